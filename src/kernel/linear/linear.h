@@ -1,0 +1,52 @@
+/* linear.h - products of float activations with stored weights.
+ *
+ *   linear:   y[t][r - row_begin] = bias[r] + sum_c x[t][c] * W[r][c]      r in [row_begin, row_end)
+ *   linear_t: y[t][c - col_begin] = sum_r x[t][r - row0] * W[r][c]         r in [row0, row0 + n_in),
+ *                                                                         c in [col_begin, col_end)
+ *
+ * W is BF16, FP16, FP32 or FP8 with block scales (kernel.h); rows and columns
+ * are indices into the whole matrix, so block scales need no alignment of the
+ * ranges.  linear_t is the transposed product that absorbs W_UK into a query
+ * without a second copy of the weights.
+ *
+ * Both promise that one output depends only on its own row of x and of W, with
+ * one order of summation whatever n_tok and the ranges are: results do not
+ * change with batch, chunk or thread count. */
+#ifndef NB_KERNEL_LINEAR_H
+#define NB_KERNEL_LINEAR_H
+#include "kernel/kernel.h"
+
+typedef struct nb_linear_args {
+    float *y;                  /* [n_tok][y_stride]; must not overlap x or W              */
+    const float *x;            /* [n_tok][x_stride]; linear reads n_col values of each row */
+    nb_weight w;
+    const float *bias;         /* [n_row] or NULL (linear only)                           */
+    size_t n_tok;              /* may be 0                                                */
+    size_t row_begin, row_end; /* linear: output rows; linear_t: the input rows           */
+    size_t col_begin, col_end; /* linear_t only: output columns                           */
+    size_t x_stride, y_stride; /* elements                                                */
+} nb_linear_args;
+
+/* |y - y64| <= (8 + sqrt(n)) * 2^-24 * S, S = |bias| + sum of |terms|, n = length
+ * of the sum; FP8B: W[r][c] = e4m3 * scale in float.  Non-finite inputs propagate. */
+typedef void nb_linear_fn(const nb_linear_args *a);
+nb_linear_fn nb_linear_f32_c, nb_linear_bf16_c, nb_linear_f16_c, nb_linear_fp8b_c;
+nb_linear_fn nb_linear_f32_avx2, nb_linear_bf16_avx2, nb_linear_f16_avx2, nb_linear_fp8b_avx2;
+nb_linear_fn nb_linear_t_f32_c, nb_linear_t_bf16_c, nb_linear_t_f16_c, nb_linear_t_fp8b_c;
+nb_linear_fn nb_linear_t_f32_avx2, nb_linear_t_bf16_avx2, nb_linear_t_f16_avx2,
+    nb_linear_t_fp8b_avx2;
+
+/* y64, s64: [n_tok][row_end-row_begin] (linear) or [n_tok][col_end-col_begin]
+ * (linear_t): the exact-ish result and the sum of absolute terms. */
+void nb_linear_ref(const nb_linear_args *a, double *y64, double *s64);
+void nb_linear_t_ref(const nb_linear_args *a, double *y64, double *s64);
+
+typedef struct nb_linear_variant {
+    const char *name;
+    nb_space space;
+    nb_caps need;
+    nb_wtype type;
+    nb_linear_fn *fn, *fn_t; /* linear and linear_t of this type */
+} nb_linear_variant;
+extern const nb_linear_variant nb_linear_variants[]; /* per type best first */
+#endif
