@@ -1,0 +1,67 @@
+/* source.h - where a model's tensors come from: safetensors files or a generator.
+ *
+ * A source is opened once, asked for each tensor by name with the shape and the
+ * types that the caller can take, and kept open as long as the weights are used:
+ * tensors point into the mapped files.  Immutable after open but for the
+ * bookkeeping of what was taken; owned by one thread while loading. */
+#ifndef NB_LOAD_SOURCE_H
+#define NB_LOAD_SOURCE_H
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/str.h"
+
+typedef enum nb_dtype {
+    NB_DT_F32, NB_DT_BF16, NB_DT_F16, NB_DT_F8_E4M3,
+    NB_DT_F64, NB_DT_I64, NB_DT_I32, NB_DT_I16, NB_DT_I8, NB_DT_U8, NB_DT_BOOL, NB_DT_F8_E5M2,
+    NB_DT_OTHER /* known to safetensors, never usable here */
+} nb_dtype;
+const char *nb_dtype_name(nb_dtype t); /* as safetensors spells it: "BF16", ... */
+size_t nb_dtype_bytes(nb_dtype t);     /* 0 for NB_DT_OTHER */
+enum { NB_TENSOR_MAX_DIM = 8 };
+
+typedef struct nb_tensor {
+    const void *data; /* aligned to its element size */
+    nb_dtype dtype;
+    size_t n_dim, dim[NB_TENSOR_MAX_DIM]; /* slowest first */
+    size_t n_bytes;
+} nb_tensor;
+
+typedef struct nb_source nb_source;
+
+/* Opens DIR/model.safetensors.index.json with its shards, or DIR/model.safetensors,
+ * or the only *.safetensors file there.  Every header is checked whole: sizes,
+ * dtypes, shapes, offsets in range, no overlaps, no holes that matter, names
+ * unique, shard names that stay inside DIR, index and shards agree.  One error
+ * line names the file, the tensor and the expectation. */
+nb_status nb_source_open_dir(const char *dir, nb_source **out, nb_error *err);
+/* One safetensors file. */
+nb_status nb_source_open_file(const char *path, nb_source **out, nb_error *err);
+/* Safetensors bytes in memory (borrowed; tests and fuzzers). */
+nb_status nb_source_open_bytes(nb_str bytes, const char *name, nb_source **out, nb_error *err);
+/* --load-format dummy: seeded random values, the same on every machine.  Matrices
+ * are normal with deviation `stddev` (initializer_range); all are views at seeded
+ * offsets into one pool of at most 4 GiB per element type, so that a model larger
+ * than memory can be run for its speed: more than any cache, less than RAM. */
+nb_status nb_source_open_dummy(uint64_t seed, double stddev, nb_source **out, nb_error *err);
+void nb_source_close(nb_source *s);
+
+/* What the caller needs.  dim == 0 at an index means "any". */
+typedef struct nb_tensor_want {
+    const char *name;
+    uint32_t dtypes;           /* mask of 1u << nb_dtype that are acceptable             */
+    size_t n_dim, dim[NB_TENSOR_MAX_DIM];
+    nb_dtype dummy_dtype;      /* what a dummy source makes                              */
+    enum { NB_FILL_NORMAL, NB_FILL_ONES, NB_FILL_ZEROS } dummy_fill;
+} nb_tensor_want;
+
+bool nb_source_has(const nb_source *s, const char *name); /* dummy: always true */
+/* NB_ERR_NOT_FOUND (missing), NB_ERR_FORMAT (wrong dtype or shape): the line names
+ * file, tensor, what is there and what was expected. */
+nb_status nb_source_take(nb_source *s, const nb_tensor_want *want, nb_tensor *out, nb_error *err);
+size_t nb_source_n_tensor(const nb_source *s);
+size_t nb_source_bytes(const nb_source *s); /* tensor bytes in all files */
+/* The i-th tensor's name that nb_source_take was never called for, or NULL:
+ * leftovers a family did not expect (i counts from 0 over leftovers). */
+const char *nb_source_leftover(const nb_source *s, size_t i);
+#endif

@@ -1,0 +1,33 @@
+/* file.h - files, mapped or read whole.  Paths are bytes as given by the user. */
+#ifndef NB_OS_FILE_H
+#define NB_OS_FILE_H
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/str.h"
+
+/* A read-only mapping; p is NULL for an empty file.  Close with nb_file_unmap. */
+typedef struct nb_file_map {
+    const unsigned char *p;
+    size_t n_bytes;
+} nb_file_map;
+
+/* Regular files only (a directory, fifo or device is NB_ERR_IO).  The error line
+ * names the path and the system's reason. */
+nb_status nb_file_mmap(const char *path, nb_file_map *m, nb_error *err);
+void nb_file_unmap(nb_file_map *m);
+/* Appends the file's bytes; NB_ERR_LIMIT when it is larger than max_bytes. */
+nb_status nb_file_read(const char *path, size_t max_bytes, nb_buf *out, nb_error *err);
+nb_status nb_stdin_read(size_t max_bytes, nb_buf *out, nb_error *err);
+/* Writes the bytes to path (created or truncated). */
+nb_status nb_file_write(const char *path, const void *p, size_t n_bytes, nb_error *err);
+
+bool nb_path_is_dir(const char *path);
+bool nb_path_is_file(const char *path);
+/* dir + "/" + name into out (replacing its content). */
+nb_status nb_path_join(nb_buf *out, const char *dir, const char *name);
+
+/* Anonymous zero pages, committed when first touched; NULL when refused. */
+void *nb_pages_alloc(size_t n_bytes);
+void nb_pages_free(void *p, size_t n_bytes);
+#endif
