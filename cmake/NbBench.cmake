@@ -1,0 +1,16 @@
+# NbBench - bench/<area>/bench_*.c become programs; they are built, not run, by the tests.  Other .c
+# files of the same folder are linked to each of them.
+set(nb_bench_count 0)
+file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/bench/*/bench_*.c")
+foreach(f IN LISTS sources)
+    get_filename_component(name "${f}" NAME_WE)
+    get_filename_component(dir "${f}" DIRECTORY)
+    file(GLOB helpers CONFIGURE_DEPENDS "${dir}/*.c")
+    list(FILTER helpers EXCLUDE REGEX "/bench_[^/]*\\.c$")
+    add_executable(${name} "${f}" ${helpers})
+    target_include_directories(${name} PRIVATE "${CMAKE_SOURCE_DIR}/src")
+    target_compile_definitions(${name} PRIVATE ${nb_posix})
+    target_link_libraries(${name} PRIVATE nb_flags nibble_core)
+    set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bench")
+    math(EXPR nb_bench_count "${nb_bench_count} + 1")
+endforeach()

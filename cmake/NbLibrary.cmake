@@ -1,0 +1,67 @@
+# NbLibrary - src/ becomes libnibble.a, apps/nibble the command `nibble`.
+configure_file("${CMAKE_SOURCE_DIR}/cmake/nb_config.h.in" "${CMAKE_BINARY_DIR}/gen/nb_config.h")
+
+set(nb_folders base os num kernel load text model sample sched kv dev engine serve)
+set(nb_objects "")
+set(nb_built "")
+
+# nb_objects_of(TARGET SOURCES...): an OBJECT library; nothing when there are no sources.
+macro(nb_objects_of target)
+    if(${ARGC} GREATER 1)
+        add_library(${target} OBJECT ${ARGN})
+        target_include_directories(${target} PRIVATE "${CMAKE_SOURCE_DIR}/src")
+        target_link_libraries(${target} PRIVATE nb_flags ${nb_libs})
+        list(APPEND nb_objects $<TARGET_OBJECTS:${target}>)
+        list(APPEND nb_built ${target})
+    endif()
+endmacro()
+
+foreach(folder IN LISTS nb_folders)
+    file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/src/${folder}/*.c")
+    list(FILTER sources EXCLUDE REGEX "/src/kernel/(x86|arm|cuda)/|/src/dev/cuda/")
+    nb_objects_of(nb_${folder} ${sources})
+endforeach()
+
+foreach(isa IN LISTS nb_isa)
+    file(GLOB sources CONFIGURE_DEPENDS
+        "${CMAKE_SOURCE_DIR}/src/kernel/${nb_isa_dir_${isa}}/*_${isa}.c")
+    nb_objects_of(nb_kernel_${isa} ${sources})
+    if(TARGET nb_kernel_${isa})
+        target_compile_options(nb_kernel_${isa} PRIVATE ${nb_flags_${isa}})
+    endif()
+endforeach()
+
+# POSIX is visible in src/os (and apps, tests, bench) only.  A file that needs more than POSIX
+# defines _GNU_SOURCE itself, before its first #include.
+set(nb_posix _POSIX_C_SOURCE=200809L)
+foreach(folder IN ITEMS os serve)
+    if(TARGET nb_${folder})
+        target_compile_definitions(nb_${folder} PRIVATE ${nb_posix})
+    endif()
+endforeach()
+
+if(nb_objects)
+    add_library(nibble_core STATIC ${nb_objects})
+    set_target_properties(nibble_core PROPERTIES OUTPUT_NAME nibble LINKER_LANGUAGE C)
+    target_link_libraries(nibble_core INTERFACE ${nb_libs})
+else()
+    message(FATAL_ERROR "no sources under src/")
+endif()
+if(NB_HAVE_CUDA)
+    nb_add_cuda()
+endif()
+
+# The command: one file per subcommand, against the public header only (no src/ in its path).
+set(nb_app OFF)
+file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/apps/nibble/*.c")
+if(EXISTS "${CMAKE_SOURCE_DIR}/apps/nibble/main.c")
+    set(nb_app ON)
+    add_executable(nibble ${sources})
+    target_compile_definitions(nibble PRIVATE ${nb_posix})
+    target_link_libraries(nibble PRIVATE nb_flags nibble_core)
+    if(NB_HAVE_LIBEDIT)
+        target_link_libraries(nibble PRIVATE PkgConfig::LIBEDIT)
+    endif()
+    install(TARGETS nibble)
+endif()
+install(DIRECTORY "${CMAKE_SOURCE_DIR}/include/nibble" TYPE INCLUDE)

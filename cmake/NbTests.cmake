@@ -1,0 +1,119 @@
+# NbTests - tests/ is globbed: a new file with the right name is a new test.
+#
+#   tests/unit/test_*.c     one cmocka program each       labels unit fast
+#   tests/prop/prop_*.c     one program each              label  prop
+#   tests/check/*.c         nibble-check --all-caps       label  check
+#   tests/parity/*.c        nibble-parity DIR, for each DIR with expected.safetensors   label parity
+#   tests/fuzz/fuzz_*.c     corpus replay and a short mutation run                      label fuzz
+#   tests/e2e/*.sh          script NIBBLE SOURCE_DIR      label  e2e
+#
+# Other .c files of unit, prop and fuzz are helpers, linked to every program of that folder.  Exit
+# code 77 means skipped.  A name with `slow` gets the label slow; one with pool, thread, queue,
+# engine or sched the label threads (run under ThreadSanitizer).
+set(nb_test_dir "${CMAKE_SOURCE_DIR}/tests")
+set(nb_test_count 0)
+
+set(nb_test_scale 1)
+if(NB_SANITIZE)
+    set(nb_test_scale 5)
+endif()
+set(nb_test_env
+    "NB_SOURCE_DIR=${CMAKE_SOURCE_DIR}"
+    "ASAN_OPTIONS=allocator_may_return_null=1:detect_stack_use_after_return=1:strict_string_checks=1"
+    "UBSAN_OPTIONS=print_stacktrace=1"
+    "TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1")
+
+# nb_test(NAME SECONDS LABELS COMMAND...)
+function(nb_test name seconds labels)
+    add_test(NAME ${name} COMMAND ${ARGN} WORKING_DIRECTORY "${CMAKE_SOURCE_DIR}")
+    if(name MATCHES "slow")
+        list(APPEND labels slow)
+        math(EXPR seconds "${seconds} * 5")
+    endif()
+    if(name MATCHES "pool|thread|queue|engine|sched")
+        list(APPEND labels threads)
+    endif()
+    math(EXPR timeout "${seconds} * ${nb_test_scale}")
+    set_tests_properties(${name} PROPERTIES LABELS "${labels}" TIMEOUT ${timeout}
+        SKIP_RETURN_CODE 77 ENVIRONMENT "${nb_test_env}")
+    math(EXPR n "${nb_test_count} + 1")
+    set(nb_test_count ${n} PARENT_SCOPE)
+endfunction()
+
+# nb_test_program(TARGET SUBDIR SOURCES...): a program that sees all of src/ and tests/.
+function(nb_test_program target subdir)
+    add_executable(${target} ${ARGN})
+    target_include_directories(${target} PRIVATE "${CMAKE_SOURCE_DIR}/src" "${nb_test_dir}")
+    target_compile_definitions(${target} PRIVATE ${nb_posix})
+    target_link_libraries(${target} PRIVATE nb_flags nibble_core PkgConfig::CMOCKA)
+    set_target_properties(${target} PROPERTIES
+        RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/${subdir}")
+endfunction()
+
+foreach(kind IN ITEMS unit prop)
+    set(prefix_unit test_)
+    set(prefix_prop prop_)
+    set(labels_unit unit fast)
+    set(labels_prop prop)
+    file(GLOB sources CONFIGURE_DEPENDS "${nb_test_dir}/${kind}/*.c")
+    set(helpers ${sources})
+    list(FILTER sources INCLUDE REGEX "/${prefix_${kind}}[^/]*\\.c$")
+    list(FILTER helpers EXCLUDE REGEX "/${prefix_${kind}}[^/]*\\.c$")
+    foreach(f IN LISTS sources)
+        get_filename_component(name "${f}" NAME_WE)
+        nb_test_program(${name} tests/${kind} "${f}" ${helpers})
+        nb_test(${name} 60 "${labels_${kind}}" ${name})
+    endforeach()
+endforeach()
+
+file(GLOB sources CONFIGURE_DEPENDS "${nb_test_dir}/check/*.c")
+if(sources)
+    nb_test_program(nibble-check . ${sources})
+    nb_test(check 240 check nibble-check --all-caps)
+endif()
+
+file(GLOB sources CONFIGURE_DEPENDS "${nb_test_dir}/parity/*.c")
+if(sources)
+    nb_test_program(nibble-parity . ${sources})
+    file(GLOB cases CONFIGURE_DEPENDS "${nb_test_dir}/parity/*/expected.safetensors")
+    foreach(f IN LISTS cases)
+        get_filename_component(dir "${f}" DIRECTORY)
+        get_filename_component(name "${dir}" NAME)
+        nb_test(parity_${name} 120 parity nibble-parity "${dir}")
+    endforeach()
+endif()
+
+if(NOT NB_FUZZ STREQUAL "OFF")
+    file(GLOB sources CONFIGURE_DEPENDS "${nb_test_dir}/fuzz/*.c")
+    set(helpers ${sources})
+    list(FILTER sources INCLUDE REGEX "/fuzz_[^/]*\\.c$")
+    list(FILTER helpers EXCLUDE REGEX "/fuzz_[^/]*\\.c$")
+    if(NB_FUZZ STREQUAL "ON")
+        list(FILTER helpers EXCLUDE REGEX "/(replay|mutate)_driver\\.c$")
+    endif()
+    foreach(f IN LISTS sources)
+        get_filename_component(name "${f}" NAME_WE)
+        string(REGEX REPLACE "^fuzz_" "" short "${name}")
+        nb_test_program(${name} tests/fuzz "${f}" ${helpers})
+        # The entry point has no header: libFuzzer declares it nowhere.
+        target_compile_options(${name} PRIVATE -Wno-missing-prototypes)
+        set(corpus "${nb_test_dir}/fuzz/corpus/${short}")
+        if(NB_FUZZ STREQUAL "ON")
+            target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+            nb_test(${name} 120 fuzz ${name} -runs=20000 -seed=1 -max_total_time=30 "${corpus}")
+        else()
+            nb_test(${name} 60 "fuzz;fast" ${name} --name ${short} "${corpus}")
+            nb_test(${name}_mutate 60 fuzz ${name} --name ${short} --mutate 2000 --seed 1 "${corpus}")
+        endif()
+    endforeach()
+endif()
+
+file(GLOB sources CONFIGURE_DEPENDS "${nb_test_dir}/e2e/*.sh")
+if(nb_app)
+    foreach(f IN LISTS sources)
+        get_filename_component(name "${f}" NAME_WE)
+        if(NOT name MATCHES "^_") # _*.sh are sourced by the others
+            nb_test(e2e_${name} 180 e2e bash "${f}" "$<TARGET_FILE:nibble>" "${CMAKE_SOURCE_DIR}")
+        endif()
+    endforeach()
+endif()
