@@ -33,9 +33,9 @@ size_t nb_os_n_core(void)
     }
     long seen[MAX_CPU][2];
     size_t n = 0;
-    for (int c = 0; c < MAX_CPU; c++) {
+    for (size_t c = 0; c < MAX_CPU; c++) {
         if (!CPU_ISSET(c, &set)) continue;
-        const long pkg = topology(c, "physical_package_id"), core = topology(c, "core_id");
+        const long pkg = topology((int)c, "physical_package_id"), core = topology((int)c, "core_id");
         bool dup = false;
         for (size_t i = 0; i < n && core >= 0 && !dup; i++)
             dup = seen[i][0] == pkg && seen[i][1] == core;
