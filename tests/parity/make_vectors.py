@@ -176,7 +176,7 @@ case("minicpm3_long", {
     **MINI, "hidden_size": 60, "max_position_embeddings": 384, "v_head_dim": None, "q_lora_rank": None, "dim_model_base": 45, "scale_emb": 7.5,
     "rope_parameters": {"rope_type": "longrope", "rope_theta": 10000.0, "long_factor": LONG, "short_factor": SHORT,
                         "factor": 4.0, "original_max_position_embeddings": 96}},
-    "longrope above the original length: long factors for every position, cos/sin * sqrt(1 + ln 4/ln 96); v_head_dim null, no q_lora",
+    "longrope above the original length: long factors for every position, cos/sin * sqrt(1 + ln 4/ln 96); no q_lora, odd scale_emb and dim_model_base",
     std={"embed": 0.6, "o": 24.0, "down": 24.0})
 case("youtu", {
     "architectures": ["YoutuForCausalLM"], **BASE, "model_type": "youtu", "hidden_size": 72, "num_attention_heads": 3,
