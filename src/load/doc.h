@@ -32,6 +32,7 @@ bool nb_doc_f64(nb_doc *d, const char *path, double *out);       /* integers acc
 bool nb_doc_bool(nb_doc *d, const char *path, bool *out);
 bool nb_doc_str(nb_doc *d, const char *path, const char **out);  /* terminated, no NUL inside */
 bool nb_doc_is_object(const nb_doc *d, const char *path);
+bool nb_doc_is_bool(const nb_doc *d, const char *path);
 /* Arrays of numbers or a single number ("eos_token_id"): up to max values, count in *n. */
 bool nb_doc_u64s(nb_doc *d, const char *path, uint64_t hi, uint64_t *out, size_t max, size_t *n);
 bool nb_doc_f64s(nb_doc *d, const char *path, double *out, size_t max, size_t *n);

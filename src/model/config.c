@@ -1,0 +1,325 @@
+/* config.c - reading config.json through a family's tables.
+ *
+ * Every key of the file is in one of four classes: a field (read into the
+ * config), an "only" (accepted values, anything else is refused), known
+ * (harmless, or read by the family's finish), or unknown: noted, because a
+ * field that we never heard of may be decoration or may change the arithmetic,
+ * and only the user can tell.  Keys known to change the arithmetic in ways we do
+ * not support are "only" rows below, for all families. */
+#include "model/config.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "model/family.h"
+
+static const nb_family *const families[] = {
+    &nb_family_deepseek_v2, &nb_family_deepseek_v3, &nb_family_glm4_moe_lite, &nb_family_minicpm3,
+    &nb_family_youtu,       &nb_family_llama,       &nb_family_qwen2,         &nb_family_qwen3,
+};
+
+/* Refused for every family unless it has one of these values. */
+static const nb_only common_only[] = {
+    { "hidden_act", "silu swish", 0 },
+    { "partial_rotary_factor", NULL, 1 },
+    { "rope_scaling.partial_rotary_factor", NULL, 1 },
+    { "rope_parameters.partial_rotary_factor", NULL, 1 },
+    { "use_sliding_window", NULL, 0 },
+    { "attn_logit_softcapping", NULL, NAN },
+    { "final_logit_softcapping", NULL, NAN },
+    { "logit_scale", NULL, 1 },
+    { "query_pre_attn_scalar", NULL, NAN },
+    { "index_topk", NULL, NAN },
+    { "attention_sink", NULL, 0 },
+    { "use_mla_nope", NULL, 0 },
+    { "mla_use_nope", NULL, 0 },
+    { "residual_multiplier", NULL, 1 },
+    { "embedding_multiplier", NULL, 1 },
+    { "attention_multiplier", NULL, NAN },
+    { "logits_scaling", NULL, 1 },
+    { "llama_4_scaling", NULL, NAN },
+    { "quantization_config.quant_method", "fp8", 0 },
+    { "quantization_config.fmt", "e4m3", 0 },
+    { "quantization_config.kv_cache_scheme", "", 0 },
+    { "quantization_config.activation_scheme", "dynamic", 0 },
+    { NULL, NULL, 0 },
+};
+
+/* Read elsewhere, or without influence on the numbers. */
+static const char *const common_known[] = {
+    "architectures", "model_type", "torch_dtype", "dtype", "transformers_version", "auto_map",
+    "bos_token_id", "eos_token_id", "pad_token_id", "sep_token_id", "decoder_start_token_id",
+    "use_cache", "initializer_range", "attention_dropout", "hidden_dropout", "resid_pdrop",
+    "rope_theta", "rope_scaling", "rope_parameters", "original_max_position_embeddings",
+    "quantization_config", "tie_word_embeddings", "pretraining_tp", "_name_or_path", "name_or_path",
+    "num_key_value_heads", "head_dim", "ep_size", "aux_loss_alpha", "seq_aux",
+    "num_nextn_predict_layers", "return_dict", "output_hidden_states", "output_attentions",
+    "output_router_logits", "router_aux_loss_coef", "is_encoder_decoder", "is_decoder",
+    "chunk_size_feed_forward", "id2label", "label2id", "problem_type", "return_dict_in_generate",
+    "cross_attention_hidden_size", "add_cross_attention", "tie_encoder_decoder",
+    "finetuning_task", "task_specific_params", "tokenizer_class", "prefix",
+    "attn_implementation", "_attn_implementation", "rope_interleave", "qk_head_dim",
+    "sliding_window", "max_window_layers", "layer_types", "embedding_initializer_range",
+    "moe_layer_freq", "mlp_layer_types", "torchscript", "use_bfloat16", "pruned_heads",
+    "remove_invalid_values", "exponential_decay_length_penalty", "suppress_tokens",
+    "begin_suppress_tokens", "forced_bos_token_id", "forced_eos_token_id",
+    "do_sample", "temperature", "top_p", "top_k", "typical_p", "repetition_penalty",
+    "length_penalty", "no_repeat_ngram_size", "num_beams", "num_beam_groups", "num_return_sequences",
+    "diversity_penalty", "encoder_no_repeat_ngram_size", "bad_words_ids", "early_stopping",
+    "max_length", "min_length", "output_scores", "tf_legacy_loss", "vocab_size", "hidden_size",
+    "mup_base_model", NULL,
+};
+
+static bool listed(const char *const *list, const char *key)
+{
+    for (; list && *list; list++)
+        if (!strcmp(*list, key)) return true;
+    return false;
+}
+
+static bool text_accepted(const char *list, const char *v)
+{
+    const size_t n = strlen(v);
+    for (const char *p = list; *p;) {
+        const char *end = strchr(p, ' ');
+        const size_t m = end ? (size_t)(end - p) : strlen(p);
+        if (m == n && !memcmp(p, v, n)) return true;
+        p += m + (end ? 1 : 0);
+    }
+    return false;
+}
+
+static nb_status refuse(nb_doc *doc, const nb_only *o, nb_error *err)
+{
+    if (o->text && *o->text)
+        return nb_fail(err, NB_ERR_UNSUPPORTED, "%s: %s: this value is not supported (expected: %s)",
+                       nb_doc_name(doc), o->key, o->text);
+    if (o->text || isnan(o->num))
+        return nb_fail(err, NB_ERR_UNSUPPORTED, "%s: %s is not supported", nb_doc_name(doc), o->key);
+    return nb_fail(err, NB_ERR_UNSUPPORTED, "%s: %s: only %g is supported", nb_doc_name(doc),
+                   o->key, o->num);
+}
+
+static nb_status check_only(nb_doc *doc, const nb_only *o, nb_error *err)
+{
+    for (; o->key; o++) {
+        if (!nb_doc_has(doc, o->key)) continue;
+        if (o->text) {
+            const char *v;
+            if (!*o->text || !nb_doc_str(doc, o->key, &v) || !text_accepted(o->text, v))
+                return refuse(doc, o, err);
+        } else {
+            double num;
+            bool flag;
+            if (isnan(o->num)) return refuse(doc, o, err);
+            if (nb_doc_is_bool(doc, o->key)) {
+                if (!nb_doc_bool(doc, o->key, &flag) || (double)flag != o->num)
+                    return refuse(doc, o, err);
+            } else if (!nb_doc_f64(doc, o->key, &num) || num != o->num) {
+                return refuse(doc, o, err);
+            }
+        }
+    }
+    return nb_doc_check(doc, err);
+}
+
+static nb_status read_field(nb_doc *doc, const nb_field *f, nb_model_config *c, nb_error *err)
+{
+    char *at = (char *)c + f->offset;
+    size_t n;
+    double d;
+    bool b;
+    const bool have = nb_doc_has(doc, f->key);
+    if (!have && isnan(f->def))
+        return nb_fail(err, NB_ERR_FORMAT, "%s: %s is missing", nb_doc_name(doc), f->key);
+    switch (f->kind) {
+    case NB_FIELD_SIZE:
+        n = (size_t)f->def;
+        if (have) (void)nb_doc_size(doc, f->key, (size_t)f->lo, (size_t)f->hi, &n);
+        memcpy(at, &n, sizeof n);
+        break;
+    case NB_FIELD_F32:
+        d = f->def;
+        if (have) (void)nb_doc_f64(doc, f->key, &d);
+        if (!(d >= f->lo && d <= f->hi))
+            return nb_fail(err, NB_ERR_RANGE, "%s: %s is %g, expected %g to %g", nb_doc_name(doc),
+                           f->key, d, f->lo, f->hi);
+        memcpy(at, &(float){ (float)d }, sizeof(float));
+        break;
+    case NB_FIELD_BOOL:
+        b = f->def != 0;
+        if (have) (void)nb_doc_bool(doc, f->key, &b);
+        memcpy(at, &b, sizeof b);
+        break;
+    }
+    return nb_doc_check(doc, err);
+}
+
+/* Fields of every family. */
+static const nb_field common_fields[] = {
+    NB_F_SIZE("vocab_size", n_vocab, NAN, 1, 1 << 24),
+    NB_F_SIZE("hidden_size", hidden, NAN, 1, NB_DIM_MAX),
+    NB_F_SIZE("num_hidden_layers", n_layer, NAN, 1, NB_MAX_LAYER),
+    NB_F_SIZE("num_attention_heads", n_head, NAN, 1, 65536),
+    { NULL, NB_FIELD_SIZE, 0, 0, 0, 0 },
+};
+
+static nb_status read_dtype_and_quant(nb_doc *doc, nb_model_config *c, nb_error *err)
+{
+    static const char *const dtypes[] = { "bfloat16", "float16", "float32" };
+    const char *v = "bfloat16";
+    if (!nb_doc_str(doc, "dtype", &v)) (void)nb_doc_str(doc, "torch_dtype", &v);
+    NB_TRY(nb_doc_check(doc, err));
+    c->dtype = NULL;
+    for (size_t i = 0; i < NB_COUNT(dtypes); i++)
+        if (!strcmp(v, dtypes[i])) c->dtype = dtypes[i];
+    if (!c->dtype)
+        return nb_fail(err, NB_ERR_UNSUPPORTED,
+                       "%s: dtype \"%s\" is not supported (expected: bfloat16, float16, float32)",
+                       nb_doc_name(doc), v);
+    if (nb_doc_is_object(doc, "quantization_config")) {
+        if (!nb_doc_has(doc, "quantization_config.quant_method"))
+            return nb_fail(err, NB_ERR_UNSUPPORTED,
+                           "%s: quantization_config without quant_method (expected: fp8)",
+                           nb_doc_name(doc));
+        uint64_t block[3] = { 128, 128, 0 };
+        size_t n = 2;
+        (void)nb_doc_u64s(doc, "quantization_config.weight_block_size", 1 << 20, block, 3, &n);
+        NB_TRY(nb_doc_check(doc, err));
+        if (n != 2 || block[0] != 128 || block[1] != 128)
+            return nb_fail(err, NB_ERR_UNSUPPORTED,
+                           "%s: quantization_config.weight_block_size: only [128, 128] is supported",
+                           nb_doc_name(doc));
+        c->fp8 = true;
+    } else if (nb_doc_has(doc, "quantization_config")) {
+        return nb_fail(err, NB_ERR_FORMAT, "%s: quantization_config is not an object",
+                       nb_doc_name(doc));
+    }
+    return NB_OK;
+}
+
+static nb_status read_common(nb_doc *doc, nb_model_config *c, nb_error *err)
+{
+    for (const nb_field *f = common_fields; f->key; f++) NB_TRY(read_field(doc, f, c, err));
+    NB_TRY(read_dtype_and_quant(doc, c, err));
+    c->init_range = 0.02;
+    (void)nb_doc_f64(doc, "initializer_range", &c->init_range);
+    if (!(c->init_range > 0 && c->init_range < 1e3)) c->init_range = 0.02;
+    uint64_t eos[NB_MAX_EOS];
+    size_t n = 0;
+    (void)nb_doc_u64s(doc, "eos_token_id", UINT32_MAX, eos, NB_MAX_EOS, &n);
+    for (size_t i = 0; i < n; i++) c->eos[i] = (uint32_t)eos[i];
+    c->n_eos = n;
+    c->embed_factor = c->branch_factor = c->logit_factor = 1.0f;
+    c->eps_lora = 1e-6f; /* transformers' classes never pass the config's eps to these norms */
+    c->group_top = 1;
+    return nb_doc_check(doc, err);
+}
+
+static void note_unknown(nb_doc *doc, const nb_family *f, nb_model_config *c)
+{
+    enum { MAX_KEY = 512 };
+    const char *keys[MAX_KEY];
+    const size_t n = nb_doc_keys(doc, "", keys, MAX_KEY);
+    size_t at = 0;
+    for (size_t i = 0; i < n; i++) {
+        bool known = listed(common_known, keys[i]) || listed(f->known, keys[i]);
+        for (const nb_field *q = f->fields; q->key && !known; q++) known = !strcmp(q->key, keys[i]);
+        for (const nb_field *q = common_fields; q->key && !known; q++)
+            known = !strcmp(q->key, keys[i]);
+        for (const nb_only *o = f->only; o->key && !known; o++) known = !strcmp(o->key, keys[i]);
+        for (const nb_only *o = common_only; o->key && !known; o++)
+            known = !strcmp(o->key, keys[i]);
+        if (known || at + 2 >= sizeof c->notes) continue;
+        const int m = snprintf(c->notes + at, sizeof c->notes - at, "%s%.60s", at ? ", " : "",
+                               keys[i]);
+        if (m > 0) at += (size_t)m < sizeof c->notes - at ? (size_t)m : sizeof c->notes - at - 1;
+    }
+}
+
+static nb_status unknown_family(const nb_doc *doc, const char *type, nb_error *err)
+{
+    char list[512];
+    size_t at = 0;
+    list[0] = 0;
+    for (size_t i = 0; i < NB_COUNT(families); i++)
+        for (const char *const *t = families[i]->model_types; *t; t++) {
+            const int m = snprintf(list + at, sizeof list - at, "%s%s", at ? ", " : "", *t);
+            if (m > 0 && at + (size_t)m < sizeof list) at += (size_t)m;
+        }
+    return nb_fail(err, NB_ERR_UNSUPPORTED, "%s: model_type \"%s\" is not supported (supported: %s)",
+                   nb_doc_name(doc), type, list);
+}
+
+nb_status nb_model_config_read(nb_doc *doc, nb_model_config *c, nb_error *err)
+{
+    *c = (nb_model_config){ 0 };
+    const char *type = NULL;
+    if (!nb_doc_str(doc, "model_type", &type)) {
+        NB_TRY(nb_doc_check(doc, err));
+        return nb_fail(err, NB_ERR_FORMAT, "%s: model_type is missing", nb_doc_name(doc));
+    }
+    const nb_family *f = NULL;
+    for (size_t i = 0; i < NB_COUNT(families) && !f; i++)
+        if (listed(families[i]->model_types, type)) f = families[i];
+    if (!f) return unknown_family(doc, type, err);
+    c->family = f->name;
+    NB_TRY(check_only(doc, common_only, err));
+    NB_TRY(check_only(doc, f->only, err));
+    NB_TRY(read_common(doc, c, err));
+    for (const nb_field *q = f->fields; q->key; q++) NB_TRY(read_field(doc, q, c, err));
+    NB_TRY(f->finish(doc, c, err));
+    NB_TRY(nb_doc_check(doc, err));
+    note_unknown(doc, f, c);
+    return NB_OK;
+}
+
+void nb_model_record_opts(const nb_model_config *c, nb_kv_type type, nb_kv_mode mode,
+                          bool rope_bf16, nb_record_opts *o)
+{
+    *o = (nb_record_opts){ .type = type, .mode = mode, .rope_bf16 = rope_bf16 };
+    if (c->attn == NB_ATTN_MLA) {
+        o->is_mla = true;
+        o->dim[0] = c->kv_lora;
+        o->dim[1] = c->d_rope;
+        o->n_vec[0] = o->n_vec[1] = 1;
+    } else {
+        o->dim[0] = o->dim[1] = c->head_dim;
+        o->n_vec[0] = o->n_vec[1] = c->n_kv_head;
+    }
+}
+
+void nb_model_config_size(const nb_model_config *c, nb_model_size *s)
+{
+    const uint64_t h = c->hidden, heads = c->n_head;
+    uint64_t attn = 2 * h, total = 0, active = 0;
+    if (c->attn == NB_ATTN_MLA) {
+        const uint64_t qk = c->d_nope + c->d_rope;
+        attn += c->q_lora ? h * c->q_lora + c->q_lora + c->q_lora * heads * qk : h * heads * qk;
+        attn += h * (c->kv_lora + c->d_rope) + c->kv_lora;
+        attn += c->kv_lora * heads * (c->d_nope + c->d_v) + heads * c->d_v * h;
+    } else {
+        attn += 2 * h * heads * c->head_dim + 2 * h * c->n_kv_head * c->head_dim;
+        if (c->qk_norm) attn += 2 * c->head_dim;
+        if (c->q_bias) attn += heads * c->head_dim;
+        if (c->kv_bias) attn += 2 * c->n_kv_head * c->head_dim;
+        if (c->o_bias) attn += h;
+    }
+    for (size_t i = 0; i < c->n_layer; i++) {
+        uint64_t ffn, ffn_active;
+        if (c->dense[i]) {
+            ffn = ffn_active = 3 * h * c->inter;
+        } else {
+            const uint64_t one = 3 * h * c->moe_inter, fixed = c->n_shared * one + c->n_expert * h +
+                                                               (c->router_bias ? c->n_expert : 0);
+            ffn = c->n_expert * one + fixed;
+            ffn_active = c->top_k * one + fixed;
+        }
+        total += attn + ffn;
+        active += attn + ffn_active;
+    }
+    const uint64_t emb = (uint64_t)c->n_vocab * h;
+    s->n_param = total + h + emb * (c->tied ? 1 : 2);
+    s->n_param_active = active + h + emb; /* the head; one embedding row is nothing */
+}
