@@ -6,15 +6,20 @@
  * A segment is n_vec vectors of dim values; each vector has its own scales.
  *
  * Pages are planar.  Plane order: for each segment its codes and its block
- * scales, then for each segment its outer scales; every plane starts at a
- * multiple of 128 bytes and page_bytes is one too.  For 512+64 in nvfp4:
+ * scales, each at a multiple of 128 bytes, then, from the next such multiple on
+ * and without gaps, the outer scales of each segment (64 * n_vec bytes);
+ * page_bytes is a multiple of 128 too.  For 512+64 in nvfp4:
  *   codes 64x256 @0 | block scales 64x32 @16384 | rope e4m3 64x64 @18432 |
  *   latent outer 64 @22528 | rope outer 64 @22592, page_bytes 22656.
  * Within a plane token t starts at t * stride; nothing depends on the host's
  * byte order (16-bit values are little-endian).
  *
+ * An outer scale is UE8M0, 2^(b-127); byte 0 marks an all-zero vector, which is
+ * read as +0 whatever its codes are.  MXFP4's block scales follow the same rule.
+ *
  * Encoding is normative (shared bytes on every machine): IEEE single precision,
- * no contraction, no division where the specification names thresholds.
+ * no contraction, thresholds instead of divisions.  docs/number-formats.md has
+ * every rule.
  * Sources: OCP Microscaling v1.0; NVIDIA NVFP4; Four Over Six (arXiv
  * 2512.02010); IF4 (arXiv 2603.28765); KIVI (arXiv 2402.02750);
  * FlashMLA's FP8 row (fp8_ds_mla). */
@@ -52,16 +57,18 @@ typedef enum nb_seg_fmt {
     NB_SEG_MXFP4,   /* E2M1 nibbles, a UE8M0 scale per 32, no outer scale                   */
     NB_SEG_INT4_CH, /* 4-bit codes, FP16 scale and FP16 minimum per channel and 32 tokens   */
     NB_SEG_INT4_TOK,/* 4-bit codes, FP16 scale and FP16 minimum per token and 32 channels   */
-    NB_SEG_DS_MLA   /* one 656-byte row per token holding latent and rope (segment 0 only)  */
+    NB_SEG_DS_MLA   /* latent part of a row that also holds the rope key: E4M3, a float     */
+                    /* scale per 128; the rope key is segment 1, BF16, with the same stride */
 } nb_seg_fmt;
 
 typedef struct nb_record_seg {
     nb_seg_fmt fmt;
     size_t dim, n_vec;                /* values per vector; vectors per token                */
-    size_t n_group;                   /* scale groups per vector, ceil(dim / group size)     */
+    size_t n_group;                   /* block scales per vector: ceil(dim / group size), 0  */
+                                      /* without such a plane, dim for INT4_CH               */
     size_t code_off, code_stride;     /* byte offset of the plane; bytes per token           */
     size_t scale_off, scale_stride;   /* stride 0: no such plane.  INT4_CH: stride is per    */
-    size_t outer_off, outer_stride;   /* 32-token group (2 of them), see record.c            */
+    size_t outer_off, outer_stride;   /* 32-token group (2 of them): all scales, all minima  */
 } nb_record_seg;
 
 /* Immutable after init; plain data, copyable. */
@@ -78,15 +85,18 @@ typedef struct nb_record {
  * is_mla: segment 0 is the latent, segment 1 the rope key; else K and V. */
 typedef struct nb_record_opts {
     nb_kv_type type;
-    nb_kv_mode mode;      /* nvfp4: default NB_KV_4OVER6; if4: default NB_KV_SEARCH */
+    nb_kv_mode mode;      /* nvfp4: default NB_KV_4OVER6; if4: default NB_KV_SEARCH;    */
+                          /* without meaning for the other types                       */
     bool is_mla;
-    bool rope_bf16;       /* MLA: rope key in BF16 instead of E4M3 (4-bit and fp8 types) */
+    bool rope_bf16;       /* MLA: rope key in BF16 instead of E4M3 (bf16, fp8_ds_mla:   */
+                          /* always); refused without MLA                              */
     size_t dim[2], n_vec[2];
 } nb_record_opts;
 
 /* Lays out a record.  NB_ERR_UNSUPPORTED with a line naming the reason when the
  * type cannot hold the shape (fp8_ds_mla needs MLA with a latent that is a
- * multiple of 128; dims must be 1..65536). */
+ * multiple of 128; dims and vectors must be 1..65536 with at most 2^24 values
+ * per token and segment; an MLA segment is one vector). */
 nb_status nb_record_init(nb_record *r, const nb_record_opts *o, nb_error *err);
 
 /* Average bytes per token including every plane and padding: page_bytes / 64. */
@@ -101,7 +111,8 @@ nb_status nb_kv_mode_parse(const char *s, nb_kv_mode *m); /* basic, 4over6, sear
 /* Encodes a full page.  x[s] points to BF16 rows of segment s: token t's values
  * (n_vec * dim, vector by vector) start at x[s] + t * x_stride[s] (in elements).
  * Writes exactly page_bytes bytes (padding is zero).  NB_ERR_NONFINITE if any
- * value is NaN or infinite: then the page is not touched. */
+ * value is NaN or infinite: then the page is not touched.  The page may not
+ * overlap x. */
 nb_status nb_record_encode_page(const nb_record *r, void *page, const uint16_t *const x[2],
                                 const size_t x_stride[2]);
 
@@ -110,8 +121,10 @@ nb_status nb_record_encode_page(const nb_record *r, void *page, const uint16_t *
 void nb_record_decode(const nb_record *r, const void *page, size_t s, size_t tok0, size_t n_tok,
                       float *out, size_t out_stride);
 
-/* NB_ERR_FORMAT if a page holds bytes that no encoder writes (an E4M3 NaN block
- * scale, an FP16 NaN): corruption, found before it is read as numbers. */
+/* NB_ERR_FORMAT if a page holds bytes that no encoder writes and that are no
+ * numbers or no scales (an E4M3 NaN, an FP16 or BF16 NaN or infinity, an outer
+ * scale of 1, 254 or 255): corruption, found before it is read as numbers.
+ * Padding and codes that no encoder writes (a nibble of -0) are not looked at. */
 nb_status nb_record_check_page(const nb_record *r, const void *page, nb_error *err);
 
 #endif

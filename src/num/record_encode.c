@@ -1,0 +1,299 @@
+/* record_encode.c - filling a page: the normative encoder.
+ *
+ * Everything is decided in a normalised domain: a vector's values are divided by
+ * a power of two (its outer scale), which moves exponents and rounds nothing.
+ * Values that underflow a float there are smaller than any threshold, so it does
+ * not matter what becomes of them.  Codes come from comparing |x| with products
+ * of a scale (<= 4 significant bits) and a midpoint (<= 3 bits), which are exact;
+ * no division takes part.  The only rounded operations are the squares and sums
+ * of the candidates' errors, taken in element order in single precision (built
+ * with -ffp-contract=off: a fused multiply-add would change them). */
+#include <string.h>
+
+#include "num/bf16.h"
+#include "num/e2m1.h"
+#include "num/e4m3.h"
+#include "num/int4.h"
+#include "num/num_internal.h"
+#include "num/record.h"
+#include "num/ue8m0.h"
+
+static bool all_finite(const nb_record *r, const uint16_t *const x[2], const size_t x_stride[2])
+{
+    unsigned bad = 0;
+    for (size_t s = 0; s < r->n_seg; s++) {
+        const size_t n = r->seg[s].n_vec * r->seg[s].dim;
+        for (size_t t = 0; t < NB_PAGE_TOK; t++) {
+            const uint16_t *row = x[s] + t * x_stride[s];
+            /* The carry into bit 15 marks an exponent of all ones. */
+            for (size_t i = 0; i < n; i++) bad |= (row[i] & NB_BF16_MAG) + 0x80u;
+        }
+    }
+    return (bad & 0x8000u) == 0;
+}
+
+/* Largest magnitude, as BF16 bits. */
+static uint16_t amax_bits(const uint16_t *x, size_t n)
+{
+    unsigned a = 0;
+    for (size_t i = 0; i < n; i++) {
+        const unsigned m = x[i] & NB_BF16_MAG;
+        if (m > a) a = m;
+    }
+    return (uint16_t)a;
+}
+
+static float scaled(uint16_t b, int p)
+{
+    const float m = nb_bf16_mag_scaled(b, p);
+    return b & 0x8000 ? -m : m;
+}
+
+static void encode_bf16(const uint16_t *x, size_t n, uint8_t *codes)
+{
+    for (size_t i = 0; i < n; i++) nb_le16_put(codes + 2 * i, x[i]);
+}
+
+/* ---- E4M3 with one outer scale ---- */
+
+static void encode_e4m3(const uint16_t *x, size_t n, uint8_t *codes, uint8_t *outer)
+{
+    const uint16_t a = amax_bits(x, n);
+    if (a == 0) return; /* the page is zero already */
+    *outer = nb_ue8m0_from_exp(nb_bf16_ceil_log2(a, 224) - 8, NB_OUTER_MIN, NB_OUTER_MAX);
+    for (size_t i = 0; i < n; i++)
+        codes[i] = nb_e4m3_from_f32(scaled(x[i], NB_UE8M0_ONE - *outer));
+}
+
+/* ---- 4-bit codes with a scale per block ---- */
+
+/* A grid of eight magnitudes: the steps between them and the midpoints. */
+typedef struct grid {
+    float step[7], bound[7];
+} grid;
+static const grid grid_fp = { { .5f, .5f, .5f, .5f, 1, 1, 2 },
+                              { .25f, .75f, 1.25f, 1.75f, 2.5f, 3.5f, 5.0f } };
+static const grid grid_int = { { 1, 1, 1, 1, 1, 1, 1 },
+                               { .5f, 1.5f, 2.5f, 3.5f, 4.5f, 5.5f, 6.5f } };
+
+/* One block; absent values are 0 and then add exactly nothing to an error. */
+typedef struct block {
+    float ax[NB_GROUP_NV]; /* |x| in the normalised domain */
+    float best;            /* error of the best candidate so far; < 0: none */
+    uint8_t sf;            /* its scale byte                */
+} block;
+
+/* Sum of squared errors of the nearest grid points at scale s > 0. */
+static float block_error(const float *ax, const grid *g, float s)
+{
+    float q[NB_GROUP_NV] = { 0 }, e = 0;
+    for (unsigned j = 0; j < 7; j++) {
+        const float b = s * g->bound[j], step = s * g->step[j];
+        if (j & 1) /* a tie goes to the even magnitude j + 1 */
+            for (unsigned i = 0; i < NB_GROUP_NV; i++) q[i] += ax[i] >= b ? step : 0;
+        else
+            for (unsigned i = 0; i < NB_GROUP_NV; i++) q[i] += ax[i] > b ? step : 0;
+    }
+    for (unsigned i = 0; i < NB_GROUP_NV; i++) q[i] = (ax[i] - q[i]) * (ax[i] - q[i]);
+    for (unsigned i = 0; i < NB_GROUP_NV; i++) e += q[i];
+    return e;
+}
+
+static unsigned grid_index(float ax, const grid *g, float s)
+{
+    unsigned k = 0;
+    if (s == 0) return 0;
+    for (unsigned j = 0; j < 7; j++) {
+        const float b = s * g->bound[j];
+        k += ax > b || (ax == b && j & 1);
+    }
+    return k;
+}
+
+/* Tries scale code c (0..126): strictly less error replaces. */
+static void try_scale(block *b, int c, bool is_int)
+{
+    float e = 0;
+    if (c == 0)
+        for (unsigned i = 0; i < NB_GROUP_NV; i++) e += b->ax[i] * b->ax[i];
+    else
+        e = block_error(b->ax, is_int ? &grid_int : &grid_fp, nb_e4m3_value[c]);
+    if (b->best < 0 || e < b->best) {
+        b->best = e;
+        b->sf = (uint8_t)(c | (is_int ? 0x80 : 0));
+    }
+}
+
+static void search_scale(block *b, int centre, const signed char *delta, size_t n, bool is_int)
+{
+    for (size_t i = 0; i < n; i++) {
+        const int c = centre + delta[i];
+        if (c >= 1 && c <= NB_E4M3_MAX) try_scale(b, c, is_int);
+    }
+}
+
+/* a > 0: the block's largest magnitude in the normalised domain. */
+static void choose_scale(block *b, float a, nb_kv_mode mode, bool with_int)
+{
+    static const signed char fp[] = { 0, -1, 1, -2, 2, -3, 3, 4, 5, 6 }, in[] = { 0, -1, 1 };
+    const int c6 = nb_e4m3_quotient(a, 6);
+    b->best = -1;
+    b->sf = 0;
+    if (mode == NB_KV_SEARCH) {
+        search_scale(b, c6, fp, sizeof fp, false);
+        if (with_int) search_scale(b, nb_e4m3_quotient(a, 7), in, sizeof in, true);
+        return;
+    }
+    try_scale(b, c6, false);
+    if (mode == NB_KV_4OVER6) try_scale(b, nb_e4m3_quotient(a, 4), false);
+    if (with_int) try_scale(b, nb_e4m3_quotient(a, 7), true);
+}
+
+/* n values into n nibbles at an even position; -0 is never written. */
+static void put_codes(const uint16_t *x, const float *ax, size_t n, const grid *g, float s,
+                      uint8_t *codes)
+{
+    for (size_t i = 0; i < n; i++) {
+        const unsigned k = grid_index(ax[i], g, s);
+        nb_nibble_or(codes, i, (uint8_t)(k | (k && x[i] & 0x8000 ? 8 : 0)));
+    }
+}
+
+static void encode_nv(const nb_record *r, const nb_record_seg *g, const uint16_t *x, uint8_t *codes,
+                      uint8_t *sf, uint8_t *outer)
+{
+    const uint16_t a = amax_bits(x, g->dim);
+    if (a == 0) return;
+    *outer = nb_ue8m0_from_exp(nb_bf16_ceil_log2(a, 192) - 10, NB_OUTER_MIN, NB_OUTER_MAX);
+    const int p = NB_UE8M0_ONE - *outer;
+    for (size_t k = 0; k < g->n_group; k++) {
+        const size_t at = k * NB_GROUP_NV;
+        const size_t n = g->dim - at < NB_GROUP_NV ? g->dim - at : NB_GROUP_NV;
+        const uint16_t ga = amax_bits(x + at, n);
+        if (ga == 0) continue;
+        block b = { .best = -1 };
+        for (size_t i = 0; i < n; i++) b.ax[i] = nb_bf16_mag_scaled(x[at + i], p);
+        choose_scale(&b, nb_bf16_mag_scaled(ga, p), r->mode, g->fmt == NB_SEG_IF4);
+        sf[k] = b.sf;
+        put_codes(x + at, b.ax, n, b.sf & 0x80 ? &grid_int : &grid_fp, nb_e4m3_value[b.sf & 0x7f],
+                  codes + at / 2);
+    }
+}
+
+static void encode_mx(const nb_record_seg *g, const uint16_t *x, uint8_t *codes, uint8_t *sf)
+{
+    for (size_t k = 0; k < g->n_group; k++) {
+        const size_t at = k * NB_GROUP_MX;
+        const size_t n = g->dim - at < NB_GROUP_MX ? g->dim - at : NB_GROUP_MX;
+        const uint16_t a = amax_bits(x + at, n);
+        float ax[NB_GROUP_MX];
+        if (a == 0) continue;
+        sf[k] = nb_ue8m0_from_exp(nb_bf16_ceil_log2(a, 192) - 2, NB_OUTER_MIN, NB_OUTER_MAX);
+        for (size_t i = 0; i < n; i++) ax[i] = nb_bf16_mag_scaled(x[at + i], NB_UE8M0_ONE - sf[k]);
+        put_codes(x + at, ax, n, &grid_fp, 1, codes + at / 2);
+    }
+}
+
+/* ---- asymmetric 4-bit integers ---- */
+
+/* FP16 scale and minimum of n values x[0], x[step], ..., and their codes. */
+static void int4_group(const uint16_t *x, size_t n, size_t step, uint8_t q[NB_GROUP_MX],
+                       uint8_t *scale, uint8_t *minimum)
+{
+    float lo = nb_bf16_to_f32(x[0]), hi = lo;
+    for (size_t i = 1; i < n; i++) {
+        const float v = nb_bf16_to_f32(x[i * step]);
+        if (v < lo) lo = v;
+        if (v > hi) hi = v;
+    }
+    uint16_t m = nb_fp16_from_f32_sat(lo);
+    if (m == 0x8000) m = 0; /* one zero only: -0, or what rounds to it */
+    const float mf = nb_fp16_to_f32(m);
+    const uint16_t s = nb_int4_scale(hi - mf);
+    const float sf = nb_fp16_to_f32(s);
+    nb_le16_put(scale, s);
+    nb_le16_put(minimum, m);
+    for (size_t i = 0; i < n; i++) q[i] = nb_int4_code(nb_bf16_to_f32(x[i * step]) - mf, sf);
+}
+
+static void encode_int4_tok(const nb_record_seg *g, size_t v, const uint16_t *x, uint8_t *codes,
+                            uint8_t *row)
+{
+    uint8_t q[NB_GROUP_MX];
+    uint8_t *scale = row + 2 * v * g->n_group, *minimum = scale + g->scale_stride / 2;
+    for (size_t k = 0; k < g->n_group; k++) {
+        const size_t at = k * NB_GROUP_MX;
+        const size_t n = g->dim - at < NB_GROUP_MX ? g->dim - at : NB_GROUP_MX;
+        int4_group(x + at, n, 1, q, scale + 2 * k, minimum + 2 * k);
+        for (size_t i = 0; i < n; i++) nb_nibble_or(codes, at + i, q[i]);
+    }
+}
+
+static void encode_int4_ch(const nb_record_seg *g, uint8_t *page, const uint16_t *x, size_t stride)
+{
+    uint8_t q[NB_GROUP_TOK];
+    const size_t n_ch = g->n_vec * g->dim, vec_bytes = nb_seg_code_bytes(g->fmt, g->dim);
+    for (size_t t0 = 0; t0 < NB_PAGE_TOK; t0 += NB_GROUP_TOK) {
+        uint8_t *scale = page + g->scale_off + t0 / NB_GROUP_TOK * g->scale_stride;
+        for (size_t c = 0; c < n_ch; c++) {
+            const size_t v = c / g->dim;
+            uint8_t *codes = page + g->code_off + t0 * g->code_stride + v * vec_bytes;
+            int4_group(x + t0 * stride + c, NB_GROUP_TOK, stride, q, scale + 2 * c,
+                       scale + 2 * (n_ch + c));
+            for (size_t t = 0; t < NB_GROUP_TOK; t++)
+                nb_nibble_or(codes + t * g->code_stride, c - v * g->dim, q[t]);
+        }
+    }
+}
+
+/* ---- the row of fp8_ds_mla ---- */
+
+static void encode_ds(const nb_record_seg *g, const uint16_t *x, uint8_t *codes, uint8_t *scale)
+{
+    enum { MIN_EXP = -13 }; /* 2^-13 is the first power of two over 1e-4 */
+    for (size_t k = 0; k < g->n_group; k++) {
+        const uint16_t *xg = x + k * NB_GROUP_DS, a = amax_bits(xg, NB_GROUP_DS);
+        int e = a == 0 ? MIN_EXP : nb_bf16_ceil_log2(a, 224) - 8;
+        if (e < MIN_EXP) e = MIN_EXP;
+        nb_le32_put(scale + 4 * k, nb_f32_bits(nb_f32_pow2(e)));
+        for (size_t i = 0; i < NB_GROUP_DS; i++)
+            codes[k * NB_GROUP_DS + i] = nb_e4m3_from_f32(scaled(xg[i], -e));
+    }
+}
+
+/* Vector v of token t; everything but INT4_CH is coded vector by vector. */
+static void encode_vec(const nb_record *r, const nb_record_seg *g, uint8_t *page, size_t t,
+                       size_t v, const uint16_t *x)
+{
+    uint8_t *codes = page + g->code_off + t * g->code_stride + v * nb_seg_code_bytes(g->fmt, g->dim);
+    uint8_t *row = page + g->scale_off + t * g->scale_stride;
+    uint8_t *outer = page + g->outer_off + t * g->outer_stride + v;
+    switch (g->fmt) {
+    case NB_SEG_BF16: encode_bf16(x, g->dim, codes); break;
+    case NB_SEG_E4M3: encode_e4m3(x, g->dim, codes, outer); break;
+    case NB_SEG_NVFP4:
+    case NB_SEG_IF4: encode_nv(r, g, x, codes, row + v * g->n_group, outer); break;
+    case NB_SEG_MXFP4: encode_mx(g, x, codes, row + v * g->n_group); break;
+    case NB_SEG_INT4_TOK: encode_int4_tok(g, v, x, codes, row); break;
+    case NB_SEG_DS_MLA: encode_ds(g, x, codes, row); break;
+    case NB_SEG_INT4_CH: break;
+    }
+}
+
+nb_status nb_record_encode_page(const nb_record *r, void *page, const uint16_t *const x[2],
+                                const size_t x_stride[2])
+{
+    if (!all_finite(r, x, x_stride)) return NB_ERR_NONFINITE;
+    memset(page, 0, r->page_bytes);
+    for (size_t s = 0; s < r->n_seg; s++) {
+        const nb_record_seg *g = &r->seg[s];
+        if (g->fmt == NB_SEG_INT4_CH) {
+            encode_int4_ch(g, page, x[s], x_stride[s]);
+            continue;
+        }
+        for (size_t t = 0; t < NB_PAGE_TOK; t++)
+            for (size_t v = 0; v < g->n_vec; v++)
+                encode_vec(r, g, page, t, v, x[s] + t * x_stride[s] + v * g->dim);
+    }
+    return NB_OK;
+}
