@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "base/str.h"
+#include "load/progress.h"
 
 typedef enum nb_dtype {
     NB_DT_F32, NB_DT_BF16, NB_DT_F16, NB_DT_F8_E4M3,
@@ -29,20 +30,28 @@ typedef struct nb_tensor {
 
 typedef struct nb_source nb_source;
 
-/* Opens DIR/model.safetensors.index.json with its shards, or DIR/model.safetensors,
- * or the only *.safetensors file there.  Every header is checked whole: sizes,
- * dtypes, shapes, offsets in range, no overlaps, no holes that matter, names
- * unique, shard names that stay inside DIR, index and shards agree.  One error
- * line names the file, the tensor and the expectation. */
+/* Opens DIR/model.safetensors, or else DIR/model.safetensors.index.json with its
+ * shards, or else the only *.safetensors file there (transformers has that order).
+ * Every header is checked whole: sizes, dtypes, shapes, offsets in range, no overlaps,
+ * no holes, names unique, shard names that stay inside DIR (relative, without "..";
+ * links are followed).  One error line names the file, the tensor and the expectation.
+ * The index decides: a tensor it lists must be in the shard it names, and a copy in
+ * another shard is ignored.  A tensor that it does not list is usable when it is in one
+ * shard only; in two, it is an error. */
 nb_status nb_source_open_dir(const char *dir, nb_source **out, nb_error *err);
 /* One safetensors file. */
 nb_status nb_source_open_file(const char *path, nb_source **out, nb_error *err);
 /* Safetensors bytes in memory (borrowed; tests and fuzzers). */
 nb_status nb_source_open_bytes(nb_str bytes, const char *name, nb_source **out, nb_error *err);
-/* --load-format dummy: seeded random values, the same on every machine.  Matrices
- * are normal with deviation `stddev` (initializer_range); all are views at seeded
- * offsets into one pool of at most 4 GiB per element type, so that a model larger
- * than memory can be run for its speed: more than any cache, less than RAM. */
+/* --load-format dummy: seeded random values, the same on every machine and in whatever
+ * order tensors are taken.  Matrices are normal with deviation `stddev`
+ * (initializer_range); all are views at seeded offsets, 64-byte aligned, into one pool
+ * of 4 GiB of address space per element type, of which only what is used takes memory,
+ * so that a model larger than memory can be run for its speed: more than any cache,
+ * less than RAM.  A tensor over 4 GiB gets memory of its own.
+ * NB_FILL_NORMAL is for F32, BF16, F16 and F8_E4M3.  F8_E4M3 codes have deviation 64,
+ * and an F32 tensor whose name ends in "_scale_inv" is stddev / 64 everywhere, so that
+ * the products have deviation stddev. */
 nb_status nb_source_open_dummy(uint64_t seed, double stddev, nb_source **out, nb_error *err);
 void nb_source_close(nb_source *s);
 
@@ -55,13 +64,20 @@ typedef struct nb_tensor_want {
     enum { NB_FILL_NORMAL, NB_FILL_ONES, NB_FILL_ZEROS } dummy_fill;
 } nb_tensor_want;
 
+/* Dummy sources: no dim may be 0, dtypes must contain dummy_dtype. */
 bool nb_source_has(const nb_source *s, const char *name); /* dummy: always true */
 /* NB_ERR_NOT_FOUND (missing), NB_ERR_FORMAT (wrong dtype or shape): the line names
  * file, tensor, what is there and what was expected. */
+/* Taking a tensor again is allowed.  A tensor whose address its element size does not
+ * divide is copied once, to memory that the source owns. */
 nb_status nb_source_take(nb_source *s, const nb_tensor_want *want, nb_tensor *out, nb_error *err);
-size_t nb_source_n_tensor(const nb_source *s);
-size_t nb_source_bytes(const nb_source *s); /* tensor bytes in all files */
+size_t nb_source_n_tensor(const nb_source *s); /* usable tensors; dummy: taken ones */
+size_t nb_source_bytes(const nb_source *s); /* tensor bytes in all files; dummy: taken */
 /* The i-th tensor's name that nb_source_take was never called for, or NULL:
  * leftovers a family did not expect (i counts from 0 over leftovers). */
 const char *nb_source_leftover(const nb_source *s, size_t i);
+/* Reads every mapped page once, so that loading from a disk happens here, where it can
+ * be shown, and not in the first forward pass.  report may be NULL.  Nothing happens
+ * for sources without files. */
+void nb_source_prefault(const nb_source *s, nb_progress_fn *report, void *ctx);
 #endif

@@ -16,18 +16,30 @@ typedef struct nb_file_map {
  * names the path and the system's reason. */
 nb_status nb_file_mmap(const char *path, nb_file_map *m, nb_error *err);
 void nb_file_unmap(nb_file_map *m);
-/* Appends the file's bytes; NB_ERR_LIMIT when it is larger than max_bytes. */
+/* Appends the file's bytes; NB_ERR_LIMIT when it is larger than max_bytes, and then
+ * nothing was appended.  Regular files only, so that a fifo in a model's directory
+ * cannot hang the program; /dev/stdin and /dev/fd/N are read whatever they are. */
 nb_status nb_file_read(const char *path, size_t max_bytes, nb_buf *out, nb_error *err);
 nb_status nb_stdin_read(size_t max_bytes, nb_buf *out, nb_error *err);
-/* Writes the bytes to path (created or truncated). */
+/* Writes the bytes to path (created with mode 0666 less umask, or truncated). */
 nb_status nb_file_write(const char *path, const void *p, size_t n_bytes, nb_error *err);
 
 bool nb_path_is_dir(const char *path);
 bool nb_path_is_file(const char *path);
-/* dir + "/" + name into out (replacing its content). */
+/* dir + "/" + name into out (replacing its content); no second slash after a dir
+ * that ends in one, name alone for an empty dir. */
 nb_status nb_path_join(nb_buf *out, const char *dir, const char *name);
+/* How many regular files directly in dir have a name that ends in suffix, and the
+ * bytewise smallest such name (replacing *name's content; empty when there is none). */
+nb_status nb_dir_find(const char *dir, const char *suffix, nb_buf *name, size_t *n_match,
+                      nb_error *err);
 
-/* Anonymous zero pages, committed when first touched; NULL when refused. */
+/* Reads one byte of every page in [p, p + n_bytes), after telling the system that
+ * they will be needed: what is mapped there is in memory afterwards. */
+void nb_pages_touch(const void *p, size_t n_bytes);
+/* Anonymous zero pages, committed when first touched, aligned to a page; NULL when
+ * refused or for n_bytes == 0.  Nothing is reserved: a large range that is used
+ * sparsely costs what was touched. */
 void *nb_pages_alloc(size_t n_bytes);
 void nb_pages_free(void *p, size_t n_bytes);
 #endif

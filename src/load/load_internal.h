@@ -1,0 +1,68 @@
+/* load_internal.h - shared by the files of src/load, not for others: printable names,
+ * JSON under limits, one safetensors header, the generator of dummy weights. */
+#ifndef NB_LOAD_INTERNAL_H
+#define NB_LOAD_INTERNAL_H
+#include <jansson.h>
+
+#include "base/arena.h"
+#include "base/str.h"
+#include "load/source.h"
+
+/* Bytes from outside made fit for an error line: valid UTF-8, no control or
+ * direction-changing characters ('?' stands for each), at most 160 bytes ("..." where
+ * it was cut).  nb_show_path keeps the end of a long path, where the name is. */
+typedef struct nb_shown {
+    char s[164];
+} nb_shown;
+nb_shown nb_show(nb_str text);
+nb_shown nb_show_c(const char *text);
+typedef struct nb_shown_path {
+    char s[324];
+} nb_shown_path;
+nb_shown_path nb_show_path(const char *path);
+
+/* Strict JSON (RFC 8259) under limits, found before anything is allocated for it:
+ * nesting, and the number of values, which bounds the memory that the tree takes (at
+ * most some 250 bytes per value).  Duplicate keys and NUL characters are refused.
+ * Integers outside of int64 become reals (they occur: "model_max_length" of some
+ * tokenizers is 1e30 written out).  name is put in front of error lines.
+ * *out is the caller's to json_decref. */
+typedef struct nb_json_limits {
+    size_t max_bytes, max_depth, max_values;
+} nb_json_limits;
+nb_status nb_json_parse(nb_str json, const char *name, const nb_json_limits *lim, json_t **out,
+                        nb_error *err);
+/* What a value is, for error lines: "a string", "the integer 5", ... */
+nb_shown nb_json_describe(const json_t *v);
+
+/* Headers and indices: 4 Mi values are some 500,000 tensors with their shapes. */
+#define NB_HEADER_LIMITS ((nb_json_limits){ 100000000, 8, 4194304 })
+
+/* One tensor of a file.  tensor.data may be misaligned here. */
+typedef struct nb_st_tensor {
+    nb_tensor tensor;
+    const char *name; /* in the arena given to nb_safetensors_parse */
+    size_t n_name_bytes;
+    size_t file;      /* index of the source's file */
+    void *owned;      /* aligned copy of the data, made when it is taken */
+    bool taken;
+} nb_st_tensor;
+
+/* Checks the whole header; on success *out (heap, the caller frees it; NULL for no
+ * tensors) has *n tensors in the header's order, and data points into bytes. */
+nb_status nb_safetensors_parse(nb_str bytes, const char *name, size_t file, nb_arena *names,
+                               nb_st_tensor **out, size_t *n, nb_error *err);
+
+/* "BF16 [2, 3]", for error lines. */
+typedef struct nb_shape_text {
+    char s[256];
+} nb_shape_text;
+nb_shape_text nb_shape_show(const size_t *dim, size_t n_dim);
+
+/* The generator behind nb_source_open_dummy; owns everything it returns. */
+typedef struct nb_dummy nb_dummy;
+nb_status nb_dummy_create(uint64_t seed, double stddev, nb_dummy **out, nb_error *err);
+void nb_dummy_destroy(nb_dummy *d);
+nb_status nb_dummy_make(nb_dummy *d, const nb_tensor_want *want, nb_tensor *out, nb_error *err);
+
+#endif

@@ -1,0 +1,502 @@
+/* source.c - see source.h.
+ *
+ * Opening: map each file, check its header (safetensors.c), append its tensors to one
+ * array, then build one hash table over the names.  With an index the weight_map is a
+ * second set of claims that is checked against the tensors found.  The table is open
+ * addressing at a load of at most one half; its seed comes from where the loader put
+ * us in memory, so that a file cannot be made whose names collide, and nothing but the
+ * table's layout depends on it. */
+#include "load/source.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/hash.h"
+#include "load/load_internal.h"
+#include "os/file.h"
+
+enum { MAX_SHARDS = 10000, MAX_INDEX_BYTES = 100000000, TOUCH_BYTES = 64 << 20 };
+
+typedef struct source_file {
+    nb_file_map map; /* p is NULL for borrowed bytes */
+    char *path;      /* in the arena */
+} source_file;
+
+/* Where the last nb_source_leftover stopped, so that a loop over all is linear. */
+typedef struct leftover_cursor {
+    size_t i, at;
+} leftover_cursor;
+
+struct nb_source {
+    nb_dummy *dummy; /* NULL: files */
+    char *where;     /* what was opened, for error lines */
+    nb_arena names;
+    source_file *files;
+    size_t n_file, cap_file;
+    nb_st_tensor *tensors;
+    size_t n_tensor, cap_tensor, n_bytes;
+    size_t *table; /* [table_mask + 1]: tensor index + 1, 0 = free */
+    size_t table_mask;
+    uint64_t hash_seed;
+    leftover_cursor *cursor;
+};
+
+static nb_status no_memory(const char *where, nb_error *err)
+{
+    return nb_fail(err, NB_ERR_NOMEM, "%s: out of memory", nb_show_path(where).s);
+}
+
+static nb_status source_create(const char *where, nb_source **out, nb_error *err)
+{
+    nb_source *s = calloc(1, sizeof *s);
+    if (!s) return no_memory(where, err);
+    s->where = nb_arena_strdup(&s->names, nb_str_c(where));
+    s->cursor = nb_arena_alloc(&s->names, sizeof *s->cursor);
+    s->hash_seed = nb_mix64((uint64_t)(uintptr_t)s ^ nb_mix64((uint64_t)(uintptr_t)&out));
+    if (!s->where || !s->cursor) {
+        nb_source_close(s);
+        return no_memory(where, err);
+    }
+    *out = s;
+    return NB_OK;
+}
+
+void nb_source_close(nb_source *s)
+{
+    if (!s) return;
+    nb_dummy_destroy(s->dummy);
+    for (size_t i = 0; i < s->n_tensor; i++)
+        nb_pages_free(s->tensors[i].owned, s->tensors[i].tensor.n_bytes);
+    for (size_t i = 0; i < s->n_file; i++) nb_file_unmap(&s->files[i].map);
+    free(s->tensors);
+    free(s->files);
+    free(s->table);
+    nb_arena_deinit(&s->names);
+    free(s);
+}
+
+/* ------------------------------------------------------------- table of names */
+
+static nb_st_tensor *find_tensor(const nb_source *s, const char *name)
+{
+    if (!s->table) return NULL;
+    const size_t n = strlen(name);
+    size_t i = (size_t)nb_hash_bytes(name, n, s->hash_seed) & s->table_mask;
+    for (; s->table[i]; i = (i + 1) & s->table_mask) {
+        nb_st_tensor *t = &s->tensors[s->table[i] - 1];
+        if (t->n_name_bytes == n && memcmp(t->name, name, n) == 0) return t;
+    }
+    return NULL;
+}
+
+/* Puts tensor `index` into the table; returns an earlier tensor of the same name
+ * (whose place is kept), or NULL. */
+static nb_st_tensor *table_put(nb_source *s, size_t index)
+{
+    const nb_st_tensor *x = &s->tensors[index];
+    size_t i = (size_t)nb_hash_bytes(x->name, x->n_name_bytes, s->hash_seed) & s->table_mask;
+    for (; s->table[i]; i = (i + 1) & s->table_mask) {
+        nb_st_tensor *t = &s->tensors[s->table[i] - 1];
+        if (t->n_name_bytes == x->n_name_bytes && memcmp(t->name, x->name, x->n_name_bytes) == 0)
+            return t;
+    }
+    s->table[i] = index + 1;
+    return NULL;
+}
+
+static nb_status table_create(nb_source *s, nb_error *err)
+{
+    size_t cap = 16;
+    while (cap < 2 * s->n_tensor) cap *= 2;
+    free(s->table);
+    s->table = calloc(cap, sizeof *s->table);
+    if (!s->table) return no_memory(s->where, err);
+    s->table_mask = cap - 1;
+    return NB_OK;
+}
+
+/* ---------------------------------------------------------------- one file */
+
+static nb_status add_bytes(nb_source *s, nb_str bytes, const nb_file_map *map, const char *path,
+                           nb_error *err)
+{
+    NB_TRY(NB_GROW(s->files, s->cap_file, s->n_file) == NB_OK ? NB_OK : no_memory(path, err));
+    char *own = nb_arena_strdup(&s->names, nb_str_c(path));
+    if (!own) return no_memory(path, err);
+    nb_st_tensor *t = NULL;
+    size_t n = 0;
+    NB_TRY(nb_safetensors_parse(bytes, path, s->n_file, &s->names, &t, &n, err));
+    /* The first file's array is taken over, later ones are appended. */
+    if (s->n_tensor == 0) {
+        free(s->tensors);
+        s->tensors = t;
+        s->cap_tensor = s->n_tensor = n;
+    } else if (n > 0) {
+        const nb_status st = NB_GROW(s->tensors, s->cap_tensor, s->n_tensor + n - 1);
+        if (st == NB_OK) memcpy(s->tensors + s->n_tensor, t, n * sizeof *t);
+        free(t);
+        if (st != NB_OK) return no_memory(path, err);
+        s->n_tensor += n;
+    } else {
+        free(t);
+    }
+    source_file *f = &s->files[s->n_file++];
+    *f = (source_file){ .path = own };
+    for (size_t i = s->n_tensor - n; i < s->n_tensor; i++)
+        s->n_bytes += s->tensors[i].tensor.n_bytes;
+    if (map) f->map = *map;
+    return NB_OK;
+}
+
+static nb_status add_file(nb_source *s, const char *path, nb_error *err)
+{
+    nb_file_map map = { 0 };
+    NB_TRY(nb_file_mmap(path, &map, err));
+    const nb_str bytes = { map.p ? (const char *)map.p : "", map.n_bytes };
+    const nb_status st = add_bytes(s, bytes, &map, path, err);
+    if (st != NB_OK) nb_file_unmap(&map);
+    return st;
+}
+
+/* All names of a single file; they are unique, the JSON parser saw to it. */
+static nb_status finish_single(nb_source *s, nb_error *err)
+{
+    NB_TRY(table_create(s, err));
+    for (size_t i = 0; i < s->n_tensor; i++) (void)table_put(s, i);
+    return NB_OK;
+}
+
+nb_status nb_source_open_bytes(nb_str bytes, const char *name, nb_source **out, nb_error *err)
+{
+    nb_source *s = NULL;
+    NB_TRY(source_create(name, &s, err));
+    nb_status st = add_bytes(s, bytes, NULL, name, err);
+    if (st == NB_OK) st = finish_single(s, err);
+    if (st == NB_OK)
+        *out = s;
+    else
+        nb_source_close(s);
+    return st;
+}
+
+nb_status nb_source_open_file(const char *path, nb_source **out, nb_error *err)
+{
+    nb_source *s = NULL;
+    NB_TRY(source_create(path, &s, err));
+    nb_status st = add_file(s, path, err);
+    if (st == NB_OK) st = finish_single(s, err);
+    if (st == NB_OK)
+        *out = s;
+    else
+        nb_source_close(s);
+    return st;
+}
+
+nb_status nb_source_open_dummy(uint64_t seed, double stddev, nb_source **out, nb_error *err)
+{
+    nb_source *s = NULL;
+    NB_TRY(source_create("dummy weights", &s, err));
+    const nb_status st = nb_dummy_create(seed, stddev, &s->dummy, err);
+    if (st == NB_OK)
+        *out = s;
+    else
+        nb_source_close(s);
+    return st;
+}
+
+/* ------------------------------------------------------- a directory, an index */
+
+/* A relative path whose components are names: nothing that leads out of DIR. */
+static bool stays_inside(const char *shard)
+{
+    const char *p = shard;
+    do {
+        const size_t n = strcspn(p, "/");
+        if (n == 0 || (n == 1 && p[0] == '.') || (n == 2 && p[0] == '.' && p[1] == '.'))
+            return false;
+        p += n;
+        if (*p == '/' && *++p == 0) return false;
+    } while (*p);
+    return true;
+}
+
+/* weight_map: tensor name -> shard.  The index's claims while the shards are opened. */
+typedef struct claims {
+    const char *path; /* of the index */
+    const char *dir;
+    json_t *root, *map;
+    json_t *shard_of; /* shard name -> index into source.files */
+} claims;
+
+static nb_status open_shard(nb_source *s, claims *c, const char *tensor, const json_t *v,
+                            nb_error *err)
+{
+    if (!json_is_string(v))
+        return nb_fail(err, NB_ERR_FORMAT, "%s: tensor '%s': shard is %s, expected a string",
+                       nb_show_path(c->path).s, nb_show_c(tensor).s, nb_json_describe(v).s);
+    const char *shard = json_string_value(v);
+    if (json_object_get(c->shard_of, shard)) return NB_OK;
+    if (!stays_inside(shard))
+        return nb_fail(err, NB_ERR_FORMAT, "%s: tensor '%s': shard '%s' is not a file name inside "
+                       "of the model's directory", nb_show_path(c->path).s, nb_show_c(tensor).s,
+                       nb_show_c(shard).s);
+    if (s->n_file >= MAX_SHARDS)
+        return nb_fail(err, NB_ERR_LIMIT, "%s: more shards than the limit of %d",
+                       nb_show_path(c->path).s, MAX_SHARDS);
+    nb_buf path = { 0 };
+    nb_status st = nb_path_join(&path, c->dir, shard);
+    if (st != NB_OK)
+        (void)no_memory(c->path, err);
+    else
+        st = add_file(s, path.p, err);
+    nb_buf_deinit(&path);
+    if (st == NB_OK && json_object_set_new(c->shard_of, shard,
+                                           json_integer((json_int_t)s->n_file - 1)) != 0)
+        st = no_memory(c->path, err);
+    return st;
+}
+
+/* Which tensors count: those in the shard that the index names for them, and those
+ * that it does not list at all.  Others are removed; order is kept. */
+static nb_status drop_shadowed(nb_source *s, const claims *c, nb_error *err)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < s->n_tensor; i++) {
+        const char *shard = json_string_value(json_object_get(c->map, s->tensors[i].name));
+        const json_t *file = shard ? json_object_get(c->shard_of, shard) : NULL;
+        if (file && (size_t)json_integer_value(file) != s->tensors[i].file) {
+            s->n_bytes -= s->tensors[i].tensor.n_bytes;
+            continue;
+        }
+        if (kept != i) s->tensors[kept] = s->tensors[i];
+        kept++;
+    }
+    s->n_tensor = kept;
+    NB_TRY(table_create(s, err));
+    for (size_t i = 0; i < s->n_tensor; i++) {
+        const nb_st_tensor *first = table_put(s, i);
+        if (first)
+            return nb_fail(err, NB_ERR_FORMAT,
+                           "%s: tensor '%s': is also in %s, and the index does not say which one "
+                           "is meant", nb_show_path(s->files[s->tensors[i].file].path).s,
+                           nb_show_c(first->name).s, nb_show_path(s->files[first->file].path).s);
+    }
+    return NB_OK;
+}
+
+static nb_status read_claims(nb_source *s, claims *c, nb_error *err)
+{
+    c->map = json_object_get(c->root, "weight_map");
+    if (!json_is_object(c->map))
+        return nb_fail(err, NB_ERR_FORMAT,
+                       "%s: weight_map is %s, expected an object from tensor names to shards",
+                       nb_show_path(c->path).s, c->map ? nb_json_describe(c->map).s : "missing");
+    c->shard_of = json_object();
+    if (!c->shard_of) return no_memory(c->path, err);
+    for (void *it = json_object_iter(c->map); it; it = json_object_iter_next(c->map, it))
+        NB_TRY(open_shard(s, c, json_object_iter_key(it), json_object_iter_value(it), err));
+    NB_TRY(drop_shadowed(s, c, err));
+    for (void *it = json_object_iter(c->map); it; it = json_object_iter_next(c->map, it)) {
+        if (find_tensor(s, json_object_iter_key(it))) continue;
+        return nb_fail(err, NB_ERR_FORMAT,
+                       "%s: tensor '%s': expected in shard '%s', which does not have it",
+                       nb_show_path(c->path).s, nb_show_c(json_object_iter_key(it)).s,
+                       nb_show_c(json_string_value(json_object_iter_value(it))).s);
+    }
+    return NB_OK;
+}
+
+static nb_status add_index(nb_source *s, const char *dir, const char *path, nb_error *err)
+{
+    nb_buf text = { 0 };
+    claims c = { .path = path, .dir = dir };
+    const nb_json_limits lim = NB_HEADER_LIMITS;
+    nb_status st = nb_file_read(path, MAX_INDEX_BYTES, &text, err);
+    if (st == NB_OK) st = nb_json_parse(nb_buf_view(&text), path, &lim, &c.root, err);
+    nb_buf_deinit(&text);
+    if (st == NB_OK) st = read_claims(s, &c, err);
+    json_decref(c.shard_of);
+    json_decref(c.root);
+    return st;
+}
+
+static nb_status add_dir(nb_source *s, const char *dir, nb_error *err)
+{
+    nb_buf path = { 0 }, name = { 0 };
+    size_t n = 0;
+    nb_status st = nb_path_join(&path, dir, "model.safetensors");
+    if (st == NB_OK && nb_path_is_file(path.p)) {
+        st = add_file(s, path.p, err);
+        if (st == NB_OK) st = finish_single(s, err);
+        goto out;
+    }
+    if (st == NB_OK) st = nb_path_join(&path, dir, "model.safetensors.index.json");
+    if (st == NB_OK && nb_path_is_file(path.p)) {
+        st = add_index(s, dir, path.p, err);
+        goto out;
+    }
+    if (st != NB_OK) {
+        (void)no_memory(dir, err);
+        goto out;
+    }
+    NB_TRY_OUT(nb_dir_find(dir, ".safetensors", &name, &n, err));
+    if (n != 1) {
+        st = nb_fail(err, NB_ERR_NOT_FOUND,
+                     "%s: expected model.safetensors, model.safetensors.index.json or one "
+                     "*.safetensors file, found %zu of the last", nb_show_path(dir).s, n);
+        goto out;
+    }
+    st = nb_path_join(&path, dir, name.p);
+    if (st != NB_OK) {
+        (void)no_memory(dir, err);
+        goto out;
+    }
+    NB_TRY_OUT(add_file(s, path.p, err));
+    st = finish_single(s, err);
+out:
+    nb_buf_deinit(&path);
+    nb_buf_deinit(&name);
+    return st;
+}
+
+nb_status nb_source_open_dir(const char *dir, nb_source **out, nb_error *err)
+{
+    nb_source *s = NULL;
+    NB_TRY(source_create(dir, &s, err));
+    const nb_status st = add_dir(s, dir, err);
+    if (st == NB_OK)
+        *out = s;
+    else
+        nb_source_close(s);
+    return st;
+}
+
+/* ------------------------------------------------------------------- taking */
+
+bool nb_source_has(const nb_source *s, const char *name)
+{
+    return s->dummy || find_tensor(s, name) != NULL;
+}
+
+/* "BF16 or F32 [2048, any]" */
+static void show_want(const nb_tensor_want *w, char *out, size_t cap)
+{
+    size_t o = 0;
+    const char *sep = "";
+    out[0] = 0;
+    for (unsigned t = 0; t < NB_DT_OTHER; t++) {
+        if (!(w->dtypes >> t & 1)) continue;
+        o += (size_t)snprintf(out + o, cap - o, "%s%s", sep, nb_dtype_name((nb_dtype)t));
+        sep = " or ";
+    }
+    o += (size_t)snprintf(out + o, cap - o, " [");
+    for (size_t i = 0; i < w->n_dim && i < NB_TENSOR_MAX_DIM; i++)
+        o += w->dim[i] ? (size_t)snprintf(out + o, cap - o, "%s%zu", i ? ", " : "", w->dim[i])
+                       : (size_t)snprintf(out + o, cap - o, "%sany", i ? ", " : "");
+    (void)snprintf(out + o, cap - o, "]");
+}
+
+static bool fits(const nb_tensor_want *w, const nb_tensor *t)
+{
+    if (t->dtype == NB_DT_OTHER || !(w->dtypes >> t->dtype & 1) || w->n_dim != t->n_dim)
+        return false;
+    for (size_t i = 0; i < t->n_dim; i++)
+        if (w->dim[i] && w->dim[i] != t->dim[i]) return false;
+    return true;
+}
+
+static nb_status take_dummy(nb_source *s, const nb_tensor_want *want, nb_tensor *out,
+                            nb_error *err)
+{
+    if (want->dummy_dtype >= NB_DT_OTHER || !(want->dtypes >> want->dummy_dtype & 1))
+        return nb_fail(err, NB_ERR_ARG, "dummy weights: tensor '%s': type %s is not wanted",
+                       nb_show_c(want->name).s, nb_dtype_name(want->dummy_dtype));
+    NB_TRY(nb_dummy_make(s->dummy, want, out, err));
+    s->n_tensor++;
+    s->n_bytes += out->n_bytes;
+    return NB_OK;
+}
+
+/* Makes the data's address fit its type. */
+static nb_status align(nb_st_tensor *x, const char *path, nb_error *err)
+{
+    static const uint64_t nothing = 0; /* an aligned address for empty tensors */
+    nb_tensor *t = &x->tensor;
+    if (t->n_bytes == 0) t->data = &nothing;
+    if ((uintptr_t)t->data % nb_dtype_bytes(t->dtype) == 0) return NB_OK;
+    x->owned = nb_pages_alloc(t->n_bytes);
+    if (!x->owned)
+        return nb_fail(err, NB_ERR_NOMEM, "%s: tensor '%s': out of memory for an aligned copy of "
+                       "%zu bytes", nb_show_path(path).s, nb_show_c(x->name).s, t->n_bytes);
+    memcpy(x->owned, t->data, t->n_bytes);
+    t->data = x->owned;
+    return NB_OK;
+}
+
+nb_status nb_source_take(nb_source *s, const nb_tensor_want *want, nb_tensor *out, nb_error *err)
+{
+    char wanted[512];
+    if (s->dummy) return take_dummy(s, want, out, err);
+    nb_st_tensor *x = find_tensor(s, want->name);
+    if (!x) {
+        show_want(want, wanted, sizeof wanted);
+        return nb_fail(err, NB_ERR_NOT_FOUND, "%s: tensor '%s': missing, expected %s",
+                       nb_show_path(s->where).s, nb_show_c(want->name).s, wanted);
+    }
+    const char *path = s->files[x->file].path;
+    if (!fits(want, &x->tensor)) {
+        show_want(want, wanted, sizeof wanted);
+        return nb_fail(err, NB_ERR_FORMAT, "%s: tensor '%s': is %s %s, expected %s",
+                       nb_show_path(path).s, nb_show_c(x->name).s,
+                       nb_dtype_name(x->tensor.dtype),
+                       nb_shape_show(x->tensor.dim, x->tensor.n_dim).s, wanted);
+    }
+    NB_TRY(align(x, path, err));
+    x->taken = true;
+    *s->cursor = (leftover_cursor){ 0 };
+    *out = x->tensor;
+    return NB_OK;
+}
+
+size_t nb_source_n_tensor(const nb_source *s)
+{
+    return s->n_tensor;
+}
+
+size_t nb_source_bytes(const nb_source *s)
+{
+    return s->n_bytes;
+}
+
+const char *nb_source_leftover(const nb_source *s, size_t i)
+{
+    if (s->dummy) return NULL;
+    leftover_cursor c = *s->cursor;
+    if (i < c.i) c = (leftover_cursor){ 0 };
+    for (; c.at < s->n_tensor; c.at++) {
+        if (s->tensors[c.at].taken) continue;
+        if (c.i == i) break;
+        c.i++;
+    }
+    *s->cursor = c;
+    return c.at < s->n_tensor ? s->tensors[c.at].name : NULL;
+}
+
+void nb_source_prefault(const nb_source *s, nb_progress_fn *report, void *ctx)
+{
+    uint64_t total = 0, done = 0;
+    for (size_t i = 0; i < s->n_file; i++) total += s->files[i].map.n_bytes;
+    if (total == 0) return;
+    for (size_t i = 0; i < s->n_file; i++) {
+        const nb_file_map *m = &s->files[i].map;
+        const char *slash = strrchr(s->files[i].path, '/');
+        const nb_shown label = nb_show_c(slash ? slash + 1 : s->files[i].path);
+        if (i == 0 && report) report(ctx, 0, total, label.s);
+        for (size_t at = 0; at < m->n_bytes; at += TOUCH_BYTES) {
+            const size_t rest = m->n_bytes - at, n = rest < TOUCH_BYTES ? rest : TOUCH_BYTES;
+            nb_pages_touch(m->p + at, n);
+            done += n;
+            if (report) report(ctx, done, total, label.s);
+        }
+    }
+}

@@ -1,0 +1,261 @@
+/* file.c - see file.h.
+ *
+ * Files are opened without blocking (a fifo would wait for a writer), checked to be
+ * regular through the open descriptor (so the answer is about what is read), and
+ * closed at once: a mapping outlives its descriptor, so the number of shards is not
+ * bound by the limit on open files.  Sizes reported by the system bound mappings
+ * only; reading goes on to the end of file, since files in /proc report 0. */
+#define _DEFAULT_SOURCE /* madvise, MAP_ANONYMOUS, MAP_NORESERVE */
+#include "os/file.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { READ_STEP_BYTES = 64 * 1024, LONGEST_PATH = 400 };
+
+/* The last part of a long path: the file's name matters, and the line is bounded. */
+static const char *tail(const char *path)
+{
+    const size_t n = strlen(path);
+    return n > LONGEST_PATH ? path + (n - LONGEST_PATH) : path;
+}
+
+static nb_status fail_errno(nb_error *err, const char *path, const char *what, int e)
+{
+    const nb_status s = e == ENOENT ? NB_ERR_NOT_FOUND : e == ENOMEM ? NB_ERR_NOMEM : NB_ERR_IO;
+    return nb_fail(err, s, "%s: cannot %s: %s", tail(path), what, strerror(e));
+}
+
+static const char *kind_name(mode_t m)
+{
+    if (S_ISDIR(m)) return "a directory";
+    if (S_ISFIFO(m)) return "a fifo";
+    if (S_ISSOCK(m)) return "a socket";
+    return "a device";
+}
+
+static bool is_own_stream(const char *path)
+{
+    return strcmp(path, "/dev/stdin") == 0 || strncmp(path, "/dev/fd/", 8) == 0;
+}
+
+/* An open descriptor of a regular file (or, with streams, of the caller's own
+ * descriptors), or -1 with *err set. */
+static int open_read(const char *path, bool streams, struct stat *st, nb_status *s, nb_error *err)
+{
+    const bool stream = streams && is_own_stream(path);
+    int fd;
+    do {
+        fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | (stream ? 0 : O_NONBLOCK));
+    } while (fd < 0 && errno == EINTR);
+    if (fd < 0) {
+        *s = fail_errno(err, path, "open", errno);
+        return -1;
+    }
+    if (fstat(fd, st) != 0) {
+        *s = fail_errno(err, path, "open", errno);
+    } else if (S_ISREG(st->st_mode) || (stream && !S_ISDIR(st->st_mode))) {
+        return fd;
+    } else {
+        *s = nb_fail(err, NB_ERR_IO, "%s: is %s, expected a regular file", tail(path),
+                     kind_name(st->st_mode));
+    }
+    (void)close(fd);
+    return -1;
+}
+
+nb_status nb_file_mmap(const char *path, nb_file_map *m, nb_error *err)
+{
+    struct stat st;
+    nb_status s = NB_OK;
+    const int fd = open_read(path, false, &st, &s, err);
+    if (fd < 0) return s;
+    nb_file_map got = { 0 };
+    if ((uintmax_t)st.st_size > SIZE_MAX / 2) {
+        s = nb_fail(err, NB_ERR_LIMIT, "%s: too large to map", tail(path));
+    } else if (st.st_size > 0) {
+        got.n_bytes = (size_t)st.st_size;
+        void *p = mmap(NULL, got.n_bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+        if (p == MAP_FAILED)
+            s = fail_errno(err, path, "map", errno);
+        else
+            got.p = p;
+    }
+    (void)close(fd);
+    if (s == NB_OK) *m = got;
+    return s;
+}
+
+void nb_file_unmap(nb_file_map *m)
+{
+    if (m->p) (void)munmap((void *)(uintptr_t)m->p, m->n_bytes);
+    *m = (nb_file_map){ 0 };
+}
+
+/* Appends fd's bytes; one byte more than max_bytes is asked for, to see the excess. */
+static nb_status read_all(int fd, const char *path, size_t max_bytes, nb_buf *out, nb_error *err)
+{
+    const size_t before = out->n_bytes;
+    nb_status s = NB_OK;
+    for (;;) {
+        s = nb_buf_reserve(out, READ_STEP_BYTES);
+        if (s != NB_OK) {
+            (void)nb_fail(err, s, "%s: %s while reading", tail(path), nb_status_text(s));
+            break;
+        }
+        const ssize_t n = read(fd, out->p + out->n_bytes, READ_STEP_BYTES);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) {
+            s = fail_errno(err, path, "read", errno);
+            break;
+        }
+        out->n_bytes += (size_t)n;
+        if (out->n_bytes - before > max_bytes) {
+            s = nb_fail(err, NB_ERR_LIMIT, "%s: larger than the limit of %zu bytes", tail(path),
+                        max_bytes);
+            break;
+        }
+        if (n == 0) break;
+    }
+    if (s != NB_OK) out->n_bytes = before;
+    if (out->p) out->p[out->n_bytes] = 0;
+    return s;
+}
+
+nb_status nb_file_read(const char *path, size_t max_bytes, nb_buf *out, nb_error *err)
+{
+    struct stat st;
+    nb_status s = NB_OK;
+    const int fd = open_read(path, true, &st, &s, err);
+    if (fd < 0) return s;
+    if (S_ISREG(st.st_mode) && (uintmax_t)st.st_size > max_bytes)
+        s = nb_fail(err, NB_ERR_LIMIT, "%s: has %llu bytes, the limit is %zu", tail(path),
+                    (unsigned long long)st.st_size, max_bytes);
+    else
+        s = read_all(fd, path, max_bytes, out, err);
+    (void)close(fd);
+    return s;
+}
+
+nb_status nb_stdin_read(size_t max_bytes, nb_buf *out, nb_error *err)
+{
+    return read_all(STDIN_FILENO, "standard input", max_bytes, out, err);
+}
+
+nb_status nb_file_write(const char *path, const void *p, size_t n_bytes, nb_error *err)
+{
+    int fd;
+    do {
+        fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, 0666);
+    } while (fd < 0 && errno == EINTR);
+    if (fd < 0) return fail_errno(err, path, "create", errno);
+    const char *b = p;
+    while (n_bytes > 0) {
+        const ssize_t n = write(fd, b, n_bytes < 1u << 30 ? n_bytes : 1u << 30);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) {
+            const int e = errno;
+            (void)close(fd);
+            return fail_errno(err, path, "write", e);
+        }
+        b += n;
+        n_bytes -= (size_t)n;
+    }
+    /* A full disk may show only here. */
+    if (close(fd) != 0 && errno != EINTR) return fail_errno(err, path, "write", errno);
+    return NB_OK;
+}
+
+bool nb_path_is_dir(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+bool nb_path_is_file(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISREG(st.st_mode);
+}
+
+nb_status nb_path_join(nb_buf *out, const char *dir, const char *name)
+{
+    const size_t n = strlen(dir);
+    out->n_bytes = 0;
+    NB_TRY(nb_buf_add(out, dir, n));
+    if (n > 0 && dir[n - 1] != '/') NB_TRY(nb_buf_add_ch(out, '/'));
+    return nb_buf_add_c(out, name);
+}
+
+nb_status nb_dir_find(const char *dir, const char *suffix, nb_buf *name, size_t *n_match,
+                      nb_error *err)
+{
+    DIR *d = opendir(dir);
+    if (!d) return fail_errno(err, dir, "list", errno);
+    const size_t n_suffix = strlen(suffix);
+    nb_buf path = { 0 };
+    nb_status s = NB_OK;
+    size_t n = 0;
+    name->n_bytes = 0;
+    for (;;) {
+        errno = 0;
+        const struct dirent *e = readdir(d);
+        if (!e) {
+            if (errno != 0) s = fail_errno(err, dir, "list", errno);
+            break;
+        }
+        const size_t len = strlen(e->d_name);
+        if (len < n_suffix || strcmp(e->d_name + len - n_suffix, suffix) != 0) continue;
+        s = nb_path_join(&path, dir, e->d_name);
+        if (s == NB_OK && nb_path_is_file(path.p) &&
+            (n++ == 0 || strcmp(e->d_name, name->p) < 0)) {
+            name->n_bytes = 0;
+            s = nb_buf_add(name, e->d_name, len);
+        }
+        if (s != NB_OK) {
+            (void)nb_fail(err, s, "%s: %s", tail(dir), nb_status_text(s));
+            break;
+        }
+    }
+    (void)closedir(d);
+    nb_buf_deinit(&path);
+    if (s == NB_OK) *n_match = n;
+    return s;
+}
+
+static size_t page_bytes(void)
+{
+    const long n = sysconf(_SC_PAGESIZE);
+    return n > 0 ? (size_t)n : 4096;
+}
+
+void nb_pages_touch(const void *p, size_t n_bytes)
+{
+    if (n_bytes == 0) return;
+    const size_t page = page_bytes();
+    const uintptr_t begin = (uintptr_t)p / page * page, end = (uintptr_t)p + n_bytes;
+    (void)posix_madvise((void *)begin, end - begin, POSIX_MADV_WILLNEED); /* only a hint */
+    volatile unsigned char sink = 0;
+    for (uintptr_t a = (uintptr_t)p; a < end; a = a / page * page + page)
+        sink = *(const volatile unsigned char *)a;
+    (void)sink;
+}
+
+void *nb_pages_alloc(size_t n_bytes)
+{
+    if (n_bytes == 0) return NULL;
+    void *p = mmap(NULL, n_bytes, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return p == MAP_FAILED ? NULL : p;
+}
+
+void nb_pages_free(void *p, size_t n_bytes)
+{
+    if (p) (void)munmap(p, n_bytes);
+}
