@@ -1,0 +1,52 @@
+/* dev_host.c - the host device: see dev.h. */
+#include <stdlib.h>
+
+#include "dev/dev.h"
+#include "os/file.h"
+#include "os/pool.h"
+
+struct nb_dev {
+    nb_pool *pool;
+};
+
+nb_status nb_dev_create_host(size_t n_thread, nb_dev **out, nb_error *err)
+{
+    nb_dev *d = calloc(1, sizeof *d);
+    if (!d) return nb_fail(err, NB_ERR_NOMEM, "out of memory");
+    const nb_status st = nb_pool_create(n_thread, &d->pool, err);
+    if (st != NB_OK) {
+        free(d);
+        return st;
+    }
+    *out = d;
+    return NB_OK;
+}
+
+void nb_dev_destroy(nb_dev *d)
+{
+    if (!d) return;
+    nb_pool_destroy(d->pool);
+    free(d);
+}
+
+size_t nb_dev_n_worker(const nb_dev *d)
+{
+    return nb_pool_n_thread(d->pool);
+}
+
+void nb_dev_run(nb_dev *d, nb_dev_task_fn *fn, void *ctx, size_t n_task)
+{
+    nb_pool_run(d->pool, fn, ctx, n_task);
+}
+
+void *nb_dev_alloc(nb_dev *d, size_t n_bytes)
+{
+    (void)d;
+    return nb_pages_alloc(n_bytes ? n_bytes : 1);
+}
+
+void nb_dev_free(nb_dev *d, void *p, size_t n_bytes)
+{
+    (void)d;
+    if (p) nb_pages_free(p, n_bytes ? n_bytes : 1);
+}

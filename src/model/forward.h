@@ -1,0 +1,56 @@
+/* forward.h - one step of a model over a batch of chunks.
+ *
+ * A chunk is consecutive tokens of one sequence.  The rule of the cache (promise
+ * 2): inside its own 64-token page a query attends to BF16 latents, every earlier
+ * page it attends to in decoded form; pages are encoded when their last token has
+ * been computed.  Results of a token depend on its sequence's earlier tokens and
+ * on the chunk's `absorbed` flag only: not on the chunk's size, on the other
+ * chunks or on the number of threads. */
+#ifndef NB_MODEL_FORWARD_H
+#define NB_MODEL_FORWARD_H
+#include "dev/dev.h"
+#include "kv/kv_view.h"
+#include "model/model.h"
+#include "model/plan.h"
+
+/* Called with each layer's tensors when set (tests): name as in
+ * tests/parity/README.md, x is [n_tok][dim] with the given stride. */
+typedef void nb_trace_fn(void *ctx, const char *name, const float *x, size_t n_tok, size_t dim,
+                         size_t stride);
+
+typedef struct nb_forward_options {
+    const nb_model *model;   /* borrowed, as the next two */
+    nb_dev *dev;
+    const nb_record *record;
+    nb_caps caps;
+    size_t max_tok;          /* most tokens in one step, all chunks together */
+    size_t max_row;          /* most rows of logits in one step */
+    nb_trace_fn *trace;
+    void *trace_ctx;
+} nb_forward_options;
+
+typedef struct nb_chunk {
+    nb_kv_view kv;
+    const uint32_t *tok;     /* [n_tok], each < n_vocab (checked by the caller) */
+    size_t n_tok, pos0;      /* position of tok[0]; pos0 tokens are in the cache */
+    bool rope_long;          /* longrope: the sequence uses the long table */
+    bool absorbed;           /* MLA: absorbed form, else expanded */
+    const size_t *row;       /* [n_row] ascending indices into tok: logits wanted */
+    size_t n_row;
+} nb_chunk;
+
+typedef struct nb_forward nb_forward;
+
+/* Allocates the whole workspace: nothing is allocated in a step. */
+nb_status nb_forward_create(const nb_forward_options *o, nb_forward **out, nb_error *err);
+void nb_forward_destroy(nb_forward *f);
+size_t nb_forward_bytes(const nb_forward *f);
+const nb_plan *nb_forward_plan(const nb_forward *f);
+
+/* Runs the chunks; logits: [sum of n_row][n_vocab].  NB_ERR_NONFINITE when a value
+ * to be stored is not finite: *bad_chunk (may be NULL) is its index; nothing of
+ * that chunk may be used afterwards. */
+nb_status nb_forward_step(nb_forward *f, const nb_chunk *chunk, size_t n_chunk, float *logits,
+                          size_t *bad_chunk, nb_error *err);
+
+#endif

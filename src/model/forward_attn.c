@@ -1,0 +1,365 @@
+/* forward_attn.c - storing new rows and attending to the cache.
+ *
+ * New rows are rounded to BF16 and staged page by page; a page whose last token
+ * is there is encoded into its block at once, the rest waits in the tail.  A
+ * query in page p then sees pages 0..p-1 decoded and page p's rows in BF16.
+ *
+ * Two drivers use the one attention kernel.  Direct: queries against the stored
+ * values (absorbed MLA; GQA), a tile of at most 64 queries of one page at a time;
+ * splits of the context are independent tasks.  Expanded: per split of the
+ * context the keys and values of all heads are rebuilt once for all queries of
+ * the chunk.  Either way the state of a (query, head) is built per split of
+ * NB_SPLIT_PAGES pages and merged in order of position, so the result does not
+ * depend on how the work was cut. */
+#include <math.h>
+#include <string.h>
+
+#include "model/forward_internal.h"
+#include "num/bf16.h"
+
+typedef struct attn_step {
+    nb_forward *f;
+    const nb_chunk *c;
+    const nb_layer *l;
+    size_t layer, t0;         /* t0: the chunk's first token in the batch's buffers */
+    size_t p0, in0, n_page;   /* first page, its tokens before the chunk, pages touched */
+    size_t n_end;             /* in0 + n_tok */
+} attn_step;
+
+static unsigned char *page_of(const attn_step *s, size_t page)
+{
+    const nb_kv_view *kv = &s->c->kv;
+    NB_ASSERT(page < kv->n_block);
+    return kv->pool + (size_t)kv->block[page] * kv->block_bytes + s->layer * kv->page_bytes;
+}
+
+/* ---- storing ---- */
+
+typedef struct store_ctx {
+    const attn_step *s;
+    unsigned char *bad; /* [n_page] */
+} store_ctx;
+
+static void store_page(void *ctx, size_t i, size_t worker)
+{
+    (void)worker;
+    store_ctx *x = ctx;
+    const attn_step *s = x->s;
+    nb_forward *f = s->f;
+    const size_t n = f->n_values, old = i == 0 ? s->in0 : 0;
+    const size_t end = s->n_end - i * NB_PAGE_TOK < NB_PAGE_TOK ? s->n_end - i * NB_PAGE_TOK
+                                                                : NB_PAGE_TOK;
+    uint16_t *rows = f->stage + i * NB_PAGE_TOK * n;
+    uint16_t *tail = s->c->kv.tail + s->layer * NB_PAGE_TOK * n;
+    const float *in = f->kv + (s->t0 + i * NB_PAGE_TOK - (i ? s->in0 : 0)) * n;
+    if (old) memcpy(rows, tail, old * n * sizeof *rows);
+    bool finite = true;
+    for (size_t k = 0; k < (end - old) * n; k++) {
+        const uint16_t b = nb_bf16_from_f32(in[k]);
+        finite &= nb_bf16_is_finite(b);
+        rows[old * n + k] = b;
+    }
+    float *raw = f->raw + i * NB_PAGE_TOK * n;
+    for (size_t k = 0; k < end * n; k++) raw[k] = nb_bf16_to_f32(rows[k]);
+    x->bad[i] = !finite;
+    if (!finite) return;
+    if (end == NB_PAGE_TOK) {
+        const nb_record *r = f->o.record;
+        const uint16_t *seg[2] = { rows, rows + r->seg[0].dim * r->seg[0].n_vec };
+        const size_t stride[2] = { n, n };
+        x->bad[i] = f->plan.kv_codec->encode(r, page_of(s, s->p0 + i), seg, stride) != NB_OK;
+    } else {
+        memcpy(tail + old * n, rows + old * n, (end - old) * n * sizeof *rows);
+    }
+}
+
+static nb_status store(attn_step *s, nb_error *err)
+{
+    nb_forward *f = s->f;
+    store_ctx x = { s, f->page_bad };
+    nb_dev_run(f->o.dev, store_page, &x, s->n_page);
+    for (size_t i = 0; i < s->n_page; i++)
+        if (f->page_bad[i])
+            return nb_fail(err, NB_ERR_NONFINITE,
+                           "layer %zu: a value to be stored in the KV cache (positions %zu to %zu) is "
+                           "not finite", s->layer, (s->p0 + i) * NB_PAGE_TOK,
+                           (s->p0 + i) * NB_PAGE_TOK + NB_PAGE_TOK - 1);
+    return NB_OK;
+}
+
+/* All values of a complete page as float rows [64][n_values]. */
+static void decode_page(const attn_step *s, size_t page, float *out)
+{
+    const nb_forward *f = s->f;
+    const nb_record *r = f->o.record;
+    const unsigned char *p = page_of(s, page);
+    f->plan.kv_codec->decode(r, p, 0, 0, NB_PAGE_TOK, out, f->n_values);
+    f->plan.kv_codec->decode(r, p, 1, 0, NB_PAGE_TOK, out + r->seg[0].dim * r->seg[0].n_vec,
+                             f->n_values);
+}
+
+static void reset_state(float *m, float *l, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        m[i] = -INFINITY;
+        l[i] = 0;
+    }
+}
+
+/* ---- direct: absorbed MLA and GQA ---- */
+
+typedef struct direct_ctx {
+    const attn_step *s;
+    const float *q;
+    size_t q_stride, n_q, r0, page; /* queries: in-page index of the first, absolute page */
+    size_t split0, n_wave, n_hb;
+    bool last_wave;
+} direct_ctx;
+
+static void head_range(size_t n_head, size_t n_hb, size_t i, size_t *b, size_t *e)
+{
+    *b = n_head * i / n_hb;
+    *e = n_head * (i + 1) / n_hb;
+}
+
+static void direct_split(void *ctx, size_t task, size_t worker)
+{
+    const direct_ctx *x = ctx;
+    nb_forward *f = x->s->f;
+    const nb_model_config *c = &f->o.model->c;
+    const size_t w = task / x->n_hb, split = x->split0 + w, nh = c->n_head, n = f->n_values;
+    const bool mla = c->attn == NB_ATTN_MLA;
+    float *page = f->w_page + worker * NB_PAGE_TOK * n;
+    nb_attn_args a = {
+        .o = f->part_o + w * x->n_q * nh * f->d_state,
+        .m = f->part_m + w * x->n_q * nh,
+        .l = f->part_l + w * x->n_q * nh,
+        .q = x->q, .n_q = x->n_q, .group = mla ? nh : nh / c->n_kv_head,
+        .d1 = mla ? c->kv_lora : c->head_dim, .d2 = mla ? c->d_rope : 0, .d_v = f->d_state,
+        .q_q_stride = x->q_stride, .o_q_stride = nh * f->d_state, .ml_q_stride = nh,
+        .k1_stride = n, .k1_head = mla ? 0 : c->head_dim, .k2_stride = n, .v_stride = n,
+        .v_head = mla ? 0 : c->head_dim, .scale = c->softmax_scale,
+    };
+    head_range(nh, x->n_hb, task % x->n_hb, &a.head_begin, &a.head_end);
+    for (size_t i = 0; i < x->n_q; i++)
+        reset_state(a.m + i * nh + a.head_begin, a.l + i * nh + a.head_begin, a.head_end - a.head_begin);
+    const size_t j1 = (split + 1) * NB_SPLIT_PAGES;
+    for (size_t j = split * NB_SPLIT_PAGES; j < j1 && j <= x->page; j++) {
+        const float *rows = page;
+        if (j < x->page) {
+            decode_page(x->s, j, page);
+            a.n_kv = a.vis0 = NB_PAGE_TOK;
+            a.vis_step = 0;
+        } else {
+            rows = f->raw + (j - x->s->p0) * NB_PAGE_TOK * n;
+            a.n_kv = x->r0 + x->n_q;
+            a.vis0 = x->r0 + 1;
+            a.vis_step = 1;
+        }
+        a.k1 = rows;
+        a.k2 = mla ? rows + c->kv_lora : rows;
+        a.v = mla ? rows : rows + c->n_kv_head * c->head_dim;
+        f->plan.attn->fn(&a);
+    }
+}
+
+static void direct_merge(void *ctx, size_t task, size_t worker)
+{
+    (void)worker;
+    const direct_ctx *x = ctx;
+    nb_forward *f = x->s->f;
+    const size_t nh = f->o.model->c.n_head, ds = f->d_state, i = task / x->n_hb;
+    size_t b, e;
+    head_range(nh, x->n_hb, task % x->n_hb, &b, &e);
+    const size_t at = i * nh + b;
+    for (size_t w = 0; w < x->n_wave; w++) {
+        const size_t from = w * x->n_q * nh + at;
+        nb_attn_merge(f->tot_o + at * ds, f->tot_m + at, f->tot_l + at, f->part_o + from * ds,
+                      f->part_m + from, f->part_l + from, e - b, ds);
+    }
+    if (x->last_wave)
+        nb_attn_finish(f->tot_o + at * ds, f->tot_o + at * ds, f->tot_l + at, e - b, ds);
+}
+
+enum { ABSORB_COLS = 256 };
+
+typedef struct absorb_ctx {
+    nb_forward *f;
+    const nb_layer *l;
+    const float *q;
+    size_t n_q, n_col_block;
+} absorb_ctx;
+
+/* q~_h = W_UK,h^T q^n_h for one head and a range of latent channels. */
+static void absorb_task(void *ctx, size_t task, size_t worker)
+{
+    (void)worker;
+    const absorb_ctx *x = ctx;
+    const nb_model_config *c = &x->f->o.model->c;
+    const size_t h = task / x->n_col_block, col = task % x->n_col_block * ABSORB_COLS;
+    const size_t d_qk = c->d_nope + c->d_rope, d_abs = c->kv_lora + c->d_rope;
+    float *y = x->f->qx + h * d_abs;
+    nb_linear_args a = {
+        .y = y + col, .x = x->q + h * d_qk, .w = x->l->kv_b, .n_tok = x->n_q,
+        .row_begin = h * (c->d_nope + c->d_v), .row_end = h * (c->d_nope + c->d_v) + c->d_nope,
+        .col_begin = col,
+        .col_end = col + ABSORB_COLS < c->kv_lora ? col + ABSORB_COLS : c->kv_lora,
+        .x_stride = c->n_head * d_qk, .y_stride = c->n_head * d_abs,
+    };
+    x->f->plan.linear[a.w.type]->fn_t(&a);
+    if (col == 0)
+        for (size_t i = 0; i < x->n_q; i++)
+            memcpy(y + i * a.y_stride + c->kv_lora, a.x + i * a.x_stride + c->d_nope,
+                   c->d_rope * sizeof *y);
+}
+
+/* o_h = W_UV,h u_h for all heads of the tile. */
+static void unabsorb(nb_forward *f, const nb_layer *l, size_t n_q, float *y)
+{
+    const nb_model_config *c = &f->o.model->c;
+    for (size_t h = 0; h < c->n_head; h++) {
+        f->job[h] = nb_fw_job(f, &l->kv_b, NULL, f->tot_o + h * c->kv_lora, c->n_head * c->kv_lora,
+                              y + h * c->d_v, c->n_head * c->d_v, n_q);
+        f->job[h].a.row_begin = h * (c->d_nope + c->d_v) + c->d_nope;
+        f->job[h].a.row_end = (h + 1) * (c->d_nope + c->d_v);
+    }
+    nb_fw_run_jobs(f, f->job, c->n_head);
+}
+
+static void direct_tile(attn_step *s, size_t tok, size_t n_q)
+{
+    nb_forward *f = s->f;
+    const nb_model_config *c = &f->o.model->c;
+    const size_t pos = s->c->pos0 + tok, nh = c->n_head, n_worker = nb_dev_n_worker(f->o.dev);
+    const float *q = f->q + (s->t0 + tok) * nh * f->d_q;
+    direct_ctx x = { .s = s, .q = q, .q_stride = nh * f->d_q, .n_q = n_q,
+                     .r0 = pos % NB_PAGE_TOK, .page = pos / NB_PAGE_TOK };
+    if (c->attn == NB_ATTN_MLA) {
+        absorb_ctx ax = { f, s->l, q, n_q, (c->kv_lora + ABSORB_COLS - 1) / ABSORB_COLS };
+        nb_dev_run(f->o.dev, absorb_task, &ax, nh * ax.n_col_block);
+        x.q = f->qx;
+        x.q_stride = nh * (c->kv_lora + c->d_rope);
+    }
+    reset_state(f->tot_m, f->tot_l, n_q * nh);
+    const size_t n_split = x.page / NB_SPLIT_PAGES + 1;
+    const size_t wave = f->part_floats / (n_q * nh * f->d_state);
+    for (; x.split0 < n_split; x.split0 += x.n_wave) {
+        x.n_wave = n_split - x.split0 < wave ? n_split - x.split0 : wave;
+        x.last_wave = x.split0 + x.n_wave == n_split;
+        x.n_hb = (n_worker + x.n_wave - 1) / x.n_wave;
+        if (n_q > 8) x.n_hb *= 4;
+        if (x.n_hb > nh) x.n_hb = nh;
+        nb_dev_run(f->o.dev, direct_split, &x, x.n_wave * x.n_hb);
+        nb_dev_run(f->o.dev, direct_merge, &x, n_q * x.n_hb);
+    }
+    float *y = f->attn + (s->t0 + tok) * nh * f->d_o;
+    if (c->attn == NB_ATTN_MLA) unabsorb(f, s->l, n_q, y);
+    else memcpy(y, f->tot_o, n_q * nh * f->d_state * sizeof *y);
+}
+
+/* ---- expanded MLA ---- */
+
+typedef struct expand_ctx {
+    attn_step *s;
+    size_t j0, n_dec; /* first page of the split; pages decoded */
+} expand_ctx;
+
+static void decode_task(void *ctx, size_t task, size_t worker)
+{
+    (void)worker;
+    const expand_ctx *x = ctx;
+    decode_page(x->s, x->j0 + task, x->s->f->dec + task * NB_PAGE_TOK * x->s->f->n_values);
+}
+
+/* Queries of one page of the chunk, one head, against one split. */
+static void expand_task(void *ctx, size_t task, size_t worker)
+{
+    const expand_ctx *x = ctx;
+    const attn_step *s = x->s;
+    nb_forward *f = s->f;
+    const nb_model_config *c = &f->o.model->c;
+    const size_t nh = c->n_head, d_nv = c->d_nope + c->d_v, n = f->n_values;
+    const size_t i = task / nh, h = task % nh, qp = s->p0 + i;
+    if (qp < x->j0) return;
+    const size_t r0 = i == 0 ? s->in0 : 0, tok = i * NB_PAGE_TOK + r0 - s->in0;
+    const size_t left = s->c->n_tok - tok, room = NB_PAGE_TOK - r0, n_q = left < room ? left : room;
+    const size_t at = s->t0 + tok;
+    float *o = f->w_o + worker * NB_PAGE_TOK * nh * c->d_v;
+    float *m = f->w_m + worker * NB_PAGE_TOK * nh, *l = f->w_l + worker * NB_PAGE_TOK * nh;
+    nb_attn_args a = {
+        .o = o, .m = m, .l = l, .q = f->q + at * nh * f->d_q, .n_q = n_q, .head_begin = h,
+        .head_end = h + 1, .group = 1, .d1 = c->d_nope, .d2 = c->d_rope, .d_v = c->d_v,
+        .q_q_stride = nh * f->d_q, .o_q_stride = nh * c->d_v, .ml_q_stride = nh,
+        .k1_stride = nh * d_nv, .k1_head = d_nv, .k2_stride = n, .v_stride = nh * d_nv,
+        .v_head = d_nv, .scale = c->softmax_scale,
+    };
+    for (size_t k = 0; k < n_q; k++) reset_state(m + k * nh + h, l + k * nh + h, 1);
+    for (size_t j = x->j0; j < x->j0 + NB_SPLIT_PAGES && j <= qp; j++) {
+        const size_t slot = (j - x->j0) * NB_PAGE_TOK;
+        const bool own = j == qp;
+        a.k1 = (own ? f->exp_raw : f->exp_dec) + slot * nh * d_nv;
+        a.v = a.k1 + c->d_nope;
+        a.k2 = (own ? f->raw + (j - s->p0) * NB_PAGE_TOK * n : f->dec + slot * n) + c->kv_lora;
+        a.n_kv = own ? r0 + n_q : NB_PAGE_TOK;
+        a.vis0 = own ? r0 + 1 : NB_PAGE_TOK;
+        a.vis_step = own;
+        f->plan.attn->fn(&a);
+    }
+    for (size_t k = 0; k < n_q; k++) {
+        const size_t g = (at + k) * nh + h, loc = k * nh + h;
+        nb_attn_merge(f->eo + g * c->d_v, f->em + g, f->el + g, o + loc * c->d_v, m + loc, l + loc, 1,
+                      c->d_v);
+    }
+}
+
+static void expanded(attn_step *s)
+{
+    nb_forward *f = s->f;
+    const nb_model_config *c = &f->o.model->c;
+    const size_t nh = c->n_head, w = nh * (c->d_nope + c->d_v), n = f->n_values;
+    const size_t p_last = s->p0 + s->n_page - 1;
+    reset_state(f->em + s->t0 * nh, f->el + s->t0 * nh, s->c->n_tok * nh);
+    for (size_t j0 = 0; j0 <= p_last; j0 += NB_SPLIT_PAGES) {
+        const size_t j1 = j0 + NB_SPLIT_PAGES;
+        expand_ctx x = { s, j0, (p_last < j1 ? p_last : j1) - j0 };
+        nb_job job[2];
+        size_t n_job = 0;
+        if (x.n_dec) {
+            nb_dev_run(f->o.dev, decode_task, &x, x.n_dec);
+            job[n_job++] = nb_fw_job(f, &s->l->kv_b, NULL, f->dec, n, f->exp_dec, w,
+                                     x.n_dec * NB_PAGE_TOK);
+        }
+        const size_t own = s->p0 > j0 ? s->p0 : j0; /* the chunk's own pages in this split */
+        if (own < j1) {
+            const size_t first = (own - s->p0) * NB_PAGE_TOK, left = s->n_end - first;
+            const size_t room = (j1 - own) * NB_PAGE_TOK;
+            job[n_job++] = nb_fw_job(f, &s->l->kv_b, NULL, f->raw + first * n, n,
+                                     f->exp_raw + (own - j0) * NB_PAGE_TOK * w, w,
+                                     left < room ? left : room);
+        }
+        nb_fw_run_jobs(f, job, n_job);
+        nb_dev_run(f->o.dev, expand_task, &x, s->n_page * nh);
+    }
+    nb_attn_finish(f->attn + s->t0 * nh * c->d_v, f->eo + s->t0 * nh * c->d_v, f->el + s->t0 * nh,
+                   s->c->n_tok * nh, c->d_v);
+}
+
+nb_status nb_fw_attention(nb_forward *f, const nb_chunk *c, size_t layer, size_t t0, nb_error *err)
+{
+    attn_step s = { .f = f, .c = c, .l = &f->o.model->layer[layer], .layer = layer, .t0 = t0,
+                    .p0 = c->pos0 / NB_PAGE_TOK, .in0 = c->pos0 % NB_PAGE_TOK };
+    s.n_end = s.in0 + c->n_tok;
+    s.n_page = (s.n_end + NB_PAGE_TOK - 1) / NB_PAGE_TOK;
+    NB_TRY(store(&s, err));
+    if (f->o.model->c.attn == NB_ATTN_MLA && !c->absorbed) {
+        expanded(&s);
+        return NB_OK;
+    }
+    for (size_t tok = 0; tok < c->n_tok;) {
+        const size_t room = NB_PAGE_TOK - (c->pos0 + tok) % NB_PAGE_TOK, left = c->n_tok - tok;
+        const size_t n_q = left < room ? left : room;
+        direct_tile(&s, tok, n_q);
+        tok += n_q;
+    }
+    return NB_OK;
+}

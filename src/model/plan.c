@@ -1,0 +1,46 @@
+/* plan.c - see plan.h.  Every table ends with a row that runs anywhere. */
+#include "model/plan.h"
+
+#include <stdio.h>
+
+#include "base/status.h"
+
+#define RESOLVE(field, table)                                                              \
+    do {                                                                                   \
+        (field) = (table);                                                                 \
+        while ((field)->name && ((field)->space != NB_SPACE_HOST ||                        \
+                                 ((field)->need & ~caps) != 0))                            \
+            (field)++;                                                                     \
+        NB_ASSERT((field)->name != NULL);                                                  \
+    } while (0)
+
+void nb_plan_init(nb_plan *p, nb_caps caps)
+{
+    p->caps = caps;
+    RESOLVE(p->rmsnorm, nb_rmsnorm_variants);
+    RESOLVE(p->rope, nb_rope_variants);
+    RESOLVE(p->attn, nb_attn_variants);
+    RESOLVE(p->swiglu, nb_swiglu_variants);
+    RESOLVE(p->embed, nb_embed_variants);
+    RESOLVE(p->route, nb_route_variants);
+    RESOLVE(p->kv_codec, nb_kv_codec_variants);
+    for (int t = 0; t < NB_W_TYPE_COUNT; t++) {
+        const nb_linear_variant *v = nb_linear_variants;
+        while (v->name && (v->type != (nb_wtype)t || v->space != NB_SPACE_HOST ||
+                           (v->need & ~caps) != 0))
+            v++;
+        NB_ASSERT(v->name != NULL);
+        p->linear[t] = v;
+    }
+}
+
+void nb_plan_describe(const nb_plan *p, char *buf, size_t n_bytes)
+{
+    (void)snprintf(buf, n_bytes,
+                   "rmsnorm=%s linear_f32=%s linear_bf16=%s linear_f16=%s linear_fp8b=%s rope=%s "
+                   "attn=%s swiglu=%s embed=%s route=%s kv_codec=%s",
+                   p->rmsnorm->name, p->linear[NB_W_F32]->name, p->linear[NB_W_BF16]->name,
+                   p->linear[NB_W_F16]->name, p->linear[NB_W_FP8B]->name, p->rope->name,
+                   p->attn->name, p->swiglu->name, p->embed->name, p->route->name,
+                   p->kv_codec->name);
+}

@@ -1,0 +1,30 @@
+/* plan.h - the kernels a model runs with: for each operation the first row of its
+ * table whose needs the capability mask meets.  Plain data, immutable. */
+#ifndef NB_MODEL_PLAN_H
+#define NB_MODEL_PLAN_H
+#include "kernel/attn/attn.h"
+#include "kernel/embed/embed.h"
+#include "kernel/kv_codec/kv_codec.h"
+#include "kernel/linear/linear.h"
+#include "kernel/rmsnorm/rmsnorm.h"
+#include "kernel/rope/rope.h"
+#include "kernel/route/route.h"
+#include "kernel/swiglu/swiglu.h"
+
+typedef struct nb_plan {
+    nb_caps caps;
+    const nb_rmsnorm_variant *rmsnorm;
+    const nb_linear_variant *linear[NB_W_TYPE_COUNT];
+    const nb_rope_variant *rope;
+    const nb_attn_variant *attn;
+    const nb_swiglu_variant *swiglu;
+    const nb_embed_variant *embed;
+    const nb_route_variant *route;
+    const nb_kv_codec_variant *kv_codec;
+} nb_plan;
+
+void nb_plan_init(nb_plan *p, nb_caps caps);
+/* "rmsnorm=avx2 linear_bf16=avx2 ..." into buf, always terminated. */
+void nb_plan_describe(const nb_plan *p, char *buf, size_t n_bytes);
+
+#endif
