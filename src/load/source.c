@@ -65,7 +65,7 @@ void nb_source_close(nb_source *s)
 {
     if (!s) return;
     nb_dummy_destroy(s->dummy);
-    for (size_t i = 0; i < s->n_tensor; i++)
+    for (size_t i = 0; s->tensors && i < s->n_tensor; i++) /* a dummy counts, but has none */
         nb_pages_free(s->tensors[i].owned, s->tensors[i].tensor.n_bytes);
     for (size_t i = 0; i < s->n_file; i++) nb_file_unmap(&s->files[i].map);
     free(s->tensors);
