@@ -36,8 +36,14 @@ typedef struct nb_attn_args {
     float scale;
 } nb_attn_args;
 
-/* After attn_finish: |y - y64| <= 2^-24 * (32 + 2 (d1 + d2) A) * max_t |v_t|, with
- * A = max_t scale * sum of |q_i k_i|, y64 the exact softmax-weighted mean. */
+/* After attn_finish: |y - y64| <= 2^-24 * (96 + 14 n_tile + 2 (d1 + d2) A) * max_t |v_t|,
+ * with A = max_t scale * sum of |q_i k_i|, n_tile the tiles that were joined and y64
+ * the exact softmax-weighted mean.  In units of 2^-24: a score is off by at most
+ * ((d1 + d2)/8 + 6) A <= (d1 + d2) A / 2 + 6 A (an exponent: it counts twice, in
+ * numerator and denominator; 6 A is covered from d1 + d2 = 8 on, below the chains
+ * are shorter), exp by 4 (twice), the chain over the tile's tokens by 64, the sum
+ * of weights by 11, the division by 1; each further tile rescales: exp 4 (twice),
+ * products and sums 2 each, and the differences m - m' belong to A. */
 typedef void nb_attn_fn(const nb_attn_args *a);
 nb_attn_fn nb_attn_c, nb_attn_avx2;
 

@@ -27,8 +27,13 @@ typedef struct nb_linear_args {
     size_t x_stride, y_stride; /* elements                                                */
 } nb_linear_args;
 
-/* |y - y64| <= (8 + sqrt(n)) * 2^-24 * S, S = |bias| + sum of |terms|, n = length
- * of the sum; FP8B: W[r][c] = e4m3 * scale in float.  Non-finite inputs propagate. */
+/* With S = |bias| + sum of |terms| and n = length of the sum:
+ *   linear    |y - y64| <= (8 + sqrt(n)) * 2^-24 * S,  FP8B (24 + n/128) * 2^-24 * S
+ *   linear_t  |y - y64| <= (4 + 2 sqrt(n)) * 2^-24 * S
+ * for every input whose products and sums stay clear of overflow and underflow
+ * (plus n * 2^-126 for the latter); linear_order.h has the derivation.  FP8B:
+ * W[r][c] is the exact product e4m3 * scale, the scale is applied to the sum of a
+ * block (linear) or to x (linear_t).  Non-finite inputs propagate. */
 typedef void nb_linear_fn(const nb_linear_args *a);
 nb_linear_fn nb_linear_f32_c, nb_linear_bf16_c, nb_linear_f16_c, nb_linear_fp8b_c;
 nb_linear_fn nb_linear_f32_avx2, nb_linear_bf16_avx2, nb_linear_f16_avx2, nb_linear_fp8b_avx2;

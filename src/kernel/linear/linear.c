@@ -1,0 +1,12 @@
+/* linear.c - the table of variants of linear and linear_t. */
+#include "kernel/linear/linear.h"
+
+// clang-format off
+const nb_linear_variant nb_linear_variants[] = {
+    { "c",    NB_SPACE_HOST, 0,           NB_W_F32,  nb_linear_f32_c,     nb_linear_t_f32_c },
+    { "c",    NB_SPACE_HOST, 0,           NB_W_BF16, nb_linear_bf16_c,    nb_linear_t_bf16_c },
+    { "c",    NB_SPACE_HOST, 0,           NB_W_F16,  nb_linear_f16_c,     nb_linear_t_f16_c },
+    { "c",    NB_SPACE_HOST, 0,           NB_W_FP8B, nb_linear_fp8b_c,    nb_linear_t_fp8b_c },
+    { 0 }
+};
+// clang-format on

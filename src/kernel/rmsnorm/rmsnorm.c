@@ -1,0 +1,9 @@
+/* rmsnorm.c - the table of variants of rmsnorm. */
+#include "kernel/rmsnorm/rmsnorm.h"
+
+// clang-format off
+const nb_rmsnorm_variant nb_rmsnorm_variants[] = {
+    { "c",    NB_SPACE_HOST, 0,           nb_rmsnorm_c },
+    { 0 }
+};
+// clang-format on
