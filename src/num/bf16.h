@@ -50,8 +50,8 @@ static inline float nb_bf16_mag_scaled(uint16_t b, int p)
     const int ex = b >> 7 & 0xff, f = b & 0x7f;
     if (ex != 0 && ex + p > 0) /* the usual case: move the exponent */
         return nb_f32_from_bits((uint32_t)(ex + p) << 23 | (uint32_t)f << 16);
-    const int q = (ex ? ex : 1) + p - 134; /* weight of the last fraction bit */
-    return q < -126 ? 0 : (float)(ex ? 128 + f : f) * nb_f32_pow2(q);
+    const int q = (ex ? ex : 1) + p - 127; /* weight of the leading bit of a normal number */
+    return q < -126 ? 0 : (float)(ex ? 128 + f : f) * 0x1p-7f * nb_f32_pow2(q);
 }
 
 #endif
