@@ -1,0 +1,158 @@
+#!/bin/sh
+# test.sh - sets up a fresh machine, builds, and runs every test that can run on it.
+#
+#   ./test.sh          everything (.ci/run calls this)
+#   ./test.sh --fast   the inner loop: checks, dev build, tests with the label `fast`
+#
+# Every stage prints one line; its whole output is in build/test-logs/.  The last line says
+# `N passed, N failed, N skipped`: checks and single tests counted alike.  Each skip has its reason.
+set -u
+
+fast=no
+case ${1:-} in
+--fast) fast=yes ;;
+'') ;;
+*)
+    printf '%s\n' "usage: ./test.sh [--fast]" >&2
+    exit 2
+    ;;
+esac
+
+cd "$(dirname "$0")" || exit 1
+logs=build/test-logs
+passed=0 failed=0 skipped=0
+
+finish() {
+    printf '%s\n' "$passed passed, $failed failed, $skipped skipped"
+    [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
+    exit
+}
+seconds() { echo $(($(date +%s) - started)); }
+result() { printf '%-5s %s (%s s)\n' "$1" "$2" "$(seconds)"; }
+skip() {
+    skipped=$((skipped + 1))
+    printf '%-5s %s: %s\n' skip "$1" "$2"
+}
+
+# stage NAME COMMAND...: one check; exit code 77 means skipped, the last line being the reason.
+stage() {
+    name=$1
+    log=$logs/$(printf '%s' "$name" | tr -c 'a-zA-Z0-9' '-').log
+    shift
+    started=$(date +%s)
+    "$@" >"$log" 2>&1 </dev/null
+    rc=$?
+    if [ $rc -eq 0 ]; then
+        passed=$((passed + 1))
+        result ok "$name"
+    elif [ $rc -eq 77 ]; then
+        skip "$name" "$(tail -n 1 "$log")"
+    else
+        failed=$((failed + 1))
+        result FAIL "$name"
+        tail -n 40 "$log" | sed 's/^/      /'
+        printf '      (all of it: %s)\n' "$log"
+    fi
+    return $rc
+}
+
+# tests NAME PRESET [ctest arguments]: runs them and counts each.
+tests() {
+    name=$1 preset=$2
+    shift 2
+    log=$logs/$(printf '%s' "$name" | tr -c 'a-zA-Z0-9' '-').log
+    started=$(date +%s)
+    rm -f "$logs/junit.xml"
+    ctest --test-dir "build/$preset" -j "$jobs" --output-on-failure --no-tests=ignore \
+        --output-junit "$PWD/$logs/junit.xml" "$@" >"$log" 2>&1 </dev/null
+    counts=$(python3 tools/count_tests.py "$logs/junit.xml" "$name" 2>>"$log" 3>"$logs/notes")
+    rc=$?
+    cat "$logs/notes"
+    if [ $rc -ne 0 ]; then
+        failed=$((failed + 1))
+        result FAIL "$name: ctest did not finish"
+        tail -n 20 "$log" | sed 's/^/      /'
+        return
+    fi
+    # shellcheck disable=SC2086 # three numbers
+    set -- $counts
+    passed=$((passed + $1)) failed=$((failed + $2)) skipped=$((skipped + $3))
+    if [ "$2" -gt 0 ]; then
+        result FAIL "$name: $1 passed, $2 failed, $3 skipped"
+        sed -n '/^The following tests FAILED/,$!p' "$log" | grep -v -E 'Passed|Start ' |
+            tail -n 120 | sed 's/^/      /'
+        printf '      (all of it: %s)\n' "$log"
+    else
+        result ok "$name: $1 passed, $3 skipped"
+    fi
+}
+
+mkdir -p $logs || exit 1
+started=$(date +%s)
+if ! sh tools/setup.sh test; then
+    failed=1
+    finish
+fi
+result ok "set-up"
+jobs=$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
+
+stage "include table" python3 tools/check_includes.py
+stage "size caps" python3 tools/check_sizes.py
+stage "text" python3 tools/check_text.py
+stage "scripts" python3 tools/check_scripts.py
+stage "headers compile alone" python3 tools/check_headers.py
+stage "checks can fail" sh tools/selftest.sh
+
+if stage "build dev" sh tools/build.sh dev; then
+    stage "global symbols" python3 tools/check_symbols.py build/dev
+    if [ $fast = yes ]; then
+        tests "dev tests (fast)" dev -L fast
+        finish
+    fi
+    stage "instruction sets, dev" python3 tools/check_isa.py build/dev
+    tests "dev tests" dev
+fi
+[ $fast = yes ] && finish
+
+# The sanitizers have to work here at all: some kernels and containers refuse their memory layout.
+probe() {
+    printf 'int main(void) { return 0; }\n' >"$logs/probe.c"
+    ${CC:-cc} "-fsanitize=$1" -o "$logs/probe" "$logs/probe.c" >"$logs/probe.log" 2>&1 &&
+        "$logs/probe" >>"$logs/probe.log" 2>&1
+}
+
+if probe address,undefined; then
+    stage "build asan" sh tools/build.sh asan && tests "asan tests" asan -LE slow
+else
+    skip "asan" "AddressSanitizer does not work here: $(tail -n 1 "$logs/probe.log")"
+fi
+
+if probe thread; then
+    threaded=$(sh tools/list_threads.sh)
+    if [ -n "$threaded" ]; then
+        # shellcheck disable=SC2086 # a list of targets
+        stage "build tsan" sh tools/build.sh tsan $threaded &&
+            tests "tsan tests" tsan -R "^($(printf '%s' "$threaded" | tr -s ' \n' '||'))\$"
+    else
+        skip "tsan" "no test with threads (names with pool, thread, queue, engine, sched)"
+    fi
+else
+    skip "tsan" "ThreadSanitizer does not work here: $(tail -n 1 "$logs/probe.log")"
+fi
+
+if command -v clang >/dev/null 2>&1; then
+    stage "build clang" sh tools/build.sh clang
+else
+    skip "build clang" "clang is not installed"
+fi
+
+# The other command of the README, last, so that it finds everything installed.
+if stage "start.sh --build-only" ./start.sh --build-only; then
+    stage "instruction sets, release" python3 tools/check_isa.py build/release
+    if [ -f models/nibble-tiny/config.json ] && [ -x build/release/nibble ]; then
+        stage "start.sh writes a story" ./start.sh -n 16
+    else
+        skip "start.sh writes a story" "no bundled model or no command in this tree"
+    fi
+fi
+finish
