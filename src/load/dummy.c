@@ -95,6 +95,7 @@ static void *own_pages(nb_dummy *d, size_t n_bytes)
         free(r);
         return NULL;
     }
+    nb_pages_prefer_huge(r->p, r->n_bytes);
     d->ranges = r;
     return r->p;
 }
@@ -224,6 +225,7 @@ static const void *pool_view(nb_dummy *d, nb_dtype t, uint64_t name_hash, size_t
     const size_t n_place = (POOL_BYTES - n_bytes) / VIEW_ALIGN + 1;
     const size_t at = (size_t)(name_hash % n_place) * VIEW_ALIGN;
     const size_t chunk_bytes = CHUNK_ELEMS * elem;
+    nb_pages_prefer_huge(p->p + at, n_bytes); /* nothing for small views, which stay sparse */
     const size_t first = at / chunk_bytes, end = (at + n_bytes + chunk_bytes - 1) / chunk_bytes;
     for (size_t c = first; c < end; c++) {
         if (p->ready[c]) continue;

@@ -17,7 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { READ_STEP_BYTES = 64 * 1024, LONGEST_PATH = 400 };
+enum { READ_STEP_BYTES = 64 * 1024, LONGEST_PATH = 400, HUGE_BYTES = 2 << 20 };
 
 /* The last part of a long path: the file's name matters, and the line is bounded. */
 static const char *tail(const char *path)
@@ -245,6 +245,18 @@ void nb_pages_touch(const void *p, size_t n_bytes)
     for (uintptr_t a = (uintptr_t)p; a < end; a = a / page * page + page)
         sink = *(const volatile unsigned char *)a;
     (void)sink;
+}
+
+void nb_pages_prefer_huge(void *p, size_t n_bytes)
+{
+#if defined MADV_HUGEPAGE
+    const uintptr_t begin = ((uintptr_t)p + HUGE_BYTES - 1) / HUGE_BYTES * HUGE_BYTES;
+    const uintptr_t end = ((uintptr_t)p + n_bytes) / HUGE_BYTES * HUGE_BYTES;
+    if (begin < end) (void)madvise((void *)begin, end - begin, MADV_HUGEPAGE);
+#else
+    (void)p;
+    (void)n_bytes;
+#endif
 }
 
 void *nb_pages_alloc(size_t n_bytes)

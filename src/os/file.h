@@ -37,6 +37,9 @@ nb_status nb_dir_find(const char *dir, const char *suffix, nb_buf *name, size_t 
 /* Reads one byte of every page in [p, p + n_bytes), after telling the system that
  * they will be needed: what is mapped there is in memory afterwards. */
 void nb_pages_touch(const void *p, size_t n_bytes);
+/* Asks for large pages for the whole ones within [p, p + n_bytes): fewer faults and
+ * fewer misses of the address cache for memory that is used densely.  Only a hint. */
+void nb_pages_prefer_huge(void *p, size_t n_bytes);
 /* Anonymous zero pages, committed when first touched, aligned to a page; NULL when
  * refused or for n_bytes == 0.  Nothing is reserved: a large range that is used
  * sparsely costs what was touched. */

@@ -75,12 +75,13 @@ static inline void tmp_close_at(const char *path, int depth)
 {
     DIR *d = opendir(path);
     assert_non_null(d);
+    nb_buf full = { 0 };
     for (const struct dirent *e; (e = readdir(d));) {
-        char full[600];
         if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0) continue;
-        (void)snprintf(full, sizeof full, "%s/%s", path, e->d_name);
-        if (unlink(full) != 0 && depth > 0) tmp_close_at(full, depth - 1);
+        assert_int_equal(nb_path_join(&full, path, e->d_name), NB_OK);
+        if (unlink(full.p) != 0 && depth > 0) tmp_close_at(full.p, depth - 1);
     }
+    nb_buf_deinit(&full);
     (void)closedir(d);
     (void)rmdir(path);
 }
