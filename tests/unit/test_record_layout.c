@@ -1,0 +1,225 @@
+/* test_record_layout.c - where the bytes of a page lie, names, refusals, the check. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "unit/record_data.h"
+
+static nb_record init(nb_kv_type t, bool mla, bool rope_bf16, size_t d0, size_t d1, size_t v)
+{
+    const nb_record_opts o = { t, NB_KV_4OVER6, mla, rope_bf16, { d0, d1 }, { v, v } };
+    nb_record r;
+    nb_error err = { 0 };
+    if (nb_record_init(&r, &o, &err) != NB_OK) fail_msg("%s", err.msg);
+    return r;
+}
+
+static void page_sizes(void **state)
+{
+    (void)state;
+    const struct {
+        nb_kv_type t;
+        bool rope_bf16;
+        size_t bytes;
+    } want[] = {
+        { NB_KV_BF16, false, 73728 },     { NB_KV_FP8, false, 36992 },
+        { NB_KV_NVFP4, false, 22656 },    { NB_KV_IF4, false, 22656 },
+        { NB_KV_MXFP4, false, 21632 },    { NB_KV_INT4, false, 24704 },
+        { NB_KV_FP8_DS_MLA, false, 41984 }, { NB_KV_NVFP4, true, 26752 },
+        { NB_KV_FP8, true, 41088 },
+    };
+    for (size_t i = 0; i < NB_COUNT(want); i++) {
+        const nb_record r = init(want[i].t, true, want[i].rope_bf16, 512, 64, 1);
+        assert_int_equal(r.page_bytes, want[i].bytes);
+        assert_true(nb_record_bytes_per_tok(&r) == (double)want[i].bytes / 64);
+        assert_int_equal(r.n_values, 576);
+    }
+    assert_true(nb_record_bytes_per_tok(&(nb_record){ .page_bytes = 22656 }) == 354);
+}
+
+static void plane_offsets(void **state)
+{
+    (void)state;
+    const nb_record n = init(NB_KV_NVFP4, true, false, 512, 64, 1);
+    assert_int_equal(n.seg[0].code_off, 0);
+    assert_int_equal(n.seg[0].code_stride, 256);
+    assert_int_equal(n.seg[0].n_group, 32);
+    assert_int_equal(n.seg[0].scale_off, 16384);
+    assert_int_equal(n.seg[0].scale_stride, 32);
+    assert_int_equal(n.seg[1].code_off, 18432);
+    assert_int_equal(n.seg[1].code_stride, 64);
+    assert_int_equal(n.seg[0].outer_off, 22528);
+    assert_int_equal(n.seg[1].outer_off, 22592);
+    assert_int_equal(n.seg[0].outer_stride, 1);
+    assert_int_equal(n.seg[1].scale_stride, 0);
+    const nb_record d = init(NB_KV_FP8_DS_MLA, true, false, 512, 64, 1);
+    assert_int_equal(d.seg[0].code_stride, 656);
+    assert_int_equal(d.seg[0].scale_off, 512);
+    assert_int_equal(d.seg[1].code_off, 528);
+    assert_int_equal(d.seg[1].code_stride, 656);
+    const nb_record k = init(NB_KV_INT4, false, false, 128, 128, 8);
+    assert_int_equal(k.seg[0].fmt, NB_SEG_INT4_CH);
+    assert_int_equal(k.seg[1].fmt, NB_SEG_INT4_TOK);
+    assert_int_equal(k.seg[0].scale_stride, 8 * 128 * 4);
+    assert_int_equal(k.seg[1].scale_stride, 8 * 4 * 4);
+    assert_int_equal(k.page_bytes, 64 * 512 + 2 * 4096 + 64 * 512 + 64 * 128);
+}
+
+/* Planes lie inside the page, do not overlap, and start where the rules say. */
+static void planes_disjoint(void **state)
+{
+    (void)state;
+    for (size_t c = 0; c < RD_CASES; c++) {
+        nb_record r;
+        assert_int_equal(nb_record_init(&r, &rd_cases[c], NULL), NB_OK);
+        assert_int_equal(r.page_bytes % 128, 0);
+        if (r.type == NB_KV_FP8_DS_MLA) continue;
+        size_t off[6], end[6], n = 0;
+        for (size_t s = 0; s < 2; s++) {
+            const nb_record_seg *g = &r.seg[s];
+            const size_t rows = g->fmt == NB_SEG_INT4_CH ? 2 : 64;
+            const size_t o[3] = { g->code_off, g->scale_off, g->outer_off };
+            const size_t b[3] = { g->code_stride * 64, g->scale_stride * rows, g->outer_stride * 64 };
+            for (size_t k = 0; k < 3; k++) {
+                if (!b[k]) continue;
+                assert_int_equal(o[k] % (k == 2 ? 64 : 128), 0);
+                assert_true(o[k] + b[k] <= r.page_bytes);
+                for (size_t j = 0; j < n; j++) assert_true(o[k] >= end[j] || o[k] + b[k] <= off[j]);
+                off[n] = o[k];
+                end[n++] = o[k] + b[k];
+            }
+        }
+    }
+}
+
+static void names(void **state)
+{
+    (void)state;
+    nb_kv_type t;
+    nb_kv_mode m;
+    for (int i = 0; i < NB_KV_TYPE_COUNT; i++) {
+        assert_int_equal(nb_kv_type_parse(nb_kv_type_name((nb_kv_type)i), &t), NB_OK);
+        assert_int_equal(t, i);
+    }
+    assert_int_equal(nb_kv_type_parse("fp8_e4m3", &t), NB_OK);
+    assert_int_equal(t, NB_KV_FP8);
+    assert_int_equal(nb_kv_type_parse("auto", &t), NB_ERR_ARG);
+    assert_int_equal(nb_kv_type_parse("", &t), NB_ERR_ARG);
+    assert_int_equal(nb_kv_mode_parse("basic", &m), NB_OK);
+    assert_int_equal(m, NB_KV_BASIC);
+    assert_int_equal(nb_kv_mode_parse("4over6", &m), NB_OK);
+    assert_int_equal(m, NB_KV_4OVER6);
+    assert_int_equal(nb_kv_mode_parse("search", &m), NB_OK);
+    assert_int_equal(m, NB_KV_SEARCH);
+    assert_int_equal(nb_kv_mode_parse("best", &m), NB_ERR_ARG);
+    assert_string_equal(nb_kv_type_name((nb_kv_type)99), "?");
+}
+
+static void refusals(void **state)
+{
+    (void)state;
+    const struct {
+        nb_record_opts o;
+        const char *word;
+    } bad[] = {
+        { { NB_KV_FP8_DS_MLA, 0, true, false, { 500, 64 }, { 1, 1 } }, "multiple of 128" },
+        { { NB_KV_FP8_DS_MLA, 0, false, false, { 128, 128 }, { 1, 1 } }, "MLA" },
+        { { NB_KV_NVFP4, 0, true, false, { 0, 64 }, { 1, 1 } }, "1..65536" },
+        { { NB_KV_NVFP4, 0, true, false, { 512, 65537 }, { 1, 1 } }, "1..65536" },
+        { { NB_KV_NVFP4, 0, false, false, { 64, 64 }, { 0, 1 } }, "1..65536" },
+        { { NB_KV_NVFP4, 0, false, false, { 64, SIZE_MAX }, { 1, SIZE_MAX } }, "1..65536" },
+        { { NB_KV_NVFP4, 0, false, false, { 65536, 64 }, { 65536, 1 } }, "at most" },
+        { { NB_KV_NVFP4, 0, true, false, { 512, 64 }, { 2, 1 } }, "one latent" },
+        { { NB_KV_INT4, 0, false, true, { 64, 64 }, { 2, 2 } }, "rope" },
+        { { NB_KV_TYPE_COUNT, 0, true, false, { 64, 64 }, { 1, 1 } }, "type" },
+        { { NB_KV_NVFP4, (nb_kv_mode)3, true, false, { 64, 64 }, { 1, 1 } }, "mode" },
+    };
+    for (size_t i = 0; i < NB_COUNT(bad); i++) {
+        nb_record r = { .page_bytes = 7 };
+        nb_error err = { 0 };
+        assert_int_equal(nb_record_init(&r, &bad[i].o, &err), NB_ERR_UNSUPPORTED);
+        if (!strstr(err.msg, bad[i].word)) fail_msg("case %zu: %s", i, err.msg);
+        assert_int_equal(r.page_bytes, 7); /* untouched */
+        assert_int_equal(nb_record_init(&r, &bad[i].o, NULL), NB_ERR_UNSUPPORTED);
+    }
+}
+
+/* A good page passes; one bad byte is found, in the segment that holds it. */
+static void check_finds(nb_kv_type type, bool rope_bf16, size_t at, uint8_t byte, const char *word)
+{
+    static uint8_t page[1 << 17];
+    nb_error err = { 0 };
+    const nb_record r = init(type, true, rope_bf16, 512, 64, 1);
+    rd_page p = rd_make(&r, 0, 9);
+    assert_int_equal(rd_encode(&r, page, &p), NB_OK);
+    rd_free(&p);
+    assert_int_equal(nb_record_check_page(&r, page, &err), NB_OK);
+    page[at] = byte;
+    if (r.seg[strstr(word, "segment 1") != NULL].fmt == NB_SEG_BF16)
+        page[at - 1] |= 0x80; /* the lowest exponent bit lies in the other byte */
+    assert_int_equal(nb_record_check_page(&r, page, &err), NB_ERR_FORMAT);
+    if (!strstr(err.msg, word) || !strstr(err.msg, nb_kv_type_name(type))) fail_msg("%s", err.msg);
+}
+
+static void corruption(void **state)
+{
+    (void)state;
+    check_finds(NB_KV_NVFP4, false, 16384 + 32 * 3 + 4, 0x7f, "segment 0, token 3, byte 4");
+    check_finds(NB_KV_NVFP4, false, 16384, 0x80 | 0x30, "negative");
+    check_finds(NB_KV_IF4, false, 16384 + 2047, 0xff, "token 63, byte 31");
+    check_finds(NB_KV_NVFP4, false, 18432 + 64 * 5 + 7, 0xff, "segment 1, token 5, byte 7");
+    check_finds(NB_KV_NVFP4, false, 22528, 255, "UE8M0");
+    check_finds(NB_KV_NVFP4, false, 22592 + 63, 1, "segment 1, token 63");
+    check_finds(NB_KV_FP8, false, 77, 0x7f, "E4M3");
+    check_finds(NB_KV_FP8, false, 36864, 254, "UE8M0");
+    check_finds(NB_KV_BF16, false, 1023, 0x7f, "segment 0, token 0, byte 1022");
+    check_finds(NB_KV_MXFP4, false, 16384 + 16, 255, "segment 0, token 1, byte 0");
+    check_finds(NB_KV_INT4, false, 16384 + 2048 + 1, 0x7c, "group 1, byte 0");
+    check_finds(NB_KV_INT4, false, 16384 + 1, 0xc0, "FP16 scale");
+    check_finds(NB_KV_FP8_DS_MLA, false, 656 + 515, 0xff, "power of two");
+    check_finds(NB_KV_FP8_DS_MLA, false, 656 * 2 + 511, 0x7f, "token 2, byte 511");
+    check_finds(NB_KV_FP8_DS_MLA, false, 656 * 2 + 529, 0x7f, "segment 1, token 2");
+}
+
+/* Pages of every record and every kind of data pass their own check, and the
+ * encoder writes every byte of a page and none behind it. */
+static void own_pages_pass(void **state)
+{
+    (void)state;
+    for (size_t c = 0; c < RD_CASES; c++) {
+        nb_record r;
+        assert_int_equal(nb_record_init(&r, &rd_cases[c], NULL), NB_OK);
+        uint8_t *a = malloc(r.page_bytes + 1), *b = malloc(r.page_bytes + 1);
+        assert_true(a && b);
+        for (unsigned kind = 0; kind <= RD_KINDS; kind++) {
+            nb_error err = { 0 };
+            rd_page p = rd_make(&r, kind, c);
+            memset(a, 0xaa, r.page_bytes + 1);
+            memset(b, 0x55, r.page_bytes + 1);
+            assert_int_equal(rd_encode(&r, a, &p), NB_OK);
+            assert_int_equal(rd_encode(&r, b, &p), NB_OK);
+            assert_memory_equal(a, b, r.page_bytes);
+            assert_int_equal(a[r.page_bytes], 0xaa);
+            if (nb_record_check_page(&r, a, &err) != NB_OK) fail_msg("%s", err.msg);
+            rd_free(&p);
+        }
+        free(a);
+        free(b);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(page_sizes), cmocka_unit_test(plane_offsets),
+        cmocka_unit_test(planes_disjoint), cmocka_unit_test(names),
+        cmocka_unit_test(refusals),   cmocka_unit_test(corruption),
+        cmocka_unit_test(own_pages_pass),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
