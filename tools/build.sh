@@ -19,6 +19,8 @@ home=$(sed -n 's/^CMAKE_HOME_DIRECTORY:INTERNAL=//p' "$dir/CMakeCache.txt" 2>/de
 if [ -n "$home" ] && [ "$home" != "$(pwd -P)" ] && [ "$home" != "$(pwd)" ]; then
     rm -rf "$dir"
 fi
+fresh=no
+[ -f "$dir/build.ninja" ] || fresh=yes
 if ! log=$(cmake --preset "$preset" 2>&1); then
     rm -rf "$dir"
     if ! log=$(cmake --preset "$preset" 2>&1); then
@@ -26,7 +28,7 @@ if ! log=$(cmake --preset "$preset" 2>&1); then
         exit 1
     fi
 fi
-printf '%s\n' "$log" | sed -n '/-- nibble /,/--   command/s/^-- //p' >&2
+[ $fresh = yes ] && printf '%s\n' "$log" | sed -n '/-- nibble /,/--   command/s/^-- //p' >&2
 
 if [ $# -gt 0 ]; then
     cmake --build "$dir" --target "$@" 1>&2
