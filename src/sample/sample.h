@@ -1,0 +1,97 @@
+/* sample.h - from a row of logits to a token.
+ *
+ * One nb_sampler per request, owned by one thread.  The order of the steps is
+ * vLLM's (v1/sample/sampler.py), so that the same numbers mean the same here:
+ *
+ *   1. log-probabilities reported are those of the unmodified logits
+ *   2. logit_bias is added
+ *   3. while fewer than min_tokens tokens were generated, end_id are set to -inf
+ *   4. repetition penalty r, tokens of prompt and output:  l > 0 ? l / r : l * r
+ *   5. frequency penalty f and presence penalty q, tokens of the output that
+ *      occurred n times:  l -= f * n + q
+ *   6. temperature T: weights exp((l - max) / T); T < 1e-5 is greedy: the largest
+ *      logit, of equal ones the lowest id, and steps 7 to 9 have no effect
+ *   7. min_p: tokens with less than min_p times the best probability are removed
+ *   8. top_k: the k best stay (exactly k: of equal ones the lowest ids)
+ *   9. top_p: of what is left, a token stays when the tokens better than it have
+ *      together less than top_p of the mass; so the best always stays
+ *  10. the token is the first, in order of ids, whose cumulated weight exceeds
+ *      u * (sum of weights), with u = nb_rng_unit(seed, number of tokens generated)
+ *
+ * Sums are in double and in order of ids.  Equal logits and an equal history give
+ * an equal token, whatever thread or batch computes it.  Tokens whose weight is
+ * below e^-60 of the best have less than the resolution of u and are never drawn.
+ *
+ * Cost: one pass over n_vocab; exp() only for what min_p and top_k leave; top_k and
+ * top_p select by radix, in linear time, and nothing is ever sorted.  Memory is
+ * allocated at create only: about 16 B per vocabulary entry when sampling, 4 when
+ * logits are modified, 9 with penalties, next to none for greedy. */
+#ifndef NB_SAMPLE_SAMPLE_H
+#define NB_SAMPLE_SAMPLE_H
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+enum { NB_SAMPLE_TOP_MAX = 20 }; /* as OpenAI's top_logprobs */
+
+typedef struct nb_sample_bias {
+    uint32_t id;
+    float bias;
+} nb_sample_bias;
+
+/* The fields of nb_sampling (nibble.h) that choose tokens; same meaning and range.
+ * Pointers are borrowed during create only. */
+typedef struct nb_sample_params {
+    double temperature;        /* >= 0; 0: greedy                    */
+    size_t top_k;              /* 0: off                             */
+    double top_p;              /* (0, 1]; 1: off                     */
+    double min_p;              /* [0, 1]; 0: off                     */
+    double repetition_penalty; /* > 0; 1: off                        */
+    double presence_penalty;   /* [-2, 2]; 0: off                    */
+    double frequency_penalty;  /* [-2, 2]; 0: off                    */
+    uint64_t seed;
+    const nb_sample_bias *logit_bias; /* each in [-100, 100]; of one id: added up */
+    size_t n_logit_bias;
+    size_t max_tokens;         /* >= 1; only checked here            */
+    size_t min_tokens;         /* <= max_tokens                      */
+    const uint32_t *end_id;    /* what min_tokens holds off: end-of-text ids and stop ids */
+    size_t n_end_id;
+    int n_logprobs;            /* -1: none; 0..20: token's and the k best */
+} nb_sample_params;
+
+/* Temperature 1, max_tokens 128, no logprobs, everything else off. */
+void nb_sample_params_default(nb_sample_params *p);
+/* NB_ERR_ARG or NB_ERR_RANGE with a line naming the field and its range. */
+nb_status nb_sample_params_check(const nb_sample_params *p, size_t n_vocab, nb_error *err);
+
+typedef struct nb_sample_logprob {
+    uint32_t id;
+    float logprob; /* natural log */
+} nb_sample_logprob;
+
+typedef struct nb_sample_out {
+    uint32_t id;
+    float logprob; /* of id; 0 when n_logprobs is -1 */
+    size_t n_top;  /* min(n_logprobs, n_vocab) */
+    nb_sample_logprob top[NB_SAMPLE_TOP_MAX]; /* best first, of equal ones the lowest id */
+} nb_sample_out;
+
+typedef struct nb_sampler nb_sampler;
+
+/* Checks the parameters, copies what it needs. */
+nb_status nb_sampler_create(const nb_sample_params *p, size_t n_vocab, nb_sampler **out,
+                            nb_error *err);
+void nb_sampler_destroy(nb_sampler *s);
+/* Counts the prompt for the repetition penalty; may be called in pieces.
+ * NB_ERR_RANGE when an id is not below n_vocab; then nothing was counted. */
+nb_status nb_sampler_accept_prompt(nb_sampler *s, const uint32_t *ids, size_t n_ids);
+/* Chooses the next token from logits[n_vocab] and counts it.  NB_ERR_NONFINITE when
+ * a logit is NaN or +inf, or all are -inf (nothing was counted then).  logits are not
+ * modified. */
+nb_status nb_sampler_next(nb_sampler *s, const float *logits, nb_sample_out *out);
+/* Tokens chosen so far. */
+size_t nb_sampler_n_generated(const nb_sampler *s);
+
+#endif
