@@ -34,13 +34,14 @@ if ! sh "$root/tools/build.sh" release; then
     exit 1
 fi
 nibble=$root/build/release/nibble
-if [ "$build_only" = yes ]; then
-    printf '%s\n' "start.sh: built $nibble" >&2
-    exit 0
-fi
 if [ ! -x "$nibble" ]; then
     printf '%s\n' "start.sh: the build made no $nibble (is apps/nibble/main.c there?)" >&2
     exit 1
+fi
+
+if [ "$build_only" = yes ]; then
+    printf '%s\n' "start.sh: built $nibble" >&2
+    exit 0
 fi
 
 model=$root/models/nibble-tiny
