@@ -1,0 +1,103 @@
+/* test_record_quality.c - how much each record loses, on seeded Gaussian latents.
+ *
+ * The figures are relative RMSE in percent.  Expected ones come from
+ * docs/number-formats.md (measured there with another generator and more data);
+ * the tolerance of 0.1 points is several standard errors of 131,072 values, and
+ * far less than the distance between neighbouring formats. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "unit/record_data.h"
+
+enum { DIM = 512, ROPE = 64, N_PAGE = 4 };
+
+static double gauss(uint64_t seed, uint64_t i)
+{
+    const double u = 1 - nb_rng_unit(seed, 2 * i), v = nb_rng_unit(seed, 2 * i + 1);
+    return sqrt(-2 * log(u)) * cos(6.283185307179586 * v);
+}
+
+/* Relative RMSE in percent of segment s; token t is scaled by scale[t % 3]. */
+static double rmse(nb_kv_type type, nb_kv_mode mode, size_t s, const float scale[3])
+{
+    static uint16_t x[2][64 * DIM];
+    static uint8_t page[1 << 17];
+    static float out[64 * DIM];
+    const nb_record_opts o = { type, mode, true, false, { DIM, ROPE }, { 1, 1 } };
+    const uint16_t *const xs[2] = { x[0], x[1] };
+    const size_t dim[2] = { DIM, ROPE };
+    nb_record r;
+    double err = 0, sum = 0;
+    assert_int_equal(nb_record_init(&r, &o, NULL), NB_OK);
+    for (size_t n = 0; n < N_PAGE; n++) {
+        for (size_t k = 0; k < 2; k++)
+            for (size_t i = 0; i < 64 * dim[k]; i++)
+                x[k][i] = nb_bf16_from_f32((float)gauss(11 + k, n * 64 * DIM + i) *
+                                           scale[i / dim[k] % 3]);
+        assert_int_equal(nb_record_encode_page(&r, page, xs, dim), NB_OK);
+        nb_record_decode(&r, page, s, 0, 64, out, dim[s]);
+        for (size_t i = 0; i < 64 * dim[s]; i++) {
+            const double u = 1 / (double)scale[i / dim[s] % 3];
+            const double v = u * (double)nb_bf16_to_f32(x[s][i]), d = u * (double)out[i] - v;
+            err += d * d;
+            sum += v * v;
+        }
+    }
+    return 100 * sqrt(err / sum);
+}
+
+static const float same[3] = { 1, 1, 1 }, mixed[3] = { 1e-3f, 1, 30 };
+
+static void expect(nb_kv_type type, nb_kv_mode mode, size_t s, const float scale[3], double want)
+{
+    const double got = rmse(type, mode, s, scale);
+    print_message("%-10s mode %d segment %zu: %.3f%%\n", nb_kv_type_name(type), (int)mode, s, got);
+    if (fabs(got - want) > 0.1)
+        fail_msg("%s mode %d segment %zu: %.3f%%, expected %.2f%%", nb_kv_type_name(type), (int)mode,
+                 s, got, want);
+}
+
+static void gaussian(void **state)
+{
+    (void)state;
+    const struct {
+        nb_kv_type type;
+        nb_kv_mode mode;
+        double want;
+    } c[] = {
+        { NB_KV_BF16, NB_KV_BASIC, 0 },      { NB_KV_FP8, NB_KV_BASIC, 2.63 },
+        { NB_KV_NVFP4, NB_KV_BASIC, 9.51 },  { NB_KV_NVFP4, NB_KV_4OVER6, 8.70 },
+        { NB_KV_NVFP4, NB_KV_SEARCH, 8.12 }, { NB_KV_IF4, NB_KV_SEARCH, 7.43 },
+        { NB_KV_MXFP4, NB_KV_BASIC, 11.5 },  { NB_KV_FP8_DS_MLA, NB_KV_BASIC, 2.63 },
+    };
+    for (size_t i = 0; i < NB_COUNT(c); i++) {
+        expect(c[i].type, c[i].mode, 0, same, c[i].want);
+        expect(c[i].type, c[i].mode, 0, mixed, c[i].want); /* the scale of a token does not matter */
+    }
+    expect(NB_KV_INT4, NB_KV_BASIC, 0, same, 7.83);
+    for (size_t i = 1; i < NB_COUNT(c) - 1; i++) expect(c[i].type, c[i].mode, 1, mixed, 2.63);
+}
+
+/* More candidates never lose: each list contains the one before. */
+static void more_is_better(void **state)
+{
+    (void)state;
+    const double basic = rmse(NB_KV_IF4, NB_KV_BASIC, 0, same);
+    const double four = rmse(NB_KV_IF4, NB_KV_4OVER6, 0, same);
+    const double search = rmse(NB_KV_IF4, NB_KV_SEARCH, 0, same);
+    assert_true(basic > four && four > search);
+    assert_true(basic < rmse(NB_KV_NVFP4, NB_KV_BASIC, 0, same));
+    assert_true(four < rmse(NB_KV_NVFP4, NB_KV_4OVER6, 0, same));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(gaussian), cmocka_unit_test(more_is_better) };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
