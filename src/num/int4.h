@@ -36,7 +36,7 @@ static inline uint8_t nb_int4_code(float d, float s)
     if (s == 0) return 0;
     for (unsigned j = 0; j < NB_INT4_MAX; j++) {
         const float b = s * ((float)j + 0.5f);
-        q += d > b || (d == b && j & 1);
+        q += j & 1 ? d >= b : d > b; /* a tie goes to the even j + 1, or stays at j */
     }
     return (uint8_t)q;
 }

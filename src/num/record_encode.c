@@ -99,15 +99,17 @@ static float block_error(const float *ax, const grid *g, float s)
     return e;
 }
 
-static unsigned grid_index(float ax, const grid *g, float s)
+/* Indices of the nearest grid points at scale s > 0. */
+static void block_index(const float *ax, const grid *g, float s, uint32_t *k)
 {
-    unsigned k = 0;
-    if (s == 0) return 0;
+    for (unsigned i = 0; i < NB_GROUP_NV; i++) k[i] = 0;
     for (unsigned j = 0; j < 7; j++) {
         const float b = s * g->bound[j];
-        k += ax > b || (ax == b && j & 1);
+        if (j & 1)
+            for (unsigned i = 0; i < NB_GROUP_NV; i++) k[i] += ax[i] >= b;
+        else
+            for (unsigned i = 0; i < NB_GROUP_NV; i++) k[i] += ax[i] > b;
     }
-    return k;
 }
 
 /* Tries scale code c (0..126): strictly less error replaces. */
@@ -149,14 +151,15 @@ static void choose_scale(block *b, float a, nb_kv_mode mode, bool with_int)
     if (with_int) try_scale(b, nb_e4m3_quotient(a, 7), true);
 }
 
-/* n values into n nibbles at an even position; -0 is never written. */
+/* n <= 16 values into n nibbles; -0 is never written, nor anything at scale 0. */
 static void put_codes(const uint16_t *x, const float *ax, size_t n, const grid *g, float s,
                       uint8_t *codes)
 {
-    for (size_t i = 0; i < n; i++) {
-        const unsigned k = grid_index(ax[i], g, s);
-        nb_nibble_or(codes, i, (uint8_t)(k | (k && x[i] & 0x8000 ? 8 : 0)));
-    }
+    uint32_t k[NB_GROUP_NV];
+    if (s == 0) return;
+    block_index(ax, g, s, k);
+    for (size_t i = 0; i < n; i++)
+        nb_nibble_or(codes, i, (uint8_t)(k[i] | (k[i] != 0 ? x[i] >> 12 & 8 : 0)));
 }
 
 static void encode_nv(const nb_record *r, const nb_record_seg *g, const uint16_t *x, uint8_t *codes,
@@ -186,11 +189,15 @@ static void encode_mx(const nb_record_seg *g, const uint16_t *x, uint8_t *codes,
         const size_t at = k * NB_GROUP_MX;
         const size_t n = g->dim - at < NB_GROUP_MX ? g->dim - at : NB_GROUP_MX;
         const uint16_t a = amax_bits(x + at, n);
-        float ax[NB_GROUP_MX];
         if (a == 0) continue;
         sf[k] = nb_ue8m0_from_exp(nb_bf16_ceil_log2(a, 192) - 2, NB_OUTER_MIN, NB_OUTER_MAX);
-        for (size_t i = 0; i < n; i++) ax[i] = nb_bf16_mag_scaled(x[at + i], NB_UE8M0_ONE - sf[k]);
-        put_codes(x + at, ax, n, &grid_fp, 1, codes + at / 2);
+        for (size_t h = 0; h < n; h += NB_GROUP_NV) {
+            float ax[NB_GROUP_NV] = { 0 };
+            const size_t m = n - h < NB_GROUP_NV ? n - h : NB_GROUP_NV;
+            for (size_t i = 0; i < m; i++)
+                ax[i] = nb_bf16_mag_scaled(x[at + h + i], NB_UE8M0_ONE - sf[k]);
+            put_codes(x + at + h, ax, m, &grid_fp, 1, codes + (at + h) / 2);
+        }
     }
 }
 
