@@ -254,8 +254,8 @@ static size_t keep_best(nb_sampler *s, const float *x, size_t n, double *v, doub
         size_t m = 0;
         for (size_t i = 0; i < n_part; i++) {
             const uint32_t j = s->part[i];
-            if ((sort_key(x[s->cand[j]]) >> level[k].shift & level[k].mask) == digit)
-                s->part[m++] = j;
+            s->part[m] = j;
+            m += (sort_key(x[s->cand[j]]) >> level[k].shift & level[k].mask) == digit;
         }
         n_part = m;
     }
@@ -268,10 +268,9 @@ static size_t keep_best(nb_sampler *s, const float *x, size_t n, double *v, doub
     size_t m = 0;
     for (size_t i = 0; i < n; i++) {
         const uint32_t ki = sort_key(x[s->cand[i]]);
-        if (ki < key || (ki == key && i > last)) continue;
         s->cand[m] = s->cand[i];
         if (v) v[m] = v[i];
-        m++;
+        m += ki > key || (ki == key && i <= last);
     }
     return m;
 }
@@ -280,9 +279,12 @@ static uint32_t draw(nb_sampler *s, const float *x, size_t best)
 {
     const double top = (double)x[best], t = s->p.temperature;
     const double lowest = s->p.min_p > 0 ? fmax(WEIGHT_FLOOR, log(s->p.min_p)) : WEIGHT_FLOOR;
+    const double least = fmax(top + t * lowest, -(double)FLT_MAX);
     size_t n = 0;
-    for (size_t i = 0; i < s->n_vocab; i++)
-        if (((double)x[i] - top) / t >= lowest) s->cand[n++] = (uint32_t)i;
+    for (size_t i = 0; i < s->n_vocab; i++) { /* no branch: it would be mispredicted */
+        s->cand[n] = (uint32_t)i;
+        n += (double)x[i] >= least;
+    }
 
     if (s->p.top_k && s->p.top_k < n) n = keep_best(s, x, n, NULL, (double)s->p.top_k);
     double sum = 0;

@@ -192,8 +192,8 @@ static void test_random(void **state)
         const char *v[3] = { strings[0], strings[1], strings[2] };
         const size_t n_v = 1 + trial % 3;
         for (size_t i = 0; i < n_v; i++)
-            random_text(strings[i], 1 + nb_rng_u64(78, k++) % 6, &k);
-        const size_t n = random_text(text, nb_rng_u64(79, k++) % 24, &k);
+            random_text(strings[i], 1 + nb_rng_u64(78, k++) % (trial % 2 ? 5 : 12), &k);
+        const size_t n = random_text(text, nb_rng_u64(79, k++) % 40, &k);
         size_t ends[MAX], n_piece = 0;
         for (size_t i = 1; i <= n; i++)
             if (boundary(text, i)) ends[n_piece++] = i;
