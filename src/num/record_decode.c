@@ -3,10 +3,10 @@
  * Why decoding is exact: a magnitude of E2M1 or 0..7 has at most 3 significant
  * bits, an E4M3 scale 4, their product 7, and a power of two adds none.  So each
  * product below is exact (in BF16 too) unless it leaves the float range.  That
- * happens upwards only, when the encoder rounded up a value within 13% of the
+ * happens upwards only, when the encoder rounded up a value within a fifth of the
  * largest BF16: such values are read as the largest BF16, never as infinity.
- * Downwards the smallest value, 2^-136 (a token whose largest magnitude is under
- * 2^-111), is a subnormal float.
+ * Downwards the smallest value, 2^-135, is a subnormal float (these occur in
+ * tokens whose largest magnitude is under 2^-106).
  * The exception is int4: q * s is exact, the sum with the minimum rounds once.
  *
  * Every byte decodes to something: scale bytes that stand for NaN give NaN, and
