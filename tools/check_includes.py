@@ -37,7 +37,7 @@ LIBC = {h + ".h" for h in """assert complex ctype errno fenv float inttypes iso6
     setjmp signal stdalign stdarg stdatomic stdbool stddef stdint stdio stdlib stdnoreturn string
     tgmath threads time uchar wchar wctype""".split()}
 # Standard headers that stand for something only src/os provides.
-LIBC_OS_ONLY = {"threads.h", "signal.h", "setjmp.h", "locale.h"}
+LIBC_OS_ONLY = {"threads.h", "signal.h", "setjmp.h"}
 NO_TIME = {"base", "num", "kernel", "kernel/x86", "kernel/arm", "kv", "sched"}
 
 POSIX_FOLDERS = {"os", "serve", "apps"}
@@ -61,6 +61,7 @@ CALLS = [
     (r"\bgetenv\s*\(", {"apps"}, "only apps read the environment"),
     (r"\b(exit|_Exit|quick_exit|abort)\s*\(", {"apps"}, "errors are values below apps"),
     (r"\bsystem\s*\(", set(), "nothing starts a shell"),
+    (r"\bsetlocale\s*\(", set(), "the locale is the caller's"),
     (ALLOC, set(MAY) - {"num", "kernel", "kernel/x86", "kernel/arm"}, "allocates nothing"),
 ]
 

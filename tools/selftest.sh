@@ -133,6 +133,9 @@ clean text
 # Headers and scripts.
 plant src/text/x.h "${c}size_t nb_f(void);\n" headers 'does not compile alone'
 plant src/text/x.h "${c}typedef struct nb_x { int a; } nb_x;\n" headers 'does not compile alone'
+fresh
+printf '/* x.h - t; included once per type. */\nstatic T nb_f(T a);\n' >"$tmp/t/src/text/x.h"
+clean headers
 plant tools/x.sh '#!/bin/sh\nif true; then\n' scripts 'sh -n'
 plant tools/x.py 'def f(:\n' scripts 'Python'
 plant models/x.json '{"a": }\n' scripts 'JSON'

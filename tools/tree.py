@@ -67,6 +67,14 @@ def strip_c(text, strings=True):
     return _TOKEN.sub(blank, text)
 
 
+def is_template(text):
+    """A header that is included several times with other parameters: it has no include guard, and its
+    opening comment says so with the words `included once`."""
+    opening = text[:text.find("*/")]
+    return ("included once" in re.sub(r"[\s*]+", " ", opening)
+            and not re.search(r"^#ifndef (\w+)\n#define \1\b", text, re.M))
+
+
 class Report:
     """Collects violations and says the closing line."""
 
