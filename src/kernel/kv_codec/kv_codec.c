@@ -3,7 +3,7 @@
 
 const nb_kv_codec_variant nb_kv_codec_variants[] = {
 #if NB_HAVE_AVX2
-    { "avx2", NB_SPACE_HOST, NB_CAP_AVX2, nb_kv_encode_c, nb_kv_decode_avx2 },
+    { "avx2", NB_SPACE_HOST, NB_CAP_AVX2, nb_kv_encode_avx2, nb_kv_decode_avx2 },
 #endif
     { "c", NB_SPACE_HOST, 0, nb_kv_encode_c, nb_kv_decode_c }, /* last: runs everywhere */
     { 0 },

@@ -1,0 +1,321 @@
+/* kv_encode_avx2.c - filling KV pages with AVX2, byte for byte as num/record_encode.c.
+ *
+ * The costly part is the choice of a block scale.  Here the candidates are the
+ * lanes of a vector and the 16 values come one after the other, so that each
+ * lane's error is summed in the order the rule demands, and eight candidates cost
+ * as much as one.  A lane without a candidate starts with an infinite error.
+ *
+ * Values are scaled by moving exponents.  A BF16 subnormal, or a value that
+ * underflows, becomes 0 in the fast path, which is taken only where such values
+ * lie so far under every threshold that no byte depends on them.
+ *
+ * int4 and fp8_ds_mla pages are left to the portable encoder. */
+#include "kernel/kv_codec/kv_codec.h"
+
+#include <immintrin.h>
+#include <math.h>
+#include <string.h>
+
+#include "num/bf16.h"
+#include "num/e4m3.h"
+#include "num/ue8m0.h"
+
+enum {
+    BLOCK = 16,
+    SCALE_MIN = 2, /* as NB_OUTER_MIN and _MAX of num: the range of UE8M0 scales */
+    SCALE_MAX = 253,
+    EASY_MIN = 40, /* from this scale on subnormal inputs are under 2^-39 when scaled */
+    LANES = 8
+};
+
+/* 16 values: magnitudes in the normalised domain, and the input bits. */
+typedef struct block {
+    __m256 ax0, ax1;
+    __m256i x;
+} block;
+
+static inline __m256i load_x(const uint16_t *x, size_t n)
+{
+    uint16_t t[BLOCK] = { 0 };
+    if (n >= BLOCK) return _mm256_loadu_si256((const __m256i *)x);
+    memcpy(t, x, n * sizeof *t);
+    return _mm256_loadu_si256((const __m256i *)t);
+}
+
+static inline __m256i magnitude(__m256i x)
+{
+    return _mm256_and_si256(x, _mm256_set1_epi16(NB_BF16_MAG));
+}
+
+static inline unsigned max_u16(__m256i v)
+{
+    const __m128i m = _mm_max_epu16(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
+    const __m128i inv = _mm_minpos_epu16(_mm_xor_si128(m, _mm_set1_epi16(-1)));
+    return ~(unsigned)_mm_extract_epi16(inv, 0) & 0xffffu;
+}
+
+static unsigned amax_bits(const uint16_t *x, size_t n)
+{
+    __m256i a = _mm256_setzero_si256();
+    for (size_t i = 0; i < n; i += BLOCK) a = _mm256_max_epu16(a, magnitude(load_x(x + i, n - i)));
+    return max_u16(a);
+}
+
+/* |x| * 2^p for eight values. */
+static inline __m256 scale8(__m128i mag, int p)
+{
+    const __m256i bits = _mm256_slli_epi32(_mm256_cvtepu16_epi32(mag), 16);
+    const __m256i ex = _mm256_srli_epi32(bits, 23), zero = _mm256_setzero_si256();
+    const __m256i ok = _mm256_and_si256(_mm256_cmpgt_epi32(ex, zero),
+                                        _mm256_cmpgt_epi32(ex, _mm256_set1_epi32(-p)));
+    const __m256i moved = _mm256_add_epi32(bits, _mm256_set1_epi32(p * (1 << 23)));
+    return _mm256_castsi256_ps(_mm256_and_si256(moved, ok));
+}
+
+static block make_block(const uint16_t *x, size_t n, unsigned scale)
+{
+    block b;
+    const int p = NB_UE8M0_ONE - (int)scale;
+    b.x = load_x(x, n);
+    if (scale >= EASY_MIN) {
+        const __m256i m = magnitude(b.x);
+        b.ax0 = scale8(_mm256_castsi256_si128(m), p);
+        b.ax1 = scale8(_mm256_extracti128_si256(m, 1), p);
+    } else {
+        float ax[BLOCK] = { 0 };
+        for (size_t i = 0; i < BLOCK && i < n; i++) ax[i] = nb_bf16_mag_scaled(x[i], p);
+        b.ax0 = _mm256_loadu_ps(ax);
+        b.ax1 = _mm256_loadu_ps(ax + 8);
+    }
+    return b;
+}
+
+/* ---- codes of a block at a given scale ---- */
+
+static const float grid_bound[2][7] = { { .25f, .75f, 1.25f, 1.75f, 2.5f, 3.5f, 5.0f },
+                                        { .5f, 1.5f, 2.5f, 3.5f, 4.5f, 5.5f, 6.5f } };
+static const float grid_step[2][7] = { { .5f, .5f, .5f, .5f, 1, 1, 2 }, { 1, 1, 1, 1, 1, 1, 1 } };
+
+/* Mask of ax beyond bound j: a tie counts for odd j. */
+static inline __m256 beyond(__m256 ax, __m256 bound, unsigned j)
+{
+    return j & 1 ? _mm256_cmp_ps(ax, bound, _CMP_GE_OQ) : _mm256_cmp_ps(ax, bound, _CMP_GT_OQ);
+}
+
+static void put_codes(const block *b, size_t n, bool is_int, float s, uint8_t *codes)
+{
+    __m256i k0 = _mm256_setzero_si256(), k1 = k0;
+    if (s == 0) return; /* the page is zero already */
+    for (unsigned j = 0; j < 7; j++) {
+        const __m256 bound = _mm256_set1_ps(s * grid_bound[is_int][j]);
+        k0 = _mm256_sub_epi32(k0, _mm256_castps_si256(beyond(b->ax0, bound, j)));
+        k1 = _mm256_sub_epi32(k1, _mm256_castps_si256(beyond(b->ax1, bound, j)));
+    }
+    /* 32 -> 16 bits packs within halves; the permutation puts them in order again. */
+    const __m256i k = _mm256_permute4x64_epi64(_mm256_packus_epi32(k0, k1), 0xd8);
+    const __m256i some = _mm256_cmpgt_epi16(k, _mm256_setzero_si256());
+    const __m256i sign = _mm256_and_si256(_mm256_srli_epi16(b->x, 12), _mm256_set1_epi16(8));
+    const __m256i c = _mm256_or_si256(k, _mm256_and_si256(sign, some));
+    const __m128i bytes =
+        _mm_packus_epi16(_mm256_castsi256_si128(c), _mm256_extracti128_si256(c, 1));
+    const __m128i pairs = _mm_maddubs_epi16(bytes, _mm_set1_epi16(0x1001)); /* low + 16 high */
+    uint8_t out[16];
+    _mm_storeu_si128((__m128i *)out, _mm_packus_epi16(pairs, pairs));
+    memcpy(codes, out, n >= BLOCK ? BLOCK / 2 : (n + 1) / 2);
+}
+
+/* ---- the choice of a block scale ---- */
+
+/* Candidates of one block in the order of preference; at most 13. */
+typedef struct list {
+    uint8_t sf[2 * LANES];
+    unsigned n;
+} list;
+
+static void add(list *l, int code, bool is_int)
+{
+    l->sf[l->n++] = (uint8_t)(code | (is_int ? 0x80 : 0));
+}
+
+static void add_near(list *l, int centre, const signed char *delta, size_t n, bool is_int)
+{
+    for (size_t i = 0; i < n; i++) {
+        const int c = centre + delta[i];
+        if (c >= 1 && c <= NB_E4M3_MAX) add(l, c, is_int);
+    }
+}
+
+static void candidates(list *l, float a, nb_kv_mode mode, bool with_int)
+{
+    static const signed char fp[] = { 0, -1, 1, -2, 2, -3, 3, 4, 5, 6 }, in[] = { 0, -1, 1 };
+    const int c6 = nb_e4m3_quotient(a, 6);
+    if (mode == NB_KV_SEARCH) {
+        add_near(l, c6, fp, sizeof fp, false);
+        if (with_int) add_near(l, nb_e4m3_quotient(a, 7), in, sizeof in, true);
+        return;
+    }
+    add(l, c6, false);
+    if (mode == NB_KV_4OVER6) add(l, nb_e4m3_quotient(a, 4), false);
+    if (with_int) add(l, nb_e4m3_quotient(a, 7), true);
+}
+
+/* Errors of up to eight candidates; lanes from n on are infinite. */
+static void errors(const float *ax, const uint8_t *sf, unsigned n, float e[LANES])
+{
+    float scale[LANES] = { 0 };
+    __m256 bound[7], step[7];
+    const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    const __m256i byte = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)sf));
+    const __m256 is_int = _mm256_castsi256_ps(_mm256_slli_epi32(byte, 24)); /* its sign bit */
+    for (unsigned l = 0; l < n; l++) scale[l] = nb_e4m3_value[sf[l] & 0x7f];
+    const __m256 s = _mm256_loadu_ps(scale);
+    for (unsigned j = 0; j < 7; j++) {
+        const __m256 fb = _mm256_set1_ps(grid_bound[0][j]), ib = _mm256_set1_ps(grid_bound[1][j]);
+        const __m256 fs = _mm256_set1_ps(grid_step[0][j]), is = _mm256_set1_ps(grid_step[1][j]);
+        bound[j] = _mm256_mul_ps(s, _mm256_blendv_ps(fb, ib, is_int));
+        step[j] = _mm256_mul_ps(s, _mm256_blendv_ps(fs, is, is_int));
+    }
+    __m256 sum = _mm256_castsi256_ps(
+        _mm256_and_si256(_mm256_cmpgt_epi32(lane, _mm256_set1_epi32((int)n - 1)),
+                         _mm256_castps_si256(_mm256_set1_ps(INFINITY))));
+    for (unsigned i = 0; i < BLOCK; i++) {
+        const __m256 x = _mm256_set1_ps(ax[i]);
+        __m256 q = _mm256_setzero_ps();
+        for (unsigned j = 0; j < 7; j++)
+            q = _mm256_add_ps(q, _mm256_and_ps(beyond(x, bound[j], j), step[j]));
+        const __m256 d = _mm256_sub_ps(x, q);
+        sum = _mm256_add_ps(sum, _mm256_mul_ps(d, d));
+    }
+    _mm256_storeu_ps(e, sum);
+}
+
+static uint8_t choose(const block *b, float a, nb_kv_mode mode, bool with_int)
+{
+    float ax[BLOCK], e[2 * LANES];
+    list l = { .n = 0 };
+    unsigned best = 0;
+    candidates(&l, a, mode, with_int);
+    if (l.n == 1) return l.sf[0];
+    _mm256_storeu_ps(ax, b->ax0);
+    _mm256_storeu_ps(ax + 8, b->ax1);
+    errors(ax, l.sf, l.n < LANES ? l.n : LANES, e);
+    if (l.n > LANES) errors(ax, l.sf + LANES, l.n - LANES, e + LANES);
+    for (unsigned i = 1; i < l.n; i++)
+        if (e[i] < e[best]) best = i;
+    return l.sf[best];
+}
+
+/* ---- vectors ---- */
+
+static void encode_nv(const nb_record_seg *g, nb_kv_mode mode, const uint16_t *x, uint8_t *codes,
+                      uint8_t *sf, uint8_t *outer)
+{
+    const unsigned a = amax_bits(x, g->dim);
+    if (a == 0) return;
+    *outer = nb_ue8m0_from_exp(nb_bf16_ceil_log2((uint16_t)a, 192) - 10, SCALE_MIN, SCALE_MAX);
+    for (size_t k = 0; k < g->n_group; k++) {
+        const size_t at = k * BLOCK, n = g->dim - at;
+        const block b = make_block(x + at, n, *outer);
+        const unsigned ga = max_u16(magnitude(b.x));
+        if (ga == 0) continue;
+        const float amax = nb_bf16_mag_scaled((uint16_t)ga, NB_UE8M0_ONE - *outer);
+        sf[k] = choose(&b, amax, mode, g->fmt == NB_SEG_IF4);
+        put_codes(&b, n, sf[k] >> 7, nb_e4m3_value[sf[k] & 0x7f], codes + at / 2);
+    }
+}
+
+static void encode_mx(const nb_record_seg *g, const uint16_t *x, uint8_t *codes, uint8_t *sf)
+{
+    for (size_t k = 0; k < g->n_group; k++) {
+        const size_t at = k * 2 * BLOCK, n = g->dim - at < 2 * BLOCK ? g->dim - at : 2 * BLOCK;
+        const unsigned a = amax_bits(x + at, n);
+        if (a == 0) continue;
+        sf[k] = nb_ue8m0_from_exp(nb_bf16_ceil_log2((uint16_t)a, 192) - 2, SCALE_MIN, SCALE_MAX);
+        for (size_t h = 0; h < n; h += BLOCK) {
+            const block b = make_block(x + at + h, n - h, sf[k]);
+            put_codes(&b, n - h, false, 1, codes + (at + h) / 2);
+        }
+    }
+}
+
+/* E4M3 codes without sign of eight magnitudes <= 448: normal results by rounding
+ * the bits, subnormal ones (under 2^-6) by adding 2^14, whose unit is 2^-9. */
+static inline __m256i e4m3_mag8(__m256 ax)
+{
+    const __m256i u = _mm256_castps_si256(ax), one = _mm256_set1_epi32(1);
+    const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(u, 20), one);
+    const __m256i up = _mm256_add_epi32(_mm256_add_epi32(u, odd),
+                                        _mm256_set1_epi32(0x7ffff - (120 << 23)));
+    const __m256i small = _mm256_sub_epi32(
+        _mm256_castps_si256(_mm256_add_ps(ax, _mm256_set1_ps(0x1p14f))),
+        _mm256_castps_si256(_mm256_set1_ps(0x1p14f)));
+    const __m256 is_small = _mm256_cmp_ps(ax, _mm256_set1_ps(0x1p-6f), _CMP_LT_OQ);
+    return _mm256_blendv_epi8(_mm256_srli_epi32(up, 20), small, _mm256_castps_si256(is_small));
+}
+
+static void encode_e4m3(const uint16_t *x, size_t dim, uint8_t *codes, uint8_t *outer)
+{
+    const unsigned a = amax_bits(x, dim);
+    if (a == 0) return;
+    *outer = nb_ue8m0_from_exp(nb_bf16_ceil_log2((uint16_t)a, 224) - 8, SCALE_MIN, SCALE_MAX);
+    for (size_t i = 0; i < dim; i += BLOCK) {
+        const block b = make_block(x + i, dim - i, *outer);
+        const __m256i k = _mm256_permute4x64_epi64(
+            _mm256_packus_epi32(e4m3_mag8(b.ax0), e4m3_mag8(b.ax1)), 0xd8);
+        const __m256i sign = _mm256_and_si256(_mm256_srli_epi16(b.x, 8), _mm256_set1_epi16(0x80));
+        const __m256i c = _mm256_or_si256(k, sign);
+        uint8_t out[BLOCK];
+        _mm_storeu_si128((__m128i *)out, _mm_packus_epi16(_mm256_castsi256_si128(c),
+                                                          _mm256_extracti128_si256(c, 1)));
+        memcpy(codes + i, out, dim - i < BLOCK ? dim - i : BLOCK);
+    }
+}
+
+static bool all_finite(const nb_record *r, const uint16_t *const x[2], const size_t x_stride[2])
+{
+    __m256i bad = _mm256_setzero_si256();
+    for (size_t s = 0; s < r->n_seg; s++) {
+        const size_t n = r->seg[s].n_vec * r->seg[s].dim;
+        for (size_t t = 0; t < NB_PAGE_TOK; t++)
+            for (size_t i = 0; i < n; i += BLOCK) /* an exponent of ones carries into bit 15 */
+                bad = _mm256_or_si256(bad, _mm256_add_epi16(
+                          magnitude(load_x(x[s] + t * x_stride[s] + i, n - i)),
+                          _mm256_set1_epi16(0x80)));
+    }
+    return (_mm256_movemask_epi8(bad) & (int)0xaaaaaaaau) == 0;
+}
+
+static bool covered(const nb_record_seg *g)
+{
+    return g->fmt == NB_SEG_BF16 || g->fmt == NB_SEG_E4M3 || g->fmt == NB_SEG_NVFP4 ||
+           g->fmt == NB_SEG_IF4 || g->fmt == NB_SEG_MXFP4;
+}
+
+static void encode_vec(const nb_record *r, const nb_record_seg *g, uint8_t *page, size_t t,
+                       size_t v, const uint16_t *x)
+{
+    const size_t d = g->dim, half = (d + 1) / 2;
+    uint8_t *codes = page + g->code_off + t * g->code_stride;
+    uint8_t *sf = page + g->scale_off + t * g->scale_stride + v * g->n_group;
+    uint8_t *outer = page + g->outer_off + t * g->outer_stride + v;
+    if (g->fmt == NB_SEG_BF16) memcpy(codes + v * 2 * d, x, 2 * d); /* x86 is little-endian */
+    else if (g->fmt == NB_SEG_E4M3) encode_e4m3(x, d, codes + v * d, outer);
+    else if (g->fmt == NB_SEG_MXFP4) encode_mx(g, x, codes + v * half, sf);
+    else encode_nv(g, r->mode, x, codes + v * half, sf, outer);
+}
+
+nb_status nb_kv_encode_avx2(const nb_record *r, void *page, const uint16_t *const x[2],
+                            const size_t x_stride[2])
+{
+    if (!covered(&r->seg[0]) || !covered(&r->seg[1]))
+        return nb_record_encode_page(r, page, x, x_stride);
+    if (!all_finite(r, x, x_stride)) return NB_ERR_NONFINITE;
+    memset(page, 0, r->page_bytes);
+    for (size_t s = 0; s < r->n_seg; s++) {
+        const nb_record_seg *g = &r->seg[s];
+        for (size_t t = 0; t < NB_PAGE_TOK; t++)
+            for (size_t v = 0; v < g->n_vec; v++)
+                encode_vec(r, g, page, t, v, x[s] + t * x_stride[s] + v * g->dim);
+    }
+    return NB_OK;
+}
