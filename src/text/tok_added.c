@@ -230,6 +230,7 @@ nb_status nb_tok_build_out(nb_tokenizer *t, nb_error *err)
         if (t->key[id].n_bytes && !(t->flags[id] & NB_TF_ADDED))
             st = model_out(t, id, &run, &spelling, &buf, err);
     for (size_t v = 0; v < t->n_names && st == NB_OK; v++) {
+        if (t->name_id[v] == NB_TOK_NONE) continue; /* named anew */
         /* a copy: the blob may move while the result is appended to it */
         spelling.n_bytes = 0;
         st = nb_buf_add_str(&spelling, nb_tok_bytes(t, t->name[v]));

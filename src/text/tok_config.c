@@ -19,6 +19,25 @@ static nb_status no_memory(nb_error *err)
     return nb_fail(err, NB_ERR_NOMEM, CONFIG_NAME ": out of memory");
 }
 
+/* A configuration may name anew a place holder that tokenizer.json adds outside
+ * of the model's vocabulary (R1's think tokens do): the id keeps its token. */
+static nb_status rename_added(nb_tokenizer *t, uint32_t id, nb_str content, nb_error *err)
+{
+    if (!(t->flags[id] & NB_TF_ADDED) || (t->flags[id] & NB_TF_MODEL)) return NB_OK;
+    if (nb_tokenizer_find(t, content) != NB_TOK_NONE) return NB_OK;
+    size_t i = 0;
+    while (i < t->n_added && t->added[i].id != id) i++;
+    if (i == t->n_added || !content.n_bytes) return NB_OK;
+    nb_buf old = { 0 }; /* a copy: the text may move */
+    nb_status st = nb_buf_add_str(&old, nb_tok_bytes(t, t->added[i].content));
+    if (st == NB_OK) st = nb_tok_name_add(t, nb_buf_view(&old), NB_TOK_NONE, NB_TOK_NONE);
+    if (st == NB_OK) st = nb_tok_name_add(t, content, id, (uint32_t)i);
+    if (st == NB_OK) t->added[i].content = t->name[nb_tok_name_index(t, content)];
+    if (st == NB_OK && content.n_bytes > NB_TOK_MAX_ADDED_BYTES) st = NB_ERR_LIMIT;
+    nb_buf_deinit(&old);
+    return st == NB_OK ? st : nb_fail(err, st, CONFIG_NAME ": %s", nb_status_text(st));
+}
+
 /* A token given as a string or as an AddedToken object; NULL for neither. */
 static const json_t *token_text(const json_t *v)
 {
@@ -44,6 +63,7 @@ static nb_status decoder_entry(nb_tokenizer *t, const char *key, const json_t *o
         .rstrip = json_is_true(json_object_get(o, "rstrip")),
         .single_word = json_is_true(json_object_get(o, "single_word")),
     };
+    NB_TRY(rename_added(t, a.id, nb_tok_json_str(content), err));
     return nb_tok_add_token(t, &a, nb_tok_json_str(content), true, WHERE, err);
 }
 
