@@ -36,14 +36,16 @@ typedef struct nb_attn_args {
     float scale;
 } nb_attn_args;
 
-/* After attn_finish: |y - y64| <= 2^-24 * (96 + 14 n_tile + 2 (d1 + d2) A) * max_t |v_t|,
+/* After attn_finish:
+ *   |y - y64| <= 2^-24 * (96 + 14 n_tile + ((d1 + d2)/4 + 20) A) * max_t |v_t|
  * with A = max_t scale * sum of |q_i k_i|, n_tile the tiles that were joined and y64
- * the exact softmax-weighted mean.  In units of 2^-24: a score is off by at most
- * ((d1 + d2)/8 + 6) A <= (d1 + d2) A / 2 + 6 A (an exponent: it counts twice, in
- * numerator and denominator; 6 A is covered from d1 + d2 = 8 on, below the chains
- * are shorter), exp by 4 (twice), the chain over the tile's tokens by 64, the sum
- * of weights by 11, the division by 1; each further tile rescales: exp 4 (twice),
- * products and sums 2 each, and the differences m - m' belong to A. */
+ * the exact softmax-weighted mean.  In units of 2^-24: a score is off by
+ * ((d1 + d2)/8 + 6) A (a lane's chain, the joining of 8 lanes, a product without
+ * FMA, the scale), its distance to the maximum by 2 A; the exponential makes a
+ * relative error of it that enters numerator and denominator, so it counts twice,
+ * as do the 4 of exp itself.  The chain over a tile's tokens adds 64, the sum of
+ * weights 11, the division 1.  Each tile rescales once: 4 of exp twice, products
+ * and sums; the differences m' - m telescope, they add 2 A twice in all. */
 typedef void nb_attn_fn(const nb_attn_args *a);
 nb_attn_fn nb_attn_c, nb_attn_avx2;
 

@@ -22,7 +22,8 @@
 #include "num/e4m3.h"
 #include "num/fp16.h"
 
-enum { NB_LINEAR_CHUNK_MAX = 1024 }; /* columns; the bound needs it up to n = 700,000 */
+/* Columns and rows; the bounds hold up to sums of 700,000 and 65,536 terms. */
+enum { NB_LINEAR_CHUNK_MAX = 1024, NB_LINEAR_T_CHUNK_MAX = 256 };
 
 /* Columns per chunk of linear: a multiple of 8, at most NB_LINEAR_CHUNK_MAX. */
 static inline size_t nb_linear_chunk(nb_wtype type, size_t n_col)
@@ -37,7 +38,7 @@ static inline size_t nb_linear_chunk(nb_wtype type, size_t n_col)
 static inline size_t nb_linear_t_chunk(size_t n_in)
 {
     size_t k = 1;
-    while (k * k < n_in) k++;
+    while (k < NB_LINEAR_T_CHUNK_MAX && k * k < n_in) k++;
     return k;
 }
 

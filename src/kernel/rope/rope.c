@@ -3,6 +3,9 @@
 
 // clang-format off
 const nb_rope_variant nb_rope_variants[] = {
+#if NB_HAVE_AVX2
+    { "avx2", NB_SPACE_HOST, NB_CAP_AVX2, nb_rope_avx2 },
+#endif
     { "c",    NB_SPACE_HOST, 0,           nb_rope_c },
     { 0 }
 };

@@ -244,11 +244,11 @@ static inline __m256i e4m3_mag8(__m256 ax)
 {
     const __m256i u = _mm256_castps_si256(ax), one = _mm256_set1_epi32(1);
     const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(u, 20), one);
-    const __m256i up = _mm256_add_epi32(_mm256_add_epi32(u, odd),
-                                        _mm256_set1_epi32(0x7ffff - (120 << 23)));
-    const __m256i small = _mm256_sub_epi32(
-        _mm256_castps_si256(_mm256_add_ps(ax, _mm256_set1_ps(0x1p14f))),
-        _mm256_castps_si256(_mm256_set1_ps(0x1p14f)));
+    const __m256i up =
+        _mm256_add_epi32(_mm256_add_epi32(u, odd), _mm256_set1_epi32(0x7ffff - (120 << 23)));
+    const __m256i small =
+        _mm256_sub_epi32(_mm256_castps_si256(_mm256_add_ps(ax, _mm256_set1_ps(0x1p14f))),
+                         _mm256_castps_si256(_mm256_set1_ps(0x1p14f)));
     const __m256 is_small = _mm256_cmp_ps(ax, _mm256_set1_ps(0x1p-6f), _CMP_LT_OQ);
     return _mm256_blendv_epi8(_mm256_srli_epi32(up, 20), small, _mm256_castps_si256(is_small));
 }
@@ -260,8 +260,8 @@ static void encode_e4m3(const uint16_t *x, size_t dim, uint8_t *codes, uint8_t *
     *outer = nb_ue8m0_from_exp(nb_bf16_ceil_log2((uint16_t)a, 224) - 8, SCALE_MIN, SCALE_MAX);
     for (size_t i = 0; i < dim; i += BLOCK) {
         const block b = make_block(x + i, dim - i, *outer);
-        const __m256i k = _mm256_permute4x64_epi64(
-            _mm256_packus_epi32(e4m3_mag8(b.ax0), e4m3_mag8(b.ax1)), 0xd8);
+        const __m256i k =
+            _mm256_permute4x64_epi64(_mm256_packus_epi32(e4m3_mag8(b.ax0), e4m3_mag8(b.ax1)), 0xd8);
         const __m256i sign = _mm256_and_si256(_mm256_srli_epi16(b.x, 8), _mm256_set1_epi16(0x80));
         const __m256i c = _mm256_or_si256(k, sign);
         uint8_t out[BLOCK];
@@ -278,9 +278,9 @@ static bool all_finite(const nb_record *r, const uint16_t *const x[2], const siz
         const size_t n = r->seg[s].n_vec * r->seg[s].dim;
         for (size_t t = 0; t < NB_PAGE_TOK; t++)
             for (size_t i = 0; i < n; i += BLOCK) /* an exponent of ones carries into bit 15 */
-                bad = _mm256_or_si256(bad, _mm256_add_epi16(
-                          magnitude(load_x(x[s] + t * x_stride[s] + i, n - i)),
-                          _mm256_set1_epi16(0x80)));
+                bad = _mm256_or_si256(
+                    bad, _mm256_add_epi16(magnitude(load_x(x[s] + t * x_stride[s] + i, n - i)),
+                                          _mm256_set1_epi16(0x80)));
     }
     return (_mm256_movemask_epi8(bad) & (int)0xaaaaaaaau) == 0;
 }
@@ -298,10 +298,14 @@ static void encode_vec(const nb_record *r, const nb_record_seg *g, uint8_t *page
     uint8_t *codes = page + g->code_off + t * g->code_stride;
     uint8_t *sf = page + g->scale_off + t * g->scale_stride + v * g->n_group;
     uint8_t *outer = page + g->outer_off + t * g->outer_stride + v;
-    if (g->fmt == NB_SEG_BF16) memcpy(codes + v * 2 * d, x, 2 * d); /* x86 is little-endian */
-    else if (g->fmt == NB_SEG_E4M3) encode_e4m3(x, d, codes + v * d, outer);
-    else if (g->fmt == NB_SEG_MXFP4) encode_mx(g, x, codes + v * half, sf);
-    else encode_nv(g, r->mode, x, codes + v * half, sf, outer);
+    if (g->fmt == NB_SEG_BF16)
+        memcpy(codes + v * 2 * d, x, 2 * d); /* x86 is little-endian */
+    else if (g->fmt == NB_SEG_E4M3)
+        encode_e4m3(x, d, codes + v * d, outer);
+    else if (g->fmt == NB_SEG_MXFP4)
+        encode_mx(g, x, codes + v * half, sf);
+    else
+        encode_nv(g, r->mode, x, codes + v * half, sf, outer);
 }
 
 nb_status nb_kv_encode_avx2(const nb_record *r, void *page, const uint16_t *const x[2],

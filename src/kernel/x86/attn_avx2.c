@@ -1,0 +1,281 @@
+/* attn_avx2.c - attention over a tile of up to 64 tokens.
+ *
+ * All (query, head) pairs that read the same KV head form one list of rows: the
+ * heads of absorbed MLA, the queries of expanded MLA, both for GQA.  Rows go in
+ * batches through three steps:
+ *   scores  tiles of 4 rows x 3 tokens, dot products in 8 lanes along d
+ *   weights maximum, exp, sum; per row
+ *   values  tiles of 4 rows x 2 vectors of 8 columns, one chain over the tokens
+ * so that a key or value is loaded once for 4 rows and a query once for 3 tokens.
+ * Order of a row, whatever the tiles: lanes along k1, then k2, joined pairwise;
+ * weights summed in lanes t % 8; values in one chain over t from 0, added to the
+ * scaled old state.  Rows of a tile that see fewer tokens stop there: tokens a row
+ * may not see never enter its sums, not even with weight 0 (they may be anything).
+ *
+ * Bound by the FMA units: (d1 + d2 + d_v) / 8 FMA per row and token. */
+#include "kernel/attn/attn.h"
+
+#include <math.h>
+
+#include "kernel/x86/vec_avx2.h"
+
+enum { BATCH = 16, STRIP = 64, T_MAX = NB_ATTN_TILE };
+
+typedef struct batch {
+    _Alignas(32) float p[BATCH][T_MAX]; /* scores, then weights                     */
+    _Alignas(32) float sum[4][STRIP];   /* weighted values of 4 rows, STRIP columns */
+    const float *q[BATCH];
+    float *o[BATCH], *m[BATCH], *l[BATCH];
+    float keep[BATCH]; /* factor of the old state; 0: none */
+    size_t n_vis[BATCH], n_row;
+} batch;
+
+/* Tiles of scores: rows q[0..R) of the batch times tokens from k1, k2. */
+#define TOK1(M, r) M(r, 0)
+#define TOK3(M, r) M(r, 0) M(r, 1) M(r, 2)
+#define ROW1(M, T) M(0, T)
+#define ROW4(M, T) M(0, T) M(1, T) M(2, T) M(3, T)
+#define DECL(r, t)     __m256 a##r##t = _mm256_setzero_ps();
+#define DECL_ROW(r, T) T(DECL, r)
+#define K_LOAD(r, t)   const __m256 kv##t = _mm256_loadu_ps(k + t * ks + i);
+#define K_TAIL(r, t)   const __m256 kv##t = _mm256_maskload_ps(k + t * ks + i, mask);
+#define FMA(r, t)      a##r##t = _mm256_fmadd_ps(qv, kv##t, a##r##t);
+#define FMA_ROW(r, T)                                                          \
+    {                                                                          \
+        const __m256 qv = _mm256_loadu_ps(q[r] + from + i);                    \
+        T(FMA, r)                                                              \
+    }
+#define FMA_ROW_TAIL(r, T)                                                     \
+    {                                                                          \
+        const __m256 qv = _mm256_maskload_ps(q[r] + from + i, mask);           \
+        T(FMA, r)                                                              \
+    }
+/* One part of the dot products: n values, in q from `from` on. */
+#define PART(ROWS, TOKS, key, stride, first, count)                            \
+    {                                                                          \
+        const float *k = (key);                                                \
+        const size_t ks = (stride), from = (first), n = (count);               \
+        size_t i = 0;                                                          \
+        for (; i + 8 <= n; i += 8) {                                           \
+            TOKS(K_LOAD, 0)                                                    \
+            ROWS(FMA_ROW, TOKS)                                                \
+        }                                                                      \
+        if (i < n) {                                                           \
+            const __m256i mask = nb_avx2_mask(n - i);                          \
+            TOKS(K_TAIL, 0)                                                    \
+            ROWS(FMA_ROW_TAIL, TOKS)                                           \
+        }                                                                      \
+        (void)ks;                                                              \
+    }
+#define PARTS(ROWS, TOKS)                                                      \
+    PART(ROWS, TOKS, k1 + t * a->k1_stride, a->k1_stride, 0, a->d1)            \
+    if (a->d2) PART(ROWS, TOKS, a->k2 + t * a->k2_stride, a->k2_stride, a->d1, a->d2)
+
+static inline void store4(float *p, __m128 s)
+{
+    float v[4];
+    _mm_storeu_ps(v, s);
+    for (size_t r = 0; r < 4; r++) p[r * T_MAX] = v[r];
+}
+
+static void scores_4(const nb_attn_args *a, const float *k1, const float *const *q, size_t n_tok,
+                     float *p)
+{
+    size_t t = 0;
+    for (; t + 3 <= n_tok; t += 3) {
+        ROW4(DECL_ROW, TOK3)
+        PARTS(ROW4, TOK3)
+        store4(p + t, nb_avx2_join4(a00, a10, a20, a30));
+        store4(p + t + 1, nb_avx2_join4(a01, a11, a21, a31));
+        store4(p + t + 2, nb_avx2_join4(a02, a12, a22, a32));
+    }
+    for (; t < n_tok; t++) {
+        ROW4(DECL_ROW, TOK1)
+        PARTS(ROW4, TOK1)
+        store4(p + t, nb_avx2_join4(a00, a10, a20, a30));
+    }
+}
+
+static void scores_1(const nb_attn_args *a, const float *k1, const float *const *q, size_t n_tok,
+                     float *p)
+{
+    size_t t = 0;
+    for (; t + 3 <= n_tok; t += 3) {
+        ROW1(DECL_ROW, TOK3)
+        PARTS(ROW1, TOK3)
+        p[t] = nb_avx2_join(a00);
+        p[t + 1] = nb_avx2_join(a01);
+        p[t + 2] = nb_avx2_join(a02);
+    }
+    for (; t < n_tok; t++) {
+        ROW1(DECL_ROW, TOK1)
+        PARTS(ROW1, TOK1)
+        p[t] = nb_avx2_join(a00);
+    }
+}
+
+/* Scores of row r become weights; m, l and keep of the row follow. */
+static void weights(batch *b, size_t r, float scale)
+{
+    const size_t n = b->n_vis[r];
+    const __m256 sv = _mm256_set1_ps(scale), none = _mm256_set1_ps(-INFINITY);
+    float *p = b->p[r], lane[8], m0 = *b->m[r], m1 = m0;
+    __m256 top = none, sum = _mm256_setzero_ps();
+    for (size_t t = 0; t < n; t += 8) {
+        const __m256 in = _mm256_castsi256_ps(nb_avx2_mask(n - t < 8 ? n - t : 8));
+        const __m256 s = _mm256_blendv_ps(none, _mm256_mul_ps(_mm256_load_ps(p + t), sv), in);
+        _mm256_store_ps(p + t, s);
+        top = _mm256_max_ps(s, top); /* a NaN score is passed over, as in the portable code */
+    }
+    _mm256_storeu_ps(lane, top);
+    for (size_t j = 0; j < 8; j++)
+        if (lane[j] > m1) m1 = lane[j];
+    const __m256 mv = _mm256_set1_ps(m1);
+    for (size_t t = 0; t < n; t += 8) {
+        const __m256 in = _mm256_castsi256_ps(nb_avx2_mask(n - t < 8 ? n - t : 8));
+        const __m256 e = nb_avx2_exp(_mm256_sub_ps(_mm256_load_ps(p + t), mv));
+        const __m256 w = _mm256_and_ps(e, in);
+        _mm256_store_ps(p + t, w);
+        sum = _mm256_add_ps(sum, w);
+    }
+    const float keep =
+        m0 == -INFINITY ? 0 : _mm256_cvtss_f32(nb_avx2_exp(_mm256_set1_ps(m0 - m1)));
+    const float l = (keep != 0 ? *b->l[r] * keep : 0) + nb_avx2_join(sum);
+    b->keep[r] = keep;
+    *b->l[r] = l;
+    *b->m[r] = l == l ? m1 : NAN;
+}
+
+/* Tiles of values: sum[row][column] += sum over t in [t0, t1) of p[row][t] v[t]. */
+#define VEC1(M, r) M(r, 0)
+#define VEC2(M, r) M(r, 0) M(r, 1)
+#define VEC8(M, r) VEC2(M, r) M(r, 2) M(r, 3) M(r, 4) M(r, 5) M(r, 6) M(r, 7)
+#define S_LOAD(r, v)     __m256 a##r##v = _mm256_load_ps(sum + r * STRIP + v * 8);
+#define S_LOAD_ROW(r, V) V(S_LOAD, r)
+#define S_STORE(r, v)    _mm256_store_ps(sum + r * STRIP + v * 8, a##r##v);
+#define S_STORE_ROW(r, V) V(S_STORE, r)
+#define V_LOAD(r, c)     const __m256 v##c = _mm256_loadu_ps(v + t * vs + c * 8);
+#define V_TAIL(r, c)     const __m256 v##c = _mm256_maskload_ps(v + t * vs + c * 8, mask);
+#define V_FMA(r, c)      a##r##c = _mm256_fmadd_ps(pv, v##c, a##r##c);
+#define V_ROW(r, V)                                                            \
+    {                                                                          \
+        const __m256 pv = _mm256_broadcast_ss(p + r * T_MAX + t);              \
+        V(V_FMA, r)                                                            \
+    }
+#define VALUES(name, ROWS, VECS, LOAD)                                         \
+    static void name(const float *p, const float *v, size_t vs, size_t t0, size_t t1, float *sum,  \
+                     __m256i mask)                                             \
+    {                                                                          \
+        ROWS(S_LOAD_ROW, VECS)                                                 \
+        for (size_t t = t0; t < t1; t++) {                                     \
+            VECS(LOAD, 0)                                                      \
+            ROWS(V_ROW, VECS)                                                  \
+        }                                                                      \
+        ROWS(S_STORE_ROW, VECS)                                                \
+        (void)mask;                                                            \
+    }
+VALUES(values_4x2, ROW4, VEC2, V_LOAD)
+VALUES(values_4x1, ROW4, VEC1, V_LOAD)
+VALUES(values_4xm, ROW4, VEC1, V_TAIL)
+VALUES(values_1x8, ROW1, VEC8, V_LOAD)
+VALUES(values_1x1, ROW1, VEC1, V_LOAD)
+VALUES(values_1xm, ROW1, VEC1, V_TAIL)
+
+static void values_4(const float *p, const float *v, size_t vs, size_t t0, size_t t1, float *sum,
+                     size_t n_d)
+{
+    const __m256i mask = nb_avx2_mask(n_d % 8);
+    size_t d = 0;
+    for (; d + 16 <= n_d; d += 16) values_4x2(p, v + d, vs, t0, t1, sum + d, mask);
+    for (; d + 8 <= n_d; d += 8) values_4x1(p, v + d, vs, t0, t1, sum + d, mask);
+    if (d < n_d) values_4xm(p, v + d, vs, t0, t1, sum + d, mask);
+}
+
+static void values_1(const float *p, const float *v, size_t vs, size_t t0, size_t t1, float *sum,
+                     size_t n_d)
+{
+    const __m256i mask = nb_avx2_mask(n_d % 8);
+    size_t d = 0;
+    for (; d + 64 <= n_d; d += 64) values_1x8(p, v + d, vs, t0, t1, sum + d, mask);
+    for (; d + 8 <= n_d; d += 8) values_1x1(p, v + d, vs, t0, t1, sum + d, mask);
+    if (d < n_d) values_1xm(p, v + d, vs, t0, t1, sum + d, mask);
+}
+
+static void update_o(float *o, const float *sum, float keep, size_t n_d)
+{
+    const __m256 kv = _mm256_set1_ps(keep);
+    for (size_t d = 0; d < n_d; d += 8) {
+        const __m256i mask = nb_avx2_mask(n_d - d < 8 ? n_d - d : 8);
+        __m256 s = _mm256_load_ps(sum + d);
+        if (keep != 0) s = _mm256_fmadd_ps(_mm256_maskload_ps(o + d, mask), kv, s);
+        _mm256_maskstore_ps(o + d, mask, s);
+    }
+}
+
+/* Rows [r, r + n) of the batch, n <= 4, columns [d, d + n_d) of v. */
+static void add_values(batch *b, const nb_attn_args *a, const float *v, size_t r, size_t n,
+                       size_t d, size_t n_d)
+{
+    size_t common = 0;
+    for (size_t i = 0; i < n; i++)
+        for (size_t j = 0; j < STRIP; j += 8) _mm256_store_ps(b->sum[i] + j, _mm256_setzero_ps());
+    if (n == 4) {
+        common = b->n_vis[r];
+        for (size_t i = 1; i < 4; i++)
+            if (b->n_vis[r + i] < common) common = b->n_vis[r + i];
+        values_4(b->p[r], v + d, a->v_stride, 0, common, b->sum[0], n_d);
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (b->n_vis[r + i] > common)
+            values_1(b->p[r + i], v + d, a->v_stride, common, b->n_vis[r + i], b->sum[i], n_d);
+        update_o(b->o[r + i] + d, b->sum[i], b->keep[r + i], n_d);
+    }
+}
+
+static void run_batch(batch *b, const nb_attn_args *a, size_t g)
+{
+    const float *k1 = a->k1 + g * a->k1_head, *v = a->v + g * a->v_head;
+    for (size_t r = 0; r < b->n_row;) {
+        const bool four = b->n_row - r >= 4;
+        size_t n = b->n_vis[r];
+        for (size_t i = 1; four && i < 4; i++)
+            if (b->n_vis[r + i] > n) n = b->n_vis[r + i];
+        (four ? scores_4 : scores_1)(a, k1, b->q + r, n, b->p[r]);
+        r += four ? 4 : 1;
+    }
+    for (size_t r = 0; r < b->n_row; r++) weights(b, r, a->scale);
+    for (size_t d = 0; d < a->d_v; d += STRIP) {
+        const size_t n_d = a->d_v - d < STRIP ? a->d_v - d : STRIP;
+        for (size_t r = 0; r < b->n_row; r += 4)
+            add_values(b, a, v, r, b->n_row - r < 4 ? b->n_row - r : 4, d, n_d);
+    }
+    b->n_row = 0;
+}
+
+static void add_row(batch *b, const nb_attn_args *a, size_t i, size_t h, size_t n_vis)
+{
+    const size_t r = b->n_row++;
+    b->q[r] = a->q + i * a->q_q_stride + h * (a->d1 + a->d2);
+    b->o[r] = a->o + i * a->o_q_stride + h * a->d_v;
+    b->m[r] = a->m + i * a->ml_q_stride + h;
+    b->l[r] = a->l + i * a->ml_q_stride + h;
+    b->n_vis[r] = n_vis;
+}
+
+void nb_attn_avx2(const nb_attn_args *a)
+{
+    batch b;
+    b.n_row = 0;
+    for (size_t h0 = a->head_begin, h1; h0 < a->head_end; h0 = h1) {
+        const size_t g = h0 / a->group;
+        h1 = (g + 1) * a->group < a->head_end ? (g + 1) * a->group : a->head_end;
+        for (size_t i = 0; i < a->n_q; i++) {
+            const size_t vis = a->vis0 + i * a->vis_step, n = vis < a->n_kv ? vis : a->n_kv;
+            for (size_t h = h0; n != 0 && h < h1; h++) {
+                add_row(&b, a, i, h, n);
+                if (b.n_row == BATCH) run_batch(&b, a, g);
+            }
+        }
+        if (b.n_row) run_batch(&b, a, g);
+    }
+}

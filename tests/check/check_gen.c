@@ -1,0 +1,111 @@
+/* check_gen.c - cases, random numbers and input patterns. */
+#include <stdarg.h>
+
+#include "base/hash.h"
+#include "check/check.h"
+#include "num/bf16.h"
+#include "num/e4m3.h"
+#include "num/fp16.h"
+
+bool chk_case(chk *t, const char *fmt, ...)
+{
+    va_list ap;
+    chk_free_all(t);
+    va_start(ap, fmt);
+    vsnprintf(t->name, sizeof t->name, fmt, ap);
+    va_end(ap);
+    t->case_seed = nb_hash_bytes(t->name, strlen(t->name), t->seed);
+    t->draw = 0;
+    t->failed = false;
+    t->front = t->n_case % 2 != 0;
+    const size_t at = t->n_case++;
+    if (t->quiet && t->n_fail) return false; /* self-test: one report is enough */
+    for (size_t i = 0; i < t->n_crashed; i++) {
+        if (t->crashed[i] != at) continue;
+        t->n_skip_case++;
+        return false;
+    }
+    return true;
+}
+
+uint64_t chk_u64(chk *t)
+{
+    return nb_rng_u64(t->case_seed, t->draw++);
+}
+
+size_t chk_between(chk *t, size_t lo, size_t hi)
+{
+    return lo + (size_t)(chk_u64(t) % (hi - lo + 1));
+}
+
+double chk_unit(chk *t)
+{
+    return nb_rng_unit(t->case_seed, t->draw++);
+}
+
+const char *chk_pattern_name(chk_pattern p)
+{
+    static const char *const name[] = { "normal",  "tiny", "large", "zero", "altern",
+                                        "outlier", "ties", "const", "runs" };
+    return name[p];
+}
+
+static float one(chk *t, chk_pattern p, size_t i, float c)
+{
+    const double u = 2 * chk_unit(t) - 1;
+    switch (p) {
+    case CHK_TINY: return (float)ldexp(u, -100 - (int)chk_between(t, 0, 49));
+    case CHK_LARGE: return (float)ldexp(u, (int)chk_between(t, 0, 30));
+    case CHK_ZERO: return u < 0 ? -0.0f : 0.0f;
+    case CHK_ALTERN: return i % 2 ? -c : c;
+    case CHK_OUTLIER: return (float)(chk_u64(t) % 61 ? u : 1000 * u);
+    case CHK_TIES: return (float)((int)chk_between(t, 0, 16) - 8) * 0.5f;
+    case CHK_CONST: return c;
+    default: return (float)u;
+    }
+}
+
+void chk_fill(chk *t, float *x, size_t n, chk_pattern p)
+{
+    const float c = (float)(0.5 + 0.5 * chk_unit(t));
+    if (p != CHK_RUNS) {
+        for (size_t i = 0; i < n; i++) x[i] = one(t, p, i, c);
+        return;
+    }
+    for (size_t i = 0, m; i < n; i += m) {
+        const chk_pattern q = (chk_pattern)chk_between(t, 0, CHK_RUNS - 1);
+        m = chk_between(t, 1, 40);
+        if (m > n - i) m = n - i;
+        for (size_t j = i; j < i + m; j++) x[j] = one(t, q, j, c);
+    }
+}
+
+nb_weight chk_weight(chk *t, nb_wtype type, size_t n_row, size_t n_col, chk_pattern p)
+{
+    const size_t n = n_row * n_col, n_block = ((n_row + 127) / 128) * ((n_col + 127) / 128);
+    nb_weight w = { .n_row = n_row, .n_col = n_col, .type = type };
+    void *data = chk_in(t, n * nb_wtype_bytes(type));
+    if (type == NB_W_FP8B) {
+        float *scale = chk_in(t, n_block * sizeof *scale);
+        for (size_t i = 0; i < n_block; i++)
+            scale[i] = (float)ldexp(1 + chk_unit(t), (int)chk_between(t, 0, 12) - 10);
+        w.scale = scale;
+    }
+    for (size_t r = 0; r < n_row; r++) {
+        float row[64];
+        for (size_t c = 0; c < n_col; c += 64) {
+            const size_t m = n_col - c < 64 ? n_col - c : 64, at = r * n_col + c;
+            chk_fill(t, row, m, p);
+            for (size_t i = 0; i < m; i++) {
+                const uint8_t code = (uint8_t)chk_u64(t);
+                if (type == NB_W_F32) ((float *)data)[at + i] = row[i];
+                if (type == NB_W_BF16) ((uint16_t *)data)[at + i] = nb_bf16_from_f32(row[i]);
+                if (type == NB_W_F16) ((uint16_t *)data)[at + i] = nb_fp16_from_f32_sat(row[i]);
+                if (type == NB_W_FP8B)
+                    ((uint8_t *)data)[at + i] = nb_e4m3_is_nan(code) ? 0 : code;
+            }
+        }
+    }
+    w.data = data;
+    return w;
+}

@@ -1,0 +1,189 @@
+/* check_kv_codec.c - KV page codecs: the bytes of nb_record_encode_page and the
+ * values of nb_record_decode, exactly, for every record type, mode and shape. */
+#include "check/check.h"
+#include "kernel/kv_codec/kv_codec.h"
+#include "num/bf16.h"
+
+CHK_ROWS(rows, nb_kv_codec_variant, nb_kv_codec_variants, "")
+
+typedef struct shape {
+    bool is_mla, rope_bf16;
+    size_t dim[2], n_vec[2];
+} shape;
+
+static const shape shapes[] = {
+    { true, false, { 512, 64 }, { 1, 1 } },  { true, true, { 512, 64 }, { 1, 1 } },
+    { true, false, { 256, 32 }, { 1, 1 } },  { true, false, { 40, 6 }, { 1, 1 } },
+    { true, false, { 1, 2 }, { 1, 1 } },     { true, false, { 31, 17 }, { 1, 1 } },
+    { false, false, { 128, 128 }, { 2, 2 } }, { false, false, { 33, 33 }, { 3, 3 } },
+};
+
+typedef struct page {
+    nb_record r;
+    const uint16_t *x[2];
+    size_t stride[2];
+    unsigned char *bytes; /* as the specification encodes it */
+} page;
+
+static bool make_page(chk *t, page *p, const shape *s, nb_kv_type type, nb_kv_mode mode,
+                      chk_pattern pat)
+{
+    nb_record_opts o = { .type = type, .mode = mode, .is_mla = s->is_mla };
+    o.rope_bf16 = s->rope_bf16;
+    memcpy(o.dim, s->dim, sizeof o.dim);
+    memcpy(o.n_vec, s->n_vec, sizeof o.n_vec);
+    if (nb_record_init(&p->r, &o, NULL) != NB_OK) return false; /* a shape the type cannot hold */
+    for (size_t k = 0; k < 2; k++) {
+        const size_t n = s->dim[k] * s->n_vec[k];
+        p->stride[k] = n + chk_between(t, 0, 5);
+        uint16_t *x = chk_in(t, chk_rows_bytes(NB_PAGE_TOK, n, p->stride[k], 2));
+        for (size_t i = 0; i < NB_PAGE_TOK; i++) {
+            float row[512];
+            chk_fill(t, row, n, pat);
+            for (size_t j = 0; j < n; j++) x[i * p->stride[k] + j] = nb_bf16_from_f32(row[j]);
+        }
+        p->x[k] = x;
+    }
+    const bool front = t->front;
+    t->front = true; /* pages are aligned */
+    p->bytes = chk_in(t, p->r.page_bytes);
+    t->front = front;
+    if (nb_record_encode_page(&p->r, p->bytes, p->x, p->stride) == NB_OK) return true;
+    chk_fail(t, "the specification refuses finite values");
+    return false;
+}
+
+static void check_decode(chk *t, nb_kv_decode_fn *fn, const page *p)
+{
+    for (size_t s = 0; s < p->r.n_seg; s++) {
+        const size_t n = p->r.seg[s].dim * p->r.seg[s].n_vec;
+        for (int k = 0; k < 5; k++) {
+            const size_t tok0 = k ? chk_between(t, 0, NB_PAGE_TOK) : 0;
+            const size_t n_tok = k ? chk_between(t, 0, NB_PAGE_TOK - tok0) : NB_PAGE_TOK;
+            const size_t stride = n + (k % 2 ? chk_between(t, 0, 5) : 0);
+            float *got = chk_out_rows(t, n_tok, n, stride);
+            float *want = chk_raw(t, chk_rows_bytes(n_tok, n, stride, sizeof *want));
+            if (n_tok) memcpy(want, got, chk_rows_bytes(n_tok, n, stride, sizeof *want));
+            nb_record_decode(&p->r, p->bytes, s, tok0, n_tok, want, stride);
+            chk_call(t, fn(&p->r, p->bytes, s, tok0, n_tok, got, stride));
+            chk_same_bytes(t, "decoded values", got, want,
+                           chk_rows_bytes(n_tok, n, stride, sizeof *want));
+        }
+    }
+}
+
+static void check_encode(chk *t, nb_kv_encode_fn *fn, const page *p)
+{
+    const bool front = t->front;
+    t->front = true;
+    unsigned char *got = chk_out(t, p->r.page_bytes), *old = chk_raw(t, p->r.page_bytes);
+    t->front = front;
+    memcpy(old, got, p->r.page_bytes);
+    uint16_t *x = (uint16_t *)(uintptr_t)p->x[0]; /* one NaN: refused, page untouched */
+    const size_t n = p->r.seg[0].dim * p->r.seg[0].n_vec;
+    const size_t at = chk_between(t, 0, NB_PAGE_TOK - 1) * p->stride[0] + chk_between(t, 0, n - 1);
+    const uint16_t keep = x[at];
+    nb_status st = NB_OK;
+    x[at] = chk_u64(t) % 2 ? 0x7fc0 : 0xff80;
+    chk_call(t, (void)(st = fn(&p->r, got, p->x, p->stride)));
+    if (st != NB_ERR_NONFINITE) chk_fail(t, "a non-finite value gave status %d", (int)st);
+    chk_same_bytes(t, "page after a refusal", got, old, p->r.page_bytes);
+    x[at] = keep;
+    chk_call(t, (void)(st = fn(&p->r, got, p->x, p->stride)));
+    if (st != NB_OK) chk_fail(t, "finite values gave status %d", (int)st);
+    chk_same_bytes(t, "encoded page", got, p->bytes, p->r.page_bytes);
+}
+
+static void one_case(chk *t, const nb_kv_codec_variant *v, const shape *s, nb_kv_type type,
+                     nb_kv_mode mode, chk_pattern pat)
+{
+    page p = { 0 };
+    if (!make_page(t, &p, s, type, mode, pat)) return;
+    check_decode(t, v->decode, &p);
+    if (v->encode) check_encode(t, v->encode, &p);
+}
+
+static void test(chk *t, const chk_row *row)
+{
+    const nb_kv_codec_variant *v = row->row;
+    for (size_t i = 0; i < NB_COUNT(shapes); i++) {
+        for (nb_kv_type type = 0; type < NB_KV_TYPE_COUNT; type++) {
+            const bool modes = type == NB_KV_NVFP4 || type == NB_KV_IF4;
+            for (nb_kv_mode m = NB_KV_BASIC; m <= (modes ? NB_KV_SEARCH : NB_KV_BASIC); m++)
+                for (chk_pattern p = 0; p < CHK_PATTERN_COUNT; p += i < 2 ? 4 : 1)
+                    if (chk_case(t, "shape %zu %s mode %d %s", i, nb_kv_type_name(type), (int)m,
+                                 chk_pattern_name(p)))
+                        one_case(t, v, &shapes[i], type, m, p);
+        }
+    }
+}
+
+typedef struct job {
+    const nb_kv_codec_variant *v;
+    page p;
+    float *out;
+    unsigned char *bytes;
+} job;
+
+static void decode_call(void *ctx)
+{
+    const job *j = ctx;
+    j->v->decode(&j->p.r, j->p.bytes, 0, 0, NB_PAGE_TOK, j->out, j->p.r.seg[0].dim);
+}
+
+static void encode_call(void *ctx)
+{
+    const job *j = ctx;
+    (void)j->v->encode(&j->p.r, j->bytes, j->p.x, j->p.stride);
+}
+
+static void bench(chk *t, const chk_row *row)
+{
+    for (nb_kv_type type = 0; type < NB_KV_TYPE_COUNT; type++) {
+        char label[64];
+        job j = { .v = row->row };
+        chk_case(t, "bench");
+        const nb_kv_mode mode = type == NB_KV_IF4 ? NB_KV_SEARCH : NB_KV_4OVER6;
+        if (!make_page(t, &j.p, &shapes[0], type, mode, CHK_NORMAL)) continue;
+        j.out = chk_out_rows(t, NB_PAGE_TOK, 512, 512);
+        j.bytes = chk_out(t, j.p.r.page_bytes);
+        snprintf(label, sizeof label, "decode 64 x 512 %s", nb_kv_type_name(type));
+        chk_time(t, label, (double)NB_PAGE_TOK * 512 * 4, 0, decode_call, &j);
+        if (!j.v->encode) continue;
+        snprintf(label, sizeof label, "encode 64 x 576 %s", nb_kv_type_name(type));
+        chk_time(t, label, (double)NB_PAGE_TOK * 576 * 2, 0, encode_call, &j);
+    }
+}
+
+/* Planted bugs. */
+static void one_value_off(const nb_record *r, const void *pg, size_t s, size_t tok0, size_t n_tok,
+                          float *out, size_t stride)
+{
+    nb_record_decode(r, pg, s, tok0, n_tok, out, stride);
+    if (n_tok > 1) out[stride + r->seg[s].dim - 1] = nextafterf(out[stride], 1e9f);
+}
+static void from_token_0(const nb_record *r, const void *pg, size_t s, size_t tok0, size_t n_tok,
+                         float *out, size_t stride)
+{
+    (void)tok0;
+    nb_record_decode(r, pg, s, 0, n_tok, out, stride);
+}
+static nb_status stores_nan(const nb_record *r, void *pg, const uint16_t *const x[2],
+                            const size_t stride[2])
+{
+    const nb_status st = nb_record_encode_page(r, pg, x, stride);
+    if (st != NB_OK) memset(pg, 0, r->page_bytes);
+    return st;
+}
+
+#define BUG(what, expect, enc, dec)                                            \
+    { what, expect, { "broken", "", NB_SPACE_HOST, 0,                          \
+                      &(const nb_kv_codec_variant){ "broken", NB_SPACE_HOST, 0, enc, dec } } }
+static const chk_broken broken[] = {
+    BUG("one decoded value off", "decoded values", NULL, one_value_off),
+    BUG("first token ignored", "decoded values", NULL, from_token_0),
+    BUG("page touched by a refused encode", "refusal", stores_nan, nb_record_decode),
+    { 0 },
+};
+
+const chk_op chk_kv_codec = { "kv_codec", rows, test, bench, broken };
