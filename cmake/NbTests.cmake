@@ -4,7 +4,7 @@
 #   tests/prop/prop_*.c     one program each              label  prop
 #   tests/check/*.c         nibble-check --all-caps       label  check
 #   tests/parity/*.c        nibble-parity DIR, for each DIR with expected.safetensors   label parity
-#   tests/fuzz/fuzz_*.c     corpus replay and a short mutation run                      label fuzz
+#   tests/fuzz/fuzz_*.c     corpus replay, a short mutation run, failing allocations    label fuzz
 #   tests/e2e/*.sh          script NIBBLE SOURCE_DIR      label  e2e
 #
 # Other .c files of unit, prop and fuzz are helpers, linked to every program of that folder.  Exit
@@ -88,13 +88,16 @@ if(sources AND nb_kinds)
     endforeach()
 endif()
 
+# Targets that cannot run with failing allocations, and why.
+set(nb_fuzz_no_alloc
+    fuzz_config) # parses a document twice and insists that the second time is like the first
 if(NOT NB_FUZZ STREQUAL "OFF")
     file(GLOB sources CONFIGURE_DEPENDS "${nb_test_dir}/fuzz/*.c")
     set(helpers ${sources})
     list(FILTER sources INCLUDE REGEX "/fuzz_[^/]*\\.c$")
     list(FILTER helpers EXCLUDE REGEX "/fuzz_[^/]*\\.c$")
     if(NB_FUZZ STREQUAL "ON")
-        list(FILTER helpers EXCLUDE REGEX "/(replay|mutate)_driver\\.c$")
+        list(FILTER helpers EXCLUDE REGEX "/(replay|mutate|alloc)_driver\\.c$")
     endif()
     foreach(f IN LISTS sources)
         get_filename_component(name "${f}" NAME_WE)
@@ -107,7 +110,12 @@ if(NOT NB_FUZZ STREQUAL "OFF")
             target_link_options(${name} PRIVATE -fsanitize=fuzzer)
             nb_test(${name} 120 fuzz ${name} -runs=20000 -seed=1 -max_total_time=30 "${corpus}")
         else()
+            target_link_options(${name} PRIVATE -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc
+                -Wl,--wrap=aligned_alloc)
             nb_test(${name} 60 "fuzz;fast" ${name} --name ${short} "${corpus}")
+            if(NOT name IN_LIST nb_fuzz_no_alloc)
+                nb_test(${name}_alloc 60 fuzz ${name} --name ${short} --fail-alloc 200 "${corpus}")
+            endif()
             nb_test(${name}_mutate 60 fuzz ${name} --name ${short} --mutate 2000 --seed 1 "${corpus}")
         endif()
     endforeach()

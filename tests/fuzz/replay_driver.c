@@ -3,6 +3,7 @@
  *   fuzz_X [options] PATH...        replays every file, and every file of every folder
  *     --mutate N    instead: runs N damaged copies of those files (mutate_driver.c)
  *     --seed S      other damage (default 1)
+ *     --fail-alloc N  instead: runs every file up to N times, another allocation failing each time
  *     --only I      runs input number I alone, in this process: for a debugger
  *     --timeout S   seconds that one input may take (default 20)
  *     --name X      how the target is called in messages
@@ -27,6 +28,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "fuzz/alloc_driver.h"
 #include "fuzz/mutate_driver.h"
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -51,10 +53,16 @@ typedef struct run {
     nb_fuzz_input *corpus;
     size_t n_corpus, cap_corpus;
     uint64_t n_mutate, seed; /* n_mutate 0: replay */
+    uint64_t n_fail;         /* allocations to fail per input; 0: none */
     uint64_t n_inputs;
     unsigned timeout_s;
     uint8_t *scratch; /* [MAX_INPUT_BYTES] */
 } run;
+
+/* What the child is doing, in memory shared with the parent. */
+typedef struct place {
+    _Atomic uint64_t input, alloc; /* alloc: number of the failing allocation, or UINT64_MAX */
+} place;
 
 static void die(const char *what, const char *arg)
 {
@@ -130,14 +138,36 @@ static size_t input(run *r, uint64_t i, const uint8_t **data)
     return r->corpus[i].n_bytes;
 }
 
-static void run_one(run *r, uint64_t i)
+/* Without failures once; with, once to count the allocations and then once for each that fails (evenly
+ * spread where there are more than wanted). */
+static void call_target(run *r, const uint8_t *data, size_t n, place *at)
+{
+    if (!r->n_fail) {
+        LLVMFuzzerTestOneInput(data, n);
+        return;
+    }
+    nb_fuzz_alloc_arm(UINT64_MAX);
+    LLVMFuzzerTestOneInput(data, n);
+    const uint64_t n_alloc = nb_fuzz_alloc_disarm();
+    const uint64_t n_run = n_alloc < r->n_fail ? n_alloc : r->n_fail;
+    for (uint64_t k = 0; k < n_run; k++) {
+        const uint64_t number = k * n_alloc / n_run;
+        atomic_store_explicit(&at->alloc, number, memory_order_relaxed);
+        nb_fuzz_alloc_arm(number);
+        LLVMFuzzerTestOneInput(data, n);
+        (void)nb_fuzz_alloc_disarm();
+    }
+    atomic_store_explicit(&at->alloc, UINT64_MAX, memory_order_relaxed);
+}
+
+static void run_one(run *r, uint64_t i, place *at)
 {
     const uint8_t *data;
     const size_t n = input(r, i, &data);
     if (SANITIZED) {
         uint8_t *copy = must(malloc(n ? n : 1));
         memcpy(copy, data, n);
-        LLVMFuzzerTestOneInput(copy, n);
+        call_target(r, copy, n, at);
         free(copy);
         return;
     }
@@ -148,13 +178,13 @@ static void run_one(run *r, uint64_t i)
     uint8_t *copy = map + body - n;
     memcpy(copy, data, n);
     if (mprotect(map + body, page, PROT_NONE)) die("mprotect", strerror(errno));
-    LLVMFuzzerTestOneInput(copy, n);
+    call_target(r, copy, n, at);
     munmap(map, body + page);
 }
 
 /* ---- batches --------------------------------------------------------------------------------- */
 
-static void report(run *r, uint64_t i, const char *how)
+static void report(run *r, uint64_t i, const char *how, place *at)
 {
     const uint8_t *data;
     const size_t n = input(r, i, &data);
@@ -167,6 +197,8 @@ static void report(run *r, uint64_t i, const char *how)
     printf("%s: %s on input %llu (%s), %zu bytes, %s %s\n", r->name, how, (unsigned long long)i,
            r->n_mutate ? "mutated" : i < r->n_corpus ? r->corpus[i].path : "empty", n,
            written ? "saved as" : "could not be saved as", path);
+    const uint64_t alloc = atomic_load_explicit(&at->alloc, memory_order_relaxed);
+    if (alloc != UINT64_MAX) printf("  while allocation %llu failed\n", (unsigned long long)alloc);
 }
 
 static double now_s(void)
@@ -176,16 +208,18 @@ static double now_s(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Waits for the child; kills it when *progress stands still for too long.  True: it was killed. */
-static int wait_child(run *r, pid_t pid, _Atomic uint64_t *progress, int *status)
+/* Waits for the child; kills it when its place stays the same for too long.  True: it was killed. */
+static int wait_child(run *r, pid_t pid, place *at, int *status)
 {
-    uint64_t last = UINT64_MAX;
+    uint64_t last = 0, last_alloc = 0;
     double since = now_s();
     for (;;) {
         if (waitpid(pid, status, WNOHANG) == pid) return 0;
-        const uint64_t at = atomic_load_explicit(progress, memory_order_relaxed);
-        if (at != last) {
-            last = at;
+        const uint64_t i = atomic_load_explicit(&at->input, memory_order_relaxed);
+        const uint64_t alloc = atomic_load_explicit(&at->alloc, memory_order_relaxed);
+        if (i != last || alloc != last_alloc) {
+            last = i;
+            last_alloc = alloc;
             since = now_s();
         } else if (now_s() - since > r->timeout_s) {
             kill(pid, SIGKILL);
@@ -199,10 +233,10 @@ static int wait_child(run *r, pid_t pid, _Atomic uint64_t *progress, int *status
 
 /* Runs inputs [first, end) in a child.  Returns the first input that is still to be run; on a
  * failure, the one after the culprit. */
-static uint64_t run_batch(run *r, uint64_t first, uint64_t end, _Atomic uint64_t *progress,
-                          int *failures)
+static uint64_t run_batch(run *r, uint64_t first, uint64_t end, place *at, int *failures)
 {
-    atomic_store_explicit(progress, first, memory_order_relaxed);
+    atomic_store_explicit(&at->input, first, memory_order_relaxed);
+    atomic_store_explicit(&at->alloc, UINT64_MAX, memory_order_relaxed);
     fflush(NULL);
     const pid_t pid = fork();
     if (pid < 0) die("fork", strerror(errno));
@@ -212,19 +246,19 @@ static uint64_t run_batch(run *r, uint64_t first, uint64_t end, _Atomic uint64_t
             setrlimit(RLIMIT_AS, &lim);
         }
         for (uint64_t i = first; i < end; i++) {
-            atomic_store_explicit(progress, i, memory_order_relaxed);
-            run_one(r, i);
+            atomic_store_explicit(&at->input, i, memory_order_relaxed);
+            run_one(r, i, at);
         }
-        atomic_store_explicit(progress, end, memory_order_relaxed);
+        atomic_store_explicit(&at->input, end, memory_order_relaxed);
         exit(0); /* not _exit: LeakSanitizer looks now */
     }
     int status = 0;
-    const int hung = wait_child(r, pid, progress, &status);
+    const int hung = wait_child(r, pid, at, &status);
     if (!hung && WIFEXITED(status) && WEXITSTATUS(status) == 0) return end;
 
     ++*failures;
-    const uint64_t at = atomic_load_explicit(progress, memory_order_relaxed);
-    if (at >= end) {
+    const uint64_t culprit = atomic_load_explicit(&at->input, memory_order_relaxed);
+    if (culprit >= end) {
         printf("%s: exit code %d after inputs %llu..%llu (memory leak?)\n", r->name,
                WIFEXITED(status) ? WEXITSTATUS(status) : -1, (unsigned long long)first,
                (unsigned long long)(end - 1));
@@ -234,25 +268,25 @@ static uint64_t run_batch(run *r, uint64_t first, uint64_t end, _Atomic uint64_t
     if (hung) snprintf(how, sizeof how, "hang (over %u s)", r->timeout_s);
     else if (WIFSIGNALED(status)) snprintf(how, sizeof how, "signal %d", WTERMSIG(status));
     else snprintf(how, sizeof how, "exit code %d", WEXITSTATUS(status));
-    report(r, at, how);
-    return at + 1;
+    report(r, culprit, how, at);
+    return culprit + 1;
 }
 
 static int run_all(run *r)
 {
-    _Atomic uint64_t *progress = mmap(NULL, sizeof *progress, PROT_READ | PROT_WRITE,
-                                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (progress == MAP_FAILED) die("mmap", strerror(errno));
+    place *at = mmap(NULL, sizeof *at, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (at == MAP_FAILED) die("mmap", strerror(errno));
     int failures = 0;
     uint64_t i = 0;
     while (i < r->n_inputs && failures < MAX_FAILURES) {
-        const uint64_t end = r->n_inputs - i > BATCH ? i + BATCH : r->n_inputs;
-        i = run_batch(r, i, end, progress, &failures);
+        const uint64_t batch = r->n_fail ? 1 : BATCH; /* a leak is then the leak of one input */
+        const uint64_t end = r->n_inputs - i > batch ? i + batch : r->n_inputs;
+        i = run_batch(r, i, end, at, &failures);
     }
-    printf("%s: %llu %s inputs from %zu files, %d failures%s\n", r->name, (unsigned long long)i,
-           r->n_mutate ? "mutated" : "replayed", r->n_corpus, failures,
-           i < r->n_inputs ? " (gave up)" : "");
-    munmap(progress, sizeof *progress);
+    printf("%s: %llu %s inputs from %zu files%s, %d failures%s\n", r->name, (unsigned long long)i,
+           r->n_mutate ? "mutated" : "replayed", r->n_corpus,
+           r->n_fail ? ", failing allocations" : "", failures, i < r->n_inputs ? " (gave up)" : "");
+    munmap(at, sizeof *at);
     return failures != 0;
 }
 
@@ -275,6 +309,7 @@ int main(int argc, char **argv)
         const char *value = i + 1 < argc ? argv[i + 1] : NULL;
         if (!strcmp(argv[i], "--mutate")) r.n_mutate = number(argv[i], value), i++;
         else if (!strcmp(argv[i], "--seed")) r.seed = number(argv[i], value), i++;
+        else if (!strcmp(argv[i], "--fail-alloc")) r.n_fail = number(argv[i], value), i++;
         else if (!strcmp(argv[i], "--only")) only = number(argv[i], value), i++;
         else if (!strcmp(argv[i], "--timeout")) r.timeout_s = (unsigned)number(argv[i], value), i++;
         else if (!strcmp(argv[i], "--name") && value) r.name = value, i++;
@@ -291,7 +326,8 @@ int main(int argc, char **argv)
     int rc = 0;
     if (only != UINT64_MAX) {
         if (only >= r.n_inputs) die("--only", "no such input");
-        run_one(&r, only);
+        place at = { only, UINT64_MAX };
+        run_one(&r, only, &at);
     } else {
         rc = run_all(&r);
     }
