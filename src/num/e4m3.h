@@ -42,8 +42,8 @@ static inline bool nb_e4m3_is_nan(uint8_t c)
  * a with d * midpoint (5 + 3 bits, exact) corrects it. */
 static inline uint8_t nb_e4m3_quotient(float a, int d)
 {
-    static const float recip[8] = { 0,          1.0f,       0.5f,       0x1.555556p-2f,
-                                    0.25f,      0x1.99999ap-3f, 0x1.555556p-3f, 0x1.24924ap-3f };
+    static const float recip[8] = { 0,     1.0f,           0.5f,           0x1.555556p-2f,
+                                    0.25f, 0x1.99999ap-3f, 0x1.555556p-3f, 0x1.24924ap-3f };
     const float df = (float)d;
     unsigned c = nb_e4m3_from_f32(a * recip[d]);
     if (c < NB_E4M3_MAX) {

@@ -31,8 +31,12 @@
 enum { PLANE_ALIGN = 128, MAX_DIM = 65536, MAX_VALUES = 1 << 24 };
 
 static const char *const type_names[NB_KV_TYPE_COUNT] = {
-    [NB_KV_BF16] = "bf16",   [NB_KV_FP8] = "fp8",   [NB_KV_NVFP4] = "nvfp4",
-    [NB_KV_IF4] = "if4",     [NB_KV_MXFP4] = "mxfp4", [NB_KV_INT4] = "int4",
+    [NB_KV_BF16] = "bf16",
+    [NB_KV_FP8] = "fp8",
+    [NB_KV_NVFP4] = "nvfp4",
+    [NB_KV_IF4] = "if4",
+    [NB_KV_MXFP4] = "mxfp4",
+    [NB_KV_INT4] = "int4",
     [NB_KV_FP8_DS_MLA] = "fp8_ds_mla",
 };
 static const char *const mode_names[] = { "basic", "4over6", "search" };
@@ -149,14 +153,9 @@ static void size_seg(nb_record_seg *g)
         g->n_group = (d + NB_GROUP_MX - 1) / NB_GROUP_MX;
         g->scale_stride = v * g->n_group * 4;
         break;
-    case NB_SEG_E4M3:
-        g->outer_stride = v;
-        break;
-    case NB_SEG_DS_MLA:
-        g->n_group = d / NB_GROUP_DS;
-        break;
-    case NB_SEG_BF16:
-        break;
+    case NB_SEG_E4M3: g->outer_stride = v; break;
+    case NB_SEG_DS_MLA: g->n_group = d / NB_GROUP_DS; break;
+    case NB_SEG_BF16: break;
     }
 }
 
@@ -320,7 +319,9 @@ nb_status nb_record_check_page(const nb_record *r, const void *page, nb_error *e
         c.unit = "token";
         switch (g->fmt) {
         case NB_SEG_BF16: NB_TRY(check_bf16(&c)); break;
-        case NB_SEG_E4M3: NB_TRY(check_e4m3(&c, g->code_off, g->code_stride, g->code_stride)); break;
+        case NB_SEG_E4M3:
+            NB_TRY(check_e4m3(&c, g->code_off, g->code_stride, g->code_stride));
+            break;
         case NB_SEG_NVFP4:
         case NB_SEG_IF4:
             NB_TRY(check_e4m3(&c, g->scale_off, g->scale_stride, g->scale_stride));

@@ -50,25 +50,25 @@ typedef enum nb_kv_mode { NB_KV_BASIC, NB_KV_4OVER6, NB_KV_SEARCH } nb_kv_mode;
 
 /* What one segment's codes are. */
 typedef enum nb_seg_fmt {
-    NB_SEG_BF16,    /* 2 bytes per value, no scales                                         */
-    NB_SEG_E4M3,    /* 1 byte per value, one UE8M0 outer scale per vector                   */
-    NB_SEG_NVFP4,   /* E2M1 nibbles, an E4M3 scale per 16, one UE8M0 outer scale per vector */
-    NB_SEG_IF4,     /* as NVFP4; bit 7 of a block scale: uniform steps k*S instead of E2M1  */
-    NB_SEG_MXFP4,   /* E2M1 nibbles, a UE8M0 scale per 32, no outer scale                   */
-    NB_SEG_INT4_CH, /* 4-bit codes, FP16 scale and FP16 minimum per channel and 32 tokens   */
-    NB_SEG_INT4_TOK,/* 4-bit codes, FP16 scale and FP16 minimum per token and 32 channels   */
-    NB_SEG_DS_MLA   /* latent part of a row that also holds the rope key: E4M3, a float     */
-                    /* scale per 128; the rope key is segment 1, BF16, with the same stride */
+    NB_SEG_BF16,     /* 2 bytes per value, no scales                                         */
+    NB_SEG_E4M3,     /* 1 byte per value, one UE8M0 outer scale per vector                   */
+    NB_SEG_NVFP4,    /* E2M1 nibbles, an E4M3 scale per 16, one UE8M0 outer scale per vector */
+    NB_SEG_IF4,      /* as NVFP4; bit 7 of a block scale: uniform steps k*S instead of E2M1  */
+    NB_SEG_MXFP4,    /* E2M1 nibbles, a UE8M0 scale per 32, no outer scale                   */
+    NB_SEG_INT4_CH,  /* 4-bit codes, FP16 scale and FP16 minimum per channel and 32 tokens   */
+    NB_SEG_INT4_TOK, /* 4-bit codes, FP16 scale and FP16 minimum per token and 32 channels   */
+    NB_SEG_DS_MLA    /* latent part of a row that also holds the rope key: E4M3, a float     */
+                     /* scale per 128; the rope key is segment 1, BF16, with the same stride */
 } nb_seg_fmt;
 
 typedef struct nb_record_seg {
     nb_seg_fmt fmt;
-    size_t dim, n_vec;                /* values per vector; vectors per token                */
-    size_t n_group;                   /* block scales per vector: ceil(dim / group size), 0  */
-                                      /* without such a plane, dim for INT4_CH               */
-    size_t code_off, code_stride;     /* byte offset of the plane; bytes per token           */
-    size_t scale_off, scale_stride;   /* stride 0: no such plane.  INT4_CH: stride is per    */
-    size_t outer_off, outer_stride;   /* 32-token group (2 of them): all scales, all minima  */
+    size_t dim, n_vec;              /* values per vector; vectors per token                */
+    size_t n_group;                 /* block scales per vector: ceil(dim / group size), 0  */
+                                    /* without such a plane, dim for INT4_CH               */
+    size_t code_off, code_stride;   /* byte offset of the plane; bytes per token           */
+    size_t scale_off, scale_stride; /* stride 0: no such plane.  INT4_CH: stride is per    */
+    size_t outer_off, outer_stride; /* 32-token group (2 of them): all scales, all minima  */
 } nb_record_seg;
 
 /* Immutable after init; plain data, copyable. */
@@ -77,19 +77,19 @@ typedef struct nb_record {
     nb_kv_mode mode;
     size_t n_seg;
     nb_record_seg seg[2];
-    size_t page_bytes;     /* multiple of 128 */
-    size_t n_values;       /* values per token: sum of n_vec * dim */
+    size_t page_bytes; /* multiple of 128 */
+    size_t n_values;   /* values per token: sum of n_vec * dim */
 } nb_record;
 
 /* Shape of one token: segment s has n_vec[s] vectors of dim[s] values.
  * is_mla: segment 0 is the latent, segment 1 the rope key; else K and V. */
 typedef struct nb_record_opts {
     nb_kv_type type;
-    nb_kv_mode mode;      /* nvfp4: default NB_KV_4OVER6; if4: default NB_KV_SEARCH;    */
-                          /* without meaning for the other types                       */
+    nb_kv_mode mode; /* nvfp4: default NB_KV_4OVER6; if4: default NB_KV_SEARCH;    */
+                     /* without meaning for the other types                       */
     bool is_mla;
-    bool rope_bf16;       /* MLA: rope key in BF16 instead of E4M3 (bf16, fp8_ds_mla:   */
-                          /* always); refused without MLA                              */
+    bool rope_bf16; /* MLA: rope key in BF16 instead of E4M3 (bf16, fp8_ds_mla:   */
+                    /* always); refused without MLA                              */
     size_t dim[2], n_vec[2];
 } nb_record_opts;
 

@@ -83,25 +83,29 @@ static void decode_int4(const uint8_t *codes, const uint8_t *scale, const uint8_
     }
 }
 
-static void decode_ds(const nb_record_seg *g, const uint8_t *codes, const uint8_t *scale, float *out)
+static void decode_ds(const nb_record_seg *g, const uint8_t *codes, const uint8_t *scale,
+                      float *out)
 {
     for (size_t k = 0; k < g->n_group; k++)
-        decode_e4m3(codes + k * NB_GROUP_DS, NB_GROUP_DS, nb_f32_from_bits(nb_le32_get(scale + 4 * k)),
-                    out + k * NB_GROUP_DS);
+        decode_e4m3(codes + k * NB_GROUP_DS, NB_GROUP_DS,
+                    nb_f32_from_bits(nb_le32_get(scale + 4 * k)), out + k * NB_GROUP_DS);
 }
 
 static void decode_vec(const nb_record_seg *g, const uint8_t *page, size_t t, size_t v, float *out)
 {
     const size_t d = g->dim;
-    const uint8_t *codes = page + g->code_off + t * g->code_stride + v * nb_seg_code_bytes(g->fmt, d);
+    const uint8_t *codes =
+        page + g->code_off + t * g->code_stride + v * nb_seg_code_bytes(g->fmt, d);
     const uint8_t *row = page + g->scale_off;
     const uint8_t *outer = page + g->outer_off + t * g->outer_stride + v;
     row += (g->fmt == NB_SEG_INT4_CH ? t / NB_GROUP_TOK : t) * g->scale_stride;
     switch (g->fmt) {
     case NB_SEG_BF16: decode_bf16(codes, d, out); break;
     case NB_SEG_E4M3:
-        if (*outer) decode_e4m3(codes, d, nb_ue8m0_to_f32(*outer), out);
-        else zeros(out, d);
+        if (*outer)
+            decode_e4m3(codes, d, nb_ue8m0_to_f32(*outer), out);
+        else
+            zeros(out, d);
         break;
     case NB_SEG_NVFP4:
     case NB_SEG_IF4: decode_nv(g, codes, row + v * g->n_group, *outer, out); break;

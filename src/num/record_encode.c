@@ -61,8 +61,7 @@ static void encode_e4m3(const uint16_t *x, size_t n, uint8_t *codes, uint8_t *ou
     const uint16_t a = amax_bits(x, n);
     if (a == 0) return; /* the page is zero already */
     *outer = nb_ue8m0_from_exp(nb_bf16_ceil_log2(a, 224) - 8, NB_OUTER_MIN, NB_OUTER_MAX);
-    for (size_t i = 0; i < n; i++)
-        codes[i] = nb_e4m3_from_f32(scaled(x[i], NB_UE8M0_ONE - *outer));
+    for (size_t i = 0; i < n; i++) codes[i] = nb_e4m3_from_f32(scaled(x[i], NB_UE8M0_ONE - *outer));
 }
 
 /* ---- 4-bit codes with a scale per block ---- */
@@ -272,7 +271,8 @@ static void encode_ds(const nb_record_seg *g, const uint16_t *x, uint8_t *codes,
 static void encode_vec(const nb_record *r, const nb_record_seg *g, uint8_t *page, size_t t,
                        size_t v, const uint16_t *x)
 {
-    uint8_t *codes = page + g->code_off + t * g->code_stride + v * nb_seg_code_bytes(g->fmt, g->dim);
+    uint8_t *codes =
+        page + g->code_off + t * g->code_stride + v * nb_seg_code_bytes(g->fmt, g->dim);
     uint8_t *row = page + g->scale_off + t * g->scale_stride;
     uint8_t *outer = page + g->outer_off + t * g->outer_stride + v;
     switch (g->fmt) {

@@ -31,18 +31,21 @@ static inline uint16_t rd_value(unsigned kind, uint64_t seed, uint64_t i)
     switch (kind) {
     case 0: return nb_bf16_from_f32(rd_bell(seed, i));
     case 1: return nb_bf16_from_f32(rd_bell(seed, i) * ((r & 0xff) == 0 ? 1000.0f : 1.0f));
-    case 2: return (uint16_t)(r & 0xffff) < 0x400 ? 0 : nb_bf16_from_f32(rd_bell(seed, i) * 0x1p-120f);
-    case 3: return (uint16_t)(sign | (0x3f80 + r % 3 * 0x40 + (r >> 8) % 2 * 0x80)); /* ties: few bits */
+    case 2:
+        return (uint16_t)(r & 0xffff) < 0x400 ? 0 : nb_bf16_from_f32(rd_bell(seed, i) * 0x1p-120f);
+    case 3:
+        return (uint16_t)(sign |
+                          (0x3f80 + r % 3 * 0x40 + (r >> 8) % 2 * 0x80));      /* ties: few bits */
     case 4: return (r & 7) ? 0 : nb_bf16_from_f32(rd_bell(seed, i) * 0x1p40f); /* sparse */
-    case 5: { /* any finite bits */
+    case 5: {                                                                  /* any finite bits */
         const uint16_t b = (uint16_t)(r & 0xffff);
         return (b & 0x7f80) == 0x7f80 ? (uint16_t)(b & 0x807f) : b;
     }
-    case 6: return (uint16_t)(sign | (r & 0x7f)); /* zeros and subnormals */
+    case 6: return (uint16_t)(sign | (r & 0x7f));            /* zeros and subnormals */
     case 7: return (uint16_t)(sign | (0x7f7f - (r & 0x1f))); /* up to the largest */
-    case 8: return (uint16_t)(0x4120 | (seed & 0x8000)); /* constant */
+    case 8: return (uint16_t)(0x4120 | (seed & 0x8000));     /* constant */
     case 9: return (uint16_t)(sign | (0x3f80 + (r % 40 << 7) + (r >> 8 & 0x7f))); /* 40 octaves */
-    case 10: return (uint16_t)(r & 0x8000); /* signed zeros only */
+    case 10: return (uint16_t)(r & 0x8000);                             /* signed zeros only */
     default: return nb_bf16_from_f32(50.0f + rd_bell(seed, i) * 0.25f); /* far from 0 */
     }
 }

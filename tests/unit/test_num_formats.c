@@ -25,20 +25,44 @@ enum { MAX_CODES = 0x7f81, N_RANDOM = 400000 };
 
 typedef struct format {
     const char *name;
-    unsigned n, sign;           /* non-negative codes 0..n-1; the sign bit */
-    double value[MAX_CODES];    /* the last may stand for infinity         */
+    unsigned n, sign;        /* non-negative codes 0..n-1; the sign bit */
+    double value[MAX_CODES]; /* the last may stand for infinity         */
     unsigned (*from)(float x);
     double (*to)(unsigned code);
 } format;
 
-static unsigned from_bf16(float x) { return nb_bf16_from_f32(x); }
-static unsigned from_fp16(float x) { return nb_fp16_from_f32(x); }
-static unsigned from_e4m3(float x) { return nb_e4m3_from_f32(x); }
-static unsigned from_e2m1(float x) { return nb_e2m1_from_f32(x); }
-static double to_bf16(unsigned c) { return (double)nb_bf16_to_f32((uint16_t)c); }
-static double to_fp16(unsigned c) { return (double)nb_fp16_to_f32((uint16_t)c); }
-static double to_e4m3(unsigned c) { return (double)nb_e4m3_to_f32((uint8_t)c); }
-static double to_e2m1(unsigned c) { return (double)nb_e2m1_to_f32((uint8_t)c); }
+static unsigned from_bf16(float x)
+{
+    return nb_bf16_from_f32(x);
+}
+static unsigned from_fp16(float x)
+{
+    return nb_fp16_from_f32(x);
+}
+static unsigned from_e4m3(float x)
+{
+    return nb_e4m3_from_f32(x);
+}
+static unsigned from_e2m1(float x)
+{
+    return nb_e2m1_from_f32(x);
+}
+static double to_bf16(unsigned c)
+{
+    return (double)nb_bf16_to_f32((uint16_t)c);
+}
+static double to_fp16(unsigned c)
+{
+    return (double)nb_fp16_to_f32((uint16_t)c);
+}
+static double to_e4m3(unsigned c)
+{
+    return (double)nb_e4m3_to_f32((uint8_t)c);
+}
+static double to_e2m1(unsigned c)
+{
+    return (double)nb_e2m1_to_f32((uint8_t)c);
+}
 
 /* (exponent bits, fraction bits, bias) -> value, from the definition. */
 static double define(unsigned code, int frac_bits, int bias)
@@ -72,8 +96,10 @@ static unsigned nearest(const format *f, double v)
     if (v >= f->value[hi]) return hi;
     while (hi - lo > 1) {
         const unsigned mid = (lo + hi) / 2;
-        if (f->value[mid] <= v) lo = mid;
-        else hi = mid;
+        if (f->value[mid] <= v)
+            lo = mid;
+        else
+            hi = mid;
     }
     const double d = (v - f->value[lo]) - (f->value[hi] - v);
     return d < 0 ? lo : d > 0 ? hi : lo + (lo & 1);
@@ -109,7 +135,7 @@ static void all_ties(void **state)
     for (const format *f = fmt_list; f < fmt_list + 4; f++)
         for (unsigned c = 0; c + 1 < f->n; c++) {
             const float at = (float)f->value[c], mid = (float)((f->value[c] + f->value[c + 1]) / 2);
-            const float x[] = { at, nextafterf(at, 0), nextafterf(at, INFINITY),
+            const float x[] = { at,  nextafterf(at, 0),  nextafterf(at, INFINITY),
                                 mid, nextafterf(mid, 0), nextafterf(mid, INFINITY) };
             for (unsigned i = 0; i < 6; i++) {
                 expect(f, x[i]);
@@ -162,7 +188,8 @@ static void not_numbers(void **state)
         assert_int_equal(nb_fp16_from_f32(nb_fp16_to_f32((uint16_t)(h | 0x8000))), h | 0x8200);
     }
     for (unsigned b = 0; b < 0x10000; b++)
-        assert_int_equal(nb_bf16_is_finite((uint16_t)b), isfinite(nb_bf16_to_f32((uint16_t)b)) != 0);
+        assert_int_equal(nb_bf16_is_finite((uint16_t)b),
+                         isfinite(nb_bf16_to_f32((uint16_t)b)) != 0);
 }
 
 /* The values of the specification's section on ties. */
@@ -235,7 +262,8 @@ static void e4m3_quotient(void **state)
                 const double a = ldexp(m, k - 7);
                 unsigned want = 0;
                 for (unsigned c = 1; c < f->n; c++) {
-                    const double now = fabs(a - d * f->value[c]), old = fabs(a - d * f->value[want]);
+                    const double now = fabs(a - d * f->value[c]),
+                                 old = fabs(a - d * f->value[want]);
                     if (now < old || (now == old && c % 2 == 0)) want = c;
                 }
                 assert_int_equal(nb_e4m3_quotient((float)a, d), want);

@@ -36,7 +36,8 @@ static void make_line(size_t n, char line[LINE_BYTES])
         at += 64 * row;
     }
     for (size_t i = 0; i < at; i++) nb_le32_put(vals + 4 * i, nb_f32_bits(out[i]));
-    snprintf(line, LINE_BYTES, "%s mode%d %s%s %zux%zu %zux%zu data%u %zu %016" PRIx64 " %016" PRIx64,
+    snprintf(line, LINE_BYTES,
+             "%s mode%d %s%s %zux%zu %zux%zu data%u %zu %016" PRIx64 " %016" PRIx64,
              nb_kv_type_name(o->type), (int)o->mode, o->is_mla ? "mla" : "gqa",
              o->rope_bf16 ? "+bf16" : "", o->n_vec[0], o->dim[0], o->n_vec[1], o->dim[1], kind,
              r.page_bytes, rd_hash(page, r.page_bytes), rd_hash(vals, 4 * at));

@@ -27,9 +27,9 @@ static void page_sizes(void **state)
         bool rope_bf16;
         size_t bytes;
     } want[] = {
-        { NB_KV_BF16, false, 73728 },     { NB_KV_FP8, false, 36992 },
-        { NB_KV_NVFP4, false, 22656 },    { NB_KV_IF4, false, 22656 },
-        { NB_KV_MXFP4, false, 21632 },    { NB_KV_INT4, false, 24704 },
+        { NB_KV_BF16, false, 73728 },       { NB_KV_FP8, false, 36992 },
+        { NB_KV_NVFP4, false, 22656 },      { NB_KV_IF4, false, 22656 },
+        { NB_KV_MXFP4, false, 21632 },      { NB_KV_INT4, false, 24704 },
         { NB_KV_FP8_DS_MLA, false, 41984 }, { NB_KV_NVFP4, true, 26752 },
         { NB_KV_FP8, true, 41088 },
     };
@@ -84,7 +84,8 @@ static void planes_disjoint(void **state)
             const nb_record_seg *g = &r.seg[s];
             const size_t rows = g->fmt == NB_SEG_INT4_CH ? 2 : 64;
             const size_t o[3] = { g->code_off, g->scale_off, g->outer_off };
-            const size_t b[3] = { g->code_stride * 64, g->scale_stride * rows, g->outer_stride * 64 };
+            const size_t b[3] = { g->code_stride * 64, g->scale_stride * rows,
+                                  g->outer_stride * 64 };
             for (size_t k = 0; k < 3; k++) {
                 if (!b[k]) continue;
                 assert_int_equal(o[k] % (k == 2 ? 64 : 128), 0);
@@ -216,9 +217,9 @@ static void own_pages_pass(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(page_sizes), cmocka_unit_test(plane_offsets),
+        cmocka_unit_test(page_sizes),      cmocka_unit_test(plane_offsets),
         cmocka_unit_test(planes_disjoint), cmocka_unit_test(names),
-        cmocka_unit_test(refusals),   cmocka_unit_test(corruption),
+        cmocka_unit_test(refusals),        cmocka_unit_test(corruption),
         cmocka_unit_test(own_pages_pass),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

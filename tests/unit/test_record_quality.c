@@ -59,8 +59,8 @@ static void expect(nb_kv_type type, nb_kv_mode mode, size_t s, const float scale
     const double got = rmse(type, mode, s, scale);
     print_message("%-10s mode %d segment %zu: %.3f%%\n", nb_kv_type_name(type), (int)mode, s, got);
     if (fabs(got - want) > 0.1)
-        fail_msg("%s mode %d segment %zu: %.3f%%, expected %.2f%%", nb_kv_type_name(type), (int)mode,
-                 s, got, want);
+        fail_msg("%s mode %d segment %zu: %.3f%%, expected %.2f%%", nb_kv_type_name(type),
+                 (int)mode, s, got, want);
 }
 
 static void gaussian(void **state)
@@ -78,7 +78,8 @@ static void gaussian(void **state)
     };
     for (size_t i = 0; i < NB_COUNT(c); i++) {
         expect(c[i].type, c[i].mode, 0, same, c[i].want);
-        expect(c[i].type, c[i].mode, 0, mixed, c[i].want); /* the scale of a token does not matter */
+        expect(c[i].type, c[i].mode, 0, mixed,
+               c[i].want); /* the scale of a token does not matter */
     }
     expect(NB_KV_INT4, NB_KV_BASIC, 0, same, 7.83);
     for (size_t i = 1; i < NB_COUNT(c) - 1; i++) expect(c[i].type, c[i].mode, 1, mixed, 2.63);
@@ -98,6 +99,7 @@ static void more_is_better(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(gaussian), cmocka_unit_test(more_is_better) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(gaussian),
+                                        cmocka_unit_test(more_is_better) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -24,8 +24,7 @@ static const double steps[8] = { 0, 1, 2, 3, 4, 5, 6, 7 };
 static int set_up(void **state)
 {
     (void)state;
-    for (int c = 0; c < 127; c++)
-        e4m3[c] = c < 8 ? c / 512.0 : ldexp(8 + c % 8, c / 8 - 10);
+    for (int c = 0; c < 127; c++) e4m3[c] = c < 8 ? c / 512.0 : ldexp(8 + c % 8, c / 8 - 10);
     for (int c = 0; c < 0x7c00; c++)
         fp16[c] = c < 1024 ? ldexp(c, -24) : ldexp(1024 + c % 1024, c / 1024 - 25);
     return 0;
@@ -150,7 +149,8 @@ static void ref_mx(const nb_record_seg *g, const uint16_t *x, uint8_t *codes, ui
         if (a == 0) continue;
         sf[at / 32] = (uint8_t)outer_of(a, 6);
         for (size_t i = 0; i < n; i++) {
-            const unsigned k = nearest(e2m1, 8, ldexp(1, sf[at / 32] - 127), fabs(value(x[at + i])));
+            const unsigned k =
+                nearest(e2m1, 8, ldexp(1, sf[at / 32] - 127), fabs(value(x[at + i])));
             put_nibble(codes, at + i, k + (value(x[at + i]) < 0 && k ? 8 : 0));
         }
     }
@@ -162,8 +162,10 @@ static unsigned fp16_nearest(double v, double d) /* of v / d, v >= 0 */
     if (v >= d * fp16[hi]) return hi;
     while (hi - lo > 1) {
         const unsigned mid = (lo + hi) / 2;
-        if (d * fp16[mid] <= v) lo = mid;
-        else hi = mid;
+        if (d * fp16[mid] <= v)
+            lo = mid;
+        else
+            hi = mid;
     }
     const double c = (v - d * fp16[lo]) - (d * fp16[hi] - v);
     return c < 0 ? lo : c > 0 ? hi : lo + lo % 2;
@@ -254,10 +256,14 @@ static void ref_encode(const nb_record *r, const rd_page *p, uint8_t *page)
                 uint8_t *half = row + v * ((g->dim + 1) / 2);
                 uint8_t *sf = page + g->scale_off + t * g->scale_stride + v * g->n_group;
                 uint8_t *outer = page + g->outer_off + t * g->n_vec + v;
-                if (g->fmt == NB_SEG_E4M3) ref_e4m3(x, g->dim, row + v * g->dim, outer);
-                else if (g->fmt == NB_SEG_MXFP4) ref_mx(g, x, half, sf);
-                else if (g->fmt == NB_SEG_DS_MLA) ref_ds(x, g->dim, row);
-                else if (g->fmt != NB_SEG_BF16) ref_nv(r, g, x, half, sf, outer);
+                if (g->fmt == NB_SEG_E4M3)
+                    ref_e4m3(x, g->dim, row + v * g->dim, outer);
+                else if (g->fmt == NB_SEG_MXFP4)
+                    ref_mx(g, x, half, sf);
+                else if (g->fmt == NB_SEG_DS_MLA)
+                    ref_ds(x, g->dim, row);
+                else if (g->fmt != NB_SEG_BF16)
+                    ref_nv(r, g, x, half, sf, outer);
                 else
                     for (size_t i = 0; i < g->dim; i++) {
                         row[2 * (v * g->dim + i)] = (uint8_t)(x[i] % 256);
@@ -336,8 +342,9 @@ static void compare(size_t c, unsigned kind, uint64_t seed)
             for (size_t i = 0; i < n; i++) {
                 const double v = ref_decode(&r, got, s, t, i / g->dim, i % g->dim);
                 if ((double)out[t * n + i] != v)
-                    fail_msg("case %zu, kind %u, segment %zu, token %zu, value %zu: %a, reference %a",
-                             c, kind, s, t, i, (double)out[t * n + i], v);
+                    fail_msg(
+                        "case %zu, kind %u, segment %zu, token %zu, value %zu: %a, reference %a", c,
+                        kind, s, t, i, (double)out[t * n + i], v);
             }
     }
     rd_free(&p);
@@ -366,6 +373,7 @@ static void mixed_kinds(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(each_kind), cmocka_unit_test(mixed_kinds) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(each_kind),
+                                        cmocka_unit_test(mixed_kinds) };
     return cmocka_run_group_tests(tests, set_up, NULL);
 }

@@ -63,8 +63,8 @@ static unsigned code(size_t i)
 static void vector_1(void **state)
 {
     (void)state;
-    const float v[16] = { 6, -6, 5, 3.5f, 2.5f, 1.75f, 1.25f, .75f,
-                          .25f, .26f, 0, -0.0f, -.25f, -3, 1e-8f, 4 };
+    const float v[16] = { 6,    -6,   5, 3.5f,  2.5f,  1.75f, 1.25f, .75f,
+                          .25f, .26f, 0, -0.0f, -.25f, -3,    1e-8f, 4 };
     const unsigned want[16] = { 7, 15, 6, 6, 4, 4, 2, 2, 0, 1, 0, 0, 0, 13, 0, 6 };
     const nb_record r = one_block(NB_KV_NVFP4, NB_KV_BASIC, v, 16);
     assert_int_equal(page[r.seg[0].scale_off], 0x38);
@@ -130,7 +130,8 @@ static void zero_tokens(void **state)
     for (int t = 0; t < NB_KV_TYPE_COUNT; t++) {
         const nb_record r = init((nb_kv_type)t, NB_KV_SEARCH, 128);
         memset(rope, 0, sizeof rope);
-        for (size_t i = 0; i < 64 * 128; i++) latent[i] = (uint16_t)(t == NB_KV_BF16 ? 0 : (i & 1) << 15);
+        for (size_t i = 0; i < 64 * 128; i++)
+            latent[i] = (uint16_t)(t == NB_KV_BF16 ? 0 : (i & 1) << 15);
         memset(page, 0xee, sizeof page);
         assert_int_equal(encode(&r), NB_OK);
         if (t != NB_KV_FP8_DS_MLA) /* which stores the scale 2^-13 and signs */
@@ -166,7 +167,8 @@ static void outer_scales(void **state)
         memset(rope, 0, sizeof rope);
         for (unsigned b = 1; b < 0x7f80; b += 1) {
             latent[3] = (uint16_t)(b | (b & 1) << 15);
-            if (b % 64 > 3 && (b & 0x7f) != 0x40 && (b & 0x7f) != 0x41 && (b & 0x7f) != 0x61) continue;
+            if (b % 64 > 3 && (b & 0x7f) != 0x40 && (b & 0x7f) != 0x41 && (b & 0x7f) != 0x61)
+                continue;
             assert_int_equal(encode(&r), NB_OK);
             const double a = (double)nb_bf16_to_f32((uint16_t)b);
             int e = 2;
@@ -210,8 +212,10 @@ static void non_finite(void **state)
         for (size_t k = 0; k < 10; k++) {
             memset(latent, 0, sizeof latent);
             memset(rope, 0, sizeof rope);
-            if (k < 5) latent[k * 2047 + 3] = bad[k];
-            else rope[64 * 64 - 1 - 100 * (k - 5)] = bad[k - 5];
+            if (k < 5)
+                latent[k * 2047 + 3] = bad[k];
+            else
+                rope[64 * 64 - 1 - 100 * (k - 5)] = bad[k - 5];
             memset(page, 0x5a, sizeof page);
             assert_int_equal(encode(&r), NB_ERR_NONFINITE);
             for (size_t i = 0; i < r.page_bytes; i++) assert_int_equal(page[i], 0x5a);
@@ -359,11 +363,11 @@ static void flush_to_zero(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(vector_1),      cmocka_unit_test(vector_2),
-        cmocka_unit_test(vector_3),      cmocka_unit_test(uniform_block),
-        cmocka_unit_test(zero_tokens),   cmocka_unit_test(outer_scales),
-        cmocka_unit_test(extremes),      cmocka_unit_test(non_finite),
-        cmocka_unit_test(int4_edges),    cmocka_unit_test(ds_mla_row),
+        cmocka_unit_test(vector_1),         cmocka_unit_test(vector_2),
+        cmocka_unit_test(vector_3),         cmocka_unit_test(uniform_block),
+        cmocka_unit_test(zero_tokens),      cmocka_unit_test(outer_scales),
+        cmocka_unit_test(extremes),         cmocka_unit_test(non_finite),
+        cmocka_unit_test(int4_edges),       cmocka_unit_test(ds_mla_row),
         cmocka_unit_test(any_bytes_decode), cmocka_unit_test(ranges),
         cmocka_unit_test(flush_to_zero),
     };

@@ -24,7 +24,8 @@ static const nb_kv_codec_variant *usable(const nb_kv_codec_variant *k, nb_caps h
 static void same_values(const char *name, size_t c, const float *got, const float *want, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        if (nb_f32_bits(got[i]) == nb_f32_bits(want[i]) || (isnan(got[i]) && isnan(want[i]))) continue;
+        if (nb_f32_bits(got[i]) == nb_f32_bits(want[i]) || (isnan(got[i]) && isnan(want[i])))
+            continue;
         fail_msg("%s, case %zu, value %zu: %a, expected %a", name, c, i, (double)got[i],
                  (double)want[i]);
     }
@@ -41,7 +42,8 @@ static void compare(const nb_kv_codec_variant *k, size_t c, const nb_record *r, 
         for (size_t i = 0; i < 63 * stride + n; i++) got[i] = want[i] = -123;
         k->decode(r, page, s, 0, 64, got, stride);
         nb_record_decode(r, page, s, 0, 64, want, stride);
-        same_values(k->name, c, got, want, 63 * stride + n); /* gaps too: nothing is written there */
+        same_values(k->name, c, got, want,
+                    63 * stride + n); /* gaps too: nothing is written there */
         k->decode(r, page, s, 29, 5, got, n);
         nb_record_decode(r, page, s, 29, 5, want, n);
         same_values(k->name, c, got, want, 5 * n);
