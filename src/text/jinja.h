@@ -43,7 +43,7 @@ typedef struct nb_jinja_stats {
     bool printed_container;   /* a dict or list was turned into text as Python's repr */
 } nb_jinja_stats;
 
-enum { NB_JINJA_MAX_SOURCE_BYTES = 4 << 20 };
+enum { NB_JINJA_MAX_SOURCE_BYTES = 1 << 20 };
 
 /* Parses a template (UTF-8).  *out is written on success only; destroy it with
  * nb_jinja_destroy.  Errors name the line: NB_ERR_FORMAT (syntax), NB_ERR_UNSUPPORTED
