@@ -95,8 +95,8 @@ static json_t *walk(json_t *v, const char *path, const char **not_object)
 
 static void full_path(const nb_doc *d, const char *path, char out[2 * DOC_MAX_PATH_BYTES])
 {
-    (void)snprintf(out, 2 * DOC_MAX_PATH_BYTES, "%s%s%s", d->prefix,
-                   *d->prefix && *path ? "." : "", path);
+    (void)snprintf(out, 2 * DOC_MAX_PATH_BYTES, "%s%s%s", d->prefix, *d->prefix && *path ? "." : "",
+                   path);
 }
 
 static const json_t *find(const nb_doc *d, const char *path, const char **not_object)
@@ -136,8 +136,7 @@ static const json_t *get(nb_doc *d, const char *path)
     if (bad && d->first.status == NB_OK) {
         const size_t n = bad > full ? (size_t)(bad - full) - 1 : 0;
         (void)nb_fail(&d->first, NB_ERR_FORMAT, "%s: %s: expected an object, found another type",
-                      nb_show_path(d->name).s,
-                      n ? nb_show((nb_str){ full, n }).s : "the document");
+                      nb_show_path(d->name).s, n ? nb_show((nb_str){ full, n }).s : "the document");
     }
     return v;
 }
@@ -167,8 +166,8 @@ static bool to_u64(nb_doc *d, const char *path, const json_t *v, uint64_t lo, ui
             return true;
         }
     }
-    complain(d, path, nb_json_describe(v).s, "an integer from %llu to %llu",
-             (unsigned long long)lo, (unsigned long long)hi);
+    complain(d, path, nb_json_describe(v).s, "an integer from %llu to %llu", (unsigned long long)lo,
+             (unsigned long long)hi);
     return false;
 }
 

@@ -89,7 +89,8 @@ static void *own_pages(nb_dummy *d, size_t n_bytes)
 {
     range *r = malloc(sizeof *r);
     if (!r) return NULL;
-    *r = (range){ .next = d->ranges, .p = nb_pages_alloc(n_bytes ? n_bytes : 1),
+    *r = (range){ .next = d->ranges,
+                  .p = nb_pages_alloc(n_bytes ? n_bytes : 1),
                   .n_bytes = n_bytes ? n_bytes : 1 };
     if (!r->p) {
         free(r);
@@ -139,15 +140,9 @@ static void put_elem(void *table, size_t i, nb_dtype t, double v)
 {
     const float f = (float)v;
     switch (t) {
-    case NB_DT_F32:
-        ((float *)table)[i] = f;
-        break;
-    case NB_DT_BF16:
-        ((uint16_t *)table)[i] = nb_bf16_from_f32(f);
-        break;
-    case NB_DT_F16:
-        ((uint16_t *)table)[i] = nb_fp16_from_f32_sat(f);
-        break;
+    case NB_DT_F32: ((float *)table)[i] = f; break;
+    case NB_DT_BF16: ((uint16_t *)table)[i] = nb_bf16_from_f32(f); break;
+    case NB_DT_F16: ((uint16_t *)table)[i] = nb_fp16_from_f32_sat(f); break;
     default: /* NB_DT_F8_E4M3: the only other type with a pool */
         ((uint8_t *)table)[i] = nb_e4m3_from_f32(f);
         break;
@@ -184,16 +179,16 @@ static bool pool_open(nb_dummy *d, nb_dtype t)
 
 /* n elements (a multiple of 4) from position 4 * group on, one function per width.
  * nb_rng_u64 with its inner mix taken out of the loop (it is in key). */
-#define FILL(name, type)                                                                    \
-    static void name(type *out, const type *q, uint64_t key, uint64_t group, size_t n)      \
-    {                                                                                       \
-        for (size_t i = 0; i < n; i += 4, group++) {                                        \
-            const uint64_t r = nb_mix64(key ^ (group * 0xda942042e4dd58b5u));               \
-            out[i] = q[r & 0xffff];                                                         \
-            out[i + 1] = q[r >> 16 & 0xffff];                                               \
-            out[i + 2] = q[r >> 32 & 0xffff];                                               \
-            out[i + 3] = q[r >> 48];                                                        \
-        }                                                                                   \
+#define FILL(name, type)                                                                           \
+    static void name(type *out, const type *q, uint64_t key, uint64_t group, size_t n)             \
+    {                                                                                              \
+        for (size_t i = 0; i < n; i += 4, group++) {                                               \
+            const uint64_t r = nb_mix64(key ^ (group * 0xda942042e4dd58b5u));                      \
+            out[i] = q[r & 0xffff];                                                                \
+            out[i + 1] = q[r >> 16 & 0xffff];                                                      \
+            out[i + 2] = q[r >> 32 & 0xffff];                                                      \
+            out[i + 3] = q[r >> 48];                                                               \
+        }                                                                                          \
     }
 FILL(fill32, float)
 FILL(fill16, uint16_t)
@@ -282,15 +277,18 @@ static nb_status check_want(const nb_tensor_want *w, size_t *n_elem, nb_error *e
     if (w->dummy_fill == NB_FILL_NORMAL && w->dummy_dtype > NB_DT_F8_E4M3)
         return nb_fail(err, NB_ERR_UNSUPPORTED,
                        "dummy weights: tensor '%s': no normal values of type %s, expected F32, "
-                       "BF16, F16 or F8_E4M3", name.s, nb_dtype_name(w->dummy_dtype));
+                       "BF16, F16 or F8_E4M3",
+                       name.s, nb_dtype_name(w->dummy_dtype));
     size_t n = 1;
     for (size_t i = 0; i < w->n_dim; i++) {
         if (w->dim[i] == 0)
-            return nb_fail(err, NB_ERR_ARG, "dummy weights: tensor '%s': dimension %zu is open, "
-                           "expected its size", name.s, i);
+            return nb_fail(err, NB_ERR_ARG,
+                           "dummy weights: tensor '%s': dimension %zu is open, "
+                           "expected its size",
+                           name.s, i);
         if (n > SIZE_MAX / 16 / elem / w->dim[i])
-            return nb_fail(err, NB_ERR_LIMIT, "dummy weights: tensor '%s': %s is too large",
-                           name.s, nb_shape_show(w->dim, w->n_dim).s);
+            return nb_fail(err, NB_ERR_LIMIT, "dummy weights: tensor '%s': %s is too large", name.s,
+                           nb_shape_show(w->dim, w->n_dim).s);
         n *= w->dim[i];
     }
     *n_elem = n;

@@ -69,12 +69,8 @@ nb_shown nb_json_describe(const json_t *v)
 {
     nb_shown r;
     switch (v ? json_typeof(v) : JSON_NULL) {
-    case JSON_OBJECT:
-        (void)snprintf(r.s, sizeof r.s, "an object");
-        break;
-    case JSON_ARRAY:
-        (void)snprintf(r.s, sizeof r.s, "an array of %zu", json_array_size(v));
-        break;
+    case JSON_OBJECT: (void)snprintf(r.s, sizeof r.s, "an object"); break;
+    case JSON_ARRAY: (void)snprintf(r.s, sizeof r.s, "an array of %zu", json_array_size(v)); break;
     case JSON_STRING: {
         const nb_str text = { json_string_value(v), json_string_length(v) };
         char part[64];
@@ -85,18 +81,10 @@ nb_shown nb_json_describe(const json_t *v)
     case JSON_INTEGER:
         (void)snprintf(r.s, sizeof r.s, "the integer %lld", (long long)json_integer_value(v));
         break;
-    case JSON_REAL:
-        (void)snprintf(r.s, sizeof r.s, "the number %.17g", json_real_value(v));
-        break;
-    case JSON_TRUE:
-        (void)snprintf(r.s, sizeof r.s, "true");
-        break;
-    case JSON_FALSE:
-        (void)snprintf(r.s, sizeof r.s, "false");
-        break;
-    case JSON_NULL:
-        (void)snprintf(r.s, sizeof r.s, "null");
-        break;
+    case JSON_REAL: (void)snprintf(r.s, sizeof r.s, "the number %.17g", json_real_value(v)); break;
+    case JSON_TRUE: (void)snprintf(r.s, sizeof r.s, "true"); break;
+    case JSON_FALSE: (void)snprintf(r.s, sizeof r.s, "false"); break;
+    case JSON_NULL: (void)snprintf(r.s, sizeof r.s, "null"); break;
     }
     return r;
 }

@@ -21,6 +21,7 @@ typedef struct dtype_row {
     unsigned n_bits;
     nb_dtype dtype;
 } dtype_row;
+// clang-format off
 static const dtype_row dtypes[] = {
     { "F32", 32, NB_DT_F32 },         { "BF16", 16, NB_DT_BF16 },
     { "F16", 16, NB_DT_F16 },         { "F8_E4M3", 8, NB_DT_F8_E4M3 },
@@ -34,6 +35,7 @@ static const dtype_row dtypes[] = {
     { "F6_E3M2", 6, NB_DT_OTHER },    { "F8_E8M0", 8, NB_DT_OTHER },
     { "F8_E4M3FNUZ", 8, NB_DT_OTHER }, { "F8_E5M2FNUZ", 8, NB_DT_OTHER },
 };
+// clang-format on
 
 const char *nb_dtype_name(nb_dtype t)
 {
@@ -87,14 +89,17 @@ static nb_status read_dtype(const parse *p, const char *name, const json_t *o, d
 {
     const json_t *v = json_object_get(o, "dtype");
     if (!json_is_string(v))
-        return bad(p, name, "dtype is %s, expected a string", v ? nb_json_describe(v).s : "missing");
+        return bad(p, name, "dtype is %s, expected a string",
+                   v ? nb_json_describe(v).s : "missing");
     for (size_t i = 0; i < NB_COUNT(dtypes); i++) {
         if (strcmp(json_string_value(v), dtypes[i].name) != 0) continue;
         *out = dtypes[i];
         return NB_OK;
     }
-    return bad(p, name, "unknown dtype '%s', expected BF16, F32, F16, F8_E4M3 or another type of "
-               "the safetensors format", nb_show_c(json_string_value(v)).s);
+    return bad(p, name,
+               "unknown dtype '%s', expected BF16, F32, F16, F8_E4M3 or another type of "
+               "the safetensors format",
+               nb_show_c(json_string_value(v)).s);
 }
 
 static bool to_size(const json_t *v, size_t *out)
@@ -150,7 +155,8 @@ static nb_status read_offsets(const parse *p, const char *name, const json_t *o,
     if (at[1] > p->n_data_bytes)
         return bad(p, name,
                    "data_offsets [%zu, %zu] end after the file's data, which has %zu bytes "
-                   "(truncated?)", at[0], at[1], p->n_data_bytes);
+                   "(truncated?)",
+                   at[0], at[1], p->n_data_bytes);
     *begin = at[0];
     *end = at[1];
     return NB_OK;
@@ -184,8 +190,10 @@ static nb_status read_metadata(const parse *p, const json_t *o)
             if (!json_is_string(json_object_iter_value(it))) what = json_object_iter_key(it);
     }
     if (!what) return NB_OK;
-    return nb_fail(p->err, NB_ERR_FORMAT, "%s: __metadata__: %s is not of the expected type: an "
-                   "object of strings", nb_show_path(p->file).s, nb_show_c(what).s);
+    return nb_fail(p->err, NB_ERR_FORMAT,
+                   "%s: __metadata__: %s is not of the expected type: an "
+                   "object of strings",
+                   nb_show_path(p->file).s, nb_show_c(what).s);
 }
 
 static int by_place(const void *a, const void *b)
@@ -202,8 +210,7 @@ static int by_place(const void *a, const void *b)
 static nb_status check_cover(const parse *p, nb_st_tensor *t, size_t n)
 {
     nb_st_tensor **order = malloc((n ? n : 1) * sizeof *order);
-    if (!order)
-        return nb_fail(p->err, NB_ERR_NOMEM, "%s: out of memory", nb_show_path(p->file).s);
+    if (!order) return nb_fail(p->err, NB_ERR_NOMEM, "%s: out of memory", nb_show_path(p->file).s);
     for (size_t i = 0; i < n; i++) order[i] = &t[i];
     qsort(order, n, sizeof *order, by_place);
     size_t end = 0;
@@ -212,11 +219,15 @@ static nb_status check_cover(const parse *p, nb_st_tensor *t, size_t n)
         const nb_tensor *x = &order[i]->tensor;
         const size_t begin = (size_t)((const unsigned char *)x->data - p->data);
         if (begin < end)
-            st = bad(p, order[i]->name, "begins at byte %zu of the data, inside of tensor '%s', "
-                     "which ends at %zu", begin, nb_show_c(order[i - 1]->name).s, end);
+            st = bad(p, order[i]->name,
+                     "begins at byte %zu of the data, inside of tensor '%s', "
+                     "which ends at %zu",
+                     begin, nb_show_c(order[i - 1]->name).s, end);
         else if (begin > end)
-            st = bad(p, order[i]->name, "begins at byte %zu of the data, expected %zu: bytes that "
-                     "belong to no tensor lie between", begin, end);
+            st = bad(p, order[i]->name,
+                     "begins at byte %zu of the data, expected %zu: bytes that "
+                     "belong to no tensor lie between",
+                     begin, end);
         end = begin + x->n_bytes;
     }
     free(order);
@@ -234,7 +245,8 @@ static nb_status find_header(nb_str bytes, parse *p, nb_str *header)
     if (bytes.n_bytes < 8)
         return nb_fail(p->err, NB_ERR_FORMAT,
                        "%s: has %zu bytes, expected a safetensors file: 8 bytes of header length, "
-                       "the header, the data", file.s, bytes.n_bytes);
+                       "the header, the data",
+                       file.s, bytes.n_bytes);
     uint64_t n = 0;
     for (size_t i = 0; i < 8; i++) n |= (uint64_t)(unsigned char)bytes.p[i] << (8 * i);
     const size_t most = NB_HEADER_LIMITS.max_bytes;

@@ -237,9 +237,10 @@ static nb_status open_shard(nb_source *s, claims *c, const char *tensor, const j
     const char *shard = json_string_value(v);
     if (json_object_get(c->shard_of, shard)) return NB_OK;
     if (!stays_inside(shard))
-        return nb_fail(err, NB_ERR_FORMAT, "%s: tensor '%s': shard '%s' is not a file name inside "
-                       "of the model's directory", nb_show_path(c->path).s, nb_show_c(tensor).s,
-                       nb_show_c(shard).s);
+        return nb_fail(err, NB_ERR_FORMAT,
+                       "%s: tensor '%s': shard '%s' is not a file name inside "
+                       "of the model's directory",
+                       nb_show_path(c->path).s, nb_show_c(tensor).s, nb_show_c(shard).s);
     if (s->n_file >= MAX_SHARDS)
         return nb_fail(err, NB_ERR_LIMIT, "%s: more shards than the limit of %d",
                        nb_show_path(c->path).s, MAX_SHARDS);
@@ -250,8 +251,8 @@ static nb_status open_shard(nb_source *s, claims *c, const char *tensor, const j
     else
         st = add_file(s, path.p, err);
     nb_buf_deinit(&path);
-    if (st == NB_OK && json_object_set_new(c->shard_of, shard,
-                                           json_integer((json_int_t)s->n_file - 1)) != 0)
+    if (st == NB_OK &&
+        json_object_set_new(c->shard_of, shard, json_integer((json_int_t)s->n_file - 1)) != 0)
         st = no_memory(c->path, err);
     return st;
 }
@@ -278,7 +279,8 @@ static nb_status drop_shadowed(nb_source *s, const claims *c, nb_error *err)
         if (first)
             return nb_fail(err, NB_ERR_FORMAT,
                            "%s: tensor '%s': is also in %s, and the index does not say which one "
-                           "is meant", nb_show_path(s->files[s->tensors[i].file].path).s,
+                           "is meant",
+                           nb_show_path(s->files[s->tensors[i].file].path).s,
                            nb_show_c(first->name).s, nb_show_path(s->files[first->file].path).s);
     }
     return NB_OK;
@@ -343,7 +345,8 @@ static nb_status add_dir(nb_source *s, const char *dir, nb_error *err)
     if (n != 1) {
         st = nb_fail(err, NB_ERR_NOT_FOUND,
                      "%s: expected model.safetensors, model.safetensors.index.json or one "
-                     "*.safetensors file, found %zu of the last", nb_show_path(dir).s, n);
+                     "*.safetensors file, found %zu of the last",
+                     nb_show_path(dir).s, n);
         goto out;
     }
     st = nb_path_join(&path, dir, name.p);
@@ -405,8 +408,7 @@ static bool fits(const nb_tensor_want *w, const nb_tensor *t)
     return true;
 }
 
-static nb_status take_dummy(nb_source *s, const nb_tensor_want *want, nb_tensor *out,
-                            nb_error *err)
+static nb_status take_dummy(nb_source *s, const nb_tensor_want *want, nb_tensor *out, nb_error *err)
 {
     if (want->dummy_dtype >= NB_DT_OTHER || !(want->dtypes >> want->dummy_dtype & 1))
         return nb_fail(err, NB_ERR_ARG, "dummy weights: tensor '%s': type %s is not wanted",
@@ -426,8 +428,10 @@ static nb_status align(nb_st_tensor *x, const char *path, nb_error *err)
     if ((uintptr_t)t->data % nb_dtype_bytes(t->dtype) == 0) return NB_OK;
     x->owned = nb_pages_alloc(t->n_bytes);
     if (!x->owned)
-        return nb_fail(err, NB_ERR_NOMEM, "%s: tensor '%s': out of memory for an aligned copy of "
-                       "%zu bytes", nb_show_path(path).s, nb_show_c(x->name).s, t->n_bytes);
+        return nb_fail(err, NB_ERR_NOMEM,
+                       "%s: tensor '%s': out of memory for an aligned copy of "
+                       "%zu bytes",
+                       nb_show_path(path).s, nb_show_c(x->name).s, t->n_bytes);
     memcpy(x->owned, t->data, t->n_bytes);
     t->data = x->owned;
     return NB_OK;
@@ -447,8 +451,7 @@ nb_status nb_source_take(nb_source *s, const nb_tensor_want *want, nb_tensor *ou
     if (!fits(want, &x->tensor)) {
         show_want(want, wanted, sizeof wanted);
         return nb_fail(err, NB_ERR_FORMAT, "%s: tensor '%s': is %s %s, expected %s",
-                       nb_show_path(path).s, nb_show_c(x->name).s,
-                       nb_dtype_name(x->tensor.dtype),
+                       nb_show_path(path).s, nb_show_c(x->name).s, nb_dtype_name(x->tensor.dtype),
                        nb_shape_show(x->tensor.dim, x->tensor.n_dim).s, wanted);
     }
     NB_TRY(align(x, path, err));

@@ -213,8 +213,7 @@ nb_status nb_dir_find(const char *dir, const char *suffix, nb_buf *name, size_t 
         const size_t len = strlen(e->d_name);
         if (len < n_suffix || strcmp(e->d_name + len - n_suffix, suffix) != 0) continue;
         s = nb_path_join(&path, dir, e->d_name);
-        if (s == NB_OK && nb_path_is_file(path.p) &&
-            (n++ == 0 || strcmp(e->d_name, name->p) < 0)) {
+        if (s == NB_OK && nb_path_is_file(path.p) && (n++ == 0 || strcmp(e->d_name, name->p) < 0)) {
             name->n_bytes = 0;
             s = nb_buf_add(name, e->d_name, len);
         }

@@ -43,8 +43,10 @@ static void take_all(nb_source *s)
         if (!nb_source_has(s, name)) abort();
         bool got = false;
         for (size_t n_dim = 0; n_dim <= NB_TENSOR_MAX_DIM; n_dim++) {
-            nb_tensor_want w = { .name = name, .dtypes = round % 3 ? UINT32_MAX : 1u << NB_DT_BF16,
-                                 .n_dim = n_dim, .dim = { round % 5 == 4 ? 3 : 0 } };
+            nb_tensor_want w = { .name = name,
+                                 .dtypes = round % 3 ? UINT32_MAX : 1u << NB_DT_BF16,
+                                 .n_dim = n_dim,
+                                 .dim = { round % 5 == 4 ? 3 : 0 } };
             if (nb_source_take(s, &w, &t, &e) != NB_OK) {
                 check_error(&e);
                 continue;

@@ -14,9 +14,10 @@ static nb_doc *parse(const char *json)
 static void test_getters(void **state)
 {
     (void)state;
-    nb_doc *d = parse("{\"a\":7,\"f\":1.5,\"b\":true,\"s\":\"x\\u00e9\",\"n\":null,\"neg\":-3,"
-                      "\"o\":{\"deep\":{\"v\":9}},\"l\":[1,2,3],\"lf\":[1,0.5],\"ls\":[\"p\",\"q\"],"
-                      "\"max\":9223372036854775807,\"e\":[],\"\":5}");
+    nb_doc *d =
+        parse("{\"a\":7,\"f\":1.5,\"b\":true,\"s\":\"x\\u00e9\",\"n\":null,\"neg\":-3,"
+              "\"o\":{\"deep\":{\"v\":9}},\"l\":[1,2,3],\"lf\":[1,0.5],\"ls\":[\"p\",\"q\"],"
+              "\"max\":9223372036854775807,\"e\":[],\"\":5}");
     uint64_t u = 0, us[4] = { 0 };
     size_t z = 0, n = 99;
     double f = 0, fs[4] = { 0 };
@@ -77,6 +78,7 @@ static const struct wrong {
     getter how;
     const char *line;
 } wrongs[] = {
+    // clang-format off
     { "{\"a\":\"7\"}", "", "a", U64, "config.json: a: expected an integer from 1 to 10, found the string \"7\"" },
     { "{\"a\":0}", "", "a", U64, "from 1 to 10, found the integer 0" },
     { "{\"a\":11}", "", "a", U64, "found the integer 11" },
@@ -99,6 +101,7 @@ static const struct wrong {
     { "{\"a\":[1,null]}", "", "a", U64S, "a: expected an integer from 0 to 10, found null" },
     { "{\"a\":[1,\"x\\ny\"]}", "", "a", F64S, "a: expected a number, found the string \"x?y\"" },
     { "{\"a\":[\"x\",1]}", "", "a", STRS, "a: expected a string" },
+    // clang-format on
 };
 
 static void test_wrong(void **state)
@@ -174,8 +177,9 @@ static void test_broken(void **state)
         assert_int_equal(nb_doc_parse(nb_str_c(broken[i].json), "c", &d, NULL), st);
     }
     /* words in strings are text; big integers in places nobody reads are harmless */
-    nb_doc *d = parse("{\"NaN\":\"Infinity, -Infinity [[[\\\"{\",\"big\":1000000000000000019884624838656,"
-                      "\"b2\":-9223372036854775809,\"b3\":[-9223372036854775808,99999999999999999999]}");
+    nb_doc *d =
+        parse("{\"NaN\":\"Infinity, -Infinity [[[\\\"{\",\"big\":1000000000000000019884624838656,"
+              "\"b2\":-9223372036854775809,\"b3\":[-9223372036854775808,99999999999999999999]}");
     double f = 0;
     assert_true(nb_doc_f64(d, "big", &f));
     assert_true(f > 0.9999999999e30 && f < 1.0000000001e30);
@@ -208,7 +212,8 @@ static void test_limits(void **state)
     memset(b.p, ' ', (16 << 20) + 1);
     b.p[0] = '[';
     b.p[16 << 20] = ']';
-    check_line(&e, nb_doc_parse((nb_str){ b.p, (16 << 20) + 1 }, "c", &d, &e), "the limit is 16777216");
+    check_line(&e, nb_doc_parse((nb_str){ b.p, (16 << 20) + 1 }, "c", &d, &e),
+               "the limit is 16777216");
     b.p[(16 << 20) - 1] = ']';
     assert_int_equal(nb_doc_parse((nb_str){ b.p, 16 << 20 }, "c", &d, &e), NB_OK);
     nb_doc_destroy(d);

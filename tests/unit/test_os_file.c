@@ -28,7 +28,8 @@ static void test_round_trip(void **state)
     assert_memory_equal(b.p, "before", 6);
     assert_memory_equal(b.p + 6, data, N);
     assert_int_equal(b.p[b.n_bytes], 0);
-    check_line(&e, nb_file_read(at(&t, "f"), N - 1, &b, &e), "/f: has 300001 bytes, the limit is 300000");
+    check_line(&e, nb_file_read(at(&t, "f"), N - 1, &b, &e),
+               "/f: has 300001 bytes, the limit is 300000");
     assert_int_equal(e.status, NB_ERR_LIMIT);
     assert_int_equal(b.n_bytes, N + 6);
     assert_int_equal(nb_file_mmap(at(&t, "f"), &m, &e), NB_OK);
@@ -93,7 +94,8 @@ static void test_streams(void **state)
     if (nb_path_is_file("/proc/self/status")) {
         assert_int_equal(nb_file_read("/proc/self/status", 1 << 20, &b, &e), NB_OK);
         assert_true(b.n_bytes > 100);
-        check_line(&e, nb_file_read("/proc/self/status", 100, &b, &e), "larger than the limit of 100");
+        check_line(&e, nb_file_read("/proc/self/status", 100, &b, &e),
+                   "larger than the limit of 100");
     }
     int ends[2];
     char name[40];

@@ -76,9 +76,11 @@ static void test_take_refused(void **state)
     assert_int_equal(
         open_header("{\"a\":{\"dtype\":\"F8_E4M3\",\"shape\":[2,3],\"data_offsets\":[0,6]},"
                     "\"o\":{\"dtype\":\"F8_E8M0\",\"shape\":[2],\"data_offsets\":[6,8]}}",
-                    8, &s, &e), NB_OK);
-    nb_tensor_want w = { .name = "a", .dtypes = 1u << NB_DT_BF16 | 1u << NB_DT_F32, .n_dim = 2,
-                         .dim = { 2, 3 } };
+                    8, &s, &e),
+        NB_OK);
+    nb_tensor_want w = {
+        .name = "a", .dtypes = 1u << NB_DT_BF16 | 1u << NB_DT_F32, .n_dim = 2, .dim = { 2, 3 }
+    };
     check_line(&e, nb_source_take(s, &w, &t, &e),
                "f.safetensors: tensor 'a': is F8_E4M3 [2, 3], expected F32 or BF16 [2, 3]");
     assert_int_equal(e.status, NB_ERR_FORMAT);
@@ -101,6 +103,7 @@ static void test_take_refused(void **state)
     (void)open_header(NULL, 0, NULL, NULL);
 }
 
+// clang-format off
 #define T(name, dtype, shape, at)                                                          \
     "\"" name "\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":" at "}"
 static const struct bad_header {
@@ -159,6 +162,7 @@ static const struct bad_header {
     { "{}", 1, "has 1 bytes of data, expected 0" },
     { "{\"e\\u001b[31m\\nx\\u009b\\u202e\":1}", 0, "tensor 'e?[31m?x?" "?': is the integer 1" },
 };
+// clang-format on
 
 static void test_bad(void **state)
 {
@@ -242,9 +246,11 @@ static void test_many(void **state)
     nb_source *s = NULL;
     assert_int_equal(nb_buf_add_ch(&h, '{'), NB_OK);
     for (int i = 0; i < N; i++) /* in descending order of the data */
-        assert_int_equal(nb_buf_printf(&h, "%s\"model.layers.%d.mlp.experts.%d.weight\":{\"dtype\":"
+        assert_int_equal(nb_buf_printf(&h,
+                                       "%s\"model.layers.%d.mlp.experts.%d.weight\":{\"dtype\":"
                                        "\"U8\",\"shape\":[1],\"data_offsets\":[%d,%d]}",
-                                       i ? "," : "", i / 256, i % 256, N - 1 - i, N - i), NB_OK);
+                                       i ? "," : "", i / 256, i % 256, N - 1 - i, N - i),
+                         NB_OK);
     assert_int_equal(nb_buf_add_ch(&h, '}'), NB_OK);
     st_build(&b, h.p, N);
     assert_int_equal(nb_source_open_bytes(nb_buf_view(&b), "x", &s, &e), NB_OK);
@@ -253,8 +259,11 @@ static void test_many(void **state)
         char name[80];
         nb_tensor t;
         if (i % 1000 == 7) continue;
-        (void)snprintf(name, sizeof name, "model.layers.%d.mlp.experts.%d.weight", i / 256, i % 256);
-        const nb_tensor_want w = { .name = name, .dtypes = 1u << NB_DT_U8, .n_dim = 1, .dim = { 1 } };
+        (void)snprintf(name, sizeof name, "model.layers.%d.mlp.experts.%d.weight", i / 256,
+                       i % 256);
+        const nb_tensor_want w = {
+            .name = name, .dtypes = 1u << NB_DT_U8, .n_dim = 1, .dim = { 1 }
+        };
         assert_int_equal(nb_source_take(s, &w, &t, &e), NB_OK);
         assert_int_equal(*(const unsigned char *)t.data, (N - 1 - i) & 0xff);
     }
@@ -271,8 +280,8 @@ static void test_many(void **state)
 static void test_misaligned(void **state)
 {
     (void)state;
-    static const char header[] = "{" T("u", "U8", "[3]", "[0,3]") "," T("f", "F32", "[5]", "[3,23]") ","
-                                 T("d", "F64", "[2]", "[23,39]") "}";
+    static const char header[] = "{" T("u", "U8", "[3]", "[0,3]") "," T(
+        "f", "F32", "[5]", "[3,23]") "," T("d", "F64", "[2]", "[23,39]") "}";
     nb_buf b = { 0 };
     nb_error e;
     st_build(&b, header, 39);
@@ -308,16 +317,15 @@ static void test_dtypes(void **state)
     assert_non_null(nb_dtype_name(NB_DT_OTHER));
     assert_int_equal(nb_dtype_bytes(NB_DT_OTHER), 0);
     static const size_t want[NB_DT_OTHER] = { 4, 2, 2, 1, 8, 8, 4, 2, 1, 1, 1, 1 };
-    for (int t = 0; t < NB_DT_OTHER; t++)
-        assert_int_equal(nb_dtype_bytes((nb_dtype)t), want[t]);
+    for (int t = 0; t < NB_DT_OTHER; t++) assert_int_equal(nb_dtype_bytes((nb_dtype)t), want[t]);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_good),      cmocka_unit_test(test_take_refused),
-        cmocka_unit_test(test_bad),       cmocka_unit_test(test_truncated),
-        cmocka_unit_test(test_large),     cmocka_unit_test(test_many),
+        cmocka_unit_test(test_good),       cmocka_unit_test(test_take_refused),
+        cmocka_unit_test(test_bad),        cmocka_unit_test(test_truncated),
+        cmocka_unit_test(test_large),      cmocka_unit_test(test_many),
         cmocka_unit_test(test_misaligned), cmocka_unit_test(test_dtypes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,7 +8,7 @@
 #include "num/e4m3.h"
 #include "num/fp16.h"
 
-#define T(name, dtype, shape, at)                                                          \
+#define T(name, dtype, shape, at)                                                                  \
     "\"" name "\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":" at "}"
 #define HEAD_A "{" T("a", "F32", "[2]", "[0,8]") "," T("x", "U8", "[1]", "[8,9]") "}"
 #define HEAD_B "{" T("b", "U8", "[4]", "[0,4]") "," T("a", "F32", "[1]", "[4,8]") "}"
@@ -57,7 +57,8 @@ static void test_one_file(void **state)
     assert_false(nb_source_has(s, "x"));
     nb_source_close(s);
     put(&t, "model.safetensors", HEAD_B, 7);
-    check_line(&e, nb_source_open_dir(t.path, &s, &e), "/model.safetensors: tensor 'a': data_offsets");
+    check_line(&e, nb_source_open_dir(t.path, &s, &e),
+               "/model.safetensors: tensor 'a': data_offsets");
     tmp_write(&t, "model.safetensors", nb_str_c(""));
     check_line(&e, nb_source_open_dir(t.path, &s, &e), "/model.safetensors: has 0 bytes");
     nb_source_close(NULL);
@@ -74,8 +75,9 @@ static void test_index(void **state)
     tmp_open(&t);
     put(&t, "m-1.safetensors", HEAD_A, 9);
     put(&t, "m-2.safetensors", HEAD_B, 8);
-    tmp_write(&t, INDEX, nb_str_c("{\"metadata\":{\"total_size\":1},\"weight_map\":{"
-                                  "\"b\":\"m-2.safetensors\",\"a\":\"m-1.safetensors\"}}"));
+    tmp_write(&t, INDEX,
+              nb_str_c("{\"metadata\":{\"total_size\":1},\"weight_map\":{"
+                       "\"b\":\"m-2.safetensors\",\"a\":\"m-1.safetensors\"}}"));
     assert_int_equal(nb_source_open_dir(t.path, &s, &e), NB_OK);
     /* a of the second shard is shadowed; x is not listed, but there is only one */
     assert_int_equal(nb_source_n_tensor(s), 3);
@@ -87,7 +89,8 @@ static void test_index(void **state)
     assert_string_equal(nb_source_leftover(s, 1), "x");
     assert_null(nb_source_leftover(s, 2));
     const nb_tensor_want w = { .name = "b", .dtypes = 1u << NB_DT_F32, .n_dim = 1, .dim = { 4 } };
-    check_line(&e, nb_source_take(s, &w, &x, &e), "/m-2.safetensors: tensor 'b': is U8 [4], expected F32 [4]");
+    check_line(&e, nb_source_take(s, &w, &x, &e),
+               "/m-2.safetensors: tensor 'b': is U8 [4], expected F32 [4]");
     const nb_tensor_want no = { .name = "no", .dtypes = 1u << NB_DT_F32, .n_dim = 1, .dim = { 4 } };
     check_line(&e, nb_source_take(s, &no, &x, &e), ": tensor 'no': missing, expected F32 [4]");
     nb_source_close(s);
@@ -97,6 +100,7 @@ static void test_index(void **state)
 static const struct bad_index {
     const char *json, *line;
 } bad_indices[] = {
+    // clang-format off
     { "", "not valid JSON" },
     { "[]", "weight_map is missing" },
     { "{}", "weight_map is missing" },
@@ -124,6 +128,7 @@ static const struct bad_index {
     { "{\"weight_map\":{\"a\":\"m-1.safetensors\",\"a\":\"m-2.safetensors\"}}", "duplicate" },
     { "{\"weight_map\":{\"a\":\"m-1.safetensors\\u0000\"}}", "not valid JSON" },
     { "{\"weight_map\":{\"a\":{\"b\":{\"c\":{\"d\":{\"e\":{\"f\":{\"g\":{}}}}}}}}}", "nested deeper" },
+    // clang-format on
 };
 
 static void test_bad_index(void **state)
@@ -148,7 +153,8 @@ static void test_bad_index(void **state)
         assert_null(s);
         check_line(&e, st, t.path);
         /* the temporary directory begins with a slash in every usual setting */
-        if (t.path[0] == '/' || !strstr(bad_indices[i].line, "in /")) check_line(&e, st, bad_indices[i].line);
+        if (t.path[0] == '/' || !strstr(bad_indices[i].line, "in /"))
+            check_line(&e, st, bad_indices[i].line);
         assert_int_equal(n_open_files(), n_open);
     }
     /* names with folders below are fine */
@@ -173,11 +179,14 @@ static float value(const nb_tensor *t, size_t i)
     }
 }
 
-static nb_tensor dummy(nb_source *s, const char *name, nb_dtype t, size_t rows, size_t cols, int fill)
+static nb_tensor dummy(nb_source *s, const char *name, nb_dtype t, size_t rows, size_t cols,
+                       int fill)
 {
     nb_tensor x = { 0 };
     nb_error e;
-    nb_tensor_want w = { .name = name, .dtypes = 1u << t, .n_dim = 2, .dim = { rows, cols }, .dummy_dtype = t };
+    nb_tensor_want w = {
+        .name = name, .dtypes = 1u << t, .n_dim = 2, .dim = { rows, cols }, .dummy_dtype = t
+    };
     w.dummy_fill = fill == 0 ? NB_FILL_NORMAL : fill == 1 ? NB_FILL_ONES : NB_FILL_ZEROS;
     if (nb_source_take(s, &w, &x, &e) != NB_OK) fail_msg("%s", e.msg);
     assert_int_equal(x.n_bytes, rows * cols * nb_dtype_bytes(t));
@@ -313,10 +322,15 @@ static void test_dummy_refused(void **state)
     check_line(&e, nb_source_open_dummy(1, NAN, &s, &e), "dummy weights: deviation ");
     check_line(&e, nb_source_open_dummy(1, INFINITY, &s, &e), "dummy weights: deviation ");
     assert_int_equal(nb_source_open_dummy(1, 0.02, &s, &e), NB_OK);
-    nb_tensor_want w = { .name = "w", .dtypes = 1u << NB_DT_BF16, .n_dim = 2, .dim = { 4, 0 }, .dummy_dtype = NB_DT_BF16 };
+    nb_tensor_want w = { .name = "w",
+                         .dtypes = 1u << NB_DT_BF16,
+                         .n_dim = 2,
+                         .dim = { 4, 0 },
+                         .dummy_dtype = NB_DT_BF16 };
     check_line(&e, nb_source_take(s, &w, &t, &e), "tensor 'w': dimension 1 is open");
     w.dim[1] = SIZE_MAX / 4;
-    check_line(&e, nb_source_take(s, &w, &t, &e), "tensor 'w': [4, 4611686018427387903] is too large");
+    check_line(&e, nb_source_take(s, &w, &t, &e),
+               "tensor 'w': [4, 4611686018427387903] is too large");
     w.dim[0] = 1;
     w.dim[1] = SIZE_MAX / 64;
     check_line(&e, nb_source_take(s, &w, &t, &e), "tensor 'w': out of memory for");
@@ -358,7 +372,8 @@ static void test_prefault(void **state)
     tmp_open(&t);
     put(&t, "m-1.safetensors", HEAD_A, 9);
     put(&t, "m-2.safetensors", "{" T("big", "U8", "[100000]", "[0,100000]") "}", 100000);
-    tmp_write(&t, INDEX, nb_str_c("{\"weight_map\":{\"a\":\"m-1.safetensors\",\"big\":\"m-2.safetensors\"}}"));
+    tmp_write(&t, INDEX,
+              nb_str_c("{\"weight_map\":{\"a\":\"m-1.safetensors\",\"big\":\"m-2.safetensors\"}}"));
     assert_int_equal(nb_source_open_dir(t.path, &s, &e), NB_OK);
     seen p = { .monotonic = true, .first_done = 99 };
     nb_source_prefault(s, on_progress, &p);
@@ -375,10 +390,10 @@ static void test_prefault(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one_file),     cmocka_unit_test(test_index),
-        cmocka_unit_test(test_bad_index),    cmocka_unit_test(test_dummy_values),
-        cmocka_unit_test(test_dummy_fixed),  cmocka_unit_test(test_dummy_order),
-        cmocka_unit_test(test_dummy_fills),  cmocka_unit_test(test_dummy_refused),
+        cmocka_unit_test(test_one_file),    cmocka_unit_test(test_index),
+        cmocka_unit_test(test_bad_index),   cmocka_unit_test(test_dummy_values),
+        cmocka_unit_test(test_dummy_fixed), cmocka_unit_test(test_dummy_order),
+        cmocka_unit_test(test_dummy_fills), cmocka_unit_test(test_dummy_refused),
         cmocka_unit_test(test_prefault),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -35,9 +35,38 @@ static void splice(nb_buf *out, const nb_buf *b, size_t at, size_t drop, const c
 }
 
 static const char *const tokens[] = {
-    "-1", "0", "1", "18446744073709551616", "9223372036854775807", "1e999", "4294967296", "NaN",
-    "null", "true", "[", "]", "{", "}", ",", ":", "\"", "\\u0000", "\\ud800", "\\n", "\x1b[2J",
-    "\xc2\x9b", "\xff", "F32", "F4", "BF16", "F8_E8M0", "../", "/", "\"a\":", "data_offsets", "[[[[[[[[[[",
+    "-1",
+    "0",
+    "1",
+    "18446744073709551616",
+    "9223372036854775807",
+    "1e999",
+    "4294967296",
+    "NaN",
+    "null",
+    "true",
+    "[",
+    "]",
+    "{",
+    "}",
+    ",",
+    ":",
+    "\"",
+    "\\u0000",
+    "\\ud800",
+    "\\n",
+    "\x1b[2J",
+    "\xc2\x9b",
+    "\xff",
+    "F32",
+    "F4",
+    "BF16",
+    "F8_E8M0",
+    "../",
+    "/",
+    "\"a\":",
+    "data_offsets",
+    "[[[[[[[[[[",
 };
 
 /* Keeps the length field right in half of the cases, so that damage gets past it. */
@@ -60,7 +89,8 @@ static void damage(nb_buf *b, dice *d, bool binary)
     for (size_t k = 1 + below(d, 3); k > 0; k--) {
         nb_buf next = { 0 };
         /* of a binary file mostly the header is of interest */
-        const size_t span = binary && below(d, 8) ? (b->n_bytes < 400 ? b->n_bytes : 400) : b->n_bytes;
+        const size_t span =
+            binary && below(d, 8) ? (b->n_bytes < 400 ? b->n_bytes : 400) : b->n_bytes;
         const size_t at = below(d, span + 1);
         char noise[4];
         for (size_t i = 0; i < sizeof noise; i++) noise[i] = (char)below(d, 256);
@@ -79,8 +109,11 @@ static void damage(nb_buf *b, dice *d, bool binary)
         case 6: splice(&next, b, below(d, 4) ? below(d, 8) : at, 1, noise, 1); break;
         case 7: splice(&next, b, at, b->n_bytes, NULL, 0); break; /* cut the end */
         case 8: { /* another value instead of a number */
-            static const char *const values[] = { "-1", "0", "5", "null", "true", "\"x\"", "[]", "{}",
-                                                  "0.5", "99999999999999999999", "[1,2,3,4,5]" };
+            static const char *const values[] = {
+                "-1",         "0",  "5",  "null", "true",
+                "\"x\"",      "[]", "{}", "0.5",  "99999999999999999999",
+                "[1,2,3,4,5]"
+            };
             size_t i = at, n = 0;
             while (i < b->n_bytes && !(b->p[i] >= '0' && b->p[i] <= '9')) i++;
             while (i + n < b->n_bytes && strchr("0123456789.", b->p[i + n]) && b->p[i + n]) n++;
@@ -154,7 +187,8 @@ static void test_single(void **state)
         char *exact = malloc(b.n_bytes ? b.n_bytes : 1);
         assert_non_null(exact);
         if (b.n_bytes) memcpy(exact, b.p, b.n_bytes);
-        const nb_status st = nb_source_open_bytes((nb_str){ exact, b.n_bytes }, "dir/f.safetensors", &s, &e);
+        const nb_status st =
+            nb_source_open_bytes((nb_str){ exact, b.n_bytes }, "dir/f.safetensors", &s, &e);
         if (st == NB_OK) {
             use(s);
         } else {
@@ -164,7 +198,8 @@ static void test_single(void **state)
         }
         free(exact);
     }
-    print_message("single: %zu opened, %zu refused, %zu tensors taken\n", n_opened, n_refused, n_taken);
+    print_message("single: %zu opened, %zu refused, %zu tensors taken\n", n_opened, n_refused,
+                  n_taken);
     assert_true(n_refused > N_SINGLE / 2 && n_opened > 50 && n_taken > 100);
     nb_buf_deinit(&good);
     nb_buf_deinit(&b);
@@ -173,16 +208,18 @@ static void test_single(void **state)
 static void test_sharded(void **state)
 {
     (void)state;
-    static const char index[] = "{\"metadata\":{\"total_size\":50},\"weight_map\":{"
-                                "\"model.embed.weight\":\"m-1.safetensors\","
-                                "\"w\":\"m-1.safetensors\",\"lm_head.weight\":\"m-2.safetensors\"}}";
+    static const char index[] =
+        "{\"metadata\":{\"total_size\":50},\"weight_map\":{"
+        "\"model.embed.weight\":\"m-1.safetensors\","
+        "\"w\":\"m-1.safetensors\",\"lm_head.weight\":\"m-2.safetensors\"}}";
     tmp_dir t;
     nb_buf good[3] = { { 0 } }, b = { 0 };
     static const char *const names[3] = { "m-1.safetensors", "m-2.safetensors",
                                           "model.safetensors.index.json" };
     tmp_open(&t);
     st_build(&good[0], header, 46);
-    st_build(&good[1], "{\"lm_head.weight\":{\"dtype\":\"F16\",\"shape\":[2],\"data_offsets\":[0,4]}}", 4);
+    st_build(&good[1],
+             "{\"lm_head.weight\":{\"dtype\":\"F16\",\"shape\":[2],\"data_offsets\":[0,4]}}", 4);
     assert_int_equal(nb_buf_add_c(&good[2], index), NB_OK);
     for (int f = 0; f < 3; f++) tmp_write(&t, names[f], nb_buf_view(&good[f]));
     const size_t n_open = n_open_files();
@@ -207,7 +244,8 @@ static void test_sharded(void **state)
         if (f < 2 || i + 1 == N_SHARDED / 2) tmp_write(&t, names[f], nb_buf_view(&good[f]));
     }
     assert_int_equal(n_open_files(), n_open);
-    print_message("sharded: %zu opened, %zu refused, %zu tensors taken\n", n_opened, n_refused, n_taken);
+    print_message("sharded: %zu opened, %zu refused, %zu tensors taken\n", n_opened, n_refused,
+                  n_taken);
     assert_true(n_refused > N_SHARDED / 2 && n_opened > 50 && n_taken > 100);
     for (int f = 0; f < 3; f++) nb_buf_deinit(&good[f]);
     nb_buf_deinit(&b);
