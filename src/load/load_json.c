@@ -218,7 +218,8 @@ nb_status nb_json_parse(nb_str json, const char *name, const nb_json_limits *lim
             json_loadb(s.copy ? s.copy : json.p, json.n_bytes, JSON_REJECT_DUPLICATES, &e);
         if (root)
             *out = root;
-        else if (json_error_code(&e) == json_error_out_of_memory)
+        else if (json_error_code(&e) == json_error_out_of_memory || e.text[0] == 0)
+            /* jansson says nothing at all in most of these cases */
             st = nb_fail(err, NB_ERR_NOMEM, "%s: out of memory", nb_show_path(name).s);
         else
             st = nb_fail(err, NB_ERR_FORMAT, "%s: not valid JSON: line %d: %s",
