@@ -35,16 +35,21 @@ static inline __m128i load_tail(const uint8_t *p, size_t n)
     return load8(v);
 }
 
+static inline __m256i mag32(const uint8_t *p)
+{
+    return _mm256_and_si256(_mm256_set1_epi8(0x7f),
+                            _mm256_loadu_si256((const __m256i *)(const void *)p));
+}
 static bool has_nan(const uint8_t *p, size_t n)
 {
-    const __m256i mag = _mm256_set1_epi8(0x7f);
-    __m256i top = _mm256_setzero_si256();
-    size_t i = 0;
-    for (; i + 32 <= n; i += 32)
-        top = _mm256_max_epu8(top, _mm256_and_si256(mag, _mm256_loadu_si256(
-                                                             (const __m256i *)(const void *)(p + i))));
-    bool any = _mm256_movemask_epi8(_mm256_cmpeq_epi8(top, mag)) != 0;
-    for (; i < n; i++) any |= nb_e4m3_is_nan(p[i]);
+    bool any = false;
+    if (n == NB_FP8_BLOCK) {
+        const __m256i lo = _mm256_max_epu8(mag32(p), mag32(p + 32));
+        const __m256i hi = _mm256_max_epu8(mag32(p + 64), mag32(p + 96));
+        const __m256i nan = _mm256_cmpeq_epi8(_mm256_max_epu8(lo, hi), _mm256_set1_epi8(0x7f));
+        return _mm256_movemask_epi8(nan) != 0;
+    }
+    for (size_t i = 0; i < n; i++) any |= nb_e4m3_is_nan(p[i]);
     return any;
 }
 
