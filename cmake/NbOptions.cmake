@@ -58,6 +58,9 @@ target_compile_options(nb_flags INTERFACE "$<$<COMPILE_LANGUAGE:C>:${nb_warnings
 
 if(NB_SANITIZE)
     set(nb_san -fsanitize=${NB_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+    if(NB_SANITIZE MATCHES "undefined") # gcc leaves this one out of `undefined`
+        list(APPEND nb_san -fsanitize=float-cast-overflow)
+    endif()
     target_compile_options(nb_flags INTERFACE ${nb_san})
     target_link_options(nb_flags INTERFACE ${nb_san})
 elseif(CMAKE_BUILD_TYPE STREQUAL "Release")

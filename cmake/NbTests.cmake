@@ -108,7 +108,11 @@ if(NOT NB_FUZZ STREQUAL "OFF")
         set(corpus "${nb_test_dir}/fuzz/corpus/${short}")
         if(NB_FUZZ STREQUAL "ON")
             target_link_options(${name} PRIVATE -fsanitize=fuzzer)
-            nb_test(${name} 120 fuzz ${name} -runs=20000 -seed=1 -max_total_time=30 "${corpus}")
+            # What it finds goes to the first folder: not into the tree.
+            set(found "${CMAKE_BINARY_DIR}/corpus/${short}")
+            file(MAKE_DIRECTORY "${found}")
+            nb_test(${name} 120 fuzz ${name} -runs=20000 -seed=1 -max_total_time=30
+                "-artifact_prefix=${CMAKE_BINARY_DIR}/corpus/" "${found}" "${corpus}")
         else()
             target_link_options(${name} PRIVATE -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc
                 -Wl,--wrap=aligned_alloc)
