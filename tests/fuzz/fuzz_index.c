@@ -46,7 +46,7 @@ static void use(nb_source *s)
         for (size_t n_dim = 0; n_dim < 3; n_dim++) {
             const nb_tensor_want w = { .name = names[i], .dtypes = UINT32_MAX, .n_dim = n_dim };
             if (nb_source_take(s, &w, &t, &e) != NB_OK) continue;
-            for (size_t k = 0; k < t.n_bytes; k++) sink += ((const unsigned char *)t.data)[k];
+            for (size_t k = 0; k < t.n_bytes; k++) sink = sink + ((const unsigned char *)t.data)[k];
         }
     size_t left = 0;
     while (nb_source_leftover(s, left)) left++;

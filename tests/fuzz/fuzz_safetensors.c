@@ -52,7 +52,7 @@ static void take_all(nb_source *s)
                 continue;
             }
             got = true;
-            sink += read_all(&t);
+            sink = sink + read_all(&t);
             memcpy(w.dim, t.dim, sizeof w.dim); /* the exact shape fits, another does not */
             if (nb_source_take(s, &w, &t, &e) != NB_OK) abort();
             if (n_dim == 0) continue;
