@@ -8,6 +8,7 @@
 #include "text/tok_regex.h"
 
 #include <pcre2.h>
+#include <stdio.h>
 
 enum {
     MATCH_LIMIT = 10 * 1000 * 1000, /* PCRE2's default                          */
@@ -15,6 +16,19 @@ enum {
     JIT_STACK_MIN = 32 * 1024,
     JIT_STACK_MAX = 8 * 1024 * 1024
 };
+
+bool nb_tok_regex_is_script(const char *name)
+{
+    char pattern[96];
+    int code_error;
+    PCRE2_SIZE where;
+    if (strlen(name) > 64) return false;
+    (void)snprintf(pattern, sizeof pattern, "\\p{sc:%s}", name);
+    pcre2_code *code = pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED, PCRE2_UTF,
+                                     &code_error, &where, NULL);
+    pcre2_code_free(code);
+    return code != NULL;
+}
 
 nb_status nb_tok_regex_compile(nb_str pattern, bool allow_native, nb_tok_regex *out, nb_error *err)
 {

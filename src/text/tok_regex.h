@@ -39,6 +39,10 @@ extern const char NB_TOK_PATTERN_GPT2[], NB_TOK_PATTERN_KIMI[], NB_TOK_PATTERN_L
  * has no translation. */
 nb_status nb_tok_regex_translate(nb_str pattern, nb_buf *out, nb_error *err);
 
+/* Whether PCRE2 knows \p{sc:name}; false in versions without that form, whose
+ * \p{name} has the meaning that is wanted.  name: letters and digits only. */
+bool nb_tok_regex_is_script(const char *name);
+
 /* Immutable after compile. */
 typedef struct nb_tok_regex {
     nb_tok_native native;

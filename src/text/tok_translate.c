@@ -3,7 +3,8 @@
  * What differs, and is rewritten here:
  *   \s \S    Unicode White_Space; PCRE2's UCP \s also has U+180E
  *   \d \w \h \v \N \O \b and their negations, \uHHHH
- *   \p{Long_Name}, \p{^Name}
+ *   \p{Long_Name}, \p{^Name}, and \p{Script}, which in PCRE2 means the script's
+ *            extensions as well (U+3001 is no Han character elsewhere)
  *   [a[bc]], [a&&[^b]]     nested classes and intersections
  *   {,n}     a quantifier;   X{n,m}+  repeats X{n,m}, it is not possessive
  *   (?m:     makes the dot match line breaks
@@ -137,6 +138,7 @@ static nb_status property(tr *t, nb_buf *out)
     if (text) {
         NB_TRY(nb_buf_add_c(out, text));
     } else {
+        if (nb_tok_regex_is_script(name)) NB_TRY(nb_buf_add_c(out, "sc:"));
         const size_t from = start + 2 + (t->in.p[start + 2] == '^');
         NB_TRY(nb_buf_add(out, t->in.p + from, t->i - from));
     }
