@@ -50,7 +50,11 @@ stage() {
     else
         failed=$((failed + 1))
         result FAIL "$name"
-        tail -n 40 "$log" | sed 's/^/      /'
+        # Of a build the errors; of anything else the end.
+        if ! grep -E -A 4 '^FAILED:|: (fatal )?error:|undefined reference' "$log" | grep -v '^/.*/cc ' |
+            cut -c 1-200 | head -n 60 | sed 's/^/      /' | grep .; then
+            tail -n 40 "$log" | sed 's/^/      /'
+        fi
         printf '      (all of it: %s)\n' "$log"
     fi
     return $rc

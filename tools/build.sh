@@ -31,7 +31,7 @@ fi
 [ $fresh = yes ] && printf '%s\n' "$log" | sed -n '/-- nibble /,/--   command/s/^-- //p' >&2
 
 if [ $# -gt 0 ]; then
-    cmake --build "$dir" --target "$@" 1>&2
+    cmake --build "$dir" --target "$@" -- -k 0 1>&2 # every error, not the first
 else
-    cmake --build "$dir" 1>&2
+    cmake --build "$dir" -- -k 0 1>&2
 fi
