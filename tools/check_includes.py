@@ -61,7 +61,7 @@ CALLS = [
     (r"\bgetenv\s*\(", {"apps"}, "only apps read the environment"),
     (r"\b(exit|_Exit|quick_exit|abort)\s*\(", {"apps"}, "errors are values below apps"),
     (r"\bsystem\s*\(", set(), "nothing starts a shell"),
-    (r"\bsetlocale\s*\(", set(), "the locale is the caller's"),
+    (r"\bsetlocale\s*\(", {"apps"}, "the locale is the caller's"),
     (ALLOC, set(MAY) - {"num", "kernel", "kernel/x86", "kernel/arm"}, "allocates nothing"),
 ]
 
