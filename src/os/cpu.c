@@ -129,9 +129,9 @@ nb_status nb_cpu_caps_parse(const char *s, nb_caps *mask, nb_error *err)
         *mask = device | v->mask;
         return NB_OK;
     }
-    return nb_fail(err, NB_ERR_ARG,
-                   "unknown instruction-set level `%.32s`, expected c, avx2, avx512, amx, neon or all",
-                   s);
+    return nb_fail(
+        err, NB_ERR_ARG,
+        "unknown instruction-set level `%.32s`, expected c, avx2, avx512, amx, neon or all", s);
 }
 
 void nb_cpu_model(char *name, size_t n_bytes)

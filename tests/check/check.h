@@ -45,13 +45,13 @@ extern const chk_op chk_rmsnorm, chk_linear, chk_linear_t, chk_rope, chk_attn, c
     chk_embed, chk_route, chk_kv_codec;
 
 /* Defines fn, the chk_op.rows of a table whose rows have name, space and need. */
-#define CHK_ROWS(fn, type, table, sub_of_v)                                    \
-    static size_t fn(chk_row *out, size_t max)                                 \
-    {                                                                          \
-        size_t n = 0;                                                          \
-        for (const type *v = (table); v->name && n < max; v++)                 \
-            out[n++] = (chk_row){ v->name, (sub_of_v), v->space, v->need, v }; \
-        return n;                                                              \
+#define CHK_ROWS(fn, type, table, sub_of_v)                                                        \
+    static size_t fn(chk_row *out, size_t max)                                                     \
+    {                                                                                              \
+        size_t n = 0;                                                                              \
+        for (const type *v = (table); v->name && n < max; v++)                                     \
+            out[n++] = (chk_row){ v->name, (sub_of_v), v->space, v->need, v };                     \
+        return n;                                                                                  \
     }
 
 /* Input patterns. */
@@ -83,13 +83,13 @@ struct chk {
     const chk_op *op;
     const chk_row *row;
     uint64_t seed;
-    nb_caps have;    /* levels of this machine                             */
-    bool quiet;      /* self-test: failures are counted and kept, not printed */
-    bool state_ok;   /* XGETBV(1) tells a dirty upper half                  */
+    nb_caps have;            /* levels of this machine                             */
+    bool quiet;              /* self-test: failures are counted and kept, not printed */
+    bool state_ok;           /* XGETBV(1) tells a dirty upper half                  */
     char function[CHK_NAME]; /* "linear_bf16_avx2"                          */
     /* one variant's results */
     size_t n_case, n_fail, n_skip_case;
-    double worst;    /* largest error as a fraction of its bound            */
+    double worst; /* largest error as a fraction of its bound            */
     char worst_at[CHK_NAME], first_fail[512];
     size_t crashed[CHK_MAX_CRASH], n_crashed;
     /* one case */

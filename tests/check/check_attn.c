@@ -11,14 +11,14 @@ typedef struct shape {
 } shape;
 
 static const shape shapes[] = {
-    { 1, 1, 1, 1, 1, 0, 1, 1, 0 },          /* the smallest                     */
+    { 1, 1, 1, 1, 1, 0, 1, 1, 0 }, /* the smallest                     */
     { 1, 1, 1, 5, 7, 3, 9, 5, 0 },          { 1, 2, 2, 63, 8, 8, 8, 63, 0 },
     { 1, 3, 1, 64, 9, 0, 17, 64, 0 },       { 2, 5, 5, 65, 17, 1, 15, 64, 1 },
     { 1, 16, 16, 64, 512, 64, 512, 64, 0 }, /* absorbed                         */
     { 1, 8, 8, 130, 256, 32, 256, 130, 0 }, { 3, 20, 20, 77, 40, 8, 40, 75, 1 },
-    { 64, 2, 1, 64, 32, 16, 32, 1, 1 },     /* expanded, causal                 */
+    { 64, 2, 1, 64, 32, 16, 32, 1, 1 }, /* expanded, causal                 */
     { 21, 3, 1, 150, 24, 8, 20, 130, 1 },   { 5, 4, 1, 70, 13, 5, 11, 0, 17 },
-    { 4, 8, 4, 33, 128, 0, 128, 30, 1 },    /* GQA                              */
+    { 4, 8, 4, 33, 128, 0, 128, 30, 1 }, /* GQA                              */
     { 7, 6, 2, 129, 16, 0, 100, 3, 20 },    { 2, 2, 1, 4, 64, 64, 64, 0, 1 },
     { 1, 17, 17, 40, 31, 0, 73, 40, 0 },
 };
@@ -118,8 +118,10 @@ static void check_alone(chk *t, nb_attn_fn *fn, const nb_attn_args *a)
         if (one.l[i * a->ml_q_stride + h] == 0) continue; /* sees nothing */
         chk_same(t, "for a query and head alone", a->o + i * a->o_q_stride + h * a->d_v, a->d_v,
                  one.o + i * a->o_q_stride + h * a->d_v, a->d_v, 1, a->d_v);
-        chk_same(t, "in l", a->l + i * a->ml_q_stride + h, 1, one.l + i * a->ml_q_stride + h, 1, 1, 1);
-        chk_same(t, "in m", a->m + i * a->ml_q_stride + h, 1, one.m + i * a->ml_q_stride + h, 1, 1, 1);
+        chk_same(t, "in l", a->l + i * a->ml_q_stride + h, 1, one.l + i * a->ml_q_stride + h, 1, 1,
+                 1);
+        chk_same(t, "in m", a->m + i * a->ml_q_stride + h, 1, one.m + i * a->ml_q_stride + h, 1, 1,
+                 1);
     }
     nb_attn_args cut = *a; /* four rectangles */
     new_state(t, &cut, n_head);
@@ -178,8 +180,8 @@ static void test(chk *t, const chk_row *row)
         const bool big = s->n_q * s->n_head * s->n_kv * (s->d1 + s->d_v) > 500000;
         for (chk_pattern p = 0; p < CHK_PATTERN_COUNT; p++)
             if ((!big || p % 4 == 0) &&
-                chk_case(t, "shape %zu: %zu q %zu heads %zu kv %zu+%zu/%zu %s", i, s->n_q, s->n_head,
-                         s->n_kv, s->d1, s->d2, s->d_v, chk_pattern_name(p)))
+                chk_case(t, "shape %zu: %zu q %zu heads %zu kv %zu+%zu/%zu %s", i, s->n_q,
+                         s->n_head, s->n_kv, s->d1, s->d2, s->d_v, chk_pattern_name(p)))
                 one_case(t, fn, s, p, p, PLAIN);
         if (chk_case(t, "shape %zu equal scores", i))
             one_case(t, fn, s, CHK_NORMAL, CHK_OUTLIER, EQUAL);
@@ -286,9 +288,16 @@ static void weight_zero_not_skipped(const nb_attn_args *a)
                     0 * a->v[t * a->v_stride + h / a->group * a->v_head];
 }
 
-#define BUG(what, expect, fn)                                                  \
-    { what, expect, { "broken", "", NB_SPACE_HOST, 0,                          \
-                      &(const nb_attn_variant){ "broken", NB_SPACE_HOST, 0, fn } } }
+#define BUG(what, expect, fn)                                                                      \
+    {                                                                                              \
+        what, expect,                                                                              \
+        {                                                                                          \
+            "broken", "", NB_SPACE_HOST, 0, &(const nb_attn_variant)                               \
+            {                                                                                      \
+                "broken", NB_SPACE_HOST, 0, fn                                                     \
+            }                                                                                      \
+        }                                                                                          \
+    }
 static const chk_broken broken[] = {
     BUG("mask ignored", "", no_mask),
     BUG("old state not rescaled", "expected", no_rescale),

@@ -1,9 +1,9 @@
 /* check_bench.c - timing of kernels.
  *
- * Warm: batches of calls on the same data, each batch at least 2 ms; the median
- * of 9 batches (and the best, for machines that others use too).  Cold: single calls, each after a walk over 96 MiB that pushes the
- * data out of the caches; the median of 9.  The ratio is to the row `c` of the same
- * label, which runs first. */
+ * Warm: batches of calls on the same data, each batch at least 2 ms; the median of
+ * 9 batches, and the best, for machines that others use too.  Cold: the median of 9
+ * single calls, each after a walk over 96 MiB that pushes the data out of the caches.
+ * The ratio is to the row `c` of the same label, which runs first. */
 #define _POSIX_C_SOURCE 200809L
 #include <stdlib.h>
 #include <time.h>
@@ -169,7 +169,9 @@ void chk_time(chk *t, const char *label, double bytes, double flops, chk_bench_f
            100 * bytes / cold / b->read_gbs);
     if (b->json)
         fprintf(b->json,
-                "%s{\"function\":\"%s\",\"case\":\"%s\",\"warm_ns\":%.1f,\"best_ns\":%.1f,\"cold_ns\":%.1f,"
+                "%s{\"function\":\"%s\",\"case\":\"%s\",\"warm_ns\":%.1f,\"best_ns\":%.1f,"
+                "\"cold_ns\":%.1f,"
                 "\"bytes\":%.0f,\"flops\":%.0f,\"ratio_c\":%.3f}",
-                b->n_line++ ? ",\n" : "", t->function, label, warm, best, cold, bytes, flops, ratio);
+                b->n_line++ ? ",\n" : "", t->function, label, warm, best, cold, bytes, flops,
+                ratio);
 }

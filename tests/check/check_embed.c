@@ -4,7 +4,8 @@
 
 CHK_ROWS(rows, nb_embed_variant, nb_embed_variants, "")
 
-static void one_case(chk *t, nb_embed_fn *fn, nb_wtype type, size_t dim, size_t n_tok, chk_pattern p)
+static void one_case(chk *t, nb_embed_fn *fn, nb_wtype type, size_t dim, size_t n_tok,
+                     chk_pattern p)
 {
     nb_embed_args a = { .n_tok = n_tok, .factor = chk_u64(t) % 2 ? 1.0f : 12.3f };
     a.w = chk_weight(t, type, chk_between(t, 1, 300), dim, p);
@@ -53,9 +54,16 @@ static void rounds_twice(const nb_embed_args *a)
         for (size_t i = 0; i < a->w.n_col; i++) a->y[k * a->y_stride + i] *= a->factor;
 }
 
-#define BUG(what, fn)                                                          \
-    { what, "expected", { "broken", "", NB_SPACE_HOST, 0,                      \
-                          &(const nb_embed_variant){ "broken", NB_SPACE_HOST, 0, fn } } }
+#define BUG(what, fn)                                                                              \
+    {                                                                                              \
+        what, "expected",                                                                          \
+        {                                                                                          \
+            "broken", "", NB_SPACE_HOST, 0, &(const nb_embed_variant)                              \
+            {                                                                                      \
+                "broken", NB_SPACE_HOST, 0, fn                                                     \
+            }                                                                                      \
+        }                                                                                          \
+    }
 static const chk_broken broken[] = {
     BUG("rows of other tokens", wrong_row),
     BUG("scale and factor rounded apart", rounds_twice),

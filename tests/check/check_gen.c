@@ -101,8 +101,7 @@ nb_weight chk_weight(chk *t, nb_wtype type, size_t n_row, size_t n_col, chk_patt
                 if (type == NB_W_F32) ((float *)data)[at + i] = row[i];
                 if (type == NB_W_BF16) ((uint16_t *)data)[at + i] = nb_bf16_from_f32(row[i]);
                 if (type == NB_W_F16) ((uint16_t *)data)[at + i] = nb_fp16_from_f32_sat(row[i]);
-                if (type == NB_W_FP8B)
-                    ((uint8_t *)data)[at + i] = nb_e4m3_is_nan(code) ? 0 : code;
+                if (type == NB_W_FP8B) ((uint8_t *)data)[at + i] = nb_e4m3_is_nan(code) ? 0 : code;
             }
         }
     }

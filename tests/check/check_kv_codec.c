@@ -12,9 +12,9 @@ typedef struct shape {
 } shape;
 
 static const shape shapes[] = {
-    { true, false, { 512, 64 }, { 1, 1 } },  { true, true, { 512, 64 }, { 1, 1 } },
-    { true, false, { 256, 32 }, { 1, 1 } },  { true, false, { 40, 6 }, { 1, 1 } },
-    { true, false, { 1, 2 }, { 1, 1 } },     { true, false, { 31, 17 }, { 1, 1 } },
+    { true, false, { 512, 64 }, { 1, 1 } },   { true, true, { 512, 64 }, { 1, 1 } },
+    { true, false, { 256, 32 }, { 1, 1 } },   { true, false, { 40, 6 }, { 1, 1 } },
+    { true, false, { 1, 2 }, { 1, 1 } },      { true, false, { 31, 17 }, { 1, 1 } },
     { false, false, { 128, 128 }, { 2, 2 } }, { false, false, { 33, 33 }, { 3, 3 } },
 };
 
@@ -176,9 +176,16 @@ static nb_status stores_nan(const nb_record *r, void *pg, const uint16_t *const 
     return st;
 }
 
-#define BUG(what, expect, enc, dec)                                            \
-    { what, expect, { "broken", "", NB_SPACE_HOST, 0,                          \
-                      &(const nb_kv_codec_variant){ "broken", NB_SPACE_HOST, 0, enc, dec } } }
+#define BUG(what, expect, enc, dec)                                                                \
+    {                                                                                              \
+        what, expect,                                                                              \
+        {                                                                                          \
+            "broken", "", NB_SPACE_HOST, 0, &(const nb_kv_codec_variant)                           \
+            {                                                                                      \
+                "broken", NB_SPACE_HOST, 0, enc, dec                                               \
+            }                                                                                      \
+        }                                                                                          \
+    }
 static const chk_broken broken[] = {
     BUG("one decoded value off", "decoded values", NULL, one_value_off),
     BUG("first token ignored", "decoded values", NULL, from_token_0),

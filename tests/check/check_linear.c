@@ -17,7 +17,7 @@ static const size_t shapes[][3] = {
 static double bound_of(const nb_linear_args *a, bool transposed, double s)
 {
     const double n = (double)(transposed ? a->row_end - a->row_begin : a->w.n_col);
-    const double k = transposed ? 4 + 2 * sqrt(n)
+    const double k = transposed               ? 4 + 2 * sqrt(n)
                      : a->w.type == NB_W_FP8B ? 24 + n / 128
                                               : 8 + sqrt(n);
     return k * 0x1p-24 * s + (n + 1) * 0x1p-126;
@@ -78,8 +78,9 @@ static void spoil(chk *t, const nb_linear_args *a, special what, size_t n_x)
         if (a->w.type == NB_W_FP8B) w[at] = chk_u64(t) % 2 ? 0x7f : 0xff;
     }
     if (what == INF_INPUT && a->n_tok)
-        ((float *)(uintptr_t)a->x)[chk_between(t, 0, a->n_tok - 1) * a->x_stride +
-                                   chk_between(t, 0, n_x - 1)] = INFINITY;
+        ((float *)(uintptr_t)
+             a->x)[chk_between(t, 0, a->n_tok - 1) * a->x_stride + chk_between(t, 0, n_x - 1)] =
+            INFINITY;
 }
 
 static void one_case(chk *t, nb_linear_fn *fn, bool transposed, nb_wtype type, const size_t *shape,
@@ -119,8 +120,10 @@ static void codes_case(chk *t, nb_linear_fn *fn, nb_wtype type)
     float *scale = chk_in(t, (n + 127) / 128 * sizeof *scale);
     for (size_t i = 0; i < n; i++) {
         const uint16_t code = (uint16_t)i;
-        if (type == NB_W_FP8B) data[i] = (unsigned char)i;
-        else memcpy(data + 2 * i, &code, 2);
+        if (type == NB_W_FP8B)
+            data[i] = (unsigned char)i;
+        else
+            memcpy(data + 2 * i, &code, 2);
     }
     for (size_t i = 0; i < (n + 127) / 128; i++) scale[i] = 0.75f;
     a.w = (nb_weight){ .data = data, .scale = scale, .n_row = 1, .n_col = n, .type = type };
@@ -154,8 +157,7 @@ static void test_both(chk *t, nb_linear_fn *fn, bool transposed, nb_wtype type)
         if (chk_case(t, "infinite input %zu", i))
             one_case(t, fn, transposed, type, shape, 4, CHK_NORMAL, INF_INPUT);
     }
-    if (chk_case(t, "no tokens"))
-        one_case(t, fn, transposed, type, wide, 0, CHK_NORMAL, PLAIN);
+    if (chk_case(t, "no tokens")) one_case(t, fn, transposed, type, wide, 0, CHK_NORMAL, PLAIN);
     if (transposed) codes_case(t, fn, type);
 }
 
@@ -280,9 +282,16 @@ static void short_sum(const nb_linear_args *a)
     nb_linear_t_bf16_c(&b);
 }
 
-#define BUG(what, expect, type, fn, fn_t)                                      \
-    { what, expect, { "broken", "", NB_SPACE_HOST, 0,                          \
-                      &(const nb_linear_variant){ "broken", NB_SPACE_HOST, 0, type, fn, fn_t } } }
+#define BUG(what, expect, type, fn, fn_t)                                                          \
+    {                                                                                              \
+        what, expect,                                                                              \
+        {                                                                                          \
+            "broken", "", NB_SPACE_HOST, 0, &(const nb_linear_variant)                             \
+            {                                                                                      \
+                "broken", NB_SPACE_HOST, 0, type, fn, fn_t                                         \
+            }                                                                                      \
+        }                                                                                          \
+    }
 static const chk_broken broken[] = {
     BUG("forgotten tail", "expected", NB_W_BF16, no_tail, NULL),
     BUG("over-read of the last row", "signal", NB_W_BF16, over_read, NULL),

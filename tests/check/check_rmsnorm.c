@@ -134,9 +134,16 @@ static void dirty_upper(const nb_rmsnorm_args *a)
 }
 #endif
 
-#define BUG(what, expect, fn, need)                                            \
-    { what, expect, { "broken", "", NB_SPACE_HOST, need,                       \
-                      &(const nb_rmsnorm_variant){ "broken", NB_SPACE_HOST, 0, fn } } }
+#define BUG(what, expect, fn, need)                                                                \
+    {                                                                                              \
+        what, expect,                                                                              \
+        {                                                                                          \
+            "broken", "", NB_SPACE_HOST, need, &(const nb_rmsnorm_variant)                         \
+            {                                                                                      \
+                "broken", NB_SPACE_HOST, 0, fn                                                     \
+            }                                                                                      \
+        }                                                                                          \
+    }
 static const chk_broken broken[] = {
     BUG("tail over-write", "", over_write, 0),
     BUG("tail over-read", "signal", over_read, 0),

@@ -151,9 +151,16 @@ static void first_head_only(const nb_rope_args *a)
     nb_rope_c(&b);
 }
 
-#define BUG(what, fn)                                                          \
-    { what, "expected", { "broken", "", NB_SPACE_HOST, 0,                      \
-                          &(const nb_rope_variant){ "broken", NB_SPACE_HOST, 0, fn } } }
+#define BUG(what, fn)                                                                              \
+    {                                                                                              \
+        what, "expected",                                                                          \
+        {                                                                                          \
+            "broken", "", NB_SPACE_HOST, 0, &(const nb_rope_variant)                               \
+            {                                                                                      \
+                "broken", NB_SPACE_HOST, 0, fn                                                     \
+            }                                                                                      \
+        }                                                                                          \
+    }
 static const chk_broken broken[] = {
     BUG("swapped pair layout", swapped_pair),
     BUG("rotated backwards", wrong_sign),

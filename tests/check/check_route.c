@@ -190,9 +190,16 @@ static void not_normalised(const nb_route_args *a)
     nb_route_c(&b);
 }
 
-#define BUG(what, fn)                                                          \
-    { what, "expected", { "broken", "", NB_SPACE_HOST, 0,                      \
-                          &(const nb_route_variant){ "broken", NB_SPACE_HOST, 0, fn } } }
+#define BUG(what, fn)                                                                              \
+    {                                                                                              \
+        what, "expected",                                                                          \
+        {                                                                                          \
+            "broken", "", NB_SPACE_HOST, 0, &(const nb_route_variant)                              \
+            {                                                                                      \
+                "broken", NB_SPACE_HOST, 0, fn                                                     \
+            }                                                                                      \
+        }                                                                                          \
+    }
 static const chk_broken broken[] = {
     BUG("tie to the higher index", tie_to_higher),
     BUG("groups ignored", no_groups),

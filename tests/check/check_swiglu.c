@@ -43,7 +43,8 @@ static void one_case(chk *t, nb_swiglu_fn *fn, size_t n_tok, size_t dim, chk_pat
         if (what != NON_FINITE)
             chk_same(t, "in place", a.y, a.y_stride, v.y, v.y_stride, n_tok, dim);
     }
-    for (size_t i = 0; n_tok && what != NON_FINITE && i < dim && i < 20; i++) { /* an element alone */
+    for (size_t i = 0; n_tok && what != NON_FINITE && i < dim && i < 20;
+         i++) { /* an element alone */
         nb_swiglu_args v = { .n_tok = 1, .dim = 1, .in_stride = 1, .y_stride = 1 };
         v.gate = chk_copy(t, a.gate + i, sizeof(float), true);
         v.up = chk_copy(t, a.up + i, sizeof(float), true);
@@ -110,9 +111,16 @@ static void silu_of_up(const nb_swiglu_args *a)
     nb_swiglu_c(&b);
 }
 
-#define BUG(what, fn)                                                          \
-    { what, "expected", { "broken", "", NB_SPACE_HOST, 0,                      \
-                          &(const nb_swiglu_variant){ "broken", NB_SPACE_HOST, 0, fn } } }
+#define BUG(what, fn)                                                                              \
+    {                                                                                              \
+        what, "expected",                                                                          \
+        {                                                                                          \
+            "broken", "", NB_SPACE_HOST, 0, &(const nb_swiglu_variant)                             \
+            {                                                                                      \
+                "broken", NB_SPACE_HOST, 0, fn                                                     \
+            }                                                                                      \
+        }                                                                                          \
+    }
 static const chk_broken broken[] = {
     BUG("exp overflows", overflows),
     BUG("gate and up exchanged", silu_of_up),

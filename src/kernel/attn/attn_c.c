@@ -81,8 +81,8 @@ void nb_attn_c(const nb_attn_args *a)
     }
 }
 
-void nb_attn_merge(float *o, float *m, float *l, const float *o2, const float *m2,
-                   const float *l2, size_t n_head, size_t d_v)
+void nb_attn_merge(float *o, float *m, float *l, const float *o2, const float *m2, const float *l2,
+                   size_t n_head, size_t d_v)
 {
     for (size_t h = 0; h < n_head; h++) {
         if (m2[h] == -INFINITY) continue; /* an empty range */

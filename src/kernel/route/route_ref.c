@@ -60,7 +60,7 @@ void nb_route_ref(const nb_route_args *a, uint32_t *id, double *weight, double *
         }
         for (size_t k = 0; k < a->top_k; k++) sum += score_of(a, x, id[t * a->top_k + k]);
         for (size_t k = 0; k < a->top_k; k++)
-            weight[t * a->top_k + k] = score_of(a, x, id[t * a->top_k + k]) *
-                                       (double)a->factor / (a->normalise ? sum + 1e-20 : 1.0);
+            weight[t * a->top_k + k] = score_of(a, x, id[t * a->top_k + k]) * (double)a->factor /
+                                       (a->normalise ? sum + 1e-20 : 1.0);
     }
 }

@@ -35,40 +35,40 @@ typedef struct batch {
 #define TOK3(M, r) M(r, 0) M(r, 1) M(r, 2)
 #define ROW1(M, T) M(0, T)
 #define ROW4(M, T) M(0, T) M(1, T) M(2, T) M(3, T)
-#define DECL(r, t)     __m256 a##r##t = _mm256_setzero_ps();
+#define DECL(r, t) __m256 a##r##t = _mm256_setzero_ps();
 #define DECL_ROW(r, T) T(DECL, r)
-#define K_LOAD(r, t)   const __m256 kv##t = _mm256_loadu_ps(k + t * ks + i);
-#define K_TAIL(r, t)   const __m256 kv##t = _mm256_maskload_ps(k + t * ks + i, mask);
-#define FMA(r, t)      a##r##t = _mm256_fmadd_ps(qv, kv##t, a##r##t);
-#define FMA_ROW(r, T)                                                          \
-    {                                                                          \
-        const __m256 qv = _mm256_loadu_ps(q[r] + from + i);                    \
-        T(FMA, r)                                                              \
+#define K_LOAD(r, t) const __m256 kv##t = _mm256_loadu_ps(k + t * ks + i);
+#define K_TAIL(r, t) const __m256 kv##t = _mm256_maskload_ps(k + t * ks + i, mask);
+#define FMA(r, t) a##r##t = _mm256_fmadd_ps(qv, kv##t, a##r##t);
+#define FMA_ROW(r, T)                                                                              \
+    {                                                                                              \
+        const __m256 qv = _mm256_loadu_ps(q[r] + from + i);                                        \
+        T(FMA, r)                                                                                  \
     }
-#define FMA_ROW_TAIL(r, T)                                                     \
-    {                                                                          \
-        const __m256 qv = _mm256_maskload_ps(q[r] + from + i, mask);           \
-        T(FMA, r)                                                              \
+#define FMA_ROW_TAIL(r, T)                                                                         \
+    {                                                                                              \
+        const __m256 qv = _mm256_maskload_ps(q[r] + from + i, mask);                               \
+        T(FMA, r)                                                                                  \
     }
 /* One part of the dot products: n values, in q from `from` on. */
-#define PART(ROWS, TOKS, key, stride, first, count)                            \
-    {                                                                          \
-        const float *k = (key);                                                \
-        const size_t ks = (stride), from = (first), n = (count);               \
-        size_t i = 0;                                                          \
-        for (; i + 8 <= n; i += 8) {                                           \
-            TOKS(K_LOAD, 0)                                                    \
-            ROWS(FMA_ROW, TOKS)                                                \
-        }                                                                      \
-        if (i < n) {                                                           \
-            const __m256i mask = nb_avx2_mask(n - i);                          \
-            TOKS(K_TAIL, 0)                                                    \
-            ROWS(FMA_ROW_TAIL, TOKS)                                           \
-        }                                                                      \
-        (void)ks;                                                              \
+#define PART(ROWS, TOKS, key, stride, first, count)                                                \
+    {                                                                                              \
+        const float *k = (key);                                                                    \
+        const size_t ks = (stride), from = (first), n = (count);                                   \
+        size_t i = 0;                                                                              \
+        for (; i + 8 <= n; i += 8) {                                                               \
+            TOKS(K_LOAD, 0)                                                                        \
+            ROWS(FMA_ROW, TOKS)                                                                    \
+        }                                                                                          \
+        if (i < n) {                                                                               \
+            const __m256i mask = nb_avx2_mask(n - i);                                              \
+            TOKS(K_TAIL, 0)                                                                        \
+            ROWS(FMA_ROW_TAIL, TOKS)                                                               \
+        }                                                                                          \
+        (void)ks;                                                                                  \
     }
-#define PARTS(ROWS, TOKS)                                                      \
-    PART(ROWS, TOKS, k1 + t * a->k1_stride, a->k1_stride, 0, a->d1)            \
+#define PARTS(ROWS, TOKS)                                                                          \
+    PART(ROWS, TOKS, k1 + t * a->k1_stride, a->k1_stride, 0, a->d1)                                \
     if (a->d2) PART(ROWS, TOKS, a->k2 + t * a->k2_stride, a->k2_stride, a->d1, a->d2)
 
 static inline void store4(float *p, __m128 s)
@@ -138,8 +138,7 @@ static void weights(batch *b, size_t r, float scale)
         _mm256_store_ps(p + t, w);
         sum = _mm256_add_ps(sum, w);
     }
-    const float keep =
-        m0 == -INFINITY ? 0 : _mm256_cvtss_f32(nb_avx2_exp(_mm256_set1_ps(m0 - m1)));
+    const float keep = m0 == -INFINITY ? 0 : _mm256_cvtss_f32(nb_avx2_exp(_mm256_set1_ps(m0 - m1)));
     const float l = (keep != 0 ? *b->l[r] * keep : 0) + nb_avx2_join(sum);
     b->keep[r] = keep;
     *b->l[r] = l;
@@ -150,29 +149,29 @@ static void weights(batch *b, size_t r, float scale)
 #define VEC1(M, r) M(r, 0)
 #define VEC2(M, r) M(r, 0) M(r, 1)
 #define VEC8(M, r) VEC2(M, r) M(r, 2) M(r, 3) M(r, 4) M(r, 5) M(r, 6) M(r, 7)
-#define S_LOAD(r, v)     __m256 a##r##v = _mm256_load_ps(sum + r * STRIP + v * 8);
+#define S_LOAD(r, v) __m256 a##r##v = _mm256_load_ps(sum + r * STRIP + v * 8);
 #define S_LOAD_ROW(r, V) V(S_LOAD, r)
-#define S_STORE(r, v)    _mm256_store_ps(sum + r * STRIP + v * 8, a##r##v);
+#define S_STORE(r, v) _mm256_store_ps(sum + r * STRIP + v * 8, a##r##v);
 #define S_STORE_ROW(r, V) V(S_STORE, r)
-#define V_LOAD(r, c)     const __m256 v##c = _mm256_loadu_ps(v + t * vs + c * 8);
-#define V_TAIL(r, c)     const __m256 v##c = _mm256_maskload_ps(v + t * vs + c * 8, mask);
-#define V_FMA(r, c)      a##r##c = _mm256_fmadd_ps(pv, v##c, a##r##c);
-#define V_ROW(r, V)                                                            \
-    {                                                                          \
-        const __m256 pv = _mm256_broadcast_ss(p + r * T_MAX + t);              \
-        V(V_FMA, r)                                                            \
+#define V_LOAD(r, c) const __m256 v##c = _mm256_loadu_ps(v + t * vs + c * 8);
+#define V_TAIL(r, c) const __m256 v##c = _mm256_maskload_ps(v + t * vs + c * 8, mask);
+#define V_FMA(r, c) a##r##c = _mm256_fmadd_ps(pv, v##c, a##r##c);
+#define V_ROW(r, V)                                                                                \
+    {                                                                                              \
+        const __m256 pv = _mm256_broadcast_ss(p + r * T_MAX + t);                                  \
+        V(V_FMA, r)                                                                                \
     }
-#define VALUES(name, ROWS, VECS, LOAD)                                         \
+#define VALUES(name, ROWS, VECS, LOAD)                                                             \
     static void name(const float *p, const float *v, size_t vs, size_t t0, size_t t1, float *sum,  \
-                     __m256i mask)                                             \
-    {                                                                          \
-        ROWS(S_LOAD_ROW, VECS)                                                 \
-        for (size_t t = t0; t < t1; t++) {                                     \
-            VECS(LOAD, 0)                                                      \
-            ROWS(V_ROW, VECS)                                                  \
-        }                                                                      \
-        ROWS(S_STORE_ROW, VECS)                                                \
-        (void)mask;                                                            \
+                     __m256i mask)                                                                 \
+    {                                                                                              \
+        ROWS(S_LOAD_ROW, VECS)                                                                     \
+        for (size_t t = t0; t < t1; t++) {                                                         \
+            VECS(LOAD, 0)                                                                          \
+            ROWS(V_ROW, VECS)                                                                      \
+        }                                                                                          \
+        ROWS(S_STORE_ROW, VECS)                                                                    \
+        (void)mask;                                                                                \
     }
 VALUES(values_4x2, ROW4, VEC2, V_LOAD)
 VALUES(values_4x1, ROW4, VEC1, V_LOAD)

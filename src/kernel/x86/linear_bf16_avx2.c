@@ -17,12 +17,12 @@ static inline __m256 load_tail(const uint16_t *p, size_t n)
     return load(v);
 }
 
-#define W_TYPE         uint16_t
-#define W_FP8          0
-#define W_LOAD(p)      load(p)
-#define W_TAIL(p, n)   load_tail(p, n)
-#define W_LOAD_T(p)    load(p)
+#define W_TYPE uint16_t
+#define W_FP8 0
+#define W_LOAD(p) load(p)
+#define W_TAIL(p, n) load_tail(p, n)
+#define W_LOAD_T(p) load(p)
 #define W_TAIL_T(p, n) load_tail(p, n)
-#define NAME           nb_linear_bf16_avx2
-#define NAME_T         nb_linear_t_bf16_avx2
+#define NAME nb_linear_bf16_avx2
+#define NAME_T nb_linear_t_bf16_avx2
 #include "kernel/x86/linear_tile_avx2.h"

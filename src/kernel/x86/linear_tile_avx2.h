@@ -28,62 +28,62 @@ enum { PANEL_ROW = 16, PANEL_TOK = 48, LANE = 8 };
 #define ROW4(M, T) M(0, T) M(1, T) M(2, T) M(3, T)
 #define ROW8(M, T) ROW4(M, T) M(4, T) M(5, T) M(6, T) M(7, T)
 
-#define DECL(r, t)     __m256 a##r##t = _mm256_setzero_ps();
+#define DECL(r, t) __m256 a##r##t = _mm256_setzero_ps();
 #define DECL_ROW(r, T) T(DECL, r)
-#define X_LOAD(r, t)   const __m256 x##t = _mm256_loadu_ps(x + t * xs + i);
-#define X_TAIL(r, t)   const __m256 x##t = _mm256_maskload_ps(x + t * xs + i, mask);
-#define FMA(r, t)      a##r##t = _mm256_fmadd_ps(wv, x##t, a##r##t);
-#define FMA_ROW(r, T)                                                          \
-    {                                                                          \
-        const __m256 wv = W_LOAD(w + r * ws + i);                              \
-        T(FMA, r)                                                              \
+#define X_LOAD(r, t) const __m256 x##t = _mm256_loadu_ps(x + t * xs + i);
+#define X_TAIL(r, t) const __m256 x##t = _mm256_maskload_ps(x + t * xs + i, mask);
+#define FMA(r, t) a##r##t = _mm256_fmadd_ps(wv, x##t, a##r##t);
+#define FMA_ROW(r, T)                                                                              \
+    {                                                                                              \
+        const __m256 wv = W_LOAD(w + r * ws + i);                                                  \
+        T(FMA, r)                                                                                  \
     }
-#define FMA_ROW_TAIL(r, T)                                                     \
-    {                                                                          \
-        const __m256 wv = W_TAIL(w + r * ws + i, n - i);                       \
-        T(FMA, r)                                                              \
+#define FMA_ROW_TAIL(r, T)                                                                         \
+    {                                                                                              \
+        const __m256 wv = W_TAIL(w + r * ws + i, n - i);                                           \
+        T(FMA, r)                                                                                  \
     }
 /* The same from a strip of weights that were made float before: [4][NB_LINEAR_CHUNK_MAX],
  * aligned, zeros after column n. */
-#define FMA_ROW_F(r, T)                                                        \
-    {                                                                          \
-        const __m256 wv = _mm256_load_ps(w + r * NB_LINEAR_CHUNK_MAX + i);     \
-        T(FMA, r)                                                              \
+#define FMA_ROW_F(r, T)                                                                            \
+    {                                                                                              \
+        const __m256 wv = _mm256_load_ps(w + r * NB_LINEAR_CHUNK_MAX + i);                         \
+        T(FMA, r)                                                                                  \
     }
 #define TOTAL(r, t) (total + (t * PANEL_ROW + r) * LANE)
 #if W_FP8
-#define ADD(r, t)                                                              \
+#define ADD(r, t)                                                                                  \
     _mm256_storeu_ps(TOTAL(r, t), _mm256_fmadd_ps(a##r##t, sv, _mm256_loadu_ps(TOTAL(r, t))));
-#define ADD_ROW(r, T)                                                          \
-    {                                                                          \
-        const __m256 sv = _mm256_broadcast_ss(scale + r);                      \
-        T(ADD, r)                                                              \
+#define ADD_ROW(r, T)                                                                              \
+    {                                                                                              \
+        const __m256 sv = _mm256_broadcast_ss(scale + r);                                          \
+        T(ADD, r)                                                                                  \
     }
 #else
-#define ADD(r, t)                                                              \
+#define ADD(r, t)                                                                                  \
     _mm256_storeu_ps(TOTAL(r, t), _mm256_add_ps(a##r##t, _mm256_loadu_ps(TOTAL(r, t))));
 #define ADD_ROW(r, T) T(ADD, r)
 #endif
 
 /* Where a tile starts: w and x at the chunk's first column, totals and scales at
  * the tile's first row (and token). */
-#define TILE(name, W, ROWS, TOKS, ROW, ROW_TAIL)                               \
-    static void name(const W *w, size_t ws, const float *x, size_t xs, size_t n,              \
-                     const float *scale, float *total)                         \
-    {                                                                          \
-        size_t i = 0;                                                          \
-        ROWS(DECL_ROW, TOKS)                                                   \
-        for (; i + LANE <= n; i += LANE) {                                     \
-            TOKS(X_LOAD, 0)                                                    \
-            ROWS(ROW, TOKS)                                                    \
-        }                                                                      \
-        if (i < n) {                                                           \
-            const __m256i mask = nb_avx2_mask(n - i);                          \
-            TOKS(X_TAIL, 0)                                                    \
-            ROWS(ROW_TAIL, TOKS)                                               \
-        }                                                                      \
-        ROWS(ADD_ROW, TOKS)                                                    \
-        (void)xs, (void)ws, (void)scale;                                       \
+#define TILE(name, W, ROWS, TOKS, ROW, ROW_TAIL)                                                   \
+    static void name(const W *w, size_t ws, const float *x, size_t xs, size_t n,                   \
+                     const float *scale, float *total)                                             \
+    {                                                                                              \
+        size_t i = 0;                                                                              \
+        ROWS(DECL_ROW, TOKS)                                                                       \
+        for (; i + LANE <= n; i += LANE) {                                                         \
+            TOKS(X_LOAD, 0)                                                                        \
+            ROWS(ROW, TOKS)                                                                        \
+        }                                                                                          \
+        if (i < n) {                                                                               \
+            const __m256i mask = nb_avx2_mask(n - i);                                              \
+            TOKS(X_TAIL, 0)                                                                        \
+            ROWS(ROW_TAIL, TOKS)                                                                   \
+        }                                                                                          \
+        ROWS(ADD_ROW, TOKS)                                                                        \
+        (void)xs, (void)ws, (void)scale;                                                           \
     }
 TILE(tile_8x1, W_TYPE, ROW8, TOK1, FMA_ROW, FMA_ROW_TAIL)
 TILE(tile_4x1, W_TYPE, ROW4, TOK1, FMA_ROW, FMA_ROW_TAIL)
@@ -148,8 +148,9 @@ static void chunk_tiles(const W_TYPE *w, size_t ws, const float *x, size_t xs, s
         for (; k == 1 && r + 8 <= n_row; r += 8)
             tile_8x1(w + r * ws, ws, xt, xs, n, scale + r, tt + r * LANE);
         for (; r + 4 <= n_row; r += 4)
-            (k == 3 ? tile_4x3 : k == 2 ? tile_4x2 : tile_4x1)(w + r * ws, ws, xt, xs, n, scale + r,
-                                                                tt + r * LANE);
+            (k == 3   ? tile_4x3
+             : k == 2 ? tile_4x2
+                      : tile_4x1)(w + r * ws, ws, xt, xs, n, scale + r, tt + r * LANE);
         for (; r < n_row; r++) {
             if (k == 3) {
                 tile_1x3(w + r * ws, ws, xt, xs, n, scale + r, tt + r * LANE);
@@ -205,33 +206,31 @@ void NAME(const nb_linear_args *a)
 #define VEC1(M, t) M(t, 0)
 #define VEC4(M, t) M(t, 0) M(t, 1) M(t, 2) M(t, 3)
 #define VEC8(M, t) VEC4(M, t) M(t, 4) M(t, 5) M(t, 6) M(t, 7)
-#define BT_DECL(t, v)     __m256 b##t##v = _mm256_setzero_ps();
-#define BT_X(r, t)        const __m256 x##t = _mm256_broadcast_ss(xb + t * NB_LINEAR_T_CHUNK_MAX + i);
-#define BT_FMA(v, t)      b##t##v = _mm256_fmadd_ps(wv, x##t, b##t##v);
-#define BT_COL3(t, v)                                                          \
-    {                                                                          \
-        const __m256 wv = W_LOAD_T(w + i * ws + v * LANE);                     \
-        TOK3(BT_FMA, v)                                                        \
+#define BT_DECL(t, v) __m256 b##t##v = _mm256_setzero_ps();
+#define BT_X(r, t) const __m256 x##t = _mm256_broadcast_ss(xb + t * NB_LINEAR_T_CHUNK_MAX + i);
+#define BT_FMA(v, t) b##t##v = _mm256_fmadd_ps(wv, x##t, b##t##v);
+#define BT_COL3(t, v)                                                                              \
+    {                                                                                              \
+        const __m256 wv = W_LOAD_T(w + i * ws + v * LANE);                                         \
+        TOK3(BT_FMA, v)                                                                            \
     }
-#define BT_COL1(t, v)                                                          \
-    {                                                                          \
-        const __m256 wv = W_LOAD_T(w + i * ws + v * LANE);                     \
-        TOK1(BT_FMA, v)                                                        \
+#define BT_COL1(t, v)                                                                              \
+    {                                                                                              \
+        const __m256 wv = W_LOAD_T(w + i * ws + v * LANE);                                         \
+        TOK1(BT_FMA, v)                                                                            \
     }
-#define BT_ADD(t, v)                                                           \
-    _mm256_storeu_ps(total + t * ts + v * LANE,                                \
+#define BT_ADD(t, v)                                                                               \
+    _mm256_storeu_ps(total + t * ts + v * LANE,                                                    \
                      _mm256_add_ps(b##t##v, _mm256_loadu_ps(total + t * ts + v * LANE)));
 #define BT_ROW(t, V) V(BT_DECL, t)
 
 static void tile_t_3x4(const W_TYPE *w, size_t ws, const float *xb, size_t n, float *total,
                        size_t ts)
 {
-    VEC4(BT_DECL, 0) VEC4(BT_DECL, 1) VEC4(BT_DECL, 2)
-    for (size_t i = 0; i < n; i++) {
-        TOK3(BT_X, 0)
-        VEC4(BT_COL3, 0)
-    }
-    VEC4(BT_ADD, 0) VEC4(BT_ADD, 1) VEC4(BT_ADD, 2)
+    VEC4(BT_DECL, 0)
+    VEC4(BT_DECL, 1) VEC4(BT_DECL, 2) for (size_t i = 0; i < n;
+                                           i++){ TOK3(BT_X, 0) VEC4(BT_COL3, 0) } VEC4(BT_ADD, 0)
+        VEC4(BT_ADD, 1) VEC4(BT_ADD, 2)
 }
 static void tile_t_1x8(const W_TYPE *w, size_t ws, const float *xb, size_t n, float *total,
                        size_t ts)
@@ -297,7 +296,8 @@ static void column_strip(const nb_linear_args *a, size_t c, size_t n_c, size_t t
                     tile_t_1x8(w + i, ws, xt + k * xs, n, tt + k * STRIP_COL + i, STRIP_COL);
                 for (; i + 8 <= n_c; i += 8)
                     tile_t_1x1(w + i, ws, xt + k * xs, n, tt + k * STRIP_COL + i);
-                if (i < n_c) tile_t_tail(w + i, ws, xt + k * xs, n, n_c - i, tt + k * STRIP_COL + i);
+                if (i < n_c)
+                    tile_t_tail(w + i, ws, xt + k * xs, n, n_c - i, tt + k * STRIP_COL + i);
             }
             t += three ? 3 : 1;
         }

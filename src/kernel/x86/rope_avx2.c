@@ -10,10 +10,10 @@ static void interleaved(float *x, const float *c, const float *s, size_t half)
     size_t j = 0;
     for (; j + 4 <= half; j += 4) {
         const __m256 v = _mm256_loadu_ps(x + 2 * j), swapped = _mm256_permute_ps(v, 0xb1);
-        const __m256 cos = _mm256_permutevar8x32_ps(
-            _mm256_castps128_ps256(_mm_loadu_ps(c + j)), twice);
-        const __m256 sin = _mm256_permutevar8x32_ps(
-            _mm256_castps128_ps256(_mm_loadu_ps(s + j)), twice);
+        const __m256 cos =
+            _mm256_permutevar8x32_ps(_mm256_castps128_ps256(_mm_loadu_ps(c + j)), twice);
+        const __m256 sin =
+            _mm256_permutevar8x32_ps(_mm256_castps128_ps256(_mm_loadu_ps(s + j)), twice);
         /* even lanes: a cos - b sin, odd lanes: b cos + a sin */
         _mm256_storeu_ps(x + 2 * j, _mm256_fmaddsub_ps(v, cos, _mm256_mul_ps(swapped, sin)));
     }

@@ -23,7 +23,8 @@ void nb_swiglu_avx2(const nb_swiglu_args *a)
         for (; i + 8 <= dim; i += 8)
             _mm256_storeu_ps(y + i, swiglu(_mm256_loadu_ps(gate + i), _mm256_loadu_ps(up + i)));
         if (i < dim)
-            _mm256_maskstore_ps(y + i, mask, swiglu(_mm256_maskload_ps(gate + i, mask),
-                                                    _mm256_maskload_ps(up + i, mask)));
+            _mm256_maskstore_ps(
+                y + i, mask,
+                swiglu(_mm256_maskload_ps(gate + i, mask), _mm256_maskload_ps(up + i, mask)));
     }
 }
