@@ -150,7 +150,7 @@ nb_status nb_tok_build_added(nb_tokenizer *t, nb_error *err)
         a->control = a->special || looks_like_control(nb_tok_bytes(t, a->content));
         if (a->control) t->flags[a->id] |= NB_TF_CONTROL;
         const nb_status st = make_pattern(t, a, err);
-        if (st != NB_OK) return nb_fail(err, st, "tokenizer: added tokens: %s", nb_status_text(st));
+        if (st != NB_OK) return nb_tok_error_fill(err, st, "tokenizer: added tokens");
     }
     for (size_t i = 0; i < t->merges.n_slots; i++)
         if (t->merges.slots[i].pair != UINT64_MAX &&
@@ -241,5 +241,5 @@ nb_status nb_tok_build_out(nb_tokenizer *t, nb_error *err)
     nb_buf_deinit(&spelling);
     nb_buf_deinit(&buf);
     nb_tok_regex_run_deinit(&run);
-    return st == NB_OK ? st : nb_fail(err, st, "tokenizer: decoder: %s", nb_status_text(st));
+    return st == NB_OK ? st : nb_tok_error_fill(err, st, "tokenizer: decoder");
 }

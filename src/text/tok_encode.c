@@ -390,6 +390,7 @@ nb_status nb_tokenizer_encode(const nb_tokenizer *t, nb_str text, unsigned flags
     nb_tok_enc e = { .t = t, .err = err, .guard = !(flags & NB_TOK_PARSE_SPECIAL) };
     nb_buf fixed = { 0 };
     nb_status st = NB_OK;
+    nb_tok_error_clear(err);
     if (!nb_utf8_valid(text)) {
         st = nb_tok_utf8_fix(text, &fixed);
         text = nb_buf_view(&fixed);
@@ -398,12 +399,11 @@ nb_status nb_tokenizer_encode(const nb_tokenizer *t, nb_str text, unsigned flags
     if (st == NB_OK) st = encode_valid(&e, text, flags);
     nb_buf_deinit(&fixed);
     nb_tok_enc_deinit(&e);
-    if (st == NB_ERR_NOMEM) (void)nb_fail(err, st, "out of memory while encoding text");
     if (st != NB_OK || e.n_ids == 0) {
         free(e.ids);
         e.ids = NULL;
     }
-    if (st != NB_OK) return st;
+    if (st != NB_OK) return nb_tok_error_fill(err, st, "encoding text");
     *ids = e.ids;
     *n_ids = e.n_ids;
     return NB_OK;

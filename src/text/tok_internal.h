@@ -293,6 +293,10 @@ nb_status nb_tok_standin_decode(nb_str s, nb_buf *out, bool *all);
 /* malloc'ed copy with a final 0. */
 char *nb_tok_strdup(nb_str s);
 
+/* An error record that a failing call left empty gets the status's own text. */
+void nb_tok_error_clear(nb_error *err);
+nb_status nb_tok_error_fill(nb_error *err, nb_status st, const char *what);
+
 /* ---- loading ------------------------------------------------------------- */
 
 nb_status nb_tok_load_model(nb_tokenizer *t, const json_t *root, nb_error *err);

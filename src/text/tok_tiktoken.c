@@ -62,7 +62,7 @@ static nb_status add_line(nb_tokenizer *t, nb_str s, size_t line, nb_buf *buf, n
     if (!sp || sp + 1 == s.p + s.n_bytes || s.n_bytes > 2 * NB_TOK_MAX_TOKEN_BYTES)
         return bad_line(line, err);
     for (const char *d = sp + 1; d < s.p + s.n_bytes; d++) {
-        if (*d < '0' || *d > '9' || rank > NB_TOK_MAX_VOCAB) return bad_line(line, err);
+        if (*d < '0' || *d > '9' || rank > UINT32_MAX) return bad_line(line, err);
         rank = rank * 10 + (uint64_t)(*d - '0');
     }
     if (!base64_decode(s.p, (size_t)(sp - s.p), buf) || !buf->n_bytes) return bad_line(line, err);

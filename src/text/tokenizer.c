@@ -5,6 +5,19 @@
 
 #include "text/tok_internal.h"
 
+void nb_tok_error_clear(nb_error *err)
+{
+    if (!err) return;
+    err->status = NB_OK;
+    err->msg[0] = 0;
+}
+
+nb_status nb_tok_error_fill(nb_error *err, nb_status st, const char *what)
+{
+    if (err && err->status == NB_OK) return nb_fail(err, st, "%s: %s", what, nb_status_text(st));
+    return st;
+}
+
 /* Parses an optional file; *out is NULL for an empty one. */
 static nb_status parse(nb_str s, const char *name, json_t **out, nb_error *err)
 {
@@ -39,6 +52,7 @@ static nb_status load(nb_tokenizer *t, const nb_tokenizer_files *files, document
     NB_TRY(parse(files->tokenizer_config_json, "tokenizer_config.json", &d->config, err));
     NB_TRY(parse(files->special_tokens_map_json, "special_tokens_map.json", &d->map, err));
     NB_TRY(parse(files->added_tokens_json, "added_tokens.json", &d->added, err));
+    nb_tok_class_table(t->classes);
     if (d->tokenizer) {
         NB_TRY(load_json(t, d, err));
     } else {
@@ -54,6 +68,7 @@ static nb_status load(nb_tokenizer *t, const nb_tokenizer_files *files, document
 nb_status nb_tokenizer_create(const nb_tokenizer_files *files, nb_tokenizer **out, nb_error *err)
 {
     documents d = { 0 };
+    nb_tok_error_clear(err);
     if (!files->tokenizer_json.n_bytes && !files->tiktoken_model.n_bytes)
         return nb_fail(err, NB_ERR_ARG, "tokenizer: tokenizer.json or tiktoken.model expected");
     nb_tokenizer *t = calloc(1, sizeof *t);
@@ -62,7 +77,6 @@ nb_status nb_tokenizer_create(const nb_tokenizer_files *files, nb_tokenizer **ou
         free(t);
         return nb_fail(err, NB_ERR_NOMEM, "tokenizer: out of memory");
     }
-    nb_tok_class_table(t->classes);
     for (int r = 0; r < NB_TOK_N_ROLES; r++) t->role_id[r] = NB_TOK_NONE;
     const nb_status st = load(t, files, &d, err);
     json_decref(d.tokenizer);
@@ -71,7 +85,7 @@ nb_status nb_tokenizer_create(const nb_tokenizer_files *files, nb_tokenizer **ou
     json_decref(d.added);
     if (st != NB_OK) {
         nb_tokenizer_destroy(t);
-        return st;
+        return nb_tok_error_fill(err, st, "tokenizer");
     }
     *out = t;
     return NB_OK;
