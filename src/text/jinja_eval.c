@@ -180,20 +180,35 @@ static nb_status slice_str(nb_jr *r, const nb_jv *o, const nb_jslice *s, nb_jv *
     return NB_OK;
 }
 
+static nb_status slice_range(nb_jr *r, const nb_jrange *g, const nb_jslice *s, nb_jv *out)
+{
+    int64_t start, step;
+    size_t count;
+    void *p;
+    NB_TRY(slice_bounds(r, s, g->n, &start, &step, &count));
+    if (count < 2) step = 1; /* the step then has no meaning, and may be huge */
+    NB_TRY(nb_j_alloc(r, sizeof(nb_jrange), &p));
+    nb_jrange *part = p;
+    part->start = g->start + (count ? start * g->step : 0); /* range() keeps to 61 bits */
+    part->step = g->step * step;
+    part->stop = part->start + (int64_t)count * part->step;
+    part->n = count;
+    *out = (nb_jv){ .kind = NB_JK_RANGE, .u.range = part };
+    return NB_OK;
+}
+
 static nb_status slice_value(nb_jr *r, const nb_jv *o, const nb_jslice *s, nb_jv *out)
 {
     const nb_jv *part[3] = { &s->start, &s->stop, &s->step };
     int64_t start, step;
     size_t count;
     for (int i = 0; i < 3; i++)
-        if (part[i]->kind != NB_JK_NONE && !nb_jv_is_int(part[i])) {
-            *out = nb_jv_undef(NB_JUNDEF_HINT, nb_str_c("slice indices must be integers or None"),
-                               NB_JK_MISSING);
-            return NB_OK;
-        }
+        if (part[i]->kind != NB_JK_NONE && !nb_jv_is_int(part[i]))
+            return NB_J_TYPE_ERROR(r, "slice indices must be integers or None or have an "
+                                   "__index__ method");
     if (o->kind == NB_JK_STR) return slice_str(r, o, s, out);
-    nb_jlist *l = o->u.list;
-    if (o->kind == NB_JK_RANGE) NB_TRY(nb_j_to_list(r, o, &l));
+    if (o->kind == NB_JK_RANGE) return slice_range(r, o->u.range, s, out);
+    const nb_jlist *l = o->u.list;
     NB_TRY(slice_bounds(r, s, l->n, &start, &step, &count));
     NB_TRY(nb_j_list_new(r, o->kind == NB_JK_TUPLE ? NB_JK_TUPLE : NB_JK_LIST, count, out));
     NB_TRY(nb_j_work(r, count * 8));
@@ -228,7 +243,11 @@ nb_status nb_j_getitem(nb_jr *r, const nb_jv *o, const nb_jv *key, nb_jv *out)
     const bool seq = o->kind == NB_JK_STR || o->kind == NB_JK_LIST || o->kind == NB_JK_TUPLE ||
                      o->kind == NB_JK_RANGE;
     out->kind = NB_JK_MISSING;
-    if (seq && key->kind == NB_JK_SLICE) return slice_value(r, o, key->u.slice, out);
+    if (key->kind == NB_JK_SLICE) { /* plain Python in Jinja2: errors are not undefined */
+        if (seq) return slice_value(r, o, key->u.slice, out);
+        if (o->kind == NB_JK_DICT) return NB_J_TYPE_ERROR(r, "unhashable type: 'slice'");
+        return NB_J_TYPE_ERROR(r, "'%s' object is not subscriptable", nb_jv_type_name(o));
+    }
     if (seq && nb_jv_is_int(key)) NB_TRY(index_value(r, o, nb_jv_as_int(key), out));
     else if (o->kind == NB_JK_DICT) NB_TRY(dict_item(r, o, key, out));
     if (out->kind != NB_JK_MISSING) return NB_OK;

@@ -176,6 +176,7 @@ nb_status nb_j_exec_loop(nb_jr *r, const nb_jn *n, const nb_jv *iterable, unsign
     nb_jscope *outer = r->scope;
     nb_jloop *l;
     nb_jv items = *iterable, x;
+    bool completed = false; /* as in Jinja2, else runs unless one iteration reached its end */
     if (n->c) NB_TRY(filter_items(r, n, iterable, &items));
     NB_TRY(new_loop(r, n, &items, depth0, &l));
     NB_TRY(nb_j_push_scope(r, outer, &r->scope));
@@ -195,9 +196,10 @@ nb_status nb_j_exec_loop(nb_jr *r, const nb_jn *n, const nb_jv *iterable, unsign
         const nb_jflow flow = r->flow;
         r->flow = NB_JFLOW_NONE;
         if (flow == NB_JFLOW_BREAK) break;
+        completed |= flow == NB_JFLOW_NONE;
     }
     r->scope = outer;
-    if (l->index0 < 0 && n->n_kid > 1) return nb_j_exec(r, n->kid[1]);
+    if (!completed && n->n_kid > 1) return nb_j_exec(r, n->kid[1]);
     return NB_OK;
 }
 

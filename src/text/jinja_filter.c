@@ -187,8 +187,15 @@ FILTER(f_truncate)
 {
     (void)raw;
     nb_jv s = *self;
-    if (s.kind == NB_JK_UNDEF) s = nb_jv_str((nb_str){ "", 0 });
-    if (s.kind != NB_JK_STR) return NB_J_TYPE_ERROR(r, "truncate needs a string");
+    *out = s;
+    if (s.kind != NB_JK_STR) { /* whatever is short enough passes */
+        const nb_jargs none = { 0 };
+        nb_jv n;
+        NB_TRY(nb_j_call_def(r, nb_j_find_filter(nb_str_c("length")), "filter", self, &none, &n));
+        if (n.u.i <= 260 && a[0].kind == NB_JK_MISSING) return NB_OK;
+        if (nb_jv_is_int(&a[0]) && n.u.i <= nb_jv_as_int(&a[0])) return NB_OK;
+        return NB_J_TYPE_ERROR(r, "truncate needs a string, not %s", nb_jv_type_name(self));
+    }
     const nb_str end = a[2].kind == NB_JK_STR ? a[2].u.s : nb_str_c("...");
     const int64_t length = nb_jv_is_int(&a[0]) ? nb_jv_as_int(&a[0]) : 255;
     const int64_t leeway = nb_jv_is_int(&a[3]) ? nb_jv_as_int(&a[3]) : 5;
@@ -197,7 +204,6 @@ FILTER(f_truncate)
         return nb_j_fail(r, NB_ERR_FORMAT, "truncate: length must be at least that of the end text");
     NB_TRY(nb_j_work(r, s.u.s.n_bytes));
     const int64_t n = (int64_t)nb_j_cp_count(s.u.s);
-    *out = s;
     if (n <= length || n - length <= leeway) return NB_OK;
     nb_str head = nb_j_sub(s.u.s, 0, nb_j_cp_offset(s.u.s, (size_t)(length - n_end)));
     if (!nb_jv_truth(&a[1])) {

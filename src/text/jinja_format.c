@@ -272,7 +272,8 @@ nb_status nb_j_percent(nb_jr *r, nb_str fmt, const nb_jv *args, nb_jv *out)
         p.i = to + 1;
         if (q) NB_TRY(percent_field(&p));
     }
-    const bool container = args->kind == NB_JK_DICT || args->kind == NB_JK_LIST;
+    const bool container = args->kind == NB_JK_DICT || args->kind == NB_JK_LIST ||
+                           args->kind == NB_JK_UNDEF || args->kind == NB_JK_RANGE;
     if (p.used < p.n_args && !p.keyed && !container)
         return NB_J_TYPE_ERROR(r, "not all arguments converted during string formatting");
     return nb_j_take(r, mark, out);

@@ -374,6 +374,9 @@ METHOD(g_range)
         if (raw->pos[i].kind == NB_JK_UNDEF) return nb_j_fail_undef(r, &raw->pos[i]);
         NB_TRY(want_int(r, &raw->pos[i], 0, &v[raw->n_pos == 1 ? 1 : i]));
     }
+    for (int i = 0; i < 3; i++) /* so that start + n * step fits too */
+        if (v[i] > INT64_MAX / 4 || v[i] < -(INT64_MAX / 4))
+            return nb_j_fail(r, NB_ERR_RANGE, "range() arguments beyond 61 bits");
     if (v[2] == 0) return NB_J_VALUE_ERROR(r, "range() arg 3 must not be zero");
     uint64_t n = 0;
     if (v[2] > 0 && v[0] < v[1]) n = ((uint64_t)v[1] - (uint64_t)v[0] - 1) / (uint64_t)v[2] + 1;
