@@ -131,8 +131,10 @@ float *chk_out_rows(chk *t, size_t n_row, size_t n_col, size_t stride);
 void *chk_copy(chk *t, const void *p, size_t n_bytes, bool input);
 void chk_fill(chk *t, float *x, size_t n, chk_pattern p);
 
-/* A weight matrix of the type, with guard pages, codes of a pattern (FP8B: all
- * codes but NaN), and scales. */
+/* A weight matrix of the type, with guard pages, codes of a pattern and scales.
+ * FP8B: CHK_NORMAL fills the range up to 448 as a quantised model does (subnormal
+ * codes are rare, and slow to convert on some processors); every other pattern
+ * takes all codes but NaN with equal probability. */
 nb_weight chk_weight(chk *t, nb_wtype type, size_t n_row, size_t n_col, chk_pattern p);
 
 void chk_arm(chk *t);

@@ -97,7 +97,8 @@ nb_weight chk_weight(chk *t, nb_wtype type, size_t n_row, size_t n_col, chk_patt
             const size_t m = n_col - c < 64 ? n_col - c : 64, at = r * n_col + c;
             chk_fill(t, row, m, p);
             for (size_t i = 0; i < m; i++) {
-                const uint8_t code = (uint8_t)chk_u64(t);
+                const uint8_t any = (uint8_t)chk_u64(t), scaled = nb_e4m3_from_f32(448 * row[i]);
+                const uint8_t code = p == CHK_NORMAL ? scaled : any;
                 if (type == NB_W_F32) ((float *)data)[at + i] = row[i];
                 if (type == NB_W_BF16) ((uint16_t *)data)[at + i] = nb_bf16_from_f32(row[i]);
                 if (type == NB_W_F16) ((uint16_t *)data)[at + i] = nb_fp16_from_f32_sat(row[i]);
