@@ -5,7 +5,8 @@
  * included, and F16C makes a float of it, exactly; the 2^8 goes into the block
  * scale.  Only the two NaN codes come out wrong, as +-480 * 2^-8: linear looks
  * for them once per row and chunk and makes the chunk's scale a NaN, linear_t,
- * where columns must not disturb each other, fixes them in the vector. *
+ * where columns must not disturb each other, fixes them in the vector.
+ *
  * A single token is bound by this conversion (9 GB/s of codes on a Zen 3 core that
  * reads 16).  Tried and not faster: 16 codes per step (the same), widening to 32
  * bits and a product with 2^120 (half, when subnormal codes are frequent). */
