@@ -134,11 +134,12 @@ static void range_text(const opt_row *r, char *out, size_t n)
         (void)snprintf(out, n, "%s in %c%g, %g]", what, open, r->lo, r->hi);
 }
 
-static int bad_value(const opt_row *r, const char *value)
+/* shown: the option as it was written. */
+static int bad_value(const opt_row *r, const char *shown, const char *value)
 {
     char range[256];
     range_text(r, range, sizeof range);
-    return cli_usage("--%s %s: expected %s", r->name, value, range);
+    return cli_usage("%s %s: expected %s", shown, value, range);
 }
 
 /* A number in the row's range, nothing before or behind it. */
@@ -195,12 +196,12 @@ static void *grow(void *p, size_t n, size_t item_bytes)
     return realloc(p, (n + 1) * item_bytes);
 }
 
-static int add_ids(const opt_row *r, opt_ids *list, const char *value)
+static int add_ids(const opt_row *r, opt_ids *list, const char *shown, const char *value)
 {
     for (const char *p = value;; p++) {
         const size_t k = strcspn(p, ",");
         uint64_t id;
-        if (!parse_u64(p, k, UINT32_MAX, &id)) return bad_value(r, value);
+        if (!parse_u64(p, k, UINT32_MAX, &id)) return bad_value(r, shown, value);
         uint32_t *q = grow(list->p, list->n, sizeof *q);
         if (!q) return cli_failed("out of memory");
         list->p = q;
@@ -210,14 +211,14 @@ static int add_ids(const opt_row *r, opt_ids *list, const char *value)
     }
 }
 
-static int add_bias(const opt_row *r, opt_biases *list, const char *value)
+static int add_bias(const opt_row *r, opt_biases *list, const char *shown, const char *value)
 {
     const size_t k = strcspn(value, "=");
     uint64_t id;
     double x;
     if (value[k] != '=' || !parse_u64(value, k, UINT32_MAX, &id) ||
         !parse_number(r, value + k + 1, &x))
-        return bad_value(r, value);
+        return bad_value(r, shown, value);
     nb_logit_bias *q = grow(list->p, list->n, sizeof *q);
     if (!q) return cli_failed("out of memory");
     list->p = q;
@@ -234,7 +235,7 @@ static int add_str(opt_strs *list, const char *value)
     return CLI_OK;
 }
 
-static int set_value(opts *o, const opt_row *r, const char *value)
+static int set_value(opts *o, const opt_row *r, const char *shown, const char *value)
 {
     void *at = (char *)o + r->offset;
     double x;
@@ -244,27 +245,27 @@ static int set_value(opts *o, const opt_row *r, const char *value)
     case OPT_BOOL: *(bool *)at = value[0] == '1'; return CLI_OK;
     case OPT_STR: *(const char **)at = value; return CLI_OK;
     case OPT_CHOICE:
-        if (!is_choice(r->choices, value)) return bad_value(r, value);
+        if (!is_choice(r->choices, value)) return bad_value(r, shown, value);
         *(const char **)at = value;
         return CLI_OK;
     case OPT_SIZE:
-        if (!parse_integer(r, value, &i)) return bad_value(r, value);
+        if (!parse_integer(r, value, &i)) return bad_value(r, shown, value);
         *(size_t *)at = i < 0 ? 0 : (size_t)i;
         return CLI_OK;
     case OPT_INT:
-        if (!parse_integer(r, value, &i)) return bad_value(r, value);
+        if (!parse_integer(r, value, &i)) return bad_value(r, shown, value);
         *(int *)at = (int)i;
         return CLI_OK;
     case OPT_U64:
-        if (!parse_u64(value, strlen(value), UINT64_MAX, at)) return bad_value(r, value);
+        if (!parse_u64(value, strlen(value), UINT64_MAX, at)) return bad_value(r, shown, value);
         return CLI_OK;
     case OPT_NUM:
-        if (!parse_number(r, value, &x)) return bad_value(r, value);
+        if (!parse_number(r, value, &x)) return bad_value(r, shown, value);
         *(double *)at = x;
         return CLI_OK;
     case OPT_STRS: return add_str(at, value);
-    case OPT_IDS: return add_ids(r, at, value);
-    case OPT_BIAS: return add_bias(r, at, value);
+    case OPT_IDS: return add_ids(r, at, shown, value);
+    case OPT_BIAS: return add_bias(r, at, shown, value);
     }
     return CLI_FAILED;
 }
@@ -299,13 +300,13 @@ static int parse_option(const command *c, int argc, char **argv, int *i, opts *o
     }
     if (!takes_value(r)) {
         if (value) return cli_usage("%s takes no value", shown);
-        return set_value(o, r, negated ? "0" : "1");
+        return set_value(o, r, shown, negated ? "0" : "1");
     }
     if (!value) {
         if (++*i >= argc) return cli_usage("%s: its value %s is missing", shown, r->arg);
         value = argv[*i];
     }
-    return set_value(o, r, value);
+    return set_value(o, r, shown, value);
 }
 
 static bool is_help(const char *s)
@@ -321,7 +322,7 @@ int opts_parse(const command *c, int argc, char **argv, opts *o, bool *help)
     nb_sampling_default(&o->sampling);
     for (size_t i = 0; i < n_opt_rows; i++)
         if (opt_rows[i].cmds & c->bit && opt_rows[i].def)
-            (void)set_value(o, &opt_rows[i], opt_rows[i].def);
+            (void)set_value(o, &opt_rows[i], opt_rows[i].name, opt_rows[i].def);
     for (int i = 0; i < argc; i++) {
         const char *a = argv[i];
         if (!only_names && strcmp(a, "--") == 0) {

@@ -1,0 +1,120 @@
+# cli_usage.sh - help, version, wrong usage: exit codes and error lines that name what is wrong.
+. "$2/tests/e2e/_lib.sh"
+
+# Wrong usage ends before anything is read, so the model need not exist.
+wrong() { fails 2 "$@"; }
+
+ok --help
+for c in run chat info logits tokenize render; do
+    grep -q "^  $c " "$tmp/out" || die "--help does not list $c"
+done
+ok --version
+grep -q '^nibble [0-9]' "$tmp/out" || die "--version: no version"
+grep -q '^built with:' "$tmp/out" || die "--version: nothing about the build"
+grep -q '^this machine:' "$tmp/out" || die "--version: nothing about the machine"
+
+for c in run chat info logits tokenize render; do
+    ok $c --help
+    grep -q "^usage: nibble $c MODEL" "$tmp/out" || die "$c --help: no usage line"
+    grep -q -- '--model ' "$tmp/out" || die "$c --help: no options"
+    cp "$tmp/out" "$tmp/help"
+    ok $c missing-model -h
+    cmp -s "$tmp/out" "$tmp/help" || die "$c -h differs from $c --help"
+    wrong "$c MODEL" $c
+    wrong "$c MODEL" $c ""
+    wrong "--no-such-option unknown" $c m --no-such-option
+    wrong "unexpected two" $c one two
+done
+ok run --help
+for o in -p -n --tokens --json --temperature --top-k --top-p --min-p --repetition-penalty --seed \
+    --presence-penalty --frequency-penalty --logit-bias --stop --stop-token-ids --min-tokens \
+    --ignore-eos --logprobs --kv-cache-dtype --max-num-batched-tokens --mla --threads --cpu-caps; do
+    grep -q -- "$o" "$tmp/out" || die "run --help does not have $o"
+done
+
+wrong "command missing"
+wrong "rum run" rum
+wrong "unknown command" zzzzzzzz m
+wrong "--temprature --temperature" run m -p x --temprature 1
+wrong "--no-add-specail --no-add-special" run m -p x --no-add-specail
+wrong "--rows logits" run m -p x --rows 1
+wrong "-q unknown" run m -p x -q
+wrong "--top-p missing" run m -p x --top-p
+wrong "--json value" run m -p x --json=1
+wrong "--tokens -p" run m
+wrong "--tokens -p both" run m -p x --tokens f
+wrong "--chat --tokens" run m --tokens f --chat
+wrong "--skip-tokenizer-init" run m -p x --skip-tokenizer-init
+wrong "--output" logits m --tokens f
+wrong "--tokens" logits m --output f
+wrong "--rows 0,,1" logits m --tokens f --output f --rows 0,,1
+wrong "--rows -1" logits m --tokens f --output f --rows -1
+wrong "--file --decode" tokenize m
+wrong "--file --decode" tokenize m -p x --file f
+wrong "--messages" render m
+
+# Values outside their range: the option, the value, the range.
+range() { wrong "$1 $2 $3" run m -p x "$1" "$2"; }
+range --temperature -1 '>= 0'
+range --temperature nan '>= 0'
+range --temperature 1x '>= 0'
+range --top-p 0 '(0, 1]'
+range --top-p 1.01 '(0, 1]'
+range --min-p -0.1 '[0, 1]'
+range --repetition-penalty 0 '> 0'
+range --presence-penalty 2.5 '[-2, 2]'
+range --frequency-penalty -2.5 '[-2, 2]'
+range --top-k -2 '>= -1'
+range --top-k 1.5 integer
+range -n 0 '>= 1'
+range --seed -1 '0..18446744073709551615'
+range --seed 18446744073709551616 '0..18446744073709551615'
+range --logprobs 21 '[-1, 20]'
+range --logit-bias 5 'ID=X'
+range --logit-bias 5=101 '[-100, 100]'
+range --logit-bias 4294967296=1 'ID=X'
+range --stop-token-ids 1,,2 'token ids'
+range --kv-cache-dtype fp3 nvfp4
+range --mla yes absorbed
+range --threads 0 '[1, 4096]'
+range --prefill-chunk 0 '>= 1'
+
+# Dashes or underscores, and both ways to give a value.
+for o in "--top_p 2" "--top_p=2" "--top-p=2"; do
+    # shellcheck disable=SC2086
+    wrong "--top-p 2 (0, 1]" run m -p x $o
+done
+
+# What is wrong with files and models: exit code 1, one line.
+fails 1 "nowhere" run "$tmp/nowhere" -p x
+fails 1 "nowhere" chat "$tmp/nowhere"
+fails 1 "nowhere" info "$tmp/nowhere"
+fails 1 "nowhere" tokenize "$tmp/nowhere" -p x
+printf '[]' >"$tmp/messages.json"
+fails 1 "nowhere" render "$tmp/nowhere" --messages "$tmp/messages.json"
+bad_ids() {
+    printf '%s' "$1" >"$tmp/ids.json"
+    fails 1 "ids.json $2" run m --tokens "$tmp/ids.json"
+    fails 1 "ids.json $2" logits m --tokens "$tmp/ids.json" --output "$tmp/rows.f32"
+    [ -e "$tmp/rows.f32" ] && die "logits left an output file after a failure"
+}
+bad_ids '' line
+bad_ids '[1,2' line
+bad_ids '{"a":1}' array
+bad_ids '[1,-1]' 'element 1'
+bad_ids '[4294967296]' 'element 0'
+bad_ids '[1,2.0]' 'element 1'
+bad_ids '["1"]' 'element 0'
+bad_ids '[]' 'no tokens'
+fails 1 "cannot be opened" run m --tokens "$tmp/nowhere.json"
+fails 1 "cannot be read" run m --tokens "$tmp"
+
+# Standard output that cannot be written is a failure.
+if [ -w /dev/full ]; then
+    "$nibble" --help >/dev/full 2>"$tmp/err"
+    [ $? = 1 ] || die "a full disk did not make exit code 1"
+    grep -q 'standard output cannot be written' "$tmp/err" || die "a full disk is not named"
+fi
+( set -o pipefail; "$nibble" run --help 2>"$tmp/err" | true )
+case $? in 0 | 1) ;; *) die "a closed pipe made exit code $?" ;; esac
+exit 0
