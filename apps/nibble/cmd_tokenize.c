@@ -33,7 +33,7 @@ static int decode(const opts *o, const nb_text *t)
     return CLI_OK;
 }
 
-/* One line per token: id, tab, its bytes. */
+/* One line per token: id, tab, its text in quotes (bytes that are no text as U+FFFD). */
 static int print_pieces(const nb_text *t, const uint32_t *ids, size_t n_ids)
 {
     nb_error err = { 0 };
@@ -43,7 +43,7 @@ static int print_pieces(const nb_text *t, const uint32_t *ids, size_t n_ids)
         const nb_status st = nb_text_detokenize(t, ids + i, 1, false, &piece, &n, &err);
         if (st != NB_OK) return cli_status(st, &err);
         (void)printf("%" PRIu32 "\t", ids[i]);
-        jout_piece(stdout, piece, n);
+        jout_str(stdout, piece, n);
         (void)fputc('\n', stdout);
         nb_free(piece);
     }

@@ -10,7 +10,7 @@ static size_t utf8_length(const unsigned char *s, size_t n)
 {
     const unsigned char c = s[0];
     if (c < 0x80) return 1;
-    const size_t len = c >= 0xc2 && c <= 0xdf ? 2 : (c & 0xf0) == 0xe0 ? 3 : c >= 0xf0 && c <= 0xf4 ? 4 : 0;
+    const size_t len = c < 0xc2 ? 0 : c < 0xe0 ? 2 : c < 0xf0 ? 3 : c < 0xf5 ? 4 : 0;
     if (len == 0 || len > n) return 0;
     for (size_t i = 1; i < len; i++)
         if ((s[i] & 0xc0) != 0x80) return 0;
@@ -35,7 +35,7 @@ static void ascii(FILE *f, unsigned char c)
         (void)fputc(c, f);
 }
 
-static void quoted(FILE *f, const char *s, size_t n_bytes, bool show_bytes)
+void jout_str(FILE *f, const char *s, size_t n_bytes)
 {
     const unsigned char *p = (const unsigned char *)s;
     (void)fputc('"', f);
@@ -45,8 +45,6 @@ static void quoted(FILE *f, const char *s, size_t n_bytes, bool show_bytes)
             ascii(f, *p);
         else if (len)
             (void)fwrite(p, 1, len, f);
-        else if (show_bytes)
-            (void)fprintf(f, "\\x%02x", *p);
         else
             (void)fputs("\xef\xbf\xbd", f);
         if (len == 0) len = 1;
@@ -54,16 +52,6 @@ static void quoted(FILE *f, const char *s, size_t n_bytes, bool show_bytes)
         n_bytes -= len;
     }
     (void)fputc('"', f);
-}
-
-void jout_str(FILE *f, const char *s, size_t n_bytes)
-{
-    quoted(f, s, n_bytes, false);
-}
-
-void jout_piece(FILE *f, const char *s, size_t n_bytes)
-{
-    quoted(f, s, n_bytes, true);
 }
 
 void jout_ids(FILE *f, const uint32_t *ids, size_t n_ids)

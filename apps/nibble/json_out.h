@@ -12,7 +12,5 @@ void jout_str(FILE *f, const char *s, size_t n_bytes); /* with quotes */
 void jout_ids(FILE *f, const uint32_t *ids, size_t n_ids);
 /* A finite number with 9 digits; -inf, which JSON cannot say, is -9999 as in OpenAI's API. */
 void jout_logprob(FILE *f, float x);
-/* For people: as jout_str, but a byte that is not UTF-8 is shown as \xNN. */
-void jout_piece(FILE *f, const char *s, size_t n_bytes);
 
 #endif
