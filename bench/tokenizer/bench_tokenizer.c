@@ -61,9 +61,12 @@ int main(int argc, char **argv)
     int repeats = 3, i = 1;
     nb_buf config = { 0 };
     for (; i + 1 < argc && argv[i][0] == '-'; i += 2) {
-        if (strcmp(argv[i], "-c") == 0) config = read_file(argv[i + 1]);
-        else if (strcmp(argv[i], "-n") == 0) repeats = atoi(argv[i + 1]);
-        else break;
+        if (strcmp(argv[i], "-c") == 0)
+            config = read_file(argv[i + 1]);
+        else if (strcmp(argv[i], "-n") == 0)
+            repeats = atoi(argv[i + 1]);
+        else
+            break;
     }
     if (i + 1 >= argc || repeats < 1) {
         (void)fprintf(stderr,
@@ -72,8 +75,10 @@ int main(int argc, char **argv)
     }
     nb_buf file = read_file(argv[i]);
     nb_tokenizer_files files = { .tokenizer_config_json = nb_buf_view(&config) };
-    if (file.n_bytes && file.p[0] == '{') files.tokenizer_json = nb_buf_view(&file);
-    else files.tiktoken_model = nb_buf_view(&file);
+    if (file.n_bytes && file.p[0] == '{')
+        files.tokenizer_json = nb_buf_view(&file);
+    else
+        files.tiktoken_model = nb_buf_view(&file);
     nb_tokenizer *t = NULL;
     nb_error err;
     const double start = now_s();

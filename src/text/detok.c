@@ -81,9 +81,12 @@ static nb_status emit(nb_detok *d, nb_str s, nb_buf *out)
     for (size_t i = 0; i < s.n_bytes;) {
         const unsigned n = nb_tok_char_bytes(s.p + i);
         if (n == n_c && memcmp(s.p + i, c, n) == 0) {
-            if (d->n_lead_cut) d->n_lead_cut--;
-            else if (d->n_trail_held < dec->strip_stop) d->n_trail_held++;
-            else NB_TRY(nb_buf_add(out, c, n));
+            if (d->n_lead_cut)
+                d->n_lead_cut--;
+            else if (d->n_trail_held < dec->strip_stop)
+                d->n_trail_held++;
+            else
+                NB_TRY(nb_buf_add(out, c, n));
         } else {
             for (d->n_lead_cut = 0; d->n_trail_held; d->n_trail_held--)
                 NB_TRY(nb_buf_add(out, c, n_c));
@@ -109,8 +112,7 @@ static nb_status push_byte(nb_detok *d, char byte, nb_buf *out)
     }
     NB_TRY(nb_buf_add_ch(&d->run, byte));
     d->n_tail_bytes++;
-    const int n =
-        nb_utf8_decode(d->run.p + d->run.n_bytes - d->n_tail_bytes, d->n_tail_bytes, &cp);
+    const int n = nb_utf8_decode(d->run.p + d->run.n_bytes - d->n_tail_bytes, d->n_tail_bytes, &cp);
     if (n > 0) d->n_tail_bytes = 0;
     if (n >= 0) return NB_OK;
     d->n_bad_run = d->run.n_bytes;
@@ -134,8 +136,10 @@ static nb_status push_meta(nb_detok *d, nb_str s, bool first, nb_buf *out)
     for (size_t i = 0; i < s.n_bytes;) {
         uint32_t cp;
         const unsigned n = nb_tok_char(s.p + i, &cp);
-        if (cp != dec->meta_char) NB_TRY(nb_buf_add(out, s.p + i, n));
-        else if (!(first && dec->drop_first)) NB_TRY(nb_buf_add_ch(out, ' '));
+        if (cp != dec->meta_char)
+            NB_TRY(nb_buf_add(out, s.p + i, n));
+        else if (!(first && dec->drop_first))
+            NB_TRY(nb_buf_add_ch(out, ' '));
         i += n;
     }
     return NB_OK;

@@ -18,12 +18,12 @@
 typedef struct nb_detok {
     const nb_tokenizer *tok;
     bool skip_special;
-    size_t n_tokens;      /* pushed and not skipped                              */
-    size_t n_lead_cut;    /* leading characters that the decoder strips: left    */
-    size_t n_trail_held;  /* trailing strip characters held back                 */
-    size_t n_bad_run;     /* byte-fallback run known to be invalid: its length   */
-    nb_buf run;           /* byte-fallback run that is valid so far              */
-    char tail[4];         /* byte-level: incomplete sequence                     */
+    size_t n_tokens;     /* pushed and not skipped                              */
+    size_t n_lead_cut;   /* leading characters that the decoder strips: left    */
+    size_t n_trail_held; /* trailing strip characters held back                 */
+    size_t n_bad_run;    /* byte-fallback run known to be invalid: its length   */
+    nb_buf run;          /* byte-fallback run that is valid so far              */
+    char tail[4];        /* byte-level: incomplete sequence                     */
     size_t n_tail_bytes;
 } nb_detok;
 

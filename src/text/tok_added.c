@@ -38,8 +38,8 @@ nb_status nb_tok_add_token(nb_tokenizer *t, const nb_added *a, nb_str content, b
         NB_TRY(nb_tok_reserve_id(t, a->id, where, err));
         if (t->flags[a->id])
             return nb_fail(err, NB_ERR_FORMAT,
-                           "%s: added token \"%.*s\": id %u belongs to another token", where,
-                           shown, content.p, (unsigned)a->id);
+                           "%s: added token \"%.*s\": id %u belongs to another token", where, shown,
+                           content.p, (unsigned)a->id);
         id = a->id;
     }
     if (NB_GROW(t->added, t->cap_added, t->n_added) != NB_OK) return no_memory(err);
@@ -167,8 +167,10 @@ nb_status nb_tok_build_added(nb_tokenizer *t, nb_error *err)
 
 static int hex_digit(char c)
 {
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10
-         : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+    return c >= '0' && c <= '9'   ? c - '0'
+           : c >= 'A' && c <= 'F' ? c - 'A' + 10
+           : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                                  : -1;
 }
 
 /* The byte of "<0xHH>", or -1. */
@@ -235,8 +237,8 @@ nb_status nb_tok_build_out(nb_tokenizer *t, nb_error *err)
         spelling.n_bytes = 0;
         st = nb_buf_add_str(&spelling, nb_tok_bytes(t, t->name[v]));
         if (st == NB_OK)
-            st = out_of(t, t->name_id[v], nb_buf_view(&spelling),
-                        t->name_added[v] != NB_TOK_NONE, &run, &buf, err);
+            st = out_of(t, t->name_id[v], nb_buf_view(&spelling), t->name_added[v] != NB_TOK_NONE,
+                        &run, &buf, err);
     }
     nb_buf_deinit(&spelling);
     nb_buf_deinit(&buf);

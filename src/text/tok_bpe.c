@@ -195,8 +195,7 @@ nb_status nb_bpe_piece(nb_tok_enc *e, nb_str piece)
     const nb_tokenizer *t = e->t;
     if (!piece.n_bytes) return NB_OK;
     if (piece.n_bytes <= t->max_key_bytes) {
-        const nb_tok_slot *s =
-            nb_tok_map_get(&t->keys, t->key, &t->blob, piece.p, piece.n_bytes);
+        const nb_tok_slot *s = nb_tok_map_get(&t->keys, t->key, &t->blob, piece.p, piece.n_bytes);
         if (s && (s->meta & NB_SLOT_DIRECT) && !(e->guard && (s->meta & NB_SLOT_CONTROL)))
             return nb_tok_emit(e, s->value);
     }

@@ -72,7 +72,8 @@ static nb_status load_decoder_entries(nb_tokenizer *t, const json_t *config, nb_
     json_t *all = json_object_get(config, "added_tokens_decoder");
     if (!all || json_is_null(all)) return NB_OK;
     if (!json_is_object(all))
-        return nb_fail(err, NB_ERR_FORMAT, CONFIG_NAME ": added_tokens_decoder: an object expected");
+        return nb_fail(err, NB_ERR_FORMAT,
+                       CONFIG_NAME ": added_tokens_decoder: an object expected");
     for (void *it = json_object_iter(all); it; it = json_object_iter_next(all, it))
         NB_TRY(decoder_entry(t, json_object_iter_key(it), json_object_iter_value(it), err));
     return NB_OK;
@@ -126,8 +127,7 @@ static nb_status load_extra(nb_tokenizer *t, const json_t *config, nb_error *err
     return NB_OK;
 }
 
-static nb_status load_roles(nb_tokenizer *t, const json_t *config, const json_t *map,
-                            nb_error *err)
+static nb_status load_roles(nb_tokenizer *t, const json_t *config, const json_t *map, nb_error *err)
 {
     static const char *const NAMES[NB_TOK_N_ROLES] = {
         [NB_TOK_BOS] = "bos_token",

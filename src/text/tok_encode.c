@@ -165,10 +165,10 @@ static nb_status metaspace(nb_tok_enc *e, size_t k, nb_str s, bool at_start)
     const size_t n = step->n_text_bytes;
     nb_buf text = { 0 };
     nb_status st = NB_OK;
-    const bool starts = s.n_bytes && (s.p[0] == ' ' || (s.n_bytes >= n &&
-                                                        memcmp(s.p, step->text, n) == 0));
-    if (!starts && (step->prepend == NB_PREPEND_ALWAYS ||
-                    (step->prepend == NB_PREPEND_FIRST && at_start)))
+    const bool starts =
+        s.n_bytes && (s.p[0] == ' ' || (s.n_bytes >= n && memcmp(s.p, step->text, n) == 0));
+    if (!starts &&
+        (step->prepend == NB_PREPEND_ALWAYS || (step->prepend == NB_PREPEND_FIRST && at_start)))
         st = nb_buf_add(&text, step->text, n);
     for (size_t i = 0; i < s.n_bytes && st == NB_OK;) {
         const char *p = memchr(s.p + i, ' ', s.n_bytes - i);
@@ -178,7 +178,10 @@ static nb_status metaspace(nb_tok_enc *e, size_t k, nb_str s, bool at_start)
         i = stop + (p ? 1 : 0);
     }
     if (st == NB_OK && step->split) {
-        splitter sp = { .e = e, .k = k + 1, .s = nb_buf_view(&text), .at_start = at_start,
+        splitter sp = { .e = e,
+                        .k = k + 1,
+                        .s = nb_buf_view(&text),
+                        .at_start = at_start,
                         .behavior = NB_SPLIT_MERGED_NEXT };
         st = split_literal(&sp, step->text, n, false);
     } else if (st == NB_OK) {
@@ -230,12 +233,10 @@ static nb_status run_steps(nb_tok_enc *e, size_t k, nb_str s, bool at_start)
 {
     if (k == e->t->n_pre) return nb_bpe_piece(e, s);
     const nb_pre_step *step = &e->t->pre[k];
-    splitter sp = { .e = e, .k = k + 1, .s = s, .at_start = at_start,
-                    .behavior = step->behavior };
+    splitter sp = { .e = e, .k = k + 1, .s = s, .at_start = at_start, .behavior = step->behavior };
     switch (step->kind) {
     case NB_PRE_REGEX: return split_regex(&sp, &step->regex, step->invert);
-    case NB_PRE_LITERAL:
-        return split_literal(&sp, step->text, step->n_text_bytes, step->invert);
+    case NB_PRE_LITERAL: return split_literal(&sp, step->text, step->n_text_bytes, step->invert);
     case NB_PRE_BYTELEVEL: return byte_level(e, k, s, at_start);
     case NB_PRE_METASPACE: return metaspace(e, k, s, at_start);
     case NB_PRE_RUNS: return cut_runs(e, k, s, at_start);
@@ -274,15 +275,19 @@ static const nb_added *match_added(const nb_tokenizer *t, const nb_added_set *se
         size_t a = lo, b = hi; /* first with byte d >= c */
         while (a < b) {
             const size_t m = a + (b - a) / 2;
-            if (pattern_byte(t, set, m, d) < c) a = m + 1;
-            else b = m;
+            if (pattern_byte(t, set, m, d) < c)
+                a = m + 1;
+            else
+                b = m;
         }
         lo = a;
         b = hi; /* first with byte d > c */
         while (a < b) {
             const size_t m = a + (b - a) / 2;
-            if (pattern_byte(t, set, m, d) <= c) a = m + 1;
-            else b = m;
+            if (pattern_byte(t, set, m, d) <= c)
+                a = m + 1;
+            else
+                b = m;
         }
         hi = a;
     }
@@ -324,18 +329,15 @@ static nb_status cut_added(nb_tok_enc *e, const nb_added_set *set, nb_str s, boo
         if (a->single_word && word_beside(t, s, start, stop)) continue;
         if (a->lstrip) {
             size_t at;
-            while (start > done && nb_tok_is_space(nb_tok_char_before(s.p, start, &at)))
-                start = at;
+            while (start > done && nb_tok_is_space(nb_tok_char_before(s.p, start, &at))) start = at;
         }
         if (a->rstrip) {
             uint32_t cp;
             unsigned len;
-            while (stop < s.n_bytes &&
-                   (len = nb_tok_char(s.p + stop, &cp), nb_tok_is_space(cp)))
+            while (stop < s.n_bytes && (len = nb_tok_char(s.p + stop, &cp), nb_tok_is_space(cp)))
                 stop += len;
         }
-        if (done < start)
-            NB_TRY(rest(e, (nb_str){ s.p + done, start - done }, at_start && !done));
+        if (done < start) NB_TRY(rest(e, (nb_str){ s.p + done, start - done }, at_start && !done));
         NB_TRY(nb_tok_emit(e, a->id));
         done = stop;
     }

@@ -35,10 +35,10 @@ typedef struct nb_tok_slot {
     uint32_t meta; /* NB_SLOT_*; 0: empty                                  */
 } nb_tok_slot;
 enum {
-    NB_SLOT_LEN = 0xffff,       /* length of the key                              */
+    NB_SLOT_LEN = 0xffff, /* length of the key                              */
     NB_SLOT_USED = 1 << 16,
-    NB_SLOT_DIRECT = 1 << 17,   /* BPE turns these bytes into exactly this token  */
-    NB_SLOT_CONTROL = 1 << 18   /* a control token                                */
+    NB_SLOT_DIRECT = 1 << 17, /* BPE turns these bytes into exactly this token  */
+    NB_SLOT_CONTROL = 1 << 18 /* a control token                                */
 };
 typedef struct nb_tok_map {
     nb_tok_slot *slots;
@@ -238,7 +238,7 @@ struct nb_tokenizer {
     /* added tokens and vocabulary entries outside the byte alphabet */
     nb_added *added;
     size_t n_added, cap_added;
-    nb_tok_view *name; /* content of value v of `names` */
+    nb_tok_view *name;              /* content of value v of `names` */
     uint32_t *name_id, *name_added; /* id; index into added, or NB_TOK_NONE */
     size_t n_names, cap_names, cap_name_ids, cap_name_added;
     nb_tok_map names;
@@ -306,8 +306,7 @@ nb_status nb_tok_load_post(nb_tokenizer *t, const json_t *root, nb_error *err);
 /* byte_id and fallback_id, once the vocabulary is there. */
 void nb_tok_byte_tables(nb_tokenizer *t);
 /* Model, pipeline and own special tokens; config (may be NULL) tells the family. */
-nb_status nb_tok_load_tiktoken(nb_tokenizer *t, nb_str file, const json_t *config,
-                               nb_error *err);
+nb_status nb_tok_load_tiktoken(nb_tokenizer *t, nb_str file, const json_t *config, nb_error *err);
 /* The family's special tokens that the configuration did not name. */
 nb_status nb_tok_tiktoken_special(nb_tokenizer *t, nb_error *err);
 /* Adds a token, or changes one with this content: a->id counts only where the
@@ -368,8 +367,8 @@ static inline nb_status nb_tok_emit(nb_tok_enc *e, uint32_t id)
     return NB_OK;
 }
 /* Runs the normalizer into *out. */
-nb_status nb_tok_normalize_run(const nb_tokenizer *t, nb_tok_regex_run *run, nb_str s,
-                               nb_buf *out, nb_error *err);
+nb_status nb_tok_normalize_run(const nb_tokenizer *t, nb_tok_regex_run *run, nb_str s, nb_buf *out,
+                               nb_error *err);
 /* Runs the decoder's steps for single tokens into *out. */
 nb_status nb_tok_decode_steps(const nb_tokenizer *t, nb_tok_regex_run *run, nb_str s, nb_buf *out,
                               nb_error *err);

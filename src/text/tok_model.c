@@ -36,8 +36,8 @@ static nb_status add_entry(nb_tokenizer *t, nb_str spelling, const json_t *value
                            nb_error *err)
 {
     if (!json_is_integer(value) || json_integer_value(value) < 0)
-        return nb_fail(err, NB_ERR_FORMAT, FILE_NAME ": model.vocab: id of \"%.64s\": a count expected",
-                       spelling.p);
+        return nb_fail(err, NB_ERR_FORMAT,
+                       FILE_NAME ": model.vocab: id of \"%.64s\": a count expected", spelling.p);
     if (spelling.n_bytes > NB_TOK_MAX_TOKEN_BYTES)
         return nb_fail(err, NB_ERR_LIMIT,
                        FILE_NAME ": model.vocab: a token of %zu bytes, at most %d expected",
@@ -52,7 +52,8 @@ static nb_status add_entry(nb_tokenizer *t, nb_str spelling, const json_t *value
     bool in_alphabet, added;
     if (to_key(t, spelling, buf, &key, &in_alphabet) != NB_OK) return no_memory(err);
     if (!in_alphabet || !key.n_bytes)
-        return table_error(nb_tok_name_add(t, spelling, (uint32_t)id, NB_TOK_NONE), "model.vocab", err);
+        return table_error(nb_tok_name_add(t, spelling, (uint32_t)id, NB_TOK_NONE), "model.vocab",
+                           err);
     nb_tok_slot *slot;
     NB_TRY(table_error(nb_tok_blob_add(t, key, &t->key[id]), "model.vocab", err));
     NB_TRY(table_error(nb_tok_map_put(&t->keys, t->key, &t->blob, key, (uint32_t)id, &slot, &added),
@@ -69,8 +70,8 @@ static nb_status load_vocab(nb_tokenizer *t, const json_t *vocab, nb_error *err)
     nb_status st = NB_OK;
     json_t *o = (json_t *)(uintptr_t)vocab;
     for (void *it = json_object_iter(o); it && st == NB_OK; it = json_object_iter_next(o, it))
-        st = add_entry(t, nb_str_c(json_object_iter_key(it)), json_object_iter_value(it), &buf,
-                       err);
+        st =
+            add_entry(t, nb_str_c(json_object_iter_key(it)), json_object_iter_value(it), &buf, err);
     nb_buf_deinit(&buf);
     return st;
 }
@@ -236,8 +237,7 @@ static nb_status template_token(const nb_tokenizer *t, const json_t *proc, const
     return NB_OK;
 }
 
-static nb_status load_template(const nb_tokenizer *t, const json_t *proc, affixes *a,
-                               nb_error *err)
+static nb_status load_template(const nb_tokenizer *t, const json_t *proc, affixes *a, nb_error *err)
 {
     const json_t *single = json_object_get(proc, "single");
     bool text = false;
@@ -292,7 +292,8 @@ static nb_status load_post(nb_tokenizer *t, const json_t *o, unsigned depth, nb_
     if (strcmp(type, "Sequence") != 0)
         return nb_fail(err, NB_ERR_UNSUPPORTED,
                        FILE_NAME ": post_processor \"%.64s\" is not supported (Sequence, "
-                                 "TemplateProcessing or ByteLevel expected)", type);
+                                 "TemplateProcessing or ByteLevel expected)",
+                       type);
     const json_t *list = json_object_get(o, "processors");
     for (size_t i = 0; i < json_array_size(list); i++)
         NB_TRY(load_post(t, json_array_get(list, i), depth + 1, err));

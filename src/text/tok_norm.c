@@ -90,8 +90,8 @@ static nb_status run_list(const nb_tokenizer *t, const nb_norm_step *steps, size
     return st;
 }
 
-nb_status nb_tok_normalize_run(const nb_tokenizer *t, nb_tok_regex_run *run, nb_str s,
-                               nb_buf *out, nb_error *err)
+nb_status nb_tok_normalize_run(const nb_tokenizer *t, nb_tok_regex_run *run, nb_str s, nb_buf *out,
+                               nb_error *err)
 {
     return run_list(t, t->norm, t->n_norm, run, s, out, err);
 }

@@ -61,8 +61,8 @@ static nb_status get_char(const json_t *o, const char *name, uint32_t *cp, nb_er
     const json_t *v = json_object_get(o, name);
     const size_t n = json_string_length(v);
     if (!n || nb_utf8_decode(json_string_value(v), n, cp) != (int)n)
-        return nb_fail(err, NB_ERR_FORMAT, FILE_NAME ": %s.%s: one character expected",
-                       type_of(o), name);
+        return nb_fail(err, NB_ERR_FORMAT, FILE_NAME ": %s.%s: one character expected", type_of(o),
+                       name);
     return NB_OK;
 }
 
@@ -70,8 +70,7 @@ static nb_status get_count(const json_t *o, const char *name, size_t *out, nb_er
 {
     const json_t *v = json_object_get(o, name);
     if (!json_is_integer(v) || json_integer_value(v) < 0 || json_integer_value(v) > 1 << 20)
-        return nb_fail(err, NB_ERR_FORMAT, FILE_NAME ": %s.%s: a count expected", type_of(o),
-                       name);
+        return nb_fail(err, NB_ERR_FORMAT, FILE_NAME ": %s.%s: a count expected", type_of(o), name);
     *out = (size_t)json_integer_value(v);
     return NB_OK;
 }
@@ -112,10 +111,10 @@ static nb_status load_replace(const json_t *o, nb_norm_step *s, nb_error *err)
 
 static nb_status load_norm_step(const json_t *o, nb_norm_step *s, nb_error *err)
 {
-    static const char *const FORMS[] = {
-        [NB_FORM_NFC] = "NFC", [NB_FORM_NFD] = "NFD", [NB_FORM_NFKC] = "NFKC",
-        [NB_FORM_NFKD] = "NFKD"
-    };
+    static const char *const FORMS[] = { [NB_FORM_NFC] = "NFC",
+                                         [NB_FORM_NFD] = "NFD",
+                                         [NB_FORM_NFKC] = "NFKC",
+                                         [NB_FORM_NFKD] = "NFKD" };
     const char *type = type_of(o);
     for (size_t i = 0; i < sizeof FORMS / sizeof *FORMS; i++) {
         if (strcmp(type, FORMS[i]) != 0) continue;
@@ -139,7 +138,8 @@ static nb_status load_norm_step(const json_t *o, nb_norm_step *s, nb_error *err)
     }
     return nb_fail(err, NB_ERR_UNSUPPORTED,
                    FILE_NAME ": normalizer \"%.64s\" is not supported (Sequence, NFC, NFD, NFKC, "
-                             "NFKD, Prepend, Replace, Strip or Lowercase expected)", type);
+                             "NFKD, Prepend, Replace, Strip or Lowercase expected)",
+                   type);
 }
 
 static nb_status load_norm(nb_tokenizer *t, const json_t *o, unsigned depth, nb_error *err)
@@ -190,7 +190,8 @@ static nb_status load_split(const json_t *o, nb_pre_step *s, nb_error *err)
     }
     return nb_fail(err, NB_ERR_FORMAT,
                    FILE_NAME ": Split.behavior \"%.64s\": Isolated, Removed, Contiguous, "
-                             "MergedWithPrevious or MergedWithNext expected", b ? b : "(none)");
+                             "MergedWithPrevious or MergedWithNext expected",
+                   b ? b : "(none)");
 }
 
 static nb_status load_prepend(const json_t *o, nb_prepend *out, nb_error *err)
@@ -203,9 +204,12 @@ static nb_status load_prepend(const json_t *o, nb_prepend *out, nb_error *err)
         *out = prefix ? NB_PREPEND_ALWAYS : NB_PREPEND_NEVER;
         return NB_OK;
     }
-    if (s && strcmp(s, "always") == 0) *out = NB_PREPEND_ALWAYS;
-    else if (s && strcmp(s, "first") == 0) *out = NB_PREPEND_FIRST;
-    else if (s && strcmp(s, "never") == 0) *out = NB_PREPEND_NEVER;
+    if (s && strcmp(s, "always") == 0)
+        *out = NB_PREPEND_ALWAYS;
+    else if (s && strcmp(s, "first") == 0)
+        *out = NB_PREPEND_FIRST;
+    else if (s && strcmp(s, "never") == 0)
+        *out = NB_PREPEND_NEVER;
     else
         return nb_fail(err, NB_ERR_FORMAT,
                        FILE_NAME ": Metaspace.prepend_scheme: always, first or never expected");
@@ -243,7 +247,8 @@ static nb_status load_pre_step(nb_tokenizer *t, const json_t *o, nb_pre_step *s,
     }
     return nb_fail(err, NB_ERR_UNSUPPORTED,
                    FILE_NAME ": pre_tokenizer \"%.64s\" is not supported (Sequence, Split, "
-                             "ByteLevel, Digits or Metaspace expected)", type);
+                             "ByteLevel, Digits or Metaspace expected)",
+                   type);
 }
 
 static nb_status load_pre(nb_tokenizer *t, const json_t *o, unsigned depth, nb_error *err)
@@ -350,8 +355,10 @@ static nb_status load_dec_step(nb_tokenizer *t, const json_t *o, dec_stage *stag
         return NB_OK;
     }
     return nb_fail(err, NB_ERR_UNSUPPORTED,
-                   FILE_NAME ": decoder \"%.64s\" is not supported (Sequence, ByteLevel, Metaspace, "
-                             "Replace, ByteFallback, Fuse or Strip expected)", type);
+                   FILE_NAME
+                   ": decoder \"%.64s\" is not supported (Sequence, ByteLevel, Metaspace, "
+                   "Replace, ByteFallback, Fuse or Strip expected)",
+                   type);
 }
 
 static nb_status load_dec(nb_tokenizer *t, const json_t *o, dec_stage *stage, unsigned depth,

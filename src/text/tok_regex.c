@@ -98,9 +98,9 @@ static nb_status run_prepare(nb_tok_regex_run *run)
     return NB_OK;
 }
 
-nb_status nb_tok_regex_next(const nb_tok_regex *re, nb_tok_regex_run *run,
-                            const uint16_t *classes, nb_str s, size_t from, bool *found,
-                            size_t *start, size_t *end, nb_error *err)
+nb_status nb_tok_regex_next(const nb_tok_regex *re, nb_tok_regex_run *run, const uint16_t *classes,
+                            nb_str s, size_t from, bool *found, size_t *start, size_t *end,
+                            nb_error *err)
 {
     if (re->native != NB_NATIVE_NONE) {
         *found = nb_tok_native_next(re->native, classes, s, from, start, end);
@@ -109,8 +109,8 @@ nb_status nb_tok_regex_next(const nb_tok_regex *re, nb_tok_regex_run *run,
     if (!run->match_data) NB_TRY(run_prepare(run));
     const uint32_t options = PCRE2_NO_UTF_CHECK | (run->interpret ? PCRE2_NO_JIT : 0);
     const PCRE2_SPTR p = (PCRE2_SPTR)(s.p ? s.p : "");
-    int rc = pcre2_match(re->code, p, s.n_bytes, from, options, run->match_data,
-                         run->match_context);
+    int rc =
+        pcre2_match(re->code, p, s.n_bytes, from, options, run->match_data, run->match_context);
     if (rc == PCRE2_ERROR_JIT_STACKLIMIT)
         rc = pcre2_match(re->code, p, s.n_bytes, from, options | PCRE2_NO_JIT, run->match_data,
                          run->match_context);

@@ -51,8 +51,7 @@ typedef struct nb_tok_regex {
 
 /* allow_native false forces PCRE2 (tests compare the two).  The pattern is
  * valid UTF-8. */
-nb_status nb_tok_regex_compile(nb_str pattern, bool allow_native, nb_tok_regex *out,
-                               nb_error *err);
+nb_status nb_tok_regex_compile(nb_str pattern, bool allow_native, nb_tok_regex *out, nb_error *err);
 void nb_tok_regex_deinit(nb_tok_regex *re);
 
 /* State of one caller; zero-initialise.  interpret = true makes PCRE2 count
@@ -65,8 +64,8 @@ void nb_tok_regex_run_deinit(nb_tok_regex_run *run);
 
 /* First match in valid UTF-8 s at or after `from`: *found, *start, *end.
  * NB_ERR_LIMIT when the step limit is reached. */
-nb_status nb_tok_regex_next(const nb_tok_regex *re, nb_tok_regex_run *run,
-                            const uint16_t *classes, nb_str s, size_t from, bool *found,
-                            size_t *start, size_t *end, nb_error *err);
+nb_status nb_tok_regex_next(const nb_tok_regex *re, nb_tok_regex_run *run, const uint16_t *classes,
+                            nb_str s, size_t from, bool *found, size_t *start, size_t *end,
+                            nb_error *err);
 
 #endif

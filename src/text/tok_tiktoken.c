@@ -51,7 +51,8 @@ static nb_status bad_line(size_t line, nb_error *err)
 {
     return nb_fail(err, NB_ERR_FORMAT,
                    FILE_NAME ": line %zu: \"base64 rank\" expected (a SentencePiece model is not "
-                             "supported: its tokenizer.json is needed)", line);
+                             "supported: its tokenizer.json is needed)",
+                   line);
 }
 
 static nb_status add_line(nb_tokenizer *t, nb_str s, size_t line, nb_buf *buf, nb_error *err)
@@ -138,10 +139,14 @@ nb_status nb_tok_tiktoken_special(nb_tokenizer *t, nb_error *err)
     static const struct {
         unsigned place;
         const char *name;
-    } LLAMA3[] = { { 0, "<|begin_of_text|>" },      { 1, "<|end_of_text|>" },
-                   { 4, "<|finetune_right_pad_id|>" }, { 6, "<|start_header_id|>" },
-                   { 7, "<|end_header_id|>" },      { 8, "<|eom_id|>" },
-                   { 9, "<|eot_id|>" },             { 10, "<|python_tag|>" } };
+    } LLAMA3[] = { { 0, "<|begin_of_text|>" },
+                   { 1, "<|end_of_text|>" },
+                   { 4, "<|finetune_right_pad_id|>" },
+                   { 6, "<|start_header_id|>" },
+                   { 7, "<|end_header_id|>" },
+                   { 8, "<|eom_id|>" },
+                   { 9, "<|eot_id|>" },
+                   { 10, "<|python_tag|>" } };
     char name[64];
     const uint32_t first = t->tiktoken_ranks;
     if (t->tiktoken_kimi) {
@@ -175,8 +180,8 @@ static nb_status find_family(nb_tokenizer *t, size_t n_ranks, const json_t *conf
     return nb_fail(err, NB_ERR_UNSUPPORTED,
                    FILE_NAME ": unknown family with %zu ranks and tokenizer_class \"%.64s\" (%d "
                              "ranks or TikTokenTokenizer for Kimi, or %d ranks for Llama 3 "
-                             "expected)", n_ranks, class ? class : "(none)", (int)KIMI_RANKS,
-                   (int)LLAMA3_RANKS);
+                             "expected)",
+                   n_ranks, class ? class : "(none)", (int)KIMI_RANKS, (int)LLAMA3_RANKS);
 }
 
 static nb_status make_pipeline(nb_tokenizer *t, nb_error *err)

@@ -17,20 +17,19 @@
 #include "text/tok_regex.h"
 #include "text/tok_unicode.h"
 
-#define SPACE_SET                                                              \
-    "\\t-\\r\\x20\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}"   \
+#define SPACE_SET                                                                                  \
+    "\\t-\\r\\x20\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}"                     \
     "\\x{202f}\\x{205f}\\x{3000}"
-#define NONSPACE_SET                                                           \
-    "\\x{0}-\\x{8}\\x{e}-\\x{1f}\\x{21}-\\x{84}\\x{86}-\\x{9f}\\x{a1}-\\x{167f}" \
-    "\\x{1681}-\\x{1fff}\\x{200b}-\\x{2027}\\x{202a}-\\x{202e}\\x{2030}-\\x{205e}" \
+#define NONSPACE_SET                                                                               \
+    "\\x{0}-\\x{8}\\x{e}-\\x{1f}\\x{21}-\\x{84}\\x{86}-\\x{9f}\\x{a1}-\\x{167f}"                   \
+    "\\x{1681}-\\x{1fff}\\x{200b}-\\x{2027}\\x{202a}-\\x{202e}\\x{2030}-\\x{205e}"                 \
     "\\x{2060}-\\x{2fff}\\x{3001}-\\x{10ffff}"
 /* Alphabetic, M, Nd, Pc; the code points are symbols with Other_Alphabetic. */
-#define WORD_SET                                                               \
-    "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{24b6}-\\x{24e9}\\x{1f130}-\\x{1f149}"  \
+#define WORD_SET                                                                                   \
+    "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{24b6}-\\x{24e9}\\x{1f130}-\\x{1f149}"                    \
     "\\x{1f150}-\\x{1f169}\\x{1f170}-\\x{1f189}"
 #define WORD_EDGE "(?:(?<=[" WORD_SET "])(?![" WORD_SET "])|(?<![" WORD_SET "])(?=[" WORD_SET "]))"
-#define WORD_INNER                                                             \
-    "(?:(?<=[" WORD_SET "])(?=[" WORD_SET "])|(?<![" WORD_SET "])(?![" WORD_SET "]))"
+#define WORD_INNER "(?:(?<=[" WORD_SET "])(?=[" WORD_SET "])|(?<![" WORD_SET "])(?![" WORD_SET "]))"
 
 enum { MAX_DEPTH = 32, MAX_PATTERN_BYTES = 16384 };
 
@@ -193,9 +192,9 @@ static nb_status plain_escape(tr *t, nb_buf *out)
 
 /* Operands of &&, each a class in PCRE2 form. */
 typedef struct cclass {
-    nb_buf set; /* items of the union being read            */
-    nb_buf and; /* look-aheads for the operands before it   */
-    bool negated_item;  /* the only item is a negated class */
+    nb_buf set;        /* items of the union being read            */
+    nb_buf and;        /* look-aheads for the operands before it   */
+    bool negated_item; /* the only item is a negated class */
     size_t n_items;
 } cclass;
 
@@ -204,9 +203,8 @@ static nb_status class_escape(tr *t, nb_buf *out)
     static const struct {
         char letter;
         const char *set;
-    } SETS[] = { { 's', SPACE_SET },      { 'S', NONSPACE_SET },     { 'd', "\\p{Nd}" },
-                 { 'D', "\\P{Nd}" },      { 'w', WORD_SET },         { 'h', "0-9a-fA-F" },
-                 { 'b', "\\x{8}" } };
+    } SETS[] = { { 's', SPACE_SET }, { 'S', NONSPACE_SET }, { 'd', "\\p{Nd}" }, { 'D', "\\P{Nd}" },
+                 { 'w', WORD_SET },  { 'h', "0-9a-fA-F" },  { 'b', "\\x{8}" } };
     const int c = peek(t, 0);
     for (size_t k = 0; k < NB_COUNT(SETS); k++) {
         if (c != SETS[k].letter) continue;

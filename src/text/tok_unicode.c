@@ -42,38 +42,28 @@ static uint16_t class_of_category(utf8proc_category_t cat)
 {
     switch (cat) {
     case UTF8PROC_CATEGORY_LU:
-    case UTF8PROC_CATEGORY_LT:
-        return NB_CC_L | NB_CC_UPPER | NB_CC_WORD;
-    case UTF8PROC_CATEGORY_LL:
-        return NB_CC_L | NB_CC_LOWER | NB_CC_WORD;
+    case UTF8PROC_CATEGORY_LT: return NB_CC_L | NB_CC_UPPER | NB_CC_WORD;
+    case UTF8PROC_CATEGORY_LL: return NB_CC_L | NB_CC_LOWER | NB_CC_WORD;
     case UTF8PROC_CATEGORY_LM:
-    case UTF8PROC_CATEGORY_LO:
-        return NB_CC_L | NB_CC_UPPER | NB_CC_LOWER | NB_CC_WORD;
+    case UTF8PROC_CATEGORY_LO: return NB_CC_L | NB_CC_UPPER | NB_CC_LOWER | NB_CC_WORD;
     case UTF8PROC_CATEGORY_MN:
     case UTF8PROC_CATEGORY_MC:
-    case UTF8PROC_CATEGORY_ME:
-        return NB_CC_M | NB_CC_UPPER | NB_CC_LOWER | NB_CC_WORD;
+    case UTF8PROC_CATEGORY_ME: return NB_CC_M | NB_CC_UPPER | NB_CC_LOWER | NB_CC_WORD;
     case UTF8PROC_CATEGORY_ND:
-    case UTF8PROC_CATEGORY_NL: /* Nl is Alphabetic */
-        return NB_CC_N | NB_CC_WORD;
-    case UTF8PROC_CATEGORY_NO:
-        return NB_CC_N;
-    case UTF8PROC_CATEGORY_PC:
-        return NB_CC_P | NB_CC_WORD;
+    case UTF8PROC_CATEGORY_NL: /* Nl is Alphabetic */ return NB_CC_N | NB_CC_WORD;
+    case UTF8PROC_CATEGORY_NO: return NB_CC_N;
+    case UTF8PROC_CATEGORY_PC: return NB_CC_P | NB_CC_WORD;
     case UTF8PROC_CATEGORY_PD:
     case UTF8PROC_CATEGORY_PS:
     case UTF8PROC_CATEGORY_PE:
     case UTF8PROC_CATEGORY_PI:
     case UTF8PROC_CATEGORY_PF:
-    case UTF8PROC_CATEGORY_PO:
-        return NB_CC_P;
+    case UTF8PROC_CATEGORY_PO: return NB_CC_P;
     case UTF8PROC_CATEGORY_SM:
     case UTF8PROC_CATEGORY_SC:
     case UTF8PROC_CATEGORY_SK:
-    case UTF8PROC_CATEGORY_SO:
-        return NB_CC_S;
-    default:
-        return 0;
+    case UTF8PROC_CATEGORY_SO: return NB_CC_S;
+    default: return 0;
     }
 }
 
@@ -211,8 +201,8 @@ static nb_status normalize_stretch(nb_tok_form form, nb_str s, points *ps, nb_bu
     }
     NB_TRY(order_marks(ps));
     if (options & UTF8PROC_COMPOSE) {
-        const utf8proc_ssize_t k = utf8proc_normalize_utf32(
-            ps->cp, (utf8proc_ssize_t)ps->n, (utf8proc_option_t)options);
+        const utf8proc_ssize_t k =
+            utf8proc_normalize_utf32(ps->cp, (utf8proc_ssize_t)ps->n, (utf8proc_option_t)options);
         if (k < 0) return NB_ERR_INTERNAL;
         ps->n = (size_t)k;
     }

@@ -9,19 +9,19 @@
 #include "base/str.h"
 
 enum {
-    NB_CC_L = 1 << 0,     /* letter                                           */
-    NB_CC_M = 1 << 1,     /* mark                                             */
-    NB_CC_N = 1 << 2,     /* number                                           */
-    NB_CC_P = 1 << 3,     /* punctuation                                      */
-    NB_CC_S = 1 << 4,     /* symbol                                           */
-    NB_CC_WS = 1 << 5,    /* White_Space                                      */
-    NB_CC_CRLF = 1 << 6,  /* \r or \n                                         */
-    NB_CC_UPPER = 1 << 7, /* Lu Lt Lm Lo M without Han: first part of a word  */
-    NB_CC_LOWER = 1 << 8, /* Ll Lm Lo M without Han: second part of a word    */
-    NB_CC_HAN = 1 << 9,   /* script Han                                       */
-    NB_CC_WORD = 1 << 10, /* \w: Alphabetic, M, Nd, Pc                        */
-    NB_CC_CJK = 1 << 11,  /* U+4E00-9FA5, U+3040-30FF (a DeepSeek split)      */
-    NB_CC_AZ = 1 << 12,   /* A-Z a-z                                          */
+    NB_CC_L = 1 << 0,      /* letter                                           */
+    NB_CC_M = 1 << 1,      /* mark                                             */
+    NB_CC_N = 1 << 2,      /* number                                           */
+    NB_CC_P = 1 << 3,      /* punctuation                                      */
+    NB_CC_S = 1 << 4,      /* symbol                                           */
+    NB_CC_WS = 1 << 5,     /* White_Space                                      */
+    NB_CC_CRLF = 1 << 6,   /* \r or \n                                         */
+    NB_CC_UPPER = 1 << 7,  /* Lu Lt Lm Lo M without Han: first part of a word  */
+    NB_CC_LOWER = 1 << 8,  /* Ll Lm Lo M without Han: second part of a word    */
+    NB_CC_HAN = 1 << 9,    /* script Han                                       */
+    NB_CC_WORD = 1 << 10,  /* \w: Alphabetic, M, Nd, Pc                        */
+    NB_CC_CJK = 1 << 11,   /* U+4E00-9FA5, U+3040-30FF (a DeepSeek split)      */
+    NB_CC_AZ = 1 << 12,    /* A-Z a-z                                          */
     NB_CC_APUNCT = 1 << 13 /* ASCII punctuation and symbols                   */
 };
 enum { NB_CC_TABLE_ITEMS = 0x10000 };

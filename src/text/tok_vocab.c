@@ -55,8 +55,7 @@ nb_status nb_tok_map_put(nb_tok_map *m, const nb_tok_view *views, const nb_buf *
             return NB_OK;
         }
         if (s->word == word && (s->meta & NB_SLOT_LEN) == key.n_bytes &&
-            (key.n_bytes <= 8 ||
-             memcmp(blob->p + views[s->value].off, key.p, key.n_bytes) == 0)) {
+            (key.n_bytes <= 8 || memcmp(blob->p + views[s->value].off, key.p, key.n_bytes) == 0)) {
             *added = false;
             return NB_OK;
         }
@@ -143,8 +142,7 @@ nb_status nb_tok_name_add(nb_tokenizer *t, nb_str name, uint32_t id, uint32_t ad
     NB_TRY(NB_GROW(t->name, t->cap_names, t->n_names));
     NB_TRY(NB_GROW(t->name_id, t->cap_name_ids, t->n_names));
     NB_TRY(NB_GROW(t->name_added, t->cap_name_added, t->n_names));
-    NB_TRY(nb_tok_map_put(&t->names, t->name, &t->blob, name, (uint32_t)t->n_names, &slot,
-                          &added));
+    NB_TRY(nb_tok_map_put(&t->names, t->name, &t->blob, name, (uint32_t)t->n_names, &slot, &added));
     const uint32_t v = slot->value;
     if (added) {
         const nb_status st = nb_tok_blob_add(t, name, &t->name[v]);
@@ -197,7 +195,7 @@ uint32_t nb_tok_model_find(const nb_tokenizer *t, nb_str spelling)
 int nb_tok_standin_byte(uint32_t c)
 {
     if ((c >= 33 && c <= 126) || (c >= 161 && c <= 172) || (c >= 174 && c <= 255)) return (int)c;
-    if (c >= 256 && c < 256 + 33) return (int)(c - 256);              /* 0..32    */
+    if (c >= 256 && c < 256 + 33) return (int)(c - 256);                 /* 0..32    */
     if (c >= 256 + 33 && c < 256 + 67) return (int)(c - 256 - 33 + 127); /* 127..160 */
     return c == 256 + 67 ? 173 : -1;
 }

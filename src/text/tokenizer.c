@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "base/utf8.h"
 #include "text/tok_internal.h"
 
 void nb_tok_error_clear(nb_error *err)
@@ -27,8 +28,7 @@ static nb_status parse(nb_str s, const char *name, json_t **out, nb_error *err)
     if (!*out)
         return nb_fail(err, NB_ERR_FORMAT, "%s: line %d, column %d: %s", name, e.line, e.column,
                        e.text);
-    if (!json_is_object(*out))
-        return nb_fail(err, NB_ERR_FORMAT, "%s: an object expected", name);
+    if (!json_is_object(*out)) return nb_fail(err, NB_ERR_FORMAT, "%s: an object expected", name);
     return NB_OK;
 }
 
@@ -45,8 +45,7 @@ static nb_status load_json(nb_tokenizer *t, const documents *d, nb_error *err)
     return nb_tok_load_config(t, d->config, d->map, d->added, err);
 }
 
-static nb_status load(nb_tokenizer *t, const nb_tokenizer_files *files, documents *d,
-                      nb_error *err)
+static nb_status load(nb_tokenizer *t, const nb_tokenizer_files *files, documents *d, nb_error *err)
 {
     NB_TRY(parse(files->tokenizer_json, "tokenizer.json", &d->tokenizer, err));
     NB_TRY(parse(files->tokenizer_config_json, "tokenizer_config.json", &d->config, err));
@@ -150,9 +149,12 @@ bool nb_tokenizer_is_control(const nb_tokenizer *t, uint32_t id)
 
 uint32_t nb_tokenizer_find(const nb_tokenizer *t, nb_str content)
 {
+    if (!nb_utf8_valid(content) && !t->dec.raw_added) return NB_TOK_NONE;
     const uint32_t v = nb_tok_name_index(t, content);
     if (v != NB_TOK_NONE && t->name_added[v] != NB_TOK_NONE) return t->name_id[v];
-    return nb_tok_model_find(t, content);
+    if (!t->dec.raw_added) return nb_tok_model_find(t, content);
+    const nb_tok_slot *s = nb_tok_map_get(&t->keys, t->key, &t->blob, content.p, content.n_bytes);
+    return s ? s->value : NB_TOK_NONE;
 }
 
 uint32_t nb_tokenizer_role_id(const nb_tokenizer *t, nb_tok_role role)

@@ -89,7 +89,8 @@ bool nb_tokenizer_is_special(const nb_tokenizer *t, uint32_t id);
 /* Not reachable from text without NB_TOK_PARSE_SPECIAL (see there). */
 bool nb_tokenizer_is_control(const nb_tokenizer *t, uint32_t id);
 /* The token with exactly this content: an added token's text, or a vocabulary
- * entry as the file spells it; NB_TOK_NONE if there is none. */
+ * entry as tokenizer.json spells it (for tiktoken files: its bytes);
+ * NB_TOK_NONE if there is none. */
 uint32_t nb_tokenizer_find(const nb_tokenizer *t, nb_str content);
 
 /* Special tokens by role, from tokenizer_config.json, else from

@@ -29,7 +29,8 @@ static bool may_be_plain(const nb_tokenizer *t, uint32_t id)
     if (id == t->unk_id || key.n_bytes == 1) return true;
     for (int b = 0; b < 256; b++)
         if (t->fallback_id[b] == id) return true;
-    for (size_t i = 0; i < t->n_added; i++) /* an added token of the same id that is no control one */
+    for (size_t i = 0; i < t->n_added;
+         i++) /* an added token of the same id that is no control one */
         if (t->added[i].id == id && !t->added[i].control) return true;
     return !t->byte_level && key.n_bytes && nb_tok_char_bytes(key.p) == key.n_bytes;
 }
@@ -103,7 +104,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         check_error(&err, st);
         return 0;
     }
-    static const char FIXED[] = "Hello  wor\xc3\xa9ld 12345 <s> \xe4\xb8\xad\xe6\x96\x87 \xff<|x|>\r\n";
+    static const char FIXED[] =
+        "Hello  wor\xc3\xa9ld 12345 <s> \xe4\xb8\xad\xe6\x96\x87 \xff<|x|>\r\n";
     for (unsigned flags = 0; flags < 4; flags++) {
         check_text(t, text, flags);
         check_text(t, nb_str_c(FIXED), flags);

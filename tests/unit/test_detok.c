@@ -13,17 +13,22 @@
 static nb_tokenizer *bytes_tokenizer(void)
 {
     nb_buf b = { 0 };
-    assert_int_equal(nb_buf_add_c(&b, "{\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":"
-                                      "false},\"decoder\":{\"type\":\"ByteLevel\"},\"added_tokens\":["
-                                      "{\"id\":256,\"content\":\"<s>\",\"special\":true},"
-                                      "{\"id\":257,\"content\":\" x\"}],\"model\":{\"merges\":[\"\xc3\xa4 "
-                                      "\xc2\xb8\"],\"vocab\":{\"\xc3\xa4\xc2\xb8\":258"), NB_OK);
+    assert_int_equal(
+        nb_buf_add_c(&b, "{\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":"
+                         "false},\"decoder\":{\"type\":\"ByteLevel\"},\"added_tokens\":["
+                         "{\"id\":256,\"content\":\"<s>\",\"special\":true},"
+                         "{\"id\":257,\"content\":\" x\"}],\"model\":{\"merges\":[\"\xc3\xa4 "
+                         "\xc2\xb8\"],\"vocab\":{\"\xc3\xa4\xc2\xb8\":258"),
+        NB_OK);
     for (unsigned k = 0; k < 256; k++) {
         /* the alphabet, spelled with escapes */
         unsigned cp = k;
-        if (k < 33) cp = 256 + k;
-        else if (k > 126 && k < 161) cp = 256 + 33 + k - 127;
-        else if (k == 173) cp = 256 + 67;
+        if (k < 33)
+            cp = 256 + k;
+        else if (k > 126 && k < 161)
+            cp = 256 + 33 + k - 127;
+        else if (k == 173)
+            cp = 256 + 67;
         assert_int_equal(nb_buf_printf(&b, ",\"\\u%04x\":%u", cp, k), NB_OK);
     }
     assert_int_equal(nb_buf_add_c(&b, "}}}"), NB_OK);
@@ -36,13 +41,17 @@ static nb_tokenizer *bytes_tokenizer(void)
 static nb_tokenizer *chain_tokenizer(unsigned start, unsigned stop)
 {
     nb_buf b = { 0 };
-    assert_int_equal(nb_buf_printf(&b, "{\"decoder\":{\"type\":\"Sequence\",\"decoders\":[{\"type\":"
-                                   "\"Replace\",\"pattern\":{\"String\":\"" SP "\"},\"content\":\" \"},"
-                                   "{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"},{\"type\":\"Strip\","
-                                   "\"content\":\" \",\"start\":%u,\"stop\":%u}]},\"added_tokens\":["
-                                   "{\"id\":259,\"content\":\"<s>\",\"special\":true}],\"model\":{"
-                                   "\"byte_fallback\":true,\"merges\":[],\"vocab\":{\"a\":256,\"" SP
-                                   "\":257,\"\xe4\xb8\xad\":258,\"" SP SP "b\":260", start, stop), NB_OK);
+    assert_int_equal(
+        nb_buf_printf(&b,
+                      "{\"decoder\":{\"type\":\"Sequence\",\"decoders\":[{\"type\":"
+                      "\"Replace\",\"pattern\":{\"String\":\"" SP "\"},\"content\":\" \"},"
+                      "{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"},{\"type\":\"Strip\","
+                      "\"content\":\" \",\"start\":%u,\"stop\":%u}]},\"added_tokens\":["
+                      "{\"id\":259,\"content\":\"<s>\",\"special\":true}],\"model\":{"
+                      "\"byte_fallback\":true,\"merges\":[],\"vocab\":{\"a\":256,\"" SP
+                      "\":257,\"\xe4\xb8\xad\":258,\"" SP SP "b\":260",
+                      start, stop),
+        NB_OK);
     for (unsigned k = 0; k < 256; k++)
         assert_int_equal(nb_buf_printf(&b, ",\"<0x%02X>\":%u", k, k), NB_OK);
     assert_int_equal(nb_buf_add_c(&b, "}}}"), NB_OK);
@@ -75,26 +84,26 @@ static void bytes_step_by_step(void **state)
     nb_detok d;
     nb_detok_init(&d, t, true);
     push_expect(&d, 'a', "a");
-    push_expect(&d, 258, "");               /* e4 b8: wait                    */
+    push_expect(&d, 258, ""); /* e4 b8: wait                    */
     push_expect(&d, 0xad, "\xe4\xb8\xad");
     push_expect(&d, 258, "");
-    push_expect(&d, 'b', BAD "b");          /* certain now: one subpart       */
-    push_expect(&d, 0xff, BAD);             /* certain at once                */
+    push_expect(&d, 'b', BAD "b"); /* certain now: one subpart       */
+    push_expect(&d, 0xff, BAD);    /* certain at once                */
     push_expect(&d, 0xf0, "");
     push_expect(&d, 0x9f, "");
     push_expect(&d, 0x98, "");
     push_expect(&d, 0x80, "\xf0\x9f\x98\x80");
     push_expect(&d, 0xf0, "");
-    push_expect(&d, 256, "");               /* special: skipped, holds still  */
+    push_expect(&d, 256, ""); /* special: skipped, holds still  */
     push_expect(&d, 0x41, BAD "A");
     push_expect(&d, 0xe0, "");
-    push_expect(&d, 0x80, BAD BAD);         /* e0 80 can be no character      */
+    push_expect(&d, 0x80, BAD BAD); /* e0 80 can be no character      */
     push_expect(&d, 99999, "");
     push_expect(&d, 257, " x");
     push_expect(&d, 258, "");
     push_expect(&d, 258, BAD);
     finish_expect(&d, BAD);
-    push_expect(&d, 'z', "z");              /* after finish: a new text       */
+    push_expect(&d, 'z', "z"); /* after finish: a new text       */
     push_expect(&d, 0xc3, "");
     nb_detok_reset(&d);
     push_expect(&d, 0xa9, BAD);
@@ -113,18 +122,20 @@ static void chain_step_by_step(void **state)
     nb_tokenizer *t = chain_tokenizer(1, 2);
     nb_detok d;
     nb_detok_init(&d, t, true);
-    push_expect(&d, 257, "");          /* the leading blank goes      */
-    push_expect(&d, 257, "");          /* may be trailing: held       */
+    push_expect(&d, 257, ""); /* the leading blank goes      */
+    push_expect(&d, 257, ""); /* may be trailing: held       */
     push_expect(&d, 257, "");
-    push_expect(&d, 257, " ");         /* more than two are not       */
+    push_expect(&d, 257, " "); /* more than two are not       */
     push_expect(&d, 256, "  a");
-    push_expect(&d, 0xe4, "");         /* a run of byte tokens        */
+    push_expect(&d, 0xe4, ""); /* a run of byte tokens        */
     push_expect(&d, 0xb8, "");
-    push_expect(&d, 0xad, "");         /* may still be spoilt         */
-    push_expect(&d, 259, "");          /* skipped                     */
-    push_expect(&d, 256, "\xe4\xb8\xad" "a");
+    push_expect(&d, 0xad, ""); /* may still be spoilt         */
+    push_expect(&d, 259, "");  /* skipped                     */
+    push_expect(&d, 256,
+                "\xe4\xb8\xad"
+                "a");
     push_expect(&d, 'x', "");
-    push_expect(&d, 0xff, BAD BAD);    /* certain: one for each byte  */
+    push_expect(&d, 0xff, BAD BAD); /* certain: one for each byte  */
     push_expect(&d, 'y', BAD);
     push_expect(&d, 258, "\xe4\xb8\xad");
     push_expect(&d, 0xc3, "");
@@ -191,7 +202,8 @@ static void random_streams(void **state)
 /* Every cut of a text into bytes gives the text back. */
 static void round_trip(void **state)
 {
-    static const char TEXT[] = "Na\xc3\xafve \xe4\xb8\xad\xe6\x96\x87 \xf0\x9f\x98\x80\xe2\x80\x8d\n";
+    static const char TEXT[] =
+        "Na\xc3\xafve \xe4\xb8\xad\xe6\x96\x87 \xf0\x9f\x98\x80\xe2\x80\x8d\n";
     (void)state;
     nb_tokenizer *t = bytes_tokenizer();
     uint32_t *ids;

@@ -54,8 +54,8 @@ static nb_tokenizer *make_tokenizer(const model *m)
     for (size_t i = 0; i < m->n_tokens; i++)
         json_object_set_new(vocab, m->token[i], json_integer((json_int_t)i));
     for (size_t i = 0; i < m->n_merges; i++)
-        json_array_append_new(merges, json_pack("[s, s]", m->token[m->left[i]],
-                                                m->token[m->right[i]]));
+        json_array_append_new(merges,
+                              json_pack("[s, s]", m->token[m->left[i]], m->token[m->right[i]]));
     json_t *root = json_pack("{s:{s:o, s:o}}", "model", "vocab", vocab, "merges", merges);
     char *text = json_dumps(root, 0);
     nb_tokenizer *t = tok_make(&(nb_tokenizer_files){ .tokenizer_json = nb_str_c(text) });
@@ -109,8 +109,9 @@ static void long_runs(void **state)
 {
     (void)state;
     nb_tokenizer *t = tok_make(&(nb_tokenizer_files){
-        .tokenizer_json = nb_str_c("{\"model\":{\"vocab\":{\"a\":0,\"aa\":1,\"aaaa\":2,\"b\":3,\"ab\":4},"
-                                   "\"merges\":[\"a a\",\"aa aa\",\"a b\"]}}") });
+        .tokenizer_json =
+            nb_str_c("{\"model\":{\"vocab\":{\"a\":0,\"aa\":1,\"aaaa\":2,\"b\":3,\"ab\":4},"
+                     "\"merges\":[\"a a\",\"aa aa\",\"a b\"]}}") });
     const size_t n = 1000001;
     char *s = malloc(n);
     assert_non_null(s);
@@ -134,8 +135,9 @@ static void repeated_merge_takes_the_last_rank(void **state)
 {
     (void)state;
     nb_tokenizer *t = tok_make(&(nb_tokenizer_files){
-        .tokenizer_json = nb_str_c("{\"model\":{\"vocab\":{\"a\":0,\"b\":1,\"c\":2,\"ab\":3,\"bc\":4},"
-                                   "\"merges\":[\"a b\",\"b c\",\"a b\"]}}") });
+        .tokenizer_json =
+            nb_str_c("{\"model\":{\"vocab\":{\"a\":0,\"b\":1,\"c\":2,\"ab\":3,\"bc\":4},"
+                     "\"merges\":[\"a b\",\"b c\",\"a b\"]}}") });
     tok_expect(t, nb_str_c("abc"), 0, (uint32_t[]){ 0, 4 }, 2);
     nb_tokenizer_destroy(t);
 }
@@ -147,8 +149,8 @@ static void tiktoken_form(void **state)
     nb_buf file = { 0 };
     (void)state;
     for (unsigned b = 0; b < 256; b++)
-        assert_int_equal(nb_buf_printf(&file, "%c%c== %u\n", DIGITS[b >> 2], DIGITS[(b & 3) << 4],
-                                       b), NB_OK);
+        assert_int_equal(
+            nb_buf_printf(&file, "%c%c== %u\n", DIGITS[b >> 2], DIGITS[(b & 3) << 4], b), NB_OK);
     /* 256 "el", 257 "ll", 258 "hel", 259 "abc" (no two tokens make it), 260 "hell" */
     assert_int_equal(nb_buf_add_c(&file, "ZWw= 256\nbGw= 257\naGVs 258\nYWJj 259\naGVsbA== 260\n"),
                      NB_OK);
@@ -157,7 +159,7 @@ static void tiktoken_form(void **state)
         .tokenizer_config_json = nb_str_c("{\"tokenizer_class\":\"TikTokenTokenizer\","
                                           "\"bos_token\":\"[BOS]\",\"added_tokens_decoder\":{"
                                           "\"261\":{\"content\":\"[BOS]\",\"special\":true}}}") });
-    tok_expect(t, nb_str_c("hell"), 0, (uint32_t[]){ 260 }, 1);      /* whole */
+    tok_expect(t, nb_str_c("hell"), 0, (uint32_t[]){ 260 }, 1); /* whole */
     tok_expect(t, nb_str_c("hel"), 0, (uint32_t[]){ 258 }, 1);
     tok_expect(t, nb_str_c("hello"), 0, (uint32_t[]){ 260, 'o' }, 2);
     tok_expect(t, nb_str_c("helllo"), 0, (uint32_t[]){ 258, 257, 'o' }, 3); /* ll before hell */
@@ -165,6 +167,8 @@ static void tiktoken_form(void **state)
     tok_expect(t, nb_str_c("abcd"), 0, (uint32_t[]){ 'a', 'b', 'c', 'd' }, 4);
     tok_expect(t, nb_str_c("[BOS]"), NB_TOK_PARSE_SPECIAL, (uint32_t[]){ 261 }, 1);
     tok_expect(t, nb_str_c("h"), NB_TOK_ADD_SPECIAL, (uint32_t[]){ 'h' }, 1);
+    assert_int_equal(nb_tokenizer_find(t, nb_str_c("hell")), 260);
+    assert_int_equal(nb_tokenizer_find(t, (nb_str){ "\xff", 1 }), 255);
     assert_int_equal(nb_tokenizer_role_id(t, NB_TOK_BOS), 261);
     assert_int_equal(nb_tokenizer_find(t, nb_str_c("<|reserved_token_262|>")), 262);
     assert_int_equal(nb_tokenizer_n_vocab(t), 261 + 256);
@@ -189,7 +193,8 @@ static void kimi_cut(void **state)
     uint32_t *whole, *part, *sum = calloc(60000, sizeof *sum);
     size_t n_whole, n_part, n_sum = 0;
     static const size_t PARTS[] = { 25000, 25000, 10000 };
-    assert_int_equal(nb_tokenizer_encode(t, (nb_str){ s, 60000 }, 0, &whole, &n_whole, NULL), NB_OK);
+    assert_int_equal(nb_tokenizer_encode(t, (nb_str){ s, 60000 }, 0, &whole, &n_whole, NULL),
+                     NB_OK);
     for (size_t i = 0; i < 3; i++) {
         assert_int_equal(nb_tokenizer_encode(t, (nb_str){ s, PARTS[i] }, 0, &part, &n_part, NULL),
                          NB_OK);
@@ -222,9 +227,11 @@ static void standins(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(equals_naive),  cmocka_unit_test(long_runs),
+        cmocka_unit_test(equals_naive),
+        cmocka_unit_test(long_runs),
         cmocka_unit_test(repeated_merge_takes_the_last_rank),
-        cmocka_unit_test(tiktoken_form), cmocka_unit_test(kimi_cut),
+        cmocka_unit_test(tiktoken_form),
+        cmocka_unit_test(kimi_cut),
         cmocka_unit_test(standins),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -22,7 +22,8 @@ static json_t *substrings(const char *universe)
     const size_t n = strlen(universe);
     json_int_t id = 0;
     for (size_t i = 0; i < n; i += nb_tok_char_bytes(universe + i))
-        for (size_t j = i + nb_tok_char_bytes(universe + i);; j += nb_tok_char_bytes(universe + j)) {
+        for (size_t j = i + nb_tok_char_bytes(universe + i);;
+             j += nb_tok_char_bytes(universe + j)) {
             char *s = strndup(universe + i, j - i);
             assert_non_null(s);
             if (!json_object_get(vocab, s)) json_object_set_new(vocab, s, json_integer(id++));
@@ -46,10 +47,10 @@ static nb_tokenizer *make(json_t *root)
 static void expect_pieces(const char *normalizer, const char *pre, const char *text,
                           const char *universe, const char *want)
 {
-    nb_tokenizer *t = make(json_pack("{s:o, s:o, s:{s:s, s:b, s:o, s:[]}}", "normalizer",
-                                     parse(normalizer), "pre_tokenizer", parse(pre), "model",
-                                     "type", "BPE", "ignore_merges", 1, "vocab",
-                                     substrings(universe), "merges"));
+    nb_tokenizer *t =
+        make(json_pack("{s:o, s:o, s:{s:s, s:b, s:o, s:[]}}", "normalizer", parse(normalizer),
+                       "pre_tokenizer", parse(pre), "model", "type", "BPE", "ignore_merges", 1,
+                       "vocab", substrings(universe), "merges"));
     uint32_t *ids = NULL;
     size_t n = 0;
     nb_error err = { 0 };
@@ -67,9 +68,9 @@ static void expect_pieces(const char *normalizer, const char *pre, const char *t
     nb_tokenizer_destroy(t);
 }
 
-#define SPLIT(pattern, behavior, invert)                                       \
-    "{\"type\":\"Split\",\"pattern\":" pattern ",\"behavior\":\"" behavior     \
-    "\",\"invert\":" invert "}"
+#define SPLIT(pattern, behavior, invert)                                                           \
+    "{\"type\":\"Split\",\"pattern\":" pattern ",\"behavior\":\"" behavior "\",\"invert\":" invert \
+    "}"
 #define DASH "{\"String\":\"-\"}"
 #define DASHRE "{\"Regex\":\"-\"}"
 
@@ -118,41 +119,49 @@ static void behaviors(void **state)
 static void sequences(void **state)
 {
     (void)state;
-    expect_pieces(NULL,
-                  "{\"type\":\"Sequence\",\"pretokenizers\":["
-                  "{\"type\":\"Digits\",\"individual_digits\":true},"
-                  "{\"type\":\"Sequence\",\"pretokenizers\":[" SPLIT(DASH, "Removed", "false") "]}]}",
-                  "ab12-c3", "ab12-c3", "ab|1|2|c|3|");
+    expect_pieces(
+        NULL,
+        "{\"type\":\"Sequence\",\"pretokenizers\":["
+        "{\"type\":\"Digits\",\"individual_digits\":true},"
+        "{\"type\":\"Sequence\",\"pretokenizers\":[" SPLIT(DASH, "Removed", "false") "]}]}",
+        "ab12-c3", "ab12-c3", "ab|1|2|c|3|");
     expect_pieces(NULL, "{\"type\":\"Digits\",\"individual_digits\":false}", "ab12-c3\xc2\xbd",
                   "ab12-c3\xc2\xbd", "ab|12|-c|3\xc2\xbd|");
     /* a later regex sees one piece only: look-behind stops at its start */
-    expect_pieces(NULL,
-                  "{\"type\":\"Sequence\",\"pretokenizers\":[" SPLIT(DASH, "Isolated", "false") ","
-                  SPLIT("{\"Regex\":\"(?<!-)b\"}", "Isolated", "false") "]}",
-                  "a-ba", "a-ba", "a|-|b|a|");
+    expect_pieces(
+        NULL,
+        "{\"type\":\"Sequence\",\"pretokenizers\":[" SPLIT(DASH, "Isolated", "false") "," SPLIT(
+            "{\"Regex\":\"(?<!-)b\"}", "Isolated", "false") "]}",
+        "a-ba", "a-ba", "a|-|b|a|");
 }
 
 static void metaspace(void **state)
 {
     (void)state;
     expect_pieces(NULL,
-                  "{\"type\":\"Metaspace\",\"replacement\":\"" SP "\",\"prepend_scheme\":\"always\","
-                  "\"split\":true}", "Hey  you", SP "Hey" SP SP "you",
-                  SP "Hey|" SP "|" SP "you|");
+                  "{\"type\":\"Metaspace\",\"replacement\":\"" SP
+                  "\",\"prepend_scheme\":\"always\","
+                  "\"split\":true}",
+                  "Hey  you", SP "Hey" SP SP "you", SP "Hey|" SP "|" SP "you|");
     expect_pieces(NULL,
                   "{\"type\":\"Metaspace\",\"replacement\":\"" SP "\",\"prepend_scheme\":\"never\","
-                  "\"split\":true}", "Hey you", "Hey" SP "you", "Hey|" SP "you|");
+                  "\"split\":true}",
+                  "Hey you", "Hey" SP "you", "Hey|" SP "you|");
     expect_pieces(NULL,
                   "{\"type\":\"Metaspace\",\"replacement\":\"" SP "\",\"prepend_scheme\":\"first\","
-                  "\"split\":false}", " Hey you", SP "Hey" SP "you", SP "Hey" SP "you|");
+                  "\"split\":false}",
+                  " Hey you", SP "Hey" SP "you", SP "Hey" SP "you|");
     expect_pieces(NULL,
                   "{\"type\":\"Metaspace\",\"replacement\":\"" SP "\",\"add_prefix_space\":true}",
                   "a b", SP "a" SP "b", SP "a|" SP "b|");
     /* "first" means the start of the text, not of the piece */
     expect_pieces(NULL,
-                  "{\"type\":\"Sequence\",\"pretokenizers\":[" SPLIT(DASH, "Isolated", "false") ","
-                  "{\"type\":\"Metaspace\",\"replacement\":\"" SP "\",\"prepend_scheme\":\"first\","
-                  "\"split\":false}]}", "a-b", SP "a-b", SP "a|-|b|");
+                  "{\"type\":\"Sequence\",\"pretokenizers\":[" SPLIT(
+                      DASH, "Isolated", "false") ","
+                                                 "{\"type\":\"Metaspace\",\"replacement\":\"" SP
+                                                 "\",\"prepend_scheme\":\"first\","
+                                                 "\"split\":false}]}",
+                  "a-b", SP "a-b", SP "a|-|b|");
 }
 
 static void normalizers(void **state)
@@ -174,9 +183,10 @@ static void normalizers(void **state)
                   "aabab", "axx", "axx|");
     expect_pieces("{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"\\\\s+\"},\"content\":\" \"}",
                   NULL, "a \n b", "a b", "a b|");
-    expect_pieces("{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Prepend\",\"prepend\":\" \"},"
-                  "{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"" SP "\"}]}",
-                  NULL, "a b", SP "a" SP "b", SP "a" SP "b|");
+    expect_pieces(
+        "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Prepend\",\"prepend\":\" \"},"
+        "{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"" SP "\"}]}",
+        NULL, "a b", SP "a" SP "b", SP "a" SP "b|");
 }
 
 /* ---- byte level ---------------------------------------------------------- */
@@ -188,16 +198,25 @@ static void byte_level(void **state)
     nb_tokenizer *t = make(json_pack(
         "{s:o, s:o, s:{s:{s:i, s:i, s:i, s:i, s:i, s:i}, s:[s, [s, s]]}}", "pre_tokenizer",
         parse("{\"type\":\"ByteLevel\",\"add_prefix_space\":true}"), "decoder",
-        parse("{\"type\":\"ByteLevel\"}"), "model", "vocab", "a", 5, "\xc4\xa0", 6, "\xc4\xa0" "a", 7,
-        "\xc3\x83", 8, "\xc2\xa9", 9, "\xc3\x83\xc2\xa9", 10, "merges", "\xc4\xa0 a", "\xc3\x83",
+        parse("{\"type\":\"ByteLevel\"}"), "model", "vocab", "a", 5, "\xc4\xa0", 6,
+        "\xc4\xa0"
+        "a",
+        7, "\xc3\x83", 8, "\xc2\xa9", 9, "\xc3\x83\xc2\xa9", 10, "merges", "\xc4\xa0 a", "\xc3\x83",
         "\xc2\xa9"));
     /* "é" is the bytes c3 a9, whose stand-ins are U+00C3 and U+00A9 */
     tok_expect(t, nb_str_c("a a"), 0, (uint32_t[]){ 7, 7 }, 2);
     tok_expect(t, nb_str_c("a  a"), 0, (uint32_t[]){ 7, 6, 7 }, 3);
     tok_expect(t, nb_str_c("\xc3\xa9"), 0, (uint32_t[]){ 6, 10 }, 2);
     tok_expect(t, nb_str_c("abb"), 0, (uint32_t[]){ 7 }, 1); /* no token, no unk: dropped */
-    tok_expect_text(t, (uint32_t[]){ 7, 10, 8, 5 }, 4, false, nb_str_c(" a\xc3\xa9\xef\xbf\xbd" "a"));
-    assert_int_equal(nb_tokenizer_find(t, nb_str_c("\xc4\xa0" "a")), 7);
+    tok_expect_text(t, (uint32_t[]){ 7, 10, 8, 5 }, 4, false,
+                    nb_str_c(" a\xc3\xa9\xef\xbf\xbd"
+                             "a"));
+    assert_int_equal(nb_tokenizer_find(t, nb_str_c("\xc4\xa0"
+                                                   "a")),
+                     7);
+    assert_int_equal(nb_tokenizer_find(t, (nb_str){ "\xc4", 1 }),
+                     NB_TOK_NONE); /* half a character */
+    assert_int_equal(nb_tokenizer_find(t, nb_str_c("")), NB_TOK_NONE);
     assert_true(nb_str_eqc(nb_tokenizer_token_bytes(t, 7), " a"));
     assert_false(nb_tokenizer_has(t, 4));
     assert_true(nb_tokenizer_has(t, 5));
@@ -216,8 +235,8 @@ static nb_tokenizer *sentencepiece(bool fuse, bool fallback, const char *decoder
         (void)snprintf(name, sizeof name, "<0x%02X>", (unsigned)b);
         if (fallback) json_object_set_new(vocab, name, json_integer(3 + b));
     }
-    static const char *const REST[] = { SP, "h", "e", "l", "o", "he", "ll", "hell", "hello",
-                                        SP "hello", "\xe4\xb8\xad" };
+    static const char *const REST[] = { SP,   "h",    "e",     "l",        "o",           "he",
+                                        "ll", "hell", "hello", SP "hello", "\xe4\xb8\xad" };
     for (int i = 0; i < 11; i++) json_object_set_new(vocab, REST[i], json_integer(300 + i));
     return make(json_pack(
         "{s:o, s:o, s:o, s:o, s:{s:s, s:s, s:b, s:b, s:o, s:o}}", "added_tokens",
@@ -225,7 +244,8 @@ static nb_tokenizer *sentencepiece(bool fuse, bool fallback, const char *decoder
               "{\"id\":1,\"content\":\"<s>\",\"special\":true,\"normalized\":false},"
               "{\"id\":2,\"content\":\"</s>\",\"special\":true,\"normalized\":false}]"),
         "normalizer",
-        parse("{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Prepend\",\"prepend\":\"" SP "\"},"
+        parse("{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Prepend\",\"prepend\":\"" SP
+              "\"},"
               "{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"" SP "\"}]}"),
         "post_processor",
         parse("{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"<s>\","
@@ -236,9 +256,9 @@ static nb_tokenizer *sentencepiece(bool fuse, bool fallback, const char *decoder
         parse("[\"h e\",\"l l\",\"he ll\",\"hell o\",\"" SP " hello\"]")));
 }
 
-#define SP_DECODER                                                             \
-    "{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Replace\",\"pattern\":{\"String\":\"" SP    \
-    "\"},\"content\":\" \"},{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"},"                    \
+#define SP_DECODER                                                                                 \
+    "{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Replace\",\"pattern\":{\"String\":\"" SP     \
+    "\"},\"content\":\" \"},{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"},"                      \
     "{\"type\":\"Strip\",\"content\":\" \",\"start\":1,\"stop\":0}]}"
 
 static void byte_fallback(void **state)
@@ -257,10 +277,12 @@ static void byte_fallback(void **state)
     tok_expect_text(t, (uint32_t[]){ 1, 309, 2 }, 3, false, nb_str_c("<s> hello</s>"));
     tok_expect_text(t, (uint32_t[]){ 300, 300, 309 }, 3, false, nb_str_c("  hello"));
     tok_expect_text(t, (uint32_t[]){ 302, 3 + 0xc3, 3 + 0xa9, 302 }, 4, false,
-                    nb_str_c("e\xc3\xa9" "e"));
+                    nb_str_c("e\xc3\xa9"
+                             "e"));
     /* one bad byte spoils the whole run, also the good character before it */
     tok_expect_text(t, (uint32_t[]){ 3 + 'A', 3 + 0xc3, 302 }, 3, false,
-                    nb_str_c("\xef\xbf\xbd\xef\xbf\xbd" "e"));
+                    nb_str_c("\xef\xbf\xbd\xef\xbf\xbd"
+                             "e"));
     tok_expect_text(t, (uint32_t[]){ 3 + 'A', 3 + 0xff, 3 + 'B' }, 3, false,
                     nb_str_c("\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd"));
     tok_expect_text(t, (uint32_t[]){ 3 + 0xe4, 3 + 0xb8 }, 2, false,
@@ -284,14 +306,16 @@ static void unknown_tokens(void **state)
 static void metaspace_decoder(void **state)
 {
     (void)state;
-    nb_tokenizer *t = sentencepiece(
-        true, true, "{\"type\":\"Metaspace\",\"replacement\":\"" SP "\",\"prepend_scheme\":\"always\"}");
+    nb_tokenizer *t = sentencepiece(true, true,
+                                    "{\"type\":\"Metaspace\",\"replacement\":\"" SP
+                                    "\",\"prepend_scheme\":\"always\"}");
     tok_expect_text(t, (uint32_t[]){ 309, 309, 300 }, 3, false, nb_str_c("hello hello "));
     tok_expect_text(t, (uint32_t[]){ 1, 309 }, 2, true, nb_str_c("hello"));
     nb_tokenizer_destroy(t);
-    t = sentencepiece(true, true, "{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Strip\","
-                                  "\"content\":\"l\",\"start\":0,\"stop\":1},{\"type\":\"Fuse\"},"
-                                  "{\"type\":\"Strip\",\"content\":\"h\",\"start\":1,\"stop\":2}]}");
+    t = sentencepiece(true, true,
+                      "{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Strip\","
+                      "\"content\":\"l\",\"start\":0,\"stop\":1},{\"type\":\"Fuse\"},"
+                      "{\"type\":\"Strip\",\"content\":\"h\",\"start\":1,\"stop\":2}]}");
     /* of each token one trailing l; of the whole one leading and two trailing h */
     tok_expect_text(t, (uint32_t[]){ 301, 301, 306, 302, 301, 301, 301 }, 7, false,
                     nb_str_c("hleh"));
@@ -311,11 +335,12 @@ static nb_tokenizer *letters(const char *added, const char *normalizer, const ch
     json_object_set_new(vocab, " ", json_integer(26));
     json_object_set_new(vocab, "<", json_integer(27));
     json_object_set_new(vocab, ">", json_integer(28));
-    json_t *root = json_pack("{s:o, s:o, s:{s:o, s:[]}}", "added_tokens", parse(added), "normalizer",
-                             parse(normalizer), "model", "vocab", vocab, "merges");
+    json_t *root = json_pack("{s:o, s:o, s:{s:o, s:[]}}", "added_tokens", parse(added),
+                             "normalizer", parse(normalizer), "model", "vocab", vocab, "merges");
     char *text = json_dumps(root, 0);
-    nb_tokenizer *t = tok_make(&(nb_tokenizer_files){
-        .tokenizer_json = nb_str_c(text), .tokenizer_config_json = nb_str_c(config ? config : "") });
+    nb_tokenizer *t =
+        tok_make(&(nb_tokenizer_files){ .tokenizer_json = nb_str_c(text),
+                                        .tokenizer_config_json = nb_str_c(config ? config : "") });
     free(text);
     json_decref(root);
     return t;
@@ -328,13 +353,14 @@ static void added_flags(void **state)
         "[{\"id\":40,\"content\":\"ab\"},{\"id\":41,\"content\":\"abc\"},"
         "{\"id\":42,\"content\":\"x\",\"lstrip\":true},{\"id\":43,\"content\":\"y\",\"rstrip\":true},"
         "{\"id\":44,\"content\":\"no\",\"single_word\":true},"
-        "{\"id\":45,\"content\":\"<q>\",\"special\":true},{\"id\":46,\"content\":\"<r>\"}]", NULL, NULL);
+        "{\"id\":45,\"content\":\"<q>\",\"special\":true},{\"id\":46,\"content\":\"<r>\"}]",
+        NULL, NULL);
     /* x and y are in the model's vocabulary: its ids count, not those of the list */
-    tok_expect(t, nb_str_c("abcab"), 0, (uint32_t[]){ 41, 40 }, 2);   /* the longest */
-    tok_expect(t, nb_str_c("aabb"), 0, (uint32_t[]){ 0, 40, 1 }, 3);  /* the leftmost */
+    tok_expect(t, nb_str_c("abcab"), 0, (uint32_t[]){ 41, 40 }, 2);  /* the longest */
+    tok_expect(t, nb_str_c("aabb"), 0, (uint32_t[]){ 0, 40, 1 }, 3); /* the leftmost */
     tok_expect(t, nb_str_c("c  x  d"), 0, (uint32_t[]){ 2, 23, 26, 26, 3 }, 5);
     tok_expect(t, nb_str_c("c  y  d"), 0, (uint32_t[]){ 2, 26, 26, 24, 3 }, 5);
-    tok_expect(t, nb_str_c("y  x"), 0, (uint32_t[]){ 24, 23 }, 2);    /* blanks go once */
+    tok_expect(t, nb_str_c("y  x"), 0, (uint32_t[]){ 24, 23 }, 2); /* blanks go once */
     tok_expect(t, nb_str_c("no"), 0, (uint32_t[]){ 44 }, 1);
     tok_expect(t, nb_str_c("a no d"), 0, (uint32_t[]){ 0, 26, 44, 26, 3 }, 5);
     tok_expect(t, nb_str_c("noo"), 0, (uint32_t[]){ 13, 14, 14 }, 3);
@@ -353,9 +379,9 @@ static void added_flags(void **state)
 static void added_normalized(void **state)
 {
     (void)state;
-    nb_tokenizer *t = letters(
-        "[{\"id\":40,\"content\":\"QU\",\"normalized\":true},"
-        "{\"id\":41,\"content\":\"ZZ\",\"normalized\":false}]", "{\"type\":\"Lowercase\"}", NULL);
+    nb_tokenizer *t = letters("[{\"id\":40,\"content\":\"QU\",\"normalized\":true},"
+                              "{\"id\":41,\"content\":\"ZZ\",\"normalized\":false}]",
+                              "{\"type\":\"Lowercase\"}", NULL);
     tok_expect(t, nb_str_c("aQUqub"), 0, (uint32_t[]){ 0, 40, 40, 1 }, 4);
     tok_expect(t, nb_str_c("ZZzz"), 0, (uint32_t[]){ 41, 25, 25 }, 3);
     nb_tokenizer_destroy(t);
@@ -384,11 +410,14 @@ static void invalid_utf8(void **state)
 {
     (void)state;
     nb_tokenizer *t = letters("[{\"id\":40,\"content\":\"\\ufffd\"}]", NULL, NULL);
-    tok_expect(t, nb_str_c("a\xff" "b"), 0, (uint32_t[]){ 0, 40, 1 }, 3);
-    tok_expect(t, nb_str_c("\xe4\xb8"), 0, (uint32_t[]){ 40 }, 1);       /* one subpart   */
+    tok_expect(t,
+               nb_str_c("a\xff"
+                        "b"),
+               0, (uint32_t[]){ 0, 40, 1 }, 3);
+    tok_expect(t, nb_str_c("\xe4\xb8"), 0, (uint32_t[]){ 40 }, 1); /* one subpart   */
     tok_expect(t, nb_str_c("\xe4\xb8z"), 0, (uint32_t[]){ 40, 25 }, 2);
     tok_expect(t, nb_str_c("\xed\xa0\x80"), 0, (uint32_t[]){ 40, 40, 40 }, 3); /* surrogate */
-    tok_expect(t, nb_str_c("\xc0\x80"), 0, (uint32_t[]){ 40, 40 }, 2);   /* overlong      */
+    tok_expect(t, nb_str_c("\xc0\x80"), 0, (uint32_t[]){ 40, 40 }, 2);         /* overlong      */
     tok_expect(t, nb_str_c("\xf0\x9f\x98\xf0\x9f\x98\x80"), 0, (uint32_t[]){ 40 }, 1);
     nb_tokenizer_destroy(t);
 }
@@ -441,8 +470,8 @@ static void llama_bos(void **state)
         assert_true(snprintf(config, sizeof config,
                              "{%s,\"bos_token\":\"<s>\",\"eos_token\":\"</s>\"}",
                              CASES[i].config) < 512);
-        nb_tokenizer *t = letters("[{\"id\":40,\"content\":\"<s>\"},{\"id\":41,\"content\":\"</s>\"}]",
-                                  NULL, config);
+        nb_tokenizer *t = letters(
+            "[{\"id\":40,\"content\":\"<s>\"},{\"id\":41,\"content\":\"</s>\"}]", NULL, config);
         tok_expect(t, nb_str_c("a"), NB_TOK_ADD_SPECIAL, CASES[i].want, CASES[i].n);
         tok_expect(t, nb_str_c("a"), 0, (uint32_t[]){ 0 }, 1);
         nb_tokenizer_destroy(t);
@@ -463,7 +492,8 @@ static void templates(void **state)
     assert_true(snprintf(all, sizeof all,
                          "{\"post_processor\":{\"type\":\"Sequence\",\"processors\":[{\"type\":"
                          "\"ByteLevel\"},%s,%s]},\"model\":{\"vocab\":{\"a\":0,\"b\":1,\"c\":2,"
-                         "\"d\":3},\"merges\":[]}}", one, two) < 2048);
+                         "\"d\":3},\"merges\":[]}}",
+                         one, two) < 2048);
     nb_tokenizer *t = tok_make(&(nb_tokenizer_files){ .tokenizer_json = nb_str_c(all) });
     tok_expect(t, nb_str_c("d"), NB_TOK_ADD_SPECIAL, (uint32_t[]){ 0, 0, 1, 2, 3, 3, 2 }, 7);
     tok_expect(t, nb_str_c("d"), 0, (uint32_t[]){ 3 }, 1);
@@ -473,13 +503,13 @@ static void templates(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(behaviors),     cmocka_unit_test(sequences),
-        cmocka_unit_test(metaspace),     cmocka_unit_test(normalizers),
-        cmocka_unit_test(byte_level),    cmocka_unit_test(byte_fallback),
+        cmocka_unit_test(behaviors),      cmocka_unit_test(sequences),
+        cmocka_unit_test(metaspace),      cmocka_unit_test(normalizers),
+        cmocka_unit_test(byte_level),     cmocka_unit_test(byte_fallback),
         cmocka_unit_test(unknown_tokens), cmocka_unit_test(metaspace_decoder),
-        cmocka_unit_test(added_flags),   cmocka_unit_test(added_normalized),
-        cmocka_unit_test(no_injection),  cmocka_unit_test(invalid_utf8),
-        cmocka_unit_test(config_roles),  cmocka_unit_test(llama_bos),
+        cmocka_unit_test(added_flags),    cmocka_unit_test(added_normalized),
+        cmocka_unit_test(no_injection),   cmocka_unit_test(invalid_utf8),
+        cmocka_unit_test(config_roles),   cmocka_unit_test(llama_bos),
         cmocka_unit_test(templates),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -19,15 +19,15 @@ static nb_tok_regex compile(const char *pattern, bool native)
 
 /* Characters that the patterns tell apart, all assigned before Unicode 12. */
 static const uint32_t ALPHABET[] = {
-    'a',    'Z',    's',    't',    'e',    'r',    'L',    'l',    'm',    'd',    '\'',
-    ' ',    ' ',    ' ',    '\t',   '\n',   '\r',   '\n',   '0',    '9',    '1',    '.',
-    ',',    '$',    '+',    '<',    '|',    '_',    '[',    ']',    '~',    '\\',   0x00,
-    0x1f,   0x7f,   0x85,   0xa0,   0xad,   0xb5,   0xb2,   0xbd,   0xc9,   0xe9,   0x130,
-    0x17f,  0x1c5,  0x2b0,  0x301,  0x308,  0x378,  0x3a9,  0x410,  0x430,  0x5d0,  0x627,
-    0x660,  0x903,  0x915,  0x93f,  0xe01,  0x1100, 0x1161, 0x1680, 0x180e, 0x1e9e, 0x2003,
-    0x200b, 0x200d, 0x2014, 0x2028, 0x2029, 0x202f, 0x20ac, 0x20dd, 0x2160, 0x24b6, 0x2603,
-    0x2e80, 0x3000, 0x3001, 0x3005, 0x3007, 0x3042, 0x30a2, 0x30fb, 0x4e2d, 0x6587, 0x9fa5,
-    0x9fa6, 0xac00, 0xe000, 0xf900, 0xfe0f, 0xff01, 0xff10, 0xff21, 0xff5c, 0xfffd, 0x10400,
+    'a',     'Z',     's',     't',     'e',     'r',     'L',     'l',    'm',    'd',    '\'',
+    ' ',     ' ',     ' ',     '\t',    '\n',    '\r',    '\n',    '0',    '9',    '1',    '.',
+    ',',     '$',     '+',     '<',     '|',     '_',     '[',     ']',    '~',    '\\',   0x00,
+    0x1f,    0x7f,    0x85,    0xa0,    0xad,    0xb5,    0xb2,    0xbd,   0xc9,   0xe9,   0x130,
+    0x17f,   0x1c5,   0x2b0,   0x301,   0x308,   0x378,   0x3a9,   0x410,  0x430,  0x5d0,  0x627,
+    0x660,   0x903,   0x915,   0x93f,   0xe01,   0x1100,  0x1161,  0x1680, 0x180e, 0x1e9e, 0x2003,
+    0x200b,  0x200d,  0x2014,  0x2028,  0x2029,  0x202f,  0x20ac,  0x20dd, 0x2160, 0x24b6, 0x2603,
+    0x2e80,  0x3000,  0x3001,  0x3005,  0x3007,  0x3042,  0x30a2,  0x30fb, 0x4e2d, 0x6587, 0x9fa5,
+    0x9fa6,  0xac00,  0xe000,  0xf900,  0xfe0f,  0xff01,  0xff10,  0xff21, 0xff5c, 0xfffd, 0x10400,
     0x10428, 0x1d7ce, 0x1f600, 0x1f130, 0x20000, 0xe0001, 0x10ffff
 };
 
@@ -120,14 +120,17 @@ static void expect_match(const char *pattern, const char *text, size_t start, si
 static void translation(void **state)
 {
     (void)state;
-    expect_match("\\s+", "a\xe1\xa0\x8e ", 4, 5);     /* U+180E is no white space */
+    expect_match("\\s+", "a\xe1\xa0\x8e ", 4, 5); /* U+180E is no white space */
     expect_match("[^\\s]+", " \xe1\xa0\x8e ", 1, 4);
     expect_match("[\\S]+", " \xe1\xa0\x8ex\xe3\x80\x80", 1, 5);
-    expect_match("\\w+", ".e\xcc\x81_9 ", 1, 6);      /* marks and digits are \w */
+    expect_match("\\w+", ".e\xcc\x81_9 ", 1, 6); /* marks and digits are \w */
     expect_match("[\\w-]+", " a-b ", 1, 4);
-    expect_match("\\W", "\xe2\x92\xb6.", 3, 4);       /* U+24B6 is Alphabetic */
-    expect_match("\\d+", "x\xd9\xa0" "1\xc2\xbd", 1, 4); /* Nd, not No */
-    expect_match("\\h+", "xyzBEEF", 3, 7);            /* a hexadecimal digit in Ruby */
+    expect_match("\\W", "\xe2\x92\xb6.", 3, 4); /* U+24B6 is Alphabetic */
+    expect_match("\\d+",
+                 "x\xd9\xa0"
+                 "1\xc2\xbd",
+                 1, 4);                    /* Nd, not No */
+    expect_match("\\h+", "xyzBEEF", 3, 7); /* a hexadecimal digit in Ruby */
     expect_match("\\bfoo\\b", "afoo foo", 5, 8);
     expect_match("[a[bc]d]+", "xabcdx", 1, 5);
     expect_match("[a-z&&[^aeiou]]+", "aeixyzo", 3, 6);
@@ -137,13 +140,13 @@ static void translation(void **state)
     expect_match("[(?]+", "a(?(", 1, 4);
     expect_match("[]a]+", "x]a", 1, 3);
     expect_match("a{,2}b", "aaab", 1, 4);
-    expect_match("(?:a{2}+)b", "aaaab", 0, 5);        /* repeats, is not possessive */
+    expect_match("(?:a{2}+)b", "aaaab", 0, 5); /* repeats, is not possessive */
     expect_match("x{2,3}+y", "xxxxxy", 0, 6);
     expect_match("(ab){2}+c", "ababababc", 0, 9);
     expect_match("a{b", "a{b", 0, 3);
-    expect_match("^b$", "a\nb\nc", 2, 3);             /* ^ and $ at line breaks */
+    expect_match("^b$", "a\nb\nc", 2, 3); /* ^ and $ at line breaks */
     expect_match("a.c", "a\nc", SIZE_MAX, 0);
-    expect_match("(?m:a.c)", "a\nc", 0, 3);           /* m: the dot takes line breaks */
+    expect_match("(?m:a.c)", "a\nc", 0, 3); /* m: the dot takes line breaks */
     expect_match("\\p{Letter}+", "1ab", 1, 3);
     expect_match("\\p{Lowercase_Letter}+", "Aab", 1, 3);
     expect_match("\\p{^L}+", "ab12", 2, 4);
@@ -151,7 +154,10 @@ static void translation(void **state)
     expect_match("\\p{Han}+", "a\xe4\xb8\xad", 1, 4);
     expect_match("\\p{Han}+", "\xe3\x80\x81\xe4\xb8\xad", 3, 6); /* the script, no extensions */
     expect_match("[^\\p{Hiragana}]+", "\xe3\x81\x82\xe3\x83\xbc", 3, 6);
-    expect_match("\\u00e9\\x41", "\xc3\xa9" "A", 0, 3);
+    expect_match("\\u00e9\\x41",
+                 "\xc3\xa9"
+                 "A",
+                 0, 3);
     expect_match("[\\u4e00-\\u9fff]+", "a\xe4\xb8\xad", 1, 4);
     expect_match("\\v", "\n\x0b", 1, 2);
     expect_match("[^\\r\\n\\p{L}\\p{N}]?+\\p{L}++", " ab", 0, 3);
@@ -163,23 +169,23 @@ static void translation(void **state)
 static void refused(void **state)
 {
     static const char *const BAD[] = {
-        "(",        ")",         "[",          "[a",        "a)",       "*a",       "(*UTF)a",
-        "(*ACCEPT)", "(?~ab)",   "(?#",        "(?<n>a)",   "\\1(a)",   "\\Qa",     "\\",
-        "[\\W]",    "[[:alpha:]]", "[a[^b]]",  "[a&&]",     "\\p{",     "\\p{Nope}", "\\pL",
-        "\\xe9",    "\\u12",     "a(?i)b|c",   "\\k<a>",    "\\G",      "\\K",      "\\C",
-        "\\p{L\n}", "[b-a]",     "\\x{110000}", "(?i",      "\\x{d800}", "a{2,1}",
+        "(",         ")",           "[",           "[a",      "a)",        "*a",        "(*UTF)a",
+        "(*ACCEPT)", "(?~ab)",      "(?#",         "(?<n>a)", "\\1(a)",    "\\Qa",      "\\",
+        "[\\W]",     "[[:alpha:]]", "[a[^b]]",     "[a&&]",   "\\p{",      "\\p{Nope}", "\\pL",
+        "\\xe9",     "\\u12",       "a(?i)b|c",    "\\k<a>",  "\\G",       "\\K",       "\\C",
+        "\\p{L\n}",  "[b-a]",       "\\x{110000}", "(?i",     "\\x{d800}", "a{2,1}",
     };
     (void)state;
     for (size_t i = 0; i < sizeof BAD / sizeof *BAD; i++) {
         nb_tok_regex re = { 0 };
         nb_error err = { 0 };
         const nb_status st = nb_tok_regex_compile(nb_str_c(BAD[i]), false, &re, &err);
-        if (st != NB_ERR_UNSUPPORTED && st != NB_ERR_FORMAT)
-            fail_msg("%s: %d", BAD[i], (int)st);
+        if (st != NB_ERR_UNSUPPORTED && st != NB_ERR_FORMAT) fail_msg("%s: %d", BAD[i], (int)st);
         assert_true(strlen(err.msg) > 10);
     }
     nb_buf deep = { 0 };
-    for (int i = 0; i < 5000; i++) assert_int_equal(nb_buf_add_c(&deep, i < 2500 ? "(" : ")"), NB_OK);
+    for (int i = 0; i < 5000; i++)
+        assert_int_equal(nb_buf_add_c(&deep, i < 2500 ? "(" : ")"), NB_OK);
     nb_tok_regex re;
     assert_int_not_equal(nb_tok_regex_compile(nb_buf_view(&deep), false, &re, NULL), NB_OK);
     deep.n_bytes = 0;
@@ -204,8 +210,9 @@ static void catastrophic(void **state)
         bool found;
         size_t a, b;
         nb_error err = { 0 };
-        assert_int_equal(nb_tok_regex_next(&re, &run, classes, nb_buf_view(&s), 0, &found, &a, &b,
-                                           &err), NB_ERR_LIMIT);
+        assert_int_equal(
+            nb_tok_regex_next(&re, &run, classes, nb_buf_view(&s), 0, &found, &a, &b, &err),
+            NB_ERR_LIMIT);
         assert_non_null(strstr(err.msg, "gives up"));
         nb_tok_regex_run_deinit(&run);
     }
@@ -224,13 +231,13 @@ static void long_runs(void **state)
         for (size_t c = 0; c < 4; c++) {
             nb_buf s = { 0 };
             nb_tok_regex_run run = { 0 };
-            for (int i = 0; i < 1000000; i++)
-                assert_int_equal(nb_buf_add_ch(&s, " A.9"[c]), NB_OK);
+            for (int i = 0; i < 1000000; i++) assert_int_equal(nb_buf_add_ch(&s, " A.9"[c]), NB_OK);
             assert_int_equal(nb_buf_add_ch(&s, 'x'), NB_OK);
             size_t from = 0, n = 0, a, b;
             for (bool found = true; found && from < s.n_bytes; from = b, n++)
                 if (nb_tok_regex_next(&re, &run, classes, nb_buf_view(&s), from, &found, &a, &b,
-                                      NULL) != NB_OK || !found)
+                                      NULL) != NB_OK ||
+                    !found)
                     break;
             assert_true(n < 400000);
             nb_buf_deinit(&s);
@@ -252,8 +259,9 @@ static size_t differences(const char *pattern, unsigned mask, uint32_t last)
         if (!len) continue;
         bool found;
         size_t a, b;
-        assert_int_equal(nb_tok_regex_next(&re, &run, classes, (nb_str){ u, (size_t)len }, 0, &found,
-                                           &a, &b, NULL), NB_OK);
+        assert_int_equal(nb_tok_regex_next(&re, &run, classes, (nb_str){ u, (size_t)len }, 0,
+                                           &found, &a, &b, NULL),
+                         NB_OK);
         n += found != ((nb_tok_class(classes, cp) & mask) != 0);
     }
     nb_tok_regex_run_deinit(&run);
@@ -270,10 +278,14 @@ static void classes_agree(void **state)
         unsigned mask;
         size_t most; /* differences in the basic plane */
     } CASES[] = {
-        { "\\p{L}", NB_CC_L, 200 },       { "\\p{M}", NB_CC_M, 100 },
-        { "\\p{N}", NB_CC_N, 20 },        { "\\p{P}", NB_CC_P, 20 },
-        { "\\p{S}", NB_CC_S, 50 },        { "\\s", NB_CC_WS, 0 },
-        { "\\p{Han}", NB_CC_HAN, 20 },    { "\\w", NB_CC_WORD, 300 },
+        { "\\p{L}", NB_CC_L, 200 },
+        { "\\p{M}", NB_CC_M, 100 },
+        { "\\p{N}", NB_CC_N, 20 },
+        { "\\p{P}", NB_CC_P, 20 },
+        { "\\p{S}", NB_CC_S, 50 },
+        { "\\s", NB_CC_WS, 0 },
+        { "\\p{Han}", NB_CC_HAN, 20 },
+        { "\\w", NB_CC_WORD, 300 },
         { "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}&&[^\\p{Han}]]", NB_CC_UPPER, 300 },
         { "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}&&[^\\p{Han}]]", NB_CC_LOWER, 300 },
     };
@@ -289,9 +301,12 @@ int main(void)
 {
     nb_tok_class_table(classes);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(native_equals_pcre2), cmocka_unit_test(translation),
-        cmocka_unit_test(refused),             cmocka_unit_test(catastrophic),
-        cmocka_unit_test(long_runs),           cmocka_unit_test(classes_agree),
+        cmocka_unit_test(native_equals_pcre2),
+        cmocka_unit_test(translation),
+        cmocka_unit_test(refused),
+        cmocka_unit_test(catastrophic),
+        cmocka_unit_test(long_runs),
+        cmocka_unit_test(classes_agree),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,7 +12,8 @@ static void expect_form(nb_tok_form form, const char *s, const char *want)
     nb_buf out = { 0 };
     assert_int_equal(nb_tok_normalize(form, nb_str_c(s), &out), NB_OK);
     if (!nb_str_eqc(nb_buf_view(&out), want))
-        fail_msg("form %d of \"%s\": \"%s\", expected \"%s\"", (int)form, s, out.p ? out.p : "", want);
+        fail_msg("form %d of \"%s\": \"%s\", expected \"%s\"", (int)form, s, out.p ? out.p : "",
+                 want);
     nb_buf_deinit(&out);
 }
 
@@ -24,26 +25,30 @@ static void known_forms(void **state)
     expect_form(NB_FORM_NFC, "e\xcc\x81", "\xc3\xa9");
     expect_form(NB_FORM_NFC, "xe\xcc\x81y", "x\xc3\xa9y");
     expect_form(NB_FORM_NFD, "\xc3\xa9", "e\xcc\x81");
-    expect_form(NB_FORM_NFC, "\xe2\x84\xab", "\xc3\x85");                 /* Angstrom sign   */
+    expect_form(NB_FORM_NFC, "\xe2\x84\xab", "\xc3\x85"); /* Angstrom sign   */
     expect_form(NB_FORM_NFC, "\xe1\x84\x92\xe1\x85\xa1\xe1\x86\xab", "\xed\x95\x9c"); /* Hangul */
     expect_form(NB_FORM_NFD, "\xed\x95\x9c", "\xe1\x84\x92\xe1\x85\xa1\xe1\x86\xab");
     expect_form(NB_FORM_NFC, "a\xcc\x88\xcc\xa3", "\xe1\xba\xa1\xcc\x88"); /* order by class */
     expect_form(NB_FORM_NFKC, "\xef\xac\x81", "fi");
-    expect_form(NB_FORM_NFKD, "\xc2\xbd", "1\xe2\x81\x84" "2");
+    expect_form(NB_FORM_NFKD, "\xc2\xbd",
+                "1\xe2\x81\x84"
+                "2");
     expect_form(NB_FORM_NFC, "\xef\xac\x81", "\xef\xac\x81");
     expect_form(NB_FORM_NFC, "\xe3\x81\x8b\xe3\x82\x99", "\xe3\x81\x8c"); /* kana with mark  */
 }
 
 static void equals_utf8proc(void **state)
 {
-    static const uint32_t PICK[] = { 'a', 'e', 'o', 0xe9, 0x300, 0x301, 0x308, 0x323, 0x327, 0x345,
-                                     0x3b1, 0x1100, 0x1161, 0x11a8, 0xac00, 0xac01, 0x304b, 0x3099,
-                                     0x212b, 0x2126, 0xfb01, 0xbd, 0x4e2d, 0xf900, 0x0f71, 0x0f72,
-                                     0x0f74, 0x1e9b, 0xff21, 0xfdfa, 0x1d15e, 0x2f800, 0x200d };
-    utf8proc_uint8_t *(*const REFERENCE[])(const utf8proc_uint8_t *) = {
-        [NB_FORM_NFC] = utf8proc_NFC, [NB_FORM_NFD] = utf8proc_NFD,
-        [NB_FORM_NFKC] = utf8proc_NFKC, [NB_FORM_NFKD] = utf8proc_NFKD
-    };
+    static const uint32_t PICK[] = { 'a',    'e',    'o',     0xe9,    0x300,  0x301,  0x308,
+                                     0x323,  0x327,  0x345,   0x3b1,   0x1100, 0x1161, 0x11a8,
+                                     0xac00, 0xac01, 0x304b,  0x3099,  0x212b, 0x2126, 0xfb01,
+                                     0xbd,   0x4e2d, 0xf900,  0x0f71,  0x0f72, 0x0f74, 0x1e9b,
+                                     0xff21, 0xfdfa, 0x1d15e, 0x2f800, 0x200d };
+    utf8proc_uint8_t *(*const REFERENCE[])(
+        const utf8proc_uint8_t *) = { [NB_FORM_NFC] = utf8proc_NFC,
+                                      [NB_FORM_NFD] = utf8proc_NFD,
+                                      [NB_FORM_NFKC] = utf8proc_NFKC,
+                                      [NB_FORM_NFKD] = utf8proc_NFKD };
     (void)state;
     for (uint64_t seed = 0; seed < 20000; seed++) {
         nb_buf s = { 0 };
@@ -84,7 +89,10 @@ static void many_marks(void **state)
     nb_buf s = { 0 }, out = { 0 };
     assert_int_equal(nb_buf_add_ch(&s, 'q'), NB_OK);
     for (int i = 0; i < 200000; i++)
-        assert_int_equal(nb_buf_add_c(&s, i % 2 ? "\xcc\xa3" : i % 4 ? "\xcc\x88" : "\xcc\x81"), NB_OK);
+        assert_int_equal(nb_buf_add_c(&s, i % 2   ? "\xcc\xa3"
+                                          : i % 4 ? "\xcc\x88"
+                                                  : "\xcc\x81"),
+                         NB_OK);
     assert_int_equal(nb_tok_normalize(NB_FORM_NFD, nb_buf_view(&s), &out), NB_OK);
     assert_int_equal(out.n_bytes, s.n_bytes);
     for (size_t i = 0; i < 100000; i++) { /* class 220 first, then the 230s as they came */
@@ -118,8 +126,8 @@ static void repair(void **state)
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
         nb_buf out = { 0 }, want = { 0 };
         for (const char *p = CASES[i].want; *p; p++)
-            assert_int_equal(*p == 'R' ? nb_buf_add_c(&want, "\xef\xbf\xbd") : nb_buf_add_ch(&want, *p),
-                             NB_OK);
+            assert_int_equal(
+                *p == 'R' ? nb_buf_add_c(&want, "\xef\xbf\xbd") : nb_buf_add_ch(&want, *p), NB_OK);
         assert_int_equal(nb_tok_utf8_fix(nb_str_c(CASES[i].in), &out), NB_OK);
         if (!nb_str_eq(nb_buf_view(&out), nb_buf_view(&want))) fail_msg("case %zu", i);
         assert_true(nb_utf8_valid(nb_buf_view(&out)));
@@ -132,8 +140,10 @@ static void lowercase(void **state)
 {
     (void)state;
     nb_buf out = { 0 };
-    assert_int_equal(nb_tok_lower(nb_str_c("ABC \xc3\x84 \xce\xa3 \xf0\x90\x90\x80 \xc4\xb0 \xe1\xba\x9e"),
-                                  &out), NB_OK);
+    assert_int_equal(
+        nb_tok_lower(nb_str_c("ABC \xc3\x84 \xce\xa3 \xf0\x90\x90\x80 \xc4\xb0 \xe1\xba\x9e"),
+                     &out),
+        NB_OK);
     assert_string_equal(out.p, "abc \xc3\xa4 \xcf\x83 \xf0\x90\x90\xa8 i\xcc\x87 \xc3\x9f");
     nb_buf_deinit(&out);
 }
@@ -141,9 +151,9 @@ static void lowercase(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(known_forms), cmocka_unit_test(equals_utf8proc),
+        cmocka_unit_test(known_forms),     cmocka_unit_test(equals_utf8proc),
         cmocka_unit_test(every_character), cmocka_unit_test(many_marks),
-        cmocka_unit_test(repair), cmocka_unit_test(lowercase),
+        cmocka_unit_test(repair),          cmocka_unit_test(lowercase),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,9 +7,8 @@ static nb_tokenizer *load_json(const char *name, const char *config_name)
 {
     nb_buf file = tok_read(name), config = { 0 };
     if (config_name) config = tok_read(config_name);
-    nb_tokenizer *t = tok_make(&(nb_tokenizer_files){ .tokenizer_json = nb_buf_view(&file),
-                                                      .tokenizer_config_json =
-                                                          nb_buf_view(&config) });
+    nb_tokenizer *t = tok_make(&(nb_tokenizer_files){
+        .tokenizer_json = nb_buf_view(&file), .tokenizer_config_json = nb_buf_view(&config) });
     nb_buf_deinit(&file);
     nb_buf_deinit(&config);
     return t;
@@ -129,8 +128,10 @@ static void check_small(const nb_tokenizer *t, const char *input, const char *ou
             const bool esc = text.p[i] == '\\' && i + 1 < text.n_bytes &&
                              (text.p[i + 1] == 'n' || text.p[i + 1] == 's');
             if (esc) i++;
-            assert_int_equal(
-                nb_buf_add_ch(&plain, !esc ? text.p[i] : text.p[i] == 'n' ? '\n' : ' '), NB_OK);
+            assert_int_equal(nb_buf_add_ch(&plain, !esc               ? text.p[i]
+                                                   : text.p[i] == 'n' ? '\n'
+                                                                      : ' '),
+                             NB_OK);
         }
         check_ids(t, nb_buf_view(&plain), ids, flags);
         nb_buf_deinit(&plain);
@@ -160,8 +161,9 @@ static void deepseek_v3(void **state)
     assert_true(nb_tokenizer_is_control(t, user));
     uint32_t *ids;
     size_t n;
-    assert_int_equal(nb_tokenizer_encode(t, nb_str_c("<\xef\xbd\x9cUser\xef\xbd\x9c>hi"), 0, &ids,
-                                         &n, NULL), NB_OK);
+    assert_int_equal(
+        nb_tokenizer_encode(t, nb_str_c("<\xef\xbd\x9cUser\xef\xbd\x9c>hi"), 0, &ids, &n, NULL),
+        NB_OK);
     for (size_t i = 0; i < n; i++) assert_true(ids[i] != user && n > 2);
     free(ids);
     nb_tokenizer_destroy(t);
@@ -178,9 +180,11 @@ static void deepseek_r1(void **state)
     assert_true(check_golden(t, "deepseek-ai-DeepSeek-V3.") > 15);
     assert_true(check_golden(t, "llama-cpp-deepseek-r1") > 3);
     assert_int_equal(nb_tokenizer_find(t, nb_str_c("<think>")), 128798);
-    assert_int_equal(nb_tokenizer_find(t, nb_str_c("<\xef\xbd\x9cplace\xe2\x96\x81holder\xe2\x96\x81"
-                                                   "no\xe2\x96\x81" "798\xef\xbd\x9c>")),
-                     NB_TOK_NONE);
+    assert_int_equal(
+        nb_tokenizer_find(t, nb_str_c("<\xef\xbd\x9cplace\xe2\x96\x81holder\xe2\x96\x81"
+                                      "no\xe2\x96\x81"
+                                      "798\xef\xbd\x9c>")),
+        NB_TOK_NONE);
     tok_expect(t, nb_str_c("hello"), NB_TOK_ADD_SPECIAL, (uint32_t[]){ 0, 33310 }, 2);
     tok_expect(t, nb_str_c(""), NB_TOK_ADD_SPECIAL, (uint32_t[]){ 0 }, 1);
     tok_expect(t, nb_str_c(""), 0, NULL, 0);
@@ -240,24 +244,28 @@ static void gpt2(void **state)
 
 /* The cased letters that the second split of the V2 tokenizer lists. */
 static const uint32_t CASED[][2] = {
-    { 0x41, 0x5a }, { 0x61, 0x7a }, { 0xb5, 0xb5 }, { 0xc0, 0xd6 }, { 0xd8, 0xf6 },
-    { 0xf8, 0x1ba }, { 0x1bc, 0x1bf }, { 0x1c4, 0x293 }, { 0x295, 0x2af }, { 0x370, 0x373 },
-    { 0x376, 0x376 }, { 0x377, 0x377 }, { 0x37b, 0x37d }, { 0x37f, 0x37f }, { 0x386, 0x386 },
-    { 0x388, 0x38a }, { 0x38c, 0x38c }, { 0x38e, 0x3a1 }, { 0x3a3, 0x3f5 }, { 0x3f7, 0x481 },
-    { 0x48a, 0x52f }, { 0x531, 0x556 }, { 0x10a0, 0x10c5 }, { 0x13a0, 0x13f5 }, { 0x13f8, 0x13fd },
-    { 0x1c90, 0x1cba }, { 0x1cbd, 0x1cbf }, { 0x1d00, 0x1d2b }, { 0x1d6b, 0x1d77 }, { 0x1d79, 0x1d9a },
-    { 0x1e00, 0x1f15 }, { 0x1f18, 0x1f1d }, { 0x1f20, 0x1f45 }, { 0x1f48, 0x1f4d }, { 0x1f50, 0x1f57 },
-    { 0x1f59, 0x1f59 }, { 0x1f5b, 0x1f5b }, { 0x1f5d, 0x1f5d }, { 0x1f5f, 0x1f7d }, { 0x1f80, 0x1fb4 },
-    { 0x1fb6, 0x1fbc }, { 0x1fbe, 0x1fbe }, { 0x1fc2, 0x1fc4 }, { 0x1fc6, 0x1fcc }, { 0x1fd0, 0x1fd3 },
-    { 0x1fd6, 0x1fdb }, { 0x1fe0, 0x1fec }, { 0x1ff2, 0x1ff4 }, { 0x1ff6, 0x1ffc }, { 0x2102, 0x2102 },
-    { 0x2107, 0x2107 }, { 0x210a, 0x2113 }, { 0x2115, 0x2115 }, { 0x2119, 0x211d }, { 0x2124, 0x2124 },
-    { 0x2126, 0x2126 }, { 0x2128, 0x2128 }, { 0x212a, 0x212d }, { 0x212f, 0x2134 }, { 0x2139, 0x2139 },
-    { 0x213c, 0x213f }, { 0x2145, 0x2149 }, { 0x214e, 0x214e }, { 0x2183, 0x2183 }, { 0x2184, 0x2184 },
-    { 0x2c00, 0x2c7b }, { 0x2c7e, 0x2ce4 }, { 0x2ceb, 0x2cee }, { 0x2cf2, 0x2cf2 }, { 0x2cf3, 0x2cf3 },
-    { 0xa640, 0xa66d }, { 0xa680, 0xa69b }, { 0xa722, 0xa76f }, { 0xa771, 0xa787 }, { 0xa78b, 0xa78e },
-    { 0xab70, 0xabbf }, { 0xfb00, 0xfb06 }, { 0xfb13, 0xfb17 }, { 0xff21, 0xff3a }, { 0xff41, 0xff5a },
-    { 0x10400, 0x1044f }, { 0x104b0, 0x104d3 }, { 0x104d8, 0x104fb }, { 0x10c80, 0x10cb2 }, { 0x10cc0, 0x10cf2 },
-    { 0x118a0, 0x118df }, { 0x1e900, 0x1e943 },
+    { 0x41, 0x5a },       { 0x61, 0x7a },       { 0xb5, 0xb5 },       { 0xc0, 0xd6 },
+    { 0xd8, 0xf6 },       { 0xf8, 0x1ba },      { 0x1bc, 0x1bf },     { 0x1c4, 0x293 },
+    { 0x295, 0x2af },     { 0x370, 0x373 },     { 0x376, 0x376 },     { 0x377, 0x377 },
+    { 0x37b, 0x37d },     { 0x37f, 0x37f },     { 0x386, 0x386 },     { 0x388, 0x38a },
+    { 0x38c, 0x38c },     { 0x38e, 0x3a1 },     { 0x3a3, 0x3f5 },     { 0x3f7, 0x481 },
+    { 0x48a, 0x52f },     { 0x531, 0x556 },     { 0x10a0, 0x10c5 },   { 0x13a0, 0x13f5 },
+    { 0x13f8, 0x13fd },   { 0x1c90, 0x1cba },   { 0x1cbd, 0x1cbf },   { 0x1d00, 0x1d2b },
+    { 0x1d6b, 0x1d77 },   { 0x1d79, 0x1d9a },   { 0x1e00, 0x1f15 },   { 0x1f18, 0x1f1d },
+    { 0x1f20, 0x1f45 },   { 0x1f48, 0x1f4d },   { 0x1f50, 0x1f57 },   { 0x1f59, 0x1f59 },
+    { 0x1f5b, 0x1f5b },   { 0x1f5d, 0x1f5d },   { 0x1f5f, 0x1f7d },   { 0x1f80, 0x1fb4 },
+    { 0x1fb6, 0x1fbc },   { 0x1fbe, 0x1fbe },   { 0x1fc2, 0x1fc4 },   { 0x1fc6, 0x1fcc },
+    { 0x1fd0, 0x1fd3 },   { 0x1fd6, 0x1fdb },   { 0x1fe0, 0x1fec },   { 0x1ff2, 0x1ff4 },
+    { 0x1ff6, 0x1ffc },   { 0x2102, 0x2102 },   { 0x2107, 0x2107 },   { 0x210a, 0x2113 },
+    { 0x2115, 0x2115 },   { 0x2119, 0x211d },   { 0x2124, 0x2124 },   { 0x2126, 0x2126 },
+    { 0x2128, 0x2128 },   { 0x212a, 0x212d },   { 0x212f, 0x2134 },   { 0x2139, 0x2139 },
+    { 0x213c, 0x213f },   { 0x2145, 0x2149 },   { 0x214e, 0x214e },   { 0x2183, 0x2183 },
+    { 0x2184, 0x2184 },   { 0x2c00, 0x2c7b },   { 0x2c7e, 0x2ce4 },   { 0x2ceb, 0x2cee },
+    { 0x2cf2, 0x2cf2 },   { 0x2cf3, 0x2cf3 },   { 0xa640, 0xa66d },   { 0xa680, 0xa69b },
+    { 0xa722, 0xa76f },   { 0xa771, 0xa787 },   { 0xa78b, 0xa78e },   { 0xab70, 0xabbf },
+    { 0xfb00, 0xfb06 },   { 0xfb13, 0xfb17 },   { 0xff21, 0xff3a },   { 0xff41, 0xff5a },
+    { 0x10400, 0x1044f }, { 0x104b0, 0x104d3 }, { 0x104d8, 0x104fb }, { 0x10c80, 0x10cb2 },
+    { 0x10cc0, 0x10cf2 }, { 0x118a0, 0x118df }, { 0x1e900, 0x1e943 },
 };
 
 static json_t *isolated(const char *regex)
@@ -273,8 +281,9 @@ static json_t *v2_pre_tokenizer(void)
     nb_buf cased = { 0 };
     assert_int_equal(nb_buf_add_c(&cased, "\\s?["), NB_OK);
     for (size_t i = 0; i < sizeof CASED / sizeof *CASED; i++)
-        assert_int_equal(nb_buf_printf(&cased, "\\x{%x}-\\x{%x}", (unsigned)CASED[i][0],
-                                       (unsigned)CASED[i][1]), NB_OK);
+        assert_int_equal(
+            nb_buf_printf(&cased, "\\x{%x}-\\x{%x}", (unsigned)CASED[i][0], (unsigned)CASED[i][1]),
+            NB_OK);
     assert_int_equal(nb_buf_add_c(&cased, "]+"), NB_OK);
     json_t *list = json_array();
     json_array_append_new(list, isolated("[\r\n]"));
@@ -286,9 +295,9 @@ static json_t *v2_pre_tokenizer(void)
     json_array_append_new(list, isolated("[\xe4\xb8\x80-\xe9\xbe\xa5\xe0\xa0\x80-\xe4\xb8\x80"
                                          "\xea\xb0\x80-\xed\x9f\xbf]+"));
     json_array_append_new(list, json_pack("{s:s, s:b}", "type", "Digits", "individual_digits", 1));
-    json_array_append_new(list, json_pack("{s:s, s:b, s:b, s:b}", "type", "ByteLevel",
-                                          "add_prefix_space", 0, "trim_offsets", 1, "use_regex",
-                                          0));
+    json_array_append_new(list,
+                          json_pack("{s:s, s:b, s:b, s:b}", "type", "ByteLevel", "add_prefix_space",
+                                    0, "trim_offsets", 1, "use_regex", 0));
     nb_buf_deinit(&cased);
     return json_pack("{s:s, s:o}", "type", "Sequence", "pretokenizers", list);
 }
@@ -310,10 +319,10 @@ static nb_tokenizer *load_v2(void)
     nb_buf vocab = tok_read("tokenizers/deepseek_v2/vocab.json.xz");
     nb_buf added = tok_read("tokenizers/deepseek_v2/added_tokens.json");
     nb_buf config = tok_read("tokenizers/deepseek_v2/tokenizer_config.json");
-    json_t *root = json_pack(
-        "{s:{s:s, s:o, s:o}, s:o, s:{s:s, s:b, s:b, s:b}}", "model", "type", "BPE", "vocab",
-        tok_json(nb_buf_view(&vocab)), "merges", v2_merges(), "pre_tokenizer", v2_pre_tokenizer(),
-        "decoder", "type", "ByteLevel", "add_prefix_space", 1, "trim_offsets", 1, "use_regex", 1);
+    json_t *root = json_pack("{s:{s:s, s:o, s:o}, s:o, s:{s:s, s:b, s:b, s:b}}", "model", "type",
+                             "BPE", "vocab", tok_json(nb_buf_view(&vocab)), "merges", v2_merges(),
+                             "pre_tokenizer", v2_pre_tokenizer(), "decoder", "type", "ByteLevel",
+                             "add_prefix_space", 1, "trim_offsets", 1, "use_regex", 1);
     assert_non_null(root);
     char *text = json_dumps(root, 0);
     assert_non_null(text);
@@ -364,9 +373,8 @@ int main(void)
         return TOK_SKIP;
     }
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(deepseek_v3), cmocka_unit_test(deepseek_r1),
-        cmocka_unit_test(qwen3),       cmocka_unit_test(kimi),
-        cmocka_unit_test(llama3),      cmocka_unit_test(gpt2),
+        cmocka_unit_test(deepseek_v3), cmocka_unit_test(deepseek_r1), cmocka_unit_test(qwen3),
+        cmocka_unit_test(kimi),        cmocka_unit_test(llama3),      cmocka_unit_test(gpt2),
         cmocka_unit_test(deepseek_v2),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
