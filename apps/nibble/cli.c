@@ -22,12 +22,12 @@ static void print_line(const char *fmt, va_list ap)
     (void)fprintf(stderr, "nibble: %s\n", line);
 }
 
-#define PRINT_ARGUMENTS                                                        \
-    do {                                                                       \
-        va_list ap;                                                            \
-        va_start(ap, fmt);                                                     \
-        print_line(fmt, ap);                                                   \
-        va_end(ap);                                                            \
+#define PRINT_ARGUMENTS                                                                            \
+    do {                                                                                           \
+        va_list ap;                                                                                \
+        va_start(ap, fmt);                                                                         \
+        print_line(fmt, ap);                                                                       \
+        va_end(ap);                                                                                \
     } while (0)
 
 int cli_failed(const char *fmt, ...)

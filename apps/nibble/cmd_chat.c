@@ -19,11 +19,11 @@ typedef struct chat {
     session s;
     line_reader *lines;
     nb_sampling sampling;
-    json_t *messages;  /* with a template */
+    json_t *messages; /* with a template */
     bool has_template, stats, leave;
-    char *transcript;  /* without: everything so far */
+    char *transcript; /* without: everything so far */
     size_t n_transcript, cap_transcript;
-    nb_result last;    /* statistics of the last answer; its texts are freed */
+    nb_result last; /* statistics of the last answer; its texts are freed */
     bool has_last;
     int code;
 } chat;
@@ -88,7 +88,8 @@ static int probe_template(chat *c)
         const nb_status st = request_render(c->s.text, m, &r, &err);
         c->has_template = st == NB_OK;
         if (st == NB_ERR_NOT_FOUND)
-            cli_note("%s has no chat template: your lines are continued as plain text", c->o->model);
+            cli_note("%s has no chat template: your lines are continued as plain text",
+                     c->o->model);
         else if (st != NB_OK)
             code = cli_status(st, &err);
         rendered_deinit(&r);
@@ -130,8 +131,10 @@ static void keep_answer(chat *c, nb_result *r)
 static bool too_long(const chat *c, size_t n_prompt)
 {
     if (n_prompt < c->s.info.max_model_len) return false;
-    cli_note("the conversation has %zu tokens, the context %zu: this line was not sent (/reset begins "
-             "anew)", n_prompt, c->s.info.max_model_len);
+    cli_note(
+        "the conversation has %zu tokens, the context %zu: this line was not sent (/reset begins "
+        "anew)",
+        n_prompt, c->s.info.max_model_len);
     return true;
 }
 
@@ -152,11 +155,14 @@ static void answer(chat *c, const char *line)
         rendered_deinit(&r);
         return;
     }
-    session_request rq = { .prompt = r.ids, .n_prompt = r.n_ids, .sampling = c->sampling, .stream = true };
+    session_request rq = {
+        .prompt = r.ids, .n_prompt = r.n_ids, .sampling = c->sampling, .stream = true
+    };
     const size_t room = c->s.info.max_model_len - r.n_ids;
     const bool cut = rq.sampling.max_tokens > room;
     if (cut) rq.sampling.max_tokens = room;
-    if (rq.sampling.min_tokens > rq.sampling.max_tokens) rq.sampling.min_tokens = rq.sampling.max_tokens;
+    if (rq.sampling.min_tokens > rq.sampling.max_tokens)
+        rq.sampling.min_tokens = rq.sampling.max_tokens;
     nb_result result = { 0 };
     (void)session_interrupted();
     st = session_generate(&c->s, &rq, &result, &err);
@@ -188,16 +194,22 @@ static void do_reset(chat *c, const char *arg)
 
 static void do_system(chat *c, const char *arg)
 {
-    if (!c->has_template) cli_note("without a chat template there are no system messages");
-    else (void)set_system(c, arg);
+    if (!c->has_template)
+        cli_note("without a chat template there are no system messages");
+    else
+        (void)set_system(c, arg);
 }
 
 static void do_stats(chat *c, const char *arg)
 {
-    if (strcmp(arg, "on") == 0 || strcmp(arg, "off") == 0) c->stats = arg[1] == 'n';
-    else if (*arg) cli_note("/stats %s: expected on, off or nothing", arg);
-    else if (c->has_last) session_print_stats(&c->s, &c->last, true);
-    else cli_note("no answer yet");
+    if (strcmp(arg, "on") == 0 || strcmp(arg, "off") == 0)
+        c->stats = arg[1] == 'n';
+    else if (*arg)
+        cli_note("/stats %s: expected on, off or nothing", arg);
+    else if (c->has_last)
+        session_print_stats(&c->s, &c->last, true);
+    else
+        cli_note("no answer yet");
 }
 
 static void do_seed(chat *c, const char *arg)
@@ -205,16 +217,20 @@ static void do_seed(chat *c, const char *arg)
     char *end;
     errno = 0;
     const unsigned long long v = strtoull(arg, &end, 10);
-    if (*arg < '0' || *arg > '9' || *end || errno) cli_note("/seed %s: expected an integer >= 0", arg);
-    else c->sampling.seed = v;
+    if (*arg < '0' || *arg > '9' || *end || errno)
+        cli_note("/seed %s: expected an integer >= 0", arg);
+    else
+        c->sampling.seed = v;
 }
 
 static void do_temperature(chat *c, const char *arg)
 {
     char *end;
     const double v = strtod(arg, &end);
-    if (!*arg || *end || !(v >= 0 && v <= 1e30)) cli_note("/temperature %s: expected a number >= 0", arg);
-    else c->sampling.temperature = v;
+    if (!*arg || *end || !(v >= 0 && v <= 1e30))
+        cli_note("/temperature %s: expected a number >= 0", arg);
+    else
+        c->sampling.temperature = v;
 }
 
 static void do_save(chat *c, const char *arg)
@@ -231,8 +247,10 @@ static void do_save(chat *c, const char *arg)
         ok = fwrite(c->transcript, 1, c->n_transcript, f) == c->n_transcript;
     const int e = errno;
     if (f && fclose(f) != 0) ok = false;
-    if (!ok) cli_note("%s: cannot be written: %s", arg, strerror(e ? e : errno));
-    else if (line_interactive(c->lines)) (void)fprintf(stderr, "saved to %s\n", arg);
+    if (!ok)
+        cli_note("%s: cannot be written: %s", arg, strerror(e ? e : errno));
+    else if (line_interactive(c->lines))
+        (void)fprintf(stderr, "saved to %s\n", arg);
 }
 
 static void do_exit(chat *c, const char *arg)
@@ -263,7 +281,8 @@ static void do_help(chat *c, const char *arg)
         (void)fprintf(stderr, "%s %-*s %s\n", chat_commands[i].name,
                       (int)(22 - strlen(chat_commands[i].name)), chat_commands[i].arg,
                       chat_commands[i].help);
-    (void)fputs("A line that ends with \\ goes on in the next one.  Ctrl-C stops an answer.\n", stderr);
+    (void)fputs("A line that ends with \\ goes on in the next one.  Ctrl-C stops an answer.\n",
+                stderr);
 }
 
 static void command_line(chat *c, const char *line)
@@ -271,7 +290,8 @@ static void command_line(chat *c, const char *line)
     const size_t n = strcspn(line, " \t");
     const char *arg = line + n + strspn(line + n, " \t");
     for (size_t i = 0; i < sizeof chat_commands / sizeof *chat_commands; i++) {
-        if (strlen(chat_commands[i].name) != n || memcmp(line, chat_commands[i].name, n) != 0) continue;
+        if (strlen(chat_commands[i].name) != n || memcmp(line, chat_commands[i].name, n) != 0)
+            continue;
         chat_commands[i].run(c, arg);
         return;
     }
@@ -327,8 +347,10 @@ static void converse(chat *c)
         warned = kind == LINE_INTERRUPT_EMPTY;
         if (kind != LINE_TEXT) continue;
         line_remember(c->lines, entry);
-        if (entry[0] == '/') command_line(c, entry);
-        else if (entry[strspn(entry, " \t\n")]) answer(c, entry);
+        if (entry[0] == '/')
+            command_line(c, entry);
+        else if (entry[strspn(entry, " \t\n")])
+            answer(c, entry);
         free(entry);
     }
 }
@@ -356,7 +378,8 @@ static char *history_path(void)
 static void greet(const chat *c)
 {
     if (!line_interactive(c->lines)) return;
-    (void)fprintf(stderr, "%s, cache %s, %zu tokens of context; /help lists commands, Ctrl-D leaves\n",
+    (void)fprintf(stderr,
+                  "%s, cache %s, %zu tokens of context; /help lists commands, Ctrl-D leaves\n",
                   c->s.info.family, c->s.info.kv_dtype, c->s.info.max_model_len);
 }
 

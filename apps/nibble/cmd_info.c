@@ -38,8 +38,10 @@ static void print_count(double x)
     size_t i = 0;
     double y = x;
     for (; y >= 1000 && i + 1 < sizeof unit / sizeof *unit; i++) y /= 1000;
-    if (i == 0) (void)printf("%.0f", x);
-    else (void)printf("%.1f%s (%.0f)", y, unit[i], x);
+    if (i == 0)
+        (void)printf("%.0f", x);
+    else
+        (void)printf("%.1f%s (%.0f)", y, unit[i], x);
 }
 
 static void print_bytes(double x)
@@ -48,25 +50,35 @@ static void print_bytes(double x)
     size_t i = 0;
     double y = x;
     for (; y >= 1024 && i + 1 < sizeof unit / sizeof *unit; i++) y /= 1024;
-    if (i == 0) (void)printf("%.0f B", x);
-    else (void)printf("%.1f %s (%.0f)", y, unit[i], x);
+    if (i == 0)
+        (void)printf("%.0f B", x);
+    else
+        (void)printf("%.1f %s (%.0f)", y, unit[i], x);
 }
 
 static void print_scalar(const json_t *v)
 {
-    if (json_is_string(v)) (void)fputs(json_string_value(v), stdout);
-    else if (json_is_integer(v)) (void)printf("%" JSON_INTEGER_FORMAT, json_integer_value(v));
-    else if (json_is_real(v)) (void)printf("%g", json_real_value(v));
-    else if (json_is_boolean(v)) (void)fputs(json_is_true(v) ? "yes" : "no", stdout);
-    else (void)fputc('-', stdout);
+    if (json_is_string(v))
+        (void)fputs(json_string_value(v), stdout);
+    else if (json_is_integer(v))
+        (void)printf("%" JSON_INTEGER_FORMAT, json_integer_value(v));
+    else if (json_is_real(v))
+        (void)printf("%g", json_real_value(v));
+    else if (json_is_boolean(v))
+        (void)fputs(json_is_true(v) ? "yes" : "no", stdout);
+    else
+        (void)fputc('-', stdout);
 }
 
 static void print_field(const char *label, const json_t *v, info_unit unit)
 {
     (void)printf("%-*s ", LABEL_WIDTH, label);
-    if (unit == UNIT_COUNT && json_is_number(v)) print_count(json_number_value(v));
-    else if (unit == UNIT_BYTES && json_is_number(v)) print_bytes(json_number_value(v));
-    else print_scalar(v);
+    if (unit == UNIT_COUNT && json_is_number(v))
+        print_count(json_number_value(v));
+    else if (unit == UNIT_BYTES && json_is_number(v))
+        print_bytes(json_number_value(v));
+    else
+        print_scalar(v);
     (void)fputc('\n', stdout);
 }
 
@@ -108,8 +120,8 @@ static void print_records(const json_t *records, double n_tok, const char *marke
     size_t i;
     json_t *r;
     if (!json_array_size(records)) return;
-    (void)printf("\n  %-12s %12s %12s %10s %8s %12s %10s\n", "cache record", "B/token", "B/tok/layer",
-                 "page B", "vs bf16", "tokens/GiB", "context");
+    (void)printf("\n  %-12s %12s %12s %10s %8s %12s %10s\n", "cache record", "B/token",
+                 "B/tok/layer", "page B", "vs bf16", "tokens/GiB", "context");
     json_array_foreach(records, i, r)
     {
         const char *name = json_string_value(json_object_get(r, "dtype"));
@@ -150,8 +162,10 @@ int cmd_info(const opts *o)
     } else {
         json_error_t e;
         json_t *j = json_loads(json, 0, &e);
-        if (json_is_object(j)) print_table(o, j);
-        else code = cli_failed("%s: its description cannot be read: %s", o->model, e.text);
+        if (json_is_object(j))
+            print_table(o, j);
+        else
+            code = cli_failed("%s: its description cannot be read: %s", o->model, e.text);
         json_decref(j);
     }
     nb_free(json);

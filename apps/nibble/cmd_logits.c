@@ -71,8 +71,8 @@ static int make_rows(const opts *o, size_t n_item, size_t n_tok, rows *r)
         r->want[i] = all ? i : n_tok - 1;
         if (n_item && list_item(&p, &r->want[i])) p++; /* over the comma */
         if (r->want[i] >= n_tok)
-            return cli_failed("row %zu is out of range: %s has %zu tokens (rows 0..%zu)", r->want[i],
-                              o->tokens, n_tok, n_tok - 1);
+            return cli_failed("row %zu is out of range: %s has %zu tokens (rows 0..%zu)",
+                              r->want[i], o->tokens, n_tok, n_tok - 1);
     }
     memcpy(r->order, r->want, r->n * sizeof *r->order);
     qsort(r->order, r->n, sizeof *r->order, by_size);
@@ -194,11 +194,15 @@ static int write_rows(const opts *o, session *s, const uint32_t *ids, size_t n_i
     int code = out_open(&out, o->output);
     if (code == CLI_OK) {
         sink_state t = { .r = r, .f = out.f };
-        const nb_status st = nb_logits(s->engine, ids, n_ids, r->order, r->n_order, on_row, &t, &err);
+        const nb_status st =
+            nb_logits(s->engine, ids, n_ids, r->order, r->n_order, on_row, &t, &err);
         free(t.bytes);
-        if (t.error) code = cli_failed("%s: cannot be written: %s", o->output, strerror(t.error));
-        else if (st != NB_OK) code = cli_status(st, &err);
-        else if (fflush(out.f) != 0) code = out_failed(o->output);
+        if (t.error)
+            code = cli_failed("%s: cannot be written: %s", o->output, strerror(t.error));
+        else if (st != NB_OK)
+            code = cli_status(st, &err);
+        else if (fflush(out.f) != 0)
+            code = out_failed(o->output);
     }
     return out_close(&out, o->output, code);
 }

@@ -35,8 +35,8 @@ static int make_body(const opts *o, char **data, size_t *n_bytes)
     int code = CLI_OK;
     char *body = *data;
     if (!j)
-        return cli_failed("%s: line %d: %s (expected a chat request body in JSON)", o->messages, e.line,
-                          e.text);
+        return cli_failed("%s: line %d: %s (expected a chat request body in JSON)", o->messages,
+                          e.line, e.text);
     if (json_is_array(j)) {
         body = wrap(*data, *n_bytes, o->generation_prompt, n_bytes);
     } else if (!json_is_object(j)) {

@@ -23,8 +23,10 @@ typedef struct run_input {
 static void input_deinit(run_input *in)
 {
     free(in->data);
-    if (in->ids_of_nb) nb_free(in->ids);
-    else free(in->ids);
+    if (in->ids_of_nb)
+        nb_free(in->ids);
+    else
+        free(in->ids);
 }
 
 /* Reads what was given, before the model is loaded. */
@@ -117,8 +119,11 @@ static int generate(const opts *o, session *s, const run_input *in)
     nb_result r = { 0 };
     session_logprobs lp = { 0 };
     const bool want_lp = o->json && o->sampling.n_logprobs >= 0;
-    const session_request rq = { .prompt = in->ids, .n_prompt = in->n_ids, .sampling = opts_sampling(o),
-                                 .stream = !o->json, .logprobs = want_lp ? &lp : NULL };
+    const session_request rq = { .prompt = in->ids,
+                                 .n_prompt = in->n_ids,
+                                 .sampling = opts_sampling(o),
+                                 .stream = !o->json,
+                                 .logprobs = want_lp ? &lp : NULL };
     session_catch_interrupts(true);
     if (o->echo && !o->json && in->data) (void)fwrite(in->data, 1, in->n_bytes, stdout);
     const nb_status st = session_generate(s, &rq, &r, &err);

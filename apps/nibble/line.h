@@ -7,7 +7,7 @@
 
 typedef enum line_kind {
     LINE_TEXT,
-    LINE_END,      /* end of the input, Ctrl-D */
+    LINE_END, /* end of the input, Ctrl-D */
     LINE_INTERRUPT /* Ctrl-C with something typed: the line is dropped */,
     LINE_INTERRUPT_EMPTY /* Ctrl-C on an empty line */
 } line_kind;

@@ -100,8 +100,8 @@ static int unknown_option(const command *c, const char *given, const char *name)
     bool negated;
     for (const command *other = commands; other->name; other++)
         if (other != c && find_row(other->bit, name, &negated))
-            return cli_usage("%s: no option of `nibble %s` (it is one of `nibble %s`)", given, c->name,
-                             other->name);
+            return cli_usage("%s: no option of `nibble %s` (it is one of `nibble %s`)", given,
+                             c->name, other->name);
     negated = strncmp(name, "no-", 3) == 0;
     for (size_t i = 0; i < n_opt_rows; i++) {
         if (!(opt_rows[i].cmds & c->bit) || (negated && opt_rows[i].type != OPT_BOOL)) continue;
@@ -109,7 +109,8 @@ static int unknown_option(const command *c, const char *given, const char *name)
         if (opt_rows[i].alias) consider(negated ? name + 3 : name, opt_rows[i].alias, &best, &d);
     }
     if (best)
-        return cli_usage("%s: unknown option; did you mean --%s%s?", given, negated ? "no-" : "", best);
+        return cli_usage("%s: unknown option; did you mean --%s%s?", given, negated ? "no-" : "",
+                         best);
     return cli_usage("%s: unknown option; `nibble %s --help` lists them", given, c->name);
 }
 
@@ -295,7 +296,8 @@ static int parse_option(const command *c, int argc, char **argv, int *i, opts *o
     } else {
         (void)snprintf(shown, sizeof shown, "-%c", given[1]);
         r = find_letter(c->bit, given[1]);
-        if (!r) return cli_usage("%s: unknown option; `nibble %s --help` lists them", given, c->name);
+        if (!r)
+            return cli_usage("%s: unknown option; `nibble %s --help` lists them", given, c->name);
         if (given[2]) value = given + 2;
     }
     if (!takes_value(r)) {
@@ -417,13 +419,13 @@ static void print_row(const opt_row *r)
 {
     char head[128], text[640], range[256];
     int n = snprintf(head, sizeof head, r->letter ? "  -%c, " : "      ", r->letter);
-    n += snprintf(head + n, sizeof head - (size_t)n, "--%s%s%s%s", r->type == OPT_BOOL ? "[no-]" : "",
-                  r->name, r->arg ? " " : "", r->arg ? r->arg : "");
+    n += snprintf(head + n, sizeof head - (size_t)n, "--%s%s%s%s",
+                  r->type == OPT_BOOL ? "[no-]" : "", r->name, r->arg ? " " : "",
+                  r->arg ? r->arg : "");
     (void)printf("%-*s", HELP_COLUMN, head);
     if (n >= HELP_COLUMN) (void)printf("\n%*s", HELP_COLUMN, "");
     n = snprintf(text, sizeof text, "%s", r->help);
-    if (r->type == OPT_CHOICE)
-        n += snprintf(text + n, sizeof text - (size_t)n, "; %s", r->choices);
+    if (r->type == OPT_CHOICE) n += snprintf(text + n, sizeof text - (size_t)n, "; %s", r->choices);
     if (r->type == OPT_NUM || r->type == OPT_SIZE || r->type == OPT_INT || r->type == OPT_BIAS) {
         range_text(r, range, sizeof range);
         n += snprintf(text + n, sizeof text - (size_t)n, "; %s", range);
@@ -439,15 +441,18 @@ static void print_row(const opt_row *r)
 
 void opts_print_help(const command *c)
 {
-    static const char *const groups[N_GROUP] = { "Input", "Output", "Sampling", "Model and engine" };
+    static const char *const groups[N_GROUP] = { "Input", "Output", "Sampling",
+                                                 "Model and engine" };
     (void)printf("nibble %s: %s\n\n", c->name, c->help);
     for (const char *p = c->forms; *p;) {
         const size_t n = strcspn(p, "\n");
-        (void)printf("%s nibble %s %.*s\n", p == c->forms ? "usage:" : "      ", c->name, (int)n, p);
+        (void)printf("%s nibble %s %.*s\n", p == c->forms ? "usage:" : "      ", c->name, (int)n,
+                     p);
         p += n + (p[n] == '\n');
     }
-    (void)puts("\nMODEL is a directory with a Hugging Face checkpoint (or, with dummy weights, a config.json;\n"
-               "for tokenize and render, tokenizer files are enough).");
+    (void)puts(
+        "\nMODEL is a directory with a Hugging Face checkpoint (or, with dummy weights, a config.json;\n"
+        "for tokenize and render, tokenizer files are enough).");
     for (unsigned g = 0; g < N_GROUP; g++) {
         bool any = false;
         for (size_t i = 0; i < n_opt_rows; i++) {

@@ -48,12 +48,12 @@ typedef struct opts {
 } opts;
 
 enum { /* commands, as bits */
-    CMD_RUN = 1,
-    CMD_CHAT = 2,
-    CMD_INFO = 4,
-    CMD_LOGITS = 8,
-    CMD_TOKENIZE = 16,
-    CMD_RENDER = 32
+       CMD_RUN = 1,
+       CMD_CHAT = 2,
+       CMD_INFO = 4,
+       CMD_LOGITS = 8,
+       CMD_TOKENIZE = 16,
+       CMD_RENDER = 32
 };
 
 typedef struct command {

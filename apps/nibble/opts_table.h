@@ -20,14 +20,14 @@ typedef enum opt_type {
 
 typedef struct opt_row {
     const char *name, *alias;
-    char letter;          /* -x, or 0 */
-    const char *arg;      /* name of the argument in the help */
+    char letter;     /* -x, or 0 */
+    const char *arg; /* name of the argument in the help */
     opt_type type;
-    size_t offset;        /* in struct opts */
-    const char *def;      /* default, parsed like an argument; NULL: zero */
-    double lo, hi;        /* numbers; with lo_open lo itself is not accepted */
+    size_t offset;   /* in struct opts */
+    const char *def; /* default, parsed like an argument; NULL: zero */
+    double lo, hi;   /* numbers; with lo_open lo itself is not accepted */
     bool lo_open;
-    const char *choices;  /* OPT_CHOICE: "a|b|c" */
+    const char *choices; /* OPT_CHOICE: "a|b|c" */
     unsigned cmds, group;
     const char *help;
 } opt_row;

@@ -38,8 +38,8 @@ nb_status request_render(const nb_text *t, json_t *messages, rendered *out, nb_e
         (void)snprintf(err->msg, sizeof err->msg, "no memory for the conversation");
         return NB_ERR_NOMEM;
     }
-    const nb_status st = nb_text_render(t, json, strlen(json), &r.text, &r.text_bytes, &r.ids,
-                                        &r.n_ids, err);
+    const nb_status st =
+        nb_text_render(t, json, strlen(json), &r.text, &r.text_bytes, &r.ids, &r.n_ids, err);
     free(json);
     if (st == NB_OK) *out = r;
     return st;

@@ -148,8 +148,8 @@ void session_print_stats(const session *s, const nb_result *r, bool with_load)
                       s->info.n_thread);
     (void)fprintf(stderr, "prompt  %zu tokens, %zu cached, %.3f s, %.1f tokens/s\n", r->n_prompt,
                   r->n_cached, r->prefill_s, rate(n_new, r->prefill_s));
-    (void)fprintf(stderr, "text    %zu tokens, %.3f s, %.1f tokens/s (%s)\n", r->n_tokens, r->decode_s,
-                  rate(n_step, r->decode_s), r->finish_reason);
+    (void)fprintf(stderr, "text    %zu tokens, %.3f s, %.1f tokens/s (%s)\n", r->n_tokens,
+                  r->decode_s, rate(n_step, r->decode_s), r->finish_reason);
     (void)fprintf(stderr, "cache   %s, %.0f bytes per token\n", s->info.kv_dtype,
                   s->info.kv_bytes_per_tok);
 }

@@ -33,15 +33,15 @@ struct nb_sampler {
 
     /* Penalties: counts, and the ids that have any, so that a step costs as much as
      * there are different tokens. */
-    uint32_t *n_out;   /* [n_vocab] occurrences in the output */
-    uint8_t *known;    /* [n_vocab] occurred in prompt or output */
-    uint32_t *seen;    /* [n_seen] ids with known set */
+    uint32_t *n_out; /* [n_vocab] occurrences in the output */
+    uint8_t *known;  /* [n_vocab] occurred in prompt or output */
+    uint32_t *seen;  /* [n_seen] ids with known set */
     size_t n_seen;
 
     /* Sampling: candidates in order of ids. */
-    uint32_t *cand;  /* [n_cand] ids */
-    double *weight;  /* [n_cand] */
-    uint32_t *part;  /* [<= n_cand] positions in cand, scratch of keep_best */
+    uint32_t *cand; /* [n_cand] ids */
+    double *weight; /* [n_cand] */
+    uint32_t *part; /* [<= n_cand] positions in cand, scratch of keep_best */
     double mass[RADIX];
 };
 
@@ -70,8 +70,8 @@ nb_status nb_sampler_create(const nb_sample_params *p, size_t n_vocab, nb_sample
     s->p = *p;
     s->n_vocab = n_vocab;
     s->greedy = p->temperature < GREEDY_BELOW;
-    s->penalise = p->repetition_penalty != 1 || p->presence_penalty != 0 ||
-                  p->frequency_penalty != 0;
+    s->penalise =
+        p->repetition_penalty != 1 || p->presence_penalty != 0 || p->frequency_penalty != 0;
     s->modify = s->penalise || p->n_logit_bias || (p->n_end_id && p->min_tokens);
 
     bool ok = true;
@@ -237,8 +237,9 @@ static uint32_t boundary_digit(const double *mass, double budget, double *better
  * v[0..n) in step with cand, or 1 each where v is NULL; returns how many. */
 static size_t keep_best(nb_sampler *s, const float *x, size_t n, double *v, double budget)
 {
-    static const struct { unsigned shift, mask; } level[] = { { 21, 0x7ff }, { 10, 0x7ff },
-                                                              { 0, 0x3ff } };
+    static const struct {
+        unsigned shift, mask;
+    } level[] = { { 21, 0x7ff }, { 10, 0x7ff }, { 0, 0x3ff } };
     uint32_t key = 0; /* of the last that stays, digit by digit */
     double better = 0;
     size_t n_part = n;

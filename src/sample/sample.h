@@ -54,11 +54,11 @@ typedef struct nb_sample_params {
     uint64_t seed;
     const nb_sample_bias *logit_bias; /* each in [-100, 100]; of one id: added up */
     size_t n_logit_bias;
-    size_t max_tokens;         /* >= 1; only checked here            */
-    size_t min_tokens;         /* <= max_tokens                      */
-    const uint32_t *end_id;    /* what min_tokens holds off: end-of-text ids and stop ids */
+    size_t max_tokens;      /* >= 1; only checked here            */
+    size_t min_tokens;      /* <= max_tokens                      */
+    const uint32_t *end_id; /* what min_tokens holds off: end-of-text ids and stop ids */
     size_t n_end_id;
-    int n_logprobs;            /* -1: none; 0..20: token's and the k best */
+    int n_logprobs; /* -1: none; 0..20: token's and the k best */
 } nb_sample_params;
 
 /* Temperature 1, max_tokens 128, no logprobs, everything else off. */
@@ -73,8 +73,8 @@ typedef struct nb_sample_logprob {
 
 typedef struct nb_sample_out {
     uint32_t id;
-    float logprob; /* of id; 0 when n_logprobs is -1 */
-    size_t n_top;  /* min(n_logprobs, n_vocab) */
+    float logprob;                            /* of id; 0 when n_logprobs is -1 */
+    size_t n_top;                             /* min(n_logprobs, n_vocab) */
     nb_sample_logprob top[NB_SAMPLE_TOP_MAX]; /* best first, of equal ones the lowest id */
 } nb_sample_out;
 

@@ -7,8 +7,9 @@
 
 void nb_sample_params_default(nb_sample_params *p)
 {
-    *p = (nb_sample_params){ .temperature = 1, .top_p = 1, .repetition_penalty = 1,
-                             .max_tokens = 128, .n_logprobs = -1 };
+    *p = (nb_sample_params){
+        .temperature = 1, .top_p = 1, .repetition_penalty = 1, .max_tokens = 128, .n_logprobs = -1
+    };
 }
 
 /* One row per number: where it is, what is accepted. */

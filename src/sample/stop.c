@@ -108,8 +108,7 @@ static size_t step(nb_stop *s, char c)
         stop_string *t = &s->s[i];
         while (t->state && t->p[t->state] != c) t->state = t->fail[t->state];
         if (t->p[t->state] == c) t->state++;
-        if (t->state == t->n_bytes &&
-            (s->found < 0 || t->n_bytes > s->s[s->found].n_bytes))
+        if (t->state == t->n_bytes && (s->found < 0 || t->n_bytes > s->s[s->found].n_bytes))
             s->found = (int)i;
         if (t->state > hold) hold = t->state;
     }

@@ -477,8 +477,11 @@ static void test_chi_square(void **state)
     const double q[N] = { .3, .02, .18, .1, .05, .15, .08, .12 };
     float x[N];
     for (size_t i = 0; i < N; i++) x[i] = (float)log(q[i]);
-    static const struct { double t, top_p; size_t top_k; } cases[] = {
-        { 1, 1, 0 }, { 2, 1, 0 }, { 0.5, 1, 0 }, { 1, 0.7, 0 }, { 1.5, 1, 5 }, { 0.7, 0.9, 6 } };
+    static const struct {
+        double t, top_p;
+        size_t top_k;
+    } cases[] = { { 1, 1, 0 },   { 2, 1, 0 },   { 0.5, 1, 0 },
+                  { 1, 0.7, 0 }, { 1.5, 1, 5 }, { 0.7, 0.9, 6 } };
     for (size_t c = 0; c < NB_COUNT(cases); c++) {
         nb_sample_params p = defaults();
         p.temperature = cases[c].t;
@@ -528,8 +531,11 @@ static void test_large(void **state)
         v[i] = (ref_item){ .l = (double)x[i], .id = i };
     }
     qsort(v, N, sizeof *v, better_first);
-    static const struct { double t, top_p; size_t top_k; } cases[] = {
-        { 1, 1, 0 }, { 1, 0.9, 0 }, { 0.3, 0.5, 0 }, { 1, 1, 50 }, { 1, 0.95, 1000 }, { 5, 0.99, 0 } };
+    static const struct {
+        double t, top_p;
+        size_t top_k;
+    } cases[] = { { 1, 1, 0 },  { 1, 0.9, 0 },     { 0.3, 0.5, 0 },
+                  { 1, 1, 50 }, { 1, 0.95, 1000 }, { 5, 0.99, 0 } };
     for (size_t c = 0; c < NB_COUNT(cases); c++) {
         nb_sample_params p = defaults();
         p.temperature = cases[c].t;
@@ -568,11 +574,11 @@ static void refused(const nb_sample_params *p, const char *field, const char *ra
     assert_null(s);
 }
 
-#define REFUSED(field, value, range)                                           \
-    do {                                                                       \
-        nb_sample_params q = defaults();                                       \
-        q.field = (value);                                                     \
-        refused(&q, #field, range);                                            \
+#define REFUSED(field, value, range)                                                               \
+    do {                                                                                           \
+        nb_sample_params q = defaults();                                                           \
+        q.field = (value);                                                                         \
+        refused(&q, #field, range);                                                                \
     } while (0)
 
 static void test_refused(void **state)
@@ -632,13 +638,13 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_greedy),      cmocka_unit_test(test_bad_logits),
-        cmocka_unit_test(test_logit_bias),  cmocka_unit_test(test_min_tokens),
-        cmocka_unit_test(test_repetition),  cmocka_unit_test(test_frequency_presence),
-        cmocka_unit_test(test_order),       cmocka_unit_test(test_filters),
-        cmocka_unit_test(test_ties),        cmocka_unit_test(test_logprobs),
-        cmocka_unit_test(test_reference),   cmocka_unit_test(test_chi_square),
-        cmocka_unit_test(test_large),       cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_greedy),     cmocka_unit_test(test_bad_logits),
+        cmocka_unit_test(test_logit_bias), cmocka_unit_test(test_min_tokens),
+        cmocka_unit_test(test_repetition), cmocka_unit_test(test_frequency_presence),
+        cmocka_unit_test(test_order),      cmocka_unit_test(test_filters),
+        cmocka_unit_test(test_ties),       cmocka_unit_test(test_logprobs),
+        cmocka_unit_test(test_reference),  cmocka_unit_test(test_chi_square),
+        cmocka_unit_test(test_large),      cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

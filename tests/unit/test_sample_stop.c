@@ -30,8 +30,8 @@ static void feed(nb_stop *s, const char *piece, const char *want)
 {
     nb_str out;
     assert_int_equal(nb_stop_feed(s, nb_str_c(piece), &out), NB_OK);
-    if (!nb_str_eqc(out, want)) fail_msg("after \"%s\": \"%.*s\", expected \"%s\"", piece,
-                                         (int)out.n_bytes, out.p, want);
+    if (!nb_str_eqc(out, want))
+        fail_msg("after \"%s\": \"%.*s\", expected \"%s\"", piece, (int)out.n_bytes, out.p, want);
 }
 
 static void test_hold(void **state)
@@ -239,7 +239,7 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_hold), cmocka_unit_test(test_which),  cmocka_unit_test(test_utf8),
+        cmocka_unit_test(test_hold),   cmocka_unit_test(test_which),   cmocka_unit_test(test_utf8),
         cmocka_unit_test(test_random), cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
