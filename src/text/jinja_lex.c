@@ -315,6 +315,9 @@ static nb_status lex_operator(lexer *l)
         if (!at_c(l, l->at, operators[k].text)) continue;
         const char c = operators[k].text[0];
         if (c == '(' || c == '[' || c == '{') {
+            if (l->n_brace >= NB_J_MAX_PARSE_DEPTH)
+                return nb_fail(l->err, NB_ERR_LIMIT, "template line %u: brackets nested more than "
+                               "%d levels deep", l->line, NB_J_MAX_PARSE_DEPTH);
             if (l->n_brace == l->cap_brace) {
                 const size_t cap = l->cap_brace ? 2 * l->cap_brace : 64;
                 char *b = nb_arena_alloc(l->arena, cap);

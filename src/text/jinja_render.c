@@ -73,7 +73,7 @@ nb_status nb_j_enter(nb_jr *r)
 
 nb_status nb_j_work(nb_jr *r, size_t bytes)
 {
-    r->n_steps += 1 + bytes / 64;
+    r->n_steps += 1 + bytes / 16;
     if (r->n_steps > r->lim.max_steps)
         return nb_j_fail(r, NB_ERR_LIMIT, "rendering takes more than %llu steps",
                          (unsigned long long)r->lim.max_steps);
@@ -113,7 +113,7 @@ nb_status nb_j_add(nb_jr *r, nb_str s)
         return nb_j_fail(r, st, "rendering makes more than %zu bytes of text",
                          r->lim.max_output_bytes);
     if (st != NB_OK) return nb_j_fail(r, st, "out of memory");
-    return s.n_bytes < 64 ? NB_OK : nb_j_work(r, s.n_bytes);
+    return s.n_bytes < 64 ? NB_OK : nb_j_work(r, s.n_bytes / 4);
 }
 
 nb_status nb_j_add_c(nb_jr *r, const char *s)
