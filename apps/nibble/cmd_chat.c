@@ -166,9 +166,13 @@ static void answer(chat *c, const char *line)
     nb_result result = { 0 };
     (void)session_interrupted();
     st = session_generate(&c->s, &rq, &result, &err);
+    (void)session_interrupted(); /* it was meant for the answer */
     rendered_deinit(&r);
     if (st != NB_OK) {
-        c->code = cli_status(st, &err);
+        if (st == NB_ERR_CANCELLED)
+            cli_note("stopped before the answer began");
+        else
+            c->code = cli_status(st, &err);
         cli_note("this line was not answered; /reset begins anew");
         take_back(c, before);
         return;

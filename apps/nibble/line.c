@@ -9,9 +9,11 @@
 
 #include <errno.h>
 #include <locale.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/select.h>
 #include <unistd.h>
 #include <wchar.h>
 
@@ -28,6 +30,8 @@ struct line_reader {
     bool interactive;
     char *buf;
     size_t n, cap;
+    char block[4096]; /* input read and not yet taken: [at, end) */
+    size_t at, end;
 #if NB_HAVE_LIBEDIT
     EditLine *el;
     History *history;
@@ -36,6 +40,34 @@ struct line_reader {
     bool pressed, typed; /* Ctrl-C; whether there was something on the line */
 #endif
 };
+
+enum { INPUT_INTERRUPT = -2 };
+
+/* Bytes of standard input: their number, 0 at the end, -1 at an error, INPUT_INTERRUPT after
+ * SIGINT.  The signal is let through only while waiting, so that none is missed between
+ * the look at the flag and the wait. */
+static int read_some(char *p, size_t n)
+{
+    sigset_t with, before;
+    fd_set fds;
+    (void)sigemptyset(&with);
+    (void)sigaddset(&with, SIGINT);
+    (void)sigprocmask(SIG_BLOCK, &with, &before);
+    int got = -1;
+    for (;;) {
+        if (session_interrupted()) {
+            got = INPUT_INTERRUPT;
+            break;
+        }
+        FD_ZERO(&fds);
+        FD_SET(STDIN_FILENO, &fds);
+        const int ready = pselect(STDIN_FILENO + 1, &fds, NULL, NULL, NULL, &before);
+        if (ready > 0) got = (int)read(STDIN_FILENO, p, n);
+        if ((ready > 0 && got >= 0) || errno != EINTR) break;
+    }
+    (void)sigprocmask(SIG_SETMASK, &before, NULL);
+    return got;
+}
 
 #if NB_HAVE_LIBEDIT
 
@@ -61,9 +93,8 @@ static int read_key(EditLine *el, wchar_t *out)
     memset(&state, 0, sizeof state);
     for (;;) {
         char c = 0;
-        const ssize_t n = read(STDIN_FILENO, &c, 1);
-        if (n < 0 && errno == EINTR && !session_interrupted()) continue;
-        r->pressed = (n < 0 && errno == EINTR) || (n == 1 && c == CTRL_C);
+        const int n = read_some(&c, 1);
+        r->pressed = n == INPUT_INTERRUPT || (n == 1 && c == CTRL_C);
         r->typed = line->lastchar > line->buffer;
         if (r->pressed || n <= 0) return 0;
         const size_t k = mbrtowc(out, &c, 1, &state);
@@ -172,6 +203,18 @@ void line_remember(line_reader *r, const char *text)
 #endif
 }
 
+/* The next byte of the input, EOF, or INPUT_INTERRUPT. */
+static int next_byte(line_reader *r)
+{
+    if (r->at == r->end) {
+        const int n = read_some(r->block, sizeof r->block);
+        if (n <= 0) return n == INPUT_INTERRUPT ? n : EOF;
+        r->at = 0;
+        r->end = (size_t)n;
+    }
+    return (unsigned char)r->block[r->at++];
+}
+
 /* A line of any length up to the cap; what is longer is cut. */
 static line_kind read_plain(line_reader *r, bool more, const char **text)
 {
@@ -187,11 +230,8 @@ static line_kind read_plain(line_reader *r, bool more, const char **text)
             r->buf = p;
             r->cap = r->cap * 2 + 256;
         }
-        errno = 0;
-        const int c = fgetc(stdin);
-        if (c == EOF && ferror(stdin) && errno == EINTR) {
-            clearerr(stdin);
-            if (!session_interrupted()) continue;
+        const int c = next_byte(r);
+        if (c == INPUT_INTERRUPT) {
             if (r->interactive) (void)fputc('\n', stdout);
             return r->n ? LINE_INTERRUPT : LINE_INTERRUPT_EMPTY;
         }
