@@ -139,6 +139,8 @@ static line_kind read_edited(line_reader *r, bool more, const char **text)
     int n = 0;
     r->more = more;
     r->pressed = false;
+    /* Raw before the prompt shows: what is typed at once must not meet the cooked terminal. */
+    (void)el_set(r->el, EL_PREP_TERM, 1);
     const char *s = el_gets(r->el, &n);
     if (r->pressed) {
         (void)fputs("^C\n", stdout);
