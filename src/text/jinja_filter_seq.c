@@ -446,7 +446,7 @@ FILTER(f_batch)
     (void)raw;
     nb_jlist *l;
     nb_jv parts;
-    size_t n;
+    size_t n = 0;
     NB_TRY(positive(r, &a[0], &n));
     NB_TRY(nb_j_to_list(r, self, &l));
     NB_TRY(nb_j_list_new(r, NB_JK_LIST, 0, &parts));
@@ -464,7 +464,7 @@ FILTER(f_slice)
     (void)raw;
     nb_jlist *l;
     nb_jv parts;
-    size_t n, at = 0;
+    size_t n = 0, at = 0;
     NB_TRY(positive(r, &a[0], &n));
     NB_TRY(nb_j_to_list(r, self, &l));
     NB_TRY(nb_j_list_new(r, NB_JK_LIST, n, &parts));

@@ -153,7 +153,7 @@ static nb_status read_size(percent *p, int64_t max, int64_t *out)
 {
     *out = 0;
     if (p->i < p->fmt.n_bytes && p->fmt.p[p->i] == '*') {
-        const nb_jv *v;
+        const nb_jv *v = NULL;
         p->i++;
         NB_TRY(next_arg(p, &v));
         if (!nb_jv_is_int(v)) return NB_J_TYPE_ERROR(p->r, "* wants int");

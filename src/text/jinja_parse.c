@@ -208,7 +208,7 @@ static nb_status parse_target_name(nb_jp *p, nb_str *name, uint32_t *id)
 
 static nb_status parse_set(nb_jp *p, uint32_t line, nb_jn **out)
 {
-    nb_jn *n;
+    nb_jn *n = NULL;
     NB_TRY(nb_jp_node(p, NB_JS_SET, line, &n));
     *out = n;
     NB_TRY(parse_target(p, NULL, true, &n->a));
@@ -226,7 +226,7 @@ static nb_status parse_set(nb_jp *p, uint32_t line, nb_jn **out)
 static nb_status parse_for(nb_jp *p, uint32_t line, nb_jn **out)
 {
     static const char *const ends[] = { "endfor", "else", NULL };
-    nb_jn *n, *body;
+    nb_jn *n = NULL, *body = NULL;
     nb_jnodes kids = { 0 };
     NB_TRY(nb_jp_node(p, NB_JS_FOR, line, &n));
     *out = n;
@@ -256,7 +256,7 @@ static nb_status parse_if(nb_jp *p, uint32_t line, nb_jn **out)
 {
     static const char *const ends[] = { "elif", "else", "endif", NULL };
     nb_jnodes kids = { 0 };
-    nb_jn *k;
+    nb_jn *k = NULL;
     NB_TRY(nb_jp_node(p, NB_JS_IF, line, out));
     for (;;) {
         NB_TRY(nb_jp_tuple(p, (nb_jtuple_opts){ .no_condexpr = true }, &k));
@@ -279,7 +279,7 @@ static nb_status parse_if(nb_jp *p, uint32_t line, nb_jn **out)
 static nb_status parse_with(nb_jp *p, uint32_t line, nb_jn **out)
 {
     nb_jnodes kids = { 0 };
-    nb_jn *k;
+    nb_jn *k = NULL;
     NB_TRY(nb_jp_node(p, NB_JS_WITH, line, out));
     while (p->tok->type != NB_JT_BLOCK_END) {
         if (kids.n) NB_TRY(nb_jp_expect(p, NB_JT_COMMA, "\",\""));
@@ -393,7 +393,7 @@ static nb_status parse_print(nb_jp *p, uint32_t line, nb_jn **out)
     nb_jnodes kids = { 0 };
     NB_TRY(nb_jp_node(p, NB_JS_BODY, line, out));
     while (p->tok->type != NB_JT_BLOCK_END) {
-        nb_jn *k;
+        nb_jn *k = NULL;
         if (kids.n) NB_TRY(nb_jp_expect(p, NB_JT_COMMA, "\",\""));
         NB_TRY(nb_jp_node(p, NB_JS_OUT, line, &k));
         NB_TRY(nb_jp_expr(p, &k->a));
@@ -463,7 +463,7 @@ static nb_status parse_until(nb_jp *p, const char *const *ends, nb_jn **out)
     nb_jnodes kids = { 0 };
     const uint32_t line = p->tok->line;
     for (;;) {
-        nb_jn *n;
+        nb_jn *n = NULL;
         const nb_jtoken *t = p->tok;
         if (t->type == NB_JT_EOF) {
             if (ends)

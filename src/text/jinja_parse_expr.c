@@ -8,7 +8,7 @@ static nb_status parse_unary(nb_jp *p, bool with_filter, nb_jn **out);
 
 static nb_status parse_condexpr(nb_jp *p, nb_jn **out)
 {
-    nb_jn *e, *n;
+    nb_jn *e = NULL, *n = NULL;
     const uint32_t line = p->tok->line;
     NB_TRY(parse_or(p, &e));
     while (nb_jp_skip_name(p, "if")) {
@@ -77,7 +77,7 @@ static nb_status parse_compare(nb_jp *p, nb_jn **out)
     const uint32_t line = p->tok->line;
     nb_jnodes kids = { 0 };
     uint8_t ops[64];
-    nb_jn *e, *n;
+    nb_jn *e = NULL, *n = NULL;
     NB_TRY(parse_math1(p, &e));
     for (int op; (op = take_comparison(p)) >= 0;) {
         if (!kids.n) NB_TRY(nb_jp_push(p, &kids, e));
@@ -165,7 +165,7 @@ static nb_status parse_concat(nb_jp *p, nb_jn **out)
 {
     const uint32_t line = p->tok->line;
     nb_jnodes kids = { 0 };
-    nb_jn *n;
+    nb_jn *n = NULL;
     NB_TRY(parse_math2(p, out));
     while (p->tok->type == NB_JT_TILDE) {
         if (!kids.n) NB_TRY(nb_jp_push(p, &kids, *out));
@@ -183,7 +183,7 @@ static nb_status parse_concat(nb_jp *p, nb_jn **out)
 static nb_status parse_list(nb_jp *p, nb_jop op, nb_jtok close, nb_jn **out)
 {
     nb_jnodes kids = { 0 };
-    nb_jn *n;
+    nb_jn *n = NULL;
     NB_TRY(nb_jp_node(p, op, p->tok->line, out));
     nb_jp_next(p);
     while (p->tok->type != close) {
@@ -312,7 +312,7 @@ nb_status nb_jp_tuple(nb_jp *p, nb_jtuple_opts o, nb_jn **out)
     bool is_tuple = false;
     NB_TRY(nb_jp_enter(p));
     for (;;) {
-        nb_jn *n;
+        nb_jn *n = NULL;
         if (kids.n) NB_TRY(nb_jp_expect(p, NB_JT_COMMA, "\",\""));
         if (tuple_ends(p, o.end_name)) break;
         if (o.simplified) NB_TRY(parse_primary(p, o.with_namespace, &n));
@@ -364,7 +364,7 @@ static nb_status parse_subscribed(nb_jp *p, nb_jn **out)
 
 static nb_status parse_subscript(nb_jp *p, nb_jn **e)
 {
-    nb_jn *n;
+    nb_jn *n = NULL;
     const uint32_t line = p->tok->line;
     if (p->tok->type == NB_JT_DOT) {
         nb_jp_next(p);
@@ -384,7 +384,7 @@ static nb_status parse_subscript(nb_jp *p, nb_jn **e)
     NB_TRY(nb_jp_node(p, NB_JE_ITEM, line, &n));
     n->a = *e;
     while (p->tok->type != NB_JT_RBRACKET) {
-        nb_jn *k;
+        nb_jn *k = NULL;
         if (kids.n) NB_TRY(nb_jp_expect(p, NB_JT_COMMA, "\",\""));
         NB_TRY(parse_subscribed(p, &k));
         NB_TRY(nb_jp_push(p, &kids, k));
@@ -447,7 +447,7 @@ static nb_status parse_call_args(nb_jp *p, const nb_jcall **out)
             ok = ok && !c->dyn_kwargs;
             NB_TRY(push_keyword(p, c, &cap, &kw));
         } else {
-            nb_jn *n;
+            nb_jn *n = NULL;
             ok = ok && !c->dyn_args && !c->dyn_kwargs && !kw.n;
             NB_TRY(nb_jp_expr(p, &n));
             NB_TRY(nb_jp_push(p, &pos, n));
@@ -467,7 +467,7 @@ static const nb_jcall no_args;
 
 static nb_status parse_call(nb_jp *p, nb_jn **e)
 {
-    nb_jn *n;
+    nb_jn *n = NULL;
     NB_TRY(nb_jp_node(p, NB_JE_CALL, p->tok->line, &n));
     n->a = *e;
     NB_TRY(parse_call_args(p, &n->u.call));
@@ -499,7 +499,7 @@ nb_status nb_jp_filters(nb_jp *p, nb_jn *operand, bool start_inline, nb_jn **out
 {
     *out = operand;
     while (p->tok->type == NB_JT_PIPE || start_inline) {
-        nb_jn *n;
+        nb_jn *n = NULL;
         if (!start_inline) nb_jp_next(p);
         start_inline = false;
         NB_TRY(nb_jp_node(p, NB_JE_FILTER, p->tok->line, &n));
@@ -554,7 +554,7 @@ static nb_status parse_unary(nb_jp *p, bool with_filter, nb_jn **out)
     const uint8_t t = p->tok->type;
     NB_TRY(nb_jp_enter(p));
     if (t == NB_JT_SUB || t == NB_JT_ADD) {
-        nb_jn *n;
+        nb_jn *n = NULL;
         NB_TRY(nb_jp_node(p, t == NB_JT_SUB ? NB_JE_NEG : NB_JE_POS, p->tok->line, &n));
         nb_jp_next(p);
         NB_TRY(parse_unary(p, false, &n->a));

@@ -299,7 +299,7 @@ static nb_status find_hashed(nb_jr *r, const nb_jdict *d, const nb_jv *key, uint
 
 nb_status nb_j_dict_find(nb_jr *r, const nb_jdict *d, const nb_jv *key, size_t *index)
 {
-    uint64_t h;
+    uint64_t h = 0;
     NB_TRY(hash_value(r, key, &h));
     return find_hashed(r, d, key, h, index);
 }
@@ -438,7 +438,7 @@ nb_status nb_j_next(nb_jr *r, nb_jiter *it, nb_jv *out, bool *got)
 nb_status nb_j_to_list(nb_jr *r, const nb_jv *v, nb_jlist **out)
 {
     nb_jiter it;
-    nb_jv l, x;
+    nb_jv l = { 0 }, x;
     bool got;
     NB_TRY(nb_j_iter(r, v, &it));
     NB_TRY(nb_j_list_new(r, NB_JK_LIST, it.n, &l));
