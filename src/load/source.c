@@ -485,7 +485,7 @@ const char *nb_source_leftover(const nb_source *s, size_t i)
     return c.at < s->n_tensor ? s->tensors[c.at].name : NULL;
 }
 
-void nb_source_prefault(const nb_source *s, nb_progress_fn *report, void *ctx)
+void nb_source_prefault(const nb_source *s, nb_source_progress_fn *report, void *ctx)
 {
     uint64_t total = 0, done = 0;
     for (size_t i = 0; i < s->n_file; i++) total += s->files[i].map.n_bytes;

@@ -79,5 +79,5 @@ const char *nb_source_leftover(const nb_source *s, size_t i);
 /* Reads every mapped page once, so that loading from a disk happens here, where it can
  * be shown, and not in the first forward pass.  report may be NULL.  Nothing happens
  * for sources without files. */
-void nb_source_prefault(const nb_source *s, nb_progress_fn *report, void *ctx);
+void nb_source_prefault(const nb_source *s, nb_source_progress_fn *report, void *ctx);
 #endif

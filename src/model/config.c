@@ -135,7 +135,7 @@ static nb_status read_field(nb_doc *doc, const nb_field *f, nb_model_config *c, 
         return nb_fail(err, NB_ERR_FORMAT, "%s: %s is missing", nb_doc_name(doc), f->key);
     switch (f->kind) {
     case NB_FIELD_SIZE:
-        n = (size_t)f->def;
+        n = isnan(f->def) ? 0 : (size_t)f->def;
         if (have) (void)nb_doc_size(doc, f->key, (size_t)f->lo, (size_t)f->hi, &n);
         memcpy(at, &n, sizeof n);
         break;

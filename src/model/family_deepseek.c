@@ -12,7 +12,7 @@ static const char *const known_mla[] = {
     "topk_method", "scoring_func", "first_k_dense_replace", "attention_bias", "mlp_bias",
     "rope_interleave", "n_group", "topk_group", "mlp_layer_types", "num_experts",
     "embedding_initializer_range", "kv_lora_rank", "hidden_act", "vision_config",
-    "use_qkv_bias", "norm_topk_prob", "qk_layernorm", "mlp_type", NULL,
+    "use_qkv_bias", "norm_topk_prob", "q_lora_rank", "qk_layernorm", "mlp_type", NULL,
 };
 
 #define MLA_FIELDS(q_def, kv_def, nope_def, rope_def, v_def, eps_def, pos_def)             \
@@ -166,6 +166,8 @@ static nb_status glm_finish(nb_doc *doc, nb_model_config *c, nb_error *err)
     const char *kind[NB_MAX_LAYER];
     size_t n = 0;
     (void)nb_doc_bool(doc, "rope_interleave", &interleaved);
+    if (!nb_doc_has(doc, "qk_rope_head_dim")) /* the class knows head_dim as another name of it */
+        (void)nb_doc_size(doc, "head_dim", 2, 2 * NB_MAX_ROPE_PAIR, &c->d_rope);
     dense_first(c, 1);
     if (nb_doc_strs(doc, "mlp_layer_types", kind, NB_MAX_LAYER, &n)) {
         if (n != c->n_layer)

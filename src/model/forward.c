@@ -76,10 +76,10 @@ void nb_fw_trace(nb_forward *f, const char *what, size_t layer, const float *x, 
                  size_t dim, size_t stride)
 {
     char name[64];
-    if (!f->o.trace) return;
+    if (!f->trace) return;
     if (layer == SIZE_MAX) (void)snprintf(name, sizeof name, "%s", what);
     else (void)snprintf(name, sizeof name, "layers.%zu.%s", layer, what);
-    f->o.trace(f->o.trace_ctx, name, x, n_tok, dim, stride);
+    f->trace(f->trace_ctx, name, x, n_tok, dim, stride);
 }
 
 /* ---- the blocks ---- */

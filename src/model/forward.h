@@ -24,9 +24,6 @@ typedef struct nb_forward_options {
     const nb_record *record;
     nb_caps caps;
     size_t max_tok;          /* most tokens in one step, all chunks together */
-    size_t max_row;          /* most rows of logits in one step */
-    nb_trace_fn *trace;
-    void *trace_ctx;
 } nb_forward_options;
 
 typedef struct nb_chunk {
@@ -46,6 +43,7 @@ nb_status nb_forward_create(const nb_forward_options *o, nb_forward **out, nb_er
 void nb_forward_destroy(nb_forward *f);
 size_t nb_forward_bytes(const nb_forward *f);
 const nb_plan *nb_forward_plan(const nb_forward *f);
+void nb_forward_set_trace(nb_forward *f, nb_trace_fn *trace, void *ctx); /* NULL: off */
 
 /* Runs the chunks; logits: [sum of n_row][n_vocab].  NB_ERR_NONFINITE when a value
  * to be stored is not finite: *bad_chunk (may be NULL) is its index; nothing of

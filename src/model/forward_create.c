@@ -129,6 +129,12 @@ size_t nb_forward_bytes(const nb_forward *f)
     return f->work_bytes + f->arena.used_bytes;
 }
 
+void nb_forward_set_trace(nb_forward *f, nb_trace_fn *trace, void *ctx)
+{
+    f->trace = trace;
+    f->trace_ctx = ctx;
+}
+
 const nb_plan *nb_forward_plan(const nb_forward *f)
 {
     return &f->plan;

@@ -22,6 +22,8 @@ typedef struct nb_job {
 struct nb_forward {
     nb_forward_options o;
     nb_plan plan;
+    nb_trace_fn *trace;
+    void *trace_ctx;
     size_t n_values;    /* of a record's token */
     size_t d_q, d_o;    /* per head: query width; output width of attention (v) */
     size_t max_tok, max_page, max_job;

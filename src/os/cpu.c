@@ -22,7 +22,7 @@
 
 #define CPU_BITS ((nb_caps)(NB_CAP_AVX2 | NB_CAP_AVX512 | NB_CAP_AMX | NB_CAP_NEON))
 
-const nb_cpu_level nb_cpu_levels[] = {
+const nb_cpu_level nb_cpu_level_table[] = {
     { "c", 0, 0 },
     { "avx2", NB_CAP_AVX2, NB_CAP_AVX2 },
     { "avx512", NB_CAP_AVX512, NB_CAP_AVX2 | NB_CAP_AVX512 },
@@ -109,7 +109,7 @@ nb_status nb_cpu_caps_name(nb_caps caps, nb_buf *out)
 {
     if ((caps & CPU_BITS) == 0) return nb_buf_add_c(out, "c");
     const char *sep = "";
-    for (const nb_cpu_level *v = nb_cpu_levels; v->name; v++) {
+    for (const nb_cpu_level *v = nb_cpu_level_table; v->name; v++) {
         if ((caps & v->bit) == 0) continue;
         NB_TRY(nb_buf_printf(out, "%s%s", sep, v->name));
         sep = "+";
@@ -124,7 +124,7 @@ nb_status nb_cpu_caps_parse(const char *s, nb_caps *mask, nb_error *err)
         *mask = NB_CAPS_ALL;
         return NB_OK;
     }
-    for (const nb_cpu_level *v = nb_cpu_levels; v->name; v++) {
+    for (const nb_cpu_level *v = nb_cpu_level_table; v->name; v++) {
         if (strcmp(s, v->name) != 0) continue;
         *mask = device | v->mask;
         return NB_OK;

@@ -20,7 +20,7 @@ typedef struct nb_cpu_level {
     const char *name;
     nb_caps bit, mask;
 } nb_cpu_level;
-extern const nb_cpu_level nb_cpu_levels[];
+extern const nb_cpu_level nb_cpu_level_table[];
 
 /* --cpu-caps: "c" (nothing beyond the baseline), "avx2", "avx512", "amx" or
  * "neon" (that level and below), "all".  *mask also keeps the device bits; use it

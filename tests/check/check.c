@@ -65,7 +65,7 @@ static void catch_signals(void)
 static void build_ladder(void)
 {
     size_t n = 0;
-    for (const nb_cpu_level *v = nb_cpu_levels; v->name; v++) ladder[n++] = *v;
+    for (const nb_cpu_level *v = nb_cpu_level_table; v->name; v++) ladder[n++] = *v;
     ladder[n++] = (nb_cpu_level){ "sm80", NB_CAP_SM80, NB_CAP_SM80 };
     ladder[n++] = (nb_cpu_level){ "sm90", NB_CAP_SM90, NB_CAP_SM80 | NB_CAP_SM90 };
 }

@@ -54,7 +54,7 @@ static void detect(void **state)
     (void)state;
     const nb_caps have = nb_cpu_caps();
     assert_true(have == nb_cpu_caps());
-    for (const nb_cpu_level *v = nb_cpu_levels; v->name; v++) {
+    for (const nb_cpu_level *v = nb_cpu_level_table; v->name; v++) {
         nb_caps m;
         assert_int_equal(nb_cpu_caps_parse(v->name, &m, NULL), NB_OK);
         assert_int_equal(v->mask & ~m, 0);

@@ -1,0 +1,86 @@
+/* describe.c - nb_model_describe: what a config.json says, as JSON, with the bytes
+ * of every record from the functions that size the pool. */
+#include <jansson.h>
+#include <stdlib.h>
+
+#include "engine/engine_internal.h"
+
+static json_t *describe_record(const nb_model_config *c, nb_kv_type type, double bf16)
+{
+    nb_record_opts o;
+    nb_record r;
+    nb_model_record_opts(c, type, type == NB_KV_IF4 ? NB_KV_SEARCH : NB_KV_4OVER6, false, &o);
+    if (nb_record_init(&r, &o, NULL) != NB_OK) return NULL; /* a shape this record cannot hold */
+    const double layer = nb_record_bytes_per_tok(&r);
+    const double tok = (double)nb_engine_block_bytes(c, &r) / NB_PAGE_TOK;
+    return json_pack("{s:s, s:f, s:f, s:I, s:f, s:f}", "dtype", nb_kv_type_name(type),
+                     "bytes_per_token_layer", layer, "bytes_per_token", tok, "page_bytes",
+                     (json_int_t)r.page_bytes, "vs_bf16", bf16 > 0 ? bf16 / tok : 1.0,
+                     "tokens_per_gib", (double)(1u << 30) / tok);
+}
+
+static json_t *describe_records(const nb_model_config *c)
+{
+    json_t *list = json_array();
+    double bf16 = 0;
+    for (int t = 0; list && t < NB_KV_TYPE_COUNT; t++) {
+        json_t *r = describe_record(c, (nb_kv_type)t, bf16);
+        if (!r) continue;
+        if (t == NB_KV_BF16) bf16 = json_real_value(json_object_get(r, "bytes_per_token"));
+        if (json_array_append_new(list, r) != 0) return NULL;
+    }
+    return list;
+}
+
+static int add_size(json_t *j, const char *key, uint64_t v)
+{
+    return json_object_set_new(j, key, json_integer((json_int_t)v));
+}
+
+static int add_geometry(json_t *j, const nb_model_config *c)
+{
+    size_t n_moe = 0;
+    int bad = 0;
+    for (size_t i = 0; i < c->n_layer; i++) n_moe += !c->dense[i];
+    if (c->attn == NB_ATTN_MLA) {
+        bad |= add_size(j, "kv_lora_rank", c->kv_lora) | add_size(j, "qk_rope_head_dim", c->d_rope) |
+               add_size(j, "qk_nope_head_dim", c->d_nope) | add_size(j, "v_head_dim", c->d_v);
+        if (c->q_lora) bad |= add_size(j, "q_lora_rank", c->q_lora);
+    } else {
+        bad |= add_size(j, "n_kv_head", c->n_kv_head) | add_size(j, "head_dim", c->head_dim);
+    }
+    bad |= json_object_set_new(j, "softmax_scale", json_real((double)c->softmax_scale));
+    if (n_moe) {
+        bad |= add_size(j, "moe_layers", n_moe) | add_size(j, "n_expert", c->n_expert) |
+               add_size(j, "experts_per_token", c->top_k) | add_size(j, "n_shared_expert", c->n_shared);
+    }
+    return bad;
+}
+
+nb_status nb_model_describe(const char *model, char **json, nb_error *err)
+{
+    nb_model_config *c = calloc(1, sizeof *c);
+    if (!c) return nb_fail(err, NB_ERR_NOMEM, "out of memory");
+    nb_status st = nb_engine_read_config(model, c, err);
+    if (st == NB_OK) {
+        nb_model_size s;
+        nb_model_config_size(c, &s);
+        json_t *j = json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:s, s:b}", "family",
+                              c->family, "n_param", (json_int_t)s.n_param, "n_param_active",
+                              (json_int_t)s.n_param_active, "n_layer", (json_int_t)c->n_layer,
+                              "hidden", (json_int_t)c->hidden, "n_head", (json_int_t)c->n_head,
+                              "vocab", (json_int_t)c->n_vocab, "max_position",
+                              (json_int_t)c->max_pos, "attention",
+                              c->attn == NB_ATTN_MLA ? "mla" : "gqa", "dtype",
+                              c->fp8 ? "fp8" : c->dtype, "tied", c->tied);
+        const int bad = !j || add_geometry(j, c) ||
+                        json_object_set_new(j, "records", describe_records(c)) ||
+                        json_object_set_new(j, "notes", json_string(c->notes));
+        char *text = bad ? NULL : json_dumps(j, JSON_COMPACT | JSON_REAL_PRECISION(10));
+        json_decref(j);
+        if (text) *json = text;
+        else st = nb_fail(err, NB_ERR_NOMEM, "out of memory");
+    }
+    free(c);
+    return st;
+}

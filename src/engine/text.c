@@ -1,0 +1,204 @@
+/* text.c - nb_text_*: a tokenizer with its chat template, read from a directory. */
+#include <jansson.h>
+#include <stdlib.h>
+
+#include "nibble/nibble.h"
+
+#include "engine/engine_internal.h"
+#include "os/file.h"
+#include "os/sys.h"
+#include "text/chat.h"
+#include "text/jinja.h"
+
+enum {
+    TOKENIZER_MAX_BYTES = 256 << 20,
+    CONFIG_MAX_BYTES = 16 << 20,
+    TEMPLATE_MAX_BYTES = NB_JINJA_MAX_SOURCE_BYTES,
+    REQUEST_MAX_BYTES = 256 << 20
+};
+
+struct nb_text {
+    nb_tokenizer *tok;
+    nb_jinja *tmpl;      /* NULL: none */
+    json_t *special;     /* tokenizer_config.json, or NULL */
+};
+
+/* Reads DIR/name into b if it is there; absent files leave b empty. */
+static nb_status read_optional(const char *dir, const char *name, size_t max_bytes, nb_buf *b,
+                               bool *found, nb_error *err)
+{
+    nb_buf path = { 0 };
+    nb_status st = nb_path_join(&path, dir, name);
+    *found = false;
+    if (st == NB_OK && nb_path_is_file(path.p)) {
+        st = nb_file_read(path.p, max_bytes, b, err);
+        *found = st == NB_OK;
+    }
+    nb_buf_deinit(&path);
+    return st;
+}
+
+typedef struct text_files {
+    nb_buf tokenizer, tiktoken, config, special_map, added, tmpl;
+} text_files;
+
+static nb_status read_files(const char *dir, text_files *f, nb_error *err)
+{
+    bool found;
+    NB_TRY(read_optional(dir, "tokenizer.json", TOKENIZER_MAX_BYTES, &f->tokenizer, &found, err));
+    if (!found) {
+        NB_TRY(read_optional(dir, "tiktoken.model", TOKENIZER_MAX_BYTES, &f->tiktoken, &found, err));
+        if (!found)
+            NB_TRY(read_optional(dir, "tokenizer.model", TOKENIZER_MAX_BYTES, &f->tiktoken, &found, err));
+        if (!found)
+            return nb_fail(err, NB_ERR_NOT_FOUND,
+                           "%s: no tokenizer there (expected tokenizer.json or tiktoken.model)", dir);
+    }
+    NB_TRY(read_optional(dir, "tokenizer_config.json", CONFIG_MAX_BYTES, &f->config, &found, err));
+    NB_TRY(read_optional(dir, "special_tokens_map.json", CONFIG_MAX_BYTES, &f->special_map, &found, err));
+    NB_TRY(read_optional(dir, "added_tokens.json", CONFIG_MAX_BYTES, &f->added, &found, err));
+    return read_optional(dir, "chat_template.jinja", TEMPLATE_MAX_BYTES, &f->tmpl, &found, err);
+}
+
+static nb_status load_template(nb_text *t, const text_files *f, const char *path, nb_error *err)
+{
+    nb_str src = nb_tokenizer_chat_template(t->tok, "default");
+    nb_buf own = { 0 };
+    const char *name = "chat_template";
+    nb_status st = NB_OK;
+    if (path) {
+        st = nb_file_read(path, TEMPLATE_MAX_BYTES, &own, err);
+        src = nb_buf_view(&own);
+        name = path;
+    } else if (f->tmpl.n_bytes) {
+        src = nb_buf_view(&f->tmpl);
+        name = "chat_template.jinja";
+    }
+    if (st == NB_OK && src.n_bytes) {
+        st = nb_jinja_parse(src, &t->tmpl, err);
+        if (st != NB_OK) (void)nb_fail_prefix(err, st, "%s", name);
+    }
+    nb_buf_deinit(&own);
+    return st;
+}
+
+static nb_status build_text(nb_text *t, const char *dir, const char *chat_template, nb_error *err)
+{
+    text_files f = { 0 };
+    nb_status st = read_files(dir, &f, err);
+    if (st == NB_OK) {
+        const nb_tokenizer_files tf = {
+            .tokenizer_json = nb_buf_view(&f.tokenizer), .tiktoken_model = nb_buf_view(&f.tiktoken),
+            .tokenizer_config_json = nb_buf_view(&f.config),
+            .special_tokens_map_json = nb_buf_view(&f.special_map),
+            .added_tokens_json = nb_buf_view(&f.added),
+        };
+        st = nb_tokenizer_create(&tf, &t->tok, err);
+        if (st != NB_OK) (void)nb_fail_prefix(err, st, "%s", dir);
+    }
+    if (st == NB_OK) st = load_template(t, &f, chat_template, err);
+    if (st == NB_OK && f.config.n_bytes) t->special = json_loadb(f.config.p, f.config.n_bytes, 0, NULL);
+    nb_buf_deinit(&f.tokenizer);
+    nb_buf_deinit(&f.tiktoken);
+    nb_buf_deinit(&f.config);
+    nb_buf_deinit(&f.special_map);
+    nb_buf_deinit(&f.added);
+    nb_buf_deinit(&f.tmpl);
+    return st;
+}
+
+nb_status nb_text_create(const char *model_dir, const char *chat_template, nb_text **out,
+                         nb_error *err)
+{
+    if (!model_dir || !out) return nb_fail(err, NB_ERR_ARG, "no model directory given");
+    nb_text *t = calloc(1, sizeof *t);
+    if (!t) return nb_fail(err, NB_ERR_NOMEM, "out of memory");
+    const nb_status st = build_text(t, model_dir, chat_template, err);
+    if (st != NB_OK) {
+        nb_text_destroy(t);
+        return st;
+    }
+    *out = t;
+    return NB_OK;
+}
+
+void nb_text_destroy(nb_text *t)
+{
+    if (!t) return;
+    nb_tokenizer_destroy(t->tok);
+    nb_jinja_destroy(t->tmpl);
+    json_decref(t->special);
+    free(t);
+}
+
+const nb_tokenizer *nb_text_tokenizer(const nb_text *t)
+{
+    return t->tok;
+}
+
+size_t nb_text_vocab_size(const nb_text *t)
+{
+    return nb_tokenizer_n_vocab(t->tok);
+}
+
+nb_status nb_text_tokenize(const nb_text *t, const char *text, size_t n_bytes, unsigned flags,
+                           uint32_t **ids, size_t *n_ids, nb_error *err)
+{
+    unsigned tf = 0;
+    if (!t || (!text && n_bytes)) return nb_fail(err, NB_ERR_ARG, "no text given");
+    if (flags & NB_TEXT_ADD_SPECIAL) tf |= NB_TOK_ADD_SPECIAL;
+    if (flags & NB_TEXT_PARSE_SPECIAL) tf |= NB_TOK_PARSE_SPECIAL;
+    return nb_tokenizer_encode(t->tok, (nb_str){ text ? text : "", n_bytes }, tf, ids, n_ids, err);
+}
+
+nb_status nb_text_detokenize(const nb_text *t, const uint32_t *ids, size_t n_ids, bool skip_special,
+                             char **text, size_t *n_bytes, nb_error *err)
+{
+    nb_buf b = { 0 };
+    nb_status st = nb_buf_reserve(&b, 1);
+    if (st == NB_OK) {
+        b.p[0] = 0;
+        st = nb_tokenizer_decode(t->tok, ids, n_ids, skip_special, &b);
+    }
+    if (st != NB_OK) {
+        nb_buf_deinit(&b);
+        return nb_fail(err, st, "cannot decode %zu tokens: %s", n_ids, nb_status_text(st));
+    }
+    *text = b.p;
+    if (n_bytes) *n_bytes = b.n_bytes;
+    return NB_OK;
+}
+
+nb_status nb_text_render(const nb_text *t, const char *request_json, size_t n_bytes, char **text,
+                         size_t *text_bytes, uint32_t **ids, size_t *n_ids, nb_error *err)
+{
+    if (!t->tmpl)
+        return nb_fail(err, NB_ERR_NOT_FOUND,
+                       "the model has no chat template (--chat-template FILE gives one)");
+    if (n_bytes > REQUEST_MAX_BYTES)
+        return nb_fail(err, NB_ERR_LIMIT, "request of %zu bytes, at most %d are accepted", n_bytes,
+                       REQUEST_MAX_BYTES);
+    json_error_t je;
+    json_t *rq = json_loadb(request_json, n_bytes, JSON_REJECT_DUPLICATES, &je);
+    if (!rq)
+        return nb_fail(err, NB_ERR_FORMAT, "request: not valid JSON at line %d: %s", je.line, je.text);
+    const nb_jinja_limits lim = { .now_s = nb_os_wall_s() };
+    const nb_chat_input in = { .request = rq, .special_tokens = t->special, .limits = &lim };
+    nb_buf b = { 0 };
+    nb_status st = nb_buf_reserve(&b, 1);
+    if (st == NB_OK) {
+        b.p[0] = 0;
+        st = nb_chat_render(t->tmpl, &in, &b, err);
+    }
+    json_decref(rq);
+    if (st == NB_OK && ids)
+        st = nb_tokenizer_encode(t->tok, nb_buf_view(&b), NB_TOK_PARSE_SPECIAL, ids, n_ids, err);
+    if (st != NB_OK) {
+        nb_buf_deinit(&b);
+        return st;
+    }
+    if (text_bytes) *text_bytes = b.n_bytes;
+    if (text) *text = b.p;
+    else nb_buf_deinit(&b);
+    return NB_OK;
+}
