@@ -75,6 +75,7 @@ file(GLOB sources CONFIGURE_DEPENDS "${nb_test_dir}/check/*.c")
 if(sources AND nb_kinds)
     nb_test_program(nibble-check . ${sources})
     nb_test(check 240 check nibble-check --all-caps)
+    nb_test(check_self_test 60 check nibble-check --self-test)
 endif()
 
 file(GLOB sources CONFIGURE_DEPENDS "${nb_test_dir}/parity/*.c")

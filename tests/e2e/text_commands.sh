@@ -108,9 +108,9 @@ ok info "$tiny" --json
 if [ -e "$model/config.json" ]; then
     ok run "$model" -p "Once upon a time" -n 20 --json --kv-cache-dtype nvfp4
     [ "$(json "$tmp/out" 'len(j["text"]) > 20')" = True ] || die "the bundled model says: $(cat "$tmp/out")"
-    ok tokenize "$model" --file "$src/README.md" --json
+    ok tokenize "$model" --file "$src/CONTRIBUTING.md" --json
     cp "$tmp/out" "$tmp/ids.json"
     ok tokenize "$model" --decode "$tmp/ids.json"
-    cmp -s "$tmp/out" "$src/README.md" || die "the bundled tokenizer does not give a text back"
+    cmp -s "$tmp/out" "$src/CONTRIBUTING.md" || die "the bundled tokenizer does not give a text back"
 fi
 exit 0
