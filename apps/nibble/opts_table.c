@@ -128,7 +128,7 @@ const opt_row opt_rows[] = {
     { .name = "dummy-seed", .arg = "N", .type = OPT_U64, .offset = AT(dummy_seed), .def = "0",
       .cmds = ENGINE, .group = GROUP_MODEL, .help = "seed of the dummy weights" },
     { .name = "kv-cache-dtype", .arg = "NAME", .type = OPT_CHOICE, .offset = AT(kv_cache_dtype),
-      .def = "auto", .choices = "auto|bf16|bfloat16|fp8|fp8_e4m3|nvfp4|if4|mxfp4|int4|fp8_ds_mla",
+      .def = "auto", .choices = "auto|f32|float32|bf16|bfloat16|fp8|fp8_e4m3|nvfp4|if4|mxfp4|int4|fp8_ds_mla",
       .cmds = ENGINE | CMD_INFO, .group = GROUP_MODEL,
       .help = "record of the KV cache; auto: the model's own type" },
     { .name = "kv-cache-mode", .arg = "NAME", .type = OPT_CHOICE, .offset = AT(kv_cache_mode),

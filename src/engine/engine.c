@@ -82,10 +82,11 @@ static nb_status choose_record(nb_engine *e, const nb_engine_options *o, nb_erro
 {
     const char *dtype = o->kv_cache_dtype ? o->kv_cache_dtype : "auto";
     const char *rope = o->kv_rope_dtype ? o->kv_rope_dtype : "fp8";
-    nb_kv_type type = NB_KV_BF16; /* auto: the model's own type; BF16 is the widest there is */
+    /* auto: the model's own type, as in vLLM; float16 latents are kept in BF16, whose range holds */
+    nb_kv_type type = e->model.c.dtype[5] == '3' ? NB_KV_F32 : NB_KV_BF16;
     if (strcmp(dtype, "auto") != 0 && nb_kv_type_parse(dtype, &type) != NB_OK)
-        return nb_fail(err, NB_ERR_ARG, "--kv-cache-dtype %s: expected auto, bf16, fp8, nvfp4, if4, "
-                       "mxfp4, int4 or fp8_ds_mla", dtype);
+        return nb_fail(err, NB_ERR_ARG, "--kv-cache-dtype %s: expected auto, f32, bf16, fp8, nvfp4, "
+                       "if4, mxfp4, int4 or fp8_ds_mla", dtype);
     nb_kv_mode mode = type == NB_KV_IF4 ? NB_KV_SEARCH : NB_KV_4OVER6;
     if (o->kv_cache_mode && nb_kv_mode_parse(o->kv_cache_mode, &mode) != NB_OK)
         return nb_fail(err, NB_ERR_ARG, "--kv-cache-mode %s: expected basic, 4over6 or search",

@@ -20,7 +20,7 @@ typedef struct nb_seq {
     size_t n_prefill;     /* leading tokens computed as prompt: only these are reused */
     uint32_t *block;      /* [n_block of the pool] the first n_block are held         */
     size_t n_block;
-    uint16_t *tail;       /* the page being filled, all layers (kv_view.h)            */
+    float *tail;          /* the page being filled, all layers (kv_view.h)            */
     bool rope_long;
 } nb_seq;
 

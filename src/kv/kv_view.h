@@ -10,7 +10,8 @@ typedef struct nb_kv_view {
     size_t block_bytes, page_bytes;
     const uint32_t *block;  /* [n_block] in order of position                                */
     size_t n_block;         /* must cover every page that the step completes                 */
-    uint16_t *tail;         /* [n_layer][64][n_values] BF16 rows of the page being filled    */
+    float *tail;            /* [n_layer][64][n_values] rows of the page being filled: values
+                               rounded to BF16, but for f32 records                         */
 } nb_kv_view;
 
 #endif

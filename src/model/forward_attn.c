@@ -1,8 +1,8 @@
 /* forward_attn.c - storing new rows and attending to the cache.
  *
- * New rows are rounded to BF16 and staged page by page; a page whose last token
- * is there is encoded into its block at once, the rest waits in the tail.  A
- * query in page p then sees pages 0..p-1 decoded and page p's rows in BF16.
+ * New rows are rounded to BF16; a page whose last token is there is encoded into
+ * its block at once, the rest waits in the tail.  A query in page p then sees
+ * pages 0..p-1 decoded and page p's rows in BF16.  (An f32 record rounds nothing.)
  *
  * Two drivers use the one attention kernel.  Direct: queries against the stored
  * values (absorbed MLA; GQA), a tile of at most 64 queries of one page at a time;
@@ -24,6 +24,7 @@ typedef struct attn_step {
     size_t layer, t0;         /* t0: the chunk's first token in the batch's buffers */
     size_t p0, in0, n_page;   /* first page, its tokens before the chunk, pages touched */
     size_t n_end;             /* in0 + n_tok */
+    float *tail, *own;        /* the layer's tail; the chunk's pages, rows from in-page index 0 */
 } attn_step;
 
 static unsigned char *page_of(const attn_step *s, size_t page)
@@ -40,6 +41,43 @@ typedef struct store_ctx {
     unsigned char *bad; /* [n_page] */
 } store_ctx;
 
+/* Rounds n values to BF16 (but for f32 records); false if one is not finite. */
+static bool round_rows(const nb_forward *f, const float *in, float *out, size_t n)
+{
+    bool finite = true;
+    if (f->o.record->type == NB_KV_F32) {
+        for (size_t k = 0; k < n; k++) {
+            finite &= isfinite(in[k]) != 0;
+            out[k] = in[k];
+        }
+        return finite;
+    }
+    for (size_t k = 0; k < n; k++) {
+        const uint16_t b = nb_bf16_from_f32(in[k]);
+        finite &= nb_bf16_is_finite(b);
+        out[k] = nb_bf16_to_f32(b);
+    }
+    return finite;
+}
+
+static bool encode_rows(const attn_step *s, size_t i, const float *rows)
+{
+    nb_forward *f = s->f;
+    const nb_record *r = f->o.record;
+    const size_t n = f->n_values, n0 = r->seg[0].dim * r->seg[0].n_vec, stride[2] = { n, n };
+    if (r->type == NB_KV_F32) {
+        const float *const seg[2] = { rows, rows + n0 };
+        nb_record_store_f32(r, page_of(s, s->p0 + i), seg, stride);
+        return true;
+    }
+    uint16_t *half = f->stage + i * NB_PAGE_TOK * n;
+    for (size_t k = 0; k < NB_PAGE_TOK * n; k++) half[k] = nb_bf16_from_f32(rows[k]); /* exact */
+    const uint16_t *const seg[2] = { half, half + n0 };
+    return f->plan.kv_codec->encode(r, page_of(s, s->p0 + i), seg, stride) == NB_OK;
+}
+
+/* A chunk inside one page works on the tail itself; a longer one on f->raw, where
+ * its first page begins with the tail's rows and from where the last goes back. */
 static void store_page(void *ctx, size_t i, size_t worker)
 {
     (void)worker;
@@ -49,28 +87,11 @@ static void store_page(void *ctx, size_t i, size_t worker)
     const size_t n = f->n_values, old = i == 0 ? s->in0 : 0;
     const size_t end = s->n_end - i * NB_PAGE_TOK < NB_PAGE_TOK ? s->n_end - i * NB_PAGE_TOK
                                                                 : NB_PAGE_TOK;
-    uint16_t *rows = f->stage + i * NB_PAGE_TOK * n;
-    uint16_t *tail = s->c->kv.tail + s->layer * NB_PAGE_TOK * n;
+    float *rows = s->own + i * NB_PAGE_TOK * n;
     const float *in = f->kv + (s->t0 + i * NB_PAGE_TOK - (i ? s->in0 : 0)) * n;
-    if (old) memcpy(rows, tail, old * n * sizeof *rows);
-    bool finite = true;
-    for (size_t k = 0; k < (end - old) * n; k++) {
-        const uint16_t b = nb_bf16_from_f32(in[k]);
-        finite &= nb_bf16_is_finite(b);
-        rows[old * n + k] = b;
-    }
-    float *raw = f->raw + i * NB_PAGE_TOK * n;
-    for (size_t k = 0; k < end * n; k++) raw[k] = nb_bf16_to_f32(rows[k]);
-    x->bad[i] = !finite;
-    if (!finite) return;
-    if (end == NB_PAGE_TOK) {
-        const nb_record *r = f->o.record;
-        const uint16_t *seg[2] = { rows, rows + r->seg[0].dim * r->seg[0].n_vec };
-        const size_t stride[2] = { n, n };
-        x->bad[i] = f->plan.kv_codec->encode(r, page_of(s, s->p0 + i), seg, stride) != NB_OK;
-    } else {
-        memcpy(tail + old * n, rows + old * n, (end - old) * n * sizeof *rows);
-    }
+    if (old && rows != s->tail) memcpy(rows, s->tail, old * n * sizeof *rows);
+    x->bad[i] = !round_rows(f, in, rows + old * n, (end - old) * n) ||
+                (end == NB_PAGE_TOK && !encode_rows(s, i, rows));
 }
 
 static nb_status store(attn_step *s, nb_error *err)
@@ -151,7 +172,7 @@ static void direct_split(void *ctx, size_t task, size_t worker)
             a.n_kv = a.vis0 = NB_PAGE_TOK;
             a.vis_step = 0;
         } else {
-            rows = f->raw + (j - x->s->p0) * NB_PAGE_TOK * n;
+            rows = x->s->own + (j - x->s->p0) * NB_PAGE_TOK * n;
             a.n_kv = x->r0 + x->n_q;
             a.vis0 = x->r0 + 1;
             a.vis_step = 1;
@@ -299,7 +320,7 @@ static void expand_task(void *ctx, size_t task, size_t worker)
         const bool own = j == qp;
         a.k1 = (own ? f->exp_raw : f->exp_dec) + slot * nh * d_nv;
         a.v = a.k1 + c->d_nope;
-        a.k2 = (own ? f->raw + (j - s->p0) * NB_PAGE_TOK * n : f->dec + slot * n) + c->kv_lora;
+        a.k2 = (own ? s->own + (j - s->p0) * NB_PAGE_TOK * n : f->dec + slot * n) + c->kv_lora;
         a.n_kv = own ? r0 + n_q : NB_PAGE_TOK;
         a.vis0 = own ? r0 + 1 : NB_PAGE_TOK;
         a.vis_step = own;
@@ -333,7 +354,7 @@ static void expanded(attn_step *s)
         if (own < j1) {
             const size_t first = (own - s->p0) * NB_PAGE_TOK, left = s->n_end - first;
             const size_t room = (j1 - own) * NB_PAGE_TOK;
-            job[n_job++] = nb_fw_job(f, &s->l->kv_b, NULL, f->raw + first * n, n,
+            job[n_job++] = nb_fw_job(f, &s->l->kv_b, NULL, s->own + first * n, n,
                                      f->exp_raw + (own - j0) * NB_PAGE_TOK * w, w,
                                      left < room ? left : room);
         }
@@ -350,16 +371,20 @@ nb_status nb_fw_attention(nb_forward *f, const nb_chunk *c, size_t layer, size_t
                     .p0 = c->pos0 / NB_PAGE_TOK, .in0 = c->pos0 % NB_PAGE_TOK };
     s.n_end = s.in0 + c->n_tok;
     s.n_page = (s.n_end + NB_PAGE_TOK - 1) / NB_PAGE_TOK;
+    s.tail = c->kv.tail + layer * NB_PAGE_TOK * f->n_values;
+    s.own = s.n_page == 1 ? s.tail : f->raw;
     NB_TRY(store(&s, err));
-    if (f->o.model->c.attn == NB_ATTN_MLA && !c->absorbed) {
-        expanded(&s);
-        return NB_OK;
-    }
-    for (size_t tok = 0; tok < c->n_tok;) {
+    const bool expand = f->o.model->c.attn == NB_ATTN_MLA && !c->absorbed;
+    if (expand) expanded(&s);
+    for (size_t tok = 0; !expand && tok < c->n_tok;) {
         const size_t room = NB_PAGE_TOK - (c->pos0 + tok) % NB_PAGE_TOK, left = c->n_tok - tok;
         const size_t n_q = left < room ? left : room;
         direct_tile(&s, tok, n_q);
         tok += n_q;
     }
+    const size_t last = s.n_end % NB_PAGE_TOK; /* rows of the page that stays open */
+    if (s.own != s.tail && last)
+        memcpy(s.tail, s.own + (s.n_page - 1) * NB_PAGE_TOK * f->n_values,
+               last * f->n_values * sizeof *s.tail);
     return NB_OK;
 }

@@ -4,6 +4,7 @@
  * (strides are per token, except where said):
  *
  *   format    codes           block scales                          outer scales
+ *   F32       V*4D            -                                     -
  *   BF16      V*2D            -                                     -
  *   E4M3      V*D             -                                     V  UE8M0
  *   NVFP4,IF4 V*ceil(D/2)     V*ceil(D/16) E4M3                     V  UE8M0
@@ -38,6 +39,7 @@ static const char *const type_names[NB_KV_TYPE_COUNT] = {
     [NB_KV_MXFP4] = "mxfp4",
     [NB_KV_INT4] = "int4",
     [NB_KV_FP8_DS_MLA] = "fp8_ds_mla",
+    [NB_KV_F32] = "f32",
 };
 static const char *const mode_names[] = { "basic", "4over6", "search" };
 
@@ -49,6 +51,8 @@ const char *nb_kv_type_name(nb_kv_type t)
 nb_status nb_kv_type_parse(const char *s, nb_kv_type *t)
 {
     if (strcmp(s, "fp8_e4m3") == 0) s = "fp8";
+    if (strcmp(s, "bfloat16") == 0) s = "bf16";
+    if (strcmp(s, "float32") == 0) s = "f32";
     for (unsigned i = 0; i < NB_KV_TYPE_COUNT; i++)
         if (strcmp(s, type_names[i]) == 0) {
             *t = (nb_kv_type)i;
@@ -69,7 +73,7 @@ nb_status nb_kv_mode_parse(const char *s, nb_kv_mode *m)
 
 static nb_seg_fmt pick_fmt(const nb_record_opts *o, size_t s)
 {
-    if (s == 1 && o->is_mla && o->type != NB_KV_BF16)
+    if (s == 1 && o->is_mla && o->type != NB_KV_BF16 && o->type != NB_KV_F32)
         return o->rope_bf16 || o->type == NB_KV_FP8_DS_MLA ? NB_SEG_BF16 : NB_SEG_E4M3;
     switch (o->type) {
     case NB_KV_FP8: return NB_SEG_E4M3;
@@ -78,6 +82,7 @@ static nb_seg_fmt pick_fmt(const nb_record_opts *o, size_t s)
     case NB_KV_MXFP4: return NB_SEG_MXFP4;
     case NB_KV_INT4: return s == 0 ? NB_SEG_INT4_CH : NB_SEG_INT4_TOK;
     case NB_KV_FP8_DS_MLA: return NB_SEG_DS_MLA;
+    case NB_KV_F32: return NB_SEG_F32;
     default: return NB_SEG_BF16;
     }
 }
@@ -155,6 +160,7 @@ static void size_seg(nb_record_seg *g)
         break;
     case NB_SEG_E4M3: g->outer_stride = v; break;
     case NB_SEG_DS_MLA: g->n_group = d / NB_GROUP_DS; break;
+    case NB_SEG_F32:
     case NB_SEG_BF16: break;
     }
 }
@@ -296,6 +302,19 @@ static nb_status check_fp16(const checker *c)
     return NB_OK;
 }
 
+static nb_status check_f32(const checker *c)
+{
+    const nb_record_seg *g = &c->r->seg[c->s];
+    for (size_t t = 0; t < NB_PAGE_TOK; t++)
+        for (size_t i = 0; i < g->code_stride; i += 4) {
+            const size_t at = g->code_off + t * g->code_stride + i;
+            const uint32_t u = nb_le32_get(c->page + at);
+            if ((u & 0x7f800000u) == 0x7f800000u)
+                return bad(c, t, g->code_off + i, "value is not finite:", u);
+        }
+    return NB_OK;
+}
+
 static nb_status check_ds(const checker *c)
 {
     const nb_record_seg *g = &c->r->seg[c->s];
@@ -318,6 +337,7 @@ nb_status nb_record_check_page(const nb_record *r, const void *page, nb_error *e
         const nb_record_seg *g = &r->seg[c.s];
         c.unit = "token";
         switch (g->fmt) {
+        case NB_SEG_F32: NB_TRY(check_f32(&c)); break;
         case NB_SEG_BF16: NB_TRY(check_bf16(&c)); break;
         case NB_SEG_E4M3:
             NB_TRY(check_e4m3(&c, g->code_off, g->code_stride, g->code_stride));

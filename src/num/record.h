@@ -42,6 +42,7 @@ typedef enum nb_kv_type {
     NB_KV_MXFP4 = 4,
     NB_KV_INT4 = 5,
     NB_KV_FP8_DS_MLA = 6,
+    NB_KV_F32 = 7, /* auto for float32 checkpoints; nothing is rounded */
     NB_KV_TYPE_COUNT
 } nb_kv_type;
 
@@ -57,6 +58,7 @@ typedef enum nb_seg_fmt {
     NB_SEG_MXFP4,    /* E2M1 nibbles, a UE8M0 scale per 32, no outer scale                   */
     NB_SEG_INT4_CH,  /* 4-bit codes, FP16 scale and FP16 minimum per channel and 32 tokens   */
     NB_SEG_INT4_TOK, /* 4-bit codes, FP16 scale and FP16 minimum per token and 32 channels   */
+    NB_SEG_F32,      /* 4 bytes per value, no scales                                        */
     NB_SEG_DS_MLA    /* latent part of a row that also holds the rope key: E4M3, a float     */
                      /* scale per 128; the rope key is segment 1, BF16, with the same stride */
 } nb_seg_fmt;
@@ -102,7 +104,8 @@ nb_status nb_record_init(nb_record *r, const nb_record_opts *o, nb_error *err);
 /* Average bytes per token including every plane and padding: page_bytes / 64. */
 double nb_record_bytes_per_tok(const nb_record *r);
 
-/* Names as on the command line; nb_kv_type_parse also takes fp8_e4m3.
+/* Names as on the command line; nb_kv_type_parse also takes
+ * fp8_e4m3, bfloat16 and float32.
  * "auto" is resolved by the caller.  Parse returns NB_ERR_ARG. */
 const char *nb_kv_type_name(nb_kv_type t);
 nb_status nb_kv_type_parse(const char *s, nb_kv_type *t);
@@ -115,6 +118,11 @@ nb_status nb_kv_mode_parse(const char *s, nb_kv_mode *m); /* basic, 4over6, sear
  * overlap x. */
 nb_status nb_record_encode_page(const nb_record *r, void *page, const uint16_t *const x[2],
                                 const size_t x_stride[2]);
+
+/* Stores a full page of an f32 record: as nb_record_encode_page, from floats, so
+ * that nothing is rounded.  The caller has checked that all values are finite. */
+void nb_record_store_f32(const nb_record *r, void *page, const float *const x[2],
+                         const size_t x_stride[2]);
 
 /* Decodes tokens [tok0, tok0 + n_tok) of segment s to float: token i's values
  * start at out + i * out_stride.  All values are exact in float. */

@@ -100,6 +100,9 @@ static void decode_vec(const nb_record_seg *g, const uint8_t *page, size_t t, si
     const uint8_t *outer = page + g->outer_off + t * g->outer_stride + v;
     row += (g->fmt == NB_SEG_INT4_CH ? t / NB_GROUP_TOK : t) * g->scale_stride;
     switch (g->fmt) {
+    case NB_SEG_F32:
+        for (size_t i = 0; i < d; i++) out[i] = nb_f32_from_bits(nb_le32_get(codes + 4 * i));
+        break;
     case NB_SEG_BF16: decode_bf16(codes, d, out); break;
     case NB_SEG_E4M3:
         if (*outer)

@@ -276,6 +276,9 @@ static void encode_vec(const nb_record *r, const nb_record_seg *g, uint8_t *page
     uint8_t *row = page + g->scale_off + t * g->scale_stride;
     uint8_t *outer = page + g->outer_off + t * g->outer_stride + v;
     switch (g->fmt) {
+    case NB_SEG_F32:
+        for (size_t i = 0; i < g->dim; i++) nb_le32_put(codes + 4 * i, (uint32_t)x[i] << 16);
+        break;
     case NB_SEG_BF16: encode_bf16(x, g->dim, codes); break;
     case NB_SEG_E4M3: encode_e4m3(x, g->dim, codes, outer); break;
     case NB_SEG_NVFP4:
@@ -303,4 +306,18 @@ nb_status nb_record_encode_page(const nb_record *r, void *page, const uint16_t *
                 encode_vec(r, g, page, t, v, x[s] + t * x_stride[s] + v * g->dim);
     }
     return NB_OK;
+}
+
+void nb_record_store_f32(const nb_record *r, void *page, const float *const x[2],
+                         const size_t x_stride[2])
+{
+    memset(page, 0, r->page_bytes);
+    for (size_t s = 0; s < r->n_seg; s++) {
+        const nb_record_seg *g = &r->seg[s];
+        for (size_t t = 0; t < NB_PAGE_TOK; t++) {
+            uint8_t *codes = (uint8_t *)page + g->code_off + t * g->code_stride;
+            for (size_t i = 0; i < g->n_vec * g->dim; i++)
+                nb_le32_put(codes + 4 * i, nb_f32_bits(x[s][t * x_stride[s] + i]));
+        }
+    }
 }

@@ -124,6 +124,7 @@ static const nb_record_opts rd_cases[] = {
     { NB_KV_MXFP4, NB_KV_BASIC, false, false, { 33, 64 }, { 3, 2 } },
     { NB_KV_INT4, NB_KV_BASIC, false, false, { 64, 64 }, { 2, 2 } },
     { NB_KV_INT4, NB_KV_BASIC, false, false, { 37, 37 }, { 3, 3 } },
+    { NB_KV_F32, NB_KV_BASIC, true, false, { 512, 64 }, { 1, 1 } },
 };
 enum { RD_CASES = NB_COUNT(rd_cases) };
 

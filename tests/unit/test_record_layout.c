@@ -153,7 +153,7 @@ static void refusals(void **state)
 /* A good page passes; one bad byte is found, in the segment that holds it. */
 static void check_finds(nb_kv_type type, bool rope_bf16, size_t at, uint8_t byte, const char *word)
 {
-    static uint8_t page[1 << 17];
+    static uint8_t page[1 << 18];
     nb_error err = { 0 };
     const nb_record r = init(type, true, rope_bf16, 512, 64, 1);
     rd_page p = rd_make(&r, 0, 9);

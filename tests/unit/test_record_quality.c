@@ -27,7 +27,7 @@ static double gauss(uint64_t seed, uint64_t i)
 static double rmse(nb_kv_type type, nb_kv_mode mode, size_t s, const float scale[3])
 {
     static uint16_t x[2][64 * DIM];
-    static uint8_t page[1 << 17];
+    static uint8_t page[1 << 18];
     static float out[64 * DIM];
     const nb_record_opts o = { type, mode, true, false, { DIM, ROPE }, { 1, 1 } };
     const uint16_t *const xs[2] = { x[0], x[1] };

@@ -262,6 +262,13 @@ static void ref_encode(const nb_record *r, const rd_page *p, uint8_t *page)
                     ref_mx(g, x, half, sf);
                 else if (g->fmt == NB_SEG_DS_MLA)
                     ref_ds(x, g->dim, row);
+                else if (g->fmt == NB_SEG_F32)
+                    for (size_t i = 0; i < g->dim; i++) {
+                        uint8_t *b = row + 4 * (v * g->dim + i);
+                        b[0] = b[1] = 0;
+                        b[2] = (uint8_t)(x[i] % 256);
+                        b[3] = (uint8_t)(x[i] / 256);
+                    }
                 else if (g->fmt != NB_SEG_BF16)
                     ref_nv(r, g, x, half, sf, outer);
                 else
@@ -286,6 +293,10 @@ static double ref_decode(const nb_record *r, const uint8_t *page, size_t s, size
     const double f8 = (b8 & 127) < 127 ? e4m3[b8 & 127] * (b8 & 128 ? -1 : 1) : 0;
     double out = 0;
     switch (g->fmt) {
+    case NB_SEG_F32: {
+        const uint8_t *b = row + 4 * (v * g->dim + i);
+        return value((uint16_t)(b[2] + 256 * b[3])); /* encoded from BF16: the rest is 0 */
+    }
     case NB_SEG_BF16:
         return value((uint16_t)(row[2 * (v * g->dim + i)] + 256 * row[2 * (v * g->dim + i) + 1]));
     case NB_SEG_E4M3: out = outer ? ldexp(f8, (int)outer - 127) : 0; break;

@@ -17,7 +17,7 @@
 #include <xmmintrin.h>
 #endif
 
-enum { MAX_PAGE = 1 << 17, MAX_DIM = 512 };
+enum { MAX_PAGE = 1 << 18, MAX_DIM = 512 };
 static uint8_t page[MAX_PAGE];
 static uint16_t latent[64 * MAX_DIM], rope[64 * 64];
 static float out[64 * MAX_DIM];
@@ -131,7 +131,7 @@ static void zero_tokens(void **state)
         const nb_record r = init((nb_kv_type)t, NB_KV_SEARCH, 128);
         memset(rope, 0, sizeof rope);
         for (size_t i = 0; i < 64 * 128; i++)
-            latent[i] = (uint16_t)(t == NB_KV_BF16 ? 0 : (i & 1) << 15);
+            latent[i] = (uint16_t)(t == NB_KV_BF16 || t == NB_KV_F32 ? 0 : (i & 1) << 15);
         memset(page, 0xee, sizeof page);
         assert_int_equal(encode(&r), NB_OK);
         if (t != NB_KV_FP8_DS_MLA) /* which stores the scale 2^-13 and signs */

@@ -219,6 +219,7 @@ static bool decode_vec(const nb_record_seg *g, const uint8_t *page, size_t t, si
     const size_t d = g->dim, half = (d + 1) / 2;
     row += (g->fmt == NB_SEG_INT4_CH ? t / 32 : t) * g->scale_stride;
     switch (g->fmt) {
+    case NB_SEG_F32: memcpy(out, codes + v * 4 * d, 4 * d); return true; /* little-endian */
     case NB_SEG_BF16: bf16_values(codes + v * 2 * d, d, out); return true;
     case NB_SEG_E4M3:
         if (!easy(*outer)) return false;
