@@ -201,7 +201,7 @@ static nb_status llama_affixes(nb_tokenizer *t, const json_t *config, nb_error *
     for (size_t i = 0; class && i < sizeof CLASSES / sizeof *CLASSES; i++)
         is_llama = is_llama || strcmp(class, CLASSES[i]) == 0;
     if (!is_llama) return NB_OK;
-    bool bos, eos, bos_given, eos_given;
+    bool bos = false, eos = false, bos_given = false, eos_given = false;
     NB_TRY(flag(config, "add_bos_token", true, &bos, &bos_given, err));
     NB_TRY(flag(config, "add_eos_token", false, &eos, &eos_given, err));
     if (bos && t->role_id[NB_TOK_BOS] == NB_TOK_NONE) {

@@ -232,7 +232,7 @@ static nb_status load_pre_step(nb_tokenizer *t, const json_t *o, nb_pre_step *s,
     if (strcmp(type, "Split") == 0) return load_split(o, s, err);
     if (strcmp(type, "Metaspace") == 0) return load_metaspace(o, s, err);
     if (strcmp(type, "Digits") == 0) {
-        bool individual;
+        bool individual = false;
         NB_TRY(get_bool(o, "individual_digits", false, &individual, err));
         s->kind = NB_PRE_REGEX;
         s->regex.native = individual ? NB_NATIVE_NUMBER : NB_NATIVE_NUMBERS;
