@@ -53,4 +53,4 @@ fi
 if [ -t 0 ] && [ -t 1 ]; then
     exec "$nibble" chat "$model" --kv-cache-dtype nvfp4 "$@"
 fi
-exec "$nibble" run "$model" -p "Once upon a time" -n 120 --kv-cache-dtype nvfp4 "$@"
+exec "$nibble" run "$model" -p "Once upon a time" --echo -n 120 --kv-cache-dtype nvfp4 "$@"
