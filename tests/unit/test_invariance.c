@@ -72,7 +72,7 @@ static void check_one(const struct model_case *c, const char *type, const char *
 {
     static const struct {
         size_t n_thread, chunk;
-    } ways[] = { { 1, 512 }, { 1, 1 }, { 2, 7 }, { 3, 64 } };
+    } ways[] = { { 1, 512 }, { 1, 1 }, { 3, 7 }, { 2, 64 } };
     const nb_sampling s = drawn();
     size_t row[N_PROMPT];
     for (size_t i = 0; i < N_PROMPT; i++) row[i] = i;
@@ -80,6 +80,8 @@ static void check_one(const struct model_case *c, const char *type, const char *
     size_t n_vocab = 0;
     for (size_t w = 0; w < sizeof ways / sizeof *ways; w++) {
         char what[200];
+        /* one token at a time takes long: where bytes are as they come, and in 4 bits */
+        if (ways[w].chunk == 1 && strcmp(type, "bf16") != 0 && strcmp(type, "nvfp4") != 0) continue;
         (void)snprintf(what, sizeof what, "%s, %s, mla %s, %zu threads, chunk %zu", c->dir, type,
                        form, ways[w].n_thread, ways[w].chunk);
         nb_engine *e = engine_of(c->dir, type, form, ways[w].n_thread, ways[w].chunk);
