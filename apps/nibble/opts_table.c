@@ -141,7 +141,7 @@ const opt_row opt_rows[] = {
       .choices = "auto|absorbed|expanded", .cmds = ENGINE, .group = GROUP_MODEL,
       .help = "form of latent attention; auto: by cost" },
     { .name = "threads", .letter = 't', .arg = "N", .type = OPT_SIZE, .offset = AT(threads), .lo = 1,
-      .hi = 4096, .cmds = ENGINE, .group = GROUP_MODEL,
+      .hi = 1024, .cmds = ENGINE, .group = GROUP_MODEL,
       .help = "worker threads (default: the physical cores there are)" },
     { .name = "cpu-caps", .arg = "NAME", .type = OPT_STR, .offset = AT(cpu_caps), .cmds = ENGINE,
       .group = GROUP_MODEL, .help = "highest instruction set level to use: c, avx2, ..." },

@@ -6,22 +6,33 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
+
 const char *nb_status_text(nb_status s)
 {
     switch (s) {
-#define NB_STATUS_CASE(value, name, text)                                      \
-    case name:                                                                 \
-        return text;
+#define NB_STATUS_CASE(value, name, text)                                                          \
+    case name: return text;
         NB_STATUS_MAP(NB_STATUS_CASE)
 #undef NB_STATUS_CASE
     }
     return "unknown status";
 }
 
+/* Control characters (C0, DEL, C1), line and paragraph separators, what changes the direction
+ * of text, and bytes that are not UTF-8 (also a sequence cut by the buffer's end). */
 static void clean_line(char *s)
 {
-    for (; *s; s++)
-        if ((unsigned char)*s < 0x20 || *s == 0x7f) *s = '?';
+    for (size_t left = strlen(s); left > 0;) {
+        uint32_t cp = 0;
+        const int n = nb_utf8_decode(s, left, &cp);
+        const size_t len = n > 0 ? (size_t)n : 1;
+        if (n <= 0 || cp < 0x20 || (cp >= 0x7f && cp < 0xa0) || cp == 0x2028 || cp == 0x2029 ||
+            (cp >= 0x202a && cp <= 0x202e) || (cp >= 0x2066 && cp <= 0x2069) || cp == 0xfeff)
+            memset(s, '?', len);
+        s += len;
+        left -= len;
+    }
 }
 
 nb_status nb_fail(nb_error *err, nb_status s, const char *fmt, ...)

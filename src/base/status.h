@@ -5,24 +5,24 @@
 #include "nibble/status.h"
 
 /* Records `s` and the formatted line in *err (if err is not NULL) and returns
- * s.  Control characters in the line are replaced by '?', so that bytes from a
- * file cannot forge a second line. */
+ * s.  Control characters, characters that change the direction of text, and bytes
+ * that are not UTF-8 become '?': bytes from a file cannot forge a second line. */
 nb_status nb_fail(nb_error *err, nb_status s, const char *fmt, ...) NB_PRINTF(3, 4);
 
 /* Puts "prefix: " in front of the message in *err; returns err's status. */
 nb_status nb_fail_prefix(nb_error *err, nb_status s, const char *fmt, ...) NB_PRINTF(3, 4);
 
-#define NB_TRY(expr)                                                           \
-    do {                                                                       \
-        const nb_status nb_try_s = (expr);                                     \
-        if (nb_try_s != NB_OK) return nb_try_s;                                \
+#define NB_TRY(expr)                                                                               \
+    do {                                                                                           \
+        const nb_status nb_try_s = (expr);                                                         \
+        if (nb_try_s != NB_OK) return nb_try_s;                                                    \
     } while (0)
 
 /* For functions with one clean-up label: sets `st` and jumps to `out`. */
-#define NB_TRY_OUT(expr)                                                       \
-    do {                                                                       \
-        st = (expr);                                                           \
-        if (st != NB_OK) goto out;                                             \
+#define NB_TRY_OUT(expr)                                                                           \
+    do {                                                                                           \
+        st = (expr);                                                                               \
+        if (st != NB_OK) goto out;                                                                 \
     } while (0)
 
 /* A broken invariant of our own (never input): prints and aborts. */

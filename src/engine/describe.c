@@ -43,7 +43,8 @@ static int add_geometry(json_t *j, const nb_model_config *c)
     int bad = 0;
     for (size_t i = 0; i < c->n_layer; i++) n_moe += !c->dense[i];
     if (c->attn == NB_ATTN_MLA) {
-        bad |= add_size(j, "kv_lora_rank", c->kv_lora) | add_size(j, "qk_rope_head_dim", c->d_rope) |
+        bad |= add_size(j, "kv_lora_rank", c->kv_lora) |
+               add_size(j, "qk_rope_head_dim", c->d_rope) |
                add_size(j, "qk_nope_head_dim", c->d_nope) | add_size(j, "v_head_dim", c->d_v);
         if (c->q_lora) bad |= add_size(j, "q_lora_rank", c->q_lora);
     } else {
@@ -52,7 +53,8 @@ static int add_geometry(json_t *j, const nb_model_config *c)
     bad |= json_object_set_new(j, "softmax_scale", json_real((double)c->softmax_scale));
     if (n_moe) {
         bad |= add_size(j, "moe_layers", n_moe) | add_size(j, "n_expert", c->n_expert) |
-               add_size(j, "experts_per_token", c->top_k) | add_size(j, "n_shared_expert", c->n_shared);
+               add_size(j, "experts_per_token", c->top_k) |
+               add_size(j, "n_shared_expert", c->n_shared);
     }
     return bad;
 }
@@ -65,21 +67,22 @@ nb_status nb_model_describe(const char *model, char **json, nb_error *err)
     if (st == NB_OK) {
         nb_model_size s;
         nb_model_config_size(c, &s);
-        json_t *j = json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:s, s:b}", "family",
-                              c->family, "n_param", (json_int_t)s.n_param, "n_param_active",
-                              (json_int_t)s.n_param_active, "n_layer", (json_int_t)c->n_layer,
-                              "hidden", (json_int_t)c->hidden, "n_head", (json_int_t)c->n_head,
-                              "vocab", (json_int_t)c->n_vocab, "max_position",
-                              (json_int_t)c->max_pos, "attention",
-                              c->attn == NB_ATTN_MLA ? "mla" : "gqa", "dtype",
-                              c->fp8 ? "fp8" : c->dtype, "tied", c->tied);
+        json_t *j = json_pack(
+            "{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:s, s:b}", "family", c->family,
+            "n_param", (json_int_t)s.n_param, "n_param_active", (json_int_t)s.n_param_active,
+            "n_layer", (json_int_t)c->n_layer, "hidden", (json_int_t)c->hidden, "n_head",
+            (json_int_t)c->n_head, "vocab", (json_int_t)c->n_vocab, "max_position",
+            (json_int_t)c->max_pos, "attention", c->attn == NB_ATTN_MLA ? "mla" : "gqa", "dtype",
+            c->fp8 ? "fp8" : c->dtype, "tied", c->tied);
         const int bad = !j || add_geometry(j, c) ||
                         json_object_set_new(j, "records", describe_records(c)) ||
                         json_object_set_new(j, "notes", json_string(c->notes));
         char *text = bad ? NULL : json_dumps(j, JSON_COMPACT | JSON_REAL_PRECISION(10));
         json_decref(j);
-        if (text) *json = text;
-        else st = nb_fail(err, NB_ERR_NOMEM, "out of memory");
+        if (text)
+            *json = text;
+        else
+            st = nb_fail(err, NB_ERR_NOMEM, "out of memory");
     }
     free(c);
     return st;

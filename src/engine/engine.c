@@ -47,7 +47,8 @@ static nb_status read_generation_config(const char *model, nb_model_config *c, n
 {
     nb_buf path = { 0 };
     nb_doc *doc = NULL;
-    nb_status st = nb_path_is_dir(model) ? nb_path_join(&path, model, "generation_config.json") : NB_OK;
+    nb_status st =
+        nb_path_is_dir(model) ? nb_path_join(&path, model, "generation_config.json") : NB_OK;
     if (st == NB_OK && path.n_bytes && nb_path_is_file(path.p)) st = nb_doc_read(path.p, &doc, err);
     if (st == NB_OK && doc) {
         uint64_t id[NB_MAX_EOS];
@@ -85,8 +86,10 @@ static nb_status choose_record(nb_engine *e, const nb_engine_options *o, nb_erro
     /* auto: the model's own type, as in vLLM; float16 latents are kept in BF16, whose range holds */
     nb_kv_type type = e->model.c.dtype[5] == '3' ? NB_KV_F32 : NB_KV_BF16;
     if (strcmp(dtype, "auto") != 0 && nb_kv_type_parse(dtype, &type) != NB_OK)
-        return nb_fail(err, NB_ERR_ARG, "--kv-cache-dtype %s: expected auto, f32, bf16, fp8, nvfp4, "
-                       "if4, mxfp4, int4 or fp8_ds_mla", dtype);
+        return nb_fail(err, NB_ERR_ARG,
+                       "--kv-cache-dtype %s: expected auto, f32, bf16, fp8, nvfp4, "
+                       "if4, mxfp4, int4 or fp8_ds_mla",
+                       dtype);
     nb_kv_mode mode = type == NB_KV_IF4 ? NB_KV_SEARCH : NB_KV_4OVER6;
     if (o->kv_cache_mode && nb_kv_mode_parse(o->kv_cache_mode, &mode) != NB_OK)
         return nb_fail(err, NB_ERR_ARG, "--kv-cache-mode %s: expected basic, 4over6 or search",
@@ -124,11 +127,18 @@ static nb_status create_pool(nb_engine *e, size_t max_model_len, nb_error *err)
         e->max_model_len = c->max_pos;
         /* Pages are committed when written, but do not promise more than half of the memory. */
         const size_t fit = ram ? (size_t)(ram / 2 / e->block_bytes) * NB_PAGE_TOK : SIZE_MAX;
-        if (fit >= NB_PAGE_TOK && e->max_model_len > fit) e->max_model_len = fit;
+        if (fit >= NB_PAGE_TOK && e->max_model_len > fit) {
+            e->max_model_len = fit;
+            (void)snprintf(e->warnings, sizeof e->warnings,
+                           "context limited to %zu tokens by half of the memory (the model's "
+                           "maximum is %zu; --max-model-len decides)",
+                           fit, c->max_pos);
+        }
     }
     const size_t n_block = (e->max_model_len + NB_PAGE_TOK - 1) / NB_PAGE_TOK;
     if (e->block_bytes > SIZE_MAX / 2 / n_block)
-        return nb_fail(err, NB_ERR_LIMIT, "a KV cache of %zu tokens is too large", e->max_model_len);
+        return nb_fail(err, NB_ERR_LIMIT, "a KV cache of %zu tokens is too large",
+                       e->max_model_len);
     e->kv_bytes = n_block * e->block_bytes;
     e->tail_bytes = c->n_layer * NB_PAGE_TOK * e->record.n_values * sizeof *e->seq.tail;
     NB_TRY(nb_block_pool_init(&e->pool, n_block));
@@ -137,12 +147,15 @@ static nb_status create_pool(nb_engine *e, size_t max_model_len, nb_error *err)
     e->seq.tok = calloc(e->max_model_len + 1, sizeof *e->seq.tok);
     e->seq.block = calloc(n_block, sizeof *e->seq.block);
     if (!e->kv || !e->seq.tail || !e->seq.tok || !e->seq.block)
-        return nb_fail(err, NB_ERR_NOMEM, "no memory for a KV cache of %zu MiB (--max-model-len "
-                       "takes a smaller context)", e->kv_bytes >> 20);
+        return nb_fail(err, NB_ERR_NOMEM,
+                       "no memory for a KV cache of %zu MiB (--max-model-len "
+                       "takes a smaller context)",
+                       e->kv_bytes >> 20);
     return NB_OK;
 }
 
-static nb_status create_forward(nb_engine *e, const nb_engine_options *o, nb_caps caps, nb_error *err)
+static nb_status create_forward(nb_engine *e, const nb_engine_options *o, nb_caps caps,
+                                nb_error *err)
 {
     if (o->prefill_chunk > MAX_PREFILL_CHUNK)
         return nb_fail(err, NB_ERR_RANGE, "--prefill-chunk %zu: expected 1 to %d", o->prefill_chunk,
@@ -153,8 +166,11 @@ static nb_status create_forward(nb_engine *e, const nb_engine_options *o, nb_cap
     e->max_row = ((size_t)64 << 20) / sizeof(float) / e->model.c.n_vocab;
     if (e->max_row == 0) e->max_row = 1;
     if (e->max_row > e->prefill_chunk) e->max_row = e->prefill_chunk;
-    const nb_forward_options fo = { .model = &e->model, .dev = e->dev, .record = &e->record,
-                                    .caps = caps, .max_tok = e->prefill_chunk };
+    const nb_forward_options fo = { .model = &e->model,
+                                    .dev = e->dev,
+                                    .record = &e->record,
+                                    .caps = caps,
+                                    .max_tok = e->prefill_chunk };
     NB_TRY(nb_forward_create(&fo, &e->forward, err));
     e->logits_bytes = e->max_row * e->model.c.n_vocab * sizeof *e->logits;
     e->logits = nb_dev_alloc(e->dev, e->logits_bytes);
@@ -180,10 +196,13 @@ static nb_status open_source(nb_engine *e, const nb_engine_options *o, nb_error 
     if (!strcmp(format, "dummy"))
         return nb_source_open_dummy(o->dummy_seed, e->model.c.init_range, &e->source, err);
     if (strcmp(format, "auto") != 0 && strcmp(format, "safetensors") != 0)
-        return nb_fail(err, NB_ERR_ARG, "--load-format %s: expected auto, safetensors or dummy", format);
+        return nb_fail(err, NB_ERR_ARG, "--load-format %s: expected auto, safetensors or dummy",
+                       format);
     if (!nb_path_is_dir(o->model))
-        return nb_fail(err, NB_ERR_ARG, "%s is not a directory (a config.json alone needs "
-                       "--load-format dummy)", o->model);
+        return nb_fail(err, NB_ERR_ARG,
+                       "%s is not a directory (a config.json alone needs "
+                       "--load-format dummy)",
+                       o->model);
     return nb_source_open_dir(o->model, &e->source, err);
 }
 
@@ -222,8 +241,10 @@ static nb_status create(nb_engine *e, const nb_engine_options *o, nb_error *err)
     NB_TRY(load_model(e, o, err));
     NB_TRY(create_pool(e, o->max_model_len, err));
     NB_TRY(create_forward(e, o, nb_cpu_caps() & mask, err));
+    const size_t at = strlen(e->warnings);
     if (e->model.c.notes[0])
-        (void)snprintf(e->warnings, sizeof e->warnings, "config.json: unknown fields ignored: %s",
+        (void)snprintf(e->warnings + at, sizeof e->warnings - at,
+                       "%sconfig.json: unknown fields ignored: %s", at ? "; " : "",
                        e->model.c.notes);
     return NB_OK;
 }
@@ -279,12 +300,22 @@ void nb_engine_get_info(const nb_engine *e, nb_engine_info *info)
     nb_model_size s;
     nb_model_config_size(c, &s);
     *info = (nb_engine_info){
-        .family = c->family, .kv_dtype = nb_kv_type_name(e->record.type), .weights = e->weights,
-        .n_param = s.n_param, .n_param_active = s.n_param_active,
-        .weight_bytes = e->model.weight_bytes, .n_layer = c->n_layer, .hidden = c->hidden,
-        .n_head = c->n_head, .vocab = c->n_vocab, .max_model_len = e->max_model_len,
-        .kv_bytes_per_tok = (double)e->block_bytes / NB_PAGE_TOK, .kv_pool_bytes = e->kv_bytes,
-        .kv_pool_tok = e->pool.n_block * NB_PAGE_TOK, .n_thread = nb_dev_n_worker(e->dev),
-        .kernels = e->kernels, .warnings = e->warnings,
+        .family = c->family,
+        .kv_dtype = nb_kv_type_name(e->record.type),
+        .weights = e->weights,
+        .n_param = s.n_param,
+        .n_param_active = s.n_param_active,
+        .weight_bytes = e->model.weight_bytes,
+        .n_layer = c->n_layer,
+        .hidden = c->hidden,
+        .n_head = c->n_head,
+        .vocab = c->n_vocab,
+        .max_model_len = e->max_model_len,
+        .kv_bytes_per_tok = (double)e->block_bytes / NB_PAGE_TOK,
+        .kv_pool_bytes = e->kv_bytes,
+        .kv_pool_tok = e->pool.n_block * NB_PAGE_TOK,
+        .n_thread = nb_dev_n_worker(e->dev),
+        .kernels = e->kernels,
+        .warnings = e->warnings,
     };
 }

@@ -15,12 +15,12 @@
 
 /* The one sequence of the engine: what its cache holds. */
 typedef struct nb_seq {
-    uint32_t *tok;        /* [max_model_len] ids, n_tok of them in the cache          */
+    uint32_t *tok; /* [max_model_len] ids, n_tok of them in the cache          */
     size_t n_tok;
-    size_t n_prefill;     /* leading tokens computed as prompt: only these are reused */
-    uint32_t *block;      /* [n_block of the pool] the first n_block are held         */
+    size_t n_prefill; /* leading tokens computed as prompt: only these are reused */
+    uint32_t *block;  /* [n_block of the pool] the first n_block are held         */
     size_t n_block;
-    float *tail;          /* the page being filled, all layers (kv_view.h)            */
+    float *tail; /* the page being filled, all layers (kv_view.h)            */
     bool rope_long;
 } nb_seq;
 
@@ -32,17 +32,17 @@ struct nb_engine {
     nb_record record;
     nb_forward *forward;
     nb_block_pool pool;
-    unsigned char *kv;    /* pool.n_block * block_bytes */
+    unsigned char *kv; /* pool.n_block * block_bytes */
     size_t kv_bytes, block_bytes;
     nb_seq seq;
     size_t tail_bytes;
-    float *logits;        /* [max_row][n_vocab] */
+    float *logits; /* [max_row][n_vocab] */
     size_t logits_bytes, max_row;
     size_t max_model_len, prefill_chunk;
     bool prefill_absorbed, decode_absorbed;
     uint64_t n_nonfinite; /* requests failed because a value to be stored was not finite */
     atomic_bool cancel;
-    char kernels[320], warnings[NB_NOTE_BYTES + 64], weights[16];
+    char kernels[320], warnings[NB_NOTE_BYTES + 256], weights[16];
 };
 
 const nb_tokenizer *nb_text_tokenizer(const nb_text *t);

@@ -34,16 +34,25 @@ static nb_status reserve_blocks(nb_engine *e, size_t n_tok, nb_error *err)
     return NB_OK;
 }
 
-static nb_status step(nb_engine *e, size_t n, bool absorbed, const size_t *row, size_t n_row,
-                      nb_error *err)
+static nb_status step(nb_engine *e, size_t n, bool absorbed, bool rope_long, const size_t *row,
+                      size_t n_row, nb_error *err)
 {
     nb_seq *s = &e->seq;
     NB_TRY(reserve_blocks(e, s->n_tok + n, err));
     const nb_chunk c = {
-        .kv = { .pool = e->kv, .block_bytes = e->block_bytes, .page_bytes = e->record.page_bytes,
-                .block = s->block, .n_block = s->n_block, .tail = s->tail },
-        .tok = s->tok + s->n_tok, .n_tok = n, .pos0 = s->n_tok, .rope_long = s->rope_long,
-        .absorbed = absorbed, .row = row, .n_row = n_row,
+        .kv = { .pool = e->kv,
+                .block_bytes = e->block_bytes,
+                .page_bytes = e->record.page_bytes,
+                .block = s->block,
+                .n_block = s->n_block,
+                .tail = s->tail },
+        .tok = s->tok + s->n_tok,
+        .n_tok = n,
+        .pos0 = s->n_tok,
+        .rope_long = rope_long,
+        .absorbed = absorbed,
+        .row = row,
+        .n_row = n_row,
     };
     const nb_status st = nb_forward_step(e->forward, &c, 1, e->logits, NULL, err);
     if (st != NB_OK) {
@@ -68,6 +77,13 @@ static size_t step_tokens(const nb_engine *e, size_t n, const size_t *rows, size
     return len;
 }
 
+static bool no_nan(const float *x, size_t n)
+{
+    bool ok = true;
+    for (size_t i = 0; i < n; i++) ok &= x[i] == x[i];
+    return ok;
+}
+
 nb_status nb_engine_prefill(nb_engine *e, size_t n, const size_t *rows, size_t n_row,
                             nb_logits_fn *sink, void *ctx, nb_error *err)
 {
@@ -79,10 +95,14 @@ nb_status nb_engine_prefill(nb_engine *e, size_t n, const size_t *rows, size_t n
         size_t take;
         const size_t at = s->n_tok, len = step_tokens(e, n, rows, n_row, &take);
         for (size_t i = 0; i < take; i++) rel[i] = rows[i] - at;
-        st = step(e, len, e->prefill_absorbed, rel, take, err);
+        st = step(e, len, e->prefill_absorbed, s->rope_long, rel, take, err);
         if (st == NB_OK) s->n_prefill = s->n_tok;
         for (size_t i = 0; st == NB_OK && sink && i < take; i++)
-            if (sink(ctx, rows[i], e->logits + i * e->model.c.n_vocab, e->model.c.n_vocab) != 0)
+            if (!no_nan(e->logits + i * e->model.c.n_vocab, e->model.c.n_vocab))
+                st = nb_fail(err, NB_ERR_NONFINITE,
+                             "the model's logits at position %zu are not numbers", rows[i]);
+            else if (sink(ctx, rows[i], e->logits + i * e->model.c.n_vocab, e->model.c.n_vocab) !=
+                     0)
                 st = nb_fail(err, NB_ERR_CANCELLED, "stopped by the receiver of the logits");
         rows += take;
         n_row -= take;
@@ -97,9 +117,12 @@ nb_status nb_engine_prefill(nb_engine *e, size_t n, const size_t *rows, size_t n
 
 nb_status nb_engine_decode(nb_engine *e, uint32_t tok, nb_error *err)
 {
-    const size_t row = 0;
+    const size_t row = 0, sw = e->model.c.rope.switch_tok;
     e->seq.tok[e->seq.n_tok] = tok;
-    return step(e, 1, e->decode_absorbed, &row, 1, err);
+    /* longrope: the reference chooses the table for every forward call by its last position,
+     * so a text that grows beyond the limit changes over; earlier keys stay as they are. */
+    const bool rope_long = sw && e->seq.n_tok + 1 > sw;
+    return step(e, 1, e->decode_absorbed, rope_long, &row, 1, err);
 }
 
 static nb_status check_tokens(const nb_engine *e, const uint32_t *ids, size_t n, nb_error *err)
@@ -135,7 +158,8 @@ nb_status nb_logits(nb_engine *e, const uint32_t *tokens, size_t n_tok, const si
                     size_t n_row, nb_logits_fn *sink, void *ctx, nb_error *err)
 {
     NB_TRY(check_tokens(e, tokens, n_tok, err));
-    if (n_row == 0 || !rows || !sink) return nb_fail(err, NB_ERR_ARG, "no rows of logits asked for");
+    if (n_row == 0 || !rows || !sink)
+        return nb_fail(err, NB_ERR_ARG, "no rows of logits asked for");
     for (size_t i = 0; i < n_row; i++)
         if (rows[i] >= n_tok || (i && rows[i] <= rows[i - 1]))
             return nb_fail(err, NB_ERR_RANGE, "row %zu: expected ascending positions below %zu",
@@ -158,14 +182,15 @@ typedef struct run {
     bool have_detok;
     nb_buf piece, text;
     size_t cap_tokens, max_tokens;
-    uint32_t *end_id;  /* what ends the text: end-of-text (unless ignored) and stop ids */
+    uint32_t *end_id; /* what ends the text: end-of-text (unless ignored) and stop ids */
     size_t n_end, n_eos;
 } run;
 
 void nb_sampling_default(nb_sampling *s)
 {
-    *s = (nb_sampling){ .temperature = 1, .top_p = 1, .repetition_penalty = 1, .max_tokens = 128,
-                        .n_logprobs = -1 };
+    *s = (nb_sampling){
+        .temperature = 1, .top_p = 1, .repetition_penalty = 1, .max_tokens = 128, .n_logprobs = -1
+    };
 }
 
 static nb_status collect_end_ids(run *r)
@@ -184,7 +209,8 @@ static nb_status collect_end_ids(run *r)
     r->n_eos = r->n_end;
     for (size_t i = 0; i < p->n_stop_id; i++) {
         if (p->stop_id[i] >= c->n_vocab)
-            return nb_fail(r->err, NB_ERR_RANGE, "stop token id %u is outside the vocabulary of %zu",
+            return nb_fail(r->err, NB_ERR_RANGE,
+                           "stop token id %u is outside the vocabulary of %zu",
                            (unsigned)p->stop_id[i], c->n_vocab);
         r->end_id[r->n_end++] = p->stop_id[i];
     }
@@ -199,11 +225,21 @@ static nb_status create_sampler(run *r)
     for (size_t i = 0; i < p->n_logit_bias; i++)
         bias[i] = (nb_sample_bias){ p->logit_bias[i].id, p->logit_bias[i].bias };
     const nb_sample_params sp = {
-        .temperature = p->temperature, .top_k = p->top_k, .top_p = p->top_p, .min_p = p->min_p,
-        .repetition_penalty = p->repetition_penalty, .presence_penalty = p->presence_penalty,
-        .frequency_penalty = p->frequency_penalty, .seed = p->seed, .logit_bias = bias,
-        .n_logit_bias = p->n_logit_bias, .max_tokens = p->max_tokens, .min_tokens = p->min_tokens,
-        .end_id = r->end_id, .n_end_id = r->n_end, .n_logprobs = p->n_logprobs,
+        .temperature = p->temperature,
+        .top_k = p->top_k,
+        .top_p = p->top_p,
+        .min_p = p->min_p,
+        .repetition_penalty = p->repetition_penalty,
+        .presence_penalty = p->presence_penalty,
+        .frequency_penalty = p->frequency_penalty,
+        .seed = p->seed,
+        .logit_bias = bias,
+        .n_logit_bias = p->n_logit_bias,
+        .max_tokens = p->max_tokens,
+        .min_tokens = p->min_tokens,
+        .end_id = r->end_id,
+        .n_end_id = r->n_end,
+        .n_logprobs = p->n_logprobs,
     };
     const nb_status st = nb_sampler_create(&sp, r->e->model.c.n_vocab, &r->sampler, r->err);
     free(bias);
@@ -215,7 +251,7 @@ static nb_status create_stop(run *r)
     const nb_sampling *p = &r->rq->sampling;
     nb_str *strings = calloc(p->n_stop + 1, sizeof *strings);
     if (!strings) return nb_fail(r->err, NB_ERR_NOMEM, "out of memory");
-    for (size_t i = 0; i < p->n_stop; i++) strings[i] = nb_str_c(p->stop[i]);
+    for (size_t i = 0; i < p->n_stop; i++) strings[i] = nb_str_c(p->stop[i] ? p->stop[i] : "");
     nb_status st = nb_stop_create(strings, p->n_stop, &r->stop, r->err);
     free(strings);
     if (st == NB_OK && p->n_stop && !r->e->text)
@@ -227,11 +263,17 @@ static nb_status run_init(run *r)
 {
     nb_engine *e = r->e;
     const nb_request *rq = r->rq;
+    const nb_sampling *p = &rq->sampling;
+    if ((p->n_stop && !p->stop) || (p->n_stop_id && !p->stop_id) ||
+        (p->n_logit_bias && !p->logit_bias))
+        return nb_fail(r->err, NB_ERR_ARG, "a list of the request has a length but no items");
     NB_TRY(check_tokens(e, rq->prompt, rq->n_prompt, r->err));
     const size_t room = e->max_model_len - rq->n_prompt;
     if (room == 0)
-        return nb_fail(r->err, NB_ERR_LIMIT, "the prompt's %zu tokens fill the context; nothing can "
-                       "be generated", rq->n_prompt);
+        return nb_fail(r->err, NB_ERR_LIMIT,
+                       "the prompt's %zu tokens fill the context; nothing can "
+                       "be generated",
+                       rq->n_prompt);
     NB_TRY(collect_end_ids(r));
     NB_TRY(create_sampler(r));
     NB_TRY(create_stop(r));
@@ -271,8 +313,10 @@ static nb_status text_of(run *r, const uint32_t *id, bool last, nb_str *emit)
     if (id) NB_TRY(nb_detok_push(&r->detok, *id, &r->piece));
     if (last) NB_TRY(nb_detok_finish(&r->detok, &r->piece));
     /* Stop strings do not count before min_tokens, as in vLLM. */
-    if (r->out->n_tokens <= r->rq->sampling.min_tokens) *emit = nb_buf_view(&r->piece);
-    else NB_TRY(nb_stop_feed(r->stop, nb_buf_view(&r->piece), emit));
+    if (r->out->n_tokens <= r->rq->sampling.min_tokens)
+        *emit = nb_buf_view(&r->piece);
+    else
+        NB_TRY(nb_stop_feed(r->stop, nb_buf_view(&r->piece), emit));
     const size_t at = r->text.n_bytes;
     NB_TRY(nb_buf_add_str(&r->text, *emit));
     if (last) NB_TRY(nb_buf_add_str(&r->text, nb_stop_flush(r->stop)));
@@ -291,17 +335,25 @@ static nb_status accept(run *r, const nb_sample_out *s, bool *done)
     /* An end-of-text token has no text even if it is an ordinary token. */
     NB_TRY(text_of(r, end ? NULL : &s->id, end || full, &emit));
     const bool stopped = nb_stop_found(r->stop) >= 0;
-    if (end || stopped) o->finish_reason = "stop";
-    else if (full) o->finish_reason = "length";
+    if (end || stopped)
+        o->finish_reason = "stop";
+    else if (full)
+        o->finish_reason = "length";
     nb_token_logprob top[NB_SAMPLE_TOP_MAX];
-    for (size_t i = 0; i < s->n_top; i++) top[i] = (nb_token_logprob){ s->top[i].id, s->top[i].logprob };
-    const nb_token_event ev = { .id = s->id, .text = emit.p, .text_bytes = emit.n_bytes,
-                                .logprob = s->logprob, .top = top, .n_top = s->n_top };
+    for (size_t i = 0; i < s->n_top; i++)
+        top[i] = (nb_token_logprob){ s->top[i].id, s->top[i].logprob };
+    const nb_token_event ev = { .id = s->id,
+                                .text = emit.p,
+                                .text_bytes = emit.n_bytes,
+                                .logprob = s->logprob,
+                                .top = top,
+                                .n_top = s->n_top };
     if (r->rq->on_token && r->rq->on_token(r->rq->on_token_ctx, &ev) != 0 && !o->finish_reason)
         o->finish_reason = "cancelled";
     if (!o->finish_reason && atomic_load_explicit(&r->e->cancel, memory_order_relaxed))
         o->finish_reason = "cancelled";
     *done = o->finish_reason != NULL;
+    if (*done && !strcmp(o->finish_reason, "cancelled")) return text_of(r, NULL, true, &emit);
     return NB_OK;
 }
 
@@ -342,6 +394,7 @@ nb_status nb_generate(nb_engine *e, const nb_request *rq, nb_result *out, nb_err
 {
     nb_result res = { 0 };
     nb_error own = { 0 };
+    if (!e || !rq || !out) return nb_fail(err, NB_ERR_ARG, "no engine, request or result given");
     run r = { .e = e, .rq = rq, .out = &res, .err = &own };
     atomic_store_explicit(&e->cancel, false, memory_order_relaxed);
     const nb_status st = generate(&r);

@@ -19,8 +19,8 @@ enum {
 
 struct nb_text {
     nb_tokenizer *tok;
-    nb_jinja *tmpl;      /* NULL: none */
-    json_t *special;     /* tokenizer_config.json, or NULL */
+    nb_jinja *tmpl;  /* NULL: none */
+    json_t *special; /* tokenizer_config.json, or NULL */
 };
 
 /* Reads DIR/name into b if it is there; absent files leave b empty. */
@@ -47,15 +47,19 @@ static nb_status read_files(const char *dir, text_files *f, nb_error *err)
     bool found;
     NB_TRY(read_optional(dir, "tokenizer.json", TOKENIZER_MAX_BYTES, &f->tokenizer, &found, err));
     if (!found) {
-        NB_TRY(read_optional(dir, "tiktoken.model", TOKENIZER_MAX_BYTES, &f->tiktoken, &found, err));
+        NB_TRY(
+            read_optional(dir, "tiktoken.model", TOKENIZER_MAX_BYTES, &f->tiktoken, &found, err));
         if (!found)
-            NB_TRY(read_optional(dir, "tokenizer.model", TOKENIZER_MAX_BYTES, &f->tiktoken, &found, err));
+            NB_TRY(read_optional(dir, "tokenizer.model", TOKENIZER_MAX_BYTES, &f->tiktoken, &found,
+                                 err));
         if (!found)
             return nb_fail(err, NB_ERR_NOT_FOUND,
-                           "%s: no tokenizer there (expected tokenizer.json or tiktoken.model)", dir);
+                           "%s: no tokenizer there (expected tokenizer.json or tiktoken.model)",
+                           dir);
     }
     NB_TRY(read_optional(dir, "tokenizer_config.json", CONFIG_MAX_BYTES, &f->config, &found, err));
-    NB_TRY(read_optional(dir, "special_tokens_map.json", CONFIG_MAX_BYTES, &f->special_map, &found, err));
+    NB_TRY(read_optional(dir, "special_tokens_map.json", CONFIG_MAX_BYTES, &f->special_map, &found,
+                         err));
     NB_TRY(read_optional(dir, "added_tokens.json", CONFIG_MAX_BYTES, &f->added, &found, err));
     return read_optional(dir, "chat_template.jinja", TEMPLATE_MAX_BYTES, &f->tmpl, &found, err);
 }
@@ -88,7 +92,8 @@ static nb_status build_text(nb_text *t, const char *dir, const char *chat_templa
     nb_status st = read_files(dir, &f, err);
     if (st == NB_OK) {
         const nb_tokenizer_files tf = {
-            .tokenizer_json = nb_buf_view(&f.tokenizer), .tiktoken_model = nb_buf_view(&f.tiktoken),
+            .tokenizer_json = nb_buf_view(&f.tokenizer),
+            .tiktoken_model = nb_buf_view(&f.tiktoken),
             .tokenizer_config_json = nb_buf_view(&f.config),
             .special_tokens_map_json = nb_buf_view(&f.special_map),
             .added_tokens_json = nb_buf_view(&f.added),
@@ -97,7 +102,8 @@ static nb_status build_text(nb_text *t, const char *dir, const char *chat_templa
         if (st != NB_OK) (void)nb_fail_prefix(err, st, "%s", dir);
     }
     if (st == NB_OK) st = load_template(t, &f, chat_template, err);
-    if (st == NB_OK && f.config.n_bytes) t->special = json_loadb(f.config.p, f.config.n_bytes, 0, NULL);
+    if (st == NB_OK && f.config.n_bytes)
+        t->special = json_loadb(f.config.p, f.config.n_bytes, 0, NULL);
     nb_buf_deinit(&f.tokenizer);
     nb_buf_deinit(&f.tiktoken);
     nb_buf_deinit(&f.config);
@@ -181,7 +187,8 @@ nb_status nb_text_render(const nb_text *t, const char *request_json, size_t n_by
     json_error_t je;
     json_t *rq = json_loadb(request_json, n_bytes, JSON_REJECT_DUPLICATES, &je);
     if (!rq)
-        return nb_fail(err, NB_ERR_FORMAT, "request: not valid JSON at line %d: %s", je.line, je.text);
+        return nb_fail(err, NB_ERR_FORMAT, "request: not valid JSON at line %d: %s", je.line,
+                       je.text);
     const nb_jinja_limits lim = { .now_s = nb_os_wall_s() };
     const nb_chat_input in = { .request = rq, .special_tokens = t->special, .limits = &lim };
     nb_buf b = { 0 };
@@ -198,7 +205,9 @@ nb_status nb_text_render(const nb_text *t, const char *request_json, size_t n_by
         return st;
     }
     if (text_bytes) *text_bytes = b.n_bytes;
-    if (text) *text = b.p;
-    else nb_buf_deinit(&b);
+    if (text)
+        *text = b.p;
+    else
+        nb_buf_deinit(&b);
     return NB_OK;
 }

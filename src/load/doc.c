@@ -146,6 +146,12 @@ bool nb_doc_has(const nb_doc *d, const char *path)
     return find(d, path, NULL) != NULL;
 }
 
+bool nb_doc_present(const nb_doc *d, const char *key)
+{
+    const json_t *at = find(d, "", NULL);
+    return json_is_object(at) && json_object_get(at, key) != NULL;
+}
+
 bool nb_doc_is_object(const nb_doc *d, const char *path)
 {
     return json_is_object(find(d, path, NULL));

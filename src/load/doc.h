@@ -26,6 +26,7 @@ const char *nb_doc_name(const nb_doc *d);
 void nb_doc_at(nb_doc *d, const char *prefix);
 
 bool nb_doc_has(const nb_doc *d, const char *path);              /* present and not null */
+bool nb_doc_present(const nb_doc *d, const char *key); /* a member of that name, null or not */
 bool nb_doc_u64(nb_doc *d, const char *path, uint64_t lo, uint64_t hi, uint64_t *out);
 bool nb_doc_size(nb_doc *d, const char *path, size_t lo, size_t hi, size_t *out);
 bool nb_doc_f64(nb_doc *d, const char *path, double *out);       /* integers accepted    */

@@ -48,27 +48,98 @@ static const nb_only common_only[] = {
 
 /* Read elsewhere, or without influence on the numbers. */
 static const char *const common_known[] = {
-    "architectures", "model_type", "torch_dtype", "dtype", "transformers_version", "auto_map",
-    "bos_token_id", "eos_token_id", "pad_token_id", "sep_token_id", "decoder_start_token_id",
-    "use_cache", "initializer_range", "attention_dropout", "hidden_dropout", "resid_pdrop",
-    "rope_theta", "rope_scaling", "rope_parameters", "original_max_position_embeddings",
-    "quantization_config", "tie_word_embeddings", "pretraining_tp", "_name_or_path", "name_or_path",
-    "num_key_value_heads", "head_dim", "ep_size", "aux_loss_alpha", "seq_aux",
-    "num_nextn_predict_layers", "return_dict", "output_hidden_states", "output_attentions",
-    "output_router_logits", "router_aux_loss_coef", "is_encoder_decoder", "is_decoder",
-    "chunk_size_feed_forward", "id2label", "label2id", "problem_type", "return_dict_in_generate",
-    "cross_attention_hidden_size", "add_cross_attention", "tie_encoder_decoder",
-    "finetuning_task", "task_specific_params", "tokenizer_class", "prefix",
-    "attn_implementation", "_attn_implementation", "rope_interleave", "qk_head_dim",
-    "sliding_window", "max_window_layers", "layer_types", "embedding_initializer_range",
-    "moe_layer_freq", "mlp_layer_types", "torchscript", "use_bfloat16", "pruned_heads",
-    "remove_invalid_values", "exponential_decay_length_penalty", "suppress_tokens",
-    "begin_suppress_tokens", "forced_bos_token_id", "forced_eos_token_id",
-    "do_sample", "temperature", "top_p", "top_k", "typical_p", "repetition_penalty",
-    "length_penalty", "no_repeat_ngram_size", "num_beams", "num_beam_groups", "num_return_sequences",
-    "diversity_penalty", "encoder_no_repeat_ngram_size", "bad_words_ids", "early_stopping",
-    "max_length", "min_length", "output_scores", "tf_legacy_loss", "vocab_size", "hidden_size",
-    "mup_base_model", NULL,
+    "architectures",
+    "model_type",
+    "torch_dtype",
+    "dtype",
+    "transformers_version",
+    "auto_map",
+    "bos_token_id",
+    "eos_token_id",
+    "pad_token_id",
+    "sep_token_id",
+    "decoder_start_token_id",
+    "use_cache",
+    "initializer_range",
+    "attention_dropout",
+    "hidden_dropout",
+    "resid_pdrop",
+    "rope_theta",
+    "rope_scaling",
+    "rope_parameters",
+    "original_max_position_embeddings",
+    "quantization_config",
+    "tie_word_embeddings",
+    "pretraining_tp",
+    "_name_or_path",
+    "name_or_path",
+    "num_key_value_heads",
+    "head_dim",
+    "ep_size",
+    "aux_loss_alpha",
+    "seq_aux",
+    "num_nextn_predict_layers",
+    "return_dict",
+    "output_hidden_states",
+    "output_attentions",
+    "output_router_logits",
+    "router_aux_loss_coef",
+    "is_encoder_decoder",
+    "is_decoder",
+    "chunk_size_feed_forward",
+    "id2label",
+    "label2id",
+    "problem_type",
+    "return_dict_in_generate",
+    "cross_attention_hidden_size",
+    "add_cross_attention",
+    "tie_encoder_decoder",
+    "finetuning_task",
+    "task_specific_params",
+    "tokenizer_class",
+    "prefix",
+    "attn_implementation",
+    "_attn_implementation",
+    "rope_interleave",
+    "qk_head_dim",
+    "sliding_window",
+    "max_window_layers",
+    "layer_types",
+    "embedding_initializer_range",
+    "moe_layer_freq",
+    "mlp_layer_types",
+    "torchscript",
+    "use_bfloat16",
+    "pruned_heads",
+    "remove_invalid_values",
+    "exponential_decay_length_penalty",
+    "suppress_tokens",
+    "begin_suppress_tokens",
+    "forced_bos_token_id",
+    "forced_eos_token_id",
+    "do_sample",
+    "temperature",
+    "top_p",
+    "top_k",
+    "typical_p",
+    "repetition_penalty",
+    "length_penalty",
+    "no_repeat_ngram_size",
+    "num_beams",
+    "num_beam_groups",
+    "num_return_sequences",
+    "diversity_penalty",
+    "encoder_no_repeat_ngram_size",
+    "bad_words_ids",
+    "early_stopping",
+    "max_length",
+    "min_length",
+    "output_scores",
+    "tf_legacy_loss",
+    "vocab_size",
+    "hidden_size",
+    "mup_base_model",
+    NULL,
 };
 
 static bool listed(const char *const *list, const char *key)
@@ -93,10 +164,12 @@ static bool text_accepted(const char *list, const char *v)
 static nb_status refuse(nb_doc *doc, const nb_only *o, nb_error *err)
 {
     if (o->text && *o->text)
-        return nb_fail(err, NB_ERR_UNSUPPORTED, "%s: %s: this value is not supported (expected: %s)",
-                       nb_doc_name(doc), o->key, o->text);
+        return nb_fail(err, NB_ERR_UNSUPPORTED,
+                       "%s: %s: this value is not supported (expected: %s)", nb_doc_name(doc),
+                       o->key, o->text);
     if (o->text || isnan(o->num))
-        return nb_fail(err, NB_ERR_UNSUPPORTED, "%s: %s is not supported", nb_doc_name(doc), o->key);
+        return nb_fail(err, NB_ERR_UNSUPPORTED, "%s: %s is not supported", nb_doc_name(doc),
+                       o->key);
     return nb_fail(err, NB_ERR_UNSUPPORTED, "%s: %s: only %g is supported", nb_doc_name(doc),
                    o->key, o->num);
 }
@@ -188,9 +261,10 @@ static nb_status read_dtype_and_quant(nb_doc *doc, nb_model_config *c, nb_error 
         (void)nb_doc_u64s(doc, "quantization_config.weight_block_size", 1 << 20, block, 3, &n);
         NB_TRY(nb_doc_check(doc, err));
         if (n != 2 || block[0] != 128 || block[1] != 128)
-            return nb_fail(err, NB_ERR_UNSUPPORTED,
-                           "%s: quantization_config.weight_block_size: only [128, 128] is supported",
-                           nb_doc_name(doc));
+            return nb_fail(
+                err, NB_ERR_UNSUPPORTED,
+                "%s: quantization_config.weight_block_size: only [128, 128] is supported",
+                nb_doc_name(doc));
         c->fp8 = true;
     } else if (nb_doc_has(doc, "quantization_config")) {
         return nb_fail(err, NB_ERR_FORMAT, "%s: quantization_config is not an object",
@@ -217,24 +291,34 @@ static nb_status read_common(nb_doc *doc, nb_model_config *c, nb_error *err)
     return nb_doc_check(doc, err);
 }
 
+static bool key_known(const nb_family *f, const char *key)
+{
+    if (listed(common_known, key) || listed(f->known, key)) return true;
+    for (const nb_field *q = f->fields; q->key; q++)
+        if (!strcmp(q->key, key)) return true;
+    for (const nb_field *q = common_fields; q->key; q++)
+        if (!strcmp(q->key, key)) return true;
+    for (const nb_only *o = f->only; o->key; o++)
+        if (!strcmp(o->key, key)) return true;
+    for (const nb_only *o = common_only; o->key; o++)
+        if (!strcmp(o->key, key)) return true;
+    return false;
+}
+
+/* Names are shown in ASCII and whole, or not at all. */
 static void note_unknown(nb_doc *doc, const nb_family *f, nb_model_config *c)
 {
     enum { MAX_KEY = 512 };
     const char *keys[MAX_KEY];
-    const size_t n = nb_doc_keys(doc, "", keys, MAX_KEY);
-    size_t at = 0;
+    size_t n = nb_doc_keys(doc, "", keys, MAX_KEY), at = 0;
+    if (n > MAX_KEY) n = MAX_KEY;
     for (size_t i = 0; i < n; i++) {
-        bool known = listed(common_known, keys[i]) || listed(f->known, keys[i]);
-        for (const nb_field *q = f->fields; q->key && !known; q++) known = !strcmp(q->key, keys[i]);
-        for (const nb_field *q = common_fields; q->key && !known; q++)
-            known = !strcmp(q->key, keys[i]);
-        for (const nb_only *o = f->only; o->key && !known; o++) known = !strcmp(o->key, keys[i]);
-        for (const nb_only *o = common_only; o->key && !known; o++)
-            known = !strcmp(o->key, keys[i]);
-        if (known || at + 2 >= sizeof c->notes) continue;
-        const int m = snprintf(c->notes + at, sizeof c->notes - at, "%s%.60s", at ? ", " : "",
-                               keys[i]);
-        if (m > 0) at += (size_t)m < sizeof c->notes - at ? (size_t)m : sizeof c->notes - at - 1;
+        const size_t len = strlen(keys[i]);
+        if (key_known(f, keys[i]) || len > 60 || at + len + 3 > sizeof c->notes) continue;
+        if (at) at += (size_t)snprintf(c->notes + at, sizeof c->notes - at, ", ");
+        for (size_t k = 0; k < len; k++)
+            c->notes[at++] = keys[i][k] > ' ' && keys[i][k] < 0x7f ? keys[i][k] : '?';
+        c->notes[at] = 0;
     }
 }
 
@@ -248,8 +332,9 @@ static nb_status unknown_family(const nb_doc *doc, const char *type, nb_error *e
             const int m = snprintf(list + at, sizeof list - at, "%s%s", at ? ", " : "", *t);
             if (m > 0 && at + (size_t)m < sizeof list) at += (size_t)m;
         }
-    return nb_fail(err, NB_ERR_UNSUPPORTED, "%s: model_type \"%s\" is not supported (supported: %s)",
-                   nb_doc_name(doc), type, list);
+    return nb_fail(err, NB_ERR_UNSUPPORTED,
+                   "%s: model_type \"%s\" is not supported (supported: %s)", nb_doc_name(doc), type,
+                   list);
 }
 
 nb_status nb_model_config_read(nb_doc *doc, nb_model_config *c, nb_error *err)
@@ -294,22 +379,23 @@ void nb_model_config_size(const nb_model_config *c, nb_model_size *s)
 {
     const uint64_t h = c->hidden, heads = c->n_head;
     uint64_t attn = 2 * h, total = 0, active = 0;
+    if (c->o_bias) attn += h;
     if (c->attn == NB_ATTN_MLA) {
         const uint64_t qk = c->d_nope + c->d_rope;
         attn += c->q_lora ? h * c->q_lora + c->q_lora + c->q_lora * heads * qk : h * heads * qk;
         attn += h * (c->kv_lora + c->d_rope) + c->kv_lora;
         attn += c->kv_lora * heads * (c->d_nope + c->d_v) + heads * c->d_v * h;
+        if (c->qa_bias) attn += c->q_lora + c->kv_lora + c->d_rope;
     } else {
         attn += 2 * h * heads * c->head_dim + 2 * h * c->n_kv_head * c->head_dim;
         if (c->qk_norm) attn += 2 * c->head_dim;
         if (c->q_bias) attn += heads * c->head_dim;
         if (c->kv_bias) attn += 2 * c->n_kv_head * c->head_dim;
-        if (c->o_bias) attn += h;
     }
     for (size_t i = 0; i < c->n_layer; i++) {
         uint64_t ffn, ffn_active;
         if (c->dense[i]) {
-            ffn = ffn_active = 3 * h * c->inter;
+            ffn = ffn_active = 3 * h * c->inter + (c->mlp_bias ? 2 * c->inter + h : 0);
         } else {
             const uint64_t one = 3 * h * c->moe_inter, fixed = c->n_shared * one + c->n_expert * h +
                                                                (c->router_bias ? c->n_expert : 0);

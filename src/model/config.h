@@ -1,6 +1,6 @@
 /* config.h - a model's geometry and arithmetic, read from config.json.
  *
- * A family is one file with one table (family.h): the config keys it reads, what
+ * A family is one table (family.h): the config keys it reads, what
  * it refuses, and a finishing function.  After nb_model_config_read everything
  * below is validated: later code checks nothing again. Immutable. */
 #ifndef NB_MODEL_CONFIG_H
@@ -13,17 +13,12 @@
 #include "load/doc.h"
 #include "num/record.h"
 
-enum {
-    NB_MAX_LAYER = 1024,
-    NB_MAX_ROPE_PAIR = 512,
-    NB_MAX_EOS = 16,
-    NB_NOTE_BYTES = 512
-};
+enum { NB_MAX_LAYER = 1024, NB_MAX_ROPE_PAIR = 512, NB_MAX_EOS = 64, NB_NOTE_BYTES = 512 };
 
 typedef enum nb_attn_kind { NB_ATTN_MLA, NB_ATTN_GQA } nb_attn_kind;
 
 typedef struct nb_rope_config {
-    size_t dim;                            /* rotated values per head (0: none), even        */
+    size_t dim; /* rotated values per head (0: none), even        */
     bool interleaved;
     float inv_freq[NB_MAX_ROPE_PAIR];      /* [dim / 2]                                      */
     float inv_freq_long[NB_MAX_ROPE_PAIR]; /* longrope: for prompts longer than switch_tok   */
@@ -32,14 +27,14 @@ typedef struct nb_rope_config {
 } nb_rope_config;
 
 typedef struct nb_model_config {
-    const char *family;       /* name of the family's table, static  */
+    const char *family; /* name of the family's table, static  */
     nb_attn_kind attn;
     size_t n_vocab, hidden, n_layer, n_head, max_pos;
-    float eps, eps_lora;      /* of the block norms; of q_a / kv_a norms */
+    float eps, eps_lora; /* of the block norms; of q_a / kv_a norms */
     float softmax_scale;
     nb_rope_config rope;
     /* MLA */
-    size_t q_lora;            /* 0: plain q_proj */
+    size_t q_lora; /* 0: plain q_proj */
     size_t kv_lora, d_nope, d_rope, d_v;
     /* GQA */
     size_t n_kv_head, head_dim;
@@ -48,7 +43,7 @@ typedef struct nb_model_config {
     bool q_bias, kv_bias, qa_bias, o_bias, mlp_bias;
     /* feed forward */
     size_t inter, moe_inter, n_expert, n_shared, top_k, n_group, topk_group;
-    int group_top;            /* route.h */
+    int group_top; /* route.h */
     bool sigmoid, normalise, router_bias;
     float routed_factor;
     bool dense[NB_MAX_LAYER];
@@ -56,8 +51,8 @@ typedef struct nb_model_config {
     float embed_factor, branch_factor, logit_factor;
     bool tied;
     /* weights */
-    bool fp8;                 /* linear weights are FP8 with 128x128 block scales */
-    const char *dtype;        /* "bfloat16", "float16", "float32": for auto and for dummy weights */
+    bool fp8;          /* linear weights are FP8 with 128x128 block scales */
+    const char *dtype; /* "bfloat16", "float16", "float32": for auto and for dummy weights */
     double init_range;
     uint32_t eos[NB_MAX_EOS];
     size_t n_eos;

@@ -1,7 +1,7 @@
 /* family.h - how a model family is described: tables, and one finishing function.
  *
- * To add a family: one file family_<name>.c with an nb_family, one line in
- * family.c.  See docs/add-a-model.md. */
+ * To add a family: an nb_family in a file family_<name>.c and one line
+ * in config.c.  See docs/add-a-model.md. */
 #ifndef NB_MODEL_FAMILY_H
 #define NB_MODEL_FAMILY_H
 #include "model/config.h"
@@ -13,16 +13,22 @@ typedef enum nb_field_kind { NB_FIELD_SIZE, NB_FIELD_F32, NB_FIELD_BOOL } nb_fie
 typedef struct nb_field {
     const char *key;
     nb_field_kind kind;
-    size_t offset;   /* in nb_model_config */
+    size_t offset; /* in nb_model_config */
     double def, lo, hi;
 } nb_field;
 
-#define NB_F_SIZE(key, member, def, lo, hi) \
-    { key, NB_FIELD_SIZE, offsetof(nb_model_config, member), def, lo, hi }
-#define NB_F_F32(key, member, def, lo, hi) \
-    { key, NB_FIELD_F32, offsetof(nb_model_config, member), def, lo, hi }
-#define NB_F_BOOL(key, member, def) \
-    { key, NB_FIELD_BOOL, offsetof(nb_model_config, member), def, 0, 1 }
+#define NB_F_SIZE(key, member, def, lo, hi)                                                        \
+    {                                                                                              \
+        key, NB_FIELD_SIZE, offsetof(nb_model_config, member), def, lo, hi                         \
+    }
+#define NB_F_F32(key, member, def, lo, hi)                                                         \
+    {                                                                                              \
+        key, NB_FIELD_F32, offsetof(nb_model_config, member), def, lo, hi                          \
+    }
+#define NB_F_BOOL(key, member, def)                                                                \
+    {                                                                                              \
+        key, NB_FIELD_BOOL, offsetof(nb_model_config, member), def, 0, 1                           \
+    }
 
 /* A key that may be absent, null or have one of these values; anything else is
  * refused by name.  Strings compare as text, numbers and booleans as `num`. */

@@ -40,6 +40,31 @@ static const char *rope_dict(nb_doc *doc)
     return NULL;
 }
 
+/* What the dictionary holds must be values: newer configurations may nest one
+ * dictionary per kind of layer, which no family here has. */
+static nb_status check_dict(nb_doc *doc, nb_error *err)
+{
+    enum { MAX_KEY = 64 };
+    static const char *const names[] = { "rope_scaling", "rope_parameters" };
+    for (size_t i = 0; i < NB_COUNT(names); i++) {
+        const char *keys[MAX_KEY];
+        if (!nb_doc_has(doc, names[i])) continue;
+        if (!nb_doc_is_object(doc, names[i]))
+            return nb_fail(err, NB_ERR_FORMAT, "%s: %s: expected an object", nb_doc_name(doc),
+                           names[i]);
+        const size_t n = nb_doc_keys(doc, names[i], keys, MAX_KEY);
+        for (size_t k = 0; k < n && k < MAX_KEY; k++) {
+            char path[PATH_BYTES];
+            (void)snprintf(path, sizeof path, "%s.%s", names[i], keys[k]);
+            if (nb_doc_is_object(doc, path))
+                return nb_fail(err, NB_ERR_UNSUPPORTED,
+                               "%s: %s: one set of values per kind of layer is not supported",
+                               nb_doc_name(doc), path);
+        }
+    }
+    return NB_OK;
+}
+
 static const char *rope_type(nb_doc *doc, const char *dict)
 {
     char path[PATH_BYTES];
@@ -59,6 +84,7 @@ static double base_freq(const rope_reader *r, size_t j)
 
 static nb_status bad_rope(const rope_reader *r, const char *what, nb_error *err)
 {
+    NB_TRY(nb_doc_check(r->doc, err)); /* a value of the wrong type is the better line */
     return nb_fail(err, NB_ERR_FORMAT, "%s: %s: %s", nb_doc_name(r->doc),
                    r->dict ? r->dict : "rope_parameters", what);
 }
@@ -73,7 +99,8 @@ static nb_status rope_default(rope_reader *r, nb_error *err)
 static nb_status rope_linear(rope_reader *r, nb_error *err)
 {
     double factor;
-    if (!rope_f64(r, "factor", &factor) || !(factor > 0)) return bad_rope(r, "factor is missing", err);
+    if (!rope_f64(r, "factor", &factor) || !(factor > 0))
+        return bad_rope(r, "factor is missing", err);
     for (size_t j = 0; j < r->dim / 2; j++)
         r->c->rope.inv_freq[j] = (float)(base_freq(r, j) / factor);
     return NB_OK;
@@ -89,12 +116,14 @@ static nb_status rope_yarn(rope_reader *r, nb_error *err)
     double factor, fast = 0, slow = 0, m = 0, m_all = 0, att;
     bool truncate = true;
     char path[PATH_BYTES];
-    if (!rope_f64(r, "factor", &factor) || !(factor > 0)) return bad_rope(r, "factor is missing", err);
+    if (!rope_f64(r, "factor", &factor) || !(factor > 0))
+        return bad_rope(r, "factor is missing", err);
     (void)rope_f64(r, "beta_fast", &fast);
     (void)rope_f64(r, "beta_slow", &slow);
     if (fast == 0) fast = 32;
     if (slow == 0) slow = 1;
-    if (!(fast > 0 && slow > 0)) return bad_rope(r, "beta_fast and beta_slow must be positive", err);
+    if (!(fast > 0 && slow > 0))
+        return bad_rope(r, "beta_fast and beta_slow must be positive", err);
     (void)snprintf(path, sizeof path, "%s.truncate", r->dict);
     (void)nb_doc_bool(r->doc, path, &truncate);
     const double d = (double)r->dim, pi = 3.14159265358979323846;
@@ -111,8 +140,8 @@ static nb_status rope_yarn(rope_reader *r, nb_error *err)
         const double ramp = fmin(fmax(((double)j - low) / (high - low), 0), 1), f = base_freq(r, j);
         r->c->rope.inv_freq[j] = (float)(f * (1 - ramp) + f / factor * ramp);
     }
-    const bool both = rope_f64(r, "mscale", &m) && rope_f64(r, "mscale_all_dim", &m_all) &&
-                      m != 0 && m_all != 0;
+    const bool both =
+        rope_f64(r, "mscale", &m) && rope_f64(r, "mscale_all_dim", &m_all) && m != 0 && m_all != 0;
     att = both ? mscale(factor, m) / mscale(factor, m_all) : mscale(factor, 1);
     (void)rope_f64(r, "attention_factor", &att);
     r->c->rope.factor = (float)att;
@@ -124,7 +153,8 @@ static nb_status rope_llama3(rope_reader *r, nb_error *err)
     double factor, lo, hi;
     if (!rope_f64(r, "factor", &factor) || !rope_f64(r, "low_freq_factor", &lo) ||
         !rope_f64(r, "high_freq_factor", &hi) || !(factor > 0 && lo > 0 && hi > lo))
-        return bad_rope(r, "llama3 needs factor, low_freq_factor and a larger high_freq_factor", err);
+        return bad_rope(r, "llama3 needs factor, low_freq_factor and a larger high_freq_factor",
+                        err);
     for (size_t j = 0; j < r->dim / 2; j++) {
         const double f = base_freq(r, j), wave = 2 * 3.14159265358979323846 / f;
         const double s = (r->orig / wave - lo) / (hi - lo);
@@ -172,7 +202,7 @@ static const struct {
     const char *type;
     nb_status (*fn)(rope_reader *r, nb_error *err);
 } rope_rules[] = {
-    { "default", rope_default }, { "linear", rope_linear },  { "yarn", rope_yarn },
+    { "default", rope_default }, { "linear", rope_linear }, { "yarn", rope_yarn },
     { "llama3", rope_llama3 },   { "longrope", rope_long },
 };
 
@@ -180,6 +210,7 @@ nb_status nb_family_rope(nb_doc *doc, nb_model_config *c, size_t dim, bool inter
                          nb_error *err)
 {
     rope_reader r = { .doc = doc, .c = c, .dict = rope_dict(doc), .dim = dim, .theta = 10000 };
+    NB_TRY(check_dict(doc, err));
     c->rope.dim = dim;
     c->rope.interleaved = interleaved;
     c->rope.factor = 1;
@@ -202,13 +233,16 @@ nb_status nb_family_rope(nb_doc *doc, nb_model_config *c, size_t dim, bool inter
         if (!strcmp(type, rope_rules[i].type)) {
             NB_TRY(rope_rules[i].fn(&r, err));
             for (size_t j = 0; j < dim / 2; j++)
-                if (!isfinite(c->rope.inv_freq[j])) return bad_rope(&r, "frequencies overflow", err);
+                if (!isfinite(c->rope.inv_freq[j]) || !isfinite(c->rope.inv_freq_long[j]))
+                    return bad_rope(&r, "frequencies overflow", err);
             return isfinite(c->rope.factor) ? nb_doc_check(doc, err)
                                             : bad_rope(&r, "attention factor overflows", err);
         }
-    return nb_fail(err, NB_ERR_UNSUPPORTED,
-                   "%s: rope type \"%s\" is not supported (supported: default, linear, yarn, llama3, "
-                   "longrope)", nb_doc_name(doc), type);
+    return nb_fail(
+        err, NB_ERR_UNSUPPORTED,
+        "%s: rope type \"%s\" is not supported (supported: default, linear, yarn, llama3, "
+        "longrope)",
+        nb_doc_name(doc), type);
 }
 
 nb_status nb_family_mla_scale(nb_doc *doc, nb_model_config *c, nb_error *err)
@@ -221,6 +255,7 @@ nb_status nb_family_mla_scale(nb_doc *doc, nb_model_config *c, nb_error *err)
         scale *= m * m;
     }
     c->softmax_scale = (float)scale;
+    if (!isfinite(c->softmax_scale)) return bad_rope(&r, "the softmax scale overflows", err);
     return nb_doc_check(doc, err);
 }
 
@@ -230,8 +265,10 @@ nb_status nb_family_check_experts(const nb_doc *doc, const nb_model_config *c, n
     for (size_t i = 0; i < c->n_layer; i++) any |= !c->dense[i];
     if (!any) return NB_OK;
     const char *what = NULL;
-    if (c->n_expert == 0 || c->n_expert > NB_ROUTE_MAX_EXPERT) what = "n_routed_experts out of range";
-    else if (c->moe_inter == 0) what = "moe_intermediate_size is missing";
+    if (c->n_expert == 0 || c->n_expert > NB_ROUTE_MAX_EXPERT)
+        what = "n_routed_experts out of range";
+    else if (c->moe_inter == 0)
+        what = "moe_intermediate_size is missing";
     else if (c->top_k == 0 || c->top_k > c->n_expert || c->top_k > NB_ROUTE_MAX_TOPK)
         what = "num_experts_per_tok must be between 1 and the number of experts (at most 64)";
     else if (c->n_group == 0 || c->n_expert % c->n_group)

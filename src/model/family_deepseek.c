@@ -9,39 +9,48 @@
 #include "model/family.h"
 
 static const char *const known_mla[] = {
-    "topk_method", "scoring_func", "first_k_dense_replace", "attention_bias", "mlp_bias",
-    "rope_interleave", "n_group", "topk_group", "mlp_layer_types", "num_experts",
-    "embedding_initializer_range", "kv_lora_rank", "hidden_act", "vision_config",
-    "use_qkv_bias", "norm_topk_prob", "q_lora_rank", "qk_layernorm", "mlp_type", NULL,
+    "topk_method",
+    "scoring_func",
+    "first_k_dense_replace",
+    "attention_bias",
+    "mlp_bias",
+    "rope_interleave",
+    "n_group",
+    "topk_group",
+    "mlp_layer_types",
+    "embedding_initializer_range",
+    "kv_lora_rank",
+    "hidden_act",
+    "norm_topk_prob",
+    "q_lora_rank",
+    NULL,
 };
 
-#define MLA_FIELDS(q_def, kv_def, nope_def, rope_def, v_def, eps_def, pos_def)             \
-    NB_F_SIZE("kv_lora_rank", kv_lora, kv_def, 1, 65536),                                  \
-    NB_F_SIZE("qk_nope_head_dim", d_nope, nope_def, 1, 65536),                             \
-    NB_F_SIZE("qk_rope_head_dim", d_rope, rope_def, 2, 2 * NB_MAX_ROPE_PAIR),              \
-    NB_F_SIZE("v_head_dim", d_v, v_def, 1, 65536),                                         \
-    NB_F_F32("rms_norm_eps", eps, eps_def, 1e-30, 1),                                      \
-    NB_F_SIZE("max_position_embeddings", max_pos, pos_def, 1, 1u << 30),                   \
-    NB_F_SIZE("intermediate_size", inter, NAN, 1, NB_DIM_MAX),                             \
-    NB_F_BOOL("attention_bias", qa_bias, 0)
+#define MLA_FIELDS(q_def, kv_def, nope_def, rope_def, v_def, eps_def, pos_def)                     \
+    NB_F_SIZE("kv_lora_rank", kv_lora, kv_def, 1, 65536),                                          \
+        NB_F_SIZE("qk_nope_head_dim", d_nope, nope_def, 1, 65536),                                 \
+        NB_F_SIZE("qk_rope_head_dim", d_rope, rope_def, 2, 2 * NB_MAX_ROPE_PAIR),                  \
+        NB_F_SIZE("v_head_dim", d_v, v_def, 1, 65536),                                             \
+        NB_F_F32("rms_norm_eps", eps, eps_def, 1e-30, 1),                                          \
+        NB_F_SIZE("max_position_embeddings", max_pos, pos_def, 1, 1u << 30),                       \
+        NB_F_SIZE("intermediate_size", inter, NAN, 1, NB_DIM_MAX),                                 \
+        NB_F_BOOL("attention_bias", qa_bias, 0)
 
-#define MOE_FIELDS(exp_def, shared_def, inter_def, scale_def)                              \
-    NB_F_SIZE("n_routed_experts", n_expert, exp_def, 0, 4096),                             \
-    NB_F_SIZE("n_shared_experts", n_shared, shared_def, 0, 256),                           \
-    NB_F_SIZE("moe_intermediate_size", moe_inter, inter_def, 0, NB_DIM_MAX),               \
-    NB_F_F32("routed_scaling_factor", routed_factor, scale_def, -1e6, 1e6)
+#define MOE_FIELDS(exp_def, shared_def, inter_def, scale_def)                                      \
+    NB_F_SIZE("n_routed_experts", n_expert, exp_def, 0, 4096),                                     \
+        NB_F_SIZE("n_shared_experts", n_shared, shared_def, 0, 256),                               \
+        NB_F_SIZE("moe_intermediate_size", moe_inter, inter_def, 0, NB_DIM_MAX),                   \
+        NB_F_F32("routed_scaling_factor", routed_factor, scale_def, -1e6, 1e6)
 
-#define FIELDS_END { NULL, NB_FIELD_SIZE, 0, 0, 0, 0 }
+#define FIELDS_END                                                                                 \
+    {                                                                                              \
+        NULL, NB_FIELD_SIZE, 0, 0, 0, 0                                                            \
+    }
 
 /* q_lora_rank: null means a plain q_proj, absent means the class default. */
 static nb_status read_q_lora(nb_doc *doc, nb_model_config *c, size_t absent, nb_error *err)
 {
-    enum { MAX_KEY = 512 };
-    const char *keys[MAX_KEY];
-    const size_t n = nb_doc_keys(doc, "", keys, MAX_KEY);
-    bool present = false;
-    for (size_t i = 0; i < n; i++) present |= !strcmp(keys[i], "q_lora_rank");
-    c->q_lora = present ? 0 : absent;
+    c->q_lora = nb_doc_present(doc, "q_lora_rank") ? 0 : absent;
     (void)nb_doc_size(doc, "q_lora_rank", 0, 65536, &c->q_lora);
     return nb_doc_check(doc, err);
 }
@@ -56,6 +65,15 @@ static nb_status finish_mla(nb_doc *doc, nb_model_config *c, size_t q_lora, bool
     return nb_family_mla_scale(doc, c, err);
 }
 
+/* Counts that are present and null: none, whatever the class default. */
+static void null_counts(const nb_doc *doc, nb_model_config *c)
+{
+    if (nb_doc_present(doc, "n_routed_experts") && !nb_doc_has(doc, "n_routed_experts"))
+        c->n_expert = 0;
+    if (nb_doc_present(doc, "n_shared_experts") && !nb_doc_has(doc, "n_shared_experts"))
+        c->n_shared = 0;
+}
+
 static void dense_first(nb_model_config *c, size_t k)
 {
     for (size_t i = 0; i < c->n_layer; i++) c->dense[i] = i < k || c->n_expert == 0;
@@ -64,8 +82,8 @@ static void dense_first(nb_model_config *c, size_t k)
 static nb_status read_groups(nb_doc *doc, nb_model_config *c, size_t n_def, size_t k_def,
                              nb_error *err)
 {
-    c->n_group = n_def;
-    c->topk_group = k_def;
+    c->n_group = nb_doc_present(doc, "n_group") ? 1 : n_def; /* null: no groups */
+    c->topk_group = nb_doc_present(doc, "topk_group") ? 1 : k_def;
     (void)nb_doc_size(doc, "n_group", 1, 4096, &c->n_group);
     (void)nb_doc_size(doc, "topk_group", 1, 4096, &c->topk_group);
     return nb_doc_check(doc, err);
@@ -93,8 +111,9 @@ static nb_status v2_finish(nb_doc *doc, nb_model_config *c, nb_error *err)
 {
     size_t first = 0;
     const char *method = "greedy";
-    (void)nb_doc_size(doc, "first_k_dense_replace", 0, NB_MAX_LAYER, &first);
+    (void)nb_doc_size(doc, "first_k_dense_replace", 0, 1 << 20, &first);
     (void)nb_doc_str(doc, "topk_method", &method);
+    null_counts(doc, c);
     dense_first(c, first);
     NB_TRY(read_groups(doc, c, 1, 1, err));
     if (!strcmp(method, "greedy")) c->n_group = c->topk_group = 1;
@@ -110,14 +129,12 @@ const nb_family nb_family_deepseek_v2 = {
 
 static const char *const v3_types[] = { "deepseek_v3", "kimi_k2", NULL };
 static const nb_field v3_fields[] = {
-    MLA_FIELDS(1536, 512, 128, 64, 128, 1e-6, 4096),
-    MOE_FIELDS(256, 1, 2048, 2.5),
-    NB_F_SIZE("num_experts_per_tok", top_k, 8, 0, 64),
-    NB_F_BOOL("tie_word_embeddings", tied, 0),
-    NB_F_BOOL("norm_topk_prob", normalise, 1),
-    FIELDS_END,
+    MLA_FIELDS(1536, 512, 128, 64, 128, 1e-6, 4096),   MOE_FIELDS(256, 1, 2048, 2.5),
+    NB_F_SIZE("num_experts_per_tok", top_k, 8, 0, 64), NB_F_BOOL("tie_word_embeddings", tied, 0),
+    NB_F_BOOL("norm_topk_prob", normalise, 1),         FIELDS_END,
 };
 static const nb_only v3_only[] = {
+    { "qk_layernorm", NULL, 0 },
     { "scoring_func", "sigmoid", 0 },
     { "topk_method", "noaux_tc", 0 },
     { "moe_layer_freq", NULL, 1 },
@@ -135,8 +152,9 @@ static nb_status v3_finish(nb_doc *doc, nb_model_config *c, nb_error *err)
 {
     size_t first = 3;
     bool interleaved = true;
-    (void)nb_doc_size(doc, "first_k_dense_replace", 0, NB_MAX_LAYER, &first);
+    (void)nb_doc_size(doc, "first_k_dense_replace", 0, 1 << 20, &first);
     (void)nb_doc_bool(doc, "rope_interleave", &interleaved);
+    null_counts(doc, c);
     dense_first(c, first);
     sigmoid_routing(c);
     NB_TRY(read_groups(doc, c, 8, 4, err));
@@ -152,12 +170,9 @@ const nb_family nb_family_deepseek_v3 = {
 
 static const char *const glm_types[] = { "glm4_moe_lite", NULL };
 static const nb_field glm_fields[] = {
-    MLA_FIELDS(768, 512, 192, 64, 256, 1e-5, 202752),
-    MOE_FIELDS(64, 1, 1536, 1.8),
-    NB_F_SIZE("num_experts_per_tok", top_k, 4, 0, 64),
-    NB_F_BOOL("tie_word_embeddings", tied, 0),
-    NB_F_BOOL("norm_topk_prob", normalise, 1),
-    FIELDS_END,
+    MLA_FIELDS(768, 512, 192, 64, 256, 1e-5, 202752),  MOE_FIELDS(64, 1, 1536, 1.8),
+    NB_F_SIZE("num_experts_per_tok", top_k, 4, 0, 64), NB_F_BOOL("tie_word_embeddings", tied, 0),
+    NB_F_BOOL("norm_topk_prob", normalise, 1),         FIELDS_END,
 };
 
 static nb_status glm_finish(nb_doc *doc, nb_model_config *c, nb_error *err)
@@ -166,8 +181,9 @@ static nb_status glm_finish(nb_doc *doc, nb_model_config *c, nb_error *err)
     const char *kind[NB_MAX_LAYER];
     size_t n = 0;
     (void)nb_doc_bool(doc, "rope_interleave", &interleaved);
-    if (!nb_doc_has(doc, "qk_rope_head_dim")) /* the class knows head_dim as another name of it */
-        (void)nb_doc_size(doc, "head_dim", 2, 2 * NB_MAX_ROPE_PAIR, &c->d_rope);
+    /* The class knows head_dim as another name of qk_rope_head_dim, and it wins. */
+    (void)nb_doc_size(doc, "head_dim", 2, 2 * NB_MAX_ROPE_PAIR, &c->d_rope);
+    null_counts(doc, c);
     dense_first(c, 1);
     if (nb_doc_strs(doc, "mlp_layer_types", kind, NB_MAX_LAYER, &n)) {
         if (n != c->n_layer)
@@ -221,8 +237,8 @@ const nb_family nb_family_youtu = {
 
 static const char *const minicpm_types[] = { "minicpm3", NULL };
 static const char *const known_minicpm[] = {
-    "scale_emb", "scale_depth", "dim_model_base", "v_head_dim", "q_lora_rank",
-    "attention_bias", "hidden_act", "mup_base_model", NULL,
+    "scale_emb",      "scale_depth", "dim_model_base", "v_head_dim", "q_lora_rank",
+    "attention_bias", "hidden_act",  "mup_base_model", NULL,
 };
 static const nb_field minicpm_fields[] = {
     NB_F_SIZE("kv_lora_rank", kv_lora, 256, 1, 65536),
@@ -241,14 +257,9 @@ static const nb_only no_only[] = { { NULL, NULL, 0 } };
 
 static nb_status minicpm_finish(nb_doc *doc, nb_model_config *c, nb_error *err)
 {
-    double depth = 1.4, base = 256;
-    enum { MAX_KEY = 512 };
-    const char *keys[MAX_KEY];
-    const size_t n = nb_doc_keys(doc, "", keys, MAX_KEY);
-    for (size_t i = 0; i < n; i++) { /* a key that is present and null switches the factor off */
-        if (!strcmp(keys[i], "scale_depth")) depth = 0;
-        if (!strcmp(keys[i], "dim_model_base")) base = 0;
-    }
+    /* A key that is present and null switches its factor off. */
+    double depth = nb_doc_present(doc, "scale_depth") ? 0 : 1.4;
+    double base = nb_doc_present(doc, "dim_model_base") ? 0 : 256;
     (void)nb_doc_f64(doc, "scale_depth", &depth);
     (void)nb_doc_f64(doc, "dim_model_base", &base);
     c->branch_factor = depth != 0 ? (float)(depth / sqrt((double)c->n_layer)) : 1.0f;
@@ -256,8 +267,7 @@ static nb_status minicpm_finish(nb_doc *doc, nb_model_config *c, nb_error *err)
     c->d_v = c->hidden / c->n_head;
     (void)nb_doc_size(doc, "v_head_dim", 1, 65536, &c->d_v);
     NB_TRY(nb_doc_check(doc, err));
-    if (c->d_v == 0)
-        return nb_fail(err, NB_ERR_FORMAT, "%s: v_head_dim is 0", nb_doc_name(doc));
+    if (c->d_v == 0) return nb_fail(err, NB_ERR_FORMAT, "%s: v_head_dim is 0", nb_doc_name(doc));
     dense_first(c, c->n_layer);
     return finish_mla(doc, c, 768, false, err);
 }

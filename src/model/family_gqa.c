@@ -9,13 +9,13 @@ static const char *const known_gqa[] = {
     "attention_bias", "mlp_bias", "head_dim", "num_key_value_heads", "hidden_act", NULL,
 };
 
-#define GQA_FIELDS(kv_def, eps_def, pos_def, bias_def)                                     \
-    NB_F_SIZE("num_key_value_heads", n_kv_head, kv_def, 0, 65536),                         \
-    NB_F_SIZE("head_dim", head_dim, 0, 0, 65536),                                          \
-    NB_F_F32("rms_norm_eps", eps, eps_def, 1e-30, 1),                                      \
-    NB_F_SIZE("max_position_embeddings", max_pos, pos_def, 1, 1u << 30),                   \
-    NB_F_SIZE("intermediate_size", inter, NAN, 1, NB_DIM_MAX),                             \
-    NB_F_BOOL("tie_word_embeddings", tied, 0)
+#define GQA_FIELDS(kv_def, eps_def, pos_def, bias_def)                                             \
+    NB_F_SIZE("num_key_value_heads", n_kv_head, kv_def, 0, 65536),                                 \
+        NB_F_SIZE("head_dim", head_dim, 0, 0, 65536),                                              \
+        NB_F_F32("rms_norm_eps", eps, eps_def, 1e-30, 1),                                          \
+        NB_F_SIZE("max_position_embeddings", max_pos, pos_def, 1, 1u << 30),                       \
+        NB_F_SIZE("intermediate_size", inter, NAN, 1, NB_DIM_MAX),                                 \
+        NB_F_BOOL("tie_word_embeddings", tied, 0)
 
 static const nb_field llama_fields[] = {
     GQA_FIELDS(0, 1e-6, 2048, 0),
@@ -38,6 +38,9 @@ static nb_status finish_gqa(nb_doc *doc, nb_model_config *c, size_t head_dim, nb
     const char *kind[NB_MAX_LAYER];
     size_t n = 0;
     c->attn = NB_ATTN_GQA;
+    /* null means as many as query heads; only an absent key has the class default */
+    if (nb_doc_present(doc, "num_key_value_heads") && !nb_doc_has(doc, "num_key_value_heads"))
+        c->n_kv_head = 0;
     if (c->n_kv_head == 0) c->n_kv_head = c->n_head;
     if (c->head_dim == 0) c->head_dim = head_dim ? head_dim : c->hidden / c->n_head;
     if (c->n_head % c->n_kv_head)

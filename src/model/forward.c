@@ -16,8 +16,15 @@
 nb_job nb_fw_job(const nb_forward *f, const nb_weight *w, const float *bias, const float *x,
                  size_t x_stride, float *y, size_t y_stride, size_t n_tok)
 {
-    return (nb_job){ .a = { .y = y, .x = x, .w = *w, .bias = bias, .n_tok = n_tok, .row_begin = 0,
-                            .row_end = w->n_row, .x_stride = x_stride, .y_stride = y_stride },
+    return (nb_job){ .a = { .y = y,
+                            .x = x,
+                            .w = *w,
+                            .bias = bias,
+                            .n_tok = n_tok,
+                            .row_begin = 0,
+                            .row_end = w->n_row,
+                            .x_stride = x_stride,
+                            .y_stride = y_stride },
                      .fn = f->plan.linear[w->type]->fn };
 }
 
@@ -33,8 +40,10 @@ static void run_block(void *ctx, size_t task, size_t worker)
     size_t lo = 0, hi = l->n_job - 1; /* the last job whose first task is <= task */
     while (lo < hi) {
         const size_t mid = (lo + hi + 1) / 2;
-        if (l->job[mid].first <= task) lo = mid;
-        else hi = mid - 1;
+        if (l->job[mid].first <= task)
+            lo = mid;
+        else
+            hi = mid - 1;
     }
     const nb_job *j = &l->job[lo];
     nb_linear_args a = j->a;
@@ -67,8 +76,13 @@ void nb_fw_linear(nb_forward *f, const nb_weight *w, const float *bias, const fl
 void nb_fw_norm(nb_forward *f, const float *w, float eps, const float *x, size_t x_stride, float *y,
                 size_t y_stride, size_t n_row, size_t dim)
 {
-    f->plan.rmsnorm->fn(&(nb_rmsnorm_args){ .y = y, .x = x, .w = w, .n_row = n_row, .dim = dim,
-                                            .x_stride = x_stride, .y_stride = y_stride,
+    f->plan.rmsnorm->fn(&(nb_rmsnorm_args){ .y = y,
+                                            .x = x,
+                                            .w = w,
+                                            .n_row = n_row,
+                                            .dim = dim,
+                                            .x_stride = x_stride,
+                                            .y_stride = y_stride,
                                             .eps = eps });
 }
 
@@ -77,8 +91,10 @@ void nb_fw_trace(nb_forward *f, const char *what, size_t layer, const float *x, 
 {
     char name[64];
     if (!f->trace) return;
-    if (layer == SIZE_MAX) (void)snprintf(name, sizeof name, "%s", what);
-    else (void)snprintf(name, sizeof name, "layers.%zu.%s", layer, what);
+    if (layer == SIZE_MAX)
+        (void)snprintf(name, sizeof name, "%s", what);
+    else
+        (void)snprintf(name, sizeof name, "layers.%zu.%s", layer, what);
     f->trace(f->trace_ctx, name, x, n_tok, dim, stride);
 }
 
@@ -104,9 +120,14 @@ static void rope(nb_forward *f, float *x, size_t n_tok, size_t n_head, size_t to
                  size_t head_stride)
 {
     const nb_rope_config *r = &f->o.model->c.rope;
-    f->plan.rope->fn(&(nb_rope_args){ .x = x, .cos_sin = f->cos_sin, .n_tok = n_tok,
-                                      .n_head = n_head, .dim = r->dim, .tok_stride = tok_stride,
-                                      .head_stride = head_stride, .interleaved = r->interleaved });
+    f->plan.rope->fn(&(nb_rope_args){ .x = x,
+                                      .cos_sin = f->cos_sin,
+                                      .n_tok = n_tok,
+                                      .n_head = n_head,
+                                      .dim = r->dim,
+                                      .tok_stride = tok_stride,
+                                      .head_stride = head_stride,
+                                      .interleaved = r->interleaved });
 }
 
 static void project_mla(nb_forward *f, const nb_layer *l, size_t n_tok)
@@ -115,14 +136,18 @@ static void project_mla(nb_forward *f, const nb_layer *l, size_t n_tok)
     const size_t h = c->hidden, d_qk = c->d_nope + c->d_rope, q_w = c->n_head * d_qk;
     nb_job job[2];
     job[0] = nb_fw_job(f, &l->kv_a, l->kv_a_b, f->xn, h, f->kv, f->n_values, n_tok);
-    if (c->q_lora) job[1] = nb_fw_job(f, &l->q_a, l->q_a_b, f->xn, h, f->qa, c->q_lora, n_tok);
-    else job[1] = nb_fw_job(f, &l->q, NULL, f->xn, h, f->q, q_w, n_tok);
+    if (c->q_lora)
+        job[1] = nb_fw_job(f, &l->q_a, l->q_a_b, f->xn, h, f->qa, c->q_lora, n_tok);
+    else
+        job[1] = nb_fw_job(f, &l->q, NULL, f->xn, h, f->q, q_w, n_tok);
     nb_fw_run_jobs(f, job, 2);
     if (c->q_lora) {
-        nb_fw_norm(f, l->q_a_norm, c->eps_lora, f->qa, c->q_lora, f->qa, c->q_lora, n_tok, c->q_lora);
+        nb_fw_norm(f, l->q_a_norm, c->eps_lora, f->qa, c->q_lora, f->qa, c->q_lora, n_tok,
+                   c->q_lora);
         nb_fw_linear(f, &l->q_b, NULL, f->qa, c->q_lora, f->q, q_w, n_tok);
     }
-    nb_fw_norm(f, l->kv_a_norm, c->eps_lora, f->kv, f->n_values, f->kv, f->n_values, n_tok, c->kv_lora);
+    nb_fw_norm(f, l->kv_a_norm, c->eps_lora, f->kv, f->n_values, f->kv, f->n_values, n_tok,
+               c->kv_lora);
     rope(f, f->kv + c->kv_lora, n_tok, 1, f->n_values, 0);
     rope(f, f->q + c->d_nope, n_tok, c->n_head, q_w, d_qk);
 }
@@ -139,8 +164,8 @@ static void project_gqa(nb_forward *f, const nb_layer *l, size_t n_tok)
     if (c->qk_norm) {
         nb_fw_norm(f, l->q_norm, c->eps, f->q, hd, f->q, hd, n_tok * c->n_head, hd);
         for (size_t t = 0; t < n_tok; t++)
-            nb_fw_norm(f, l->k_norm, c->eps, f->kv + t * f->n_values, hd, f->kv + t * f->n_values, hd,
-                       c->n_kv_head, hd);
+            nb_fw_norm(f, l->k_norm, c->eps, f->kv + t * f->n_values, hd, f->kv + t * f->n_values,
+                       hd, c->n_kv_head, hd);
     }
     rope(f, f->kv, n_tok, c->n_kv_head, f->n_values, hd);
     rope(f, f->q, n_tok, c->n_head, q_w, hd);
@@ -160,8 +185,10 @@ static nb_status block(nb_forward *f, size_t layer, const nb_chunk *chunk, size_
     const nb_layer *l = &f->o.model->layer[layer];
     const size_t h = c->hidden;
     nb_fw_norm(f, l->in_norm, c->eps, f->h, h, f->xn, h, n_tok, h);
-    if (c->attn == NB_ATTN_MLA) project_mla(f, l, n_tok);
-    else project_gqa(f, l, n_tok);
+    if (c->attn == NB_ATTN_MLA)
+        project_mla(f, l, n_tok);
+    else
+        project_gqa(f, l, n_tok);
     size_t t0 = 0;
     for (size_t i = 0; i < n_chunk; t0 += chunk[i++].n_tok) {
         *bad = i;
@@ -203,8 +230,11 @@ nb_status nb_forward_step(nb_forward *f, const nb_chunk *chunk, size_t n_chunk, 
     size_t n_tok = 0, bad = 0;
     for (size_t i = 0; i < n_chunk; i++) {
         NB_ASSERT(chunk[i].n_tok <= f->max_tok - n_tok);
-        f->plan.embed->fn(&(nb_embed_args){ .y = f->h + n_tok * h, .id = chunk[i].tok,
-                                            .w = m->embed, .n_tok = chunk[i].n_tok, .y_stride = h,
+        f->plan.embed->fn(&(nb_embed_args){ .y = f->h + n_tok * h,
+                                            .id = chunk[i].tok,
+                                            .w = m->embed,
+                                            .n_tok = chunk[i].n_tok,
+                                            .y_stride = h,
                                             .factor = m->c.embed_factor });
         n_tok += chunk[i].n_tok;
     }

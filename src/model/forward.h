@@ -19,20 +19,20 @@ typedef void nb_trace_fn(void *ctx, const char *name, const float *x, size_t n_t
                          size_t stride);
 
 typedef struct nb_forward_options {
-    const nb_model *model;   /* borrowed, as the next two */
+    const nb_model *model; /* borrowed, as the next two */
     nb_dev *dev;
     const nb_record *record;
     nb_caps caps;
-    size_t max_tok;          /* most tokens in one step, all chunks together */
+    size_t max_tok; /* most tokens in one step, all chunks together */
 } nb_forward_options;
 
 typedef struct nb_chunk {
     nb_kv_view kv;
-    const uint32_t *tok;     /* [n_tok], each < n_vocab (checked by the caller) */
-    size_t n_tok, pos0;      /* position of tok[0]; pos0 tokens are in the cache */
-    bool rope_long;          /* longrope: the sequence uses the long table */
-    bool absorbed;           /* MLA: absorbed form, else expanded */
-    const size_t *row;       /* [n_row] ascending indices into tok: logits wanted */
+    const uint32_t *tok; /* [n_tok], each < n_vocab (checked by the caller) */
+    size_t n_tok, pos0;  /* position of tok[0]; pos0 tokens are in the cache */
+    bool rope_long;      /* longrope: the sequence uses the long table */
+    bool absorbed;       /* MLA: absorbed form, else expanded */
+    const size_t *row;   /* [n_row] ascending indices into tok: logits wanted */
     size_t n_row;
 } nb_chunk;
 

@@ -21,10 +21,10 @@ typedef struct attn_step {
     nb_forward *f;
     const nb_chunk *c;
     const nb_layer *l;
-    size_t layer, t0;         /* t0: the chunk's first token in the batch's buffers */
-    size_t p0, in0, n_page;   /* first page, its tokens before the chunk, pages touched */
-    size_t n_end;             /* in0 + n_tok */
-    float *tail, *own;        /* the layer's tail; the chunk's pages, rows from in-page index 0 */
+    size_t layer, t0;       /* t0: the chunk's first token in the batch's buffers */
+    size_t p0, in0, n_page; /* first page, its tokens before the chunk, pages touched */
+    size_t n_end;           /* in0 + n_tok */
+    float *tail, *own;      /* the layer's tail; the chunk's pages, rows from in-page index 0 */
 } attn_step;
 
 static unsigned char *page_of(const attn_step *s, size_t page)
@@ -85,8 +85,8 @@ static void store_page(void *ctx, size_t i, size_t worker)
     const attn_step *s = x->s;
     nb_forward *f = s->f;
     const size_t n = f->n_values, old = i == 0 ? s->in0 : 0;
-    const size_t end = s->n_end - i * NB_PAGE_TOK < NB_PAGE_TOK ? s->n_end - i * NB_PAGE_TOK
-                                                                : NB_PAGE_TOK;
+    const size_t end =
+        s->n_end - i * NB_PAGE_TOK < NB_PAGE_TOK ? s->n_end - i * NB_PAGE_TOK : NB_PAGE_TOK;
     float *rows = s->own + i * NB_PAGE_TOK * n;
     const float *in = f->kv + (s->t0 + i * NB_PAGE_TOK - (i ? s->in0 : 0)) * n;
     if (old && rows != s->tail) memcpy(rows, s->tail, old * n * sizeof *rows);
@@ -101,10 +101,11 @@ static nb_status store(attn_step *s, nb_error *err)
     nb_dev_run(f->o.dev, store_page, &x, s->n_page);
     for (size_t i = 0; i < s->n_page; i++)
         if (f->page_bad[i])
-            return nb_fail(err, NB_ERR_NONFINITE,
-                           "layer %zu: a value to be stored in the KV cache (positions %zu to %zu) is "
-                           "not finite", s->layer, (s->p0 + i) * NB_PAGE_TOK,
-                           (s->p0 + i) * NB_PAGE_TOK + NB_PAGE_TOK - 1);
+            return nb_fail(
+                err, NB_ERR_NONFINITE,
+                "layer %zu: a value to be stored in the KV cache (positions %zu to %zu) is "
+                "not finite",
+                s->layer, (s->p0 + i) * NB_PAGE_TOK, (s->p0 + i) * NB_PAGE_TOK + NB_PAGE_TOK - 1);
     return NB_OK;
 }
 
@@ -155,15 +156,26 @@ static void direct_split(void *ctx, size_t task, size_t worker)
         .o = f->part_o + w * x->n_q * nh * f->d_state,
         .m = f->part_m + w * x->n_q * nh,
         .l = f->part_l + w * x->n_q * nh,
-        .q = x->q, .n_q = x->n_q, .group = mla ? nh : nh / c->n_kv_head,
-        .d1 = mla ? c->kv_lora : c->head_dim, .d2 = mla ? c->d_rope : 0, .d_v = f->d_state,
-        .q_q_stride = x->q_stride, .o_q_stride = nh * f->d_state, .ml_q_stride = nh,
-        .k1_stride = n, .k1_head = mla ? 0 : c->head_dim, .k2_stride = n, .v_stride = n,
-        .v_head = mla ? 0 : c->head_dim, .scale = c->softmax_scale,
+        .q = x->q,
+        .n_q = x->n_q,
+        .group = mla ? nh : nh / c->n_kv_head,
+        .d1 = mla ? c->kv_lora : c->head_dim,
+        .d2 = mla ? c->d_rope : 0,
+        .d_v = f->d_state,
+        .q_q_stride = x->q_stride,
+        .o_q_stride = nh * f->d_state,
+        .ml_q_stride = nh,
+        .k1_stride = n,
+        .k1_head = mla ? 0 : c->head_dim,
+        .k2_stride = n,
+        .v_stride = n,
+        .v_head = mla ? 0 : c->head_dim,
+        .scale = c->softmax_scale,
     };
     head_range(nh, x->n_hb, task % x->n_hb, &a.head_begin, &a.head_end);
     for (size_t i = 0; i < x->n_q; i++)
-        reset_state(a.m + i * nh + a.head_begin, a.l + i * nh + a.head_begin, a.head_end - a.head_begin);
+        reset_state(a.m + i * nh + a.head_begin, a.l + i * nh + a.head_begin,
+                    a.head_end - a.head_begin);
     const size_t j1 = (split + 1) * NB_SPLIT_PAGES;
     for (size_t j = split * NB_SPLIT_PAGES; j < j1 && j <= x->page; j++) {
         const float *rows = page;
@@ -221,11 +233,16 @@ static void absorb_task(void *ctx, size_t task, size_t worker)
     const size_t d_qk = c->d_nope + c->d_rope, d_abs = c->kv_lora + c->d_rope;
     float *y = x->f->qx + h * d_abs;
     nb_linear_args a = {
-        .y = y + col, .x = x->q + h * d_qk, .w = x->l->kv_b, .n_tok = x->n_q,
-        .row_begin = h * (c->d_nope + c->d_v), .row_end = h * (c->d_nope + c->d_v) + c->d_nope,
+        .y = y + col,
+        .x = x->q + h * d_qk,
+        .w = x->l->kv_b,
+        .n_tok = x->n_q,
+        .row_begin = h * (c->d_nope + c->d_v),
+        .row_end = h * (c->d_nope + c->d_v) + c->d_nope,
         .col_begin = col,
         .col_end = col + ABSORB_COLS < c->kv_lora ? col + ABSORB_COLS : c->kv_lora,
-        .x_stride = c->n_head * d_qk, .y_stride = c->n_head * d_abs,
+        .x_stride = c->n_head * d_qk,
+        .y_stride = c->n_head * d_abs,
     };
     x->f->plan.linear[a.w.type]->fn_t(&a);
     if (col == 0)
@@ -253,8 +270,12 @@ static void direct_tile(attn_step *s, size_t tok, size_t n_q)
     const nb_model_config *c = &f->o.model->c;
     const size_t pos = s->c->pos0 + tok, nh = c->n_head, n_worker = nb_dev_n_worker(f->o.dev);
     const float *q = f->q + (s->t0 + tok) * nh * f->d_q;
-    direct_ctx x = { .s = s, .q = q, .q_stride = nh * f->d_q, .n_q = n_q,
-                     .r0 = pos % NB_PAGE_TOK, .page = pos / NB_PAGE_TOK };
+    direct_ctx x = { .s = s,
+                     .q = q,
+                     .q_stride = nh * f->d_q,
+                     .n_q = n_q,
+                     .r0 = pos % NB_PAGE_TOK,
+                     .page = pos / NB_PAGE_TOK };
     if (c->attn == NB_ATTN_MLA) {
         absorb_ctx ax = { f, s->l, q, n_q, (c->kv_lora + ABSORB_COLS - 1) / ABSORB_COLS };
         nb_dev_run(f->o.dev, absorb_task, &ax, nh * ax.n_col_block);
@@ -274,8 +295,10 @@ static void direct_tile(attn_step *s, size_t tok, size_t n_q)
         nb_dev_run(f->o.dev, direct_merge, &x, n_q * x.n_hb);
     }
     float *y = f->attn + (s->t0 + tok) * nh * f->d_o;
-    if (c->attn == NB_ATTN_MLA) unabsorb(f, s->l, n_q, y);
-    else memcpy(y, f->tot_o, n_q * nh * f->d_state * sizeof *y);
+    if (c->attn == NB_ATTN_MLA)
+        unabsorb(f, s->l, n_q, y);
+    else
+        memcpy(y, f->tot_o, n_q * nh * f->d_state * sizeof *y);
 }
 
 /* ---- expanded MLA ---- */
@@ -308,11 +331,26 @@ static void expand_task(void *ctx, size_t task, size_t worker)
     float *o = f->w_o + worker * NB_PAGE_TOK * nh * c->d_v;
     float *m = f->w_m + worker * NB_PAGE_TOK * nh, *l = f->w_l + worker * NB_PAGE_TOK * nh;
     nb_attn_args a = {
-        .o = o, .m = m, .l = l, .q = f->q + at * nh * f->d_q, .n_q = n_q, .head_begin = h,
-        .head_end = h + 1, .group = 1, .d1 = c->d_nope, .d2 = c->d_rope, .d_v = c->d_v,
-        .q_q_stride = nh * f->d_q, .o_q_stride = nh * c->d_v, .ml_q_stride = nh,
-        .k1_stride = nh * d_nv, .k1_head = d_nv, .k2_stride = n, .v_stride = nh * d_nv,
-        .v_head = d_nv, .scale = c->softmax_scale,
+        .o = o,
+        .m = m,
+        .l = l,
+        .q = f->q + at * nh * f->d_q,
+        .n_q = n_q,
+        .head_begin = h,
+        .head_end = h + 1,
+        .group = 1,
+        .d1 = c->d_nope,
+        .d2 = c->d_rope,
+        .d_v = c->d_v,
+        .q_q_stride = nh * f->d_q,
+        .o_q_stride = nh * c->d_v,
+        .ml_q_stride = nh,
+        .k1_stride = nh * d_nv,
+        .k1_head = d_nv,
+        .k2_stride = n,
+        .v_stride = nh * d_nv,
+        .v_head = d_nv,
+        .scale = c->softmax_scale,
     };
     for (size_t k = 0; k < n_q; k++) reset_state(m + k * nh + h, l + k * nh + h, 1);
     for (size_t j = x->j0; j < x->j0 + NB_SPLIT_PAGES && j <= qp; j++) {
@@ -328,8 +366,8 @@ static void expand_task(void *ctx, size_t task, size_t worker)
     }
     for (size_t k = 0; k < n_q; k++) {
         const size_t g = (at + k) * nh + h, loc = k * nh + h;
-        nb_attn_merge(f->eo + g * c->d_v, f->em + g, f->el + g, o + loc * c->d_v, m + loc, l + loc, 1,
-                      c->d_v);
+        nb_attn_merge(f->eo + g * c->d_v, f->em + g, f->el + g, o + loc * c->d_v, m + loc, l + loc,
+                      1, c->d_v);
     }
 }
 
@@ -347,16 +385,16 @@ static void expanded(attn_step *s)
         size_t n_job = 0;
         if (x.n_dec) {
             nb_dev_run(f->o.dev, decode_task, &x, x.n_dec);
-            job[n_job++] = nb_fw_job(f, &s->l->kv_b, NULL, f->dec, n, f->exp_dec, w,
-                                     x.n_dec * NB_PAGE_TOK);
+            job[n_job++] =
+                nb_fw_job(f, &s->l->kv_b, NULL, f->dec, n, f->exp_dec, w, x.n_dec * NB_PAGE_TOK);
         }
         const size_t own = s->p0 > j0 ? s->p0 : j0; /* the chunk's own pages in this split */
         if (own < j1) {
             const size_t first = (own - s->p0) * NB_PAGE_TOK, left = s->n_end - first;
             const size_t room = (j1 - own) * NB_PAGE_TOK;
-            job[n_job++] = nb_fw_job(f, &s->l->kv_b, NULL, s->own + first * n, n,
-                                     f->exp_raw + (own - j0) * NB_PAGE_TOK * w, w,
-                                     left < room ? left : room);
+            job[n_job++] =
+                nb_fw_job(f, &s->l->kv_b, NULL, s->own + first * n, n,
+                          f->exp_raw + (own - j0) * NB_PAGE_TOK * w, w, left < room ? left : room);
         }
         nb_fw_run_jobs(f, job, n_job);
         nb_dev_run(f->o.dev, expand_task, &x, s->n_page * nh);
@@ -367,8 +405,13 @@ static void expanded(attn_step *s)
 
 nb_status nb_fw_attention(nb_forward *f, const nb_chunk *c, size_t layer, size_t t0, nb_error *err)
 {
-    attn_step s = { .f = f, .c = c, .l = &f->o.model->layer[layer], .layer = layer, .t0 = t0,
-                    .p0 = c->pos0 / NB_PAGE_TOK, .in0 = c->pos0 % NB_PAGE_TOK };
+    attn_step s = { .f = f,
+                    .c = c,
+                    .l = &f->o.model->layer[layer],
+                    .layer = layer,
+                    .t0 = t0,
+                    .p0 = c->pos0 / NB_PAGE_TOK,
+                    .in0 = c->pos0 % NB_PAGE_TOK };
     s.n_end = s.in0 + c->n_tok;
     s.n_page = (s.n_end + NB_PAGE_TOK - 1) / NB_PAGE_TOK;
     s.tail = c->kv.tail + layer * NB_PAGE_TOK * f->n_values;

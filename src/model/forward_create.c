@@ -34,8 +34,10 @@ static nb_status alloc_slots(nb_forward *f, const slot *s, size_t n, nb_error *e
     f->work_bytes = bytes;
     f->work = nb_dev_alloc(f->o.dev, bytes);
     if (!f->work)
-        return nb_fail(err, NB_ERR_NOMEM, "no memory for a workspace of %zu MiB (a smaller prefill "
-                       "chunk needs less)", bytes >> 20);
+        return nb_fail(err, NB_ERR_NOMEM,
+                       "no memory for a workspace of %zu MiB (a smaller prefill "
+                       "chunk needs less)",
+                       bytes >> 20);
     char *p = f->work;
     for (size_t i = 0; i < n; i++) {
         *s[i].at = (float *)(void *)p;
@@ -54,23 +56,40 @@ static nb_status create_floats(nb_forward *f, nb_error *err)
     const size_t rows = moe ? T * c->top_k : 0, nv = c->d_nope + c->d_v, ex = mla ? 1 : 0;
     f->part_floats = Q * nh * f->d_state;
     const slot s[] = {
-        { &f->h, T * h }, { &f->xn, T * h }, { &f->branch, T * h },
-        { &f->qa, T * c->q_lora }, { &f->q, T * nh * f->d_q }, { &f->kv, T * v },
-        { &f->attn, T * nh * f->d_o }, { &f->cos_sin, T * c->rope.dim },
+        { &f->h, T * h },
+        { &f->xn, T * h },
+        { &f->branch, T * h },
+        { &f->qa, T * c->q_lora },
+        { &f->q, T * nh * f->d_q },
+        { &f->kv, T * v },
+        { &f->attn, T * nh * f->d_o },
+        { &f->cos_sin, T * c->rope.dim },
         { &f->raw, P * v },
         { &f->qx, ex * Q * nh * (c->kv_lora + c->d_rope) },
-        { &f->part_o, f->part_floats }, { &f->part_m, Q * nh }, { &f->part_l, Q * nh },
-        { &f->tot_o, Q * nh * f->d_state }, { &f->tot_m, Q * nh }, { &f->tot_l, Q * nh },
+        { &f->part_o, f->part_floats },
+        { &f->part_m, Q * nh },
+        { &f->part_l, Q * nh },
+        { &f->tot_o, Q * nh * f->d_state },
+        { &f->tot_m, Q * nh },
+        { &f->tot_l, Q * nh },
         { &f->dec, ex * NB_SPLIT_TOK * v },
-        { &f->exp_dec, ex * NB_SPLIT_TOK * nh * nv }, { &f->exp_raw, ex * NB_SPLIT_TOK * nh * nv },
-        { &f->eo, ex * T * nh * c->d_v }, { &f->em, ex * T * nh }, { &f->el, ex * T * nh },
+        { &f->exp_dec, ex * NB_SPLIT_TOK * nh * nv },
+        { &f->exp_raw, ex * NB_SPLIT_TOK * nh * nv },
+        { &f->eo, ex * T * nh * c->d_v },
+        { &f->em, ex * T * nh },
+        { &f->el, ex * T * nh },
         { &f->w_page, nw * Q * v },
-        { &f->w_o, ex * nw * Q * nh * c->d_v }, { &f->w_m, ex * nw * Q * nh },
+        { &f->w_o, ex * nw * Q * nh * c->d_v },
+        { &f->w_m, ex * nw * Q * nh },
         { &f->w_l, ex * nw * Q * nh },
-        { &f->gate, T * inter }, { &f->up, T * inter },
-        { &f->e_x, rows * h }, { &f->e_y, rows * h },
-        { &f->e_gate, rows * c->moe_inter }, { &f->e_up, rows * c->moe_inter },
-        { &f->r_logits, moe ? T * c->n_expert : 0 }, { &f->r_weight, rows },
+        { &f->gate, T * inter },
+        { &f->up, T * inter },
+        { &f->e_x, rows * h },
+        { &f->e_y, rows * h },
+        { &f->e_gate, rows * c->moe_inter },
+        { &f->e_up, rows * c->moe_inter },
+        { &f->r_logits, moe ? T * c->n_expert : 0 },
+        { &f->r_weight, rows },
     };
     return alloc_slots(f, s, NB_COUNT(s), err);
 }
@@ -87,7 +106,8 @@ static nb_status create_small(nb_forward *f, nb_error *err)
     f->e_slot = nb_arena_array(&f->arena, rows, sizeof *f->e_slot);
     f->e_count = nb_arena_array(&f->arena, c->n_expert + 1, sizeof *f->e_count);
     f->e_first = nb_arena_array(&f->arena, c->n_expert + 1, sizeof *f->e_first);
-    if (!f->job || !f->page_bad || !f->stage || !f->r_id || !f->e_slot || !f->e_count || !f->e_first)
+    if (!f->job || !f->page_bad || !f->stage || !f->r_id || !f->e_slot || !f->e_count ||
+        !f->e_first)
         return nb_fail(err, NB_ERR_NOMEM, "out of memory for the workspace");
     return NB_OK;
 }
@@ -105,7 +125,8 @@ nb_status nb_forward_create(const nb_forward_options *o, nb_forward **out, nb_er
     f->d_o = mla ? c->d_v : c->head_dim;
     f->d_state = mla ? c->kv_lora : c->head_dim;
     f->max_tok = o->max_tok;
-    f->max_page = (o->max_tok + NB_PAGE_TOK - 2) / NB_PAGE_TOK + 1; /* a chunk may start late in a page */
+    f->max_page =
+        (o->max_tok + NB_PAGE_TOK - 2) / NB_PAGE_TOK + 1; /* a chunk may start late in a page */
     nb_status st = create_floats(f, err);
     if (st == NB_OK) st = create_small(f, err);
     if (st != NB_OK) {

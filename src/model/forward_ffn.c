@@ -10,8 +10,13 @@
 
 static void swiglu(nb_forward *f, float *gate, const float *up, size_t n_tok, size_t dim)
 {
-    f->plan.swiglu->fn(&(nb_swiglu_args){ .y = gate, .gate = gate, .up = up, .n_tok = n_tok,
-                                          .dim = dim, .in_stride = dim, .y_stride = dim });
+    f->plan.swiglu->fn(&(nb_swiglu_args){ .y = gate,
+                                          .gate = gate,
+                                          .up = up,
+                                          .n_tok = n_tok,
+                                          .dim = dim,
+                                          .in_stride = dim,
+                                          .y_stride = dim });
 }
 
 typedef struct swiglu_task {
@@ -28,8 +33,8 @@ static void swiglu_run(void *ctx, size_t task, size_t worker)
     (void)worker;
     const swiglu_task *s = ctx;
     const size_t t = task * SWIGLU_BLOCK, left = s->n_tok - t;
-    swiglu(s->f, s->gate + t * s->dim, s->up + t * s->dim, left < SWIGLU_BLOCK ? left : SWIGLU_BLOCK,
-           s->dim);
+    swiglu(s->f, s->gate + t * s->dim, s->up + t * s->dim,
+           left < SWIGLU_BLOCK ? left : SWIGLU_BLOCK, s->dim);
 }
 
 static void swiglu_all(nb_forward *f, float *gate, const float *up, size_t n_tok, size_t dim)
@@ -53,11 +58,19 @@ static void route(nb_forward *f, const nb_layer *l, const float *x, size_t n_tok
 {
     const nb_model_config *c = &f->o.model->c;
     nb_fw_linear(f, &l->router, NULL, x, c->hidden, f->r_logits, c->n_expert, n_tok);
-    f->plan.route->fn(&(nb_route_args){
-        .id = f->r_id, .weight = f->r_weight, .logits = f->r_logits, .bias = l->router_b,
-        .n_tok = n_tok, .n_expert = c->n_expert, .top_k = c->top_k, .n_group = c->n_group,
-        .topk_group = c->topk_group, .group_top = c->group_top, .sigmoid = c->sigmoid,
-        .normalise = c->normalise, .factor = c->routed_factor });
+    f->plan.route->fn(&(nb_route_args){ .id = f->r_id,
+                                        .weight = f->r_weight,
+                                        .logits = f->r_logits,
+                                        .bias = l->router_b,
+                                        .n_tok = n_tok,
+                                        .n_expert = c->n_expert,
+                                        .top_k = c->top_k,
+                                        .n_group = c->n_group,
+                                        .topk_group = c->topk_group,
+                                        .group_top = c->group_top,
+                                        .sigmoid = c->sigmoid,
+                                        .normalise = c->normalise,
+                                        .factor = c->routed_factor });
     memset(f->e_count, 0, (c->n_expert + 1) * sizeof *f->e_count);
     for (size_t i = 0; i < n_tok * c->top_k; i++) f->e_count[f->r_id[i]]++;
     size_t at = 0;
@@ -87,7 +100,8 @@ static void moe(nb_forward *f, const nb_layer *l, const float *x, float *y, size
         const size_t r = f->e_first[e], n = f->e_first[e + 1] - r;
         if (n == 0) continue;
         const nb_mlp *m = &l->expert[e];
-        f->job[n_job++] = nb_fw_job(f, &m->gate, NULL, f->e_x + r * h, h, f->e_gate + r * mi, mi, n);
+        f->job[n_job++] =
+            nb_fw_job(f, &m->gate, NULL, f->e_x + r * h, h, f->e_gate + r * mi, mi, n);
         f->job[n_job++] = nb_fw_job(f, &m->up, NULL, f->e_x + r * h, h, f->e_up + r * mi, mi, n);
     }
     if (shared) {
@@ -101,10 +115,11 @@ static void moe(nb_forward *f, const nb_layer *l, const float *x, float *y, size
     for (size_t e = 0; e < c->n_expert; e++) {
         const size_t r = f->e_first[e], n = f->e_first[e + 1] - r;
         if (n == 0) continue;
-        f->job[n_job++] = nb_fw_job(f, &l->expert[e].down, NULL, f->e_gate + r * mi, mi,
-                                    f->e_y + r * h, h, n);
+        f->job[n_job++] =
+            nb_fw_job(f, &l->expert[e].down, NULL, f->e_gate + r * mi, mi, f->e_y + r * h, h, n);
     }
-    if (shared) f->job[n_job++] = nb_fw_job(f, &l->mlp.down, l->mlp.down_b, f->gate, si, y, h, n_tok);
+    if (shared)
+        f->job[n_job++] = nb_fw_job(f, &l->mlp.down, l->mlp.down_b, f->gate, si, y, h, n_tok);
     nb_fw_run_jobs(f, f->job, n_job);
     for (size_t t = 0; t < n_tok; t++)
         for (size_t i = 0; i < h; i++) {

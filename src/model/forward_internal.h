@@ -24,39 +24,39 @@ struct nb_forward {
     nb_plan plan;
     nb_trace_fn *trace;
     void *trace_ctx;
-    size_t n_values;    /* of a record's token */
-    size_t d_q, d_o;    /* per head: query width; output width of attention (v) */
+    size_t n_values; /* of a record's token */
+    size_t d_q, d_o; /* per head: query width; output width of attention (v) */
     size_t max_tok, max_page, max_job;
-    nb_arena arena;     /* small things */
-    char *work;         /* one allocation for all float buffers below */
+    nb_arena arena; /* small things */
+    char *work;     /* one allocation for all float buffers below */
     size_t work_bytes;
     /* [max_tok] rows each */
-    float *h, *xn;      /* [hidden] */
-    float *qa;          /* [q_lora] */
-    float *q;           /* [n_head * d_q] */
-    float *kv;          /* [n_values]: latent | rope, or K | V */
-    float *attn;        /* [n_head * d_o] */
-    float *branch;      /* [hidden] */
-    float *cos_sin;     /* [rope.dim] */
+    float *h, *xn;  /* [hidden] */
+    float *qa;      /* [q_lora] */
+    float *q;       /* [n_head * d_q] */
+    float *kv;      /* [n_values]: latent | rope, or K | V */
+    float *attn;    /* [n_head * d_o] */
+    float *branch;  /* [hidden] */
+    float *cos_sin; /* [rope.dim] */
     /* pages of the chunk in hand, [max_page * 64] rows of n_values */
     float *raw;
     uint16_t *stage;
     unsigned char *page_bad; /* [max_page] */
     /* direct attention (absorbed MLA, GQA): one query tile of <= 64 tokens */
-    float *qx;          /* [64][n_head * (kv_lora + d_rope)] absorbed queries */
+    float *qx;                       /* [64][n_head * (kv_lora + d_rope)] absorbed queries */
     float *part_o, *part_m, *part_l; /* [wave][n_q][n_head] x d_state, 1, 1 */
-    size_t part_floats; /* capacity of part_o */
+    size_t part_floats;              /* capacity of part_o */
     float *tot_o, *tot_m, *tot_l;    /* [64][n_head * d_state] ... */
-    size_t d_state;     /* kv_lora or head_dim */
+    size_t d_state;                  /* kv_lora or head_dim */
     /* expanded attention */
-    float *dec;         /* [NB_SPLIT_TOK] decoded rows of a split */
+    float *dec;               /* [NB_SPLIT_TOK] decoded rows of a split */
     float *exp_dec, *exp_raw; /* [NB_SPLIT_TOK][n_head * (d_nope + d_v)] */
     float *eo, *em, *el;      /* [max_tok][n_head] totals, o x d_v */
     /* per worker: decoded page and a local attention state */
-    float *w_page;      /* [n_worker][64 * n_values] */
+    float *w_page;          /* [n_worker][64 * n_values] */
     float *w_o, *w_m, *w_l; /* [n_worker][64 * n_head] x d_v for the expanded form */
     /* feed forward */
-    float *gate, *up;   /* [max_tok * ...] dense or shared: [max_tok][max inter] */
+    float *gate, *up;                 /* [max_tok * ...] dense or shared: [max_tok][max inter] */
     float *e_x, *e_gate, *e_up, *e_y; /* [max_tok * top_k] rows, sorted by expert */
     float *r_logits, *r_weight;
     uint32_t *r_id;

@@ -10,12 +10,12 @@
 #include "model/config.h"
 
 typedef struct nb_mlp {
-    nb_weight gate, up, down;               /* [inter][hidden] x2, [hidden][inter] */
-    const float *gate_b, *up_b, *down_b;    /* NULL: no bias */
+    nb_weight gate, up, down;            /* [inter][hidden] x2, [hidden][inter] */
+    const float *gate_b, *up_b, *down_b; /* NULL: no bias */
 } nb_mlp;
 
 typedef struct nb_layer {
-    const float *in_norm, *post_norm;       /* [hidden] */
+    const float *in_norm, *post_norm; /* [hidden] */
     /* MLA: q (no q_lora) or q_a, q_b; kv_a [kv_lora + d_rope][hidden]; kv_b
      * [n_head * (d_nope + d_v)][kv_lora], per head W_UK rows then W_UV rows. */
     nb_weight q, q_a, q_b, kv_a, kv_b, o;
@@ -24,19 +24,19 @@ typedef struct nb_layer {
     /* GQA */
     nb_weight k, v;
     const float *k_b, *v_b, *q_norm, *k_norm;
-    nb_mlp mlp;                             /* dense layer, or the shared experts (gate.data NULL: none) */
-    nb_weight router;                       /* [n_expert][hidden] */
-    const float *router_b;                  /* e_score_correction_bias */
-    nb_mlp *expert;                         /* [n_expert] */
+    nb_mlp mlp;            /* dense layer, or the shared experts (gate.data NULL: none) */
+    nb_weight router;      /* [n_expert][hidden] */
+    const float *router_b; /* e_score_correction_bias */
+    nb_mlp *expert;        /* [n_expert] */
 } nb_layer;
 
 typedef struct nb_model {
     nb_model_config c;
-    nb_weight embed, head;                  /* [n_vocab][hidden] */
+    nb_weight embed, head; /* [n_vocab][hidden] */
     const float *final_norm;
-    nb_layer *layer;                        /* [n_layer] */
-    uint64_t weight_bytes;                  /* of all matrices and vectors */
-    nb_wtype wtype;                         /* of the first layer's o_proj: what `info` prints */
+    nb_layer *layer;       /* [n_layer] */
+    uint64_t weight_bytes; /* of all matrices and vectors */
+    nb_wtype wtype;        /* of the first layer's o_proj: what `info` prints */
     nb_arena arena;
 } nb_model;
 

@@ -5,13 +5,12 @@
 
 #include "base/status.h"
 
-#define RESOLVE(field, table)                                                              \
-    do {                                                                                   \
-        (field) = (table);                                                                 \
-        while ((field)->name && ((field)->space != NB_SPACE_HOST ||                        \
-                                 ((field)->need & ~caps) != 0))                            \
-            (field)++;                                                                     \
-        NB_ASSERT((field)->name != NULL);                                                  \
+#define RESOLVE(field, table)                                                                      \
+    do {                                                                                           \
+        (field) = (table);                                                                         \
+        while ((field)->name && ((field)->space != NB_SPACE_HOST || ((field)->need & ~caps) != 0)) \
+            (field)++;                                                                             \
+        NB_ASSERT((field)->name != NULL);                                                          \
     } while (0)
 
 void nb_plan_init(nb_plan *p, nb_caps caps)
@@ -26,8 +25,8 @@ void nb_plan_init(nb_plan *p, nb_caps caps)
     RESOLVE(p->kv_codec, nb_kv_codec_variants);
     for (int t = 0; t < NB_W_TYPE_COUNT; t++) {
         const nb_linear_variant *v = nb_linear_variants;
-        while (v->name && (v->type != (nb_wtype)t || v->space != NB_SPACE_HOST ||
-                           (v->need & ~caps) != 0))
+        while (v->name &&
+               (v->type != (nb_wtype)t || v->space != NB_SPACE_HOST || (v->need & ~caps) != 0))
             v++;
         NB_ASSERT(v->name != NULL);
         p->linear[t] = v;

@@ -11,21 +11,37 @@ enum { NAME_BYTES = 192 };
 
 /* Conditions, as bits of the configuration. */
 enum {
-    IF_MLA = 1 << 0, IF_GQA = 1 << 1, IF_QLORA = 1 << 2, IF_NO_QLORA = 1 << 3,
-    IF_QA_BIAS = 1 << 4, IF_O_BIAS = 1 << 5, IF_Q_BIAS = 1 << 6, IF_KV_BIAS = 1 << 7,
+    IF_MLA = 1 << 0,
+    IF_GQA = 1 << 1,
+    IF_QLORA = 1 << 2,
+    IF_NO_QLORA = 1 << 3,
+    IF_QA_BIAS = 1 << 4,
+    IF_O_BIAS = 1 << 5,
+    IF_Q_BIAS = 1 << 6,
+    IF_KV_BIAS = 1 << 7,
     IF_QK_NORM = 1 << 8
 };
 /* Dimensions by name. */
 typedef enum dim_id {
-    D_NONE, D_HIDDEN, D_QLORA, D_KV, D_KVA, D_QK, D_KVB, D_HV, D_QH, D_KVH, D_HEAD
+    D_NONE,
+    D_HIDDEN,
+    D_QLORA,
+    D_KV,
+    D_KVA,
+    D_QK,
+    D_KVB,
+    D_HV,
+    D_QH,
+    D_KVH,
+    D_HEAD
 } dim_id;
 
 typedef struct tensor_row {
     const char *name;
-    size_t off;     /* in nb_layer: an nb_weight, or a const float * for vectors */
+    size_t off;        /* in nb_layer: an nb_weight, or a const float * for vectors */
     dim_id rows, cols; /* cols D_NONE: a vector */
     unsigned when;
-    bool ones;      /* what a dummy vector holds: norms 1, biases 0 */
+    bool ones; /* what a dummy vector holds: norms 1, biases 0 */
 } tensor_row;
 
 #define AT(member) offsetof(nb_layer, member)
@@ -34,7 +50,8 @@ static const tensor_row attn_rows[] = {
     { "post_attention_layernorm.weight", AT(post_norm), D_HIDDEN, D_NONE, 0, true },
     { "self_attn.q_proj.weight", AT(q), D_QK, D_HIDDEN, IF_MLA | IF_NO_QLORA, false },
     { "self_attn.q_a_proj.weight", AT(q_a), D_QLORA, D_HIDDEN, IF_MLA | IF_QLORA, false },
-    { "self_attn.q_a_proj.bias", AT(q_a_b), D_QLORA, D_NONE, IF_MLA | IF_QLORA | IF_QA_BIAS, false },
+    { "self_attn.q_a_proj.bias", AT(q_a_b), D_QLORA, D_NONE, IF_MLA | IF_QLORA | IF_QA_BIAS,
+      false },
     { "self_attn.q_a_layernorm.weight", AT(q_a_norm), D_QLORA, D_NONE, IF_MLA | IF_QLORA, true },
     { "self_attn.q_b_proj.weight", AT(q_b), D_QK, D_QLORA, IF_MLA | IF_QLORA, false },
     { "self_attn.kv_a_proj_with_mqa.weight", AT(kv_a), D_KVA, D_HIDDEN, IF_MLA, false },
@@ -93,8 +110,10 @@ static unsigned conditions(const nb_model_config *c)
 
 static nb_wtype wtype_of(nb_dtype t)
 {
-    return t == NB_DT_F32 ? NB_W_F32 : t == NB_DT_F16 ? NB_W_F16 : t == NB_DT_F8_E4M3 ? NB_W_FP8B
-                                                                                    : NB_W_BF16;
+    return t == NB_DT_F32       ? NB_W_F32
+           : t == NB_DT_F16     ? NB_W_F16
+           : t == NB_DT_F8_E4M3 ? NB_W_FP8B
+                                : NB_W_BF16;
 }
 
 static nb_dtype config_dtype(const nb_model_config *c)
@@ -127,7 +146,8 @@ static nb_status take_matrix(loader *l, const char *name, size_t rows, size_t co
         .name = scale_name,
         .dtypes = 1u << NB_DT_F32,
         .n_dim = 2,
-        .dim = { (rows + NB_FP8_BLOCK - 1) / NB_FP8_BLOCK, (cols + NB_FP8_BLOCK - 1) / NB_FP8_BLOCK },
+        .dim = { (rows + NB_FP8_BLOCK - 1) / NB_FP8_BLOCK,
+                 (cols + NB_FP8_BLOCK - 1) / NB_FP8_BLOCK },
         .dummy_dtype = NB_DT_F32,
         .dummy_fill = NB_FILL_NORMAL,
     };
@@ -153,7 +173,11 @@ static nb_status take_vector(loader *l, const char *name, size_t n, bool ones, c
     if (!v) return nb_fail(l->err, NB_ERR_NOMEM, "out of memory for %s", name);
     const uint32_t row = 0;
     nb_embed_c(&(nb_embed_args){
-        .y = v, .id = &row, .n_tok = 1, .y_stride = n, .factor = 1.0f,
+        .y = v,
+        .id = &row,
+        .n_tok = 1,
+        .y_stride = n,
+        .factor = 1.0f,
         .w = { .data = t.data, .n_row = 1, .n_col = n, .type = wtype_of(t.dtype) } });
     *out = v;
     l->m->weight_bytes += t.n_bytes;

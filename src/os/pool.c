@@ -29,10 +29,10 @@ struct nb_pool {
     nb_task_fn *fn;    /* written by the caller before `job` is advanced */
     void *ctx;
     size_t n_task;
-    bool spin;               /* immutable: false when threads outnumber the cores */
-    _Atomic size_t next;     /* next task to take */
-    _Atomic size_t left;     /* workers still inside the current job */
-    _Atomic uint64_t job;    /* release in run, acquire in worker_main */
+    bool spin;            /* immutable: false when threads outnumber the cores */
+    _Atomic size_t next;  /* next task to take */
+    _Atomic size_t left;  /* workers still inside the current job */
+    _Atomic uint64_t job; /* release in run, acquire in worker_main */
     _Atomic bool stop;
     _Atomic size_t n_asleep; /* workers waiting on `wake`; under `lock` */
     pthread_mutex_t lock;

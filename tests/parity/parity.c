@@ -30,7 +30,7 @@ typedef struct expected {
 
 typedef struct tracer {
     const expected *x;
-    size_t pos0;          /* of the chunk in hand */
+    size_t pos0; /* of the chunk in hand */
     double max_tensor;
     char first[MAX_NAME]; /* first tensor that diverged, or "" */
     double worst;         /* largest relative error seen */
@@ -89,11 +89,12 @@ static void on_trace(void *ctx, const char *name, const float *v, size_t n_tok, 
         }
         if (diff / big > tr->worst) {
             tr->worst = diff / big;
-            (void)snprintf(tr->worst_name, sizeof tr->worst_name, "%s (position %d)", name, tr->x->rows[r]);
+            (void)snprintf(tr->worst_name, sizeof tr->worst_name, "%s (position %d)", name,
+                           tr->x->rows[r]);
         }
         if (diff / big > tr->max_tensor && !tr->first[0])
-            (void)snprintf(tr->first, sizeof tr->first, "%s (position %d): off by %.3g of %.3g", name,
-                           tr->x->rows[r], diff, big);
+            (void)snprintf(tr->first, sizeof tr->first, "%s (position %d): off by %.3g of %.3g",
+                           name, tr->x->rows[r], diff, big);
     }
 }
 
@@ -138,8 +139,12 @@ static int on_logits(void *ctx, size_t row, const float *got, size_t n_vocab)
 static nb_engine *open_engine(const char *dir, const char *dtype, const char *mla, size_t chunk,
                               size_t threads)
 {
-    const nb_engine_options o = { .model = dir, .kv_cache_dtype = dtype, .mla = mla,
-                                  .prefill_chunk = chunk, .n_thread = threads, .no_text = true,
+    const nb_engine_options o = { .model = dir,
+                                  .kv_cache_dtype = dtype,
+                                  .mla = mla,
+                                  .prefill_chunk = chunk,
+                                  .n_thread = threads,
+                                  .no_text = true,
                                   .max_model_len = 256 };
     nb_engine_options any = o;
     nb_engine *e = NULL;
@@ -166,10 +171,13 @@ static int check_logits(const char *dir, const expected *x, const struct cache *
     if (chunk >= x->n_tok) nb_forward_set_trace(e->forward, on_trace, &tr);
     logit_check c = { .x = x, .want = t.data, .n_vocab = t.dim[1] };
     const nb_status st = nb_logits(e, ids, x->n_tok, rows, x->n_row, on_logits, &c, &err);
-    const int bad = st != NB_OK || c.seen != x->n_row || !(c.diff <= kv->max_diff) || !(c.kl <= kv->max_kl);
-    printf("%s kv=%s mla=%s chunk=%zu: logits differ by %.2g (at most %.2g), KL %.2g (at most %.2g), worst "
-           "tensor %.2g %s%s%s\n", bad ? "FAIL" : "ok  ", kv->dtype, mla, chunk, c.diff, kv->max_diff,
-           c.kl, kv->max_kl, tr.worst, tr.worst_name, st != NB_OK ? ": " : "", st != NB_OK ? err.msg : "");
+    const int bad =
+        st != NB_OK || c.seen != x->n_row || !(c.diff <= kv->max_diff) || !(c.kl <= kv->max_kl);
+    printf(
+        "%s kv=%s mla=%s chunk=%zu: logits differ by %.2g (at most %.2g), KL %.2g (at most %.2g), worst "
+        "tensor %.2g %s%s%s\n",
+        bad ? "FAIL" : "ok  ", kv->dtype, mla, chunk, c.diff, kv->max_diff, c.kl, kv->max_kl,
+        tr.worst, tr.worst_name, st != NB_OK ? ": " : "", st != NB_OK ? err.msg : "");
     if (bad && tr.first[0]) printf("     first diverging tensor: %s\n", tr.first);
     nb_engine_destroy(e);
     return bad;
@@ -192,8 +200,8 @@ static int check_greedy(const char *dir, const expected *x, const struct cache *
     size_t same = 0;
     while (!bad && same < N_GREEDY && res.tokens[same] == (uint32_t)x->greedy[same]) same++;
     bad |= same < N_GREEDY;
-    printf("%s kv=%s mla=%s greedy: %zu of %d tokens equal %s\n", bad ? "FAIL" : "ok  ", kv->dtype, mla, same, N_GREEDY,
-           err.msg);
+    printf("%s kv=%s mla=%s greedy: %zu of %d tokens equal %s\n", bad ? "FAIL" : "ok  ", kv->dtype,
+           mla, same, N_GREEDY, err.msg);
     nb_result_deinit(&res);
     nb_engine_destroy(e);
     return bad;
@@ -213,7 +221,8 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < NB_COUNT(caches) * NB_COUNT(forms); i++) {
         const struct cache *kv = &caches[i / NB_COUNT(forms)];
         const char *mla = forms[i % NB_COUNT(forms)];
-        for (size_t k = 0; k < NB_COUNT(chunks); k++) bad += check_logits(argv[1], &x, kv, mla, chunks[k]);
+        for (size_t k = 0; k < NB_COUNT(chunks); k++)
+            bad += check_logits(argv[1], &x, kv, mla, chunks[k]);
         bad += check_greedy(argv[1], &x, kv, mla);
     }
     nb_source_close(x.src);
