@@ -31,11 +31,32 @@ static void test_clean(void **state)
         const char s[2] = { (char)c, 0 };
         assert_int_equal(nb_fail(&e, NB_ERR_FORMAT, "a%sb", s), NB_ERR_FORMAT);
         assert_int_equal(e.status, NB_ERR_FORMAT);
-        const int want = c < 0x20 || c == 0x7f ? '?' : c;
-        if (c < 0x80) assert_int_equal((unsigned char)e.msg[1], want);
+        const int want = c < 0x20 || c >= 0x7f ? '?' : c;
+        assert_int_equal((unsigned char)e.msg[1], want);
         assert_int_equal(e.msg[0], 'a');
     }
     assert_int_equal(nb_fail(NULL, NB_ERR_IO, "%s", "x"), NB_ERR_IO);
+    static const char *const lines[][2] = {
+        { "caf\xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80",
+          "caf\xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80" },
+        { "a\xe2\x82", "a??" },                       /* cut */
+        { "\xc0\xaf\xed\xa0\x80\xff", "??????" },     /* overlong, surrogate, never valid */
+        { "\xc2\x9b[2J", "??[2J" },                   /* C1: a terminal's escape */
+        { "a\xe2\x80\xae txt", "a??? txt" },          /* right-to-left override */
+        { "a\xe2\x80\xa8.\xef\xbb\xbf", "a???.???" }, /* line separator, mark of byte order */
+    };
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        (void)nb_fail(&e, NB_ERR_FORMAT, "%s", lines[i][0]);
+        assert_string_equal(e.msg, lines[i][1]);
+        (void)nb_fail_prefix(&e, NB_ERR_FORMAT, "%s", lines[i][0]);
+        assert_int_equal(strncmp(e.msg, lines[i][1], strlen(lines[i][1])), 0);
+    }
+    char wide[NB_ERROR_MSG_BYTES + 3]; /* cut by the buffer's end in a sequence */
+    for (size_t i = 0; i + 3 < sizeof wide; i += 3) memcpy(wide + i, "\xe2\x82\xac", 4);
+    (void)nb_fail(&e, NB_ERR_FORMAT, ".%s", wide);
+    assert_string_equal(e.msg + NB_ERROR_MSG_BYTES - 6, "\xe2\x82\xac??");
+    (void)nb_fail(&e, NB_ERR_FORMAT, "..%s", wide);
+    assert_string_equal(e.msg + NB_ERROR_MSG_BYTES - 5, "\xe2\x82\xac?");
 }
 
 static void test_bounds(void **state)
