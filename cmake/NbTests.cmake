@@ -19,6 +19,7 @@ if(NB_SANITIZE)
 endif()
 set(nb_test_env
     "NB_SOURCE_DIR=${CMAKE_SOURCE_DIR}"
+    "NB_SANITIZE=${NB_SANITIZE}"
     "ASAN_OPTIONS=allocator_may_return_null=1:detect_stack_use_after_return=1:strict_string_checks=1"
     "UBSAN_OPTIONS=print_stacktrace=1"
     "TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1")
