@@ -41,9 +41,8 @@ static void print_help(void)
 static void print_version(void)
 {
     (void)printf("nibble %s (%s, %s)\n", nb_version(), NB_COMPILER, NB_BUILD_TYPE);
-    (void)printf("built with:%s%s%s%s%s%s\n", NB_HAVE_AVX2 ? " avx2" : "",
-                 NB_HAVE_AVX512 ? " avx512" : "", NB_HAVE_AMX ? " amx" : "",
-                 NB_HAVE_NEON ? " neon" : "", NB_HAVE_CUDA ? " cuda" : "",
+    /* Levels that kernels exist for, not all that the compiler could build. */
+    (void)printf("built with:%s%s\n", NB_HAVE_AVX2 ? " avx2" : "",
                  NB_HAVE_LIBEDIT ? " libedit" : "");
     (void)printf("this machine: %s\n", nb_cpu_levels());
 }

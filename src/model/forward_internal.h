@@ -78,7 +78,7 @@ void nb_fw_trace(nb_forward *f, const char *what, size_t layer, const float *x, 
 /* f->q and f->kv hold the chunk's rotated queries and new rows at token t0:
  * stores the rows and writes the heads' outputs to f->attn. */
 nb_status nb_fw_attention(nb_forward *f, const nb_chunk *c, size_t layer, size_t t0, nb_error *err);
-/* f->attn += nothing: y[n_tok][hidden] = feed-forward of x. */
+/* y[n_tok][hidden] = the layer's feed-forward block applied to x. */
 void nb_fw_ffn(nb_forward *f, size_t layer, const float *x, float *y, size_t n_tok);
 
 #endif

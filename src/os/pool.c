@@ -1,11 +1,13 @@
 /* pool.c - see pool.h.
  *
- * One generation counter publishes a job; workers take task indices from a shared
- * counter, so a slow core simply takes fewer.  Between jobs a worker spins for a
- * short while (a decode step has dozens of jobs a few microseconds apart) and then
- * sleeps on a condition variable.  A job's end is a count of workers that left
- * it: only when all have is the next job published, so `fn` and `ctx` are never
- * written while somebody may read them. */
+ * A job is one 64-bit word: its generation and how many tasks nobody has taken.
+ * A thread takes a task by lowering the count with a compare-and-swap; it reads
+ * `fn` and `ctx` only with a task in hand, and the caller replaces them only when
+ * every task of the job is done.  So nobody waits for a worker that has no task:
+ * on a busy machine, where a worker may not be scheduled for milliseconds, the
+ * caller simply does the work itself (a barrier of all workers per job cost a
+ * factor of ten there).  Between jobs a worker spins for a short while, since a
+ * decode step has dozens of jobs a few microseconds apart, and then sleeps. */
 #include "os/pool.h"
 
 #include <pthread.h>
@@ -30,9 +32,8 @@ struct nb_pool {
     void *ctx;
     size_t n_task;
     bool spin;            /* immutable: false when threads outnumber the cores */
-    _Atomic size_t next;  /* next task to take */
-    _Atomic size_t left;  /* workers still inside the current job */
-    _Atomic uint64_t job; /* release in run, acquire in worker_main */
+    _Atomic uint64_t job; /* generation << 32 | tasks that nobody has taken */
+    _Atomic size_t done;  /* tasks finished: release in take_tasks, acquire in nb_pool_run */
     _Atomic bool stop;
     _Atomic size_t n_asleep; /* workers waiting on `wake`; under `lock` */
     pthread_mutex_t lock;
@@ -55,29 +56,37 @@ static void pause_cpu(void)
 
 static void take_tasks(nb_pool *p, size_t worker)
 {
-    for (;;) {
-        const size_t t = atomic_fetch_add_explicit(&p->next, 1, memory_order_relaxed);
-        if (t >= p->n_task) return;
-        p->fn(p->ctx, t, worker);
+    uint64_t j = atomic_load_explicit(&p->job, memory_order_acquire);
+    while ((uint32_t)j != 0) {
+        /* partner: the release store in publish; it makes fn, ctx and n_task visible */
+        if (!atomic_compare_exchange_weak_explicit(&p->job, &j, j - 1, memory_order_acquire,
+                                                   memory_order_acquire))
+            continue;
+        p->fn(p->ctx, p->n_task - (uint32_t)j, worker);
+        (void)atomic_fetch_add_explicit(&p->done, 1, memory_order_release);
+        j = atomic_load_explicit(&p->job, memory_order_acquire);
     }
 }
 
-static uint64_t wait_job(nb_pool *p, uint64_t seen)
+static bool idle(nb_pool *p)
+{
+    return (uint32_t)atomic_load_explicit(&p->job, memory_order_acquire) == 0 &&
+           !atomic_load_explicit(&p->stop, memory_order_acquire);
+}
+
+static void wait_job(nb_pool *p)
 {
     for (int i = 0; p->spin && i < POOL_SPINS; i++) {
-        const uint64_t j = atomic_load_explicit(&p->job, memory_order_acquire);
-        if (j != seen) return j;
+        if (!idle(p)) return;
         pause_cpu();
     }
     (void)pthread_mutex_lock(&p->lock);
-    uint64_t j;
-    while ((j = atomic_load_explicit(&p->job, memory_order_acquire)) == seen) {
+    while (idle(p)) {
         p->n_asleep++;
         (void)pthread_cond_wait(&p->wake, &p->lock);
         p->n_asleep--;
     }
     (void)pthread_mutex_unlock(&p->lock);
-    return j;
 }
 
 static void *worker_main(void *arg)
@@ -86,21 +95,18 @@ static void *worker_main(void *arg)
     nb_pool *p = w->p;
     const size_t worker = w->worker;
     free(w);
-    uint64_t seen = 0;
-    for (;;) {
-        seen = wait_job(p, seen);
-        if (atomic_load_explicit(&p->stop, memory_order_acquire)) return NULL;
+    while (!atomic_load_explicit(&p->stop, memory_order_acquire)) {
+        wait_job(p);
         take_tasks(p, worker);
-        /* partner: the acquire loads of `left` in nb_pool_run */
-        (void)atomic_fetch_sub_explicit(&p->left, 1, memory_order_release);
     }
+    return NULL;
 }
 
-static void publish(nb_pool *p)
+/* The lock orders the new value against a worker that is about to sleep. */
+static void publish(nb_pool *p, uint64_t job)
 {
-    /* The lock orders the new value against a worker that is about to sleep. */
     (void)pthread_mutex_lock(&p->lock);
-    (void)atomic_fetch_add_explicit(&p->job, 1, memory_order_release);
+    atomic_store_explicit(&p->job, job, memory_order_release);
     if (p->n_asleep) (void)pthread_cond_broadcast(&p->wake);
     (void)pthread_mutex_unlock(&p->lock);
 }
@@ -108,18 +114,18 @@ static void publish(nb_pool *p)
 void nb_pool_run(nb_pool *p, nb_task_fn *fn, void *ctx, size_t n_task)
 {
     if (n_task == 0) return;
-    if (p->n_thread == 1 || n_task == 1) {
+    if (p->n_thread == 1 || n_task == 1 || n_task > UINT32_MAX) {
         for (size_t t = 0; t < n_task; t++) fn(ctx, t, 0);
         return;
     }
     p->fn = fn;
     p->ctx = ctx;
     p->n_task = n_task;
-    atomic_store_explicit(&p->next, 0, memory_order_relaxed);
-    atomic_store_explicit(&p->left, p->n_thread - 1, memory_order_relaxed);
-    publish(p);
+    atomic_store_explicit(&p->done, 0, memory_order_relaxed);
+    const uint64_t gen = (atomic_load_explicit(&p->job, memory_order_relaxed) >> 32) + 1;
+    publish(p, gen << 32 | n_task);
     take_tasks(p, 0);
-    for (int i = 0; atomic_load_explicit(&p->left, memory_order_acquire) != 0; i++) {
+    for (int i = 0; atomic_load_explicit(&p->done, memory_order_acquire) != n_task; i++) {
         if (p->spin && i < POOL_SPINS)
             pause_cpu();
         else
@@ -131,7 +137,7 @@ void nb_pool_destroy(nb_pool *p)
 {
     if (!p) return;
     atomic_store_explicit(&p->stop, true, memory_order_release);
-    publish(p);
+    publish(p, 0);
     for (size_t i = 0; i + 1 < p->n_thread; i++) (void)pthread_join(p->thread[i], NULL);
     (void)pthread_mutex_destroy(&p->lock);
     (void)pthread_cond_destroy(&p->wake);
