@@ -76,8 +76,8 @@ range --logit-bias 4294967296=1 'ID=X'
 range --stop-token-ids 1,,2 'token ids'
 range --kv-cache-dtype fp3 nvfp4
 range --mla yes absorbed
-range --threads 0 '[1, 4096]'
-range --prefill-chunk 0 '>= 1'
+range --threads 0 '[1, 1024]'
+range --prefill-chunk 0 '[1, 65536]'
 
 # Dashes or underscores, and both ways to give a value.
 for o in "--top_p 2" "--top_p=2" "--top-p=2"; do
