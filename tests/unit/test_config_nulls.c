@@ -1,12 +1,13 @@
 /* test_config_nulls.c - a key that is present and null is not an absent key, and what
  * a rope dictionary may not hold. */
-#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+
+#include <cmocka.h>
 
 #include "load/doc.h"
 #include "model/config.h"
