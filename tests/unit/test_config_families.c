@@ -371,6 +371,7 @@ static void test_unknown_fields(void **state)
 
 /* ---- what is refused ---- */
 
+#define TEN "1,2,3,4,5,6,7,8,9,10,"
 static const struct refusal {
     const char *file, *path, *value; /* value NULL: the key is removed */
     const char *names;               /* what the line has to name, beside the file */
@@ -514,8 +515,7 @@ static const struct refusal {
     { "deepseek_v3", "eos_token_id", "-1", "eos_token_id" },
     { "deepseek_v3", "eos_token_id", "4294967296", "eos_token_id" },
     { "deepseek_v3", "eos_token_id", "[1,\"2\"]", "eos_token_id" },
-    { "deepseek_v3", "eos_token_id", "[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17]",
-      "eos_token_id" },
+    { "deepseek_v3", "eos_token_id", "[" TEN TEN TEN TEN TEN TEN "1,2,3,4,5]", "eos_token_id" },
     { "llama_3_1_8b", "num_key_value_heads", "5", "num_key_value_heads" },
     { "llama_3_1_8b", "num_key_value_heads", "-8", "num_key_value_heads" },
     { "minicpm3_4b", "scale_emb", "1e30", "scale_emb" },
