@@ -7,8 +7,11 @@
  * holds one line.  Out-parameters are written on success only.  Memory returned
  * through an out-parameter is freed with nb_free unless said otherwise.
  *
- * An engine is used by one thread at a time; nb_engine_cancel may be called from
- * any thread and from a signal handler.  An nb_text may be used by many threads. */
+ * An engine computes on a thread of its own, many requests at once; its functions may
+ * be called from any thread but for create and destroy, and nb_engine_cancel also from
+ * a signal handler.  Callbacks of a request run on the engine's thread: they must be
+ * quick and must not call nb_generate, nb_logits or nb_engine_destroy.  An nb_text may be
+ * used by many threads. */
 #ifndef NIBBLE_H
 #define NIBBLE_H
 #include <stdbool.h>
@@ -54,6 +57,10 @@ NB_API nb_status nb_text_tokenize(const nb_text *t, const char *text, size_t n_b
 NB_API nb_status nb_text_detokenize(const nb_text *t, const uint32_t *ids, size_t n_ids,
                                     bool skip_special, char **text, size_t *n_bytes,
                                     nb_error *err);
+/* The bytes that one token stands for in a text (not always UTF-8); they live with t.
+ * An unknown id has none. */
+NB_API const char *nb_text_token_bytes(const nb_text *t, uint32_t id, size_t *n_bytes);
+NB_API bool nb_text_has_template(const nb_text *t);
 /* Renders an OpenAI chat request body (JSON: messages, tools, chat_template_kwargs,
  * add_generation_prompt) with the chat template. */
 NB_API nb_status nb_text_render(const nb_text *t, const char *request_json, size_t n_bytes,
@@ -79,7 +86,19 @@ typedef struct nb_engine_options {
     const char *chat_template;   /* path; overrides the model's                             */
     size_t n_thread;             /* default: physical cores available                       */
     size_t max_model_len;        /* tokens of context; default: the model's maximum         */
-    size_t prefill_chunk;        /* tokens per prefill step; default 512                    */
+    size_t prefill_chunk;        /* prompt tokens of one request in a step; default 512; less
+                                    while others wait: max_chunk_tok */
+    size_t max_num_seqs;         /* requests that run at once; default 32                   */
+    size_t max_num_batched_tokens; /* tokens of a step; default prefill_chunk, at least
+                                    max_num_seqs                                            */
+    size_t max_chunk_tok;        /* prompt tokens of one request in a step while others
+                                    could use them; default half of max_num_batched_tokens  */
+    uint64_t kv_cache_bytes;     /* of the pool; default: one request of max_model_len      */
+    bool max_model_len_auto;     /* max_model_len: what fits into kv_cache_bytes            */
+    bool commit_memory;          /* touch the pool at create, so that it cannot fail later  */
+    bool no_prefix_caching;      /* compute every prompt                                    */
+    bool priority_scheduling;    /* by nb_request.priority, else first come, first served   */
+    double priority_age_s;       /* waiting this long counts as one level; default 30       */
     bool no_text;                /* do not load a tokenizer (token ids only)                */
     nb_progress_fn *progress;    /* called while loading, may be NULL                       */
     void *progress_ctx;
@@ -100,6 +119,11 @@ typedef struct nb_engine_info {
     double kv_bytes_per_tok;                 /* all layers */
     uint64_t kv_pool_bytes;
     size_t kv_pool_tok, n_thread;
+    size_t n_block, block_tok;               /* of the pool; tokens of a block (64) */
+    uint64_t block_bytes, tail_bytes;        /* of a block; of the open pages of max_num_seqs */
+    uint64_t workspace_bytes;                /* activations and logits of a step */
+    size_t max_num_seqs, max_num_batched_tokens;
+    const char *kv_layout;                   /* planes of a page in words, "codes 64x256 + ..." */
     const char *kernels;                     /* "linear_bf16=avx2 attn=avx2 ..." */
     const char *warnings;                    /* configuration fields that were ignored, or "" */
 } nb_engine_info;
@@ -125,7 +149,7 @@ typedef struct nb_sampling {
     uint64_t seed;             /* same seed, same request: same tokens */
     const nb_logit_bias *logit_bias;
     size_t n_logit_bias;
-    size_t max_tokens;         /* default 128 */
+    size_t max_tokens;         /* default 128; 0: only the prompt is computed */
     size_t min_tokens;         /* no end-of-text and no stop before this many */
     bool ignore_eos;
     const char *const *stop;   /* stop strings, not part of the text */
@@ -155,29 +179,91 @@ typedef struct nb_token_event {
 /* Non-zero return stops the generation (finish reason "cancelled"). */
 typedef int nb_token_fn(void *ctx, const nb_token_event *ev);
 
-typedef struct nb_request {
-    const uint32_t *prompt;
-    size_t n_prompt; /* >= 1 */
-    nb_sampling sampling;
-    nb_token_fn *on_token; /* may be NULL */
-    void *on_token_ctx;
-} nb_request;
+typedef uint64_t nb_request_id; /* never 0 */
 
 typedef struct nb_result {
     uint32_t *tokens; /* generated ids, incl. the end-of-text id if one ended it; nb_result_deinit */
     size_t n_tokens;
     char *text;       /* without special tokens and without the stop string; terminated */
     size_t text_bytes;
-    const char *finish_reason; /* "stop", "length", "cancelled" */
-    size_t n_prompt, n_cached; /* prompt tokens; of these reused from the previous request */
-    double prefill_s, decode_s;
+    const char *finish_reason; /* "stop", "length", "cancelled", "timeout" */
+    int stop_index;            /* "stop" by stop string: its index, else -1 */
+    int64_t stop_token;        /* "stop" by a token of stop_id: it, else -1 (end of text) */
+    size_t n_prompt, n_cached; /* prompt tokens; of these reused from the prefix cache */
+    size_t n_preempted;        /* times the request was set back */
+    double queue_s, prefill_s, decode_s; /* until admitted; first token; last token */
 } nb_result;
-
-/* Runs one request to its end.  The KV of the prompt stays, so that a next
- * request that begins with the same tokens reuses whole pages of it. */
-NB_API nb_status nb_generate(nb_engine *e, const nb_request *rq, nb_result *out, nb_error *err);
 NB_API void nb_result_deinit(nb_result *r);
-NB_API void nb_engine_cancel(nb_engine *e); /* the running nb_generate ends soon */
+
+/* The end of a submitted request, exactly one call, the last of its callbacks.  st != NB_OK:
+ * err says why and *r holds what there was until then.  *r is borrowed. */
+typedef void nb_done_fn(void *ctx, nb_status st, const nb_result *r, const nb_error *err);
+
+/* Zero-initialise, set what differs. */
+typedef struct nb_request {
+    const uint32_t *prompt;
+    size_t n_prompt; /* >= 1 */
+    nb_sampling sampling;
+    nb_token_fn *on_token; /* may be NULL */
+    void *on_token_ctx;    /* of all callbacks */
+    /* Not NULL: called for each prompt token, in order, before the first on_token, with its
+     * log-probability after the tokens before it (NaN for the first) and the n_prompt_top
+     * best.  Such a request computes its whole prompt, reading no prefix cache. */
+    nb_token_fn *on_prompt;
+    int n_prompt_top;       /* 0..20 */
+    nb_done_fn *on_done;    /* nb_engine_submit; may be NULL */
+    const char *cache_salt; /* requests share cached prefixes only within one salt; NULL: none */
+    int32_t priority;       /* lower first, with priority_scheduling */
+    double timeout_s;       /* 0: none; from submission to the last token */
+    nb_request_id after;    /* 0, or wait until that request has computed its prompt (choices
+                               of one prompt) */
+} nb_request;
+
+/* Runs one request to its end, among those of other threads. */
+NB_API nb_status nb_generate(nb_engine *e, const nb_request *rq, nb_result *out, nb_error *err);
+NB_API void nb_engine_cancel(nb_engine *e); /* running calls of nb_generate and nb_logits end soon */
+
+/* Queues a request and returns; everything in *rq is copied.  Errors of the request itself
+ * are returned here, and then no callback comes.  NB_ERR_CAPACITY: the engine has failed or
+ * is being destroyed, or 65,536 requests are in it. */
+NB_API nb_status nb_engine_submit(nb_engine *e, const nb_request *rq, nb_request_id *id,
+                                  nb_error *err);
+/* Ends a request soon, in whatever state, with "cancelled"; its blocks are free before the next
+ * step. Unknown and finished ids are ignored. */
+NB_API void nb_engine_abort(nb_engine *e, nb_request_id id);
+/* NB_OK, or why the engine has stopped serving. */
+NB_API nb_status nb_engine_health(const nb_engine *e, nb_error *err);
+/* Forgets all cached prefixes; the number of blocks that were cached (may be NULL). */
+NB_API nb_status nb_engine_reset_prefix_cache(nb_engine *e, size_t *n_block);
+
+enum { NB_STEP_TOK_BUCKETS = 13 }; /* 1, 8, 16, 32, ... 16384, and above: see step_tok */
+
+/* A snapshot, taken between steps.  Counters are since create. */
+typedef struct nb_engine_stats {
+    size_t n_running, n_waiting, n_deferred; /* deferred: part of waiting, `after` */
+    size_t n_waiting_tok;                    /* prompt tokens not computed yet */
+    size_t n_block, n_block_free, n_block_held, n_block_once, n_block_many; /* cached: once + many */
+    uint64_t prefix_queries, prefix_hits;    /* tokens */
+    uint64_t again_queries, again_hits;      /* tokens, after preemptions */
+    uint64_t n_evicted, n_preempted, preempted_tok;
+    uint64_t prompt_tok, prompt_tok_cached, generated_tok;
+    uint64_t n_nonfinite;  /* requests ended because a value was not finite */
+    uint64_t n_step, step_tok[NB_STEP_TOK_BUCKETS + 1], step_tok_sum; /* steps by their tokens,
+                              not cumulated */
+    double step_s;         /* time spent in steps */
+    double uptime_s;
+} nb_engine_stats;
+NB_API void nb_engine_get_stats(const nb_engine *e, nb_engine_stats *s);
+
+/* What the cache holds, for people to look at, as JSON: every block's state, class, holders,
+ * hits and parent, and the running requests (docs/serving.md describes the fields). */
+NB_API nb_status nb_engine_cache_json(nb_engine *e, char **json, nb_error *err);
+/* One page of real tokens of one layer at BF16, FP8 and 4 bits: values, codes, scales, decoded
+ * values and errors of its token `tok` (0..63), as JSON. NB_ERR_NOT_FOUND before anything ran. */
+NB_API nb_status nb_engine_page_json(nb_engine *e, size_t layer, size_t tok, char **json,
+                                     nb_error *err);
+/* Walks the structures of the scheduler and the cache; NB_ERR_INTERNAL names what is broken. */
+NB_API nb_status nb_engine_check(nb_engine *e, nb_error *err);
 
 /* Logits of the prompt at the given positions (ascending), one call of sink per
  * row, in order: vocab values.  Non-zero return of sink ends with NB_ERR_CANCELLED. */

@@ -1,0 +1,101 @@
+/* kv_cache.h - the blocks of the KV pool: who holds them, what they contain, which
+ * go first.
+ *
+ * A block is 64 tokens of all layers.  This file knows ids, counters and keys, not
+ * bytes.  A block is in one of three states:
+ *
+ *   free     nobody holds it and it contains nothing that can be found
+ *   held     n_ref > 0 requests use it; it may also be indexed (found by its key)
+ *   cached   n_ref == 0 and indexed: kept until its room is needed (evicted)
+ *
+ * The key of a block is chained, so it stands for all tokens up to its end:
+ *
+ *   root          SHA-256("nibble kv 1" 0x00 salt)
+ *   key of block  SHA-256(parent key | n_expanded, n_short | 64 ids, little-endian u32)
+ *
+ * n_expanded and n_short (0..64) say how the tokens were computed: how many leading
+ * tokens of the block in the expanded form of latent attention (the rest absorbed), and
+ * how many with the short table of longrope.  The same ids computed otherwise have other
+ * bits, so they are another block: a hit never changes the output.  The salt
+ * (`cache_salt`) separates tenants.
+ *
+ * Eviction, scan-resistant: a cached block is `once` (never found since it was written)
+ * or `many`.  The oldest `once` block goes first; when there is none, or when the `many`
+ * class has more than its share (protected_share of all blocks), the oldest `many` block
+ * moves to the young end of `once`.  Releasing a request's blocks puts its last
+ * block at the old end, so that a chain is eaten from its tail and what is left of it
+ * can still be found.  A block is not evicted while a block that continues it is indexed.
+ *
+ * Owned by the engine thread.  Every operation is O(1) but for release (O(n)), reset and
+ * check; nothing is allocated after create. */
+#ifndef NB_KV_KV_CACHE_H
+#define NB_KV_KV_CACHE_H
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/str.h"
+
+enum { NB_BLOCK_TOK = 64 };
+#define NB_BLOCK_NONE UINT32_MAX
+
+typedef struct nb_block_key {
+    unsigned char b[32];
+} nb_block_key;
+
+/* NB_ERR_NOMEM, NB_ERR_INTERNAL (no SHA-256). */
+nb_status nb_block_key_root(nb_str salt, nb_block_key *out);
+nb_status nb_block_key_next(const nb_block_key *parent, const uint32_t tok[NB_BLOCK_TOK],
+                            unsigned n_expanded, unsigned n_short, nb_block_key *out);
+
+typedef struct nb_kv_cache nb_kv_cache;
+
+typedef struct nb_kv_cache_options {
+    size_t n_block;         /* 1 .. UINT32_MAX - 1                                     */
+    bool index;             /* false: publish does nothing, find finds nothing         */
+    double protected_share; /* of all blocks, [0, 1]; 0.75 is a good value             */
+} nb_kv_cache_options;
+
+nb_status nb_kv_cache_create(const nb_kv_cache_options *o, nb_kv_cache **out, nb_error *err);
+void nb_kv_cache_destroy(nb_kv_cache *c);
+
+/* The indexed block with this key, or NB_BLOCK_NONE. Changes nothing. */
+uint32_t nb_kv_cache_find(const nb_kv_cache *c, const nb_block_key *key);
+/* One more holder of an indexed or held block. hit: the block was found for a request
+ * (it joins the `many` class). */
+void nb_kv_cache_hold(nb_kv_cache *c, uint32_t id, bool hit);
+/* A block with one holder and nothing in it: a free one, else an evicted one.
+ * NB_ERR_CAPACITY when all are held. */
+nb_status nb_kv_cache_acquire(nb_kv_cache *c, uint32_t *id);
+/* The held, not indexed block `id` is full and stands for `key`; `parent` is the block
+ * before it (NB_BLOCK_NONE for the first).  Returns the block to use from now on: id, or
+ * the block that was already indexed under this key, then held instead of id, which is freed. */
+uint32_t nb_kv_cache_publish(nb_kv_cache *c, uint32_t id, const nb_block_key *key, uint32_t parent);
+/* Gives up one hold of each of id[0..n), in order of position in the text; last first. */
+void nb_kv_cache_release(nb_kv_cache *c, const uint32_t *id, size_t n);
+/* Blocks that acquire can hand out now: free + cached. */
+size_t nb_kv_cache_available(const nb_kv_cache *c);
+/* Forgets all contents: cached blocks become free, held ones are no longer found.
+ * Returns the number of blocks that left the index. */
+size_t nb_kv_cache_reset(nb_kv_cache *c);
+
+typedef struct nb_kv_cache_stats {
+    size_t n_block, n_free, n_held, n_once, n_many; /* once, many: cached blocks by class */
+    size_t n_indexed;
+    uint64_t n_evicted, n_published, n_duplicate; /* since create */
+} nb_kv_cache_stats;
+void nb_kv_cache_get_stats(const nb_kv_cache *c, nb_kv_cache_stats *s);
+
+typedef struct nb_kv_block_info {
+    uint32_t n_ref;  /* holders                                     */
+    uint32_t parent; /* indexed: the block before it, else NONE     */
+    uint32_t n_hit;  /* times it was found since it was written     */
+    bool indexed, many;
+    nb_block_key key; /* when indexed */
+} nb_kv_block_info;
+void nb_kv_cache_block(const nb_kv_cache *c, uint32_t id, nb_kv_block_info *info);
+
+/* Walks every structure; NULL, or what is broken (tests, soak). */
+const char *nb_kv_cache_check(const nb_kv_cache *c);
+
+#endif

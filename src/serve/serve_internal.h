@@ -1,0 +1,51 @@
+/* serve_internal.h - what the files of src/serve share: one nb_serve, owned by the loop's
+ * thread. */
+#ifndef NB_SERVE_INTERNAL_H
+#define NB_SERVE_INTERNAL_H
+#include <jansson.h>
+
+#include "nibble/nibble.h"
+
+#include "serve/http.h"
+#include "serve/metrics.h"
+#include "serve/serve.h"
+
+struct nb_serve {
+    nb_serve_options o; /* defaults filled in */
+    nb_engine *engine;
+    const nb_text *text; /* NULL: token ids only */
+    nb_engine_info info;
+    nb_http *http;
+    nb_metrics *metrics;
+    const char *name; /* first served name */
+    nb_sampling sampling; /* defaults of a request: vLLM's, with generation_config.json's */
+    int64_t created;  /* seconds since 1970 */
+    /* admission: requests in the engine, prompt tokens not computed yet */
+    size_t n_active, n_queued_tok;
+};
+
+/* Handlers, one group per file; rows of the table of routes in serve.c. */
+nb_http_fn nb_api_chat, nb_api_completions, nb_api_chat_render, nb_api_completions_render; /* openai */
+nb_http_fn nb_api_messages, nb_api_count_tokens;                                /* anthropic  */
+nb_http_fn nb_api_models, nb_api_tokenize, nb_api_detokenize, nb_api_tokenizer_info; /* text   */
+nb_http_fn nb_api_health, nb_api_ping, nb_api_version, nb_api_load, nb_api_metrics,
+    nb_api_reset_prefix_cache;                                                  /* operation  */
+nb_http_fn nb_page_index, nb_page_asset;                                        /* the page   */
+nb_http_fn nb_page_cache, nb_page_block, nb_page_config, nb_page_stats;         /* its data   */
+
+/* ---- logs (log.c): one line each, text or JSON ---- */
+typedef enum nb_log_level { NB_LOG_INFO, NB_LOG_WARN, NB_LOG_ERROR } nb_log_level;
+/* key, value pairs of strings, ended by NULL: nb_log(s, NB_LOG_INFO, "request", "id", id, NULL). */
+void nb_log(const nb_serve *s, nb_log_level level, const char *event, ...);
+
+/* ---- errors (error.c) ---- */
+/* OpenAI's object {"error":{message,type,param,code}}; type from the status as vLLM names it;
+ * for paths under /v1/messages Anthropic's. param may be NULL. 503 adds Retry-After. */
+void nb_reply_error(nb_http_ex *ex, int status, const char *param, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+void nb_error_body(void *ctx, const nb_http_ex *ex, int status, const char *message, nb_buf *body);
+/* HTTP status of an error of the engine. */
+int nb_http_status_of(nb_status st);
+void nb_reply_json(nb_http_ex *ex, int status, json_t *doc); /* takes over doc */
+
+#endif
