@@ -123,6 +123,7 @@ typedef struct nb_engine_info {
     uint64_t block_bytes, tail_bytes;        /* of a block; of the open pages of max_num_seqs */
     uint64_t workspace_bytes;                /* activations and logits of a step */
     size_t max_num_seqs, max_num_batched_tokens;
+    bool no_prefix_caching;                  /* as asked for */
     const char *kv_layout;                   /* planes of a page in words, "codes 64x256 + ..." */
     const char *kernels;                     /* "linear_bf16=avx2 attn=avx2 ..." */
     const char *warnings;                    /* configuration fields that were ignored, or "" */

@@ -13,7 +13,8 @@ typedef struct nb_metrics nb_metrics;
 nb_status nb_metrics_create(const char *model_name, const nb_engine_info *info, nb_metrics **out);
 void nb_metrics_destroy(nb_metrics *m);
 
-/* One choice of a request has ended. reason: stop, length, abort, error. */
+/* One choice of a request has ended. reason: stop, length, abort, error; the engine's
+ * cancelled and timeout count as abort, any other as error. */
 typedef struct nb_metrics_request {
     const char *reason;
     size_t n_prompt, n_cached, n_generated, max_tokens, n; /* n: choices of the request */
@@ -23,11 +24,12 @@ typedef struct nb_metrics_request {
 void nb_metrics_request_done(nb_metrics *m, const nb_metrics_request *r);
 /* Time between two tokens of a request. */
 void nb_metrics_token(nb_metrics *m, double since_last_s);
-/* handler: the route's path, or "none"; counted by method and status class ("2xx"). */
+/* handler: the route's path, or "none"; counted by method and status class ("2xx").  Answers
+ * 503 of handlers other than /health count as refused requests. */
 void nb_metrics_http(nb_metrics *m, nb_str handler, nb_str method, int status, double seconds);
 
 typedef struct nb_metrics_gauges { /* of the server, beside the engine's statistics */
-    size_t n_connections, n_exchanges, n_refused; /* refused: answered 503, counter */
+    size_t n_connections, n_exchanges;
 } nb_metrics_gauges;
 /* Appends the exposition, text format 0.0.4. */
 nb_status nb_metrics_write(const nb_metrics *m, const nb_engine_stats *st,
