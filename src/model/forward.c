@@ -178,8 +178,31 @@ static void add_branch(nb_forward *f, size_t n_tok)
     for (size_t i = 0; i < n_tok * c->hidden; i++) f->h[i] += s * f->branch[i];
 }
 
-static nb_status block(nb_forward *f, size_t layer, const nb_chunk *chunk, size_t n_chunk,
-                       size_t n_tok, size_t *bad, nb_error *err)
+/* A chunk with a value that cannot be stored goes on as zeros, so that whatever follows stays
+ * finite; rows do not mix, so the other chunks never see it. */
+static void give_up_chunk(nb_forward *f, const nb_chunk *chunk, size_t i, size_t t0)
+{
+    const nb_model_config *c = &f->o.model->c;
+    const size_t o_w = c->n_head * f->d_o;
+    f->chunk_bad[i] = 1;
+    memset(f->h + t0 * c->hidden, 0, chunk[i].n_tok * c->hidden * sizeof *f->h);
+    memset(f->attn + t0 * o_w, 0, chunk[i].n_tok * o_w * sizeof *f->attn);
+}
+
+static void attention(nb_forward *f, const nb_chunk *chunk, size_t n_chunk, size_t layer,
+                      nb_error *err)
+{
+    size_t t0 = 0;
+    for (size_t i = 0; i < n_chunk; t0 += chunk[i++].n_tok) {
+        nb_error *first = f->n_bad == 0 ? err : NULL;
+        if (!f->chunk_bad[i] && nb_fw_attention(f, &chunk[i], layer, t0, first) == NB_OK) continue;
+        f->n_bad += !f->chunk_bad[i];
+        give_up_chunk(f, chunk, i, t0);
+    }
+}
+
+static void block(nb_forward *f, size_t layer, const nb_chunk *chunk, size_t n_chunk, size_t n_tok,
+                  nb_error *err)
 {
     const nb_model_config *c = &f->o.model->c;
     const nb_layer *l = &f->o.model->layer[layer];
@@ -189,11 +212,7 @@ static nb_status block(nb_forward *f, size_t layer, const nb_chunk *chunk, size_
         project_mla(f, l, n_tok);
     else
         project_gqa(f, l, n_tok);
-    size_t t0 = 0;
-    for (size_t i = 0; i < n_chunk; t0 += chunk[i++].n_tok) {
-        *bad = i;
-        NB_TRY(nb_fw_attention(f, &chunk[i], layer, t0, err));
-    }
+    attention(f, chunk, n_chunk, layer, err);
     const size_t o_w = c->n_head * f->d_o;
     nb_fw_linear(f, &l->o, l->o_b, f->attn, o_w, f->branch, h, n_tok);
     nb_fw_trace(f, "attn_out", layer, f->branch, n_tok, h, h);
@@ -203,7 +222,6 @@ static nb_status block(nb_forward *f, size_t layer, const nb_chunk *chunk, size_
     nb_fw_trace(f, "mlp_out", layer, f->branch, n_tok, h, h);
     add_branch(f, n_tok);
     nb_fw_trace(f, "out", layer, f->h, n_tok, h, h);
-    return NB_OK;
 }
 
 static void logits_of(nb_forward *f, const nb_chunk *chunk, size_t n_chunk, float *logits)
@@ -223,13 +241,13 @@ static void logits_of(nb_forward *f, const nb_chunk *chunk, size_t n_chunk, floa
 }
 
 nb_status nb_forward_step(nb_forward *f, const nb_chunk *chunk, size_t n_chunk, float *logits,
-                          size_t *bad_chunk, nb_error *err)
+                          unsigned char *bad, nb_error *err)
 {
     const nb_model *m = f->o.model;
     const size_t h = m->c.hidden;
-    size_t n_tok = 0, bad = 0;
+    size_t n_tok = 0;
     for (size_t i = 0; i < n_chunk; i++) {
-        NB_ASSERT(chunk[i].n_tok <= f->max_tok - n_tok);
+        NB_ASSERT(chunk[i].n_tok > 0 && chunk[i].n_tok <= f->max_tok - n_tok);
         f->plan.embed->fn(&(nb_embed_args){ .y = f->h + n_tok * h,
                                             .id = chunk[i].tok,
                                             .w = m->embed,
@@ -237,17 +255,14 @@ nb_status nb_forward_step(nb_forward *f, const nb_chunk *chunk, size_t n_chunk, 
                                             .y_stride = h,
                                             .factor = m->c.embed_factor });
         n_tok += chunk[i].n_tok;
+        f->chunk_bad[i] = 0;
     }
+    f->n_bad = 0;
     if (n_tok == 0) return NB_OK;
     nb_fw_trace(f, "embed", SIZE_MAX, f->h, n_tok, h, h);
     rotary_tables(f, chunk, n_chunk);
-    for (size_t i = 0; i < m->c.n_layer; i++) {
-        const nb_status st = block(f, i, chunk, n_chunk, n_tok, &bad, err);
-        if (st != NB_OK) {
-            if (bad_chunk) *bad_chunk = bad;
-            return st;
-        }
-    }
+    for (size_t i = 0; i < m->c.n_layer; i++) block(f, i, chunk, n_chunk, n_tok, err);
     logits_of(f, chunk, n_chunk, logits);
-    return NB_OK;
+    if (bad) memcpy(bad, f->chunk_bad, n_chunk);
+    return f->n_bad ? NB_ERR_NONFINITE : NB_OK;
 }

@@ -45,10 +45,11 @@ size_t nb_forward_bytes(const nb_forward *f);
 const nb_plan *nb_forward_plan(const nb_forward *f);
 void nb_forward_set_trace(nb_forward *f, nb_trace_fn *trace, void *ctx); /* NULL: off */
 
-/* Runs the chunks; logits: [sum of n_row][n_vocab].  NB_ERR_NONFINITE when a value
- * to be stored is not finite: *bad_chunk (may be NULL) is its index; nothing of
- * that chunk may be used afterwards. */
+/* Runs the chunks; logits: [sum of n_row][n_vocab].  NB_ERR_NONFINITE when a value to be
+ * stored is not finite: err tells of the first, bad[i] (may be NULL) is 1 for each such
+ * chunk, whose cache, tail and logits are void; the other chunks are complete.  A step is
+ * never run again with the same tails: they already hold its rows. */
 nb_status nb_forward_step(nb_forward *f, const nb_chunk *chunk, size_t n_chunk, float *logits,
-                          size_t *bad_chunk, nb_error *err);
+                          unsigned char *bad, nb_error *err);
 
 #endif

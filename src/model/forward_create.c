@@ -101,12 +101,13 @@ static nb_status create_small(nb_forward *f, nb_error *err)
     f->max_job = max_size(2 * c->n_expert + 2, max_size(c->n_head, 4));
     f->job = nb_arena_array(&f->arena, f->max_job, sizeof *f->job);
     f->page_bad = nb_arena_array(&f->arena, f->max_page, 1);
+    f->chunk_bad = nb_arena_array(&f->arena, f->max_tok, 1);
     f->stage = nb_arena_array(&f->arena, f->max_page * NB_PAGE_TOK * f->n_values, sizeof *f->stage);
     f->r_id = nb_arena_array(&f->arena, rows, sizeof *f->r_id);
     f->e_slot = nb_arena_array(&f->arena, rows, sizeof *f->e_slot);
     f->e_count = nb_arena_array(&f->arena, c->n_expert + 1, sizeof *f->e_count);
     f->e_first = nb_arena_array(&f->arena, c->n_expert + 1, sizeof *f->e_first);
-    if (!f->job || !f->page_bad || !f->stage || !f->r_id || !f->e_slot || !f->e_count ||
+    if (!f->job || !f->page_bad || !f->chunk_bad || !f->stage || !f->r_id || !f->e_slot || !f->e_count ||
         !f->e_first)
         return nb_fail(err, NB_ERR_NOMEM, "out of memory for the workspace");
     return NB_OK;

@@ -42,6 +42,9 @@ struct nb_forward {
     float *raw;
     uint16_t *stage;
     unsigned char *page_bad; /* [max_page] */
+    /* chunks of the step whose values cannot be stored; at most max_tok chunks in a step */
+    unsigned char *chunk_bad; /* [max_tok] */
+    size_t n_bad;
     /* direct attention (absorbed MLA, GQA): one query tile of <= 64 tokens */
     float *qx;                       /* [64][n_head * (kv_lora + d_rope)] absorbed queries */
     float *part_o, *part_m, *part_l; /* [wave][n_q][n_head] x d_state, 1, 1 */
