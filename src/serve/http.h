@@ -6,9 +6,27 @@
  * replies at once or keeps it and replies later, whole or as a stream.
  *
  * An exchange ends by nb_http_reply, by nb_http_end, or because the client has gone (left,
- * reads or writes too slowly, or the server stops hard): then the on_close
- * function is called once, and the exchange must not be used after it returns.  After
- * nb_http_reply and nb_http_end on_close does not come. */
+ * reads too slowly, or the server stops hard): then the on_close function is called
+ * once, and the exchange must not be used after it returns.  After nb_http_reply and
+ * nb_http_end on_close does not come.  No function of an exchange calls on_close itself: it
+ * comes from the loop.
+ *
+ * Gone: the client closed, reset, or shut down its sending side while its answer was not
+ * complete.  A killed client and one that only says "no more requests" (`nc -N`)
+ * look the same, and the pages of the first must be free within a step; so a half-closed client
+ * still gets answers that are complete by then, but is not computed for.
+ *
+ * Browsers.  Without an API key the server trusts whoever reaches it, so pages of other
+ * sites must not reach it through the browser of its user:
+ *   - bound to loopback addresses only, without TLS: the Host of a request has to be localhost, a
+ *     name under .localhost, a loopback address, the host bound to, or the host of an allowed
+ *     origin, else 403.  A site that points its own name at 127.0.0.1 (DNS rebinding) is
+ *     the same origin for the browser; only Host tells.  Listing "*" as origin turns this off.
+ *   - whatever is bound: a request that is not GET, HEAD or OPTIONS and that a browser sends for
+ *     a page of another origin which is not allowed (Sec-Fetch-Site, or Origin against
+ *     Host) gets 403: the page could not read the answer, but it would be computed.
+ * The page that the server itself serves passes both; clients that are not browsers send neither
+ * Origin nor foreign Hosts.  With an API key neither is checked: other sites do not have it. */
 #ifndef NB_SERVE_HTTP_H
 #define NB_SERVE_HTTP_H
 #include <stdbool.h>
@@ -34,7 +52,9 @@ typedef struct nb_http_options {
     uint16_t port;                /* 0 with any_port: the system chooses; nb_http_port tells */
     bool any_port;
     const char *uds;              /* path of a Unix socket instead of host and port          */
-    const char *tls_cert, *tls_key, *tls_key_password, *tls_ca; /* PEM files; both or none   */
+    const char *tls_cert, *tls_key, *tls_key_password, *tls_ca; /* PEM files (the password is
+                                     one); cert and key: both or none; with tls_ca clients must
+                                     show a certificate of these authorities                 */
     const char *const *api_key;   /* Authorization: Bearer KEY, or x-api-key: any of these opens
                                      routes that are not `open`; compared in constant time   */
     size_t n_api_key;
@@ -42,6 +62,7 @@ typedef struct nb_http_options {
     size_t n_cors_origin;
     size_t max_header_bytes;      /* [32 KiB] all headers with the request line: 431         */
     size_t max_body_bytes;        /* [16 MiB] 413                                            */
+    size_t max_total_body_bytes;  /* [1 GiB] of all requests in memory together: 503         */
     size_t max_connections;       /* [4096] beyond: 503 and closed                           */
     size_t max_stream_bytes;      /* [1 MiB] unsent bytes of one answer that a slow reader may
                                      leave in memory; then the client counts as gone         */
@@ -54,12 +75,16 @@ typedef struct nb_http_options {
     void (*on_done)(void *ctx, const nb_http_ex *ex, int status, double seconds);
     /* Error answers of this file (404, 405, 400, 401, 413, ...): fills body with JSON.  */
     void (*error_body)(void *ctx, const nb_http_ex *ex, int status, const char *message, nb_buf *body);
-    void *ctx; /* of handlers and of the two above */
+    /* A line for the log: out of descriptors, ... */
+    void (*on_warn)(void *ctx, const char *line);
+    void *ctx; /* of handlers and of the three above */
 } nb_http_options;
 
-/* Binds and listens. Routes are borrowed. */
+/* Binds and listens. Routes are borrowed, options copied.  A route for GET serves HEAD too; OPTIONS
+ * is answered here. */
 nb_status nb_http_create(const nb_http_options *o, const nb_http_route *route, size_t n_route,
                          nb_http **out, nb_error *err);
+/* Tasks posted before it are run; then open exchanges end (on_close). NULL is ok. */
 void nb_http_destroy(nb_http *h);
 uint16_t nb_http_port(const nb_http *h); /* bound port; 0 with uds */
 /* Serves until stopped and drained. */
@@ -70,7 +95,9 @@ void nb_http_stop(nb_http *h);
 void nb_http_set_drain(nb_http *h, double drain_s); /* default 30 */
 bool nb_http_draining(const nb_http *h);
 /* Any thread: fn(ctx) runs soon on the loop's thread.  Calls that come before an earlier one
- * with the same fn and ctx has begun are one.  Never blocks on the loop. */
+ * with the same fn and ctx has begun are one.  Never blocks on the loop.  Room for
+ * max_connections + 1024 of them is set aside; one beyond that needs memory, and is
+ * dropped if there is none. */
 void nb_http_post(nb_http *h, nb_http_task_fn *fn, void *ctx);
 /* fn(ctx) every `s` seconds, until destroy. */
 nb_status nb_http_every(nb_http *h, double s, nb_http_task_fn *fn, void *ctx);
@@ -87,7 +114,11 @@ nb_str nb_http_header(const nb_http_ex *ex, const char *name);
 nb_str nb_http_body(const nb_http_ex *ex);
 /* X-Request-Id of the client where it is sane (1..128 visible ASCII), else a new random one. */
 const char *nb_http_request_id(const nb_http_ex *ex);
-nb_str nb_http_peer(const nb_http_ex *ex);  /* address for logs */
+nb_str nb_http_peer(const nb_http_ex *ex);  /* address for logs: 127.0.0.1:4711, [::1]:4711, unix */
+bool nb_http_peer_local(const nb_http_ex *ex); /* a loopback address or the Unix socket */
+bool nb_http_has_key(const nb_http_ex *ex);    /* came with one of the API keys */
+/* The row of the table; NULL where none fits (404, 405, 400, ...). */
+const nb_http_route *nb_http_route_of(const nb_http_ex *ex);
 
 /* Before reply or begin. */
 nb_status nb_http_add_header(nb_http_ex *ex, const char *name, const char *value);
