@@ -19,6 +19,7 @@ struct nb_serve {
     nb_metrics *metrics;
     const char *name; /* first served name */
     nb_sampling sampling; /* defaults of a request: vLLM's, with generation_config.json's */
+    struct nb_page *page; /* page_api.c: helper thread; NULL until first used, nb_page_stop */
     int64_t created;  /* seconds since 1970 */
     /* admission: requests in the engine, prompt tokens not computed yet */
     size_t n_active, n_queued_tok;
