@@ -180,24 +180,42 @@ static void add_branch(nb_forward *f, size_t n_tok)
 
 /* A chunk with a value that cannot be stored goes on as zeros, so that whatever follows stays
  * finite; rows do not mix, so the other chunks never see it. */
-static void give_up_chunk(nb_forward *f, const nb_chunk *chunk, size_t i, size_t t0)
+static void blank_chunk(nb_forward *f, const nb_chunk *chunk, size_t t0)
 {
     const nb_model_config *c = &f->o.model->c;
     const size_t o_w = c->n_head * f->d_o;
-    f->chunk_bad[i] = 1;
-    memset(f->h + t0 * c->hidden, 0, chunk[i].n_tok * c->hidden * sizeof *f->h);
-    memset(f->attn + t0 * o_w, 0, chunk[i].n_tok * o_w * sizeof *f->attn);
+    memset(f->h + t0 * c->hidden, 0, chunk->n_tok * c->hidden * sizeof *f->h);
+    memset(f->attn + t0 * o_w, 0, chunk->n_tok * o_w * sizeof *f->attn);
+}
+
+/* Single tokens that read the stored values: what a running request computes in a step. */
+static bool is_decode(const nb_forward *f, const nb_chunk *c, size_t i)
+{
+    const bool direct = f->o.model->c.attn != NB_ATTN_MLA || c->absorbed;
+    return c->n_tok == 1 && direct && !f->chunk_bad[i];
 }
 
 static void attention(nb_forward *f, const nb_chunk *chunk, size_t n_chunk, size_t layer,
                       nb_error *err)
 {
-    size_t t0 = 0;
-    for (size_t i = 0; i < n_chunk; t0 += chunk[i++].n_tok) {
-        nb_error *first = f->n_bad == 0 ? err : NULL;
-        if (!f->chunk_bad[i] && nb_fw_attention(f, &chunk[i], layer, t0, first) == NB_OK) continue;
-        f->n_bad += !f->chunk_bad[i];
-        give_up_chunk(f, chunk, i, t0);
+    for (size_t i = 0, t0 = 0, n; i < n_chunk; i += n) {
+        const size_t at = t0;
+        for (n = 0; i + n < n_chunk && n < NB_DECODE_MAX && is_decode(f, &chunk[i + n], i + n);)
+            n++;
+        if (n) {
+            nb_fw_attention_decode(f, chunk + i, n, i, layer, t0, err);
+            t0 += n;
+        } else {
+            nb_error *first = f->n_bad == 0 ? err : NULL;
+            n = 1;
+            if (!f->chunk_bad[i] && nb_fw_attention(f, &chunk[i], layer, t0, first) != NB_OK) {
+                f->n_bad++;
+                f->chunk_bad[i] = 1;
+            }
+            t0 += chunk[i].n_tok;
+        }
+        for (size_t k = i, t = at; k < i + n; t += chunk[k++].n_tok)
+            if (f->chunk_bad[k]) blank_chunk(f, &chunk[k], t);
     }
 }
 

@@ -17,17 +17,7 @@
 #include "model/forward_internal.h"
 #include "num/bf16.h"
 
-typedef struct attn_step {
-    nb_forward *f;
-    const nb_chunk *c;
-    const nb_layer *l;
-    size_t layer, t0;       /* t0: the chunk's first token in the batch's buffers */
-    size_t p0, in0, n_page; /* first page, its tokens before the chunk, pages touched */
-    size_t n_end;           /* in0 + n_tok */
-    float *tail, *own;      /* the layer's tail; the chunk's pages, rows from in-page index 0 */
-} attn_step;
-
-static unsigned char *page_of(const attn_step *s, size_t page)
+static unsigned char *page_of(const nb_attn_step *s, size_t page)
 {
     const nb_kv_view *kv = &s->c->kv;
     NB_ASSERT(page < kv->n_block);
@@ -35,11 +25,6 @@ static unsigned char *page_of(const attn_step *s, size_t page)
 }
 
 /* ---- storing ---- */
-
-typedef struct store_ctx {
-    const attn_step *s;
-    unsigned char *bad; /* [n_page] */
-} store_ctx;
 
 /* Rounds n values to BF16 (but for f32 records); false if one is not finite. */
 static bool round_rows(const nb_forward *f, const float *in, float *out, size_t n)
@@ -60,7 +45,7 @@ static bool round_rows(const nb_forward *f, const float *in, float *out, size_t 
     return finite;
 }
 
-static bool encode_rows(const attn_step *s, size_t i, const float *rows)
+static bool encode_rows(const nb_attn_step *s, size_t i, const float *rows, uint16_t *half)
 {
     nb_forward *f = s->f;
     const nb_record *r = f->o.record;
@@ -70,7 +55,6 @@ static bool encode_rows(const attn_step *s, size_t i, const float *rows)
         nb_record_store_f32(r, page_of(s, s->p0 + i), seg, stride);
         return true;
     }
-    uint16_t *half = f->stage + i * NB_PAGE_TOK * n;
     for (size_t k = 0; k < NB_PAGE_TOK * n; k++) half[k] = nb_bf16_from_f32(rows[k]); /* exact */
     const uint16_t *const seg[2] = { half, half + n0 };
     return f->plan.kv_codec->encode(r, page_of(s, s->p0 + i), seg, stride) == NB_OK;
@@ -78,39 +62,47 @@ static bool encode_rows(const attn_step *s, size_t i, const float *rows)
 
 /* A chunk inside one page works on the tail itself; a longer one on f->raw, where
  * its first page begins with the tail's rows and from where the last goes back. */
-static void store_page(void *ctx, size_t i, size_t worker)
+bool nb_fw_store_page(const nb_attn_step *s, size_t i, uint16_t *stage)
 {
-    (void)worker;
-    store_ctx *x = ctx;
-    const attn_step *s = x->s;
-    nb_forward *f = s->f;
+    const nb_forward *f = s->f;
     const size_t n = f->n_values, old = i == 0 ? s->in0 : 0;
     const size_t end =
         s->n_end - i * NB_PAGE_TOK < NB_PAGE_TOK ? s->n_end - i * NB_PAGE_TOK : NB_PAGE_TOK;
     float *rows = s->own + i * NB_PAGE_TOK * n;
     const float *in = f->kv + (s->t0 + i * NB_PAGE_TOK - (i ? s->in0 : 0)) * n;
     if (old && rows != s->tail) memcpy(rows, s->tail, old * n * sizeof *rows);
-    x->bad[i] = !round_rows(f, in, rows + old * n, (end - old) * n) ||
-                (end == NB_PAGE_TOK && !encode_rows(s, i, rows));
+    return round_rows(f, in, rows + old * n, (end - old) * n) &&
+           (end < NB_PAGE_TOK || encode_rows(s, i, rows, stage));
 }
 
-static nb_status store(attn_step *s, nb_error *err)
+nb_status nb_fw_store_error(const nb_attn_step *s, size_t i, nb_error *err)
+{
+    return nb_fail(err, NB_ERR_NONFINITE,
+                   "layer %zu: a value to be stored in the KV cache (positions %zu to %zu) is "
+                   "not finite",
+                   s->layer, (s->p0 + i) * NB_PAGE_TOK,
+                   (s->p0 + i) * NB_PAGE_TOK + NB_PAGE_TOK - 1);
+}
+
+static void store_task(void *ctx, size_t i, size_t worker)
+{
+    (void)worker;
+    const nb_attn_step *s = ctx;
+    nb_forward *f = s->f;
+    f->page_bad[i] = !nb_fw_store_page(s, i, f->stage + i * NB_PAGE_TOK * f->n_values);
+}
+
+static nb_status store(nb_attn_step *s, nb_error *err)
 {
     nb_forward *f = s->f;
-    store_ctx x = { s, f->page_bad };
-    nb_dev_run(f->o.dev, store_page, &x, s->n_page);
+    nb_dev_run(f->o.dev, store_task, s, s->n_page);
     for (size_t i = 0; i < s->n_page; i++)
-        if (f->page_bad[i])
-            return nb_fail(
-                err, NB_ERR_NONFINITE,
-                "layer %zu: a value to be stored in the KV cache (positions %zu to %zu) is "
-                "not finite",
-                s->layer, (s->p0 + i) * NB_PAGE_TOK, (s->p0 + i) * NB_PAGE_TOK + NB_PAGE_TOK - 1);
+        if (f->page_bad[i]) return nb_fw_store_error(s, i, err);
     return NB_OK;
 }
 
 /* All values of a complete page as float rows [64][n_values]. */
-static void decode_page(const attn_step *s, size_t page, float *out)
+static void decode_page(const nb_attn_step *s, size_t page, float *out)
 {
     const nb_forward *f = s->f;
     const nb_record *r = f->o.record;
@@ -131,7 +123,7 @@ static void reset_state(float *m, float *l, size_t n)
 /* ---- direct: absorbed MLA and GQA ---- */
 
 typedef struct direct_ctx {
-    const attn_step *s;
+    const nb_attn_step *s;
     const float *q;
     size_t q_stride, n_q, r0, page; /* queries: in-page index of the first, absolute page */
     size_t split0, n_wave, n_hb;
@@ -144,20 +136,21 @@ static void head_range(size_t n_head, size_t n_hb, size_t i, size_t *b, size_t *
     *e = n_head * (i + 1) / n_hb;
 }
 
-static void direct_split(void *ctx, size_t task, size_t worker)
+void nb_fw_attn_split(const nb_split_args *x)
 {
-    const direct_ctx *x = ctx;
-    nb_forward *f = x->s->f;
+    const nb_attn_step *s = x->s;
+    const nb_forward *f = s->f;
     const nb_model_config *c = &f->o.model->c;
-    const size_t w = task / x->n_hb, split = x->split0 + w, nh = c->n_head, n = f->n_values;
+    const size_t nh = c->n_head, n = f->n_values;
     const bool mla = c->attn == NB_ATTN_MLA;
-    float *page = f->w_page + worker * NB_PAGE_TOK * n;
     nb_attn_args a = {
-        .o = f->part_o + w * x->n_q * nh * f->d_state,
-        .m = f->part_m + w * x->n_q * nh,
-        .l = f->part_l + w * x->n_q * nh,
+        .o = x->o,
+        .m = x->m,
+        .l = x->l,
         .q = x->q,
         .n_q = x->n_q,
+        .head_begin = x->head_begin,
+        .head_end = x->head_end,
         .group = mla ? nh : nh / c->n_kv_head,
         .d1 = mla ? c->kv_lora : c->head_dim,
         .d2 = mla ? c->d_rope : 0,
@@ -172,19 +165,18 @@ static void direct_split(void *ctx, size_t task, size_t worker)
         .v_head = mla ? 0 : c->head_dim,
         .scale = c->softmax_scale,
     };
-    head_range(nh, x->n_hb, task % x->n_hb, &a.head_begin, &a.head_end);
     for (size_t i = 0; i < x->n_q; i++)
         reset_state(a.m + i * nh + a.head_begin, a.l + i * nh + a.head_begin,
                     a.head_end - a.head_begin);
-    const size_t j1 = (split + 1) * NB_SPLIT_PAGES;
-    for (size_t j = split * NB_SPLIT_PAGES; j < j1 && j <= x->page; j++) {
-        const float *rows = page;
+    const size_t j1 = (x->split + 1) * NB_SPLIT_PAGES;
+    for (size_t j = x->split * NB_SPLIT_PAGES; j < j1 && j <= x->page; j++) {
+        const float *rows = x->scratch;
         if (j < x->page) {
-            decode_page(x->s, j, page);
+            decode_page(s, j, x->scratch);
             a.n_kv = a.vis0 = NB_PAGE_TOK;
             a.vis_step = 0;
         } else {
-            rows = x->s->own + (j - x->s->p0) * NB_PAGE_TOK * n;
+            rows = s->own + (j - s->p0) * NB_PAGE_TOK * n;
             a.n_kv = x->r0 + x->n_q;
             a.vis0 = x->r0 + 1;
             a.vis_step = 1;
@@ -194,6 +186,26 @@ static void direct_split(void *ctx, size_t task, size_t worker)
         a.v = mla ? rows : rows + c->n_kv_head * c->head_dim;
         f->plan.attn->fn(&a);
     }
+}
+
+static void direct_split(void *ctx, size_t task, size_t worker)
+{
+    const direct_ctx *x = ctx;
+    nb_forward *f = x->s->f;
+    const size_t nh = f->o.model->c.n_head, w = task / x->n_hb;
+    nb_split_args a = { .s = x->s,
+                        .q = x->q,
+                        .q_stride = x->q_stride,
+                        .n_q = x->n_q,
+                        .r0 = x->r0,
+                        .page = x->page,
+                        .split = x->split0 + w,
+                        .o = f->part_o + w * x->n_q * nh * f->d_state,
+                        .m = f->part_m + w * x->n_q * nh,
+                        .l = f->part_l + w * x->n_q * nh,
+                        .scratch = f->w_page + worker * NB_PAGE_TOK * f->n_values };
+    head_range(nh, x->n_hb, task % x->n_hb, &a.head_begin, &a.head_end);
+    nb_fw_attn_split(&a);
 }
 
 static void direct_merge(void *ctx, size_t task, size_t worker)
@@ -251,8 +263,15 @@ static void absorb_task(void *ctx, size_t task, size_t worker)
                    c->d_rope * sizeof *y);
 }
 
+void nb_fw_absorb(nb_forward *f, const nb_layer *l, const float *q, size_t n_q)
+{
+    const nb_model_config *c = &f->o.model->c;
+    absorb_ctx x = { f, l, q, n_q, (c->kv_lora + ABSORB_COLS - 1) / ABSORB_COLS };
+    nb_dev_run(f->o.dev, absorb_task, &x, c->n_head * x.n_col_block);
+}
+
 /* o_h = W_UV,h u_h for all heads of the tile. */
-static void unabsorb(nb_forward *f, const nb_layer *l, size_t n_q, float *y)
+void nb_fw_unabsorb(nb_forward *f, const nb_layer *l, size_t n_q, float *y)
 {
     const nb_model_config *c = &f->o.model->c;
     for (size_t h = 0; h < c->n_head; h++) {
@@ -264,7 +283,7 @@ static void unabsorb(nb_forward *f, const nb_layer *l, size_t n_q, float *y)
     nb_fw_run_jobs(f, f->job, c->n_head);
 }
 
-static void direct_tile(attn_step *s, size_t tok, size_t n_q)
+static void direct_tile(nb_attn_step *s, size_t tok, size_t n_q)
 {
     nb_forward *f = s->f;
     const nb_model_config *c = &f->o.model->c;
@@ -277,8 +296,7 @@ static void direct_tile(attn_step *s, size_t tok, size_t n_q)
                      .r0 = pos % NB_PAGE_TOK,
                      .page = pos / NB_PAGE_TOK };
     if (c->attn == NB_ATTN_MLA) {
-        absorb_ctx ax = { f, s->l, q, n_q, (c->kv_lora + ABSORB_COLS - 1) / ABSORB_COLS };
-        nb_dev_run(f->o.dev, absorb_task, &ax, nh * ax.n_col_block);
+        nb_fw_absorb(f, s->l, q, n_q);
         x.q = f->qx;
         x.q_stride = nh * (c->kv_lora + c->d_rope);
     }
@@ -296,7 +314,7 @@ static void direct_tile(attn_step *s, size_t tok, size_t n_q)
     }
     float *y = f->attn + (s->t0 + tok) * nh * f->d_o;
     if (c->attn == NB_ATTN_MLA)
-        unabsorb(f, s->l, n_q, y);
+        nb_fw_unabsorb(f, s->l, n_q, y);
     else
         memcpy(y, f->tot_o, n_q * nh * f->d_state * sizeof *y);
 }
@@ -304,7 +322,7 @@ static void direct_tile(attn_step *s, size_t tok, size_t n_q)
 /* ---- expanded MLA ---- */
 
 typedef struct expand_ctx {
-    attn_step *s;
+    nb_attn_step *s;
     size_t j0, n_dec; /* first page of the split; pages decoded */
 } expand_ctx;
 
@@ -319,7 +337,7 @@ static void decode_task(void *ctx, size_t task, size_t worker)
 static void expand_task(void *ctx, size_t task, size_t worker)
 {
     const expand_ctx *x = ctx;
-    const attn_step *s = x->s;
+    const nb_attn_step *s = x->s;
     nb_forward *f = s->f;
     const nb_model_config *c = &f->o.model->c;
     const size_t nh = c->n_head, d_nv = c->d_nope + c->d_v, n = f->n_values;
@@ -371,7 +389,7 @@ static void expand_task(void *ctx, size_t task, size_t worker)
     }
 }
 
-static void expanded(attn_step *s)
+static void expanded(nb_attn_step *s)
 {
     nb_forward *f = s->f;
     const nb_model_config *c = &f->o.model->c;
@@ -403,19 +421,25 @@ static void expanded(attn_step *s)
                    s->c->n_tok * nh, c->d_v);
 }
 
-nb_status nb_fw_attention(nb_forward *f, const nb_chunk *c, size_t layer, size_t t0, nb_error *err)
+nb_attn_step nb_fw_attn_step(nb_forward *f, const nb_chunk *c, size_t layer, size_t t0)
 {
-    attn_step s = { .f = f,
-                    .c = c,
-                    .l = &f->o.model->layer[layer],
-                    .layer = layer,
-                    .t0 = t0,
-                    .p0 = c->pos0 / NB_PAGE_TOK,
-                    .in0 = c->pos0 % NB_PAGE_TOK };
+    nb_attn_step s = { .f = f,
+                       .c = c,
+                       .l = &f->o.model->layer[layer],
+                       .layer = layer,
+                       .t0 = t0,
+                       .p0 = c->pos0 / NB_PAGE_TOK,
+                       .in0 = c->pos0 % NB_PAGE_TOK };
     s.n_end = s.in0 + c->n_tok;
     s.n_page = (s.n_end + NB_PAGE_TOK - 1) / NB_PAGE_TOK;
     s.tail = c->kv.tail + layer * NB_PAGE_TOK * f->n_values;
     s.own = s.n_page == 1 ? s.tail : f->raw;
+    return s;
+}
+
+nb_status nb_fw_attention(nb_forward *f, const nb_chunk *c, size_t layer, size_t t0, nb_error *err)
+{
+    nb_attn_step s = nb_fw_attn_step(f, c, layer, t0);
     NB_TRY(store(&s, err));
     const bool expand = f->o.model->c.attn == NB_ATTN_MLA && !c->absorbed;
     if (expand) expanded(&s);

@@ -78,6 +78,46 @@ void nb_fw_norm(nb_forward *f, const float *w, float eps, const float *x, size_t
 void nb_fw_trace(nb_forward *f, const char *what, size_t layer, const float *x, size_t n_tok,
                  size_t dim, size_t stride);
 
+/* ---- attention (forward_attn.c; forward_decode.c for single tokens of many sequences) ---- */
+
+/* One chunk in one layer. */
+typedef struct nb_attn_step {
+    nb_forward *f;
+    const nb_chunk *c;
+    const nb_layer *l;
+    size_t layer, t0;       /* t0: the chunk's first token in the batch's buffers */
+    size_t p0, in0, n_page; /* first page, its tokens before the chunk, pages touched */
+    size_t n_end;           /* in0 + n_tok */
+    float *tail, *own;      /* the layer's tail; the chunk's pages, rows from in-page index 0 */
+} nb_attn_step;
+
+/* Queries [0, n_q) of one page against one split of the context, heads [hb, he): state in
+ * o [n_q][n_head][d_state], m, l [n_q][n_head]. page: scratch for one decoded page. */
+typedef struct nb_split_args {
+    const nb_attn_step *s;
+    const float *q;
+    size_t q_stride, n_q, r0, page; /* r0: in-page index of the first query; absolute page */
+    size_t split, head_begin, head_end;
+    float *o, *m, *l;
+    float *scratch;
+} nb_split_args;
+
+nb_attn_step nb_fw_attn_step(nb_forward *f, const nb_chunk *c, size_t layer, size_t t0);
+/* Rounds page i's new rows, and encodes the page when it is full; stage: [64][n_values] of
+ * scratch. False when a value is not finite. */
+bool nb_fw_store_page(const nb_attn_step *s, size_t i, uint16_t *stage);
+nb_status nb_fw_store_error(const nb_attn_step *s, size_t i, nb_error *err);
+void nb_fw_attn_split(const nb_split_args *a);
+/* f->qx = absorbed queries of n_q <= 64 tokens; o_h = W_UV,h u_h from f->tot_o. */
+void nb_fw_absorb(nb_forward *f, const nb_layer *l, const float *q, size_t n_q);
+void nb_fw_unabsorb(nb_forward *f, const nb_layer *l, size_t n_q, float *y);
+
+/* f->q and f->kv hold the chunks' rotated queries and new rows from token t0 on: chunks of one
+ * token each, read from the stored values, at most 64 of them, side by side.  Sets
+ * f->chunk_bad[i0 + i] for a chunk that is not finite (err: the first of the step). */
+enum { NB_DECODE_MAX = 64 };
+void nb_fw_attention_decode(nb_forward *f, const nb_chunk *c, size_t n_chunk, size_t i0,
+                            size_t layer, size_t t0, nb_error *err);
 /* f->q and f->kv hold the chunk's rotated queries and new rows at token t0:
  * stores the rows and writes the heads' outputs to f->attn. */
 nb_status nb_fw_attention(nb_forward *f, const nb_chunk *c, size_t layer, size_t t0, nb_error *err);
