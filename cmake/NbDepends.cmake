@@ -14,21 +14,12 @@ endfunction()
 nb_need(JANSSON "jansson>=2.13" libjansson-dev)
 nb_need(PCRE2 libpcre2-8 libpcre2-dev)
 nb_need(UTF8PROC libutf8proc libutf8proc-dev)
-set(nb_libs PkgConfig::JANSSON PkgConfig::PCRE2 PkgConfig::UTF8PROC Threads::Threads m)
-
-# OpenSSL's libcrypto only when a source file includes it.
-set(nb_crypto_used OFF)
-file(GLOB_RECURSE nb_all_sources CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/src/*.[ch]")
-foreach(f IN LISTS nb_all_sources)
-    file(STRINGS "${f}" hit REGEX "^#include <openssl/" LIMIT_COUNT 1)
-    if(hit)
-        set(nb_crypto_used ON)
-    endif()
-endforeach()
-if(nb_crypto_used)
-    nb_need(CRYPTO libcrypto libssl-dev)
-    list(APPEND nb_libs PkgConfig::CRYPTO)
-endif()
+nb_need(LIBEVENT "libevent_core>=2.1" libevent-dev)
+nb_need(OPENSSL "libssl>=1.1.1" libssl-dev)
+nb_need(CRYPTO libcrypto libssl-dev)
+nb_need(YAML "yaml-0.1" libyaml-dev)
+set(nb_libs PkgConfig::JANSSON PkgConfig::PCRE2 PkgConfig::UTF8PROC PkgConfig::LIBEVENT
+    PkgConfig::OPENSSL PkgConfig::CRYPTO PkgConfig::YAML Threads::Threads m)
 
 # Line editing in `nibble chat`: without it, plain lines are read.
 pkg_check_modules(LIBEDIT QUIET IMPORTED_TARGET libedit)

@@ -51,6 +51,7 @@ OWNED = [
     (r"(histedit\.h|editline/.*)$", {"apps"}),
     (r"openssl/", {"kv", "engine", "serve"}),
     (r"event2/", {"serve"}),
+    (r"yaml\.h$", {"apps"}),
     (r"(cuda|cublas|nccl|cooperative_groups|mma)", {"kernel/cuda", "dev/cuda"}),
     (r"cmocka\.h$", set()),
 ]

@@ -37,14 +37,30 @@ missing() {
     lib libpcre2-8 || echo pcre2
     lib libutf8proc || echo utf8proc
     lib libedit || echo libedit
-    if grep -rqs '^#include <openssl/' "$root/src"; then
-        lib libcrypto || echo crypto
-    fi
+    lib "libevent_core >= 2.1" || echo libevent
+    lib "libssl >= 1.1.1" || echo openssl
+    lib yaml-0.1 || echo yaml
     if [ "$mode" = test ]; then
         lib cmocka || echo cmocka
         have python3 || echo python
         have objdump || echo binutils
         have bash || echo bash
+    fi
+    return 0
+}
+
+node_works() { # Vite and the clients' packages need 18
+    have node && have npm && node -e 'process.exit(parseInt(process.versions.node) >= 18 ? 0 : 1)'
+}
+
+# What is nice to have: who misses it goes without (no page to rebuild, tests that skip).
+missing_extras() {
+    node_works || echo node
+    if [ "$mode" = test ]; then
+        have chromium || have chromium-browser || have google-chrome || echo chromium
+        have curl || echo curl
+        have wrk || echo wrk
+        have openssl || echo openssl-command
     fi
     return 0
 }
@@ -59,7 +75,12 @@ package() {
     apt:pcre2) echo libpcre2-dev ;;
     apt:utf8proc) echo libutf8proc-dev ;;
     apt:libedit) echo libedit-dev ;;
-    apt:crypto) echo libssl-dev ;;
+    apt:libevent) echo libevent-dev ;;
+    apt:openssl) echo libssl-dev ;;
+    apt:yaml) echo libyaml-dev ;;
+    zypper:node) echo nodejs-default npm-default ;;
+    *:node) echo nodejs npm ;;
+    *:openssl-command) echo openssl ;;
     apt:cmocka) echo libcmocka-dev ;;
     apt:python) echo python3 ;;
     dnf:compiler | zypper:compiler) echo gcc glibc-devel ;;
@@ -70,13 +91,15 @@ package() {
     dnf:pcre2 | zypper:pcre2) echo 'pkgconfig(libpcre2-8)' ;;
     dnf:utf8proc | zypper:utf8proc) echo 'pkgconfig(libutf8proc)' ;;
     dnf:libedit | zypper:libedit) echo 'pkgconfig(libedit)' ;;
-    dnf:crypto | zypper:crypto) echo 'pkgconfig(libcrypto)' ;;
+    dnf:libevent | zypper:libevent) echo 'pkgconfig(libevent_core)' ;;
+    dnf:openssl | zypper:openssl) echo 'pkgconfig(libssl)' ;;
+    dnf:yaml | zypper:yaml) echo 'pkgconfig(yaml-0.1)' ;;
     dnf:cmocka | zypper:cmocka) echo 'pkgconfig(cmocka)' ;;
     dnf:python | zypper:python) echo python3 ;;
     pacman:compiler) echo gcc ;;
     pacman:pkgconfig) echo pkgconf ;;
     pacman:utf8proc) echo libutf8proc ;;
-    pacman:crypto) echo openssl ;;
+    pacman:yaml) echo libyaml ;;
     apk:compiler) echo gcc musl-dev ;;
     apk:ninja) echo samurai ;;
     apk:pkgconfig) echo pkgconf ;;
@@ -84,7 +107,9 @@ package() {
     apk:pcre2) echo pcre2-dev ;;
     apk:utf8proc) echo utf8proc-dev ;;
     apk:libedit) echo libedit-dev ;;
-    apk:crypto) echo openssl-dev ;;
+    apk:libevent) echo libevent-dev ;;
+    apk:openssl) echo openssl-dev ;;
+    apk:yaml) echo yaml-dev ;;
     apk:cmocka) echo cmocka-dev ;;
     apk:python) echo python3 ;;
     *) echo "$2" ;;
@@ -116,6 +141,26 @@ install_packages() { # MANAGER PACKAGE...
     pacman) as_root pacman -Sy --noconfirm --needed "$@" ;;
     apk) as_root apk add "$@" ;;
     esac
+}
+
+# Tries to install what is nice to have; each by itself, so that one that the system does not offer
+# does not keep the others out.  Asks no password: nobody may be there.  Tried once per build folder.
+install_extras() {
+    extras=$(missing_extras)
+    stamp=$root/build/.setup-$mode
+    [ -n "$extras" ] && ! [ -e "$stamp" ] || return 0
+    mkdir -p "$root/build" && : >"$stamp"
+    manager=$(find_manager)
+    if [ -z "$manager" ] || ! { [ "$(id -u)" = 0 ] || sudo -n true 2>/dev/null; }; then
+        say "missing, but not needed (what uses them is skipped):" $extras
+        return 0
+    fi
+    for n in $extras; do
+        say "installing with $manager:" $(package "$manager" "$n")
+        # shellcheck disable=SC2046 # a list of words
+        install_packages "$manager" $(package "$manager" "$n") >/dev/null 2>&1 ||
+            say "$n cannot be had here: what uses it is skipped"
+    done
 }
 
 find_manager() {
@@ -167,3 +212,4 @@ if [ -n "$need" ]; then
     fi
 fi
 check_cmake
+install_extras

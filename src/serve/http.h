@@ -52,9 +52,9 @@ typedef struct nb_http_options {
     uint16_t port;                /* 0 with any_port: the system chooses; nb_http_port tells */
     bool any_port;
     const char *uds;              /* path of a Unix socket instead of host and port          */
-    const char *tls_cert, *tls_key, *tls_key_password, *tls_ca; /* PEM files (the password is
-                                     one); cert and key: both or none; with tls_ca clients must
-                                     show a certificate of these authorities                 */
+    const char *tls_cert, *tls_key, *tls_key_password, *tls_ca; /* PEM files and the text of
+                                     a password; cert and key: both or none; with tls_ca clients
+                                     must show a certificate of these authorities            */
     const char *const *api_key;   /* Authorization: Bearer KEY, or x-api-key: any of these opens
                                      routes that are not `open`; compared in constant time   */
     size_t n_api_key;
@@ -74,7 +74,8 @@ typedef struct nb_http_options {
      * client went away first. */
     void (*on_done)(void *ctx, const nb_http_ex *ex, int status, double seconds);
     /* Error answers of this file (404, 405, 400, 401, 413, ...): fills body with JSON.  */
-    void (*error_body)(void *ctx, const nb_http_ex *ex, int status, const char *message, nb_buf *body);
+    void (*error_body)(void *ctx, const nb_http_ex *ex, int status, const char *message,
+                       nb_buf *body);
     /* A line for the log: out of descriptors, ... */
     void (*on_warn)(void *ctx, const char *line);
     void *ctx; /* of handlers and of the three above */
