@@ -3,6 +3,7 @@
 #ifndef NB_SERVE_INTERNAL_H
 #define NB_SERVE_INTERNAL_H
 #include <jansson.h>
+#include <pthread.h>
 
 #include "nibble/nibble.h"
 
@@ -20,7 +21,14 @@ struct nb_serve {
     const char *name; /* first served name */
     nb_sampling sampling; /* defaults of a request: vLLM's, with generation_config.json's */
     struct nb_page *page; /* page_api.c: helper thread; NULL until first used, nb_page_stop */
-    int64_t created;  /* seconds since 1970 */
+    struct {          /* ops.c: a reset of the prefix cache under way */
+        pthread_t thread;
+        bool running;
+        nb_http_ex *ex; /* NULL: its client has gone */
+        nb_status st;
+        size_t n_block;
+    } reset;
+    int64_t created; /* seconds since 1970 */
     /* admission: requests in the engine, prompt tokens not computed yet */
     size_t n_active, n_queued_tok;
 };
@@ -30,7 +38,10 @@ nb_http_fn nb_api_chat, nb_api_completions, nb_api_chat_render, nb_api_completio
 nb_http_fn nb_api_messages, nb_api_count_tokens;                                /* anthropic  */
 nb_http_fn nb_api_models, nb_api_tokenize, nb_api_detokenize, nb_api_tokenizer_info; /* text   */
 nb_http_fn nb_api_health, nb_api_ping, nb_api_version, nb_api_load, nb_api_metrics,
-    nb_api_reset_prefix_cache;                                                  /* operation  */
+    nb_api_reset_prefix_cache; /* operation, ops.c; the rows of all six are `open`: the last looks
+                                  at keys and the client's address itself */
+/* Before nb_http_destroy: waits for the helper thread of a reset. */
+void nb_ops_stop(nb_serve *s);
 nb_http_fn nb_page_index, nb_page_asset;                                        /* the page   */
 nb_http_fn nb_page_cache, nb_page_block, nb_page_config, nb_page_stats;         /* its data   */
 
