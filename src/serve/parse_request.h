@@ -1,0 +1,67 @@
+/* parse_request.h - what a request asks for: the fields that the endpoints share.
+ *
+ * Everything is optional: absent and null are the same, unknown fields are ignored, a wrong
+ * type or range is refused with the field's name in `param`, and fields that are known, not
+ * supported and harmful to ignore are refused by name.
+ * Names, ranges and defaults: OpenAI's API and vLLM's additions to it. */
+#ifndef NB_SERVE_PARSE_REQUEST_H
+#define NB_SERVE_PARSE_REQUEST_H
+#include <jansson.h>
+
+#include "base/arena.h"
+#include "nibble/nibble.h"
+
+/* What a server allows and fills in. */
+typedef struct nb_ask_limits {
+    nb_sampling sampling; /* defaults; max_tokens is not looked at */
+    size_t vocab, max_model_len;
+    size_t max_logprobs, max_n, max_stop;
+    bool priority; /* priorities mean something */
+    bool force_usage;
+} nb_ask_limits;
+
+/* Whom a refusal comes from: which fields an endpoint knows. */
+typedef enum nb_ask_kind { NB_ASK_CHAT, NB_ASK_COMPLETION } nb_ask_kind;
+
+typedef struct nb_ask {
+    nb_arena mem;         /* strings and arrays of the fields below */
+    json_t *doc;          /* the body, an object                    */
+    nb_sampling sampling; /* max_tokens: see has_max_tokens         */
+    bool has_max_tokens, has_seed;
+    bool stream, include_usage, continuous_usage;
+    size_t n;            /* choices of each prompt */
+    bool logprobs;       /* wanted: sampling.n_logprobs >= 0 */
+    int prompt_logprobs; /* -1: none */
+    bool echo, return_token_ids, tokens_as_ids, include_stop;
+    bool add_special;                    /* tokenizer's own special tokens around a prompt */
+    size_t truncate;                     /* 0, or the last so many tokens of a prompt      */
+    const char *cache_salt, *request_id; /* or NULL */
+    int32_t priority;
+    /* why it was refused */
+    const char *param; /* a field, or NULL */
+    nb_error err;
+} nb_ask;
+
+void nb_ask_deinit(nb_ask *a);
+/* Parses the body; an object is expected. */
+nb_status nb_ask_open(nb_ask *a, nb_str body);
+/* Reads the fields of generation. */
+nb_status nb_ask_read(nb_ask *a, nb_ask_kind kind, const nb_ask_limits *lim);
+
+/* Pieces for the fields of one endpoint.  Those that find nothing leave *out as it is. */
+const json_t *nb_ask_get(const nb_ask *a, const char *name); /* NULL: absent or null */
+nb_status nb_ask_bad(nb_ask *a, const char *param, const char *fmt, ...) NB_PRINTF(3, 4);
+nb_status nb_ask_bool(nb_ask *a, const char *name, bool *out);
+/* An integer in [lo, hi]; *found may be NULL. */
+nb_status nb_ask_int(nb_ask *a, const char *name, int64_t lo, int64_t hi, int64_t *out,
+                     bool *found);
+nb_status nb_ask_real(nb_ask *a, const char *name, double lo, double hi, double *out);
+/* A string without zero bytes; borrowed from doc. */
+nb_status nb_ask_string(nb_ask *a, const char *name, const char **out);
+/* An array of token ids of a vocabulary; memory of a->mem. name: for messages. */
+nb_status nb_ask_ids(nb_ask *a, const char *name, const json_t *list, size_t vocab, uint32_t **ids,
+                     size_t *n);
+/* Stop strings: one, or a list; `name` is stop or stop_sequences. */
+nb_status nb_ask_stop(nb_ask *a, const char *name, size_t max_stop);
+
+#endif
