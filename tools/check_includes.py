@@ -50,7 +50,7 @@ OWNED = [
     (r"(pcre2|utf8proc)\.h$", {"text"}),
     (r"(histedit\.h|editline/.*)$", {"apps"}),
     (r"openssl/", {"kv", "engine", "serve"}),
-    (r"event2/", {"serve"}),
+    (r"event2/", {"serve", "apps"}),
     (r"yaml\.h$", {"apps"}),
     (r"(cuda|cublas|nccl|cooperative_groups|mma)", {"kernel/cuda", "dev/cuda"}),
     (r"cmocka\.h$", set()),

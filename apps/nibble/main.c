@@ -11,17 +11,21 @@
 // clang-format off
 const command commands[] = {
     { "run", CMD_RUN, "MODEL -p TEXT [options]\nMODEL --tokens FILE [options]",
-      "generates text from a prompt", cmd_run },
+      "generates text from a prompt", cmd_run, false },
     { "chat", CMD_CHAT, "MODEL [options]",
-      "a conversation; /help there lists its commands", cmd_chat },
+      "a conversation; /help there lists its commands", cmd_chat, false },
     { "info", CMD_INFO, "MODEL [options]",
-      "geometry, parameters and bytes of KV cache per token of a model", cmd_info },
+      "geometry, parameters and bytes of KV cache per token of a model", cmd_info, false },
     { "logits", CMD_LOGITS, "MODEL --tokens FILE --output FILE [--rows LIST] [options]",
-      "writes the logits at chosen positions as raw float32", cmd_logits },
+      "writes the logits at chosen positions as raw float32", cmd_logits, false },
     { "tokenize", CMD_TOKENIZE, "MODEL --file FILE [options]\nMODEL -p TEXT [options]\nMODEL --decode FILE [options]",
-      "turns text into token ids, or ids into text", cmd_tokenize },
+      "turns text into token ids, or ids into text", cmd_tokenize, false },
     { "render", CMD_RENDER, "MODEL --messages FILE [options]",
-      "renders messages with the chat template", cmd_render },
+      "renders messages with the chat template", cmd_render, false },
+    { "bench serve", CMD_BENCH_SERVE, "[--base-url URL] [options]",
+      "sends a workload to an OpenAI-compatible server and reports its latencies", cmd_bench_serve, true },
+    { "bench throughput", CMD_BENCH_THROUGHPUT, "MODEL [options]",
+      "runs the same workload through the engine, without a server", cmd_bench_throughput, false },
     { 0 }
 };
 // clang-format on
@@ -31,7 +35,7 @@ static void print_help(void)
     (void)puts("nibble serves language models with latent attention from a 4-bit "
                "KV cache.\n\n"
                "usage: nibble COMMAND MODEL [options]\n");
-    for (const command *c = commands; c->name; c++) (void)printf("  %-10s %s\n", c->name, c->help);
+    for (const command *c = commands; c->name; c++) (void)printf("  %-17s %s\n", c->name, c->help);
     (void)puts("\n  nibble COMMAND --help   the options of a command\n"
                "  nibble --version        version, what was built in, what this "
                "machine has\n\n"
@@ -47,6 +51,15 @@ static void print_version(void)
     (void)printf("this machine: %s\n", nb_cpu_levels());
 }
 
+/* How many of the arguments are the words of c's name: 0 when they are another's. */
+static int name_words(const command *c, int argc, char **argv)
+{
+    const size_t n = strcspn(c->name, " ");
+    if (argc < 2 || strlen(argv[1]) != n || memcmp(argv[1], c->name, n) != 0) return 0;
+    if (!c->name[n]) return 1;
+    return argc > 2 && strcmp(argv[2], c->name + n + 1) == 0 ? 2 : 0;
+}
+
 static int dispatch(int argc, char **argv)
 {
     if (argc < 2) return cli_usage("a command is missing; `nibble --help` lists them");
@@ -60,10 +73,11 @@ static int dispatch(int argc, char **argv)
         return CLI_OK;
     }
     for (const command *c = commands; c->name; c++) {
-        if (strcmp(name, c->name) != 0) continue;
+        const int words = name_words(c, argc, argv);
+        if (words == 0) continue;
         opts o;
         bool help;
-        int code = opts_parse(c, argc - 2, argv + 2, &o, &help);
+        int code = opts_parse(c, argc - 1 - words, argv + 1 + words, &o, &help);
         if (code == CLI_OK && help)
             opts_print_help(c);
         else if (code == CLI_OK)
@@ -71,6 +85,8 @@ static int dispatch(int argc, char **argv)
         opts_deinit(&o);
         return code;
     }
+    if (strcmp(name, "bench") == 0)
+        return cli_usage("bench: `nibble bench serve` or `nibble bench throughput`");
     const char *near = opts_nearest_command(name);
     if (near) return cli_usage("%s: unknown command; did you mean `nibble %s`?", name, near);
     return cli_usage("%s: unknown command; `nibble --help` lists them", name);

@@ -1,4 +1,4 @@
-/* opts.c - parsing, help and error lines, all from the table in opts_table.c. */
+/* opts.c - parsing, help and error lines, all from the tables in opts_table*.c. */
 #include "opts.h"
 
 #include <errno.h>
@@ -11,6 +11,18 @@
 #include "opts_table.h"
 
 enum { NAME_BYTES = 64 };
+
+static const opt_table *const tables[] = { &opt_table_main, &opt_table_bench };
+
+/* Row i of all tables in order, or NULL behind the last. */
+static const opt_row *row_at(size_t i)
+{
+    for (size_t t = 0; t < sizeof tables / sizeof *tables; t++) {
+        if (i < tables[t]->n) return &tables[t]->rows[i];
+        i -= tables[t]->n;
+    }
+    return NULL;
+}
 
 /* ---- names -------------------------------------------------------------- */
 
@@ -31,22 +43,22 @@ static bool row_has_name(const opt_row *r, const char *name)
 /* The row of a name for a command; *negated for --no-NAME of a bool. */
 static const opt_row *find_row(unsigned cmd, const char *name, bool *negated)
 {
+    const opt_row *r;
     *negated = false;
-    for (size_t i = 0; i < n_opt_rows; i++)
-        if (opt_rows[i].cmds & cmd && row_has_name(&opt_rows[i], name)) return &opt_rows[i];
+    for (size_t i = 0; (r = row_at(i)) != NULL; i++)
+        if (r->cmds & cmd && row_has_name(r, name)) return r;
     if (strncmp(name, "no-", 3) != 0) return NULL;
     *negated = true;
-    for (size_t i = 0; i < n_opt_rows; i++)
-        if (opt_rows[i].cmds & cmd && opt_rows[i].type == OPT_BOOL &&
-            row_has_name(&opt_rows[i], name + 3))
-            return &opt_rows[i];
+    for (size_t i = 0; (r = row_at(i)) != NULL; i++)
+        if (r->cmds & cmd && r->type == OPT_BOOL && row_has_name(r, name + 3)) return r;
     return NULL;
 }
 
 static const opt_row *find_letter(unsigned cmd, char letter)
 {
-    for (size_t i = 0; i < n_opt_rows; i++)
-        if (opt_rows[i].cmds & cmd && opt_rows[i].letter == letter) return &opt_rows[i];
+    const opt_row *r;
+    for (size_t i = 0; (r = row_at(i)) != NULL; i++)
+        if (r->cmds & cmd && r->letter == letter) return r;
     return NULL;
 }
 
@@ -98,15 +110,16 @@ static int unknown_option(const command *c, const char *given, const char *name)
     const char *best = NULL;
     size_t d = NAME_BYTES;
     bool negated;
+    const opt_row *r;
     for (const command *other = commands; other->name; other++)
         if (other != c && find_row(other->bit, name, &negated))
             return cli_usage("%s: no option of `nibble %s` (it is one of `nibble %s`)", given,
                              c->name, other->name);
     negated = strncmp(name, "no-", 3) == 0;
-    for (size_t i = 0; i < n_opt_rows; i++) {
-        if (!(opt_rows[i].cmds & c->bit) || (negated && opt_rows[i].type != OPT_BOOL)) continue;
-        consider(negated ? name + 3 : name, opt_rows[i].name, &best, &d);
-        if (opt_rows[i].alias) consider(negated ? name + 3 : name, opt_rows[i].alias, &best, &d);
+    for (size_t i = 0; (r = row_at(i)) != NULL; i++) {
+        if (!(r->cmds & c->bit) || (negated && r->type != OPT_BOOL)) continue;
+        consider(negated ? name + 3 : name, r->name, &best, &d);
+        if (r->alias) consider(negated ? name + 3 : name, r->alias, &best, &d);
     }
     if (best)
         return cli_usage("%s: unknown option; did you mean --%s%s?", given, negated ? "no-" : "",
@@ -264,7 +277,8 @@ static int set_value(opts *o, const opt_row *r, const char *shown, const char *v
         if (!parse_number(r, value, &x)) return bad_value(r, shown, value);
         *(double *)at = x;
         return CLI_OK;
-    case OPT_STRS: return add_str(at, value);
+    case OPT_STRS:
+    case OPT_WORDS: return add_str(at, value);
     case OPT_IDS: return add_ids(r, at, shown, value);
     case OPT_BIAS: return add_bias(r, at, shown, value);
     }
@@ -308,7 +322,10 @@ static int parse_option(const command *c, int argc, char **argv, int *i, opts *o
         if (++*i >= argc) return cli_usage("%s: its value %s is missing", shown, r->arg);
         value = argv[*i];
     }
-    return set_value(o, r, shown, value);
+    int code = set_value(o, r, shown, value);
+    while (code == CLI_OK && r->type == OPT_WORDS && *i + 1 < argc && argv[*i + 1][0] != '-')
+        code = set_value(o, r, shown, argv[++*i]);
+    return code;
 }
 
 static bool is_help(const char *s)
@@ -319,12 +336,12 @@ static bool is_help(const char *s)
 int opts_parse(const command *c, int argc, char **argv, opts *o, bool *help)
 {
     bool only_names = false;
+    const opt_row *r;
     memset(o, 0, sizeof *o);
     *help = false;
     nb_sampling_default(&o->sampling);
-    for (size_t i = 0; i < n_opt_rows; i++)
-        if (opt_rows[i].cmds & c->bit && opt_rows[i].def)
-            (void)set_value(o, &opt_rows[i], opt_rows[i].name, opt_rows[i].def);
+    for (size_t i = 0; (r = row_at(i)) != NULL; i++)
+        if (r->cmds & c->bit && r->def) (void)set_value(o, r, r->name, r->def);
     for (int i = 0; i < argc; i++) {
         const char *a = argv[i];
         if (!only_names && strcmp(a, "--") == 0) {
@@ -337,11 +354,13 @@ int opts_parse(const command *c, int argc, char **argv, opts *o, bool *help)
             if (code != CLI_OK) return code;
         } else if (o->model) {
             return cli_usage("%s: unexpected argument (MODEL is %s)", a, o->model);
+        } else if (c->no_model) {
+            return cli_usage("%s: unexpected argument", a);
         } else {
             o->model = a;
         }
     }
-    if (!o->model || !*o->model)
+    if ((!o->model || !*o->model) && !c->no_model)
         return cli_usage("%s: MODEL is missing; `nibble %s --help` says more", c->name, c->name);
     return CLI_OK;
 }
@@ -351,6 +370,12 @@ void opts_deinit(opts *o)
     free(o->stop.p);
     free(o->stop_id.p);
     free(o->logit_bias.p);
+    opt_strs *const lists[] = { &o->bench.api_key, &o->bench.header, &o->bench.goodput,
+                                &o->bench.metadata };
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        free(lists[i]->p);
+        *lists[i] = (opt_strs){ 0 };
+    }
     o->stop = (opt_strs){ 0 };
     o->stop_id = (opt_ids){ 0 };
     o->logit_bias = (opt_biases){ 0 };
@@ -441,8 +466,9 @@ static void print_row(const opt_row *r)
 
 void opts_print_help(const command *c)
 {
-    static const char *const groups[N_GROUP] = { "Input", "Output", "Sampling",
-                                                 "Model and engine" };
+    static const char *const groups[N_GROUP] = { "Input", "Output", "Sampling", "Model and engine",
+                                                 "Server" };
+    const opt_row *r;
     (void)printf("nibble %s: %s\n\n", c->name, c->help);
     for (const char *p = c->forms; *p;) {
         const size_t n = strcspn(p, "\n");
@@ -450,16 +476,17 @@ void opts_print_help(const command *c)
                      p);
         p += n + (p[n] == '\n');
     }
-    (void)puts(
-        "\nMODEL is a directory with a Hugging Face checkpoint (or, with dummy weights, a config.json;\n"
-        "for tokenize and render, tokenizer files are enough).");
+    if (!c->no_model)
+        (void)puts(
+            "\nMODEL is a directory with a Hugging Face checkpoint (or, with dummy weights, a config.json;\n"
+            "for tokenize and render, tokenizer files are enough).");
     for (unsigned g = 0; g < N_GROUP; g++) {
         bool any = false;
-        for (size_t i = 0; i < n_opt_rows; i++) {
-            if (!(opt_rows[i].cmds & c->bit) || opt_rows[i].group != g) continue;
+        for (size_t i = 0; (r = row_at(i)) != NULL; i++) {
+            if (!(r->cmds & c->bit) || r->group != g) continue;
             if (!any) (void)printf("\n%s\n", groups[g]);
             any = true;
-            print_row(&opt_rows[i]);
+            print_row(r);
         }
     }
     (void)puts("\nExit codes: 0 done, 1 failed, 2 wrong usage.");

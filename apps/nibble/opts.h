@@ -1,6 +1,6 @@
 /* opts.h - the options of the command.
  *
- * One table (opts.c) says of each option its name, argument, type, range, default,
+ * Tables (opts_table*.c) say of each option its name, argument, type, range, default,
  * help and the commands that take it; parsing, --help and the error lines come from it.
  * Names may be written with dashes or underscores, values as `--name value` or
  * `--name=value`; of an option given twice the last counts, unless it is a list. */
@@ -25,6 +25,46 @@ typedef struct opt_biases {
     size_t n;
 } opt_biases;
 
+/* Of `nibble bench serve` and `nibble bench throughput`: opts_table_bench.c. */
+typedef struct bench_opts {
+    /* workload */
+    const char *dataset_name, *dataset_path, *tokenizer;
+    size_t num_prompts, num_warmups, vocab_size;
+    uint64_t seed;
+    bool disable_shuffle, no_oversample;
+    size_t random_input_len, random_output_len, random_prefix_len;
+    const char *random_range_ratio;
+    size_t prefix_len, suffix_len, num_prefixes, prefix_output_len;
+    int custom_output_len, sharegpt_output_len;
+    size_t trace_chunk;
+    double trace_multiplier;
+    const char *trace_timestamp, *trace_input, *trace_output, *trace_hashes;
+    /* pace */
+    const char *request_rate, *burstiness;
+    size_t max_concurrency; /* 0: no limit */
+    bool self_timed;
+    const char *ramp_up;
+    double ramp_start, ramp_end;
+    /* server */
+    const char *backend, *base_url, *host, *endpoint, *uds;
+    size_t port;
+    opt_strs api_key, header;
+    const char *request_id_prefix, *extra_body;
+    double timeout_s, ready_timeout_s, disconnect_rate;
+    bool keep_alive;
+    /* fields of requests; NULL: not sent */
+    const char *temperature, *top_p, *top_k, *min_p, *presence_penalty, *frequency_penalty,
+        *repetition_penalty, *logprobs;
+    bool ignore_eos;
+    /* engine of throughput */
+    size_t max_num_seqs;
+    /* results */
+    opt_strs goodput, metadata;
+    const char *percentile_metrics, *metric_percentiles;
+    bool save_result, save_detailed, append_result, quiet;
+    const char *result_dir, *result_filename, *label;
+} bench_opts;
+
 /* Filled by opts_parse from the defaults of the table and the command line.  Strings
  * point into argv. */
 typedef struct opts {
@@ -45,6 +85,7 @@ typedef struct opts {
     opt_strs stop;
     opt_ids stop_id;
     opt_biases logit_bias;
+    bench_opts bench;
 } opts;
 
 enum { /* commands, as bits */
@@ -53,15 +94,18 @@ enum { /* commands, as bits */
        CMD_INFO = 4,
        CMD_LOGITS = 8,
        CMD_TOKENIZE = 16,
-       CMD_RENDER = 32
+       CMD_RENDER = 32,
+       CMD_BENCH_SERVE = 256,
+       CMD_BENCH_THROUGHPUT = 512
 };
 
 typedef struct command {
-    const char *name;
+    const char *name; /* one word, or two */
     unsigned bit;
     const char *forms; /* usage, one form a line, without "nibble NAME " */
     const char *help;
     int (*main)(const opts *o);
+    bool no_model; /* takes no MODEL argument */
 } command;
 extern const command commands[]; /* ends at name == NULL */
 

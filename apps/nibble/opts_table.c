@@ -1,8 +1,8 @@
-/* opts_table.c - every option of every command.  Names and ranges are vLLM's where vLLM
+/* opts_table.c - the options of every command but `bench`'s own.  Names and ranges are vLLM's where vLLM
  * has the option. */
 #include "opts_table.h"
 
-#define ENGINE (CMD_RUN | CMD_CHAT | CMD_LOGITS)
+#define ENGINE (CMD_RUN | CMD_CHAT | CMD_LOGITS | CMD_BENCH_THROUGHPUT)
 #define TEXT (CMD_TOKENIZE | CMD_RENDER)
 #define GENERATE (CMD_RUN | CMD_CHAT)
 #define ALL (ENGINE | TEXT | CMD_INFO)
@@ -10,7 +10,7 @@
 #define SIZE_MAX_NUM 1e12 /* counts: more than any of them can be, and exact in a double */
 
 // clang-format off
-const opt_row opt_rows[] = {
+static const opt_row rows[] = {
     /* ---- input ---- */
     { .name = "prompt", .letter = 'p', .arg = "TEXT", .type = OPT_STR, .offset = AT(prompt),
       .cmds = CMD_RUN | CMD_TOKENIZE, .group = GROUP_INPUT,
@@ -158,4 +158,4 @@ const opt_row opt_rows[] = {
       .help = "load no tokenizer: token ids in, token ids out" },
 };
 // clang-format on
-const size_t n_opt_rows = sizeof opt_rows / sizeof *opt_rows;
+const opt_table opt_table_main = { rows, sizeof rows / sizeof *rows };

@@ -1,5 +1,5 @@
-/* opts_table.h - a row of the table of options, shared by opts.c (parsing and help) and
- * opts_table.c (the rows). */
+/* opts_table.h - a row of the tables of options, shared by opts.c (parsing and help) and
+ * opts_table*.c (the rows). */
 #ifndef NB_APPS_OPTS_TABLE_H
 #define NB_APPS_OPTS_TABLE_H
 #include "opts.h"
@@ -14,6 +14,7 @@ typedef enum opt_type {
     OPT_U64,    /* uint64_t                                        */
     OPT_NUM,    /* double                                          */
     OPT_STRS,   /* opt_strs, repeatable                            */
+    OPT_WORDS,  /* the same, and takes all words up to the next option */
     OPT_IDS,    /* opt_ids: 1,2,3; repeatable                      */
     OPT_BIAS    /* opt_biases: ID=VALUE; repeatable                */
 } opt_type;
@@ -32,8 +33,13 @@ typedef struct opt_row {
     const char *help;
 } opt_row;
 
-enum { GROUP_INPUT, GROUP_OUTPUT, GROUP_SAMPLING, GROUP_MODEL, N_GROUP };
-extern const opt_row opt_rows[];
-extern const size_t n_opt_rows;
+enum { GROUP_INPUT, GROUP_OUTPUT, GROUP_SAMPLING, GROUP_MODEL, GROUP_SERVER, N_GROUP };
+
+typedef struct opt_table {
+    const opt_row *rows;
+    size_t n;
+} opt_table;
+extern const opt_table opt_table_main;  /* opts_table.c */
+extern const opt_table opt_table_bench; /* opts_table_bench.c */
 
 #endif
