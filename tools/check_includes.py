@@ -30,6 +30,7 @@ MAY = {
     "serve": {"base", "os", "public"},
     "public": set(),
     "apps": {"public", "serve"},
+    "examples": {"public"},
 }
 ANYTHING = {"tests", "bench", "lab", "train", "tools"}
 
@@ -40,7 +41,7 @@ LIBC = {h + ".h" for h in """assert complex ctype errno fenv float inttypes iso6
 LIBC_OS_ONLY = {"threads.h", "signal.h", "setjmp.h"}
 NO_TIME = {"base", "num", "kernel", "kernel/x86", "kernel/arm", "kv", "sched"}
 
-POSIX_FOLDERS = {"os", "serve", "apps"}
+POSIX_FOLDERS = {"os", "serve", "apps", "examples"}
 # Pattern of a header -> folders that may include it.
 OWNED = [
     (r"(imm|x86|[a-z]mm|nm|wmm|avx\w*)intrin\.h$", {"kernel/x86"}),
