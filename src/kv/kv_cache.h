@@ -11,7 +11,8 @@
  * The key of a block is chained, so it stands for all tokens up to its end:
  *
  *   root          SHA-256("nibble kv 1" 0x00 salt)
- *   key of block  SHA-256(parent key | n_expanded, n_short | 64 ids, little-endian u32)
+ *   key of block  SHA-256(parent key | n_expanded, n_short, a byte each | 64 ids, each a
+ *                 little-endian u32)
  *
  * n_expanded and n_short (0..64) say how the tokens were computed: how many leading
  * tokens of the block in the expanded form of latent attention (the rest absorbed), and
@@ -24,10 +25,13 @@
  * class has more than its share (protected_share of all blocks), the oldest `many` block
  * moves to the young end of `once`.  Releasing a request's blocks puts its last
  * block at the old end, so that a chain is eaten from its tail and what is left of it
- * can still be found.  A block is not evicted while a block that continues it is indexed.
+ * can still be found.  A block is not evicted while a block that continues it is indexed
+ * (when all that is cached is continued by held blocks, those leave the index first).  The
+ * share is kept when blocks are released.
  *
  * Owned by the engine thread.  Every operation is O(1) but for release (O(n)), reset and
- * check; nothing is allocated after create. */
+ * check; nothing is allocated after create.  Ids out of range and giving back what is not
+ * held are mistakes of ours: they stop the program. */
 #ifndef NB_KV_KV_CACHE_H
 #define NB_KV_KV_CACHE_H
 #include <stdbool.h>
@@ -68,7 +72,8 @@ void nb_kv_cache_hold(nb_kv_cache *c, uint32_t id, bool hit);
  * NB_ERR_CAPACITY when all are held. */
 nb_status nb_kv_cache_acquire(nb_kv_cache *c, uint32_t *id);
 /* The held, not indexed block `id` is full and stands for `key`; `parent` is the block
- * before it (NB_BLOCK_NONE for the first).  Returns the block to use from now on: id, or
+ * before it (NB_BLOCK_NONE for the first; one that left the index by a reset is not
+ * remembered as parent).  Returns the block to use from now on: id, or
  * the block that was already indexed under this key, then held instead of id, which is freed. */
 uint32_t nb_kv_cache_publish(nb_kv_cache *c, uint32_t id, const nb_block_key *key, uint32_t parent);
 /* Gives up one hold of each of id[0..n), in order of position in the text; last first. */
@@ -82,7 +87,9 @@ size_t nb_kv_cache_reset(nb_kv_cache *c);
 typedef struct nb_kv_cache_stats {
     size_t n_block, n_free, n_held, n_once, n_many; /* once, many: cached blocks by class */
     size_t n_indexed;
-    uint64_t n_evicted, n_published, n_duplicate; /* since create */
+    uint64_t n_evicted;   /* blocks that left the index to make room, since create       */
+    uint64_t n_published; /* blocks that entered the index                               */
+    uint64_t n_duplicate; /* publish returned another block                              */
 } nb_kv_cache_stats;
 void nb_kv_cache_get_stats(const nb_kv_cache *c, nb_kv_cache_stats *s);
 
