@@ -12,10 +12,8 @@
 
 #include "nibble/nibble.h"
 
-typedef struct opt_strs {
-    const char **p;
-    size_t n;
-} opt_strs;
+#include "opts_serve.h"
+
 typedef struct opt_ids {
     uint32_t *p;
     size_t n;
@@ -86,6 +84,12 @@ typedef struct opts {
     opt_ids stop_id;
     opt_biases logit_bias;
     bench_opts bench;
+    serve_opts serve;
+    const char *config;   /* path of a YAML file */
+    bool config_model;    /* model comes from it */
+    opt_strs ignored;     /* options that were given and have no effect */
+    char **owned;         /* strings of the file */
+    size_t n_owned;
 } opts;
 
 enum { /* commands, as bits */
@@ -95,6 +99,7 @@ enum { /* commands, as bits */
        CMD_LOGITS = 8,
        CMD_TOKENIZE = 16,
        CMD_RENDER = 32,
+       CMD_SERVE = 64,
        CMD_BENCH_SERVE = 256,
        CMD_BENCH_THROUGHPUT = 512
 };

@@ -1,8 +1,9 @@
-/* opts_table.c - the options of every command but `bench`'s own.  Names and ranges are vLLM's where vLLM
- * has the option. */
+/* opts_table.c - the options of every command but what `serve` and `bench` have of their
+ * own.  Names and ranges are vLLM's where vLLM has the option. */
 #include "opts_table.h"
 
-#define ENGINE (CMD_RUN | CMD_CHAT | CMD_LOGITS | CMD_BENCH_THROUGHPUT)
+#define ONE (CMD_RUN | CMD_CHAT | CMD_LOGITS | CMD_BENCH_THROUGHPUT) /* `serve` has its own form */
+#define ENGINE (ONE | CMD_SERVE)
 #define TEXT (CMD_TOKENIZE | CMD_RENDER)
 #define GENERATE (CMD_RUN | CMD_CHAT)
 #define ALL (ENGINE | TEXT | CMD_INFO)
@@ -146,15 +147,15 @@ static const opt_row rows[] = {
     { .name = "cpu-caps", .arg = "NAME", .type = OPT_STR, .offset = AT(cpu_caps), .cmds = ENGINE,
       .group = GROUP_MODEL, .help = "highest instruction set level to use: c, avx2, ..." },
     { .name = "max-model-len", .arg = "N", .type = OPT_SIZE, .offset = AT(max_model_len), .lo = 1,
-      .hi = SIZE_MAX_NUM, .cmds = ENGINE | CMD_INFO, .group = GROUP_MODEL,
+      .hi = SIZE_MAX_NUM, .cmds = ONE | CMD_INFO, .group = GROUP_MODEL,
       .help = "tokens of context (default: the model's maximum)" },
     { .name = "prefill-chunk", .alias = "max-num-batched-tokens", .arg = "N", .type = OPT_SIZE,
-      .offset = AT(prefill_chunk), .def = "512", .lo = 1, .hi = 65536, .cmds = ENGINE,
+      .offset = AT(prefill_chunk), .def = "512", .lo = 1, .hi = 65536, .cmds = ONE,
       .group = GROUP_MODEL, .help = "prompt tokens per step" },
     { .name = "chat-template", .arg = "FILE", .type = OPT_STR, .offset = AT(chat_template),
-      .cmds = GENERATE | TEXT, .group = GROUP_MODEL, .help = "instead of the model's own" },
+      .cmds = GENERATE | TEXT | CMD_SERVE, .group = GROUP_MODEL, .help = "instead of the model's own" },
     { .name = "skip-tokenizer-init", .type = OPT_FLAG, .offset = AT(skip_tokenizer_init),
-      .cmds = CMD_RUN | CMD_LOGITS, .group = GROUP_MODEL,
+      .cmds = CMD_RUN | CMD_LOGITS | CMD_SERVE, .group = GROUP_MODEL,
       .help = "load no tokenizer: token ids in, token ids out" },
 };
 // clang-format on
