@@ -4,11 +4,13 @@
 #define NB_SERVE_INTERNAL_H
 #include <jansson.h>
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "nibble/nibble.h"
 
 #include "serve/http.h"
 #include "serve/metrics.h"
+#include "serve/parse_request.h"
 #include "serve/serve.h"
 
 struct nb_serve {
@@ -29,8 +31,18 @@ struct nb_serve {
         size_t n_block;
     } reset;
     int64_t created; /* seconds since 1970 */
-    /* admission: requests in the engine, prompt tokens not computed yet */
+    /* admission: requests (choices) admitted and not ended, prompt tokens not computed yet */
     size_t n_active, n_queued_tok;
+    _Atomic(struct nb_event *) news; /* job.h: what the engine's thread has pushed, last first */
+    nb_ask_limits lim;         /* of requests; lim.sampling: defaults */
+    size_t default_max_tokens; /* of generation_config.json; 0: none  */
+    size_t max_prompt_bytes;   /* a text of more cannot fit the context */
+    uint64_t n_unseeded;       /* requests without a seed so far      */
+    char fingerprint[96];      /* system_fingerprint                  */
+    char *own_name;            /* where no name was given             */
+    const char *default_name[1];
+    json_t *tokenizer_info;    /* tokenizer_config.json, or NULL      */
+    nb_http_route *route;
 };
 
 /* Handlers, one group per file; rows of the table of routes in serve.c. */
@@ -47,7 +59,8 @@ nb_http_fn nb_page_cache, nb_page_block, nb_page_config, nb_page_stats;         
 
 /* ---- logs (log.c): one line each, text or JSON ---- */
 typedef enum nb_log_level { NB_LOG_INFO, NB_LOG_WARN, NB_LOG_ERROR } nb_log_level;
-/* key, value pairs of strings, ended by NULL: nb_log(s, NB_LOG_INFO, "request", "id", id, NULL). */
+/* key, value pairs of strings, ended by NULL: nb_log(s, NB_LOG_INFO, "request", "id", id, NULL).
+ * The value of a key that begins with '#' (not printed) is a number. */
 void nb_log(const nb_serve *s, nb_log_level level, const char *event, ...);
 
 /* ---- errors (error.c) ---- */

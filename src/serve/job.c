@@ -1,0 +1,834 @@
+/* job.c - see job.h: from a parsed request to the engine, and back to the client. */
+#include "serve/job.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/rng.h"
+#include "os/clock.h"
+
+enum { MAX_PROMPTS = 2048, MAX_CHOICES = 4096 };
+
+/* ---- memory ---- */
+
+static void free_events(nb_event_list *l)
+{
+    for (nb_event *e = l->head, *next; e; e = next) {
+        next = e->next;
+        free(e);
+    }
+    *l = (nb_event_list){ 0 };
+}
+
+static void free_choice(nb_choice *c)
+{
+    free_events(&c->kept);
+    free_events(&c->prompt_kept);
+    free(c->held);
+    free(c->why);
+    free(c->tail);
+    free(c->ids);
+    nb_buf_deinit(&c->text);
+}
+
+static void free_prompt(nb_prompt *p)
+{
+    if (p->owned) nb_free(p->ids);
+    if (p->text_owned) nb_free((void *)(uintptr_t)p->text.p);
+}
+
+static void log_request(const nb_job *j);
+
+static void free_job(nb_job *j)
+{
+    j->s->n_active -= j->n_admitted;
+    for (size_t i = 0; i < j->n_choice; i++) free_choice(&j->choice[i]);
+    for (size_t i = 0; i < j->n_prompt; i++) free_prompt(&j->prompt[i]);
+    nb_buf_deinit(&j->out.b);
+    nb_buf_deinit(&j->head.b);
+    nb_ask_deinit(&j->ask);
+    free(j->request_id);
+    free(j->choice);
+    free(j);
+}
+
+/* ---- before the engine ---- */
+
+static int ask_status(const nb_ask *a)
+{
+    if (a->err.status == NB_ERR_NOMEM) return 500;
+    return a->err.status == NB_ERR_NOT_FOUND ? 404 : 400;
+}
+
+void nb_reply_ask(nb_http_ex *ex, const nb_ask *a)
+{
+    nb_reply_error(ex, ask_status(a), a->param, "%s", a->err.msg);
+}
+
+void nb_job_refuse(nb_job *j)
+{
+    nb_reply_ask(j->ex, &j->ask);
+    free_job(j);
+}
+
+/* "application/json", whatever its case and parameters. */
+static bool is_json_type(nb_str v)
+{
+    static const char want[] = "application/json";
+    size_t n = 0;
+    while (n < v.n_bytes && v.p[n] != ';' && v.p[n] != ' ' && v.p[n] != '\t') n++;
+    if (n != sizeof want - 1) return false;
+    for (size_t i = 0; i < n; i++) {
+        const char c = v.p[i] >= 'A' && v.p[i] <= 'Z' ? (char)(v.p[i] + 32) : v.p[i];
+        if (c != want[i]) return false;
+    }
+    return true;
+}
+
+bool nb_open_body(nb_http_ex *ex, nb_ask *a)
+{
+    const nb_str type = nb_http_header(ex, "Content-Type");
+    if (!type.p || !is_json_type(type)) {
+        nb_reply_error(ex, 400, NULL, "Unsupported Media Type: only 'application/json' is allowed");
+        return false;
+    }
+    if (nb_ask_open(a, nb_http_body(ex)) == NB_OK) return true;
+    nb_reply_ask(ex, a);
+    return false;
+}
+
+bool nb_check_model(const nb_serve *s, nb_http_ex *ex, nb_ask *a)
+{
+    const char *name = NULL;
+    if (nb_ask_string(a, "model", &name) != NB_OK) {
+        nb_reply_ask(ex, a);
+        return false;
+    }
+    if (!name) return true;
+    for (size_t i = 0; i < s->o.n_served_name; i++)
+        if (strcmp(name, s->o.served_name[i]) == 0) return true;
+    nb_reply_error(ex, 404, "model", "The model `%.200s` does not exist.", name);
+    return false;
+}
+
+static void reply_busy(nb_http_ex *ex, const char *what)
+{
+    nb_reply_error(ex, 503, NULL, "the server is full (%s): try again later", what);
+}
+
+/* Room for n more requests; replies 503 or 500 where there is none. */
+static bool has_room(nb_serve *s, nb_http_ex *ex, size_t n)
+{
+    nb_error err = { 0 };
+    if (nb_engine_health(s->engine, &err) != NB_OK) {
+        nb_reply_error(ex, 500, NULL, "the engine has failed: %s", err.msg);
+        return false;
+    }
+    const size_t max = s->o.max_num_queued_reqs;
+    if (max && s->n_active + n > max) {
+        reply_busy(ex, "max-num-queued-reqs");
+        return false;
+    }
+    if (s->o.max_num_queued_tokens && s->n_queued_tok >= s->o.max_num_queued_tokens) {
+        reply_busy(ex, "max-num-queued-tokens");
+        return false;
+    }
+    return true;
+}
+
+/* The id of the answer: the client's, by header or field, or the exchange's. */
+static bool make_id(nb_job *j)
+{
+    const char *id = nb_http_request_id(j->ex);
+    if (!nb_http_header(j->ex, "X-Request-Id").p && j->ask.request_id) id = j->ask.request_id;
+    const size_t prefix = strlen(j->api->id_prefix), n = strlen(id);
+    free(j->request_id);
+    j->request_id = malloc(prefix + n + 1);
+    if (!j->request_id) return false;
+    memcpy(j->request_id, j->api->id_prefix, prefix);
+    memcpy(j->request_id + prefix, id, n + 1);
+    j->id = j->request_id;
+    return true;
+}
+
+nb_job *nb_job_new(nb_serve *s, nb_http_ex *ex, const nb_api *api)
+{
+    if (!has_room(s, ex, 1)) return NULL;
+    nb_job *j = calloc(1, sizeof *j);
+    if (!j) {
+        nb_reply_error(ex, 500, NULL, "out of memory");
+        return NULL;
+    }
+    j->s = s;
+    j->ex = ex;
+    j->api = api;
+    j->t0 = nb_clock_s();
+    j->created = (int64_t)time(NULL);
+    if (nb_open_body(ex, &j->ask) && nb_check_model(s, ex, &j->ask)) return j;
+    free_job(j);
+    return NULL;
+}
+
+/* vLLM's header wins over the field. */
+static nb_status priority_header(nb_job *j)
+{
+    const nb_str h = nb_http_header(j->ex, "X-Vllm-Priority");
+    if (!h.p || !h.n_bytes) return NB_OK;
+    char num[16] = { 0 }, *end = num;
+    if (h.n_bytes < sizeof num) memcpy(num, h.p, h.n_bytes);
+    const long v = strtol(num, &end, 10);
+    if (end == num || *end || v < INT32_MIN || v > INT32_MAX)
+        return nb_ask_bad(&j->ask, "priority", "X-Vllm-Priority: expected an integer");
+    if (v && !j->s->o.priority_scheduling)
+        return nb_ask_bad(&j->ask, "priority",
+                          "X-Vllm-Priority: the server schedules first come, first served "
+                          "(--scheduling-policy priority)");
+    j->ask.priority = (int32_t)v;
+    return NB_OK;
+}
+
+nb_job *nb_job_open(nb_serve *s, nb_http_ex *ex, const nb_api *api)
+{
+    nb_job *j = nb_job_new(s, ex, api);
+    if (!j) return NULL;
+    nb_status st = nb_ask_read(&j->ask, api->kind, &s->lim);
+    if (st == NB_OK) st = priority_header(j);
+    if (st == NB_OK && j->ask.sampling.n_stop && !s->text)
+        st = nb_ask_bad(&j->ask, "stop", "stop strings need the model's tokenizer");
+    if (st == NB_OK) return j;
+    nb_job_refuse(j);
+    return NULL;
+}
+
+bool nb_job_admit(nb_job *j, size_t n_prompt)
+{
+    nb_ask *a = &j->ask;
+    if (n_prompt == 0 || n_prompt > MAX_PROMPTS || n_prompt * a->n > MAX_CHOICES) {
+        (void)nb_ask_bad(a, "prompt",
+                         "prompt: %zu prompts with %zu choices each: expected 1..%d "
+                         "prompts and at most %d choices",
+                         n_prompt, a->n, MAX_PROMPTS, MAX_CHOICES);
+        nb_job_refuse(j);
+        return false;
+    }
+    if (!has_room(j->s, j->ex, n_prompt * a->n)) {
+        free_job(j);
+        return false;
+    }
+    j->n_admitted = n_prompt * a->n;
+    j->s->n_active += j->n_admitted;
+    j->prompt = nb_arena_array(&a->mem, n_prompt, sizeof *j->prompt);
+    j->choice = calloc(j->n_admitted, sizeof *j->choice);
+    if (!j->prompt || !j->choice || !make_id(j)) {
+        nb_reply_error(j->ex, 500, NULL, "out of memory");
+        free_job(j);
+        return false;
+    }
+    j->n_prompt = n_prompt;
+    return true;
+}
+
+/* ---- prompts ---- */
+
+static void cut_prompt(nb_prompt *p, size_t keep)
+{
+    if (!keep || p->n_ids <= keep) return;
+    memmove(p->ids, p->ids + (p->n_ids - keep), keep * sizeof *p->ids);
+    p->n_ids = keep;
+}
+
+nb_status nb_render_chat(const nb_serve *s, nb_ask *a, nb_str body, nb_prompt *out)
+{
+    nb_error err = { 0 };
+    char *text = NULL;
+    size_t n_text = 0;
+    if (!s->text)
+        return nb_ask_bad(a, NULL, "the model has no tokenizer: only token ids can be used");
+    if (!nb_text_has_template(s->text))
+        return nb_ask_bad(a, "messages", "the model has no chat template (--chat-template)");
+    nb_prompt p = { .owned = true };
+    nb_status st;
+    if (a->add_special) {
+        st = nb_text_render(s->text, body.p, body.n_bytes, &text, &n_text, NULL, NULL, &err);
+        if (st == NB_OK)
+            st =
+                nb_text_tokenize(s->text, text, n_text, NB_TEXT_ADD_SPECIAL | NB_TEXT_PARSE_SPECIAL,
+                                 &p.ids, &p.n_ids, &err);
+        nb_free(text);
+    } else {
+        st = nb_text_render(s->text, body.p, body.n_bytes, NULL, NULL, &p.ids, &p.n_ids, &err);
+    }
+    if (st != NB_OK) {
+        (void)nb_ask_bad(a, "messages", "%s", err.msg);
+        if (st == NB_ERR_NOMEM) a->err.status = st;
+        return st;
+    }
+    cut_prompt(&p, a->truncate);
+    *out = p;
+    return NB_OK;
+}
+
+/* vLLM's words for what does not fit. */
+static nb_status too_long(nb_job *j, const char *param, size_t n_ids, size_t want)
+{
+    const char *what = j->api->kind == NB_ASK_CHAT ? "messages" : "prompt";
+    return nb_ask_bad(&j->ask, param,
+                      "This model's maximum context length is %zu tokens. However, you requested "
+                      "%zu tokens (%zu in the %s, %zu in the completion). Please reduce the "
+                      "length of the %s or completion.",
+                      j->s->info.max_model_len, n_ids + want, n_ids, what, want, what);
+}
+
+static nb_status fit_prompt(nb_job *j, nb_prompt *p, size_t dflt, bool clamp)
+{
+    nb_ask *a = &j->ask;
+    const size_t max = j->s->info.max_model_len;
+    const char *what = j->api->kind == NB_ASK_CHAT ? "messages" : "prompt";
+    cut_prompt(p, a->truncate);
+    if (p->n_ids == 0) return nb_ask_bad(a, what, "the prompt has no tokens");
+    const bool given = a->has_max_tokens;
+    const size_t room = p->n_ids < max ? max - p->n_ids : 0;
+    size_t want = given ? a->sampling.max_tokens : dflt;
+    if (p->n_ids > max || (room == 0 && want > 0))
+        return too_long(j, what, p->n_ids, given ? want : 1);
+    if (want > room && given && !clamp) return too_long(j, "max_tokens", p->n_ids, want);
+    if (want > room) want = room;
+    if (a->sampling.min_tokens > want)
+        return nb_ask_bad(a, "min_tokens", "min_tokens is %zu: expected 0..%zu (max_tokens)",
+                          a->sampling.min_tokens, want);
+    p->max_tokens = want;
+    return NB_OK;
+}
+
+bool nb_job_fit(nb_job *j, size_t dflt, bool clamp)
+{
+    size_t n_tok = 0;
+    if (j->s->default_max_tokens) dflt = j->s->default_max_tokens;
+    for (size_t i = 0; i < j->n_prompt; i++) {
+        if (fit_prompt(j, &j->prompt[i], dflt, clamp) != NB_OK) {
+            nb_job_refuse(j);
+            return false;
+        }
+        n_tok += j->prompt[i].n_ids;
+    }
+    const size_t max = j->s->o.max_num_queued_tokens, now = j->s->n_queued_tok;
+    if (max && now && now + n_tok > max) {
+        reply_busy(j->ex, "max-num-queued-tokens");
+        free_job(j);
+        return false;
+    }
+    return true;
+}
+
+/* ---- the engine's thread ---- */
+
+static void push(nb_event *e)
+{
+    nb_serve *s = e->choice->job->s; /* the job may be freed as soon as e is seen */
+    nb_event *old = atomic_load_explicit(&s->news, memory_order_relaxed);
+    do {
+        e->next = old;
+    } while (!atomic_compare_exchange_weak_explicit(&s->news, &old, e, memory_order_release,
+                                                    memory_order_relaxed));
+    if (!old) nb_http_post(s->http, nb_jobs_drain, s);
+}
+
+static int push_token(nb_choice *c, const nb_token_event *ev, bool prompt)
+{
+    if (atomic_load_explicit(&c->job->gone, memory_order_relaxed)) return 1;
+    const size_t top_bytes = ev->n_top * sizeof *ev->top;
+    nb_event *e = malloc(sizeof *e + top_bytes + ev->text_bytes);
+    if (!e) {
+        c->lost = true;
+        return 1;
+    }
+    nb_token_logprob *top = (nb_token_logprob *)(void *)(e + 1);
+    char *text = (char *)(e + 1) + top_bytes;
+    if (top_bytes) memcpy(top, ev->top, top_bytes);
+    if (ev->text_bytes) memcpy(text, ev->text, ev->text_bytes);
+    *e = (nb_event){ .choice = c,
+                     .kind = prompt ? NB_EVENT_PROMPT : NB_EVENT_TOKEN,
+                     .id = ev->id,
+                     .logprob = ev->logprob,
+                     .t = nb_clock_s(),
+                     .top = top,
+                     .n_top = ev->n_top,
+                     .text = { text, ev->text_bytes } };
+    if (!prompt) c->seen_bytes += ev->text_bytes;
+    push(e);
+    return 0;
+}
+
+static int on_token(void *ctx, const nb_token_event *ev)
+{
+    return push_token(ctx, ev, false);
+}
+
+static int on_prompt(void *ctx, const nb_token_event *ev)
+{
+    return push_token(ctx, ev, true);
+}
+
+static char *copy_line(const char *s)
+{
+    const size_t n = strlen(s) + 1;
+    char *p = malloc(n);
+    if (p) memcpy(p, s, n);
+    return p;
+}
+
+static nb_end_reason reason_of(const char *s)
+{
+    if (s && strcmp(s, "stop") == 0) return NB_END_STOP;
+    if (s && strcmp(s, "length") == 0) return NB_END_LENGTH;
+    if (s && strcmp(s, "timeout") == 0) return NB_END_TIMEOUT;
+    return NB_END_CANCELLED;
+}
+
+static void on_done(void *ctx, nb_status st, const nb_result *r, const nb_error *err)
+{
+    nb_choice *c = ctx;
+    c->st = st;
+    if (st != NB_OK) c->why = copy_line(err && err->msg[0] ? err->msg : nb_status_text(st));
+    c->reason = reason_of(r->finish_reason);
+    if (c->lost && c->st == NB_OK) c->st = NB_ERR_NOMEM;
+    c->stop_index = r->stop_index;
+    c->stop_token = r->stop_token;
+    c->n_cached = r->n_cached;
+    c->n_preempted = r->n_preempted;
+    c->queue_s = r->queue_s;
+    c->prefill_s = r->prefill_s;
+    c->decode_s = r->decode_s;
+    if (r->text && r->text_bytes > c->seen_bytes && !c->lost) {
+        const size_t n = r->text_bytes - c->seen_bytes;
+        c->tail = malloc(n);
+        if (c->tail) memcpy(c->tail, r->text + c->seen_bytes, c->tail_bytes = n);
+    }
+    c->done = (nb_event){ .choice = c, .kind = NB_EVENT_DONE, .t = nb_clock_s() };
+    push(&c->done);
+}
+
+/* ---- submission ---- */
+
+static void abort_choices(nb_job *j)
+{
+    atomic_store_explicit(&j->gone, true, memory_order_relaxed);
+    for (size_t i = 0; i < j->n_choice; i++)
+        if (j->choice[i].open) nb_engine_abort(j->s->engine, j->choice[i].id);
+}
+
+static void client_gone(void *ctx)
+{
+    nb_job *j = ctx;
+    j->ex = NULL;
+    if (!j->status) j->status = 499;
+    abort_choices(j); /* the done events free the job */
+}
+
+static void fail(nb_job *j, int status, const char *message)
+{
+    if (!j->ex) return;
+    j->status = status;
+    if (j->begun) {
+        j->out.st = NB_OK;
+        j->api->error(j, status, message);
+        (void)nb_http_write(j->ex, nb_buf_view(&j->out.b));
+        nb_http_end(j->ex);
+    } else {
+        nb_reply_error(j->ex, status, NULL, "%s", message);
+    }
+    j->ex = NULL;
+    j->out.b.n_bytes = 0;
+    abort_choices(j);
+}
+
+static nb_status submit_choice(nb_job *j, nb_choice *c, size_t k, nb_request_id first)
+{
+    const nb_ask *a = &j->ask;
+    nb_error err = { 0 };
+    nb_request rq = { .prompt = c->prompt->ids,
+                      .n_prompt = c->prompt->n_ids,
+                      .sampling = a->sampling,
+                      .on_token = on_token,
+                      .on_token_ctx = c,
+                      .on_done = on_done,
+                      .cache_salt = a->cache_salt,
+                      .priority = a->priority,
+                      .timeout_s = j->s->o.request_timeout_s,
+                      .after = k ? first : 0 };
+    rq.sampling.max_tokens = c->prompt->max_tokens;
+    rq.sampling.seed += k;
+    const int echoed = a->echo && a->logprobs ? a->sampling.n_logprobs : -1;
+    const int n_top = echoed > a->prompt_logprobs ? echoed : a->prompt_logprobs;
+    if (k == 0 && n_top >= 0) {
+        rq.on_prompt = on_prompt;
+        rq.n_prompt_top = n_top;
+    }
+    c->open = true; /* its end may come before submit returns; the loop sees it later */
+    const nb_status st = nb_engine_submit(j->s->engine, &rq, &c->id, &err);
+    if (st != NB_OK) {
+        c->open = false;
+        fail(j, nb_http_status_of(st), err.msg[0] ? err.msg : nb_status_text(st));
+        return st;
+    }
+    j->n_open++;
+    if (k == 0) j->s->n_queued_tok += c->n_queued_tok = c->prompt->n_ids;
+    return NB_OK;
+}
+
+void nb_job_submit(nb_job *j)
+{
+    const size_t n = j->ask.n;
+    nb_request_id first = 0;
+    nb_status st = NB_OK;
+    if (!j->ask.has_seed) j->ask.sampling.seed = nb_rng_u64(j->s->o.seed, j->s->n_unseeded++) >> 1;
+    nb_http_on_close(j->ex, client_gone, j);
+    j->n_choice = j->n_admitted;
+    for (size_t i = 0; i < j->n_choice; i++)
+        j->choice[i] =
+            (nb_choice){ .job = j, .index = i, .prompt = &j->prompt[i / n], .first = i % n == 0 };
+    for (size_t i = 0; st == NB_OK && i < j->n_choice; i++) {
+        st = submit_choice(j, &j->choice[i], i % n, first);
+        if (i % n == 0) first = j->choice[i].id;
+    }
+    if (j->n_open == 0) free_job(j);
+}
+
+/* ---- the loop: events ---- */
+
+static void append(nb_event_list *l, nb_event *e)
+{
+    e->next = NULL;
+    if (l->tail)
+        l->tail->next = e;
+    else
+        l->head = e;
+    l->tail = e;
+    l->n++;
+}
+
+/* Is this token written together with the end of its choice?  The last one by length and one
+ * without text of its own (end of text) are, so that a token is a chunk and a chunk is a token. */
+static bool waits_for_end(const nb_choice *c, const nb_event *e)
+{
+    if (c->n_gen >= c->prompt->max_tokens) return true;
+    if (e->text.n_bytes) return false;
+    const nb_sampling *p = &c->job->ask.sampling;
+    for (size_t i = 0; i < p->n_stop_id; i++)
+        if (p->stop_id[i] == e->id) return true;
+    const nb_text *t = c->job->s->text;
+    char *text = NULL;
+    size_t n = 1;
+    if (!t || nb_text_detokenize(t, &e->id, 1, true, &text, &n, NULL) != NB_OK) return false;
+    nb_free(text);
+    return n == 0;
+}
+
+static bool begin_stream(nb_job *j)
+{
+    if (j->begun) return true;
+    if (nb_http_add_header(j->ex, "Cache-Control", "no-cache") == NB_OK &&
+        nb_http_add_header(j->ex, "X-Accel-Buffering", "no") == NB_OK &&
+        nb_http_begin(j->ex, 200, "text/event-stream; charset=utf-8") == NB_OK) {
+        j->begun = true;
+        j->status = 200;
+        return true;
+    }
+    fail(j, 500, "out of memory");
+    return false;
+}
+
+static void write_chunk(nb_choice *c, const nb_event *ev, bool last)
+{
+    nb_job *j = c->job;
+    if (!begin_stream(j)) return;
+    j->api->chunk(j, c, ev, last);
+    c->started = true;
+}
+
+/* Consumes e, unless it is kept. */
+static void use_token(nb_choice *c, nb_event *e, bool last)
+{
+    nb_job *j = c->job;
+    if (j->ask.stream) {
+        write_chunk(c, e, last);
+        free(e);
+        return;
+    }
+    if (NB_GROW(c->ids, c->cap_ids, c->n_gen - 1) != NB_OK ||
+        nb_buf_add_str(&c->text, e->text) != NB_OK) {
+        free(e);
+        fail(j, 500, "out of memory");
+        return;
+    }
+    c->ids[c->n_gen - 1] = e->id;
+    if (j->ask.logprobs)
+        append(&c->kept, e);
+    else
+        free(e);
+}
+
+static void flush_held(nb_choice *c, bool last)
+{
+    nb_event *e = c->held;
+    c->held = NULL;
+    if (!e) return;
+    if (c->job->ex)
+        use_token(c, e, last);
+    else
+        free(e);
+}
+
+static void leave_queue(nb_choice *c)
+{
+    c->job->s->n_queued_tok -= c->n_queued_tok;
+    c->n_queued_tok = 0;
+}
+
+static void take_token(nb_choice *c, nb_event *e)
+{
+    nb_metrics *m = c->job->s->metrics;
+    flush_held(c, false); /* before it is counted: usage in chunks */
+    if (c->n_gen++ == 0) {
+        c->t_first = e->t;
+        leave_queue(c);
+    } else {
+        nb_metrics_token(m, e->t - c->t_last);
+    }
+    c->t_last = e->t;
+    if (!c->job->ask.stream) {
+        if (c->job->ex)
+            use_token(c, e, false);
+        else
+            free(e);
+        return;
+    }
+    c->held = e;
+}
+
+static const char *metrics_reason(const nb_choice *c)
+{
+    if (c->job->status == 499) return "abort";
+    if (c->st != NB_OK) return "error";
+    switch (c->reason) {
+    case NB_END_STOP: return "stop";
+    case NB_END_LENGTH: return "length";
+    case NB_END_TIMEOUT:
+    case NB_END_CANCELLED: break;
+    }
+    return "abort";
+}
+
+static void count_choice(const nb_choice *c)
+{
+    const nb_job *j = c->job;
+    const nb_metrics_request r = { .reason = metrics_reason(c),
+                                   .n_prompt = c->prompt->n_ids,
+                                   .n_cached = c->n_cached,
+                                   .n_generated = c->n_gen,
+                                   .max_tokens = c->prompt->max_tokens,
+                                   .n = j->ask.n,
+                                   .first_choice = c->first,
+                                   .ttft_s = c->n_gen ? c->t_first - j->t0 : -1,
+                                   .e2e_s = c->done.t - j->t0,
+                                   .queue_s = c->queue_s,
+                                   .prefill_s = c->prefill_s,
+                                   .decode_s = c->decode_s };
+    nb_metrics_request_done(j->s->metrics, &r);
+}
+
+/* include_stop_str_in_output: what ended the text belongs to it. */
+static void add_stop_text(nb_choice *c)
+{
+    const nb_job *j = c->job;
+    nb_str s = { 0 };
+    size_t n = 1;
+    char *shown = NULL;
+    if (c->reason != NB_END_STOP || !j->s->text) return;
+    if (c->stop_index >= 0 && (size_t)c->stop_index < j->ask.sampling.n_stop) {
+        s = nb_str_c(j->ask.sampling.stop[c->stop_index]);
+    } else if (c->stop_token >= 0) { /* special tokens stay out, as everywhere */
+        const uint32_t id = (uint32_t)c->stop_token;
+        if (nb_text_detokenize(j->s->text, &id, 1, true, &shown, &n, NULL) != NB_OK) return;
+        s = (nb_str){ shown, n };
+    }
+    char *tail = s.n_bytes ? realloc(c->tail, c->tail_bytes + s.n_bytes) : NULL;
+    if (tail) {
+        memcpy(tail + c->tail_bytes, s.p, s.n_bytes);
+        c->tail = tail;
+        c->tail_bytes += s.n_bytes;
+    }
+    nb_free(shown);
+}
+
+static void end_badly(nb_choice *c)
+{
+    char line[160];
+    if (c->st != NB_OK) {
+        fail(c->job, nb_http_status_of(c->st), c->why ? c->why : "the engine could not go on");
+    } else if (c->reason == NB_END_TIMEOUT) {
+        (void)snprintf(line, sizeof line, "the request was not done within %g seconds",
+                       c->job->s->o.request_timeout_s);
+        fail(c->job, 504, line);
+    } else {
+        fail(c->job, 500, "the request was cancelled");
+    }
+}
+
+static void take_done(nb_choice *c)
+{
+    nb_job *j = c->job;
+    c->open = false;
+    j->n_open--;
+    leave_queue(c);
+    count_choice(c);
+    if (!j->ex) {
+        flush_held(c, true);
+        return;
+    }
+    if (c->st != NB_OK || c->reason == NB_END_TIMEOUT || c->reason == NB_END_CANCELLED) {
+        flush_held(c, false);
+        end_badly(c);
+        return;
+    }
+    if (j->ask.include_stop) add_stop_text(c);
+    if (!j->ask.stream) {
+        if (nb_buf_add(&c->text, c->tail, c->tail_bytes) != NB_OK) fail(j, 500, "out of memory");
+    } else if (c->held) {
+        flush_held(c, true);
+    } else {
+        write_chunk(c, NULL, true);
+    }
+}
+
+static nb_event *take_news(nb_serve *s)
+{
+    nb_event *e = atomic_exchange_explicit(&s->news, NULL, memory_order_acquire), *list = NULL;
+    while (e) { /* last first: turned around */
+        nb_event *next = e->next;
+        e->next = list;
+        list = e;
+        e = next;
+    }
+    return list;
+}
+
+static void take_event(nb_event *e)
+{
+    nb_choice *c = e->choice;
+    switch (e->kind) {
+    case NB_EVENT_PROMPT: append(&c->prompt_kept, e); break;
+    case NB_EVENT_TOKEN: take_token(c, e); break;
+    case NB_EVENT_DONE: take_done(c); break;
+    }
+}
+
+/* ---- the loop: what a batch of events leaves to do for a job ---- */
+
+static void write_held(nb_job *j)
+{
+    for (size_t i = 0; j->ex && i < j->n_choice; i++) {
+        nb_choice *c = &j->choice[i];
+        if (c->held && !waits_for_end(c, c->held)) flush_held(c, false);
+    }
+}
+
+static void send(nb_job *j)
+{
+    if (!j->ex || !j->begun) return;
+    if (j->out.st != NB_OK) {
+        j->out.b.n_bytes = 0;
+        fail(j, 500, "out of memory");
+        return;
+    }
+    if (j->out.b.n_bytes) (void)nb_http_write(j->ex, nb_buf_view(&j->out.b));
+    j->out.b.n_bytes = 0;
+}
+
+static void finish(nb_job *j)
+{
+    if (j->ask.stream) {
+        j->api->close(j);
+        send(j);
+        if (!j->ex) return;
+        nb_http_end(j->ex);
+    } else {
+        j->api->answer(j);
+        if (j->out.st != NB_OK) {
+            fail(j, 500, "out of memory");
+            return;
+        }
+        j->status = 200;
+        nb_http_reply(j->ex, 200, "application/json", nb_buf_view(&j->out.b));
+    }
+    j->ex = NULL;
+}
+
+static void settle(nb_job *j)
+{
+    j->dirty = false;
+    if (j->ask.stream) {
+        write_held(j);
+        if (j->n_open) send(j);
+    }
+    if (j->n_open) return;
+    if (j->ex) finish(j);
+    log_request(j);
+    free_job(j);
+}
+
+void nb_jobs_drain(void *ctx)
+{
+    nb_serve *s = ctx;
+    nb_job *dirty = NULL;
+    for (nb_event *e = take_news(s), *next; e; e = next) {
+        nb_job *j = e->choice->job;
+        next = e->next;
+        if (!j->dirty) {
+            j->dirty = true;
+            j->next_dirty = dirty;
+            dirty = j;
+        }
+        take_event(e);
+    }
+    for (nb_job *next; dirty; dirty = next) {
+        next = dirty->next_dirty;
+        settle(dirty);
+    }
+}
+
+void nb_jobs_wait(nb_serve *s)
+{
+    const struct timespec ms = { 0, 1000000 };
+    nb_jobs_drain(s);
+    while (s->n_active) {
+        (void)nanosleep(&ms, NULL);
+        nb_jobs_drain(s);
+    }
+}
+
+/* ---- logs ---- */
+
+static const char *number(char out[32], double v)
+{
+    (void)snprintf(out, 32, "%.6g", v);
+    return out;
+}
+
+static void log_request(const nb_job *j)
+{
+    if (j->s->o.no_log_requests || !j->n_choice) return;
+    size_t prompt, cached, generated;
+    char num[10][32];
+    const nb_choice *c = &j->choice[0];
+    nb_job_counts(j, &prompt, &cached, &generated);
+    nb_log(j->s, NB_LOG_INFO, "request", "id", j->id, "endpoint", j->api->path, "#status",
+           number(num[0], j->status), "#prompt_tokens", number(num[1], (double)prompt),
+           "#cached_tokens", number(num[2], (double)cached), "#generated_tokens",
+           number(num[3], (double)generated), "#choices", number(num[4], (double)j->n_choice),
+           "finish_reason", metrics_reason(c), "#queue_s", number(num[5], c->queue_s), "#ttft_s",
+           number(num[6], c->n_gen ? c->t_first - j->t0 : 0), "#total_s",
+           number(num[7], c->done.t - j->t0), "#preempted", number(num[8], (double)c->n_preempted),
+           c->why ? "error" : NULL, c->why, NULL);
+}

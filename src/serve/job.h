@@ -1,0 +1,165 @@
+/* job.h - a request between its exchange and the engine.
+ *
+ * A job has one or more prompts and `n` choices of each; a choice is one request of the engine.
+ * The engine's thread turns its callbacks into events and pushes them onto one list of the
+ * server (lock-free, many producers, one consumer); the first one wakes the loop, which
+ * takes the whole list, formats and writes: a step of 64 tokens costs one wake-up and one
+ * write per client.  A job is freed when its exchange is over and the last event of its last
+ * choice has come. */
+#ifndef NB_SERVE_JOB_H
+#define NB_SERVE_JOB_H
+#include <stdatomic.h>
+
+#include "serve/api_write.h"
+#include "serve/parse_request.h"
+#include "serve/serve_internal.h"
+
+typedef struct nb_job nb_job;
+typedef struct nb_choice nb_choice;
+typedef struct nb_event nb_event;
+
+/* A token (of the prompt or generated), or the end of a choice. */
+struct nb_event {
+    nb_event *next;
+    nb_choice *choice;
+    enum { NB_EVENT_PROMPT, NB_EVENT_TOKEN, NB_EVENT_DONE } kind;
+    uint32_t id;
+    float logprob;
+    double t; /* nb_clock_s */
+    const nb_token_logprob *top;
+    size_t n_top;
+    nb_str text;
+};
+
+typedef struct nb_event_list {
+    nb_event *head, *tail;
+    size_t n;
+} nb_event_list;
+
+typedef struct nb_prompt {
+    uint32_t *ids; /* nb_free when owned, else of the job's memory */
+    size_t n_ids;
+    bool owned;
+    nb_str text; /* echo: what the prompt says; nb_free'd with it when text_owned */
+    bool text_owned;
+    size_t max_tokens; /* of each of its choices */
+} nb_prompt;
+
+typedef enum nb_end_reason {
+    NB_END_STOP,
+    NB_END_LENGTH,
+    NB_END_CANCELLED,
+    NB_END_TIMEOUT
+} nb_end_reason;
+
+struct nb_choice {
+    nb_job *job;
+    size_t index; /* in the answer */
+    nb_prompt *prompt;
+    bool first; /* choice of its prompt */
+    nb_request_id id;
+    /* written by the engine's thread, read by the loop after the done event */
+    nb_event done;
+    size_t seen_bytes; /* of text, in token events */
+    bool lost;         /* no memory for an event */
+    nb_status st;
+    char *why; /* malloc'd line, or NULL */
+    nb_end_reason reason;
+    int stop_index;
+    int64_t stop_token;
+    size_t n_cached, n_preempted;
+    double queue_s, prefill_s, decode_s;
+    char *tail; /* text that no token event had */
+    size_t tail_bytes;
+    /* the loop's */
+    bool open;    /* submitted, no done event yet */
+    bool started; /* something of it was written  */
+    size_t n_gen, n_queued_tok;
+    double t_first, t_last;
+    nb_event *held; /* a token that is written with what comes next */
+    nb_buf text;    /* whole answers: all of it                     */
+    uint32_t *ids;  /* [n_gen], whole answers                       */
+    size_t cap_ids;
+    nb_event_list kept, prompt_kept; /* where log-probabilities are shown */
+    size_t text_offset;              /* completions: characters so far    */
+};
+
+/* What an endpoint writes; all append to j->out. */
+typedef struct nb_api {
+    const char *path;      /* for logs           */
+    const char *id_prefix; /* "chatcmpl-"        */
+    nb_ask_kind kind;
+    /* Streams.  A chunk for token ev of c; ev NULL: for its end alone.  last: c has ended (with its
+     * reason, and with c->tail to show). */
+    void (*chunk)(nb_job *j, nb_choice *c, const nb_event *ev, bool last);
+    void (*close)(nb_job *j); /* after the last choice */
+    void (*error)(nb_job *j, int status, const char *message);
+    void (*answer)(nb_job *j); /* not a stream: everything */
+} nb_api;
+
+struct nb_job {
+    nb_serve *s;
+    nb_http_ex *ex; /* NULL: over */
+    const nb_api *api;
+    nb_ask ask;
+    const char *id; /* of the answer, with prefix */
+    char *request_id;
+    int64_t created;
+    double t0;
+    nb_prompt *prompt;
+    size_t n_prompt;
+    nb_choice *choice;
+    size_t n_choice, n_open, n_admitted;
+    atomic_bool gone; /* tells the engine's thread that nobody listens */
+    bool begun;       /* headers of a stream are out */
+    bool dirty;
+    nb_job *next_dirty;
+    int status;
+    nb_writer out;
+    nb_writer head; /* streams: what every chunk begins with */
+};
+
+/* ---- handlers' common steps; each replies itself where it fails ---- */
+/* Content-Type and body into *a (to be deinitialised in any case). */
+bool nb_open_body(nb_http_ex *ex, nb_ask *a);
+/* The field "model" is absent or one of the served names. */
+bool nb_check_model(const nb_serve *s, nb_http_ex *ex, nb_ask *a);
+void nb_reply_ask(nb_http_ex *ex, const nb_ask *a); /* its refusal */
+/* Renders body (an OpenAI chat request); ids are cut as ask.truncate says. */
+nb_status nb_render_chat(const nb_serve *s, nb_ask *a, nb_str body, nb_prompt *out);
+
+/* A job with its body parsed and the common fields read; NULL: refused. */
+nb_job *nb_job_open(nb_serve *s, nb_http_ex *ex, const nb_api *api);
+/* The same in two steps: for bodies of another form. */
+nb_job *nb_job_new(nb_serve *s, nb_http_ex *ex, const nb_api *api);
+/* Reserves room for n_prompt prompts with ask.n choices each; false: refused, freed. */
+bool nb_job_admit(nb_job *j, size_t n_prompt);
+/* Sets the number of tokens of each prompt's choices; dflt: where the request has none. clamp:
+ * what does not fit is cut, else refused. false: refused, freed. */
+bool nb_job_fit(nb_job *j, size_t dflt, bool clamp);
+/* Gives everything to the engine; then the job lives on its own. */
+void nb_job_submit(nb_job *j);
+/* Replies with ask's refusal and frees the job, before nb_job_submit. */
+void nb_job_refuse(nb_job *j);
+
+/* ---- for the writers of answers ---- */
+/* error.c: the two forms of an error object. */
+void nb_w_error(nb_writer *w, int status, const char *param, const char *message);
+void nb_w_error_anthropic(nb_writer *w, int status, const char *message);
+const char *nb_finish_reason(const nb_choice *c); /* "stop", "length" */
+/* ,"stop_reason":... of vLLM: the stop string, the token id, or null. */
+void nb_w_stop_reason(nb_writer *w, const nb_choice *c);
+/* {"prompt_tokens":...}; choice: of one choice as far as it is, NULL: of the job. */
+void nb_w_usage(nb_writer *w, const nb_job *j, const nb_choice *c);
+void nb_w_prompt_logprobs(nb_writer *w, const nb_job *j, const nb_choice *c); /* array, or null */
+/* The text of a token in log-probabilities. */
+nb_str nb_token_text(const nb_job *j, uint32_t id, char num[32]);
+/* Total of a job: of prompts, of these cached, generated. */
+void nb_job_counts(const nb_job *j, size_t *prompt, size_t *cached, size_t *generated);
+
+/* The loop's: takes the events that have come (nb_http_post'ed by the engine's thread). */
+void nb_jobs_drain(void *ctx);
+/* Waits until the engine has given back every choice. */
+void nb_jobs_wait(nb_serve *s);
+
+#endif
