@@ -130,6 +130,20 @@ typedef struct nb_engine_info {
 } nb_engine_info;
 NB_API void nb_engine_get_info(const nb_engine *e, nb_engine_info *info);
 
+/* The memory that an engine of these options takes, from the functions that allocate it; weights
+ * are looked at, not read.  The pool itself is what the caller makes of it: blocks of
+ * block_bytes, at least enough for one request of max_model_len. */
+typedef struct nb_memory_plan {
+    uint64_t memory_bytes; /* of this machine that the process may use; 0: unknown */
+    uint64_t weight_bytes, workspace_bytes, tail_bytes, block_bytes;
+    size_t block_tok;
+    size_t max_model_len;  /* the longest that the model can do, whatever the options say */
+    char dtype[16];        /* of the checkpoint: bfloat16, float16, float32, fp8 */
+    char kv_dtype[16];     /* record that kv_cache_dtype comes to */
+} nb_memory_plan;
+NB_API nb_status nb_engine_plan_memory(const nb_engine_options *o, nb_memory_plan *out,
+                                       nb_error *err);
+
 /* Everything about a model that needs no weights: geometry, parameters, bytes per
  * token for each record, as one JSON object. MODEL as in nb_engine_options. */
 NB_API nb_status nb_model_describe(const char *model, char **json, nb_error *err);

@@ -319,3 +319,56 @@ void nb_engine_get_info(const nb_engine *e, nb_engine_info *info)
         .warnings = e->warnings,
     };
 }
+
+/* ---- the memory of an engine that is not there yet ---- */
+
+static uint64_t plan_weights(nb_engine *e, const nb_engine_options *o, nb_status *st, nb_error *err)
+{
+    if (o->load_format && !strcmp(o->load_format, "dummy")) { /* would make them all */
+        nb_model_size s;
+        nb_model_config_size(&e->model.c, &s);
+        return s.n_param * (e->model.c.dtype[5] == '3' ? 4 : 2);
+    }
+    nb_engine_options quiet = *o;
+    quiet.progress = NULL; /* nor reads them */
+    *st = load_model(e, &quiet, err);
+    return e->model.weight_bytes;
+}
+
+static nb_status plan(nb_engine *e, const nb_engine_options *o, nb_memory_plan *p, nb_error *err)
+{
+    nb_caps mask = NB_CAPS_ALL;
+    nb_status st = NB_OK;
+    const size_t n_seq = o->max_num_seqs ? o->max_num_seqs : 1;
+    if (o->cpu_caps) NB_TRY(nb_cpu_caps_parse(o->cpu_caps, &mask, err));
+    NB_TRY(nb_engine_read_config(o->model, &e->model.c, err));
+    NB_TRY(choose_record(e, o, err));
+    NB_TRY(choose_forms(e, o->mla, err));
+    NB_TRY(nb_dev_create_host(o->n_thread, &e->dev, err));
+    p->weight_bytes = plan_weights(e, o, &st, err);
+    NB_TRY(st);
+    const nb_model_config *c = &e->model.c;
+    e->max_model_len = c->max_pos;
+    NB_TRY(create_forward(e, o, nb_cpu_caps() & mask, err));
+    p->memory_bytes = nb_os_ram_bytes();
+    p->workspace_bytes = nb_forward_bytes(e->forward) + e->logits_bytes;
+    p->tail_bytes = n_seq * c->n_layer * NB_PAGE_TOK * e->record.n_values * sizeof(float);
+    p->block_bytes = nb_engine_block_bytes(c, &e->record);
+    p->block_tok = NB_PAGE_TOK;
+    p->max_model_len = c->max_pos;
+    (void)snprintf(p->dtype, sizeof p->dtype, "%s", c->fp8 ? "fp8" : c->dtype);
+    (void)snprintf(p->kv_dtype, sizeof p->kv_dtype, "%s", nb_kv_type_name(e->record.type));
+    return NB_OK;
+}
+
+nb_status nb_engine_plan_memory(const nb_engine_options *o, nb_memory_plan *out, nb_error *err)
+{
+    nb_memory_plan p = { 0 };
+    if (!o || !o->model || !out) return nb_fail(err, NB_ERR_ARG, "no model given");
+    nb_engine *e = calloc(1, sizeof *e);
+    if (!e) return nb_fail(err, NB_ERR_NOMEM, "out of memory");
+    const nb_status st = plan(e, o, &p, err);
+    nb_engine_destroy(e);
+    if (st == NB_OK) *out = p;
+    return st;
+}
