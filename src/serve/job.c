@@ -32,7 +32,7 @@ static void free_choice(nb_choice *c)
     nb_buf_deinit(&c->text);
 }
 
-static void free_prompt(nb_prompt *p)
+void nb_prompt_deinit(nb_prompt *p)
 {
     if (p->owned) nb_free(p->ids);
     if (p->text_owned) nb_free((void *)(uintptr_t)p->text.p);
@@ -44,7 +44,7 @@ static void free_job(nb_job *j)
 {
     j->s->n_active -= j->n_admitted;
     for (size_t i = 0; i < j->n_choice; i++) free_choice(&j->choice[i]);
-    for (size_t i = 0; i < j->n_prompt; i++) free_prompt(&j->prompt[i]);
+    for (size_t i = 0; i < j->n_prompt; i++) nb_prompt_deinit(&j->prompt[i]);
     nb_buf_deinit(&j->out.b);
     nb_buf_deinit(&j->head.b);
     nb_ask_deinit(&j->ask);
@@ -84,6 +84,14 @@ static bool is_json_type(nb_str v)
         if (c != want[i]) return false;
     }
     return true;
+}
+
+void nb_reply_writer(nb_http_ex *ex, const nb_writer *w)
+{
+    if (w->st == NB_OK)
+        nb_http_reply(ex, 200, "application/json", nb_buf_view(&w->b));
+    else
+        nb_reply_error(ex, 500, NULL, "out of memory");
 }
 
 bool nb_open_body(nb_http_ex *ex, nb_ask *a)
@@ -231,7 +239,7 @@ bool nb_job_admit(nb_job *j, size_t n_prompt)
 
 /* ---- prompts ---- */
 
-static void cut_prompt(nb_prompt *p, size_t keep)
+void nb_prompt_cut(nb_prompt *p, size_t keep)
 {
     if (!keep || p->n_ids <= keep) return;
     memmove(p->ids, p->ids + (p->n_ids - keep), keep * sizeof *p->ids);
@@ -264,7 +272,7 @@ nb_status nb_render_chat(const nb_serve *s, nb_ask *a, nb_str body, nb_prompt *o
         if (st == NB_ERR_NOMEM) a->err.status = st;
         return st;
     }
-    cut_prompt(&p, a->truncate);
+    nb_prompt_cut(&p, a->truncate);
     *out = p;
     return NB_OK;
 }
@@ -285,7 +293,7 @@ static nb_status fit_prompt(nb_job *j, nb_prompt *p, size_t dflt, bool clamp)
     nb_ask *a = &j->ask;
     const size_t max = j->s->info.max_model_len;
     const char *what = j->api->kind == NB_ASK_CHAT ? "messages" : "prompt";
-    cut_prompt(p, a->truncate);
+    nb_prompt_cut(p, a->truncate);
     if (p->n_ids == 0) return nb_ask_bad(a, what, "the prompt has no tokens");
     const bool given = a->has_max_tokens;
     const size_t room = p->n_ids < max ? max - p->n_ids : 0;

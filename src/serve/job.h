@@ -124,7 +124,10 @@ struct nb_job {
 bool nb_open_body(nb_http_ex *ex, nb_ask *a);
 /* The field "model" is absent or one of the served names. */
 bool nb_check_model(const nb_serve *s, nb_http_ex *ex, nb_ask *a);
-void nb_reply_ask(nb_http_ex *ex, const nb_ask *a); /* its refusal */
+void nb_reply_ask(nb_http_ex *ex, const nb_ask *a);       /* its refusal */
+void nb_reply_writer(nb_http_ex *ex, const nb_writer *w); /* 200 with its JSON, or 500 */
+void nb_prompt_cut(nb_prompt *p, size_t keep);            /* to its last tokens; 0: not */
+void nb_prompt_deinit(nb_prompt *p);
 /* Renders body (an OpenAI chat request); ids are cut as ask.truncate says. */
 nb_status nb_render_chat(const nb_serve *s, nb_ask *a, nb_str body, nb_prompt *out);
 
@@ -146,6 +149,10 @@ void nb_job_refuse(nb_job *j);
 /* error.c: the two forms of an error object. */
 void nb_w_error(nb_writer *w, int status, const char *param, const char *message);
 void nb_w_error_anthropic(nb_writer *w, int status, const char *message);
+void nb_openai_error(nb_job *j, int status, const char *message); /* nb_api.error of both */
+/* One object of a render's answer. */
+void nb_w_rendered(nb_writer *w, const nb_serve *s, const nb_ask *a, const char *id,
+                   const nb_prompt *p);
 const char *nb_finish_reason(const nb_choice *c); /* "stop", "length" */
 /* ,"stop_reason":... of vLLM: the stop string, the token id, or null. */
 void nb_w_stop_reason(nb_writer *w, const nb_choice *c);
