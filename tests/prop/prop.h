@@ -111,7 +111,7 @@ static inline void prop_shrink(prop *p, prop_fn *run)
     p->n_step = n;
     size_t n_try = 0;
     for (size_t len = n / 2 ? n / 2 : 1; len; len /= 2)
-        for (size_t at = 1; at <= n && n_try < 1500; at += len, n_try++) {
+        for (size_t at = 1; at <= n && n_try < 4000; at += len, n_try++) {
             const size_t end = at + len < n + 1 ? at + len : n + 1;
             unsigned char *was = malloc(end - at);
             if (!was) break;
