@@ -334,12 +334,14 @@ bool nb_job_fit(nb_job *j, size_t dflt, bool clamp)
 static void push(nb_event *e)
 {
     nb_serve *s = e->choice->job->s; /* the job may be freed as soon as e is seen */
+    atomic_fetch_add_explicit(&s->n_pushing, 1, memory_order_relaxed);
     nb_event *old = atomic_load_explicit(&s->news, memory_order_relaxed);
     do {
         e->next = old;
     } while (!atomic_compare_exchange_weak_explicit(&s->news, &old, e, memory_order_release,
                                                     memory_order_relaxed));
     if (!old) nb_http_post(s->http, nb_jobs_drain, s);
+    atomic_fetch_sub_explicit(&s->n_pushing, 1, memory_order_release);
 }
 
 static int push_token(nb_choice *c, const nb_token_event *ev, bool prompt)
@@ -810,7 +812,7 @@ void nb_jobs_wait(nb_serve *s)
 {
     const struct timespec ms = { 0, 1000000 };
     nb_jobs_drain(s);
-    while (s->n_active) {
+    while (s->n_active || atomic_load_explicit(&s->n_pushing, memory_order_acquire)) {
         (void)nanosleep(&ms, NULL);
         nb_jobs_drain(s);
     }

@@ -34,6 +34,7 @@ struct nb_serve {
     /* admission: requests (choices) admitted and not ended, prompt tokens not computed yet */
     size_t n_active, n_queued_tok;
     _Atomic(struct nb_event *) news; /* job.h: what the engine's thread has pushed, last first */
+    atomic_size_t n_pushing; /* engine's threads between their push and the wake-up */
     nb_ask_limits lim;         /* of requests; lim.sampling: defaults */
     size_t default_max_tokens; /* of generation_config.json; 0: none  */
     size_t max_prompt_bytes;   /* a text of more cannot fit the context */
