@@ -52,12 +52,14 @@ if(NB_HAVE_CUDA)
     nb_add_cuda()
 endif()
 
-# The command: one file per subcommand, against the public header only (no src/ in its path).
+# The command: one file per subcommand, against the public header; `serve` also against src/serve
+# (tools/check_includes.py has the table).
 set(nb_app OFF)
 file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/apps/nibble/*.c")
 if(EXISTS "${CMAKE_SOURCE_DIR}/apps/nibble/main.c")
     set(nb_app ON)
     add_executable(nibble ${sources})
+    target_include_directories(nibble PRIVATE "${CMAKE_SOURCE_DIR}/src")
     target_compile_definitions(nibble PRIVATE ${nb_posix})
     target_link_libraries(nibble PRIVATE nb_flags nibble_core)
     if(NB_HAVE_LIBEDIT)

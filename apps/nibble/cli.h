@@ -48,6 +48,7 @@ int cmd_info(const struct opts *o);
 int cmd_logits(const struct opts *o);
 int cmd_tokenize(const struct opts *o);
 int cmd_render(const struct opts *o);
+int cmd_serve(const struct opts *o);
 int cmd_bench_serve(const struct opts *o);      /* cmd_bench.c */
 int cmd_bench_throughput(const struct opts *o); /* bench_throughput.c */
 

@@ -10,6 +10,8 @@
 
 // clang-format off
 const command commands[] = {
+    { "serve", CMD_SERVE, "MODEL [options]",
+      "an OpenAI-compatible server with a page to watch it", cmd_serve, false },
     { "run", CMD_RUN, "MODEL -p TEXT [options]\nMODEL --tokens FILE [options]",
       "generates text from a prompt", cmd_run, false },
     { "chat", CMD_CHAT, "MODEL [options]",
@@ -46,8 +48,9 @@ static void print_version(void)
 {
     (void)printf("nibble %s (%s, %s)\n", nb_version(), NB_COMPILER, NB_BUILD_TYPE);
     /* Levels that kernels exist for, not all that the compiler could build. */
-    (void)printf("built with:%s%s\n", NB_HAVE_AVX2 ? " avx2" : "",
-                 NB_HAVE_LIBEDIT ? " libedit" : "");
+    (void)printf("built with:%s%s libevent-%s openssl-%s libyaml-%s\n",
+                 NB_HAVE_AVX2 ? " avx2" : "", NB_HAVE_LIBEDIT ? " libedit" : "",
+                 NB_LIBEVENT_VERSION, NB_OPENSSL_VERSION, NB_YAML_VERSION);
     (void)printf("this machine: %s\n", nb_cpu_levels());
 }
 

@@ -40,6 +40,11 @@ void nb_api_version(nb_http_ex *ex, void *ctx)
     nb_reply_json(ex, 200, json_pack("{s:s}", "version", nb_version()));
 }
 
+void nb_serve_note(const nb_serve *s, bool warning, const char *event, const char *message)
+{
+    nb_log(s, warning ? NB_LOG_WARN : NB_LOG_INFO, event, "message", message, NULL);
+}
+
 /* ---- load ------------------------------------------------------------------------- */
 
 /* Requests in the engine, running or waiting. */

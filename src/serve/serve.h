@@ -51,5 +51,7 @@ uint16_t nb_serve_port(const nb_serve *s);
 nb_status nb_serve_run(nb_serve *s, nb_error *err);
 void nb_serve_stop(nb_serve *s); /* any thread, signal handlers: drains; a second call ends it */
 void nb_serve_destroy(nb_serve *s);
+/* A line for the log, in its format; before nb_serve_run. */
+void nb_serve_note(const nb_serve *s, bool warning, const char *event, const char *message);
 
 #endif

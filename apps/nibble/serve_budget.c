@@ -1,0 +1,144 @@
+/* serve_budget.c - how much memory the KV cache gets, and how long a request may be.
+ *
+ * The sizes come from the functions that allocate (nb_engine_plan_memory).  In order of
+ * weight: --num-gpu-blocks-override, --kv-cache-memory-bytes, --gpu-memory-utilization (a share of
+ * the machine's memory, less weights, workspace and open pages), else the lesser of 2 GiB and an
+ * eighth of the memory, at least one request of the longest length and at most 64 of them. */
+#include <inttypes.h>
+
+#include "cli.h"
+#include "serve_setup.h"
+
+static const uint64_t DEFAULT_POOL = (uint64_t)2 << 30;
+enum { DEFAULT_SHARE = 8, DEFAULT_REQUESTS = 64 };
+
+void serve_format_bytes(double bytes, char out[SERVE_SIZE_BYTES])
+{
+    static const char *const unit[] = { "bytes", "KiB", "MiB", "GiB", "TiB" };
+    size_t i = 0;
+    for (; bytes >= 1024 && i + 1 < sizeof unit / sizeof *unit; i++) bytes /= 1024;
+    (void)snprintf(out, SERVE_SIZE_BYTES, i ? "%.2f %s" : "%.0f %s", bytes, unit[i]);
+}
+
+void serve_format_count(uint64_t n, char out[SERVE_SIZE_BYTES])
+{
+    char digits[24];
+    const int len = snprintf(digits, sizeof digits, "%" PRIu64, n);
+    size_t k = 0;
+    for (int i = 0; i < len; i++) {
+        if (i > 0 && (len - i) % 3 == 0) out[k++] = ',';
+        out[k++] = digits[i];
+    }
+    out[k] = 0;
+}
+
+static uint64_t blocks_of(const nb_memory_plan *p, uint64_t n_tok)
+{
+    return (n_tok + p->block_tok - 1) / p->block_tok;
+}
+
+/* Tokens of a request that a pool can hold, at most what the model can do. */
+static uint64_t tokens_in(const nb_memory_plan *p, uint64_t pool)
+{
+    const uint64_t n = pool / p->block_bytes * p->block_tok;
+    return n < p->max_model_len ? n : p->max_model_len;
+}
+
+/* What the memory leaves beside workspace and open pages; weights are mapped files, which the
+ * system may drop and read again. */
+static uint64_t memory_left(const nb_memory_plan *p)
+{
+    const uint64_t other = p->workspace_bytes + p->tail_bytes;
+    if (p->memory_bytes == 0) return UINT64_MAX;
+    return p->memory_bytes > other ? p->memory_bytes - other : 0;
+}
+
+/* len: the longest request, 0 where the pool decides it. */
+static uint64_t default_pool(const nb_memory_plan *p, uint64_t len)
+{
+    const uint64_t request = blocks_of(p, len ? len : p->max_model_len) * p->block_bytes;
+    uint64_t pool = DEFAULT_POOL;
+    if (p->memory_bytes && p->memory_bytes / DEFAULT_SHARE < pool)
+        pool = p->memory_bytes / DEFAULT_SHARE;
+    if (pool / DEFAULT_REQUESTS >= request) pool = DEFAULT_REQUESTS * request;
+    return len && pool < request ? request : pool;
+}
+
+static int share_pool(const opts *o, const nb_memory_plan *p, uint64_t *pool)
+{
+    char share[SERVE_SIZE_BYTES], other[SERVE_SIZE_BYTES], all[SERVE_SIZE_BYTES];
+    const uint64_t fixed = p->weight_bytes + p->workspace_bytes + p->tail_bytes;
+    if (p->memory_bytes == 0)
+        return cli_failed("--gpu-memory-utilization: the size of this machine's memory is not "
+                          "known; give --kv-cache-memory-bytes instead");
+    const double budget = o->serve.memory_utilization * (double)p->memory_bytes;
+    if (budget < (double)(fixed + p->block_bytes)) {
+        serve_format_bytes(budget, share);
+        serve_format_bytes((double)fixed, other);
+        serve_format_bytes((double)p->memory_bytes, all);
+        return cli_failed("--gpu-memory-utilization %g: %s of %s, but weights, workspace and open "
+                          "pages take %s: no memory is left for the KV cache; expected a larger "
+                          "share, or fewer --max-num-seqs or --max-num-batched-tokens",
+                          o->serve.memory_utilization, share, all, other);
+    }
+    *pool = (uint64_t)budget - fixed;
+    return CLI_OK;
+}
+
+static int choose_pool(const opts *o, const nb_memory_plan *p, uint64_t len, uint64_t *pool)
+{
+    const serve_opts *v = &o->serve;
+    if (v->n_block)
+        *pool = v->n_block < UINT64_MAX / p->block_bytes ? v->n_block * p->block_bytes : UINT64_MAX;
+    else if (v->kv_cache_bytes)
+        *pool = v->kv_cache_bytes;
+    else if (v->memory_utilization > 0)
+        return share_pool(o, p, pool);
+    else
+        *pool = default_pool(p, len);
+    return CLI_OK;
+}
+
+static int too_long(const nb_memory_plan *p, uint64_t len, uint64_t pool, const char *what)
+{
+    char need[SERVE_SIZE_BYTES], have[SERVE_SIZE_BYTES];
+    serve_format_bytes((double)(blocks_of(p, len) * p->block_bytes), need);
+    serve_format_bytes((double)pool, have);
+    return cli_failed("a request of %" PRIu64 " tokens (the maximum length) needs %s of KV cache, "
+                      "but %s is %s; the estimated maximum model length is %" PRIu64
+                      " (--max-model-len, or auto)",
+                      len, need, what, have, tokens_in(p, pool));
+}
+
+int serve_budget(const opts *o, const nb_memory_plan *p, nb_engine_options *e)
+{
+    const size_t asked = o->serve.max_model_len;
+    uint64_t len = asked == OPT_AUTO ? 0 : asked ? asked : p->max_model_len, pool = 0;
+    if (len > p->max_model_len)
+        return cli_usage("--max-model-len %" PRIu64 ": the model's maximum is %zu", len,
+                         p->max_model_len);
+    const int code = choose_pool(o, p, len, &pool);
+    if (code != CLI_OK) return code;
+    const uint64_t left = memory_left(p);
+    if (pool > left) {
+        char want[SERVE_SIZE_BYTES], have[SERVE_SIZE_BYTES];
+        serve_format_bytes((double)pool, want);
+        serve_format_bytes((double)left, have);
+        return cli_failed("a KV cache of %s does not fit into this machine's memory, which has "
+                          "room for %s; the estimated maximum model length is %" PRIu64
+                          " (--max-model-len, --kv-cache-memory-bytes)",
+                          want, have, tokens_in(p, left));
+    }
+    if (len == 0) len = tokens_in(p, pool);
+    if (len == 0)
+        return cli_failed("a KV cache of %" PRIu64 " bytes holds no block of %zu tokens: expected "
+                          "at least %" PRIu64 " bytes",
+                          pool, p->block_tok, p->block_bytes);
+    if (blocks_of(p, len) * p->block_bytes > pool) return too_long(p, len, pool, "the cache");
+    if (pool / p->block_bytes >= UINT32_MAX)
+        return cli_failed("a KV cache of %" PRIu64 " bytes has more than %u blocks", pool,
+                          (unsigned)UINT32_MAX - 1);
+    e->max_model_len = (size_t)len;
+    e->kv_cache_bytes = pool / p->block_bytes * p->block_bytes;
+    return CLI_OK;
+}
