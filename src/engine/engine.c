@@ -1,15 +1,15 @@
-/* engine.c - creating an engine: configuration, weights, record, pool, workspace. */
+/* engine.c - creating and destroying an engine: configuration, record, weights, thread; what
+ * it says of itself. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/engine_internal.h"
 #include "nb_config.h"
+#include "os/clock.h"
 #include "os/cpu.h"
 #include "os/file.h"
 #include "os/sys.h"
-
-enum { DEFAULT_PREFILL_CHUNK = 512, MAX_PREFILL_CHUNK = 65536 };
 
 const char *nb_version(void)
 {
@@ -28,11 +28,6 @@ const char *nb_cpu_levels(void)
 void nb_free(void *p)
 {
     free(p);
-}
-
-size_t nb_engine_block_bytes(const nb_model_config *c, const nb_record *r)
-{
-    return c->n_layer * r->page_bytes;
 }
 
 static nb_status config_path(const char *model, nb_buf *path)
@@ -101,82 +96,45 @@ static nb_status choose_record(nb_engine *e, const nb_engine_options *o, nb_erro
     return nb_record_init(&e->record, &ro, err);
 }
 
-static nb_status choose_forms(nb_engine *e, const char *mla, nb_error *err)
+static nb_status choose_form(nb_engine *e, const char *mla, nb_error *err)
 {
-    if (!mla) mla = "auto";
-    /* By cost: a prompt's tokens are cheaper expanded (nothing is read that others did not
-     * write), a single new token is far cheaper absorbed.  The form depends on what a token is,
-     * not on the step it falls into: docs/decisions/002. */
-    e->prefill_absorbed = !strcmp(mla, "absorbed");
-    e->decode_absorbed = strcmp(mla, "expanded") != 0;
-    if (strcmp(mla, "auto") != 0 && strcmp(mla, "absorbed") != 0 && strcmp(mla, "expanded") != 0)
+    /* auto, by cost: a prompt's tokens are cheaper expanded (nothing is read that others did not
+     * write), a single new token is far cheaper absorbed: docs/decisions/002. */
+    e->form = NB_FORM_AUTO;
+    if (!mla || !strcmp(mla, "auto")) return NB_OK;
+    if (!strcmp(mla, "absorbed"))
+        e->form = NB_FORM_ABSORBED;
+    else if (!strcmp(mla, "expanded"))
+        e->form = NB_FORM_EXPANDED;
+    else
         return nb_fail(err, NB_ERR_ARG, "--mla %s: expected auto, absorbed or expanded", mla);
     return NB_OK;
 }
 
-static nb_status create_pool(nb_engine *e, size_t max_model_len, nb_error *err)
+/* The planes of a page, in the order of their offsets (record.h). */
+static void describe_layout(nb_engine *e)
 {
-    const nb_model_config *c = &e->model.c;
-    e->block_bytes = nb_engine_block_bytes(c, &e->record);
-    const uint64_t ram = nb_os_ram_bytes();
-    if (max_model_len > c->max_pos)
-        return nb_fail(err, NB_ERR_RANGE, "--max-model-len %zu: the model's maximum is %zu",
-                       max_model_len, c->max_pos);
-    e->max_model_len = max_model_len;
-    if (e->max_model_len == 0) {
-        e->max_model_len = c->max_pos;
-        /* Pages are committed when written, but do not promise more than half of the memory. */
-        const size_t fit = ram ? (size_t)(ram / 2 / e->block_bytes) * NB_PAGE_TOK : SIZE_MAX;
-        if (fit >= NB_PAGE_TOK && e->max_model_len > fit) {
-            e->max_model_len = fit;
-            (void)snprintf(e->warnings, sizeof e->warnings,
-                           "context limited to %zu tokens by half of the memory (the model's "
-                           "maximum is %zu; --max-model-len decides)",
-                           fit, c->max_pos);
-        }
+    const nb_record *r = &e->record;
+    const bool mla = e->model.c.attn == NB_ATTN_MLA;
+    const char *const name[2] = { mla ? "latent" : "keys", mla ? "rope" : "values" };
+    char *p = e->kv_layout;
+    size_t n = 0, max = sizeof e->kv_layout;
+    if (r->seg[0].fmt == NB_SEG_DS_MLA) {
+        (void)snprintf(p, max, "rows %dx%zu", NB_PAGE_TOK, r->seg[0].code_stride);
+        return;
     }
-    const size_t n_block = (e->max_model_len + NB_PAGE_TOK - 1) / NB_PAGE_TOK;
-    if (e->block_bytes > SIZE_MAX / 2 / n_block)
-        return nb_fail(err, NB_ERR_LIMIT, "a KV cache of %zu tokens is too large",
-                       e->max_model_len);
-    e->kv_bytes = n_block * e->block_bytes;
-    e->tail_bytes = c->n_layer * NB_PAGE_TOK * e->record.n_values * sizeof *e->seq.tail;
-    NB_TRY(nb_block_pool_init(&e->pool, n_block));
-    e->kv = nb_dev_alloc(e->dev, e->kv_bytes);
-    e->seq.tail = nb_dev_alloc(e->dev, e->tail_bytes);
-    e->seq.tok = calloc(e->max_model_len + 1, sizeof *e->seq.tok);
-    e->seq.block = calloc(n_block, sizeof *e->seq.block);
-    if (!e->kv || !e->seq.tail || !e->seq.tok || !e->seq.block)
-        return nb_fail(err, NB_ERR_NOMEM,
-                       "no memory for a KV cache of %zu MiB (--max-model-len "
-                       "takes a smaller context)",
-                       e->kv_bytes >> 20);
-    return NB_OK;
-}
-
-static nb_status create_forward(nb_engine *e, const nb_engine_options *o, nb_caps caps,
-                                nb_error *err)
-{
-    if (o->prefill_chunk > MAX_PREFILL_CHUNK)
-        return nb_fail(err, NB_ERR_RANGE, "--prefill-chunk %zu: expected 1 to %d", o->prefill_chunk,
-                       MAX_PREFILL_CHUNK);
-    e->prefill_chunk = o->prefill_chunk ? o->prefill_chunk : DEFAULT_PREFILL_CHUNK;
-    if (e->prefill_chunk > e->max_model_len) e->prefill_chunk = e->max_model_len;
-    /* Rows of logits per step: about 64 MiB of them, at least one. */
-    e->max_row = ((size_t)64 << 20) / sizeof(float) / e->model.c.n_vocab;
-    if (e->max_row == 0) e->max_row = 1;
-    if (e->max_row > e->prefill_chunk) e->max_row = e->prefill_chunk;
-    const nb_forward_options fo = { .model = &e->model,
-                                    .dev = e->dev,
-                                    .record = &e->record,
-                                    .caps = caps,
-                                    .max_tok = e->prefill_chunk };
-    NB_TRY(nb_forward_create(&fo, &e->forward, err));
-    e->logits_bytes = e->max_row * e->model.c.n_vocab * sizeof *e->logits;
-    e->logits = nb_dev_alloc(e->dev, e->logits_bytes);
-    if (!e->logits) return nb_fail(err, NB_ERR_NOMEM, "out of memory for logits");
-    nb_plan_describe(nb_forward_plan(e->forward), e->kernels, sizeof e->kernels);
-    return NB_OK;
+#define ADD(...)                                                                                   \
+    n += (size_t)snprintf(p + (n < max ? n : max - 1), n < max ? max - n : 1, __VA_ARGS__)
+    for (size_t i = 0; i < r->n_seg; i++) {
+        const nb_record_seg *s = &r->seg[i];
+        ADD("%s%s %dx%zu", i ? " + " : "", name[i], NB_PAGE_TOK, s->code_stride);
+        if (s->scale_stride)
+            ADD(" + scales %dx%zu", s->fmt == NB_SEG_INT4_CH ? 2 : NB_PAGE_TOK, s->scale_stride);
+    }
+    for (size_t i = 0; i < r->n_seg; i++)
+        if (r->seg[i].outer_stride)
+            ADD(" + %s outer %dx%zu", name[i], NB_PAGE_TOK, r->seg[i].outer_stride);
+#undef ADD
 }
 
 typedef struct prefault_ctx {
@@ -229,24 +187,41 @@ static nb_status load_text(nb_engine *e, const nb_engine_options *o, nb_error *e
     return nb_fail(err, st, "%s", why.msg);
 }
 
+static nb_status create_thread(nb_engine *e, nb_error *err)
+{
+    e->queue_end = &e->queue;
+    e->calls_end = &e->calls;
+    e->over_end = &e->over;
+    if (nb_mutex_create(&e->lock) != NB_OK || nb_cond_create(&e->wake) != NB_OK ||
+        nb_cond_create(&e->done) != NB_OK)
+        return nb_fail(err, NB_ERR_NOMEM, "out of memory for a lock");
+    nb_engine_publish(e);
+    return nb_thread_create(nb_engine_main, e, &e->thread, err);
+}
+
 static nb_status create(nb_engine *e, const nb_engine_options *o, nb_error *err)
 {
     nb_caps mask = NB_CAPS_ALL;
+    e->t_create = nb_clock_s();
     if (o->cpu_caps) NB_TRY(nb_cpu_caps_parse(o->cpu_caps, &mask, err));
     NB_TRY(nb_engine_read_config(o->model, &e->model.c, err));
+    e->attn = e->model.c.attn;
     NB_TRY(choose_record(e, o, err));
-    NB_TRY(choose_forms(e, o->mla, err));
+    NB_TRY(choose_form(e, o->mla, err));
     NB_TRY(nb_dev_create_host(o->n_thread, &e->dev, err));
+    NB_TRY(nb_engine_size_pool(e, o, err));
+    NB_TRY(nb_engine_size_step(e, o, err));
+    describe_layout(e);
     NB_TRY(load_text(e, o, err));
     NB_TRY(load_model(e, o, err));
-    NB_TRY(create_pool(e, o->max_model_len, err));
-    NB_TRY(create_forward(e, o, nb_cpu_caps() & mask, err));
+    NB_TRY(nb_engine_allocate(e, o, nb_cpu_caps() & mask, err));
+    nb_plan_describe(nb_forward_plan(e->forward), e->kernels, sizeof e->kernels);
     const size_t at = strlen(e->warnings);
     if (e->model.c.notes[0])
         (void)snprintf(e->warnings + at, sizeof e->warnings - at,
                        "%sconfig.json: unknown fields ignored: %s", at ? "; " : "",
                        e->model.c.notes);
-    return NB_OK;
+    return create_thread(e, err);
 }
 
 nb_status nb_engine_create(const nb_engine_options *o, nb_engine **out, nb_error *err)
@@ -268,15 +243,17 @@ nb_status nb_engine_create(const nb_engine_options *o, nb_engine **out, nb_error
 void nb_engine_destroy(nb_engine *e)
 {
     if (!e) return;
-    nb_forward_destroy(e->forward);
-    if (e->dev) {
-        nb_dev_free(e->dev, e->kv, e->kv_bytes);
-        nb_dev_free(e->dev, e->seq.tail, e->tail_bytes);
-        nb_dev_free(e->dev, e->logits, e->logits_bytes);
+    if (e->thread) {
+        nb_mutex_lock(e->lock);
+        e->stopping = true;
+        nb_cond_signal(e->wake);
+        nb_mutex_unlock(e->lock);
+        nb_thread_join(e->thread);
     }
-    free(e->seq.tok);
-    free(e->seq.block);
-    nb_block_pool_deinit(&e->pool);
+    nb_engine_release(e);
+    nb_mutex_destroy(e->lock);
+    nb_cond_destroy(e->wake);
+    nb_cond_destroy(e->done);
     nb_model_deinit(&e->model);
     if (e->source) nb_source_close(e->source);
     nb_dev_destroy(e->dev);
@@ -287,11 +264,6 @@ void nb_engine_destroy(nb_engine *e)
 const nb_text *nb_engine_text(const nb_engine *e)
 {
     return e->text;
-}
-
-void nb_engine_cancel(nb_engine *e)
-{
-    atomic_store_explicit(&e->cancel, true, memory_order_relaxed);
 }
 
 void nb_engine_get_info(const nb_engine *e, nb_engine_info *info)
@@ -313,8 +285,16 @@ void nb_engine_get_info(const nb_engine *e, nb_engine_info *info)
         .max_model_len = e->max_model_len,
         .kv_bytes_per_tok = (double)e->block_bytes / NB_PAGE_TOK,
         .kv_pool_bytes = e->kv_bytes,
-        .kv_pool_tok = e->pool.n_block * NB_PAGE_TOK,
+        .kv_pool_tok = e->n_block * NB_PAGE_TOK,
         .n_thread = nb_dev_n_worker(e->dev),
+        .n_block = e->n_block,
+        .block_tok = NB_PAGE_TOK,
+        .block_bytes = e->block_bytes,
+        .tail_bytes = e->max_num_seqs * e->tail_bytes,
+        .workspace_bytes = nb_engine_workspace_bytes(e),
+        .max_num_seqs = e->max_num_seqs,
+        .max_num_batched_tokens = e->max_step_tok,
+        .kv_layout = e->kv_layout,
         .kernels = e->kernels,
         .warnings = e->warnings,
     };
@@ -339,20 +319,20 @@ static nb_status plan(nb_engine *e, const nb_engine_options *o, nb_memory_plan *
 {
     nb_caps mask = NB_CAPS_ALL;
     nb_status st = NB_OK;
-    const size_t n_seq = o->max_num_seqs ? o->max_num_seqs : 1;
     if (o->cpu_caps) NB_TRY(nb_cpu_caps_parse(o->cpu_caps, &mask, err));
     NB_TRY(nb_engine_read_config(o->model, &e->model.c, err));
     NB_TRY(choose_record(e, o, err));
-    NB_TRY(choose_forms(e, o->mla, err));
+    NB_TRY(choose_form(e, o->mla, err));
     NB_TRY(nb_dev_create_host(o->n_thread, &e->dev, err));
     p->weight_bytes = plan_weights(e, o, &st, err);
     NB_TRY(st);
     const nb_model_config *c = &e->model.c;
     e->max_model_len = c->max_pos;
-    NB_TRY(create_forward(e, o, nb_cpu_caps() & mask, err));
+    NB_TRY(nb_engine_size_step(e, o, err));
+    NB_TRY(nb_engine_create_forward(e, nb_cpu_caps() & mask, err));
     p->memory_bytes = nb_os_ram_bytes();
-    p->workspace_bytes = nb_forward_bytes(e->forward) + e->logits_bytes;
-    p->tail_bytes = n_seq * c->n_layer * NB_PAGE_TOK * e->record.n_values * sizeof(float);
+    p->workspace_bytes = nb_engine_workspace_bytes(e);
+    p->tail_bytes = e->max_num_seqs * e->tail_bytes;
     p->block_bytes = nb_engine_block_bytes(c, &e->record);
     p->block_tok = NB_PAGE_TOK;
     p->max_model_len = c->max_pos;

@@ -1,4 +1,8 @@
-/* engine_internal.h - what the files of src/engine share. */
+/* engine_internal.h - what the files of src/engine share.
+ *
+ * One thread, the engine's, runs loop.c and owns all state below but for what is marked
+ * otherwise.  Other threads reach it through `lock`: they put requests, aborts and calls into
+ * lists that the thread takes before each step.  No callback runs with the lock held. */
 #ifndef NB_ENGINE_INTERNAL_H
 #define NB_ENGINE_INTERNAL_H
 #include <stdatomic.h>
@@ -6,63 +10,222 @@
 #include "nibble/nibble.h"
 
 #include "dev/dev.h"
-#include "kv/block_pool.h"
+#include "kv/kv_cache.h"
 #include "load/doc.h"
 #include "load/source.h"
 #include "model/forward.h"
 #include "num/record.h"
+#include "os/thread.h"
+#include "sample/sample.h"
+#include "sample/stop.h"
+#include "sched/sched.h"
+#include "text/detok.h"
 #include "text/tokenizer.h"
 
-/* The one sequence of the engine: what its cache holds. */
-typedef struct nb_seq {
-    uint32_t *tok; /* [max_model_len] ids, n_tok of them in the cache          */
-    size_t n_tok;
-    size_t n_prefill; /* leading tokens computed as prompt: only these are reused */
-    uint32_t *block;  /* [n_block of the pool] the first n_block are held         */
-    size_t n_block;
-    float *tail; /* the page being filled, all layers (kv_view.h)            */
-    bool rope_long;
-} nb_seq;
+enum {
+    NB_ENGINE_MAX_RUN = 65536,  /* requests in the engine */
+    NB_ENGINE_RUN_TABLE = 8192, /* chains of the table of requests, a power of two */
+    NB_ENGINE_MAX_STEP_TOK = 65536
+};
+
+/* Where the result of a blocking call goes; on its caller's stack, guarded by `lock`. */
+typedef struct nb_waiter {
+    bool done;
+    nb_status st;
+    nb_result res;
+    nb_error err;
+} nb_waiter;
+
+/* A request in the engine: created by the calling thread, then owned by the engine's. */
+typedef struct nb_run {
+    /* guarded by `lock` */
+    nb_request_id id;
+    struct nb_run *chain;      /* of the table by id                    */
+    struct nb_run *queue_next; /* submitted, not taken by the thread    */
+    struct nb_run *abort_prev, *abort_next;
+    bool aborted; /* in the list of aborts, or was */
+
+    struct nb_run *prev, *next; /* all that the thread has taken         */
+    struct nb_run *over_next;   /* ended, result not delivered           */
+    bool added;                 /* the scheduler knows it                */
+    bool over;
+    nb_status st; /* over: NB_OK, or why it failed: err                  */
+    nb_error err;
+
+    /* the request */
+    uint32_t *prompt; /* [n_prompt]; NULL when nobody will read it again  */
+    size_t n_prompt, max_tokens, min_tokens;
+    uint32_t *end_id; /* what ends the text: n_eos end-of-text ids, then stop ids */
+    size_t n_end, n_eos;
+    char *salt;
+    int32_t priority;
+    nb_request_id after;
+    nb_sampler *sampler;
+    nb_stop *stop;
+    nb_detok detok;
+    bool have_detok;
+    nb_token_fn *on_token, *on_prompt;
+    nb_done_fn *on_done;
+    void *ctx;
+    int n_prompt_top;
+    bool keep_prompt; /* on_prompt and the repetition penalty read it later */
+
+    /* a blocking call */
+    nb_waiter *waiter;
+    unsigned cancel_seq; /* nb_engine.cancel_seq when it began */
+    /* nb_logits: borrowed from its caller, who waits */
+    const size_t *want; /* [n_want] ascending positions; the first n_sent were delivered */
+    size_t n_want, n_sent;
+    nb_logits_fn *sink;
+    void *sink_ctx;
+
+    /* what it has come to */
+    nb_result out;
+    size_t cap_tokens, n_prompt_seen; /* prompt tokens shown through on_prompt */
+    nb_buf piece, text;
+    size_t n_admitted;
+    double t_submit, t_admit, t_first, t_last, deadline;
+} nb_run;
+
+/* Logits that a step has to make, and for what. */
+typedef enum nb_row_kind { NB_ROW_SAMPLE, NB_ROW_PROMPT, NB_ROW_SINK } nb_row_kind;
+typedef struct nb_row {
+    nb_run *run;
+    size_t place, pos; /* in the step's batch; in the request's text */
+    nb_row_kind kind;
+} nb_row;
+
+typedef void nb_call_fn(struct nb_engine *e, void *ctx);
+typedef struct nb_call {
+    nb_call_fn *fn;
+    void *ctx;
+    struct nb_call *next;
+    bool done;
+} nb_call;
 
 struct nb_engine {
+    /* immutable after create */
     nb_text *text;
     nb_source *source;
     nb_model model;
     nb_dev *dev;
     nb_record record;
+    size_t n_block, block_bytes, kv_bytes; /* n_block * block_bytes: the pool    */
+    size_t tail_bytes;                     /* of one slot                        */
+    size_t max_model_len, prefill_chunk, max_num_seqs, max_step_tok, max_chunk_tok;
+    size_t max_row; /* rows of `logits` */
+    size_t logits_bytes, n_scratch;
+    nb_attn_kind attn;
+    enum { NB_FORM_AUTO, NB_FORM_ABSORBED, NB_FORM_EXPANDED } form;
+    double t_create;
+    char kernels[320], warnings[NB_NOTE_BYTES + 256], weights[16], kv_layout[256];
+    nb_thread *thread;
+
+    /* any thread: a signal handler too */
+    atomic_uint cancel_seq;
+
+    /* guarded by lock */
+    nb_mutex *lock;
+    nb_cond *wake, *done; /* the engine's thread; those who wait for it */
+    nb_run *queue, **queue_end, *aborts;
+    nb_call *calls, **calls_end;
+    nb_run *table[NB_ENGINE_RUN_TABLE]; /* by id */
+    size_t n_live;                      /* requests in the table */
+    size_t n_queued, n_queued_tok;      /* of `queue` */
+    nb_request_id last_id;
+    bool stopping, failed;
+    char why_failed[NB_ERROR_MSG_BYTES];
+    nb_engine_stats snapshot;
+
+    /* owned by the engine's thread */
     nb_forward *forward;
-    nb_block_pool pool;
-    unsigned char *kv; /* pool.n_block * block_bytes */
-    size_t kv_bytes, block_bytes;
-    nb_seq seq;
-    size_t tail_bytes;
-    float *logits; /* [max_row][n_vocab] */
-    size_t logits_bytes, max_row;
-    size_t max_model_len, prefill_chunk;
-    bool prefill_absorbed, decode_absorbed;
-    uint64_t n_nonfinite; /* requests failed because a value to be stored was not finite */
-    atomic_bool cancel;
-    char kernels[320], warnings[NB_NOTE_BYTES + 256], weights[16];
+    nb_kv_cache *cache;
+    nb_sched *sched;
+    unsigned char *kv; /* block b, layer i: kv + b * block_bytes + i * record.page_bytes */
+    float *tails;      /* slot s, layer i: [64][n_values] open page, see nb_engine_tail  */
+    float *logits;     /* [max_row][n_vocab] */
+    nb_sample_scratch **scratch; /* [n_scratch] */
+    nb_run *live;                /* list of those taken */
+    nb_run *over, **over_end;    /* list of those that have ended */
+    unsigned cancel_seen;
+    nb_engine_stats count; /* its counters */
+    bool fail_step;        /* tests: the next step fails as if the device had */
+    /* of a step */
+    nb_sched_item *item; /* [max_num_seqs], as chunk and bad */
+    nb_chunk *chunk;
+    unsigned char *bad;
+    nb_row *row;   /* [max_step_tok] */
+    size_t *place; /* [max_row], as sampled and row_st */
+    nb_sample_out *sampled;
+    nb_status *row_st;
 };
 
 const nb_tokenizer *nb_text_tokenizer(const nb_text *t);
 
+/* ---- engine.c, memory.c ---- */
+
 /* Where MODEL's files are: a directory, or with dummy weights also a config.json. */
 nb_status nb_engine_read_config(const char *model, nb_model_config *c, nb_error *err);
-
 /* Bytes of a block: the 64 tokens of all layers. The planner, `info` and the
  * allocator all use this one function. */
 size_t nb_engine_block_bytes(const nb_model_config *c, const nb_record *r);
+/* Sizes, from the options: n_block and max_model_len; then all of a step, where max_model_len
+ * is known. */
+nb_status nb_engine_size_pool(nb_engine *e, const nb_engine_options *o, nb_error *err);
+nb_status nb_engine_size_step(nb_engine *e, const nb_engine_options *o, nb_error *err);
+nb_status nb_engine_create_forward(nb_engine *e, nb_caps caps, nb_error *err);
+/* Pool, tails, scheduler, forward pass and the rest of a step's workspace. */
+nb_status nb_engine_allocate(nb_engine *e, const nb_engine_options *o, nb_caps caps, nb_error *err);
+void nb_engine_release(nb_engine *e);
+size_t nb_engine_workspace_bytes(const nb_engine *e);
+/* The open page of a slot: layer i at + i * 64 * n_values. */
+static inline float *nb_engine_tail(const nb_engine *e, size_t slot)
+{
+    return e->tails + slot * (e->tail_bytes / sizeof *e->tails);
+}
 
-/* Runs tokens [seq.n_tok, n) of seq.tok through the model in steps of at most
- * prefill_chunk; logits rows as nb_chunk wants them, given as positions, each
- * delivered through sink (NULL: left in e->logits, last step's rows only). */
-nb_status nb_engine_prefill(nb_engine *e, size_t n, const size_t *rows, size_t n_row,
-                            nb_logits_fn *sink, void *ctx, nb_error *err);
-/* One generated token: appends and computes it; its logits are in e->logits. */
-nb_status nb_engine_decode(nb_engine *e, uint32_t tok, nb_error *err);
-/* Keeps the first n tokens (rounded down to whole pages of what was computed as
- * prompt) and frees the rest's blocks. Returns the tokens kept. */
-size_t nb_engine_truncate(nb_engine *e, size_t n);
+/* ---- queue.c: from other threads ---- */
+
+/* Hands a request to the engine's thread and gives it its id. On failure run is the caller's. */
+nb_status nb_engine_enqueue(nb_engine *e, nb_run *run, nb_request_id *id, nb_error *err);
+/* Runs fn on the engine's thread between two steps and waits for it, also when the engine has
+ * failed.  NB_ERR_ARG from a callback, which must not wait. */
+nb_status nb_engine_call(nb_engine *e, nb_call_fn *fn, void *ctx);
+/* The request with this id among those in the engine (lock held), or NULL. */
+nb_run *nb_engine_find(const nb_engine *e, nb_request_id id);
+/* Takes a request out of the table and the list of aborts (lock held). */
+void nb_engine_forget(nb_engine *e, nb_run *run);
+
+/* ---- loop.c: the thread ---- */
+
+void nb_engine_main(void *engine);
+/* Ends a request: it leaves the engine at the end of the step, or before the next one.
+ * reason: its finish_reason; or st and err say why it failed. Only the first call counts. */
+void nb_run_end(nb_engine *e, nb_run *r, const char *reason);
+void nb_run_fail(nb_engine *e, nb_run *r, nb_status st, const char *msg);
+
+/* ---- rows.c: what a step's logits are for ---- */
+
+size_t nb_rows_plan(nb_engine *e, size_t n_item);
+void nb_rows_run(nb_engine *e, size_t n_row);
+
+/* ---- request.c ---- */
+
+/* Checks and copies a request, in the calling thread. */
+nb_status nb_run_create(const nb_engine *e, const nb_request *rq, nb_run **out, nb_error *err);
+void nb_run_destroy(nb_run *r);
+nb_status nb_engine_check_tokens(const nb_engine *e, const uint32_t *ids, size_t n, nb_error *err);
+/* One generated token: recorded, shown; ends the run if it was the last. */
+nb_status nb_run_accept(nb_engine *e, nb_run *r, const nb_sample_out *s);
+/* One prompt token; s NULL: the first, of which nothing is known. */
+void nb_run_show_prompt(nb_engine *e, nb_run *r, uint32_t id, const nb_sample_out *s);
+/* The text that is still held back becomes part of the result's. */
+nb_status nb_run_flush(nb_run *r);
+bool nb_run_cancelled(const nb_engine *e, const nb_run *r);
+
+/* ---- stats.c ---- */
+
+void nb_engine_publish(nb_engine *e); /* the snapshot for nb_engine_get_stats */
+void nb_engine_count_step(nb_engine *e, size_t n_tok, double s);
 
 #endif

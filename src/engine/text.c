@@ -147,6 +147,18 @@ size_t nb_text_vocab_size(const nb_text *t)
     return nb_tokenizer_n_vocab(t->tok);
 }
 
+const char *nb_text_token_bytes(const nb_text *t, uint32_t id, size_t *n_bytes)
+{
+    const nb_str s = nb_tokenizer_token_bytes(t->tok, id);
+    *n_bytes = s.n_bytes;
+    return s.n_bytes ? s.p : "";
+}
+
+bool nb_text_has_template(const nb_text *t)
+{
+    return t->tmpl != NULL;
+}
+
 nb_status nb_text_tokenize(const nb_text *t, const char *text, size_t n_bytes, unsigned flags,
                            uint32_t **ids, size_t *n_ids, nb_error *err)
 {

@@ -242,15 +242,13 @@ static void block(nb_forward *f, size_t layer, const nb_chunk *chunk, size_t n_c
     nb_fw_trace(f, "out", layer, f->h, n_tok, h, h);
 }
 
-static void logits_of(nb_forward *f, const nb_chunk *chunk, size_t n_chunk, float *logits)
+void nb_forward_logits(nb_forward *f, const size_t *tok, size_t n, float *logits)
 {
     const nb_model *m = f->o.model;
     const size_t h = m->c.hidden;
-    size_t t0 = 0, n = 0;
-    for (size_t i = 0; i < n_chunk; t0 += chunk[i++].n_tok)
-        for (size_t r = 0; r < chunk[i].n_row; r++, n++)
-            memcpy(f->branch + n * h, f->h + (t0 + chunk[i].row[r]) * h, h * sizeof *f->h);
+    NB_ASSERT(n <= f->max_tok);
     if (n == 0) return;
+    for (size_t i = 0; i < n; i++) memcpy(f->branch + i * h, f->h + tok[i] * h, h * sizeof *f->h);
     nb_fw_norm(f, m->final_norm, m->c.eps, f->branch, h, f->xn, h, n, h);
     if (m->c.logit_factor != 1.0f)
         for (size_t i = 0; i < n * h; i++) f->xn[i] *= m->c.logit_factor;
@@ -258,8 +256,8 @@ static void logits_of(nb_forward *f, const nb_chunk *chunk, size_t n_chunk, floa
     nb_fw_linear(f, &m->head, NULL, f->xn, h, logits, m->c.n_vocab, n);
 }
 
-nb_status nb_forward_step(nb_forward *f, const nb_chunk *chunk, size_t n_chunk, float *logits,
-                          unsigned char *bad, nb_error *err)
+nb_status nb_forward_step(nb_forward *f, const nb_chunk *chunk, size_t n_chunk, unsigned char *bad,
+                          nb_error *err)
 {
     const nb_model *m = f->o.model;
     const size_t h = m->c.hidden;
@@ -280,7 +278,6 @@ nb_status nb_forward_step(nb_forward *f, const nb_chunk *chunk, size_t n_chunk, 
     nb_fw_trace(f, "embed", SIZE_MAX, f->h, n_tok, h, h);
     rotary_tables(f, chunk, n_chunk);
     for (size_t i = 0; i < m->c.n_layer; i++) block(f, i, chunk, n_chunk, n_tok, err);
-    logits_of(f, chunk, n_chunk, logits);
     if (bad) memcpy(bad, f->chunk_bad, n_chunk);
     return f->n_bad ? NB_ERR_NONFINITE : NB_OK;
 }

@@ -32,8 +32,6 @@ typedef struct nb_chunk {
     size_t n_tok, pos0;  /* position of tok[0]; pos0 tokens are in the cache */
     bool rope_long;      /* longrope: the sequence uses the long table */
     bool absorbed;       /* MLA: absorbed form, else expanded */
-    const size_t *row;   /* [n_row] ascending indices into tok: logits wanted */
-    size_t n_row;
 } nb_chunk;
 
 typedef struct nb_forward nb_forward;
@@ -45,11 +43,14 @@ size_t nb_forward_bytes(const nb_forward *f);
 const nb_plan *nb_forward_plan(const nb_forward *f);
 void nb_forward_set_trace(nb_forward *f, nb_trace_fn *trace, void *ctx); /* NULL: off */
 
-/* Runs the chunks; logits: [sum of n_row][n_vocab].  NB_ERR_NONFINITE when a value to be
- * stored is not finite: err tells of the first, bad[i] (may be NULL) is 1 for each such
- * chunk, whose cache, tail and logits are void; the other chunks are complete.  A step is
- * never run again with the same tails: they already hold its rows. */
-nb_status nb_forward_step(nb_forward *f, const nb_chunk *chunk, size_t n_chunk, float *logits,
-                          unsigned char *bad, nb_error *err);
+/* Runs the chunks.  NB_ERR_NONFINITE when a value to be stored is not finite: err tells of the
+ * first, bad[i] (may be NULL) is 1 for each such chunk, whose cache, tail and logits are void;
+ * the other chunks are complete.  A step is never run again with the same tails: they already
+ * hold its rows. */
+nb_status nb_forward_step(nb_forward *f, const nb_chunk *chunk, size_t n_chunk, unsigned char *bad,
+                          nb_error *err);
+/* Logits of tokens of the last step, until the next one: tok[n] are places in its batch (the
+ * chunks' tokens one after the other), n <= max_tok; logits: [n][n_vocab]. */
+void nb_forward_logits(nb_forward *f, const size_t *tok, size_t n, float *logits);
 
 #endif

@@ -22,28 +22,64 @@ enum { RADIX = 2048 };
 #define WEIGHT_FLOOR (-60.0) /* log of the smallest weight: e^-60 * 2^18 tokens < 2^-53 */
 #define GREEDY_BELOW 1e-5    /* vLLM's _SAMPLING_EPS */
 
+/* A token of the prompt or the output; a table of them by id, open addressing. */
+typedef struct seen_tok {
+    uint32_t id1; /* id + 1; 0: an empty place */
+    uint32_t n_out;
+} seen_tok;
+
 struct nb_sampler {
     nb_sample_params p; /* without its pointers */
     size_t n_vocab, n_generated;
     nb_sample_bias *bias;
     uint32_t *end_id;
     bool greedy, penalise, modify;
+    /* Penalties: only ids that occurred, so that a step costs as much as there are of them. */
+    seen_tok *seen; /* [cap_seen], a power of two, at most half full */
+    size_t n_seen, cap_seen;
+};
 
-    float *work; /* [n_vocab] processed logits; only with modify */
-
-    /* Penalties: counts, and the ids that have any, so that a step costs as much as
-     * there are different tokens. */
-    uint32_t *n_out; /* [n_vocab] occurrences in the output */
-    uint8_t *known;  /* [n_vocab] occurred in prompt or output */
-    uint32_t *seen;  /* [n_seen] ids with known set */
-    size_t n_seen;
-
-    /* Sampling: candidates in order of ids. */
+struct nb_sample_scratch {
+    float *work; /* [n_vocab] processed logits */
+    /* candidates in order of ids */
     uint32_t *cand; /* [n_cand] ids */
     double *weight; /* [n_cand] */
     uint32_t *part; /* [<= n_cand] positions in cand, scratch of keep_best */
     double mass[RADIX];
 };
+
+size_t nb_sample_scratch_bytes(size_t n_vocab)
+{
+    return sizeof(nb_sample_scratch) +
+           n_vocab * (sizeof(float) + sizeof(double) + 2 * sizeof(uint32_t));
+}
+
+nb_status nb_sample_scratch_create(size_t n_vocab, nb_sample_scratch **out, nb_error *err)
+{
+    nb_sample_scratch *x = calloc(1, sizeof *x);
+    if (x) {
+        x->work = calloc(n_vocab, sizeof *x->work);
+        x->cand = calloc(n_vocab, sizeof *x->cand);
+        x->weight = calloc(n_vocab, sizeof *x->weight);
+        x->part = calloc(n_vocab, sizeof *x->part);
+    }
+    if (!x || !x->work || !x->cand || !x->weight || !x->part) {
+        nb_sample_scratch_destroy(x);
+        return nb_fail(err, NB_ERR_NOMEM, "no memory to sample from %zu tokens", n_vocab);
+    }
+    *out = x;
+    return NB_OK;
+}
+
+void nb_sample_scratch_destroy(nb_sample_scratch *x)
+{
+    if (!x) return;
+    free(x->work);
+    free(x->cand);
+    free(x->weight);
+    free(x->part);
+    free(x);
+}
 
 static void *alloc_or_fail(size_t n, size_t item_bytes, bool *ok)
 {
@@ -73,21 +109,12 @@ nb_status nb_sampler_create(const nb_sample_params *p, size_t n_vocab, nb_sample
     s->penalise =
         p->repetition_penalty != 1 || p->presence_penalty != 0 || p->frequency_penalty != 0;
     s->modify = s->penalise || p->n_logit_bias || (p->n_end_id && p->min_tokens);
-
     bool ok = true;
-    const size_t n_pen = s->penalise ? n_vocab : 0, n_draw = s->greedy ? 0 : n_vocab;
     s->bias = alloc_or_fail(p->n_logit_bias, sizeof *s->bias, &ok);
     s->end_id = alloc_or_fail(p->n_end_id, sizeof *s->end_id, &ok);
-    s->work = alloc_or_fail(s->modify ? n_vocab : 0, sizeof *s->work, &ok);
-    s->n_out = alloc_or_fail(n_pen, sizeof *s->n_out, &ok);
-    s->known = alloc_or_fail(n_pen, sizeof *s->known, &ok);
-    s->seen = alloc_or_fail(n_pen, sizeof *s->seen, &ok);
-    s->cand = alloc_or_fail(n_draw, sizeof *s->cand, &ok);
-    s->weight = alloc_or_fail(n_draw, sizeof *s->weight, &ok);
-    s->part = alloc_or_fail(n_draw, sizeof *s->part, &ok);
     if (!ok) {
         nb_sampler_destroy(s);
-        return nb_fail(err, NB_ERR_NOMEM, "no memory for a sampler of %zu tokens", n_vocab);
+        return nb_fail(err, NB_ERR_NOMEM, "no memory for a sampler");
     }
     copy_lists(s, p);
     *out = s;
@@ -99,13 +126,7 @@ void nb_sampler_destroy(nb_sampler *s)
     if (!s) return;
     free(s->bias);
     free(s->end_id);
-    free(s->work);
-    free(s->n_out);
-    free(s->known);
     free(s->seen);
-    free(s->cand);
-    free(s->weight);
-    free(s->part);
     free(s);
 }
 
@@ -114,19 +135,47 @@ size_t nb_sampler_n_generated(const nb_sampler *s)
     return s->n_generated;
 }
 
-static void note_seen(nb_sampler *s, uint32_t id)
+/* The place of id in the table, or the empty one where it belongs. */
+static seen_tok *seen_place(seen_tok *seen, size_t cap, uint32_t id)
 {
-    if (s->known[id]) return;
-    s->known[id] = 1;
-    s->seen[s->n_seen++] = id;
+    size_t i = (size_t)nb_mix64(id) & (cap - 1);
+    while (seen[i].id1 != 0 && seen[i].id1 != id + 1) i = (i + 1) & (cap - 1);
+    return &seen[i];
+}
+
+/* Room for one more id. */
+static nb_status seen_reserve(nb_sampler *s)
+{
+    if (s->n_seen + 1 <= s->cap_seen / 2) return NB_OK;
+    const size_t cap = s->cap_seen ? s->cap_seen * 2 : 64;
+    seen_tok *seen = calloc(cap, sizeof *seen);
+    if (!seen) return NB_ERR_NOMEM;
+    for (size_t i = 0; i < s->cap_seen; i++)
+        if (s->seen[i].id1) *seen_place(seen, cap, s->seen[i].id1 - 1) = s->seen[i];
+    free(s->seen);
+    s->seen = seen;
+    s->cap_seen = cap;
+    return NB_OK;
+}
+
+static seen_tok *note_seen(nb_sampler *s, uint32_t id)
+{
+    seen_tok *t = seen_place(s->seen, s->cap_seen, id);
+    if (t->id1 == 0) {
+        t->id1 = id + 1;
+        s->n_seen++;
+    }
+    return t;
 }
 
 nb_status nb_sampler_accept_prompt(nb_sampler *s, const uint32_t *ids, size_t n_ids)
 {
     for (size_t i = 0; i < n_ids; i++)
         if (ids[i] >= s->n_vocab) return NB_ERR_RANGE;
-    if (s->penalise)
-        for (size_t i = 0; i < n_ids; i++) note_seen(s, ids[i]);
+    for (size_t i = 0; s->penalise && i < n_ids; i++) {
+        NB_TRY(seen_reserve(s));
+        (void)note_seen(s, ids[i]);
+    }
     return NB_OK;
 }
 
@@ -162,46 +211,58 @@ static size_t best_logits(const float *x, size_t n, size_t k, nb_sample_logprob 
 }
 
 /* Fills out->top and out->logprob; best is the index of the largest of x. */
-static void raw_logprobs(const nb_sampler *s, const float *x, size_t best, nb_sample_out *out)
+static void raw_logprobs(const float *x, size_t n_vocab, size_t n_top, size_t best,
+                         nb_sample_out *out)
 {
     const double shift = (double)x[best];
     double sum = 0;
-    for (size_t i = 0; i < s->n_vocab; i++) sum += exp((double)x[i] - shift);
+    for (size_t i = 0; i < n_vocab; i++) sum += exp((double)x[i] - shift);
     const double log_sum = log(sum);
-    out->n_top = best_logits(x, s->n_vocab, (size_t)s->p.n_logprobs, out->top);
+    out->n_top = best_logits(x, n_vocab, n_top, out->top);
     for (size_t i = 0; i < out->n_top; i++)
         out->top[i].logprob = (float)((double)x[out->top[i].id] - shift - log_sum);
     out->logprob = (float)((double)x[out->id] - shift - log_sum);
 }
 
+nb_status nb_sample_logprobs(const float *logits, size_t n_vocab, uint32_t id, size_t n_top,
+                             nb_sample_out *out)
+{
+    size_t best;
+    if (!argmax(logits, n_vocab, &best)) return NB_ERR_NONFINITE;
+    out->id = id;
+    raw_logprobs(logits, n_vocab, n_top, best, out);
+    return NB_OK;
+}
+
 /* ---- processors -------------------------------------------------------- */
 
-static void apply_penalties(nb_sampler *s)
+static void apply_penalties(const nb_sampler *s, float *work)
 {
     const float rep = (float)s->p.repetition_penalty;
     const float freq = (float)s->p.frequency_penalty;
     const float pres = (float)s->p.presence_penalty;
-    for (size_t i = 0; i < s->n_seen; i++) {
-        const uint32_t id = s->seen[i];
-        float l = s->work[id];
+    for (size_t i = 0; i < s->cap_seen; i++) {
+        const seen_tok t = s->seen[i];
+        if (t.id1 == 0) continue;
+        float l = work[t.id1 - 1];
         l = l > 0 ? l / rep : l * rep;
-        if (s->n_out[id]) {
-            l -= freq * (float)s->n_out[id];
+        if (t.n_out) {
+            l -= freq * (float)t.n_out;
             l -= pres;
         }
-        s->work[id] = l;
+        work[t.id1 - 1] = l;
     }
 }
 
-static const float *process(nb_sampler *s, const float *logits)
+static const float *process(const nb_sampler *s, float *work, const float *logits)
 {
     if (!s->modify) return logits;
-    memcpy(s->work, logits, s->n_vocab * sizeof *s->work);
-    for (size_t i = 0; i < s->p.n_logit_bias; i++) s->work[s->bias[i].id] += s->bias[i].bias;
+    memcpy(work, logits, s->n_vocab * sizeof *work);
+    for (size_t i = 0; i < s->p.n_logit_bias; i++) work[s->bias[i].id] += s->bias[i].bias;
     if (s->n_generated < s->p.min_tokens)
-        for (size_t i = 0; i < s->p.n_end_id; i++) s->work[s->end_id[i]] = -INFINITY;
-    if (s->penalise) apply_penalties(s);
-    return s->work;
+        for (size_t i = 0; i < s->p.n_end_id; i++) work[s->end_id[i]] = -INFINITY;
+    if (s->penalise) apply_penalties(s, work);
+    return work;
 }
 
 /* ---- selection --------------------------------------------------------- */
@@ -235,7 +296,7 @@ static uint32_t boundary_digit(const double *mass, double budget, double *better
 
 /* Keeps of cand[0..n) those whose betters weigh less than budget (> 0), with weights
  * v[0..n) in step with cand, or 1 each where v is NULL; returns how many. */
-static size_t keep_best(nb_sampler *s, const float *x, size_t n, double *v, double budget)
+static size_t keep_best(nb_sample_scratch *c, const float *x, size_t n, double *v, double budget)
 {
     static const struct {
         unsigned shift, mask;
@@ -243,85 +304,85 @@ static size_t keep_best(nb_sampler *s, const float *x, size_t n, double *v, doub
     uint32_t key = 0; /* of the last that stays, digit by digit */
     double better = 0;
     size_t n_part = n;
-    for (size_t i = 0; i < n; i++) s->part[i] = (uint32_t)i;
+    for (size_t i = 0; i < n; i++) c->part[i] = (uint32_t)i;
     for (size_t k = 0; k < NB_COUNT(level); k++) {
-        memset(s->mass, 0, sizeof s->mass);
+        memset(c->mass, 0, sizeof c->mass);
         for (size_t i = 0; i < n_part; i++) {
-            const uint32_t j = s->part[i];
-            s->mass[sort_key(x[s->cand[j]]) >> level[k].shift & level[k].mask] += v ? v[j] : 1.0;
+            const uint32_t j = c->part[i];
+            c->mass[sort_key(x[c->cand[j]]) >> level[k].shift & level[k].mask] += v ? v[j] : 1.0;
         }
-        const uint32_t digit = boundary_digit(s->mass, budget, &better);
+        const uint32_t digit = boundary_digit(c->mass, budget, &better);
         key |= digit << level[k].shift;
         size_t m = 0;
         for (size_t i = 0; i < n_part; i++) {
-            const uint32_t j = s->part[i];
-            s->part[m] = j;
-            m += (sort_key(x[s->cand[j]]) >> level[k].shift & level[k].mask) == digit;
+            const uint32_t j = c->part[i];
+            c->part[m] = j;
+            m += (sort_key(x[c->cand[j]]) >> level[k].shift & level[k].mask) == digit;
         }
         n_part = m;
     }
     /* What is left in part has equal logits: the lowest ids stay. */
-    uint32_t last = s->part[0];
+    uint32_t last = c->part[0];
     for (size_t i = 0; i < n_part && better < budget; i++) {
-        last = s->part[i];
+        last = c->part[i];
         better += v ? v[last] : 1.0;
     }
     size_t m = 0;
     for (size_t i = 0; i < n; i++) {
-        const uint32_t ki = sort_key(x[s->cand[i]]);
-        s->cand[m] = s->cand[i];
+        const uint32_t ki = sort_key(x[c->cand[i]]);
+        c->cand[m] = c->cand[i];
         if (v) v[m] = v[i];
         m += ki > key || (ki == key && i <= last);
     }
     return m;
 }
 
-static uint32_t draw(nb_sampler *s, const float *x, size_t best)
+static uint32_t draw(const nb_sampler *s, nb_sample_scratch *c, const float *x, size_t best)
 {
     const double top = (double)x[best], t = s->p.temperature;
     const double lowest = s->p.min_p > 0 ? fmax(WEIGHT_FLOOR, log(s->p.min_p)) : WEIGHT_FLOOR;
     const double least = fmax(top + t * lowest, -(double)FLT_MAX);
     size_t n = 0;
     for (size_t i = 0; i < s->n_vocab; i++) { /* no branch: it would be mispredicted */
-        s->cand[n] = (uint32_t)i;
+        c->cand[n] = (uint32_t)i;
         n += (double)x[i] >= least;
     }
 
-    if (s->p.top_k && s->p.top_k < n) n = keep_best(s, x, n, NULL, (double)s->p.top_k);
+    if (s->p.top_k && s->p.top_k < n) n = keep_best(c, x, n, NULL, (double)s->p.top_k);
     double sum = 0;
     for (size_t i = 0; i < n; i++) {
-        s->weight[i] = exp(((double)x[s->cand[i]] - top) / t);
-        sum += s->weight[i];
+        c->weight[i] = exp(((double)x[c->cand[i]] - top) / t);
+        sum += c->weight[i];
     }
     if (s->p.top_p < 1) {
-        n = keep_best(s, x, n, s->weight, s->p.top_p * sum);
+        n = keep_best(c, x, n, c->weight, s->p.top_p * sum);
         sum = 0;
-        for (size_t i = 0; i < n; i++) sum += s->weight[i];
+        for (size_t i = 0; i < n; i++) sum += c->weight[i];
     }
     const double target = nb_rng_unit(s->p.seed, s->n_generated) * sum;
     double cumulated = 0;
     for (size_t i = 0; i < n; i++) {
-        cumulated += s->weight[i];
-        if (cumulated > target) return s->cand[i];
+        cumulated += c->weight[i];
+        if (cumulated > target) return c->cand[i];
     }
-    return s->cand[n - 1]; /* u < 1, so only by rounding of u * sum */
+    return c->cand[n - 1]; /* u < 1, so only by rounding of u * sum */
 }
 
-nb_status nb_sampler_next(nb_sampler *s, const float *logits, nb_sample_out *out)
+nb_status nb_sampler_next(nb_sampler *s, nb_sample_scratch *c, const float *logits,
+                          nb_sample_out *out)
 {
     size_t best_raw, best;
     if (!argmax(logits, s->n_vocab, &best_raw)) return NB_ERR_NONFINITE;
-    const float *x = process(s, logits);
+    if (s->penalise) NB_TRY(seen_reserve(s));
+    const float *x = process(s, c->work, logits);
     best = best_raw;
     if (s->modify && !argmax(x, s->n_vocab, &best)) return NB_ERR_NONFINITE;
 
-    nb_sample_out o = { .id = s->greedy ? (uint32_t)best : draw(s, x, best) };
-    if (s->p.n_logprobs >= 0) raw_logprobs(s, logits, best_raw, &o);
+    nb_sample_out o = { .id = s->greedy ? (uint32_t)best : draw(s, c, x, best) };
+    if (s->p.n_logprobs >= 0)
+        raw_logprobs(logits, s->n_vocab, (size_t)s->p.n_logprobs, best_raw, &o);
     s->n_generated++;
-    if (s->penalise) {
-        note_seen(s, o.id);
-        s->n_out[o.id]++;
-    }
+    if (s->penalise) note_seen(s, o.id)->n_out++;
     *out = o;
     return NB_OK;
 }

@@ -1,6 +1,7 @@
 /* sample.h - from a row of logits to a token.
  *
- * One nb_sampler per request, owned by one thread.  The order of the steps is
+ * One nb_sampler per request, owned by one thread at a time; what is large and holds nothing
+ * from one token to the next is a scratch of the thread that draws.  The order of the steps is
  * vLLM's (v1/sample/sampler.py), so that the same numbers mean the same here:
  *
  *   1. log-probabilities reported are those of the unmodified logits
@@ -23,9 +24,9 @@
  * below e^-60 of the best have less than the resolution of u and are never drawn.
  *
  * Cost: one pass over n_vocab; exp() only for what min_p and top_k leave; top_k and
- * top_p select by radix, in linear time, and nothing is ever sorted.  Memory is
- * allocated at create only: about 16 B per vocabulary entry when sampling, 4 when
- * logits are modified, 9 with penalties, next to none for greedy. */
+ * top_p select by radix, in linear time, and nothing is ever sorted.  A sampler takes a few
+ * hundred bytes, with penalties also 16 to 32 per different token of prompt and output; a
+ * scratch takes 20 bytes per vocabulary entry, and 16 KiB. */
 #ifndef NB_SAMPLE_SAMPLE_H
 #define NB_SAMPLE_SAMPLE_H
 #include <stdbool.h>
@@ -78,6 +79,12 @@ typedef struct nb_sample_out {
     nb_sample_logprob top[NB_SAMPLE_TOP_MAX]; /* best first, of equal ones the lowest id */
 } nb_sample_out;
 
+/* What drawing needs besides, for any number of samplers, one after the other. */
+typedef struct nb_sample_scratch nb_sample_scratch;
+nb_status nb_sample_scratch_create(size_t n_vocab, nb_sample_scratch **out, nb_error *err);
+void nb_sample_scratch_destroy(nb_sample_scratch *x);
+size_t nb_sample_scratch_bytes(size_t n_vocab);
+
 typedef struct nb_sampler nb_sampler;
 
 /* Checks the parameters, copies what it needs. */
@@ -85,13 +92,20 @@ nb_status nb_sampler_create(const nb_sample_params *p, size_t n_vocab, nb_sample
                             nb_error *err);
 void nb_sampler_destroy(nb_sampler *s);
 /* Counts the prompt for the repetition penalty; may be called in pieces.
- * NB_ERR_RANGE when an id is not below n_vocab; then nothing was counted. */
+ * NB_ERR_RANGE when an id is not below n_vocab: then nothing was counted.  NB_ERR_NOMEM: then
+ * part of it may have been. */
 nb_status nb_sampler_accept_prompt(nb_sampler *s, const uint32_t *ids, size_t n_ids);
 /* Chooses the next token from logits[n_vocab] and counts it.  NB_ERR_NONFINITE when
- * a logit is NaN or +inf, or all are -inf (nothing was counted then).  logits are not
- * modified. */
-nb_status nb_sampler_next(nb_sampler *s, const float *logits, nb_sample_out *out);
+ * a logit is NaN or +inf, or all are -inf, NB_ERR_NOMEM (nothing was counted then).  logits
+ * are not modified.  x is of the same n_vocab. */
+nb_status nb_sampler_next(nb_sampler *s, nb_sample_scratch *x, const float *logits,
+                          nb_sample_out *out);
 /* Tokens chosen so far. */
 size_t nb_sampler_n_generated(const nb_sampler *s);
+
+/* The log-probability of a given token and the n_top best (<= NB_SAMPLE_TOP_MAX), of unmodified
+ * logits, as nb_sampler_next reports them.  NB_ERR_NONFINITE as there. */
+nb_status nb_sample_logprobs(const float *logits, size_t n_vocab, uint32_t id, size_t n_top,
+                             nb_sample_out *out);
 
 #endif

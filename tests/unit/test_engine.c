@@ -184,8 +184,11 @@ static void test_requests_refused(void **state)
     WITH(repetition_penalty, 0, NB_ERR_RANGE, "repetition_penalty");
     WITH(presence_penalty, 3, NB_ERR_RANGE, "presence_penalty");
     WITH(frequency_penalty, NAN, NB_ERR_RANGE, "frequency_penalty");
-    WITH(max_tokens, 0, NB_ERR_RANGE, "max_tokens");
     WITH(min_tokens, 11, NB_ERR_RANGE, "min_tokens");
+    s = ok;
+    s.max_tokens = 0;
+    s.min_tokens = 1;
+    refuse_request(e, id, 50, s, NB_ERR_RANGE, "min_tokens");
     WITH(n_logprobs, 21, NB_ERR_RANGE, "logprobs");
     WITH(n_logprobs, -2, NB_ERR_RANGE, "logprobs");
     s = ok;
@@ -620,7 +623,11 @@ static void test_nonfinite(void **state)
             assert_int_equal(g1.n_seen, 20);
             assert_memory_equal(g1.seen, g2.seen, 20 * sizeof *g1.seen);
         }
-        assert_int_equal(g1.r.n_cached, 0); /* nothing of a failed request is kept */
+        assert_int_equal(g1.r.n_cached, 64); /* of itself; nothing of a failed request is kept */
+        nb_engine_stats stats;
+        nb_engine_get_stats(e, &stats);
+        assert_int_equal(stats.n_nonfinite, 3);
+        assert_int_equal(stats.n_block_once + stats.n_block_many, 1);
         const size_t row = 99;
         row_sink sink = {
             .row = &row, .n_row = 1, .n_vocab = TINY_VOCAB, .out = calloc(TINY_VOCAB, sizeof(float))

@@ -34,10 +34,20 @@ static nb_sampler *create(const nb_sample_params *p, size_t n_vocab)
     return s;
 }
 
+/* One scratch for all samplers of a test, whatever their vocabulary: what one leaves there must
+ * not matter to the next. */
+enum { MAX_VOCAB = 200000 };
+static nb_sample_scratch *scratch;
+
+static nb_status choose(nb_sampler *s, const float *x, nb_sample_out *o)
+{
+    return nb_sampler_next(s, scratch, x, o);
+}
+
 static uint32_t next(nb_sampler *s, const float *x)
 {
     nb_sample_out o;
-    assert_int_equal(nb_sampler_next(s, x, &o), NB_OK);
+    assert_int_equal(choose(s, x, &o), NB_OK);
     return o.id;
 }
 
@@ -95,12 +105,12 @@ static void test_bad_logits(void **state)
             for (size_t at = 0; at < 7; at++) {
                 float x[7] = { 1, 2, 3, 4, 5, 6, 7 };
                 x[at] = bad[k];
-                assert_int_equal(nb_sampler_next(s, x, &o), NB_ERR_NONFINITE);
+                assert_int_equal(choose(s, x, &o), NB_ERR_NONFINITE);
             }
         }
         const float none[7] = { -INFINITY, -INFINITY, -INFINITY, -INFINITY,
                                 -INFINITY, -INFINITY, -INFINITY };
-        assert_int_equal(nb_sampler_next(s, none, &o), NB_ERR_NONFINITE);
+        assert_int_equal(choose(s, none, &o), NB_ERR_NONFINITE);
         assert_int_equal(o.id, 99);
         assert_int_equal(nb_sampler_n_generated(s), 0);
         nb_sampler_destroy(s);
@@ -156,7 +166,7 @@ static void test_min_tokens(void **state)
     const float only[] = { -INFINITY, 9, 7, -INFINITY };
     nb_sample_out o;
     s = create(&p, 4);
-    assert_int_equal(nb_sampler_next(s, only, &o), NB_ERR_NONFINITE); /* nothing left */
+    assert_int_equal(choose(s, only, &o), NB_ERR_NONFINITE); /* nothing left */
     nb_sampler_destroy(s);
 }
 
@@ -321,7 +331,7 @@ static void test_logprobs(void **state)
     p.n_logprobs = 3;
     nb_sampler *s = create(&p, 5);
     nb_sample_out o;
-    assert_int_equal(nb_sampler_next(s, x, &o), NB_OK);
+    assert_int_equal(choose(s, x, &o), NB_OK);
     assert_int_equal(o.id, 4);
     assert_true(fabs((double)o.logprob - log(.1)) < 1e-6);
     assert_int_equal(o.n_top, 3);
@@ -332,16 +342,52 @@ static void test_logprobs(void **state)
     nb_sampler_destroy(s);
     p.n_logprobs = 20; /* more than there are */
     s = create(&p, 5);
-    assert_int_equal(nb_sampler_next(s, x, &o), NB_OK);
+    assert_int_equal(choose(s, x, &o), NB_OK);
     assert_int_equal(o.n_top, 5);
     assert_int_equal(o.top[3].id, 0);
     assert_int_equal(o.top[4].id, 4);
     nb_sampler_destroy(s);
     p.n_logprobs = 0;
     s = create(&p, 5);
-    assert_int_equal(nb_sampler_next(s, x, &o), NB_OK);
+    assert_int_equal(choose(s, x, &o), NB_OK);
     assert_int_equal(o.n_top, 0);
     assert_true(fabs((double)o.logprob - log(.1)) < 1e-6);
+    nb_sampler_destroy(s);
+    /* of a token that was not chosen */
+    assert_int_equal(nb_sample_logprobs(x, 5, 3, 2, &o), NB_OK);
+    assert_int_equal(o.id, 3);
+    assert_int_equal(o.n_top, 2);
+    assert_int_equal(o.top[0].id, 1);
+    assert_int_equal(o.top[1].id, 2);
+    assert_true(fabs((double)o.logprob - log(.2)) < 1e-6);
+    x[0] = NAN;
+    assert_int_equal(nb_sample_logprobs(x, 5, 3, 2, &o), NB_ERR_NONFINITE);
+}
+
+/* More different tokens than the table of seen ones begins with. */
+static void test_many_seen(void **state)
+{
+    (void)state;
+    enum { N = 5000 };
+    static float x[N];
+    static uint32_t id[N];
+    nb_sample_params p = defaults();
+    p.temperature = 0;
+    p.max_tokens = N;
+    p.frequency_penalty = 1;
+    p.repetition_penalty = 2;
+    nb_sampler *s = create(&p, N);
+    for (size_t i = 0; i < N; i++) {
+        x[i] = 1;
+        id[i] = (uint32_t)(N - 1 - i);
+    }
+    assert_int_equal(nb_sampler_accept_prompt(s, id, N / 2), NB_OK);
+    assert_int_equal(nb_sampler_accept_prompt(s, id, N / 2), NB_OK); /* again: no difference */
+    /* Those that were not in the prompt one after the other, then the others, then all again. */
+    for (uint32_t i = 0; i < N; i++) assert_int_equal(next(s, x), i);
+    for (uint32_t i = 0; i < N; i++) assert_int_equal(next(s, x), i);
+    const uint32_t outside = N;
+    assert_int_equal(nb_sampler_accept_prompt(s, &outside, 1), NB_ERR_RANGE);
     nb_sampler_destroy(s);
 }
 
@@ -522,7 +568,7 @@ static void test_chi_square(void **state)
 static void test_large(void **state)
 {
     (void)state;
-    enum { N = 200000 };
+    enum { N = MAX_VOCAB };
     float *x = malloc(N * sizeof *x);
     ref_item *v = malloc(N * sizeof *v);
     assert_true(x && v);
@@ -645,6 +691,10 @@ int main(void)
         cmocka_unit_test(test_ties),       cmocka_unit_test(test_logprobs),
         cmocka_unit_test(test_reference),  cmocka_unit_test(test_chi_square),
         cmocka_unit_test(test_large),      cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_many_seen),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    if (nb_sample_scratch_create(MAX_VOCAB, &scratch, NULL) != NB_OK) return 1;
+    const int rc = cmocka_run_group_tests(tests, NULL, NULL);
+    nb_sample_scratch_destroy(scratch);
+    return rc;
 }

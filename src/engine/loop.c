@@ -1,0 +1,366 @@
+/* loop.c - the engine's thread.
+ *
+ * A round: take what other threads have left (requests, aborts, calls), end what has to end,
+ * let the scheduler plan a step, compute it, give the results out.  A request that ends is
+ * marked at once and leaves when the step is through: first all of them give up their blocks,
+ * then the statistics are renewed, then their callers are told; so who hears of an end finds
+ * the room already free.
+ *
+ * With nothing to do the thread sleeps.  When a step fails for a reason that is not one
+ * request's, the engine has failed: it ends all requests, refuses new ones, and still answers
+ * calls. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/engine_internal.h"
+#include "os/clock.h"
+
+/* The scheduler can always do something when there are requests; should it ever not, the
+ * thread looks again after this time. */
+enum { IDLE_RETRY_MS = 10 };
+
+/* ---- ends ---- */
+
+static void set_over(nb_engine *e, nb_run *r)
+{
+    r->over = true;
+    r->over_next = NULL;
+    *e->over_end = r;
+    e->over_end = &r->over_next;
+}
+
+void nb_run_end(nb_engine *e, nb_run *r, const char *reason)
+{
+    if (r->over) return;
+    r->out.finish_reason = reason;
+    const bool early = strcmp(reason, "stop") != 0 && strcmp(reason, "length") != 0;
+    if (early && r->sink) {
+        r->st = nb_fail(&r->err, NB_ERR_CANCELLED, "%s", reason);
+    } else if (early) { /* what was held back is part of the result; without memory it is not */
+        (void)nb_run_flush(r);
+    }
+    set_over(e, r);
+}
+
+void nb_run_fail(nb_engine *e, nb_run *r, nb_status st, const char *msg)
+{
+    if (r->over) return;
+    r->st = nb_fail(&r->err, st, "%s", msg);
+    if (st == NB_ERR_NONFINITE) e->count.n_nonfinite++;
+    set_over(e, r);
+}
+
+/* Fills in what is known at the end. */
+static void finish_result(nb_run *r, double now)
+{
+    nb_result *o = &r->out;
+    o->queue_s = (r->n_admitted ? r->t_admit : now) - r->t_submit;
+    if (r->n_admitted) o->prefill_s = (o->n_tokens ? r->t_first : now) - r->t_admit;
+    if (o->n_tokens) o->decode_s = r->t_last - r->t_first;
+    o->n_preempted = r->n_admitted ? r->n_admitted - 1 : 0;
+    o->text = r->text.p; /* moves; reserved at create */
+    o->text_bytes = r->text.n_bytes;
+    o->text[o->text_bytes] = 0;
+    r->text = (nb_buf){ 0 };
+}
+
+static void tell(nb_engine *e, nb_run *r)
+{
+    nb_waiter *w = r->waiter;
+    if (!w) {
+        if (r->on_done) r->on_done(r->ctx, r->st, &r->out, r->st == NB_OK ? NULL : &r->err);
+        return;
+    }
+    nb_mutex_lock(e->lock);
+    w->st = r->st;
+    w->res = r->out; /* moves */
+    w->err = r->err;
+    w->done = true;
+    r->out = (nb_result){ 0 };
+    nb_cond_broadcast(e->done);
+    nb_mutex_unlock(e->lock);
+}
+
+/* All that have ended leave. Their callbacks may submit and abort. */
+static void leave(nb_engine *e)
+{
+    nb_run *list = e->over;
+    if (!list) return;
+    e->over = NULL;
+    e->over_end = &e->over;
+    for (nb_run *r = list; r; r = r->over_next) {
+        if (r->added) nb_sched_remove(e->sched, r->id);
+        if (r->prev)
+            r->prev->next = r->next;
+        else
+            e->live = r->next;
+        if (r->next) r->next->prev = r->prev;
+    }
+    nb_mutex_lock(e->lock);
+    for (nb_run *r = list; r; r = r->over_next) nb_engine_forget(e, r);
+    nb_mutex_unlock(e->lock);
+    nb_engine_publish(e);
+    const double now = nb_clock_s();
+    for (nb_run *r = list, *next; r; r = next) {
+        next = r->over_next;
+        finish_result(r, now);
+        tell(e, r);
+        nb_run_destroy(r);
+    }
+}
+
+static void end_all(nb_engine *e, const char *reason)
+{
+    for (nb_run *r = e->live; r; r = r->next) nb_run_end(e, r, reason);
+}
+
+/* why_failed is written once, here. */
+static void fail_engine(nb_engine *e, const char *why)
+{
+    nb_mutex_lock(e->lock);
+    (void)snprintf(e->why_failed, sizeof e->why_failed, "%s", why);
+    e->failed = true;
+    nb_mutex_unlock(e->lock);
+    for (nb_run *r = e->live; r; r = r->next) nb_run_fail(e, r, NB_ERR_INTERNAL, e->why_failed);
+}
+
+/* ---- what other threads have left ---- */
+
+static void add(nb_engine *e, nb_run *r, double now)
+{
+    const size_t sw = e->model.c.rope.switch_tok;
+    /* A token's form depends on what it is, never on the step it falls into: decisions/002.
+     * Without latent attention there is one form only. */
+    size_t n_expanded = r->n_prompt;
+    if (e->form == NB_FORM_ABSORBED) n_expanded = 0;
+    if (e->form == NB_FORM_EXPANDED || e->attn != NB_ATTN_MLA) n_expanded = SIZE_MAX;
+    const nb_sched_request rq = {
+        .id = r->id,
+        .prompt = r->prompt,
+        .n_prompt = r->n_prompt,
+        .n_expanded = n_expanded,
+        /* longrope: the reference chooses the table for every forward call by its last position,
+         * so a text that grows beyond the limit changes over; earlier keys stay as they are. */
+        .rope_from = !sw                ? SIZE_MAX
+                     : r->n_prompt > sw ? 0
+                                        : sw,
+        .salt = nb_str_c(r->salt),
+        .no_lookup = r->on_prompt ||
+                     (r->sink && r->want[0] < (r->n_prompt - 1) / NB_BLOCK_TOK * NB_BLOCK_TOK),
+        .max_item_tok = e->prefill_chunk,
+        .priority = r->priority,
+        .deadline = r->deadline,
+        .after = r->after,
+        .user = r,
+    };
+    nb_error err = { 0 };
+    const nb_status st = nb_sched_add(e->sched, &rq, now, &err);
+    if (st != NB_OK) {
+        nb_run_fail(e, r, st, err.msg[0] ? err.msg : nb_status_text(st));
+        return;
+    }
+    r->added = true;
+    free(r->salt);
+    r->salt = NULL;
+    if (r->keep_prompt) return;
+    free(r->prompt);
+    r->prompt = NULL;
+}
+
+typedef struct mail {
+    nb_run *queue;
+    nb_call *calls;
+    bool stopping, failed;
+} mail;
+
+/* Waits until there is something to do, then takes it all. `busy`: requests can be computed. */
+static mail collect(nb_engine *e, bool busy)
+{
+    nb_mutex_lock(e->lock);
+    while (!busy && !e->queue && !e->aborts && !e->calls && !e->stopping) {
+        if (e->live) {
+            nb_cond_wait_for(e->wake, e->lock, IDLE_RETRY_MS);
+            break;
+        }
+        nb_cond_wait(e->wake, e->lock);
+    }
+    const mail m = { e->queue, e->calls, e->stopping, e->failed };
+    e->snapshot.n_waiting += e->n_queued; /* until the scheduler's own figures are published */
+    e->snapshot.n_waiting_tok += e->n_queued_tok;
+    e->queue = NULL;
+    e->queue_end = &e->queue;
+    e->calls = NULL;
+    e->calls_end = &e->calls;
+    e->n_queued = e->n_queued_tok = 0;
+    for (nb_run *r = m.queue; r; r = r->queue_next) {
+        r->prev = NULL;
+        r->next = e->live;
+        if (e->live) e->live->prev = r;
+        e->live = r;
+    }
+    /* Only now: what is aborted is in the list of the living, be it from this mail. */
+    for (nb_run *r = e->aborts, *next; r; r = next) {
+        next = r->abort_next;
+        r->abort_prev = r->abort_next = NULL;
+        nb_run_end(e, r, "cancelled");
+    }
+    e->aborts = NULL;
+    nb_mutex_unlock(e->lock);
+    return m;
+}
+
+static void answer_calls(nb_engine *e, nb_call *list)
+{
+    for (nb_call *c = list, *next; c; c = next) {
+        next = c->next;
+        c->fn(e, c->ctx);
+        nb_mutex_lock(e->lock);
+        c->done = true; /* from here on it may be gone */
+        nb_cond_broadcast(e->done);
+        nb_mutex_unlock(e->lock);
+    }
+}
+
+static void end_cancelled(nb_engine *e)
+{
+    const unsigned seq = atomic_load_explicit(&e->cancel_seq, memory_order_relaxed);
+    if (seq == e->cancel_seen) return;
+    e->cancel_seen = seq;
+    for (nb_run *r = e->live; r; r = r->next)
+        if (nb_run_cancelled(e, r)) nb_run_end(e, r, "cancelled");
+}
+
+static void end_expired(nb_engine *e, double now)
+{
+    uint64_t id[32];
+    size_t n;
+    do {
+        n = nb_sched_expired(e->sched, now, id, NB_COUNT(id));
+        for (size_t i = 0; i < n; i++) {
+            nb_mutex_lock(e->lock);
+            nb_run *r = nb_engine_find(e, id[i]);
+            nb_mutex_unlock(e->lock);
+            if (r) nb_run_end(e, r, "timeout");
+        }
+        leave(e);
+    } while (n == NB_COUNT(id));
+}
+
+/* ---- a step ---- */
+
+static size_t build_chunks(nb_engine *e, size_t n_item, double now)
+{
+    size_t n_tok = 0;
+    for (size_t i = 0; i < n_item; i++) {
+        const nb_sched_item *it = &e->item[i];
+        nb_run *r = it->user;
+        if (it->admitted && r->n_admitted++ == 0) {
+            r->t_admit = now;
+            r->out.n_cached = it->n_cached;
+        }
+        e->chunk[i] = (nb_chunk){
+            .kv = { .pool = e->kv,
+                    .block_bytes = e->block_bytes,
+                    .page_bytes = e->record.page_bytes,
+                    .block = it->block,
+                    .n_block = it->n_block,
+                    .tail = nb_engine_tail(e, it->slot) },
+            .tok = it->tok,
+            .n_tok = it->n_tok,
+            .pos0 = it->pos0,
+            .rope_long = it->rope_long,
+            .absorbed = !it->expanded,
+        };
+        n_tok += it->n_tok;
+    }
+    return n_tok;
+}
+
+static nb_status compute(nb_engine *e, size_t n_item, nb_error *err)
+{
+    memset(e->bad, 0, n_item);
+    if (e->fail_step) return nb_fail(err, NB_ERR_INTERNAL, "a failure made by a test");
+    return nb_forward_step(e->forward, e->chunk, n_item, e->bad, err);
+}
+
+/* The step's tokens are in the cache, but for those of requests that failed. */
+static void settle(nb_engine *e, size_t n_item, const char *why_bad)
+{
+    for (size_t i = 0; i < n_item; i++) {
+        nb_run *r = e->item[i].user;
+        if (e->bad[i]) {
+            nb_run_fail(e, r, NB_ERR_NONFINITE, why_bad);
+            continue;
+        }
+        const nb_status st = nb_sched_computed(e->sched, e->item[i].id);
+        if (st != NB_OK) nb_run_fail(e, r, st, nb_status_text(st));
+    }
+}
+
+/* Returns false when there was nothing to compute. */
+static bool step(nb_engine *e, double now)
+{
+    const size_t n_item = nb_sched_plan(e->sched, now, e->item);
+    if (n_item == 0) return false;
+    nb_error err = { 0 };
+    const size_t n_tok = build_chunks(e, n_item, now);
+    const nb_status st = compute(e, n_item, &err);
+    if (st != NB_OK && st != NB_ERR_NONFINITE) {
+        fail_engine(e, err.msg[0] ? err.msg : nb_status_text(st));
+        return true;
+    }
+    settle(e, n_item, err.msg);
+    for (size_t i = 0; i < n_item; i++) {
+        nb_run *r = e->item[i].user;
+        if (r->on_prompt && r->n_prompt_seen == 0 && !r->over)
+            nb_run_show_prompt(e, r, r->prompt[0], NULL);
+    }
+    nb_rows_run(e, nb_rows_plan(e, n_item));
+    for (size_t i = 0; i < n_item; i++) {
+        nb_run *r = e->item[i].user;
+        if (!e->item[i].last || r->max_tokens || r->over) continue;
+        e->count.prompt_tok += r->n_prompt;
+        e->count.prompt_tok_cached += r->out.n_cached;
+        nb_run_end(e, r, "length"); /* only the prompt was asked for */
+    }
+    nb_engine_count_step(e, n_tok, nb_clock_s() - now);
+    return true;
+}
+
+/* New requests go to the scheduler, or end where they are. */
+static void receive(nb_engine *e, const mail *m, double now)
+{
+    for (nb_run *r = m->queue, *next; r; r = next) {
+        next = r->queue_next;
+        r->queue_next = NULL;
+        if (m->failed)
+            nb_run_fail(e, r, NB_ERR_INTERNAL, e->why_failed);
+        else if (nb_run_cancelled(e, r))
+            nb_run_end(e, r, "cancelled");
+        else if (!r->over && !m->stopping)
+            add(e, r, now);
+    }
+    if (m->stopping) end_all(e, "cancelled");
+    end_cancelled(e);
+    leave(e);
+    if (m->queue) nb_engine_publish(e);
+}
+
+void nb_engine_main(void *engine)
+{
+    nb_engine *e = engine;
+    bool busy = false;
+    for (;;) {
+        const mail m = collect(e, busy);
+        const double now = nb_clock_s();
+        receive(e, &m, now);
+        end_expired(e, now);
+        answer_calls(e, m.calls);
+        if (m.stopping) break;
+        busy = step(e, nb_clock_s());
+        if (busy && !e->over) nb_engine_publish(e);
+        leave(e);
+    }
+}

@@ -1,0 +1,141 @@
+/* rows.c - the logits of a step: which tokens need them, sampling, log-probabilities of
+ * prompts, nb_logits.
+ *
+ * Rows are worked off in passes of as many as the buffer holds.  Within a pass rows are
+ * independent of each other: they are sampled in parallel, then delivered in order. */
+#include <stdlib.h>
+
+#include "engine/engine_internal.h"
+#include "os/clock.h"
+
+static void add_row(nb_engine *e, size_t *n, nb_run *run, size_t place, size_t pos,
+                    nb_row_kind kind)
+{
+    NB_ASSERT(*n < e->max_step_tok);
+    e->row[(*n)++] = (nb_row){ .run = run, .place = place, .pos = pos, .kind = kind };
+}
+
+size_t nb_rows_plan(nb_engine *e, size_t n_item)
+{
+    size_t n = 0, at = 0;
+    for (size_t i = 0; i < n_item; at += e->item[i++].n_tok) {
+        const nb_sched_item *it = &e->item[i];
+        nb_run *r = it->user;
+        const size_t end = it->pos0 + it->n_tok;
+        if (r->over) continue;
+        if (r->sink) {
+            for (size_t k = r->n_sent; k < r->n_want && r->want[k] < end; k++)
+                if (r->want[k] >= it->pos0) /* else it was computed before a preemption */
+                    add_row(e, &n, r, at + r->want[k] - it->pos0, r->want[k], NB_ROW_SINK);
+            continue;
+        }
+        if (r->on_prompt) /* after a preemption only what was not shown before */
+            for (size_t p = it->pos0; p < end && p + 1 < r->n_prompt; p++)
+                if (p + 1 >= r->n_prompt_seen)
+                    add_row(e, &n, r, at + p - it->pos0, p, NB_ROW_PROMPT);
+        if (it->last && r->max_tokens)
+            add_row(e, &n, r, at + it->n_tok - 1, end - 1, NB_ROW_SAMPLE);
+    }
+    return n;
+}
+
+/* ---- one pass ---- */
+
+typedef struct pass {
+    nb_engine *e;
+    const nb_row *row;
+    size_t n;
+} pass;
+
+static bool no_nan(const float *x, size_t n)
+{
+    bool ok = true;
+    for (size_t i = 0; i < n; i++) ok &= x[i] == x[i];
+    return ok;
+}
+
+static nb_status compute_row(nb_engine *e, const nb_row *row, const float *logits,
+                             nb_sample_scratch *scratch, nb_sample_out *out)
+{
+    const size_t n_vocab = e->model.c.n_vocab;
+    nb_run *r = row->run;
+    switch (row->kind) {
+    case NB_ROW_SINK: return no_nan(logits, n_vocab) ? NB_OK : NB_ERR_NONFINITE;
+    case NB_ROW_PROMPT:
+        return nb_sample_logprobs(logits, n_vocab, r->prompt[row->pos + 1], (size_t)r->n_prompt_top,
+                                  out);
+    case NB_ROW_SAMPLE: break;
+    }
+    if (r->prompt) NB_TRY(nb_sampler_accept_prompt(r->sampler, r->prompt, r->n_prompt));
+    return nb_sampler_next(r->sampler, scratch, logits, out);
+}
+
+/* Task t takes rows t, t + n_scratch, ...: one scratch is used by one task. */
+static void sample_task(void *ctx, size_t task, size_t worker)
+{
+    (void)worker;
+    const pass *p = ctx;
+    nb_engine *e = p->e;
+    for (size_t i = task; i < p->n; i += e->n_scratch)
+        if (!p->row[i].run->over)
+            e->row_st[i] = compute_row(e, &p->row[i], e->logits + i * e->model.c.n_vocab,
+                                       e->scratch[task], &e->sampled[i]);
+}
+
+/* ---- delivering ---- */
+
+static void deliver_sample(nb_engine *e, nb_run *r, const nb_sample_out *s)
+{
+    const double now = nb_clock_s();
+    if (r->out.n_tokens == 0) {
+        r->t_first = now;
+        e->count.prompt_tok += r->n_prompt;
+        e->count.prompt_tok_cached += r->out.n_cached;
+    }
+    r->t_last = now;
+    free(r->prompt); /* counted by the sampler, shown */
+    r->prompt = NULL;
+    nb_status st = nb_run_accept(e, r, s);
+    if (st == NB_OK && !r->over) st = nb_sched_push(e->sched, r->id, s->id);
+    if (st != NB_OK) nb_run_fail(e, r, st, nb_status_text(st));
+}
+
+static void deliver_sink(nb_engine *e, const nb_row *row, const float *logits)
+{
+    nb_run *r = row->run;
+    r->n_sent++;
+    if (r->sink(r->sink_ctx, row->pos, logits, e->model.c.n_vocab) != 0)
+        nb_run_fail(e, r, NB_ERR_CANCELLED, "stopped by the receiver of the logits");
+}
+
+static void deliver(nb_engine *e, const nb_row *row, const float *logits, nb_status st,
+                    const nb_sample_out *s)
+{
+    nb_run *r = row->run;
+    if (r->over) return; /* ended by one of its rows before */
+    if (st != NB_OK) {
+        nb_error why = { 0 };
+        if (st == NB_ERR_NONFINITE)
+            (void)nb_fail(&why, st, "the model's logits at position %zu are not finite", row->pos);
+        nb_run_fail(e, r, st, why.msg[0] ? why.msg : nb_status_text(st));
+    } else if (row->kind == NB_ROW_SINK) {
+        deliver_sink(e, row, logits);
+    } else if (row->kind == NB_ROW_PROMPT) {
+        nb_run_show_prompt(e, r, s->id, s);
+    } else {
+        deliver_sample(e, r, s);
+    }
+}
+
+void nb_rows_run(nb_engine *e, size_t n_row)
+{
+    const size_t n_vocab = e->model.c.n_vocab;
+    for (size_t first = 0; first < n_row; first += e->max_row) {
+        pass p = { e, e->row + first, n_row - first < e->max_row ? n_row - first : e->max_row };
+        for (size_t i = 0; i < p.n; i++) e->place[i] = p.row[i].place;
+        nb_forward_logits(e->forward, e->place, p.n, e->logits);
+        nb_dev_run(e->dev, sample_task, &p, p.n < e->n_scratch ? p.n : e->n_scratch);
+        for (size_t i = 0; i < p.n; i++)
+            deliver(e, &p.row[i], e->logits + i * n_vocab, e->row_st[i], &e->sampled[i]);
+    }
+}

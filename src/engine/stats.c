@@ -1,0 +1,110 @@
+/* stats.c - counters, and what other threads may ask. */
+#include <string.h>
+
+#include "engine/engine_internal.h"
+#include "os/clock.h"
+
+void nb_engine_count_step(nb_engine *e, size_t n_tok, double s)
+{
+    size_t i = 0; /* bounds 1, 8, 16, 32, ... 16384 */
+    for (size_t bound = 1; i < NB_STEP_TOK_BUCKETS && n_tok > bound; i++)
+        bound = bound == 1 ? 8 : bound * 2;
+    e->count.step_tok[i]++;
+    e->count.n_step++;
+    e->count.step_tok_sum += n_tok;
+    e->count.step_s += s;
+}
+
+void nb_engine_publish(nb_engine *e)
+{
+    nb_sched_stats s;
+    nb_kv_cache_stats k;
+    nb_engine_stats *c = &e->count;
+    nb_sched_get_stats(e->sched, &s);
+    nb_kv_cache_get_stats(e->cache, &k);
+    c->n_running = s.n_running;
+    c->n_waiting = s.n_waiting;
+    c->n_deferred = s.n_deferred;
+    c->n_waiting_tok = s.n_waiting_tok;
+    c->n_block = k.n_block;
+    c->n_block_free = k.n_free;
+    c->n_block_held = k.n_held;
+    c->n_block_once = k.n_once;
+    c->n_block_many = k.n_many;
+    c->prefix_queries = s.prefix_queries;
+    c->prefix_hits = s.prefix_hits;
+    c->again_queries = s.again_queries;
+    c->again_hits = s.again_hits;
+    c->n_evicted = k.n_evicted;
+    c->n_preempted = s.n_preempted;
+    c->preempted_tok = s.preempted_tok;
+    nb_mutex_lock(e->lock);
+    e->snapshot = *c;
+    nb_mutex_unlock(e->lock);
+}
+
+void nb_engine_get_stats(const nb_engine *e, nb_engine_stats *s)
+{
+    nb_mutex_lock(e->lock);
+    *s = e->snapshot;
+    s->n_waiting += e->n_queued; /* submitted during the step that is running */
+    s->n_waiting_tok += e->n_queued_tok;
+    nb_mutex_unlock(e->lock);
+    s->uptime_s = nb_clock_s() - e->t_create;
+}
+
+static void reset_cache(nb_engine *e, void *ctx)
+{
+    *(size_t *)ctx = nb_kv_cache_reset(e->cache);
+    nb_engine_publish(e);
+}
+
+nb_status nb_engine_reset_prefix_cache(nb_engine *e, size_t *n_block)
+{
+    size_t n = 0;
+    NB_TRY(nb_engine_call(e, reset_cache, &n));
+    if (n_block) *n_block = n;
+    return NB_OK;
+}
+
+/* The engine's lists against each other and against the scheduler. */
+static const char *check_lists(const nb_engine *e)
+{
+    size_t n_live = 0, n_added = 0, n_table = 0, n_queue = 0;
+    nb_sched_stats s;
+    nb_sched_get_stats(e->sched, &s);
+    for (const nb_run *r = e->live; r; r = r->next) {
+        if (r->next && r->next->prev != r) return "engine: the list of requests is broken";
+        if (r->over) return "engine: a request that has ended is still listed";
+        if (nb_engine_find(e, r->id) != r) return "engine: a request cannot be found by its id";
+        n_live++;
+        n_added += r->added;
+    }
+    for (const nb_run *r = e->queue; r; r = r->queue_next) n_queue++;
+    for (size_t i = 0; i < NB_ENGINE_RUN_TABLE; i++)
+        for (const nb_run *r = e->table[i]; r; r = r->chain) n_table++;
+    if (n_queue != e->n_queued) return "engine: wrong number of queued requests";
+    if (n_table != e->n_live || n_table != n_live + n_queue)
+        return "engine: wrong number of requests";
+    if (n_added != s.n_running + s.n_waiting)
+        return "engine: the scheduler has other requests than the engine";
+    return NULL;
+}
+
+static void check(nb_engine *e, void *ctx)
+{
+    const char **what = ctx;
+    *what = nb_sched_check(e->sched);
+    if (*what) return;
+    nb_mutex_lock(e->lock);
+    *what = check_lists(e);
+    nb_mutex_unlock(e->lock);
+}
+
+nb_status nb_engine_check(nb_engine *e, nb_error *err)
+{
+    const char *what = NULL;
+    if (nb_engine_call(e, check, &what) != NB_OK)
+        return nb_fail(err, NB_ERR_ARG, "nb_engine_check was called from a callback");
+    return what ? nb_fail(err, NB_ERR_INTERNAL, "%s", what) : NB_OK;
+}
