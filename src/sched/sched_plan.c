@@ -1,0 +1,246 @@
+/* sched_plan.c - nb_sched_plan: decodes, the rest of the running, admissions, what is left.
+ *
+ * The plan is a list of requests (nb_sched.order) with the tokens each is to compute; items
+ * are written at the end, so that a victim can be taken out at any time.  Two passes keep
+ * the cap on chunks simple: the first gives every request its chunk, and only when nobody else can
+ * use tokens the second hands what is left to those that were cut, in the same order.
+ *
+ * An admission that lacks blocks would look up its whole prefix again in each step.  It remembers how
+ * many blocks it lacked, and is not tried again before as many were released or published. */
+#include <math.h>
+
+#include "sched/sched_internal.h"
+
+static size_t n_rest(const nb_req *r)
+{
+    return r->n_known - r->n_computed;
+}
+
+/* Tokens r can compute in one item: one form, one rope table, its own cap. */
+static size_t item_limit(const nb_req *r)
+{
+    size_t n = n_rest(r);
+    if (r->n_computed < r->r.n_expanded) n = nb_min(n, r->r.n_expanded - r->n_computed);
+    if (r->n_computed < r->r.rope_from) n = nb_min(n, r->r.rope_from - r->n_computed);
+    return r->r.max_item_tok ? nb_min(n, r->r.max_item_tok) : n;
+}
+
+static void give(nb_sched *s, nb_req *r, size_t n_tok)
+{
+    if (n_tok == 0) return;
+    if (r->n_plan == 0) {
+        r->order_pos = s->n_order;
+        s->order[s->n_order++] = r;
+    }
+    r->n_plan += n_tok;
+    s->budget -= n_tok;
+}
+
+/* ---- preemption ---- */
+
+/* Never the oldest unless it is alone; NULL: the one in need is the oldest, and all others are better. */
+static nb_req *find_victim(const nb_sched *s, const nb_req *in_need)
+{
+    nb_req *v = s->n_run == 1 ? s->run[0] : NULL;
+    for (size_t i = 1; i < s->n_run; i++) {
+        nb_req *r = s->run[i];
+        if (r->level < in_need->level) continue; /* better than the one in need */
+        if (!v || r->level > v->level || (r->level == v->level && r->n_computed <= v->n_computed))
+            v = r; /* worse, or not more computed and younger */
+    }
+    return v;
+}
+
+static void preempt(nb_sched *s, nb_req *r, double now)
+{
+    s->stat.n_preempted++;
+    s->stat.preempted_tok += r->n_computed;
+    nb_sched_stop(s, r);
+    r->again = true;
+    s->n_queued_tok += r->n_known;
+    nb_sched_enqueue(s, r, true, now);
+}
+
+/* Blocks for the first n_tok tokens of r. false: it waits. */
+static bool get_blocks(nb_sched *s, nb_req *r, size_t n_tok, double now)
+{
+    const size_t n = nb_n_block(n_tok);
+    while (r->n_block < n) {
+        if (nb_kv_cache_acquire(s->kv, &r->block[r->n_block]) == NB_OK) {
+            r->n_block++;
+            continue;
+        }
+        nb_req *v = find_victim(s, r);
+        if (!v) return false;
+        preempt(s, v, now);
+        if (v == r) return false;
+    }
+    return true;
+}
+
+/* ---- the running ---- */
+
+static void plan_running(nb_sched *s, bool decodes, double now)
+{
+    for (size_t i = 0; i < s->n_run && s->budget;) {
+        nb_req *r = s->run[i];
+        if (n_rest(r) && (n_rest(r) == 1) == decodes && r->n_plan == 0) {
+            const size_t n = nb_min(nb_min(item_limit(r), s->o.max_chunk_tok), s->budget);
+            if (get_blocks(s, r, r->n_computed + n, now)) give(s, r, n);
+        }
+        /* Victims before it moved it; when it was one itself, run_pos is where the next is now. */
+        i = r->state == NB_REQ_RUNNING ? r->run_pos + 1 : r->run_pos;
+    }
+}
+
+/* ---- admission ---- */
+
+static double aged_level(const nb_sched *s, const nb_req *r, double now)
+{
+    const double waited_s = r->waited_s + (now > r->since ? now - r->since : 0);
+    return (double)r->level - (s->o.age_s > 0 ? floor(waited_s / s->o.age_s) : 0);
+}
+
+/* The waiting request that is next by the policy, or NULL. */
+static nb_req *next_waiting(const nb_sched *s, double now)
+{
+    nb_req *best = NULL;
+    double best_level = 0;
+    for (size_t i = 0; i < s->n_cls; i++) {
+        nb_req *r = s->cls[i].queue.head;
+        const double level = aged_level(s, r, now);
+        if (!best || level < best_level || (!(level > best_level) && r->seq < best->seq)) {
+            best = r;
+            best_level = level;
+        }
+    }
+    return best;
+}
+
+/* Leading blocks that the index has, into r->block; *n_held: held by others already. */
+static size_t look_up(const nb_sched *s, nb_req *r, size_t *n_held)
+{
+    const size_t n_max = r->r.no_lookup ? 0 : (r->n_known - 1) / NB_BLOCK_TOK;
+    size_t n = 0;
+    *n_held = 0;
+    for (; n < n_max; n++) {
+        nb_kv_block_info info;
+        if (nb_req_keys(r, n + 1) != NB_OK) break; /* costs a hit, not the request */
+        const uint32_t id = nb_kv_cache_find(s->kv, &r->key[n]);
+        if (id == NB_BLOCK_NONE) break;
+        nb_kv_cache_block(s->kv, id, &info);
+        *n_held += info.n_ref != 0;
+        r->block[n] = id;
+    }
+    return n;
+}
+
+static void count_lookup(nb_sched *s, const nb_req *r)
+{
+    if (r->r.no_lookup) return;
+    uint64_t *queries = r->again ? &s->stat.again_queries : &s->stat.prefix_queries;
+    uint64_t *hits = r->again ? &s->stat.again_hits : &s->stat.prefix_hits;
+    *queries += r->n_known;
+    *hits += r->n_cached;
+}
+
+/* false: it lacks blocks. */
+static bool admit(nb_sched *s, nb_req *r, double now)
+{
+    if (s->n_run && s->n_gain < r->retry_at) return false;
+    size_t n_held;
+    const size_t n_hit = look_up(s, r, &n_held), n_all = nb_n_block(r->n_known);
+    const size_t n_need = nb_min(n_all + 1, nb_n_block(s->o.max_model_len)) - n_held;
+    const size_t n_have = nb_kv_cache_available(s->kv);
+    if (n_need > n_have) {
+        r->retry_at = s->n_gain + (n_need - n_have);
+        return false;
+    }
+    for (size_t i = 0; i < n_hit; i++) nb_kv_cache_hold(s->kv, r->block[i], true);
+    for (r->n_block = n_hit; r->n_block < n_all; r->n_block++) {
+        const nb_status st = nb_kv_cache_acquire(s->kv, &r->block[r->n_block]);
+        NB_ASSERT(st == NB_OK); /* that many are available */
+    }
+    nb_sched_dequeue(s, r);
+    s->n_queued_tok -= r->n_known;
+    r->state = NB_REQ_RUNNING;
+    r->waited_s += now > r->since ? now - r->since : 0;
+    r->n_pub = n_hit;
+    r->n_computed = r->n_cached = n_hit * NB_BLOCK_TOK;
+    r->slot = s->free_slot[--s->n_free_slot];
+    r->run_pos = s->n_run;
+    s->run[s->n_run++] = r;
+    count_lookup(s, r);
+    return true;
+}
+
+static void plan_waiting(nb_sched *s, double now)
+{
+    while (s->budget && s->n_free_slot) {
+        nb_req *r = next_waiting(s, now);
+        if (!r || !admit(s, r, now)) return;
+        give(s, r, nb_min(nb_min(item_limit(r), s->o.max_chunk_tok), s->budget));
+    }
+}
+
+/* ---- what is left ---- */
+
+/* Nobody is preempted for it: a request takes what its blocks, and those nobody holds, allow. */
+static void plan_left(nb_sched *s)
+{
+    for (size_t i = 0; i < s->n_order && s->budget; i++) {
+        nb_req *r = s->order[i];
+        if (!r) continue;
+        size_t end = r->n_computed + nb_min(item_limit(r), r->n_plan + s->budget);
+        while (r->n_block < nb_n_block(end) &&
+               nb_kv_cache_acquire(s->kv, &r->block[r->n_block]) == NB_OK)
+            r->n_block++;
+        end = nb_min(end, r->n_block * NB_BLOCK_TOK);
+        if (end > r->n_computed + r->n_plan) give(s, r, end - r->n_computed - r->n_plan);
+    }
+}
+
+static size_t write_items(const nb_sched *s, size_t n_before, nb_sched_item *item)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < s->n_order; i++) {
+        const nb_req *r = s->order[i];
+        if (!r) continue;
+        item[n++] = (nb_sched_item){
+            .id = r->r.id,
+            .user = r->r.user,
+            .slot = r->slot,
+            .pos0 = r->n_computed,
+            .n_tok = r->n_plan,
+            .tok = r->tok + r->n_computed,
+            .block = r->block,
+            .n_block = r->n_block,
+            .expanded = r->n_computed < r->r.n_expanded,
+            .rope_long = r->n_computed >= r->r.rope_from,
+            .last = r->n_plan == n_rest(r),
+            .admitted = r->run_pos >= n_before,
+            .n_cached = r->n_cached,
+        };
+    }
+    return n;
+}
+
+size_t nb_sched_plan(nb_sched *s, double now, nb_sched_item *item)
+{
+    for (size_t i = 0; i < s->n_order; i++)
+        if (s->order[i]) s->order[i]->n_plan = 0; /* planned and never computed */
+    s->n_order = 0;
+    s->budget = s->o.max_step_tok;
+    plan_running(s, true, now);
+    plan_running(s, false, now);
+    if (s->n_run && s->run[0]->n_plan == 0 && n_rest(s->run[0])) {
+        /* The oldest got no block, since all others were better.  One of these may have been a
+         * victim of itself since then, and somebody must go on. */
+        plan_running(s, true, now);
+        plan_running(s, false, now);
+    }
+    const size_t n_before = s->n_run;
+    plan_waiting(s, now);
+    plan_left(s);
+    return write_items(s, n_before, item);
+}
