@@ -54,8 +54,6 @@ typedef struct bench_opts {
     const char *temperature, *top_p, *top_k, *min_p, *presence_penalty, *frequency_penalty,
         *repetition_penalty, *logprobs;
     bool ignore_eos;
-    /* engine of throughput */
-    size_t max_num_seqs;
     /* results */
     opt_strs goodput, metadata;
     const char *percentile_metrics, *metric_percentiles;

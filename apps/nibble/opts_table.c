@@ -2,8 +2,8 @@
  * own.  Names and ranges are vLLM's where vLLM has the option. */
 #include "opts_table.h"
 
-#define ONE (CMD_RUN | CMD_CHAT | CMD_LOGITS | CMD_BENCH_THROUGHPUT) /* `serve` has its own form */
-#define ENGINE (ONE | CMD_SERVE)
+#define ONE (CMD_RUN | CMD_CHAT | CMD_LOGITS) /* `serve` has its own form */
+#define ENGINE (ONE | CMD_SERVE | CMD_BENCH_THROUGHPUT)
 #define TEXT (CMD_TOKENIZE | CMD_RENDER)
 #define GENERATE (CMD_RUN | CMD_CHAT)
 #define ALL (ENGINE | TEXT | CMD_INFO)
@@ -155,7 +155,7 @@ static const opt_row rows[] = {
     { .name = "chat-template", .arg = "FILE", .type = OPT_STR, .offset = AT(chat_template),
       .cmds = GENERATE | TEXT | CMD_SERVE, .group = GROUP_MODEL, .help = "instead of the model's own" },
     { .name = "skip-tokenizer-init", .type = OPT_FLAG, .offset = AT(skip_tokenizer_init),
-      .cmds = CMD_RUN | CMD_LOGITS | CMD_SERVE, .group = GROUP_MODEL,
+      .cmds = CMD_RUN | CMD_LOGITS | CMD_BENCH_THROUGHPUT | CMD_SERVE, .group = GROUP_MODEL,
       .help = "load no tokenizer: token ids in, token ids out" },
 };
 // clang-format on

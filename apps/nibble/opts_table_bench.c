@@ -152,10 +152,6 @@ static const opt_row rows[] = {
       .help = "goes into the results; may be repeated" },
     { .name = "disable-tqdm", .alias = "quiet", .type = OPT_FLAG, .offset = AT(quiet), .cmds = BOTH, .group = GROUP_OUTPUT,
       .help = "no progress bar" },
-
-    /* ---- engine of throughput ---- */
-    { .name = "max-num-seqs", .arg = "N", .type = OPT_SIZE, .offset = AT(max_num_seqs), .lo = 1, .hi = 65536,
-      .cmds = CMD_BENCH_THROUGHPUT, .group = GROUP_MODEL, .help = "requests that run at once (default: the engine's)" },
 };
 // clang-format on
 const opt_table opt_table_bench = { rows, sizeof rows / sizeof *rows };

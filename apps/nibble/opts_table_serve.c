@@ -7,6 +7,9 @@
 #define SERVE .cmds = CMD_SERVE, .group = GROUP_SERVER
 #define REQUESTS .cmds = CMD_SERVE, .group = GROUP_REQUESTS
 #define MODEL .cmds = CMD_SERVE, .group = GROUP_MODEL
+/* Of the engine: `bench throughput` measures it without the server. */
+#define STEPS .cmds = CMD_SERVE | CMD_BENCH_THROUGHPUT, .group = GROUP_REQUESTS
+#define MEMORY .cmds = CMD_SERVE | CMD_BENCH_THROUGHPUT, .group = GROUP_MODEL
 #define NONE .cmds = CMD_SERVE, .group = GROUP_NO_EFFECT
 #define COUNT_MAX 1e12 /* exact in a double, more than any count */
 #define SECONDS_MAX 1e6
@@ -83,37 +86,37 @@ static const opt_row rows[] = {
     { .name = "enable-force-include-usage", .type = OPT_BOOL, .offset = AT(force_include_usage), REQUESTS,
       .help = "usage at the end of every stream" },
     { .name = "scheduling-policy", .arg = "NAME", .type = OPT_CHOICE, .offset = AT(scheduling_policy), .def = "fcfs",
-      .choices = "fcfs|priority", REQUESTS, .help = "first come, first served, or by the priority of requests (lower first)" },
+      .choices = "fcfs|priority", STEPS, .help = "first come, first served, or by the priority of requests (lower first)" },
     { .name = "priority-age", .arg = "S", .type = OPT_NUM, .offset = AT(priority_age_s), .def = "30", .lo = 0, .hi = SECONDS_MAX,
-      .lo_open = true, REQUESTS, .help = "waiting so many seconds counts as one level of priority" },
-    { .name = "max-num-seqs", .arg = "N", .type = OPT_COUNT, .offset = AT(max_num_seqs), .def = "64", .lo = 1, .hi = 4096, REQUESTS,
+      .lo_open = true, STEPS, .help = "waiting so many seconds counts as one level of priority" },
+    { .name = "max-num-seqs", .arg = "N", .type = OPT_COUNT, .offset = AT(max_num_seqs), .def = "64", .lo = 1, .hi = 4096, STEPS,
       .help = "requests that run at once" },
     { .name = "max-num-batched-tokens", .alias = "prefill-chunk", .arg = "N", .type = OPT_COUNT, .offset = AT(max_batched_tok),
-      .def = "512", .lo = 1, .hi = 65536, REQUESTS, .help = "tokens of a step" },
-    { .name = "long-prefill-token-threshold", .arg = "N", .type = OPT_COUNT, .offset = AT(max_chunk_tok), .lo = 0, .hi = 65536, REQUESTS,
+      .def = "512", .lo = 1, .hi = 65536, STEPS, .help = "tokens of a step" },
+    { .name = "long-prefill-token-threshold", .arg = "N", .type = OPT_COUNT, .offset = AT(max_chunk_tok), .lo = 0, .hi = 65536, STEPS,
       .help = "prompt tokens of one request in a step while others wait; 0: half of a step" },
 
     /* ---- model and memory ---- */
-    { .name = "max-model-len", .arg = "N", .type = OPT_COUNT, .offset = AT(max_model_len), .lo = -1, .hi = COUNT_MAX, MODEL,
+    { .name = "max-model-len", .arg = "N", .type = OPT_COUNT, .offset = AT(max_model_len), .lo = -1, .hi = COUNT_MAX, MEMORY,
       .help = "tokens of context, 1k = 1000, 1K = 1024; auto or -1: what fits (default: the model's maximum)" },
     { .name = "gpu-memory-utilization", .alias = "memory-utilization", .arg = "X", .type = OPT_NUM, .offset = AT(memory_utilization),
-      .lo = 0, .hi = 1, MODEL,
+      .lo = 0, .hi = 1, MEMORY,
       .help = "share of this machine's memory for weights, workspace and KV cache; 0: KV cache of the lesser of 2 GiB and an eighth" },
-    { .name = "kv-cache-memory-bytes", .arg = "N", .type = OPT_COUNT, .offset = AT(kv_cache_bytes), .lo = 0, .hi = 1e15, MODEL,
+    { .name = "kv-cache-memory-bytes", .arg = "N", .type = OPT_COUNT, .offset = AT(kv_cache_bytes), .lo = 0, .hi = 1e15, MEMORY,
       .help = "of the KV cache, such as 512M or 2G; counts more than the option above" },
-    { .name = "num-gpu-blocks-override", .arg = "N", .type = OPT_COUNT, .offset = AT(n_block), .lo = 0, .hi = 4e9, MODEL,
+    { .name = "num-gpu-blocks-override", .arg = "N", .type = OPT_COUNT, .offset = AT(n_block), .lo = 0, .hi = 4e9, MEMORY,
       .help = "blocks of the KV cache; counts more than the two above" },
-    { .name = "block-size", .arg = "N", .type = OPT_SIZE, .offset = AT(block_tok), .def = "64", .lo = 1, .hi = 4096, MODEL,
+    { .name = "block-size", .arg = "N", .type = OPT_SIZE, .offset = AT(block_tok), .def = "64", .lo = 1, .hi = 4096, MEMORY,
       .help = "tokens of a block: 64, the length of a page of records" },
-    { .name = "enable-prefix-caching", .type = OPT_BOOL, .offset = AT(prefix_caching), .def = "1", MODEL,
+    { .name = "enable-prefix-caching", .type = OPT_BOOL, .offset = AT(prefix_caching), .def = "1", MEMORY,
       .help = "reuse what earlier requests computed" },
-    { .name = "dtype", .arg = "NAME", .type = OPT_STR, .offset = AT(dtype), .def = "auto", MODEL,
+    { .name = "dtype", .arg = "NAME", .type = OPT_STR, .offset = AT(dtype), .def = "auto", MEMORY,
       .help = "of the weights: auto, or what the checkpoint is" },
     { .name = "tokenizer", .arg = "DIR", .type = OPT_STR, .offset = AT(tokenizer), MODEL,
       .help = "MODEL's own, and no other" },
 
     /* ---- one value only ---- */
-    { .name = "prefix-caching-hash-algo", .arg = "NAME", .type = OPT_ONLY, .choices = "sha256|sha256_cbor", NONE,
+    { .name = "prefix-caching-hash-algo", .arg = "NAME", .type = OPT_ONLY, .choices = "sha256", NONE,
       .help = "keys of blocks are chained SHA-256" },
     { .name = "device", .arg = "NAME", .type = OPT_ONLY, .choices = "auto|cpu", NONE,
       .help = "no other device is built in" },
