@@ -38,6 +38,7 @@ nb_status nb_ask_open(nb_ask *a, nb_str body)
     a->prompt_logprobs = -1;
     if (!body.n_bytes) return nb_ask_bad(a, NULL, "the request has no body: expected JSON");
     a->doc = json_loadb(body.p, body.n_bytes, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &je);
+    if (!a->doc && json_error_code(&je) == json_error_out_of_memory) return no_memory(a);
     if (!a->doc)
         return nb_ask_bad(a, NULL, "the body is not valid JSON, line %d, column %d: %s", je.line,
                           je.column, je.text);

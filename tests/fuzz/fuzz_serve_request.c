@@ -1,0 +1,84 @@
+/* fuzz_serve_request.c - the body of a request.
+ *
+ * Input: a byte that says which endpoint and which server, then the body.  What is accepted keeps
+ * the promises of parse_request.h; what is refused says why in one line; the same body twice
+ * gives the same.  The error object of the refusal is JSON. */
+#include <jansson.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/utf8.h"
+#include "serve/job.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
+
+static void want(int ok)
+{
+    if (!ok) abort();
+}
+
+static void judge_sampling(const nb_ask *a, const nb_ask_limits *l)
+{
+    const nb_sampling *s = &a->sampling;
+    want(s->temperature >= 0 && s->top_p > 0 && s->top_p <= 1 && s->min_p >= 0 && s->min_p <= 1);
+    want(s->repetition_penalty > 0 && s->presence_penalty >= -2 && s->presence_penalty <= 2);
+    want(s->n_logprobs >= -1 && s->n_logprobs <= 20 && a->logprobs == (s->n_logprobs >= 0));
+    want(a->prompt_logprobs >= -1 && a->prompt_logprobs <= 20);
+    want(a->n >= 1 && a->n <= l->max_n && s->n_stop <= l->max_stop);
+    want(!a->has_max_tokens || s->max_tokens || a->echo);
+    want(!a->continuous_usage || a->include_usage);
+    for (size_t i = 0; i < s->n_stop; i++)
+        want(s->stop[i][0] && nb_utf8_valid(nb_str_c(s->stop[i])));
+    for (size_t i = 0; i < s->n_stop_id; i++) want(s->stop_id[i] < l->vocab);
+    for (size_t i = 0; i < s->n_logit_bias; i++)
+        want(s->logit_bias[i].id < l->vocab && s->logit_bias[i].bias >= -100 &&
+             s->logit_bias[i].bias <= 100);
+}
+
+static void judge_refusal(const nb_ask *a)
+{
+    nb_writer w = { 0 };
+    want(a->err.msg[0] && !strchr(a->err.msg, '\n'));
+    nb_w_error(&w, 400, a->param, a->err.msg);
+    if (w.st == NB_OK) {
+        json_error_t je;
+        json_t *j = json_loadb(w.b.p, w.b.n_bytes, 0, &je);
+        want(j || json_error_code(&je) == json_error_out_of_memory);
+        json_decref(j);
+    }
+    nb_buf_deinit(&w.b);
+}
+
+static nb_status run(nb_ask *a, nb_ask_kind kind, nb_str body, const nb_ask_limits *l)
+{
+    nb_status st = nb_ask_open(a, body);
+    if (st == NB_OK) st = nb_ask_read(a, kind, l);
+    if (st == NB_OK)
+        judge_sampling(a, l);
+    else
+        judge_refusal(a);
+    return st;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+    if (n == 0) return 0;
+    const nb_ask_kind kind = data[0] & 1 ? NB_ASK_COMPLETION : NB_ASK_CHAT;
+    nb_ask_limits l = { .vocab = 4096,
+                        .max_model_len = 1000,
+                        .max_logprobs = 20,
+                        .max_n = 8,
+                        .max_stop = 4,
+                        .priority = data[0] & 2,
+                        .force_usage = data[0] & 4 };
+    nb_sampling_default(&l.sampling);
+    const nb_str body = { (const char *)data + 1, n - 1 };
+    nb_ask a = { 0 }, b = { 0 };
+    const nb_status st = run(&a, kind, body, &l), again = run(&b, kind, body, &l);
+    const int starved = a.err.status == NB_ERR_NOMEM || b.err.status == NB_ERR_NOMEM;
+    want(st == again || starved || strstr(a.err.msg, "memory") || strstr(b.err.msg, "memory"));
+    nb_ask_deinit(&a);
+    nb_ask_deinit(&b);
+    return 0;
+}
