@@ -5,15 +5,16 @@
 wrong() { fails 2 "$@"; }
 
 ok --help
-for c in run chat info logits tokenize render; do
+for c in serve run chat info logits tokenize render; do
     grep -q "^  $c " "$tmp/out" || die "--help does not list $c"
 done
 ok --version
 grep -q '^nibble [0-9]' "$tmp/out" || die "--version: no version"
 grep -q '^built with:' "$tmp/out" || die "--version: nothing about the build"
+grep -q '^built with:.* libevent-.* openssl-.* libyaml-' "$tmp/out" || die "--version: no libraries"
 grep -q '^this machine:' "$tmp/out" || die "--version: nothing about the machine"
 
-for c in run chat info logits tokenize render; do
+for c in serve run chat info logits tokenize render; do
     ok $c --help
     grep -q "^usage: nibble $c MODEL" "$tmp/out" || die "$c --help: no usage line"
     grep -q -- '--model ' "$tmp/out" || die "$c --help: no options"
