@@ -159,10 +159,9 @@ nb_status nb_sched_create(const nb_sched_options *o, nb_kv_cache *kv, nb_sched *
     s->bucket_mask = 63;
     s->bucket = calloc(s->bucket_mask + 1, sizeof *s->bucket);
     s->run = calloc(o->max_num_seqs, sizeof *s->run);
-    s->order = calloc(o->max_num_seqs, 2 * sizeof *s->order);
     s->free_slot = calloc(o->max_num_seqs, sizeof *s->free_slot);
     s->count = calloc(ks.n_block, sizeof *s->count);
-    if (!s->bucket || !s->run || !s->order || !s->free_slot || !s->count) {
+    if (!s->bucket || !s->run || !s->free_slot || !s->count) {
         nb_sched_destroy(s);
         return nb_fail(err, NB_ERR_NOMEM, "scheduler: no memory for %zu running requests",
                        o->max_num_seqs);
@@ -193,7 +192,6 @@ void nb_sched_destroy(nb_sched *s)
     }
     free(s->bucket);
     free(s->run);
-    free(s->order);
     free(s->free_slot);
     free(s->cls);
     free(s->count);
@@ -335,7 +333,6 @@ nb_status nb_sched_computed(nb_sched *s, uint64_t id)
     if (r->n_plan == 0) return NB_ERR_ARG;
     r->n_computed += r->n_plan;
     r->n_plan = 0;
-    s->order[r->order_pos] = NULL;
     if (!r->prompt_done && r->n_computed >= r->r.n_prompt) {
         r->prompt_done = true;
         wake(s, r);
@@ -357,10 +354,7 @@ void nb_sched_stop(nb_sched *s, nb_req *r)
 {
     nb_kv_cache_release(s->kv, r->block, r->n_block);
     s->n_gain += r->n_block;
-    if (r->n_plan) {
-        s->budget += r->n_plan;
-        s->order[r->order_pos] = NULL;
-    }
+    s->budget += r->n_plan;
     s->free_slot[s->n_free_slot++] = r->slot;
     s->n_run--;
     for (size_t i = r->run_pos; i < s->n_run; i++) {

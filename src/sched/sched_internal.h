@@ -40,11 +40,10 @@ struct nb_req {
 
     /* While it runs, else 0. */
     size_t n_computed;
-    size_t n_block;   /* held                                                   */
-    size_t n_pub;     /* leading blocks that were found or published            */
-    size_t n_cached;  /* tokens found at the last admission                     */
-    size_t n_plan;    /* tokens of its item in the current plan, 0: none        */
-    size_t order_pos; /* in nb_sched.order, when n_plan                         */
+    size_t n_block;  /* held                                                   */
+    size_t n_pub;    /* leading blocks that were found or published            */
+    size_t n_cached; /* tokens found at the last admission                     */
+    size_t n_plan;   /* tokens of its item in the current plan, 0: none        */
     size_t run_pos, slot;
 };
 
@@ -67,9 +66,9 @@ struct nb_sched {
     double first_deadline; /* of all requests */
 
     nb_req **run;      /* [max_num_seqs] in order of admission                   */
-    nb_req **order;    /* [2 * max_num_seqs] items of the plan; NULL: taken out  */
     size_t *free_slot; /* a stack                                                */
-    size_t n_run, n_order, n_free_slot, budget;
+    size_t n_run, n_free_slot;
+    size_t budget; /* tokens the plan being made can still give */
 
     nb_req_class *cls; /* levels somebody waits in; cap_cls >= n_req             */
     size_t n_cls, cap_cls;

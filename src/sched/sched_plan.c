@@ -1,9 +1,9 @@
 /* sched_plan.c - nb_sched_plan: decodes, the rest of the running, admissions, what is left.
  *
- * The plan is a list of requests (nb_sched.order) with the tokens each is to compute; items
- * are written at the end, so that a victim can be taken out at any time.  Two passes keep
- * the cap on chunks simple: the first gives every request its chunk, and only when nobody else can
- * use tokens the second hands what is left to those that were cut, in the same order.
+ * Planning sets n_plan, the tokens to compute, of running requests; items are written at the
+ * end from those that still run, so that a victim can be taken out at any time.  Two passes keep the
+ * cap on chunks simple: the first gives every request its chunk, and only when nobody else can use
+ * tokens the second hands what is left to those that were cut, in the same order.
  *
  * An admission that lacks blocks would look up its whole prefix again in each step.  It remembers how
  * many blocks it lacked, and is not tried again before as many were released or published. */
@@ -27,11 +27,6 @@ static size_t item_limit(const nb_req *r)
 
 static void give(nb_sched *s, nb_req *r, size_t n_tok)
 {
-    if (n_tok == 0) return;
-    if (r->n_plan == 0) {
-        r->order_pos = s->n_order;
-        s->order[s->n_order++] = r;
-    }
     r->n_plan += n_tok;
     s->budget -= n_tok;
 }
@@ -188,9 +183,8 @@ static void plan_waiting(nb_sched *s, double now)
 /* Nobody is preempted for it: a request takes what its blocks, and those nobody holds, allow. */
 static void plan_left(nb_sched *s)
 {
-    for (size_t i = 0; i < s->n_order && s->budget; i++) {
-        nb_req *r = s->order[i];
-        if (!r) continue;
+    for (size_t i = 0; i < s->n_run && s->budget; i++) {
+        nb_req *r = s->run[i];
         size_t end = r->n_computed + nb_min(item_limit(r), r->n_plan + s->budget);
         while (r->n_block < nb_n_block(end) &&
                nb_kv_cache_acquire(s->kv, &r->block[r->n_block]) == NB_OK)
@@ -200,36 +194,40 @@ static void plan_left(nb_sched *s)
     }
 }
 
+static void write_item(const nb_req *r, bool admitted, nb_sched_item *it)
+{
+    *it = (nb_sched_item){
+        .id = r->r.id,
+        .user = r->r.user,
+        .slot = r->slot,
+        .pos0 = r->n_computed,
+        .n_tok = r->n_plan,
+        .tok = r->tok + r->n_computed,
+        .block = r->block,
+        .n_block = r->n_block,
+        .expanded = r->n_computed < r->r.n_expanded,
+        .rope_long = r->n_computed >= r->r.rope_from,
+        .last = r->n_plan == n_rest(r),
+        .admitted = admitted,
+        .n_cached = r->n_cached,
+    };
+}
+
+/* Decodes of the first n_before running requests, then their other items, then the admitted. */
 static size_t write_items(const nb_sched *s, size_t n_before, nb_sched_item *item)
 {
     size_t n = 0;
-    for (size_t i = 0; i < s->n_order; i++) {
-        const nb_req *r = s->order[i];
-        if (!r) continue;
-        item[n++] = (nb_sched_item){
-            .id = r->r.id,
-            .user = r->r.user,
-            .slot = r->slot,
-            .pos0 = r->n_computed,
-            .n_tok = r->n_plan,
-            .tok = r->tok + r->n_computed,
-            .block = r->block,
-            .n_block = r->n_block,
-            .expanded = r->n_computed < r->r.n_expanded,
-            .rope_long = r->n_computed >= r->r.rope_from,
-            .last = r->n_plan == n_rest(r),
-            .admitted = r->run_pos >= n_before,
-            .n_cached = r->n_cached,
-        };
-    }
+    for (size_t i = 0; i < n_before; i++)
+        if (s->run[i]->n_plan && n_rest(s->run[i]) == 1) write_item(s->run[i], false, &item[n++]);
+    for (size_t i = 0; i < s->n_run; i++)
+        if (s->run[i]->n_plan && (i >= n_before || n_rest(s->run[i]) > 1))
+            write_item(s->run[i], i >= n_before, &item[n++]);
     return n;
 }
 
 size_t nb_sched_plan(nb_sched *s, double now, nb_sched_item *item)
 {
-    for (size_t i = 0; i < s->n_order; i++)
-        if (s->order[i]) s->order[i]->n_plan = 0; /* planned and never computed */
-    s->n_order = 0;
+    for (size_t i = 0; i < s->n_run; i++) s->run[i]->n_plan = 0; /* planned and never computed */
     s->budget = s->o.max_step_tok;
     plan_running(s, true, now);
     plan_running(s, false, now);
