@@ -294,6 +294,7 @@ void nb_engine_get_info(const nb_engine *e, nb_engine_info *info)
         .workspace_bytes = nb_engine_workspace_bytes(e),
         .max_num_seqs = e->max_num_seqs,
         .max_num_batched_tokens = e->max_step_tok,
+        .no_prefix_caching = e->no_prefix_caching,
         .kv_layout = e->kv_layout,
         .kernels = e->kernels,
         .warnings = e->warnings,

@@ -103,6 +103,14 @@ typedef struct nb_call {
     bool done;
 } nb_call;
 
+/* The open page of the request that ended last, for nb_engine_page_json: its rows stay in the
+ * slot's buffer until the slot is used again. */
+typedef struct nb_last_page {
+    nb_request_id id;
+    size_t slot, pos0, n_tok; /* n_tok 0: there is none, or its rows are gone */
+    uint32_t tok[NB_BLOCK_TOK];
+} nb_last_page;
+
 struct nb_engine {
     /* immutable after create */
     nb_text *text;
@@ -113,6 +121,7 @@ struct nb_engine {
     size_t n_block, block_bytes, kv_bytes; /* n_block * block_bytes: the pool    */
     size_t tail_bytes;                     /* of one slot                        */
     size_t max_model_len, prefill_chunk, max_num_seqs, max_step_tok, max_chunk_tok;
+    bool no_prefix_caching;
     size_t max_row; /* rows of `logits` */
     size_t logits_bytes, n_scratch;
     nb_attn_kind attn;
@@ -149,6 +158,7 @@ struct nb_engine {
     nb_run *over, **over_end;    /* list of those that have ended */
     unsigned cancel_seen;
     nb_engine_stats count; /* its counters */
+    nb_last_page last_page;
     bool fail_step;        /* tests: the next step fails as if the device had */
     /* of a step */
     nb_sched_item *item; /* [max_num_seqs], as chunk and bad */
@@ -222,6 +232,10 @@ void nb_run_show_prompt(nb_engine *e, nb_run *r, uint32_t id, const nb_sample_ou
 /* The text that is still held back becomes part of the result's. */
 nb_status nb_run_flush(nb_run *r);
 bool nb_run_cancelled(const nb_engine *e, const nb_run *r);
+
+/* ---- inspect_page.c ---- */
+
+void nb_engine_note_page(nb_engine *e, const nb_run *r); /* before r leaves the scheduler */
 
 /* ---- stats.c ---- */
 

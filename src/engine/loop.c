@@ -91,7 +91,10 @@ static void leave(nb_engine *e)
     e->over = NULL;
     e->over_end = &e->over;
     for (nb_run *r = list; r; r = r->over_next) {
-        if (r->added) nb_sched_remove(e->sched, r->id);
+        if (r->added) {
+            nb_engine_note_page(e, r);
+            nb_sched_remove(e->sched, r->id);
+        }
         if (r->prev)
             r->prev->next = r->next;
         else
@@ -273,6 +276,7 @@ static size_t build_chunks(nb_engine *e, size_t n_item, double now)
             .rope_long = it->rope_long,
             .absorbed = !it->expanded,
         };
+        if (it->slot == e->last_page.slot) e->last_page.n_tok = 0; /* it is overwritten */
         n_tok += it->n_tok;
     }
     return n_tok;

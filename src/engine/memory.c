@@ -190,6 +190,7 @@ static nb_status allocate_cache(nb_engine *e, const nb_engine_options *o, nb_err
         commit(e, o, e->kv, e->kv_bytes, 0, e->kv_bytes + tails);
         commit(e, o, e->tails, tails, e->kv_bytes, e->kv_bytes + tails);
     }
+    e->no_prefix_caching = o->no_prefix_caching;
     const nb_kv_cache_options ko = { .n_block = e->n_block,
                                      .index = !o->no_prefix_caching,
                                      .protected_share = PROTECTED_SHARE };
