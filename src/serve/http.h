@@ -18,9 +18,10 @@
  *
  * Browsers.  Without an API key the server trusts whoever reaches it, so pages of other
  * sites must not reach it through the browser of its user:
- *   - bound to loopback addresses only, without TLS: the Host of a request has to be localhost, a
- *     name under .localhost, a loopback address, the host bound to, or the host of an allowed
- *     origin, else 403.  A site that points its own name at 127.0.0.1 (DNS rebinding) is
+ *   - bound to loopback addresses only, without TLS: the Host of a request has to be one that no
+ *     stranger can point at 127.0.0.1: an address, a name without a dot, one under
+ *     .localhost, .local, .internal or .home.arpa, the name bound to, or the host of an allowed
+ *     origin; else 403.  A site that lets its own name point at 127.0.0.1 (DNS rebinding) is
  *     the same origin for the browser; only Host tells.  Listing "*" as origin turns this off.
  *   - whatever is bound: a request that is not GET, HEAD or OPTIONS and that a browser sends for
  *     a page of another origin which is not allowed (Sec-Fetch-Site, or Origin against
@@ -48,28 +49,28 @@ typedef struct nb_http_route {
 
 /* Zero: the default in brackets. */
 typedef struct nb_http_options {
-    const char *host;             /* [127.0.0.1] name or address; "" or "0.0.0.0", "::": all */
-    uint16_t port;                /* 0 with any_port: the system chooses; nb_http_port tells */
+    const char *host; /* [127.0.0.1] name or address; "" or "0.0.0.0", "::": all */
+    uint16_t port;    /* 0 with any_port: the system chooses; nb_http_port tells */
     bool any_port;
-    const char *uds;              /* path of a Unix socket instead of host and port          */
+    const char *uds; /* path of a Unix socket instead of host and port          */
     const char *tls_cert, *tls_key, *tls_key_password, *tls_ca; /* PEM files and the text of
                                      a password; cert and key: both or none; with tls_ca clients
                                      must show a certificate of these authorities            */
-    const char *const *api_key;   /* Authorization: Bearer KEY, or x-api-key: any of these opens
+    const char *const *api_key; /* Authorization: Bearer KEY, or x-api-key: any of these opens
                                      routes that are not `open`; compared in constant time   */
     size_t n_api_key;
     const char *const *cors_origin; /* allowed origins, "*" for all; none: CORS is off       */
     size_t n_cors_origin;
-    size_t max_header_bytes;      /* [32 KiB] all headers with the request line: 431         */
-    size_t max_body_bytes;        /* [16 MiB] 413                                            */
-    size_t max_total_body_bytes;  /* [1 GiB] of all requests in memory together: 503         */
-    size_t max_connections;       /* [4096] beyond: 503 and closed                           */
-    size_t max_stream_bytes;      /* [1 MiB] unsent bytes of one answer that a slow reader may
+    size_t max_header_bytes;     /* [32 KiB] all headers with the request line: 431         */
+    size_t max_body_bytes;       /* [16 MiB] 413                                            */
+    size_t max_total_body_bytes; /* [1 GiB] of all requests in memory together: 503         */
+    size_t max_connections;      /* [4096] beyond: 503 and closed                           */
+    size_t max_stream_bytes;     /* [1 MiB] unsent bytes of one answer that a slow reader may
                                      leave in memory; then the client counts as gone         */
-    double read_timeout_s;        /* [30] for a whole request, from its first byte           */
-    double idle_timeout_s;        /* [120] between requests of a connection                  */
-    double write_timeout_s;       /* [60] without a byte taken by the client                 */
-    bool request_id_headers;      /* answer with X-Request-Id                                */
+    double read_timeout_s;       /* [30] for a whole request, from its first byte           */
+    double idle_timeout_s;       /* [120] between requests of a connection                  */
+    double write_timeout_s;      /* [60] without a byte taken by the client                 */
+    bool request_id_headers;     /* answer with X-Request-Id                                */
     /* Called for every finished exchange (logs, metrics); path is the route's. status 499: the
      * client went away first. */
     void (*on_done)(void *ctx, const nb_http_ex *ex, int status, double seconds);
@@ -115,7 +116,7 @@ nb_str nb_http_header(const nb_http_ex *ex, const char *name);
 nb_str nb_http_body(const nb_http_ex *ex);
 /* X-Request-Id of the client where it is sane (1..128 visible ASCII), else a new random one. */
 const char *nb_http_request_id(const nb_http_ex *ex);
-nb_str nb_http_peer(const nb_http_ex *ex);  /* address for logs: 127.0.0.1:4711, [::1]:4711, unix */
+nb_str nb_http_peer(const nb_http_ex *ex); /* address for logs: 127.0.0.1:4711, [::1]:4711, unix */
 bool nb_http_peer_local(const nb_http_ex *ex); /* a loopback address or the Unix socket */
 bool nb_http_has_key(const nb_http_ex *ex);    /* came with one of the API keys */
 /* The row of the table; NULL where none fits (404, 405, 400, ...). */
