@@ -1,9 +1,11 @@
 #!/bin/sh
-# start.sh - sets up a fresh machine, builds nibble, and lets the bundled model speak.
+# start.sh - sets up a fresh machine, builds nibble, and serves the bundled model.
 #
-#   ./start.sh                a conversation on a terminal; elsewhere one story is written
-#   ./start.sh [options]      options are handed to `nibble chat` or `nibble run`
-#   ./start.sh --build-only   stops after the build: build/release/nibble
+#   ./start.sh [options]           the server with its page at http://127.0.0.1:8000/; options are
+#                                  handed to `nibble serve`, such as --port 0; Ctrl-C ends it
+#   ./start.sh --chat [options]    a conversation in the terminal: `nibble chat`
+#   ./start.sh --story [options]   one story: `nibble run`
+#   ./start.sh --build-only        stops after the build: build/release/nibble
 #
 # Works from any folder and as often as you like; when nothing is to do it takes a second.
 set -u
@@ -13,7 +15,12 @@ if [ -L "$self" ]; then self=$(readlink -f "$self"); fi
 root=$(cd "$(dirname "$self")" && pwd) || exit 1
 
 build_only=no
+what=serve
 case ${1:-} in
+--chat | --story)
+    what=${1#--}
+    shift
+    ;;
 --build-only)
     build_only=yes
     shift
@@ -50,7 +57,9 @@ if [ ! -f "$model/config.json" ]; then
         "(an incomplete clone? try: git checkout -- models)" >&2
     exit 1
 fi
-if [ -t 0 ] && [ -t 1 ]; then
-    exec "$nibble" chat "$model" --kv-cache-dtype nvfp4 "$@"
-fi
-exec "$nibble" run "$model" -p "Once upon a time" --echo -n 120 --kv-cache-dtype nvfp4 "$@"
+case $what in
+chat) exec "$nibble" chat "$model" --kv-cache-dtype nvfp4 "$@" ;;
+story) exec "$nibble" run "$model" -p "Once upon a time" --echo -n 120 --kv-cache-dtype nvfp4 "$@" ;;
+esac
+printf '%s\n' "start.sh: serving the bundled model; the log says where, Ctrl-C ends it" >&2
+exec "$nibble" serve "$model" --kv-cache-dtype nvfp4 "$@"

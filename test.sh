@@ -154,8 +154,10 @@ fi
 if stage "start.sh --build-only" ./start.sh --build-only; then
     stage "instruction sets, release" python3 tools/check_isa.py build/release
     if [ -f models/nibble-tiny/config.json ] && [ -x build/release/nibble ]; then
-        stage "start.sh writes a story" ./start.sh -n 16
+        stage "start.sh serves" sh tools/try_start.sh
+        stage "start.sh writes a story" ./start.sh --story -n 16
     else
+        skip "start.sh serves" "no bundled model or no command in this tree"
         skip "start.sh writes a story" "no bundled model or no command in this tree"
     fi
 fi

@@ -108,8 +108,11 @@ static void say_address(const nb_serve *s, const opts *o, const serve_setup *t)
     if (!is_local(v->host) && !t->key.n)
         say(s, true, "everybody who reaches %s can use this server (--api-key)",
             *v->host ? v->host : "this machine");
-    say(s, false, "listening on http%s://%s%s%s:%u%s", v->tls_cert ? "s" : "", v6 ? "[" : "", host,
-        v6 ? "]" : "", (unsigned)nb_serve_port(s), all ? " and all other addresses" : "");
+    char url[320];
+    (void)snprintf(url, sizeof url, "http%s://%s%s%s:%u", v->tls_cert ? "s" : "", v6 ? "[" : "",
+                   host, v6 ? "]" : "", (unsigned)nb_serve_port(s));
+    say(s, false, "listening on %s/ (%sthe API is %s/v1%s)", url, v->page ? "the page; " : "", url,
+        all ? "; all other addresses of this machine too" : "");
 }
 
 static void say_start(const nb_serve *s, const opts *o, const serve_setup *t, const nb_engine *e)
