@@ -40,7 +40,7 @@ static const nb_buf *chunk_head(nb_job *j)
     nb_writer *w = &j->head;
     if (w->b.n_bytes) return &w->b;
     NB_W(w, "data: {\"id\":");
-    nb_w_str(w, nb_str_c(j->id));
+    nb_w_str(w, nb_str_c(j->request_id));
     NB_W(w, ",\"object\":\"chat.completion.chunk\",\"created\":");
     nb_w_uint(w, (uint64_t)j->created);
     NB_W(w, ",\"model\":");
@@ -166,7 +166,7 @@ static void chat_answer(nb_job *j)
 {
     nb_writer *w = &j->out;
     NB_W(w, "{\"id\":");
-    nb_w_str(w, nb_str_c(j->id));
+    nb_w_str(w, nb_str_c(j->request_id));
     NB_W(w, ",\"object\":\"chat.completion\",\"created\":");
     nb_w_uint(w, (uint64_t)j->created);
     NB_W(w, ",\"model\":");
@@ -191,62 +191,55 @@ static void chat_answer(nb_job *j)
 
 /* ---- handlers ---- */
 
-static const nb_api api = { .path = "/v1/chat/completions",
-                            .id_prefix = "chatcmpl-",
-                            .kind = NB_ASK_CHAT,
-                            .chunk = chat_chunk,
-                            .close = chat_close,
-                            .error = nb_openai_error,
-                            .answer = chat_answer };
-
-void nb_api_chat(nb_http_ex *ex, void *ctx)
+static nb_status chat_prepare(nb_job *j)
 {
-    nb_serve *s = ctx;
-    nb_job *j = nb_job_open(s, ex, &api);
-    if (!j || !nb_job_admit(j, 1)) return;
-    if (nb_render_chat(s, &j->ask, nb_http_body(ex), &j->prompt[0]) != NB_OK)
-        nb_job_refuse(j);
-    else if (nb_job_fit(j, SIZE_MAX, false))
-        nb_job_submit(j);
+    NB_TRY(nb_ask_read(&j->ask, NB_ASK_CHAT, &j->s->lim));
+    NB_TRY(nb_job_prompts(j, 1));
+    return nb_render_chat(j->s, &j->ask, j->body, &j->prompt[0]);
 }
 
-/* One object of a render's answer: what would be generated from. */
-void nb_w_rendered(nb_writer *w, const nb_serve *s, const nb_ask *a, const char *id,
-                   const nb_prompt *p)
+void nb_w_rendered(nb_writer *w, const nb_job *j, const nb_prompt *p)
 {
     NB_W(w, "{\"request_id\":");
-    nb_w_str(w, nb_str_c(id));
+    nb_w_str(w, nb_str_c(j->request_id));
     NB_W(w, ",\"model\":");
-    nb_w_str(w, nb_str_c(s->name));
+    nb_w_str(w, nb_str_c(j->s->name));
     NB_W(w, ",\"token_ids\":");
     nb_w_ids(w, p->ids, p->n_ids);
     NB_W(w, ",\"features\":null,\"cache_salt\":");
-    if (a->cache_salt)
-        nb_w_str(w, nb_str_c(a->cache_salt));
+    if (j->ask.cache_salt)
+        nb_w_str(w, nb_str_c(j->ask.cache_salt));
     else
         NB_W(w, "null");
     NB_W(w, "}");
 }
 
+static void render_answer(nb_job *j)
+{
+    nb_w_rendered(&j->out, j, &j->prompt[0]);
+}
+
+void nb_api_chat(nb_http_ex *ex, void *ctx)
+{
+    static const nb_api api = { .path = "/v1/chat/completions",
+                                .id_prefix = "chatcmpl-",
+                                .kind = NB_ASK_CHAT,
+                                .uses_engine = true,
+                                .max_tokens = SIZE_MAX,
+                                .prepare = chat_prepare,
+                                .chunk = chat_chunk,
+                                .close = chat_close,
+                                .error = nb_openai_error,
+                                .answer = chat_answer };
+    nb_job_start(ctx, ex, &api);
+}
+
 void nb_api_chat_render(nb_http_ex *ex, void *ctx)
 {
-    const nb_serve *s = ctx;
-    nb_ask a = { 0 };
-    nb_prompt p = { 0 };
-    nb_writer w = { 0 };
-    if (!nb_open_body(ex, &a) || !nb_check_model(s, ex, &a)) {
-        nb_ask_deinit(&a);
-        return;
-    }
-    nb_status st = nb_ask_read(&a, NB_ASK_CHAT, &s->lim);
-    if (st == NB_OK) st = nb_render_chat(s, &a, nb_http_body(ex), &p);
-    if (st != NB_OK) {
-        nb_reply_ask(ex, &a);
-    } else {
-        nb_w_rendered(&w, s, &a, nb_http_request_id(ex), &p);
-        nb_reply_writer(ex, &w);
-    }
-    nb_buf_deinit(&w.b);
-    nb_free(p.ids);
-    nb_ask_deinit(&a);
+    static const nb_api api = { .path = "/v1/chat/completions/render",
+                                .id_prefix = "chatcmpl-",
+                                .kind = NB_ASK_CHAT,
+                                .prepare = chat_prepare,
+                                .answer = render_answer };
+    nb_job_start(ctx, ex, &api);
 }

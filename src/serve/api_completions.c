@@ -61,12 +61,17 @@ static nb_status read_prompt(const nb_serve *s, nb_ask *a, const json_t *v, nb_p
                       "prompt: expected a string, strings, token ids or lists of token ids");
 }
 
-static nb_status read_prompts(const nb_serve *s, nb_ask *a, nb_prompt *out, size_t n)
+static nb_status completion_prepare(nb_job *j)
 {
+    nb_ask *a = &j->ask;
+    size_t n;
+    NB_TRY(nb_ask_read(a, NB_ASK_COMPLETION, &j->s->lim));
+    NB_TRY(count_prompts(a, &n));
+    NB_TRY(nb_job_prompts(j, n));
     const json_t *p = nb_ask_get(a, "prompt");
     const bool one = json_is_string(p) || json_is_number(json_array_get(p, 0));
     for (size_t i = 0; i < n; i++)
-        NB_TRY(read_prompt(s, a, one ? p : json_array_get(p, i), &out[i]));
+        NB_TRY(read_prompt(j->s, a, one ? p : json_array_get(p, i), &j->prompt[i]));
     return NB_OK;
 }
 
@@ -191,7 +196,7 @@ static const nb_buf *chunk_head(nb_job *j)
     nb_writer *w = &j->head;
     if (w->b.n_bytes) return &w->b;
     NB_W(w, "data: {\"id\":");
-    nb_w_str(w, nb_str_c(j->id));
+    nb_w_str(w, nb_str_c(j->request_id));
     NB_W(w, ",\"object\":\"text_completion\",\"created\":");
     nb_w_uint(w, (uint64_t)j->created);
     NB_W(w, ",\"model\":");
@@ -293,7 +298,7 @@ static void completion_answer(nb_job *j)
 {
     nb_writer *w = &j->out;
     NB_W(w, "{\"id\":");
-    nb_w_str(w, nb_str_c(j->id));
+    nb_w_str(w, nb_str_c(j->request_id));
     NB_W(w, ",\"object\":\"text_completion\",\"created\":");
     nb_w_uint(w, (uint64_t)j->created);
     NB_W(w, ",\"model\":");
@@ -312,65 +317,39 @@ static void completion_answer(nb_job *j)
 
 /* ---- handlers ---- */
 
-static const nb_api api = { .path = "/v1/completions",
-                            .id_prefix = "cmpl-",
-                            .kind = NB_ASK_COMPLETION,
-                            .chunk = completion_chunk,
-                            .close = completion_close,
-                            .error = nb_openai_error,
-                            .answer = completion_answer };
+static void render_answer(nb_job *j)
+{
+    nb_writer *w = &j->out;
+    NB_W(w, "[");
+    for (size_t i = 0; i < j->n_prompt; i++) {
+        nb_prompt_cut(&j->prompt[i], j->ask.truncate);
+        if (i) NB_W(w, ",");
+        nb_w_rendered(w, j, &j->prompt[i]);
+    }
+    NB_W(w, "]");
+}
 
 void nb_api_completions(nb_http_ex *ex, void *ctx)
 {
-    nb_serve *s = ctx;
-    size_t n;
-    nb_job *j = nb_job_open(s, ex, &api);
-    if (!j) return;
-    if (count_prompts(&j->ask, &n) != NB_OK) {
-        nb_job_refuse(j);
-        return;
-    }
-    if (!nb_job_admit(j, n)) return;
-    if (read_prompts(s, &j->ask, j->prompt, n) != NB_OK)
-        nb_job_refuse(j);
-    else if (nb_job_fit(j, 16, false))
-        nb_job_submit(j);
-}
-
-static nb_status render_all(const nb_serve *s, nb_http_ex *ex, nb_ask *a, nb_writer *w)
-{
-    nb_prompt p = { 0 };
-    size_t n;
-    NB_TRY(nb_ask_read(a, NB_ASK_COMPLETION, &s->lim));
-    NB_TRY(count_prompts(a, &n));
-    const json_t *all = nb_ask_get(a, "prompt");
-    const bool one = json_is_string(all) || json_is_number(json_array_get(all, 0));
-    NB_W(w, "[");
-    for (size_t i = 0; i < n; i++, p = (nb_prompt){ 0 }) {
-        const nb_status st = read_prompt(s, a, one ? all : json_array_get(all, i), &p);
-        if (st == NB_OK) {
-            nb_prompt_cut(&p, a->truncate);
-            if (i) NB_W(w, ",");
-            nb_w_rendered(w, s, a, nb_http_request_id(ex), &p);
-        }
-        nb_prompt_deinit(&p);
-        NB_TRY(st);
-    }
-    NB_W(w, "]");
-    return NB_OK;
+    static const nb_api api = { .path = "/v1/completions",
+                                .id_prefix = "cmpl-",
+                                .kind = NB_ASK_COMPLETION,
+                                .uses_engine = true,
+                                .max_tokens = 16,
+                                .prepare = completion_prepare,
+                                .chunk = completion_chunk,
+                                .close = completion_close,
+                                .error = nb_openai_error,
+                                .answer = completion_answer };
+    nb_job_start(ctx, ex, &api);
 }
 
 void nb_api_completions_render(nb_http_ex *ex, void *ctx)
 {
-    const nb_serve *s = ctx;
-    nb_ask a = { 0 };
-    nb_writer w = { 0 };
-    if (nb_open_body(ex, &a) && nb_check_model(s, ex, &a)) {
-        if (render_all(s, ex, &a, &w) == NB_OK)
-            nb_reply_writer(ex, &w);
-        else
-            nb_reply_ask(ex, &a);
-    }
-    nb_buf_deinit(&w.b);
-    nb_ask_deinit(&a);
+    static const nb_api api = { .path = "/v1/completions/render",
+                                .id_prefix = "cmpl-",
+                                .kind = NB_ASK_COMPLETION,
+                                .prepare = completion_prepare,
+                                .answer = render_answer };
+    nb_job_start(ctx, ex, &api);
 }

@@ -342,7 +342,7 @@ static void write_usage(nb_writer *w, size_t prompt, size_t cached, size_t gener
 static void write_message(nb_writer *w, const nb_job *j)
 {
     NB_W(w, "{\"id\":");
-    nb_w_str(w, nb_str_c(j->id));
+    nb_w_str(w, nb_str_c(j->request_id));
     NB_W(w, ",\"type\":\"message\",\"role\":\"assistant\",\"model\":");
     nb_w_str(w, nb_str_c(j->s->name));
     NB_W(w, ",\"content\":[");
@@ -412,41 +412,49 @@ static void messages_answer(nb_job *j)
 
 /* ---- handlers ---- */
 
-static const nb_api api = { .path = "/v1/messages",
-                            .id_prefix = "msg_",
-                            .kind = NB_ASK_CHAT,
-                            .chunk = messages_chunk,
-                            .close = messages_close,
-                            .error = messages_error,
-                            .answer = messages_answer };
+static nb_status messages_prepare(nb_job *j)
+{
+    NB_TRY(read_fields(&j->ask, &j->s->lim));
+    NB_TRY(nb_job_prompts(j, 1));
+    return render(j->s, &j->ask, &j->prompt[0]);
+}
+
+static nb_status count_prepare(nb_job *j)
+{
+    j->ask.n = 1;
+    NB_TRY(nb_job_prompts(j, 1));
+    return render(j->s, &j->ask, &j->prompt[0]);
+}
+
+static void count_answer(nb_job *j)
+{
+    NB_W(&j->out, "{\"input_tokens\":");
+    nb_w_uint(&j->out, j->prompt[0].n_ids);
+    NB_W(&j->out, "}");
+}
 
 void nb_api_messages(nb_http_ex *ex, void *ctx)
 {
-    nb_serve *s = ctx;
-    nb_job *j = nb_job_new(s, ex, &api);
-    if (!j) return;
-    if (read_fields(&j->ask, &s->lim) != NB_OK) {
-        nb_job_refuse(j);
-        return;
-    }
-    if (!nb_job_admit(j, 1)) return;
-    if (render(s, &j->ask, &j->prompt[0]) != NB_OK)
-        nb_job_refuse(j);
-    else if (nb_job_fit(j, SIZE_MAX, true))
-        nb_job_submit(j);
+    static const nb_api api = { .path = "/v1/messages",
+                                .id_prefix = "msg_",
+                                .kind = NB_ASK_CHAT,
+                                .uses_engine = true,
+                                .clamp = true,
+                                .max_tokens = SIZE_MAX,
+                                .prepare = messages_prepare,
+                                .chunk = messages_chunk,
+                                .close = messages_close,
+                                .error = messages_error,
+                                .answer = messages_answer };
+    nb_job_start(ctx, ex, &api);
 }
 
 void nb_api_count_tokens(nb_http_ex *ex, void *ctx)
 {
-    const nb_serve *s = ctx;
-    nb_ask a = { 0 };
-    nb_prompt p = { 0 };
-    if (nb_open_body(ex, &a) && nb_check_model(s, ex, &a)) {
-        if (render(s, &a, &p) == NB_OK)
-            nb_reply_json(ex, 200, json_pack("{s:I}", "input_tokens", (json_int_t)p.n_ids));
-        else
-            nb_reply_ask(ex, &a);
-    }
-    nb_prompt_deinit(&p);
-    nb_ask_deinit(&a);
+    static const nb_api api = { .path = "/v1/messages/count_tokens",
+                                .id_prefix = "msg_",
+                                .kind = NB_ASK_CHAT,
+                                .prepare = count_prepare,
+                                .answer = count_answer };
+    nb_job_start(ctx, ex, &api);
 }

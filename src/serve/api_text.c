@@ -33,26 +33,30 @@ void nb_api_models(nb_http_ex *ex, void *ctx)
 /* ---- /tokenize ---- */
 
 /* A text as it is, or a chat through its template. */
-static nb_status read_tokenize(const nb_serve *s, nb_http_ex *ex, nb_ask *a, nb_prompt *p)
+static nb_status tokenize_prepare(nb_job *j)
 {
+    nb_ask *a = &j->ask;
     const json_t *prompt = nb_ask_get(a, "prompt");
     nb_error err = { 0 };
-    if (!s->text) return nb_ask_bad(a, NULL, "the model has no tokenizer");
+    if (!j->s->text) return nb_ask_bad(a, NULL, "the model has no tokenizer");
+    a->n = 1;
     a->add_special = prompt != NULL;
     NB_TRY(nb_ask_bool(a, "add_special_tokens", &a->add_special));
+    NB_TRY(nb_ask_bool(a, "return_token_strs", &a->token_strs));
+    NB_TRY(nb_job_prompts(j, 1));
+    nb_prompt *p = &j->prompt[0];
     if (!prompt) {
         if (!nb_ask_get(a, "messages"))
             return nb_ask_bad(a, "prompt", "expected a prompt or messages");
         if (nb_ask_get(a, "chat_template"))
             return nb_ask_bad(a, "chat_template", "chat_template: the template is the server's");
-        return nb_render_chat(s, a, nb_http_body(ex), p);
+        return nb_render_chat(j->s, a, j->body, p);
     }
     if (!json_is_string(prompt)) return nb_ask_bad(a, "prompt", "prompt: expected a string");
     const unsigned flags = NB_TEXT_PARSE_SPECIAL | (a->add_special ? NB_TEXT_ADD_SPECIAL : 0);
-    const nb_status st =
-        nb_text_tokenize(s->text, json_string_value(prompt), json_string_length(prompt), flags,
-                         &p->ids, &p->n_ids, &err);
-    if (st != NB_OK) return nb_ask_bad(a, "prompt", "prompt: %s", err.msg);
+    if (nb_text_tokenize(j->s->text, json_string_value(prompt), json_string_length(prompt), flags,
+                         &p->ids, &p->n_ids, &err) != NB_OK)
+        return nb_ask_bad(a, "prompt", "prompt: %s", err.msg);
     p->owned = true;
     return NB_OK;
 }
@@ -69,73 +73,71 @@ static void write_token_strs(nb_writer *w, const nb_serve *s, const nb_prompt *p
     NB_W(w, "]");
 }
 
+static void tokenize_answer(nb_job *j)
+{
+    nb_writer *w = &j->out;
+    const nb_prompt *p = &j->prompt[0];
+    NB_W(w, "{\"count\":");
+    nb_w_uint(w, p->n_ids);
+    NB_W(w, ",\"max_model_len\":");
+    nb_w_uint(w, j->s->info.max_model_len);
+    NB_W(w, ",\"tokens\":");
+    nb_w_ids(w, p->ids, p->n_ids);
+    NB_W(w, ",\"token_strs\":");
+    if (j->ask.token_strs)
+        write_token_strs(w, j->s, p);
+    else
+        NB_W(w, "null");
+    NB_W(w, "}");
+}
+
 void nb_api_tokenize(nb_http_ex *ex, void *ctx)
 {
-    const nb_serve *s = ctx;
-    nb_ask a = { 0 };
-    nb_prompt p = { 0 };
-    nb_writer w = { 0 };
-    bool strs = false;
-    if (nb_open_body(ex, &a) && nb_check_model(s, ex, &a)) {
-        nb_status st = nb_ask_bool(&a, "return_token_strs", &strs);
-        if (st == NB_OK) st = read_tokenize(s, ex, &a, &p);
-        if (st == NB_OK) {
-            NB_W(&w, "{\"count\":");
-            nb_w_uint(&w, p.n_ids);
-            NB_W(&w, ",\"max_model_len\":");
-            nb_w_uint(&w, s->info.max_model_len);
-            NB_W(&w, ",\"tokens\":");
-            nb_w_ids(&w, p.ids, p.n_ids);
-            NB_W(&w, ",\"token_strs\":");
-            if (strs)
-                write_token_strs(&w, s, &p);
-            else
-                NB_W(&w, "null");
-            NB_W(&w, "}");
-            nb_reply_writer(ex, &w);
-        } else {
-            nb_reply_ask(ex, &a);
-        }
-    }
-    nb_buf_deinit(&w.b);
-    nb_prompt_deinit(&p);
-    nb_ask_deinit(&a);
+    static const nb_api api = { .path = "/tokenize",
+                                .id_prefix = "tokn-",
+                                .kind = NB_ASK_CHAT,
+                                .prepare = tokenize_prepare,
+                                .answer = tokenize_answer };
+    nb_job_start(ctx, ex, &api);
 }
 
 /* ---- /detokenize ---- */
 
-static nb_status detokenize(const nb_serve *s, nb_ask *a, nb_writer *w)
+static nb_status detokenize_prepare(nb_job *j)
 {
-    uint32_t *ids;
-    size_t n_ids, n = 0;
-    char *text = NULL;
-    nb_error err = { 0 };
-    if (!s->text) return nb_ask_bad(a, NULL, "the model has no tokenizer");
+    nb_ask *a = &j->ask;
     const json_t *list = nb_ask_get(a, "tokens");
+    char *text = NULL;
+    size_t n = 0;
+    nb_error err = { 0 };
+    if (!j->s->text) return nb_ask_bad(a, NULL, "the model has no tokenizer");
     if (!list) return nb_ask_bad(a, "tokens", "tokens is missing: expected an array of token ids");
-    NB_TRY(nb_ask_ids(a, "tokens", list, s->info.vocab, &ids, &n_ids));
-    if (nb_text_detokenize(s->text, ids, n_ids, false, &text, &n, &err) != NB_OK)
+    a->n = 1;
+    NB_TRY(nb_job_prompts(j, 1));
+    nb_prompt *p = &j->prompt[0];
+    NB_TRY(nb_ask_ids(a, "tokens", list, j->s->info.vocab, &p->ids, &p->n_ids));
+    if (nb_text_detokenize(j->s->text, p->ids, p->n_ids, false, &text, &n, &err) != NB_OK)
         return nb_ask_bad(a, "tokens", "tokens: %s", err.msg);
-    NB_W(w, "{\"prompt\":");
-    nb_w_str(w, (nb_str){ text, n });
-    NB_W(w, "}");
-    nb_free(text);
+    p->text = (nb_str){ text, n };
+    p->text_owned = true;
     return NB_OK;
+}
+
+static void detokenize_answer(nb_job *j)
+{
+    NB_W(&j->out, "{\"prompt\":");
+    nb_w_str(&j->out, j->prompt[0].text);
+    NB_W(&j->out, "}");
 }
 
 void nb_api_detokenize(nb_http_ex *ex, void *ctx)
 {
-    const nb_serve *s = ctx;
-    nb_ask a = { 0 };
-    nb_writer w = { 0 };
-    if (nb_open_body(ex, &a) && nb_check_model(s, ex, &a)) {
-        if (detokenize(s, &a, &w) == NB_OK)
-            nb_reply_writer(ex, &w);
-        else
-            nb_reply_ask(ex, &a);
-    }
-    nb_buf_deinit(&w.b);
-    nb_ask_deinit(&a);
+    static const nb_api api = { .path = "/detokenize",
+                                .id_prefix = "detokn-",
+                                .kind = NB_ASK_CHAT,
+                                .prepare = detokenize_prepare,
+                                .answer = detokenize_answer };
+    nb_job_start(ctx, ex, &api);
 }
 
 /* tokenizer_config.json, as vLLM. */

@@ -1,4 +1,4 @@
-/* job.c - see job.h: from a parsed request to the engine, and back to the client. */
+/* job.c - a job in the engine: submission, events, answers; see job.h. */
 #include "serve/job.h"
 
 #include <stdio.h>
@@ -7,8 +7,6 @@
 
 #include "base/rng.h"
 #include "os/clock.h"
-
-enum { MAX_PROMPTS = 2048, MAX_CHOICES = 4096 };
 
 /* ---- memory ---- */
 
@@ -32,7 +30,7 @@ static void free_choice(nb_choice *c)
     nb_buf_deinit(&c->text);
 }
 
-void nb_prompt_deinit(nb_prompt *p)
+static void prompt_deinit(nb_prompt *p)
 {
     if (p->owned) nb_free(p->ids);
     if (p->text_owned) nb_free((void *)(uintptr_t)p->text.p);
@@ -40,293 +38,18 @@ void nb_prompt_deinit(nb_prompt *p)
 
 static void log_request(const nb_job *j);
 
-static void free_job(nb_job *j)
+void nb_job_free(nb_job *j)
 {
     j->s->n_active -= j->n_admitted;
     for (size_t i = 0; i < j->n_choice; i++) free_choice(&j->choice[i]);
-    for (size_t i = 0; i < j->n_prompt; i++) nb_prompt_deinit(&j->prompt[i]);
+    for (size_t i = 0; i < j->n_prompt; i++) prompt_deinit(&j->prompt[i]);
     nb_buf_deinit(&j->out.b);
     nb_buf_deinit(&j->head.b);
     nb_ask_deinit(&j->ask);
+    free(j->body_copy);
     free(j->request_id);
     free(j->choice);
     free(j);
-}
-
-/* ---- before the engine ---- */
-
-static int ask_status(const nb_ask *a)
-{
-    if (a->err.status == NB_ERR_NOMEM) return 500;
-    return a->err.status == NB_ERR_NOT_FOUND ? 404 : 400;
-}
-
-void nb_reply_ask(nb_http_ex *ex, const nb_ask *a)
-{
-    nb_reply_error(ex, ask_status(a), a->param, "%s", a->err.msg);
-}
-
-void nb_job_refuse(nb_job *j)
-{
-    nb_reply_ask(j->ex, &j->ask);
-    free_job(j);
-}
-
-/* "application/json", whatever its case and parameters. */
-static bool is_json_type(nb_str v)
-{
-    static const char want[] = "application/json";
-    size_t n = 0;
-    while (n < v.n_bytes && v.p[n] != ';' && v.p[n] != ' ' && v.p[n] != '\t') n++;
-    if (n != sizeof want - 1) return false;
-    for (size_t i = 0; i < n; i++) {
-        const char c = v.p[i] >= 'A' && v.p[i] <= 'Z' ? (char)(v.p[i] + 32) : v.p[i];
-        if (c != want[i]) return false;
-    }
-    return true;
-}
-
-void nb_reply_writer(nb_http_ex *ex, const nb_writer *w)
-{
-    if (w->st == NB_OK)
-        nb_http_reply(ex, 200, "application/json", nb_buf_view(&w->b));
-    else
-        nb_reply_error(ex, 500, NULL, "out of memory");
-}
-
-bool nb_open_body(nb_http_ex *ex, nb_ask *a)
-{
-    const nb_str type = nb_http_header(ex, "Content-Type");
-    if (!type.p || !is_json_type(type)) {
-        nb_reply_error(ex, 400, NULL, "Unsupported Media Type: only 'application/json' is allowed");
-        return false;
-    }
-    if (nb_ask_open(a, nb_http_body(ex)) == NB_OK) return true;
-    nb_reply_ask(ex, a);
-    return false;
-}
-
-bool nb_check_model(const nb_serve *s, nb_http_ex *ex, nb_ask *a)
-{
-    const char *name = NULL;
-    if (nb_ask_string(a, "model", &name) != NB_OK) {
-        nb_reply_ask(ex, a);
-        return false;
-    }
-    if (!name) return true;
-    for (size_t i = 0; i < s->o.n_served_name; i++)
-        if (strcmp(name, s->o.served_name[i]) == 0) return true;
-    nb_reply_error(ex, 404, "model", "The model `%.200s` does not exist.", name);
-    return false;
-}
-
-static void reply_busy(nb_http_ex *ex, const char *what)
-{
-    nb_reply_error(ex, 503, NULL, "the server is full (%s): try again later", what);
-}
-
-/* Room for n more requests; replies 503 or 500 where there is none. */
-static bool has_room(nb_serve *s, nb_http_ex *ex, size_t n)
-{
-    nb_error err = { 0 };
-    if (nb_engine_health(s->engine, &err) != NB_OK) {
-        nb_reply_error(ex, 500, NULL, "the engine has failed: %s", err.msg);
-        return false;
-    }
-    const size_t max = s->o.max_num_queued_reqs;
-    if (max && s->n_active + n > max) {
-        reply_busy(ex, "max-num-queued-reqs");
-        return false;
-    }
-    if (s->o.max_num_queued_tokens && s->n_queued_tok >= s->o.max_num_queued_tokens) {
-        reply_busy(ex, "max-num-queued-tokens");
-        return false;
-    }
-    return true;
-}
-
-/* The id of the answer: the client's, by header or field, or the exchange's. */
-static bool make_id(nb_job *j)
-{
-    const char *id = nb_http_request_id(j->ex);
-    if (!nb_http_header(j->ex, "X-Request-Id").p && j->ask.request_id) id = j->ask.request_id;
-    const size_t prefix = strlen(j->api->id_prefix), n = strlen(id);
-    free(j->request_id);
-    j->request_id = malloc(prefix + n + 1);
-    if (!j->request_id) return false;
-    memcpy(j->request_id, j->api->id_prefix, prefix);
-    memcpy(j->request_id + prefix, id, n + 1);
-    j->id = j->request_id;
-    return true;
-}
-
-nb_job *nb_job_new(nb_serve *s, nb_http_ex *ex, const nb_api *api)
-{
-    if (!has_room(s, ex, 1)) return NULL;
-    nb_job *j = calloc(1, sizeof *j);
-    if (!j) {
-        nb_reply_error(ex, 500, NULL, "out of memory");
-        return NULL;
-    }
-    j->s = s;
-    j->ex = ex;
-    j->api = api;
-    j->t0 = nb_clock_s();
-    j->created = (int64_t)time(NULL);
-    if (nb_open_body(ex, &j->ask) && nb_check_model(s, ex, &j->ask)) return j;
-    free_job(j);
-    return NULL;
-}
-
-/* vLLM's header wins over the field. */
-static nb_status priority_header(nb_job *j)
-{
-    const nb_str h = nb_http_header(j->ex, "X-Vllm-Priority");
-    if (!h.p || !h.n_bytes) return NB_OK;
-    char num[16] = { 0 }, *end = num;
-    if (h.n_bytes < sizeof num) memcpy(num, h.p, h.n_bytes);
-    const long v = strtol(num, &end, 10);
-    if (end == num || *end || v < INT32_MIN || v > INT32_MAX)
-        return nb_ask_bad(&j->ask, "priority", "X-Vllm-Priority: expected an integer");
-    if (v && !j->s->o.priority_scheduling)
-        return nb_ask_bad(&j->ask, "priority",
-                          "X-Vllm-Priority: the server schedules first come, first served "
-                          "(--scheduling-policy priority)");
-    j->ask.priority = (int32_t)v;
-    return NB_OK;
-}
-
-nb_job *nb_job_open(nb_serve *s, nb_http_ex *ex, const nb_api *api)
-{
-    nb_job *j = nb_job_new(s, ex, api);
-    if (!j) return NULL;
-    nb_status st = nb_ask_read(&j->ask, api->kind, &s->lim);
-    if (st == NB_OK) st = priority_header(j);
-    if (st == NB_OK && j->ask.sampling.n_stop && !s->text)
-        st = nb_ask_bad(&j->ask, "stop", "stop strings need the model's tokenizer");
-    if (st == NB_OK) return j;
-    nb_job_refuse(j);
-    return NULL;
-}
-
-bool nb_job_admit(nb_job *j, size_t n_prompt)
-{
-    nb_ask *a = &j->ask;
-    if (n_prompt == 0 || n_prompt > MAX_PROMPTS || n_prompt * a->n > MAX_CHOICES) {
-        (void)nb_ask_bad(a, "prompt",
-                         "prompt: %zu prompts with %zu choices each: expected 1..%d "
-                         "prompts and at most %d choices",
-                         n_prompt, a->n, MAX_PROMPTS, MAX_CHOICES);
-        nb_job_refuse(j);
-        return false;
-    }
-    if (!has_room(j->s, j->ex, n_prompt * a->n)) {
-        free_job(j);
-        return false;
-    }
-    j->n_admitted = n_prompt * a->n;
-    j->s->n_active += j->n_admitted;
-    j->prompt = nb_arena_array(&a->mem, n_prompt, sizeof *j->prompt);
-    j->choice = calloc(j->n_admitted, sizeof *j->choice);
-    if (!j->prompt || !j->choice || !make_id(j)) {
-        nb_reply_error(j->ex, 500, NULL, "out of memory");
-        free_job(j);
-        return false;
-    }
-    j->n_prompt = n_prompt;
-    return true;
-}
-
-/* ---- prompts ---- */
-
-void nb_prompt_cut(nb_prompt *p, size_t keep)
-{
-    if (!keep || p->n_ids <= keep) return;
-    memmove(p->ids, p->ids + (p->n_ids - keep), keep * sizeof *p->ids);
-    p->n_ids = keep;
-}
-
-nb_status nb_render_chat(const nb_serve *s, nb_ask *a, nb_str body, nb_prompt *out)
-{
-    nb_error err = { 0 };
-    char *text = NULL;
-    size_t n_text = 0;
-    if (!s->text)
-        return nb_ask_bad(a, NULL, "the model has no tokenizer: only token ids can be used");
-    if (!nb_text_has_template(s->text))
-        return nb_ask_bad(a, "messages", "the model has no chat template (--chat-template)");
-    nb_prompt p = { .owned = true };
-    nb_status st;
-    if (a->add_special) {
-        st = nb_text_render(s->text, body.p, body.n_bytes, &text, &n_text, NULL, NULL, &err);
-        if (st == NB_OK)
-            st =
-                nb_text_tokenize(s->text, text, n_text, NB_TEXT_ADD_SPECIAL | NB_TEXT_PARSE_SPECIAL,
-                                 &p.ids, &p.n_ids, &err);
-        nb_free(text);
-    } else {
-        st = nb_text_render(s->text, body.p, body.n_bytes, NULL, NULL, &p.ids, &p.n_ids, &err);
-    }
-    if (st != NB_OK) {
-        (void)nb_ask_bad(a, "messages", "%s", err.msg);
-        if (st == NB_ERR_NOMEM) a->err.status = st;
-        return st;
-    }
-    nb_prompt_cut(&p, a->truncate);
-    *out = p;
-    return NB_OK;
-}
-
-/* vLLM's words for what does not fit. */
-static nb_status too_long(nb_job *j, const char *param, size_t n_ids, size_t want)
-{
-    const char *what = j->api->kind == NB_ASK_CHAT ? "messages" : "prompt";
-    return nb_ask_bad(&j->ask, param,
-                      "This model's maximum context length is %zu tokens. However, you requested "
-                      "%zu tokens (%zu in the %s, %zu in the completion). Please reduce the "
-                      "length of the %s or completion.",
-                      j->s->info.max_model_len, n_ids + want, n_ids, what, want, what);
-}
-
-static nb_status fit_prompt(nb_job *j, nb_prompt *p, size_t dflt, bool clamp)
-{
-    nb_ask *a = &j->ask;
-    const size_t max = j->s->info.max_model_len;
-    const char *what = j->api->kind == NB_ASK_CHAT ? "messages" : "prompt";
-    nb_prompt_cut(p, a->truncate);
-    if (p->n_ids == 0) return nb_ask_bad(a, what, "the prompt has no tokens");
-    const bool given = a->has_max_tokens;
-    const size_t room = p->n_ids < max ? max - p->n_ids : 0;
-    size_t want = given ? a->sampling.max_tokens : dflt;
-    if (p->n_ids > max || (room == 0 && want > 0))
-        return too_long(j, what, p->n_ids, given ? want : 1);
-    if (want > room && given && !clamp) return too_long(j, "max_tokens", p->n_ids, want);
-    if (want > room) want = room;
-    if (a->sampling.min_tokens > want)
-        return nb_ask_bad(a, "min_tokens", "min_tokens is %zu: expected 0..%zu (max_tokens)",
-                          a->sampling.min_tokens, want);
-    p->max_tokens = want;
-    return NB_OK;
-}
-
-bool nb_job_fit(nb_job *j, size_t dflt, bool clamp)
-{
-    size_t n_tok = 0;
-    if (j->s->default_max_tokens) dflt = j->s->default_max_tokens;
-    for (size_t i = 0; i < j->n_prompt; i++) {
-        if (fit_prompt(j, &j->prompt[i], dflt, clamp) != NB_OK) {
-            nb_job_refuse(j);
-            return false;
-        }
-        n_tok += j->prompt[i].n_ids;
-    }
-    const size_t max = j->s->o.max_num_queued_tokens, now = j->s->n_queued_tok;
-    if (max && now && now + n_tok > max) {
-        reply_busy(j->ex, "max-num-queued-tokens");
-        free_job(j);
-        return false;
-    }
-    return true;
 }
 
 /* ---- the engine's thread ---- */
@@ -428,12 +151,12 @@ static void abort_choices(nb_job *j)
         if (j->choice[i].open) nb_engine_abort(j->s->engine, j->choice[i].id);
 }
 
-static void client_gone(void *ctx)
+void nb_job_client_gone(void *ctx)
 {
     nb_job *j = ctx;
     j->ex = NULL;
     if (!j->status) j->status = 499;
-    abort_choices(j); /* the done events free the job */
+    abort_choices(j); /* the last event, or the end of its preparation, frees the job */
 }
 
 static void fail(nb_job *j, int status, const char *message)
@@ -493,7 +216,7 @@ void nb_job_submit(nb_job *j)
     nb_request_id first = 0;
     nb_status st = NB_OK;
     if (!j->ask.has_seed) j->ask.sampling.seed = nb_rng_u64(j->s->o.seed, j->s->n_unseeded++) >> 1;
-    nb_http_on_close(j->ex, client_gone, j);
+    nb_http_on_close(j->ex, nb_job_client_gone, j);
     j->n_choice = j->n_admitted;
     for (size_t i = 0; i < j->n_choice; i++)
         j->choice[i] =
@@ -502,7 +225,7 @@ void nb_job_submit(nb_job *j)
         st = submit_choice(j, &j->choice[i], i % n, first);
         if (i % n == 0) first = j->choice[i].id;
     }
-    if (j->n_open == 0) free_job(j);
+    if (j->n_open == 0) nb_job_free(j);
 }
 
 /* ---- the loop: events ---- */
@@ -785,7 +508,7 @@ static void settle(nb_job *j)
     if (j->n_open) return;
     if (j->ex) finish(j);
     log_request(j);
-    free_job(j);
+    nb_job_free(j);
 }
 
 void nb_jobs_drain(void *ctx)
@@ -811,10 +534,13 @@ void nb_jobs_drain(void *ctx)
 void nb_jobs_wait(nb_serve *s)
 {
     const struct timespec ms = { 0, 1000000 };
-    nb_jobs_drain(s);
-    while (s->n_active || atomic_load_explicit(&s->n_pushing, memory_order_acquire)) {
-        (void)nanosleep(&ms, NULL);
+    for (;;) {
+        nb_jobs_prepared(s);
         nb_jobs_drain(s);
+        if (!s->n_active && !s->n_preparing &&
+            !atomic_load_explicit(&s->n_pushing, memory_order_acquire))
+            return;
+        (void)nanosleep(&ms, NULL);
     }
 }
 
@@ -833,7 +559,7 @@ static void log_request(const nb_job *j)
     char num[10][32];
     const nb_choice *c = &j->choice[0];
     nb_job_counts(j, &prompt, &cached, &generated);
-    nb_log(j->s, NB_LOG_INFO, "request", "id", j->id, "endpoint", j->api->path, "#status",
+    nb_log(j->s, NB_LOG_INFO, "request", "id", j->request_id, "endpoint", j->api->path, "#status",
            number(num[0], j->status), "#prompt_tokens", number(num[1], (double)prompt),
            "#cached_tokens", number(num[2], (double)cached), "#generated_tokens",
            number(num[3], (double)generated), "#choices", number(num[4], (double)j->n_choice),

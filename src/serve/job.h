@@ -5,7 +5,10 @@
  * server (lock-free, many producers, one consumer); the first one wakes the loop, which
  * takes the whole list, formats and writes: a step of 64 tokens costs one wake-up and one
  * write per client.  A job is freed when its exchange is over and the last event of its last
- * choice has come. */
+ * choice has come.
+ *
+ * Before that its body is parsed, rendered and tokenised (`prepare`): small ones at once, large ones
+ * on a helper thread, so that one long prompt does not hold up the streams of the others. */
 #ifndef NB_SERVE_JOB_H
 #define NB_SERVE_JOB_H
 #include <stdatomic.h>
@@ -84,11 +87,17 @@ struct nb_choice {
     size_t text_offset;              /* completions: characters so far    */
 };
 
-/* What an endpoint writes; all append to j->out. */
+/* An endpoint.  Writers append to j->out. */
 typedef struct nb_api {
     const char *path;      /* for logs           */
     const char *id_prefix; /* "chatcmpl-"        */
     nb_ask_kind kind;
+    bool uses_engine;  /* else prepare and answer are all */
+    bool clamp;        /* max_tokens beyond the context is cut, else refused */
+    size_t max_tokens; /* where neither request nor model says */
+    /* Any thread: reads j->ask (the body is parsed) and fills j->prompt; touches nothing of
+     * j->s that changes.  Failures are in j->ask.err. */
+    nb_status (*prepare)(nb_job *j);
     /* Streams.  A chunk for token ev of c; ev NULL: for its end alone.  last: c has ended (with its
      * reason, and with c->tail to show). */
     void (*chunk)(nb_job *j, nb_choice *c, const nb_event *ev, bool last);
@@ -102,8 +111,11 @@ struct nb_job {
     nb_http_ex *ex; /* NULL: over */
     const nb_api *api;
     nb_ask ask;
-    const char *id; /* of the answer, with prefix */
-    char *request_id;
+    nb_str body; /* of the exchange, or body_copy */
+    char *body_copy;
+    nb_status prepared;
+    nb_job *next;     /* lists of the helper thread */
+    char *request_id; /* of the answer, with prefix */
     int64_t created;
     double t0;
     nb_prompt *prompt;
@@ -119,31 +131,20 @@ struct nb_job {
     nb_writer head; /* streams: what every chunk begins with */
 };
 
-/* ---- handlers' common steps; each replies itself where it fails ---- */
-/* Content-Type and body into *a (to be deinitialised in any case). */
-bool nb_open_body(nb_http_ex *ex, nb_ask *a);
-/* The field "model" is absent or one of the served names. */
-bool nb_check_model(const nb_serve *s, nb_http_ex *ex, nb_ask *a);
-void nb_reply_ask(nb_http_ex *ex, const nb_ask *a);       /* its refusal */
-void nb_reply_writer(nb_http_ex *ex, const nb_writer *w); /* 200 with its JSON, or 500 */
-void nb_prompt_cut(nb_prompt *p, size_t keep);            /* to its last tokens; 0: not */
-void nb_prompt_deinit(nb_prompt *p);
+/* What a handler does: everything else follows. */
+void nb_job_start(nb_serve *s, nb_http_ex *ex, const nb_api *api);
+
+/* ---- for prepare ---- */
+/* Room for n prompts in j->prompt, all empty; ask.n is known. */
+nb_status nb_job_prompts(nb_job *j, size_t n);
+void nb_prompt_cut(nb_prompt *p, size_t keep); /* to its last tokens; 0: not */
 /* Renders body (an OpenAI chat request); ids are cut as ask.truncate says. */
 nb_status nb_render_chat(const nb_serve *s, nb_ask *a, nb_str body, nb_prompt *out);
 
-/* A job with its body parsed and the common fields read; NULL: refused. */
-nb_job *nb_job_open(nb_serve *s, nb_http_ex *ex, const nb_api *api);
-/* The same in two steps: for bodies of another form. */
-nb_job *nb_job_new(nb_serve *s, nb_http_ex *ex, const nb_api *api);
-/* Reserves room for n_prompt prompts with ask.n choices each; false: refused, freed. */
-bool nb_job_admit(nb_job *j, size_t n_prompt);
-/* Sets the number of tokens of each prompt's choices; dflt: where the request has none. clamp:
- * what does not fit is cut, else refused. false: refused, freed. */
-bool nb_job_fit(nb_job *j, size_t dflt, bool clamp);
-/* Gives everything to the engine; then the job lives on its own. */
-void nb_job_submit(nb_job *j);
-/* Replies with ask's refusal and frees the job, before nb_job_submit. */
-void nb_job_refuse(nb_job *j);
+/* ---- between job_open.c and job.c ---- */
+void nb_job_submit(nb_job *j); /* gives its prompts to the engine; then it lives on its own */
+void nb_job_free(nb_job *j);
+nb_http_task_fn nb_job_client_gone;
 
 /* ---- for the writers of answers ---- */
 /* error.c: the two forms of an error object. */
@@ -151,8 +152,7 @@ void nb_w_error(nb_writer *w, int status, const char *param, const char *message
 void nb_w_error_anthropic(nb_writer *w, int status, const char *message);
 void nb_openai_error(nb_job *j, int status, const char *message); /* nb_api.error of both */
 /* One object of a render's answer. */
-void nb_w_rendered(nb_writer *w, const nb_serve *s, const nb_ask *a, const char *id,
-                   const nb_prompt *p);
+void nb_w_rendered(nb_writer *w, const nb_job *j, const nb_prompt *p);
 const char *nb_finish_reason(const nb_choice *c); /* "stop", "length" */
 /* ,"stop_reason":... of vLLM: the stop string, the token id, or null. */
 void nb_w_stop_reason(nb_writer *w, const nb_choice *c);
@@ -166,6 +166,9 @@ void nb_job_counts(const nb_job *j, size_t *prompt, size_t *cached, size_t *gene
 
 /* The loop's: takes the events that have come (nb_http_post'ed by the engine's thread). */
 void nb_jobs_drain(void *ctx);
+void nb_jobs_prepared(void *ctx); /* the loop's: jobs that come back from the helper thread */
+nb_status nb_jobs_start(nb_serve *s, nb_error *err); /* the helper thread; after http's create */
+void nb_jobs_stop(nb_serve *s);
 /* Waits until the engine has given back every choice. */
 void nb_jobs_wait(nb_serve *s);
 

@@ -32,6 +32,7 @@ typedef struct nb_ask {
     size_t n;            /* choices of each prompt */
     bool logprobs;       /* wanted: sampling.n_logprobs >= 0 */
     int prompt_logprobs; /* -1: none */
+    bool token_strs;     /* of /tokenize */
     bool echo, return_token_ids, tokens_as_ids, include_stop;
     bool add_special;                    /* tokenizer's own special tokens around a prompt */
     size_t truncate;                     /* 0, or the last so many tokens of a prompt      */

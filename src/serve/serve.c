@@ -28,6 +28,7 @@ static const nb_http_route api_route[] = {
     { "GET", "/load", nb_api_load, true },
     { "GET", "/metrics", nb_api_metrics, true },
     { "POST", "/reset_prefix_cache", nb_api_reset_prefix_cache, true },
+    { "GET", "/api/check", nb_api_check, true },
 };
 
 /* ---- what HTTP tells ---- */
@@ -263,6 +264,7 @@ nb_status nb_serve_create(const nb_serve_options *o, nb_engine *e, nb_serve **ou
         if (st != NB_OK) (void)nb_fail(err, st, "no memory for the metrics");
     }
     if (st == NB_OK) st = open_http(s, err);
+    if (st == NB_OK) st = nb_jobs_start(s, err);
     if (st != NB_OK) {
         nb_serve_destroy(s);
         return st;
@@ -291,9 +293,11 @@ void nb_serve_stop(nb_serve *s)
 void nb_serve_destroy(nb_serve *s)
 {
     if (!s) return;
+    if (s->prep.running) nb_jobs_wait(s);
+    nb_jobs_stop(s);
     if (s->http) {
-        nb_jobs_wait(s);
         nb_ops_stop(s);
+        nb_check_stop(s);
         nb_page_stop(s);
         nb_http_destroy(s->http);
     }

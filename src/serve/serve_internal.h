@@ -30,10 +30,25 @@ struct nb_serve {
         nb_status st;
         size_t n_block;
     } reset;
+    struct { /* ops_check.c: a walk through the engine's structures under way */
+        pthread_t thread;
+        bool running;
+        nb_http_ex *ex; /* NULL: its client has gone */
+        nb_status st;
+        nb_error err;
+    } check;
     int64_t created; /* seconds since 1970 */
     /* admission: requests (choices) admitted and not ended, prompt tokens not computed yet */
     size_t n_active, n_queued_tok;
     _Atomic(struct nb_event *) news; /* job.h: what the engine's thread has pushed, last first */
+    struct { /* job_open.c: reads large bodies aside */
+        pthread_t thread;
+        pthread_mutex_t lock; /* of what follows */
+        pthread_cond_t news;
+        struct nb_job *todo, *todo_tail, *done;
+        bool running, stop;
+    } prep;
+    size_t n_preparing;      /* jobs that are there */
     atomic_size_t n_pushing; /* engine's threads between their push and the wake-up */
     nb_ask_limits lim;         /* of requests; lim.sampling: defaults */
     size_t default_max_tokens; /* of generation_config.json; 0: none  */
@@ -55,6 +70,8 @@ nb_http_fn nb_api_health, nb_api_ping, nb_api_version, nb_api_load, nb_api_metri
                                   at keys and the client's address itself */
 /* Before nb_http_destroy: waits for the helper thread of a reset. */
 void nb_ops_stop(nb_serve *s);
+nb_http_fn nb_api_check;         /* ops_check.c: /api/check, with dev_endpoints */
+void nb_check_stop(nb_serve *s); /* as nb_ops_stop */
 nb_http_fn nb_page_index, nb_page_asset;                                        /* the page   */
 nb_http_fn nb_page_cache, nb_page_block, nb_page_config, nb_page_stats;         /* its data   */
 

@@ -1,0 +1,403 @@
+/* job_open.c - a job before the engine: admission, its body, its prompts; see job.h. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "os/clock.h"
+#include "serve/job.h"
+
+enum {
+    MAX_PROMPTS = 2048,
+    MAX_CHOICES = 4096,
+    INLINE_BYTES =
+        16 << 10 /* larger bodies are read on the helper thread: about 2 ms of the loop */
+};
+
+/* ---- replies ---- */
+
+static void reply_ask(nb_http_ex *ex, const nb_ask *a)
+{
+    int status = 400;
+    if (a->err.status == NB_ERR_NOMEM) status = 500;
+    if (a->err.status == NB_ERR_NOT_FOUND) status = 404;
+    nb_reply_error(ex, status, a->param, "%s", a->err.msg);
+}
+
+static void reply_busy(nb_http_ex *ex, const char *what)
+{
+    nb_reply_error(ex, 503, NULL, "the server is full (%s): try again later", what);
+}
+
+/* Room for n more requests; replies 503 or 500 where there is none. */
+static bool has_room(nb_serve *s, nb_http_ex *ex, size_t n)
+{
+    nb_error err = { 0 };
+    if (nb_engine_health(s->engine, &err) != NB_OK) {
+        nb_reply_error(ex, 500, NULL, "the engine has failed: %s", err.msg);
+        return false;
+    }
+    const size_t max = s->o.max_num_queued_reqs;
+    if (max && s->n_active + n > max) {
+        reply_busy(ex, "max-num-queued-reqs");
+        return false;
+    }
+    if (s->o.max_num_queued_tokens && s->n_queued_tok >= s->o.max_num_queued_tokens) {
+        reply_busy(ex, "max-num-queued-tokens");
+        return false;
+    }
+    return true;
+}
+
+/* "application/json", whatever its case and parameters. */
+static bool is_json_type(nb_str v)
+{
+    static const char want[] = "application/json";
+    size_t n = 0;
+    while (n < v.n_bytes && v.p[n] != ';' && v.p[n] != ' ' && v.p[n] != '\t') n++;
+    if (n != sizeof want - 1) return false;
+    for (size_t i = 0; i < n; i++) {
+        const char c = v.p[i] >= 'A' && v.p[i] <= 'Z' ? (char)(v.p[i] + 32) : v.p[i];
+        if (c != want[i]) return false;
+    }
+    return true;
+}
+
+/* ---- prompts: any thread ---- */
+
+void nb_prompt_cut(nb_prompt *p, size_t keep)
+{
+    if (!keep || p->n_ids <= keep) return;
+    memmove(p->ids, p->ids + (p->n_ids - keep), keep * sizeof *p->ids);
+    p->n_ids = keep;
+}
+
+nb_status nb_job_prompts(nb_job *j, size_t n)
+{
+    nb_ask *a = &j->ask;
+    if (n == 0 || n > MAX_PROMPTS || n * a->n > MAX_CHOICES)
+        return nb_ask_bad(a, "prompt",
+                          "prompt: %zu prompts with %zu choices each: expected 1..%d prompts and "
+                          "at most %d choices",
+                          n, a->n, MAX_PROMPTS, MAX_CHOICES);
+    j->prompt = nb_arena_array(&a->mem, n, sizeof *j->prompt);
+    if (!j->prompt) return nb_fail(&a->err, NB_ERR_NOMEM, "out of memory");
+    j->n_prompt = n;
+    return NB_OK;
+}
+
+/* The tokens of a chat, with the tokenizer's own special tokens around them. */
+static nb_status render_special(const nb_text *t, nb_str body, nb_prompt *p, nb_error *err)
+{
+    char *text = NULL;
+    size_t n = 0;
+    NB_TRY(nb_text_render(t, body.p, body.n_bytes, &text, &n, NULL, NULL, err));
+    const nb_status st = nb_text_tokenize(t, text, n, NB_TEXT_ADD_SPECIAL | NB_TEXT_PARSE_SPECIAL,
+                                          &p->ids, &p->n_ids, err);
+    nb_free(text);
+    return st;
+}
+
+nb_status nb_render_chat(const nb_serve *s, nb_ask *a, nb_str body, nb_prompt *out)
+{
+    nb_error err = { 0 };
+    nb_prompt p = { .owned = true };
+    if (!s->text)
+        return nb_ask_bad(a, NULL, "the model has no tokenizer: only token ids can be used");
+    if (!nb_text_has_template(s->text))
+        return nb_ask_bad(a, "messages", "the model has no chat template (--chat-template)");
+    const nb_status st = a->add_special ? render_special(s->text, body, &p, &err)
+                                        : nb_text_render(s->text, body.p, body.n_bytes, NULL, NULL,
+                                                         &p.ids, &p.n_ids, &err);
+    if (st != NB_OK) {
+        (void)nb_ask_bad(a, "messages", "%s", err.msg);
+        if (st == NB_ERR_NOMEM) a->err.status = st;
+        return st;
+    }
+    nb_prompt_cut(&p, a->truncate);
+    *out = p;
+    return NB_OK;
+}
+
+/* ---- preparation: any thread ---- */
+
+static nb_status check_model(nb_job *j)
+{
+    const nb_serve *s = j->s;
+    const char *name = NULL;
+    NB_TRY(nb_ask_string(&j->ask, "model", &name));
+    if (!name) return NB_OK;
+    for (size_t i = 0; i < s->o.n_served_name; i++)
+        if (strcmp(name, s->o.served_name[i]) == 0) return NB_OK;
+    (void)nb_ask_bad(&j->ask, "model", "The model `%.200s` does not exist.", name);
+    return j->ask.err.status = NB_ERR_NOT_FOUND;
+}
+
+static nb_status prepare(nb_job *j)
+{
+    NB_TRY(nb_ask_open(&j->ask, j->body));
+    NB_TRY(check_model(j));
+    return j->api->prepare(j);
+}
+
+/* ---- after it: the loop ---- */
+
+/* vLLM's header wins over the field. */
+static nb_status priority_header(nb_job *j)
+{
+    const nb_str h = nb_http_header(j->ex, "X-Vllm-Priority");
+    if (!h.p || !h.n_bytes) return NB_OK;
+    char num[16] = { 0 }, *end = num;
+    if (h.n_bytes < sizeof num) memcpy(num, h.p, h.n_bytes);
+    const long v = strtol(num, &end, 10);
+    if (end == num || *end || v < INT32_MIN || v > INT32_MAX)
+        return nb_ask_bad(&j->ask, "priority", "X-Vllm-Priority: expected an integer");
+    if (v && !j->s->o.priority_scheduling)
+        return nb_ask_bad(&j->ask, "priority",
+                          "X-Vllm-Priority: the server schedules first come, first served "
+                          "(--scheduling-policy priority)");
+    j->ask.priority = (int32_t)v;
+    return NB_OK;
+}
+
+/* The id of the answer: that of the client's header, of its field, or the exchange's. */
+static nb_status make_id(nb_job *j)
+{
+    const char *id = nb_http_request_id(j->ex);
+    if (!nb_http_header(j->ex, "X-Request-Id").p && j->ask.request_id) id = j->ask.request_id;
+    const size_t prefix = strlen(j->api->id_prefix), n = strlen(id);
+    j->request_id = malloc(prefix + n + 1);
+    if (!j->request_id) return nb_fail(&j->ask.err, NB_ERR_NOMEM, "out of memory");
+    memcpy(j->request_id, j->api->id_prefix, prefix);
+    memcpy(j->request_id + prefix, id, n + 1);
+    return NB_OK;
+}
+
+/* vLLM's words for what does not fit. */
+static nb_status too_long(nb_job *j, const char *param, size_t n_ids, size_t want)
+{
+    const char *what = j->api->kind == NB_ASK_CHAT ? "messages" : "prompt";
+    return nb_ask_bad(&j->ask, param,
+                      "This model's maximum context length is %zu tokens. However, you requested "
+                      "%zu tokens (%zu in the %s, %zu in the completion). Please reduce the "
+                      "length of the %s or completion.",
+                      j->s->info.max_model_len, n_ids + want, n_ids, what, want, what);
+}
+
+static nb_status fit_prompt(nb_job *j, nb_prompt *p, size_t dflt)
+{
+    nb_ask *a = &j->ask;
+    const size_t max = j->s->info.max_model_len;
+    const char *what = j->api->kind == NB_ASK_CHAT ? "messages" : "prompt";
+    nb_prompt_cut(p, a->truncate);
+    if (p->n_ids == 0) return nb_ask_bad(a, what, "the prompt has no tokens");
+    const bool given = a->has_max_tokens;
+    const size_t room = p->n_ids < max ? max - p->n_ids : 0;
+    size_t want = given ? a->sampling.max_tokens : dflt;
+    if (p->n_ids > max || (room == 0 && want > 0))
+        return too_long(j, what, p->n_ids, given ? want : 1);
+    if (want > room && given && !j->api->clamp) return too_long(j, "max_tokens", p->n_ids, want);
+    if (want > room) want = room;
+    if (a->sampling.min_tokens > want)
+        return nb_ask_bad(a, "min_tokens", "min_tokens is %zu: expected 0..%zu (max_tokens)",
+                          a->sampling.min_tokens, want);
+    p->max_tokens = want;
+    return NB_OK;
+}
+
+static nb_status fit_prompts(nb_job *j, size_t *n_tok)
+{
+    const size_t own = j->s->default_max_tokens, dflt = own ? own : j->api->max_tokens;
+    for (size_t i = 0; i < j->n_prompt; i++) {
+        NB_TRY(fit_prompt(j, &j->prompt[i], dflt));
+        *n_tok += j->prompt[i].n_ids;
+    }
+    return NB_OK;
+}
+
+/* Reserves what one request did not: the other choices, and the tokens. */
+static bool admit_all(nb_job *j, size_t n_tok)
+{
+    nb_serve *s = j->s;
+    const size_t more = j->n_prompt * j->ask.n - j->n_admitted;
+    const size_t max = s->o.max_num_queued_tokens;
+    if (more && !has_room(s, j->ex, more)) return false;
+    if (max && s->n_queued_tok && s->n_queued_tok + n_tok > max) {
+        reply_busy(j->ex, "max-num-queued-tokens");
+        return false;
+    }
+    s->n_active += more;
+    j->n_admitted += more;
+    return true;
+}
+
+static nb_status enter_engine(nb_job *j)
+{
+    size_t n_tok = 0;
+    if (j->ask.sampling.n_stop && !j->s->text)
+        return nb_ask_bad(&j->ask, "stop", "stop strings need the model's tokenizer");
+    NB_TRY(priority_header(j));
+    NB_TRY(fit_prompts(j, &n_tok));
+    if (!admit_all(j, n_tok)) {
+        nb_job_free(j);
+        return NB_OK;
+    }
+    j->choice = calloc(j->n_admitted, sizeof *j->choice);
+    if (!j->choice) return nb_fail(&j->ask.err, NB_ERR_NOMEM, "out of memory");
+    nb_job_submit(j);
+    return NB_OK;
+}
+
+static void reply_out(nb_job *j)
+{
+    j->api->answer(j);
+    if (j->out.st == NB_OK)
+        nb_http_reply(j->ex, 200, "application/json", nb_buf_view(&j->out.b));
+    else
+        nb_reply_error(j->ex, 500, NULL, "out of memory");
+    nb_job_free(j);
+}
+
+/* st: of its preparation. */
+static void go_on(nb_job *j, nb_status st)
+{
+    if (!j->ex) {
+        nb_job_free(j);
+        return;
+    }
+    if (st == NB_OK) st = make_id(j);
+    if (st == NB_OK && !j->api->uses_engine) {
+        reply_out(j);
+        return;
+    }
+    if (st == NB_OK) st = enter_engine(j);
+    if (st == NB_OK) return;
+    reply_ask(j->ex, &j->ask);
+    nb_job_free(j);
+}
+
+/* ---- the helper thread ---- */
+
+static void *work(void *arg)
+{
+    nb_serve *s = arg;
+    (void)pthread_mutex_lock(&s->prep.lock);
+    for (;;) {
+        while (!s->prep.todo && !s->prep.stop)
+            (void)pthread_cond_wait(&s->prep.news, &s->prep.lock);
+        nb_job *j = s->prep.todo;
+        if (!j) break;
+        s->prep.todo = j->next;
+        if (!s->prep.todo) s->prep.todo_tail = NULL;
+        (void)pthread_mutex_unlock(&s->prep.lock);
+        j->prepared =
+            atomic_load_explicit(&j->gone, memory_order_relaxed) ? NB_ERR_CANCELLED : prepare(j);
+        (void)pthread_mutex_lock(&s->prep.lock);
+        j->next = s->prep.done;
+        s->prep.done = j;
+        nb_http_post(s->http, nb_jobs_prepared, s);
+    }
+    (void)pthread_mutex_unlock(&s->prep.lock);
+    return NULL;
+}
+
+nb_status nb_jobs_start(nb_serve *s, nb_error *err)
+{
+    if (pthread_mutex_init(&s->prep.lock, NULL) != 0)
+        return nb_fail(err, NB_ERR_NOMEM, "no memory for a lock");
+    if (pthread_cond_init(&s->prep.news, NULL) != 0) {
+        (void)pthread_mutex_destroy(&s->prep.lock);
+        return nb_fail(err, NB_ERR_NOMEM, "no memory for a lock");
+    }
+    if (pthread_create(&s->prep.thread, NULL, work, s) != 0) {
+        (void)pthread_cond_destroy(&s->prep.news);
+        (void)pthread_mutex_destroy(&s->prep.lock);
+        return nb_fail(err, NB_ERR_NOMEM, "no thread for the reading of requests");
+    }
+    s->prep.running = true;
+    return NB_OK;
+}
+
+void nb_jobs_stop(nb_serve *s)
+{
+    if (!s->prep.running) return;
+    (void)pthread_mutex_lock(&s->prep.lock);
+    s->prep.stop = true;
+    (void)pthread_cond_signal(&s->prep.news);
+    (void)pthread_mutex_unlock(&s->prep.lock);
+    (void)pthread_join(s->prep.thread, NULL);
+    (void)pthread_cond_destroy(&s->prep.news);
+    (void)pthread_mutex_destroy(&s->prep.lock);
+    s->prep.running = false;
+}
+
+/* On the loop. */
+void nb_jobs_prepared(void *ctx)
+{
+    nb_serve *s = ctx;
+    (void)pthread_mutex_lock(&s->prep.lock);
+    nb_job *j = s->prep.done, *list = NULL;
+    s->prep.done = NULL;
+    (void)pthread_mutex_unlock(&s->prep.lock);
+    while (j) { /* last first: turned around */
+        nb_job *next = j->next;
+        j->next = list;
+        list = j;
+        j = next;
+    }
+    for (nb_job *next; list; list = next) {
+        next = list->next;
+        s->n_preparing--;
+        go_on(list, list->prepared);
+    }
+}
+
+/* The body outlives the exchange, whose client may leave meanwhile. */
+static bool prepare_aside(nb_job *j)
+{
+    nb_serve *s = j->s;
+    j->body_copy = malloc(j->body.n_bytes);
+    if (!j->body_copy) return false;
+    memcpy(j->body_copy, j->body.p, j->body.n_bytes);
+    j->body.p = j->body_copy;
+    nb_http_on_close(j->ex, nb_job_client_gone, j);
+    s->n_preparing++;
+    (void)pthread_mutex_lock(&s->prep.lock);
+    if (s->prep.todo_tail)
+        s->prep.todo_tail->next = j;
+    else
+        s->prep.todo = j;
+    s->prep.todo_tail = j;
+    (void)pthread_cond_signal(&s->prep.news);
+    (void)pthread_mutex_unlock(&s->prep.lock);
+    return true;
+}
+
+/* ---- the beginning ---- */
+
+void nb_job_start(nb_serve *s, nb_http_ex *ex, const nb_api *api)
+{
+    const nb_str type = nb_http_header(ex, "Content-Type");
+    if (!type.p || !is_json_type(type)) {
+        nb_reply_error(ex, 400, NULL, "Unsupported Media Type: only 'application/json' is allowed");
+        return;
+    }
+    if (api->uses_engine && !has_room(s, ex, 1)) return;
+    nb_job *j = calloc(1, sizeof *j);
+    if (!j) {
+        nb_reply_error(ex, 500, NULL, "out of memory");
+        return;
+    }
+    j->s = s;
+    j->ex = ex;
+    j->api = api;
+    j->t0 = nb_clock_s();
+    j->created = (int64_t)time(NULL);
+    j->body = nb_http_body(ex);
+    if (api->uses_engine) s->n_active += j->n_admitted = 1;
+    if (j->body.n_bytes <= INLINE_BYTES) {
+        go_on(j, prepare(j));
+    } else if (!prepare_aside(j)) {
+        nb_reply_error(ex, 500, NULL, "out of memory");
+        nb_job_free(j);
+    }
+}
