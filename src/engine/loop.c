@@ -310,6 +310,7 @@ static bool step(nb_engine *e, double now)
     if (n_item == 0) return false;
     nb_error err = { 0 };
     const size_t n_tok = build_chunks(e, n_item, now);
+    nb_engine_publish(e); /* a step may take long */
     const nb_status st = compute(e, n_item, &err);
     if (st != NB_OK && st != NB_ERR_NONFINITE) {
         fail_engine(e, err.msg[0] ? err.msg : nb_status_text(st));
@@ -349,7 +350,6 @@ static void receive(nb_engine *e, const mail *m, double now)
     if (m->stopping) end_all(e, "cancelled");
     end_cancelled(e);
     leave(e);
-    if (m->queue) nb_engine_publish(e);
 }
 
 void nb_engine_main(void *engine)
