@@ -1,0 +1,320 @@
+"""Starts `nibble serve` in several ways and talks to it; called by serve_start.sh.
+
+    python3 _serve.py NIBBLE MODEL FOLDER
+"""
+import http.client
+import json
+import os
+import re
+import resource
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+import time
+
+NIBBLE, MODEL, TMP = sys.argv[1:4]
+WAIT = 120  # seconds for what takes one; nothing is measured
+STORY = "Once upon a time there was a little fox who lived at the edge of a large forest. " * 12
+
+
+class Server:
+    def __init__(self, *args, env=None, preexec=None, small=True):
+        self.log = []
+        self.listening = threading.Event()
+        environment = {k: v for k, v in os.environ.items() if not k.endswith("_API_KEY")}
+        environment.update(env or {})
+        command = [NIBBLE, "serve", *args]
+        if small:
+            command += ["--kv-cache-memory-bytes", "16M", "--kv-cache-dtype", "nvfp4"]
+        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                        stderr=subprocess.PIPE, text=True, env=environment,
+                                        preexec_fn=preexec)
+        self.thread = threading.Thread(target=self.read_log, daemon=True)
+        self.thread.start()
+
+    def __enter__(self):
+        deadline = time.monotonic() + WAIT
+        while not self.listening.wait(0.05):
+            assert self.process.poll() is None, f"it ended: {self.text()}"
+            assert time.monotonic() < deadline, f"it does not listen: {self.text()}"
+        match = re.search(r"listening on https?://([^/\"]*):(\d+)/", self.text())
+        self.host, self.port = match.groups() if match else (None, None)
+        return self
+
+    def __exit__(self, *error):
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        if error[0]:
+            print(self.text(), file=sys.stderr)
+
+    def read_log(self):
+        for line in self.process.stderr:
+            self.log.append(line)
+            if "listening on" in line:
+                self.listening.set()
+
+    def text(self):
+        return "".join(self.log)
+
+    def connect(self):
+        return http.client.HTTPConnection(self.host, int(self.port), timeout=WAIT)
+
+    def stop(self, sig=signal.SIGTERM):
+        """Ends it; its exit code."""
+        self.process.send_signal(sig)
+        return self.end()
+
+    def end(self):
+        code = self.process.wait(WAIT)
+        self.thread.join(WAIT)
+        assert self.process.stdout.read() == "", "something on standard output"
+        return code
+
+
+def ask(connection, path, body=None, **headers):
+    """Status and body; JSON is parsed."""
+    data = None if body is None else json.dumps(body)
+    headers = {k.replace("_", "-"): v for k, v in headers.items()}
+    if data is not None:
+        headers["Content-Type"] = "application/json"
+    connection.request("GET" if data is None else "POST", path, data, headers)
+    answer = connection.getresponse()
+    text = answer.read().decode()
+    is_json = (answer.getheader("Content-Type") or "").startswith("application/json")
+    return answer.status, json.loads(text) if is_json else text
+
+
+def complete(connection, prompt="Once upon a time", max_tokens=16, **more):
+    body = {"prompt": prompt, "max_tokens": max_tokens, "temperature": 0, **more}
+    status, answer = ask(connection, "/v1/completions", body)
+    assert status == 200, answer
+    return answer
+
+
+def metrics(connection):
+    status, text = ask(connection, "/metrics")
+    assert status == 200
+    return {line.rsplit(" ", 1)[0]: float(line.rsplit(" ", 1)[1])
+            for line in text.splitlines() if line and line[0] != "#"}
+
+
+def stream(server, max_tokens):
+    """A streamed answer whose first chunk has come."""
+    connection = server.connect()
+    body = {"prompt": "Once", "max_tokens": max_tokens, "stream": True, "ignore_eos": True}
+    connection.request("POST", "/v1/completions", json.dumps(body),
+                       {"Content-Type": "application/json"})
+    answer = connection.getresponse()
+    assert answer.status == 200
+    assert answer.readline().startswith(b"data: {")
+    return answer
+
+
+def test_basics():
+    with Server(MODEL, "--port", "0") as s:
+        c = s.connect()
+        for words in ("KV cache dtype: nvfp4", "bytes per token", "KV record layout",
+                      "KV cache size: ", "Maximum concurrency for 4,096 tokens per request: 1.",
+                      "weights", "workspace", "open pages"):
+            assert words in s.text(), f"no `{words}` in: {s.text()}"
+        assert ask(c, "/health") == (200, "")
+        assert ask(c, "/ping") == (200, "")
+        assert re.match(r"\d+\.\d+", ask(c, "/version")[1]["version"])
+        assert ask(c, "/load") == (200, {"server_load": 0})
+        assert ask(c, "/nowhere")[0] == 404
+        assert ask(c, "/v1/models")[1]["data"][0]["id"] == os.path.basename(MODEL)
+        before = metrics(c)
+        answer = complete(c)
+        assert answer["usage"]["completion_tokens"] == 16, answer
+        assert len(answer["choices"][0]["text"]) > 16, answer
+        after = metrics(c)
+        label = '{model_name="%s",engine="0"}' % os.path.basename(MODEL)
+        assert after["vllm:generation_tokens_total" + label] == 16
+        assert before["vllm:generation_tokens_total" + label] == 0
+        assert after["vllm:num_requests_running" + label] == 0
+        assert after["vllm:kv_cache_usage_perc" + label] == 0
+        assert after["vllm:e2e_request_latency_seconds_count" + label] == 1
+        assert after["vllm:inter_token_latency_seconds_count" + label] == 15
+        done = 'vllm:request_success_total' + label[:-1] + ',finished_reason="length"}'
+        assert after[done] == 1
+        assert after['http_requests_total{handler="/health",method="GET",status="2xx"}'] == 1
+        assert after['http_requests_total{handler="none",method="GET",status="4xx"}'] == 1
+        assert s.stop() == 0
+
+
+def test_reset():
+    with Server(MODEL, "--port", "0") as s:
+        c = s.connect()
+        answers = [complete(c, STORY) for _ in range(2)]
+        status, reset = ask(c, "/reset_prefix_cache", {})
+        assert status == 200 and reset["blocks"] > 0, reset
+        answers.append(complete(c, STORY))
+        cached = [a["usage"]["prompt_tokens_details"]["cached_tokens"] for a in answers]
+        assert cached[0] == 0 and cached[1] >= 64 and cached[2] == 0, cached
+        assert len({a["choices"][0]["text"] for a in answers}) == 1, answers
+        # Gone before the answer comes: nothing breaks.
+        for _ in range(20):
+            with socket.create_connection((s.host, int(s.port)), WAIT) as raw:
+                raw.sendall(b"POST /reset_prefix_cache HTTP/1.1\r\nHost: localhost\r\n"
+                            b"Content-Length: 0\r\n\r\n")
+        assert ask(c, "/health")[0] == 200
+        assert s.stop() == 0
+    with Server(MODEL, "--port", "0", "--no-enable-prefix-caching") as s:
+        c = s.connect()
+        cached = [complete(c, STORY)["usage"]["prompt_tokens_details"]["cached_tokens"]
+                  for _ in range(2)]
+        assert cached == [0, 0], cached
+        assert 'enable_prefix_caching="False"' in ask(c, "/metrics")[1]
+        assert s.stop(signal.SIGINT) == 0
+
+
+def test_drain():
+    with Server(MODEL, "--port", "0") as s:
+        idle = s.connect()
+        assert ask(idle, "/health")[0] == 200
+        answer = stream(s, 300)
+        s.process.send_signal(signal.SIGTERM)
+        text = answer.read().decode()
+        assert text.endswith("data: [DONE]\n\n"), text[-200:]
+        assert text.count('"text"') == 299, text.count('"text"')
+        try:  # closed, or told that it ends
+            assert ask(idle, "/health")[0] == 503
+        except (http.client.HTTPException, OSError):
+            pass
+        assert s.end() == 0
+    with Server(MODEL, "--port", "0") as s:
+        answers = [stream(s, 4000) for _ in range(3)]
+        s.process.send_signal(signal.SIGTERM)
+        time.sleep(0.2)
+        assert s.process.poll() is None
+        s.process.send_signal(signal.SIGTERM)
+        assert s.end() == 0
+        for answer in answers:
+            try:
+                assert b"[DONE]" not in answer.read()
+            except (http.client.HTTPException, OSError):
+                pass
+    with Server(MODEL, "--port", "0", "--drain-timeout", "0.2") as s:
+        answer = stream(s, 4000)
+        assert s.stop() == 0
+
+
+def test_socket():
+    path = os.path.join(TMP, "socket")
+    with Server(MODEL, "--uds", path) as s:
+        c = http.client.HTTPConnection("localhost", timeout=WAIT)
+        c.sock = socket.socket(socket.AF_UNIX)
+        c.sock.connect(path)
+        assert complete(c)["usage"]["completion_tokens"] == 16
+        assert ask(c, "/reset_prefix_cache", {})[0] == 200
+        assert s.stop() == 0
+    assert not os.path.exists(path), "the socket's file was left behind"
+
+
+def test_keys():
+    with Server(MODEL, "--port", "0", "--api-key", "one", "two") as s:
+        c = s.connect()
+        assert ask(c, "/v1/models")[0] == 401
+        assert ask(c, "/v1/models", Authorization="Bearer three")[0] == 401
+        assert ask(c, "/v1/models", Authorization="Bearer one")[0] == 200
+        assert ask(c, "/v1/models", x_api_key="two")[0] == 200
+        for path in ("/health", "/metrics", "/version", "/ping", "/load"):
+            assert ask(c, path)[0] == 200, path
+        assert ask(c, "/reset_prefix_cache", {})[0] == 200
+        assert s.stop() == 0
+    for name in ("VLLM_API_KEY", "NIBBLE_API_KEY"):
+        with Server(MODEL, "--port", "0", env={name: "secret"}) as s:
+            c = s.connect()
+            assert ask(c, "/v1/models")[0] == 401
+            assert ask(c, "/v1/models", Authorization="Bearer secret")[0] == 200
+            assert "secret" not in s.text()
+            assert s.stop() == 0
+
+
+def test_tls():
+    cert, key = os.path.join(TMP, "cert.pem"), os.path.join(TMP, "key.pem")
+    try:
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key,
+                        "-out", cert, "-days", "2", "-subj", "/CN=localhost", "-addext",
+                        "subjectAltName=DNS:localhost,IP:127.0.0.1"], check=True,
+                       stderr=subprocess.DEVNULL)
+    except FileNotFoundError:
+        print("no openssl command: TLS is not tried")
+        return
+    with Server(MODEL, "--port", "0", "--ssl-certfile", cert, "--ssl-keyfile", key) as s:
+        context = ssl.create_default_context(cafile=cert)
+        c = http.client.HTTPSConnection("127.0.0.1", int(s.port), timeout=WAIT, context=context)
+        assert complete(c)["usage"]["completion_tokens"] == 16
+        try:  # plain text on a TLS port: no answer, and no harm
+            plain = s.connect()
+            assert ask(plain, "/health")[0] >= 400
+        except (http.client.HTTPException, OSError):
+            pass
+        assert ask(c, "/health")[0] == 200
+        assert s.stop() == 0
+    wrong = subprocess.run([NIBBLE, "serve", MODEL, "--port", "0", "--ssl-certfile", key,
+                            "--ssl-keyfile", key, "--kv-cache-memory-bytes", "64M"], text=True,
+                           stderr=subprocess.PIPE, stdout=subprocess.PIPE, check=False)
+    assert wrong.returncode == 1 and "key.pem" in wrong.stderr, wrong
+
+
+def test_config():
+    path = os.path.join(TMP, "serve.yaml")
+    with open(path, "w", encoding="utf-8") as f:
+        f.write(f"model: {json.dumps(MODEL)}\nport: 0\nserved_model_name: [first, second]\n"
+                "log-format: json\nenforce-eager: true\napi-key:\n  - from-file\n"
+                "max-model-len: 1k\nkv_cache_memory_bytes: 64M\nmax-num-seqs: 8\n")
+    with Server("--config", path, "--api-key", "from-line") as s:
+        c = s.connect()
+        assert ask(c, "/v1/models", Authorization="Bearer from-file")[0] == 401
+        status, models = ask(c, "/v1/models", Authorization="Bearer from-line")
+        assert status == 200
+        assert [m["id"] for m in models["data"]] == ["first", "second"], models
+        assert models["data"][0]["max_model_len"] == 1000, models
+        assert 'model_name="first"' in ask(c, "/metrics")[1]
+        assert s.stop() == 0
+        lines = [json.loads(line) for line in s.log]
+        assert {"time", "level", "event", "message"} <= set(lines[0]), lines[0]
+        warned = [m["message"] for m in lines if m["level"] == "warn"]
+        assert any("--enforce-eager" in m for m in warned), warned
+
+
+def test_refusals():
+    with Server(MODEL, "--port", "0") as s:
+        second = subprocess.run([NIBBLE, "serve", MODEL, "--port", s.port,
+                                 "--kv-cache-memory-bytes", "64M"], text=True,
+                                stderr=subprocess.PIPE, stdout=subprocess.PIPE, check=False)
+        assert second.returncode == 1, second
+        assert s.port in second.stderr and second.stderr.count("\n") == 1, second.stderr
+        assert s.stop() == 0
+    for args, words in ((["--max-model-len", "auto", "--kv-cache-memory-bytes", "1M"], "384 tok"),
+                        (["--gpu-memory-utilization", "0.05"], "listening on"),
+                        (["--num-gpu-blocks-override", "100"], "6,400 tokens")):
+        args += ["--kv-cache-dtype", "nvfp4"]
+        with Server(MODEL, "--port", "0", *args, small=False) as s:
+            assert words in s.text(), s.text()
+            assert complete(s.connect())["usage"]["completion_tokens"] == 16
+            assert s.stop() == 0
+
+
+def test_few_files():
+    def limit():
+        resource.setrlimit(resource.RLIMIT_NOFILE, (300, 300))
+    with Server(MODEL, "--port", "0", preexec=limit) as s:
+        assert "--max-connections 4096: the limit of open files" in s.text(), s.text()
+        assert complete(s.connect())["usage"]["completion_tokens"] == 16
+        assert s.stop() == 0
+
+
+def main():
+    chosen = sys.argv[4:] or [n for n in globals() if n.startswith("test_")]
+    for name in chosen:
+        print(name, flush=True)
+        globals()[name]()
+
+
+main()
