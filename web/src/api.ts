@@ -58,7 +58,8 @@ export interface CacheRequest {
   computed: number;
   cached: number;
   n_blocks: number;
-  blocks: number[];
+  /** Blocks in order of position: first id, how many, first id, how many, ... */
+  runs: number[];
 }
 
 export interface CacheAnswer {

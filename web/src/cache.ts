@@ -1,9 +1,10 @@
 // cache.ts - the live view of the cache: numbers, map of blocks, prefix tree, plots, memory.
 import { ApiError, type CacheAnswer, type CacheRequest, type Config, get, type Stats } from "./api";
-import { type Block, blocksOf } from "./chains";
+import { type Block, blocksHeld, blocksOf } from "./chains";
 import { h, say, setText, table } from "./dom";
 import { bytes, count, percent, seconds, times } from "./format";
 import { Grid, type State, STATES, stateOf } from "./grid";
+import { RECORD_NAMES, recordName } from "./page";
 import { Plots } from "./plots";
 import { Tree } from "./tree";
 
@@ -70,7 +71,7 @@ export class CacheView {
       this.tiles.set(key, value);
       return h("div", { class: "tile" }, h("dt", {}, label), value);
     };
-    const legend = (Object.keys(STATES) as State[]).map((s) => {
+    const legend = (["h", "m", "1", "."] as State[]).map((s) => {
       const n = h("b", {}, "0");
       this.legend.set(s, n);
       return h("li", { title: STATES[s].text }, h("i", { class: `swatch ${STATES[s].key}` }), h("span", {}, STATES[s].label), n);
@@ -189,7 +190,7 @@ export class CacheView {
   }
 
   private holdersOf(id: number): CacheRequest[] {
-    return this.answer?.requests.filter((r) => r.blocks.includes(id)) ?? [];
+    return this.answer?.requests.filter((r) => blocksHeld(r).includes(id)) ?? [];
   }
 
   private facts(id: number): [string, string][] {
@@ -250,7 +251,7 @@ export class CacheView {
     if (this.memory.childElementCount !== c.compare.length) {
       this.memory.replaceChildren(
         ...c.compare.map((r) =>
-          h("div", { class: r.served ? "bar served" : "bar" }, h("span", { class: "bar-name" }, r.label, h("span", { class: "muted small" }, r.note)), h("span", { class: "bar-track", "aria-hidden": "true" }, h("i", {})), h("span", { class: "bar-value" })),
+          h("div", { class: r.served ? "bar served" : "bar" }, h("span", { class: "bar-name" }, r.name in RECORD_NAMES ? recordName(r.name) : r.label, h("span", { class: "muted small" }, r.note)), h("span", { class: "bar-track", "aria-hidden": "true" }, h("i", {})), h("span", { class: "bar-value" })),
         ),
       );
     }

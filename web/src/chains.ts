@@ -11,14 +11,25 @@ export interface Block {
   key: string; // "": not findable
 }
 
-/** A chain of blocks where each has one child, but for the last. */
+/** A path through the tree that always takes the largest branch; the others are rows below it. */
 export interface Run {
   blocks: Block[];
   depth: number; // of its first block: blocks before it in the text
   row: number;
   parentRow: number; // -1: a root
   level: number; // nesting, for the tree's semantics
-  requests: CacheRequest[]; // those whose last findable block this run holds
+  ends: { depth: number; request: CacheRequest }[]; // where running requests are
+}
+
+/** The blocks of a request in order of position. */
+export function blocksHeld(r: CacheRequest): number[] {
+  const out: number[] = [];
+  for (let i = 0; i + 1 < r.runs.length; i += 2) {
+    const first = r.runs[i] ?? 0;
+    const n = r.runs[i + 1] ?? 0;
+    for (let k = 0; k < n; k++) out.push(first + k);
+  }
+  return out;
 }
 
 export function blocksOf(a: CacheAnswer): Map<number, Block> {
@@ -42,23 +53,25 @@ export function blocksOf(a: CacheAnswer): Map<number, Block> {
   return out;
 }
 
-/**
- * The tree as rows, largest chains first, at most `limit` of them. Blocks that a request holds but
- * that are not findable yet continue the block before them in the request's table.
- */
-export function runsOf(blocks: Map<number, Block>, requests: CacheRequest[], limit: number): { runs: Run[]; leftOut: number } {
+/** Parents of all blocks: those that are not findable yet continue what their request holds before. */
+function parentsOf(blocks: Map<number, Block>, requests: CacheRequest[]): { parent: Map<number, number>; ends: Map<number, CacheRequest[]> } {
   const parent = new Map<number, number>();
-  for (const b of blocks.values()) parent.set(b.id, blocks.has(b.parent) ? b.parent : -1);
   const ends = new Map<number, CacheRequest[]>();
+  for (const b of blocks.values()) parent.set(b.id, blocks.has(b.parent) ? b.parent : -1);
   for (const r of requests) {
-    for (let i = 0; i < r.blocks.length; i++) {
-      const id = r.blocks[i];
-      const b = id === undefined ? undefined : blocks.get(id);
-      if (b && !b.key && i > 0) parent.set(b.id, r.blocks[i - 1] ?? -1);
-    }
-    const last = r.blocks[r.blocks.length - 1];
+    const held = blocksHeld(r);
+    held.forEach((id, i) => {
+      if (i > 0 && blocks.get(id)?.key === "") parent.set(id, held[i - 1] ?? -1);
+    });
+    const last = held[held.length - 1];
     if (last !== undefined) ends.set(last, [...(ends.get(last) ?? []), r]);
   }
+  return { parent, ends };
+}
+
+/** The tree as rows, largest branches first, at most `limit` of them. */
+export function runsOf(blocks: Map<number, Block>, requests: CacheRequest[], limit: number): { runs: Run[]; leftOut: number } {
+  const { parent, ends } = parentsOf(blocks, requests);
   const children = new Map<number, number[]>();
   for (const [id, p] of parent) {
     const list = children.get(p);
@@ -84,22 +97,20 @@ export function runsOf(blocks: Map<number, Block>, requests: CacheRequest[], lim
       leftOut++;
       continue;
     }
-    const run: Run = { blocks: [], depth: t.depth, row: runs.length, parentRow: t.parentRow, level: t.level, requests: [] };
-    for (let id = t.id; ; ) {
+    const run: Run = { blocks: [], depth: t.depth, row: runs.length, parentRow: t.parentRow, level: t.level, ends: [] };
+    const branches: typeof todo = [];
+    for (let id: number | undefined = t.id; id !== undefined; ) {
       const b = blocks.get(id);
       if (!b) break;
       run.blocks.push(b);
-      const here = ends.get(id);
-      if (here) run.requests.push(...here);
-      const next = children.get(id) ?? [];
-      const only = next.length === 1 ? next[0] : undefined;
-      if (only !== undefined) {
-        id = only;
-        continue;
-      }
-      todo.unshift(...bySize(next).map((k) => ({ id: k, depth: run.depth + run.blocks.length, parentRow: run.row, level: run.level + 1 })));
-      break;
+      const depth: number = run.depth + run.blocks.length;
+      for (const request of ends.get(id) ?? []) run.ends.push({ depth, request });
+      const [next, ...others]: number[] = bySize(children.get(id) ?? []);
+      branches.push(...others.map((k) => ({ id: k, depth, parentRow: run.row, level: run.level + 1 })));
+      id = next;
     }
+    // The deepest branch first: its line then crosses no other.
+    todo.unshift(...branches.reverse());
     runs.push(run);
   }
   return { runs, leftOut };

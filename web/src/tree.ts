@@ -54,7 +54,7 @@ export class Tree {
       item.tabIndex = i === this.current ? 0 : -1;
       const [label, req] = item.children;
       if (label) setText(label, this.label(run));
-      if (req) setText(req, run.requests.map((r) => `request ${r.id}`).join(", "));
+      if (req) setText(req, run.ends.map((r) => `request ${r.request.id}`).join(", "));
     });
     setText(
       this.note,
@@ -62,7 +62,7 @@ export class Tree {
         ? "Nothing is cached yet. Ask something, and its blocks appear here."
         : leftOut
           ? `The ${runs.length} largest branches of ${runs.length + leftOut} are drawn.`
-          : "A row is a run of blocks with the same beginning; what branches off continues it.",
+          : "A row is a beginning and its longest continuation; what branches off continues it from there. A mark over a block is where a request is.",
     );
     this.draw();
   }
@@ -132,13 +132,13 @@ export class Tree {
       c.roundRect(x(run.depth + k), y, Math.max(unit - gap, 0.8), 12, gap ? 2 : 0);
       c.fill();
     });
-    if (run.requests.length) {
-      const end = x(run.depth + run.blocks.length) + 2;
-      c.fillStyle = colour("state-held");
+    c.fillStyle = colour("ink");
+    for (const { depth } of run.ends) {
+      const end = x(depth) - gap + 1;
       c.beginPath();
-      c.moveTo(end, y);
-      c.lineTo(end + 6, y + 6);
-      c.lineTo(end, y + 12);
+      c.moveTo(end - 4, y - 5);
+      c.lineTo(end + 4, y - 5);
+      c.lineTo(end, y + 1);
       c.fill();
     }
   }
