@@ -11,6 +11,7 @@
 #include "os/pool.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -145,6 +146,18 @@ void nb_pool_destroy(nb_pool *p)
     free(p);
 }
 
+static nb_status start_worker(nb_pool *p, size_t i, nb_error *err)
+{
+    worker_arg *w = malloc(sizeof *w);
+    if (w) *w = (worker_arg){ p, i };
+    if (!w || pthread_create(&p->thread[i - 1], NULL, worker_main, w) != 0) {
+        free(w);
+        return nb_fail(err, NB_ERR_NOMEM, "cannot start thread %zu", i);
+    }
+    p->n_thread++;
+    return NB_OK;
+}
+
 nb_status nb_pool_create(size_t n_thread, nb_pool **out, nb_error *err)
 {
     const size_t n_core = nb_os_n_core();
@@ -164,15 +177,17 @@ nb_status nb_pool_create(size_t n_thread, nb_pool **out, nb_error *err)
     p->spin = n_thread <= n_core;
     (void)pthread_mutex_init(&p->lock, NULL);
     (void)pthread_cond_init(&p->wake, NULL);
-    for (size_t i = 1; i < n_thread; i++) {
-        worker_arg *w = malloc(sizeof *w);
-        if (w) *w = (worker_arg){ p, i };
-        if (!w || pthread_create(&p->thread[i - 1], NULL, worker_main, w) != 0) {
-            free(w);
-            nb_pool_destroy(p);
-            return nb_fail(err, NB_ERR_NOMEM, "cannot start thread %zu of %zu", i, n_thread);
-        }
-        p->n_thread++;
+    sigset_t stop, before; /* signals that end things are for the program's own threads */
+    (void)sigemptyset(&stop);
+    (void)sigaddset(&stop, SIGINT);
+    (void)sigaddset(&stop, SIGTERM);
+    (void)pthread_sigmask(SIG_BLOCK, &stop, &before); /* new threads inherit it */
+    nb_status st = NB_OK;
+    for (size_t i = 1; st == NB_OK && i < n_thread; i++) st = start_worker(p, i, err);
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (st != NB_OK) {
+        nb_pool_destroy(p);
+        return st;
     }
     *out = p;
     return NB_OK;
