@@ -593,9 +593,9 @@ static int check_options(void)
 int main(int argc, char **argv)
 {
 #if defined(__SANITIZE_ADDRESS__)
-    enum { STEPS = 60000 };
+    enum { STEPS = 250000 };
 #else
-    enum { STEPS = 150000 };
+    enum { STEPS = 500000 };
 #endif
     if (check_roots() || check_keys() || check_options()) return 1;
     return prop_main(argc, argv, "prop_kv_cache", run, STEPS);

@@ -473,9 +473,9 @@ static int check_create(void)
 int main(int argc, char **argv)
 {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    enum { STEPS = 40000 };
+    enum { STEPS = 150000 };
 #else
-    enum { STEPS = 100000 };
+    enum { STEPS = 300000 };
 #endif
     if (check_create() || check_add() || check_after() || check_all_cached() ||
         check_starvation(1) || check_starvation(0))

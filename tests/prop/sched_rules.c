@@ -212,6 +212,19 @@ static bool better_victim(const sim *w, const sim_req *u, const sim_req *v)
     return u->arrival > v->arrival && u->was_order > v->was_order;
 }
 
+static bool in_need(const sim_req *r)
+{
+    return r->live && r->was_running && sim_pages(r->n_known) > r->was_pages;
+}
+
+/* With the priority policy: was there one in need that is not worse than v? */
+static bool may_be_victim(const sim *w, const sim_req *v)
+{
+    for (const sim_req *u = w->req; u < w->req + SIM_LIVE; u++)
+        if (in_need(u) && (!w->o.priority || u->rq.priority <= v->rq.priority)) return true;
+    return false;
+}
+
 static int check_victims(const sim *w, const sim_plan *pl)
 {
     size_t need = 0;
@@ -219,9 +232,10 @@ static int check_victims(const sim *w, const sim_plan *pl)
     const sim_req *old = oldest(w);
     for (const sim_req *v = w->req; v < w->req + SIM_LIVE; v++) {
         if (!v->live || !v->was_running) continue;
-        const size_t pages = sim_pages(v->n_known);
-        need += pages > v->was_pages ? pages - v->was_pages : 0;
+        if (in_need(v)) need += sim_pages(v->n_known) - v->was_pages;
         if (!v->victim) continue;
+        if (!may_be_victim(w, v))
+            return prop_fail(w->p, "request %llu was set back for a worse one", LL(v->rq.id));
         if (v == old && pl->n_was_running > 1)
             return prop_fail(w->p, "request %llu, the oldest, was set back", LL(v->rq.id));
         for (const sim_req *u = w->req; u < w->req + SIM_LIVE; u++)
