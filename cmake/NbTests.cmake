@@ -6,6 +6,7 @@
 #   tests/parity/*.c        nibble-parity DIR, for each DIR with expected.safetensors   label parity
 #   tests/fuzz/fuzz_*.c     corpus replay, a short mutation run, failing allocations    label fuzz
 #   tests/e2e/*.sh          script NIBBLE SOURCE_DIR      label  e2e
+#   tests/server/*.{sh,py}  script NIBBLE SOURCE_DIR      labels e2e server
 #
 # Other .c files of unit, prop and fuzz are helpers, linked to every program of that folder.  Exit
 # code 77 means skipped.  A name with `slow` gets the label slow; one with pool, thread, queue,
@@ -132,6 +133,17 @@ if(nb_app AND nb_kinds)
         get_filename_component(name "${f}" NAME_WE)
         if(NOT name MATCHES "^_") # _*.sh are sourced by the others
             nb_test(e2e_${name} 180 e2e bash "${f}" "$<TARGET_FILE:nibble>" "${CMAKE_SOURCE_DIR}")
+        endif()
+    endforeach()
+    file(GLOB sources CONFIGURE_DEPENDS "${nb_test_dir}/server/*.sh" "${nb_test_dir}/server/*.py")
+    foreach(f IN LISTS sources)
+        get_filename_component(name "${f}" NAME_WE)
+        get_filename_component(suffix "${f}" LAST_EXT)
+        set(run_.sh bash)
+        set(run_.py python3)
+        if(NOT name MATCHES "^_")
+            nb_test(server_${name} 180 "e2e;server" ${run_${suffix}} "${f}" "$<TARGET_FILE:nibble>"
+                "${CMAKE_SOURCE_DIR}")
         endif()
     endforeach()
 endif()
