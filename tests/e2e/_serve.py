@@ -17,7 +17,7 @@ import time
 
 NIBBLE, MODEL, TMP = sys.argv[1:4]
 WAIT = 120  # seconds for what takes one; nothing is measured
-STORY = "Once upon a time there was a little fox who lived at the edge of a large forest. " * 12
+STORY = "Once upon a time there was a little fox who lived at the edge of a large forest. " * 5
 
 
 class Server:
@@ -292,7 +292,7 @@ def test_refusals():
         assert s.port in second.stderr and second.stderr.count("\n") == 1, second.stderr
         assert s.stop() == 0
     for args, words in ((["--max-model-len", "auto", "--kv-cache-memory-bytes", "1M"], "384 tok"),
-                        (["--gpu-memory-utilization", "0.05"], "listening on"),
+                        (["--gpu-memory-utilization", "0.01"], "listening on"),
                         (["--num-gpu-blocks-override", "100"], "6,400 tokens")):
         args += ["--kv-cache-dtype", "nvfp4"]
         with Server(MODEL, "--port", "0", *args, small=False) as s:
