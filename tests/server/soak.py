@@ -42,10 +42,11 @@ class Server:
         command = [args.nibble, "serve", os.path.join(args.source, "models", "nibble-tiny"),
                    "--port", "0", "--max-num-seqs", "12", "--max-num-batched-tokens", "128",
                    "--num-gpu-blocks-override", "36", "--max-model-len", "2048",
-                   "--max-num-queued-reqs", "60", "--max-num-queued-tokens", "12000",
+                   "--max-num-queued-reqs", "40", "--max-num-queued-tokens", "12000",
                    "--max-connections", "200", "--max-body-bytes", "512K",
                    "--read-timeout", "2", "--idle-timeout", "3", "--write-timeout", "2",
                    "--drain-timeout", "5", "--dev-endpoints", "--scheduling-policy", "priority",
+                   "--priority-age", "1",
                    "--kv-cache-dtype", "nvfp4"]
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                         stderr=log)
