@@ -20,7 +20,7 @@ nb_status nb_http_guard_create(nb_http *h, nb_error *err)
     for (size_t i = 0; i < o->n_api_key; i++) {
         const nb_str key = nb_str_c(o->api_key[i]);
         if (key.n_bytes == 0) return nb_fail(err, NB_ERR_ARG, "an API key is empty");
-        if (!nb_http_is_value(key) || memchr(key.p, ' ', key.n_bytes))
+        if (!nb_http_is_value(key) || strpbrk(key.p, " \t"))
             return nb_fail(err, NB_ERR_ARG,
                            "an API key has a character that no header can carry (blanks included)");
         if (EVP_Digest(key.p, key.n_bytes, h->key_hash[i], NULL, EVP_sha256(), NULL) != 1)
