@@ -27,7 +27,10 @@ static json_t *describe_records(const nb_model_config *c)
         json_t *r = describe_record(c, (nb_kv_type)t, bf16);
         if (!r) continue;
         if (t == NB_KV_BF16) bf16 = json_real_value(json_object_get(r, "bytes_per_token"));
-        if (json_array_append_new(list, r) != 0) return NULL;
+        if (json_array_append_new(list, r) != 0) {
+            json_decref(list);
+            return NULL;
+        }
     }
     return list;
 }
@@ -59,31 +62,34 @@ static int add_geometry(json_t *j, const nb_model_config *c)
     return bad;
 }
 
+static nb_status describe(const char *model, nb_model_config *c, char **text, nb_error *err)
+{
+    nb_model_size s;
+    NB_TRY(nb_engine_read_config(model, c, err));
+    nb_model_config_size(c, &s);
+    json_t *j =
+        json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:s, s:b}", "family", c->family,
+                  "n_param", (json_int_t)s.n_param, "n_param_active", (json_int_t)s.n_param_active,
+                  "n_layer", (json_int_t)c->n_layer, "hidden", (json_int_t)c->hidden, "n_head",
+                  (json_int_t)c->n_head, "vocab", (json_int_t)c->n_vocab, "max_position",
+                  (json_int_t)c->max_pos, "attention", c->attn == NB_ATTN_MLA ? "mla" : "gqa",
+                  "dtype", c->fp8 ? "fp8" : c->dtype, "tied", c->tied);
+    const int bad = !j || add_geometry(j, c) ||
+                    json_object_set_new(j, "records", describe_records(c)) ||
+                    json_object_set_new(j, "notes", json_string(c->notes));
+    *text = bad ? NULL : json_dumps(j, JSON_COMPACT | JSON_REAL_PRECISION(10));
+    json_decref(j);
+    return *text ? NB_OK : NB_ERR_NOMEM;
+}
+
 nb_status nb_model_describe(const char *model, char **json, nb_error *err)
 {
+    nb_error own = { 0 };
+    char *text = NULL;
     nb_model_config *c = calloc(1, sizeof *c);
-    if (!c) return nb_fail(err, NB_ERR_NOMEM, "out of memory");
-    nb_status st = nb_engine_read_config(model, c, err);
-    if (st == NB_OK) {
-        nb_model_size s;
-        nb_model_config_size(c, &s);
-        json_t *j = json_pack(
-            "{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:s, s:b}", "family", c->family,
-            "n_param", (json_int_t)s.n_param, "n_param_active", (json_int_t)s.n_param_active,
-            "n_layer", (json_int_t)c->n_layer, "hidden", (json_int_t)c->hidden, "n_head",
-            (json_int_t)c->n_head, "vocab", (json_int_t)c->n_vocab, "max_position",
-            (json_int_t)c->max_pos, "attention", c->attn == NB_ATTN_MLA ? "mla" : "gqa", "dtype",
-            c->fp8 ? "fp8" : c->dtype, "tied", c->tied);
-        const int bad = !j || add_geometry(j, c) ||
-                        json_object_set_new(j, "records", describe_records(c)) ||
-                        json_object_set_new(j, "notes", json_string(c->notes));
-        char *text = bad ? NULL : json_dumps(j, JSON_COMPACT | JSON_REAL_PRECISION(10));
-        json_decref(j);
-        if (text)
-            *json = text;
-        else
-            st = nb_fail(err, NB_ERR_NOMEM, "out of memory");
-    }
+    const nb_status st = c ? describe(model, c, &text, &own) : NB_ERR_NOMEM;
     free(c);
-    return st;
+    if (st != NB_OK) return nb_fail(err, st, "%s", own.msg[0] ? own.msg : nb_status_text(st));
+    *json = text;
+    return NB_OK;
 }

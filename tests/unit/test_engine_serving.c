@@ -815,7 +815,6 @@ static void test_options(void **state)
     nb_engine_info info;
     nb_engine *e = make_engine(&o);
     nb_engine_get_info(e, &info);
-    nb_engine_destroy(e);
     const uint64_t block = info.block_bytes;
     assert_int_equal(info.block_tok, 64);
     assert_int_equal(info.max_num_seqs, 32);
@@ -824,6 +823,7 @@ static void test_options(void **state)
     assert_int_equal(info.tail_bytes, 32 * 3 * 64 * (40 + 16) * 4);
     assert_string_equal(info.kv_layout, "latent 64x80 + rope 64x32");
     assert_true(info.workspace_bytes > 0);
+    nb_engine_destroy(e);
 
     o.kv_cache_bytes = 5 * block + block / 2;
     refuse_options(o, NB_ERR_LIMIT, "estimated maximum model length is 320");
