@@ -326,6 +326,25 @@ static void wake(nb_sched *s, nb_req *r)
     }
 }
 
+/* The blocks that are full now can be found. */
+static nb_status publish(nb_sched *s, nb_req *r)
+{
+    const size_t n_full = r->n_computed / NB_BLOCK_TOK;
+    NB_TRY(nb_req_keys(r, n_full));
+    for (; r->n_pub < n_full; r->n_pub++) {
+        const size_t b = r->n_pub;
+        const uint32_t parent = b ? r->block[b - 1] : NB_BLOCK_NONE;
+        if (b && !s->orphans) {
+            nb_kv_block_info info;
+            nb_kv_cache_block(s->kv, parent, &info);
+            s->orphans = !info.indexed;
+        }
+        r->block[b] = nb_kv_cache_publish(s->kv, r->block[b], &r->key[b], parent);
+        s->n_gain += s->orphans ? s->n_kv_block : 1;
+    }
+    return NB_OK;
+}
+
 nb_status nb_sched_computed(nb_sched *s, uint64_t id)
 {
     nb_req *r = nb_sched_find_req(s, id);
@@ -337,15 +356,7 @@ nb_status nb_sched_computed(nb_sched *s, uint64_t id)
         r->prompt_done = true;
         wake(s, r);
     }
-    const size_t n_full = r->n_computed / NB_BLOCK_TOK;
-    NB_TRY(nb_req_keys(r, n_full));
-    for (; r->n_pub < n_full; r->n_pub++) {
-        const size_t b = r->n_pub;
-        r->block[b] = nb_kv_cache_publish(s->kv, r->block[b], &r->key[b],
-                                          b ? r->block[b - 1] : NB_BLOCK_NONE);
-        s->n_gain++;
-    }
-    return NB_OK;
+    return publish(s, r);
 }
 
 /* ---- going ---- */

@@ -30,10 +30,14 @@
  * better than the one in need), the one with the least computed tokens, of equals
  * the youngest; never the oldest running request unless it is alone.  Its blocks are
  * released (what is full stays findable), its known tokens stay, and it returns to the
- * head of the queue of its class.  If the one in need is itself the victim it waits.
+ * head of the queue of its class.  If the one in need is itself the victim it waits.  When the one
+ * in need is the oldest and all others are better, there is no victim: it gets nothing in
+ * this step.  `Oldest` is by the last admission.
  *
  * Policies: fcfs, or priority (lower value first, then arrival), where a waiting request
- * gains one level for each age_s seconds it has waited, so that nobody starves.
+ * gains one level for each age_s seconds it has waited (in all, when it was preempted), so that
+ * nobody starves.  Requests of one priority are a class; the heads of the classes are compared,
+ * and when the best of them lacks blocks nobody is admitted.
  *
  * Errors are for the caller's mistakes and memory; a plan cannot fail.  Ids of requests
  * are the caller's, unique, never 0.  Owned by the engine thread. */
@@ -83,9 +87,9 @@ nb_status nb_sched_add(nb_sched *s, const nb_sched_request *r, double now, nb_er
 typedef struct nb_sched_item {
     uint64_t id;
     void *user;
-    size_t slot;         /* of the open page's buffer; kept while the request runs */
-    size_t pos0, n_tok;  /* tokens [pos0, pos0 + n_tok) are to be computed          */
-    const uint32_t *tok; /* [n_tok], until the next call that changes the request   */
+    size_t slot;           /* of the open page's buffer; kept while the request runs */
+    size_t pos0, n_tok;    /* tokens [pos0, pos0 + n_tok) are to be computed          */
+    const uint32_t *tok;   /* [n_tok], until the next call that changes the request   */
     const uint32_t *block; /* [n_block] table of the request, same lifetime         */
     size_t n_block;
     bool expanded, rope_long;
@@ -103,7 +107,7 @@ nb_status nb_sched_push(nb_sched *s, uint64_t id, uint32_t tok);
 /* Forgets a request in any state; planned but not computed items are void. Unknown ids are
  * ignored. */
 void nb_sched_remove(nb_sched *s, uint64_t id);
-/* Ids whose deadline has passed, at most cap of them; the caller removes them. */
+/* Ids whose deadline has passed (deadline <= now), at most cap of them; the caller removes them. */
 size_t nb_sched_expired(const nb_sched *s, double now, uint64_t *id, size_t cap);
 
 typedef struct nb_sched_stats {

@@ -75,8 +75,11 @@ struct nb_sched {
     nb_req_list deferred;
     size_t n_queued, n_queued_tok; /* in classes; with deferred ones for tokens  */
 
-    /* Counts what can make an admission that lacked blocks succeed: released and published blocks. */
+    /* Counts what can make an admission that lacked blocks succeed: released and published
+     * blocks.  Once the cache was reset under a running request, there are indexed blocks that are not
+     * found before somebody publishes what comes before them: then one block can count for many. */
     uint64_t n_gain;
+    bool orphans;
     nb_sched_stats stat; /* counters only */
     uint32_t *count;     /* [n_kv_block] for nb_sched_check */
 };

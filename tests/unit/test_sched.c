@@ -340,6 +340,29 @@ static void test_shared_admission(void **state)
     done(&t);
 }
 
+/* A reset under a running request leaves blocks in the index that nobody finds, before the first
+ * is there again: then they all count at once. */
+static void test_reset_admission(void **state)
+{
+    (void)state;
+    rig t = make(12, usual);
+    add(&t, 1, 1, 449); /* 8 blocks */
+    step(&t);
+    assert_int_equal(nb_kv_cache_reset(t.kv), 1);
+    while (stats(&t).n_waiting_tok) step(&t);
+    nb_sched_request q = request(2, 1, 100);
+    q.max_item_tok = 32;
+    assert_int_equal(nb_sched_add(t.s, &q, 0, NULL), NB_OK);
+    add(&t, 3, 1, 449); /* 8 more, 2 are left */
+    step(&t);
+    step(&t);
+    assert_int_equal(stats(&t).n_running, 2);
+    step(&t);
+    assert_int_equal(stats(&t).n_running, 3);
+    assert_int_equal(item_of(&t, 3)->n_cached, 448);
+    done(&t);
+}
+
 /* ---- preemption ---- */
 
 static void test_preempt(void **state)
@@ -797,6 +820,7 @@ int main(void)
         cmocka_unit_test(test_prefix),
         cmocka_unit_test(test_admission),
         cmocka_unit_test(test_shared_admission),
+        cmocka_unit_test(test_reset_admission),
         cmocka_unit_test(test_preempt),
         cmocka_unit_test(test_preempt_planned),
         cmocka_unit_test(test_preempt_out_of_plan),
