@@ -262,7 +262,7 @@ class Soak:
     def completion(self):
         rng = self.rng
         body = {"prompt": text_of(rng, rng.choice((1, 3, 10, 40, 120, 400))),
-                "max_tokens": rng.choice((1, 2, 5, 16, 40, 120)),
+                "max_tokens": rng.choice((1, 2, 5, 16, 40, 160)),
                 "temperature": rng.choice((0, 0.7, 1)), "seed": rng.randrange(5)}
         if rng.random() < 0.6:
             body["stream"] = True
@@ -332,6 +332,7 @@ class Soak:
             if "retry-after" not in headers:
                 raise Finding(f"{path}: 503 without Retry-After")
             json.loads(answer)["error"]
+            await asyncio.sleep(self.rng.random()) # as a client does that obeys it
         elif status != 200:
             raise Finding(f"{path}: {status} {answer[:300]!r} for {json.dumps(body)[:300]}")
         else:
@@ -427,7 +428,7 @@ class Soak:
     async def slow_reader(self):
         """A stream that is longer than socket buffers, read late or never."""
         rng = self.rng
-        body = {"prompt": text_of(rng, 5), "max_tokens": 300, "ignore_eos": True, "stream": True,
+        body = {"prompt": text_of(rng, 5), "max_tokens": 150, "ignore_eos": True, "stream": True,
                 "logprobs": 5, "n": 2}
         link = await Link.open(self.server.port, receive_bytes=2048)
         try:
