@@ -155,7 +155,7 @@ void nb_job_client_gone(void *ctx)
 {
     nb_job *j = ctx;
     j->ex = NULL;
-    if (!j->status) j->status = 499;
+    j->status = 499;
     abort_choices(j); /* the last event, or the end of its preparation, frees the job */
 }
 
