@@ -86,9 +86,11 @@ typedef struct nb_engine_options {
     const char *chat_template;   /* path; overrides the model's                             */
     size_t n_thread;             /* default: physical cores available                       */
     size_t max_model_len;        /* tokens of context; default: the model's maximum         */
-    size_t prefill_chunk;        /* prompt tokens of one request in a step; default 512; less
-                                    while others wait: max_chunk_tok */
-    size_t max_num_seqs;         /* requests that run at once; default 32                   */
+    size_t prefill_chunk;        /* prompt tokens of one request in a step; default
+                                    max_num_batched_tokens where given, else 512; less while
+                                    others wait: max_chunk_tok                              */
+    size_t max_num_seqs;         /* requests that run at once; default 32, at most
+                                    max_num_batched_tokens                                  */
     size_t max_num_batched_tokens; /* tokens of a step; default prefill_chunk, at least
                                     max_num_seqs                                            */
     size_t max_chunk_tok;        /* prompt tokens of one request in a step while others
@@ -223,7 +225,8 @@ typedef struct nb_request {
     void *on_token_ctx;    /* of all callbacks */
     /* Not NULL: called for each prompt token, in order, before the first on_token, with its
      * log-probability after the tokens before it (NaN for the first) and the n_prompt_top
-     * best.  Such a request computes its whole prompt, reading no prefix cache. */
+     * best; its event has no text.  Such a request computes its whole prompt, reading no
+     * prefix cache. */
     nb_token_fn *on_prompt;
     int n_prompt_top;       /* 0..20 */
     nb_done_fn *on_done;    /* nb_engine_submit; may be NULL */
