@@ -135,7 +135,10 @@ static void finish_held(void *ctx)
     server *s = ctx;
     for (int i = 0; i < MAX_HELD; i++) {
         if (!s->held[i]) continue;
-        nb_http_reply(s->held[i], 200, "text/plain", view("late\n"));
+        if (nb_str_eqc(nb_http_path(s->held[i]), "/begun"))
+            nb_http_end(s->held[i]);
+        else
+            nb_http_reply(s->held[i], 200, "text/plain", view("late\n"));
         s->held[i] = NULL;
         atomic_fetch_sub(&s->n_held, 1);
     }
@@ -151,7 +154,14 @@ static void on_hold_simply(nb_http_ex *ex, void *ctx)
     atomic_fetch_add(&s->n_held, 1);
 }
 
+static void on_begun(nb_http_ex *ex, void *ctx)
+{
+    assert_int_equal(nb_http_begin(ex, 200, "text/plain"), NB_OK);
+    on_hold_simply(ex, ctx);
+}
+
 static const nb_http_route drain_routes[] = {
+    { "GET", "/begun", on_begun, false },
     { "GET", "/hold", on_hold_simply, false },
     { "POST", "/hello", on_hello, true },
     { "GET", "/hello", on_hello, true },
@@ -173,14 +183,16 @@ static void test_drain(void **state)
     assert_int_equal(pthread_create(&s.thread, NULL, serve_thread, &s), 0);
     s.started = true;
     const int idle = dial(&s), kept = dial(&s), half = dial(&s), held = dial(&s);
+    const int begun = dial(&s);
     nb_buf b = { 0 };
     say(idle, view("GET /hello HTTP/1.1" KEEP));
     expect_next(idle, 200, "hello\n");
     say(half, view("POST /hello HTTP/1.1\r\nContent-Length: 2" KEEP "a"));
     say(held, view("GET /hold HTTP/1.1" KEEP));
     say(kept, view("GET /hold HTTP/1.1" KEEP "GET /hello HTTP/1.1" KEEP));
-    wait_for(&s.n_held, 2);
-    wait_connections(&s, 4);
+    say(begun, view("GET /begun HTTP/1.1" KEEP));
+    wait_for(&s.n_held, 3);
+    wait_connections(&s, 5);
     nb_http_stop(s.h);
     wait_draining(&s);
     assert_false(can_connect(nb_http_port(s.h)));
@@ -198,8 +210,14 @@ static void test_drain(void **state)
     assert_true(hear(kept, &b, NULL));
     expect(b.p, 200, "late\n");
     assert_null(strstr(b.p, "hello\n"));
+    b.n_bytes = 0;
+    assert_true(hear(begun, &b, "\r\n0\r\n\r\n")); /* did not know of it when it began */
+    say(begun, view("GET /hello HTTP/1.1" KEEP));
+    b.n_bytes = 0;
+    assert_true(hear(begun, &b, NULL));
+    assert_int_equal(b.n_bytes, 0);
     nb_buf_deinit(&b);
-    assert_int_equal(close(idle) | close(half) | close(held) | close(kept), 0);
+    assert_int_equal(close(idle) | close(half) | close(held) | close(kept) | close(begun), 0);
     join(&s); /* by itself */
     nb_http_destroy(s.h);
 }
@@ -356,7 +374,7 @@ static void test_every(void **state)
     counter c = { 0 };
     nb_error e;
     s.o.any_port = true;
-    assert_int_equal(nb_http_create(&s.o, routes, NB_COUNT(routes), &s.h, &e), NB_OK);
+    assert_int_equal(nb_http_create(&s.o, routes, N_ROUTES, &s.h, &e), NB_OK);
     assert_int_equal(nb_http_every(s.h, 0, count, &c), NB_ERR_ARG);
     assert_int_equal(nb_http_every(s.h, 0.001, count, &c), NB_OK);
     assert_int_equal(pthread_create(&s.thread, NULL, serve_thread, &s), 0);
