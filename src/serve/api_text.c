@@ -30,6 +30,20 @@ void nb_api_models(nb_http_ex *ex, void *ctx)
     nb_reply_json(ex, 200, data ? json_pack("{s:s, s:o}", "object", "list", "data", data) : NULL);
 }
 
+/* One route for each name, so the name is there. */
+void nb_api_model(nb_http_ex *ex, void *ctx)
+{
+    const nb_str path = nb_http_path(ex);
+    const nb_serve *s = ctx;
+    for (size_t i = 0; i < s->o.n_served_name; i++)
+        if (nb_str_eqc((nb_str){ path.p + NB_MODEL_PATH_BYTES, path.n_bytes - NB_MODEL_PATH_BYTES },
+                       s->o.served_name[i])) {
+            nb_reply_json(ex, 200, card(s, s->o.served_name[i]));
+            return;
+        }
+    nb_reply_error(ex, 404, "model", "The model does not exist.");
+}
+
 /* ---- /tokenize ---- */
 
 /* A text as it is, or a chat through its template. */

@@ -210,6 +210,26 @@ static nb_status fill_in(nb_serve *s, nb_error *err)
     return NB_OK;
 }
 
+static nb_status build_routes(nb_serve *s, size_t *n, nb_error *err)
+{
+    const size_t n_page = s->o.no_page ? 0 : nb_page_n_route, n_api = NB_COUNT(api_route);
+    const size_t n_model = s->o.n_served_name;
+    s->route = calloc(n_api + n_page + n_model, sizeof *s->route);
+    if (!s->route) return nb_fail(err, NB_ERR_NOMEM, "out of memory");
+    memcpy(s->route, api_route, sizeof api_route);
+    if (n_page) memcpy(s->route + n_api, nb_page_route, n_page * sizeof *s->route);
+    for (size_t i = 0; i < n_model; i++) {
+        const char *name = s->o.served_name[i];
+        char *path = nb_arena_alloc(&s->mem, NB_MODEL_PATH_BYTES + strlen(name) + 1);
+        if (!path) return nb_fail(err, NB_ERR_NOMEM, "out of memory");
+        memcpy(path, NB_MODEL_PATH, NB_MODEL_PATH_BYTES);
+        memcpy(path + NB_MODEL_PATH_BYTES, name, strlen(name) + 1);
+        s->route[n_api + n_page + i] = (nb_http_route){ "GET", path, nb_api_model, false };
+    }
+    *n = n_api + n_page + n_model;
+    return NB_OK;
+}
+
 static nb_status open_http(nb_serve *s, nb_error *err)
 {
     const nb_serve_options *o = &s->o;
@@ -236,12 +256,9 @@ static nb_status open_http(nb_serve *s, nb_error *err)
                                 .error_body = nb_error_body,
                                 .on_warn = on_warn,
                                 .ctx = s };
-    const size_t n_page = o->no_page ? 0 : nb_page_n_route, n_api = NB_COUNT(api_route);
-    s->route = calloc(n_api + n_page, sizeof *s->route);
-    if (!s->route) return nb_fail(err, NB_ERR_NOMEM, "out of memory");
-    memcpy(s->route, api_route, sizeof api_route);
-    if (n_page) memcpy(s->route + n_api, nb_page_route, n_page * sizeof *s->route);
-    NB_TRY(nb_http_create(&h, s->route, n_api + n_page, &s->http, err));
+    size_t n_route = 0;
+    NB_TRY(build_routes(s, &n_route, err));
+    NB_TRY(nb_http_create(&h, s->route, n_route, &s->http, err));
     if (o->drain_s > 0) nb_http_set_drain(s->http, o->drain_s);
     return NB_OK;
 }
@@ -305,5 +322,6 @@ void nb_serve_destroy(nb_serve *s)
     json_decref(s->tokenizer_info);
     free(s->own_name);
     free(s->route);
+    nb_arena_deinit(&s->mem);
     free(s);
 }

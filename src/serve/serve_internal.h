@@ -59,12 +59,16 @@ struct nb_serve {
     const char *default_name[1];
     json_t *tokenizer_info;    /* tokenizer_config.json, or NULL      */
     nb_http_route *route;
+    nb_arena mem; /* paths of routes */
 };
+
+#define NB_MODEL_PATH "/v1/models/" /* and a name */
+enum { NB_MODEL_PATH_BYTES = sizeof NB_MODEL_PATH - 1 };
 
 /* Handlers, one group per file; rows of the table of routes in serve.c. */
 nb_http_fn nb_api_chat, nb_api_completions, nb_api_chat_render, nb_api_completions_render; /* openai */
 nb_http_fn nb_api_messages, nb_api_count_tokens;                                /* anthropic  */
-nb_http_fn nb_api_models, nb_api_tokenize, nb_api_detokenize, nb_api_tokenizer_info; /* text   */
+nb_http_fn nb_api_models, nb_api_model, nb_api_tokenize, nb_api_detokenize, nb_api_tokenizer_info; /* text   */
 nb_http_fn nb_api_health, nb_api_ping, nb_api_version, nb_api_load, nb_api_metrics,
     nb_api_reset_prefix_cache; /* operation, ops.c; the rows of all six are `open`: the last looks
                                   at keys and the client's address itself */

@@ -145,6 +145,8 @@ def test_models(s):
     cards = s.ask("/v1/models")["data"]
     assert [c["id"] for c in cards] == ["tiny", "other"], cards
     assert cards[0]["max_model_len"] == 4096 and cards[0]["root"] == MODEL, cards
+    assert s.ask("/v1/models/other") == cards[1]
+    s.ask("/v1/models/none", None, 404)
     assert s.chat(model="other", max_tokens=1)["model"] == "tiny"
 
 
