@@ -118,7 +118,7 @@ static reading read_all(const char *p, size_t n, size_t step)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
-    char *p = malloc(n + 1);
+    char *p = calloc(n + 1, 1);
     if (!p) return 0;
     if (n) memcpy(p, data, n);
     const size_t step = n ? 1 + data[n - 1] % 61 : 1;

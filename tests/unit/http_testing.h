@@ -42,8 +42,7 @@ typedef struct server {
     nb_http_ex *held[MAX_HELD]; /* /hold */
     char *big;
     /* counts */
-    atomic_int n_held, n_close, n_done[600], n_cancelled, n_warn, n_flood_rounds, n_every;
-    atomic_long max_conn;
+    atomic_int n_held, n_close, n_done[600], n_cancelled, n_warn, n_flood_rounds;
 } server;
 
 /* One exchange with something to come. */
