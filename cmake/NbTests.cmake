@@ -6,6 +6,7 @@
 #   tests/parity/*.c        nibble-parity DIR, for each DIR with expected.safetensors   label parity
 #   tests/fuzz/fuzz_*.c     corpus replay, a short mutation run, failing allocations    label fuzz
 #   tests/e2e/*.sh          script NIBBLE SOURCE_DIR      label  e2e
+#   tests/web/*.sh          the page in Chromium          labels e2e web
 #   tests/server/*.{sh,py}  script NIBBLE SOURCE_DIR      labels e2e server
 #
 # Other .c files of unit, prop and fuzz are helpers, linked to every program of that folder.  Exit
@@ -134,6 +135,11 @@ if(nb_app AND nb_kinds)
         if(NOT name MATCHES "^_") # _*.sh are sourced by the others
             nb_test(e2e_${name} 180 e2e bash "${f}" "$<TARGET_FILE:nibble>" "${CMAKE_SOURCE_DIR}")
         endif()
+    endforeach()
+    file(GLOB sources CONFIGURE_DEPENDS "${nb_test_dir}/web/*.sh")
+    foreach(f IN LISTS sources)
+        get_filename_component(name "${f}" NAME_WE)
+        nb_test(web_${name} 480 "e2e;web" bash "${f}" "$<TARGET_FILE:nibble>" "${CMAKE_SOURCE_DIR}")
     endforeach()
     file(GLOB sources CONFIGURE_DEPENDS "${nb_test_dir}/server/*.sh" "${nb_test_dir}/server/*.py")
     foreach(f IN LISTS sources)

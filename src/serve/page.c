@@ -109,7 +109,6 @@ static bool matches(nb_str header, const char *etag)
 static nb_status add_headers(nb_http_ex *ex, const nb_page_file *f, bool gz)
 {
     NB_TRY(nb_http_add_header(ex, "Cache-Control", "no-cache"));
-    NB_TRY(nb_http_add_header(ex, "X-Content-Type-Options", "nosniff"));
     NB_TRY(nb_http_add_header(ex, "Referrer-Policy", "no-referrer"));
     NB_TRY(nb_http_add_header(ex, "Content-Security-Policy", csp));
     if (!f) return NB_OK;

@@ -1,16 +1,9 @@
 // mock.mjs - a server with the page's files and invented answers, for states that a real one
 // reaches with difficulty: a pool of 100,000 blocks, a key, an error in a stream.
 //
-//   node mock.mjs DIST [PORT]     look at it in a browser
-import { readFile } from "node:fs/promises";
+//   node mock.mjs URL [PORT]     look at it in a browser; URL: a nibble that has the files
 import http from "node:http";
-import path from "node:path";
 import { pathToFileURL } from "node:url";
-
-const TYPES = { ".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml", ".woff2": "font/woff2" };
-const CSP =
-  "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; connect-src 'self'; " +
-  "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'";
 
 function random(seed) {
   let s = seed >>> 0;
@@ -121,7 +114,7 @@ function config(nBlock) {
 const WORDS = "Once there was a small boat. It lay on the sand, and it waited for the sea. \u201cCome,\u201d said the wind. <b>Bold</b> it was not, but it went. ".split(/(?<= )/);
 const sleep = (ms) => new Promise((r) => setTimeout(r, ms));
 
-export function serve({ dist, port = 0, nBlock = 2048, key = "", speed = 25 }) {
+export function serve({ files, port = 0, nBlock = 2048, key = "", speed = 25 }) {
   const state = { running: 0, generated: 0, prompt: 0, cached: 0, t0: Date.now(), aborted: 0, requests: [], hasBlock: true };
   const stats = () => ({
     uptime_s: (Date.now() - state.t0) / 1000, running: state.running, waiting: state.running > 2 ? 1 : 0, deferred: 0, waiting_tokens: 0,
@@ -177,18 +170,14 @@ export function serve({ dist, port = 0, nBlock = 2048, key = "", speed = 25 }) {
       res.end("data: [DONE]\n\n");
       return undefined;
     }
-    const name = url.pathname === "/" ? "index.html" : path.basename(url.pathname);
-    try {
-      const data = await readFile(path.join(dist, name));
-      return res.writeHead(200, { "Content-Type": TYPES[path.extname(name)] ?? "text/plain; charset=utf-8", "Content-Security-Policy": CSP }).end(data);
-    } catch {
-      return json(404, { error: { message: "no such page" } });
-    }
+    const r = await fetch(new URL(url.pathname, files));
+    const headers = Object.fromEntries(["content-type", "content-security-policy"].map((h) => [h, r.headers.get(h) ?? ""]));
+    return res.writeHead(r.status, headers).end(Buffer.from(await r.arrayBuffer()));
   });
   return new Promise((resolve) => server.listen(port, "127.0.0.1", () => resolve({ url: `http://127.0.0.1:${server.address().port}/`, state, close: () => server.closeAllConnections() ?? server.close() })));
 }
 
 if (import.meta.url === pathToFileURL(process.argv[1] ?? "").href) {
-  const s = await serve({ dist: process.argv[2], port: Number(process.argv[3] ?? 0) });
+  const s = await serve({ files: process.argv[2], port: Number(process.argv[3] ?? 0) });
   console.log(s.url);
 }

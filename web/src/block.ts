@@ -24,6 +24,7 @@ export class BlockView {
   private readonly token: HTMLInputElement;
   private readonly tokenText = h("output", { for: "block-token" });
   private readonly valueNo: HTMLInputElement;
+  private readonly words = h("p", { class: "words", "aria-hidden": "true" });
   private readonly follow: HTMLInputElement;
   private readonly empty: HTMLElement;
   private readonly body: HTMLElement;
@@ -88,6 +89,7 @@ export class BlockView {
           h("div", { class: "field row" }, h("label", { for: "block-value" }, "Value"), this.valueNo),
           h("label", { class: "check", for: "block-follow" }, this.follow, " Follow the running request"),
         ),
+        this.words,
         this.valueTitle,
         this.valueBox,
       ),
@@ -121,6 +123,10 @@ export class BlockView {
     });
     this.follow.addEventListener("change", () => this.refresh());
     this.trace.onpick = (v) => this.goValue(v);
+    this.words.addEventListener("click", (e) => {
+      const k = Array.prototype.indexOf.call(this.words.children, e.target);
+      if (k >= 0) this.goToken(k);
+    });
     this.stage.addEventListener("keydown", (e) => {
       const step = { ArrowRight: 1, ArrowLeft: -1, PageDown: 16, PageUp: -16 }[e.key];
       const row = { ArrowDown: 1, ArrowUp: -1 }[e.key];
@@ -258,10 +264,11 @@ export class BlockView {
     const a = this.answer;
     if (!a) return;
     const split = (a.segments[0]?.n_vec ?? 1) * (a.segments[0]?.dim ?? a.n_values);
-    setText(this.where, `Layer ${a.layer}, tokens ${count(a.pos0)} to ${count(a.pos0 + a.n_tok - 1)} of request ${a.request}, ${a.running ? "running" : "finished"}: ${a.n_tok} of ${PAGE_TOK} tokens of its open page, ${a.n_values} values each.`);
+    setText(this.where, `Layer ${a.layer}, request ${a.request}, ${a.running ? "running" : "finished"}: its page from position ${count(a.pos0)} on, ${a.n_tok} of ${PAGE_TOK} tokens written, ${a.n_values} values each.`);
     this.token.max = String(Math.max(a.n_tok - 1, 0));
     this.token.value = String(a.tok);
     setText(this.tokenText, `${a.tok} ${shownText(a.tokens[a.tok])}`);
+    this.words.replaceChildren(...a.tokens.map((t, i) => h("span", { class: i === a.tok ? "on" : "" }, t.text ?? "\u25a1")));
     this.valueNo.max = String(a.n_values - 1);
     this.drawScene(a, split);
     const records = this.chosen().slice(1);
@@ -291,6 +298,12 @@ export class BlockView {
     const w = a.plane_values;
     const base = this.planes.get("bf16");
     const value = (b: number): number => (b / 127) * Math.abs(b / 127);
+    // Segments differ in size by far: each has its own scale.
+    const most = [1, 1];
+    base?.forEach((b, i) => {
+      const k = i % w < split ? 0 : 1;
+      most[k] = Math.max(most[k] ?? 1, Math.abs(b));
+    });
     let worst = 1e-9;
     const errorOf = (p: Int8Array, i: number): number => Math.abs(value(p[i] ?? 0) - value(base?.[i] ?? 0));
     const four = this.planes.get(this.four);
@@ -304,9 +317,9 @@ export class BlockView {
         const p = this.planes.get(r.dtype) ?? new Int8Array();
         return {
           label: recordName(r.dtype),
-          note: `${num(bitsPerValue(a, r), 3)} bits per value · ${bytes(r.page_bytes)}`,
+          notes: [`${num(bitsPerValue(a, r), 3)} bits per value`, bytes(r.page_bytes)],
           bits: bitsPerValue(a, r),
-          shade: this.shade === "value" ? (row, col) => (p[row * w + col] ?? 0) / 127 : (row, col) => Math.sqrt(errorOf(p, row * w + col) / worst),
+          shade: this.shade === "value" ? (row, col) => (p[row * w + col] ?? 0) / (most[col < split ? 0 : 1] ?? 127) : (row, col) => Math.sqrt(errorOf(p, row * w + col) / worst),
         };
       }),
     });

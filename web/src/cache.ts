@@ -216,7 +216,10 @@ export class CacheView {
   private describe(): void {
     const id = this.hovered ?? this.picked;
     setText(this.detailsTitle, id === null ? "Block" : `Block ${id}`);
-    const rows: [string, string][] = id === null ? [["", "Point at a block, or move with the arrow keys."]] : this.facts(id);
+    const rows: [string, string][] =
+      id === null
+        ? [["", "Point at a block, or move in the map with the arrow keys."], ...(["h", "m", "1", "."] as State[]).map((s): [string, string] => [STATES[s].short, STATES[s].text])]
+        : this.facts(id);
     this.details.replaceChildren(...rows.map(([k, v]) => h("div", {}, h("dt", {}, k), h("dd", {}, v))));
   }
 

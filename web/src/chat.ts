@@ -223,7 +223,7 @@ export class Chat {
         { class: "muted" },
         chat
           ? "Every answer tells what it cost: tokens computed, tokens found in the cache, speed."
-          : "The text goes to the model as it is, without a chat template. Continue an answer, and its beginning comes from the cache.",
+          : "The text goes to the model as it is, without a chat template. What was a prompt before comes from the cache, 64 tokens at a time.",
       ),
       h(
         "div",

@@ -2,10 +2,10 @@
 import { colour, fit, h } from "./dom";
 
 export const STATES = {
-  ".": { key: "free", label: "free", text: "Free: nobody holds it and nothing in it can be found." },
-  h: { key: "held", label: "held", text: "Held: running requests use it." },
-  "1": { key: "once", label: "cached once", text: "Cached: kept, not found again yet. These go first." },
-  m: { key: "many", label: "cached, found again", text: "Cached: found again at least once. These are kept longer." },
+  ".": { key: "free", short: "free", label: "free", text: "Nobody holds it, and nothing in it can be found." },
+  h: { key: "held", short: "held", label: "held", text: "Running requests use it." },
+  "1": { key: "once", short: "once", label: "cached once", text: "Cached, not found again yet. These go first." },
+  m: { key: "many", short: "again", label: "cached, found again", text: "Cached and found again. These are kept longer." },
 } as const;
 export type State = keyof typeof STATES;
 
@@ -50,7 +50,8 @@ export class Grid {
       }[e.key];
       if (to === undefined || !n) return;
       e.preventDefault();
-      this.pick(this.picked < 0 ? 0 : Math.min(Math.max(to, 0), n - 1), true);
+      const first = this.picked < 0 && e.key !== "End"; // the first key shows where one is
+      this.pick(first ? 0 : Math.min(Math.max(to, 0), n - 1), true);
     });
   }
 

@@ -35,15 +35,15 @@ function setUpTheme(): void {
   const apply = (): void => {
     const shown = theme === "auto" ? (dark.matches ? "dark" : "light") : theme;
     document.documentElement.dataset.theme = shown;
-    setText(button, theme === "auto" ? "Auto" : theme === "dark" ? "Dark" : "Light");
-    button.setAttribute("aria-label", `Colours: ${theme}. Change`);
+    setText(button, `Theme: ${theme}`);
+    button.setAttribute("aria-label", `Theme: ${theme}. Change`);
     themeChanged.dispatchEvent(new Event("change"));
   };
   button.addEventListener("click", () => {
     theme = THEMES[(THEMES.indexOf(theme) + 1) % THEMES.length] ?? "auto";
     store("nibble.theme", theme);
     apply();
-    say(`Colours: ${theme}`);
+    say(`Theme: ${theme}`);
   });
   dark.addEventListener("change", apply);
   apply();

@@ -13,7 +13,7 @@ import { colour, reducedMotion } from "./dom";
 
 export interface Slab {
   label: string;
-  note: string;
+  notes: [string, string];
   bits: number; // per value
   shade: (row: number, col: number) => number; // -1..1: negative, nothing, positive; colours below
 }
@@ -33,9 +33,9 @@ export interface Picked {
 }
 
 const WIDTH = 576;
-const DEPTH = 3; // of a token's row
-const BIT = 7; // height of one bit per value
-const SPACE = 84; // between slabs
+const DEPTH = 2.4; // of a token's row
+const BIT = 6.5; // height of one bit per value
+const SPACE = 78; // between slabs
 const RAISE = 12; // of the selected token
 const SEAM = 8; // between the segments
 const MAX_COLS = 1024;
@@ -74,8 +74,8 @@ export class Scene {
   private readonly renderer: WebGLRenderer;
   private readonly controls: OrbitControls;
   private readonly cell = cellGeometry();
-  private readonly sun = new DirectionalLight(0xffffff, 1.7);
-  private readonly ambient = new AmbientLight(0xffffff, 1.5);
+  private readonly sun = new DirectionalLight(0xffffff, 1.5);
+  private readonly ambient = new AmbientLight(0xffffff, 2.1);
   private drawn: Drawn[] = [];
   private data: SceneData | null = null;
   private step = 1; // values for each drawn column
@@ -124,12 +124,28 @@ export class Scene {
     this.renderer.domElement.remove();
   }
 
-  /** The first view: from the front, a little from the left and above. */
+  /** The first view: from the front and above, as near as all slabs fit. */
   home(): void {
-    const wide = this.host.clientWidth / Math.max(1, this.host.clientHeight);
-    const far = wide > 1.5 ? 1 : wide > 1 ? 1.25 : 1.85;
-    this.controls.target.set(0, 10, 0);
-    this.camera.position.set(-470 * far, 640 * far, 1120 * far);
+    const all = new Box3(new Vector3(-WIDTH / 2, 0, -300), new Vector3(WIDTH / 2, 100, 300));
+    this.drawn.forEach((d, k) => (k === 0 ? all.copy(d.box) : all.union(d.box)));
+    all.max.z += 34; // the label in front
+    all.max.y += RAISE + 16;
+    const target = all.getCenter(new Vector3());
+    const from = new Vector3(-0.26, 0.62, 1).normalize();
+    const up = new Vector3(0, 1, 0).cross(from).cross(from).negate().normalize(); // of the picture
+    const corners = Array.from({ length: 8 }, (_, k) => new Vector3(k & 1 ? all.max.x : all.min.x, k & 2 ? all.max.y : all.min.y, k & 4 ? all.max.z : all.min.z));
+    const slope = Math.tan((this.camera.fov * Math.PI) / 360);
+    for (let far = 3200; far > 500; far *= 0.98) {
+      this.camera.position.copy(from).multiplyScalar(far).add(target);
+      this.camera.lookAt(target);
+      this.camera.updateMatrixWorld();
+      const seen = corners.map((c) => c.clone().project(this.camera));
+      const ys = seen.map((c) => c.y);
+      const [low, high] = [Math.min(...ys), Math.max(...ys)];
+      if (Math.max(...seen.map((c) => Math.abs(c.x))) > 0.94 || high - low > 1.88) break;
+      target.addScaledVector(up, ((low + high) / 2) * far * slope); // into the middle
+    }
+    this.controls.target.copy(target);
     this.controls.update();
     this.render();
   }
@@ -162,7 +178,10 @@ export class Scene {
     this.step = Math.ceil(data.cols / MAX_COLS);
     this.drawnCols = Math.ceil(data.cols / this.step);
     const same = old && old.rows === data.rows && old.cols === data.cols && old.split === data.split && old.slabs.length === data.slabs.length && old.slabs.every((s, i) => s.bits === data.slabs[i]?.bits);
-    if (!same) this.build();
+    if (!same) {
+      this.build();
+      if (!old) this.home();
+    }
     this.paint();
   }
 
@@ -226,11 +245,7 @@ export class Scene {
       });
       const label = document.createElement("div");
       label.className = "slab-label";
-      const name = document.createElement("b");
-      const note = document.createElement("span");
-      name.textContent = s.label;
-      note.textContent = s.note;
-      label.append(name, note);
+      label.append(document.createElement("b"), document.createElement("span"), document.createElement("span"));
       this.labels.append(label);
       const box = new Box3(new Vector3(-WIDTH / 2 - SEAM / 2, 0, z - depth / 2), new Vector3(WIDTH / 2 + SEAM / 2, height, z + depth / 2));
       const d: Drawn = { mesh, ends, frame, pin, label, box, z, height };
@@ -277,9 +292,10 @@ export class Scene {
       (d.frame.material as LineBasicMaterial).color.set(colour("muted"));
       (d.pin.material as MeshBasicMaterial).color.set(colour("ink"));
       for (const e of d.ends) (e.material as MeshLambertMaterial).color.copy(mid);
-      const [name, note] = d.label.children;
-      if (name) name.textContent = s.label;
-      if (note) note.textContent = s.note;
+      [s.label, ...s.notes].forEach((text, i) => {
+        const part = d.label.children[i];
+        if (part) part.textContent = text;
+      });
     });
     this.render();
   }
@@ -324,9 +340,11 @@ export class Scene {
       this.renderer.render(this.world, this.camera);
       const { clientWidth: w, clientHeight: h } = this.host;
       for (const d of this.drawn) {
-        // At the corner in front: where the label hides nothing.
-        const p = new Vector3(-WIDTH / 2, 0, d.box.max.z + 6).project(this.camera);
-        d.label.style.transform = `translate(${Math.round(((p.x + 1) / 2) * w)}px, ${Math.round(((1 - p.y) / 2) * h)}px)`;
+        // Beside the slab where there is room, else before it.
+        const beside = w >= 640;
+        d.label.classList.toggle("beside", beside);
+        const p = new Vector3(-WIDTH / 2 - SEAM, beside ? d.height / 2 : 0, beside ? d.box.min.z + 20 : d.box.max.z + 6).project(this.camera);
+        d.label.style.transform = `translate(${Math.round(((p.x + 1) / 2) * w)}px, ${Math.round(((1 - p.y) / 2) * h)}px)${beside ? " translate(-100%, -50%)" : ""}`;
         d.label.hidden = p.z > 1;
       }
     });

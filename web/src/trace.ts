@@ -10,7 +10,7 @@ export interface TraceData {
 
 const TOP = 96; // pixels of the values
 const BAND = 34; // of each error
-const LEFT = 56;
+const LEFT = 82;
 
 export class Trace {
   readonly el: HTMLElement;
@@ -73,7 +73,7 @@ export class Trace {
     d.errors.forEach((e, k) => {
       const y0 = TOP + 10 + (k + 1) * BAND - 4;
       c.fillStyle = colour("muted");
-      c.fillText(`${e.label} err`, 0, y0 - BAND / 2 + 4);
+      c.fillText(`${e.label} error`, 0, y0 - BAND / 2 + 4);
       c.fillStyle = colour(e.colour);
       e.values.forEach((v, i) => {
         const len = (Math.abs(v) / worst) * (BAND - 8);

@@ -1,0 +1,349 @@
+// page_test.mjs - the page in headless Chromium: against a real `nibble serve`, then, for what a real
+// one reaches with difficulty, against mock.mjs.
+//
+//   node page_test.mjs NIBBLE MODEL CHROMIUM [SCREENSHOTS]
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import path from "node:path";
+
+import { chromium } from "playwright-core";
+
+import { serve as mock } from "./mock.mjs";
+
+const [nibble, model, browserPath, shots] = process.argv.slice(2);
+const WAIT = 60_000; // for what takes a moment; nothing is measured
+const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+
+let failed = 0;
+async function check(name, fn) {
+  try {
+    await fn();
+    console.log(`ok    ${name}`);
+  } catch (e) {
+    failed++;
+    console.log(`FAIL  ${name}\n      ${String(e?.stack ?? e).split("\n").slice(0, 8).join("\n      ")}`);
+  }
+}
+
+function startServer(...extra) {
+  const child = spawn(nibble, ["serve", model, "--port", "0", "--kv-cache-dtype", "nvfp4", "--kv-cache-memory-bytes", "32M", ...extra], { stdio: ["ignore", "ignore", "pipe"] });
+  let log = "";
+  return new Promise((resolve, reject) => {
+    child.on("exit", (code) => reject(new Error(`the server ended with ${code}:\n${log}`)));
+    child.stderr.on("data", (d) => {
+      log += d;
+      const at = log.match(/listening on (http:\/\/[^/"]*\/)/);
+      if (at) resolve({ url: at[1], log: () => log, stop: () => (child.removeAllListeners("exit"), child.kill("SIGKILL")) });
+    });
+  });
+}
+
+const browser = await chromium.launch({
+  executablePath: browserPath,
+  args: ["--no-sandbox", "--enable-unsafe-swiftshader", "--use-angle=swiftshader", "--disable-component-update", "--disable-background-networking"],
+});
+
+/** A page that records what must not happen: errors, and requests to elsewhere. */
+async function open(url, options = {}) {
+  const { hash = "", init, ...rest } = options;
+  const context = await browser.newContext({ viewport: { width: 1280, height: 840 }, colorScheme: "light", reducedMotion: "reduce", ...rest });
+  context.setDefaultTimeout(WAIT);
+  const page = await context.newPage();
+  if (init) await page.addInitScript(init);
+  const bad = [];
+  const allowed = [];
+  page.on("console", (m) => {
+    if ((m.type() === "error" || m.type() === "warning") && !allowed.some((a) => a.test(m.text()))) bad.push(`${m.type()}: ${m.text()}`);
+  });
+  page.on("pageerror", (e) => bad.push(`exception: ${e.message}`));
+  page.on("request", (r) => {
+    if (!r.url().startsWith(url) && !r.url().startsWith("data:")) bad.push(`request to ${r.url()}`);
+  });
+  await page.goto(url + hash);
+  return { page, bad, allow: (re) => allowed.push(re), close: () => context.close() };
+}
+
+async function accessible(page, what) {
+  // Through the debugger: the page's own policy lets no script in.
+  await page.evaluate(`(()=>{const module=undefined,define=undefined;${axe}})()`);
+  const r = await page.evaluate(() => globalThis.axe.run(document, { resultTypes: ["violations"] }));
+  const bad = r.violations.filter((v) => v.impact === "serious" || v.impact === "critical");
+  assert.deepEqual(bad.map((v) => `${v.id}: ${v.nodes.slice(0, 3).map((n) => n.html.slice(0, 120)).join(" | ")}`), [], what);
+}
+
+const shot = async (page, name) => {
+  if (shots) await page.screenshot({ path: path.join(shots, `${name}.png`), fullPage: true });
+};
+const usage = (page) => page.locator(".answer .usage").last().innerText();
+const number = (text) => Number(text.replace(/\u2212/g, "-"));
+
+// WebGL of a machine without a GPU may say that it is slow.
+const GPU_NOISE = /GPU stall|GL Driver|software|swiftshader|WebGL/i;
+
+async function realServer() {
+  const server = await startServer();
+  const { page, bad, allow, close } = await open(server.url);
+  allow(GPU_NOISE);
+  try {
+    await check("the document comes with its policy, and again as 304", async () => {
+      const r = await fetch(server.url);
+      assert.match(r.headers.get("content-type"), /^text\/html/);
+      assert.match(r.headers.get("content-security-policy"), /script-src 'self'/);
+      assert.equal((await fetch(server.url, { headers: { "If-None-Match": r.headers.get("etag") } })).status, 304);
+      assert.match((await (await fetch(`${server.url}licenses.txt`)).text()), /three .*MIT/s);
+    });
+    await check("before anything ran the block view offers to run something", async () => {
+      assert.equal((await fetch(`${server.url}api/block`)).status, 404);
+      assert.equal((await fetch(`${server.url}api/block?layer=x`)).status, 400);
+    });
+    await check("a chat streams and tells its usage", async () => {
+      await page.fill("#set-max_tokens", "24");
+      await page.fill("#set-seed", "7");
+      await page.fill("#set-temperature", "0");
+      await page.fill("#prompt", "Tell me a story about a cat.");
+      await page.press("#prompt", "Enter");
+      await page.waitForSelector(".answer .usage div");
+      const text = await page.locator(".answer .text").innerText();
+      assert.ok(text.length > 20, text);
+      assert.match(await usage(page), /prompt\s+\d+ tokens\s+cached\s+\d+\s+generated\s+24 tokens\s+speed\s+[\d.,]+ tokens\/s\s+first token\s+.*ended\s+length limit/s);
+      const again = await (await fetch(`${server.url}v1/chat/completions`, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ messages: [{ role: "user", content: "Tell me a story about a cat." }], max_tokens: 24, temperature: 0, seed: 7 }) })).json();
+      assert.equal(text.trim(), again.choices[0].message.content.trim());
+      await shot(page, "chat-light");
+    });
+    await check("stop ends the stream, and the server notices", async () => {
+      await page.check("#mode-text");
+      await page.fill("#set-max_tokens", "3000");
+      await page.fill("#set-temperature", "1");
+      await page.fill("#prompt", "Once upon a time");
+      await page.press("#prompt", "Enter");
+      await page.waitForFunction(() => (document.querySelectorAll(".answer .text")[1]?.textContent ?? "").length > 60);
+      await page.click(".stop");
+      await page.waitForFunction(() => document.querySelectorAll(".answer .usage")[1]?.childElementCount > 0);
+      assert.match(await usage(page), /stopped by you/);
+      for (let i = 0; ; i++) {
+        const s = await (await fetch(`${server.url}api/stats`)).json();
+        if (s.running === 0) break;
+        assert.ok(i < 200, "the request still runs");
+        await new Promise((r) => setTimeout(r, 50));
+      }
+    });
+    await check("a setting out of range is pointed out, not sent", async () => {
+      await page.fill("#set-top_p", "7");
+      await page.fill("#prompt", "x");
+      await page.press("#prompt", "Enter");
+      await page.waitForSelector("#set-top_p[aria-invalid=true]");
+      await page.fill("#set-top_p", "");
+      assert.equal(await page.locator(".answer").count(), 2);
+    });
+    await check("the cache view tells what /api/cache and /api/stats tell", async () => {
+      await page.click("#tab-cache");
+      await page.waitForFunction(() => Number(document.querySelector(".legend li:nth-child(3) b")?.textContent) > 0);
+      const c = await (await fetch(`${server.url}api/cache`)).json();
+      assert.equal(c.state.length, c.n_block);
+      const once = [...c.state].filter((x) => x === "1").length;
+      await page.waitForFunction((n) => document.querySelector(".legend li:nth-child(3) b")?.textContent === n, String(once));
+      const used = [...c.state].filter((x) => x !== ".").length;
+      assert.equal(c.parent.length, used);
+      assert.equal(c.keys.length, 8 * used);
+      assert.match(await page.locator(".tile").first().innerText(), new RegExp(`${used} of ${c.n_block}`));
+      assert.ok((await page.locator("[role=treeitem]").count()) >= 1);
+      assert.ok((await page.locator(".bar").count()) >= 4);
+      await page.waitForSelector(".u-over");
+      await shot(page, "cache-light");
+    });
+    await check("the map is walked with the keyboard", async () => {
+      await page.focus(".grid");
+      await page.keyboard.press("Home");
+      await page.keyboard.press("ArrowRight");
+      assert.equal(await page.inputValue("#block-no"), "1");
+      assert.match(await page.locator(".facts").innerText(), /state/);
+      await page.waitForFunction(() => document.querySelector("#say")?.textContent?.includes("Block 1: state"));
+    });
+    await check("the block view shows the numbers of /api/block", async () => {
+      // A page that is nearly full: 5 tokens of the prompt, 54 of 55 generated ones are computed.
+      const body = { prompt: "Once upon a time", max_tokens: 55, ignore_eos: true, seed: 1 };
+      await fetch(`${server.url}v1/completions`, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
+      await page.click("#tab-block");
+      await page.waitForSelector(".side table");
+      await page.selectOption("#block-layer", "3");
+      await page.waitForFunction(() => document.querySelector("#block .view-head")?.textContent?.includes("Layer 3"));
+      await page.fill("#block-value", "517");
+      await page.waitForFunction(() => document.querySelector(".side > h3")?.textContent?.includes("rope key 5"));
+      const a = await (await fetch(`${server.url}api/block?layer=3&tok=0`)).json();
+      const cells = await page.locator(".side tbody tr").evaluateAll((rows) => rows.map((r) => [...r.children].map((c) => c.textContent)));
+      const reads = cells.find((r) => r[0] === "reads as").slice(1).map(number);
+      ["bf16", "fp8", "nvfp4"].forEach((d, i) => {
+        const want = a.records.find((r) => r.dtype === d).decoded[517];
+        assert.ok(Math.abs(reads[i] - want) <= 1e-5 * Math.abs(want), `${d}: ${reads[i]}, the server says ${want}`);
+      });
+      // The numbers are what the formats make of them: a code times its scale.
+      const fp8 = a.records.find((r) => r.dtype === "fp8").segments[1];
+      const code = fp8.codes[5];
+      const e = (code >> 3) & 15;
+      const magnitude = e ? (1 + (code & 7) / 8) * 2 ** (e - 7) : ((code & 7) / 8) * 2 ** -6;
+      assert.equal((code & 128 ? -1 : 1) * magnitude * fp8.outer[0], a.records.find((r) => r.dtype === "fp8").decoded[517]);
+      await shot(page, "block-light");
+    });
+    await check("there is a 3D drawing, walked with the keyboard and the pointer", async () => {
+      await page.waitForSelector(".stage canvas");
+      await page.waitForSelector(".slab-label");
+      assert.equal(await page.locator(".slab-label").count(), 3);
+      await page.uncheck("#block-follow");
+      await page.focus(".stage");
+      await page.keyboard.press("Home");
+      await page.keyboard.press("ArrowRight");
+      assert.match(await page.locator(".side > h3").innerText(), /Token 0, latent 1$/);
+      const box = await page.locator(".stage canvas").boundingBox();
+      const seen = new Set();
+      for (let y = 0.15; y < 0.95 && seen.size < 3; y += 0.05)
+        for (const x of [0.35, 0.5, 0.65]) {
+          await page.mouse.click(box.x + box.width * x, box.y + box.height * y);
+          await page.waitForTimeout(100);
+          seen.add(await page.locator(".side > h3").innerText());
+        }
+      assert.ok(seen.size >= 3, `the pointer picks no cells: ${[...seen].join("; ")}`);
+    });
+    await check("light and dark", async () => {
+      const bg = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+      const light = await bg();
+      await page.emulateMedia({ colorScheme: "dark" });
+      await page.waitForFunction((c) => getComputedStyle(document.body).backgroundColor !== c, light);
+      const dark = await bg();
+      await page.click("#theme"); // light, whatever the system says
+      assert.equal(await bg(), light);
+      await page.click("#theme");
+      assert.equal(await bg(), dark);
+      await shot(page, "block-dark");
+      await page.click("#tab-cache");
+      await shot(page, "cache-dark");
+      await page.click("#tab-chat");
+      await shot(page, "chat-dark");
+    });
+    for (const tab of ["chat", "cache", "block"])
+      for (const theme of ["dark", "light"])
+        await check(`axe finds nothing serious: ${tab}, ${theme}`, async () => {
+          await page.click(`#tab-${tab}`);
+          await page.evaluate((t) => (document.documentElement.dataset.theme = t), theme);
+          await page.evaluate(() => document.querySelectorAll("details").forEach((d) => (d.open = true)));
+          await page.waitForTimeout(200);
+          await accessible(page, tab);
+        });
+    await check("tabs with the keyboard", async () => {
+      await page.focus("#tab-block");
+      await page.keyboard.press("ArrowRight");
+      assert.equal(await page.evaluate(() => document.activeElement?.id), "tab-chat");
+      assert.equal(await page.locator("#chat").isVisible(), true);
+      await page.keyboard.press("End");
+      assert.equal(await page.locator("#block").isVisible(), true);
+    });
+    await check("no error, and no request to elsewhere", () => assert.deepEqual(bad, []));
+  } finally {
+    await close();
+    server.stop();
+  }
+}
+
+async function withKey() {
+  const server = await startServer("--api-key", "sesame");
+  const { page, bad, allow, close } = await open(server.url);
+  allow(/401/);
+  try {
+    await check("a key is asked for, kept in the tab, and used", async () => {
+      await page.waitForSelector("#key-bar:not([hidden])");
+      await page.fill("#key", "sesame");
+      await page.press("#key", "Enter");
+      await page.waitForSelector(".live[data-state=ok]");
+      assert.equal(await page.evaluate(() => sessionStorage.getItem("nibble.key")), "sesame");
+      assert.equal(await page.evaluate(() => localStorage.getItem("nibble.key")), null);
+      await page.reload();
+      await page.waitForSelector(".live[data-state=ok]");
+      assert.deepEqual(bad, []);
+    });
+  } finally {
+    await close();
+    server.stop();
+  }
+}
+
+async function invented(files) {
+  const server = await mock({ files, nBlock: 100_000, speed: 2 });
+  try {
+    await check("a pool of 100,000 blocks", async () => {
+      const { page, bad, close } = await open(server.url, { hash: "#cache" });
+      await page.waitForFunction(() => document.querySelectorAll("[role=treeitem]").length > 20);
+      await page.focus(".grid");
+      await page.keyboard.press("End");
+      assert.equal(await page.inputValue("#block-no"), "99999");
+      await page.keyboard.press("Home");
+      await page.locator("[role=treeitem]").first().focus();
+      await page.keyboard.press("ArrowDown");
+      assert.equal(await page.locator("[role=treeitem]").nth(1).getAttribute("aria-selected"), "true");
+      assert.deepEqual(bad, []);
+      await close();
+    });
+    await check("what the model writes is text, never markup", async () => {
+      const { page, bad, close } = await open(server.url);
+      await page.fill("#prompt", "<img src=x onerror=alert(1)>");
+      await page.press("#prompt", "Enter");
+      await page.waitForSelector(".answer .usage div");
+      assert.equal(await page.locator("#log img, #log b").count(), 0);
+      assert.match(await page.locator(".answer .text").innerText(), /<b>Bold<\/b>/);
+      assert.deepEqual(bad, []);
+      await close();
+    });
+    await check("the settings reach the server", async () => {
+      const { page, close } = await open(server.url);
+      const want = { temperature: 0.3, top_p: 0.8, top_k: 12, min_p: 0.05, max_tokens: 9, seed: 42 };
+      for (const [k, v] of Object.entries(want)) await page.fill(`#set-${k}`, String(v));
+      await page.fill("#set-system", "Be brief.");
+      await page.fill("#prompt", "Hello");
+      await page.press("#prompt", "Enter");
+      await page.waitForSelector(".answer .usage div");
+      const { messages, stream, ...rest } = server.state.last;
+      for (const [k, v] of Object.entries(want)) assert.equal(rest[k], v, k);
+      assert.equal(stream, true);
+      assert.deepEqual(messages, [{ role: "system", content: "Be brief." }, { role: "user", content: "Hello" }]);
+      await close();
+    });
+    await check("without WebGL the numbers are still there", async () => {
+      const init = () => {
+        const get = HTMLCanvasElement.prototype.getContext;
+        HTMLCanvasElement.prototype.getContext = function (kind, ...rest) {
+          return /webgl/.test(kind) ? null : get.call(this, kind, ...rest);
+        };
+      };
+      const { page, close } = await open(server.url, { hash: "#block", init });
+      await page.waitForFunction(() => document.querySelector(".stage")?.textContent?.includes("no WebGL"));
+      await page.waitForSelector(".trace canvas");
+      await page.waitForSelector(".side table");
+      await page.focus(".stage");
+      await page.keyboard.press("PageDown");
+      assert.match(await page.locator(".side > h3").innerText(), /latent 16$/);
+      await close();
+    });
+    await check("390 pixels wide: nothing sticks out", async () => {
+      const { page, close } = await open(server.url, { viewport: { width: 390, height: 844 } });
+      for (const tab of ["chat", "cache", "block"]) {
+        await page.click(`#tab-${tab}`);
+        await page.waitForTimeout(300);
+        const wide = await page.evaluate(() => document.documentElement.scrollWidth);
+        assert.ok(wide <= 390, `${tab} is ${wide} pixels wide`);
+        await shot(page, `${tab}-phone`);
+      }
+      await close();
+    });
+  } finally {
+    server.close();
+  }
+}
+
+await realServer();
+await withKey();
+const files = await startServer();
+await invented(files.url);
+files.stop();
+await browser.close();
+console.log(failed ? `${failed} failed` : "all passed");
+process.exit(failed ? 1 : 0);
