@@ -91,7 +91,8 @@ void sim_known(sim_req *r, uint32_t tok);
 /* Blocks of r that the index could give it now. */
 size_t sim_hits(const sim *w, sim_req *r);
 const nb_block_key *sim_key(sim_req *r, size_t page);
-/* Pages of the item that are new in r's table hold nothing yet, as the tail of one just admitted. */
+/* Pages of the item that are new in r's table hold nothing yet; so does the tail of a request
+ * just admitted. */
 void sim_clear_new(sim *w, const sim_req *r, const nb_sched_item *it);
 /* Reads what the items need, then computes them. Skips items whose request is gone. */
 int sim_forward(sim *w, const nb_sched_item *item, size_t n_item);
