@@ -1,5 +1,7 @@
 /* api_completions.c - POST /v1/completions and its render: text, texts, token ids, or lists of
  * token ids; with echo and the older form of log-probabilities. */
+#include <stdlib.h>
+
 #include "serve/job.h"
 
 /* ---- prompts ---- */
@@ -35,7 +37,11 @@ static nb_status prompt_of_text(const nb_serve *s, nb_ask *a, const json_t *v, n
         nb_text_tokenize(s->text, text.p, text.n_bytes, flags, &out->ids, &out->n_ids, &err);
     if (st != NB_OK) return nb_ask_bad(a, "prompt", "prompt: %s", err.msg);
     out->owned = true;
-    if (a->echo) out->text = text;
+    if (!a->echo) return NB_OK;
+    char *copy = nb_ask_alloc(a, text.n_bytes, 1);
+    if (!copy) return NB_ERR_NOMEM;
+    memcpy(copy, text.p, text.n_bytes);
+    out->text = (nb_str){ copy, text.n_bytes };
     return NB_OK;
 }
 
@@ -44,7 +50,11 @@ static nb_status prompt_of_ids(const nb_serve *s, nb_ask *a, const json_t *v, nb
     nb_error err = { 0 };
     char *text = NULL;
     size_t n = 0;
-    NB_TRY(nb_ask_ids(a, "prompt", v, s->info.vocab, &out->ids, &out->n_ids));
+    out->n_ids = json_array_size(v);
+    out->ids = malloc((out->n_ids + 1) * sizeof *out->ids);
+    if (!out->ids) return nb_fail(&a->err, NB_ERR_NOMEM, "out of memory");
+    out->owned = true;
+    NB_TRY(nb_ask_read_ids(a, "prompt", v, s->info.vocab, out->ids));
     if (!a->echo || !s->text) return NB_OK;
     const nb_status st = nb_text_detokenize(s->text, out->ids, out->n_ids, false, &text, &n, &err);
     if (st != NB_OK) return nb_ask_bad(a, "prompt", "prompt: %s", err.msg);

@@ -210,6 +210,13 @@ static nb_status submit_choice(nb_job *j, nb_choice *c, size_t k, nb_request_id 
     return NB_OK;
 }
 
+static void forget_ids(nb_prompt *p)
+{
+    if (p->owned) nb_free(p->ids);
+    p->owned = false;
+    p->ids = NULL;
+}
+
 void nb_job_submit(nb_job *j)
 {
     const size_t n = j->ask.n;
@@ -225,6 +232,8 @@ void nb_job_submit(nb_job *j)
         st = submit_choice(j, &j->choice[i], i % n, first);
         if (i % n == 0) first = j->choice[i].id;
     }
+    if (!j->ask.return_token_ids) /* the engine has its own */
+        for (size_t i = 0; i < j->n_prompt; i++) forget_ids(&j->prompt[i]);
     if (j->n_open == 0) nb_job_free(j);
 }
 

@@ -79,8 +79,8 @@ nb_status nb_job_prompts(nb_job *j, size_t n)
                           "prompt: %zu prompts with %zu choices each: expected 1..%d prompts and "
                           "at most %d choices",
                           n, a->n, MAX_PROMPTS, MAX_CHOICES);
-    j->prompt = nb_arena_array(&a->mem, n, sizeof *j->prompt);
-    if (!j->prompt) return nb_fail(&a->err, NB_ERR_NOMEM, "out of memory");
+    j->prompt = nb_ask_alloc(a, n, sizeof *j->prompt);
+    if (!j->prompt) return NB_ERR_NOMEM;
     j->n_prompt = n;
     return NB_OK;
 }
@@ -136,7 +136,12 @@ static nb_status prepare(nb_job *j)
 {
     NB_TRY(nb_ask_open(&j->ask, j->body));
     NB_TRY(check_model(j));
-    return j->api->prepare(j);
+    const nb_status st = j->api->prepare(j);
+    nb_ask_forget(&j->ask);
+    free(j->body_copy);
+    j->body_copy = NULL;
+    j->body = (nb_str){ 0 };
+    return st;
 }
 
 /* ---- after it: the loop ---- */

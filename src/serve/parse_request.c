@@ -8,11 +8,47 @@
 
 enum { STOP_BYTES_MAX = 4096, STOP_IDS_MAX = 4096, SALT_BYTES_MAX = 1024, MAX_TOP = 20 };
 
-void nb_ask_deinit(nb_ask *a)
+/* A list of small blocks: requests wait by the thousand, an arena's chunk each would be much. */
+typedef struct nb_ask_block {
+    struct nb_ask_block *next;
+    max_align_t data[];
+} nb_ask_block;
+
+void nb_ask_forget(nb_ask *a)
 {
     json_decref(a->doc);
-    nb_arena_deinit(&a->mem);
     a->doc = NULL;
+}
+
+void nb_ask_deinit(nb_ask *a)
+{
+    nb_ask_forget(a);
+    for (nb_ask_block *b = a->mem, *next; b; b = next) {
+        next = b->next;
+        free(b);
+    }
+    a->mem = NULL;
+}
+
+void *nb_ask_alloc(nb_ask *a, size_t n, size_t item_bytes)
+{
+    nb_ask_block *b = NULL;
+    if (n <= (SIZE_MAX - sizeof *b) / item_bytes) b = calloc(1, sizeof *b + n * item_bytes);
+    if (!b) {
+        a->param = NULL;
+        (void)nb_fail(&a->err, NB_ERR_NOMEM, "out of memory");
+        return NULL;
+    }
+    b->next = a->mem;
+    a->mem = b;
+    return b->data;
+}
+
+static const char *copy_string(nb_ask *a, const json_t *s)
+{
+    char *p = nb_ask_alloc(a, json_string_length(s) + 1, 1);
+    if (p) memcpy(p, json_string_value(s), json_string_length(s));
+    return p;
 }
 
 nb_status nb_ask_bad(nb_ask *a, const char *param, const char *fmt, ...)
@@ -113,7 +149,25 @@ nb_status nb_ask_string(nb_ask *a, const char *name, const char **out)
     if (!v) return NB_OK;
     if (!json_is_string(v) || has_zero_byte(v))
         return nb_ask_bad(a, name, "%s: expected a string (without zero bytes)", name);
-    *out = json_string_value(v);
+    const char *copy = copy_string(a, v);
+    if (!copy) return NB_ERR_NOMEM;
+    *out = copy;
+    return NB_OK;
+}
+
+nb_status nb_ask_read_ids(nb_ask *a, const char *name, const json_t *list, size_t vocab,
+                          uint32_t *ids)
+{
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *x = json_array_get(list, i);
+        if (!json_is_integer(x))
+            return nb_ask_bad(a, name, "%s: item %zu is not a token id", name, i);
+        const json_int_t id = json_integer_value(x);
+        if (id < 0 || (uint64_t)id >= vocab)
+            return nb_ask_bad(a, name, "%s: token id %lld is out of vocabulary: expected 0..%zu",
+                              name, (long long)id, vocab - 1);
+        ids[i] = (uint32_t)id;
+    }
     return NB_OK;
 }
 
@@ -122,21 +176,11 @@ nb_status nb_ask_ids(nb_ask *a, const char *name, const json_t *list, size_t voc
 {
     if (!json_is_array(list))
         return nb_ask_bad(a, name, "%s: expected an array of token ids", name);
-    const size_t len = json_array_size(list);
-    uint32_t *v = nb_arena_array(&a->mem, len ? len : 1, sizeof *v);
-    if (!v) return no_memory(a);
-    for (size_t i = 0; i < len; i++) {
-        const json_t *x = json_array_get(list, i);
-        if (!json_is_integer(x))
-            return nb_ask_bad(a, name, "%s: item %zu is not a token id", name, i);
-        const json_int_t id = json_integer_value(x);
-        if (id < 0 || (uint64_t)id >= vocab)
-            return nb_ask_bad(a, name, "%s: token id %lld is out of vocabulary: expected 0..%zu",
-                              name, (long long)id, vocab - 1);
-        v[i] = (uint32_t)id;
-    }
+    uint32_t *v = nb_ask_alloc(a, json_array_size(list), sizeof *v);
+    if (!v) return NB_ERR_NOMEM;
+    NB_TRY(nb_ask_read_ids(a, name, list, vocab, v));
     *ids = v;
-    *n = len;
+    *n = json_array_size(list);
     return NB_OK;
 }
 
@@ -150,8 +194,8 @@ static nb_status stop_string(nb_ask *a, const char *name, const json_t *v, const
         return nb_ask_bad(a, name, "%s: a string of %zu bytes, at most %d are accepted", name, n,
                           STOP_BYTES_MAX);
     if (has_zero_byte(v)) return nb_ask_bad(a, name, "%s: a string with a zero byte", name);
-    *out = json_string_value(v);
-    return NB_OK;
+    *out = copy_string(a, v);
+    return *out ? NB_OK : NB_ERR_NOMEM;
 }
 
 nb_status nb_ask_stop(nb_ask *a, const char *name, size_t max_stop)
@@ -161,8 +205,8 @@ nb_status nb_ask_stop(nb_ask *a, const char *name, size_t max_stop)
     const size_t n = json_is_array(v) ? json_array_size(v) : 1;
     if (n > max_stop)
         return nb_ask_bad(a, name, "%s: %zu strings, at most %zu are accepted", name, n, max_stop);
-    const char **s = nb_arena_array(&a->mem, n ? n : 1, sizeof *s);
-    if (!s) return no_memory(a);
+    const char **s = nb_ask_alloc(a, n, sizeof *s);
+    if (!s) return NB_ERR_NOMEM;
     for (size_t i = 0; i < n; i++)
         NB_TRY(stop_string(a, name, json_is_array(v) ? json_array_get(v, i) : v, &s[i]));
     a->sampling.stop = s;
@@ -322,8 +366,8 @@ static nb_status read_bias(nb_ask *a, size_t vocab)
     if (!o) return NB_OK;
     if (!json_is_object(o))
         return nb_ask_bad(a, "logit_bias", "logit_bias: expected an object of token ids");
-    nb_logit_bias *b = nb_arena_array(&a->mem, json_object_size(o) + 1, sizeof *b);
-    if (!b) return no_memory(a);
+    nb_logit_bias *b = nb_ask_alloc(a, json_object_size(o), sizeof *b);
+    if (!b) return NB_ERR_NOMEM;
     const char *key;
     json_t *v;
     size_t n = 0;

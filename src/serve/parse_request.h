@@ -8,7 +8,7 @@
 #define NB_SERVE_PARSE_REQUEST_H
 #include <jansson.h>
 
-#include "base/arena.h"
+#include "base/str.h"
 #include "nibble/nibble.h"
 
 /* What a server allows and fills in. */
@@ -24,9 +24,9 @@ typedef struct nb_ask_limits {
 typedef enum nb_ask_kind { NB_ASK_CHAT, NB_ASK_COMPLETION } nb_ask_kind;
 
 typedef struct nb_ask {
-    nb_arena mem;         /* strings and arrays of the fields below */
-    json_t *doc;          /* the body, an object                    */
-    nb_sampling sampling; /* max_tokens: see has_max_tokens         */
+    struct nb_ask_block *mem; /* strings and arrays of the fields below */
+    json_t *doc;              /* the body, an object; NULL after nb_ask_forget */
+    nb_sampling sampling;     /* max_tokens: see has_max_tokens         */
     bool has_max_tokens, has_seed;
     bool stream, include_usage, continuous_usage;
     size_t n;            /* choices of each prompt */
@@ -46,6 +46,10 @@ typedef struct nb_ask {
 void nb_ask_deinit(nb_ask *a);
 /* Parses the body; an object is expected. */
 nb_status nb_ask_open(nb_ask *a, nb_str body);
+/* Gives back the parsed body, which is large when the prompt is: nothing else points into it. */
+void nb_ask_forget(nb_ask *a);
+/* n * item_bytes zeroed, until nb_ask_deinit; NULL: no memory (a->err says so). */
+void *nb_ask_alloc(nb_ask *a, size_t n, size_t item_bytes);
 /* Reads the fields of generation. */
 nb_status nb_ask_read(nb_ask *a, nb_ask_kind kind, const nb_ask_limits *lim);
 
@@ -57,9 +61,12 @@ nb_status nb_ask_bool(nb_ask *a, const char *name, bool *out);
 nb_status nb_ask_int(nb_ask *a, const char *name, int64_t lo, int64_t hi, int64_t *out,
                      bool *found);
 nb_status nb_ask_real(nb_ask *a, const char *name, double lo, double hi, double *out);
-/* A string without zero bytes; borrowed from doc. */
+/* A string without zero bytes; memory of a. */
 nb_status nb_ask_string(nb_ask *a, const char *name, const char **out);
-/* An array of token ids of a vocabulary; memory of a->mem. name: for messages. */
+/* The ids of an array, each below vocab; ids[json_array_size(list)]. name: for messages. */
+nb_status nb_ask_read_ids(nb_ask *a, const char *name, const json_t *list, size_t vocab,
+                          uint32_t *ids);
+/* The same, with memory of a. */
 nb_status nb_ask_ids(nb_ask *a, const char *name, const json_t *list, size_t vocab, uint32_t **ids,
                      size_t *n);
 /* Stop strings: one, or a list; `name` is stop or stop_sequences. */

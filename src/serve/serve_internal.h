@@ -8,6 +8,7 @@
 
 #include "nibble/nibble.h"
 
+#include "base/arena.h"
 #include "serve/http.h"
 #include "serve/metrics.h"
 #include "serve/parse_request.h"
