@@ -183,7 +183,7 @@ static struct event_base *make_base(void)
 {
     struct event_config *cfg = event_config_new();
     struct event_base *base = NULL;
-    if (cfg && event_config_require_features(cfg, EV_FEATURE_ET | EV_FEATURE_EARLY_CLOSE) == 0 &&
+    if (cfg && event_config_require_features(cfg, EV_FEATURE_ET) == 0 &&
         event_config_set_flag(cfg, EVENT_BASE_FLAG_NOLOCK | EVENT_BASE_FLAG_IGNORE_ENV) == 0)
         base = event_base_new_with_config(cfg);
     if (cfg) event_config_free(cfg);

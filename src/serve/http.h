@@ -14,7 +14,8 @@
  * Gone: the client closed, reset, or shut down its sending side while its answer was not
  * complete.  A killed client and one that only says "no more requests" (`nc -N`)
  * look the same, and the pages of the first must be free within a step; so a half-closed client
- * still gets answers that are complete by then, but is not computed for.
+ * still gets answers that are complete by then, but is not computed for.  A client that sends more
+ * than one largest request ahead while another is in work is gone too.
  *
  * Browsers.  Without an API key the server trusts whoever reaches it, so pages of other
  * sites must not reach it through the browser of its user:

@@ -3,15 +3,13 @@
  * The descriptor is registered once, edge-triggered, for reading, writing and the peer's close; what
  * the system last said is kept in can_read and can_write, and run() takes steps until a step has
  * to wait.  So a client that leaves is noticed in every state, also while its answer is
- * computed and nothing is written: reading goes on then (into a buffer for requests sent ahead; when
- * that is full, the state of the socket is asked for instead). evhttp stops
- * reading there, and hears of the close at its next write: docs/decisions/011-http.md.
+ * computed and nothing is written: reading goes on then, for the close comes behind whatever the
+ * client has sent ahead (not reading would close the window before it gets here).  evhttp stops
+ * reading there, and hears of the close at its next write: docs/decisions/011-http.md.  What is sent
+ * ahead may be as much as one request; a client that sends more is dropped.
  *
  * Requests of a connection are served one after the other: the next is looked at when the answer
  * before it has been sent, so a client cannot pile up answers. */
-#define _GNU_SOURCE /* POLLRDHUP */
-#include <errno.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -23,7 +21,6 @@
 enum {
     STEPS_PER_RUN = 64,
     WRITES_PER_STEP = 16,
-    AHEAD_BYTES = 16 * 1024,   /* read of later requests while one is in work */
     DISCARD_BYTES = 64 * 1024, /* a refused request's body up to here is read, and the connection
                                     lives on */
     LINGER_NS = 1000 * 1000 * 1000,
@@ -48,6 +45,8 @@ static void compact(nb_http_conn *c)
         nb_buf_deinit(&c->in);
         c->in = (nb_buf){ 0 };
         c->in_off = 0;
+        c->h->body_bytes -= c->ahead_bytes;
+        c->ahead_bytes = 0;
     } else if (c->in_off > c->in.n_bytes / 2) {
         memmove(c->in.p, c->in.p + c->in_off, n_input(c));
         c->in.n_bytes -= c->in_off;
@@ -56,6 +55,18 @@ static void compact(nb_http_conn *c)
 }
 
 /* ---- steps ---- */
+
+/* More of later requests, while one is in work.  False: it is too much. */
+static bool count_ahead(nb_http_conn *c, size_t n)
+{
+    nb_http *h = c->h;
+    const size_t have = n_input(c) + n, body = h->o.max_body_bytes;
+    if (have > body && have - body > h->o.max_header_bytes) return false;
+    if (n > h->o.max_total_body_bytes - h->body_bytes) return false;
+    h->body_bytes += n;
+    c->ahead_bytes += n;
+    return true;
+}
 
 static step read_more(nb_http_conn *c)
 {
@@ -68,6 +79,7 @@ static step read_more(nb_http_conn *c)
     default: c->eof = true; return GONE;
     }
     if (c->state == NB_HTTP_C_HEAD && n_input(c) == 0) c->since_ns = nb_clock_ns();
+    if (c->state == NB_HTTP_C_BUSY && !count_ahead(c, n)) return GONE;
     return nb_buf_add(&c->in, c->h->scratch, n) == NB_OK ? ON : GONE;
 }
 
@@ -237,18 +249,10 @@ static step body_step(nb_http_conn *c)
     return done ? dispatch(c) : read_more(c);
 }
 
-/* Has the peer closed, or is the connection broken?  Without reading: it has sent too much. */
-static bool is_closed(const nb_http_conn *c)
-{
-    struct pollfd p = { .fd = c->fd, .events = POLLRDHUP };
-    return poll(&p, 1, 0) > 0 && (p.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
-}
-
 static step busy_step(nb_http_conn *c)
 {
     if (flush_out(c) == GONE) return GONE;
-    if (n_input(c) < AHEAD_BYTES) return read_more(c);
-    return is_closed(c) ? GONE : WAIT;
+    return read_more(c);
 }
 
 static step flush_step(nb_http_conn *c)
@@ -329,7 +333,7 @@ static void on_event(evutil_socket_t fd, short what, void *ctx)
 {
     (void)fd;
     nb_http_conn *c = ctx;
-    if (what & (EV_READ | EV_CLOSED)) c->can_read = true;
+    if (what & EV_READ) c->can_read = true;
     if (what & EV_WRITE) c->can_write = true;
     run(c);
 }
@@ -338,8 +342,7 @@ static bool prepare(nb_http_conn *c, bool over_limit)
 {
     nb_http *h = c->h;
     c->out = evbuffer_new();
-    c->ev =
-        event_new(h->base, c->fd, EV_READ | EV_WRITE | EV_CLOSED | EV_ET | EV_PERSIST, on_event, c);
+    c->ev = event_new(h->base, c->fd, EV_READ | EV_WRITE | EV_ET | EV_PERSIST, on_event, c);
     if (!c->out || !c->ev || event_add(c->ev, NULL) != 0) return false;
     if (h->tls) {
         if (over_limit) return false;
@@ -384,6 +387,7 @@ void nb_http_conn_drop(nb_http_conn *c)
     SSL_free(c->ssl);
     if (c->out) evbuffer_free(c->out);
     nb_buf_deinit(&c->in);
+    h->body_bytes -= c->ahead_bytes;
     (void)close(c->fd);
     free(c);
     h->n_conn--;

@@ -50,6 +50,7 @@ struct nb_http_conn {
     struct evbuffer *out;
     nb_http_ex *ex; /* the request in work, from the end of its head on; NULL: none */
     nb_buf in;
+    size_t ahead_bytes;     /* read while a request was in work; part of h->body_bytes */
     size_t in_off, scanned; /* taken from `in`; looked at by nb_http_head_end */
     uint64_t since_ns;      /* begin of the state; in HEAD: of the request's first byte */
     uint64_t progress_ns;   /* the client took bytes, or had none to take */

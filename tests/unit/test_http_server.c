@@ -372,28 +372,66 @@ static void test_leave_while_held(void **state)
     assert_int_equal(atomic_load(&s.n_close), N_LEAVE);
 }
 
-/* The same with so much sent ahead that the server does not read on. */
+/* The same with MiB of requests sent ahead: the close comes behind them. */
 static void test_leave_with_requests_ahead(void **state)
 {
+    enum { N = 60 << 10 };
+    static const char post[] = "POST /echo HTTP/1.1\r\nContent-Length: 61440" KEEP;
     (void)state;
     server s = { 0 };
-    nb_buf b = { 0 };
+    char *body = malloc(N);
+    assert_non_null(body);
+    memset(body, 'b', N);
     start(&s);
-    for (int i = 0; i < 4000; i++)
-        assert_int_equal(nb_buf_add_c(&b, "GET /hello HTTP/1.1" KEEP), NB_OK);
     for (int how = 0; how < N_LEAVE; how++) {
         const int fd = dial(&s);
         say(fd, view("GET /hold HTTP/1.1" KEEP));
         wait_for(&s.n_held, 1);
-        say(fd, nb_buf_view(&b));
+        for (int i = 0; i < 128; i++) {
+            say(fd, view(post));
+            say(fd, (nb_str){ body, N });
+        }
         leave(fd, how);
         wait_for(&s.n_held, 0);
         if (how == LEAVE_HALF) assert_int_equal(close(fd), 0);
         wait_connections(&s, 0);
     }
-    nb_buf_deinit(&b);
+    free(body);
     stop(&s);
     assert_int_equal(atomic_load(&s.n_close), N_LEAVE);
+}
+
+/* More ahead than one largest request, or than all requests may hold. */
+static void test_too_much_ahead(void **state)
+{
+    (void)state;
+    for (int total = 0; total < 2; total++) {
+        server s = { .o = { .max_header_bytes = 1000, .max_body_bytes = 100000 } };
+        if (total) s.o.max_total_body_bytes = 50000;
+        start(&s);
+        const int fd = dial(&s);
+        say(fd, view("GET /hold HTTP/1.1" KEEP));
+        wait_for(&s.n_held, 1);
+        for (int i = 0; i < 100000 && atomic_load(&s.n_held); i++)
+            say(fd, view("GET /hello HTTP/1.1" KEEP));
+        wait_for(&s.n_close, 1);
+        wait_connections(&s, 0);
+        assert_int_equal(close(fd), 0);
+        /* What was counted is given back. */
+        const int again = dial(&s);
+        char text[100];
+        say(again,
+            view("GET /hello HTTP/1.1" KEEP "POST /echo HTTP/1.1\r\nContent-Length: 49000" END));
+        expect_next(again, 200, "hello\n");
+        nb_buf b = { 0 };
+        memset(text, 'x', sizeof text);
+        for (int i = 0; i < 490; i++) say(again, (nb_str){ text, sizeof text });
+        assert_true(hear(again, &b, NULL));
+        expect(b.p, 200, NULL);
+        nb_buf_deinit(&b);
+        assert_int_equal(close(again), 0);
+        stop(&s);
+    }
 }
 
 static void test_leave_stream(void **state)
@@ -507,6 +545,7 @@ int main(void)
         cmocka_unit_test(test_slow_writers),
         cmocka_unit_test(test_leave_while_held),
         cmocka_unit_test(test_leave_with_requests_ahead),
+        cmocka_unit_test(test_too_much_ahead),
         cmocka_unit_test(test_leave_stream),
         cmocka_unit_test(test_leave_before),
         cmocka_unit_test(test_half_closed),
