@@ -27,7 +27,7 @@ def connect(port, body):
 
 
 def request(i, max_tokens):
-    return {"prompt": f"Story {i}. Once upon a time there was a small red house by the sea.", "stream": True,
+    return {"prompt": f"Story {i}", "stream": True,
             "max_tokens": max_tokens, "ignore_eos": True, "temperature": 0}
 
 
@@ -62,12 +62,12 @@ def queued(nibble, n):
 
 
 def running(nibble, n):
-    with _lib.Server(nibble, "--max-num-seqs", str(n), "--max-num-batched-tokens", str(max(n, 512)),
-                     "--max-connections", str(n + 10)) as server:
+    with _lib.Server(nibble, "--max-num-seqs", str(n), "--max-num-batched-tokens", str(4 * n),
+                     "--max-connections", str(n + 10), "--kv-cache-memory-bytes", "4G") as server:
         warm(server)
         before = server.resident()
-        links = [connect(server.port, request(i, 400)) for i in range(n)]
-        wait_for(lambda: server.metric("vllm:num_requests_running") >= n)
+        links = [connect(server.port, request(i, 200)) for i in range(n)]
+        wait_for(lambda: server.metric("vllm:num_requests_running") >= n, 400)
         for s in links: # each has its first token
             s.settimeout(120)
             if not s.recv(1):
