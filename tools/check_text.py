@@ -9,7 +9,8 @@ import re
 
 import tree
 
-SUFFIXES = tree.C_SUFFIXES + (".py", ".sh", ".cmake", ".in", ".md", ".yml", ".yaml", ".toml")
+SUFFIXES = tree.C_SUFFIXES + (".py", ".sh", ".cmake", ".in", ".md", ".yml", ".yaml", ".toml",
+                               ".ts", ".mjs", ".css", ".html", ".svg")
 NAMES = {"CMakeLists.txt", "CMakePresets.json", ".gitignore", ".clang-format", ".clang-tidy",
          ".editorconfig", "run", "pre-commit", "size_exceptions.txt"}
 # Data: bytes are what they are.  Paths of a machine are looked for even there.

@@ -5,8 +5,10 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { readFileSync } from "node:fs";
+import http from "node:http";
 import { createRequire } from "node:module";
 import path from "node:path";
+import { gunzipSync } from "node:zlib";
 
 import { chromium } from "playwright-core";
 
@@ -93,6 +95,30 @@ async function realServer() {
       assert.match(r.headers.get("content-security-policy"), /script-src 'self'/);
       assert.equal((await fetch(server.url, { headers: { "If-None-Match": r.headers.get("etag") } })).status, 304);
       assert.match((await (await fetch(`${server.url}licenses.txt`)).text()), /three .*MIT/s);
+    });
+    await check("compressed for those who take it", async () => {
+      const coding = (accept) => new Promise((resolve, reject) => {
+        http.get(`${server.url}scene.js`, { headers: accept === null ? {} : { "Accept-Encoding": accept } }, (r) => {
+          const parts = [];
+          r.on("data", (d) => parts.push(d));
+          r.on("end", () => resolve([r.headers["content-encoding"] ?? "", Buffer.concat(parts)]));
+        }).on("error", reject);
+      });
+      const [none, plain] = await coding(null);
+      const [gzip, packed] = await coding("br, GZIP;q=0.5");
+      assert.deepEqual([none, gzip], ["", "gzip"]);
+      assert.ok(gunzipSync(packed).equals(plain));
+      for (const refused of ["gzip;q=0", "gzip; q=0.00", "br", "gzipped"]) assert.equal((await coding(refused))[0], "", refused);
+    });
+    await check("many questions at once are answered or refused, also when clients leave", async () => {
+      const ask = (k) => {
+        const abort = new AbortController();
+        if (k % 5 === 4) setTimeout(() => abort.abort(), k % 3);
+        return fetch(`${server.url}api/cache`, { signal: abort.signal }).then(async (r) => (await r.text(), r.status), () => 0);
+      };
+      const got = await Promise.all(Array.from({ length: 100 }, (_, k) => ask(k)));
+      assert.ok(got.includes(200) && got.every((s) => [0, 200, 503].includes(s)), got.join(" "));
+      assert.equal((await fetch(`${server.url}api/cache`)).status, 200);
     });
     await check("before anything ran the block view offers to run something", async () => {
       assert.equal((await fetch(`${server.url}api/block`)).status, 404);
