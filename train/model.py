@@ -260,7 +260,7 @@ def export(model, out, tokenizer_json):
         'rope_scaling': None, 'rope_theta': c.theta, 'routed_scaling_factor': c.scale, 'scoring_func': 'sigmoid',
         'tie_word_embeddings': True, 'topk_group': c.topk_group, 'topk_method': 'noaux_tc', 'torch_dtype': 'bfloat16',
         'use_cache': True, 'v_head_dim': c.vdim, 'vocab_size': c.vocab})
-    js('generation_config.json', {'bos_token_id': 0, 'eos_token_id': [6, 1], 'pad_token_id': 2, 'do_sample': True, 'temperature': 0.6, 'top_p': 0.9})
+    js('generation_config.json', {'bos_token_id': 0, 'eos_token_id': [6, 1], 'pad_token_id': 2, 'max_new_tokens': 512, 'do_sample': True, 'temperature': 0.6, 'top_p': 0.9})
     js('tokenizer_config.json', {
         'tokenizer_class': 'PreTrainedTokenizerFast', 'add_bos_token': True, 'add_eos_token': False, 'bos_token': '<|bos|>', 'eos_token': '<|eos|>',
         'pad_token': '<|pad|>', 'clean_up_tokenization_spaces': False, 'model_max_length': c.max_pos, 'chat_template': TEMPLATE})

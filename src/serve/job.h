@@ -94,7 +94,7 @@ typedef struct nb_api {
     nb_ask_kind kind;
     bool uses_engine;  /* else prepare and answer are all */
     bool clamp;        /* max_tokens beyond the context is cut, else refused */
-    size_t max_tokens; /* where neither request nor model says */
+    size_t max_tokens; /* where the request does not say; at most the model's own default */
     /* Any thread: reads j->ask (the body is parsed) and fills j->prompt; touches nothing of
      * j->s that changes.  Failures are in j->ask.err. */
     nb_status (*prepare)(nb_job *j);

@@ -211,7 +211,8 @@ static nb_status fit_prompt(nb_job *j, nb_prompt *p, size_t dflt)
 
 static nb_status fit_prompts(nb_job *j, size_t *n_tok)
 {
-    const size_t own = j->s->default_max_tokens, dflt = own ? own : j->api->max_tokens;
+    const size_t own = j->s->default_max_tokens, any = j->api->max_tokens;
+    const size_t dflt = own && own < any ? own : any;
     for (size_t i = 0; i < j->n_prompt; i++) {
         NB_TRY(fit_prompt(j, &j->prompt[i], dflt));
         *n_tok += j->prompt[i].n_ids;
