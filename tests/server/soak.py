@@ -50,7 +50,7 @@ class Server:
         self.log = log
         command = [args.nibble, "serve", os.path.join(args.source, "models", "nibble-tiny"),
                    "--port", "0", "--max-num-seqs", "12", "--max-num-batched-tokens", "128",
-                   "--num-gpu-blocks-override", "36", "--max-model-len", "2048",
+                   "--num-gpu-blocks-override", "20", "--max-model-len", "1024",
                    "--max-num-queued-reqs", "40", "--max-num-queued-tokens", "12000",
                    "--max-connections", "200", "--max-body-bytes", "512K",
                    "--read-timeout", "2", "--idle-timeout", "3", "--write-timeout", "2",
