@@ -197,7 +197,7 @@ nb_status nb_text_render(const nb_text *t, const char *request_json, size_t n_by
         return nb_fail(err, NB_ERR_LIMIT, "request of %zu bytes, at most %d are accepted", n_bytes,
                        REQUEST_MAX_BYTES);
     json_error_t je;
-    json_t *rq = json_loadb(request_json, n_bytes, JSON_REJECT_DUPLICATES, &je);
+    json_t *rq = json_loadb(request_json, n_bytes, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &je);
     if (!rq)
         return nb_fail(err, NB_ERR_FORMAT, "request: not valid JSON at line %d: %s", je.line,
                        je.text);
