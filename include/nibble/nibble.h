@@ -274,7 +274,7 @@ typedef struct nb_engine_stats {
 NB_API void nb_engine_get_stats(const nb_engine *e, nb_engine_stats *s);
 
 /* What the cache holds, for people to look at, as JSON: every block's state, class, holders,
- * hits and parent, and the running requests (docs/serving.md describes the fields). */
+ * hits and parent, and the running requests (docs/serving-page.md describes the fields). */
 NB_API nb_status nb_engine_cache_json(nb_engine *e, char **json, nb_error *err);
 /* One page of real tokens of one layer at BF16, FP8 and 4 bits: values, codes, scales, decoded
  * values and errors of its token `tok` (0..63), as JSON. NB_ERR_NOT_FOUND before anything ran. */

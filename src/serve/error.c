@@ -115,6 +115,7 @@ void nb_reply_error(nb_http_ex *ex, int status, const char *param, const char *f
     (void)vsnprintf(line, sizeof line, fmt, ap);
     va_end(ap);
     if (status == 503) (void)nb_http_add_header(ex, "Retry-After", "1");
+    nb_http_set_note(ex, line);
     write_error(&w, ex, status, param, line);
     nb_http_reply(ex, status, "application/json",
                   w.st == NB_OK ? nb_buf_view(&w.b) : nb_str_c("{}"));

@@ -117,6 +117,10 @@ nb_str nb_http_header(const nb_http_ex *ex, const char *name);
 nb_str nb_http_body(const nb_http_ex *ex);
 /* X-Request-Id of the client where it is sane (1..128 visible ASCII), else a new random one. */
 const char *nb_http_request_id(const nb_http_ex *ex);
+/* What on_done may want to log of this exchange, such as why it was refused: a copy of a line, cut to
+ * 255 bytes; the getter gives "" where there is none. */
+void nb_http_set_note(nb_http_ex *ex, const char *line);
+const char *nb_http_note(const nb_http_ex *ex);
 nb_str nb_http_peer(const nb_http_ex *ex); /* address for logs: 127.0.0.1:4711, [::1]:4711, unix */
 bool nb_http_peer_local(const nb_http_ex *ex); /* a loopback address or the Unix socket */
 bool nb_http_has_key(const nb_http_ex *ex);    /* came with one of the API keys */

@@ -98,6 +98,7 @@ void nb_http_ex_destroy(nb_http_ex *ex)
     nb_buf_deinit(&ex->extra);
     for (size_t i = 0; i < ex->n_value; i++) free(ex->value[i]);
     free(ex->value);
+    free(ex->note);
     free(ex->field);
     free(ex->bytes);
     free(ex);
@@ -151,6 +152,19 @@ const char *nb_http_request_id(const nb_http_ex *ex)
     return ex->id;
 }
 
+void nb_http_set_note(nb_http_ex *ex, const char *line)
+{
+    enum { NOTE_BYTES = 256 };
+    free(ex->note);
+    ex->note = malloc(NOTE_BYTES);
+    if (ex->note) (void)snprintf(ex->note, NOTE_BYTES, "%s", line);
+}
+
+const char *nb_http_note(const nb_http_ex *ex)
+{
+    return ex->note ? ex->note : "";
+}
+
 nb_str nb_http_peer(const nb_http_ex *ex)
 {
     return nb_str_c(ex->c->peer);
@@ -200,6 +214,7 @@ static const char *phrase_of(int status)
         { 500, "Internal Server Error" },
         { 501, "Not Implemented" },
         { 503, "Service Unavailable" },
+        { 504, "Gateway Timeout" },
         { 505, "HTTP Version Not Supported" },
     };
     for (size_t i = 0; i < NB_COUNT(table); i++)
@@ -365,6 +380,7 @@ void nb_http_ex_refuse(nb_http_ex *ex, int status, const char *message)
 {
     const nb_http *h = ex->c->h;
     nb_buf b = { 0 };
+    nb_http_set_note(ex, message);
     if (has_no_body(status)) {
         reply(ex, status, NULL, (nb_str){ "", 0 }, false);
         return;

@@ -95,6 +95,7 @@ struct nb_http_ex {
     bool closing;    /* on_close runs: nothing can be done with it any more */
     bool has_key, cors;
     char id[NB_HTTP_ID_BYTES];
+    char *note; /* or NULL */
 };
 
 typedef struct nb_http_listener {

@@ -567,13 +567,14 @@ static void log_request(const nb_job *j)
     size_t prompt, cached, generated;
     char num[10][32];
     const nb_choice *c = &j->choice[0];
+    const bool timed_out = c->st == NB_OK && c->reason == NB_END_TIMEOUT; /* metrics: abort */
     nb_job_counts(j, &prompt, &cached, &generated);
     nb_log(j->s, NB_LOG_INFO, "request", "id", j->request_id, "endpoint", j->api->path, "#status",
            number(num[0], j->status), "#prompt_tokens", number(num[1], (double)prompt),
            "#cached_tokens", number(num[2], (double)cached), "#generated_tokens",
            number(num[3], (double)generated), "#choices", number(num[4], (double)j->n_choice),
-           "finish_reason", metrics_reason(c), "#queue_s", number(num[5], c->queue_s), "#ttft_s",
-           number(num[6], c->n_gen ? c->t_first - j->t0 : 0), "#total_s",
-           number(num[7], c->done.t - j->t0), "#preempted", number(num[8], (double)c->n_preempted),
-           c->why ? "error" : NULL, c->why, NULL);
+           "finish_reason", timed_out ? "timeout" : metrics_reason(c), "#queue_s",
+           number(num[5], c->queue_s), "#ttft_s", number(num[6], c->n_gen ? c->t_first - j->t0 : 0),
+           "#total_s", number(num[7], c->done.t - j->t0), "#preempted",
+           number(num[8], (double)c->n_preempted), c->why ? "error" : NULL, c->why, NULL);
 }

@@ -308,6 +308,8 @@ static nb_status read_tools(nb_ask *a)
 static nb_status read_modalities(nb_ask *a)
 {
     const json_t *m = nb_ask_get(a, "modalities");
+    if (m && !json_is_array(m))
+        return nb_ask_bad(a, "modalities", "modalities: expected an array");
     for (size_t i = 0; i < json_array_size(m); i++) {
         const char *s = json_string_value(json_array_get(m, i));
         if (!s || strcmp(s, "text") != 0)
@@ -382,7 +384,7 @@ static nb_status read_stops(nb_ask *a, const nb_ask_limits *lim)
     NB_TRY(nb_ask_stop(a, "stop", lim->max_stop));
     const json_t *ids = nb_ask_get(a, "stop_token_ids");
     if (ids) {
-        uint32_t *v;
+        uint32_t *v = NULL;
         if (json_array_size(ids) > STOP_IDS_MAX)
             return nb_ask_bad(a, "stop_token_ids", "stop_token_ids: at most %d are accepted",
                               STOP_IDS_MAX);

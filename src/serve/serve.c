@@ -61,12 +61,14 @@ static void on_done(void *ctx, const nb_http_ex *ex, int status, double seconds)
     nb_metrics_http(s->metrics, nb_str_c(r ? r->path : "none"), method, status, seconds);
     if (!is_logged(s, method, path, status)) return;
     char text[3][256], num[2][32];
+    const char *note = nb_http_note(ex); /* why it was refused */
     (void)snprintf(num[0], sizeof num[0], "%d", status);
     (void)snprintf(num[1], sizeof num[1], "%.6g", seconds);
     nb_log(s, status >= 500 ? NB_LOG_WARN : NB_LOG_INFO, "http", "id", nb_http_request_id(ex),
            "method", short_text(text[0], sizeof text[0], method), "path",
            short_text(text[1], sizeof text[1], path), "#status", num[0], "#seconds", num[1], "peer",
-           short_text(text[2], sizeof text[2], nb_http_peer(ex)), NULL);
+           short_text(text[2], sizeof text[2], nb_http_peer(ex)), *note ? "error" : NULL, note,
+           NULL);
 }
 
 static void on_warn(void *ctx, const char *line)
