@@ -97,6 +97,16 @@ static nb_status render_special(const nb_text *t, nb_str body, nb_prompt *p, nb_
     return st;
 }
 
+/* The field that a refusal of the renderer begins with. */
+static const char *field_of(const char *message)
+{
+    static const char *const names[] = { "add_generation_prompt", "continue_final_message",
+                                         "chat_template_kwargs", "documents", "tools" };
+    for (size_t i = 0; i < NB_COUNT(names); i++)
+        if (strncmp(message, names[i], strlen(names[i])) == 0) return names[i];
+    return "messages";
+}
+
 nb_status nb_render_chat(const nb_serve *s, nb_ask *a, nb_str body, nb_prompt *out)
 {
     nb_error err = { 0 };
@@ -109,7 +119,7 @@ nb_status nb_render_chat(const nb_serve *s, nb_ask *a, nb_str body, nb_prompt *o
                                         : nb_text_render(s->text, body.p, body.n_bytes, NULL, NULL,
                                                          &p.ids, &p.n_ids, &err);
     if (st != NB_OK) {
-        (void)nb_ask_bad(a, "messages", "%s", err.msg);
+        (void)nb_ask_bad(a, field_of(err.msg), "%s", err.msg);
         if (st == NB_ERR_NOMEM) a->err.status = st;
         return st;
     }
