@@ -308,8 +308,7 @@ static nb_status read_tools(nb_ask *a)
 static nb_status read_modalities(nb_ask *a)
 {
     const json_t *m = nb_ask_get(a, "modalities");
-    if (m && !json_is_array(m))
-        return nb_ask_bad(a, "modalities", "modalities: expected an array");
+    if (m && !json_is_array(m)) return nb_ask_bad(a, "modalities", "modalities: expected an array");
     for (size_t i = 0; i < json_array_size(m); i++) {
         const char *s = json_string_value(json_array_get(m, i));
         if (!s || strcmp(s, "text") != 0)
