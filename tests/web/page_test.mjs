@@ -49,13 +49,12 @@ const browser = await chromium.launch({
 
 /** A page that records what must not happen: errors, and requests to elsewhere. */
 async function open(url, options = {}) {
-  const { hash = "", init, ...rest } = options;
+  const { hash = "", init, allowed = [], ...rest } = options;
   const context = await browser.newContext({ viewport: { width: 1280, height: 840 }, colorScheme: "light", reducedMotion: "reduce", ...rest });
   context.setDefaultTimeout(WAIT);
   const page = await context.newPage();
   if (init) await page.addInitScript(init);
   const bad = [];
-  const allowed = [];
   page.on("console", (m) => {
     if ((m.type() === "error" || m.type() === "warning") && !allowed.some((a) => a.test(m.text()))) bad.push(`${m.type()}: ${m.text()}`);
   });
@@ -64,7 +63,7 @@ async function open(url, options = {}) {
     if (!r.url().startsWith(url) && !r.url().startsWith("data:")) bad.push(`request to ${r.url()}`);
   });
   await page.goto(url + hash);
-  return { page, bad, allow: (re) => allowed.push(re), close: () => context.close() };
+  return { page, bad, close: () => context.close() };
 }
 
 async function accessible(page, what) {
@@ -78,6 +77,7 @@ async function accessible(page, what) {
 const shot = async (page, name) => {
   if (shots) await page.screenshot({ path: path.join(shots, `${name}.png`), fullPage: true });
 };
+const complete = (url, body) => fetch(`${url}v1/completions`, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
 const usage = (page) => page.locator(".answer .usage").last().innerText();
 const number = (text) => Number(text.replace(/\u2212/g, "-"));
 
@@ -86,8 +86,7 @@ const GPU_NOISE = /GPU stall|GL Driver|software|swiftshader|WebGL/i;
 
 async function realServer() {
   const server = await startServer();
-  const { page, bad, allow, close } = await open(server.url);
-  allow(GPU_NOISE);
+  const { page, bad, close } = await open(server.url, { allowed: [GPU_NOISE] });
   try {
     await check("the document comes with its policy, and again as 304", async () => {
       const r = await fetch(server.url);
@@ -164,6 +163,7 @@ async function realServer() {
       assert.equal(await page.locator(".answer").count(), 2);
     });
     await check("the cache view tells what /api/cache and /api/stats tell", async () => {
+      await complete(server.url, { prompt: "Once there was a little fox who lived near the lake. ".repeat(12), max_tokens: 2 });
       await page.click("#tab-cache");
       await page.waitForFunction(() => Number(document.querySelector(".legend li:nth-child(3) b")?.textContent) > 0);
       const c = await (await fetch(`${server.url}api/cache`)).json();
@@ -189,8 +189,7 @@ async function realServer() {
     });
     await check("the block view shows the numbers of /api/block", async () => {
       // A page that is nearly full: 5 tokens of the prompt, 54 of 55 generated ones are computed.
-      const body = { prompt: "Once upon a time", max_tokens: 55, ignore_eos: true, seed: 1 };
-      await fetch(`${server.url}v1/completions`, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
+      await complete(server.url, { prompt: "Once upon a time", max_tokens: 55, ignore_eos: true, seed: 1 });
       await page.click("#tab-block");
       await page.waitForSelector(".side table");
       await page.selectOption("#block-layer", "3");
@@ -226,10 +225,14 @@ async function realServer() {
       for (let y = 0.15; y < 0.95 && seen.size < 3; y += 0.05)
         for (const x of [0.35, 0.5, 0.65]) {
           await page.mouse.click(box.x + box.width * x, box.y + box.height * y);
-          await page.waitForTimeout(100);
-          seen.add(await page.locator(".side > h3").innerText());
+          seen.add(await page.locator("#block output").innerText()); // the token, at once
         }
       assert.ok(seen.size >= 3, `the pointer picks no cells: ${[...seen].join("; ")}`);
+      // The numbers follow when the server has answered.
+      await page.waitForFunction(() => {
+        const token = document.querySelector("#block output")?.textContent?.split(" ")[0];
+        return document.querySelector(".side > h3")?.textContent?.startsWith(`Token ${token}, `);
+      });
     });
     await check("light and dark", async () => {
       const bg = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
@@ -273,8 +276,7 @@ async function realServer() {
 
 async function withKey() {
   const server = await startServer("--api-key", "sesame");
-  const { page, bad, allow, close } = await open(server.url);
-  allow(/401/);
+  const { page, bad, close } = await open(server.url, { allowed: [/401/] });
   try {
     await check("a key is asked for, kept in the tab, and used", async () => {
       await page.waitForSelector("#key-bar:not([hidden])");

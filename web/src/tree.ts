@@ -92,9 +92,10 @@ export class Tree {
   }
 
   private paint(): void {
+    this.canvas.hidden = this.runs.length === 0;
     const width = Math.floor(this.rows.clientWidth);
     if (width < 20) return;
-    const c = fit(this.canvas, width, Math.max(this.runs.length * ROW, 1));
+    const c = fit(this.canvas, width, this.runs.length * ROW);
     if (!c) return;
     c.clearRect(0, 0, width, this.runs.length * ROW);
     const deepest = Math.max(8, ...this.runs.map((r) => r.depth + r.blocks.length));
