@@ -64,10 +64,12 @@ typedef struct nb_http_options {
     size_t n_cors_origin;
     size_t max_header_bytes;     /* [32 KiB] all headers with the request line: 431         */
     size_t max_body_bytes;       /* [16 MiB] 413                                            */
-    size_t max_total_body_bytes; /* [1 GiB] of all requests in memory together: 503         */
+    size_t max_total_body_bytes; /* [1 GiB] of all requests in memory together: 503; as much for
+                                    answers beyond max_stream_bytes that wait for their readers */
     size_t max_connections;      /* [4096] beyond: 503 and closed                           */
-    size_t max_stream_bytes;     /* [1 MiB] unsent bytes of one answer that a slow reader may
-                                     leave in memory; then the client counts as gone         */
+    size_t max_stream_bytes;     /* [1 MiB] unsent bytes of a stream that a slow reader may leave
+                                     in memory, beyond the largest write so far; then the client
+                                     counts as gone                                          */
     double read_timeout_s;       /* [30] for a whole request, from its first byte           */
     double idle_timeout_s;       /* [120] between requests of a connection                  */
     double write_timeout_s;      /* [60] without a byte taken by the client                 */

@@ -204,7 +204,7 @@ static int keep(nb_http_conn *c, nb_str piece, const char **why)
     }
     if (piece.n_bytes > h->o.max_total_body_bytes - h->body_bytes) {
         *why = "the bodies of all requests together are larger than this server holds";
-        return nb_buf_add_c(&ex->extra, "Retry-After: 1\r\n") == NB_OK ? 503 : 500;
+        return 503;
     }
     if (nb_buf_add(&ex->body, piece.p, piece.n_bytes) != NB_OK) {
         *why = "out of memory for the request's body";

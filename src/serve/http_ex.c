@@ -344,7 +344,21 @@ nb_status nb_http_add_header(nb_http_ex *ex, const char *name, const char *value
     return NB_ERR_NOMEM;
 }
 
-/* owned: nb_http_reply_static's bytes, which are only referred to. */
+/* A large answer waits in memory for its reader, when its request is gone already: all of them together
+ * may take what all requests may. */
+static bool is_too_much(const nb_http *h, size_t n_bytes)
+{
+    if (n_bytes <= h->o.max_stream_bytes) return false;
+    size_t left = h->o.max_total_body_bytes;
+    for (const nb_http_link *l = h->all.next; l != &h->all; l = l->next) {
+        const size_t n = evbuffer_get_length(l->c->out);
+        if (n >= left) return true;
+        left -= n;
+    }
+    return n_bytes > left;
+}
+
+/* is_static: nb_http_reply_static's bytes, which are only referred to. */
 static void reply(nb_http_ex *ex, int status, const char *content_type, nb_str body, bool is_static)
 {
     nb_http_conn *c = ex->c;
@@ -352,6 +366,10 @@ static void reply(nb_http_ex *ex, int status, const char *content_type, nb_str b
     if (ex->status) { /* a stream has begun: all that is left is to cut it off */
         c->doomed = true;
         finish(ex);
+        return;
+    }
+    if (!is_static && is_too_much(c->h, body.n_bytes)) {
+        nb_http_ex_refuse(ex, 503, "the answers that wait for their readers fill the memory");
         return;
     }
     if (status < 200 || status > 599 || (content_type && !nb_http_is_value(nb_str_c(content_type))))
@@ -380,6 +398,7 @@ void nb_http_ex_refuse(nb_http_ex *ex, int status, const char *message)
 {
     const nb_http *h = ex->c->h;
     nb_buf b = { 0 };
+    if (status == 503) (void)nb_http_add_header(ex, "Retry-After", "1");
     nb_http_set_note(ex, message);
     if (has_no_body(status)) {
         reply(ex, status, NULL, (nb_str){ "", 0 }, false);
@@ -408,6 +427,16 @@ nb_status nb_http_begin(nb_http_ex *ex, int status, const char *content_type)
     return ok ? NB_OK : NB_ERR_CANCELLED;
 }
 
+/* What is limited is what the reader leaves, not what is written at once; and who was written much at once
+ * has that much to catch up with. */
+static bool keeps_up(nb_http_ex *ex, size_t n_bytes)
+{
+    const size_t left = evbuffer_get_length(ex->c->out), max = ex->c->h->o.max_stream_bytes;
+    const bool ok = left <= max || left - max <= ex->largest_write;
+    if (n_bytes > ex->largest_write) ex->largest_write = n_bytes;
+    return ok;
+}
+
 nb_status nb_http_write(nb_http_ex *ex, nb_str bytes)
 {
     nb_http_conn *c = ex->c;
@@ -415,8 +444,7 @@ nb_status nb_http_write(nb_http_ex *ex, nb_str bytes)
     if (ex->closing || c->doomed) return NB_ERR_CANCELLED;
     if (!ex->streaming) return NB_ERR_ARG;
     if (ex->head_only || bytes.n_bytes == 0) return NB_OK; /* an empty chunk would end the stream */
-    bool ok = bytes.n_bytes <= c->h->o.max_stream_bytes &&
-              evbuffer_get_length(c->out) <= c->h->o.max_stream_bytes - bytes.n_bytes;
+    bool ok = keeps_up(ex, bytes.n_bytes);
     if (ok && ex->stream_chunked) {
         const int n = snprintf(size, sizeof size, "%zx\r\n", bytes.n_bytes);
         ok = push(c, (nb_str){ size, (size_t)n }) && push(c, bytes) && push(c, nb_str_c("\r\n"));

@@ -250,7 +250,7 @@ int nb_http_guard_admit(nb_http_ex *ex, const char **why)
     const bool keys = h->o.n_api_key > 0;
     if (h->draining) {
         *why = "the server is shutting down";
-        return nb_buf_add_c(&ex->extra, "Retry-After: 1\r\n") == NB_OK ? 503 : 500;
+        return 503;
     }
     if (!keys && h->loopback_only && !h->tls && !is_own_host(ex)) {
         *why =

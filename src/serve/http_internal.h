@@ -81,6 +81,7 @@ struct nb_http_ex {
     uint64_t left_bytes; /* of a body with Content-Length */
     uint64_t begin_ns;
     size_t counted_bytes; /* of the body, in h->body_bytes */
+    size_t largest_write; /* of a stream, bytes */
     size_t n_dropped;     /* bytes of the body of a refused request, thrown away */
     nb_http_task_fn *close_fn;
     void *close_ctx;

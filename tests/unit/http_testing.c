@@ -112,6 +112,15 @@ static void on_stream(nb_http_ex *ex, void *ctx)
     nb_http_post(s->h, stream_on, pend(ex, s));
 }
 
+/* Much at once, then as any stream. */
+static void on_burst(nb_http_ex *ex, void *ctx)
+{
+    server *s = ctx;
+    assert_int_equal(nb_http_begin(ex, 200, "text/event-stream"), NB_OK);
+    assert_int_equal(nb_http_write(ex, (nb_str){ s->big, BIG_BYTES }), NB_OK);
+    nb_http_post(s->h, stream_on, pend(ex, s));
+}
+
 static void flood(void *ctx)
 {
     static char bytes[FLOOD_BYTES];
@@ -139,12 +148,19 @@ static void on_big(nb_http_ex *ex, void *ctx)
     nb_http_reply_static(ex, 200, NULL, (nb_str){ s->big, BIG_BYTES });
 }
 
+static void on_copy(nb_http_ex *ex, void *ctx)
+{
+    const server *s = ctx;
+    nb_http_reply(ex, 200, NULL, (nb_str){ s->big, BIG_BYTES });
+}
+
 const nb_http_route routes[] = {
     { "GET", "/hello", on_hello, false }, { "POST", "/echo", on_echo, false },
     { "PUT", "/echo", on_echo, false },   { "GET", "/info", on_info, false },
     { "GET", "/hold", on_hold, false },   { "POST", "/hold", on_hold, false },
     { "GET", "/later", on_later, false }, { "GET", "/stream", on_stream, false },
     { "GET", "/flood", on_flood, false }, { "GET", "/big", on_big, false },
+    { "GET", "/burst", on_burst, false }, { "GET", "/copy", on_copy, false },
     { "GET", "/open", on_hello, true },   { "GET", "/a b", on_hello, false },
 };
 

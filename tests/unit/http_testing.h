@@ -5,6 +5,7 @@
  *   GET  /hold           kept until the client goes; on_close is counted
  *   GET  /later          answered by a task       GET /stream  5 chunks in 5 rounds
  *   GET  /flood          a stream without end     GET /big     32 MiB at once, not copied
+ *   GET  /burst          32 MiB, then /stream     GET /copy    32 MiB at once, copied
  *
  * Waiting for something to happen has a deadline far beyond what it takes; nothing is measured. */
 #ifndef NB_TESTS_HTTP_TESTING_H
@@ -58,7 +59,7 @@ static inline nb_str view(const char *s)
     return nb_str_c(s);
 }
 
-enum { N_ROUTES = 12 };
+enum { N_ROUTES = 14 };
 extern const nb_http_route routes[N_ROUTES];
 void on_hello(nb_http_ex *ex, void *ctx);
 

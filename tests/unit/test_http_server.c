@@ -516,6 +516,45 @@ static void test_slow_reader(void **state)
     stop(&s);
 }
 
+/* One write beyond the limit is not the reader's fault: what it leaves counts. */
+static void test_large_write(void **state)
+{
+    (void)state;
+    server s = { .o = { .max_stream_bytes = 64 << 10 } };
+    start(&s);
+    nb_buf b = { 0 };
+    const int fd = dial(&s);
+    say(fd, view("GET /burst HTTP/1.1" END));
+    assert_true(hear(fd, &b, NULL));
+    assert_true(b.n_bytes > BIG_BYTES);
+    assert_string_equal(b.p + b.n_bytes - 10, "x\n\n\r\n0\r\n\r\n");
+    assert_int_equal(atomic_load(&s.n_done[200]), 1);
+    assert_int_equal(close(fd), 0);
+    nb_buf_deinit(&b);
+    stop(&s);
+}
+
+/* Large answers that nobody reads do not pile up. */
+static void test_many_stuck_readers(void **state)
+{
+    (void)state;
+    server s = { .o = { .max_total_body_bytes = BIG_BYTES + BIG_BYTES / 4 } };
+    start(&s);
+    nb_buf b = { 0 };
+    const int fd = dial(&s);
+    say(fd, view("GET /copy HTTP/1.1" END));
+    wait_for(&s.n_done[200], 1);
+    expect(ask(&s, "GET /copy HTTP/1.1" END), 503, "Retry-After: 1\r\n");
+    assert_true(hear(fd, &b, NULL));
+    assert_true(b.n_bytes > BIG_BYTES);
+    assert_int_equal(close(fd), 0);
+    wait_connections(&s, 0);
+    char *again = ask(&s, "GET /copy HTTP/1.1" END);
+    expect(again, 200, NULL);
+    nb_buf_deinit(&b);
+    stop(&s);
+}
+
 /* Takes nothing of a whole answer. */
 static void test_stuck_reader(void **state)
 {
@@ -550,6 +589,8 @@ int main(void)
         cmocka_unit_test(test_leave_before),
         cmocka_unit_test(test_half_closed),
         cmocka_unit_test(test_slow_reader),
+        cmocka_unit_test(test_large_write),
+        cmocka_unit_test(test_many_stuck_readers),
         cmocka_unit_test(test_stuck_reader),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
