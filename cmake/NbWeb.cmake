@@ -29,7 +29,7 @@ else()
 endif()
 
 if(nb_web_why)
-    set(nb_web_text "no: ${nb_web_why}; / answers a plain text")
+    set(nb_web_text "no (${nb_web_why}): / answers a plain text")
     set(text "/* page_files.c - generated: no page. */\n#include \"serve/page.h\"\n\n")
     string(APPEND text "const nb_page_file nb_page_files[1];\nconst size_t nb_page_n_files = 0;\n")
     file(CONFIGURE OUTPUT "${nb_page_c}" CONTENT "${text}" @ONLY)

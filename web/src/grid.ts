@@ -91,7 +91,7 @@ export class Grid {
     const n = this.state.length;
     if (width < 20 || !n) return;
     // The largest cell with which all blocks fit into the width and about 360 pixels of height.
-    this.cell = Math.min(18, Math.max(2, Math.floor(Math.sqrt((width * 360) / n))));
+    this.cell = Math.min(28, Math.max(2, Math.floor(Math.sqrt((width * 360) / n))));
     this.cols = Math.max(1, Math.floor(width / this.cell));
     const rows = Math.ceil(n / this.cols);
     const c = fit(this.canvas, width, rows * this.cell);
