@@ -140,6 +140,16 @@ static void wait_held(job *j)
     (void)pthread_mutex_unlock(&j->lock);
 }
 
+/* Whether it is held; false: it ended before. */
+static bool held_or_done(job *j)
+{
+    (void)pthread_mutex_lock(&j->lock);
+    while (!j->held && !j->n_done) (void)pthread_cond_wait(&j->changed, &j->lock);
+    const bool held = j->held;
+    (void)pthread_mutex_unlock(&j->lock);
+    return held;
+}
+
 static void let_go(job *j)
 {
     (void)pthread_mutex_lock(&j->lock);
@@ -463,19 +473,27 @@ static void test_deadline(void **state)
     o.max_num_seqs = 1;
     nb_engine *e = make_engine(&o);
     const nb_sampling s = greedy(100);
-    job *runs = new_job(e), *waits = new_job(e), *after = new_job(e);
-    runs->hold_at = 3;
-    nb_request rq = request_of(runs, id, 20, &s);
-    rq.timeout_s = 0.05; /* over while it is held */
-    submit(runs, &rq);
-    wait_held(runs);
+    job *runs, *waits = new_job(e), *after = new_job(e);
+    nb_request rq;
+    double timeout = 0.05; /* over while it is held; more where the machine is slower than that */
+    for (;; timeout *= 4) {
+        runs = new_job(e);
+        runs->hold_at = 3;
+        rq = request_of(runs, id, 20, &s);
+        rq.timeout_s = timeout;
+        submit(runs, &rq);
+        if (held_or_done(runs)) break;
+        expect_end(runs, "timeout", SIZE_MAX);
+        free_job(runs);
+    }
     rq = request_of(waits, id, 30, &s);
     rq.timeout_s = 1e-6;
     submit(waits, &rq);
     rq = request_of(after, id, 30, &s);
     rq.timeout_s = 1e6;
     submit(after, &rq);
-    const struct timespec pause = { .tv_nsec = 60000000 };
+    const long ms = (long)(timeout * 1000) + 10;
+    const struct timespec pause = { .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000 };
     (void)nanosleep(&pause, NULL);
     let_go(runs);
     expect_end(runs, "timeout", 3);
