@@ -504,7 +504,7 @@ class Soak:
         if kind == 13:
             return (post + "Content-Length: 600000\r\n\r\n").encode() + b"a" * 600000
         if kind == 14:
-            return good.replace(b"HTTP/1.1", rng.choice((b"HTTP/2.0", b"HTTP/1.9", b"JUNK/1.1", b"")))
+            return good.replace(b"HTTP/1.1", rng.choice((b"HTTP/2.0", b"HTTP/3.1", b"JUNK/1.1", b"")))
         return request_bytes("POST", "/v1/completions", {"prompt": "a " * 6000, "max_tokens": 4})
 
     async def liar(self):
