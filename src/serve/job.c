@@ -488,23 +488,31 @@ static void send(nb_job *j)
     j->out.b.n_bytes = 0;
 }
 
-static void finish(nb_job *j)
+static void end_stream(nb_job *j)
 {
-    if (j->ask.stream) {
-        j->api->close(j);
-        send(j);
-        if (!j->ex) return;
-        nb_http_end(j->ex);
-    } else {
-        j->api->answer(j);
-        if (j->out.st != NB_OK) {
-            fail(j, 500, "out of memory");
-            return;
-        }
+    j->api->close(j);
+    send(j);
+    if (!j->ex) return;
+    nb_http_end(j->ex);
+    j->ex = NULL;
+}
+
+static void end_job(nb_job *j)
+{
+    log_request(j);
+    nb_job_free(j);
+}
+
+void nb_job_answered(nb_job *j)
+{
+    if (j->ex && j->out.st != NB_OK) {
+        fail(j, 500, "out of memory");
+    } else if (j->ex) {
         j->status = 200;
         nb_http_reply(j->ex, 200, "application/json", nb_buf_view(&j->out.b));
+        j->ex = NULL;
     }
-    j->ex = NULL;
+    end_job(j);
 }
 
 static void settle(nb_job *j)
@@ -515,9 +523,12 @@ static void settle(nb_job *j)
         if (j->n_open) send(j);
     }
     if (j->n_open) return;
-    if (j->ex) finish(j);
-    log_request(j);
-    nb_job_free(j);
+    if (j->ex && !j->ask.stream) {
+        nb_job_answer(j);
+        return;
+    }
+    if (j->ex) end_stream(j);
+    end_job(j);
 }
 
 void nb_jobs_drain(void *ctx)

@@ -8,7 +8,8 @@
  * choice has come.
  *
  * Before that its body is parsed, rendered and tokenised (`prepare`): small ones at once, large ones
- * on a helper thread, so that one long prompt does not hold up the streams of the others. */
+ * on a helper thread, so that one long prompt does not hold up the streams of the others.  The
+ * same thread writes large answers that are no streams. */
 #ifndef NB_SERVE_JOB_H
 #define NB_SERVE_JOB_H
 #include <stdatomic.h>
@@ -103,7 +104,8 @@ typedef struct nb_api {
     void (*chunk)(nb_job *j, nb_choice *c, const nb_event *ev, bool last);
     void (*close)(nb_job *j); /* after the last choice */
     void (*error)(nb_job *j, int status, const char *message);
-    void (*answer)(nb_job *j); /* not a stream: everything */
+    /* Not a stream: everything.  Any thread, when no event comes any more; not of j->ex. */
+    void (*answer)(nb_job *j);
 } nb_api;
 
 struct nb_job {
@@ -114,6 +116,7 @@ struct nb_job {
     nb_str body; /* of the exchange, or body_copy */
     char *body_copy;
     nb_status prepared;
+    bool answering;   /* the helper thread writes, or wrote, its answer */
     nb_job *next;     /* lists of the helper thread */
     char *request_id; /* of the answer, with prefix */
     int64_t created;
@@ -144,6 +147,8 @@ nb_status nb_render_chat(const nb_serve *s, nb_ask *a, nb_str body, nb_prompt *o
 /* ---- between job_open.c and job.c ---- */
 void nb_job_submit(nb_job *j); /* gives its prompts to the engine; then it lives on its own */
 void nb_job_free(nb_job *j);
+void nb_job_answer(nb_job *j);   /* writes j->out, here or aside, then: */
+void nb_job_answered(nb_job *j); /* sends it; the end of the job */
 nb_http_task_fn nb_job_client_gone;
 
 /* ---- for the writers of answers ---- */

@@ -10,7 +10,10 @@ enum {
     MAX_PROMPTS = 2048,
     MAX_CHOICES = 4096,
     INLINE_BYTES =
-        16 << 10 /* larger bodies are read on the helper thread: about 2 ms of the loop */
+        16 << 10, /* larger bodies are read on the helper thread: about 2 ms of the loop */
+    INLINE_SHOWN = 8 << 10,     /* larger answers are written there, n_shown() */
+    MAX_PROMPT_SHOWN = 3 << 20, /* of prompts in an answer, n_shown(): about 150 MB */
+    MAX_COPIED_BYTES = 8 << 20  /* of what each choice has its own copy: 50 ms of the loop */
 };
 
 /* ---- replies ---- */
@@ -246,6 +249,38 @@ static bool admit_all(nb_job *j, size_t n_tok)
     return true;
 }
 
+/* The largest number of alternatives that is shown with a token. */
+static size_t shown_top(const nb_ask *a)
+{
+    const int own = a->logprobs ? a->sampling.n_logprobs : 0;
+    const int most = own > a->prompt_logprobs ? own : a->prompt_logprobs;
+    return most > 0 ? (size_t)most : 0;
+}
+
+/* A short request must not ask for a huge answer or for much work before its queue. */
+static nb_status check_factors(nb_job *j, size_t n_tok)
+{
+    nb_ask *a = &j->ask;
+    const nb_sampling *p = &a->sampling;
+    const size_t n_choice = j->n_prompt * a->n, n_top = 1 + shown_top(a);
+    /* a stream is written on the loop */
+    const size_t most = a->stream ? MAX_PROMPT_SHOWN / 8 : MAX_PROMPT_SHOWN;
+    size_t bytes = p->n_stop_id * sizeof *p->stop_id + p->n_logit_bias * sizeof *p->logit_bias;
+    for (size_t i = 0; i < p->n_stop; i++) bytes += 3 * strlen(p->stop[i]); /* automata */
+    if (n_choice > 1 && bytes > MAX_COPIED_BYTES / n_choice)
+        return nb_ask_bad(a, "n",
+                          "n: %zu choices with stop strings, stop_token_ids and logit_bias of %zu "
+                          "bytes each: expected at most %d bytes in all",
+                          n_choice, bytes, MAX_COPIED_BYTES);
+    const bool shows_prompt = a->echo || a->return_token_ids || a->prompt_logprobs >= 0;
+    if (shows_prompt && n_tok > most / n_top / a->n)
+        return nb_ask_bad(a, a->prompt_logprobs >= 0 ? "prompt_logprobs" : "echo",
+                          "an answer with the %zu tokens of the prompt and %zu log-probabilities "
+                          "for each, %zu times, is too large: expected at most %zu of both",
+                          n_tok, n_top - 1, a->n, most);
+    return NB_OK;
+}
+
 static nb_status enter_engine(nb_job *j)
 {
     size_t n_tok = 0;
@@ -253,6 +288,7 @@ static nb_status enter_engine(nb_job *j)
         return nb_ask_bad(&j->ask, "stop", "stop strings need the model's tokenizer");
     NB_TRY(priority_header(j));
     NB_TRY(fit_prompts(j, &n_tok));
+    NB_TRY(check_factors(j, n_tok));
     if (!admit_all(j, n_tok)) {
         nb_job_free(j);
         return NB_OK;
@@ -261,16 +297,6 @@ static nb_status enter_engine(nb_job *j)
     if (!j->choice) return nb_fail(&j->ask.err, NB_ERR_NOMEM, "out of memory");
     nb_job_submit(j);
     return NB_OK;
-}
-
-static void reply_out(nb_job *j)
-{
-    j->api->answer(j);
-    if (j->out.st == NB_OK)
-        nb_http_reply(j->ex, 200, "application/json", nb_buf_view(&j->out.b));
-    else
-        nb_reply_error(j->ex, 500, NULL, "out of memory");
-    nb_job_free(j);
 }
 
 /* st: of its preparation. */
@@ -282,7 +308,7 @@ static void go_on(nb_job *j, nb_status st)
     }
     if (st == NB_OK) st = make_id(j);
     if (st == NB_OK && !j->api->uses_engine) {
-        reply_out(j);
+        nb_job_answer(j);
         return;
     }
     if (st == NB_OK) st = enter_engine(j);
@@ -305,8 +331,11 @@ static void *work(void *arg)
         s->prep.todo = j->next;
         if (!s->prep.todo) s->prep.todo_tail = NULL;
         (void)pthread_mutex_unlock(&s->prep.lock);
-        j->prepared =
-            atomic_load_explicit(&j->gone, memory_order_relaxed) ? NB_ERR_CANCELLED : prepare(j);
+        const bool gone = atomic_load_explicit(&j->gone, memory_order_relaxed);
+        if (j->answering && !gone)
+            j->api->answer(j);
+        else if (!j->answering)
+            j->prepared = gone ? NB_ERR_CANCELLED : prepare(j);
         (void)pthread_mutex_lock(&s->prep.lock);
         j->next = s->prep.done;
         s->prep.done = j;
@@ -363,19 +392,19 @@ void nb_jobs_prepared(void *ctx)
     for (nb_job *next; list; list = next) {
         next = list->next;
         s->n_preparing--;
-        go_on(list, list->prepared);
+        if (list->answering)
+            nb_job_answered(list);
+        else
+            go_on(list, list->prepared);
     }
 }
 
-/* The body outlives the exchange, whose client may leave meanwhile. */
-static bool prepare_aside(nb_job *j)
+/* The client may leave meanwhile. */
+static void work_aside(nb_job *j)
 {
     nb_serve *s = j->s;
-    j->body_copy = malloc(j->body.n_bytes);
-    if (!j->body_copy) return false;
-    memcpy(j->body_copy, j->body.p, j->body.n_bytes);
-    j->body.p = j->body_copy;
     nb_http_on_close(j->ex, nb_job_client_gone, j);
+    j->next = NULL;
     s->n_preparing++;
     (void)pthread_mutex_lock(&s->prep.lock);
     if (s->prep.todo_tail)
@@ -385,7 +414,46 @@ static bool prepare_aside(nb_job *j)
     s->prep.todo_tail = j;
     (void)pthread_cond_signal(&s->prep.news);
     (void)pthread_mutex_unlock(&s->prep.lock);
+}
+
+/* The body outlives the exchange. */
+static bool prepare_aside(nb_job *j)
+{
+    j->body_copy = malloc(j->body.n_bytes);
+    if (!j->body_copy) return false;
+    memcpy(j->body_copy, j->body.p, j->body.n_bytes);
+    j->body.p = j->body_copy;
+    work_aside(j);
     return true;
+}
+
+/* ---- whole answers ---- */
+
+/* About as many things as the answer will tell: tokens, log-probabilities, pieces of text. */
+static size_t n_shown(const nb_job *j)
+{
+    enum { TEXT_BYTES = 32 }; /* take about as long as one of the others */
+    const size_t top = 1 + shown_top(&j->ask);
+    size_t n = 0;
+    for (size_t i = 0; i < j->n_prompt; i++)
+        n += j->prompt[i].n_ids + j->prompt[i].text.n_bytes / TEXT_BYTES;
+    for (size_t i = 0; i < j->n_choice; i++) {
+        const nb_choice *c = &j->choice[i];
+        const nb_choice *first = c - i % j->ask.n;
+        n += (c->kept.n + first->prompt_kept.n) * top + c->text.n_bytes / TEXT_BYTES;
+    }
+    return n;
+}
+
+void nb_job_answer(nb_job *j)
+{
+    if (n_shown(j) > INLINE_SHOWN) {
+        j->answering = true;
+        work_aside(j);
+        return;
+    }
+    j->api->answer(j);
+    nb_job_answered(j);
 }
 
 /* ---- the beginning ---- */

@@ -347,7 +347,8 @@ static nb_status bias_of(nb_ask *a, const char *key, const json_t *v, size_t voc
 {
     char *end = NULL;
     const unsigned long long id = strtoull(key, &end, 10);
-    if (key[0] < '0' || key[0] > '9' || *end)
+    /* one key for each id: a name with zeros before it is none */
+    if (key[0] < '0' || key[0] > '9' || *end || (key[0] == '0' && key[1]))
         return nb_ask_bad(a, "logit_bias", "logit_bias: \"%.40s\" is not a token id", key);
     if (id >= vocab)
         return nb_ask_bad(a, "logit_bias",

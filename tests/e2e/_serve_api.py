@@ -318,6 +318,28 @@ def test_text(s):
     assert s.ask("/tokenizer_info")["tokenizer_class"]
 
 
+def test_large(s):
+    """Short requests cannot ask for much; large answers are written aside and are as any other."""
+    stops = ["%02d" % i + "x" * 4000 for i in range(64)]
+    assert "choices" in s.complete("a", max_tokens=1, n=2, stop=stops)
+    many = {"prompt": ["a"] * 32, "n": 128, "max_tokens": 1}
+    assert s.ask("/v1/completions", {**many, "stop": stops}, 400)["error"]["param"] == "n"
+    ids = [10 + i * 7 % 4000 for i in range(1400)]
+    for field in [{"echo": True, "logprobs": 20}, {"prompt_logprobs": 20}]:
+        wide = {"prompt": ids, "n": 128, "max_tokens": 1, **field}
+        assert "too large" in s.ask("/v1/completions", wide, 400)["error"]["message"]
+    whole = s.complete(ids, max_tokens=1, echo=True, logprobs=6)["choices"][0]  # > INLINE_SHOWN
+    assert [len(c) for c in whole["logprobs"].values()] == [1401] * 4
+    frames = s.stream("/v1/completions", {"prompt": ids, "temperature": 0, "max_tokens": 1,
+                                          "echo": True, "logprobs": 6})
+    assert frames[0]["choices"][0]["logprobs"] == whole["logprobs"]
+    text = "word " * 20000
+    n = s.ask("/tokenize", {"prompt": text, "add_special_tokens": False})
+    assert n["count"] == len(n["tokens"]) > 8192
+    assert s.ask("/detokenize", {"tokens": n["tokens"]})["prompt"] == text
+    s.leave("/tokenize", {"prompt": text * 20}, 0.01)
+
+
 def test_clients_leave(s):
     endless = {**STORY, "ignore_eos": True, "max_tokens": 4000}
     s.wait_idle()

@@ -81,6 +81,7 @@ static const refusal refusals[] = {
     { C, "{\"logit_bias\":[]}", "logit_bias" },
     { C, "{\"logit_bias\":{\"x\":1}}", "logit_bias" },
     { C, "{\"logit_bias\":{\"-1\":1}}", "logit_bias" },
+    { C, "{\"logit_bias\":{\"01\":1}}", "logit_bias" },
     { C, "{\"logit_bias\":{\"4096\":1}}", "logit_bias" },
     { C, "{\"logit_bias\":{\"99999999999999999999999\":1}}", "logit_bias" },
     { C, "{\"logit_bias\":{\"1\":101}}", "logit_bias" },
