@@ -67,7 +67,7 @@ void nb_sched_enqueue(nb_sched *s, nb_req *r, bool head, double now)
     nb_req *before = head ? q->head : NULL;
     if (!head) { /* after those a preemption brought back, else by arrival */
         nb_req *prev = q->tail;
-        while (prev && !prev->again && prev->seq > r->seq) {
+        while (prev && !prev->n_preempted && prev->seq > r->seq) {
             before = prev;
             prev = prev->queue_prev;
         }
@@ -375,13 +375,6 @@ void nb_sched_stop(nb_sched *s, nb_req *r)
     r->n_computed = r->n_block = r->n_pub = r->n_cached = r->n_plan = 0;
 }
 
-static void find_first_deadline(nb_sched *s)
-{
-    s->first_deadline = (double)INFINITY;
-    for (const nb_req *r = s->all_head; r; r = r->all_next)
-        if (r->r.deadline < s->first_deadline) s->first_deadline = r->r.deadline;
-}
-
 void nb_sched_remove(nb_sched *s, uint64_t id)
 {
     nb_req *r = nb_sched_find_req(s, id);
@@ -412,18 +405,30 @@ void nb_sched_remove(nb_sched *s, uint64_t id)
         s->all_tail = r->all_prev;
     }
     s->n_req--;
-    const double deadline = r->r.deadline;
     free_req(r);
-    if (deadline <= s->first_deadline && deadline < (double)INFINITY) find_first_deadline(s);
 }
 
-size_t nb_sched_expired(const nb_sched *s, double now, uint64_t *id, size_t cap)
+/* The first deadline is looked for when the one known is over, not whenever its request goes: that would
+ * be all requests for each. */
+size_t nb_sched_expired(nb_sched *s, double now, uint64_t *id, size_t cap)
 {
     size_t n = 0;
+    double first = (double)INFINITY;
     if (!(s->first_deadline <= now)) return 0;
-    for (const nb_req *r = s->all_head; r && n < cap; r = r->all_next)
-        if (r->r.deadline <= now) id[n++] = r->r.id;
+    for (const nb_req *r = s->all_head; r && n < cap; r = r->all_next) {
+        if (r->r.deadline <= now)
+            id[n++] = r->r.id;
+        else if (r->r.deadline < first)
+            first = r->r.deadline;
+    }
+    if (n == 0) s->first_deadline = first;
     return n;
+}
+
+size_t nb_sched_n_preempted(const nb_sched *s, uint64_t id)
+{
+    const nb_req *r = nb_sched_find_req(s, id);
+    return r ? r->n_preempted : 0;
 }
 
 void nb_sched_get_stats(const nb_sched *s, nb_sched_stats *out)

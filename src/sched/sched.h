@@ -36,8 +36,8 @@
  *
  * Policies: fcfs, or priority (lower value first, then arrival), where a waiting request
  * gains one level for each age_s seconds it has waited (in all, when it was preempted), so that
- * nobody starves.  Requests of one priority are a class; the heads of the classes are compared,
- * and when the best of them lacks blocks nobody is admitted.
+ * nobody starves.  Requests of one priority are a class; the classes are compared by the best level
+ * of their requests, and when the head of the best class lacks blocks nobody is admitted.
  *
  * Errors are for the caller's mistakes and memory; a plan cannot fail.  Ids of requests
  * are the caller's, unique, never 0.  Owned by the engine thread. */
@@ -108,7 +108,10 @@ nb_status nb_sched_push(nb_sched *s, uint64_t id, uint32_t tok);
  * ignored. */
 void nb_sched_remove(nb_sched *s, uint64_t id);
 /* Ids whose deadline has passed (deadline <= now), at most cap of them; the caller removes them. */
-size_t nb_sched_expired(const nb_sched *s, double now, uint64_t *id, size_t cap);
+size_t nb_sched_expired(nb_sched *s, double now, uint64_t *id, size_t cap);
+
+/* Times a request was set back by a preemption; 0 for an unknown one. */
+size_t nb_sched_n_preempted(const nb_sched *s, uint64_t id);
 
 typedef struct nb_sched_stats {
     size_t n_running, n_waiting; /* waiting: incl. deferred */

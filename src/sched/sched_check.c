@@ -58,7 +58,7 @@ static const char *check_queue(const nb_sched *s, const nb_req_class *c, size_t 
         if (what) return what;
         if (r->queue_prev != prev) return "queue: links disagree";
         if (r->level != c->level) return "queue: a request of another level";
-        if (prev && !prev->again && (r->again || prev->seq >= r->seq))
+        if (prev && !prev->n_preempted && (r->n_preempted || prev->seq >= r->seq))
             return "queue: not in order of arrival";
         *n_tok += r->n_known;
     }

@@ -28,7 +28,7 @@ struct nb_req {
     size_t n_dependent;     /* requests that wait for this one                       */
     int32_t level;          /* of its class: priority, or 0 with fcfs                 */
     double since, waited_s; /* queued since; seconds it was queued before        */
-    bool again;             /* admitted before: a preemption brought it back          */
+    size_t n_preempted;     /* > 0: admitted before, a preemption brought it back     */
     bool prompt_done;       /* the prompt was computed at some time                   */
     uint64_t retry_at;      /* nb_sched.n_gain below which admission cannot succeed   */
 
@@ -63,7 +63,7 @@ struct nb_sched {
     nb_req *all_head, *all_tail;
     size_t n_req;
     uint64_t n_seq;
-    double first_deadline; /* of all requests */
+    double first_deadline; /* none of all requests is before it */
 
     nb_req **run;      /* [max_num_seqs] in order of admission                   */
     size_t *free_slot; /* a stack                                                */

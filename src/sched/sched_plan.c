@@ -51,7 +51,7 @@ static void preempt(nb_sched *s, nb_req *r, double now)
     s->stat.n_preempted++;
     s->stat.preempted_tok += r->n_computed;
     nb_sched_stop(s, r);
-    r->again = true;
+    r->n_preempted++;
     s->n_queued_tok += r->n_known;
     nb_sched_enqueue(s, r, true, now);
 }
@@ -96,6 +96,19 @@ static double aged_level(const nb_sched *s, const nb_req *r, double now)
     return (double)r->level - (s->o.age_s > 0 ? floor(waited_s / s->o.age_s) : 0);
 }
 
+/* The best that a request of the class has come to.  Behind those that a preemption brought back the
+ * others are in order of arrival: the first of these has waited longest. */
+static double class_level(const nb_sched *s, const nb_req_class *c, double now)
+{
+    const nb_req *r = c->queue.head;
+    double best = aged_level(s, r, now);
+    while (r->n_preempted && r->queue_next) {
+        r = r->queue_next;
+        best = fmin(best, aged_level(s, r, now));
+    }
+    return best;
+}
+
 /* The waiting request that is next by the policy, or NULL. */
 static nb_req *next_waiting(const nb_sched *s, double now)
 {
@@ -103,7 +116,7 @@ static nb_req *next_waiting(const nb_sched *s, double now)
     double best_level = 0;
     for (size_t i = 0; i < s->n_cls; i++) {
         nb_req *r = s->cls[i].queue.head;
-        const double level = aged_level(s, r, now);
+        const double level = class_level(s, &s->cls[i], now);
         if (!best || level < best_level || (!(level > best_level) && r->seq < best->seq)) {
             best = r;
             best_level = level;
@@ -133,8 +146,8 @@ static size_t look_up(const nb_sched *s, nb_req *r, size_t *n_held)
 static void count_lookup(nb_sched *s, const nb_req *r)
 {
     if (r->r.no_lookup) return;
-    uint64_t *queries = r->again ? &s->stat.again_queries : &s->stat.prefix_queries;
-    uint64_t *hits = r->again ? &s->stat.again_hits : &s->stat.prefix_hits;
+    uint64_t *queries = r->n_preempted ? &s->stat.again_queries : &s->stat.prefix_queries;
+    uint64_t *hits = r->n_preempted ? &s->stat.again_hits : &s->stat.prefix_hits;
     *queries += r->n_known;
     *hits += r->n_cached;
 }

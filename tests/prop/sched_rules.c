@@ -306,37 +306,34 @@ static bool waits(sim *w, const sim_req *r)
     return r->live && !r->running && !sim_deferred(w, r);
 }
 
-/* Is a before b in the queue, without doubt? */
-static bool goes_before(const sim *w, const sim_req *a, const sim_req *b)
+/* When the first of those arrived who wait in the class of r. */
+static double first_of_class(sim *w, const sim_req *r)
 {
-    if (w->o.priority && w->o.age_s > 0) {
+    double t = r->t_arrival;
+    EACH(w, x)
+    if (x->rq.priority == r->rq.priority && x->t_arrival < t && waits(w, x)) t = x->t_arrival;
+    return t;
+}
+
+/* Is a before b in the queue, without doubt? */
+static bool goes_before(sim *w, const sim_req *a, const sim_req *b)
+{
+    if (w->o.priority && a->rq.priority != b->rq.priority) {
+        if (w->o.age_s <= 0) return a->rq.priority < b->rq.priority;
+        /* a class is as good as the best of it */
         const double wa = (w->now - a->t_arrival) / w->o.age_s;
-        const double wb = (w->now - b->t_arrival) / w->o.age_s;
+        const double wb = (w->now - first_of_class(w, b)) / w->o.age_s;
         const double qa = (w->now - a->t_queue) / w->o.age_s;
-        if (a->rq.priority == b->rq.priority && !a->head && !b->head)
-            return a->arrival < b->arrival;
         return a->rq.priority - (wa < qa ? wa : qa) + 1 < b->rq.priority - wb;
     }
-    if (w->o.priority && a->rq.priority != b->rq.priority) return a->rq.priority < b->rq.priority;
     if (a->head != b->head) return a->head;
     return !a->head && a->arrival < b->arrival;
 }
 
-/* With aging: b is behind one that was set back and has not waited as long as b. */
-static bool behind(const sim *w, const sim_req *b)
-{
-    if (!w->o.priority || w->o.age_s <= 0) return false;
-    for (const sim_req *h = w->req; h < w->req + SIM_LIVE; h++)
-        if (h != b && h->live && h->head && h->rq.priority == b->rq.priority &&
-            (!h->running || (h->item && h->item->admitted)))
-            return true;
-    return false;
-}
-
 /* a was admitted, b was not although it comes before a. */
-static bool overtaken(const sim *w, const sim_plan *pl, sim_req *a, sim_req *b)
+static bool overtaken(sim *w, const sim_plan *pl, sim_req *a, sim_req *b)
 {
-    return goes_before(w, b, a) && !behind(w, b) &&
+    return goes_before(w, b, a) &&
            (!w->o.priority || a->rq.priority == b->rq.priority || fits(w, pl, b));
 }
 
@@ -356,7 +353,7 @@ static int check_admissions(sim *w, const sim_plan *pl)
             return prop_fail(w->p, "request %llu overtook %llu", LL(a->rq.id), LL(b->rq.id));
         for (size_t j = i + 1; j < pl->n_item; j++) {
             const sim_req *b = sim_find(w, pl->item[j].id);
-            if (b->item->admitted && goes_before(w, b, a) && !behind(w, b))
+            if (b->item->admitted && goes_before(w, b, a))
                 return prop_fail(w->p, "request %llu was admitted before %llu", LL(a->rq.id),
                                  LL(b->rq.id));
         }
@@ -382,7 +379,7 @@ static sim_req *head_that_fits(sim *w, const sim_plan *pl)
         bool head = true;
         EACH(w, b) head &= !(waits(w, b) && goes_before(w, b, a));
         if (!head) continue;
-        if (behind(w, a) || !fits(w, pl, a)) return NULL;
+        if (!fits(w, pl, a)) return NULL;
         found = a;
     }
     return found;

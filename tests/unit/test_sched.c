@@ -382,6 +382,8 @@ static void test_preempt(void **state)
     assert_int_equal(stats(&t).n_waiting, 1);
     const size_t lost = stats(&t).preempted_tok;
     assert_null(item_of(&t, 3)); /* the least computed, though 1 is older and has less */
+    assert_int_equal(nb_sched_n_preempted(t.s, 3), 1);
+    assert_int_equal(nb_sched_n_preempted(t.s, 1) + nb_sched_n_preempted(t.s, 99), 0);
     assert_non_null(item_of(&t, 1));
     assert_non_null(item_of(&t, 2));
     add(&t, 4, 4, 5); /* behind 3 */
@@ -649,6 +651,35 @@ static void test_priority(void **state)
     done(&t);
 }
 
+/* Who was set back a moment ago does not hide those of its class who have waited long. */
+static void test_class_age(void **state)
+{
+    (void)state;
+    nb_sched_options o = usual;
+    o.max_model_len = 384;
+    o.priority = true;
+    o.age_s = 10;
+    rig t = make(6, o);
+    static const size_t n_prompt[] = { 63, 127, 63, 320 };
+    for (uint64_t id = 1; id <= 4; id++) { /* 4 needs all blocks */
+        nb_sched_request q = request(id, (uint32_t)id, n_prompt[id - 1]);
+        q.priority = 5;
+        assert_int_equal(nb_sched_add(t.s, &q, 0, NULL), NB_OK);
+        if (id < 4) step(&t);
+    }
+    t.now = 100;
+    while (stats(&t).n_preempted == 0) step(&t);
+    assert_int_equal(nb_sched_n_preempted(t.s, 3), 1);
+    nb_sched_request q = request(5, 5, 5);
+    q.priority = 0;
+    assert_int_equal(nb_sched_add(t.s, &q, t.now, NULL), NB_OK);
+    nb_sched_remove(t.s, 2);
+    plan(&t);
+    assert_non_null(item_of(&t, 3)); /* for 4, which is ten levels better by now */
+    assert_null(item_of(&t, 5));
+    done(&t);
+}
+
 static void test_deadline(void **state)
 {
     (void)state;
@@ -670,6 +701,11 @@ static void test_deadline(void **state)
     assert_int_equal(nb_sched_expired(t.s, 8.5, id, 4), 0);
     assert_int_equal(nb_sched_expired(t.s, 20, id, 4), 1);
     assert_int_equal(id[0], 1);
+    nb_sched_request q = request(5, 5, 10);
+    q.deadline = 8.7; /* before the one that is left */
+    assert_int_equal(nb_sched_add(t.s, &q, 8.5, NULL), NB_OK);
+    assert_int_equal(nb_sched_expired(t.s, 8.6, id, 4), 0);
+    assert_true(nb_sched_expired(t.s, 8.8, id, 4) == 1 && id[0] == 5);
     done(&t);
 }
 
@@ -780,7 +816,7 @@ static void test_check_finds(void **state)
     BREAKS(&t, r[4]->queue_next, NULL);
     BREAKS(&t, r[4]->queue_next, r[4]);
     BREAKS(&t, r[4]->n_block, 1);
-    BREAKS(&t, r[5]->again, true);
+    BREAKS(&t, r[5]->n_preempted, 1);
     BREAKS(&t, r[5]->n_known, 99);
     BREAKS(&t, s->n_run, 2);
     BREAKS(&t, s->run[0], r[2]);
@@ -829,6 +865,7 @@ int main(void)
         cmocka_unit_test(test_crowd),
         cmocka_unit_test(test_after),
         cmocka_unit_test(test_priority),
+        cmocka_unit_test(test_class_age),
         cmocka_unit_test(test_deadline),
         cmocka_unit_test(test_limits),
         cmocka_unit_test(test_check_finds),
