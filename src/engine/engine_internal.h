@@ -83,7 +83,7 @@ typedef struct nb_run {
     nb_result out;
     size_t cap_tokens, n_prompt_seen; /* prompt tokens shown through on_prompt */
     nb_buf piece, text;
-    size_t n_admitted;
+    bool admitted; /* at t_admit */
     double t_submit, t_admit, t_first, t_last, deadline;
 } nb_run;
 
@@ -159,7 +159,7 @@ struct nb_engine {
     unsigned cancel_seen;
     nb_engine_stats count; /* its counters */
     nb_last_page last_page;
-    bool fail_step;        /* tests: the next step fails as if the device had */
+    bool fail_step; /* tests: the next step fails as if the device had */
     /* of a step */
     nb_sched_item *item; /* [max_num_seqs], as chunk and bad */
     nb_chunk *chunk;

@@ -56,10 +56,9 @@ void nb_run_fail(nb_engine *e, nb_run *r, nb_status st, const char *msg)
 static void finish_result(nb_run *r, double now)
 {
     nb_result *o = &r->out;
-    o->queue_s = (r->n_admitted ? r->t_admit : now) - r->t_submit;
-    if (r->n_admitted) o->prefill_s = (o->n_tokens ? r->t_first : now) - r->t_admit;
+    o->queue_s = (r->admitted ? r->t_admit : now) - r->t_submit;
+    if (r->admitted) o->prefill_s = (o->n_tokens ? r->t_first : now) - r->t_admit;
     if (o->n_tokens) o->decode_s = r->t_last - r->t_first;
-    o->n_preempted = r->n_admitted ? r->n_admitted - 1 : 0;
     o->text = r->text.p; /* moves; reserved at create */
     o->text_bytes = r->text.n_bytes;
     o->text[o->text_bytes] = 0;
@@ -93,6 +92,7 @@ static void leave(nb_engine *e)
     for (nb_run *r = list; r; r = r->over_next) {
         if (r->added) {
             nb_engine_note_page(e, r);
+            r->out.n_preempted = nb_sched_n_preempted(e->sched, r->id);
             nb_sched_remove(e->sched, r->id);
         }
         if (r->prev)
@@ -259,7 +259,8 @@ static size_t build_chunks(nb_engine *e, size_t n_item, double now)
     for (size_t i = 0; i < n_item; i++) {
         const nb_sched_item *it = &e->item[i];
         nb_run *r = it->user;
-        if (it->admitted && r->n_admitted++ == 0) {
+        if (it->admitted && !r->admitted) {
+            r->admitted = true;
             r->t_admit = now;
             r->out.n_cached = it->n_cached;
         }
