@@ -158,15 +158,15 @@ static void commit_task(void *ctx, size_t task, size_t worker)
 }
 
 /* Touches memory in parallel, in pieces between which the progress is told. */
-static void commit(nb_engine *e, const nb_engine_options *o, void *p, size_t n_bytes, size_t before,
-                   size_t total)
+static void commit(nb_engine *e, const nb_engine_options *o, const char *what, void *p,
+                   size_t n_bytes, size_t before, size_t total)
 {
     const size_t piece = (size_t)COMMIT_BYTES * 8 * nb_dev_n_worker(e->dev);
     nb_pages_prefer_huge(p, n_bytes);
     for (size_t at = 0; at < n_bytes; at += piece) {
         commit_ctx c = { (unsigned char *)p + at, min_size(piece, n_bytes - at) };
         nb_dev_run(e->dev, commit_task, &c, (c.n_bytes + COMMIT_BYTES - 1) / COMMIT_BYTES);
-        if (o->progress) o->progress(o->progress_ctx, "KV cache", before + at + c.n_bytes, total);
+        if (o->progress) o->progress(o->progress_ctx, what, before + at + c.n_bytes, total);
     }
 }
 
@@ -187,8 +187,8 @@ static nb_status allocate_cache(nb_engine *e, const nb_engine_options *o, nb_err
                        "takes a smaller context)",
                        e->kv_bytes >> 20);
     if (o->commit_memory) {
-        commit(e, o, e->kv, e->kv_bytes, 0, e->kv_bytes + tails);
-        commit(e, o, e->tails, tails, e->kv_bytes, e->kv_bytes + tails);
+        commit(e, o, "KV cache", e->kv, e->kv_bytes, 0, e->kv_bytes + tails);
+        commit(e, o, "KV cache", e->tails, tails, e->kv_bytes, e->kv_bytes + tails);
     }
     e->no_prefix_caching = o->no_prefix_caching;
     const nb_kv_cache_options ko = { .n_block = e->n_block,
@@ -238,7 +238,13 @@ nb_status nb_engine_allocate(nb_engine *e, const nb_engine_options *o, nb_caps c
 {
     NB_TRY(allocate_cache(e, o, err));
     NB_TRY(nb_engine_create_forward(e, caps, err));
-    return allocate_step(e, err);
+    NB_TRY(allocate_step(e, err));
+    if (!o->commit_memory) return NB_OK;
+    size_t n_bytes;
+    void *work = nb_forward_workspace(e->forward, &n_bytes);
+    commit(e, o, "workspace", work, n_bytes, 0, n_bytes + e->logits_bytes);
+    commit(e, o, "workspace", e->logits, e->logits_bytes, n_bytes, n_bytes + e->logits_bytes);
+    return NB_OK;
 }
 
 void nb_engine_release(nb_engine *e)

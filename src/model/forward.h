@@ -40,6 +40,8 @@ typedef struct nb_forward nb_forward;
 nb_status nb_forward_create(const nb_forward_options *o, nb_forward **out, nb_error *err);
 void nb_forward_destroy(nb_forward *f);
 size_t nb_forward_bytes(const nb_forward *f);
+/* The large part of the workspace, for whoever wants its memory touched before the first step. */
+void *nb_forward_workspace(nb_forward *f, size_t *n_bytes);
 const nb_plan *nb_forward_plan(const nb_forward *f);
 void nb_forward_set_trace(nb_forward *f, nb_trace_fn *trace, void *ctx); /* NULL: off */
 

@@ -146,6 +146,12 @@ void nb_forward_destroy(nb_forward *f)
     free(f);
 }
 
+void *nb_forward_workspace(nb_forward *f, size_t *n_bytes)
+{
+    *n_bytes = f->work_bytes;
+    return f->work;
+}
+
 size_t nb_forward_bytes(const nb_forward *f)
 {
     return f->work_bytes + f->arena.used_bytes;
