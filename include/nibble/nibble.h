@@ -243,7 +243,8 @@ NB_API void nb_engine_cancel(nb_engine *e); /* running calls of nb_generate and 
 
 /* Queues a request and returns; everything in *rq is copied.  Errors of the request itself
  * are returned here, and then no callback comes.  NB_ERR_CAPACITY: the engine has failed or
- * is being destroyed, or 65,536 requests are in it. */
+ * is being destroyed, or as much is in it as it takes: 65,536 requests, or 64 Mi tokens of
+ * prompts. */
 NB_API nb_status nb_engine_submit(nb_engine *e, const nb_request *rq, nb_request_id *id,
                                   nb_error *err);
 /* Ends a request soon, in whatever state, with "cancelled"; its blocks are free before the next

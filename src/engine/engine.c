@@ -192,6 +192,7 @@ static nb_status create_thread(nb_engine *e, nb_error *err)
     e->queue_end = &e->queue;
     e->calls_end = &e->calls;
     e->over_end = &e->over;
+    e->max_live_tok = NB_ENGINE_MAX_PROMPT_TOK;
     if (nb_mutex_create(&e->lock) != NB_OK || nb_cond_create(&e->wake) != NB_OK ||
         nb_cond_create(&e->done) != NB_OK)
         return nb_fail(err, NB_ERR_NOMEM, "out of memory for a lock");

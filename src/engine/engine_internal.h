@@ -25,7 +25,8 @@
 enum {
     NB_ENGINE_MAX_RUN = 65536,  /* requests in the engine */
     NB_ENGINE_RUN_TABLE = 8192, /* chains of the table of requests, a power of two */
-    NB_ENGINE_MAX_STEP_TOK = 65536
+    NB_ENGINE_MAX_STEP_TOK = 65536,
+    NB_ENGINE_MAX_PROMPT_TOK = 64 << 20 /* of all requests in the engine: less than 1 GiB */
 };
 
 /* Where the result of a blocking call goes; on its caller's stack, guarded by `lock`. */
@@ -140,6 +141,7 @@ struct nb_engine {
     nb_call *calls, **calls_end;
     nb_run *table[NB_ENGINE_RUN_TABLE]; /* by id */
     size_t n_live;                      /* requests in the table */
+    size_t n_live_tok, max_live_tok;    /* prompt tokens of these */
     size_t n_queued, n_queued_tok;      /* of `queue` */
     nb_request_id last_id;
     bool stopping, failed;

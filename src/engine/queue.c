@@ -22,6 +22,7 @@ void nb_engine_forget(nb_engine *e, nb_run *run)
     while (*at != run) at = &(*at)->chain;
     *at = run->chain;
     e->n_live--;
+    e->n_live_tok -= run->n_prompt;
     if (!run->aborted) return;
     if (run->abort_next) run->abort_next->abort_prev = run->abort_prev;
     if (run->abort_prev)
@@ -41,6 +42,10 @@ nb_status nb_engine_enqueue(nb_engine *e, nb_run *run, nb_request_id *id, nb_err
     else if (e->n_live >= NB_ENGINE_MAX_RUN)
         st = nb_fail(err, NB_ERR_CAPACITY, "%zu requests are in the engine, no more are taken",
                      e->n_live);
+    else if (e->n_live && e->n_live_tok + run->n_prompt > e->max_live_tok)
+        st = nb_fail(err, NB_ERR_CAPACITY,
+                     "%zu prompt tokens are in the engine, %zu more are not taken", e->n_live_tok,
+                     run->n_prompt);
     if (st == NB_OK) {
         run->id = ++e->last_id;
         if (id) *id = run->id;
@@ -50,6 +55,7 @@ nb_status nb_engine_enqueue(nb_engine *e, nb_run *run, nb_request_id *id, nb_err
         *e->queue_end = run;
         e->queue_end = &run->queue_next;
         e->n_live++;
+        e->n_live_tok += run->n_prompt;
         e->n_queued++;
         e->n_queued_tok += run->n_prompt;
         nb_cond_signal(e->wake);

@@ -784,9 +784,16 @@ static void test_limits(void **state)
         .prompt = id, .n_prompt = 20, .sampling = s, .on_token_ctx = &n_done, .on_done = count_done
     };
     nb_status st;
-    while ((st = nb_engine_submit(e, &rq, NULL, &err)) == NB_OK) n++;
-    assert_int_equal(st, NB_ERR_CAPACITY);
-    check_line(&err, NB_ERR_CAPACITY, "65536");
+    const size_t max[2] = { 70, NB_ENGINE_MAX_PROMPT_TOK }; /* prompt tokens; requests */
+    static const char *const words[2] = { "60 prompt tokens", "65536" };
+    for (size_t i = 0; i < 2; i++) {
+        nb_mutex_lock(e->lock);
+        e->max_live_tok = max[i];
+        nb_mutex_unlock(e->lock);
+        while ((st = nb_engine_submit(e, &rq, NULL, &err)) == NB_OK) n++;
+        assert_int_equal(st, NB_ERR_CAPACITY);
+        check_line(&err, NB_ERR_CAPACITY, words[i]);
+    }
     assert_int_equal(n, 65535);
     /* All of them end when the engine does, and the one in its callback runs on to there. */
     j->abort_job = j;
