@@ -93,8 +93,10 @@ class Server:
         """KiB."""
         return self.proc("status", "VmRSS")
 
-    def cpu_s(self):
-        with open(f"/proc/{self.process.pid}/stat", encoding="ascii") as f:
+    def cpu_s(self, loop=False):
+        """CPU time of the process, or of the thread that serves connections alone."""
+        pid = self.process.pid
+        with open(f"/proc/{pid}/task/{pid}/stat" if loop else f"/proc/{pid}/stat", encoding="ascii") as f:
             fields = f.read().rsplit(")", 1)[1].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 

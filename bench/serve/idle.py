@@ -40,9 +40,10 @@ def wait_for(what, seconds=120):
 
 
 def warm(server):
-    """What a first request allocates is not the price of a connection."""
+    """What first requests and the first large step touch is not the price of a connection."""
     for i in range(3):
         server.ask("/v1/completions", request(i, 4))
+    server.ask("/v1/completions", {"prompt": [300] * 4000, "max_tokens": 1})
 
 
 def queued(nibble, n):
