@@ -13,6 +13,7 @@ enum {
         16 << 10, /* larger bodies are read on the helper thread: about 2 ms of the loop */
     INLINE_SHOWN = 8 << 10,     /* larger answers are written there, n_shown() */
     MAX_PROMPT_SHOWN = 3 << 20, /* of prompts in an answer, n_shown(): about 150 MB */
+    MAX_KEPT_BYTES = 512 << 20, /* of events that a whole answer with log-probabilities keeps */
     MAX_COPIED_BYTES = 8 << 20  /* of what each choice has its own copy: 50 ms of the loop */
 };
 
@@ -257,6 +258,25 @@ static size_t shown_top(const nb_ask *a)
     return most > 0 ? (size_t)most : 0;
 }
 
+/* Whole answers keep the events of their tokens where log-probabilities are shown. */
+static nb_status check_kept(nb_job *j)
+{
+    nb_ask *a = &j->ask;
+    const size_t event_bytes = sizeof(nb_event) + shown_top(a) * sizeof(nb_token_logprob);
+    size_t room = MAX_KEPT_BYTES / event_bytes;
+    if (a->stream || !a->logprobs) return NB_OK;
+    for (size_t i = 0; i < j->n_prompt; i++) {
+        if (j->prompt[i].max_tokens > room / a->n)
+            return nb_ask_bad(
+                a, "logprobs",
+                "an answer with log-probabilities of %zu choices with up to %zu tokens "
+                "is too large: expected fewer of them, or a smaller max_tokens",
+                j->n_prompt * a->n, j->prompt[i].max_tokens);
+        room -= j->prompt[i].max_tokens * a->n;
+    }
+    return NB_OK;
+}
+
 /* A short request must not ask for a huge answer or for much work before its queue. */
 static nb_status check_factors(nb_job *j, size_t n_tok)
 {
@@ -278,7 +298,7 @@ static nb_status check_factors(nb_job *j, size_t n_tok)
                           "an answer with the %zu tokens of the prompt and %zu log-probabilities "
                           "for each, %zu times, is too large: expected at most %zu of both",
                           n_tok, n_top - 1, a->n, most);
-    return NB_OK;
+    return check_kept(j);
 }
 
 static nb_status enter_engine(nb_job *j)
