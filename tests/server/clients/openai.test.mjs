@@ -26,10 +26,12 @@ describe("openai", () => {
   });
   after(() => server.stop());
 
-  test("models.list", async () => {
+  test("models.list and retrieve", async () => {
     const list = await collect(await client.models.list());
     assert.deepEqual(list.map((m) => [m.id, m.object]), [[NAME, "model"]]);
     assert.equal(list[0].max_model_len, 4096);
+    assert.deepEqual(await client.models.retrieve(NAME), list[0]);
+    await assert.rejects(client.models.retrieve("gpt"), OpenAI.NotFoundError);
   });
 
   describe("chat.completions", () => {

@@ -14,7 +14,7 @@ const file = process.env.NB_OPENAI_OPENAPI;
 const skip = file && fs.existsSync(file) ? false : "no OpenAPI document (NB_OPENAI_OPENAPI)";
 
 const SCHEMAS = ["CreateChatCompletionResponse", "CreateChatCompletionStreamResponse",
-  "CreateCompletionResponse", "ListModelsResponse", "ErrorResponse"];
+  "CreateCompletionResponse", "ListModelsResponse", "Model", "ErrorResponse"];
 
 // Only what the schemas above reach: the whole document is three megabytes.
 function readSchemas() {
@@ -91,7 +91,7 @@ const ERRORS = [
   ["POST", ...chat({ tool_choice: "required", tools: [] }), 400],
   ["POST", ...chat({ response_format: { type: "json_schema", json_schema: {} } }), 400],
   ["POST", "/v1/completions", "{", 400], ["POST", "/v1/completions", "[]", 400],
-  ["GET", "/v1/nothing", undefined, 404], ["GET", "/v1/completions", undefined, 405],
+  ["GET", "/v1/nothing", undefined, 404], ["GET", "/v1/models/another", undefined, 404], ["GET", "/v1/completions", undefined, 405],
   ["POST", "/v1/models", {}, 405],
 ];
 
@@ -145,7 +145,10 @@ describe("OpenAI's schemas", { skip }, () => {
       assert.deepEqual([...new Set(chunks.map((c) => `${c.id} ${c.created} ${c.model}`))].length, 1);
     });
 
-  test("/v1/models", async () => check("ListModelsResponse", (await server.get("/v1/models")).json));
+  test("/v1/models", async () => {
+    check("ListModelsResponse", (await server.get("/v1/models")).json);
+    check("Model", (await server.get(`/v1/models/${NAME}`)).json);
+  });
 
   for (const [method, where, body, status] of ERRORS)
     test(`${method} ${where} is refused with ${status}: ${JSON.stringify(body)}`, async () => {
