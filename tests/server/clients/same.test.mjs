@@ -45,8 +45,8 @@ describe("the same answer", () => {
 
     const rng = random(1), crowd = [];
     for (let i = 0; i < 64; i++)
-      crowd.push(server.post("/v1/completions", { prompt: `${i} ${STORY.repeat(1 + Math.floor(rng() * 3))}`,
-        max_tokens: 12 + Math.floor(rng() * 16), temperature: rng() * 1.2, seed: i, ignore_eos: true,
+      crowd.push(server.post("/v1/completions", { prompt: `${i} ${STORY.repeat(1 + Math.floor(rng() * 2))}`,
+        max_tokens: 8 + Math.floor(rng() * 8), temperature: rng() * 1.2, seed: i, ignore_eos: true,
         stream: rng() < 0.5, n: rng() < 0.2 ? 2 : 1 }));
     await server.until("a crowd", (m) =>
       m("vllm:num_requests_running") + m("vllm:num_requests_waiting") > 40);
@@ -66,8 +66,8 @@ describe("the same answer", () => {
     test(name, async () => {
       const server = await Server.start(args);
       const preempt = name.includes("preempted"), crowd = [];
-      for (let i = 0; preempt && i < 12; i++)
-        crowd.push(server.post("/v1/completions", { prompt: `${i} bears`, max_tokens: 150, seed: i, ignore_eos: true }));
+      for (let i = 0; preempt && i < 10; i++)
+        crowd.push(server.post("/v1/completions", { prompt: `${i} bears`, max_tokens: 90, seed: i, ignore_eos: true }));
       const together = await Promise.all(REQUESTS.map(([w, b]) => server.post(w, b)));
       assert.deepEqual(together.map(essence), cold);
       for (const a of await Promise.all(crowd)) assert.equal(a.status, 200, a.text);
