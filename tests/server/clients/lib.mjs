@@ -102,8 +102,8 @@ export class Server {
   async until(what, condition) {
     const until = Date.now() + WAIT_MS;
     for (;;) {
-      const text = (await this.get("/metrics")).text;
-      if (condition((name, ...labels) => sumMetric(text, name, ...labels))) return;
+      const { status, text } = await this.get("/metrics"); // 503: too many connections at the moment
+      if (status === 200 && condition((name, ...labels) => sumMetric(text, name, ...labels))) return;
       if (Date.now() > until) {
         const lines = text.split("\n").filter((l) => /^(vllm:num_req|nibble:kv_pool|nibble:http)/.test(l));
         assert.fail(`never came: ${what}\n${lines.join("\n")}`);
