@@ -138,7 +138,7 @@ if probe thread; then
         stage "build tsan" sh tools/build.sh tsan $threaded &&
             tests "tsan tests" tsan -R "^($(printf '%s' "$threaded" | tr -s ' \n' '||'))\$"
     else
-        skip "tsan" "no test with threads (names with pool, thread, queue, engine, sched)"
+        skip "tsan" "no test with threads (names with pool, thread, queue, engine)"
     fi
 else
     skip "tsan" "ThreadSanitizer does not work here: $(tail -n 1 "$logs/probe.log")"

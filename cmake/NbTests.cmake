@@ -10,8 +10,8 @@
 #   tests/server/*.{sh,py}  script NIBBLE SOURCE_DIR      labels e2e server
 #
 # Other .c files of unit, prop and fuzz are helpers, linked to every program of that folder.  Exit
-# code 77 means skipped.  A name with `slow` gets the label slow; one with pool, thread, queue,
-# engine or sched the label threads (run under ThreadSanitizer).
+# code 77 means skipped.  A name with `slow` gets the label slow; one with pool, thread, queue or
+# engine the label threads (run under ThreadSanitizer).
 set(nb_test_dir "${CMAKE_SOURCE_DIR}/tests")
 set(nb_test_count 0)
 
@@ -43,7 +43,7 @@ function(nb_test name seconds labels)
         list(APPEND labels slow)
         math(EXPR seconds "${seconds} * 5")
     endif()
-    if(name MATCHES "pool|thread|queue|engine|sched")
+    if(name MATCHES "pool|thread|queue|engine")
         list(APPEND labels threads)
     endif()
     math(EXPR timeout "${seconds} * ${nb_test_scale}")

@@ -25,6 +25,8 @@ fails 1 "dummy" run "$tmp/config.json" --tokens "$tmp/t.json"
 ok info "$config/deepseek_v3.json" --json # no weights needed at all
 [ "$(json "$tmp/out" 'j["n_param"]')" = 671026419200 ] || die "info: $(cat "$tmp/out")"
 
+# The large shape is about memory, of which a sanitizer takes a multiple.
+[ -z "${NB_SANITIZE:-}" ] || exit 0
 available=$(awk '/^MemAvailable:/ { print int($2 / 1024) }' /proc/meminfo 2>/dev/null || echo 0)
 [ "${available:-0}" -ge 8192 ] || skip "${available:-0} MiB of memory are available, 8192 are needed"
 limit=6144 # MiB
