@@ -177,7 +177,7 @@ async function realServer() {
       const used = [...c.state].filter((x) => x !== ".").length;
       assert.equal(c.parent.length, used);
       assert.equal(c.keys.length, 8 * used);
-      assert.match(await page.locator(".tile").first().innerText(), new RegExp(`${used} of ${c.n_block}`));
+      await page.waitForFunction((t) => document.querySelector(".tile")?.textContent?.includes(t), `${used} of ${c.n_block}`);
       assert.ok((await page.locator("[role=treeitem]").count()) >= 1);
       assert.ok((await page.locator(".bar").count()) >= 4);
       await page.waitForSelector(".u-over");
