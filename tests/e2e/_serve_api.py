@@ -4,6 +4,7 @@
 """
 import http.client
 import json
+import os
 import re
 import socket
 import subprocess
@@ -12,7 +13,7 @@ import threading
 import time
 
 NIBBLE, MODEL = sys.argv[1:3]
-WAIT = 120  # seconds for what takes one; nothing is measured
+WAIT = 300  # seconds for what takes one; nothing is measured
 STORY = {"messages": [{"role": "user", "content": "Tell me a story."}]}
 LONG = "Once upon a time there was a little fox who lived at the edge of a large forest. " * 8
 
@@ -163,8 +164,9 @@ def test_completions(s):
     assert s.complete([ids, ids], max_tokens=8)["choices"][1]["text"] == one["choices"][0]["text"]
     assert s.complete("Once")["usage"]["completion_tokens"] <= 16
     assert s.complete("Once upon a time", truncate_prompt_tokens=2)["usage"]["prompt_tokens"] == 2
-    full = s.complete([1] * 4095, max_tokens=1)
-    assert full["usage"]["total_tokens"] == 4096, full
+    if not os.environ.get("NB_SANITIZE"):  # a minute there; refused lengths cost nothing
+        full = s.complete([1] * 4095, max_tokens=1)
+        assert full["usage"]["total_tokens"] == 4096, full
 
 
 def test_echo(s):
