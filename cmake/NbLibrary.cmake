@@ -1,7 +1,7 @@
 # NbLibrary - src/ becomes libnibble.a, apps/nibble the command `nibble`.
 configure_file("${CMAKE_SOURCE_DIR}/cmake/nb_config.h.in" "${CMAKE_BINARY_DIR}/gen/nb_config.h")
 
-set(nb_folders base os num kernel load text model sample sched kv dev engine serve)
+set(nb_folders base os num kernel load text model sample sched kv dev engine serve eval)
 set(nb_objects "")
 set(nb_built "")
 

@@ -28,8 +28,9 @@ MAY = {
     "engine": {"base", "os", "num", "kernel", "dev", "kv", "load", "text", "sample", "model",
                "sched", "public"},
     "serve": {"base", "os", "public"},
+    "eval": {"base", "num", "kernel", "load", "public"},
     "public": set(),
-    "apps": {"public", "serve"},
+    "apps": {"public", "serve", "eval"},
     "examples": {"public"},
 }
 ANYTHING = {"tests", "bench", "lab", "train", "tools"}
@@ -47,10 +48,10 @@ OWNED = [
     (r"(imm|x86|[a-z]mm|nm|wmm|avx\w*)intrin\.h$", {"kernel/x86"}),
     (r"arm_\w+\.h$", {"kernel/arm"}),
     (r"cpuid\.h$", {"os"}),
-    (r"jansson\.h$", {"load", "text", "engine", "serve", "apps"}),
+    (r"jansson\.h$", {"load", "text", "engine", "serve", "eval", "apps"}),
     (r"(pcre2|utf8proc)\.h$", {"text"}),
     (r"(histedit\.h|editline/.*)$", {"apps"}),
-    (r"openssl/", {"kv", "engine", "serve"}),
+    (r"openssl/", {"kv", "model", "engine", "serve"}),
     (r"event2/", {"serve", "apps"}),
     (r"yaml\.h$", {"apps"}),
     (r"(cuda|cublas|nccl|cooperative_groups|mma)", {"kernel/cuda", "dev/cuda"}),

@@ -7,7 +7,8 @@
 #include "cli.h"
 #include "opts_table.h"
 
-static const opt_table *const tables[] = { &opt_table_main, &opt_table_serve, &opt_table_bench };
+static const opt_table *const tables[] = { &opt_table_main, &opt_table_kv, &opt_table_serve,
+                                           &opt_table_bench, &opt_table_eval };
 
 const opt_row *opts_row_at(size_t i)
 {
@@ -290,6 +291,16 @@ nb_engine_options opts_engine(const opts *o)
         .kv_cache_dtype = kv,
         .kv_cache_mode = o->kv_cache_mode,
         .kv_rope_dtype = o->kv_rope_dtype,
+        .kv_calibration = o->kv_calibration,
+        .kv_transform = o->kv_transform,
+        .kv_outliers = o->kv_outliers,
+        .kv_sinks = o->kv_sinks,
+        .kv_skip_layers = o->kv_skip_layers,
+        .kv_scales = o->kv_scales,
+        .kv_thrift = o->kv_thrift,
+        .kv_thrift_tau = o->kv_thrift_tau,
+        .kv_thrift_fraction = o->kv_thrift_fraction,
+        .kv_thrift_pool = o->kv_thrift_pool,
         .mla = o->mla,
         .cpu_caps = o->cpu_caps,
         .chat_template = o->chat_template,

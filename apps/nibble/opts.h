@@ -12,6 +12,7 @@
 
 #include "nibble/nibble.h"
 
+#include "opts_eval.h"
 #include "opts_serve.h"
 
 typedef struct opt_ids {
@@ -66,6 +67,9 @@ typedef struct bench_opts {
 typedef struct opts {
     /* model and engine */
     const char *model, *load_format, *kv_cache_dtype, *kv_cache_mode, *kv_rope_dtype, *mla;
+    const char *kv_calibration, *kv_transform, *kv_skip_layers, *kv_scales, *kv_thrift;
+    size_t kv_outliers, kv_sinks;
+    double kv_thrift_tau, kv_thrift_fraction, kv_thrift_pool;
     const char *cpu_caps, *chat_template;
     size_t threads, max_model_len, prefill_chunk;
     uint64_t dummy_seed;
@@ -83,6 +87,7 @@ typedef struct opts {
     opt_biases logit_bias;
     bench_opts bench;
     serve_opts serve;
+    eval_opts eval;
     const char *config;   /* path of a YAML file */
     bool config_model;    /* model comes from it */
     opt_strs ignored;     /* options that were given and have no effect */
@@ -99,7 +104,14 @@ enum { /* commands, as bits */
        CMD_RENDER = 32,
        CMD_SERVE = 64,
        CMD_BENCH_SERVE = 256,
-       CMD_BENCH_THROUGHPUT = 512
+       CMD_BENCH_THROUGHPUT = 512,
+       CMD_EVAL_ATTN = 1024,
+       CMD_EVAL_KL = 2048,
+       CMD_EVAL_PPL = 4096,
+       CMD_EVAL_RULER = 8192,
+       CMD_EVAL_COMPARE = 16384,
+       CMD_CALIBRATE = 32768,
+       CMD_EVAL = CMD_EVAL_ATTN | CMD_EVAL_KL | CMD_EVAL_PPL | CMD_EVAL_RULER | CMD_EVAL_COMPARE
 };
 
 typedef struct command {

@@ -2,7 +2,8 @@
  * own.  Names and ranges are vLLM's where vLLM has the option. */
 #include "opts_table.h"
 
-#define ONE (CMD_RUN | CMD_CHAT | CMD_LOGITS) /* `serve` has its own form */
+/* `serve` has its own form of some */
+#define ONE (CMD_RUN | CMD_CHAT | CMD_LOGITS | CMD_EVAL | CMD_CALIBRATE)
 #define ENGINE (ONE | CMD_SERVE | CMD_BENCH_THROUGHPUT)
 #define TEXT (CMD_TOKENIZE | CMD_RENDER)
 #define GENERATE (CMD_RUN | CMD_CHAT)
@@ -55,11 +56,14 @@ static const opt_row rows[] = {
 
     /* ---- output ---- */
     { .name = "json", .type = OPT_FLAG, .offset = AT(json),
-      .cmds = CMD_RUN | TEXT | CMD_INFO, .group = GROUP_OUTPUT,
+      .cmds = CMD_RUN | TEXT | CMD_INFO | CMD_EVAL | CMD_CALIBRATE, .group = GROUP_OUTPUT,
       .help = "print one line of JSON" },
     { .name = "output", .letter = 'o', .arg = "FILE", .type = OPT_STR, .offset = AT(output),
       .cmds = CMD_LOGITS, .group = GROUP_OUTPUT,
       .help = "where the rows go, as little-endian float32; - is standard output" },
+    { .name = "output", .letter = 'o', .arg = "FILE", .type = OPT_STR, .offset = AT(output),
+      .cmds = CMD_CALIBRATE, .group = GROUP_OUTPUT,
+      .help = "the calibration file" },
     { .name = "echo", .type = OPT_FLAG, .offset = AT(echo),
       .cmds = CMD_RUN, .group = GROUP_OUTPUT,
       .help = "print the prompt before the text (not with --json)" },
@@ -128,16 +132,6 @@ static const opt_row rows[] = {
       .group = GROUP_MODEL, .help = "dummy: seeded random weights for a config.json" },
     { .name = "dummy-seed", .arg = "N", .type = OPT_U64, .offset = AT(dummy_seed), .def = "0",
       .cmds = ENGINE, .group = GROUP_MODEL, .help = "seed of the dummy weights" },
-    { .name = "kv-cache-dtype", .arg = "NAME", .type = OPT_CHOICE, .offset = AT(kv_cache_dtype),
-      .def = "auto", .choices = "auto|f32|float32|bf16|bfloat16|fp8|fp8_e4m3|nvfp4|if4|mxfp4|int4|fp8_ds_mla",
-      .cmds = ENGINE | CMD_INFO, .group = GROUP_MODEL,
-      .help = "record of the KV cache; auto: the model's own type" },
-    { .name = "kv-cache-mode", .arg = "NAME", .type = OPT_CHOICE, .offset = AT(kv_cache_mode),
-      .choices = "basic|4over6|search", .cmds = ENGINE, .group = GROUP_MODEL,
-      .help = "encoder of 4-bit records (default: the record's own)" },
-    { .name = "kv-rope-dtype", .arg = "NAME", .type = OPT_CHOICE, .offset = AT(kv_rope_dtype),
-      .choices = "fp8|bf16", .cmds = ENGINE, .group = GROUP_MODEL,
-      .help = "rope part of a latent record (default: fp8 in 4-bit records)" },
     { .name = "mla", .arg = "NAME", .type = OPT_CHOICE, .offset = AT(mla), .def = "auto",
       .choices = "auto|absorbed|expanded", .cmds = ENGINE, .group = GROUP_MODEL,
       .help = "form of latent attention; auto: prompts expanded, new tokens absorbed" },

@@ -140,8 +140,6 @@ static const opt_row rows[] = {
       .help = "/load is always there" },
     { .name = "quantization", .dash = "q", .arg = "NAME", .type = OPT_ONLY, .choices = "None|none", NONE,
       .help = "weights are served as the checkpoint has them (FP8 with block scales among them)" },
-    { .name = "kv-cache-dtype-skip-layers", .arg = "LIST", .type = OPT_ONLY, .choices = "", NONE,
-      .help = "all layers have the same record" },
     { .name = "cpu-offload-gb", .arg = "N", .type = OPT_ONLY, .choices = "0", NONE,
       .help = "everything is in memory already" },
     { .name = "kv-offloading-size", .arg = "N", .type = OPT_ONLY, .choices = "0", NONE,

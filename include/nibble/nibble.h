@@ -81,6 +81,20 @@ typedef struct nb_engine_options {
     const char *kv_cache_dtype;  /* auto (default), f32, bf16, fp8, nvfp4, if4, mxfp4, int4, fp8_ds_mla */
     const char *kv_cache_mode;   /* encoder of 4-bit records: basic, 4over6, search         */
     const char *kv_rope_dtype;   /* fp8 (default), bf16                                     */
+    const char *kv_calibration;  /* path of a file of `nibble calibrate`, or NULL           */
+    const char *kv_transform;    /* none, or center, equalize, hadamard joined by +; default:
+                                    the calibration's choice, else none                     */
+    size_t kv_outliers;          /* channels of a layer kept in BF16; needs kv_calibration  */
+    size_t kv_sinks;             /* first tokens of a sequence kept in BF16, at most 64     */
+    const char *kv_skip_layers;  /* "0,2,5-7": these layers in the model's own type         */
+    const char *kv_scales;       /* auto (default: the checkpoint's, where it has some),
+                                    checkpoint (required), dynamic (ignored)                */
+    const char *kv_thrift;       /* off (default), token, block-mean, quest, block-prob: which
+                                    cached tokens a decode step reads at 8 bits             */
+    double kv_thrift_tau;        /* token: probability from which on; default 1e-3          */
+    double kv_thrift_fraction;   /* of the tokens, at most (token: default 0.005), or of the
+                                    blocks (others: default 0.05)                           */
+    double kv_thrift_pool;       /* rows kept near the kernels, of all; default 0.02        */
     const char *mla;             /* auto (default), absorbed, expanded                      */
     const char *cpu_caps;        /* highest instruction set level to use: c, avx2, ...      */
     const char *chat_template;   /* path; overrides the model's                             */
@@ -127,6 +141,9 @@ typedef struct nb_engine_info {
     size_t max_num_seqs, max_num_batched_tokens;
     bool no_prefix_caching;                  /* as asked for */
     const char *kv_layout;                   /* planes of a page in words, "codes 64x256 + ..." */
+    const char *kv_transform;                /* "none", "center+equalize", "per layer"          */
+    const char *kv_thrift;                   /* "off", "token", ...                             */
+    uint64_t residual_bytes, sink_bytes;     /* at most, beside the pool; 0 without             */
     const char *kernels;                     /* "linear_bf16=avx2 attn=avx2 ..." */
     const char *warnings;                    /* configuration fields that were ignored, or "" */
 } nb_engine_info;
@@ -270,6 +287,12 @@ typedef struct nb_engine_stats {
     uint64_t n_step, step_tok[NB_STEP_TOK_BUCKETS + 1], step_tok_sum; /* steps by their tokens,
                               not cumulated */
     double step_s;         /* time spent in steps */
+    uint64_t n_saturated;  /* values that a checkpoint's own scale cut off */
+    /* thrift: cached tokens that decode steps scored, of these read at 8 bits, selected but
+     * beyond the cap; rows found in the pool; bytes read from records and from the residual
+     * plane (all layers) */
+    uint64_t thrift_scored, thrift_refined, thrift_over, thrift_pool_hits, thrift_base_bytes,
+        thrift_residual_bytes;
     double uptime_s;
 } nb_engine_stats;
 NB_API void nb_engine_get_stats(const nb_engine *e, nb_engine_stats *s);

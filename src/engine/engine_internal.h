@@ -12,6 +12,8 @@
 #include "dev/dev.h"
 #include "kv/kv_cache.h"
 #include "load/doc.h"
+#include "load/kv_calib.h"
+#include "load/kv_scales.h"
 #include "load/source.h"
 #include "model/forward.h"
 #include "num/record.h"
@@ -112,8 +114,21 @@ typedef struct nb_last_page {
     uint32_t tok[NB_BLOCK_TOK];
 } nb_last_page;
 
+/* What the --kv-* options come to (kv_options.c): read before the records are laid out. */
+enum { NB_TRANSFORM_CENTER = 1, NB_TRANSFORM_EQUALIZE = 2, NB_TRANSFORM_HADAMARD = 4 };
+typedef struct nb_engine_kv {
+    nb_kv_calib calib; /* have_calib */
+    bool have_calib;
+    unsigned char *transform; /* [n_layer] NB_TRANSFORM_* */
+    char transform_text[48];  /* "none", "center+equalize", "per layer" */
+    nb_kv_algo algo;          /* what the checkpoint was calibrated for */
+    nb_kv_scale *scale;       /* [n_layer]; 0: scales are dynamic */
+    nb_arena arena;
+} nb_engine_kv;
+
 struct nb_engine {
     /* immutable after create */
+    nb_engine_kv kvo;
     nb_text *text;
     nb_source *source;
     nb_model model;
@@ -195,6 +210,15 @@ static inline float *nb_engine_tail(const nb_engine *e, size_t slot)
 {
     return e->tails + slot * (e->tail_bytes / sizeof *e->tails);
 }
+
+/* ---- kv_options.c ---- */
+
+/* Fills e->kvo from the options, the calibration file and the checkpoint (e->source is open, the
+ * configuration read, no weights loaded). */
+nb_status nb_engine_read_kv(nb_engine *e, const nb_engine_options *o, nb_error *err);
+/* After loading: checks the calibration's hash and folds the transforms into the weights. */
+nb_status nb_engine_fold(nb_engine *e, nb_error *err);
+void nb_engine_kv_deinit(nb_engine_kv *k);
 
 /* ---- queue.c: from other threads ---- */
 

@@ -230,6 +230,8 @@ static void block(nb_forward *f, size_t layer, const nb_chunk *chunk, size_t n_c
         project_mla(f, l, n_tok);
     else
         project_gqa(f, l, n_tok);
+    nb_fw_trace(f, "q", layer, f->q, n_tok, c->n_head * f->d_q, c->n_head * f->d_q);
+    nb_fw_trace(f, "kv", layer, f->kv, n_tok, f->n_values, f->n_values);
     attention(f, chunk, n_chunk, layer, err);
     const size_t o_w = c->n_head * f->d_o;
     nb_fw_linear(f, &l->o, l->o_b, f->attn, o_w, f->branch, h, n_tok);

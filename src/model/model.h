@@ -21,6 +21,8 @@ typedef struct nb_layer {
     nb_weight q, q_a, q_b, kv_a, kv_b, o;
     const float *q_a_norm, *kv_a_norm;
     const float *q_b_bias, *q_a_b, *kv_a_b, *o_b; /* q_b_bias: GQA's q bias */
+    const float *kv_mean; /* fold.h: subtracted from new latents after the norm; NULL: none */
+    size_t kv_hadamard;   /* fold.h: block of their Hadamard transform, after that; 0: none */
     /* GQA */
     nb_weight k, v;
     const float *k_b, *v_b, *q_norm, *k_norm;

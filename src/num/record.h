@@ -7,7 +7,8 @@
  *
  * Pages are planar.  Plane order: for each segment its codes and its block
  * scales, each at a multiple of 128 bytes, then, from the next such multiple on
- * and without gaps, the outer scales of each segment (64 * n_vec bytes);
+ * and without gaps, the outer scales of each segment (64 * n_vec bytes); then, each at
+ * such a multiple, the BF16 planes of outlier channels where there are some;
  * page_bytes is a multiple of 128 too.  For 512+64 in nvfp4:
  *   codes 64x256 @0 | block scales 64x32 @16384 | rope e4m3 64x64 @18432 |
  *   latent outer 64 @22528 | rope outer 64 @22592, page_bytes 22656.
@@ -31,7 +32,7 @@
 
 #include "base/status.h"
 
-enum { NB_PAGE_TOK = 64 };
+enum { NB_PAGE_TOK = 64, NB_MAX_OUTLIER = 64 };
 
 /* --kv-cache-dtype.  Values are stored in files and on the wire: never reused. */
 typedef enum nb_kv_type {
@@ -71,6 +72,13 @@ typedef struct nb_record_seg {
     size_t code_off, code_stride;   /* byte offset of the plane; bytes per token           */
     size_t scale_off, scale_stride; /* stride 0: no such plane.  INT4_CH: stride is per    */
     size_t outer_off, outer_stride; /* 32-token group (2 of them): all scales, all minima  */
+    /* Outlier channels: kept in BF16 in a plane of their own, [64][n_outlier]; the codes see
+     * zeros in their places. */
+    size_t n_outlier, side_off, side_stride;
+    uint16_t outlier[NB_MAX_OUTLIER]; /* ascending places among the n_vec * dim values      */
+    float fixed_scale; /* 0: dynamic.  Else a checkpoint's scale: E4M3 value = code * it;   */
+                       /* NVFP4: it stands where 2^(outer - 127) does, and the outer byte is */
+                       /* 127 (0 for an all-zero vector as ever)                            */
 } nb_record_seg;
 
 /* Immutable after init; plain data, copyable. */
@@ -93,6 +101,9 @@ typedef struct nb_record_opts {
     bool rope_bf16; /* MLA: rope key in BF16 instead of E4M3 (bf16, fp8_ds_mla:   */
                     /* always); refused without MLA                              */
     size_t dim[2], n_vec[2];
+    const uint16_t *outlier[2]; /* borrowed; [n_outlier] ascending, at most NB_MAX_OUTLIER  */
+    size_t n_outlier[2];        /* not for bf16, f32, fp8_ds_mla: there they are ignored    */
+    float fixed_scale[2];       /* segments in E4M3 or NVFP4 only; finite, > 0, or 0        */
 } nb_record_opts;
 
 /* Lays out a record.  NB_ERR_UNSUPPORTED with a line naming the reason when the

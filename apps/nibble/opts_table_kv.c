@@ -1,0 +1,46 @@
+/* opts_table_kv.c - how the KV cache is kept: options of every command that has an engine. */
+#include "opts_table.h"
+
+#define ENGINE                                                                                     \
+    (CMD_RUN | CMD_CHAT | CMD_LOGITS | CMD_SERVE | CMD_BENCH_THROUGHPUT | CMD_EVAL | CMD_CALIBRATE)
+#define AT(field) offsetof(opts, field)
+#define KV .cmds = ENGINE, .group = GROUP_MODEL
+
+// clang-format off
+static const opt_row rows[] = {
+    { .name = "kv-cache-dtype", .arg = "NAME", .type = OPT_CHOICE, .offset = AT(kv_cache_dtype),
+      .def = "auto", .choices = "auto|f32|float32|bf16|bfloat16|fp8|fp8_e4m3|nvfp4|if4|mxfp4|int4|fp8_ds_mla",
+      .cmds = ENGINE | CMD_INFO, .group = GROUP_MODEL,
+      .help = "record of the KV cache; auto: the model's own type, or what its checkpoint was calibrated for" },
+    { .name = "kv-cache-mode", .arg = "NAME", .type = OPT_CHOICE, .offset = AT(kv_cache_mode),
+      .choices = "basic|4over6|search", KV,
+      .help = "encoder of 4-bit records (default: the record's own)" },
+    { .name = "kv-rope-dtype", .arg = "NAME", .type = OPT_CHOICE, .offset = AT(kv_rope_dtype),
+      .choices = "fp8|bf16", KV,
+      .help = "rope part of a latent record (default: fp8 in 4-bit records)" },
+    { .name = "kv-cache-dtype-skip-layers", .arg = "LIST", .type = OPT_STR, .offset = AT(kv_skip_layers), KV,
+      .help = "these layers in the model's own type, such as 0,1,5-7" },
+    { .name = "kv-calibration", .arg = "FILE", .type = OPT_STR, .offset = AT(kv_calibration), KV,
+      .help = "what `nibble calibrate` has found for this model" },
+    { .name = "kv-transform", .arg = "NAME", .type = OPT_STR, .offset = AT(kv_transform), KV,
+      .help = "of latents, folded into the weights: none, or center, equalize, hadamard joined by + "
+              "(default: the calibration's choice, else none)" },
+    { .name = "kv-outliers", .arg = "N", .type = OPT_SIZE, .offset = AT(kv_outliers), .lo = 0, .hi = 64, KV,
+      .help = "channels of each layer kept in BF16; needs --kv-calibration" },
+    { .name = "kv-sinks", .arg = "N", .type = OPT_SIZE, .offset = AT(kv_sinks), .lo = 0, .hi = 64, KV,
+      .help = "first tokens of a sequence kept in BF16" },
+    { .name = "kv-scales", .arg = "NAME", .type = OPT_CHOICE, .offset = AT(kv_scales), .def = "auto",
+      .choices = "auto|checkpoint|dynamic", KV,
+      .help = "scales of fp8 and nvfp4: the checkpoint's where it has some (auto), required, or always per token" },
+    { .name = "kv-thrift", .arg = "NAME", .type = OPT_CHOICE, .offset = AT(kv_thrift), .def = "off",
+      .choices = "off|token|block-mean|quest|block-prob", KV,
+      .help = "read the cached tokens that matter at 8 bits, from a residual plane in host memory: chosen one by one, or by blocks" },
+    { .name = "kv-thrift-tau", .arg = "P", .type = OPT_NUM, .offset = AT(kv_thrift_tau), .def = "0.001", .lo = 0, .hi = 1, .lo_open = true, KV,
+      .help = "token: attention probability from which on a token matters" },
+    { .name = "kv-thrift-fraction", .arg = "F", .type = OPT_NUM, .offset = AT(kv_thrift_fraction), .lo = 0, .hi = 1, KV,
+      .help = "of the tokens at most (default 0.005), or of the blocks (default 0.05)" },
+    { .name = "kv-thrift-pool", .arg = "F", .type = OPT_NUM, .offset = AT(kv_thrift_pool), .lo = 0, .hi = 1, KV,
+      .help = "refined rows kept near the kernels, of all (default 0.02)" },
+};
+// clang-format on
+const opt_table opt_table_kv = { rows, sizeof rows / sizeof *rows };

@@ -1,0 +1,29 @@
+/* svg.h - small clean plots as SVG text: lines with bands, bars with intervals, heat maps.
+ *
+ * Readable without colour alone (markers, labels), fonts by name only, no script; follows light
+ * and dark by `prefers-color-scheme`.  Labels are escaped. */
+#ifndef NB_EVAL_SVG_H
+#define NB_EVAL_SVG_H
+#include "base/str.h"
+
+typedef struct nb_svg_series {
+    const char *name;
+    const double *x, *y;   /* [n]; NaN in y: a gap */
+    const double *lo, *hi; /* [n] or NULL: an interval around y */
+    size_t n;
+} nb_svg_series;
+
+typedef struct nb_svg_axes {
+    const char *title, *x_label, *y_label;
+    int log_x, log_y; /* base 10; values <= 0 are left out */
+} nb_svg_axes;
+
+nb_status nb_svg_lines(nb_buf *out, const nb_svg_axes *a, const nb_svg_series *s, size_t n_series);
+/* One bar per label; lo, hi may be NULL. */
+nb_status nb_svg_bars(nb_buf *out, const nb_svg_axes *a, const char *const *label, const double *y,
+                      const double *lo, const double *hi, size_t n);
+/* cell[row * n_col + col] in [0, 1] (NaN: empty), printed as per cent in its square. */
+nb_status nb_svg_heat(nb_buf *out, const nb_svg_axes *a, const char *const *row_label, size_t n_row,
+                      const char *const *col_label, size_t n_col, const double *cell);
+
+#endif
