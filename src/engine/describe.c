@@ -12,7 +12,7 @@ static json_t *describe_record(const nb_model_config *c, nb_kv_type type, double
     nb_model_record_opts(c, type, type == NB_KV_IF4 ? NB_KV_SEARCH : NB_KV_4OVER6, false, &o);
     if (nb_record_init(&r, &o, NULL) != NB_OK) return NULL; /* a shape this record cannot hold */
     const double layer = nb_record_bytes_per_tok(&r);
-    const double tok = (double)nb_engine_block_bytes(c, &r) / NB_PAGE_TOK;
+    const double tok = (double)(c->n_layer * r.page_bytes) / NB_PAGE_TOK;
     return json_pack("{s:s, s:f, s:f, s:I, s:f, s:f}", "dtype", nb_kv_type_name(type),
                      "bytes_per_token_layer", layer, "bytes_per_token", tok, "page_bytes",
                      (json_int_t)r.page_bytes, "vs_bf16", bf16 > 0 ? bf16 / tok : 1.0,

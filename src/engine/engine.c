@@ -74,28 +74,6 @@ nb_status nb_engine_read_config(const char *model, nb_model_config *c, nb_error 
     return st == NB_OK ? read_generation_config(model, c, err) : st;
 }
 
-static nb_status choose_record(nb_engine *e, const nb_engine_options *o, nb_error *err)
-{
-    const char *dtype = o->kv_cache_dtype ? o->kv_cache_dtype : "auto";
-    const char *rope = o->kv_rope_dtype ? o->kv_rope_dtype : "fp8";
-    /* auto: the model's own type, as in vLLM; float16 latents are kept in BF16, whose range holds */
-    nb_kv_type type = e->model.c.dtype[5] == '3' ? NB_KV_F32 : NB_KV_BF16;
-    if (strcmp(dtype, "auto") != 0 && nb_kv_type_parse(dtype, &type) != NB_OK)
-        return nb_fail(err, NB_ERR_ARG,
-                       "--kv-cache-dtype %s: expected auto, f32, bf16, fp8, nvfp4, "
-                       "if4, mxfp4, int4 or fp8_ds_mla",
-                       dtype);
-    nb_kv_mode mode = type == NB_KV_IF4 ? NB_KV_SEARCH : NB_KV_4OVER6;
-    if (o->kv_cache_mode && nb_kv_mode_parse(o->kv_cache_mode, &mode) != NB_OK)
-        return nb_fail(err, NB_ERR_ARG, "--kv-cache-mode %s: expected basic, 4over6 or search",
-                       o->kv_cache_mode);
-    if (strcmp(rope, "fp8") != 0 && strcmp(rope, "bf16") != 0)
-        return nb_fail(err, NB_ERR_ARG, "--kv-rope-dtype %s: expected fp8 or bf16", rope);
-    nb_record_opts ro;
-    nb_model_record_opts(&e->model.c, type, mode, !strcmp(rope, "bf16"), &ro);
-    return nb_record_init(&e->record, &ro, err);
-}
-
 static nb_status choose_form(nb_engine *e, const char *mla, nb_error *err)
 {
     /* auto, by cost: a prompt's tokens are cheaper expanded (nothing is read that others did not
@@ -109,32 +87,6 @@ static nb_status choose_form(nb_engine *e, const char *mla, nb_error *err)
     else
         return nb_fail(err, NB_ERR_ARG, "--mla %s: expected auto, absorbed or expanded", mla);
     return NB_OK;
-}
-
-/* The planes of a page, in the order of their offsets (record.h). */
-static void describe_layout(nb_engine *e)
-{
-    const nb_record *r = &e->record;
-    const bool mla = e->model.c.attn == NB_ATTN_MLA;
-    const char *const name[2] = { mla ? "latent" : "keys", mla ? "rope" : "values" };
-    char *p = e->kv_layout;
-    size_t n = 0, max = sizeof e->kv_layout;
-    if (r->seg[0].fmt == NB_SEG_DS_MLA) {
-        (void)snprintf(p, max, "rows %dx%zu", NB_PAGE_TOK, r->seg[0].code_stride);
-        return;
-    }
-#define ADD(...)                                                                                   \
-    n += (size_t)snprintf(p + (n < max ? n : max - 1), n < max ? max - n : 1, __VA_ARGS__)
-    for (size_t i = 0; i < r->n_seg; i++) {
-        const nb_record_seg *s = &r->seg[i];
-        ADD("%s%s %dx%zu", i ? " + " : "", name[i], NB_PAGE_TOK, s->code_stride);
-        if (s->scale_stride)
-            ADD(" + scales %dx%zu", s->fmt == NB_SEG_INT4_CH ? 2 : NB_PAGE_TOK, s->scale_stride);
-    }
-    for (size_t i = 0; i < r->n_seg; i++)
-        if (r->seg[i].outer_stride)
-            ADD(" + %s outer %dx%zu", name[i], NB_PAGE_TOK, r->seg[i].outer_stride);
-#undef ADD
 }
 
 typedef struct prefault_ctx {
@@ -167,7 +119,6 @@ static nb_status open_source(nb_engine *e, const nb_engine_options *o, nb_error 
 static nb_status load_model(nb_engine *e, const nb_engine_options *o, nb_error *err)
 {
     const nb_model_config c = e->model.c;
-    NB_TRY(open_source(e, o, err));
     NB_TRY(nb_model_load(&e->model, &c, e->source, err));
     if (o->progress) {
         prefault_ctx p = { o->progress, o->progress_ctx };
@@ -175,7 +126,7 @@ static nb_status load_model(nb_engine *e, const nb_engine_options *o, nb_error *
     }
     static const char *const names[] = { "F32", "BF16", "F16", "FP8" };
     (void)snprintf(e->weights, sizeof e->weights, "%s", names[e->model.wtype]);
-    return NB_OK;
+    return nb_engine_fold(e, err);
 }
 
 static nb_status load_text(nb_engine *e, const nb_engine_options *o, nb_error *err)
@@ -207,12 +158,14 @@ static nb_status create(nb_engine *e, const nb_engine_options *o, nb_error *err)
     if (o->cpu_caps) NB_TRY(nb_cpu_caps_parse(o->cpu_caps, &mask, err));
     NB_TRY(nb_engine_read_config(o->model, &e->model.c, err));
     e->attn = e->model.c.attn;
-    NB_TRY(choose_record(e, o, err));
+    NB_TRY(open_source(e, o, err));
+    NB_TRY(nb_engine_read_kv(e, o, err));
+    NB_TRY(nb_engine_choose_records(e, o, err));
     NB_TRY(choose_form(e, o->mla, err));
     NB_TRY(nb_dev_create_host(o->n_thread, &e->dev, err));
     NB_TRY(nb_engine_size_pool(e, o, err));
     NB_TRY(nb_engine_size_step(e, o, err));
-    describe_layout(e);
+    nb_engine_describe_layout(e);
     NB_TRY(load_text(e, o, err));
     NB_TRY(load_model(e, o, err));
     NB_TRY(nb_engine_allocate(e, o, nb_cpu_caps() & mask, err));
@@ -256,6 +209,9 @@ void nb_engine_destroy(nb_engine *e)
     nb_cond_destroy(e->wake);
     nb_cond_destroy(e->done);
     nb_model_deinit(&e->model);
+    nb_engine_kv_deinit(&e->kvo);
+    free(e->record);
+    free(e->layer_off);
     if (e->source) nb_source_close(e->source);
     nb_dev_destroy(e->dev);
     nb_text_destroy(e->text);
@@ -274,7 +230,7 @@ void nb_engine_get_info(const nb_engine *e, nb_engine_info *info)
     nb_model_config_size(c, &s);
     *info = (nb_engine_info){
         .family = c->family,
-        .kv_dtype = nb_kv_type_name(e->record.type),
+        .kv_dtype = e->kv_dtype,
         .weights = e->weights,
         .n_param = s.n_param,
         .n_param_active = s.n_param_active,
@@ -297,6 +253,8 @@ void nb_engine_get_info(const nb_engine *e, nb_engine_info *info)
         .max_num_batched_tokens = e->max_step_tok,
         .no_prefix_caching = e->no_prefix_caching,
         .kv_layout = e->kv_layout,
+        .kv_transform = e->kvo.transform_text,
+        .sink_bytes = e->sink_bytes,
         .kernels = e->kernels,
         .warnings = e->warnings,
     };
@@ -323,7 +281,9 @@ static nb_status plan(nb_engine *e, const nb_engine_options *o, nb_memory_plan *
     nb_status st = NB_OK;
     if (o->cpu_caps) NB_TRY(nb_cpu_caps_parse(o->cpu_caps, &mask, err));
     NB_TRY(nb_engine_read_config(o->model, &e->model.c, err));
-    NB_TRY(choose_record(e, o, err));
+    NB_TRY(open_source(e, o, err));
+    NB_TRY(nb_engine_read_kv(e, o, err));
+    NB_TRY(nb_engine_choose_records(e, o, err));
     NB_TRY(choose_form(e, o->mla, err));
     NB_TRY(nb_dev_create_host(o->n_thread, &e->dev, err));
     p->weight_bytes = plan_weights(e, o, &st, err);
@@ -335,11 +295,11 @@ static nb_status plan(nb_engine *e, const nb_engine_options *o, nb_memory_plan *
     p->memory_bytes = nb_os_ram_bytes();
     p->workspace_bytes = nb_engine_workspace_bytes(e);
     p->tail_bytes = e->max_num_seqs * e->tail_bytes;
-    p->block_bytes = nb_engine_block_bytes(c, &e->record);
+    p->block_bytes = e->block_bytes;
     p->block_tok = NB_PAGE_TOK;
     p->max_model_len = c->max_pos;
     (void)snprintf(p->dtype, sizeof p->dtype, "%s", c->fp8 ? "fp8" : c->dtype);
-    (void)snprintf(p->kv_dtype, sizeof p->kv_dtype, "%s", nb_kv_type_name(e->record.type));
+    (void)snprintf(p->kv_dtype, sizeof p->kv_dtype, "%s", e->kv_dtype);
     return NB_OK;
 }
 

@@ -133,8 +133,12 @@ struct nb_engine {
     nb_source *source;
     nb_model model;
     nb_dev *dev;
-    nb_record record;
+    nb_record *record; /* [n_layer] */
+    size_t *layer_off; /* [n_layer + 1]: where a layer's page begins in a block; the end */
+    char kv_dtype[16]; /* the record asked for; layers may have others */
+    size_t n_sink;     /* first tokens of a sequence in BF16 */
     size_t n_block, block_bytes, kv_bytes; /* n_block * block_bytes: the pool    */
+    size_t sink_bytes;                     /* of the rows of sinks; virtual until used */
     size_t tail_bytes;                     /* of one slot                        */
     size_t max_model_len, prefill_chunk, max_num_seqs, max_step_tok, max_chunk_tok;
     bool no_prefix_caching;
@@ -167,7 +171,8 @@ struct nb_engine {
     nb_forward *forward;
     nb_kv_cache *cache;
     nb_sched *sched;
-    unsigned char *kv; /* block b, layer i: kv + b * block_bytes + i * record.page_bytes */
+    unsigned char *kv; /* block b, layer i: kv + b * block_bytes + layer_off[i] */
+    uint16_t *sinks;   /* [n_block][n_layer][n_sink][n_values], only first blocks' are written */
     float *tails;      /* slot s, layer i: [64][n_values] open page, see nb_engine_tail  */
     float *logits;     /* [max_row][n_vocab] */
     nb_sample_scratch **scratch; /* [n_scratch] */
@@ -193,9 +198,13 @@ const nb_tokenizer *nb_text_tokenizer(const nb_text *t);
 
 /* Where MODEL's files are: a directory, or with dummy weights also a config.json. */
 nb_status nb_engine_read_config(const char *model, nb_model_config *c, nb_error *err);
-/* Bytes of a block: the 64 tokens of all layers. The planner, `info` and the
- * allocator all use this one function. */
-size_t nb_engine_block_bytes(const nb_model_config *c, const nb_record *r);
+/* The record of each layer, from e->kvo and the options: records.c.  Sets record, layer_off,
+ * block_bytes, n_sink, kv_dtype. */
+nb_status nb_engine_choose_records(nb_engine *e, const nb_engine_options *o, nb_error *err);
+/* kv_layout: the planes of a page in words. */
+void nb_engine_describe_layout(nb_engine *e);
+/* What a step sees of a request's cache. */
+nb_kv_view nb_engine_view(const nb_engine *e, const uint32_t *block, size_t n_block, size_t slot);
 /* Sizes, from the options: n_block and max_model_len; then all of a step, where max_model_len
  * is known. */
 nb_status nb_engine_size_pool(nb_engine *e, const nb_engine_options *o, nb_error *err);

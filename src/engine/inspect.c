@@ -175,7 +175,7 @@ static nb_status write_snapshot(const nb_engine *e, const snapshot *s, nb_buf *b
                          "{\"n_block\":%zu,\"block_tok\":%d,\"block_bytes\":%zu,\"kv_dtype\":\"%s\","
                          "\"evicted\":%" PRIu64 ",\"published\":%" PRIu64 ",\"state\":\"",
                          e->n_block, NB_BLOCK_TOK, e->block_bytes,
-                         nb_kv_type_name(e->record.type), s->stats.n_evicted,
+                         e->kv_dtype, s->stats.n_evicted,
                          s->stats.n_published));
     NB_TRY(nb_buf_reserve(b, s->n_shown));
     for (size_t i = 0; i < s->n_shown; i++) NB_TRY(nb_buf_add_ch(b, s->cell[i].state));

@@ -48,7 +48,7 @@ void nb_engine_note_page(nb_engine *e, const nb_run *r)
 
 static void copy_rows(const nb_engine *e, page_copy *p, size_t slot, const uint32_t *tok)
 {
-    const size_t n_values = e->record.n_values;
+    const size_t n_values = e->record[0].n_values;
     const float *page = nb_engine_tail(e, slot) + p->layer * NB_PAGE_TOK * n_values;
     memcpy(p->tok, tok, p->n_tok * sizeof *tok);
     memcpy(p->x, page, p->n_tok * n_values * sizeof *page);
@@ -156,7 +156,7 @@ static json_t *tokens(const nb_engine *e, const page_copy *p)
 
 static json_t *shape(const nb_engine *e)
 {
-    const nb_record *r = &e->record;
+    const nb_record *r = &e->record[0];
     const bool mla = e->attn == NB_ATTN_MLA;
     static const char *const names[2][2] = { { "keys", "values" }, { "latent", "rope key" } };
     json_t *list = json_array();
@@ -342,7 +342,7 @@ static float magnitude(const float *x, size_t n)
 static nb_status write_page(const nb_engine *e, const page_copy *p, const scratch *w, size_t tok,
                             char **json, nb_error *err)
 {
-    const size_t n = e->record.n_values;
+    const size_t n = e->record[0].n_values;
     const float amax = magnitude(p->x, p->n_tok * n);
     bool finite = amax >= 0;
     for (size_t i = 0; i < NB_PAGE_TOK * n; i++) {
@@ -367,7 +367,7 @@ static nb_status write_page(const nb_engine *e, const page_copy *p, const scratc
 nb_status nb_engine_page_json(nb_engine *e, size_t layer, size_t tok, char **json, nb_error *err)
 {
     if (!e || !json) return nb_fail(err, NB_ERR_ARG, "no engine given");
-    const size_t n = e->record.n_values;
+    const size_t n = e->record[0].n_values;
     if (layer >= e->model.c.n_layer)
         return nb_fail(err, NB_ERR_RANGE, "layer is %zu: expected 0..%zu", layer,
                        e->model.c.n_layer - 1);

@@ -265,12 +265,7 @@ static size_t build_chunks(nb_engine *e, size_t n_item, double now)
             r->out.n_cached = it->n_cached;
         }
         e->chunk[i] = (nb_chunk){
-            .kv = { .pool = e->kv,
-                    .block_bytes = e->block_bytes,
-                    .page_bytes = e->record.page_bytes,
-                    .block = it->block,
-                    .n_block = it->n_block,
-                    .tail = nb_engine_tail(e, it->slot) },
+            .kv = nb_engine_view(e, it->block, it->n_block, it->slot),
             .tok = it->tok,
             .n_tok = it->n_tok,
             .pos0 = it->pos0,

@@ -18,11 +18,6 @@ enum {
 };
 #define PROTECTED_SHARE 0.75 /* of the blocks, for prefixes that were found again */
 
-size_t nb_engine_block_bytes(const nb_model_config *c, const nb_record *r)
-{
-    return c->n_layer * r->page_bytes;
-}
-
 size_t nb_engine_workspace_bytes(const nb_engine *e)
 {
     return nb_forward_bytes(e->forward) + e->logits_bytes +
@@ -80,7 +75,6 @@ static void size_for_one(nb_engine *e, const nb_engine_options *o, size_t len)
 nb_status nb_engine_size_pool(nb_engine *e, const nb_engine_options *o, nb_error *err)
 {
     const nb_model_config *c = &e->model.c;
-    e->block_bytes = nb_engine_block_bytes(c, &e->record);
     if (o->max_model_len > c->max_pos)
         return nb_fail(err, NB_ERR_RANGE, "--max-model-len %zu: the model's maximum is %zu",
                        o->max_model_len, c->max_pos);
@@ -96,6 +90,11 @@ nb_status nb_engine_size_pool(nb_engine *e, const nb_engine_options *o, nb_error
         return nb_fail(err, NB_ERR_LIMIT, "a KV cache of %zu blocks of %zu bytes is too large",
                        e->n_block, e->block_bytes);
     e->kv_bytes = e->n_block * e->block_bytes;
+    const size_t row = c->n_layer * e->n_sink * e->record[0].n_values * sizeof *e->sinks;
+    if (row && e->n_block > SIZE_MAX / 2 / row)
+        return nb_fail(err, NB_ERR_LIMIT, "--kv-sinks %zu of %zu blocks are too much", e->n_sink,
+                       e->n_block);
+    e->sink_bytes = e->n_block * row;
     return NB_OK;
 }
 
@@ -133,7 +132,7 @@ nb_status nb_engine_size_step(nb_engine *e, const nb_engine_options *o, nb_error
     if (e->max_row < e->max_num_seqs) e->max_row = e->max_num_seqs;
     e->max_row = min_size(e->max_row, e->max_step_tok);
     e->logits_bytes = e->max_row * e->model.c.n_vocab * sizeof *e->logits;
-    e->tail_bytes = e->model.c.n_layer * NB_PAGE_TOK * e->record.n_values * sizeof *e->tails;
+    e->tail_bytes = e->model.c.n_layer * NB_PAGE_TOK * e->record[0].n_values * sizeof *e->tails;
     if (e->tail_bytes > SIZE_MAX / 2 / e->max_num_seqs)
         return nb_fail(err, NB_ERR_LIMIT, "--max-num-seqs %zu is too large", e->max_num_seqs);
     e->n_scratch = min_size(min_size(nb_dev_n_worker(e->dev), e->max_num_seqs), MAX_SCRATCH);
@@ -181,7 +180,8 @@ static nb_status allocate_cache(nb_engine *e, const nb_engine_options *o, nb_err
                        e->kv_bytes >> 20, tails >> 20, (unsigned long long)(ram >> 20));
     e->kv = nb_dev_alloc(e->dev, e->kv_bytes);
     e->tails = nb_dev_alloc(e->dev, tails);
-    if (!e->kv || !e->tails)
+    if (e->n_sink) e->sinks = nb_dev_alloc(e->dev, e->sink_bytes);
+    if (!e->kv || !e->tails || (e->n_sink && !e->sinks))
         return nb_fail(err, NB_ERR_NOMEM,
                        "no memory for a KV cache of %zu MiB (--max-model-len "
                        "takes a smaller context)",
@@ -228,7 +228,8 @@ nb_status nb_engine_create_forward(nb_engine *e, nb_caps caps, nb_error *err)
 {
     const nb_forward_options fo = { .model = &e->model,
                                     .dev = e->dev,
-                                    .record = &e->record,
+                                    .record = e->record,
+                                    .n_sink = e->n_sink,
                                     .caps = caps,
                                     .max_tok = e->max_step_tok };
     return nb_forward_create(&fo, &e->forward, err);
@@ -255,6 +256,7 @@ void nb_engine_release(nb_engine *e)
     if (e->dev) {
         nb_dev_free(e->dev, e->kv, e->kv_bytes);
         nb_dev_free(e->dev, e->tails, e->max_num_seqs * e->tail_bytes);
+        nb_dev_free(e->dev, e->sinks, e->sink_bytes);
         nb_dev_free(e->dev, e->logits, e->logits_bytes);
     }
     for (size_t i = 0; e->scratch && i < e->n_scratch; i++)

@@ -2,8 +2,8 @@
  *
  * A chunk is consecutive tokens of one sequence.  The rule of the cache (promise
  * 2): inside its own 64-token page a query attends to BF16 latents, every earlier
- * page it attends to in decoded form; pages are encoded when their last token has
- * been computed.  Results of a token depend on its sequence's earlier tokens and
+ * page it attends to in decoded form, but for the first n_sink tokens of the sequence,
+ * which stay in BF16; pages are encoded when their last token has been computed.  Results of a token depend on its sequence's earlier tokens and
  * on the chunk's `absorbed` flag only: not on the chunk's size, on the other
  * chunks or on the number of threads. */
 #ifndef NB_MODEL_FORWARD_H
@@ -21,7 +21,8 @@ typedef void nb_trace_fn(void *ctx, const char *name, const float *x, size_t n_t
 typedef struct nb_forward_options {
     const nb_model *model; /* borrowed, as the next two */
     nb_dev *dev;
-    const nb_record *record;
+    const nb_record *record; /* [n_layer]: all with the same values per token */
+    size_t n_sink;           /* first tokens of a sequence read in BF16, 0..64 */
     nb_caps caps;
     size_t max_tok; /* most tokens in one step, all chunks together */
 } nb_forward_options;

@@ -21,16 +21,35 @@ static unsigned char *page_of(const nb_attn_step *s, size_t page)
 {
     const nb_kv_view *kv = &s->c->kv;
     NB_ASSERT(page < kv->n_block);
-    return kv->pool + (size_t)kv->block[page] * kv->block_bytes + s->layer * kv->page_bytes;
+    return kv->pool + (size_t)kv->block[page] * kv->block_bytes + kv->layer_off[s->layer];
+}
+
+static const nb_record *record_of(const nb_attn_step *s)
+{
+    return &s->f->o.record[s->layer];
+}
+
+/* Rows of page 0 that are kept in BF16 beside the page: none where the record is as exact. */
+static size_t n_sink(const nb_attn_step *s, size_t page)
+{
+    const nb_kv_type t = record_of(s)->type;
+    return page != 0 || t == NB_KV_BF16 || t == NB_KV_F32 ? 0 : s->f->o.n_sink;
+}
+
+static uint16_t *sink_rows(const nb_attn_step *s)
+{
+    const nb_kv_view *kv = &s->c->kv;
+    return kv->sink + (size_t)kv->block[0] * kv->sink_block +
+           s->layer * s->f->o.n_sink * s->f->n_values;
 }
 
 /* ---- storing ---- */
 
 /* Rounds n values to BF16 (but for f32 records); false if one is not finite. */
-static bool round_rows(const nb_forward *f, const float *in, float *out, size_t n)
+static bool round_rows(const nb_record *r, const float *in, float *out, size_t n)
 {
     bool finite = true;
-    if (f->o.record->type == NB_KV_F32) {
+    if (r->type == NB_KV_F32) {
         for (size_t k = 0; k < n; k++) {
             finite &= isfinite(in[k]) != 0;
             out[k] = in[k];
@@ -45,10 +64,24 @@ static bool round_rows(const nb_forward *f, const float *in, float *out, size_t 
     return finite;
 }
 
+/* The rows of sinks go beside the page; in it a neighbour stands in their place, so that they do
+ * not widen the scales of those who share them. */
+static void keep_sinks(const nb_attn_step *s, size_t page, uint16_t *half)
+{
+    const size_t n = s->f->n_values, k = n_sink(s, page);
+    if (k == 0) return;
+    memcpy(sink_rows(s), half, k * n * sizeof *half);
+    for (size_t t = 0; t < k; t++)
+        if (k < NB_PAGE_TOK)
+            memcpy(half + t * n, half + k * n, n * sizeof *half);
+        else
+            memset(half + t * n, 0, n * sizeof *half);
+}
+
 static bool encode_rows(const nb_attn_step *s, size_t i, const float *rows, uint16_t *half)
 {
     nb_forward *f = s->f;
-    const nb_record *r = f->o.record;
+    const nb_record *r = record_of(s);
     const size_t n = f->n_values, n0 = r->seg[0].dim * r->seg[0].n_vec, stride[2] = { n, n };
     if (r->type == NB_KV_F32) {
         const float *const seg[2] = { rows, rows + n0 };
@@ -56,6 +89,7 @@ static bool encode_rows(const nb_attn_step *s, size_t i, const float *rows, uint
         return true;
     }
     for (size_t k = 0; k < NB_PAGE_TOK * n; k++) half[k] = nb_bf16_from_f32(rows[k]); /* exact */
+    keep_sinks(s, s->p0 + i, half);
     const uint16_t *const seg[2] = { half, half + n0 };
     return f->plan.kv_codec->encode(r, page_of(s, s->p0 + i), seg, stride) == NB_OK;
 }
@@ -71,7 +105,7 @@ bool nb_fw_store_page(const nb_attn_step *s, size_t i, uint16_t *stage)
     float *rows = s->own + i * NB_PAGE_TOK * n;
     const float *in = f->kv + (s->t0 + i * NB_PAGE_TOK - (i ? s->in0 : 0)) * n;
     if (old && rows != s->tail) memcpy(rows, s->tail, old * n * sizeof *rows);
-    return round_rows(f, in, rows + old * n, (end - old) * n) &&
+    return round_rows(record_of(s), in, rows + old * n, (end - old) * n) &&
            (end < NB_PAGE_TOK || encode_rows(s, i, rows, stage));
 }
 
@@ -105,11 +139,14 @@ static nb_status store(nb_attn_step *s, nb_error *err)
 static void decode_page(const nb_attn_step *s, size_t page, float *out)
 {
     const nb_forward *f = s->f;
-    const nb_record *r = f->o.record;
+    const nb_record *r = record_of(s);
     const unsigned char *p = page_of(s, page);
     f->plan.kv_codec->decode(r, p, 0, 0, NB_PAGE_TOK, out, f->n_values);
     f->plan.kv_codec->decode(r, p, 1, 0, NB_PAGE_TOK, out + r->seg[0].dim * r->seg[0].n_vec,
                              f->n_values);
+    const size_t n = n_sink(s, page) * f->n_values;
+    const uint16_t *sink = n ? sink_rows(s) : NULL;
+    for (size_t k = 0; k < n; k++) out[k] = nb_bf16_to_f32(sink[k]);
 }
 
 static void reset_state(float *m, float *l, size_t n)

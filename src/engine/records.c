@@ -1,0 +1,244 @@
+/* records.c - which record each layer's cache has, and where its page lies in a block.
+ *
+ * Most models have one record in all layers.  They differ where --kv-cache-dtype-skip-layers
+ * leaves some in the model's own type, where a calibration file chose by measurement, and in
+ * outlier channels and checkpoints' scales, which belong to a layer.  All records of a model have the same
+ * values per token, so that open pages and workspace do not depend on them. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/engine_internal.h"
+
+/* What the options say, for every layer. */
+typedef struct wish {
+    nb_kv_type own, type; /* of the model; asked for */
+    bool by_calib;        /* --kv-cache-dtype auto with a calibration file: the file chooses */
+    bool have_mode;
+    nb_kv_mode mode;
+    bool have_rope, rope_bf16;
+    size_t n_outlier;
+} wish;
+
+static nb_kv_mode default_mode(nb_kv_type t)
+{
+    return t == NB_KV_IF4 ? NB_KV_SEARCH : NB_KV_4OVER6;
+}
+
+static nb_status read_wish(const nb_engine *e, const nb_engine_options *o, wish *w, nb_error *err)
+{
+    const char *dtype = o->kv_cache_dtype ? o->kv_cache_dtype : "auto";
+    const char *rope = o->kv_rope_dtype ? o->kv_rope_dtype : "fp8";
+    const bool is_auto = !strcmp(dtype, "auto");
+    /* The model's own type, as in vLLM; float16 latents are kept in BF16, whose range holds. */
+    w->own = w->type = e->model.c.dtype[5] == '3' ? NB_KV_F32 : NB_KV_BF16;
+    w->by_calib = is_auto && e->kvo.have_calib;
+    if (is_auto && e->kvo.algo == NB_KV_ALGO_FP8) w->type = NB_KV_FP8;
+    if (is_auto && e->kvo.algo == NB_KV_ALGO_NVFP4) w->type = NB_KV_NVFP4;
+    if (!is_auto && nb_kv_type_parse(dtype, &w->type) != NB_OK)
+        return nb_fail(err, NB_ERR_ARG,
+                       "--kv-cache-dtype %s: expected auto, f32, bf16, fp8, nvfp4, "
+                       "if4, mxfp4, int4 or fp8_ds_mla",
+                       dtype);
+    w->have_mode = o->kv_cache_mode != NULL;
+    if (o->kv_cache_mode && nb_kv_mode_parse(o->kv_cache_mode, &w->mode) != NB_OK)
+        return nb_fail(err, NB_ERR_ARG, "--kv-cache-mode %s: expected basic, 4over6 or search",
+                       o->kv_cache_mode);
+    if (strcmp(rope, "fp8") != 0 && strcmp(rope, "bf16") != 0)
+        return nb_fail(err, NB_ERR_ARG, "--kv-rope-dtype %s: expected fp8 or bf16", rope);
+    w->have_rope = o->kv_rope_dtype != NULL;
+    w->rope_bf16 = !strcmp(rope, "bf16");
+    if (o->kv_outliers > NB_MAX_OUTLIER)
+        return nb_fail(err, NB_ERR_RANGE, "--kv-outliers %zu: at most %d", o->kv_outliers,
+                       NB_MAX_OUTLIER);
+    if (o->kv_outliers && !e->kvo.have_calib)
+        return nb_fail(err, NB_ERR_ARG,
+                       "--kv-outliers %zu: which channels these are is measured: --kv-calibration "
+                       "FILE is missing",
+                       o->kv_outliers);
+    w->n_outlier = o->kv_outliers;
+    if (o->kv_sinks > NB_PAGE_TOK)
+        return nb_fail(err, NB_ERR_RANGE, "--kv-sinks %zu: at most %d", o->kv_sinks, NB_PAGE_TOK);
+    return NB_OK;
+}
+
+/* ---- --kv-cache-dtype-skip-layers ---- */
+
+static bool number(const char **p, size_t *out)
+{
+    size_t v = 0;
+    const char *s = *p;
+    for (; *s >= '0' && *s <= '9' && v <= NB_MAX_LAYER; s++) v = v * 10 + (size_t)(*s - '0');
+    const bool ok = s != *p && v <= NB_MAX_LAYER;
+    *p = s;
+    *out = v;
+    return ok;
+}
+
+/* "0,2,5-7" into skip[n_layer]. */
+static nb_status read_skip(const char *list, size_t n_layer, bool *skip, nb_error *err)
+{
+    const char *p = list;
+    while (p && *p) {
+        size_t a, b;
+        bool ok = number(&p, &a);
+        b = a;
+        if (ok && *p == '-') {
+            p++;
+            ok = number(&p, &b);
+        }
+        if (!ok || b < a || (*p && *p != ',') || (*p == ',' && !p[1]))
+            return nb_fail(err, NB_ERR_ARG,
+                           "--kv-cache-dtype-skip-layers %s: expected layers such as 0,2,5-7",
+                           list);
+        if (b >= n_layer)
+            return nb_fail(err, NB_ERR_RANGE,
+                           "--kv-cache-dtype-skip-layers %s: layer %zu of a model with layers "
+                           "0..%zu",
+                           list, b, n_layer - 1);
+        for (size_t i = a; i <= b; i++) skip[i] = true;
+        if (*p == ',') p++;
+    }
+    return NB_OK;
+}
+
+/* ---- a layer ---- */
+
+static void calibrated(const nb_kv_calib_layer *l, const wish *w, nb_kv_type *type,
+                       nb_kv_mode *mode, bool *rope_bf16)
+{
+    if (!w->by_calib || !l->kv_dtype[0]) return;
+    (void)nb_kv_type_parse(l->kv_dtype, type); /* the reader has checked the names */
+    *mode = default_mode(*type);
+    if (l->kv_mode[0]) (void)nb_kv_mode_parse(l->kv_mode, mode);
+    *rope_bf16 = l->rope_bf16;
+}
+
+static bool is_4bit(nb_kv_type t)
+{
+    return t == NB_KV_NVFP4 || t == NB_KV_IF4 || t == NB_KV_MXFP4 || t == NB_KV_INT4;
+}
+
+static void checkpoint_scales(const nb_engine *e, size_t layer, nb_record_opts *ro)
+{
+    const nb_kv_scale *s = e->kvo.scale ? &e->kvo.scale[layer] : NULL;
+    if (!s || (ro->type != NB_KV_FP8 && ro->type != NB_KV_NVFP4)) return;
+    if (!ro->is_mla) {
+        ro->fixed_scale[0] = s->k;
+        ro->fixed_scale[1] = s->v;
+        return;
+    }
+    /* One latent is key and value; in FP8 the scale is that of the rope key too. */
+    ro->fixed_scale[0] = s->k > s->v ? s->k : s->v;
+    if (ro->type == NB_KV_FP8 && !ro->rope_bf16) ro->fixed_scale[1] = ro->fixed_scale[0];
+}
+
+static nb_status choose(nb_engine *e, const wish *w, size_t layer, bool skip, nb_error *err)
+{
+    const nb_kv_calib_layer *l = e->kvo.have_calib ? &e->kvo.calib.layer[layer] : NULL;
+    nb_kv_type type = w->type;
+    nb_kv_mode mode = default_mode(type);
+    bool rope_bf16 = w->rope_bf16;
+    if (l) calibrated(l, w, &type, &mode, &rope_bf16);
+    if (w->have_mode) mode = w->mode;
+    if (w->have_rope) rope_bf16 = w->rope_bf16;
+    if (skip) type = w->own;
+    nb_record_opts ro;
+    uint16_t outlier[NB_MAX_OUTLIER];
+    nb_model_record_opts(&e->model.c, type, mode, rope_bf16, &ro);
+    const size_t n = w->n_outlier ? w->n_outlier : l ? l->n_outlier : 0;
+    if (n && l && is_4bit(type)) {
+        const unsigned t = e->kvo.transform ? e->kvo.transform[layer] : 0;
+        if (n > l->n_values)
+            return nb_fail(err, NB_ERR_RANGE, "--kv-outliers %zu: layer %zu has %zu channels", n,
+                           layer, l->n_values);
+        nb_kv_calib_outliers(l, t & NB_TRANSFORM_CENTER, t & NB_TRANSFORM_EQUALIZE, n, outlier);
+        ro.outlier[0] = outlier;
+        ro.n_outlier[0] = n;
+    }
+    checkpoint_scales(e, layer, &ro);
+    return nb_record_init(&e->record[layer], &ro, err);
+}
+
+nb_status nb_engine_choose_records(nb_engine *e, const nb_engine_options *o, nb_error *err)
+{
+    const size_t n_layer = e->model.c.n_layer;
+    bool skip[NB_MAX_LAYER] = { false };
+    wish w = { 0 };
+    NB_TRY(read_wish(e, o, &w, err));
+    NB_TRY(read_skip(o->kv_skip_layers, n_layer, skip, err));
+    e->record = calloc(n_layer, sizeof *e->record);
+    e->layer_off = calloc(n_layer + 1, sizeof *e->layer_off);
+    if (!e->record || !e->layer_off) return nb_fail(err, NB_ERR_NOMEM, "out of memory");
+    const char *name = w.by_calib ? "calibrated" : nb_kv_type_name(w.type);
+    (void)snprintf(e->kv_dtype, sizeof e->kv_dtype, "%s", name);
+    for (size_t i = 0; i < n_layer; i++) {
+        NB_TRY(choose(e, &w, i, skip[i], err));
+        if (e->record[i].page_bytes > SIZE_MAX / 2 - e->layer_off[i])
+            return nb_fail(err, NB_ERR_LIMIT, "a block of %zu layers is too large", n_layer);
+        e->layer_off[i + 1] = e->layer_off[i] + e->record[i].page_bytes;
+    }
+    e->block_bytes = e->layer_off[n_layer];
+    e->n_sink = o->kv_sinks;
+    return NB_OK;
+}
+
+nb_kv_view nb_engine_view(const nb_engine *e, const uint32_t *block, size_t n_block, size_t slot)
+{
+    return (nb_kv_view){
+        .pool = e->kv,
+        .block_bytes = e->block_bytes,
+        .layer_off = e->layer_off,
+        .block = block,
+        .n_block = n_block,
+        .tail = nb_engine_tail(e, slot),
+        .sink = e->sinks,
+        .sink_block = e->model.c.n_layer * e->n_sink * e->record[0].n_values,
+    };
+}
+
+/* ---- in words ---- */
+
+static bool same_layout(const nb_record *a, const nb_record *b)
+{
+    return a->type == b->type && a->page_bytes == b->page_bytes;
+}
+
+/* The planes of a page, in the order of their offsets (record.h). */
+static void describe_page(const nb_record *r, const char *const name[2], nb_buf *b)
+{
+    if (r->seg[0].fmt == NB_SEG_DS_MLA) {
+        (void)nb_buf_printf(b, "rows %dx%zu", NB_PAGE_TOK, r->seg[0].code_stride);
+        return;
+    }
+    for (size_t i = 0; i < r->n_seg; i++) {
+        const nb_record_seg *s = &r->seg[i];
+        (void)nb_buf_printf(b, "%s%s %dx%zu", i ? " + " : "", name[i], NB_PAGE_TOK, s->code_stride);
+        if (s->scale_stride)
+            (void)nb_buf_printf(b, " + scales %dx%zu", s->fmt == NB_SEG_INT4_CH ? 2 : NB_PAGE_TOK,
+                                s->scale_stride);
+    }
+    for (size_t i = 0; i < r->n_seg; i++)
+        if (r->seg[i].outer_stride)
+            (void)nb_buf_printf(b, " + %s outer %dx%zu", name[i], NB_PAGE_TOK,
+                                r->seg[i].outer_stride);
+    for (size_t i = 0; i < r->n_seg; i++)
+        if (r->seg[i].n_outlier)
+            (void)nb_buf_printf(b, " + %s outliers %dx%zu", name[i], NB_PAGE_TOK,
+                                r->seg[i].side_stride);
+}
+
+void nb_engine_describe_layout(nb_engine *e)
+{
+    const bool mla = e->model.c.attn == NB_ATTN_MLA;
+    const char *const name[2] = { mla ? "latent" : "keys", mla ? "rope" : "values" };
+    const size_t n = e->model.c.n_layer;
+    nb_buf b = { 0 };
+    for (size_t i = 0, end; i < n; i = end) { /* runs of layers that are alike */
+        for (end = i + 1; end < n && same_layout(&e->record[i], &e->record[end]);) end++;
+        if (i || end < n) (void)nb_buf_printf(&b, "%slayers %zu-%zu: ", i ? "; " : "", i, end - 1);
+        describe_page(&e->record[i], name, &b);
+    }
+    (void)snprintf(e->kv_layout, sizeof e->kv_layout, "%s", b.p ? b.p : "");
+    nb_buf_deinit(&b);
+}
