@@ -9,30 +9,18 @@
 
 #include <math.h>
 
-enum { LANE = 8 };
+#include "kernel/attn/attn_order.h"
 
-static void dot_lanes(float *lane, const float *p, const float *q, size_t n)
-{
-    size_t i = 0;
-    for (; i + LANE <= n; i += LANE)
-        for (size_t j = 0; j < LANE; j++) lane[j] += p[i + j] * q[i + j];
-    for (size_t j = 0; i + j < n; j++) lane[j] += p[i + j] * q[i + j];
-}
-
-static float join_lanes(const float *s)
-{
-    return ((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7]));
-}
+enum { LANE = NB_ATTN_LANE };
 
 /* One query of one head: scores of n tokens into s, returns their maximum. */
 static float scores(const nb_attn_args *a, const float *q, size_t g, size_t n, float *s)
 {
     float max = -INFINITY;
     for (size_t t = 0; t < n; t++) {
-        float lane[LANE] = { 0 };
-        dot_lanes(lane, q, a->k1 + t * a->k1_stride + g * a->k1_head, a->d1);
-        if (a->d2) dot_lanes(lane, q + a->d1, a->k2 + t * a->k2_stride, a->d2);
-        s[t] = join_lanes(lane) * a->scale;
+        const float *k2 = a->d2 ? a->k2 + t * a->k2_stride : NULL;
+        s[t] =
+            nb_attn_dot(q, a->k1 + t * a->k1_stride + g * a->k1_head, a->d1, k2, a->d2) * a->scale;
         if (s[t] > max) max = s[t];
     }
     return max;
@@ -68,7 +56,7 @@ static void one(const nb_attn_args *a, size_t i, size_t h, size_t n)
         lane[t % LANE] += p[t];
     }
     add_values(a, o, keep, p, g, n);
-    *l = (keep != 0 ? *l * keep : 0) + join_lanes(lane);
+    *l = (keep != 0 ? *l * keep : 0) + nb_attn_join_lanes(lane);
     *m = *l == *l ? m1 : NAN; /* so that later tiles do not take the state for an empty one */
 }
 

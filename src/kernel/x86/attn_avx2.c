@@ -17,7 +17,7 @@
 
 #include <math.h>
 
-#include "kernel/x86/vec_avx2.h"
+#include "kernel/x86/attn_scores_avx2.h"
 
 enum { BATCH = 16, STRIP = 64, T_MAX = NB_ATTN_TILE };
 
@@ -29,90 +29,6 @@ typedef struct batch {
     float keep[BATCH]; /* factor of the old state; 0: none */
     size_t n_vis[BATCH], n_row;
 } batch;
-
-/* Tiles of scores: rows q[0..R) of the batch times tokens from k1, k2. */
-#define TOK1(M, r) M(r, 0)
-#define TOK3(M, r) M(r, 0) M(r, 1) M(r, 2)
-#define ROW1(M, T) M(0, T)
-#define ROW4(M, T) M(0, T) M(1, T) M(2, T) M(3, T)
-#define DECL(r, t) __m256 a##r##t = _mm256_setzero_ps();
-#define DECL_ROW(r, T) T(DECL, r)
-#define K_LOAD(r, t) const __m256 kv##t = _mm256_loadu_ps(k + t * ks + i);
-#define K_TAIL(r, t) const __m256 kv##t = _mm256_maskload_ps(k + t * ks + i, mask);
-#define FMA(r, t) a##r##t = _mm256_fmadd_ps(qv, kv##t, a##r##t);
-#define FMA_ROW(r, T)                                                                              \
-    {                                                                                              \
-        const __m256 qv = _mm256_loadu_ps(q[r] + from + i);                                        \
-        T(FMA, r)                                                                                  \
-    }
-#define FMA_ROW_TAIL(r, T)                                                                         \
-    {                                                                                              \
-        const __m256 qv = _mm256_maskload_ps(q[r] + from + i, mask);                               \
-        T(FMA, r)                                                                                  \
-    }
-/* One part of the dot products: n values, in q from `from` on. */
-#define PART(ROWS, TOKS, key, stride, first, count)                                                \
-    {                                                                                              \
-        const float *k = (key);                                                                    \
-        const size_t ks = (stride), from = (first), n = (count);                                   \
-        size_t i = 0;                                                                              \
-        for (; i + 8 <= n; i += 8) {                                                               \
-            TOKS(K_LOAD, 0)                                                                        \
-            ROWS(FMA_ROW, TOKS)                                                                    \
-        }                                                                                          \
-        if (i < n) {                                                                               \
-            const __m256i mask = nb_avx2_mask(n - i);                                              \
-            TOKS(K_TAIL, 0)                                                                        \
-            ROWS(FMA_ROW_TAIL, TOKS)                                                               \
-        }                                                                                          \
-        (void)ks;                                                                                  \
-    }
-#define PARTS(ROWS, TOKS)                                                                          \
-    PART(ROWS, TOKS, k1 + t * a->k1_stride, a->k1_stride, 0, a->d1)                                \
-    if (a->d2) PART(ROWS, TOKS, a->k2 + t * a->k2_stride, a->k2_stride, a->d1, a->d2)
-
-static inline void store4(float *p, __m128 s)
-{
-    float v[4];
-    _mm_storeu_ps(v, s);
-    for (size_t r = 0; r < 4; r++) p[r * T_MAX] = v[r];
-}
-
-static void scores_4(const nb_attn_args *a, const float *k1, const float *const *q, size_t n_tok,
-                     float *p)
-{
-    size_t t = 0;
-    for (; t + 3 <= n_tok; t += 3) {
-        ROW4(DECL_ROW, TOK3)
-        PARTS(ROW4, TOK3)
-        store4(p + t, nb_avx2_join4(a00, a10, a20, a30));
-        store4(p + t + 1, nb_avx2_join4(a01, a11, a21, a31));
-        store4(p + t + 2, nb_avx2_join4(a02, a12, a22, a32));
-    }
-    for (; t < n_tok; t++) {
-        ROW4(DECL_ROW, TOK1)
-        PARTS(ROW4, TOK1)
-        store4(p + t, nb_avx2_join4(a00, a10, a20, a30));
-    }
-}
-
-static void scores_1(const nb_attn_args *a, const float *k1, const float *const *q, size_t n_tok,
-                     float *p)
-{
-    size_t t = 0;
-    for (; t + 3 <= n_tok; t += 3) {
-        ROW1(DECL_ROW, TOK3)
-        PARTS(ROW1, TOK3)
-        p[t] = nb_avx2_join(a00);
-        p[t + 1] = nb_avx2_join(a01);
-        p[t + 2] = nb_avx2_join(a02);
-    }
-    for (; t < n_tok; t++) {
-        ROW1(DECL_ROW, TOK1)
-        PARTS(ROW1, TOK1)
-        p[t] = nb_avx2_join(a00);
-    }
-}
 
 /* Scores of row r become weights; m, l and keep of the row follow. */
 static void weights(batch *b, size_t r, float scale)
@@ -233,13 +149,16 @@ static void add_values(batch *b, const nb_attn_args *a, const float *v, size_t r
 
 static void run_batch(batch *b, const nb_attn_args *a, size_t g)
 {
-    const float *k1 = a->k1 + g * a->k1_head, *v = a->v + g * a->v_head;
+    const nb_avx2_keys k = {
+        a->k1 + g * a->k1_head, a->k2, a->k1_stride, a->k2_stride, a->d1, a->d2
+    };
+    const float *v = a->v + g * a->v_head;
     for (size_t r = 0; r < b->n_row;) {
         const bool four = b->n_row - r >= 4;
         size_t n = b->n_vis[r];
         for (size_t i = 1; four && i < 4; i++)
             if (b->n_vis[r + i] > n) n = b->n_vis[r + i];
-        (four ? scores_4 : scores_1)(a, k1, b->q + r, n, b->p[r]);
+        (four ? nb_avx2_scores_4 : nb_avx2_scores_1)(&k, b->q + r, n, b->p[r], T_MAX);
         r += four ? 4 : 1;
     }
     for (size_t r = 0; r < b->n_row; r++) weights(b, r, a->scale);

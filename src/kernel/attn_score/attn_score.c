@@ -1,0 +1,12 @@
+/* attn_score.c - the table of variants of attn_score. */
+#include "kernel/attn_score/attn_score.h"
+
+// clang-format off
+const nb_attn_score_variant nb_attn_score_variants[] = {
+#if NB_HAVE_AVX2
+    { "avx2", NB_SPACE_HOST, NB_CAP_AVX2, nb_attn_score_avx2 },
+#endif
+    { "c",    NB_SPACE_HOST, 0,           nb_attn_score_c },
+    { 0 }
+};
+// clang-format on
