@@ -18,7 +18,9 @@
  *
  * Code and block-scale planes start at multiples of 128.  Outer scales take
  * 64*V bytes per segment: they follow each other directly after the last of
- * those planes, from a multiple of 128 on, and page_bytes is rounded up to one. */
+ * those planes, from a multiple of 128 on, and page_bytes is rounded up to one.
+ * Outlier channels follow, a plane [64][n_outlier] of BF16 values per segment that has any, each
+ * from a multiple of 128 on. */
 #include "num/record.h"
 
 #include <string.h>
@@ -87,6 +89,56 @@ static nb_seg_fmt pick_fmt(const nb_record_opts *o, size_t s)
     }
 }
 
+/* Formats that lose something, and whose pages are planes. */
+static bool takes_outliers(nb_seg_fmt f)
+{
+    return f != NB_SEG_BF16 && f != NB_SEG_F32 && f != NB_SEG_DS_MLA;
+}
+
+static nb_status check_outliers(const nb_record_opts *o, size_t s, nb_error *err)
+{
+    const char *name = type_names[o->type];
+    const size_t n = o->n_outlier[s], n_values = o->n_vec[s] * o->dim[s];
+    if (n == 0 || !takes_outliers(pick_fmt(o, s))) return NB_OK;
+    if (n > NB_MAX_OUTLIER || !o->outlier[s])
+        return nb_fail(err, NB_ERR_UNSUPPORTED,
+                       "KV cache type %s: segment %zu has %zu outlier channels; at most %d are "
+                       "supported",
+                       name, s, n, NB_MAX_OUTLIER);
+    for (size_t k = 0; k < n; k++) {
+        const unsigned c = o->outlier[s][k];
+        if (c >= n_values)
+            return nb_fail(err, NB_ERR_UNSUPPORTED,
+                           "KV cache type %s: outlier channel %u of segment %zu is out of range; "
+                           "it has %zu values per token",
+                           name, c, s, n_values);
+        if (k > 0 && c <= o->outlier[s][k - 1])
+            return nb_fail(err, NB_ERR_UNSUPPORTED,
+                           "KV cache type %s: outlier channels of segment %zu must ascend, but %u "
+                           "follows %u",
+                           name, s, c, (unsigned)o->outlier[s][k - 1]);
+    }
+    return NB_OK;
+}
+
+static nb_status check_fixed(const nb_record_opts *o, size_t s, nb_error *err)
+{
+    const nb_seg_fmt f = pick_fmt(o, s);
+    const float v = o->fixed_scale[s];
+    if (v == 0) return NB_OK;
+    if (f != NB_SEG_E4M3 && f != NB_SEG_NVFP4)
+        return nb_fail(err, NB_ERR_UNSUPPORTED,
+                       "KV cache type %s: segment %zu cannot have a fixed scale; only fp8 and "
+                       "nvfp4 can",
+                       type_names[o->type], s);
+    if (!(v >= 0x1p-100f && v <= 0x1p100f))
+        return nb_fail(err, NB_ERR_UNSUPPORTED,
+                       "KV cache type %s: the fixed scale %g of segment %zu is not in "
+                       "2^-100..2^100",
+                       type_names[o->type], (double)v, s);
+    return NB_OK;
+}
+
 static nb_status check_opts(const nb_record_opts *o, nb_error *err)
 {
     if ((unsigned)o->type >= NB_KV_TYPE_COUNT)
@@ -125,6 +177,10 @@ static nb_status check_opts(const nb_record_opts *o, nb_error *err)
                            "KV cache type fp8_ds_mla needs a latent that is a multiple of %d, not "
                            "%zu values",
                            NB_GROUP_DS, o->dim[0]);
+    }
+    for (size_t s = 0; s < 2; s++) {
+        NB_TRY(check_outliers(o, s, err));
+        NB_TRY(check_fixed(o, s, err));
     }
     return NB_OK;
 }
@@ -200,7 +256,28 @@ static size_t layout_planes(nb_record *r)
             at += g->outer_stride * NB_PAGE_TOK;
         }
     }
+    for (size_t s = 0; s < r->n_seg; s++) {
+        nb_record_seg *g = &r->seg[s];
+        if (g->side_stride) {
+            g->side_off = round_up(at);
+            at = g->side_off + g->side_stride * NB_PAGE_TOK;
+        }
+    }
     return at;
+}
+
+static void set_seg(nb_record_seg *g, const nb_record_opts *o, size_t s)
+{
+    g->fmt = pick_fmt(o, s);
+    g->dim = o->dim[s];
+    g->n_vec = o->n_vec[s];
+    g->fixed_scale = o->fixed_scale[s];
+    if (o->n_outlier[s] > 0 && takes_outliers(g->fmt)) {
+        g->n_outlier = o->n_outlier[s];
+        g->side_stride = 2 * g->n_outlier;
+        memcpy(g->outlier, o->outlier[s], g->n_outlier * sizeof *g->outlier);
+    }
+    size_seg(g);
 }
 
 nb_status nb_record_init(nb_record *r, const nb_record_opts *o, nb_error *err)
@@ -211,11 +288,8 @@ nb_status nb_record_init(nb_record *r, const nb_record_opts *o, nb_error *err)
     r->mode = o->type == NB_KV_NVFP4 || o->type == NB_KV_IF4 ? o->mode : NB_KV_BASIC;
     r->n_seg = 2;
     for (size_t s = 0; s < 2; s++) {
-        r->seg[s].fmt = pick_fmt(o, s);
-        r->seg[s].dim = o->dim[s];
-        r->seg[s].n_vec = o->n_vec[s];
+        set_seg(&r->seg[s], o, s);
         r->n_values += o->dim[s] * o->n_vec[s];
-        size_seg(&r->seg[s]);
     }
     r->page_bytes = round_up(o->type == NB_KV_FP8_DS_MLA ? layout_rows(r) : layout_planes(r));
     return NB_OK;
@@ -243,12 +317,11 @@ static nb_status bad(const checker *c, size_t row, size_t at, const char *what, 
                    nb_kv_type_name(c->r->type), c->s, c->unit, row, at, what, value);
 }
 
-static nb_status check_bf16(const checker *c)
+static nb_status check_bf16(const checker *c, size_t off, size_t stride, size_t n)
 {
-    const nb_record_seg *g = &c->r->seg[c->s];
     for (size_t t = 0; t < NB_PAGE_TOK; t++) {
-        const uint8_t *p = c->page + g->code_off + t * g->code_stride;
-        for (size_t i = 0; i < g->n_vec * g->dim; i++)
+        const uint8_t *p = c->page + off + t * stride;
+        for (size_t i = 0; i < n; i++)
             if (!nb_bf16_is_finite(nb_le16_get(p + 2 * i)))
                 return bad(c, t, 2 * i, "non-finite BF16 value", nb_le16_get(p + 2 * i));
     }
@@ -286,6 +359,31 @@ static nb_status check_ue8m0(const checker *c, size_t off, size_t stride)
                 return bad(c, t, i, "UE8M0 scale", p[i]);
     }
     return NB_OK;
+}
+
+/* With a fixed scale the outer byte says only whether the vector is zero. */
+static nb_status check_marks(const checker *c)
+{
+    const nb_record_seg *g = &c->r->seg[c->s];
+    for (size_t t = 0; t < NB_PAGE_TOK; t++) {
+        const uint8_t *p = c->page + g->outer_off + t * g->outer_stride;
+        for (size_t i = 0; i < g->outer_stride; i++)
+            if (p[i] != 0 && p[i] != NB_UE8M0_ONE)
+                return bad(c, t, i, "outer byte beside a fixed scale", p[i]);
+    }
+    return NB_OK;
+}
+
+static nb_status check_planes(checker *c)
+{
+    const nb_record_seg *g = &c->r->seg[c->s];
+    c->unit = "token";
+    if (g->fixed_scale != 0)
+        NB_TRY(check_marks(c));
+    else if (g->outer_stride)
+        NB_TRY(check_ue8m0(c, g->outer_off, g->outer_stride));
+    c->unit = "outliers of token";
+    return check_bf16(c, g->side_off, g->side_stride, g->n_outlier);
 }
 
 static nb_status check_fp16(const checker *c)
@@ -338,7 +436,9 @@ nb_status nb_record_check_page(const nb_record *r, const void *page, nb_error *e
         c.unit = "token";
         switch (g->fmt) {
         case NB_SEG_F32: NB_TRY(check_f32(&c)); break;
-        case NB_SEG_BF16: NB_TRY(check_bf16(&c)); break;
+        case NB_SEG_BF16:
+            NB_TRY(check_bf16(&c, g->code_off, g->code_stride, g->n_vec * g->dim));
+            break;
         case NB_SEG_E4M3:
             NB_TRY(check_e4m3(&c, g->code_off, g->code_stride, g->code_stride));
             break;
@@ -355,7 +455,7 @@ nb_status nb_record_check_page(const nb_record *r, const void *page, nb_error *e
         case NB_SEG_INT4_TOK: NB_TRY(check_fp16(&c)); break;
         case NB_SEG_DS_MLA: NB_TRY(check_ds(&c)); break;
         }
-        if (g->outer_stride) NB_TRY(check_ue8m0(&c, g->outer_off, g->outer_stride));
+        NB_TRY(check_planes(&c));
     }
     return NB_OK;
 }

@@ -103,7 +103,7 @@ typedef struct nb_record_opts {
     size_t dim[2], n_vec[2];
     const uint16_t *outlier[2]; /* borrowed; [n_outlier] ascending, at most NB_MAX_OUTLIER  */
     size_t n_outlier[2];        /* not for bf16, f32, fp8_ds_mla: there they are ignored    */
-    float fixed_scale[2];       /* segments in E4M3 or NVFP4 only; finite, > 0, or 0        */
+    float fixed_scale[2];       /* segments in E4M3 or NVFP4 only; 2^-100..2^100, or 0      */
 } nb_record_opts;
 
 /* Lays out a record.  NB_ERR_UNSUPPORTED with a line naming the reason when the
@@ -130,6 +130,12 @@ nb_status nb_kv_mode_parse(const char *s, nb_kv_mode *m); /* basic, 4over6, sear
 nb_status nb_record_encode_page(const nb_record *r, void *page, const uint16_t *const x[2],
                                 const size_t x_stride[2]);
 
+/* How many values of a page exceed the largest that their segment's fixed scale can hold
+ * (|x| / scale over 448, nvfp4: 2688; they are stored as that largest).  Outlier channels and
+ * segments without a fixed scale do not count.  x as above, finite. */
+uint64_t nb_record_count_saturated(const nb_record *r, const uint16_t *const x[2],
+                                   const size_t x_stride[2]);
+
 /* Stores a full page of an f32 record: as nb_record_encode_page, from floats, so
  * that nothing is rounded.  The caller has checked that all values are finite. */
 void nb_record_store_f32(const nb_record *r, void *page, const float *const x[2],
@@ -142,7 +148,8 @@ void nb_record_decode(const nb_record *r, const void *page, size_t s, size_t tok
 
 /* NB_ERR_FORMAT if a page holds bytes that no encoder writes and that are no
  * numbers or no scales (an E4M3 NaN, an FP16 or BF16 NaN or infinity, an outer
- * scale of 1, 254 or 255): corruption, found before it is read as numbers.
+ * scale of 1, 254 or 255, with a fixed scale anything but 0 and 127): corruption,
+ * found before it is read as numbers.
  * Padding and codes that no encoder writes (a nibble of -0) are not looked at. */
 nb_status nb_record_check_page(const nb_record *r, const void *page, nb_error *err);
 

@@ -7,7 +7,8 @@
  * largest BF16: such values are read as the largest BF16, never as infinity.
  * Downwards the smallest value, 2^-135, is a subnormal float (these occur in
  * tokens whose largest magnitude is under 2^-106).
- * The exception is int4: q * s is exact, the sum with the minimum rounds once.
+ * The exceptions: int4, where q * s is exact and the sum with the minimum rounds once, and fixed
+ * scales, which are any float, so that the last product rounds once.
  *
  * Every byte decodes to something: scale bytes that stand for NaN give NaN, and
  * nb_record_check_page finds them. */
@@ -25,13 +26,6 @@ static const float code_value[2][16] = {
     { 0, 1, 2, 3, 4, 5, 6, 7, -0.0f, -1, -2, -3, -4, -5, -6, -7 },
 };
 
-/* The largest BF16 in place of anything larger; a NaN stays. */
-static float clip(float v)
-{
-    const float top = 0x1.fep127f;
-    return v > top ? top : v < -top ? -top : v;
-}
-
 static void zeros(float *out, size_t n)
 {
     for (size_t i = 0; i < n; i++) out[i] = 0;
@@ -44,7 +38,7 @@ static void decode_bf16(const uint8_t *codes, size_t n, float *out)
 
 static void decode_e4m3(const uint8_t *codes, size_t n, float scale, float *out)
 {
-    for (size_t i = 0; i < n; i++) out[i] = clip(nb_e4m3_value[codes[i]] * scale);
+    for (size_t i = 0; i < n; i++) out[i] = nb_seg_clip(nb_e4m3_value[codes[i]] * scale);
 }
 
 /* (code * block scale) * outer scale, in this order: the first product cannot
@@ -52,7 +46,7 @@ static void decode_e4m3(const uint8_t *codes, size_t n, float scale, float *out)
 static void decode_nv(const nb_record_seg *g, const uint8_t *codes, const uint8_t *sf,
                       uint8_t outer, float *out)
 {
-    const float o = nb_ue8m0_to_f32(outer);
+    const float o = nb_seg_factor(g, outer);
     if (outer == 0) {
         zeros(out, g->dim);
         return;
@@ -60,7 +54,7 @@ static void decode_nv(const nb_record_seg *g, const uint8_t *codes, const uint8_
     for (size_t i = 0; i < g->dim; i++) {
         const uint8_t b = sf[i / NB_GROUP_NV];
         const float *value = code_value[g->fmt == NB_SEG_IF4 && b & 0x80];
-        out[i] = clip(value[nb_nibble_get(codes, i)] * nb_e4m3_value[b & 0x7f] * o);
+        out[i] = nb_seg_clip(value[nb_nibble_get(codes, i)] * nb_e4m3_value[b & 0x7f] * o);
     }
 }
 
@@ -68,7 +62,7 @@ static void decode_mx(const nb_record_seg *g, const uint8_t *codes, const uint8_
 {
     for (size_t i = 0; i < g->dim; i++) {
         const uint8_t b = sf[i / NB_GROUP_MX];
-        out[i] = b ? clip(code_value[0][nb_nibble_get(codes, i)] * nb_ue8m0_to_f32(b)) : 0;
+        out[i] = b ? nb_seg_clip(code_value[0][nb_nibble_get(codes, i)] * nb_ue8m0_to_f32(b)) : 0;
     }
 }
 
@@ -106,7 +100,7 @@ static void decode_vec(const nb_record_seg *g, const uint8_t *page, size_t t, si
     case NB_SEG_BF16: decode_bf16(codes, d, out); break;
     case NB_SEG_E4M3:
         if (*outer)
-            decode_e4m3(codes, d, nb_ue8m0_to_f32(*outer), out);
+            decode_e4m3(codes, d, nb_seg_factor(g, *outer), out);
         else
             zeros(out, d);
         break;
@@ -123,11 +117,21 @@ static void decode_vec(const nb_record_seg *g, const uint8_t *page, size_t t, si
     }
 }
 
+/* The outlier channels of a token stand beside the codes. */
+static void decode_side(const nb_record_seg *g, const uint8_t *page, size_t t, float *out)
+{
+    const uint8_t *side = page + g->side_off + t * g->side_stride;
+    for (size_t k = 0; k < g->n_outlier; k++)
+        out[g->outlier[k]] = nb_bf16_to_f32(nb_le16_get(side + 2 * k));
+}
+
 void nb_record_decode(const nb_record *r, const void *page, size_t s, size_t tok0, size_t n_tok,
                       float *out, size_t out_stride)
 {
     const nb_record_seg *g = &r->seg[s];
-    for (size_t i = 0; i < n_tok; i++)
+    for (size_t i = 0; i < n_tok; i++) {
         for (size_t v = 0; v < g->n_vec; v++)
             decode_vec(g, page, tok0 + i, v, out + i * out_stride + v * g->dim);
+        decode_side(g, page, tok0 + i, out + i * out_stride);
+    }
 }

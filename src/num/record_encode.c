@@ -5,7 +5,8 @@
  * Values that underflow a float there are smaller than any threshold, so it does
  * not matter what becomes of them.  Codes come from comparing |x| with products
  * of a scale (<= 4 significant bits) and a midpoint (<= 3 bits), which are exact;
- * no division takes part.  The only rounded operations are the squares and sums
+ * no division takes part (but for a fixed scale, where a correctly rounded quotient takes the
+ * place of the power of two).  The only rounded operations are the squares and sums
  * of the candidates' errors, taken in element order in single precision (built
  * with -ffp-contract=off: a fused multiply-add would change them). */
 #include <string.h>
@@ -32,6 +33,28 @@ static bool all_finite(const nb_record *r, const uint16_t *const x[2], const siz
     return (bad & 0x8000u) == 0;
 }
 
+/* One vector of a token: its values in pieces, with zeros where the outlier channels are. */
+typedef struct vec {
+    const nb_record_seg *g;
+    const uint16_t *x; /* [g->dim] */
+    size_t place;      /* of x[0] among the token's values */
+} vec;
+
+enum { PIECE = NB_GROUP_DS }; /* the most values asked for at once */
+
+/* Values i..i + n - 1 of the vector, n <= PIECE: themselves, or a copy in buf. */
+static const uint16_t *values(const vec *v, size_t i, size_t n, uint16_t *buf)
+{
+    const nb_record_seg *g = v->g;
+    if (g->n_outlier == 0) return v->x + i;
+    memcpy(buf, v->x + i, n * sizeof *buf);
+    for (size_t k = 0; k < g->n_outlier; k++) {
+        const size_t at = (size_t)g->outlier[k] - (v->place + i); /* wraps when before */
+        if (at < n) buf[at] = 0;
+    }
+    return buf;
+}
+
 /* Largest magnitude, as BF16 bits. */
 static uint16_t amax_bits(const uint16_t *x, size_t n)
 {
@@ -43,10 +66,20 @@ static uint16_t amax_bits(const uint16_t *x, size_t n)
     return (uint16_t)a;
 }
 
-static float scaled(uint16_t b, int p)
+static uint16_t vec_amax_bits(const vec *v)
 {
-    const float m = nb_bf16_mag_scaled(b, p);
-    return b & 0x8000 ? -m : m;
+    uint16_t buf[PIECE], a = 0;
+    for (size_t i = 0; i < v->g->dim; i += PIECE) {
+        const size_t n = v->g->dim - i < PIECE ? v->g->dim - i : PIECE;
+        const uint16_t m = amax_bits(values(v, i, n, buf), n);
+        if (m > a) a = m;
+    }
+    return a;
+}
+
+static float with_sign(float mag, uint16_t b)
+{
+    return b & 0x8000 ? -mag : mag;
 }
 
 static void encode_bf16(const uint16_t *x, size_t n, uint8_t *codes)
@@ -56,12 +89,26 @@ static void encode_bf16(const uint16_t *x, size_t n, uint8_t *codes)
 
 /* ---- E4M3 with one outer scale ---- */
 
-static void encode_e4m3(const uint16_t *x, size_t n, uint8_t *codes, uint8_t *outer)
+/* The outer byte of a vector with largest magnitude a > 0: the least power of two over
+ * a / (t * 2^(shift - 7)), or the mark that a fixed scale holds. */
+static uint8_t outer_byte(const nb_record_seg *g, uint16_t a, unsigned t, int shift)
 {
-    const uint16_t a = amax_bits(x, n);
+    if (g->fixed_scale != 0) return NB_UE8M0_ONE;
+    return nb_ue8m0_from_exp(nb_bf16_ceil_log2(a, t) - shift, NB_OUTER_MIN, NB_OUTER_MAX);
+}
+
+static void encode_e4m3(const vec *v, uint8_t *codes, uint8_t *outer)
+{
+    uint16_t buf[PIECE];
+    const uint16_t a = vec_amax_bits(v);
     if (a == 0) return; /* the page is zero already */
-    *outer = nb_ue8m0_from_exp(nb_bf16_ceil_log2(a, 224) - 8, NB_OUTER_MIN, NB_OUTER_MAX);
-    for (size_t i = 0; i < n; i++) codes[i] = nb_e4m3_from_f32(scaled(x[i], NB_UE8M0_ONE - *outer));
+    *outer = outer_byte(v->g, a, 224, 8);
+    for (size_t at = 0; at < v->g->dim; at += PIECE) {
+        const size_t n = v->g->dim - at < PIECE ? v->g->dim - at : PIECE;
+        const uint16_t *x = values(v, at, n, buf);
+        for (size_t i = 0; i < n; i++)
+            codes[at + i] = nb_e4m3_from_f32(with_sign(nb_seg_mag(v->g, x[i], *outer), x[i]));
+    }
 }
 
 /* ---- 4-bit codes with a scale per block ---- */
@@ -161,41 +208,43 @@ static void put_codes(const uint16_t *x, const float *ax, size_t n, const grid *
         nb_nibble_or(codes, i, (uint8_t)(k[i] | (k[i] != 0 ? x[i] >> 12 & 8 : 0)));
 }
 
-static void encode_nv(const nb_record *r, const nb_record_seg *g, const uint16_t *x, uint8_t *codes,
-                      uint8_t *sf, uint8_t *outer)
+static void encode_nv(const nb_record *r, const vec *v, uint8_t *codes, uint8_t *sf, uint8_t *outer)
 {
-    const uint16_t a = amax_bits(x, g->dim);
+    const nb_record_seg *g = v->g;
+    const uint16_t a = vec_amax_bits(v);
     if (a == 0) return;
-    *outer = nb_ue8m0_from_exp(nb_bf16_ceil_log2(a, 192) - 10, NB_OUTER_MIN, NB_OUTER_MAX);
-    const int p = NB_UE8M0_ONE - *outer;
+    *outer = outer_byte(g, a, 192, 10);
     for (size_t k = 0; k < g->n_group; k++) {
+        uint16_t buf[NB_GROUP_NV];
         const size_t at = k * NB_GROUP_NV;
         const size_t n = g->dim - at < NB_GROUP_NV ? g->dim - at : NB_GROUP_NV;
-        const uint16_t ga = amax_bits(x + at, n);
+        const uint16_t *x = values(v, at, n, buf), ga = amax_bits(x, n);
         if (ga == 0) continue;
         block b = { .best = -1 };
-        for (size_t i = 0; i < n; i++) b.ax[i] = nb_bf16_mag_scaled(x[at + i], p);
-        choose_scale(&b, nb_bf16_mag_scaled(ga, p), r->mode, g->fmt == NB_SEG_IF4);
+        for (size_t i = 0; i < n; i++) b.ax[i] = nb_seg_mag(g, x[i], *outer);
+        choose_scale(&b, nb_seg_mag(g, ga, *outer), r->mode, g->fmt == NB_SEG_IF4);
         sf[k] = b.sf;
-        put_codes(x + at, b.ax, n, b.sf & 0x80 ? &grid_int : &grid_fp, nb_e4m3_value[b.sf & 0x7f],
+        put_codes(x, b.ax, n, b.sf & 0x80 ? &grid_int : &grid_fp, nb_e4m3_value[b.sf & 0x7f],
                   codes + at / 2);
     }
 }
 
-static void encode_mx(const nb_record_seg *g, const uint16_t *x, uint8_t *codes, uint8_t *sf)
+static void encode_mx(const vec *v, uint8_t *codes, uint8_t *sf)
 {
+    const nb_record_seg *g = v->g;
     for (size_t k = 0; k < g->n_group; k++) {
+        uint16_t buf[NB_GROUP_MX];
         const size_t at = k * NB_GROUP_MX;
         const size_t n = g->dim - at < NB_GROUP_MX ? g->dim - at : NB_GROUP_MX;
-        const uint16_t a = amax_bits(x + at, n);
+        const uint16_t *x = values(v, at, n, buf), a = amax_bits(x, n);
         if (a == 0) continue;
         sf[k] = nb_ue8m0_from_exp(nb_bf16_ceil_log2(a, 192) - 2, NB_OUTER_MIN, NB_OUTER_MAX);
         for (size_t h = 0; h < n; h += NB_GROUP_NV) {
             float ax[NB_GROUP_NV] = { 0 };
             const size_t m = n - h < NB_GROUP_NV ? n - h : NB_GROUP_NV;
             for (size_t i = 0; i < m; i++)
-                ax[i] = nb_bf16_mag_scaled(x[at + h + i], NB_UE8M0_ONE - sf[k]);
-            put_codes(x + at + h, ax, m, &grid_fp, 1, codes + (at + h) / 2);
+                ax[i] = nb_bf16_mag_scaled(x[h + i], NB_UE8M0_ONE - sf[k]);
+            put_codes(x + h, ax, m, &grid_fp, 1, codes + (at + h) / 2);
         }
     }
 }
@@ -222,15 +271,17 @@ static void int4_group(const uint16_t *x, size_t n, size_t step, uint8_t q[NB_GR
     for (size_t i = 0; i < n; i++) q[i] = nb_int4_code(nb_bf16_to_f32(x[i * step]) - mf, sf);
 }
 
-static void encode_int4_tok(const nb_record_seg *g, size_t v, const uint16_t *x, uint8_t *codes,
-                            uint8_t *row)
+/* Vector number v of its token. */
+static void encode_int4_tok(const vec *x, size_t v, uint8_t *codes, uint8_t *row)
 {
+    const nb_record_seg *g = x->g;
     uint8_t q[NB_GROUP_MX];
     uint8_t *scale = row + 2 * v * g->n_group, *minimum = scale + g->scale_stride / 2;
     for (size_t k = 0; k < g->n_group; k++) {
+        uint16_t buf[NB_GROUP_MX];
         const size_t at = k * NB_GROUP_MX;
         const size_t n = g->dim - at < NB_GROUP_MX ? g->dim - at : NB_GROUP_MX;
-        int4_group(x + at, n, 1, q, scale + 2 * k, minimum + 2 * k);
+        int4_group(values(x, at, n, buf), n, 1, q, scale + 2 * k, minimum + 2 * k);
         for (size_t i = 0; i < n; i++) nb_nibble_or(codes, at + i, q[i]);
     }
 }
@@ -241,7 +292,12 @@ static void encode_int4_ch(const nb_record_seg *g, uint8_t *page, const uint16_t
     const size_t n_ch = g->n_vec * g->dim, vec_bytes = nb_seg_code_bytes(g->fmt, g->dim);
     for (size_t t0 = 0; t0 < NB_PAGE_TOK; t0 += NB_GROUP_TOK) {
         uint8_t *scale = page + g->scale_off + t0 / NB_GROUP_TOK * g->scale_stride;
+        size_t next = 0; /* outlier: its scale, minimum and codes stay 0 */
         for (size_t c = 0; c < n_ch; c++) {
+            if (next < g->n_outlier && c == g->outlier[next]) {
+                next++;
+                continue;
+            }
             const size_t v = c / g->dim;
             uint8_t *codes = page + g->code_off + t0 * g->code_stride + v * vec_bytes;
             int4_group(x + t0 * stride + c, NB_GROUP_TOK, stride, q, scale + 2 * c,
@@ -263,7 +319,8 @@ static void encode_ds(const nb_record_seg *g, const uint16_t *x, uint8_t *codes,
         if (e < MIN_EXP) e = MIN_EXP;
         nb_le32_put(scale + 4 * k, nb_f32_bits(nb_f32_pow2(e)));
         for (size_t i = 0; i < NB_GROUP_DS; i++)
-            codes[k * NB_GROUP_DS + i] = nb_e4m3_from_f32(scaled(xg[i], -e));
+            codes[k * NB_GROUP_DS + i] =
+                nb_e4m3_from_f32(with_sign(nb_bf16_mag_scaled(xg[i], -e), xg[i]));
     }
 }
 
@@ -271,6 +328,7 @@ static void encode_ds(const nb_record_seg *g, const uint16_t *x, uint8_t *codes,
 static void encode_vec(const nb_record *r, const nb_record_seg *g, uint8_t *page, size_t t,
                        size_t v, const uint16_t *x)
 {
+    const vec w = { g, x, v * g->dim };
     uint8_t *codes =
         page + g->code_off + t * g->code_stride + v * nb_seg_code_bytes(g->fmt, g->dim);
     uint8_t *row = page + g->scale_off + t * g->scale_stride;
@@ -280,14 +338,44 @@ static void encode_vec(const nb_record *r, const nb_record_seg *g, uint8_t *page
         for (size_t i = 0; i < g->dim; i++) nb_le32_put(codes + 4 * i, (uint32_t)x[i] << 16);
         break;
     case NB_SEG_BF16: encode_bf16(x, g->dim, codes); break;
-    case NB_SEG_E4M3: encode_e4m3(x, g->dim, codes, outer); break;
+    case NB_SEG_E4M3: encode_e4m3(&w, codes, outer); break;
     case NB_SEG_NVFP4:
-    case NB_SEG_IF4: encode_nv(r, g, x, codes, row + v * g->n_group, outer); break;
-    case NB_SEG_MXFP4: encode_mx(g, x, codes, row + v * g->n_group); break;
-    case NB_SEG_INT4_TOK: encode_int4_tok(g, v, x, codes, row); break;
+    case NB_SEG_IF4: encode_nv(r, &w, codes, row + v * g->n_group, outer); break;
+    case NB_SEG_MXFP4: encode_mx(&w, codes, row + v * g->n_group); break;
+    case NB_SEG_INT4_TOK: encode_int4_tok(&w, v, codes, row); break;
     case NB_SEG_DS_MLA: encode_ds(g, x, codes, row); break;
     case NB_SEG_INT4_CH: break;
     }
+}
+
+static void encode_side(const nb_record_seg *g, uint8_t *page, const uint16_t *x, size_t stride)
+{
+    for (size_t t = 0; t < NB_PAGE_TOK; t++)
+        for (size_t k = 0; k < g->n_outlier; k++)
+            nb_le16_put(page + g->side_off + t * g->side_stride + 2 * k,
+                        x[t * stride + g->outlier[k]]);
+}
+
+uint64_t nb_record_count_saturated(const nb_record *r, const uint16_t *const x[2],
+                                   const size_t x_stride[2])
+{
+    uint64_t n_sat = 0;
+    for (size_t s = 0; s < r->n_seg; s++) {
+        const nb_record_seg *g = &r->seg[s];
+        if (g->fixed_scale == 0) continue;
+        const float top = nb_seg_top(g->fmt);
+        for (size_t t = 0; t < NB_PAGE_TOK; t++) {
+            size_t next = 0;
+            for (size_t i = 0; i < g->n_vec * g->dim; i++) {
+                const float a = nb_bf16_to_f32(x[s][t * x_stride[s] + i] & NB_BF16_MAG);
+                if (next < g->n_outlier && i == g->outlier[next])
+                    next++;
+                else
+                    n_sat += a / g->fixed_scale > top;
+            }
+        }
+    }
+    return n_sat;
 }
 
 nb_status nb_record_encode_page(const nb_record *r, void *page, const uint16_t *const x[2],
@@ -297,6 +385,7 @@ nb_status nb_record_encode_page(const nb_record *r, void *page, const uint16_t *
     memset(page, 0, r->page_bytes);
     for (size_t s = 0; s < r->n_seg; s++) {
         const nb_record_seg *g = &r->seg[s];
+        encode_side(g, page, x[s], x_stride[s]);
         if (g->fmt == NB_SEG_INT4_CH) {
             encode_int4_ch(g, page, x[s], x_stride[s]);
             continue;

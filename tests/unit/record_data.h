@@ -98,33 +98,68 @@ static inline uint64_t rd_hash(const void *p, size_t n_bytes)
     return h;
 }
 
+#define RD_CASE(t, m, mla, bf16, d0, d1, v0, v1, ...)                                              \
+    {                                                                                              \
+        .type = t, .mode = m, .is_mla = mla, .rope_bf16 = bf16, .dim = { d0, d1 },                 \
+        .n_vec = { v0, v1 }, __VA_ARGS__                                                           \
+    }
+#define RD_OUT(s, list) .outlier[s] = list, .n_outlier[s] = NB_COUNT(list)
+
+static const uint16_t rd_latent8[] = { 0, 15, 16, 100, 101, 255, 510, 511 };
+static const uint16_t rd_pairs[] = { 0, 1, 8, 9, 30, 31, 62, 63 };
+static const uint16_t rd_ends[] = { 0, 16, 31, 32 };
+static const uint16_t rd_first4[] = { 0, 1, 2, 3 };
+static const uint16_t rd_vectors[] = { 1, 36, 37, 70, 110 };
+
 /* Every record the engine can be asked for, with ordinary and awkward shapes. */
 static const nb_record_opts rd_cases[] = {
-    { NB_KV_BF16, NB_KV_BASIC, true, false, { 512, 64 }, { 1, 1 } },
-    { NB_KV_FP8, NB_KV_BASIC, true, false, { 512, 64 }, { 1, 1 } },
-    { NB_KV_FP8, NB_KV_BASIC, true, true, { 33, 7 }, { 1, 1 } },
-    { NB_KV_NVFP4, NB_KV_BASIC, true, false, { 512, 64 }, { 1, 1 } },
-    { NB_KV_NVFP4, NB_KV_4OVER6, true, false, { 512, 64 }, { 1, 1 } },
-    { NB_KV_NVFP4, NB_KV_SEARCH, true, false, { 256, 32 }, { 1, 1 } },
-    { NB_KV_NVFP4, NB_KV_4OVER6, true, true, { 17, 5 }, { 1, 1 } },
-    { NB_KV_IF4, NB_KV_BASIC, true, false, { 128, 16 }, { 1, 1 } },
-    { NB_KV_IF4, NB_KV_4OVER6, true, false, { 128, 16 }, { 1, 1 } },
-    { NB_KV_IF4, NB_KV_SEARCH, true, false, { 512, 64 }, { 1, 1 } },
-    { NB_KV_MXFP4, NB_KV_BASIC, true, false, { 512, 64 }, { 1, 1 } },
-    { NB_KV_MXFP4, NB_KV_BASIC, true, false, { 47, 1 }, { 1, 1 } },
-    { NB_KV_INT4, NB_KV_BASIC, true, false, { 512, 64 }, { 1, 1 } },
-    { NB_KV_INT4, NB_KV_BASIC, true, true, { 31, 3 }, { 1, 1 } },
-    { NB_KV_FP8_DS_MLA, NB_KV_BASIC, true, false, { 512, 64 }, { 1, 1 } },
-    { NB_KV_FP8_DS_MLA, NB_KV_BASIC, true, false, { 128, 9 }, { 1, 1 } },
-    { NB_KV_BF16, NB_KV_BASIC, false, false, { 64, 64 }, { 2, 2 } },
-    { NB_KV_FP8, NB_KV_BASIC, false, false, { 64, 48 }, { 4, 4 } },
-    { NB_KV_NVFP4, NB_KV_4OVER6, false, false, { 80, 80 }, { 3, 3 } },
-    { NB_KV_NVFP4, NB_KV_SEARCH, false, false, { 15, 1 }, { 2, 5 } },
-    { NB_KV_IF4, NB_KV_SEARCH, false, false, { 19, 35 }, { 2, 3 } },
-    { NB_KV_MXFP4, NB_KV_BASIC, false, false, { 33, 64 }, { 3, 2 } },
-    { NB_KV_INT4, NB_KV_BASIC, false, false, { 64, 64 }, { 2, 2 } },
-    { NB_KV_INT4, NB_KV_BASIC, false, false, { 37, 37 }, { 3, 3 } },
-    { NB_KV_F32, NB_KV_BASIC, true, false, { 512, 64 }, { 1, 1 } },
+    RD_CASE(NB_KV_BF16, NB_KV_BASIC, true, false, 512, 64, 1, 1),
+    RD_CASE(NB_KV_FP8, NB_KV_BASIC, true, false, 512, 64, 1, 1),
+    RD_CASE(NB_KV_FP8, NB_KV_BASIC, true, true, 33, 7, 1, 1),
+    RD_CASE(NB_KV_NVFP4, NB_KV_BASIC, true, false, 512, 64, 1, 1),
+    RD_CASE(NB_KV_NVFP4, NB_KV_4OVER6, true, false, 512, 64, 1, 1),
+    RD_CASE(NB_KV_NVFP4, NB_KV_SEARCH, true, false, 256, 32, 1, 1),
+    RD_CASE(NB_KV_NVFP4, NB_KV_4OVER6, true, true, 17, 5, 1, 1),
+    RD_CASE(NB_KV_IF4, NB_KV_BASIC, true, false, 128, 16, 1, 1),
+    RD_CASE(NB_KV_IF4, NB_KV_4OVER6, true, false, 128, 16, 1, 1),
+    RD_CASE(NB_KV_IF4, NB_KV_SEARCH, true, false, 512, 64, 1, 1),
+    RD_CASE(NB_KV_MXFP4, NB_KV_BASIC, true, false, 512, 64, 1, 1),
+    RD_CASE(NB_KV_MXFP4, NB_KV_BASIC, true, false, 47, 1, 1, 1),
+    RD_CASE(NB_KV_INT4, NB_KV_BASIC, true, false, 512, 64, 1, 1),
+    RD_CASE(NB_KV_INT4, NB_KV_BASIC, true, true, 31, 3, 1, 1),
+    RD_CASE(NB_KV_FP8_DS_MLA, NB_KV_BASIC, true, false, 512, 64, 1, 1),
+    RD_CASE(NB_KV_FP8_DS_MLA, NB_KV_BASIC, true, false, 128, 9, 1, 1),
+    RD_CASE(NB_KV_BF16, NB_KV_BASIC, false, false, 64, 64, 2, 2),
+    RD_CASE(NB_KV_FP8, NB_KV_BASIC, false, false, 64, 48, 4, 4),
+    RD_CASE(NB_KV_NVFP4, NB_KV_4OVER6, false, false, 80, 80, 3, 3),
+    RD_CASE(NB_KV_NVFP4, NB_KV_SEARCH, false, false, 15, 1, 2, 5),
+    RD_CASE(NB_KV_IF4, NB_KV_SEARCH, false, false, 19, 35, 2, 3),
+    RD_CASE(NB_KV_MXFP4, NB_KV_BASIC, false, false, 33, 64, 3, 2),
+    RD_CASE(NB_KV_INT4, NB_KV_BASIC, false, false, 64, 64, 2, 2),
+    RD_CASE(NB_KV_INT4, NB_KV_BASIC, false, false, 37, 37, 3, 3),
+    RD_CASE(NB_KV_F32, NB_KV_BASIC, true, false, 512, 64, 1, 1),
+    /* outlier channels */
+    RD_CASE(NB_KV_NVFP4, NB_KV_4OVER6, true, false, 512, 64, 1, 1, RD_OUT(0, rd_latent8),
+            RD_OUT(1, rd_pairs)),
+    RD_CASE(NB_KV_IF4, NB_KV_SEARCH, true, false, 33, 6, 1, 1, RD_OUT(0, rd_ends)),
+    RD_CASE(NB_KV_FP8, NB_KV_BASIC, true, true, 48, 4, 1, 1, RD_OUT(0, rd_ends),
+            RD_OUT(1, rd_first4)),
+    RD_CASE(NB_KV_MXFP4, NB_KV_BASIC, true, false, 47, 4, 1, 1, RD_OUT(0, rd_ends),
+            RD_OUT(1, rd_first4)),
+    RD_CASE(NB_KV_INT4, NB_KV_BASIC, false, false, 37, 37, 3, 3, RD_OUT(0, rd_vectors),
+            RD_OUT(1, rd_vectors)),
+    RD_CASE(NB_KV_NVFP4, NB_KV_SEARCH, false, false, 40, 40, 3, 3, RD_OUT(0, rd_vectors),
+            RD_OUT(1, rd_vectors)),
+    RD_CASE(NB_KV_FP8_DS_MLA, NB_KV_BASIC, true, false, 128, 9, 1, 1, RD_OUT(0, rd_ends)),
+    /* fixed scales: neither a power of two nor a short number */
+    RD_CASE(NB_KV_NVFP4, NB_KV_BASIC, true, false, 64, 16, 1, 1, .fixed_scale = { .00137f, .3f }),
+    RD_CASE(NB_KV_NVFP4, NB_KV_4OVER6, true, false, 512, 64, 1, 1, .fixed_scale = { .0011f, .01f }),
+    RD_CASE(NB_KV_NVFP4, NB_KV_SEARCH, true, true, 49, 6, 1, 1, .fixed_scale = { 0x1.8p-11f, 0 },
+            RD_OUT(0, rd_ends)),
+    RD_CASE(NB_KV_FP8, NB_KV_BASIC, false, false, 40, 40, 3, 3, .fixed_scale = { 1, .0071f },
+            RD_OUT(1, rd_vectors)),
+    RD_CASE(NB_KV_NVFP4, NB_KV_4OVER6, true, false, 32, 4, 1, 1,
+            .fixed_scale = { 0x1p-100f, 0x1p100f }),
 };
 enum { RD_CASES = NB_COUNT(rd_cases) };
 

@@ -17,7 +17,7 @@
 
 #include "unit/record_data.h"
 
-enum { LINE_BYTES = 160, N_LINES = 2 * RD_CASES };
+enum { LINE_BYTES = 200, N_LINES = 2 * RD_CASES };
 
 static void make_line(size_t n, char line[LINE_BYTES])
 {
@@ -36,11 +36,15 @@ static void make_line(size_t n, char line[LINE_BYTES])
         at += 64 * row;
     }
     for (size_t i = 0; i < at; i++) nb_le32_put(vals + 4 * i, nb_f32_bits(out[i]));
+    char extra[64] = "";
+    if (r.seg[0].n_outlier || r.seg[1].n_outlier || o->fixed_scale[0] != 0)
+        snprintf(extra, sizeof extra, " outliers%zu+%zu fixed%g,%g", r.seg[0].n_outlier,
+                 r.seg[1].n_outlier, (double)o->fixed_scale[0], (double)o->fixed_scale[1]);
     snprintf(line, LINE_BYTES,
-             "%s mode%d %s%s %zux%zu %zux%zu data%u %zu %016" PRIx64 " %016" PRIx64,
+             "%s mode%d %s%s %zux%zu %zux%zu%s data%u %zu %016" PRIx64 " %016" PRIx64,
              nb_kv_type_name(o->type), (int)o->mode, o->is_mla ? "mla" : "gqa",
-             o->rope_bf16 ? "+bf16" : "", o->n_vec[0], o->dim[0], o->n_vec[1], o->dim[1], kind,
-             r.page_bytes, rd_hash(page, r.page_bytes), rd_hash(vals, 4 * at));
+             o->rope_bf16 ? "+bf16" : "", o->n_vec[0], o->dim[0], o->n_vec[1], o->dim[1], extra,
+             kind, r.page_bytes, rd_hash(page, r.page_bytes), rd_hash(vals, 4 * at));
     rd_free(&p);
     free(page);
     free(vals);

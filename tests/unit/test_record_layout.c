@@ -1,4 +1,5 @@
 /* test_record_layout.c - where the bytes of a page lie, names, refusals, the check. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +13,12 @@
 
 static nb_record init(nb_kv_type t, bool mla, bool rope_bf16, size_t d0, size_t d1, size_t v)
 {
-    const nb_record_opts o = { t, NB_KV_4OVER6, mla, rope_bf16, { d0, d1 }, { v, v } };
+    const nb_record_opts o = { .type = t,
+                               .mode = NB_KV_4OVER6,
+                               .is_mla = mla,
+                               .rope_bf16 = rope_bf16,
+                               .dim = { d0, d1 },
+                               .n_vec = { v, v } };
     nb_record r;
     nb_error err = { 0 };
     if (nb_record_init(&r, &o, &err) != NB_OK) fail_msg("%s", err.msg);
@@ -70,6 +76,41 @@ static void plane_offsets(void **state)
     assert_int_equal(k.page_bytes, 64 * 512 + 2 * 4096 + 64 * 512 + 64 * 128);
 }
 
+/* Outlier planes follow the outer scales; where nothing is lost there are none. */
+static void outlier_planes(void **state)
+{
+    (void)state;
+    nb_record_opts o =
+        RD_CASE(NB_KV_NVFP4, NB_KV_4OVER6, true, false, 512, 64, 1, 1, RD_OUT(1, rd_pairs));
+    nb_record r;
+    assert_int_equal(nb_record_init(&r, &o, NULL), NB_OK);
+    assert_int_equal(r.page_bytes, 22656 + 1024);
+    assert_int_equal(r.seg[0].n_outlier, 0);
+    assert_int_equal(r.seg[1].side_off, 22656);
+    assert_int_equal(r.seg[1].side_stride, 16);
+    assert_true(nb_record_bytes_per_tok(&r) == 370);
+    o.outlier[0] = rd_ends;
+    o.n_outlier[0] = 3;
+    assert_int_equal(nb_record_init(&r, &o, NULL), NB_OK);
+    assert_int_equal(r.seg[0].side_off, 22656);
+    assert_int_equal(r.seg[0].side_stride, 6);
+    assert_int_equal(r.seg[1].side_off, 22656 + 384);
+    assert_int_equal(r.page_bytes, 22656 + 384 + 1024);
+    assert_memory_equal(r.seg[1].outlier, rd_pairs, sizeof rd_pairs);
+    o.rope_bf16 = true;
+    assert_int_equal(nb_record_init(&r, &o, NULL), NB_OK);
+    assert_int_equal(r.seg[1].n_outlier, 0);
+    assert_int_equal(r.page_bytes, 26752 - 64 + 64 + 384);
+    const nb_kv_type whole[] = { NB_KV_BF16, NB_KV_F32, NB_KV_FP8_DS_MLA };
+    o.rope_bf16 = false;
+    for (size_t i = 0; i < NB_COUNT(whole); i++) {
+        o.type = whole[i];
+        assert_int_equal(nb_record_init(&r, &o, NULL), NB_OK);
+        assert_true(r.seg[0].n_outlier == 0 && r.seg[1].n_outlier == 0);
+        assert_int_equal(r.page_bytes, init(whole[i], true, false, 512, 64, 1).page_bytes);
+    }
+}
+
 /* Planes lie inside the page, do not overlap, and start where the rules say. */
 static void planes_disjoint(void **state)
 {
@@ -79,14 +120,14 @@ static void planes_disjoint(void **state)
         assert_int_equal(nb_record_init(&r, &rd_cases[c], NULL), NB_OK);
         assert_int_equal(r.page_bytes % 128, 0);
         if (r.type == NB_KV_FP8_DS_MLA) continue;
-        size_t off[6], end[6], n = 0;
+        size_t off[8], end[8], n = 0;
         for (size_t s = 0; s < 2; s++) {
             const nb_record_seg *g = &r.seg[s];
             const size_t rows = g->fmt == NB_SEG_INT4_CH ? 2 : 64;
-            const size_t o[3] = { g->code_off, g->scale_off, g->outer_off };
-            const size_t b[3] = { g->code_stride * 64, g->scale_stride * rows,
-                                  g->outer_stride * 64 };
-            for (size_t k = 0; k < 3; k++) {
+            const size_t o[4] = { g->code_off, g->scale_off, g->outer_off, g->side_off };
+            const size_t b[4] = { g->code_stride * 64, g->scale_stride * rows, g->outer_stride * 64,
+                                  g->n_outlier * 128 };
+            for (size_t k = 0; k < 4; k++) {
                 if (!b[k]) continue;
                 assert_int_equal(o[k] % (k == 2 ? 64 : 128), 0);
                 assert_true(o[k] + b[k] <= r.page_bytes);
@@ -123,22 +164,37 @@ static void names(void **state)
 
 static void refusals(void **state)
 {
+    static const uint16_t twice[] = { 0, 2, 2 }, back[] = { 1, 5, 3 };
+    static uint16_t many[NB_MAX_OUTLIER + 1];
     (void)state;
+    for (size_t i = 0; i < NB_COUNT(many); i++) many[i] = (uint16_t)i;
     const struct {
         nb_record_opts o;
         const char *word;
     } bad[] = {
-        { { NB_KV_FP8_DS_MLA, 0, true, false, { 500, 64 }, { 1, 1 } }, "multiple of 128" },
-        { { NB_KV_FP8_DS_MLA, 0, false, false, { 128, 128 }, { 1, 1 } }, "MLA" },
-        { { NB_KV_NVFP4, 0, true, false, { 0, 64 }, { 1, 1 } }, "1..65536" },
-        { { NB_KV_NVFP4, 0, true, false, { 512, 65537 }, { 1, 1 } }, "1..65536" },
-        { { NB_KV_NVFP4, 0, false, false, { 64, 64 }, { 0, 1 } }, "1..65536" },
-        { { NB_KV_NVFP4, 0, false, false, { 64, SIZE_MAX }, { 1, SIZE_MAX } }, "1..65536" },
-        { { NB_KV_NVFP4, 0, false, false, { 65536, 64 }, { 65536, 1 } }, "at most" },
-        { { NB_KV_NVFP4, 0, true, false, { 512, 64 }, { 2, 1 } }, "one latent" },
-        { { NB_KV_INT4, 0, false, true, { 64, 64 }, { 2, 2 } }, "rope" },
-        { { NB_KV_TYPE_COUNT, 0, true, false, { 64, 64 }, { 1, 1 } }, "type" },
-        { { NB_KV_NVFP4, (nb_kv_mode)3, true, false, { 64, 64 }, { 1, 1 } }, "mode" },
+        { RD_CASE(NB_KV_FP8_DS_MLA, 0, true, false, 500, 64, 1, 1), "multiple of 128" },
+        { RD_CASE(NB_KV_FP8_DS_MLA, 0, false, false, 128, 128, 1, 1), "MLA" },
+        { RD_CASE(NB_KV_NVFP4, 0, true, false, 0, 64, 1, 1), "1..65536" },
+        { RD_CASE(NB_KV_NVFP4, 0, true, false, 512, 65537, 1, 1), "1..65536" },
+        { RD_CASE(NB_KV_NVFP4, 0, false, false, 64, 64, 0, 1), "1..65536" },
+        { RD_CASE(NB_KV_NVFP4, 0, false, false, 64, SIZE_MAX, 1, SIZE_MAX), "1..65536" },
+        { RD_CASE(NB_KV_NVFP4, 0, false, false, 65536, 64, 65536, 1), "at most" },
+        { RD_CASE(NB_KV_NVFP4, 0, true, false, 512, 64, 2, 1), "one latent" },
+        { RD_CASE(NB_KV_INT4, 0, false, true, 64, 64, 2, 2), "rope" },
+        { RD_CASE(NB_KV_TYPE_COUNT, 0, true, false, 64, 64, 1, 1), "type" },
+        { RD_CASE(NB_KV_NVFP4, (nb_kv_mode)3, true, false, 64, 64, 1, 1), "mode" },
+        { RD_CASE(NB_KV_NVFP4, 0, true, false, 32, 4, 1, 1, RD_OUT(0, rd_ends)),
+          "channel 32 of segment 0 is out of range" },
+        { RD_CASE(NB_KV_FP8, 0, true, false, 64, 4, 1, 1, RD_OUT(1, twice)), "2 follows 2" },
+        { RD_CASE(NB_KV_FP8, 0, true, false, 64, 8, 1, 1, RD_OUT(1, back)), "3 follows 5" },
+        { RD_CASE(NB_KV_INT4, 0, false, false, 512, 64, 1, 1, RD_OUT(0, many)), "65 outlier" },
+        { RD_CASE(NB_KV_NVFP4, 0, true, false, 64, 8, 1, 1, .n_outlier = { 1 }), "1 outlier" },
+        { RD_CASE(NB_KV_MXFP4, 0, true, false, 64, 8, 1, 1, .fixed_scale = { 1 }), "segment 0" },
+        { RD_CASE(NB_KV_NVFP4, 0, true, true, 64, 8, 1, 1, .fixed_scale = { 1, 1 }), "segment 1" },
+        { RD_CASE(NB_KV_NVFP4, 0, true, false, 64, 8, 1, 1, .fixed_scale = { -1 }), "-1" },
+        { RD_CASE(NB_KV_NVFP4, 0, true, false, 64, 8, 1, 1, .fixed_scale = { NAN }), "nan" },
+        { RD_CASE(NB_KV_FP8, 0, true, false, 64, 8, 1, 1, .fixed_scale = { 1, INFINITY }), "inf" },
+        { RD_CASE(NB_KV_FP8, 0, true, false, 64, 8, 1, 1, .fixed_scale = { 1e-40f }), "2^-100" },
     };
     for (size_t i = 0; i < NB_COUNT(bad); i++) {
         nb_record r = { .page_bytes = 7 };
@@ -187,6 +243,33 @@ static void corruption(void **state)
     check_finds(NB_KV_FP8_DS_MLA, false, 656 * 2 + 529, 0x7f, "segment 1, token 2");
 }
 
+/* Outliers that are no numbers, and marks beside a fixed scale that are neither of the two. */
+static void outlier_check(void **state)
+{
+    (void)state;
+    static uint8_t page[1 << 16];
+    const nb_record_opts o = RD_CASE(NB_KV_NVFP4, NB_KV_BASIC, true, false, 64, 64, 1, 1,
+                                     RD_OUT(1, rd_pairs), .fixed_scale = { .01f, 0 });
+    nb_record r;
+    nb_error err = { 0 };
+    assert_int_equal(nb_record_init(&r, &o, NULL), NB_OK);
+    rd_page p = rd_make(&r, 0, 9);
+    assert_int_equal(rd_encode(&r, page, &p), NB_OK);
+    rd_free(&p);
+    assert_int_equal(nb_record_check_page(&r, page, &err), NB_OK);
+    const size_t at = r.seg[1].side_off + 16 * 5 + 6;
+    page[at] = 0x80, page[at + 1] = 0xff;
+    assert_int_equal(nb_record_check_page(&r, page, &err), NB_ERR_FORMAT);
+    if (!strstr(err.msg, "segment 1, outliers of token 5, byte 6")) fail_msg("%s", err.msg);
+    page[at + 1] = 0;
+    assert_int_equal(nb_record_check_page(&r, page, &err), NB_OK);
+    page[r.seg[0].outer_off + 7] = 126;
+    assert_int_equal(nb_record_check_page(&r, page, &err), NB_ERR_FORMAT);
+    if (!strstr(err.msg, "token 7")) fail_msg("%s", err.msg);
+    page[r.seg[0].outer_off + 7] = 0;
+    assert_int_equal(nb_record_check_page(&r, page, &err), NB_OK);
+}
+
 /* Pages of every record and every kind of data pass their own check, and the
  * encoder writes every byte of a page and none behind it. */
 static void own_pages_pass(void **state)
@@ -218,6 +301,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(page_sizes),      cmocka_unit_test(plane_offsets),
+        cmocka_unit_test(outlier_planes),  cmocka_unit_test(outlier_check),
         cmocka_unit_test(planes_disjoint), cmocka_unit_test(names),
         cmocka_unit_test(refusals),        cmocka_unit_test(corruption),
         cmocka_unit_test(own_pages_pass),

@@ -29,7 +29,9 @@ static double rmse(nb_kv_type type, nb_kv_mode mode, size_t s, const float scale
     static uint16_t x[2][64 * DIM];
     static uint8_t page[1 << 18];
     static float out[64 * DIM];
-    const nb_record_opts o = { type, mode, true, false, { DIM, ROPE }, { 1, 1 } };
+    const nb_record_opts o = {
+        .type = type, .mode = mode, .is_mla = true, .dim = { DIM, ROPE }, .n_vec = { 1, 1 }
+    };
     const uint16_t *const xs[2] = { x[0], x[1] };
     const size_t dim[2] = { DIM, ROPE };
     nb_record r;

@@ -24,7 +24,9 @@ static float out[64 * MAX_DIM];
 
 static nb_record init(nb_kv_type t, nb_kv_mode m, size_t dim)
 {
-    const nb_record_opts o = { t, m, true, false, { dim, 64 }, { 1, 1 } };
+    const nb_record_opts o = {
+        .type = t, .mode = m, .is_mla = true, .dim = { dim, 64 }, .n_vec = { 1, 1 }
+    };
     nb_record r;
     assert_int_equal(nb_record_init(&r, &o, NULL), NB_OK);
     assert_true(r.page_bytes <= MAX_PAGE);

@@ -243,6 +243,10 @@ void nb_kv_decode_avx2(const nb_record *r, const void *page, size_t s, size_t to
                        float *out, size_t out_stride)
 {
     const nb_record_seg *g = &r->seg[s];
+    if (g->n_outlier > 0 || g->fixed_scale != 0) {
+        nb_record_decode(r, page, s, tok0, n_tok, out, out_stride);
+        return;
+    }
     for (size_t i = 0; i < n_tok; i++, out += out_stride) {
         bool done = true;
         for (size_t v = 0; v < g->n_vec && done; v++)

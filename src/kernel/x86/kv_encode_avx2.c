@@ -287,6 +287,7 @@ static bool all_finite(const nb_record *r, const uint16_t *const x[2], const siz
 
 static bool covered(const nb_record_seg *g)
 {
+    if (g->n_outlier > 0 || g->fixed_scale != 0) return false;
     return g->fmt == NB_SEG_BF16 || g->fmt == NB_SEG_E4M3 || g->fmt == NB_SEG_NVFP4 ||
            g->fmt == NB_SEG_IF4 || g->fmt == NB_SEG_MXFP4;
 }
