@@ -118,6 +118,7 @@ typedef struct nb_last_page {
 enum { NB_TRANSFORM_CENTER = 1, NB_TRANSFORM_EQUALIZE = 2, NB_TRANSFORM_HADAMARD = 4 };
 typedef struct nb_engine_kv {
     nb_kv_calib calib; /* have_calib */
+    const char *calib_path; /* in the arena */
     bool have_calib;
     unsigned char *transform; /* [n_layer] NB_TRANSFORM_* */
     char transform_text[48];  /* "none", "center+equalize", "per layer" */
@@ -225,6 +226,9 @@ static inline float *nb_engine_tail(const nb_engine *e, size_t slot)
 /* Fills e->kvo from the options, the calibration file and the checkpoint (e->source is open, the
  * configuration read, no weights loaded). */
 nb_status nb_engine_read_kv(nb_engine *e, const nb_engine_options *o, nb_error *err);
+/* What --kv-cache-dtype auto means: the type that the checkpoint was calibrated for, else the
+ * model's own. */
+nb_kv_type nb_engine_auto_type(const nb_engine *e);
 /* After loading: checks the calibration's hash and folds the transforms into the weights. */
 nb_status nb_engine_fold(nb_engine *e, nb_error *err);
 void nb_engine_kv_deinit(nb_engine_kv *k);

@@ -1,0 +1,136 @@
+/* model_hash.c - a name for a model, by which a calibration file knows it.  See fold.h.
+ *
+ * Hashed whole: the geometry, and the weights that make the cached values of their layer (its
+ * norm, kv_a and kv_b, or K and V, with biases and norms).  Every other matrix gives four samples
+ * of 1 KiB: a fine-tuned model has another name though a model of hundreds of GiB is
+ * not read through.  Bytes as they are stored, so that the name is one of the file. */
+#include <openssl/evp.h>
+#include <string.h>
+
+#include "model/fold.h"
+
+enum { SAMPLES = 4, SAMPLE_BYTES = 1024 };
+
+typedef struct hasher {
+    EVP_MD_CTX *ctx;
+    bool ok;
+} hasher;
+
+static void add(hasher *h, const void *p, size_t n_bytes)
+{
+    h->ok = h->ok && (n_bytes == 0 || EVP_DigestUpdate(h->ctx, p, n_bytes) == 1);
+}
+
+static void add_size(hasher *h, uint64_t n)
+{
+    unsigned char b[8];
+    for (int i = 0; i < 8; i++) b[i] = (unsigned char)(n >> 8 * i & 0xff);
+    add(h, b, sizeof b);
+}
+
+static void add_bytes(hasher *h, const void *p, size_t n_bytes, bool whole)
+{
+    const char *at = p;
+    if (whole || n_bytes <= SAMPLES * SAMPLE_BYTES) {
+        add(h, p, n_bytes);
+        return;
+    }
+    for (size_t i = 0; i < SAMPLES; i++)
+        add(h, at + (n_bytes - SAMPLE_BYTES) / (SAMPLES - 1) * i, SAMPLE_BYTES);
+}
+
+static void add_matrix(hasher *h, const nb_weight *w, bool whole)
+{
+    add_size(h, w->data != NULL);
+    if (!w->data) return;
+    add_size(h, w->type);
+    add_size(h, w->n_row);
+    add_size(h, w->n_col);
+    add_bytes(h, w->data, w->n_row * w->n_col * nb_wtype_bytes(w->type), whole);
+    if (w->type == NB_W_FP8B)
+        add_bytes(h, w->scale,
+                  sizeof *w->scale * ((w->n_row + NB_FP8_BLOCK - 1) / NB_FP8_BLOCK) *
+                      ((w->n_col + NB_FP8_BLOCK - 1) / NB_FP8_BLOCK),
+                  whole);
+}
+
+static void add_vector(hasher *h, const float *v, size_t n)
+{
+    add_size(h, v != NULL);
+    if (v) add(h, v, n * sizeof *v);
+}
+
+static void add_mlp(hasher *h, const nb_mlp *m)
+{
+    add_matrix(h, &m->gate, false);
+    add_matrix(h, &m->up, false);
+    add_matrix(h, &m->down, false);
+}
+
+static void add_config(hasher *h, const nb_model_config *c)
+{
+    static const char version[] = "nibble model 1"; /* hashed with its terminating 0 */
+    const size_t n[] = { c->attn,      c->n_vocab,  c->hidden,  c->n_layer,  c->n_head,
+                         c->q_lora,    c->kv_lora,  c->d_nope,  c->d_rope,   c->d_v,
+                         c->n_kv_head, c->head_dim, c->qk_norm, c->inter,    c->moe_inter,
+                         c->n_expert,  c->n_shared, c->top_k,   c->rope.dim, c->rope.interleaved };
+    const float x[] = { c->eps,         c->eps_lora,     c->softmax_scale,
+                        c->rope.factor, c->embed_factor, c->branch_factor };
+    add(h, version, sizeof version);
+    add(h, c->family, strlen(c->family) + 1);
+    for (size_t i = 0; i < NB_COUNT(n); i++) add_size(h, n[i]);
+    add(h, x, sizeof x);
+    add(h, c->rope.inv_freq, c->rope.dim / 2 * sizeof *c->rope.inv_freq);
+}
+
+static void add_layer(hasher *h, const nb_model_config *c, const nb_layer *l)
+{
+    const bool mla = c->attn == NB_ATTN_MLA;
+    const size_t kv_w = c->n_kv_head * c->head_dim;
+    add_vector(h, l->in_norm, c->hidden);
+    if (mla) {
+        add_matrix(h, &l->kv_a, true);
+        add_vector(h, l->kv_a_b, c->kv_lora + c->d_rope);
+        add_vector(h, l->kv_a_norm, c->kv_lora);
+        add_matrix(h, &l->kv_b, true);
+        add_vector(h, l->q_a_norm, c->q_lora);
+    } else {
+        add_matrix(h, &l->k, true);
+        add_matrix(h, &l->v, true);
+        add_vector(h, l->k_b, kv_w);
+        add_vector(h, l->v_b, kv_w);
+        add_vector(h, l->k_norm, c->head_dim);
+        add_vector(h, l->q_norm, c->head_dim);
+    }
+    add_matrix(h, &l->q, false);
+    add_matrix(h, &l->q_a, false);
+    add_matrix(h, &l->q_b, false);
+    add_matrix(h, &l->o, false);
+    add_vector(h, l->post_norm, c->hidden);
+    add_mlp(h, &l->mlp);
+    add_matrix(h, &l->router, false);
+    for (size_t i = 0; l->expert && i < c->n_expert; i++) add_mlp(h, &l->expert[i]);
+}
+
+nb_status nb_model_hash(const nb_model *m, char hex[65], nb_error *err)
+{
+    static const char digit[] = "0123456789abcdef";
+    unsigned char sum[32];
+    unsigned n = 0;
+    hasher h = { .ctx = EVP_MD_CTX_new() };
+    h.ok = h.ctx && EVP_DigestInit_ex(h.ctx, EVP_sha256(), NULL) == 1;
+    if (h.ok) add_config(&h, &m->c);
+    if (h.ok) add_matrix(&h, &m->embed, false);
+    if (h.ok) add_matrix(&h, &m->head, false);
+    if (h.ok) add_vector(&h, m->final_norm, m->c.hidden);
+    for (size_t i = 0; h.ok && i < m->c.n_layer; i++) add_layer(&h, &m->c, &m->layer[i]);
+    h.ok = h.ok && EVP_DigestFinal_ex(h.ctx, sum, &n) == 1 && n == sizeof sum;
+    EVP_MD_CTX_free(h.ctx);
+    if (!h.ok) return nb_fail(err, NB_ERR_INTERNAL, "the model's hash cannot be computed");
+    for (size_t i = 0; i < sizeof sum; i++) {
+        hex[2 * i] = digit[sum[i] >> 4];
+        hex[2 * i + 1] = digit[sum[i] & 15];
+    }
+    hex[64] = 0;
+    return NB_OK;
+}
