@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/fold.h"
 #include "model/forward_internal.h"
 
 /* ---- products ---- */
@@ -148,6 +149,7 @@ static void project_mla(nb_forward *f, const nb_layer *l, size_t n_tok)
     }
     nb_fw_norm(f, l->kv_a_norm, c->eps_lora, f->kv, f->n_values, f->kv, f->n_values, n_tok,
                c->kv_lora);
+    nb_fold_rows(l, c->kv_lora, f->kv, n_tok, f->n_values);
     rope(f, f->kv + c->kv_lora, n_tok, 1, f->n_values, 0);
     rope(f, f->q + c->d_nope, n_tok, c->n_head, q_w, d_qk);
 }
