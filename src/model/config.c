@@ -39,9 +39,8 @@ static const nb_only common_only[] = {
     { "attention_multiplier", NULL, NAN },
     { "logits_scaling", NULL, 1 },
     { "llama_4_scaling", NULL, NAN },
-    { "quantization_config.quant_method", "fp8", 0 },
+    { "quantization_config.quant_method", "fp8 modelopt", 0 },
     { "quantization_config.fmt", "e4m3", 0 },
-    { "quantization_config.kv_cache_scheme", "", 0 },
     { "quantization_config.activation_scheme", "dynamic", 0 },
     { NULL, NULL, 0 },
 };
@@ -238,6 +237,31 @@ static const nb_field common_fields[] = {
     { NULL, NB_FIELD_SIZE, 0, 0, 0, 0 },
 };
 
+/* ModelOpt's checkpoints load where it quantised the KV cache only (kv_cache_scheme, which
+ * load/kv_scales.c reads): then quant_algo is null or absent, and nothing describes weights. */
+static nb_status check_modelopt(nb_doc *doc, nb_error *err)
+{
+    static const char *const of_weights[] = { "quantization_config.config_groups",
+                                              "quantization_config.fmt",
+                                              "quantization_config.weight_block_size" };
+    const char *algo = "";
+    if (nb_doc_has(doc, "quantization_config.quant_algo")) {
+        (void)nb_doc_str(doc, "quantization_config.quant_algo", &algo);
+        NB_TRY(nb_doc_check(doc, err));
+        return nb_fail(err, NB_ERR_UNSUPPORTED,
+                       "%s: quantization_config.quant_algo \"%s\": weights that modelopt quantised "
+                       "are not supported (expected: null, only the KV cache)",
+                       nb_doc_name(doc), algo);
+    }
+    for (size_t i = 0; i < NB_COUNT(of_weights); i++)
+        if (nb_doc_has(doc, of_weights[i]))
+            return nb_fail(err, NB_ERR_UNSUPPORTED,
+                           "%s: %s with quantization_config.quant_method \"modelopt\": quantised "
+                           "weights are not supported (expected: only the KV cache)",
+                           nb_doc_name(doc), of_weights[i]);
+    return NB_OK;
+}
+
 static nb_status read_dtype_and_quant(nb_doc *doc, nb_model_config *c, nb_error *err)
 {
     static const char *const dtypes[] = { "bfloat16", "float16", "float32" };
@@ -256,6 +280,9 @@ static nb_status read_dtype_and_quant(nb_doc *doc, nb_model_config *c, nb_error 
             return nb_fail(err, NB_ERR_UNSUPPORTED,
                            "%s: quantization_config without quant_method (expected: fp8)",
                            nb_doc_name(doc));
+        const char *method = "";
+        (void)nb_doc_str(doc, "quantization_config.quant_method", &method);
+        if (!strcmp(method, "modelopt")) return check_modelopt(doc, err);
         uint64_t block[3] = { 128, 128, 0 };
         size_t n = 2;
         (void)nb_doc_u64s(doc, "quantization_config.weight_block_size", 1 << 20, block, 3, &n);
