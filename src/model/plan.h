@@ -6,6 +6,7 @@
 #include "kernel/attn_score/attn_score.h"
 #include "kernel/embed/embed.h"
 #include "kernel/kv_codec/kv_codec.h"
+#include "kernel/kv_residual/kv_residual.h"
 #include "kernel/linear/linear.h"
 #include "kernel/rmsnorm/rmsnorm.h"
 #include "kernel/rope/rope.h"
@@ -23,6 +24,7 @@ typedef struct nb_plan {
     const nb_embed_variant *embed;
     const nb_route_variant *route;
     const nb_kv_codec_variant *kv_codec;
+    const nb_kv_residual_variant *kv_residual;
 } nb_plan;
 
 void nb_plan_init(nb_plan *p, nb_caps caps);

@@ -12,18 +12,9 @@
  * is read or written. */
 #include "kernel/kv_codec/kv_codec.h"
 
-#include <immintrin.h>
-#include <string.h>
-
-#include "num/bf16.h"
+#include "kernel/x86/kv_block_avx2.h"
 #include "num/e4m3.h"
 #include "num/fp16.h"
-
-enum {
-    BLOCK = 16,
-    EASY_MIN = 40, /* UE8M0 scales from 2^-87 to 2^83 make no product subnormal or infinite */
-    EASY_MAX = 210
-};
 
 /* Upper bytes of the FP16 codes of the 16 nibbles: E2M1, and uniform steps. */
 static const uint8_t half_hi[2][16] = {
@@ -32,23 +23,6 @@ static const uint8_t half_hi[2][16] = {
     { 0x00, 0x3c, 0x40, 0x42, 0x44, 0x45, 0x46, 0x47, 0x80, 0xbc, 0xc0, 0xc2, 0xc4, 0xc5, 0xc6,
       0xc7 },
 };
-
-static inline int easy(unsigned b)
-{
-    return b >= EASY_MIN && b <= EASY_MAX;
-}
-
-static inline __m128i load16(const void *p)
-{
-    return _mm_loadu_si128((const __m128i *)p);
-}
-
-/* 8 bytes: 16 nibbles in element order, one per byte. */
-static inline __m128i nibbles16(const uint8_t *codes)
-{
-    const __m128i v = _mm_loadl_epi64((const __m128i *)codes), low = _mm_set1_epi8(15);
-    return _mm_unpacklo_epi8(_mm_and_si128(v, low), _mm_and_si128(_mm_srli_epi16(v, 4), low));
-}
 
 static inline void fp4_block(const uint8_t *codes, __m128i table, __m256 s, float *out)
 {
@@ -176,10 +150,25 @@ static void int4_tok_values(const uint8_t *codes, const uint8_t *scale, const ui
 
 /* ---- one vector; false: the scales are not easy, nothing is promised about out ---- */
 
+/* A fixed scale is no power of two: the block scale first, then it, as the portable code. */
+static void nv_vec_fixed(const nb_record_seg *g, const uint8_t *codes, const uint8_t *sf,
+                         float *out)
+{
+    const __m128i table = load16(half_hi[0]);
+    for (size_t k = 0; k < g->n_group; k++)
+        fp4_values(codes + k * (BLOCK / 2), g->dim - k * BLOCK, table,
+                   _mm256_set1_ps(nb_e4m3_value[sf[k] & 0x7f]), out + k * BLOCK);
+    for (size_t i = 0; i < g->dim; i++) out[i] *= g->fixed_scale;
+}
+
 static bool nv_vec(const nb_record_seg *g, const uint8_t *codes, const uint8_t *sf, unsigned outer,
                    float *out)
 {
     if (!easy(outer)) return false;
+    if (g->fixed_scale != 0) {
+        nv_vec_fixed(g, codes, sf, out);
+        return true;
+    }
     const float o = nb_f32_pow2((int)outer - 127);
     const unsigned int_bit = g->fmt == NB_SEG_IF4 ? 0x80 : 0;
     for (size_t k = 0; k < g->n_group; k++) {
@@ -223,7 +212,8 @@ static bool decode_vec(const nb_record_seg *g, const uint8_t *page, size_t t, si
     case NB_SEG_BF16: bf16_values(codes + v * 2 * d, d, out); return true;
     case NB_SEG_E4M3:
         if (!easy(*outer)) return false;
-        e4m3_values(codes + v * d, d, nb_f32_pow2(*outer - 127), out);
+        e4m3_values(codes + v * d, d,
+                    g->fixed_scale != 0 ? g->fixed_scale : nb_f32_pow2(*outer - 127), out);
         return true;
     case NB_SEG_NVFP4:
     case NB_SEG_IF4: return nv_vec(g, codes + v * half, row + v * g->n_group, *outer, out);
@@ -243,14 +233,11 @@ void nb_kv_decode_avx2(const nb_record *r, const void *page, size_t s, size_t to
                        float *out, size_t out_stride)
 {
     const nb_record_seg *g = &r->seg[s];
-    if (g->n_outlier > 0 || g->fixed_scale != 0) {
-        nb_record_decode(r, page, s, tok0, n_tok, out, out_stride);
-        return;
-    }
     for (size_t i = 0; i < n_tok; i++, out += out_stride) {
         bool done = true;
         for (size_t v = 0; v < g->n_vec && done; v++)
             done = decode_vec(g, page, tok0 + i, v, out + v * g->dim);
         if (!done) nb_record_decode(r, page, s, tok0 + i, 1, out, out_stride);
+        fix_outliers(g, page, tok0 + i, out);
     }
 }

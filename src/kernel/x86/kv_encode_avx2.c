@@ -5,47 +5,22 @@
  * lane's error is summed in the order the rule demands, and eight candidates cost
  * as much as one.  A lane without a candidate starts with an infinite error.
  *
- * Values are scaled by moving exponents.  A BF16 subnormal, or a value that
- * underflows, becomes 0 in the fast path, which is taken only where such values
- * lie so far under every threshold that no byte depends on them.
+ * Outlier channels are set to zero in a copy of the row.
  *
  * int4 and fp8_ds_mla pages are left to the portable encoder. */
 #include "kernel/kv_codec/kv_codec.h"
 
-#include <immintrin.h>
 #include <math.h>
-#include <string.h>
 
-#include "num/bf16.h"
+#include "kernel/x86/kv_block_avx2.h"
 #include "num/e4m3.h"
-#include "num/ue8m0.h"
 
 enum {
-    BLOCK = 16,
     SCALE_MIN = 2, /* as NB_OUTER_MIN and _MAX of num: the range of UE8M0 scales */
     SCALE_MAX = 253,
-    EASY_MIN = 40, /* from this scale on subnormal inputs are under 2^-39 when scaled */
-    LANES = 8
+    LANES = 8,
+    MASK_MAX = 4096 /* values per token and segment up to which outliers are masked here */
 };
-
-/* 16 values: magnitudes in the normalised domain, and the input bits. */
-typedef struct block {
-    __m256 ax0, ax1;
-    __m256i x;
-} block;
-
-static inline __m256i load_x(const uint16_t *x, size_t n)
-{
-    uint16_t t[BLOCK] = { 0 };
-    if (n >= BLOCK) return _mm256_loadu_si256((const __m256i *)x);
-    memcpy(t, x, n * sizeof *t);
-    return _mm256_loadu_si256((const __m256i *)t);
-}
-
-static inline __m256i magnitude(__m256i x)
-{
-    return _mm256_and_si256(x, _mm256_set1_epi16(NB_BF16_MAG));
-}
 
 static inline unsigned max_u16(__m256i v)
 {
@@ -54,40 +29,18 @@ static inline unsigned max_u16(__m256i v)
     return ~(unsigned)_mm_extract_epi16(inv, 0) & 0xffffu;
 }
 
+static inline float max8(__m256 v)
+{
+    const __m128 a = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+    const __m128 b = _mm_max_ps(a, _mm_movehl_ps(a, a));
+    return _mm_cvtss_f32(_mm_max_ss(b, _mm_movehdup_ps(b)));
+}
+
 static unsigned amax_bits(const uint16_t *x, size_t n)
 {
     __m256i a = _mm256_setzero_si256();
     for (size_t i = 0; i < n; i += BLOCK) a = _mm256_max_epu16(a, magnitude(load_x(x + i, n - i)));
     return max_u16(a);
-}
-
-/* |x| * 2^p for eight values. */
-static inline __m256 scale8(__m128i mag, int p)
-{
-    const __m256i bits = _mm256_slli_epi32(_mm256_cvtepu16_epi32(mag), 16);
-    const __m256i ex = _mm256_srli_epi32(bits, 23), zero = _mm256_setzero_si256();
-    const __m256i ok = _mm256_and_si256(_mm256_cmpgt_epi32(ex, zero),
-                                        _mm256_cmpgt_epi32(ex, _mm256_set1_epi32(-p)));
-    const __m256i moved = _mm256_add_epi32(bits, _mm256_set1_epi32(p * (1 << 23)));
-    return _mm256_castsi256_ps(_mm256_and_si256(moved, ok));
-}
-
-static block make_block(const uint16_t *x, size_t n, unsigned scale)
-{
-    block b;
-    const int p = NB_UE8M0_ONE - (int)scale;
-    b.x = load_x(x, n);
-    if (scale >= EASY_MIN) {
-        const __m256i m = magnitude(b.x);
-        b.ax0 = scale8(_mm256_castsi256_si128(m), p);
-        b.ax1 = scale8(_mm256_extracti128_si256(m, 1), p);
-    } else {
-        float ax[BLOCK] = { 0 };
-        for (size_t i = 0; i < BLOCK && i < n; i++) ax[i] = nb_bf16_mag_scaled(x[i], p);
-        b.ax0 = _mm256_loadu_ps(ax);
-        b.ax1 = _mm256_loadu_ps(ax + 8);
-    }
-    return b;
 }
 
 /* ---- codes of a block at a given scale ---- */
@@ -102,6 +55,12 @@ static inline __m256 beyond(__m256 ax, __m256 bound, unsigned j)
     return j & 1 ? _mm256_cmp_ps(ax, bound, _CMP_GE_OQ) : _mm256_cmp_ps(ax, bound, _CMP_GT_OQ);
 }
 
+/* The signs of eight inputs, as bit 3 of a code. */
+static inline __m256i sign8(__m128i x)
+{
+    return _mm256_and_si256(_mm256_cvtepu16_epi32(_mm_srli_epi16(x, 12)), _mm256_set1_epi32(8));
+}
+
 static void put_codes(const block *b, size_t n, bool is_int, float s, uint8_t *codes)
 {
     __m256i k0 = _mm256_setzero_si256(), k1 = k0;
@@ -111,17 +70,12 @@ static void put_codes(const block *b, size_t n, bool is_int, float s, uint8_t *c
         k0 = _mm256_sub_epi32(k0, _mm256_castps_si256(beyond(b->ax0, bound, j)));
         k1 = _mm256_sub_epi32(k1, _mm256_castps_si256(beyond(b->ax1, bound, j)));
     }
-    /* 32 -> 16 bits packs within halves; the permutation puts them in order again. */
-    const __m256i k = _mm256_permute4x64_epi64(_mm256_packus_epi32(k0, k1), 0xd8);
-    const __m256i some = _mm256_cmpgt_epi16(k, _mm256_setzero_si256());
-    const __m256i sign = _mm256_and_si256(_mm256_srli_epi16(b->x, 12), _mm256_set1_epi16(8));
-    const __m256i c = _mm256_or_si256(k, _mm256_and_si256(sign, some));
-    const __m128i bytes =
-        _mm_packus_epi16(_mm256_castsi256_si128(c), _mm256_extracti128_si256(c, 1));
-    const __m128i pairs = _mm_maddubs_epi16(bytes, _mm_set1_epi16(0x1001)); /* low + 16 high */
-    uint8_t out[16];
-    _mm_storeu_si128((__m128i *)out, _mm_packus_epi16(pairs, pairs));
-    memcpy(codes, out, n >= BLOCK ? BLOCK / 2 : (n + 1) / 2);
+    const __m256i zero = _mm256_setzero_si256();
+    const __m256i s0 =
+        _mm256_and_si256(sign8(_mm256_castsi256_si128(b->x)), _mm256_cmpgt_epi32(k0, zero));
+    const __m256i s1 =
+        _mm256_and_si256(sign8(_mm256_extracti128_si256(b->x, 1)), _mm256_cmpgt_epi32(k1, zero));
+    put_nibbles(_mm256_or_si256(k0, s0), _mm256_or_si256(k1, s1), n, codes);
 }
 
 /* ---- the choice of a block scale ---- */
@@ -207,19 +161,25 @@ static uint8_t choose(const block *b, float a, nb_kv_mode mode, bool with_int)
 
 /* ---- vectors ---- */
 
+/* The outer byte of a vector with largest magnitude a > 0; 127 marks that a fixed scale holds. */
+static uint8_t outer_byte(const nb_record_seg *g, unsigned a, unsigned t, int shift)
+{
+    if (g->fixed_scale != 0) return NB_UE8M0_ONE;
+    return nb_ue8m0_from_exp(nb_bf16_ceil_log2((uint16_t)a, t) - shift, SCALE_MIN, SCALE_MAX);
+}
+
 static void encode_nv(const nb_record_seg *g, nb_kv_mode mode, const uint16_t *x, uint8_t *codes,
                       uint8_t *sf, uint8_t *outer)
 {
     const unsigned a = amax_bits(x, g->dim);
     if (a == 0) return;
-    *outer = nb_ue8m0_from_exp(nb_bf16_ceil_log2((uint16_t)a, 192) - 10, SCALE_MIN, SCALE_MAX);
+    *outer = outer_byte(g, a, 192, 10);
     for (size_t k = 0; k < g->n_group; k++) {
         const size_t at = k * BLOCK, n = g->dim - at;
-        const block b = make_block(x + at, n, *outer);
+        const block b = make_block(g, x + at, n, *outer);
         const unsigned ga = max_u16(magnitude(b.x));
         if (ga == 0) continue;
-        const float amax = nb_bf16_mag_scaled((uint16_t)ga, NB_UE8M0_ONE - *outer);
-        sf[k] = choose(&b, amax, mode, g->fmt == NB_SEG_IF4);
+        sf[k] = choose(&b, max8(_mm256_max_ps(b.ax0, b.ax1)), mode, g->fmt == NB_SEG_IF4);
         put_codes(&b, n, sf[k] >> 7, nb_e4m3_value[sf[k] & 0x7f], codes + at / 2);
     }
 }
@@ -232,7 +192,7 @@ static void encode_mx(const nb_record_seg *g, const uint16_t *x, uint8_t *codes,
         if (a == 0) continue;
         sf[k] = nb_ue8m0_from_exp(nb_bf16_ceil_log2((uint16_t)a, 192) - 2, SCALE_MIN, SCALE_MAX);
         for (size_t h = 0; h < n; h += BLOCK) {
-            const block b = make_block(x + at + h, n - h, sf[k]);
+            const block b = make_block(g, x + at + h, n - h, sf[k]);
             put_codes(&b, n - h, false, 1, codes + (at + h) / 2);
         }
     }
@@ -253,13 +213,14 @@ static inline __m256i e4m3_mag8(__m256 ax)
     return _mm256_blendv_epi8(_mm256_srli_epi32(up, 20), small, _mm256_castps_si256(is_small));
 }
 
-static void encode_e4m3(const uint16_t *x, size_t dim, uint8_t *codes, uint8_t *outer)
+static void encode_e4m3(const nb_record_seg *g, const uint16_t *x, uint8_t *codes, uint8_t *outer)
 {
+    const size_t dim = g->dim;
     const unsigned a = amax_bits(x, dim);
     if (a == 0) return;
-    *outer = nb_ue8m0_from_exp(nb_bf16_ceil_log2((uint16_t)a, 224) - 8, SCALE_MIN, SCALE_MAX);
+    *outer = outer_byte(g, a, 224, 8);
     for (size_t i = 0; i < dim; i += BLOCK) {
-        const block b = make_block(x + i, dim - i, *outer);
+        const block b = make_block(g, x + i, dim - i, *outer);
         const __m256i k =
             _mm256_permute4x64_epi64(_mm256_packus_epi32(e4m3_mag8(b.ax0), e4m3_mag8(b.ax1)), 0xd8);
         const __m256i sign = _mm256_and_si256(_mm256_srli_epi16(b.x, 8), _mm256_set1_epi16(0x80));
@@ -287,7 +248,7 @@ static bool all_finite(const nb_record *r, const uint16_t *const x[2], const siz
 
 static bool covered(const nb_record_seg *g)
 {
-    if (g->n_outlier > 0 || g->fixed_scale != 0) return false;
+    if (g->n_outlier > 0 && g->n_vec * g->dim > MASK_MAX) return false;
     return g->fmt == NB_SEG_BF16 || g->fmt == NB_SEG_E4M3 || g->fmt == NB_SEG_NVFP4 ||
            g->fmt == NB_SEG_IF4 || g->fmt == NB_SEG_MXFP4;
 }
@@ -302,11 +263,24 @@ static void encode_vec(const nb_record *r, const nb_record_seg *g, uint8_t *page
     if (g->fmt == NB_SEG_BF16)
         memcpy(codes + v * 2 * d, x, 2 * d); /* x86 is little-endian */
     else if (g->fmt == NB_SEG_E4M3)
-        encode_e4m3(x, d, codes + v * d, outer);
+        encode_e4m3(g, x, codes + v * d, outer);
     else if (g->fmt == NB_SEG_MXFP4)
         encode_mx(g, x, codes + v * half, sf);
     else
         encode_nv(g, r->mode, x, codes + v * half, sf, outer);
+}
+
+/* Stores the outliers of a token; returns the row without them. */
+static const uint16_t *set_aside(const nb_record_seg *g, uint8_t *page, size_t t,
+                                 const uint16_t *row, uint16_t *copy)
+{
+    uint8_t *side = page + g->side_off + t * g->side_stride;
+    memcpy(copy, row, g->n_vec * g->dim * sizeof *copy);
+    for (size_t k = 0; k < g->n_outlier; k++) {
+        nb_le16_put(side + 2 * k, row[g->outlier[k]]);
+        copy[g->outlier[k]] = 0;
+    }
+    return copy;
 }
 
 nb_status nb_kv_encode_avx2(const nb_record *r, void *page, const uint16_t *const x[2],
@@ -318,9 +292,12 @@ nb_status nb_kv_encode_avx2(const nb_record *r, void *page, const uint16_t *cons
     memset(page, 0, r->page_bytes);
     for (size_t s = 0; s < r->n_seg; s++) {
         const nb_record_seg *g = &r->seg[s];
-        for (size_t t = 0; t < NB_PAGE_TOK; t++)
-            for (size_t v = 0; v < g->n_vec; v++)
-                encode_vec(r, g, page, t, v, x[s] + t * x_stride[s] + v * g->dim);
+        for (size_t t = 0; t < NB_PAGE_TOK; t++) {
+            uint16_t copy[MASK_MAX];
+            const uint16_t *row = x[s] + t * x_stride[s];
+            if (g->n_outlier > 0) row = set_aside(g, page, t, row, copy);
+            for (size_t v = 0; v < g->n_vec; v++) encode_vec(r, g, page, t, v, row + v * g->dim);
+        }
     }
     return NB_OK;
 }
