@@ -36,6 +36,13 @@ NB_API nb_status nb_engine_capture(nb_engine *e, const uint32_t *tokens, size_t 
                                    const size_t *pos, size_t n_pos, nb_capture_fn *fn, void *ctx,
                                    nb_error *err);
 
+/* Logits of a text whose tokens from n_prompt on are computed one by one, as generated tokens are
+ * (absorbed form, --kv-thrift), whatever the model would have chosen: one call of sink for each
+ * row n_prompt - 1 ... n_tok - 1, in order, on the engine's thread.  0 < n_prompt < n_tok, at most
+ * the context.  Non-zero return of sink ends with NB_ERR_CANCELLED. */
+NB_API nb_status nb_engine_forced(nb_engine *e, const uint32_t *tokens, size_t n_tok,
+                                  size_t n_prompt, nb_logits_fn *sink, void *ctx, nb_error *err);
+
 /* SHA-256, in hex, of what makes the cached values: geometry, norms and the weights of keys and
  * values of all layers, as loaded from the files (transforms do not change it).  A calibration
  * file belongs to one such hash. */

@@ -81,6 +81,10 @@ typedef struct nb_run {
     size_t n_want, n_sent;
     nb_logits_fn *sink;
     void *sink_ctx;
+    /* nb_engine_forced, beside sink: the whole text, borrowed; what comes after the prompt is
+     * pushed token by token. Its one wanted row is the prompt's last. */
+    const uint32_t *forced;
+    size_t n_forced; /* tokens of the text */
 
     /* what it has come to */
     nb_result out;
@@ -91,7 +95,12 @@ typedef struct nb_run {
 } nb_run;
 
 /* Logits that a step has to make, and for what. */
-typedef enum nb_row_kind { NB_ROW_SAMPLE, NB_ROW_PROMPT, NB_ROW_SINK } nb_row_kind;
+typedef enum nb_row_kind {
+    NB_ROW_SAMPLE,
+    NB_ROW_PROMPT,
+    NB_ROW_SINK,
+    NB_ROW_FORCED
+} nb_row_kind;
 typedef struct nb_row {
     nb_run *run;
     size_t place, pos; /* in the step's batch; in the request's text */
@@ -257,6 +266,13 @@ void nb_run_fail(nb_engine *e, nb_run *r, nb_status st, const char *msg);
 
 size_t nb_rows_plan(nb_engine *e, size_t n_item);
 void nb_rows_run(nb_engine *e, size_t n_row);
+
+/* ---- generate.c ---- */
+
+/* Hands the run to the engine's thread and waits for its end; the run is gone in any case. */
+nb_status nb_engine_run_and_wait(nb_engine *e, nb_run *r, nb_waiter *w, nb_error *err);
+/* Refuses what waits when it is called from a callback. */
+nb_status nb_engine_check_caller(const nb_engine *e, const char *what, nb_error *err);
 
 /* ---- request.c ---- */
 

@@ -3,8 +3,7 @@
 
 #include "engine/engine_internal.h"
 
-/* Hands the run to the engine's thread and waits for its end. */
-static nb_status run_and_wait(nb_engine *e, nb_run *r, nb_waiter *w, nb_error *err)
+nb_status nb_engine_run_and_wait(nb_engine *e, nb_run *r, nb_waiter *w, nb_error *err)
 {
     r->waiter = w;
     const nb_status st = nb_engine_enqueue(e, r, NULL, err);
@@ -18,7 +17,7 @@ static nb_status run_and_wait(nb_engine *e, nb_run *r, nb_waiter *w, nb_error *e
     return w->st == NB_OK ? NB_OK : nb_fail(err, w->st, "%s", w->err.msg);
 }
 
-static nb_status check_caller(const nb_engine *e, const char *what, nb_error *err)
+nb_status nb_engine_check_caller(const nb_engine *e, const char *what, nb_error *err)
 {
     if (!e) return nb_fail(err, NB_ERR_ARG, "no engine given");
     if (!nb_thread_is_current(e->thread)) return NB_OK;
@@ -30,11 +29,11 @@ nb_status nb_generate(nb_engine *e, const nb_request *rq, nb_result *out, nb_err
     nb_run *r = NULL;
     nb_waiter w = { 0 };
     if (!rq || !out) return nb_fail(err, NB_ERR_ARG, "no request or result given");
-    NB_TRY(check_caller(e, "nb_generate", err));
+    NB_TRY(nb_engine_check_caller(e, "nb_generate", err));
     const unsigned seq = atomic_load_explicit(&e->cancel_seq, memory_order_relaxed);
     NB_TRY(nb_run_create(e, rq, &r, err));
     r->cancel_seq = seq;
-    const nb_status st = run_and_wait(e, r, &w, err);
+    const nb_status st = nb_engine_run_and_wait(e, r, &w, err);
     if (st == NB_OK)
         *out = w.res;
     else
@@ -47,7 +46,7 @@ nb_status nb_logits(nb_engine *e, const uint32_t *tokens, size_t n_tok, const si
 {
     nb_run *r = NULL;
     nb_waiter w = { 0 };
-    NB_TRY(check_caller(e, "nb_logits", err));
+    NB_TRY(nb_engine_check_caller(e, "nb_logits", err));
     const unsigned seq = atomic_load_explicit(&e->cancel_seq, memory_order_relaxed);
     NB_TRY(nb_engine_check_tokens(e, tokens, n_tok, err));
     if (n_row == 0 || !rows || !sink)
@@ -65,7 +64,7 @@ nb_status nb_logits(nb_engine *e, const uint32_t *tokens, size_t n_tok, const si
     r->n_want = n_row;
     r->sink = sink;
     r->sink_ctx = ctx;
-    const nb_status st = run_and_wait(e, r, &w, err);
+    const nb_status st = nb_engine_run_and_wait(e, r, &w, err);
     nb_result_deinit(&w.res);
     return st;
 }

@@ -1,5 +1,5 @@
 /* rows.c - the logits of a step: which tokens need them, sampling, log-probabilities of
- * prompts, nb_logits.
+ * prompts, nb_logits, nb_engine_forced.
  *
  * Rows are worked off in passes of as many as the buffer holds.  Within a pass rows are
  * independent of each other: they are sampled in parallel, then delivered in order. */
@@ -23,6 +23,10 @@ size_t nb_rows_plan(nb_engine *e, size_t n_item)
         nb_run *r = it->user;
         const size_t end = it->pos0 + it->n_tok;
         if (r->over) continue;
+        if (r->forced) {
+            if (it->last) add_row(e, &n, r, at + it->n_tok - 1, end - 1, NB_ROW_FORCED);
+            continue;
+        }
         if (r->sink) {
             for (size_t k = r->n_sent; k < r->n_want && r->want[k] < end; k++)
                 if (r->want[k] >= it->pos0) /* else it was computed before a preemption */
@@ -60,7 +64,8 @@ static nb_status compute_row(nb_engine *e, const nb_row *row, const float *logit
     const size_t n_vocab = e->model.c.n_vocab;
     nb_run *r = row->run;
     switch (row->kind) {
-    case NB_ROW_SINK: return no_nan(logits, n_vocab) ? NB_OK : NB_ERR_NONFINITE;
+    case NB_ROW_SINK:
+    case NB_ROW_FORCED: return no_nan(logits, n_vocab) ? NB_OK : NB_ERR_NONFINITE;
     case NB_ROW_PROMPT:
         return nb_sample_logprobs(logits, n_vocab, r->prompt[row->pos + 1], (size_t)r->n_prompt_top,
                                   out);
@@ -108,6 +113,21 @@ static void deliver_sink(nb_engine *e, const nb_row *row, const float *logits)
         nb_run_fail(e, r, NB_ERR_CANCELLED, "stopped by the receiver of the logits");
 }
 
+/* The row after the last known token; the next token of the text becomes known. */
+static void deliver_forced(nb_engine *e, const nb_row *row, const float *logits)
+{
+    nb_run *r = row->run;
+    const size_t next = row->pos + 1;
+    deliver_sink(e, row, logits);
+    if (r->over) return;
+    if (next == r->n_forced) {
+        nb_run_end(e, r, "length");
+        return;
+    }
+    const nb_status st = nb_sched_push(e->sched, r->id, r->forced[next]);
+    if (st != NB_OK) nb_run_fail(e, r, st, nb_status_text(st));
+}
+
 static void deliver(nb_engine *e, const nb_row *row, const float *logits, nb_status st,
                     const nb_sample_out *s)
 {
@@ -120,6 +140,8 @@ static void deliver(nb_engine *e, const nb_row *row, const float *logits, nb_sta
         nb_run_fail(e, r, st, why.msg[0] ? why.msg : nb_status_text(st));
     } else if (row->kind == NB_ROW_SINK) {
         deliver_sink(e, row, logits);
+    } else if (row->kind == NB_ROW_FORCED) {
+        deliver_forced(e, row, logits);
     } else if (row->kind == NB_ROW_PROMPT) {
         nb_run_show_prompt(e, r, s->id, s);
     } else {
