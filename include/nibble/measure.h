@@ -20,6 +20,8 @@ typedef struct nb_capture_layer {
     size_t d_q;               /* MLA: dim[0] + dim[1], the absorbed query; GQA: head width   */
     size_t d_v;               /* MLA: value width of a head; GQA: head width                 */
     float scale;              /* of the scores                                               */
+    bool rope_interleaved;    /* MLA: the pairs that rope rotates are neighbours, else i and
+                                 i + dim[1] / 2                                              */
     const float *kv;          /* [n_tok][n_values]: latent | rope key, or K | V; rope applied */
     const size_t *pos;        /* [n_q] positions of the queries, ascending                   */
     const float *q;           /* [n_q][n_head][d_q]; MLA: W_UK,h^T q_h | rope part           */

@@ -225,6 +225,7 @@ static nb_status deliver(const capture *c, nb_capture_fn *fn, void *ctx, nb_erro
             .d_q = mla ? m->kv_lora + m->d_rope : m->head_dim,
             .d_v = mla ? m->d_v : m->head_dim,
             .scale = m->softmax_scale,
+            .rope_interleaved = m->rope.interleaved,
             .kv = c->kv + i * c->n_tok * c->n_values,
             .pos = c->pos,
             .q = mla ? c->q_abs : q,
