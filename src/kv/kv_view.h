@@ -17,6 +17,10 @@ typedef struct nb_kv_view {
                                first block b, layer i: sink + b * sink_block +
                                i * n_sink * n_values; NULL without                          */
     size_t sink_block;     /* elements */
+    unsigned char *plane;  /* Thrift mode: residual planes, block b, layer i: plane +
+                              b * plane_block + plane_off[i]; NULL without                 */
+    size_t plane_block;    /* bytes */
+    const size_t *plane_off; /* [n_layer] */
 } nb_kv_view;
 
 #endif

@@ -12,6 +12,7 @@
 #include "kv/kv_view.h"
 #include "model/model.h"
 #include "model/plan.h"
+#include "model/thrift.h"
 
 /* Called with each layer's tensors when set (tests): name as in
  * tests/parity/README.md, x is [n_tok][dim] with the given stride. */
@@ -24,7 +25,9 @@ typedef struct nb_forward_options {
     const nb_record *record; /* [n_layer]: all with the same values per token */
     size_t n_sink;           /* first tokens of a sequence read in BF16, 0..64 */
     nb_caps caps;
-    size_t max_tok; /* most tokens in one step, all chunks together */
+    size_t max_tok;              /* most tokens in one step, all chunks together */
+    nb_thrift_options thrift;    /* MLA only; max_pos: positions of thrift chunks are below */
+    nb_thrift_pool *thrift_pool; /* borrowed; may be NULL with NB_THRIFT_OFF */
 } nb_forward_options;
 
 typedef struct nb_chunk {
@@ -33,6 +36,7 @@ typedef struct nb_chunk {
     size_t n_tok, pos0;  /* position of tok[0]; pos0 tokens are in the cache */
     bool rope_long;      /* longrope: the sequence uses the long table */
     bool absorbed;       /* MLA: absorbed form, else expanded */
+    bool thrift;         /* absorbed, in Thrift mode, where the view has planes */
 } nb_chunk;
 
 typedef struct nb_forward nb_forward;
@@ -45,6 +49,9 @@ size_t nb_forward_bytes(const nb_forward *f);
 void *nb_forward_workspace(nb_forward *f, size_t *n_bytes);
 const nb_plan *nb_forward_plan(const nb_forward *f);
 void nb_forward_set_trace(nb_forward *f, nb_trace_fn *trace, void *ctx); /* NULL: off */
+
+/* What Thrift mode has done since creation. */
+nb_thrift_count nb_forward_thrift_count(const nb_forward *f);
 
 /* Runs the chunks.  NB_ERR_NONFINITE when a value to be stored is not finite: err tells of the
  * first, bad[i] (may be NULL) is 1 for each such chunk, whose cache, tail and logits are void;

@@ -16,8 +16,9 @@
 
 #include "model/forward_internal.h"
 #include "num/bf16.h"
+#include "num/residual.h"
 
-static unsigned char *page_of(const nb_attn_step *s, size_t page)
+unsigned char *nb_fw_page(const nb_attn_step *s, size_t page)
 {
     const nb_kv_view *kv = &s->c->kv;
     NB_ASSERT(page < kv->n_block);
@@ -30,7 +31,7 @@ static const nb_record *record_of(const nb_attn_step *s)
 }
 
 /* Rows of page 0 that are kept in BF16 beside the page: none where the record is as exact. */
-static size_t n_sink(const nb_attn_step *s, size_t page)
+size_t nb_fw_n_sink(const nb_attn_step *s, size_t page)
 {
     const nb_kv_type t = record_of(s)->type;
     return page != 0 || t == NB_KV_BF16 || t == NB_KV_F32 ? 0 : s->f->o.n_sink;
@@ -68,7 +69,7 @@ static bool round_rows(const nb_record *r, const float *in, float *out, size_t n
  * not widen the scales of those who share them. */
 static void keep_sinks(const nb_attn_step *s, size_t page, uint16_t *half)
 {
-    const size_t n = s->f->n_values, k = n_sink(s, page);
+    const size_t n = s->f->n_values, k = nb_fw_n_sink(s, page);
     if (k == 0) return;
     memcpy(sink_rows(s), half, k * n * sizeof *half);
     for (size_t t = 0; t < k; t++)
@@ -85,13 +86,17 @@ static bool encode_rows(const nb_attn_step *s, size_t i, const float *rows, uint
     const size_t n = f->n_values, n0 = r->seg[0].dim * r->seg[0].n_vec, stride[2] = { n, n };
     if (r->type == NB_KV_F32) {
         const float *const seg[2] = { rows, rows + n0 };
-        nb_record_store_f32(r, page_of(s, s->p0 + i), seg, stride);
+        nb_record_store_f32(r, nb_fw_page(s, s->p0 + i), seg, stride);
         return true;
     }
     for (size_t k = 0; k < NB_PAGE_TOK * n; k++) half[k] = nb_bf16_from_f32(rows[k]); /* exact */
     keep_sinks(s, s->p0 + i, half);
     const uint16_t *const seg[2] = { half, half + n0 };
-    return f->plan.kv_codec->encode(r, page_of(s, s->p0 + i), seg, stride) == NB_OK;
+    unsigned char *page = nb_fw_page(s, s->p0 + i);
+    if (f->plan.kv_codec->encode(r, page, seg, stride) != NB_OK) return false;
+    if (s->c->kv.plane && nb_residual_possible(r))
+        nb_residual_encode(r, page, half, n, nb_fw_plane(s, s->p0 + i));
+    return true;
 }
 
 /* A chunk inside one page works on the tail itself; a longer one on f->raw, where
@@ -132,19 +137,20 @@ static nb_status store(nb_attn_step *s, nb_error *err)
     nb_dev_run(f->o.dev, store_task, s, s->n_page);
     for (size_t i = 0; i < s->n_page; i++)
         if (f->page_bad[i]) return nb_fw_store_error(s, i, err);
+    nb_fw_thrift_stored(s);
     return NB_OK;
 }
 
 /* All values of a complete page as float rows [64][n_values]. */
-static void decode_page(const nb_attn_step *s, size_t page, float *out)
+void nb_fw_decode_page(const nb_attn_step *s, size_t page, float *out)
 {
     const nb_forward *f = s->f;
     const nb_record *r = record_of(s);
-    const unsigned char *p = page_of(s, page);
+    const unsigned char *p = nb_fw_page(s, page);
     f->plan.kv_codec->decode(r, p, 0, 0, NB_PAGE_TOK, out, f->n_values);
     f->plan.kv_codec->decode(r, p, 1, 0, NB_PAGE_TOK, out + r->seg[0].dim * r->seg[0].n_vec,
                              f->n_values);
-    const size_t n = n_sink(s, page) * f->n_values;
+    const size_t n = nb_fw_n_sink(s, page) * f->n_values;
     const uint16_t *sink = n ? sink_rows(s) : NULL;
     for (size_t k = 0; k < n; k++) out[k] = nb_bf16_to_f32(sink[k]);
 }
@@ -209,7 +215,8 @@ void nb_fw_attn_split(const nb_split_args *x)
     for (size_t j = x->split * NB_SPLIT_PAGES; j < j1 && j <= x->page; j++) {
         const float *rows = x->scratch;
         if (j < x->page) {
-            decode_page(s, j, x->scratch);
+            nb_fw_decode_page(s, j, x->scratch);
+            if (x->pick) nb_fw_refine(s, j, x->pick, x->scratch);
             a.n_kv = a.vis0 = NB_PAGE_TOK;
             a.vis_step = 0;
         } else {
@@ -320,11 +327,29 @@ void nb_fw_unabsorb(nb_forward *f, const nb_layer *l, size_t n_q, float *y)
     nb_fw_run_jobs(f, f->job, c->n_head);
 }
 
+static void direct_waves(direct_ctx *x)
+{
+    nb_forward *f = x->s->f;
+    const size_t nh = f->o.model->c.n_head, n_worker = nb_dev_n_worker(f->o.dev);
+    const size_t n_split = x->page / NB_SPLIT_PAGES + 1;
+    const size_t wave = f->part_floats / (x->n_q * nh * f->d_state);
+    reset_state(f->tot_m, f->tot_l, x->n_q * nh);
+    for (; x->split0 < n_split; x->split0 += x->n_wave) {
+        x->n_wave = n_split - x->split0 < wave ? n_split - x->split0 : wave;
+        x->last_wave = x->split0 + x->n_wave == n_split;
+        x->n_hb = (n_worker + x->n_wave - 1) / x->n_wave;
+        if (x->n_q > 8) x->n_hb *= 4;
+        if (x->n_hb > nh) x->n_hb = nh;
+        nb_dev_run(f->o.dev, direct_split, x, x->n_wave * x->n_hb);
+        nb_dev_run(f->o.dev, direct_merge, x, x->n_q * x->n_hb);
+    }
+}
+
 static void direct_tile(nb_attn_step *s, size_t tok, size_t n_q)
 {
     nb_forward *f = s->f;
     const nb_model_config *c = &f->o.model->c;
-    const size_t pos = s->c->pos0 + tok, nh = c->n_head, n_worker = nb_dev_n_worker(f->o.dev);
+    const size_t pos = s->c->pos0 + tok, nh = c->n_head;
     const float *q = f->q + (s->t0 + tok) * nh * f->d_q;
     direct_ctx x = { .s = s,
                      .q = q,
@@ -337,18 +362,10 @@ static void direct_tile(nb_attn_step *s, size_t tok, size_t n_q)
         x.q = f->qx;
         x.q_stride = nh * (c->kv_lora + c->d_rope);
     }
-    reset_state(f->tot_m, f->tot_l, n_q * nh);
-    const size_t n_split = x.page / NB_SPLIT_PAGES + 1;
-    const size_t wave = f->part_floats / (n_q * nh * f->d_state);
-    for (; x.split0 < n_split; x.split0 += x.n_wave) {
-        x.n_wave = n_split - x.split0 < wave ? n_split - x.split0 : wave;
-        x.last_wave = x.split0 + x.n_wave == n_split;
-        x.n_hb = (n_worker + x.n_wave - 1) / x.n_wave;
-        if (n_q > 8) x.n_hb *= 4;
-        if (x.n_hb > nh) x.n_hb = nh;
-        nb_dev_run(f->o.dev, direct_split, &x, x.n_wave * x.n_hb);
-        nb_dev_run(f->o.dev, direct_merge, &x, n_q * x.n_hb);
-    }
+    if (nb_fw_thrift_on(s))
+        for (size_t i = 0; i < n_q; i++) nb_fw_thrift_query(s, tok + i, x.q + i * x.q_stride, i);
+    else
+        direct_waves(&x);
     float *y = f->attn + (s->t0 + tok) * nh * f->d_o;
     if (c->attn == NB_ATTN_MLA)
         nb_fw_unabsorb(f, s->l, n_q, y);
@@ -367,7 +384,7 @@ static void decode_task(void *ctx, size_t task, size_t worker)
 {
     (void)worker;
     const expand_ctx *x = ctx;
-    decode_page(x->s, x->j0 + task, x->s->f->dec + task * NB_PAGE_TOK * x->s->f->n_values);
+    nb_fw_decode_page(x->s, x->j0 + task, x->s->f->dec + task * NB_PAGE_TOK * x->s->f->n_values);
 }
 
 /* Queries of one page of the chunk, one head, against one split. */

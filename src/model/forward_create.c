@@ -72,6 +72,9 @@ static nb_status create_floats(nb_forward *f, nb_error *err)
         { &f->tot_o, Q * nh * f->d_state },
         { &f->tot_m, Q * nh },
         { &f->tot_l, Q * nh },
+        { &f->t_score, nh * f->t_stride },
+        { &f->t_lse, f->t_stride ? nh : 0 },
+        { &f->t_best, f->t_stride },
         { &f->dec, ex * NB_SPLIT_TOK * v },
         { &f->exp_dec, ex * NB_SPLIT_TOK * nh * nv },
         { &f->exp_raw, ex * NB_SPLIT_TOK * nh * nv },
@@ -107,8 +110,11 @@ static nb_status create_small(nb_forward *f, nb_error *err)
     f->e_slot = nb_arena_array(&f->arena, rows, sizeof *f->e_slot);
     f->e_count = nb_arena_array(&f->arena, c->n_expert + 1, sizeof *f->e_count);
     f->e_first = nb_arena_array(&f->arena, c->n_expert + 1, sizeof *f->e_first);
-    if (!f->job || !f->page_bad || !f->chunk_bad || !f->stage || !f->r_id || !f->e_slot || !f->e_count ||
-        !f->e_first)
+    f->t_pick = nb_arena_array(&f->arena, f->t_stride, sizeof *f->t_pick);
+    f->t_row = nb_arena_array(&f->arena, f->t_stride, sizeof *f->t_row);
+    f->t_first = nb_arena_array(&f->arena, f->t_stride / NB_PAGE_TOK + 1, sizeof *f->t_first);
+    if (!f->t_pick || !f->t_row || !f->t_first || !f->job || !f->page_bad || !f->chunk_bad ||
+        !f->stage || !f->r_id || !f->e_slot || !f->e_count || !f->e_first)
         return nb_fail(err, NB_ERR_NOMEM, "out of memory for the workspace");
     return NB_OK;
 }
@@ -126,6 +132,8 @@ nb_status nb_forward_create(const nb_forward_options *o, nb_forward **out, nb_er
     f->d_o = mla ? c->d_v : c->head_dim;
     f->d_state = mla ? c->kv_lora : c->head_dim;
     f->max_tok = o->max_tok;
+    if (mla && o->thrift.kind != NB_THRIFT_OFF)
+        f->t_stride = (o->thrift.max_pos + NB_PAGE_TOK - 1) / NB_PAGE_TOK * NB_PAGE_TOK;
     f->max_page =
         (o->max_tok + NB_PAGE_TOK - 2) / NB_PAGE_TOK + 1; /* a chunk may start late in a page */
     nb_status st = create_floats(f, err);
@@ -161,6 +169,11 @@ void nb_forward_set_trace(nb_forward *f, nb_trace_fn *trace, void *ctx)
 {
     f->trace = trace;
     f->trace_ctx = ctx;
+}
+
+nb_thrift_count nb_forward_thrift_count(const nb_forward *f)
+{
+    return f->thrift_count;
 }
 
 const nb_plan *nb_forward_plan(const nb_forward *f)

@@ -12,6 +12,7 @@
 typedef struct decode_seq {
     nb_attn_step s;
     size_t first, n_split; /* its tasks [first, first + n_split) of all sequences' splits */
+    bool thrift;           /* none of these: such a query goes its own way, afterwards */
 } decode_seq;
 
 typedef struct decode_ctx {
@@ -129,12 +130,16 @@ void nb_fw_attention_decode(nb_forward *f, const nb_chunk *c, size_t n_chunk, si
         decode_seq *d = &x.seq[i];
         d->s = nb_fw_attn_step(f, &c[i], layer, t0 + i);
         d->first = x.n_state;
-        d->n_split = d->s.p0 / NB_SPLIT_PAGES + 1;
+        d->thrift = nb_fw_thrift_on(&d->s);
+        d->n_split = d->thrift ? 0 : d->s.p0 / NB_SPLIT_PAGES + 1;
         x.n_state += d->n_split;
     }
     nb_dev_run(f->o.dev, store_task, &x, n_chunk);
     for (size_t i = 0; i < n_chunk; i++) {
-        if (!x.bad[i]) continue;
+        if (!x.bad[i]) {
+            nb_fw_thrift_stored(&x.seq[i].s);
+            continue;
+        }
         if (f->n_bad++ == 0) (void)nb_fw_store_error(&x.seq[i].s, 0, err);
         f->chunk_bad[i0 + i] = 1;
     }
@@ -146,6 +151,9 @@ void nb_fw_attention_decode(nb_forward *f, const nb_chunk *c, size_t n_chunk, si
         x.q_stride = nh * (mc->kv_lora + mc->d_rope);
     }
     run_waves(&x);
+    for (size_t i = 0; i < n_chunk; i++)
+        if (x.seq[i].thrift && !x.bad[i])
+            nb_fw_thrift_query(&x.seq[i].s, 0, x.q + i * x.q_stride, i);
     float *y = f->attn + t0 * nh * f->d_o;
     for (size_t i = 0; i < n_chunk; i++) /* nothing was computed for them */
         for (size_t k = 0; x.bad[i] && k < nh * f->d_state; k++)

@@ -51,6 +51,14 @@ struct nb_forward {
     size_t part_floats;              /* capacity of part_o */
     float *tot_o, *tot_m, *tot_l;    /* [64][n_head * d_state] ... */
     size_t d_state;                  /* kv_lora or head_dim */
+    /* Thrift mode: of the query in hand */
+    float *t_score;              /* [n_head][t_stride] */
+    float *t_lse;                /* [n_head] */
+    float *t_best;               /* [t_stride] of tokens, or of pages */
+    uint32_t *t_pick, *t_first;  /* see nb_fw_pick: [t_stride], [pages + 1] */
+    const unsigned char **t_row; /* [t_stride] */
+    size_t t_stride;             /* tokens, whole pages; 0: off */
+    nb_thrift_count thrift_count;
     /* expanded attention */
     float *dec;               /* [NB_SPLIT_TOK] decoded rows of a split */
     float *exp_dec, *exp_raw; /* [NB_SPLIT_TOK][n_head * (d_nope + d_v)] */
@@ -91,6 +99,12 @@ typedef struct nb_attn_step {
     float *tail, *own;      /* the layer's tail; the chunk's pages, rows from in-page index 0 */
 } nb_attn_step;
 
+/* Tokens that are read refined, by position: those of page j are [first[j], first[j + 1]). */
+typedef struct nb_fw_pick {
+    const uint32_t *first, *tok;
+    const unsigned char *const *row; /* their rows of the residual plane */
+} nb_fw_pick;
+
 /* Queries [0, n_q) of one page against one split of the context, heads [hb, he): state in
  * o [n_q][n_head][d_state], m, l [n_q][n_head]. page: scratch for one decoded page. */
 typedef struct nb_split_args {
@@ -100,6 +114,7 @@ typedef struct nb_split_args {
     size_t split, head_begin, head_end;
     float *o, *m, *l;
     float *scratch;
+    const nb_fw_pick *pick; /* NULL: none */
 } nb_split_args;
 
 nb_attn_step nb_fw_attn_step(nb_forward *f, const nb_chunk *c, size_t layer, size_t t0);
@@ -108,9 +123,26 @@ nb_attn_step nb_fw_attn_step(nb_forward *f, const nb_chunk *c, size_t layer, siz
 bool nb_fw_store_page(const nb_attn_step *s, size_t i, uint16_t *stage);
 nb_status nb_fw_store_error(const nb_attn_step *s, size_t i, nb_error *err);
 void nb_fw_attn_split(const nb_split_args *a);
+/* A complete page: its bytes; all its values as float rows [64][n_values]; how many of its first
+ * tokens are kept in BF16 beside it. */
+unsigned char *nb_fw_page(const nb_attn_step *s, size_t page);
+void nb_fw_decode_page(const nb_attn_step *s, size_t page, float *out);
+size_t nb_fw_n_sink(const nb_attn_step *s, size_t page);
 /* f->qx = absorbed queries of n_q <= 64 tokens; o_h = W_UV,h u_h from f->tot_o. */
 void nb_fw_absorb(nb_forward *f, const nb_layer *l, const float *q, size_t n_q);
 void nb_fw_unabsorb(nb_forward *f, const nb_layer *l, size_t n_q, float *y);
+
+/* ---- forward_thrift.c ---- */
+
+/* The layer's queries of this chunk are in Thrift mode. */
+bool nb_fw_thrift_on(const nb_attn_step *s);
+unsigned char *nb_fw_plane(const nb_attn_step *s, size_t page);
+/* The chunk's full pages are encoded: rows that the pool had of their blocks are old. */
+void nb_fw_thrift_stored(const nb_attn_step *s);
+/* Refines the chosen tokens of a page in its decoded rows. */
+void nb_fw_refine(const nb_attn_step *s, size_t page, const nb_fw_pick *p, float *rows);
+/* Token tok of the chunk, with its absorbed query: u_h into row `row` of f->tot_o. */
+void nb_fw_thrift_query(const nb_attn_step *s, size_t tok, const float *q, size_t row);
 
 /* f->q and f->kv hold the chunks' rotated queries and new rows from token t0 on: chunks of one
  * token each, read from the stored values, at most 64 of them, side by side.  Sets
