@@ -74,12 +74,21 @@ static void put_nibble(uint8_t *codes, size_t i, unsigned c)
     codes[i / 2] = (uint8_t)(codes[i / 2] + (i % 2 ? 16 * c : c));
 }
 
-static void ref_e4m3(const uint16_t *x, size_t n, uint8_t *codes, uint8_t *outer)
+/* A value in units of its vector's outer scale.  A quotient of two floats that is rounded to
+ * double first gives the same float: 53 >= 2 * 24 + 2. */
+static double unit(const nb_record_seg *g, uint16_t x, int outer, double top)
 {
-    const double a = amax(x, n);
+    if (g->fixed_scale == 0) return ldexp(value(x), 127 - outer);
+    const double q = (double)(float)(value(x) / (double)g->fixed_scale);
+    return fmax(fmin(q, top), -top);
+}
+
+static void ref_e4m3(const nb_record_seg *g, const uint16_t *x, uint8_t *codes, uint8_t *outer)
+{
+    const double a = amax(x, g->dim);
     if (a == 0) return;
-    *outer = (uint8_t)outer_of(a, 448);
-    for (size_t i = 0; i < n; i++) codes[i] = (uint8_t)e4m3_code(ldexp(value(x[i]), 127 - *outer));
+    *outer = (uint8_t)(g->fixed_scale != 0 ? 127 : outer_of(a, 448));
+    for (size_t i = 0; i < g->dim; i++) codes[i] = (uint8_t)e4m3_code(unit(g, x[i], *outer, 448));
 }
 
 typedef struct choice {
@@ -125,14 +134,16 @@ static void ref_nv(const nb_record *r, const nb_record_seg *g, const uint16_t *x
 {
     const double a = amax(x, g->dim);
     if (a == 0) return;
-    *outer = (uint8_t)outer_of(a, 1536);
+    *outer = (uint8_t)(g->fixed_scale != 0 ? 127 : outer_of(a, 1536));
     for (size_t at = 0; at < g->dim; at += 16) {
         const size_t n = g->dim - at < 16 ? g->dim - at : 16;
-        const double ga = amax(x + at, n);
-        double v[16];
-        if (ga == 0) continue;
-        for (size_t i = 0; i < n; i++) v[i] = ldexp(value(x[at + i]), 127 - *outer);
-        const choice b = choose(r, v, n, ldexp(ga, 127 - *outer), g->fmt == NB_SEG_IF4);
+        double v[16], ga = 0;
+        if (amax(x + at, n) == 0) continue;
+        for (size_t i = 0; i < n; i++) {
+            v[i] = unit(g, x[at + i], *outer, 2688);
+            ga = fmax(ga, fabs(v[i]));
+        }
+        const choice b = choose(r, v, n, ga, g->fmt == NB_SEG_IF4);
         sf[at / 16] = (uint8_t)(b.code + 128 * b.is_int);
         for (size_t i = 0; i < n && b.code; i++) {
             const unsigned k = nearest(b.is_int ? steps : e2m1, 8, e4m3[b.code], fabs(v[i]));
@@ -240,11 +251,25 @@ static void ref_ds(const uint16_t *x, size_t dim, uint8_t *row)
     }
 }
 
+/* Moves the outliers of every token from its row to their plane. */
+static void ref_outliers(const nb_record_seg *g, uint16_t *x, size_t stride, uint8_t *page)
+{
+    for (size_t t = 0; t < 64; t++)
+        for (size_t k = 0; k < g->n_outlier; k++) {
+            uint8_t *b = page + g->side_off + (t * g->n_outlier + k) * 2;
+            b[0] = (uint8_t)(x[t * stride + g->outlier[k]] % 256);
+            b[1] = (uint8_t)(x[t * stride + g->outlier[k]] / 256);
+            x[t * stride + g->outlier[k]] = 0;
+        }
+}
+
+/* Changes p: its outliers become 0. */
 static void ref_encode(const nb_record *r, const rd_page *p, uint8_t *page)
 {
     memset(page, 0, r->page_bytes);
     for (size_t s = 0; s < 2; s++) {
         const nb_record_seg *g = &r->seg[s];
+        ref_outliers(g, p->x[s], p->stride[s], page);
         if (g->fmt == NB_SEG_INT4_CH || g->fmt == NB_SEG_INT4_TOK) {
             ref_int4_seg(g, p->x[s], p->stride[s], page);
             continue;
@@ -257,7 +282,7 @@ static void ref_encode(const nb_record *r, const rd_page *p, uint8_t *page)
                 uint8_t *sf = page + g->scale_off + t * g->scale_stride + v * g->n_group;
                 uint8_t *outer = page + g->outer_off + t * g->n_vec + v;
                 if (g->fmt == NB_SEG_E4M3)
-                    ref_e4m3(x, g->dim, row + v * g->dim, outer);
+                    ref_e4m3(g, x, row + v * g->dim, outer);
                 else if (g->fmt == NB_SEG_MXFP4)
                     ref_mx(g, x, half, sf);
                 else if (g->fmt == NB_SEG_DS_MLA)
@@ -292,6 +317,12 @@ static double ref_decode(const nb_record *r, const uint8_t *page, size_t s, size
     const unsigned nib = row[v * ((g->dim + 1) / 2) + i / 2] >> (i % 2 ? 4 : 0) & 15;
     const double f8 = (b8 & 127) < 127 ? e4m3[b8 & 127] * (b8 & 128 ? -1 : 1) : 0;
     double out = 0;
+    for (size_t k = 0; k < g->n_outlier; k++)
+        if (g->outlier[k] == v * g->dim + i) {
+            const uint8_t *b = page + g->side_off + (t * g->n_outlier + k) * 2;
+            return value((uint16_t)(b[0] + 256 * b[1]));
+        }
+    if (g->fixed_scale != 0 && outer == 0) return 0;
     switch (g->fmt) {
     case NB_SEG_F32: {
         const uint8_t *b = row + 4 * (v * g->dim + i);
@@ -299,11 +330,15 @@ static double ref_decode(const nb_record *r, const uint8_t *page, size_t s, size
     }
     case NB_SEG_BF16:
         return value((uint16_t)(row[2 * (v * g->dim + i)] + 256 * row[2 * (v * g->dim + i) + 1]));
-    case NB_SEG_E4M3: out = outer ? ldexp(f8, (int)outer - 127) : 0; break;
+    case NB_SEG_E4M3:
+        if (g->fixed_scale != 0) return (double)((float)f8 * g->fixed_scale);
+        out = outer ? ldexp(f8, (int)outer - 127) : 0;
+        break;
     case NB_SEG_NVFP4:
     case NB_SEG_IF4: {
         const unsigned b = sc[v * g->n_group + i / 16];
         out = (b & 128 ? steps : e2m1)[nib & 7] * e4m3[b & 127] * (nib & 8 ? -1 : 1);
+        if (g->fixed_scale != 0) return (double)((float)out * g->fixed_scale);
         out = outer ? ldexp(out, (int)outer - 127) : 0;
         break;
     }

@@ -285,6 +285,49 @@ static void ds_mla_row(void **state)
     for (size_t i = 0; i < 64; i++) assert_true(out[i] == nb_bf16_to_f32((uint16_t)(0x3f80 + i)));
 }
 
+/* A checkpoint's own scale: codes around its limit, and the count of what lies over it. */
+static void fixed_scales(void **state)
+{
+    (void)state;
+    const uint16_t first[] = { 1 };
+    nb_record_opts o = RD_CASE(NB_KV_FP8, NB_KV_BASIC, true, false, 16, 64, 1, 1,
+                               .fixed_scale = { 2, 0 }, RD_OUT(0, first));
+    const uint16_t *const x[2] = { latent, rope };
+    const size_t stride[2] = { 16, 64 };
+    const float v[8] = { 896, 1e30f, 898, -928, 0.01f, -1, 0, 3 };
+    nb_record r;
+    memset(latent, 0, sizeof latent);
+    memset(rope, 0, sizeof rope);
+    for (size_t i = 0; i < 8; i++) latent[16 * 9 + i] = nb_bf16_from_f32(v[i]);
+    assert_int_equal(nb_bf16_from_f32(898) - nb_bf16_from_f32(896), 0); /* too fine for BF16 */
+    latent[16 * 9 + 2]++;                                               /* 900 */
+    assert_int_equal(nb_record_init(&r, &o, NULL), NB_OK);
+    assert_int_equal(encode(&r), NB_OK);
+    assert_int_equal(nb_record_count_saturated(&r, x, stride), 2); /* 900 and -928 */
+    assert_int_equal(page[r.seg[0].outer_off + 8], 0);
+    assert_int_equal(page[r.seg[0].outer_off + 9], 127);
+    const uint8_t want[8] = { 0x7e, 0, 0x7e, 0xfe, nb_e4m3_from_f32(.005f), 0xb0, 0, 0x3c };
+    assert_memory_equal(page + 16 * 9, want, sizeof want);
+    nb_record_decode(&r, page, 0, 9, 1, out, 16);
+    const float back[8] = { 896, 0, 896, -896, 0, -1, 0, 3 };
+    for (size_t i = 0; i < 8; i++) assert_true(i == 1 || i == 4 ? out[i] > 0 : out[i] == back[i]);
+    assert_true(out[1] == nb_bf16_to_f32(nb_bf16_from_f32(1e30f)));
+    /* nvfp4: 6 * 448 is the most; a search may not go over 448 either */
+    for (int m = NB_KV_BASIC; m <= NB_KV_SEARCH; m++) {
+        o.type = NB_KV_NVFP4;
+        o.mode = (nb_kv_mode)m;
+        o.fixed_scale[0] = .5f;
+        for (size_t i = 0; i < 16; i++) latent[16 * 9 + i] = nb_bf16_from_f32(i % 2 ? 1344 : -4e4f);
+        assert_int_equal(nb_record_init(&r, &o, NULL), NB_OK);
+        assert_int_equal(encode(&r), NB_OK);
+        assert_int_equal(nb_record_check_page(&r, page, NULL), NB_OK);
+        assert_int_equal(nb_record_count_saturated(&r, x, stride), 8);
+        assert_int_equal(page[r.seg[0].scale_off + 9], 0x7e);
+        nb_record_decode(&r, page, 0, 9, 1, out, 16);
+        for (size_t i = 2; i < 16; i++) assert_true(out[i] == (i % 2 ? 1344.0f : -1344.0f));
+    }
+}
+
 /* A corrupt page is read without undefined behaviour, and NaN scales show. */
 static void any_bytes_decode(void **state)
 {
@@ -371,7 +414,7 @@ int main(void)
         cmocka_unit_test(extremes),         cmocka_unit_test(non_finite),
         cmocka_unit_test(int4_edges),       cmocka_unit_test(ds_mla_row),
         cmocka_unit_test(any_bytes_decode), cmocka_unit_test(ranges),
-        cmocka_unit_test(flush_to_zero),
+        cmocka_unit_test(flush_to_zero),    cmocka_unit_test(fixed_scales),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
