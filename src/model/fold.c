@@ -135,29 +135,32 @@ static void hadamard_f64(double *x, size_t n, size_t block)
     for (size_t i = 0; i < n; i++) x[i] *= s;
 }
 
-static bool kv_b_rows(folder *x, void *data, nb_wtype type)
+typedef struct rounding {
+    bool exact, finite; /* finite: where the values were */
+} rounding;
+
+static rounding kv_b_rows(folder *x, void *data, nb_wtype type)
 {
     const nb_weight *old = &x->l->kv_b;
     const nb_fold *f = x->f;
     const size_t n = old->n_col;
-    bool exact = true;
+    rounding q = { true, true };
     for (size_t r = 0; r < old->n_row; r++) {
+        bool was_finite = true;
         read_row(old, r, x->row);
-        if (f->hadamard) {
-            for (size_t i = 0; i < n; i++) {
-                const size_t c = from(f, i);
-                x->wide[i] = (double)x->row[c] * (double)scale_of(f, c, -1);
-            }
-            hadamard_f64(x->wide, n, f->hadamard);
-            for (size_t i = 0; i < n; i++) (void)put(data, type, r * n + i, (float)x->wide[i]);
-        } else {
-            for (size_t i = 0; i < n; i++) {
-                const size_t c = from(f, i);
-                exact &= put(data, type, r * n + i, x->row[c] * scale_of(f, c, -1));
-            }
+        for (size_t i = 0; i < n; i++) {
+            const size_t c = from(f, i);
+            was_finite &= isfinite(x->row[c]) != 0;
+            x->wide[i] = (double)x->row[c] * (double)scale_of(f, c, -1);
+        }
+        if (f->hadamard) hadamard_f64(x->wide, n, f->hadamard);
+        for (size_t i = 0; i < n; i++) {
+            const float y = (float)x->wide[i];
+            q.exact &= put(data, type, r * n + i, y);
+            q.finite &= isfinite(y) || !was_finite;
         }
     }
-    return exact;
+    return q;
 }
 
 static nb_status fold_kv_b(folder *x, nb_weight *w)
@@ -165,13 +168,19 @@ static nb_status fold_kv_b(folder *x, nb_weight *w)
     const nb_weight *old = &x->l->kv_b;
     if (!x->f->perm && !x->f->scale_log2 && !x->f->hadamard) return NB_OK;
     const bool fp8 = old->type == NB_W_FP8B;
-    nb_wtype type = x->f->hadamard ? NB_W_F32 : fp8 ? NB_W_BF16 : old->type;
+    const nb_wtype type = x->f->hadamard ? NB_W_F32 : fp8 ? NB_W_BF16 : old->type;
     void *data = new_matrix(x, old, type, w);
     if (!data) return no_memory(x);
-    if (kv_b_rows(x, data, type) || fp8) return NB_OK;
-    data = new_matrix(x, old, NB_W_F32, w);
-    if (!data) return no_memory(x);
-    (void)kv_b_rows(x, data, NB_W_F32);
+    rounding q = kv_b_rows(x, data, type);
+    if (!q.exact && !fp8) {
+        data = new_matrix(x, old, NB_W_F32, w);
+        if (!data) return no_memory(x);
+        q = kv_b_rows(x, data, NB_W_F32);
+    }
+    if (!q.finite)
+        return nb_fail(x->err, NB_ERR_RANGE,
+                       "layer %zu: values of kv_b_proj are too large for float32 when scaled",
+                       x->layer);
     return NB_OK;
 }
 
