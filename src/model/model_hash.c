@@ -3,7 +3,9 @@
  * Hashed whole: the geometry, and the weights that make the cached values of their layer (its
  * norm, kv_a and kv_b, or K and V, with biases and norms).  Every other matrix gives four samples
  * of 1 KiB: a fine-tuned model has another name though a model of hundreds of GiB is
- * not read through.  Bytes as they are stored, so that the name is one of the file. */
+ * not read through.  Bytes as they are stored, so that the name is one of the file.  Frequencies of
+ * the rotation are left out: a longer context by another scaling is the same model, and they come
+ * from libm, whose last bits differ between machines. */
 #include <openssl/evp.h>
 #include <string.h>
 
@@ -74,13 +76,11 @@ static void add_config(hasher *h, const nb_model_config *c)
                          c->q_lora,    c->kv_lora,  c->d_nope,  c->d_rope,   c->d_v,
                          c->n_kv_head, c->head_dim, c->qk_norm, c->inter,    c->moe_inter,
                          c->n_expert,  c->n_shared, c->top_k,   c->rope.dim, c->rope.interleaved };
-    const float x[] = { c->eps,         c->eps_lora,     c->softmax_scale,
-                        c->rope.factor, c->embed_factor, c->branch_factor };
+    const float x[] = { c->eps, c->eps_lora, c->embed_factor, c->branch_factor };
     add(h, version, sizeof version);
     add(h, c->family, strlen(c->family) + 1);
     for (size_t i = 0; i < NB_COUNT(n); i++) add_size(h, n[i]);
     add(h, x, sizeof x);
-    add(h, c->rope.inv_freq, c->rope.dim / 2 * sizeof *c->rope.inv_freq);
 }
 
 static void add_layer(hasher *h, const nb_model_config *c, const nb_layer *l)
