@@ -28,7 +28,8 @@ void nb_fold_rows(const nb_layer *l, size_t kv_lora, float *kv, size_t n_tok, si
 /* In place, n values in blocks (a power of two), orthonormal, Sylvester order. */
 void nb_hadamard(float *x, size_t n, size_t block);
 
-/* SHA-256 of what makes the cached values, over the weights as loaded: call it before folding. */
+/* SHA-256 over the geometry and the weights as loaded (call it before folding), hexadecimal:
+ * whole for those that make a layer's cached values, samples of the others (model_hash.c). */
 nb_status nb_model_hash(const nb_model *m, char hex[65], nb_error *err);
 
 #endif
