@@ -162,6 +162,7 @@ static nb_status create(nb_engine *e, const nb_engine_options *o, nb_error *err)
     NB_TRY(nb_engine_read_kv(e, o, err));
     NB_TRY(nb_engine_choose_records(e, o, err));
     NB_TRY(choose_form(e, o->mla, err));
+    NB_TRY(nb_engine_read_thrift(e, o, err));
     NB_TRY(nb_dev_create_host(o->n_thread, &e->dev, err));
     NB_TRY(nb_engine_size_pool(e, o, err));
     NB_TRY(nb_engine_size_step(e, o, err));
@@ -254,6 +255,8 @@ void nb_engine_get_info(const nb_engine *e, nb_engine_info *info)
         .no_prefix_caching = e->no_prefix_caching,
         .kv_layout = e->kv_layout,
         .kv_transform = e->kvo.transform_text,
+        .kv_thrift = nb_thrift_name(e->thrift.kind),
+        .residual_bytes = nb_engine_plane_bytes(e, e->n_block),
         .sink_bytes = e->sink_bytes,
         .kernels = e->kernels,
         .warnings = e->warnings,
@@ -275,6 +278,8 @@ static uint64_t plan_weights(nb_engine *e, const nb_engine_options *o, nb_status
     return e->model.weight_bytes;
 }
 
+enum { PLAN_BLOCKS = 1024 }; /* what planes and their pool take is an average over so many */
+
 static nb_status plan(nb_engine *e, const nb_engine_options *o, nb_memory_plan *p, nb_error *err)
 {
     nb_caps mask = NB_CAPS_ALL;
@@ -285,6 +290,7 @@ static nb_status plan(nb_engine *e, const nb_engine_options *o, nb_memory_plan *
     NB_TRY(nb_engine_read_kv(e, o, err));
     NB_TRY(nb_engine_choose_records(e, o, err));
     NB_TRY(choose_form(e, o->mla, err));
+    NB_TRY(nb_engine_read_thrift(e, o, err));
     NB_TRY(nb_dev_create_host(o->n_thread, &e->dev, err));
     p->weight_bytes = plan_weights(e, o, &st, err);
     NB_TRY(st);
@@ -296,6 +302,7 @@ static nb_status plan(nb_engine *e, const nb_engine_options *o, nb_memory_plan *
     p->workspace_bytes = nb_engine_workspace_bytes(e);
     p->tail_bytes = e->max_num_seqs * e->tail_bytes;
     p->block_bytes = e->block_bytes;
+    p->residual_block_bytes = nb_engine_plane_bytes(e, PLAN_BLOCKS) / PLAN_BLOCKS;
     p->block_tok = NB_PAGE_TOK;
     p->max_model_len = c->max_pos;
     (void)snprintf(p->dtype, sizeof p->dtype, "%s", c->fp8 ? "fp8" : c->dtype);

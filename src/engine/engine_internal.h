@@ -149,6 +149,10 @@ struct nb_engine {
     size_t n_sink;     /* first tokens of a sequence in BF16 */
     size_t n_block, block_bytes, kv_bytes; /* n_block * block_bytes: the pool    */
     size_t sink_bytes;                     /* of the rows of sinks; virtual until used */
+    /* Thrift mode: planes.c */
+    nb_thrift_options thrift;
+    size_t *plane_off; /* [n_layer + 1]: where a layer's plane begins in a block's; the end */
+    size_t plane_block, plane_row, n_plane_layer; /* bytes of a block's, of a row; layers with one */
     size_t tail_bytes;                     /* of one slot                        */
     size_t max_model_len, prefill_chunk, max_num_seqs, max_step_tok, max_chunk_tok;
     bool no_prefix_caching;
@@ -182,6 +186,8 @@ struct nb_engine {
     nb_kv_cache *cache;
     nb_sched *sched;
     unsigned char *kv; /* block b, layer i: kv + b * block_bytes + layer_off[i] */
+    unsigned char *plane; /* block b, layer i: plane + b * plane_block + plane_off[i] */
+    nb_thrift_pool *thrift_pool;
     uint16_t *sinks;   /* [n_block][n_layer][n_sink][n_values], only first blocks' are written */
     float *tails;      /* slot s, layer i: [64][n_values] open page, see nb_engine_tail  */
     float *logits;     /* [max_row][n_vocab] */
@@ -211,6 +217,15 @@ nb_status nb_engine_read_config(const char *model, nb_model_config *c, nb_error 
 /* The record of each layer, from e->kvo and the options: records.c.  Sets record, layer_off,
  * block_bytes, n_sink, kv_dtype. */
 nb_status nb_engine_choose_records(nb_engine *e, const nb_engine_options *o, nb_error *err);
+/* ---- planes.c ---- */
+
+/* After the records and the form are chosen: thrift, plane_off, plane_block. */
+nb_status nb_engine_read_thrift(nb_engine *e, const nb_engine_options *o, nb_error *err);
+/* Bytes of planes and pool for that many blocks; 0 without Thrift mode. */
+size_t nb_engine_plane_bytes(const nb_engine *e, size_t n_block);
+nb_status nb_engine_create_planes(nb_engine *e, nb_error *err);
+void nb_engine_release_planes(nb_engine *e);
+
 /* kv_layout: the planes of a page in words. */
 void nb_engine_describe_layout(nb_engine *e);
 /* What a step sees of a request's cache. */

@@ -137,7 +137,8 @@ static void add(nb_engine *e, nb_run *r, double now)
     /* A token's form depends on what it is, never on the step it falls into: decisions/002.
      * Without latent attention there is one form only. */
     size_t n_expanded = r->n_prompt;
-    if (e->form == NB_FORM_ABSORBED) n_expanded = 0;
+    /* In Thrift mode generated tokens differ from a prompt's also where both are absorbed. */
+    if (e->form == NB_FORM_ABSORBED && e->thrift.kind == NB_THRIFT_OFF) n_expanded = 0;
     if (e->form == NB_FORM_EXPANDED || e->attn != NB_ATTN_MLA) n_expanded = SIZE_MAX;
     const nb_sched_request rq = {
         .id = r->id,
@@ -270,7 +271,8 @@ static size_t build_chunks(nb_engine *e, size_t n_item, double now)
             .n_tok = it->n_tok,
             .pos0 = it->pos0,
             .rope_long = it->rope_long,
-            .absorbed = !it->expanded,
+            .absorbed = !it->expanded || e->form == NB_FORM_ABSORBED,
+            .thrift = !it->expanded && e->thrift.kind != NB_THRIFT_OFF,
         };
         if (it->slot == e->last_page.slot) e->last_page.n_tok = 0; /* it is overwritten */
         n_tok += it->n_tok;

@@ -60,7 +60,8 @@ static void size_for_one(nb_engine *e, const nb_engine_options *o, size_t len)
 {
     const uint64_t ram = nb_os_ram_bytes();
     /* Pages are committed when written, but do not promise more than half of the memory. */
-    const size_t fit = ram ? (size_t)(ram / 2 / e->block_bytes) * NB_PAGE_TOK : SIZE_MAX;
+    const size_t block = e->block_bytes + e->plane_block;
+    const size_t fit = ram ? (size_t)(ram / 2 / block) * NB_PAGE_TOK : SIZE_MAX;
     if (!o->max_model_len && fit >= NB_PAGE_TOK && len > fit) {
         (void)snprintf(e->warnings, sizeof e->warnings,
                        "context limited to %zu tokens by half of the memory (the model's "
@@ -173,11 +174,12 @@ static nb_status allocate_cache(nb_engine *e, const nb_engine_options *o, nb_err
 {
     const size_t tails = e->max_num_seqs * e->tail_bytes;
     const uint64_t ram = nb_os_ram_bytes();
-    if (o->commit_memory && ram && e->kv_bytes + tails > ram)
+    const size_t planes = e->n_block * e->plane_block;
+    if (o->commit_memory && ram && e->kv_bytes + planes + tails > ram)
         return nb_fail(err, NB_ERR_NOMEM,
                        "a KV cache of %zu MiB and %zu MiB of open pages do not fit into the memory "
                        "of %llu MiB",
-                       e->kv_bytes >> 20, tails >> 20, (unsigned long long)(ram >> 20));
+                       (e->kv_bytes + planes) >> 20, tails >> 20, (unsigned long long)(ram >> 20));
     e->kv = nb_dev_alloc(e->dev, e->kv_bytes);
     e->tails = nb_dev_alloc(e->dev, tails);
     if (e->n_sink) e->sinks = nb_dev_alloc(e->dev, e->sink_bytes);
@@ -186,9 +188,12 @@ static nb_status allocate_cache(nb_engine *e, const nb_engine_options *o, nb_err
                        "no memory for a KV cache of %zu MiB (--max-model-len "
                        "takes a smaller context)",
                        e->kv_bytes >> 20);
+    NB_TRY(nb_engine_create_planes(e, err));
     if (o->commit_memory) {
-        commit(e, o, "KV cache", e->kv, e->kv_bytes, 0, e->kv_bytes + tails);
-        commit(e, o, "KV cache", e->tails, tails, e->kv_bytes, e->kv_bytes + tails);
+        const size_t all = e->kv_bytes + planes + tails;
+        commit(e, o, "KV cache", e->kv, e->kv_bytes, 0, all);
+        if (planes) commit(e, o, "KV cache", e->plane, planes, e->kv_bytes, all);
+        commit(e, o, "KV cache", e->tails, tails, e->kv_bytes + planes, all);
     }
     e->no_prefix_caching = o->no_prefix_caching;
     const nb_kv_cache_options ko = { .n_block = e->n_block,
@@ -226,12 +231,15 @@ static nb_status allocate_step(nb_engine *e, nb_error *err)
 
 nb_status nb_engine_create_forward(nb_engine *e, nb_caps caps, nb_error *err)
 {
+    e->thrift.max_pos = e->max_model_len;
     const nb_forward_options fo = { .model = &e->model,
                                     .dev = e->dev,
                                     .record = e->record,
                                     .n_sink = e->n_sink,
                                     .caps = caps,
-                                    .max_tok = e->max_step_tok };
+                                    .max_tok = e->max_step_tok,
+                                    .thrift = e->thrift,
+                                    .thrift_pool = e->thrift_pool };
     return nb_forward_create(&fo, &e->forward, err);
 }
 
@@ -251,6 +259,7 @@ nb_status nb_engine_allocate(nb_engine *e, const nb_engine_options *o, nb_caps c
 void nb_engine_release(nb_engine *e)
 {
     nb_forward_destroy(e->forward);
+    nb_engine_release_planes(e);
     nb_sched_destroy(e->sched);
     nb_kv_cache_destroy(e->cache);
     if (e->dev) {

@@ -194,6 +194,9 @@ nb_kv_view nb_engine_view(const nb_engine *e, const uint32_t *block, size_t n_bl
         .tail = nb_engine_tail(e, slot),
         .sink = e->sinks,
         .sink_block = e->model.c.n_layer * e->n_sink * e->record[0].n_values,
+        .plane = e->plane,
+        .plane_block = e->plane_block,
+        .plane_off = e->plane_off,
     };
 }
 

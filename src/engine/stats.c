@@ -38,6 +38,13 @@ void nb_engine_publish(nb_engine *e)
     c->n_evicted = k.n_evicted;
     c->n_preempted = s.n_preempted;
     c->preempted_tok = s.preempted_tok;
+    const nb_thrift_count t = nb_forward_thrift_count(e->forward);
+    c->thrift_scored = t.scored;
+    c->thrift_refined = t.refined;
+    c->thrift_over = t.over;
+    c->thrift_pool_hits = t.pool_hits;
+    c->thrift_base_bytes = t.base_bytes;
+    c->thrift_residual_bytes = t.residual_bytes;
     nb_mutex_lock(e->lock);
     e->snapshot = *c;
     nb_mutex_unlock(e->lock);

@@ -1,0 +1,78 @@
+/* planes.c - Thrift mode in the engine: its options against the model and the records, and the
+ * residual planes and the pool of their rows beside the KV pool. */
+#include <stdlib.h>
+
+#include "engine/engine_internal.h"
+#include "num/residual.h"
+
+static nb_status lay_out(nb_engine *e, const nb_engine_options *o, nb_error *err)
+{
+    const size_t n_layer = e->model.c.n_layer;
+    e->plane_off = calloc(n_layer + 1, sizeof *e->plane_off);
+    if (!e->plane_off) return nb_fail(err, NB_ERR_NOMEM, "out of memory");
+    for (size_t i = 0; i < n_layer; i++) {
+        const nb_record *r = &e->record[i];
+        const bool here = nb_residual_possible(r);
+        e->n_plane_layer += here;
+        e->plane_off[i + 1] = e->plane_off[i] + (here ? nb_residual_page_bytes(r) : 0);
+        if (here) e->plane_row = nb_residual_row_bytes(r); /* the same in all layers */
+    }
+    e->plane_block = e->plane_off[n_layer];
+    if (e->n_plane_layer) return NB_OK;
+    return nb_fail(err, NB_ERR_UNSUPPORTED,
+                   "--kv-thrift %s: residual planes refine records of nvfp4 or if4, and with "
+                   "--kv-cache-dtype %s%s%s no layer has one",
+                   o->kv_thrift, e->kv_dtype,
+                   o->kv_skip_layers ? " --kv-cache-dtype-skip-layers " : "",
+                   o->kv_skip_layers ? o->kv_skip_layers : "");
+}
+
+nb_status nb_engine_read_thrift(nb_engine *e, const nb_engine_options *o, nb_error *err)
+{
+    NB_TRY(nb_thrift_parse(o->kv_thrift, o->kv_thrift_tau, o->kv_thrift_fraction, o->kv_thrift_pool,
+                           &e->thrift, err));
+    if (e->thrift.kind == NB_THRIFT_OFF) return NB_OK;
+    if (e->model.c.attn != NB_ATTN_MLA)
+        return nb_fail(err, NB_ERR_UNSUPPORTED,
+                       "--kv-thrift %s: %s has no latent attention, which Thrift mode is made for; "
+                       "expected off",
+                       o->kv_thrift, e->model.c.family);
+    if (e->form == NB_FORM_EXPANDED)
+        return nb_fail(err, NB_ERR_UNSUPPORTED,
+                       "--kv-thrift %s: generated tokens must be computed in the absorbed form; "
+                       "expected --mla auto or absorbed",
+                       o->kv_thrift);
+    return lay_out(e, o, err);
+}
+
+/* Rows of the pool for n_block blocks. */
+static size_t n_slot(const nb_engine *e, size_t n_block)
+{
+    const double n = e->thrift.pool * (double)(n_block * NB_PAGE_TOK) * (double)e->n_plane_layer;
+    return n < (double)(UINT32_MAX - 1) ? (size_t)n : UINT32_MAX - 1;
+}
+
+size_t nb_engine_plane_bytes(const nb_engine *e, size_t n_block)
+{
+    if (e->thrift.kind == NB_THRIFT_OFF) return 0;
+    return n_block * e->plane_block + nb_thrift_pool_bytes(n_slot(e, n_block), e->plane_row);
+}
+
+nb_status nb_engine_create_planes(nb_engine *e, nb_error *err)
+{
+    if (e->thrift.kind == NB_THRIFT_OFF) return NB_OK;
+    e->plane = nb_dev_alloc(e->dev, e->n_block * e->plane_block);
+    if (!e->plane)
+        return nb_fail(err, NB_ERR_NOMEM,
+                       "--kv-thrift %s: no memory for residual planes of %zu MiB (--max-model-len "
+                       "takes a smaller context)",
+                       nb_thrift_name(e->thrift.kind), (e->n_block * e->plane_block) >> 20);
+    return nb_thrift_pool_create(n_slot(e, e->n_block), e->plane_row, &e->thrift_pool, err);
+}
+
+void nb_engine_release_planes(nb_engine *e)
+{
+    if (e->dev) nb_dev_free(e->dev, e->plane, e->n_block * e->plane_block);
+    nb_thrift_pool_destroy(e->thrift_pool);
+    free(e->plane_off);
+}
