@@ -201,7 +201,7 @@ static nb_status read_object(const reader *r, const json_t *v, const char *where
 {
     *out = *r;
     out->o = v;
-    (void)snprintf(out->where, sizeof out->where, "%s", where);
+    (void)snprintf(out->where, sizeof out->where, "%.*s", (int)sizeof out->where - 1, where);
     if (json_is_object(v)) return NB_OK;
     out->where[strlen(out->where) - 1] = 0; /* without the point: the object itself is wrong */
     return wrong(out, "", v, "an object");
