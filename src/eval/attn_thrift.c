@@ -25,6 +25,7 @@ struct nb_thrift_scratch {
     ranked *rank;          /* [n_tok] */
     double *u, *sum, *kl;  /* running sums: [n_head][sum_width], [n_head], [n_head] */
     double *tmp, *out;     /* [sum_width], [out_width] */
+    size_t n_row[NB_THRIFT_MAX_FRACTIONS]; /* rows read */
 };
 
 static const struct {
