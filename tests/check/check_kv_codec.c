@@ -25,13 +25,36 @@ typedef struct page {
     unsigned char *bytes; /* as the specification encodes it */
 } page;
 
-static bool make_page(chk *t, page *p, const shape *s, nb_kv_type type, nb_kv_mode mode,
-                      chk_pattern pat)
+/* What a record may have besides: outlier channels, scales of a checkpoint. */
+enum { PLAIN, OUTLIERS, FIXED, BOTH, N_EXTRA };
+static const char *const extra_name[] = { "", " outliers", " fixed", " outliers fixed" };
+
+/* Some places of n values, ascending. */
+static size_t some_places(chk *t, size_t n, uint16_t *out)
 {
+    size_t k = 0;
+    for (size_t at = chk_between(t, 0, 3); at < n && k < NB_MAX_OUTLIER;
+         at += chk_between(t, 1, n / 7 + 1))
+        out[k++] = (uint16_t)at;
+    return k;
+}
+
+static bool make_page(chk *t, page *p, const shape *s, nb_kv_type type, nb_kv_mode mode,
+                      chk_pattern pat, unsigned extra)
+{
+    uint16_t places[2][NB_MAX_OUTLIER];
     nb_record_opts o = { .type = type, .mode = mode, .is_mla = s->is_mla };
     o.rope_bf16 = s->rope_bf16;
     memcpy(o.dim, s->dim, sizeof o.dim);
     memcpy(o.n_vec, s->n_vec, sizeof o.n_vec);
+    for (size_t k = 0; k < 2 && extra & OUTLIERS; k++) {
+        o.outlier[k] = places[k];
+        o.n_outlier[k] = some_places(t, s->dim[k] * s->n_vec[k], places[k]);
+    }
+    if (extra & FIXED && nb_record_init(&p->r, &o, NULL) == NB_OK)
+        for (size_t k = 0; k < 2; k++)
+            if (p->r.seg[k].fmt == NB_SEG_E4M3 || p->r.seg[k].fmt == NB_SEG_NVFP4)
+                o.fixed_scale[k] = (float)(1e-4 + chk_unit(t) * 0.004);
     if (nb_record_init(&p->r, &o, NULL) != NB_OK) return false; /* a shape the type cannot hold */
     for (size_t k = 0; k < 2; k++) {
         const size_t n = s->dim[k] * s->n_vec[k];
@@ -95,27 +118,36 @@ static void check_encode(chk *t, nb_kv_encode_fn *fn, const page *p)
 }
 
 static void one_case(chk *t, const nb_kv_codec_variant *v, const shape *s, nb_kv_type type,
-                     nb_kv_mode mode, chk_pattern pat)
+                     nb_kv_mode mode, chk_pattern pat, unsigned extra)
 {
     page p = { 0 };
-    if (!make_page(t, &p, s, type, mode, pat)) return;
+    if (!make_page(t, &p, s, type, mode, pat, extra)) return;
     check_decode(t, v->decode, &p);
     if (v->encode) check_encode(t, v->encode, &p);
 }
 
+/* Every pattern for small shapes; for others, and beside outliers or fixed scales, every fourth. */
+static void one_shape(chk *t, const nb_kv_codec_variant *v, size_t i, nb_kv_type type,
+                      nb_kv_mode mode)
+{
+    for (unsigned extra = 0; extra < N_EXTRA; extra++)
+        for (chk_pattern p = extra; p < CHK_PATTERN_COUNT; p += i < 2 || extra ? 4 : 1)
+            if (chk_case(t, "shape %zu %s mode %d%s %s", i, nb_kv_type_name(type), (int)mode,
+                         extra_name[extra], chk_pattern_name(p)))
+                one_case(t, v, &shapes[i], type, mode, p, extra);
+}
+
+static nb_kv_mode last_mode(nb_kv_type type)
+{
+    return type == NB_KV_NVFP4 || type == NB_KV_IF4 ? NB_KV_SEARCH : NB_KV_BASIC;
+}
+
 static void test(chk *t, const chk_row *row)
 {
-    const nb_kv_codec_variant *v = row->row;
-    for (size_t i = 0; i < NB_COUNT(shapes); i++) {
-        for (nb_kv_type type = 0; type < NB_KV_TYPE_COUNT; type++) {
-            const bool modes = type == NB_KV_NVFP4 || type == NB_KV_IF4;
-            for (nb_kv_mode m = NB_KV_BASIC; m <= (modes ? NB_KV_SEARCH : NB_KV_BASIC); m++)
-                for (chk_pattern p = 0; p < CHK_PATTERN_COUNT; p += i < 2 ? 4 : 1)
-                    if (chk_case(t, "shape %zu %s mode %d %s", i, nb_kv_type_name(type), (int)m,
-                                 chk_pattern_name(p)))
-                        one_case(t, v, &shapes[i], type, m, p);
-        }
-    }
+    for (size_t i = 0; i < NB_COUNT(shapes); i++)
+        for (nb_kv_type type = 0; type < NB_KV_TYPE_COUNT; type++)
+            for (nb_kv_mode m = NB_KV_BASIC; m <= last_mode(type); m++)
+                one_shape(t, row->row, i, type, m);
 }
 
 typedef struct job {
@@ -137,22 +169,34 @@ static void encode_call(void *ctx)
     (void)j->v->encode(&j->p.r, j->bytes, j->p.x, j->p.stride);
 }
 
+static void bench_one(chk *t, const chk_row *row, nb_kv_type type, nb_kv_mode mode, unsigned extra)
+{
+    static const char *const mode_name[] = { "basic", "4over6", "search" };
+    char label[96];
+    job j = { .v = row->row };
+    const char *m = last_mode(type) == NB_KV_SEARCH ? mode_name[mode] : "";
+    chk_case(t, "bench");
+    if (!make_page(t, &j.p, &shapes[0], type, mode, CHK_NORMAL, extra)) return;
+    j.out = chk_out_rows(t, NB_PAGE_TOK, 512, 512);
+    j.bytes = chk_out(t, j.p.r.page_bytes);
+    if (mode == NB_KV_BASIC) { /* reading does not know modes */
+        snprintf(label, sizeof label, "decode 64 x 512 %s%s", nb_kv_type_name(type),
+                 extra_name[extra]);
+        chk_time(t, label, (double)NB_PAGE_TOK * 512 * 4, 0, decode_call, &j);
+    }
+    if (!j.v->encode) return;
+    snprintf(label, sizeof label, "encode 64 x 576 %s %s%s", nb_kv_type_name(type), m,
+             extra_name[extra]);
+    chk_time(t, label, (double)NB_PAGE_TOK * 576 * 2, 0, encode_call, &j);
+}
+
 static void bench(chk *t, const chk_row *row)
 {
-    for (nb_kv_type type = 0; type < NB_KV_TYPE_COUNT; type++) {
-        char label[64];
-        job j = { .v = row->row };
-        chk_case(t, "bench");
-        const nb_kv_mode mode = type == NB_KV_IF4 ? NB_KV_SEARCH : NB_KV_4OVER6;
-        if (!make_page(t, &j.p, &shapes[0], type, mode, CHK_NORMAL)) continue;
-        j.out = chk_out_rows(t, NB_PAGE_TOK, 512, 512);
-        j.bytes = chk_out(t, j.p.r.page_bytes);
-        snprintf(label, sizeof label, "decode 64 x 512 %s", nb_kv_type_name(type));
-        chk_time(t, label, (double)NB_PAGE_TOK * 512 * 4, 0, decode_call, &j);
-        if (!j.v->encode) continue;
-        snprintf(label, sizeof label, "encode 64 x 576 %s", nb_kv_type_name(type));
-        chk_time(t, label, (double)NB_PAGE_TOK * 576 * 2, 0, encode_call, &j);
-    }
+    for (nb_kv_type type = 0; type < NB_KV_TYPE_COUNT; type++)
+        for (nb_kv_mode m = NB_KV_BASIC; m <= last_mode(type); m++)
+            bench_one(t, row, type, m, PLAIN);
+    bench_one(t, row, NB_KV_NVFP4, NB_KV_4OVER6, OUTLIERS);
+    bench_one(t, row, NB_KV_NVFP4, NB_KV_4OVER6, FIXED);
 }
 
 /* Planted bugs. */
@@ -167,6 +211,23 @@ static void from_token_0(const nb_record *r, const void *pg, size_t s, size_t to
 {
     (void)tok0;
     nb_record_decode(r, pg, s, 0, n_tok, out, stride);
+}
+static void forgets_outliers(const nb_record *r, const void *pg, size_t s, size_t tok0,
+                             size_t n_tok, float *out, size_t stride)
+{
+    nb_record_decode(r, pg, s, tok0, n_tok, out, stride);
+    for (size_t i = 0; i < n_tok && r->seg[s].n_outlier; i++)
+        out[i * stride + r->seg[s].outlier[0]] = 0;
+}
+static nb_status scales_see_outliers(const nb_record *r, void *pg, const uint16_t *const x[2],
+                                     const size_t stride[2])
+{
+    nb_record plain = *r;
+    const nb_status st = nb_record_encode_page(r, pg, x, stride);
+    plain.seg[0].n_outlier = plain.seg[1].n_outlier = 0;
+    if (st == NB_OK && r->seg[0].n_outlier && plain.seg[0].side_off)
+        (void)nb_record_encode_page(&plain, pg, x, stride);
+    return st;
 }
 static nb_status stores_nan(const nb_record *r, void *pg, const uint16_t *const x[2],
                             const size_t stride[2])
@@ -189,6 +250,8 @@ static nb_status stores_nan(const nb_record *r, void *pg, const uint16_t *const 
 static const chk_broken broken[] = {
     BUG("one decoded value off", "decoded values", NULL, one_value_off),
     BUG("first token ignored", "decoded values", NULL, from_token_0),
+    BUG("outliers read as zero", "outliers", NULL, forgets_outliers),
+    BUG("scales see the outliers", "encoded page", scales_see_outliers, nb_record_decode),
     BUG("page touched by a refused encode", "refusal", stores_nan, nb_record_decode),
     { 0 },
 };
