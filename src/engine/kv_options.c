@@ -38,11 +38,16 @@ nb_kv_type nb_engine_auto_type(const nb_engine *e)
                                              : own_type(e);
 }
 
+static bool is_auto(const nb_engine_options *o)
+{
+    return !o->kv_cache_dtype || !strcmp(o->kv_cache_dtype, "auto");
+}
+
 /* The type asked for; a name that is none is for records.c to refuse. */
 static nb_kv_type asked_type(const nb_engine *e, const nb_engine_options *o)
 {
     nb_kv_type t = nb_engine_auto_type(e);
-    if (o->kv_cache_dtype) (void)nb_kv_type_parse(o->kv_cache_dtype, &t);
+    if (!is_auto(o)) (void)nb_kv_type_parse(o->kv_cache_dtype, &t);
     return t;
 }
 
@@ -311,7 +316,14 @@ nb_status nb_engine_read_kv(nb_engine *e, const nb_engine_options *o, nb_error *
     NB_TRY(choose_transforms(e, o, err));
     if (!files && from == SCALES_CHECKPOINT)
         return nb_fail(err, NB_ERR_ARG, "--kv-scales checkpoint: dummy weights have none");
-    return files && from != SCALES_DYNAMIC ? choose_scales(e, from, asked_type(e, o), err) : NB_OK;
+    if (!files || from == SCALES_DYNAMIC) return NB_OK;
+    /* Records that the calibration chose were measured with dynamic scales. */
+    if (!e->kvo.have_calib || !is_auto(o)) return choose_scales(e, from, asked_type(e, o), err);
+    if (from == SCALES_CHECKPOINT)
+        return nb_fail(err, NB_ERR_ARG,
+                       "--kv-scales checkpoint: the calibration file chooses the records, with "
+                       "dynamic scales (give --kv-cache-dtype, or leave one of them out)");
+    return NB_OK;
 }
 
 static nb_status check_hash(const nb_engine *e, nb_error *err)
