@@ -214,18 +214,23 @@ typedef struct subject {
     size_t rope_switch;
     size_t sinks;     /* --kv-sinks */
     const char *skip; /* layers in the model's own type */
+    const char *thrift;
 } subject;
 
 static const subject subjects[] = {
-    { "tests/parity/v3", "bf16", "auto", false, 0, 0, NULL },
-    { "tests/parity/v3", "nvfp4", "auto", false, 0, 0, NULL },
-    { "tests/parity/v3", "bf16", "absorbed", true, 0, 0, NULL },
-    { "tests/parity/v3", "nvfp4", "absorbed", true, 0, 0, NULL },
-    { "tests/parity/v3", "bf16", "expanded", true, 0, 0, NULL },
-    { "tests/parity/v3", "nvfp4", "expanded", true, 0, 0, NULL },
-    { "tests/parity/llama3", "nvfp4", "auto", true, 0, 0, NULL },         /* attention of another kind */
-    { "tests/parity/minicpm3_long", "bf16", "auto", false, 96, 0, NULL }, /* two tables of angles */
+    { "tests/parity/v3", "bf16", "auto", false, 0, 0, NULL, NULL },
+    { "tests/parity/v3", "nvfp4", "auto", false, 0, 0, NULL, NULL },
+    { "tests/parity/v3", "bf16", "absorbed", true, 0, 0, NULL, NULL },
+    { "tests/parity/v3", "nvfp4", "absorbed", true, 0, 0, NULL, NULL },
+    { "tests/parity/v3", "bf16", "expanded", true, 0, 0, NULL, NULL },
+    { "tests/parity/v3", "nvfp4", "expanded", true, 0, 0, NULL, NULL },
+    { "tests/parity/llama3", "nvfp4", "auto", true, 0, 0, NULL,
+      NULL }, /* attention of another kind */
+    { "tests/parity/minicpm3_long", "bf16", "auto", false, 96, 0, NULL,
+      NULL }, /* two tables of angles */
     { "tests/parity/v3", "nvfp4", "absorbed", true, 0, .sinks = 5, .skip = "1" },
+    { "tests/parity/v3", "if4", "absorbed", false, 0, .skip = "0", .thrift = "block-prob" },
+    { "tests/parity/v3", "nvfp4", "auto", false, 0, .sinks = 5, .thrift = "token" },
 };
 
 static nb_engine_options options_of(const subject *m)
@@ -235,6 +240,9 @@ static nb_engine_options options_of(const subject *m)
                                 .mla = m->form,
                                 .kv_sinks = m->sinks,
                                 .kv_skip_layers = m->skip,
+                                .kv_thrift = m->thrift,
+                                .kv_thrift_tau = 1e-6,
+                                .kv_thrift_fraction = 0.3,
                                 .n_thread = 1,
                                 .no_text = true,
                                 .max_model_len = MODEL_LEN };
@@ -495,7 +503,8 @@ static void check_salts(const subject *m)
 static void test_subject(void **state)
 {
     const subject *m = *state;
-    (void)snprintf(where, sizeof where, "%s, %s, mla %s", m->dir, m->type, m->form);
+    (void)snprintf(where, sizeof where, "%s, %s, mla %s%s%s", m->dir, m->type, m->form,
+                   m->thrift ? ", thrift " : "", m->thrift ? m->thrift : "");
     expect(m);
     check_warm(m);
     check_crowd(m);
@@ -521,7 +530,8 @@ int main(void)
             printf("skipped: %s is missing\n", config);
             return SKIP_EXIT;
         }
-        (void)snprintf(name[n], sizeof name[n], "%s, %s, mla %s", m->dir, m->type, m->form);
+        (void)snprintf(name[n], sizeof name[n], "%s, %s, mla %s%s%s", m->dir, m->type, m->form,
+                       m->thrift ? ", thrift " : "", m->thrift ? m->thrift : "");
         tests[n] = (struct CMUnitTest){ .name = name[n],
                                         .test_func = test_subject,
                                         .initial_state = (void *)(uintptr_t)m };
