@@ -19,6 +19,8 @@
 #include "num/fp16.h"
 #include "os/file.h"
 
+enum { MAX_FILE_BYTES = 16 << 20 }; /* as any document's: doc.h */
+
 /* ---- the type ---- */
 
 static nb_status unknown_type(const char *file, const char *field, const char *what, nb_error *err)
@@ -76,45 +78,60 @@ static nb_status check_weights(nb_doc *d, const char *file, nb_error *err)
                    nb_show_path(file).s, nb_show_c(algo).s);
 }
 
-static nb_status read_own_file(const char *path, nb_kv_algo *out, nb_error *err)
+static nb_status of_own_file(nb_doc *d, const char *file, nb_kv_algo *out, nb_error *err)
+{
+    static const char field[] = "quantization.kv_cache_quant_algo";
+    const char *name;
+    NB_TRY(check_weights(d, file, err));
+    if (nb_doc_str(d, field, &name)) return by_name(file, field, name, out, err);
+    return nb_doc_check(d, err);
+}
+
+static nb_status of_config(nb_doc *d, const char *file, nb_kv_algo *out, nb_error *err)
+{
+    /* a quantization_config that is no object is for the model's configuration to refuse */
+    if (!nb_doc_is_object(d, "quantization_config")) return NB_OK;
+    if (!nb_doc_has(d, "quantization_config.kv_cache_scheme")) return NB_OK;
+    return by_scheme(d, file, out, err);
+}
+
+nb_status nb_kv_algo_parse(nb_str json, const char *name, bool is_config, nb_kv_algo *out,
+                           nb_error *err)
 {
     nb_doc *d = NULL;
-    const char *name;
-    NB_TRY(nb_doc_read(path, &d, err));
-    nb_status st = check_weights(d, path, err);
-    if (st == NB_OK && nb_doc_str(d, "quantization.kv_cache_quant_algo", &name))
-        st = by_name(path, "quantization.kv_cache_quant_algo", name, out, err);
-    if (st == NB_OK) st = nb_doc_check(d, err);
+    nb_kv_algo algo = NB_KV_ALGO_NONE;
+    NB_TRY(nb_doc_parse(json, name, &d, err));
+    const nb_status st =
+        is_config ? of_config(d, name, &algo, err) : of_own_file(d, name, &algo, err);
     nb_doc_destroy(d);
+    if (st == NB_OK) *out = algo;
     return st;
 }
 
-static nb_status read_config(const char *path, nb_kv_algo *out, nb_error *err)
+/* A file that is not there names no type. */
+static nb_status read_file(const char *dir, const char *name, bool is_config, nb_kv_algo *out,
+                           nb_error *err)
 {
-    nb_doc *d = NULL;
-    nb_status st = NB_OK;
-    NB_TRY(nb_doc_read(path, &d, err));
-    if (nb_doc_is_object(d, "quantization_config") &&
-        nb_doc_has(d, "quantization_config.kv_cache_scheme"))
-        st = by_scheme(d, path, out, err);
-    nb_doc_destroy(d);
+    nb_buf path = { 0 }, text = { 0 };
+    nb_status st = nb_path_join(&path, dir, name);
+    if (st != NB_OK) {
+        st = nb_fail(err, st, "%s: out of memory", nb_show_path(dir).s);
+    } else if (nb_path_is_file(path.p)) {
+        st = nb_file_read(path.p, MAX_FILE_BYTES, &text, err);
+        if (st == NB_OK) st = nb_kv_algo_parse(nb_buf_view(&text), path.p, is_config, out, err);
+    }
+    nb_buf_deinit(&text);
+    nb_buf_deinit(&path);
     return st;
 }
 
 nb_status nb_kv_algo_read(const char *dir, nb_kv_algo *out, nb_error *err)
 {
-    nb_buf path = { 0 };
     nb_kv_algo algo = NB_KV_ALGO_NONE;
-    nb_status st = nb_path_join(&path, dir, "hf_quant_config.json");
-    if (st == NB_OK && nb_path_is_file(path.p)) st = read_own_file(path.p, &algo, err);
-    if (st == NB_OK && algo == NB_KV_ALGO_NONE) {
-        st = nb_path_join(&path, dir, "config.json");
-        if (st == NB_OK && nb_path_is_file(path.p)) st = read_config(path.p, &algo, err);
-    }
-    if (st == NB_ERR_NOMEM) (void)nb_fail(err, st, "%s: out of memory", nb_show_path(dir).s);
-    nb_buf_deinit(&path);
-    if (st == NB_OK) *out = algo;
-    return st;
+    NB_TRY(read_file(dir, "hf_quant_config.json", false, &algo, err));
+    if (algo == NB_KV_ALGO_NONE) NB_TRY(read_file(dir, "config.json", true, &algo, err));
+    *out = algo;
+    return NB_OK;
 }
 
 /* ---- the scales ---- */

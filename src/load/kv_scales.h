@@ -12,6 +12,11 @@ typedef enum nb_kv_algo { NB_KV_ALGO_NONE, NB_KV_ALGO_FP8, NB_KV_ALGO_NVFP4 } nb
  * nibble does not have (INT8, NVFP4_AFFINE) is NB_ERR_UNSUPPORTED by name. */
 nb_status nb_kv_algo_read(const char *dir, nb_kv_algo *out, nb_error *err);
 
+/* One of the two files from memory: is_config says which; *out is NB_KV_ALGO_NONE where it names
+ * no type.  name stands in the error lines. */
+nb_status nb_kv_algo_parse(nb_str json, const char *name, bool is_config, nb_kv_algo *out,
+                           nb_error *err);
+
 /* Scales of a layer: 0 where the checkpoint has none. */
 typedef struct nb_kv_scale {
     float k, v;
