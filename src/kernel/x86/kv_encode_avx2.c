@@ -1,9 +1,10 @@
 /* kv_encode_avx2.c - filling KV pages with AVX2, byte for byte as num/record_encode.c.
  *
- * The costly part is the choice of a block scale.  Here the candidates are the
- * lanes of a vector and the 16 values come one after the other, so that each
+ * The costly part is the choice of a block scale.  In a search the candidates are
+ * the lanes of a vector and the 16 values come one after the other, so that each
  * lane's error is summed in the order the rule demands, and eight candidates cost
- * as much as one.  A lane without a candidate starts with an infinite error.
+ * as much as one.  A lane without a candidate starts with an infinite error.  Two
+ * or three candidates are taken one by one, with the values as lanes.
  *
  * Outlier channels are set to zero in a copy of the row.
  *
@@ -19,6 +20,7 @@ enum {
     SCALE_MIN = 2, /* as NB_OUTER_MIN and _MAX of num: the range of UE8M0 scales */
     SCALE_MAX = 253,
     LANES = 8,
+    FEW = 3,        /* candidates of all modes but search */
     MASK_MAX = 4096 /* values per token and segment up to which outliers are masked here */
 };
 
@@ -116,6 +118,19 @@ static void candidates(list *l, float a, nb_kv_mode mode, bool with_int)
     if (with_int) add(l, nb_e4m3_quotient(a, 7), true);
 }
 
+/* |x| - x^ squared for eight values at one scale. */
+static inline __m256 squares(__m256 ax, const __m256 bound[7], const __m256 step[7])
+{
+#define PART(j, parity) const __m256 p##j = _mm256_and_ps(BEYOND_##parity(ax, bound[j]), step[j]);
+    EACH(PART)
+#undef PART
+    const __m256 q = _mm256_add_ps(
+        _mm256_add_ps(_mm256_add_ps(p0, p1), _mm256_add_ps(p2, p3)), /* exact in any order */
+        _mm256_add_ps(_mm256_add_ps(p4, p5), p6));
+    const __m256 d = _mm256_sub_ps(ax, q);
+    return _mm256_mul_ps(d, d);
+}
+
 /* Errors of up to eight candidates; lanes from n on are infinite. */
 static void errors(const float *ax, const uint8_t *sf, unsigned n, float e[LANES])
 {
@@ -137,16 +152,31 @@ static void errors(const float *ax, const uint8_t *sf, unsigned n, float e[LANES
                          _mm256_castps_si256(_mm256_set1_ps(INFINITY))));
     for (unsigned i = 0; i < BLOCK; i++) {
         const __m256 x = _mm256_set1_ps(ax[i]);
-#define PART(j, parity) const __m256 p##j = _mm256_and_ps(BEYOND_##parity(x, bound[j]), step[j]);
-        EACH(PART)
-#undef PART
-        const __m256 q = _mm256_add_ps(
-            _mm256_add_ps(_mm256_add_ps(p0, p1), _mm256_add_ps(p2, p3)), /* exact in any order */
-            _mm256_add_ps(_mm256_add_ps(p4, p5), p6));
-        const __m256 d = _mm256_sub_ps(x, q);
-        sum = _mm256_add_ps(sum, _mm256_mul_ps(d, d));
+        sum = _mm256_add_ps(sum, squares(x, bound, step));
     }
     _mm256_storeu_ps(e, sum);
+}
+
+/* The same for at most FEW candidates: here the values are the lanes, and only the sums, in the
+ * order of the values, are taken one after the other. */
+static void errors_few(const block *b, const uint8_t *sf, unsigned n, float *e)
+{
+    float sq[FEW][BLOCK] = { { 0 } }, sum[FEW] = { 0 };
+    for (unsigned l = 0; l < n; l++) {
+        const __m256 s = _mm256_set1_ps(nb_e4m3_value[sf[l] & 0x7f]);
+        const unsigned grid = sf[l] >> 7;
+        __m256 bound[7], step[7];
+#define SCALE(j, parity)                                                                           \
+    bound[j] = _mm256_mul_ps(s, _mm256_set1_ps(grid_bound[grid][j]));                              \
+    step[j] = _mm256_mul_ps(s, _mm256_set1_ps(grid_step[grid][j]));
+        EACH(SCALE)
+#undef SCALE
+        _mm256_storeu_ps(sq[l], squares(b->ax0, bound, step));
+        _mm256_storeu_ps(sq[l] + 8, squares(b->ax1, bound, step));
+    }
+    for (unsigned i = 0; i < BLOCK; i++)
+        for (unsigned l = 0; l < FEW; l++) sum[l] += sq[l][i];
+    memcpy(e, sum, n * sizeof *e);
 }
 
 static uint8_t choose(const block *b, float a, nb_kv_mode mode, bool with_int)
@@ -156,10 +186,14 @@ static uint8_t choose(const block *b, float a, nb_kv_mode mode, bool with_int)
     unsigned best = 0;
     candidates(&l, a, mode, with_int);
     if (l.n == 1) return l.sf[0];
-    _mm256_storeu_ps(ax, b->ax0);
-    _mm256_storeu_ps(ax + 8, b->ax1);
-    errors(ax, l.sf, l.n < LANES ? l.n : LANES, e);
-    if (l.n > LANES) errors(ax, l.sf + LANES, l.n - LANES, e + LANES);
+    if (l.n <= FEW) {
+        errors_few(b, l.sf, l.n, e);
+    } else {
+        _mm256_storeu_ps(ax, b->ax0);
+        _mm256_storeu_ps(ax + 8, b->ax1);
+        errors(ax, l.sf, l.n < LANES ? l.n : LANES, e);
+        if (l.n > LANES) errors(ax, l.sf + LANES, l.n - LANES, e + LANES);
+    }
     for (unsigned i = 1; i < l.n; i++)
         if (e[i] < e[best]) best = i;
     return l.sf[best];
