@@ -17,6 +17,10 @@
 #include "os/cpu.h"
 #include "unit/record_data.h"
 
+#if defined(__SSE__)
+#include <xmmintrin.h>
+#endif
+
 static const double e2m1_edge[9] = { -.25, .25, .75, 1.25, 1.75, 2.5, 3.5, 5, 0 };
 static const double step_edge[9] = { -.5, .5, 1.5, 2.5, 3.5, 4.5, 5.5, 6.5, 8 };
 
@@ -212,6 +216,44 @@ static void any_bytes(void **state)
     }
 }
 
+/* The bytes of the plane do not depend on the processor's flush-to-zero settings. */
+static void flush_to_zero(void **state)
+{
+    (void)state;
+#if defined(__SSE__)
+    const unsigned csr = _mm_getcsr();
+    for (size_t c = 0; c < RD_CASES; c++) {
+        nb_record r;
+        assert_int_equal(nb_record_init(&r, &rd_cases[c], NULL), NB_OK);
+        if (!nb_residual_possible(&r)) continue;
+        const size_t n_bytes = nb_residual_page_bytes(&r);
+        uint8_t *page = malloc(r.page_bytes), *a = malloc(n_bytes), *b = malloc(n_bytes);
+        assert_true(page && a && b);
+        for (unsigned kind = 0; kind <= RD_KINDS; kind++) {
+            rd_page p = rd_make(&r, kind, 70 + c);
+            assert_int_equal(rd_encode(&r, page, &p), NB_OK);
+            nb_residual_encode(&r, page, p.x[0], p.stride[0], a);
+            for (const nb_kv_residual_variant *k = usable(nb_kv_residual_variants); k->name;
+                 k = usable(k + 1)) {
+                _mm_setcsr(csr | 0x8040); /* FTZ and DAZ */
+                k->encode(&r, page, p.x[0], p.stride[0], b);
+                _mm_setcsr(csr);
+                for (size_t i = 0; i < n_bytes; i++)
+                    if (a[i] != b[i])
+                        fail_msg("%s, case %zu, kind %u, byte %zu: 0x%02x and 0x%02x", k->name, c,
+                                 kind, i, a[i], b[i]);
+            }
+            rd_free(&p);
+        }
+        free(page);
+        free(a);
+        free(b);
+    }
+#else
+    skip();
+#endif
+}
+
 /* A block with scale 1 whose values and ties are worked by hand. */
 static void by_hand(void **state)
 {
@@ -351,7 +393,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reference), cmocka_unit_test(any_bytes), cmocka_unit_test(by_hand),
-        cmocka_unit_test(quality),   cmocka_unit_test(golden),
+        cmocka_unit_test(quality),   cmocka_unit_test(golden),    cmocka_unit_test(flush_to_zero),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
