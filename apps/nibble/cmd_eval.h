@@ -8,6 +8,7 @@
 
 #include "base/str.h"
 #include "cli.h"
+#include "eval/stats.h"
 #include "eval/svg.h"
 #include "eval/variant.h"
 #include "nibble/measure.h"
@@ -48,15 +49,23 @@ void eval_variants_deinit(eval_variants *v);
  * *out is NULL on failure. info may be NULL. */
 int eval_open_engine(const nb_variant *v, nb_engine **out, nb_engine_info *info);
 
-/* What the records of an engine cost, as "bytes_per_token" and "bits_per_value" of *to. */
+/* The folder's name, without the path. */
+const char *eval_model_name(const opts *o);
+/* Adds what the records of an engine cost: "kv_dtype", "kv_layout", "kv_transform", "kv_thrift",
+ * "bytes_per_token", "bits_per_value". */
 int eval_json_cost(json_t *to, const nb_engine_info *info);
-/* "model", "model_sha256", "nibble", "seed" and "bootstrap" of a report. */
+/* Adds "nibble", "model", "model_sha256" (hash: nb_engine_model_hash, or NULL), "seed",
+ * "bootstrap". */
 int eval_json_head(json_t *to, const opts *o, const char *hash);
+/* {"value", "lo", "hi"}, null for what is not finite; NULL without memory. */
+json_t *eval_json_ci(nb_ci c);
+/* Puts v into an object, taking it over; CLI_FAILED after "out of memory" when either is NULL. */
+int eval_json_put(json_t *to, const char *key, json_t *v);
 
 /* ---- tables ----------------------------------------------------------------- */
 
-/* Cells are added row by row; the first row is the heading. The first column is set to the left,
- * the others to the right.  Zero-initialise; errors (memory) are kept until eval_table_print. */
+/* Cells are added row by row; the first row is the heading.  The first column is set to the left,
+ * the others to the right.  Zero-initialise; a lack of memory is told by eval_table_print. */
 typedef struct eval_table {
     nb_buf cells;         /* terminated strings */
     size_t n_cell, n_col; /* n_col: set by the first eval_table_row */
@@ -64,7 +73,9 @@ typedef struct eval_table {
 } eval_table;
 void eval_table_cell(eval_table *t, const char *fmt, ...) NB_PRINTF(2, 3);
 void eval_table_row(eval_table *t); /* ends a row; short rows are filled up */
-/* Appends the aligned table to *to and empties t. */
+/* A value with its interval, to three digits of the interval's width. */
+void eval_table_ci(eval_table *t, nb_ci c);
+/* Appends the aligned table to *to and frees t. */
 nb_status eval_table_print(eval_table *t, nb_buf *to);
 
 /* ---- reports ---------------------------------------------------------------- */
@@ -87,7 +98,8 @@ void eval_report_deinit(eval_report *r);
  * NULL mean their defaults: compare leaves some so.  Deinit *out in any case.  The JSON object
  * says {"variants": [{"name": ...}, ...]} in the order of --formats (attn: "methods" or as it
  * documents). */
-int eval_kl_run(const opts *o, eval_report *out); /* cmd_eval_kl.c: KL, agreement, perplexity */
+int eval_kl_run(const opts *o, eval_report *out);  /* cmd_eval_kl.c: KL, agreement, perplexity */
+int eval_ppl_run(const opts *o, eval_report *out); /* cmd_eval_ppl.c: the same, other tables */
 int eval_attn_run(const opts *o,
                   eval_report *out); /* cmd_eval_attn.c: captured tensors, or --stress */
 int eval_ruler_run(const opts *o, eval_report *out); /* cmd_eval_ruler.c */
@@ -95,7 +107,7 @@ int eval_ruler_run(const opts *o, eval_report *out); /* cmd_eval_ruler.c */
 /* The end of a command: with code CLI_OK prints the report (text, or with --json its object on
  * one line) and writes --plot; frees it; returns the exit code. */
 int eval_finish(const opts *o, int code, eval_report *r);
-/* Writes a whole file, replacing it only when all could be written. */
+/* Writes a whole file; what was there is replaced only when all could be written. */
 int eval_write_file(const char *path, nb_str bytes);
 
 #endif

@@ -28,6 +28,12 @@ const command commands[] = {
       "sends a workload to an OpenAI-compatible server and reports its latencies", cmd_bench_serve, true },
     { "bench throughput", CMD_BENCH_THROUGHPUT, "MODEL [options]",
       "runs the same workload through the engine, without a server", cmd_bench_throughput, false },
+    { "eval kl", CMD_EVAL_KL, "MODEL --text FILE [--formats LIST] [options]\nMODEL --tokens FILE [--formats LIST] [options]",
+      "distance of next-token distributions from a reference cache, by position", cmd_eval_kl, false },
+    { "eval ppl", CMD_EVAL_PPL, "MODEL --text FILE [--formats LIST] [options]\nMODEL --tokens FILE [--formats LIST] [options]",
+      "perplexity of a text, by cache format", cmd_eval_ppl, false },
+    { "eval compare", CMD_EVAL_COMPARE, "MODEL --text FILE -o DIR [--formats LIST] [options]",
+      "all of these, on one page", cmd_eval_compare, false },
     { 0 }
 };
 // clang-format on
@@ -90,6 +96,8 @@ static int dispatch(int argc, char **argv)
     }
     if (strcmp(name, "bench") == 0)
         return cli_usage("bench: `nibble bench serve` or `nibble bench throughput`");
+    if (strcmp(name, "eval") == 0)
+        return cli_usage("eval: `nibble eval kl`, `ppl`, `attn`, `ruler` or `compare`");
     const char *near = opts_nearest_command(name);
     if (near) return cli_usage("%s: unknown command; did you mean `nibble %s`?", name, near);
     return cli_usage("%s: unknown command; `nibble --help` lists them", name);

@@ -12,6 +12,7 @@ typedef struct eval_opts {
     size_t context, stride, n_tok;  /* tokens of a window, between windows, in all               */
     uint64_t seed;
     size_t n_round;                 /* of the bootstrap                                          */
+    bool decode;                    /* tokens one by one, as if generated                        */
     /* output */
     const char *plot;               /* SVG file, or NULL                                         */
     const char *out_dir;            /* compare: where the page and its parts go                  */

@@ -25,6 +25,8 @@ static const opt_row rows[] = {
       .help = "tokens from one window to the next (default: the window)" },
     { .name = "n-tokens", .arg = "N", .type = OPT_SIZE, .offset = AT(n_tok), .lo = 1, .hi = 1e12, .cmds = TEXT, IN,
       .help = "tokens of the text to use at most (default: eval 16384, calibrate 32768)" },
+    { .name = "decode", .type = OPT_FLAG, .offset = AT(decode), .cmds = CMD_EVAL_KL | CMD_EVAL_PPL | CMD_EVAL_COMPARE, IN,
+      .help = "compute the text token by token, as generated tokens are (absorbed form, Thrift); slower" },
     { .name = "seed", .arg = "N", .type = OPT_U64, .offset = AT(seed), .def = "1", .cmds = CMD_EVAL | CMD_CALIBRATE, IN,
       .help = "of resampling and of generated input" },
     { .name = "bootstrap", .arg = "N", .type = OPT_SIZE, .offset = AT(n_round), .def = "2000", .lo = 100, .hi = 1e6,

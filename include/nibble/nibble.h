@@ -133,6 +133,7 @@ typedef struct nb_engine_info {
     size_t n_layer, hidden, n_head, vocab;
     size_t max_model_len;
     double kv_bytes_per_tok;                 /* all layers */
+    size_t kv_values_per_tok;                /* all layers */
     uint64_t kv_pool_bytes;
     size_t kv_pool_tok, n_thread;
     size_t n_block, block_tok;               /* of the pool; tokens of a block (64) */

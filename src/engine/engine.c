@@ -242,6 +242,7 @@ void nb_engine_get_info(const nb_engine *e, nb_engine_info *info)
         .vocab = c->n_vocab,
         .max_model_len = e->max_model_len,
         .kv_bytes_per_tok = (double)e->block_bytes / NB_PAGE_TOK,
+        .kv_values_per_tok = c->n_layer * e->record[0].n_values,
         .kv_pool_bytes = e->kv_bytes,
         .kv_pool_tok = e->n_block * NB_PAGE_TOK,
         .n_thread = nb_dev_n_worker(e->dev),
