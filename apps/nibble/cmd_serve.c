@@ -73,14 +73,23 @@ static void say_cache(const nb_serve *s, const opts *o, const nb_engine_info *i)
         o->serve.prefix_caching ? "on" : "off");
 }
 
+static void say_thrift(const nb_serve *s, const nb_engine_info *i)
+{
+    char planes[SERVE_SIZE_BYTES];
+    if (i->residual_bytes == 0) return;
+    serve_format_bytes((double)i->residual_bytes, planes);
+    say(s, false, "Thrift mode: %s, residual planes of %s", i->kv_thrift, planes);
+}
+
 static void say_memory(const nb_serve *s, const nb_memory_plan *p, const nb_engine_info *i)
 {
     char work[SERVE_SIZE_BYTES], tails[SERVE_SIZE_BYTES], all[SERVE_SIZE_BYTES];
     char machine[SERVE_SIZE_BYTES];
     serve_format_bytes((double)i->workspace_bytes, work);
     serve_format_bytes((double)i->tail_bytes, tails);
-    serve_format_bytes(
-        (double)(i->weight_bytes + i->workspace_bytes + i->tail_bytes + i->kv_pool_bytes), all);
+    serve_format_bytes((double)(i->weight_bytes + i->workspace_bytes + i->tail_bytes +
+                                i->kv_pool_bytes + i->residual_bytes),
+                       all);
     serve_format_bytes((double)p->memory_bytes, machine);
     say(s, false,
         "memory: workspace %s, open pages of %zu requests %s; with weights and KV cache "
@@ -127,6 +136,7 @@ static void say_start(const nb_serve *s, const opts *o, const serve_setup *t, co
     if (i.warnings && *i.warnings) say(s, true, "%s", i.warnings);
     say_model(s, &i);
     say_cache(s, o, &i);
+    say_thrift(s, &i);
     say_memory(s, &t->plan, &i);
     say_address(s, o, t);
 }

@@ -44,13 +44,21 @@ static uint64_t tokens_in(const nb_memory_plan *p, uint64_t pool)
     return n < p->max_model_len ? n : p->max_model_len;
 }
 
+/* Bytes of a pool whose blocks and what lies beside them (planes of --kv-thrift) take `bytes`. */
+static uint64_t pool_within(const nb_memory_plan *p, uint64_t bytes)
+{
+    return p->residual_block_bytes
+               ? bytes / (p->block_bytes + p->residual_block_bytes) * p->block_bytes
+               : bytes;
+}
+
 /* What the memory leaves beside workspace and open pages; weights are mapped files, which the
  * system may drop and read again. */
 static uint64_t memory_left(const nb_memory_plan *p)
 {
     const uint64_t other = p->workspace_bytes + p->tail_bytes;
     if (p->memory_bytes == 0) return UINT64_MAX;
-    return p->memory_bytes > other ? p->memory_bytes - other : 0;
+    return p->memory_bytes > other ? pool_within(p, p->memory_bytes - other) : 0;
 }
 
 /* len: the longest request, 0 where the pool decides it. */
@@ -72,7 +80,7 @@ static int share_pool(const opts *o, const nb_memory_plan *p, uint64_t *pool)
         return cli_failed("--gpu-memory-utilization: the size of this machine's memory is not "
                           "known; give --kv-cache-memory-bytes instead");
     const double budget = o->serve.memory_utilization * (double)p->memory_bytes;
-    if (budget < (double)(fixed + p->block_bytes)) {
+    if (budget < (double)(fixed + p->block_bytes + p->residual_block_bytes)) {
         serve_format_bytes(budget, share);
         serve_format_bytes((double)fixed, other);
         serve_format_bytes((double)p->memory_bytes, all);
@@ -81,7 +89,7 @@ static int share_pool(const opts *o, const nb_memory_plan *p, uint64_t *pool)
                           "share, or fewer --max-num-seqs or --max-num-batched-tokens",
                           o->serve.memory_utilization, share, all, other);
     }
-    *pool = (uint64_t)budget - fixed;
+    *pool = pool_within(p, (uint64_t)budget - fixed);
     return CLI_OK;
 }
 

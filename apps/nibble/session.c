@@ -138,6 +138,22 @@ static double rate(size_t n, double seconds)
     return seconds > 0 ? (double)n / seconds : 0;
 }
 
+/* All layers of all decode steps so far. */
+static void print_thrift(const session *s)
+{
+    nb_engine_stats t;
+    nb_engine_get_stats(s->engine, &t);
+    const double n = t.thrift_scored ? (double)t.thrift_scored : 1;
+    const double refined = t.thrift_refined ? (double)t.thrift_refined : 1;
+    (void)fprintf(stderr,
+                  "thrift  %s: %.3f%% of tokens refined (%.3f%% over the cap), %.1f%% of them from "
+                  "the pool; read %.2f MiB of records, %.3f MiB of planes\n",
+                  s->info.kv_thrift, 100 * (double)t.thrift_refined / n,
+                  100 * (double)t.thrift_over / n, 100 * (double)t.thrift_pool_hits / refined,
+                  (double)t.thrift_base_bytes / (1 << 20),
+                  (double)t.thrift_residual_bytes / (1 << 20));
+}
+
 void session_print_stats(const session *s, const nb_result *r, bool with_load)
 {
     const size_t n_new = r->n_prompt - r->n_cached;
@@ -152,4 +168,5 @@ void session_print_stats(const session *s, const nb_result *r, bool with_load)
                   r->decode_s, rate(n_step, r->decode_s), r->finish_reason);
     (void)fprintf(stderr, "cache   %s, %.0f bytes per token\n", s->info.kv_dtype,
                   s->info.kv_bytes_per_tok);
+    if (strcmp(s->info.kv_thrift, "off") != 0) print_thrift(s);
 }

@@ -106,7 +106,8 @@ struct nb_metrics {
     nb_buf cache_config;          /* the labels of vllm:cache_config_info */
     char record[32], layout[256]; /* of the cache; escaped */
     double kv_bytes_per_tok;
-    uint64_t block_bytes, tail_bytes, weight_bytes, workspace_bytes;
+    uint64_t block_bytes, tail_bytes, weight_bytes, workspace_bytes, residual_bytes;
+    bool thrift; /* its counters are shown */
     double len_le[MAX_BUCKET];
     size_t n_len_le;
     hist h[N_HIST], highr;
@@ -264,6 +265,8 @@ nb_status nb_metrics_create(const char *model_name, const nb_engine_info *info, 
     m->tail_bytes = info->tail_bytes;
     m->weight_bytes = info->weight_bytes;
     m->workspace_bytes = info->workspace_bytes;
+    m->residual_bytes = info->residual_bytes;
+    m->thrift = info->kv_thrift && strcmp(info->kv_thrift, "off") != 0;
     make_len_buckets(m, info->max_model_len);
     for (size_t i = 0; i < N_HIST; i++) {
         m->h[i].le = hist_def[i].le ? hist_def[i].le : m->len_le;
@@ -455,6 +458,26 @@ static void write_http(writer *w)
                 m->highr.count, m->highr.sum);
 }
 
+/* Fraction refined: refined / scored; bytes read beyond the records': planes / records. */
+static void write_thrift(writer *w, const nb_engine_stats *st)
+{
+    gauge(w, "nibble:thrift_residual_bytes", "Bytes of residual planes and of the pool of rows.",
+          (double)w->m->residual_bytes);
+    counter(w, "nibble:thrift_scored_tokens_total",
+            "Cached tokens scored by decode steps, in all layers.", (double)st->thrift_scored);
+    counter(w, "nibble:thrift_refined_tokens_total", "Of these read at 8 bits.",
+            (double)st->thrift_refined);
+    counter(w, "nibble:thrift_over_tokens_total", "Of these chosen, but beyond the cap.",
+            (double)st->thrift_over);
+    counter(w, "nibble:thrift_pool_hits_total", "Rows of refined tokens found in the pool.",
+            (double)st->thrift_pool_hits);
+    head(w, "nibble:thrift_read_bytes_total", "counter",
+         "Bytes that these decode steps have read, by what holds them.");
+    sample(w, "nibble:thrift_read_bytes_total", "from=\"records\"", (double)st->thrift_base_bytes);
+    sample(w, "nibble:thrift_read_bytes_total", "from=\"planes\"",
+           (double)st->thrift_residual_bytes);
+}
+
 static void write_ours(writer *w, const nb_engine_stats *st, const nb_metrics_gauges *g)
 {
     const nb_metrics *m = w->m;
@@ -490,6 +513,7 @@ static void write_ours(writer *w, const nb_engine_stats *st, const nb_metrics_ga
             "Tokens found in the prefix cache after preemptions.", (double)st->again_hits);
     counter(w, "nibble:nonfinite_values_refused_total",
             "Requests ended because a value to be stored was not finite.", (double)st->n_nonfinite);
+    if (m->thrift) write_thrift(w, st);
     counter(w, "nibble:steps_total", "Steps of the engine.", (double)st->n_step);
     counter(w, "nibble:step_seconds_total", "Time spent in steps.", st->step_s);
     gauge(w, "nibble:uptime_seconds", "Since the engine was created.", st->uptime_s);

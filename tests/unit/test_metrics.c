@@ -424,6 +424,43 @@ static void test_official_parser(void **state)
     assert_int_equal(rc, 0);
 }
 
+/* Thrift mode's lines are there when it is on. */
+static void test_thrift(void **state)
+{
+    (void)state;
+    const nb_engine_stats st = { .thrift_scored = 9000,
+                                 .thrift_refined = 45,
+                                 .thrift_over = 3,
+                                 .thrift_pool_hits = 20,
+                                 .thrift_base_bytes = 3200000,
+                                 .thrift_residual_bytes = 6400 };
+    nb_engine_info on = info;
+    nb_metrics *m = make("m");
+    char *text = text_of(m, &st);
+    assert_null(strstr(text, "thrift"));
+    free(text);
+    nb_metrics_destroy(m);
+    on.kv_thrift = "off";
+    assert_int_equal(nb_metrics_create("m", &on, &m), NB_OK);
+    text = text_of(m, &st);
+    assert_null(strstr(text, "thrift"));
+    free(text);
+    nb_metrics_destroy(m);
+    on.kv_thrift = "token";
+    on.residual_bytes = 123456;
+    assert_int_equal(nb_metrics_create("m", &on, &m), NB_OK);
+    text = text_of(m, &st);
+    has(text, "nibble:thrift_residual_bytes" L " 123456");
+    has(text, "nibble:thrift_scored_tokens_total" L " 9000");
+    has(text, "nibble:thrift_refined_tokens_total" L " 45");
+    has(text, "nibble:thrift_over_tokens_total" L " 3");
+    has(text, "nibble:thrift_pool_hits_total" L " 20");
+    assert_non_null(strstr(text, "from=\"records\"} 3200000\n"));
+    assert_non_null(strstr(text, "from=\"planes\"} 6400\n"));
+    free(text);
+    nb_metrics_destroy(m);
+}
+
 /* Failing memory: no crash, the status says so. */
 static void test_limited_buffer(void **state)
 {
@@ -448,6 +485,7 @@ int main(void)
         cmocka_unit_test(test_label_escapes),
         cmocka_unit_test(test_long_context_buckets),
         cmocka_unit_test(test_official_parser),
+        cmocka_unit_test(test_thrift),
         cmocka_unit_test(test_limited_buffer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
