@@ -54,5 +54,6 @@ int cmd_bench_throughput(const struct opts *o); /* bench_throughput.c */
 int cmd_eval_kl(const struct opts *o);
 int cmd_eval_ppl(const struct opts *o);
 int cmd_eval_compare(const struct opts *o);
+int cmd_eval_attn(const struct opts *o);
 
 #endif

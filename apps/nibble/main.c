@@ -34,6 +34,8 @@ const command commands[] = {
       "perplexity of a text, by cache format", cmd_eval_ppl, false },
     { "eval compare", CMD_EVAL_COMPARE, "MODEL --text FILE -o DIR [--formats LIST] [options]",
       "all of these, on one page", cmd_eval_compare, false },
+    { "eval attn", CMD_EVAL_ATTN, "MODEL --text FILE [--formats LIST] [--methods LIST] [options]\n--stress [--stress-set LIST] [options]",
+      "attention-output error by layer and head, of a text or of generated tensors", cmd_eval_attn, false },
     { 0 }
 };
 // clang-format on

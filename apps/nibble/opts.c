@@ -239,7 +239,7 @@ int opts_parse(const command *c, int argc, char **argv, opts *o, bool *help)
         if (code == CLI_OK) code = parse_arguments(c, argc, argv, o, help);
         if (code != CLI_OK) return code;
     }
-    if ((!o->model || !*o->model) && !c->no_model)
+    if ((!o->model || !*o->model) && !c->no_model && !o->eval.stress)
         return cli_usage("%s: MODEL is missing; `nibble %s --help` says more", c->name, c->name);
     return CLI_OK;
 }
