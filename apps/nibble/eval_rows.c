@@ -172,6 +172,15 @@ static int list_rows(eval_rows *r)
     return CLI_OK;
 }
 
+static int check_ids(const eval_rows *r)
+{
+    for (size_t i = 0; i < r->text.n_tok; i++)
+        if (r->text.ids[i] >= r->vocab)
+            return cli_failed("token id %u: the model's vocabulary has %zu",
+                              (unsigned)r->text.ids[i], r->vocab);
+    return CLI_OK;
+}
+
 static int add_system(eval_rows *r, const char *name)
 {
     eval_rows_of *of = &r->of[r->n_of++];
@@ -209,6 +218,7 @@ static int open_all(const opts *o, const eval_variants *v, eval_rows *r, nb_engi
     r->chunk_floor = r->chunk_ref == 192 ? 320 : 192;
     floor_v.options.prefill_chunk = r->chunk_floor;
     int code = open_one(&v->reference, r, &engine[0], r->ref_cost);
+    if (code == CLI_OK) code = check_ids(r);
     if (code == CLI_OK && nb_engine_model_hash(engine[0], r->hash, &err) != NB_OK)
         code = cli_failed("%s", err.msg);
     if (code == CLI_OK) code = add_system(r, "floor");
