@@ -95,7 +95,7 @@ static bool encode_rows(const nb_attn_step *s, size_t i, const float *rows, uint
     unsigned char *page = nb_fw_page(s, s->p0 + i);
     if (f->plan.kv_codec->encode(r, page, seg, stride) != NB_OK) return false;
     if (s->c->kv.plane && nb_residual_possible(r))
-        nb_residual_encode(r, page, half, n, nb_fw_plane(s, s->p0 + i));
+        f->plan.kv_residual->encode(r, page, half, n, nb_fw_plane(s, s->p0 + i));
     return true;
 }
 

@@ -54,7 +54,8 @@ void nb_fw_refine(const nb_attn_step *s, size_t page, const nb_fw_pick *p, float
     const unsigned char *codes = nb_fw_page(s, page);
     for (size_t k = p->first[page]; k < p->first[page + 1]; k++) {
         const size_t tok = p->tok[k] % NB_PAGE_TOK;
-        nb_residual_decode(&f->o.record[s->layer], codes, tok, p->row[k], rows + tok * f->n_values);
+        f->plan.kv_residual->decode(&f->o.record[s->layer], codes, tok, p->row[k],
+                                    rows + tok * f->n_values);
     }
 }
 
