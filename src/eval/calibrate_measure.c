@@ -138,6 +138,11 @@ static void hadamard(float *x, size_t n, size_t block)
     for (size_t i = 0; i < n; i++) x[i] *= s;
 }
 
+static float power(int k) /* 2^k, |k| <= NB_KV_SCALE_LOG2_MAX */
+{
+    return k >= 0 ? (float)(1 << k) : 1.0f / (float)(1 << -k);
+}
+
 /* y = H P D^sign (x - mean), mean NULL: 0. */
 static void forward(const window *w, calib_transform t, int sign, const float *mean, const float *x,
                     float *y)
@@ -146,7 +151,7 @@ static void forward(const window *w, calib_transform t, int sign, const float *m
     for (size_t i = 0; i < w->n0; i++) {
         const size_t c = move ? w->s->perm[t.scaling][i] : i;
         const float v = mean ? x[c] - mean[c] : x[c];
-        y[i] = move ? ldexpf(v, sign * w->s->scale_log2[t.scaling][c]) : v;
+        y[i] = move ? v * power(sign * w->s->scale_log2[t.scaling][c]) : v;
     }
     if (t.parts & CALIB_HADAMARD) hadamard(y, w->n0, w->s->hadamard);
 }
@@ -185,7 +190,7 @@ static void differences(const window *w, calib_transform t)
         for (size_t i = 0; i < d; i++) {
             const size_t c = move ? w->s->perm[t.scaling][i] : i;
             double v = (double)u[i];
-            if (move) v = ldexp(v, -w->s->scale_log2[t.scaling][c]);
+            if (move) v *= (double)power(-w->s->scale_log2[t.scaling][c]);
             if (t.parts & CALIB_CENTER) v += (double)w->s->mean[c];
             du[c] = (float)(v - ref[c]);
         }
