@@ -73,9 +73,16 @@ static void say_cache(const nb_serve *s, const opts *o, const nb_engine_info *i)
         o->serve.prefix_caching ? "on" : "off");
 }
 
-static void say_thrift(const nb_serve *s, const nb_engine_info *i)
+/* What is beside the pool, or changes what is in it. */
+static void say_extras(const nb_serve *s, const opts *o, const nb_engine_info *i)
 {
-    char planes[SERVE_SIZE_BYTES];
+    char planes[SERVE_SIZE_BYTES], sinks[SERVE_SIZE_BYTES];
+    if (i->kv_transform && strcmp(i->kv_transform, "none") != 0)
+        say(s, false, "KV cache transform: %s, folded into the weights", i->kv_transform);
+    serve_format_bytes((double)i->sink_bytes, sinks);
+    if (i->sink_bytes)
+        say(s, false, "KV cache sinks: the first %zu tokens of a text in BF16, %s at most",
+            o->kv_sinks, sinks);
     if (i->residual_bytes == 0) return;
     serve_format_bytes((double)i->residual_bytes, planes);
     say(s, false, "Thrift mode: %s, residual planes of %s", i->kv_thrift, planes);
@@ -136,7 +143,7 @@ static void say_start(const nb_serve *s, const opts *o, const serve_setup *t, co
     if (i.warnings && *i.warnings) say(s, true, "%s", i.warnings);
     say_model(s, &i);
     say_cache(s, o, &i);
-    say_thrift(s, &i);
+    say_extras(s, o, &i);
     say_memory(s, &t->plan, &i);
     say_address(s, o, t);
 }
