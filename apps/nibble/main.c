@@ -36,6 +36,8 @@ const command commands[] = {
       "all of these, on one page", cmd_eval_compare, false },
     { "eval attn", CMD_EVAL_ATTN, "MODEL --text FILE [--formats LIST] [--methods LIST] [options]\n--stress [--stress-set LIST] [options]",
       "attention-output error by layer and head, of a text or of generated tensors", cmd_eval_attn, false },
+    { "eval ruler", CMD_EVAL_RULER, "MODEL [--formats LIST] [options]",
+      "retrieval from long prompts, by cache format, task, length and depth", cmd_eval_ruler, false },
     { "calibrate", CMD_CALIBRATE, "MODEL --text FILE -o FILE [options]\nMODEL --tokens FILE -o FILE [options]",
       "measures how the model's cache is best kept, for --kv-calibration", cmd_calibrate, false },
     { 0 }

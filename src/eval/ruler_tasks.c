@@ -172,21 +172,21 @@ static void plain_multikey(nb_ruler_context *c, size_t first, size_t n)
 
 static void plain_multivalue(nb_ruler_context *c, size_t first, size_t n)
 {
-    const size_t n_value = c->length < 768 ? 3 : 4;
+    enum { N_VALUE = 3 };
     for (size_t i = 0; i < n; i++) {
         nb_ruler_question *q = ask(c, NB_RULER_MULTIVALUE, first + i);
         const char *k = nb_ruler_new_key(c, &c->rng), *v[NB_RULER_MAX_VALUES];
         double at[NB_RULER_MAX_VALUES];
-        const size_t mine = draw_places(c, place_of(c, q->depth), n_value, at);
-        for (size_t j = 0; j < n_value; j++) {
+        const size_t mine = draw_places(c, place_of(c, q->depth), N_VALUE, at);
+        for (size_t j = 0; j < N_VALUE; j++) {
             v[j] = nb_ruler_new_number(c, &c->rng, 5);
             const char *s = nb_ruler_fmt(c, NB_RULER_NEEDLE, k, v[j]);
             plant(c, s, at[j]);
             if (j == mine) q->needle = s;
         }
         plain_question(c, q, nb_ruler_fmt(c, "What are all the special magic numbers for %s?", k),
-                       nb_ruler_join(c, v, n_value, NB_RULER_COMMAS));
-        many_refs(c, q, v, n_value);
+                       nb_ruler_join(c, v, N_VALUE, NB_RULER_COMMAS));
+        many_refs(c, q, v, N_VALUE);
     }
 }
 
@@ -229,7 +229,7 @@ static void plain_multiquery(nb_ruler_context *c, size_t first, size_t n)
 /* At least two chains: one alone needs no following. */
 static void plain_vt(nb_ruler_context *c, size_t first, size_t n)
 {
-    enum { VARS = 4 };
+    enum { VARS = 3 };
     const char *var[NB_RULER_MAX_VALUES];
     for (size_t i = 0; i < n || i < 2; i++) {
         nb_ruler_question other = { .depth = nb_ruler_below(&c->rng, c->o->n_depth) };
