@@ -351,10 +351,6 @@ int eval_attn_run(const opts *o, eval_report *out)
 int cmd_eval_attn(const opts *o)
 {
     eval_report r = { 0 };
-    if (!o->eval.stress && (!o->model || !*o->model))
-        return cli_usage(
-            "eval attn: MODEL is missing (or --stress); `nibble eval attn --help` says "
-            "more");
     if (!o->eval.stress && !o->eval.text && !o->eval.tokens)
         return cli_usage("eval attn: --text FILE is missing (or --stress)");
     return eval_finish(o, eval_attn_run(o, &r), &r);
