@@ -108,6 +108,7 @@ static int read_set(ruler_job *k, nb_text *text)
         code = cli_failed("%s: %s", path, err.msg);
     free(data);
     k->dialect = "file";
+    k->n_depth = k->o->eval.n_depth; /* a file has indices; --depths says of how many */
     for (size_t i = 0; i < k->set.n; i++) {
         const size_t d = k->set.item[i].depth;
         if (d != NB_RULER_NO_DEPTH && d + 1 > k->n_depth) k->n_depth = d + 1;
@@ -286,11 +287,6 @@ static void length_text(size_t length, char out[24])
 
 /* ---- JSON ---------------------------------------------------------------------------- */
 
-static json_t *ci_json(nb_ci c)
-{
-    return json_pack("{s:f, s:f, s:f}", "value", c.value, "lo", c.lo, "hi", c.hi);
-}
-
 static json_t *group_json(const ruler_job *k, int kind, int length, const group_result *g,
                           bool difference)
 {
@@ -300,12 +296,12 @@ static json_t *group_json(const ruler_job *k, int kind, int length, const group_
         j, "length", length == ALL ? json_null() : json_integer((json_int_t)k->length[length]));
     (void)json_object_set_new(j, "n", json_integer((json_int_t)g->n));
     for (size_t f = 0; f < N_FIGURE; f++)
-        (void)json_object_set_new(j, figure_name[f], ci_json(g->of[f]));
-    (void)json_object_set_new(j, "exact_wilson", ci_json(g->wilson));
+        (void)json_object_set_new(j, figure_name[f], eval_json_ci(g->of[f]));
+    (void)json_object_set_new(j, "exact_wilson", eval_json_ci(g->wilson));
     if (!difference) return j;
     json_t *d = json_object();
     for (size_t f = 0; f < N_FIGURE; f++)
-        (void)json_object_set_new(d, figure_name[f], ci_json(g->diff[f]));
+        (void)json_object_set_new(d, figure_name[f], eval_json_ci(g->diff[f]));
     (void)json_object_set_new(d, "lost", json_integer((json_int_t)g->lost));
     (void)json_object_set_new(d, "gained", json_integer((json_int_t)g->gained));
     (void)json_object_set_new(d, "p", json_real(g->p));
@@ -321,9 +317,10 @@ static json_t *heat_json(const ruler_job *k, const ruler_outcome *out)
             size_t n;
             const nb_ci c = heat(k, out, d, l, &n);
             if (n == 0) continue;
-            (void)json_array_append_new(
-                a, json_pack("{s:f, s:I, s:I, s:o}", "depth", depth_share(k, d), "length",
-                             (json_int_t)k->length[l], "n", (json_int_t)n, "match", ci_json(c)));
+            (void)json_array_append_new(a, json_pack("{s:f, s:I, s:I, s:o}", "depth",
+                                                     depth_share(k, d), "length",
+                                                     (json_int_t)k->length[l], "n", (json_int_t)n,
+                                                     "match", eval_json_ci(c)));
         }
     return a;
 }
@@ -421,15 +418,27 @@ static const ruler_outcome *column(const ruler_job *k, size_t c, const char **na
     return NULL;
 }
 
+/* One text alone has no interval. */
+static void cell_ci(eval_table *t, double scale, int digits, bool plus, nb_ci c)
+{
+    const double v[] = { scale * c.value, scale * c.lo, scale * c.hi };
+    char text[3][32];
+    for (size_t i = 0; i < 3; i++)
+        (void)snprintf(text[i], sizeof text[i], plus ? "%+.*f" : "%.*f", digits, v[i]);
+    if (isfinite(c.lo) && isfinite(c.hi))
+        eval_table_cell(t, "%s (%s, %s)", text[0], text[1], text[2]);
+    else
+        eval_table_cell(t, "%s", text[0]);
+}
+
 static void cell_of(eval_table *t, size_t f, const group_result *g)
 {
     if (g->n == 0)
         eval_table_cell(t, "-");
     else if (f == LOGPROB)
-        eval_table_cell(t, "%.4f (%.4f, %.4f)", g->of[f].value, g->of[f].lo, g->of[f].hi);
+        cell_ci(t, 1, 4, false, g->of[f]);
     else
-        eval_table_cell(t, "%.1f (%.0f, %.0f)", 100 * g->of[f].value, 100 * g->of[f].lo,
-                        100 * g->of[f].hi);
+        cell_ci(t, 100, 1, false, g->of[f]);
 }
 
 /* Columns are too wide to stand side by side: a row is a task, a length and a variant's figures
@@ -478,13 +487,11 @@ static int compare_table(ruler_job *k, nb_buf *to)
         eval_table_cell(&t, "%s", k->v.v[i].name);
         eval_table_cell(&t, "%.0f",
                         json_number_value(json_object_get(k->cost[i], "bytes_per_token")));
-        for (size_t f = MATCH; f <= EXACT; f++)
-            eval_table_cell(&t, "%+.2f (%+.2f, %+.2f)", 100 * d[f].value, 100 * d[f].lo,
-                            100 * d[f].hi);
+        for (size_t f = MATCH; f <= EXACT; f++) cell_ci(&t, 100, 2, true, d[f]);
         eval_table_cell(&t, "%zu", g.lost);
         eval_table_cell(&t, "%zu", g.gained);
         eval_table_cell(&t, "%.2g", g.p);
-        eval_table_cell(&t, "%+.5f (%+.5f, %+.5f)", d[LOGPROB].value, d[LOGPROB].lo, d[LOGPROB].hi);
+        cell_ci(&t, 1, 5, true, d[LOGPROB]);
         eval_table_row(&t);
     }
     if (eval_table_print(&t, to) != NB_OK && code == CLI_OK) code = cli_failed("out of memory");
