@@ -6,7 +6,6 @@
 #define NB_APPS_CMD_EVAL_H
 #include <jansson.h>
 
-#include "base/str.h"
 #include "cli.h"
 #include "eval/stats.h"
 #include "eval/svg.h"

@@ -15,8 +15,9 @@ static const char STYLE[] =
     "var(--line)}\n"
     ".wide{overflow-x:auto}table{border-collapse:collapse;font-size:.9rem}\n"
     "th,td{padding:.3rem .7rem;border-bottom:1px solid var(--line);text-align:right;"
-    "white-space:nowrap;font-variant-numeric:tabular-nums}\n"
-    "th:first-child,td:first-child{text-align:left}td span{opacity:.65;font-size:.85em}\n"
+    "white-space:nowrap;font-variant-numeric:tabular-nums;vertical-align:top}\n"
+    "th{white-space:normal;vertical-align:bottom}th:first-child,td:first-child{text-align:left}\n"
+    "td span{display:block;opacity:.65;font-size:.85em}\n"
     "pre{background:var(--soft);padding:.8rem;overflow-x:auto;font-size:.78rem;line-height:1.35}\n"
     "figure{margin:1rem 0}summary{cursor:pointer}.none{opacity:.7}\n";
 
