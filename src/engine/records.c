@@ -123,13 +123,17 @@ static void checkpoint_scales(const nb_engine *e, size_t layer, nb_record_opts *
 {
     const nb_kv_scale *s = e->kvo.scale ? &e->kvo.scale[layer] : NULL;
     if (!s || (ro->type != NB_KV_FP8 && ro->type != NB_KV_NVFP4)) return;
+    /* amax / 2688 leaves block scales no room to be one and a half times as large, which 4over6
+     * tries: there the outer scale is amax / (6 * 256). */
+    const bool headroom = ro->type == NB_KV_NVFP4 && ro->mode == NB_KV_4OVER6;
+    const float f = headroom ? 448.0f / 256.0f : 1.0f;
     if (!ro->is_mla) {
-        ro->fixed_scale[0] = s->k;
-        ro->fixed_scale[1] = s->v;
+        ro->fixed_scale[0] = s->k * f;
+        ro->fixed_scale[1] = s->v * f;
         return;
     }
     /* One latent is key and value; in FP8 the scale is that of the rope key too. */
-    ro->fixed_scale[0] = s->k > s->v ? s->k : s->v;
+    ro->fixed_scale[0] = (s->k > s->v ? s->k : s->v) * f;
     if (ro->type == NB_KV_FP8 && !ro->rope_bf16) ro->fixed_scale[1] = ro->fixed_scale[0];
 }
 
