@@ -129,12 +129,12 @@ static int read_forms(eval_attn *a)
     for (size_t i = 0; i < a->n_form; i++) {
         const nb_engine_options *e = &a->v[i].options;
         if (is_word(a->v[i].name, "bf16")) a->floor = i;
-        const bool four = is_word(e->kv_cache_dtype, "nvfp4") || is_word(e->kv_cache_dtype, "if4");
+        const bool thrift = e->kv_thrift && strcmp(e->kv_thrift, "off") != 0;
+        const bool four =
+            !thrift && (is_word(e->kv_cache_dtype, "nvfp4") || is_word(e->kv_cache_dtype, "if4"));
         if (four && a->base == a->n_form) a->base = i;
         /* Of equal rank: the default encoder of nvfp4. */
         if (is_word(a->v[i].name, "nvfp4")) a->base = i;
-        if (e->kv_thrift && strcmp(e->kv_thrift, "off") != 0)
-            return cli_usage("%s: eval attn tries selections with --methods", a->v[i].name);
         if (e->kv_calibration && a->o->eval.stress)
             return cli_usage("%s: a calibration is of a model, not of generated tensors",
                              a->v[i].name);
@@ -160,6 +160,11 @@ static int form_opts(const eval_attn *a, size_t i, const nb_capture_layer *l, nb
     const char *type = e->kv_cache_dtype, *mode = e->kv_cache_mode, *rope = e->kv_rope_dtype;
     f->n_outlier = e->kv_outliers;
     f->n_sink = e->kv_sinks;
+    if (e->kv_thrift && strcmp(e->kv_thrift, "off") != 0) {
+        f->thrift = e->kv_thrift;
+        f->tau = e->kv_thrift_tau;
+        f->fraction = e->kv_thrift_fraction;
+    }
     if (a->has_calib[i]) {
         const nb_kv_calib *c = &a->calib[i];
         if (strcmp(c->model_hash, a->hash) != 0)
@@ -179,6 +184,7 @@ static int form_opts(const eval_attn *a, size_t i, const nb_capture_layer *l, nb
     if (e->kv_skip_layers && in_list(e->kv_skip_layers, l->layer, &ok)) {
         type = "bf16";
         f->n_outlier = 0;
+        f->thrift = NULL;
     }
     if (!ok) return cli_usage("%s: skip: expected layers such as 0+3-5", a->v[i].name);
     if (nb_attn_form_parse(f, type, mode, rope, e->kv_transform, &err) != NB_OK)

@@ -5,7 +5,8 @@
  *   source            "text" or "stress"; stress: "parameters" and, per layer, "layers_drawn"
  *   n_window, n_query, n_head, layers: [numbers]
  *   variants [...]    name, bytes_per_token, bits_per_value, and of all queries, heads and layers
- *     rel_l2, one_minus_cos, kl, max_dp    {mean, median, p95, p99, max}
+ *     rel_l2, one_minus_cos, kl, max_dp    {mean, median, p95, p99, max}; with thrift=... of the
+ *                     refined attention, but for max_dp
  *     layers [...]    the same by layer; with --detailed also by head ("heads"), and "errors":
  *                     {rel_l2: [query][head], kl: [query][head]}, windows one behind the other
  *   floor, base       names of the variants that recovery compares: bf16, and what is refined

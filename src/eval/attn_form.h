@@ -22,6 +22,9 @@ typedef struct nb_attn_form_opts {
     bool by_calib; /* the transform is what calib has chosen */
     size_t n_outlier, n_sink;
     const nb_kv_calib_layer *calib; /* NULL: statistics of the layer's own first half */
+    const char *thrift;   /* NULL, or a selection (attn_thrift.h) whose tokens are read with the
+                           residual plane: attn_run.h */
+    double tau, fraction; /* of it; 0: 1e-3; 0.005 for token, 0.05 for blocks */
 } nb_attn_form_opts;
 
 /* Fills o from words as of the command line; empty or NULL: the default of the type.  transform:

@@ -12,6 +12,7 @@ typedef struct run {
     nb_thrift_method *method[NB_ATTN_REFINES];
     size_t *place[NB_ATTN_REFINES]; /* index of a method in the plan */
     nb_attn_error *error;
+    nb_thrift_run *own; /* [n_form]: the selection of a form, n_method 0 where it has none */
 } run;
 
 static nb_status no_memory(nb_error *err)
@@ -51,10 +52,46 @@ static void on_pass(void *ctx, size_t query, size_t form, const nb_attn_pass *tr
                     const nb_attn_pass *pass)
 {
     run *r = ctx;
-    if (form != r->plan->base) return;
     const nb_attn_error *e = r->error + (form * r->l->n_q + query) * r->l->n_head;
+    if (r->own[form].n_method) nb_thrift_run_query(&r->own[form], query, truth, pass, e);
+    if (form != r->plan->base) return;
     for (size_t kind = 0; kind < NB_ATTN_REFINES; kind++)
         if (r->thrift[kind].n_method) nb_thrift_run_query(&r->thrift[kind], query, truth, pass, e);
+}
+
+/* The selection that a form has of its own. */
+static nb_status own_open(run *r, const nb_attn_form *f, nb_thrift_run *t, nb_arena *work,
+                          nb_error *err)
+{
+    nb_thrift_method *m = nb_arena_alloc(work, sizeof *m);
+    double *fraction = nb_arena_alloc(work, sizeof *fraction);
+    float *rows;
+    if (!m || !fraction) return no_memory(err);
+    if (nb_thrift_method_parse(f->o.thrift, m) != NB_OK)
+        return nb_fail(err, NB_ERR_ARG, "%s: unknown selection %s", f->o.name, f->o.thrift);
+    *fraction = f->o.fraction > 0 ? f->o.fraction : m->kind == NB_SEL_TOKEN ? 0.005 : 0.05;
+    *t = (nb_thrift_run){ .base = f,
+                          .tau = f->o.tau > 0 ? f->o.tau : 1e-3,
+                          .method = m,
+                          .n_method = 1,
+                          .fraction = fraction,
+                          .n_fraction = 1 };
+    const nb_attn_refine kind = r->l->is_mla ? NB_REFINE_RESIDUAL : NB_REFINE_BF16;
+    NB_TRY(nb_attn_form_refined(f, kind, work, &rows, &t->row_bytes, err));
+    t->rows = rows;
+    return nb_thrift_run_init(t, work, err);
+}
+
+/* What was measured of the form becomes what it is behind its selection. */
+static void own_close(const run *r, size_t form)
+{
+    const size_t n = r->l->n_q * r->l->n_head;
+    nb_attn_error *e = r->error + form * n;
+    for (size_t i = 0; i < n; i++) {
+        const double max_dp = e[i].max_dp;
+        e[i] = r->own[form].error[i];
+        e[i].max_dp = max_dp;
+    }
 }
 
 static nb_status thrift_close(const run *r, nb_arena *results, nb_attn_layer_result *out,
@@ -196,14 +233,17 @@ nb_status nb_attn_layer_run(const nb_attn_plan *plan, const nb_capture_layer *l,
     nb_attn_form *form = nb_arena_array(work, plan->n_form + 1, sizeof *form);
     r.error = nb_arena_array(results, plan->n_form * l->n_q * l->n_head, sizeof *r.error);
     x.bytes_per_tok = nb_arena_array(results, plan->n_form + 1, sizeof *x.bytes_per_tok);
-    if (!form || !r.error || !x.bytes_per_tok) return no_memory(err);
+    r.own = nb_arena_array(work, plan->n_form + 1, sizeof *r.own);
+    if (!form || !r.error || !x.bytes_per_tok || !r.own) return no_memory(err);
     for (size_t i = 0; i < plan->n_form; i++) {
         NB_TRY(nb_attn_form_make(l, &plan->form[i], work, &form[i], err));
         x.bytes_per_tok[i] = form[i].bytes_per_tok;
+        if (plan->form[i].thrift) NB_TRY(own_open(&r, &form[i], &r.own[i], work, err));
     }
     if (plan->n_method) NB_TRY(thrift_open(&r, &form[plan->base], work, err));
-    NB_TRY(nb_attn_measure(l, form, plan->n_form, r.error, plan->n_method ? on_pass : NULL, &r,
-                           work, err));
+    NB_TRY(nb_attn_measure(l, form, plan->n_form, r.error, on_pass, &r, work, err));
+    for (size_t i = 0; i < plan->n_form; i++)
+        if (r.own[i].n_method) own_close(&r, i);
     x.error = r.error;
     if (plan->n_method) NB_TRY(thrift_close(&r, results, &x, err));
     if (plan->paper) NB_TRY(paper_run(&r, results, &x.paper, err));

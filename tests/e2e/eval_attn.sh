@@ -21,6 +21,12 @@ grep -q 'nvfp4' "$tmp/out" || die "no table"
 grep -q 'seed=2' "$tmp/out" || die "the parameters are not shown"
 grep -q '</svg>' "$tmp/p.svg" || die "no plot"
 
+# A variant with a selection of its own is what --methods says of that selection.
+ok eval attn --stress --stress-set "$small,n_tok=1000" --formats nvfp4,nvfp4:thrift=token:fraction=0.02 --methods token --fractions 0.02 --json
+cp "$tmp/out" "$tmp/t.json"
+json "$tmp/t.json" 'abs(j["variants"][2]["rel_l2"]["mean"] - j["methods"][0]["fractions"][0]["rel_l2"]) < 1e-12 and j["base"] == "nvfp4"' |
+    grep -q True || die "thrift= of a variant is another selection than --methods"
+
 # Wrong usage.
 fails 2 "MODEL missing" eval attn
 fails 2 "--text --stress" eval attn "$model"
