@@ -42,11 +42,14 @@ static const opt_row rows[] = {
     { .name = "stress", .type = OPT_FLAG, .offset = AT(stress), .cmds = CMD_EVAL_ATTN, IN,
       .help = "generated tensors that break low bits, instead of a text's (needs no MODEL weights)" },
     { .name = "stress-set", .arg = "LIST", .type = OPT_STR, .offset = AT(stress_set), .cmds = CMD_EVAL_ATTN, IN,
-      .help = "parameters of the generator, name=value separated by commas" },
+      .help = "parameters of the generator, name=value separated by commas; a wrong name lists them; "
+              "preset=diffuse, medium, peaky, sharp, plain, quick" },
     { .name = "layers", .arg = "LIST", .type = OPT_STR, .offset = AT(layers), .cmds = CMD_EVAL_ATTN, IN,
       .help = "such as 0,3-5 (default: all)" },
     { .name = "methods", .arg = "LIST", .type = OPT_STR, .offset = AT(methods), .cmds = CMD_EVAL_ATTN, IN,
-      .help = "selections of Thrift mode to try: none, token, block-mean, quest, block-prob, local, oracle, paper-fp4" },
+      .help = "selections of Thrift mode to try on the first 4-bit format: none, token, token-top, block-mean, "
+              "block-mean-causal, quest, local, block-prob, oracle, oracle-token (each also with :head, :fp8, "
+              ":bf16), paper-fp4, or all (default: token,block-mean,block-prob)" },
     { .name = "fractions", .arg = "LIST", .type = OPT_STR, .offset = AT(fractions), .cmds = CMD_EVAL_ATTN, IN,
       .help = "of tokens or blocks that a selection may refine, such as 0.005,0.05" },
     { .name = "tau", .arg = "P", .type = OPT_NUM, .offset = AT(tau), .def = "0.001", .lo = 0, .hi = 1, .lo_open = true, .cmds = CMD_EVAL_ATTN, IN,
