@@ -286,6 +286,29 @@ static void test_few_tokenisations(void **state)
     nb_ruler_set_deinit(&s);
 }
 
+/* Long enough that keys drawn without care would repeat. */
+static void test_no_key_twice(void **state)
+{
+    (void)state;
+    const size_t len = 20000;
+    static const char form[] = "One of the special magic numbers for ";
+    nb_ruler_options o = options("ruler", 41);
+    o.tasks = 1u << NB_RULER_MULTIKEY;
+    o.length = &len;
+    o.n_length = 1;
+    o.n_sample = 1;
+    nb_ruler_set s = make(o);
+    size_t n = 0;
+    for (const char *p = s.item[0].prompt; (p = strstr(p, form)); p++, n++) {
+        char key[128];
+        const char *k = p + strlen(form);
+        (void)snprintf(key, sizeof key, "%s%.*s ", form, (int)strcspn(k, " "), k);
+        assert_int_equal(count_of(s.item[0].prompt, key), 1);
+    }
+    assert_true(n > 700);
+    nb_ruler_set_deinit(&s);
+}
+
 /* ---- options ----------------------------------------------------------------------- */
 
 static void refuse(nb_ruler_options o, nb_status want, const char *word)
@@ -536,6 +559,7 @@ int main(void)
         cmocka_unit_test(test_counting_tasks),
         cmocka_unit_test(test_shared_texts),
         cmocka_unit_test(test_few_tokenisations),
+        cmocka_unit_test(test_no_key_twice),
         cmocka_unit_test(test_hostile_options),
         cmocka_unit_test(test_lists),
         cmocka_unit_test(test_grading),
