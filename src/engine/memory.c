@@ -2,6 +2,7 @@
  * the slots, the workspace of a step.  `info` and the start-up log print the same fields. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "engine/engine_internal.h"
 #include "os/file.h"
@@ -63,10 +64,11 @@ static void size_for_one(nb_engine *e, const nb_engine_options *o, size_t len)
     const size_t block = e->block_bytes + e->plane_block;
     const size_t fit = ram ? (size_t)(ram / 2 / block) * NB_PAGE_TOK : SIZE_MAX;
     if (!o->max_model_len && fit >= NB_PAGE_TOK && len > fit) {
-        (void)snprintf(e->warnings, sizeof e->warnings,
-                       "context limited to %zu tokens by half of the memory (the model's "
+        const size_t at = strlen(e->warnings);
+        (void)snprintf(e->warnings + at, sizeof e->warnings - at,
+                       "%scontext limited to %zu tokens by half of the memory (the model's "
                        "maximum is %zu; --max-model-len decides)",
-                       fit, len);
+                       at ? "; " : "", fit, len);
         len = fit;
     }
     e->max_model_len = len;
