@@ -97,7 +97,7 @@ static nb_status add_section(nb_buf *to, const eval_section *s)
         NB_TRY(nb_buf_add_c(to, "</figure>\n"));
     }
     if (s->report.text.n_bytes) {
-        NB_TRY(nb_buf_add_c(to, "<details open><summary>figures</summary>\n<pre>"));
+        NB_TRY(nb_buf_add_c(to, "<details open=\"open\"><summary>figures</summary>\n<pre>"));
         NB_TRY(add_text(to, s->report.text.p));
         NB_TRY(nb_buf_add_c(to, "</pre></details>\n"));
     }
