@@ -39,6 +39,7 @@ void nb_engine_publish(nb_engine *e)
     c->n_preempted = s.n_preempted;
     c->preempted_tok = s.preempted_tok;
     const nb_thrift_count t = nb_forward_thrift_count(e->forward);
+    c->n_saturated = nb_forward_saturated(e->forward);
     c->thrift_scored = t.scored;
     c->thrift_refined = t.refined;
     c->thrift_over = t.over;

@@ -52,6 +52,8 @@ void nb_forward_set_trace(nb_forward *f, nb_trace_fn *trace, void *ctx); /* NULL
 
 /* What Thrift mode has done since creation. */
 nb_thrift_count nb_forward_thrift_count(const nb_forward *f);
+/* Values that a checkpoint's own scale has cut off, since creation. */
+uint64_t nb_forward_saturated(const nb_forward *f);
 
 /* Runs the chunks.  NB_ERR_NONFINITE when a value to be stored is not finite: err tells of the
  * first, bad[i] (may be NULL) is 1 for each such chunk, whose cache, tail and logits are void;

@@ -94,6 +94,9 @@ static bool encode_rows(const nb_attn_step *s, size_t i, const float *rows, uint
     const uint16_t *const seg[2] = { half, half + n0 };
     unsigned char *page = nb_fw_page(s, s->p0 + i);
     if (f->plan.kv_codec->encode(r, page, seg, stride) != NB_OK) return false;
+    if (r->seg[0].fixed_scale != 0 || r->seg[1].fixed_scale != 0)
+        atomic_fetch_add_explicit(&f->n_saturated, nb_record_count_saturated(r, seg, stride),
+                                  memory_order_relaxed);
     if (s->c->kv.plane && nb_residual_possible(r))
         f->plan.kv_residual->encode(r, page, half, n, nb_fw_plane(s, s->p0 + i));
     return true;

@@ -180,3 +180,8 @@ const nb_plan *nb_forward_plan(const nb_forward *f)
 {
     return &f->plan;
 }
+
+uint64_t nb_forward_saturated(const nb_forward *f)
+{
+    return atomic_load_explicit(&f->n_saturated, memory_order_relaxed);
+}

@@ -1,6 +1,8 @@
 /* forward_internal.h - workspace and helpers shared by the files of the forward pass. */
 #ifndef NB_MODEL_FORWARD_INTERNAL_H
 #define NB_MODEL_FORWARD_INTERNAL_H
+#include <stdatomic.h>
+
 #include "model/forward.h"
 
 enum {
@@ -59,6 +61,7 @@ struct nb_forward {
     const unsigned char **t_row; /* [t_stride] */
     size_t t_stride;             /* tokens, whole pages; 0: off */
     nb_thrift_count thrift_count;
+    atomic_uint_least64_t n_saturated; /* pages are encoded by many workers */
     /* expanded attention */
     float *dec;               /* [NB_SPLIT_TOK] decoded rows of a split */
     float *exp_dec, *exp_raw; /* [NB_SPLIT_TOK][n_head * (d_nope + d_v)] */

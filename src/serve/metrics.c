@@ -458,6 +458,13 @@ static void write_http(writer *w)
                 m->highr.count, m->highr.sum);
 }
 
+/* Of caches with a checkpoint's own scales. */
+static void write_saturated(writer *w, const nb_engine_stats *st)
+{
+    counter(w, "nibble:kv_saturated_values_total",
+            "Cached values that the checkpoint's own scale has cut off.", (double)st->n_saturated);
+}
+
 /* Fraction refined: refined / scored; bytes read beyond the records': planes / records. */
 static void write_thrift(writer *w, const nb_engine_stats *st)
 {
@@ -513,6 +520,7 @@ static void write_ours(writer *w, const nb_engine_stats *st, const nb_metrics_ga
             "Tokens found in the prefix cache after preemptions.", (double)st->again_hits);
     counter(w, "nibble:nonfinite_values_refused_total",
             "Requests ended because a value to be stored was not finite.", (double)st->n_nonfinite);
+    write_saturated(w, st);
     if (m->thrift) write_thrift(w, st);
     counter(w, "nibble:steps_total", "Steps of the engine.", (double)st->n_step);
     counter(w, "nibble:step_seconds_total", "Time spent in steps.", st->step_s);

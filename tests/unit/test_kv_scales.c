@@ -403,6 +403,33 @@ static void test_engine_mla(void **state)
     tmp_close(&t);
 }
 
+/* A scale that is far too small cuts values off, and the engine says how many. */
+static void test_saturation(void **state)
+{
+    (void)state;
+    static const entry tiny[] = { { K(0), "F32", "[]", 1e-6 },
+                                  { K(1), "F32", "[]", 1 },
+                                  { K(2), "F32", "[]", 1 } };
+    static const entry fit[] = { { K(0), "F32", "[]", 1 },
+                                 { K(1), "F32", "[]", 1 },
+                                 { K(2), "F32", "[]", 1 } };
+    const entry *const of[] = { tiny, fit };
+    for (size_t i = 0; i < NB_COUNT(of); i++) {
+        tmp_dir t;
+        nb_engine_stats s;
+        make_checkpoint(&t, "tests/parity/v3", fp8_cache, of[i], 3);
+        nb_engine *e = open_model(&t, (nb_engine_options){ 0 });
+        generates(e);
+        nb_engine_get_stats(e, &s);
+        if (i == 0)
+            assert_true(s.n_saturated > 1000); /* nearly all of the page in layer 0 */
+        else
+            assert_int_equal(s.n_saturated, 0);
+        nb_engine_destroy(e);
+        tmp_close(&t);
+    }
+}
+
 static void test_engine_odd(void **state)
 {
     (void)state;
@@ -459,7 +486,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_algo),       cmocka_unit_test(test_names),
         cmocka_unit_test(test_precedence), cmocka_unit_test(test_bad_scales),
-        cmocka_unit_test(test_engine_mla), cmocka_unit_test(test_engine_odd),
+        cmocka_unit_test(test_engine_mla), cmocka_unit_test(test_saturation),
+        cmocka_unit_test(test_engine_odd),
         cmocka_unit_test(test_engine_gqa),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
