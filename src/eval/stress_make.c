@@ -80,13 +80,18 @@ static void draw(nb_stress_opts *o, size_t layer)
                         rho[] = { 0, .1, .3, .6 }, amp[] = { 0, 10, 50, 200, 1000 },
                         pairs[] = { 0, 1, 2, 3, 4 }, sd[] = { .5, 1, 3 };
     const double g = exp(log(.004) + unit(&s) * log(1.2 / .004));
-    const double v[] = { pick(&s, sigma, 3), pick(&s, outliers, 4), pick(&s, rho, 4),
-                         pick(&s, pairs, 5), pick(&s, amp, 5),      pick(&s, sd, 3) };
-    double *const to[] = { &o->sigma_ch,   &o->outliers,    &o->rho,
-                           &o->rope_pairs, &o->rope_offset, &o->logit_sd };
+    const struct {
+        double *to;
+        const double *set;
+        size_t n;
+    } fields[] = { { &o->sigma_ch, sigma, 3 },  { &o->outliers, outliers, 4 },
+                   { &o->rho, rho, 4 },         { &o->rope_pairs, pairs, 5 },
+                   { &o->rope_offset, amp, 5 }, { &o->logit_sd, sd, 3 } };
     if (isnan(o->gain)) o->gain = g;
-    for (size_t i = 0; i < NB_COUNT(v); i++)
-        if (isnan(*to[i])) *to[i] = v[i];
+    for (size_t i = 0; i < NB_COUNT(fields); i++) {
+        const double v = pick(&s, fields[i].set, fields[i].n); /* also where it is not needed */
+        if (isnan(*fields[i].to)) *fields[i].to = v;
+    }
     if (!isnan(o->p)) {
         o->n_offset = 1;
         o->offset[0] = o->logit_sd * o->logit_sd / 2 + log(o->p / (1 - o->p));
@@ -141,7 +146,8 @@ static nb_status make_latents(maker *m, nb_arena *arena)
     size_t ch[2] = { (size_t)(unit(&si) * (double)m->n_ch) % m->n_ch, 0 };
     ch[1] = (ch[0] + 1 + (size_t)(unit(&si) * (double)(m->n_ch - 1))) % m->n_ch;
     if (ch[1] == ch[0]) ch[1] = (ch[0] + 1) % m->n_ch;
-    const double sign[2] = { unit(&si) < .5 ? -1 : 1, unit(&si) < .5 ? -1 : 1 };
+    const double s0 = unit(&si) < .5 ? -1 : 1, s1 = unit(&si) < .5 ? -1 : 1;
+    const double sign[2] = { s0, s1 };
     for (size_t t = 0; t < m->n_tok; t++) {
         float *x = m->kv + t * m->n_values;
         for (size_t c = 0; t % 64 == 0 && c < m->n_ch; c++) centre[c] = gauss(&ce);
@@ -218,8 +224,9 @@ static void make_query(maker *m, stream *s, size_t iq, size_t h, float scale, do
                                 ? m->o.rope_logit / (m->o.rope_sd * sqrt((double)m->n_rope) * scale)
                                 : 0;
         const double off = m->amp[i] > 0 ? m->o.rope_q : 0;
-        turn(m, i, m->pos[iq], sd_q * gauss(s) + off * cos(m->angle[i]),
-             sd_q * gauss(s) + off * sin(m->angle[i]), q + m->n_ch + 2 * i);
+        const double re = sd_q * gauss(s) + off * cos(m->angle[i]),
+                     im = sd_q * gauss(s) + off * sin(m->angle[i]);
+        turn(m, i, m->pos[iq], re, im, q + m->n_ch + 2 * i);
     }
     /* Scores of the background: the target is placed above their mean, or, where they are not
      * Gaussian, above what a Gaussian of the same log-sum-exp would have. */
