@@ -5,6 +5,7 @@ calibration file), the factor that differs from `nvfp4`, and the runs it belongs
 f --full on the bundled model, h --full on hard variants and further seeds."""
 
 BASE = "nvfp4"
+PART = 14  # variants of a call: the reference and the default are computed in each
 VARIANTS = [
     ("fp8", "format", "qfh"),
     ("fp8:rope=bf16", "rope", "f"),
@@ -12,9 +13,9 @@ VARIANTS = [
     ("nvfp4:mode=search", "encoder", "qfh"),
     ("if4", "format", "qfh"),
     ("mxfp4", "format", "qfh"),
-    ("int4", "format", "fh"),
+    ("int4", "format", "f"),
     ("nvfp4:transform=center:calibration=CAL", "transform", "f"),
-    ("nvfp4:transform=equalize:calibration=CAL", "transform", "fh"),
+    ("nvfp4:transform=equalize:calibration=CAL", "transform", "f"),
     ("nvfp4:transform=center+equalize:calibration=CAL", "transform", "qfh"),
     ("nvfp4:transform=hadamard:calibration=CAL", "transform", "fh"),
     ("nvfp4:transform=center+equalize+hadamard:calibration=CAL", "transform", "f"),
@@ -24,9 +25,11 @@ VARIANTS = [
     ("mxfp4:transform=hadamard:calibration=CAL", "transform", "f"),
     ("int4:transform=hadamard:calibration=CAL", "transform", "f"),
     ("nvfp4:rope=bf16", "rope", "qfh"),
+    ("if4:rope=bf16", "rope", "fh"),
+    ("nvfp4:rope=bf16:sinks=4", "rope", "f"),
     ("nvfp4:transform=none:outliers=4:calibration=CAL", "outliers", "fh"),
     ("nvfp4:transform=none:outliers=16:calibration=CAL", "outliers", "f"),
-    ("nvfp4:sinks=4", "sinks", "qf"),
+    ("nvfp4:sinks=4", "sinks", "qfh"),
     ("nvfp4:sinks=64", "sinks", "f"),
     ("nvfp4:skip=0", "layers", "f"),
 ]
@@ -40,15 +43,15 @@ THRIFT = [
     ("nvfp4:thrift=block-prob:fraction=0.25", "f"),
     ("fp8", "f"),
 ]
-RULER = ["nvfp4", "if4", "mxfp4", "nvfp4:calibration=CAL", "fp8"]
+RULER = ["nvfp4", "if4", "nvfp4:calibration=CAL", "mxfp4"]
 STRESS_FORMATS = "fp8,nvfp4,nvfp4:mode=basic,nvfp4:mode=search,if4,mxfp4,int4"
 STRESS_METHODS = "token,token-top,block-mean,quest,block-prob,local,paper-fp4"
-# name, parameters of the generator; plain: tame channels, the setting of the predictions.
+# name, parameters of the generator; plain: tame channels, the setting of the predictions; 2: with more seeds.
 STRESS = [
-    ("plain peaky", "preset=plain,preset=peaky", "qf"),
+    ("plain peaky", "preset=plain,preset=peaky", "qf2"),
     ("plain diffuse", "preset=plain,preset=diffuse", "f"),
     ("plain medium", "preset=plain,preset=medium", "f"),
-    ("hard peaky", "preset=peaky", "f"),
+    ("hard peaky", "preset=peaky", "f2"),
     ("hard diffuse", "preset=diffuse", "f"),
 ]
 HARD = {
@@ -59,9 +62,9 @@ HARD = {
 }
 SIZES = {  # tokens of a window and in all, of the calibration, decoded one by one; prompts of retrieval
     "quick": {"context": 2048, "n": 2048, "calibrate": 4096, "decode": 512, "lengths": "1k", "samples": 4,
-              "stress": "n_layer=2,n_tok=2048,n_query=8", "seeds": [1]},
-    "full": {"context": 2048, "n": 8192, "calibrate": 16384, "decode": 1536, "lengths": "2k", "samples": 10,
-             "stress": "n_layer=2,n_tok=4096,n_query=12", "seeds": [1, 2]},
+              "stress": "n_layer=2,n_tok=2048,n_query=8", "seeds": 1},
+    "full": {"context": 2048, "n": 6144, "calibrate": 8192, "decode": 1536, "lengths": "2k", "samples": 10,
+             "stress": "n_layer=2,n_tok=4096,n_query=12", "seeds": 2},
 }
 
 
@@ -70,21 +73,21 @@ def split(words, n):
     return [[BASE] + words[i:i + n] for i in range(0, len(words), n)]
 
 
-def of_model(kind, size):
+def of_model(kind, size, samples=0):
     """Cells of a model.  kind: q, f or h -> [(name, arguments after MODEL)]"""
     s = SIZES[size]
     text = ["--text", "TEXT", "--context", str(s["context"])]
     cells = [("calibrate", ["calibrate", "MODEL", "--text", "CALTEXT", "--context", str(s["context"]),
                             "--n-tokens", str(s["calibrate"]), "-o", "CAL"])]
     words = [w for w, _, where in VARIANTS if kind in where]
-    for i, part in enumerate(split(words, 8)):
+    for i, part in enumerate(split(words, PART)):
         cells.append((f"kl {i}", ["eval", "kl", "MODEL", *text, "--n-tokens", str(s["n"]), "--formats", ",".join(part)]))
     if kind != "h":
         words = [w for w, where in THRIFT if kind == "f" or kind in where]
         cells.append(("thrift", ["eval", "kl", "MODEL", "--decode", "--text", "TEXT", "--context", str(s["decode"]),
                                  "--n-tokens", str(s["decode"]), "--formats", ",".join([BASE] + words)]))
-    words = RULER if kind == "f" else RULER[:4] if kind == "h" else RULER[:2]
-    samples = s["samples"] if kind != "h" else max(2, s["samples"] // 2)
+    words = RULER if kind == "f" else RULER[:3] if kind == "h" else RULER[:2]
+    samples = samples or (s["samples"] if kind != "h" else s["samples"] // 2)
     cells.append(("ruler", ["eval", "ruler", "MODEL", "--formats", ",".join(words), "--lengths", s["lengths"],
                             "--samples", str(samples)]))
     if kind == "f":
@@ -97,7 +100,7 @@ def of_stress(size):
     s, kind = SIZES[size], size[0]
     cells = []
     for name, what, where in STRESS:
-        for seed in s["seeds"] if kind in where else []:
+        for seed in range(1, 1 + (s["seeds"] if "2" in where else 1)) if kind in where else []:
             cells.append((f"{name}, seed {seed}", [
                 "eval", "attn", "--stress", "--stress-set", what + "," + s["stress"], "--seed", str(seed), "--formats", STRESS_FORMATS,
                 "--methods", STRESS_METHODS, "--fractions", "0.001,0.0025,0.005,0.02,0.05,0.1,0.25"]))

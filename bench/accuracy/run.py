@@ -13,14 +13,15 @@ with --text and --calibration-text.  A cell that is finished is kept in --work a
 the same binary.  Only Python's standard library.
 """
 import argparse
+import concurrent.futures
 import hashlib
 import json
 import lzma
 import os
 import re
-import resource
 import subprocess
 import sys
+import tempfile
 import time
 
 import cells
@@ -119,12 +120,23 @@ def model_hash(path):
     return h.hexdigest()
 
 
+def waited(command, folder):
+    """-> exit code, processor seconds, what it printed, its errors"""
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, cwd=folder)
+        _, status, use = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        for f in (out, err):
+            f.seek(0)
+        return process.returncode, use.ru_utime + use.ru_stime, out.read().decode(), err.read().decode(errors="replace")
+
+
 class Runner:
     def __init__(self, a, work):
         self.a, self.work = a, work
         self.nibble = os.path.abspath(a.nibble)
         self.build = sha256(self.nibble)[:KEEP_BUILD]
-        self.started, self.failed = time.monotonic(), []
+        self.failed = []
         os.makedirs(os.path.join(work, "cells"), exist_ok=True)
         for name in sorted(os.listdir(os.path.join(work, "cells"))):  # of another build
             if not a.keep and not name.startswith(self.build):
@@ -142,15 +154,13 @@ class Runner:
                 with open(os.path.join(self.work, makes), "w", encoding="utf-8") as f:
                     f.write(done["file"])
             return done
-        print(f"{model}: {name} ...", file=sys.stderr, end="", flush=True)
-        before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+        start = time.monotonic()
         command = [self.nibble, *arguments] + ([] if makes else ["--json"])
-        run = subprocess.run(command, capture_output=True, text=True, cwd=self.work, check=False)
-        after, seconds = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic() - start
-        cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        print(f" {seconds:.1f} s", file=sys.stderr)
-        if run.returncode:
-            line = (run.stderr.strip() or "no message").splitlines()[-1]
+        code, cpu, out, err = waited(command, self.work)
+        seconds = time.monotonic() - start
+        print(f"{model}: {name}: {seconds:.1f} s", file=sys.stderr)
+        if code:
+            line = (err.strip() or "no message").splitlines()[-1]
             print(f"  failed: {line}", file=sys.stderr)
             self.failed.append(f"{model}: {name}: {line}")
             return None
@@ -158,9 +168,9 @@ class Runner:
         if makes:
             with open(os.path.join(self.work, makes), encoding="utf-8") as f:
                 done["file"] = f.read()
-            done["result"] = run.stdout
+            done["result"] = out
         else:
-            done["result"] = json.loads(run.stdout)
+            done["result"] = json.loads(out)
         with open(path + ".tmp", "w", encoding="utf-8") as f:
             json.dump(done, f)
         os.rename(path + ".tmp", path)
@@ -171,7 +181,7 @@ class Runner:
         put = {**text, "MODEL": os.path.abspath(path), "CAL": "cal-" + re.sub(r"\W", "-", name) + ".json"}
         inputs = [model_hash(path)] + [sha256(os.path.join(self.work, t)) for t in text.values()]
         out = {}
-        for cell, arguments in cells.of_model(kind, size):
+        for cell, arguments in cells.of_model(kind, size, self.a.samples):
             words = [re.sub(r"\b(TEXT|CALTEXT|MODEL|CAL)\b", lambda m: put[m.group(1)], x) for x in arguments]
             done = self.cell(name, cell, words, inputs)
             if done:
@@ -201,6 +211,7 @@ def options():
     ap.add_argument("--seeds", nargs="*", default=[], metavar="DIR", help="further models, the shorter set")
     ap.add_argument("--quick", action="store_true", help="few variants, little text")
     ap.add_argument("--full", action="store_true")
+    ap.add_argument("--samples", type=int, default=0, help="prompts of a task of retrieval, for all models")
     ap.add_argument("--no-stress", action="store_true", help="without the generated tensors")
     ap.add_argument("--text", help="a text to measure on")
     ap.add_argument("--calibration-text", help="another one, to calibrate with")
@@ -235,12 +246,13 @@ def main():
               "variants": [[w, f] for w, f, _ in cells.VARIANTS], "models": {}, "stress": {}}
     for name, path, kind in plan:
         report["models"][name] = runner.model(name, path, kind, size, text)
-    for name, arguments in [] if a.no_stress else cells.of_stress(size):
-        done = runner.cell("stress", name, arguments, [])
-        if done:
-            report["stress"][name] = {k: done[k] for k in ("seconds", "cpu_seconds", "result")}
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:  # each runs on one core
+        todo = [] if a.no_stress else cells.of_stress(size)
+        for (name, _), done in zip(todo, pool.map(lambda c: runner.cell("stress", *c, []), todo)):
+            if done:
+                report["stress"][name] = {k: done[k] for k in ("seconds", "cpu_seconds", "result")}
     every = [c for m in report["models"].values() for c in m.values()] + list(report["stress"].values())
-    report["seconds"] = round(sum(c["seconds"] for c in every), 1)
+    report["seconds"] = round(sum(c["seconds"] for c in every), 1)  # of the cells, also of earlier runs
     report["cpu_seconds"] = round(sum(c["cpu_seconds"] for c in every), 1)
     report["failed"] = runner.failed
     with open(a.output, "w", encoding="utf-8") as f:
