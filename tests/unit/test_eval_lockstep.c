@@ -208,6 +208,18 @@ static void test_summary(void **state)
     assert_int_equal(s.n, 42);
 }
 
+/* A block ends with its window, also where positions do not say so: short windows. */
+static void test_short_windows(void **state)
+{
+    (void)state;
+    const uint32_t w[6] = { 0, 0, 1, 1, 2, 2 }, p[6] = { 3, 4, 5, 6, 63, 64 };
+    const nb_lockstep_rows r = { .n = 6, .window = w, .pos = p };
+    const uint32_t want[6] = { 0, 0, 1, 1, 2, 3 };
+    uint32_t block[6];
+    nb_lockstep_blocks(&r, block);
+    assert_memory_equal(block, want, sizeof want);
+}
+
 static void test_ranges(void **state)
 {
     (void)state;
@@ -228,7 +240,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_definitions), cmocka_unit_test(test_by_hand),
         cmocka_unit_test(test_equal),       cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_summary),     cmocka_unit_test(test_ranges),
+        cmocka_unit_test(test_summary),     cmocka_unit_test(test_short_windows),
+        cmocka_unit_test(test_ranges),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
