@@ -37,7 +37,9 @@ static int read_record(const opts *o, nb_calib_record *r)
     if (e.kv_cache_mode && nb_kv_mode_parse(e.kv_cache_mode, &r->mode) != NB_OK)
         return cli_usage("calibrate: --kv-cache-mode %s: expected basic, 4over6 or search",
                          e.kv_cache_mode);
-    r->rope_bf16 = e.kv_rope_dtype && strcmp(e.kv_rope_dtype, "bf16") == 0;
+    if (e.kv_rope_dtype && nb_rope_fmt_parse(e.kv_rope_dtype, &r->rope) != NB_OK)
+        return cli_usage("calibrate: --kv-rope-dtype %s: expected fp8, bf16 or int8",
+                         e.kv_rope_dtype);
     return CLI_OK;
 }
 
@@ -87,7 +89,7 @@ static json_t *layer_json(const nb_kv_calib_layer *l, size_t i, bool is_mla)
                   "outliers", (json_int_t)l->n_outlier, "bits_per_value", l->bits, "plain_error",
                   l->plain_error, "error", l->error, "token_amax", (double)l->token_amax);
     if (j && is_mla &&
-        json_object_set_new(j, "rope", json_string(l->rope_bf16 ? "bf16" : "fp8")) != 0) {
+        json_object_set_new(j, "rope", json_string(nb_rope_fmt_name(l->rope))) != 0) {
         json_decref(j);
         return NULL;
     }
@@ -128,7 +130,7 @@ static int make_table(const opts *o, const nb_kv_calib *c, nb_buf *to)
         eval_table_cell(&t, "%zu", i);
         eval_table_cell(&t, "%s", transform);
         eval_table_cell(&t, "%s%s%s", l->kv_dtype, l->kv_mode[0] ? " " : "", l->kv_mode);
-        eval_table_cell(&t, "%s", !c->is_mla ? "-" : l->rope_bf16 ? "bf16" : "fp8");
+        eval_table_cell(&t, "%s", !c->is_mla ? "-" : nb_rope_fmt_name(l->rope));
         eval_table_cell(&t, "%zu", l->n_outlier);
         eval_table_cell(&t, "%.3f", l->bits);
         eval_table_cell(&t, "%.3f%%", 100 * l->plain_error);

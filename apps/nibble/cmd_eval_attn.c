@@ -177,7 +177,7 @@ static int form_opts(const eval_attn *a, size_t i, const nb_capture_layer *l, nb
         if ((!type || strcmp(type, "auto") == 0) && f->calib->kv_dtype[0]) {
             type = f->calib->kv_dtype;
             if (!mode && f->calib->kv_mode[0]) mode = f->calib->kv_mode;
-            if (!rope && f->calib->rope_bf16) rope = "bf16";
+            if (!rope && l->is_mla) rope = nb_rope_fmt_name(f->calib->rope);
             if (!f->n_outlier) f->n_outlier = f->calib->n_outlier;
         }
     }

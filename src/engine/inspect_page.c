@@ -184,6 +184,7 @@ static seg_format format_of(nb_seg_fmt f)
     switch (f) {
     case NB_SEG_BF16: return (seg_format){ "bf16", 16, 0, false };
     case NB_SEG_E4M3: return (seg_format){ "e4m3", 8, 0, true };
+    case NB_SEG_INT8: return (seg_format){ "int8", 8, 0, true };
     case NB_SEG_NVFP4: return (seg_format){ "nvfp4", 4, 16, true };
     case NB_SEG_IF4: return (seg_format){ "if4", 4, 16, true };
     default: return (seg_format){ "other", 0, 0, false };
@@ -302,8 +303,8 @@ static json_t *records(const nb_engine *e, const page_copy *p, const scratch *w,
         nb_record_opts o;
         nb_record r;
         const nb_kv_type t = shown_types[i];
-        nb_model_record_opts(&e->model.c, t, t == NB_KV_IF4 ? NB_KV_SEARCH : NB_KV_4OVER6, false,
-                             &o);
+        nb_model_record_opts(&e->model.c, t, t == NB_KV_IF4 ? NB_KV_SEARCH : NB_KV_4OVER6,
+                             NB_ROPE_FP8, &o);
         if (nb_record_init(&r, &o, NULL) != NB_OK) continue; /* cannot hold this shape */
         json_t *j = record_json(&r, p, w, tok, amax);
         if (j && add(list, j) == 0) continue;
@@ -322,7 +323,7 @@ static size_t page_room(const nb_engine *e)
     for (size_t i = 0; i < NB_COUNT(shown_types); i++) {
         nb_record_opts o;
         nb_record r;
-        nb_model_record_opts(&e->model.c, shown_types[i], NB_KV_4OVER6, false, &o);
+        nb_model_record_opts(&e->model.c, shown_types[i], NB_KV_4OVER6, NB_ROPE_FP8, &o);
         if (nb_record_init(&r, &o, NULL) == NB_OK && r.page_bytes > most) most = r.page_bytes;
     }
     return most;

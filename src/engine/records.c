@@ -16,7 +16,8 @@ typedef struct wish {
     bool by_calib;        /* --kv-cache-dtype auto with a calibration file: the file chooses */
     bool have_mode;
     nb_kv_mode mode;
-    bool have_rope, rope_bf16;
+    bool have_rope;
+    nb_rope_fmt rope;
     size_t n_outlier;
 } wish;
 
@@ -44,10 +45,9 @@ static nb_status read_wish(const nb_engine *e, const nb_engine_options *o, wish 
     if (o->kv_cache_mode && nb_kv_mode_parse(o->kv_cache_mode, &w->mode) != NB_OK)
         return nb_fail(err, NB_ERR_ARG, "--kv-cache-mode %s: expected basic, 4over6 or search",
                        o->kv_cache_mode);
-    if (strcmp(rope, "fp8") != 0 && strcmp(rope, "bf16") != 0)
-        return nb_fail(err, NB_ERR_ARG, "--kv-rope-dtype %s: expected fp8 or bf16", rope);
+    if (nb_rope_fmt_parse(rope, &w->rope) != NB_OK)
+        return nb_fail(err, NB_ERR_ARG, "--kv-rope-dtype %s: expected fp8, bf16 or int8", rope);
     w->have_rope = o->kv_rope_dtype != NULL;
-    w->rope_bf16 = !strcmp(rope, "bf16");
     if (o->kv_outliers > NB_MAX_OUTLIER)
         return nb_fail(err, NB_ERR_RANGE, "--kv-outliers %zu: at most %d", o->kv_outliers,
                        NB_MAX_OUTLIER);
@@ -105,13 +105,13 @@ static nb_status read_skip(const char *list, size_t n_layer, bool *skip, nb_erro
 /* ---- a layer ---- */
 
 static void calibrated(const nb_kv_calib_layer *l, const wish *w, nb_kv_type *type,
-                       nb_kv_mode *mode, bool *rope_bf16)
+                       nb_kv_mode *mode, nb_rope_fmt *rope)
 {
     if (!w->by_calib || !l->kv_dtype[0]) return;
     (void)nb_kv_type_parse(l->kv_dtype, type); /* the reader has checked the names */
     *mode = default_mode(*type);
     if (l->kv_mode[0]) (void)nb_kv_mode_parse(l->kv_mode, mode);
-    *rope_bf16 = l->rope_bf16;
+    *rope = l->rope;
 }
 
 static bool is_4bit(nb_kv_type t)
@@ -132,9 +132,10 @@ static void checkpoint_scales(const nb_engine *e, size_t layer, nb_record_opts *
         ro->fixed_scale[1] = s->v * f;
         return;
     }
-    /* One latent is key and value; in FP8 the scale is that of the rope key too. */
+    /* One latent is key and value; in FP8 the scale is that of the rope key too, where that is
+     * FP8 as well. */
     ro->fixed_scale[0] = (s->k > s->v ? s->k : s->v) * f;
-    if (ro->type == NB_KV_FP8 && !ro->rope_bf16) ro->fixed_scale[1] = ro->fixed_scale[0];
+    if (ro->type == NB_KV_FP8 && ro->rope == NB_ROPE_FP8) ro->fixed_scale[1] = ro->fixed_scale[0];
 }
 
 static nb_status choose(nb_engine *e, const wish *w, size_t layer, bool skip, nb_error *err)
@@ -142,14 +143,14 @@ static nb_status choose(nb_engine *e, const wish *w, size_t layer, bool skip, nb
     const nb_kv_calib_layer *l = e->kvo.have_calib ? &e->kvo.calib.layer[layer] : NULL;
     nb_kv_type type = w->type;
     nb_kv_mode mode = default_mode(type);
-    bool rope_bf16 = w->rope_bf16;
-    if (l) calibrated(l, w, &type, &mode, &rope_bf16);
+    nb_rope_fmt rope = w->rope;
+    if (l) calibrated(l, w, &type, &mode, &rope);
     if (w->have_mode) mode = w->mode;
-    if (w->have_rope) rope_bf16 = w->rope_bf16;
+    if (w->have_rope) rope = w->rope;
     if (skip) type = w->own;
     nb_record_opts ro;
     uint16_t outlier[NB_MAX_OUTLIER];
-    nb_model_record_opts(&e->model.c, type, mode, rope_bf16, &ro);
+    nb_model_record_opts(&e->model.c, type, mode, rope, &ro);
     const size_t n = w->n_outlier ? w->n_outlier : l ? l->n_outlier : 0;
     if (n && l && is_4bit(type)) {
         const unsigned t = e->kvo.transform ? e->kvo.transform[layer] : 0;
@@ -159,6 +160,10 @@ static nb_status choose(nb_engine *e, const wish *w, size_t layer, bool skip, nb
         nb_kv_calib_outliers(l, t & NB_TRANSFORM_CENTER, t & NB_TRANSFORM_EQUALIZE, n, outlier);
         ro.outlier[0] = outlier;
         ro.n_outlier[0] = n;
+    }
+    if (l && (is_4bit(type) || type == NB_KV_FP8) && l->n_rope_outlier) {
+        ro.outlier[1] = l->rope_outlier; /* a rope key in BF16 has no use for them */
+        ro.n_outlier[1] = l->n_rope_outlier;
     }
     checkpoint_scales(e, layer, &ro);
     return nb_record_init(&e->record[layer], &ro, err);
@@ -208,7 +213,7 @@ nb_kv_view nb_engine_view(const nb_engine *e, const uint32_t *block, size_t n_bl
 
 static bool same_layout(const nb_record *a, const nb_record *b)
 {
-    return a->type == b->type && a->page_bytes == b->page_bytes;
+    return a->type == b->type && a->seg[1].fmt == b->seg[1].fmt && a->page_bytes == b->page_bytes;
 }
 
 /* The planes of a page, in the order of their offsets (record.h). */
@@ -220,7 +225,8 @@ static void describe_page(const nb_record *r, const char *const name[2], nb_buf 
     }
     for (size_t i = 0; i < r->n_seg; i++) {
         const nb_record_seg *s = &r->seg[i];
-        (void)nb_buf_printf(b, "%s%s %dx%zu", i ? " + " : "", name[i], NB_PAGE_TOK, s->code_stride);
+        (void)nb_buf_printf(b, "%s%s%s %dx%zu", i ? " + " : "", name[i],
+                            s->fmt == NB_SEG_INT8 ? " int8" : "", NB_PAGE_TOK, s->code_stride);
         if (s->scale_stride)
             (void)nb_buf_printf(b, " + scales %dx%zu", s->fmt == NB_SEG_INT4_CH ? 2 : NB_PAGE_TOK,
                                 s->scale_stride);

@@ -40,9 +40,9 @@ nb_status nb_attn_form_parse(nb_attn_form_opts *o, const char *type, const char 
     o->mode = o->type == NB_KV_IF4 ? NB_KV_SEARCH : NB_KV_4OVER6;
     if (mode && *mode && nb_kv_mode_parse(mode, &o->mode) != NB_OK)
         return nb_fail(err, NB_ERR_ARG, "mode=%s: expected basic, 4over6 or search", mode);
-    o->rope_bf16 = rope && strcmp(rope, "bf16") == 0;
-    if (rope && *rope && !o->rope_bf16 && strcmp(rope, "fp8") != 0)
-        return nb_fail(err, NB_ERR_ARG, "rope=%s: expected fp8 or bf16", rope);
+    o->rope = NB_ROPE_FP8;
+    if (rope && *rope && nb_rope_fmt_parse(rope, &o->rope) != NB_OK)
+        return nb_fail(err, NB_ERR_ARG, "rope=%s: expected fp8, bf16 or int8", rope);
     return transform && *transform ? parse_transform(o, transform, err) : NB_OK;
 }
 
@@ -257,7 +257,7 @@ static nb_status make_record(const nb_attn_form *f, nb_kv_type type, nb_record *
         .type = type,
         .mode = f->o.mode,
         .is_mla = l->is_mla,
-        .rope_bf16 = l->is_mla && !plain && f->o.rope_bf16,
+        .rope = l->is_mla && !plain ? f->o.rope : NB_ROPE_FP8,
         .dim = { l->dim[0], l->dim[1] },
         .n_vec = { l->n_vec[0], l->n_vec[1] },
         .outlier = { f->outlier },

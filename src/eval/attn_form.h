@@ -18,7 +18,8 @@ typedef struct nb_attn_form_opts {
     const char *name; /* borrowed, as calib */
     nb_kv_type type;
     nb_kv_mode mode;
-    bool rope_bf16, center, equalize, hadamard;
+    nb_rope_fmt rope;
+    bool center, equalize, hadamard;
     bool by_calib; /* the transform is what calib has chosen */
     size_t n_outlier, n_sink;
     const nb_kv_calib_layer *calib; /* NULL: statistics of the layer's own first half */

@@ -225,7 +225,7 @@ static nb_status add(calibration *c, layer_state *y, calib_transform t, nb_calib
 {
     if ((t.parts & CALIB_HADAMARD) && (!y->s.hadamard || (r.n_outlier && is_4bit(r.type))))
         return NB_OK;
-    if ((!y->is_mla && r.rope_bf16) || r.n_outlier > y->n0) return NB_OK;
+    if ((!y->is_mla && r.rope != NB_ROPE_FP8) || r.n_outlier > y->n0) return NB_OK;
     NB_ASSERT(y->n_cand < MAX_CAND);
     calib_candidate *k = &y->c[y->n_cand];
     nb_kv_calib_layer l;
@@ -237,7 +237,7 @@ static nb_status add(calibration *c, layer_state *y, calib_transform t, nb_calib
     const nb_record_opts ro = { .type = r.type,
                                 .mode = r.mode,
                                 .is_mla = y->is_mla,
-                                .rope_bf16 = r.rope_bf16,
+                                .rope = r.rope,
                                 .dim = { y->dim[0], y->dim[1] },
                                 .n_vec = { y->n_vec[0], y->n_vec[1] },
                                 .outlier = { outlier },
@@ -337,24 +337,27 @@ static nb_status choose_transform(calibration *c, layer_state *y)
 static nb_status add_records(calibration *c, layer_state *y)
 {
     static const nb_calib_record four[] = {
-        { NB_KV_MXFP4, NB_KV_BASIC, false, 0 },  { NB_KV_NVFP4, NB_KV_4OVER6, false, 0 },
-        { NB_KV_NVFP4, NB_KV_SEARCH, false, 0 }, { NB_KV_IF4, NB_KV_SEARCH, false, 0 },
-        { NB_KV_INT4, NB_KV_BASIC, false, 0 },
+        { NB_KV_MXFP4, NB_KV_BASIC, NB_ROPE_FP8, 0 },
+        { NB_KV_NVFP4, NB_KV_4OVER6, NB_ROPE_FP8, 0 },
+        { NB_KV_NVFP4, NB_KV_SEARCH, NB_ROPE_FP8, 0 },
+        { NB_KV_IF4, NB_KV_SEARCH, NB_ROPE_FP8, 0 },
+        { NB_KV_INT4, NB_KV_BASIC, NB_ROPE_FP8, 0 },
     };
     static const size_t outliers[] = { 0, 4, 8 };
+    static const nb_rope_fmt ropes[] = { NB_ROPE_FP8, NB_ROPE_BF16, NB_ROPE_INT8 };
     const calib_transform none = { 0 };
     y->n_cand = 0;
     NB_TRY(add(c, y, none, (nb_calib_record){ .type = NB_KV_BF16 }));
-    for (int bf16 = 0; bf16 < 2; bf16++) {
-        NB_TRY(add(c, y, none, (nb_calib_record){ .type = NB_KV_FP8, .rope_bf16 = bf16 }));
-        if (y->no_mix.parts)
-            NB_TRY(add(c, y, y->no_mix, (nb_calib_record){ .type = NB_KV_FP8, .rope_bf16 = bf16 }));
+    for (size_t j = 0; j < NB_COUNT(ropes); j++) {
+        const nb_calib_record r = { .type = NB_KV_FP8, .rope = ropes[j] };
+        NB_TRY(add(c, y, none, r));
+        if (y->no_mix.parts) NB_TRY(add(c, y, y->no_mix, r));
     }
     for (size_t k = 0; k < NB_COUNT(outliers); k++)
         for (size_t i = 0; i < NB_COUNT(four); i++)
-            for (int bf16 = 0; bf16 < 2; bf16++) {
+            for (size_t j = 0; j < NB_COUNT(ropes); j++) {
                 nb_calib_record r = four[i];
-                r.rope_bf16 = bf16;
+                r.rope = ropes[j];
                 r.n_outlier = outliers[k];
                 NB_TRY(add(c, y, r.n_outlier ? y->no_mix : y->transform, r));
             }
@@ -422,7 +425,7 @@ static nb_status fill_layer(const layer_state *y, nb_arena *a, nb_kv_calib_layer
     (void)snprintf(l.kv_dtype, sizeof l.kv_dtype, "%s", nb_kv_type_name(r->type));
     if (r->type == NB_KV_NVFP4 || r->type == NB_KV_IF4)
         (void)snprintf(l.kv_mode, sizeof l.kv_mode, "%s", modes[r->mode]);
-    l.rope_bf16 = r->rope_bf16;
+    l.rope = r->rope;
     l.n_outlier = is_4bit(r->type) ? r->n_outlier : 0;
     l.error = y->best.error;
     l.plain_error = y->plain_error;

@@ -24,7 +24,7 @@ enum { NB_CALIB_QUERIES = 32 };
 typedef struct nb_calib_record {
     nb_kv_type type;
     nb_kv_mode mode;
-    bool rope_bf16;
+    nb_rope_fmt rope; /* MLA */
     size_t n_outlier;
 } nb_calib_record;
 

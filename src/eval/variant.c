@@ -32,7 +32,7 @@ typedef struct key {
 #define AT(field) offsetof(nb_engine_options, field)
 static const key keys[] = {
     { "mode", KEY_CHOICE, AT(kv_cache_mode), "basic|4over6|search", 0 },
-    { "rope", KEY_CHOICE, AT(kv_rope_dtype), "fp8|bf16", 0 },
+    { "rope", KEY_CHOICE, AT(kv_rope_dtype), "fp8|bf16|int8", 0 },
     { "transform", KEY_TRANSFORM, AT(kv_transform), "center|equalize|hadamard", 0 },
     { "calibration", KEY_PATH, AT(kv_calibration), "a file, or none", 0 },
     { "outliers", KEY_COUNT, AT(kv_outliers), NULL, 64 },

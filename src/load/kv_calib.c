@@ -223,25 +223,48 @@ static nb_status check_record(const reader *r, const nb_kv_calib_layer *l)
     return NB_OK;
 }
 
+static nb_status read_rope(const reader *r, nb_kv_calib_layer *l)
+{
+    char word[8];
+    NB_TRY(read_word(r, "rope", sizeof word, word));
+    if (nb_rope_fmt_parse(word, &l->rope) != NB_OK)
+        return wrong(r, "rope", json_object_get(r->o, "rope"), "\"fp8\", \"bf16\" or \"int8\"");
+    const json_t *a = json_object_get(r->o, "rope_outliers");
+    const size_t n = json_array_size(a);
+    if (!json_is_array(a) || n > NB_MAX_OUTLIER)
+        return wrong(r, "rope_outliers", a, "an array of at most 64 numbers");
+    for (size_t i = 0; i < n; i++) {
+        const json_t *v = json_array_get(a, i);
+        const json_int_t k = json_is_integer(v) ? json_integer_value(v) : -1;
+        if (k < 0 || (size_t)k >= 2 * l->n_pair || (i > 0 && k <= l->rope_outlier[i - 1]))
+            return wrong_item(r, "rope_outliers", i, v,
+                              "ascending places among the rope key's values");
+        l->rope_outlier[i] = (uint16_t)k;
+    }
+    l->n_rope_outlier = n;
+    return NB_OK;
+}
+
 static nb_status read_chosen(const reader *layer, bool is_mla, nb_kv_calib_layer *l)
 {
+    /* The last two exist for latents only. */
     static const char *const keys[] = { "center",  "equalize",  "hadamard", "kv_dtype",
-                                        "kv_mode", "rope_bf16", "n_outlier" };
+                                        "kv_mode", "n_outlier", "rope",     "rope_outliers" };
     char where[64];
     reader r;
     (void)snprintf(where, sizeof where, "%schosen.", layer->where);
     NB_TRY(read_object(layer, json_object_get(layer->o, "chosen"), where, &r));
-    NB_TRY(check_keys(&r, keys, NB_COUNT(keys)));
+    NB_TRY(check_keys(&r, keys, is_mla ? NB_COUNT(keys) : NB_COUNT(keys) - 2));
     NB_TRY(read_bool(&r, "center", &l->use_center));
     NB_TRY(read_bool(&r, "equalize", &l->use_equalize));
     NB_TRY(read_bool(&r, "hadamard", &l->use_hadamard));
     NB_TRY(read_word(&r, "kv_dtype", sizeof l->kv_dtype, l->kv_dtype));
     NB_TRY(read_word(&r, "kv_mode", sizeof l->kv_mode, l->kv_mode));
-    NB_TRY(read_bool(&r, "rope_bf16", &l->rope_bf16));
     NB_TRY(read_size(&r, "n_outlier", 0, NB_MAX_OUTLIER, &l->n_outlier));
     NB_TRY(check_record(&r, l));
-    const bool on[] = { l->use_center, l->use_equalize, l->use_hadamard, l->rope_bf16 };
-    static const char *const name[] = { "center", "equalize", "hadamard", "rope_bf16" };
+    if (is_mla) NB_TRY(read_rope(&r, l));
+    const bool on[] = { l->use_center, l->use_equalize, l->use_hadamard };
+    static const char *const name[] = { "center", "equalize", "hadamard" };
     for (size_t i = 0; i < NB_COUNT(on) && !is_mla; i++)
         if (on[i])
             return wrong(&r, name[i], json_object_get(r.o, name[i]),
@@ -404,10 +427,14 @@ static nb_status put_layer(nb_buf *b, const nb_kv_calib_layer *l, bool is_mla)
                          l->error, l->plain_error, l->bits));
     NB_TRY(nb_buf_printf(b,
                          "   \"chosen\": {\"center\": %s, \"equalize\": %s, \"hadamard\": %s, "
-                         "\"kv_dtype\": \"%s\", \"kv_mode\": \"%s\", \"rope_bf16\": %s, "
-                         "\"n_outlier\": %zu}",
+                         "\"kv_dtype\": \"%s\", \"kv_mode\": \"%s\", \"n_outlier\": %zu",
                          yes(l->use_center), yes(l->use_equalize), yes(l->use_hadamard),
-                         l->kv_dtype, l->kv_mode, yes(l->rope_bf16), l->n_outlier));
+                         l->kv_dtype, l->kv_mode, l->n_outlier));
+    if (is_mla) {
+        NB_TRY(nb_buf_printf(b, ", \"rope\": \"%s\"", nb_rope_fmt_name(l->rope)));
+        NB_TRY(put_ints(b, "rope_outliers", NULL, l->rope_outlier, l->n_rope_outlier));
+    }
+    NB_TRY(nb_buf_add_ch(b, '}'));
     NB_TRY(put_floats(b, "mean", l->mean, l->n_values));
     NB_TRY(put_floats(b, "sd", l->sd, l->n_values));
     NB_TRY(put_floats(b, "amax", l->amax, l->n_values));

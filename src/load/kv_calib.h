@@ -16,14 +16,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "num/record.h"
+
 enum { NB_KV_CALIB_VERSION = 1, NB_KV_SCALE_LOG2_MAX = 6 }; /* D between 1/64 and 64 */
 
 typedef struct nb_kv_calib_layer {
     /* measured: of the values of segment 0 (MLA: the latent; GQA: K), in the model's own domain */
     size_t n_values;
-    const float *mean, *sd, *amax; /* [n_values] */
-    float token_amax;              /* largest |value| of a token */
-    size_t n_pair;                 /* MLA: pairs of the rope key */
+    const float *mean, *sd, *amax;     /* [n_values] */
+    float token_amax;                  /* largest |value| of a token */
+    size_t n_pair;                     /* MLA: pairs of the rope key */
     const float *pair_max, *pair_mean; /* [n_pair] radii */
     /* for the transform */
     const int8_t *scale_log2; /* [n_values], |.| <= NB_KV_SCALE_LOG2_MAX; MLA */
@@ -32,8 +34,12 @@ typedef struct nb_kv_calib_layer {
     /* chosen */
     bool use_center, use_equalize, use_hadamard;
     char kv_dtype[16], kv_mode[16]; /* "": as the command line says */
-    bool rope_bf16;
-    size_t n_outlier; /* of the 4-bit segment */
+    size_t n_outlier;               /* of the 4-bit segment */
+    /* MLA: the rope key's format, and its values that are kept in BF16: whole pairs as the model
+     * rotates them, ascending places in the key */
+    nb_rope_fmt rope;
+    size_t n_rope_outlier;
+    uint16_t rope_outlier[NB_MAX_OUTLIER];
     /* measured on held-out tokens with the choice, and with the plain record: relative error of
      * the attention output; bits per value of the chosen record */
     double error, plain_error, bits;
@@ -44,7 +50,7 @@ typedef struct nb_kv_calib {
     char family[32];
     bool is_mla;
     size_t n_layer;
-    uint64_t n_tok;  /* calibration tokens */
+    uint64_t n_tok; /* calibration tokens */
     double target_bits, mean_bits;
     nb_kv_calib_layer *layer; /* [n_layer] */
     nb_arena arena;           /* owns everything; empty for one that is only written */

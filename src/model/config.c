@@ -388,9 +388,9 @@ nb_status nb_model_config_read(nb_doc *doc, nb_model_config *c, nb_error *err)
 }
 
 void nb_model_record_opts(const nb_model_config *c, nb_kv_type type, nb_kv_mode mode,
-                          bool rope_bf16, nb_record_opts *o)
+                          nb_rope_fmt rope, nb_record_opts *o)
 {
-    *o = (nb_record_opts){ .type = type, .mode = mode, .rope_bf16 = rope_bf16 };
+    *o = (nb_record_opts){ .type = type, .mode = mode, .rope = rope };
     if (c->attn == NB_ATTN_MLA) {
         o->is_mla = true;
         o->dim[0] = c->kv_lora;

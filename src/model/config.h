@@ -65,7 +65,7 @@ nb_status nb_model_config_read(nb_doc *doc, nb_model_config *c, nb_error *err);
 
 /* Values of one token's KV in one layer: segment sizes for a record. */
 void nb_model_record_opts(const nb_model_config *c, nb_kv_type type, nb_kv_mode mode,
-                          bool rope_bf16, nb_record_opts *o);
+                          nb_rope_fmt rope, nb_record_opts *o);
 
 typedef struct nb_model_size {
     uint64_t n_param, n_param_active; /* active: of one token, top_k experts */

@@ -21,6 +21,7 @@ static inline size_t nb_seg_code_bytes(nb_seg_fmt f, size_t dim)
     case NB_SEG_F32: return 4 * dim;
     case NB_SEG_BF16: return 2 * dim;
     case NB_SEG_E4M3:
+    case NB_SEG_INT8:
     case NB_SEG_DS_MLA: return dim;
     default: return (dim + 1) / 2;
     }

@@ -7,6 +7,7 @@
  *   F32       V*4D            -                                     -
  *   BF16      V*2D            -                                     -
  *   E4M3      V*D             -                                     V  UE8M0
+ *   INT8      V*D             -                                     V  UE8M0
  *   NVFP4,IF4 V*ceil(D/2)     V*ceil(D/16) E4M3                     V  UE8M0
  *   MXFP4     V*ceil(D/2)     V*ceil(D/32) UE8M0                    -
  *   INT4_CH   V*ceil(D/2)     per 32 tokens: V*D FP16 scales, then  -
@@ -44,6 +45,11 @@ static const char *const type_names[NB_KV_TYPE_COUNT] = {
     [NB_KV_F32] = "f32",
 };
 static const char *const mode_names[] = { "basic", "4over6", "search" };
+static const char *const rope_names[] = {
+    [NB_ROPE_FP8] = "fp8",
+    [NB_ROPE_BF16] = "bf16",
+    [NB_ROPE_INT8] = "int8",
+};
 
 const char *nb_kv_type_name(nb_kv_type t)
 {
@@ -73,10 +79,30 @@ nb_status nb_kv_mode_parse(const char *s, nb_kv_mode *m)
     return NB_ERR_ARG;
 }
 
+const char *nb_rope_fmt_name(nb_rope_fmt f)
+{
+    return (unsigned)f < NB_COUNT(rope_names) ? rope_names[f] : "?";
+}
+
+nb_status nb_rope_fmt_parse(const char *s, nb_rope_fmt *f)
+{
+    for (unsigned i = 0; i < NB_COUNT(rope_names); i++)
+        if (strcmp(s, rope_names[i]) == 0) {
+            *f = (nb_rope_fmt)i;
+            return NB_OK;
+        }
+    return NB_ERR_ARG;
+}
+
+static nb_seg_fmt rope_seg(const nb_record_opts *o)
+{
+    if (o->rope == NB_ROPE_BF16 || o->type == NB_KV_FP8_DS_MLA) return NB_SEG_BF16;
+    return o->rope == NB_ROPE_INT8 ? NB_SEG_INT8 : NB_SEG_E4M3;
+}
+
 static nb_seg_fmt pick_fmt(const nb_record_opts *o, size_t s)
 {
-    if (s == 1 && o->is_mla && o->type != NB_KV_BF16 && o->type != NB_KV_F32)
-        return o->rope_bf16 || o->type == NB_KV_FP8_DS_MLA ? NB_SEG_BF16 : NB_SEG_E4M3;
+    if (s == 1 && o->is_mla && o->type != NB_KV_BF16 && o->type != NB_KV_F32) return rope_seg(o);
     switch (o->type) {
     case NB_KV_FP8: return NB_SEG_E4M3;
     case NB_KV_NVFP4: return NB_SEG_NVFP4;
@@ -164,10 +190,13 @@ static nb_status check_opts(const nb_record_opts *o, nb_error *err)
                            "%zu vectors",
                            name, o->n_vec[s]);
     }
-    if (o->rope_bf16 && !o->is_mla)
+    if ((unsigned)o->rope >= NB_COUNT(rope_names))
+        return nb_fail(err, NB_ERR_UNSUPPORTED, "KV cache type %s: rope key format %d is not known",
+                       name, (int)o->rope);
+    if (o->rope != NB_ROPE_FP8 && !o->is_mla)
         return nb_fail(err, NB_ERR_UNSUPPORTED,
-                       "KV cache type %s: a BF16 rope key needs MLA; this model caches K and V",
-                       name);
+                       "KV cache type %s: a rope key in %s needs MLA; this model caches K and V",
+                       name, rope_names[o->rope]);
     if (o->type == NB_KV_FP8_DS_MLA) {
         if (!o->is_mla)
             return nb_fail(err, NB_ERR_UNSUPPORTED,
@@ -214,7 +243,8 @@ static void size_seg(nb_record_seg *g)
         g->n_group = (d + NB_GROUP_MX - 1) / NB_GROUP_MX;
         g->scale_stride = v * g->n_group * 4;
         break;
-    case NB_SEG_E4M3: g->outer_stride = v; break;
+    case NB_SEG_E4M3:
+    case NB_SEG_INT8: g->outer_stride = v; break;
     case NB_SEG_DS_MLA: g->n_group = d / NB_GROUP_DS; break;
     case NB_SEG_F32:
     case NB_SEG_BF16: break;
@@ -338,6 +368,17 @@ static nb_status check_e4m3(const checker *c, size_t off, size_t stride, size_t 
     return NB_OK;
 }
 
+static nb_status check_int8(const checker *c)
+{
+    const nb_record_seg *g = &c->r->seg[c->s];
+    for (size_t t = 0; t < NB_PAGE_TOK; t++) {
+        const uint8_t *p = c->page + g->code_off + t * g->code_stride;
+        for (size_t i = 0; i < g->code_stride; i++)
+            if (p[i] == 0x80) return bad(c, t, i, "INT8 code", p[i]);
+    }
+    return NB_OK;
+}
+
 /* Plain NVFP4 has no use for the sign of a block scale. */
 static nb_status check_scale_sign(const checker *c)
 {
@@ -442,6 +483,7 @@ nb_status nb_record_check_page(const nb_record *r, const void *page, nb_error *e
         case NB_SEG_E4M3:
             NB_TRY(check_e4m3(&c, g->code_off, g->code_stride, g->code_stride));
             break;
+        case NB_SEG_INT8: NB_TRY(check_int8(&c)); break;
         case NB_SEG_NVFP4:
         case NB_SEG_IF4:
             NB_TRY(check_e4m3(&c, g->scale_off, g->scale_stride, g->scale_stride));

@@ -60,9 +60,13 @@ typedef enum nb_seg_fmt {
     NB_SEG_INT4_CH,  /* 4-bit codes, FP16 scale and FP16 minimum per channel and 32 tokens   */
     NB_SEG_INT4_TOK, /* 4-bit codes, FP16 scale and FP16 minimum per token and 32 channels   */
     NB_SEG_F32,      /* 4 bytes per value, no scales                                        */
-    NB_SEG_DS_MLA    /* latent part of a row that also holds the rope key: E4M3, a float     */
+    NB_SEG_DS_MLA,   /* latent part of a row that also holds the rope key: E4M3, a float     */
                      /* scale per 128; the rope key is segment 1, BF16, with the same stride */
+        NB_SEG_INT8  /* 1 signed byte per value, one UE8M0 outer scale per vector           */
 } nb_seg_fmt;
+
+/* What the rope key of MLA is stored in (bf16, f32, fp8_ds_mla: always as their own rows say). */
+typedef enum nb_rope_fmt { NB_ROPE_FP8, NB_ROPE_BF16, NB_ROPE_INT8 } nb_rope_fmt;
 
 typedef struct nb_record_seg {
     nb_seg_fmt fmt;
@@ -98,8 +102,7 @@ typedef struct nb_record_opts {
     nb_kv_mode mode; /* nvfp4: default NB_KV_4OVER6; if4: default NB_KV_SEARCH;    */
                      /* without meaning for the other types                       */
     bool is_mla;
-    bool rope_bf16; /* MLA: rope key in BF16 instead of E4M3 (bf16, fp8_ds_mla:   */
-                    /* always); refused without MLA                              */
+    nb_rope_fmt rope; /* MLA; without it anything but the default, NB_ROPE_FP8, is refused */
     size_t dim[2], n_vec[2];
     const uint16_t *outlier[2]; /* borrowed; [n_outlier] ascending, at most NB_MAX_OUTLIER  */
     size_t n_outlier[2];        /* not for bf16, f32, fp8_ds_mla: there they are ignored    */
@@ -121,6 +124,8 @@ double nb_record_bytes_per_tok(const nb_record *r);
 const char *nb_kv_type_name(nb_kv_type t);
 nb_status nb_kv_type_parse(const char *s, nb_kv_type *t);
 nb_status nb_kv_mode_parse(const char *s, nb_kv_mode *m); /* basic, 4over6, search */
+const char *nb_rope_fmt_name(nb_rope_fmt f);
+nb_status nb_rope_fmt_parse(const char *s, nb_rope_fmt *f); /* fp8, bf16, int8 */
 
 /* Encodes a full page.  x[s] points to BF16 rows of segment s: token t's values
  * (n_vec * dim, vector by vector) start at x[s] + t * x_stride[s] (in elements).
@@ -147,7 +152,7 @@ void nb_record_decode(const nb_record *r, const void *page, size_t s, size_t tok
                       float *out, size_t out_stride);
 
 /* NB_ERR_FORMAT if a page holds bytes that no encoder writes and that are no
- * numbers or no scales (an E4M3 NaN, an FP16 or BF16 NaN or infinity, an outer
+ * numbers or no scales (an E4M3 NaN, an INT8 code of -128, an FP16 or BF16 NaN or infinity, an outer
  * scale of 1, 254 or 255, with a fixed scale anything but 0 and 127): corruption,
  * found before it is read as numbers.
  * Padding and codes that no encoder writes (a nibble of -0) are not looked at. */

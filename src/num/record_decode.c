@@ -1,7 +1,7 @@
 /* record_decode.c - reading a page back as floats.
  *
  * Why decoding is exact: a magnitude of E2M1 or 0..7 has at most 3 significant
- * bits, an E4M3 scale 4, their product 7, and a power of two adds none.  So each
+ * bits, an E4M3 scale 4, their product 7, an INT8 code 7, and a power of two adds none.  So each
  * product below is exact (in BF16 too) unless it leaves the float range.  That
  * happens upwards only, when the encoder rounded up a value within a fifth of the
  * largest BF16: such values are read as the largest BF16, never as infinity.
@@ -39,6 +39,14 @@ static void decode_bf16(const uint8_t *codes, size_t n, float *out)
 static void decode_e4m3(const uint8_t *codes, size_t n, float scale, float *out)
 {
     for (size_t i = 0; i < n; i++) out[i] = nb_seg_clip(nb_e4m3_value[codes[i]] * scale);
+}
+
+static void decode_int8(const uint8_t *codes, size_t n, float scale, float *out)
+{
+    for (size_t i = 0; i < n; i++) {
+        const int q = codes[i] < 128 ? codes[i] : codes[i] - 256;
+        out[i] = nb_seg_clip((float)q * scale);
+    }
 }
 
 /* (code * block scale) * outer scale, in this order: the first product cannot
@@ -101,6 +109,12 @@ static void decode_vec(const nb_record_seg *g, const uint8_t *page, size_t t, si
     case NB_SEG_E4M3:
         if (*outer)
             decode_e4m3(codes, d, nb_seg_factor(g, *outer), out);
+        else
+            zeros(out, d);
+        break;
+    case NB_SEG_INT8:
+        if (*outer)
+            decode_int8(codes, d, nb_ue8m0_to_f32(*outer), out);
         else
             zeros(out, d);
         break;

@@ -111,6 +111,32 @@ static void encode_e4m3(const vec *v, uint8_t *codes, uint8_t *outer)
     }
 }
 
+/* ---- 8-bit integers with one outer scale ---- */
+
+/* v in 0..127 to the nearest integer, ties to even; the difference is exact. */
+static int round_even(float v)
+{
+    const int q = (int)v;
+    const float rest = v - (float)q;
+    return q + (rest > .5f || (rest == .5f && q % 2 == 1));
+}
+
+static void encode_int8(const vec *v, uint8_t *codes, uint8_t *outer)
+{
+    uint16_t buf[PIECE];
+    const uint16_t a = vec_amax_bits(v);
+    if (a == 0) return;
+    *outer = outer_byte(v->g, a, 254, 6); /* 127 = 254 / 128 * 2^6 */
+    for (size_t at = 0; at < v->g->dim; at += PIECE) {
+        const size_t n = v->g->dim - at < PIECE ? v->g->dim - at : PIECE;
+        const uint16_t *x = values(v, at, n, buf);
+        for (size_t i = 0; i < n; i++) {
+            const int q = round_even(nb_seg_mag(v->g, x[i], *outer));
+            codes[at + i] = (uint8_t)(x[i] & 0x8000 ? -q : q);
+        }
+    }
+}
+
 /* ---- 4-bit codes with a scale per block ---- */
 
 /* A grid of eight magnitudes: the steps between them and the midpoints. */
@@ -339,6 +365,7 @@ static void encode_vec(const nb_record *r, const nb_record_seg *g, uint8_t *page
         break;
     case NB_SEG_BF16: encode_bf16(x, g->dim, codes); break;
     case NB_SEG_E4M3: encode_e4m3(&w, codes, outer); break;
+    case NB_SEG_INT8: encode_int8(&w, codes, outer); break;
     case NB_SEG_NVFP4:
     case NB_SEG_IF4: encode_nv(r, &w, codes, row + v * g->n_group, outer); break;
     case NB_SEG_MXFP4: encode_mx(&w, codes, row + v * g->n_group); break;

@@ -7,15 +7,17 @@
 CHK_ROWS(rows, nb_kv_codec_variant, nb_kv_codec_variants, "")
 
 typedef struct shape {
-    bool is_mla, rope_bf16;
+    bool is_mla;
+    nb_rope_fmt rope;
     size_t dim[2], n_vec[2];
 } shape;
 
 static const shape shapes[] = {
-    { true, false, { 512, 64 }, { 1, 1 } },   { true, true, { 512, 64 }, { 1, 1 } },
-    { true, false, { 256, 32 }, { 1, 1 } },   { true, false, { 40, 6 }, { 1, 1 } },
-    { true, false, { 1, 2 }, { 1, 1 } },      { true, false, { 31, 17 }, { 1, 1 } },
-    { false, false, { 128, 128 }, { 2, 2 } }, { false, false, { 33, 33 }, { 3, 3 } },
+    { true, NB_ROPE_FP8, { 512, 64 }, { 1, 1 } },   { true, NB_ROPE_BF16, { 512, 64 }, { 1, 1 } },
+    { true, NB_ROPE_FP8, { 256, 32 }, { 1, 1 } },   { true, NB_ROPE_FP8, { 40, 6 }, { 1, 1 } },
+    { true, NB_ROPE_FP8, { 1, 2 }, { 1, 1 } },      { true, NB_ROPE_FP8, { 31, 17 }, { 1, 1 } },
+    { false, NB_ROPE_FP8, { 128, 128 }, { 2, 2 } }, { false, NB_ROPE_FP8, { 33, 33 }, { 3, 3 } },
+    { true, NB_ROPE_INT8, { 64, 64 }, { 1, 1 } },   { true, NB_ROPE_INT8, { 31, 300 }, { 1, 1 } },
 };
 
 typedef struct page {
@@ -44,7 +46,7 @@ static bool make_page(chk *t, page *p, const shape *s, nb_kv_type type, nb_kv_mo
 {
     uint16_t places[2][NB_MAX_OUTLIER];
     nb_record_opts o = { .type = type, .mode = mode, .is_mla = s->is_mla };
-    o.rope_bf16 = s->rope_bf16;
+    o.rope = s->rope;
     memcpy(o.dim, s->dim, sizeof o.dim);
     memcpy(o.n_vec, s->n_vec, sizeof o.n_vec);
     for (size_t k = 0; k < 2 && extra & OUTLIERS; k++) {

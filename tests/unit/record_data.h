@@ -98,9 +98,9 @@ static inline uint64_t rd_hash(const void *p, size_t n_bytes)
     return h;
 }
 
-#define RD_CASE(t, m, mla, bf16, d0, d1, v0, v1, ...)                                              \
+#define RD_CASE(t, m, mla, rope_fmt, d0, d1, v0, v1, ...)                                          \
     {                                                                                              \
-        .type = t, .mode = m, .is_mla = mla, .rope_bf16 = bf16, .dim = { d0, d1 },                 \
+        .type = t, .mode = m, .is_mla = mla, .rope = rope_fmt, .dim = { d0, d1 },                  \
         .n_vec = { v0, v1 }, __VA_ARGS__                                                           \
     }
 #define RD_OUT(s, list) .outlier[s] = list, .n_outlier[s] = NB_COUNT(list)
@@ -113,53 +113,61 @@ static const uint16_t rd_vectors[] = { 1, 36, 37, 70, 110 };
 
 /* Every record the engine can be asked for, with ordinary and awkward shapes. */
 static const nb_record_opts rd_cases[] = {
-    RD_CASE(NB_KV_BF16, NB_KV_BASIC, true, false, 512, 64, 1, 1),
-    RD_CASE(NB_KV_FP8, NB_KV_BASIC, true, false, 512, 64, 1, 1),
-    RD_CASE(NB_KV_FP8, NB_KV_BASIC, true, true, 33, 7, 1, 1),
-    RD_CASE(NB_KV_NVFP4, NB_KV_BASIC, true, false, 512, 64, 1, 1),
-    RD_CASE(NB_KV_NVFP4, NB_KV_4OVER6, true, false, 512, 64, 1, 1),
-    RD_CASE(NB_KV_NVFP4, NB_KV_SEARCH, true, false, 256, 32, 1, 1),
-    RD_CASE(NB_KV_NVFP4, NB_KV_4OVER6, true, true, 17, 5, 1, 1),
-    RD_CASE(NB_KV_IF4, NB_KV_BASIC, true, false, 128, 16, 1, 1),
-    RD_CASE(NB_KV_IF4, NB_KV_4OVER6, true, false, 128, 16, 1, 1),
-    RD_CASE(NB_KV_IF4, NB_KV_SEARCH, true, false, 512, 64, 1, 1),
-    RD_CASE(NB_KV_MXFP4, NB_KV_BASIC, true, false, 512, 64, 1, 1),
-    RD_CASE(NB_KV_MXFP4, NB_KV_BASIC, true, false, 47, 1, 1, 1),
-    RD_CASE(NB_KV_INT4, NB_KV_BASIC, true, false, 512, 64, 1, 1),
-    RD_CASE(NB_KV_INT4, NB_KV_BASIC, true, true, 31, 3, 1, 1),
-    RD_CASE(NB_KV_FP8_DS_MLA, NB_KV_BASIC, true, false, 512, 64, 1, 1),
-    RD_CASE(NB_KV_FP8_DS_MLA, NB_KV_BASIC, true, false, 128, 9, 1, 1),
-    RD_CASE(NB_KV_BF16, NB_KV_BASIC, false, false, 64, 64, 2, 2),
-    RD_CASE(NB_KV_FP8, NB_KV_BASIC, false, false, 64, 48, 4, 4),
-    RD_CASE(NB_KV_NVFP4, NB_KV_4OVER6, false, false, 80, 80, 3, 3),
-    RD_CASE(NB_KV_NVFP4, NB_KV_SEARCH, false, false, 15, 1, 2, 5),
-    RD_CASE(NB_KV_IF4, NB_KV_SEARCH, false, false, 19, 35, 2, 3),
-    RD_CASE(NB_KV_MXFP4, NB_KV_BASIC, false, false, 33, 64, 3, 2),
-    RD_CASE(NB_KV_INT4, NB_KV_BASIC, false, false, 64, 64, 2, 2),
-    RD_CASE(NB_KV_INT4, NB_KV_BASIC, false, false, 37, 37, 3, 3),
-    RD_CASE(NB_KV_F32, NB_KV_BASIC, true, false, 512, 64, 1, 1),
+    RD_CASE(NB_KV_BF16, NB_KV_BASIC, true, NB_ROPE_FP8, 512, 64, 1, 1),
+    RD_CASE(NB_KV_FP8, NB_KV_BASIC, true, NB_ROPE_FP8, 512, 64, 1, 1),
+    RD_CASE(NB_KV_FP8, NB_KV_BASIC, true, NB_ROPE_BF16, 33, 7, 1, 1),
+    RD_CASE(NB_KV_NVFP4, NB_KV_BASIC, true, NB_ROPE_FP8, 512, 64, 1, 1),
+    RD_CASE(NB_KV_NVFP4, NB_KV_4OVER6, true, NB_ROPE_FP8, 512, 64, 1, 1),
+    RD_CASE(NB_KV_NVFP4, NB_KV_SEARCH, true, NB_ROPE_FP8, 256, 32, 1, 1),
+    RD_CASE(NB_KV_NVFP4, NB_KV_4OVER6, true, NB_ROPE_BF16, 17, 5, 1, 1),
+    RD_CASE(NB_KV_IF4, NB_KV_BASIC, true, NB_ROPE_FP8, 128, 16, 1, 1),
+    RD_CASE(NB_KV_IF4, NB_KV_4OVER6, true, NB_ROPE_FP8, 128, 16, 1, 1),
+    RD_CASE(NB_KV_IF4, NB_KV_SEARCH, true, NB_ROPE_FP8, 512, 64, 1, 1),
+    RD_CASE(NB_KV_MXFP4, NB_KV_BASIC, true, NB_ROPE_FP8, 512, 64, 1, 1),
+    RD_CASE(NB_KV_MXFP4, NB_KV_BASIC, true, NB_ROPE_FP8, 47, 1, 1, 1),
+    RD_CASE(NB_KV_INT4, NB_KV_BASIC, true, NB_ROPE_FP8, 512, 64, 1, 1),
+    RD_CASE(NB_KV_INT4, NB_KV_BASIC, true, NB_ROPE_BF16, 31, 3, 1, 1),
+    RD_CASE(NB_KV_FP8_DS_MLA, NB_KV_BASIC, true, NB_ROPE_FP8, 512, 64, 1, 1),
+    RD_CASE(NB_KV_FP8_DS_MLA, NB_KV_BASIC, true, NB_ROPE_FP8, 128, 9, 1, 1),
+    RD_CASE(NB_KV_BF16, NB_KV_BASIC, false, NB_ROPE_FP8, 64, 64, 2, 2),
+    RD_CASE(NB_KV_FP8, NB_KV_BASIC, false, NB_ROPE_FP8, 64, 48, 4, 4),
+    RD_CASE(NB_KV_NVFP4, NB_KV_4OVER6, false, NB_ROPE_FP8, 80, 80, 3, 3),
+    RD_CASE(NB_KV_NVFP4, NB_KV_SEARCH, false, NB_ROPE_FP8, 15, 1, 2, 5),
+    RD_CASE(NB_KV_IF4, NB_KV_SEARCH, false, NB_ROPE_FP8, 19, 35, 2, 3),
+    RD_CASE(NB_KV_MXFP4, NB_KV_BASIC, false, NB_ROPE_FP8, 33, 64, 3, 2),
+    RD_CASE(NB_KV_INT4, NB_KV_BASIC, false, NB_ROPE_FP8, 64, 64, 2, 2),
+    RD_CASE(NB_KV_INT4, NB_KV_BASIC, false, NB_ROPE_FP8, 37, 37, 3, 3),
+    RD_CASE(NB_KV_F32, NB_KV_BASIC, true, NB_ROPE_FP8, 512, 64, 1, 1),
     /* outlier channels */
-    RD_CASE(NB_KV_NVFP4, NB_KV_4OVER6, true, false, 512, 64, 1, 1, RD_OUT(0, rd_latent8),
+    RD_CASE(NB_KV_NVFP4, NB_KV_4OVER6, true, NB_ROPE_FP8, 512, 64, 1, 1, RD_OUT(0, rd_latent8),
             RD_OUT(1, rd_pairs)),
-    RD_CASE(NB_KV_IF4, NB_KV_SEARCH, true, false, 33, 6, 1, 1, RD_OUT(0, rd_ends)),
-    RD_CASE(NB_KV_FP8, NB_KV_BASIC, true, true, 48, 4, 1, 1, RD_OUT(0, rd_ends),
+    RD_CASE(NB_KV_IF4, NB_KV_SEARCH, true, NB_ROPE_FP8, 33, 6, 1, 1, RD_OUT(0, rd_ends)),
+    RD_CASE(NB_KV_FP8, NB_KV_BASIC, true, NB_ROPE_BF16, 48, 4, 1, 1, RD_OUT(0, rd_ends),
             RD_OUT(1, rd_first4)),
-    RD_CASE(NB_KV_MXFP4, NB_KV_BASIC, true, false, 47, 4, 1, 1, RD_OUT(0, rd_ends),
+    RD_CASE(NB_KV_MXFP4, NB_KV_BASIC, true, NB_ROPE_FP8, 47, 4, 1, 1, RD_OUT(0, rd_ends),
             RD_OUT(1, rd_first4)),
-    RD_CASE(NB_KV_INT4, NB_KV_BASIC, false, false, 37, 37, 3, 3, RD_OUT(0, rd_vectors),
+    RD_CASE(NB_KV_INT4, NB_KV_BASIC, false, NB_ROPE_FP8, 37, 37, 3, 3, RD_OUT(0, rd_vectors),
             RD_OUT(1, rd_vectors)),
-    RD_CASE(NB_KV_NVFP4, NB_KV_SEARCH, false, false, 40, 40, 3, 3, RD_OUT(0, rd_vectors),
+    RD_CASE(NB_KV_NVFP4, NB_KV_SEARCH, false, NB_ROPE_FP8, 40, 40, 3, 3, RD_OUT(0, rd_vectors),
             RD_OUT(1, rd_vectors)),
-    RD_CASE(NB_KV_FP8_DS_MLA, NB_KV_BASIC, true, false, 128, 9, 1, 1, RD_OUT(0, rd_ends)),
+    RD_CASE(NB_KV_FP8_DS_MLA, NB_KV_BASIC, true, NB_ROPE_FP8, 128, 9, 1, 1, RD_OUT(0, rd_ends)),
     /* fixed scales: neither a power of two nor a short number */
-    RD_CASE(NB_KV_NVFP4, NB_KV_BASIC, true, false, 64, 16, 1, 1, .fixed_scale = { .00137f, .3f }),
-    RD_CASE(NB_KV_NVFP4, NB_KV_4OVER6, true, false, 512, 64, 1, 1, .fixed_scale = { .0011f, .01f }),
-    RD_CASE(NB_KV_NVFP4, NB_KV_SEARCH, true, true, 49, 6, 1, 1, .fixed_scale = { 0x1.8p-11f, 0 },
-            RD_OUT(0, rd_ends)),
-    RD_CASE(NB_KV_FP8, NB_KV_BASIC, false, false, 40, 40, 3, 3, .fixed_scale = { 1, .0071f },
+    RD_CASE(NB_KV_NVFP4, NB_KV_BASIC, true, NB_ROPE_FP8, 64, 16, 1, 1,
+            .fixed_scale = { .00137f, .3f }),
+    RD_CASE(NB_KV_NVFP4, NB_KV_4OVER6, true, NB_ROPE_FP8, 512, 64, 1, 1,
+            .fixed_scale = { .0011f, .01f }),
+    RD_CASE(NB_KV_NVFP4, NB_KV_SEARCH, true, NB_ROPE_BF16, 49, 6, 1, 1,
+            .fixed_scale = { 0x1.8p-11f, 0 }, RD_OUT(0, rd_ends)),
+    RD_CASE(NB_KV_FP8, NB_KV_BASIC, false, NB_ROPE_FP8, 40, 40, 3, 3, .fixed_scale = { 1, .0071f },
             RD_OUT(1, rd_vectors)),
-    RD_CASE(NB_KV_NVFP4, NB_KV_4OVER6, true, false, 32, 4, 1, 1,
+    RD_CASE(NB_KV_NVFP4, NB_KV_4OVER6, true, NB_ROPE_FP8, 32, 4, 1, 1,
             .fixed_scale = { 0x1p-100f, 0x1p100f }),
+    /* rope keys of 8-bit integers */
+    RD_CASE(NB_KV_NVFP4, NB_KV_4OVER6, true, NB_ROPE_INT8, 512, 64, 1, 1),
+    RD_CASE(NB_KV_IF4, NB_KV_SEARCH, true, NB_ROPE_INT8, 33, 19, 1, 1),
+    RD_CASE(NB_KV_FP8, NB_KV_BASIC, true, NB_ROPE_INT8, 48, 301, 1, 1, .fixed_scale = { .02f, 0 }),
+    RD_CASE(NB_KV_MXFP4, NB_KV_BASIC, true, NB_ROPE_INT8, 32, 64, 1, 1, RD_OUT(0, rd_first4),
+            RD_OUT(1, rd_pairs)),
 };
 enum { RD_CASES = NB_COUNT(rd_cases) };
 

@@ -224,10 +224,10 @@ static void plainly(const made *m, const calib_layer_stats *s, const calib_candi
 static void test_measure(void **state)
 {
     (void)state;
-    static const nb_calib_record records[] = { { NB_KV_BF16, NB_KV_BASIC, false, 0 },
-                                               { NB_KV_FP8, NB_KV_BASIC, true, 0 },
-                                               { NB_KV_NVFP4, NB_KV_4OVER6, false, 0 },
-                                               { NB_KV_IF4, NB_KV_SEARCH, true, 0 } };
+    static const nb_calib_record records[] = { { NB_KV_BF16, NB_KV_BASIC, NB_ROPE_FP8, 0 },
+                                               { NB_KV_FP8, NB_KV_BASIC, NB_ROPE_BF16, 0 },
+                                               { NB_KV_NVFP4, NB_KV_4OVER6, NB_ROPE_INT8, 0 },
+                                               { NB_KV_IF4, NB_KV_SEARCH, NB_ROPE_BF16, 0 } };
     static made m;
     static calib_candidate c[64];
     nb_arena a = { 0 };
@@ -243,7 +243,7 @@ static void test_measure(void **state)
         for (size_t r = 0; r < NB_COUNT(records); r++) {
             const nb_record_opts o = { .type = records[r].type,
                                        .mode = records[r].mode,
-                                       .rope_bf16 = records[r].rope_bf16,
+                                       .rope = records[r].rope,
                                        .is_mla = true,
                                        .dim = { N0, ROPE },
                                        .n_vec = { 1, 1 } };

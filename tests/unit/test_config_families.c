@@ -118,7 +118,7 @@ static double record_bytes(nb_kv_type type)
     nb_record_opts o;
     nb_record r;
     nb_error e;
-    nb_model_record_opts(&conf, type, NB_KV_4OVER6, false, &o);
+    nb_model_record_opts(&conf, type, NB_KV_4OVER6, NB_ROPE_FP8, &o);
     if (nb_record_init(&r, &o, &e) != NB_OK) fail_msg("%s", e.msg);
     return nb_record_bytes_per_tok(&r);
 }

@@ -61,7 +61,11 @@ static void make(nb_kv_calib *c, bool mla)
         l->scale_log2 = s;
         l->perm = p;
         l->hadamard = i ? 8 : 4;
-        l->use_center = l->rope_bf16 = i == 0;
+        l->use_center = i == 0;
+        l->rope = i ? NB_ROPE_INT8 : NB_ROPE_BF16;
+        l->n_rope_outlier = 2 * i;
+        l->rope_outlier[0] = 1;
+        l->rope_outlier[1] = 2 * PAIRS - 1;
         l->use_equalize = true;
         l->use_hadamard = i == 1;
     }
@@ -92,7 +96,10 @@ static void same(const nb_kv_calib *a, const nb_kv_calib *b)
         assert_string_equal(x->kv_dtype, y->kv_dtype);
         assert_string_equal(x->kv_mode, y->kv_mode);
         assert_int_equal(x->n_outlier, y->n_outlier);
-        assert_int_equal(x->rope_bf16, y->rope_bf16);
+        assert_int_equal(x->rope, y->rope);
+        assert_int_equal(x->n_rope_outlier, y->n_rope_outlier);
+        for (size_t k = 0; k < x->n_rope_outlier; k++)
+            assert_int_equal(x->rope_outlier[k], y->rope_outlier[k]);
         assert_int_equal(x->use_center, y->use_center);
         assert_int_equal(x->use_equalize, y->use_equalize);
         assert_int_equal(x->use_hadamard, y->use_hadamard);
@@ -243,6 +250,12 @@ static const bad mla_bad[] = {
     { "\"n_outlier\": 4", 0, "\"n_outlier\": 9",
       "layers[1].chosen.n_outlier: found the integer 9" },
     { "\"n_outlier\": 4", 0, "\"n_outlier\": 65", "layers[1].chosen.n_outlier: found" },
+    { "\"rope\": \"int8\"", 0, "\"rope\": \"int9\"", "layers[1].chosen.rope: found" },
+    { "\"rope_outliers\": []", 0, "\"rope_outliers\": 3", "layers[0].chosen.rope_outliers: found" },
+    { "\"rope_outliers\": []", 0, "\"rope_outliers\": [-1]", "rope_outliers[0]: found" },
+    { "\"rope_outliers\": []", 0, "\"rope_outliers\": [0.5]", "rope_outliers[0]: found" },
+    { "\"rope_outliers\": []", 0, "\"rope_outliers\": [1,1]", "rope_outliers[1]: found" },
+    { "\"rope_outliers\": []", 0, "\"rope_outliers\": [99]", "rope_outliers[0]: found" },
     { "]}\n", 0, "]}\n{}", "not valid JSON" },
     { "\"n_values\": 8", 0, "\"n_values\": 8, \"n_values\": 8", "not valid JSON" },
     { "\"sd\": [", 0, "\"sd\": [NaN,", "NaN is not JSON" },
@@ -254,7 +267,7 @@ static const bad gqa_bad[] = {
     { "\"center\": false", 0, "\"center\": true", "layers[0].chosen.center: found true" },
     { "\"equalize\": false", 1, "\"equalize\": true", "layers[1].chosen.equalize: found true" },
     { "\"hadamard\": false", 0, "\"hadamard\": true", "layers[0].chosen.hadamard: found true" },
-    { "\"rope_bf16\": false", 0, "\"rope_bf16\": true", "layers[0].chosen.rope_bf16: found true" },
+    { "\"kv_mode\"", 0, "\"rope\": \"fp8\", \"kv_mode\"", "layers[0].chosen.rope is no field" },
     { "\"n_values\": 8", 0, "\"n_values\": 8, \"perm\": []", "layers[0].perm is no field" },
 };
 

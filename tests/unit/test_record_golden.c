@@ -19,6 +19,9 @@
 
 enum { LINE_BYTES = 200, N_LINES = 2 * RD_CASES };
 
+/* Names of rope formats after the default. */
+static const char *const rope_name[] = { "", "+bf16", "+int8" };
+
 static void make_line(size_t n, char line[LINE_BYTES])
 {
     const nb_record_opts *o = &rd_cases[n / 2];
@@ -42,9 +45,9 @@ static void make_line(size_t n, char line[LINE_BYTES])
                  r.seg[1].n_outlier, (double)o->fixed_scale[0], (double)o->fixed_scale[1]);
     snprintf(line, LINE_BYTES,
              "%s mode%d %s%s %zux%zu %zux%zu%s data%u %zu %016" PRIx64 " %016" PRIx64,
-             nb_kv_type_name(o->type), (int)o->mode, o->is_mla ? "mla" : "gqa",
-             o->rope_bf16 ? "+bf16" : "", o->n_vec[0], o->dim[0], o->n_vec[1], o->dim[1], extra,
-             kind, r.page_bytes, rd_hash(page, r.page_bytes), rd_hash(vals, 4 * at));
+             nb_kv_type_name(o->type), (int)o->mode, o->is_mla ? "mla" : "gqa", rope_name[o->rope],
+             o->n_vec[0], o->dim[0], o->n_vec[1], o->dim[1], extra, kind, r.page_bytes,
+             rd_hash(page, r.page_bytes), rd_hash(vals, 4 * at));
     rd_free(&p);
     free(page);
     free(vals);

@@ -11,12 +11,12 @@
 
 #include "unit/record_data.h"
 
-static nb_record init(nb_kv_type t, bool mla, bool rope_bf16, size_t d0, size_t d1, size_t v)
+static nb_record init(nb_kv_type t, bool mla, nb_rope_fmt rope, size_t d0, size_t d1, size_t v)
 {
     const nb_record_opts o = { .type = t,
                                .mode = NB_KV_4OVER6,
                                .is_mla = mla,
-                               .rope_bf16 = rope_bf16,
+                               .rope = rope,
                                .dim = { d0, d1 },
                                .n_vec = { v, v } };
     nb_record r;
@@ -30,17 +30,19 @@ static void page_sizes(void **state)
     (void)state;
     const struct {
         nb_kv_type t;
-        bool rope_bf16;
+        nb_rope_fmt rope;
         size_t bytes;
     } want[] = {
-        { NB_KV_BF16, false, 73728 },       { NB_KV_FP8, false, 36992 },
-        { NB_KV_NVFP4, false, 22656 },      { NB_KV_IF4, false, 22656 },
-        { NB_KV_MXFP4, false, 21632 },      { NB_KV_INT4, false, 24704 },
-        { NB_KV_FP8_DS_MLA, false, 41984 }, { NB_KV_NVFP4, true, 26752 },
-        { NB_KV_FP8, true, 41088 },
+        { NB_KV_BF16, NB_ROPE_FP8, 73728 },        { NB_KV_FP8, NB_ROPE_FP8, 36992 },
+        { NB_KV_NVFP4, NB_ROPE_FP8, 22656 },       { NB_KV_IF4, NB_ROPE_FP8, 22656 },
+        { NB_KV_MXFP4, NB_ROPE_FP8, 21632 },       { NB_KV_INT4, NB_ROPE_FP8, 24704 },
+        { NB_KV_FP8_DS_MLA, NB_ROPE_FP8, 41984 },  { NB_KV_NVFP4, NB_ROPE_BF16, 26752 },
+        { NB_KV_FP8, NB_ROPE_BF16, 41088 },        { NB_KV_NVFP4, NB_ROPE_INT8, 22656 },
+        { NB_KV_FP8, NB_ROPE_INT8, 36992 },        { NB_KV_BF16, NB_ROPE_INT8, 73728 },
+        { NB_KV_FP8_DS_MLA, NB_ROPE_INT8, 41984 },
     };
     for (size_t i = 0; i < NB_COUNT(want); i++) {
-        const nb_record r = init(want[i].t, true, want[i].rope_bf16, 512, 64, 1);
+        const nb_record r = init(want[i].t, true, want[i].rope, 512, 64, 1);
         assert_int_equal(r.page_bytes, want[i].bytes);
         assert_true(nb_record_bytes_per_tok(&r) == (double)want[i].bytes / 64);
         assert_int_equal(r.n_values, 576);
@@ -51,7 +53,7 @@ static void page_sizes(void **state)
 static void plane_offsets(void **state)
 {
     (void)state;
-    const nb_record n = init(NB_KV_NVFP4, true, false, 512, 64, 1);
+    const nb_record n = init(NB_KV_NVFP4, true, NB_ROPE_FP8, 512, 64, 1);
     assert_int_equal(n.seg[0].code_off, 0);
     assert_int_equal(n.seg[0].code_stride, 256);
     assert_int_equal(n.seg[0].n_group, 32);
@@ -63,12 +65,12 @@ static void plane_offsets(void **state)
     assert_int_equal(n.seg[1].outer_off, 22592);
     assert_int_equal(n.seg[0].outer_stride, 1);
     assert_int_equal(n.seg[1].scale_stride, 0);
-    const nb_record d = init(NB_KV_FP8_DS_MLA, true, false, 512, 64, 1);
+    const nb_record d = init(NB_KV_FP8_DS_MLA, true, NB_ROPE_FP8, 512, 64, 1);
     assert_int_equal(d.seg[0].code_stride, 656);
     assert_int_equal(d.seg[0].scale_off, 512);
     assert_int_equal(d.seg[1].code_off, 528);
     assert_int_equal(d.seg[1].code_stride, 656);
-    const nb_record k = init(NB_KV_INT4, false, false, 128, 128, 8);
+    const nb_record k = init(NB_KV_INT4, false, NB_ROPE_FP8, 128, 128, 8);
     assert_int_equal(k.seg[0].fmt, NB_SEG_INT4_CH);
     assert_int_equal(k.seg[1].fmt, NB_SEG_INT4_TOK);
     assert_int_equal(k.seg[0].scale_stride, 8 * 128 * 4);
@@ -81,7 +83,7 @@ static void outlier_planes(void **state)
 {
     (void)state;
     nb_record_opts o =
-        RD_CASE(NB_KV_NVFP4, NB_KV_4OVER6, true, false, 512, 64, 1, 1, RD_OUT(1, rd_pairs));
+        RD_CASE(NB_KV_NVFP4, NB_KV_4OVER6, true, NB_ROPE_FP8, 512, 64, 1, 1, RD_OUT(1, rd_pairs));
     nb_record r;
     assert_int_equal(nb_record_init(&r, &o, NULL), NB_OK);
     assert_int_equal(r.page_bytes, 22656 + 1024);
@@ -97,17 +99,17 @@ static void outlier_planes(void **state)
     assert_int_equal(r.seg[1].side_off, 22656 + 384);
     assert_int_equal(r.page_bytes, 22656 + 384 + 1024);
     assert_memory_equal(r.seg[1].outlier, rd_pairs, sizeof rd_pairs);
-    o.rope_bf16 = true;
+    o.rope = NB_ROPE_BF16;
     assert_int_equal(nb_record_init(&r, &o, NULL), NB_OK);
     assert_int_equal(r.seg[1].n_outlier, 0);
     assert_int_equal(r.page_bytes, 26752 - 64 + 64 + 384);
     const nb_kv_type whole[] = { NB_KV_BF16, NB_KV_F32, NB_KV_FP8_DS_MLA };
-    o.rope_bf16 = false;
+    o.rope = NB_ROPE_INT8;
     for (size_t i = 0; i < NB_COUNT(whole); i++) {
         o.type = whole[i];
         assert_int_equal(nb_record_init(&r, &o, NULL), NB_OK);
         assert_true(r.seg[0].n_outlier == 0 && r.seg[1].n_outlier == 0);
-        assert_int_equal(r.page_bytes, init(whole[i], true, false, 512, 64, 1).page_bytes);
+        assert_int_equal(r.page_bytes, init(whole[i], true, NB_ROPE_FP8, 512, 64, 1).page_bytes);
     }
 }
 
@@ -159,6 +161,13 @@ static void names(void **state)
     assert_int_equal(nb_kv_mode_parse("search", &m), NB_OK);
     assert_int_equal(m, NB_KV_SEARCH);
     assert_int_equal(nb_kv_mode_parse("best", &m), NB_ERR_ARG);
+    nb_rope_fmt f;
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(nb_rope_fmt_parse(nb_rope_fmt_name((nb_rope_fmt)i), &f), NB_OK);
+        assert_int_equal(f, i);
+    }
+    assert_int_equal(nb_rope_fmt_parse("int4", &f), NB_ERR_ARG);
+    assert_string_equal(nb_rope_fmt_name((nb_rope_fmt)3), "?");
     assert_string_equal(nb_kv_type_name((nb_kv_type)99), "?");
 }
 
@@ -172,29 +181,39 @@ static void refusals(void **state)
         nb_record_opts o;
         const char *word;
     } bad[] = {
-        { RD_CASE(NB_KV_FP8_DS_MLA, 0, true, false, 500, 64, 1, 1), "multiple of 128" },
-        { RD_CASE(NB_KV_FP8_DS_MLA, 0, false, false, 128, 128, 1, 1), "MLA" },
-        { RD_CASE(NB_KV_NVFP4, 0, true, false, 0, 64, 1, 1), "1..65536" },
-        { RD_CASE(NB_KV_NVFP4, 0, true, false, 512, 65537, 1, 1), "1..65536" },
-        { RD_CASE(NB_KV_NVFP4, 0, false, false, 64, 64, 0, 1), "1..65536" },
-        { RD_CASE(NB_KV_NVFP4, 0, false, false, 64, SIZE_MAX, 1, SIZE_MAX), "1..65536" },
-        { RD_CASE(NB_KV_NVFP4, 0, false, false, 65536, 64, 65536, 1), "at most" },
-        { RD_CASE(NB_KV_NVFP4, 0, true, false, 512, 64, 2, 1), "one latent" },
-        { RD_CASE(NB_KV_INT4, 0, false, true, 64, 64, 2, 2), "rope" },
-        { RD_CASE(NB_KV_TYPE_COUNT, 0, true, false, 64, 64, 1, 1), "type" },
-        { RD_CASE(NB_KV_NVFP4, (nb_kv_mode)3, true, false, 64, 64, 1, 1), "mode" },
-        { RD_CASE(NB_KV_NVFP4, 0, true, false, 32, 4, 1, 1, RD_OUT(0, rd_ends)),
+        { RD_CASE(NB_KV_FP8_DS_MLA, 0, true, NB_ROPE_FP8, 500, 64, 1, 1), "multiple of 128" },
+        { RD_CASE(NB_KV_FP8_DS_MLA, 0, false, NB_ROPE_FP8, 128, 128, 1, 1), "MLA" },
+        { RD_CASE(NB_KV_NVFP4, 0, true, NB_ROPE_FP8, 0, 64, 1, 1), "1..65536" },
+        { RD_CASE(NB_KV_NVFP4, 0, true, NB_ROPE_FP8, 512, 65537, 1, 1), "1..65536" },
+        { RD_CASE(NB_KV_NVFP4, 0, false, NB_ROPE_FP8, 64, 64, 0, 1), "1..65536" },
+        { RD_CASE(NB_KV_NVFP4, 0, false, NB_ROPE_FP8, 64, SIZE_MAX, 1, SIZE_MAX), "1..65536" },
+        { RD_CASE(NB_KV_NVFP4, 0, false, NB_ROPE_FP8, 65536, 64, 65536, 1), "at most" },
+        { RD_CASE(NB_KV_NVFP4, 0, true, NB_ROPE_FP8, 512, 64, 2, 1), "one latent" },
+        { RD_CASE(NB_KV_INT4, 0, false, NB_ROPE_BF16, 64, 64, 2, 2), "rope" },
+        { RD_CASE(NB_KV_NVFP4, 0, false, NB_ROPE_INT8, 64, 64, 2, 2), "int8 needs MLA" },
+        { RD_CASE(NB_KV_NVFP4, 0, true, (nb_rope_fmt)3, 64, 64, 1, 1), "rope key format 3" },
+        { RD_CASE(NB_KV_FP8, 0, true, NB_ROPE_INT8, 64, 8, 1, 1, .fixed_scale = { 1, 1 }),
+          "segment 1" },
+        { RD_CASE(NB_KV_TYPE_COUNT, 0, true, NB_ROPE_FP8, 64, 64, 1, 1), "type" },
+        { RD_CASE(NB_KV_NVFP4, (nb_kv_mode)3, true, NB_ROPE_FP8, 64, 64, 1, 1), "mode" },
+        { RD_CASE(NB_KV_NVFP4, 0, true, NB_ROPE_FP8, 32, 4, 1, 1, RD_OUT(0, rd_ends)),
           "channel 32 of segment 0 is out of range" },
-        { RD_CASE(NB_KV_FP8, 0, true, false, 64, 4, 1, 1, RD_OUT(1, twice)), "2 follows 2" },
-        { RD_CASE(NB_KV_FP8, 0, true, false, 64, 8, 1, 1, RD_OUT(1, back)), "3 follows 5" },
-        { RD_CASE(NB_KV_INT4, 0, false, false, 512, 64, 1, 1, RD_OUT(0, many)), "65 outlier" },
-        { RD_CASE(NB_KV_NVFP4, 0, true, false, 64, 8, 1, 1, .n_outlier = { 1 }), "1 outlier" },
-        { RD_CASE(NB_KV_MXFP4, 0, true, false, 64, 8, 1, 1, .fixed_scale = { 1 }), "segment 0" },
-        { RD_CASE(NB_KV_NVFP4, 0, true, true, 64, 8, 1, 1, .fixed_scale = { 1, 1 }), "segment 1" },
-        { RD_CASE(NB_KV_NVFP4, 0, true, false, 64, 8, 1, 1, .fixed_scale = { -1 }), "-1" },
-        { RD_CASE(NB_KV_NVFP4, 0, true, false, 64, 8, 1, 1, .fixed_scale = { NAN }), "nan" },
-        { RD_CASE(NB_KV_FP8, 0, true, false, 64, 8, 1, 1, .fixed_scale = { 1, INFINITY }), "inf" },
-        { RD_CASE(NB_KV_FP8, 0, true, false, 64, 8, 1, 1, .fixed_scale = { 1e-40f }), "2^-100" },
+        { RD_CASE(NB_KV_FP8, 0, true, NB_ROPE_FP8, 64, 4, 1, 1, RD_OUT(1, twice)), "2 follows 2" },
+        { RD_CASE(NB_KV_FP8, 0, true, NB_ROPE_FP8, 64, 8, 1, 1, RD_OUT(1, back)), "3 follows 5" },
+        { RD_CASE(NB_KV_INT4, 0, false, NB_ROPE_FP8, 512, 64, 1, 1, RD_OUT(0, many)),
+          "65 outlier" },
+        { RD_CASE(NB_KV_NVFP4, 0, true, NB_ROPE_FP8, 64, 8, 1, 1, .n_outlier = { 1 }),
+          "1 outlier" },
+        { RD_CASE(NB_KV_MXFP4, 0, true, NB_ROPE_FP8, 64, 8, 1, 1, .fixed_scale = { 1 }),
+          "segment 0" },
+        { RD_CASE(NB_KV_NVFP4, 0, true, NB_ROPE_BF16, 64, 8, 1, 1, .fixed_scale = { 1, 1 }),
+          "segment 1" },
+        { RD_CASE(NB_KV_NVFP4, 0, true, NB_ROPE_FP8, 64, 8, 1, 1, .fixed_scale = { -1 }), "-1" },
+        { RD_CASE(NB_KV_NVFP4, 0, true, NB_ROPE_FP8, 64, 8, 1, 1, .fixed_scale = { NAN }), "nan" },
+        { RD_CASE(NB_KV_FP8, 0, true, NB_ROPE_FP8, 64, 8, 1, 1, .fixed_scale = { 1, INFINITY }),
+          "inf" },
+        { RD_CASE(NB_KV_FP8, 0, true, NB_ROPE_FP8, 64, 8, 1, 1, .fixed_scale = { 1e-40f }),
+          "2^-100" },
     };
     for (size_t i = 0; i < NB_COUNT(bad); i++) {
         nb_record r = { .page_bytes = 7 };
@@ -207,11 +226,12 @@ static void refusals(void **state)
 }
 
 /* A good page passes; one bad byte is found, in the segment that holds it. */
-static void check_finds(nb_kv_type type, bool rope_bf16, size_t at, uint8_t byte, const char *word)
+static void check_finds(nb_kv_type type, nb_rope_fmt rope, size_t at, uint8_t byte,
+                        const char *word)
 {
     static uint8_t page[1 << 18];
     nb_error err = { 0 };
-    const nb_record r = init(type, true, rope_bf16, 512, 64, 1);
+    const nb_record r = init(type, true, rope, 512, 64, 1);
     rd_page p = rd_make(&r, 0, 9);
     assert_int_equal(rd_encode(&r, page, &p), NB_OK);
     rd_free(&p);
@@ -226,21 +246,23 @@ static void check_finds(nb_kv_type type, bool rope_bf16, size_t at, uint8_t byte
 static void corruption(void **state)
 {
     (void)state;
-    check_finds(NB_KV_NVFP4, false, 16384 + 32 * 3 + 4, 0x7f, "segment 0, token 3, byte 4");
-    check_finds(NB_KV_NVFP4, false, 16384, 0x80 | 0x30, "negative");
-    check_finds(NB_KV_IF4, false, 16384 + 2047, 0xff, "token 63, byte 31");
-    check_finds(NB_KV_NVFP4, false, 18432 + 64 * 5 + 7, 0xff, "segment 1, token 5, byte 7");
-    check_finds(NB_KV_NVFP4, false, 22528, 255, "UE8M0");
-    check_finds(NB_KV_NVFP4, false, 22592 + 63, 1, "segment 1, token 63");
-    check_finds(NB_KV_FP8, false, 77, 0x7f, "E4M3");
-    check_finds(NB_KV_FP8, false, 36864, 254, "UE8M0");
-    check_finds(NB_KV_BF16, false, 1023, 0x7f, "segment 0, token 0, byte 1022");
-    check_finds(NB_KV_MXFP4, false, 16384 + 16, 255, "segment 0, token 1, byte 0");
-    check_finds(NB_KV_INT4, false, 16384 + 2048 + 1, 0x7c, "group 1, byte 0");
-    check_finds(NB_KV_INT4, false, 16384 + 1, 0xc0, "FP16 scale");
-    check_finds(NB_KV_FP8_DS_MLA, false, 656 + 515, 0xff, "power of two");
-    check_finds(NB_KV_FP8_DS_MLA, false, 656 * 2 + 511, 0x7f, "token 2, byte 511");
-    check_finds(NB_KV_FP8_DS_MLA, false, 656 * 2 + 529, 0x7f, "segment 1, token 2");
+    check_finds(NB_KV_NVFP4, NB_ROPE_FP8, 16384 + 32 * 3 + 4, 0x7f, "segment 0, token 3, byte 4");
+    check_finds(NB_KV_NVFP4, NB_ROPE_FP8, 16384, 0x80 | 0x30, "negative");
+    check_finds(NB_KV_IF4, NB_ROPE_FP8, 16384 + 2047, 0xff, "token 63, byte 31");
+    check_finds(NB_KV_NVFP4, NB_ROPE_FP8, 18432 + 64 * 5 + 7, 0xff, "segment 1, token 5, byte 7");
+    check_finds(NB_KV_NVFP4, NB_ROPE_FP8, 22528, 255, "UE8M0");
+    check_finds(NB_KV_NVFP4, NB_ROPE_FP8, 22592 + 63, 1, "segment 1, token 63");
+    check_finds(NB_KV_NVFP4, NB_ROPE_INT8, 18432 + 64 * 5 + 7, 0x80, "segment 1, token 5, byte 7");
+    check_finds(NB_KV_NVFP4, NB_ROPE_INT8, 22592 + 62, 255, "segment 1, token 62");
+    check_finds(NB_KV_FP8, NB_ROPE_FP8, 77, 0x7f, "E4M3");
+    check_finds(NB_KV_FP8, NB_ROPE_FP8, 36864, 254, "UE8M0");
+    check_finds(NB_KV_BF16, NB_ROPE_FP8, 1023, 0x7f, "segment 0, token 0, byte 1022");
+    check_finds(NB_KV_MXFP4, NB_ROPE_FP8, 16384 + 16, 255, "segment 0, token 1, byte 0");
+    check_finds(NB_KV_INT4, NB_ROPE_FP8, 16384 + 2048 + 1, 0x7c, "group 1, byte 0");
+    check_finds(NB_KV_INT4, NB_ROPE_FP8, 16384 + 1, 0xc0, "FP16 scale");
+    check_finds(NB_KV_FP8_DS_MLA, NB_ROPE_FP8, 656 + 515, 0xff, "power of two");
+    check_finds(NB_KV_FP8_DS_MLA, NB_ROPE_FP8, 656 * 2 + 511, 0x7f, "token 2, byte 511");
+    check_finds(NB_KV_FP8_DS_MLA, NB_ROPE_FP8, 656 * 2 + 529, 0x7f, "segment 1, token 2");
 }
 
 /* Outliers that are no numbers, and marks beside a fixed scale that are neither of the two. */
@@ -248,7 +270,7 @@ static void outlier_check(void **state)
 {
     (void)state;
     static uint8_t page[1 << 16];
-    const nb_record_opts o = RD_CASE(NB_KV_NVFP4, NB_KV_BASIC, true, false, 64, 64, 1, 1,
+    const nb_record_opts o = RD_CASE(NB_KV_NVFP4, NB_KV_BASIC, true, NB_ROPE_FP8, 64, 64, 1, 1,
                                      RD_OUT(1, rd_pairs), .fixed_scale = { .01f, 0 });
     nb_record r;
     nb_error err = { 0 };

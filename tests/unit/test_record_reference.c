@@ -91,6 +91,22 @@ static void ref_e4m3(const nb_record_seg *g, const uint16_t *x, uint8_t *codes, 
     for (size_t i = 0; i < g->dim; i++) codes[i] = (uint8_t)e4m3_code(unit(g, x[i], *outer, 448));
 }
 
+static void ref_int8(const nb_record_seg *g, const uint16_t *x, uint8_t *codes, uint8_t *outer)
+{
+    const double a = amax(x, g->dim);
+    if (a == 0) return;
+    *outer = (uint8_t)outer_of(a, 127);
+    for (size_t i = 0; i < g->dim; i++) {
+        const double v = ldexp(value(x[i]), 127 - *outer);
+        int best = -127;
+        for (int k = -126; k < 128; k++) {
+            const double now = fabs(k - v), old = fabs(best - v);
+            if (now < old || (now == old && k % 2 == 0)) best = k;
+        }
+        codes[i] = (uint8_t)(best < 0 ? best + 256 : best);
+    }
+}
+
 typedef struct choice {
     float err;
     int code, is_int;
@@ -283,6 +299,8 @@ static void ref_encode(const nb_record *r, const rd_page *p, uint8_t *page)
                 uint8_t *outer = page + g->outer_off + t * g->n_vec + v;
                 if (g->fmt == NB_SEG_E4M3)
                     ref_e4m3(g, x, row + v * g->dim, outer);
+                else if (g->fmt == NB_SEG_INT8)
+                    ref_int8(g, x, row + v * g->dim, outer);
                 else if (g->fmt == NB_SEG_MXFP4)
                     ref_mx(g, x, half, sf);
                 else if (g->fmt == NB_SEG_DS_MLA)
@@ -333,6 +351,9 @@ static double ref_decode(const nb_record *r, const uint8_t *page, size_t s, size
     case NB_SEG_E4M3:
         if (g->fixed_scale != 0) return (double)((float)f8 * g->fixed_scale);
         out = outer ? ldexp(f8, (int)outer - 127) : 0;
+        break;
+    case NB_SEG_INT8:
+        out = outer ? ldexp((int)b8 - (b8 & 128 ? 256 : 0), (int)outer - 127) : 0;
         break;
     case NB_SEG_NVFP4:
     case NB_SEG_IF4: {

@@ -75,6 +75,30 @@ static void e4m3_values(const uint8_t *codes, size_t n, float scale, float *out)
     }
 }
 
+/* code * scale is exact. */
+static inline void int8_block(const uint8_t *codes, __m256 s, float *out)
+{
+    const __m128i v = load16(codes);
+    const __m256 a = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(v));
+    const __m256 b = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(v, 8)));
+    _mm256_storeu_ps(out, _mm256_mul_ps(a, s));
+    _mm256_storeu_ps(out + 8, _mm256_mul_ps(b, s));
+}
+
+static void int8_values(const uint8_t *codes, size_t n, float scale, float *out)
+{
+    const __m256 s = _mm256_set1_ps(scale);
+    size_t i = 0;
+    for (; i + BLOCK <= n; i += BLOCK) int8_block(codes + i, s, out + i);
+    if (i < n) {
+        uint8_t c[BLOCK] = { 0 };
+        float o[BLOCK];
+        memcpy(c, codes + i, n - i);
+        int8_block(c, s, o);
+        memcpy(out + i, o, (n - i) * sizeof *o);
+    }
+}
+
 static inline void bf16_block(const uint8_t *codes, float *out)
 {
     const __m256i v = _mm256_cvtepu16_epi32(load16(codes));
@@ -214,6 +238,10 @@ static bool decode_vec(const nb_record_seg *g, const uint8_t *page, size_t t, si
         if (!easy(*outer)) return false;
         e4m3_values(codes + v * d, d,
                     g->fixed_scale != 0 ? g->fixed_scale : nb_f32_pow2(*outer - 127), out);
+        return true;
+    case NB_SEG_INT8:
+        if (!easy(*outer)) return false;
+        int8_values(codes + v * d, d, nb_f32_pow2(*outer - 127), out);
         return true;
     case NB_SEG_NVFP4:
     case NB_SEG_IF4: return nv_vec(g, codes + v * half, row + v * g->n_group, *outer, out);

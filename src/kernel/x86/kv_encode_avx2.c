@@ -272,6 +272,33 @@ static void encode_e4m3(const nb_record_seg *g, const uint16_t *x, uint8_t *code
     }
 }
 
+/* Eight magnitudes in 0..127, with the signs of x, to the nearest integers, ties to even. */
+static inline __m256i int8_codes8(__m256 ax, __m128i x)
+{
+    const __m256i q =
+        _mm256_cvttps_epi32(_mm256_round_ps(ax, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+    /* psignd makes 0 of what stands beside a zero: an odd number has a sign. */
+    return _mm256_sign_epi32(q, _mm256_or_si256(_mm256_cvtepi16_epi32(x), _mm256_set1_epi32(1)));
+}
+
+static void encode_int8(const nb_record_seg *g, const uint16_t *x, uint8_t *codes, uint8_t *outer)
+{
+    const size_t dim = g->dim;
+    const unsigned a = amax_bits(x, dim);
+    if (a == 0) return;
+    *outer = outer_byte(g, a, 254, 6);
+    for (size_t i = 0; i < dim; i += BLOCK) {
+        const block b = make_block(g, x + i, dim - i, *outer);
+        const __m256i q0 = int8_codes8(b.ax0, _mm256_castsi256_si128(b.x));
+        const __m256i q1 = int8_codes8(b.ax1, _mm256_extracti128_si256(b.x, 1));
+        const __m256i q = _mm256_permute4x64_epi64(_mm256_packs_epi32(q0, q1), 0xd8);
+        uint8_t out[BLOCK];
+        _mm_storeu_si128((__m128i *)out, _mm_packs_epi16(_mm256_castsi256_si128(q),
+                                                         _mm256_extracti128_si256(q, 1)));
+        memcpy(codes + i, out, dim - i < BLOCK ? dim - i : BLOCK);
+    }
+}
+
 static bool all_finite(const nb_record *r, const uint16_t *const x[2], const size_t x_stride[2])
 {
     __m256i bad = _mm256_setzero_si256();
@@ -289,8 +316,8 @@ static bool all_finite(const nb_record *r, const uint16_t *const x[2], const siz
 static bool covered(const nb_record_seg *g)
 {
     if (g->n_outlier > 0 && g->n_vec * g->dim > MASK_MAX) return false;
-    return g->fmt == NB_SEG_BF16 || g->fmt == NB_SEG_E4M3 || g->fmt == NB_SEG_NVFP4 ||
-           g->fmt == NB_SEG_IF4 || g->fmt == NB_SEG_MXFP4;
+    return g->fmt == NB_SEG_BF16 || g->fmt == NB_SEG_E4M3 || g->fmt == NB_SEG_INT8 ||
+           g->fmt == NB_SEG_NVFP4 || g->fmt == NB_SEG_IF4 || g->fmt == NB_SEG_MXFP4;
 }
 
 static void encode_vec(const nb_record *r, const nb_record_seg *g, uint8_t *page, size_t t,
@@ -304,6 +331,8 @@ static void encode_vec(const nb_record *r, const nb_record_seg *g, uint8_t *page
         memcpy(codes + v * 2 * d, x, 2 * d); /* x86 is little-endian */
     else if (g->fmt == NB_SEG_E4M3)
         encode_e4m3(g, x, codes + v * d, outer);
+    else if (g->fmt == NB_SEG_INT8)
+        encode_int8(g, x, codes + v * d, outer);
     else if (g->fmt == NB_SEG_MXFP4)
         encode_mx(g, x, codes + v * half, sf);
     else
