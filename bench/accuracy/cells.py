@@ -5,7 +5,7 @@ calibration file), the factor that differs from `nvfp4`, and the runs it belongs
 f --full on the bundled model, h --full on hard variants and further seeds."""
 
 BASE = "nvfp4"
-PART = 14  # variants of a call: the reference and the default are computed in each
+PART = 16  # variants of a call: the reference and the default are computed in each
 VARIANTS = [
     ("fp8", "format", "qfh"),
     ("fp8:rope=bf16", "rope", "f"),
@@ -25,6 +25,7 @@ VARIANTS = [
     ("mxfp4:transform=hadamard:calibration=CAL", "transform", "f"),
     ("int4:transform=hadamard:calibration=CAL", "transform", "f"),
     ("nvfp4:rope=bf16", "rope", "qfh"),
+    ("nvfp4:rope=int8", "rope", "qfh"),
     ("if4:rope=bf16", "rope", "fh"),
     ("nvfp4:rope=bf16:sinks=4", "rope", "f"),
     ("nvfp4:transform=none:outliers=4:calibration=CAL", "outliers", "fh"),
