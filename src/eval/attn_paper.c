@@ -113,6 +113,7 @@ static void tile(state *a, const double *s, size_t n, const float *v, nb_paper_m
 {
     float p[BLOCK], p4[BLOCK];
     double top = -INFINITY;
+    NB_ASSERT(n <= BLOCK);
     for (size_t t = 0; t < n; t++) top = fmax(top, s[t]);
     rescale(a, top);
     for (size_t t = 0; t < n; t++) {
