@@ -79,6 +79,30 @@ static void transform_text(const nb_kv_calib_layer *l, char out[32])
         strcpy(out, "none");
 }
 
+/* Its format, and how many values stay in BF16. */
+static void rope_text(const nb_kv_calib_layer *l, char out[32])
+{
+    if (l->n_rope_outlier)
+        (void)snprintf(out, 32, "%s+%zu bf16", nb_rope_fmt_name(l->rope), l->n_rope_outlier);
+    else
+        (void)snprintf(out, 32, "%s", nb_rope_fmt_name(l->rope));
+}
+
+static json_t *rope_json(const nb_kv_calib_layer *l)
+{
+    json_t *j = json_object(), *dims = json_array(), *error = json_object();
+    int bad = json_object_set_new(j, "rope", json_string(nb_rope_fmt_name(l->rope)));
+    for (size_t i = 0; i < l->n_rope_outlier; i++)
+        bad |= json_array_append_new(dims, json_integer((json_int_t)l->rope_outlier[i]));
+    for (size_t i = 0; i < NB_ROPE_WAYS; i++)
+        bad |= json_object_set_new(error, nb_rope_ways[i].name, json_real(l->rope_error[i]));
+    bad |= json_object_set_new(j, "rope_outliers", dims);
+    bad |= json_object_set_new(j, "rope_error", error);
+    if (!bad) return j;
+    json_decref(j);
+    return NULL;
+}
+
 static json_t *layer_json(const nb_kv_calib_layer *l, size_t i, bool is_mla)
 {
     char transform[32];
@@ -88,12 +112,12 @@ static json_t *layer_json(const nb_kv_calib_layer *l, size_t i, bool is_mla)
                   "transform", transform, "kv_dtype", l->kv_dtype, "kv_mode", l->kv_mode,
                   "outliers", (json_int_t)l->n_outlier, "bits_per_value", l->bits, "plain_error",
                   l->plain_error, "error", l->error, "token_amax", (double)l->token_amax);
-    if (j && is_mla &&
-        json_object_set_new(j, "rope", json_string(nb_rope_fmt_name(l->rope))) != 0) {
-        json_decref(j);
-        return NULL;
-    }
-    return j;
+    json_t *rope = is_mla ? rope_json(l) : json_object();
+    const int bad = json_object_update(j, rope);
+    json_decref(rope);
+    if (!bad) return j;
+    json_decref(j);
+    return NULL;
 }
 
 static int make_json(const opts *o, const nb_kv_calib *c, double seconds, json_t **out)
@@ -115,6 +139,24 @@ static int make_json(const opts *o, const nb_kv_calib *c, double seconds, json_t
     return code;
 }
 
+/* What the rope key's format does, whichever it is in the file. */
+static nb_status rope_table(const nb_kv_calib *c, nb_buf *to)
+{
+    static const char *const head[NB_ROPE_WAYS] = { "fp8", "int8", "bf16", "fp8+4 pairs",
+                                                    "int8+4 pairs" };
+    eval_table t = { 0 };
+    eval_table_cell(&t, "plain error, rope key in");
+    for (size_t i = 0; i < NB_ROPE_WAYS; i++) eval_table_cell(&t, "%s", head[i]);
+    eval_table_row(&t);
+    for (size_t i = 0; i < c->n_layer; i++) {
+        eval_table_cell(&t, "layer %zu", i);
+        for (size_t k = 0; k < NB_ROPE_WAYS; k++)
+            eval_table_cell(&t, "%.3f%%", 100 * c->layer[i].rope_error[k]);
+        eval_table_row(&t);
+    }
+    return eval_table_print(&t, to);
+}
+
 static int make_table(const opts *o, const nb_kv_calib *c, nb_buf *to)
 {
     static const char *const head[] = { "layer",    "transform", "record",      "rope",
@@ -125,12 +167,13 @@ static int make_table(const opts *o, const nb_kv_calib *c, nb_buf *to)
     double plain = 0, error = 0;
     for (size_t i = 0; i < c->n_layer; i++) {
         const nb_kv_calib_layer *l = &c->layer[i];
-        char transform[32];
+        char transform[32], rope[32];
         transform_text(l, transform);
+        rope_text(l, rope);
         eval_table_cell(&t, "%zu", i);
         eval_table_cell(&t, "%s", transform);
         eval_table_cell(&t, "%s%s%s", l->kv_dtype, l->kv_mode[0] ? " " : "", l->kv_mode);
-        eval_table_cell(&t, "%s", !c->is_mla ? "-" : nb_rope_fmt_name(l->rope));
+        eval_table_cell(&t, "%s", c->is_mla ? rope : "-");
         eval_table_cell(&t, "%zu", l->n_outlier);
         eval_table_cell(&t, "%.3f", l->bits);
         eval_table_cell(&t, "%.3f%%", 100 * l->plain_error);
@@ -140,6 +183,7 @@ static int make_table(const opts *o, const nb_kv_calib *c, nb_buf *to)
         error += l->error / (double)c->n_layer;
     }
     nb_status st = eval_table_print(&t, to);
+    if (st == NB_OK && c->is_mla) st = rope_table(c, to);
     if (st == NB_OK)
         st = nb_buf_printf(to,
                            "mean: %.3f bits per value, error of the attention output %.3f%% "

@@ -260,8 +260,8 @@ static nb_status make_record(const nb_attn_form *f, nb_kv_type type, nb_record *
         .rope = l->is_mla && !plain ? f->o.rope : NB_ROPE_FP8,
         .dim = { l->dim[0], l->dim[1] },
         .n_vec = { l->n_vec[0], l->n_vec[1] },
-        .outlier = { f->outlier },
-        .n_outlier = { plain ? 0 : f->o.n_outlier },
+        .outlier = { f->outlier, f->o.rope_outlier },
+        .n_outlier = { plain ? 0 : f->o.n_outlier, l->is_mla ? f->o.n_rope_outlier : 0 },
     };
     if (nb_record_init(r, &o, err) != NB_OK)
         return nb_fail_prefix(err, NB_ERR_ARG, "%s", f->o.name);

@@ -22,6 +22,8 @@ typedef struct nb_attn_form_opts {
     bool center, equalize, hadamard;
     bool by_calib; /* the transform is what calib has chosen */
     size_t n_outlier, n_sink;
+    size_t n_rope_outlier; /* of the rope key, kept in BF16; borrowed, ascending */
+    const uint16_t *rope_outlier;
     const nb_kv_calib_layer *calib; /* NULL: statistics of the layer's own first half */
     const char *thrift;   /* NULL, or a selection (attn_thrift.h) whose tokens are read with the
                            residual plane: attn_run.h */

@@ -19,7 +19,7 @@ enum {
     MAX_LIST = 16,      /* transforms of --candidates */
     STAT_QUERIES = 16,  /* per window of the statistics */
     MIN_HELD_TOK = 128, /* of a window that is held out */
-    MAX_CAND = 64       /* per layer and pass */
+    MAX_CAND = 96       /* per layer and pass */
 };
 
 typedef struct layer_state {
@@ -28,13 +28,13 @@ typedef struct layer_state {
     size_t n0, dim[2], n_vec[2];
     bool is_mla;
     calib_candidate c[MAX_CAND];
-    size_t n_cand;
-    double *ref_sq; /* [n_head] */
+    size_t n_cand, n_transform; /* pass 2: those before n_transform are about transforms */
+    double *ref_sq;             /* [n_head] */
     /* chosen */
     calib_transform transform; /* for 4-bit records */
     calib_transform no_mix;    /* the same, but none with a Hadamard transform: for outliers */
     calib_scaling scaling;     /* what the file says of D and P */
-    double plain_error;
+    double plain_error, rope_error[NB_ROPE_WAYS];
     calib_candidate best;
 } layer_state;
 
@@ -225,23 +225,24 @@ static nb_status add(calibration *c, layer_state *y, calib_transform t, nb_calib
 {
     if ((t.parts & CALIB_HADAMARD) && (!y->s.hadamard || (r.n_outlier && is_4bit(r.type))))
         return NB_OK;
-    if ((!y->is_mla && r.rope != NB_ROPE_FP8) || r.n_outlier > y->n0) return NB_OK;
+    if ((!y->is_mla && (r.rope != NB_ROPE_FP8 || r.n_pair)) || r.n_outlier > y->n0) return NB_OK;
     NB_ASSERT(y->n_cand < MAX_CAND);
     calib_candidate *k = &y->c[y->n_cand];
     nb_kv_calib_layer l;
-    uint16_t outlier[NB_MAX_OUTLIER];
+    uint16_t outlier[NB_MAX_OUTLIER], rope[NB_MAX_OUTLIER];
     *k = (calib_candidate){ .t = t, .record = r };
     describe(y, t.scaling, &l);
     nb_kv_calib_outliers(&l, t.parts & CALIB_CENTER, t.parts & CALIB_EQUALIZE, r.n_outlier,
                          outlier);
+    const size_t n_rope = calib_rope_outliers(&y->stats, &y->s, r.n_pair, rope);
     const nb_record_opts ro = { .type = r.type,
                                 .mode = r.mode,
                                 .is_mla = y->is_mla,
                                 .rope = r.rope,
                                 .dim = { y->dim[0], y->dim[1] },
                                 .n_vec = { y->n_vec[0], y->n_vec[1] },
-                                .outlier = { outlier },
-                                .n_outlier = { is_4bit(r.type) ? r.n_outlier : 0 } };
+                                .outlier = { outlier, rope },
+                                .n_outlier = { is_4bit(r.type) ? r.n_outlier : 0, n_rope } };
     nb_error why;
     const nb_status st = nb_record_init(&k->layout, &ro, &why);
     if (st != NB_OK && y->n_cand) return NB_OK;
@@ -294,6 +295,13 @@ static nb_status add_transforms(calibration *c, layer_state *y)
             NB_TRY(add(c, y, (calib_transform){ parts, (calib_scaling)k }, c->o->record));
         }
     }
+    y->n_transform = y->n_cand;
+    for (size_t k = 0; k < NB_ROPE_WAYS && y->is_mla; k++) {
+        nb_calib_record r = c->o->record;
+        r.rope = nb_rope_ways[k].fmt;
+        r.n_pair = nb_rope_ways[k].n_pair;
+        NB_TRY(add(c, y, (calib_transform){ 0 }, r));
+    }
     return NB_OK;
 }
 
@@ -302,7 +310,7 @@ static nb_status choose_among(calibration *c, layer_state *y, unsigned forbidden
 {
     calib_candidate some[MAX_CAND];
     size_t at[MAX_CAND], n = 0, k = 0;
-    for (size_t i = 0; i < y->n_cand; i++) {
+    for (size_t i = 0; i < y->n_transform; i++) {
         if (y->c[i].t.parts & forbidden) continue;
         at[n] = i;
         some[n++] = y->c[i];
@@ -321,10 +329,12 @@ static nb_status choose_transform(calibration *c, layer_state *y)
     y->no_mix = y->c[plain].t;
     y->best = y->c[k];
     y->plain_error = y->c[0].error;
+    for (size_t i = y->n_transform; i < y->n_cand; i++)
+        y->rope_error[i - y->n_transform] = y->c[i].error;
     y->scaling = y->transform.scaling;
     if (y->transform.parts & CALIB_EQUALIZE) return NB_OK;
     /* Not used, but in the file, for those who ask for it: the scaling that did best. */
-    for (size_t i = 0; i < y->n_cand; i++)
+    for (size_t i = 0; i < y->n_transform; i++)
         if ((y->c[i].t.parts & CALIB_EQUALIZE) &&
             (best == SIZE_MAX || y->c[i].mean_loss < y->c[best].mean_loss))
             best = i;
@@ -337,27 +347,29 @@ static nb_status choose_transform(calibration *c, layer_state *y)
 static nb_status add_records(calibration *c, layer_state *y)
 {
     static const nb_calib_record four[] = {
-        { NB_KV_MXFP4, NB_KV_BASIC, NB_ROPE_FP8, 0 },
-        { NB_KV_NVFP4, NB_KV_4OVER6, NB_ROPE_FP8, 0 },
-        { NB_KV_NVFP4, NB_KV_SEARCH, NB_ROPE_FP8, 0 },
-        { NB_KV_IF4, NB_KV_SEARCH, NB_ROPE_FP8, 0 },
-        { NB_KV_INT4, NB_KV_BASIC, NB_ROPE_FP8, 0 },
+        { NB_KV_MXFP4, NB_KV_BASIC, NB_ROPE_FP8, 0, 0 },
+        { NB_KV_NVFP4, NB_KV_4OVER6, NB_ROPE_FP8, 0, 0 },
+        { NB_KV_NVFP4, NB_KV_SEARCH, NB_ROPE_FP8, 0, 0 },
+        { NB_KV_IF4, NB_KV_SEARCH, NB_ROPE_FP8, 0, 0 },
+        { NB_KV_INT4, NB_KV_BASIC, NB_ROPE_FP8, 0, 0 },
     };
     static const size_t outliers[] = { 0, 4, 8 };
-    static const nb_rope_fmt ropes[] = { NB_ROPE_FP8, NB_ROPE_BF16, NB_ROPE_INT8 };
     const calib_transform none = { 0 };
     y->n_cand = 0;
     NB_TRY(add(c, y, none, (nb_calib_record){ .type = NB_KV_BF16 }));
-    for (size_t j = 0; j < NB_COUNT(ropes); j++) {
-        const nb_calib_record r = { .type = NB_KV_FP8, .rope = ropes[j] };
+    for (size_t j = 0; j < NB_ROPE_WAYS; j++) {
+        const nb_calib_record r = { .type = NB_KV_FP8,
+                                    .rope = nb_rope_ways[j].fmt,
+                                    .n_pair = nb_rope_ways[j].n_pair };
         NB_TRY(add(c, y, none, r));
         if (y->no_mix.parts) NB_TRY(add(c, y, y->no_mix, r));
     }
     for (size_t k = 0; k < NB_COUNT(outliers); k++)
         for (size_t i = 0; i < NB_COUNT(four); i++)
-            for (size_t j = 0; j < NB_COUNT(ropes); j++) {
+            for (size_t j = 0; j < NB_ROPE_WAYS; j++) {
                 nb_calib_record r = four[i];
-                r.rope = ropes[j];
+                r.rope = nb_rope_ways[j].fmt;
+                r.n_pair = nb_rope_ways[j].n_pair;
                 r.n_outlier = outliers[k];
                 NB_TRY(add(c, y, r.n_outlier ? y->no_mix : y->transform, r));
             }
@@ -426,6 +438,9 @@ static nb_status fill_layer(const layer_state *y, nb_arena *a, nb_kv_calib_layer
     if (r->type == NB_KV_NVFP4 || r->type == NB_KV_IF4)
         (void)snprintf(l.kv_mode, sizeof l.kv_mode, "%s", modes[r->mode]);
     l.rope = r->rope;
+    if (r->rope != NB_ROPE_BF16)
+        l.n_rope_outlier = calib_rope_outliers(&y->stats, &y->s, r->n_pair, l.rope_outlier);
+    memcpy(l.rope_error, y->rope_error, sizeof l.rope_error);
     l.n_outlier = is_4bit(r->type) ? r->n_outlier : 0;
     l.error = y->best.error;
     l.plain_error = y->plain_error;

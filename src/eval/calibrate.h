@@ -10,7 +10,8 @@
  *   loss              mean over queries and heads of |o^ - o|^2, in units of the head's mean |o|^2
  *                     in the window: what is compared, and what budgets add up
  * A transform is chosen on half of the queries and taken only where the other half shows it to be
- * better than none (95% of a paired bootstrap). */
+ * better than none (95% of a paired bootstrap).  The rope key stays in the format that is asked for,
+ * unless there is a budget: then its formats are candidates too. */
 #ifndef NB_EVAL_CALIBRATE_H
 #define NB_EVAL_CALIBRATE_H
 #include "load/kv_calib.h"
@@ -26,6 +27,7 @@ typedef struct nb_calib_record {
     nb_kv_mode mode;
     nb_rope_fmt rope; /* MLA */
     size_t n_outlier;
+    size_t n_pair; /* MLA: pairs of the rope key kept in BF16 */
 } nb_calib_record;
 
 typedef struct nb_calibrate_options {

@@ -29,6 +29,10 @@ static nb_status allocate(calib_stats *s, const nb_capture_layer *l, nb_arena *a
     s->n_pair = l->dim[1] / 2;
     s->pair_sum = nb_arena_array(arena, s->n_pair, sizeof *s->pair_sum);
     s->pair_max = nb_arena_array(arena, s->n_pair, sizeof *s->pair_max);
+    s->pair_sq = nb_arena_array(arena, s->n_pair, sizeof *s->pair_sq);
+    s->pair_q_sq = nb_arena_array(arena, s->n_pair, sizeof *s->pair_q_sq);
+    s->interleaved = l->rope_interleaved;
+    if (!s->pair_sq || !s->pair_q_sq) return NB_ERR_NOMEM;
     s->q_sq = nb_arena_array(arena, s->n_head * s->n0, sizeof *s->q_sq);
     s->w_sq = nb_arena_array(arena, s->n_head * s->n0, sizeof *s->w_sq);
     if (!s->pair_sum || !s->pair_max || !s->q_sq || !s->w_sq) return NB_ERR_NOMEM;
@@ -41,7 +45,12 @@ static nb_status allocate(calib_stats *s, const nb_capture_layer *l, nb_arena *a
     return NB_OK;
 }
 
-static void add_token(calib_stats *s, const nb_capture_layer *l, const float *x)
+static float radius(const calib_stats *s, const float *k, size_t j)
+{
+    return s->interleaved ? hypotf(k[2 * j], k[2 * j + 1]) : hypotf(k[j], k[j + s->n_pair]);
+}
+
+static void add_token(calib_stats *s, const float *x)
 {
     for (size_t c = 0; c < s->n0; c++) {
         const double v = (double)x[c];
@@ -50,12 +59,10 @@ static void add_token(calib_stats *s, const nb_capture_layer *l, const float *x)
         if (fabsf(x[c]) > s->amax[c]) s->amax[c] = fabsf(x[c]);
         if (fabsf(x[c]) > s->token_amax) s->token_amax = fabsf(x[c]);
     }
-    const float *k = x + s->n0;
     for (size_t j = 0; j < s->n_pair; j++) {
-        const float a = l->rope_interleaved ? k[2 * j] : k[j];
-        const float b = l->rope_interleaved ? k[2 * j + 1] : k[j + s->n_pair];
-        const float r = hypotf(a, b);
+        const float r = radius(s, x + s->n0, j);
         s->pair_sum[j] += (double)r;
+        s->pair_sq[j] += (double)r * (double)r;
         if (r > s->pair_max[j]) s->pair_max[j] = r;
     }
 }
@@ -63,12 +70,16 @@ static void add_token(calib_stats *s, const nb_capture_layer *l, const float *x)
 nb_status calib_stats_add(calib_stats *s, const nb_capture_layer *l, nb_arena *arena)
 {
     if (!s->sum) NB_TRY(allocate(s, l, arena));
-    for (size_t t = 0; t < l->n_tok; t++) add_token(s, l, l->kv + t * l->n_values);
+    for (size_t t = 0; t < l->n_tok; t++) add_token(s, l->kv + t * l->n_values);
     s->n_tok += l->n_tok;
     for (size_t i = 0; i < l->n_q * s->n_head; i++) {
         const float *q = l->q + i * l->d_q;
         double *to = s->q_sq + i % s->n_head * s->n0;
         for (size_t c = 0; c < s->n0; c++) to[c] += (double)q[c] * (double)q[c];
+        for (size_t j = 0; j < s->n_pair; j++) {
+            const double r = (double)radius(s, q + s->n0, j);
+            s->pair_q_sq[j] += r * r;
+        }
     }
     s->n_q += l->n_q;
     return NB_OK;
@@ -136,6 +147,35 @@ static nb_status scaling(const calib_stats *s, const float *sd, const double *m,
     return NB_OK;
 }
 
+/* ---- pairs of the rope key ---- */
+
+/* What an error in proportion to a pair does to scores: E|q|^2 E|k|^2. */
+static nb_status rank_pairs(const calib_stats *s, nb_arena *arena, uint16_t **out)
+{
+    channel *order = nb_arena_array(arena, s->n_pair, sizeof *order);
+    uint16_t *pair = nb_arena_array(arena, s->n_pair, sizeof *pair);
+    if (!order || !pair) return NB_ERR_NOMEM;
+    for (size_t j = 0; j < s->n_pair; j++)
+        order[j] = (channel){ s->pair_q_sq[j] * s->pair_sq[j], (uint16_t)j };
+    qsort(order, s->n_pair, sizeof *order, by_size);
+    for (size_t j = 0; j < s->n_pair; j++) pair[j] = order[j].c;
+    *out = pair;
+    return NB_OK;
+}
+
+size_t calib_rope_outliers(const calib_stats *s, const calib_layer_stats *y, size_t n,
+                           uint16_t out[NB_MAX_OUTLIER])
+{
+    size_t k = 0;
+    if (n > s->n_pair) n = s->n_pair;
+    for (size_t c = 0; c < 2 * s->n_pair && k < NB_MAX_OUTLIER; c++) {
+        const size_t j = s->interleaved ? c / 2 : c % s->n_pair;
+        for (size_t i = 0; i < n; i++)
+            if (y->pair[i] == j) out[k++] = (uint16_t)c;
+    }
+    return k;
+}
+
 nb_status calib_stats_finish(const calib_stats *s, bool is_mla, nb_arena *arena,
                              calib_layer_stats *out)
 {
@@ -154,6 +194,7 @@ nb_status calib_stats_finish(const calib_stats *s, bool is_mla, nb_arena *arena,
     if (!out->pair_mean || !m) return NB_ERR_NOMEM;
     importance(s, out->sd, m);
     for (size_t j = 0; j < s->n_pair; j++) out->pair_mean[j] = (float)(s->pair_sum[j] / n);
+    NB_TRY(rank_pairs(s, arena, &out->pair));
     for (size_t k = 0; k < CALIB_SCALINGS; k++) {
         out->scale_log2[k] = nb_arena_array(arena, s->n0, sizeof *out->scale_log2[k]);
         out->perm[k] = nb_arena_array(arena, s->n0, sizeof *out->perm[k]);

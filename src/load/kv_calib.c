@@ -19,6 +19,14 @@ enum { MAX_LAYER = 1024, MAX_VALUES = 65536, MAX_PAIR = 32768, MAX_BITS = 64 };
 #define CALIB_LIMITS ((nb_json_limits){ MAX_FILE_BYTES, 8, 4194304 })
 static const char format_name[] = "nibble-kv-calibration";
 
+const nb_rope_way nb_rope_ways[NB_ROPE_WAYS] = {
+    { "fp8", NB_ROPE_FP8, 0 },
+    { "int8", NB_ROPE_INT8, 0 },
+    { "bf16", NB_ROPE_BF16, 0 },
+    { "fp8_4_pairs", NB_ROPE_FP8, NB_ROPE_PAIRS },
+    { "int8_4_pairs", NB_ROPE_INT8, NB_ROPE_PAIRS },
+};
+
 /* ---------------------------------------------------------------------- reading */
 
 /* One object of the file; where: "" or "layers[3]." in front of its fields' names. */
@@ -275,18 +283,31 @@ static nb_status read_chosen(const reader *layer, bool is_mla, nb_kv_calib_layer
     return NB_OK;
 }
 
+static nb_status read_rope_error(const reader *layer, double out[NB_ROPE_WAYS])
+{
+    const char *keys[NB_ROPE_WAYS];
+    char where[64];
+    reader r;
+    for (size_t i = 0; i < NB_ROPE_WAYS; i++) keys[i] = nb_rope_ways[i].name;
+    (void)snprintf(where, sizeof where, "%srope_error.", layer->where);
+    NB_TRY(read_object(layer, json_object_get(layer->o, "rope_error"), where, &r));
+    NB_TRY(check_keys(&r, keys, NB_ROPE_WAYS));
+    for (size_t i = 0; i < NB_ROPE_WAYS; i++) NB_TRY(read_f64(&r, keys[i], DBL_MAX, &out[i]));
+    return NB_OK;
+}
+
 static nb_status read_layer(const reader *file, size_t i, bool is_mla, nb_kv_calib_layer *l)
 {
-    /* The last five exist for latents only. */
-    static const char *const keys[] = { "n_values",   "mean",          "sd",        "amax",
-                                        "token_amax", "chosen",        "error",     "plain_error",
-                                        "bits",       "pair_max",      "pair_mean", "scale_log2",
-                                        "perm",       "hadamard_block" };
+    /* The last six exist for latents only. */
+    static const char *const keys[] = { "n_values",   "mean",           "sd",        "amax",
+                                        "token_amax", "chosen",         "error",     "plain_error",
+                                        "bits",       "pair_max",       "pair_mean", "scale_log2",
+                                        "perm",       "hadamard_block", "rope_error" };
     char where[48];
     reader r;
     (void)snprintf(where, sizeof where, "layers[%zu].", i);
     NB_TRY(read_object(file, json_array_get(json_object_get(file->o, "layers"), i), where, &r));
-    NB_TRY(check_keys(&r, keys, is_mla ? NB_COUNT(keys) : NB_COUNT(keys) - 5));
+    NB_TRY(check_keys(&r, keys, is_mla ? NB_COUNT(keys) : NB_COUNT(keys) - 6));
     NB_TRY(read_size(&r, "n_values", 1, MAX_VALUES, &l->n_values));
     NB_TRY(read_floats(&r, "mean", l->n_values, -FLT_MAX, &l->mean));
     NB_TRY(read_floats(&r, "sd", l->n_values, 0, &l->sd));
@@ -308,6 +329,7 @@ static nb_status read_layer(const reader *file, size_t i, bool is_mla, nb_kv_cal
         if (b && ((b & (b - 1)) || l->n_values % b))
             return wrong(&r, "hadamard_block", json_object_get(r.o, "hadamard_block"),
                          "0 or a power of two that divides n_values");
+        NB_TRY(read_rope_error(&r, l->rope_error));
     }
     NB_TRY(read_f64(&r, "error", DBL_MAX, &l->error));
     NB_TRY(read_f64(&r, "plain_error", DBL_MAX, &l->plain_error));
@@ -443,7 +465,12 @@ static nb_status put_layer(nb_buf *b, const nb_kv_calib_layer *l, bool is_mla)
         NB_TRY(put_floats(b, "pair_mean", l->pair_mean, l->n_pair));
         NB_TRY(put_ints(b, "scale_log2", l->scale_log2, NULL, l->n_values));
         NB_TRY(put_ints(b, "perm", NULL, l->perm, l->n_values));
-        NB_TRY(nb_buf_printf(b, ",\n   \"hadamard_block\": %zu", l->hadamard));
+        NB_TRY(
+            nb_buf_printf(b, ",\n   \"hadamard_block\": %zu,\n   \"rope_error\": {", l->hadamard));
+        for (size_t i = 0; i < NB_ROPE_WAYS; i++)
+            NB_TRY(nb_buf_printf(b, "%s\"%s\": %.17g", i ? ", " : "", nb_rope_ways[i].name,
+                                 l->rope_error[i]));
+        NB_TRY(nb_buf_add_ch(b, '}'));
     }
     return nb_buf_add_c(b, "}");
 }

@@ -20,6 +20,16 @@
 
 enum { NB_KV_CALIB_VERSION = 1, NB_KV_SCALE_LOG2_MAX = 6 }; /* D between 1/64 and 64 */
 
+/* The ways to keep a rope key that are measured beside each other: its format, and whether the four
+ * pairs that matter most stay in BF16. */
+enum { NB_ROPE_WAYS = 5, NB_ROPE_PAIRS = 4 };
+typedef struct nb_rope_way {
+    const char *name; /* in the file */
+    nb_rope_fmt fmt;
+    size_t n_pair;
+} nb_rope_way;
+extern const nb_rope_way nb_rope_ways[NB_ROPE_WAYS];
+
 typedef struct nb_kv_calib_layer {
     /* measured: of the values of segment 0 (MLA: the latent; GQA: K), in the model's own domain */
     size_t n_values;
@@ -43,6 +53,7 @@ typedef struct nb_kv_calib_layer {
     /* measured on held-out tokens with the choice, and with the plain record: relative error of
      * the attention output; bits per value of the chosen record */
     double error, plain_error, bits;
+    double rope_error[NB_ROPE_WAYS]; /* MLA: of the plain record with the rope key in each way */
 } nb_kv_calib_layer;
 
 typedef struct nb_kv_calib {

@@ -224,10 +224,10 @@ static void plainly(const made *m, const calib_layer_stats *s, const calib_candi
 static void test_measure(void **state)
 {
     (void)state;
-    static const nb_calib_record records[] = { { NB_KV_BF16, NB_KV_BASIC, NB_ROPE_FP8, 0 },
-                                               { NB_KV_FP8, NB_KV_BASIC, NB_ROPE_BF16, 0 },
-                                               { NB_KV_NVFP4, NB_KV_4OVER6, NB_ROPE_INT8, 0 },
-                                               { NB_KV_IF4, NB_KV_SEARCH, NB_ROPE_BF16, 0 } };
+    static const nb_calib_record records[] = { { NB_KV_BF16, NB_KV_BASIC, NB_ROPE_FP8, 0, 0 },
+                                               { NB_KV_FP8, NB_KV_BASIC, NB_ROPE_BF16, 0, 0 },
+                                               { NB_KV_NVFP4, NB_KV_4OVER6, NB_ROPE_INT8, 0, 0 },
+                                               { NB_KV_IF4, NB_KV_SEARCH, NB_ROPE_BF16, 0, 0 } };
     static made m;
     static calib_candidate c[64];
     nb_arena a = { 0 };

@@ -65,6 +65,7 @@ static void make(nb_kv_calib *c, bool mla)
         l->rope = i ? NB_ROPE_INT8 : NB_ROPE_BF16;
         l->n_rope_outlier = 2 * i;
         l->rope_outlier[0] = 1;
+        for (size_t k = 0; k < NB_ROPE_WAYS; k++) l->rope_error[k] = 0.1 / (double)(k + i + 1);
         l->rope_outlier[1] = 2 * PAIRS - 1;
         l->use_equalize = true;
         l->use_hadamard = i == 1;
@@ -109,6 +110,7 @@ static void same(const nb_kv_calib *a, const nb_kv_calib *b)
             assert_null(y->perm);
             continue;
         }
+        for (size_t k = 0; k < NB_ROPE_WAYS; k++) assert_true(x->rope_error[k] == y->rope_error[k]);
         same_floats(x->pair_max, y->pair_max, PAIRS);
         same_floats(x->pair_mean, y->pair_mean, PAIRS);
         assert_memory_equal(x->scale_log2, y->scale_log2, N);
@@ -250,6 +252,9 @@ static const bad mla_bad[] = {
     { "\"n_outlier\": 4", 0, "\"n_outlier\": 9",
       "layers[1].chosen.n_outlier: found the integer 9" },
     { "\"n_outlier\": 4", 0, "\"n_outlier\": 65", "layers[1].chosen.n_outlier: found" },
+    { "\"fp8_4_pairs\": ", 1, "\"fp8_5_pairs\": ", "layers[1].rope_error.fp8_5_pairs is no field" },
+    { "\"rope_error\": {", 0, "\"rope_error\": {\"x\": 1,", "layers[0].rope_error.x is no field" },
+    { "\"rope_error\": {\"fp8\": ", 0, "\"rope_error\": {\"fp8\": -", "rope_error.fp8: found" },
     { "\"rope\": \"int8\"", 0, "\"rope\": \"int9\"", "layers[1].chosen.rope: found" },
     { "\"rope_outliers\": []", 0, "\"rope_outliers\": 3", "layers[0].chosen.rope_outliers: found" },
     { "\"rope_outliers\": []", 0, "\"rope_outliers\": [-1]", "rope_outliers[0]: found" },
