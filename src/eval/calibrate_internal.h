@@ -20,7 +20,7 @@ typedef struct calib_stats {
     float token_amax;   /* of segment 0 */
     double *pair_sum;   /* [n_pair] of radii */
     float *pair_max;    /* [n_pair] */
-    double *pair_sq, *pair_q_sq; /* [n_pair] sums of squared radii: of keys; of queries, all heads */
+    double *pair_sq;    /* [n_pair] of squared radii */
     bool interleaved;   /* pair j is values 2j and 2j + 1, else j and j + n_pair */
     double *q_sq, *w_sq; /* MLA: [n_head][n0] sums of squares of absorbed queries; of w_uv */
     double scale;
@@ -43,13 +43,13 @@ typedef struct calib_layer_stats { /* what follows from calib_stats */
     int8_t *scale_log2[CALIB_SCALINGS]; /* MLA */
     uint16_t *perm[CALIB_SCALINGS];
     size_t hadamard; /* block; 0: none possible */
-    uint16_t *pair;  /* MLA: [n_pair] the pairs of the rope key, those that matter most first */
+    uint16_t *pair;  /* MLA: [n_pair] the pairs of the rope key by root mean square, descending */
 } calib_layer_stats;
 nb_status calib_stats_finish(const calib_stats *s, bool is_mla, nb_arena *arena,
                              calib_layer_stats *out);
 
-/* The values of the n pairs that matter most, ascending; returns how many, at most
- * NB_MAX_OUTLIER. */
+/* The values of the n largest pairs of the rope key, ascending places in it; returns how many, at
+ * most NB_MAX_OUTLIER. */
 size_t calib_rope_outliers(const calib_stats *s, const calib_layer_stats *y, size_t n,
                            uint16_t out[NB_MAX_OUTLIER]);
 

@@ -30,9 +30,8 @@ static nb_status allocate(calib_stats *s, const nb_capture_layer *l, nb_arena *a
     s->pair_sum = nb_arena_array(arena, s->n_pair, sizeof *s->pair_sum);
     s->pair_max = nb_arena_array(arena, s->n_pair, sizeof *s->pair_max);
     s->pair_sq = nb_arena_array(arena, s->n_pair, sizeof *s->pair_sq);
-    s->pair_q_sq = nb_arena_array(arena, s->n_pair, sizeof *s->pair_q_sq);
     s->interleaved = l->rope_interleaved;
-    if (!s->pair_sq || !s->pair_q_sq) return NB_ERR_NOMEM;
+    if (!s->pair_sq) return NB_ERR_NOMEM;
     s->q_sq = nb_arena_array(arena, s->n_head * s->n0, sizeof *s->q_sq);
     s->w_sq = nb_arena_array(arena, s->n_head * s->n0, sizeof *s->w_sq);
     if (!s->pair_sum || !s->pair_max || !s->q_sq || !s->w_sq) return NB_ERR_NOMEM;
@@ -76,10 +75,6 @@ nb_status calib_stats_add(calib_stats *s, const nb_capture_layer *l, nb_arena *a
         const float *q = l->q + i * l->d_q;
         double *to = s->q_sq + i % s->n_head * s->n0;
         for (size_t c = 0; c < s->n0; c++) to[c] += (double)q[c] * (double)q[c];
-        for (size_t j = 0; j < s->n_pair; j++) {
-            const double r = (double)radius(s, q + s->n0, j);
-            s->pair_q_sq[j] += r * r;
-        }
     }
     s->n_q += l->n_q;
     return NB_OK;
@@ -149,14 +144,14 @@ static nb_status scaling(const calib_stats *s, const float *sd, const double *m,
 
 /* ---- pairs of the rope key ---- */
 
-/* What an error in proportion to a pair does to scores: E|q|^2 E|k|^2. */
+/* By size alone.  Weights from queries would not help: what large pairs cost is the scale that all
+ * values of an 8-bit integer key share, however little queries look at the pairs themselves. */
 static nb_status rank_pairs(const calib_stats *s, nb_arena *arena, uint16_t **out)
 {
     channel *order = nb_arena_array(arena, s->n_pair, sizeof *order);
     uint16_t *pair = nb_arena_array(arena, s->n_pair, sizeof *pair);
     if (!order || !pair) return NB_ERR_NOMEM;
-    for (size_t j = 0; j < s->n_pair; j++)
-        order[j] = (channel){ s->pair_q_sq[j] * s->pair_sq[j], (uint16_t)j };
+    for (size_t j = 0; j < s->n_pair; j++) order[j] = (channel){ s->pair_sq[j], (uint16_t)j };
     qsort(order, s->n_pair, sizeof *order, by_size);
     for (size_t j = 0; j < s->n_pair; j++) pair[j] = order[j].c;
     *out = pair;

@@ -20,8 +20,8 @@
 
 enum { NB_KV_CALIB_VERSION = 1, NB_KV_SCALE_LOG2_MAX = 6 }; /* D between 1/64 and 64 */
 
-/* The ways to keep a rope key that are measured beside each other: its format, and whether the four
- * pairs that matter most stay in BF16. */
+/* The ways to keep a rope key that are measured beside each other: its format, and whether its
+ * four largest pairs stay in BF16. */
 enum { NB_ROPE_WAYS = 5, NB_ROPE_PAIRS = 4 };
 typedef struct nb_rope_way {
     const char *name; /* in the file */

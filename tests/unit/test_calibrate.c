@@ -68,6 +68,34 @@ static void finish(const made *m, nb_arena *a, calib_stats *s, calib_layer_stats
     assert_int_equal(calib_stats_finish(s, true, a, out), NB_OK);
 }
 
+/* The largest pairs of the rope key, in both arrangements. */
+static void check_pairs(made *m, calib_stats *s, calib_layer_stats *y)
+{
+    uint16_t out[NB_MAX_OUTLIER];
+    const size_t n_pair = ROPE / 2;
+    for (size_t j = 1; j < n_pair; j++)
+        assert_true(s->pair_sq[y->pair[j - 1]] >= s->pair_sq[y->pair[j]]);
+    double sum = 0;
+    for (size_t t = 0; t < TOK; t++)
+        for (size_t k = 0; k < 2; k++) {
+            const double v = (double)m->kv[t * NV + N0 + 2 * y->pair[0] + k];
+            sum += v * v;
+        }
+    assert_true(fabs(s->pair_sq[y->pair[0]] - sum) < 1e-5 * sum);
+    const uint16_t kept[] = { y->pair[0], y->pair[1], y->pair[2], y->pair[3] };
+    y->pair[0] = 2;
+    y->pair[1] = 0;
+    assert_int_equal(calib_rope_outliers(s, y, 2, out), 4);
+    assert_true(out[0] == 0 && out[1] == 1 && out[2] == 4 && out[3] == 5);
+    s->interleaved = false;
+    assert_int_equal(calib_rope_outliers(s, y, 2, out), 4);
+    assert_true(out[0] == 0 && out[1] == 2 && out[2] == 4 && out[3] == 6);
+    assert_int_equal(calib_rope_outliers(s, y, 0, out), 0);
+    memcpy(y->pair, kept, sizeof kept);
+    assert_int_equal(calib_rope_outliers(s, y, 99, out), ROPE); /* no more than there are */
+    s->interleaved = true;
+}
+
 static void test_statistics(void **state)
 {
     (void)state;
@@ -98,6 +126,7 @@ static void test_statistics(void **state)
             sum += hypot((double)m.kv[t * NV + N0 + 2 * j], (double)m.kv[t * NV + N0 + 2 * j + 1]);
         assert_true(fabs((double)y.pair_mean[j] - sum / TOK) < 1e-5);
     }
+    check_pairs(&m, &s, &y);
     assert_int_equal(y.hadamard, 32);
     for (size_t k = 0; k < CALIB_SCALINGS; k++) {
         bool seen[N0] = { false };

@@ -99,9 +99,85 @@ static void more_is_better(void **state)
     assert_true(four < rmse(NB_KV_NVFP4, NB_KV_4OVER6, 0, same));
 }
 
+/* ---- rope keys: E4M3 errs in proportion to a value, INT8 by the same for all values of a token ---- */
+
+/* Relative error of scores q . k in percent, root mean square over tokens: keys and queries of
+ * independent normal values, the first n_large pairs of the keys `key` times as large, of the
+ * queries `query` times. */
+static double score_error(nb_rope_fmt fmt, size_t n_large, double key, double query, size_t n_out)
+{
+    static uint16_t x[2][64 * ROPE];
+    static uint8_t page[1 << 18];
+    static float out[64 * ROPE];
+    static const uint16_t places[] = { 0, 1, 2, 3, 4, 5, 6, 7 };
+    const nb_record_opts o = { .type = NB_KV_NVFP4,
+                               .is_mla = true,
+                               .rope = fmt,
+                               .dim = { ROPE, ROPE },
+                               .n_vec = { 1, 1 },
+                               .outlier = { NULL, places },
+                               .n_outlier = { 0, n_out } };
+    const uint16_t *const xs[2] = { x[0], x[1] };
+    const size_t stride[2] = { ROPE, ROPE };
+    nb_record r;
+    double err = 0, sum = 0;
+    assert_int_equal(nb_record_init(&r, &o, NULL), NB_OK);
+    for (size_t n = 0; n < N_PAGE; n++) {
+        for (size_t i = 0; i < 64 * ROPE; i++) {
+            const double f = i % ROPE < 2 * n_large ? key : 1;
+            x[1][i] = nb_bf16_from_f32((float)(f * gauss(21, n * 64 * ROPE + i)));
+        }
+        assert_int_equal(nb_record_encode_page(&r, page, xs, stride), NB_OK);
+        nb_record_decode(&r, page, 1, 0, 64, out, ROPE);
+        for (size_t t = 0; t < 64; t++)
+            for (size_t h = 0; h < 16; h++) { /* heads */
+                double s = 0, d = 0;
+                for (size_t i = 0; i < ROPE; i++) {
+                    const double f = i < 2 * n_large ? query : 1;
+                    const double q = f * gauss(22, ((n * 64 + t) * 16 + h) * ROPE + i);
+                    const double k = (double)nb_bf16_to_f32(x[1][t * ROPE + i]);
+                    s += q * k;
+                    d += q * ((double)out[t * ROPE + i] - k);
+                }
+                err += d * d;
+                sum += s * s;
+            }
+    }
+    return 100 * sqrt(err / sum);
+}
+
+static void near(const char *what, double got, double want)
+{
+    print_message("%-44s %.3f%%\n", what, got);
+    if (fabs(got - want) > 0.06 * want) fail_msg("%s: %.3f%%, expected %.3f%%", what, got, want);
+}
+
+/* docs/decisions/017-rope-key-in-int8.md has the rule: E4M3 wins where the values of a key,
+ * weighted by the squares of the queries', have a root mean square under 10.9 steps of INT8. */
+static void rope_keys(void **state)
+{
+    (void)state;
+    /* Pairs alike: the largest of 64 normal values is mostly in 1.98..3.97, where a step is 2^-5;
+     * 2^-5 / sqrt(12) = 0.90%. */
+    near("alike: fp8", score_error(NB_ROPE_FP8, 0, 1, 1, 0), 2.65);
+    near("alike: int8", score_error(NB_ROPE_INT8, 0, 1, 1, 0), 0.91);
+    /* One pair 200 times as large: its own error is all there is, and INT8 still has less of it. */
+    near("one pair large: fp8", score_error(NB_ROPE_FP8, 1, 200, 1, 0), 2.65);
+    assert_true(score_error(NB_ROPE_INT8, 1, 200, 1, 0) <
+                score_error(NB_ROPE_FP8, 1, 200, 1, 0) * 1.2);
+    /* The same pair with queries that look at it 200 times less: INT8's step drowns all others. */
+    near("one pair large, queries small: fp8", score_error(NB_ROPE_FP8, 1, 200, 1 / 200.0, 0),
+         2.65);
+    assert_true(score_error(NB_ROPE_INT8, 1, 200, 1 / 200.0, 0) > 40);
+    /* Kept in BF16, it does not. */
+    near("the same, 4 pairs in bf16: int8", score_error(NB_ROPE_INT8, 1, 200, 1 / 200.0, 8), 0.85);
+    assert_true(score_error(NB_ROPE_BF16, 1, 200, 1 / 200.0, 0) == 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(gaussian),
-                                        cmocka_unit_test(more_is_better) };
+                                        cmocka_unit_test(more_is_better),
+                                        cmocka_unit_test(rope_keys) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
