@@ -166,6 +166,62 @@ static void test_transforms(void **state)
     tmp_close(&t);
 }
 
+static void layout_of(const nb_engine_options *o, nb_kv_type type, nb_seg_fmt rope, size_t n_out)
+{
+    nb_engine *e = make_engine(o);
+    const nb_record_seg *g = &e->record[0].seg[1];
+    assert_int_equal(e->record[0].type, type);
+    assert_int_equal(g->fmt, rope);
+    assert_int_equal(g->n_outlier, n_out);
+    for (size_t i = 0; i < n_out; i++) assert_int_equal(g->outlier[i], 4 * i + 1);
+    nb_engine_info info;
+    nb_engine_get_info(e, &info);
+    assert_int_equal(strstr(info.kv_layout, "rope int8 64x") != NULL, rope == NB_SEG_INT8);
+    assert_int_equal(strstr(info.kv_layout, "rope outliers 64x4") != NULL, n_out != 0);
+    nb_engine_destroy(e);
+}
+
+/* The rope key's format and its values in BF16, from a file and over it. */
+static void test_rope(void **state)
+{
+    (void)state;
+    static calib k;
+    tmp_dir t;
+    char path[600];
+    tmp_open(&t);
+    make_calib(&k, tiny);
+    nb_engine_options o = options(tiny, NULL, NULL);
+    o.kv_cache_dtype = "nvfp4";
+    layout_of(&o, NB_KV_NVFP4, NB_SEG_E4M3, 0);
+    o.kv_rope_dtype = "int8";
+    layout_of(&o, NB_KV_NVFP4, NB_SEG_INT8, 0);
+    o.kv_cache_dtype = "fp8";
+    layout_of(&o, NB_KV_FP8, NB_SEG_INT8, 0);
+    o.kv_cache_dtype = "bf16";
+    layout_of(&o, NB_KV_BF16, NB_SEG_BF16, 0);
+    for (size_t i = 0; i < k.c.n_layer; i++) {
+        k.layer[i].rope = NB_ROPE_INT8;
+        k.layer[i].n_rope_outlier = 2;
+        k.layer[i].rope_outlier[0] = 1;
+        k.layer[i].rope_outlier[1] = 5;
+        (void)snprintf(k.layer[i].kv_dtype, sizeof k.layer[i].kv_dtype, "mxfp4");
+    }
+    write_calib(&t, &k, path);
+    o = options(tiny, path, NULL);
+    o.kv_cache_dtype = "auto";
+    layout_of(&o, NB_KV_MXFP4, NB_SEG_INT8, 2);
+    o.kv_rope_dtype = "fp8";
+    layout_of(&o, NB_KV_MXFP4, NB_SEG_E4M3, 2);
+    o.kv_rope_dtype = "bf16"; /* has no use for outliers */
+    layout_of(&o, NB_KV_MXFP4, NB_SEG_BF16, 0);
+    o.kv_rope_dtype = NULL;
+    o.kv_cache_dtype = "nvfp4"; /* a named type takes outliers of the file, not its formats */
+    layout_of(&o, NB_KV_NVFP4, NB_SEG_E4M3, 2);
+    o.kv_cache_dtype = "bf16";
+    layout_of(&o, NB_KV_BF16, NB_SEG_BF16, 0);
+    tmp_close(&t);
+}
+
 /* Weights are counted as they are then. */
 static void test_bytes(void **state)
 {
@@ -291,8 +347,11 @@ static void test_refused_scales(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_transforms),     cmocka_unit_test(test_bytes),
-        cmocka_unit_test(test_refused_words),  cmocka_unit_test(test_refused_calibration),
+        cmocka_unit_test(test_transforms),
+        cmocka_unit_test(test_rope),
+        cmocka_unit_test(test_bytes),
+        cmocka_unit_test(test_refused_words),
+        cmocka_unit_test(test_refused_calibration),
         cmocka_unit_test(test_refused_scales),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -140,6 +140,27 @@ static void test_formats(void **state)
     check_formats("tests/parity/qwen3", gqa);
 }
 
+/* Rope keys: BF16 rounds nothing that the cache did not, INT8 less than FP8. */
+static void test_rope(void **state)
+{
+    (void)state;
+    static const char *const ropes[] = { "bf16", "int8", "fp8" };
+    nb_engine_options o = base("tests/parity/v3_geom", "bf16");
+    size_t v;
+    float *want = logits_of(&o, NULL, NULL, &v);
+    double last = 0;
+    o.kv_cache_dtype = "fp8";
+    for (size_t i = 0; i < sizeof ropes / sizeof *ropes; i++) {
+        o.kv_rope_dtype = ropes[i];
+        float *x = logits_of(&o, NULL, NULL, &v);
+        const double d = distance(want, x, N_TOK * v);
+        if (!(d > last)) fail_msg("%s is nearer than what is finer", ropes[i]);
+        last = d;
+        free(x);
+    }
+    free(want);
+}
+
 static void refused(const nb_engine_options *o, const char *part)
 {
     nb_engine *e = NULL;
@@ -176,6 +197,11 @@ static void test_refused(void **state)
     refused(&o, "--kv-calibration");
     o.kv_outliers = 65;
     refused(&o, "--kv-outliers 65: at most 64");
+    o = base("tests/parity/llama3", "nvfp4");
+    o.kv_rope_dtype = "int8";
+    refused(&o, "a rope key in int8 needs MLA");
+    o.kv_rope_dtype = "int4";
+    refused(&o, "--kv-rope-dtype int4: expected fp8, bf16 or int8");
     o = base("tests/parity/llama3", "fp8_ds_mla");
     refused(&o, "needs MLA");
 }
@@ -187,9 +213,8 @@ int main(void)
         return SKIP_EXIT;
     }
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_skipped_layers),
-        cmocka_unit_test(test_sinks),
-        cmocka_unit_test(test_formats),
+        cmocka_unit_test(test_skipped_layers), cmocka_unit_test(test_sinks),
+        cmocka_unit_test(test_formats),        cmocka_unit_test(test_rope),
         cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
