@@ -3,9 +3,11 @@
 #include "cmd_eval.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static int no_memory(void)
@@ -144,13 +146,20 @@ int eval_json_cost(json_t *to, const nb_engine_info *info)
                          values > 0 ? json_real(8 * info->kv_bytes_per_tok / values) : json_null());
 }
 
+/* JSON's integers end at 2^63 - 1 here: what is larger is a string of digits. */
+static json_t *seed_json(uint64_t seed)
+{
+    if (seed <= INT64_MAX) return json_integer((json_int_t)seed);
+    return json_sprintf("%" PRIu64, seed);
+}
+
 int eval_json_head(json_t *to, const opts *o, const char *hash)
 {
     const size_t n_round = o->eval.n_round ? o->eval.n_round : 2000;
     int code = eval_json_put(to, "nibble", json_string(nb_version()));
     if (code == CLI_OK) code = eval_json_put(to, "model", json_string(eval_model_name(o)));
     if (code == CLI_OK && hash) code = eval_json_put(to, "model_sha256", json_string(hash));
-    if (code == CLI_OK) code = eval_json_put(to, "seed", json_integer((json_int_t)o->eval.seed));
+    if (code == CLI_OK) code = eval_json_put(to, "seed", seed_json(o->eval.seed));
     return code == CLI_OK ? eval_json_put(to, "bootstrap", json_integer((json_int_t)n_round))
                           : code;
 }
@@ -242,22 +251,28 @@ static int write_failed(const char *path)
     return cli_failed("%s: cannot be written: %s", path, strerror(errno));
 }
 
+static int write_bytes(const char *to, const char *path, nb_str bytes)
+{
+    FILE *f = fopen(to, "wb");
+    if (!f) return write_failed(path);
+    int code = CLI_OK;
+    if (fwrite(bytes.p, 1, bytes.n_bytes, f) != bytes.n_bytes) code = write_failed(path);
+    if (fclose(f) != 0 && code == CLI_OK) code = write_failed(path);
+    return code;
+}
+
+/* A file takes its new content at once.  What is there and is no file (/dev/stdout, /dev/null) is
+ * written to as it is: it must not be replaced by a file. */
 int eval_write_file(const char *path, nb_str bytes)
 {
     nb_buf temp = { 0 };
+    struct stat there;
+    if (stat(path, &there) == 0 && !S_ISREG(there.st_mode)) return write_bytes(path, path, bytes);
     if (nb_buf_printf(&temp, "%s.%ld.tmp", path, (long)getpid()) != NB_OK) {
         nb_buf_deinit(&temp);
         return no_memory();
     }
-    int code = CLI_OK;
-    FILE *f = fopen(temp.p, "wb");
-    if (!f) {
-        code = write_failed(path);
-        nb_buf_deinit(&temp);
-        return code;
-    }
-    if (fwrite(bytes.p, 1, bytes.n_bytes, f) != bytes.n_bytes) code = write_failed(path);
-    if (fclose(f) != 0 && code == CLI_OK) code = write_failed(path);
+    int code = write_bytes(temp.p, path, bytes);
     if (code == CLI_OK && rename(temp.p, path) != 0) code = write_failed(path);
     if (code != CLI_OK) (void)unlink(temp.p);
     nb_buf_deinit(&temp);
@@ -280,10 +295,10 @@ static int print_report(const opts *o, const eval_report *r)
 int eval_finish(const opts *o, int code, eval_report *r)
 {
     cli_progress_end();
+    if (code == CLI_OK) code = print_report(o, r); /* even if the plot cannot be written */
     if (code == CLI_OK && o->eval.plot)
         code = r->n_plot ? eval_write_file(o->eval.plot, nb_buf_view(&r->plot[0].svg))
                          : cli_failed("%s: there is nothing to draw", o->eval.plot);
-    if (code == CLI_OK) code = print_report(o, r);
     eval_report_deinit(r);
     return code;
 }

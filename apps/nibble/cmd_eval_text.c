@@ -77,7 +77,10 @@ static int cut(const cutter *c, eval_windows *w)
         if (at + n >= c->n_ids) break;
     }
     w->bos = c->bos;
-    return w->n ? CLI_OK : cli_failed("the text has %zu tokens: expected at least 2", c->n_ids);
+    if (w->n) return CLI_OK;
+    if (c->n_ids + n_bos >= 2)
+        return cli_failed("--n-tokens %zu: a window takes at least 2 tokens", c->n_tok);
+    return cli_failed("the text has %zu tokens: expected at least 2", c->n_ids);
 }
 
 /* ---- a text ------------------------------------------------------------------- */
@@ -181,6 +184,7 @@ static int windows_of_arrays(const char *path, const json_t *j, const cutter *c,
         end_window(w, 0);
     }
     w->bos = -1;
+    if (w->n == 0) return cli_failed("--n-tokens %zu: a window takes at least 2 tokens", c->n_tok);
     return CLI_OK;
 }
 
@@ -226,7 +230,8 @@ static int model_context(const opts *o, size_t *n)
 {
     nb_error err = { 0 };
     nb_memory_plan plan;
-    const nb_engine_options eo = opts_engine(o);
+    nb_engine_options eo = opts_engine(o);
+    eo.kv_outliers = 0; /* calibrate chooses them; elsewhere the engine checks them */
     const nb_status st = nb_engine_plan_memory(&eo, &plan, &err);
     if (st != NB_OK) return cli_status(st, &err);
     *n = plan.max_model_len;

@@ -111,10 +111,10 @@ static nb_status parse_transform(const char *text, unsigned *out, nb_error *err)
         for (size_t i = 0; i < NB_COUNT(transforms); i++)
             if (strlen(transforms[i].name) == n && !memcmp(transforms[i].name, p, n))
                 bit = transforms[i].bit;
-        if (!bit)
+        if (!bit || bits & bit)
             return nb_fail(err, NB_ERR_ARG,
                            "--kv-transform %s: expected none, or center, equalize and hadamard "
-                           "joined by +",
+                           "joined by +, each once",
                            text);
         bits |= bit;
         p += n;
