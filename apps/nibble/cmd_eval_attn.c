@@ -68,7 +68,7 @@ static int add_method(eval_attn *a, char *word)
                          name);
     if (a->n_method == NB_THRIFT_MAX_METHODS)
         return cli_usage("--methods: more than %d", NB_THRIFT_MAX_METHODS);
-    (void)snprintf(m.name, sizeof m.name, "%s", name);
+    (void)snprintf(m.name, sizeof m.name, "%.*s", (int)sizeof m.name - 1, name);
     /* A residual plane is of one segment: with K and V apart it would refine half of a token. */
     if (!given && a->stress.kv_heads > 0 && a->o->eval.stress) kind = NB_REFINE_BF16;
     a->method[a->n_method] = m;
@@ -179,6 +179,8 @@ static int form_opts(const eval_attn *a, size_t i, const nb_capture_layer *l, nb
             if (!mode && f->calib->kv_mode[0]) mode = f->calib->kv_mode;
             if (!rope && l->is_mla) rope = nb_rope_fmt_name(f->calib->rope);
             if (!f->n_outlier) f->n_outlier = f->calib->n_outlier;
+            f->rope_outlier = f->calib->rope_outlier;
+            f->n_rope_outlier = f->calib->n_rope_outlier;
         }
     }
     if (e->kv_skip_layers && in_list(e->kv_skip_layers, l->layer, &ok)) {
