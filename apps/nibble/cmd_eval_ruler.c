@@ -167,6 +167,19 @@ static int load_prompts(ruler_job *k)
 
 /* ---- running ----------------------------------------------------------------------- */
 
+/* Whether a variant of the reference's name is the reference: unlike it, variants take what the
+ * options say of the cache. */
+static bool is_reference(const ruler_job *k, const nb_variant *v)
+{
+    const nb_engine_options e = opts_engine(k->o);
+    const char *const words[] = { e.kv_calibration, e.kv_cache_mode,  e.kv_rope_dtype, e.kv_scales,
+                                  e.kv_transform,   e.kv_skip_layers, e.kv_thrift };
+    if (strcmp(v->name, k->v.reference.name) != 0 || e.kv_outliers || e.kv_sinks) return false;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (words[i] && strcmp(words[i], "auto") != 0 && strcmp(words[i], "off") != 0) return false;
+    return true;
+}
+
 static int run_all(ruler_job *k)
 {
     const eval_opts *e = &k->o->eval;
@@ -181,8 +194,8 @@ static int run_all(ruler_job *k)
     if (!ok) return cli_failed("out of memory");
     int code = ruler_run(&k->v.reference, &k->set, batch, k->ref_cost, &k->ref);
     for (size_t i = 0; code == CLI_OK && i < k->v.n; i++) {
-        if (strcmp(k->v.v[i].name, k->v.reference.name) == 0) {
-            k->out[i] = k->ref; /* the same word: the same run */
+        if (is_reference(k, &k->v.v[i])) {
+            k->out[i] = k->ref; /* computed once */
             (void)json_object_update(k->cost[i], k->ref_cost);
         } else {
             code = ruler_run(&k->v.v[i], &k->set, batch, k->cost[i], &k->out[i]);

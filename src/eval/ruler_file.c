@@ -158,7 +158,8 @@ nb_status nb_ruler_from_json(nb_str json, nb_ruler_encode_fn *encode, void *enco
         st = nb_fail(err, NB_ERR_FORMAT, "not an array of prompts");
     for (size_t i = 0; st == NB_OK && i < json_array_size(j); i++)
         st = read_item(out, json_array_get(j, i), i, &cap, &o, err);
-    out->n_context = out->n;
+    for (size_t i = 0; i < out->n; i++) /* prompts of one text follow each other */
+        out->n_context += i == 0 || out->item[i].context != out->item[i - 1].context;
     json_decref(j);
     return st;
 }
