@@ -95,7 +95,7 @@ static void say_memory(const nb_serve *s, const nb_memory_plan *p, const nb_engi
     serve_format_bytes((double)i->workspace_bytes, work);
     serve_format_bytes((double)i->tail_bytes, tails);
     serve_format_bytes((double)(i->weight_bytes + i->workspace_bytes + i->tail_bytes +
-                                i->kv_pool_bytes + i->residual_bytes),
+                                i->kv_pool_bytes + i->residual_bytes + i->sink_bytes),
                        all);
     serve_format_bytes((double)p->memory_bytes, machine);
     say(s, false,

@@ -44,7 +44,8 @@ static uint64_t tokens_in(const nb_memory_plan *p, uint64_t pool)
     return n < p->max_model_len ? n : p->max_model_len;
 }
 
-/* Bytes of a pool whose blocks and what lies beside them (planes of --kv-thrift) take `bytes`. */
+/* Bytes of a pool whose blocks and what lies beside them (planes of --kv-thrift, rows of --kv-sinks)
+ * take `bytes`. */
 static uint64_t pool_within(const nb_memory_plan *p, uint64_t bytes)
 {
     return p->residual_block_bytes

@@ -303,7 +303,8 @@ static nb_status plan(nb_engine *e, const nb_engine_options *o, nb_memory_plan *
     p->workspace_bytes = nb_engine_workspace_bytes(e);
     p->tail_bytes = e->max_num_seqs * e->tail_bytes;
     p->block_bytes = e->block_bytes;
-    p->residual_block_bytes = nb_engine_plane_bytes(e, PLAN_BLOCKS) / PLAN_BLOCKS;
+    p->residual_block_bytes =
+        nb_engine_plane_bytes(e, PLAN_BLOCKS) / PLAN_BLOCKS + nb_engine_sink_block_bytes(e);
     p->block_tok = NB_PAGE_TOK;
     p->max_model_len = c->max_pos;
     (void)snprintf(p->dtype, sizeof p->dtype, "%s", c->fp8 ? "fp8" : c->dtype);

@@ -160,6 +160,8 @@ nb_status nb_engine_create_forward(nb_engine *e, nb_caps caps, nb_error *err);
 /* Pool, tails, scheduler, forward pass and the rest of a step's workspace. */
 nb_status nb_engine_allocate(nb_engine *e, const nb_engine_options *o, nb_caps caps, nb_error *err);
 void nb_engine_release(nb_engine *e);
+/* Of rows of --kv-sinks beside a block, which may be the first of a sequence. */
+size_t nb_engine_sink_block_bytes(const nb_engine *e);
 size_t nb_engine_workspace_bytes(const nb_engine *e);
 /* The open page of a slot: layer i at + i * 64 * n_values. */
 static inline float *nb_engine_tail(const nb_engine *e, size_t slot)

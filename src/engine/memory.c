@@ -27,6 +27,11 @@ size_t nb_engine_workspace_bytes(const nb_engine *e)
 
 /* ---- sizes ---- */
 
+size_t nb_engine_sink_block_bytes(const nb_engine *e)
+{
+    return e->model.c.n_layer * e->n_sink * e->record[0].n_values * sizeof *e->sinks;
+}
+
 static size_t min_size(size_t a, size_t b)
 {
     return a < b ? a : b;
@@ -61,7 +66,7 @@ static void size_for_one(nb_engine *e, const nb_engine_options *o, size_t len)
 {
     const uint64_t ram = nb_os_ram_bytes();
     /* Pages are committed when written, but do not promise more than half of the memory. */
-    const size_t block = e->block_bytes + e->plane_block;
+    const size_t block = e->block_bytes + e->plane_block + nb_engine_sink_block_bytes(e);
     const size_t fit = ram ? (size_t)(ram / 2 / block) * NB_PAGE_TOK : SIZE_MAX;
     if (!o->max_model_len && fit >= NB_PAGE_TOK && len > fit) {
         const size_t at = strlen(e->warnings);
@@ -93,7 +98,7 @@ nb_status nb_engine_size_pool(nb_engine *e, const nb_engine_options *o, nb_error
         return nb_fail(err, NB_ERR_LIMIT, "a KV cache of %zu blocks of %zu bytes is too large",
                        e->n_block, e->block_bytes);
     e->kv_bytes = e->n_block * e->block_bytes;
-    const size_t row = c->n_layer * e->n_sink * e->record[0].n_values * sizeof *e->sinks;
+    const size_t row = nb_engine_sink_block_bytes(e);
     if (row && e->n_block > SIZE_MAX / 2 / row)
         return nb_fail(err, NB_ERR_LIMIT, "--kv-sinks %zu of %zu blocks are too much", e->n_sink,
                        e->n_block);
