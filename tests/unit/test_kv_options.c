@@ -192,6 +192,8 @@ static void test_rope(void **state)
     make_calib(&k, tiny);
     nb_engine_options o = options(tiny, NULL, NULL);
     o.kv_cache_dtype = "nvfp4";
+    layout_of(&o, NB_KV_NVFP4, NB_SEG_INT8, 0);
+    o.kv_rope_dtype = "fp8";
     layout_of(&o, NB_KV_NVFP4, NB_SEG_E4M3, 0);
     o.kv_rope_dtype = "int8";
     layout_of(&o, NB_KV_NVFP4, NB_SEG_INT8, 0);
@@ -216,7 +218,7 @@ static void test_rope(void **state)
     layout_of(&o, NB_KV_MXFP4, NB_SEG_BF16, 0);
     o.kv_rope_dtype = NULL;
     o.kv_cache_dtype = "nvfp4"; /* a named type takes outliers of the file, not its formats */
-    layout_of(&o, NB_KV_NVFP4, NB_SEG_E4M3, 2);
+    layout_of(&o, NB_KV_NVFP4, NB_SEG_INT8, 2);
     o.kv_cache_dtype = "bf16";
     layout_of(&o, NB_KV_BF16, NB_SEG_BF16, 0);
     tmp_close(&t);
