@@ -30,7 +30,7 @@ static int read_record(const opts *o, nb_calib_record *r)
     const nb_engine_options e = opts_engine(o);
     const char *type =
         e.kv_cache_dtype && strcmp(e.kv_cache_dtype, "auto") != 0 ? e.kv_cache_dtype : "nvfp4";
-    *r = (nb_calib_record){ .n_outlier = e.kv_outliers };
+    *r = (nb_calib_record){ .n_outlier = e.kv_outliers, .rope = nb_rope_fmt_default(true) };
     if (nb_kv_type_parse(type, &r->type) != NB_OK || r->type == NB_KV_F32)
         return cli_usage("calibrate: --kv-cache-dtype %s: expected a record that rounds", type);
     r->mode = r->type == NB_KV_IF4 ? NB_KV_SEARCH : NB_KV_4OVER6;

@@ -17,7 +17,7 @@ static const opt_row rows[] = {
       .help = "encoder of 4-bit records (default: the record's own)" },
     { .name = "kv-rope-dtype", .arg = "NAME", .type = OPT_CHOICE, .offset = AT(kv_rope_dtype),
       .choices = "fp8|bf16|int8", KV,
-      .help = "rope part of a latent record (default: fp8 in 4-bit records)" },
+      .help = "rope part of a latent record (default: int8; fp8 where a checkpoint's FP8 scale is used)" },
     { .name = "kv-cache-dtype-skip-layers", .arg = "LIST", .type = OPT_STR, .offset = AT(kv_skip_layers), KV,
       .help = "these layers in the model's own type, such as 0,1,5-7" },
     { .name = "kv-calibration", .arg = "FILE", .type = OPT_STR, .offset = AT(kv_calibration), KV,

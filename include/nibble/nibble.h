@@ -80,7 +80,8 @@ typedef struct nb_engine_options {
     uint64_t dummy_seed;
     const char *kv_cache_dtype;  /* auto (default), f32, bf16, fp8, nvfp4, if4, mxfp4, int4, fp8_ds_mla */
     const char *kv_cache_mode;   /* encoder of 4-bit records: basic, 4over6, search         */
-    const char *kv_rope_dtype;   /* fp8 (default), bf16, int8                               */
+    const char *kv_rope_dtype;   /* int8 (default), fp8 (default where a checkpoint's FP8
+                                    scale is used), bf16                                    */
     const char *kv_calibration;  /* path of a file of `nibble calibrate`, or NULL           */
     const char *kv_transform;    /* none, or center, equalize, hadamard joined by +; default:
                                     the calibration's choice, else none                     */

@@ -9,7 +9,8 @@ static json_t *describe_record(const nb_model_config *c, nb_kv_type type, double
 {
     nb_record_opts o;
     nb_record r;
-    nb_model_record_opts(c, type, type == NB_KV_IF4 ? NB_KV_SEARCH : NB_KV_4OVER6, NB_ROPE_FP8, &o);
+    nb_model_record_opts(c, type, type == NB_KV_IF4 ? NB_KV_SEARCH : NB_KV_4OVER6,
+                         nb_rope_fmt_default(c->attn == NB_ATTN_MLA), &o);
     if (nb_record_init(&r, &o, NULL) != NB_OK) return NULL; /* a shape this record cannot hold */
     const double layer = nb_record_bytes_per_tok(&r);
     const double tok = (double)(c->n_layer * r.page_bytes) / NB_PAGE_TOK;

@@ -212,8 +212,8 @@ static int add_codes(json_t *list, const nb_record_seg *g, const seg_format *f, 
 }
 
 /* Block scales: E4M3 (bit 7 of IF4 is a flag); outer scales: powers of two, byte 0 is zero. */
-static int add_scales(json_t *seg, const nb_record_seg *g, const seg_format *f,
-                      const uint8_t *page, size_t tok)
+static int add_scales(json_t *seg, const nb_record_seg *g, const seg_format *f, const uint8_t *page,
+                      size_t tok)
 {
     json_t *scales = json_array(), *raw = json_array();
     json_t *outer = json_array(), *outer_raw = json_array();
@@ -304,7 +304,7 @@ static json_t *records(const nb_engine *e, const page_copy *p, const scratch *w,
         nb_record r;
         const nb_kv_type t = shown_types[i];
         nb_model_record_opts(&e->model.c, t, t == NB_KV_IF4 ? NB_KV_SEARCH : NB_KV_4OVER6,
-                             NB_ROPE_FP8, &o);
+                             nb_rope_fmt_default(e->attn == NB_ATTN_MLA), &o);
         if (nb_record_init(&r, &o, NULL) != NB_OK) continue; /* cannot hold this shape */
         json_t *j = record_json(&r, p, w, tok, amax);
         if (j && add(list, j) == 0) continue;
@@ -323,7 +323,8 @@ static size_t page_room(const nb_engine *e)
     for (size_t i = 0; i < NB_COUNT(shown_types); i++) {
         nb_record_opts o;
         nb_record r;
-        nb_model_record_opts(&e->model.c, shown_types[i], NB_KV_4OVER6, NB_ROPE_FP8, &o);
+        nb_model_record_opts(&e->model.c, shown_types[i], NB_KV_4OVER6,
+                             nb_rope_fmt_default(e->attn == NB_ATTN_MLA), &o);
         if (nb_record_init(&r, &o, NULL) == NB_OK && r.page_bytes > most) most = r.page_bytes;
     }
     return most;
@@ -351,14 +352,14 @@ static nb_status write_page(const nb_engine *e, const page_copy *p, const scratc
         finite = finite && nb_bf16_is_finite(w->bits[i]);
     }
     if (!finite) return nb_fail(err, NB_ERR_NONFINITE, "the page holds values that are no numbers");
-    json_t *j = json_pack(
-        "{s:I, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:f, s:o, s:o}", "request",
-        (json_int_t)p->id, "running", p->running, "layer", (json_int_t)p->layer, "n_layer",
-        (json_int_t)e->model.c.n_layer, "pos0", (json_int_t)p->pos0, "n_tok", (json_int_t)p->n_tok,
-        "tok", (json_int_t)tok, "n_values", (json_int_t)n, "plane_values",
-        (json_int_t)(n < PLANE_VALUES ? n : PLANE_VALUES), "segments", shape(e), "tokens",
-        tokens(e, p), "amax", (double)amax, "values", floats(p->x + tok * n, n), "records",
-        records(e, p, w, tok, amax));
+    json_t *j = json_pack("{s:I, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:f, s:o, s:o}",
+                          "request", (json_int_t)p->id, "running", p->running, "layer",
+                          (json_int_t)p->layer, "n_layer", (json_int_t)e->model.c.n_layer, "pos0",
+                          (json_int_t)p->pos0, "n_tok", (json_int_t)p->n_tok, "tok",
+                          (json_int_t)tok, "n_values", (json_int_t)n, "plane_values",
+                          (json_int_t)(n < PLANE_VALUES ? n : PLANE_VALUES), "segments", shape(e),
+                          "tokens", tokens(e, p), "amax", (double)amax, "values",
+                          floats(p->x + tok * n, n), "records", records(e, p, w, tok, amax));
     /* Nine digits tell every float exactly. */
     *json = j ? json_dumps(j, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
     json_decref(j);

@@ -29,7 +29,6 @@ static nb_kv_mode default_mode(nb_kv_type t)
 static nb_status read_wish(const nb_engine *e, const nb_engine_options *o, wish *w, nb_error *err)
 {
     const char *dtype = o->kv_cache_dtype ? o->kv_cache_dtype : "auto";
-    const char *rope = o->kv_rope_dtype ? o->kv_rope_dtype : "fp8";
     const bool is_auto = !strcmp(dtype, "auto");
     /* The model's own type, as in vLLM; float16 latents are kept in BF16, whose range holds. */
     w->own = w->type = e->model.c.dtype[5] == '3' ? NB_KV_F32 : NB_KV_BF16;
@@ -45,8 +44,10 @@ static nb_status read_wish(const nb_engine *e, const nb_engine_options *o, wish 
     if (o->kv_cache_mode && nb_kv_mode_parse(o->kv_cache_mode, &w->mode) != NB_OK)
         return nb_fail(err, NB_ERR_ARG, "--kv-cache-mode %s: expected basic, 4over6 or search",
                        o->kv_cache_mode);
-    if (nb_rope_fmt_parse(rope, &w->rope) != NB_OK)
-        return nb_fail(err, NB_ERR_ARG, "--kv-rope-dtype %s: expected fp8, bf16 or int8", rope);
+    w->rope = nb_rope_fmt_default(e->model.c.attn == NB_ATTN_MLA);
+    if (o->kv_rope_dtype && nb_rope_fmt_parse(o->kv_rope_dtype, &w->rope) != NB_OK)
+        return nb_fail(err, NB_ERR_ARG, "--kv-rope-dtype %s: expected fp8, bf16 or int8",
+                       o->kv_rope_dtype);
     w->have_rope = o->kv_rope_dtype != NULL;
     if (o->kv_outliers > NB_MAX_OUTLIER)
         return nb_fail(err, NB_ERR_RANGE, "--kv-outliers %zu: at most %d", o->kv_outliers,
@@ -147,6 +148,10 @@ static nb_status choose(nb_engine *e, const wish *w, size_t layer, bool skip, nb
     if (l) calibrated(l, w, &type, &mode, &rope);
     if (w->have_mode) mode = w->mode;
     if (w->have_rope) rope = w->rope;
+    /* A checkpoint's FP8 scale was measured for both parts of a token. */
+    else if (type == NB_KV_FP8 && e->kvo.scale && e->model.c.attn == NB_ATTN_MLA &&
+             (e->kvo.scale[layer].k > 0 || e->kvo.scale[layer].v > 0))
+        rope = NB_ROPE_FP8;
     if (skip) type = w->own;
     nb_record_opts ro;
     uint16_t outlier[NB_MAX_OUTLIER];

@@ -40,7 +40,7 @@ nb_status nb_attn_form_parse(nb_attn_form_opts *o, const char *type, const char 
     o->mode = o->type == NB_KV_IF4 ? NB_KV_SEARCH : NB_KV_4OVER6;
     if (mode && *mode && nb_kv_mode_parse(mode, &o->mode) != NB_OK)
         return nb_fail(err, NB_ERR_ARG, "mode=%s: expected basic, 4over6 or search", mode);
-    o->rope = NB_ROPE_FP8;
+    o->rope = nb_rope_fmt_default(true); /* of MLA layers */
     if (rope && *rope && nb_rope_fmt_parse(rope, &o->rope) != NB_OK)
         return nb_fail(err, NB_ERR_ARG, "rope=%s: expected fp8, bf16 or int8", rope);
     return transform && *transform ? parse_transform(o, transform, err) : NB_OK;

@@ -220,6 +220,14 @@ static bool is_4bit(nb_kv_type t)
     return t == NB_KV_NVFP4 || t == NB_KV_IF4 || t == NB_KV_MXFP4 || t == NB_KV_INT4;
 }
 
+/* The record that is asked for: its rope key only means something with MLA. */
+static nb_calib_record asked(const calibration *c, const layer_state *y)
+{
+    nb_calib_record r = c->o->record;
+    if (!y->is_mla) r.rope = NB_ROPE_FP8;
+    return r;
+}
+
 /* Adds a candidate; one that the layer's shape or the record does not allow is left out. */
 static nb_status add(calibration *c, layer_state *y, calib_transform t, nb_calib_record r)
 {
@@ -292,12 +300,12 @@ static nb_status add_transforms(calibration *c, layer_state *y)
         if (parts && !y->is_mla) continue;
         for (int k = 0; k < CALIB_SCALINGS; k++) {
             if (k && !(parts & CALIB_EQUALIZE)) break;
-            NB_TRY(add(c, y, (calib_transform){ parts, (calib_scaling)k }, c->o->record));
+            NB_TRY(add(c, y, (calib_transform){ parts, (calib_scaling)k }, asked(c, y)));
         }
     }
     y->n_transform = y->n_cand;
     for (size_t k = 0; k < NB_ROPE_WAYS && y->is_mla; k++) {
-        nb_calib_record r = c->o->record;
+        nb_calib_record r = asked(c, y);
         r.rope = nb_rope_ways[k].fmt;
         r.n_pair = nb_rope_ways[k].n_pair;
         NB_TRY(add(c, y, (calib_transform){ 0 }, r));

@@ -126,6 +126,12 @@ nb_status nb_kv_type_parse(const char *s, nb_kv_type *t);
 nb_status nb_kv_mode_parse(const char *s, nb_kv_mode *m); /* basic, 4over6, search */
 const char *nb_rope_fmt_name(nb_rope_fmt f);
 nb_status nb_rope_fmt_parse(const char *s, nb_rope_fmt *f); /* fp8, bf16, int8 */
+/* What --kv-rope-dtype is when nothing is said: INT8 for MLA, measured (docs/decisions/017); FP8
+ * stands for "no rope key" elsewhere. */
+static inline nb_rope_fmt nb_rope_fmt_default(bool is_mla)
+{
+    return is_mla ? NB_ROPE_INT8 : NB_ROPE_FP8;
+}
 
 /* Encodes a full page.  x[s] points to BF16 rows of segment s: token t's values
  * (n_vec * dim, vector by vector) start at x[s] + t * x_stride[s] (in elements).
