@@ -295,10 +295,10 @@ static int print_report(const opts *o, const eval_report *r)
 int eval_finish(const opts *o, int code, eval_report *r)
 {
     cli_progress_end();
+    if (code == CLI_OK) code = print_report(o, r); /* even if the plot cannot be written */
     if (code == CLI_OK && o->eval.plot)
         code = r->n_plot ? eval_write_file(o->eval.plot, nb_buf_view(&r->plot[0].svg))
                          : cli_failed("%s: there is nothing to draw", o->eval.plot);
-    if (code == CLI_OK) code = print_report(o, r);
     eval_report_deinit(r);
     return code;
 }
