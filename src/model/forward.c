@@ -131,6 +131,21 @@ static void rope(nb_forward *f, float *x, size_t n_tok, size_t n_head, size_t to
                                       .interleaved = r->interleaved });
 }
 
+/* Pairs of rope keys of one size (rope_balance.c): powers of two, so that nothing is rounded. */
+static void balance_rope(nb_forward *f, const nb_layer *l, size_t n_tok)
+{
+    const nb_model_config *c = &f->o.model->c;
+    const size_t d_qk = c->d_nope + c->d_rope;
+    if (!l->rope_k) return;
+    for (size_t t = 0; t < n_tok; t++) {
+        float *k = f->kv + t * f->n_values + c->kv_lora;
+        float *q = f->q + t * c->n_head * d_qk + c->d_nope;
+        for (size_t i = 0; i < c->d_rope; i++) k[i] *= l->rope_k[i];
+        for (size_t h = 0; h < c->n_head; h++, q += d_qk)
+            for (size_t i = 0; i < c->d_rope; i++) q[i] *= l->rope_q[i];
+    }
+}
+
 static void project_mla(nb_forward *f, const nb_layer *l, size_t n_tok)
 {
     const nb_model_config *c = &f->o.model->c;
@@ -152,6 +167,7 @@ static void project_mla(nb_forward *f, const nb_layer *l, size_t n_tok)
     nb_fold_rows(l, c->kv_lora, f->kv, n_tok, f->n_values);
     rope(f, f->kv + c->kv_lora, n_tok, 1, f->n_values, 0);
     rope(f, f->q + c->d_nope, n_tok, c->n_head, q_w, d_qk);
+    balance_rope(f, l, n_tok);
 }
 
 static void project_gqa(nb_forward *f, const nb_layer *l, size_t n_tok)

@@ -23,6 +23,9 @@ typedef struct nb_layer {
     const float *q_b_bias, *q_a_b, *kv_a_b, *o_b; /* q_b_bias: GQA's q bias */
     const float *kv_mean; /* fold.h: subtracted from new latents after the norm; NULL: none */
     size_t kv_hadamard;   /* fold.h: block of their Hadamard transform, after that; 0: none */
+    /* [d_rope] powers of two, one per pair, and their inverses: what rotated keys and queries are
+     * multiplied with (rope_balance.c); NULL: all are 1. */
+    const float *rope_k, *rope_q;
     /* GQA */
     nb_weight k, v;
     const float *k_b, *v_b, *q_norm, *k_norm;
@@ -46,5 +49,8 @@ typedef struct nb_model {
  * the model.  On failure *m is empty and the line names file and tensor. */
 nb_status nb_model_load(nb_model *m, const nb_model_config *c, nb_source *s, nb_error *err);
 void nb_model_deinit(nb_model *m);
+
+/* Sets rope_k and rope_q of an MLA layer from its weights; nb_model_load does. */
+nb_status nb_rope_balance(nb_model *m, size_t layer, nb_error *err);
 
 #endif

@@ -271,6 +271,8 @@ nb_status nb_model_load(nb_model *m, const nb_model_config *c, nb_source *s, nb_
     nb_status st = m->layer ? NB_OK : nb_fail(err, NB_ERR_NOMEM, "out of memory");
     /* Only the generator claims to have every tensor. */
     if (st == NB_OK) st = take_all(&l, nb_source_has(s, "*"));
+    for (size_t i = 0; st == NB_OK && c->attn == NB_ATTN_MLA && i < c->n_layer; i++)
+        st = nb_rope_balance(m, i, err);
     if (st != NB_OK) nb_model_deinit(m);
     return st;
 }
