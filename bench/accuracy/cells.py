@@ -8,7 +8,7 @@ BASE = "nvfp4"
 PART = 16  # variants of a call: the reference and the default are computed in each
 VARIANTS = [
     ("fp8", "format", "qfh"),
-    ("fp8:rope=bf16", "rope", "f"),
+    ("fp8:rope=fp8", "rope", "fh"),
     ("nvfp4:mode=basic", "encoder", "qfh"),
     ("nvfp4:mode=search", "encoder", "qfh"),
     ("if4", "format", "qfh"),
@@ -25,9 +25,9 @@ VARIANTS = [
     ("mxfp4:transform=hadamard:calibration=CAL", "transform", "f"),
     ("int4:transform=hadamard:calibration=CAL", "transform", "f"),
     ("nvfp4:rope=bf16", "rope", "qfh"),
-    ("nvfp4:rope=int8", "rope", "qfh"),
-    ("if4:rope=bf16", "rope", "fh"),
-    ("nvfp4:rope=bf16:sinks=4", "rope", "f"),
+    ("nvfp4:rope=fp8", "rope", "qfh"),
+    ("if4:rope=fp8", "rope", "fh"),
+    ("if4:sinks=4", "sinks", "fh"),
     ("nvfp4:transform=none:outliers=4:calibration=CAL", "outliers", "fh"),
     ("nvfp4:transform=none:outliers=16:calibration=CAL", "outliers", "f"),
     ("nvfp4:sinks=4", "sinks", "qfh"),
