@@ -17,35 +17,13 @@ static int no_memory(void)
 
 /* ---- variants --------------------------------------------------------------- */
 
-/* The options that say something of the cache, as the word of a variant. */
-static nb_status word_of(const nb_engine_options *o, nb_buf *b)
-{
-    const struct {
-        const char *key, *value;
-    } words[] = { { "mode", o->kv_cache_mode },
-                  { "rope", o->kv_rope_dtype },
-                  { "transform", o->kv_transform },
-                  { "thrift", o->kv_thrift },
-                  { "mla", o->mla },
-                  { "skip", o->kv_skip_layers } };
-    NB_TRY(nb_buf_add_c(b, o->kv_cache_dtype ? o->kv_cache_dtype : "auto"));
-    for (size_t i = 0; i < NB_COUNT(words); i++) {
-        const char *v = words[i].value;
-        if (v && strcmp(v, "off") != 0 && strcmp(v, "auto") != 0)
-            NB_TRY(nb_buf_printf(b, ":%s=%s", words[i].key, v));
-    }
-    if (o->kv_outliers) NB_TRY(nb_buf_printf(b, ":outliers=%zu", o->kv_outliers));
-    if (o->kv_sinks) NB_TRY(nb_buf_printf(b, ":sinks=%zu", o->kv_sinks));
-    return NB_OK;
-}
-
 /* The one variant that the options say when there is no list. */
 static nb_status variant_of_options(const nb_engine_options *base, eval_variants *out,
                                     nb_error *err)
 {
     nb_buf word = { 0 };
     out->v = nb_arena_array(&out->arena, 1, sizeof *out->v);
-    const nb_status st = word_of(base, &word);
+    const nb_status st = nb_variant_word(base, &word);
     const char *name = st == NB_OK ? nb_arena_strdup(&out->arena, nb_buf_view(&word)) : NULL;
     nb_buf_deinit(&word);
     if (!out->v || !name) return nb_fail(err, NB_ERR_NOMEM, "out of memory");
@@ -131,8 +109,13 @@ const char *eval_model_name(const opts *o)
     return end;
 }
 
-int eval_json_cost(json_t *to, const nb_engine_info *info)
+int eval_json_cost(json_t *to, const nb_variant *v, const nb_engine_info *info)
 {
+    nb_buf word = { 0 };
+    const bool said = nb_variant_word(&v->options, &word) == NB_OK;
+    const int code = eval_json_put(to, "format", said ? json_string(word.p) : NULL);
+    nb_buf_deinit(&word);
+    if (code != CLI_OK) return code;
     const double values = (double)info->kv_values_per_tok;
     json_t *j = json_pack("{s:s, s:s, s:s, s:s, s:f}", "kv_dtype", info->kv_dtype, "kv_layout",
                           info->kv_layout ? info->kv_layout : "", "kv_transform",

@@ -50,9 +50,10 @@ int eval_open_engine(const nb_variant *v, nb_engine **out, nb_engine_info *info)
 
 /* The folder's name, without the path. */
 const char *eval_model_name(const opts *o);
-/* Adds what the records of an engine cost: "kv_dtype", "kv_layout", "kv_transform", "kv_thrift",
+/* Adds what a variant is, "format" (nb_variant_word: also what the name leaves to the options), and
+ * what the records of its engine cost: "kv_dtype", "kv_layout", "kv_transform", "kv_thrift",
  * "bytes_per_token", "bits_per_value". */
-int eval_json_cost(json_t *to, const nb_engine_info *info);
+int eval_json_cost(json_t *to, const nb_variant *v, const nb_engine_info *info);
 /* Adds "nibble", "model", "model_sha256" (hash: nb_engine_model_hash, or NULL), "seed",
  * "bootstrap". */
 int eval_json_head(json_t *to, const opts *o, const char *hash);

@@ -103,6 +103,16 @@ static bool is_word(const char *s, const char *word)
     return s && strcmp(s, word) == 0;
 }
 
+/* In the arena, or NULL without memory. */
+static const char *word_of(eval_attn *a, const nb_engine_options *o)
+{
+    nb_buf b = { 0 };
+    const char *word =
+        nb_variant_word(o, &b) == NB_OK ? nb_arena_strdup(&a->arena, nb_buf_view(&b)) : NULL;
+    nb_buf_deinit(&b);
+    return word;
+}
+
 /* The formats, with bf16 in front where it is not among them. */
 static int read_forms(eval_attn *a)
 {
@@ -119,6 +129,8 @@ static int read_forms(eval_attn *a)
         return cli_usage("--formats: %s", err.msg);
     a->v = nb_arena_array(&a->arena, n + 1, sizeof *a->v);
     if (!a->v) return cli_failed("out of memory");
+    if (!o->eval.formats && said && !(v[0].name = word_of(a, &v[0].options)))
+        return cli_failed("out of memory");
     a->n_form = 0;
     bool has_floor = false;
     for (size_t i = 0; i < n; i++) has_floor = has_floor || is_word(v[i].name, "bf16");
@@ -128,6 +140,8 @@ static int read_forms(eval_attn *a)
     a->base = a->n_form;
     for (size_t i = 0; i < a->n_form; i++) {
         const nb_engine_options *e = &a->v[i].options;
+        a->word[i] = word_of(a, e);
+        if (!a->word[i]) return cli_failed("out of memory");
         if (is_word(a->v[i].name, "bf16")) a->floor = i;
         const bool thrift = e->kv_thrift && strcmp(e->kv_thrift, "off") != 0;
         const bool four =
@@ -210,6 +224,7 @@ static int measure(walk *w, const nb_capture_layer *l)
     nb_attn_form_opts form[EVAL_ATTN_FORMS];
     bool ok = true;
     int code = CLI_OK;
+    a->n_layer = l->n_layer;
     const bool on = !a->o->eval.layers || in_list(a->o->eval.layers, l->layer, &ok);
     if (!ok) return cli_usage("--layers %s: expected layers such as 0,3-5", a->o->eval.layers);
     if (!on) return CLI_OK;

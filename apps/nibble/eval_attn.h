@@ -1,10 +1,13 @@
 /* eval_attn.h - `nibble eval attn` inside: what is measured (cmd_eval_attn.c), its report
  * (eval_attn_report.c) and its raw tensors (eval_attn_dump.c).
  *
- * JSON, beside the head of every report (cmd_eval.h):
+ * JSON, beside "what": "attn" and the head of every report (cmd_eval.h):
  *   source            "text" or "stress"; stress: "parameters" and, per layer, "layers_drawn"
  *   n_window, n_query, n_head, layers: [numbers]
- *   variants [...]    name, bytes_per_token, bits_per_value, and of all queries, heads and layers
+ *   variants [...]    name, format (the word with all that differs from the defaults),
+ *                     bytes_per_token (all layers; null where --layers leaves some out),
+ *                     bytes_per_token_layer (mean), bits_per_value, and of all queries, heads
+ *                     and layers
  *     rel_l2, one_minus_cos, kl, max_dp    {mean, median, p95, p99, max}; with thrift=... of the
  *                     refined attention, but for max_dp
  *     layers [...]    the same by layer; with --detailed also by head ("heads"), and "errors":
@@ -27,8 +30,9 @@ enum { EVAL_ATTN_FORMS = 33 };
 
 typedef struct eval_attn {
     const opts *o;
-    nb_arena arena; /* results */
-    nb_variant *v;  /* [n_form] */
+    nb_arena arena;                    /* results */
+    nb_variant *v;                     /* [n_form] */
+    const char *word[EVAL_ATTN_FORMS]; /* [n_form], of the options: nb_variant_word */
     nb_kv_calib calib[EVAL_ATTN_FORMS];
     bool has_calib[EVAL_ATTN_FORMS];
     size_t n_form, floor, base; /* base: n_form where nothing can be refined */
@@ -40,9 +44,9 @@ typedef struct eval_attn {
     size_t n_fraction;
     nb_stress_opts stress;
     char hash[NB_MODEL_HASH_CHARS + 1];
-    size_t n_window;
-    nb_buf drawn;            /* stress: a terminated line per layer */
-    nb_attn_layer_result *r; /* [n_r], window by window, layer by layer */
+    size_t n_window, n_layer; /* n_layer: of the model, or of what is generated */
+    nb_buf drawn;             /* stress: a terminated line per layer */
+    nb_attn_layer_result *r;  /* [n_r], window by window, layer by layer */
     size_t n_r, cap_r;
 } eval_attn;
 

@@ -102,12 +102,12 @@ static void detail(json_t *to, const items *s, size_t n_head, double *scratch)
     json_object_set_new(to, "errors", json_pack("{s:o, s:o}", "rel_l2", l2, "kl", kl));
 }
 
+/* Of the layers that were measured. */
 static double bytes_per_tok(const eval_attn *a, size_t form)
 {
     double sum = 0;
-    const size_t n = n_layers(a);
-    for (size_t i = 0; i < n; i++) sum += a->r[i].bytes_per_tok[form];
-    return sum / (double)n;
+    for (size_t i = 0; i < n_layers(a); i++) sum += a->r[i].bytes_per_tok[form];
+    return sum;
 }
 
 /* median[form][layer] of rel_l2 for the plot. */
@@ -124,11 +124,15 @@ static void report_variants(const eval_attn *a, items *s, json_t *json, nb_buf *
     for (size_t f = 0; f < a->n_form; f++) {
         nb_attn_summary sum;
         json_t *j = json_object(), *layers = json_array();
-        const double bytes = bytes_per_tok(a, f), bits = 8 * bytes / (double)a->r[0].n_values;
+        const double sum_bytes = bytes_per_tok(a, f), bytes = sum_bytes / (double)n_l,
+                     bits = 8 * bytes / (double)a->r[0].n_values;
         collect(s, a, f, ALL, 0, ALL);
         nb_attn_summarise(s->e, s->n, 0, 1, s->x, &sum);
         json_object_set_new(j, "name", json_string(a->v[f].name));
-        json_object_set_new(j, "bytes_per_token", json_real(bytes));
+        json_object_set_new(j, "format", json_string(a->word[f]));
+        json_object_set_new(j, "bytes_per_token",
+                            n_l == a->n_layer ? json_real(sum_bytes) : json_null());
+        json_object_set_new(j, "bytes_per_token_layer", json_real(bytes));
         json_object_set_new(j, "bits_per_value", json_real(bits));
         set_summary(j, &sum);
         eval_table_cell(&t, "%s", a->v[f].name);
@@ -145,7 +149,7 @@ static void report_variants(const eval_attn *a, items *s, json_t *json, nb_buf *
             collect(s, a, f, ALL, 0, (long)a->r[i].layer);
             nb_attn_summarise(s->e, s->n, 0, 1, s->x, &sum);
             json_object_set_new(jl, "layer", json_integer((json_int_t)a->r[i].layer));
-            json_object_set_new(jl, "bytes_per_token", json_real(a->r[i].bytes_per_tok[f]));
+            json_object_set_new(jl, "bytes_per_token_layer", json_real(a->r[i].bytes_per_tok[f]));
             set_summary(jl, &sum);
             if (a->o->eval.detailed) detail(jl, s, a->r[i].n_head, s->x);
             json_array_append_new(layers, jl);
@@ -339,6 +343,17 @@ static void report_paper(const eval_attn *a, json_t *json, nb_buf *text)
 
 /* ---- plots ------------------------------------------------------------------------ */
 
+/* The report's next plot; one without a point to draw (NB_ERR_ARG) is left out. */
+static nb_status take_plot(const char *title, nb_buf *svg, nb_status st, eval_report *out)
+{
+    if (st == NB_OK) {
+        out->plot[out->n_plot++] = (eval_plot){ title, *svg };
+        return NB_OK;
+    }
+    nb_buf_deinit(svg);
+    return st == NB_ERR_ARG ? NB_OK : st;
+}
+
 static nb_status plot_layers(const eval_attn *a, const double *median, eval_report *out)
 {
     const size_t n_l = n_layers(a);
@@ -353,13 +368,11 @@ static nb_status plot_layers(const eval_attn *a, const double *median, eval_repo
                                .x_label = "layer",
                                .y_label = "relative L2 error",
                                .log_y = 1 };
-    eval_plot *p = &out->plot[out->n_plot];
-    p->title = "Attention error by layer";
-    if (st == NB_OK) st = nb_svg_lines(&p->svg, &axes, s, a->n_form);
-    out->n_plot++;
+    nb_buf svg = { 0 };
+    if (st == NB_OK) st = nb_svg_lines(&svg, &axes, s, a->n_form);
     free(x);
     free(s);
-    return st;
+    return take_plot("Attention error by layer", &svg, st, out);
 }
 
 static nb_status plot_methods(const eval_attn *a, const point *points, eval_report *out)
@@ -388,13 +401,11 @@ static nb_status plot_methods(const eval_attn *a, const point *points, eval_repo
                                .x_label = "tokens refined, %",
                                .y_label = "recovered, %",
                                .log_x = 1 };
-    eval_plot *p = &out->plot[out->n_plot];
-    p->title = "Recovered by Thrift mode";
-    if (st == NB_OK) st = nb_svg_lines(&p->svg, &axes, s, a->n_method);
-    out->n_plot++;
+    nb_buf svg = { 0 };
+    if (st == NB_OK) st = nb_svg_lines(&svg, &axes, s, a->n_method);
     free(x);
     free(s);
-    return st;
+    return take_plot("Recovered by Thrift mode", &svg, st, out);
 }
 
 /* ---- all --------------------------------------------------------------------------- */
@@ -441,9 +452,12 @@ int eval_attn_report(const eval_attn *a, eval_report *out)
     double *median = calloc(a->n_form * n_layers(a), sizeof *median);
     point *points = calloc(a->n_method * a->n_fraction + 1, sizeof *points);
     nb_status st = NB_ERR_NOMEM;
+    int code = CLI_OK;
     if (!out->json) out->json = json_object();
     if (median && points && out->json && items_init(&s, a)) {
-        if (eval_json_head(out->json, a->o, a->hash[0] ? a->hash : NULL) != CLI_OK) goto out;
+        code = eval_json_put(out->json, "what", json_string("attn"));
+        if (code == CLI_OK) code = eval_json_head(out->json, a->o, a->hash[0] ? a->hash : NULL);
+        if (code != CLI_OK) goto out; /* its line is printed */
         report_head(a, out->json, &out->text);
         (void)nb_buf_add_ch(&out->text, '\n');
         report_variants(a, &s, out->json, &out->text, median);
@@ -456,5 +470,6 @@ out:
     items_deinit(&s);
     free(median);
     free(points);
-    return st == NB_OK ? CLI_OK : cli_failed("out of memory");
+    if (code != CLI_OK) return code;
+    return st == NB_OK ? CLI_OK : cli_failed("eval attn: %s", nb_status_text(st));
 }

@@ -202,7 +202,7 @@ static int open_one(const nb_variant *v, eval_rows *r, nb_engine **out, json_t *
     const int code = eval_open_engine(&mine, out, &info);
     if (code != CLI_OK) return code;
     r->vocab = info.vocab;
-    return eval_json_cost(cost, &info);
+    return eval_json_cost(cost, v, &info);
 }
 
 /* engine[0] reference, [1] floor, then the variants. */

@@ -182,7 +182,7 @@ int ruler_run(const nb_variant *v, const nb_ruler_set *s, size_t batch, json_t *
     r.out = calloc(s->n, sizeof *r.out);
     if (code == CLI_OK && (!tickets || !r.out)) code = cli_failed("out of memory");
     if (code == CLI_OK) code = eval_open_engine(&mine, &r.engine, &info);
-    if (code == CLI_OK) code = eval_json_cost(cost, &info);
+    if (code == CLI_OK) code = eval_json_cost(cost, v, &info);
     (void)pthread_mutex_init(&r.lock, NULL);
     (void)pthread_cond_init(&r.changed, NULL);
     (void)snprintf(label, sizeof label, "%.60s: prompts", v->name);

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 enum { MAX_VARIANTS = 32, MAX_WORD_BYTES = 4096, NUMBER_BYTES = 64 };
+static const double DEFAULT_TAU = 0.001; /* of --kv-thrift-tau */
 
 typedef enum key_type {
     KEY_CHOICE,    /* one of choices */
@@ -268,5 +269,51 @@ nb_status nb_variant_list(const char *words, const nb_engine_options *base, nb_a
     }
     *out = list;
     *n = count;
+    return NB_OK;
+}
+
+/* ---- and back --------------------------------------------------------------- */
+
+/* The shortest decimal that reads back as x. */
+static nb_status add_number(double x, nb_buf *to)
+{
+    char text[NUMBER_BYTES];
+    for (int digits = 1; digits <= 17; digits++) {
+        (void)snprintf(text, sizeof text, "%.*g", digits, x);
+        if (strtod(text, NULL) == x) break;
+    }
+    return nb_buf_add_c(to, text);
+}
+
+static nb_status add_key(const key *k, const nb_engine_options *o, nb_buf *to)
+{
+    const void *field = (const char *)o + k->offset;
+    if (k->type == KEY_COUNT) {
+        size_t n;
+        memcpy(&n, field, sizeof n);
+        return n ? nb_buf_printf(to, ":%s=%zu", k->name, n) : NB_OK;
+    }
+    if (k->type == KEY_SHARE) {
+        double x;
+        memcpy(&x, field, sizeof x);
+        /* 0 is the default; of tau its value is said besides, by the command line. */
+        if (!(x > 0) || (k->offset == AT(kv_thrift_tau) && x == DEFAULT_TAU)) return NB_OK;
+        NB_TRY(nb_buf_printf(to, ":%s=", k->name));
+        return add_number(x, to);
+    }
+    const char *v;
+    memcpy(&v, field, sizeof v);
+    if (!v || !*v) return NB_OK;
+    if (k->type == KEY_CHOICE && (strcmp(v, "off") == 0 || strcmp(v, "auto") == 0)) return NB_OK;
+    NB_TRY(nb_buf_printf(to, ":%s=", k->name));
+    if (k->type != KEY_LAYERS) return nb_buf_add_c(to, v);
+    for (; *v; v++) NB_TRY(nb_buf_add_ch(to, *v == ',' ? '+' : *v));
+    return NB_OK;
+}
+
+nb_status nb_variant_word(const nb_engine_options *o, nb_buf *to)
+{
+    NB_TRY(nb_buf_add_c(to, o->kv_cache_dtype ? o->kv_cache_dtype : "auto"));
+    for (size_t i = 0; i < NB_COUNT(keys); i++) NB_TRY(add_key(&keys[i], o, to));
     return NB_OK;
 }

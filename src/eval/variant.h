@@ -11,7 +11,8 @@
 
 typedef struct nb_variant {
     const char *name; /* the word as it was written */
-    nb_engine_options options; /* base with the word's changes; strings in the arena or the base's */
+    nb_engine_options
+        options; /* base with the word's changes; strings in the arena or the base's */
 } nb_variant;
 
 /* One word. The line of an error names the key and what it takes. */
@@ -20,5 +21,8 @@ nb_status nb_variant_parse(const char *word, const nb_engine_options *base, nb_a
 /* A list separated by commas; *out is [*n] in the arena; at most 32, no name twice. */
 nb_status nb_variant_list(const char *words, const nb_engine_options *base, nb_arena *arena,
                           nb_variant **out, size_t *n, nb_error *err);
+/* Appends the word of these options: all that is not the default, in the order above.  It reads
+ * back as these options unless a path has a ":" in it. */
+nb_status nb_variant_word(const nb_engine_options *o, nb_buf *to);
 
 #endif

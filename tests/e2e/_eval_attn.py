@@ -1,5 +1,5 @@
-# _eval_attn.py DUMP_DIR NAME JSON - attention errors of the bf16 and fp8 records, computed again from
-# dumped tensors with the standard library only, must equal those of `nibble eval attn --json`.
+# _eval_attn.py DUMP_DIR NAME JSON - attention errors of the bf16 and fp8 records (of MLA: fp8:rope=fp8),
+# computed again from dumped tensors with the standard library only, must equal those of `nibble eval attn --json`.
 import array
 import json
 import math
@@ -86,6 +86,7 @@ def attend(query, rows, h):
 
 
 got = {v["name"]: [x for x in v["layers"] if x["layer"] == d["layer"]][0]["errors"] for v in j["variants"]}
+name_of = {"bf16": "bf16", "fp8": "fp8:rope=fp8" if d["is_mla"] else "fp8"}
 worst = 0.0
 for i in range(n_q):
     n = pos[i] + 1
@@ -98,7 +99,7 @@ for i in range(n_q):
             l2 = math.sqrt(sum((a - b) ** 2 for a, b in zip(o, oq)) / sum(a * a for a in o))
             kl = sum(a * math.log(a / b) for a, b in zip(p, pq) if a > 0)
             for mine, key in ((l2, "rel_l2"), (kl, "kl")):
-                theirs = got[form][key][i][h]
+                theirs = got[name_of[form]][key][i][h]
                 off = abs(theirs - mine) / (abs(mine) + 1e-9)
                 worst = max(worst, off)
                 if off > 1e-5:

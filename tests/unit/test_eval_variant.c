@@ -189,9 +189,39 @@ static void test_list(void **state)
     assert_non_null(strstr(err.msg, "32"));
 }
 
+/* The word of options reads back as them, and says nothing of defaults. */
+static void test_word(void **state)
+{
+    (void)state;
+    const nb_engine_options none = {
+        .kv_thrift = "off", .kv_scales = "auto", .mla = "auto", .kv_thrift_tau = 0.001
+    };
+    static const char *const words[] = {
+        "auto",
+        "nvfp4",
+        "nvfp4:transform=none:calibration=dir/c.json",
+        "if4:mode=search:rope=bf16:transform=center+equalize:calibration=c.json:outliers=8:"
+        "sinks=4:skip=0+2+5-7:scales=dynamic:thrift=token:tau=0.002:fraction=0.05:pool=0.3:"
+        "mla=absorbed",
+        "nvfp4:thrift=quest:fraction=0.1234567890123",
+    };
+    for (size_t i = 0; i < NB_COUNT(words); i++) {
+        nb_buf b = { 0 };
+        const nb_variant v = good(words[i], &none);
+        assert_int_equal(nb_variant_word(&v.options, &b), NB_OK);
+        assert_string_equal(b.p, words[i]);
+        nb_buf_deinit(&b);
+    }
+    nb_buf b = { 0 };
+    assert_int_equal(nb_variant_word(&(nb_engine_options){ 0 }, &b), NB_OK);
+    assert_string_equal(b.p, "auto");
+    nb_buf_deinit(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(test_word, teardown),
         cmocka_unit_test_teardown(test_keys, teardown),
         cmocka_unit_test_teardown(test_base, teardown),
         cmocka_unit_test_teardown(test_refused, teardown),
