@@ -493,14 +493,10 @@ static nb_status put_file(nb_buf *b, const nb_kv_calib *c)
 }
 
 /* A file takes its new content at once: written beside it, then renamed.  What is there and is no
- * regular file (/dev/stdout) is written to as it is. */
+ * regular file (/dev/stdout, a link) is written to as it is. */
 static nb_status replace(const char *path, nb_str text, nb_error *err)
 {
-    FILE *there = fopen(path, "rb");
-    if (there) {
-        (void)fclose(there);
-        if (!nb_path_is_file(path)) return nb_file_write(path, text.p, text.n_bytes, err);
-    }
+    if (nb_path_is_other(path)) return nb_file_write(path, text.p, text.n_bytes, err);
     nb_buf tmp = { 0 };
     nb_status st = nb_buf_printf(&tmp, "%s.tmp", path);
     if (st != NB_OK) {

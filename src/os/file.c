@@ -184,6 +184,12 @@ bool nb_path_is_file(const char *path)
     return stat(path, &st) == 0 && S_ISREG(st.st_mode);
 }
 
+bool nb_path_is_other(const char *path)
+{
+    struct stat st;
+    return lstat(path, &st) == 0 && !S_ISREG(st.st_mode);
+}
+
 nb_status nb_path_join(nb_buf *out, const char *dir, const char *name)
 {
     const size_t n = strlen(dir);

@@ -26,6 +26,9 @@ nb_status nb_file_write(const char *path, const void *p, size_t n_bytes, nb_erro
 
 bool nb_path_is_dir(const char *path);
 bool nb_path_is_file(const char *path);
+/* Whether the name itself is there and no regular file: a link, device, fifo, directory.  It is
+ * written to as it is: to put a file in its place would end it. */
+bool nb_path_is_other(const char *path);
 /* dir + "/" + name into out (replacing its content); no second slash after a dir
  * that ends in one, name alone for an empty dir. */
 nb_status nb_path_join(nb_buf *out, const char *dir, const char *name);

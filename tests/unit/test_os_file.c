@@ -155,6 +155,11 @@ static void test_paths(void **state)
     assert_true(nb_path_is_file(at(&t, "b.st")));
     assert_false(nb_path_is_dir(at(&t, "b.st")));
     assert_false(nb_path_is_file(at(&t, "c.st")));
+    assert_false(nb_path_is_other(at(&t, "b.st")));
+    assert_false(nb_path_is_other(at(&t, "c.st")));
+    assert_true(nb_path_is_other(t.path));
+    assert_int_equal(symlink("b.st", at(&t, "link")), 0);
+    assert_true(nb_path_is_other(at(&t, "link")));
     const size_t n_open = n_open_files();
     assert_int_equal(nb_dir_find(t.path, ".st", &b, &n, &e), NB_OK);
     assert_int_equal(n, 3);
