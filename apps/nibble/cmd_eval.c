@@ -3,6 +3,7 @@
 #include "cmd_eval.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
@@ -244,13 +245,13 @@ static int write_bytes(const char *to, const char *path, nb_str bytes)
     return code;
 }
 
-/* A file takes its new content at once.  What is there and is no file (/dev/stdout, /dev/null) is
- * written to as it is: it must not be replaced by a file. */
+/* A file takes its new content at once.  What is there and is no file itself (/dev/null, a link such
+ * as /dev/stdout) is written to as it is: it must not be replaced by a file. */
 int eval_write_file(const char *path, nb_str bytes)
 {
     nb_buf temp = { 0 };
     struct stat there;
-    if (stat(path, &there) == 0 && !S_ISREG(there.st_mode)) return write_bytes(path, path, bytes);
+    if (lstat(path, &there) == 0 && !S_ISREG(there.st_mode)) return write_bytes(path, path, bytes);
     if (nb_buf_printf(&temp, "%s.%ld.tmp", path, (long)getpid()) != NB_OK) {
         nb_buf_deinit(&temp);
         return no_memory();
@@ -260,6 +261,60 @@ int eval_write_file(const char *path, nb_str bytes)
     if (code != CLI_OK) (void)unlink(temp.p);
     nb_buf_deinit(&temp);
     return code;
+}
+
+/* Whether a file can be made beside path, as eval_write_file will: nothing of it stays. */
+static int try_beside(const char *path)
+{
+    nb_buf temp = { 0 };
+    int code = CLI_OK;
+    if (nb_buf_printf(&temp, "%s.%ld.tmp", path, (long)getpid()) != NB_OK) {
+        nb_buf_deinit(&temp);
+        return no_memory();
+    }
+    const int fd = open(temp.p, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (fd < 0)
+        code = write_failed(path);
+    else if (close(fd) != 0 || unlink(temp.p) != 0)
+        code = write_failed(path);
+    nb_buf_deinit(&temp);
+    return code;
+}
+
+int eval_try_file(const char *path)
+{
+    struct stat itself, there;
+    if (!*path) {
+        errno = ENOENT;
+        return write_failed(path);
+    }
+    if (lstat(path, &itself) != 0) return try_beside(path);
+    if (stat(path, &there) != 0) return CLI_OK; /* a link to what will be made */
+    if (S_ISDIR(there.st_mode)) {
+        errno = EISDIR;
+        return write_failed(path);
+    }
+    /* To open a fifo or a terminal could wait, or be seen at its other end. */
+    if (access(path, W_OK) != 0) return write_failed(path);
+    return S_ISREG(itself.st_mode) ? try_beside(path) : CLI_OK;
+}
+
+int eval_try_dir(const char *path)
+{
+    nb_buf page = { 0 };
+    if (mkdir(path, 0777) != 0 && errno != EEXIST)
+        return cli_failed("%s: cannot be created: %s", path, strerror(errno));
+    int code = nb_buf_printf(&page, "%s/index.html", path) == NB_OK ? CLI_OK : no_memory();
+    if (code == CLI_OK) code = eval_try_file(page.p);
+    nb_buf_deinit(&page);
+    return code;
+}
+
+int eval_try_outputs(const opts *o)
+{
+    int code = o->eval.plot ? eval_try_file(o->eval.plot) : CLI_OK;
+    if (code == CLI_OK && o->eval.write_prompts) code = eval_try_file(o->eval.write_prompts);
+    return code == CLI_OK && o->eval.out_dir ? eval_try_dir(o->eval.out_dir) : code;
 }
 
 static int print_report(const opts *o, const eval_report *r)

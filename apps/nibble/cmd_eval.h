@@ -109,5 +109,10 @@ int eval_ruler_run(const opts *o, eval_report *out); /* cmd_eval_ruler.c */
 int eval_finish(const opts *o, int code, eval_report *r);
 /* Writes a whole file; what was there is replaced only when all could be written. */
 int eval_write_file(const char *path, nb_str bytes);
+/* Before anything is measured: whether the file, the page in the folder (which is created), or what
+ * the options name can be written.  Nothing that is there changes, no file is left behind. */
+int eval_try_file(const char *path);
+int eval_try_dir(const char *path);
+int eval_try_outputs(const opts *o);
 
 #endif

@@ -376,5 +376,7 @@ int cmd_eval_attn(const opts *o)
     eval_report r = { 0 };
     if (!o->eval.stress && !o->eval.text && !o->eval.tokens)
         return cli_usage("eval attn: --text FILE is missing (or --stress)");
-    return eval_finish(o, eval_attn_run(o, &r), &r);
+    int code = eval_try_outputs(o);
+    if (code == CLI_OK) code = eval_attn_run(o, &r);
+    return eval_finish(o, code, &r);
 }

@@ -2,10 +2,8 @@
  *
  * The measurements are those of the other commands, with the same options; a measurement that
  * fails (a model that a part cannot do) leaves a hole in the page and the command's exit code. */
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 
 #include "eval_page.h"
 
@@ -173,8 +171,6 @@ static int write_page(const opts *o, const eval_section *s, const eval_page_row 
     nb_buf page = { 0 }, title = { 0 }, path = { 0 };
     char *text = NULL;
     int code = CLI_OK;
-    if (mkdir(o->eval.out_dir, 0777) != 0 && errno != EEXIST)
-        return cli_failed("%s: cannot be created: %s", o->eval.out_dir, strerror(errno));
     if (nb_buf_printf(&title, "%s: cache formats compared", eval_model_name(o)) != NB_OK ||
         nb_buf_printf(&path, "%s/index.html", o->eval.out_dir) != NB_OK ||
         eval_page_write(title.p,
@@ -228,6 +224,7 @@ int cmd_eval_compare(const opts *o)
     if (!o->eval.text && !o->eval.tokens)
         return cli_usage("expected either --text FILE or --tokens FILE");
     int code = eval_read_variants(&p, 0, false, &v), worst = CLI_OK;
+    if (code == CLI_OK) code = eval_try_outputs(&p);
     size_t n_good = 0;
     for (size_t i = 0; code == CLI_OK && i < N_PART; i++) {
         s[i] = (eval_section){ PART[i].id, PART[i].title, PART[i].about, { 0 }, CLI_OK };

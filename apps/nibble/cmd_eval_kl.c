@@ -93,5 +93,7 @@ int eval_kl_run(const opts *o, eval_report *out)
 int cmd_eval_kl(const opts *o)
 {
     eval_report r = { 0 };
-    return eval_finish(o, eval_kl_run(o, &r), &r);
+    int code = eval_try_outputs(o);
+    if (code == CLI_OK) code = eval_kl_run(o, &r);
+    return eval_finish(o, code, &r);
 }

@@ -66,5 +66,7 @@ int eval_ppl_run(const opts *o, eval_report *out)
 int cmd_eval_ppl(const opts *o)
 {
     eval_report r = { 0 };
-    return eval_finish(o, eval_ppl_run(o, &r), &r);
+    int code = eval_try_outputs(o);
+    if (code == CLI_OK) code = eval_ppl_run(o, &r);
+    return eval_finish(o, code, &r);
 }

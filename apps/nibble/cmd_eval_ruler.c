@@ -649,6 +649,7 @@ int eval_ruler_run(const opts *o, eval_report *out)
 int cmd_eval_ruler(const opts *o)
 {
     eval_report r = { 0 };
-    const int code = eval_ruler_run(o, &r);
+    int code = eval_try_outputs(o);
+    if (code == CLI_OK) code = eval_ruler_run(o, &r);
     return eval_finish(o, code, &r);
 }

@@ -157,7 +157,8 @@ NB_API void nb_engine_get_info(const nb_engine *e, nb_engine_info *info);
 typedef struct nb_memory_plan {
     uint64_t memory_bytes; /* of this machine that the process may use; 0: unknown */
     uint64_t weight_bytes, workspace_bytes, tail_bytes, block_bytes;
-    uint64_t residual_block_bytes; /* kv_thrift: beside each block, with the pool of its rows */
+    /* Beside each block: kv_thrift's plane with its share of the pool of rows, and kv_sinks's rows. */
+    uint64_t residual_block_bytes;
     size_t block_tok;
     size_t max_model_len;  /* the longest that the model can do, whatever the options say */
     char dtype[16];        /* of the checkpoint: bfloat16, float16, float32, fp8 */

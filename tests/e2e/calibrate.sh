@@ -58,7 +58,17 @@ fails 2 "--text" calibrate "$model" -o "$tmp/x.json"
 fails 2 "--target-bits --max-error" calibrate "$model" --text "$text" -o "$tmp/x.json" --target-bits 5 --max-error 0.1
 fails 2 "--kv-transform" calibrate "$model" --text "$text" -o "$tmp/x.json" --kv-transform hadamard
 fails 1 "--candidates centre" calibrate "$model" --text "$text" -o "$tmp/x.json" --context 160 --candidates centre
+fails 1 "no/such" calibrate "$model" --text "$text" -o "$tmp/no/such/x.json"
 fails 1 "two" calibrate "$model" --text "$text" -o "$tmp/x.json"
 fails 1 "--target-bits" calibrate "$model" --text "$text" -o "$tmp/x.json" --context 160 --n-tokens 480 --candidates none --target-bits 4
 [ -e "$tmp/x.json" ] && die "a refused calibration left a file"
+[ -z "$(find "$tmp" -name '*.tmp')" ] || die "a trial left a file"
+
+# A fifo is written to, not waited for.
+mkfifo "$tmp/fifo"
+timeout 20 cat "$tmp/fifo" >"$tmp/through" &
+# shellcheck disable=SC2086
+timeout 20 "$nibble" calibrate "$model" --text "$text" -o "$tmp/fifo" $small >"$tmp/out" 2>"$tmp/err" || die "a fifo: exit code $?"
+wait
+cmp -s "$tmp/through" "$tmp/c.json" && [ -p "$tmp/fifo" ] || die "a fifo got something else"
 exit 0

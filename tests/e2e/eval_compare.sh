@@ -43,7 +43,6 @@ fails 2 "--text --tokens" eval compare "$model"
 fails 2 "nvfp5" eval compare "$model" --text "$tmp/text" --formats nvfp5
 fails 2 "eval compare" eval
 printf x >"$tmp/file"
-"$nibble" eval compare "$model" --text "$tmp/text" --n-tokens 20 --context 20 --tasks niah_single --lengths 256 \
-    --samples 1 --bootstrap 100 --threads 1 --formats fp8 -o "$tmp/file" >"$tmp/out" 2>"$tmp/err" && die "a file as folder"
-grep -q "file" "$tmp/err" || die "the error does not name the file"
+fails 1 "file directory" eval compare "$model" --text "$tmp/text" --formats fp8 -o "$tmp/file"
+fails 1 "no/such" eval compare "$model" --text "$tmp/text" --formats fp8 -o "$tmp/no/such"
 exit 0

@@ -79,10 +79,25 @@ for bad in '{}' '[]' '[1]' '[1,-2,3]' '[1,2.5]' '[[1,2],3]' '[[1,2],[3]]' '[1,2'
 done
 printf '[1,2,99999]' >"$tmp/bad.json"
 fails 1 "99999" eval kl "$m" --tokens "$tmp/bad.json"
-# What was measured is printed all the same.
-rc=0
-"$nibble" eval kl "$m" --tokens "$tmp/t.json" --plot "$tmp/no/such/p.svg" >"$tmp/out" 2>"$tmp/err" || rc=$?
-[ "$rc" -eq 1 ] && grep -q no/such "$tmp/err" && grep -q nats "$tmp/out" || die "a plot that cannot be written: exit code $rc"
+# A plot that cannot be written is refused before anything is measured; what is there stays.
+fails 1 "no/such cannot be written" eval kl "$m" --tokens "$tmp/t.json" --plot "$tmp/no/such/p.svg"
+fails 1 "Is a directory" eval kl "$m" --tokens "$tmp/t.json" --plot "$tmp"
+mkdir "$tmp/keep"
+printf old >"$tmp/keep/p.svg"
+fails 1 "nowhere" eval ppl "$m" --tokens "$tmp/nowhere.json" --plot "$tmp/keep/p.svg"
+fails 1 "nowhere" eval kl "$m" --tokens "$tmp/nowhere.json" --plot "$tmp/keep/new.svg"
+[ "$(ls "$tmp/keep")" = p.svg ] && [ "$(cat "$tmp/keep/p.svg")" = old ] || die "the trial of an output: $(ls "$tmp/keep")"
+kl --tokens "$tmp/t.json" --formats fp8 --plot /dev/null
+[ -c /dev/null ] || die "/dev/null is no device any more"
+ln -s p.svg "$tmp/keep/link"
+kl --tokens "$tmp/t.json" --formats fp8 --plot "$tmp/keep/link"
+[ -L "$tmp/keep/link" ] && grep -q '</svg>' "$tmp/keep/p.svg" || die "a link is not written through"
+# Where only the end tells: the report is printed all the same.
+if [ -w /dev/full ]; then
+    rc=0
+    "$nibble" eval kl "$m" --tokens "$tmp/t.json" --plot /dev/full >"$tmp/out" 2>"$tmp/err" || rc=$?
+    [ "$rc" -eq 1 ] && grep -q /dev/full "$tmp/err" && grep -q nats "$tmp/out" || die "a full disk: exit code $rc"
+fi
 
 # The bundled model: perplexity of transformers on the same windows; a text's windows begin with
 # the beginning-of-text token.
