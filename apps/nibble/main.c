@@ -56,13 +56,44 @@ static void print_help(void)
                "Exit codes: 0 done, 1 failed, 2 wrong usage.");
 }
 
+/* The commands whose name begins with word, such as those of eval. */
+static void print_group(FILE *to, const char *word)
+{
+    const size_t n = strlen(word);
+    (void)fprintf(to, "usage: nibble %s COMMAND [options]\n\n", word);
+    for (const command *c = commands; c->name; c++)
+        if (strncmp(c->name, word, n) == 0 && c->name[n] == ' ')
+            (void)fprintf(to, "  %-17s %s\n", c->name, c->help);
+    (void)fprintf(to, "\n  nibble %s COMMAND --help   the options of a command\n", word);
+}
+
+static bool is_help(const char *s)
+{
+    return strcmp(s, "--help") == 0 || strcmp(s, "-h") == 0 || strcmp(s, "help") == 0;
+}
+
+/* `nibble eval`, and what follows it that is no command of it. */
+static int group(const char *word, int argc, char **argv)
+{
+    if (argc < 3) {
+        const int code = cli_usage("%s: a command is missing", word);
+        print_group(stderr, word);
+        return code;
+    }
+    if (!is_help(argv[2]))
+        return cli_usage("%s %s: unknown command; `nibble %s --help` lists them", word, argv[2],
+                         word);
+    print_group(stdout, word);
+    return CLI_OK;
+}
+
 static void print_version(void)
 {
     (void)printf("nibble %s (%s, %s)\n", nb_version(), NB_COMPILER, NB_BUILD_TYPE);
     /* Levels that kernels exist for, not all that the compiler could build. */
-    (void)printf("built with:%s%s libevent-%s openssl-%s libyaml-%s\n",
-                 NB_HAVE_AVX2 ? " avx2" : "", NB_HAVE_LIBEDIT ? " libedit" : "",
-                 NB_LIBEVENT_VERSION, NB_OPENSSL_VERSION, NB_YAML_VERSION);
+    (void)printf("built with:%s%s libevent-%s openssl-%s libyaml-%s\n", NB_HAVE_AVX2 ? " avx2" : "",
+                 NB_HAVE_LIBEDIT ? " libedit" : "", NB_LIBEVENT_VERSION, NB_OPENSSL_VERSION,
+                 NB_YAML_VERSION);
     (void)printf("this machine: %s\n", nb_cpu_levels());
 }
 
@@ -79,7 +110,7 @@ static int dispatch(int argc, char **argv)
 {
     if (argc < 2) return cli_usage("a command is missing; `nibble --help` lists them");
     const char *name = argv[1];
-    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
+    if (is_help(name)) {
         print_help();
         return CLI_OK;
     }
@@ -100,10 +131,7 @@ static int dispatch(int argc, char **argv)
         opts_deinit(&o);
         return code;
     }
-    if (strcmp(name, "bench") == 0)
-        return cli_usage("bench: `nibble bench serve` or `nibble bench throughput`");
-    if (strcmp(name, "eval") == 0)
-        return cli_usage("eval: `nibble eval kl`, `ppl`, `attn`, `ruler` or `compare`");
+    if (strcmp(name, "bench") == 0 || strcmp(name, "eval") == 0) return group(name, argc, argv);
     const char *near = opts_nearest_command(name);
     if (near) return cli_usage("%s: unknown command; did you mean `nibble %s`?", name, near);
     return cli_usage("%s: unknown command; `nibble --help` lists them", name);

@@ -374,7 +374,8 @@ static void print_row(const opt_row *r)
         n += snprintf(text + n, sizeof text - (size_t)n, "; %s", range);
     }
     if (r->alias) n += snprintf(text + n, sizeof text - (size_t)n, "; also --%s", r->alias);
-    const bool number = r->type == OPT_NUM || (r->type == OPT_SIZE && r->lo <= 0);
+    /* Of an OPT_NUM without a default 0 means "not given". */
+    const bool number = r->type == OPT_SIZE && r->lo <= 0;
     if (r->type == OPT_BOOL)
         (void)snprintf(text + n, sizeof text - (size_t)n, " (default: %s)", r->def ? "yes" : "no");
     else if (r->def || number)

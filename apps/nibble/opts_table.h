@@ -33,7 +33,7 @@ typedef struct opt_row {
     const char *arg;                 /* name of the argument in the help */
     opt_type type;
     size_t offset;   /* in struct opts */
-    const char *def; /* default, parsed like an argument; NULL: zero */
+    const char *def; /* default, parsed like an argument; NULL: zero, of OPT_NUM: not given */
     double lo, hi;   /* numbers; with lo_open lo itself is not accepted */
     bool lo_open;
     const char *choices; /* OPT_CHOICE: "a|b|c" */

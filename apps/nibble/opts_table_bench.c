@@ -78,7 +78,7 @@ static const opt_row rows[] = {
       .group = GROUP_INPUT, .help = "rate at the first request" },
     { .name = "ramp-up-end-rps", .arg = "R", .type = OPT_NUM, .offset = AT(ramp_end), .lo = 0, .hi = 1e9, .cmds = BOTH,
       .group = GROUP_INPUT, .help = "rate at the last request" },
-    { .name = "disconnect-rate", .arg = "P", .type = OPT_NUM, .offset = AT(disconnect_rate), .lo = 0, .hi = 1, .cmds = SERVE,
+    { .name = "disconnect-rate", .arg = "P", .type = OPT_NUM, .offset = AT(disconnect_rate), .def = "0", .lo = 0, .hi = 1, .cmds = SERVE,
       .group = GROUP_INPUT, .help = "part of the clients that hang up at a random moment" },
 
     /* ---- server ---- */

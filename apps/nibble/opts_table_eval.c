@@ -81,7 +81,7 @@ static const opt_row rows[] = {
     /* ---- calibrate ---- */
     { .name = "target-bits", .arg = "B", .type = OPT_NUM, .offset = AT(target_bits), .lo = 4, .hi = 16, .cmds = CMD_CALIBRATE, IN,
       .help = "bits per cached value, on average over the layers: the best that fits" },
-    { .name = "max-error", .arg = "E", .type = OPT_NUM, .offset = AT(max_error), .lo = 0, .hi = 10, .cmds = CMD_CALIBRATE, IN,
+    { .name = "max-error", .arg = "E", .type = OPT_NUM, .offset = AT(max_error), .lo = 0, .hi = 10, .lo_open = true, .cmds = CMD_CALIBRATE, IN,
       .help = "relative error of a layer's attention output: the smallest record that keeps it" },
     { .name = "held-out", .arg = "F", .type = OPT_NUM, .offset = AT(held_out), .def = "0.25", .lo = 0.01, .hi = 0.9, .cmds = CMD_CALIBRATE, IN,
       .help = "share of the windows that choose, and do not count in the statistics" },

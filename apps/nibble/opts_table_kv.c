@@ -37,9 +37,9 @@ static const opt_row rows[] = {
       .help = "read the cached tokens that matter at 8 bits, from a residual plane in host memory: chosen one by one, or by blocks" },
     { .name = "kv-thrift-tau", .arg = "P", .type = OPT_NUM, .offset = AT(kv_thrift_tau), .def = "0.001", .lo = 0, .hi = 1, .lo_open = true, KV,
       .help = "token: attention probability from which on a token matters" },
-    { .name = "kv-thrift-fraction", .arg = "F", .type = OPT_NUM, .offset = AT(kv_thrift_fraction), .lo = 0, .hi = 1, KV,
+    { .name = "kv-thrift-fraction", .arg = "F", .type = OPT_NUM, .offset = AT(kv_thrift_fraction), .lo = 0, .hi = 1, .lo_open = true, KV,
       .help = "of the tokens at most (default 0.005), or of the blocks (default 0.05)" },
-    { .name = "kv-thrift-pool", .arg = "F", .type = OPT_NUM, .offset = AT(kv_thrift_pool), .lo = 0, .hi = 1, KV,
+    { .name = "kv-thrift-pool", .arg = "F", .type = OPT_NUM, .offset = AT(kv_thrift_pool), .lo = 0, .hi = 1, .lo_open = true, KV,
       .help = "refined rows kept near the kernels, of all (default 0.02)" },
 };
 // clang-format on

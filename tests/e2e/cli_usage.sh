@@ -26,7 +26,30 @@ for c in serve run chat info logits tokenize render; do
     wrong "--no-such-option unknown" $c m --no-such-option
     wrong "unexpected two" $c one two
 done
+for g in "eval kl ppl attn ruler compare" "bench serve throughput"; do
+    # shellcheck disable=SC2086
+    set -- $g
+    group=$1
+    shift
+    ok "$group" --help
+    cp "$tmp/out" "$tmp/help"
+    wrong "command missing" "$group"
+    wrong "$group zzz unknown" "$group" zzz
+    for c in "$@"; do
+        grep -q "^  $group $c  *[a-z]" "$tmp/help" || die "$group --help does not list $c"
+        wrong "$group $c" "$group"
+    done
+    [ "$(grep -c "^  $group " "$tmp/help")" = $# ] || die "$group --help lists others"
+done
+ok calibrate --help
+for o in kv-thrift-fraction kv-thrift-pool target-bits max-error; do
+    sed -n "/ --$o /,/ --/p" "$tmp/out" | sed '$d' >"$tmp/option"
+    grep -q number "$tmp/option" || die "calibrate --help does not have --$o"
+    grep -q 'default: 0)' "$tmp/option" && die "--$o: 0 is not its default: $(cat "$tmp/option")"
+done
+set --
 ok run --help
+sed -n '/ --min-p /,/ --rep/p' "$tmp/out" | grep -q 'default: 0)' || die "run --help: no default of --min-p"
 for o in -p -n --tokens --json --temperature --top-k --top-p --min-p --repetition-penalty --seed \
     --presence-penalty --frequency-penalty --logit-bias --stop --stop-token-ids --min-tokens \
     --ignore-eos --logprobs --kv-cache-dtype --max-num-batched-tokens --mla --threads --cpu-caps; do
@@ -77,6 +100,8 @@ range --logit-bias 4294967296=1 'ID=X'
 range --stop-token-ids 1,,2 'token ids'
 range --kv-cache-dtype fp3 nvfp4
 range --mla yes absorbed
+range --kv-thrift-fraction 0 '(0, 1]'
+range --kv-thrift-pool 0 '(0, 1]'
 range --threads 0 '[1, 1024]'
 range --prefill-chunk 0 '[1, 65536]'
 
