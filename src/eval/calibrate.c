@@ -177,7 +177,7 @@ static int take_statistics(void *ctx, const nb_capture_layer *l)
     y->n0 = l->n_vec[0] * l->dim[0];
     memcpy(y->dim, l->dim, sizeof y->dim);
     memcpy(y->n_vec, l->n_vec, sizeof y->n_vec);
-    c->st = calib_stats_add(&y->stats, l, &c->arena);
+    c->st = nb_calib_stats_add(&y->stats, l, &c->arena);
     return c->st != NB_OK;
 }
 
@@ -190,7 +190,7 @@ static nb_status statistics(calibration *c)
     }
     for (size_t i = 0; i < c->info.n_layer; i++) {
         layer_state *y = &c->layer[i];
-        if (calib_stats_finish(&y->stats, y->is_mla, &c->arena, &y->s) != NB_OK)
+        if (nb_calib_stats_finish(&y->stats, y->is_mla, &c->arena, &y->s) != NB_OK)
             return no_memory(c->err);
     }
     return NB_OK;
@@ -242,7 +242,7 @@ static nb_status add(calibration *c, layer_state *y, calib_transform t, nb_calib
     describe(y, t.scaling, &l);
     nb_kv_calib_outliers(&l, t.parts & CALIB_CENTER, t.parts & CALIB_EQUALIZE, r.n_outlier,
                          outlier);
-    const size_t n_rope = calib_rope_outliers(&y->stats, &y->s, r.n_pair, rope);
+    const size_t n_rope = nb_calib_rope_outliers(&y->stats, &y->s, r.n_pair, rope);
     const nb_record_opts ro = { .type = r.type,
                                 .mode = r.mode,
                                 .is_mla = y->is_mla,
@@ -267,7 +267,8 @@ static int measure_layer(void *ctx, const nb_capture_layer *l)
 {
     calibration *c = ctx;
     layer_state *y = &c->layer[l->layer];
-    c->st = calib_measure(&c->bench, l, &y->s, y->c, y->n_cand, c->first_query, y->ref_sq, c->err);
+    c->st =
+        nb_calib_measure(&c->bench, l, &y->s, y->c, y->n_cand, c->first_query, y->ref_sq, c->err);
     return c->st != NB_OK;
 }
 
@@ -285,7 +286,7 @@ static nb_status measure(calibration *c, const char *label)
     }
     for (size_t i = 0; i < c->info.n_layer; i++) {
         layer_state *y = &c->layer[i];
-        calib_summarise(y->c, y->n_cand, c->first_query, y->ref_sq, c->info.n_head);
+        nb_calib_summarise(y->c, y->n_cand, c->first_query, y->ref_sq, c->info.n_head);
     }
     return NB_OK;
 }
@@ -323,7 +324,7 @@ static nb_status choose_among(calibration *c, layer_state *y, unsigned forbidden
         at[n] = i;
         some[n++] = y->c[i];
     }
-    NB_TRY(calib_choose_transform(some, n, c->first_query, c->o->seed, &k, c->err));
+    NB_TRY(nb_calib_choose_transform(some, n, c->first_query, c->o->seed, &k, c->err));
     *out = at[k];
     return NB_OK;
 }
@@ -396,7 +397,7 @@ static nb_status choose_records(calibration *c)
     if (c->o->target_bits <= 0) {
         for (size_t i = 0; i < n_layer; i++)
             take(&c->layer[i],
-                 calib_choose_error(c->layer[i].c, c->layer[i].n_cand, c->o->max_error));
+                 nb_calib_choose_error(c->layer[i].c, c->layer[i].n_cand, c->o->max_error));
         return NB_OK;
     }
     calib_candidate *all = nb_arena_array(&c->arena, n_layer * MAX_CAND, sizeof *all);
@@ -407,7 +408,7 @@ static nb_status choose_records(calibration *c)
         n[i] = c->layer[i].n_cand;
         memcpy(all + i * MAX_CAND, c->layer[i].c, n[i] * sizeof *all);
     }
-    NB_TRY(calib_choose_bits(all, n, MAX_CAND, n_layer, c->o->target_bits, pick, c->err));
+    NB_TRY(nb_calib_choose_bits(all, n, MAX_CAND, n_layer, c->o->target_bits, pick, c->err));
     for (size_t i = 0; i < n_layer; i++) take(&c->layer[i], pick[i]);
     return NB_OK;
 }
@@ -447,7 +448,7 @@ static nb_status fill_layer(const layer_state *y, nb_arena *a, nb_kv_calib_layer
         (void)snprintf(l.kv_mode, sizeof l.kv_mode, "%s", modes[r->mode]);
     l.rope = r->rope;
     if (r->rope != NB_ROPE_BF16)
-        l.n_rope_outlier = calib_rope_outliers(&y->stats, &y->s, r->n_pair, l.rope_outlier);
+        l.n_rope_outlier = nb_calib_rope_outliers(&y->stats, &y->s, r->n_pair, l.rope_outlier);
     memcpy(l.rope_error, y->rope_error, sizeof l.rope_error);
     l.n_outlier = is_4bit(r->type) ? r->n_outlier : 0;
     l.error = y->best.error;
@@ -517,9 +518,9 @@ nb_status nb_calibrate(nb_engine *e, const nb_calibrate_options *o, nb_kv_calib 
                        "them that is held out, and one budget");
     calibration c = { .o = o, .e = e, .err = &own };
     nb_engine_get_info(e, &c.info);
-    calib_bench_init(&c.bench);
+    nb_calib_bench_init(&c.bench);
     const nb_status st = run(&c, out);
-    calib_bench_deinit(&c.bench);
+    nb_calib_bench_deinit(&c.bench);
     nb_arena_deinit(&c.arena);
     if (st == NB_OK) return NB_OK;
     return nb_fail(err, st, "%s", own.msg[0] ? own.msg : nb_status_text(st));

@@ -10,8 +10,8 @@
 #include "eval/calibrate_internal.h"
 #include "eval/stats.h"
 
-void calib_summarise(calib_candidate *c, size_t n_cand, size_t n_query, const double *ref_sq,
-                     size_t n_head)
+void nb_calib_summarise(calib_candidate *c, size_t n_cand, size_t n_query, const double *ref_sq,
+                        size_t n_head)
 {
     for (size_t i = 0; i < n_cand; i++) {
         double loss = 0, error = 0;
@@ -31,8 +31,8 @@ static double mean_of_half(const double *x, size_t n, size_t odd)
     return k ? sum / (double)k : 0;
 }
 
-nb_status calib_choose_transform(const calib_candidate *c, size_t n_cand, size_t n_query,
-                                 uint64_t seed, size_t *out, nb_error *err)
+nb_status nb_calib_choose_transform(const calib_candidate *c, size_t n_cand, size_t n_query,
+                                    uint64_t seed, size_t *out, nb_error *err)
 {
     size_t best = 0;
     for (size_t i = 1; i < n_cand; i++)
@@ -68,8 +68,8 @@ static size_t cheapest(const calib_candidate *c, size_t n)
     return best;
 }
 
-nb_status calib_choose_bits(const calib_candidate *c, const size_t *n, size_t n_cand,
-                            size_t n_layer, double target_bits, size_t *pick, nb_error *err)
+nb_status nb_calib_choose_bits(const calib_candidate *c, const size_t *n, size_t n_cand,
+                               size_t n_layer, double target_bits, size_t *pick, nb_error *err)
 {
     double left = target_bits * (double)n_layer, least = 0;
     for (size_t i = 0; i < n_layer; i++) {
@@ -101,7 +101,7 @@ nb_status calib_choose_bits(const calib_candidate *c, const size_t *n, size_t n_
     }
 }
 
-size_t calib_choose_error(const calib_candidate *c, size_t n, double max_error)
+size_t nb_calib_choose_error(const calib_candidate *c, size_t n, double max_error)
 {
     size_t best = SIZE_MAX, exact = 0;
     for (size_t i = 0; i < n; i++) {

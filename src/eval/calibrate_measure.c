@@ -32,7 +32,7 @@ typedef struct window {
     double *ref_sq; /* [n_q][n_head] of this window */
 } window;
 
-void calib_bench_init(calib_bench *b)
+void nb_calib_bench_init(calib_bench *b)
 {
     *b = (calib_bench){ 0 };
     const nb_caps caps = strstr(nb_cpu_levels(), "avx2") ? NB_CAP_AVX2 : 0;
@@ -46,7 +46,7 @@ void calib_bench_init(calib_bench *b)
     b->linear = v->fn;
 }
 
-void calib_bench_deinit(calib_bench *b)
+void nb_calib_bench_deinit(calib_bench *b)
 {
     nb_arena_deinit(&b->arena);
 }
@@ -283,9 +283,9 @@ static void account(const window *w, calib_candidate *c, double *err_sq, size_t 
     }
 }
 
-nb_status calib_measure(calib_bench *b, const nb_capture_layer *l, const calib_layer_stats *s,
-                        calib_candidate *c, size_t n_cand, size_t first_query, double *ref_sq,
-                        nb_error *err)
+nb_status nb_calib_measure(calib_bench *b, const nb_capture_layer *l, const calib_layer_stats *s,
+                           calib_candidate *c, size_t n_cand, size_t first_query, double *ref_sq,
+                           nb_error *err)
 {
     size_t page_bytes = 0;
     for (size_t i = 0; i < n_cand; i++)

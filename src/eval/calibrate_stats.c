@@ -66,7 +66,7 @@ static void add_token(calib_stats *s, const float *x)
     }
 }
 
-nb_status calib_stats_add(calib_stats *s, const nb_capture_layer *l, nb_arena *arena)
+nb_status nb_calib_stats_add(calib_stats *s, const nb_capture_layer *l, nb_arena *arena)
 {
     if (!s->sum) NB_TRY(allocate(s, l, arena));
     for (size_t t = 0; t < l->n_tok; t++) add_token(s, l->kv + t * l->n_values);
@@ -158,8 +158,8 @@ static nb_status rank_pairs(const calib_stats *s, nb_arena *arena, uint16_t **ou
     return NB_OK;
 }
 
-size_t calib_rope_outliers(const calib_stats *s, const calib_layer_stats *y, size_t n,
-                           uint16_t out[NB_MAX_OUTLIER])
+size_t nb_calib_rope_outliers(const calib_stats *s, const calib_layer_stats *y, size_t n,
+                              uint16_t out[NB_MAX_OUTLIER])
 {
     size_t k = 0;
     if (n > s->n_pair) n = s->n_pair;
@@ -171,8 +171,8 @@ size_t calib_rope_outliers(const calib_stats *s, const calib_layer_stats *y, siz
     return k;
 }
 
-nb_status calib_stats_finish(const calib_stats *s, bool is_mla, nb_arena *arena,
-                             calib_layer_stats *out)
+nb_status nb_calib_stats_finish(const calib_stats *s, bool is_mla, nb_arena *arena,
+                                calib_layer_stats *out)
 {
     const double n = (double)s->n_tok;
     out->mean = nb_arena_array(arena, s->n0, sizeof *out->mean);

@@ -60,12 +60,12 @@ static void finish(const made *m, nb_arena *a, calib_stats *s, calib_layer_stats
     *out = (calib_layer_stats){ 0 };
     nb_capture_layer part = m->l; /* in two parts */
     part.n_tok = 77;
-    assert_int_equal(calib_stats_add(s, &part, a), NB_OK);
+    assert_int_equal(nb_calib_stats_add(s, &part, a), NB_OK);
     part.n_tok = TOK - 77;
     part.kv += 77 * NV;
     part.n_q = 0;
-    assert_int_equal(calib_stats_add(s, &part, a), NB_OK);
-    assert_int_equal(calib_stats_finish(s, true, a, out), NB_OK);
+    assert_int_equal(nb_calib_stats_add(s, &part, a), NB_OK);
+    assert_int_equal(nb_calib_stats_finish(s, true, a, out), NB_OK);
 }
 
 /* The largest pairs of the rope key, in both arrangements. */
@@ -85,14 +85,14 @@ static void check_pairs(made *m, calib_stats *s, calib_layer_stats *y)
     const uint16_t kept[] = { y->pair[0], y->pair[1], y->pair[2], y->pair[3] };
     y->pair[0] = 2;
     y->pair[1] = 0;
-    assert_int_equal(calib_rope_outliers(s, y, 2, out), 4);
+    assert_int_equal(nb_calib_rope_outliers(s, y, 2, out), 4);
     assert_true(out[0] == 0 && out[1] == 1 && out[2] == 4 && out[3] == 5);
     s->interleaved = false;
-    assert_int_equal(calib_rope_outliers(s, y, 2, out), 4);
+    assert_int_equal(nb_calib_rope_outliers(s, y, 2, out), 4);
     assert_true(out[0] == 0 && out[1] == 2 && out[2] == 4 && out[3] == 6);
-    assert_int_equal(calib_rope_outliers(s, y, 0, out), 0);
+    assert_int_equal(nb_calib_rope_outliers(s, y, 0, out), 0);
     memcpy(y->pair, kept, sizeof kept);
-    assert_int_equal(calib_rope_outliers(s, y, 99, out), ROPE); /* no more than there are */
+    assert_int_equal(nb_calib_rope_outliers(s, y, 99, out), ROPE); /* no more than there are */
     s->interleaved = true;
 }
 
@@ -281,9 +281,9 @@ static void test_measure(void **state)
             c[n].loss = nb_arena_array(&a, NQ + 2, sizeof(double));
             c[n++].err_sq = nb_arena_array(&a, HEADS, sizeof(double));
         }
-    calib_bench_init(&b);
-    if (calib_measure(&b, &m.l, &y, c, n, 2, ref, &err) != NB_OK) fail_msg("%s", err.msg);
-    calib_bench_deinit(&b);
+    nb_calib_bench_init(&b);
+    if (nb_calib_measure(&b, &m.l, &y, c, n, 2, ref, &err) != NB_OK) fail_msg("%s", err.msg);
+    nb_calib_bench_deinit(&b);
     for (size_t i = 0; i < n; i++) {
         double loss = 0;
         plainly(&m, &y, &c[i], want_err, want_ref);
@@ -294,7 +294,7 @@ static void test_measure(void **state)
                          c[i].err_sq[h], want_err[h]);
             loss += want_err[h] / want_ref[h] / HEADS;
         }
-        calib_summarise(&c[i], 1, NQ + 2, ref, HEADS);
+        nb_calib_summarise(&c[i], 1, NQ + 2, ref, HEADS);
         assert_true(c[i].loss[0] == 0 && c[i].loss[1] == 0); /* another window's */
         assert_true(fabs(c[i].mean_loss * (NQ + 2) - loss * NQ) < 3e-3 * loss * NQ + 1e-9);
     }
@@ -316,15 +316,15 @@ static void test_choose_transform(void **state)
     }
     calib_candidate c[2] = { { .loss = none }, { .loss = better } };
     size_t k = 9;
-    assert_int_equal(calib_choose_transform(c, 2, N, 1, &k, NULL), NB_OK);
+    assert_int_equal(nb_calib_choose_transform(c, 2, N, 1, &k, NULL), NB_OK);
     assert_int_equal(k, 1);
     c[1].loss = lucky;
-    assert_int_equal(calib_choose_transform(c, 2, N, 1, &k, NULL), NB_OK);
+    assert_int_equal(nb_calib_choose_transform(c, 2, N, 1, &k, NULL), NB_OK);
     assert_int_equal(k, 0);
     c[1].loss = none; /* no difference at all */
-    assert_int_equal(calib_choose_transform(c, 2, N, 1, &k, NULL), NB_OK);
+    assert_int_equal(nb_calib_choose_transform(c, 2, N, 1, &k, NULL), NB_OK);
     assert_int_equal(k, 0);
-    assert_int_equal(calib_choose_transform(c, 1, N, 1, &k, NULL), NB_OK);
+    assert_int_equal(nb_calib_choose_transform(c, 1, N, 1, &k, NULL), NB_OK);
     assert_int_equal(k, 0);
 }
 
@@ -340,24 +340,24 @@ static void test_choose_records(void **state)
     const size_t n[] = { 4, 4 };
     size_t pick[2];
     nb_error err;
-    assert_int_equal(calib_choose_bits(c, n, 4, 2, 5, pick, &err), NB_OK);
+    assert_int_equal(nb_calib_choose_bits(c, n, 4, 2, 5, pick, &err), NB_OK);
     assert_int_equal(pick[0], 3); /* of equally small ones the better */
     assert_int_equal(pick[1], 2);
-    assert_int_equal(calib_choose_bits(c, n, 4, 2, 5.5, pick, &err), NB_OK);
+    assert_int_equal(nb_calib_choose_bits(c, n, 4, 2, 5.5, pick, &err), NB_OK);
     assert_int_equal(pick[0], 3);
     assert_int_equal(pick[1], 3); /* one bit more wins 70 */
-    assert_int_equal(calib_choose_bits(c, n, 4, 2, 6.5, pick, &err), NB_OK);
+    assert_int_equal(nb_calib_choose_bits(c, n, 4, 2, 6.5, pick, &err), NB_OK);
     assert_int_equal(pick[0], 3);
     assert_int_equal(pick[1], 1);
-    assert_int_equal(calib_choose_bits(c, n, 4, 2, 16, pick, &err), NB_OK);
+    assert_int_equal(nb_calib_choose_bits(c, n, 4, 2, 16, pick, &err), NB_OK);
     assert_int_equal(pick[0], 0);
     assert_int_equal(pick[1], 0);
-    assert_int_equal(calib_choose_bits(c, n, 4, 2, 4.9, pick, &err), NB_ERR_RANGE);
+    assert_int_equal(nb_calib_choose_bits(c, n, 4, 2, 4.9, pick, &err), NB_ERR_RANGE);
     check_line(&err, NB_ERR_RANGE, "5.000 bits");
-    assert_int_equal(calib_choose_error(c, 4, 0.025), 3);
-    assert_int_equal(calib_choose_error(c, 4, 0.03), 3); /* 2 is as small, and worse */
-    assert_int_equal(calib_choose_error(c, 4, 0.015), 1);
-    assert_int_equal(calib_choose_error(c + 5, 3, 0.001), 0); /* none keeps it */
+    assert_int_equal(nb_calib_choose_error(c, 4, 0.025), 3);
+    assert_int_equal(nb_calib_choose_error(c, 4, 0.03), 3); /* 2 is as small, and worse */
+    assert_int_equal(nb_calib_choose_error(c, 4, 0.015), 1);
+    assert_int_equal(nb_calib_choose_error(c + 5, 3, 0.001), 0); /* none keeps it */
 }
 
 /* ---- the whole ---- */
