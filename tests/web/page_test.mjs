@@ -208,11 +208,13 @@ async function realServer() {
         assert.ok(Math.abs(reads[i] - want) <= 1e-5 * Math.abs(want), `${d}: ${reads[i]}, the server says ${want}`);
       });
       // The numbers are what the formats make of them: a code times its scale.
-      const fp8 = a.records.find((r) => r.dtype === "fp8").segments[1];
-      const code = fp8.codes[5];
+      const { segments: [latent, rope], decoded } = a.records.find((r) => r.dtype === "fp8");
+      const code = latent.codes[7];
       const e = (code >> 3) & 15;
       const magnitude = e ? (1 + (code & 7) / 8) * 2 ** (e - 7) : ((code & 7) / 8) * 2 ** -6;
-      assert.equal((code & 128 ? -1 : 1) * magnitude * fp8.outer[0], a.records.find((r) => r.dtype === "fp8").decoded[517]);
+      assert.equal((code & 128 ? -1 : 1) * magnitude * latent.outer[0], decoded[7]);
+      assert.equal(rope.fmt, "int8");
+      assert.equal((rope.codes[5] > 127 ? rope.codes[5] - 256 : rope.codes[5]) * rope.outer[0], decoded[517]);
       await shot(page, "block-light");
     });
     await check("there is a 3D drawing, walked with the keyboard and the pointer", async () => {

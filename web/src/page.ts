@@ -38,6 +38,7 @@ function codeText(g: PageSegment, code: number): [string, string] {
     const b = bits(4);
     return [`${b[0]} ${b.slice(1, 3)} ${b[3]}`, "sign, exponent, fraction"];
   }
+  if (g.fmt === "int8") return [bits(8), `whole number ${code > 127 ? code - 256 : code}`];
   if (g.code_bits === 8) {
     const b = bits(8);
     return [`${b[0]} ${b.slice(1, 5)} ${b.slice(5)}`, "sign, exponent, fraction"];
