@@ -21,7 +21,7 @@ static const char SMALL[] = "preset=plain,preset=peaky,n_layer=1,n_tok=300,n_hea
 static nb_stress_layer make(const char *list, nb_arena *a)
 {
     nb_stress_opts o;
-    nb_stress_layer l;
+    nb_stress_layer l = { 0 };
     nb_error err = { 0 };
     nb_stress_defaults(&o, 3);
     if (nb_stress_set(&o, SMALL, &err) != NB_OK || nb_stress_set(&o, list, &err) != NB_OK ||
