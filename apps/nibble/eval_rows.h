@@ -59,4 +59,11 @@ int eval_sums_plot(const opts *o, const eval_rows *r, const nb_svg_axes *axes, e
 int eval_sums_bars(const eval_rows *r, const eval_sums *s, const nb_svg_axes *axes,
                    eval_figure *figure, eval_report *out);
 
+/* A whole command: variants, rows, sums, JSON under that name, text and plots; out is for the
+ * caller to free in any case. */
+typedef nb_status eval_table_fn(const opts *o, const eval_rows *r, const eval_sums *s, nb_buf *to);
+typedef int eval_plots_fn(const opts *o, const eval_rows *r, const eval_sums *s, eval_report *out);
+int eval_sums_run(const opts *o, const char *name, eval_table_fn *table, eval_plots_fn *plots,
+                  eval_report *out);
+
 #endif

@@ -355,3 +355,23 @@ int eval_sums_bars(const eval_rows *r, const eval_sums *s, const nb_svg_axes *ax
     free(v);
     return take_plot(out, axes, &svg, st);
 }
+
+int eval_sums_run(const opts *o, const char *name, eval_table_fn *table, eval_plots_fn *plots,
+                  eval_report *out)
+{
+    eval_variants v = { 0 };
+    eval_rows r = { 0 };
+    eval_sums s = { 0 };
+    *out = (eval_report){ 0 };
+    int code = eval_read_variants(o, 0, false, &v);
+    if (code == CLI_OK) code = eval_rows_measure(o, &v, &r);
+    if (code == CLI_OK) code = eval_sums_make(o, &r, &s);
+    if (code == CLI_OK) out->json = eval_sums_json(o, name, &r, &s);
+    if (code == CLI_OK && !out->json) code = CLI_FAILED;
+    if (code == CLI_OK && table(o, &r, &s, &out->text) != NB_OK) code = cli_failed("out of memory");
+    if (code == CLI_OK) code = plots(o, &r, &s, out);
+    eval_sums_deinit(&s);
+    eval_rows_deinit(&r);
+    eval_variants_deinit(&v);
+    return code;
+}

@@ -13,6 +13,7 @@
 #include "eval/attn_math.h"
 #include "eval/calibrate_internal.h"
 #include "num/bf16.h"
+#include "num/hadamard.h"
 
 static const char no_memory[] = "out of memory for measuring a window of %zu tokens";
 
@@ -124,20 +125,6 @@ static void reference(const window *w)
 
 /* ---- the transform ---- */
 
-static void hadamard(float *x, size_t n, size_t block)
-{
-    const float s = (float)(1 / sqrt((double)block));
-    for (size_t b = 0; b < n; b += block)
-        for (size_t h = 1; h < block; h *= 2)
-            for (size_t i = b; i < b + block; i += 2 * h)
-                for (size_t j = i; j < i + h; j++) {
-                    const float u = x[j], v = x[j + h];
-                    x[j] = u + v;
-                    x[j + h] = u - v;
-                }
-    for (size_t i = 0; i < n; i++) x[i] *= s;
-}
-
 static float power(int k) /* 2^k, |k| <= NB_KV_SCALE_LOG2_MAX */
 {
     return k >= 0 ? (float)(1 << k) : 1.0f / (float)(1 << -k);
@@ -153,7 +140,7 @@ static void forward(const window *w, calib_transform t, int sign, const float *m
         const float v = mean ? x[c] - mean[c] : x[c];
         y[i] = move ? v * power(sign * w->s->scale_log2[t.scaling][c]) : v;
     }
-    if (t.parts & CALIB_HADAMARD) hadamard(y, w->n0, w->s->hadamard);
+    if (t.parts & CALIB_HADAMARD) nb_hadamard(y, w->n0, w->s->hadamard);
 }
 
 static void transform(const window *w, calib_transform t)
@@ -186,7 +173,7 @@ static void differences(const window *w, calib_transform t)
     for (size_t k = 0; k < n; k++) {
         float *u = w->o + k * d, *du = w->du + k * d;
         const double *ref = w->ref + k * d;
-        if (t.parts & CALIB_HADAMARD) hadamard(u, d, w->s->hadamard);
+        if (t.parts & CALIB_HADAMARD) nb_hadamard(u, d, w->s->hadamard);
         for (size_t i = 0; i < d; i++) {
             const size_t c = move ? w->s->perm[t.scaling][i] : i;
             double v = (double)u[i];

@@ -302,20 +302,6 @@ nb_status nb_fold_layer(nb_model *m, size_t layer, const nb_fold *f, nb_error *e
 
 /* ---- at run time ---- */
 
-void nb_hadamard(float *x, size_t n, size_t block)
-{
-    const float s = (float)(1 / sqrt((double)block));
-    for (size_t b = 0; b < n; b += block)
-        for (size_t h = 1; h < block; h *= 2)
-            for (size_t i = b; i < b + block; i += 2 * h)
-                for (size_t j = i; j < i + h; j++) {
-                    const float u = x[j], v = x[j + h];
-                    x[j] = u + v;
-                    x[j + h] = u - v;
-                }
-    for (size_t i = 0; i < n; i++) x[i] *= s;
-}
-
 void nb_fold_rows(const nb_layer *l, size_t kv_lora, float *kv, size_t n_tok, size_t stride)
 {
     if (!l->kv_mean && !l->kv_hadamard) return;

@@ -10,6 +10,7 @@
 #ifndef NB_MODEL_FOLD_H
 #define NB_MODEL_FOLD_H
 #include "model/model.h"
+#include "num/hadamard.h"
 
 typedef struct nb_fold {
     const float *mean;        /* [kv_lora] or NULL */
@@ -24,9 +25,6 @@ nb_status nb_fold_layer(nb_model *m, size_t layer, const nb_fold *f, nb_error *e
 /* What new latents get at run time, rows [n_tok][stride], after the norm: see nb_layer.kv_mean,
  * kv_hadamard. */
 void nb_fold_rows(const nb_layer *l, size_t kv_lora, float *kv, size_t n_tok, size_t stride);
-
-/* In place, n values in blocks (a power of two), orthonormal, Sylvester order. */
-void nb_hadamard(float *x, size_t n, size_t block);
 
 /* SHA-256 over the geometry and the weights as loaded (call it before folding), hexadecimal:
  * whole for those that make a layer's cached values, samples of the others (model_hash.c). */
