@@ -5,7 +5,7 @@ include(CheckCCompilerFlag)
 
 set(nb_flags_avx2 -mavx2 -mfma -mf16c)
 set(nb_flags_avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni ${nb_flags_avx2})
-set(nb_flags_amx ${nb_flags_avx512} -mamx-tile -mamx-int8 -mamx-bf16)
+set(nb_flags_amx ${nb_flags_avx512} -mavx512bf16 -mavx512vbmi -mavx512vbmi2 -mamx-tile -mamx-int8 -mamx-bf16)
 set(nb_flags_neon "")
 set(nb_isa_dir_avx2 x86)
 set(nb_isa_dir_avx512 x86)

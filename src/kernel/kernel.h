@@ -22,18 +22,19 @@ typedef enum nb_wtype {
     NB_W_BF16,
     NB_W_F16,
     NB_W_FP8B, /* E4M3 with one float scale per 128x128 block (weight_scale_inv) */
+    NB_W_INT8, /* signed bytes in -127..127 with one float scale per row         */
     NB_W_TYPE_COUNT
 } nb_wtype;
 
 static inline size_t nb_wtype_bytes(nb_wtype t)
 {
-    return t == NB_W_F32 ? 4 : t == NB_W_FP8B ? 1 : 2;
+    return t == NB_W_F32 ? 4 : t == NB_W_FP8B || t == NB_W_INT8 ? 1 : 2;
 }
 
 /* A weight matrix [n_row][n_col] in row-major order: borrowed, immutable. */
 typedef struct nb_weight {
     const void *data;   /* NULL: absent                                         */
-    const float *scale; /* FP8B: [ceil(n_row/128)][ceil(n_col/128)], multiplies */
+    const float *scale; /* FP8B: [ceil(n_row/128)][ceil(n_col/128)], INT8: [n_row]; multiplies */
     size_t n_row, n_col;
     nb_wtype type;
 } nb_weight;

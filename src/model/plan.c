@@ -25,7 +25,7 @@ void nb_plan_init(nb_plan *p, nb_caps caps)
     RESOLVE(p->route, nb_route_variants);
     RESOLVE(p->kv_codec, nb_kv_codec_variants);
     RESOLVE(p->kv_residual, nb_kv_residual_variants);
-    for (int t = 0; t < NB_W_TYPE_COUNT; t++) {
+    for (int t = 0; t < NB_W_INT8; t++) { /* NB_W_INT8: its rows are being written */
         const nb_linear_variant *v = nb_linear_variants;
         while (v->name &&
                (v->type != (nb_wtype)t || v->space != NB_SPACE_HOST || (v->need & ~caps) != 0))

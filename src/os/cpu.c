@@ -75,8 +75,10 @@ static nb_caps detect(void)
     if (!has(os, 6) || !has(f1.c, AVX | FMA | F16C) || !has(f7.b, bmi1 | avx2 | bmi2)) return 0;
     const unsigned f_dq_bw_vl = 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31, vnni = 1u << 11;
     if (!has(os, 0xe6) || !has(f7.b, f_dq_bw_vl) || !has(f7.c, vnni)) return NB_CAP_AVX2;
-    const unsigned bf16_tile_int8 = 1u << 22 | 1u << 24 | 1u << 25;
-    if (!has(os, 0x600e6) || !has(f7.d, bf16_tile_int8) || !amx_allowed())
+    const unsigned bf16_tile_int8 = 1u << 22 | 1u << 24 | 1u << 25, vbmi_vbmi2 = 1u << 1 | 1u << 6;
+    const bool avx512_bf16 = has(cpuid(7, 1).a, 1u << 5);
+    if (!has(os, 0x600e6) || !has(f7.d, bf16_tile_int8) || !has(f7.c, vbmi_vbmi2) || !avx512_bf16 ||
+        !amx_allowed())
         return NB_CAP_AVX2 | NB_CAP_AVX512;
     return NB_CAP_AVX2 | NB_CAP_AVX512 | NB_CAP_AMX;
 }

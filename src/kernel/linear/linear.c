@@ -4,15 +4,15 @@
 // clang-format off
 const nb_linear_variant nb_linear_variants[] = {
 #if NB_HAVE_AVX2
-    { "avx2", NB_SPACE_HOST, NB_CAP_AVX2, NB_W_F32,  nb_linear_f32_avx2,  nb_linear_t_f32_avx2 },
-    { "avx2", NB_SPACE_HOST, NB_CAP_AVX2, NB_W_BF16, nb_linear_bf16_avx2, nb_linear_t_bf16_avx2 },
-    { "avx2", NB_SPACE_HOST, NB_CAP_AVX2, NB_W_F16,  nb_linear_f16_avx2,  nb_linear_t_f16_avx2 },
-    { "avx2", NB_SPACE_HOST, NB_CAP_AVX2, NB_W_FP8B, nb_linear_fp8b_avx2, nb_linear_t_fp8b_avx2 },
+    { "avx2", NB_SPACE_HOST, NB_CAP_AVX2, NB_W_F32,  nb_linear_f32_avx2,  nb_linear_t_f32_avx2, NULL, NULL },
+    { "avx2", NB_SPACE_HOST, NB_CAP_AVX2, NB_W_BF16, nb_linear_bf16_avx2, nb_linear_t_bf16_avx2, NULL, NULL },
+    { "avx2", NB_SPACE_HOST, NB_CAP_AVX2, NB_W_F16,  nb_linear_f16_avx2,  nb_linear_t_f16_avx2, NULL, NULL },
+    { "avx2", NB_SPACE_HOST, NB_CAP_AVX2, NB_W_FP8B, nb_linear_fp8b_avx2, nb_linear_t_fp8b_avx2, NULL, NULL },
 #endif
-    { "c",    NB_SPACE_HOST, 0,           NB_W_F32,  nb_linear_f32_c,     nb_linear_t_f32_c },
-    { "c",    NB_SPACE_HOST, 0,           NB_W_BF16, nb_linear_bf16_c,    nb_linear_t_bf16_c },
-    { "c",    NB_SPACE_HOST, 0,           NB_W_F16,  nb_linear_f16_c,     nb_linear_t_f16_c },
-    { "c",    NB_SPACE_HOST, 0,           NB_W_FP8B, nb_linear_fp8b_c,    nb_linear_t_fp8b_c },
+    { "c",    NB_SPACE_HOST, 0,           NB_W_F32,  nb_linear_f32_c,     nb_linear_t_f32_c, NULL, NULL },
+    { "c",    NB_SPACE_HOST, 0,           NB_W_BF16, nb_linear_bf16_c,    nb_linear_t_bf16_c, NULL, NULL },
+    { "c",    NB_SPACE_HOST, 0,           NB_W_F16,  nb_linear_f16_c,     nb_linear_t_f16_c, NULL, NULL },
+    { "c",    NB_SPACE_HOST, 0,           NB_W_FP8B, nb_linear_fp8b_c,    nb_linear_t_fp8b_c, NULL, NULL },
     { 0 }
 };
 // clang-format on

@@ -4,7 +4,7 @@
  *   linear_t: y[t][c - col_begin] = sum_r x[t][r - row0] * W[r][c]         r in [row0, row0 + n_in),
  *                                                                         c in [col_begin, col_end)
  *
- * W is BF16, FP16, FP32 or FP8 with block scales (kernel.h); rows and columns
+ * W is BF16, FP16, FP32, FP8 with block scales or INT8 with a scale per row (kernel.h); rows and columns
  * are indices into the whole matrix, so block scales need no alignment of the
  * ranges.  linear_t is the transposed product that absorbs W_UK into a query
  * without a second copy of the weights.
@@ -17,26 +17,43 @@
 #include "kernel/kernel.h"
 
 typedef struct nb_linear_args {
-    float *y;                  /* [n_tok][y_stride]; must not overlap x or W              */
-    const float *x;            /* [n_tok][x_stride]; linear reads n_col values of each row */
+    float *y;       /* [n_tok][y_stride]; must not overlap x or W              */
+    const float *x; /* [n_tok][x_stride]; linear reads n_col values of each row */
     nb_weight w;
     const float *bias;         /* [n_row] or NULL (linear only)                           */
     size_t n_tok;              /* may be 0                                                */
     size_t row_begin, row_end; /* linear: output rows; linear_t: the input rows           */
     size_t col_begin, col_end; /* linear_t only: output columns                           */
     size_t x_stride, y_stride; /* elements                                                */
+    const void *xp;            /* linear: what the variant's pack made of these n_tok rows of x;
+                                  then x itself is not read.  NULL where pack is NULL     */
 } nb_linear_args;
+
+/* A variant may read x in a form of its own, made once for all rows of W.  pack writes tokens
+ * [tok0, tok1) of n_tok rows of x: tok0 is a multiple of NB_LINEAR_PACK_TOK and tok1 too or n_tok,
+ * so that ranges can be packed side by side.  xp is aligned to 64 and has pack_bytes(n_tok, n_col)
+ * bytes (a multiple of 64, not growing less than linearly in n_tok for each 16). */
+enum { NB_LINEAR_PACK_TOK = 16 };
+typedef size_t nb_linear_pack_bytes(size_t n_tok, size_t n_col);
+typedef void nb_linear_pack(void *xp, const float *x, size_t x_stride, size_t n_tok, size_t n_col,
+                            size_t tok0, size_t tok1);
 
 /* With S = |bias| + sum of |terms| and n = length of the sum:
  *   linear    |y - y64| <= (8 + sqrt(n)) * 2^-24 * S,  FP8B (24 + n/128) * 2^-24 * S
  *   linear_t  |y - y64| <= (4 + 2 sqrt(n)) * 2^-24 * S
+ *   linear, INT8: |y - y64| <= (sx/2 * (1 + 2^-10)) * sum |W| + 8 * 2^-24 * S, the same bits from every
+ *   variant: linear_int8.h has the rule; sx = max |x| / 16256 of the token
  * for every input whose products and sums stay clear of overflow and underflow
  * (plus n * 2^-126 for the latter); linear_order.h has the derivation.  FP8B:
  * W[r][c] is the exact product e4m3 * scale, the scale is applied to the sum of a
- * block (linear) or to x (linear_t).  Non-finite inputs propagate. */
+ * block (linear) or to x (linear_t; so INT8's, too).  Non-finite inputs propagate. */
 typedef void nb_linear_fn(const nb_linear_args *a);
 nb_linear_fn nb_linear_f32_c, nb_linear_bf16_c, nb_linear_f16_c, nb_linear_fp8b_c;
 nb_linear_fn nb_linear_f32_avx2, nb_linear_bf16_avx2, nb_linear_f16_avx2, nb_linear_fp8b_avx2;
+nb_linear_fn nb_linear_int8_c, nb_linear_int8_avx2, nb_linear_int8_avx512, nb_linear_int8_amx;
+nb_linear_fn nb_linear_t_int8_c, nb_linear_t_int8_avx2, nb_linear_t_int8_avx512;
+nb_linear_pack_bytes nb_linear_int8_pack_bytes;
+nb_linear_pack nb_linear_int8_pack_c, nb_linear_int8_pack_avx2, nb_linear_int8_pack_avx512;
 nb_linear_fn nb_linear_t_f32_c, nb_linear_t_bf16_c, nb_linear_t_f16_c, nb_linear_t_fp8b_c;
 nb_linear_fn nb_linear_t_f32_avx2, nb_linear_t_bf16_avx2, nb_linear_t_f16_avx2,
     nb_linear_t_fp8b_avx2;
@@ -51,7 +68,9 @@ typedef struct nb_linear_variant {
     nb_space space;
     nb_caps need;
     nb_wtype type;
-    nb_linear_fn *fn, *fn_t; /* linear and linear_t of this type */
+    nb_linear_fn *fn, *fn_t;          /* linear and linear_t of this type */
+    nb_linear_pack_bytes *pack_bytes; /* NULL with pack: fn reads x */
+    nb_linear_pack *pack;
 } nb_linear_variant;
 extern const nb_linear_variant nb_linear_variants[]; /* per type best first */
 #endif

@@ -119,3 +119,7 @@ void nb_linear_t_fp8b_c(const nb_linear_args *a)
 {
     linear_t(a);
 }
+void nb_linear_t_int8_c(const nb_linear_args *a)
+{
+    linear_t(a);
+}

@@ -45,6 +45,7 @@ static inline size_t nb_linear_t_chunk(size_t n_in)
 /* Scale of element (r, c); 1 for types without scales. */
 static inline float nb_weight_scale(const nb_weight *w, size_t r, size_t c)
 {
+    if (w->type == NB_W_INT8) return w->scale[r];
     if (w->type != NB_W_FP8B) return 1.0f;
     const size_t n_block = (w->n_col + NB_FP8_BLOCK - 1) / NB_FP8_BLOCK;
     return w->scale[r / NB_FP8_BLOCK * n_block + c / NB_FP8_BLOCK];
@@ -68,6 +69,11 @@ static inline void nb_weight_codes(const nb_weight *w, size_t r, size_t c, size_
     case NB_W_FP8B: {
         const uint8_t *p = (const uint8_t *)w->data + at;
         for (size_t i = 0; i < n; i++) out[i] = nb_e4m3_to_f32(p[i]);
+        break;
+    }
+    case NB_W_INT8: {
+        const int8_t *p = (const int8_t *)w->data + at;
+        for (size_t i = 0; i < n; i++) out[i] = (float)p[i];
         break;
     }
     default: {

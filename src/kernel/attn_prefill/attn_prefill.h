@@ -1,0 +1,65 @@
+/* attn_prefill.h - expanded attention: up to 64 queries of one head against tiles of 64 tokens.
+ *
+ * As attn.h in its expanded form (k1 per head, k2 shared, v per head), but keys, values and
+ * queries are packed once and used many times: a key tile by every query page of a chunk, a query
+ * page by every tile of a split.  What is packed is the variant's own form.
+ *
+ *   s(i,t) = scale * q[i] . (k1[t] | k2[t]),    state (m, l, o) of i over t < n_vis(i) as in attn.h
+ *
+ * n_tile tiles are visible to all queries, but in the last one query i sees the first
+ * min(last_tok, vis0 + i * vis_step) tokens.  Rows do not mix: a query's result depends on itself,
+ * its tiles and its n_vis only, whatever n_q is. */
+#ifndef NB_KERNEL_ATTN_PREFILL_H
+#define NB_KERNEL_ATTN_PREFILL_H
+#include "kernel/kernel.h"
+
+enum { NB_PREFILL_TILE = 64, NB_PREFILL_TILES_MAX = 4 };
+
+typedef struct nb_attn_prefill_dims {
+    size_t d1, d2, d_v; /* key of the head, shared rope key, value */
+} nb_attn_prefill_dims;
+
+/* One tile of keys and values of one head, to be packed; tokens from n_tok on are packed as zeros. */
+typedef struct nb_attn_prefill_tile {
+    const float *k1, *k2, *v;                     /* [n_tok][stride]; k2 unused when d2 == 0 */
+    size_t k1_stride, k2_stride, v_stride, n_tok; /* n_tok 1..NB_PREFILL_TILE */
+} nb_attn_prefill_tile;
+
+typedef struct nb_attn_prefill_args {
+    nb_attn_prefill_dims d;
+    float *o, *m, *l; /* rows of n_q queries: o [n_q][o_stride], m, l [n_q][ml_stride] */
+    size_t o_stride, ml_stride;
+    const void *q;           /* packed: n_q queries                                            */
+    const void *const *tile; /* [n_tile] packed tiles, 1..NB_PREFILL_TILES_MAX                 */
+    size_t n_q, n_tile;      /* n_q 1..NB_PREFILL_TILE                                         */
+    size_t last_tok, vis0, vis_step;
+    float scale;
+    void *scratch; /* variant->scratch(d) bytes, aligned to 64                       */
+} nb_attn_prefill_args;
+
+/* Bound as attn.h with n_tile tiles, plus (eps * 2 A + eps) * max|v| and eps * max|v|: the row's
+ * eps is the relative rounding of packed queries, keys and values and of weights (0: floats). */
+typedef void nb_attn_prefill_fn(const nb_attn_prefill_args *a);
+typedef void nb_attn_prefill_pack_q(const nb_attn_prefill_dims *d, void *dst, const float *q,
+                                    size_t q_stride, size_t n_q);
+typedef void nb_attn_prefill_pack_kv(const nb_attn_prefill_dims *d, void *dst,
+                                     const nb_attn_prefill_tile *t);
+nb_attn_prefill_fn nb_attn_prefill_c, nb_attn_prefill_avx2, nb_attn_prefill_avx512,
+    nb_attn_prefill_amx;
+
+typedef struct nb_attn_prefill_variant {
+    const char *name;
+    nb_space space;
+    nb_caps need;
+    nb_attn_prefill_fn *fn;
+    nb_attn_prefill_pack_q *pack_q;
+    nb_attn_prefill_pack_kv *pack_kv;
+    /* Bytes of NB_PREFILL_TILE packed queries, of one packed tile, of a call's scratch: multiples
+     * of 64; packed data are aligned to 64. */
+    size_t (*q_bytes)(const nb_attn_prefill_dims *d);
+    size_t (*kv_bytes)(const nb_attn_prefill_dims *d);
+    size_t (*scratch)(const nb_attn_prefill_dims *d);
+    float eps;
+} nb_attn_prefill_variant;
+extern const nb_attn_prefill_variant nb_attn_prefill_variants[];
+#endif
