@@ -288,7 +288,7 @@ static void short_sum(const nb_linear_args *a)
         {                                                                                          \
             "broken", "", NB_SPACE_HOST, 0, &(const nb_linear_variant)                             \
             {                                                                                      \
-                "broken", NB_SPACE_HOST, 0, type, fn, fn_t                                         \
+                "broken", NB_SPACE_HOST, 0, type, fn, fn_t, NULL, NULL                             \
             }                                                                                      \
         }                                                                                          \
     }
