@@ -42,7 +42,7 @@ typedef struct chk_op {
     const chk_broken *broken; /* ends at what == NULL; or NULL */
 } chk_op;
 extern const chk_op chk_rmsnorm, chk_linear, chk_linear_t, chk_rope, chk_attn, chk_attn_score,
-    chk_swiglu, chk_embed, chk_route, chk_kv_codec, chk_kv_residual;
+    chk_attn_prefill, chk_swiglu, chk_embed, chk_route, chk_kv_codec, chk_kv_residual;
 
 /* Defines fn, the chk_op.rows of a table whose rows have name, space and need. */
 #define CHK_ROWS(fn, type, table, sub_of_v)                                                        \
@@ -134,7 +134,8 @@ void chk_fill(chk *t, float *x, size_t n, chk_pattern p);
 /* A weight matrix of the type, with guard pages, codes of a pattern and scales.
  * FP8B: CHK_NORMAL fills the range up to 448 as a quantised model does (subnormal
  * codes are rare, and slow to convert on some processors); every other pattern
- * takes all codes but NaN with equal probability. */
+ * takes all codes but NaN with equal probability.  INT8: a scale per row, codes
+ * of the pattern's largest magnitude where it has only one. */
 nb_weight chk_weight(chk *t, nb_wtype type, size_t n_row, size_t n_col, chk_pattern p);
 
 void chk_arm(chk *t);

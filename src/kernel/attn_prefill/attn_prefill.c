@@ -1,0 +1,16 @@
+/* attn_prefill.c - the table of variants of attn_prefill. */
+#include "kernel/attn_prefill/attn_prefill.h"
+
+#define ROW(name, level, cap, eps)                                                                 \
+    {                                                                                              \
+        name, NB_SPACE_HOST, cap, nb_attn_prefill_##level, nb_attn_prefill_pack_q_##level,         \
+            nb_attn_prefill_pack_kv_##level, nb_attn_prefill_q_bytes_##level,                      \
+            nb_attn_prefill_kv_bytes_##level, nb_attn_prefill_scratch_##level, eps                 \
+    }
+
+// clang-format off
+const nb_attn_prefill_variant nb_attn_prefill_variants[] = {
+    ROW("c",      c,      0,             0),
+    { 0 }
+};
+// clang-format on
