@@ -25,7 +25,7 @@ void nb_plan_init(nb_plan *p, nb_caps caps)
     RESOLVE(p->route, nb_route_variants);
     RESOLVE(p->kv_codec, nb_kv_codec_variants);
     RESOLVE(p->kv_residual, nb_kv_residual_variants);
-    for (int t = 0; t < NB_W_INT8; t++) { /* NB_W_INT8: its rows are being written */
+    for (int t = 0; t < NB_W_TYPE_COUNT; t++) {
         const nb_linear_variant *v = nb_linear_variants;
         while (v->name &&
                (v->type != (nb_wtype)t || v->space != NB_SPACE_HOST || (v->need & ~caps) != 0))
@@ -38,10 +38,12 @@ void nb_plan_init(nb_plan *p, nb_caps caps)
 void nb_plan_describe(const nb_plan *p, char *buf, size_t n_bytes)
 {
     (void)snprintf(buf, n_bytes,
-                   "rmsnorm=%s linear_f32=%s linear_bf16=%s linear_f16=%s linear_fp8b=%s rope=%s "
-                   "attn=%s attn_score=%s swiglu=%s embed=%s route=%s kv_codec=%s kv_residual=%s",
+                   "rmsnorm=%s linear_f32=%s linear_bf16=%s linear_f16=%s linear_fp8b=%s "
+                   "linear_int8=%s rope=%s attn=%s attn_score=%s swiglu=%s embed=%s "
+                   "route=%s kv_codec=%s kv_residual=%s",
                    p->rmsnorm->name, p->linear[NB_W_F32]->name, p->linear[NB_W_BF16]->name,
-                   p->linear[NB_W_F16]->name, p->linear[NB_W_FP8B]->name, p->rope->name,
-                   p->attn->name, p->attn_score->name, p->swiglu->name, p->embed->name,
-                   p->route->name, p->kv_codec->name, p->kv_residual->name);
+                   p->linear[NB_W_F16]->name, p->linear[NB_W_FP8B]->name,
+                   p->linear[NB_W_INT8]->name, p->rope->name, p->attn->name, p->attn_score->name,
+                   p->swiglu->name, p->embed->name, p->route->name, p->kv_codec->name,
+                   p->kv_residual->name);
 }

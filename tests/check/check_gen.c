@@ -80,6 +80,14 @@ void chk_fill(chk *t, float *x, size_t n, chk_pattern p)
     }
 }
 
+/* The largest codes where a pattern has one magnitude, else all codes. */
+static int8_t int8_code(chk_pattern p, float x, uint8_t any)
+{
+    if (p == CHK_CONST || p == CHK_ALTERN || p == CHK_ZERO)
+        return (int8_t)(x > 0 ? 127 : x < 0 ? -127 : 0);
+    return (int8_t)(p == CHK_NORMAL ? lrintf(127 * x) : any % 255 - 127);
+}
+
 nb_weight chk_weight(chk *t, nb_wtype type, size_t n_row, size_t n_col, chk_pattern p)
 {
     const size_t n = n_row * n_col, n_block = ((n_row + 127) / 128) * ((n_col + 127) / 128);
@@ -89,6 +97,12 @@ nb_weight chk_weight(chk *t, nb_wtype type, size_t n_row, size_t n_col, chk_patt
         float *scale = chk_in(t, n_block * sizeof *scale);
         for (size_t i = 0; i < n_block; i++)
             scale[i] = (float)ldexp(1 + chk_unit(t), (int)chk_between(t, 0, 12) - 10);
+        w.scale = scale;
+    }
+    if (type == NB_W_INT8) {
+        float *scale = chk_in(t, n_row * sizeof *scale);
+        for (size_t i = 0; i < n_row; i++)
+            scale[i] = (float)ldexp(1 + chk_unit(t), (int)chk_between(t, 0, 12) - 14);
         w.scale = scale;
     }
     for (size_t r = 0; r < n_row; r++) {
@@ -103,6 +117,7 @@ nb_weight chk_weight(chk *t, nb_wtype type, size_t n_row, size_t n_col, chk_patt
                 if (type == NB_W_BF16) ((uint16_t *)data)[at + i] = nb_bf16_from_f32(row[i]);
                 if (type == NB_W_F16) ((uint16_t *)data)[at + i] = nb_fp16_from_f32_sat(row[i]);
                 if (type == NB_W_FP8B) ((uint8_t *)data)[at + i] = nb_e4m3_is_nan(code) ? 0 : code;
+                if (type == NB_W_INT8) ((int8_t *)data)[at + i] = int8_code(p, row[i], any);
             }
         }
     }

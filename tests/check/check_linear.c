@@ -1,10 +1,14 @@
 /* check_linear.c - linear and linear_t for every weight type: all tails of rows,
  * columns and tokens, ranges that cut through scale blocks, and independence of an
- * output from everything but its own row and column. */
-#include "check/check.h"
-#include "kernel/linear/linear.h"
+ * output from everything but its own row and column.  Rows that read packed
+ * activations get what their pack made, and no x.  INT8: every row gives the bits of
+ * the portable one. */
+#include <stdlib.h>
 
-static const char *const type_name[] = { "f32", "bf16", "f16", "fp8b" };
+#include "check/check.h"
+#include "kernel/linear/linear_int8.h"
+
+static const char *const type_name[] = { "f32", "bf16", "f16", "fp8b", "int8" };
 CHK_ROWS(rows, nb_linear_variant, nb_linear_variants, type_name[v->type])
 
 static const size_t shapes[][3] = {
@@ -13,6 +17,19 @@ static const size_t shapes[][3] = {
     { 17, 17, 5 },  { 16, 64, 3 },  { 33, 127, 7 }, { 7, 128, 1 },  { 12, 129, 6 }, { 5, 255, 50 },
     { 20, 256, 4 }, { 130, 97, 2 }, { 6, 1000, 3 }, { 3, 2048, 2 }, { 2, 7168, 1 }, { 260, 264, 1 },
 };
+
+/* A row of the table, as one of its two functions. */
+typedef struct subject {
+    const nb_linear_variant *v;
+    bool transposed;
+    void *xp; /* room for the packed rows of the case's tokens, or NULL */
+    size_t xp_bytes;
+} subject;
+
+static bool packs(const subject *s)
+{
+    return !s->transposed && s->v->pack;
+}
 
 static double bound_of(const nb_linear_args *a, bool transposed, double s)
 {
@@ -23,44 +40,127 @@ static double bound_of(const nb_linear_args *a, bool transposed, double s)
     return k * 0x1p-24 * s + (n + 1) * 0x1p-126;
 }
 
+/* INT8, linear: sum |W| of a row times what rounding x may cost, and the last roundings. */
+static double bound_int8(const nb_linear_args *a, size_t row, size_t tok, double s)
+{
+    double max = 0, sum = 0;
+    for (size_t c = 0; c < a->w.n_col; c++) {
+        const double x = fabs((double)a->x[tok * a->x_stride + c]);
+        if (x > max) max = x;
+        sum += abs(((const int8_t *)a->w.data)[row * a->w.n_col + c]);
+    }
+    const double lost =
+        max < (double)NB_INT8_X_MIN ? max : max / (double)NB_INT8_X_MAX / 2 * (1 + 0x1p-10);
+    return lost * sum * (double)a->w.scale[row] + 8 * 0x1p-24 * s +
+           ((double)a->w.n_col + 1) * 0x1p-126;
+}
+
+static bool row_is_finite(const float *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!isfinite(x[i])) return false;
+    return true;
+}
+
+/* The reference's y and its sums of absolute terms, which become bounds in place. */
+static void expect(const nb_linear_args *a, bool transposed, double *want, double *bound)
+{
+    const size_t n = transposed ? a->col_end - a->col_begin : a->row_end - a->row_begin;
+    const bool int8 = a->w.type == NB_W_INT8 && !transposed;
+    (transposed ? nb_linear_t_ref : nb_linear_ref)(a, want, bound);
+    for (size_t t = 0; t < a->n_tok; t++) {
+        const bool lost = int8 && !row_is_finite(a->x + t * a->x_stride, a->w.n_col);
+        for (size_t i = t * n; i < t * n + n; i++) {
+            bound[i] = int8 ? bound_int8(a, a->row_begin + i - t * n, t, bound[i])
+                            : bound_of(a, transposed, bound[i]);
+            if (lost) want[i] = NAN; /* the token's scale is a NaN */
+        }
+    }
+}
+
 static size_t n_out(const nb_linear_args *a, bool transposed)
 {
     return transposed ? a->col_end - a->col_begin : a->row_end - a->row_begin;
 }
 
-/* Calls fn on outputs [from, to) of the range and tokens [t0, t1): the result in y. */
-static void run_part(chk *t, nb_linear_fn *fn, bool transposed, const nb_linear_args *a, float *y,
-                     size_t y_stride, size_t from, size_t to, size_t t0, size_t t1)
+/* Packs the tokens of p and gives it the packed rows instead of x. */
+static void pack_whole(chk *t, const subject *s, nb_linear_args *p)
+{
+    if (!packs(s)) return;
+    const size_t n_bytes = s->v->pack_bytes(p->n_tok, p->w.n_col);
+    void *xp = (char *)s->xp + (t->front ? 0 : s->xp_bytes - n_bytes); /* at the guard page */
+    memset(xp, 0xa5, n_bytes);
+    chk_call(t, s->v->pack(xp, p->x, p->x_stride, p->n_tok, p->w.n_col, 0, p->n_tok));
+    p->xp = xp;
+    p->x = NULL;
+}
+
+/* Calls the function on outputs [from, to) of the range and tokens [t0, t1): the result in y. */
+static void run_part(chk *t, const subject *s, const nb_linear_args *a, float *y, size_t y_stride,
+                     size_t from, size_t to, size_t t0, size_t t1)
 {
     nb_linear_args p = *a;
-    const size_t base = transposed ? a->col_begin : a->row_begin;
-    *(transposed ? &p.col_begin : &p.row_begin) = base + from;
-    *(transposed ? &p.col_end : &p.row_end) = base + to;
+    const size_t base = s->transposed ? a->col_begin : a->row_begin;
+    *(s->transposed ? &p.col_begin : &p.row_begin) = base + from;
+    *(s->transposed ? &p.col_end : &p.row_end) = base + to;
     p.n_tok = t1 - t0;
     p.x = a->x + t0 * a->x_stride;
     p.y = y + t0 * y_stride + from;
     p.y_stride = y_stride;
-    chk_call(t, fn(&p));
+    pack_whole(t, s, &p);
+    chk_call(t, (s->transposed ? s->v->fn_t : s->v->fn)(&p));
 }
 
-static void check_splits(chk *t, nb_linear_fn *fn, bool transposed, const nb_linear_args *a)
+/* Ranges of NB_LINEAR_PACK_TOK tokens, the last first: the bytes of one call. */
+static void check_pack(chk *t, const subject *s, const nb_linear_args *a)
 {
-    const size_t n = n_out(a, transposed);
+    if (!packs(s)) return;
+    const size_t n_bytes = s->v->pack_bytes(a->n_tok, a->w.n_col), step = NB_LINEAR_PACK_TOK;
+    if (n_bytes % 64) chk_fail(t, "packs %zu bytes: not a multiple of 64", n_bytes);
+    unsigned char *one = chk_raw(t, n_bytes), *cut = chk_raw(t, n_bytes);
+    memset(one, 0xa5, n_bytes);
+    memset(cut, 0xa5, n_bytes);
+    chk_call(t, s->v->pack(one, a->x, a->x_stride, a->n_tok, a->w.n_col, 0, a->n_tok));
+    for (size_t i = (a->n_tok + step - 1) / step; i-- > 0;) {
+        const size_t end = (i + 1) * step < a->n_tok ? (i + 1) * step : a->n_tok;
+        chk_call(t, s->v->pack(cut, a->x, a->x_stride, a->n_tok, a->w.n_col, i * step, end));
+    }
+    chk_same_bytes(t, "packed in ranges", one, cut, n_bytes);
+}
+
+/* INT8 sums integers: no variant has a choice. */
+static void check_portable(chk *t, const subject *s, const nb_linear_args *a)
+{
+    if (a->w.type != NB_W_INT8 || s->transposed) return;
+    const size_t n = a->row_end - a->row_begin;
+    nb_linear_args p = *a;
+    void *xp = chk_raw(t, nb_linear_int8_pack_bytes(a->n_tok, a->w.n_col));
+    nb_linear_int8_pack_c(xp, a->x, a->x_stride, a->n_tok, a->w.n_col, 0, a->n_tok);
+    p.xp = xp;
+    p.y = chk_out_rows(t, a->n_tok, n, n);
+    p.y_stride = n;
+    nb_linear_int8_c(&p);
+    chk_same(t, "from the portable row", a->y, a->y_stride, p.y, n, a->n_tok, n);
+}
+
+static void check_splits(chk *t, const subject *s, const nb_linear_args *a)
+{
+    const size_t n = n_out(a, s->transposed);
     if (n == 0 || a->n_tok == 0) return;
     float *y = chk_out_rows(t, a->n_tok, n, n);
-    for (size_t k = 0; k < a->n_tok; k++) run_part(t, fn, transposed, a, y, n, 0, n, k, k + 1);
+    for (size_t k = 0; k < a->n_tok; k++) run_part(t, s, a, y, n, 0, n, k, k + 1);
     chk_same(t, "for a token alone", a->y, a->y_stride, y, n, a->n_tok, n);
     y = chk_out_rows(t, a->n_tok, n, n);
     for (size_t from = 0, to, max = n < 40 ? n : n / 2; from < n; from = to) {
         to = from + chk_between(t, 1, max);
         if (to > n) to = n;
         const size_t cut = chk_between(t, 0, a->n_tok);
-        run_part(t, fn, transposed, a, y, n, from, to, 0, cut);
-        run_part(t, fn, transposed, a, y, n, from, to, cut, a->n_tok);
+        run_part(t, s, a, y, n, from, to, 0, cut);
+        run_part(t, s, a, y, n, from, to, cut, a->n_tok);
     }
     chk_same(t, "for another split", a->y, a->y_stride, y, n, a->n_tok, n);
     y = chk_out_rows(t, a->n_tok, n, n);
-    run_part(t, fn, transposed, a, y, n, 0, n, 0, a->n_tok);
+    run_part(t, s, a, y, n, 0, n, 0, a->n_tok);
     chk_same(t, "when repeated", a->y, a->y_stride, y, n, a->n_tok, n);
 }
 
@@ -75,6 +175,10 @@ static void spoil(chk *t, const nb_linear_args *a, special what, size_t n_x)
         if (a->w.type == NB_W_F32) ((float *)(void *)w)[at] = NAN;
         if (a->w.type == NB_W_BF16 || a->w.type == NB_W_F16)
             ((uint16_t *)(void *)w)[at] = half_nan[a->w.type];
+        if (a->w.type == NB_W_INT8 && a->n_tok) /* has no such code */
+            ((float *)(uintptr_t)
+                 a->x)[chk_between(t, 0, a->n_tok - 1) * a->x_stride + chk_between(t, 0, n_x - 1)] =
+                NAN;
         if (a->w.type == NB_W_FP8B) w[at] = chk_u64(t) % 2 ? 0x7f : 0xff;
     }
     if (what == INF_INPUT && a->n_tok)
@@ -83,9 +187,25 @@ static void spoil(chk *t, const nb_linear_args *a, special what, size_t n_x)
             INFINITY;
 }
 
-static void one_case(chk *t, nb_linear_fn *fn, bool transposed, nb_wtype type, const size_t *shape,
-                     size_t n_tok, chk_pattern p, special what)
+/* All of a at once, into a->y. */
+static void run_case(chk *t, subject *s, nb_linear_args *a)
 {
+    const size_t n = n_out(a, s->transposed);
+    double *want = chk_f64(t, a->n_tok * n), *bound = chk_f64(t, a->n_tok * n);
+    expect(a, s->transposed, want, bound);
+    s->xp_bytes = packs(s) ? s->v->pack_bytes(a->n_tok, a->w.n_col) : 0;
+    s->xp = packs(s) ? chk_raw(t, s->xp_bytes) : NULL;
+    run_part(t, s, a, a->y, a->y_stride, 0, n, 0, a->n_tok);
+    chk_close(t, a->y, a->n_tok, n, a->y_stride, want, bound);
+    check_pack(t, s, a);
+    check_portable(t, s, a);
+}
+
+static void one_case(chk *t, subject *s, const size_t *shape, size_t n_tok, chk_pattern p,
+                     special what)
+{
+    const bool transposed = s->transposed;
+    const nb_wtype type = s->v->type;
     nb_linear_args a = { .n_tok = n_tok };
     a.w = chk_weight(t, type, shape[0], shape[1], p);
     a.row_begin = chk_between(t, 0, shape[0] / 2);
@@ -102,26 +222,50 @@ static void one_case(chk *t, nb_linear_fn *fn, bool transposed, nb_wtype type, c
     if (!transposed && chk_u64(t) % 2) a.bias = chk_in_rows(t, 1, shape[0], shape[0], CHK_NORMAL);
     spoil(t, &a, what, n_x);
     a.y = chk_out_rows(t, n_tok, n, a.y_stride);
-    double *want = chk_f64(t, n_tok * n), *bound = chk_f64(t, n_tok * n);
-    (transposed ? nb_linear_t_ref : nb_linear_ref)(&a, want, bound);
-    for (size_t i = 0; i < n_tok * n; i++) bound[i] = bound_of(&a, transposed, bound[i]);
-    chk_call(t, fn(&a));
-    chk_close(t, a.y, n_tok, n, a.y_stride, want, bound);
-    if (what != NAN_CODE || !transposed) check_splits(t, fn, transposed, &a);
+    run_case(t, s, &a);
+    if (what != NAN_CODE || !transposed) check_splits(t, s, &a);
+}
+
+/* What INT8's rule says of activations: exact halves, the largest and the smallest floats,
+ * tokens without a scale beside others. */
+static void activations_case(chk *t, subject *s)
+{
+    enum { TOK = 12, ROW = 6, COL = 45 };
+    if (s->v->type != NB_W_INT8 || s->transposed || !chk_case(t, "activations")) return;
+    nb_linear_args a = { .n_tok = TOK, .row_end = ROW, .x_stride = COL, .y_stride = ROW };
+    float *x = chk_in_rows(t, TOK, COL, COL, CHK_NORMAL);
+    static const float factor[TOK] = { 1, 0x1p126f, 0x1p-98f, 0x1p-101f, 0x1p-149f, 1,
+                                       1, 1,        1,        0,         1,         1 };
+    for (size_t i = 0; i < (size_t)TOK * COL; i++) x[i] *= factor[i / COL];
+    x[1 * COL + 7] = -0x1.fffffep127f;
+    x[5 * COL] = NAN;
+    x[6 * COL + COL - 1] = -INFINITY;
+    for (size_t c = 0; c < COL; c++) {
+        x[7 * COL + c] = c ? (float)c - 22.5f : NB_INT8_X_MAX; /* scale 1: rounding ties */
+        x[8 * COL + c] = c ? 0 : NB_INT8_X_MIN;                /* the last with a scale */
+        x[10 * COL + c] = c ? 0 : nextafterf(NB_INT8_X_MIN, 0);
+    }
+    a.x = x;
+    a.w = chk_weight(t, NB_W_INT8, ROW, COL, CHK_RUNS);
+    for (size_t r = 0; r < ROW; r++) ((float *)(uintptr_t)a.w.scale)[r] *= 0x1p-24f;
+    a.y = chk_out_rows(t, TOK, ROW, ROW);
+    run_case(t, s, &a);
+    check_splits(t, s, &a);
 }
 
 /* All codes of the type in one row times x = 1 or so: conversions are exact. */
 static void codes_case(chk *t, nb_linear_fn *fn, nb_wtype type)
 {
-    const size_t n = type == NB_W_FP8B ? 256 : 65536;
+    const bool bytes = nb_wtype_bytes(type) == 1;
+    const size_t n = bytes ? 256 : 65536;
     if (type == NB_W_F32 || !chk_case(t, "all codes")) return;
     nb_linear_args a = { .n_tok = 1, .row_end = 1, .col_end = n, .x_stride = 1, .y_stride = n };
     unsigned char *data = chk_in(t, n * nb_wtype_bytes(type));
     float *scale = chk_in(t, (n + 127) / 128 * sizeof *scale);
     for (size_t i = 0; i < n; i++) {
         const uint16_t code = (uint16_t)i;
-        if (type == NB_W_FP8B)
-            data[i] = (unsigned char)i;
+        if (bytes)
+            data[i] = (unsigned char)(type == NB_W_INT8 && i == 128 ? 0 : i); /* no -128 */
         else
             memcpy(data + 2 * i, &code, 2);
     }
@@ -142,38 +286,37 @@ static void codes_case(chk *t, nb_linear_fn *fn, nb_wtype type)
     chk_close(t, a.y, 1, n, n, want, bound);
 }
 
-static void test_both(chk *t, nb_linear_fn *fn, bool transposed, nb_wtype type)
+static void test_both(chk *t, const nb_linear_variant *v, bool transposed)
 {
-    for (size_t s = 0; s < NB_COUNT(shapes); s++)
+    subject s = { .v = v, .transposed = transposed };
+    for (size_t i = 0; i < NB_COUNT(shapes); i++)
         for (chk_pattern p = 0; p < CHK_PATTERN_COUNT; p++)
-            if (chk_case(t, "%zux%zu tok=%zu %s", shapes[s][0], shapes[s][1], shapes[s][2],
+            if (chk_case(t, "%zux%zu tok=%zu %s", shapes[i][0], shapes[i][1], shapes[i][2],
                          chk_pattern_name(p)))
-                one_case(t, fn, transposed, type, shapes[s], shapes[s][2], p, PLAIN);
+                one_case(t, &s, shapes[i], shapes[i][2], p, PLAIN);
     static const size_t odd[] = { 37, 203 }, wide[] = { 40, 384 };
     for (size_t i = 0; i < 6; i++) {
         const size_t *shape = i % 2 ? odd : wide;
-        if (chk_case(t, "NaN weight %zu", i))
-            one_case(t, fn, transposed, type, shape, 4, CHK_NORMAL, NAN_CODE);
-        if (chk_case(t, "infinite input %zu", i))
-            one_case(t, fn, transposed, type, shape, 4, CHK_NORMAL, INF_INPUT);
+        if (chk_case(t, "NaN weight %zu", i)) one_case(t, &s, shape, 4, CHK_NORMAL, NAN_CODE);
+        if (chk_case(t, "infinite input %zu", i)) one_case(t, &s, shape, 4, CHK_NORMAL, INF_INPUT);
     }
-    if (chk_case(t, "no tokens")) one_case(t, fn, transposed, type, wide, 0, CHK_NORMAL, PLAIN);
-    if (transposed) codes_case(t, fn, type);
+    if (chk_case(t, "no tokens")) one_case(t, &s, wide, 0, CHK_NORMAL, PLAIN);
+    if (transposed) codes_case(t, v->fn_t, v->type);
+    activations_case(t, &s);
 }
 
 static void test(chk *t, const chk_row *row)
 {
-    const nb_linear_variant *v = row->row;
-    test_both(t, v->fn, false, v->type);
+    test_both(t, row->row, false);
 }
 
 static void test_t(chk *t, const chk_row *row)
 {
-    const nb_linear_variant *v = row->row;
-    test_both(t, v->fn_t, true, v->type);
+    test_both(t, row->row, true);
 }
 
 typedef struct job {
+    const nb_linear_variant *v;
     nb_linear_fn *fn;
     nb_linear_args a;
 } job;
@@ -184,20 +327,35 @@ static void call(void *ctx)
     j->fn(&j->a);
 }
 
-static void bench_one(chk *t, nb_linear_fn *fn, bool transposed, nb_wtype type, size_t n_row,
+static void call_pack(void *ctx)
+{
+    const job *j = ctx;
+    j->v->pack((void *)(uintptr_t)j->a.xp, j->a.x, j->a.x_stride, j->a.n_tok, j->a.w.n_col, 0,
+               j->a.n_tok);
+}
+
+static void bench_one(chk *t, const nb_linear_variant *v, bool transposed, size_t n_row,
                       size_t n_col, size_t n_tok)
 {
     char label[64];
     chk_case(t, "bench");
-    job j = { fn, { .n_tok = n_tok, .row_end = n_row, .col_end = n_col } };
+    job j = { v,
+              transposed ? v->fn_t : v->fn,
+              { .n_tok = n_tok, .row_end = n_row, .col_end = n_col } };
     const size_t n_x = transposed ? n_row : n_col, n_y = transposed ? n_col : n_row;
-    j.a.w = chk_weight(t, type, n_row, n_col, CHK_NORMAL);
+    j.a.w = chk_weight(t, v->type, n_row, n_col, CHK_NORMAL);
     j.a.x_stride = n_x;
     j.a.y_stride = n_y;
     j.a.x = chk_in_rows(t, n_tok, n_x, n_x, CHK_NORMAL);
     j.a.y = chk_out_rows(t, n_tok, n_y, n_y);
+    if (!transposed && v->pack) {
+        j.a.xp = chk_raw(t, v->pack_bytes(n_tok, n_col));
+        call_pack(&j);
+        snprintf(label, sizeof label, "pack %zu columns, %zu tok", n_col, n_tok);
+        chk_time(t, label, 4.0 * (double)(n_tok * n_col), 0, call_pack, &j);
+    }
     snprintf(label, sizeof label, "%zu x %zu, %zu tok", n_row, n_col, n_tok);
-    chk_time(t, label, (double)(n_row * n_col * nb_wtype_bytes(type)),
+    chk_time(t, label, (double)(n_row * n_col * nb_wtype_bytes(v->type)),
              2.0 * (double)(n_row * n_col * n_tok), call, &j);
 }
 
@@ -205,19 +363,19 @@ static void bench(chk *t, const chk_row *row)
 {
     const nb_linear_variant *v = row->row;
     const bool c = strcmp(v->name, "c") == 0;
-    bench_one(t, v->fn, false, v->type, 256, 512, 1); /* within L2 */
-    bench_one(t, v->fn, false, v->type, 2048, 2048, 1);
-    if (!c) bench_one(t, v->fn, false, v->type, 16384, 4096, 1); /* beyond L3 */
-    bench_one(t, v->fn, false, v->type, 512, 2048, 4);
-    bench_one(t, v->fn, false, v->type, 512, 2048, 64);
-    if (!c) bench_one(t, v->fn, false, v->type, 512, 7168, 256);
+    bench_one(t, v, false, 256, 512, 1); /* within L2 */
+    bench_one(t, v, false, 2048, 2048, 1);
+    if (!c) bench_one(t, v, false, 16384, 4096, 1); /* beyond L3 */
+    bench_one(t, v, false, 512, 2048, 4);
+    bench_one(t, v, false, 512, 2048, 64);
+    if (!c) bench_one(t, v, false, 512, 7168, 256);
 }
 
 static void bench_t(chk *t, const chk_row *row)
 {
     const nb_linear_variant *v = row->row;
-    bench_one(t, v->fn_t, true, v->type, 128, 512, 1);
-    bench_one(t, v->fn_t, true, v->type, 128, 512, 16);
+    bench_one(t, v, true, 128, 512, 1);
+    bench_one(t, v, true, 128, 512, 16);
 }
 
 /* Planted bugs. */
@@ -282,22 +440,82 @@ static void short_sum(const nb_linear_args *a)
     nb_linear_t_bf16_c(&b);
 }
 
-#define BUG(what, expect, type, fn, fn_t)                                                          \
+/* INT8. */
+static void int8_rows(const nb_linear_args *a, bool sum32, bool in_turn)
+{
+    for (size_t r = a->row_begin; r < a->row_end; r++)
+        for (size_t k = 0; k < a->n_tok; k++) {
+            const int8_t *w = (const int8_t *)a->w.data + r * a->w.n_col;
+            const int16_t *q = nb_int8_q(a->xp, a->w.n_col, k);
+            int64_t sum = 0;
+            for (size_t c = 0; c < a->w.n_col; c++) sum += q[c] * w[c];
+            if (sum32) sum = (int32_t)(uint32_t)sum;
+            const float sx = nb_int8_sx(a->xp, a->n_tok, a->w.n_col)[k], scale = a->w.scale[r];
+            const float y = in_turn ? (float)sum * scale * sx : nb_int8_finish(sum, scale, sx);
+            a->y[k * a->y_stride + r - a->row_begin] = a->bias ? y + a->bias[r] : y;
+        }
+}
+static void int32_sum(const nb_linear_args *a)
+{
+    int8_rows(a, true, false);
+}
+static void other_product(const nb_linear_args *a)
+{
+    int8_rows(a, false, true);
+}
+static void pack_short(void *xp, const float *x, size_t x_stride, size_t n_tok, size_t n_col,
+                       size_t tok0, size_t tok1)
+{
+    nb_linear_int8_pack_c(xp, x, x_stride, n_tok, n_col, tok0, tok1); /* the scale of 16 columns */
+    for (size_t k = tok0; n_col > 16 && k < tok1; k++) {
+        float max = 0;
+        for (size_t c = 0; c < n_col / 16 * 16; c++)
+            if (fabsf(x[k * x_stride + c]) > max) max = fabsf(x[k * x_stride + c]);
+        ((float *)(uintptr_t)nb_int8_sx(xp, n_tok, n_col))[k] = max / NB_INT8_X_MAX;
+    }
+}
+static void pack_from_0(void *xp, const float *x, size_t x_stride, size_t n_tok, size_t n_col,
+                        size_t tok0, size_t tok1)
+{
+    nb_linear_int8_pack_c(xp, x, x_stride, n_tok, n_col, tok0, tok1);
+    if (tok0 == 0) return; /* reads the rows of its range from the start of x */
+    nb_linear_int8_pack_c(xp, x - tok0 * x_stride, x_stride, n_tok, n_col, tok0, tok1);
+}
+static void pack_down(void *xp, const float *x, size_t x_stride, size_t n_tok, size_t n_col,
+                      size_t tok0, size_t tok1)
+{
+    nb_linear_int8_pack_c(xp, x, x_stride, n_tok, n_col, tok0, tok1);
+    for (size_t k = tok0; k < tok1; k++) { /* cuts off instead of rounding */
+        const float sx = nb_int8_sx(xp, n_tok, n_col)[k];
+        int16_t *q = (int16_t *)(uintptr_t)nb_int8_q(xp, n_col, k);
+        for (size_t c = 0; sx > 0 && c < n_col; c++) q[c] = (int16_t)(x[k * x_stride + c] / sx);
+    }
+}
+
+#define BUG_P(what, expect, type, fn, fn_t, bytes, pack)                                           \
     {                                                                                              \
         what, expect,                                                                              \
         {                                                                                          \
             "broken", "", NB_SPACE_HOST, 0, &(const nb_linear_variant)                             \
             {                                                                                      \
-                "broken", NB_SPACE_HOST, 0, type, fn, fn_t, NULL, NULL                             \
+                "broken", NB_SPACE_HOST, 0, type, fn, fn_t, bytes, pack                            \
             }                                                                                      \
         }                                                                                          \
     }
+#define BUG(what, expect, type, fn, fn_t) BUG_P(what, expect, type, fn, fn_t, NULL, NULL)
+#define BUG_INT8(what, expect, fn, pack)                                                           \
+    BUG_P(what, expect, NB_W_INT8, fn, NULL, nb_linear_int8_pack_bytes, pack)
 static const chk_broken broken[] = {
     BUG("forgotten tail", "expected", NB_W_BF16, no_tail, NULL),
     BUG("over-read of the last row", "signal", NB_W_BF16, over_read, NULL),
     BUG("sum depends on the split of rows", "other bits", NB_W_BF16, split_dependent, NULL),
     BUG("sum depends on the batch", "token alone", NB_W_BF16, batch_dependent, NULL),
     BUG("scale of the wrong block", "", NB_W_FP8B, wrong_block, NULL),
+    BUG_INT8("sum in 32 bits", "expected", int32_sum, nb_linear_int8_pack_c),
+    BUG_INT8("another order of factors", "portable", other_product, nb_linear_int8_pack_c),
+    BUG_INT8("pack cuts off", "portable", nb_linear_int8_c, pack_down),
+    BUG_INT8("pack forgets the tail of a row", "expected", nb_linear_int8_c, pack_short),
+    BUG_INT8("pack of a range reads the wrong rows", "ranges", nb_linear_int8_c, pack_from_0),
     { 0 },
 };
 static const chk_broken broken_t[] = {

@@ -13,6 +13,7 @@ const nb_linear_variant nb_linear_variants[] = {
     { "c",    NB_SPACE_HOST, 0,           NB_W_BF16, nb_linear_bf16_c,    nb_linear_t_bf16_c, NULL, NULL },
     { "c",    NB_SPACE_HOST, 0,           NB_W_F16,  nb_linear_f16_c,     nb_linear_t_f16_c, NULL, NULL },
     { "c",    NB_SPACE_HOST, 0,           NB_W_FP8B, nb_linear_fp8b_c,    nb_linear_t_fp8b_c, NULL, NULL },
+    { "c",    NB_SPACE_HOST, 0,           NB_W_INT8, nb_linear_int8_c,    nb_linear_t_int8_c, nb_linear_int8_pack_bytes, nb_linear_int8_pack_c },
     { 0 }
 };
 // clang-format on

@@ -41,12 +41,14 @@ typedef void nb_linear_pack(void *xp, const float *x, size_t x_stride, size_t n_
 /* With S = |bias| + sum of |terms| and n = length of the sum:
  *   linear    |y - y64| <= (8 + sqrt(n)) * 2^-24 * S,  FP8B (24 + n/128) * 2^-24 * S
  *   linear_t  |y - y64| <= (4 + 2 sqrt(n)) * 2^-24 * S
- *   linear, INT8: |y - y64| <= (sx/2 * (1 + 2^-10)) * sum |W| + 8 * 2^-24 * S, the same bits from every
- *   variant: linear_int8.h has the rule; sx = max |x| / 16256 of the token
+ *   linear, INT8: |y - y64| <= lost * sum |W| + 8 * 2^-24 * S, the same bits from every variant:
+ *   linear_int8.h has the rule; with m = max |x| of the token lost is m / 32512 * (1 + 2^-10), but
+ *   m itself under 2^-100
  * for every input whose products and sums stay clear of overflow and underflow
  * (plus n * 2^-126 for the latter); linear_order.h has the derivation.  FP8B:
  * W[r][c] is the exact product e4m3 * scale, the scale is applied to the sum of a
- * block (linear) or to x (linear_t; so INT8's, too).  Non-finite inputs propagate. */
+ * block (linear) or to x (linear_t; so INT8's, too).  Non-finite inputs propagate;
+ * INT8's linear makes the whole token NaN. */
 typedef void nb_linear_fn(const nb_linear_args *a);
 nb_linear_fn nb_linear_f32_c, nb_linear_bf16_c, nb_linear_f16_c, nb_linear_fp8b_c;
 nb_linear_fn nb_linear_f32_avx2, nb_linear_bf16_avx2, nb_linear_f16_avx2, nb_linear_fp8b_avx2;

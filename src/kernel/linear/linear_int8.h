@@ -4,8 +4,8 @@
  *
  *   a  = max_c |x[c]|;  inv = 16256 / a;  q[c] = round_to_nearest_even(x[c] * inv);  sx = a / 16256
  *
- * in single precision (a < 2^-100: all q and sx are 0; a not finite: all q are 0, sx is NaN), the
- * product sums exactly,
+ * in single precision (a < 2^-100: all q and sx are 0; an x[c] not finite: all q are 0 and sx
+ * is the NaN 0x7fc00000), the product sums exactly,
  *
  *   y[r] = (float)(sum_c q[c] W[r][c]) * (scale[r] * sx)  [+ bias[r]]
  *
