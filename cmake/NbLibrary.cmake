@@ -32,6 +32,11 @@ foreach(isa IN LISTS nb_isa)
     endif()
 endforeach()
 
+if(NB_EMULATED)
+    nb_objects_of(nb_emu "${CMAKE_SOURCE_DIR}/tests/emu/emu_tile.c")
+    target_compile_options(nb_emu PRIVATE ${nb_flags_avx512})
+endif()
+
 # POSIX is visible in src/os (and apps, tests, bench) only.  A file that needs more than POSIX
 # defines _GNU_SOURCE itself, before its first #include.
 set(nb_posix _POSIX_C_SOURCE=200809L)

@@ -18,6 +18,7 @@ set(NB_ISA "AUTO" CACHE STRING "Instruction sets: AUTO, none, or a list of avx2 
 set(NB_SANITIZE "" CACHE STRING "Argument of -fsanitize=, such as address,undefined or thread")
 option(NB_WERROR "Warnings are errors" OFF)
 option(NB_LTO "Link-time optimisation" OFF)
+option(NB_EMULATE "AVX-512 and AMX kernels run on AVX2, through tests/emu: for tests only" OFF)
 
 if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
     set(CMAKE_BUILD_TYPE RelWithDebInfo CACHE STRING "Debug, RelWithDebInfo or Release" FORCE)

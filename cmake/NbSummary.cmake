@@ -30,6 +30,9 @@ message(STATUS "nibble ${PROJECT_VERSION}")
 nb_line(build "${CMAKE_BUILD_TYPE}, ${CMAKE_C_COMPILER_ID} ${CMAKE_C_COMPILER_VERSION},"
     "${CMAKE_SYSTEM_PROCESSOR}, werror ${NB_WERROR}, lto ${NB_LTO}, sanitizers ${san_text}")
 nb_line(parts "${parts}")
+if(NB_EMULATED)
+    string(APPEND isa_text ", of which emulated: ${nb_emulated}")
+endif()
 nb_line(ISA "wanted ${NB_ISA}, ${isa_text}")
 nb_line(CUDA "wanted ${NB_CUDA}, ${nb_cuda_why}")
 nb_line(libraries "jansson ${JANSSON_VERSION}, pcre2 ${PCRE2_VERSION}, utf8proc ${UTF8PROC_VERSION},"

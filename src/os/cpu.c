@@ -6,6 +6,7 @@
  * 13.3 and 14.3; Linux Documentation/arch/x86/xstate.rst. */
 #define _GNU_SOURCE /* syscall() */
 #include "os/cpu.h"
+#include "nb_config.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -55,6 +56,7 @@ static unsigned xcr0(void)
     return lo;
 }
 
+#if !NB_EMULATED
 /* Linux hands out tile registers on request only (ARCH_REQ_XCOMP_PERM, state 18). */
 static bool amx_allowed(void)
 {
@@ -64,6 +66,7 @@ static bool amx_allowed(void)
     return false;
 #endif
 }
+#endif
 
 static nb_caps detect(void)
 {
@@ -73,6 +76,9 @@ static nb_caps detect(void)
     const unsigned os = xcr0();
     const unsigned bmi1 = 1u << 3, avx2 = 1u << 5, bmi2 = 1u << 8;
     if (!has(os, 6) || !has(f1.c, AVX | FMA | F16C) || !has(f7.b, bmi1 | avx2 | bmi2)) return 0;
+#if NB_EMULATED
+    return NB_CAP_AVX2 | NB_CAP_AVX512 | NB_CAP_AMX; /* tests/emu: on top of AVX2 */
+#else
     const unsigned f_dq_bw_vl = 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31, vnni = 1u << 11;
     if (!has(os, 0xe6) || !has(f7.b, f_dq_bw_vl) || !has(f7.c, vnni)) return NB_CAP_AVX2;
     const unsigned bf16_tile_int8 = 1u << 22 | 1u << 24 | 1u << 25, vbmi_vbmi2 = 1u << 1 | 1u << 6;
@@ -81,6 +87,7 @@ static nb_caps detect(void)
         !amx_allowed())
         return NB_CAP_AVX2 | NB_CAP_AVX512;
     return NB_CAP_AVX2 | NB_CAP_AVX512 | NB_CAP_AMX;
+#endif
 }
 #elif defined(__aarch64__) && defined(__linux__)
 static nb_caps detect(void)
@@ -113,7 +120,8 @@ nb_status nb_cpu_caps_name(nb_caps caps, nb_buf *out)
     const char *sep = "";
     for (const nb_cpu_level *v = nb_cpu_level_table; v->name; v++) {
         if ((caps & v->bit) == 0) continue;
-        NB_TRY(nb_buf_printf(out, "%s%s", sep, v->name));
+        const bool emulated = NB_EMULATED && (v->bit & (NB_CAP_AVX512 | NB_CAP_AMX));
+        NB_TRY(nb_buf_printf(out, "%s%s%s", sep, v->name, emulated ? " (emulated)" : ""));
         sep = "+";
     }
     return NB_OK;
