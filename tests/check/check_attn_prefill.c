@@ -152,7 +152,7 @@ static void compare(chk *t, const data *x, const nb_attn_prefill_args *a, const 
     const double eps = (double)x->v->eps;
     for (size_t i = 0; i < a->n_q; i++) {
         const double sum = w->score_abs[i];
-        const double k = 96 + 14 * (double)(a->n_tile + 1) + ((double)d / 4 + 42) * sum;
+        const double k = 96 + 14 * (double)(a->n_tile + 1) + ((double)d / 4 + 46) * sum;
         const double rel = k * 0x1p-24 + expm1(4 * eps * sum * (1 + eps)) + 3 * eps;
         for (size_t j = 0; j < d_v; j++)
             bound[j] = rel * w->v_max[i] + 0x1p-126 * (double)(n_tok + 1);

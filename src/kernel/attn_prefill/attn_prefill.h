@@ -38,10 +38,11 @@ typedef struct nb_attn_prefill_args {
 } nb_attn_prefill_args;
 
 /* After attn_finish, with A and |v| as in attn.h, n_tile tiles in all and u = 2^-24:
- *   |y - y64| <= (u * (96 + 14 n_tile + ((d1 + d2)/4 + 42) A)
+ *   |y - y64| <= (u * (96 + 14 n_tile + ((d1 + d2)/4 + 46) A)
  *                 + expm1(4 eps A (1 + eps)) + 3 eps) * max|v| + 2^-126 * (n_tok + 1)
  * As attn.h, but a score may be off by ((d1 + d2)/8 + 16) A u: partial sums of 16 products and
- * their chain, (16 + (d1 + d2)/16), or lanes; and one A u more for the maximum in units of ln 2.
+ * their chain, (16 + (d1 + d2)/16), or lanes; and its distance to the maximum, at most 2 A, is
+ * rounded once more, when it becomes a power of 2.
  * eps is the row's relative rounding of packed values (2^-8 for BF16; 0: floats).  Of queries and
  * keys it makes each score off by 2 eps A, which counts twice; of weights it enters numerator and
  * denominator, of values once.  Rows with eps may take denormal numbers for zeros. */
