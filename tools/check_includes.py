@@ -28,7 +28,7 @@ MAY = {
     "engine": {"base", "os", "num", "kernel", "dev", "kv", "load", "text", "sample", "model",
                "sched", "public"},
     "serve": {"base", "os", "public"},
-    "eval": {"base", "num", "kernel", "load", "public"},
+    "eval": {"base", "os", "num", "kernel", "load", "public"},
     "public": set(),
     "apps": {"public", "serve", "eval"},
     "examples": {"public"},

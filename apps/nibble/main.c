@@ -28,6 +28,8 @@ const command commands[] = {
       "sends a workload to an OpenAI-compatible server and reports its latencies", cmd_bench_serve, true },
     { "bench throughput", CMD_BENCH_THROUGHPUT, "MODEL [options]",
       "runs the same workload through the engine, without a server", cmd_bench_throughput, false },
+    { "bench kernel", CMD_BENCH_KERNEL, "[--op LIST] [--context LIST] [options]",
+      "times single operations beside the floors of this machine", cmd_bench_kernel, true },
     { "eval kl", CMD_EVAL_KL, "MODEL --text FILE [--formats LIST] [options]\nMODEL --tokens FILE [--formats LIST] [options]",
       "distance of next-token distributions from a reference cache, by position", cmd_eval_kl, false },
     { "eval ppl", CMD_EVAL_PPL, "MODEL --text FILE [--formats LIST] [options]\nMODEL --tokens FILE [--formats LIST] [options]",

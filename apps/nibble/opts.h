@@ -60,7 +60,19 @@ typedef struct bench_opts {
     const char *percentile_metrics, *metric_percentiles;
     bool save_result, save_detailed, append_result, quiet;
     const char *result_dir, *result_filename, *label;
+    /* of throughput: points instead of a workload */
+    const char *depth, *prefill, *batch;
+    size_t point_tokens, repeat;
+    bool fill;
 } bench_opts;
+
+/* Of `nibble bench kernel`: opts_table_bench.c.  Lists are words joined by commas. */
+typedef struct kernel_opts {
+    const char *device, *op, *record, *rope, *weight, *caps, *context, *cache;
+    size_t heads, queries, rows, cols, tokens, threads, repeat, set_mib;
+    double sample_ms;
+    uint64_t seed;
+} kernel_opts;
 
 /* Filled by opts_parse from the defaults of the table and the command line.  Strings
  * point into argv. */
@@ -68,6 +80,7 @@ typedef struct opts {
     /* model and engine */
     const char *model, *load_format, *kv_cache_dtype, *kv_cache_mode, *kv_rope_dtype, *mla;
     const char *kv_calibration, *kv_transform, *kv_skip_layers, *kv_scales, *kv_thrift;
+    const char *weight_dtype;
     size_t kv_outliers, kv_sinks;
     double kv_thrift_tau, kv_thrift_fraction, kv_thrift_pool;
     const char *cpu_caps, *chat_template;
@@ -86,6 +99,7 @@ typedef struct opts {
     opt_ids stop_id;
     opt_biases logit_bias;
     bench_opts bench;
+    kernel_opts kernel;
     serve_opts serve;
     eval_opts eval;
     const char *config;   /* path of a YAML file */
@@ -111,6 +125,7 @@ enum { /* commands, as bits */
        CMD_EVAL_RULER = 8192,
        CMD_EVAL_COMPARE = 16384,
        CMD_CALIBRATE = 32768,
+       CMD_BENCH_KERNEL = 65536,
        CMD_EVAL = CMD_EVAL_ATTN | CMD_EVAL_KL | CMD_EVAL_PPL | CMD_EVAL_RULER | CMD_EVAL_COMPARE
 };
 

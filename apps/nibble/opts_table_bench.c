@@ -1,10 +1,13 @@
-/* opts_table_bench.c - the options of `nibble bench serve` and `nibble bench throughput`.  Names
- * and defaults are those of vLLM's bench where it has the option. */
+/* opts_table_bench.c - the options of `nibble bench serve`, `nibble bench throughput` and `nibble
+ * bench kernel`.  Names and defaults are those of vLLM's bench where it has the option. */
 #include "opts_table.h"
 
 #define SERVE CMD_BENCH_SERVE
 #define BOTH (CMD_BENCH_SERVE | CMD_BENCH_THROUGHPUT)
 #define AT(field) offsetof(opts, bench.field)
+#define KERNEL CMD_BENCH_KERNEL
+#define THROUGHPUT CMD_BENCH_THROUGHPUT
+#define KAT(field) offsetof(opts, kernel.field)
 #define MANY 1e12 /* counts: more than any of them can be, and exact in a double */
 
 // clang-format off
@@ -152,6 +155,61 @@ static const opt_row rows[] = {
       .help = "goes into the results; may be repeated" },
     { .name = "disable-tqdm", .alias = "quiet", .type = OPT_FLAG, .offset = AT(quiet), .cmds = BOTH, .group = GROUP_OUTPUT,
       .help = "no progress bar" },
+
+    /* ---- throughput: points ---- */
+    { .name = "depth", .arg = "LIST", .type = OPT_STR, .offset = AT(depth), .cmds = THROUGHPUT, .group = GROUP_INPUT,
+      .help = "measure points at these context lengths instead of a workload, such as 512,4k,32k" },
+    { .name = "depth-tokens", .arg = "N", .type = OPT_SIZE, .offset = AT(point_tokens), .def = "32", .lo = 0, .hi = 65536,
+      .cmds = THROUGHPUT, .group = GROUP_INPUT, .help = "depth: tokens to generate at each; 0: none" },
+    { .name = "depth-prefill", .arg = "LIST", .type = OPT_STR, .offset = AT(prefill), .cmds = THROUGHPUT, .group = GROUP_INPUT,
+      .help = "depth: prompt tokens to compute at each, such as 512,2048; rounded down to 64" },
+    { .name = "depth-batch", .arg = "LIST", .type = OPT_STR, .offset = AT(batch), .cmds = THROUGHPUT, .group = GROUP_INPUT,
+      .help = "depth: numbers of sequences that generate at once, such as 1,8 (default: 1)" },
+    { .name = "depth-fill", .type = OPT_BOOL, .offset = AT(fill), .def = "1", .cmds = THROUGHPUT, .group = GROUP_INPUT,
+      .help = "depth: the first 512 tokens are computed and their pages copied; without: all are computed" },
+    { .name = "depth-repeat", .arg = "N", .type = OPT_SIZE, .offset = AT(repeat), .def = "3", .lo = 1, .hi = 1000,
+      .cmds = THROUGHPUT, .group = GROUP_INPUT, .help = "depth: times that a prompt is computed" },
+
+    /* ---- kernel ---- */
+    { .name = "device", .arg = "NAME", .type = OPT_CHOICE, .offset = KAT(device), .def = "cpu", .choices = "cpu",
+      .cmds = KERNEL, .group = GROUP_INPUT, .help = "where the operations run" },
+    { .name = "op", .arg = "LIST", .type = OPT_STR, .offset = KAT(op), .def = "attn_pages", .cmds = KERNEL, .group = GROUP_INPUT,
+      .help = "all, or of attn_pages, attn_prefill, attn, attn_score, linear, linear_t, kv_codec, kv_residual, rmsnorm, rope, "
+              "swiglu, route, embed" },
+    { .name = "kv-cache-dtype", .alias = "record", .arg = "LIST", .type = OPT_STR, .offset = KAT(record), .def = "nvfp4",
+      .cmds = KERNEL, .group = GROUP_INPUT, .help = "records of pages: all, or of nvfp4, if4, mxfp4, int4, fp8, fp8_ds_mla, bf16, f32" },
+    { .name = "kv-rope-dtype", .arg = "NAME", .type = OPT_CHOICE, .offset = KAT(rope), .choices = "fp8|bf16|int8",
+      .cmds = KERNEL, .group = GROUP_INPUT, .help = "rope part of a record (default: int8)" },
+    { .name = "weight-dtype", .arg = "LIST", .type = OPT_STR, .offset = KAT(weight), .def = "bf16", .cmds = KERNEL,
+      .group = GROUP_INPUT, .help = "matrices: all, or of f32, bf16, f16, fp8, int8" },
+    { .name = "cpu-caps", .arg = "LIST", .type = OPT_STR, .offset = KAT(caps), .cmds = KERNEL, .group = GROUP_INPUT,
+      .help = "instruction set levels, such as c,avx2; all: every one of this machine (default: the best)" },
+    { .name = "heads", .arg = "N", .type = OPT_SIZE, .offset = KAT(heads), .def = "16", .lo = 1, .hi = 1024, .cmds = KERNEL,
+      .group = GROUP_INPUT, .help = "query heads" },
+    { .name = "context", .arg = "LIST", .type = OPT_STR, .offset = KAT(context), .def = "4096", .cmds = KERNEL, .group = GROUP_INPUT,
+      .help = "cached tokens, such as 512,4k,32k, in pages of 64; of two or more also the slope, ns per token and layer" },
+    { .name = "queries", .arg = "N", .type = OPT_SIZE, .offset = KAT(queries), .def = "1", .lo = 1, .hi = 4096, .cmds = KERNEL,
+      .group = GROUP_INPUT, .help = "query tokens" },
+    { .name = "rows", .arg = "N", .type = OPT_SIZE, .offset = KAT(rows), .def = "2048", .lo = 1, .hi = 1048576, .cmds = KERNEL,
+      .group = GROUP_INPUT, .help = "of a matrix; experts of route" },
+    { .name = "cols", .arg = "N", .type = OPT_SIZE, .offset = KAT(cols), .def = "2048", .lo = 1, .hi = 1048576, .cmds = KERNEL,
+      .group = GROUP_INPUT, .help = "of a matrix; width of rmsnorm, swiglu, embed" },
+    { .name = "tokens", .arg = "N", .type = OPT_SIZE, .offset = KAT(tokens), .def = "1", .lo = 1, .hi = 65536, .cmds = KERNEL,
+      .group = GROUP_INPUT, .help = "rows of activations" },
+    { .name = "threads", .letter = 't', .arg = "N", .type = OPT_SIZE, .offset = KAT(threads), .lo = 1, .hi = 1024, .cmds = KERNEL,
+      .group = GROUP_INPUT, .help = "worker threads (default: the physical cores there are)" },
+    { .name = "cache", .arg = "NAME", .type = OPT_CHOICE, .offset = KAT(cache), .def = "both", .choices = "cold|warm|both",
+      .cmds = KERNEL, .group = GROUP_INPUT, .help = "cold: go round through more data than the caches hold; warm: always the same" },
+    { .name = "set", .arg = "MIB", .type = OPT_SIZE, .offset = KAT(set_mib), .def = "128", .lo = 1, .hi = 32768, .cmds = KERNEL,
+      .group = GROUP_INPUT, .help = "MiB to go round through when cold, at least" },
+    { .name = "repeat", .arg = "N", .type = OPT_SIZE, .offset = KAT(repeat), .def = "9", .lo = 1, .hi = 10000, .cmds = KERNEL,
+      .group = GROUP_INPUT, .help = "samples; the median and the best are shown" },
+    { .name = "sample-ms", .arg = "X", .type = OPT_NUM, .offset = KAT(sample_ms), .def = "10", .lo = 0, .hi = 10000, .cmds = KERNEL,
+      .group = GROUP_INPUT, .help = "milliseconds of a sample, at least" },
+    { .name = "seed", .arg = "N", .type = OPT_U64, .offset = KAT(seed), .def = "0", .cmds = KERNEL, .group = GROUP_INPUT,
+      .help = "of the data" },
+    { .name = "json", .type = OPT_FLAG, .offset = offsetof(opts, json), .cmds = KERNEL | THROUGHPUT, .group = GROUP_OUTPUT,
+      .help = "print one line of JSON (throughput: with --depth)" },
 };
 // clang-format on
 const opt_table opt_table_bench = { rows, sizeof rows / sizeof *rows };
