@@ -15,7 +15,7 @@ FUNC_WISH, FUNC_CAP, FUNC_NEVER = 60, 120, 300
 BYTES_CAP, MODEL_CAP = 16 << 20, 32 << 20
 CODE = tree.C_SUFFIXES + (".py", ".sh", ".cmake")
 EXCEPTIONS = "tools/size_exceptions.txt"
-NAME = re.compile(r"(\w+)\s*\([^;{}]*\)\s*(?:[A-Z_]+(?:\([^()]*\))?\s*)*$")
+NAME = re.compile(r"(\w+)\s*\([^;{}]*\)\s*(?:\b[A-Z_]+\b(?:\([^()]*\))?\s*)*$")
 
 
 def functions(text):

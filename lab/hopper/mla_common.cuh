@@ -1,5 +1,5 @@
-// mla_common.cuh - what the experiments share: the page, the arguments, small PTX, the joining of
-// units, and a host part that checks against double and times (graphs of launches over 2 GiB of pages).
+/* mla_common.cuh - what the experiments share: the page, the arguments, small PTX, the joining of
+ * units, and a host part that checks against double and times (graphs of launches over 2 GiB of pages). */
 #pragma once
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>

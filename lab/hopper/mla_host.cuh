@@ -1,4 +1,4 @@
-// mla_host.cuh - included after a kernel: KERNEL, THREADS and SMEM are its own.
+/* mla_host.cuh - included after a kernel: KERNEL, THREADS and SMEM are its own. */
 #pragma once
 // One block a (request, head): units joined in order of position.
 __global__ void mla_join(const float *part_o, const float *part_m, const float *part_l,

@@ -1,15 +1,15 @@
-// mla_wgmma.cu - dense MLA decode over nvfp4 pages (354 bytes a token), heads on the N side of wgmma.
-//
-//   nvcc -O3 -std=c++17 -gencode=arch=compute_90a,code=sm_90a -o mla_wgmma mla_wgmma.cu && ./mla_wgmma
-//
-// With 16 heads on the M side of wgmma three quarters of the tensor cores idle.  Here
-//   S^T [64 tokens x 16 heads] = K Q^T   A from registers: codes become fp16 in the very layout that
-//                                        wgmma wants of A (dimensions permuted, as are Q and O)
-//   O^T [512 dims x 16 heads] += V^T P^T A from shared memory, M-major: the same registers, stored once
-// so a code is decoded once, a page is the M of one product, and nothing is padded.  A block is two
-// warpgroups; each takes every second page of its unit and keeps its own O (64 registers a thread);
-// they are joined at the end.  While one waits for its products the other decodes.
-// The outer scales go to scores and weights as in mla_mma.cu.
+/* mla_wgmma.cu - dense MLA decode over nvfp4 pages (354 bytes a token), heads on the N side of wgmma.
+ *
+ *   nvcc -O3 -std=c++17 -gencode=arch=compute_90a,code=sm_90a -o mla_wgmma mla_wgmma.cu && ./mla_wgmma
+ *
+ * With 16 heads on the M side of wgmma three quarters of the tensor cores idle.  Here
+ *   S^T [64 tokens x 16 heads] = K Q^T   A from registers: codes become fp16 in the very layout that
+ *                                        wgmma wants of A (dimensions permuted, as are Q and O)
+ *   O^T [512 dims x 16 heads] += V^T P^T A from shared memory, M-major: the same registers, stored once
+ * so a code is decoded once, a page is the M of one product, and nothing is padded.  A block is two
+ * warpgroups; each takes every second page of its unit and keeps its own O (64 registers a thread);
+ * they are joined at the end.  While one waits for its products the other decodes.
+ * The outer scales go to scores and weights as in mla_mma.cu. */
 #include <cuda.h>
 
 #include "mla_common.cuh"
