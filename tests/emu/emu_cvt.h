@@ -132,6 +132,18 @@ EMU_W3(EMU_FROM, cvtpd_epi64, i, d, 64, s64, pd, emu_to_s64(nearbyint(X)))
 EMU_W3(EMU_FROM, cvttpd_epi64, i, d, 64, s64, pd, emu_to_s64(trunc(X)))
 EMU_W3(EMU_FROM, cvtpd_epu64, i, d, 64, u64, pd, emu_to_u64(nearbyint(X)))
 EMU_W3(EMU_FROM, cvttpd_epu64, i, d, 64, u64, pd, emu_to_u64(trunc(X)))
+/* One rounding from 64 bits to a float. */
+#define EMU_S64_PS(P, W, H)                                                                        \
+    EMU __m##H P##_cvtepi64_ps(__m##W##i a)                                                        \
+    {                                                                                              \
+        const emu_##W x = { .i = a };                                                              \
+        emu_##H r = { .i = EMU_Z(H) };                                                             \
+        for (int j = 0; j < EMU_N(W, 64); j++) r.ps[j] = (float)x.s64[j];                          \
+        return r.f;                                                                                \
+    }
+EMU_S64_PS(_mm, 128, 128)
+EMU_S64_PS(_mm256, 256, 128)
+EMU_S64_PS(_mm512, 512, 256)
 
 /* Between 256 and 512 bits. */
 #define EMU_UP(name, R, V, half, HV)                                                               \
@@ -164,6 +176,19 @@ EMU __m512d _mm512_cvtepu32_pd(__m256i a)
     for (int j = 0; j < 8; j++) r.pd[j] = x.u32[j];
     return r.d;
 }
+#define EMU_64PS(P, W, n, H)                                                                       \
+    EMU H P##_cvtepi64_ps(__m##W##i a)                                                             \
+    {                                                                                              \
+        emu_##W x = { .i = a };                                                                    \
+        float r[sizeof(H) / 4] = { 0 };                                                            \
+        H v;                                                                                       \
+        for (int j = 0; j < n; j++) r[j] = (float)x.s64[j];                                        \
+        memcpy(&v, r, sizeof v);                                                                   \
+        return v;                                                                                  \
+    }
+EMU_64PS(_mm, 128, 2, __m128)
+EMU_64PS(_mm256, 256, 4, __m128)
+EMU_64PS(_mm512, 512, 8, __m256)
 #define EMU_DOWN(name, V, A, half, HV)                                                             \
     EMU V _mm512_##name(EMU_V_##A(512) a)                                                          \
     {                                                                                              \
