@@ -17,10 +17,11 @@
 
 #include "os/cpu.h"
 
-static const chk_op *const ops[] = { &chk_embed, &chk_rmsnorm,  &chk_linear,     &chk_linear_t,
-                                     &chk_rope,  &chk_attn,     &chk_attn_score, &chk_swiglu,
-                                     &chk_route, &chk_kv_codec, &chk_kv_residual,
-                                     &chk_attn_prefill };
+static const chk_op *const ops[] = { &chk_embed,      &chk_rmsnorm,     &chk_linear,
+                                     &chk_linear_t,   &chk_rope,        &chk_attn,
+                                     &chk_attn_score, &chk_swiglu,      &chk_route,
+                                     &chk_kv_codec,   &chk_kv_residual, &chk_attn_prefill,
+                                     &chk_attn_pages };
 enum { MAX_ROW = 64, MAX_CRASH_RUNS = 8 };
 
 typedef struct options {

@@ -29,14 +29,12 @@ typedef struct nb_attn_query {
 typedef struct nb_attn_pages_args {
     const nb_record *record; /* MLA: segment 0 the latent, 1 the rope key; variant->can(record) */
     const void *const *page; /* [n_page], each record->page_bytes, aligned to 128               */
-    size_t n_page;           /* 1..NB_ATTN_PAGES_MAX                                            */
-    const nb_attn_query
-        *query; /* [n_query], n_query >= 1                                         */
+    size_t n_page;           /* 1..NB_ATTN_PAGES_MAX                                         */
+    const nb_attn_query *query; /* [n_query], n_query >= 1                                      */
     size_t n_query;
-    size_t head_begin,
-        head_end; /* heads of every query to compute                                 */
+    size_t head_begin, head_end; /* heads of every query to compute                             */
     float scale;
-    void *scratch; /* variant->scratch(record) bytes, aligned to 64; no meaning outside */
+    void *scratch; /* variant->scratch(record) bytes, aligned to 64; no meaning outside a call  */
 } nb_attn_pages_args;
 
 /* After attn_finish, with A and |v| as in attn.h, n_page tiles and u = 2^-24:
@@ -49,7 +47,8 @@ nb_attn_pages_fn nb_attn_pages_c, nb_attn_pages_avx2, nb_attn_pages_avx512, nb_a
     nb_attn_pages_neon;
 
 /* Normalised outputs of all queries in double, [n_query][head_end - head_begin][d1], and A and
- * max|v| of each ([n_query][head_end - head_begin]); states and scratch are not touched. */
+ * max|v| of each ([n_query][head_end - head_begin]); states are not touched, of scratch the first
+ * d1 + d2 floats are. */
 void nb_attn_pages_ref(const nb_attn_pages_args *a, double *y64, double *score_abs, double *v_max);
 
 typedef struct nb_attn_pages_variant {
@@ -62,6 +61,8 @@ typedef struct nb_attn_pages_variant {
     float q_eps, p_eps;
 } nb_attn_pages_variant;
 extern const nb_attn_pages_variant nb_attn_pages_variants[];
-/* The first row that caps and record allow. */
+bool nb_attn_pages_amx_can(const nb_record *r);
+size_t nb_attn_pages_amx_scratch(const nb_record *r);
+/* The first row that caps and record allow; NULL for a record that is not of MLA. */
 const nb_attn_pages_variant *nb_attn_pages_for(nb_caps caps, const nb_record *r);
 #endif

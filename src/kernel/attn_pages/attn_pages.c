@@ -1,0 +1,30 @@
+/* attn_pages.c - the table of variants of attn_pages. */
+#include "kernel/attn_pages/attn_pages.h"
+
+/* What a portable page takes: all tokens as floats. */
+static size_t page_floats(const nb_record *r)
+{
+    return NB_PAGE_TOK * (r->seg[0].dim + r->seg[1].dim) * sizeof(float);
+}
+
+static bool any_mla(const nb_record *r)
+{
+    return r->n_seg == 2 && r->seg[0].n_vec == 1 && r->seg[1].n_vec == 1;
+}
+
+// clang-format off
+const nb_attn_pages_variant nb_attn_pages_variants[] = {
+#if NB_HAVE_AMX
+    { "amx", NB_SPACE_HOST, NB_CAP_AVX2 | NB_CAP_AVX512 | NB_CAP_AMX, nb_attn_pages_amx, nb_attn_pages_amx_can, nb_attn_pages_amx_scratch, 0x1p-16f, 0x1p-8f },
+#endif
+    { "c", NB_SPACE_HOST, 0, nb_attn_pages_c, any_mla, page_floats, 0, 0 },
+    { 0 }
+};
+// clang-format on
+
+const nb_attn_pages_variant *nb_attn_pages_for(nb_caps caps, const nb_record *r)
+{
+    const nb_attn_pages_variant *v = nb_attn_pages_variants;
+    while (v->name && (v->space != NB_SPACE_HOST || (v->need & ~caps) != 0 || !v->can(r))) v++;
+    return v->name ? v : NULL;
+}
