@@ -288,6 +288,7 @@ nb_engine_options opts_engine(const opts *o)
         .model = o->model,
         .load_format = o->load_format,
         .dummy_seed = o->dummy_seed,
+        .weight_dtype = o->weight_dtype,
         .kv_cache_dtype = kv,
         .kv_cache_mode = o->kv_cache_mode,
         .kv_rope_dtype = o->kv_rope_dtype,

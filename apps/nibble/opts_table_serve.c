@@ -111,7 +111,7 @@ static const opt_row rows[] = {
     { .name = "enable-prefix-caching", .type = OPT_BOOL, .offset = AT(prefix_caching), .def = "1", MEMORY,
       .help = "reuse what earlier requests computed" },
     { .name = "dtype", .arg = "NAME", .type = OPT_STR, .offset = AT(dtype), .def = "auto", MEMORY,
-      .help = "of the weights: auto, or what the checkpoint is" },
+      .help = "of the weights: auto, or what the checkpoint is (--weight-dtype quantises)" },
     { .name = "tokenizer", .arg = "DIR", .type = OPT_STR, .offset = AT(tokenizer), MODEL,
       .help = "MODEL's own, and no other" },
 
@@ -139,7 +139,7 @@ static const opt_row rows[] = {
     { .name = "enable-server-load-tracking", .type = OPT_ONLY_ON, NONE,
       .help = "/load is always there" },
     { .name = "quantization", .dash = "q", .arg = "NAME", .type = OPT_ONLY, .choices = "None|none", NONE,
-      .help = "weights are served as the checkpoint has them (FP8 with block scales among them)" },
+      .help = "weights are served as the checkpoint has them (FP8 with block scales among them); --weight-dtype int8 is another matter" },
     { .name = "cpu-offload-gb", .arg = "N", .type = OPT_ONLY, .choices = "0", NONE,
       .help = "everything is in memory already" },
     { .name = "kv-offloading-size", .arg = "N", .type = OPT_ONLY, .choices = "0", NONE,

@@ -78,6 +78,8 @@ typedef struct nb_engine_options {
     const char *model;           /* Hugging Face directory; with dummy weights also a config.json */
     const char *load_format;     /* auto (default), safetensors, dummy                      */
     uint64_t dummy_seed;
+    const char *weight_dtype;    /* auto (default: as the checkpoint has them), int8: quantised
+                                    per row while loading                                   */
     const char *kv_cache_dtype;  /* auto (default), f32, bf16, fp8, nvfp4, if4, mxfp4, int4, fp8_ds_mla */
     const char *kv_cache_mode;   /* encoder of 4-bit records: basic, 4over6, search         */
     const char *kv_rope_dtype;   /* int8 (default), fp8 (default where a checkpoint's FP8

@@ -120,13 +120,15 @@ static nb_status load_model(nb_engine *e, const nb_engine_options *o, nb_error *
 {
     const nb_model_config c = e->model.c;
     NB_TRY(nb_model_load(&e->model, &c, e->source, err));
-    if (o->progress) {
+    if (o->progress && !e->int8) { /* else it is the quantiser that reads everything */
         prefault_ctx p = { o->progress, o->progress_ctx };
         nb_source_prefault(e->source, prefault_report, &p);
     }
-    static const char *const names[] = { "F32", "BF16", "F16", "FP8" };
+    NB_TRY(nb_engine_fold(e, err));
+    NB_TRY(nb_engine_quantize(e, o, err));
+    static const char *const names[] = { "F32", "BF16", "F16", "FP8", "INT8" };
     (void)snprintf(e->weights, sizeof e->weights, "%s", names[e->model.wtype]);
-    return nb_engine_fold(e, err);
+    return NB_OK;
 }
 
 static nb_status load_text(nb_engine *e, const nb_engine_options *o, nb_error *err)
@@ -156,6 +158,7 @@ static nb_status create(nb_engine *e, const nb_engine_options *o, nb_error *err)
     nb_caps mask = NB_CAPS_ALL;
     e->t_create = nb_clock_s();
     if (o->cpu_caps) NB_TRY(nb_cpu_caps_parse(o->cpu_caps, &mask, err));
+    NB_TRY(nb_engine_read_weight_dtype(e, o, err));
     NB_TRY(nb_engine_read_config(o->model, &e->model.c, err));
     e->attn = e->model.c.attn;
     NB_TRY(open_source(e, o, err));
@@ -210,6 +213,7 @@ void nb_engine_destroy(nb_engine *e)
     nb_cond_destroy(e->wake);
     nb_cond_destroy(e->done);
     nb_model_deinit(&e->model);
+    if (e->dev) nb_dev_free(e->dev, e->int8_weights, e->int8_bytes);
     nb_engine_kv_deinit(&e->kvo);
     free(e->record);
     free(e->layer_off);
@@ -266,26 +270,13 @@ void nb_engine_get_info(const nb_engine *e, nb_engine_info *info)
 
 /* ---- the memory of an engine that is not there yet ---- */
 
-static uint64_t plan_weights(nb_engine *e, const nb_engine_options *o, nb_status *st, nb_error *err)
-{
-    if (o->load_format && !strcmp(o->load_format, "dummy")) { /* would make them all */
-        nb_model_size s;
-        nb_model_config_size(&e->model.c, &s);
-        return s.n_param * (e->model.c.dtype[5] == '3' ? 4 : 2);
-    }
-    nb_engine_options quiet = *o;
-    quiet.progress = NULL; /* nor reads them */
-    *st = load_model(e, &quiet, err);
-    return e->model.weight_bytes;
-}
-
 enum { PLAN_BLOCKS = 1024 }; /* what planes and their pool take is an average over so many */
 
 static nb_status plan(nb_engine *e, const nb_engine_options *o, nb_memory_plan *p, nb_error *err)
 {
     nb_caps mask = NB_CAPS_ALL;
-    nb_status st = NB_OK;
     if (o->cpu_caps) NB_TRY(nb_cpu_caps_parse(o->cpu_caps, &mask, err));
+    NB_TRY(nb_engine_read_weight_dtype(e, o, err));
     NB_TRY(nb_engine_read_config(o->model, &e->model.c, err));
     NB_TRY(open_source(e, o, err));
     NB_TRY(nb_engine_read_kv(e, o, err));
@@ -293,8 +284,7 @@ static nb_status plan(nb_engine *e, const nb_engine_options *o, nb_memory_plan *
     NB_TRY(choose_form(e, o->mla, err));
     NB_TRY(nb_engine_read_thrift(e, o, err));
     NB_TRY(nb_dev_create_host(o->n_thread, &e->dev, err));
-    p->weight_bytes = plan_weights(e, o, &st, err);
-    NB_TRY(st);
+    NB_TRY(nb_engine_plan_weights(e, o, &p->weight_bytes, err));
     const nb_model_config *c = &e->model.c;
     e->max_model_len = c->max_pos;
     NB_TRY(nb_engine_size_step(e, o, err));

@@ -80,6 +80,9 @@ struct nb_engine {
     bool no_prefix_caching;
     size_t max_row; /* rows of `logits` */
     size_t logits_bytes, n_scratch;
+    bool int8;          /* --weight-dtype */
+    void *int8_weights; /* [int8_bytes]: codes and scales of e->model's matrices */
+    size_t int8_bytes;
     nb_attn_kind attn;
     enum { NB_FORM_AUTO, NB_FORM_ABSORBED, NB_FORM_EXPANDED } form;
     double t_create;
@@ -180,6 +183,15 @@ nb_kv_type nb_engine_auto_type(const nb_engine *e);
 /* After loading: checks the calibration's hash and folds the transforms into the weights. */
 nb_status nb_engine_fold(nb_engine *e, nb_error *err);
 void nb_engine_kv_deinit(nb_engine_kv *k);
+
+/* ---- weight_dtype.c ---- */
+
+nb_status nb_engine_read_weight_dtype(nb_engine *e, const nb_engine_options *o, nb_error *err);
+/* After loading and folding. */
+nb_status nb_engine_quantize(nb_engine *e, const nb_engine_options *o, nb_error *err);
+/* What weight_bytes would be, by loading (which reads little), not quantising. */
+nb_status nb_engine_plan_weights(nb_engine *e, const nb_engine_options *o, uint64_t *n_bytes,
+                                 nb_error *err);
 
 /* ---- queue.c: from other threads ---- */
 

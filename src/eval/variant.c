@@ -44,11 +44,12 @@ static const key keys[] = {
     { "tau", KEY_SHARE, AT(kv_thrift_tau), NULL, 0 },
     { "fraction", KEY_SHARE, AT(kv_thrift_fraction), NULL, 0 },
     { "pool", KEY_SHARE, AT(kv_thrift_pool), NULL, 0 },
+    { "weights", KEY_CHOICE, AT(weight_dtype), "auto|int8", 0 },
     { "mla", KEY_CHOICE, AT(mla), "auto|absorbed|expanded", 0 },
 };
 _Static_assert(NB_COUNT(keys) <= 32, "the set of keys seen is 32 bits");
 static const char KEY_NAMES[] = "mode, rope, transform, calibration, outliers, sinks, skip, "
-                                "scales, thrift, tau, fraction, pool, mla";
+                                "scales, thrift, tau, fraction, pool, weights, mla";
 
 /* As written, as the engine calls it. */
 static const char *const dtypes[][2] = {

@@ -503,3 +503,13 @@ void nb_source_prefault(const nb_source *s, nb_source_progress_fn *report, void 
         }
     }
 }
+
+void nb_source_drop(const nb_source *s, const void *p, size_t n_bytes)
+{
+    const uintptr_t at = (uintptr_t)p;
+    for (size_t i = 0; i < s->n_file; i++) {
+        const nb_file_map *m = &s->files[i].map;
+        const uintptr_t begin = (uintptr_t)m->p;
+        if (m->p && at >= begin && at - begin < m->n_bytes) nb_pages_drop(p, n_bytes);
+    }
+}

@@ -80,4 +80,8 @@ const char *nb_source_leftover(const nb_source *s, size_t i);
  * be shown, and not in the first forward pass.  report may be NULL.  Nothing happens
  * for sources without files. */
 void nb_source_prefault(const nb_source *s, nb_source_progress_fn *report, void *ctx);
+/* The bytes of a tensor will not be read again, for a while at least: a mapped file's pages leave
+ * this process's memory (and come back from the file if they are read after all).  Other memory
+ * stays as it is. */
+void nb_source_drop(const nb_source *s, const void *p, size_t n_bytes);
 #endif

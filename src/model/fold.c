@@ -75,20 +75,12 @@ static bool put(void *data, nb_wtype type, size_t i, float x)
     return isnan(x) || (type == NB_W_BF16 ? nb_bf16_to_f32(h) : nb_fp16_to_f32(h)) == x;
 }
 
-static uint64_t bytes_of(const nb_weight *w)
-{
-    const uint64_t codes = (uint64_t)w->n_row * w->n_col * nb_wtype_bytes(w->type);
-    if (w->type != NB_W_FP8B) return codes;
-    return codes + sizeof *w->scale * ((w->n_row + NB_FP8_BLOCK - 1) / NB_FP8_BLOCK) *
-                       ((w->n_col + NB_FP8_BLOCK - 1) / NB_FP8_BLOCK);
-}
-
 static void *new_matrix(folder *x, const nb_weight *shape, nb_wtype type, nb_weight *out)
 {
     void *data =
         shape->n_row > SIZE_MAX / shape->n_col
             ? NULL
-            : nb_arena_array(&x->m->arena, shape->n_row * shape->n_col, nb_wtype_bytes(type));
+            : nb_arena_array(&x->m->folded, shape->n_row * shape->n_col, nb_wtype_bytes(type));
     *out = (nb_weight){ .data = data, .n_row = shape->n_row, .n_col = shape->n_col, .type = type };
     return data;
 }
@@ -283,8 +275,8 @@ static nb_status fold(folder *x)
     NB_TRY(fold_kv_b(x, &y.kv_b));
     y.kv_hadamard = x->f->hadamard;
     uint64_t bytes = x->m->weight_bytes;
-    bytes += bytes_of(&y.kv_a) + bytes_of(&y.kv_b);
-    bytes -= bytes_of(&x->l->kv_a) + bytes_of(&x->l->kv_b);
+    bytes += nb_weight_bytes(&y.kv_a) + nb_weight_bytes(&y.kv_b);
+    bytes -= nb_weight_bytes(&x->l->kv_a) + nb_weight_bytes(&x->l->kv_b);
     if (y.o_b && !x->l->o_b) bytes += c->hidden * sizeof *y.o_b;
     if (y.kv_mean) bytes += c->kv_lora * sizeof *y.kv_mean;
     x->m->weight_bytes = bytes;

@@ -38,17 +38,28 @@ typedef struct nb_layer {
 typedef struct nb_model {
     nb_model_config c;
     nb_weight embed, head; /* [n_vocab][hidden] */
+    bool head_is_embed;    /* one matrix is both */
     const float *final_norm;
     nb_layer *layer;       /* [n_layer] */
     uint64_t weight_bytes; /* of all matrices and vectors */
     nb_wtype wtype;        /* of the first layer's o_proj: what `info` prints */
     nb_arena arena;
+    nb_arena folded; /* matrices that fold.c made; empty once they are quantised */
 } nb_model;
 
 /* Takes every tensor of the configuration from the source, which must outlive
  * the model.  On failure *m is empty and the line names file and tensor. */
 nb_status nb_model_load(nb_model *m, const nb_model_config *c, nb_source *s, nb_error *err);
 void nb_model_deinit(nb_model *m);
+/* The same with shapes, types and weight_bytes as a dummy source would have them, but no data. */
+nb_status nb_model_shapes(nb_model *m, const nb_model_config *c, nb_error *err);
+
+/* Bytes of codes and scales. */
+uint64_t nb_weight_bytes(const nb_weight *w);
+/* Calls fn for the matrices of all layers and the head, not for embedding and routers; name is the
+ * tensor's.  Ends at the first failure, which it returns. */
+typedef nb_status nb_matrix_fn(void *ctx, const char *name, nb_weight *w);
+nb_status nb_model_each_matrix(nb_model *m, nb_matrix_fn *fn, void *ctx);
 
 /* Sets rope_k and rope_q of an MLA layer from its weights; nb_model_load does. */
 nb_status nb_rope_balance(nb_model *m, size_t layer, nb_error *err);

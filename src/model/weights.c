@@ -73,7 +73,7 @@ static const tensor_row attn_rows[] = {
 
 typedef struct loader {
     nb_model *m;
-    nb_source *s;
+    nb_source *s; /* NULL: shapes only */
     nb_error *err;
     unsigned have; /* conditions that hold */
 } loader;
@@ -123,6 +123,16 @@ static nb_dtype config_dtype(const nb_model_config *c)
 
 enum { ANY_FLOAT = 1u << NB_DT_F32 | 1u << NB_DT_BF16 | 1u << NB_DT_F16 };
 
+/* From the source, or only what it would say. */
+static nb_status take(loader *l, const nb_tensor_want *want, nb_tensor *out)
+{
+    if (l->s) return nb_source_take(l->s, want, out, l->err);
+    *out = (nb_tensor){ .dtype = want->dummy_dtype, .n_dim = want->n_dim };
+    out->n_bytes = nb_dtype_bytes(out->dtype);
+    for (size_t i = 0; i < want->n_dim; i++) out->n_bytes *= out->dim[i] = want->dim[i];
+    return NB_OK;
+}
+
 static nb_status take_matrix(loader *l, const char *name, size_t rows, size_t cols, bool may_fp8,
                              nb_weight *out)
 {
@@ -136,7 +146,7 @@ static nb_status take_matrix(loader *l, const char *name, size_t rows, size_t co
         .dummy_fill = NB_FILL_NORMAL,
     };
     nb_tensor t;
-    NB_TRY(nb_source_take(l->s, &want, &t, l->err));
+    NB_TRY(take(l, &want, &t));
     *out = (nb_weight){ .data = t.data, .n_row = rows, .n_col = cols, .type = wtype_of(t.dtype) };
     l->m->weight_bytes += t.n_bytes;
     if (out->type != NB_W_FP8B) return NB_OK;
@@ -151,7 +161,7 @@ static nb_status take_matrix(loader *l, const char *name, size_t rows, size_t co
         .dummy_dtype = NB_DT_F32,
         .dummy_fill = NB_FILL_NORMAL,
     };
-    NB_TRY(nb_source_take(l->s, &sw, &t, l->err));
+    NB_TRY(take(l, &sw, &t));
     out->scale = t.data;
     l->m->weight_bytes += t.n_bytes;
     return NB_OK;
@@ -168,7 +178,10 @@ static nb_status take_vector(loader *l, const char *name, size_t n, bool ones, c
         .dummy_fill = ones ? NB_FILL_ONES : NB_FILL_ZEROS,
     };
     nb_tensor t;
-    NB_TRY(nb_source_take(l->s, &want, &t, l->err));
+    NB_TRY(take(l, &want, &t));
+    l->m->weight_bytes += t.n_bytes;
+    *out = NULL;
+    if (!l->s) return NB_OK;
     float *v = nb_arena_array(&l->m->arena, n, sizeof *v);
     if (!v) return nb_fail(l->err, NB_ERR_NOMEM, "out of memory for %s", name);
     const uint32_t row = 0;
@@ -180,7 +193,6 @@ static nb_status take_vector(loader *l, const char *name, size_t n, bool ones, c
         .factor = 1.0f,
         .w = { .data = t.data, .n_row = 1, .n_col = n, .type = wtype_of(t.dtype) } });
     *out = v;
-    l->m->weight_bytes += t.n_bytes;
     return NB_OK;
 }
 
@@ -258,19 +270,31 @@ static nb_status take_all(loader *l, bool dummy)
     /* A tied model that ships its own lm_head uses it, as transformers does. */
     if (c->tied && (dummy || !nb_source_has(l->s, "lm_head.weight"))) {
         m->head = m->embed;
+        m->head_is_embed = true;
         return NB_OK;
     }
     return take_matrix(l, "lm_head.weight", c->n_vocab, c->hidden, false, &m->head);
 }
 
-nb_status nb_model_load(nb_model *m, const nb_model_config *c, nb_source *s, nb_error *err)
+static nb_status load(nb_model *m, const nb_model_config *c, nb_source *s, nb_error *err)
 {
     *m = (nb_model){ .c = *c };
     loader l = { .m = m, .s = s, .err = err, .have = conditions(c) };
     m->layer = nb_arena_array(&m->arena, c->n_layer, sizeof *m->layer);
-    nb_status st = m->layer ? NB_OK : nb_fail(err, NB_ERR_NOMEM, "out of memory");
-    /* Only the generator claims to have every tensor. */
-    if (st == NB_OK) st = take_all(&l, nb_source_has(s, "*"));
+    if (!m->layer) return nb_fail(err, NB_ERR_NOMEM, "out of memory");
+    return take_all(&l, !s || nb_source_has(s, "*")); /* only the generator has every tensor */
+}
+
+nb_status nb_model_shapes(nb_model *m, const nb_model_config *c, nb_error *err)
+{
+    const nb_status st = load(m, c, NULL, err);
+    if (st != NB_OK) nb_model_deinit(m);
+    return st;
+}
+
+nb_status nb_model_load(nb_model *m, const nb_model_config *c, nb_source *s, nb_error *err)
+{
+    nb_status st = load(m, c, s, err);
     for (size_t i = 0; st == NB_OK && c->attn == NB_ATTN_MLA && i < c->n_layer; i++)
         st = nb_rope_balance(m, i, err);
     if (st != NB_OK) nb_model_deinit(m);
@@ -280,5 +304,56 @@ nb_status nb_model_load(nb_model *m, const nb_model_config *c, nb_source *s, nb_
 void nb_model_deinit(nb_model *m)
 {
     nb_arena_deinit(&m->arena);
+    nb_arena_deinit(&m->folded);
     *m = (nb_model){ 0 };
+}
+
+/* ---- walking ---- */
+
+uint64_t nb_weight_bytes(const nb_weight *w)
+{
+    const uint64_t codes = (uint64_t)w->n_row * w->n_col * nb_wtype_bytes(w->type);
+    const uint64_t rows = w->n_row, block = NB_FP8_BLOCK;
+    if (w->type == NB_W_INT8) return codes + rows * sizeof *w->scale;
+    if (w->type != NB_W_FP8B) return codes;
+    return codes + (rows + block - 1) / block * ((w->n_col + block - 1) / block) * sizeof *w->scale;
+}
+
+static nb_status each_of_mlp(nb_mlp *p, const char *prefix, nb_matrix_fn *fn, void *ctx)
+{
+    nb_weight *const w[] = { &p->gate, &p->up, &p->down };
+    static const char *const part[] = { "gate", "up", "down" };
+    char name[NAME_BYTES];
+    for (size_t i = 0; i < NB_COUNT(w); i++) {
+        if (w[i]->n_row == 0) continue;
+        (void)snprintf(name, sizeof name, "%s.%s_proj.weight", prefix, part[i]);
+        NB_TRY(fn(ctx, name, w[i]));
+    }
+    return NB_OK;
+}
+
+static nb_status each_of_layer(nb_model *m, size_t i, nb_matrix_fn *fn, void *ctx)
+{
+    const unsigned have = conditions(&m->c);
+    nb_layer *y = &m->layer[i];
+    char name[NAME_BYTES];
+    for (size_t k = 0; k < NB_COUNT(attn_rows); k++) {
+        const tensor_row *r = &attn_rows[k];
+        if ((r->when & ~have) != 0 || r->cols == D_NONE) continue;
+        (void)snprintf(name, sizeof name, "model.layers.%zu.%s", i, r->name);
+        NB_TRY(fn(ctx, name, (nb_weight *)(void *)((char *)y + r->off)));
+    }
+    for (size_t j = 0; y->expert && j < m->c.n_expert; j++) {
+        (void)snprintf(name, sizeof name, "model.layers.%zu.mlp.experts.%zu", i, j);
+        NB_TRY(each_of_mlp(&y->expert[j], name, fn, ctx));
+    }
+    (void)snprintf(name, sizeof name, "model.layers.%zu.mlp%s", i,
+                   y->expert ? ".shared_experts" : "");
+    return each_of_mlp(&y->mlp, name, fn, ctx);
+}
+
+nb_status nb_model_each_matrix(nb_model *m, nb_matrix_fn *fn, void *ctx)
+{
+    for (size_t i = 0; i < m->c.n_layer; i++) NB_TRY(each_of_layer(m, i, fn, ctx));
+    return fn(ctx, m->head_is_embed ? "model.embed_tokens.weight" : "lm_head.weight", &m->head);
 }

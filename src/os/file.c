@@ -252,6 +252,14 @@ void nb_pages_touch(const void *p, size_t n_bytes)
     (void)sink;
 }
 
+void nb_pages_drop(const void *p, size_t n_bytes)
+{
+    const size_t page = page_bytes();
+    const uintptr_t begin = (uintptr_t)p / page * page;
+    const uintptr_t end = ((uintptr_t)p + n_bytes + page - 1) / page * page;
+    if (n_bytes) (void)madvise((void *)begin, end - begin, MADV_DONTNEED);
+}
+
 void nb_pages_prefer_huge(void *p, size_t n_bytes)
 {
 #if defined MADV_HUGEPAGE

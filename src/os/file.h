@@ -40,6 +40,9 @@ nb_status nb_dir_find(const char *dir, const char *suffix, nb_buf *name, size_t 
 /* Reads one byte of every page in [p, p + n_bytes), after telling the system that
  * they will be needed: what is mapped there is in memory afterwards. */
 void nb_pages_touch(const void *p, size_t n_bytes);
+/* The opposite, for a mapped file: the pages of [p, p + n_bytes) leave the process's memory and are
+ * read again when they are used again.  Anonymous memory would lose its content. */
+void nb_pages_drop(const void *p, size_t n_bytes);
 /* Asks for large pages for the whole ones within [p, p + n_bytes): fewer faults and
  * fewer misses of the address cache for memory that is used densely.  Only a hint. */
 void nb_pages_prefer_huge(void *p, size_t n_bytes);

@@ -430,6 +430,7 @@ static void check_small(nb_wtype type, unsigned use, nb_wtype want_a, nb_wtype w
     if (type == NB_W_FP8B) bytes -= (want_a != type ? 4u : 0u) + (want_b != type ? 4u : 0u);
     assert_int_equal(s.m.weight_bytes, bytes);
     nb_arena_deinit(&s.m.arena);
+    nb_arena_deinit(&s.m.folded);
 }
 
 static void test_weights(void **state)

@@ -1,0 +1,68 @@
+/* weight_dtype.c - --weight-dtype: as the checkpoint has them, or as INT8. */
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/engine_internal.h"
+#include "model/quantize.h"
+#include "os/file.h"
+#include "os/sys.h"
+
+nb_status nb_engine_read_weight_dtype(nb_engine *e, const nb_engine_options *o, nb_error *err)
+{
+    const char *t = o->weight_dtype ? o->weight_dtype : "auto";
+    e->int8 = !strcmp(t, "int8");
+    if (e->int8 || !strcmp(t, "auto")) return NB_OK;
+    return nb_fail(err, NB_ERR_ARG, "--weight-dtype %.100s: expected auto or int8", t);
+}
+
+static nb_status allocate(nb_engine *e, nb_error *err)
+{
+    const uint64_t ram = nb_os_ram_bytes();
+    e->int8_bytes = nb_model_int8_bytes(&e->model);
+    if (ram && e->int8_bytes > ram)
+        return nb_fail(err, NB_ERR_NOMEM,
+                       "INT8 weights of %zu MiB do not fit into the memory of %llu MiB",
+                       e->int8_bytes >> 20, (unsigned long long)(ram >> 20));
+    e->int8_weights = nb_dev_alloc(e->dev, e->int8_bytes);
+    if (!e->int8_weights)
+        return nb_fail(err, NB_ERR_NOMEM, "no memory for INT8 weights of %zu MiB",
+                       e->int8_bytes >> 20);
+    nb_pages_prefer_huge(e->int8_weights, e->int8_bytes);
+    return NB_OK;
+}
+
+typedef struct report_ctx {
+    nb_progress_fn *fn;
+    void *ctx;
+} report_ctx;
+
+static void report(void *ctx, const char *label, uint64_t done, uint64_t total)
+{
+    const report_ctx *r = ctx;
+    r->fn(r->ctx, label, done, total);
+}
+
+nb_status nb_engine_quantize(nb_engine *e, const nb_engine_options *o, nb_error *err)
+{
+    if (!e->int8) return NB_OK;
+    NB_TRY(allocate(e, err));
+    report_ctx r = { o->progress, o->progress_ctx };
+    const nb_quantize_options q = { .dev = e->dev,
+                                    .memory = e->int8_weights,
+                                    .source = e->source,
+                                    .progress = o->progress ? report : NULL,
+                                    .progress_ctx = &r };
+    return nb_model_quantize(&e->model, &q, err);
+}
+
+nb_status nb_engine_plan_weights(nb_engine *e, const nb_engine_options *o, uint64_t *n_bytes,
+                                 nb_error *err)
+{
+    const nb_model_config c = e->model.c;
+    const bool dummy = o->load_format && !strcmp(o->load_format, "dummy"); /* would make them */
+    NB_TRY(dummy ? nb_model_shapes(&e->model, &c, err)
+                 : nb_model_load(&e->model, &c, e->source, err));
+    if (!dummy) NB_TRY(nb_engine_fold(e, err));
+    *n_bytes = e->int8 ? nb_model_int8_weight_bytes(&e->model) : e->model.weight_bytes;
+    return NB_OK;
+}
