@@ -132,18 +132,6 @@ EMU_W3(EMU_FROM, cvtpd_epi64, i, d, 64, s64, pd, emu_to_s64(nearbyint(X)))
 EMU_W3(EMU_FROM, cvttpd_epi64, i, d, 64, s64, pd, emu_to_s64(trunc(X)))
 EMU_W3(EMU_FROM, cvtpd_epu64, i, d, 64, u64, pd, emu_to_u64(nearbyint(X)))
 EMU_W3(EMU_FROM, cvttpd_epu64, i, d, 64, u64, pd, emu_to_u64(trunc(X)))
-/* One rounding from 64 bits to a float. */
-#define EMU_S64_PS(P, W, H)                                                                        \
-    EMU __m##H P##_cvtepi64_ps(__m##W##i a)                                                        \
-    {                                                                                              \
-        const emu_##W x = { .i = a };                                                              \
-        emu_##H r = { .i = EMU_Z(H) };                                                             \
-        for (int j = 0; j < EMU_N(W, 64); j++) r.ps[j] = (float)x.s64[j];                          \
-        return r.f;                                                                                \
-    }
-EMU_S64_PS(_mm, 128, 128)
-EMU_S64_PS(_mm256, 256, 128)
-EMU_S64_PS(_mm512, 512, 256)
 
 /* Between 256 and 512 bits. */
 #define EMU_UP(name, R, V, half, HV)                                                               \
