@@ -10,6 +10,9 @@
 
 // clang-format off
 const nb_attn_prefill_variant nb_attn_prefill_variants[] = {
+#if NB_HAVE_AVX512
+    ROW("avx512", avx512, NB_CAP_AVX512, 0),
+#endif
 #if NB_HAVE_AVX2
     ROW("avx2",   avx2,   NB_CAP_AVX2,   0),
 #endif
