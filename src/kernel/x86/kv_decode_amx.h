@@ -155,24 +155,28 @@ static inline nb_amx_seg nb_amx_open(const nb_record_seg *g, void *table)
 
 /* ---- units ---- */
 
-/* Token t's 64 values: k is [2 blocks][64 tokens][32]. */
-static inline void nb_amx_put_key(uint16_t *k, size_t t, __m512i a, __m512i b)
+/* 64 values of a token. */
+typedef struct nb_amx_words {
+    __m512i a, b;
+} nb_amx_words;
+
+/* k is [2 blocks][64 tokens][32]. */
+static inline void nb_amx_put_key(uint16_t *k, size_t t, nb_amx_words w)
 {
-    _mm512_store_si512(k + t * NB_AMX_KEY, a);
-    _mm512_store_si512(k + (NB_PAGE_TOK + t) * NB_AMX_KEY, b);
+    _mm512_store_si512(k + t * NB_AMX_KEY, w.a);
+    _mm512_store_si512(k + (NB_PAGE_TOK + t) * NB_AMX_KEY, w.b);
 }
 
 /* Tokens t and t + 1 of a page, as rows of the unit's four tiles of values; v is the first of these
  * tiles, which are NB_AMX_V_BLOCKS tiles apart, for the page's first 32 tokens. */
-static inline void nb_amx_put_values(uint16_t *v, size_t t, __m512i a0, __m512i a1, __m512i b0,
-                                     __m512i b1)
+static inline void nb_amx_put_values(uint16_t *v, size_t t, nb_amx_words x, nb_amx_words y)
 {
     const size_t next = NB_AMX_V_BLOCKS * NB_AMX_TILE;
     v += t / NB_AMX_V_TOK * NB_AMX_TILE + t % NB_AMX_V_TOK / 2 * 32;
-    _mm512_store_si512(v, _mm512_unpacklo_epi16(a0, b0));
-    _mm512_store_si512(v + next, _mm512_unpackhi_epi16(a0, b0));
-    _mm512_store_si512(v + 2 * next, _mm512_unpacklo_epi16(a1, b1));
-    _mm512_store_si512(v + 3 * next, _mm512_unpackhi_epi16(a1, b1));
+    _mm512_store_si512(v, _mm512_unpacklo_epi16(x.a, y.a));
+    _mm512_store_si512(v + next, _mm512_unpackhi_epi16(x.a, y.a));
+    _mm512_store_si512(v + 2 * next, _mm512_unpacklo_epi16(x.b, y.b));
+    _mm512_store_si512(v + 3 * next, _mm512_unpackhi_epi16(x.b, y.b));
 }
 
 /* 16 bytes of codes; t0, t1: rows of the table for the first and the second 16 values.  Every word
@@ -192,60 +196,71 @@ static inline __m512i nb_amx_fp4_words(const uint8_t *codes, const uint16_t *t0,
     return _mm512_permutexvar_epi16(at, table);
 }
 
+static inline nb_amx_words nb_amx_fp4_token(const nb_amx_seg *s, const uint8_t *code,
+                                            const uint8_t *scale, bool mx)
+{
+    const uint16_t *table = s->table;
+    size_t b0 = scale[0], b1 = b0, b2 = scale[1], b3 = b2;
+    if (!mx) {
+        uint32_t b;
+        memcpy(&b, scale, sizeof b);
+        b &= s->scale_mask;
+        b0 = b & 255;
+        b1 = b >> 8 & 255;
+        b2 = b >> 16 & 255;
+        b3 = b >> 24;
+    }
+    return (nb_amx_words){ nb_amx_fp4_words(code, table + 16 * b0, table + 16 * b1),
+                           nb_amx_fp4_words(code + 16, table + 16 * b2, table + 16 * b3) };
+}
+
 /* NB_AMX_CHUNK tokens from t on.  v: NULL, or where the values go. */
 static inline void nb_amx_fp4_chunk(const nb_amx_seg *s, const uint8_t *page, size_t unit, size_t t,
-                                    uint16_t *k, uint16_t *v)
+                                    uint16_t *k, uint16_t *v, bool mx)
 {
-    const nb_record_seg *g = s->g;
-    const bool mx = g->fmt == NB_SEG_MXFP4;
-    const uint8_t *code = page + g->code_off + t * g->code_stride + unit * (NB_AMX_UNIT / 2);
-    const uint8_t *scale = page + g->scale_off + t * g->scale_stride + unit * (mx ? 2 : 4);
-    const uint16_t *table = s->table;
-    for (size_t i = 0; i < NB_AMX_CHUNK; i += 2) {
-        __m512i w[2][2];
-        for (size_t j = 0; j < 2; j++, code += g->code_stride, scale += g->scale_stride) {
-            uint32_t b;
-            if (mx) {
-                b = (uint32_t)scale[0] * 0x101 + (uint32_t)scale[1] * 0x1010000;
-            } else {
-                memcpy(&b, scale, sizeof b);
-                b &= s->scale_mask;
-            }
-            w[j][0] = nb_amx_fp4_words(code, table + 16 * (size_t)(b & 255),
-                                       table + 16 * (size_t)(b >> 8 & 255));
-            w[j][1] = nb_amx_fp4_words(code + 16, table + 16 * (size_t)(b >> 16 & 255),
-                                       table + 16 * (size_t)(b >> 24));
-            nb_amx_put_key(k, t + i + j, w[j][0], w[j][1]);
-        }
-        if (v) nb_amx_put_values(v, t + i, w[0][0], w[0][1], w[1][0], w[1][1]);
+    const size_t cs = s->g->code_stride, ss = s->g->scale_stride;
+    const uint8_t *code = page + s->g->code_off + t * cs + unit * (NB_AMX_UNIT / 2);
+    const uint8_t *scale = page + s->g->scale_off + t * ss + unit * (mx ? 2 : 4);
+    for (size_t i = t; i < t + NB_AMX_CHUNK; i += 2, code += 2 * cs, scale += 2 * ss) {
+        const nb_amx_words x = nb_amx_fp4_token(s, code, scale, mx);
+        const nb_amx_words y = nb_amx_fp4_token(s, code + cs, scale + ss, mx);
+        nb_amx_put_key(k, i, x);
+        nb_amx_put_key(k, i + 1, y);
+        if (v) nb_amx_put_values(v, i, x, y);
     }
 }
 
-static inline void nb_amx_byte_chunk(const nb_amx_seg *s, const uint8_t *page, size_t unit,
-                                     size_t t, uint16_t *k, uint16_t *v)
+/* Halves of the BF16 values of magnitudes 0..127. */
+typedef struct nb_amx_bytes {
+    __m512i lo0, lo1, hi0, hi1;
+} nb_amx_bytes;
+
+static inline nb_amx_words nb_amx_byte_token(const nb_amx_bytes *m, const uint8_t *code,
+                                             __mmask64 in, bool is_int)
 {
-    const nb_record_seg *g = s->g;
-    const size_t n = g->dim - unit * NB_AMX_UNIT;
+    const __m512i x = _mm512_maskz_loadu_epi8(in, code), sign = _mm512_set1_epi8((char)0x80);
+    const __m512i at = is_int ? _mm512_abs_epi8(x) : x; /* bit 7 does not select */
+    const __m512i lo = _mm512_permutex2var_epi8(m->lo0, at, m->lo1);
+    const __m512i mag = _mm512_permutex2var_epi8(m->hi0, at, m->hi1);
+    const __m512i hi = _mm512_ternarylogic_epi32(mag, x, sign, 0xf8); /* mag | (x & sign) */
+    return (nb_amx_words){ _mm512_unpacklo_epi8(lo, hi), _mm512_unpackhi_epi8(lo, hi) };
+}
+
+static inline void nb_amx_byte_chunk(const nb_amx_seg *s, const uint8_t *page, size_t unit,
+                                     size_t t, uint16_t *k, uint16_t *v, bool is_int)
+{
+    const size_t cs = s->g->code_stride, n = s->g->dim - unit * NB_AMX_UNIT;
     const __mmask64 in = n >= NB_AMX_UNIT ? ~UINT64_C(0) : (UINT64_C(1) << n) - 1;
-    const bool is_int = g->fmt == NB_SEG_INT8;
-    const uint8_t *code = page + g->code_off + t * g->code_stride + unit * NB_AMX_UNIT;
+    const uint8_t *code = page + s->g->code_off + t * cs + unit * NB_AMX_UNIT;
     const uint8_t *table = (const uint8_t *)s->table;
-    const __m512i lo0 = _mm512_load_si512(table), lo1 = _mm512_load_si512(table + 64);
-    const __m512i hi0 = _mm512_load_si512(table + 128), hi1 = _mm512_load_si512(table + 192);
-    const __m512i sign = _mm512_set1_epi8((char)0x80);
-    for (size_t i = 0; i < NB_AMX_CHUNK; i += 2) {
-        __m512i w[2][2];
-        for (size_t j = 0; j < 2; j++, code += g->code_stride) {
-            const __m512i x = _mm512_maskz_loadu_epi8(in, code);
-            const __m512i at = is_int ? _mm512_abs_epi8(x) : x; /* bit 7 does not select */
-            const __m512i lo = _mm512_permutex2var_epi8(lo0, at, lo1);
-            const __m512i mag = _mm512_permutex2var_epi8(hi0, at, hi1);
-            const __m512i hi = _mm512_ternarylogic_epi32(mag, x, sign, 0xf8);
-            w[j][0] = _mm512_unpacklo_epi8(lo, hi);
-            w[j][1] = _mm512_unpackhi_epi8(lo, hi);
-            nb_amx_put_key(k, t + i + j, w[j][0], w[j][1]);
-        }
-        if (v) nb_amx_put_values(v, t + i, w[0][0], w[0][1], w[1][0], w[1][1]);
+    const nb_amx_bytes m = { _mm512_load_si512(table), _mm512_load_si512(table + 64),
+                             _mm512_load_si512(table + 128), _mm512_load_si512(table + 192) };
+    for (size_t i = t; i < t + NB_AMX_CHUNK; i += 2, code += 2 * cs) {
+        const nb_amx_words x = nb_amx_byte_token(&m, code, in, is_int);
+        const nb_amx_words y = nb_amx_byte_token(&m, code + cs, in, is_int);
+        nb_amx_put_key(k, i, x);
+        nb_amx_put_key(k, i + 1, y);
+        if (v) nb_amx_put_values(v, i, x, y);
     }
 }
 
@@ -253,23 +268,28 @@ static inline void nb_amx_byte_chunk(const nb_amx_seg *s, const uint8_t *page, s
 static inline void nb_amx_bf16_chunk(const nb_amx_seg *s, const uint8_t *page, size_t unit,
                                      size_t t, uint16_t *v)
 {
-    const size_t stride = s->g->code_stride;
-    const uint8_t *p = page + s->g->code_off + t * stride + unit * (2 * NB_AMX_UNIT);
-    for (size_t i = 0; i < NB_AMX_CHUNK; i += 2, p += 2 * stride)
-        nb_amx_put_values(v, t + i, _mm512_loadu_si512(p), _mm512_loadu_si512(p + 64),
-                          _mm512_loadu_si512(p + stride), _mm512_loadu_si512(p + stride + 64));
+    const size_t cs = s->g->code_stride;
+    const uint8_t *p = page + s->g->code_off + t * cs + unit * (2 * NB_AMX_UNIT);
+    for (size_t i = t; i < t + NB_AMX_CHUNK; i += 2, p += 2 * cs) {
+        const nb_amx_words x = { _mm512_loadu_si512(p), _mm512_loadu_si512(p + 64) };
+        const nb_amx_words y = { _mm512_loadu_si512(p + cs), _mm512_loadu_si512(p + cs + 64) };
+        nb_amx_put_values(v, i, x, y);
+    }
 }
 
 /* Tokens t .. t + 7 of a unit.  k: [2][64][32] words, not written when keys are read in place. */
 static inline void nb_amx_decode_chunk(const nb_amx_seg *s, const uint8_t *page, size_t unit,
                                        size_t t, uint16_t *k, uint16_t *v)
 {
-    if (s->order == NB_AMX_NIBBLES)
-        nb_amx_fp4_chunk(s, page, unit, t, k, v);
-    else if (s->order == NB_AMX_BYTES)
-        nb_amx_byte_chunk(s, page, unit, t, k, v);
-    else if (v)
-        nb_amx_bf16_chunk(s, page, unit, t, v);
+    switch (s->g->fmt) {
+    case NB_SEG_MXFP4: nb_amx_fp4_chunk(s, page, unit, t, k, v, true); break;
+    case NB_SEG_E4M3: nb_amx_byte_chunk(s, page, unit, t, k, v, false); break;
+    case NB_SEG_INT8: nb_amx_byte_chunk(s, page, unit, t, k, v, true); break;
+    case NB_SEG_BF16:
+        if (v) nb_amx_bf16_chunk(s, page, unit, t, v);
+        break;
+    default: nb_amx_fp4_chunk(s, page, unit, t, k, v, false); break;
+    }
 }
 
 #endif
