@@ -17,6 +17,12 @@ const nb_attn_pages_variant nb_attn_pages_variants[] = {
 #if NB_HAVE_AMX
     { "amx", NB_SPACE_HOST, NB_CAP_AVX2 | NB_CAP_AVX512 | NB_CAP_AMX, nb_attn_pages_amx, nb_attn_pages_amx_can, nb_attn_pages_amx_scratch, 0x1p-16f, 0x1p-8f },
 #endif
+#if NB_HAVE_AVX512
+    { "avx512", NB_SPACE_HOST, NB_CAP_AVX2 | NB_CAP_AVX512, nb_attn_pages_avx512, any_mla, nb_attn_pages_avx512_scratch, 0, 0 },
+#endif
+#if NB_HAVE_AVX2
+    { "avx2", NB_SPACE_HOST, NB_CAP_AVX2, nb_attn_pages_avx2, any_mla, nb_attn_pages_avx2_scratch, 0, 0 },
+#endif
     { "c", NB_SPACE_HOST, 0, nb_attn_pages_c, any_mla, page_floats, 0, 0 },
     { 0 }
 };
