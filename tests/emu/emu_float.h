@@ -38,6 +38,11 @@ EMU double emu_getexp(double v)
     frexp(v, &e);
     return e - 1;
 }
+/* What rounding to imm >> 4 binary digits leaves; 0 of an infinity. */
+EMU double emu_reduce(double v, int imm)
+{
+    return isinf(v) ? 0 : v - emu_round_to(v, imm);
+}
 /* a 2^floor(b) */
 EMU double emu_scalef(double a, double b)
 {
@@ -100,6 +105,8 @@ EMU double emu_rcp14(double v) { return emu_cut14(1 / v); }
 EMU double emu_rsqrt14(double v) { return emu_cut14(1 / sqrt(v)); }
 EMU_W3(EMU_F1I, roundscale_ps, f, 32, ps, emu_round_to)
 EMU_W3(EMU_F1I, roundscale_pd, d, 64, pd, emu_round_to)
+EMU_W3(EMU_F1I, reduce_ps, f, 32, ps, emu_reduce)
+EMU_W3(EMU_F1I, reduce_pd, d, 64, pd, emu_reduce)
 EMU_W3(EMU_F1, getexp_ps, f, 32, ps, emu_getexp)
 EMU_W3(EMU_F1, getexp_pd, d, 64, pd, emu_getexp)
 EMU_W3(EMU_F2, scalef_ps, f, 32, ps, emu_scalef)

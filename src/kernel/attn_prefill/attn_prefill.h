@@ -33,7 +33,7 @@ typedef struct nb_attn_prefill_args {
     const void *const *tile; /* [n_tile] packed tiles, 1..NB_PREFILL_TILES_MAX                 */
     size_t n_q, n_tile;      /* n_q 1..NB_PREFILL_TILE                                         */
     size_t last_tok, vis0, vis_step;
-    float scale;
+    float scale;   /* > 0                                                              */
     void *scratch; /* variant->scratch(d) bytes, aligned to 64                       */
 } nb_attn_prefill_args;
 
