@@ -7,9 +7,10 @@ set(nb_flags_avx2 -mavx2 -mfma -mf16c)
 set(nb_flags_avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni ${nb_flags_avx2})
 set(nb_flags_amx ${nb_flags_avx512} -mavx512bf16 -mavx512vbmi -mavx512vbmi2 -mamx-tile -mamx-int8 -mamx-bf16)
 set(nb_flags_neon "")
+# What emulates AVX-512 and AMX: tests/emu/immintrin.h comes before the compiler's header.
+set(nb_flags_emu ${nb_flags_avx2} -Wno-psabi -isystem "${CMAKE_SOURCE_DIR}/tests/emu")
 set(nb_emulated "")
 if(NB_EMULATE)
-    # The sources stay as they are; tests/emu/immintrin.h comes before the compiler's header.
     if(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
         message(FATAL_ERROR "NB_EMULATE: AVX-512 and AMX are emulated on top of AVX2, which "
             "${CMAKE_SYSTEM_PROCESSOR} does not have")
@@ -18,8 +19,8 @@ if(NB_EMULATE)
             "compiler is ${CMAKE_C_COMPILER_ID}")
     endif()
     set(nb_emulated avx512 amx)
-    set(nb_flags_avx512 ${nb_flags_avx2} -Wno-psabi -isystem "${CMAKE_SOURCE_DIR}/tests/emu")
-    set(nb_flags_amx ${nb_flags_avx512})
+    set(nb_flags_avx512 ${nb_flags_emu}) # the sources stay as they are
+    set(nb_flags_amx ${nb_flags_emu})
     set(NB_EMULATED 1)
 else()
     set(NB_EMULATED 0)

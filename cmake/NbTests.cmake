@@ -3,6 +3,7 @@
 #   tests/unit/test_*.c     one cmocka program each       labels unit fast
 #   tests/prop/prop_*.c     one program each              label  prop
 #   tests/check/*.c         nibble-check --all-caps       label  check
+#   tests/emu/*.c           the emulation of AVX-512 and AMX   labels unit fast
 #   tests/parity/*.c        nibble-parity DIR, for each DIR with expected.safetensors   label parity
 #   tests/fuzz/fuzz_*.c     corpus replay, a short mutation run, failing allocations    label fuzz
 #   tests/e2e/*.sh          script NIBBLE SOURCE_DIR      label  e2e
@@ -94,6 +95,30 @@ if(sources AND nb_kinds)
     nb_test_program(nibble-check . ${sources})
     nb_test(check 240 check nibble-check --all-caps)
     nb_test(check_self_test 180 check nibble-check --self-test)
+endif()
+
+# The emulation of AVX-512 and AMX (tests/emu), in every build: against its definitions, and against
+# the processor where it has them.  emu_cases.c is compiled for both.
+if(NB_HAVE_AMX AND nb_kinds)
+    set(emu "${nb_test_dir}/emu")
+    set(nb_objects "")
+    set(halves emu)
+    if(NOT NB_EMULATED)
+        set(halves emu amx)
+    endif()
+    foreach(half IN LISTS halves)
+        add_library(emu_on_${half} OBJECT "${emu}/emu_cases.c")
+        nb_test_settings(emu_on_${half})
+        target_compile_options(emu_on_${half} PRIVATE ${nb_flags_${half}} $<$<CONFIG:Debug>:-O2>)
+        target_compile_definitions(emu_on_${half} PRIVATE EMU_HARDWARE=$<STREQUAL:${half},amx>)
+        list(APPEND nb_objects $<TARGET_OBJECTS:emu_on_${half}>)
+    endforeach()
+    if(NOT NB_EMULATED)
+        target_sources(emu_on_emu PRIVATE "${emu}/emu_tile.c")
+    endif()
+    nb_test_program(test_emu tests/unit "${emu}/test_emu.c" ${nb_objects})
+    target_compile_definitions(test_emu PRIVATE EMU_WITH_HARDWARE=$<NOT:$<BOOL:${NB_EMULATE}>>)
+    nb_test(test_emu 180 "unit;fast" test_emu)
 endif()
 
 file(GLOB sources CONFIGURE_DEPENDS "${nb_test_dir}/parity/*.c")

@@ -37,18 +37,18 @@ EMU __m512d _mm512_abs_pd(__m512d a)
 
 /* Fused multiply-add; the masked forms keep a (mask), c (mask3) or zero (maskz). */
 #define EMU_FMA3(P, W, name, R, L)                                                                 \
-    EMU EMU_V_##R(W) P##_mask_##name(EMU_V_##R(W) a, EMU_K_##W##_##L k, EMU_V_##R(W) b,            \
-                                     EMU_V_##R(W) c)                                               \
+    EMU EMU_V_##R(W)                                                                               \
+        P##_mask_##name(EMU_V_##R(W) a, EMU_K_##W##_##L k, EMU_V_##R(W) b, EMU_V_##R(W) c)         \
     {                                                                                              \
         return (EMU_V_##R(W))EMU_BL(W, L, k, P##_##name(a, b, c), a);                              \
     }                                                                                              \
-    EMU EMU_V_##R(W) P##_mask3_##name(EMU_V_##R(W) a, EMU_V_##R(W) b, EMU_V_##R(W) c,              \
-                                      EMU_K_##W##_##L k)                                           \
+    EMU EMU_V_##R(W)                                                                               \
+        P##_mask3_##name(EMU_V_##R(W) a, EMU_V_##R(W) b, EMU_V_##R(W) c, EMU_K_##W##_##L k)        \
     {                                                                                              \
         return (EMU_V_##R(W))EMU_BL(W, L, k, P##_##name(a, b, c), c);                              \
     }                                                                                              \
-    EMU EMU_V_##R(W) P##_maskz_##name(EMU_K_##W##_##L k, EMU_V_##R(W) a, EMU_V_##R(W) b,           \
-                                      EMU_V_##R(W) c)                                              \
+    EMU EMU_V_##R(W)                                                                               \
+        P##_maskz_##name(EMU_K_##W##_##L k, EMU_V_##R(W) a, EMU_V_##R(W) b, EMU_V_##R(W) c)        \
     {                                                                                              \
         return (EMU_V_##R(W))EMU_BL(W, L, k, P##_##name(a, b, c), EMU_Z(W));                       \
     }
@@ -140,16 +140,22 @@ EMU __m512i _mm512_mullox_epi64(__m512i a, __m512i b)
 
 /* Logic: si512 and the names by lane. */
 #define EMU_LOGIC(name, E)                                                                         \
-    EMU __m512i _mm512_##name##_si512(__m512i a, __m512i b) { return E; }                          \
+    EMU __m512i _mm512_##name##_si512(__m512i a, __m512i b)                                        \
+    {                                                                                              \
+        return E;                                                                                  \
+    }                                                                                              \
     EMU_W3(EMU_LOGICN, name##_epi32, 32, E)                                                        \
     EMU_W3(EMU_LOGICN, name##_epi64, 64, E)
 #define EMU_LOGICN(P, W, name, L, E)                                                               \
-    EMU __m##W##i P##_##name(__m##W##i a, __m##W##i b) { return E; }                               \
+    EMU __m##W##i P##_##name(__m##W##i a, __m##W##i b)                                             \
+    {                                                                                              \
+        return E;                                                                                  \
+    }                                                                                              \
     EMU_MK2(P, W, name, i, L)
 EMU_LOGIC(and, a &b)
 EMU_LOGIC(or, a | b)
 EMU_LOGIC(xor, a ^ b)
-EMU_LOGIC(andnot, ~a & b)
+EMU_LOGIC(andnot, ~a &b)
 
 /* The truth table's bit (a << 2 | b << 1 | c) per bit. */
 #define EMU_TERN(P, W, L)                                                                          \

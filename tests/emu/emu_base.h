@@ -57,7 +57,8 @@ EMU_UNION(512, 64)
 #define EMU_FN static __attribute__((__noinline__, __unused__))
 
 /* Widths. */
-#define EMU_W3(M, ...) M(_mm, 128, __VA_ARGS__) M(_mm256, 256, __VA_ARGS__) M(_mm512, 512, __VA_ARGS__)
+#define EMU_W3(M, ...)                                                                             \
+    M(_mm, 128, __VA_ARGS__) M(_mm256, 256, __VA_ARGS__) M(_mm512, 512, __VA_ARGS__)
 #define EMU_W2(M, ...) M(_mm, 128, __VA_ARGS__) M(_mm256, 256, __VA_ARGS__)
 /* Vector types by kind: i integers, f floats, d doubles. */
 #define EMU_V_i(W) __m##W##i
@@ -91,8 +92,7 @@ EMU_FN void emu_fault(const char *what)
     EMU __m##W##i emu_blend_##W##_##L(EMU_K_##W##_##L k, __m##W##i yes, __m##W##i no)              \
     {                                                                                              \
         emu_##W y = { .i = yes }, r = { .i = no };                                                 \
-        for (int j = 0; j < EMU_N(W, L); j++)                                                      \
-            r.u##L[j] = (k >> j & 1) ? y.u##L[j] : r.u##L[j];                                      \
+        for (int j = 0; j < EMU_N(W, L); j++) r.u##L[j] = (k >> j & 1) ? y.u##L[j] : r.u##L[j];    \
         return r.i;                                                                                \
     }
 EMU_W3(EMU_BLEND, 8)
@@ -114,8 +114,8 @@ EMU_W3(EMU_BLEND, 64)
         return (EMU_V_##R(W))EMU_BL(W, L, k, P##_##name(a), EMU_Z(W));                             \
     }
 #define EMU_MK2(P, W, name, R, L)                                                                  \
-    EMU EMU_V_##R(W) P##_mask_##name(EMU_V_##R(W) s, EMU_K_##W##_##L k, EMU_V_##R(W) a,            \
-                                     EMU_V_##R(W) b)                                               \
+    EMU EMU_V_##R(W)                                                                               \
+        P##_mask_##name(EMU_V_##R(W) s, EMU_K_##W##_##L k, EMU_V_##R(W) a, EMU_V_##R(W) b)         \
     {                                                                                              \
         return (EMU_V_##R(W))EMU_BL(W, L, k, P##_##name(a, b), s);                                 \
     }                                                                                              \

@@ -82,22 +82,22 @@ EMU int emu_relation(int lt, int eq, int gt, int op)
 {
     const int nan = !(lt || eq || gt);
     switch (op & 15) {
-    case 0: return eq;              /* EQ_OQ  */
-    case 1: return lt;              /* LT_OS  */
-    case 2: return lt || eq;        /* LE_OS  */
-    case 3: return nan;             /* UNORD  */
-    case 4: return !eq;             /* NEQ_UQ */
-    case 5: return !lt;             /* NLT_US */
-    case 6: return !(lt || eq);     /* NLE_US */
-    case 7: return !nan;            /* ORD    */
-    case 8: return eq || nan;       /* EQ_UQ  */
-    case 9: return !(gt || eq);     /* NGE_US */
-    case 10: return !gt;            /* NGT_US */
-    case 11: return 0;              /* FALSE  */
-    case 12: return !eq && !nan;    /* NEQ_OQ */
-    case 13: return gt || eq;       /* GE_OS  */
-    case 14: return gt;             /* GT_OS  */
-    default: return 1;              /* TRUE   */
+    case 0: return eq;           /* EQ_OQ  */
+    case 1: return lt;           /* LT_OS  */
+    case 2: return lt || eq;     /* LE_OS  */
+    case 3: return nan;          /* UNORD  */
+    case 4: return !eq;          /* NEQ_UQ */
+    case 5: return !lt;          /* NLT_US */
+    case 6: return !(lt || eq);  /* NLE_US */
+    case 7: return !nan;         /* ORD    */
+    case 8: return eq || nan;    /* EQ_UQ  */
+    case 9: return !(gt || eq);  /* NGE_US */
+    case 10: return !gt;         /* NGT_US */
+    case 11: return 0;           /* FALSE  */
+    case 12: return !eq && !nan; /* NEQ_OQ */
+    case 13: return gt || eq;    /* GE_OS  */
+    case 14: return gt;          /* GT_OS  */
+    default: return 1;           /* TRUE   */
     }
 }
 #define EMU_CMPF(P, W, e, R, L)                                                                    \

@@ -13,9 +13,9 @@
     }                                                                                              \
     EMU_BCASTM(_mm512, 512, name, i, V, L)                                                         \
     EMU_BCASTM(_mm, 128, name, i, __m128i, L)
-#define EMU_EXT128(name, s, d, L) \
+#define EMU_EXT128(name, s, d, L)                                                                  \
     EMU_EXT(name, __m128i, 128, s, d, L) EMU_BCASTM(_mm256, 256, name, i, __m128i, L)
-#define EMU_EXT256(name, s, d, L) \
+#define EMU_EXT256(name, s, d, L)                                                                  \
     EMU_EXT(name, __m256i, 256, s, d, L) EMU_BCASTM(_mm256, 256, name, i, __m128i, L)
 EMU_EXT256(cvtepi8_epi16, s8, s16, 16)
 EMU_EXT256(cvtepu8_epi16, u8, s16, 16)
@@ -54,7 +54,7 @@ EMU_EXT256(cvtepu32_epi64, u32, s64, 64)
     }                                                                                              \
     EMU __m##H##i P##_##name(__m##W##i a)                                                          \
     {                                                                                              \
-        return P##_mask_##name(EMU_Z(H), (EMU_K_##W##_##L)~0ull, a);                               \
+        return P##_mask_##name(EMU_Z(H), (EMU_K_##W##_##L) ~0ull, a);                              \
     }                                                                                              \
     EMU void P##_mask_##name##_emu_store(void *p, EMU_K_##W##_##L k, __m##W##i a)                  \
     {                                                                                              \

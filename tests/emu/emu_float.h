@@ -7,7 +7,12 @@
 #endif
 #ifndef NB_EMU_MANT
 #define NB_EMU_MANT
-typedef enum { _MM_MANT_NORM_1_2, _MM_MANT_NORM_p5_2, _MM_MANT_NORM_p5_1, _MM_MANT_NORM_p75_1p5 } _MM_MANTISSA_NORM_ENUM;
+typedef enum {
+    _MM_MANT_NORM_1_2,
+    _MM_MANT_NORM_p5_2,
+    _MM_MANT_NORM_p5_1,
+    _MM_MANT_NORM_p75_1p5
+} _MM_MANTISSA_NORM_ENUM;
 typedef enum { _MM_MANT_SIGN_src, _MM_MANT_SIGN_zero, _MM_MANT_SIGN_nan } _MM_MANTISSA_SIGN_ENUM;
 #endif
 
@@ -101,8 +106,14 @@ EMU double emu_cut14(double v)
         return x.R;                                                                                \
     }                                                                                              \
     EMU_MK2(P, W, name, R, L)
-EMU double emu_rcp14(double v) { return emu_cut14(1 / v); }
-EMU double emu_rsqrt14(double v) { return emu_cut14(1 / sqrt(v)); }
+EMU double emu_rcp14(double v)
+{
+    return emu_cut14(1 / v);
+}
+EMU double emu_rsqrt14(double v)
+{
+    return emu_cut14(1 / sqrt(v));
+}
 EMU_W3(EMU_F1I, roundscale_ps, f, 32, ps, emu_round_to)
 EMU_W3(EMU_F1I, roundscale_pd, d, 64, pd, emu_round_to)
 EMU_W3(EMU_F1I, reduce_ps, f, 32, ps, emu_reduce)

@@ -1,4 +1,4 @@
-/* emu_mask.h - constants, casts, blends, moves between vectors and masks, masks. */
+/* emu_mask.h - constants, casts, blends, moves between vectors and masks. */
 #ifndef NB_EMU_MASK_H
 #define NB_EMU_MASK_H
 
@@ -34,20 +34,53 @@ EMU_W3(EMU_SET1M, set1_epi16, set1_epi16, EMU_V_i, 16, short)
 EMU_W3(EMU_SET1M, set1_epi32, set1_epi32, EMU_V_i, 32, int)
 EMU_W3(EMU_SET1M, set1_epi64, emu_set1_64, EMU_V_i, 64, long long)
 
-EMU __m512i _mm512_setzero_si512(void) { return (__m512i){ 0 }; }
-EMU __m512i _mm512_setzero_epi32(void) { return (__m512i){ 0 }; }
-EMU __m512i _mm512_setzero(void) { return (__m512i){ 0 }; }
-EMU __m512 _mm512_setzero_ps(void) { return (__m512){ 0 }; }
-EMU __m512d _mm512_setzero_pd(void) { return (__m512d){ 0 }; }
+EMU __m512i _mm512_setzero_si512(void)
+{
+    return (__m512i){ 0 };
+}
+EMU __m512i _mm512_setzero_epi32(void)
+{
+    return (__m512i){ 0 };
+}
+EMU __m512i _mm512_setzero(void)
+{
+    return (__m512i){ 0 };
+}
+EMU __m512 _mm512_setzero_ps(void)
+{
+    return (__m512){ 0 };
+}
+EMU __m512d _mm512_setzero_pd(void)
+{
+    return (__m512d){ 0 };
+}
 /* What it holds is undefined: a pattern that shows. */
-EMU __m512i _mm512_undefined_epi32(void) { return _mm512_set1_epi32(0x7fa5a5a5); }
-EMU __m512i _mm512_undefined_si512(void) { return _mm512_undefined_epi32(); }
-EMU __m512 _mm512_undefined_ps(void) { return (__m512)_mm512_undefined_epi32(); }
-EMU __m512 _mm512_undefined(void) { return _mm512_undefined_ps(); }
-EMU __m512d _mm512_undefined_pd(void) { return (__m512d)_mm512_undefined_epi32(); }
+EMU __m512i _mm512_undefined_epi32(void)
+{
+    return _mm512_set1_epi32(0x7fa5a5a5);
+}
+EMU __m512i _mm512_undefined_si512(void)
+{
+    return _mm512_undefined_epi32();
+}
+EMU __m512 _mm512_undefined_ps(void)
+{
+    return (__m512)_mm512_undefined_epi32();
+}
+EMU __m512 _mm512_undefined(void)
+{
+    return _mm512_undefined_ps();
+}
+EMU __m512d _mm512_undefined_pd(void)
+{
+    return (__m512d)_mm512_undefined_epi32();
+}
 
-#define EMU_CAST(name, to, from) \
-    EMU to _mm512_##name(from a) { return (to)a; }
+#define EMU_CAST(name, to, from)                                                                   \
+    EMU to _mm512_##name(from a)                                                                   \
+    {                                                                                              \
+        return (to)a;                                                                              \
+    }
 EMU_CAST(castps_si512, __m512i, __m512)
 EMU_CAST(castps_pd, __m512d, __m512)
 EMU_CAST(castpd_si512, __m512i, __m512d)
@@ -128,7 +161,8 @@ EMU __m512d _mm512_set_pd(double h, double g, double f, double e, double d, doub
 {
     return (__m512d){ a, b, c, d, e, f, g, h };
 }
-#define _mm512_setr4_epi32(a, b, c, d) _mm512_setr_epi32(a, b, c, d, a, b, c, d, a, b, c, d, a, b, c, d)
+#define _mm512_setr4_epi32(a, b, c, d)                                                             \
+    _mm512_setr_epi32(a, b, c, d, a, b, c, d, a, b, c, d, a, b, c, d)
 #define _mm512_setr4_ps(a, b, c, d) _mm512_setr_ps(a, b, c, d, a, b, c, d, a, b, c, d, a, b, c, d)
 #define _mm512_set4_epi32(d, c, b, a) _mm512_setr4_epi32(a, b, c, d)
 #define _mm512_set4_ps(d, c, b, a) _mm512_setr4_ps(a, b, c, d)
@@ -184,62 +218,4 @@ EMU_W3(EMU_MOVM, 8)
 EMU_W3(EMU_MOVM, 16)
 EMU_W3(EMU_MOVM, 32)
 EMU_W3(EMU_MOVM, 64)
-
-/* Mask registers. */
-#define EMU_KOPS(n)                                                                                \
-    EMU __mmask##n _kand_mask##n(__mmask##n a, __mmask##n b) { return (__mmask##n)(a & b); }       \
-    EMU __mmask##n _kandn_mask##n(__mmask##n a, __mmask##n b) { return (__mmask##n)(~a & b); }     \
-    EMU __mmask##n _kor_mask##n(__mmask##n a, __mmask##n b) { return (__mmask##n)(a | b); }        \
-    EMU __mmask##n _kxor_mask##n(__mmask##n a, __mmask##n b) { return (__mmask##n)(a ^ b); }       \
-    EMU __mmask##n _kxnor_mask##n(__mmask##n a, __mmask##n b) { return (__mmask##n) ~(a ^ b); }    \
-    EMU __mmask##n _kadd_mask##n(__mmask##n a, __mmask##n b) { return (__mmask##n)(a + b); }       \
-    EMU __mmask##n _knot_mask##n(__mmask##n a) { return (__mmask##n)~a; }                          \
-    EMU __mmask##n _kshiftli_mask##n(__mmask##n a, unsigned c)                                     \
-    {                                                                                              \
-        return (__mmask##n)(c < n ? (uint64_t)a << c : 0);                                         \
-    }                                                                                              \
-    EMU __mmask##n _kshiftri_mask##n(__mmask##n a, unsigned c)                                     \
-    {                                                                                              \
-        return (__mmask##n)(c < n ? a >> c : 0);                                                   \
-    }                                                                                              \
-    EMU unsigned char _kortestz_mask##n##_u8(__mmask##n a, __mmask##n b) { return (a | b) == 0; }  \
-    EMU unsigned char _kortestc_mask##n##_u8(__mmask##n a, __mmask##n b)                           \
-    {                                                                                              \
-        return (__mmask##n)(a | b) == (__mmask##n)~0ull;                                           \
-    }                                                                                              \
-    EMU unsigned char _ktestz_mask##n##_u8(__mmask##n a, __mmask##n b) { return (a & b) == 0; }    \
-    EMU unsigned char _ktestc_mask##n##_u8(__mmask##n a, __mmask##n b)                             \
-    {                                                                                              \
-        return (__mmask##n)(~a & b) == 0;                                                          \
-    }                                                                                              \
-    EMU __mmask##n _load_mask##n(const __mmask##n *p) { return *p; }                               \
-    EMU void _store_mask##n(__mmask##n *p, __mmask##n k) { *p = k; }
-EMU_KOPS(8)
-EMU_KOPS(16)
-EMU_KOPS(32)
-EMU_KOPS(64)
-#define EMU_KCVT(n, w, U)                                                                          \
-    EMU U _cvtmask##n##_u##w(__mmask##n k) { return k; }                                           \
-    EMU __mmask##n _cvtu##w##_mask##n(U v) { return (__mmask##n)v; }
-EMU_KCVT(8, 32, unsigned)
-EMU_KCVT(16, 32, unsigned)
-EMU_KCVT(32, 32, unsigned)
-EMU_KCVT(64, 64, unsigned long long)
-EMU __mmask16 _mm512_kunpackb(__mmask16 a, __mmask16 b) { return (__mmask16)((a & 255) << 8 | (b & 255)); }
-EMU __mmask32 _mm512_kunpackw(__mmask32 a, __mmask32 b) { return a << 16 | (b & 0xffff); }
-EMU __mmask64 _mm512_kunpackd(__mmask64 a, __mmask64 b) { return a << 32 | (b & 0xffffffff); }
-EMU __mmask16 _mm512_kand(__mmask16 a, __mmask16 b) { return a & b; }
-EMU __mmask16 _mm512_kandn(__mmask16 a, __mmask16 b) { return (__mmask16)(~a & b); }
-EMU __mmask16 _mm512_kor(__mmask16 a, __mmask16 b) { return a | b; }
-EMU __mmask16 _mm512_kxor(__mmask16 a, __mmask16 b) { return a ^ b; }
-EMU __mmask16 _mm512_kxnor(__mmask16 a, __mmask16 b) { return (__mmask16) ~(a ^ b); }
-EMU __mmask16 _mm512_knot(__mmask16 a) { return (__mmask16)~a; }
-EMU __mmask16 _mm512_kmov(__mmask16 a) { return a; }
-EMU int _mm512_kortestz(__mmask16 a, __mmask16 b) { return (a | b) == 0; }
-EMU int _mm512_kortestc(__mmask16 a, __mmask16 b) { return (__mmask16)(a | b) == 0xffff; }
-EMU __mmask16 _mm512_int2mask(int a) { return (__mmask16)a; }
-EMU int _mm512_mask2int(__mmask16 a) { return a; }
-#define _kunpackb_mask16(a, b) _mm512_kunpackb(a, b)
-#define _kunpackw_mask32(a, b) _mm512_kunpackw(a, b)
-#define _kunpackd_mask64(a, b) _mm512_kunpackd(a, b)
 #endif

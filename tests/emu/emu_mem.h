@@ -7,7 +7,8 @@
 
 EMU void emu_aligned(const void *p, size_t n)
 {
-    if ((uintptr_t)p & (n - 1)) emu_fault("an aligned load or store at an address that is not (#GP)");
+    if ((uintptr_t)p & (n - 1))
+        emu_fault("an aligned load or store at an address that is not (#GP)");
 }
 #define EMU_LOAD(V, load, loadu, store, storeu)                                                    \
     EMU V loadu(const void *p)                                                                     \
@@ -16,7 +17,10 @@ EMU void emu_aligned(const void *p, size_t n)
         memcpy(&r, p, 64);                                                                         \
         return r;                                                                                  \
     }                                                                                              \
-    EMU void storeu(void *p, V a) { memcpy(p, &a, 64); }                                           \
+    EMU void storeu(void *p, V a)                                                                  \
+    {                                                                                              \
+        memcpy(p, &a, 64);                                                                         \
+    }                                                                                              \
     EMU V load(const void *p)                                                                      \
     {                                                                                              \
         emu_aligned(p, 64);                                                                        \
@@ -74,7 +78,7 @@ EMU_ATTYPE(64)
     {                                                                                              \
         emu_##W r = { .R = s };                                                                    \
         for (int j = 0; j < EMU_N(W, L); j++)                                                      \
-            if (k >> j & 1) r.u##L[j] = EMU_AT(L, p, j);                                          \
+            if (k >> j & 1) r.u##L[j] = EMU_AT(L, p, j);                                           \
         return r.R;                                                                                \
     }                                                                                              \
     EMU EMU_V_##R(W) P##_maskz_loadu_##e(EMU_K_##W##_##L k, const void *p)                         \
@@ -113,7 +117,7 @@ EMU_ATTYPE(64)
     {                                                                                              \
         emu_##W r = { .R = s };                                                                    \
         for (int j = 0, n = 0; j < EMU_N(W, L); j++)                                               \
-            if (k >> j & 1) r.u##L[j] = EMU_AT(L, p, n++);         \
+            if (k >> j & 1) r.u##L[j] = EMU_AT(L, p, n++);                                         \
         return r.R;                                                                                \
     }                                                                                              \
     EMU EMU_V_##R(W) P##_maskz_compress_##e(EMU_K_##W##_##L k, EMU_V_##R(W) a)                     \

@@ -88,8 +88,7 @@ void nb_emu_tile_load(int t, const void *base, ptrdiff_t stride)
 void nb_emu_tile_store(int t, void *base, ptrdiff_t stride)
 {
     const tile *s = get(t);
-    for (int r = 0; r < cfg.rows[t]; r++)
-        memcpy((char *)base + r * stride, s->u8[r], cfg.colsb[t]);
+    for (int r = 0; r < cfg.rows[t]; r++) memcpy((char *)base + r * stride, s->u8[r], cfg.colsb[t]);
     cfg.start_row = 0;
 }
 

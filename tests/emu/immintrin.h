@@ -18,10 +18,12 @@
 
 #include "emu_base.h"
 #include "emu_mask.h"
+#include "emu_kmask.h"
 #include "emu_mem.h"
 #include "emu_arith.h"
 #include "emu_shift.h"
 #include "emu_perm.h"
+#include "emu_part.h"
 #include "emu_cmp.h"
 #include "emu_cvt.h"
 #include "emu_float.h"
