@@ -55,6 +55,10 @@ nb_thrift_count nb_forward_thrift_count(const nb_forward *f);
 /* Values that a checkpoint's own scale has cut off, since creation. */
 uint64_t nb_forward_saturated(const nb_forward *f);
 
+/* Complete pages that attention in the absorbed form has read since creation, once for all heads
+ * and sequences that it was read for at once. */
+uint64_t nb_forward_pages_read(const nb_forward *f);
+
 /* Runs the chunks.  NB_ERR_NONFINITE when a value to be stored is not finite: err tells of the
  * first, bad[i] (may be NULL) is 1 for each such chunk, whose cache, tail and logits are void;
  * the other chunks are complete.  A step is never run again with the same tails: they already

@@ -4,13 +4,15 @@
  * its block at once, the rest waits in the tail.  A query in page p then sees
  * pages 0..p-1 decoded and page p's rows in BF16.  (An f32 record rounds nothing.)
  *
- * Two drivers use the one attention kernel.  Direct: queries against the stored
- * values (absorbed MLA; GQA), a tile of at most 64 queries of one page at a time;
- * splits of the context are independent tasks.  Expanded: per split of the
- * context the keys and values of all heads are rebuilt once for all queries of
- * the chunk.  Either way the state of a (query, head) is built per split of
- * NB_SPLIT_PAGES pages and merged in order of position, so the result does not
- * depend on how the work was cut. */
+ * Two drivers.  Direct: queries against the stored values (absorbed MLA; GQA), a
+ * tile of at most 64 queries of one page at a time; splits of the context are
+ * independent tasks.  Expanded: forward_expand.c.  Either way the state of a
+ * (query, head) is built per split of NB_SPLIT_PAGES pages and merged in order of
+ * position, so the result does not depend on how the work was cut.
+ *
+ * In the absorbed form, the runs of complete pages of a split go to one call of attn_pages, which
+ * reads their bytes; a page with sinks, with tokens that are read refined, or still open is
+ * decoded, or there, as floats.  Where runs begin and end is a matter of the sequence alone. */
 #include <math.h>
 #include <string.h>
 
@@ -158,7 +160,7 @@ void nb_fw_decode_page(const nb_attn_step *s, size_t page, float *out)
     for (size_t k = 0; k < n; k++) out[k] = nb_bf16_to_f32(sink[k]);
 }
 
-static void reset_state(float *m, float *l, size_t n)
+void nb_fw_reset_state(float *m, float *l, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         m[i] = -INFINITY;
@@ -176,28 +178,41 @@ typedef struct direct_ctx {
     bool last_wave;
 } direct_ctx;
 
+/* Heads of block i of n_hb. */
 static void head_range(size_t n_head, size_t n_hb, size_t i, size_t *b, size_t *e)
 {
     *b = n_head * i / n_hb;
     *e = n_head * (i + 1) / n_hb;
 }
 
-void nb_fw_attn_split(const nb_split_args *x)
+size_t nb_fw_n_closed(size_t page, size_t split)
 {
-    const nb_attn_step *s = x->s;
-    const nb_forward *f = s->f;
+    const size_t j0 = split * NB_SPLIT_PAGES, n = page > j0 ? page - j0 : 0;
+    return n < NB_SPLIT_PAGES ? n : NB_SPLIT_PAGES;
+}
+
+/* One tile of rows for the queries of x: a decoded page, or the open one. */
+static void split_tile(const nb_split_args *x, const float *rows, bool own)
+{
+    const nb_forward *f = x->s->f;
     const nb_model_config *c = &f->o.model->c;
     const size_t nh = c->n_head, n = f->n_values;
     const bool mla = c->attn == NB_ATTN_MLA;
-    nb_attn_args a = {
+    f->plan.attn->fn(&(nb_attn_args){
         .o = x->o,
         .m = x->m,
         .l = x->l,
         .q = x->q,
+        .k1 = rows,
+        .k2 = mla ? rows + c->kv_lora : rows,
+        .v = mla ? rows : rows + c->n_kv_head * c->head_dim,
         .n_q = x->n_q,
         .head_begin = x->head_begin,
         .head_end = x->head_end,
         .group = mla ? nh : nh / c->n_kv_head,
+        .n_kv = own ? x->r0 + x->n_q : NB_PAGE_TOK,
+        .vis0 = own ? x->r0 + 1 : NB_PAGE_TOK,
+        .vis_step = own,
         .d1 = mla ? c->kv_lora : c->head_dim,
         .d2 = mla ? c->d_rope : 0,
         .d_v = f->d_state,
@@ -210,29 +225,73 @@ void nb_fw_attn_split(const nb_split_args *x)
         .v_stride = n,
         .v_head = mla ? 0 : c->head_dim,
         .scale = c->softmax_scale,
-    };
-    for (size_t i = 0; i < x->n_q; i++)
-        reset_state(a.m + i * nh + a.head_begin, a.l + i * nh + a.head_begin,
-                    a.head_end - a.head_begin);
-    const size_t j1 = (x->split + 1) * NB_SPLIT_PAGES;
-    for (size_t j = x->split * NB_SPLIT_PAGES; j < j1 && j <= x->page; j++) {
-        const float *rows = x->scratch;
-        if (j < x->page) {
-            nb_fw_decode_page(s, j, x->scratch);
-            if (x->pick) nb_fw_refine(s, j, x->pick, x->scratch);
-            a.n_kv = a.vis0 = NB_PAGE_TOK;
-            a.vis_step = 0;
-        } else {
-            rows = s->own + (j - s->p0) * NB_PAGE_TOK * n;
-            a.n_kv = x->r0 + x->n_q;
-            a.vis0 = x->r0 + 1;
-            a.vis_step = 1;
+    });
+}
+
+/* Complete pages that follow each other, for all queries of the n sequences. */
+static void split_pages(const nb_split_args *a, size_t n, const void *const *page, size_t n_page,
+                        size_t worker)
+{
+    nb_forward *f = a->s->f;
+    nb_attn_query query[NB_PAGE_TOK];
+    size_t n_query = 0;
+    const size_t nh = f->o.model->c.n_head;
+    if (n_page == 0) return;
+    for (size_t k = 0; k < n; k++)
+        for (size_t i = 0; i < a[k].n_q; i++)
+            query[n_query++] = (nb_attn_query){ .q = a[k].q + i * a[k].q_stride,
+                                                .o = a[k].o + i * nh * f->d_state,
+                                                .m = a[k].m + i * nh,
+                                                .l = a[k].l + i * nh };
+    f->over_pages[a->s->layer]->fn(
+        &(nb_attn_pages_args){ .record = record_of(a->s),
+                               .page = page,
+                               .n_page = n_page,
+                               .query = query,
+                               .n_query = n_query,
+                               .head_begin = a->head_begin,
+                               .head_end = a->head_end,
+                               .scale = f->o.model->c.softmax_scale,
+                               .scratch = (char *)f->w_scratch + worker * f->w_scratch_bytes });
+}
+
+/* Whether attn_pages may read the page: nothing stands beside its bytes. */
+static bool plain_page(const nb_split_args *x, size_t page)
+{
+    const nb_fw_pick *p = x->pick;
+    return x->s->f->over_pages[x->s->layer] && nb_fw_n_sink(x->s, page) == 0 &&
+           !(p && p->first[page] != p->first[page + 1]);
+}
+
+void nb_fw_attn_split(const nb_split_args *a, size_t n, size_t worker)
+{
+    nb_forward *f = a->s->f;
+    const size_t nh = f->o.model->c.n_head, j0 = a->split * NB_SPLIT_PAGES;
+    const size_t n_closed = nb_fw_n_closed(a->page, a->split);
+    float *rows = f->w_page + worker * NB_PAGE_TOK * f->n_values;
+    for (size_t k = 0; k < n; k++)
+        for (size_t i = 0; i < a[k].n_q; i++)
+            nb_fw_reset_state(a[k].m + i * nh + a->head_begin, a[k].l + i * nh + a->head_begin,
+                              a->head_end - a->head_begin);
+    const void *run[NB_SPLIT_PAGES] = { 0 };
+    size_t n_run = 0;
+    for (size_t j = j0; j < j0 + n_closed; j++) {
+        if (plain_page(a, j)) {
+            run[n_run++] = nb_fw_page(a->s, j);
+            continue;
         }
-        a.k1 = rows;
-        a.k2 = mla ? rows + c->kv_lora : rows;
-        a.v = mla ? rows : rows + c->n_kv_head * c->head_dim;
-        f->plan.attn->fn(&a);
+        split_pages(a, n, run, n_run, worker);
+        n_run = 0;
+        nb_fw_decode_page(a->s, j, rows);
+        if (a->pick) nb_fw_refine(a->s, j, a->pick, rows);
+        for (size_t k = 0; k < n; k++) split_tile(&a[k], rows, false);
     }
+    split_pages(a, n, run, n_run, worker);
+    atomic_fetch_add_explicit(&f->n_page_read, n_closed, memory_order_relaxed);
+    for (size_t k = 0; k < n; k++)
+        if (a[k].page >= j0 && a[k].page < j0 + NB_SPLIT_PAGES)
+            split_tile(&a[k], a[k].s->own + (a[k].page - a[k].s->p0) * NB_PAGE_TOK * f->n_values,
+                       true);
 }
 
 static void direct_split(void *ctx, size_t task, size_t worker)
@@ -249,10 +308,9 @@ static void direct_split(void *ctx, size_t task, size_t worker)
                         .split = x->split0 + w,
                         .o = f->part_o + w * x->n_q * nh * f->d_state,
                         .m = f->part_m + w * x->n_q * nh,
-                        .l = f->part_l + w * x->n_q * nh,
-                        .scratch = f->w_page + worker * NB_PAGE_TOK * f->n_values };
+                        .l = f->part_l + w * x->n_q * nh };
     head_range(nh, x->n_hb, task % x->n_hb, &a.head_begin, &a.head_end);
-    nb_fw_attn_split(&a);
+    nb_fw_attn_split(&a, 1, worker);
 }
 
 static void direct_merge(void *ctx, size_t task, size_t worker)
@@ -335,13 +393,13 @@ static void direct_waves(direct_ctx *x)
     nb_forward *f = x->s->f;
     const size_t nh = f->o.model->c.n_head, n_worker = nb_dev_n_worker(f->o.dev);
     const size_t n_split = x->page / NB_SPLIT_PAGES + 1;
-    const size_t wave = f->part_floats / (x->n_q * nh * f->d_state);
-    reset_state(f->tot_m, f->tot_l, x->n_q * nh);
+    const size_t wave = NB_WAVE / x->n_q;
+    nb_fw_reset_state(f->tot_m, f->tot_l, x->n_q * nh);
     for (; x->split0 < n_split; x->split0 += x->n_wave) {
         x->n_wave = n_split - x->split0 < wave ? n_split - x->split0 : wave;
         x->last_wave = x->split0 + x->n_wave == n_split;
         x->n_hb = (n_worker + x->n_wave - 1) / x->n_wave;
-        if (x->n_q > 8) x->n_hb *= 4;
+        if (x->n_q > 8) x->n_hb *= 2; /* so that the last tasks are short */
         if (x->n_hb > nh) x->n_hb = nh;
         nb_dev_run(f->o.dev, direct_split, x, x->n_wave * x->n_hb);
         nb_dev_run(f->o.dev, direct_merge, x, x->n_q * x->n_hb);
@@ -376,108 +434,6 @@ static void direct_tile(nb_attn_step *s, size_t tok, size_t n_q)
         memcpy(y, f->tot_o, n_q * nh * f->d_state * sizeof *y);
 }
 
-/* ---- expanded MLA ---- */
-
-typedef struct expand_ctx {
-    nb_attn_step *s;
-    size_t j0, n_dec; /* first page of the split; pages decoded */
-} expand_ctx;
-
-static void decode_task(void *ctx, size_t task, size_t worker)
-{
-    (void)worker;
-    const expand_ctx *x = ctx;
-    nb_fw_decode_page(x->s, x->j0 + task, x->s->f->dec + task * NB_PAGE_TOK * x->s->f->n_values);
-}
-
-/* Queries of one page of the chunk, one head, against one split. */
-static void expand_task(void *ctx, size_t task, size_t worker)
-{
-    const expand_ctx *x = ctx;
-    const nb_attn_step *s = x->s;
-    nb_forward *f = s->f;
-    const nb_model_config *c = &f->o.model->c;
-    const size_t nh = c->n_head, d_nv = c->d_nope + c->d_v, n = f->n_values;
-    const size_t i = task / nh, h = task % nh, qp = s->p0 + i;
-    if (qp < x->j0) return;
-    const size_t r0 = i == 0 ? s->in0 : 0, tok = i * NB_PAGE_TOK + r0 - s->in0;
-    const size_t left = s->c->n_tok - tok, room = NB_PAGE_TOK - r0, n_q = left < room ? left : room;
-    const size_t at = s->t0 + tok;
-    float *o = f->w_o + worker * NB_PAGE_TOK * nh * c->d_v;
-    float *m = f->w_m + worker * NB_PAGE_TOK * nh, *l = f->w_l + worker * NB_PAGE_TOK * nh;
-    nb_attn_args a = {
-        .o = o,
-        .m = m,
-        .l = l,
-        .q = f->q + at * nh * f->d_q,
-        .n_q = n_q,
-        .head_begin = h,
-        .head_end = h + 1,
-        .group = 1,
-        .d1 = c->d_nope,
-        .d2 = c->d_rope,
-        .d_v = c->d_v,
-        .q_q_stride = nh * f->d_q,
-        .o_q_stride = nh * c->d_v,
-        .ml_q_stride = nh,
-        .k1_stride = nh * d_nv,
-        .k1_head = d_nv,
-        .k2_stride = n,
-        .v_stride = nh * d_nv,
-        .v_head = d_nv,
-        .scale = c->softmax_scale,
-    };
-    for (size_t k = 0; k < n_q; k++) reset_state(m + k * nh + h, l + k * nh + h, 1);
-    for (size_t j = x->j0; j < x->j0 + NB_SPLIT_PAGES && j <= qp; j++) {
-        const size_t slot = (j - x->j0) * NB_PAGE_TOK;
-        const bool own = j == qp;
-        a.k1 = (own ? f->exp_raw : f->exp_dec) + slot * nh * d_nv;
-        a.v = a.k1 + c->d_nope;
-        a.k2 = (own ? s->own + (j - s->p0) * NB_PAGE_TOK * n : f->dec + slot * n) + c->kv_lora;
-        a.n_kv = own ? r0 + n_q : NB_PAGE_TOK;
-        a.vis0 = own ? r0 + 1 : NB_PAGE_TOK;
-        a.vis_step = own;
-        f->plan.attn->fn(&a);
-    }
-    for (size_t k = 0; k < n_q; k++) {
-        const size_t g = (at + k) * nh + h, loc = k * nh + h;
-        nb_attn_merge(f->eo + g * c->d_v, f->em + g, f->el + g, o + loc * c->d_v, m + loc, l + loc,
-                      1, c->d_v);
-    }
-}
-
-static void expanded(nb_attn_step *s)
-{
-    nb_forward *f = s->f;
-    const nb_model_config *c = &f->o.model->c;
-    const size_t nh = c->n_head, w = nh * (c->d_nope + c->d_v), n = f->n_values;
-    const size_t p_last = s->p0 + s->n_page - 1;
-    reset_state(f->em + s->t0 * nh, f->el + s->t0 * nh, s->c->n_tok * nh);
-    for (size_t j0 = 0; j0 <= p_last; j0 += NB_SPLIT_PAGES) {
-        const size_t j1 = j0 + NB_SPLIT_PAGES;
-        expand_ctx x = { s, j0, (p_last < j1 ? p_last : j1) - j0 };
-        nb_job job[2];
-        size_t n_job = 0;
-        if (x.n_dec) {
-            nb_dev_run(f->o.dev, decode_task, &x, x.n_dec);
-            job[n_job++] =
-                nb_fw_job(f, &s->l->kv_b, NULL, f->dec, n, f->exp_dec, w, x.n_dec * NB_PAGE_TOK);
-        }
-        const size_t own = s->p0 > j0 ? s->p0 : j0; /* the chunk's own pages in this split */
-        if (own < j1) {
-            const size_t first = (own - s->p0) * NB_PAGE_TOK, left = s->n_end - first;
-            const size_t room = (j1 - own) * NB_PAGE_TOK;
-            job[n_job++] =
-                nb_fw_job(f, &s->l->kv_b, NULL, s->own + first * n, n,
-                          f->exp_raw + (own - j0) * NB_PAGE_TOK * w, w, left < room ? left : room);
-        }
-        nb_fw_run_jobs(f, job, n_job);
-        nb_dev_run(f->o.dev, expand_task, &x, s->n_page * nh);
-    }
-    nb_attn_finish(f->attn + s->t0 * nh * c->d_v, f->eo + s->t0 * nh * c->d_v, f->el + s->t0 * nh,
-                   s->c->n_tok * nh, c->d_v);
-}
-
 nb_attn_step nb_fw_attn_step(nb_forward *f, const nb_chunk *c, size_t layer, size_t t0)
 {
     nb_attn_step s = { .f = f,
@@ -499,7 +455,7 @@ nb_status nb_fw_attention(nb_forward *f, const nb_chunk *c, size_t layer, size_t
     nb_attn_step s = nb_fw_attn_step(f, c, layer, t0);
     NB_TRY(store(&s, err));
     const bool expand = f->o.model->c.attn == NB_ATTN_MLA && !c->absorbed;
-    if (expand) expanded(&s);
+    if (expand) nb_fw_expanded(&s);
     for (size_t tok = 0; !expand && tok < c->n_tok;) {
         const size_t room = NB_PAGE_TOK - (c->pos0 + tok) % NB_PAGE_TOK, left = c->n_tok - tok;
         const size_t n_q = left < room ? left : room;

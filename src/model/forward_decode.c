@@ -1,29 +1,47 @@
 /* forward_decode.c - attention of single tokens of many sequences, side by side.
  *
  * What a decode step of a server is: up to 64 sequences with one new token each.  The
- * absorbing matrices are read once for all of them, and every (sequence, split of its
- * context) is a task of its own, so that ragged lengths do not leave workers idle.  The
- * state of each split and the order of merging are those of forward_attn.c: a
- * sequence's result does not depend on its neighbours. */
-#include <math.h>
+ * absorbing matrices are read once for all of them.  Sequences that have the complete pages of a
+ * split in common (one prompt, many answers) attend to it in one task, which reads the pages once:
+ * a group.  Every group is a task, the longest first, so that ragged lengths do not leave workers
+ * idle; heads are divided only where there are fewer groups than workers, since each part reads the
+ * pages again.  States and the order of merging are those of forward_attn.c: a sequence's result
+ * does not depend on its neighbours. */
+#include <string.h>
 
 #include "model/forward_internal.h"
 
 typedef struct decode_seq {
     nb_attn_step s;
-    size_t first, n_split; /* its tasks [first, first + n_split) of all sequences' splits */
-    bool thrift;           /* none of these: such a query goes its own way, afterwards */
+    size_t n_split;
+    bool thrift; /* n_split = 0: such a query goes its own way, afterwards */
 } decode_seq;
+
+/* Sequences that attend to a split together: their states are [state0, state0 + n) of the wave. */
+typedef struct decode_group {
+    size_t split, state0, n, cost;
+} decode_group;
+
+enum { MIN_HEADS = 4 }; /* a task of fewer heads would read pages more than it computes */
 
 typedef struct decode_ctx {
     nb_forward *f;
     decode_seq seq[NB_DECODE_MAX];
-    size_t n_seq, n_state; /* sequences; splits of all of them */
-    const float *q;        /* [n_seq][q_stride] */
+    size_t n_seq, max_split;
+    const float *q; /* [n_seq][q_stride] */
     size_t q_stride;
-    size_t state0, n_wave, n_hb; /* states [state0, state0 + n_wave) are in hand */
+    /* the wave in hand */
+    decode_group group[NB_WAVE];
+    size_t n_group, n_state, n_hb, n_mb; /* blocks of heads per group, and when merging */
+    uint8_t state_seq[NB_WAVE];          /* by state: the sequence, and its split below */
+    size_t state_split[NB_WAVE];
+    /* what the next wave begins with */
+    size_t split;
+    bool taken[NB_DECODE_MAX]; /* sequences whose `split` was in a wave */
     unsigned char bad[NB_DECODE_MAX];
 } decode_ctx;
+
+_Static_assert(NB_DECODE_MAX <= UINT8_MAX, "state_seq");
 
 static void store_task(void *ctx, size_t i, size_t worker)
 {
@@ -33,88 +51,123 @@ static void store_task(void *ctx, size_t i, size_t worker)
     x->bad[i] = !nb_fw_store_page(&x->seq[i].s, 0, stage);
 }
 
-static void heads_of(const decode_ctx *x, size_t i, size_t *b, size_t *e)
+/* ---- groups ---- */
+
+/* The same complete pages in this split, at least one. */
+static bool same_pages(const decode_ctx *x, size_t i, size_t k, size_t split)
 {
-    const size_t nh = x->f->o.model->c.n_head;
-    *b = nh * i / x->n_hb;
-    *e = nh * (i + 1) / x->n_hb;
+    const nb_attn_step *a = &x->seq[i].s, *b = &x->seq[k].s;
+    const size_t n = nb_fw_n_closed(a->p0, split), j0 = split * NB_SPLIT_PAGES;
+    if (n == 0 || n != nb_fw_n_closed(b->p0, split) || a->c->kv.pool != b->c->kv.pool) return false;
+    for (size_t j = j0; j < j0 + n; j++)
+        if (a->c->kv.block[j] != b->c->kv.block[j]) return false;
+    return true;
 }
 
-/* The sequence that state k belongs to: the last whose first is not beyond it. */
-static size_t seq_of(const decode_ctx *x, size_t k)
+static void add_state(decode_ctx *x, size_t i)
 {
-    size_t lo = 0, hi = x->n_seq;
-    while (hi - lo > 1) {
-        const size_t mid = lo + (hi - lo) / 2;
-        if (x->seq[mid].first <= k)
-            lo = mid;
-        else
-            hi = mid;
+    x->taken[i] = true;
+    x->state_seq[x->n_state] = (uint8_t)i;
+    x->state_split[x->n_state++] = x->split;
+}
+
+/* The group of sequence i, as far as there is room for its states. */
+static void add_group(decode_ctx *x, size_t i)
+{
+    decode_group g = { .split = x->split, .state0 = x->n_state, .n = 1 };
+    add_state(x, i);
+    for (size_t k = i + 1; k < x->n_seq && g.n < NB_CASCADE_MAX && x->n_state < NB_WAVE; k++) {
+        if (x->taken[k] || x->bad[k] || x->split >= x->seq[k].n_split) continue;
+        if (!same_pages(x, i, k, x->split)) continue;
+        add_state(x, k);
+        g.n++;
     }
-    return lo;
+    /* reading a page is worth about two queries */
+    g.cost = (nb_fw_n_closed(x->seq[i].s.p0, x->split) + 1) * (g.n + 2);
+    size_t at = x->n_group++;
+    for (; at > 0 && x->group[at - 1].cost < g.cost; at--) x->group[at] = x->group[at - 1];
+    x->group[at] = g;
 }
 
-static void split_task(void *ctx, size_t task, size_t worker)
+/* Fills a wave, in order of splits; false when there is nothing left. */
+static bool next_wave(decode_ctx *x)
+{
+    x->n_group = x->n_state = 0;
+    while (x->split < x->max_split) {
+        for (size_t i = 0; i < x->n_seq; i++) {
+            if (x->taken[i] || x->bad[i] || x->split >= x->seq[i].n_split) continue;
+            if (x->n_state == NB_WAVE) return true;
+            add_group(x, i);
+        }
+        for (size_t i = 0; i < x->n_seq; i++) x->taken[i] = false;
+        x->split++;
+    }
+    return x->n_group != 0;
+}
+
+/* ---- a wave ---- */
+
+static void group_task(void *ctx, size_t task, size_t worker)
 {
     const decode_ctx *x = ctx;
     nb_forward *f = x->f;
-    const size_t w = task / x->n_hb, k = x->state0 + w, i = seq_of(x, k);
-    const size_t nh = f->o.model->c.n_head;
-    const decode_seq *d = &x->seq[i];
-    if (x->bad[i]) return;
-    nb_split_args a = { .s = &d->s,
-                        .q = x->q + i * x->q_stride,
-                        .q_stride = x->q_stride,
-                        .n_q = 1,
-                        .r0 = d->s.in0,
-                        .page = d->s.p0,
-                        .split = k - d->first,
-                        .o = f->part_o + w * nh * f->d_state,
-                        .m = f->part_m + w * nh,
-                        .l = f->part_l + w * nh,
-                        .scratch = f->w_page + worker * NB_PAGE_TOK * f->n_values };
-    heads_of(x, task % x->n_hb, &a.head_begin, &a.head_end);
-    nb_fw_attn_split(&a);
+    const size_t nh = f->o.model->c.n_head, hb = task % x->n_hb;
+    const decode_group *g = &x->group[task / x->n_hb];
+    nb_split_args a[NB_CASCADE_MAX];
+    for (size_t k = 0; k < g->n; k++) {
+        const size_t w = g->state0 + k, i = x->state_seq[w];
+        const decode_seq *d = &x->seq[i];
+        a[k] = (nb_split_args){ .s = &d->s,
+                                .q = x->q + i * x->q_stride,
+                                .q_stride = x->q_stride,
+                                .n_q = 1,
+                                .r0 = d->s.in0,
+                                .page = d->s.p0,
+                                .split = g->split,
+                                .head_begin = nh * hb / x->n_hb,
+                                .head_end = nh * (hb + 1) / x->n_hb,
+                                .o = f->part_o + w * nh * f->d_state,
+                                .m = f->part_m + w * nh,
+                                .l = f->part_l + w * nh };
+    }
+    nb_fw_attn_split(a, g->n, worker);
 }
 
-/* One sequence's states of the wave, in order of position. */
-static void merge_task(void *ctx, size_t i, size_t worker)
+/* Some heads of one sequence's states of the wave, in order of position. */
+static void merge_task(void *ctx, size_t task, size_t worker)
 {
     (void)worker;
     const decode_ctx *x = ctx;
     nb_forward *f = x->f;
-    const size_t nh = f->o.model->c.n_head, ds = f->d_state, end = x->state0 + x->n_wave;
-    const decode_seq *d = &x->seq[i];
-    float *o = f->tot_o + i * nh * ds, *m = f->tot_m + i * nh, *l = f->tot_l + i * nh;
-    if (x->bad[i]) return;
-    if (d->first >= x->state0)
-        for (size_t h = 0; h < nh; h++) {
-            m[h] = -INFINITY;
-            l[h] = 0;
-        }
-    const size_t a = d->first > x->state0 ? d->first : x->state0;
-    const size_t b = d->first + d->n_split < end ? d->first + d->n_split : end;
-    for (size_t k = a; k < b; k++) {
-        const size_t w = k - x->state0;
-        nb_attn_merge(o, m, l, f->part_o + w * nh * ds, f->part_m + w * nh, f->part_l + w * nh, nh,
+    const size_t nh = f->o.model->c.n_head, ds = f->d_state, i = task / x->n_mb;
+    const size_t b = nh * (task % x->n_mb) / x->n_mb, e = nh * (task % x->n_mb + 1) / x->n_mb;
+    const size_t at = i * nh + b;
+    float *o = f->tot_o + at * ds, *m = f->tot_m + at, *l = f->tot_l + at;
+    for (size_t w = 0; w < x->n_state; w++) {
+        if (x->state_seq[w] != i) continue;
+        const size_t from = w * nh + b;
+        if (x->state_split[w] == 0) nb_fw_reset_state(m, l, e - b);
+        nb_attn_merge(o, m, l, f->part_o + from * ds, f->part_m + from, f->part_l + from, e - b,
                       ds);
+        if (x->state_split[w] + 1 == x->seq[i].n_split) nb_attn_finish(o, o, l, e - b, ds);
     }
-    if (a < b && b == d->first + d->n_split) nb_attn_finish(o, o, l, nh, ds);
+}
+
+static size_t blocks(size_t n_worker, size_t n_task, size_t most)
+{
+    const size_t n = (n_worker + n_task - 1) / n_task;
+    return n < most ? n : most;
 }
 
 static void run_waves(decode_ctx *x)
 {
     nb_forward *f = x->f;
-    const nb_model_config *c = &f->o.model->c;
-    const size_t wave = f->part_floats / (c->n_head * f->d_state);
-    const size_t n_worker = nb_dev_n_worker(f->o.dev);
-    for (x->state0 = 0; x->state0 < x->n_state; x->state0 += x->n_wave) {
-        const size_t left = x->n_state - x->state0;
-        x->n_wave = left < wave ? left : wave;
-        x->n_hb = (n_worker + x->n_wave - 1) / x->n_wave;
-        if (x->n_hb > c->n_head) x->n_hb = c->n_head;
-        nb_dev_run(f->o.dev, split_task, x, x->n_wave * x->n_hb);
-        nb_dev_run(f->o.dev, merge_task, x, x->n_seq);
+    const size_t nh = f->o.model->c.n_head, n_worker = nb_dev_n_worker(f->o.dev);
+    while (next_wave(x)) {
+        x->n_hb = blocks(n_worker, x->n_group, nh > MIN_HEADS ? nh / MIN_HEADS : 1);
+        x->n_mb = blocks(n_worker, x->n_seq, nh);
+        nb_dev_run(f->o.dev, group_task, x, x->n_group * x->n_hb);
+        nb_dev_run(f->o.dev, merge_task, x, x->n_seq * x->n_mb);
     }
 }
 
@@ -123,16 +176,18 @@ void nb_fw_attention_decode(nb_forward *f, const nb_chunk *c, size_t n_chunk, si
 {
     const nb_model_config *mc = &f->o.model->c;
     const nb_layer *l = &f->o.model->layer[layer];
-    decode_ctx x = { .f = f, .n_seq = n_chunk };
+    decode_ctx x;
+    memset(&x, 0, sizeof x);
+    x.f = f;
+    x.n_seq = n_chunk;
     const size_t nh = mc->n_head;
     NB_ASSERT(n_chunk <= NB_DECODE_MAX);
     for (size_t i = 0; i < n_chunk; i++) {
         decode_seq *d = &x.seq[i];
         d->s = nb_fw_attn_step(f, &c[i], layer, t0 + i);
-        d->first = x.n_state;
         d->thrift = nb_fw_thrift_on(&d->s);
         d->n_split = d->thrift ? 0 : d->s.p0 / NB_SPLIT_PAGES + 1;
-        x.n_state += d->n_split;
+        if (d->n_split > x.max_split) x.max_split = d->n_split;
     }
     nb_dev_run(f->o.dev, store_task, &x, n_chunk);
     for (size_t i = 0; i < n_chunk; i++) {
@@ -161,5 +216,5 @@ void nb_fw_attention_decode(nb_forward *f, const nb_chunk *c, size_t n_chunk, si
     if (mc->attn == NB_ATTN_MLA)
         nb_fw_unabsorb(f, l, n_chunk, y);
     else
-        for (size_t k = 0; k < n_chunk * nh * f->d_state; k++) y[k] = f->tot_o[k];
+        memcpy(y, f->tot_o, n_chunk * nh * f->d_state * sizeof *y);
 }

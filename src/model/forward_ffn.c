@@ -8,39 +8,29 @@
 
 #include "model/forward_internal.h"
 
-static void swiglu(nb_forward *f, float *gate, const float *up, size_t n_tok, size_t dim)
-{
-    f->plan.swiglu->fn(&(nb_swiglu_args){ .y = gate,
-                                          .gate = gate,
-                                          .up = up,
-                                          .n_tok = n_tok,
-                                          .dim = dim,
-                                          .in_stride = dim,
-                                          .y_stride = dim });
-}
-
-typedef struct swiglu_task {
+typedef struct swiglu_ctx {
     nb_forward *f;
     float *gate;
     const float *up;
-    size_t n_tok, dim;
-} swiglu_task;
+    size_t dim;
+} swiglu_ctx;
 
-enum { SWIGLU_BLOCK = 16 }; /* tokens per task */
-
-static void swiglu_run(void *ctx, size_t task, size_t worker)
+static void swiglu_tokens(void *ctx, size_t t0, size_t t1)
 {
-    (void)worker;
-    const swiglu_task *s = ctx;
-    const size_t t = task * SWIGLU_BLOCK, left = s->n_tok - t;
-    swiglu(s->f, s->gate + t * s->dim, s->up + t * s->dim,
-           left < SWIGLU_BLOCK ? left : SWIGLU_BLOCK, s->dim);
+    const swiglu_ctx *s = ctx;
+    s->f->plan.swiglu->fn(&(nb_swiglu_args){ .y = s->gate + t0 * s->dim,
+                                             .gate = s->gate + t0 * s->dim,
+                                             .up = s->up + t0 * s->dim,
+                                             .n_tok = t1 - t0,
+                                             .dim = s->dim,
+                                             .in_stride = s->dim,
+                                             .y_stride = s->dim });
 }
 
-static void swiglu_all(nb_forward *f, float *gate, const float *up, size_t n_tok, size_t dim)
+static void swiglu(nb_forward *f, float *gate, const float *up, size_t n_tok, size_t dim)
 {
-    swiglu_task s = { f, gate, up, n_tok, dim };
-    nb_dev_run(f->o.dev, swiglu_run, &s, (n_tok + SWIGLU_BLOCK - 1) / SWIGLU_BLOCK);
+    swiglu_ctx s = { f, gate, up, dim };
+    nb_fw_tokens(f, swiglu_tokens, &s, n_tok);
 }
 
 static void dense(nb_forward *f, const nb_mlp *m, const float *x, float *y, size_t n_tok)
@@ -49,20 +39,27 @@ static void dense(nb_forward *f, const nb_mlp *m, const float *x, float *y, size
     f->job[0] = nb_fw_job(f, &m->gate, m->gate_b, x, h, f->gate, inter, n_tok);
     f->job[1] = nb_fw_job(f, &m->up, m->up_b, x, h, f->up, inter, n_tok);
     nb_fw_run_jobs(f, f->job, 2);
-    swiglu_all(f, f->gate, f->up, n_tok, inter);
+    swiglu(f, f->gate, f->up, n_tok, inter);
     nb_fw_linear(f, &m->down, m->down_b, f->gate, inter, y, h, n_tok);
 }
 
-/* Chooses experts and gives every (token, choice) a row in expert order. */
-static void route(nb_forward *f, const nb_layer *l, const float *x, size_t n_tok)
+typedef struct moe_ctx {
+    nb_forward *f;
+    const nb_layer *l;
+    const float *x;
+    float *y;
+} moe_ctx;
+
+static void route_tokens(void *ctx, size_t t0, size_t t1)
 {
+    const moe_ctx *m = ctx;
+    nb_forward *f = m->f;
     const nb_model_config *c = &f->o.model->c;
-    nb_fw_linear(f, &l->router, NULL, x, c->hidden, f->r_logits, c->n_expert, n_tok);
-    f->plan.route->fn(&(nb_route_args){ .id = f->r_id,
-                                        .weight = f->r_weight,
-                                        .logits = f->r_logits,
-                                        .bias = l->router_b,
-                                        .n_tok = n_tok,
+    f->plan.route->fn(&(nb_route_args){ .id = f->r_id + t0 * c->top_k,
+                                        .weight = f->r_weight + t0 * c->top_k,
+                                        .logits = f->r_logits + t0 * c->n_expert,
+                                        .bias = m->l->router_b,
+                                        .n_tok = t1 - t0,
                                         .n_expert = c->n_expert,
                                         .top_k = c->top_k,
                                         .n_group = c->n_group,
@@ -71,6 +68,24 @@ static void route(nb_forward *f, const nb_layer *l, const float *x, size_t n_tok
                                         .sigmoid = c->sigmoid,
                                         .normalise = c->normalise,
                                         .factor = c->routed_factor });
+}
+
+static void gather_tokens(void *ctx, size_t t0, size_t t1)
+{
+    const moe_ctx *m = ctx;
+    nb_forward *f = m->f;
+    const size_t h = f->o.model->c.hidden, k = f->o.model->c.top_k;
+    for (size_t i = t0 * k; i < t1 * k; i++)
+        memcpy(f->e_x + f->e_slot[i] * h, m->x + i / k * h, h * sizeof *m->x);
+}
+
+/* Chooses experts and gives every (token, choice) a row in expert order. */
+static void route(moe_ctx *m, size_t n_tok)
+{
+    nb_forward *f = m->f;
+    const nb_model_config *c = &f->o.model->c;
+    nb_fw_linear(f, &m->l->router, NULL, m->x, c->hidden, f->r_logits, c->n_expert, n_tok);
+    nb_fw_tokens(f, route_tokens, m, n_tok);
     memset(f->e_count, 0, (c->n_expert + 1) * sizeof *f->e_count);
     for (size_t i = 0; i < n_tok * c->top_k; i++) f->e_count[f->r_id[i]]++;
     size_t at = 0;
@@ -83,34 +98,54 @@ static void route(nb_forward *f, const nb_layer *l, const float *x, size_t n_tok
     for (size_t i = 0; i < n_tok * c->top_k; i++) {
         const uint32_t e = f->r_id[i];
         f->e_slot[i] = f->e_first[e] + f->e_count[e]++;
-        memcpy(f->e_x + f->e_slot[i] * c->hidden, x + i / c->top_k * c->hidden,
-               c->hidden * sizeof *x);
     }
+    if (n_tok > 1) nb_fw_tokens(f, gather_tokens, m, n_tok); /* one token: all rows are x */
+}
+
+/* y = sum over the choices in their order, then the shared expert, which is in y. */
+static void sum_tokens(void *ctx, size_t t0, size_t t1)
+{
+    const moe_ctx *m = ctx;
+    const nb_forward *f = m->f;
+    const size_t h = f->o.model->c.hidden, k = f->o.model->c.top_k;
+    const bool shared = m->l->mlp.gate.data != NULL;
+    enum { PART = 64 };
+    for (size_t t = t0; t < t1; t++)
+        for (size_t i0 = 0; i0 < h; i0 += PART) {
+            const size_t n = h - i0 < PART ? h - i0 : PART;
+            float s[PART] = { 0 }, *y = m->y + t * h + i0;
+            for (size_t j = t * k; j < (t + 1) * k; j++) {
+                const float w = f->r_weight[j], *e = f->e_y + f->e_slot[j] * h + i0;
+                for (size_t i = 0; i < n; i++) s[i] += w * e[i];
+            }
+            for (size_t i = 0; i < n; i++) y[i] = shared ? s[i] + y[i] : s[i];
+        }
 }
 
 static void moe(nb_forward *f, const nb_layer *l, const float *x, float *y, size_t n_tok)
 {
     const nb_model_config *c = &f->o.model->c;
     const size_t h = c->hidden, mi = c->moe_inter, n_row = n_tok * c->top_k;
-    route(f, l, x, n_tok);
+    moe_ctx m = { f, l, x, y };
+    route(&m, n_tok);
     const bool shared = l->mlp.gate.data != NULL;
     const size_t si = shared ? l->mlp.gate.n_row : 0;
     size_t n_job = 0;
     for (size_t e = 0; e < c->n_expert; e++) {
         const size_t r = f->e_first[e], n = f->e_first[e + 1] - r;
         if (n == 0) continue;
-        const nb_mlp *m = &l->expert[e];
-        f->job[n_job++] =
-            nb_fw_job(f, &m->gate, NULL, f->e_x + r * h, h, f->e_gate + r * mi, mi, n);
-        f->job[n_job++] = nb_fw_job(f, &m->up, NULL, f->e_x + r * h, h, f->e_up + r * mi, mi, n);
+        const nb_mlp *p = &l->expert[e];
+        const float *ex = n_tok == 1 ? x : f->e_x + r * h;
+        f->job[n_job++] = nb_fw_job(f, &p->gate, NULL, ex, h, f->e_gate + r * mi, mi, n);
+        f->job[n_job++] = nb_fw_job(f, &p->up, NULL, ex, h, f->e_up + r * mi, mi, n);
     }
     if (shared) {
         f->job[n_job++] = nb_fw_job(f, &l->mlp.gate, l->mlp.gate_b, x, h, f->gate, si, n_tok);
         f->job[n_job++] = nb_fw_job(f, &l->mlp.up, l->mlp.up_b, x, h, f->up, si, n_tok);
     }
     nb_fw_run_jobs(f, f->job, n_job);
-    swiglu_all(f, f->e_gate, f->e_up, n_row, mi);
-    if (shared) swiglu_all(f, f->gate, f->up, n_tok, si);
+    swiglu(f, f->e_gate, f->e_up, n_row, mi);
+    if (shared) swiglu(f, f->gate, f->up, n_tok, si);
     n_job = 0;
     for (size_t e = 0; e < c->n_expert; e++) {
         const size_t r = f->e_first[e], n = f->e_first[e + 1] - r;
@@ -121,13 +156,7 @@ static void moe(nb_forward *f, const nb_layer *l, const float *x, float *y, size
     if (shared)
         f->job[n_job++] = nb_fw_job(f, &l->mlp.down, l->mlp.down_b, f->gate, si, y, h, n_tok);
     nb_fw_run_jobs(f, f->job, n_job);
-    for (size_t t = 0; t < n_tok; t++)
-        for (size_t i = 0; i < h; i++) {
-            float s = 0;
-            for (size_t k = 0; k < c->top_k; k++)
-                s += f->r_weight[t * c->top_k + k] * f->e_y[f->e_slot[t * c->top_k + k] * h + i];
-            y[t * h + i] = shared ? s + y[t * h + i] : s;
-        }
+    nb_fw_tokens(f, sum_tokens, &m, n_tok);
 }
 
 void nb_fw_ffn(nb_forward *f, size_t layer, const float *x, float *y, size_t n_tok)

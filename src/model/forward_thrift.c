@@ -280,10 +280,9 @@ static void split_task(void *ctx, size_t task, size_t worker)
                         .o = f->part_o + w * nh * f->d_state,
                         .m = f->part_m + w * nh,
                         .l = f->part_l + w * nh,
-                        .scratch = f->w_page + worker * NB_PAGE_TOK * f->n_values,
                         .pick = x->n ? &x->pick : NULL };
     head_range(x, task % x->n_hb, &a.head_begin, &a.head_end);
-    nb_fw_attn_split(&a);
+    nb_fw_attn_split(&a, 1, worker);
 }
 
 static void merge_task(void *ctx, size_t task, size_t worker)
@@ -319,7 +318,7 @@ void nb_fw_thrift_query(const nb_attn_step *s, size_t tok, const float *q, size_
         f->tot_l[row * nh + h] = 0;
     }
     const size_t n_split = x.page / NB_SPLIT_PAGES + 1, n_worker = nb_dev_n_worker(f->o.dev);
-    const size_t wave = f->part_floats / (nh * f->d_state);
+    const size_t wave = NB_WAVE;
     for (; x.split0 < n_split; x.split0 += x.n_wave) {
         x.n_wave = n_split - x.split0 < wave ? n_split - x.split0 : wave;
         x.last_wave = x.split0 + x.n_wave == n_split;

@@ -19,6 +19,7 @@ void nb_plan_init(nb_plan *p, nb_caps caps)
     RESOLVE(p->rmsnorm, nb_rmsnorm_variants);
     RESOLVE(p->rope, nb_rope_variants);
     RESOLVE(p->attn, nb_attn_variants);
+    RESOLVE(p->attn_prefill, nb_attn_prefill_variants);
     RESOLVE(p->attn_score, nb_attn_score_variants);
     RESOLVE(p->swiglu, nb_swiglu_variants);
     RESOLVE(p->embed, nb_embed_variants);
@@ -37,13 +38,13 @@ void nb_plan_init(nb_plan *p, nb_caps caps)
 
 void nb_plan_describe(const nb_plan *p, char *buf, size_t n_bytes)
 {
-    (void)snprintf(buf, n_bytes,
-                   "rmsnorm=%s linear_f32=%s linear_bf16=%s linear_f16=%s linear_fp8b=%s "
-                   "linear_int8=%s rope=%s attn=%s attn_score=%s swiglu=%s embed=%s "
-                   "route=%s kv_codec=%s kv_residual=%s",
-                   p->rmsnorm->name, p->linear[NB_W_F32]->name, p->linear[NB_W_BF16]->name,
-                   p->linear[NB_W_F16]->name, p->linear[NB_W_FP8B]->name,
-                   p->linear[NB_W_INT8]->name, p->rope->name, p->attn->name, p->attn_score->name,
-                   p->swiglu->name, p->embed->name, p->route->name, p->kv_codec->name,
-                   p->kv_residual->name);
+    (void)snprintf(
+        buf, n_bytes,
+        "rmsnorm=%s linear_f32=%s linear_bf16=%s linear_f16=%s linear_fp8b=%s "
+        "linear_int8=%s rope=%s attn=%s attn_prefill=%s attn_score=%s swiglu=%s embed=%s "
+        "route=%s kv_codec=%s kv_residual=%s",
+        p->rmsnorm->name, p->linear[NB_W_F32]->name, p->linear[NB_W_BF16]->name,
+        p->linear[NB_W_F16]->name, p->linear[NB_W_FP8B]->name, p->linear[NB_W_INT8]->name,
+        p->rope->name, p->attn->name, p->attn_prefill->name, p->attn_score->name, p->swiglu->name,
+        p->embed->name, p->route->name, p->kv_codec->name, p->kv_residual->name);
 }

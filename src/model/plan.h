@@ -3,6 +3,7 @@
 #ifndef NB_MODEL_PLAN_H
 #define NB_MODEL_PLAN_H
 #include "kernel/attn/attn.h"
+#include "kernel/attn_prefill/attn_prefill.h"
 #include "kernel/attn_score/attn_score.h"
 #include "kernel/embed/embed.h"
 #include "kernel/kv_codec/kv_codec.h"
@@ -19,6 +20,7 @@ typedef struct nb_plan {
     const nb_linear_variant *linear[NB_W_TYPE_COUNT];
     const nb_rope_variant *rope;
     const nb_attn_variant *attn;
+    const nb_attn_prefill_variant *attn_prefill;
     const nb_attn_score_variant *attn_score;
     const nb_swiglu_variant *swiglu;
     const nb_embed_variant *embed;
