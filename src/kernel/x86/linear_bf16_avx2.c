@@ -26,3 +26,4 @@ static inline __m256 load_tail(const uint16_t *p, size_t n)
 #define NAME nb_linear_bf16_avx2
 #define NAME_T nb_linear_t_bf16_avx2
 #include "kernel/x86/linear_tile_avx2.h"
+#include "kernel/x86/linear_t_tile_avx2.h"

@@ -10,3 +10,4 @@
 #define NAME nb_linear_f32_avx2
 #define NAME_T nb_linear_t_f32_avx2
 #include "kernel/x86/linear_tile_avx2.h"
+#include "kernel/x86/linear_t_tile_avx2.h"

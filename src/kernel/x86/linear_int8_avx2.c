@@ -1,0 +1,286 @@
+/* linear_int8_avx2.c - products with INT8 weights on integers of 16 bits.
+ *
+ * A weight is widened to 16 bits, and vpmaddwd multiplies 16 of them with 16 activations and adds
+ * pairs: at most 2 * 127 * 16256 < 2^22 each, so a lane of 32 bits holds 520 such sums, 8320
+ * columns; a block is BLOCK columns.  The lanes of a block are joined in 64 bits.  Nothing rounds
+ * before the last product, so the order does not matter and all variants agree.
+ *
+ * A tile is 4 rows x 1 or 2 tokens: 8 sums, 4 weights and the pair of a product in 16 registers.
+ * One or two tokens widen weights as they load them and are bound by the memory: two loads of
+ * activations, a widening load, a product and an addition per 16 weights.  From three tokens on a
+ * strip of 4 rows is widened once for all of them, which leaves a product and an addition per 16
+ * multiplications.  4 x 3 tiles need more registers than there are. */
+#include <math.h>
+#include <string.h>
+
+#include "kernel/linear/linear_int8.h"
+#include "kernel/x86/vec_avx2.h"
+
+enum { BLOCK = 4096, ROWS = 4, TOKS = 64, STRIP_MIN_TOK = 3 };
+
+static inline __m256i load16(const int16_t *p)
+{
+    return _mm256_load_si256((const __m256i *)(const void *)p);
+}
+static inline __m256i widen(const int8_t *p)
+{
+    return _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)p));
+}
+static inline __m256i mul_add(__m256i sum, __m256i w, __m256i q)
+{
+    return _mm256_add_epi32(sum, _mm256_madd_epi16(w, q));
+}
+
+/* The sums of the lanes of a, b, c, d. */
+static inline __m256i wide(__m256i a)
+{
+    return _mm256_add_epi64(_mm256_cvtepi32_epi64(_mm256_castsi256_si128(a)),
+                            _mm256_cvtepi32_epi64(_mm256_extracti128_si256(a, 1)));
+}
+static inline __m256i join(__m256i a, __m256i b, __m256i c, __m256i d)
+{
+    const __m256i ra = wide(a), rb = wide(b), rc = wide(c), rd = wide(d);
+    const __m256i ab =
+        _mm256_add_epi64(_mm256_unpacklo_epi64(ra, rb), _mm256_unpackhi_epi64(ra, rb));
+    const __m256i cd =
+        _mm256_add_epi64(_mm256_unpacklo_epi64(rc, rd), _mm256_unpackhi_epi64(rc, rd));
+    return _mm256_add_epi64(_mm256_permute2x128_si256(ab, cd, 0x20),
+                            _mm256_permute2x128_si256(ab, cd, 0x31));
+}
+
+/* 16 columns of 4 rows times one token or two; W(r) are 16 weights of row r. */
+#define STEP1(W)                                                                                   \
+    {                                                                                              \
+        const __m256i x = load16(q + i);                                                           \
+        a0 = mul_add(a0, W(0), x);                                                                 \
+        a1 = mul_add(a1, W(1), x);                                                                 \
+        a2 = mul_add(a2, W(2), x);                                                                 \
+        a3 = mul_add(a3, W(3), x);                                                                 \
+    }
+#define STEP2(W)                                                                                   \
+    {                                                                                              \
+        const __m256i w0 = W(0), w1 = W(1), w2 = W(2), w3 = W(3);                                  \
+        const __m256i x = load16(q + i), y = load16(q + qs + i);                                   \
+        a0 = mul_add(a0, w0, x);                                                                   \
+        a1 = mul_add(a1, w1, x);                                                                   \
+        a2 = mul_add(a2, w2, x);                                                                   \
+        a3 = mul_add(a3, w3, x);                                                                   \
+        b0 = mul_add(b0, w0, y);                                                                   \
+        b1 = mul_add(b1, w1, y);                                                                   \
+        b2 = mul_add(b2, w2, y);                                                                   \
+        b3 = mul_add(b3, w3, y);                                                                   \
+    }
+#define ZERO4(s) __m256i s##0 = _mm256_setzero_si256(), s##1 = s##0, s##2 = s##0, s##3 = s##0
+#define ROW(r) widen(w[r] + i) /* as stored                                        */
+#define TAIL(r) widen(tail[r]) /* the last columns of a row, which nothing follows */
+#define STRIP(r) load16(w + (r)*BLOCK + i)
+
+static void copy_tail(const int8_t *const *w, size_t at, size_t n, int8_t tail[ROWS][16])
+{
+    for (size_t r = 0; r < ROWS; r++) {
+        memset(tail[r], 0, 16);
+        memcpy(tail[r], w[r] + at, n);
+    }
+}
+
+static void rows_1(const int8_t *const *w, const int16_t *q, size_t n, __m256i *sum)
+{
+    size_t i = 0;
+    ZERO4(a);
+    for (; i + 16 <= n; i += 16) STEP1(ROW)
+    if (i < n) {
+        int8_t tail[ROWS][16];
+        copy_tail(w, i, n - i, tail);
+        STEP1(TAIL)
+    }
+    sum[0] = _mm256_add_epi64(sum[0], join(a0, a1, a2, a3));
+}
+
+static void rows_2(const int8_t *const *w, const int16_t *q, size_t qs, size_t n, __m256i *sum)
+{
+    size_t i = 0;
+    ZERO4(a);
+    ZERO4(b);
+    for (; i + 16 <= n; i += 16) STEP2(ROW)
+    if (i < n) {
+        int8_t tail[ROWS][16];
+        copy_tail(w, i, n - i, tail);
+        STEP2(TAIL)
+    }
+    sum[0] = _mm256_add_epi64(sum[0], join(a0, a1, a2, a3));
+    sum[1] = _mm256_add_epi64(sum[1], join(b0, b1, b2, b3));
+}
+
+/* n: a multiple of 16 here. */
+static void strip_1(const int16_t *w, const int16_t *q, size_t n, __m256i *sum)
+{
+    ZERO4(a);
+    for (size_t i = 0; i < n; i += 16) STEP1(STRIP)
+    sum[0] = _mm256_add_epi64(sum[0], join(a0, a1, a2, a3));
+}
+
+static void strip_2(const int16_t *w, const int16_t *q, size_t qs, size_t n, __m256i *sum)
+{
+    ZERO4(a);
+    ZERO4(b);
+    for (size_t i = 0; i < n; i += 16) STEP2(STRIP)
+    sum[0] = _mm256_add_epi64(sum[0], join(a0, a1, a2, a3));
+    sum[1] = _mm256_add_epi64(sum[1], join(b0, b1, b2, b3));
+}
+
+/* n columns of 4 rows as 16 bits, zeros up to a multiple of 16. */
+static size_t make_strip(const int8_t *const *w, size_t n, int16_t *strip)
+{
+    size_t i = 0;
+    for (; i + 16 <= n; i += 16)
+        for (size_t r = 0; r < ROWS; r++)
+            _mm256_store_si256((__m256i *)(void *)(strip + r * BLOCK + i), widen(w[r] + i));
+    if (i == n) return n;
+    int8_t tail[ROWS][16];
+    copy_tail(w, i, n - i, tail);
+    for (size_t r = 0; r < ROWS; r++)
+        _mm256_store_si256((__m256i *)(void *)(strip + r * BLOCK + i), widen(tail[r]));
+    return i + 16;
+}
+
+/* sum[t]: 4 rows times token t of n_tok, over n <= BLOCK columns. */
+static void block_sums(const int8_t *const *w, const int16_t *q, size_t qs, size_t n, size_t n_tok,
+                       __m256i *sum)
+{
+    size_t t = 0;
+    if (n_tok >= STRIP_MIN_TOK) {
+        _Alignas(32) int16_t strip[ROWS * BLOCK];
+        const size_t m = make_strip(w, n, strip);
+        for (; t + 2 <= n_tok; t += 2) strip_2(strip, q + t * qs, qs, m, sum + t);
+        if (t < n_tok) strip_1(strip, q + t * qs, m, sum + t);
+        return;
+    }
+    if (n_tok == 2)
+        rows_2(w, q, qs, n, sum);
+    else
+        rows_1(w, q, n, sum);
+}
+
+/* The exact sums as floats, rounded once: |sum| < 2^51 goes through the fraction of a double. */
+static __m128 as_float(__m256i sum)
+{
+    const __m256d magic = _mm256_set1_pd(0x1.8p52);
+    const __m256i bits = _mm256_add_epi64(sum, _mm256_castpd_si256(magic));
+    return _mm256_cvtpd_ps(_mm256_sub_pd(_mm256_castsi256_pd(bits), magic));
+}
+
+static void rows4_times_tokens(const nb_linear_args *a, size_t r0, size_t n_row, size_t t0,
+                               size_t n_tok)
+{
+    const size_t n_col = a->w.n_col, qs = nb_int8_stride(n_col);
+    const int16_t *q = nb_int8_q(a->xp, n_col, t0);
+    const float *sx = nb_int8_sx(a->xp, a->n_tok, n_col) + t0;
+    const int8_t *w[ROWS];
+    float scale[ROWS] = { 0 }, bias[ROWS] = { 0 };
+    for (size_t r = 0; r < ROWS; r++) {
+        const size_t row = r0 + (r < n_row ? r : n_row - 1); /* rows that are not there: the last */
+        w[r] = (const int8_t *)a->w.data + row * n_col;
+        scale[r] = a->w.scale[row];
+        if (a->bias) bias[r] = a->bias[row];
+    }
+    __m256i sum[TOKS];
+    for (size_t t = 0; t < n_tok; t++) sum[t] = _mm256_setzero_si256();
+    for (size_t c = 0; c < n_col; c += BLOCK) {
+        block_sums(w, q + c, qs, n_col - c < BLOCK ? n_col - c : BLOCK, n_tok, sum);
+        for (size_t r = 0; r < ROWS; r++) w[r] += n_col - c < BLOCK ? n_col - c : BLOCK;
+    }
+    const __m128 sv = _mm_loadu_ps(scale), bv = _mm_loadu_ps(bias);
+    for (size_t t = 0; t < n_tok; t++) {
+        __m128 y = _mm_mul_ps(as_float(sum[t]), _mm_mul_ps(sv, _mm_set1_ps(sx[t])));
+        if (a->bias) y = _mm_add_ps(y, bv);
+        float out[ROWS];
+        _mm_storeu_ps(out, y);
+        float *to = a->y + (t0 + t) * a->y_stride + (r0 - a->row_begin);
+        for (size_t r = 0; r < n_row; r++) to[r] = out[r];
+    }
+}
+
+void nb_linear_int8_avx2(const nb_linear_args *a)
+{
+    for (size_t t = 0; t < a->n_tok; t += TOKS)
+        for (size_t r = a->row_begin; r < a->row_end; r += ROWS)
+            rows4_times_tokens(a, r, a->row_end - r < ROWS ? a->row_end - r : ROWS, t,
+                               a->n_tok - t < TOKS ? a->n_tok - t : TOKS);
+}
+
+/* ---- packing ---- */
+
+static inline __m256 load_part(const float *x, size_t n)
+{
+    return n >= 8 ? _mm256_loadu_ps(x) : _mm256_maskload_ps(x, nb_avx2_mask(n));
+}
+
+/* The largest magnitude as bits, which order as magnitudes do; from 0x7f800000 on not finite. */
+static uint32_t abs_max(const float *x, size_t n)
+{
+    const __m256i mask = _mm256_set1_epi32(0x7fffffff);
+    __m256i m = _mm256_setzero_si256();
+    for (size_t c = 0; c < n; c += 8)
+        m = _mm256_max_epu32(m,
+                             _mm256_and_si256(mask, _mm256_castps_si256(load_part(x + c, n - c))));
+    __m128i h = _mm_max_epu32(_mm256_castsi256_si128(m), _mm256_extracti128_si256(m, 1));
+    h = _mm_max_epu32(h, _mm_shuffle_epi32(h, 0x4e));
+    h = _mm_max_epu32(h, _mm_shuffle_epi32(h, 0xb1));
+    return (uint32_t)_mm_cvtsi128_si32(h);
+}
+
+static inline __m256i rounded(const float *x, size_t n, __m256 inv)
+{
+    return _mm256_cvtps_epi32(_mm256_mul_ps(load_part(x, n), inv));
+}
+
+static void pack_row(int16_t *q, size_t stride, const float *x, size_t n, float inv)
+{
+    const __m256 iv = _mm256_set1_ps(inv);
+    for (size_t c = 0; c < stride; c += 16) {
+        const __m256i lo = c < n ? rounded(x + c, n - c, iv) : _mm256_setzero_si256();
+        const __m256i hi = c + 8 < n ? rounded(x + c + 8, n - c - 8, iv) : _mm256_setzero_si256();
+        const __m256i v = _mm256_permute4x64_epi64(_mm256_packs_epi32(lo, hi), 0xd8);
+        _mm256_store_si256((__m256i *)(void *)(q + c), v);
+    }
+}
+
+void nb_linear_int8_pack_avx2(void *xp, const float *x, size_t x_stride, size_t n_tok, size_t n_col,
+                              size_t tok0, size_t tok1)
+{
+    const size_t stride = nb_int8_stride(n_col);
+    int16_t *q = xp;
+    float *sx = (float *)(void *)(q + n_tok * stride);
+    for (size_t t = tok0; t < tok1; t++) {
+        const uint32_t bits = abs_max(x + t * x_stride, n_col);
+        float m;
+        memcpy(&m, &bits, sizeof m);
+        const bool finite = bits < 0x7f800000u, some = finite && m >= NB_INT8_X_MIN;
+        if (some)
+            pack_row(q + t * stride, stride, x + t * x_stride, n_col, NB_INT8_X_MAX / m);
+        else
+            memset(q + t * stride, 0, stride * sizeof *q);
+        sx[t] = some ? m / NB_INT8_X_MAX : finite ? 0 : NAN;
+    }
+}
+
+/* ---- linear_t ---- */
+
+static inline __m256 load_t(const int8_t *p)
+{
+    const __m128i v = _mm_loadl_epi64((const __m128i *)(const void *)p);
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(v));
+}
+static inline __m256 tail_t(const int8_t *p, size_t n)
+{
+    int8_t v[8] = { 0 };
+    for (size_t i = 0; i < n; i++) v[i] = p[i];
+    return load_t(v);
+}
+
+#define W_TYPE int8_t
+#define W_LOAD_T(p) load_t(p)
+#define W_TAIL_T(p, n) tail_t(p, n)
+#define W_FACTOR_T(w, r, c) ((w)->scale[r])
+#define NAME_T nb_linear_t_int8_avx2
+#include "kernel/x86/linear_t_tile_avx2.h"
