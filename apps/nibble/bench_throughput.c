@@ -9,6 +9,7 @@
 
 #include "bench_common.h"
 #include "bench_data.h"
+#include "bench_depth.h"
 #include "bench_stats.h"
 #include "cli.h"
 #include "opts.h"
@@ -318,6 +319,8 @@ static int measure(direct *d, const char *model)
 int cmd_bench_throughput(const struct opts *o)
 {
     direct d = { .o = &o->bench };
+    if (d.o->depth) return bench_depth_run(o);
+    if (o->json) return cli_usage("--json goes with --depth; a workload has --save-result");
     int code = bench_plan_make(d.o, &d.plan);
     if (code != CLI_OK) return code;
     if (pthread_mutex_init(&d.lock, NULL) != 0) return cli_failed("out of memory");

@@ -52,6 +52,13 @@ enum { NB_MODEL_HASH_CHARS = 64 };
 NB_API nb_status nb_engine_model_hash(nb_engine *e, char hex[NB_MODEL_HASH_CHARS + 1],
                                       nb_error *err);
 
+/* For measurements of time at a depth: makes the prefix cache hold the whole pages of a text as if
+ * its prompt had been computed.  At least its first page must be there already (nb_generate with
+ * max_tokens 0); pages that are not are copies of those, so that nothing that is computed behind
+ * them means anything.  No running request may hold a part of the text.  NB_ERR_NOT_FOUND,
+ * NB_ERR_CAPACITY (no room), NB_ERR_UNSUPPORTED (no prefix caching, longrope). */
+NB_API nb_status nb_engine_fill(nb_engine *e, const uint32_t *tokens, size_t n_tok, nb_error *err);
+
 #ifdef __cplusplus
 }
 #endif

@@ -1,0 +1,88 @@
+/* fill.c - nb_engine_fill: a long context without its computation, for measurements of time.
+ *
+ * The blocks of a text that are not in the prefix cache are acquired, get the bytes of blocks of the
+ * same text that are there, over and over, and are published under the keys that its prompt would
+ * give them.  From there on everything is the ordinary engine: a request finds the blocks, decodes
+ * their pages and attends to them.  Only the values belong to other tokens. */
+#include <stdlib.h>
+
+#include "engine/engine_internal.h"
+#include "nibble/measure.h"
+
+typedef struct fill_job {
+    const uint32_t *tok;
+    size_t n_block;
+    uint32_t *id; /* [n_block], held */
+    nb_status st;
+    nb_error *err;
+} fill_job;
+
+/* How many leading tokens of a block of a prompt are computed in the expanded form: loop.c. */
+static unsigned n_expanded(const nb_engine *e)
+{
+    const bool absorbed =
+        e->attn == NB_ATTN_MLA && e->form == NB_FORM_ABSORBED && e->thrift.kind == NB_THRIFT_OFF;
+    return absorbed ? 0 : NB_BLOCK_TOK;
+}
+
+static void copy_block(nb_engine *e, uint32_t to, uint32_t from)
+{
+    memcpy(e->kv + (size_t)to * e->block_bytes, e->kv + (size_t)from * e->block_bytes,
+           e->block_bytes);
+    if (e->plane)
+        memcpy(e->plane + (size_t)to * e->plane_block, e->plane + (size_t)from * e->plane_block,
+               e->plane_block);
+}
+
+static nb_status fill_blocks(nb_engine *e, const fill_job *j, size_t *n_held)
+{
+    nb_block_key key;
+    size_t n_there = 0;
+    NB_TRY(nb_block_key_root(nb_str_c(""), &key));
+    for (size_t i = 0; i < j->n_block; i++) {
+        NB_TRY(
+            nb_block_key_next(&key, j->tok + i * NB_BLOCK_TOK, n_expanded(e), NB_BLOCK_TOK, &key));
+        uint32_t id = nb_kv_cache_find(e->cache, &key);
+        if (id != NB_BLOCK_NONE) {
+            nb_kv_cache_hold(e->cache, id, false);
+            if (n_there == i) n_there++;
+        } else {
+            if (n_there == 0)
+                return nb_fail(j->err, NB_ERR_NOT_FOUND,
+                               "the first page of the text is not in the prefix cache");
+            NB_TRY(nb_kv_cache_acquire(e->cache, &id));
+            copy_block(e, id, j->id[i % n_there]);
+            id = nb_kv_cache_publish(e->cache, id, &key, i ? j->id[i - 1] : NB_BLOCK_NONE);
+        }
+        j->id[(*n_held)++] = id;
+    }
+    return NB_OK;
+}
+
+static void fill(nb_engine *e, void *ctx)
+{
+    fill_job *j = ctx;
+    size_t n_held = 0;
+    j->st = fill_blocks(e, j, &n_held);
+    nb_kv_cache_release(e->cache, j->id, n_held);
+    nb_engine_publish(e);
+}
+
+nb_status nb_engine_fill(nb_engine *e, const uint32_t *tokens, size_t n_tok, nb_error *err)
+{
+    NB_TRY(nb_engine_check_caller(e, "nb_engine_fill", err));
+    NB_TRY(nb_engine_check_tokens(e, tokens, n_tok, err));
+    if (e->no_prefix_caching || e->model.c.rope.switch_tok)
+        return nb_fail(err, NB_ERR_UNSUPPORTED, "a context cannot be filled %s",
+                       e->no_prefix_caching ? "without the prefix cache" : "with longrope");
+    fill_job j = { .tok = tokens, .n_block = n_tok / NB_BLOCK_TOK, .err = err };
+    if (j.n_block == 0) return NB_OK;
+    j.id = malloc(j.n_block * sizeof *j.id);
+    if (!j.id) return nb_fail(err, NB_ERR_NOMEM, "no memory for %zu blocks", j.n_block);
+    nb_status st = nb_engine_call(e, fill, &j);
+    if (st == NB_OK) st = j.st;
+    free(j.id);
+    if (st == NB_ERR_CAPACITY)
+        return nb_fail(err, st, "the pool of the KV cache has no room for %zu tokens", n_tok);
+    return st;
+}
