@@ -4,7 +4,7 @@
  *   s[h][t] = scale * (q[h][0..d1) . k1[t] + q[h][d1..d1+d2) . k2[t])
  *
  * for heads head_begin <= h < head_end and tokens t < n_kv; nothing else is written.  The order
- * of summation is that of kernel/attn of the same level, so that a score has the very bits of the
+ * of summation is that of kernel/attn on the same machine, so that a score has the very bits of the
  * score attention works with (a state of attn after one token has m == s); it does not depend
  * on n_kv or on the range of heads.  s may not overlap the inputs. */
 #ifndef NB_KERNEL_ATTN_SCORE_H
