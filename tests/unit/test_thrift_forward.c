@@ -55,7 +55,7 @@ static void make_bed(bed *b, const char *dir, const char *type, const char *kind
     assert_int_equal(nb_forward_create(&fo, &b->f, NULL), NB_OK);
     for (uint32_t i = 0; i < MAX_PAGE; i++) b->block[i] = MAX_PAGE - 1 - i;
     b->kv = nb_engine_view(b->e, b->block, MAX_PAGE, 0);
-    b->kv.pool = calloc(MAX_PAGE, b->e->block_bytes);
+    b->kv.pool = nb_dev_alloc(b->dev, MAX_PAGE * b->e->block_bytes); /* pages are aligned */
     b->kv.plane = calloc(MAX_PAGE, b->e->plane_block);
     b->kv.tail = calloc(b->n_layer * 64 * b->n, sizeof *b->kv.tail);
     b->kv.sink = calloc(MAX_PAGE * b->kv.sink_block, sizeof *b->kv.sink);
@@ -63,7 +63,7 @@ static void make_bed(bed *b, const char *dir, const char *type, const char *kind
 
 static void drop_bed(bed *b)
 {
-    free(b->kv.pool);
+    nb_dev_free(b->dev, b->kv.pool, MAX_PAGE * b->e->block_bytes);
     free(b->kv.plane);
     free(b->kv.tail);
     free(b->kv.sink);
