@@ -17,6 +17,9 @@
 #include "base/attr.h"
 #include "base/rng.h"
 #include "kernel/kernel.h"
+#if NB_EMULATED
+#include "emu/emu_tile.h" /* are tiles released? */
+#endif
 
 /* One row of a variant table.  sub tells rows of one table apart that do not
  * compete (the weight type of linear, "" else); row points to the table's row. */

@@ -132,6 +132,14 @@ static void dirty_upper(const nb_rmsnorm_args *a)
     nb_rmsnorm_c(a);
     __asm__ volatile("vpcmpeqd %%ymm7, %%ymm7, %%ymm7" ::: "xmm7");
 }
+#if NB_EMULATED
+static void dirty_tiles(const nb_rmsnorm_args *a)
+{
+    const uint8_t config[64] = { [0] = 1, [16] = 64, [48] = 16 }; /* tile 0: 16 rows of 64 bytes */
+    nb_emu_tile_loadconfig(config);
+    nb_rmsnorm_c(a);
+}
+#endif
 #endif
 
 #define BUG(what, expect, fn, need)                                                                \
@@ -154,6 +162,9 @@ static const chk_broken broken[] = {
 #if defined(__x86_64__)
     BUG("changed rounding control", "MXCSR", flushes_to_zero, 0),
     BUG("missing vzeroupper", "extended state", dirty_upper, NB_CAP_AVX2),
+#endif
+#if NB_EMULATED
+    BUG("missing _tile_release", "left tiles in use", dirty_tiles, NB_CAP_AMX),
 #endif
     { 0 },
 };
