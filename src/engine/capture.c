@@ -284,5 +284,10 @@ nb_status nb_engine_model_hash(nb_engine *e, char hex[NB_MODEL_HASH_CHARS + 1], 
             return nb_fail(err, NB_ERR_UNSUPPORTED,
                            "--kv-transform %s has changed the weights that the hash is of",
                            e->kvo.transform_text);
-    return nb_model_hash(&e->model, hex, err);
+    if (!e->int8) return nb_model_hash(&e->model, hex, err);
+    nb_model original; /* views into the source's files again */
+    NB_TRY(nb_model_load(&original, &e->model.c, e->source, err));
+    const nb_status st = nb_model_hash(&original, hex, err);
+    nb_model_deinit(&original);
+    return st;
 }

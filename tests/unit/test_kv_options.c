@@ -242,6 +242,26 @@ static void test_bytes(void **state)
     nb_engine_destroy(e);
 }
 
+/* A calibration is for the weights as they are in the files. */
+static void test_int8(void **state)
+{
+    (void)state;
+    static calib k;
+    char path[600];
+    tmp_dir t;
+    tmp_open(&t);
+    make_calib(&k, tiny);
+    write_calib(&t, &k, path);
+    nb_engine_options o = options(tiny, path, "center+equalize+hadamard");
+    o.weight_dtype = "int8";
+    nb_engine *e = make_engine(&o);
+    assert_int_equal(e->model.layer[0].kv_b.type, NB_W_INT8);
+    assert_int_equal(e->model.layer[0].kv_a.type, NB_W_INT8);
+    assert_non_null(e->model.layer[0].kv_mean);
+    nb_engine_destroy(e);
+    tmp_close(&t);
+}
+
 /* ---- refusals ---- */
 
 static void test_refused_words(void **state)
@@ -349,11 +369,9 @@ static void test_refused_scales(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_transforms),
-        cmocka_unit_test(test_rope),
-        cmocka_unit_test(test_bytes),
-        cmocka_unit_test(test_refused_words),
-        cmocka_unit_test(test_refused_calibration),
+        cmocka_unit_test(test_transforms),     cmocka_unit_test(test_rope),
+        cmocka_unit_test(test_bytes),          cmocka_unit_test(test_int8),
+        cmocka_unit_test(test_refused_words),  cmocka_unit_test(test_refused_calibration),
         cmocka_unit_test(test_refused_scales),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
