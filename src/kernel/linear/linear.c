@@ -3,6 +3,18 @@
 
 // clang-format off
 const nb_linear_variant nb_linear_variants[] = {
+#if NB_HAVE_AMX && NB_HAVE_AVX512
+    { "amx", NB_SPACE_HOST, NB_CAP_AMX, NB_W_BF16, nb_linear_bf16_amx, nb_linear_t_bf16_avx512, nb_linear_split_pack_bytes_amx, nb_linear_split_pack_amx },
+    { "amx", NB_SPACE_HOST, NB_CAP_AMX, NB_W_FP8B, nb_linear_fp8b_amx, nb_linear_t_fp8b_avx512, nb_linear_split_pack_bytes_amx, nb_linear_split_pack_amx },
+    { "amx", NB_SPACE_HOST, NB_CAP_AMX, NB_W_INT8, nb_linear_int8_amx, nb_linear_t_int8_avx512, nb_linear_int8_pack_bytes_amx, nb_linear_int8_pack_amx },
+#endif
+#if NB_HAVE_AVX512
+    { "avx512", NB_SPACE_HOST, NB_CAP_AVX512, NB_W_F32,  nb_linear_f32_avx512,  nb_linear_t_f32_avx512, NULL, NULL },
+    { "avx512", NB_SPACE_HOST, NB_CAP_AVX512, NB_W_BF16, nb_linear_bf16_avx512, nb_linear_t_bf16_avx512, NULL, NULL },
+    { "avx512", NB_SPACE_HOST, NB_CAP_AVX512, NB_W_F16,  nb_linear_f16_avx512,  nb_linear_t_f16_avx512, NULL, NULL },
+    { "avx512", NB_SPACE_HOST, NB_CAP_AVX512, NB_W_FP8B, nb_linear_fp8b_avx512, nb_linear_t_fp8b_avx512, NULL, NULL },
+    { "avx512", NB_SPACE_HOST, NB_CAP_AVX512, NB_W_INT8, nb_linear_int8_avx512, nb_linear_t_int8_avx512, nb_linear_int8_pack_bytes, nb_linear_int8_pack_avx512 },
+#endif
 #if NB_HAVE_AVX2
     { "avx2", NB_SPACE_HOST, NB_CAP_AVX2, NB_W_F32,  nb_linear_f32_avx2,  nb_linear_t_f32_avx2, NULL, NULL },
     { "avx2", NB_SPACE_HOST, NB_CAP_AVX2, NB_W_BF16, nb_linear_bf16_avx2, nb_linear_t_bf16_avx2, NULL, NULL },

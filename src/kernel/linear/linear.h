@@ -40,6 +40,9 @@ typedef void nb_linear_pack(void *xp, const float *x, size_t x_stride, size_t n_
 
 /* With S = |bias| + sum of |terms| and n = length of the sum:
  *   linear    |y - y64| <= (8 + sqrt(n)) * 2^-24 * S,  FP8B (24 + n/128) * 2^-24 * S
+ *   linear of BF16 and FP8B with a pack (x in two BF16 parts, linear_amx.h):
+ *             |y - y64| <= (170 + n/15) * 2^-24 * S,  FP8B (176 + n/128) * 2^-24 * S,
+ *             + 2^-126 * sum (|x| + |W| + 4 + 4 scale) for what underflows
  *   linear_t  |y - y64| <= (4 + 2 sqrt(n)) * 2^-24 * S
  *   linear, INT8: |y - y64| <= lost * sum |W| + 8 * 2^-24 * S, the same bits from every variant:
  *   linear_int8.h has the rule; with m = max |x| of the token lost is m / 32512 * (1 + 2^-10), but
@@ -59,6 +62,13 @@ nb_linear_pack nb_linear_int8_pack_c, nb_linear_int8_pack_avx2, nb_linear_int8_p
 nb_linear_fn nb_linear_t_f32_c, nb_linear_t_bf16_c, nb_linear_t_f16_c, nb_linear_t_fp8b_c;
 nb_linear_fn nb_linear_t_f32_avx2, nb_linear_t_bf16_avx2, nb_linear_t_f16_avx2,
     nb_linear_t_fp8b_avx2;
+nb_linear_fn nb_linear_f32_avx512, nb_linear_bf16_avx512, nb_linear_f16_avx512,
+    nb_linear_fp8b_avx512;
+nb_linear_fn nb_linear_t_f32_avx512, nb_linear_t_bf16_avx512, nb_linear_t_f16_avx512,
+    nb_linear_t_fp8b_avx512;
+nb_linear_fn nb_linear_bf16_amx, nb_linear_fp8b_amx;
+nb_linear_pack_bytes nb_linear_split_pack_bytes_amx, nb_linear_int8_pack_bytes_amx;
+nb_linear_pack nb_linear_split_pack_amx, nb_linear_int8_pack_amx;
 
 /* y64, s64: [n_tok][row_end-row_begin] (linear) or [n_tok][col_end-col_begin]
  * (linear_t): the exact-ish result and the sum of absolute terms. */

@@ -21,8 +21,16 @@ typedef struct nb_amx_config {
 /* All eight tiles with 16 rows of 64 bytes. */
 #define NB_AMX_FULL                                                                                \
     {                                                                                              \
-        .palette = 1, .row_bytes = { 64, 64, 64, 64, 64, 64, 64, 64 },                             \
-        .rows = { 16, 16, 16, 16, 16, 16, 16, 16 }                                                 \
+        .palette = 1, .row_bytes = { 64, 64, 64, 64, 64, 64, 64, 64 }, .rows = {                   \
+            16,                                                                                    \
+            16,                                                                                    \
+            16,                                                                                    \
+            16,                                                                                    \
+            16,                                                                                    \
+            16,                                                                                    \
+            16,                                                                                    \
+            16                                                                                     \
+        }                                                                                          \
     }
 
 /* Between ordinary stores and the tile loads (or the configuration) that read what they wrote:
