@@ -9,6 +9,8 @@
 #define VEC __m256
 #define LOAD(p) _mm256_load_ps(p)
 #define STORE(p, v) _mm256_store_ps(p, v)
+#define LOAD_U(p) _mm256_loadu_ps(p)
+#define STORE_U(p, v) _mm256_storeu_ps(p, v)
 #define SET1(x) _mm256_set1_ps(x)
 #define ZERO() _mm256_setzero_ps()
 #define FMA(a, b, c) _mm256_fmadd_ps(a, b, c)

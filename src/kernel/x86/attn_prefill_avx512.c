@@ -11,6 +11,8 @@
 #define VEC __m512
 #define LOAD(p) _mm512_load_ps(p)
 #define STORE(p, v) _mm512_store_ps(p, v)
+#define LOAD_U(p) _mm512_loadu_ps(p)
+#define STORE_U(p, v) _mm512_storeu_ps(p, v)
 #define SET1(x) _mm512_set1_ps(x)
 #define ZERO() _mm512_setzero_ps()
 #define FMA(a, b, c) _mm512_fmadd_ps(a, b, c)

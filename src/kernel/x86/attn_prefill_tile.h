@@ -3,6 +3,7 @@
  *
  *   VEC, LANE               a vector of floats and its lanes
  *   LOAD(p), STORE(p, v), SET1(x), ZERO()    aligned
+ *   LOAD_U(p), STORE_U(p, v)   unaligned
  *   FMA(a, b, c), MUL, ADD, SUB, MAX         a * b + c
  *   MASK, FIRST(n), PICK(m, a, b)   lanes 0..n-1; a where m, else b
  *   LOAD_N(p, n), STORE_N(p, n, v)  the first n lanes, unaligned; the others 0, untouched
@@ -69,29 +70,17 @@ size_t NAME(nb_attn_prefill_scratch)(const nb_attn_prefill_dims *d)
 
 /* ---- packing ---- */
 
-void NAME(nb_attn_prefill_pack_q)(const nb_attn_prefill_dims *d, void *dst, const float *q,
-                                  size_t q_stride, size_t n_q)
-{
-    const size_t n = d->d1 + d->d2;
-    float *out = dst;
-    for (size_t i0 = 0; i0 < n_q; i0 += ROWS, out += n * ROWS) {
-        const size_t n_row = n_q - i0 < ROWS ? n_q - i0 : ROWS;
-        const float *in = q + i0 * q_stride;
-        if (n_row < ROWS) memset(out, 0, n * ROWS * sizeof *out);
-        for (size_t r = 0; r < n_row; r++)
-            for (size_t i = 0; i < n; i++) out[i * ROWS + r] = in[r * q_stride + i];
-    }
-}
-
-/* out[i * PANEL + t] = k[t][i], i < n, for 8 tokens of which n_tok exist. */
-static void pack_keys_8(float *out, const float *k, size_t stride, size_t n, size_t n_tok)
+/* out[i * step + t] = x[t][i], i < n, for `width` rows, up to 8, of which n_row exist (the others: 0).
+ * Of a vector's lanes those from `width` on are written, too, and overwritten by the next. */
+static void pack_8(float *out, size_t step, size_t width, const float *x, size_t stride, size_t n,
+                   size_t n_row)
 {
     for (size_t i = 0; i < n; i += 8) {
         const size_t n_d = n - i < 8 ? n - i : 8;
         const __m256i mask = nb_avx2_mask(n_d);
         __m256 r[8], c[8];
         for (size_t t = 0; t < 8; t++)
-            r[t] = t < n_tok ? _mm256_maskload_ps(k + t * stride + i, mask) : _mm256_setzero_ps();
+            r[t] = t < n_row ? _mm256_maskload_ps(x + t * stride + i, mask) : _mm256_setzero_ps();
         for (size_t t = 0; t < 8; t += 2) {
             c[t] = _mm256_unpacklo_ps(r[t], r[t + 1]);
             c[t + 1] = _mm256_unpackhi_ps(r[t], r[t + 1]);
@@ -106,8 +95,22 @@ static void pack_keys_8(float *out, const float *k, size_t stride, size_t n, siz
             c[t] = _mm256_permute2f128_ps(r[t], r[t + 4], 0x20);
             c[t + 4] = _mm256_permute2f128_ps(r[t], r[t + 4], 0x31);
         }
-        for (size_t j = 0; j < n_d; j++) _mm256_store_ps(out + (i + j) * PANEL, c[j]);
+        for (size_t j = 0; j < n_d; j++) {
+            if (i + j + 1 < n)
+                _mm256_storeu_ps(out + (i + j) * step, c[j]);
+            else
+                _mm256_maskstore_ps(out + (i + j) * step, nb_avx2_mask(width), c[j]);
+        }
     }
+}
+
+void NAME(nb_attn_prefill_pack_q)(const nb_attn_prefill_dims *d, void *dst, const float *q,
+                                  size_t q_stride, size_t n_q)
+{
+    const size_t n = d->d1 + d->d2;
+    float *out = dst;
+    for (size_t i = 0; i < n_q; i += ROWS, out += n * ROWS)
+        pack_8(out, ROWS, ROWS, q + i * q_stride, q_stride, n, n_q - i < ROWS ? n_q - i : ROWS);
 }
 
 /* Is any of the n floats an infinity or a NaN? */
@@ -133,10 +136,11 @@ void NAME(nb_attn_prefill_pack_kv)(const nb_attn_prefill_dims *d, void *dst,
     for (size_t t0 = 0; t0 < TILE; t0 += 8) {
         const size_t n_tok = t0 < t->n_tok ? t->n_tok - t0 : 0;
         float *out = k + t0 / PANEL * PANEL * n + t0 % PANEL;
-        pack_keys_8(out, t->k1 + (n_tok ? t0 : 0) * t->k1_stride, t->k1_stride, d->d1, n_tok);
+        const size_t at = n_tok ? t0 : 0;
+        pack_8(out, PANEL, 8, t->k1 + at * t->k1_stride, t->k1_stride, d->d1, n_tok);
         if (d->d2)
-            pack_keys_8(out + d->d1 * PANEL, t->k2 + (n_tok ? t0 : 0) * t->k2_stride, t->k2_stride,
-                        d->d2, n_tok);
+            pack_8(out + d->d1 * PANEL, PANEL, 8, t->k2 + at * t->k2_stride, t->k2_stride, d->d2,
+                   n_tok);
     }
     memset(first_bad, 0, TRAILER);
     *first_bad = TILE;
@@ -370,11 +374,15 @@ static void join_state(const work *w, size_t i)
     float *o = a->o + i * a->o_stride;
     const VEC keep = SET1(w->keep[i]);
     if (a->n_tile == 1 && w->vis[i] == 0) return;
-    for (size_t c = 0; c < a->d.d_v; c += LANE) {
-        const size_t n = a->d.d_v - c < LANE ? a->d.d_v - c : LANE;
-        VEC s = LOAD(sum + c);
-        if (w->keep[i] != 0) s = FMA(LOAD_N(o + c, n), keep, s);
-        STORE_N(o + c, n, s);
+    size_t c = 0;
+    for (; c + LANE <= a->d.d_v; c += LANE) {
+        const VEC s = LOAD(sum + c);
+        STORE_U(o + c, w->keep[i] != 0 ? FMA(LOAD_U(o + c), keep, s) : s);
+    }
+    if (c < a->d.d_v) {
+        const size_t n = a->d.d_v - c;
+        const VEC s = LOAD(sum + c);
+        STORE_N(o + c, n, w->keep[i] != 0 ? FMA(LOAD_N(o + c, n), keep, s) : s);
     }
 }
 
