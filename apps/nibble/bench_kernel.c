@@ -22,8 +22,9 @@ typedef struct kernel_bench {
     bench_machine machine;
     bench_words op, level, record, weight;
     bench_counts context;
-    json_t *results, *slopes;           /* NULL without --json */
-    bool failed;                        /* no memory for the JSON */
+    json_t *results, *slopes; /* NULL without --json */
+    bool failed;              /* no memory for the JSON */
+    bool begun;               /* machine, floors and header are printed: with the first row */
     char seen[NB_KBENCH_MAX_LEVEL][16]; /* variants of the lower levels, of the cases in hand */
     size_t n_seen;
 } kernel_bench;
@@ -87,6 +88,19 @@ static void header(void)
                  "GFLOP/s", "set in", "floor GB/s", "GFLOP/s", "floor ns", "ratio");
 }
 
+static int run_peaks(kernel_bench *x, json_t *peaks);
+
+/* A case that is refused prints its error alone. */
+static int begin(kernel_bench *x)
+{
+    if (x->begun || x->o->json) return CLI_OK;
+    x->begun = true;
+    bench_machine_print(stdout, &x->machine);
+    const int code = run_peaks(x, NULL);
+    header();
+    return code;
+}
+
 static void show(const kernel_bench *x, const nb_kbench_case *c, const nb_kbench_row *r)
 {
     char name[48], label[96], token[24] = "-", ratio[24] = "-";
@@ -111,13 +125,13 @@ static void keep(kernel_bench *x, const nb_kbench_case *c, const nb_kbench_row *
 {
     json_t *j = json_pack(
         "{s:s, s:s, s:s, s:s, s:b, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, "
-        "s:s, s:f, s:f, s:s, s:f}",
+        "s:f, s:s, s:f, s:f, s:s, s:f}",
         "op", r->op, "part", r->part, "variant", r->variant, "level", c->level, "cold",
         (int)c->cold, "record", text_or_null(c->record), "weight", text_or_null(c->weight), "heads",
         (json_int_t)c->n_head, "queries", (json_int_t)c->n_query, "rows", (json_int_t)c->n_row,
         "cols", (json_int_t)c->n_col, "tokens", (json_int_t)c->n_tok, "context", r->context,
-        "median_ns", r->median_ns, "best_ns", r->best_ns, "bytes", r->bytes, "ops", r->ops,
-        "set_bytes", r->set_bytes, "home",
+        "median_ns", r->median_ns, "best_ns", r->best_ns, "cpu_ns", r->cpu_ns, "bytes", r->bytes,
+        "ops", r->ops, "set_bytes", r->set_bytes, "home",
         bench_machine_home(&x->machine, r->set_bytes, nb_kbench_n_thread(x->b)), "read_gbs",
         r->read_gbs, "peak_gops", r->peak_gops, "peak", r->peak, "floor_ns", r->floor_ns);
     x->failed |= !j || json_array_append_new(x->results, j) != 0;
@@ -172,6 +186,7 @@ static int run_contexts(kernel_bench *x, nb_kbench_case *c, const nb_kbench_op *
             return CLI_OK;
         if (st != NB_OK) return cli_status(st, &err);
         if (i == 0 && seen_before(x, row[0].variant)) return CLI_OK;
+        if (begin(x) != CLI_OK) return CLI_FAILED;
         for (size_t k = 0; k < n_row; k++) {
             if (x->o->json)
                 keep(x, c, &row[k]);
@@ -272,11 +287,8 @@ static int run_all(kernel_bench *x)
         x->results = json_array();
         x->slopes = json_array();
         x->failed = !peaks || !x->results || !x->slopes;
-    } else {
-        bench_machine_print(stdout, &x->machine);
+        code = x->failed ? cli_failed("out of memory") : run_peaks(x, peaks);
     }
-    code = x->failed ? cli_failed("out of memory") : run_peaks(x, peaks);
-    if (code == CLI_OK && !x->o->json) header();
     for (size_t i = 0; i < x->op.n && code == CLI_OK; i++)
         for (const nb_kbench_op *op = nb_kbench_ops; op->name && code == CLI_OK; op++)
             if (strcmp(op->name, x->op.word[i]) == 0) code = run_op(x, op);

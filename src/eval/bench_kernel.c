@@ -7,6 +7,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/attr.h"
 #include "base/rng.h"
@@ -291,12 +292,16 @@ static double run_steps(kb_run *r, const kb_part *p, size_t n, size_t *at)
 static nb_status time_part(kb_run *r, const kb_part *p, nb_kbench_row *row, nb_error *err)
 {
     const nb_kbench_case *c = r->c;
-    double *v = calloc(c->n_sample, sizeof *v);
+    double *v = calloc(2 * c->n_sample, sizeof *v), *cpu = v + c->n_sample;
     size_t n = 1, at = 0;
     if (!v) return kb_nomem(err);
     p->step(r, at++);
     while (run_steps(r, p, n, &at) < c->sample_s && n < MAX_STEPS) n *= 2;
-    for (size_t k = 0; k < c->n_sample; k++) v[k] = run_steps(r, p, n, &at) * 1e9 / (double)n;
+    for (size_t k = 0; k < c->n_sample; k++) {
+        const clock_t begin = clock();
+        v[k] = run_steps(r, p, n, &at) * 1e9 / (double)n;
+        cpu[k] = (double)(clock() - begin) * (1e9 / CLOCKS_PER_SEC) / (double)n;
+    }
     *row = (nb_kbench_row){ .op = c->op,
                             .part = p->name,
                             .variant = p->variant,
@@ -305,7 +310,9 @@ static nb_status time_part(kb_run *r, const kb_part *p, nb_kbench_row *row, nb_e
                             .context = p->context,
                             .set_bytes = (double)r->n_item * (double)r->item_bytes,
                             .peak = "" };
+    double least;
     nb_kbench_median(v, c->n_sample, &row->median_ns, &row->best_ns);
+    nb_kbench_median(cpu, c->n_sample, &row->cpu_ns, &least);
     free(v);
     return NB_OK;
 }

@@ -51,6 +51,7 @@ typedef struct nb_kbench_row {
     const char *op, *part;      /* part: "decode", "encode", ...; "" */
     const char *variant;        /* name of the table's row */
     double median_ns, best_ns;  /* of a step: one item */
+    double cpu_ns;              /* processor time of all threads, median: others disturb it less */
     double bytes, ops;          /* of a step: read from the item; 0 operations: not counted */
     double context;             /* context tokens of a step, 0: none */
     double set_bytes;           /* all items */
