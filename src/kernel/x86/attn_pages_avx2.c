@@ -28,6 +28,7 @@
 #include "kernel/x86/vec_avx2.h"
 
 enum { ROWS = 16, BLOCKS = 4, TOK = NB_PAGE_TOK, MAX_ROW = ROWS * BLOCKS, LINE = 64 };
+enum { TABLE = 256 * sizeof(kv_table) / sizeof(float) };
 enum { SHALLOW_MIN = 288, DEEP_MIN = 544 }; /* d1 + d2 from which DEPTH may be 32, 64 */
 
 /* Scratch of the chunked path, in floats. */
@@ -37,6 +38,7 @@ typedef struct room {
     float *q;             /* [BLOCKS][d1 + d2][ROWS] transposed queries            */
     float *s, *s2;        /* [BLOCKS][TOK][ROWS] scores of latent, rope; weights   */
     float *row;           /* [max(d1, d2)] a token in its own order                */
+    kv_table *table;      /* [256] of the latent's block scales                    */
     float *factor[2];     /* [TOK] of latent, rope                                 */
     size_t n_c, n_r;      /* chunks of latent, rope                                */
     size_t d1, d2, depth; /* depth: see the top                                    */
@@ -80,7 +82,8 @@ static void layout(const nb_record *r, float *at, room *w)
     w->s2 = w->s + TOK * MAX_ROW;
     w->factor[0] = w->s2 + TOK * MAX_ROW;
     w->factor[1] = w->factor[0] + TOK;
-    w->row = w->factor[1] + TOK;
+    w->table = (kv_table *)(void *)(w->factor[1] + TOK);
+    w->row = w->factor[1] + TOK + TABLE;
 }
 
 size_t nb_attn_pages_avx2_scratch(const nb_record *r)
@@ -88,60 +91,51 @@ size_t nb_attn_pages_avx2_scratch(const nb_record *r)
     const size_t d1 = r->seg[0].dim, d2 = r->seg[1].dim;
     if (!chunked(r)) return TOK * (d1 + d2) * sizeof(float);
     return ((chunks(d1) + chunks(d2)) * TOK * KV_CHUNK + (d1 + d2) * MAX_ROW + 2 * TOK * MAX_ROW +
-            2 * TOK + row_floats(r)) *
+            2 * TOK + TABLE + row_floats(r)) *
            sizeof(float);
 }
 
 /* ---- queries ---- */
 
-/* out[k][ROWS] = x[k], lane k of row h's vector x, for 8 rows. */
-static inline void transpose8(const __m256 *x, float *out)
+/* Channels [j, j + 8) of a chunk of 8 rows, one per lane: out[8][ROWS]. */
+#define EIGHT(M) M(0) M(1) M(2) M(3) M(4) M(5) M(6) M(7)
+#define Q_LOAD(h)                                                                                  \
+    const __m256 x##h = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(q[h] + at)),      \
+                                             _mm_loadu_ps(q[h] + at + half), 1);
+#define Q_PAIR(a, b, c)                                                                            \
+    const __m256 l##c = _mm256_unpacklo_ps(x##a, x##b), h##c = _mm256_unpackhi_ps(x##a, x##b);
+#define Q_QUAD(out, u, v, mask) const __m256 out = _mm256_shuffle_ps(u, v, mask);
+#define Q_PUT(k, u, v)                                                                             \
+    _mm256_store_ps(out + (k)*ROWS, _mm256_permute2f128_ps(u, v, 0x20));                           \
+    _mm256_store_ps(out + ((k) + 4) * ROWS, _mm256_permute2f128_ps(u, v, 0x31));
+static inline void turn8(const float *const *q, size_t at, size_t half, float *out)
 {
-    __m256 a[8], b[8];
-    for (size_t i = 0; i < 8; i += 2) {
-        a[i] = _mm256_unpacklo_ps(x[i], x[i + 1]);
-        a[i + 1] = _mm256_unpackhi_ps(x[i], x[i + 1]);
-    }
-    for (size_t i = 0; i < 8; i += 4) {
-        b[i] = _mm256_shuffle_ps(a[i], a[i + 2], 0x44);
-        b[i + 1] = _mm256_shuffle_ps(a[i], a[i + 2], 0xee);
-        b[i + 2] = _mm256_shuffle_ps(a[i + 1], a[i + 3], 0x44);
-        b[i + 3] = _mm256_shuffle_ps(a[i + 1], a[i + 3], 0xee);
-    }
-    for (size_t i = 0; i < 4; i++) {
-        _mm256_store_ps(out + i * ROWS, _mm256_permute2f128_ps(b[i], b[i + 4], 0x20));
-        _mm256_store_ps(out + (i + 4) * ROWS, _mm256_permute2f128_ps(b[i], b[i + 4], 0x31));
-    }
+    EIGHT(Q_LOAD)
+    Q_PAIR(0, 1, a)
+    Q_PAIR(2, 3, b)
+    Q_PAIR(4, 5, c)
+    Q_PAIR(6, 7, d) Q_QUAD(r0, la, lb, 0x44) Q_QUAD(r1, la, lb, 0xee) Q_QUAD(r2, ha, hb, 0x44)
+        Q_QUAD(r3, ha, hb, 0xee) Q_QUAD(r4, lc, ld, 0x44) Q_QUAD(r5, lc, ld, 0xee)
+            Q_QUAD(r6, hc, hd, 0x44) Q_QUAD(r7, hc, hd, 0xee) Q_PUT(0, r0, r4) Q_PUT(1, r1, r5)
+                Q_PUT(2, r2, r6) Q_PUT(3, r3, r7)
 }
 
-/* Channels [d, d + n) of 8 rows (n_row of them exist) to out[n][ROWS], in the order of a chunk, or in
- * their own. */
-static void turn_queries(const float *const *q, size_t n_row, size_t d, size_t n, bool in_chunk,
-                         float *out)
+/* Channels [d, d + n) of 8 rows to out[n][ROWS], in the order of a chunk, or in their own. */
+static void turn_queries(const float *const *q, size_t d, size_t n, bool in_chunk, float *out)
 {
-    for (size_t j = 0; j < n; j += 8) {
-        __m256 x[8];
-        for (size_t h = 0; h < 8; h++) {
-            x[h] = _mm256_setzero_ps();
-            if (h >= n_row) continue;
-            const float *p = q[h] + d + (in_chunk ? j / 2 : j);
-            x[h] = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(p)),
-                                        _mm_loadu_ps(p + (in_chunk ? KV_CHUNK / 2 : 4)), 1);
-        }
-        transpose8(x, out + j * ROWS);
-    }
+    for (size_t j = 0; j < n; j += 8)
+        turn8(q, d + (in_chunk ? j / 2 : j), in_chunk ? KV_CHUNK / 2 : 4, out + j * ROWS);
 }
 
 static void load_queries(const room *w, const rows *b)
 {
     for (size_t r = 0; r < b->n; r += 8) {
-        const size_t n = b->n - r < 8 ? b->n - r : 8, in = r % ROWS;
-        float *out = w->q + r / ROWS * ROWS * (w->d1 + w->d2) + in;
+        float *out = w->q + r / ROWS * ROWS * (w->d1 + w->d2) + r % ROWS;
         for (size_t d = 0; d < w->d1; d += KV_CHUNK)
-            turn_queries(b->q + r, n, d, KV_CHUNK, true, out + d * ROWS);
+            turn_queries(b->q + r, d, KV_CHUNK, true, out + d * ROWS);
         for (size_t d = w->d1, m; d < w->d1 + w->d2; d += m) {
             m = w->d1 + w->d2 - d < KV_CHUNK ? w->d1 + w->d2 - d : KV_CHUNK;
-            turn_queries(b->q + r, n, d, m, m == KV_CHUNK, out + d * ROWS);
+            turn_queries(b->q + r, d, m, m == KV_CHUNK, out + d * ROWS);
         }
     }
 }
@@ -180,22 +174,30 @@ static void decode_rows(const room *w, const nb_record *r, const uint8_t *page, 
 #define DECL(t) __m256 a##t = _mm256_setzero_ps(), b##t = a##t;
 #define STEP(t)                                                                                    \
     {                                                                                              \
-        const __m256 x = _mm256_broadcast_ss(k + t * KV_CHUNK + d);                                \
+        const __m256 x = _mm256_broadcast_ss(k + t * KV_CHUNK);                                    \
         a##t = _mm256_fmadd_ps(x, q0, a##t);                                                       \
         b##t = _mm256_fmadd_ps(x, q1, b##t);                                                       \
     }
 #define PUT(t)                                                                                     \
     _mm256_store_ps(s + t * ROWS, _mm256_add_ps(_mm256_load_ps(s + t * ROWS), a##t));              \
     _mm256_store_ps(s + t * ROWS + 8, _mm256_add_ps(_mm256_load_ps(s + t * ROWS + 8), b##t));
-/* s[t][16] += sum over d < n of k[t][d] q[d][16]. */
+#define CHANNEL(TOKS)                                                                              \
+    {                                                                                              \
+        const __m256 q0 = _mm256_load_ps(q), q1 = _mm256_load_ps(q + 8);                           \
+        TOKS(STEP)                                                                                 \
+        k++;                                                                                       \
+        q += ROWS;                                                                                 \
+    }
+/* s[t][16] += sum over d < n of k[t][d] q[d][16]; n is a multiple of 8.  Eight channels at a time, so
+ * that the end of the loop is foreseen. */
 #define SCORES(name, TOKS)                                                                         \
     static inline void name(const float *k, const float *q, size_t n, float *s)                    \
     {                                                                                              \
         TOKS(DECL)                                                                                 \
-        for (size_t d = 0; d < n; d++) {                                                           \
-            const __m256 q0 = _mm256_load_ps(q + d * ROWS);                                        \
-            const __m256 q1 = _mm256_load_ps(q + d * ROWS + 8);                                    \
-            TOKS(STEP)                                                                             \
+        for (size_t d = 0; d < n; d += 8) {                                                        \
+            CHANNEL(TOKS)                                                                          \
+            CHANNEL(TOKS)                                                                          \
+            CHANNEL(TOKS) CHANNEL(TOKS) CHANNEL(TOKS) CHANNEL(TOKS) CHANNEL(TOKS) CHANNEL(TOKS)    \
         }                                                                                          \
         TOKS(PUT)                                                                                  \
     }
@@ -233,26 +235,97 @@ static void scores(const float *k, const float *q, size_t n, size_t n_row, float
     }
 }
 
+/* The same for 64 channels and 16 rows, while another chunk is decoded: a row of it between every
+ * eight channels, in units that the products leave idle. */
+#define FUSED(name, row)                                                                           \
+    static void name(const float *k, const float *q, float *s, const kv_source *from, float *out)  \
+    {                                                                                              \
+        size_t t = 0, at = 0;                                                                      \
+        for (; at < TOK; t += 6) {                                                                 \
+            const float *k0 = k, *q0_ = q;                                                         \
+            TOK6(DECL)                                                                             \
+            for (size_t end = at + 8; at < end; at++) {                                            \
+                row(from, at, out + at * KV_CHUNK);                                                \
+                CHANNEL(TOK6)                                                                      \
+                CHANNEL(TOK6) CHANNEL(TOK6) CHANNEL(TOK6) CHANNEL(TOK6) CHANNEL(TOK6)              \
+                    CHANNEL(TOK6) CHANNEL(TOK6)                                                    \
+            }                                                                                      \
+            TOK6(PUT)                                                                              \
+            k = k0 + 6 * KV_CHUNK;                                                                 \
+            q = q0_;                                                                               \
+            s += 6 * ROWS;                                                                         \
+        }                                                                                          \
+        for (; t + 6 <= TOK; t += 6, k += 6 * KV_CHUNK, s += 6 * ROWS)                             \
+            scores_6(k, q, KV_CHUNK, s);                                                           \
+        for (; t < TOK; t += 4, k += 4 * KV_CHUNK, s += 4 * ROWS) scores_4(k, q, KV_CHUNK, s);     \
+    }
+FUSED(fused_bf16, kv_row_bf16)
+FUSED(fused_e4m3, kv_row_e4m3)
+FUSED(fused_nvfp4, kv_row_nvfp4)
+FUSED(fused_mxfp4, kv_row_mxfp4)
+FUSED(fused_int4, kv_row_int4)
+FUSED(fused_f32, kv_row_f32)
+FUSED(fused_ds, kv_row_ds)
+
+typedef void fused_fn(const float *k, const float *q, float *s, const kv_source *from, float *out);
+
+static fused_fn *fused_of(nb_seg_fmt fmt)
+{
+    switch (fmt) {
+    case NB_SEG_BF16: return fused_bf16;
+    case NB_SEG_E4M3: return fused_e4m3;
+    case NB_SEG_NVFP4:
+    case NB_SEG_IF4: return fused_nvfp4;
+    case NB_SEG_MXFP4: return fused_mxfp4;
+    case NB_SEG_INT4_CH: return fused_int4;
+    case NB_SEG_F32: return fused_f32;
+    case NB_SEG_DS_MLA: return fused_ds;
+    default: return NULL;
+    }
+}
+
 static size_t block_rows(const rows *b, size_t k)
 {
     return b->n - k * ROWS < ROWS ? b->n - k * ROWS : ROWS;
 }
 
-/* Channels [d, d + n) of the queries with a chunk, all blocks. */
+/* A chunk to be decoded, or nothing. */
+typedef struct job {
+    const nb_record_seg *seg; /* NULL: nothing */
+    kv_source from;
+    float *out;
+} job;
+
+/* Channels [d, d + n) of the queries with a chunk, all blocks; the job is done on the way. */
 static void score_chunk(const room *w, const rows *b, const float *chunk, size_t d, size_t n,
-                        float *s)
+                        float *s, const job *next)
 {
+    fused_fn *fused = next->seg ? fused_of(next->seg->fmt) : NULL;
+    if (n != KV_CHUNK || w->depth != KV_CHUNK || block_rows(b, 0) <= 8) fused = NULL;
     for (size_t k = 0; k * ROWS < b->n; k++) {
         const float *q = w->q + (k * (w->d1 + w->d2) + d) * ROWS;
+        if (k == 0 && fused) {
+            fused(chunk, q, s, &next->from, next->out);
+            continue;
+        }
         for (size_t i = 0; i < n; i += w->depth) {
             const size_t m = n - i < w->depth ? n - i : w->depth;
             scores(chunk + i, q + i * ROWS, m, block_rows(b, k), s + k * TOK * ROWS);
         }
     }
+    if (next->seg && !fused) kv_chunk_decode(next->seg->fmt, &next->from, next->out);
 }
 
 /* ---- weights ---- */
 
+#define W_DECL(j) __m256 e##j = _mm256_setzero_ps();
+#define W_EXP(j)                                                                                   \
+    {                                                                                              \
+        float *p = s + (t + j) * ROWS;                                                             \
+        const __m256 e = nb_avx2_exp(_mm256_sub_ps(_mm256_load_ps(p), m1));                        \
+        e##j = _mm256_add_ps(e##j, e);                                                             \
+        _mm256_store_ps(p, _mm256_mul_ps(e, _mm256_broadcast_ss(w->factor[0] + t + j)));           \
+    }
 /* 8 rows whose scores lie in columns of s and s2; b's from row r on. */
 static void weights(const room *w, rows *b, size_t r, float scale)
 {
@@ -261,7 +334,8 @@ static void weights(const room *w, rows *b, size_t r, float scale)
     const float *s2 = w->s2 + (s - w->s);
     const __m256 none = _mm256_set1_ps(-INFINITY), sv = _mm256_set1_ps(scale);
     _Alignas(32) float m0[8] = { 0 }, l0[8] = { 0 };
-    __m256 top = none, sum[8];
+    __m256 top = none;
+    EIGHT(W_DECL)
     for (size_t i = 0; i < n; i++) {
         m0[i] = *b->m[r + i];
         l0[i] = *b->l[r + i];
@@ -276,22 +350,16 @@ static void weights(const room *w, rows *b, size_t r, float scale)
         top = _mm256_max_ps(y, top); /* a NaN is passed over: it comes back in the sum */
     }
     const __m256 old = _mm256_load_ps(m0), m1 = _mm256_max_ps(top, old);
-    for (size_t j = 0; j < 8; j++) sum[j] = _mm256_setzero_ps();
     for (size_t t = 0; t < TOK; t += 8) {
-        for (size_t j = 0; j < 8; j++) {
-            float *p = s + (t + j) * ROWS;
-            const __m256 e = nb_avx2_exp(_mm256_sub_ps(_mm256_load_ps(p), m1));
-            sum[j] = _mm256_add_ps(sum[j], e);
-            _mm256_store_ps(p, _mm256_mul_ps(e, _mm256_broadcast_ss(w->factor[0] + t + j)));
-        }
+        EIGHT(W_EXP)
     }
-    for (size_t k = 1; k < 8; k *= 2)
-        for (size_t j = 0; j < 8; j += 2 * k) sum[j] = _mm256_add_ps(sum[j], sum[j + k]);
+    const __m256 sum = _mm256_add_ps(_mm256_add_ps(_mm256_add_ps(e0, e1), _mm256_add_ps(e2, e3)),
+                                     _mm256_add_ps(_mm256_add_ps(e4, e5), _mm256_add_ps(e6, e7)));
     const __m256 fresh = _mm256_cmp_ps(old, none, _CMP_EQ_OQ);
     const __m256 keep = _mm256_andnot_ps(fresh, nb_avx2_exp(_mm256_sub_ps(old, m1)));
     const __m256 had = _mm256_cmp_ps(keep, _mm256_setzero_ps(), _CMP_NEQ_UQ);
     const __m256 l1 =
-        _mm256_add_ps(_mm256_and_ps(had, _mm256_mul_ps(_mm256_load_ps(l0), keep)), sum[0]);
+        _mm256_add_ps(_mm256_and_ps(had, _mm256_mul_ps(_mm256_load_ps(l0), keep)), sum);
     const __m256 is_nan = _mm256_cmp_ps(l1, l1, _CMP_UNORD_Q);
     _mm256_store_ps(b->keep + r, keep);
     _mm256_store_ps(l0, l1);
@@ -304,62 +372,98 @@ static void weights(const room *w, rows *b, size_t r, float scale)
 
 /* ---- values ---- */
 
-#define VEC2(M, r) M(r, 0) M(r, 1)
-#define VEC3(M, r) VEC2(M, r) M(r, 2)
-#define ROW4(M, V) M(0, V) M(1, V) M(2, V) M(3, V)
-#define V_DECL(r, c) __m256 a##r##c = _mm256_setzero_ps();
-#define V_DECL_ROW(r, V) V(V_DECL, r)
-#define V_LOAD(r, c) const __m256 v##c = _mm256_load_ps(v + t * KV_CHUNK + c * 8);
-#define V_FMA(r, c) a##r##c = _mm256_fmadd_ps(x, v##c, a##r##c);
-#define V_ROW(r, V)                                                                                \
+#define ROWS1(M) M(0)
+#define ROWS2(M) ROWS1(M) M(1)
+#define ROWS3(M) ROWS2(M) M(2)
+#define V_DECL(r)                                                                                  \
+    __m256 a##r##0 = _mm256_setzero_ps(), a##r##1 = a##r##0, a##r##2 = a##r##0, a##r##3 = a##r##0;
+#define V_WEIGHT(r) const __m256 p##r = _mm256_broadcast_ss(p + r);
+#define V_COL(c, RS)                                                                               \
     {                                                                                              \
-        const __m256 x = _mm256_broadcast_ss(p + t * ROWS + r);                                    \
-        V(V_FMA, r)                                                                                \
+        const __m256 x = _mm256_load_ps(v + 8 * c);                                                \
+        RS(V_FMA##c)                                                                               \
     }
-#define V_PUT(r, c) _mm256_store_ps(sum + r * KV_CHUNK + c * 8, a##r##c);
-#define V_PUT_ROW(r, V) V(V_PUT, r)
-/* sum[4][64] (some vectors of it) = sum over t of p[t][4] v[t]. */
-#define VALUES(name, VECS)                                                                         \
-    static inline void name(const float *p, const float *v, float *sum)                            \
+#define V_FMA0(r) a##r##0 = _mm256_fmadd_ps(p##r, x, a##r##0);
+#define V_FMA1(r) a##r##1 = _mm256_fmadd_ps(p##r, x, a##r##1);
+#define V_FMA2(r) a##r##2 = _mm256_fmadd_ps(p##r, x, a##r##2);
+#define V_FMA3(r) a##r##3 = _mm256_fmadd_ps(p##r, x, a##r##3);
+#define V_STEP(RS)                                                                                 \
     {                                                                                              \
-        ROW4(V_DECL_ROW, VECS)                                                                     \
-        for (size_t t = 0; t < TOK; t++) {                                                         \
-            VECS(V_LOAD, 0)                                                                        \
-            ROW4(V_ROW, VECS)                                                                      \
+        RS(V_WEIGHT) V_COL(0, RS) V_COL(1, RS) V_COL(2, RS) V_COL(3, RS) p += ROWS;                \
+        v += KV_CHUNK;                                                                             \
+    }
+#define V_PUT(r)                                                                                   \
+    put_o(o[r] + d, keep[r], a##r##0, a##r##1);                                                    \
+    put_o(o[r] + d + 8, keep[r], a##r##2, a##r##3);
+/* o = o * keep + sum over t of p[t] v[t]: vectors v[0..3] of a chunk for some rows.  Eight tokens at
+ * a time, so that the end of the loop is foreseen. */
+#define VALUES(name, RS)                                                                           \
+    static inline void name(const float *p, const float *v, float *const *o, size_t d,             \
+                            const float *keep)                                                     \
+    {                                                                                              \
+        RS(V_DECL)                                                                                 \
+        for (size_t t = 0; t < TOK; t += 8) {                                                      \
+            V_STEP(RS)                                                                             \
+            V_STEP(RS) V_STEP(RS) V_STEP(RS) V_STEP(RS) V_STEP(RS) V_STEP(RS) V_STEP(RS)           \
         }                                                                                          \
-        ROW4(V_PUT_ROW, VECS)                                                                      \
+        RS(V_PUT)                                                                                  \
     }
-VALUES(values_3, VEC3)
-VALUES(values_2, VEC2)
 
-/* o = o * keep + sum, the vectors of sum put in the order of channels. */
-static void update_o(float *o, const float *sum, float keep)
+/* Two vectors of a chunk: 8 channels of its first half, 8 of its second. */
+static inline void put_o(float *o, float keep, __m256 a, __m256 b)
 {
-    const __m256 kv = _mm256_set1_ps(keep);
-    for (size_t j = 0; j < KV_VECS; j += 2) {
-        const __m256 a = _mm256_load_ps(sum + 8 * j), b = _mm256_load_ps(sum + 8 * j + 8);
-        __m256 x = _mm256_permute2f128_ps(a, b, 0x20), y = _mm256_permute2f128_ps(a, b, 0x31);
-        float *lo = o + 4 * j, *hi = lo + KV_CHUNK / 2;
-        if (keep != 0) {
-            x = _mm256_fmadd_ps(_mm256_loadu_ps(lo), kv, x);
-            y = _mm256_fmadd_ps(_mm256_loadu_ps(hi), kv, y);
-        }
-        _mm256_storeu_ps(lo, x);
-        _mm256_storeu_ps(hi, y);
+    __m256 x = _mm256_permute2f128_ps(a, b, 0x20), y = _mm256_permute2f128_ps(a, b, 0x31);
+    if (keep != 0) {
+        const __m256 kv = _mm256_set1_ps(keep);
+        x = _mm256_fmadd_ps(_mm256_loadu_ps(o), kv, x);
+        y = _mm256_fmadd_ps(_mm256_loadu_ps(o + KV_CHUNK / 2), kv, y);
     }
+    _mm256_storeu_ps(o, x);
+    _mm256_storeu_ps(o + KV_CHUNK / 2, y);
+}
+
+VALUES(values_3, ROWS3)
+VALUES(values_2, ROWS2)
+/* One row, the whole chunk. */
+#define O_DECL(c) __m256 a##c = _mm256_setzero_ps();
+#define O_FMA(c) a##c = _mm256_fmadd_ps(x, _mm256_load_ps(v + 8 * c), a##c);
+#define O_STEP                                                                                     \
+    {                                                                                              \
+        const __m256 x = _mm256_broadcast_ss(p);                                                   \
+        EIGHT(O_FMA)                                                                               \
+        p += ROWS;                                                                                 \
+        v += KV_CHUNK;                                                                             \
+    }
+static void values_1(const float *p, const float *v, float *o, float keep)
+{
+    EIGHT(O_DECL)
+    for (size_t t = 0; t < TOK; t += 4) {
+        O_STEP O_STEP O_STEP O_STEP
+    }
+    put_o(o, keep, a0, a1);
+    put_o(o + 8, keep, a2, a3);
+    put_o(o + 16, keep, a4, a5);
+    put_o(o + 24, keep, a6, a7);
 }
 
 static void add_values(const room *w, const rows *b, size_t c)
 {
     const float *v = w->c + c * TOK * KV_CHUNK;
-    _Alignas(64) float sum[4 * KV_CHUNK];
-    for (size_t r = 0; r < b->n; r += 4) {
-        const float *p = w->s + r / ROWS * TOK * ROWS + r % ROWS;
-        values_3(p, v, sum);
-        values_3(p, v + 24, sum + 24);
-        values_2(p, v + 48, sum + 48);
-        for (size_t i = 0; i < 4 && r + i < b->n; i++)
-            update_o(b->o[r + i] + c * KV_CHUNK, sum + i * KV_CHUNK, b->keep[r + i]);
+    const size_t d = c * KV_CHUNK;
+    for (size_t k = 0; k < b->n; k += ROWS) {
+        const size_t n = block_rows(b, k / ROWS);
+        const float *p = w->s + k * TOK, *keep = b->keep + k;
+        float *const *o = b->o + k;
+        size_t r = 0;
+        for (; r + 3 <= n; r += 3) {
+            values_3(p + r, v, o + r, d, keep + r);
+            values_3(p + r, v + 32, o + r, d + 16, keep + r);
+        }
+        if (n - r == 2) {
+            values_2(p + r, v, o + r, d, keep + r);
+            values_2(p + r, v + 32, o + r, d + 16, keep + r);
+        }
+        if (n - r == 1) values_1(p + r, v, o[r] + d, keep[r]);
     }
 }
 
@@ -374,41 +478,58 @@ static void prefetch(const void *page, size_t n_bytes, size_t part, size_t n_par
         _mm_prefetch((const char *)page + i * LINE, _MM_HINT_T1);
 }
 
+/* Scores of all chunks, the rope key's first; each while the next one is decoded. */
+static void score_page(const nb_attn_pages_args *a, const room *w, const rows *b,
+                       const uint8_t *page, const uint8_t *next, const bool *fast)
+{
+    const nb_record_seg *g = a->record->seg;
+    job j = { NULL };
+    for (size_t c = 0; c < w->n_r + w->n_c; c++) {
+        const bool latent = c >= w->n_r;
+        const size_t at = latent ? c - w->n_r : c, to = c + 1 - w->n_r;
+        if (!latent && fast[1]) {
+            kv_set_source(&g[1], page, NULL, at, &j.from);
+            kv_chunk_decode(g[1].fmt, &j.from, w->r + at * TOK * KV_CHUNK);
+        }
+        j.seg = NULL;
+        if (fast[0] && c + 1 >= w->n_r && to < w->n_c) {
+            kv_set_source(&g[0], page, w->table, to, &j.from);
+            j.seg = &g[0];
+            j.out = w->c + to * TOK * KV_CHUNK;
+        }
+        if (latent) {
+            prefetch(next, a->record->page_bytes, at, w->n_c);
+            score_chunk(w, b, w->c + at * TOK * KV_CHUNK, at * KV_CHUNK, KV_CHUNK, w->s, &j);
+        } else {
+            const size_t d = at * KV_CHUNK, n = w->d2 - d < KV_CHUNK ? w->d2 - d : KV_CHUNK;
+            score_chunk(w, b, w->r + at * TOK * KV_CHUNK, w->d1 + d, n, w->s2, &j);
+        }
+    }
+}
+
 static void one_page(const nb_attn_pages_args *a, const room *w, rows *b, const uint8_t *page,
                      const uint8_t *next)
 {
-    const nb_record_seg *g = a->record->seg;
-    const bool fast = kv_chunk_can(&g[0]) && kv_chunk_easy(&g[0], page);
-    const bool fast2 = kv_chunk_can(&g[1]) && kv_chunk_easy(&g[1], page);
     const size_t n_s = (b->n + ROWS - 1) / ROWS * ROWS * TOK;
+    bool fast[2];
+    for (size_t s = 0; s < 2; s++) {
+        const nb_record_seg *g = &a->record->seg[s];
+        fast[s] = kv_chunk_can(g) && kv_chunk_easy(g, page);
+        if (fast[s])
+            kv_chunk_factors(g, page, w->factor[s]);
+        else
+            decode_rows(w, a->record, page, s, s ? w->r : w->c);
+    }
     memset(w->s, 0, n_s * sizeof *w->s);
     memset(w->s2, 0, n_s * sizeof *w->s2);
-    if (fast)
-        kv_chunk_factors(&g[0], page, w->factor[0]);
-    else
-        decode_rows(w, a->record, page, 0, w->c);
-    if (fast2)
-        kv_chunk_factors(&g[1], page, w->factor[1]);
-    else
-        decode_rows(w, a->record, page, 1, w->r);
-    for (size_t c = 0; c < w->n_c; c++) {
-        float *chunk = w->c + c * TOK * KV_CHUNK;
-        if (fast) kv_chunk_decode(&g[0], page, c, chunk);
-        prefetch(next, a->record->page_bytes, c, w->n_c);
-        score_chunk(w, b, chunk, c * KV_CHUNK, KV_CHUNK, w->s);
-    }
-    for (size_t c = 0; c < w->n_r; c++) {
-        const size_t d = c * KV_CHUNK, n = w->d2 - d < KV_CHUNK ? w->d2 - d : KV_CHUNK;
-        float *chunk = w->r + c * TOK * KV_CHUNK;
-        if (fast2) kv_chunk_decode(&g[1], page, c, chunk);
-        score_chunk(w, b, chunk, w->d1 + d, n, w->s2);
-    }
+    score_page(a, w, b, page, next, fast);
     for (size_t r = 0; r < b->n; r += 8) weights(w, b, r, a->scale);
     for (size_t c = 0; c < w->n_c; c++) add_values(w, b, c);
 }
 
 static void run_rows(const nb_attn_pages_args *a, const room *w, rows *b)
 {
+    for (size_t r = b->n; r % 8 != 0; r++) b->q[r] = b->q[0]; /* lanes without a row */
     load_queries(w, b);
     for (size_t p = 0; p < a->n_page; p++)
         one_page(a, w, b, a->page[p], p + 1 < a->n_page ? a->page[p + 1] : NULL);
@@ -449,6 +570,7 @@ void nb_attn_pages_avx2(const nb_attn_pages_args *a)
         return;
     }
     layout(a->record, a->scratch, &w);
+    if (kv_has_tables(&a->record->seg[0])) kv_make_tables(&a->record->seg[0], w.table);
     for (size_t i = 0; i < a->n_query; i++) {
         for (size_t h = a->head_begin; h < a->head_end; h++) {
             b.q[b.n] = a->query[i].q + h * d;

@@ -5,10 +5,11 @@
  * widening works within lanes.  So no decoder has a permutation; who reads the chunk undoes the order
  * where it matters (of a sum of products it does not).
  *
- * Small floats become BF16 first, which holds E2M1, 0..15 and E4M3 exactly: two byte shuffles are
- * the tables of its two bytes.  A float is a BF16 with two zero bytes below, so that unpacking is the
- * conversion.  Scales of blocks are multiplied in; scales of tokens are left out and given as
- * factors: the caller applies them to scores and weights, once for 512 channels. */
+ * Small floats become BF16 first, which holds E4M3, 0..15 and E2M1 times a block's scale exactly: two
+ * byte shuffles look up its two bytes, in a table of the block's scale, so that no multiplication is
+ * left (the FMA units have other work).  A float is a BF16 with two zero bytes below: unpacking is
+ * the conversion.  Scales of tokens are left out and given as factors: the caller applies them to
+ * scores and weights, once for 512 channels. */
 #ifndef NB_KERNEL_KV_CHUNK_AVX2_H
 #define NB_KERNEL_KV_CHUNK_AVX2_H
 #include "kernel/x86/kv_block_avx2.h"
@@ -16,29 +17,27 @@
 
 enum { KV_CHUNK = 64, KV_VECS = KV_CHUNK / 8 };
 
-/* The two bytes of the BF16 codes of a nibble's value. */
+/* The two bytes of the BF16 codes of a nibble's value (or of three bits'). */
 typedef struct kv_table {
-    uint8_t hi[16], lo[16];
+    _Alignas(32) uint8_t hi[16], lo[16];
 } kv_table;
 
-enum { KV_E2M1, KV_STEPS, KV_UINT4, KV_SUBNORMAL };
-static const kv_table kv_tables[4] = {
-    [KV_E2M1] = { { 0x00, 0x3f, 0x3f, 0x3f, 0x40, 0x40, 0x40, 0x40, 0x80, 0xbf, 0xbf, 0xbf, 0xc0,
-                    0xc0, 0xc0, 0xc0 },
-                  { 0x00, 0x00, 0x80, 0xc0, 0x00, 0x40, 0x80, 0xc0, 0x00, 0x00, 0x80, 0xc0, 0x00,
-                    0x40, 0x80, 0xc0 } },
-    [KV_STEPS] = { { 0x00, 0x3f, 0x40, 0x40, 0x40, 0x40, 0x40, 0x40, 0x80, 0xbf, 0xc0, 0xc0, 0xc0,
-                     0xc0, 0xc0, 0xc0 },
-                   { 0x00, 0x80, 0x00, 0x40, 0x80, 0xa0, 0xc0, 0xe0, 0x00, 0x80, 0x00, 0x40, 0x80,
-                     0xa0, 0xc0, 0xe0 } },
-    [KV_UINT4] = { { 0x00, 0x3f, 0x40, 0x40, 0x40, 0x40, 0x40, 0x40, 0x41, 0x41, 0x41, 0x41, 0x41,
-                     0x41, 0x41, 0x41 },
-                   { 0x00, 0x80, 0x00, 0x40, 0x80, 0xa0, 0xc0, 0xe0, 0x00, 0x10, 0x20, 0x30, 0x40,
-                     0x50, 0x60, 0x70 } },
-    /* m * 2^-9, m in 0..7: the subnormals of E4M3 */
-    [KV_SUBNORMAL] = { { 0x00, 0x3b, 0x3b, 0x3b, 0x3c, 0x3c, 0x3c, 0x3c },
-                       { 0x00, 0x00, 0x80, 0xc0, 0x00, 0x20, 0x40, 0x60 } },
-};
+static const kv_table kv_uint4 = { { 0x00, 0x3f, 0x40, 0x40, 0x40, 0x40, 0x40, 0x40, 0x41, 0x41,
+                                     0x41, 0x41, 0x41, 0x41, 0x41, 0x41 },
+                                   { 0x00, 0x80, 0x00, 0x40, 0x80, 0xa0, 0xc0, 0xe0, 0x00, 0x10,
+                                     0x20, 0x30, 0x40, 0x50, 0x60, 0x70 } };
+/* m * 2^-9, m in 0..7: the subnormals of E4M3 */
+static const kv_table kv_subnormal = { { 0x00, 0x3b, 0x3b, 0x3b, 0x3c, 0x3c, 0x3c, 0x3c },
+                                       { 0x00, 0x00, 0x80, 0xc0, 0x00, 0x20, 0x40, 0x60 } };
+
+/* Where a chunk's rows are read from. */
+typedef struct kv_source {
+    const uint8_t *codes, *scale;
+    size_t code_stride, scale_stride;
+    const kv_table *table; /* of nvfp4, if4, mxfp4: one per scale byte   */
+    _Alignas(32) float mul[2][KV_CHUNK],
+        add[2][KV_CHUNK]; /* of int4, per 32 tokens, in a chunk's order */
+} kv_source;
 
 static inline __m256i kv_both(const uint8_t *lane0, const uint8_t *lane1)
 {
@@ -89,71 +88,33 @@ static inline void kv_plain4(__m256i lo, __m256i hi, float *out)
     _mm256_store_ps(out + 24, kv_widen_hi(y));
 }
 
-/* E4M3 scales of two blocks, one per lane. */
-static inline __m256 kv_scales(uint8_t lane0, uint8_t lane1)
+/* ---- row t of a chunk of a source, into out [64]; each assumes its format ---- */
+
+/* Blocks 0 and 2 (or 1 and 3) of a chunk, in a lane each. */
+static inline void kv_fp4_half(__m256i k, const kv_table *t0, const kv_table *t1, float *out)
 {
-    return _mm256_blend_ps(_mm256_broadcast_ss(&nb_e4m3_value[lane0 & 0x7f]),
-                           _mm256_broadcast_ss(&nb_e4m3_value[lane1 & 0x7f]), 0xf0);
+    kv_plain4(_mm256_shuffle_epi8(kv_both(t0->lo, t1->lo), k),
+              _mm256_shuffle_epi8(kv_both(t0->hi, t1->hi), k), out);
 }
 
-/* ---- chunk c of a segment, all tokens, into out [64][64]; each assumes its format ---- */
-
-static inline void kv_chunk_nvfp4(const nb_record_seg *g, const uint8_t *page, size_t c, float *out)
+static inline void kv_row_nvfp4(const kv_source *s, size_t t, float *out)
 {
-    const __m256i hi = kv_table256(kv_tables[KV_E2M1].hi), lo = kv_table256(kv_tables[KV_E2M1].lo);
-    const uint8_t *codes = page + g->code_off + c * (KV_CHUNK / 2);
-    const uint8_t *sf = page + g->scale_off + c * (KV_CHUNK / BLOCK);
-    for (size_t t = 0; t < NB_PAGE_TOK; t++, out += KV_CHUNK) {
-        __m256i a, b;
-        kv_nibbles(codes, &a, &b);
-        kv_scaled4(_mm256_shuffle_epi8(lo, a), _mm256_shuffle_epi8(hi, a), kv_scales(sf[0], sf[2]),
-                   out);
-        kv_scaled4(_mm256_shuffle_epi8(lo, b), _mm256_shuffle_epi8(hi, b), kv_scales(sf[1], sf[3]),
-                   out + 32);
-        codes += g->code_stride;
-        sf += g->scale_stride;
-    }
+    const uint8_t *sf = s->scale + t * s->scale_stride;
+    __m256i a, b;
+    kv_nibbles(s->codes + t * s->code_stride, &a, &b);
+    kv_fp4_half(a, &s->table[sf[0]], &s->table[sf[2]], out);
+    kv_fp4_half(b, &s->table[sf[1]], &s->table[sf[3]], out + 32);
 }
 
-/* Half a chunk of if4: each lane has its block's table. */
-static inline void kv_if4_half(__m256i k, uint8_t sf0, uint8_t sf1, float *out)
+static inline void kv_row_mxfp4(const kv_source *s, size_t t, float *out)
 {
-    const kv_table *t0 = &kv_tables[sf0 >> 7], *t1 = &kv_tables[sf1 >> 7];
-    kv_scaled4(_mm256_shuffle_epi8(kv_both(t0->lo, t1->lo), k),
-               _mm256_shuffle_epi8(kv_both(t0->hi, t1->hi), k), kv_scales(sf0, sf1), out);
-}
-
-static inline void kv_chunk_if4(const nb_record_seg *g, const uint8_t *page, size_t c, float *out)
-{
-    const uint8_t *codes = page + g->code_off + c * (KV_CHUNK / 2);
-    const uint8_t *sf = page + g->scale_off + c * (KV_CHUNK / BLOCK);
-    for (size_t t = 0; t < NB_PAGE_TOK; t++, out += KV_CHUNK) {
-        __m256i a, b;
-        kv_nibbles(codes, &a, &b);
-        kv_if4_half(a, sf[0], sf[2], out);
-        kv_if4_half(b, sf[1], sf[3], out + 32);
-        codes += g->code_stride;
-        sf += g->scale_stride;
-    }
-}
-
-/* A scale of 0 reads as 0, which is what its exponent bits say. */
-static inline void kv_chunk_mxfp4(const nb_record_seg *g, const uint8_t *page, size_t c, float *out)
-{
-    const __m256i hi = kv_table256(kv_tables[KV_E2M1].hi), lo = kv_table256(kv_tables[KV_E2M1].lo);
-    const uint8_t *codes = page + g->code_off + c * (KV_CHUNK / 2);
-    const uint8_t *sf = page + g->scale_off + c * (KV_CHUNK / 32);
-    for (size_t t = 0; t < NB_PAGE_TOK; t++, out += KV_CHUNK) {
-        const __m256i e =
-            _mm256_blend_epi32(_mm256_set1_epi32(sf[0]), _mm256_set1_epi32(sf[1]), 0xf0);
-        const __m256 s = _mm256_castsi256_ps(_mm256_slli_epi32(e, 23));
-        __m256i a, b;
-        kv_nibbles(codes, &a, &b);
-        kv_scaled4(_mm256_shuffle_epi8(lo, a), _mm256_shuffle_epi8(hi, a), s, out);
-        kv_scaled4(_mm256_shuffle_epi8(lo, b), _mm256_shuffle_epi8(hi, b), s, out + 32);
-        codes += g->code_stride;
-        sf += g->scale_stride;
-    }
+    const uint8_t *sf = s->scale + t * s->scale_stride;
+    const kv_table *t0 = &s->table[sf[0]], *t1 = &s->table[sf[1]];
+    const __m256i lo = kv_both(t0->lo, t1->lo), hi = kv_both(t0->hi, t1->hi);
+    __m256i a, b;
+    kv_nibbles(s->codes + t * s->code_stride, &a, &b);
+    kv_plain4(_mm256_shuffle_epi8(lo, a), _mm256_shuffle_epi8(hi, a), out);
+    kv_plain4(_mm256_shuffle_epi8(lo, b), _mm256_shuffle_epi8(hi, b), out + 32);
 }
 
 /* FP16 values of a chunk's channels as floats, in the chunk's order. */
@@ -167,32 +128,27 @@ static inline void kv_halves(const uint8_t *h, float *out)
 }
 
 /* code * scale is exact: a fused product and sum rounds once, as the definition. */
-static inline void kv_chunk_int4(const nb_record_seg *g, const uint8_t *page, size_t c, float *out)
+static inline void kv_fma4(__m256i lo, __m256i hi, const float *mul, const float *add, float *out)
 {
-    const __m256i hi = kv_table256(kv_tables[KV_UINT4].hi),
-                  lo = kv_table256(kv_tables[KV_UINT4].lo);
-    const uint8_t *codes = page + g->code_off + c * (KV_CHUNK / 2);
-    _Alignas(32) float s[KV_CHUNK], m[KV_CHUNK];
-    for (size_t t = 0; t < NB_PAGE_TOK; t++, out += KV_CHUNK, codes += g->code_stride) {
-        if (t % 32 == 0) {
-            const uint8_t *row = page + g->scale_off + t / 32 * g->scale_stride + c * KV_CHUNK * 2;
-            kv_halves(row, s);
-            kv_halves(row + g->scale_stride / 2, m);
-        }
-        __m256i half[2];
-        kv_nibbles(codes, &half[0], &half[1]);
-        for (size_t k = 0; k < 2; k++) {
-            const __m256i l = _mm256_shuffle_epi8(lo, half[k]),
-                          h = _mm256_shuffle_epi8(hi, half[k]);
-            const __m256i x = _mm256_unpacklo_epi8(l, h), y = _mm256_unpackhi_epi8(l, h);
-            const __m256 v[4] = { kv_widen_lo(x), kv_widen_hi(x), kv_widen_lo(y), kv_widen_hi(y) };
-            for (size_t j = 0; j < 4; j++) {
-                const size_t at = 32 * k + 8 * j;
-                _mm256_store_ps(out + at, _mm256_fmadd_ps(v[j], _mm256_load_ps(s + at),
-                                                          _mm256_load_ps(m + at)));
-            }
-        }
-    }
+    const __m256i x = _mm256_unpacklo_epi8(lo, hi), y = _mm256_unpackhi_epi8(lo, hi);
+#define KV_FMA(v, at)                                                                              \
+    _mm256_store_ps(out + at,                                                                      \
+                    _mm256_fmadd_ps(v, _mm256_load_ps(mul + at), _mm256_load_ps(add + at)))
+    KV_FMA(kv_widen_lo(x), 0);
+    KV_FMA(kv_widen_hi(x), 8);
+    KV_FMA(kv_widen_lo(y), 16);
+    KV_FMA(kv_widen_hi(y), 24);
+#undef KV_FMA
+}
+
+static inline void kv_row_int4(const kv_source *s, size_t t, float *out)
+{
+    const __m256i lo = kv_table256(kv_uint4.lo), hi = kv_table256(kv_uint4.hi);
+    const float *mul = s->mul[t / 32], *add = s->add[t / 32];
+    __m256i a, b;
+    kv_nibbles(s->codes + t * s->code_stride, &a, &b);
+    kv_fma4(_mm256_shuffle_epi8(lo, a), _mm256_shuffle_epi8(hi, a), mul, add, out);
+    kv_fma4(_mm256_shuffle_epi8(lo, b), _mm256_shuffle_epi8(hi, b), mul + 32, add + 32, out + 32);
 }
 
 /* 32 E4M3 codes to the bytes of BF16 codes.  The exponent's bias grows by 120, an even number, so
@@ -201,8 +157,8 @@ static inline void kv_chunk_int4(const nb_record_seg *g, const uint8_t *page, si
 static inline void kv_e4m3_bytes(__m256i x, __m256i *lo, __m256i *hi)
 {
     const __m256i seven = _mm256_set1_epi8(7), sign = _mm256_set1_epi8((char)0x80);
-    const __m256i sub_hi = kv_table256(kv_tables[KV_SUBNORMAL].hi);
-    const __m256i sub_lo = kv_table256(kv_tables[KV_SUBNORMAL].lo);
+    const __m256i sub_hi = kv_table256(kv_subnormal.hi);
+    const __m256i sub_lo = kv_table256(kv_subnormal.lo);
     const __m256i m = _mm256_and_si256(x, seven);
     const __m256i sub =
         _mm256_cmpeq_epi8(_mm256_and_si256(x, _mm256_set1_epi8(0x78)), _mm256_setzero_si256());
@@ -214,33 +170,26 @@ static inline void kv_e4m3_bytes(__m256i x, __m256i *lo, __m256i *hi)
                           _mm256_and_si256(x, sign));
 }
 
-static inline void kv_chunk_e4m3(const nb_record_seg *g, const uint8_t *page, size_t c, float *out)
+static inline void kv_row_e4m3(const kv_source *s, size_t t, float *out)
 {
-    const uint8_t *codes = page + g->code_off + c * KV_CHUNK;
-    for (size_t t = 0; t < NB_PAGE_TOK; t++, out += KV_CHUNK, codes += g->code_stride) {
-        __m256i lo, hi;
-        kv_e4m3_bytes(kv_both(codes, codes + 32), &lo, &hi);
-        kv_plain4(lo, hi, out);
-        kv_e4m3_bytes(kv_both(codes + 16, codes + 48), &lo, &hi);
-        kv_plain4(lo, hi, out + 32);
-    }
+    const uint8_t *codes = s->codes + t * s->code_stride;
+    __m256i lo, hi;
+    kv_e4m3_bytes(kv_both(codes, codes + 32), &lo, &hi);
+    kv_plain4(lo, hi, out);
+    kv_e4m3_bytes(kv_both(codes + 16, codes + 48), &lo, &hi);
+    kv_plain4(lo, hi, out + 32);
 }
 
 /* The latent of fp8_ds_mla: a float scale per 128 values. */
-static inline void kv_chunk_ds(const nb_record_seg *g, const uint8_t *page, size_t c, float *out)
+static inline void kv_row_ds(const kv_source *s, size_t t, float *out)
 {
-    const uint8_t *codes = page + g->code_off + c * KV_CHUNK;
-    const uint8_t *scale = page + g->scale_off + c / 2 * 4;
-    for (size_t t = 0; t < NB_PAGE_TOK; t++, out += KV_CHUNK) {
-        const __m256 s = _mm256_set1_ps(nb_f32_from_bits(nb_le32_get(scale)));
-        __m256i lo, hi;
-        kv_e4m3_bytes(kv_both(codes, codes + 32), &lo, &hi);
-        kv_scaled4(lo, hi, s, out);
-        kv_e4m3_bytes(kv_both(codes + 16, codes + 48), &lo, &hi);
-        kv_scaled4(lo, hi, s, out + 32);
-        codes += g->code_stride;
-        scale += g->scale_stride;
-    }
+    const uint8_t *codes = s->codes + t * s->code_stride;
+    const __m256 f = _mm256_set1_ps(nb_f32_from_bits(nb_le32_get(s->scale + t * s->scale_stride)));
+    __m256i lo, hi;
+    kv_e4m3_bytes(kv_both(codes, codes + 32), &lo, &hi);
+    kv_scaled4(lo, hi, f, out);
+    kv_e4m3_bytes(kv_both(codes + 16, codes + 48), &lo, &hi);
+    kv_scaled4(lo, hi, f, out + 32);
 }
 
 /* 2^24 times the codes: the byte is the upper one of an integer. */
@@ -254,34 +203,44 @@ static inline void kv_int8_half(__m256i v, float *out)
     _mm256_store_ps(out + 24, _mm256_cvtepi32_ps(_mm256_unpackhi_epi16(zero, y)));
 }
 
-static inline void kv_chunk_int8(const nb_record_seg *g, const uint8_t *page, size_t c, float *out)
+static inline void kv_row_int8(const kv_source *s, size_t t, float *out)
 {
-    const uint8_t *codes = page + g->code_off + c * KV_CHUNK;
-    for (size_t t = 0; t < NB_PAGE_TOK; t++, out += KV_CHUNK, codes += g->code_stride) {
-        kv_int8_half(kv_both(codes, codes + 32), out);
-        kv_int8_half(kv_both(codes + 16, codes + 48), out + 32);
-    }
+    const uint8_t *codes = s->codes + t * s->code_stride;
+    kv_int8_half(kv_both(codes, codes + 32), out);
+    kv_int8_half(kv_both(codes + 16, codes + 48), out + 32);
 }
 
-static inline void kv_chunk_bf16(const nb_record_seg *g, const uint8_t *page, size_t c, float *out)
+static inline void kv_bf16_pair(const uint8_t *codes, float *out)
 {
-    const uint8_t *codes = page + g->code_off + c * KV_CHUNK * 2;
-    for (size_t t = 0; t < NB_PAGE_TOK; t++, out += KV_CHUNK, codes += g->code_stride) {
-        for (size_t j = 0; j < KV_VECS / 2; j++) {
-            const __m256i x = kv_both(codes + 16 * j, codes + 64 + 16 * j);
-            _mm256_store_ps(out + 16 * j, kv_widen_lo(x));
-            _mm256_store_ps(out + 16 * j + 8, kv_widen_hi(x));
-        }
-    }
+    const __m256i x = kv_both(codes, codes + 64);
+    _mm256_store_ps(out, kv_widen_lo(x));
+    _mm256_store_ps(out + 8, kv_widen_hi(x));
 }
 
-static inline void kv_chunk_f32(const nb_record_seg *g, const uint8_t *page, size_t c, float *out)
+static inline void kv_row_bf16(const kv_source *s, size_t t, float *out)
 {
-    const uint8_t *codes = page + g->code_off + c * KV_CHUNK * 4;
-    for (size_t t = 0; t < NB_PAGE_TOK; t++, out += KV_CHUNK, codes += g->code_stride)
-        for (size_t j = 0; j < KV_VECS; j++)
-            _mm256_store_ps(out + 8 * j,
-                            _mm256_castsi256_ps(kv_both(codes + 16 * j, codes + 128 + 16 * j)));
+    const uint8_t *codes = s->codes + t * s->code_stride;
+    kv_bf16_pair(codes, out);
+    kv_bf16_pair(codes + 16, out + 16);
+    kv_bf16_pair(codes + 32, out + 32);
+    kv_bf16_pair(codes + 48, out + 48);
+}
+
+static inline void kv_row_f32(const kv_source *s, size_t t, float *out)
+{
+    const uint8_t *codes = s->codes + t * s->code_stride;
+#define KV_COPY(j)                                                                                 \
+    _mm256_store_ps(out + 8 * (j),                                                                 \
+                    _mm256_castsi256_ps(kv_both(codes + 16 * (j), codes + 128 + 16 * (j))))
+    KV_COPY(0);
+    KV_COPY(1);
+    KV_COPY(2);
+    KV_COPY(3);
+    KV_COPY(4);
+    KV_COPY(5);
+    KV_COPY(6);
+    KV_COPY(7);
+#undef KV_COPY
 }
 
 /* ---- any format ---- */
@@ -337,20 +296,75 @@ static inline void kv_chunk_factors(const nb_record_seg *g, const uint8_t *page,
     }
 }
 
-static inline void kv_chunk_decode(const nb_record_seg *g, const uint8_t *page, size_t c,
-                                   float *out)
+static inline bool kv_has_tables(const nb_record_seg *g)
 {
-    switch (g->fmt) {
-    case NB_SEG_BF16: kv_chunk_bf16(g, page, c, out); break;
-    case NB_SEG_E4M3: kv_chunk_e4m3(g, page, c, out); break;
-    case NB_SEG_NVFP4: kv_chunk_nvfp4(g, page, c, out); break;
-    case NB_SEG_IF4: kv_chunk_if4(g, page, c, out); break;
-    case NB_SEG_MXFP4: kv_chunk_mxfp4(g, page, c, out); break;
-    case NB_SEG_INT4_CH: kv_chunk_int4(g, page, c, out); break;
+    return g->fmt == NB_SEG_NVFP4 || g->fmt == NB_SEG_IF4 || g->fmt == NB_SEG_MXFP4;
+}
+
+/* table[b] = the codes' values times the scale b, for all 256 bytes; see kv_has_tables. */
+static inline void kv_make_tables(const nb_record_seg *g, kv_table *table)
+{
+    static const float grid[2][8] = { { 0, .5f, 1, 1.5f, 2, 3, 4, 6 }, { 0, 1, 2, 3, 4, 5, 6, 7 } };
+    const __m256i order =
+        _mm256_setr_epi8(0, 4, 8, 12, -1, -1, -1, -1, 1, 5, 9, 13, -1, -1, -1, -1, 0, 4, 8, 12, -1,
+                         -1, -1, -1, 1, 5, 9, 13, -1, -1, -1, -1);
+    for (unsigned b = 0; b < 256; b++) {
+        const unsigned steps = g->fmt == NB_SEG_IF4 && b & 0x80;
+        const float scale =
+            g->fmt == NB_SEG_MXFP4 ? nb_f32_from_bits(b << 23) : nb_e4m3_value[b & 0x7f];
+        const __m256 v = _mm256_mul_ps(_mm256_loadu_ps(grid[steps]), _mm256_set1_ps(scale));
+        /* Each lane: 4 lower bytes, 4 zeros, 4 upper bytes, 4 zeros. */
+        const __m256i x = _mm256_shuffle_epi8(_mm256_srli_epi32(_mm256_castps_si256(v), 16), order);
+        const __m128i y =
+            _mm_unpacklo_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
+        const __m128i z =
+            _mm_unpackhi_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
+        const __m128i minus = _mm_or_si128(z, _mm_set1_epi8((char)0x80));
+        _mm_store_si128((__m128i *)table[b].lo, _mm_unpacklo_epi64(y, y));
+        _mm_store_si128((__m128i *)table[b].hi, _mm_unpacklo_epi64(z, minus));
+    }
+}
+
+static inline void kv_set_source(const nb_record_seg *g, const uint8_t *page, const kv_table *table,
+                                 size_t c, kv_source *s)
+{
+    const size_t per = g->fmt == NB_SEG_MXFP4 ? 32 : BLOCK;
+    s->codes = page + g->code_off + c * g->code_stride * KV_CHUNK / g->dim;
+    s->scale = page + g->scale_off + c * (KV_CHUNK / per);
+    s->code_stride = g->code_stride;
+    s->scale_stride = g->scale_stride;
+    s->table = table;
+    if (g->fmt == NB_SEG_DS_MLA) {
+        s->codes = page + g->code_off + c * KV_CHUNK;
+        s->scale = page + g->scale_off + c / 2 * 4;
+    } else if (g->fmt == NB_SEG_BF16) { /* its rows may hold a latent, too */
+        s->codes = page + g->code_off + c * KV_CHUNK * 2;
+    } else if (g->fmt == NB_SEG_INT4_CH) {
+        for (size_t k = 0; k < 2; k++) {
+            const uint8_t *row = page + g->scale_off + k * g->scale_stride + c * KV_CHUNK * 2;
+            kv_halves(row, s->mul[k]);
+            kv_halves(row + g->scale_stride / 2, s->add[k]);
+        }
+    }
+}
+
+#define KV_ROWS(row)                                                                               \
+    for (size_t t = 0; t < NB_PAGE_TOK; t++) row(s, t, out + t * KV_CHUNK)
+
+/* All 64 rows of a chunk. */
+static inline void kv_chunk_decode(nb_seg_fmt fmt, const kv_source *s, float *out)
+{
+    switch (fmt) {
+    case NB_SEG_BF16: KV_ROWS(kv_row_bf16); break;
+    case NB_SEG_E4M3: KV_ROWS(kv_row_e4m3); break;
+    case NB_SEG_NVFP4:
+    case NB_SEG_IF4: KV_ROWS(kv_row_nvfp4); break;
+    case NB_SEG_MXFP4: KV_ROWS(kv_row_mxfp4); break;
+    case NB_SEG_INT4_CH: KV_ROWS(kv_row_int4); break;
     case NB_SEG_INT4_TOK: break; /* not a segment of MLA */
-    case NB_SEG_F32: kv_chunk_f32(g, page, c, out); break;
-    case NB_SEG_DS_MLA: kv_chunk_ds(g, page, c, out); break;
-    case NB_SEG_INT8: kv_chunk_int8(g, page, c, out); break;
+    case NB_SEG_F32: KV_ROWS(kv_row_f32); break;
+    case NB_SEG_DS_MLA: KV_ROWS(kv_row_ds); break;
+    case NB_SEG_INT8: KV_ROWS(kv_row_int8); break;
     }
 }
 
