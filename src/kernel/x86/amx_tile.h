@@ -19,19 +19,11 @@ typedef struct nb_amx_config {
 } nb_amx_config;
 
 /* All eight tiles with 16 rows of 64 bytes. */
-#define NB_AMX_FULL                                                                                \
-    {                                                                                              \
-        .palette = 1, .row_bytes = { 64, 64, 64, 64, 64, 64, 64, 64 }, .rows = {                   \
-            16,                                                                                    \
-            16,                                                                                    \
-            16,                                                                                    \
-            16,                                                                                    \
-            16,                                                                                    \
-            16,                                                                                    \
-            16,                                                                                    \
-            16                                                                                     \
-        }                                                                                          \
-    }
+// clang-format off
+#define NB_AMX_FULL                                                \
+    { .palette = 1, .row_bytes = { 64, 64, 64, 64, 64, 64, 64, 64 }, \
+      .rows = { 16, 16, 16, 16, 16, 16, 16, 16 } }
+// clang-format on
 
 /* Between ordinary stores and the tile loads (or the configuration) that read what they wrote:
  * gcc's intrinsics do not tell it that memory is read.  No instruction. */
