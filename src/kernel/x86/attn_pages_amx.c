@@ -196,11 +196,14 @@ static inline void put_pair(const float *x, const float *y, uint16_t *hi, uint16
 
 static void pack_queries(const job *j, const rows *b)
 {
+    uint8_t place[NB_AMX_UNIT];
     _Alignas(64) float column[NB_AMX_UNIT][ROWS];
     uint16_t *q = j->q;
     size_t from = 0;
     for (size_t s = 0; s < 2; from += j->seg[s].g->dim, s++) {
         const size_t dim = j->seg[s].g->dim;
+        for (size_t p = 0; p < NB_AMX_UNIT; p++)
+            place[p] = (uint8_t)nb_amx_place(j->seg[s].order, p);
         for (size_t u = 0; u < j->seg[s].n_unit; u++) {
             for (size_t d = 0; d < NB_AMX_UNIT; d += 16) {
                 if (u * NB_AMX_UNIT + d < dim)
@@ -210,8 +213,7 @@ static void pack_queries(const job *j, const rows *b)
             }
             for (size_t p = 0; p < NB_AMX_UNIT; p += 2) {
                 uint16_t *to = q + p / 32 * Q_BLOCK + p % 32 * 16;
-                put_pair(column[nb_amx_place(j->seg[s].order, p)],
-                         column[nb_amx_place(j->seg[s].order, p + 1)], to, to + NB_AMX_TILE);
+                put_pair(column[place[p]], column[place[p + 1]], to, to + NB_AMX_TILE);
             }
             q += 2 * Q_BLOCK;
         }
@@ -345,6 +347,7 @@ static void decode_and_score(const job *j)
 {
     zero_sums();
     for (size_t page = 0; page < j->a->n_page; page++) {
+        nb_amx_page(&j->seg[0], j->a->page[page]);
         for (size_t u = 0; u <= j->n_unit; u++) {
             uint16_t *now = j->k + u % 2 * UNIT;
             const uint16_t *before = j->k + (u + 1) % 2 * UNIT;
@@ -365,12 +368,14 @@ static void decode_and_score(const job *j)
 
 static void decode_all(const job *j)
 {
-    for (size_t page = 0; page < j->a->n_page; page++)
+    for (size_t page = 0; page < j->a->n_page; page++) {
+        nb_amx_page(&j->seg[0], j->a->page[page]);
         for (size_t u = 0; u < j->n_unit; u++) {
             prefetch(j, page + 1, u, j->n_unit);
             for (size_t c = 0; c < NB_PAGE_TOK / NB_AMX_CHUNK; c++)
                 decode_step(j, page, u, c, j->k + (page * j->n_unit + u) * UNIT);
         }
+    }
 }
 
 static void score_all(const job *j)
