@@ -22,9 +22,10 @@
  * are packed by a shift and a blend, without a shuffle.  2^x = 2^floor(x) (1 + ..): a polynomial of
  * degree 3 within 2^-13.7, to which 2^-8 is added, so that cutting off 16 bits rounds.
  *
- * 64 queries x 256 tokens of 128 + 64 / 128: 384 + 256 products of 16 cycles are 10,240 cycles;
- * about 7,500 vector operations of weights are 3,800 on two ports, half of them hidden; maxima 1,600
- * operations, the joining 1,500.
+ * 64 queries x 256 tokens of 128 + 64 / 128: 384 + 256 products of 16 cycles are 10,240 cycles, or
+ * 12,600 at the rate that 2 x 2 tiles with their loads were measured to reach (81 %).  32 weights are
+ * 18 operations of the two vector ports and a row some 60 more: 6,500 cycles, half of them beside
+ * products.  Maxima and the joining, 1,000 operations each, overlap in part.
  *
  * Tokens that a row does not see have weight 0; where their values are not finite, each row of
  * queries gets its own copy of the values with zeros instead. */
