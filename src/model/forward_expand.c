@@ -134,12 +134,16 @@ static void attend_task(void *ctx, size_t task, size_t worker)
         tile[n_tile++] = tile_at(f, j - x->j0, h);
     const bool own = qp < x->j0 + NB_SPLIT_PAGES;
     if (own) tile[n_tile++] = tile_at(f, x->n_dec + qp - x->own0, h);
+    /* The first split's state is the total; a later one is joined to it. */
+    const bool first = x->j0 == 0;
+    const size_t at = (s->t0 + tok) * nh + h;
     nb_attn_prefill_args a = { .d = f->ex_dims,
-                               .o = f->w_o + worker * NB_PAGE_TOK * c->d_v,
-                               .m = f->w_m + worker * NB_PAGE_TOK,
-                               .l = f->w_l + worker * NB_PAGE_TOK,
-                               .o_stride = c->d_v,
-                               .ml_stride = 1,
+                               .o = first ? f->eo + at * c->d_v
+                                          : f->w_o + worker * NB_PAGE_TOK * c->d_v,
+                               .m = first ? f->em + at : f->w_m + worker * NB_PAGE_TOK,
+                               .l = first ? f->el + at : f->w_l + worker * NB_PAGE_TOK,
+                               .o_stride = first ? nh * c->d_v : c->d_v,
+                               .ml_stride = first ? nh : 1,
                                .q = query_at(f, i, h),
                                .tile = tile,
                                .n_q = n_q,
@@ -149,10 +153,10 @@ static void attend_task(void *ctx, size_t task, size_t worker)
                                .vis_step = own,
                                .scale = c->softmax_scale,
                                .scratch = (char *)f->w_scratch + worker * f->w_scratch_bytes };
-    nb_fw_reset_state(a.m, a.l, n_q);
+    if (!first) nb_fw_reset_state(a.m, a.l, n_q);
     f->plan.attn_prefill->fn(&a);
-    for (size_t k = 0; k < n_q; k++) {
-        const size_t g = (s->t0 + tok + k) * nh + h;
+    for (size_t k = 0; k < n_q && !first; k++) {
+        const size_t g = at + k * nh;
         nb_attn_merge(f->eo + g * c->d_v, f->em + g, f->el + g, a.o + k * c->d_v, a.m + k, a.l + k,
                       1, c->d_v);
     }
