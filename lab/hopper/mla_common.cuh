@@ -21,7 +21,10 @@
         }                                                                                          \
     } while (0)
 
-constexpr int H = 16, D = 512, R = 64, TOK = 64, PAGE = 22656, UNIT = 16;
+#ifndef UNIT
+#define UNIT 16 // pages of a unit
+#endif
+constexpr int H = 16, D = 512, R = 64, TOK = 64, PAGE = 22656;
 constexpr int OFF_SCALE = 16384, OFF_ROPE = 18432, OFF_OUT = 22528, OFF_ROUT = 22592;
 
 struct Args {
