@@ -114,7 +114,8 @@ static inline void turn8(const float *const *q, size_t at, size_t half, float *o
     Q_PAIR(0, 1, a)
     Q_PAIR(2, 3, b)
     Q_PAIR(4, 5, c)
-    Q_PAIR(6, 7, d) Q_QUAD(r0, la, lb, 0x44) Q_QUAD(r1, la, lb, 0xee) Q_QUAD(r2, ha, hb, 0x44)
+    Q_PAIR(6, 7, d)
+    Q_QUAD(r0, la, lb, 0x44) Q_QUAD(r1, la, lb, 0xee) Q_QUAD(r2, ha, hb, 0x44)
         Q_QUAD(r3, ha, hb, 0xee) Q_QUAD(r4, lc, ld, 0x44) Q_QUAD(r5, lc, ld, 0xee)
             Q_QUAD(r6, hc, hd, 0x44) Q_QUAD(r7, hc, hd, 0xee) Q_PUT(0, r0, r4) Q_PUT(1, r1, r5)
                 Q_PUT(2, r2, r6) Q_PUT(3, r3, r7)
@@ -247,8 +248,9 @@ static void scores(const float *k, const float *q, size_t n, size_t n_row, float
             for (size_t end = at + 8; at < end; at++) {                                            \
                 row(from, at, out + at * KV_CHUNK);                                                \
                 CHANNEL(TOK6)                                                                      \
+                CHANNEL(TOK6)                                                                      \
                 CHANNEL(TOK6) CHANNEL(TOK6) CHANNEL(TOK6) CHANNEL(TOK6) CHANNEL(TOK6)              \
-                    CHANNEL(TOK6) CHANNEL(TOK6)                                                    \
+                    CHANNEL(TOK6)                                                                  \
             }                                                                                      \
             TOK6(PUT)                                                                              \
             k = k0 + 6 * KV_CHUNK;                                                                 \
@@ -483,7 +485,7 @@ static void score_page(const nb_attn_pages_args *a, const room *w, const rows *b
                        const uint8_t *page, const uint8_t *next, const bool *fast)
 {
     const nb_record_seg *g = a->record->seg;
-    job j = { NULL };
+    job j;
     for (size_t c = 0; c < w->n_r + w->n_c; c++) {
         const bool latent = c >= w->n_r;
         const size_t at = latent ? c - w->n_r : c, to = c + 1 - w->n_r;
