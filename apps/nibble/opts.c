@@ -306,6 +306,7 @@ nb_engine_options opts_engine(const opts *o)
         .cpu_caps = o->cpu_caps,
         .chat_template = o->chat_template,
         .n_thread = o->threads,
+        .cpu_affinity = o->cpu_affinity,
         .max_model_len = o->max_model_len,
         .prefill_chunk = o->prefill_chunk,
         .no_text = o->skip_tokenizer_init,

@@ -141,6 +141,10 @@ static const opt_row rows[] = {
     { .name = "threads", .letter = 't', .arg = "N", .type = OPT_SIZE, .offset = AT(threads), .lo = 1,
       .hi = 1024, .cmds = ENGINE, .group = GROUP_MODEL,
       .help = "worker threads (default: the physical cores there are)" },
+    { .name = "cpu-affinity", .arg = "CPUS", .type = OPT_STR, .offset = AT(cpu_affinity), .def = "auto",
+      .cmds = ENGINE, .group = GROUP_MODEL,
+      .help = "auto: one core for each thread, where there are as many and nothing else restricts; "
+              "none; or CPUs such as 0-3,8" },
     { .name = "cpu-caps", .arg = "NAME", .type = OPT_STR, .offset = AT(cpu_caps), .cmds = ENGINE,
       .group = GROUP_MODEL, .help = "highest instruction set level to use: c, avx2, ..." },
     { .name = "max-model-len", .arg = "N", .type = OPT_SIZE, .offset = AT(max_model_len), .lo = 1,

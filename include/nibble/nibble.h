@@ -102,6 +102,7 @@ typedef struct nb_engine_options {
     const char *cpu_caps;        /* highest instruction set level to use: c, avx2, ...      */
     const char *chat_template;   /* path; overrides the model's                             */
     size_t n_thread;             /* default: physical cores available                       */
+    const char *cpu_affinity;    /* auto (default), none, or CPUs for the threads: 0-3,8    */
     size_t max_model_len;        /* tokens of context; default: the model's maximum         */
     size_t prefill_chunk;        /* prompt tokens of one request in a step; default
                                     max_num_batched_tokens where given, else 512; less while

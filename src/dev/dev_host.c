@@ -3,10 +3,13 @@
 
 #include "dev/dev.h"
 #include "os/file.h"
+#include "os/places.h"
 #include "os/pool.h"
 
 struct nb_dev {
     nb_pool *pool;
+    nb_machine machine;
+    bool free; /* nothing but the machine says where threads may run */
 };
 
 nb_status nb_dev_create_host(size_t n_thread, nb_dev **out, nb_error *err)
@@ -18,8 +21,29 @@ nb_status nb_dev_create_host(size_t n_thread, nb_dev **out, nb_error *err)
         free(d);
         return st;
     }
+    nb_machine_here(&d->machine, &d->free);
     *out = d;
     return NB_OK;
+}
+
+nb_status nb_dev_bind(nb_dev *d, const char *affinity, nb_error *err)
+{
+    uint16_t cpu[NB_MAX_CPU];
+    size_t n;
+    NB_TRY(
+        nb_places_choose(&d->machine, affinity, d->free, nb_pool_n_thread(d->pool), cpu, &n, err));
+    if (n) nb_pool_bind(d->pool, cpu);
+    return NB_OK;
+}
+
+void nb_dev_enter(nb_dev *d)
+{
+    nb_pool_enter(d->pool);
+}
+
+void nb_dev_spread(nb_dev *d, bool on)
+{
+    nb_interleave_thread(&d->machine, on);
 }
 
 void nb_dev_destroy(nb_dev *d)
@@ -41,8 +65,9 @@ void nb_dev_run(nb_dev *d, nb_dev_task_fn *fn, void *ctx, size_t n_task)
 
 void *nb_dev_alloc(nb_dev *d, size_t n_bytes)
 {
-    (void)d;
-    return nb_pages_alloc(n_bytes ? n_bytes : 1);
+    void *p = nb_pages_alloc(n_bytes ? n_bytes : 1);
+    nb_interleave(&d->machine, p, n_bytes);
+    return p;
 }
 
 void nb_dev_free(nb_dev *d, void *p, size_t n_bytes)

@@ -167,11 +167,17 @@ static nb_status create(nb_engine *e, const nb_engine_options *o, nb_error *err)
     NB_TRY(choose_form(e, o->mla, err));
     NB_TRY(nb_engine_read_thrift(e, o, err));
     NB_TRY(nb_dev_create_host(o->n_thread, &e->dev, err));
+    nb_error why = { 0 };
+    if (nb_dev_bind(e->dev, o->cpu_affinity, &why) != NB_OK)
+        return nb_fail(err, NB_ERR_ARG, "--cpu-affinity %s", why.msg);
     NB_TRY(nb_engine_size_pool(e, o, err));
     NB_TRY(nb_engine_size_step(e, o, err));
     nb_engine_describe_layout(e);
     NB_TRY(load_text(e, o, err));
-    NB_TRY(load_model(e, o, err));
+    nb_dev_spread(e->dev, true);
+    const nb_status loaded = load_model(e, o, err);
+    nb_dev_spread(e->dev, false);
+    NB_TRY(loaded);
     NB_TRY(nb_engine_allocate(e, o, nb_cpu_caps() & mask, err));
     nb_plan_describe(nb_forward_plan(e->forward), e->kernels, sizeof e->kernels);
     const size_t at = strlen(e->warnings);

@@ -354,6 +354,7 @@ void nb_engine_main(void *engine)
 {
     nb_engine *e = engine;
     bool busy = false;
+    nb_dev_enter(e->dev);
     for (;;) {
         const mail m = collect(e, busy);
         const double now = nb_clock_s();

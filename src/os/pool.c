@@ -42,6 +42,7 @@ struct nb_pool {
     range *range;      /* [n_thread] */
     nb_task_fn *fn;    /* written by the caller before the ranges */
     void *ctx;
+    long cpu0; /* of the thread that runs tasks; -1: any */
     bool spin; /* immutable: false when threads outnumber the cores */
     alignas(CACHE_LINE) _Atomic uint64_t job; /* jobs so far */
     _Atomic bool stop;
@@ -230,6 +231,7 @@ nb_status nb_pool_create(size_t n_thread, nb_pool **out, nb_error *err)
     p->thread = t;
     p->range = r;
     p->n_thread = 1;
+    p->cpu0 = -1;
     p->spin = n_thread <= n_core;
     (void)pthread_mutex_init(&p->lock, NULL);
     (void)pthread_cond_init(&p->wake, NULL);
@@ -252,4 +254,24 @@ nb_status nb_pool_create(size_t n_thread, nb_pool **out, nb_error *err)
 size_t nb_pool_n_thread(const nb_pool *p)
 {
     return p->n_thread;
+}
+
+static void bind_thread(pthread_t t, size_t cpu)
+{
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    if (cpu >= CPU_SETSIZE) return;
+    CPU_SET(cpu, &set);
+    (void)pthread_setaffinity_np(t, sizeof set, &set);
+}
+
+void nb_pool_bind(nb_pool *p, const uint16_t *cpu)
+{
+    p->cpu0 = cpu[0];
+    for (size_t i = 1; i < p->n_thread; i++) bind_thread(p->thread[i - 1], cpu[i]);
+}
+
+void nb_pool_enter(nb_pool *p)
+{
+    if (p->cpu0 >= 0) bind_thread(pthread_self(), (size_t)p->cpu0);
 }

@@ -9,6 +9,7 @@
 #ifndef NB_OS_POOL_H
 #define NB_OS_POOL_H
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/status.h"
 
@@ -20,6 +21,11 @@ nb_status nb_pool_create(size_t n_thread, nb_pool **out, nb_error *err);
 void nb_pool_destroy(nb_pool *p);
 size_t nb_pool_n_thread(const nb_pool *p);
 void nb_pool_run(nb_pool *p, nb_task_fn *fn, void *ctx, size_t n_task);
+
+/* Binds worker i to cpu[i] (places.h); worker 0 is whoever calls nb_pool_enter before it runs tasks:
+ * only a thread that is there for this pool.  Where the system refuses, nothing changes. */
+void nb_pool_bind(nb_pool *p, const uint16_t *cpu);
+void nb_pool_enter(nb_pool *p);
 
 /* Physical cores this process may run on (hyperthreads not counted), >= 1. */
 size_t nb_os_n_core(void);

@@ -52,7 +52,7 @@ ok run --help
 sed -n '/ --min-p /,/ --rep/p' "$tmp/out" | grep -q 'default: 0)' || die "run --help: no default of --min-p"
 for o in -p -n --tokens --json --temperature --top-k --top-p --min-p --repetition-penalty --seed \
     --presence-penalty --frequency-penalty --logit-bias --stop --stop-token-ids --min-tokens \
-    --ignore-eos --logprobs --kv-cache-dtype --max-num-batched-tokens --mla --threads --cpu-caps; do
+    --ignore-eos --logprobs --kv-cache-dtype --max-num-batched-tokens --mla --threads --cpu-affinity --cpu-caps; do
     grep -q -- "$o" "$tmp/out" || die "run --help does not have $o"
 done
 
