@@ -5,11 +5,11 @@
  * bits.  One product is at most 127 * 16256 in size, a step adds two of them to a lane, so that 512
  * steps (16,384 columns) fit 32 bits; then the lanes go to 64.  One token: 8 rows at a time, 8
  * shuffles and 8 dot products per 32 columns on two ports: 32 bytes per cycle.  More: tiles of 4
- * rows x 6 tokens, 24 dot products and 4 shuffles: 14 cycles for 768 products, where FMA would
- * need 24.  Bytes against two digits of 7 bits (vpdpbusd) is the same number of dot products. */
+ * rows x 4 tokens, 16 dot products and 4 shuffles: 10 cycles for 512 products, where FMA would
+ * need 16.  6 tokens would be 14 cycles for 768, but gcc then keeps sums in memory.  Bytes against two digits of 7 bits (vpdpbusd) is the same number of dot products. */
 #include "kernel/x86/linear_int8_avx512.h"
 
-enum { STEP = 32, SEGMENT = 512 * STEP, TILE_ROW = 4, TILE_TOK = 6, ONE_ROW = 8 };
+enum { STEP = 32, SEGMENT = 512 * STEP, TILE_ROW = 4, TILE_TOK = 4, ONE_ROW = 8 };
 
 void nb_linear_int8_pack_avx512(void *xp, const float *x, size_t x_stride, size_t n_tok,
                                 size_t n_col, size_t tok0, size_t tok1)
@@ -29,13 +29,9 @@ void nb_linear_int8_pack_avx512(void *xp, const float *x, size_t x_stride, size_
 
 /* ---- sums ---- */
 
-static inline __m512i load_w(const int8_t *p)
+static inline __m512i load_w(const int8_t *p, __mmask32 mask)
 {
-    return _mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i *)(const void *)p));
-}
-static inline __m512i load_w_tail(const int8_t *p, size_t n)
-{
-    return _mm512_cvtepi8_epi16(_mm256_maskz_loadu_epi8(nb_avx512_mask32(n), p));
+    return _mm512_cvtepi8_epi16(_mm256_maskz_loadu_epi8(mask, p));
 }
 
 /* 16 sums of 32 bits as 8 of 64. */
@@ -62,8 +58,6 @@ static inline __m256i join4(__m512i a, __m512i b, __m512i c, __m512i d)
 #define TOK2(M, r) TOK1(M, r) M(r, 1)
 #define TOK3(M, r) TOK2(M, r) M(r, 2)
 #define TOK4(M, r) TOK3(M, r) M(r, 3)
-#define TOK5(M, r) TOK4(M, r) M(r, 4)
-#define TOK6(M, r) TOK5(M, r) M(r, 5)
 #define ROW1(M, T) M(0, T)
 #define ROW4(M, T) M(0, T) M(1, T) M(2, T) M(3, T)
 #define ROW8(M, T) ROW4(M, T) M(4, T) M(5, T) M(6, T) M(7, T)
@@ -73,12 +67,7 @@ static inline __m256i join4(__m512i a, __m512i b, __m512i c, __m512i d)
 #define DOT(r, t) a##r##t = _mm512_dpwssd_epi32(a##r##t, wv, q##t);
 #define DOT_ROW(r, T)                                                                              \
     {                                                                                              \
-        const __m512i wv = load_w(w + r * ws + i);                                                 \
-        T(DOT, r)                                                                                  \
-    }
-#define DOT_ROW_TAIL(r, T)                                                                         \
-    {                                                                                              \
-        const __m512i wv = load_w_tail(w + r * ws + i, n - i);                                     \
+        const __m512i wv = load_w(w + r * ws + i, mask);                                           \
         T(DOT, r)                                                                                  \
     }
 #define JOIN(a, b, c, d, out)                                                                      \
@@ -93,22 +82,19 @@ static inline __m256i join4(__m512i a, __m512i b, __m512i c, __m512i d)
 #define JOIN_1(r, t) sum[0] += _mm512_reduce_add_epi64(to_64(a0##t));
 
 /* n <= SEGMENT columns from w and q: added to sum [tok][TILE_ROW]; one token: sum [rows]. */
-#define TILE(name, ROWS, TOKS, JOINS)                                                              \
-    static void name(const int8_t *w, size_t ws, const int16_t *q, size_t qs, size_t n,            \
-                     int64_t *sum)                                                                 \
-    {                                                                                              \
-        size_t i = 0;                                                                              \
-        ROWS(DECL_ROW, TOKS)                                                                       \
-        for (; i + STEP <= n; i += STEP) {                                                         \
-            TOKS(Q_LOAD, 0)                                                                        \
-            ROWS(DOT_ROW, TOKS)                                                                    \
-        }                                                                                          \
-        if (i < n) {                                                                               \
-            TOKS(Q_LOAD, 0)                                                                        \
-            ROWS(DOT_ROW_TAIL, TOKS)                                                               \
-        }                                                                                          \
-        TOKS(JOINS, 0)                                                                             \
-        (void)qs, (void)ws;                                                                        \
+#define TILE(name, ROWS, TOKS, JOINS)                                                               \
+    static void name(const int8_t *w, size_t ws, const int16_t *q, size_t qs, size_t n,             \
+                     int64_t *sum)                                                                  \
+    {                                                                                               \
+        ROWS(DECL_ROW, TOKS)                                                                        \
+        /* The tail in the same loop: with a copy of the body after it gcc keeps sums in memory. */ \
+        for (size_t i = 0; i < n; i += STEP) {                                                      \
+            const __mmask32 mask = n - i < STEP ? nb_avx512_mask32(n - i) : ~(__mmask32)0;          \
+            TOKS(Q_LOAD, 0)                                                                         \
+            ROWS(DOT_ROW, TOKS)                                                                     \
+        }                                                                                           \
+        TOKS(JOINS, 0)                                                                              \
+        (void)qs, (void)ws;                                                                         \
     }
 TILE(tile_8x1, ROW8, TOK1, JOIN_8)
 TILE(tile_1x1, ROW1, TOK1, JOIN_1)
@@ -116,13 +102,10 @@ TILE(tile_4x1, ROW4, TOK1, JOIN_4)
 TILE(tile_4x2, ROW4, TOK2, JOIN_4)
 TILE(tile_4x3, ROW4, TOK3, JOIN_4)
 TILE(tile_4x4, ROW4, TOK4, JOIN_4)
-TILE(tile_4x5, ROW4, TOK5, JOIN_4)
-TILE(tile_4x6, ROW4, TOK6, JOIN_4)
 
 typedef void tile_fn(const int8_t *w, size_t ws, const int16_t *q, size_t qs, size_t n,
                      int64_t *sum);
-static tile_fn *const tile_4[TILE_TOK + 1] = { NULL,     tile_4x1, tile_4x2, tile_4x3,
-                                               tile_4x4, tile_4x5, tile_4x6 };
+static tile_fn *const tile_4[TILE_TOK + 1] = { NULL, tile_4x1, tile_4x2, tile_4x3, tile_4x4 };
 
 /* ---- outputs ---- */
 
