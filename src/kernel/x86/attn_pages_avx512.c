@@ -53,23 +53,24 @@ size_t nb_attn_pages_avx512_scratch(const nb_record *r)
 
 #define K_LOAD(r, c) const __m512 k##c = _mm512_load_ps(k + c * stride + i);
 #define K_FMA(r, c) a##r##c = _mm512_fmadd_ps(qv, k##c, a##r##c);
-#define Q_ROW(r)                                                                                   \
+#define Q_FULL(r) _mm512_loadu_ps(q[r] + i)
+#define Q_TAIL(r) _mm512_maskz_loadu_ps(in, q[r] + i)
+#define Q_ROW(r, LOAD)                                                                             \
     {                                                                                              \
-        const __m512 qv = _mm512_maskz_loadu_ps(in, q[r] + i);                                     \
+        const __m512 qv = LOAD(r);                                                                 \
         EACH4(K_FMA, r)                                                                            \
     }
-#define Q_STEP EACH4(K_LOAD, 0) Q_ROW(0) Q_ROW(1) Q_ROW(2) Q_ROW(3)
+#define Q_STEP(LOAD) EACH4(K_LOAD, 0) Q_ROW(0, LOAD) Q_ROW(1, LOAD) Q_ROW(2, LOAD) Q_ROW(3, LOAD)
 /* n values; the last vector of queries may be partial. */
 #define PART(n)                                                                                    \
     {                                                                                              \
         size_t i = 0;                                                                              \
         for (; i + 16 <= (n); i += 16) {                                                           \
-            const __mmask16 in = 0xffff;                                                           \
-            Q_STEP                                                                                 \
+            Q_STEP(Q_FULL)                                                                         \
         }                                                                                          \
         if (i < (n)) {                                                                             \
             const __mmask16 in = nb_avx512_mask16((n)-i);                                          \
-            Q_STEP                                                                                 \
+            Q_STEP(Q_TAIL)                                                                         \
         }                                                                                          \
     }
 

@@ -42,29 +42,34 @@ static inline __m512 nb_avx512_e4m3_scales(__m128i b, float f)
     return _mm512_mul_ps(_mm512_cvtph_ps(h), _mm512_set1_ps(f));
 }
 
-static inline void nb_avx512_fp4_row(const nb_record_seg *g, const uint8_t *codes,
-                                     const uint8_t *sf, const float *scale, size_t per, float *out)
+/* Two blocks of 16, their grids times their scales. */
+static inline void nb_avx512_fp4_two(const uint8_t *codes, __m512 t0, __m512 t1, float *out)
 {
-    const bool if4 = g->fmt == NB_SEG_IF4;
-    const __m512 e2m1 = _mm512_loadu_ps(nb_avx512_grid[0]);
-    for (size_t i = 0, k = 0; i < g->dim; i += 16, k++) {
-        const __m512 s = _mm512_set1_ps(scale[k / per]);
-        const __m512 grid = if4 ? _mm512_loadu_ps(nb_avx512_grid[sf[k] >> 7]) : e2m1;
-        const __m512 table = _mm512_mul_ps(grid, s);
-        _mm512_store_ps(out + i, _mm512_permutexvar_ps(nb_avx512_nibbles(codes + i / 2), table));
-    }
+    _mm512_store_ps(out, _mm512_permutexvar_ps(nb_avx512_nibbles(codes), t0));
+    _mm512_store_ps(out + 16, _mm512_permutexvar_ps(nb_avx512_nibbles(codes + 8), t1));
 }
 
 static inline void nb_avx512_nv_row(const nb_record_seg *g, const uint8_t *codes, const uint8_t *sf,
                                     unsigned outer, float *out)
 {
     _Alignas(64) float scale[NB_AVX512_BLOCKS_MAX];
+    const __m512 e2m1 = _mm512_loadu_ps(nb_avx512_grid[0]);
     const float f = nb_f32_pow2((int)outer - 127 + 8);
     for (size_t k = 0; k < g->n_group; k += 16) {
         const __mmask16 in = nb_avx512_mask16(g->n_group - k < 16 ? g->n_group - k : 16);
         _mm512_store_ps(scale + k, nb_avx512_e4m3_scales(_mm_maskz_loadu_epi8(in, sf + k), f));
     }
-    nb_avx512_fp4_row(g, codes, sf, scale, 1, out);
+    size_t k = 0;
+    for (; k + 2 <= g->n_group && g->fmt == NB_SEG_NVFP4; k += 2)
+        nb_avx512_fp4_two(codes + 8 * k, _mm512_mul_ps(e2m1, _mm512_set1_ps(scale[k])),
+                          _mm512_mul_ps(e2m1, _mm512_set1_ps(scale[k + 1])), out + 16 * k);
+    for (; k < g->n_group; k++) {
+        const bool step = g->fmt == NB_SEG_IF4 && sf[k] & 0x80;
+        const __m512 table =
+            _mm512_mul_ps(_mm512_loadu_ps(nb_avx512_grid[step]), _mm512_set1_ps(scale[k]));
+        _mm512_store_ps(out + 16 * k,
+                        _mm512_permutexvar_ps(nb_avx512_nibbles(codes + 8 * k), table));
+    }
 }
 
 /* false: scales that are not easy. */
@@ -81,19 +86,28 @@ static inline bool nb_avx512_mx_row(const nb_record_seg *g, const uint8_t *codes
         if (_mm512_mask_test_epi32_mask(hard, b, b)) return false; /* 0 is easy: it is zero */
         _mm512_store_si512(scale + k, _mm512_slli_epi32(b, 23));
     }
-    nb_avx512_fp4_row(g, codes, sf, scale, 2, out);
+    const __m512 e2m1 = _mm512_loadu_ps(nb_avx512_grid[0]);
+    for (size_t k = 0; k < g->n_group; k++) {
+        const __m512 table = _mm512_mul_ps(e2m1, _mm512_set1_ps(scale[k]));
+        nb_avx512_fp4_two(codes + 16 * k, table, table, out + 32 * k);
+    }
     return true;
 }
 
 static inline void nb_avx512_e4m3_row(const uint8_t *codes, size_t n, float scale, float *out)
 {
     const __m512 s = _mm512_set1_ps(scale * 256);
-    const __m256i mag = _mm256_set1_epi16(0x3f80), sign = _mm256_set1_epi16((short)0x8000);
-    for (size_t i = 0; i < n; i += 16) {
-        const __m256i v = _mm256_cvtepu8_epi16(load16(codes + i));
-        const __m256i m = _mm256_and_si256(_mm256_slli_epi16(v, 7), mag);
-        const __m256i h = _mm256_ternarylogic_epi32(m, _mm256_slli_epi16(v, 8), sign, 0xf8);
-        _mm512_store_ps(out + i, _mm512_mul_ps(_mm512_cvtph_ps(h), s));
+    const __m512i mag = _mm512_set1_epi16(0x3f80), sign = _mm512_set1_epi16((short)0x8000);
+    for (size_t i = 0; i < n; i += 32) { /* n is a multiple of 16 */
+        const bool two = n - i >= 32;
+        const __m256i c = two ? _mm256_loadu_si256((const void *)(codes + i))
+                              : _mm256_castsi128_si256(load16(codes + i));
+        const __m512i v = _mm512_cvtepu8_epi16(c);
+        const __m512i m = _mm512_and_si512(_mm512_slli_epi16(v, 7), mag);
+        const __m512i h = _mm512_ternarylogic_epi32(m, _mm512_slli_epi16(v, 8), sign, 0xf8);
+        const __m256i h0 = _mm512_castsi512_si256(h), h1 = _mm512_extracti64x4_epi64(h, 1);
+        _mm512_store_ps(out + i, _mm512_mul_ps(_mm512_cvtph_ps(h0), s));
+        if (two) _mm512_store_ps(out + i + 16, _mm512_mul_ps(_mm512_cvtph_ps(h1), s));
     }
 }
 
