@@ -6,7 +6,7 @@
  *   scores  lanes are rows: the queries lie transposed, a key is broadcast from memory; tiles of
  *           6 tokens x 16 rows, so that no sum has to be joined across lanes
  *   weights maximum, exp and sum of 8 rows at a time
- *   values  lanes are channels: tiles of 4 rows x 3 vectors (3 + 3 + 2 in a chunk), 64 tokens long
+ *   values  lanes are channels: tiles of 3 rows x 4 vectors, 64 tokens long
  * Both tiles have 12 independent chains and 8 or 7 loads per 12 FMA.
  * The scale of a token is not multiplied into its values but into its scores and its weights.
  *
@@ -17,7 +17,12 @@
  * factor of a fixed scale and one for the sum with the rope key's part.
  *
  * Other shapes and pages with extreme scales: nb_kv_decode_avx2, then the same; or attn of a tile.
- * Bound by the FMA units: (2 d1 + d2) / 8 FMA per row and token. */
+ * Bound by the FMA units: (2 d1 + d2) / 8 FMA per row and token; what is over that is the decoding of
+ * 512 channels (15 % of the FMA of 16 rows where shuffles and FMA share a unit), the exponentials and
+ * the ends of tiles.
+ * Tried and slower: 4 x 3 dot products with lanes along the channels (every key from the second
+ * level once per 4 rows); values in 4 rows x (3 + 3 + 2) vectors (8 chains do not fill the units); a
+ * product with the block's scale instead of a table per scale; the first page asked for ahead. */
 #include "kernel/attn_pages/attn_pages.h"
 
 #include <math.h>
@@ -115,10 +120,11 @@ static inline void turn8(const float *const *q, size_t at, size_t half, float *o
     Q_PAIR(2, 3, b)
     Q_PAIR(4, 5, c)
     Q_PAIR(6, 7, d)
-    Q_QUAD(r0, la, lb, 0x44) Q_QUAD(r1, la, lb, 0xee) Q_QUAD(r2, ha, hb, 0x44)
-        Q_QUAD(r3, ha, hb, 0xee) Q_QUAD(r4, lc, ld, 0x44) Q_QUAD(r5, lc, ld, 0xee)
-            Q_QUAD(r6, hc, hd, 0x44) Q_QUAD(r7, hc, hd, 0xee) Q_PUT(0, r0, r4) Q_PUT(1, r1, r5)
-                Q_PUT(2, r2, r6) Q_PUT(3, r3, r7)
+    Q_QUAD(r0, la, lb, 0x44)
+    Q_QUAD(r1, la, lb, 0xee) Q_QUAD(r2, ha, hb, 0x44) Q_QUAD(r3, ha, hb, 0xee)
+        Q_QUAD(r4, lc, ld, 0x44) Q_QUAD(r5, lc, ld, 0xee) Q_QUAD(r6, hc, hd, 0x44)
+            Q_QUAD(r7, hc, hd, 0xee) Q_PUT(0, r0, r4) Q_PUT(1, r1, r5) Q_PUT(2, r2, r6)
+                Q_PUT(3, r3, r7)
 }
 
 /* Channels [d, d + n) of 8 rows to out[n][ROWS], in the order of a chunk, or in their own. */
@@ -249,8 +255,8 @@ static void scores(const float *k, const float *q, size_t n, size_t n_row, float
                 row(from, at, out + at * KV_CHUNK);                                                \
                 CHANNEL(TOK6)                                                                      \
                 CHANNEL(TOK6)                                                                      \
+                CHANNEL(TOK6)                                                                      \
                 CHANNEL(TOK6) CHANNEL(TOK6) CHANNEL(TOK6) CHANNEL(TOK6) CHANNEL(TOK6)              \
-                    CHANNEL(TOK6)                                                                  \
             }                                                                                      \
             TOK6(PUT)                                                                              \
             k = k0 + 6 * KV_CHUNK;                                                                 \
