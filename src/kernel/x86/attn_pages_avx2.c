@@ -12,9 +12,10 @@
  *
  * Order of a row: a score is a chain along DEPTH channels of a chunk; these chains are added up in the
  * order of the chunks.  The weights of a page are summed in lanes t % 8, joined pairwise.  The values
- * are one chain over the tokens of a page, added to the scaled old state.  Accuracy: a score is off
- * by DEPTH + d / DEPTH roundings, which is at most d / 8 + 2 for the shapes taken here, one more for the
- * factor of a fixed scale and one for the sum with the rope key's part.
+ * are one chain over the tokens of a page, added to the scaled old state.  Accuracy: a score has at
+ * most DEPTH + d / DEPTH roundings of its chains, d = d1 + d2, which is d / 8 + 2 or less for the
+ * shapes taken here; then come the sum with the rope key's part, the scale, and with a fixed scale two
+ * more (the product, and the one that the definition rounds every value by): d / 8 + 6.
  *
  * Other shapes and pages with extreme scales: nb_kv_decode_avx2, then the same; or attn of a tile.
  * Bound by the FMA units: (2 d1 + d2) / 8 FMA per row and token; what is over that is the decoding of
@@ -34,7 +35,7 @@
 
 enum { ROWS = 16, BLOCKS = 4, TOK = NB_PAGE_TOK, MAX_ROW = ROWS * BLOCKS, LINE = 64 };
 enum { TABLE = 256 * sizeof(kv_table) / sizeof(float) };
-enum { SHALLOW_MIN = 288, DEEP_MIN = 544 }; /* d1 + d2 from which DEPTH may be 32, 64 */
+enum { MIN_16 = 224, MIN_32 = 320, MIN_64 = 576 }; /* d1 + d2 from which DEPTH is 16, 32, 64 */
 
 /* Scratch of the chunked path, in floats. */
 typedef struct room {
@@ -59,7 +60,7 @@ typedef struct rows {
 static bool chunked(const nb_record *r)
 {
     const size_t d1 = r->seg[0].dim, d2 = r->seg[1].dim;
-    return d1 % KV_CHUNK == 0 && d2 % 8 == 0 && d1 + d2 >= SHALLOW_MIN;
+    return d1 % KV_CHUNK == 0 && d2 % 8 == 0 && d1 + d2 >= MIN_16;
 }
 
 static size_t chunks(size_t dim)
@@ -79,7 +80,7 @@ static void layout(const nb_record *r, float *at, room *w)
     w->d2 = r->seg[1].dim;
     w->n_c = chunks(w->d1);
     w->n_r = chunks(w->d2);
-    w->depth = w->d1 + w->d2 >= DEEP_MIN ? 64 : 32;
+    w->depth = w->d1 + w->d2 >= MIN_64 ? 64 : w->d1 + w->d2 >= MIN_32 ? 32 : 16;
     w->c = at;
     w->r = w->c + w->n_c * TOK * KV_CHUNK;
     w->q = w->r + w->n_r * TOK * KV_CHUNK;
@@ -121,10 +122,10 @@ static inline void turn8(const float *const *q, size_t at, size_t half, float *o
     Q_PAIR(4, 5, c)
     Q_PAIR(6, 7, d)
     Q_QUAD(r0, la, lb, 0x44)
-    Q_QUAD(r1, la, lb, 0xee) Q_QUAD(r2, ha, hb, 0x44) Q_QUAD(r3, ha, hb, 0xee)
-        Q_QUAD(r4, lc, ld, 0x44) Q_QUAD(r5, lc, ld, 0xee) Q_QUAD(r6, hc, hd, 0x44)
-            Q_QUAD(r7, hc, hd, 0xee) Q_PUT(0, r0, r4) Q_PUT(1, r1, r5) Q_PUT(2, r2, r6)
-                Q_PUT(3, r3, r7)
+    Q_QUAD(r1, la, lb, 0xee)
+    Q_QUAD(r2, ha, hb, 0x44) Q_QUAD(r3, ha, hb, 0xee) Q_QUAD(r4, lc, ld, 0x44)
+        Q_QUAD(r5, lc, ld, 0xee) Q_QUAD(r6, hc, hd, 0x44) Q_QUAD(r7, hc, hd, 0xee) Q_PUT(0, r0, r4)
+            Q_PUT(1, r1, r5) Q_PUT(2, r2, r6) Q_PUT(3, r3, r7)
 }
 
 /* Channels [d, d + n) of 8 rows to out[n][ROWS], in the order of a chunk, or in their own. */
