@@ -2,7 +2,7 @@
  * the self-test.
  *
  *   nibble-check [--test OP] [--function NAME] [--caps LEVEL | --all-caps] [--bench]
- *                [--seed N] [--repeat N] [--json FILE] [--self-test] [--list] [--list-caps]
+ *                [--seed N] [--repeat N] [--json FILE] [--self-test] [--list] [--list-caps] [--list-tests]
  *
  * The product's variant tables are the only list of kernels.  For every level of
  * the ladder the first row of each kind that the level can run is what the product
@@ -26,7 +26,7 @@ enum { MAX_ROW = 64, MAX_CRASH_RUNS = 8 };
 
 typedef struct options {
     const char *test, *function, *caps, *json;
-    bool all_caps, bench, self_test, list, list_caps;
+    bool all_caps, bench, self_test, list, list_caps, list_tests;
     uint64_t seed, repeat;
 } options;
 
@@ -218,7 +218,7 @@ static int usage(const char *what, const char *arg)
     fprintf(stderr,
             "usage: nibble-check [--test OP] [--function NAME] [--caps LEVEL | --all-caps]\n"
             "                    [--bench] [--seed N] [--repeat N] [--json FILE] [--self-test]\n"
-            "                    [--list] [--list-caps]\n");
+            "                    [--list] [--list-caps] [--list-tests]\n");
     return 2;
 }
 
@@ -227,12 +227,13 @@ static int parse(int argc, char **argv, options *o)
 {
     for (int i = 1; i < argc; i++) {
         const char *s = argv[i], *v = i + 1 < argc ? argv[i + 1] : NULL;
-        bool *flag = strcmp(s, "--all-caps") == 0    ? &o->all_caps
-                     : strcmp(s, "--bench") == 0     ? &o->bench
-                     : strcmp(s, "--self-test") == 0 ? &o->self_test
-                     : strcmp(s, "--list") == 0      ? &o->list
-                     : strcmp(s, "--list-caps") == 0 ? &o->list_caps
-                                                     : NULL;
+        bool *flag = strcmp(s, "--all-caps") == 0     ? &o->all_caps
+                     : strcmp(s, "--bench") == 0      ? &o->bench
+                     : strcmp(s, "--self-test") == 0  ? &o->self_test
+                     : strcmp(s, "--list") == 0       ? &o->list
+                     : strcmp(s, "--list-caps") == 0  ? &o->list_caps
+                     : strcmp(s, "--list-tests") == 0 ? &o->list_tests
+                                                      : NULL;
         const char **text = strcmp(s, "--test") == 0       ? &o->test
                             : strcmp(s, "--function") == 0 ? &o->function
                             : strcmp(s, "--caps") == 0     ? &o->caps
@@ -304,6 +305,10 @@ int main(int argc, char **argv)
     for (const nb_cpu_level *v = ladder; v->name; v++) found |= o.caps && !strcmp(v->name, o.caps);
     if (!found) return usage("unknown level ", o.caps);
     setvbuf(stdout, NULL, _IOLBF, 0);
+    if (o.list_tests) {
+        for (size_t i = 0; i < NB_COUNT(ops); i++) printf("%s\n", ops[i]->name);
+        return 0;
+    }
     t.have = nb_cpu_caps();
     t.seed = o.seed;
     if (o.list_caps) {

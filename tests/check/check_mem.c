@@ -181,7 +181,7 @@ void chk_arm(chk *t)
         t->xinuse = get_xinuse();
     }
 #if NB_EMULATED
-    nb_emu_tile_release(); /* of a case that ended with a signal */
+    if (t->have & NB_CAP_AMX) nb_emu_tile_release(); /* of a case that ended with a signal */
 #endif
     chk_armed = 1;
 }
@@ -207,7 +207,8 @@ void chk_disarm(chk *t)
         clean_upper();
     }
 #if NB_EMULATED
-    if (nb_emu_tile_in_use()) chk_fail(t, "left tiles in use (missing _tile_release)");
+    if ((t->have & NB_CAP_AMX) && nb_emu_tile_in_use())
+        chk_fail(t, "left tiles in use (missing _tile_release)");
 #endif
     if (get_mxcsr() != t->mxcsr) {
         chk_fail(t, "changed MXCSR from 0x%x to 0x%x", t->mxcsr, get_mxcsr());
