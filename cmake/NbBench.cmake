@@ -1,6 +1,10 @@
 # NbBench - bench/<area>/bench_*.c become programs; they are built, not run, by the tests.  Other .c
 # files of the same folder are linked to each of them.
 set(nb_bench_count 0)
+# What bench/linear/bench_onednn compares with, where it is installed; nothing else uses it.
+find_path(NB_ONEDNN_INCLUDE dnnl.h)
+find_library(NB_ONEDNN_LIBRARY dnnl)
+mark_as_advanced(NB_ONEDNN_INCLUDE NB_ONEDNN_LIBRARY)
 file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/bench/*/bench_*.c")
 foreach(f IN LISTS sources)
     get_filename_component(name "${f}" NAME_WE)
@@ -14,3 +18,10 @@ foreach(f IN LISTS sources)
     set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bench")
     math(EXPR nb_bench_count "${nb_bench_count} + 1")
 endforeach()
+if(TARGET bench_onednn AND NB_ONEDNN_INCLUDE AND NB_ONEDNN_LIBRARY)
+    target_compile_definitions(bench_onednn PRIVATE NB_HAVE_ONEDNN=1)
+    target_include_directories(bench_onednn SYSTEM PRIVATE "${NB_ONEDNN_INCLUDE}")
+    target_link_libraries(bench_onednn PRIVATE "${NB_ONEDNN_LIBRARY}")
+elseif(TARGET bench_onednn)
+    target_compile_definitions(bench_onednn PRIVATE NB_HAVE_ONEDNN=0)
+endif()
