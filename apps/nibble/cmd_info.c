@@ -23,6 +23,7 @@ static const struct info_field {
     { "n_param", "parameters", UNIT_COUNT },
     { "n_param_active", "  active per token", UNIT_COUNT },
     { "weight_bytes", "weights", UNIT_BYTES },
+    { "weight_bytes_int8", "  as INT8", UNIT_BYTES },
     { "n_layer", "layers", UNIT_PLAIN },
     { "hidden", "hidden size", UNIT_PLAIN },
     { "n_head", "heads", UNIT_PLAIN },

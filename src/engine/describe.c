@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "engine/engine_internal.h"
+#include "model/quantize.h"
 
 static json_t *describe_record(const nb_model_config *c, nb_kv_type type, double bf16)
 {
@@ -63,6 +64,17 @@ static int add_geometry(json_t *j, const nb_model_config *c)
     return bad;
 }
 
+/* As the checkpoint has them, and as --weight-dtype int8 makes them. */
+static int add_weights(json_t *j, const nb_model_config *c)
+{
+    nb_model m;
+    if (nb_model_shapes(&m, c, NULL) != NB_OK) return -1;
+    const int bad = add_size(j, "weight_bytes", m.weight_bytes) |
+                    add_size(j, "weight_bytes_int8", nb_model_int8_weight_bytes(&m));
+    nb_model_deinit(&m);
+    return bad;
+}
+
 static nb_status describe(const char *model, nb_model_config *c, char **text, nb_error *err)
 {
     nb_model_size s;
@@ -75,7 +87,7 @@ static nb_status describe(const char *model, nb_model_config *c, char **text, nb
                   (json_int_t)c->n_head, "vocab", (json_int_t)c->n_vocab, "max_position",
                   (json_int_t)c->max_pos, "attention", c->attn == NB_ATTN_MLA ? "mla" : "gqa",
                   "dtype", c->fp8 ? "fp8" : c->dtype, "tied", c->tied);
-    const int bad = !j || add_geometry(j, c) ||
+    const int bad = !j || add_weights(j, c) || add_geometry(j, c) ||
                     json_object_set_new(j, "records", describe_records(c)) ||
                     json_object_set_new(j, "notes", json_string(c->notes));
     *text = bad ? NULL : json_dumps(j, JSON_COMPACT | JSON_REAL_PRECISION(10));

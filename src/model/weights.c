@@ -323,7 +323,7 @@ static nb_status each_of_mlp(nb_mlp *p, const char *prefix, nb_matrix_fn *fn, vo
 {
     nb_weight *const w[] = { &p->gate, &p->up, &p->down };
     static const char *const part[] = { "gate", "up", "down" };
-    char name[NAME_BYTES];
+    char name[NAME_BYTES + 32];
     for (size_t i = 0; i < NB_COUNT(w); i++) {
         if (w[i]->n_row == 0) continue;
         (void)snprintf(name, sizeof name, "%s.%s_proj.weight", prefix, part[i]);

@@ -48,7 +48,7 @@ static void test_rule(void **state)
     for (size_t i = 0; i < 64; i++) w[i] = (float)i - 31.5f;
     w[9] = -127;
     check_row(w, 64);
-    int8_t code[4];
+    int8_t code[64];
     float scale;
     assert_true(nb_int8_row(w, 4, code, &scale));
     assert_true(nb_int8_row((const float[]){ 127, 2.5f, -3.5f, -127 }, 4, code, &scale));
