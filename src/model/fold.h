@@ -19,7 +19,7 @@ typedef struct nb_fold {
     size_t hadamard;          /* block, a power of two dividing kv_lora; 0: none */
 } nb_fold;
 
-/* Replaces the layer's weights; everything new lives in the model's arena.  Once per layer. MLA only. */
+/* Replaces the layer's weights; what is new lives in the model's arenas.  Once per layer. MLA only. */
 nb_status nb_fold_layer(nb_model *m, size_t layer, const nb_fold *f, nb_error *err);
 
 /* What new latents get at run time, rows [n_tok][stride], after the norm: see nb_layer.kv_mean,

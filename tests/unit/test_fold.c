@@ -483,6 +483,7 @@ static void test_out_of_range(void **state)
         const float y = at(&s.l.kv_b, 3, 5);
         assert_true(isnan(x) ? isnan(y) : isinf(y) ? isinf(x) : y == ldexpf(x, -cases[i].k));
         nb_arena_deinit(&s.m.arena);
+        nb_arena_deinit(&s.m.folded);
     }
 }
 
@@ -524,6 +525,7 @@ static void test_refuses(void **state)
     assert_int_equal(nb_fold_layer(&s.m, 0, &(nb_fold){ .hadamard = 8 }, &err), NB_OK);
     check_line(&err, (nb_fold_layer(&s.m, 0, &(nb_fold){ .hadamard = 8 }, &err)), "already");
     nb_arena_deinit(&s.m.arena);
+    nb_arena_deinit(&s.m.folded);
 }
 
 /* ---- the hash ---- */
