@@ -57,8 +57,9 @@ static int read_options(kernel_bench *x)
         code = words("cpu-caps", k->caps ? k->caps : levels[n_level - 1], levels, &x->level);
     if (code != CLI_OK) return code;
     if (!bench_counts_parse(k->context, 64, 1 << 24, &x->context))
-        return cli_usage("--context %s: expected at most %d numbers such as 512,4k,32k", k->context,
-                         (int)BENCH_MAX_LIST);
+        return cli_usage("--context %.100s: expected at most %d numbers in 64..16m, such as "
+                         "512,4k,32k",
+                         k->context, (int)BENCH_MAX_LIST);
     for (size_t i = 0; i < x->context.n; i++)
         if (x->context.count[i] % 64)
             return cli_usage("--context %zu: expected multiples of 64, the tokens of a page",
@@ -220,7 +221,9 @@ static int run_levels(kernel_bench *x, nb_kbench_case *c, const nb_kbench_op *op
         one.n_tok = 1;
         one.n_sample = 1;
         one.sample_s = 0;
-        if (nb_kbench_run(x->b, &one, row, &n_row, NULL) == NB_OK && n_row)
+        /* a level that is named twice must not count twice: seen has room for each level */
+        if (nb_kbench_run(x->b, &one, row, &n_row, NULL) == NB_OK && n_row &&
+            !seen_before(x, row[0].variant))
             (void)snprintf(x->seen[x->n_seen++], sizeof x->seen[0], "%s", row[0].variant);
     }
     return code;

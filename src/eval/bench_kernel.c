@@ -15,6 +15,7 @@
 #include "kernel/peak/peak.h"
 #include "os/clock.h"
 #include "os/cpu.h"
+#include "os/sys.h"
 
 enum { MAX_STEPS = 1 << 22, FLOOR_SAMPLES = 5, PEAK_ROUNDS = 1 << 14 };
 static const double FLOOR_S = 2e-3, PEAK_S = 2e-2;
@@ -58,6 +59,8 @@ nb_status nb_kbench_create(size_t n_thread, uint64_t seed, nb_kbench **out, nb_e
         return st;
     }
     b->seed = seed;
+    const uint64_t ram = nb_os_ram_bytes();
+    b->max_bytes = ram ? ram / 4 * 3 : SIZE_MAX / 2;
     *out = b;
     return NB_OK;
 }
@@ -65,7 +68,7 @@ nb_status nb_kbench_create(size_t n_thread, uint64_t seed, nb_kbench **out, nb_e
 static void forget(nb_kbench *b)
 {
     for (size_t i = 0; i < b->n_mem; i++) free(b->mem[i]);
-    b->n_mem = 0;
+    b->n_mem = b->n_bytes = 0;
 }
 
 void nb_kbench_destroy(nb_kbench *b)
@@ -135,11 +138,12 @@ void *kb_alloc(nb_kbench *b, size_t n_bytes)
         b->mem = p;
         b->cap_mem = cap;
     }
-    if (n_bytes > SIZE_MAX - 128) return NULL;
+    if (n_bytes > b->max_bytes - b->n_bytes) return NULL;
     const size_t n = (n_bytes ? n_bytes + 127 : 128) / 128 * 128;
     void *p = aligned_alloc(128, n);
     if (!p) return NULL;
     memset(p, 0, n);
+    b->n_bytes += n_bytes;
     b->mem[b->n_mem++] = p;
     return p;
 }
@@ -337,8 +341,10 @@ static nb_status check_case(const nb_kbench_case *c, nb_error *err)
     if (c->context % NB_PAGE_TOK || c->context < NB_PAGE_TOK || c->context > 1u << 24)
         return nb_fail(err, NB_ERR_RANGE, "a context of %zu: expected a multiple of %d up to 16M",
                        c->context, (int)NB_PAGE_TOK);
-    if (c->n_head < 1 || c->n_head > 1024 || c->n_query < 1 || c->n_query > 4096)
-        return nb_fail(err, NB_ERR_RANGE, "%zu heads and %zu queries: expected up to 1024 and 4096",
+    if (c->n_head < 1 || c->n_head > 1024 || c->n_query < 1 || c->n_query > 4096 ||
+        c->n_head * c->n_query > 1u << 20)
+        return nb_fail(err, NB_ERR_RANGE,
+                       "%zu heads and %zu queries: expected up to 1024 and 4096, 1M together",
                        c->n_head, c->n_query);
     if (c->n_row < 1 || c->n_col < 1 || c->n_tok < 1 || c->n_row > 1u << 20 ||
         c->n_col > 1u << 20 || c->n_tok > 1u << 16)

@@ -42,7 +42,8 @@ struct nb_kbench {
     nb_pool *pool;
     uint64_t seed;
     void **mem; /* everything that a case has allocated */
-    size_t n_mem, cap_mem;
+    size_t n_mem, cap_mem, n_bytes;
+    size_t max_bytes; /* of a case: more than a machine has would only be refused when touched */
     /* floors that were measured, so that a table of rows measures each once */
     struct {
         nb_caps caps;

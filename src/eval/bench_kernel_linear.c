@@ -64,10 +64,13 @@ nb_status kb_weight(kb_run *r, nb_weight *w, nb_error *err)
     NB_TRY(weight_type(c->weight ? c->weight : "bf16", &w->type, err));
     const size_t bytes = n * nb_wtype_bytes(w->type);
     unsigned char *model = kb_alloc(r->b, bytes);
-    const size_t n_scale = c->n_row > 128 ? c->n_row : 128;
-    float *scale = kb_alloc(r->b, (n_scale + n / 4096 + 4096) * sizeof *scale);
+    const size_t block = NB_FP8_BLOCK;
+    const size_t n_scale = w->type == NB_W_FP8B
+                               ? (c->n_row + block - 1) / block * ((c->n_col + block - 1) / block)
+                               : c->n_row;
+    float *scale = kb_alloc(r->b, n_scale * sizeof *scale);
     if (!model || !scale) return kb_nomem(err);
-    for (size_t i = 0; i < n_scale + n / 4096 + 4096; i++) scale[i] = 0x1p-6f;
+    for (size_t i = 0; i < n_scale; i++) scale[i] = 0x1p-6f;
     fill_weight(model, n, w->type, r->b->seed + 3);
     if (w->type == NB_W_FP8B || w->type == NB_W_INT8) w->scale = scale;
     return kb_make_set(r, model, 1, bytes, err);
