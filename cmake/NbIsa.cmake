@@ -6,7 +6,7 @@ include(CheckCCompilerFlag)
 set(nb_flags_avx2 -mavx2 -mfma -mf16c)
 set(nb_flags_avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni ${nb_flags_avx2})
 set(nb_flags_amx ${nb_flags_avx512} -mavx512bf16 -mavx512vbmi -mavx512vbmi2 -mamx-tile -mamx-int8 -mamx-bf16)
-set(nb_flags_neon "")
+set(nb_flags_neon -march=armv8.2-a+dotprod)
 # What emulates AVX-512 and AMX: tests/emu/immintrin.h comes before the compiler's header.
 set(nb_flags_emu ${nb_flags_avx2} -Wno-psabi -isystem "${CMAKE_SOURCE_DIR}/tests/emu")
 set(nb_emulated "")

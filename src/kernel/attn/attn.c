@@ -9,6 +9,9 @@ const nb_attn_variant nb_attn_variants[] = {
 #if NB_HAVE_AVX2
     { "avx2",   NB_SPACE_HOST, NB_CAP_AVX2,   nb_attn_avx2 },
 #endif
+#if NB_HAVE_NEON
+    { "neon",   NB_SPACE_HOST, NB_CAP_NEON,   nb_attn_neon },
+#endif
     { "c",      NB_SPACE_HOST, 0,             nb_attn_c },
     { 0 }
 };

@@ -47,7 +47,7 @@ typedef struct nb_attn_args {
  * weights 11, the division 1.  Each tile rescales once: 4 of exp twice, products
  * and sums; the differences m' - m telescope, they add 2 A twice in all. */
 typedef void nb_attn_fn(const nb_attn_args *a);
-nb_attn_fn nb_attn_c, nb_attn_avx2, nb_attn_avx512;
+nb_attn_fn nb_attn_c, nb_attn_avx2, nb_attn_avx512, nb_attn_neon;
 
 /* One-tile-or-many reference in double over all n_kv (any number) tokens: writes
  * the normalised output y64 [n_q][n_head][d_v] of heads head_begin..head_end and

@@ -1,7 +1,7 @@
 /* attn_pages.c - the table of variants of attn_pages. */
 #include "kernel/attn_pages/attn_pages.h"
 
-/* What a portable page takes: all tokens as floats. */
+/* All tokens of a page as floats. */
 static size_t page_floats(const nb_record *r)
 {
     return NB_PAGE_TOK * (r->seg[0].dim + r->seg[1].dim) * sizeof(float);
@@ -22,6 +22,9 @@ const nb_attn_pages_variant nb_attn_pages_variants[] = {
 #endif
 #if NB_HAVE_AVX2
     { "avx2", NB_SPACE_HOST, NB_CAP_AVX2, nb_attn_pages_avx2, any_mla, nb_attn_pages_avx2_scratch, 0, 0 },
+#endif
+#if NB_HAVE_NEON
+    { "neon", NB_SPACE_HOST, NB_CAP_NEON, nb_attn_pages_neon, any_mla, page_floats, 0, 0 },
 #endif
     { "c", NB_SPACE_HOST, 0, nb_attn_pages_c, any_mla, page_floats, 0, 0 },
     { 0 }

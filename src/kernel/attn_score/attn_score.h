@@ -23,7 +23,7 @@ typedef struct nb_attn_score_args {
 /* |s - s64| <= 2^-24 * ((d1 + d2)/8 + 6) * A, A = |scale| * sum of |q_i k_i|: a lane's chain, the
  * joining of 8 lanes, a product without FMA, the scale (attn.h). */
 typedef void nb_attn_score_fn(const nb_attn_score_args *a);
-nb_attn_score_fn nb_attn_score_c, nb_attn_score_avx2;
+nb_attn_score_fn nb_attn_score_c, nb_attn_score_avx2, nb_attn_score_neon;
 
 /* s64 and A in double: [head_end - head_begin][n_kv] each. */
 void nb_attn_score_ref(const nb_attn_score_args *a, double *s64, double *abs_sum);

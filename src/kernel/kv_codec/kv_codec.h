@@ -14,7 +14,7 @@ typedef nb_status nb_kv_encode_fn(const nb_record *r, void *page, const uint16_t
 typedef void nb_kv_decode_fn(const nb_record *r, const void *page, size_t s, size_t tok0,
                              size_t n_tok, float *out, size_t out_stride);
 
-nb_kv_decode_fn nb_kv_decode_c, nb_kv_decode_avx2;
+nb_kv_decode_fn nb_kv_decode_c, nb_kv_decode_avx2, nb_kv_decode_neon;
 nb_kv_encode_fn nb_kv_encode_c, nb_kv_encode_avx2;
 
 typedef struct nb_kv_codec_variant {

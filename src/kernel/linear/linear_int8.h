@@ -20,7 +20,7 @@
 #define NB_INT8_X_MAX 16256.0f
 #define NB_INT8_X_MIN 0x1p-100f /* smaller activations count as 0 */
 
-/* What the portable and the vector variants pack: q [n_tok][nb_int8_stride] signed 16-bit integers,
+/* What the portable and the AVX variants pack: q [n_tok][nb_int8_stride] signed 16-bit integers,
  * padded with zeros, then float sx [n_tok]. */
 static inline size_t nb_int8_stride(size_t n_col)
 {
