@@ -12,3 +12,6 @@ static inline nb_neon_f8 load(const uint16_t *p)
 #define W_LOAD(p) load(p)
 #define NAME nb_linear_bf16_neon
 #include "kernel/arm/linear_tile_neon.h"
+#define W_FACTOR_T(w, r, c) 1.0f /* exact */
+#define NAME_T nb_linear_t_bf16_neon
+#include "kernel/arm/linear_t_tile_neon.h"

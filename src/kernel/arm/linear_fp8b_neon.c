@@ -18,3 +18,6 @@ static inline nb_neon_f8 load(const uint8_t *p)
 #define W_CHUNK_SCALE(w, r, c) (nb_weight_scale(w, r, c) * 0x1p8f)
 #define NAME nb_linear_fp8b_neon
 #include "kernel/arm/linear_tile_neon.h"
+#define W_FACTOR_T(w, r, c) (nb_weight_scale(w, r, c) * 0x1p8f)
+#define NAME_T nb_linear_t_fp8b_neon
+#include "kernel/arm/linear_t_tile_neon.h"

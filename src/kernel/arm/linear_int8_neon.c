@@ -10,7 +10,7 @@
  * A tile is 4 rows x 2 tokens: 16 sums, 4 registers of digits, one of weights.  Per 16 columns 8 loads
  * and 16 SDOT (16-bit products would take 8 SSHLL and 32 SMLAL).  One token: 6 loads and 8 SDOT for
  * 64 bytes of weights.  By this count two tokens and more are bound by the SDOT (2 or 4 a cycle, by
- * core), one token by the memory.  linear_t is the portable one. */
+ * core), one token by the memory.  linear_t works on floats. */
 #include <math.h>
 
 #include "kernel/arm/vec_neon.h"
@@ -164,3 +164,18 @@ void nb_linear_int8_pack_neon(void *xp, const float *x, size_t x_stride, size_t 
         sx[t] = some ? m / NB_INT8_X_MAX : finite ? 0 : NAN;
     }
 }
+
+/* ---- linear_t ---- */
+
+static inline nb_neon_f8 load_t(const int8_t *p)
+{
+    const int16x8_t v = vmovl_s8(vld1_s8(p));
+    return (nb_neon_f8){ vcvtq_f32_s32(vmovl_s16(vget_low_s16(v))),
+                         vcvtq_f32_s32(vmovl_high_s16(v)) };
+}
+
+#define W_TYPE int8_t
+#define W_LOAD(p) load_t(p)
+#define W_FACTOR_T(w, r, c) ((w)->scale[r])
+#define NAME_T nb_linear_t_int8_neon
+#include "kernel/arm/linear_t_tile_neon.h"

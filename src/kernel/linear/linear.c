@@ -23,9 +23,9 @@ const nb_linear_variant nb_linear_variants[] = {
     { "avx2", NB_SPACE_HOST, NB_CAP_AVX2, NB_W_INT8, nb_linear_int8_avx2, nb_linear_t_int8_avx2, nb_linear_int8_pack_bytes, nb_linear_int8_pack_avx2 },
 #endif
 #if NB_HAVE_NEON
-    { "neon", NB_SPACE_HOST, NB_CAP_NEON, NB_W_BF16, nb_linear_bf16_neon, nb_linear_t_bf16_c, NULL, NULL },
-    { "neon", NB_SPACE_HOST, NB_CAP_NEON, NB_W_FP8B, nb_linear_fp8b_neon, nb_linear_t_fp8b_c, NULL, NULL },
-    { "neon", NB_SPACE_HOST, NB_CAP_NEON, NB_W_INT8, nb_linear_int8_neon, nb_linear_t_int8_c, nb_linear_int8_pack_bytes, nb_linear_int8_pack_neon },
+    { "neon", NB_SPACE_HOST, NB_CAP_NEON, NB_W_BF16, nb_linear_bf16_neon, nb_linear_t_bf16_neon, NULL, NULL },
+    { "neon", NB_SPACE_HOST, NB_CAP_NEON, NB_W_FP8B, nb_linear_fp8b_neon, nb_linear_t_fp8b_neon, NULL, NULL },
+    { "neon", NB_SPACE_HOST, NB_CAP_NEON, NB_W_INT8, nb_linear_int8_neon, nb_linear_t_int8_neon, nb_linear_int8_pack_bytes, nb_linear_int8_pack_neon },
 #endif
     { "c",    NB_SPACE_HOST, 0,           NB_W_F32,  nb_linear_f32_c,     nb_linear_t_f32_c, NULL, NULL },
     { "c",    NB_SPACE_HOST, 0,           NB_W_BF16, nb_linear_bf16_c,    nb_linear_t_bf16_c, NULL, NULL },

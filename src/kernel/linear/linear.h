@@ -70,6 +70,7 @@ nb_linear_fn nb_linear_bf16_amx, nb_linear_fp8b_amx;
 nb_linear_pack_bytes nb_linear_split_pack_bytes_amx, nb_linear_int8_pack_bytes_amx;
 nb_linear_pack nb_linear_split_pack_amx, nb_linear_int8_pack_amx, nb_linear_int8_pack_neon;
 nb_linear_fn nb_linear_bf16_neon, nb_linear_fp8b_neon, nb_linear_int8_neon;
+nb_linear_fn nb_linear_t_bf16_neon, nb_linear_t_fp8b_neon, nb_linear_t_int8_neon;
 
 /* y64, s64: [n_tok][row_end-row_begin] (linear) or [n_tok][col_end-col_begin]
  * (linear_t): the exact-ish result and the sum of absolute terms. */

@@ -19,7 +19,7 @@ typedef struct nb_rmsnorm_args {
 /* |y - y64| <= (4 + dim/16) * 2^-24 * |y64|.  The result of a row does not
  * depend on the other rows. */
 typedef void nb_rmsnorm_fn(const nb_rmsnorm_args *a);
-nb_rmsnorm_fn nb_rmsnorm_c, nb_rmsnorm_avx2;
+nb_rmsnorm_fn nb_rmsnorm_c, nb_rmsnorm_avx2, nb_rmsnorm_neon;
 void nb_rmsnorm_ref(const nb_rmsnorm_args *a, double *y64); /* y64: [n_row][dim] */
 
 typedef struct nb_rmsnorm_variant {

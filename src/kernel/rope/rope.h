@@ -20,7 +20,7 @@ typedef struct nb_rope_args {
 /* |y - y64| <= 3 * 2^-24 * (|a| + |b|) for cosines and sines of at most 1 in
  * magnitude (times their common factor otherwise). */
 typedef void nb_rope_fn(const nb_rope_args *a);
-nb_rope_fn nb_rope_c, nb_rope_avx2;
+nb_rope_fn nb_rope_c, nb_rope_avx2, nb_rope_neon;
 void nb_rope_ref(const nb_rope_args *a, double *y64); /* [n_tok][n_head][dim], a->x untouched */
 
 typedef struct nb_rope_variant {

@@ -15,7 +15,7 @@ typedef struct nb_swiglu_args {
  * g = -87 exp(g) is subnormal, |g| exp(g) has an absolute error of at most
  * 104 * 2^-149 < 2^-142, which is multiplied by u. */
 typedef void nb_swiglu_fn(const nb_swiglu_args *a);
-nb_swiglu_fn nb_swiglu_c, nb_swiglu_avx2;
+nb_swiglu_fn nb_swiglu_c, nb_swiglu_avx2, nb_swiglu_neon;
 void nb_swiglu_ref(const nb_swiglu_args *a, double *y64); /* [n_tok][dim] */
 
 typedef struct nb_swiglu_variant {
