@@ -215,6 +215,8 @@ nb_status nb_forward_create(const nb_forward_options *o, nb_forward **out, nb_er
     if (!f) return nb_fail(err, NB_ERR_NOMEM, "out of memory");
     f->o = *o;
     nb_plan_init(&f->plan, o->caps);
+    for (size_t i = 0; i < c->n_layer; i++)
+        if (o->record[i].type == NB_KV_F32) nb_plan_init_exact(&f->plan, o->caps);
     const bool mla = c->attn == NB_ATTN_MLA;
     f->n_values = o->record->n_values;
     f->d_q = mla ? c->d_nope + c->d_rope : c->head_dim;

@@ -36,6 +36,11 @@ void nb_plan_init(nb_plan *p, nb_caps caps)
     }
 }
 
+void nb_plan_init_exact(nb_plan *p, nb_caps caps)
+{
+    nb_plan_init(p, caps & ~(nb_caps)NB_CAP_AMX);
+}
+
 void nb_plan_describe(const nb_plan *p, char *buf, size_t n_bytes)
 {
     (void)snprintf(

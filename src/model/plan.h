@@ -30,6 +30,9 @@ typedef struct nb_plan {
 } nb_plan;
 
 void nb_plan_init(nb_plan *p, nb_caps caps);
+/* The same with float products only, for caches that keep floats: AMX rows read activations in two
+ * BF16 parts (2^-17) and prompts' keys and values in one. */
+void nb_plan_init_exact(nb_plan *p, nb_caps caps);
 /* "rmsnorm=avx2 linear_bf16=avx2 ..." into buf, always terminated. */
 void nb_plan_describe(const nb_plan *p, char *buf, size_t n_bytes);
 

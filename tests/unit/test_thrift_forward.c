@@ -48,7 +48,8 @@ static void make_bed(bed *b, const char *dir, const char *type, const char *kind
                                     .dev = b->dev,
                                     .record = b->e->record,
                                     .n_sink = N_SINK,
-                                    .caps = nb_forward_plan(b->e->forward)->caps,
+                                    .caps = nb_forward_plan(b->e->forward)->caps &
+                                            ~(nb_caps)NB_CAP_AMX, /* its weights are BF16 */
                                     .max_tok = N_PROMPT,
                                     .thrift = b->e->thrift,
                                     .thrift_pool = b->pool };
