@@ -144,6 +144,9 @@ else
     skip "tsan" "ThreadSanitizer does not work here: $(tail -n 1 "$logs/probe.log")"
 fi
 
+# The rows for AArch64, cross-compiled and emulated.
+stage "kernels for AArch64" sh tools/check_arm.sh
+
 if command -v clang >/dev/null 2>&1; then
     stage "build clang" sh tools/build.sh clang
 else

@@ -11,7 +11,8 @@
  * fewer tokens stop there: tokens a row may not see never enter its sums, not even with weight 0 (they
  * may be anything).
  *
- * Bound by the FMLA: (d1 + d2 + d_v) / 4 per row and token. */
+ * Bound by the FMLA, (d1 + d2 + d_v) / 4 per row and token: 35 instructions per 16 of them in the scores,
+ * 26 in the values (gcc 12). */
 #include "kernel/attn/attn.h"
 
 #include <math.h>

@@ -11,8 +11,9 @@
  * chunk for up to 32 tokens.  Whatever the tile, an output's lanes see the same operations in the same
  * order (linear_order.h).
  *
- * Per 8 columns of 4 rows x 2 tokens with BF16: 8 loads, 8 widenings, 16 FMLA; 8 x 1: 10 loads, 16
- * widenings, 16 FMLA for 128 bytes of weights.  By this count a product of many tokens is bound by the
+ * Per 8 columns of 4 rows x 2 tokens with BF16: 16 FMLA, 8 widenings, 6 loads of one or two vectors; 35
+ * instructions with the addresses (gcc 12).  8 x 1: 16 FMLA, 16 widenings, 50 instructions for 128 bytes
+ * of weights.  By this count a product of many tokens is bound by the
  * FMLA and the widenings, which share their units, and one token by them or by the memory, whichever
  * is slower: 8 cycles for 128 bytes with 4 units.  Strips that are widened once for all tokens would
  * save the widenings from 3 tokens on. */
