@@ -4,9 +4,9 @@
  * stream neighbouring rows of a weight, and with pinned threads the same rows in every step.  A range
  * is one 64-bit word on a cache line of its own; its thread takes tasks from its front by
  * compare-and-swap, and who has none left takes some from the rear of somebody else's.  So threads do not
- * meet at a counter while there is enough to do, and nobody idles while a task waits: a worker that
- * the system does not let run for milliseconds loses its tasks to the others (a barrier of all
- * workers per job cost a factor of ten on a busy machine).
+ * meet at a counter while there is enough to do, and nobody idles while a task waits in a range: a
+ * worker that the system does not let run for milliseconds loses its range to the others, and keeps
+ * only what it has taken (a barrier of all workers per job cost a factor of ten on a busy machine).
  *
  * `fn` and `ctx` are read only with a task in hand, and replaced only when every task of the job is
  * done.  An old range that reappears is a range of the new job, so a late compare-and-swap takes a
@@ -177,11 +177,14 @@ void nb_pool_run(nb_pool *p, nb_task_fn *fn, void *ctx, size_t n_task)
                               memory_order_release);
     announce(p);
     take_tasks(p, 0);
-    for (int i = 0; atomic_load_explicit(&p->done, memory_order_acquire) != n_task; i++) {
-        if (p->spin && i < POOL_SPINS)
+    int n_spin = p->spin ? 0 : POOL_SPINS; /* counts no further: the last task may take minutes */
+    while (atomic_load_explicit(&p->done, memory_order_acquire) != n_task) {
+        if (n_spin < POOL_SPINS) {
+            n_spin++;
             pause_cpu();
-        else
+        } else {
             (void)sched_yield();
+        }
     }
 }
 
