@@ -62,6 +62,8 @@ static int read_options(depth_bench *x)
     if (!bench_counts_parse(b->batch ? b->batch : "1", 1, 1024, &x->batch))
         return cli_usage("--depth-batch %s: expected at most %d numbers in 1..1024", b->batch,
                          (int)BENCH_MAX_LIST);
+    if (!x->o->serve.prefix_caching)
+        return cli_usage("--depth: contexts lie in the prefix cache, which is switched off");
     if (b->point_tokens == 1)
         return cli_usage("--depth-tokens 1: expected 0, or 2 and more: gaps are timed");
     for (size_t i = 0; i < x->depth.n; i++) x->depth.count[i] -= x->depth.count[i] % PAGE;
