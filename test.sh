@@ -114,6 +114,7 @@ if stage "build dev" sh tools/build.sh dev; then
         finish
     fi
     stage "instruction sets, dev" python3 tools/check_isa.py build/dev
+    stage "levels, each as its processor" sh tools/check_levels.sh build/dev
     tests "dev tests" dev
 fi
 [ $fast = yes ] && finish
@@ -152,6 +153,18 @@ if command -v clang >/dev/null 2>&1; then
 else
     skip "build clang" "clang is not installed"
 fi
+
+# AVX-512 and AMX kernels on any machine with AVX2 (tests/emu).  One test of the engine is enough here:
+# test_promises_engine passes too, but takes minutes.
+case $(uname -m) in
+x86_64 | amd64)
+    if stage "build emu" sh tools/build.sh emu nibble-check test_emu test_invariance; then
+        stage "instruction sets, emu" python3 tools/check_isa.py build/emu
+        tests "emu tests" emu -R '^(check_emulated|check_self_test|test_emu|test_invariance)$'
+    fi
+    ;;
+*) skip "emu" "AVX-512 and AMX are emulated on AVX2, which $(uname -m) does not have" ;;
+esac
 
 # The other command of the README, last, so that it finds everything installed.
 if stage "start.sh --build-only" ./start.sh --build-only; then

@@ -19,6 +19,8 @@ set(nb_test_count 0)
 set(nb_test_scale 1)
 if(NB_SANITIZE)
     set(nb_test_scale 5)
+elseif(NB_EMULATED)
+    set(nb_test_scale 4)
 endif()
 set(nb_test_env
     "NB_SOURCE_DIR=${CMAKE_SOURCE_DIR}"
@@ -93,7 +95,11 @@ endforeach()
 file(GLOB sources CONFIGURE_DEPENDS "${nb_test_dir}/check/*.c")
 if(sources AND nb_kinds)
     nb_test_program(nibble-check . ${sources})
-    nb_test(check 240 check nibble-check --all-caps)
+    if(NB_EMULATED) # the lower levels are those of every other build
+        nb_test(check_emulated 240 "check;emu" nibble-check --all-caps --from avx512)
+    else()
+        nb_test(check 240 check nibble-check --all-caps)
+    endif()
     nb_test(check_self_test 180 check nibble-check --self-test)
 endif()
 

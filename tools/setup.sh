@@ -61,6 +61,7 @@ missing_extras() {
         have curl || echo curl
         have wrk || echo wrk
         have openssl || echo openssl-command
+        case $(uname -m) in x86_64 | amd64) have qemu-x86_64 || have qemu-x86_64-static || echo qemu ;; esac
     fi
     return 0
 }
@@ -81,6 +82,10 @@ package() {
     zypper:node) echo nodejs-default npm-default ;;
     *:node) echo nodejs npm ;;
     *:openssl-command) echo openssl ;;
+    apt:qemu | dnf:qemu) echo qemu-user ;;
+    zypper:qemu) echo qemu-linux-user ;;
+    pacman:qemu) echo qemu-user ;;
+    apk:qemu) echo qemu-x86_64 ;;
     apt:cmocka) echo libcmocka-dev ;;
     apt:python) echo python3 ;;
     dnf:compiler | zypper:compiler) echo gcc glibc-devel ;;

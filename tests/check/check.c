@@ -1,7 +1,7 @@
 /* check.c - driver of the kernel checker: options, the ladder of levels, signals,
  * the self-test.
  *
- *   nibble-check [--test OP] [--function NAME] [--caps LEVEL | --all-caps] [--bench]
+ *   nibble-check [--test OP] [--function NAME] [--caps LEVEL | --all-caps [--from LEVEL]] [--bench]
  *                [--seed N] [--repeat N] [--json FILE] [--self-test] [--list] [--list-caps] [--list-tests]
  *
  * The product's variant tables are the only list of kernels.  For every level of
@@ -25,7 +25,7 @@ static const chk_op *const ops[] = { &chk_embed,      &chk_rmsnorm,     &chk_lin
 enum { MAX_ROW = 64, MAX_CRASH_RUNS = 8 };
 
 typedef struct options {
-    const char *test, *function, *caps, *json;
+    const char *test, *function, *caps, *from, *json;
     bool all_caps, bench, self_test, list, list_caps, list_tests;
     uint64_t seed, repeat;
 } options;
@@ -87,6 +87,14 @@ static bool picked(const chk_row *rows, size_t n, size_t i, nb_caps caps)
             (rows[j].need & ~caps) == 0)
             return false;
     return true;
+}
+
+/* The level of that name; the first without one, the end of the ladder if there is none. */
+static const nb_cpu_level *find_level(const char *name)
+{
+    const nb_cpu_level *v = ladder;
+    while (name && v->name && strcmp(v->name, name) != 0) v++;
+    return v;
 }
 
 /* The lowest level that picks row i; NULL: none does. */
@@ -158,6 +166,7 @@ static void run_op(chk *t, const options *o, const chk_op *op, FILE *json, total
         char name[CHK_NAME];
         function_name(name, sizeof name, op, &rows[i]);
         if (o->function && strcmp(o->function, name) != 0) continue;
+        if (level && level < find_level(o->from)) continue;
         if (!level) {
             printf("FAIL %-24s dead: no level ever picks this row\n", name);
             sum->n_fail++;
@@ -215,10 +224,11 @@ static void list_caps(nb_caps have)
 static int usage(const char *what, const char *arg)
 {
     fprintf(stderr, "nibble-check: %s%s\n", what, arg);
-    fprintf(stderr,
-            "usage: nibble-check [--test OP] [--function NAME] [--caps LEVEL | --all-caps]\n"
-            "                    [--bench] [--seed N] [--repeat N] [--json FILE] [--self-test]\n"
-            "                    [--list] [--list-caps] [--list-tests]\n");
+    fprintf(
+        stderr,
+        "usage: nibble-check [--test OP] [--function NAME] [--caps LEVEL | --all-caps [--from LEVEL]]\n"
+        "                    [--bench] [--seed N] [--repeat N] [--json FILE] [--self-test]\n"
+        "                    [--list] [--list-caps] [--list-tests]\n");
     return 2;
 }
 
@@ -237,6 +247,7 @@ static int parse(int argc, char **argv, options *o)
         const char **text = strcmp(s, "--test") == 0       ? &o->test
                             : strcmp(s, "--function") == 0 ? &o->function
                             : strcmp(s, "--caps") == 0     ? &o->caps
+                            : strcmp(s, "--from") == 0     ? &o->from
                             : strcmp(s, "--json") == 0     ? &o->json
                                                            : NULL;
         uint64_t *number = strcmp(s, "--seed") == 0     ? &o->seed
@@ -301,9 +312,8 @@ int main(int argc, char **argv)
     if (wrong) return usage("unknown or incomplete option ", argv[wrong]);
     if (o.test && !known_test(o.test)) return usage("unknown test ", o.test);
     build_ladder();
-    bool found = o.caps == NULL;
-    for (const nb_cpu_level *v = ladder; v->name; v++) found |= o.caps && !strcmp(v->name, o.caps);
-    if (!found) return usage("unknown level ", o.caps);
+    if (!find_level(o.caps)->name) return usage("unknown level ", o.caps);
+    if (!find_level(o.from)->name) return usage("unknown level ", o.from);
     setvbuf(stdout, NULL, _IOLBF, 0);
     if (o.list_tests) {
         for (size_t i = 0; i < NB_COUNT(ops); i++) printf("%s\n", ops[i]->name);

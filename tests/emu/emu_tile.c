@@ -139,17 +139,24 @@ static __attribute__((__noinline__)) void tile_bf16(tile *c, const tile *x, cons
                                                     int n_k)
 {
     __asm__ volatile("" ::: "memory");
-    for (int m = 0; m < rows; m++)
+    /* Four rows side by side hide the latency of the FMA; rows beyond the tile's are zero. */
+    for (int m = 0; m < rows; m += 4)
         for (int h = 0; h < 16; h += 8) { /* columns beyond the tile's are zero in c and y */
-            __m256 s0 = _mm256_setzero_ps(), s1 = s0;
+            __m256 s[4][2] = { { _mm256_setzero_ps() } };
             for (int k = 0; k < n_k; k++) {
-                const __m256i u = _mm256_set1_epi32(x->s32[m][k]);
                 const __m256i v = _mm256_loadu_si256((const __m256i *)&y->s32[k][h]);
-                s0 = _mm256_fmadd_ps(even(u), even(v), s0);
-                s1 = _mm256_fmadd_ps(odd(u), odd(v), s1);
+                const __m256 v0 = even(v), v1 = odd(v);
+                for (int i = 0; i < 4; i++) {
+                    const __m256i u = _mm256_set1_epi32(x->s32[m + i][k]);
+                    s[i][0] = _mm256_fmadd_ps(even(u), v0, s[i][0]);
+                    s[i][1] = _mm256_fmadd_ps(odd(u), v1, s[i][1]);
+                }
             }
-            float *p = &c->f32[m][h];
-            _mm256_storeu_ps(p, _mm256_add_ps(_mm256_loadu_ps(p), _mm256_add_ps(s0, s1)));
+            for (int i = 0; i < 4 && m + i < rows; i++) {
+                float *p = &c->f32[m + i][h];
+                const __m256 sum = _mm256_add_ps(s[i][0], s[i][1]);
+                _mm256_storeu_ps(p, _mm256_add_ps(_mm256_loadu_ps(p), sum));
+            }
         }
     __asm__ volatile("" ::: "memory");
 }
