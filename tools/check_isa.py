@@ -2,8 +2,10 @@
 """check_isa.py BUILD - no instruction beyond the baseline outside the file of its instruction set.
 
 Disassembles every object of libnibble.a and of the command.  <op>_avx2.c may use VEX and ymm; 512-bit
-registers, opmasks and registers 16 to 31 belong to _avx512.c and _amx.c, tiles to _amx.c.  Everything
-else must run on any x86-64.  On other machines there is nothing to check yet (exit code 77).
+registers, opmasks and registers 16 to 31 belong to _avx512.c and _amx.c; tiles, BF16, VBMI and VBMI2 to
+_amx.c; what no level has (FP16, IFMA, BITALG, ...) to none.  Everything else must run on any x86-64.
+In a build that emulates (NB_EMULATE) _avx512.c and _amx.c are for AVX2.  On other machines there is
+nothing to check yet (exit code 77).
 """
 import concurrent.futures
 import os
@@ -12,25 +14,47 @@ import subprocess
 
 import tree
 
-MARKS = [ # level, what gives it away
+MARKS = [ # level, what gives it away; the first that is beyond the file's level is reported
+    (9, "FP16, in no level", re.compile(r"^(?!vcvtps2ph\s)v\w+(ph|sh)[xyz]?\s|^vcvtt?(ph|sh)2(?!ps\s)\w+\s|^vmovw\s")),
+    (9, "in no level", re.compile(r"^v?(pmadd52[lh]uq|popcnt[bwdq]|ppopcnt[bwdq]|plzcnt[dq]|pconflict[dq]|"
+                                  r"pshufbitqmb|p2intersect[dq]|gf2p8\w+|aes\w+|pclmulqdq|exp2p[sd]|rcp28\w+|"
+                                  r"rsqrt28\w+|sha\w+)\s")),
+    (3, "BF16, VBMI or VBMI2", re.compile(r"^v(dpbf16ps|cvtne2?ps2bf16|permb|perm[it]2b|pmultishiftqb|"
+                                          r"pcompress[bw]|pexpand[bw]|psh[lr]dv?[wdq])\s")),
     (3, "AMX", re.compile(r"%tmm\d|\b(ldtilecfg|sttilecfg|tilerelease|tilezero|tdp\w+)\b")),
     (2, "AVX-512", re.compile(r"%zmm|%k[0-7]\b|%[xy]mm(1[6-9]|2\d|3[01])\b|\{%k|\{1to\d+\}")),
     (1, "AVX or newer", re.compile(r"%ymm|^v(?!er[rw]\b)[a-z0-9]+\s.*%xmm")),
     (1, "BMI2 or FMA era", re.compile(r"^(shlx|shrx|sarx|rorx|mulx|pdep|pext|bzhi|andn|lzcnt|popcnt|"
                                       r"movbe|vzeroupper|vzeroall)[lqw]?\b")),
+    (2, "AVX-512 or VNNI on few registers", re.compile(
+        r"^v(pdp(bus|wss)ds?|pternlog[dq]|p?perm[it]2\w+|permw|psra(q|v[wq])|ps[lr]lvw|pabsq|pmullq|"
+        r"p(min|max)[su]q|rndscale\w+|range\w+|reduce\w+|scalef\w+|getexp\w+|getmant\w+|r(cp|sqrt)14\w+|"
+        r"prol\w+|pror\w+|align[dq]|dbpsadbw|pmov(s|us)?[wdq][bwd]|cvtu\w+|cvt\w+2u(dq|qq)|cvt\w*qq\w*|"
+        r"(extract|insert)[fi](32|64)x\d|broadcast[fi](32|64)x\d|shuf[fi](32|64)x\d|movdq[au](8|16|32|64)|"
+        r"p(and|andn|or|xor)[dq])\s")),
 ]
 LEVEL = {"avx2": 1, "avx512": 2, "amx": 3}
 
 
-def level_of(name):
+def level_of(name, emulated):
     match = re.search(r"_(avx2|avx512|amx)\.c\.o(bj)?$", name)
-    return LEVEL[match.group(1)] if match else 0
+    if emulated and "/nb_emu.dir/" in name:
+        return LEVEL["avx2"]
+    return min(LEVEL[match.group(1)], 1 if emulated else 9) if match else 0
 
 
-def disassemble(path):
+def is_emulated(build):
+    try:
+        with open(os.path.join(build, "gen", "nb_config.h"), encoding="utf-8") as f:
+            return "#define NB_EMULATED 1" in f.read()
+    except OSError:
+        return False
+
+
+def disassemble(path, emulated):
     out = subprocess.run(["objdump", "-d", "--no-show-raw-insn", "-w", path], check=True, text=True,
                          stdout=subprocess.PIPE, errors="replace").stdout
-    allowed, where, found, n = level_of(path), "?", [], 0
+    allowed, where, found, n = level_of(path, emulated), "?", [], 0
     for line in out.splitlines():
         if line.endswith(">:"):
             where = line.split("<")[-1][:-2]
@@ -58,9 +82,10 @@ def main():
             objects += [os.path.join(folder, n) for n in names if n.endswith(".o")]
     if not objects:
         tree.fatal(f"{args.build} holds no objects: build first")
+    emulated = is_emulated(args.build)
     report = tree.Report("check_isa", "objects")
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        for path, n, found in pool.map(disassemble, sorted(objects)):
+        for path, n, found in pool.map(lambda p: disassemble(p, emulated), sorted(objects)):
             report.n_seen += 1
             short = os.path.relpath(path, os.path.join(args.build, "CMakeFiles"))
             for where, what, code in found[:3]:

@@ -175,6 +175,23 @@ void nb_x(void) { _tile_zero(0); }'
     clean isa "$tmp/t/build"
     object x_avx512.c "$t" -mamx-tile
     expect isa 'AMX' "$tmp/t/build"
+    dot='#include <immintrin.h>
+void nb_x(float *a, void *b) {
+    _mm512_storeu_ps(a, _mm512_dpbf16_ps(_mm512_loadu_ps(a), *(__m512bh *)b, *(__m512bh *)b)); }'
+    object x_avx512.c "$dot" -mavx512f -mavx512bf16
+    expect isa 'BF16' "$tmp/t/build"
+    object x_amx.c "$dot" -mavx512f -mavx512bf16
+    clean isa "$tmp/t/build"
+    vnni='#include <immintrin.h>
+void nb_x(__m256i *a) { a[0] = _mm256_dpbusd_epi32(a[0], a[1], a[2]); }'
+    object x_avx2.c "$vnni" -mavx512vnni -mavx512vl
+    expect isa 'VNNI' "$tmp/t/build"
+    count='void nb_x(int *a) { for (int i = 0; i < 64; i++) a[i] = __builtin_popcount((unsigned)a[i]); }'
+    object x_amx.c "$count" -O3 -mavx512f -mavx512vpopcntdq
+    expect isa 'in no level' "$tmp/t/build"
+    object x_avx512.c "$z" -mavx512f
+    mkdir -p "$tmp/t/build/gen" && echo '#define NB_EMULATED 1' >"$tmp/t/build/gen/nb_config.h"
+    expect isa 'AVX-512' "$tmp/t/build"
     object x.c 'unsigned nb_x(unsigned a, unsigned b) { return a << b; }' -mbmi2
     expect isa 'BMI2' "$tmp/t/build"
     ;;
