@@ -4,11 +4,17 @@
  * order of ids are as good as any other fixed order, and need no sort.  So top_k and
  * top_p both come down to one question: which token is the last that stays?  For a
  * budget b and weights v (1 for top_k, the probability weight for top_p), a token
- * stays when the tokens better than it weigh less than b.  keep_best() answers
- * it with a radix selection over the bits of the logits: three digits of 11, 11 and 10
- * bits, each level looking only at the tokens of the digit in which the budget ends.
- * A partial sort by heap was the alternative; it is as fast for small nuclei and
- * n log n for flat distributions. */
+ * stays when the tokens better than it weigh less than b.  keep_best() answers it: 2048 bins
+ * of equal width between the least candidate and the best, then, in the bin where the budget
+ * ends, a radix selection over the bits of the logits, in digits of 11, 11 and 10 bits.  Starting
+ * with the radix was slower: its first digit, sign, exponent and two bits, puts all logits in a
+ * few places of the table, and each addition waits for the one before.  A partial sort by heap
+ * is as fast for small nuclei and n log n for flat distributions.
+ *
+ * What is wanted before that is few candidates, found by passes over the row that vectorise
+ * (row.h).  For top_k, the k-th of the largest logits of blocks is a bound from below; for top_p,
+ * lightest_to_stay() is.  A row of 129,280 is then bound by the passes themselves: two or three for
+ * the largest and the weights, one to collect. */
 #include "sample/sample.h"
 
 #include <float.h>
@@ -17,6 +23,7 @@
 #include <string.h>
 
 #include "base/rng.h"
+#include "sample/row.h"
 
 enum { RADIX = 2048 };
 #define WEIGHT_FLOOR (-60.0) /* log of the smallest weight: e^-60 * 2^18 tokens < 2^-53 */
@@ -40,30 +47,37 @@ struct nb_sampler {
 };
 
 struct nb_sample_scratch {
-    float *work; /* [n_vocab] processed logits */
-    /* candidates in order of ids */
-    uint32_t *cand; /* [n_cand] ids */
-    double *weight; /* [n_cand] */
-    uint32_t *part; /* [<= n_cand] positions in cand, scratch of keep_best */
+    float *work;       /* [n_vocab] processed logits */
+    float *weight;     /* [n_vocab] of all tokens, or of the candidates */
+    float *block_max;  /* [n_blocks] of the processed logits */
+    double *block_sum; /* [n_blocks] of weight */
+    uint32_t *cand;    /* [n_vocab] candidates: ids, in order */
+    uint32_t *key;     /* [n_vocab] what find_bound() selects from */
+    uint32_t *part;    /* [n_vocab] positions in key, scratch of find_bound() */
     double mass[RADIX];
 };
 
 size_t nb_sample_scratch_bytes(size_t n_vocab)
 {
-    return sizeof(nb_sample_scratch) +
-           n_vocab * (sizeof(float) + sizeof(double) + 2 * sizeof(uint32_t));
+    return sizeof(nb_sample_scratch) + n_vocab * (2 * sizeof(float) + 3 * sizeof(uint32_t)) +
+           nb_row_n_blocks(n_vocab) * (sizeof(float) + sizeof(double));
 }
 
 nb_status nb_sample_scratch_create(size_t n_vocab, nb_sample_scratch **out, nb_error *err)
 {
+    const size_t n_blocks = nb_row_n_blocks(n_vocab);
     nb_sample_scratch *x = calloc(1, sizeof *x);
     if (x) {
         x->work = calloc(n_vocab, sizeof *x->work);
-        x->cand = calloc(n_vocab, sizeof *x->cand);
         x->weight = calloc(n_vocab, sizeof *x->weight);
+        x->block_max = calloc(n_blocks, sizeof *x->block_max);
+        x->block_sum = calloc(n_blocks, sizeof *x->block_sum);
+        x->cand = calloc(n_vocab, sizeof *x->cand);
+        x->key = calloc(n_vocab, sizeof *x->key);
         x->part = calloc(n_vocab, sizeof *x->part);
     }
-    if (!x || !x->work || !x->cand || !x->weight || !x->part) {
+    if (!x || !x->work || !x->weight || !x->block_max || !x->block_sum || !x->cand || !x->key ||
+        !x->part) {
         nb_sample_scratch_destroy(x);
         return nb_fail(err, NB_ERR_NOMEM, "no memory to sample from %zu tokens", n_vocab);
     }
@@ -75,8 +89,11 @@ void nb_sample_scratch_destroy(nb_sample_scratch *x)
 {
     if (!x) return;
     free(x->work);
-    free(x->cand);
     free(x->weight);
+    free(x->block_max);
+    free(x->block_sum);
+    free(x->cand);
+    free(x->key);
     free(x->part);
     free(x);
 }
@@ -179,33 +196,21 @@ nb_status nb_sampler_accept_prompt(nb_sampler *s, const uint32_t *ids, size_t n_
     return NB_OK;
 }
 
-/* Index of the largest of x[0..n), the first of equal ones; false when a value is NaN
- * or +inf, or all are -inf. */
-static bool argmax(const float *x, size_t n, size_t *best)
-{
-    float m = -INFINITY;
-    size_t at = n;
-    for (size_t i = 0; i < n; i++) {
-        if (!(x[i] <= FLT_MAX)) return false;
-        if (x[i] > m) {
-            m = x[i];
-            at = i;
-        }
-    }
-    *best = at;
-    return at < n;
-}
-
 /* ---- log-probabilities ------------------------------------------------- */
 
+/* Most blocks have nothing that is among the k best so far. */
 static size_t best_logits(const float *x, size_t n, size_t k, nb_sample_logprob *top)
 {
     size_t m = 0;
-    for (size_t i = 0; i < n; i++) {
-        if (m == k && (k == 0 || x[i] <= top[m - 1].logprob)) continue;
-        size_t j = m < k ? m++ : m - 1;
-        for (; j > 0 && x[i] > top[j - 1].logprob; j--) top[j] = top[j - 1];
-        top[j] = (nb_sample_logprob){ (uint32_t)i, x[i] };
+    for (size_t i0 = 0; k > 0 && i0 < n; i0 += NB_ROW_BLOCK) {
+        const size_t n_block = n - i0 < NB_ROW_BLOCK ? n - i0 : NB_ROW_BLOCK;
+        if (m == k && nb_row_block_max(x + i0, n_block) <= top[m - 1].logprob) continue;
+        for (size_t i = i0; i < i0 + n_block; i++) {
+            if (m == k && x[i] <= top[m - 1].logprob) continue;
+            size_t j = m < k ? m++ : m - 1;
+            for (; j > 0 && x[i] > top[j - 1].logprob; j--) top[j] = top[j - 1];
+            top[j] = (nb_sample_logprob){ (uint32_t)i, x[i] };
+        }
     }
     return m;
 }
@@ -215,9 +220,9 @@ static void raw_logprobs(const float *x, size_t n_vocab, size_t n_top, size_t be
                          nb_sample_out *out)
 {
     const double shift = (double)x[best];
-    double sum = 0;
-    for (size_t i = 0; i < n_vocab; i++) sum += exp((double)x[i] - shift);
-    const double log_sum = log(sum);
+    const double least = fmax(shift + WEIGHT_FLOOR, -(double)FLT_MAX);
+    const nb_row_scale scale = { .top = x[best], .inv_t = 1, .least = (float)least };
+    const double log_sum = log(nb_row_weigh(x, n_vocab, &scale, NULL, NULL, NULL));
     out->n_top = best_logits(x, n_vocab, n_top, out->top);
     for (size_t i = 0; i < out->n_top; i++)
         out->top[i].logprob = (float)((double)x[out->top[i].id] - shift - log_sum);
@@ -228,7 +233,7 @@ nb_status nb_sample_logprobs(const float *logits, size_t n_vocab, uint32_t id, s
                              nb_sample_out *out)
 {
     size_t best;
-    if (!argmax(logits, n_vocab, &best)) return NB_ERR_NONFINITE;
+    if (!nb_row_max(logits, n_vocab, NULL, &best)) return NB_ERR_NONFINITE;
     out->id = id;
     raw_logprobs(logits, n_vocab, n_top, best, out);
     return NB_OK;
@@ -294,89 +299,181 @@ static uint32_t boundary_digit(const double *mass, double budget, double *better
     return last;
 }
 
-/* Keeps of cand[0..n) those whose betters weigh less than budget (> 0), with weights
- * v[0..n) in step with cand, or 1 each where v is NULL; returns how many. */
-static size_t keep_best(nb_sample_scratch *c, const float *x, size_t n, double *v, double budget)
+/* The last that stays of those at c->part[0..n), n > 0, in order of their c->key: the last whose
+ * betters weigh less than budget, with weights v[], or 1 each where v is NULL.  better: what is
+ * better than all of them weighs that much already. */
+static uint32_t last_to_stay(nb_sample_scratch *c, size_t n, const float *v, double budget,
+                             double better)
 {
     static const struct {
         unsigned shift, mask;
     } level[] = { { 21, 0x7ff }, { 10, 0x7ff }, { 0, 0x3ff } };
-    uint32_t key = 0; /* of the last that stays, digit by digit */
-    double better = 0;
-    size_t n_part = n;
-    for (size_t i = 0; i < n; i++) c->part[i] = (uint32_t)i;
     for (size_t k = 0; k < NB_COUNT(level); k++) {
         memset(c->mass, 0, sizeof c->mass);
-        for (size_t i = 0; i < n_part; i++) {
+        for (size_t i = 0; i < n; i++) {
             const uint32_t j = c->part[i];
-            c->mass[sort_key(x[c->cand[j]]) >> level[k].shift & level[k].mask] += v ? v[j] : 1.0;
+            c->mass[c->key[j] >> level[k].shift & level[k].mask] += v ? (double)v[j] : 1.0;
         }
         const uint32_t digit = boundary_digit(c->mass, budget, &better);
-        key |= digit << level[k].shift;
         size_t m = 0;
-        for (size_t i = 0; i < n_part; i++) {
+        for (size_t i = 0; i < n; i++) { /* no branch: it would be mispredicted */
             const uint32_t j = c->part[i];
             c->part[m] = j;
-            m += (sort_key(x[c->cand[j]]) >> level[k].shift & level[k].mask) == digit;
+            m += (c->key[j] >> level[k].shift & level[k].mask) == digit;
         }
-        n_part = m;
+        n = m;
     }
-    /* What is left in part has equal logits: the lowest ids stay. */
+    /* What is left has equal keys: the first ones stay. */
     uint32_t last = c->part[0];
-    for (size_t i = 0; i < n_part && better < budget; i++) {
+    for (size_t i = 0; i < n && better < budget; i++) {
         last = c->part[i];
-        better += v ? v[last] : 1.0;
+        better += v ? (double)v[last] : 1.0;
     }
+    return last;
+}
+
+/* Keeps of the candidates cand[0..n), n > 0, with logits from about lo to top, those whose
+ * betters weigh less than budget (> 0): by c->weight, which is kept in step, or 1 each.  Returns
+ * how many. */
+static size_t keep_best(nb_sample_scratch *c, const float *x, size_t n, bool by_weight,
+                        double budget, float lo, float top)
+{
+    const float *v = by_weight ? c->weight : NULL;
+    const float range = top - lo, f = range > FLT_MIN * RADIX ? (RADIX - 1) / range : 0;
+    memset(c->mass, 0, sizeof c->mass);
+    for (size_t i = 0; i < n; i++) {
+        const float above = x[c->cand[i]] - lo;
+        c->key[i] = (uint32_t)((above > 0 ? above : 0) * f);
+        c->mass[c->key[i]] += v ? (double)v[i] : 1.0;
+    }
+    double better = 0;
+    const uint32_t bin = boundary_digit(c->mass, budget, &better);
+    size_t n_part = 0;
+    for (size_t i = 0; i < n; i++) {
+        c->part[n_part] = (uint32_t)i;
+        n_part += c->key[i] == bin;
+    }
+    for (size_t i = 0; i < n_part; i++) c->key[c->part[i]] = sort_key(x[c->cand[c->part[i]]]);
+    const uint32_t last = last_to_stay(c, n_part, v, budget, better);
+    const float worst = x[c->cand[last]];
     size_t m = 0;
     for (size_t i = 0; i < n; i++) {
-        const uint32_t ki = sort_key(x[c->cand[i]]);
+        const float xi = x[c->cand[i]];
         c->cand[m] = c->cand[i];
-        if (v) v[m] = v[i];
-        m += ki > key || (ki == key && i <= last);
+        if (by_weight) c->weight[m] = c->weight[i];
+        m += (xi > worst) | ((xi == worst) & (i <= last));
     }
     return m;
 }
 
+/* The smallest float that is not below y, y >= -FLT_MAX. */
+static float round_up(double y)
+{
+    const float f = (float)y;
+    return (double)f < y ? nextafterf(f, INFINITY) : f;
+}
+
+/* Steps 7 and 8 from below: no token under it stays. */
+static float least_logit(const nb_sampler *s, nb_sample_scratch *c, float top)
+{
+    const double t = s->p.temperature;
+    const double lowest = s->p.min_p > 0 ? fmax(WEIGHT_FLOOR, log(s->p.min_p)) : WEIGHT_FLOOR;
+    const double finite = fmax((double)top, 0) - (double)FLT_MAX; /* and x - top too */
+    const float least = round_up(fmax((double)top + t * lowest, finite));
+    const size_t n_blocks = nb_row_n_blocks(s->n_vocab);
+    if (s->p.top_k == 0 || s->p.top_k > n_blocks) return least;
+    /* top_k blocks have a largest logit of this or more, so as many tokens have. */
+    for (size_t b = 0; b < n_blocks; b++) {
+        c->key[b] = sort_key(c->block_max[b]);
+        c->part[b] = (uint32_t)b;
+    }
+    return fmaxf(least, c->block_max[last_to_stay(c, n_blocks, NULL, (double)s->p.top_k, 0)]);
+}
+
+/* Candidates: ids of the tokens that are not below least. */
+static size_t collect(const nb_sampler *s, nb_sample_scratch *c, const float *x, float least)
+{
+    size_t n = 0;
+    for (size_t b = 0; b < nb_row_n_blocks(s->n_vocab); b++) {
+        if (c->block_max[b] < least) continue;
+        const size_t i0 = b * NB_ROW_BLOCK;
+        const size_t i1 = s->n_vocab - i0 < NB_ROW_BLOCK ? s->n_vocab : i0 + NB_ROW_BLOCK;
+        for (size_t i = i0; i < i1; i++) { /* no branch: it would be mispredicted */
+            c->cand[n] = (uint32_t)i;
+            n += x[i] >= least;
+        }
+    }
+    return n;
+}
+
+/* For top_p: tokens with less than (1 - top_p) / n of the sum have together less than 1 - top_p
+ * of it, so all that stay weigh more.  The factor is for rounding, of sums and of weights of
+ * nearly equal logits. */
+static float lightest_to_stay(const nb_sampler *s, double sum)
+{
+    return fmaxf((float)(0.999 * (1 - s->p.top_p) * sum / (double)s->n_vocab), FLT_MIN);
+}
+
+/* Candidates from the weights of all tokens. */
+static size_t collect_heavy(const nb_sampler *s, nb_sample_scratch *c, float lightest)
+{
+    size_t n = 0;
+    for (size_t b = 0; b < nb_row_n_blocks(s->n_vocab); b++) {
+        if (c->block_sum[b] < (double)lightest) continue;
+        const size_t i0 = b * NB_ROW_BLOCK;
+        const size_t i1 = s->n_vocab - i0 < NB_ROW_BLOCK ? s->n_vocab : i0 + NB_ROW_BLOCK;
+        for (size_t i = i0; i < i1; i++) {
+            const float w = c->weight[i];
+            c->cand[n] = (uint32_t)i;
+            c->weight[n] = w;
+            n += w >= lightest;
+        }
+    }
+    return n;
+}
+
 static uint32_t draw(const nb_sampler *s, nb_sample_scratch *c, const float *x, size_t best)
 {
-    const double top = (double)x[best], t = s->p.temperature;
-    const double lowest = s->p.min_p > 0 ? fmax(WEIGHT_FLOOR, log(s->p.min_p)) : WEIGHT_FLOOR;
-    const double least = fmax(top + t * lowest, -(double)FLT_MAX);
-    size_t n = 0;
-    for (size_t i = 0; i < s->n_vocab; i++) { /* no branch: it would be mispredicted */
-        c->cand[n] = (uint32_t)i;
-        n += (double)x[i] >= least;
-    }
-
-    if (s->p.top_k && s->p.top_k < n) n = keep_best(c, x, n, NULL, (double)s->p.top_k);
-    double sum = 0;
-    for (size_t i = 0; i < n; i++) {
-        c->weight[i] = exp(((double)x[c->cand[i]] - top) / t);
-        sum += c->weight[i];
+    const nb_row_scale scale = { .top = x[best],
+                                 .inv_t = (float)(1 / s->p.temperature),
+                                 .least = least_logit(s, c, x[best]) };
+    size_t n = s->n_vocab;
+    const bool all = s->p.top_k == 0 || s->p.top_k >= n;
+    double sum;
+    if (all) {
+        sum = nb_row_weigh(x, n, &scale, c->block_max, c->weight, c->block_sum);
+    } else {
+        n = collect(s, c, x, scale.least);
+        if (n > s->p.top_k)
+            n = keep_best(c, x, n, false, (double)s->p.top_k, scale.least, scale.top);
+        for (size_t i = 0; i < n; i++) c->weight[i] = x[c->cand[i]];
+        sum = nb_row_weigh(c->weight, n, &scale, NULL, c->weight, c->block_sum);
     }
     if (s->p.top_p < 1) {
-        n = keep_best(c, x, n, c->weight, s->p.top_p * sum);
-        sum = 0;
-        for (size_t i = 0; i < n; i++) sum += c->weight[i];
+        float lo = scale.least;
+        if (all) {
+            const float lightest = lightest_to_stay(s, sum);
+            const double d = s->p.temperature * log((double)lightest);
+            lo = (float)fmax((double)lo, (double)scale.top + d);
+            n = collect_heavy(s, c, lightest);
+        }
+        n = keep_best(c, x, n, true, s->p.top_p * sum, lo, scale.top);
+        sum = nb_row_sum(c->weight, n, c->block_sum);
     }
     const double target = nb_rng_unit(s->p.seed, s->n_generated) * sum;
-    double cumulated = 0;
-    for (size_t i = 0; i < n; i++) {
-        cumulated += c->weight[i];
-        if (cumulated > target) return c->cand[i];
-    }
-    return c->cand[n - 1]; /* u < 1, so only by rounding of u * sum */
+    const size_t i = nb_row_find(c->weight, n, c->block_sum, target);
+    return all && !(s->p.top_p < 1) ? (uint32_t)i : c->cand[i];
 }
 
 nb_status nb_sampler_next(nb_sampler *s, nb_sample_scratch *c, const float *logits,
                           nb_sample_out *out)
 {
     size_t best_raw, best;
-    if (!argmax(logits, s->n_vocab, &best_raw)) return NB_ERR_NONFINITE;
+    if (!nb_row_max(logits, s->n_vocab, c->block_max, &best_raw)) return NB_ERR_NONFINITE;
     if (s->penalise) NB_TRY(seen_reserve(s));
     const float *x = process(s, c->work, logits);
     best = best_raw;
-    if (s->modify && !argmax(x, s->n_vocab, &best)) return NB_ERR_NONFINITE;
+    if (s->modify && !nb_row_max(x, s->n_vocab, c->block_max, &best)) return NB_ERR_NONFINITE;
 
     nb_sample_out o = { .id = s->greedy ? (uint32_t)best : draw(s, c, x, best) };
     if (s->p.n_logprobs >= 0)

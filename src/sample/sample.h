@@ -19,14 +19,21 @@
  *  10. the token is the first, in order of ids, whose cumulated weight exceeds
  *      u * (sum of weights), with u = nb_rng_unit(seed, number of tokens generated)
  *
- * Sums are in double and in order of ids.  Equal logits and an equal history give
+ * Weights are floats: of d = (l - max) / T the weight is exp(d * (1 + a)) * (1 + b), with |a| and
+ * |b| at most 2e-7; log-probabilities are within 1e-6 * (1 + |logprob|).  Sums are in double.
+ * Whole sums are those of row.h: in blocks of 64 tokens in order of ids (of all tokens, or of
+ * those that stayed where top_k or top_p removed some), pairwise in a block, then block by block;
+ * the cumulated weight is the sum of the blocks before and, token by token, of those in the
+ * token's block; where rounding leaves no token that exceeds, the last one of weight above 0 of
+ * the block in which the sum does is taken, or of all.  Equal logits and an equal history give
  * an equal token, whatever thread or batch computes it.  Tokens whose weight is
- * below e^-60 of the best have less than the resolution of u and are never drawn.
+ * below e^-60 of the best have less than the resolution of u and are never drawn, nor are those
+ * that are FLT_MAX below it.
  *
- * Cost: one pass over n_vocab; exp() only for what min_p and top_k leave; top_k and
- * top_p select by radix, in linear time, and nothing is ever sorted.  A sampler takes a few
- * hundred bytes, with penalties also 16 to 32 per different token of prompt and output; a
- * scratch takes 20 bytes per vocabulary entry, and 16 KiB. */
+ * Cost: two to five passes over n_vocab, most of them vectors; top_k and top_p select in linear
+ * time, and nothing is ever sorted.  A sampler takes a few hundred bytes, with penalties also 16
+ * to 32 per different token of prompt and output; a scratch takes 21 bytes per vocabulary entry,
+ * and 16 KiB. */
 #ifndef NB_SAMPLE_SAMPLE_H
 #define NB_SAMPLE_SAMPLE_H
 #include <stdbool.h>

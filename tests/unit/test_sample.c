@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "base/rng.h"
+#include "sample/row.h"
 #include "sample/sample.h"
 
 static nb_sample_params defaults(void)
@@ -514,6 +515,166 @@ static void test_reference(void **state)
     }
 }
 
+/* ---- all options on all kinds of rows ----------------------------------- */
+
+enum { ROW_MAX = 700 };
+enum { FLAT, WIDE, PEAKED, TIED, HOLES, HUGE_RANGE, ROW_KINDS };
+
+static void make_row(float *x, size_t n, int kind, uint64_t *k)
+{
+    for (size_t i = 0; i < n; i++) {
+        const double u = rnd(k);
+        double l = u * 14 - 7;
+        if (kind == FLAT) l = -2.5;
+        if (kind == PEAKED) l = u * 6 - 20;
+        if (kind == TIED) l = floor(l / 2);
+        if (kind == HOLES && rnd(k) < 0.5) l = -INFINITY;
+        if (kind == HUGE_RANGE) l = (u - 0.5) * 6.6e38;
+        x[i] = (float)l;
+    }
+    const size_t at = (size_t)(rnd(k) * (double)n);
+    if (kind == PEAKED) x[at] = 3;
+    if (kind == HOLES) x[at] = 1; /* one at least */
+}
+
+static double log_sum_exp(const ref_item *sorted, size_t n)
+{
+    double sum = 0;
+    for (size_t i = 0; i < n; i++) sum += exp(sorted[i].l - sorted[0].l);
+    return sorted[0].l + log(sum);
+}
+
+/* got is one that stays, and u falls in its share of the mass, to 1e-6 of it. */
+static void check_drawn(const nb_sample_params *p, ref_item *v, size_t n, uint32_t got)
+{
+    if (p->temperature == 0) {
+        assert_int_equal(got, v[0].id);
+        return;
+    }
+    double sum = 0, before = 0;
+    for (size_t i = 0; i < n; i++) v[i].w = exp((v[i].l - v[0].l) / p->temperature);
+    while (n && v[n - 1].w < p->min_p) n--;
+    if (p->top_k && p->top_k < n) n = p->top_k;
+    for (size_t i = 0; i < n; i++) sum += v[i].w;
+    size_t m = 0;
+    for (; m < n && (p->top_p >= 1 || before < p->top_p * sum); m++) before += v[m].w;
+    qsort(v, m, sizeof *v, lower_id_first);
+    sum = before = 0;
+    for (size_t i = 0; i < m; i++) sum += v[i].w;
+    const double u = nb_rng_unit(p->seed, 0) * sum;
+    size_t i = 0;
+    for (; i < m && v[i].id != got; i++) before += v[i].w;
+    assert_true(i < m); /* it stays */
+    assert_true(v[i].w > 0);
+    assert_true(before <= u + 1e-6 * sum);
+    assert_true(before + v[i].w >= u - 1e-6 * sum);
+}
+
+static void check_top(const nb_sample_out *o, const ref_item *v, size_t n, size_t n_top,
+                      const float *x)
+{
+    const double lse = log_sum_exp(v, n), own = (double)x[o->id] - lse;
+    assert_int_equal(o->n_top, n_top < n ? n_top : n);
+    for (size_t i = 0; i < o->n_top; i++) {
+        const double want = v[i].l - lse, got = (double)o->top[i].logprob;
+        assert_int_equal(o->top[i].id, v[i].id);
+        if (isfinite((float)want))
+            assert_true(fabs(got - want) <= 1e-6 * (1 + fabs(want)));
+        else
+            assert_true(got < 0 && isinf(got));
+    }
+    if (isfinite((float)own)) assert_true(fabs((double)o->logprob - own) <= 1e-6 * (1 + fabs(own)));
+}
+
+static void check_row(nb_sample_params p, const float *x, size_t n, bool bias)
+{
+    ref_item v[ROW_MAX];
+    const nb_sample_bias b = { (uint32_t)(n / 2), 1.5f };
+    p.logit_bias = &b;
+    p.n_logit_bias = bias;
+    nb_sampler *s = create(&p, n);
+    nb_sample_out o;
+    assert_int_equal(choose(s, x, &o), NB_OK);
+    nb_sampler_destroy(s);
+    for (size_t i = 0; i < n; i++) v[i] = (ref_item){ .l = (double)x[i], .id = i };
+    if (bias) v[b.id].l = (double)(x[b.id] + b.bias);
+    qsort(v, n, sizeof *v, better_first);
+    check_drawn(&p, v, n, o.id);
+    if (p.n_logprobs < 0) return;
+    for (size_t i = 0; i < n; i++) v[i] = (ref_item){ .l = (double)x[i], .id = i };
+    qsort(v, n, sizeof *v, better_first);
+    check_top(&o, v, n, (size_t)p.n_logprobs, x);
+}
+
+static void test_all_options(void **state)
+{
+    (void)state;
+    static const size_t sizes[] = { 1, 2, 63, 64, 65, 300, ROW_MAX };
+    static const double t[] = { 0, 0.3, 1, 6 }, top_p[] = { 1, 0.9, 0.31 }, min_p[] = { 0, 0.07 };
+    uint64_t k = 1u << 30;
+    for (size_t c = 0; c < NB_COUNT(sizes) * ROW_KINDS * 4 * 3 * 2 * 5; c++) {
+        const size_t n = sizes[c % NB_COUNT(sizes)];
+        size_t r = c / NB_COUNT(sizes);
+        const int kind = (int)(r % ROW_KINDS);
+        const size_t top_k[] = { 0, 1, 7, n / 2, n };
+        nb_sample_params p = defaults();
+        p.temperature = t[(r /= ROW_KINDS) % 4];
+        p.top_p = top_p[(r /= 4) % 3];
+        p.min_p = min_p[(r /= 3) % 2];
+        p.top_k = top_k[(r /= 2) % 5];
+        p.seed = c;
+        float x[ROW_MAX];
+        make_row(x, n, kind, &k);
+        p.n_logprobs = (int)(rnd(&k) * 8) - 1;
+        check_row(p, x, n, rnd(&k) < 0.3);
+        /* Anything that is not a number, anywhere, is seen. */
+        static const float bad[] = { NAN, -NAN, INFINITY };
+        x[(size_t)(rnd(&k) * (double)n)] = bad[c % 3];
+        nb_sampler *s = create(&p, n);
+        nb_sample_out o;
+        assert_int_equal(choose(s, x, &o), NB_ERR_NONFINITE);
+        nb_sampler_destroy(s);
+    }
+}
+
+/* row.h: accuracy of a weight, what is 0, sums, and what a sum finds. */
+static void test_weights(void **state)
+{
+    (void)state;
+    enum { N = 20001 };
+    static float x[N], w[N];
+    static double sums[N / NB_ROW_BLOCK + 1];
+    for (int pass = 0; pass < 3; pass++) {
+        const double t = pass == 0 ? 1 : pass == 1 ? 0.7 : 2.3;
+        const nb_row_scale scale = { .top = 5.3f, .inv_t = (float)(1 / t), .least = -50 };
+        for (size_t i = 0; i < N; i++) x[i] = (float)(5.3 - 70.0 * (double)i / N);
+        x[0] = 5.3f;
+        x[7] = -INFINITY;
+        const double sum = nb_row_weigh(x, N, &scale, NULL, w, sums);
+        double want = 0;
+        for (size_t i = 0; i < N; i++) {
+            const double d = ((double)x[i] - (double)scale.top) / t;
+            want += (double)w[i];
+            if (x[i] < scale.least)
+                assert_true(w[i] == 0);
+            else
+                assert_true(fabs(log((double)w[i]) - d) <= 2e-7 * (1 + fabs(d)));
+        }
+        assert_true(w[0] == 1);
+        assert_true(fabs(sum - want) <= 1e-13 * want);
+        assert_true(nb_row_sum(w, N, sums) == sum);
+        double cumulated = 0;
+        for (size_t i = 0; i < 300; i++) { /* the middle of each share finds its owner */
+            if (w[i] > 0)
+                assert_int_equal(nb_row_find(w, N, sums, cumulated + 0.5 * (double)w[i]), i);
+            cumulated += (double)w[i];
+        }
+        const size_t last = nb_row_find(w, N, sums, sum * 2);
+        assert_true(w[last] > 0);
+        for (size_t i = last + 1; i < N; i++) assert_true(w[i] == 0);
+    }
+}
+
 /* ---- frequencies, large vocabularies ----------------------------------- */
 
 static void test_chi_square(void **state)
@@ -691,7 +852,8 @@ int main(void)
         cmocka_unit_test(test_ties),       cmocka_unit_test(test_logprobs),
         cmocka_unit_test(test_reference),  cmocka_unit_test(test_chi_square),
         cmocka_unit_test(test_large),      cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_many_seen),
+        cmocka_unit_test(test_many_seen),  cmocka_unit_test(test_all_options),
+        cmocka_unit_test(test_weights),
     };
     if (nb_sample_scratch_create(MAX_VOCAB, &scratch, NULL) != NB_OK) return 1;
     const int rc = cmocka_run_group_tests(tests, NULL, NULL);
