@@ -65,6 +65,7 @@ static float chunk_scale(const nb_weight *w, size_t r, size_t c, size_t n)
 
 #define W_TYPE uint8_t
 #define W_FP8 1
+#define W_STRIP_MIN 6
 #define W_LOAD(p) _mm256_cvtph_ps(as_fp16(load8(p)))
 #define W_TAIL(p, n) _mm256_cvtph_ps(as_fp16(load_tail(p, n)))
 #define W_LOAD_T(p) _mm256_cvtph_ps(with_nan(as_fp16(load8(p))))
@@ -73,5 +74,5 @@ static float chunk_scale(const nb_weight *w, size_t r, size_t c, size_t n)
 #define W_FACTOR_T(w, r, c) (nb_weight_scale(w, r, c) * 256)
 #define NAME nb_linear_fp8b_avx2
 #define NAME_T nb_linear_t_fp8b_avx2
-#include "kernel/x86/linear_tile_avx2.h"
 #include "kernel/x86/linear_t_tile_avx2.h"
+#include "kernel/x86/linear_tile_avx2.h"

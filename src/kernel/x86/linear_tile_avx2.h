@@ -6,12 +6,13 @@
  *   W_TAIL(p, n)    the first n < 8 of them, the others 0, reading n only
  *   W_CHUNK_SCALE(a, r, c, n)  factor of chunk [c, c + n) of row r (FP8B only)
  *   W_FP8           1 for FP8B, else 0
+ *   W_STRIP_MIN     tokens from which strips are made (below), 0: never
  *   NAME            the function to define
  *
  * linear holds a tile of rows x tokens in registers (8 x 1 for a single token,
  * else 4 x 3) over one chunk of columns and adds it to lane totals on the stack;
  * a panel of 16 rows goes through a chunk for up to 48 tokens, so that weights
- * and activations of the inner loops stay in L1.  Whatever the tile, an output's
+ * and activations of the inner loops stay near.  Whatever the tile, an output's
  * lanes see the same operations in the same order (linear_order.h). */
 #include "kernel/linear/linear.h"
 #include "kernel/linear/linear_order.h"
@@ -42,11 +43,11 @@ enum { PANEL_ROW = 16, PANEL_TOK = 48, LANE = 8 };
         const __m256 wv = W_TAIL(w + r * ws + i, n - i);                                           \
         T(FMA, r)                                                                                  \
     }
-/* The same from a strip of weights that were made float before: [4][NB_LINEAR_CHUNK_MAX],
+/* The same from a strip of weights that were made float before: [columns / 8][4 rows][8],
  * aligned, zeros after column n. */
 #define FMA_ROW_F(r, T)                                                                            \
     {                                                                                              \
-        const __m256 wv = _mm256_load_ps(w + r * NB_LINEAR_CHUNK_MAX + i);                         \
+        const __m256 wv = _mm256_load_ps(w + i * 4 + r * LANE);                                    \
         T(FMA, r)                                                                                  \
     }
 #define TOTAL(r, t) (total + (t * PANEL_ROW + r) * LANE)
@@ -91,12 +92,11 @@ TILE(tile_4x3, W_TYPE, ROW4, TOK3, FMA_ROW, FMA_ROW_TAIL)
 TILE(tile_1x1, W_TYPE, ROW1, TOK1, FMA_ROW, FMA_ROW_TAIL)
 TILE(tile_1x3, W_TYPE, ROW1, TOK3, FMA_ROW, FMA_ROW_TAIL)
 
-#if W_FP8
-/* From STRIP_MIN_TOK tokens on a strip of 4 rows is made float once: 128 columns of
- * 48 tokens stay in L1 meanwhile.  (For the 16-bit types, whose chunks are longer
- * and whose conversion is cheaper, this was slower: 40 against 55 GFLOP/s at 7168
- * columns and 256 tokens.) */
-enum { STRIP_MIN_TOK = 6 };
+#if W_STRIP_MIN
+/* From W_STRIP_MIN tokens on a strip of 4 rows is made float once for all tokens of the
+ * panel.  The rows of 8 columns lie side by side, one stream that L1 keeps, where rows as
+ * in W, or at a distance of 4 KiB, push each other and x out of its sets; F32 gains by this
+ * alone.  (Not faster: 6 rows with 2 tokens; several strips, 16 KiB, per pass over x.) */
 TILE(strip_4x1, float, ROW4, TOK1, FMA_ROW_F, FMA_ROW_F)
 TILE(strip_4x2, float, ROW4, TOK2, FMA_ROW_F, FMA_ROW_F)
 TILE(strip_4x3, float, ROW4, TOK3, FMA_ROW_F, FMA_ROW_F)
@@ -106,10 +106,10 @@ static void make_strip(const W_TYPE *w, size_t ws, size_t n, float *strip)
 {
     for (size_t r = 0; r < 4; r++) {
         const W_TYPE *p = w + r * ws;
-        float *q = strip + r * NB_LINEAR_CHUNK_MAX;
+        float *q = strip + r * LANE;
         size_t i = 0;
-        for (; i + LANE <= n; i += LANE) _mm256_store_ps(q + i, W_LOAD(p + i));
-        if (i < n) _mm256_store_ps(q + i, W_TAIL(p + i, n - i));
+        for (; i + LANE <= n; i += LANE) _mm256_store_ps(q + i * 4, W_LOAD(p + i));
+        if (i < n) _mm256_store_ps(q + i * 4, W_TAIL(p + i, n - i));
     }
 }
 
@@ -130,8 +130,8 @@ static void chunk_tiles(const W_TYPE *w, size_t ws, const float *x, size_t xs, s
                         size_t n_row, size_t n_tok, const float *scale, float *total)
 {
     size_t first = 0;
-#if W_FP8
-    if (n_tok >= STRIP_MIN_TOK) {
+#if W_STRIP_MIN
+    if (n_tok >= W_STRIP_MIN) {
         _Alignas(32) float strip[4 * NB_LINEAR_CHUNK_MAX];
         for (; first + 4 <= n_row; first += 4) {
             make_strip(w + first * ws, ws, n, strip);
