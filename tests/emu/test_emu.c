@@ -114,8 +114,7 @@ static float dotbf(float s, const uint16_t *a, const uint16_t *b)
     for (int j = 0; j < (n); j++) r->m[j] = (__typeof__(r->m[0]))(E);
 #define R(m, E) RN(LANES(m), m, E)
 #define RKN(n, m, E, F)                                                                            \
-    for (int j = 0; j < (n); j++)                                                                  \
-        r->m[j] = (k >> j & 1) ? (__typeof__(r->m[0]))(E) : (__typeof__(r->m[0]))(F);
+    for (int j = 0; j < (n); j++) r->m[j] = (__typeof__(r->m[0]))((k >> j & 1) ? (E) : (F));
 #define RK(m, E, F) RKN(LANES(m), m, E, F)
 #define WITH(m, vx, vy, vz, E)                                                                     \
     for (int j = 0; j < LANES(m); j++) {                                                           \
