@@ -37,12 +37,12 @@ const nb_kbench_op nb_kbench_ops[] = {
     { "embed",        "rows of the embedding",                          false, true,  false },
     { NULL, NULL, false, false, false },
 };
-static kb_setup *const setups[] = { kb_attn_pages, kb_attn_prefill, kb_attn, kb_attn_score,
-                                    kb_linear, kb_linear_t, kb_kv_codec, kb_kv_residual,
-                                    kb_rmsnorm, kb_rope, kb_swiglu, kb_route, kb_embed };
+static nb_kb_setup *const setups[] = { nb_kb_attn_pages, nb_kb_attn_prefill, nb_kb_attn, nb_kb_attn_score,
+                                    nb_kb_linear, nb_kb_linear_t, nb_kb_kv_codec, nb_kb_kv_residual,
+                                    nb_kb_rmsnorm, nb_kb_rope, nb_kb_swiglu, nb_kb_route, nb_kb_embed };
 // clang-format on
 
-nb_status kb_nomem(nb_error *err)
+nb_status nb_kb_nomem(nb_error *err)
 {
     return nb_fail(err, NB_ERR_NOMEM, "no memory for the data of this case");
 }
@@ -52,7 +52,7 @@ nb_status kb_nomem(nb_error *err)
 nb_status nb_kbench_create(size_t n_thread, uint64_t seed, nb_kbench **out, nb_error *err)
 {
     nb_kbench *b = calloc(1, sizeof *b);
-    if (!b) return kb_nomem(err);
+    if (!b) return nb_kb_nomem(err);
     const nb_status st = nb_pool_create(n_thread, &b->pool, err);
     if (st != NB_OK) {
         free(b);
@@ -129,7 +129,7 @@ bool nb_kbench_slope(const double *x, const double *y, size_t n, double *slope)
 
 /* ---- data ---- */
 
-void *kb_alloc(nb_kbench *b, size_t n_bytes)
+void *nb_kb_alloc(nb_kbench *b, size_t n_bytes)
 {
     if (b->n_mem == b->cap_mem) {
         const size_t cap = b->cap_mem ? 2 * b->cap_mem : 64;
@@ -148,24 +148,24 @@ void *kb_alloc(nb_kbench *b, size_t n_bytes)
     return p;
 }
 
-float *kb_floats(nb_kbench *b, size_t n, uint64_t stream)
+float *nb_kb_floats(nb_kbench *b, size_t n, uint64_t stream)
 {
-    float *x = n <= SIZE_MAX / sizeof *x ? kb_alloc(b, n * sizeof *x) : NULL;
+    float *x = n <= SIZE_MAX / sizeof *x ? nb_kb_alloc(b, n * sizeof *x) : NULL;
     for (size_t i = 0; x && i < n; i++) x[i] = (float)(2 * nb_rng_unit(b->seed + stream, i) - 1);
     return x;
 }
 
-nb_status kb_make_set(kb_run *r, const void *model, size_t n_model, size_t item_bytes,
-                      nb_error *err)
+nb_status nb_kb_make_set(nb_kb_run *r, const void *model, size_t n_model, size_t item_bytes,
+                         nb_error *err)
 {
     const size_t step = (item_bytes + NB_PEAK_READ - 1) / NB_PEAK_READ * NB_PEAK_READ;
     r->item_bytes = step;
     r->n_item = 1;
     if (r->c->cold) r->n_item = (r->c->set_bytes + step - 1) / step;
     if (r->n_item < 1) r->n_item = 1;
-    if (step == 0 || r->n_item > SIZE_MAX / step) return kb_nomem(err);
-    r->set = kb_alloc(r->b, r->n_item * step);
-    if (!r->set) return kb_nomem(err);
+    if (step == 0 || r->n_item > SIZE_MAX / step) return nb_kb_nomem(err);
+    r->set = nb_kb_alloc(r->b, r->n_item * step);
+    if (!r->set) return nb_kb_nomem(err);
     for (size_t i = 0; i < r->n_item; i++)
         memcpy(r->set + i * step, (const char *)model + i % n_model * item_bytes, item_bytes);
     return NB_OK;
@@ -181,12 +181,12 @@ static const nb_peak_variant *reader(nb_caps caps)
     return v;
 }
 
-static nb_peak_ops_fn *ops_of(const nb_peak_variant *v, kb_peak kind)
+static nb_peak_ops_fn *ops_of(const nb_peak_variant *v, nb_kb_peak kind)
 {
     return kind == KB_PEAK_F32 ? v->f32 : kind == KB_PEAK_BF16 ? v->bf16 : v->int8;
 }
 
-static nb_peak_ops_fn *peak_fn(nb_caps caps, kb_peak kind)
+static nb_peak_ops_fn *peak_fn(nb_caps caps, nb_kb_peak kind)
 {
     for (const nb_peak_variant *v = nb_peak_variants; v->name; v++)
         if (!(v->need & ~caps) && ops_of(v, kind)) return ops_of(v, kind);
@@ -249,7 +249,7 @@ static void ops_task(void *ctx, size_t task, size_t worker)
 }
 
 /* 10^9 operations a second on all threads; 0: the level has no such loop. */
-static double peak_rate(nb_kbench *b, nb_caps caps, kb_peak kind)
+static double peak_rate(nb_kbench *b, nb_caps caps, nb_kb_peak kind)
 {
     ops_job j;
     if (kind == KB_PEAK_NONE) return 0;
@@ -286,19 +286,19 @@ static nb_status caps_of(const char *level, nb_caps *caps, nb_error *err)
     return NB_OK;
 }
 
-static double run_steps(kb_run *r, const kb_part *p, size_t n, size_t *at)
+static double run_steps(nb_kb_run *r, const nb_kb_part *p, size_t n, size_t *at)
 {
     const double t0 = nb_clock_s();
     for (size_t i = 0; i < n; i++) p->step(r, (*at)++);
     return nb_clock_s() - t0;
 }
 
-static nb_status time_part(kb_run *r, const kb_part *p, nb_kbench_row *row, nb_error *err)
+static nb_status time_part(nb_kb_run *r, const nb_kb_part *p, nb_kbench_row *row, nb_error *err)
 {
     const nb_kbench_case *c = r->c;
     double *v = calloc(2 * c->n_sample, sizeof *v), *cpu = v + c->n_sample;
     size_t n = 1, at = 0;
-    if (!v) return kb_nomem(err);
+    if (!v) return nb_kb_nomem(err);
     p->step(r, at++);
     while (run_steps(r, p, n, &at) < c->sample_s && n < MAX_STEPS) n *= 2;
     for (size_t k = 0; k < c->n_sample; k++) {
@@ -321,13 +321,13 @@ static nb_status time_part(kb_run *r, const kb_part *p, nb_kbench_row *row, nb_e
     return NB_OK;
 }
 
-static void add_floor(kb_run *r, const kb_part *p, double read_gbs, nb_kbench_row *row)
+static void add_floor(nb_kb_run *r, const nb_kb_part *p, double read_gbs, nb_kbench_row *row)
 {
     static const char *const name[] = { "", "f32", "bf16", "int8" };
     row->read_gbs = read_gbs;
     row->floor_ns = read_gbs > 0 ? p->bytes / read_gbs : 0;
     if (p->ops <= 0 || p->peak == KB_PEAK_NONE) return;
-    const kb_peak kind = peak_fn(r->caps, p->peak) ? p->peak : KB_PEAK_F32;
+    const nb_kb_peak kind = peak_fn(r->caps, p->peak) ? p->peak : KB_PEAK_F32;
     row->peak = name[kind];
     row->peak_gops = peak_rate(r->b, r->caps, kind);
     const double ns = row->peak_gops > 0 ? p->ops / row->peak_gops : 0;
@@ -355,7 +355,8 @@ static nb_status check_case(const nb_kbench_case *c, nb_error *err)
     return NB_OK;
 }
 
-static nb_status run_case(kb_run *r, kb_setup *setup, nb_kbench_row *row, size_t *n, nb_error *err)
+static nb_status run_case(nb_kb_run *r, nb_kb_setup *setup, nb_kbench_row *row, size_t *n,
+                          nb_error *err)
 {
     NB_TRY(setup(r, err));
     for (size_t i = 0; i < r->n_part; i++) NB_TRY(time_part(r, &r->part[i], &row[i], err));
@@ -368,7 +369,7 @@ static nb_status run_case(kb_run *r, kb_setup *setup, nb_kbench_row *row, size_t
 nb_status nb_kbench_run(nb_kbench *b, const nb_kbench_case *c, nb_kbench_row row[NB_KBENCH_MAX_ROW],
                         size_t *n, nb_error *err)
 {
-    kb_run r = { .b = b, .c = c };
+    nb_kb_run r = { .b = b, .c = c };
     NB_TRY(caps_of(c->level, &r.caps, err));
     NB_TRY(check_case(c, err));
     for (size_t i = 0; nb_kbench_ops[i].name; i++) {
@@ -386,8 +387,8 @@ nb_status nb_kbench_peak(nb_kbench *b, const char *level, size_t n_bytes, nb_kbe
     nb_caps caps;
     NB_TRY(caps_of(level, &caps, err));
     const size_t n = (n_bytes + NB_PEAK_READ - 1) / NB_PEAK_READ * NB_PEAK_READ;
-    unsigned char *p = kb_alloc(b, n);
-    if (!p) return kb_nomem(err);
+    unsigned char *p = nb_kb_alloc(b, n);
+    if (!p) return nb_kb_nomem(err);
     memset(p, 1, n);
     *out = (nb_kbench_peaks){ read_rate(b, caps, p, n), peak_rate(b, caps, KB_PEAK_F32),
                               peak_rate(b, caps, KB_PEAK_BF16), peak_rate(b, caps, KB_PEAK_INT8) };

@@ -42,11 +42,11 @@ static void heads(const attn_op *o, size_t i, size_t *b, size_t *e)
 
 /* ---- over pages ---- */
 
-static void pages_split(const kb_run *r, const attn_op *o, size_t w, size_t h0, size_t h1,
+static void pages_split(const nb_kb_run *r, const attn_op *o, size_t w, size_t h0, size_t h1,
                         size_t worker)
 {
     const size_t split = o->split0 + w, p0 = split * KB_SPLIT_PAGES, nh = o->n_head;
-    const unsigned char *item = kb_item(r, r->item);
+    const unsigned char *item = nb_kb_item(r, r->item);
     const void *page[KB_SPLIT_PAGES];
     nb_attn_query query[64];
     nb_attn_pages_args a = { .record = &o->record,
@@ -72,10 +72,10 @@ static void pages_split(const kb_run *r, const attn_op *o, size_t w, size_t h0, 
 
 /* ---- over decoded rows ---- */
 
-static void rows_split(const kb_run *r, const attn_op *o, size_t w, size_t h0, size_t h1)
+static void rows_split(const nb_kb_run *r, const attn_op *o, size_t w, size_t h0, size_t h1)
 {
     const size_t split = o->split0 + w, p0 = split * KB_SPLIT_PAGES, nh = o->n_head;
-    const float *item = (const float *)(const void *)kb_item(r, r->item);
+    const float *item = (const float *)(const void *)nb_kb_item(r, r->item);
     const size_t at = w * o->n_query * nh;
     nb_attn_args a = { .o = o->part_o + at * LATENT,
                        .m = o->part_m + at,
@@ -109,7 +109,7 @@ static void rows_split(const kb_run *r, const attn_op *o, size_t w, size_t h0, s
 
 static void split_task(void *ctx, size_t task, size_t worker)
 {
-    const kb_run *r = ctx;
+    const nb_kb_run *r = ctx;
     const attn_op *o = r->op;
     size_t h0, h1;
     heads(o, task % o->n_hb, &h0, &h1);
@@ -121,7 +121,7 @@ static void split_task(void *ctx, size_t task, size_t worker)
 
 static void merge_task(void *ctx, size_t task, size_t worker)
 {
-    const kb_run *r = ctx;
+    const nb_kb_run *r = ctx;
     const attn_op *o = r->op;
     const size_t i = task / o->n_hb, nh = o->n_head;
     size_t h0, h1;
@@ -140,7 +140,7 @@ static void merge_task(void *ctx, size_t task, size_t worker)
                        LATENT);
 }
 
-static void attn_step(kb_run *r, size_t item)
+static void attn_step(nb_kb_run *r, size_t item)
 {
     attn_op *o = r->op;
     const size_t n_thread = nb_pool_n_thread(r->b->pool);
@@ -154,10 +154,10 @@ static void attn_step(kb_run *r, size_t item)
     }
 }
 
-static attn_op *new_op(kb_run *r)
+static attn_op *new_op(nb_kb_run *r)
 {
     nb_kbench *b = r->b;
-    attn_op *o = kb_alloc(b, sizeof *o);
+    attn_op *o = nb_kb_alloc(b, sizeof *o);
     const size_t nt = nb_pool_n_thread(b->pool);
     if (!o) return NULL;
     o->n_head = r->c->n_head;
@@ -167,71 +167,71 @@ static attn_op *new_op(kb_run *r)
     o->wave = KB_WAVE / o->n_query ? KB_WAVE / o->n_query : 1;
     o->scale = 1 / sqrtf(192);
     const size_t n = o->wave * o->n_query * o->n_head, t = o->n_query * o->n_head;
-    o->q = kb_floats(b, t * VALUES, 1);
-    o->part_o = kb_alloc(b, n * LATENT * sizeof(float));
-    o->part_m = kb_alloc(b, n * sizeof(float));
-    o->part_l = kb_alloc(b, n * sizeof(float));
-    o->tot_o = kb_alloc(b, t * LATENT * sizeof(float));
-    o->tot_m = kb_alloc(b, t * sizeof(float));
-    o->tot_l = kb_alloc(b, t * sizeof(float));
-    o->s = kb_alloc(b, nt * o->n_head * NB_PAGE_TOK * sizeof(float));
+    o->q = nb_kb_floats(b, t * VALUES, 1);
+    o->part_o = nb_kb_alloc(b, n * LATENT * sizeof(float));
+    o->part_m = nb_kb_alloc(b, n * sizeof(float));
+    o->part_l = nb_kb_alloc(b, n * sizeof(float));
+    o->tot_o = nb_kb_alloc(b, t * LATENT * sizeof(float));
+    o->tot_m = nb_kb_alloc(b, t * sizeof(float));
+    o->tot_l = nb_kb_alloc(b, t * sizeof(float));
+    o->s = nb_kb_alloc(b, nt * o->n_head * NB_PAGE_TOK * sizeof(float));
     r->op = o;
     return o->q && o->part_o && o->part_m && o->part_l && o->tot_o && o->tot_m && o->tot_l && o->s
                ? o
                : NULL;
 }
 
-static double flops(const kb_run *r, size_t per_value)
+static double flops(const nb_kb_run *r, size_t per_value)
 {
     return 2.0 * (double)r->c->n_query * (double)r->c->n_head * (double)r->c->context *
            (double)per_value;
 }
 
-nb_status kb_attn_pages(kb_run *r, nb_error *err)
+nb_status nb_kb_attn_pages(nb_kb_run *r, nb_error *err)
 {
     attn_op *o = new_op(r);
     const size_t nt = nb_pool_n_thread(r->b->pool);
-    if (!o) return kb_nomem(err);
-    NB_TRY(kb_record(r, &o->record, err));
+    if (!o) return nb_kb_nomem(err);
+    NB_TRY(nb_kb_record(r, &o->record, err));
     o->pages = nb_attn_pages_for(r->caps, &o->record);
     o->scratch_bytes = (o->pages->scratch(&o->record) + 127) / 128 * 128;
-    o->scratch = kb_alloc(r->b, nt * o->scratch_bytes);
-    const void *model = kb_pages(r, &o->record, o->n_page);
-    if (!o->scratch || !model) return kb_nomem(err);
-    NB_TRY(kb_make_set(r, model, 1, o->n_page * o->record.page_bytes, err));
-    r->part[r->n_part++] = (kb_part){ .name = "",
-                                      .variant = o->pages->name,
-                                      .step = attn_step,
-                                      .bytes = (double)(o->n_page * o->record.page_bytes),
-                                      .ops = flops(r, VALUES + LATENT),
-                                      .context = (double)r->c->context,
-                                      .peak = KB_PEAK_BF16 };
+    o->scratch = nb_kb_alloc(r->b, nt * o->scratch_bytes);
+    const void *model = nb_kb_pages(r, &o->record, o->n_page);
+    if (!o->scratch || !model) return nb_kb_nomem(err);
+    NB_TRY(nb_kb_make_set(r, model, 1, o->n_page * o->record.page_bytes, err));
+    r->part[r->n_part++] = (nb_kb_part){ .name = "",
+                                         .variant = o->pages->name,
+                                         .step = attn_step,
+                                         .bytes = (double)(o->n_page * o->record.page_bytes),
+                                         .ops = flops(r, VALUES + LATENT),
+                                         .context = (double)r->c->context,
+                                         .peak = KB_PEAK_BF16 };
     return NB_OK;
 }
 
-nb_status kb_attn(kb_run *r, nb_error *err)
+nb_status nb_kb_attn(nb_kb_run *r, nb_error *err)
 {
     attn_op *o = new_op(r);
-    if (!o) return kb_nomem(err);
+    if (!o) return nb_kb_nomem(err);
     KB_PICK(o->rows, nb_attn_variants, r->caps);
-    const float *model = kb_floats(r->b, o->n_page * PAGE_FLOATS, 2);
-    if (!model) return kb_nomem(err);
-    NB_TRY(kb_make_set(r, model, 1, o->n_page * PAGE_FLOATS * sizeof *model, err));
-    r->part[r->n_part++] = (kb_part){ .name = "",
-                                      .variant = o->rows->name,
-                                      .step = attn_step,
-                                      .bytes = (double)(o->n_page * PAGE_FLOATS * sizeof *model),
-                                      .ops = flops(r, VALUES + LATENT),
-                                      .context = (double)r->c->context,
-                                      .peak = KB_PEAK_F32 };
+    const float *model = nb_kb_floats(r->b, o->n_page * PAGE_FLOATS, 2);
+    if (!model) return nb_kb_nomem(err);
+    NB_TRY(nb_kb_make_set(r, model, 1, o->n_page * PAGE_FLOATS * sizeof *model, err));
+    r->part[r->n_part++] = (nb_kb_part){ .name = "",
+                                         .variant = o->rows->name,
+                                         .step = attn_step,
+                                         .bytes = (double)(o->n_page * PAGE_FLOATS * sizeof *model),
+                                         .ops = flops(r, VALUES + LATENT),
+                                         .context = (double)r->c->context,
+                                         .peak = KB_PEAK_F32 };
     return NB_OK;
 }
 
 static void score_task(void *ctx, size_t task, size_t worker)
 {
-    const kb_run *r = ctx;
+    const nb_kb_run *r = ctx;
     const attn_op *o = r->op;
-    const float *item = (const float *)(const void *)kb_item(r, r->item) + task * PAGE_FLOATS;
+    const float *item = (const float *)(const void *)nb_kb_item(r, r->item) + task * PAGE_FLOATS;
     const nb_attn_score_args a = { .s = o->s + worker * o->n_head * NB_PAGE_TOK,
                                    .q = o->q,
                                    .k1 = item,
@@ -247,26 +247,26 @@ static void score_task(void *ctx, size_t task, size_t worker)
     o->score->fn(&a);
 }
 
-static void score_step(kb_run *r, size_t item)
+static void score_step(nb_kb_run *r, size_t item)
 {
     r->item = item;
     nb_pool_run(r->b->pool, score_task, r, ((const attn_op *)r->op)->n_page);
 }
 
-nb_status kb_attn_score(kb_run *r, nb_error *err)
+nb_status nb_kb_attn_score(nb_kb_run *r, nb_error *err)
 {
     attn_op *o = new_op(r);
-    if (!o) return kb_nomem(err);
+    if (!o) return nb_kb_nomem(err);
     KB_PICK(o->score, nb_attn_score_variants, r->caps);
-    const float *model = kb_floats(r->b, o->n_page * PAGE_FLOATS, 2);
-    if (!model) return kb_nomem(err);
-    NB_TRY(kb_make_set(r, model, 1, o->n_page * PAGE_FLOATS * sizeof *model, err));
-    r->part[r->n_part++] = (kb_part){ .name = "",
-                                      .variant = o->score->name,
-                                      .step = score_step,
-                                      .bytes = (double)(o->n_page * PAGE_FLOATS * sizeof *model),
-                                      .ops = flops(r, VALUES) / (double)r->c->n_query,
-                                      .context = (double)r->c->context,
-                                      .peak = KB_PEAK_F32 };
+    const float *model = nb_kb_floats(r->b, o->n_page * PAGE_FLOATS, 2);
+    if (!model) return nb_kb_nomem(err);
+    NB_TRY(nb_kb_make_set(r, model, 1, o->n_page * PAGE_FLOATS * sizeof *model, err));
+    r->part[r->n_part++] = (nb_kb_part){ .name = "",
+                                         .variant = o->score->name,
+                                         .step = score_step,
+                                         .bytes = (double)(o->n_page * PAGE_FLOATS * sizeof *model),
+                                         .ops = flops(r, VALUES) / (double)r->c->n_query,
+                                         .context = (double)r->c->context,
+                                         .peak = KB_PEAK_F32 };
     return NB_OK;
 }

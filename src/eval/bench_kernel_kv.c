@@ -9,7 +9,7 @@
 
 enum { LATENT = 512, ROPE = 64, VALUES = LATENT + ROPE, DISTINCT = 8 };
 
-nb_status kb_record(const kb_run *r, nb_record *out, nb_error *err)
+nb_status nb_kb_record(const nb_kb_run *r, nb_record *out, nb_error *err)
 {
     const char *name = r->c->record ? r->c->record : "nvfp4";
     nb_record_opts o = { .is_mla = true,
@@ -30,20 +30,20 @@ nb_status kb_record(const kb_run *r, nb_record *out, nb_error *err)
 
 static uint16_t *rows(nb_kbench *b, size_t page)
 {
-    uint16_t *x = kb_alloc(b, (size_t)NB_PAGE_TOK * VALUES * sizeof *x);
+    uint16_t *x = nb_kb_alloc(b, (size_t)NB_PAGE_TOK * VALUES * sizeof *x);
     for (size_t i = 0; x && i < (size_t)NB_PAGE_TOK * VALUES; i++)
         x[i] = nb_bf16_from_f32((float)(2 * nb_rng_unit(b->seed + 16 + page, i) - 1));
     return x;
 }
 
-static bool encode(const kb_run *r, const nb_record *rec, const uint16_t *x, void *page)
+static bool encode(const nb_kb_run *r, const nb_record *rec, const uint16_t *x, void *page)
 {
     const nb_kv_codec_variant *v;
     const size_t stride[2] = { VALUES, VALUES };
     const uint16_t *const seg[2] = { x, x + LATENT };
     KB_PICK(v, nb_kv_codec_variants, r->caps);
     if (rec->type != NB_KV_F32) return v->encode(rec, page, seg, stride) == NB_OK;
-    float *f = kb_alloc(r->b, (size_t)NB_PAGE_TOK * VALUES * sizeof *f);
+    float *f = nb_kb_alloc(r->b, (size_t)NB_PAGE_TOK * VALUES * sizeof *f);
     if (!f) return false;
     for (size_t i = 0; i < (size_t)NB_PAGE_TOK * VALUES; i++) f[i] = nb_bf16_to_f32(x[i]);
     const float *const fseg[2] = { f, f + LATENT };
@@ -52,9 +52,9 @@ static bool encode(const kb_run *r, const nb_record *rec, const uint16_t *x, voi
 }
 
 /* A few different pages, over and over: no kernel's time depends on the values. */
-void *kb_pages(kb_run *r, const nb_record *rec, size_t n_page)
+void *nb_kb_pages(nb_kb_run *r, const nb_record *rec, size_t n_page)
 {
-    unsigned char *p = kb_alloc(r->b, n_page * rec->page_bytes);
+    unsigned char *p = nb_kb_alloc(r->b, n_page * rec->page_bytes);
     for (size_t i = 0; p && i < n_page; i++) {
         if (i >= DISTINCT) {
             memcpy(p + i * rec->page_bytes, p + (i - DISTINCT) * rec->page_bytes, rec->page_bytes);
@@ -78,18 +78,18 @@ typedef struct kv_op {
     size_t stride;       /* bytes of a page of the set */
 } kv_op;
 
-static kv_op *new_op(kb_run *r, nb_error *err, nb_status *st)
+static kv_op *new_op(nb_kb_run *r, nb_error *err, nb_status *st)
 {
-    kv_op *o = kb_alloc(r->b, sizeof *o);
+    kv_op *o = nb_kb_alloc(r->b, sizeof *o);
     const size_t nt = nb_pool_n_thread(r->b->pool);
-    *st = o ? kb_record(r, &o->record, err) : kb_nomem(err);
+    *st = o ? nb_kb_record(r, &o->record, err) : nb_kb_nomem(err);
     if (*st != NB_OK) return NULL;
     o->n_page = r->c->context / NB_PAGE_TOK;
     o->x = rows(r->b, 0);
-    o->out = kb_alloc(r->b, nt * NB_PAGE_TOK * VALUES * sizeof *o->out);
-    o->page = kb_alloc(r->b, nt * o->record.page_bytes);
+    o->out = nb_kb_alloc(r->b, nt * NB_PAGE_TOK * VALUES * sizeof *o->out);
+    o->page = nb_kb_alloc(r->b, nt * o->record.page_bytes);
     if (!o->x || !o->out || !o->page) {
-        *st = kb_nomem(err);
+        *st = nb_kb_nomem(err);
         return NULL;
     }
     r->op = o;
@@ -98,9 +98,9 @@ static kv_op *new_op(kb_run *r, nb_error *err, nb_status *st)
 
 static void decode_task(void *ctx, size_t task, size_t worker)
 {
-    const kb_run *r = ctx;
+    const nb_kb_run *r = ctx;
     const kv_op *o = r->op;
-    const unsigned char *page = kb_item(r, r->item) + task * o->stride;
+    const unsigned char *page = nb_kb_item(r, r->item) + task * o->stride;
     float *out = o->out + worker * NB_PAGE_TOK * VALUES;
     o->codec->decode(&o->record, page, 0, 0, NB_PAGE_TOK, out, VALUES);
     o->codec->decode(&o->record, page, 1, 0, NB_PAGE_TOK, out + LATENT, VALUES);
@@ -108,7 +108,7 @@ static void decode_task(void *ctx, size_t task, size_t worker)
 
 static void encode_task(void *ctx, size_t task, size_t worker)
 {
-    const kb_run *r = ctx;
+    const nb_kb_run *r = ctx;
     const kv_op *o = r->op;
     const size_t stride[2] = { VALUES, VALUES };
     const uint16_t *const seg[2] = { o->x, o->x + LATENT };
@@ -118,9 +118,9 @@ static void encode_task(void *ctx, size_t task, size_t worker)
 
 static void plane_decode_task(void *ctx, size_t task, size_t worker)
 {
-    const kb_run *r = ctx;
+    const nb_kb_run *r = ctx;
     const kv_op *o = r->op;
-    const unsigned char *page = kb_item(r, r->item) + task * o->stride, *plane = page + o->at;
+    const unsigned char *page = nb_kb_item(r, r->item) + task * o->stride, *plane = page + o->at;
     for (size_t t = 0; t < NB_PAGE_TOK; t++)
         o->residual->decode(&o->record, page, t, plane + t * nb_residual_row_bytes(&o->record),
                             o->out + (worker * NB_PAGE_TOK + t) * VALUES);
@@ -128,14 +128,14 @@ static void plane_decode_task(void *ctx, size_t task, size_t worker)
 
 static void plane_encode_task(void *ctx, size_t task, size_t worker)
 {
-    const kb_run *r = ctx;
+    const nb_kb_run *r = ctx;
     const kv_op *o = r->op;
-    o->residual->encode(&o->record, kb_item(r, r->item) + task * o->stride, o->x, VALUES,
+    o->residual->encode(&o->record, nb_kb_item(r, r->item) + task * o->stride, o->x, VALUES,
                         o->out + worker * NB_PAGE_TOK * VALUES);
 }
 
 #define STEP(name, task)                                                                           \
-    static void name(kb_run *r, size_t item)                                                       \
+    static void name(nb_kb_run *r, size_t item)                                                    \
     {                                                                                              \
         r->item = item;                                                                            \
         nb_pool_run(r->b->pool, task, r, ((const kv_op *)r->op)->n_page);                          \
@@ -145,19 +145,19 @@ STEP(encode_step, encode_task)
 STEP(plane_decode_step, plane_decode_task)
 STEP(plane_encode_step, plane_encode_task)
 
-nb_status kb_kv_codec(kb_run *r, nb_error *err)
+nb_status nb_kb_kv_codec(nb_kb_run *r, nb_error *err)
 {
     nb_status st;
     kv_op *o = new_op(r, err, &st);
     if (!o) return st;
     KB_PICK(o->codec, nb_kv_codec_variants, r->caps);
     o->stride = o->record.page_bytes;
-    const void *model = kb_pages(r, &o->record, o->n_page);
-    if (!model) return kb_nomem(err);
-    NB_TRY(kb_make_set(r, model, 1, o->n_page * o->stride, err));
-    const kb_part p = { .variant = o->codec->name,
-                        .bytes = (double)(o->n_page * o->stride),
-                        .context = (double)r->c->context };
+    const void *model = nb_kb_pages(r, &o->record, o->n_page);
+    if (!model) return nb_kb_nomem(err);
+    NB_TRY(nb_kb_make_set(r, model, 1, o->n_page * o->stride, err));
+    const nb_kb_part p = { .variant = o->codec->name,
+                           .bytes = (double)(o->n_page * o->stride),
+                           .context = (double)r->c->context };
     r->part[0] = r->part[1] = p;
     r->part[0].name = "decode";
     r->part[0].step = decode_step;
@@ -169,7 +169,7 @@ nb_status kb_kv_codec(kb_run *r, nb_error *err)
     return NB_OK;
 }
 
-nb_status kb_kv_residual(kb_run *r, nb_error *err)
+nb_status nb_kb_kv_residual(nb_kb_run *r, nb_error *err)
 {
     nb_status st;
     kv_op *o = new_op(r, err, &st);
@@ -180,18 +180,18 @@ nb_status kb_kv_residual(kb_run *r, nb_error *err)
     KB_PICK(o->residual, nb_kv_residual_variants, r->caps);
     o->at = o->record.page_bytes;
     o->stride = o->at + nb_residual_page_bytes(&o->record);
-    unsigned char *model = kb_alloc(r->b, o->n_page * o->stride);
-    const unsigned char *page = kb_pages(r, &o->record, o->n_page);
-    if (!model || !page) return kb_nomem(err);
+    unsigned char *model = nb_kb_alloc(r->b, o->n_page * o->stride);
+    const unsigned char *page = nb_kb_pages(r, &o->record, o->n_page);
+    if (!model || !page) return nb_kb_nomem(err);
     for (size_t i = 0; i < o->n_page; i++) {
         unsigned char *to = model + i * o->stride;
         memcpy(to, page + i * o->at, o->at);
         o->residual->encode(&o->record, to, o->x, VALUES, to + o->at);
     }
-    NB_TRY(kb_make_set(r, model, 1, o->n_page * o->stride, err));
-    const kb_part p = { .variant = o->residual->name,
-                        .bytes = (double)(o->n_page * o->stride),
-                        .context = (double)r->c->context };
+    NB_TRY(nb_kb_make_set(r, model, 1, o->n_page * o->stride, err));
+    const nb_kb_part p = { .variant = o->residual->name,
+                           .bytes = (double)(o->n_page * o->stride),
+                           .context = (double)r->c->context };
     r->part[0] = r->part[1] = p;
     r->part[0].name = "decode";
     r->part[0].step = plane_decode_step;

@@ -56,29 +56,29 @@ static void fill_weight(unsigned char *p, size_t n, nb_wtype t, uint64_t seed)
     }
 }
 
-nb_status kb_weight(kb_run *r, nb_weight *w, nb_error *err)
+nb_status nb_kb_weight(nb_kb_run *r, nb_weight *w, nb_error *err)
 {
     const nb_kbench_case *c = r->c;
     const size_t n = c->n_row * c->n_col;
     *w = (nb_weight){ .n_row = c->n_row, .n_col = c->n_col };
     NB_TRY(weight_type(c->weight ? c->weight : "bf16", &w->type, err));
     const size_t bytes = n * nb_wtype_bytes(w->type);
-    unsigned char *model = kb_alloc(r->b, bytes);
+    unsigned char *model = nb_kb_alloc(r->b, bytes);
     const size_t block = NB_FP8_BLOCK;
     const size_t n_scale = w->type == NB_W_FP8B
                                ? (c->n_row + block - 1) / block * ((c->n_col + block - 1) / block)
                                : c->n_row;
-    float *scale = kb_alloc(r->b, n_scale * sizeof *scale);
-    if (!model || !scale) return kb_nomem(err);
+    float *scale = nb_kb_alloc(r->b, n_scale * sizeof *scale);
+    if (!model || !scale) return nb_kb_nomem(err);
     for (size_t i = 0; i < n_scale; i++) scale[i] = 0x1p-6f;
     fill_weight(model, n, w->type, r->b->seed + 3);
     if (w->type == NB_W_FP8B || w->type == NB_W_INT8) w->scale = scale;
-    return kb_make_set(r, model, 1, bytes, err);
+    return nb_kb_make_set(r, model, 1, bytes, err);
 }
 
 static void pack_task(void *ctx, size_t task, size_t worker)
 {
-    const kb_run *r = ctx;
+    const nb_kb_run *r = ctx;
     const linear_op *o = r->op;
     const size_t t0 = task * NB_LINEAR_PACK_TOK, left = o->a.n_tok - t0;
     (void)worker;
@@ -88,11 +88,11 @@ static void pack_task(void *ctx, size_t task, size_t worker)
 
 static void linear_task(void *ctx, size_t task, size_t worker)
 {
-    const kb_run *r = ctx;
+    const nb_kb_run *r = ctx;
     const linear_op *o = r->op;
     nb_linear_args a = o->a;
     (void)worker;
-    a.w.data = kb_item(r, r->item);
+    a.w.data = nb_kb_item(r, r->item);
     a.row_begin = task * KB_ROW_BLOCK;
     a.row_end = a.row_begin + KB_ROW_BLOCK < a.w.n_row ? a.row_begin + KB_ROW_BLOCK : a.w.n_row;
     a.y += a.row_begin;
@@ -100,7 +100,7 @@ static void linear_task(void *ctx, size_t task, size_t worker)
     o->v->fn(&a);
 }
 
-static void linear_step(kb_run *r, size_t item)
+static void linear_step(nb_kb_run *r, size_t item)
 {
     const linear_op *o = r->op;
     r->item = item;
@@ -110,11 +110,11 @@ static void linear_step(kb_run *r, size_t item)
 
 static void transposed_task(void *ctx, size_t task, size_t worker)
 {
-    const kb_run *r = ctx;
+    const nb_kb_run *r = ctx;
     const linear_op *o = r->op;
     nb_linear_args a = o->a;
     (void)worker;
-    a.w.data = kb_item(r, r->item);
+    a.w.data = nb_kb_item(r, r->item);
     a.row_end = a.w.n_row;
     a.col_begin = task * COL_BLOCK;
     a.col_end = a.col_begin + COL_BLOCK < a.w.n_col ? a.col_begin + COL_BLOCK : a.w.n_col;
@@ -122,7 +122,7 @@ static void transposed_task(void *ctx, size_t task, size_t worker)
     o->v->fn_t(&a);
 }
 
-static void transposed_step(kb_run *r, size_t item)
+static void transposed_step(nb_kb_run *r, size_t item)
 {
     r->item = item;
     nb_pool_run(r->b->pool, transposed_task, r, ((const linear_op *)r->op)->n_block);
@@ -135,47 +135,47 @@ static const nb_linear_variant *variant(nb_caps caps, nb_wtype t)
     return v;
 }
 
-static nb_status set_up(kb_run *r, bool transposed, nb_error *err)
+static nb_status set_up(nb_kb_run *r, bool transposed, nb_error *err)
 {
     const nb_kbench_case *c = r->c;
-    linear_op *o = kb_alloc(r->b, sizeof *o);
-    if (!o) return kb_nomem(err);
+    linear_op *o = nb_kb_alloc(r->b, sizeof *o);
+    if (!o) return nb_kb_nomem(err);
     r->op = o;
     const size_t n_x = transposed ? c->n_row : c->n_col, n_y = transposed ? c->n_col : c->n_row;
     o->a.n_tok = c->n_tok;
     o->a.x_stride = n_x;
     o->a.y_stride = n_y;
-    o->a.x = kb_floats(r->b, c->n_tok * n_x, 4);
-    o->a.y = kb_alloc(r->b, c->n_tok * n_y * sizeof *o->a.y);
-    if (!o->a.x || !o->a.y) return kb_nomem(err);
-    NB_TRY(kb_weight(r, &o->a.w, err));
+    o->a.x = nb_kb_floats(r->b, c->n_tok * n_x, 4);
+    o->a.y = nb_kb_alloc(r->b, c->n_tok * n_y * sizeof *o->a.y);
+    if (!o->a.x || !o->a.y) return nb_kb_nomem(err);
+    NB_TRY(nb_kb_weight(r, &o->a.w, err));
     o->v = variant(r->caps, o->a.w.type);
     if (!o->v->name || (transposed && !o->v->fn_t))
         return nb_fail(err, NB_ERR_UNSUPPORTED, "no kernel for weights in %s at this level",
                        c->weight);
     if (!transposed && o->v->pack) {
         o->n_pack = (c->n_tok + NB_LINEAR_PACK_TOK - 1) / NB_LINEAR_PACK_TOK;
-        o->xp = kb_alloc(r->b, o->v->pack_bytes(c->n_tok, c->n_col));
-        if (!o->xp) return kb_nomem(err);
+        o->xp = nb_kb_alloc(r->b, o->v->pack_bytes(c->n_tok, c->n_col));
+        if (!o->xp) return nb_kb_nomem(err);
     }
     o->n_block = transposed ? (c->n_col + COL_BLOCK - 1) / COL_BLOCK
                             : (c->n_row + KB_ROW_BLOCK - 1) / KB_ROW_BLOCK;
     const double n = (double)c->n_row * (double)c->n_col;
-    const kb_peak peak = o->a.w.type == NB_W_INT8 ? KB_PEAK_INT8 : KB_PEAK_BF16;
-    r->part[r->n_part++] = (kb_part){ .name = "",
-                                      .variant = o->v->name,
-                                      .step = transposed ? transposed_step : linear_step,
-                                      .bytes = n * (double)nb_wtype_bytes(o->a.w.type),
-                                      .ops = 2 * n * (double)c->n_tok,
-                                      .peak = transposed ? KB_PEAK_F32 : peak };
+    const nb_kb_peak peak = o->a.w.type == NB_W_INT8 ? KB_PEAK_INT8 : KB_PEAK_BF16;
+    r->part[r->n_part++] = (nb_kb_part){ .name = "",
+                                         .variant = o->v->name,
+                                         .step = transposed ? transposed_step : linear_step,
+                                         .bytes = n * (double)nb_wtype_bytes(o->a.w.type),
+                                         .ops = 2 * n * (double)c->n_tok,
+                                         .peak = transposed ? KB_PEAK_F32 : peak };
     return NB_OK;
 }
 
-nb_status kb_linear(kb_run *r, nb_error *err)
+nb_status nb_kb_linear(nb_kb_run *r, nb_error *err)
 {
     return set_up(r, false, err);
 }
-nb_status kb_linear_t(kb_run *r, nb_error *err)
+nb_status nb_kb_linear_t(nb_kb_run *r, nb_error *err)
 {
     return set_up(r, true, err);
 }

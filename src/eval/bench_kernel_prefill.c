@@ -23,12 +23,12 @@ typedef struct prefill_op {
 
 static void attend_task(void *ctx, size_t task, size_t worker)
 {
-    const kb_run *r = ctx;
+    const nb_kb_run *r = ctx;
     const prefill_op *o = r->op;
     const size_t page = task / o->n_head, h = task % o->n_head;
     const size_t left = r->c->n_query - page * TILE, n_q = left < TILE ? left : TILE;
     const size_t at = page * TILE * o->n_head + h;
-    const unsigned char *item = kb_item(r, r->item) + h * TILES * o->kv_bytes;
+    const unsigned char *item = nb_kb_item(r, r->item) + h * TILES * o->kv_bytes;
     const void *tile[TILES];
     for (size_t i = 0; i < TILES; i++) tile[i] = item + i * o->kv_bytes;
     const nb_attn_prefill_args a = { .d = dims,
@@ -48,7 +48,7 @@ static void attend_task(void *ctx, size_t task, size_t worker)
     o->v->fn(&a);
 }
 
-static void attend_step(kb_run *r, size_t item)
+static void attend_step(nb_kb_run *r, size_t item)
 {
     const prefill_op *o = r->op;
     r->item = item;
@@ -70,13 +70,13 @@ static void pack_tile(const prefill_op *o, void *to)
 
 static void pack_kv_task(void *ctx, size_t task, size_t worker)
 {
-    const kb_run *r = ctx;
+    const nb_kb_run *r = ctx;
     const prefill_op *o = r->op;
     (void)task;
     pack_tile(o, o->tiles + worker * o->kv_bytes);
 }
 
-static void pack_kv_step(kb_run *r, size_t item)
+static void pack_kv_step(nb_kb_run *r, size_t item)
 {
     const prefill_op *o = r->op;
     r->item = item;
@@ -85,31 +85,31 @@ static void pack_kv_step(kb_run *r, size_t item)
 
 static void pack_q_task(void *ctx, size_t task, size_t worker)
 {
-    const kb_run *r = ctx;
+    const nb_kb_run *r = ctx;
     const prefill_op *o = r->op;
     (void)worker;
     o->v->pack_q(&dims, o->qp + task * o->q_bytes, o->q, dims.d1 + dims.d2, TILE);
 }
 
-static void pack_q_step(kb_run *r, size_t item)
+static void pack_q_step(nb_kb_run *r, size_t item)
 {
     const prefill_op *o = r->op;
     r->item = item;
     nb_pool_run(r->b->pool, pack_q_task, r, o->n_qpage * o->n_head);
 }
 
-static bool allocate(kb_run *r, prefill_op *o)
+static bool allocate(nb_kb_run *r, prefill_op *o)
 {
     nb_kbench *b = r->b;
     const size_t nt = nb_pool_n_thread(b->pool), n = o->n_qpage * TILE * o->n_head;
-    o->k = kb_floats(b, TILE * (dims.d1 + dims.d2 + dims.d_v), 7);
-    o->q = kb_floats(b, TILE * (dims.d1 + dims.d2), 8);
-    o->qp = kb_alloc(b, o->n_qpage * o->n_head * o->q_bytes);
-    o->tiles = kb_alloc(b, nt * o->kv_bytes);
-    o->scratch = kb_alloc(b, nt * o->scratch_bytes);
-    o->o = kb_alloc(b, n * dims.d_v * sizeof *o->o);
-    o->m = kb_alloc(b, n * sizeof *o->m);
-    o->l = kb_alloc(b, n * sizeof *o->l);
+    o->k = nb_kb_floats(b, TILE * (dims.d1 + dims.d2 + dims.d_v), 7);
+    o->q = nb_kb_floats(b, TILE * (dims.d1 + dims.d2), 8);
+    o->qp = nb_kb_alloc(b, o->n_qpage * o->n_head * o->q_bytes);
+    o->tiles = nb_kb_alloc(b, nt * o->kv_bytes);
+    o->scratch = nb_kb_alloc(b, nt * o->scratch_bytes);
+    o->o = nb_kb_alloc(b, n * dims.d_v * sizeof *o->o);
+    o->m = nb_kb_alloc(b, n * sizeof *o->m);
+    o->l = nb_kb_alloc(b, n * sizeof *o->l);
     if (!o->k || !o->q || !o->qp || !o->tiles || !o->scratch || !o->o || !o->m || !o->l)
         return false;
     for (size_t i = 0; i < n; i++) o->m[i] = -INFINITY;
@@ -118,10 +118,10 @@ static bool allocate(kb_run *r, prefill_op *o)
     return true;
 }
 
-nb_status kb_attn_prefill(kb_run *r, nb_error *err)
+nb_status nb_kb_attn_prefill(nb_kb_run *r, nb_error *err)
 {
-    prefill_op *o = kb_alloc(r->b, sizeof *o);
-    if (!o) return kb_nomem(err);
+    prefill_op *o = nb_kb_alloc(r->b, sizeof *o);
+    if (!o) return nb_kb_nomem(err);
     r->op = o;
     KB_PICK(o->v, nb_attn_prefill_variants, r->caps);
     o->n_head = r->c->n_head;
@@ -129,14 +129,14 @@ nb_status kb_attn_prefill(kb_run *r, nb_error *err)
     o->kv_bytes = o->v->kv_bytes(&dims);
     o->q_bytes = o->v->q_bytes(&dims);
     o->scratch_bytes = (o->v->scratch(&dims) + 127) / 128 * 128;
-    if (!allocate(r, o)) return kb_nomem(err);
+    if (!allocate(r, o)) return nb_kb_nomem(err);
     const size_t n_tile = o->n_head * TILES;
-    unsigned char *model = kb_alloc(r->b, n_tile * o->kv_bytes);
-    if (!model) return kb_nomem(err);
+    unsigned char *model = nb_kb_alloc(r->b, n_tile * o->kv_bytes);
+    if (!model) return nb_kb_nomem(err);
     for (size_t i = 0; i < n_tile; i++) pack_tile(o, model + i * o->kv_bytes);
-    NB_TRY(kb_make_set(r, model, 1, n_tile * o->kv_bytes, err));
+    NB_TRY(nb_kb_make_set(r, model, 1, n_tile * o->kv_bytes, err));
     const double pairs = (double)r->c->n_query * SPLIT_TOK * (double)o->n_head;
-    const kb_part p = { .variant = o->v->name, .context = SPLIT_TOK };
+    const nb_kb_part p = { .variant = o->v->name, .context = SPLIT_TOK };
     r->part[0] = r->part[1] = r->part[2] = p;
     r->part[0].name = "attend";
     r->part[0].step = attend_step;

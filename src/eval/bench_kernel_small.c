@@ -25,7 +25,7 @@ typedef struct small_op {
     size_t dim;
 } small_op;
 
-static void range(const kb_run *r, size_t task, size_t *t0, size_t *n)
+static void range(const nb_kb_run *r, size_t task, size_t *t0, size_t *n)
 {
     const size_t left = r->c->n_tok - task * TASK_TOK;
     *t0 = task * TASK_TOK;
@@ -33,14 +33,14 @@ static void range(const kb_run *r, size_t task, size_t *t0, size_t *n)
 }
 
 /* Rows of the item in hand.  It is the set's memory, so rope may turn them in place. */
-static float *in_rows(const kb_run *r)
+static float *in_rows(const nb_kb_run *r)
 {
     return (float *)(void *)(r->set + r->item % r->n_item * r->item_bytes);
 }
 
 static void norm_task(void *ctx, size_t task, size_t worker)
 {
-    const kb_run *r = ctx;
+    const nb_kb_run *r = ctx;
     const small_op *o = r->op;
     size_t t0, n;
     (void)worker;
@@ -57,7 +57,7 @@ static void norm_task(void *ctx, size_t task, size_t worker)
 
 static void rope_task(void *ctx, size_t task, size_t worker)
 {
-    const kb_run *r = ctx;
+    const nb_kb_run *r = ctx;
     const small_op *o = r->op;
     size_t t0, n;
     (void)worker;
@@ -74,7 +74,7 @@ static void rope_task(void *ctx, size_t task, size_t worker)
 
 static void swiglu_task(void *ctx, size_t task, size_t worker)
 {
-    const kb_run *r = ctx;
+    const nb_kb_run *r = ctx;
     const small_op *o = r->op;
     size_t t0, n;
     (void)worker;
@@ -91,7 +91,7 @@ static void swiglu_task(void *ctx, size_t task, size_t worker)
 
 static void route_task(void *ctx, size_t task, size_t worker)
 {
-    const kb_run *r = ctx;
+    const nb_kb_run *r = ctx;
     const small_op *o = r->op;
     size_t t0, n;
     (void)worker;
@@ -110,13 +110,13 @@ static void route_task(void *ctx, size_t task, size_t worker)
 
 static void embed_task(void *ctx, size_t task, size_t worker)
 {
-    const kb_run *r = ctx;
+    const nb_kb_run *r = ctx;
     const small_op *o = r->op;
     size_t t0, n;
     nb_weight w = o->w;
     (void)worker;
     range(r, task, &t0, &n);
-    w.data = kb_item(r, r->item);
+    w.data = nb_kb_item(r, r->item);
     o->embed->fn(&(nb_embed_args){ .y = o->y + t0 * o->dim,
                                    .id = o->id + t0,
                                    .w = w,
@@ -126,7 +126,7 @@ static void embed_task(void *ctx, size_t task, size_t worker)
 }
 
 #define STEP(name, task)                                                                           \
-    static void name(kb_run *r, size_t item)                                                       \
+    static void name(nb_kb_run *r, size_t item)                                                    \
     {                                                                                              \
         r->item = item;                                                                            \
         nb_pool_run(r->b->pool, task, r, (r->c->n_tok + TASK_TOK - 1) / TASK_TOK);                 \
@@ -138,26 +138,26 @@ STEP(route_step, route_task)
 STEP(embed_step, embed_task)
 
 /* Buffers of an operation over rows of `width` floats, of which it writes `out`. */
-static nb_status set_up(kb_run *r, size_t dim, size_t width, void (*step)(kb_run *, size_t),
+static nb_status set_up(nb_kb_run *r, size_t dim, size_t width, void (*step)(nb_kb_run *, size_t),
                         nb_error *err)
 {
-    small_op *o = kb_alloc(r->b, sizeof *o);
+    small_op *o = nb_kb_alloc(r->b, sizeof *o);
     const size_t n = r->c->n_tok;
-    if (!o) return kb_nomem(err);
+    if (!o) return nb_kb_nomem(err);
     r->op = o;
     o->dim = dim;
-    o->y = kb_alloc(r->b, n * (dim > TOP_K ? dim : TOP_K) * sizeof *o->y);
-    o->gain = kb_floats(r->b, dim > n * ROPE ? dim : n * ROPE, 5);
-    o->id = kb_alloc(r->b, n * TOP_K * sizeof *o->id);
-    const float *model = kb_floats(r->b, n * width, 6);
-    if (!o->y || !o->gain || !o->id || !model) return kb_nomem(err);
-    NB_TRY(kb_make_set(r, model, 1, n * width * sizeof *model, err));
+    o->y = nb_kb_alloc(r->b, n * (dim > TOP_K ? dim : TOP_K) * sizeof *o->y);
+    o->gain = nb_kb_floats(r->b, dim > n * ROPE ? dim : n * ROPE, 5);
+    o->id = nb_kb_alloc(r->b, n * TOP_K * sizeof *o->id);
+    const float *model = nb_kb_floats(r->b, n * width, 6);
+    if (!o->y || !o->gain || !o->id || !model) return nb_kb_nomem(err);
+    NB_TRY(nb_kb_make_set(r, model, 1, n * width * sizeof *model, err));
     r->part[r->n_part++] =
-        (kb_part){ .name = "", .step = step, .bytes = (double)(n * width * sizeof *model) };
+        (nb_kb_part){ .name = "", .step = step, .bytes = (double)(n * width * sizeof *model) };
     return NB_OK;
 }
 
-nb_status kb_rmsnorm(kb_run *r, nb_error *err)
+nb_status nb_kb_rmsnorm(nb_kb_run *r, nb_error *err)
 {
     NB_TRY(set_up(r, r->c->n_col, r->c->n_col, norm_step, err));
     small_op *o = r->op;
@@ -166,7 +166,7 @@ nb_status kb_rmsnorm(kb_run *r, nb_error *err)
     return NB_OK;
 }
 
-nb_status kb_rope(kb_run *r, nb_error *err)
+nb_status nb_kb_rope(nb_kb_run *r, nb_error *err)
 {
     NB_TRY(set_up(r, r->c->n_head * ROPE, r->c->n_head * ROPE, rope_step, err));
     small_op *o = r->op;
@@ -177,7 +177,7 @@ nb_status kb_rope(kb_run *r, nb_error *err)
     return NB_OK;
 }
 
-nb_status kb_swiglu(kb_run *r, nb_error *err)
+nb_status nb_kb_swiglu(nb_kb_run *r, nb_error *err)
 {
     NB_TRY(set_up(r, r->c->n_col, 2 * r->c->n_col, swiglu_step, err));
     small_op *o = r->op;
@@ -186,7 +186,7 @@ nb_status kb_swiglu(kb_run *r, nb_error *err)
     return NB_OK;
 }
 
-nb_status kb_route(kb_run *r, nb_error *err)
+nb_status nb_kb_route(nb_kb_run *r, nb_error *err)
 {
     if (r->c->n_row > NB_ROUTE_MAX_EXPERT)
         return nb_fail(err, NB_ERR_RANGE, "%zu experts (--rows): at most %d", r->c->n_row,
@@ -198,22 +198,23 @@ nb_status kb_route(kb_run *r, nb_error *err)
     return NB_OK;
 }
 
-nb_status kb_embed(kb_run *r, nb_error *err)
+nb_status nb_kb_embed(nb_kb_run *r, nb_error *err)
 {
-    small_op *o = kb_alloc(r->b, sizeof *o);
+    small_op *o = nb_kb_alloc(r->b, sizeof *o);
     const size_t n = r->c->n_tok;
-    if (!o) return kb_nomem(err);
+    if (!o) return nb_kb_nomem(err);
     r->op = o;
     o->dim = r->c->n_col;
-    o->y = kb_alloc(r->b, n * o->dim * sizeof *o->y);
-    o->id = kb_alloc(r->b, n * sizeof *o->id);
-    if (!o->y || !o->id) return kb_nomem(err);
+    o->y = nb_kb_alloc(r->b, n * o->dim * sizeof *o->y);
+    o->id = nb_kb_alloc(r->b, n * sizeof *o->id);
+    if (!o->y || !o->id) return nb_kb_nomem(err);
     for (size_t i = 0; i < n; i++) o->id[i] = (uint32_t)(nb_rng_u64(r->b->seed, i) % r->c->n_row);
-    NB_TRY(kb_weight(r, &o->w, err));
+    NB_TRY(nb_kb_weight(r, &o->w, err));
     KB_PICK(o->embed, nb_embed_variants, r->caps);
-    r->part[r->n_part++] = (kb_part){ .name = "",
-                                      .variant = o->embed->name,
-                                      .step = embed_step,
-                                      .bytes = (double)(n * o->dim * nb_wtype_bytes(o->w.type)) };
+    r->part[r->n_part++] =
+        (nb_kb_part){ .name = "",
+                      .variant = o->embed->name,
+                      .step = embed_step,
+                      .bytes = (double)(n * o->dim * nb_wtype_bytes(o->w.type)) };
     return NB_OK;
 }
