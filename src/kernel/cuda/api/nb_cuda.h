@@ -1,0 +1,91 @@
+/* nb_cuda.h - what the shared object libnibble-cuda.so gives: a device, its memory and streams, and
+ * one function per operation (nb_cuda_ops.h).
+ *
+ * No CUDA type appears here, so that the rest of nibble compiles without CUDA.  The library is
+ * loaded when it is there (dev/gpu.h); a second build of the same sources, libnibble-cuda-emu.so,
+ * runs the kernels on the processor and serves tests on machines without a GPU.
+ *
+ * Errors are sticky: after the first one every function does nothing, and sync returns it with
+ * its line until the device is closed.  Operations return nothing; their arguments were checked by
+ * whoever planned them.  An nb_cuda is owned by one thread at a time.
+ *
+ * All work goes to one stream in order (an operation may fork and join inside).  Nothing is
+ * allocated and nothing waits between graph_begin and graph_end, nor in any operation. */
+#ifndef NB_KERNEL_CUDA_API_NB_CUDA_H
+#define NB_KERNEL_CUDA_API_NB_CUDA_H
+#include "base/status.h"
+#include "kernel/cuda/api/nb_cuda_ops.h"
+
+enum { NB_CUDA_VERSION = 1 };
+
+typedef struct nb_cuda_info {
+    char name[96];  /* "NVIDIA H100 80GB HBM3" */
+    char what[160]; /* "CUDA 13.0, cuBLASLt 13.1, sm_80 sm_90a" */
+    int cc;         /* compute capability: 90; the emulation says 80 */
+    bool emulated;
+    size_t n_sm, shared_bytes, l2_bytes; /* shared: most of one block */
+    uint64_t memory_bytes, free_bytes;   /* now */
+} nb_cuda_info;
+
+typedef struct nb_cuda_api {
+    uint32_t version, api_bytes; /* NB_CUDA_VERSION, sizeof(nb_cuda_api): checked by the loader */
+    /* Devices that can be opened; 0 with a line in err when there is no driver or no device. */
+    int (*n_device)(nb_error *err);
+    nb_status (*open)(int index, nb_cuda **out, nb_error *err);
+    void (*close)(nb_cuda *g); /* NULL: nothing; frees nothing that alloc gave */
+    void (*get_info)(nb_cuda *g, nb_cuda_info *info);
+
+    /* Device memory, aligned to 256; NULL when refused (not sticky).  free waits for the device. */
+    void *(*alloc)(nb_cuda *g, size_t n_bytes);
+    void (*free)(nb_cuda *g, void *p);
+    void *(*host_alloc)(nb_cuda *g, size_t n_bytes); /* pinned host memory; NULL when refused */
+    void (*host_free)(nb_cuda *g, void *p);
+    /* In the order of the stream.  upload and download with pinned memory do not wait: the host's
+     * bytes must stay until a sync.  With other host memory they are complete on return. */
+    void (*upload)(nb_cuda *g, void *dst, const void *src, size_t n_bytes);
+    void (*download)(nb_cuda *g, void *dst, const void *src, size_t n_bytes);
+    void (*copy)(nb_cuda *g, void *dst, const void *src, size_t n_bytes); /* device to device */
+    void (*fill)(nb_cuda *g, void *dst, int byte, size_t n_bytes);
+    /* Waits for everything; the sticky error, NB_ERR_INTERNAL with a line, or NB_OK. */
+    nb_status (*sync)(nb_cuda *g, nb_error *err);
+    nb_status (*error)(nb_cuda *g, nb_error *err); /* the same without waiting */
+
+    /* What is launched between begin and end becomes a graph instead of running; NULL when that
+     * failed (sticky).  The emulation records the calls. */
+    void (*graph_begin)(nb_cuda *g);
+    nb_cuda_graph *(*graph_end)(nb_cuda *g);
+    void (*graph_launch)(nb_cuda *g, nb_cuda_graph *x);
+    void (*graph_destroy)(nb_cuda *g, nb_cuda_graph *x);
+    /* Times: mark i (0..63) is set where the stream is; seconds between two marks, after a sync. */
+    void (*mark)(nb_cuda *g, int i);
+    double (*elapsed_s)(nb_cuda *g, int from, int to);
+
+    /* Operations with one variant. */
+    void (*embed)(nb_cuda *g, const nb_cuda_embed_args *a);
+    void (*norm)(nb_cuda *g, const nb_cuda_norm_args *a);
+    void (*rope_table)(nb_cuda *g, const nb_cuda_rope_table_args *a);
+    void (*mla_finish)(nb_cuda *g, const nb_cuda_mla_finish_args *a);
+    void (*gqa_finish)(nb_cuda *g, const nb_cuda_gqa_finish_args *a);
+    void (*swiglu)(nb_cuda *g, const nb_cuda_swiglu_args *a);
+    void (*split)(nb_cuda *g, const nb_cuda_split_args *a);
+    void (*route)(nb_cuda *g, const nb_cuda_route_args *a);
+    void (*moe_sum)(nb_cuda *g, const nb_cuda_moe_sum_args *a);
+    void (*kv_append)(nb_cuda *g, const nb_cuda_kv_append_args *a);
+    void (*kv_decode)(nb_cuda *g, const nb_cuda_kv_decode_args *a);
+    void (*mla_tail)(nb_cuda *g, const nb_cuda_mla_args *a);
+    void (*mla_join)(nb_cuda *g, const nb_cuda_mla_args *a);
+    void (*gqa)(nb_cuda *g, const nb_cuda_gqa_args *a);
+    void (*prefill)(nb_cuda *g, const nb_cuda_prefill_args *a);
+    void (*prefill_finish)(nb_cuda *g, const nb_cuda_prefill_args *a);
+    void (*sample)(nb_cuda *g, const nb_cuda_sample_args *a);
+    /* Operations with several: rows best first, ended by name == NULL. */
+    const nb_cuda_linear_row *linear;
+    const nb_cuda_experts_row *experts;
+    const nb_cuda_mla_row *mla;
+} nb_cuda_api;
+
+/* The one symbol of the library. */
+#define NB_CUDA_SYMBOL "nb_cuda_get_api"
+typedef const nb_cuda_api *nb_cuda_get_api_fn(void);
+
+#endif

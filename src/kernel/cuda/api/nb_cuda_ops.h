@@ -1,0 +1,326 @@
+/* nb_cuda_ops.h - the operations of a step on a GPU: their arguments and contracts.
+ *
+ * Every pointer in an argument is device memory, unless it says "host".  A result depends on its own
+ * row and sequence alone, in bits: not on the other rows, the number of rows, the grid or the order
+ * in which blocks run.  Sums are in float unless said otherwise.  NaN and infinity stay in their
+ * row.  Strides are in elements.
+ *
+ * Rows that enter a product exist up to three times (nb_cuda_rows): as float, and as two BF16 parts
+ * with x = hi + lo up to 2^-17 |x| (hi = BF16 of x, lo = BF16 of x - hi).  Products of BF16 and FP8
+ * weights read the parts, those of other weights the floats.  Who writes rows writes every form
+ * whose pointer is not NULL; where lo is NULL in an input the rows are exact in BF16.
+ *
+ * Contracts of arithmetic are those of the host's operations (kernel/<op>/<op>.h) where nothing else
+ * is said; the references there are what the checker compares with. */
+#ifndef NB_KERNEL_CUDA_API_NB_CUDA_OPS_H
+#define NB_KERNEL_CUDA_API_NB_CUDA_OPS_H
+#include "kernel/kernel.h"
+#include "num/record.h"
+
+typedef struct nb_cuda nb_cuda;
+typedef struct nb_cuda_graph nb_cuda_graph;
+
+/* [n][stride] values; hi, lo: BF16.  stride is a multiple of 8, rows are aligned to 16 bytes. */
+typedef struct nb_cuda_rows {
+    float *f;
+    uint16_t *hi, *lo;
+    size_t stride;
+} nb_cuda_rows;
+
+/* ---- tokens ---- */
+
+typedef struct nb_cuda_embed_args { /* embed.h */
+    float *y;
+    const uint32_t *id; /* ids >= w.n_row (padding) give zeros */
+    nb_weight w;
+    size_t n_tok, y_stride;
+    float factor;
+} nb_cuda_embed_args;
+
+/* h[t] += branch_factor * branch[t] (branch NULL: not), then y[t] = y_factor * rmsnorm(h[r]) * w, with
+ * r = row[t] (row NULL: t; with row there is no branch).  w NULL: nothing is written to y.
+ * Bound of y: rmsnorm.h. */
+typedef struct nb_cuda_norm_args {
+    float *h;
+    const float *branch, *w;
+    const uint32_t *row; /* [n_row] */
+    nb_cuda_rows y;
+    size_t n_row, dim, h_stride, branch_stride;
+    float branch_factor, eps, y_factor;
+} nb_cuda_norm_args;
+
+/* cos_sin[t] = factor * (cos, sin)(inv_freq[j] * (float)pos[t]): the angle is rounded to float,
+ * cosine and sine are those of double, rounded. rope_long[t] != 0 (may be NULL): inv_freq_long. */
+typedef struct nb_cuda_rope_table_args {
+    float *cos_sin; /* [n_tok][dim]: dim/2 cosines, then sines */
+    const uint32_t *pos;
+    const unsigned char *rope_long;
+    const float *inv_freq, *inv_freq_long; /* [dim / 2] */
+    size_t n_tok, dim;
+    float factor;
+} nb_cuda_rope_table_args;
+
+/* What follows the projections of MLA, for each token (forward.c, finish_mla): the latent kv[0..lora)
+ * is normalised, less mean, transformed (Hadamard in blocks of `hadamard`, num/hadamard.h; 0: none);
+ * the rope key kv[lora..lora + d_rope) and the heads' rope parts of q are rotated and multiplied
+ * with rope_k and rope_q where these are there.  kv in place.  q is read; its results:
+ *   direct form:   q_nope (parts of [n_tok][n_head * d_nope]) for the absorbing product, and the rope
+ *                  parts to q_rope[t * q_rope_stride + h * q_rope_head + i]
+ *   expanded form: q_nope.hi and q_rope are NULL: the rope parts are written back to q. */
+typedef struct nb_cuda_mla_finish_args {
+    float *q;                                   /* [n_tok][q_stride]: heads of d_nope + d_rope */
+    float *kv;                                  /* [n_tok][kv_stride] */
+    const float *norm, *mean, *rope_k, *rope_q; /* [lora]; [lora] or NULL; [d_rope] or NULL x2 */
+    const float *cos_sin;                       /* [n_tok][d_rope] */
+    nb_cuda_rows q_nope;                        /* stride >= n_head * d_nope */
+    float *q_rope;
+    size_t n_tok, n_head, d_nope, d_rope, lora, q_stride, kv_stride, q_rope_stride, q_rope_head;
+    size_t hadamard;
+    float eps;
+    bool interleaved;
+} nb_cuda_mla_finish_args;
+
+/* GQA: q and k heads normalised (norms NULL: not) and rotated in place; values follow the keys in kv. */
+typedef struct nb_cuda_gqa_finish_args {
+    float *q, *kv; /* [n_tok][q_stride], [n_tok][kv_stride]: n_kv_head keys, then as many values */
+    const float *q_norm, *k_norm, *cos_sin; /* [head_dim] x2, [n_tok][rope_dim] */
+    size_t n_tok, n_head, n_kv_head, head_dim, rope_dim, q_stride, kv_stride;
+    float eps;
+    bool interleaved;
+} nb_cuda_gqa_finish_args;
+
+typedef struct nb_cuda_swiglu_args { /* swiglu.h */
+    const float *gate, *up;          /* [n_tok][in_stride] */
+    nb_cuda_rows y;
+    size_t n_tok, dim, in_stride;
+} nb_cuda_swiglu_args;
+
+typedef struct nb_cuda_split_args { /* y's forms of x */
+    const float *x;                 /* [n_tok][x_stride] */
+    nb_cuda_rows y;
+    size_t n_tok, dim, x_stride;
+} nb_cuda_split_args;
+
+/* ---- products ---- */
+
+/* Who computes a product decides its bits.  A token's product is of one kind, by what the token is
+ * (docs/decisions/022): DIRECT for tokens in the direct form (decode, GQA, --mla absorbed), PROMPT
+ * for tokens in the expanded form.  Inside one kind nothing changes a bit. */
+typedef enum nb_cuda_kind { NB_CUDA_DIRECT, NB_CUDA_PROMPT } nb_cuda_kind;
+
+/* y[t][r] (+)= bias[r] + sum_c x[t][c] W[r][c] for n_batch batches b (heads): x + b * x_batch,
+ * rows [b * w_batch, b * w_batch + n_out) of w, y + b * y_batch.  Without batches n_batch is 1 and
+ * n_out is w.n_row.  bias [n_out] (n_batch 1 only).  add: y += (y.f only, no parts).
+ * FP8B: as linear.h, block scales apply to whole rows of w: w_batch and n_out need no alignment.
+ * Bound: linear.h's for a pack of two parts; with lo NULL that of exact x. */
+typedef struct nb_cuda_linear_args {
+    nb_weight w; /* n_col: length of the sum; rows of w are n_col long */
+    const float *bias;
+    nb_cuda_rows x, y;
+    size_t n_tok, n_batch, n_out, x_batch, y_batch, w_batch;
+    bool add;
+} nb_cuda_linear_args;
+
+typedef struct nb_cuda_linear_row {
+    const char *name; /* "mma", "simt", "cublaslt" */
+    int cc;           /* least compute capability */
+    nb_cuda_kind kind;
+    bool (*can)(nb_wtype type, size_t n_out, size_t n_col, bool two_parts);
+    void (*fn)(nb_cuda *g, const nb_cuda_linear_args *a);
+} nb_cuda_linear_row;
+
+/* route.h, then the order by expert.  Row i = t * top_k + k is choice k of token t:
+ *   first[e]..first[e + 1]  the places of expert e's rows, in ascending i; first [n_expert + 1]
+ *   src[place] = t;  place[i] */
+typedef struct nb_cuda_route_args {
+    const float *logits, *bias;         /* [n_tok][n_expert], [n_expert] or NULL */
+    uint32_t *id, *first, *src, *place; /* [n_tok][top_k], ..., [n_tok * top_k] x2 */
+    float *weight;                      /* [n_tok][top_k] */
+    size_t n_tok, n_expert, top_k, n_group, topk_group;
+    int group_top;
+    bool sigmoid, normalise;
+    float factor;
+} nb_cuda_route_args;
+
+/* Experts' products over the places of route: with up.data, act[p] = swiglu(gate x[src[p]],
+ * up x[src[p]]) (parts, and f for SIMT rows); else y[p] = gate x[p] (the down product: gate is down).
+ * Weights of all experts follow each other: [n_expert * n_out][n_col], FP8B scales
+ * [n_expert][ceil(n_out / 128)][ceil(n_col / 128)]. */
+typedef struct nb_cuda_experts_args {
+    nb_weight gate, up; /* n_row = n_expert * n_out */
+    nb_cuda_rows x, y;  /* x: [n_tok] with src, [n_place] without; y: [n_place], floats for down */
+    const uint32_t *first, *src;
+    size_t n_expert, n_out, n_tok, n_place; /* n_place = n_tok * top_k */
+} nb_cuda_experts_args;
+
+typedef struct nb_cuda_experts_row {
+    const char *name;
+    int cc;
+    nb_cuda_kind kind;
+    bool (*can)(nb_wtype type, size_t n_out, size_t n_col);
+    void (*fn)(nb_cuda *g, const nb_cuda_experts_args *a);
+} nb_cuda_experts_row;
+
+/* y[t] = sum over k in order of weight[t][k] * e[place[t * top_k + k]], then + shared[t] (may be
+ * NULL; may be y). */
+typedef struct nb_cuda_moe_sum_args {
+    float *y;
+    const float *e, *shared, *weight;
+    const uint32_t *place;
+    size_t n_tok, top_k, dim, y_stride, e_stride, shared_stride;
+} nb_cuda_moe_sum_args;
+
+/* ---- the cache ---- */
+
+/* Consecutive tokens of one sequence in a step.  n_tok 0: padding of a graph, nothing is done.
+ * own: where the BF16 (f32 record: float) rows of the chunk's pages are, [n_page][64][n_values]
+ * from its first page on: NULL when all is in one page, whose rows are then in the tail itself. */
+typedef struct nb_cuda_chunk {
+    float *tail, *own;    /* tail: of layer 0; own: used by one layer after the other */
+    uint32_t row0, n_tok; /* rows of the step's buffers */
+    uint32_t pos0;        /* position of the first */
+    uint32_t block0;      /* its blocks are block[block0 + position / 64] */
+} nb_cuda_chunk;
+
+/* Where a layer's values are. */
+typedef struct nb_cuda_cache {
+    unsigned char *pool; /* page of block b: pool + b * block_bytes + layer_off */
+    size_t block_bytes, layer_off;
+    size_t tail_off; /* elements from a chunk's tail to this layer's */
+    const uint32_t *block;
+    const nb_cuda_chunk *chunk; /* [n_chunk] */
+    size_t n_chunk;
+    nb_record record; /* by value: fixed when the step is planned */
+} nb_cuda_cache;
+
+/* Quantise-append: rows kv[row0 + i] of every chunk, rounded to BF16 (f32 record: not), go to own or
+ * tail as in forward_attn.c (store): old rows of a first page come from the tail when own is
+ * there, rows of the page that stays open go back to it.  Every page whose last token is there is
+ * encoded into its block: byte for byte as nb_record_encode_page and nb_record_store_f32, unless a
+ * value is not finite: then bad[chunk] becomes 1 (else it is left) and the page is not touched. */
+typedef struct nb_cuda_kv_append_args {
+    nb_cuda_cache cache;
+    const float *kv;                 /* [rows][kv_stride] */
+    size_t kv_stride, max_chunk_tok; /* most tokens of a chunk: decides the grid */
+    uint32_t *bad;                   /* [n_chunk] */
+    uint64_t *n_saturated; /* nb_record_count_saturated of records with fixed scales is added */
+} nb_cuda_kv_append_args;
+
+/* Values of pages [page0, page0 + n_page) of one chunk's sequence, decoded, or with own of the chunk's
+ * own rows (page0 counts from its first page then; rows that are not written yet give zeros): segment
+ * by segment as rows [n_page * 64].  Decoded values are exact in hi + lo (in hi alone for all records
+ * but int4, f32 and fixed scales). */
+typedef struct nb_cuda_kv_decode_args {
+    nb_cuda_cache cache;
+    size_t chunk, page0, n_page;
+    bool own;
+    nb_cuda_rows y[2]; /* strides at least the segments' values; pointers may be NULL */
+} nb_cuda_kv_decode_args;
+
+/* ---- attention ---- */
+
+/* Queries of a step attend to complete pages in units of unit_pages pages from position 0 on, then to
+ * the page that they are in (rows of own or tail, up to themselves).  Each unit gives a state per
+ * (query, head); the state of the own page is the last; a result is the states merged one after the
+ * other in order of position, so it does not depend on who computed them.
+ *
+ * An item is n_q consecutive queries of one chunk in one page, and units [unit0, unit0 + n_unit) of
+ * theirs.  n_unit > 1 only with unit0 == 0: then the states are merged where they are computed, by
+ * the same arithmetic, into the state of unit 0, and those of the others become empty (m = -inf,
+ * l = 0, o not read).  Items are sorted, longest first. */
+typedef struct nb_cuda_item {
+    uint32_t chunk, row0, n_q;      /* row0: of the step */
+    uint32_t unit0, n_unit, n_page; /* pages from the first of unit0 on, in all */
+    uint32_t part0;                 /* state of (row0 + i, unit0 + k): part_first[row0 + i] + k */
+    uint32_t reserved;
+} nb_cuda_item;
+
+enum { NB_CUDA_QUERY_MAX = 4 }; /* most queries of an item */
+
+/* Absorbed MLA.  State: m = max of s * log2(e), l = sum of 2^(s log2(e) - m), o = sum of that times the
+ * latent (not normalised).  Relative error of a result (norm over the head's values, against the
+ * contract of attn_pages.h in double): 2e-3, each row of the table says its own.
+ *   row.fn:    states of the complete pages, from items
+ *   mla_tail:  the last state of every query
+ *   mla_join:  y[row][h] = the states merged in order, o / l; y.f, y.hi, y.lo as wanted
+ * A query without complete pages has only its last state. */
+typedef struct nb_cuda_mla_args {
+    nb_cuda_cache cache;
+    const float *q; /* [rows][n_head][q_head]: lora absorbed values, then d_rope rotated ones */
+    nb_cuda_rows y; /* [rows][n_head * lora], stride as it says */
+    float *part_o, *part_m, *part_l; /* [n_part][n_head][lora], [n_part][n_head] x2 */
+    const uint32_t *part_first;      /* [n_row + 1]: states of row r; n_row rows */
+    const uint32_t *row_chunk;       /* [n_row]; padding: UINT32_MAX */
+    const nb_cuda_item *item;        /* [*n_item] */
+    const uint32_t *n_item;
+    void *scratch; /* row.scratch(...) bytes: the queries in the row's own form */
+    size_t n_row, n_head, lora, d_rope, q_stride, q_head;
+    size_t max_item; /* most that *n_item becomes in this graph: decides the grid */
+    float scale;
+} nb_cuda_mla_args;
+
+typedef struct nb_cuda_mla_row {
+    const char *name; /* "wgmma_few", "wgmma_many", "mma" */
+    int cc;
+    size_t unit_pages;
+    float error; /* relative, see above */
+    bool (*can)(const nb_record *r, size_t n_head);
+    size_t (*scratch)(const nb_record *r, size_t n_head, size_t n_row);
+    void (*fn)(nb_cuda *g, const nb_cuda_mla_args *a);
+} nb_cuda_mla_row;
+
+/* GQA: all of it in one operation, directly over the pages of any record: complete pages decoded, own
+ * rows up to the query itself.  Order of summation by position, a constant of the operation. */
+typedef struct nb_cuda_gqa_args {
+    nb_cuda_cache cache;
+    const float *q;                  /* [rows][q_stride]: heads of head_dim */
+    nb_cuda_rows y;                  /* [rows][n_head * head_dim] */
+    float *part_o, *part_m, *part_l; /* as in MLA, [n_part][n_head][head_dim] */
+    const uint32_t *part_first, *row_chunk, *n_item;
+    const nb_cuda_item
+        *item; /* units of NB_CUDA_GQA_UNIT pages, n_unit 1; also one for own pages: n_page 0 */
+    size_t n_row, n_head, n_kv_head, head_dim, q_stride, max_item;
+    float scale;
+} nb_cuda_gqa_args;
+enum { NB_CUDA_GQA_UNIT = 8 };
+
+/* Expanded MLA: the queries of one chunk, all heads, against keys and values of heads that were
+ * rebuilt from latents (BF16, single).  Pages [page0, page0 + n_page) are given decoded as dec and
+ * rope; a query in page p uses those before p; with `last` it then uses its own page's rows (own,
+ * own_rope) up to itself.  Called for ascending page0; the running state of (query, head) is kept in
+ * m, l, o between calls (first: page0 == 0), which changes no bit.  prefill_finish: y = o / l.
+ * Scores are computed from BF16 queries and keys, weights are BF16; bound: attn_prefill.h, eps 2^-8. */
+typedef struct nb_cuda_prefill_args {
+    const float *q;       /* [rows][q_stride]: heads of d_nope + d_rope, of the step */
+    const uint16_t *dec;  /* [n_page * 64][n_head][d_nope + d_v]; stride dec_stride */
+    const uint16_t *rope; /* [n_page * 64][rope_stride] d_rope values */
+    const uint16_t *own;  /* the chunk's own pages from its first, as dec */
+    const uint16_t *own_rope;
+    float *m, *l, *o;         /* [n_tok][n_head], x2; [n_tok][n_head * d_v] */
+    nb_cuda_rows y;           /* [rows][n_head * d_v] of the step */
+    size_t row0, n_tok, pos0; /* of the chunk */
+    size_t page0, n_page;
+    size_t n_head, d_nope, d_rope, d_v, q_stride, dec_stride, rope_stride;
+    bool first, last;
+    float scale;
+} nb_cuda_prefill_args;
+
+/* ---- sampling ---- */
+
+typedef struct nb_cuda_sample_row { /* sample.h, steps 6 to 10; no penalties, no biases */
+    float temperature, top_p, min_p;
+    uint32_t top_k;
+    double u; /* nb_rng_unit(seed, number of tokens generated) */
+} nb_cuda_sample_row;
+
+/* id[i] of row i; UINT32_MAX where a logit is NaN or +inf, or all are -inf. */
+typedef struct nb_cuda_sample_args {
+    const float *logits; /* [n_row][stride] */
+    const nb_cuda_sample_row *row;
+    uint32_t *id;
+    void *scratch; /* n_row * NB_CUDA_SAMPLE_SCRATCH(n_vocab) bytes */
+    size_t n_row, n_vocab, stride;
+} nb_cuda_sample_args;
+#define NB_CUDA_SAMPLE_SCRATCH(n_vocab) (((size_t)(n_vocab) + 255) / 256 * 256 * 8 + 4096)
+
+#endif

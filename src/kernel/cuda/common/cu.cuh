@@ -1,0 +1,58 @@
+/* cu.cuh - what every kernel file includes: CUDA, or its emulation on the processor.
+ *
+ * Kernels are written so that a C++ compiler with cu_emu.h can run them, thread by thread: launches
+ * through NB_LAUNCH, dynamic shared memory through NB_SHARED, and instructions that C++ does not
+ * have through the functions of ptx.cuh.  Files under sm90/ are not emulated. */
+#ifndef NB_KERNEL_CUDA_COMMON_CU_CUH
+#define NB_KERNEL_CUDA_COMMON_CU_CUH
+#include <stdint.h>
+
+#if NB_CUDA_EMULATED
+#include "kernel/cuda/common/cu_emu.h"
+#else
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_fp8.h>
+#include <cuda_runtime.h>
+
+/* NB_LAUNCH(g, kernel, grid, block, shared bytes, arguments...): a sticky error when it fails.  Kernels
+ * with template arguments are put in parentheses. */
+#define NB_LAUNCH(g, kernel, grid, block, shared, ...)                                             \
+    do {                                                                                           \
+        if ((g)->error == cudaSuccess) {                                                           \
+            kernel<<<(grid), (block), (shared), (g)->stream>>>(__VA_ARGS__);                        \
+            nb_cuda_check((g), cudaGetLastError(), #kernel);                                       \
+        }                                                                                          \
+    } while (0)
+/* NB_SHARED(type, name): the block's dynamic shared memory, aligned to 128. */
+#define NB_SHARED(type, name)                                                                      \
+    extern __shared__ __align__(128) unsigned char nb_shared_bytes[];                              \
+    type *name = reinterpret_cast<type *>(nb_shared_bytes)
+/* Lets a kernel have so many bytes of dynamic shared memory; once per kernel and device. */
+#define NB_SHARED_LIMIT(g, kernel, bytes)                                                          \
+    nb_cuda_check((g),                                                                             \
+                  cudaFuncSetAttribute((kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,      \
+                                       (int)(bytes)),                                              \
+                  #kernel)
+#endif
+
+#include "kernel/cuda/api/nb_cuda.h"
+
+/* The device in hand; src/dev/cuda/runtime.cu owns it. */
+struct nb_cuda {
+    cudaStream_t stream, side; /* side: for work beside the stream, forked and joined by events */
+    cudaEvent_t fork, join, mark[64];
+    cudaError_t error; /* the first: sticky */
+    char why[160];
+    int index, cc, n_sm;
+    size_t shared_bytes, l2_bytes;
+    bool capturing;
+    void *blas, *blas_work; /* cuBLASLt's handle and workspace, or NULL */
+    size_t blas_work_bytes;
+    char name[96];
+};
+
+/* Notes the first error. */
+void nb_cuda_check(nb_cuda *g, cudaError_t e, const char *what);
+
+#endif

@@ -1,0 +1,107 @@
+/* ptx.cuh - instructions that C++ does not have, as functions; the emulation defines the same names.
+ *
+ * Fragments are those of the PTX manual (mma.m16n8k16): lane = 4 g + t.
+ *   a[0] rows g, cols 2t,2t+1; a[1] rows g+8; a[2] cols +8; a[3] rows g+8, cols +8
+ *   b[0] k = 2t,2t+1, column g; b[1] k + 8
+ *   c[0],c[1] row g, columns 2t, 2t+1; c[2],c[3] row g+8 */
+#ifndef NB_KERNEL_CUDA_COMMON_PTX_CUH
+#define NB_KERNEL_CUDA_COMMON_PTX_CUH
+#include "kernel/cuda/common/cu.cuh"
+
+#if !NB_CUDA_EMULATED
+
+__device__ inline uint32_t nb_smem(const void *p)
+{
+    return (uint32_t)__cvta_generic_to_shared(p);
+}
+/* c += a b, operands two to a register. */
+__device__ inline void nb_mma_bf16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+{
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
+        "{%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+__device__ inline void nb_mma_f16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+{
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
+        "{%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+/* Four 8x8 matrices of 16-bit values: lane i gives the address (shared memory, 16 bytes) of row i % 8
+ * of matrix i / 8. */
+__device__ inline void nb_ldmatrix4(uint32_t (&r)[4], const void *row)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(nb_smem(row))
+                 : "memory");
+}
+__device__ inline void nb_ldmatrix4_trans(uint32_t (&r)[4], const void *row)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(nb_smem(row))
+                 : "memory");
+}
+/* 16 bytes from device to shared memory without registers; n_bytes < 16: the rest becomes zero. */
+__device__ inline void nb_cp_async16(void *dst, const void *src, uint32_t n_bytes = 16)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(nb_smem(dst)), "l"(src),
+                 "r"(n_bytes)
+                 : "memory");
+}
+__device__ inline void nb_cp_async_commit()
+{
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+/* Waits until at most N groups are under way. */
+template <int N> __device__ inline void nb_cp_async_wait()
+{
+    asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
+}
+/* 2^x, to 2 ulp; results below the smallest normal number are 0. */
+__device__ inline float nb_exp2(float x)
+{
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+#endif /* !NB_CUDA_EMULATED */
+
+/* Two floats as BF16 or FP16, rounded to nearest even; the first in the low half. */
+__device__ inline uint32_t nb_pack_bf16(float a, float b)
+{
+    const __nv_bfloat162 h = __floats2bfloat162_rn(a, b);
+    uint32_t x;
+    memcpy(&x, &h, sizeof x);
+    return x;
+}
+__device__ inline uint32_t nb_pack_f16(float a, float b)
+{
+    const __half2 h = __floats2half2_rn(a, b);
+    uint32_t x;
+    memcpy(&x, &h, sizeof x);
+    return x;
+}
+__device__ inline uint16_t nb_bf16_bits(float a)
+{
+    return __bfloat16_as_ushort(__float2bfloat16_rn(a));
+}
+__device__ inline float nb_bf16_float(uint16_t a)
+{
+    return __uint_as_float((uint32_t)a << 16);
+}
+/* The forms of a value that y asks for, at element i. */
+__device__ inline void nb_put(const nb_cuda_rows &y, size_t i, float v)
+{
+    if (y.f) y.f[i] = v;
+    if (!y.hi) return;
+    const uint16_t hi = nb_bf16_bits(v);
+    y.hi[i] = hi;
+    if (y.lo) y.lo[i] = nb_bf16_bits(v - nb_bf16_float(hi));
+}
+
+#endif
