@@ -5,7 +5,10 @@
  * have through the functions of ptx.cuh.  Files under sm90/ are not emulated. */
 #ifndef NB_KERNEL_CUDA_COMMON_CU_CUH
 #define NB_KERNEL_CUDA_COMMON_CU_CUH
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #if NB_CUDA_EMULATED
 #include "kernel/cuda/common/cu_emu.h"
@@ -36,7 +39,9 @@
                   #kernel)
 #endif
 
+extern "C" { /* and what it includes: files of C */
 #include "kernel/cuda/api/nb_cuda.h"
+}
 
 /* The device in hand; src/dev/cuda/runtime.cu owns it. */
 struct nb_cuda {

@@ -1,0 +1,40 @@
+/* ops.cuh - every operation of the library, as its file defines it and table.cu lists it.
+ *
+ * Operations with several variants have a row each in src/dev/cuda/table.cu; what a row consists of is
+ * declared here, those of sm90/ inside the #if, since the emulation does not have them:
+ *   nb_cuda_linear_<name>, nb_cuda_linear_<name>_can        (experts, mla alike)
+ *   nb_cuda_mla_<name>_scratch */
+#ifndef NB_KERNEL_CUDA_COMMON_OPS_CUH
+#define NB_KERNEL_CUDA_COMMON_OPS_CUH
+#include "kernel/cuda/common/cu.cuh"
+
+/* One variant. */
+void nb_cuda_embed(nb_cuda *g, const nb_cuda_embed_args *a);
+void nb_cuda_norm(nb_cuda *g, const nb_cuda_norm_args *a);
+void nb_cuda_rope_table(nb_cuda *g, const nb_cuda_rope_table_args *a);
+void nb_cuda_mla_finish(nb_cuda *g, const nb_cuda_mla_finish_args *a);
+void nb_cuda_gqa_finish(nb_cuda *g, const nb_cuda_gqa_finish_args *a);
+void nb_cuda_swiglu(nb_cuda *g, const nb_cuda_swiglu_args *a);
+void nb_cuda_split(nb_cuda *g, const nb_cuda_split_args *a);
+void nb_cuda_route(nb_cuda *g, const nb_cuda_route_args *a);
+void nb_cuda_moe_sum(nb_cuda *g, const nb_cuda_moe_sum_args *a);
+void nb_cuda_kv_append(nb_cuda *g, const nb_cuda_kv_append_args *a);
+void nb_cuda_kv_decode(nb_cuda *g, const nb_cuda_kv_decode_args *a);
+void nb_cuda_mla_tail(nb_cuda *g, const nb_cuda_mla_args *a);
+void nb_cuda_mla_join(nb_cuda *g, const nb_cuda_mla_args *a);
+void nb_cuda_gqa(nb_cuda *g, const nb_cuda_gqa_args *a);
+void nb_cuda_prefill(nb_cuda *g, const nb_cuda_prefill_args *a);
+void nb_cuda_prefill_finish(nb_cuda *g, const nb_cuda_prefill_args *a);
+void nb_cuda_sample(nb_cuda *g, const nb_cuda_sample_args *a);
+
+/* Several: what the rows of table.cu consist of. */
+
+#if !NB_CUDA_EMULATED
+#endif
+
+/* The tables, best first, ended by name == NULL. */
+extern const nb_cuda_linear_row nb_cuda_linear_rows[];
+extern const nb_cuda_experts_row nb_cuda_experts_rows[];
+extern const nb_cuda_mla_row nb_cuda_mla_rows[];
+
+#endif
