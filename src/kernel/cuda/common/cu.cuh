@@ -43,6 +43,13 @@ extern "C" { /* and what it includes: files of C */
 #include "kernel/cuda/api/nb_cuda.h"
 }
 
+/* A structure that a kernel gets by value and reads in place, by reference too: NB_PARAM T name. */
+#if NB_CUDA_EMULATED
+#define NB_PARAM const
+#else
+#define NB_PARAM const __grid_constant__
+#endif
+
 /* The device in hand; src/dev/cuda/runtime.cu owns it. */
 struct nb_cuda {
     cudaStream_t stream, side; /* side: for work beside the stream, forked and joined by events */
