@@ -308,7 +308,7 @@ typedef struct nb_cuda_prefill_args {
 /* ---- sampling ---- */
 
 typedef struct nb_cuda_sample_row { /* sample.h, steps 6 to 10; no penalties, no biases */
-    float temperature, top_p, min_p;
+    double temperature, top_p, min_p; /* as given: bits of the weights depend on them */
     uint32_t top_k;
     double u; /* nb_rng_unit(seed, number of tokens generated) */
 } nb_cuda_sample_row;
