@@ -61,6 +61,15 @@ template <int N> __device__ inline void nb_cp_async_wait()
 {
     asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
 }
+/* 16 bytes of constant device memory that are read once. */
+__device__ inline uint4 nb_ldg_stream(const void *p)
+{
+    uint4 v;
+    asm("ld.global.nc.L1::no_allocate.L2::256B.v4.u32 {%0,%1,%2,%3}, [%4];"
+        : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+        : "l"(p));
+    return v;
+}
 /* 2^x, to 2 ulp; results below the smallest normal number are 0. */
 __device__ inline float nb_exp2(float x)
 {
