@@ -1,0 +1,62 @@
+/* embed.cu - rows of the embedding matrix as float.
+ *
+ * A block per token and 1,024 columns, a thread per four.  The product is made in double and rounded
+ * once, as on the host (embed.h): the same bits.  Bound by memory. */
+#include "kernel/cuda/common/ops.cuh"
+#include "kernel/cuda/common/rows.cuh"
+
+namespace
+{
+constexpr uint32_t THREADS = 256;
+
+__device__ float e4m3_value(uint8_t c)
+{
+    if ((c & 0x7f) == 0x7f) return __uint_as_float(0x7fc00000u | (uint32_t)(c & 0x80) << 24);
+    /* exponent and fraction as those of a half, whose bias is 8 more */
+    const uint16_t bits = (uint16_t)((c & 0x80) << 8 | (c & 0x7f) << 7);
+    return __half2float(__ushort_as_half(bits)) * 256.0f;
+}
+
+__device__ float code_of(const nb_weight &w, size_t at)
+{
+    switch (w.type) {
+    case NB_W_BF16: return nb_bf16_float(static_cast<const uint16_t *>(w.data)[at]);
+    case NB_W_F16: return __half2float(static_cast<const __half *>(w.data)[at]);
+    case NB_W_FP8B: return e4m3_value(static_cast<const uint8_t *>(w.data)[at]);
+    case NB_W_INT8: return (float)static_cast<const int8_t *>(w.data)[at];
+    default: return static_cast<const float *>(w.data)[at];
+    }
+}
+
+/* Of columns c .. c + 3: blocks of 128 columns have one scale. */
+__device__ float scale_of(const nb_weight &w, size_t r, size_t c)
+{
+    if (w.type == NB_W_INT8) return w.scale[r];
+    if (w.type != NB_W_FP8B) return 1.0f;
+    const size_t n_block = (w.n_col + NB_FP8_BLOCK - 1) / NB_FP8_BLOCK;
+    return w.scale[r / NB_FP8_BLOCK * n_block + c / NB_FP8_BLOCK];
+}
+
+__global__ void embed_kernel(nb_cuda_embed_args a, bool vec)
+{
+    const size_t t = blockIdx.x, c = 4 * ((size_t)blockIdx.y * THREADS + threadIdx.x);
+    if (c >= a.w.n_col) return;
+    const size_t n = a.w.n_col - c, r = a.id[t];
+    float v[4] = { 0, 0, 0, 0 };
+    if (r < a.w.n_row) {
+        const double f = (double)a.factor * (double)scale_of(a.w, r, c);
+#pragma unroll
+        for (uint32_t j = 0; j < 4; j++)
+            if (j < n) v[j] = (float)(f * (double)code_of(a.w, r * a.w.n_col + c + j));
+    }
+    nb_store4(a.y + t * a.y_stride + c, v, n, vec);
+}
+} /* namespace */
+
+void nb_cuda_embed(nb_cuda *g, const nb_cuda_embed_args *a)
+{
+    if (a->n_tok == 0) return;
+    const unsigned parts = (unsigned)((a->w.n_col + 4 * THREADS - 1) / (4 * THREADS));
+    NB_LAUNCH(g, embed_kernel, dim3((unsigned)a->n_tok, parts), THREADS, 0, *a,
+              nb_rows_aligned(a->y, a->y_stride));
+}

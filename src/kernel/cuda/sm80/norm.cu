@@ -1,0 +1,112 @@
+/* norm.cu - the end of a branch and the start of the next: h += f * branch, RMS norm, splitting.
+ *
+ * A block per row of 256 threads; thread i owns the values 4 i .. 4 i + 3 of every 1,024, in
+ * registers up to rows of 8,192 values, so that h is read once.  Squares are summed in one chain per
+ * thread, by shuffles in a warp, and over the warps in double.  Bound by the latency of one trip to memory
+ * (the gains are read before the sum is waited for), and by memory for many rows. */
+#include "kernel/cuda/common/ops.cuh"
+#include "kernel/cuda/common/rows.cuh"
+
+namespace
+{
+constexpr uint32_t THREADS = 256, WARPS = THREADS / 32, STEP = 4 * THREADS;
+
+/* 1 / sqrt(mean of squares + eps), the same in all threads. */
+__device__ float factor_of(float squares, size_t dim, float eps)
+{
+    __shared__ float part[WARPS];
+    const float s = nb_warp_sum(squares);
+    if (threadIdx.x % 32 == 0) part[threadIdx.x / 32] = s;
+    __syncthreads();
+    double sum = 0;
+    for (uint32_t i = 0; i < WARPS; i++) sum += (double)part[i];
+    return (float)(1.0 / sqrt(sum / (double)dim + (double)eps));
+}
+
+/* h += f * branch in place, rounded twice as on the host. */
+__device__ void load(float (&v)[4], const nb_cuda_norm_args &a, size_t r, size_t i, bool vec)
+{
+    const size_t n = a.dim - i;
+    nb_load4(v, a.h + r * a.h_stride + i, n, vec);
+    if (!a.branch) return;
+    float b[4];
+    nb_load4(b, a.branch + r * a.branch_stride + i, n, vec);
+    for (int j = 0; j < 4; j++) v[j] = __fadd_rn(v[j], __fmul_rn(a.branch_factor, b[j]));
+    nb_store4(a.h + r * a.h_stride + i, v, n, vec);
+}
+
+__device__ float add_squares(float s, const float (&v)[4])
+{
+    for (int j = 0; j < 4; j++) s = __fmaf_rn(v[j], v[j], s);
+    return s;
+}
+
+__device__ void put(const nb_cuda_norm_args &a, size_t t, size_t i, float (&v)[4],
+                    const float (&w)[4], float f)
+{
+    for (int j = 0; j < 4; j++) v[j] = __fmul_rn(__fmul_rn(__fmul_rn(v[j], f), w[j]), a.y_factor);
+    nb_put4(a.y, t * a.y.stride + i, v, a.dim - i);
+}
+
+/* Rows of up to V * 1,024 values. */
+template <int V> __global__ void norm_kernel(nb_cuda_norm_args a, bool vec)
+{
+    const size_t t = blockIdx.x, r = a.row ? a.row[t] : t;
+    float v[V][4], w[V][4], squares = 0;
+#pragma unroll
+    for (int k = 0; k < V; k++) {
+        const size_t i = 4 * threadIdx.x + (size_t)k * STEP;
+        if (i < a.dim) load(v[k], a, r, i, vec);
+    }
+    if (!a.w) return;
+#pragma unroll
+    for (int k = 0; k < V; k++) {
+        const size_t i = 4 * threadIdx.x + (size_t)k * STEP;
+        if (i >= a.dim) continue;
+        nb_load4(w[k], a.w + i, a.dim - i, vec);
+        squares = add_squares(squares, v[k]);
+    }
+    const float f = factor_of(squares, a.dim, a.eps);
+#pragma unroll
+    for (int k = 0; k < V; k++) {
+        const size_t i = 4 * threadIdx.x + (size_t)k * STEP;
+        if (i < a.dim) put(a, t, i, v[k], w[k], f);
+    }
+}
+
+/* Rows of any length, read twice. */
+__global__ void norm_long_kernel(nb_cuda_norm_args a, bool vec)
+{
+    const size_t t = blockIdx.x, r = a.row ? a.row[t] : t;
+    float v[4], w[4], squares = 0;
+    for (size_t i = 4 * threadIdx.x; i < a.dim; i += STEP) {
+        load(v, a, r, i, vec);
+        squares = add_squares(squares, v);
+    }
+    if (!a.w) return;
+    const float f = factor_of(squares, a.dim, a.eps);
+    for (size_t i = 4 * threadIdx.x; i < a.dim; i += STEP) {
+        nb_load4(v, a.h + r * a.h_stride + i, a.dim - i, vec);
+        nb_load4(w, a.w + i, a.dim - i, vec);
+        put(a, t, i, v, w, f);
+    }
+}
+} /* namespace */
+
+void nb_cuda_norm(nb_cuda *g, const nb_cuda_norm_args *a)
+{
+    const unsigned n = (unsigned)a->n_row;
+    if (n == 0 || (!a->w && !a->branch)) return;
+    const bool vec = nb_rows_aligned(a->h, a->h_stride) && nb_rows_aligned(a->w, 0) &&
+                     nb_rows_aligned(a->branch, a->branch_stride);
+    if (a->dim <= 2 * STEP)
+        NB_LAUNCH(g, (norm_kernel<2>), n, THREADS, 0, *a, vec);
+    else if (a->dim <= 4 * STEP)
+        NB_LAUNCH(g, (norm_kernel<4>), n, THREADS, 0, *a, vec);
+    else if (a->dim <= 6 * STEP)
+        NB_LAUNCH(g, (norm_kernel<6>), n, THREADS, 0, *a, vec);
+    else if (a->dim <= 8 * STEP)
+        NB_LAUNCH(g, (norm_kernel<8>), n, THREADS, 0, *a, vec);
+    else
+        NB_LAUNCH(g, norm_long_kernel, n, THREADS, 0, *a, vec);
+}

@@ -1,0 +1,29 @@
+/* rope.cu - the table of cosines and sines of a step's tokens.
+ *
+ * A thread per angle.  Arguments reach the context's length, so cosine and sine are those of double;
+ * a step has a few thousand of them at most, and one launch for all layers. */
+#include "kernel/cuda/common/ops.cuh"
+
+namespace
+{
+constexpr uint32_t THREADS = 128;
+
+__global__ void table_kernel(nb_cuda_rope_table_args a)
+{
+    const size_t half = a.dim / 2, i = (size_t)blockIdx.x * THREADS + threadIdx.x;
+    if (i >= a.n_tok * half) return;
+    const size_t t = i / half, j = i - t * half;
+    const float freq = a.rope_long && a.rope_long[t] ? a.inv_freq_long[j] : a.inv_freq[j];
+    const double angle = (double)__fmul_rn(freq, (float)a.pos[t]);
+    float *row = a.cos_sin + t * a.dim;
+    row[j] = __fmul_rn((float)cos(angle), a.factor);
+    row[half + j] = __fmul_rn((float)sin(angle), a.factor);
+}
+} /* namespace */
+
+void nb_cuda_rope_table(nb_cuda *g, const nb_cuda_rope_table_args *a)
+{
+    const size_t n = a->n_tok * (a->dim / 2);
+    if (n == 0) return;
+    NB_LAUNCH(g, table_kernel, (unsigned)((n + THREADS - 1) / THREADS), THREADS, 0, *a);
+}

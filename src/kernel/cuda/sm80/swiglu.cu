@@ -1,0 +1,70 @@
+/* swiglu.cu - what works value by value: SwiGLU, and the forms of rows that a product wants.
+ *
+ * A thread per four values.  Bound by memory; exponentials and quotients are exact to the last bits, as
+ * the contract of swiglu.h wants, and hide behind it. */
+#include "kernel/cuda/common/ops.cuh"
+#include "kernel/cuda/common/rows.cuh"
+
+namespace
+{
+constexpr uint32_t THREADS = 256;
+
+/* Four values of a row: row t, from column i on. */
+struct place {
+    size_t t, i;
+    bool there;
+};
+__device__ place place_of(size_t n_tok, size_t dim)
+{
+    const size_t fours = (dim + 3) / 4, at = (size_t)blockIdx.x * THREADS + threadIdx.x;
+    const size_t t = (n_tok * fours) >> 32 ? at / fours : (uint32_t)at / (uint32_t)fours;
+    return { t, 4 * (at - t * fours), t < n_tok };
+}
+
+__device__ float swiglu(float g, float u)
+{
+    const float z = expf(-fabsf(g));
+    const float sigmoid = (g < 0 ? z : 1.0f) / (1.0f + z);
+    return g * sigmoid * u;
+}
+
+__global__ void swiglu_kernel(nb_cuda_swiglu_args a, bool vec)
+{
+    const place p = place_of(a.n_tok, a.dim);
+    if (!p.there) return;
+    float g[4], u[4];
+    const size_t n = a.dim - p.i;
+    nb_load4(g, a.gate + p.t * a.in_stride + p.i, n, vec);
+    nb_load4(u, a.up + p.t * a.in_stride + p.i, n, vec);
+    for (int j = 0; j < 4; j++) g[j] = swiglu(g[j], u[j]);
+    nb_put4(a.y, p.t * a.y.stride + p.i, g, n);
+}
+
+__global__ void split_kernel(nb_cuda_split_args a, bool vec)
+{
+    const place p = place_of(a.n_tok, a.dim);
+    if (!p.there) return;
+    float x[4];
+    nb_load4(x, a.x + p.t * a.x_stride + p.i, a.dim - p.i, vec);
+    nb_put4(a.y, p.t * a.y.stride + p.i, x, a.dim - p.i);
+}
+
+unsigned blocks(size_t n_tok, size_t dim)
+{
+    return (unsigned)((n_tok * ((dim + 3) / 4) + THREADS - 1) / THREADS);
+}
+} /* namespace */
+
+void nb_cuda_swiglu(nb_cuda *g, const nb_cuda_swiglu_args *a)
+{
+    if (a->n_tok == 0) return;
+    const bool vec = nb_rows_aligned(a->gate, a->in_stride) && nb_rows_aligned(a->up, 0);
+    NB_LAUNCH(g, swiglu_kernel, blocks(a->n_tok, a->dim), THREADS, 0, *a, vec);
+}
+
+void nb_cuda_split(nb_cuda *g, const nb_cuda_split_args *a)
+{
+    if (a->n_tok == 0) return;
+    const bool vec = nb_rows_aligned(a->x, a->x_stride);
+    NB_LAUNCH(g, split_kernel, blocks(a->n_tok, a->dim), THREADS, 0, *a, vec);
+}
