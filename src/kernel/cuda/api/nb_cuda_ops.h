@@ -196,14 +196,18 @@ typedef struct nb_cuda_cache {
 /* Quantise-append: rows kv[row0 + i] of every chunk, rounded to BF16 (f32 record: not), go to own or
  * tail as in forward_attn.c (store): old rows of a first page come from the tail when own is
  * there, rows of the page that stays open go back to it.  Every page whose last token is there is
- * encoded into its block: byte for byte as nb_record_encode_page and nb_record_store_f32, unless a
- * value is not finite: then bad[chunk] becomes 1 (else it is left) and the page is not touched. */
+ * encoded into its block: byte for byte as nb_record_encode_page and nb_record_store_f32.  A new value
+ * that is not finite: bad[chunk] becomes 1 (else it is left).  While it is 1 no page of the chunk is
+ * touched; its old rows are taken to be finite.
+ * plane: the residual planes, written with the pages of nvfp4 and if4 as nb_residual_encode does. */
 typedef struct nb_cuda_kv_append_args {
     nb_cuda_cache cache;
     const float *kv;                 /* [rows][kv_stride] */
     size_t kv_stride, max_chunk_tok; /* most tokens of a chunk: decides the grid */
     uint32_t *bad;                   /* [n_chunk] */
     uint64_t *n_saturated; /* nb_record_count_saturated of records with fixed scales is added */
+    unsigned char *plane;  /* of block b: plane + b * plane_block_bytes + plane_layer_off, or NULL */
+    size_t plane_block_bytes, plane_layer_off;
 } nb_cuda_kv_append_args;
 
 /* Values of pages [page0, page0 + n_page) of one chunk's sequence, decoded, or with own of the chunk's

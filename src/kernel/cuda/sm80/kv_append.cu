@@ -1,0 +1,286 @@
+/* kv_append.cu - new rows of a step into tails, own rows and pages.
+ *
+ * Few tokens (decode; at most SMALL_TOK of a chunk): one launch, grid (row groups of a page, chunks).
+ * A block has the rows [r0, r0 + 8) of whatever pages the chunk touches: it writes the new ones and, where
+ * the last token of a page is there, encodes its eight into the page.  Every block that encodes looks
+ * at all new rows for values that are not finite, so that none writes before all have decided the same;
+ * it takes new values from the step's rows, not from the tail, and nobody but itself writes
+ * the eight tail rows that it reads.  Other blocks see at once that there is nothing to do.
+ *
+ * Prompts: two launches over a list of work that each block works out from the chunks (so the grid
+ * follows the tokens, not chunks times the longest).  First all rows are rounded and checked, then
+ * pages are encoded from them, eight rows to a block, and the rows of a page that stays open go back to
+ * the tail, which nobody reads any more.
+ *
+ * INT4_CH shares scales over 32 tokens: its groups are of 32 rows.  How rows become bytes:
+ * kv_encode.cuh. */
+#include "kernel/cuda/common/kv_encode.cuh"
+#include "kernel/cuda/common/ops.cuh"
+
+namespace
+{
+
+enum { THREADS = 256, SMALL_TOK = 8, PAGE = NB_PAGE_TOK };
+
+struct append {
+    nb_cuda_kv_append_args a;
+    nb_kv_gaps gap;
+    uint32_t n_row; /* of a group */
+};
+
+/* A chunk in a layer.  Its rows are counted from the beginning of its first page. */
+struct view {
+    float *tail, *own;
+    const float *kv;       /* its first new row */
+    uint32_t old, end;     /* rows [old, end) are new */
+    uint32_t n_page, page; /* pages that it touches; the first's number in block[] */
+
+    __device__ view(const nb_cuda_kv_append_args &a, uint32_t i)
+    {
+        const nb_cuda_chunk &c = a.cache.chunk[i];
+        tail = c.tail + a.cache.tail_off;
+        own = c.own;
+        kv = a.kv + c.row0 * a.kv_stride;
+        old = c.pos0 % PAGE;
+        end = c.n_tok ? old + c.n_tok : 0;
+        n_page = (end + PAGE - 1) / PAGE;
+        page = c.block0 + c.pos0 / PAGE;
+    }
+    __device__ nb_kv_dest dest(const nb_cuda_kv_append_args &a, uint32_t i) const
+    {
+        const size_t b = a.cache.block[page + i];
+        return { a.cache.pool + b * a.cache.block_bytes + a.cache.layer_off,
+                 a.plane ? a.plane + b * a.plane_block_bytes + a.plane_layer_off : nullptr,
+                 reinterpret_cast<unsigned long long *>(a.n_saturated) };
+    }
+};
+
+__device__ float rounded(float x, bool exact)
+{
+    return exact ? x : nb_bf16_float(nb_bf16_bits(x));
+}
+
+__device__ bool finite(float x)
+{
+    return nb_kv_mag_bits(x) < 0x7f800000u;
+}
+
+/* n values: y[i] (y NULL: not) and z[i] (alike) become x[i] rounded; whether all are finite. */
+__device__ bool put_rows(const float *x, float *y, float *z, uint32_t n, bool exact)
+{
+    bool ok = true;
+    if ((((uintptr_t)x | (uintptr_t)y | (uintptr_t)z | 4 * (uintptr_t)n) & 15) == 0) {
+        for (uint32_t i = 4 * threadIdx.x; i < n; i += 4 * blockDim.x) {
+            float4 v = *reinterpret_cast<const float4 *>(x + i);
+            v.x = rounded(v.x, exact), v.y = rounded(v.y, exact);
+            v.z = rounded(v.z, exact), v.w = rounded(v.w, exact);
+            ok &= finite(v.x) && finite(v.y) && finite(v.z) && finite(v.w);
+            if (y) *reinterpret_cast<float4 *>(y + i) = v;
+            if (z) *reinterpret_cast<float4 *>(z + i) = v;
+        }
+        return ok;
+    }
+    for (uint32_t i = threadIdx.x; i < n; i += blockDim.x) {
+        const float v = rounded(x[i], exact);
+        ok &= finite(v);
+        if (y) y[i] = v;
+        if (z) z[i] = v;
+    }
+    return ok;
+}
+
+/* Rows [from, to) of the chunk's, by the block: new ones rounded to own or tail, and those of an open
+ * last page behind own to the tail with `back`; old ones from the tail to own. */
+__device__ bool move_rows(const append &p, const view &c, uint32_t from, uint32_t to, bool back)
+{
+    const size_t n = p.a.cache.record.n_values;
+    const bool exact = p.a.cache.record.type == NB_KV_F32;
+    const uint32_t open = c.end / PAGE * PAGE;
+    bool ok = true;
+    for (uint32_t r = from; r < to; r++) {
+        float *y = (c.own ? c.own : c.tail) + r * n;
+        if (r < c.old) {
+            if (c.own) (void)put_rows(c.tail + r * n, y, nullptr, (uint32_t)n, true);
+        } else {
+            float *z = back && c.own && r >= open ? c.tail + (r - open) * n : nullptr;
+            ok &= put_rows(c.kv + (r - c.old) * p.a.kv_stride, y, z, (uint32_t)n, exact);
+        }
+    }
+    return ok;
+}
+
+/* ---- few tokens ---- */
+
+/* Whether every new row of the chunk is finite; by the block. */
+__device__ bool new_finite(const append &p, const view &c)
+{
+    const bool exact = p.a.cache.record.type == NB_KV_F32;
+    bool ok = true;
+    for (uint32_t r = c.old; r < c.end; r++)
+        ok &= put_rows(c.kv + (r - c.old) * p.a.kv_stride, nullptr, nullptr,
+                       (uint32_t)p.a.cache.record.n_values, exact);
+    return __syncthreads_and(ok) != 0;
+}
+
+__device__ uint32_t least(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+__global__ void __launch_bounds__(THREADS) append_few(NB_PARAM append p)
+{
+    const view c(p.a, blockIdx.y);
+    const uint32_t r0 = blockIdx.x * p.n_row, n = p.n_row;
+    const size_t nv = p.a.cache.record.n_values;
+    bool has_new = false;
+    for (uint32_t i = 0; i < c.n_page; i++)
+        has_new |= i * PAGE + r0 < c.end && i * PAGE + r0 + n > c.old;
+    if (c.end < PAGE && !has_new) return; /* no page is complete */
+    if (c.n_page == 0) return;
+    const bool ok = new_finite(p, c);
+    if (!ok && threadIdx.x == 0) p.a.bad[blockIdx.y] = 1;
+    const bool encode = ok && p.a.bad[blockIdx.y] == 0;
+    for (uint32_t i = 0; i < c.n_page && encode && (i + 1) * PAGE <= c.end; i++) {
+        const uint32_t old = i == 0 ? c.old : 0;
+        const nb_kv_rows x = { c.tail, c.kv + (i * PAGE + old - c.old) * p.a.kv_stride, nv,
+                               p.a.kv_stride, old };
+        nb_kv_encode_rows(p.a.cache.record, p.gap, c.dest(p.a, i), x, r0, n);
+    }
+    for (uint32_t i = 0; i < c.n_page; i++) {
+        const uint32_t from = i * PAGE + r0;
+        if (i == 1) __syncthreads(); /* the tail's old rows were read */
+        (void)move_rows(p, c, from, least(from + n, c.end), true);
+    }
+}
+
+/* ---- many ---- */
+
+/* first[i] = units of the chunks before chunk i, per_page units to a page; returns all units. */
+__device__ uint32_t list_units(const append &p, uint32_t per_page, uint32_t *first)
+{
+    const uint32_t n_chunk = (uint32_t)p.a.cache.n_chunk, lane = threadIdx.x;
+    uint32_t sum = 0;
+    if (lane < 32)
+        for (uint32_t i0 = 0; i0 <= n_chunk; i0 += 32) {
+            const uint32_t i = i0 + lane;
+            const uint32_t mine = i < n_chunk ? view(p.a, i).n_page * per_page : 0;
+            uint32_t all = mine;
+            for (uint32_t d = 1; d < 32; d *= 2) {
+                const uint32_t left = __shfl_up_sync(0xffffffffu, all, d);
+                if (lane >= d) all += left;
+            }
+            if (i <= n_chunk) first[i] = sum + all - mine;
+            sum += __shfl_sync(0xffffffffu, all, 31);
+        }
+    __syncthreads();
+    return first[n_chunk];
+}
+
+/* The chunk of a unit. */
+__device__ uint32_t chunk_of(const uint32_t *first, uint32_t n_chunk, uint32_t unit)
+{
+    uint32_t lo = 0, hi = n_chunk - 1; /* the last i with first[i] <= unit */
+    while (lo < hi) {
+        const uint32_t mid = (lo + hi + 1) / 2;
+        if (first[mid] <= unit)
+            lo = mid;
+        else
+            hi = mid - 1;
+    }
+    return lo;
+}
+
+__global__ void __launch_bounds__(THREADS) append_rows(NB_PARAM append p)
+{
+    NB_SHARED(uint32_t, first);
+    const uint32_t n = list_units(p, PAGE / 8, first);
+    for (uint32_t u = blockIdx.x; u < n; u += gridDim.x) {
+        const uint32_t i = chunk_of(first, (uint32_t)p.a.cache.n_chunk, u);
+        const view c(p.a, i);
+        const uint32_t from = 8 * (u - first[i]);
+        if (!move_rows(p, c, from, least(from + 8, c.end), false)) p.a.bad[i] = 1;
+    }
+}
+
+__global__ void __launch_bounds__(THREADS) append_pages(NB_PARAM append p)
+{
+    NB_SHARED(uint32_t, first);
+    const uint32_t per_page = PAGE / p.n_row, n = list_units(p, per_page, first);
+    const size_t nv = p.a.cache.record.n_values;
+    for (uint32_t u = blockIdx.x; u < n; u += gridDim.x) {
+        const uint32_t i = chunk_of(first, (uint32_t)p.a.cache.n_chunk, u), k = u - first[i];
+        const view c(p.a, i);
+        const uint32_t page = k / per_page, r0 = k % per_page * p.n_row;
+        const float *rows = (c.own ? c.own : c.tail) + (size_t)page * PAGE * nv;
+        if ((page + 1) * PAGE <= c.end) {
+            if (p.a.bad[i] != 0) continue;
+            const nb_kv_rows x = { rows, rows, nv, nv, PAGE };
+            nb_kv_encode_rows(p.a.cache.record, p.gap, c.dest(p.a, page), x, r0, p.n_row);
+        } else if (c.own) {
+            for (uint32_t r = r0; r < r0 + p.n_row && page * PAGE + r < c.end; r++)
+                (void)put_rows(rows + r * nv, c.tail + r * nv, nullptr, (uint32_t)nv, true);
+        }
+    }
+}
+
+/* ---- the operation ---- */
+
+/* Notes what lies between `at` and `to`. */
+void add_gap(nb_kv_gaps *g, size_t at, size_t to)
+{
+    if (at >= to) return;
+    g->off[g->n] = (uint32_t)at;
+    g->n_bytes[g->n++] = (uint32_t)(to - at);
+}
+
+/* Planes in the order of record.c: codes and scales of both segments, outer scales, outliers. */
+nb_kv_gaps gaps_of(const nb_record &r)
+{
+    nb_kv_gaps g = {};
+    size_t at = 0;
+    if (r.type == NB_KV_FP8_DS_MLA) {
+        add_gap(&g, PAGE * r.seg[0].code_stride, r.page_bytes);
+        return g;
+    }
+    for (int s = 0; s < 2; s++) {
+        const nb_record_seg &x = r.seg[s];
+        add_gap(&g, at, x.code_off);
+        at = x.code_off + PAGE * x.code_stride;
+        if (x.scale_stride == 0) continue;
+        add_gap(&g, at, x.scale_off);
+        at = x.scale_off + (x.fmt == NB_SEG_INT4_CH ? 2 : PAGE) * x.scale_stride;
+    }
+    for (int s = 0; s < 2; s++)
+        if (r.seg[s].outer_stride) {
+            add_gap(&g, at, r.seg[s].outer_off);
+            at = r.seg[s].outer_off + PAGE * r.seg[s].outer_stride;
+        }
+    for (int s = 0; s < 2; s++)
+        if (r.seg[s].side_stride) {
+            add_gap(&g, at, r.seg[s].side_off);
+            at = r.seg[s].side_off + PAGE * r.seg[s].side_stride;
+        }
+    add_gap(&g, at, r.page_bytes);
+    return g;
+}
+
+} // namespace
+
+void nb_cuda_kv_append(nb_cuda *g, const nb_cuda_kv_append_args *a)
+{
+    const nb_record &r = a->cache.record;
+    const bool channels = r.seg[0].fmt == NB_SEG_INT4_CH || r.seg[1].fmt == NB_SEG_INT4_CH;
+    const append p = { *a, gaps_of(r), channels ? 32u : 8u };
+    if (a->cache.n_chunk == 0 || a->max_chunk_tok == 0) return;
+    if (a->max_chunk_tok <= SMALL_TOK) {
+        NB_LAUNCH(g, append_few, dim3(PAGE / p.n_row, (unsigned)a->cache.n_chunk), dim3(THREADS), 0,
+                  p);
+        return;
+    }
+    const size_t unit = (a->max_chunk_tok + 2 * PAGE - 2) / PAGE * 8 * a->cache.n_chunk;
+    const size_t most = 8 * (size_t)g->n_sm;
+    const unsigned grid = (unsigned)(unit < most ? unit : most);
+    const size_t shared = (a->cache.n_chunk + 1) * sizeof(uint32_t);
+    NB_LAUNCH(g, append_rows, dim3(grid), dim3(THREADS), shared, p);
+    NB_LAUNCH(g, append_pages, dim3(grid), dim3(THREADS), shared, p);
+}
