@@ -28,6 +28,9 @@ void nb_cuda_prefill_finish(nb_cuda *g, const nb_cuda_prefill_args *a);
 void nb_cuda_sample(nb_cuda *g, const nb_cuda_sample_args *a);
 
 /* Several: what the rows of table.cu consist of. */
+bool nb_cuda_mla_mma_can(const nb_record *r, size_t n_head);
+size_t nb_cuda_mla_mma_scratch(const nb_record *r, size_t n_head, size_t n_row);
+void nb_cuda_mla_mma(nb_cuda *g, const nb_cuda_mla_args *a);
 
 #if !NB_CUDA_EMULATED
 #endif
