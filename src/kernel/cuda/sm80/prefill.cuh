@@ -1,0 +1,217 @@
+/* prefill.cuh - what the kernels of expanded attention share: who computes what, and the arithmetic of
+ * a state between two products.
+ *
+ * Queries lie in fragments of 16 rows to a warp, four warps to a page, as mma.sync and wgmma have
+ * them: lane = 4 g + t owns rows g and g + 8, of every eight columns 2t and 2t + 1. */
+#ifndef NB_KERNEL_CUDA_SM80_PREFILL_CUH
+#define NB_KERNEL_CUDA_SM80_PREFILL_CUH
+#include "kernel/cuda/common/ops.cuh"
+#include "kernel/cuda/common/ptx.cuh"
+#include "num/record.h"
+
+namespace
+{
+constexpr uint32_t TOK = NB_PAGE_TOK, PAGES = 2; /* pages of queries of a block */
+constexpr uint32_t ALL = 0xffffffffu;
+constexpr uint32_t TILE_GROUPS = TOK / 8; /* columns of scores, in eights */
+
+struct plan {
+    nb_cuda_prefill_args a;
+    uint32_t page_first, page_last; /* of the chunk's queries */
+    uint32_t n_pair, n_step;        /* n_step: steps of 16 over the padded queries and keys */
+    float scale_log2;
+    bool pieces, whole; /* all rows in aligned pieces of 8 values; d_v is what the kernel has */
+};
+
+/* A tile's rows in memory: the head's keys and values, the shared keys; rows from n_tok on are 0. */
+struct source {
+    const uint16_t *kv, *rope;
+    uint32_t n_tok;
+};
+
+/* A block's two pages and its tiles: n_dec decoded ones, then the own tiles of its pages. */
+struct walk {
+    uint32_t head, page, n_page, n_dec, n_tile;
+};
+
+__device__ inline walk walk_of(const plan &p)
+{
+    walk w;
+    w.head = blockIdx.x;
+    w.page = p.page_first + PAGES * (p.n_pair - 1 - blockIdx.y);
+    w.n_page = w.page + 1 > p.page_last ? 1 : PAGES;
+    const uint32_t page0 = (uint32_t)p.a.page0, n = (uint32_t)p.a.n_page;
+    const uint32_t last = w.page + w.n_page - 1; /* sees the pages before it */
+    w.n_dec = last <= page0 ? 0 : last - page0 < n ? last - page0 : n;
+    w.n_tile = w.n_dec + (p.a.last ? w.n_page : 0);
+    return w;
+}
+
+__device__ inline source source_of(const plan &p, const walk &w, uint32_t tile)
+{
+    const size_t at = w.head * (p.a.d_nope + p.a.d_v);
+    source s;
+    if (tile < w.n_dec) {
+        const size_t row = (size_t)tile * TOK;
+        s.kv = p.a.dec + row * p.a.dec_stride + at;
+        s.rope = p.a.rope + row * p.a.rope_stride;
+        s.n_tok = TOK;
+        return s;
+    }
+    const uint32_t page = w.page + (tile - w.n_dec);
+    const size_t row = (size_t)(page - p.page_first) * TOK;
+    const size_t end = p.a.pos0 + p.a.n_tok - (size_t)page * TOK;
+    s.kv = p.a.own + row * p.a.dec_stride + at;
+    s.rope = p.a.own_rope + row * p.a.rope_stride;
+    s.n_tok = end < TOK ? (uint32_t)end : TOK;
+    return s;
+}
+
+/* Row r of the block's 128 is place r % 64 of its page r / 64: which token of the chunk?  n_tok: none. */
+__device__ inline uint32_t token_of(const plan &p, const walk &w, uint32_t r)
+{
+    const size_t pos = (size_t)w.page * TOK + r, at = pos - p.a.pos0;
+    return pos >= p.a.pos0 && at < p.a.n_tok ? (uint32_t)at : (uint32_t)p.a.n_tok;
+}
+
+/* ---- a warp's 16 queries ---- */
+
+/* Rows g and g + 8 of the fragments: lane = 4 g + t. */
+template <int NV> struct state {
+    float m[2], l[2], o[NV][4];
+};
+
+/* Calls f(i, e, place): element i of the row in o[.][e], for the lane's two rows. */
+template <int NV>
+__device__ void load_state(const plan &p, const walk &w, uint32_t row, state<NV> &s)
+{
+    const uint32_t lane = threadIdx.x % 32, g = lane / 4, dv = (uint32_t)p.a.d_v;
+#pragma unroll
+    for (uint32_t k = 0; k < 2; k++) {
+        const uint32_t t = token_of(p, w, row + g + 8 * k);
+        const bool there = t < p.a.n_tok && !p.a.first;
+        const size_t at = (size_t)t * p.a.n_head + w.head;
+        s.m[k] = there ? p.a.m[at] : -INFINITY;
+        s.l[k] = there ? p.a.l[at] : 0;
+        const float *o = p.a.o + at * dv;
+#pragma unroll
+        for (uint32_t n = 0; n < NV; n++)
+#pragma unroll
+            for (uint32_t e = 0; e < 2; e++) {
+                const uint32_t c = 8 * n + lane % 4 * 2 + e;
+                s.o[n][2 * k + e] = there && c < dv ? o[c] : 0;
+            }
+    }
+}
+
+template <int NV>
+__device__ void store_state(const plan &p, const walk &w, uint32_t row, const state<NV> &s)
+{
+    const uint32_t lane = threadIdx.x % 32, g = lane / 4, dv = (uint32_t)p.a.d_v;
+#pragma unroll
+    for (uint32_t k = 0; k < 2; k++) {
+        const uint32_t t = token_of(p, w, row + g + 8 * k);
+        if (t >= p.a.n_tok) continue;
+        const size_t at = (size_t)t * p.a.n_head + w.head;
+        if (lane % 4 == 0) {
+            p.a.m[at] = s.m[k];
+            p.a.l[at] = s.l[k];
+        }
+        float *o = p.a.o + at * dv + lane % 4 * 2;
+#pragma unroll
+        for (uint32_t n = 0; n < NV; n++) {
+            const uint32_t c = 8 * n + lane % 4 * 2;
+            if (p.whole) {
+                *reinterpret_cast<float2 *>(o + 8 * n) =
+                    make_float2(s.o[n][2 * k], s.o[n][2 * k + 1]);
+                continue;
+            }
+            if (c < dv) o[8 * n] = s.o[n][2 * k];
+            if (c + 1 < dv) o[8 * n + 1] = s.o[n][2 * k + 1];
+        }
+    }
+}
+
+/* Place row + g (+ 8) of the page sees its tokens up to itself. */
+__device__ inline void mask(uint32_t row, float (&s)[TILE_GROUPS][4])
+{
+    const uint32_t lane = threadIdx.x % 32;
+#pragma unroll
+    for (uint32_t n = 0; n < TILE_GROUPS; n++)
+#pragma unroll
+        for (uint32_t e = 0; e < 4; e++)
+            if (8 * n + lane % 4 * 2 + e % 2 > row + lane / 4 + e / 2 * 8) s[n][e] = -INFINITY;
+}
+
+/* Scores become weights, the state moves to the new maximum. */
+template <int NV>
+__device__ void weights(float scale_log2, float (&s)[TILE_GROUPS][4], state<NV> &x)
+{
+    float factor[2];
+#pragma unroll
+    for (uint32_t k = 0; k < 2; k++) {
+        float top = -INFINITY, sum = 0;
+#pragma unroll
+        for (uint32_t n = 0; n < TILE_GROUPS; n++)
+            top = fmaxf(top, fmaxf(s[n][2 * k], s[n][2 * k + 1]));
+        top = fmaxf(top, __shfl_xor_sync(ALL, top, 1));
+        top = fmaxf(top, __shfl_xor_sync(ALL, top, 2));
+        const float m = fmaxf(x.m[k], __fmul_rn(top, scale_log2));
+        const float base = m == -INFINITY ? 0 : m;
+        factor[k] = nb_exp2(x.m[k] - base);
+#pragma unroll
+        for (uint32_t n = 0; n < TILE_GROUPS; n++)
+#pragma unroll
+            for (uint32_t e = 2 * k; e < 2 * k + 2; e++) {
+                s[n][e] = nb_exp2(__fmaf_rn(s[n][e], scale_log2, -base));
+                sum += s[n][e];
+            }
+        sum += __shfl_xor_sync(ALL, sum, 1);
+        sum += __shfl_xor_sync(ALL, sum, 2);
+        x.l[k] = __fmaf_rn(x.l[k], factor[k], sum);
+        x.m[k] = m;
+    }
+    if (!__any_sync(ALL, factor[0] != 1 || factor[1] != 1)) return;
+#pragma unroll
+    for (uint32_t n = 0; n < NV; n++)
+#pragma unroll
+        for (uint32_t e = 0; e < 4; e++) x.o[n][e] = __fmul_rn(x.o[n][e], factor[e / 2]);
+}
+
+/* Step j of 16 tokens: weights as the left operand. */
+__device__ inline void weight_fragment(const float (&s)[TILE_GROUPS][4], uint32_t j,
+                                       uint32_t (&a)[4])
+{
+    a[0] = nb_pack_bf16(s[2 * j][0], s[2 * j][1]);
+    a[1] = nb_pack_bf16(s[2 * j][2], s[2 * j][3]);
+    a[2] = nb_pack_bf16(s[2 * j + 1][0], s[2 * j + 1][1]);
+    a[3] = nb_pack_bf16(s[2 * j + 1][2], s[2 * j + 1][3]);
+}
+
+/* A value that is no number or infinite, of a token that a query does not see, must not reach it, but
+ * would as 0 times it.  So such values of an own tile are replaced by zeros before the product, and
+ * afterwards become NaN in the rows that see them. */
+__device__ inline bool is_bad(uint32_t bf16)
+{
+    return (bf16 & 0x7f80u) == 0x7f80u;
+}
+
+template <int NV>
+__device__ void poison(const plan &p, const source &own, uint32_t row, state<NV> &x)
+{
+    const uint32_t lane = threadIdx.x % 32, dv = (uint32_t)p.a.d_v;
+    const uint16_t *v = own.kv + p.a.d_nope + lane % 4 * 2;
+    for (uint32_t t = 0; t < own.n_tok; t++, v += p.a.dec_stride)
+#pragma unroll
+        for (uint32_t n = 0; n < NV; n++)
+#pragma unroll
+            for (uint32_t e = 0; e < 2; e++) {
+                const bool bad = 8 * n + lane % 4 * 2 + e < dv && is_bad(v[8 * n + e]);
+                if (bad && t <= row + lane / 4) x.o[n][e] = NAN;
+                if (bad && t <= row + lane / 4 + 8) x.o[n][2 + e] = NAN;
+            }
+}
+
+} // namespace
+
+#endif
