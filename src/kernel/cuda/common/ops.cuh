@@ -28,6 +28,14 @@ void nb_cuda_prefill_finish(nb_cuda *g, const nb_cuda_prefill_args *a);
 void nb_cuda_sample(nb_cuda *g, const nb_cuda_sample_args *a);
 
 /* Several: what the rows of table.cu consist of. */
+typedef void nb_cuda_linear_fn(nb_cuda *g, const nb_cuda_linear_args *a);
+typedef bool nb_cuda_linear_can_fn(nb_wtype type, size_t n_out, size_t n_col, bool two_parts);
+typedef void nb_cuda_experts_fn(nb_cuda *g, const nb_cuda_experts_args *a);
+typedef bool nb_cuda_experts_can_fn(nb_wtype type, size_t n_out, size_t n_col);
+nb_cuda_linear_fn nb_cuda_linear_mma, nb_cuda_linear_mma_prompt, nb_cuda_linear_simt;
+nb_cuda_linear_can_fn nb_cuda_linear_mma_can, nb_cuda_linear_simt_can;
+nb_cuda_experts_fn nb_cuda_experts_mma, nb_cuda_experts_mma_prompt, nb_cuda_experts_simt;
+nb_cuda_experts_can_fn nb_cuda_experts_mma_can, nb_cuda_experts_simt_can;
 bool nb_cuda_mla_mma_can(const nb_record *r, size_t n_head);
 size_t nb_cuda_mla_mma_scratch(const nb_record *r, size_t n_head, size_t n_row);
 void nb_cuda_mla_mma(nb_cuda *g, const nb_cuda_mla_args *a);
