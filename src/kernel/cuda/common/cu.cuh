@@ -55,7 +55,7 @@ struct nb_cuda {
     cudaStream_t stream, side; /* side: for work beside the stream, forked and joined by events */
     cudaEvent_t fork, join, mark[64];
     cudaError_t error; /* the first: sticky */
-    char why[160];
+    char why[320];
     int index, cc, n_sm;
     size_t shared_bytes, l2_bytes;
     bool capturing;

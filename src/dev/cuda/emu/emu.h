@@ -1,0 +1,16 @@
+/* emu.h - the parts of the emulation of CUDA among themselves (cu_emu.h). */
+#ifndef NB_DEV_CUDA_EMU_EMU_H
+#define NB_DEV_CUDA_EMU_EMU_H
+#include "kernel/cuda/common/cu.cuh"
+
+/* Dynamic shared memory of a block of compute capability 8.0, at most, and without being asked for. */
+enum { NB_EMU_SHARED_MAX = 163 << 10, NB_EMU_SHARED_DEFAULT = 48 << 10, NB_EMU_CANARY = 0xa5 };
+
+/* Runs a kernel.  order: bits that reverse threads, copy early in cp.async, reverse blocks.  A line when
+ * it failed, valid until the next run; else NULL. */
+const char *nb_emu_run(const nb_emu_call *c, unsigned order);
+void nb_emu_yield();
+/* The line of a stream's error, or NULL. */
+const char *nb_emu_why(cudaStream_t s);
+
+#endif

@@ -1,0 +1,69 @@
+/* table.cu - what the library gives: the device, every operation, the rows of those with several. */
+#include "dev/cuda/runtime.cuh"
+#include "kernel/cuda/common/ops.cuh"
+
+/* Operations that this build does not have yet end with a sticky error; a definition elsewhere wins. */
+#define NB_STUB(op, args)                                                                          \
+    __attribute__((weak)) void nb_cuda_##op(nb_cuda *g, const args *)                              \
+    {                                                                                              \
+        nb_cuda_check(g, cudaErrorNotSupported, "operation " #op " is not in this build");         \
+    }
+NB_STUB(embed, nb_cuda_embed_args)
+NB_STUB(norm, nb_cuda_norm_args)
+NB_STUB(rope_table, nb_cuda_rope_table_args)
+NB_STUB(mla_finish, nb_cuda_mla_finish_args)
+NB_STUB(gqa_finish, nb_cuda_gqa_finish_args)
+NB_STUB(swiglu, nb_cuda_swiglu_args)
+NB_STUB(split, nb_cuda_split_args)
+NB_STUB(route, nb_cuda_route_args)
+NB_STUB(moe_sum, nb_cuda_moe_sum_args)
+NB_STUB(kv_append, nb_cuda_kv_append_args)
+NB_STUB(kv_decode, nb_cuda_kv_decode_args)
+NB_STUB(mla_tail, nb_cuda_mla_args)
+NB_STUB(mla_join, nb_cuda_mla_args)
+NB_STUB(gqa, nb_cuda_gqa_args)
+NB_STUB(prefill, nb_cuda_prefill_args)
+NB_STUB(prefill_finish, nb_cuda_prefill_args)
+NB_STUB(sample, nb_cuda_sample_args)
+#undef NB_STUB
+
+/* Best first; the first row whose cc and can fit is used. */
+const nb_cuda_linear_row nb_cuda_linear_rows[] = {
+    { NULL, 0, NB_CUDA_DIRECT, NULL, NULL },
+};
+const nb_cuda_experts_row nb_cuda_experts_rows[] = {
+    { NULL, 0, NB_CUDA_DIRECT, NULL, NULL },
+};
+const nb_cuda_mla_row nb_cuda_mla_rows[] = {
+#if !NB_CUDA_EMULATED
+#endif
+    { NULL, 0, 0, 0, NULL, NULL, NULL },
+};
+
+extern "C" __attribute__((visibility("default"))) const nb_cuda_api *nb_cuda_get_api(void)
+{
+    static const nb_cuda_api api = {
+        NB_CUDA_VERSION,         sizeof(nb_cuda_api),
+        nb_cuda_rt_n_device,     nb_cuda_rt_open,
+        nb_cuda_rt_close,        nb_cuda_rt_get_info,
+        nb_cuda_rt_alloc,        nb_cuda_rt_free,
+        nb_cuda_rt_host_alloc,   nb_cuda_rt_host_free,
+        nb_cuda_rt_upload,       nb_cuda_rt_download,
+        nb_cuda_rt_copy,         nb_cuda_rt_fill,
+        nb_cuda_rt_sync,         nb_cuda_rt_error,
+        nb_cuda_rt_graph_begin,  nb_cuda_rt_graph_end,
+        nb_cuda_rt_graph_launch, nb_cuda_rt_graph_destroy,
+        nb_cuda_rt_mark,         nb_cuda_rt_elapsed_s,
+        nb_cuda_embed,           nb_cuda_norm,
+        nb_cuda_rope_table,      nb_cuda_mla_finish,
+        nb_cuda_gqa_finish,      nb_cuda_swiglu,
+        nb_cuda_split,           nb_cuda_route,
+        nb_cuda_moe_sum,         nb_cuda_kv_append,
+        nb_cuda_kv_decode,       nb_cuda_mla_tail,
+        nb_cuda_mla_join,        nb_cuda_gqa,
+        nb_cuda_prefill,         nb_cuda_prefill_finish,
+        nb_cuda_sample,          nb_cuda_linear_rows,
+        nb_cuda_experts_rows,    nb_cuda_mla_rows,
+    };
+    return &api;
+}
