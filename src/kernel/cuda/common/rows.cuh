@@ -64,17 +64,5 @@ template <typename T> __device__ inline T nb_warp_sum(T x)
     for (int d = 16; d > 0; d >>= 1) x += __shfl_xor_sync(0xffffffffu, x, d);
     return x;
 }
-__device__ inline uint32_t nb_warp_max_u32(uint32_t x)
-{
-#if NB_CUDA_EMULATED
-    for (int d = 16; d > 0; d >>= 1) {
-        const uint32_t y = __shfl_xor_sync(0xffffffffu, x, d);
-        x = x > y ? x : y;
-    }
-    return x;
-#else
-    return __reduce_max_sync(0xffffffffu, x);
-#endif
-}
 
 #endif
