@@ -207,10 +207,6 @@ template <int N> inline void nb_cp_async_wait()
 }
 inline uint4 nb_ldg_stream(const void *p)
 {
-    return *static_cast<const uint4 *>(p);
-}
-inline uint4 nb_ldg_stream(const void *p)
-{
     if ((uintptr_t)p % 16) nb_emu_fail("a load of 16 bytes from %p: not aligned", p);
     return *static_cast<const uint4 *>(p);
 }
