@@ -29,9 +29,17 @@ NB_STUB(sample, nb_cuda_sample_args)
 
 /* Best first; the first row whose cc and can fit is used. */
 const nb_cuda_linear_row nb_cuda_linear_rows[] = {
+    { "mma", 80, NB_CUDA_DIRECT, nb_cuda_linear_mma_can, nb_cuda_linear_mma },
+    { "simt", 80, NB_CUDA_DIRECT, nb_cuda_linear_simt_can, nb_cuda_linear_simt },
+    { "mma_prompt", 80, NB_CUDA_PROMPT, nb_cuda_linear_mma_can, nb_cuda_linear_mma_prompt },
+    { "simt", 80, NB_CUDA_PROMPT, nb_cuda_linear_simt_can, nb_cuda_linear_simt },
     { NULL, 0, NB_CUDA_DIRECT, NULL, NULL },
 };
 const nb_cuda_experts_row nb_cuda_experts_rows[] = {
+    { "mma", 80, NB_CUDA_DIRECT, nb_cuda_experts_mma_can, nb_cuda_experts_mma },
+    { "simt", 80, NB_CUDA_DIRECT, nb_cuda_experts_simt_can, nb_cuda_experts_simt },
+    { "mma_prompt", 80, NB_CUDA_PROMPT, nb_cuda_experts_mma_can, nb_cuda_experts_mma_prompt },
+    { "simt", 80, NB_CUDA_PROMPT, nb_cuda_experts_simt_can, nb_cuda_experts_simt },
     { NULL, 0, NB_CUDA_DIRECT, NULL, NULL },
 };
 const nb_cuda_mla_row nb_cuda_mla_rows[] = {

@@ -1,0 +1,64 @@
+/* linear_mma.cu - the rows "mma" and "mma_prompt" of linear and experts: which kernel a shape gets.
+ *
+ * Up to 16 tokens the weights go straight to registers (linear_few.cu), from there on tiles
+ * (linear_tile.cu).  Both give the same bits, so that the number of tokens may decide; only FP8
+ * prompts have an order of their own, which the large tile alone has. */
+#include "kernel/cuda/sm80/linear_mma.cuh"
+
+enum { FEW_TOK = 16 };
+
+bool nb_cuda_linear_mma_can(nb_wtype type, size_t n_out, size_t n_col, bool two_parts)
+{
+    (void)n_out;
+    (void)two_parts;
+    return nb_lin_mma_can(type, n_col);
+}
+
+static void linear(nb_cuda *g, const nb_cuda_linear_args *a, bool prompt)
+{
+    if (!a->n_tok || !a->n_out || !a->n_batch) return;
+    const bool fp8 = a->w.type == NB_W_FP8B;
+    const nb_lin j = nb_lin_of(a);
+    if (a->n_tok <= FEW_TOK && !(fp8 && prompt))
+        nb_lin_few(g, j, fp8, false, a->n_batch, a->n_tok);
+    else
+        nb_lin_tile(g, j, fp8, false, a->n_batch, prompt);
+}
+
+void nb_cuda_linear_mma(nb_cuda *g, const nb_cuda_linear_args *a)
+{
+    linear(g, a, false);
+}
+
+void nb_cuda_linear_mma_prompt(nb_cuda *g, const nb_cuda_linear_args *a)
+{
+    linear(g, a, true);
+}
+
+bool nb_cuda_experts_mma_can(nb_wtype type, size_t n_out, size_t n_col)
+{
+    (void)n_out;
+    return nb_lin_mma_can(type, n_col);
+}
+
+/* An expert has at most n_tok places. */
+static void experts(nb_cuda *g, const nb_cuda_experts_args *a, bool prompt)
+{
+    if (!a->n_place || !a->n_out || !a->n_expert) return;
+    const bool fp8 = a->gate.type == NB_W_FP8B, glu = a->up.data != NULL;
+    const nb_lin j = nb_lin_of(a);
+    if ((a->n_tok <= FEW_TOK || a->n_place / a->n_expert <= FEW_TOK / 2) && !(fp8 && prompt))
+        nb_lin_few(g, j, fp8, glu, a->n_expert, a->n_tok);
+    else
+        nb_lin_tile(g, j, fp8, glu, 1, prompt);
+}
+
+void nb_cuda_experts_mma(nb_cuda *g, const nb_cuda_experts_args *a)
+{
+    experts(g, a, false);
+}
+
+void nb_cuda_experts_mma_prompt(nb_cuda *g, const nb_cuda_experts_args *a)
+{
+    experts(g, a, true);
+}

@@ -1,0 +1,166 @@
+/* linear_mma.cuh - what the tensor-core products have in common: their arguments, the order of a sum and
+ * how operands are read.
+ *
+ * Order of a sum over n_col columns (every kernel of these files, whatever the number of tokens):
+ * the columns are cut into at most 8 ranges (16 where n_out is small), each a multiple of 128 columns.  A range
+ * is summed by mma.m16n8k16 from its first column on, two mma of hi and lo for 16 columns in turn,
+ * and the ranges are added in order.  FP8: a block of 128 columns is summed so, times its scale it
+ * is added to the sum of the range.
+ *
+ * Weights are on the side of the mma with 16 rows, tokens on the one with 8.  Which column is which k of
+ * an mma is free as long as both sides agree: a lane reads 16 bytes of its row at once and has then
+ * the operands of two mma (BF16) or four (FP8).  With lane = 4 g + t:
+ *   BF16: 32 columns are two mma: columns 8t..8t+3 are t's k of the first, 8t+4..8t+7 of the second
+ *   FP8:  64 columns are four mma: columns 16t + 4i .. +3 are t's k of mma i */
+#ifndef NB_KERNEL_CUDA_SM80_LINEAR_MMA_CUH
+#define NB_KERNEL_CUDA_SM80_LINEAR_MMA_CUH
+#include "kernel/cuda/common/ops.cuh"
+#include "kernel/cuda/common/ptx.cuh"
+
+/* A product as the kernels see it.  Blocks of one batch (head, expert) b use rows
+ * [b * w_rows, b * w_rows + n_out) of w. */
+struct nb_lin {
+    const unsigned char *w[2]; /* the matrix; the gate and the up projection */
+    const float *scale[2];
+    const float *bias;
+    nb_cuda_rows x, y;
+    const uint32_t *first, *src; /* experts, else NULL */
+    size_t x_batch, y_batch, w_rows;
+    uint32_t n_tok, n_out, n_col;
+    uint32_t n_range, range;         /* the order of the sum: ranges, columns in each */
+    uint32_t scale_cols, scale_rows; /* scales in a row; rows of scales of an expert */
+    uint32_t n_expert;
+    bool add;
+};
+
+static inline uint32_t nb_lin_ceil(size_t a, size_t b)
+{
+    return (uint32_t)((a + b - 1) / b);
+}
+
+/* The order of a sum, from the matrix's shape alone. */
+static inline void nb_lin_ranges(nb_lin *j)
+{
+    const uint32_t most = j->n_out <= 1024 ? 16 : 8, n_block = nb_lin_ceil(j->n_col, 128);
+    const uint32_t blocks = n_block ? nb_lin_ceil(n_block, most) : 1;
+    j->range = blocks * 128;
+    j->n_range = n_block ? nb_lin_ceil(n_block, blocks) : 1;
+}
+
+static inline nb_lin nb_lin_of(const nb_cuda_linear_args *a)
+{
+    nb_lin j = {};
+    j.w[0] = static_cast<const unsigned char *>(a->w.data);
+    j.scale[0] = a->w.scale;
+    j.bias = a->bias;
+    j.x = a->x;
+    j.y = a->y;
+    j.x_batch = a->x_batch;
+    j.y_batch = a->y_batch;
+    j.w_rows = a->w_batch;
+    j.n_tok = (uint32_t)a->n_tok;
+    j.n_out = (uint32_t)a->n_out;
+    j.n_col = (uint32_t)a->w.n_col;
+    j.scale_cols = nb_lin_ceil(a->w.n_col, 128);
+    j.add = a->add;
+    nb_lin_ranges(&j);
+    return j;
+}
+
+static inline nb_lin nb_lin_of(const nb_cuda_experts_args *a)
+{
+    nb_lin j = {};
+    j.w[0] = static_cast<const unsigned char *>(a->gate.data);
+    j.w[1] = static_cast<const unsigned char *>(a->up.data);
+    j.scale[0] = a->gate.scale;
+    j.scale[1] = a->up.scale;
+    j.x = a->x;
+    j.y = a->y;
+    j.first = a->first;
+    j.src = a->src;
+    j.w_rows = a->n_out;
+    j.n_tok = (uint32_t)a->n_place;
+    j.n_out = (uint32_t)a->n_out;
+    j.n_col = (uint32_t)a->gate.n_col;
+    j.scale_cols = nb_lin_ceil(a->gate.n_col, 128);
+    j.scale_rows = nb_lin_ceil(a->n_out, 128);
+    j.n_expert = (uint32_t)a->n_expert;
+    nb_lin_ranges(&j);
+    return j;
+}
+
+/* Rows are read 16 bytes at a time. */
+static inline bool nb_lin_mma_can(nb_wtype type, size_t n_col)
+{
+    return n_col &&
+           ((type == NB_W_BF16 && n_col % 8 == 0) || (type == NB_W_FP8B && n_col % 16 == 0));
+}
+
+/* Scales of row r of batch b: [scale_cols]. */
+__device__ inline const float *nb_lin_scale(const nb_lin &j, uint32_t matrix, uint32_t b,
+                                            uint32_t r)
+{
+    const size_t row = j.first ? (size_t)b * j.scale_rows + r / 128 : (b * j.w_rows + r) / 128;
+    return j.scale[matrix] + row * j.scale_cols;
+}
+
+/* Four E4M3 codes as BF16, exactly: the bits of a code are those of a BF16 value 2^120 times smaller,
+ * subnormal codes included.  NaN codes, which no loader lets through, would become 480. */
+__device__ inline uint2 nb_lin_e4m3(uint32_t codes)
+{
+    const uint32_t a = __byte_perm(codes, 0, 0x1404), b = __byte_perm(codes, 0, 0x3424);
+    uint32_t u[2] = { (a & 0x80008000u) | (a >> 4 & 0x07f007f0u),
+                      (b & 0x80008000u) | (b >> 4 & 0x07f007f0u) };
+    const uint32_t f = 0x7b807b80u; /* 2^120 */
+    __nv_bfloat162 v[2], k;
+    memcpy(v, u, sizeof v);
+    memcpy(&k, &f, sizeof k);
+    v[0] = __hmul2(v[0], k);
+    v[1] = __hmul2(v[1], k);
+    memcpy(u, v, sizeof u);
+    return make_uint2(u[0], u[1]);
+}
+
+/* The operands of two mma out of 16 bytes of a row: BF16 as they are; FP8 the first or second half. */
+template <bool FP8> __device__ inline uint4 nb_lin_operands(const uint4 &raw, int half)
+{
+    if (!FP8) return raw;
+    const uint2 a = nb_lin_e4m3(half ? raw.z : raw.x), b = nb_lin_e4m3(half ? raw.w : raw.y);
+    return make_uint4(a.x, a.y, b.x, b.y);
+}
+
+/* c += two mma of rows a0 (g), a1 (g + 8) and tokens hi, then lo, the first mma's or the second's. */
+__device__ inline void nb_lin_mma(float (&c)[4], const uint4 &a0, const uint4 &a1, const uint4 &b,
+                                  int second)
+{
+    if (second) {
+        const uint32_t a[4] = { a0.z, a1.z, a0.w, a1.w };
+        nb_mma_bf16(c, a, b.z, b.w);
+    } else {
+        const uint32_t a[4] = { a0.x, a1.x, a0.y, a1.y };
+        nb_mma_bf16(c, a, b.x, b.y);
+    }
+}
+
+__device__ inline float nb_lin_swiglu(float gate, float up)
+{
+    return gate / (1.0f + expf(-gate)) * up;
+}
+
+/* Row r of token (or place) tok is v, complete but for the bias. */
+__device__ inline void nb_lin_store(const nb_lin &j, uint32_t b, uint32_t tok, uint32_t r, float v)
+{
+    if (j.bias) v = __fadd_rn(v, j.bias[r]);
+    const size_t i = tok * j.y.stride + (j.first ? 0 : b * j.y_batch) + r;
+    if (j.add)
+        j.y.f[i] = __fadd_rn(j.y.f[i], v);
+    else
+        nb_put(j.y, i, v);
+}
+
+/* The kernels: linear_few.cu reads weights straight into registers, for few tokens; linear_tile.cu has
+ * tiles in shared memory.  Same bits.  glu: gate and up, then SwiGLU. */
+void nb_lin_few(nb_cuda *g, const nb_lin &j, bool fp8, bool glu, size_t n_batch, size_t max_tok);
+void nb_lin_tile(nb_cuda *g, const nb_lin &j, bool fp8, bool glu, size_t n_batch, bool prompt);
+
+#endif
