@@ -2,12 +2,14 @@
  *
  * The same source serves a GPU and the emulation, whose stand-ins have the runtime's names.  The
  * runtime is linked statically and finds the driver by itself, so the library loads on machines
- * without one, and n_device says what is missing.  cuBLASLt is opened by who needs it, not here.
+ * without one, and n_device says what is missing.  cuBLASLt is opened at run
+ * time (cublaslt.cu).
  *
  * A graph is what the stream captured: its kernels' arguments are fixed, so what changes from step to step
  * is in device memory.  Launching one costs the host a few microseconds whatever it holds, which is what
  * makes a decode step of some hundred small kernels as fast as the kernels are. */
 #include "dev/cuda/runtime.cuh"
+#include "kernel/cuda/common/ops.cuh"
 #if NB_CUDA_EMULATED
 #include "dev/cuda/emu/emu.h"
 #endif
@@ -151,6 +153,9 @@ nb_status nb_cuda_rt_open(int index, nb_cuda **out, nb_error *err)
                      index, g->name, g->cc / 10, g->cc % 10);
         } else {
             make_streams(g);
+#if !NB_CUDA_EMULATED
+            nb_cuda_blas_open(g);
+#endif
         }
     }
     if (s == NB_OK) s = report(g, err);
@@ -167,6 +172,9 @@ void nb_cuda_rt_close(nb_cuda *g)
     if (!g) return;
     cudaSetDevice(g->index);
     if (g->stream) cudaStreamSynchronize(g->stream);
+#if !NB_CUDA_EMULATED
+    nb_cuda_blas_close(g);
+#endif
     for (int i = 0; i < N_MARK; i++)
         if (g->mark[i]) cudaEventDestroy(g->mark[i]);
     if (g->fork) cudaEventDestroy(g->fork);
@@ -193,6 +201,10 @@ void nb_cuda_rt_get_info(nb_cuda *g, nb_cuda_info *info)
 #else
     snprintf(info->what, sizeof info->what, "CUDA %d.%d, driver %d.%d, sm_80 sm_90a",
              runtime / 1000, runtime % 1000 / 10, driver / 1000, driver % 1000 / 10);
+    const size_t blas = nb_cuda_blas_version(g), n = strlen(info->what);
+    if (blas)
+        snprintf(info->what + n, sizeof info->what - n, ", cuBLASLt %zu.%zu", blas / 10000,
+                 blas / 100 % 100);
 #endif
     info->cc = g->cc;
     info->n_sm = (size_t)g->n_sm;

@@ -41,6 +41,12 @@ size_t nb_cuda_mla_mma_scratch(const nb_record *r, size_t n_head, size_t n_row);
 void nb_cuda_mla_mma(nb_cuda *g, const nb_cuda_mla_args *a);
 
 #if !NB_CUDA_EMULATED
+/* cuBLASLt, when it is there: opened and closed with the device; its version or 0. */
+void nb_cuda_blas_open(nb_cuda *g);
+void nb_cuda_blas_close(nb_cuda *g);
+size_t nb_cuda_blas_version(const nb_cuda *g);
+nb_cuda_linear_fn nb_cuda_linear_cublaslt;
+nb_cuda_linear_can_fn nb_cuda_linear_cublaslt_can;
 #endif
 
 /* The tables, best first, ended by name == NULL. */
