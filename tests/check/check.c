@@ -3,10 +3,13 @@
  *
  *   nibble-check [--test OP] [--function NAME] [--caps LEVEL | --all-caps [--from LEVEL]] [--bench]
  *                [--seed N] [--repeat N] [--json FILE] [--self-test] [--list] [--list-caps] [--list-tests]
+ *                [--cuda LIBRARY [--guard]]
  *
  * The product's variant tables are the only list of kernels.  For every level of
  * the ladder the first row of each kind that the level can run is what the product
- * would pick; that row is tested.  A row that no level ever picks is an error. */
+ * would pick; that row is tested.  A row that no level ever picks is an error.
+ * With --cuda the operations are those of the library instead (check_cuda.h), all rows that the device
+ * can run. */
 #define _GNU_SOURCE /* sigaltstack, SA_ONSTACK */
 #include "check/check.h"
 
@@ -15,18 +18,21 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "check/check_cuda.h"
 #include "os/cpu.h"
 
-static const chk_op *const ops[] = { &chk_embed,      &chk_rmsnorm,     &chk_linear,
+static const chk_op *const host_ops[] = { &chk_embed,      &chk_rmsnorm,     &chk_linear,
                                      &chk_linear_t,   &chk_rope,        &chk_attn,
                                      &chk_attn_score, &chk_swiglu,      &chk_route,
                                      &chk_kv_codec,   &chk_kv_residual, &chk_attn_prefill,
                                      &chk_attn_pages };
+static const chk_op *const *ops = host_ops;
+static size_t n_op = NB_COUNT(host_ops);
 enum { MAX_ROW = 64, MAX_CRASH_RUNS = 8 };
 
 typedef struct options {
-    const char *test, *function, *caps, *from, *json;
-    bool all_caps, bench, self_test, list, list_caps, list_tests;
+    const char *test, *function, *caps, *from, *json, *cuda;
+    bool guard, all_caps, bench, self_test, list, list_caps, list_tests;
     uint64_t seed, repeat;
 } options;
 
@@ -105,6 +111,14 @@ static const nb_cpu_level *level_of(const chk_row *rows, size_t n, size_t i)
     return NULL;
 }
 
+/* Rows of a device do not stand in for each other: each is tested where its chip is. */
+static const nb_cpu_level *cuda_level(const chk_row *r)
+{
+    const nb_cpu_level *v = ladder;
+    while (v->name && (v->mask & NB_CAP_SM80) == 0) v++;
+    return r->need & NB_CAP_SM90 ? v + 1 : v;
+}
+
 static void reset(chk *t, const chk_op *op, const chk_row *row)
 {
     t->op = op;
@@ -162,7 +176,7 @@ static void run_op(chk *t, const options *o, const chk_op *op, FILE *json, total
     const size_t n = op->rows(rows, MAX_ROW);
     for (size_t k = 0; k < n; k++) {
         const size_t i = o->bench ? n - 1 - k : k; /* bench: portable rows first, for the ratio */
-        const nb_cpu_level *level = level_of(rows, n, i);
+        const nb_cpu_level *level = o->cuda ? cuda_level(&rows[i]) : level_of(rows, n, i);
         char name[CHK_NAME];
         function_name(name, sizeof name, op, &rows[i]);
         if (o->function && strcmp(o->function, name) != 0) continue;
@@ -198,7 +212,7 @@ static int self_test(chk *t)
 {
     size_t n = 0, missed = 0;
     t->quiet = true;
-    for (size_t i = 0; i < NB_COUNT(ops); i++) {
+    for (size_t i = 0; i < n_op; i++) {
         for (const chk_broken *b = ops[i]->broken; b && b->what; b++) {
             if (b->row.need & ~t->have) continue;
             if (!t->state_ok && strstr(b->expect, "extended state")) continue;
@@ -228,7 +242,7 @@ static int usage(const char *what, const char *arg)
         stderr,
         "usage: nibble-check [--test OP] [--function NAME] [--caps LEVEL | --all-caps [--from LEVEL]]\n"
         "                    [--bench] [--seed N] [--repeat N] [--json FILE] [--self-test]\n"
-        "                    [--list] [--list-caps] [--list-tests]\n");
+        "                    [--list] [--list-caps] [--list-tests] [--cuda LIBRARY [--guard]]\n");
     return 2;
 }
 
@@ -238,6 +252,7 @@ static int parse(int argc, char **argv, options *o)
     for (int i = 1; i < argc; i++) {
         const char *s = argv[i], *v = i + 1 < argc ? argv[i + 1] : NULL;
         bool *flag = strcmp(s, "--all-caps") == 0     ? &o->all_caps
+                     : strcmp(s, "--guard") == 0      ? &o->guard
                      : strcmp(s, "--bench") == 0      ? &o->bench
                      : strcmp(s, "--self-test") == 0  ? &o->self_test
                      : strcmp(s, "--list") == 0       ? &o->list
@@ -249,6 +264,7 @@ static int parse(int argc, char **argv, options *o)
                             : strcmp(s, "--caps") == 0     ? &o->caps
                             : strcmp(s, "--from") == 0     ? &o->from
                             : strcmp(s, "--json") == 0     ? &o->json
+                            : strcmp(s, "--cuda") == 0     ? &o->cuda
                                                            : NULL;
         uint64_t *number = strcmp(s, "--seed") == 0     ? &o->seed
                            : strcmp(s, "--repeat") == 0 ? &o->repeat
@@ -271,7 +287,7 @@ static int parse(int argc, char **argv, options *o)
 
 static bool known_test(const char *name)
 {
-    for (size_t i = 0; i < NB_COUNT(ops); i++)
+    for (size_t i = 0; i < n_op; i++)
         if (strcmp(ops[i]->name, name) == 0) return true;
     return false;
 }
@@ -288,7 +304,7 @@ static int run_tests(chk *t, const options *o, const char *machine)
     }
     for (uint64_t k = 0; k < o->repeat; k++) {
         t->seed = o->seed + k;
-        for (size_t i = 0; i < NB_COUNT(ops); i++)
+        for (size_t i = 0; i < n_op; i++)
             if (!o->test || strcmp(o->test, ops[i]->name) == 0) run_op(t, o, ops[i], json, &sum);
     }
     int bad = 0;
@@ -310,13 +326,18 @@ int main(int argc, char **argv)
     static options o = { .seed = 1, .repeat = 1 };
     const int wrong = parse(argc, argv, &o);
     if (wrong) return usage("unknown or incomplete option ", argv[wrong]);
+    if (o.cuda) {
+        ops = chk_cuda_ops;
+        n_op = chk_cuda_n_op;
+        o.all_caps = true;
+    }
     if (o.test && !known_test(o.test)) return usage("unknown test ", o.test);
     build_ladder();
     if (!find_level(o.caps)->name) return usage("unknown level ", o.caps);
     if (!find_level(o.from)->name) return usage("unknown level ", o.from);
     setvbuf(stdout, NULL, _IOLBF, 0);
     if (o.list_tests) {
-        for (size_t i = 0; i < NB_COUNT(ops); i++) printf("%s\n", ops[i]->name);
+        for (size_t i = 0; i < n_op; i++) printf("%s\n", ops[i]->name);
         return 0;
     }
     t.have = nb_cpu_caps();
@@ -329,12 +350,17 @@ int main(int argc, char **argv)
     chk_machine_line(machine, sizeof machine, t.have);
     if (!o.list) printf("%s\n", machine);
     t.state_ok = chk_state_usable(t.have);
+    if (o.cuda) {
+        if (!chk_gpu_open(o.cuda, o.guard)) return 2;
+        t.have |= chk_gpu_caps();
+    }
     catch_signals();
     if (!t.state_ok && !o.list)
         printf("note: XGETBV(1) does not tell a dirty vector state here; that check is off\n");
     if (o.self_test) return self_test(&t);
-    if (o.bench) t.bench = chk_bench_open(o.json);
+    if (o.bench && !o.cuda) t.bench = chk_bench_open(o.json);
     int rc = run_tests(&t, &o, machine);
-    if (o.bench) rc |= chk_bench_close(t.bench);
+    if (o.bench && !o.cuda) rc |= chk_bench_close(t.bench);
+    if (o.cuda) chk_gpu_close();
     return rc;
 }

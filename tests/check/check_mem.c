@@ -10,6 +10,7 @@
 
 #include "base/hash.h"
 #include "check/check.h"
+#include "check/check_cuda.h"
 
 enum { PAGE = 4096 };
 static const uint32_t canary = 0x7fa5a5a5; /* a NaN as float; bytes a5 a5 a5 7f */
@@ -53,6 +54,7 @@ void chk_free_all(chk *t)
 {
     for (size_t i = 0; i < t->n_buf; i++) munmap(t->buf[i].map, t->buf[i].map_bytes);
     t->n_buf = 0;
+    chk_gpu_free_all();
 }
 
 void *chk_raw(chk *t, size_t n_bytes)
