@@ -11,6 +11,7 @@ function(nb_choice name default help)
 endfunction()
 
 nb_choice(NB_CUDA AUTO "CUDA kernels")
+nb_choice(NB_CUDA_EMU AUTO "CUDA kernels emulated on the processor, for tests")
 nb_choice(NB_TESTS AUTO "Tests and the kernel checker")
 nb_choice(NB_FUZZ AUTO "Fuzz targets: AUTO with the replay driver, ON with libFuzzer")
 set(NB_CUDA_ARCHS "80-real;90a-real" CACHE STRING "CUDA architectures to compile for")

@@ -34,7 +34,7 @@ if(NB_EMULATED)
     string(APPEND isa_text ", of which emulated: ${nb_emulated}")
 endif()
 nb_line(ISA "wanted ${NB_ISA}, ${isa_text}")
-nb_line(CUDA "wanted ${NB_CUDA}, ${nb_cuda_why}")
+nb_line(CUDA "wanted ${NB_CUDA}, ${nb_cuda_why}, emulation: ${nb_cuda_emu_why}")
 nb_line(libraries "jansson ${JANSSON_VERSION}, pcre2 ${PCRE2_VERSION}, utf8proc ${UTF8PROC_VERSION},"
     "libevent ${LIBEVENT_VERSION}, openssl ${OPENSSL_VERSION}, libyaml ${YAML_VERSION},"
     "libedit ${edit_text}")

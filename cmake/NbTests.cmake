@@ -3,6 +3,7 @@
 #   tests/unit/test_*.c     one cmocka program each       labels unit fast
 #   tests/prop/prop_*.c     one program each              label  prop
 #   tests/check/*.c         nibble-check --all-caps       label  check
+#   (the same)              nibble-check --cuda, with the kernels emulated      labels check cuda
 #   tests/emu/*.c           the emulation of AVX-512 and AMX   labels unit fast
 #   tests/parity/*.c        nibble-parity DIR, for each DIR with expected.safetensors   label parity
 #   tests/fuzz/fuzz_*.c     corpus replay, a short mutation run, failing allocations    label fuzz
@@ -25,6 +26,7 @@ endif()
 set(nb_test_env
     "NB_SOURCE_DIR=${CMAKE_SOURCE_DIR}"
     "NB_SANITIZE=${NB_SANITIZE}"
+    "NB_CUDA_EMU_LIBRARY=$<$<BOOL:${NB_HAVE_CUDA_EMU}>:${CMAKE_BINARY_DIR}/libnibble-cuda-emu.so>"
     "ASAN_OPTIONS=allocator_may_return_null=1:detect_stack_use_after_return=1:strict_string_checks=1"
     "UBSAN_OPTIONS=print_stacktrace=1"
     "TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1")
@@ -101,6 +103,19 @@ if(sources AND nb_kinds)
         nb_test(check 240 check nibble-check --all-caps)
     endif()
     nb_test(check_self_test 180 check nibble-check --self-test)
+    if(NB_HAVE_CUDA_EMU)
+        nb_test(check_cuda_emu 300 "check;cuda" nibble-check --cuda $<TARGET_FILE:nibble-cuda-emu>)
+        add_dependencies(nibble-check nibble-cuda-emu)
+    endif()
+endif()
+
+# The emulation of CUDA itself; in C++, as it is.
+if(NB_HAVE_CUDA_EMU AND nb_kinds)
+    add_executable(test_cu_emu "${nb_test_dir}/emu/test_cu_emu.cpp" $<TARGET_OBJECTS:nb_cuda_emu_core>)
+    nb_cuda_emu_settings(test_cu_emu)
+    set_target_properties(test_cu_emu PROPERTIES
+        RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests/unit")
+    nb_test(test_cu_emu 60 "unit;fast;cuda" test_cu_emu)
 endif()
 
 # The emulation of AVX-512 and AMX (tests/emu), in every build: against its definitions, and against
