@@ -214,25 +214,15 @@ template <int KQ, int NV, int BLOCKS> void launch(nb_cuda *g, plan &p)
               bytes, p);
 }
 
-bool aligned(const void *p)
-{
-    return (uintptr_t)p % 16 == 0;
-}
-
 } // namespace
 
 void nb_cuda_prefill(nb_cuda *g, const nb_cuda_prefill_args *a)
 {
     if (a->n_tok == 0) return;
-    plan p = {};
-    p.a = *a;
-    p.page_first = (uint32_t)(a->pos0 / TOK);
-    p.page_last = (uint32_t)((a->pos0 + a->n_tok - 1) / TOK);
-    p.n_pair = (p.page_last - p.page_first + PAGES) / PAGES;
-    p.n_step = (uint32_t)((a->d_nope + a->d_rope + 15) / 16);
-    p.scale_log2 = a->scale * 1.44269504088896340736f;
-    p.pieces = (a->d_nope | a->d_rope | a->d_v | a->dec_stride | a->rope_stride) % 8 == 0 &&
-               aligned(a->dec) && aligned(a->rope) && aligned(a->own) && aligned(a->own_rope);
+#if !NB_CUDA_EMULATED
+    if (g->cc == 90 && nb_cuda_prefill_wgmma(g, a)) return;
+#endif
+    plan p = plan_of(a);
     const uint32_t n_step = p.n_step;
     if (n_step == 12 && a->d_v == 128) /* DeepSeek */
         launch<12, 16, 2>(g, p);

@@ -23,6 +23,25 @@ struct plan {
     bool pieces, whole; /* all rows in aligned pieces of 8 values; d_v is what the kernel has */
 };
 
+inline bool aligned(const void *p)
+{
+    return (uintptr_t)p % 16 == 0;
+}
+
+inline plan plan_of(const nb_cuda_prefill_args *a)
+{
+    plan p = {};
+    p.a = *a;
+    p.page_first = (uint32_t)(a->pos0 / TOK);
+    p.page_last = (uint32_t)((a->pos0 + a->n_tok - 1) / TOK);
+    p.n_pair = (p.page_last - p.page_first + PAGES) / PAGES;
+    p.n_step = (uint32_t)((a->d_nope + a->d_rope + 15) / 16);
+    p.scale_log2 = a->scale * 1.44269504088896340736f;
+    p.pieces = (a->d_nope | a->d_rope | a->d_v | a->dec_stride | a->rope_stride) % 8 == 0 &&
+               aligned(a->dec) && aligned(a->rope) && aligned(a->own) && aligned(a->own_rope);
+    return p;
+}
+
 /* A tile's rows in memory: the head's keys and values, the shared keys; rows from n_tok on are 0. */
 struct source {
     const uint16_t *kv, *rope;
@@ -213,5 +232,10 @@ __device__ void poison(const plan &p, const source &own, uint32_t row, state<NV>
 }
 
 } // namespace
+
+#if !NB_CUDA_EMULATED
+/* Compute capability 9.0: does it, or returns false when the shape is not one of its own. */
+bool nb_cuda_prefill_wgmma(nb_cuda *g, const nb_cuda_prefill_args *a);
+#endif
 
 #endif

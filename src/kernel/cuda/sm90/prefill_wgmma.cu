@@ -1,0 +1,259 @@
+/* prefill_wgmma.cu - expanded attention of a prompt on Hopper: wgmma, a group that copies, two that
+ * compute.
+ *
+ * As sm80/prefill.cu: a block owns two pages of queries of one head and walks over tiles of 64 tokens.
+ * A page of queries is the 64 rows of wgmma: each of two warp groups computes one page, the third
+ * copies keys and values of the tiles to come into a ring of stages.  It uses cp.async, since a row is
+ * made of pieces of two places (keys of the head, shared keys), and writes the 128-byte swizzle
+ * itself; a tile is announced when this thread's pieces have landed and are fenced for wgmma.
+ *
+ * In a group the products of weights and values run while the next tile's scores are issued; softmax
+ * leaves the tensor cores to the other group.  Queries stay in registers as left operands where they
+ * fit, weights always do.  Values are the N-major right operand and need no transposition.
+ *
+ * Weights, masks and states: sm80/prefill.cuh. */
+#include "kernel/cuda/sm80/prefill.cuh"
+#include "kernel/cuda/sm90/prefill_wgmma.cuh"
+
+namespace
+{
+constexpr uint32_t GROUP = 128, THREADS = 3 * GROUP,
+                   BLOCK_BYTES = TOK * 128; /* 64 rows of 64 values */
+
+template <int KQ, int NV, int STAGES, bool QREG> struct layout {
+    static constexpr uint32_t key_blocks = (KQ + 3) / 4, value_blocks = NV / 8;
+    static constexpr uint32_t query_bytes = QREG ? 0 : key_blocks * BLOCK_BYTES; /* of a page */
+    static constexpr uint32_t stage_bytes = (key_blocks + value_blocks) * BLOCK_BYTES;
+    static constexpr uint32_t at_stage = PAGES * query_bytes,
+                              at_bar = at_stage + STAGES * stage_bytes;
+    static constexpr uint32_t bytes = at_bar + 16 * STAGES + 1024; /* aligned to 1024 by hand */
+};
+
+/* Byte of piece c (8 values) of row t in a block of 64 values. */
+__device__ inline uint32_t place(uint32_t t, uint32_t c)
+{
+    return t * 128 + (c ^ t % 8) * 16;
+}
+
+/* ---- the group that copies ---- */
+
+template <int KQ, int NV>
+__device__ void copy_tile(const plan &p, const source &s, unsigned char *stage)
+{
+    const uint32_t c = threadIdx.x % 8, t0 = threadIdx.x % GROUP / 8;
+    const uint32_t dn = (uint32_t)p.a.d_nope, dk = dn + (uint32_t)p.a.d_rope;
+#pragma unroll 1 /* few registers */
+    for (uint32_t b = 0; b < (KQ + 3) / 4; b++) {
+        const uint32_t col = 64 * b + 8 * c;
+        const bool rope = col >= dn;
+        const uint16_t *from = rope ? s.rope + (col - dn) : s.kv + col;
+        const size_t stride = rope ? p.a.rope_stride : p.a.dec_stride;
+#pragma unroll
+        for (uint32_t t = t0; t < TOK; t += GROUP / 8) {
+            const bool there = t < s.n_tok && col < dk;
+            nb_cp_async16(stage + b * BLOCK_BYTES + place(t, c), there ? from + t * stride : s.kv,
+                          there ? 16 : 0);
+        }
+    }
+    stage += (KQ + 3) / 4 * BLOCK_BYTES;
+    const uint16_t *v = s.kv + dn + 8 * c;
+#pragma unroll 1
+    for (uint32_t b = 0; b < NV / 8; b++)
+#pragma unroll
+        for (uint32_t t = t0; t < TOK; t += GROUP / 8) {
+            const bool there = t < s.n_tok;
+            nb_cp_async16(stage + b * BLOCK_BYTES + place(t, c),
+                          there ? v + t * p.a.dec_stride + 64 * b : s.kv, there ? 16 : 0);
+        }
+}
+
+template <int KQ, int NV, int STAGES, bool QREG>
+__device__ void copy_tiles(const plan &p, const walk &w, unsigned char *smem, uint32_t full)
+{
+    typedef layout<KQ, NV, STAGES, QREG> at;
+    constexpr uint32_t LAG = STAGES - 2; /* tiles on their way when one is announced */
+    const uint32_t empty = full + 8 * STAGES;
+    for (uint32_t i = 0; i < w.n_tile + LAG; i++) {
+        if (i < w.n_tile) {
+            if (i >= STAGES) bar_wait(empty + 8 * (i % STAGES), (i / STAGES - 1) & 1);
+            copy_tile<KQ, NV>(p, source_of(p, w, i),
+                              smem + at::at_stage + i % STAGES * at::stage_bytes);
+        }
+        nb_cp_async_commit();
+        if (i + 1 < LAG + 1) continue;
+        nb_cp_async_wait<LAG>();
+        to_wgmma();
+        bar_arrive(full + 8 * ((i - LAG) % STAGES));
+    }
+}
+
+/* ---- a group that computes ---- */
+
+__device__ inline float query_value(const plan &p, const walk &w, uint32_t t, uint32_t c)
+{
+    const uint32_t dk = (uint32_t)(p.a.d_nope + p.a.d_rope);
+    if (t >= p.a.n_tok || c >= dk) return 0;
+    return p.a.q[(p.a.row0 + t) * p.a.q_stride + (size_t)w.head * dk + c];
+}
+
+/* Left operands of rows row + g and row + g + 8 of the block. */
+template <int KQ>
+__device__ void query_fragments(const plan &p, const walk &w, uint32_t row, uint32_t (&a)[KQ][4])
+{
+    const uint32_t lane = threadIdx.x % 32;
+    const uint32_t t0 = token_of(p, w, row + lane / 4), t1 = token_of(p, w, row + lane / 4 + 8);
+#pragma unroll
+    for (uint32_t j = 0; j < KQ; j++)
+#pragma unroll
+        for (uint32_t e = 0; e < 4; e++) {
+            const uint32_t t = e % 2 ? t1 : t0, c = 16 * j + e / 2 * 8 + lane % 4 * 2;
+            a[j][e] = nb_pack_bf16(query_value(p, w, t, c), query_value(p, w, t, c + 1));
+        }
+}
+
+/* The same for operands in shared memory: the group's page. */
+template <int KQ>
+__device__ void query_rows(const plan &p, const walk &w, uint32_t page, unsigned char *dst)
+{
+    constexpr uint32_t half = 8 * KQ;
+    for (uint32_t i = threadIdx.x % GROUP; i < TOK * half; i += GROUP) {
+        const uint32_t r = i / half, c = i % half * 2, t = token_of(p, w, page * TOK + r);
+        unsigned char *to = dst + c / 64 * BLOCK_BYTES + place(r, c % 64 / 8) + c % 8 * 2;
+        *reinterpret_cast<uint32_t *>(to) =
+            nb_pack_bf16(query_value(p, w, t, c), query_value(p, w, t, c + 1));
+    }
+    to_wgmma();
+}
+
+/* Replaces what is not finite by zeros in the group's own values. */
+template <int NV> __device__ bool clean(unsigned char *v)
+{
+    bool bad = false;
+#pragma unroll 1
+    for (uint32_t i = threadIdx.x % GROUP; i < NV / 8 * BLOCK_BYTES / 2; i += GROUP) {
+        uint16_t *x = reinterpret_cast<uint16_t *>(v) + i;
+        if (!is_bad(*x)) continue;
+        bad = true;
+        *x = 0;
+    }
+    if (bad) to_wgmma();
+    return bad;
+}
+
+template <int KQ, int NV, int STAGES, bool QREG>
+__device__ void compute_tiles(const plan &p, const walk &w, unsigned char *smem, uint32_t full)
+{
+    typedef layout<KQ, NV, STAGES, QREG> at;
+    const uint32_t mine = threadIdx.x / GROUP - 1, row = threadIdx.x % GROUP / 32 * 16;
+    const uint32_t empty = full + 8 * STAGES;
+    uint32_t qf[QREG ? KQ : 1][4];
+    uint64_t qd = 0;
+    if constexpr (QREG) {
+        query_fragments<KQ>(p, w, mine * TOK + row, qf);
+    } else {
+        unsigned char *q = smem + mine * at::query_bytes;
+        query_rows<KQ>(p, w, mine, q);
+        qd = wg_desc(nb_smem(q), 16);
+        group_any(1 + mine, false);
+    }
+    state<NV> x;
+    load_state(p, w, mine * TOK + row, x);
+    float s[TILE_GROUPS][4];
+    bool bad = false;
+    for (uint32_t i = 0; i < w.n_tile; i++) {
+        const uint32_t st = i % STAGES;
+        const bool own = i >= w.n_dec;
+        const bool takes =
+            mine < w.n_page && (own ? i - w.n_dec == mine : p.a.page0 + i < (size_t)w.page + mine);
+        bar_wait(full + 8 * st, i / STAGES & 1);
+        if (takes) {
+            unsigned char *k = smem + at::at_stage + st * at::stage_bytes;
+            unsigned char *v = k + at::key_blocks * BLOCK_BYTES;
+            if (own) bad = group_any(1 + mine, clean<NV>(v));
+            const uint64_t kd = wg_desc(nb_smem(k), 16), vd = wg_desc(nb_smem(v), BLOCK_BYTES);
+            wg_fence();
+#pragma unroll
+            for (uint32_t j = 0; j < KQ; j++) {
+                const uint32_t to = j / 4 * (BLOCK_BYTES / 16) + j % 4 * 2;
+                if constexpr (QREG)
+                    wg_keys(s, qf[j], kd + to, j > 0);
+                else
+                    wg_keys(s, qd + to, kd + to, j > 0);
+            }
+            wg_commit();
+            wg_wait<0>();
+            if (own) mask(row, s);
+            weights(p.scale_log2, s, x);
+            uint32_t a[TOK / 16][4];
+#pragma unroll
+            for (uint32_t j = 0; j < TOK / 16; j++) weight_fragment(s, j, a[j]);
+            wg_fence();
+#pragma unroll
+            for (uint32_t j = 0; j < TOK / 16; j++) {
+                const uint64_t d = vd + j * 128; /* 16 rows */
+                if constexpr (NV == 8) wg_values64<0>(x.o, a[j], d, 1);
+                if constexpr (NV >= 16) wg_values128<0>(x.o, a[j], d, 1);
+                if constexpr (NV == 32) wg_values128<16>(x.o, a[j], d + BLOCK_BYTES / 8, 1);
+            }
+            wg_commit();
+            wg_wait<0>();
+        }
+        if (threadIdx.x % 32 == 0) bar_arrive(empty + 8 * st);
+    }
+    if (bad) poison(p, source_of(p, w, w.n_dec + mine), row, x);
+    store_state(p, w, mine * TOK + row, x);
+}
+
+template <int KQ, int NV, int STAGES, bool QREG>
+__global__ void __launch_bounds__(THREADS, 1) prefill_kernel(NB_PARAM plan p)
+{
+    typedef layout<KQ, NV, STAGES, QREG> at;
+    NB_SHARED(unsigned char, raw);
+    unsigned char *smem = raw + (1024 - nb_smem(raw) % 1024) % 1024;
+    const uint32_t full = nb_smem(smem + at::at_bar);
+    const walk w = walk_of(p);
+    if (w.n_tile == 0 && !p.a.first) return;
+    if (threadIdx.x == 0) {
+        for (uint32_t i = 0; i < STAGES; i++) {
+            bar_init(full + 8 * i, GROUP);
+            bar_init(full + 8 * (STAGES + i), 2 * GROUP / 32);
+        }
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    }
+    __syncthreads();
+    if (threadIdx.x < GROUP) {
+        fewer_registers<40>();
+        copy_tiles<KQ, NV, STAGES, QREG>(p, w, smem, full);
+    } else {
+        more_registers<232>();
+        compute_tiles<KQ, NV, STAGES, QREG>(p, w, smem, full);
+    }
+}
+
+template <int KQ, int NV, int STAGES, bool QREG> void launch(nb_cuda *g, plan &p)
+{
+    typedef layout<KQ, NV, STAGES, QREG> at;
+    p.whole = true;
+    NB_SHARED_LIMIT(g, (prefill_kernel<KQ, NV, STAGES, QREG>), at::bytes);
+    NB_LAUNCH(g, (prefill_kernel<KQ, NV, STAGES, QREG>), dim3((unsigned)p.a.n_head, p.n_pair),
+              THREADS, at::bytes, p);
+}
+
+} // namespace
+
+bool nb_cuda_prefill_wgmma(nb_cuda *g, const nb_cuda_prefill_args *a)
+{
+    plan p = plan_of(a);
+    if (!p.pieces) return false;
+    if (p.n_step == 12 && a->d_v == 128) /* DeepSeek */
+        launch<12, 16, 4, true>(g, p);
+    else if (p.n_step == 16 && a->d_v == 256) /* GLM */
+        launch<16, 32, 2, false>(g, p);
+    else if (p.n_step == 8 && a->d_v == 64) /* the bundled model */
+        launch<8, 8, 4, true>(g, p);
+    else if (p.n_step == 6 && a->d_v == 64) /* MiniCPM3 */
+        launch<6, 8, 4, true>(g, p);
+    else
+        return false;
+    return true;
+}

@@ -1,0 +1,162 @@
+/* prefill_wgmma.cuh - products of a warp group for expanded attention: BF16 operands, float sums.
+ *
+ * c [64][8 N] (+)= a b.  a: registers (fragments of mma.m16n8k16, a warp per 16 rows), or K-major in
+ * shared memory; b: shared memory, K-major (keys) or N-major (values).  Shared operands lie in
+ * rows of 128 bytes whose 16-byte pieces are exchanged by row % 8 (128-byte swizzle), eight rows to
+ * 1,024 bytes, aligned to that.  add 0: c's old value is not read. */
+#ifndef NB_KERNEL_CUDA_SM90_PREFILL_WGMMA_CUH
+#define NB_KERNEL_CUDA_SM90_PREFILL_WGMMA_CUH
+#include "kernel/cuda/common/ptx.cuh"
+
+namespace
+{
+/* lbo: bytes between blocks of 64 columns (N-major); eight rows are 1,024 bytes. */
+__device__ inline uint64_t wg_desc(uint32_t smem, uint32_t lbo)
+{
+    return (uint64_t)(smem >> 4 & 0x3fff) | (uint64_t)(lbo >> 4) << 16 |
+           (uint64_t)(1024 >> 4) << 32 | (uint64_t)1 << 62;
+}
+__device__ inline void wg_fence()
+{
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+__device__ inline void wg_commit()
+{
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+template <int N> __device__ inline void wg_wait()
+{
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
+}
+
+/* ---- waiting for each other ---- */
+
+__device__ inline void bar_init(uint32_t bar, uint32_t n)
+{
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(bar), "r"(n) : "memory");
+}
+__device__ inline void bar_arrive(uint32_t bar)
+{
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(bar) : "memory");
+}
+__device__ inline void bar_wait(uint32_t bar, uint32_t parity)
+{
+    asm volatile(
+        "{\n.reg .pred p;\nAGAIN:\n"
+        "mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n@!p bra AGAIN;\n}" ::"r"(bar),
+        "r"(parity)
+        : "memory");
+}
+/* What this thread wrote to shared memory is there for wgmma. */
+__device__ inline void to_wgmma()
+{
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+/* Waits for the warp group of the barrier; whether x is true in a thread of it. */
+__device__ inline bool group_any(uint32_t barrier, bool x)
+{
+    uint32_t y;
+    asm volatile("{\n.reg .pred p, q;\nsetp.ne.b32 p, %1, 0;\nbar.red.or.pred q, %2, 128, p;\n"
+                 "selp.b32 %0, 1, 0, q;\n}"
+                 : "=r"(y)
+                 : "r"((uint32_t)x), "r"(barrier)
+                 : "memory");
+    return y;
+}
+template <int N> __device__ inline void more_registers()
+{
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));
+}
+template <int N> __device__ inline void fewer_registers()
+{
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));
+}
+
+/* ---- products ---- */
+
+// clang-format off
+__device__ inline void wg_keys(float (&c)[8][4], const uint32_t (&a)[4], uint64_t b, int add)
+{
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %37, 0;\n"
+                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
+                 "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"
+                 "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31}, "
+                 "{%32,%33,%34,%35}, %36, p, 1, 1, 0;\n}"
+                 : "+f"(c[0][0]), "+f"(c[0][1]), "+f"(c[0][2]), "+f"(c[0][3]),
+                   "+f"(c[1][0]), "+f"(c[1][1]), "+f"(c[1][2]), "+f"(c[1][3]),
+                   "+f"(c[2][0]), "+f"(c[2][1]), "+f"(c[2][2]), "+f"(c[2][3]),
+                   "+f"(c[3][0]), "+f"(c[3][1]), "+f"(c[3][2]), "+f"(c[3][3]),
+                   "+f"(c[4][0]), "+f"(c[4][1]), "+f"(c[4][2]), "+f"(c[4][3]),
+                   "+f"(c[5][0]), "+f"(c[5][1]), "+f"(c[5][2]), "+f"(c[5][3]),
+                   "+f"(c[6][0]), "+f"(c[6][1]), "+f"(c[6][2]), "+f"(c[6][3]),
+                   "+f"(c[7][0]), "+f"(c[7][1]), "+f"(c[7][2]), "+f"(c[7][3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));
+}
+__device__ inline void wg_keys(float (&c)[8][4], uint64_t a, uint64_t b, int add)
+{
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\n"
+                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
+                 "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"
+                 "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31}, "
+                 "%32, %33, p, 1, 1, 0, 0;\n}"
+                 : "+f"(c[0][0]), "+f"(c[0][1]), "+f"(c[0][2]), "+f"(c[0][3]),
+                   "+f"(c[1][0]), "+f"(c[1][1]), "+f"(c[1][2]), "+f"(c[1][3]),
+                   "+f"(c[2][0]), "+f"(c[2][1]), "+f"(c[2][2]), "+f"(c[2][3]),
+                   "+f"(c[3][0]), "+f"(c[3][1]), "+f"(c[3][2]), "+f"(c[3][3]),
+                   "+f"(c[4][0]), "+f"(c[4][1]), "+f"(c[4][2]), "+f"(c[4][3]),
+                   "+f"(c[5][0]), "+f"(c[5][1]), "+f"(c[5][2]), "+f"(c[5][3]),
+                   "+f"(c[6][0]), "+f"(c[6][1]), "+f"(c[6][2]), "+f"(c[6][3]),
+                   "+f"(c[7][0]), "+f"(c[7][1]), "+f"(c[7][2]), "+f"(c[7][3])
+                 : "l"(a), "l"(b), "r"(add));
+}
+/* Columns from 8 FROM on, 64 or 128 of them. */
+template <int FROM, int NV>
+__device__ inline void wg_values64(float (&c)[NV][4], const uint32_t (&a)[4], uint64_t b, int add)
+{
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %37, 0;\n"
+                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
+                 "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"
+                 "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31}, "
+                 "{%32,%33,%34,%35}, %36, p, 1, 1, 1;\n}"
+                 : "+f"(c[FROM + 0][0]), "+f"(c[FROM + 0][1]), "+f"(c[FROM + 0][2]), "+f"(c[FROM + 0][3]),
+                   "+f"(c[FROM + 1][0]), "+f"(c[FROM + 1][1]), "+f"(c[FROM + 1][2]), "+f"(c[FROM + 1][3]),
+                   "+f"(c[FROM + 2][0]), "+f"(c[FROM + 2][1]), "+f"(c[FROM + 2][2]), "+f"(c[FROM + 2][3]),
+                   "+f"(c[FROM + 3][0]), "+f"(c[FROM + 3][1]), "+f"(c[FROM + 3][2]), "+f"(c[FROM + 3][3]),
+                   "+f"(c[FROM + 4][0]), "+f"(c[FROM + 4][1]), "+f"(c[FROM + 4][2]), "+f"(c[FROM + 4][3]),
+                   "+f"(c[FROM + 5][0]), "+f"(c[FROM + 5][1]), "+f"(c[FROM + 5][2]), "+f"(c[FROM + 5][3]),
+                   "+f"(c[FROM + 6][0]), "+f"(c[FROM + 6][1]), "+f"(c[FROM + 6][2]), "+f"(c[FROM + 6][3]),
+                   "+f"(c[FROM + 7][0]), "+f"(c[FROM + 7][1]), "+f"(c[FROM + 7][2]), "+f"(c[FROM + 7][3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));
+}
+template <int FROM, int NV>
+__device__ inline void wg_values128(float (&c)[NV][4], const uint32_t (&a)[4], uint64_t b, int add)
+{
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %69, 0;\n"
+                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 "
+                 "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"
+                 "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,"
+                 "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,"
+                 "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63}, "
+                 "{%64,%65,%66,%67}, %68, p, 1, 1, 1;\n}"
+                 : "+f"(c[FROM + 0][0]), "+f"(c[FROM + 0][1]), "+f"(c[FROM + 0][2]), "+f"(c[FROM + 0][3]),
+                   "+f"(c[FROM + 1][0]), "+f"(c[FROM + 1][1]), "+f"(c[FROM + 1][2]), "+f"(c[FROM + 1][3]),
+                   "+f"(c[FROM + 2][0]), "+f"(c[FROM + 2][1]), "+f"(c[FROM + 2][2]), "+f"(c[FROM + 2][3]),
+                   "+f"(c[FROM + 3][0]), "+f"(c[FROM + 3][1]), "+f"(c[FROM + 3][2]), "+f"(c[FROM + 3][3]),
+                   "+f"(c[FROM + 4][0]), "+f"(c[FROM + 4][1]), "+f"(c[FROM + 4][2]), "+f"(c[FROM + 4][3]),
+                   "+f"(c[FROM + 5][0]), "+f"(c[FROM + 5][1]), "+f"(c[FROM + 5][2]), "+f"(c[FROM + 5][3]),
+                   "+f"(c[FROM + 6][0]), "+f"(c[FROM + 6][1]), "+f"(c[FROM + 6][2]), "+f"(c[FROM + 6][3]),
+                   "+f"(c[FROM + 7][0]), "+f"(c[FROM + 7][1]), "+f"(c[FROM + 7][2]), "+f"(c[FROM + 7][3]),
+                   "+f"(c[FROM + 8][0]), "+f"(c[FROM + 8][1]), "+f"(c[FROM + 8][2]), "+f"(c[FROM + 8][3]),
+                   "+f"(c[FROM + 9][0]), "+f"(c[FROM + 9][1]), "+f"(c[FROM + 9][2]), "+f"(c[FROM + 9][3]),
+                   "+f"(c[FROM + 10][0]), "+f"(c[FROM + 10][1]), "+f"(c[FROM + 10][2]), "+f"(c[FROM + 10][3]),
+                   "+f"(c[FROM + 11][0]), "+f"(c[FROM + 11][1]), "+f"(c[FROM + 11][2]), "+f"(c[FROM + 11][3]),
+                   "+f"(c[FROM + 12][0]), "+f"(c[FROM + 12][1]), "+f"(c[FROM + 12][2]), "+f"(c[FROM + 12][3]),
+                   "+f"(c[FROM + 13][0]), "+f"(c[FROM + 13][1]), "+f"(c[FROM + 13][2]), "+f"(c[FROM + 13][3]),
+                   "+f"(c[FROM + 14][0]), "+f"(c[FROM + 14][1]), "+f"(c[FROM + 14][2]), "+f"(c[FROM + 14][3]),
+                   "+f"(c[FROM + 15][0]), "+f"(c[FROM + 15][1]), "+f"(c[FROM + 15][2]), "+f"(c[FROM + 15][3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));
+}
+// clang-format on
+} // namespace
+
+#endif
