@@ -76,20 +76,23 @@ static int read_options(depth_bench *x)
 
 static int open_engine(depth_bench *x)
 {
-    const serve_opts *v = &x->o->serve;
     nb_engine_options e = opts_engine(x->o);
     nb_memory_plan plan;
     nb_error err = { 0 };
+    nb_device_info device;
     const size_t more = x->max_prefill > x->b->point_tokens ? x->max_prefill : x->b->point_tokens;
     e.no_text = true;
     e.max_model_len = x->max_depth + more + 2 * PAGE;
-    e.max_num_batched_tokens = v->max_batched_tok;
-    e.prefill_chunk = e.max_chunk_tok = v->max_batched_tok;
+    nb_status st = nb_engine_find_device(&e, &device, &err);
+    if (st != NB_OK) return cli_status(st, &err);
+    const size_t step = opts_step_tok(x->o, device.is_gpu);
+    e.max_num_batched_tokens = step;
+    e.prefill_chunk = e.max_chunk_tok = step;
     e.max_num_seqs = x->max_batch;
-    if (v->max_batched_tok < x->max_batch)
+    if (step < x->max_batch)
         return cli_usage("--max-num-batched-tokens %zu: fewer than sequences (--depth-batch)",
-                         v->max_batched_tok);
-    nb_status st = nb_engine_plan_memory(&e, &plan, &err);
+                         step);
+    st = nb_engine_plan_memory(&e, &plan, &err);
     if (st != NB_OK) return cli_status(st, &err);
     const size_t blocks = e.max_model_len / PAGE + 2;
     /* Prompts that were timed stay behind; without room for them they push nothing else out. */

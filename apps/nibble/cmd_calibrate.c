@@ -49,6 +49,7 @@ static int open_engine(const opts *o, const eval_windows *w, nb_engine **out)
     nb_error err = { 0 };
     nb_engine_options e = opts_engine(o);
     nb_engine_info info;
+    e.device = "cpu"; /* attention inputs are taken there */
     e.kv_cache_dtype = "bf16";
     e.kv_cache_mode = e.kv_rope_dtype = NULL;
     e.kv_scales = "dynamic";

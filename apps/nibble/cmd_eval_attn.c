@@ -311,6 +311,7 @@ static int run_text(eval_attn *a, walk *w)
     size_t *pos = NULL;
     opts plain = *o;
     plain.kv_cache_dtype = "auto";
+    plain.device = "cpu"; /* attention inputs are taken there */
     plain.kv_cache_mode = plain.kv_rope_dtype = plain.kv_calibration = plain.kv_transform =
         plain.kv_skip_layers = plain.kv_scales = plain.kv_thrift = NULL;
     plain.kv_outliers = plain.kv_sinks = 0;

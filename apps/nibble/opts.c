@@ -303,6 +303,8 @@ nb_engine_options opts_engine(const opts *o)
         .kv_thrift_fraction = o->kv_thrift_fraction,
         .kv_thrift_pool = o->kv_thrift_pool,
         .mla = o->mla,
+        .device = o->device,
+        .cuda_library = o->cuda_library,
         .cpu_caps = o->cpu_caps,
         .chat_template = o->chat_template,
         .n_thread = o->threads,
@@ -312,6 +314,12 @@ nb_engine_options opts_engine(const opts *o)
         .no_text = o->skip_tokenizer_init,
         .progress = cli_progress,
     };
+}
+
+size_t opts_step_tok(const opts *o, bool gpu)
+{
+    const size_t n = o->serve.max_batched_tok;
+    return n ? n : gpu ? 8192 : 512;
 }
 
 /* ---- help ---------------------------------------------------------------- */

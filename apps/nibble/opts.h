@@ -83,6 +83,7 @@ typedef struct opts {
     const char *weight_dtype;
     size_t kv_outliers, kv_sinks;
     double kv_thrift_tau, kv_thrift_fraction, kv_thrift_pool;
+    const char *device, *cuda_library;
     const char *cpu_caps, *cpu_affinity, *chat_template;
     size_t threads, max_model_len, prefill_chunk;
     uint64_t dummy_seed;
@@ -151,5 +152,7 @@ const char *opts_nearest_command(const char *name);
 /* What the table filled, as the API wants it; borrows from o. */
 nb_sampling opts_sampling(const opts *o);
 nb_engine_options opts_engine(const opts *o);
+/* --max-num-batched-tokens, or what stands for 0. */
+size_t opts_step_tok(const opts *o, bool gpu);
 
 #endif

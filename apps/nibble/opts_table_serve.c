@@ -92,7 +92,7 @@ static const opt_row rows[] = {
     { .name = "max-num-seqs", .arg = "N", .type = OPT_COUNT, .offset = AT(max_num_seqs), .def = "64", .lo = 1, .hi = 4096, STEPS,
       .help = "requests that run at once" },
     { .name = "max-num-batched-tokens", .alias = "prefill-chunk", .arg = "N", .type = OPT_COUNT, .offset = AT(max_batched_tok),
-      .def = "512", .lo = 1, .hi = 65536, STEPS, .help = "tokens of a step" },
+      .def = "0", .lo = 0, .hi = 65536, STEPS, .help = "tokens of a step; 0: 512, on a GPU 8192" },
     { .name = "long-prefill-token-threshold", .arg = "N", .type = OPT_COUNT, .offset = AT(max_chunk_tok), .lo = 0, .hi = 65536, STEPS,
       .help = "prompt tokens of one request in a step while others wait; 0: half of a step" },
 
@@ -101,7 +101,7 @@ static const opt_row rows[] = {
       .help = "tokens of context, 1k = 1000, 1K = 1024; auto or -1: what fits (default: the model's maximum)" },
     { .name = "gpu-memory-utilization", .alias = "memory-utilization", .arg = "X", .type = OPT_NUM, .offset = AT(memory_utilization),
       .def = "0", .lo = 0, .hi = 1, MEMORY,
-      .help = "share of this machine's memory for weights, workspace and KV cache; 0: KV cache of the lesser of 2 GiB and an eighth, for at least 1 and at most 64 of the longest requests" },
+      .help = "share of the memory of the GPU (0: 0.9), or of this machine, for weights, workspace and KV cache; 0 on a CPU: KV cache of the lesser of 2 GiB and an eighth, for at least 1 and at most 64 of the longest requests" },
     { .name = "kv-cache-memory-bytes", .arg = "N", .type = OPT_COUNT, .offset = AT(kv_cache_bytes), .lo = 0, .hi = 1e15, MEMORY,
       .help = "of the KV cache, such as 512M or 2G; counts more than the option above" },
     { .name = "num-gpu-blocks-override", .arg = "N", .type = OPT_COUNT, .offset = AT(n_block), .lo = 0, .hi = 4e9, MEMORY,
@@ -118,8 +118,6 @@ static const opt_row rows[] = {
     /* ---- one value only ---- */
     { .name = "prefix-caching-hash-algo", .arg = "NAME", .type = OPT_ONLY, .choices = "sha256", NONE,
       .help = "keys of blocks are chained SHA-256" },
-    { .name = "device", .arg = "NAME", .type = OPT_ONLY, .choices = "auto|cpu", NONE,
-      .help = "no other device is built in" },
     { .name = "tensor-parallel-size", .dash = "tp", .arg = "N", .type = OPT_ONLY, .choices = "1", NONE,
       .help = "one process computes the whole model with --threads; it would not shard the latent cache either" },
     { .name = "pipeline-parallel-size", .dash = "pp", .arg = "N", .type = OPT_ONLY, .choices = "1", NONE,

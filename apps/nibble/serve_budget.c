@@ -9,6 +9,7 @@
 #include "cli.h"
 #include "serve_setup.h"
 
+static const double DEFAULT_GPU_SHARE = 0.9; /* as vLLM */
 static const uint64_t DEFAULT_POOL = (uint64_t)2 << 30;
 enum { DEFAULT_SHARE = 8, DEFAULT_REQUESTS = 64 };
 
@@ -150,4 +151,16 @@ int serve_budget(const opts *o, const nb_memory_plan *p, nb_engine_options *e)
     e->max_model_len = (size_t)len;
     e->kv_cache_bytes = pool / p->block_bytes * p->block_bytes;
     return CLI_OK;
+}
+
+void serve_budget_gpu(const opts *o, const nb_memory_plan *p, nb_engine_options *e)
+{
+    const serve_opts *v = &o->serve;
+    e->max_model_len_auto = v->max_model_len == OPT_AUTO;
+    e->max_model_len = e->max_model_len_auto ? 0 : v->max_model_len;
+    e->gpu_memory_utilization =
+        v->memory_utilization > 0 ? v->memory_utilization : DEFAULT_GPU_SHARE;
+    e->kv_cache_bytes = v->n_block && v->n_block < UINT64_MAX / p->block_bytes
+                            ? v->n_block * p->block_bytes
+                            : v->kv_cache_bytes;
 }

@@ -89,7 +89,7 @@ static int check_options(const opts *o)
     if (v->block_tok != BLOCK_TOK)
         return cli_usage("--block-size %zu: expected %d, the length of a page of records",
                          v->block_tok, BLOCK_TOK);
-    if (v->max_batched_tok < v->max_num_seqs)
+    if (v->max_batched_tok && v->max_batched_tok < v->max_num_seqs)
         return cli_usage("--max-num-batched-tokens %zu: expected at least --max-num-seqs (%zu)",
                          v->max_batched_tok, v->max_num_seqs);
     if (!v->tls_cert != !v->tls_key)
@@ -139,15 +139,15 @@ static int check_dtype(const opts *o, const nb_memory_plan *p)
 
 /* ---- filling in -------------------------------------------------------------------- */
 
-static void fill_engine(const opts *o, nb_engine_options *e)
+static void fill_engine(const opts *o, bool gpu, nb_engine_options *e)
 {
     const serve_opts *v = &o->serve;
+    const size_t step = opts_step_tok(o, gpu);
     *e = opts_engine(o);
-    e->prefill_chunk = v->max_batched_tok;
+    e->prefill_chunk = step;
     e->max_num_seqs = v->max_num_seqs;
-    e->max_num_batched_tokens = v->max_batched_tok;
-    e->max_chunk_tok =
-        v->max_chunk_tok < v->max_batched_tok ? v->max_chunk_tok : v->max_batched_tok;
+    e->max_num_batched_tokens = step;
+    e->max_chunk_tok = v->max_chunk_tok < step ? v->max_chunk_tok : step;
     e->commit_memory = true;
     e->no_prefix_caching = !v->prefix_caching;
     e->priority_scheduling = strcmp(v->scheduling_policy, "priority") == 0;
@@ -208,12 +208,20 @@ int serve_setup_init(const opts *o, serve_setup *s)
     if (code == CLI_OK) code = collect_keys(o, s);
     if (code == CLI_OK) code = collect_origins(o, s);
     if (code != CLI_OK) return code;
-    fill_engine(o, &s->engine);
+    const nb_engine_options asked = opts_engine(o);
+    nb_status st = nb_engine_find_device(&asked, &s->device, &err);
+    if (st != NB_OK) return cli_status(st, &err);
+    fill_engine(o, s->device.is_gpu, &s->engine);
     fill_server(o, s);
-    const nb_status st = nb_engine_plan_memory(&s->engine, &s->plan, &err);
+    st = nb_engine_plan_memory(&s->engine, &s->plan, &err);
     if (st != NB_OK) return cli_status(st, &err);
     code = check_dtype(o, &s->plan);
-    return code == CLI_OK ? serve_budget(o, &s->plan, &s->engine) : code;
+    if (code != CLI_OK) return code;
+    if (s->device.is_gpu)
+        serve_budget_gpu(o, &s->plan, &s->engine);
+    else
+        code = serve_budget(o, &s->plan, &s->engine);
+    return code;
 }
 
 void serve_setup_deinit(serve_setup *s)

@@ -8,6 +8,7 @@ typedef struct serve_setup {
     nb_engine_options engine;
     nb_serve_options server;
     nb_memory_plan plan;
+    nb_device_info device;
     opt_strs key, origin; /* what server points at */
     void **json;          /* documents that origin points into */
     size_t n_json;
@@ -23,6 +24,8 @@ size_t serve_raise_file_limit(size_t max_connections);
 
 /* serve_budget.c: sets the engine's max_model_len and kv_cache_bytes. */
 int serve_budget(const opts *o, const nb_memory_plan *p, nb_engine_options *e);
+/* The engine sizes the pool itself on a GPU, once everything else is there. */
+void serve_budget_gpu(const opts *o, const nb_memory_plan *p, nb_engine_options *e);
 
 enum { SERVE_SIZE_BYTES = 32 };
 /* "1.50 GiB", "5,292 tokens"-like: for lines that people read; n chars at most. */

@@ -99,6 +99,11 @@ typedef struct nb_engine_options {
                                     blocks (others: default 0.05)                           */
     double kv_thrift_pool;       /* rows kept near the kernels, of all; default 0.02        */
     const char *mla;             /* auto (default), absorbed, expanded                      */
+    const char *device;          /* auto (default: a GPU where there is one and the options ask
+                                    for nothing that it lacks), cpu, cuda, cuda:N           */
+    const char *cuda_library;    /* libnibble-cuda.so; default: beside the executable       */
+    double gpu_memory_utilization; /* on a GPU: share of its memory for everything; 0: the pool
+                                    is for one request of max_model_len                     */
     const char *cpu_caps;        /* highest instruction set level to use: c, avx2, ...      */
     const char *chat_template;   /* path; overrides the model's                             */
     size_t n_thread;             /* default: physical cores available                       */
@@ -149,10 +154,23 @@ typedef struct nb_engine_info {
     const char *kv_transform;                /* "none", "center+equalize", "per layer"          */
     const char *kv_thrift;                   /* "off", "token", ...                             */
     uint64_t residual_bytes, sink_bytes;     /* at most, beside the pool; 0 without             */
+    const char *device;                      /* "cpu", or the GPU's name */
+    uint64_t gpu_weight_bytes;               /* on the GPU; 0 on a CPU */
     const char *kernels;                     /* "linear_bf16=avx2 attn=avx2 ..." */
     const char *warnings;                    /* configuration fields that were ignored, or "" */
 } nb_engine_info;
 NB_API void nb_engine_get_info(const nb_engine *e, nb_engine_info *info);
+
+/* What an engine of these options would compute on.  NB_ERR_ARG for a device that has no such name,
+ * NB_ERR_NOT_FOUND and others with a line when it is not auto and cannot be had. */
+typedef struct nb_device_info {
+    bool is_gpu;
+    char name[96];                       /* "cpu", or the GPU's name */
+    uint64_t memory_bytes, free_bytes;   /* of the GPU */
+    char why_cpu[256];                   /* with auto: why no GPU is used */
+} nb_device_info;
+NB_API nb_status nb_engine_find_device(const nb_engine_options *o, nb_device_info *out,
+                                       nb_error *err);
 
 /* The memory that an engine of these options takes, from the functions that allocate it; weights
  * are looked at, not read.  The pool itself is what the caller makes of it: blocks of

@@ -243,6 +243,9 @@ nb_status nb_engine_capture(nb_engine *e, const uint32_t *tokens, size_t n_tok, 
     if (!e || !fn || (n_pos && !pos)) return nb_fail(err, NB_ERR_ARG, "an argument is missing");
     if (nb_thread_is_current(e->thread))
         return nb_fail(err, NB_ERR_ARG, "nb_engine_capture was called from a callback");
+    if (e->gpu)
+        return nb_fail(err, NB_ERR_UNSUPPORTED,
+                       "attention inputs are taken on the CPU only (--device cpu)");
     NB_TRY(nb_engine_check_tokens(e, tokens, n_tok, err));
     for (size_t i = 0; i < n_pos; i++)
         if (pos[i] >= n_tok || (i && pos[i] <= pos[i - 1]))

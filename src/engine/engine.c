@@ -166,11 +166,12 @@ static nb_status create(nb_engine *e, const nb_engine_options *o, nb_error *err)
     NB_TRY(nb_engine_choose_records(e, o, err));
     NB_TRY(choose_form(e, o->mla, err));
     NB_TRY(nb_engine_read_thrift(e, o, err));
+    NB_TRY(nb_engine_open_device(e, o, err));
     NB_TRY(nb_dev_create_host(o->n_thread, &e->dev, err));
     nb_error why = { 0 };
     if (nb_dev_bind(e->dev, o->cpu_affinity, &why) != NB_OK)
         return nb_fail(err, NB_ERR_ARG, "--cpu-affinity %s", why.msg);
-    NB_TRY(nb_engine_size_pool(e, o, err));
+    NB_TRY(e->gpu ? nb_engine_size_gpu(e, o, err) : nb_engine_size_pool(e, o, err));
     NB_TRY(nb_engine_size_step(e, o, err));
     nb_engine_describe_layout(e);
     NB_TRY(load_text(e, o, err));
@@ -179,7 +180,7 @@ static nb_status create(nb_engine *e, const nb_engine_options *o, nb_error *err)
     nb_dev_spread(e->dev, false);
     NB_TRY(loaded);
     NB_TRY(nb_engine_allocate(e, o, nb_cpu_caps() & mask, err));
-    nb_plan_describe(nb_forward_plan(e->forward), e->kernels, sizeof e->kernels);
+    nb_forward_describe(e->forward, e->kernels, sizeof e->kernels);
     const size_t at = strlen(e->warnings);
     if (e->model.c.notes[0])
         (void)snprintf(e->warnings + at, sizeof e->warnings - at,
@@ -224,6 +225,7 @@ void nb_engine_destroy(nb_engine *e)
     free(e->record);
     free(e->layer_off);
     if (e->source) nb_source_close(e->source);
+    nb_gpu_close(e->gpu);
     nb_dev_destroy(e->dev);
     nb_text_destroy(e->text);
     free(e);
@@ -269,6 +271,8 @@ void nb_engine_get_info(const nb_engine *e, nb_engine_info *info)
         .kv_thrift = nb_thrift_name(e->thrift.kind),
         .residual_bytes = nb_engine_plane_bytes(e, e->n_block),
         .sink_bytes = e->sink_bytes,
+        .device = e->device,
+        .gpu_weight_bytes = e->forward ? nb_forward_weight_bytes(e->forward) : 0,
         .kernels = e->kernels,
         .warnings = e->warnings,
     };

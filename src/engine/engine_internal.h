@@ -10,6 +10,7 @@
 #include "nibble/nibble.h"
 
 #include "dev/dev.h"
+#include "dev/gpu.h"
 #include "engine/run.h"
 #include "kv/kv_cache.h"
 #include "load/doc.h"
@@ -48,7 +49,7 @@ typedef struct nb_last_page {
 /* What the --kv-* options come to (kv_options.c): read before the records are laid out. */
 enum { NB_TRANSFORM_CENTER = 1, NB_TRANSFORM_EQUALIZE = 2, NB_TRANSFORM_HADAMARD = 4 };
 typedef struct nb_engine_kv {
-    nb_kv_calib calib; /* have_calib */
+    nb_kv_calib calib;      /* have_calib */
     const char *calib_path; /* in the arena */
     bool have_calib;
     unsigned char *transform; /* [n_layer] NB_TRANSFORM_* */
@@ -65,6 +66,8 @@ struct nb_engine {
     nb_source *source;
     nb_model model;
     nb_dev *dev;
+    nb_gpu *gpu; /* NULL: on dev.  Else kv and tails are its memory: nb_engine_read, _copy */
+    char device[96];
     nb_record *record; /* [n_layer] */
     size_t *layer_off; /* [n_layer + 1]: where a layer's page begins in a block; the end */
     char kv_dtype[16]; /* the record asked for; layers may have others */
@@ -74,8 +77,9 @@ struct nb_engine {
     /* Thrift mode: planes.c */
     nb_thrift_options thrift;
     size_t *plane_off; /* [n_layer + 1]: where a layer's plane begins in a block's; the end */
-    size_t plane_block, plane_row, n_plane_layer; /* bytes of a block's, of a row; layers with one */
-    size_t tail_bytes;                     /* of one slot                        */
+    size_t plane_block, plane_row,
+        n_plane_layer; /* bytes of a block's, of a row; layers with one */
+    size_t tail_bytes; /* of one slot                        */
     size_t max_model_len, prefill_chunk, max_num_seqs, max_step_tok, max_chunk_tok;
     bool no_prefix_caching;
     size_t max_row; /* rows of `logits` */
@@ -110,12 +114,12 @@ struct nb_engine {
     nb_forward *forward;
     nb_kv_cache *cache;
     nb_sched *sched;
-    unsigned char *kv; /* block b, layer i: kv + b * block_bytes + layer_off[i] */
+    unsigned char *kv;    /* block b, layer i: kv + b * block_bytes + layer_off[i] */
     unsigned char *plane; /* block b, layer i: plane + b * plane_block + plane_off[i] */
     nb_thrift_pool *thrift_pool;
-    uint16_t *sinks;   /* [n_block][n_layer][n_sink][n_values], only first blocks' are written */
-    float *tails;      /* slot s, layer i: [64][n_values] open page, see nb_engine_tail  */
-    float *logits;     /* [max_row][n_vocab] */
+    uint16_t *sinks; /* [n_block][n_layer][n_sink][n_values], only first blocks' are written */
+    float *tails;    /* slot s, layer i: [64][n_values] open page, see nb_engine_tail  */
+    float *logits;   /* [max_row][n_vocab] */
     nb_sample_scratch **scratch; /* [n_scratch] */
     nb_run *live;                /* list of those taken */
     nb_run *over, **over_end;    /* list of those that have ended */
@@ -131,6 +135,8 @@ struct nb_engine {
     size_t *place; /* [max_row], as sampled and row_st */
     nb_sample_out *sampled;
     nb_status *row_st;
+    nb_cuda_sample_row *draw; /* [max_row], as drawn: rows that a GPU draws */
+    uint32_t *drawn;
 };
 
 const nb_tokenizer *nb_text_tokenizer(const nb_text *t);
@@ -142,6 +148,21 @@ nb_status nb_engine_read_config(const char *model, nb_model_config *c, nb_error 
 /* The record of each layer, from e->kvo and the options: records.c.  Sets record, layer_off,
  * block_bytes, n_sink, kv_dtype. */
 nb_status nb_engine_choose_records(nb_engine *e, const nb_engine_options *o, nb_error *err);
+/* ---- device.c ---- */
+
+nb_status nb_engine_open_device(nb_engine *e, const nb_engine_options *o, nb_error *err);
+/* max_model_len, at most; the pool is what remains on the GPU at last. */
+nb_status nb_engine_size_gpu(nb_engine *e, const nb_engine_options *o, nb_error *err);
+/* tails, forward, kv (n_block, kv_bytes, max_model_len as they come to) and logits. */
+nb_status nb_engine_allocate_gpu(nb_engine *e, const nb_engine_options *o, nb_caps caps,
+                                 nb_error *err);
+void nb_engine_release_gpu(nb_engine *e);
+void *nb_engine_gpu_alloc(nb_engine *e, size_t n_bytes); /* zeroed, NULL when refused */
+/* From kv, tails or sinks to memory of the process (zeros when the GPU has failed); between two
+ * places of these. */
+void nb_engine_read(const nb_engine *e, void *dst, const void *src, size_t n_bytes);
+void nb_engine_copy(nb_engine *e, void *dst, const void *src, size_t n_bytes);
+
 /* ---- planes.c ---- */
 
 /* After the records and the form are chosen: thrift, plane_off, plane_block. */

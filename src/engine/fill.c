@@ -27,8 +27,8 @@ static unsigned n_expanded(const nb_engine *e)
 
 static void copy_block(nb_engine *e, uint32_t to, uint32_t from)
 {
-    memcpy(e->kv + (size_t)to * e->block_bytes, e->kv + (size_t)from * e->block_bytes,
-           e->block_bytes);
+    nb_engine_copy(e, e->kv + (size_t)to * e->block_bytes, e->kv + (size_t)from * e->block_bytes,
+                   e->block_bytes);
     if (e->plane)
         memcpy(e->plane + (size_t)to * e->plane_block, e->plane + (size_t)from * e->plane_block,
                e->plane_block);

@@ -51,7 +51,7 @@ static void copy_rows(const nb_engine *e, page_copy *p, size_t slot, const uint3
     const size_t n_values = e->record[0].n_values;
     const float *page = nb_engine_tail(e, slot) + p->layer * NB_PAGE_TOK * n_values;
     memcpy(p->tok, tok, p->n_tok * sizeof *tok);
-    memcpy(p->x, page, p->n_tok * n_values * sizeof *page);
+    nb_engine_read(e, p->x, page, p->n_tok * n_values * sizeof *page);
     p->have = true;
 }
 

@@ -320,7 +320,11 @@ static bool step(nb_engine *e, double now)
         if (r->on_prompt && r->n_prompt_seen == 0 && !r->over)
             nb_run_show_prompt(e, r, r->prompt[0], NULL);
     }
-    nb_rows_run(e, nb_rows_plan(e, n_item));
+    const nb_status drawn = nb_rows_run(e, nb_rows_plan(e, n_item), &err);
+    if (drawn != NB_OK) {
+        fail_engine(e, err.msg[0] ? err.msg : nb_status_text(drawn));
+        return true;
+    }
     for (size_t i = 0; i < n_item; i++) {
         nb_run *r = e->item[i].user;
         if (!e->item[i].last || r->max_tokens || r->over) continue;

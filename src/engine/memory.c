@@ -11,6 +11,7 @@
 enum {
     DEFAULT_PREFILL_CHUNK = 512,
     DEFAULT_NUM_SEQS = 32,
+    GPU_PREFILL_CHUNK = 8192,
     MAX_SCRATCH = 8,          /* threads that sample at once */
     LOGITS_BYTES = 64 << 20,  /* about this much for rows of logits */
     COMMIT_BYTES = 4 << 20,   /* of a task that touches memory */
@@ -129,7 +130,8 @@ nb_status nb_engine_size_step(nb_engine *e, const nb_engine_options *o, nb_error
     e->max_num_seqs = o->max_num_seqs ? o->max_num_seqs
                       : step          ? min_size(step, DEFAULT_NUM_SEQS)
                                       : DEFAULT_NUM_SEQS;
-    e->prefill_chunk = o->prefill_chunk ? o->prefill_chunk : step ? step : DEFAULT_PREFILL_CHUNK;
+    const size_t chunk = e->gpu ? GPU_PREFILL_CHUNK : DEFAULT_PREFILL_CHUNK;
+    e->prefill_chunk = o->prefill_chunk ? o->prefill_chunk : step ? step : chunk;
     e->prefill_chunk = min_size(e->prefill_chunk, e->max_model_len);
     e->max_step_tok = step ? step : e->prefill_chunk;
     if (e->max_step_tok < e->max_num_seqs) e->max_step_tok = e->max_num_seqs;
@@ -202,6 +204,11 @@ static nb_status allocate_cache(nb_engine *e, const nb_engine_options *o, nb_err
         if (planes) commit(e, o, "KV cache", e->plane, planes, e->kv_bytes, all);
         commit(e, o, "KV cache", e->tails, tails, e->kv_bytes + planes, all);
     }
+    return NB_OK;
+}
+
+static nb_status create_sched(nb_engine *e, const nb_engine_options *o, nb_error *err)
+{
     e->no_prefix_caching = o->no_prefix_caching;
     const nb_kv_cache_options ko = { .n_block = e->n_block,
                                      .index = !o->no_prefix_caching,
@@ -226,10 +233,12 @@ static nb_status allocate_step(nb_engine *e, nb_error *err)
     e->place = calloc(e->max_row, sizeof *e->place);
     e->sampled = calloc(e->max_row, sizeof *e->sampled);
     e->row_st = calloc(e->max_row, sizeof *e->row_st);
+    e->draw = calloc(e->max_row, sizeof *e->draw);
+    e->drawn = calloc(e->max_row, sizeof *e->drawn);
     e->scratch = calloc(e->n_scratch, sizeof *e->scratch);
-    e->logits = nb_dev_alloc(e->dev, e->logits_bytes);
+    if (!e->gpu) e->logits = nb_dev_alloc(e->dev, e->logits_bytes);
     if (!e->item || !e->chunk || !e->bad || !e->row || !e->place || !e->sampled || !e->row_st ||
-        !e->scratch || !e->logits)
+        !e->scratch || !e->draw || !e->drawn || !e->logits)
         return nb_fail(err, NB_ERR_NOMEM, "out of memory for the workspace of a step");
     for (size_t i = 0; i < e->n_scratch; i++)
         NB_TRY(nb_sample_scratch_create(e->model.c.n_vocab, &e->scratch[i], err));
@@ -246,16 +255,24 @@ nb_status nb_engine_create_forward(nb_engine *e, nb_caps caps, nb_error *err)
                                     .caps = caps,
                                     .max_tok = e->max_step_tok,
                                     .thrift = e->thrift,
-                                    .thrift_pool = e->thrift_pool };
+                                    .thrift_pool = e->thrift_pool,
+                                    .gpu = e->gpu,
+                                    .max_seq = e->max_num_seqs,
+                                    .max_pos = e->max_model_len,
+                                    .absorbed_only = e->form == NB_FORM_ABSORBED };
     return nb_forward_create(&fo, &e->forward, err);
 }
 
 nb_status nb_engine_allocate(nb_engine *e, const nb_engine_options *o, nb_caps caps, nb_error *err)
 {
-    NB_TRY(allocate_cache(e, o, err));
-    NB_TRY(nb_engine_create_forward(e, caps, err));
+    if (e->gpu)
+        NB_TRY(nb_engine_allocate_gpu(e, o, caps, err));
+    else
+        NB_TRY(allocate_cache(e, o, err));
+    NB_TRY(create_sched(e, o, err));
+    if (!e->gpu) NB_TRY(nb_engine_create_forward(e, caps, err));
     NB_TRY(allocate_step(e, err));
-    if (!o->commit_memory) return NB_OK;
+    if (!o->commit_memory || e->gpu) return NB_OK;
     size_t n_bytes;
     void *work = nb_forward_workspace(e->forward, &n_bytes);
     commit(e, o, "workspace", work, n_bytes, 0, n_bytes + e->logits_bytes);
@@ -269,6 +286,7 @@ void nb_engine_release(nb_engine *e)
     nb_engine_release_planes(e);
     nb_sched_destroy(e->sched);
     nb_kv_cache_destroy(e->cache);
+    nb_engine_release_gpu(e);
     if (e->dev) {
         nb_dev_free(e->dev, e->kv, e->kv_bytes);
         nb_dev_free(e->dev, e->tails, e->max_num_seqs * e->tail_bytes);
@@ -285,4 +303,6 @@ void nb_engine_release(nb_engine *e)
     free(e->place);
     free(e->sampled);
     free(e->row_st);
+    free(e->draw);
+    free(e->drawn);
 }

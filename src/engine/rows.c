@@ -149,15 +149,46 @@ static void deliver(nb_engine *e, const nb_row *row, const float *logits, nb_sta
     }
 }
 
-void nb_rows_run(nb_engine *e, size_t n_row)
+/* Whether all rows of a pass can be drawn where they are, so that no logits need to travel; then
+ * e->draw has their parameters. */
+static bool drawn_there(nb_engine *e, const pass *p)
+{
+    if (!nb_forward_can_sample(e->forward)) return false;
+    for (size_t i = 0; i < p->n; i++)
+        if (p->row[i].kind != NB_ROW_SAMPLE || p->row[i].run->over ||
+            !nb_sampler_plain(p->row[i].run->sampler, &e->draw[i]))
+            return false;
+    return true;
+}
+
+static nb_status draw_there(nb_engine *e, const pass *p, nb_error *err)
+{
+    NB_TRY(nb_forward_sample(e->forward, e->place, e->draw, p->n, e->drawn, err));
+    for (size_t i = 0; i < p->n; i++) {
+        e->sampled[i] = (nb_sample_out){ .id = e->drawn[i] };
+        e->row_st[i] = e->drawn[i] == UINT32_MAX ? NB_ERR_NONFINITE : NB_OK;
+        nb_sampler_drew(p->row[i].run->sampler);
+    }
+    return NB_OK;
+}
+
+static nb_status compute_pass(nb_engine *e, pass *p, nb_error *err)
+{
+    for (size_t i = 0; i < p->n; i++) e->place[i] = p->row[i].place;
+    if (drawn_there(e, p)) return draw_there(e, p, err);
+    NB_TRY(nb_forward_logits(e->forward, e->place, p->n, e->logits, err));
+    nb_dev_run(e->dev, sample_task, p, p->n < e->n_scratch ? p->n : e->n_scratch);
+    return NB_OK;
+}
+
+nb_status nb_rows_run(nb_engine *e, size_t n_row, nb_error *err)
 {
     const size_t n_vocab = e->model.c.n_vocab;
     for (size_t first = 0; first < n_row; first += e->max_row) {
         pass p = { e, e->row + first, n_row - first < e->max_row ? n_row - first : e->max_row };
-        for (size_t i = 0; i < p.n; i++) e->place[i] = p.row[i].place;
-        nb_forward_logits(e->forward, e->place, p.n, e->logits);
-        nb_dev_run(e->dev, sample_task, &p, p.n < e->n_scratch ? p.n : e->n_scratch);
+        NB_TRY(compute_pass(e, &p, err));
         for (size_t i = 0; i < p.n; i++)
             deliver(e, &p.row[i], e->logits + i * n_vocab, e->row_st[i], &e->sampled[i]);
     }
+    return NB_OK;
 }

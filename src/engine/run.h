@@ -89,7 +89,8 @@ void nb_run_fail(nb_engine *e, nb_run *r, nb_status st, const char *msg);
 /* ---- rows.c: what a step's logits are for ---- */
 
 size_t nb_rows_plan(nb_engine *e, size_t n_item);
-void nb_rows_run(nb_engine *e, size_t n_row);
+/* An error is the device's. */
+nb_status nb_rows_run(nb_engine *e, size_t n_row, nb_error *err);
 
 /* ---- request.c ---- */
 

@@ -13,6 +13,7 @@
 
 #include "model/fold.h"
 #include "model/forward_internal.h"
+#include "model/gpu_forward.h"
 
 void nb_fw_norm(const nb_forward *f, const float *w, float eps, const float *x, size_t x_stride,
                 float *y, size_t y_stride, size_t n_row, size_t dim)
@@ -293,21 +294,25 @@ static void final_tokens(void *ctx, size_t t0, size_t t1)
     }
 }
 
-void nb_forward_logits(nb_forward *f, const size_t *tok, size_t n, float *logits)
+nb_status nb_forward_logits(nb_forward *f, const size_t *tok, size_t n, float *logits,
+                            nb_error *err)
 {
+    if (f->gpu) return nb_gpu_forward_logits(f->gpu, tok, n, logits, err);
     const nb_model *m = f->o.model;
     const size_t h = m->c.hidden;
     NB_ASSERT(n <= f->max_tok);
-    if (n == 0) return;
+    if (n == 0) return NB_OK;
     logits_ctx x = { f, tok };
     nb_fw_tokens(f, final_tokens, &x, n);
     nb_fw_trace(f, "final_norm", SIZE_MAX, f->xn, n, h, h);
     nb_fw_linear(f, &m->head, NULL, f->xn, h, logits, m->c.n_vocab, n);
+    return NB_OK;
 }
 
 nb_status nb_forward_step(nb_forward *f, const nb_chunk *chunk, size_t n_chunk, unsigned char *bad,
                           nb_error *err)
 {
+    if (f->gpu) return nb_gpu_forward_step(f->gpu, chunk, n_chunk, bad, err);
     const nb_model *m = f->o.model;
     const size_t h = m->c.hidden;
     size_t n_tok = 0;

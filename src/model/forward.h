@@ -9,6 +9,7 @@
 #ifndef NB_MODEL_FORWARD_H
 #define NB_MODEL_FORWARD_H
 #include "dev/dev.h"
+#include "dev/gpu.h"
 #include "kv/kv_view.h"
 #include "model/model.h"
 #include "model/plan.h"
@@ -28,6 +29,10 @@ typedef struct nb_forward_options {
     size_t max_tok;              /* most tokens in one step, all chunks together */
     nb_thrift_options thrift;    /* MLA only; max_pos: positions of thrift chunks are below */
     nb_thrift_pool *thrift_pool; /* borrowed; may be NULL with NB_THRIFT_OFF */
+    /* On a GPU (NULL: on dev): borrowed.  Then views hold device memory, but for their blocks. */
+    nb_gpu *gpu;
+    size_t max_seq, max_pos; /* GPU: most chunks of a step; tokens of the longest sequence */
+    bool absorbed_only;      /* GPU: no chunk is in the expanded form */
 } nb_forward_options;
 
 typedef struct nb_chunk {
@@ -65,8 +70,20 @@ uint64_t nb_forward_pages_read(const nb_forward *f);
  * hold its rows. */
 nb_status nb_forward_step(nb_forward *f, const nb_chunk *chunk, size_t n_chunk, unsigned char *bad,
                           nb_error *err);
-/* Logits of tokens of the last step, until the next one: tok[n] are places in its batch (the
+/* On a GPU both fail with NB_ERR_INTERNAL once the device has failed, and for good.
+ *
+ * Logits of tokens of the last step, until the next one: tok[n] are places in its batch (the
  * chunks' tokens one after the other), n <= max_tok; logits: [n][n_vocab]. */
-void nb_forward_logits(nb_forward *f, const size_t *tok, size_t n, float *logits);
+nb_status nb_forward_logits(nb_forward *f, const size_t *tok, size_t n, float *logits,
+                            nb_error *err);
+/* Tokens drawn from the logits of these places where they are; only on a GPU (nb_forward_can_sample).
+ * id[n]: UINT32_MAX where the logits are not finite. */
+bool nb_forward_can_sample(const nb_forward *f);
+nb_status nb_forward_sample(nb_forward *f, const size_t *tok, const nb_cuda_sample_row *row, size_t n,
+                            uint32_t *id, nb_error *err);
+/* "rmsnorm=avx2 ..." or the GPU's, into buf, always terminated. */
+void nb_forward_describe(const nb_forward *f, char *buf, size_t n_bytes);
+/* Weights that the forward pass holds itself (on a GPU); 0 on a host. */
+uint64_t nb_forward_weight_bytes(const nb_forward *f);
 
 #endif

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "model/forward_internal.h"
+#include "model/gpu_forward.h"
 
 typedef struct slot {
     float **at;
@@ -208,6 +209,16 @@ static nb_status create_small(nb_forward *f, nb_error *err)
     return NB_OK;
 }
 
+static nb_status create_gpu(nb_forward *f, nb_forward **out, nb_error *err)
+{
+    const nb_status st = nb_gpu_forward_create(&f->o, &f->gpu, err);
+    if (st == NB_OK)
+        *out = f;
+    else
+        free(f);
+    return st;
+}
+
 nb_status nb_forward_create(const nb_forward_options *o, nb_forward **out, nb_error *err)
 {
     const nb_model_config *c = &o->model->c;
@@ -215,6 +226,7 @@ nb_status nb_forward_create(const nb_forward_options *o, nb_forward **out, nb_er
     if (!f) return nb_fail(err, NB_ERR_NOMEM, "out of memory");
     f->o = *o;
     nb_plan_init(&f->plan, o->caps);
+    if (o->gpu) return create_gpu(f, out, err);
     for (size_t i = 0; i < c->n_layer; i++)
         if (o->record[i].type == NB_KV_F32) nb_plan_init_exact(&f->plan, o->caps);
     const bool mla = c->attn == NB_ATTN_MLA;
@@ -243,6 +255,7 @@ nb_status nb_forward_create(const nb_forward_options *o, nb_forward **out, nb_er
 void nb_forward_destroy(nb_forward *f)
 {
     if (!f) return;
+    nb_gpu_forward_destroy(f->gpu);
     nb_dev_free(f->o.dev, f->work, f->work_bytes);
     nb_arena_deinit(&f->arena);
     free(f);
@@ -256,13 +269,14 @@ void *nb_forward_workspace(nb_forward *f, size_t *n_bytes)
 
 size_t nb_forward_bytes(const nb_forward *f)
 {
-    return f->work_bytes + f->arena.used_bytes;
+    return f->gpu ? nb_gpu_forward_bytes(f->gpu) : f->work_bytes + f->arena.used_bytes;
 }
 
 void nb_forward_set_trace(nb_forward *f, nb_trace_fn *trace, void *ctx)
 {
     f->trace = trace;
     f->trace_ctx = ctx;
+    if (f->gpu) nb_gpu_forward_set_trace(f->gpu, trace, ctx);
 }
 
 nb_thrift_count nb_forward_thrift_count(const nb_forward *f)
@@ -277,10 +291,36 @@ const nb_plan *nb_forward_plan(const nb_forward *f)
 
 uint64_t nb_forward_saturated(const nb_forward *f)
 {
+    if (f->gpu) return nb_gpu_forward_saturated(f->gpu);
     return atomic_load_explicit(&f->n_saturated, memory_order_relaxed);
 }
 
 uint64_t nb_forward_pages_read(const nb_forward *f)
 {
     return atomic_load_explicit(&f->n_page_read, memory_order_relaxed);
+}
+
+bool nb_forward_can_sample(const nb_forward *f)
+{
+    return f->gpu != NULL;
+}
+
+nb_status nb_forward_sample(nb_forward *f, const size_t *tok, const nb_cuda_sample_row *row, size_t n,
+                            uint32_t *id, nb_error *err)
+{
+    NB_ASSERT(f->gpu);
+    return nb_gpu_forward_sample(f->gpu, tok, row, n, id, err);
+}
+
+void nb_forward_describe(const nb_forward *f, char *buf, size_t n_bytes)
+{
+    if (f->gpu)
+        nb_gpu_forward_describe(f->gpu, buf, n_bytes);
+    else
+        nb_plan_describe(&f->plan, buf, n_bytes);
+}
+
+uint64_t nb_forward_weight_bytes(const nb_forward *f)
+{
+    return f->gpu ? nb_gpu_forward_weight_bytes(f->gpu) : 0;
 }

@@ -37,6 +37,7 @@ typedef struct nb_pack {
 
 struct nb_forward {
     nb_forward_options o;
+    struct nb_gpu_forward *gpu; /* all of it, where the options name a GPU: nothing below is used */
     nb_plan plan;
     nb_trace_fn *trace;
     void *trace_ctx;

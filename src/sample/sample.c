@@ -483,3 +483,19 @@ nb_status nb_sampler_next(nb_sampler *s, nb_sample_scratch *c, const float *logi
     *out = o;
     return NB_OK;
 }
+
+bool nb_sampler_plain(const nb_sampler *s, nb_cuda_sample_row *row)
+{
+    if (s->penalise || s->modify || s->p.n_logprobs >= 0) return false;
+    *row = (nb_cuda_sample_row){ .temperature = s->p.temperature,
+                                 .top_p = s->p.top_p,
+                                 .min_p = s->p.min_p,
+                                 .top_k = (uint32_t)(s->p.top_k < s->n_vocab ? s->p.top_k : 0),
+                                 .u = nb_rng_unit(s->p.seed, s->n_generated) };
+    return true;
+}
+
+void nb_sampler_drew(nb_sampler *s)
+{
+    s->n_generated++;
+}

@@ -41,6 +41,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "kernel/cuda/api/nb_cuda_ops.h"
 
 enum { NB_SAMPLE_TOP_MAX = 20 }; /* as OpenAI's top_logprobs */
 
@@ -107,6 +108,10 @@ nb_status nb_sampler_accept_prompt(nb_sampler *s, const uint32_t *ids, size_t n_
  * are not modified.  x is of the same n_vocab. */
 nb_status nb_sampler_next(nb_sampler *s, nb_sample_scratch *x, const float *logits,
                           nb_sample_out *out);
+/* For a row that is drawn elsewhere by steps 6 to 10 alone (no penalties, biases, log-probabilities
+ * or tokens held off): its parameters, and true; nb_sampler_drew counts the token then. */
+bool nb_sampler_plain(const nb_sampler *s, nb_cuda_sample_row *row);
+void nb_sampler_drew(nb_sampler *s);
 /* Tokens chosen so far. */
 size_t nb_sampler_n_generated(const nb_sampler *s);
 

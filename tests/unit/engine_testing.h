@@ -35,7 +35,13 @@ static inline nb_engine *make_engine(const nb_engine_options *o)
 {
     nb_engine *e = NULL;
     nb_error err = { 0 };
-    if (nb_engine_create(o, &e, &err) != NB_OK) fail_msg("%s: %s", o->model, err.msg);
+    nb_engine_options with = *o;
+    const char *cuda = getenv("NB_TEST_CUDA"); /* the same test on a GPU: the library to use */
+    if (cuda) {
+        with.device = "cuda";
+        with.cuda_library = cuda;
+    }
+    if (nb_engine_create(&with, &e, &err) != NB_OK) fail_msg("%s: %s", o->model, err.msg);
     return e;
 }
 

@@ -115,7 +115,7 @@ static void generate(bed *b, size_t i0, size_t i1, float *out)
             place[i - i0] = i - i0;
         }
         run(b, c, i1 - i0);
-        nb_forward_logits(b->f, place, i1 - i0, out + (t * N_SEQ + i0) * b->n_vocab);
+        nb_forward_logits(b->f, place, i1 - i0, out + (t * N_SEQ + i0) * b->n_vocab, NULL);
     }
 }
 

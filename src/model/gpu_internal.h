@@ -1,0 +1,123 @@
+/* gpu_internal.h - what the files of the forward pass on a GPU share. */
+#ifndef NB_MODEL_GPU_INTERNAL_H
+#define NB_MODEL_GPU_INTERNAL_H
+#include "kernel/cuda/api/nb_cuda_items.h"
+#include "model/gpu_forward.h"
+
+enum {
+    NB_GPU_SETS = 2,         /* sizes of units among the layers' kernels */
+    NB_GPU_DIRECT_TOK = 512, /* rows of a direct pass, unless more sequences decode */
+    NB_GPU_SPAN_TOK = 4096,  /* of a prompt's context expanded at once */
+    NB_GPU_GRAPHS = 64,
+    NB_GPU_LOGIT_ROWS = 256
+};
+
+/* Where the small arrays of a pass are: the same layout in pinned and in device memory. */
+typedef struct nb_gpu_section {
+    uint32_t *n_item; /* [NB_GPU_SETS] */
+    uint32_t *tok, *pos, *row_chunk;
+    unsigned char *rope_long;
+    uint32_t *part_first[NB_GPU_SETS]; /* [n_row + 1] */
+    nb_cuda_chunk *chunk;
+    nb_cuda_item *item[NB_GPU_SETS];
+    uint32_t *block;
+} nb_gpu_section;
+
+/* Sizes and memory of the sections of one kind of pass. */
+typedef struct nb_gpu_stage {
+    size_t max_row, max_chunk, max_item, max_block;
+    size_t fixed_bytes, item_off[NB_GPU_SETS], block_off, n_bytes;
+    nb_gpu_section host, dev;
+    char *host_mem, *dev_mem;
+    bool in_flight; /* the host's bytes are being read */
+} nb_gpu_stage;
+
+/* One pass over the layers. */
+typedef struct nb_gpu_pass {
+    nb_cuda_kind kind;
+    const nb_chunk *chunk;        /* of the step */
+    size_t *which;                /* [n_chunk]: index in the step of the pass's chunk i */
+    size_t *tok0, *n_tok;         /* [n_chunk]: the part of it that this pass computes */
+    size_t n_chunk, n_row, n_pad; /* n_pad: rows with those of the graph */
+    size_t h_row0;                /* of the first in f->h */
+    size_t max_chunk_tok, n_block;
+    size_t n_item[NB_GPU_SETS];
+    uint32_t *bad; /* device: [n_chunk] */
+    bool fixed;    /* captured: sizes of the graph */
+} nb_gpu_pass;
+
+struct nb_gpu_forward {
+    nb_forward_options o;
+    const nb_cuda_api *api;
+    nb_cuda *g;
+    nb_cuda_info info;
+    nb_gpu_weights w;
+    nb_trace_fn *trace;
+    void *trace_ctx;
+    size_t n_values, d_q, d_o, d_state, in_width;
+    size_t T, D; /* rows of a prompt pass; of a direct one */
+    size_t max_block, max_part, max_own, span_tok;
+    bool mla, prompt, direct;
+    /* attention over pages: row and set of each layer */
+    const nb_cuda_mla_row **attn; /* [n_layer] */
+    unsigned char *set_of;        /* [n_layer] */
+    size_t unit[NB_GPU_SETS], n_set;
+    nb_gpu_stage stage[2]; /* by kind */
+    /* device memory: one allocation */
+    char *work;
+    size_t work_bytes, pinned_bytes;
+    float *h; /* [h_rows][hidden]: the step's tokens, pass after pass */
+    size_t h_rows;
+    nb_cuda_rows xn, qa, q_nope, u, attn_y, act, e_act;
+    float *in, *q, *qx, *branch, *cos_sin, *inv_freq, *inv_freq_long;
+    float *gate_up, *r_logits, *r_weight, *e_y;
+    uint32_t *r_id, *r_first, *r_src, *r_place;
+    float *part_o, *part_m, *part_l, *own;
+    void *attn_scratch;
+    float *unabsorbed;      /* [rows][n_head * d_v], where kv_b has two parts */
+    nb_cuda_rows lat, rope; /* decoded latents and rope keys of a span, or of the own pages */
+    nb_cuda_rows rope_own;
+    uint16_t *kv_ctx, *kv_own; /* rebuilt keys and values */
+    float *pm, *pl, *po;
+    uint32_t *bad; /* [max_seq + 16] */
+    uint64_t *saturated;
+    float *logits; /* [logit_rows][n_vocab] */
+    size_t logit_rows;
+    uint32_t *l_row, *l_id;
+    nb_cuda_sample_row *l_sample;
+    void *l_scratch;
+    /* host */
+    size_t *which, *tok0, *n_tok; /* scratch of a pass: [max_seq] */
+    size_t *row_of;               /* [max_tok]: place in the batch -> row of h */
+    size_t *bad_of;               /* chunk of the step that entry i of bad is for */
+    size_t n_bad;
+    nb_cuda_group *group;           /* [D] */
+    uint32_t *h_bad, *h_row, *h_id; /* pinned: [max_seq], [logit_rows] x2 */
+    nb_cuda_sample_row *h_sample;   /* pinned */
+    uint64_t *h_saturated;          /* pinned */
+    nb_arena arena;
+    struct {
+        size_t n_row;
+        const unsigned char *pool;
+        nb_cuda_graph *graph;
+    } graph[NB_GPU_GRAPHS];
+    size_t n_graph;
+};
+
+/* gpu_pass.c: fills and uploads a pass's section; then the layers. */
+nb_status nb_gpu_pass_upload(nb_gpu_forward *f, nb_gpu_pass *p, nb_error *err);
+void nb_gpu_pass_layers(nb_gpu_forward *f, const nb_gpu_pass *p);
+/* The same through a graph, for passes of single tokens. */
+void nb_gpu_pass_graph(nb_gpu_forward *f, nb_gpu_pass *p);
+/* gpu_attn.c */
+void nb_gpu_attn_direct(nb_gpu_forward *f, const nb_gpu_pass *p, size_t layer);
+void nb_gpu_attn_prompt(nb_gpu_forward *f, const nb_gpu_pass *p, size_t layer);
+nb_cuda_cache nb_gpu_cache(const nb_gpu_forward *f, const nb_gpu_pass *p, size_t layer);
+void nb_gpu_linear(nb_gpu_forward *f, nb_cuda_kind kind, const nb_gpu_mat *m, nb_cuda_rows x,
+                   nb_cuda_rows y, size_t n_tok);
+void nb_gpu_trace(nb_gpu_forward *f, const nb_gpu_pass *p, const char *what, size_t layer,
+                  const float *x, size_t dim, size_t stride);
+/* Rows of a graph for n rows. */
+size_t nb_gpu_bucket(size_t n_row);
+
+#endif

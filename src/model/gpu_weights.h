@@ -1,0 +1,69 @@
+/* gpu_weights.h - a model's weights on a GPU, in the forms that its operations read.
+ *
+ * Products of the same rows whose weights are of one type become one matrix.  W_UK is stored once
+ * more, transposed per head, for the absorbing product (linear.h's linear_t does without on a host);
+ * where kv_b is FP8 the absorbed forms are two BF16 matrices each, hi + lo to 2^-17.  Experts of a layer
+ * follow each other.  Memory is the device's, freed as a whole. */
+#ifndef NB_MODEL_GPU_WEIGHTS_H
+#define NB_MODEL_GPU_WEIGHTS_H
+#include "dev/gpu.h"
+#include "kernel/cuda/api/nb_cuda.h"
+#include "model/model.h"
+
+/* A matrix and who multiplies with it; row[kind] NULL: never used so. */
+typedef struct nb_gpu_mat {
+    nb_weight w;
+    const float *bias;
+    const nb_cuda_linear_row *row[2];
+} nb_gpu_mat;
+
+enum { NB_GPU_JOIN = 3 };
+
+/* Products of the same rows: outputs of matrix i go to columns [at[i], at[i] + rows) of one buffer. */
+typedef struct nb_gpu_group {
+    nb_gpu_mat m[NB_GPU_JOIN];
+    size_t n, at[NB_GPU_JOIN], width;
+} nb_gpu_group;
+
+typedef struct nb_gpu_experts {
+    nb_weight gate, up, down;
+    const nb_cuda_experts_row *row_up[2], *row_down[2]; /* by kind */
+} nb_gpu_experts;
+
+typedef struct nb_gpu_layer {
+    const float *in_norm, *post_norm, *q_a_norm, *kv_a_norm, *mean, *rope_k, *rope_q, *q_norm,
+        *k_norm;
+    nb_gpu_group in;         /* MLA: q or q_a, then kv_a; GQA: q, k, v */
+    nb_gpu_mat q_b, kv_b, o; /* kv_b: the expanded form */
+    nb_gpu_mat uk[2],
+        uv[2]; /* absorbing: [n_head * kv_lora][d_nope], [n_head * uv_batch][kv_lora]; */
+    size_t n_part,
+        uv_batch; /* parts whose products are added: 1 or 2; rows of uv from head to head */
+    nb_gpu_group gate_up;
+    nb_gpu_mat down, router;
+    const float *router_b;
+    nb_gpu_experts expert;
+} nb_gpu_layer;
+
+typedef struct nb_gpu_weights {
+    nb_gpu_mat embed, head; /* embed: w only */
+    const float *final_norm;
+    nb_gpu_layer *layer; /* [n_layer] */
+    bool floats;         /* some product reads float rows */
+    uint64_t n_bytes;    /* of device memory taken */
+    /* private */
+    nb_gpu *gpu;
+    void **chunk;
+    size_t n_chunk;
+    char *at;
+    size_t left;
+    nb_arena arena;
+} nb_gpu_weights;
+
+/* form: which of the two are used.  The host's weights are only read during the call.  On failure the
+ * line says what was refused, and *w is empty. */
+nb_status nb_gpu_weights_init(nb_gpu_weights *w, const nb_model *m, nb_gpu *gpu, bool direct,
+                              bool expanded, nb_error *err);
+void nb_gpu_weights_deinit(nb_gpu_weights *w);
+
+#endif
