@@ -1,0 +1,218 @@
+/* check_cuda_route.c - route on a GPU: ids and weights against route_ref.c, the order by expert by its
+ * definition, tokens alone and in steps of every size that is computed otherwise. */
+#include "check/check.h"
+#include "check/check_cuda.h"
+#include "kernel/route/route.h"
+
+typedef struct shape {
+    size_t n_expert, top_k, n_group, topk_group;
+    int group_top;
+    bool sigmoid, normalise, bias;
+} shape;
+
+static const shape shapes[] = {
+    { 1, 1, 1, 1, 1, false, false, false },   { 8, 2, 1, 1, 1, false, true, false },
+    { 16, 16, 1, 1, 1, true, true, false },   { 60, 4, 1, 1, 1, false, false, false },
+    { 64, 6, 1, 1, 1, false, false, false },  { 64, 6, 1, 1, 1, true, true, true },
+    { 160, 6, 8, 3, 1, false, false, false }, { 256, 8, 8, 4, 2, true, true, true },
+    { 384, 8, 1, 1, 2, true, true, true },    { 12, 3, 4, 2, 2, true, false, true },
+    { 9, 2, 9, 3, 2, true, true, false },     { 513, 64, 27, 20, 1, false, true, true },
+    { 80, 3, 40, 5, 2, true, true, true },    { 1200, 2, 1, 1, 1, false, true, false },
+};
+
+/* What one call gives, on the host. */
+typedef struct result {
+    uint32_t *id, *first, *src, *place;
+    float *weight;
+} result;
+
+static nb_route_args make_args(chk *t, const shape *s, size_t n_tok, chk_pattern p)
+{
+    nb_route_args a = { .n_tok = n_tok, .n_expert = s->n_expert, .top_k = s->top_k };
+    a.n_group = s->n_group;
+    a.topk_group = s->topk_group;
+    a.group_top = s->group_top;
+    a.sigmoid = s->sigmoid;
+    a.normalise = s->normalise;
+    a.factor = chk_u64(t) % 2 ? 1.0f : 2.5f;
+    float *x = chk_in_rows(t, n_tok, s->n_expert, s->n_expert, p);
+    for (size_t i = 0; p == CHK_NORMAL && i < n_tok * s->n_expert; i++) x[i] *= 8;
+    a.logits = x;
+    if (s->bias) a.bias = chk_in_rows(t, 1, s->n_expert, s->n_expert, CHK_TIES);
+    return a;
+}
+
+static result run(chk *t, const nb_route_args *a)
+{
+    const size_t n = a->n_tok * a->top_k * 4, n_first = (a->n_expert + 1) * 4;
+    nb_cuda_route_args g = { .n_tok = a->n_tok,
+                             .n_expert = a->n_expert,
+                             .top_k = a->top_k,
+                             .n_group = a->n_group,
+                             .topk_group = a->topk_group,
+                             .group_top = a->group_top,
+                             .sigmoid = a->sigmoid,
+                             .normalise = a->normalise,
+                             .factor = a->factor };
+    g.logits = chk_gpu_in(t, a->logits, a->n_tok * a->n_expert * sizeof(float));
+    if (a->bias) g.bias = chk_gpu_in(t, a->bias, a->n_expert * sizeof(float));
+    g.id = chk_gpu_out(t, n);
+    g.first = chk_gpu_out(t, n_first);
+    g.src = chk_gpu_out(t, n);
+    g.place = chk_gpu_out(t, n);
+    g.weight = chk_gpu_out(t, n);
+    chk_gpu_call(t, chk_gpu_api(t)->route(chk_gpu(t), &g));
+    result r = { chk_raw(t, n), chk_raw(t, n_first), chk_raw(t, n), chk_raw(t, n), chk_raw(t, n) };
+    chk_gpu_get(t, r.id, g.id, n);
+    chk_gpu_get(t, r.first, g.first, n_first);
+    chk_gpu_get(t, r.src, g.src, n);
+    chk_gpu_get(t, r.place, g.place, n);
+    chk_gpu_get(t, r.weight, g.weight, n);
+    return r;
+}
+
+static bool ids_valid(chk *t, const nb_route_args *a, const result *r)
+{
+    for (size_t i = 0; i < a->n_tok * a->top_k; i++) {
+        bool twice = false;
+        for (size_t j = i / a->top_k * a->top_k; j < i; j++) twice |= r->id[i] == r->id[j];
+        if (r->id[i] < a->n_expert && !twice) continue;
+        chk_fail(t, "token %zu: id %u of %zu experts%s", i / a->top_k, r->id[i], a->n_expert,
+                 twice ? " twice" : "");
+        return false;
+    }
+    return true;
+}
+
+static void order_right(chk *t, const nb_route_args *a, const result *r)
+{
+    const size_t n = a->n_tok * a->top_k;
+    uint32_t at = 0;
+    for (uint32_t e = 0; e < a->n_expert; e++) {
+        if (r->first[e] != at) {
+            chk_fail(t, "expert %u begins at %u, expected %u", e, r->first[e], at);
+            return;
+        }
+        for (size_t i = 0; i < n; i++) {
+            if (r->id[i] != e) continue;
+            if (r->place[i] != at || r->src[at] != i / a->top_k) {
+                chk_fail(t, "row %zu is at %u of token %u, expected %u", i, r->place[i], r->src[at],
+                         at);
+                return;
+            }
+            at++;
+        }
+    }
+    if (r->first[a->n_expert] != n) chk_fail(t, "%u rows, expected %zu", r->first[a->n_expert], n);
+}
+
+static void compare(chk *t, const nb_route_args *a, const result *r)
+{
+    const size_t k = a->top_k, n = a->n_tok * k;
+    uint32_t *id = chk_raw(t, n * sizeof *id);
+    double *weight = chk_f64(t, n), *choice = chk_f64(t, a->n_tok * a->n_expert);
+    double bound[NB_ROUTE_MAX_TOPK];
+    nb_route_ref(a, id, weight, choice);
+    for (size_t tok = 0; tok < a->n_tok; tok++) {
+        const double *c = choice + tok * a->n_expert;
+        size_t same = 0;
+        while (same < k && r->id[tok * k + same] == id[tok * k + same]) same++;
+        if (same < k) {
+            const double d = c[id[tok * k + same]] - c[r->id[tok * k + same]];
+            if (d == 0 || !(fabs(d) < 4 * 0x1p-24))
+                chk_fail(t, "token %zu place %zu: id %u, expected %u (choices differ by %.3g)", tok,
+                         same, r->id[tok * k + same], id[tok * k + same], d);
+            continue; /* a near tie: other weights */
+        }
+        for (size_t j = 0; j < k; j++)
+            bound[j] = 16 * 0x1p-24 * fabs(weight[tok * k + j]) + 0x1p-149;
+        chk_close(t, r->weight + tok * k, 1, k, k, weight + tok * k, bound);
+    }
+}
+
+static void one_case(chk *t, const shape *s, size_t n_tok, chk_pattern p, bool hostile)
+{
+    static const float bad[] = { NAN, INFINITY, -INFINITY };
+    const nb_route_args a = make_args(t, s, n_tok, p);
+    float *x = (float *)(uintptr_t)a.logits;
+    for (size_t i = 0; hostile && i < n_tok / 2 * s->n_expert; i++)
+        if (i < s->n_expert || chk_u64(t) % 3 == 0) x[i] = bad[chk_u64(t) % 3];
+    for (size_t i = 0; hostile && n_tok > 1 && i < s->n_expert; i++) x[i] = NAN;
+    const result r = run(t, &a);
+    if (!ids_valid(t, &a, &r)) return;
+    order_right(t, &a, &r);
+    if (!hostile) compare(t, &a, &r);
+    for (size_t k = n_tok > 3 ? n_tok - 3 : 0; k < n_tok; k++) {
+        nb_route_args one = a;
+        one.n_tok = 1;
+        one.logits = a.logits + k * s->n_expert;
+        const result alone = run(t, &one);
+        chk_same_bytes(t, "ids of a token alone", alone.id, r.id + k * s->top_k, s->top_k * 4);
+        chk_same_bytes(t, "weights of a token alone", alone.weight, r.weight + k * s->top_k,
+                       s->top_k * 4);
+    }
+}
+
+static void test(chk *t, const chk_row *row)
+{
+    (void)row;
+    static const size_t sizes[] = { 64, 65, 70, 130 };
+    for (size_t i = 0; i < NB_COUNT(shapes); i++) {
+        for (chk_pattern p = 0; p < CHK_PATTERN_COUNT; p++)
+            if (chk_case(t, "shape %zu (%zu experts, %zu groups) %s", i, shapes[i].n_expert,
+                         shapes[i].n_group, chk_pattern_name(p)))
+                one_case(t, &shapes[i], chk_between(t, 1, 5), p, false);
+        if (chk_case(t, "shape %zu hostile", i)) one_case(t, &shapes[i], 6, CHK_NORMAL, true);
+        if (chk_case(t, "shape %zu, many", i))
+            one_case(t, &shapes[i], sizes[i % NB_COUNT(sizes)], CHK_NORMAL, i % 2 != 0);
+    }
+    if (chk_case(t, "several blocks")) one_case(t, &shapes[5], 800, CHK_NORMAL, false);
+    if (chk_case(t, "all to one")) one_case(t, &shapes[7], 64, CHK_ZERO, false);
+    if (chk_case(t, "all to one, many")) one_case(t, &shapes[4], 700, CHK_ZERO, false);
+}
+
+typedef struct job {
+    const nb_cuda_api *api;
+    nb_cuda *g;
+    nb_cuda_route_args a;
+} job;
+
+static void call(void *ctx)
+{
+    const job *j = ctx;
+    j->api->route(j->g, &j->a);
+}
+
+static void bench(chk *t, const chk_row *row)
+{
+    (void)row;
+    static const size_t which[] = { 4, 7 }, n_toks[] = { 1, 4, 8, 16, 64, 65, 512, 8192 };
+    for (size_t i = 0; i < NB_COUNT(which) * NB_COUNT(n_toks); i++) {
+        const shape *s = &shapes[which[i / NB_COUNT(n_toks)]];
+        const size_t n_tok = n_toks[i % NB_COUNT(n_toks)], n = n_tok * s->top_k * 4;
+        char label[64];
+        chk_case(t, "bench");
+        const nb_route_args h = make_args(t, s, n_tok, CHK_NORMAL);
+        job j = { chk_gpu_api(t), chk_gpu(t), { 0 } };
+        j.a = (nb_cuda_route_args){ .n_tok = n_tok,
+                                    .n_expert = s->n_expert,
+                                    .top_k = s->top_k,
+                                    .n_group = s->n_group,
+                                    .topk_group = s->topk_group,
+                                    .group_top = s->group_top,
+                                    .sigmoid = s->sigmoid,
+                                    .normalise = s->normalise,
+                                    .factor = h.factor };
+        j.a.logits = chk_gpu_in(t, h.logits, n_tok * s->n_expert * sizeof(float));
+        if (h.bias) j.a.bias = chk_gpu_in(t, h.bias, s->n_expert * sizeof(float));
+        j.a.id = chk_gpu_out(t, n);
+        j.a.first = chk_gpu_out(t, (s->n_expert + 1) * 4);
+        j.a.src = chk_gpu_out(t, n);
+        j.a.place = chk_gpu_out(t, n);
+        j.a.weight = chk_gpu_out(t, n);
+        snprintf(label, sizeof label, "%zu of %zu experts, %zu tok", s->top_k, s->n_expert, n_tok);
+        chk_gpu_time(t, label, 4.0 * (double)(s->n_expert * n_tok), 0, call, &j);
+    }
+}
+
+const chk_op chk_cuda_route = { "cuda_route", chk_gpu_row, test, bench, NULL };
