@@ -1,0 +1,116 @@
+/* mla_few.cu - absorbed attention to complete pages for few rows (query, head) on Hopper: at most 32 of
+ * them at a time, 512 + 64 values, records bf16, fp8, nvfp4, if4.  How: mla_few.cuh. */
+#include "kernel/cuda/common/ops.cuh"
+#include "kernel/cuda/sm90/mla_few.cuh"
+
+namespace
+{
+
+/* Items given out beyond the first of every block, blocks that are done: 0 between launches. */
+__device__ uint32_t few_count[2];
+
+typedef CUresult encode_fn(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *,
+                           const cuuint64_t *, const cuuint64_t *, const cuuint32_t *,
+                           const cuuint32_t *, CUtensorMapInterleave, CUtensorMapSwizzle,
+                           CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
+
+/* Rows of `row` bytes, 64 of a block, in boxes of 128 bytes: each comes to shared memory as [64][128
+ * bytes], 16-byte chunks xor row % 8. */
+bool make_map(CUtensorMap *map, const unsigned char *page, size_t row, size_t block_bytes)
+{
+    static encode_fn *encode;
+    if (!encode) {
+        void *fn = nullptr;
+        cudaDriverEntryPointQueryResult r;
+        if (cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &fn, 12000,
+                                             cudaEnableDefault, &r) != cudaSuccess ||
+            !fn)
+            return false;
+        encode = (encode_fn *)fn;
+    }
+    const cuuint64_t dim[3] = { row, 64, 1u << 31 }, stride[2] = { row, block_bytes };
+    const cuuint32_t box[3] = { 128, 64, 1 }, one[3] = { 1, 1, 1 };
+    return encode(map, CU_TENSOR_MAP_DATA_TYPE_UINT8, 3, const_cast<unsigned char *>(page), dim,
+                  stride, box, one, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                  CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                  CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
+}
+
+float fixed(const nb_record_seg &s)
+{
+    return s.fixed_scale != 0 ? s.fixed_scale : 1;
+}
+
+template <int FMT, int N, int PAIRS> void launch(nb_cuda *g, const nb_cuda_mla_args *a)
+{
+    using L = few::layout<FMT, N, PAIRS>;
+    const nb_record &r = a->cache.record;
+    const unsigned char *page = a->cache.pool + a->cache.layer_off;
+    const size_t row = FMT == few::BF16 ? 1024 : FMT == few::FP8 ? 512 : 256;
+    CUtensorMap codes, rope;
+    if (!make_map(&codes, page + r.seg[0].code_off, row, a->cache.block_bytes) ||
+        !make_map(&rope, page + r.seg[1].code_off, 128, a->cache.block_bytes)) {
+        nb_cuda_check(g, cudaErrorNotSupported, "mla_few: tensor map");
+        return;
+    }
+    void *count = nullptr;
+    nb_cuda_check(g, cudaGetSymbolAddress(&count, few_count), "mla_few: counters");
+    const float unit = (FMT == few::NVFP4 || FMT == few::IF4 ? 64.f : 1.f) * fixed(r.seg[0]);
+    few::params p;
+    p.page = page, p.block_bytes = a->cache.block_bytes;
+    p.block = a->cache.block, p.chunk = a->cache.chunk;
+    p.item = a->item, p.n_item = a->n_item, p.part_first = a->part_first;
+    p.q = a->q, p.q_stride = a->q_stride, p.q_head = a->q_head;
+    p.part_o = a->part_o, p.part_m = a->part_m, p.part_l = a->part_l;
+    p.n_head = (uint32_t)a->n_head;
+    p.k = a->scale * 1.44269504088896341f * unit;
+    p.rope_k = fixed(r.seg[1]) / unit;
+    p.o_scale = unit;
+    p.rope_int8 = r.seg[1].fmt == NB_SEG_INT8;
+    p.next = (uint32_t *)count, p.done = p.next + 1;
+    const size_t most = a->max_item < (size_t)g->n_sm ? a->max_item : (size_t)g->n_sm;
+    NB_SHARED_LIMIT(g, (few::mla_few<FMT, N, PAIRS>), L::BYTES);
+    NB_LAUNCH(g, (few::mla_few<FMT, N, PAIRS>), (unsigned)most, L::THREADS, L::BYTES, p, codes,
+              rope);
+}
+
+/* n_row <= n_chunk: hardly an item has two queries (one that has goes in passes of N rows, which
+ * gives the same bits).  Else as many queries as fit at a time. */
+template <int FMT> void launch_rows(nb_cuda *g, const nb_cuda_mla_args *a)
+{
+    if (a->n_head <= 8 || (a->n_head <= 16 && a->n_row <= a->cache.n_chunk))
+        launch<FMT, 16, 2>(g, a);
+    else
+        launch<FMT, 32, 1>(g, a);
+}
+
+} // namespace
+
+bool nb_cuda_mla_few_can(const nb_record *r, size_t n_head)
+{
+    if (r->n_seg != 2 || n_head < 1 || n_head > 32) return false;
+    const nb_record_seg &c = r->seg[0], &k = r->seg[1];
+    if (c.dim != few::LORA || k.dim != few::ROPE || c.n_vec != 1 || k.n_vec != 1 ||
+        c.n_outlier != 0 || k.n_outlier != 0)
+        return false;
+    if (c.fmt == NB_SEG_BF16) return k.fmt == NB_SEG_BF16;
+    return (c.fmt == NB_SEG_NVFP4 || c.fmt == NB_SEG_IF4 || c.fmt == NB_SEG_E4M3) &&
+           (k.fmt == NB_SEG_INT8 || k.fmt == NB_SEG_E4M3);
+}
+
+size_t nb_cuda_mla_few_scratch(const nb_record *r, size_t n_head, size_t n_row)
+{
+    (void)r, (void)n_head, (void)n_row;
+    return 0;
+}
+
+void nb_cuda_mla_few(nb_cuda *g, const nb_cuda_mla_args *a)
+{
+    if (a->max_item == 0) return;
+    switch (a->cache.record.seg[0].fmt) {
+    case NB_SEG_BF16: launch_rows<few::BF16>(g, a); break;
+    case NB_SEG_E4M3: launch_rows<few::FP8>(g, a); break;
+    case NB_SEG_IF4: launch_rows<few::IF4>(g, a); break;
+    default: launch_rows<few::NVFP4>(g, a); break;
+    }
+}
