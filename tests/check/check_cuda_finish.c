@@ -287,4 +287,58 @@ static void test_finish(chk *t, const chk_row *row)
         }
 }
 
-const chk_op chk_cuda_finish = { "cuda_finish", chk_gpu_row, test_finish, NULL, NULL };
+/* ---- timing ---- */
+
+typedef struct job {
+    const nb_cuda_api *api;
+    nb_cuda *g;
+    nb_cuda_mla_finish_args a;
+} job;
+
+static void call(void *ctx)
+{
+    const job *j = ctx;
+    j->api->mla_finish(j->g, &j->a);
+}
+
+static void bench(chk *t, const chk_row *row)
+{
+    (void)row;
+    static const size_t n_toks[] = { 1, 64, 4096 }, n_heads[] = { 16, 128 };
+    for (size_t i = 0; i < 12; i++) {
+        const size_t n = n_toks[i / 4], n_head = n > 64 ? 16 : n_heads[i / 2 % 2], w = n_head * 192;
+        const bool direct = i % 2 == 0;
+        char label[64];
+        if (n > 64 && i / 2 % 2) continue;
+        chk_case(t, "bench");
+        job j = { chk_gpu_api(t), chk_gpu(t), { 0 } };
+        j.a = (nb_cuda_mla_finish_args){ .n_tok = n,
+                                         .n_head = n_head,
+                                         .d_nope = 128,
+                                         .d_rope = 64,
+                                         .lora = 512,
+                                         .q_stride = w,
+                                         .kv_stride = 576,
+                                         .q_rope_stride = n_head * 576,
+                                         .q_rope_head = 576,
+                                         .eps = 1e-6f,
+                                         .interleaved = true };
+        float *z = chk_raw(t, n * w * 4);
+        memset(z, 0, n * w * 4);
+        j.a.q = chk_gpu_inout(t, z, n * w * 4);
+        j.a.kv = chk_gpu_inout(t, z, n * 576 * 4);
+        j.a.norm = chk_gpu_in(t, z, 512 * 4);
+        j.a.cos_sin = chk_gpu_in(t, z, n * 64 * 4);
+        if (direct) {
+            j.a.q_nope = chk_gpu_out_rows(t, n, n_head * 128, 2);
+            j.a.q_nope.f = NULL;
+            j.a.q_rope = chk_gpu_out(t, n * n_head * 576 * 4);
+        }
+        snprintf(label, sizeof label, "mla %zu tok, %zu heads, %s", n, n_head,
+                 direct ? "direct" : "expanded");
+        chk_gpu_time(t, label, (double)(n * (576 * 8 + n_head * (direct ? 1536 : 512))), 0, call,
+                     &j);
+    }
+}
+
+const chk_op chk_cuda_finish = { "cuda_finish", chk_gpu_row, test_finish, bench, NULL };
