@@ -26,6 +26,7 @@ endif()
 set(nb_test_env
     "NB_SOURCE_DIR=${CMAKE_SOURCE_DIR}"
     "NB_SANITIZE=${NB_SANITIZE}"
+    "NB_FAKE_GPU_FOLDER=${CMAKE_BINARY_DIR}/tests/fake"
     "NB_CUDA_EMU_LIBRARY=$<$<BOOL:${NB_HAVE_CUDA_EMU}>:${CMAKE_BINARY_DIR}/libnibble-cuda-emu.so>"
     "ASAN_OPTIONS=allocator_may_return_null=1:detect_stack_use_after_return=1:strict_string_checks=1"
     "UBSAN_OPTIONS=print_stacktrace=1"
@@ -106,6 +107,24 @@ if(sources AND nb_kinds)
     if(NB_HAVE_CUDA_EMU)
         nb_test(check_cuda_emu 300 "check;cuda" nibble-check --cuda $<TARGET_FILE:nibble-cuda-emu>)
         add_dependencies(nibble-check nibble-cuda-emu)
+    endif()
+endif()
+
+# Libraries that the loader of the GPU library must refuse (tests/unit/test_gpu.c).
+if(nb_kinds)
+    foreach(k IN ITEMS 1 2 3)
+        add_library(fake_gpu_${k} MODULE "${nb_test_dir}/emu/fake_gpu.c")
+        target_include_directories(fake_gpu_${k} PRIVATE "${CMAKE_SOURCE_DIR}/src"
+            "${CMAKE_SOURCE_DIR}/include" "${CMAKE_BINARY_DIR}/gen")
+        target_compile_definitions(fake_gpu_${k} PRIVATE FAKE=${k})
+        set_target_properties(fake_gpu_${k} PROPERTIES PREFIX "" OUTPUT_NAME fake${k}
+            LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests/fake")
+        if(TARGET test_gpu)
+            add_dependencies(test_gpu fake_gpu_${k})
+        endif()
+    endforeach()
+    if(TARGET test_gpu AND NB_HAVE_CUDA_EMU)
+        add_dependencies(test_gpu nibble-cuda-emu)
     endif()
 endif()
 

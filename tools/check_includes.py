@@ -16,19 +16,20 @@ MAY = {
     "kernel": {"base", "num"},
     "kernel/x86": {"kernel", "base", "num"},
     "kernel/arm": {"kernel", "base", "num"},
-    "kernel/cuda": {"kernel", "base", "num"},
-    "dev": {"base", "os"},
-    "dev/cuda": {"dev", "base", "os", "kernel/cuda"},
+    "kernel/cuda": {"kernel", "base", "num", "kernel/cuda/api"},
+    "kernel/cuda/api": {"kernel", "base", "num"},
+    "dev": {"base", "os", "kernel/cuda/api"},
+    "dev/cuda": {"dev", "base", "os", "kernel/cuda", "kernel/cuda/api"},
     "kv": {"base"},
     "load": {"base", "os", "num"},
     "text": {"base"},
-    "sample": {"base", "kernel"},
-    "model": {"base", "num", "kernel", "dev", "load", "kv/kv_view.h"},
+    "sample": {"base", "kernel", "kernel/cuda/api"},
+    "model": {"base", "num", "kernel", "kernel/cuda/api", "dev", "load", "kv/kv_view.h"},
     "sched": {"base", "kv"},
-    "engine": {"base", "os", "num", "kernel", "dev", "kv", "load", "text", "sample", "model",
+    "engine": {"base", "os", "num", "kernel", "kernel/cuda/api", "dev", "kv", "load", "text", "sample", "model",
                "sched", "public"},
     "serve": {"base", "os", "public"},
-    "eval": {"base", "os", "num", "kernel", "load", "public"},
+    "eval": {"base", "os", "num", "kernel", "kernel/cuda/api", "dev", "load", "public"},
     "public": set(),
     "apps": {"public", "serve", "eval"},
     "examples": {"public"},
@@ -40,9 +41,9 @@ LIBC = {h + ".h" for h in """assert complex ctype errno fenv float inttypes iso6
     tgmath threads time uchar wchar wctype""".split()}
 # Standard headers that stand for something only src/os provides.
 LIBC_OS_ONLY = {"threads.h", "signal.h", "setjmp.h"}
-NO_TIME = {"base", "num", "kernel", "kernel/x86", "kernel/arm", "kv", "sched"}
+NO_TIME = {"base", "num", "kernel", "kernel/x86", "kernel/arm", "kernel/cuda", "kv", "sched"}
 
-POSIX_FOLDERS = {"os", "serve", "apps", "examples"}
+POSIX_FOLDERS = {"os", "serve", "apps", "examples", "dev/cuda"}
 # Pattern of a header -> folders that may include it.
 OWNED = [
     (r"(imm|x86|[a-z]mm|nm|wmm|avx\w*)intrin\.h$", {"kernel/x86"}),
@@ -54,7 +55,9 @@ OWNED = [
     (r"openssl/", {"kv", "model", "engine", "serve"}),
     (r"event2/", {"serve", "apps"}),
     (r"yaml\.h$", {"apps"}),
-    (r"(cuda|cublas|nccl|cooperative_groups|mma)", {"kernel/cuda", "dev/cuda"}),
+    (r"(cuda|cublas|nccl)", {"kernel/cuda", "dev/cuda"}),
+    (r"dlfcn\.h$", {"os", "kernel/cuda"}),
+    (r"(chrono|mutex|tuple|utility|sys/mman\.h)$", {"kernel/cuda", "dev/cuda", "os"}), # emulation
     (r"cmocka\.h$", set()),
 ]
 
@@ -79,8 +82,10 @@ def folder_of(path):
     if parts[0] == "include":
         return "public"
     if parts[0] == "src" and len(parts) > 2:
-        two = "/".join(parts[1:3])
-        return two if two in MAY else parts[1]
+        for n in (3, 2):
+            if len(parts) > n + 1 and "/".join(parts[1:1 + n]) in MAY:
+                return "/".join(parts[1:1 + n])
+        return parts[1]
     return parts[0] if len(parts) > 1 else None
 
 

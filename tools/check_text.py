@@ -52,7 +52,7 @@ def check_ours(report, root, path, text):
             report.bad(path, n, "NB_HAVE_* is always defined: use #if")
     if text and not text.endswith("\n"):
         report.bad(path, len(lines), "no newline at the end of the file")
-    if path.endswith((".c", ".h", ".cu", ".cuh")) and not text.startswith("/*"):
+    if path.endswith(tree.C_SUFFIXES) and not text.startswith("/*"):
         report.bad(path, 1, "a source file starts with a comment that says what it is")
     if path.endswith(".md"):
         check_links(report, root, path, text)

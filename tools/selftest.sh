@@ -75,6 +75,9 @@ plant src/num/x.c "${c}int nb_f(void) { return !malloc (1); }\n" includes 'alloc
 plant src/text/x.c "${c}void nb_f(void) { abort(); }\n" includes 'errors are values'
 plant src/text/x.c "${c}char *nb_f(void) { return getenv(\"A\"); }\n" includes 'only apps'
 plant apps/nibble/x.c "$c#include \"base/a.h\"\n" includes 'apps must not include'
+plant src/dev/cuda/emu/x.cpp "$c#include <jansson.h>\n" includes 'may be included in'
+plant src/kernel/cuda/sm80/x.cu "$c#include <unistd.h>\n" includes 'not standard C'
+plant src/model/x.c "$c#include <cuda_runtime.h>\n" includes 'may be included in dev/cuda, kernel/cuda'
 plant src/new/x.c "$c" includes 'no row in the table'
 fresh
 printf '/* x. */\n/* #include <unistd.h> abort(); */\n// malloc(1)\n' >"$tmp/t/src/num/x.c"

@@ -9,7 +9,7 @@ import re
 import subprocess
 import sys
 
-C_SUFFIXES = (".c", ".h", ".cu", ".cuh")
+C_SUFFIXES = (".c", ".h", ".cu", ".cuh", ".cpp")
 SKIP_DIRS = {".git", "build", "__pycache__", ".cache"}
 
 
