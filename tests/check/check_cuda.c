@@ -405,6 +405,9 @@ void chk_gpu_time(chk *t, const char *label, double bytes, double flops, chk_ben
 
 /* ---- the list ---- */
 
-extern const chk_op chk_cuda_embed;
-const chk_op *const chk_cuda_ops[] = { &chk_cuda_embed };
+extern const chk_op chk_cuda_embed, chk_cuda_kv, chk_cuda_norm, chk_cuda_rope_table,
+    chk_cuda_finish, chk_cuda_swiglu, chk_cuda_moe_sum, chk_cuda_route, chk_cuda_sample;
+const chk_op *const chk_cuda_ops[] = { &chk_cuda_embed,  &chk_cuda_norm,   &chk_cuda_rope_table,
+                                       &chk_cuda_finish, &chk_cuda_swiglu, &chk_cuda_moe_sum,
+                                       &chk_cuda_route,  &chk_cuda_sample, &chk_cuda_kv };
 const size_t chk_cuda_n_op = NB_COUNT(chk_cuda_ops);

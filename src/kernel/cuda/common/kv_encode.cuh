@@ -487,6 +487,8 @@ __device__ inline void nb_kv_put_int4_pair(const nb_record_seg &g, unsigned char
     unsigned char *code = page + g.code_off + t0 * g.code_stride + vec * ((dim + 1) / 2) + j;
     unsigned char *scale = page + g.scale_off + t0 / 32 * g.scale_stride + 2 * (size_t)c0;
     float lo[2], hi[2];
+    lo[0] = lo[1] = __uint_as_float(0x7f800000u); /* infinity */
+    hi[0] = hi[1] = -lo[0];
     bool skip[2] = { false, 2 * j + 1 >= dim };
     const bool both = !skip[1];
     for (uint32_t k = 0; k < (uint32_t)g.n_outlier; k++) {
@@ -498,10 +500,10 @@ __device__ inline void nb_kv_put_int4_pair(const nb_record_seg &g, unsigned char
         const float *p = x.row(t0 + t) + off + c0;
         const float a = nb_bf16_float(nb_bf16_bits(p[0]));
         const float b = both ? nb_bf16_float(nb_bf16_bits(p[1])) : 0;
-        lo[0] = t == 0 || a < lo[0] ? a : lo[0];
-        hi[0] = t == 0 || a > hi[0] ? a : hi[0];
-        lo[1] = t == 0 || b < lo[1] ? b : lo[1];
-        hi[1] = t == 0 || b > hi[1] ? b : hi[1];
+        lo[0] = a < lo[0] ? a : lo[0];
+        hi[0] = a > hi[0] ? a : hi[0];
+        lo[1] = b < lo[1] ? b : lo[1];
+        hi[1] = b > hi[1] ? b : hi[1];
     }
     const nb_kv_int4 a(lo[0], hi[0]), b(lo[1], hi[1]);
     nb_kv_put16(scale, skip[0] ? 0 : a.s);
