@@ -1,38 +1,65 @@
 /* mla_join.cu - states of absorbed attention joined in order of position, and divided by l.
  *
- * A block of 128 threads has one (row, head), or a part of its dimensions where that leaves the device
- * idle; a thread has 4 dimensions.  Joining is a chain by definition (mla_state.cuh), but m after each
- * state is the largest so far, so a warp finds the factors of 32 states at once (a prefix maximum) and
- * what is left is one fused step a state, whose loads do not wait for each other.
+ * Joining is a chain by definition (mla_state.cuh), but m after each state is the largest so far: a
+ * warp finds the factors of 32 states at once (a prefix maximum) and puts them into shared memory.
+ * What is left is one fused step a state and element, whose loads wait for nothing.  No warp waits
+ * for another.
+ *
+ * Two shapes of the same arithmetic.  WIDE, for many (row, head): 4 dimensions a thread, so that all
+ * rows are on the device at once; empty states (of folded units) are left out before anything of
+ * theirs is read.  Else, one dimension a thread and the sums of 32 states under way before the first
+ * factor is known: with one request the time is that of the latencies.
  *
  * Bound: reading the states, 4 (lora + 2) bytes of each (row, head). */
+#include <float.h>
+
 #include "kernel/cuda/common/mla_state.cuh"
 #include "kernel/cuda/common/ops.cuh"
-
-#include <float.h>
 
 namespace
 {
 
-enum { THREADS = 128, BATCH = 32, AHEAD = 8 };
+enum { WARPS = 4, BATCH = 32 };
 
-/* Factors of states first .. first + n - 1 (n <= 32), after `m`; returns m after them.  By warp 0 of
- * the block. */
-__device__ float factors(const nb_cuda_mla_args &a, size_t first, uint32_t n, size_t head, float m,
-                         nb_mla_merge *f)
+struct step { /* one state: factors of the sums so far and of its own; a < 0: the first */
+    float a, b, l;
+    uint32_t at; /* of the batch */
+};
+
+__device__ inline float joined(const step &f, float x0, float x1)
+{
+    const float x = __fmaf_rn(x1, f.b, __fmul_rn(x0, f.a));
+    return f.a < 0 ? x1 : x;
+}
+
+/* Steps of the n <= 32 states from `first` on, after those that gave m; without the empty ones when
+ * COMPACT, else those have at = UINT32_MAX.  Returns how many. */
+template <bool COMPACT>
+__device__ uint32_t plan(const nb_cuda_mla_args &a, size_t first, uint32_t n, size_t head, float &m,
+                         step *f)
 {
     const uint32_t lane = threadIdx.x % 32;
-    const float own = lane < n ? a.part_m[(first + lane) * a.n_head + head] : -INFINITY;
-    /* Of this state and those before it in the batch; one that is no number is not empty. */
-    float top = own != own ? -FLT_MAX : own;
+    const size_t at = (first + lane) * a.n_head + head;
+    const float own = lane < n ? a.part_m[at] : -INFINITY, l = lane < n ? a.part_l[at] : 0;
+    float top = own != own ? -FLT_MAX : own; /* one that is no number is not empty */
 #pragma unroll
     for (int b = 1; b < 32; b *= 2) {
         const float other = __shfl_up_sync(~0u, top, b);
         if (lane >= (uint32_t)b) top = fmaxf(other, top);
     }
-    const float before = __shfl_up_sync(~0u, top, 1);
-    if (lane < n) f[lane] = nb_mla_merge_of(lane == 0 ? m : fmaxf(m, before), own);
-    return fmaxf(m, __shfl_sync(~0u, top, 31));
+    float before = __shfl_up_sync(~0u, top, 1);
+    before = lane == 0 ? m : fmaxf(m, before);
+    const nb_mla_merge g = nb_mla_merge_of(before, own);
+    const unsigned some = __ballot_sync(~0u, !g.first);
+    const uint32_t place = COMPACT ? (uint32_t)__popc(some & ((1u << lane) - 1)) : lane;
+    __syncwarp();
+    if (!g.first)
+        f[place] = { g.second ? -1.0f : g.a, g.b, l, lane };
+    else if (!COMPACT)
+        f[place].at = UINT32_MAX;
+    __syncwarp();
+    m = fmaxf(m, __shfl_sync(~0u, top, 31));
+    return COMPACT ? (uint32_t)__popc(some) : n;
 }
 
 template <int WIDTH> struct vec {
@@ -51,56 +78,80 @@ template <int WIDTH> __device__ inline vec<WIDTH> load(const float *p)
     return x;
 }
 
-/* WIDTH dimensions a thread: 4, or 1 where rows are not aligned. */
-template <int WIDTH>
-__global__ void __launch_bounds__(THREADS) mla_join(NB_PARAM nb_cuda_mla_args a)
+template <int WIDTH> __device__ inline void put(const nb_cuda_rows &y, size_t at, vec<WIDTH> &o)
 {
-    __shared__ nb_mla_merge f[BATCH];
-    __shared__ float m_next;
+    if constexpr (WIDTH == 1) {
+        nb_put(y, at, o.v[0]);
+    } else {
+        if (y.f)
+            *reinterpret_cast<float4 *>(y.f + at) = make_float4(o.v[0], o.v[1], o.v[2], o.v[3]);
+        if (!y.hi) return;
+        const uint2 h = make_uint2(nb_pack_bf16(o.v[0], o.v[1]), nb_pack_bf16(o.v[2], o.v[3]));
+        *reinterpret_cast<uint2 *>(y.hi + at) = h;
+        if (!y.lo) return;
+#pragma unroll
+        for (int k = 0; k < 4; k++)
+            o.v[k] -= nb_bf16_float((uint16_t)((k < 2 ? h.x : h.y) >> (16 * (k & 1))));
+        *reinterpret_cast<uint2 *>(y.lo + at) =
+            make_uint2(nb_pack_bf16(o.v[0], o.v[1]), nb_pack_bf16(o.v[2], o.v[3]));
+    }
+}
+
+/* WIDTH dimensions a thread, AHEAD states under way. */
+template <int WIDTH, int AHEAD, bool COMPACT>
+__global__ void __launch_bounds__(32 * WARPS) mla_join(NB_PARAM nb_cuda_mla_args a)
+{
+    __shared__ step steps[WARPS][BATCH];
     const size_t nh = a.n_head, row = blockIdx.x / nh, head = blockIdx.x % nh;
-    const uint32_t c0 = blockIdx.y * blockDim.x * WIDTH + threadIdx.x * WIDTH;
-    const bool here = c0 < a.lora;
+    const uint32_t c = (blockIdx.y * blockDim.x + threadIdx.x) * WIDTH, warp = threadIdx.x / 32;
+    if ((blockIdx.y * blockDim.x + 32 * warp) * WIDTH >= a.lora) return;
+    const bool here = c < a.lora;
     const size_t first = a.part_first[row];
-    const uint32_t n = a.row_chunk[row] == UINT32_MAX ? 0 : a.part_first[row + 1] - (uint32_t)first;
+    const uint32_t end = a.part_first[row + 1];
+    const uint32_t n = a.row_chunk[row] == UINT32_MAX ? 0 : end - (uint32_t)first;
+    step *f = steps[warp];
     float m = -INFINITY, l = 0;
     vec<WIDTH> o = {};
     for (uint32_t i0 = 0; i0 < n; i0 += BATCH) {
         const uint32_t k = n - i0 < BATCH ? n - i0 : BATCH;
-        if (i0) __syncthreads();
-        if (threadIdx.x < 32) {
-            const float next = factors(a, first + i0, k, head, m, f);
-            if (threadIdx.x == 0) m_next = next;
-        }
-        __syncthreads();
-        m = m_next;
-        for (uint32_t i1 = 0; i1 < k; i1 += AHEAD) {
-            vec<WIDTH> x[AHEAD];
-            float xl[AHEAD];
+        const float *from = a.part_o + ((first + i0) * nh + head) * a.lora + c;
+        const size_t stride = nh * a.lora;
+        vec<WIDTH> x[AHEAD];
+        uint32_t n_step = k;
+        if (COMPACT) {
+            n_step = plan<true>(a, first + i0, k, head, m, f);
+        } else {
 #pragma unroll
             for (uint32_t j = 0; j < AHEAD; j++) {
-                const size_t at = (first + i0 + i1 + j) * nh + head;
-                const bool in = i1 + j < k && !f[i1 + j].first;
-                xl[j] = in ? a.part_l[at] : 0;
-                if (in && here)
-                    x[j] = load<WIDTH>(a.part_o + at * a.lora + c0);
-                else
+                x[j] = {};
+                if (j < k && here) x[j] = load<WIDTH>(from + j * stride);
+            }
+            n_step = plan<false>(a, first + i0, k, head, m, f);
+        }
+        for (uint32_t i1 = 0; i1 < n_step; i1 += AHEAD) {
+            if (COMPACT) {
+#pragma unroll
+                for (uint32_t j = 0; j < AHEAD; j++) {
                     x[j] = {};
+                    if (i1 + j < n_step && here) x[j] = load<WIDTH>(from + f[i1 + j].at * stride);
+                }
             }
 #pragma unroll
             for (uint32_t j = 0; j < AHEAD; j++) {
-                if (i1 + j >= k) break;
-                const nb_mla_merge g = f[i1 + j];
-                l = nb_mla_merged(g, l, xl[j]);
+                if (i1 + j >= n_step) break;
+                const step g = f[i1 + j];
+                if (!COMPACT && g.at == UINT32_MAX) continue;
+                l = joined(g, l, g.l);
 #pragma unroll
-                for (int d = 0; d < WIDTH; d++) o.v[d] = nb_mla_merged(g, o.v[d], x[j].v[d]);
+                for (int d = 0; d < WIDTH; d++) o.v[d] = joined(g, o.v[d], x[j].v[d]);
             }
         }
     }
     if (!here) return;
     const float inv = n ? 1 / l : 0;
-    const size_t at = row * a.y.stride + head * a.lora + c0;
 #pragma unroll
-    for (int d = 0; d < WIDTH; d++) nb_put(a.y, at + d, n ? o.v[d] * inv : 0);
+    for (int d = 0; d < WIDTH; d++) o.v[d] = n ? o.v[d] * inv : 0;
+    put<WIDTH>(a.y, row * a.y.stride + head * a.lora + c, o);
 }
 
 } // namespace
@@ -109,12 +160,12 @@ void nb_cuda_mla_join(nb_cuda *g, const nb_cuda_mla_args *a)
 {
     const size_t n = a->n_row * a->n_head;
     if (n == 0) return;
-    const size_t width = a->lora % 4 == 0 ? 4 : 1, all = (a->lora + width - 1) / width;
-    size_t threads = all < THREADS ? (all + 31) / 32 * 32 : THREADS;
-    if (n * ((all + threads - 1) / threads) < 4 * (size_t)g->n_sm) threads = 32;
-    const dim3 grid((unsigned)n, (unsigned)((all + threads - 1) / threads));
-    if (width == 4)
-        NB_LAUNCH(g, (mla_join<4>), grid, (unsigned)threads, 0, *a);
-    else
-        NB_LAUNCH(g, (mla_join<1>), grid, (unsigned)threads, 0, *a);
+    if (a->lora % 4 == 0 && n * a->lora >= 2048 * (size_t)g->n_sm) {
+        const size_t warps = (a->lora + 127) / 128, threads = 32 * (warps < WARPS ? warps : WARPS);
+        const dim3 grid((unsigned)n, (unsigned)((a->lora + 4 * threads - 1) / (4 * threads)));
+        NB_LAUNCH(g, (mla_join<4, 4, true>), grid, (unsigned)threads, 0, *a);
+    } else {
+        const dim3 grid((unsigned)n, (unsigned)((a->lora + 63) / 64));
+        NB_LAUNCH(g, (mla_join<1, BATCH, false>), grid, 64, 0, *a);
+    }
 }

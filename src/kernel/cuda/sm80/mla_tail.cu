@@ -1,86 +1,244 @@
 /* mla_tail.cu - the last state of every query: the rows of the page that it is in, up to itself.
  *
- * A block has one query and 16 of its heads, and takes the rows in steps of 32 tokens as mla_mma.cu
- * does; they are floats that BF16 holds exactly (an f32 record: two parts). */
+ * A block has one query and 16 of its heads.  What counts is latency: one query (batch 1) means one
+ * block for 16 heads, and up to 64 rows of 2,304 bytes come to one multiprocessor.  So all rows are
+ * asked for at once, 20 loads of 16 bytes a thread, and turned into BF16, which holds them exactly; then two teams of 8 warps have 32 tokens each (mla_tile.cuh), and the
+ * second team's state is joined to the first's through shared memory.
+ *
+ * Order of summation: the two halves of the page, each as a state.  An f32 record (small checkpoints)
+ * goes the way of mla_mma.cu, with a second tile of what BF16 leaves. */
 #include "kernel/cuda/common/ops.cuh"
 #include "kernel/cuda/sm80/mla_tile.cuh"
 
 namespace
 {
 
-/* Rows tok0 .. of `rows` as a tile; zeros from n_vis on. */
-template <bool LO>
-__device__ void fill(const float *rows, uint32_t n_values, uint32_t n_vis, const nb_mt_shape &d,
-                     uint16_t *tile)
+enum { TEAMS = 2, THREADS = TEAMS * NB_MT_THREADS, AT_ROWS = 4, AT_COLS = 5 };
+
+/* A thread's share of the rows: a warp has rows t = warp, warp + 16, ... */
+struct rows4 {
+    float4 x[AT_ROWS][AT_COLS];
+};
+
+__device__ void load4(rows4 &v, const float *rows, uint32_t n_vis, const nb_mt_shape &d)
 {
-    const uint32_t n8 = d.k / 8, n = NB_MT_TOK * n8;
-    const bool whole = d.lora % 16 == 0 && d.d_rope % 16 == 0;
-    for (uint32_t e = threadIdx.x; e < n; e += NB_MT_THREADS) {
-        const uint32_t t = e / n8, c = 8 * (e % n8);
-        const float *row = rows + (size_t)t * n_values;
-        float v[8] = { 0 };
-        if (t < n_vis && whole) {
-            const float4 x = *reinterpret_cast<const float4 *>(row + c);
-            const float4 y = *reinterpret_cast<const float4 *>(row + c + 4);
-            v[0] = x.x, v[1] = x.y, v[2] = x.z, v[3] = x.w;
-            v[4] = y.x, v[5] = y.y, v[6] = y.z, v[7] = y.w;
-        } else if (t < n_vis) {
+    const uint32_t lane = threadIdx.x % 32, n4 = d.k / 4;
 #pragma unroll
-            for (uint32_t j = 0; j < 8; j++) v[j] = nb_mt_q(d, row, c + j);
+    for (uint32_t k = 0; k < AT_ROWS; k++) {
+        const uint32_t t = threadIdx.x / 32 + k * (THREADS / 32);
+        const float4 *from = reinterpret_cast<const float4 *>(rows + (size_t)t * d.k);
+#pragma unroll
+        for (uint32_t i = 0; i < AT_COLS; i++) {
+            v.x[k][i] = make_float4(0, 0, 0, 0);
+            if (t < n_vis && lane + 32 * i < n4) v.x[k][i] = from[lane + 32 * i];
         }
-        nb_mt_put8<LO>(tile + t * d.stride + c, NB_MT_TOK * d.stride, v);
     }
 }
 
+/* As tiles of 32 tokens; rows from n_vis on are 0. */
+__device__ void store4(const rows4 &v, const nb_mt_shape &d, uint16_t *tile)
+{
+    const uint32_t lane = threadIdx.x % 32, n4 = d.k / 4;
+#pragma unroll
+    for (uint32_t k = 0; k < AT_ROWS; k++) {
+        const uint32_t t = threadIdx.x / 32 + k * (THREADS / 32);
+#pragma unroll
+        for (uint32_t i = 0; i < AT_COLS; i++) {
+            if (lane + 32 * i >= n4) continue;
+            const float4 x = v.x[k][i];
+            *reinterpret_cast<uint2 *>(tile + t * d.stride + 4 * (lane + 32 * i)) =
+                make_uint2(nb_pack_bf16(x.x, x.y), nb_pack_bf16(x.z, x.w));
+        }
+    }
+}
+
+/* Any shape, tokens [t0, t0 + n_tok). */
 template <bool LO>
-__global__ void __launch_bounds__(NB_MT_THREADS)
+__device__ void fill1(const float *rows, uint32_t t0, uint32_t n_tok, uint32_t n_vis,
+                      const nb_mt_shape &d, uint16_t *tile)
+{
+    for (uint32_t e = threadIdx.x; e < n_tok * d.k / 2; e += blockDim.x) {
+        const uint32_t t = e / (d.k / 2), c = 2 * (e % (d.k / 2));
+        const float *row = t0 + t < n_vis ? rows + (size_t)(t0 + t) * (d.lora + d.d_rope) : nullptr;
+        uint16_t *to = tile + t * d.stride + c;
+        uint32_t h, l;
+        nb_mt_split(nb_mt_q(d, row, c), nb_mt_q(d, row, c + 1), h, l);
+        *reinterpret_cast<uint32_t *>(to) = h;
+        if (LO) *reinterpret_cast<uint32_t *>(to + NB_MT_TOK * d.stride) = l;
+    }
+}
+
+struct second { /* team 1's state, in shared memory */
+    float m[16], l[16], o[16][NB_MT_LORA + 8];
+};
+
+__device__ void put_second(second *s, const nb_mt_state<1> &z)
+{
+    const uint32_t w = nb_mt_warp(), lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+#pragma unroll
+    for (int j = 0; j < 2; j++) {
+        const float l = nb_mt_sum(z.l[0][j]);
+        if (lane == 0) {
+            s->m[2 * w + j] = nb_mla_state_m(z.m[0][j]);
+            s->l[2 * w + j] = l;
+        }
+    }
+#pragma unroll
+    for (int j = 0; j < NB_MT_PAIRS; j++)
+#pragma unroll
+        for (int n = 0; n < 2; n++)
+#pragma unroll
+            for (int half = 0; half < 2; half++)
+                *reinterpret_cast<float2 *>(
+                    &s->o[g + 8 * half][16 * (w + NB_MT_WARPS * j) + 8 * n + 2 * t]) =
+                    make_float2(z.o[0][j][n][2 * half], z.o[0][j][n][2 * half + 1]);
+}
+
+/* Joins it to team 0's; first[r]: team 0's m of row r. */
+__device__ void join_second(const second *s, nb_mt_state<1> &z, float *first)
+{
+    const uint32_t w = nb_mt_warp(), lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        const uint32_t r = g + 8 * half;
+        const nb_mla_merge f = nb_mla_merge_of(first[r], s->m[r]);
+#pragma unroll
+        for (int j = 0; j < NB_MT_PAIRS; j++)
+#pragma unroll
+            for (int n = 0; n < 2; n++)
+#pragma unroll
+                for (int i = 0; i < 2; i++)
+                    z.o[0][j][n][2 * half + i] =
+                        nb_mla_merged(f, z.o[0][j][n][2 * half + i],
+                                      s->o[r][16 * (w + NB_MT_WARPS * j) + 8 * n + 2 * t + i]);
+    }
+}
+
+/* Where a query's rows are, and how many it sees. */
+struct source {
+    const float *rows;
+    uint32_t n_vis;
+};
+
+__device__ source source_of(const nb_cuda_mla_args &a, uint32_t row, uint32_t chunk, uint32_t n)
+{
+    const nb_cuda_chunk c = a.cache.chunk[chunk];
+    const uint32_t pos = c.pos0 + (row - c.row0), page = pos / NB_PAGE_TOK;
+    source s = { c.tail + a.cache.tail_off, pos % NB_PAGE_TOK + 1 };
+    if (c.own) s.rows = c.own + (size_t)(page - c.pos0 / NB_PAGE_TOK) * NB_PAGE_TOK * n;
+    return s;
+}
+
+/* Team 0 gives the state; l is summed already. */
+__device__ void put_state(const nb_cuda_mla_args &a, const nb_mt_state<1> &z, const nb_mt_shape &d,
+                          uint32_t row, uint32_t head0)
+{
+    const uint32_t w = nb_mt_warp(), lane = threadIdx.x % 32, nh = (uint32_t)a.n_head;
+    const size_t at = ((size_t)a.part_first[row + 1] - 1) * nh;
+#pragma unroll
+    for (int j = 0; j < 2; j++) {
+        const uint32_t head = head0 + 2 * w + j;
+        if (lane != 0 || head >= nh) continue;
+        a.part_m[at + head] = nb_mla_state_m(z.m[0][j]);
+        a.part_l[at + head] = z.l[0][j];
+    }
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        const uint32_t head = head0 + lane / 4 + 8 * half;
+        if (head < nh)
+            nb_mt_put_o<1>(z, 0, d, a.part_o + (at + head) * d.lora, half, false, nb_mla_merge());
+    }
+}
+
+__global__ void __launch_bounds__(THREADS)
     mla_tail(NB_PARAM nb_cuda_mla_args a, nb_mt_shape d, float scale)
 {
     const uint32_t row = blockIdx.x, head0 = blockIdx.y * 16, nh = (uint32_t)a.n_head;
     const uint32_t chunk = a.row_chunk[row];
     if (chunk == UINT32_MAX) return;
     NB_SHARED(unsigned char, shared);
+    uint16_t *tiles = reinterpret_cast<uint16_t *>(shared + TEAMS * nb_mt_fixed_bytes(1));
+    const uint32_t team = threadIdx.x / NB_MT_THREADS;
+    nb_mt_work<1> *s = reinterpret_cast<nb_mt_work<1> *>(shared) + team;
+    const uint16_t *tile = tiles + team * NB_MT_TOK * d.stride;
+    const source from = source_of(a, row, chunk, d.lora + d.d_rope);
+    const uint32_t w = nb_mt_warp(), lane = threadIdx.x % 32, g = lane / 4, n_vis = from.n_vis;
+    const float *q = a.q + row * a.q_stride;
+    const float *q0 = head0 + g < nh ? q + (head0 + g) * a.q_head : nullptr;
+    const float *q1 = head0 + g + 8 < nh ? q + (head0 + g + 8) * a.q_head : nullptr;
+    nb_mt_state<1> z;
+    if (d.lora + d.d_rope == d.k && (reinterpret_cast<uintptr_t>(from.rows) & 15) == 0) {
+        rows4 v;
+        load4(v, from.rows, n_vis, d);
+        nb_mt_load_q<1>(z, 0, d, q0, q1);
+        store4(v, d, tiles);
+    } else {
+        fill1<false>(from.rows, 0, NB_PAGE_TOK, n_vis, d, tiles);
+        nb_mt_load_q<1>(z, 0, d, q0, q1);
+    }
+    nb_mt_reset<1>(z);
+    const uint32_t mine = n_vis > team * NB_MT_TOK ? n_vis - team * NB_MT_TOK : 0;
+    __syncthreads();
+    if (mine) nb_mt_scores<1, false>(s, z, d, tile);
+    __syncthreads();
+    if (mine) nb_mt_softmax<1>(s, z, mine, scale);
+    __syncthreads();
+    if (mine) nb_mt_values<1, false>(s, z, d, tile);
+    second *other = reinterpret_cast<second *>(tiles);
+    if (n_vis > NB_MT_TOK) {
+        __syncthreads(); /* the tiles are read */
+        if (team == 1) put_second(other, z);
+#pragma unroll
+        for (int j = 0; team == 0 && j < 2; j++) {
+            z.m[0][j] = nb_mla_state_m(z.m[0][j]);
+            if (lane == 0) s->c[2 * w + j] = z.m[0][j];
+        }
+        __syncthreads();
+    }
+    if (team == 1) return;
+#pragma unroll
+    for (int j = 0; j < 2; j++) z.l[0][j] = nb_mt_sum(z.l[0][j]);
+    if (n_vis > NB_MT_TOK) {
+        join_second(other, z, s->c);
+#pragma unroll
+        for (int j = 0; j < 2; j++) {
+            const nb_mla_merge f = nb_mla_merge_of(z.m[0][j], other->m[2 * w + j]);
+            z.l[0][j] = nb_mla_merged(f, z.l[0][j], other->l[2 * w + j]);
+            z.m[0][j] = f.m;
+        }
+    }
+    put_state(a, z, d, row, head0);
+}
+
+/* An f32 record: two tiles, one team. */
+__global__ void __launch_bounds__(NB_MT_THREADS)
+    mla_tail_f32(NB_PARAM nb_cuda_mla_args a, nb_mt_shape d, float scale)
+{
+    const uint32_t row = blockIdx.x, head0 = blockIdx.y * 16, nh = (uint32_t)a.n_head;
+    const uint32_t chunk = a.row_chunk[row], g = threadIdx.x % 32 / 4;
+    if (chunk == UINT32_MAX) return;
+    NB_SHARED(unsigned char, shared);
     nb_mt_work<1> *s = reinterpret_cast<nb_mt_work<1> *>(shared);
     uint16_t *tile = reinterpret_cast<uint16_t *>(shared + nb_mt_fixed_bytes(1));
-    const nb_cuda_chunk c = a.cache.chunk[chunk];
-    const uint32_t n_values = d.lora + d.d_rope, pos = c.pos0 + (row - c.row0);
-    const uint32_t n_vis = pos % NB_PAGE_TOK + 1;
-    const float *rows =
-        c.own ? c.own + (size_t)(pos / NB_PAGE_TOK - c.pos0 / NB_PAGE_TOK) * NB_PAGE_TOK * n_values
-              : c.tail + a.cache.tail_off;
-    const uint32_t w = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4;
-    nb_mt_state<1> z;
+    const source from = source_of(a, row, chunk, d.lora + d.d_rope);
     const float *q = a.q + row * a.q_stride;
+    nb_mt_state<1> z;
     nb_mt_load_q<1>(z, 0, d, head0 + g < nh ? q + (head0 + g) * a.q_head : nullptr,
                     head0 + g + 8 < nh ? q + (head0 + g + 8) * a.q_head : nullptr);
     nb_mt_reset<1>(z);
-    for (uint32_t t = 0; t < n_vis; t += NB_MT_TOK) {
-        fill<LO>(rows + (size_t)t * n_values, n_values, n_vis - t, d, tile);
+    for (uint32_t t = 0; t < from.n_vis; t += NB_MT_TOK) {
+        fill1<true>(from.rows, t, NB_MT_TOK, from.n_vis, d, tile);
         __syncthreads();
-        nb_mt_scores<1, LO>(s, z, d, tile);
+        nb_mt_scores<1, true>(s, z, d, tile);
         __syncthreads();
-        nb_mt_softmax<1>(s, z, n_vis - t, scale);
+        nb_mt_softmax<1>(s, z, from.n_vis - t, scale);
         __syncthreads();
-        nb_mt_values<1, LO>(s, z, d, tile);
+        nb_mt_values<1, true>(s, z, d, tile);
         __syncthreads();
     }
-    const size_t part = (size_t)a.part_first[row + 1] - 1;
-#pragma unroll
-    for (int j = 0; j < 2; j++) {
-        const uint32_t head = head0 + 2 * w + j;
-        const float l = nb_mt_sum(z.l[0][j]);
-        if (lane == 0 && head < nh) {
-            a.part_m[part * nh + head] = nb_mla_state_m(z.m[0][j]);
-            a.part_l[part * nh + head] = l;
-        }
-    }
-#pragma unroll
-    for (int half = 0; half < 2; half++) {
-        const uint32_t head = head0 + g + 8 * half;
-        if (head < nh)
-            nb_mt_put_o<1>(z, 0, d, a.part_o + (part * nh + head) * d.lora, half, false,
-                           nb_mla_merge());
-    }
+    z.l[0][0] = nb_mt_sum(z.l[0][0]);
+    z.l[0][1] = nb_mt_sum(z.l[0][1]);
+    put_state(a, z, d, row, head0);
 }
 
 } // namespace
@@ -91,13 +249,15 @@ void nb_cuda_mla_tail(nb_cuda *g, const nb_cuda_mla_args *a)
     const nb_mt_shape d = nb_mt_shape_of(a->lora, a->d_rope);
     const float scale = a->scale * 1.44269504088896341f;
     const dim3 grid((unsigned)a->n_row, (unsigned)((a->n_head + 15) / 16));
-    const bool lo = a->cache.record.type == NB_KV_F32;
-    const size_t n = nb_mt_fixed_bytes(1) + nb_mt_tile_bytes(d) * (lo ? 2 : 1);
-    if (lo) {
-        NB_SHARED_LIMIT(g, mla_tail<true>, n);
-        NB_LAUNCH(g, mla_tail<true>, grid, NB_MT_THREADS, n, *a, d, scale);
-    } else {
-        NB_SHARED_LIMIT(g, mla_tail<false>, n);
-        NB_LAUNCH(g, mla_tail<false>, grid, NB_MT_THREADS, n, *a, d, scale);
+    if (a->cache.record.type == NB_KV_F32) {
+        const size_t n = nb_mt_fixed_bytes(1) + 2 * nb_mt_tile_bytes(d);
+        NB_SHARED_LIMIT(g, mla_tail_f32, n);
+        NB_LAUNCH(g, mla_tail_f32, grid, NB_MT_THREADS, n, *a, d, scale);
+        return;
     }
+    const size_t tiles = TEAMS * nb_mt_tile_bytes(d);
+    const size_t n =
+        TEAMS * nb_mt_fixed_bytes(1) + (tiles < sizeof(second) ? sizeof(second) : tiles);
+    NB_SHARED_LIMIT(g, mla_tail, n);
+    NB_LAUNCH(g, mla_tail, grid, THREADS, n, *a, d, scale);
 }

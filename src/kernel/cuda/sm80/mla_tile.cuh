@@ -60,6 +60,12 @@ template <int MT> struct nb_mt_work { /* in shared memory */
     float c[16 * MT], pad[16 * MT];
 };
 
+/* The warp's number in its 8 (mla_tail.cu has two such teams in a block). */
+__device__ inline uint32_t nb_mt_warp()
+{
+    return threadIdx.x / 32 % NB_MT_WARPS;
+}
+
 /* A warp's queries, sums and rows. */
 template <int MT> struct nb_mt_state {
     uint32_t q[2][MT][NB_MT_KSTEPS][4];
@@ -99,7 +105,7 @@ template <int MT>
 __device__ inline void nb_mt_load_q(nb_mt_state<MT> &z, int i, const nb_mt_shape &s,
                                     const float *q0, const float *q1)
 {
-    const uint32_t w = threadIdx.x / 32, t = threadIdx.x % 4;
+    const uint32_t w = nb_mt_warp(), t = threadIdx.x % 4;
 #pragma unroll
     for (int j = 0; j < NB_MT_KSTEPS; j++) {
         const uint32_t c = 16 * (w + NB_MT_WARPS * j) + 2 * t;
@@ -118,7 +124,7 @@ template <int MT, bool LO>
 __device__ inline void nb_mt_scores(nb_mt_work<MT> *s, const nb_mt_state<MT> &z,
                                     const nb_mt_shape &d, const uint16_t *tile)
 {
-    const uint32_t w = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+    const uint32_t w = nb_mt_warp(), lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
     const uint16_t *at = tile + ((lane & 7) + (lane >> 4) * 8) * d.stride + (lane >> 3 & 1) * 8;
     const uint32_t lo = NB_MT_TOK * d.stride;
     float acc[MT][4][4];
@@ -165,7 +171,7 @@ template <int MT>
 __device__ inline void nb_mt_softmax(nb_mt_work<MT> *s, nb_mt_state<MT> &z, uint32_t n_vis,
                                      float scale)
 {
-    const uint32_t w = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const uint32_t w = nb_mt_warp(), lane = threadIdx.x % 32;
 #pragma unroll
     for (int i = 0; i < MT; i++)
 #pragma unroll
@@ -194,7 +200,7 @@ template <int MT, bool LO>
 __device__ inline void nb_mt_values(const nb_mt_work<MT> *s, nb_mt_state<MT> &z,
                                     const nb_mt_shape &d, const uint16_t *tile)
 {
-    const uint32_t w = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4;
+    const uint32_t w = nb_mt_warp(), lane = threadIdx.x % 32, g = lane / 4;
     const uint16_t *at = tile + (lane & 15) * d.stride + (lane >> 4) * 8;
     const uint32_t lo = NB_MT_TOK * d.stride;
 #pragma unroll
@@ -247,7 +253,7 @@ template <int MT>
 __device__ inline void nb_mt_put_o(const nb_mt_state<MT> &z, int i, const nb_mt_shape &d, float *o,
                                    int half, bool join, const nb_mla_merge &f)
 {
-    const uint32_t w = threadIdx.x / 32, t = threadIdx.x % 4;
+    const uint32_t w = nb_mt_warp(), t = threadIdx.x % 4;
 #pragma unroll
     for (int j = 0; j < NB_MT_PAIRS; j++)
 #pragma unroll
