@@ -405,9 +405,21 @@ void chk_gpu_time(chk *t, const char *label, double bytes, double flops, chk_ben
 
 /* ---- the list ---- */
 
-extern const chk_op chk_cuda_embed, chk_cuda_kv, chk_cuda_norm, chk_cuda_rope_table,
-    chk_cuda_finish, chk_cuda_swiglu, chk_cuda_moe_sum, chk_cuda_route, chk_cuda_sample;
-const chk_op *const chk_cuda_ops[] = { &chk_cuda_embed,  &chk_cuda_norm,   &chk_cuda_rope_table,
-                                       &chk_cuda_finish, &chk_cuda_swiglu, &chk_cuda_moe_sum,
-                                       &chk_cuda_route,  &chk_cuda_sample, &chk_cuda_kv };
+/* clang-format off: one a line, for those who add theirs */
+#define OPS(X)                                                                                     \
+    X(embed)                                                                                       \
+    X(norm)                                                                                        \
+    X(rope_table)                                                                                  \
+    X(finish)                                                                                      \
+    X(swiglu)                                                                                      \
+    X(moe_sum)                                                                                     \
+    X(route)                                                                                       \
+    X(sample)                                                                                      \
+    X(kv)                                                                                          \
+    X(mla)
+/* clang-format on */
+#define DECLARE(op) extern const chk_op chk_cuda_##op;
+OPS(DECLARE)
+#define ADDRESS(op) &chk_cuda_##op,
+const chk_op *const chk_cuda_ops[] = { OPS(ADDRESS) };
 const size_t chk_cuda_n_op = NB_COUNT(chk_cuda_ops);
