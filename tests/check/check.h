@@ -150,6 +150,8 @@ void chk_disarm(chk *t);
  * canaries.  NaN and infinities must match in place. */
 void chk_close(chk *t, const float *got, size_t n_row, size_t n_col, size_t stride,
                const double *want, const double *bound);
+/* An error that a test measured by itself, as a fraction of its bound. */
+void chk_worst(chk *t, double of_bound);
 /* The same bits in both, rows of floats. */
 void chk_same(chk *t, const char *why, const float *a, size_t a_stride, const float *b,
               size_t b_stride, size_t n_row, size_t n_col);

@@ -232,6 +232,13 @@ static uint32_t bits_of(const float *p)
     return u;
 }
 
+void chk_worst(chk *t, double of_bound)
+{
+    if (!(of_bound > t->worst)) return;
+    t->worst = of_bound;
+    snprintf(t->worst_at, sizeof t->worst_at, "%s", t->name);
+}
+
 static bool element_close(chk *t, double got, double want, double bound, size_t r, size_t c)
 {
     if (!isfinite(want)) {
@@ -245,10 +252,7 @@ static bool element_close(chk *t, double got, double want, double bound, size_t 
                  want, e, bound);
         return false;
     }
-    if (bound > 0 && e / bound > t->worst) {
-        t->worst = e / bound;
-        snprintf(t->worst_at, sizeof t->worst_at, "%s", t->name);
-    }
+    if (bound > 0) chk_worst(t, e / bound);
     return true;
 }
 
