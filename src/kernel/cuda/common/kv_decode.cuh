@@ -167,6 +167,18 @@ __device__ inline void nb_kv_inner8(const nb_record_seg &s, const unsigned char 
     } else { /* INT4_CH */
         const unsigned char *p =
             page + (uint32_t)s.scale_off + tok / 32 * stride + 2 * (vec * n_group + i0);
+        if ((uint32_t)s.dim % 8 == 0) { /* eight FP16 lie in 16 aligned bytes */
+            const uint4 f4 = *reinterpret_cast<const uint4 *>(p);
+            const uint4 m4 = *reinterpret_cast<const uint4 *>(p + stride / 2);
+            const uint32_t f[4] = { f4.x, f4.y, f4.z, f4.w }, m[4] = { m4.x, m4.y, m4.z, m4.w };
+#pragma unroll
+            for (int j = 0; j < 8; j += 2) {
+                const float2 fj = nb_kv_half2(f[j / 2]), mj = nb_kv_half2(m[j / 2]);
+                v[j] = __fadd_rn(__fmul_rn((float)(c[0] >> (4 * j) & 15), fj.x), mj.x);
+                v[j + 1] = __fadd_rn(__fmul_rn((float)(c[0] >> (4 * j + 4) & 15), fj.y), mj.y);
+            }
+            return;
+        }
 #pragma unroll
         for (uint32_t j = 0; j < 8; j++) {
             if (i0 + j >= (uint32_t)s.dim) {

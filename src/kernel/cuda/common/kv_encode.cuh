@@ -13,7 +13,9 @@
  * every threshold), thresholds are exact products, the error's squares and sums are single roundings
  * (__fmul_rn, __fadd_rn: never contracted), and with a fixed scale the one IEEE division stands.
  *
- * A search of if4 takes 13 candidates of 16 values: about 17 instructions per value and candidate. */
+ * A search of if4 takes 13 candidates of 16 values, about 10 instructions for each of both: the nearest point of
+ * a grid comes from a product with the scale's inverse and two additions (nb_kv_nearest).  Seven
+ * comparisons, as the host does it, took 24 instructions and 2.5 times as long. */
 #ifndef NB_KERNEL_CUDA_COMMON_KV_ENCODE_CUH
 #define NB_KERNEL_CUDA_COMMON_KV_ENCODE_CUH
 #include "kernel/cuda/common/kv_decode.cuh"
@@ -224,77 +226,104 @@ __device__ inline float nb_kv_step(bool steps, int j)
     return steps ? 1.0f : j < 4 ? 0.5f : j < 6 ? 1.0f : 2.0f;
 }
 
-/* Sum of squared errors at scale code c in order of the elements. */
-__device__ inline float nb_kv_block_error(const float (&ax)[16], bool steps, uint32_t c)
+/* The grid point nearest to ax / s in units of s, for s > 0 of at most 4 significant bits; r: nb_kv_inverse
+ * of s.  ax has 8 bits (or exact: any), so that ax / s is a midpoint or far from it: a quotient that
+ * errs upwards by some 2^-23 is cut to 20 bits, which makes midpoints exact; adding a number whose last bit
+ * is the grid's step then rounds to it, ties to even, as the codes want it. */
+template <bool STEPS> __device__ inline float nb_kv_nearest(float ax, float r)
 {
-    const float s = nb_kv_e4m3(c);
-    float b[7], d[7], e = 0;
+    const uint32_t u = __float_as_uint(__fmul_rn(ax, r)) & 0xfffffff0u;
+    const float y = fminf(__uint_as_float(u), STEPS ? 7.0f : 6.0f);
+    const uint32_t binade = __float_as_uint(fmaxf(y, 1.0f)) & 0x7f800000u;
+    const float big = STEPS ? 12582912.0f : __uint_as_float(binade + (22u << 23) + 0x400000u);
+    return __fadd_rn(__fadd_rn(y, big), -big);
+}
+__device__ inline float nb_kv_inverse(float s)
+{
+    return s == 0 ? 0 : __uint_as_float(__float_as_uint(__fdiv_rn(1.0f, s)) + 2);
+}
+
+/* The same by comparing with exact products, for an ax of any precision. */
+template <bool STEPS> __device__ inline float nb_kv_nearest_exact(float ax, float s)
+{
+    float q = 0;
 #pragma unroll
     for (int j = 0; j < 7; j++) {
-        b[j] = s * nb_kv_bound(steps, j);
-        d[j] = s * nb_kv_step(steps, j);
+        const float b = __fmul_rn(s, nb_kv_bound(STEPS, j));
+        const bool over = j & 1 ? ax >= b : ax > b;
+        q = __fadd_rn(q, over && s > 0 ? nb_kv_step(STEPS, j) : 0.0f);
     }
-    if (c == 0) /* nothing is over a bound */
+    return q;
+}
+
+/* Sum of squared errors at scale s in order of the elements; fixed: the vector has a fixed scale. */
+template <bool STEPS>
+__device__ inline float nb_kv_block_error(const float (&ax)[16], bool fixed, float s)
+{
+    float e = 0;
+    if (fixed) {
 #pragma unroll
-        for (int j = 0; j < 7; j++) d[j] = 0;
-#pragma unroll
-    for (int i = 0; i < 16; i++) {
-        float q = 0;
-#pragma unroll
-        for (int j = 0; j < 7; j++) {
-            const bool over = j & 1 ? ax[i] >= b[j] : ax[i] > b[j];
-            q = __fadd_rn(q, over ? d[j] : 0.0f);
+        for (int i = 0; i < 16; i++) {
+            const float d = __fmaf_rn(-s, nb_kv_nearest_exact<STEPS>(ax[i], s), ax[i]);
+            e = __fadd_rn(e, __fmul_rn(d, d));
         }
-        const float r = __fadd_rn(ax[i], -q);
-        e = __fadd_rn(e, __fmul_rn(r, r));
+        return e;
+    }
+    const float r = nb_kv_inverse(s);
+#pragma unroll
+    for (int i = 0; i < 16; i++) { /* s times a grid point is exact: one rounding */
+        const float d = __fmaf_rn(-s, nb_kv_nearest<STEPS>(ax[i], r), ax[i]);
+        e = __fadd_rn(e, __fmul_rn(d, d));
     }
     return e;
 }
 
+/* Tries n scales around code c (search), or c and then c4, on one grid: strictly less error replaces. */
+template <bool STEPS>
+__device__ inline void nb_kv_try(const float (&ax)[16], bool fixed, bool search, int n, int c,
+                                 int c4, float &best, uint32_t &sf)
+{
+#pragma unroll 1
+    for (int i = 0; i < n; i++) { /* 0, -1, +1, -2, +2, -3, +3, +4, +5, +6 */
+        const int by = i >= 7 ? i - 3 : i & 1 ? -(i + 1) / 2 : i / 2;
+        const int k = search ? c + by : i == 0 ? c : c4;
+        if (search && (k < 1 || k > 0x7e)) continue;
+        const float e = nb_kv_block_error<STEPS>(ax, fixed, nb_kv_e4m3((uint32_t)k));
+        if (best < 0 || e < best) {
+            best = e;
+            sf = (uint32_t)k | (STEPS ? 0x80u : 0u);
+        }
+    }
+}
+
 /* The scale byte of a block whose largest magnitude is a > 0. */
-__device__ inline uint32_t nb_kv_choose(const float (&ax)[16], float a, nb_kv_mode mode,
+__device__ inline uint32_t nb_kv_choose(const float (&ax)[16], float a, bool fixed, nb_kv_mode mode,
                                         bool with_steps)
 {
     const bool search = mode == NB_KV_SEARCH;
     const int n_fp = search ? 10 : mode == NB_KV_4OVER6 ? 2 : 1;
-    const int n_all = n_fp + (with_steps ? search ? 3 : 1 : 0);
-    const int c6 = (int)nb_kv_e4m3_quotient(a, 6);
-    const int c7 = with_steps ? (int)nb_kv_e4m3_quotient(a, 7) : 0;
     const int c4 = mode == NB_KV_4OVER6 ? (int)nb_kv_e4m3_quotient(a, 4) : 0;
     float best = -1;
     uint32_t sf = 0;
-#pragma unroll 1
-    for (int k = 0; k < n_all; k++) {
-        const bool steps = k >= n_fp;
-        const int i = steps ? k - n_fp : k;
-        int c = steps ? c7 : c6; /* 0, -1, +1, -2, +2, -3, +3, +4, +5, +6 */
-        if (search) {
-            c += i >= 7 ? i - 3 : i & 1 ? -(i + 1) / 2 : i / 2;
-            if (c < 1 || c > 0x7e) continue;
-        } else if (i == 1) {
-            c = c4;
-        }
-        const float e = nb_kv_block_error(ax, steps, (uint32_t)c);
-        if (best < 0 || e < best) {
-            best = e;
-            sf = (uint32_t)c | (steps ? 0x80u : 0u);
-        }
-    }
+    nb_kv_try<false>(ax, fixed, search, n_fp, (int)nb_kv_e4m3_quotient(a, 6), c4, best, sf);
+    if (with_steps)
+        nb_kv_try<true>(ax, fixed, search, search ? 3 : 1, (int)nb_kv_e4m3_quotient(a, 7), 0, best,
+                        sf);
     return sf;
 }
 
-/* The indices of a block's values at scale s > 0, and their nibbles in w. */
-__device__ inline void nb_kv_nibbles_of(const nb_kv_part &v, const float (&ax)[16], bool steps,
+/* The nibbles of a block's values at scale s > 0. */
+template <bool STEPS>
+__device__ inline void nb_kv_nibbles_of(const nb_kv_part &v, const float (&ax)[16], bool fixed,
                                         float s, uint32_t (&w)[2])
 {
+    const float r = nb_kv_inverse(s);
 #pragma unroll
     for (int i = 0; i < 16; i++) {
-        uint32_t k = 0;
-#pragma unroll
-        for (int j = 0; j < 7; j++) {
-            const float b = s * nb_kv_bound(steps, j);
-            k += j & 1 ? ax[i] >= b : ax[i] > b;
-        }
+        const float q =
+            fixed ? nb_kv_nearest_exact<STEPS>(ax[i], s) : nb_kv_nearest<STEPS>(ax[i], r);
+        const uint32_t e2m1 = q >= 1 ? (__float_as_uint(q) >> 22) - 252 : q > 0;
+        const uint32_t k = STEPS ? (uint32_t)(int)q : e2m1;
         if (k != 0) w[i / 8] |= (k | (__float_as_uint(v.x[i]) >> 28 & 8)) << (4 * (i & 7));
     }
 }
@@ -356,8 +385,12 @@ __device__ inline void nb_kv_put_nv(const nb_record &r, uint32_t seg, const nb_k
         float ax[16];
 #pragma unroll
         for (int i = 0; i < 16; i++) ax[i] = norm.mag(v.x[i]);
-        sf = nb_kv_choose(ax, norm.mag(__uint_as_float(a)), r.mode, if4);
-        if (sf & 0x7f) nb_kv_nibbles_of(v, ax, sf & 0x80, nb_kv_e4m3(sf & 0x7f), w);
+        const bool fixed = g.fixed_scale != 0;
+        sf = nb_kv_choose(ax, norm.mag(__uint_as_float(a)), fixed, r.mode, if4);
+        if (sf & 0x80)
+            nb_kv_nibbles_of<true>(v, ax, fixed, nb_kv_e4m3(sf & 0x7f), w);
+        else if (sf)
+            nb_kv_nibbles_of<false>(v, ax, fixed, nb_kv_e4m3(sf), w);
         if (to.plane && seg == 0 && sf & 0x7f) {
             const float top = sf & 0x80 ? 8.0f : if4 || r.mode == NB_KV_SEARCH ? 7.0f : 6.5f;
             nb_kv_residual_of(v, ax, sf & 0x80, top, nb_kv_e4m3(sf & 0x7f), w, res);
@@ -384,7 +417,7 @@ __device__ inline void nb_kv_put_mx(const nb_record_seg &g, unsigned char *page,
         const float f = nb_kv_pow2(254 - sf);
 #pragma unroll
         for (int i = 0; i < 16; i++) ax[i] = __fmul_rn(fabsf(v.x[i]), f);
-        nb_kv_nibbles_of(v, ax, false, 1, w);
+        nb_kv_nibbles_of<false>(v, ax, false, 1, w);
     }
     nb_kv_store<2>(nb_kv_code_at(g, page, p) + v.i0 / 2, w, (v.n + 1) / 2);
     if (v.i0 % 32 == 0)

@@ -1,11 +1,12 @@
 /* kv_append.cu - new rows of a step into tails, own rows and pages.
  *
- * Few tokens (decode; at most SMALL_TOK of a chunk): one launch, grid (row groups of a page, chunks).
- * A block has the rows [r0, r0 + 8) of whatever pages the chunk touches: it writes the new ones and, where
- * the last token of a page is there, encodes its eight into the page.  Every block that encodes looks
- * at all new rows for values that are not finite, so that none writes before all have decided the same;
- * it takes new values from the step's rows, not from the tail, and nobody but itself writes
- * the eight tail rows that it reads.  Other blocks see at once that there is nothing to do.
+ * Few tokens (decode; at most SMALL_TOK of a chunk): one launch, grid (row groups of a page, sets of
+ * chunks), so that the device is filled once however many chunks there are.  A block has the rows [r0,
+ * r0 + 8) of whatever pages a chunk touches: it writes the new ones (chunks side by side, some warps
+ * each) and, where the last token of a page is there, encodes its eight into the page.  Every block
+ * that encodes looks at all new rows for values that are not finite, so that none writes before all
+ * have decided the same; it takes new values from the step's rows, not from the tail, and nobody but
+ * itself writes the eight tail rows that it reads.
  *
  * Prompts: two launches over a list of work that each block works out from the chunks (so the grid
  * follows the tokens, not chunks times the longest).  First all rows are rounded and checked, then
@@ -65,12 +66,18 @@ __device__ bool finite(float x)
     return nb_kv_mag_bits(x) < 0x7f800000u;
 }
 
-/* n values: y[i] (y NULL: not) and z[i] (alike) become x[i] rounded; whether all are finite. */
-__device__ bool put_rows(const float *x, float *y, float *z, uint32_t n, bool exact)
+/* Threads that work together: this one is i of n. */
+struct team {
+    uint32_t i, n;
+};
+
+/* n values: y[i] (y NULL: not) and z[i] (alike) become x[i] rounded; whether all of mine are finite. */
+__device__ bool put_row(team t, const float *x, float *y, float *z, uint32_t n, bool exact)
 {
     bool ok = true;
     if ((((uintptr_t)x | (uintptr_t)y | (uintptr_t)z | 4 * (uintptr_t)n) & 15) == 0) {
-        for (uint32_t i = 4 * threadIdx.x; i < n; i += 4 * blockDim.x) {
+#pragma unroll 4
+        for (uint32_t i = 4 * t.i; i < n; i += 4 * t.n) {
             float4 v = *reinterpret_cast<const float4 *>(x + i);
             v.x = rounded(v.x, exact), v.y = rounded(v.y, exact);
             v.z = rounded(v.z, exact), v.w = rounded(v.w, exact);
@@ -80,7 +87,7 @@ __device__ bool put_rows(const float *x, float *y, float *z, uint32_t n, bool ex
         }
         return ok;
     }
-    for (uint32_t i = threadIdx.x; i < n; i += blockDim.x) {
+    for (uint32_t i = t.i; i < n; i += t.n) {
         const float v = rounded(x[i], exact);
         ok &= finite(v);
         if (y) y[i] = v;
@@ -89,37 +96,25 @@ __device__ bool put_rows(const float *x, float *y, float *z, uint32_t n, bool ex
     return ok;
 }
 
-/* Rows [from, to) of the chunk's, by the block: new ones rounded to own or tail, and those of an open
- * last page behind own to the tail with `back`; old ones from the tail to own. */
-__device__ bool move_rows(const append &p, const view &c, uint32_t from, uint32_t to, bool back)
+/* Rows [from, to) of the chunk's: new ones rounded to own or tail, and those of an open last page behind
+ * own to the tail with `back`; old ones from the tail to own. */
+__device__ bool move_rows(const append &p, const view &c, team t, uint32_t from, uint32_t to,
+                          bool back)
 {
     const size_t n = p.a.cache.record.n_values;
     const bool exact = p.a.cache.record.type == NB_KV_F32;
     const uint32_t open = c.end / PAGE * PAGE;
     bool ok = true;
-    for (uint32_t r = from; r < to; r++) {
+    for (uint32_t r = c.own || from > c.old ? from : c.old; r < to; r++) {
         float *y = (c.own ? c.own : c.tail) + r * n;
         if (r < c.old) {
-            if (c.own) (void)put_rows(c.tail + r * n, y, nullptr, (uint32_t)n, true);
+            (void)put_row(t, c.tail + r * n, y, nullptr, (uint32_t)n, true);
         } else {
             float *z = back && c.own && r >= open ? c.tail + (r - open) * n : nullptr;
-            ok &= put_rows(c.kv + (r - c.old) * p.a.kv_stride, y, z, (uint32_t)n, exact);
+            ok &= put_row(t, c.kv + (r - c.old) * p.a.kv_stride, y, z, (uint32_t)n, exact);
         }
     }
     return ok;
-}
-
-/* ---- few tokens ---- */
-
-/* Whether every new row of the chunk is finite; by the block. */
-__device__ bool new_finite(const append &p, const view &c)
-{
-    const bool exact = p.a.cache.record.type == NB_KV_F32;
-    bool ok = true;
-    for (uint32_t r = c.old; r < c.end; r++)
-        ok &= put_rows(c.kv + (r - c.old) * p.a.kv_stride, nullptr, nullptr,
-                       (uint32_t)p.a.cache.record.n_values, exact);
-    return __syncthreads_and(ok) != 0;
 }
 
 __device__ uint32_t least(uint32_t a, uint32_t b)
@@ -127,29 +122,67 @@ __device__ uint32_t least(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
-__global__ void __launch_bounds__(THREADS) append_few(NB_PARAM append p)
+/* ---- few tokens ---- */
+
+/* Whether every new row of the chunk is finite; by the block. */
+__device__ bool new_finite(const append &p, const view &c, team t)
 {
-    const view c(p.a, blockIdx.y);
-    const uint32_t r0 = blockIdx.x * p.n_row, n = p.n_row;
+    const bool exact = p.a.cache.record.type == NB_KV_F32;
+    bool ok = true;
+    for (uint32_t r = c.old; r < c.end; r++)
+        ok &= put_row(t, c.kv + (r - c.old) * p.a.kv_stride, nullptr, nullptr,
+                      (uint32_t)p.a.cache.record.n_values, exact);
+    return __syncthreads_and(ok) != 0;
+}
+
+/* Rows [r0, r0 + n_row) of every page of chunk i, which completes one. */
+__device__ void complete(const append &p, uint32_t i, uint32_t r0)
+{
+    const team all = { threadIdx.x, THREADS };
+    const view c(p.a, i);
     const size_t nv = p.a.cache.record.n_values;
-    bool has_new = false;
-    for (uint32_t i = 0; i < c.n_page; i++)
-        has_new |= i * PAGE + r0 < c.end && i * PAGE + r0 + n > c.old;
-    if (c.end < PAGE && !has_new) return; /* no page is complete */
-    if (c.n_page == 0) return;
-    const bool ok = new_finite(p, c);
-    if (!ok && threadIdx.x == 0) p.a.bad[blockIdx.y] = 1;
-    const bool encode = ok && p.a.bad[blockIdx.y] == 0;
-    for (uint32_t i = 0; i < c.n_page && encode && (i + 1) * PAGE <= c.end; i++) {
-        const uint32_t old = i == 0 ? c.old : 0;
-        const nb_kv_rows x = { c.tail, c.kv + (i * PAGE + old - c.old) * p.a.kv_stride, nv,
+    const bool ok = new_finite(p, c, all);
+    if (!ok && threadIdx.x == 0) p.a.bad[i] = 1;
+    const bool encode = ok && p.a.bad[i] == 0;
+    for (uint32_t k = 0; k < c.n_page && encode && (k + 1) * PAGE <= c.end; k++) {
+        const uint32_t old = k == 0 ? c.old : 0;
+        const nb_kv_rows x = { c.tail, c.kv + (k * PAGE + old - c.old) * p.a.kv_stride, nv,
                                p.a.kv_stride, old };
-        nb_kv_encode_rows(p.a.cache.record, p.gap, c.dest(p.a, i), x, r0, n);
+        nb_kv_encode_rows(p.a.cache.record, p.gap, c.dest(p.a, k), x, r0, p.n_row);
     }
-    for (uint32_t i = 0; i < c.n_page; i++) {
-        const uint32_t from = i * PAGE + r0;
-        if (i == 1) __syncthreads(); /* the tail's old rows were read */
-        (void)move_rows(p, c, from, least(from + n, c.end), true);
+    for (uint32_t k = 0; k < c.n_page; k++) {
+        const uint32_t from = k * PAGE + r0;
+        if (k == 1) __syncthreads(); /* the tail's old rows were read */
+        (void)move_rows(p, c, all, from, least(from + p.n_row, c.end), true);
+    }
+}
+
+/* Grid: (groups of rows, sets of chunks); a block has chunks blockIdx.y, + gridDim.y, ... */
+__global__ void __launch_bounds__(THREADS, 2) append_few(NB_PARAM append p)
+{
+    __shared__ uint32_t some_complete[1]; /* bit k: chunk k of the batch completes a page */
+    const uint32_t n_chunk = (uint32_t)p.a.cache.n_chunk, r0 = blockIdx.x * p.n_row;
+    const uint32_t mine = (n_chunk - blockIdx.y + gridDim.y - 1) / gridDim.y;
+    const uint32_t n_team = mine > 4 ? 8 : mine > 2 ? 4 : mine, n = THREADS / n_team;
+    const team t = { threadIdx.x % n, n };
+    for (uint32_t k0 = 0; k0 < mine; k0 += 32) {
+        const uint32_t n_batch = least(mine - k0, 32);
+        if (threadIdx.x == 0) some_complete[0] = 0;
+        __syncthreads();
+        for (uint32_t k = threadIdx.x / n; k < n_batch; k += n_team) {
+            const uint32_t i = blockIdx.y + (k0 + k) * gridDim.y;
+            const view c(p.a, i);
+            if (c.end >= PAGE) {
+                if (t.i == 0) atomicOr(some_complete, 1u << k);
+            } else if (!move_rows(p, c, t, r0, least(r0 + p.n_row, c.end), true)) {
+                p.a.bad[i] = 1;
+            }
+        }
+        __syncthreads();
+        const uint32_t todo = some_complete[0];
+        for (uint32_t k = 0; k < n_batch; k++)
+            if (todo >> k & 1) complete(p, blockIdx.y + (k0 + k) * gridDim.y, r0);
+        __syncthreads();
     }
 }
 
@@ -194,19 +227,21 @@ __global__ void __launch_bounds__(THREADS) append_rows(NB_PARAM append p)
 {
     NB_SHARED(uint32_t, first);
     const uint32_t n = list_units(p, PAGE / 8, first);
+    const team all = { threadIdx.x, THREADS };
     for (uint32_t u = blockIdx.x; u < n; u += gridDim.x) {
         const uint32_t i = chunk_of(first, (uint32_t)p.a.cache.n_chunk, u);
         const view c(p.a, i);
         const uint32_t from = 8 * (u - first[i]);
-        if (!move_rows(p, c, from, least(from + 8, c.end), false)) p.a.bad[i] = 1;
+        if (!move_rows(p, c, all, from, least(from + 8, c.end), false)) p.a.bad[i] = 1;
     }
 }
 
-__global__ void __launch_bounds__(THREADS) append_pages(NB_PARAM append p)
+__global__ void __launch_bounds__(THREADS, 3) append_pages(NB_PARAM append p)
 {
     NB_SHARED(uint32_t, first);
     const uint32_t per_page = PAGE / p.n_row, n = list_units(p, per_page, first);
     const size_t nv = p.a.cache.record.n_values;
+    const team all = { threadIdx.x, THREADS };
     for (uint32_t u = blockIdx.x; u < n; u += gridDim.x) {
         const uint32_t i = chunk_of(first, (uint32_t)p.a.cache.n_chunk, u), k = u - first[i];
         const view c(p.a, i);
@@ -218,7 +253,7 @@ __global__ void __launch_bounds__(THREADS) append_pages(NB_PARAM append p)
             nb_kv_encode_rows(p.a.cache.record, p.gap, c.dest(p.a, page), x, r0, p.n_row);
         } else if (c.own) {
             for (uint32_t r = r0; r < r0 + p.n_row && page * PAGE + r < c.end; r++)
-                (void)put_rows(rows + r * nv, c.tail + r * nv, nullptr, (uint32_t)nv, true);
+                (void)put_row(all, rows + r * nv, c.tail + r * nv, nullptr, (uint32_t)nv, true);
         }
     }
 }

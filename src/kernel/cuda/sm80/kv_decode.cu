@@ -1,8 +1,8 @@
 /* kv_decode.cu - pages as rows of BF16 parts and floats, for the expanded form.
  *
- * A thread decodes eight neighbouring values of a token and stores each form in one 16-byte piece (two for
- * floats); threads follow each other along a token's values, then along tokens, so that a warp
- * reads and writes whole lines.  Bounded by memory, mostly by what it writes.  Own rows go the same way
+ * A thread decodes eight neighbouring values of four tokens, 16 apart, whose loads are under way together, and
+ * stores each form in one 16-byte piece (two for floats); threads follow each other along a token's
+ * values, then along tokens, so that a warp reads and writes whole lines.  Bounded by memory, mostly by what it writes.  Own rows go the same way
  * from floats.  The values themselves: kv_decode.cuh. */
 #include "kernel/cuda/common/kv_decode.cuh"
 #include "kernel/cuda/common/ops.cuh"
@@ -10,7 +10,7 @@
 namespace
 {
 
-enum { THREADS = 256, PAGE = NB_PAGE_TOK };
+enum { THREADS = 256, PAGE = NB_PAGE_TOK, EACH = 4 };
 
 struct decode {
     nb_cuda_kv_decode_args a;
@@ -45,22 +45,28 @@ __device__ void put8(const nb_cuda_rows &y, size_t i, uint32_t place, uint32_t n
     *reinterpret_cast<uint4 *>(y.lo + at) = make_uint4(p[0], p[1], p[2], p[3]);
 }
 
-/* Grid: (pieces of a page, pages). */
+/* Threads in order of page, place in a token, token; each has every 16th token of its page. */
 template <int FMT> __global__ void __launch_bounds__(THREADS) decode_pages(NB_PARAM decode p)
 {
     const nb_cuda_cache &cache = p.a.cache;
     const nb_record_seg &s = cache.record.seg[p.seg];
     const nb_cuda_chunk &c = cache.chunk[p.a.chunk];
     const uint32_t per_tok = p.n_eight * (uint32_t)s.n_vec, dim = (uint32_t)s.dim;
-    const uint32_t u = blockIdx.x * THREADS + threadIdx.x, tok = u / per_tok;
-    const uint32_t k = u % per_tok, vec = k / p.n_eight, i0 = 8 * (k % p.n_eight);
-    if (tok >= PAGE) return;
-    const uint32_t block = cache.block[c.block0 + p.a.page0 + blockIdx.y];
+    const uint32_t per_page = per_tok * (PAGE / EACH);
+    const uint32_t u = blockIdx.x * THREADS + threadIdx.x, i = u / per_page, rest = u % per_page;
+    const uint32_t tok = rest / per_tok, k = rest % per_tok;
+    const uint32_t vec = k / p.n_eight, i0 = 8 * (k % p.n_eight);
+    if (i >= (uint32_t)p.a.n_page) return;
+    const uint32_t block = cache.block[c.block0 + p.a.page0 + i];
     const unsigned char *page = cache.pool + block * cache.block_bytes + cache.layer_off;
-    float v[8];
-    nb_kv_load8<FMT>(s, page, tok, vec, i0, v);
-    put8(p.a.y[p.seg], (size_t)blockIdx.y * PAGE + tok, vec * dim + i0, dim - i0 < 8 ? dim - i0 : 8,
-         v);
+    float v[EACH][8];
+#pragma unroll
+    for (uint32_t j = 0; j < EACH; j++)
+        nb_kv_load8<FMT>(s, page, tok + j * (PAGE / EACH), vec, i0, v[j]);
+#pragma unroll
+    for (uint32_t j = 0; j < EACH; j++)
+        put8(p.a.y[p.seg], (size_t)i * PAGE + tok + j * (PAGE / EACH), vec * dim + i0,
+             dim - i0 < 8 ? dim - i0 : 8, v[j]);
 }
 
 /* Own rows: as one vector. */
@@ -96,10 +102,12 @@ void nb_cuda_kv_decode(nb_cuda *g, const nb_cuda_kv_decode_args *a)
         const bool wanted = a->y[seg].f || a->y[seg].hi;
         p.seg = seg;
         p.n_eight = (uint32_t)((a->own ? n : s.dim) + 7) / 8;
-        const size_t unit = PAGE * (size_t)p.n_eight * (a->own ? 1 : s.n_vec);
-        const dim3 grid((unsigned)((unit + THREADS - 1) / THREADS), (unsigned)a->n_page);
+        const size_t own_unit = PAGE * (size_t)p.n_eight;
+        const size_t unit = PAGE / EACH * (size_t)p.n_eight * s.n_vec * a->n_page;
+        const dim3 own((unsigned)((own_unit + THREADS - 1) / THREADS), (unsigned)a->n_page);
+        const dim3 grid((unsigned)((unit + THREADS - 1) / THREADS));
         if (wanted && a->own)
-            NB_LAUNCH(g, decode_own, grid, dim3(THREADS), 0, p);
+            NB_LAUNCH(g, decode_own, own, dim3(THREADS), 0, p);
         else if (wanted)
             switch (s.fmt) {
                 PAGES(NB_SEG_BF16);
