@@ -32,6 +32,7 @@
 #define __grid_constant__
 #define __launch_bounds__(...)
 #define __align__(n) __attribute__((aligned(n)))
+#define __noinline__ __attribute__((noinline))
 #define __forceinline__ inline __attribute__((always_inline))
 
 struct nb_emu_thread {
@@ -87,6 +88,7 @@ void nb_emu_make(struct nb_cuda *g, cudaStream_t s, const char *name, dim3 grid,
 }
 #define NB_LAUNCH(g, kernel, grid, block, shared, ...)                                             \
     nb_emu_make((g), (g)->stream, #kernel, dim3(grid), dim3(block), (shared), kernel, __VA_ARGS__)
+#define NB_LAUNCH_EARLY NB_LAUNCH
 #define NB_SHARED(type, name) type *name = static_cast<type *>(nb_emu_shared())
 #define NB_SHARED_LIMIT(g, kernel, bytes)                                                          \
     nb_emu_shared_limit((g), #kernel, reinterpret_cast<const void *>(kernel), (size_t)(bytes))
@@ -210,6 +212,8 @@ inline uint4 nb_ldg_stream(const void *p)
     if ((uintptr_t)p % 16) nb_emu_fail("a load of 16 bytes from %p: not aligned", p);
     return *static_cast<const uint4 *>(p);
 }
+inline void nb_grid_wait() {}
+inline void nb_grid_next() {}
 inline float nb_exp2(float x)
 {
     const float y = exp2f(x);
