@@ -168,7 +168,7 @@ __global__ void __launch_bounds__(THREADS, BLOCKS) prefill_kernel(NB_PARAM plan 
         const bool own = i >= w.n_dec;
         const bool takes =
             used && (own ? i - w.n_dec == mine : p.a.page0 + i < (size_t)w.page + mine);
-        float s[TILE_GROUPS][4];
+        float s[TILE_GROUPS][4], factor[2];
         nb_cp_async_wait<1>();
         __syncthreads();
         if (takes) scores<KQ>(p, q + (mine * TOK + row) * ldk, k, s);
@@ -178,7 +178,8 @@ __global__ void __launch_bounds__(THREADS, BLOCKS) prefill_kernel(NB_PARAM plan 
         nb_cp_async_commit();
         if (takes) {
             if (own) mask(row, s);
-            weights(p.scale_log2, s, x);
+            weights(p.scale_log2, s, x, factor);
+            rescale(factor, x);
         }
         nb_cp_async_wait<1>();
         __syncthreads();

@@ -162,11 +162,11 @@ __device__ inline void mask(uint32_t row, float (&s)[TILE_GROUPS][4])
             if (8 * n + lane % 4 * 2 + e % 2 > row + lane / 4 + e / 2 * 8) s[n][e] = -INFINITY;
 }
 
-/* Scores become weights, the state moves to the new maximum. */
+/* Scores become weights, m and l those with them; o is to be multiplied with the factors. */
 template <int NV>
-__device__ void weights(float scale_log2, float (&s)[TILE_GROUPS][4], state<NV> &x)
+__device__ void weights(float scale_log2, float (&s)[TILE_GROUPS][4], state<NV> &x,
+                        float (&factor)[2])
 {
-    float factor[2];
 #pragma unroll
     for (uint32_t k = 0; k < 2; k++) {
         float top = -INFINITY, sum = 0;
@@ -190,6 +190,10 @@ __device__ void weights(float scale_log2, float (&s)[TILE_GROUPS][4], state<NV> 
         x.l[k] = __fmaf_rn(x.l[k], factor[k], sum);
         x.m[k] = m;
     }
+}
+
+template <int NV> __device__ void rescale(const float (&factor)[2], state<NV> &x)
+{
     if (!__any_sync(ALL, factor[0] != 1 || factor[1] != 1)) return;
 #pragma unroll
     for (uint32_t n = 0; n < NV; n++)

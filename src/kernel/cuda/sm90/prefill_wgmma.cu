@@ -7,8 +7,9 @@
  * made of pieces of two places (keys of the head, shared keys), and writes the 128-byte swizzle
  * itself; a tile is announced when this thread's pieces have landed and are fenced for wgmma.
  *
- * In a group the products of weights and values run while the next tile's scores are issued; softmax
- * leaves the tensor cores to the other group.  Queries stay in registers as left operands where they
+ * In a group the next tile's scores and this tile's weights times values are issued together; while the
+ * latter run, the scores become weights.  Nothing is under way from one round of the loop to the next:
+ * ptxas would serialise the products.  Queries stay in registers as left operands where they
  * fit, weights always do.  Values are the N-major right operand and need no transposition.
  *
  * Weights, masks and states: sm80/prefill.cuh. */
@@ -140,65 +141,127 @@ template <int NV> __device__ bool clean(unsigned char *v)
     return bad;
 }
 
+/* The queries as left operands: registers, or shared memory. */
+template <int KQ, bool QREG> struct queries {
+    uint32_t f[QREG ? KQ : 1][4];
+    uint64_t d;
+};
+
+template <int KQ, bool QREG>
+__device__ void issue_scores(const queries<KQ, QREG> &q, uint32_t k, float (&s)[TILE_GROUPS][4])
+{
+    const uint64_t d = wg_desc(k, 16);
+#pragma unroll
+    for (uint32_t j = 0; j < KQ; j++) {
+        const uint32_t to = j / 4 * (BLOCK_BYTES / 16) + j % 4 * 2;
+        if constexpr (QREG)
+            wg_keys(s, q.f[j], d + to, j > 0);
+        else
+            wg_keys(s, q.d + to, d + to, j > 0);
+    }
+    wg_commit();
+}
+
+template <int NV>
+__device__ void issue_values(const uint32_t (&a)[TOK / 16][4], uint32_t v, state<NV> &x)
+{
+    const uint64_t vd = wg_desc(v, BLOCK_BYTES);
+#pragma unroll
+    for (uint32_t j = 0; j < TOK / 16; j++) {
+        const uint64_t d = vd + j * 128; /* 16 rows */
+        if constexpr (NV == 8) wg_values64<0>(x.o, a[j], d, 1);
+        if constexpr (NV >= 16) wg_values128<0>(x.o, a[j], d, 1);
+        if constexpr (NV == 32) wg_values128<16>(x.o, a[j], d + BLOCK_BYTES / 8, 1);
+    }
+    wg_commit();
+}
+
+__device__ inline void weight_fragments(const float (&s)[TILE_GROUPS][4],
+                                        uint32_t (&a)[TOK / 16][4])
+{
+#pragma unroll
+    for (uint32_t j = 0; j < TOK / 16; j++) weight_fragment(s, j, a[j]);
+}
+
+__device__ inline void release(uint32_t bar)
+{
+    if (threadIdx.x % 32 == 0) bar_arrive(bar);
+}
+
 template <int KQ, int NV, int STAGES, bool QREG>
 __device__ void compute_tiles(const plan &p, const walk &w, unsigned char *smem, uint32_t full)
 {
     typedef layout<KQ, NV, STAGES, QREG> at;
     const uint32_t mine = threadIdx.x / GROUP - 1, row = threadIdx.x % GROUP / 32 * 16;
-    const uint32_t empty = full + 8 * STAGES;
-    uint32_t qf[QREG ? KQ : 1][4];
-    uint64_t qd = 0;
+    const uint32_t empty = full + 8 * STAGES, stage0 = nb_smem(smem) + at::at_stage;
+    queries<KQ, QREG> q;
     if constexpr (QREG) {
-        query_fragments<KQ>(p, w, mine * TOK + row, qf);
+        query_fragments<KQ>(p, w, mine * TOK + row, q.f);
     } else {
-        unsigned char *q = smem + mine * at::query_bytes;
-        query_rows<KQ>(p, w, mine, q);
-        qd = wg_desc(nb_smem(q), 16);
+        query_rows<KQ>(p, w, mine, smem + mine * at::query_bytes);
+        q.d = wg_desc(nb_smem(smem + mine * at::query_bytes), 16);
         group_any(1 + mine, false);
     }
     state<NV> x;
     load_state(p, w, mine * TOK + row, x);
-    float s[TILE_GROUPS][4];
-    bool bad = false;
-    for (uint32_t i = 0; i < w.n_tile; i++) {
-        const uint32_t st = i % STAGES;
-        const bool own = i >= w.n_dec;
-        const bool takes =
-            mine < w.n_page && (own ? i - w.n_dec == mine : p.a.page0 + i < (size_t)w.page + mine);
+    float s[TILE_GROUPS][4], factor[2];
+    uint32_t a[TOK / 16][4];
+    /* The decoded tiles before this group's page.  Of the others, which the other group may see, it
+     * waits for the filling, so that a stage's phases are counted alike. */
+    const size_t page = (size_t)w.page + mine;
+    const uint32_t n_mine = mine >= w.n_page || page <= p.a.page0 ? 0
+                            : page - p.a.page0 < w.n_dec          ? (uint32_t)(page - p.a.page0)
+                                                                  : w.n_dec;
+    uint32_t i = 0, k = stage0;
+    if (n_mine) {
+        bar_wait(full, 0);
+        wg_fence();
+        issue_scores<KQ, QREG>(q, k, s);
+        wg_wait<0>();
+        weights(p.scale_log2, s, x, factor);
+        rescale(factor, x);
+        weight_fragments(s, a);
+    }
+    for (i = 1; i < n_mine; i++) {
+        const uint32_t st = i % STAGES, next = stage0 + st * at::stage_bytes;
         bar_wait(full + 8 * st, i / STAGES & 1);
-        if (takes) {
-            unsigned char *k = smem + at::at_stage + st * at::stage_bytes;
-            unsigned char *v = k + at::key_blocks * BLOCK_BYTES;
-            if (own) bad = group_any(1 + mine, clean<NV>(v));
-            const uint64_t kd = wg_desc(nb_smem(k), 16), vd = wg_desc(nb_smem(v), BLOCK_BYTES);
+        wg_fence();
+        issue_scores<KQ, QREG>(q, next, s);
+        issue_values(a, k + at::key_blocks * BLOCK_BYTES, x);
+        wg_wait<1>(); /* the scores */
+        weights(p.scale_log2, s, x, factor);
+        wg_wait<0>();
+        release(empty + 8 * ((i - 1) % STAGES));
+        rescale(factor, x);
+        weight_fragments(s, a);
+        k = next;
+    }
+    if (n_mine) {
+        wg_fence();
+        issue_values(a, k + at::key_blocks * BLOCK_BYTES, x);
+        wg_wait<0>();
+        release(empty + 8 * ((n_mine - 1) % STAGES));
+    }
+    bool bad = false;
+    for (i = n_mine; i < w.n_tile; i++) {
+        const uint32_t st = i % STAGES;
+        bar_wait(full + 8 * st, i / STAGES & 1);
+        if (i == w.n_dec + mine) { /* its own tile: the last */
+            unsigned char *tile = smem + at::at_stage + st * at::stage_bytes;
+            k = nb_smem(tile);
+            bad = group_any(1 + mine, clean<NV>(tile + at::key_blocks * BLOCK_BYTES));
             wg_fence();
-#pragma unroll
-            for (uint32_t j = 0; j < KQ; j++) {
-                const uint32_t to = j / 4 * (BLOCK_BYTES / 16) + j % 4 * 2;
-                if constexpr (QREG)
-                    wg_keys(s, qf[j], kd + to, j > 0);
-                else
-                    wg_keys(s, qd + to, kd + to, j > 0);
-            }
-            wg_commit();
+            issue_scores<KQ, QREG>(q, k, s);
             wg_wait<0>();
-            if (own) mask(row, s);
-            weights(p.scale_log2, s, x);
-            uint32_t a[TOK / 16][4];
-#pragma unroll
-            for (uint32_t j = 0; j < TOK / 16; j++) weight_fragment(s, j, a[j]);
+            mask(row, s);
+            weights(p.scale_log2, s, x, factor);
+            rescale(factor, x);
+            weight_fragments(s, a);
             wg_fence();
-#pragma unroll
-            for (uint32_t j = 0; j < TOK / 16; j++) {
-                const uint64_t d = vd + j * 128; /* 16 rows */
-                if constexpr (NV == 8) wg_values64<0>(x.o, a[j], d, 1);
-                if constexpr (NV >= 16) wg_values128<0>(x.o, a[j], d, 1);
-                if constexpr (NV == 32) wg_values128<16>(x.o, a[j], d + BLOCK_BYTES / 8, 1);
-            }
-            wg_commit();
+            issue_values(a, k + at::key_blocks * BLOCK_BYTES, x);
             wg_wait<0>();
         }
-        if (threadIdx.x % 32 == 0) bar_arrive(empty + 8 * st);
+        release(empty + 8 * st);
     }
     if (bad) poison(p, source_of(p, w, w.n_dec + mine), row, x);
     store_state(p, w, mine * TOK + row, x);
