@@ -510,7 +510,8 @@ static void bench_record(chk *t, nb_kv_type type, nb_kv_mode mode)
         chk_gpu_time(t, label, row_bytes, 0, append_call, &j);
         if (n_tok == 1) continue;
         snprintf(label, sizeof label, "decode %zu %s", n_tok, nb_kv_type_name(type));
-        chk_gpu_time(t, label, (double)n_tok * (nb_record_bytes_per_tok(&r) + 2.0 * r.n_values), 0,
+        chk_gpu_time(t, label,
+                     (double)n_tok * (nb_record_bytes_per_tok(&r) + 2 * (double)r.n_values), 0,
                      decode_call, &j);
     }
 }
