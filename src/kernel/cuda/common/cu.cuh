@@ -27,6 +27,24 @@
             nb_cuda_check((g), cudaGetLastError(), #kernel);                                       \
         }                                                                                          \
     } while (0)
+/* NB_LAUNCH_EARLY: the same for a kernel that may begin before the one before it has ended (cc 90): it
+ * reads and writes nothing that others write until nb_grid_wait(), which every thread calls. */
+#define NB_LAUNCH_EARLY(g, kernel, grid, block, shared, ...)                                       \
+    do {                                                                                           \
+        if ((g)->error == cudaSuccess) {                                                           \
+            cudaLaunchAttribute nb_early = {};                                                     \
+            nb_early.id = cudaLaunchAttributeProgrammaticStreamSerialization;                      \
+            nb_early.val.programmaticStreamSerializationAllowed = 1;                               \
+            cudaLaunchConfig_t nb_config = {};                                                     \
+            nb_config.gridDim = (grid);                                                            \
+            nb_config.blockDim = (block);                                                          \
+            nb_config.dynamicSmemBytes = (shared);                                                 \
+            nb_config.stream = (g)->stream;                                                        \
+            nb_config.attrs = &nb_early;                                                           \
+            nb_config.numAttrs = (g)->cc >= 90 ? 1 : 0;                                            \
+            nb_cuda_check((g), cudaLaunchKernelEx(&nb_config, kernel, __VA_ARGS__), #kernel);      \
+        }                                                                                          \
+    } while (0)
 /* NB_SHARED(type, name): the block's dynamic shared memory, aligned to 128. */
 #define NB_SHARED(type, name)                                                                      \
     extern __shared__ __align__(128) unsigned char nb_shared_bytes[];                              \

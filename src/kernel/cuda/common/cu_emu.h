@@ -95,6 +95,7 @@ void nb_emu_make(struct nb_cuda *g, cudaStream_t s, const char *name, dim3 grid,
 
 /* ---- threads of a block ---- */
 void __syncthreads();
+void nb_bar_sync(uint32_t id, uint32_t n_thread);
 int __syncthreads_or(int x);
 int __syncthreads_and(int x);
 int __syncthreads_count(int x);

@@ -61,14 +61,32 @@ template <int N> __device__ inline void nb_cp_async_wait()
 {
     asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
 }
-/* 16 bytes of constant device memory that are read once. */
+/* 16 bytes of constant device memory that are read once; these loads keep their place. */
 __device__ inline uint4 nb_ldg_stream(const void *p)
 {
     uint4 v;
-    asm("ld.global.nc.L1::no_allocate.L2::256B.v4.u32 {%0,%1,%2,%3}, [%4];"
+    asm volatile("ld.global.nc.L1::no_allocate.L2::256B.v4.u32 {%0,%1,%2,%3}, [%4];"
         : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
         : "l"(p));
     return v;
+}
+/* Waits until the kernel before this one has ended (NB_LAUNCH_EARLY); lets the one after it begin. */
+__device__ inline void nb_grid_wait()
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+__device__ inline void nb_grid_next()
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+/* Barrier id (1..15) for n_thread threads, whole warps of the block. */
+__device__ inline void nb_bar_sync(uint32_t id, uint32_t n_thread)
+{
+    asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(n_thread) : "memory");
 }
 /* 2^x, to 2 ulp; results below the smallest normal number are 0. */
 __device__ inline float nb_exp2(float x)

@@ -1,197 +1,264 @@
 /* linear_few.cu - products with few tokens: the weights are read once, at the rate of memory.
  *
- * A warp owns 16 rows (with GLU 16 of each matrix) and one range of columns; the warps of a block
- * own the ranges of the same rows, so that a matrix of 3072 x 2048 is 192 blocks of 8 warps.  A lane loads
- * 16 bytes of two rows for up to 256 columns before it uses the first of them: 8 KB a warp, about
- * 100 KB a multiprocessor, are under way.  x comes through L1, which the blocks of a multiprocessor share;
- * tokens that are not there are not read.  The ranges meet in shared memory and are added in order.
- * Experts: a block's tokens are the places of its expert, 8 NT at a time. */
+ * A warp owns 16 rows and one range of columns (32 rows of large matrices; with GLU 16 of each
+ * matrix); the warps of a block own the ranges of the same rows, so that a matrix of 3072 x 2048 is
+ * 192 blocks of 8 warps.  A lane loads 16 bytes of each of its rows for up to 256 columns before it
+ * uses the first of them: 8 KB a warp, about 100 KB a multiprocessor, are under way.  Meanwhile the warp
+ * copies its tokens' values of these columns to shared memory; a token that is not there costs nothing.
+ * The ranges meet in shared memory and are added in order.  Experts: a block's tokens are the places of
+ * its expert, 8 NT at a time.
+ *
+ * Small products last about as long as a kernel takes to begin and to end.  So the next kernel may begin
+ * early, and the first weights are asked for before the kernel that makes x has ended (not experts':
+ * which are wanted is not known yet). */
 #include "kernel/cuda/sm80/linear_mma.cuh"
 
 namespace
 {
 enum { PITCH = 20 }; /* floats between tokens of a partial sum: lanes then meet in no bank */
+enum kind { ROWS16, ROWS32, GLU }; /* rows of a warp */
 
-template <bool FP8, bool GLU, int NT> struct few {
-    static const int MT = GLU ? 2 : 1;
+template <bool FP8_, kind KIND_, int NT_> struct few {
+    static const bool FP8 = FP8_;
+    static const kind KIND = KIND_;
+    static const int NT = NT_, MT = KIND == ROWS16 ? 1 : 2, ROWS = KIND == ROWS32 ? 32 : 16;
     static const int COLS = FP8 ? 64 : 32; /* columns of a load */
-    static const int CHUNK = FP8 && GLU && NT > 1 ? 2
-                             : FP8 || GLU         ? 4
-                                                  : 8;        /* loads under way, per row */
-    static const int FOLD = FP8 ? 128 / COLS : CHUNK; /* loads of a scale's block */
+    static const int CHUNK =
+        FP8 ? (NT > 1 ? 2 : 4) : (NT > 1 || MT > 1 ? 4 : 8); /* loads per row */
+    static const int CHUNK_COLS = CHUNK * COLS, X_PAD = FP8 ? 16 : 64;
 };
 
-/* acc += columns [k0, k1) of this lane's rows times its tokens. */
-template <bool FP8, bool GLU, int NT>
-__device__ inline void range_sum(const nb_lin &j, float (&sum)[GLU ? 2 : 1][NT][4],
-                                 const unsigned char *const (&w)[GLU ? 2 : 1][2],
-                                 const float *const (&scale)[GLU ? 2 : 1][2],
-                                 const size_t (&x_at)[NT], const bool (&valid)[NT], uint32_t k0,
-                                 uint32_t k1)
+/* Bytes of a token in a warp's copy of x, such that its reads meet in no bank. */
+template <class F> __host__ __device__ inline uint32_t x_pitch(uint32_t range)
 {
-    typedef few<FP8, GLU, NT> P;
-    const uint32_t own = (threadIdx.x & 3) * (FP8 ? 16 : 8); /* first column of a lane in a load */
-    const uint4 zero = make_uint4(0, 0, 0, 0);
-    for (uint32_t k = k0; k < k1; k += P::CHUNK * P::COLS) {
-        uint4 raw[P::CHUNK][P::MT][2];
+    return 2 * (range < F::CHUNK_COLS ? range : (uint32_t)F::CHUNK_COLS) + F::X_PAD;
+}
+
+/* A warp's work: rows, columns [k0, k1), tokens [tok, tok + n). */
+template <class F> struct work {
+    const unsigned char *w[F::MT][2];
+    const float *scale[F::MT][2];
+    uint32_t batch, k0, k1, tok, n;
+};
+
+template <class F>
+__device__ inline void load_weights(uint4 (&raw)[F::CHUNK][F::MT][2], const work<F> &o, uint32_t k)
+{
+    const uint32_t own =
+        (threadIdx.x & 3) * (F::FP8 ? 16 : 8); /* a lane's first column of a load */
 #pragma unroll
-        for (int i = 0; i < P::CHUNK; i++)
+    for (int i = 0; i < F::CHUNK; i++)
 #pragma unroll
-            for (int m = 0; m < P::MT; m++)
+        for (int m = 0; m < F::MT; m++)
 #pragma unroll
-                for (int h = 0; h < 2; h++) {
-                    const uint32_t c = k + i * P::COLS + own;
-                    raw[i][m][h] =
-                        c < k1 ? nb_ldg_stream(w[m][h] + (size_t)c * (FP8 ? 1 : 2)) : zero;
-                }
-        float acc[FP8 ? P::MT : 1][FP8 ? NT : 1][4]; /* FP8: of a block of 128 columns */
-#pragma unroll
-        for (int i = 0; i < P::CHUNK; i++) {
-            if (k + i * P::COLS >= k1) break;
-            if (FP8 && i % P::FOLD == 0)
-#pragma unroll
-                for (int m = 0; m < P::MT; m++)
-#pragma unroll
-                    for (int n = 0; n < NT; n++)
-#pragma unroll
-                        for (int e = 0; e < 4; e++) acc[FP8 ? m : 0][FP8 ? n : 0][e] = 0;
-#pragma unroll
-            for (int half = 0; half < (FP8 ? 2 : 1); half++) {
-                const uint32_t c = k + i * P::COLS + own + 8 * half;
-                uint4 hi[NT], lo[NT];
-#pragma unroll
-                for (int n = 0; n < NT; n++) {
-                    const bool ok = valid[n] && c < k1;
-                    hi[n] = ok ? *reinterpret_cast<const uint4 *>(j.x.hi + x_at[n] + c) : zero;
-                    lo[n] = ok && j.x.lo ? *reinterpret_cast<const uint4 *>(j.x.lo + x_at[n] + c)
-                                         : zero;
-                }
-                uint4 a[P::MT][2];
-#pragma unroll
-                for (int m = 0; m < P::MT; m++)
-#pragma unroll
-                    for (int h = 0; h < 2; h++) a[m][h] = nb_lin_operands<FP8>(raw[i][m][h], half);
-#pragma unroll
-                for (int q = 0; q < 2; q++)
-#pragma unroll
-                    for (int part = 0; part < 2; part++)
-#pragma unroll
-                        for (int m = 0; m < P::MT; m++)
-#pragma unroll
-                            for (int n = 0; n < NT; n++)
-                                nb_lin_mma(FP8 ? acc[FP8 ? m : 0][FP8 ? n : 0] : sum[m][n], a[m][0],
-                                           a[m][1], part ? lo[n] : hi[n], q);
+            for (int h = 0; h < 2; h++) {
+                const uint32_t c = k + i * F::COLS + own;
+                raw[i][m][h] = make_uint4(0, 0, 0, 0);
+                if (c < o.k1)
+                    raw[i][m][h] = nb_ldg_stream(o.w[m][h] + (size_t)c * (F::FP8 ? 1 : 2));
             }
-            if (FP8 && ((i + 1) % P::FOLD == 0 || k + (i + 1) * P::COLS >= k1)) {
-                const uint32_t block = (k + i * P::COLS) / 128;
+}
+
+/* Columns of a chunk of every token to shared memory: [part][8 NT][pitch]. */
+template <class F>
+__device__ inline void copy_x(unsigned char *x, uint32_t pitch, const nb_lin &j, const work<F> &o,
+                              uint32_t k)
+{
+    const uint32_t n16 = (pitch - F::X_PAD) / 16, parts = j.x.lo ? 2 : 1;
+    for (uint32_t i = threadIdx.x & 31; i < o.n * parts * n16; i += 32) {
+        const uint32_t at = i / n16, c = i % n16, n = at / parts, part = at % parts;
+        const uint32_t tok = o.tok + n, col = k + c * 8;
+        const size_t row =
+            (j.src ? j.src[tok] : tok) * j.x.stride + (j.first ? 0 : o.batch * j.x_batch);
+        const uint16_t *from = part ? j.x.lo : j.x.hi;
+        nb_cp_async16(x + (part * 8 * F::NT + n) * pitch + c * 16,
+                      from + row + (col < o.k1 ? col : 0), col < o.k1 ? 16 : 0);
+    }
+    nb_cp_async_commit();
+}
+
+/* acc += one load's columns. */
+template <class F>
+__device__ inline void multiply(float (&acc)[F::MT][F::NT][4], const uint4 (&raw)[F::MT][2],
+                                const unsigned char *x, uint32_t pitch, int i, bool two)
+{
+    const uint32_t g = (threadIdx.x & 31) >> 2, t = threadIdx.x & 3;
 #pragma unroll
-                for (int m = 0; m < P::MT; m++)
+    for (int half = 0; half < (F::FP8 ? 2 : 1); half++) {
+        const unsigned char *at = x + g * pitch + (F::FP8 ? 8 * i + 2 * t + half : 4 * i + t) * 16;
+        uint4 b[2][F::NT], a[F::MT][2];
 #pragma unroll
-                    for (int n = 0; n < NT; n++)
+        for (int part = 0; part < 2; part++)
 #pragma unroll
-                        for (int e = 0; e < 4; e++)
-                            sum[m][n][e] =
-                                __fmaf_rn(__ldg(scale[m][e >> 1] + block),
-                                          acc[FP8 ? m : 0][FP8 ? n : 0][e], sum[m][n][e]);
+            for (int n = 0; n < F::NT; n++)
+                if (part == 0 || two)
+                    b[part][n] =
+                        *reinterpret_cast<const uint4 *>(at + (part * F::NT + n) * 8 * pitch);
+#pragma unroll
+        for (int m = 0; m < F::MT; m++)
+#pragma unroll
+            for (int h = 0; h < 2; h++) a[m][h] = nb_lin_operands<F::FP8>(raw[m][h], half);
+#pragma unroll
+        for (int q = 0; q < 2; q++)
+#pragma unroll
+            for (int part = 0; part < 2; part++) {
+                if (part && !two) continue;
+#pragma unroll
+                for (int m = 0; m < F::MT; m++)
+#pragma unroll
+                    for (int n = 0; n < F::NT; n++)
+                        nb_lin_mma(acc[m][n], a[m][0], a[m][1], b[part][n], q);
             }
-        }
     }
 }
 
-/* Partial sums of a warp to shared memory: [token][row]. */
-template <int NT> __device__ inline void put_part(float *part, const float (&sum)[NT][4])
+/* sum += a block of 128 columns times the rows' scales. */
+template <class F>
+__device__ inline void fold(float (&sum)[F::MT][F::NT][4], float (&acc)[F::MT][F::NT][4],
+                            const work<F> &o, uint32_t block)
 {
-    const uint32_t lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3;
 #pragma unroll
-    for (int n = 0; n < NT; n++)
+    for (int m = 0; m < F::MT; m++)
 #pragma unroll
-        for (int e = 0; e < 4; e++)
-            part[(n * 8 + 2 * t + (e & 1)) * PITCH + g + 8 * (e >> 1)] = sum[n][e];
+        for (int n = 0; n < F::NT; n++)
+#pragma unroll
+            for (int e = 0; e < 4; e++) {
+                const float scale = __ldg(o.scale[m][e >> 1] + block);
+                sum[m][n][e] = __fmaf_rn(scale, acc[m][n][e], sum[m][n][e]);
+                acc[m][n][e] = 0;
+            }
 }
 
-template <bool FP8, bool GLU, int NT>
-__global__ void __launch_bounds__(512, 1) few_kernel(nb_lin j, uint32_t n_tile)
+/* sum of a range of columns.  early: the kernel before this one may not have ended. */
+template <class F>
+__device__ inline void range_sum(float (&sum)[F::MT][F::NT][4], const nb_lin &j, const work<F> &o,
+                                 unsigned char *x, uint32_t pitch, bool early)
 {
-    const int MT = GLU ? 2 : 1;
-    const uint32_t lane = threadIdx.x & 31, warp = threadIdx.x >> 5, g = lane >> 2, b = blockIdx.y;
-    const uint32_t range = warp % j.n_range, tile = warp / j.n_range;
-    const uint32_t row0 = (blockIdx.x * n_tile + tile) * 16;
-    const uint32_t begin = j.first ? j.first[b] : 0, end = j.first ? j.first[b + 1] : j.n_tok;
-    NB_SHARED(float, part); /* [n_tile][n_range][MT][8 NT][PITCH] */
-    const unsigned char *w[MT][2];
-    const float *scale[MT][2];
+    const bool two = j.x.lo != nullptr;
+    float acc[F::MT][F::NT][4] = {}; /* FP8: of a block of 128 columns */
+    for (uint32_t k = o.k0; k < o.k1; k += F::CHUNK_COLS) {
+        uint4 raw[F::CHUNK][F::MT][2];
+        load_weights<F>(raw, o, k);
+        if (early && k == o.k0) nb_grid_wait();
+        copy_x<F>(x, pitch, j, o, k);
+        nb_cp_async_wait<0>();
+        __syncwarp();
 #pragma unroll
-    for (int m = 0; m < MT; m++)
+        for (int i = 0; i < F::CHUNK; i++) {
+            const uint32_t at = k + i * F::COLS;
+            if (at >= o.k1) break;
+            multiply<F>(F::FP8 ? acc : sum, raw[i], x, pitch, i, two);
+            if (F::FP8 && (i % 2 || at + F::COLS >= o.k1)) fold<F>(sum, acc, o, at / 128);
+        }
+        __syncwarp();
+    }
+}
+
+/* A warp's sums to shared memory: [m][token][row]. */
+template <class F> __device__ inline void put_part(float *part, const float (&sum)[F::MT][F::NT][4])
+{
+    const uint32_t g = (threadIdx.x & 31) >> 2, t = threadIdx.x & 3;
+#pragma unroll
+    for (int m = 0; m < F::MT; m++)
+#pragma unroll
+        for (int n = 0; n < F::NT; n++)
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                part[((m * F::NT + n) * 8 + 2 * t + (e & 1)) * PITCH + g + 8 * (e >> 1)] =
+                    sum[m][n][e];
+}
+
+/* Adds the ranges in order and writes the result. */
+template <class F>
+__device__ inline void join(const nb_lin &j, const float *parts, uint32_t n_tile, uint32_t batch,
+                            uint32_t tok0, uint32_t end)
+{
+    const uint32_t one = 8 * F::NT * PITCH, all = F::MT * one; /* floats of a tile, of a warp */
+    for (uint32_t i = threadIdx.x; i < n_tile * 8 * F::NT * F::ROWS; i += blockDim.x) {
+        const uint32_t r = i % F::ROWS, n = i / F::ROWS % (8 * F::NT),
+                       tile = i / (F::ROWS * 8 * F::NT);
+        const uint32_t row = (blockIdx.x * n_tile + tile) * F::ROWS + r;
+        if (row >= j.n_out || tok0 + n >= end) continue;
+        const float *p = parts + tile * j.n_range * all + r / 16 * one + n * PITCH + r % 16;
+        float v = p[0], up = F::KIND == GLU ? p[one] : 0;
+        for (uint32_t s = 1; s < j.n_range; s++) {
+            v = __fadd_rn(v, p[s * all]);
+            if (F::KIND == GLU) up = __fadd_rn(up, p[s * all + one]);
+        }
+        nb_lin_store(j, batch, tok0 + n, row, F::KIND == GLU ? nb_lin_swiglu(v, up) : v);
+    }
+}
+
+template <class F> __global__ void __launch_bounds__(512, 1) few_kernel(nb_lin j, uint32_t n_tile)
+{
+    NB_SHARED(unsigned char, shared); /* a copy of x per warp; then the sums of all warps */
+    const uint32_t warp = threadIdx.x >> 5, g = (threadIdx.x & 31) >> 2;
+    const uint32_t range = warp % j.n_range, tile = warp / j.n_range, pitch = x_pitch<F>(j.range);
+    const uint32_t row0 = (blockIdx.x * n_tile + tile) * F::ROWS;
+    nb_grid_next();
+    if (j.first) nb_grid_wait();
+    work<F> o;
+    o.batch = blockIdx.y;
+    o.k0 = range * j.range;
+    o.k1 = o.k0 + j.range < j.n_col ? o.k0 + j.range : j.n_col;
+#pragma unroll
+    for (int m = 0; m < F::MT; m++)
 #pragma unroll
         for (int h = 0; h < 2; h++) {
-            const uint32_t r = row0 + g + 8 * h < j.n_out ? row0 + g + 8 * h : j.n_out - 1;
-            w[m][h] = j.w[m] + (b * j.w_rows + r) * j.n_col * (FP8 ? 1 : 2);
-            scale[m][h] = FP8 ? nb_lin_scale(j, m, b, r) : nullptr;
+            const uint32_t matrix = F::KIND == GLU ? m : 0;
+            const uint32_t at = row0 + g + 8 * h + (F::KIND == ROWS32 ? 16 * m : 0);
+            const uint32_t r = at < j.n_out ? at : j.n_out - 1;
+            o.w[m][h] = j.w[matrix] + (o.batch * j.w_rows + r) * j.n_col * (F::FP8 ? 1 : 2);
+            o.scale[m][h] = F::FP8 ? nb_lin_scale(j, matrix, o.batch, r) : nullptr;
         }
-    const uint32_t k0 = range * j.range;
-    const uint32_t k1 = k0 + j.range < j.n_col ? k0 + j.range : j.n_col;
-    for (uint32_t tok0 = begin; tok0 < end; tok0 += 8 * NT) {
-        size_t x_at[NT];
-        bool valid[NT];
-#pragma unroll
-        for (int n = 0; n < NT; n++) {
-            const uint32_t tok = tok0 + 8 * n + g;
-            valid[n] = tok < end;
-            x_at[n] = 0;
-            if (valid[n])
-                x_at[n] = (j.src ? j.src[tok] : tok) * j.x.stride + (j.first ? 0 : b * j.x_batch);
-        }
-        float sum[MT][NT][4] = {};
-        range_sum<FP8, GLU, NT>(j, sum, w, scale, x_at, valid, k0, k1);
-#pragma unroll
-        for (int m = 0; m < MT; m++)
-            put_part<NT>(part + (warp * MT + m) * (8 * NT * PITCH), sum[m]);
+    const uint32_t begin = j.first ? j.first[o.batch] : 0;
+    const uint32_t end = j.first ? j.first[o.batch + 1] : j.n_tok;
+    float *parts = reinterpret_cast<float *>(shared);
+    for (o.tok = begin; o.tok < end; o.tok += 8 * F::NT) {
+        float sum[F::MT][F::NT][4] = {};
+        o.n = end - o.tok < 8 * F::NT ? end - o.tok : 8 * F::NT;
+        range_sum<F>(sum, j, o, shared + warp * 2 * 8 * F::NT * pitch, pitch,
+                     !j.first && o.tok == begin);
         __syncthreads();
-        for (uint32_t i = threadIdx.x; i < n_tile * 8 * NT * 16; i += blockDim.x) {
-            const uint32_t r = i % 16, n = i / 16 % (8 * NT), of = i / (16 * 8 * NT);
-            const uint32_t row = (blockIdx.x * n_tile + of) * 16 + r;
-            if (row >= j.n_out || tok0 + n >= end) continue;
-            float v[MT];
-#pragma unroll
-            for (int m = 0; m < MT; m++) {
-                const float *p =
-                    part + (of * j.n_range * MT + m) * (8 * NT * PITCH) + n * PITCH + r;
-                v[m] = p[0];
-                for (uint32_t s = 1; s < j.n_range; s++)
-                    v[m] = __fadd_rn(v[m], p[s * MT * (8 * NT * PITCH)]);
-            }
-            nb_lin_store(j, b, tok0 + n, row, GLU ? nb_lin_swiglu(v[0], v[MT - 1]) : v[0]);
-        }
+        put_part<F>(parts + warp * (F::MT * 8 * F::NT * PITCH), sum);
+        __syncthreads();
+        join<F>(j, parts, n_tile, o.batch, o.tok, end);
         __syncthreads();
     }
 }
 
-template <bool FP8, bool GLU, int NT> void launch(nb_cuda *g, const nb_lin &j, size_t n_batch)
+template <class F> bool launch(nb_cuda *g, const nb_lin &j, size_t n_batch)
 {
-    const uint32_t n_tile = j.n_range >= 4 ? 1 : 4 / j.n_range;
-    const dim3 grid(nb_lin_ceil(j.n_out, 16 * n_tile), (unsigned)n_batch);
-    const size_t bytes = sizeof(float) * n_tile * j.n_range * (GLU ? 2 : 1) * 8 * NT * PITCH;
-    NB_LAUNCH(g, (few_kernel<FP8, GLU, NT>), grid, n_tile * j.n_range * 32, bytes, j, n_tile);
+    const uint32_t n_tile = j.n_range >= 4 ? 1 : 4 / j.n_range, n_warp = n_tile * j.n_range;
+    const dim3 grid(nb_lin_ceil(j.n_out, F::ROWS * n_tile), (unsigned)n_batch);
+    const size_t x = (size_t)n_warp * 2 * 8 * F::NT * x_pitch<F>(j.range);
+    const size_t sums = sizeof(float) * n_warp * F::MT * 8 * F::NT * PITCH;
+    const size_t bytes = x > sums ? x : sums;
+    if (bytes > g->shared_bytes) return false;
+    if (bytes > 48 << 10) NB_SHARED_LIMIT(g, (few_kernel<F>), bytes);
+    NB_LAUNCH_EARLY(g, (few_kernel<F>), grid, dim3(n_warp * 32), bytes, j, n_tile);
+    return true;
 }
 
-template <bool FP8, bool GLU>
-void launch(nb_cuda *g, const nb_lin &j, size_t n_batch, size_t max_tok)
+template <bool FP8, kind KIND>
+bool launch(nb_cuda *g, const nb_lin &j, size_t n_batch, size_t max_tok)
 {
-    if (max_tok <= 8)
-        launch<FP8, GLU, 1>(g, j, n_batch);
-    else
-        launch<FP8, GLU, 2>(g, j, n_batch);
+    if (max_tok <= 8) return launch<few<FP8, KIND, 1>>(g, j, n_batch);
+    return launch<few<FP8, KIND, 2>>(g, j, n_batch);
+}
+
+template <bool FP8>
+bool launch(nb_cuda *g, const nb_lin &j, bool glu, size_t n_batch, size_t max_tok)
+{
+    if (glu) return launch<FP8, GLU>(g, j, n_batch, max_tok);
+    const bool large = j.first ? j.n_out >= 512 : j.n_out * n_batch >= 8192;
+    return large ? launch<FP8, ROWS32>(g, j, n_batch, max_tok)
+                 : launch<FP8, ROWS16>(g, j, n_batch, max_tok);
 }
 } // namespace
 
-void nb_lin_few(nb_cuda *g, const nb_lin &j, bool fp8, bool glu, size_t n_batch, size_t max_tok)
+bool nb_lin_few(nb_cuda *g, const nb_lin &j, bool fp8, bool glu, size_t n_batch, size_t max_tok)
 {
-    if (fp8 && glu)
-        launch<true, true>(g, j, n_batch, max_tok);
-    else if (fp8)
-        launch<true, false>(g, j, n_batch, max_tok);
-    else if (glu)
-        launch<false, true>(g, j, n_batch, max_tok);
-    else
-        launch<false, false>(g, j, n_batch, max_tok);
+    return fp8 ? launch<true>(g, j, glu, n_batch, max_tok)
+               : launch<false>(g, j, glu, n_batch, max_tok);
 }

@@ -19,9 +19,8 @@ static void linear(nb_cuda *g, const nb_cuda_linear_args *a, bool prompt)
     if (!a->n_tok || !a->n_out || !a->n_batch) return;
     const bool fp8 = a->w.type == NB_W_FP8B;
     const nb_lin j = nb_lin_of(a);
-    if (a->n_tok <= FEW_TOK && !(fp8 && prompt))
-        nb_lin_few(g, j, fp8, false, a->n_batch, a->n_tok);
-    else
+    const bool few = a->n_tok <= FEW_TOK && !(fp8 && prompt);
+    if (!few || !nb_lin_few(g, j, fp8, false, a->n_batch, a->n_tok))
         nb_lin_tile(g, j, fp8, false, a->n_batch, prompt);
 }
 
@@ -47,9 +46,8 @@ static void experts(nb_cuda *g, const nb_cuda_experts_args *a, bool prompt)
     if (!a->n_place || !a->n_out || !a->n_expert) return;
     const bool fp8 = a->gate.type == NB_W_FP8B, glu = a->up.data != NULL;
     const nb_lin j = nb_lin_of(a);
-    if ((a->n_tok <= FEW_TOK || a->n_place / a->n_expert <= FEW_TOK / 2) && !(fp8 && prompt))
-        nb_lin_few(g, j, fp8, glu, a->n_expert, a->n_tok);
-    else
+    const bool few = a->n_tok <= FEW_TOK || a->n_place / a->n_expert <= FEW_TOK / 2;
+    if (!few || (fp8 && prompt) || !nb_lin_few(g, j, fp8, glu, a->n_expert, a->n_tok))
         nb_lin_tile(g, j, fp8, glu, 1, prompt);
 }
 

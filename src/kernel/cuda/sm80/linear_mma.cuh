@@ -16,6 +16,7 @@
 #define NB_KERNEL_CUDA_SM80_LINEAR_MMA_CUH
 #include "kernel/cuda/common/ops.cuh"
 #include "kernel/cuda/common/ptx.cuh"
+#include "kernel/cuda/common/rows.cuh"
 
 /* A product as the kernels see it.  Blocks of one batch (head, expert) b use rows
  * [b * w_rows, b * w_rows + n_out) of w. */
@@ -158,9 +159,39 @@ __device__ inline void nb_lin_store(const nb_lin &j, uint32_t b, uint32_t tok, u
         nb_put(j.y, i, v);
 }
 
-/* The kernels: linear_few.cu reads weights straight into registers, for few tokens; linear_tile.cu has
- * tiles in shared memory.  Same bits.  glu: gate and up, then SwiGLU. */
-void nb_lin_few(nb_cuda *g, const nb_lin &j, bool fp8, bool glu, size_t n_batch, size_t max_tok);
+/* Experts: whose places tile `tile` of BN has, and which; false: none.  All lanes of a warp. */
+template <uint32_t BN>
+__device__ inline bool nb_lin_find(const nb_lin &j, uint32_t tile, uint32_t *expert,
+                                   uint32_t *begin, uint32_t *end)
+{
+    const uint32_t all = 0xffffffffu, lane = threadIdx.x & 31;
+    uint32_t before = 0; /* tiles */
+    for (uint32_t e0 = 0; e0 < j.n_expert; e0 += 32) {
+        const uint32_t e = e0 + lane, first = e < j.n_expert ? j.first[e] : 0;
+        const uint32_t last = e < j.n_expert ? j.first[e + 1] : 0, n = (last - first + BN - 1) / BN;
+        uint32_t upto = n;
+        for (uint32_t d = 1; d < 32; d *= 2) {
+            const uint32_t up = __shfl_up_sync(all, upto, d);
+            if (lane >= d) upto += up;
+        }
+        upto += before;
+        const uint32_t mine = __ballot_sync(all, tile < upto);
+        if (mine) {
+            const int l = __ffs((int)mine) - 1;
+            *expert = e0 + (uint32_t)l;
+            *begin = __shfl_sync(all, first + (tile - (upto - n)) * BN, l);
+            *end = __shfl_sync(all, last, l);
+            return true;
+        }
+        before = __shfl_sync(all, upto, 31);
+    }
+    return false;
+}
+
+/* The kernels: linear_few.cu reads weights straight into registers, for few tokens (false: the device has
+ * not enough shared memory, nothing was done); linear_tile.cu has tiles in shared memory.  Same bits.
+ * glu: gate and up, then SwiGLU.  max_tok: most tokens of a batch or expert. */
+bool nb_lin_few(nb_cuda *g, const nb_lin &j, bool fp8, bool glu, size_t n_batch, size_t max_tok);
 void nb_lin_tile(nb_cuda *g, const nb_lin &j, bool fp8, bool glu, size_t n_batch, bool prompt);
 
 #endif

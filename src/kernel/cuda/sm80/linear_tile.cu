@@ -48,28 +48,10 @@ template <int BN> __device__ inline bool find_part(const nb_lin &j, part *p)
         *p = { blockIdx.z, blockIdx.y * BN, j.n_tok };
         return true;
     }
-    const uint32_t lane = threadIdx.x & 31;
-    uint32_t tiles = 0; /* of the experts before */
-    for (uint32_t e0 = 0; e0 < j.n_expert; e0 += 32) {
-        const uint32_t e = e0 + lane, begin = e < j.n_expert ? j.first[e] : 0;
-        const uint32_t end = e < j.n_expert ? j.first[e + 1] : 0, n = (end - begin + BN - 1) / BN;
-        uint32_t upto = n;
-        for (uint32_t d = 1; d < 32; d *= 2) {
-            const uint32_t up = __shfl_up_sync(0xffffffffu, upto, d);
-            if (lane >= d) upto += up;
-        }
-        upto += tiles;
-        const uint32_t mine = __ballot_sync(0xffffffffu, blockIdx.y < upto);
-        if (mine) {
-            const int l = __ffs((int)mine) - 1;
-            p->batch = e0 + (uint32_t)l;
-            p->begin = __shfl_sync(0xffffffffu, begin + (blockIdx.y - (upto - n)) * BN, l);
-            p->end = __shfl_sync(0xffffffffu, end, l);
-            return true;
-        }
-        tiles = __shfl_sync(0xffffffffu, upto, 31);
-    }
-    return false;
+    uint32_t batch, begin, end;
+    if (!nb_lin_find<BN>(j, blockIdx.y, &batch, &begin, &end)) return false;
+    *p = { batch, begin, end };
+    return true;
 }
 
 /* What a thread brings to shared memory. */
@@ -306,20 +288,21 @@ template <class S4, class S2> void launch_deep(nb_cuda *g, const nb_lin &j, size
 
 template <bool FP8, bool GLU> void launch(nb_cuda *g, const nb_lin &j, size_t n_batch, bool prompt)
 {
-    typedef shape<FP8, GLU, true, (GLU ? 2 : 1), 4, 4, 1, 4> small;
+    typedef shape<FP8, GLU, true, (GLU ? 2 : 1), 4, 4, 1, (GLU ? 8 : FP8 ? 16 : 12)> small;
+    typedef shape<FP8, GLU, true, (GLU ? 2 : 1), 4, 4, 1, 4> shallow;
     const size_t tokens = j.first ? j.n_tok / (j.n_expert ? j.n_expert : 1) : j.n_tok;
     if constexpr (FP8) {
         if (prompt)
             launch_deep<shape<true, GLU, false, 4, 4, 2, 4, 4>,
                         shape<true, GLU, false, 4, 4, 2, 4, 2>>(g, j, n_batch);
         else if (tokens <= 64)
-            launch<small>(g, j, n_batch);
+            launch_deep<small, shallow>(g, j, n_batch);
         else
             launch_deep<shape<true, GLU, true, 2, 4, 4, 2, 4>,
                         shape<true, GLU, true, 2, 4, 4, 2, 2>>(g, j, n_batch);
     } else {
         if (tokens <= 64)
-            launch<small>(g, j, n_batch);
+            launch_deep<small, shallow>(g, j, n_batch);
         else
             launch_deep<shape<false, GLU, true, 4, 4, 2, 4, 4>,
                         shape<false, GLU, true, 4, 4, 2, 4, 2>>(g, j, n_batch);
