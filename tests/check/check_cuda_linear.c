@@ -1,0 +1,262 @@
+/* check_cuda_linear.c - products on a device: every row of the table against sums in double, all weight types
+ * and tails; batches with gaps between their rows of weights; bias, sums into y, the parts of y.  Then the
+ * promise: a token alone and among any number of others has the same bits, and NaN stays in its row. */
+#include "check/check_cuda.h"
+#include "kernel/linear/linear.h"
+
+typedef struct shape {
+    size_t n_out, n_col, n_tok, n_batch;
+    bool device; /* too slow for the emulation */
+} shape;
+
+static const shape shapes[] = {
+    { 1, 1, 1, 1, false },       { 3, 7, 2, 1, false },        { 33, 48, 3, 1, false },
+    { 17, 8, 5, 1, false },      { 16, 16, 9, 1, false },      { 70, 100, 4, 1, false },
+    { 40, 128, 5, 3, false },    { 24, 144, 19, 2, false },    { 130, 272, 17, 1, false },
+    { 1030, 64, 8, 1, false },   { 12, 1296, 33, 1, false },   { 65, 640, 70, 1, false },
+    { 5, 2064, 1, 1, false },    { 129, 31, 6, 2, false },     { 150, 656, 301, 1, true },
+    { 3072, 2048, 40, 1, true }, { 576, 2048, 260, 1, true },  { 512, 128, 130, 16, true },
+    { 128, 512, 66, 16, true },  { 200, 10944, 77, 1, true },  { 4096, 512, 300, 1, true },
+    { 64, 7168, 16, 1, true },   { 1000, 1000, 200, 1, true }, { 1032, 24, 129, 1, true },
+};
+
+static size_t rows(chk_row *out, size_t max)
+{
+    static const char *const kind[] = { [NB_CUDA_DIRECT] = "direct", [NB_CUDA_PROMPT] = "prompt" };
+    size_t n = 0;
+    for (const nb_cuda_linear_row *v = chk_gpu_api(NULL)->linear; v->name && n < max; v++)
+        if (v->cc <= chk_gpu_info(NULL)->cc)
+            out[n++] = (chk_row){ v->name, kind[v->kind], NB_SPACE_CUDA, 0, v };
+    return n;
+}
+
+static double factor_of(nb_wtype type, double n)
+{
+    switch (type) {
+    case NB_W_BF16: return 170 + n / 15;
+    case NB_W_FP8B: return 176 + n / 128;
+    case NB_W_INT8: return 10 + sqrt(n);
+    default: return 8 + sqrt(n);
+    }
+}
+
+/* A case on the host and on the device. */
+typedef struct kase {
+    const nb_cuda_linear_row *v;
+    shape s;
+    nb_weight w; /* of the host */
+    const float *bias, *y0;
+    float *x; /* [n_tok][x_cols] */
+    size_t x_cols;
+    nb_cuda_linear_args a;
+} kase;
+
+static float max_scale(const nb_weight *w)
+{
+    const size_t n = w->type == NB_W_FP8B ? (w->n_row + 127) / 128 * ((w->n_col + 127) / 128) : 0;
+    float max = 1;
+    for (size_t i = 0; i < n; i++) max = fmaxf(max, fabsf(w->scale[i]));
+    return max;
+}
+
+/* y [n_tok][y_stride] of the host against the reference. */
+static void expect(chk *t, const kase *k, const float *y, size_t y_stride)
+{
+    const shape *s = &k->s;
+    const size_t n_y = s->n_tok * s->n_out, n_col = k->w.n_col;
+    double *want = chk_f64(t, n_y), *bound = chk_f64(t, n_y);
+    double *w_sum = chk_f64(t, s->n_out), *w_abs = chk_f64(t, s->n_out);
+    float *ones = chk_raw(t, n_col * sizeof *ones), *own = chk_raw(t, n_y * sizeof *own);
+    for (size_t c = 0; c < n_col; c++) ones[c] = 1;
+    for (size_t b = 0; b < s->n_batch; b++) {
+        const size_t row = b * k->a.w_batch;
+        nb_linear_args ref = { .x = k->x + b * k->a.x_batch,
+                               .w = k->w,
+                               .bias = k->bias,
+                               .n_tok = s->n_tok,
+                               .row_begin = row,
+                               .row_end = row + s->n_out,
+                               .x_stride = k->x_cols };
+        nb_linear_ref(&ref, want, bound);
+        for (size_t i = 0; i < s->n_tok; i++) {
+            double x_abs = 0;
+            for (size_t c = 0; c < n_col; c++) x_abs += fabs((double)ref.x[i * k->x_cols + c]);
+            for (size_t r = 0; r < s->n_out; r++) {
+                const size_t at = i * s->n_out + r;
+                const double y0 = k->y0 ? (double)k->y0[i * y_stride + b * s->n_out + r] : 0;
+                want[at] += y0;
+                bound[at] = factor_of(k->w.type, (double)n_col) * 0x1p-24 * (bound[at] + fabs(y0)) +
+                            0x1p-126 * (x_abs + (double)n_col * (4 + 4 * (double)max_scale(&k->w)));
+            }
+            memcpy(own + i * s->n_out, y + i * y_stride + b * s->n_out, s->n_out * sizeof *own);
+        }
+        ref.x = ones;
+        ref.n_tok = 1;
+        ref.bias = NULL;
+        nb_linear_ref(&ref, w_sum, w_abs);
+        for (size_t i = 0; i < n_y; i++) bound[i] += 0x1p-126 * w_abs[i % s->n_out];
+        chk_close(t, own, s->n_tok, s->n_out, s->n_out, want, bound);
+    }
+}
+
+/* Tokens [first, first + n) alone have the bits that they have among all. */
+static void alone(chk *t, const kase *k, const float *all, size_t first, size_t n)
+{
+    const size_t y_cols = k->s.n_batch * k->s.n_out;
+    nb_cuda_linear_args a = k->a;
+    a.n_tok = n;
+    a.x.f += first * a.x.stride;
+    if (a.x.hi) a.x.hi += first * a.x.stride;
+    if (a.x.lo) a.x.lo += first * a.x.stride;
+    a.y = chk_gpu_out_rows(t, n, a.y.stride, 0);
+    chk_gpu_call(t, k->v->fn(chk_gpu(t), &a));
+    const nb_cuda_rows y = chk_gpu_get_rows(t, &a.y, n);
+    chk_same(t, "alone", all + first * a.y.stride, a.y.stride, y.f, a.y.stride, n, y_cols);
+}
+
+/* NaN in one token. */
+static void poisoned(chk *t, const kase *k, const float *all)
+{
+    const size_t y_cols = k->s.n_batch * k->s.n_out, bad = chk_between(t, 0, k->s.n_tok - 1);
+    nb_cuda_linear_args a = k->a;
+    float *x = chk_copy(t, k->x, k->s.n_tok * k->x_cols * sizeof *x, false);
+    for (size_t c = 0; c < k->x_cols; c += k->w.n_col) x[bad * k->x_cols + c] = NAN;
+    a.x = chk_gpu_in_rows(t, x, k->s.n_tok, k->x_cols, a.x.stride, a.x.lo ? 2 : a.x.hi ? 1 : 0);
+    a.y = chk_gpu_out_rows(t, k->s.n_tok, a.y.stride, 0);
+    chk_gpu_call(t, k->v->fn(chk_gpu(t), &a));
+    const nb_cuda_rows y = chk_gpu_get_rows(t, &a.y, k->s.n_tok);
+    for (size_t i = 0; i < k->s.n_tok; i++) {
+        const float *got = y.f + i * a.y.stride;
+        if (i != bad)
+            chk_same(t, "beside NaN", all + i * a.y.stride, 0, got, 0, 1, y_cols);
+        else if (!isnan(got[0]) || !isnan(got[k->s.n_out - 1]))
+            chk_fail(t, "a token with NaN gives %.9g", (double)got[0]);
+    }
+}
+
+static void make(chk *t, kase *k, nb_wtype type, chk_pattern p, int parts)
+{
+    const shape *s = &k->s;
+    nb_cuda_linear_args *a = &k->a;
+    a->n_tok = s->n_tok;
+    a->n_batch = s->n_batch;
+    a->n_out = s->n_out;
+    a->w_batch = s->n_batch > 1 ? s->n_out + chk_between(t, 0, 5) : s->n_out;
+    a->x_batch = (s->n_col + 7) / 8 * 8;
+    a->y_batch = s->n_out;
+    k->x_cols = (s->n_batch - 1) * a->x_batch + s->n_col;
+    k->w = chk_weight(t, type, (s->n_batch - 1) * a->w_batch + s->n_out, s->n_col, p);
+    a->w = chk_gpu_weight(t, &k->w);
+    k->x = chk_raw(t, s->n_tok * k->x_cols * sizeof *k->x);
+    chk_fill(t, k->x, s->n_tok * k->x_cols, p);
+    const size_t x_stride = (k->x_cols + 7) / 8 * 8 + 8 * chk_between(t, 0, 2);
+    a->x = chk_gpu_in_rows(t, k->x, s->n_tok, k->x_cols, x_stride, parts);
+    if (s->n_batch == 1 && chk_u64(t) % 2) {
+        float *bias = chk_raw(t, s->n_out * sizeof *bias);
+        chk_fill(t, bias, s->n_out, p);
+        k->bias = bias;
+        a->bias = chk_gpu_in(t, bias, s->n_out * sizeof *bias);
+    }
+}
+
+static void one_case(chk *t, const nb_cuda_linear_row *v, const shape *s, nb_wtype type,
+                     chk_pattern p)
+{
+    kase k = { .v = v, .s = *s };
+    const bool parts = type == NB_W_BF16 || type == NB_W_FP8B, add = chk_u64(t) % 4 == 0;
+    make(t, &k, type, p, parts ? (int)chk_between(t, 1, 2) : 0);
+    const size_t y_cols = s->n_batch * s->n_out, n = s->n_tok;
+    const size_t y_stride = (y_cols + 7) / 8 * 8 + 8 * chk_between(t, 0, 1);
+    k.a.y = chk_gpu_out_rows(t, n, y_stride, (int)chk_between(t, 0, 2));
+    float *y0 = NULL;
+    if (add) {
+        y0 = chk_raw(t, n * y_stride * sizeof *y0);
+        chk_fill(t, y0, n * y_stride, p);
+        k.a.y =
+            (nb_cuda_rows){ chk_gpu_inout(t, y0, n * y_stride * sizeof *y0), NULL, NULL, y_stride };
+        k.y0 = y0;
+        k.a.add = true;
+    }
+    chk_gpu_call(t, v->fn(chk_gpu(t), &k.a));
+    const nb_cuda_rows y = chk_gpu_get_rows(t, &k.a.y, n);
+    expect(t, &k, y.f, y_stride);
+    chk_gpu_parts(t, &y, n, y_cols);
+    for (size_t i = 0; i < n && y_cols < y_stride; i++) {
+        const uint32_t canary = 0x7fa5a5a5;
+        const void *was = add ? (const void *)(y0 + i * y_stride + y_cols) : &canary;
+        if (memcmp(y.f + i * y_stride + y_cols, was, sizeof canary))
+            chk_fail(t, "wrote into the gap behind row %zu", i);
+    }
+    if (t->failed || add) return;
+    for (size_t m = 1; m < n; m = 2 * m + 1 + m / 8) alone(t, &k, y.f, chk_between(t, 0, n - m), m);
+    poisoned(t, &k, y.f);
+}
+
+static void test(chk *t, const chk_row *row)
+{
+    const nb_cuda_linear_row *v = row->row;
+    size_t seen = 0;
+    for (size_t i = 0; i < NB_COUNT(shapes); i++)
+        for (nb_wtype w = 0; w < NB_W_TYPE_COUNT; w++) {
+            const shape *s = &shapes[i];
+            if (s->device && chk_gpu_info(t)->emulated) continue;
+            if (!v->can(w, s->n_out, s->n_col, true)) continue;
+            const chk_pattern p = (chk_pattern)(seen++ % CHK_PATTERN_COUNT);
+            if (chk_case(t, "%zux%zu, %zu tok, %zu batches, type=%d %s", s->n_out, s->n_col,
+                         s->n_tok, s->n_batch, (int)w, chk_pattern_name(p)))
+                one_case(t, v, s, w, p);
+        }
+}
+
+/* ---- times ---- */
+
+typedef struct job {
+    chk *t;
+    const nb_cuda_linear_row *v;
+    nb_cuda_linear_args a;
+} job;
+
+static void call(void *ctx)
+{
+    const job *j = ctx;
+    j->v->fn(chk_gpu(j->t), &j->a);
+}
+
+static void bench_one(chk *t, const nb_cuda_linear_row *v, nb_wtype type, const shape *s)
+{
+    static const char *const names[] = { "f32", "bf16", "f16", "fp8b", "int8" };
+    char label[64];
+    if (!v->can(type, s->n_out, s->n_col, true) || !chk_case(t, "bench")) return;
+    const bool parts = type == NB_W_BF16 || type == NB_W_FP8B;
+    const double n = (double)(s->n_out * s->n_batch) * (double)s->n_col;
+    kase k = { .v = v, .s = *s };
+    make(t, &k, type, CHK_NORMAL, parts ? 2 : 0);
+    job j = { t, v, k.a };
+    j.a.y = chk_gpu_out_rows(t, s->n_tok, (s->n_batch * s->n_out + 7) / 8 * 8, 0);
+    snprintf(label, sizeof label, "%s %zux%zu, %zu tok", names[type], s->n_out * s->n_batch,
+             s->n_col, s->n_tok);
+    chk_gpu_time(t, label, n * (double)nb_wtype_bytes(type),
+                 (parts ? 4.0 : 2.0) * n * (double)s->n_tok, call, &j);
+}
+
+/* Shapes of DeepSeek-V2-Lite. */
+static void bench(chk *t, const chk_row *row)
+{
+    static const shape direct[] = { { 3072, 2048, 1, 1, true },   { 576, 2048, 1, 1, true },
+                                    { 512, 128, 1, 16, true },    { 128, 512, 1, 16, true },
+                                    { 2048, 2048, 1, 1, true },   { 2048, 10944, 1, 1, true },
+                                    { 3072, 2048, 8, 1, true },   { 3072, 2048, 16, 1, true },
+                                    { 3072, 2048, 64, 1, true },  { 512, 128, 64, 16, true },
+                                    { 3072, 2048, 1024, 1, true } };
+    static const shape prompt[] = { { 3072, 2048, 512, 1, true },  { 576, 2048, 4096, 1, true },
+                                    { 3072, 2048, 4096, 1, true }, { 2048, 2048, 4096, 1, true },
+                                    { 4096, 512, 4096, 1, true },  { 5632, 2048, 4096, 1, true } };
+    const nb_cuda_linear_row *v = row->row;
+    if (chk_gpu_info(t)->emulated) return;
+    const bool d = v->kind == NB_CUDA_DIRECT;
+    for (nb_wtype w = NB_W_BF16; w <= NB_W_FP8B; w = (nb_wtype)(w + 2))
+        for (size_t i = 0; i < (d ? NB_COUNT(direct) : NB_COUNT(prompt)); i++)
+            if (strcmp(v->name, "simt") || i < 2) bench_one(t, v, w, d ? &direct[i] : &prompt[i]);
+}
+
+const chk_op chk_cuda_linear = { "cuda_linear", rows, test, bench, NULL };
