@@ -415,6 +415,8 @@ void chk_gpu_time(chk *t, const char *label, double bytes, double flops, chk_ben
     X(moe_sum)                                                                                     \
     X(route)                                                                                       \
     X(sample)                                                                                      \
+    X(linear)                                                                                      \
+    X(experts)                                                                                     \
     X(kv)                                                                                          \
     X(mla)
 /* clang-format on */

@@ -1,0 +1,323 @@
+/* linear_wgmma.cu - the row "wgmma" of linear and experts: BF16 products of prompts on Hopper.
+ *
+ * A block of two warpgroups has 256 rows of weights (or 128 of gate and 128 of up) and 128 tokens, both
+ * parts; a stage of shared memory holds 64 columns of them (64 KB, three stages), brought by cp.async into the
+ * layout that wgmma reads with the 128-byte swizzle.  A warpgroup owns two tiles of 64 rows: per 16
+ * columns four m64n128k16, W hi and W lo into the same accumulators, which stay there for the whole sum.  Compared
+ * with two products one after the other, weights are read once and the result is written once.
+ *
+ * wgmma runs beside everything else: while chunk k multiplies, the block asks for the bytes of chunk
+ * k + 1 (the stage of chunk k - 2 is free then, for all warps passed a barrier since) and waits for them.  Per chunk
+ * the tensor cores need 2,048 cycles; shared memory gives 192 KB to them (1,536 cycles) and takes 64 KB.
+ * The result goes through shared memory, so that rows of y are written 16 bytes a lane.
+ *
+ * Few tokens: 64 rows and 32 tokens per warpgroup, the same order of each sum and the same bits.
+ * Experts: as linear_tile.cu; rows of x are gathered by cp.async. */
+#include "kernel/cuda/sm80/linear_mma.cuh"
+
+namespace
+{
+enum { THREADS = 256, STAGE_COLS = 64, ROW = 128 /* bytes */ };
+
+template <bool GLU_, bool TWO_, int MT_, int BN_, int STAGES_> struct shape {
+    static const bool GLU = GLU_, TWO = TWO_;
+    static const int MT = MT_, BN = BN_, STAGES = STAGES_; /* MT: tiles of 64 rows per warpgroup */
+    static const int BM = 2 * MT * 64, ROWS = GLU ? BM / 2 : BM;
+    static const int W_BYTES = BM * ROW, X_BYTES = BN * ROW,
+                     STAGE_BYTES = W_BYTES + (TWO ? 2 : 1) * X_BYTES;
+    static const int W_LOADS = BM / 32, X_LOADS = BN / 32, ACC = BN / 2;
+    static const int PITCH = ROWS + 4; /* floats of a token in the result's tile */
+    static const size_t BYTES = (size_t)STAGES * STAGE_BYTES + 1024;
+    static_assert((size_t)BN * PITCH * 4 <= (size_t)STAGES * STAGE_BYTES, "room for the result");
+};
+
+__device__ inline void wgmma_fence()
+{
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+__device__ inline void wgmma_commit()
+{
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+template <int N> __device__ inline void wgmma_wait()
+{
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
+}
+/* What was written to shared memory can be read by wgmma after the next barrier. */
+__device__ inline void fence_async()
+{
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+/* Rows of 128 bytes, swizzled in groups of 8. */
+__device__ inline uint64_t descriptor(uint32_t at)
+{
+    return (uint64_t)(at >> 4 & 0x3fff) | (uint64_t)1 << 16 | (uint64_t)(1024 >> 4) << 32 |
+           (uint64_t)1 << 62;
+}
+
+/* d (+)= 64 rows of a times n tokens of b, 16 columns. */
+template <int N> __device__ void wgmma(float (&d)[N / 2], uint64_t a, uint64_t b, int add);
+// clang-format off
+template <> __device__ inline void wgmma<128>(float (&d)[64], uint64_t a, uint64_t b, int add)
+{
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\n"
+                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"
+                 "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,"
+                 "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,"
+                 "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63}, "
+                 "%64, %65, p, 1, 1, 0, 0;\n}"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
+                   "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
+                   "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]),
+                   "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
+                   "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
+                   "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]),
+                   "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]),
+                   "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]),
+                   "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]),
+                   "+f"(d[54]), "+f"(d[55]), "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]),
+                   "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63])
+                 : "l"(a), "l"(b), "r"(add));
+}
+template <> __device__ inline void wgmma<32>(float (&d)[16], uint64_t a, uint64_t b, int add)
+{
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %18, 0;\n"
+                 "wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15}, "
+                 "%16, %17, p, 1, 1, 0, 0;\n}"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
+                   "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
+                   "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15])
+                 : "l"(a), "l"(b), "r"(add));
+}
+// clang-format on
+
+/* Which tokens a block has: false: none. */
+struct part {
+    uint32_t batch, begin, end;
+};
+template <int BN> __device__ inline bool find_part(const nb_lin &j, part *p)
+{
+    if (!j.first) {
+        *p = { blockIdx.z, blockIdx.y * BN, j.n_tok };
+        return true;
+    }
+    uint32_t batch, begin, end;
+    if (!nb_lin_find<BN>(j, blockIdx.y, &batch, &begin, &end)) return false;
+    *p = { batch, begin, end };
+    return true;
+}
+
+/* What a thread brings: chunk threadIdx.x % 8 of every 32nd row. */
+template <class S> struct loader {
+    const unsigned char *w[2];
+    uint32_t w_at[S::W_LOADS], x_at[S::X_LOADS]; /* elements; x: UINT32_MAX where no token is */
+    const uint16_t *hi, *lo;
+    uint32_t dst, col, n_col;
+};
+
+template <class S>
+__device__ inline void loader_init(loader<S> &l, const nb_lin &j, const part &p, uint32_t row0)
+{
+    const uint32_t row = threadIdx.x / 8, chunk = threadIdx.x % 8;
+#pragma unroll
+    for (int m = 0; m < 2; m++) l.w[m] = j.w[m] + p.batch * j.w_rows * j.n_col * 2;
+#pragma unroll
+    for (int i = 0; i < S::W_LOADS; i++) {
+        const uint32_t at = row + i * 32; /* a warpgroup: 64 rows of gate, 64 of up */
+        uint32_t r = S::GLU ? at / 128 * 64 + at % 64 : at;
+        r = row0 + r < j.n_out ? row0 + r : j.n_out - 1;
+        l.w_at[i] = r * j.n_col + chunk * 8;
+    }
+    const size_t base = j.first ? 0 : p.batch * j.x_batch;
+    l.hi = j.x.hi + base;
+    l.lo = S::TWO ? j.x.lo + base : nullptr;
+#pragma unroll
+    for (int i = 0; i < S::X_LOADS; i++) {
+        const uint32_t tok = p.begin + row + i * 32;
+        l.x_at[i] = UINT32_MAX;
+        if (tok < p.end) l.x_at[i] = (j.src ? j.src[tok] : tok) * (uint32_t)j.x.stride + chunk * 8;
+    }
+    l.dst = row * ROW + ((chunk ^ (row & 7)) << 4);
+    l.col = chunk * 8;
+    l.n_col = j.n_col;
+}
+
+/* Columns [64 kc, 64 kc + 64) into a stage: weights, hi, lo. */
+template <class S>
+__device__ inline void load(const loader<S> &l, unsigned char *stage, uint32_t kc)
+{
+    const uint32_t k = kc * STAGE_COLS;
+    const uint32_t n = k + l.col < l.n_col ? 16 : 0;
+    unsigned char *to = stage + l.dst;
+#pragma unroll
+    for (int i = 0; i < S::W_LOADS; i++) {
+        const int m = S::GLU ? i / 2 % 2 : 0; /* 64 rows are two loads */
+        nb_cp_async16(to + i * 32 * ROW, l.w[m] + (n ? 2 * (size_t)(l.w_at[i] + k) : 0), n);
+    }
+    to += S::W_BYTES;
+#pragma unroll
+    for (int i = 0; i < S::X_LOADS; i++) {
+        const uint32_t x_n = l.x_at[i] == UINT32_MAX ? 0 : n;
+        const size_t at = x_n ? l.x_at[i] + k : 0;
+        nb_cp_async16(to + i * 32 * ROW, l.hi + at, x_n);
+        if (S::TWO) nb_cp_async16(to + S::X_BYTES + i * 32 * ROW, l.lo + at, x_n);
+    }
+}
+
+/* Begins acc += a stage's columns. */
+template <class S> __device__ inline void multiply(float (&acc)[S::MT][S::ACC], uint32_t stage)
+{
+    const uint32_t w = stage + (threadIdx.x / 128) * S::MT * 64 * ROW, x = stage + S::W_BYTES;
+#pragma unroll
+    for (int m = 0; m < S::MT; m++)
+#pragma unroll
+        for (int i = 0; i < S::ACC; i++) asm volatile("" : "+f"(acc[m][i])::"memory");
+    wgmma_fence();
+#pragma unroll
+    for (int k = 0; k < 4; k++) {
+        const uint64_t hi = descriptor(x + k * 32), lo = descriptor(x + S::X_BYTES + k * 32);
+#pragma unroll
+        for (int m = 0; m < S::MT; m++)
+            wgmma<S::BN>(acc[m], descriptor(w + m * 64 * ROW + k * 32), hi, 1);
+        if (!S::TWO) continue;
+#pragma unroll
+        for (int m = 0; m < S::MT; m++)
+            wgmma<S::BN>(acc[m], descriptor(w + m * 64 * ROW + k * 32), lo, 1);
+    }
+    wgmma_commit();
+}
+
+/* Result to shared memory [token][row], GLU already. */
+template <class S> __device__ inline void put(float *tile, const float (&acc)[S::MT][S::ACC])
+{
+    const uint32_t wg = threadIdx.x / 128, warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
+    const int MT = S::GLU ? S::MT / 2 : S::MT;
+#pragma unroll
+    for (int m = 0; m < MT; m++)
+#pragma unroll
+        for (int i = 0; i < S::ACC; i++) {
+            const uint32_t tok = i / 4 * 8 + lane % 4 * 2 + (i & 1);
+            const uint32_t r = (wg * MT + m) * 64 + warp * 16 + lane / 4 + (i & 2) * 4;
+            tile[tok * S::PITCH + r] =
+                S::GLU ? nb_lin_swiglu(acc[m][i], acc[m + S::MT - MT][i]) : acc[m][i];
+        }
+}
+
+template <class S>
+__device__ inline void store(const nb_lin &j, const part &p, uint32_t row0, const float *tile,
+                             bool vec)
+{
+    const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    for (uint32_t i = warp; i < S::BN; i += THREADS / 32) {
+        const uint32_t tok = p.begin + i;
+        if (tok >= p.end) return;
+        for (uint32_t r = lane * 4; r < S::ROWS && row0 + r < j.n_out; r += 128) {
+            const float4 q = *reinterpret_cast<const float4 *>(tile + i * S::PITCH + r);
+            const float v[4] = { q.x, q.y, q.z, q.w };
+            const uint32_t n = j.n_out - row0 - r < 4 ? j.n_out - row0 - r : 4;
+            if (!vec || n < 4) {
+                for (uint32_t e = 0; e < n; e++) nb_lin_store(j, p.batch, tok, row0 + r + e, v[e]);
+                continue;
+            }
+            nb_put4(j.y, tok * j.y.stride + (j.first ? 0 : p.batch * j.y_batch) + row0 + r, v, 4);
+        }
+    }
+}
+
+template <class S> __global__ void __launch_bounds__(THREADS, 1) wgmma_kernel(nb_lin j, bool vec)
+{
+    NB_SHARED(unsigned char, shared);
+    part p;
+    if (!find_part<S::BN>(j, &p)) return;
+    unsigned char *stage = shared + ((1024 - (nb_smem(shared) & 1023)) & 1023);
+    const uint32_t row0 = blockIdx.x * S::ROWS, n_chunk = (j.n_col + STAGE_COLS - 1) / STAGE_COLS;
+    loader<S> l;
+    loader_init<S>(l, j, p, row0);
+#pragma unroll
+    for (int i = 0; i < S::STAGES - 2; i++) {
+        if ((uint32_t)i < n_chunk) load<S>(l, stage + i * S::STAGE_BYTES, i);
+        nb_cp_async_commit();
+    }
+    float acc[S::MT][S::ACC];
+#pragma unroll
+    for (int m = 0; m < S::MT; m++)
+#pragma unroll
+        for (int i = 0; i < S::ACC; i++) acc[m][i] = 0;
+    uint32_t at = 0, next = S::STAGES - 2; /* stages of chunk kc and of chunk kc + STAGES - 2 */
+    for (uint32_t kc = 0; kc < n_chunk; kc++) {
+        nb_cp_async_wait<S::STAGES - 3>();
+        fence_async();
+        __syncthreads();
+        multiply<S>(acc, nb_smem(stage) + at * S::STAGE_BYTES);
+        /* The stage of chunk kc - 2, which every warp waited for before the barrier. */
+        if (kc + S::STAGES - 2 < n_chunk)
+            load<S>(l, stage + next * S::STAGE_BYTES, kc + S::STAGES - 2);
+        nb_cp_async_commit();
+        wgmma_wait<1>();
+        at = at + 1 == S::STAGES ? 0 : at + 1;
+        next = next + 1 == S::STAGES ? 0 : next + 1;
+    }
+    wgmma_wait<0>();
+    nb_cp_async_wait<0>();
+    __syncthreads();
+    float *tile = reinterpret_cast<float *>(stage);
+    put<S>(tile, acc);
+    __syncthreads();
+    store<S>(j, p, row0, tile, vec);
+}
+
+template <class S> void launch(nb_cuda *g, const nb_lin &j, size_t n_batch)
+{
+    const size_t experts = j.n_expert < j.n_tok ? j.n_expert : j.n_tok;
+    const dim3 grid(nb_lin_ceil(j.n_out, S::ROWS),
+                    nb_lin_ceil(j.n_tok, S::BN) + (j.first ? (unsigned)experts : 0),
+                    j.first ? 1 : (unsigned)n_batch);
+    const bool vec = !j.bias && !j.add && j.y.stride % 8 == 0 && j.y_batch % 8 == 0;
+    NB_SHARED_LIMIT(g, (wgmma_kernel<S>), S::BYTES);
+    NB_LAUNCH(g, (wgmma_kernel<S>), grid, THREADS, S::BYTES, j, vec);
+}
+
+/* n: tokens that a block can expect. */
+template <bool GLU, bool TWO> void launch(nb_cuda *g, const nb_lin &j, size_t n_batch, size_t n)
+{
+    if (n <= 48)
+        launch<shape<GLU, TWO, (GLU ? 2 : 1), 32, 6>>(g, j, n_batch);
+    else
+        launch<shape<GLU, TWO, 2, 128, TWO ? 3 : 4>>(g, j, n_batch);
+}
+
+template <bool GLU> void launch(nb_cuda *g, const nb_lin &j, size_t n_batch, size_t n)
+{
+    if (j.x.lo)
+        launch<GLU, true>(g, j, n_batch, n);
+    else
+        launch<GLU, false>(g, j, n_batch, n);
+}
+} // namespace
+
+bool nb_cuda_linear_wgmma_can(nb_wtype type, size_t n_out, size_t n_col, bool two_parts)
+{
+    (void)two_parts;
+    return type == NB_W_BF16 && n_out && n_col && n_col % 8 == 0;
+}
+
+void nb_cuda_linear_wgmma(nb_cuda *g, const nb_cuda_linear_args *a)
+{
+    if (!a->n_tok || !a->n_out || !a->n_batch) return;
+    launch<false>(g, nb_lin_of(a), a->n_batch, a->n_tok);
+}
+
+bool nb_cuda_experts_wgmma_can(nb_wtype type, size_t n_out, size_t n_col)
+{
+    return nb_cuda_linear_wgmma_can(type, n_out, n_col, true);
+}
+
+void nb_cuda_experts_wgmma(nb_cuda *g, const nb_cuda_experts_args *a)
+{
+    if (!a->n_place || !a->n_out || !a->n_expert) return;
+    const size_t n = a->n_place / a->n_expert;
+    if (a->up.data)
+        launch<true>(g, nb_lin_of(a), 1, n);
+    else
+        launch<false>(g, nb_lin_of(a), 1, n);
+}
