@@ -165,23 +165,19 @@ __device__ inline void load(const loader<S> &l, unsigned char *stage, uint32_t k
 }
 
 /* Begins acc += a stage's columns. */
-template <class S> __device__ inline void multiply(float (&acc)[S::MT][S::ACC], uint32_t stage)
+template <class S>
+__device__ inline void multiply(float (&acc)[S::MT][S::ACC], uint32_t stage, int more)
 {
     const uint32_t w = stage + (threadIdx.x / 128) * S::MT * 64 * ROW, x = stage + S::W_BYTES;
-#pragma unroll
-    for (int m = 0; m < S::MT; m++)
-#pragma unroll
-        for (int i = 0; i < S::ACC; i++) asm volatile("" : "+f"(acc[m][i])::"memory");
     wgmma_fence();
 #pragma unroll
     for (int k = 0; k < 4; k++) {
         const uint64_t hi = descriptor(x + k * 32), lo = descriptor(x + S::X_BYTES + k * 32);
 #pragma unroll
         for (int m = 0; m < S::MT; m++)
-            wgmma<S::BN>(acc[m], descriptor(w + m * 64 * ROW + k * 32), hi, 1);
-        if (!S::TWO) continue;
+            wgmma<S::BN>(acc[m], descriptor(w + m * 64 * ROW + k * 32), hi, k ? 1 : more);
 #pragma unroll
-        for (int m = 0; m < S::MT; m++)
+        for (int m = 0; m < (S::TWO ? S::MT : 0); m++)
             wgmma<S::BN>(acc[m], descriptor(w + m * 64 * ROW + k * 32), lo, 1);
     }
     wgmma_commit();
@@ -239,16 +235,12 @@ template <class S> __global__ void __launch_bounds__(THREADS, 1) wgmma_kernel(nb
         nb_cp_async_commit();
     }
     float acc[S::MT][S::ACC];
-#pragma unroll
-    for (int m = 0; m < S::MT; m++)
-#pragma unroll
-        for (int i = 0; i < S::ACC; i++) acc[m][i] = 0;
     uint32_t at = 0, next = S::STAGES - 2; /* stages of chunk kc and of chunk kc + STAGES - 2 */
     for (uint32_t kc = 0; kc < n_chunk; kc++) {
         nb_cp_async_wait<S::STAGES - 3>();
         fence_async();
         __syncthreads();
-        multiply<S>(acc, nb_smem(stage) + at * S::STAGE_BYTES);
+        multiply<S>(acc, nb_smem(stage) + at * S::STAGE_BYTES, kc != 0);
         /* The stage of chunk kc - 2, which every warp waited for before the barrier. */
         if (kc + S::STAGES - 2 < n_chunk)
             load<S>(l, stage + next * S::STAGE_BYTES, kc + S::STAGES - 2);
