@@ -212,8 +212,8 @@ typedef struct nb_cuda_kv_append_args {
 
 /* Values of pages [page0, page0 + n_page) of one chunk's sequence, decoded, or with own of the chunk's
  * own rows (page0 counts from its first page then; rows that are not written yet give zeros): segment
- * by segment as rows [n_page * 64].  Decoded values are exact in hi + lo (in hi alone for all records
- * but int4, f32 and fixed scales). */
+ * by segment as rows [n_page * 64].  Decoded values are exact in f; from 2^-126 on they are exact in hi
+ * for all records but int4, f32 and fixed scales, whose values are hi + lo up to 2^-17. */
 typedef struct nb_cuda_kv_decode_args {
     nb_cuda_cache cache;
     size_t chunk, page0, n_page;
