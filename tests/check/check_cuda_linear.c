@@ -10,14 +10,15 @@ typedef struct shape {
 } shape;
 
 static const shape shapes[] = {
-    { 1, 1, 1, 1, false },       { 3, 7, 2, 1, false },        { 33, 48, 3, 1, false },
-    { 17, 8, 5, 1, false },      { 16, 16, 9, 1, false },      { 70, 100, 4, 1, false },
-    { 40, 128, 5, 3, false },    { 24, 144, 19, 2, false },    { 130, 272, 17, 1, false },
-    { 1030, 64, 8, 1, false },   { 12, 1296, 33, 1, false },   { 65, 640, 70, 1, false },
-    { 5, 2064, 1, 1, false },    { 129, 31, 6, 2, false },     { 150, 656, 301, 1, true },
-    { 3072, 2048, 40, 1, true }, { 576, 2048, 260, 1, true },  { 512, 128, 130, 16, true },
-    { 128, 512, 66, 16, true },  { 200, 10944, 77, 1, true },  { 4096, 512, 300, 1, true },
-    { 64, 7168, 16, 1, true },   { 1000, 1000, 200, 1, true }, { 1032, 24, 129, 1, true },
+    { 1, 1, 1, 1, false },       { 3, 7, 2, 1, false },       { 33, 48, 3, 1, false },
+    { 17, 8, 5, 1, false },      { 16, 16, 9, 1, false },     { 70, 100, 4, 1, false },
+    { 40, 128, 5, 3, false },    { 24, 144, 19, 2, false },   { 130, 272, 17, 1, false },
+    { 1030, 64, 8, 1, false },   { 12, 1296, 33, 1, false },  { 65, 640, 70, 1, false },
+    { 5, 2064, 1, 1, false },    { 100, 144, 4, 2, false },   { 129, 31, 6, 2, false },
+    { 150, 656, 301, 1, true },  { 3072, 2048, 40, 1, true }, { 576, 2048, 260, 1, true },
+    { 512, 128, 130, 16, true }, { 128, 512, 66, 16, true },  { 200, 10944, 77, 1, true },
+    { 4096, 512, 300, 1, true }, { 64, 7168, 16, 1, true },   { 1000, 1000, 200, 1, true },
+    { 1032, 24, 129, 1, true },
 };
 
 static size_t rows(chk_row *out, size_t max)
@@ -259,4 +260,76 @@ static void bench(chk *t, const chk_row *row)
             if (strcmp(v->name, "simt") || i < 2) bench_one(t, v, w, d ? &direct[i] : &prompt[i]);
 }
 
-const chk_op chk_cuda_linear = { "cuda_linear", rows, test, bench, NULL };
+/* ---- planted bugs ---- */
+
+static void by_name(const char *name, nb_cuda *g, const nb_cuda_linear_args *a)
+{
+    for (const nb_cuda_linear_row *v = chk_gpu_api(NULL)->linear; v->name; v++)
+        if (strcmp(v->name, name) == 0) {
+            v->fn(g, a);
+            return;
+        }
+}
+static bool bf16_only(nb_wtype type, size_t n_out, size_t n_col, bool two_parts)
+{
+    (void)n_out;
+    (void)two_parts;
+    return type == NB_W_BF16 && n_col % 8 == 0;
+}
+static bool fp8_only(nb_wtype type, size_t n_out, size_t n_col, bool two_parts)
+{
+    (void)n_out;
+    (void)two_parts;
+    return type == NB_W_FP8B && n_col % 16 == 0;
+}
+static void no_low_part(nb_cuda *g, const nb_cuda_linear_args *a)
+{
+    nb_cuda_linear_args b = *a;
+    b.x.lo = NULL;
+    by_name("mma", g, &b);
+}
+static void by_count(nb_cuda *g, const nb_cuda_linear_args *a)
+{
+    by_name(a->n_tok == 1 ? "simt" : "mma", g, a);
+}
+static void scales_from_batch(nb_cuda *g, const nb_cuda_linear_args *a)
+{
+    nb_cuda_linear_args b = *a;
+    b.n_batch = 1;
+    for (size_t i = 0; i < a->n_batch; i++) {
+        b.w.data = (const unsigned char *)a->w.data + i * a->w_batch * a->w.n_col;
+        b.x.hi = a->x.hi + i * a->x_batch;
+        b.x.lo = a->x.lo ? a->x.lo + i * a->x_batch : NULL;
+        b.y = a->y;
+        b.y.f += i * a->y_batch;
+        if (b.y.hi) b.y.hi += i * a->y_batch;
+        if (b.y.lo) b.y.lo += i * a->y_batch;
+        by_name("mma", g, &b);
+    }
+}
+static void one_token_less(nb_cuda *g, const nb_cuda_linear_args *a)
+{
+    nb_cuda_linear_args b = *a;
+    if (b.n_tok > 16) b.n_tok--;
+    by_name("mma", g, &b);
+}
+
+#define BUG(what, expect, can, fn)                                                                 \
+    {                                                                                              \
+        what, expect,                                                                              \
+        {                                                                                          \
+            "broken", "", NB_SPACE_CUDA, 0, &(const nb_cuda_linear_row)                            \
+            {                                                                                      \
+                "broken", 80, NB_CUDA_DIRECT, can, fn                                              \
+            }                                                                                      \
+        }                                                                                          \
+    }
+static const chk_broken broken[] = {
+    BUG("the low part is forgotten", "expected", bf16_only, no_low_part),
+    BUG("the number of tokens decides the kernel", "alone", bf16_only, by_count),
+    BUG("scales counted from the batch", "expected", fp8_only, scales_from_batch),
+    BUG("the last of many tokens is forgotten", "expected", bf16_only, one_token_less),
+    { 0 },
+};
+
+const chk_op chk_cuda_linear = { "cuda_linear", rows, test, bench, broken };
