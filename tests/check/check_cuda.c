@@ -418,7 +418,9 @@ void chk_gpu_time(chk *t, const char *label, double bytes, double flops, chk_ben
     X(linear)                                                                                      \
     X(experts)                                                                                     \
     X(kv)                                                                                          \
-    X(mla)
+    X(mla)                                                                                         \
+    X(prefill)                                                                                     \
+    X(gqa)
 /* clang-format on */
 #define DECLARE(op) extern const chk_op chk_cuda_##op;
 OPS(DECLARE)

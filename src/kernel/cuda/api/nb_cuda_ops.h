@@ -282,7 +282,7 @@ typedef struct nb_cuda_gqa_args {
     float *part_o, *part_m, *part_l; /* as in MLA, [n_part][n_head][head_dim] */
     const uint32_t *part_first, *row_chunk, *n_item;
     const nb_cuda_item
-        *item; /* units of NB_CUDA_GQA_UNIT pages, n_unit 1; also one for own pages: n_page 0 */
+        *item; /* units of NB_CUDA_GQA_UNIT pages, n_unit 1; none for own pages, which go by row */
     size_t n_row, n_head, n_kv_head, head_dim, q_stride, max_item;
     float scale;
 } nb_cuda_gqa_args;

@@ -332,6 +332,7 @@ __device__ void join(const nb_cuda_gqa_args &a, const work &w, uint32_t first, f
         l[k] = 0;
         for (uint32_t i = 0; i < WARPS; i++)
             l[k] = __fmaf_rn(ml[i][r][1], nb_exp2(ml[i][r][0] - base), l[k]);
+        if (l[k] != l[k]) m[k] = l[k]; /* scores of NaN are no maximum: the state is not empty */
         factor[k] = nb_exp2(x.m[k] - base);
     }
     for (uint32_t i = 0; i < WARPS; i++) {
