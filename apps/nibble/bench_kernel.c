@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench_kernel_gpu.h"
 #include "bench_list.h"
 #include "bench_machine.h"
 #include "cli.h"
@@ -310,7 +311,13 @@ static int run_all(kernel_bench *x)
 
 int cmd_bench_kernel(const struct opts *o)
 {
-    kernel_bench x = { .o = o, .k = &o->kernel };
+    if (strcmp(o->kernel.device, "cpu") != 0) return bench_kernel_gpu(o);
+    kernel_opts k = o->kernel;
+    if (!k.rows) k.rows = 2048;
+    if (!k.cols) k.cols = 2048;
+    if (!k.tokens) k.tokens = 1;
+    if (!k.set_mib) k.set_mib = 128;
+    kernel_bench x = { .o = o, .k = &k };
     nb_error err = { 0 };
     const int code = read_options(&x);
     if (code != CLI_OK) return code;

@@ -68,8 +68,8 @@ typedef struct bench_opts {
 
 /* Of `nibble bench kernel`: opts_table_bench.c.  Lists are words joined by commas. */
 typedef struct kernel_opts {
-    const char *device, *op, *record, *rope, *weight, *caps, *context, *cache;
-    size_t heads, queries, rows, cols, tokens, threads, repeat, set_mib;
+    const char *device, *cuda_library, *op, *record, *rope, *weight, *caps, *context, *cache;
+    size_t heads, queries, batch, rows, cols, tokens, threads, repeat, set_mib; /* 0: default */
     double sample_ms;
     uint64_t seed;
 } kernel_opts;

@@ -28,7 +28,7 @@ ok bench kernel --op all --kv-cache-dtype all --weight-dtype f32,bf16,f16,fp8 --
 # shellcheck disable=SC2086
 fails 1 "residual" bench kernel --op kv_residual --kv-cache-dtype bf16 $quick
 for bad in "--op attn_x" "--op attn," "--context 100" "--context 0" "--context 4q" "--cpu-caps sse" "--kv-cache-dtype nv" \
-    "--weight-dtype q4" "--heads 0" "--cache lukewarm" "--device cuda" "--repeat 0" "--sample-ms -1" "--set 0"; do
+    "--weight-dtype q4" "--heads 0" "--cache lukewarm" "--device gpu" "--repeat 0" "--sample-ms -1" "--set 0"; do
     # shellcheck disable=SC2086
     fails 2 "${bad%% *}" bench kernel $bad
 done
@@ -61,3 +61,23 @@ for bad in "--depth 63" "--depth 1k, " "--depth 128 --depth-batch 0" "--depth 12
     # shellcheck disable=SC2086
     fails 2 "--" bench throughput "$tmp" --load-format dummy $bad
 done
+
+# On a GPU: here its emulation, where it was built beside the program.
+fails 2 "cuda or cuda:N" bench kernel --device gpu $quick
+fails 2 "attn_pages, linear, experts" bench kernel --device cuda --op rope $quick
+fails 1 "" bench kernel --device cuda --cuda-library "$tmp/none.so" $quick
+emu="$(dirname "$1")/libnibble-cuda-emu.so"
+if [ -f "$emu" ]; then
+    gpu="--device cuda --cuda-library $emu --set 1 --repeat 2 --sample-ms 0"
+    # shellcheck disable=SC2086
+    ok bench kernel $gpu --batch 2 --heads 2 --context 64,128 --kv-cache-dtype bf16,nvfp4 --queries 2
+    for word in device: roofline: "nvfp4 h=2 q=2 b=2 s=64 " "bf16 h=2 q=2 b=2 s=128 "; do
+        grep -q -- "$word" "$tmp/out" || die "no $word in: $(cat "$tmp/out")"
+    done
+    # shellcheck disable=SC2086
+    ok bench kernel $gpu --op linear,experts --rows 64 --cols 64 --tokens 2 --weight-dtype bf16,f32 --json
+    [ "$(json "$tmp/out" 'sorted((r["op"], r["weight"]) for r in j["results"])')" = \
+        "[('experts', 'bf16'), ('experts', 'f32'), ('linear', 'bf16'), ('linear', 'f32')]" ] || die "results"
+    [ "$(json "$tmp/out" 'all(r["median_ns"] >= r["best_ns"] > 0 and r["floor_ns"] > 0 for r in j["results"])')" = \
+        True ] || die "times on a GPU"
+fi
