@@ -28,6 +28,7 @@ template <bool GLU_, bool TWO_, int MT_, int BN_, int STAGES_> struct shape {
     static const int W_LOADS = BM / 32, X_LOADS = BN / 32, ACC = BN / 2;
     static const int PITCH = ROWS + 4; /* floats of a token in the result's tile */
     static const size_t BYTES = (size_t)STAGES * STAGE_BYTES + 1024;
+    static_assert(BYTES <= 227 << 10, "shared memory of a block");
     static_assert((size_t)BN * PITCH * 4 <= (size_t)STAGES * STAGE_BYTES, "room for the result");
 };
 
@@ -273,7 +274,7 @@ template <class S> void launch(nb_cuda *g, const nb_lin &j, size_t n_batch)
 template <bool GLU, bool TWO> void launch(nb_cuda *g, const nb_lin &j, size_t n_batch, size_t n)
 {
     if (n <= 48)
-        launch<shape<GLU, TWO, (GLU ? 2 : 1), 32, 6>>(g, j, n_batch);
+        launch<shape<GLU, TWO, (GLU ? 2 : 1), 32, (GLU ? 5 : 6)>>(g, j, n_batch);
     else
         launch<shape<GLU, TWO, 2, 128, TWO ? 3 : 4>>(g, j, n_batch);
 }
