@@ -23,16 +23,17 @@ __device__ float factor_of(float squares, size_t dim, float eps)
     return (float)(1.0 / sqrt(sum / (double)dim + (double)eps));
 }
 
-/* h += f * branch in place, rounded twice as on the host. */
 __device__ void load(float (&v)[4], const nb_cuda_norm_args &a, size_t r, size_t i, bool vec)
 {
-    const size_t n = a.dim - i;
-    nb_load4(v, a.h + r * a.h_stride + i, n, vec);
-    if (!a.branch) return;
-    float b[4];
-    nb_load4(b, a.branch + r * a.branch_stride + i, n, vec);
+    nb_load4(v, a.h + r * a.h_stride + i, a.dim - i, vec);
+}
+
+/* h += f * branch in place, rounded twice as on the host; b: the branch. */
+__device__ void add(float (&v)[4], const float (&b)[4], const nb_cuda_norm_args &a, size_t r,
+                    size_t i, bool vec)
+{
     for (int j = 0; j < 4; j++) v[j] = __fadd_rn(v[j], __fmul_rn(a.branch_factor, b[j]));
-    nb_store4(a.h + r * a.h_stride + i, v, n, vec);
+    nb_store4(a.h + r * a.h_stride + i, v, a.dim - i, vec);
 }
 
 __device__ float add_squares(float s, const float (&v)[4])
@@ -48,7 +49,8 @@ __device__ void put(const nb_cuda_norm_args &a, size_t t, size_t i, float (&v)[4
     nb_put4(a.y, t * a.y.stride + i, v, a.dim - i);
 }
 
-/* Rows of up to V * 1,024 values. */
+/* Rows of up to V * 1,024 values.  All loads come before the first store: behind it they would wait
+ * for it, and a row of 7,168 values took twice the time. */
 template <int V> __global__ void norm_kernel(nb_cuda_norm_args a, bool vec)
 {
     const size_t t = blockIdx.x, r = a.row ? a.row[t] : t;
@@ -56,7 +58,14 @@ template <int V> __global__ void norm_kernel(nb_cuda_norm_args a, bool vec)
 #pragma unroll
     for (int k = 0; k < V; k++) {
         const size_t i = 4 * threadIdx.x + (size_t)k * STEP;
-        if (i < a.dim) load(v[k], a, r, i, vec);
+        if (i >= a.dim) continue;
+        load(v[k], a, r, i, vec);
+        if (a.branch) nb_load4(w[k], a.branch + r * a.branch_stride + i, a.dim - i, vec);
+    }
+#pragma unroll
+    for (int k = 0; k < V; k++) {
+        const size_t i = 4 * threadIdx.x + (size_t)k * STEP;
+        if (i < a.dim && a.branch) add(v[k], w[k], a, r, i, vec);
     }
     if (!a.w) return;
 #pragma unroll
@@ -81,6 +90,10 @@ __global__ void norm_long_kernel(nb_cuda_norm_args a, bool vec)
     float v[4], w[4], squares = 0;
     for (size_t i = 4 * threadIdx.x; i < a.dim; i += STEP) {
         load(v, a, r, i, vec);
+        if (a.branch) {
+            nb_load4(w, a.branch + r * a.branch_stride + i, a.dim - i, vec);
+            add(v, w, a, r, i, vec);
+        }
         squares = add_squares(squares, v);
     }
     if (!a.w) return;

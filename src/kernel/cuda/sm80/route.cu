@@ -9,16 +9,18 @@
  * earlier chunks of rows, and the bits before its own in the expert's mask of the chunk.  Counts are
  * integers, so it does not matter who adds first.
  *
- * Up to FUSED_TOK tokens one block does all of it: a launch costs more than what it does.  Beyond, warps
- * choose in one launch and blocks of ORDER_ROWS rows order in a second, where each counts the rows of all
- * others for itself (65,536 ids from the second level of cache: less than a third launch). */
+ * Up to FUSED_TOK tokens one block does all of it: a launch costs more than what it does (64 tokens of 256
+ * experts so: 36 us, since scores in double are bound by the one multiprocessor; in two launches about
+ * half).  Beyond, blocks choose in one launch, a token each until all multiprocessors have one, and blocks of
+ * ORDER_ROWS rows order in a second, where each counts the rows of all others for itself (65,536 ids from
+ * the second level of cache: less than a third launch). */
 #include "kernel/cuda/common/ops.cuh"
 #include "kernel/cuda/common/rows.cuh"
 #include "kernel/route/route.h"
 
 namespace
 {
-constexpr uint32_t FUSED_TOK = 64, FUSED_FEW = 8, ORDER_ROWS = 2048, KEY_BYTES = 96 * 1024;
+constexpr uint32_t FUSED_TOK = 16, FUSED_FEW = 8, ORDER_ROWS = 2048, KEY_BYTES = 96 * 1024;
 constexpr uint32_t BIT_WORDS = 16, BIT_BYTES = 32 * 1024, MAX_WARPS = 32;
 
 struct plan {
@@ -316,7 +318,8 @@ void nb_cuda_route(nb_cuda *g, const nb_cuda_route_args *a)
     const size_t bit_bytes = p.n_word * 4 * n_expert;
     const bool fused = a->n_tok <= FUSED_TOK;
     const uint32_t threads = fused && a->n_tok > FUSED_FEW ? 1024 : 256;
-    const size_t most = fused && a->n_tok < threads / 32 ? a->n_tok : threads / 32;
+    const size_t share = fused ? a->n_tok : (a->n_tok + (size_t)g->n_sm - 1) / (size_t)g->n_sm;
+    const size_t most = share < threads / 32 ? share : threads / 32;
     while (p.n_slot < most && (p.n_slot + 1) * bytes <= KEY_BYTES) p.n_slot++;
     const size_t key_bytes = p.n_slot * bytes;
     if (fused) {
