@@ -16,7 +16,9 @@ nb_status nb_lib_open(const char *path, nb_lib **out, nb_error *err)
     if (access(path, R_OK) != 0)
         return nb_fail(err, errno == ENOENT || errno == ENOTDIR ? NB_ERR_NOT_FOUND : NB_ERR_IO,
                        "%s: %s", path, strerror(errno));
-    void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    char here[4096]; /* a name without a slash would be looked for in the system's folders */
+    (void)snprintf(here, sizeof here, "%s%s", strchr(path, '/') ? "" : "./", path);
+    void *handle = dlopen(here, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (!handle) {
         const char *why = dlerror();
         return nb_fail(err, NB_ERR_UNSUPPORTED, "cannot be loaded: %s", why ? why : path);

@@ -41,13 +41,18 @@ static struct {
     const nb_emu_call *call;
     void *main_sp;
     unsigned n_thread, n_warp, n_alive, n_at_barrier, ready_warps;
-    int count, count_out;       /* of __syncthreads_count */
+    int count, count_out; /* of __syncthreads_count */
+    struct {              /* of nb_bar_sync */
+        unsigned n, lanes[MAX_WARP];
+    } bar[16];
     bool failed, reverse, late; /* late: cp.async copies when it is waited for */
     char why[320];
     warp w[MAX_WARP];
     wait wait_of[MAX_THREAD];
     nb_emu_thread t[MAX_THREAD];
     unsigned char *stacks;
+    unsigned short stack_of[MAX_THREAD], free_stack[MAX_THREAD];
+    unsigned n_free;
 } b;
 static copies copy_of[MAX_THREAD];
 alignas(1024) static unsigned char shared[CANARY_BYTES + NB_EMU_SHARED_MAX + CANARY_BYTES];
@@ -135,23 +140,38 @@ static void copy_until(unsigned thread, unsigned group)
     if (c->n_done == c->n) c->n = c->n_done = 0;
 }
 
+static nb_emu_thread *pick();
+
+/* A fiber: threads that were not started yet follow on the same stack, as long as they come next. */
 static void run_thread()
 {
-    b.call->run(b.call);
-    copy_until(number(nb_emu_cur), UINT32_MAX);
-    warp *w = warp_of(nb_emu_cur);
-    w->alive &= ~(1u << nb_emu_cur->lane);
-    w->ready &= w->alive;
-    if (--b.n_alive == 0) leave_block();
-    nb_emu_cur->sp = NULL;
-    nb_emu_yield();
-    __builtin_unreachable();
+    for (;;) {
+        nb_emu_thread *me = nb_emu_cur;
+        b.call->run(b.call);
+        if (copy_of[number(me)].n) copy_until(number(me), UINT32_MAX);
+        warp *w = warp_of(me);
+        w->alive &= ~(1u << me->lane);
+        w->ready &= w->alive;
+        if (--b.n_alive == 0) {
+            b.free_stack[b.n_free++] = b.stack_of[number(me)];
+            leave_block();
+        }
+        nb_emu_thread *t = pick();
+        nb_emu_cur = t;
+        if (t->sp) {
+            void *unused;
+            b.free_stack[b.n_free++] = b.stack_of[number(me)];
+            nb_emu_switch(&unused, t->sp);
+        }
+        b.stack_of[number(t)] = b.stack_of[number(me)];
+    }
 }
 
 static void make_frame(nb_emu_thread *t)
 {
     /* Tops at different places of a page, or all stacks would share the same few sets of a cache. */
-    const size_t n = number(t), top = (n + 1) * STACK_BYTES - n % 61 * 192 - 64;
+    const size_t n = b.stack_of[number(t)] = b.free_stack[--b.n_free],
+                 top = (n + 1) * STACK_BYTES - n % 61 * 192 - 64;
     uintptr_t *frame = (uintptr_t *)(b.stacks + top) - FRAME_WORDS;
     memset(frame, 0, FRAME_WORDS * sizeof *frame);
     frame[ENTRY_WORD] = (uintptr_t)run_thread;
@@ -185,11 +205,9 @@ static void make_frame(nb_emu_thread *t)
                 first, x->what, x->mask, n_ended, n_barrier);
 }
 
-/* Runs another thread; returns when the caller's turn comes. */
-void nb_emu_yield()
+static nb_emu_thread *pick()
 {
-    nb_emu_thread *me = nb_emu_cur;
-    unsigned i = number(me) / 32;
+    unsigned i = number(nb_emu_cur) / 32;
     if (!b.w[i].ready) {
         b.ready_warps &= ~(1u << i);
         if (!b.ready_warps) stuck();
@@ -198,7 +216,13 @@ void nb_emu_yield()
     }
     const unsigned r = b.w[i].ready;
     const unsigned lane = b.reverse ? 31 - (unsigned)__builtin_clz(r) : (unsigned)__builtin_ctz(r);
-    nb_emu_thread *t = &b.t[32 * i + lane];
+    return &b.t[32 * i + lane];
+}
+
+/* Runs another thread; returns when the caller's turn comes. */
+void nb_emu_yield()
+{
+    nb_emu_thread *me = nb_emu_cur, *t = pick();
     if (t == me) return;
     if (!t->sp) make_frame(t);
     nb_emu_cur = t;
@@ -230,6 +254,25 @@ int __syncthreads_count(int x)
 void __syncthreads()
 {
     __syncthreads_count(0);
+}
+void nb_bar_sync(uint32_t id, uint32_t n_thread)
+{
+    const unsigned i = number(nb_emu_cur) / 32, bit = 1u << nb_emu_cur->lane;
+    if (id < 1 || id > 15 || n_thread % 32) nb_emu_fail("nb_bar_sync(%u, %u)", id, n_thread);
+    auto *x = &b.bar[id];
+    if (++x->n == n_thread) {
+        for (unsigned k = 0; k < b.n_warp; k++) {
+            b.w[k].ready |= x->lanes[k];
+            if (x->lanes[k]) b.ready_warps |= 1u << k;
+            x->lanes[k] = 0;
+        }
+        x->n = 0;
+        return;
+    }
+    x->lanes[i] |= bit;
+    b.wait_of[number(nb_emu_cur)] = wait{ 0, "nb_bar_sync", NULL, NULL };
+    b.w[i].ready &= ~bit;
+    nb_emu_yield();
 }
 int __syncthreads_or(int x)
 {
@@ -334,12 +377,14 @@ static void run_block(const nb_emu_call *c)
     }
     for (unsigned i = 0; i < b.n_thread; i++) {
         b.t[i].sp = NULL;
-        copy_of[i].n = copy_of[i].n_done = copy_of[i].group = 0;
+        if (copy_of[i].group | copy_of[i].n)
+            copy_of[i].n = copy_of[i].n_done = copy_of[i].group = 0;
     }
     b.ready_warps = b.n_warp == 32 ? UINT32_MAX : (1u << b.n_warp) - 1;
     b.n_alive = b.n_thread;
     b.n_at_barrier = 0;
     b.count = 0;
+    memset(b.bar, 0, sizeof b.bar);
     memset(shared + CANARY_BYTES, 0xff, c->shared_bytes);
     first_thread();
 }
@@ -355,6 +400,9 @@ const char *nb_emu_run(const nb_emu_call *c, unsigned order)
              i++) /* an overflow faults instead of spoiling the next */
             if (mprotect(b.stacks + i * STACK_BYTES, 4096, PROT_NONE)) break;
     }
+    if (b.n_free != MAX_THREAD) /* at first, and after a failure */
+        for (b.n_free = 0; b.n_free < MAX_THREAD; b.n_free++)
+            b.free_stack[b.n_free] = (unsigned short)(MAX_THREAD - 1 - b.n_free);
     b.call = c;
     b.failed = false;
     b.reverse = order & 1;
