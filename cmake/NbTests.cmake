@@ -106,6 +106,8 @@ if(sources AND nb_kinds)
     nb_test(check_self_test 180 check nibble-check --self-test)
     if(NB_HAVE_CUDA_EMU)
         nb_test(check_cuda_emu 300 "check;cuda" nibble-check --cuda $<TARGET_FILE:nibble-cuda-emu>)
+        nb_test(check_cuda_self_test 180 "check;cuda" nibble-check --cuda $<TARGET_FILE:nibble-cuda-emu>
+            --self-test)
         add_dependencies(nibble-check nibble-cuda-emu)
     endif()
 endif()
@@ -170,6 +172,11 @@ if(sources AND nb_kinds)
         get_filename_component(name "${dir}" NAME)
         nb_test(parity_${name} 120 parity nibble-parity "${dir}")
     endforeach()
+endif()
+
+# Everything that needs a GPU, from this folder where it has been built with CUDA.
+if(nb_kinds AND NB_HAVE_CUDA)
+    nb_test(gpu 480 "gpu;slow" sh "${nb_test_dir}/gpu.sh" "${CMAKE_BINARY_DIR}")
 endif()
 
 # Targets that cannot run with failing allocations, and why.

@@ -87,6 +87,7 @@ struct chk {
     const chk_op *op;
     const chk_row *row;
     uint64_t seed;
+    size_t every;            /* only every so many cases; 0: all                   */
     nb_caps have;            /* levels of this machine                             */
     bool quiet;              /* self-test: failures are counted and kept, not printed */
     bool state_ok;           /* XGETBV(1) tells a dirty upper half                  */

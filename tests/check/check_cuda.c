@@ -407,6 +407,7 @@ void chk_gpu_time(chk *t, const char *label, double bytes, double flops, chk_ben
 
 /* clang-format off: one a line, for those who add theirs */
 #define OPS(X)                                                                                     \
+    X(buffers)                                                                                     \
     X(embed)                                                                                       \
     X(norm)                                                                                        \
     X(rope_table)                                                                                  \

@@ -20,6 +20,10 @@ bool chk_case(chk *t, const char *fmt, ...)
     t->front = t->n_case % 2 != 0;
     const size_t at = t->n_case++;
     if (t->quiet && t->n_fail) return false; /* self-test: one report is enough */
+    if (t->every > 1 && at % t->every != 0) {
+        t->n_skip_case++;
+        return false;
+    }
     for (size_t i = 0; i < t->n_crashed; i++) {
         if (t->crashed[i] != at) continue;
         t->n_skip_case++;
