@@ -237,8 +237,13 @@ __device__ inline void nb_kv_load8(const nb_record_seg &s, const unsigned char *
     } else if constexpr (FMT != NB_SEG_F32 && FMT != NB_SEG_BF16 && FMT != NB_SEG_INT4_CH &&
                          FMT != NB_SEG_INT4_TOK) {
         const float o = nb_kv_outer<FMT>(s, page, tok, vec, i0);
+        if (o == 0 || o >= 0x1p100f) { /* rare: zero vectors, and what may have to be clipped */
 #pragma unroll
-        for (int j = 0; j < 8; j++) v[j] = o == 0 ? 0 : nb_kv_clip(__fmul_rn(v[j], o));
+            for (int j = 0; j < 8; j++) v[j] = o == 0 ? 0 : nb_kv_clip(__fmul_rn(v[j], o));
+        } else {
+#pragma unroll
+            for (int j = 0; j < 8; j++) v[j] = __fmul_rn(v[j], o);
+        }
     }
     if (s.n_outlier) nb_kv_merge8(s, page, tok, vec, i0, v);
     if (i0 + 8 > (uint32_t)s.dim) {

@@ -1,12 +1,12 @@
 /* kv_append.cu - new rows of a step into tails, own rows and pages.
  *
  * Few tokens (decode; at most SMALL_TOK of a chunk): one launch, grid (row groups of a page, sets of
- * chunks), so that the device is filled once however many chunks there are.  A block has the rows [r0,
- * r0 + 8) of whatever pages a chunk touches: it writes the new ones (chunks side by side, some warps
- * each) and, where the last token of a page is there, encodes its eight into the page.  Every block
- * that encodes looks at all new rows for values that are not finite, so that none writes before all
- * have decided the same; it takes new values from the step's rows, not from the tail, and nobody but
- * itself writes the eight tail rows that it reads.
+ * chunks), which fills the device once however many chunks there are.  Chunks that complete no page are
+ * dealt to the blocks.  Of the others a block has the rows [r0, r0 + 4) in whatever pages the chunk
+ * touches: it encodes those of complete pages and writes the new ones.  Every block that encodes looks
+ * at all new rows for values that are not finite, so that none writes before all have decided the same;
+ * it takes new values from the step's rows, not from the tail, and nobody but itself writes the tail
+ * rows that it reads.
  *
  * Prompts: two launches over a list of work that each block works out from the chunks (so the grid
  * follows the tokens, not chunks times the longest).  First all rows are rounded and checked, then
@@ -76,14 +76,23 @@ __device__ bool put_row(team t, const float *x, float *y, float *z, uint32_t n, 
 {
     bool ok = true;
     if ((((uintptr_t)x | (uintptr_t)y | (uintptr_t)z | 4 * (uintptr_t)n) & 15) == 0) {
-#pragma unroll 4
-        for (uint32_t i = 4 * t.i; i < n; i += 4 * t.n) {
-            float4 v = *reinterpret_cast<const float4 *>(x + i);
-            v.x = rounded(v.x, exact), v.y = rounded(v.y, exact);
-            v.z = rounded(v.z, exact), v.w = rounded(v.w, exact);
-            ok &= finite(v.x) && finite(v.y) && finite(v.z) && finite(v.w);
-            if (y) *reinterpret_cast<float4 *>(y + i) = v;
-            if (z) *reinterpret_cast<float4 *>(z + i) = v;
+        for (uint32_t i0 = 4 * t.i; i0 < n; i0 += 16 * t.n) {
+            float4 v[4]; /* four loads are under way before the first is stored */
+#pragma unroll
+            for (uint32_t k = 0; k < 4; k++) {
+                const uint32_t i = i0 + 4 * k * t.n;
+                v[k] = i < n ? *reinterpret_cast<const float4 *>(x + i) : make_float4(0, 0, 0, 0);
+            }
+#pragma unroll
+            for (uint32_t k = 0; k < 4; k++) {
+                const uint32_t i = i0 + 4 * k * t.n;
+                if (i >= n) break;
+                v[k].x = rounded(v[k].x, exact), v[k].y = rounded(v[k].y, exact);
+                v[k].z = rounded(v[k].z, exact), v[k].w = rounded(v[k].w, exact);
+                ok &= finite(v[k].x) && finite(v[k].y) && finite(v[k].z) && finite(v[k].w);
+                if (y) *reinterpret_cast<float4 *>(y + i) = v[k];
+                if (z) *reinterpret_cast<float4 *>(z + i) = v[k];
+            }
         }
         return ok;
     }
@@ -138,7 +147,7 @@ __device__ bool new_finite(const append &p, const view &c, team t)
 /* Rows [r0, r0 + n_row) of every page of chunk i, which completes one. */
 __device__ void complete(const append &p, uint32_t i, uint32_t r0)
 {
-    const team all = { threadIdx.x, THREADS };
+    const team all = { threadIdx.x, blockDim.x };
     const view c(p.a, i);
     const size_t nv = p.a.cache.record.n_values;
     const bool ok = new_finite(p, c, all);
@@ -157,31 +166,28 @@ __device__ void complete(const append &p, uint32_t i, uint32_t r0)
     }
 }
 
-/* Grid: (groups of rows, sets of chunks); a block has chunks blockIdx.y, + gridDim.y, ... */
+/* Grid: (groups of rows, sets of chunks).  Block b writes the rows of chunks b, b + blocks, ... that complete
+ * no page; then its group of those of its set, blockIdx.y, + gridDim.y, ..., that do. */
 __global__ void __launch_bounds__(THREADS, 2) append_few(NB_PARAM append p)
 {
     __shared__ uint32_t some_complete[1]; /* bit k: chunk k of the batch completes a page */
-    const uint32_t n_chunk = (uint32_t)p.a.cache.n_chunk, r0 = blockIdx.x * p.n_row;
+    const uint32_t n_chunk = (uint32_t)p.a.cache.n_chunk, n_block = gridDim.x * gridDim.y;
     const uint32_t mine = (n_chunk - blockIdx.y + gridDim.y - 1) / gridDim.y;
-    const uint32_t n_team = mine > 4 ? 8 : mine > 2 ? 4 : mine, n = THREADS / n_team;
-    const team t = { threadIdx.x % n, n };
+    const team all = { threadIdx.x, blockDim.x };
+    for (uint32_t i = blockIdx.y * gridDim.x + blockIdx.x; i < n_chunk; i += n_block) {
+        const view c(p.a, i);
+        if (c.end < PAGE && !move_rows(p, c, all, 0, c.end, true)) p.a.bad[i] = 1;
+    }
     for (uint32_t k0 = 0; k0 < mine; k0 += 32) {
-        const uint32_t n_batch = least(mine - k0, 32);
+        const uint32_t k = k0 + threadIdx.x;
         if (threadIdx.x == 0) some_complete[0] = 0;
         __syncthreads();
-        for (uint32_t k = threadIdx.x / n; k < n_batch; k += n_team) {
-            const uint32_t i = blockIdx.y + (k0 + k) * gridDim.y;
-            const view c(p.a, i);
-            if (c.end >= PAGE) {
-                if (t.i == 0) atomicOr(some_complete, 1u << k);
-            } else if (!move_rows(p, c, t, r0, least(r0 + p.n_row, c.end), true)) {
-                p.a.bad[i] = 1;
-            }
-        }
+        if (threadIdx.x < 32 && k < mine && view(p.a, blockIdx.y + k * gridDim.y).end >= PAGE)
+            atomicOr(some_complete, 1u << threadIdx.x);
         __syncthreads();
         const uint32_t todo = some_complete[0];
-        for (uint32_t k = 0; k < n_batch; k++)
-            if (todo >> k & 1) complete(p, blockIdx.y + (k0 + k) * gridDim.y, r0);
+        for (uint32_t j = 0; j < 32; j++)
+            if (todo >> j & 1) complete(p, blockIdx.y + (k0 + j) * gridDim.y, blockIdx.x * p.n_row);
         __syncthreads();
     }
 }
@@ -305,11 +311,15 @@ void nb_cuda_kv_append(nb_cuda *g, const nb_cuda_kv_append_args *a)
 {
     const nb_record &r = a->cache.record;
     const bool channels = r.seg[0].fmt == NB_SEG_INT4_CH || r.seg[1].fmt == NB_SEG_INT4_CH;
-    const append p = { *a, gaps_of(r), channels ? 32u : 8u };
+    append p = { *a, gaps_of(r), channels ? 32u : 8u };
     if (a->cache.n_chunk == 0 || a->max_chunk_tok == 0) return;
     if (a->max_chunk_tok <= SMALL_TOK) {
-        NB_LAUNCH(g, append_few, dim3(PAGE / p.n_row, (unsigned)a->cache.n_chunk), dim3(THREADS), 0,
-                  p);
+        p.n_row = channels ? 32 : 4; /* a vector of each row to a warp */
+        const unsigned n_thread = channels ? THREADS : THREADS / 2;
+        const size_t n_group = PAGE / p.n_row, fit = 2 * (size_t)g->n_sm * THREADS / n_thread;
+        const size_t most = fit < n_group ? 1 : fit / n_group;
+        const size_t n_set = a->cache.n_chunk < most ? a->cache.n_chunk : most;
+        NB_LAUNCH(g, append_few, dim3((unsigned)n_group, (unsigned)n_set), dim3(n_thread), 0, p);
         return;
     }
     const size_t unit = (a->max_chunk_tok + 2 * PAGE - 2) / PAGE * 8 * a->cache.n_chunk;
