@@ -166,6 +166,10 @@ x86_64 | amd64)
 *) skip "emu" "AVX-512 and AMX are emulated on AVX2, which $(uname -m) does not have" ;;
 esac
 
+# The GPU library with the real compiler, and what needs a GPU.
+stage "GPU library" sh tools/check_cuda.sh
+stage "tests on a GPU" sh tests/gpu.sh
+
 # The other command of the README, last, so that it finds everything installed.
 if stage "start.sh --build-only" ./start.sh --build-only; then
     stage "instruction sets, release" python3 tools/check_isa.py build/release

@@ -75,8 +75,16 @@ function(nb_cuda_library target)
 endfunction()
 
 function(nb_add_cuda)
-    # Two nvcc at a time: one of these files takes up to 2 GB.
-    set_property(GLOBAL APPEND PROPERTY JOB_POOLS nb_nvcc=2)
+    # As many nvcc at a time as there are cores and 4 GB for each.
+    cmake_host_system_information(RESULT cores QUERY NUMBER_OF_LOGICAL_CORES)
+    cmake_host_system_information(RESULT memory_mib QUERY TOTAL_PHYSICAL_MEMORY)
+    math(EXPR jobs "${memory_mib} / 4096")
+    if(jobs GREATER cores)
+        set(jobs ${cores})
+    elseif(jobs LESS 1)
+        set(jobs 1)
+    endif()
+    set_property(GLOBAL APPEND PROPERTY JOB_POOLS nb_nvcc=${jobs})
     set(targets "")
     set(objects "")
     foreach(f IN LISTS nb_cuda_sources)

@@ -42,6 +42,7 @@ missing() {
     lib yaml-0.1 || echo yaml
     if [ "$mode" = test ]; then
         lib cmocka || echo cmocka
+        have c++ || have g++ || have clang++ || echo cxx # GPU kernels, emulated
         have python3 || echo python
         have objdump || echo binutils
         have bash || echo bash
@@ -87,6 +88,9 @@ package() {
     pacman:qemu) echo qemu-user ;;
     apk:qemu) echo qemu-x86_64 ;;
     apt:cmocka) echo libcmocka-dev ;;
+    apt:cxx | apk:cxx) echo g++ ;;
+    dnf:cxx | zypper:cxx) echo gcc-c++ ;;
+    pacman:cxx) echo gcc ;;
     apt:python) echo python3 ;;
     dnf:compiler | zypper:compiler) echo gcc glibc-devel ;;
     dnf:ninja) echo ninja-build ;;
