@@ -294,7 +294,10 @@ nb_cuda_graph *nb_cuda_rt_graph_end(nb_cuda *g)
 {
     cudaGraph_t x = NULL;
     cudaGraphExec_t exec = NULL;
-    if (!g->capturing) return NULL;
+    if (!g->capturing) {
+        nb_cuda_check(g, cudaErrorInvalidValue, "the end of a graph that was not begun");
+        return NULL;
+    }
     g->capturing = false;
     cudaSetDevice(g->index);
     nb_cuda_check(g, cudaStreamEndCapture(g->stream, &x),

@@ -1,0 +1,315 @@
+/* test_gpu_engine.c - the engine on a GPU, here with the kernels emulated (NB_CUDA_EMU_LIBRARY), or on
+ * the one of the machine (NB_TEST_CUDA): the tokens of the CPU; the same bits whatever the steps and the
+ * crowd; tokens drawn on the device; what is refused; a device that fails. */
+#include "engine_testing.h"
+
+#include "engine/engine_internal.h"
+
+enum { N_PROMPT = 150, N_GEN = 12, N_CROWD = 4 };
+
+static gen one, two;
+static uint32_t prompt[N_PROMPT];
+
+static const char *library(void)
+{
+    const char *s = getenv("NB_TEST_CUDA");
+    if (!s || !*s) s = getenv("NB_CUDA_EMU_LIBRARY");
+    return s && *s ? s : NULL;
+}
+
+static nb_engine_options options_of(const char *dir, const char *kv, const char *mla)
+{
+    return (nb_engine_options){ .model = in_source(dir),
+                                .device = "cuda",
+                                .cuda_library = library(),
+                                .kv_cache_dtype = kv,
+                                .mla = mla,
+                                .n_thread = 1,
+                                .no_text = true,
+                                .max_model_len = 256,
+                                .prefill_chunk = 64 };
+}
+
+static nb_engine *open_with(const nb_engine_options *o)
+{
+    nb_engine *e = NULL;
+    nb_error err = { 0 };
+    if (nb_engine_create(o, &e, &err) != NB_OK) fail_msg("%s: %s", o->model, err.msg);
+    return e;
+}
+
+static void generate(const nb_engine_options *o, const nb_sampling *s, gen *g)
+{
+    nb_engine *e = open_with(o);
+    random_ids(prompt, N_PROMPT, vocab_of(e), 5);
+    gen_reset(g);
+    run_gen(e, prompt, N_PROMPT, s, g);
+    nb_engine_destroy(e);
+}
+
+static void same_gen(const gen *a, const gen *b, const char *what)
+{
+    if (a->n_seen != b->n_seen || memcmp(a->seen, b->seen, a->n_seen * sizeof *a->seen) != 0)
+        fail_msg("%s: other tokens", what);
+    if (memcmp(a->logprob, b->logprob, a->n_seen * sizeof *a->logprob) != 0)
+        fail_msg("%s: the same tokens, other log-probabilities", what);
+}
+
+static const struct {
+    const char *dir, *kv, *mla;
+} models[] = {
+    { "tests/parity/v2_lite", "nvfp4", "auto" },
+    { "tests/parity/v3_fp8", "fp8", "absorbed" },
+    { "tests/parity/v3_f32", "f32", "absorbed" },
+    { "tests/parity/llama3", "if4", "auto" },
+};
+
+static void test_tokens_of_the_cpu(void **state)
+{
+    (void)state;
+    if (!library()) skip();
+    const nb_sampling s = greedy(N_GEN);
+    for (size_t i = 0; i < NB_COUNT(models); i++) {
+        nb_engine_options o = options_of(models[i].dir, models[i].kv, models[i].mla);
+        generate(&o, &s, &one);
+        o.device = "cpu";
+        generate(&o, &s, &two);
+        if (one.n_seen != N_GEN || memcmp(one.seen, two.seen, sizeof *one.seen * N_GEN) != 0)
+            fail_msg("%s, %s: the GPU's tokens are not the CPU's", models[i].dir, models[i].kv);
+    }
+}
+
+static void test_sizes_of_steps(void **state)
+{
+    static const size_t chunk[] = { 150, 7 };
+    (void)state;
+    if (!library()) skip();
+    nb_sampling s = greedy(N_GEN);
+    s.temperature = 0.8;
+    s.seed = 3;
+    s.n_logprobs = 0;
+    for (size_t i = 0; i < NB_COUNT(models); i++) {
+        if (!strcmp(models[i].kv, "f32")) continue;
+        nb_engine_options o = options_of(models[i].dir, models[i].kv, models[i].mla);
+        generate(&o, &s, &one);
+        for (size_t k = 0; k < NB_COUNT(chunk); k++) {
+            o.prefill_chunk = chunk[k];
+            generate(&o, &s, &two);
+            same_gen(&one, &two, models[i].dir);
+        }
+    }
+}
+
+/* ---- a crowd ---- */
+
+typedef struct crowd {
+    nb_mutex *lock;
+    nb_cond *wake;
+    size_t n_done;
+    nb_status st;
+} crowd;
+
+static void on_done(void *ctx, nb_status st, const nb_result *r, const nb_error *err)
+{
+    crowd *c = ctx;
+    (void)r, (void)err;
+    nb_mutex_lock(c->lock);
+    c->n_done++;
+    if (st != NB_OK) c->st = st;
+    nb_cond_broadcast(c->wake);
+    nb_mutex_unlock(c->lock);
+}
+
+/* Its own context: callbacks of a request get one pointer. */
+typedef struct member {
+    gen g;
+    crowd *c;
+} member;
+static member in_crowd[N_CROWD];
+
+static int member_token(void *ctx, const nb_token_event *ev)
+{
+    member *m = ctx;
+    return on_token(&m->g, ev);
+}
+static void member_done(void *ctx, nb_status st, const nb_result *r, const nb_error *err)
+{
+    on_done(((member *)ctx)->c, st, r, err);
+}
+
+static void test_alone_and_in_a_crowd(void **state)
+{
+    (void)state;
+    if (!library()) skip();
+    crowd c = { .st = NB_OK };
+    assert_int_equal(nb_mutex_create(&c.lock), NB_OK);
+    assert_int_equal(nb_cond_create(&c.wake), NB_OK);
+    nb_engine_options o = options_of("tests/parity/v2_lite", "nvfp4", "auto");
+    o.kv_cache_bytes = 16 << 20;
+    o.max_num_seqs = N_CROWD;
+    nb_sampling s = greedy(N_GEN);
+    s.temperature = 0.8;
+    nb_engine *e = open_with(&o);
+    random_ids(prompt, N_PROMPT, vocab_of(e), 5);
+    for (size_t i = 0; i < N_CROWD; i++) {
+        nb_error err = { 0 };
+        nb_request_id id;
+        gen_reset(&in_crowd[i].g);
+        in_crowd[i].c = &c;
+        s.seed = i;
+        s.n_logprobs = i % 2 ? 0 : -1; /* rows drawn on the device among others */
+        const nb_request rq = { .prompt = prompt + i,
+                                .n_prompt = N_PROMPT - 20 * i,
+                                .sampling = s,
+                                .on_token = member_token,
+                                .on_token_ctx = &in_crowd[i],
+                                .on_done = member_done };
+        if (nb_engine_submit(e, &rq, &id, &err) != NB_OK) fail_msg("%s", err.msg);
+    }
+    nb_mutex_lock(c.lock);
+    while (c.n_done < N_CROWD) nb_cond_wait(c.wake, c.lock);
+    nb_mutex_unlock(c.lock);
+    assert_int_equal(c.st, NB_OK);
+    nb_engine_destroy(e);
+    for (size_t i = 0; i < N_CROWD; i++) {
+        e = open_with(&o);
+        s.seed = i;
+        s.n_logprobs = i % 2 ? 0 : -1;
+        gen_reset(&one);
+        run_gen(e, prompt + i, N_PROMPT - 20 * i, &s, &one);
+        nb_engine_destroy(e);
+        same_gen(&one, &in_crowd[i].g, "in a crowd");
+    }
+    nb_cond_destroy(c.wake);
+    nb_mutex_destroy(c.lock);
+}
+
+/* A prefix from the cache, also one of generated tokens, changes nothing. */
+static void test_hit_is_miss(void **state)
+{
+    (void)state;
+    if (!library()) skip();
+    nb_engine_options o = options_of("tests/parity/v3_geom", "nvfp4", "absorbed");
+    o.kv_cache_bytes = 16 << 20;
+    nb_sampling s = greedy(N_GEN);
+    s.n_logprobs = 0;
+    nb_engine *e = open_with(&o);
+    random_ids(prompt, N_PROMPT, vocab_of(e), 5);
+    gen_reset(&one);
+    run_gen(e, prompt, N_PROMPT, &s, &one);
+    gen_reset(&two);
+    run_gen(e, prompt, N_PROMPT, &s, &two);
+    assert_int_equal(one.r.n_cached, 0);
+    assert_int_equal(two.r.n_cached, N_PROMPT / 64 * 64);
+    same_gen(&one, &two, "cached");
+    nb_engine_destroy(e);
+}
+
+/* The device draws what the host draws from the same logits. */
+static void test_drawn_on_the_device(void **state)
+{
+    static const struct {
+        double t, top_p, min_p;
+        size_t top_k;
+    } ways[] = { { 0, 1, 0, 0 }, { 1, 1, 0, 0 }, { 0.7, 0.9, 0, 0 }, { 1.3, 1, 0.05, 40 } };
+    (void)state;
+    if (!library()) skip();
+    const nb_engine_options o = options_of("tests/parity/v2_lite", "bf16", "auto");
+    for (size_t i = 0; i < NB_COUNT(ways); i++) {
+        nb_sampling s = greedy(N_GEN);
+        s.temperature = ways[i].t;
+        s.top_p = ways[i].top_p;
+        s.min_p = ways[i].min_p;
+        s.top_k = ways[i].top_k;
+        s.seed = 11 + i;
+        generate(&o, &s, &one);
+        s.n_logprobs = 0;
+        generate(&o, &s, &two);
+        assert_memory_equal(one.seen, two.seen, N_GEN * sizeof *one.seen);
+    }
+}
+
+/* ---- what is refused, and failures ---- */
+
+static void refused(const nb_engine_options *o, const char *part)
+{
+    nb_engine *e = NULL;
+    nb_error err = { 0 };
+    if (nb_engine_create(o, &e, &err) == NB_OK) fail_msg("accepted: %s", part);
+    if (!strstr(err.msg, part)) fail_msg("`%s` does not say `%s`", err.msg, part);
+}
+
+static void test_refused(void **state)
+{
+    (void)state;
+    if (!library()) skip();
+    nb_engine_options o = options_of("tests/parity/v2_lite", "nvfp4", "auto");
+    o.kv_sinks = 4;
+    refused(&o, "--kv-sinks is not there on a GPU");
+    o.kv_sinks = 0;
+    o.weight_dtype = "int8";
+    refused(&o, "--weight-dtype int8 is not there on a GPU");
+    o.device = "auto"; /* then it is computed elsewhere */
+    nb_engine *e = open_with(&o);
+    nb_engine_info info;
+    nb_engine_get_info(e, &info);
+    assert_string_equal(info.device, "cpu");
+    nb_engine_destroy(e);
+    o.weight_dtype = NULL;
+    o.device = "cuda:x";
+    refused(&o, "--device cuda:x: expected auto, cpu, cuda or cuda:N");
+    o.device = "cuda:77";
+    refused(&o, "--device cuda:77: ");
+    o.device = "cuda";
+    o.cuda_library = "/nowhere.so";
+    refused(&o, "/nowhere.so");
+    o.cuda_library = library();
+    o.gpu_memory_utilization = 1.5;
+    refused(&o, "--gpu-memory-utilization 1.5: expected 0 to 1");
+    o.gpu_memory_utilization = 1e-9;
+    refused(&o, "nothing is left for the KV cache");
+    o.gpu_memory_utilization = 0;
+    o.kv_cache_bytes = (uint64_t)1 << 60;
+    refused(&o, "does not fit");
+}
+
+static void break_device(nb_engine *e, void *ctx)
+{
+    (void)ctx;
+    (void)nb_gpu_api(e->gpu)->graph_end(nb_gpu_handle(e->gpu)); /* there was no begin */
+}
+
+static void test_a_device_that_fails(void **state)
+{
+    (void)state;
+    if (!library()) skip();
+    const nb_engine_options o = options_of("tests/parity/v2_lite", "nvfp4", "auto");
+    const nb_sampling s = greedy(N_GEN);
+    nb_engine *e = open_with(&o);
+    nb_error err = { 0 };
+    random_ids(prompt, N_PROMPT, vocab_of(e), 5);
+    gen_reset(&one);
+    run_gen(e, prompt, N_PROMPT, &s, &one);
+    assert_int_equal(nb_engine_health(e, &err), NB_OK);
+    assert_int_equal(nb_engine_call(e, break_device, NULL), NB_OK);
+    gen_reset(&one);
+    assert_int_equal(try_run(e, prompt, N_PROMPT, &s, &one, &err), NB_ERR_INTERNAL);
+    assert_true(err.msg[0]);
+    assert_int_not_equal(nb_engine_health(e, &err), NB_OK);
+    nb_engine_destroy(e);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_tokens_of_the_cpu),     cmocka_unit_test(test_sizes_of_steps),
+        cmocka_unit_test(test_alone_and_in_a_crowd),  cmocka_unit_test(test_hit_is_miss),
+        cmocka_unit_test(test_drawn_on_the_device),   cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_a_device_that_fails),
+    };
+    const int rc = cmocka_run_group_tests(tests, NULL, NULL);
+    gen_reset(&one);
+    gen_reset(&two);
+    for (size_t i = 0; i < N_CROWD; i++) gen_reset(&in_crowd[i].g);
+    return rc;
+}
