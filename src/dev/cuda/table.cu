@@ -2,35 +2,14 @@
 #include "dev/cuda/runtime.cuh"
 #include "kernel/cuda/common/ops.cuh"
 
-/* Operations that this build does not have yet end with a sticky error; a definition elsewhere wins. */
-#define NB_STUB(op, args)                                                                          \
-    __attribute__((weak)) void nb_cuda_##op(nb_cuda *g, const args *)                              \
-    {                                                                                              \
-        nb_cuda_check(g, cudaErrorNotSupported, "operation " #op " is not in this build");         \
-    }
-NB_STUB(embed, nb_cuda_embed_args)
-NB_STUB(norm, nb_cuda_norm_args)
-NB_STUB(rope_table, nb_cuda_rope_table_args)
-NB_STUB(mla_finish, nb_cuda_mla_finish_args)
-NB_STUB(gqa_finish, nb_cuda_gqa_finish_args)
-NB_STUB(swiglu, nb_cuda_swiglu_args)
-NB_STUB(split, nb_cuda_split_args)
-NB_STUB(route, nb_cuda_route_args)
-NB_STUB(moe_sum, nb_cuda_moe_sum_args)
-NB_STUB(kv_append, nb_cuda_kv_append_args)
-NB_STUB(kv_decode, nb_cuda_kv_decode_args)
-NB_STUB(mla_tail, nb_cuda_mla_args)
-NB_STUB(mla_join, nb_cuda_mla_args)
-NB_STUB(gqa, nb_cuda_gqa_args)
-NB_STUB(prefill, nb_cuda_prefill_args)
-NB_STUB(prefill_finish, nb_cuda_prefill_args)
-NB_STUB(sample, nb_cuda_sample_args)
-#undef NB_STUB
-
 /* Best first; the first row whose cc and can fit is used. */
 const nb_cuda_linear_row nb_cuda_linear_rows[] = {
     { "mma", 80, NB_CUDA_DIRECT, nb_cuda_linear_mma_can, nb_cuda_linear_mma },
     { "simt", 80, NB_CUDA_DIRECT, nb_cuda_linear_simt_can, nb_cuda_linear_simt },
+#if !NB_CUDA_EMULATED
+    { "wgmma", 90, NB_CUDA_PROMPT, nb_cuda_linear_wgmma_can, nb_cuda_linear_wgmma },
+    { "cublaslt", 80, NB_CUDA_PROMPT, nb_cuda_linear_cublaslt_can, nb_cuda_linear_cublaslt },
+#endif
     { "mma_prompt", 80, NB_CUDA_PROMPT, nb_cuda_linear_mma_can, nb_cuda_linear_mma_prompt },
     { "simt", 80, NB_CUDA_PROMPT, nb_cuda_linear_simt_can, nb_cuda_linear_simt },
     { NULL, 0, NB_CUDA_DIRECT, NULL, NULL },
@@ -38,6 +17,9 @@ const nb_cuda_linear_row nb_cuda_linear_rows[] = {
 const nb_cuda_experts_row nb_cuda_experts_rows[] = {
     { "mma", 80, NB_CUDA_DIRECT, nb_cuda_experts_mma_can, nb_cuda_experts_mma },
     { "simt", 80, NB_CUDA_DIRECT, nb_cuda_experts_simt_can, nb_cuda_experts_simt },
+#if !NB_CUDA_EMULATED
+    { "wgmma", 90, NB_CUDA_PROMPT, nb_cuda_experts_wgmma_can, nb_cuda_experts_wgmma },
+#endif
     { "mma_prompt", 80, NB_CUDA_PROMPT, nb_cuda_experts_mma_can, nb_cuda_experts_mma_prompt },
     { "simt", 80, NB_CUDA_PROMPT, nb_cuda_experts_simt_can, nb_cuda_experts_simt },
     { NULL, 0, NB_CUDA_DIRECT, NULL, NULL },

@@ -45,8 +45,10 @@ void nb_cuda_mla_mma(nb_cuda *g, const nb_cuda_mla_args *a);
 void nb_cuda_blas_open(nb_cuda *g);
 void nb_cuda_blas_close(nb_cuda *g);
 size_t nb_cuda_blas_version(const nb_cuda *g);
-nb_cuda_linear_fn nb_cuda_linear_cublaslt;
-nb_cuda_linear_can_fn nb_cuda_linear_cublaslt_can;
+nb_cuda_linear_fn nb_cuda_linear_cublaslt, nb_cuda_linear_wgmma;
+nb_cuda_linear_can_fn nb_cuda_linear_cublaslt_can, nb_cuda_linear_wgmma_can;
+nb_cuda_experts_fn nb_cuda_experts_wgmma;
+nb_cuda_experts_can_fn nb_cuda_experts_wgmma_can;
 #endif
 
 /* The tables, best first, ended by name == NULL. */
