@@ -104,8 +104,9 @@ __global__ void __launch_bounds__(32 * WARPS) mla_join(NB_PARAM nb_cuda_mla_args
     __shared__ step steps[WARPS][BATCH];
     const size_t nh = a.n_head, row = blockIdx.x / nh, head = blockIdx.x % nh;
     const uint32_t c = (blockIdx.y * blockDim.x + threadIdx.x) * WIDTH, warp = threadIdx.x / 32;
-    if ((blockIdx.y * blockDim.x + 32 * warp) * WIDTH >= a.lora) return;
     const bool here = c < a.lora;
+    nb_grid_wait();
+    if ((blockIdx.y * blockDim.x + 32 * warp) * WIDTH >= a.lora) return;
     const size_t first = a.part_first[row];
     const uint32_t end = a.part_first[row + 1];
     const uint32_t n = a.row_chunk[row] == UINT32_MAX ? 0 : end - (uint32_t)first;
@@ -113,7 +114,7 @@ __global__ void __launch_bounds__(32 * WARPS) mla_join(NB_PARAM nb_cuda_mla_args
     float m = -INFINITY, l = 0;
     vec<WIDTH> o = {};
     for (uint32_t i0 = 0; i0 < n; i0 += BATCH) {
-        const uint32_t k = n - i0 < BATCH ? n - i0 : BATCH;
+        const uint32_t k = n - i0 < BATCH ? n - i0 : (uint32_t)BATCH;
         const float *from = a.part_o + ((first + i0) * nh + head) * a.lora + c;
         const size_t stride = nh * a.lora;
         vec<WIDTH> x[AHEAD];
@@ -161,11 +162,12 @@ void nb_cuda_mla_join(nb_cuda *g, const nb_cuda_mla_args *a)
     const size_t n = a->n_row * a->n_head;
     if (n == 0) return;
     if (a->lora % 4 == 0 && n * a->lora >= 2048 * (size_t)g->n_sm) {
-        const size_t warps = (a->lora + 127) / 128, threads = 32 * (warps < WARPS ? warps : WARPS);
+        const size_t warps = (a->lora + 127) / 128,
+                     threads = warps < WARPS ? 32 * warps : 32 * WARPS;
         const dim3 grid((unsigned)n, (unsigned)((a->lora + 4 * threads - 1) / (4 * threads)));
-        NB_LAUNCH(g, (mla_join<4, 4, true>), grid, (unsigned)threads, 0, *a);
+        NB_LAUNCH_EARLY(g, (mla_join<4, 4, true>), grid, (unsigned)threads, 0, *a);
     } else {
         const dim3 grid((unsigned)n, (unsigned)((a->lora + 63) / 64));
-        NB_LAUNCH(g, (mla_join<1, BATCH, false>), grid, 64, 0, *a);
+        NB_LAUNCH_EARLY(g, (mla_join<1, BATCH, false>), grid, 64, 0, *a);
     }
 }

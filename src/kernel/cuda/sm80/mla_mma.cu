@@ -22,166 +22,343 @@ enum source { PAGES, BF16_TILES };
 
 struct plan { /* sizes of a launch */
     nb_mt_shape shape;
-    uint32_t n_raw; /* pages in shared memory; 0: they are read where they are */
-    float scale;    /* with log2(e) */
+    uint32_t n_raw;  /* pages in shared memory; 0: they are read where they are */
+    uint32_t n_tile; /* BF16_TILES: 2, or 1 where there is no room */
+    uint32_t team_bytes;
+    float scale; /* with log2(e) */
 };
 
-/* Half of a page's segment, decoded by the whole block. */
+/* Formats that hardly occur where they are used, or in small checkpoints alone. */
+enum { OTHER = -1 };
+__device__ __noinline__ void load8_other(const nb_record_seg &s, const unsigned char *page,
+                                         uint32_t tok, uint32_t i0, float (&v)[8])
+{
+    nb_kv_load8_any(s, page, tok, 0, i0, v);
+}
+
+template <int FMT>
+__device__ inline void load8(const nb_record_seg &s, const unsigned char *page, uint32_t tok,
+                             uint32_t i0, float (&v)[8])
+{
+    if constexpr (FMT == OTHER)
+        load8_other(s, page, tok, i0, v);
+    else
+        nb_kv_load8<FMT>(s, page, tok, 0, i0, v);
+}
+
+/* Half of a page's segment, decoded by a team.  Four tokens at a time where a warp has one: what is
+ * written must not stand between what is read. */
 template <int FMT, bool LO>
-__device__ void decode(const nb_record_seg &s, const unsigned char *page, uint32_t tok0,
-                       uint16_t *tile, uint32_t stride, uint32_t lo)
+__device__ __noinline__ void decode(const nb_record_seg &s, const unsigned char *page,
+                                    uint32_t tok0, uint16_t *tile, uint32_t stride, uint32_t lo)
 {
     const uint32_t dim = (uint32_t)s.dim, n8 = (dim + 15) / 16 * 2, lane = threadIdx.x % 32;
-    const uint32_t shift = n8 > 16 ? 0 : n8 > 8 ? 1 : n8 > 4 ? 2 : n8 > 2 ? 3 : 4;
-    const uint32_t per = 32u >> shift; /* lanes of a token */
-    for (uint32_t t = (threadIdx.x / 32 << shift) + lane / per; t < NB_MT_TOK;
-         t += NB_MT_WARPS << shift) {
-#pragma unroll 2
-        for (uint32_t i = lane % per; i < n8; i += per) {
-            float v[8] = { 0 };
-            if (8 * i < dim) nb_kv_load8<FMT>(s, page, tok0 + t, 0, 8 * i, v);
-            nb_mt_put8<LO>(tile + t * stride + 8 * i, lo, v);
+    const uint32_t w = nb_mt_warp();
+    if (n8 > 16) {
+        for (uint32_t i = lane; i < n8; i += 32) {
+            uint4 p[4], r[LO ? 4 : 1];
+#pragma unroll
+            for (uint32_t k = 0; k < 4; k++) {
+                float v[8] = { 0 };
+                if (8 * i < dim) load8<FMT>(s, page, tok0 + w + NB_MT_WARPS * k, 8 * i, v);
+                p[k] = nb_mt_pack8(v);
+                if constexpr (LO) r[k] = nb_mt_rest8(v, p[k]);
+            }
+#pragma unroll
+            for (uint32_t k = 0; k < 4; k++) {
+                uint16_t *to = tile + (w + NB_MT_WARPS * k) * stride + 8 * i;
+                *reinterpret_cast<uint4 *>(to) = p[k];
+                if constexpr (LO) *reinterpret_cast<uint4 *>(to + lo) = r[k];
+            }
+        }
+        return;
+    }
+    const uint32_t shift = n8 > 8 ? 1 : n8 > 4 ? 2 : n8 > 2 ? 3 : 4, per = 32u >> shift;
+    for (uint32_t t = (w << shift) + lane / per; t < NB_MT_TOK; t += NB_MT_WARPS << shift) {
+        const uint32_t i = lane % per;
+        float v[8] = { 0 };
+        if (i >= n8) continue;
+        if (8 * i < dim) load8<FMT>(s, page, tok0 + t, 8 * i, v);
+        const uint4 p = nb_mt_pack8(v);
+        *reinterpret_cast<uint4 *>(tile + t * stride + 8 * i) = p;
+        if constexpr (LO)
+            *reinterpret_cast<uint4 *>(tile + t * stride + 8 * i + lo) = nb_mt_rest8(v, p);
+    }
+}
+
+template <bool LO>
+__device__ void decode_latent(const nb_record_seg &s, const unsigned char *page, uint32_t tok0,
+                              uint16_t *tile, uint32_t stride)
+{
+    const uint32_t lo = NB_MT_TOK * stride;
+    if constexpr (LO) {
+        switch (s.fmt) {
+        case NB_SEG_INT4_CH: decode<NB_SEG_INT4_CH, LO>(s, page, tok0, tile, stride, lo); break;
+        case NB_SEG_E4M3: decode<NB_SEG_E4M3, LO>(s, page, tok0, tile, stride, lo); break;
+        case NB_SEG_NVFP4: decode<NB_SEG_NVFP4, LO>(s, page, tok0, tile, stride, lo); break;
+        case NB_SEG_F32: decode<NB_SEG_F32, LO>(s, page, tok0, tile, stride, lo); break;
+        default: decode<OTHER, LO>(s, page, tok0, tile, stride, lo);
+        }
+    } else {
+        switch (s.fmt) {
+        case NB_SEG_E4M3: decode<NB_SEG_E4M3, LO>(s, page, tok0, tile, stride, lo); break;
+        case NB_SEG_NVFP4: decode<NB_SEG_NVFP4, LO>(s, page, tok0, tile, stride, lo); break;
+        case NB_SEG_IF4: decode<NB_SEG_IF4, LO>(s, page, tok0, tile, stride, lo); break;
+        case NB_SEG_MXFP4: decode<NB_SEG_MXFP4, LO>(s, page, tok0, tile, stride, lo); break;
+        case NB_SEG_DS_MLA: decode<NB_SEG_DS_MLA, LO>(s, page, tok0, tile, stride, lo); break;
+        default: decode<OTHER, LO>(s, page, tok0, tile, stride, lo);
         }
     }
 }
 
 template <bool LO>
-__device__ void decode_any(const nb_record_seg &s, const unsigned char *page, uint32_t tok0,
-                           uint16_t *tile, uint32_t stride)
+__device__ void decode_rope(const nb_record_seg &s, const unsigned char *page, uint32_t tok0,
+                            uint16_t *tile, uint32_t stride)
 {
     const uint32_t lo = NB_MT_TOK * stride;
     switch (s.fmt) {
-    case NB_SEG_BF16: decode<NB_SEG_BF16, LO>(s, page, tok0, tile, stride, lo); break;
-    case NB_SEG_E4M3: decode<NB_SEG_E4M3, LO>(s, page, tok0, tile, stride, lo); break;
-    case NB_SEG_NVFP4: decode<NB_SEG_NVFP4, LO>(s, page, tok0, tile, stride, lo); break;
-    case NB_SEG_IF4: decode<NB_SEG_IF4, LO>(s, page, tok0, tile, stride, lo); break;
-    case NB_SEG_MXFP4: decode<NB_SEG_MXFP4, LO>(s, page, tok0, tile, stride, lo); break;
-    case NB_SEG_INT4_CH: decode<NB_SEG_INT4_CH, LO>(s, page, tok0, tile, stride, lo); break;
-    case NB_SEG_INT4_TOK: decode<NB_SEG_INT4_TOK, LO>(s, page, tok0, tile, stride, lo); break;
-    case NB_SEG_F32: decode<NB_SEG_F32, LO>(s, page, tok0, tile, stride, lo); break;
-    case NB_SEG_DS_MLA: decode<NB_SEG_DS_MLA, LO>(s, page, tok0, tile, stride, lo); break;
     case NB_SEG_INT8: decode<NB_SEG_INT8, LO>(s, page, tok0, tile, stride, lo); break;
+    case NB_SEG_E4M3: decode<NB_SEG_E4M3, LO>(s, page, tok0, tile, stride, lo); break;
+    default: decode<OTHER, LO>(s, page, tok0, tile, stride, lo);
     }
 }
 
-/* What the block reads. */
+/* The pages of a team: first, first + step, ... of the item's n. */
 struct pages {
     const unsigned char *base; /* pool + layer_off */
     const uint32_t *block;     /* of the item's first page */
     size_t block_bytes;
-    uint32_t n;
+    uint32_t n, step;
+    uint32_t next, ahead; /* page to fetch next, and its block: read one page early */
 };
 
-__device__ inline const unsigned char *page_at(const pages &g, uint32_t p)
+__device__ inline void look_ahead(pages &g)
 {
-    return g.base + g.block[p] * g.block_bytes;
+    if (g.next < g.n) g.ahead = g.block[g.next];
 }
 
-__device__ inline void fetch_raw(const pages &g, uint32_t p, unsigned char *raw, uint32_t n_bytes)
+__device__ inline const unsigned char *take(pages &g)
 {
-    if (p < g.n) {
-        const unsigned char *from = page_at(g, p);
-        for (uint32_t i = 16 * threadIdx.x; i < n_bytes; i += 16 * NB_MT_THREADS)
+    const unsigned char *p = g.base + g.ahead * g.block_bytes;
+    g.next += g.step;
+    look_ahead(g);
+    return p;
+}
+
+__device__ inline uint32_t team_thread()
+{
+    return threadIdx.x % NB_MT_THREADS;
+}
+
+__device__ inline void fetch_raw(pages &g, unsigned char *raw, uint32_t n_bytes)
+{
+    if (g.next < g.n) {
+        const unsigned char *from = take(g);
+        for (uint32_t i = 16 * team_thread(); i < n_bytes; i += 16 * NB_MT_THREADS)
             nb_cp_async16(raw + i, from + i);
     }
     nb_cp_async_commit();
 }
 
-/* Step s (32 tokens) of a BF16 record; what pads the tile was zeroed before. */
-__device__ inline void fetch_tile(const pages &g, uint32_t s, const nb_record &r,
+/* Half h of a page of a BF16 record; what pads the tile was zeroed before. */
+__device__ inline void fetch_tile(const unsigned char *from, uint32_t h, const nb_record &r,
                                   const nb_mt_shape &d, uint16_t *tile)
 {
-    if (s / 2 < g.n) {
-        const unsigned char *from = page_at(g, s / 2);
-        for (uint32_t k = 0; k < 2; k++) {
-            const uint32_t n8 = (k ? d.d_rope : d.lora) / 8, at = k ? d.kl : 0;
-            const uint32_t off = (uint32_t)r.seg[k].code_off;
-            const uint32_t stride = (uint32_t)r.seg[k].code_stride;
-            const uint32_t per = n8 < 32 ? 8 : 64; /* threads of a token */
-            for (uint32_t t = threadIdx.x / per; t < NB_MT_TOK; t += NB_MT_THREADS / per)
-                for (uint32_t i = threadIdx.x % per; i < n8; i += per)
-                    nb_cp_async16(tile + t * d.stride + at + 8 * i,
-                                  from + off + (s % 2 * NB_MT_TOK + t) * stride + 16 * i);
-        }
+    for (uint32_t k = 0; from && k < 2; k++) {
+        const uint32_t n8 = (k ? d.d_rope : d.lora) / 8, at = k ? d.kl : 0;
+        const uint32_t off = (uint32_t)r.seg[k].code_off, stride = (uint32_t)r.seg[k].code_stride;
+        const uint32_t per = n8 < 32 ? 8 : 64; /* threads of a token */
+        for (uint32_t t = team_thread() / per; t < NB_MT_TOK; t += NB_MT_THREADS / per)
+            for (uint32_t i = team_thread() % per; i < n8; i += per)
+                nb_cp_async16(tile + t * d.stride + at + 8 * i,
+                              from + off + (h * NB_MT_TOK + t) * stride + 16 * i);
     }
     nb_cp_async_commit();
 }
 
-/* Unit k's state goes out, joined to the earlier ones of the item when it has several. */
+/* Where one row's state of the item's first unit is; false: there is no such row. */
+__device__ inline bool place(const nb_cuda_mla_args &a, const nb_cuda_item &it, uint32_t row,
+                             size_t &at)
+{
+    const uint32_t nh = (uint32_t)a.n_head;
+    if (row >= it.n_q * nh) return false;
+    at = ((size_t)a.part_first[it.row0 + row / nh] + it.unit0) * nh + row % nh;
+    return true;
+}
+
+/* m of a row so far and of the unit. */
+template <int MT> struct both {
+    float before[16 * MT], now[16 * MT];
+};
+
+/* Unit k's state goes out, by the first team, joined to the earlier ones of the item when it has
+ * several.  l is summed already. */
 template <int MT>
 __device__ void put_state(const nb_cuda_mla_args &a, const nb_cuda_item &it, uint32_t k,
-                          uint32_t row0, nb_mt_work<MT> *s, nb_mt_state<MT> &z,
-                          const nb_mt_shape &d)
+                          uint32_t row0, both<MT> *s, nb_mt_state<MT> &z, const nb_mt_shape &d)
 {
-    const uint32_t w = threadIdx.x / 32, lane = threadIdx.x % 32, nh = (uint32_t)a.n_head;
-    const uint32_t n_row = it.n_q * nh;
+    const uint32_t w = nb_mt_warp(), lane = threadIdx.x % 32;
 #pragma unroll
     for (int i = 0; i < MT; i++)
 #pragma unroll
         for (int j = 0; j < 2; j++) {
-            const uint32_t r = 16 * i + 2 * w + j, row = row0 + r;
-            const float m = nb_mla_state_m(z.m[i][j]), l = nb_mt_sum(z.l[i][j]);
-            if (lane != 0 || row >= n_row) continue;
-            const size_t first = a.part_first[it.row0 + row / nh] + it.unit0;
-            const size_t at = first * nh + row % nh;
-            nb_mla_merge f = nb_mla_merge_of(-INFINITY, m);
+            const uint32_t r = 16 * i + 2 * w + j;
+            const float m = nb_mla_state_m(z.m[i][j]), l = z.l[i][j];
+            size_t at;
+            if (lane != 0 || !place(a, it, row0 + r, at)) continue;
+            const float m0 = k > 0 ? a.part_m[at] : -INFINITY;
+            const nb_mla_merge f = nb_mla_merge_of(m0, m);
             if (k > 0) {
-                const float m0 = a.part_m[at];
-                f = nb_mla_merge_of(m0, m);
-                s->pad[r] = m0;
-                a.part_m[at + k * nh] = -INFINITY;
-                a.part_l[at + k * nh] = 0;
+                a.part_m[at + k * a.n_head] = -INFINITY;
+                a.part_l[at + k * a.n_head] = 0;
             }
-            s->c[r] = m;
+            s->before[r] = m0;
+            s->now[r] = m;
             a.part_l[at] = nb_mla_merged(f, k > 0 ? a.part_l[at] : 0, l);
-            a.part_m[at] = k > 0 ? f.m : m;
+            a.part_m[at] = f.m;
         }
-    __syncthreads();
+    nb_bar_sync(1, NB_MT_THREADS);
 #pragma unroll
     for (int i = 0; i < MT; i++)
 #pragma unroll
         for (int half = 0; half < 2; half++) {
-            const uint32_t r = 16 * i + 8 * half + lane / 4, row = row0 + r;
-            if (row >= n_row) continue;
-            const size_t first = a.part_first[it.row0 + row / nh] + it.unit0;
-            float *o = a.part_o + (first * nh + row % nh) * d.lora;
-            const nb_mla_merge f = nb_mla_merge_of(k > 0 ? s->pad[r] : -INFINITY, s->c[r]);
-            nb_mt_put_o<MT>(z, i, d, o, half, k > 0, f);
+            const uint32_t r = 16 * i + 8 * half + lane / 4;
+            size_t at;
+            if (!place(a, it, row0 + r, at)) continue;
+            const nb_mla_merge f = nb_mla_merge_of(s->before[r], s->now[r]);
+            nb_mt_put_o<MT>(z, i, d, a.part_o + at * d.lora, half, k > 0, f);
         }
+}
+
+/* The end of a unit of which the block had n pages: the teams' states are joined and written. */
+template <int MT, int TEAMS>
+__device__ void end_unit(const nb_cuda_mla_args &a, const nb_cuda_item &it, uint32_t k, uint32_t n,
+                         uint32_t row0, unsigned char *shared, nb_mt_state<MT> &z,
+                         const nb_mt_shape &d)
+{
+    const uint32_t team = threadIdx.x / NB_MT_THREADS;
+    both<MT> *s = reinterpret_cast<both<MT> *>(shared);
+    __syncthreads(); /* nobody needs the teams' work any more */
+    bool summed = false;
+    if constexpr (TEAMS == 2) {
+        if (n > 1) {
+            nb_mt_second *other = reinterpret_cast<nb_mt_second *>(shared + sizeof *s);
+            nb_mt_put_second(other, z, team);
+            __syncthreads();
+            if (team == 0) nb_mt_join_second(other, z);
+            summed = true;
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < MT; i++) {
+        if (summed) break;
+        z.l[i][0] = nb_mt_sum(z.l[i][0]);
+        z.l[i][1] = nb_mt_sum(z.l[i][1]);
+    }
+    if (team == 0) put_state<MT>(a, it, k, row0, s, z, d);
     __syncthreads();
 }
 
-template <int MT, bool LO, int SOURCE>
-__global__ void __launch_bounds__(NB_MT_THREADS, MT == 1 ? 2 : 1)
-    mla_mma(NB_PARAM nb_cuda_mla_args a, NB_PARAM plan x)
+/* What the pages of a team pass through. */
+struct stream {
+    pages g;
+    uint16_t *tile;
+    unsigned char *raw;
+    const unsigned char *page; /* BF16_TILES: the one whose half is fetched next */
+    uint32_t slot;             /* of raw */
+};
+
+template <bool LO, int SOURCE>
+__device__ void start(const nb_cuda_mla_args &a, const plan &x, stream &f)
 {
-    if (blockIdx.x >= *a.n_item) return;
-    const nb_cuda_item it = a.item[blockIdx.x];
+    const nb_mt_shape &d = x.shape;
+    const uint32_t page_bytes = (uint32_t)a.cache.record.page_bytes;
+    look_ahead(f.g);
+    f.raw = reinterpret_cast<unsigned char *>(f.tile + NB_MT_TOK * d.stride * (LO ? 2 : 1));
+    f.page = nullptr;
+    f.slot = 0;
+    if constexpr (SOURCE == PAGES) {
+        for (uint32_t i = 0; i < x.n_raw; i++) fetch_raw(f.g, f.raw + i * page_bytes, page_bytes);
+    } else {
+        for (uint32_t i = team_thread(); i < x.n_tile * NB_MT_TOK; i += NB_MT_THREADS) {
+            for (uint32_t k = d.lora; k < d.kl; k++) f.tile[i * d.stride + k] = 0;
+            for (uint32_t k = d.kl + d.d_rope; k < d.k; k++) f.tile[i * d.stride + k] = 0;
+        }
+        if (f.g.next < f.g.n) f.page = take(f.g);
+        for (uint32_t h = 0; h < x.n_tile; h++)
+            fetch_tile(f.page, h, a.cache.record, d, f.tile + h * NB_MT_TOK * d.stride);
+    }
+}
+
+/* Waits until what was fetched first is there, for the team. */
+__device__ inline void arrive(uint32_t n_ahead, uint32_t bar)
+{
+    if (n_ahead == 2)
+        nb_cp_async_wait<1>();
+    else
+        nb_cp_async_wait<0>();
+    nb_bar_sync(bar, NB_MT_THREADS);
+}
+
+/* One page. */
+template <int MT, bool LO, int SOURCE>
+__device__ void one_page(const nb_cuda_mla_args &a, const plan &x, stream &f, nb_mt_work<MT> *s,
+                         nb_mt_state<MT> &z, uint32_t bar)
+{
+    const nb_mt_shape &d = x.shape;
+    const nb_record &r = a.cache.record;
+    const uint32_t page_bytes = (uint32_t)r.page_bytes;
+    unsigned char *slot = f.raw + f.slot * page_bytes;
+    const unsigned char *bytes = slot;
+    if (SOURCE == PAGES && x.n_raw == 0) bytes = take(f.g);
+    if (SOURCE == PAGES && x.n_raw) arrive(x.n_raw, bar);
+#pragma unroll 1
+    for (uint32_t h = 0; h < 2; h++) {
+        uint16_t *now = f.tile;
+        if (SOURCE == BF16_TILES) {
+            if (x.n_tile == 2) now += h * NB_MT_TOK * d.stride;
+            arrive(x.n_tile, bar);
+        } else {
+            decode_latent<LO>(r.seg[0], bytes, h * NB_MT_TOK, now, d.stride);
+            decode_rope<LO>(r.seg[1], bytes, h * NB_MT_TOK, now + d.kl, d.stride);
+            nb_bar_sync(bar, NB_MT_THREADS);
+            if (h == 1 && x.n_raw) fetch_raw(f.g, slot, page_bytes);
+        }
+        nb_mt_scores<MT, LO>(s, z, d, now);
+        nb_bar_sync(bar, NB_MT_THREADS);
+        nb_mt_softmax<MT>(s, z, NB_MT_TOK, x.scale);
+        nb_bar_sync(bar, NB_MT_THREADS);
+        nb_mt_values<MT, LO>(s, z, d, now);
+        nb_bar_sync(bar, NB_MT_THREADS);
+        if (SOURCE == BF16_TILES) {
+            const uint32_t next = x.n_tile == 2 ? h : 1 - h;
+            if (next == 0) f.page = f.g.next < f.g.n ? take(f.g) : nullptr;
+            fetch_tile(f.page, next, r, d, now);
+        }
+    }
+    f.slot = f.slot + 1 < x.n_raw ? f.slot + 1 : 0;
+}
+
+template <int MT, bool LO, int SOURCE, int TEAMS>
+__device__ void one_item(const nb_cuda_mla_args &a, const plan &x, const nb_cuda_item &it)
+{
     const uint32_t nh = (uint32_t)a.n_head, row0 = blockIdx.y * 16 * MT, n_row = it.n_q * nh;
     if (row0 >= n_row) return;
     NB_SHARED(unsigned char, shared);
-    nb_mt_work<MT> *s = reinterpret_cast<nb_mt_work<MT> *>(shared);
-    uint16_t *tile = reinterpret_cast<uint16_t *>(shared + nb_mt_fixed_bytes(MT));
-    const nb_mt_shape &d = x.shape;
-    const uint32_t tile_elems = NB_MT_TOK * d.stride,
-                   page_bytes = (uint32_t)a.cache.record.page_bytes;
-    unsigned char *raw = reinterpret_cast<unsigned char *>(tile + tile_elems * (LO ? 2 : 1));
+    const uint32_t team = threadIdx.x / NB_MT_THREADS, lane = threadIdx.x % 32;
+    nb_mt_work<MT> *s = reinterpret_cast<nb_mt_work<MT> *>(shared) + team;
+    unsigned char *own = shared + TEAMS * nb_mt_fixed_bytes(MT) + team * x.team_bytes;
     const nb_cuda_chunk c = a.cache.chunk[it.chunk];
-    const pages g = { a.cache.pool + a.cache.layer_off,
-                      a.cache.block + c.block0 + (size_t)it.unit0 * UNIT, a.cache.block_bytes,
-                      it.n_page };
-    if (SOURCE == BF16_TILES) {
-        for (uint32_t i = threadIdx.x; i < 2 * NB_MT_TOK; i += NB_MT_THREADS) {
-            for (uint32_t k = d.lora; k < d.kl; k++) tile[i * d.stride + k] = 0;
-            for (uint32_t k = d.kl + d.d_rope; k < d.k; k++) tile[i * d.stride + k] = 0;
-        }
-        fetch_tile(g, 0, a.cache.record, d, tile);
-        fetch_tile(g, 1, a.cache.record, d, tile + tile_elems);
-    } else {
-        for (uint32_t i = 0; i < x.n_raw; i++) fetch_raw(g, i, raw + i * page_bytes, page_bytes);
-    }
+    stream f;
+    f.tile = reinterpret_cast<uint16_t *>(own);
+    f.g.base = a.cache.pool + a.cache.layer_off;
+    f.g.block = a.cache.block + c.block0 + (size_t)it.unit0 * UNIT;
+    f.g.block_bytes = a.cache.block_bytes;
+    f.g.n = it.n_page;
+    f.g.step = TEAMS;
+    f.g.next = team;
+    start<LO, SOURCE>(a, x, f);
     nb_mt_state<MT> z;
-    const uint32_t lane = threadIdx.x % 32;
 #pragma unroll
     for (int i = 0; i < MT; i++) {
         const float *q[2];
@@ -191,43 +368,29 @@ __global__ void __launch_bounds__(NB_MT_THREADS, MT == 1 ? 2 : 1)
             q[k] = row < n_row ? a.q + (it.row0 + row / nh) * a.q_stride + row % nh * a.q_head
                                : nullptr;
         }
-        nb_mt_load_q<MT>(z, i, d, q[0], q[1]);
+        nb_mt_load_q<MT>(z, i, x.shape, q[0], q[1], a.q + it.row0 * a.q_stride);
     }
-    for (uint32_t p = 0; p < g.n; p++) {
-        if (p % UNIT == 0) nb_mt_reset<MT>(z);
-        const unsigned char *page = x.n_raw ? raw + p % x.n_raw * page_bytes : page_at(g, p);
-        for (uint32_t h = 0; h < 2; h++) {
-            const uint16_t *now = tile;
-            if (SOURCE == BF16_TILES) {
-                now = tile + h * tile_elems;
-                nb_cp_async_wait<1>();
-                __syncthreads();
-            } else {
-                if (h == 0 && x.n_raw) {
-                    if (x.n_raw == 2)
-                        nb_cp_async_wait<1>();
-                    else
-                        nb_cp_async_wait<0>();
-                    __syncthreads();
-                }
-                decode_any<LO>(a.cache.record.seg[0], page, h * NB_MT_TOK, tile, d.stride);
-                decode_any<LO>(a.cache.record.seg[1], page, h * NB_MT_TOK, tile + d.kl, d.stride);
-                __syncthreads();
-                if (h == 1 && x.n_raw)
-                    fetch_raw(g, p + x.n_raw, raw + p % x.n_raw * page_bytes, page_bytes);
-            }
-            nb_mt_scores<MT, LO>(s, z, d, now);
-            __syncthreads();
-            nb_mt_softmax<MT>(s, z, NB_MT_TOK, x.scale);
-            __syncthreads();
-            nb_mt_values<MT, LO>(s, z, d, now);
-            __syncthreads();
-            if (SOURCE == BF16_TILES)
-                fetch_tile(g, 2 * p + h + 2, a.cache.record, d, tile + h * tile_elems);
-        }
-        if (p % UNIT == UNIT - 1 || p == g.n - 1) put_state<MT>(a, it, p / UNIT, row0, s, z, d);
+    for (uint32_t u = 0; u < it.n_page; u += UNIT) {
+        const uint32_t end = it.n_page - u < UNIT ? it.n_page : u + UNIT;
+        nb_mt_reset<MT>(z);
+        for (uint32_t p = u + team; p < end; p += TEAMS)
+            one_page<MT, LO, SOURCE>(a, x, f, s, z, 1 + team);
+        end_unit<MT, TEAMS>(a, it, u / UNIT, end - u, row0, shared, z, x.shape);
     }
     nb_cp_async_wait<0>();
+}
+
+/* The grid is as large as the step could be, up to a bound: blocks without an item cost time, too. */
+template <int MT, bool LO, int SOURCE, int TEAMS>
+__global__ void __launch_bounds__(TEAMS *NB_MT_THREADS, MT == 1 && TEAMS == 1 ? 2 : 1)
+    mla_mma(NB_PARAM nb_cuda_mla_args a, NB_PARAM plan x)
+{
+    nb_grid_next();
+    const uint32_t n = *a.n_item;
+    for (uint32_t i = blockIdx.x; i < n; i += gridDim.x) {
+        if (i != blockIdx.x) __syncthreads(); /* the last item's shared memory */
+        one_item<MT, LO, SOURCE, TEAMS>(a, x, a.item[i]);
+    }
 }
 
 bool two_parts(const nb_record &r)
@@ -250,31 +413,42 @@ bool straight(const nb_record &r)
     return true;
 }
 
-template <int MT, bool LO, int SOURCE> void launch(nb_cuda *g, const nb_cuda_mla_args *a, plan x)
+/* Bytes of shared memory with the most pages ahead; 0: it does not fit. */
+template <int MT, bool LO, int SOURCE, int TEAMS>
+size_t fit(const nb_cuda_mla_args *a, plan &x, size_t most)
 {
-    const size_t fixed = nb_mt_fixed_bytes(MT);
-    const size_t tiles = nb_mt_tile_bytes(x.shape) * (LO || SOURCE == BF16_TILES ? 2 : 1);
-    const size_t page = a->cache.record.page_bytes, most = g->shared_bytes;
-    size_t n = fixed + tiles;
-    if (SOURCE == PAGES) { /* a page ahead is worth less than a second block beside this one */
-        const size_t half = MT == 1 ? (most + 1024) / 2 - 1024 : most;
-        while (x.n_raw < RAW_MAX && n + page <= half) x.n_raw++, n += page;
-        if (x.n_raw == 0 && n + page <= most) x.n_raw++, n += page;
+    const size_t tile = nb_mt_tile_bytes(x.shape), page = a->cache.record.page_bytes;
+    const size_t fixed = TEAMS * nb_mt_fixed_bytes(MT) + 128; /* behind a page: read, not used */
+    if (SOURCE == BF16_TILES) {
+        x.n_tile = fixed + TEAMS * 2 * tile <= most ? 2 : 1;
+        x.team_bytes = (uint32_t)(x.n_tile * tile);
+    } else {
+        x.team_bytes = (uint32_t)(tile * (LO ? 2 : 1));
+        while (x.n_raw < RAW_MAX && fixed + TEAMS * (x.team_bytes + page) <= most)
+            x.n_raw++, x.team_bytes += (uint32_t)page;
     }
-    const dim3 grid((unsigned)a->max_item,
-                    (unsigned)((NB_CUDA_QUERY_MAX * a->n_head + 16 * MT - 1) / (16 * MT)));
-    NB_SHARED_LIMIT(g, (mla_mma<MT, LO, SOURCE>), n);
-    NB_LAUNCH(g, (mla_mma<MT, LO, SOURCE>), grid, NB_MT_THREADS, n, *a, x);
+    const size_t n = fixed + TEAMS * x.team_bytes;
+    return n <= most ? n : 0;
 }
 
-template <int MT> void launch_mt(nb_cuda *g, const nb_cuda_mla_args *a, const plan &x)
+template <int MT, bool LO, int SOURCE, int TEAMS>
+bool launch(nb_cuda *g, const nb_cuda_mla_args *a, plan x)
 {
-    if (two_parts(a->cache.record))
-        launch<MT, true, PAGES>(g, a, x);
-    else if (straight(a->cache.record))
-        launch<MT, false, BF16_TILES>(g, a, x);
-    else
-        launch<MT, false, PAGES>(g, a, x);
+    const size_t n = fit<MT, LO, SOURCE, TEAMS>(a, x, g->shared_bytes);
+    if (n == 0) return false;
+    const size_t bound = 32 * (size_t)g->n_sm;
+    const dim3 grid((unsigned)(a->max_item < bound ? a->max_item : bound),
+                    (unsigned)((NB_CUDA_QUERY_MAX * a->n_head + 16 * MT - 1) / (16 * MT)));
+    NB_SHARED_LIMIT(g, (mla_mma<MT, LO, SOURCE, TEAMS>), n);
+    NB_LAUNCH(g, (mla_mma<MT, LO, SOURCE, TEAMS>), grid, TEAMS * NB_MT_THREADS, n, *a, x);
+    return true;
+}
+
+template <int MT, int TEAMS> bool launch_teams(nb_cuda *g, const nb_cuda_mla_args *a, const plan &x)
+{
+    if (two_parts(a->cache.record)) return launch<MT, true, PAGES, TEAMS>(g, a, x);
+    if (straight(a->cache.record)) return launch<MT, false, BF16_TILES, TEAMS>(g, a, x);
+    return launch<MT, false, PAGES, TEAMS>(g, a, x);
 }
 
 } // namespace
@@ -295,9 +469,11 @@ size_t nb_cuda_mla_mma_scratch(const nb_record *r, size_t n_head, size_t n_row)
 void nb_cuda_mla_mma(nb_cuda *g, const nb_cuda_mla_args *a)
 {
     if (a->max_item == 0) return;
-    const plan x = { nb_mt_shape_of(a->lora, a->d_rope), 0, a->scale * 1.44269504088896341f };
+    plan x = {};
+    x.shape = nb_mt_shape_of(a->lora, a->d_rope);
+    x.scale = a->scale * 1.44269504088896341f;
     if (a->n_head > 16)
-        launch_mt<2>(g, a, x);
-    else
-        launch_mt<1>(g, a, x);
+        launch_teams<2, 1>(g, a, x);
+    else if (!launch_teams<1, 2>(g, a, x))
+        launch_teams<1, 1>(g, a, x);
 }

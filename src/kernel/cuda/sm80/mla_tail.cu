@@ -68,52 +68,6 @@ __device__ void fill1(const float *rows, uint32_t t0, uint32_t n_tok, uint32_t n
     }
 }
 
-struct second { /* team 1's state, in shared memory */
-    float m[16], l[16], o[16][NB_MT_LORA + 8];
-};
-
-__device__ void put_second(second *s, const nb_mt_state<1> &z)
-{
-    const uint32_t w = nb_mt_warp(), lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-#pragma unroll
-    for (int j = 0; j < 2; j++) {
-        const float l = nb_mt_sum(z.l[0][j]);
-        if (lane == 0) {
-            s->m[2 * w + j] = nb_mla_state_m(z.m[0][j]);
-            s->l[2 * w + j] = l;
-        }
-    }
-#pragma unroll
-    for (int j = 0; j < NB_MT_PAIRS; j++)
-#pragma unroll
-        for (int n = 0; n < 2; n++)
-#pragma unroll
-            for (int half = 0; half < 2; half++)
-                *reinterpret_cast<float2 *>(
-                    &s->o[g + 8 * half][16 * (w + NB_MT_WARPS * j) + 8 * n + 2 * t]) =
-                    make_float2(z.o[0][j][n][2 * half], z.o[0][j][n][2 * half + 1]);
-}
-
-/* Joins it to team 0's; first[r]: team 0's m of row r. */
-__device__ void join_second(const second *s, nb_mt_state<1> &z, float *first)
-{
-    const uint32_t w = nb_mt_warp(), lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-#pragma unroll
-    for (int half = 0; half < 2; half++) {
-        const uint32_t r = g + 8 * half;
-        const nb_mla_merge f = nb_mla_merge_of(first[r], s->m[r]);
-#pragma unroll
-        for (int j = 0; j < NB_MT_PAIRS; j++)
-#pragma unroll
-            for (int n = 0; n < 2; n++)
-#pragma unroll
-                for (int i = 0; i < 2; i++)
-                    z.o[0][j][n][2 * half + i] =
-                        nb_mla_merged(f, z.o[0][j][n][2 * half + i],
-                                      s->o[r][16 * (w + NB_MT_WARPS * j) + 8 * n + 2 * t + i]);
-    }
-}
-
 /* Where a query's rows are, and how many it sees. */
 struct source {
     const float *rows;
@@ -154,6 +108,8 @@ __global__ void __launch_bounds__(THREADS)
     mla_tail(NB_PARAM nb_cuda_mla_args a, nb_mt_shape d, float scale)
 {
     const uint32_t row = blockIdx.x, head0 = blockIdx.y * 16, nh = (uint32_t)a.n_head;
+    nb_grid_wait();
+    nb_grid_next();
     const uint32_t chunk = a.row_chunk[row];
     if (chunk == UINT32_MAX) return;
     NB_SHARED(unsigned char, shared);
@@ -162,7 +118,7 @@ __global__ void __launch_bounds__(THREADS)
     nb_mt_work<1> *s = reinterpret_cast<nb_mt_work<1> *>(shared) + team;
     const uint16_t *tile = tiles + team * NB_MT_TOK * d.stride;
     const source from = source_of(a, row, chunk, d.lora + d.d_rope);
-    const uint32_t w = nb_mt_warp(), lane = threadIdx.x % 32, g = lane / 4, n_vis = from.n_vis;
+    const uint32_t g = threadIdx.x % 32 / 4, n_vis = from.n_vis;
     const float *q = a.q + row * a.q_stride;
     const float *q0 = head0 + g < nh ? q + (head0 + g) * a.q_head : nullptr;
     const float *q1 = head0 + g + 8 < nh ? q + (head0 + g + 8) * a.q_head : nullptr;
@@ -170,11 +126,11 @@ __global__ void __launch_bounds__(THREADS)
     if (d.lora + d.d_rope == d.k && (reinterpret_cast<uintptr_t>(from.rows) & 15) == 0) {
         rows4 v;
         load4(v, from.rows, n_vis, d);
-        nb_mt_load_q<1>(z, 0, d, q0, q1);
+        nb_mt_load_q<1>(z, 0, d, q0, q1, q);
         store4(v, d, tiles);
     } else {
         fill1<false>(from.rows, 0, NB_PAGE_TOK, n_vis, d, tiles);
-        nb_mt_load_q<1>(z, 0, d, q0, q1);
+        nb_mt_load_q<1>(z, 0, d, q0, q1, q);
     }
     nb_mt_reset<1>(z);
     const uint32_t mine = n_vis > team * NB_MT_TOK ? n_vis - team * NB_MT_TOK : 0;
@@ -184,29 +140,17 @@ __global__ void __launch_bounds__(THREADS)
     if (mine) nb_mt_softmax<1>(s, z, mine, scale);
     __syncthreads();
     if (mine) nb_mt_values<1, false>(s, z, d, tile);
-    second *other = reinterpret_cast<second *>(tiles);
     if (n_vis > NB_MT_TOK) {
+        nb_mt_second *other = reinterpret_cast<nb_mt_second *>(tiles);
         __syncthreads(); /* the tiles are read */
-        if (team == 1) put_second(other, z);
-#pragma unroll
-        for (int j = 0; team == 0 && j < 2; j++) {
-            z.m[0][j] = nb_mla_state_m(z.m[0][j]);
-            if (lane == 0) s->c[2 * w + j] = z.m[0][j];
-        }
+        nb_mt_put_second(other, z, team);
         __syncthreads();
+        if (team == 0) nb_mt_join_second(other, z);
+    } else {
+#pragma unroll
+        for (int j = 0; j < 2; j++) z.l[0][j] = nb_mt_sum(z.l[0][j]);
     }
     if (team == 1) return;
-#pragma unroll
-    for (int j = 0; j < 2; j++) z.l[0][j] = nb_mt_sum(z.l[0][j]);
-    if (n_vis > NB_MT_TOK) {
-        join_second(other, z, s->c);
-#pragma unroll
-        for (int j = 0; j < 2; j++) {
-            const nb_mla_merge f = nb_mla_merge_of(z.m[0][j], other->m[2 * w + j]);
-            z.l[0][j] = nb_mla_merged(f, z.l[0][j], other->l[2 * w + j]);
-            z.m[0][j] = f.m;
-        }
-    }
     put_state(a, z, d, row, head0);
 }
 
@@ -215,6 +159,8 @@ __global__ void __launch_bounds__(NB_MT_THREADS)
     mla_tail_f32(NB_PARAM nb_cuda_mla_args a, nb_mt_shape d, float scale)
 {
     const uint32_t row = blockIdx.x, head0 = blockIdx.y * 16, nh = (uint32_t)a.n_head;
+    nb_grid_wait();
+    nb_grid_next();
     const uint32_t chunk = a.row_chunk[row], g = threadIdx.x % 32 / 4;
     if (chunk == UINT32_MAX) return;
     NB_SHARED(unsigned char, shared);
@@ -224,7 +170,7 @@ __global__ void __launch_bounds__(NB_MT_THREADS)
     const float *q = a.q + row * a.q_stride;
     nb_mt_state<1> z;
     nb_mt_load_q<1>(z, 0, d, head0 + g < nh ? q + (head0 + g) * a.q_head : nullptr,
-                    head0 + g + 8 < nh ? q + (head0 + g + 8) * a.q_head : nullptr);
+                    head0 + g + 8 < nh ? q + (head0 + g + 8) * a.q_head : nullptr, q);
     nb_mt_reset<1>(z);
     for (uint32_t t = 0; t < from.n_vis; t += NB_MT_TOK) {
         fill1<true>(from.rows, t, NB_MT_TOK, from.n_vis, d, tile);
@@ -252,12 +198,12 @@ void nb_cuda_mla_tail(nb_cuda *g, const nb_cuda_mla_args *a)
     if (a->cache.record.type == NB_KV_F32) {
         const size_t n = nb_mt_fixed_bytes(1) + 2 * nb_mt_tile_bytes(d);
         NB_SHARED_LIMIT(g, mla_tail_f32, n);
-        NB_LAUNCH(g, mla_tail_f32, grid, NB_MT_THREADS, n, *a, d, scale);
+        NB_LAUNCH_EARLY(g, mla_tail_f32, grid, NB_MT_THREADS, n, *a, d, scale);
         return;
     }
     const size_t tiles = TEAMS * nb_mt_tile_bytes(d);
-    const size_t n =
-        TEAMS * nb_mt_fixed_bytes(1) + (tiles < sizeof(second) ? sizeof(second) : tiles);
+    const size_t n = TEAMS * nb_mt_fixed_bytes(1) +
+                     (tiles < sizeof(nb_mt_second) ? sizeof(nb_mt_second) : tiles);
     NB_SHARED_LIMIT(g, mla_tail, n);
-    NB_LAUNCH(g, mla_tail, grid, THREADS, n, *a, d, scale);
+    NB_LAUNCH_EARLY(g, mla_tail, grid, THREADS, n, *a, d, scale);
 }

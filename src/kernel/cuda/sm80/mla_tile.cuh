@@ -100,22 +100,47 @@ __device__ inline void nb_mt_split(float a, float b, uint32_t &hi, uint32_t &lo)
     lo = nb_pack_bf16(a - __uint_as_float(hi << 16), b - __uint_as_float(hi & 0xffff0000u));
 }
 
-/* The queries of rows row0 .. row0 + 15 of tile i: q0, q1 of this lane's two rows. */
+/* The queries of tile i: q0, q1 are this lane's two rows, NULL where there is none.  Where nothing is
+ * padded all loads are on their way before one is waited for. */
 template <int MT>
 __device__ inline void nb_mt_load_q(nb_mt_state<MT> &z, int i, const nb_mt_shape &s,
-                                    const float *q0, const float *q1)
+                                    const float *q0, const float *q1, const float *any)
 {
     const uint32_t w = nb_mt_warp(), t = threadIdx.x % 4;
+    const float *at0 = q0 ? q0 : any, *at1 = q1 ? q1 : any;
+    const bool plain =
+        s.lora + s.d_rope == s.k && ((uintptr_t)at0 & 7) == 0 && ((uintptr_t)at1 & 7) == 0;
+    if (__all_sync(~0u, plain)) {
+        float2 x[NB_MT_KSTEPS][4];
 #pragma unroll
-    for (int j = 0; j < NB_MT_KSTEPS; j++) {
-        const uint32_t c = 16 * (w + NB_MT_WARPS * j) + 2 * t;
+        for (int j = 0; j < NB_MT_KSTEPS; j++) {
+            const uint32_t c = 16 * (w + NB_MT_WARPS * j), from = c < s.k ? c + 2 * t : 2 * t;
 #pragma unroll
-        for (int k = 0; k < 4; k++) {
-            const uint32_t at = c + (k >= 2 ? 8 : 0);
-            const float *q = k % 2 ? q1 : q0;
-            nb_mt_split(at < s.k ? nb_mt_q(s, q, at) : 0, at < s.k ? nb_mt_q(s, q, at + 1) : 0,
-                        z.q[0][i][j][k], z.q[1][i][j][k]);
+            for (int k = 0; k < 4; k++)
+                x[j][k] = *reinterpret_cast<const float2 *>((k % 2 ? at1 : at0) + from +
+                                                            (k >= 2 ? 8 : 0));
         }
+#pragma unroll
+        for (int j = 0; j < NB_MT_KSTEPS; j++)
+#pragma unroll
+            for (int k = 0; k < 4; k++) {
+                const bool in = 16 * (w + NB_MT_WARPS * j) < s.k && (k % 2 ? q1 : q0);
+                nb_mt_split(in ? x[j][k].x : 0, in ? x[j][k].y : 0, z.q[0][i][j][k],
+                            z.q[1][i][j][k]);
+            }
+        return;
+    }
+#pragma unroll 1
+    for (int e = 0; e < NB_MT_KSTEPS * 4; e++) {
+        const uint32_t c = 16 * (w + NB_MT_WARPS * (e / 4)) + 2 * t + (e % 4 >= 2 ? 8 : 0);
+        const float *q = e % 2 ? q1 : q0;
+        uint32_t hi, lo;
+        nb_mt_split(c < s.k ? nb_mt_q(s, q, c) : 0, c < s.k ? nb_mt_q(s, q, c + 1) : 0, hi, lo);
+#pragma unroll
+        for (int j = 0; j < NB_MT_KSTEPS; j++)
+#pragma unroll
+            for (int k = 0; k < 4; k++)
+                if (e == 4 * j + k) z.q[0][i][j][k] = hi, z.q[1][i][j][k] = lo;
     }
 }
 
@@ -284,21 +309,77 @@ __device__ inline float nb_mt_sum(float l)
     return l;
 }
 
-/* Eight values into the tile. */
-template <bool LO> __device__ inline void nb_mt_put8(uint16_t *at, uint32_t lo, const float (&v)[8])
+/* Eight values as BF16, and what that leaves of them. */
+__device__ inline uint4 nb_mt_pack8(const float (&v)[8])
 {
     uint32_t p[4];
     nb_kv_pack8(v, p);
-    *reinterpret_cast<uint4 *>(at) = make_uint4(p[0], p[1], p[2], p[3]);
-    if constexpr (LO) {
-        float r[8];
+    return make_uint4(p[0], p[1], p[2], p[3]);
+}
+__device__ inline uint4 nb_mt_rest8(const float (&v)[8], const uint4 &hi)
+{
+    const uint32_t p[4] = { hi.x, hi.y, hi.z, hi.w };
+    float r[8];
 #pragma unroll
-        for (int j = 0; j < 4; j++) {
-            r[2 * j] = v[2 * j] - __uint_as_float(p[j] << 16);
-            r[2 * j + 1] = v[2 * j + 1] - __uint_as_float(p[j] & 0xffff0000u);
-        }
-        nb_kv_pack8(r, p);
-        *reinterpret_cast<uint4 *>(at + lo) = make_uint4(p[0], p[1], p[2], p[3]);
+    for (int j = 0; j < 4; j++) {
+        r[2 * j] = v[2 * j] - __uint_as_float(p[j] << 16);
+        r[2 * j + 1] = v[2 * j + 1] - __uint_as_float(p[j] & 0xffff0000u);
+    }
+    return nb_mt_pack8(r);
+}
+
+/* ---- two teams of 8 warps in a block, each with a state of its own: the second joins the first's ---- */
+
+/* In shared memory: the second team's state, m of the first's. */
+struct nb_mt_second {
+    float m[16], l[16], first[16], o[16][NB_MT_LORA + 8];
+};
+
+/* By both teams; a barrier of all must follow. */
+__device__ inline void nb_mt_put_second(nb_mt_second *s, nb_mt_state<1> &z, uint32_t team)
+{
+    const uint32_t w = nb_mt_warp(), lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+#pragma unroll
+    for (int j = 0; j < 2; j++) {
+        z.m[0][j] = nb_mla_state_m(z.m[0][j]);
+        z.l[0][j] = nb_mt_sum(z.l[0][j]);
+        if (lane == 0) (team ? s->m : s->first)[2 * w + j] = z.m[0][j];
+        if (lane == 0 && team) s->l[2 * w + j] = z.l[0][j];
+    }
+#pragma unroll
+    for (int j = 0; team && j < NB_MT_PAIRS; j++)
+#pragma unroll
+        for (int n = 0; n < 2; n++)
+#pragma unroll
+            for (int half = 0; half < 2; half++)
+                *reinterpret_cast<float2 *>(
+                    &s->o[g + 8 * half][16 * (w + NB_MT_WARPS * j) + 8 * n + 2 * t]) =
+                    make_float2(z.o[0][j][n][2 * half], z.o[0][j][n][2 * half + 1]);
+}
+
+/* By the first team; every lane's l is then the row's. */
+__device__ inline void nb_mt_join_second(const nb_mt_second *s, nb_mt_state<1> &z)
+{
+    const uint32_t w = nb_mt_warp(), lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        const uint32_t r = g + 8 * half;
+        const nb_mla_merge f = nb_mla_merge_of(s->first[r], s->m[r]);
+#pragma unroll
+        for (int j = 0; j < NB_MT_PAIRS; j++)
+#pragma unroll
+            for (int n = 0; n < 2; n++)
+#pragma unroll
+                for (int i = 0; i < 2; i++)
+                    z.o[0][j][n][2 * half + i] =
+                        nb_mla_merged(f, z.o[0][j][n][2 * half + i],
+                                      s->o[r][16 * (w + NB_MT_WARPS * j) + 8 * n + 2 * t + i]);
+    }
+#pragma unroll
+    for (int j = 0; j < 2; j++) {
+        const nb_mla_merge f = nb_mla_merge_of(z.m[0][j], s->m[2 * w + j]);
+        z.l[0][j] = nb_mla_merged(f, z.l[0][j], s->l[2 * w + j]);
+        z.m[0][j] = f.m;
     }
 }
 
