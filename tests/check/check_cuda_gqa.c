@@ -350,4 +350,96 @@ static void test(chk *t, const chk_row *row)
             }
 }
 
-const chk_op chk_cuda_gqa = { "cuda_gqa", chk_gpu_row, test, NULL, NULL };
+/* ---- times ---- */
+
+static void bench_gqa(void *ctx)
+{
+    void **x = ctx;
+    ((const nb_cuda_api *)x[0])->gqa(x[1], x[2]);
+}
+
+/* One token each for n_seq sequences of n_page pages, pages shared by nobody. */
+static void bench_case(chk *t, nb_kv_type type, size_t n_seq, size_t n_page)
+{
+    enum { DIM = 128, HEADS = 32, KV = 8, SEQ = 64 };
+    static nb_cuda_item item[SEQ * 64];
+    static const shape s = { DIM, HEADS, KV, 0, 0, 0, false };
+    kase k = { .s = &s };
+    if (!make_record(t, &k, type, 0)) return;
+    k.n_value = 2 * DIM * KV;
+    make_pages(t, &k);
+    nb_cuda_chunk chunk[SEQ];
+    nb_cuda_group group[SEQ];
+    uint32_t part_first[SEQ + 1] = { 0 }, row_chunk[SEQ];
+    const size_t n_block = n_seq * n_page, page = k.block_bytes - k.layer_off;
+    unsigned char *pool = chk_raw(t, n_block * page);
+    uint32_t *block = chk_raw(t, n_block * sizeof *block);
+    for (size_t i = 0; i < n_block; i++) {
+        block[i] = (uint32_t)(i * 7919 % n_block);
+        memcpy(pool + i * page, k.pool + i % (N_BLOCK - 1) * k.block_bytes + k.layer_off, page);
+    }
+    const size_t n_tail = NB_PAGE_TOK * k.n_value * sizeof(float);
+    float *tail = chk_raw(t, n_tail);
+    memset(tail, 0, n_tail);
+    for (uint32_t i = 0; i < n_seq; i++) {
+        chunk[i] = (nb_cuda_chunk){ .tail = chk_gpu_in(t, tail, i < 8 ? n_tail : 0),
+                                    .row0 = i,
+                                    .n_tok = 1,
+                                    .pos0 = (uint32_t)(n_page * NB_PAGE_TOK + 31),
+                                    .block0 = (uint32_t)(i * n_page) };
+        if (i >= 8) chunk[i].tail = chunk[i % 8].tail;
+        group[i] = (nb_cuda_group){ i, i, 1, (uint32_t)n_page };
+        row_chunk[i] = i;
+        part_first[i + 1] = part_first[i] + (uint32_t)nb_cuda_n_unit(n_page, NB_CUDA_GQA_UNIT) + 1;
+    }
+    const uint32_t n_item =
+        (uint32_t)nb_cuda_items(group, n_seq, NB_CUDA_GQA_UNIT, 1, false, part_first, item);
+    const size_t n_state = part_first[n_seq] * (size_t)HEADS, n_q = n_seq * HEADS * DIM;
+    float *q = chk_raw(t, n_q * sizeof *q);
+    chk_fill(t, q, n_q, CHK_NORMAL);
+    nb_cuda_gqa_args a = {
+        .cache = { .pool = chk_gpu_in(t, pool, n_block * page),
+                   .block_bytes = page,
+                   .block = chk_gpu_in(t, block, n_block * sizeof *block),
+                   .chunk = chk_gpu_in(t, chunk, n_seq * sizeof *chunk),
+                   .n_chunk = n_seq,
+                   .record = k.r },
+        .q = chk_gpu_in(t, q, n_q * sizeof *q),
+        .y = chk_gpu_out_rows(t, n_seq, HEADS * DIM, 2),
+        .part_o = chk_gpu_out(t, n_state * DIM * sizeof(float)),
+        .part_m = chk_gpu_out(t, n_state * sizeof(float)),
+        .part_l = chk_gpu_out(t, n_state * sizeof(float)),
+        .part_first = chk_gpu_in(t, part_first, (n_seq + 1) * sizeof *part_first),
+        .row_chunk = chk_gpu_in(t, row_chunk, n_seq * sizeof *row_chunk),
+        .item = chk_gpu_in(t, item, n_item * sizeof *item),
+        .n_item = chk_gpu_in(t, &n_item, sizeof n_item),
+        .n_row = n_seq,
+        .n_head = HEADS,
+        .n_kv_head = KV,
+        .head_dim = DIM,
+        .q_stride = HEADS * DIM,
+        .max_item = n_item,
+        .scale = 0.1f,
+    };
+    char label[64];
+    snprintf(label, sizeof label, "%s %zu of %zu tokens", nb_kv_type_name(type), n_seq,
+             n_page * NB_PAGE_TOK);
+    const nb_cuda_api *api = chk_gpu_api(t);
+    void *x[3] = { NULL, chk_gpu(t), &a };
+    memcpy(x, &api, sizeof api);
+    chk_gpu_time(t, label, (double)(n_block * k.r.page_bytes), 0, bench_gqa, x);
+}
+
+static void bench(chk *t, const chk_row *row)
+{
+    static const nb_kv_type types[] = { NB_KV_BF16, NB_KV_FP8, NB_KV_NVFP4, NB_KV_IF4,
+                                        NB_KV_MXFP4 };
+    static const size_t seqs[][2] = { { 64, 32 }, { 16, 128 }, { 1, 512 } };
+    (void)row;
+    for (size_t i = 0; i < NB_COUNT(types) && !chk_gpu_info(t)->emulated; i++)
+        for (size_t j = 0; j < NB_COUNT(seqs); j++)
+            if (chk_case(t, "%s %zu", nb_kv_type_name(types[i]), j))
+                bench_case(t, types[i], seqs[j][0], seqs[j][1]);
+}
+
+const chk_op chk_cuda_gqa = { "cuda_gqa", chk_gpu_row, test, bench, NULL };

@@ -11,14 +11,14 @@
 
 namespace
 {
-constexpr uint32_t TOK = NB_PAGE_TOK, PAGES = 2; /* pages of queries of a block */
-constexpr uint32_t ALL = 0xffffffffu;
+constexpr uint32_t TOK = NB_PAGE_TOK, ALL = 0xffffffffu;
 constexpr uint32_t TILE_GROUPS = TOK / 8; /* columns of scores, in eights */
 
 struct plan {
     nb_cuda_prefill_args a;
     uint32_t page_first, page_last; /* of the chunk's queries */
-    uint32_t n_pair, n_step;        /* n_step: steps of 16 over the padded queries and keys */
+    uint32_t pages, n_block;        /* of queries of a block; blocks of a head */
+    uint32_t n_step;                /* steps of 16 over the padded queries and keys */
     float scale_log2;
     bool pieces, whole; /* all rows in aligned pieces of 8 values; d_v is what the kernel has */
 };
@@ -28,13 +28,15 @@ inline bool aligned(const void *p)
     return (uintptr_t)p % 16 == 0;
 }
 
-inline plan plan_of(const nb_cuda_prefill_args *a)
+/* pages: of queries of a block */
+inline plan plan_of(const nb_cuda_prefill_args *a, uint32_t pages)
 {
     plan p = {};
     p.a = *a;
     p.page_first = (uint32_t)(a->pos0 / TOK);
     p.page_last = (uint32_t)((a->pos0 + a->n_tok - 1) / TOK);
-    p.n_pair = (p.page_last - p.page_first + PAGES) / PAGES;
+    p.pages = pages;
+    p.n_block = (p.page_last - p.page_first + pages) / pages;
     p.n_step = (uint32_t)((a->d_nope + a->d_rope + 15) / 16);
     p.scale_log2 = a->scale * 1.44269504088896340736f;
     p.pieces = (a->d_nope | a->d_rope | a->d_v | a->dec_stride | a->rope_stride) % 8 == 0 &&
@@ -48,7 +50,7 @@ struct source {
     uint32_t n_tok;
 };
 
-/* A block's two pages and its tiles: n_dec decoded ones, then the own tiles of its pages. */
+/* A block's pages and its tiles: n_dec decoded ones, then the own tiles of its pages. */
 struct walk {
     uint32_t head, page, n_page, n_dec, n_tile;
 };
@@ -57,8 +59,8 @@ __device__ inline walk walk_of(const plan &p)
 {
     walk w;
     w.head = blockIdx.x;
-    w.page = p.page_first + PAGES * (p.n_pair - 1 - blockIdx.y);
-    w.n_page = w.page + 1 > p.page_last ? 1 : PAGES;
+    w.page = p.page_first + p.pages * (p.n_block - 1 - blockIdx.y);
+    w.n_page = p.page_last + 1 - w.page < p.pages ? p.page_last + 1 - w.page : p.pages;
     const uint32_t page0 = (uint32_t)p.a.page0, n = (uint32_t)p.a.n_page;
     const uint32_t last = w.page + w.n_page - 1; /* sees the pages before it */
     w.n_dec = last <= page0 ? 0 : last - page0 < n ? last - page0 : n;
@@ -123,30 +125,54 @@ __device__ void load_state(const plan &p, const walk &w, uint32_t row, state<NV>
     }
 }
 
+/* Two neighbouring values of a row of y, in the forms that y has. */
+__device__ inline void put2(const nb_cuda_rows &y, size_t i, float v0, float v1)
+{
+    if (y.f) *reinterpret_cast<float2 *>(y.f + i) = make_float2(v0, v1);
+    if (!y.hi) return;
+    const uint32_t hi = nb_pack_bf16(v0, v1);
+    *reinterpret_cast<uint32_t *>(y.hi + i) = hi;
+    if (!y.lo) return;
+    const float r0 = v0 - nb_bf16_float((uint16_t)hi),
+                r1 = v1 - nb_bf16_float((uint16_t)(hi >> 16));
+    *reinterpret_cast<uint32_t *>(y.lo + i) = nb_pack_bf16(r0, r1);
+}
+
+/* The state of a query goes to memory, or with `last` its result. */
 template <int NV>
 __device__ void store_state(const plan &p, const walk &w, uint32_t row, const state<NV> &s)
 {
-    const uint32_t lane = threadIdx.x % 32, g = lane / 4, dv = (uint32_t)p.a.d_v;
+    const uint32_t lane = threadIdx.x % 32, g = lane / 4, dv = (uint32_t)p.a.d_v, t2 = lane % 4 * 2;
 #pragma unroll
     for (uint32_t k = 0; k < 2; k++) {
         const uint32_t t = token_of(p, w, row + g + 8 * k);
         if (t >= p.a.n_tok) continue;
         const size_t at = (size_t)t * p.a.n_head + w.head;
-        if (lane % 4 == 0) {
+        const size_t y = (p.a.row0 + t) * p.a.y.stride + (size_t)w.head * dv + t2;
+        const float l = s.l[k];
+        if (lane % 4 == 0 && !p.a.last) {
             p.a.m[at] = s.m[k];
-            p.a.l[at] = s.l[k];
+            p.a.l[at] = l;
         }
-        float *o = p.a.o + at * dv + lane % 4 * 2;
+        float *o = p.a.o + at * dv + t2;
 #pragma unroll
         for (uint32_t n = 0; n < NV; n++) {
-            const uint32_t c = 8 * n + lane % 4 * 2;
-            if (p.whole) {
-                *reinterpret_cast<float2 *>(o + 8 * n) =
-                    make_float2(s.o[n][2 * k], s.o[n][2 * k + 1]);
-                continue;
+            float v[2] = { s.o[n][2 * k], s.o[n][2 * k + 1] };
+            if (p.a.last) v[0] = l != 0 ? v[0] / l : 0, v[1] = l != 0 ? v[1] / l : 0;
+            if (p.whole && p.a.last) {
+                put2(p.a.y, y + 8 * n, v[0], v[1]);
+            } else if (p.whole) {
+                *reinterpret_cast<float2 *>(o + 8 * n) = make_float2(v[0], v[1]);
+            } else {
+#pragma unroll
+                for (uint32_t e = 0; e < 2; e++) {
+                    if (8 * n + t2 + e >= dv) continue;
+                    if (p.a.last)
+                        nb_put(p.a.y, y + 8 * n + e, v[e]);
+                    else
+                        o[8 * n + e] = v[e];
+                }
             }
-            if (c < dv) o[8 * n] = s.o[n][2 * k];
-            if (c + 1 < dv) o[8 * n + 1] = s.o[n][2 * k + 1];
         }
     }
 }

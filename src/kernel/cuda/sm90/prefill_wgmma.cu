@@ -1,27 +1,38 @@
-/* prefill_wgmma.cu - expanded attention of a prompt on Hopper: wgmma, a group that copies, two that
- * compute.
+/* prefill_wgmma.cu - expanded attention of a prompt on Hopper: wgmma, a group that copies, two or three
+ * that compute.
  *
- * As sm80/prefill.cu: a block owns two pages of queries of one head and walks over tiles of 64 tokens.
- * A page of queries is the 64 rows of wgmma: each of two warp groups computes one page, the third
+ * As sm80/prefill.cu: a block owns some pages of queries of one head and walks over tiles of 64 tokens.
+ * A page of queries is the 64 rows of wgmma: each of PAGES warp groups computes one page, another
  * copies keys and values of the tiles to come into a ring of stages.  It uses cp.async, since a row is
  * made of pieces of two places (keys of the head, shared keys), and writes the 128-byte swizzle
  * itself; a tile is announced when this thread's pieces have landed and are fenced for wgmma.
  *
- * In a group the next tile's scores and this tile's weights times values are issued together; while the
- * latter run, the scores become weights.  Nothing is under way from one round of the loop to the next:
- * ptxas would serialise the products.  Queries stay in registers as left operands where they
- * fit, weights always do.  Values are the N-major right operand and need no transposition.
+ * Queries stay in registers as left operands where they fit, weights always do.  Values are the N-major
+ * right operand and need no transposition.  While one group turns scores into weights the others
+ * have the tensor cores.  Weights, masks and states: sm80/prefill.cuh.
  *
- * Weights, masks and states: sm80/prefill.cuh. */
+ * H100, one layer, prefill alone, TFLOP/s of the pairs that count:
+ *                                        16 x 192,128  the same,     8 x 128,64  20 x 256,256
+ *                                        8192 tokens   1024 at 7168  8192        4096
+ *   mma.sync (sm80/prefill.cu)           245           159           203         171
+ *   this, two groups                     439           407           352         299
+ *   this, three (queries in memory, if   459           312           394         -
+ *     they have more than 128 values)
+ *   softmax beside the product of        387           359           302-360     256
+ *     values: scores of the next tile issued first, then values
+ * A product names its accumulators, but the fence before it and the wait behind it name no registers:
+ * without hold() around them, multiplications with the factor moved behind the fence, and 8 x 128,64 was
+ * wrong.  Products that are under way from one round of a loop to the next are serialised by
+ * ptxas (C7514). */
 #include "kernel/cuda/sm80/prefill.cuh"
 #include "kernel/cuda/sm90/prefill_wgmma.cuh"
 
 namespace
 {
-constexpr uint32_t GROUP = 128, THREADS = 3 * GROUP,
-                   BLOCK_BYTES = TOK * 128; /* 64 rows of 64 values */
+constexpr uint32_t GROUP = 128, BLOCK_BYTES = TOK * 128; /* 64 rows of 64 values */
 
-template <int KQ, int NV, int STAGES, bool QREG> struct layout {
+template <int KQ, int NV, int STAGES, int PAGES, bool QREG> struct layout {
+    static constexpr uint32_t threads = (1 + PAGES) * GROUP;
     static constexpr uint32_t key_blocks = (KQ + 3) / 4, value_blocks = NV / 8;
     static constexpr uint32_t query_bytes = QREG ? 0 : key_blocks * BLOCK_BYTES; /* of a page */
     static constexpr uint32_t stage_bytes = (key_blocks + value_blocks) * BLOCK_BYTES;
@@ -68,10 +79,10 @@ __device__ void copy_tile(const plan &p, const source &s, unsigned char *stage)
         }
 }
 
-template <int KQ, int NV, int STAGES, bool QREG>
+template <int KQ, int NV, int STAGES, int PAGES, bool QREG>
 __device__ void copy_tiles(const plan &p, const walk &w, unsigned char *smem, uint32_t full)
 {
-    typedef layout<KQ, NV, STAGES, QREG> at;
+    typedef layout<KQ, NV, STAGES, PAGES, QREG> at;
     constexpr uint32_t LAG = STAGES - 2; /* tiles on their way when one is announced */
     const uint32_t empty = full + 8 * STAGES;
     for (uint32_t i = 0; i < w.n_tile + LAG; i++) {
@@ -183,15 +194,38 @@ __device__ inline void weight_fragments(const float (&s)[TILE_GROUPS][4],
     for (uint32_t j = 0; j < TOK / 16; j++) weight_fragment(s, j, a[j]);
 }
 
+/* One tile: keys and values at k and v in shared memory; causal from `row` on unless that is TOK. */
+template <int KQ, int NV, bool QREG>
+__device__ void whole_tile(const plan &p, const queries<KQ, QREG> &q, uint32_t k, uint32_t v,
+                           uint32_t row, state<NV> &x)
+{
+    float s[TILE_GROUPS][4], factor[2];
+    uint32_t a[TOK / 16][4];
+    wg_fence();
+    issue_scores<KQ, QREG>(q, k, s);
+    wg_wait<0>();
+    hold(s);
+    if (row != TOK) mask(row, s);
+    weights(p.scale_log2, s, x, factor);
+    rescale(factor, x);
+    weight_fragments(s, a);
+    hold(a);
+    hold(x.o);
+    wg_fence();
+    issue_values(a, v, x);
+    wg_wait<0>();
+    hold(x.o);
+}
+
 __device__ inline void release(uint32_t bar)
 {
     if (threadIdx.x % 32 == 0) bar_arrive(bar);
 }
 
-template <int KQ, int NV, int STAGES, bool QREG>
+template <int KQ, int NV, int STAGES, int PAGES, bool QREG>
 __device__ void compute_tiles(const plan &p, const walk &w, unsigned char *smem, uint32_t full)
 {
-    typedef layout<KQ, NV, STAGES, QREG> at;
+    typedef layout<KQ, NV, STAGES, PAGES, QREG> at;
     const uint32_t mine = threadIdx.x / GROUP - 1, row = threadIdx.x % GROUP / 32 * 16;
     const uint32_t empty = full + 8 * STAGES, stage0 = nb_smem(smem) + at::at_stage;
     queries<KQ, QREG> q;
@@ -204,62 +238,27 @@ __device__ void compute_tiles(const plan &p, const walk &w, unsigned char *smem,
     }
     state<NV> x;
     load_state(p, w, mine * TOK + row, x);
-    float s[TILE_GROUPS][4], factor[2];
-    uint32_t a[TOK / 16][4];
     /* The decoded tiles before this group's page.  Of the others, which the other group may see, it
      * waits for the filling, so that a stage's phases are counted alike. */
     const size_t page = (size_t)w.page + mine;
     const uint32_t n_mine = mine >= w.n_page || page <= p.a.page0 ? 0
                             : page - p.a.page0 < w.n_dec          ? (uint32_t)(page - p.a.page0)
                                                                   : w.n_dec;
-    uint32_t i = 0, k = stage0;
-    if (n_mine) {
-        bar_wait(full, 0);
-        wg_fence();
-        issue_scores<KQ, QREG>(q, k, s);
-        wg_wait<0>();
-        weights(p.scale_log2, s, x, factor);
-        rescale(factor, x);
-        weight_fragments(s, a);
-    }
-    for (i = 1; i < n_mine; i++) {
-        const uint32_t st = i % STAGES, next = stage0 + st * at::stage_bytes;
+    for (uint32_t i = 0; i < n_mine; i++) {
+        const uint32_t st = i % STAGES, k = stage0 + st * at::stage_bytes;
         bar_wait(full + 8 * st, i / STAGES & 1);
-        wg_fence();
-        issue_scores<KQ, QREG>(q, next, s);
-        issue_values(a, k + at::key_blocks * BLOCK_BYTES, x);
-        wg_wait<1>(); /* the scores */
-        weights(p.scale_log2, s, x, factor);
-        wg_wait<0>();
-        release(empty + 8 * ((i - 1) % STAGES));
-        rescale(factor, x);
-        weight_fragments(s, a);
-        k = next;
-    }
-    if (n_mine) {
-        wg_fence();
-        issue_values(a, k + at::key_blocks * BLOCK_BYTES, x);
-        wg_wait<0>();
-        release(empty + 8 * ((n_mine - 1) % STAGES));
+        whole_tile<KQ, NV, QREG>(p, q, k, k + at::key_blocks * BLOCK_BYTES, TOK, x);
+        release(empty + 8 * st);
     }
     bool bad = false;
-    for (i = n_mine; i < w.n_tile; i++) {
+    for (uint32_t i = n_mine; i < w.n_tile; i++) {
         const uint32_t st = i % STAGES;
         bar_wait(full + 8 * st, i / STAGES & 1);
         if (i == w.n_dec + mine) { /* its own tile: the last */
             unsigned char *tile = smem + at::at_stage + st * at::stage_bytes;
-            k = nb_smem(tile);
+            const uint32_t k = nb_smem(tile), v = k + at::key_blocks * BLOCK_BYTES;
             bad = group_any(1 + mine, clean<NV>(tile + at::key_blocks * BLOCK_BYTES));
-            wg_fence();
-            issue_scores<KQ, QREG>(q, k, s);
-            wg_wait<0>();
-            mask(row, s);
-            weights(p.scale_log2, s, x, factor);
-            rescale(factor, x);
-            weight_fragments(s, a);
-            wg_fence();
-            issue_values(a, k + at::key_blocks * BLOCK_BYTES, x);
-            wg_wait<0>();
+            whole_tile<KQ, NV, QREG>(p, q, k, v, row, x);
         }
         release(empty + 8 * st);
     }
@@ -267,10 +266,10 @@ __device__ void compute_tiles(const plan &p, const walk &w, unsigned char *smem,
     store_state(p, w, mine * TOK + row, x);
 }
 
-template <int KQ, int NV, int STAGES, bool QREG>
-__global__ void __launch_bounds__(THREADS, 1) prefill_kernel(NB_PARAM plan p)
+template <int KQ, int NV, int STAGES, int PAGES, bool QREG>
+__global__ void __launch_bounds__((1 + PAGES) * GROUP, 1) prefill_kernel(NB_PARAM plan p)
 {
-    typedef layout<KQ, NV, STAGES, QREG> at;
+    typedef layout<KQ, NV, STAGES, PAGES, QREG> at;
     NB_SHARED(unsigned char, raw);
     unsigned char *smem = raw + (1024 - nb_smem(raw) % 1024) % 1024;
     const uint32_t full = nb_smem(smem + at::at_bar);
@@ -279,43 +278,45 @@ __global__ void __launch_bounds__(THREADS, 1) prefill_kernel(NB_PARAM plan p)
     if (threadIdx.x == 0) {
         for (uint32_t i = 0; i < STAGES; i++) {
             bar_init(full + 8 * i, GROUP);
-            bar_init(full + 8 * (STAGES + i), 2 * GROUP / 32);
+            bar_init(full + 8 * (STAGES + i), PAGES * GROUP / 32);
         }
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
     __syncthreads();
     if (threadIdx.x < GROUP) {
-        fewer_registers<40>();
-        copy_tiles<KQ, NV, STAGES, QREG>(p, w, smem, full);
+        fewer_registers<PAGES == 2 ? 40 : 32>();
+        copy_tiles<KQ, NV, STAGES, PAGES, QREG>(p, w, smem, full);
     } else {
-        more_registers<232>();
-        compute_tiles<KQ, NV, STAGES, QREG>(p, w, smem, full);
+        more_registers<PAGES == 2 ? 232 : 160>();
+        compute_tiles<KQ, NV, STAGES, PAGES, QREG>(p, w, smem, full);
     }
 }
 
-template <int KQ, int NV, int STAGES, bool QREG> void launch(nb_cuda *g, plan &p)
+template <int KQ, int NV, int STAGES, int PAGES, bool QREG>
+void launch(nb_cuda *g, const nb_cuda_prefill_args *a)
 {
-    typedef layout<KQ, NV, STAGES, QREG> at;
+    typedef layout<KQ, NV, STAGES, PAGES, QREG> at;
+    plan p = plan_of(a, PAGES);
     p.whole = true;
-    NB_SHARED_LIMIT(g, (prefill_kernel<KQ, NV, STAGES, QREG>), at::bytes);
-    NB_LAUNCH(g, (prefill_kernel<KQ, NV, STAGES, QREG>), dim3((unsigned)p.a.n_head, p.n_pair),
-              THREADS, at::bytes, p);
+    NB_SHARED_LIMIT(g, (prefill_kernel<KQ, NV, STAGES, PAGES, QREG>), at::bytes);
+    NB_LAUNCH(g, (prefill_kernel<KQ, NV, STAGES, PAGES, QREG>),
+              dim3((unsigned)a->n_head, p.n_block), at::threads, at::bytes, p);
 }
 
 } // namespace
 
 bool nb_cuda_prefill_wgmma(nb_cuda *g, const nb_cuda_prefill_args *a)
 {
-    plan p = plan_of(a);
-    if (!p.pieces) return false;
-    if (p.n_step == 12 && a->d_v == 128) /* DeepSeek */
-        launch<12, 16, 4, true>(g, p);
-    else if (p.n_step == 16 && a->d_v == 256) /* GLM */
-        launch<16, 32, 2, false>(g, p);
-    else if (p.n_step == 8 && a->d_v == 64) /* the bundled model */
-        launch<8, 8, 4, true>(g, p);
-    else if (p.n_step == 6 && a->d_v == 64) /* MiniCPM3 */
-        launch<6, 8, 4, true>(g, p);
+    const size_t dk = a->d_nope + a->d_rope;
+    if (!plan_of(a, 1).pieces) return false;
+    if (dk == 192 && a->d_v == 128) /* DeepSeek */
+        launch<12, 16, 4, 2, true>(g, a);
+    else if (dk == 256 && a->d_v == 256) /* GLM */
+        launch<16, 32, 2, 2, false>(g, a);
+    else if (dk == 128 && a->d_v == 64) /* the bundled model */
+        launch<8, 8, 4, 3, true>(g, a);
+    else if (dk == 96 && a->d_v == 64) /* MiniCPM3 */
+        launch<6, 8, 4, 3, true>(g, a);
     else
         return false;
     return true;

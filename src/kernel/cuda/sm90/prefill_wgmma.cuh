@@ -29,6 +29,21 @@ template <int N> __device__ inline void wg_wait()
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
 }
 
+/* Registers that a product reads or writes: what computes them stays before this line, what reads them
+ * behind it.  To be said before wg_fence and after wg_wait, which name no registers. */
+template <int N> __device__ inline void hold(float (&x)[N][4])
+{
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        asm volatile("" : "+f"(x[i][0]), "+f"(x[i][1]), "+f"(x[i][2]), "+f"(x[i][3])::"memory");
+}
+template <int N> __device__ inline void hold(uint32_t (&x)[N][4])
+{
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        asm volatile("" : "+r"(x[i][0]), "+r"(x[i][1]), "+r"(x[i][2]), "+r"(x[i][3])::"memory");
+}
+
 /* ---- waiting for each other ---- */
 
 __device__ inline void bar_init(uint32_t bar, uint32_t n)
