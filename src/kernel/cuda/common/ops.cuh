@@ -36,6 +36,11 @@ nb_cuda_linear_fn nb_cuda_linear_mma, nb_cuda_linear_mma_prompt, nb_cuda_linear_
 nb_cuda_linear_can_fn nb_cuda_linear_mma_can, nb_cuda_linear_simt_can;
 nb_cuda_experts_fn nb_cuda_experts_mma, nb_cuda_experts_mma_prompt, nb_cuda_experts_simt;
 nb_cuda_experts_can_fn nb_cuda_experts_mma_can, nb_cuda_experts_simt_can;
+#if !NB_CUDA_EMULATED
+bool nb_cuda_mla_few_can(const nb_record *r, size_t n_head);
+size_t nb_cuda_mla_few_scratch(const nb_record *r, size_t n_head, size_t n_row);
+void nb_cuda_mla_few(nb_cuda *g, const nb_cuda_mla_args *a);
+#endif
 bool nb_cuda_mla_mma_can(const nb_record *r, size_t n_head);
 size_t nb_cuda_mla_mma_scratch(const nb_record *r, size_t n_head, size_t n_row);
 void nb_cuda_mla_mma(nb_cuda *g, const nb_cuda_mla_args *a);
