@@ -2,7 +2,7 @@
  *
  * Few tokens (decode; at most SMALL_TOK of a chunk): one launch, grid (row groups of a page, sets of
  * chunks), which fills the device once however many chunks there are.  Chunks that complete no page are
- * dealt to the blocks.  Of the others a block has the rows [r0, r0 + 4) in whatever pages the chunk
+ * dealt to the blocks.  Of the others a block has the rows [r0, r0 + 8) in whatever pages the chunk
  * touches: it encodes those of complete pages and writes the new ones.  Every block that encodes looks
  * at all new rows for values that are not finite, so that none writes before all have decided the same;
  * it takes new values from the step's rows, not from the tail, and nobody but itself writes the tail
@@ -14,7 +14,12 @@
  * the tail, which nobody reads any more.
  *
  * INT4_CH shares scales over 32 tokens: its groups are of 32 rows.  How rows become bytes:
- * kv_encode.cuh. */
+ * kv_encode.cuh.
+ *
+ * H100, 512 + 64, us: one row 2.1 to 3.1 in every record; one page of bf16 5.2, fp8 7.8, nvfp4 4over6 9.7,
+ * nvfp4 search 12.5, if4 search 15.2, int4 25; 8,192 tokens of bf16 30, nvfp4 44, if4 74.  256 rows of 256
+ * chunks 3.6; with a grid of 8 blocks for each chunk they took 6 to 9.  Slower or no faster: four rows
+ * and 128 threads to a block (if4 pages of 256 chunks 158 for 139), 80 registers for the few rows. */
 #include "kernel/cuda/common/kv_encode.cuh"
 #include "kernel/cuda/common/ops.cuh"
 
@@ -166,6 +171,12 @@ __device__ void complete(const append &p, uint32_t i, uint32_t r0)
     }
 }
 
+/* Whether the block's chunk k completes a page, for the first 32 threads. */
+__device__ bool completes(const append &p, uint32_t k, uint32_t mine)
+{
+    return threadIdx.x < 32 && k < mine && view(p.a, blockIdx.y + k * gridDim.y).end >= PAGE;
+}
+
 /* Grid: (groups of rows, sets of chunks).  Block b writes the rows of chunks b, b + blocks, ... that complete
  * no page; then its group of those of its set, blockIdx.y, + gridDim.y, ..., that do. */
 __global__ void __launch_bounds__(THREADS, 2) append_few(NB_PARAM append p)
@@ -174,16 +185,16 @@ __global__ void __launch_bounds__(THREADS, 2) append_few(NB_PARAM append p)
     const uint32_t n_chunk = (uint32_t)p.a.cache.n_chunk, n_block = gridDim.x * gridDim.y;
     const uint32_t mine = (n_chunk - blockIdx.y + gridDim.y - 1) / gridDim.y;
     const team all = { threadIdx.x, blockDim.x };
+    bool full = completes(p, threadIdx.x, mine); /* read before the rows, not after */
     for (uint32_t i = blockIdx.y * gridDim.x + blockIdx.x; i < n_chunk; i += n_block) {
         const view c(p.a, i);
         if (c.end < PAGE && !move_rows(p, c, all, 0, c.end, true)) p.a.bad[i] = 1;
     }
     for (uint32_t k0 = 0; k0 < mine; k0 += 32) {
-        const uint32_t k = k0 + threadIdx.x;
+        if (k0 > 0) full = completes(p, k0 + threadIdx.x, mine);
         if (threadIdx.x == 0) some_complete[0] = 0;
-        __syncthreads();
-        if (threadIdx.x < 32 && k < mine && view(p.a, blockIdx.y + k * gridDim.y).end >= PAGE)
-            atomicOr(some_complete, 1u << threadIdx.x);
+        if (!__syncthreads_or(full)) continue;
+        if (full) atomicOr(some_complete, 1u << threadIdx.x);
         __syncthreads();
         const uint32_t todo = some_complete[0];
         for (uint32_t j = 0; j < 32; j++)
@@ -311,15 +322,13 @@ void nb_cuda_kv_append(nb_cuda *g, const nb_cuda_kv_append_args *a)
 {
     const nb_record &r = a->cache.record;
     const bool channels = r.seg[0].fmt == NB_SEG_INT4_CH || r.seg[1].fmt == NB_SEG_INT4_CH;
-    append p = { *a, gaps_of(r), channels ? 32u : 8u };
+    const append p = { *a, gaps_of(r), channels ? 32u : 8u };
     if (a->cache.n_chunk == 0 || a->max_chunk_tok == 0) return;
     if (a->max_chunk_tok <= SMALL_TOK) {
-        p.n_row = channels ? 32 : 4; /* a vector of each row to a warp */
-        const unsigned n_thread = channels ? THREADS : THREADS / 2;
-        const size_t n_group = PAGE / p.n_row, fit = 2 * (size_t)g->n_sm * THREADS / n_thread;
+        const size_t n_group = PAGE / p.n_row, fit = 2 * (size_t)g->n_sm;
         const size_t most = fit < n_group ? 1 : fit / n_group;
         const size_t n_set = a->cache.n_chunk < most ? a->cache.n_chunk : most;
-        NB_LAUNCH(g, append_few, dim3((unsigned)n_group, (unsigned)n_set), dim3(n_thread), 0, p);
+        NB_LAUNCH(g, append_few, dim3((unsigned)n_group, (unsigned)n_set), dim3(THREADS), 0, p);
         return;
     }
     const size_t unit = (a->max_chunk_tok + 2 * PAGE - 2) / PAGE * 8 * a->cache.n_chunk;
