@@ -41,9 +41,9 @@ float fixed(const nb_record_seg &s)
     return s.fixed_scale != 0 ? s.fixed_scale : 1;
 }
 
-template <int FMT, int N, int PAIRS> void launch(nb_cuda *g, const nb_cuda_mla_args *a)
+template <int FMT, int N, int GROUPS> void launch(nb_cuda *g, const nb_cuda_mla_args *a)
 {
-    using L = few::layout<FMT, N, PAIRS>;
+    using L = few::layout<FMT, N, GROUPS>;
     const nb_record &r = a->cache.record;
     const unsigned char *page = a->cache.pool + a->cache.layer_off;
     const size_t row = FMT == few::BF16 ? 1024 : FMT == few::FP8 ? 512 : 256;
@@ -69,8 +69,8 @@ template <int FMT, int N, int PAIRS> void launch(nb_cuda *g, const nb_cuda_mla_a
     p.rope_int8 = r.seg[1].fmt == NB_SEG_INT8;
     p.next = (uint32_t *)count, p.done = p.next + 1;
     const size_t most = a->max_item < (size_t)g->n_sm ? a->max_item : (size_t)g->n_sm;
-    NB_SHARED_LIMIT(g, (few::mla_few<FMT, N, PAIRS>), L::BYTES);
-    NB_LAUNCH(g, (few::mla_few<FMT, N, PAIRS>), (unsigned)most, L::THREADS, L::BYTES, p, codes,
+    NB_SHARED_LIMIT(g, (few::mla_few<FMT, N, GROUPS>), L::BYTES);
+    NB_LAUNCH(g, (few::mla_few<FMT, N, GROUPS>), (unsigned)most, L::THREADS, L::BYTES, p, codes,
               rope);
 }
 
@@ -78,10 +78,10 @@ template <int FMT, int N, int PAIRS> void launch(nb_cuda *g, const nb_cuda_mla_a
  * gives the same bits).  Else as many queries as fit at a time. */
 template <int FMT> void launch_rows(nb_cuda *g, const nb_cuda_mla_args *a)
 {
-    if (a->n_head <= 8 || (a->n_head <= 16 && a->n_row <= a->cache.n_chunk))
+    if (FMT == few::BF16 || a->n_head <= 8 || (a->n_head <= 16 && a->n_row <= a->cache.n_chunk))
         launch<FMT, 16, 2>(g, a);
-    else
-        launch<FMT, 32, 1>(g, a);
+    else if constexpr (FMT != few::BF16)
+        launch<FMT, 32, FMT == few::FP8 ? 1 : 2>(g, a);
 }
 
 } // namespace
@@ -93,7 +93,7 @@ bool nb_cuda_mla_few_can(const nb_record *r, size_t n_head)
     if (c.dim != few::LORA || k.dim != few::ROPE || c.n_vec != 1 || k.n_vec != 1 ||
         c.n_outlier != 0 || k.n_outlier != 0)
         return false;
-    if (c.fmt == NB_SEG_BF16) return k.fmt == NB_SEG_BF16;
+    if (c.fmt == NB_SEG_BF16) return k.fmt == NB_SEG_BF16 && n_head <= 16;
     return (c.fmt == NB_SEG_NVFP4 || c.fmt == NB_SEG_IF4 || c.fmt == NB_SEG_E4M3) &&
            (k.fmt == NB_SEG_INT8 || k.fmt == NB_SEG_E4M3);
 }

@@ -6,11 +6,9 @@
  *   O^T [512 dims x N rows] += V^T P^T  A from shared memory, M-major: the same registers, stored once
  * so a code is decoded once and a page is the M of a product.  BF16 pages are both operands as they lie.
  *
- * Two warpgroups are a pair: each has 256 of the 512 dimensions (and 32 of the rope key) of a page, for
- * scores, values and O.  Their halves of the scores meet in shared memory: of each two tokens of a
- * thread, one is finished by each half.  Two pairs take the pages of a unit in turn, each with an O of
- * its own, joined at the unit's end; while one waits, the other decodes.  A warp of its own fetches
- * pages, across units and items.
+ * Two warpgroups take the pages of a unit in turn, each with an O of its own; they are joined at the
+ * unit's end.  While one waits, the other decodes.  A page is in registers before its first product, so
+ * its slot is free early; thread 0 fetches, across units and items, whenever it comes by.
  *
  * The largest score is followed lazily: weights may reach 2^8 before it is moved, so most pages have
  * no reduction over tokens at all.  The outer scale of a token goes to its score and, as an exponent,
@@ -25,6 +23,8 @@ namespace few
 
 enum { NVFP4, IF4, FP8, BF16 };
 enum { UNIT = 16, TOK = 64, LORA = 512, ROPE = 64 };
+enum { RING = 8 }; /* items of a block whose numbers are kept */
+enum { LAZY = 8 };
 
 struct params {
     const unsigned char *page; /* of block 0, this layer */
@@ -45,11 +45,9 @@ struct params {
 };
 
 /* Shared memory, from a multiple of 1024 on. */
-template <int FMT, int N, int PAIRS> struct layout {
+template <int FMT, int N, int GROUPS> struct layout {
     enum {
-        SLOTS = FMT == BF16  ? 2
-                : FMT == FP8 ? 2
-                             : 3,
+        SLOTS = FMT == BF16 || FMT == FP8 || N == 32 ? 2 : 3,
         CODES = FMT == BF16  ? 73728
                 : FMT == FP8 ? 32768
                              : 16384,
@@ -58,40 +56,27 @@ template <int FMT, int N, int PAIRS> struct layout {
                             : 6272,
         R_ROPE = FMT == FP8 ? 0 : 2048, /* in the rest: block scales first */
         R_OUT = R_ROPE + 4096,
-        V_HALF = FMT != BF16  ? 32768
-                 : PAIRS == 2 ? 512 * N
-                              : 0,
+        VALUES = FMT == BF16 ? 16896 : 65536, /* of a group; BF16: for sums alone */
         P_BYTES = TOK * N * 2,
-        X_BYTES = FMT == BF16 ? 256 * N : 0,
-        AT_V = 9 * 128 * N,
-        AT_SLOT = AT_V + 2 * PAIRS * V_HALF,
+        Q_ROWS = FMT == BF16 ? 2 * N : N, /* BF16: what rounding leaves is a row, too */
+        WARPS = 4,
+        THREADS = 128 * GROUPS,
+        AT_V = 9 * 128 * Q_ROWS,
+        AT_SLOT = AT_V + GROUPS * VALUES,
         AT_P = AT_SLOT + SLOTS * CODES,
-        AT_X = AT_P + PAIRS * P_BYTES,
-        AT_REST = AT_X + PAIRS * X_BYTES,
-        AT_MAX = AT_REST + SLOTS * REST,  /* [PAIRS][8 warps][N] */
-        AT_SUM = AT_MAX + PAIRS * 32 * N, /* the same */
-        AT_M = AT_SUM + PAIRS * 32 * N,   /* [PAIRS][N] */
-        AT_TOTAL = AT_M + PAIRS * 4 * N,  /* [N]: m of the units so far */
-        AT_QK = AT_TOTAL + 4 * N,         /* [N]: factor of a row's scores */
-        AT_STATE = AT_QK + 4 * N,         /* [N]: where a row's state goes */
-        AT_ITEM = AT_STATE + 4 * N,       /* [8]: numbers of this block's items */
-        AT_WALK = AT_ITEM + 32,           /* struct walk */
-        AT_BAR = AT_WALK + 64,            /* full [SLOTS][2], empty [SLOTS] */
-        BYTES = AT_BAR + 8 * 3 * SLOTS + 1024,
-        THREADS = 256 * PAIRS
+        AT_REST = AT_P + GROUPS * P_BYTES,
+        AT_MAX = AT_REST + SLOTS * REST,   /* [GROUPS][WARPS][N] */
+        AT_SUM = AT_MAX + GROUPS * 16 * N, /* the same */
+        AT_M = AT_SUM + GROUPS * 16 * N,   /* [GROUPS][N] */
+        AT_TOTAL = AT_M + GROUPS * 4 * N,  /* [2][N]: m of the units so far, before and after one */
+        AT_QK = AT_TOTAL + 8 * N,          /* [N]: factor of a row's scores */
+        AT_STATE = AT_QK + 4 * N,          /* [N]: where a row's state goes */
+        AT_ITEM = AT_STATE + 4 * N,        /* [RING]: numbers of this block's items */
+        AT_WALK = AT_ITEM + 4 * RING,      /* struct walk */
+        AT_BAR = AT_WALK + 64,             /* full [SLOTS][2], empty [SLOTS] */
+        BYTES = AT_BAR + 8 * 3 * SLOTS + 1024 /* the start is aligned by hand */
     };
 };
-
-/* The dimension of half e of register reg (0..7) of lane t in group grp of 64. */
-template <int FMT>
-__device__ inline uint32_t dim_of(uint32_t grp, uint32_t t, uint32_t reg, uint32_t e)
-{
-    if (FMT == BF16) return 64 * grp + 16 * t + 2 * reg + e;
-    if (FMT == FP8) return 64 * grp + 16 * t + 2 * reg + e;
-    const uint32_t n = reg % 4; /* nibbles of a word come as pairs (1,3) (5,7) (0,2) (4,6) */
-    return 128 * (grp / 2) + 32 * t + 16 * (grp % 2) + reg / 4 * 8 + (n < 2 ? 1 : 0) + n % 2 * 4 +
-           2 * e;
-}
 
 /* Eight codes as four pairs of FP16 times 2^-6 and f: as E4M3 bytes, then two at a time. */
 __device__ inline void eight(uint32_t q, uint32_t f, uint32_t *out)
@@ -139,20 +124,25 @@ __device__ inline int fresh_tid()
     return t;
 }
 
+/* The same in all lanes, and known to be (a uniform register). */
+__device__ inline uint32_t uniform(uint32_t x)
+{
+    return __reduce_max_sync(~0u, x);
+}
+
 /* A thread of the warpgroups that compute. */
 struct place {
-    int pair, half, w, lane, g, t;
+    int group, w, lane, g, t;
     int k0; /* token of its first row; the second is k0 + 8 */
+    uint32_t base;
     unsigned char *smem;
 };
 
-/* WG: the warpgroup, known where one code serves one of them. */
-template <int WG = -1> __device__ inline place place_of(int tid, unsigned char *smem)
+template <int GROUP> __device__ inline place place_of(int tid, unsigned char *smem)
 {
     place z;
-    z.pair = tid / 256, z.half = tid / 128 % 2, z.w = tid / 32 % 4, z.lane = tid % 32;
-    z.g = z.lane / 4, z.t = z.lane % 4, z.smem = smem;
-    if (WG >= 0) z.pair = WG / 2, z.half = WG % 2;
+    z.w = tid / 32 % 4, z.lane = tid % 32, z.g = z.lane / 4, z.t = z.lane % 4;
+    z.smem = smem, z.base = nb_smem(smem);
     /* Row g of 8 is token 4 (g % 2) + g / 2, so that two rows of a quarter warp lie in different halves
      * of the banks; rows of BF16 pages are not read by threads. */
     z.k0 = 16 * z.w + ((z.g & 1) << 2 | z.g >> 1);
@@ -160,11 +150,11 @@ template <int WG = -1> __device__ inline place place_of(int tid, unsigned char *
 }
 
 /* Queries of a pass as B of S^T: [9 groups of 64 dims][N][128 bytes], 16-byte chunks xor row % 8. */
-template <int FMT, int N, int PAIRS>
+template <int FMT, int N, int GROUPS>
 __device__ inline void pack_q(const params &a, const nb_cuda_item &it, uint32_t q0, uint32_t n_row,
                               unsigned char *smem)
 {
-    using L = layout<FMT, N, PAIRS>;
+    using L = layout<FMT, N, GROUPS>;
     const uint32_t tid = (uint32_t)fresh_tid(), warp = tid / 32, lane = tid % 32;
     for (uint32_t r = warp; r < N; r += L::THREADS / 32) {
         float v[3][8], top = 0;
@@ -202,16 +192,22 @@ __device__ inline void pack_q(const params &a, const nb_cuda_item &it, uint32_t 
             const uint32_t d = 8 * c, odd = r % 8;
             uint32_t grp, t, reg;
             if (FMT == BF16) {
-                uint32_t o[4];
+                uint32_t o[4], p[4];
 #pragma unroll
-                for (int n = 0; n < 4; n++) o[n] = nb_pack_bf16(v[i][2 * n], v[i][2 * n + 1]);
-                *(uint4 *)(smem + c / 8 * 128 * N + r * 128 + (c % 8 ^ odd) * 16) =
-                    make_uint4(o[0], o[1], o[2], o[3]);
+                for (int n = 0; n < 4; n++) {
+                    const float x = v[i][2 * n], y = v[i][2 * n + 1];
+                    o[n] = nb_pack_bf16(x, y);
+                    p[n] = nb_pack_bf16(x - __uint_as_float(o[n] << 16),
+                                        y - __uint_as_float(o[n] & 0xffff0000u));
+                }
+                unsigned char *to = smem + c / 8 * 128 * L::Q_ROWS + r * 128 + (c % 8 ^ odd) * 16;
+                *(uint4 *)to = make_uint4(o[0], o[1], o[2], o[3]);
+                *(uint4 *)(to + 128 * N) = make_uint4(p[0], p[1], p[2], p[3]);
                 continue;
             }
             const bool straight = FMT == FP8 || c >= 64;
             if (c >= 64)
-                grp = 8, t = d / 8 % 4, reg = d / 32 % 2 * 4;
+                grp = 8, t = d / 16 % 4, reg = d / 8 % 2 * 4;
             else if (FMT == FP8)
                 grp = d / 64, t = d / 16 % 4, reg = d / 8 % 2 * 4;
             else
@@ -236,15 +232,14 @@ struct walk {
     uint32_t at, page;     /* pages of it so far; the next of a pass */
     uint32_t n_page, end;  /* of a pass; of all passes */
 };
-enum { RING = 8 }; /* items of this block whose numbers are kept */
 
 /* Fetches what there is room for: pages of items up to `known`. */
-template <int FMT, int N, int PAIRS>
+template <int FMT, int N, int GROUPS>
 __device__ inline void fetch(const params &a, const CUtensorMap *codes, const CUtensorMap *rope,
                              uint32_t base, unsigned char *smem, uint32_t known, uint32_t &c,
                              uint32_t &b)
 {
-    using L = layout<FMT, N, PAIRS>;
+    using L = layout<FMT, N, GROUPS>;
     const uint32_t bars = base + L::AT_BAR, empty = bars + 16 * L::SLOTS;
     volatile walk *w = (volatile walk *)(smem + L::AT_WALK);
     for (;;) {
@@ -262,7 +257,7 @@ __device__ inline void fetch(const params &a, const CUtensorMap *codes, const CU
         }
         const uint32_t s = c % L::SLOTS, page = w->page;
         if (c >= L::SLOTS && !mbar_test(empty + 8 * s, (c / L::SLOTS - 1) & 1)) return;
-        const uint32_t bar = bars + 8 * (2 * s + (PAIRS == 2 ? page & 1 : 0));
+        const uint32_t bar = bars + 8 * (2 * s + (GROUPS == 2 ? page & 1 : 0));
         const uint32_t dst = base + L::AT_SLOT + s * L::CODES;
         mbar_expect(bar, L::CODES + L::REST);
 #pragma unroll
@@ -286,55 +281,56 @@ struct page_at {
     uint32_t slot_u32;
 };
 
-/* Scores of a page from codes: s1 of the latent, s2 of the rope key, this half's share; the values go to
- * v.  v may be written after `free` (the values of the page before have been used by all). */
-template <int FMT, int N, int PAIRS>
-__device__ inline void scores(const place &z, const params &a, const page_at &pg, unsigned char *v,
-                              uint64_t qd, float (&s1)[N / 2], float (&s2)[N / 2])
+/* What a thread reads of a page: its two tokens' codes, block scales, rope codes, outer scales. */
+template <int FMT> struct raw {
+    enum { CHUNKS = FMT == FP8 ? 8 : 4 };
+    uint4 ca[CHUNKS], cb[CHUNKS];
+    uint4 ra, rb;
+    uint32_t sa[4], sb[4];
+    uint32_t oa, ob, pa, pb;
+};
+
+template <int FMT, int N, int GROUPS>
+__device__ inline void load_raw(const place &z, const page_at &pg, raw<FMT> &w)
 {
-    using L = layout<FMT, N, PAIRS>;
-    const int t = z.t, g = z.g, k0 = z.k0, r0 = 16 * z.w + g;
-    const unsigned char *row = pg.slot + z.half * (L::CODES / 2) + k0 * 128;
-    const int sw = k0 & 7;
-    { /* rope: lane t has 8 codes of either row */
-        const unsigned char *rp = pg.rest + L::R_ROPE + k0 * 64 + 32 * z.half + 8 * t;
-        const uint2 ca = *(const uint2 *)rp, cb = *(const uint2 *)(rp + 512);
-        uint32_t x[4], y[4];
-        rope4(ca.x, a.rope_int8, x), rope4(ca.y, a.rope_int8, x + 2);
-        rope4(cb.x, a.rope_int8, y), rope4(cb.y, a.rope_int8, y + 2);
-        const uint64_t qr = qd + (8 * 128 * N >> 4) + 4 * z.half;
-        wg_fence();
-        wg_rs<0>(s2, x[0], y[0], x[1], y[1], qr);
-        wg_rs<1>(s2, x[2], y[2], x[3], y[3], qr + 2);
-        wg_commit();
+    using L = layout<FMT, N, GROUPS>;
+    const unsigned char *row = pg.slot + z.k0 * 128;
+#pragma unroll
+    for (int i = 0; i < raw<FMT>::CHUNKS; i++) {
+        const int at = i / 2 * 8192 + ((i % 2 * 4 + z.t) ^ (z.k0 & 7)) * 16;
+        w.ca[i] = *(const uint4 *)(row + at), w.cb[i] = *(const uint4 *)(row + 1024 + at);
     }
+    if (FMT != FP8)
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const unsigned char *sp = pg.rest + z.k0 * 32 + 8 * i + 2 * z.t;
+            w.sa[i] = *(const unsigned short *)sp, w.sb[i] = *(const unsigned short *)(sp + 256);
+        }
+    const unsigned char *rp = pg.rest + L::R_ROPE + z.k0 * 64 + 16 * z.t;
+    w.ra = *(const uint4 *)rp, w.rb = *(const uint4 *)(rp + 512);
+    const unsigned char *out = pg.rest + L::R_OUT + z.k0;
+    w.oa = out[0], w.ob = out[8], w.pa = out[64], w.pb = out[72];
+}
+
+/* Scores of a page from codes: s1 of the latent, s2 of the rope key; the values go to v.  freed(): all
+ * have read the page, and the values of the page before are done. */
+template <int FMT, int N, class FREED>
+__device__ inline void scores(const place &z, const params &a, const raw<FMT> &w, uint32_t v,
+                              const operand &qd, float (&s1)[N / 2], float (&s2)[N / 2],
+                              const FREED &freed)
+{
+    /* A matrix of 8x8: lanes 0..7 tokens 0..7 of a warp, 8..15 the other 8; 16..31: 8 dims on. */
+    const int vr = 16 * z.w + z.lane % 16;
+    uint32_t to[4];
+#pragma unroll
+    for (int n = 0; n < 4; n++) to[n] = v + vr * 128 + ((2 * n + z.lane / 16) ^ (vr & 7)) * 16;
     uint32_t ka[2][8], kb[2][8], fa[2], fb[2];
-    uint4 ga, gb;
     bool ta[2] = { false, false }, tb[2] = { false, false };
 #pragma unroll
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 8; i++) {
         uint32_t(&x)[8] = ka[i & 1], (&y)[8] = kb[i & 1];
-        if (FMT == FP8) {
-            const int at = i / 2 * 8192 + (((i & 1) * 4 + t) ^ sw) * 16;
-            ga = *(const uint4 *)(row + at), gb = *(const uint4 *)(row + 1024 + at);
-        } else if (!(i & 1)) {
-            const int at = ((i / 2 * 4 + t) ^ sw) * 16;
-            ga = *(const uint4 *)(row + at), gb = *(const uint4 *)(row + 1024 + at);
-            const unsigned char *sp = pg.rest + k0 * 32 + 16 * z.half + 4 * i + 2 * t;
-            const uint32_t sa = *(const unsigned short *)sp,
-                           sb = *(const unsigned short *)(sp + 256);
-            const uint32_t ha = cvt_e4m3(sa & 0x7f7f), hb = cvt_e4m3(sb & 0x7f7f);
-            fa[0] = __byte_perm(ha, 0, 0x1010), fa[1] = __byte_perm(ha, 0, 0x3232);
-            fb[0] = __byte_perm(hb, 0, 0x1010), fb[1] = __byte_perm(hb, 0, 0x3232);
-            if (FMT == IF4)
-#pragma unroll
-                for (int n = 0; n < 2; n++) {
-                    ta[n] = sa >> (7 + 8 * n) & 1, tb[n] = sb >> (7 + 8 * n) & 1;
-                    fa[n] = mul_f16x2(fa[n], ta[n] ? 0x48004800u : 0x3c003c00u); /* 8 or 1 */
-                    fb[n] = mul_f16x2(fb[n], tb[n] ? 0x48004800u : 0x3c003c00u);
-                }
-        }
         if (i >= 2) wg_wait<1>(); /* these registers were read by the products of i - 2 */
+        const uint4 ga = w.ca[FMT == FP8 ? i : i / 2], gb = w.cb[FMT == FP8 ? i : i / 2];
         if (FMT == FP8) {
             const uint32_t wa[4] = { ga.x, ga.y, ga.z, ga.w }, wb[4] = { gb.x, gb.y, gb.z, gb.w };
 #pragma unroll
@@ -343,32 +339,58 @@ __device__ inline void scores(const place &z, const params &a, const page_at &pg
                 y[2 * n] = cvt_e4m3(wb[n]), y[2 * n + 1] = cvt_e4m3(wb[n] >> 16);
             }
         } else {
-            const uint2 ca = i & 1 ? make_uint2(ga.z, ga.w) : make_uint2(ga.x, ga.y);
-            const uint2 cb = i & 1 ? make_uint2(gb.z, gb.w) : make_uint2(gb.x, gb.y);
+            if (!(i & 1)) {
+                const uint32_t sa = w.sa[i / 2], sb = w.sb[i / 2];
+                const uint32_t ha = cvt_e4m3(sa & 0x7f7f), hb = cvt_e4m3(sb & 0x7f7f);
+                fa[0] = __byte_perm(ha, 0, 0x1010), fa[1] = __byte_perm(ha, 0, 0x3232);
+                fb[0] = __byte_perm(hb, 0, 0x1010), fb[1] = __byte_perm(hb, 0, 0x3232);
+                if (FMT == IF4)
+#pragma unroll
+                    for (int n = 0; n < 2; n++) {
+                        ta[n] = sa >> (7 + 8 * n) & 1, tb[n] = sb >> (7 + 8 * n) & 1;
+                        fa[n] = mul_f16x2(fa[n], ta[n] ? 0x48004800u : 0x3c003c00u); /* 8 or 1 */
+                        fb[n] = mul_f16x2(fb[n], tb[n] ? 0x48004800u : 0x3c003c00u);
+                    }
+            }
+            const uint32_t a0 = i & 1 ? ga.z : ga.x, a1 = i & 1 ? ga.w : ga.y;
+            const uint32_t b0 = i & 1 ? gb.z : gb.x, b1 = i & 1 ? gb.w : gb.y;
             if (FMT == IF4) {
-                eight_if4(ca.x, fa[i & 1], ta[i & 1], x),
-                    eight_if4(ca.y, fa[i & 1], ta[i & 1], x + 4);
-                eight_if4(cb.x, fb[i & 1], tb[i & 1], y),
-                    eight_if4(cb.y, fb[i & 1], tb[i & 1], y + 4);
+                eight_if4(a0, fa[i & 1], ta[i & 1], x), eight_if4(a1, fa[i & 1], ta[i & 1], x + 4);
+                eight_if4(b0, fb[i & 1], tb[i & 1], y), eight_if4(b1, fb[i & 1], tb[i & 1], y + 4);
             } else {
-                eight(ca.x, fa[i & 1], x), eight(ca.y, fa[i & 1], x + 4);
-                eight(cb.x, fb[i & 1], y), eight(cb.y, fb[i & 1], y + 4);
+                eight(a0, fa[i & 1], x), eight(a1, fa[i & 1], x + 4);
+                eight(b0, fb[i & 1], y), eight(b1, fb[i & 1], y + 4);
             }
         }
-        unsigned char *va = v + i * 8192 + r0 * 128, *vb = va + 1024;
-        *(uint4 *)(va + ((2 * t) ^ g) * 16) = make_uint4(x[0], x[1], x[2], x[3]);
-        *(uint4 *)(va + ((2 * t + 1) ^ g) * 16) = make_uint4(x[4], x[5], x[6], x[7]);
-        *(uint4 *)(vb + ((2 * t) ^ g) * 16) = make_uint4(y[0], y[1], y[2], y[3]);
-        *(uint4 *)(vb + ((2 * t + 1) ^ g) * 16) = make_uint4(y[4], y[5], y[6], y[7]);
-        const uint64_t qi = qd + (4 * z.half + i) * (128 * N >> 4);
+        if (i == 0) freed();
+#pragma unroll
+        for (int n = 0; n < 4; n++)
+            store_16x16(to[n] + i * 8192, x[2 * n], y[2 * n], x[2 * n + 1], y[2 * n + 1]);
+        operand qi = qd;
+        qi.lo += i * (128 * N >> 4);
         wg_fence();
         if (i == 0)
-            wg_rs<0>(s1, x[0], y[0], x[1], y[1], qi);
+            wg_rs<0>(s1, x[0], y[0], x[1], y[1], qi.at(0));
         else
-            wg_rs<1>(s1, x[0], y[0], x[1], y[1], qi);
-        wg_rs<1>(s1, x[2], y[2], x[3], y[3], qi + 2);
-        wg_rs<1>(s1, x[4], y[4], x[5], y[5], qi + 4);
-        wg_rs<1>(s1, x[6], y[6], x[7], y[7], qi + 6);
+            wg_rs<1>(s1, x[0], y[0], x[1], y[1], qi.at(0));
+        wg_rs<1>(s1, x[2], y[2], x[3], y[3], qi.at(2));
+        wg_rs<1>(s1, x[4], y[4], x[5], y[5], qi.at(4));
+        wg_rs<1>(s1, x[6], y[6], x[7], y[7], qi.at(6));
+        wg_commit();
+    }
+    { /* the rope key: lane t has 16 codes of either row */
+        uint32_t x[8], y[8];
+        rope4(w.ra.x, a.rope_int8, x), rope4(w.ra.y, a.rope_int8, x + 2);
+        rope4(w.ra.z, a.rope_int8, x + 4), rope4(w.ra.w, a.rope_int8, x + 6);
+        rope4(w.rb.x, a.rope_int8, y), rope4(w.rb.y, a.rope_int8, y + 2);
+        rope4(w.rb.z, a.rope_int8, y + 4), rope4(w.rb.w, a.rope_int8, y + 6);
+        operand qr = qd;
+        qr.lo += 8 * 128 * N >> 4;
+        wg_fence();
+        wg_rs<0>(s2, x[0], y[0], x[1], y[1], qr.at(0));
+        wg_rs<1>(s2, x[2], y[2], x[3], y[3], qr.at(2));
+        wg_rs<1>(s2, x[4], y[4], x[5], y[5], qr.at(4));
+        wg_rs<1>(s2, x[6], y[6], x[7], y[7], qr.at(6));
         wg_commit();
     }
     wg_wait<0>();
@@ -377,15 +399,14 @@ __device__ inline void scores(const place &z, const params &a, const page_at &pg
 
 /* The same of a BF16 page, which lies as wgmma wants it. */
 template <int N>
-__device__ inline void scores_bf16(const place &z, const page_at &pg, uint64_t qd,
-                                   float (&s1)[N / 2])
+__device__ inline void scores_bf16(const page_at &pg, const operand &qd, float (&s1)[N])
 {
-    const uint64_t kd = smem_desc(pg.slot_u32, 1024, 1);
+    const operand kd = smem_operand(pg.slot_u32, 1024, 1);
     wg_fence();
 #pragma unroll
-    for (int k = 0; k < 18; k++) {
-        const int at = k < 16 ? 4 * z.half + k / 4 : 8, in = k < 16 ? k % 4 : 2 * z.half + k % 2;
-        const uint64_t ad = kd + at * 512 + in * 2, bd = qd + at * (128 * N >> 4) + in * 2;
+    for (int k = 0; k < 36; k++) {
+        const int at = k / 4, in = k % 4;
+        const uint64_t ad = kd.at(at * 512 + in * 2), bd = qd.at(at * (256 * N >> 4) + in * 2);
         if (k == 0)
             wg_kk<0>(s1, ad, bd);
         else
@@ -396,7 +417,7 @@ __device__ inline void scores_bf16(const place &z, const page_at &pg, uint64_t q
     wg_hold(s1);
 }
 
-/* This half's token of a thread: its weights as B of O^T, N-major. */
+/* A token's weights (of a thread's rows) as B of O^T, N-major. */
 template <int FMT, int N>
 __device__ inline void put_p(unsigned char *pt, int r, int t, bool zero, const float (&p)[N / 4])
 {
@@ -411,36 +432,34 @@ __device__ inline void put_p(unsigned char *pt, int r, int t, bool zero, const f
 
 /* What a thread keeps of a unit. */
 template <int N> struct sums {
-    float o[4][N / 2], m[N / 4], l[N / 4];
+    float o[8][N / 2], m[N / 4], l[N / 4];
 };
-
-enum { LAZY = 8 };
 
 /* m moves for the rows where a token of the page is more than LAZY over it (the test of one row does
  * not depend on the others), and O and l with it. */
-template <int FMT, int N, int PAIRS>
-__device__ inline void move_max(unsigned char *smem, sums<N> &s, const float (&e)[N / 4])
+template <int FMT, int N, int GROUPS, int GROUP>
+__device__ inline void move_max(unsigned char *smem, sums<N> &s, const float (&e)[2][N / 4])
 {
-    using L = layout<FMT, N, PAIRS>;
-    const place z = place_of(fresh_tid(), smem);
-    float *mx = (float *)(smem + L::AT_MAX) + z.pair * 8 * N;
+    using L = layout<FMT, N, GROUPS>;
+    const place z = place_of<GROUP>(fresh_tid(), smem);
+    float *mx = (float *)(smem + L::AT_MAX) + GROUP * L::WARPS * N;
     float n[N / 4];
 #pragma unroll
     for (int j = 0; j < N / 4; j++) {
-        n[j] = fmaxf(e[j], __shfl_xor_sync(~0u, e[j], 4));
+        n[j] = fmaxf(e[0][j], e[1][j]);
+        n[j] = fmaxf(n[j], __shfl_xor_sync(~0u, n[j], 4));
         n[j] = fmaxf(n[j], __shfl_xor_sync(~0u, n[j], 8));
         n[j] = fmaxf(n[j], __shfl_xor_sync(~0u, n[j], 16));
     }
     if (z.g == 0)
 #pragma unroll
         for (int c = 0; c < N / 8; c++)
-            *(float2 *)(mx + (4 * z.half + z.w) * N + 8 * c + 2 * z.t) =
-                make_float2(n[2 * c], n[2 * c + 1]);
-    bar_sync(1 + z.pair, 256);
+            *(float2 *)(mx + z.w * N + 8 * c + 2 * z.t) = make_float2(n[2 * c], n[2 * c + 1]);
+    bar_sync(1 + GROUP, 128);
 #pragma unroll
     for (int c = 0; c < N / 8; c++) {
         float2 x = make_float2(-INFINITY, -INFINITY);
-        for (int w = 0; w < 8; w++) {
+        for (int w = 0; w < L::WARPS; w++) {
             const float2 y = *(const float2 *)(mx + w * N + 8 * c + 2 * z.t);
             x.x = fmaxf(x.x, y.x), x.y = fmaxf(x.y, y.y);
         }
@@ -454,118 +473,146 @@ __device__ inline void move_max(unsigned char *smem, sums<N> &s, const float (&e
         if (move) s.m[j] = n[j];
         s.l[j] *= k;
 #pragma unroll
-        for (int q = 0; q < 4; q++) s.o[q][i] *= k, s.o[q][i + 2] *= k;
+        for (int q = 0; q < 8; q++) s.o[q][i] *= k, s.o[q][i + 2] *= k;
     }
 }
 
-/* One page of this pair.  more(): thread 0 looks whether there is room for pages. */
-template <int FMT, int N, int PAIRS, class MORE>
+/* One page of this group.  more(): thread 0 looks whether there is room for pages. */
+template <int FMT, int N, int GROUPS, int GROUP, class MORE>
 __device__ inline void one_page(const place &z, const params &a, const page_at &pg, uint32_t empty,
-                                uint64_t qd, const float (&qk)[N / 4], sums<N> &s, const MORE &more)
+                                const float (&qk)[N / 4], sums<N> &s, const MORE &more)
 {
-    using L = layout<FMT, N, PAIRS>;
-    const int group = 3 + 2 * z.pair + z.half, tid = z.w * 32 + z.lane;
-    unsigned char *v = z.smem + L::AT_V + (2 * z.pair + z.half) * L::V_HALF;
-    unsigned char *pt = z.smem + L::AT_P + z.pair * L::P_BYTES;
-    float s1[N / 2], s2[N / 2];
-    float *send, *got;
-    float u = 0;
-    bool zero = false;
+    using L = layout<FMT, N, GROUPS>;
+    const operand qd = smem_operand(z.base, 1024, 1);
+    const int bar = 1 + GROUP, tid = z.w * 32 + z.lane;
+    const uint32_t v = z.base + L::AT_V + GROUP * L::VALUES;
+    unsigned char *pt = z.smem + L::AT_P + GROUP * L::P_BYTES;
+    float s1[FMT == BF16 ? N : N / 2], s2[N / 2], e[2][N / 4], p[2][N / 4];
+    float u[2] = { 0, 0 };
+    bool zero[2] = { false, false };
     if constexpr (FMT == BF16) {
-        scores_bf16<N>(z, pg, qd, s1);
-        unsigned char *x = z.smem + L::AT_X + z.pair * L::X_BYTES + tid * 16;
-        send = (float *)(x + z.half * 128 * N), got = (float *)(x + (1 - z.half) * 128 * N);
+        scores_bf16<N>(pg, qd, s1);
+#pragma unroll
+        for (int i = 0; i < N / 2; i++) s1[i] += s1[i + N / 2];
     } else {
-        const unsigned char *out = pg.rest + L::R_OUT + z.k0;
-        const uint32_t oa = out[0], ob = out[8], ra = out[64], rb = out[72], o = z.half ? ob : oa;
-        const float fa = __uint_as_float(oa << 23), fb = __uint_as_float(ob << 23);
-        const float ea = __uint_as_float(ra << 23) * a.rope_k,
-                    eb = __uint_as_float(rb << 23) * a.rope_k;
-        zero = o == 0;
-        u = zero ? -9.f : (float)((int)o - 127);
-        scores<FMT, N, PAIRS>(z, a, pg, v, qd, s1, s2);
+        raw<FMT> w;
+        load_raw<FMT, N, GROUPS>(z, pg, w);
+        const float fa = __uint_as_float(w.oa << 23), fb = __uint_as_float(w.ob << 23);
+        const float ea = __uint_as_float(w.pa << 23) * a.rope_k,
+                    eb = __uint_as_float(w.pb << 23) * a.rope_k;
+        zero[0] = w.oa == 0, zero[1] = w.ob == 0;
+        u[0] = zero[0] ? -9.f : (float)((int)w.oa - 127);
+        u[1] = zero[1] ? -9.f : (float)((int)w.ob - 127);
+        scores<FMT, N>(z, a, w, v, qd, s1, s2, [&]() {
+            wg_wait<0>();
+#pragma unroll
+            for (int n = 0; n < 8; n++) wg_hold(s.o[n]);
+            bar_sync(bar, 128);
+            if (tid == 0) mbar_arrive(empty);
+            more();
+        });
 #pragma unroll
         for (int i = 0; i < N / 2; i++)
             s1[i] = s1[i] * (i & 2 ? fb : fa) + s2[i] * (i & 2 ? eb : ea);
-        /* Rows of codes of this warp: nobody else reads them. */
-        unsigned char *x = const_cast<unsigned char *>(pg.slot) + z.w * 2048 + z.lane * 16;
-        send = (float *)(x + z.half * (L::CODES / 2)),
-        got = (float *)(x + (1 - z.half) * (L::CODES / 2));
-        __syncwarp();
     }
-    enum { STEP = FMT == BF16 ? 512 : 128 }; /* floats between the parts of an exchange */
-    float e[N / 4], p[N / 4];
-#pragma unroll
-    for (int c = 0; c < N / 16; c++) { /* the other half's token goes there */
-        const float *y = s1 + 8 * c;
-        *(float4 *)(send + c * STEP) =
-            z.half ? make_float4(y[0], y[1], y[4], y[5]) : make_float4(y[2], y[3], y[6], y[7]);
-    }
-    bar_sync(1 + z.pair, 256);
     bool over = false;
+    const int r = 16 * z.w + z.g;
 #pragma unroll
-    for (int c = 0; c < N / 16; c++) {
-        const float4 x = *(const float4 *)(got + c * STEP);
-        const float *y = s1 + 8 * c;
-        e[4 * c] = (z.half ? y[2] : y[0]) + x.x, e[4 * c + 1] = (z.half ? y[3] : y[1]) + x.y;
-        e[4 * c + 2] = (z.half ? y[6] : y[4]) + x.z, e[4 * c + 3] = (z.half ? y[7] : y[5]) + x.w;
-    }
+    for (int i = 0; i < 2; i++) {
 #pragma unroll
-    for (int j = 0; j < N / 4; j++) {
-        e[j] = fmaf(e[j], qk[j], u);
-        over |= e[j] > s.m[j] + LAZY;
-        p[j] = nb_exp2(e[j] - s.m[j]);
+        for (int j = 0; j < N / 4; j++) {
+            e[i][j] = fmaf(s1[j / 2 * 4 + j % 2 + 2 * i], qk[j], u[i]);
+            over |= e[i][j] > s.m[j] + LAZY;
+            p[i][j] = nb_exp2(e[i][j] - s.m[j]);
+        }
+        put_p<FMT, N>(pt, r + 8 * i, z.t, zero[i], p[i]);
     }
-    const int r = 16 * z.w + z.g + 8 * z.half;
-    put_p<FMT, N>(pt, r, z.t, zero, p);
     fence_async();
-    if (bar_any(1 + z.pair, 256, over)) {
-        move_max<FMT, N, PAIRS>(z.smem, s, e);
+    if (bar_any(bar, 128, over)) {
+        move_max<FMT, N, GROUPS, GROUP>(z.smem, s, e);
 #pragma unroll
-        for (int j = 0; j < N / 4; j++) p[j] = nb_exp2(e[j] - s.m[j]);
-        put_p<FMT, N>(pt, r, z.t, zero, p);
+        for (int i = 0; i < 2; i++) {
+#pragma unroll
+            for (int j = 0; j < N / 4; j++) p[i][j] = nb_exp2(e[i][j] - s.m[j]);
+            put_p<FMT, N>(pt, r + 8 * i, z.t, zero[i], p[i]);
+        }
         fence_async();
-        bar_sync(1 + z.pair, 256);
+        bar_sync(1 + GROUP, 128);
     }
-    if (FMT != BF16 && z.half == 0 && tid == 0) mbar_arrive(empty);
-    more();
-    const float back = FMT == BF16 ? 1 : nb_exp2(-u);
+    if (FMT == BF16) more();
 #pragma unroll
-    for (int j = 0; j < N / 4; j++) s.l[j] += p[j] * back;
-    const uint64_t vd = FMT == BF16 ? smem_desc(pg.slot_u32 + z.half * 32768, 1024, 1)
-                                    : smem_desc(nb_smem(v), 1024, 1);
-    const uint64_t pd = smem_desc(nb_smem(pt), 16 * N, N == 16 ? 3 : 2);
+    for (int i = 0; i < 2; i++) {
+        const float back = FMT == BF16 ? 1 : nb_exp2(-u[i]);
+#pragma unroll
+        for (int j = 0; j < N / 4; j++) s.l[j] += p[i][j] * back;
+    }
+    const operand vd = smem_operand(FMT == BF16 ? pg.slot_u32 : v, 1024, 1);
+    const operand pd = smem_operand(z.base + L::AT_P + GROUP * L::P_BYTES, 16 * N, N == 16 ? 3 : 2);
     wg_fence();
 #pragma unroll
     for (int k = 0; k < 4; k++)
 #pragma unroll
-        for (int i = 0; i < 4; i++)
-            wg_mn<FMT == BF16>(s.o[i], vd + i * 512 + k * 128, pd + k * (2 * N));
+        for (int i = 0; i < 8; i++)
+            wg_mn<FMT == BF16>(s.o[i], vd.at(i * 512 + k * 128), pd.at(k * (2 * N)));
     wg_commit();
-    wg_wait<0>();
+    if (FMT == BF16) { /* the page is the values: it is free when these are done */
+        wg_wait<0>();
 #pragma unroll
-    for (int i = 0; i < 4; i++) wg_hold(s.o[i]);
-    if (FMT == BF16) {
-        bar_sync(1 + z.pair, 256); /* all products have read the slot */
-        if (z.half == 0 && tid == 0) mbar_arrive(empty);
-    } else {
-        bar_sync(group, 128); /* and V may be written again */
+        for (int i = 0; i < 8; i++) wg_hold(s.o[i]);
+        bar_sync(bar, 128);
+        if (tid == 0) mbar_arrive(empty);
+        more();
     }
-    more();
+}
+
+/* Sums in shared memory, [heads][PITCH]: place of half 0 of a register (dim_of), so that neither writing
+ * by rows of wgmma nor reading by dimensions has bank conflicts. */
+template <int FMT> __device__ inline uint32_t sum_at(uint32_t grp, uint32_t t, uint32_t reg)
+{
+    if (FMT == BF16) return 64 * grp + 8 * reg + 2 * t;
+    return 80 * grp + reg / 4 * 36 + reg % 4 * 8 + 2 * t;
+}
+
+/* Four dimensions from d on (a multiple of 4) of a row of sums. */
+template <int FMT> __device__ inline float4 sums_at(const float *row, uint32_t d)
+{
+    if (FMT == BF16 || FMT == FP8) {
+        const uint32_t grp = d / 64, t = FMT == BF16 ? d % 8 / 2 : d / 16 % 4,
+                       reg = FMT == BF16 ? d / 8 % 8 : d % 16 / 2;
+        const float2 x = *(const float2 *)(row + sum_at<FMT>(grp, t, reg));
+        const float2 y = *(const float2 *)(row + (FMT == BF16 ? sum_at<FMT>(grp, t + 1, reg)
+                                                              : sum_at<FMT>(grp, t, reg + 1)));
+        return make_float4(x.x, x.y, y.x, y.y);
+    }
+    const uint32_t grp = d / 128 * 2 + d / 16 % 2, t = d / 32 % 4,
+                   reg = d / 8 % 2 * 4 + d / 4 % 2; /* nibbles 1, 3; two on: 0, 2 */
+    const float2 x = *(const float2 *)(row + sum_at<FMT>(grp, t, reg));
+    const float2 y = *(const float2 *)(row + sum_at<FMT>(grp, t, reg + 2));
+    return make_float4(y.x, x.x, y.y, x.y);
 }
 
 /* The state of unit k of an item: the pairs' sums joined, joined to those of the units before. */
-template <int FMT, int N, int PAIRS, int WG, class MORE>
+template <int FMT, int N, int GROUPS, int GROUP, class MORE>
 __device__ inline void put_unit(unsigned char *smem, const params &a, uint32_t k, sums<N> &s,
                                 const MORE &more)
 {
-    using L = layout<FMT, N, PAIRS>;
-    enum { TILES = PAIRS == 2 ? 2 : 4, PARTS = N / 8 };
+    using L = layout<FMT, N, GROUPS>;
+    enum {
+        HEADS = FMT == BF16 ? 8 : 16, /* that there is room for at a time */
+        PITCH = FMT == BF16 ? 516 : 644,
+        TASKS = HEADS * 4 / (L::WARPS * GROUPS) /* of a warp: 128 dimensions of a head */
+    };
     const int tid = fresh_tid();
-    const place z = place_of<WG>(tid, smem);
-    float *sum = (float *)(z.smem + L::AT_SUM), *mo = (float *)(z.smem + L::AT_M),
-          *total = (float *)(z.smem + L::AT_TOTAL);
-    const uint32_t *state = (const uint32_t *)(z.smem + L::AT_STATE);
+    const place z = place_of<GROUP>(tid, smem);
+    float *sum = (float *)(smem + L::AT_SUM), *mo = (float *)(smem + L::AT_M),
+          *after = (float *)(smem + L::AT_TOTAL) + k % 2 * N;
+    const float *total = (const float *)(smem + L::AT_TOTAL) + (1 - k % 2) * N;
+    const uint32_t *state = (const uint32_t *)(smem + L::AT_STATE);
+    float *mine = (float *)(smem + L::AT_V + GROUP * L::VALUES);
+    const float *both[2] = { (float *)(smem + L::AT_V), (float *)(smem + L::AT_V + L::VALUES) };
+    wg_wait<0>();
+#pragma unroll
+    for (int i = 0; i < 8; i++) wg_hold(s.o[i]);
 #pragma unroll
     for (int j = 0; j < N / 4; j++) {
         s.l[j] += __shfl_xor_sync(~0u, s.l[j], 4);
@@ -576,74 +623,78 @@ __device__ inline void put_unit(unsigned char *smem, const params &a, uint32_t k
 #pragma unroll
         for (int j = 0; j < N / 4; j++) {
             const int c = j / 2 * 8 + 2 * z.t + j % 2;
-            sum[(8 * z.pair + 4 * z.half + z.w) * N + c] = s.l[j];
-            if (z.w == 0 && z.half == 0) mo[z.pair * N + c] = s.m[j];
+            sum[(L::WARPS * GROUP + z.w) * N + c] = s.l[j];
+            if (z.w == 0) mo[GROUP * N + c] = s.m[j];
         }
-    bar_sync(7, L::THREADS);
+    bar_sync(1 + GROUP, 128); /* V may be written */
     more();
-    if constexpr (PAIRS == 2) {
-        float4 *out = (float4 *)(z.smem + L::AT_V + (2 * z.pair + z.half) * L::V_HALF) + tid % 128;
 #pragma unroll
-        for (int i = 0; i < 2; i++)
+    for (int r = 0; r < N / HEADS; r++) {
+        float4 old[TASKS]; /* what the units before gave, read while the rest is worked out */
+        uint32_t at[TASKS];
 #pragma unroll
-            for (int q = 0; q < PARTS; q++) {
-                float y[4];
+        for (int i = 0; i < TASKS; i++) {
+            const int task = tid / 32 * TASKS + i;
+            at[i] = state[r * HEADS + task / 4];
+            old[i] = make_float4(0, 0, 0, 0);
+            if (k > 0 && at[i] != UINT32_MAX)
+                old[i] = *(const float4 *)(a.part_o + (size_t)at[i] * LORA + task % 4 * 128 +
+                                           4 * z.lane);
+        }
+#pragma unroll
+        for (int c = 0; c < HEADS / 8; c++)
+#pragma unroll
+            for (int i = 0; i < 8; i++)
 #pragma unroll
                 for (int n = 0; n < 4; n++)
-                    y[n] = z.pair == 0 ? s.o[2 + i][4 * q + n] : s.o[i][4 * q + n];
-                out[(i * PARTS + q) * 128] = make_float4(y[0], y[1], y[2], y[3]);
+                    mine[(8 * c + 2 * z.t + n % 2) * PITCH +
+                         sum_at<FMT>(i, z.g / 2, 2 * z.w + n / 2) + z.g % 2] =
+                        s.o[i][4 * (r * HEADS / 8 + c) + n];
+        bar_sync(7, L::THREADS);
+#pragma unroll
+        for (int i = 0; i < TASKS; i++) {
+            if (at[i] == UINT32_MAX) continue;
+            const int task = tid / 32 * TASKS + i, head = r * HEADS + task / 4;
+            const uint32_t d = task % 4 * 128 + 4 * z.lane, row = task / 4 * PITCH;
+            const nb_mla_merge f =
+                nb_mla_merge_of(mo[head], GROUPS == 2 ? mo[N + head] : -INFINITY);
+            const nb_mla_merge h =
+                nb_mla_merge_of(k > 0 ? total[head] : -INFINITY, nb_mla_state_m(f.m));
+            float4 x = sums_at<FMT>(both[0] + row, d), y = make_float4(0, 0, 0, 0);
+            if (GROUPS == 2) y = sums_at<FMT>(both[1] + row, d);
+            x.x = nb_mla_merged(h, old[i].x, nb_mla_merged(f, x.x, y.x) * a.o_scale);
+            x.y = nb_mla_merged(h, old[i].y, nb_mla_merged(f, x.y, y.y) * a.o_scale);
+            x.z = nb_mla_merged(h, old[i].z, nb_mla_merged(f, x.z, y.z) * a.o_scale);
+            x.w = nb_mla_merged(h, old[i].w, nb_mla_merged(f, x.w, y.w) * a.o_scale);
+            *(float4 *)(a.part_o + (size_t)at[i] * LORA + d) = x;
+        }
+        if (r == 0 && tid < N) {
+            float m_new = 0;
+            if (state[tid] != UINT32_MAX) {
+                float l[2] = { 0, 0 };
+#pragma unroll
+                for (int w = 0; w < L::WARPS * GROUPS; w++) l[w / L::WARPS] += sum[w * N + tid];
+                const nb_mla_merge f =
+                    nb_mla_merge_of(mo[tid], GROUPS == 2 ? mo[N + tid] : -INFINITY);
+                const float m = nb_mla_state_m(f.m), l1 = nb_mla_merged(f, l[0], l[1]);
+                const nb_mla_merge h = nb_mla_merge_of(k > 0 ? total[tid] : -INFINITY, m);
+                const size_t to = state[tid];
+                m_new = k > 0 ? h.m : m;
+                a.part_l[to] = nb_mla_merged(h, k > 0 ? a.part_l[to] : 0, l1);
+                a.part_m[to] = m_new;
+                if (k > 0) {
+                    a.part_m[to + (size_t)k * a.n_head] = -INFINITY;
+                    a.part_l[to + (size_t)k * a.n_head] = 0;
+                }
             }
+            after[tid] = m_new;
+        }
         bar_sync(7, L::THREADS);
     }
-    const float4 *in =
-        (const float4 *)(z.smem + L::AT_V + (2 * (1 - z.pair) + z.half) * L::V_HALF) + tid % 128;
-#pragma unroll
-    for (int j = 0; j < N / 4; j++) {
-        const int c = j / 2 * 8 + 2 * z.t + j % 2, col = j / 2 * 4 + j % 2;
-        const uint32_t at = state[c];
-        if (at == UINT32_MAX) continue;
-        float m = mo[c];
-        nb_mla_merge f = nb_mla_merge_of(m, PAIRS == 2 ? mo[N + c] : -INFINITY);
-        m = nb_mla_state_m(f.m);
-        const nb_mla_merge h = nb_mla_merge_of(k > 0 ? total[c] : -INFINITY, m);
-        float *o = a.part_o + (size_t)at * LORA;
-#pragma unroll
-        for (int i = 0; i < TILES; i++)
-#pragma unroll
-            for (int q = 0; q < 2; q++) {
-                float x = s.o[i][col + 2 * q];
-                if constexpr (PAIRS == 2) {
-                    if (z.pair == 1) x = s.o[2 + i][col + 2 * q];
-                    const float y = ((const float *)&in[(i * PARTS + j / 2) * 128])[j % 2 + 2 * q];
-                    x = z.pair == 0 ? nb_mla_merged(f, x, y) : nb_mla_merged(f, y, x);
-                }
-                const int row = 16 * z.w + z.g + 8 * q, tile = i + (PAIRS == 2 ? 2 * z.pair : 0);
-                float *to = o + dim_of<FMT>(4 * z.half + tile, row / 16, row % 16 / 2, row % 2);
-                *to = nb_mla_merged(h, k > 0 ? *to : 0, x * a.o_scale);
-            }
-    }
-    float m_new = 0;
-    if (tid < N && state[tid] != UINT32_MAX) {
-        float l[2] = { 0, 0 };
-        for (int w = 0; w < 8 * PAIRS; w++) l[w / 8] += sum[w * N + tid];
-        const nb_mla_merge f = nb_mla_merge_of(mo[tid], PAIRS == 2 ? mo[N + tid] : -INFINITY);
-        const float m = nb_mla_state_m(f.m), l1 = nb_mla_merged(f, l[0], l[1]);
-        const nb_mla_merge h = nb_mla_merge_of(k > 0 ? total[tid] : -INFINITY, m);
-        const size_t at = state[tid];
-        m_new = k > 0 ? h.m : m;
-        a.part_l[at] = nb_mla_merged(h, k > 0 ? a.part_l[at] : 0, l1);
-        a.part_m[at] = m_new;
-        if (k > 0) {
-            a.part_m[at + (size_t)k * a.n_head] = -INFINITY;
-            a.part_l[at + (size_t)k * a.n_head] = 0;
-        }
-    }
-    bar_sync(7, L::THREADS);
-    if (tid < N) total[tid] = m_new; /* read after the next barrier of all */
 }
 
 /* What thread 0 does between other things. */
-template <int FMT, int N, int PAIRS, bool FETCHES> struct fetcher {
+template <int FMT, int N, int GROUPS, bool FETCHES> struct fetcher {
     const params &a;
     const CUtensorMap *codes, *rope;
     uint32_t base;
@@ -652,31 +703,35 @@ template <int FMT, int N, int PAIRS, bool FETCHES> struct fetcher {
     __device__ inline void operator()() const
     {
         if (FETCHES && threadIdx.x == 0)
-            fetch<FMT, N, PAIRS>(a, codes, rope, base, smem, known, c, b);
+            fetch<FMT, N, GROUPS>(a, codes, rope, base, smem, known, c, b);
     }
     /* Until so many have been fetched: before thread 0 waits for something that needs them. */
+    __device__ inline void until(uint32_t n, uint32_t full, uint32_t parity) const
+    {
+        if (FETCHES && threadIdx.x == 0)
+            while (c < n || !mbar_test(full, parity))
+                fetch<FMT, N, GROUPS>(a, codes, rope, base, smem, known, c, b);
+    }
     __device__ inline void until(uint32_t n) const
     {
         if (FETCHES && threadIdx.x == 0)
-            while (c < n) fetch<FMT, N, PAIRS>(a, codes, rope, base, smem, known, c, b);
+            while (c < n) fetch<FMT, N, GROUPS>(a, codes, rope, base, smem, known, c, b);
     }
 };
 
-template <int FMT, int N, int PAIRS, int WG>
+template <int FMT, int N, int GROUPS, int GROUP>
 __device__ inline void consume(const params &a, const CUtensorMap *codes, const CUtensorMap *rope,
                                uint32_t base, unsigned char *smem)
 {
-    using L = layout<FMT, N, PAIRS>;
+    using L = layout<FMT, N, GROUPS>;
     const int tid = threadIdx.x;
-    const place z = place_of<WG>(tid, smem);
+    const place z = place_of<GROUP>(tid, smem);
     const uint32_t bars = base + L::AT_BAR, empty = bars + 16 * L::SLOTS;
-    const uint64_t qd = smem_desc(base, 1024, 1);
-    const uint32_t n_item = *a.n_item, per = N / a.n_head;
+    const uint32_t n_item = uniform(*a.n_item), per = N / a.n_head;
     volatile uint32_t *ring = (volatile uint32_t *)(smem + L::AT_ITEM);
     uint32_t c = 0, phase = 0, known = 0, ahead = 0, block = 0;
-    const fetcher<FMT, N, PAIRS, WG == 0> more = {
-        a, codes, rope, base, smem, known, ahead, block
-    };
+    const fetcher<FMT, N, GROUPS, GROUP == 0> more = { a,    codes, rope,  base,
+                                                       smem, known, ahead, block };
     if (tid == 0) {
         volatile walk *w = (volatile walk *)(smem + L::AT_WALK);
         w->item = UINT32_MAX, w->at = w->end = 0;
@@ -684,14 +739,15 @@ __device__ inline void consume(const params &a, const CUtensorMap *codes, const 
     }
     more();
     for (uint32_t n = 0;; n++) {
-        const uint32_t index = n == 0 ? blockIdx.x : ring[n % RING];
+        const uint32_t index = uniform(n == 0 ? blockIdx.x : ring[n % RING]);
         if (index >= n_item) break;
-        const nb_cuda_item it = a.item[index];
+        nb_cuda_item it = a.item[index];
+        it.n_q = uniform(it.n_q), it.n_page = uniform(it.n_page);
         uint32_t following = 0;
         if (tid == 0) following = gridDim.x + atomicAdd(a.next, 1u);
         for (uint32_t q0 = 0; q0 < it.n_q; q0 += per) {
             const uint32_t n_row = min(per, it.n_q - q0) * a.n_head;
-            pack_q<FMT, N, PAIRS>(a, it, q0, n_row, smem);
+            pack_q<FMT, N, GROUPS>(a, it, q0, n_row, smem);
             if (tid < N)
                 ((uint32_t *)(smem + L::AT_STATE))[tid] =
                     (uint32_t)tid < n_row
@@ -711,25 +767,25 @@ __device__ inline void consume(const params &a, const CUtensorMap *codes, const 
                 const uint32_t n_page = min((uint32_t)UNIT, it.n_page - p0);
                 sums<N> s;
 #pragma unroll
-                for (int i = 0; i < 4; i++)
+                for (int i = 0; i < 8; i++)
 #pragma unroll
                     for (int j = 0; j < N / 2; j++) s.o[i][j] = 0;
 #pragma unroll
                 for (int j = 0; j < N / 4; j++) s.m[j] = -INFINITY, s.l[j] = 0;
-                for (uint32_t p = z.pair; p < n_page; p += PAIRS) {
+                for (uint32_t p = GROUP; p < n_page; p += GROUPS) {
                     const uint32_t slot = (c + p) % L::SLOTS;
-                    more.until(c + p + 1);
-                    mbar_wait(bars + 8 * (2 * slot + z.pair), phase >> slot & 1);
+                    more.until(c + p + 1, bars + 8 * (2 * slot + GROUP), phase >> slot & 1);
+                    mbar_wait(bars + 8 * (2 * slot + GROUP), phase >> slot & 1);
                     phase ^= 1u << slot;
                     page_at pg;
                     pg.slot = smem + L::AT_SLOT + slot * L::CODES;
                     pg.rest = smem + L::AT_REST + slot * L::REST;
                     pg.slot_u32 = base + L::AT_SLOT + slot * L::CODES;
-                    one_page<FMT, N, PAIRS>(z, a, pg, empty + 8 * slot, qd, qk, s, more);
+                    one_page<FMT, N, GROUPS, GROUP>(z, a, pg, empty + 8 * slot, qk, s, more);
                 }
                 c += n_page;
                 more.until(c);
-                put_unit<FMT, N, PAIRS, WG>(smem, a, p0 / UNIT, s, more);
+                put_unit<FMT, N, GROUPS, GROUP>(smem, a, p0 / UNIT, s, more);
             }
         }
     }
@@ -739,12 +795,12 @@ __device__ inline void consume(const params &a, const CUtensorMap *codes, const 
     }
 }
 
-template <int FMT, int N, int PAIRS>
-__global__ void __launch_bounds__(layout<FMT, N, PAIRS>::THREADS, 1)
+template <int FMT, int N, int GROUPS>
+__global__ void __launch_bounds__(layout<FMT, N, GROUPS>::THREADS, 1)
     mla_few(const __grid_constant__ params a, const __grid_constant__ CUtensorMap codes,
             const __grid_constant__ CUtensorMap rope)
 {
-    using L = layout<FMT, N, PAIRS>;
+    using L = layout<FMT, N, GROUPS>;
     extern __shared__ unsigned char few_raw[];
     unsigned char *smem = few_raw + (1024 - nb_smem(few_raw) % 1024) % 1024;
     const uint32_t base = nb_smem(smem), bars = base + L::AT_BAR;
@@ -754,15 +810,10 @@ __global__ void __launch_bounds__(layout<FMT, N, PAIRS>::THREADS, 1)
         fence_async();
     }
     __syncthreads();
-    const int wg = threadIdx.x / 128;
-    if (wg == 0)
-        consume<FMT, N, PAIRS, 0>(a, &codes, &rope, base, smem);
-    else if (wg == 1)
-        consume<FMT, N, PAIRS, 1>(a, &codes, &rope, base, smem);
-    else if (PAIRS == 2 && wg == 2)
-        consume<FMT, N, PAIRS, 2>(a, &codes, &rope, base, smem);
-    else if (PAIRS == 2 && wg == 3)
-        consume<FMT, N, PAIRS, 3>(a, &codes, &rope, base, smem);
+    if (GROUPS == 1 || threadIdx.x < 128) /* a code of its own each: addresses are constants */
+        consume<FMT, N, GROUPS, 0>(a, &codes, &rope, base, smem);
+    else
+        consume<FMT, N, GROUPS, GROUPS - 1>(a, &codes, &rope, base, smem);
 }
 
 } // namespace few

@@ -95,11 +95,23 @@ template <int N> __device__ inline void wg_hold(float (&d)[N])
     for (int i = 0; i < N; i++) asm volatile("" : "+f"(d[i])::"memory");
 }
 
-/* Layouts of operands in shared memory: 1, 2, 3: rows of 128, 64, 32 bytes, swizzled. */
-__device__ inline uint64_t smem_desc(uint32_t addr, uint32_t sbo, uint32_t swizzle)
+/* Operands in shared memory.  Layouts 1, 2, 3: rows of 128, 64, 32 bytes, swizzled. */
+struct operand {
+    uint32_t lo, hi;
+    /* n * 16 bytes on */
+    __device__ inline uint64_t at(uint32_t n) const
+    {
+        uint64_t d;
+        asm("mov.b64 %0, {%1, %2};" : "=l"(d) : "r"(lo + n), "r"(hi));
+        return d;
+    }
+};
+/* In a loop: nothing that follows from it is computed before the loop, where it would need registers. */
+__device__ inline operand smem_operand(uint32_t addr, uint32_t sbo, uint32_t swizzle)
 {
-    return (uint64_t)((addr & 0x3ffff) >> 4) | (uint64_t)1 << 16 | (uint64_t)(sbo >> 4) << 32 |
-           (uint64_t)swizzle << 62;
+    operand x = { (addr & 0x3ffff) >> 4 | 1u << 16, sbo >> 4 | swizzle << 30 };
+    asm volatile("" : "+r"(x.lo));
+    return x;
 }
 
 #define FEW_D8(d)                                                                                  \
@@ -173,6 +185,14 @@ template <bool BF16> __device__ inline void wg_mn(float (&d)[16], uint64_t a, ui
                      : "l"(a), "l"(b));
 }
 
+/* The A operand of a product, 16 rows x 16, as rows of 16 bytes; a lane has the address of one: rows 0..15
+ * of the first 8 columns, then of the others. */
+__device__ inline void store_16x16(uint32_t to, uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3)
+{
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(to), "r"(a0),
+                 "r"(a1), "r"(a2), "r"(a3)
+                 : "memory");
+}
 /* Two E4M3 bytes as FP16. */
 __device__ inline uint32_t cvt_e4m3(uint32_t two)
 {
