@@ -132,6 +132,8 @@ __device__ void split_query(const nb_cuda_mla_finish_args &a, size_t t, uint32_t
 
 __global__ void mla_kernel(nb_cuda_mla_finish_args a, bool vec)
 {
+    nb_grid_next();
+    nb_grid_wait();
     NB_SHARED(float, x);
     const size_t t = blockIdx.x;
     if (blockIdx.y == 0) {
@@ -172,6 +174,8 @@ __device__ void finish_head(const nb_cuda_gqa_finish_args &a, float *head, const
 
 __global__ void gqa_kernel(nb_cuda_gqa_finish_args a)
 {
+    nb_grid_next();
+    nb_grid_wait();
     NB_SHARED(float, x);
     const uint32_t warp = threadIdx.x / 32, h = blockIdx.y * WARPS + warp;
     const size_t t = blockIdx.x;
@@ -190,14 +194,14 @@ void nb_cuda_mla_finish(nb_cuda *g, const nb_cuda_mla_finish_args *a)
     const unsigned groups = (unsigned)((a->n_head + HEADS - 1) / HEADS);
     const bool vec = nb_rows_aligned(a->q, a->q_stride) && (a->d_nope + a->d_rope) % 4 == 0 &&
                      a->d_nope % 4 == 0;
-    NB_LAUNCH(g, mla_kernel, dim3((unsigned)a->n_tok, 1 + groups), THREADS, a->lora * sizeof(float),
-              *a, vec);
+    NB_LAUNCH_EARLY(g, mla_kernel, dim3((unsigned)a->n_tok, 1 + groups), THREADS,
+                    a->lora * sizeof(float), *a, vec);
 }
 
 void nb_cuda_gqa_finish(nb_cuda *g, const nb_cuda_gqa_finish_args *a)
 {
     if (a->n_tok == 0) return;
     const unsigned groups = (unsigned)((a->n_head + a->n_kv_head + WARPS - 1) / WARPS);
-    NB_LAUNCH(g, gqa_kernel, dim3((unsigned)a->n_tok, groups), THREADS,
-              WARPS * a->head_dim * sizeof(float), *a);
+    NB_LAUNCH_EARLY(g, gqa_kernel, dim3((unsigned)a->n_tok, groups), THREADS,
+                    WARPS * a->head_dim * sizeof(float), *a);
 }

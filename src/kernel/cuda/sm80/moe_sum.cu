@@ -11,6 +11,8 @@ constexpr uint32_t THREADS = 128;
 
 __global__ void sum_kernel(nb_cuda_moe_sum_args a, bool vec)
 {
+    nb_grid_next();
+    nb_grid_wait();
     const size_t t = blockIdx.x, i = 4 * ((size_t)blockIdx.y * THREADS + threadIdx.x);
     if (i >= a.dim) return;
     const size_t n = a.dim - i;
@@ -35,5 +37,5 @@ void nb_cuda_moe_sum(nb_cuda *g, const nb_cuda_moe_sum_args *a)
     const bool vec = nb_rows_aligned(a->y, a->y_stride) && nb_rows_aligned(a->e, a->e_stride) &&
                      nb_rows_aligned(a->shared, a->shared_stride);
     const unsigned parts = (unsigned)((a->dim + 4 * THREADS - 1) / (4 * THREADS));
-    NB_LAUNCH(g, sum_kernel, dim3((unsigned)a->n_tok, parts), THREADS, 0, *a, vec);
+    NB_LAUNCH_EARLY(g, sum_kernel, dim3((unsigned)a->n_tok, parts), THREADS, 0, *a, vec);
 }

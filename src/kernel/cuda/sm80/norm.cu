@@ -53,6 +53,8 @@ __device__ void put(const nb_cuda_norm_args &a, size_t t, size_t i, float (&v)[4
  * for it, and a row of 7,168 values took twice the time. */
 template <int V> __global__ void norm_kernel(nb_cuda_norm_args a, bool vec)
 {
+    nb_grid_next();
+    nb_grid_wait();
     const size_t t = blockIdx.x, r = a.row ? a.row[t] : t;
     float v[V][4], w[V][4], squares = 0;
 #pragma unroll
@@ -86,6 +88,8 @@ template <int V> __global__ void norm_kernel(nb_cuda_norm_args a, bool vec)
 /* Rows of any length, read twice. */
 __global__ void norm_long_kernel(nb_cuda_norm_args a, bool vec)
 {
+    nb_grid_next();
+    nb_grid_wait();
     const size_t t = blockIdx.x, r = a.row ? a.row[t] : t;
     float v[4], w[4], squares = 0;
     for (size_t i = 4 * threadIdx.x; i < a.dim; i += STEP) {
@@ -113,13 +117,13 @@ void nb_cuda_norm(nb_cuda *g, const nb_cuda_norm_args *a)
     const bool vec = nb_rows_aligned(a->h, a->h_stride) && nb_rows_aligned(a->w, 0) &&
                      nb_rows_aligned(a->branch, a->branch_stride);
     if (a->dim <= 2 * STEP)
-        NB_LAUNCH(g, (norm_kernel<2>), n, THREADS, 0, *a, vec);
+        NB_LAUNCH_EARLY(g, (norm_kernel<2>), n, THREADS, 0, *a, vec);
     else if (a->dim <= 4 * STEP)
-        NB_LAUNCH(g, (norm_kernel<4>), n, THREADS, 0, *a, vec);
+        NB_LAUNCH_EARLY(g, (norm_kernel<4>), n, THREADS, 0, *a, vec);
     else if (a->dim <= 6 * STEP)
-        NB_LAUNCH(g, (norm_kernel<6>), n, THREADS, 0, *a, vec);
+        NB_LAUNCH_EARLY(g, (norm_kernel<6>), n, THREADS, 0, *a, vec);
     else if (a->dim <= 8 * STEP)
-        NB_LAUNCH(g, (norm_kernel<8>), n, THREADS, 0, *a, vec);
+        NB_LAUNCH_EARLY(g, (norm_kernel<8>), n, THREADS, 0, *a, vec);
     else
-        NB_LAUNCH(g, norm_long_kernel, n, THREADS, 0, *a, vec);
+        NB_LAUNCH_EARLY(g, norm_long_kernel, n, THREADS, 0, *a, vec);
 }

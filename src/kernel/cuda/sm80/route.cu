@@ -264,6 +264,8 @@ __device__ void store_first(const plan &p, const uint32_t *first)
 /* One block: everything. */
 __global__ void fused_kernel(plan p)
 {
+    nb_grid_next();
+    nb_grid_wait();
     NB_SHARED(unsigned char, shared);
     uint32_t *next = reinterpret_cast<uint32_t *>(shared), n_expert = (uint32_t)p.a.n_expert;
     unsigned char *rest = shared + ((n_expert * 4 + 15) & ~15u); /* keys, then bits */
@@ -281,6 +283,8 @@ __global__ void fused_kernel(plan p)
 
 __global__ void choose_kernel(plan p)
 {
+    nb_grid_next();
+    nb_grid_wait();
     NB_SHARED(unsigned char, shared);
     const size_t t0 = (size_t)blockIdx.x * p.n_slot, left = p.a.n_tok - t0;
     choose_tokens(p, shared, t0, left < p.n_slot ? (uint32_t)left : p.n_slot);
@@ -288,6 +292,8 @@ __global__ void choose_kernel(plan p)
 
 __global__ void order_kernel(plan p)
 {
+    nb_grid_next();
+    nb_grid_wait();
     NB_SHARED(uint32_t, next);
     const uint32_t n_expert = (uint32_t)p.a.n_expert, i0 = blockIdx.x * ORDER_ROWS;
     const uint32_t i1 = p.n_row - i0 < ORDER_ROWS ? p.n_row : i0 + ORDER_ROWS;
@@ -325,13 +331,13 @@ void nb_cuda_route(nb_cuda *g, const nb_cuda_route_args *a)
     if (fused) {
         const size_t shared = n_expert * 4 + 16 + (key_bytes > bit_bytes ? key_bytes : bit_bytes);
         if (shared > 48 * 1024) NB_SHARED_LIMIT(g, fused_kernel, shared);
-        NB_LAUNCH(g, fused_kernel, 1, threads, shared, p);
+        NB_LAUNCH_EARLY(g, fused_kernel, 1, threads, shared, p);
         return;
     }
     const size_t shared = 2 * n_expert * 4 + bit_bytes;
     if (key_bytes > 48 * 1024) NB_SHARED_LIMIT(g, choose_kernel, key_bytes);
     if (shared > 48 * 1024) NB_SHARED_LIMIT(g, order_kernel, shared);
-    NB_LAUNCH(g, choose_kernel, (unsigned)((a->n_tok + p.n_slot - 1) / p.n_slot), threads,
-              key_bytes, p);
-    NB_LAUNCH(g, order_kernel, (p.n_row + ORDER_ROWS - 1) / ORDER_ROWS, 1024, shared, p);
+    NB_LAUNCH_EARLY(g, choose_kernel, (unsigned)((a->n_tok + p.n_slot - 1) / p.n_slot), threads,
+                    key_bytes, p);
+    NB_LAUNCH_EARLY(g, order_kernel, (p.n_row + ORDER_ROWS - 1) / ORDER_ROWS, 1024, shared, p);
 }

@@ -30,6 +30,8 @@ __device__ float swiglu(float g, float u)
 
 __global__ void swiglu_kernel(nb_cuda_swiglu_args a, bool vec)
 {
+    nb_grid_next();
+    nb_grid_wait();
     const place p = place_of(a.n_tok, a.dim);
     if (!p.there) return;
     float g[4], u[4];
@@ -42,6 +44,8 @@ __global__ void swiglu_kernel(nb_cuda_swiglu_args a, bool vec)
 
 __global__ void split_kernel(nb_cuda_split_args a, bool vec)
 {
+    nb_grid_next();
+    nb_grid_wait();
     const place p = place_of(a.n_tok, a.dim);
     if (!p.there) return;
     float x[4];
@@ -59,12 +63,12 @@ void nb_cuda_swiglu(nb_cuda *g, const nb_cuda_swiglu_args *a)
 {
     if (a->n_tok == 0) return;
     const bool vec = nb_rows_aligned(a->gate, a->in_stride) && nb_rows_aligned(a->up, 0);
-    NB_LAUNCH(g, swiglu_kernel, blocks(a->n_tok, a->dim), THREADS, 0, *a, vec);
+    NB_LAUNCH_EARLY(g, swiglu_kernel, blocks(a->n_tok, a->dim), THREADS, 0, *a, vec);
 }
 
 void nb_cuda_split(nb_cuda *g, const nb_cuda_split_args *a)
 {
     if (a->n_tok == 0) return;
     const bool vec = nb_rows_aligned(a->x, a->x_stride);
-    NB_LAUNCH(g, split_kernel, blocks(a->n_tok, a->dim), THREADS, 0, *a, vec);
+    NB_LAUNCH_EARLY(g, split_kernel, blocks(a->n_tok, a->dim), THREADS, 0, *a, vec);
 }
