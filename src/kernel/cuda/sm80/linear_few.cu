@@ -19,12 +19,13 @@ enum { PITCH = 20 }; /* floats between tokens of a partial sum: lanes then meet 
 enum kind { ROWS16, ROWS32, GLU }; /* rows of a warp */
 
 template <bool FP8_, kind KIND_, int NT_> struct few {
-    static const bool FP8 = FP8_;
+    static const bool FP8 = FP8_, COPY = NT_ == 1; /* COPY: x in shared memory, else from L1 */
     static const kind KIND = KIND_;
     static const int NT = NT_, MT = KIND == ROWS16 ? 1 : 2, ROWS = KIND == ROWS32 ? 32 : 16;
     static const int COLS = FP8 ? 64 : 32; /* columns of a load */
-    static const int CHUNK =
-        FP8 ? (NT > 1 ? 2 : 4) : (NT > 1 || MT > 1 ? 4 : 8); /* loads per row */
+    static const int CHUNK = FP8 && NT > 1 && MT > 1 ? 2
+                             : FP8 || MT > 1         ? 4
+                                                     : 8; /* loads per row */
     static const int CHUNK_COLS = CHUNK * COLS, X_PAD = FP8 ? 16 : 64;
 };
 
@@ -39,6 +40,7 @@ template <class F> struct work {
     const unsigned char *w[F::MT][2];
     const float *scale[F::MT][2];
     uint32_t batch, k0, k1, tok, n;
+    size_t x_at[F::NT]; /* of a lane's tokens; not COPY */
 };
 
 template <class F>
@@ -59,41 +61,63 @@ __device__ inline void load_weights(uint4 (&raw)[F::CHUNK][F::MT][2], const work
             }
 }
 
-/* Columns of a chunk of every token to shared memory: [part][8 NT][pitch]. */
+__device__ inline size_t x_row(const nb_lin &j, uint32_t batch, uint32_t tok)
+{
+    return (j.src ? j.src[tok] : tok) * j.x.stride + (j.first ? 0 : batch * j.x_batch);
+}
+
+/* Columns of a chunk of every token to shared memory: [part][8 NT][pitch].  A row is 16 or 32 pieces of
+ * 16 bytes. */
 template <class F>
 __device__ inline void copy_x(unsigned char *x, uint32_t pitch, const nb_lin &j, const work<F> &o,
                               uint32_t k)
 {
-    const uint32_t n16 = (pitch - F::X_PAD) / 16, parts = j.x.lo ? 2 : 1;
-    for (uint32_t i = threadIdx.x & 31; i < o.n * parts * n16; i += 32) {
-        const uint32_t at = i / n16, c = i % n16, n = at / parts, part = at % parts;
-        const uint32_t tok = o.tok + n, col = k + c * 8;
-        const size_t row =
-            (j.src ? j.src[tok] : tok) * j.x.stride + (j.first ? 0 : o.batch * j.x_batch);
-        const uint16_t *from = part ? j.x.lo : j.x.hi;
-        nb_cp_async16(x + (part * 8 * F::NT + n) * pitch + c * 16,
-                      from + row + (col < o.k1 ? col : 0), col < o.k1 ? 16 : 0);
+    const uint32_t shift = pitch - F::X_PAD > 256 ? 5 : 4, two = j.x.lo != nullptr;
+    const uint32_t c = (threadIdx.x & 31) & ((1u << shift) - 1), col = k + c * 8;
+    const uint32_t bytes = col < o.k1 ? 16 : 0;
+    for (uint32_t i = threadIdx.x & 31; i < o.n << two << shift; i += 32) {
+        const uint32_t at = i >> shift, n = at >> two, part = at & two;
+        const uint16_t *from = (part ? j.x.lo : j.x.hi) + x_row(j, o.batch, o.tok + n);
+        nb_cp_async16(x + (part * 8 * F::NT + n) * pitch + c * 16, from + (bytes ? col : 0), bytes);
     }
     nb_cp_async_commit();
 }
 
-/* acc += one load's columns. */
+/* A lane's values of tokens: 8 columns, of all n tiles and both parts. */
 template <class F>
-__device__ inline void multiply(float (&acc)[F::MT][F::NT][4], const uint4 (&raw)[F::MT][2],
-                                const unsigned char *x, uint32_t pitch, int i, bool two)
+__device__ inline void x_values(uint4 (&b)[2][F::NT], const nb_lin &j, const work<F> &o,
+                                const unsigned char *x, uint32_t pitch, uint32_t k, int i, int half)
 {
     const uint32_t g = (threadIdx.x & 31) >> 2, t = threadIdx.x & 3;
+    const uint32_t piece = F::FP8 ? 8 * i + 2 * t + half : 4 * i + t, col = k + 8 * piece;
+    const uint4 zero = make_uint4(0, 0, 0, 0);
+#pragma unroll
+    for (int part = 0; part < 2; part++)
+#pragma unroll
+        for (int n = 0; n < F::NT; n++) {
+            const uint16_t *from = part ? j.x.lo : j.x.hi;
+            if (part && !from) continue;
+            if (F::COPY)
+                b[part][n] = *reinterpret_cast<const uint4 *>(
+                    x + ((part * F::NT + n) * 8 + g) * pitch + piece * 16);
+            else
+                b[part][n] = n * 8 + g < o.n && col < o.k1
+                                 ? *reinterpret_cast<const uint4 *>(from + o.x_at[n] + col)
+                                 : zero;
+        }
+}
+
+/* acc += one load's columns, the i-th of chunk k. */
+template <class F>
+__device__ inline void multiply(float (&acc)[F::MT][F::NT][4], const uint4 (&raw)[F::MT][2],
+                                const nb_lin &j, const work<F> &o, const unsigned char *x,
+                                uint32_t pitch, uint32_t k, int i)
+{
+    const bool two = j.x.lo != nullptr;
 #pragma unroll
     for (int half = 0; half < (F::FP8 ? 2 : 1); half++) {
-        const unsigned char *at = x + g * pitch + (F::FP8 ? 8 * i + 2 * t + half : 4 * i + t) * 16;
         uint4 b[2][F::NT], a[F::MT][2];
-#pragma unroll
-        for (int part = 0; part < 2; part++)
-#pragma unroll
-            for (int n = 0; n < F::NT; n++)
-                if (part == 0 || two)
-                    b[part][n] =
-                        *reinterpret_cast<const uint4 *>(at + (part * F::NT + n) * 8 * pitch);
+        x_values<F>(b, j, o, x, pitch, k, i, half);
 #pragma unroll
         for (int m = 0; m < F::MT; m++)
 #pragma unroll
@@ -134,20 +158,21 @@ template <class F>
 __device__ inline void range_sum(float (&sum)[F::MT][F::NT][4], const nb_lin &j, const work<F> &o,
                                  unsigned char *x, uint32_t pitch, bool early)
 {
-    const bool two = j.x.lo != nullptr;
     float acc[F::MT][F::NT][4] = {}; /* FP8: of a block of 128 columns */
     for (uint32_t k = o.k0; k < o.k1; k += F::CHUNK_COLS) {
         uint4 raw[F::CHUNK][F::MT][2];
         load_weights<F>(raw, o, k);
         if (early && k == o.k0) nb_grid_wait();
-        copy_x<F>(x, pitch, j, o, k);
-        nb_cp_async_wait<0>();
-        __syncwarp();
+        if (F::COPY) {
+            copy_x<F>(x, pitch, j, o, k);
+            nb_cp_async_wait<0>();
+            __syncwarp();
+        }
 #pragma unroll
         for (int i = 0; i < F::CHUNK; i++) {
             const uint32_t at = k + i * F::COLS;
             if (at >= o.k1) break;
-            multiply<F>(F::FP8 ? acc : sum, raw[i], x, pitch, i, two);
+            multiply<F>(F::FP8 ? acc : sum, raw[i], j, o, x, pitch, k, i);
             if (F::FP8 && (i % 2 || at + F::COLS >= o.k1)) fold<F>(sum, acc, o, at / 128);
         }
         __syncwarp();
@@ -217,6 +242,9 @@ template <class F> __global__ void __launch_bounds__(512, 1) few_kernel(nb_lin j
     for (o.tok = begin; o.tok < end; o.tok += 8 * F::NT) {
         float sum[F::MT][F::NT][4] = {};
         o.n = end - o.tok < 8 * F::NT ? end - o.tok : 8 * F::NT;
+#pragma unroll
+        for (uint32_t n = 0; n < F::NT; n++)
+            o.x_at[n] = !F::COPY && n * 8 + g < o.n ? x_row(j, o.batch, o.tok + n * 8 + g) : 0;
         range_sum<F>(sum, j, o, shared + warp * 2 * 8 * F::NT * pitch, pitch,
                      !j.first && o.tok == begin);
         __syncthreads();
@@ -231,9 +259,11 @@ template <class F> bool launch(nb_cuda *g, const nb_lin &j, size_t n_batch)
 {
     const uint32_t n_tile = j.n_range >= 4 ? 1 : 4 / j.n_range, n_warp = n_tile * j.n_range;
     const dim3 grid(nb_lin_ceil(j.n_out, F::ROWS * n_tile), (unsigned)n_batch);
-    const size_t x = (size_t)n_warp * 2 * 8 * F::NT * x_pitch<F>(j.range);
-    const size_t sums = sizeof(float) * n_warp * F::MT * 8 * F::NT * PITCH;
-    const size_t bytes = x > sums ? x : sums;
+    size_t bytes = sizeof(float) * n_warp * F::MT * 8 * F::NT * PITCH;
+    if (F::COPY) {
+        const size_t x = (size_t)n_warp * 2 * 8 * F::NT * x_pitch<F>(j.range);
+        if (bytes < x) bytes = x;
+    }
     if (bytes > g->shared_bytes) return false;
     if (bytes > 48 << 10) NB_SHARED_LIMIT(g, (few_kernel<F>), bytes);
     NB_LAUNCH_EARLY(g, (few_kernel<F>), grid, dim3(n_warp * 32), bytes, j, n_tile);

@@ -1,12 +1,16 @@
 /* linear_tile.cu - products with many tokens: tiles of rows x tokens in shared memory.
  *
  * A block has BM rows of weights and BN tokens (both parts); a stage of shared memory holds 64 columns
- * of both, brought by cp.async, 4 or more stages deep.  Operands are read 16 bytes a lane, in the order of columns
+ * of both, brought by cp.async, 3 or 4 stages deep.  Operands are read 16 bytes a lane, in the order of columns
  * that linear_mma.cuh says, so that the bits are those of linear_few.cu; a row of 128 bytes is
  * swizzled by the parity of its index, which makes the 8 lanes of a phase meet no bank twice.
  *
- *   small:  64 x 32, 4 warps, GLU 128 x 32: up to some hundred tokens, several blocks per multiprocessor
- *   large: 128 x 128, 8 warps of 64 x 32: per 16 columns 32 mma and 4 + 8 reads of 512 bytes
+ *   small:   64 x 32, 4 warps of 16 x 32 (GLU 128 x 32): up to 64 tokens
+ *   middle:  64 x 64, 4 warps of 32 x 32
+ *   large:  128 x 64, 4 warps of 64 x 32: per 16 columns 32 mma and 4 + 8 reads of 512 bytes
+ * Two blocks or more share a multiprocessor, so that one multiplies while the other waits.  Slower: one
+ * block of 128 x 128 with 8 warps (794 us instead of 735 for 3072 x 2048, 8192 tokens on an H100), 12
+ * stages for the small tile (no faster for one block, and one block per multiprocessor).
  *
  * The sum of ranges (SPLIT) costs registers: accumulators, the sum of a range (FP8) and the total.  With FP8 the
  * large tile of prompts therefore adds scaled blocks of 128 columns in order, without ranges:
@@ -222,7 +226,7 @@ __device__ inline void scales(const nb_lin &j, const part &p, uint32_t row0, uin
         }
 }
 
-template <class S> __global__ void __launch_bounds__(S::THREADS) tile_kernel(nb_lin j)
+template <class S> __global__ void __launch_bounds__(S::THREADS, 2) tile_kernel(nb_lin j)
 {
     NB_SHARED(unsigned char, stage);
     part p;
@@ -277,36 +281,23 @@ template <class S> void launch(nb_cuda *g, const nb_lin &j, size_t n_batch)
     NB_LAUNCH(g, (tile_kernel<S>), grid, S::THREADS, bytes, j);
 }
 
-/* The deepest pipeline that the device has shared memory for. */
-template <class S4, class S2> void launch_deep(nb_cuda *g, const nb_lin &j, size_t n_batch)
-{
-    if (g->shared_bytes >= (size_t)S4::STAGES * S4::STAGE_BYTES)
-        launch<S4>(g, j, n_batch);
-    else
-        launch<S2>(g, j, n_batch);
-}
-
+/* Which tile: the bits are the same, but for FP8 prompts. */
 template <bool FP8, bool GLU> void launch(nb_cuda *g, const nb_lin &j, size_t n_batch, bool prompt)
 {
-    typedef shape<FP8, GLU, true, (GLU ? 2 : 1), 4, 4, 1, (GLU ? 8 : FP8 ? 16 : 12)> small;
-    typedef shape<FP8, GLU, true, (GLU ? 2 : 1), 4, 4, 1, 4> shallow;
-    const size_t tokens = j.first ? j.n_tok / (j.n_expert ? j.n_expert : 1) : j.n_tok;
-    if constexpr (FP8) {
-        if (prompt)
-            launch_deep<shape<true, GLU, false, 4, 4, 2, 4, 4>,
-                        shape<true, GLU, false, 4, 4, 2, 4, 2>>(g, j, n_batch);
-        else if (tokens <= 64)
-            launch_deep<small, shallow>(g, j, n_batch);
-        else
-            launch_deep<shape<true, GLU, true, 2, 4, 4, 2, 4>,
-                        shape<true, GLU, true, 2, 4, 4, 2, 2>>(g, j, n_batch);
-    } else {
-        if (tokens <= 64)
-            launch_deep<small, shallow>(g, j, n_batch);
-        else
-            launch_deep<shape<false, GLU, true, 4, 4, 2, 4, 4>,
-                        shape<false, GLU, true, 4, 4, 2, 4, 2>>(g, j, n_batch);
-    }
+    typedef shape<FP8, GLU, true, (GLU ? 2 : 1), 4, 4, 1, 4> small;
+    typedef shape<FP8, GLU, true, 2, 4, 2, 2, (FP8 ? 4 : 3)> middle;
+    typedef shape<FP8, GLU, !FP8, 4, 4, 2, 2, (FP8 ? 4 : 3)> large;
+    const size_t n_group = j.first ? j.n_expert : n_batch,
+                 tokens = j.n_tok / (j.first ? n_group : 1);
+    const size_t rows = j.n_out * n_group; /* 132 multiprocessors, two blocks each */
+    if (FP8 && prompt)
+        launch<large>(g, j, n_batch);
+    else if (tokens <= 32 || (tokens <= 64 && rows < 8192))
+        launch<small>(g, j, n_batch);
+    else if (FP8 || tokens / 64 * (rows / 128) < 264)
+        launch<middle>(g, j, n_batch);
+    else
+        launch<large>(g, j, n_batch);
 }
 } // namespace
 
