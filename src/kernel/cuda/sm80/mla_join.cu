@@ -23,24 +23,35 @@ enum { WARPS = 4, BATCH = 32 };
 
 struct step { /* one state: factors of the sums so far and of its own; a < 0: the first */
     float a, b, l;
-    uint32_t at; /* of the batch */
+    uint32_t at; /* of the batch; UINT32_MAX: empty */
 };
 
 __device__ inline float joined(const step &f, float x0, float x1)
 {
     const float x = __fmaf_rn(x1, f.b, __fmul_rn(x0, f.a));
-    return f.a < 0 ? x1 : x;
+    return f.at == UINT32_MAX ? x0 : f.a < 0 ? x1 : x;
 }
 
-/* Steps of the n <= 32 states from `first` on, after those that gave m; without the empty ones when
- * COMPACT, else those have at = UINT32_MAX.  Returns how many. */
-template <bool COMPACT>
-__device__ uint32_t plan(const nb_cuda_mla_args &a, size_t first, uint32_t n, size_t head, float &m,
-                         step *f)
+/* m and l of a batch's states, one a lane; empty ones from n on. */
+struct ends {
+    float m, l;
+};
+
+__device__ inline ends load_ends(const nb_cuda_mla_args &a, size_t first, uint32_t n, size_t head)
 {
     const uint32_t lane = threadIdx.x % 32;
     const size_t at = (first + lane) * a.n_head + head;
-    const float own = lane < n ? a.part_m[at] : -INFINITY, l = lane < n ? a.part_l[at] : 0;
+    ends e = { -INFINITY, 0 };
+    if (lane < n) e.m = a.part_m[at], e.l = a.part_l[at];
+    return e;
+}
+
+/* Steps of those n <= 32 states after the ones that gave m; without the empty ones when COMPACT, else
+ * those have at = UINT32_MAX.  Returns how many. */
+template <bool COMPACT> __device__ uint32_t plan(const ends &e, uint32_t n, float &m, step *f)
+{
+    const uint32_t lane = threadIdx.x % 32;
+    const float own = e.m;
     float top = own != own ? -FLT_MAX : own; /* one that is no number is not empty */
 #pragma unroll
     for (int b = 1; b < 32; b *= 2) {
@@ -54,7 +65,7 @@ __device__ uint32_t plan(const nb_cuda_mla_args &a, size_t first, uint32_t n, si
     const uint32_t place = COMPACT ? (uint32_t)__popc(some & ((1u << lane) - 1)) : lane;
     __syncwarp();
     if (!g.first)
-        f[place] = { g.second ? -1.0f : g.a, g.b, l, lane };
+        f[place] = { g.second ? -1.0f : g.a, g.b, e.l, lane };
     else if (!COMPACT)
         f[place].at = UINT32_MAX;
     __syncwarp();
@@ -113,6 +124,7 @@ __global__ void __launch_bounds__(32 * WARPS) mla_join(NB_PARAM nb_cuda_mla_args
     step *f = steps[warp];
     float m = -INFINITY, l = 0;
     vec<WIDTH> o = {};
+    ends e = load_ends(a, first, n, head);
     for (uint32_t i0 = 0; i0 < n; i0 += BATCH) {
         const uint32_t k = n - i0 < BATCH ? n - i0 : (uint32_t)BATCH;
         const float *from = a.part_o + ((first + i0) * nh + head) * a.lora + c;
@@ -120,15 +132,16 @@ __global__ void __launch_bounds__(32 * WARPS) mla_join(NB_PARAM nb_cuda_mla_args
         vec<WIDTH> x[AHEAD];
         uint32_t n_step = k;
         if (COMPACT) {
-            n_step = plan<true>(a, first + i0, k, head, m, f);
+            n_step = plan<true>(e, k, m, f);
         } else {
 #pragma unroll
             for (uint32_t j = 0; j < AHEAD; j++) {
                 x[j] = {};
                 if (j < k && here) x[j] = load<WIDTH>(from + j * stride);
             }
-            n_step = plan<false>(a, first + i0, k, head, m, f);
+            n_step = plan<false>(e, k, m, f);
         }
+        if (n - i0 > BATCH) e = load_ends(a, first + i0 + BATCH, n - i0 - BATCH, head);
         for (uint32_t i1 = 0; i1 < n_step; i1 += AHEAD) {
             if (COMPACT) {
 #pragma unroll
@@ -141,7 +154,6 @@ __global__ void __launch_bounds__(32 * WARPS) mla_join(NB_PARAM nb_cuda_mla_args
             for (uint32_t j = 0; j < AHEAD; j++) {
                 if (i1 + j >= n_step) break;
                 const step g = f[i1 + j];
-                if (!COMPACT && g.at == UINT32_MAX) continue;
                 l = joined(g, l, g.l);
 #pragma unroll
                 for (int d = 0; d < WIDTH; d++) o.v[d] = joined(g, o.v[d], x[j].v[d]);
