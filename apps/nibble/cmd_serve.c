@@ -43,9 +43,13 @@ static void say(const nb_serve *s, bool warning, const char *fmt, ...)
     nb_serve_note(s, warning, "start", line);
 }
 
-static void say_model(const nb_serve *s, const nb_engine_info *i)
+static void say_model(const nb_serve *s, const nb_device_info *d, const nb_engine_info *i)
 {
     char weights[SERVE_SIZE_BYTES], n[SERVE_SIZE_BYTES];
+    if (d->why_cpu[0])
+        say(s, false, "device: %s (no GPU: %s)", i->device, d->why_cpu);
+    else
+        say(s, false, "device: %s", i->device);
     serve_format_bytes((double)i->weight_bytes, weights);
     serve_format_count(i->n_param, n);
     say(s, false, "model: %s, %s parameters, weights %s (%s), %zu threads", i->family, n, weights,
@@ -88,16 +92,18 @@ static void say_extras(const nb_serve *s, const opts *o, const nb_engine_info *i
     say(s, false, "Thrift mode: %s, residual planes of %s", i->kv_thrift, planes);
 }
 
-static void say_memory(const nb_serve *s, const nb_memory_plan *p, const nb_engine_info *i)
+static void say_memory(const nb_serve *s, const serve_setup *t, const nb_engine_info *i)
 {
     char work[SERVE_SIZE_BYTES], tails[SERVE_SIZE_BYTES], all[SERVE_SIZE_BYTES];
     char machine[SERVE_SIZE_BYTES];
     serve_format_bytes((double)i->workspace_bytes, work);
     serve_format_bytes((double)i->tail_bytes, tails);
-    serve_format_bytes((double)(i->weight_bytes + i->workspace_bytes + i->tail_bytes +
-                                i->kv_pool_bytes + i->residual_bytes + i->sink_bytes),
+    serve_format_bytes((double)((t->device.is_gpu ? i->gpu_weight_bytes : i->weight_bytes) +
+                                i->workspace_bytes + i->tail_bytes + i->kv_pool_bytes +
+                                i->residual_bytes + i->sink_bytes),
                        all);
-    serve_format_bytes((double)p->memory_bytes, machine);
+    serve_format_bytes((double)(t->device.is_gpu ? t->device.memory_bytes : t->plan.memory_bytes),
+                       machine);
     say(s, false,
         "memory: workspace %s, open pages of %zu requests %s; with weights and KV cache "
         "%s of %s",
@@ -141,10 +147,10 @@ static void say_start(const nb_serve *s, const opts *o, const serve_setup *t, co
         say(s, true, "--max-connections %zu: the limit of open files leaves room for %zu",
             o->serve.max_connections, t->server.max_connections);
     if (i.warnings && *i.warnings) say(s, true, "%s", i.warnings);
-    say_model(s, &i);
+    say_model(s, &t->device, &i);
     say_cache(s, o, &i);
     say_extras(s, o, &i);
-    say_memory(s, &t->plan, &i);
+    say_memory(s, t, &i);
     say_address(s, o, t);
 }
 

@@ -160,8 +160,8 @@ void session_print_stats(const session *s, const nb_result *r, bool with_load)
     const size_t n_step = r->n_tokens ? r->n_tokens - 1 : 0; /* the prompt gives the first */
     (void)fflush(stdout);
     if (with_load)
-        (void)fprintf(stderr, "load    %.2f s (%s, %zu threads)\n", s->load_s, s->info.family,
-                      s->info.n_thread);
+        (void)fprintf(stderr, "load    %.2f s (%s, %s, %zu threads)\n", s->load_s, s->info.family,
+                      s->info.device, s->info.n_thread);
     (void)fprintf(stderr, "prompt  %zu tokens, %zu cached, %.3f s, %.1f tokens/s\n", r->n_prompt,
                   r->n_cached, r->prefill_s, rate(n_new, r->prefill_s));
     (void)fprintf(stderr, "text    %zu tokens, %.3f s, %.1f tokens/s (%s)\n", r->n_tokens,

@@ -110,7 +110,7 @@ typedef struct nb_engine_options {
     const char *cpu_affinity;    /* auto (default), none, or CPUs for the threads: 0-3,8    */
     size_t max_model_len;        /* tokens of context; default: the model's maximum         */
     size_t prefill_chunk;        /* prompt tokens of one request in a step; default
-                                    max_num_batched_tokens where given, else 512; less while
+                                    max_num_batched_tokens where given, else 512 (GPU: 8192); less while
                                     others wait: max_chunk_tok                              */
     size_t max_num_seqs;         /* requests that run at once; default 32, at most
                                     max_num_batched_tokens                                  */

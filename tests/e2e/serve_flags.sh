@@ -45,7 +45,6 @@ wrong "-ep supported" -ep
 wrong "--enable-expert-parallel supported" --enable-expert-parallel
 wrong "--no-enable-chunked-prefill always" --no-enable-chunked-prefill
 wrong "--prefix-caching-hash-algo xxhash SHA-256" --prefix-caching-hash-algo xxhash
-wrong "--device cuda built" --device cuda
 wrong "--dtype fp8 checkpoint --kv-cache-dtype" --dtype fp8
 wrong "--dtype fp8_e4m3 checkpoint" --dtype fp8_e4m3
 wrong "--dtype int7 bfloat16" --dtype int7
