@@ -10,7 +10,9 @@
  * theirs is read.  Else, one dimension a thread and the sums of 32 states under way before the first
  * factor is known: with one request the time is that of the latencies.
  *
- * Bound: reading the states, 4 (lora + 2) bytes of each (row, head). */
+ * Bound: reading the states, 4 (lora + 2) bytes of each (row, head).  H100, 16 heads, in graphs: 128
+ * queries of 5 states, 3 of them empty, 4.8 us; one of 33 states 4.5 us, one of 5 2.5 us; 4 of 129
+ * 11.8 us.  A block a (row, head) with barriers and no compaction: 9.5, 6.8, 2.9 and 19.4 us. */
 #include <float.h>
 
 #include "kernel/cuda/common/mla_state.cuh"
