@@ -7,8 +7,8 @@ const nb_cuda_linear_row nb_cuda_linear_rows[] = {
     { "mma", 80, NB_CUDA_DIRECT, nb_cuda_linear_mma_can, nb_cuda_linear_mma },
     { "simt", 80, NB_CUDA_DIRECT, nb_cuda_linear_simt_can, nb_cuda_linear_simt },
 #if !NB_CUDA_EMULATED
-    { "wgmma", 90, NB_CUDA_PROMPT, nb_cuda_linear_wgmma_can, nb_cuda_linear_wgmma },
     { "cublaslt", 80, NB_CUDA_PROMPT, nb_cuda_linear_cublaslt_can, nb_cuda_linear_cublaslt },
+    { "wgmma", 90, NB_CUDA_PROMPT, nb_cuda_linear_wgmma_can, nb_cuda_linear_wgmma },
 #endif
     { "mma_prompt", 80, NB_CUDA_PROMPT, nb_cuda_linear_mma_can, nb_cuda_linear_mma_prompt },
     { "simt", 80, NB_CUDA_PROMPT, nb_cuda_linear_simt_can, nb_cuda_linear_simt },

@@ -4,7 +4,16 @@
  * then y += W lo: two products into the same floats.  cuBLASLt picks kernels by the number of tokens; here one
  * algorithm is asked for per (n_out, n_col), for 4096 tokens, without splitting the sum, and used for
  * every number of tokens, so that a row's bits do not depend on it.  What it cannot do (bias, no
- * floats wanted, rows that are not aligned) goes to mma_prompt: by the call, never by the number of tokens. */
+ * floats wanted, rows that are not aligned) goes to wgmma or mma_prompt: by the call, never by the
+ * number of tokens.
+ *
+ * On an H100 with cuBLASLt 13.1 the bits of a row were the same for every number of tokens from 1 to 300
+ * and for 511, 512, 777, 1024, 2000, 2048 and 4096, in ten shapes (576 x 2048 to 10944 x 2048).  Times
+ * there, two parts, 512, 2048 and 8192 tokens (us; linear_wgmma.cu in brackets):
+ *   3072 x 2048    48   106  333   (53, 115, 339)
+ *    576 x 2048    28    30   65   (27,  54, 124)
+ *   4096 x  512    21    55  217   (16,  39, 151)
+ * y is read and written once more than needed, so short sums (n_col under 1024) are left to wgmma. */
 #include "kernel/cuda/common/ops.cuh"
 
 #if !NB_CUDA_EMULATED
@@ -14,7 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WORK_BYTES = 32 << 20, ALGO_TOK = 4096, MAX_SHAPE = 128, MAX_FOUND = 16 };
+enum { WORK_BYTES = 32 << 20, ALGO_TOK = 4096, MAX_SHAPE = 128, MAX_FOUND = 16, LEAST_COL = 1024 };
 
 struct algo_of {
     size_t n_out, n_col;
@@ -179,7 +188,8 @@ static void multiply(nb_cuda *g, const algo_of *f, problem *p, const void *w, co
 bool nb_cuda_linear_cublaslt_can(nb_wtype type, size_t n_out, size_t n_col, bool two_parts)
 {
     (void)two_parts;
-    return have_library && type == NB_W_BF16 && n_out && n_out % 8 == 0 && n_col && n_col % 8 == 0;
+    return have_library && type == NB_W_BF16 && n_out && n_out % 8 == 0 && n_col >= LEAST_COL &&
+           n_col % 8 == 0;
 }
 
 void nb_cuda_linear_cublaslt(nb_cuda *g, const nb_cuda_linear_args *a)
@@ -193,7 +203,7 @@ void nb_cuda_linear_cublaslt(nb_cuda *g, const nb_cuda_linear_args *a)
     if (a->y.f && a->n_batch == 1 && !a->bias && aligned) f = algorithm(g, a->n_out, a->w.n_col);
     if (!f || !describe(static_cast<const blas *>(g->blas), &p, a->n_out, a->w.n_col, a->n_tok,
                         a->x.stride, a->y.stride)) {
-        nb_cuda_linear_mma_prompt(g, a);
+        (g->cc >= 90 ? nb_cuda_linear_wgmma : nb_cuda_linear_mma_prompt)(g, a);
         return;
     }
     multiply(g, f, &p, a->w.data, a->x.hi, a->y.f, a->add ? 1.0f : 0.0f);

@@ -1,23 +1,31 @@
 /* linear_wgmma.cu - the row "wgmma" of linear and experts: BF16 products of prompts on Hopper.
  *
  * A block of two warpgroups has 256 rows of weights (or 128 of gate and 128 of up) and 128 tokens, both
- * parts; a stage of shared memory holds 64 columns of them (64 KB, three stages), brought by cp.async into the
- * layout that wgmma reads with the 128-byte swizzle.  A warpgroup owns two tiles of 64 rows: per 16
- * columns four m64n128k16, W hi and W lo into the same accumulators, which stay there for the whole sum.  Compared
- * with two products one after the other, weights are read once and the result is written once.
+ * parts; a stage of shared memory holds 32 columns of them (32 KB, six stages), brought by cp.async into
+ * the layout that wgmma reads with the 64-byte swizzle.  A warpgroup owns two tiles of 64 rows: per 16
+ * columns four m64n128k16, W hi and W lo into the same accumulators, which stay there for the whole
+ * sum.  Compared with two products one after the other, weights are read once and the result is
+ * written once.
  *
  * wgmma runs beside everything else: while chunk k multiplies, the block asks for the bytes of chunk
- * k + 1 (the stage of chunk k - 2 is free then, for all warps passed a barrier since) and waits for them.  Per chunk
- * the tensor cores need 2,048 cycles; shared memory gives 192 KB to them (1,536 cycles) and takes 64 KB.
- * The result goes through shared memory, so that rows of y are written 16 bytes a lane.
+ * k + 4 (the stage of chunk k - 2 is free then, for all warps passed a barrier since) and waits for
+ * those of k + 1.  Per 64 columns the tensor cores need 2,048 cycles; shared memory gives them 192 KB
+ * (1,536 cycles) and takes 64 KB.  Slower: three stages of 64 columns (the bytes of one stage under way
+ * are not enough: 2.2 us per 64 columns, 450 TFLOP/s).  The result goes through shared memory, so that
+ * rows of y are written 16 bytes a lane.
  *
- * Few tokens: 64 rows and 32 tokens per warpgroup, the same order of each sum and the same bits.
+ * H100, two parts, TFLOP/s with both counted (floor: 798): 3072 x 2048 with 8192 tokens 339 us, 607;
+ * 4096 x 512 151 us, 455; 64 experts of 2048 x 1408, 8192 tokens, top 6: gate and up 2148 us, 528, down
+ * 1070 us, 530 (mma_prompt: 285 and 260).  What is missing to the floor is the time between two chunks: about
+ * 500 cycles, which one part feels twice as much.
+ *
+ * Few tokens: 64 rows per warpgroup and 64 or 32 tokens, the same order of each sum and the same bits.
  * Experts: as linear_tile.cu; rows of x are gathered by cp.async. */
 #include "kernel/cuda/sm80/linear_mma.cuh"
 
 namespace
 {
-enum { THREADS = 256, STAGE_COLS = 64, ROW = 128 /* bytes */ };
+enum { THREADS = 256, STAGE_COLS = 32, ROW = 64 /* bytes */ };
 
 template <bool GLU_, bool TWO_, int MT_, int BN_, int STAGES_> struct shape {
     static const bool GLU = GLU_, TWO = TWO_;
@@ -25,7 +33,8 @@ template <bool GLU_, bool TWO_, int MT_, int BN_, int STAGES_> struct shape {
     static const int BM = 2 * MT * 64, ROWS = GLU ? BM / 2 : BM;
     static const int W_BYTES = BM * ROW, X_BYTES = BN * ROW,
                      STAGE_BYTES = W_BYTES + (TWO ? 2 : 1) * X_BYTES;
-    static const int W_LOADS = BM / 32, X_LOADS = BN / 32, ACC = BN / 2;
+    static const int X_ROWS = (TWO ? 2 : 1) * BN; /* hi, then lo */
+    static const int W_LOADS = BM / 64, X_LOADS = (X_ROWS + 63) / 64, ACC = BN / 2;
     static const int PITCH = ROWS + 4; /* floats of a token in the result's tile */
     static const size_t BYTES = (size_t)STAGES * STAGE_BYTES + 1024;
     static_assert(BYTES <= 227 << 10, "shared memory of a block");
@@ -49,11 +58,11 @@ __device__ inline void fence_async()
 {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
-/* Rows of 128 bytes, swizzled in groups of 8. */
+/* Rows of 64 bytes in groups of 8, swizzled. */
 __device__ inline uint64_t descriptor(uint32_t at)
 {
-    return (uint64_t)(at >> 4 & 0x3fff) | (uint64_t)1 << 16 | (uint64_t)(1024 >> 4) << 32 |
-           (uint64_t)1 << 62;
+    return (uint64_t)(at >> 4 & 0x3fff) | (uint64_t)1 << 16 | (uint64_t)(8 * ROW >> 4) << 32 |
+           (uint64_t)2 << 62;
 }
 
 /* d (+)= 64 rows of a times n tokens of b, 16 columns. */
@@ -78,6 +87,20 @@ template <> __device__ inline void wgmma<128>(float (&d)[64], uint64_t a, uint64
                    "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]),
                    "+f"(d[54]), "+f"(d[55]), "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]),
                    "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63])
+                 : "l"(a), "l"(b), "r"(add));
+}
+template <> __device__ inline void wgmma<64>(float (&d)[32], uint64_t a, uint64_t b, int add)
+{
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\n"
+                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"
+                 "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31}, "
+                 "%32, %33, p, 1, 1, 0, 0;\n}"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
+                   "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
+                   "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]),
+                   "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
+                   "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
+                   "+f"(d[30]), "+f"(d[31])
                  : "l"(a), "l"(b), "r"(add));
 }
 template <> __device__ inline void wgmma<32>(float (&d)[16], uint64_t a, uint64_t b, int add)
@@ -108,42 +131,43 @@ template <int BN> __device__ inline bool find_part(const nb_lin &j, part *p)
     return true;
 }
 
-/* What a thread brings: chunk threadIdx.x % 8 of every 32nd row. */
+/* What a thread brings: chunk threadIdx.x % 4 of every 64th row. */
 template <class S> struct loader {
     const unsigned char *w[2];
-    uint32_t w_at[S::W_LOADS], x_at[S::X_LOADS]; /* elements; x: UINT32_MAX where no token is */
-    const uint16_t *hi, *lo;
+    const uint16_t *x[S::X_LOADS];
+    uint32_t w_at[S::W_LOADS], x_bytes; /* elements; bit i: load i has a token */
     uint32_t dst, col, n_col;
 };
 
 template <class S>
 __device__ inline void loader_init(loader<S> &l, const nb_lin &j, const part &p, uint32_t row0)
 {
-    const uint32_t row = threadIdx.x / 8, chunk = threadIdx.x % 8;
+    const uint32_t row = threadIdx.x / 4, chunk = threadIdx.x % 4;
 #pragma unroll
     for (int m = 0; m < 2; m++) l.w[m] = j.w[m] + p.batch * j.w_rows * j.n_col * 2;
 #pragma unroll
     for (int i = 0; i < S::W_LOADS; i++) {
-        const uint32_t at = row + i * 32; /* a warpgroup: 64 rows of gate, 64 of up */
-        uint32_t r = S::GLU ? at / 128 * 64 + at % 64 : at;
+        const uint32_t at = row + i * 64; /* a warpgroup: 64 rows of gate, 64 of up */
+        uint32_t r = S::GLU ? at / 128 * 64 + row : at;
         r = row0 + r < j.n_out ? row0 + r : j.n_out - 1;
         l.w_at[i] = r * j.n_col + chunk * 8;
     }
-    const size_t base = j.first ? 0 : p.batch * j.x_batch;
-    l.hi = j.x.hi + base;
-    l.lo = S::TWO ? j.x.lo + base : nullptr;
+    const size_t base = (j.first ? 0 : p.batch * j.x_batch) + chunk * 8;
+    l.x_bytes = 0;
 #pragma unroll
     for (int i = 0; i < S::X_LOADS; i++) {
-        const uint32_t tok = p.begin + row + i * 32;
-        l.x_at[i] = UINT32_MAX;
-        if (tok < p.end) l.x_at[i] = (j.src ? j.src[tok] : tok) * (uint32_t)j.x.stride + chunk * 8;
+        const uint32_t at = row + i * 64, tok = p.begin + at % S::BN;
+        const bool ok = tok < p.end && at < S::X_ROWS;
+        l.x[i] = at < S::BN ? j.x.hi : j.x.lo;
+        if (ok) l.x[i] += (j.src ? j.src[tok] : tok) * j.x.stride + base;
+        l.x_bytes |= (uint32_t)ok << i;
     }
-    l.dst = row * ROW + ((chunk ^ (row & 7)) << 4);
+    l.dst = row * ROW + ((chunk ^ (row >> 1 & 3)) << 4);
     l.col = chunk * 8;
     l.n_col = j.n_col;
 }
 
-/* Columns [64 kc, 64 kc + 64) into a stage: weights, hi, lo. */
+/* Columns [32 kc, 32 kc + 32) into a stage: weights, hi, lo. */
 template <class S>
 __device__ inline void load(const loader<S> &l, unsigned char *stage, uint32_t kc)
 {
@@ -151,17 +175,15 @@ __device__ inline void load(const loader<S> &l, unsigned char *stage, uint32_t k
     const uint32_t n = k + l.col < l.n_col ? 16 : 0;
     unsigned char *to = stage + l.dst;
 #pragma unroll
-    for (int i = 0; i < S::W_LOADS; i++) {
-        const int m = S::GLU ? i / 2 % 2 : 0; /* 64 rows are two loads */
-        nb_cp_async16(to + i * 32 * ROW, l.w[m] + (n ? 2 * (size_t)(l.w_at[i] + k) : 0), n);
-    }
+    for (int i = 0; i < S::W_LOADS; i++)
+        nb_cp_async16(to + i * 64 * ROW,
+                      l.w[S::GLU ? i % 2 : 0] + (n ? 2 * (size_t)(l.w_at[i] + k) : 0), n);
     to += S::W_BYTES;
 #pragma unroll
     for (int i = 0; i < S::X_LOADS; i++) {
-        const uint32_t x_n = l.x_at[i] == UINT32_MAX ? 0 : n;
-        const size_t at = x_n ? l.x_at[i] + k : 0;
-        nb_cp_async16(to + i * 32 * ROW, l.hi + at, x_n);
-        if (S::TWO) nb_cp_async16(to + S::X_BYTES + i * 32 * ROW, l.lo + at, x_n);
+        const uint32_t x_n = l.x_bytes >> i & 1 ? n : 0;
+        if (S::X_ROWS % 64 && threadIdx.x / 4 + i * 64 >= S::X_ROWS) continue;
+        nb_cp_async16(to + i * 64 * ROW, l.x[i] + (x_n ? k : 0), x_n);
     }
 }
 
@@ -172,7 +194,7 @@ __device__ inline void multiply(float (&acc)[S::MT][S::ACC], uint32_t stage, int
     const uint32_t w = stage + (threadIdx.x / 128) * S::MT * 64 * ROW, x = stage + S::W_BYTES;
     wgmma_fence();
 #pragma unroll
-    for (int k = 0; k < 4; k++) {
+    for (int k = 0; k < STAGE_COLS / 16; k++) {
         const uint64_t hi = descriptor(x + k * 32), lo = descriptor(x + S::X_BYTES + k * 32);
 #pragma unroll
         for (int m = 0; m < S::MT; m++)
@@ -270,13 +292,17 @@ template <class S> void launch(nb_cuda *g, const nb_lin &j, size_t n_batch)
     NB_LAUNCH(g, (wgmma_kernel<S>), grid, THREADS, S::BYTES, j, vec);
 }
 
-/* n: tokens that a block can expect. */
+/* n: tokens of a batch or expert.  The tile that fills the device, or the tokens. */
 template <bool GLU, bool TWO> void launch(nb_cuda *g, const nb_lin &j, size_t n_batch, size_t n)
 {
+    const size_t n_group = j.first ? j.n_expert : n_batch;
+    const size_t n_large = nb_lin_ceil(j.n_out, GLU ? 128 : 256) * n_group * nb_lin_ceil(n, 128);
     if (n <= 48)
-        launch<shape<GLU, TWO, (GLU ? 2 : 1), 32, (GLU ? 5 : 6)>>(g, j, n_batch);
+        launch<shape<GLU, TWO, (GLU ? 2 : 1), 32, (GLU ? 10 : 12)>>(g, j, n_batch);
+    else if (2 * n_large < (size_t)g->n_sm)
+        launch<shape<GLU, TWO, (GLU ? 2 : 1), 64, (GLU ? 8 : 12)>>(g, j, n_batch);
     else
-        launch<shape<GLU, TWO, 2, 128, TWO ? 3 : 4>>(g, j, n_batch);
+        launch<shape<GLU, TWO, 2, 128, (TWO ? 6 : 8)>>(g, j, n_batch);
 }
 
 template <bool GLU> void launch(nb_cuda *g, const nb_lin &j, size_t n_batch, size_t n)
