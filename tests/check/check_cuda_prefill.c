@@ -133,7 +133,8 @@ static nb_cuda_rows run(chk *t, const kase *k, size_t tok0, size_t portion)
 /* ---- what is compared ---- */
 
 /* Queries of page i of the chunk, one head. */
-static void compare_page(chk *t, const kase *k, const nb_cuda_rows *y, size_t i, size_t head)
+static void compare_page(chk *t, const kase *k, const nb_cuda_rows *y, size_t i, size_t head,
+                         double *want)
 {
     const shape *s = k->s;
     const size_t page = k->page0 + i, dk = s->d_nope + s->d_rope, col = head * (s->d_nope + s->d_v);
@@ -160,8 +161,7 @@ static void compare_page(chk *t, const kase *k, const nb_cuda_rows *y, size_t i,
                                      .vis0 = r0 + 1,
                                      .vis_step = 1,
                                      .scale = k->scale };
-    double *want = chk_f64(t, n_q * s->d_v), *sum = chk_f64(t, n_q), *v_max = chk_f64(t, n_q);
-    double *bound = chk_f64(t, s->d_v);
+    double *bound = want + TILE * s->d_v, sum[TILE], v_max[TILE];
     nb_attn_prefill_ref(&a, k->q + tok * k->q_stride + head * dk, k->q_stride, tile, want, sum,
                         v_max);
     const double eps = 0x1p-8;
@@ -208,8 +208,9 @@ static void one_case(chk *t, const kase *k)
 {
     const shape *s = k->s;
     const nb_cuda_rows y = run(t, k, 0, MAX_TILE), z = run(t, k, 0, 0);
+    double *want = chk_f64(t, (TILE + 1) * s->d_v);
     for (size_t i = 0; i < k->n_own; i++)
-        compare_page(t, k, &y, i, chk_between(t, 0, s->n_head - 1));
+        compare_page(t, k, &y, i, chk_between(t, 0, s->n_head - 1), want);
     chk_gpu_parts(t, &y, s->n_tok, s->n_head * s->d_v);
     same(t, "pages in portions", k, &y, 0, &z, 0, s->n_tok);
     if (s->n_tok < 2) return;

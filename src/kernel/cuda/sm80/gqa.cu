@@ -135,16 +135,16 @@ __device__ __noinline__ eight load8_any(const nb_record_seg &s, const unsigned c
     return x;
 }
 
-/* Formats with a kernel of their own are as usual: no outliers, no fixed scales, whole eights in aligned
- * words; the compiler is told, or it would keep the ways of the others at each of a hundred places. */
-__device__ __host__ inline bool usual(const nb_record_seg &s)
+/* Formats with a kernel of their own are as usual: heads as wide as the kernel, no outliers, no fixed
+ * scales, aligned words; the compiler is told, or it would keep the ways of the others at each of a hundred places. */
+__device__ __host__ inline bool usual(const nb_record_seg &s, size_t width)
 {
-    return s.n_outlier == 0 && s.fixed_scale == 0 && s.dim % 8 == 0 && s.code_off % 16 == 0 &&
+    return s.dim == width && s.n_outlier == 0 && s.fixed_scale == 0 && s.code_off % 16 == 0 &&
            s.code_stride % 16 == 0;
 }
 
 /* Eight values of a token of the page: of vector `head` of segment seg, from place i0 on. */
-template <int FMT>
+template <int FMT, uint32_t width>
 __device__ inline void load8(const nb_cuda_gqa_args &a, const work &w, const unsigned char *page,
                              uint32_t seg, uint32_t tok, uint32_t i0, float (&v)[8])
 {
@@ -160,7 +160,7 @@ __device__ inline void load8(const nb_cuda_gqa_args &a, const work &w, const uns
 #pragma unroll
         for (uint32_t k = 0; k < 8; k++) v[k] = x.v[k];
     } else {
-        if (!usual(s)) __builtin_unreachable();
+        if (!usual(s, width)) __builtin_unreachable();
         nb_kv_load8<FMT>(s, page, tok, w.head, i0, v);
     }
 }
@@ -184,10 +184,10 @@ __device__ void load_values(const nb_cuda_gqa_args &a, const work &w, const unsi
 #pragma unroll
         for (uint32_t n = 0; n < 2; n++) {
             const uint32_t t = 8 * n + lane / 4, i0 = 32 * j + lane % 4 * 8;
-            if (i0 >= a.head_dim) continue;
+            if (FMT < 0 && i0 >= a.head_dim) continue;
             float x[8];
             uint32_t hi[4], lo[4];
-            load8<FMT>(a, w, page, 1, tok0 + t, i0, x);
+            load8<FMT, 8 * NV>(a, w, page, 1, tok0 + t, i0, x);
             split8(x, hi, lo);
             *reinterpret_cast<uint4 *>(v + t * ldv + i0) = make_uint4(hi[0], hi[1], hi[2], hi[3]);
             if constexpr (PARTS == 2)
@@ -207,13 +207,14 @@ __device__ void scores(const nb_cuda_gqa_args &a, const work &w, const unsigned 
 #pragma unroll
     for (uint32_t j = 0; j < NV / 4; j++) {
         const uint32_t i0 = 32 * j + lane % 4 * 8;
-        if (32 * j >= a.head_dim) break;
+        if (FMT < 0 && 32 * j >= a.head_dim) break;
         uint32_t k[2][PARTS][4];
 #pragma unroll
         for (uint32_t n = 0; n < 2; n++) {
             float x[8] = { 0, 0, 0, 0, 0, 0, 0, 0 };
             uint32_t lo[4];
-            if (i0 < a.head_dim) load8<FMT>(a, w, page, 0, tok0 + 8 * n + lane / 4, i0, x);
+            if (FMT >= 0 || i0 < a.head_dim)
+                load8<FMT, 8 * NV>(a, w, page, 0, tok0 + 8 * n + lane / 4, i0, x);
             split8(x, k[n][0], lo);
 #pragma unroll
             for (uint32_t e = 0; PARTS == 2 && e < 4; e++) k[n][PARTS - 1][e] = lo[e];
@@ -270,7 +271,7 @@ template <int NV> __device__ void weights(float scale_log2, float (&s)[2][4], st
         for (uint32_t e = 0; e < 4; e++) x.o[n][e] = __fmul_rn(x.o[n][e], factor[e / 2]);
 }
 
-template <int NV, int PARTS>
+template <int FMT, int NV, int PARTS>
 __device__ void add_values(const nb_cuda_gqa_args &a, const uint16_t *v, const float (&s)[2][4],
                            state<NV> &x)
 {
@@ -286,7 +287,7 @@ __device__ void add_values(const nb_cuda_gqa_args &a, const uint16_t *v, const f
     v += lane % 16 * ldv + lane / 16 * 8;
 #pragma unroll
     for (uint32_t n = 0; n < NV; n += 2) {
-        if (8 * n >= a.head_dim) break;
+        if (FMT < 0 && 8 * n >= a.head_dim) break;
         nb_ldmatrix4_trans(b, v + 8 * n);
         nb_mma_bf16(x.o[n], hi, b[0], b[1]);
         nb_mma_bf16(x.o[n], lo, b[0], b[1]);
@@ -408,30 +409,42 @@ __global__ void __launch_bounds__(THREADS, NV <= 16 ? 4 : 2)
         if constexpr (FMT == OWN) mask(tok0, w.limit, s);
         weights(scale_log2, s, x);
         __syncwarp();
-        add_values<NV, PARTS>(a, mine, s, x);
+        add_values<FMT, NV, PARTS>(a, mine, s, x);
         __syncwarp();
     }
     join(a, w, first, reinterpret_cast<float *>(v), ml, x);
 }
 
-/* The states of a row and head, one after the other. */
+/* The states of a row, one after the other: a thread an element, BATCH states read at once. */
+constexpr uint32_t JOIN = 128, BATCH = 8;
 __global__ void join_kernel(NB_PARAM nb_cuda_gqa_args a)
 {
-    const uint32_t row = blockIdx.x;
+    const uint32_t row = blockIdx.x, n_head = (uint32_t)a.n_head, dim = (uint32_t)a.head_dim;
+    const uint32_t i = blockIdx.y * JOIN + threadIdx.x, head = i / dim;
     const size_t n = a.n_head * a.head_dim, first = a.part_first[row];
     const uint32_t n_part =
         a.row_chunk[row] == UINT32_MAX ? 0 : a.part_first[row + 1] - (uint32_t)first;
-    for (size_t i = threadIdx.x; i < n; i += blockDim.x) {
-        float m = -INFINITY, l = 0, o = 0;
-        for (uint32_t k = 0; k < n_part; k++) {
-            const size_t at = (first + k) * a.n_head + i / a.head_dim;
-            const nb_mla_merge f = nb_mla_merge_of(m, a.part_m[at]);
-            l = nb_mla_merged(f, l, a.part_l[at]);
-            o = nb_mla_merged(f, o, a.part_o[(first + k) * n + i]);
+    if (i >= n) return;
+    float m = -INFINITY, l = 0, o = 0;
+    for (uint32_t k = 0; k < n_part; k += BATCH) {
+        float pm[BATCH], pl[BATCH], po[BATCH];
+#pragma unroll
+        for (uint32_t j = 0; j < BATCH; j++) {
+            const bool there = k + j < n_part;
+            const size_t at = there ? first + k + j : first;
+            pm[j] = there ? a.part_m[at * n_head + head] : -INFINITY;
+            pl[j] = a.part_l[at * n_head + head];
+            po[j] = a.part_o[at * n + i];
+        }
+#pragma unroll
+        for (uint32_t j = 0; j < BATCH; j++) { /* those that are not there are empty */
+            const nb_mla_merge f = nb_mla_merge_of(m, pm[j]);
+            l = nb_mla_merged(f, l, pl[j]);
+            o = nb_mla_merged(f, o, po[j]);
             m = f.m;
         }
-        nb_put(a.y, row * a.y.stride + i, l != 0 ? o / l : 0);
     }
+    nb_put(a.y, row * a.y.stride + i, l != 0 ? o / l : 0);
 }
 
 template <int FMT, int NV, int PARTS>
@@ -451,7 +464,8 @@ template <int NV> void pages(nb_cuda *g, const nb_cuda_gqa_args &a)
 {
     const nb_record_seg *s = a.cache.record.seg;
     const size_t n = a.max_item;
-    switch (usual(s[0]) && usual(s[1]) && s[0].fmt == s[1].fmt ? s[0].fmt : NB_SEG_F32) {
+    switch (usual(s[0], 8 * NV) && usual(s[1], 8 * NV) && s[0].fmt == s[1].fmt ? s[0].fmt
+                                                                               : NB_SEG_F32) {
     case NB_SEG_BF16: launch<NB_SEG_BF16, NV, 1>(g, a, n, NB_CUDA_QUERY_MAX); break;
     case NB_SEG_E4M3: launch<NB_SEG_E4M3, NV, 1>(g, a, n, NB_CUDA_QUERY_MAX); break;
     case NB_SEG_NVFP4: launch<NB_SEG_NVFP4, NV, 1>(g, a, n, NB_CUDA_QUERY_MAX); break;
@@ -474,5 +488,6 @@ void nb_cuda_gqa(nb_cuda *g, const nb_cuda_gqa_args *a)
         pages<32>(g, *a);
     else
         nb_cuda_check(g, cudaErrorInvalidValue, "gqa: heads of more than 256");
-    NB_LAUNCH(g, join_kernel, (unsigned)a->n_row, 256, 0, *a);
+    const unsigned n_y = (unsigned)((a->n_head * a->head_dim + JOIN - 1) / JOIN);
+    NB_LAUNCH(g, join_kernel, dim3((unsigned)a->n_row, n_y), JOIN, 0, *a);
 }

@@ -149,7 +149,7 @@ __device__ void store_state(const plan &p, const walk &w, uint32_t row, const st
         if (t >= p.a.n_tok) continue;
         const size_t at = (size_t)t * p.a.n_head + w.head;
         const size_t y = (p.a.row0 + t) * p.a.y.stride + (size_t)w.head * dv + t2;
-        const float l = s.l[k];
+        const float l = s.l[k], inverse = l != 0 ? 1 / l : 0;
         if (lane % 4 == 0 && !p.a.last) {
             p.a.m[at] = s.m[k];
             p.a.l[at] = l;
@@ -158,7 +158,7 @@ __device__ void store_state(const plan &p, const walk &w, uint32_t row, const st
 #pragma unroll
         for (uint32_t n = 0; n < NV; n++) {
             float v[2] = { s.o[n][2 * k], s.o[n][2 * k + 1] };
-            if (p.a.last) v[0] = l != 0 ? v[0] / l : 0, v[1] = l != 0 ? v[1] / l : 0;
+            if (p.a.last) v[0] = __fmul_rn(v[0], inverse), v[1] = __fmul_rn(v[1], inverse);
             if (p.whole && p.a.last) {
                 put2(p.a.y, y + 8 * n, v[0], v[1]);
             } else if (p.whole) {
