@@ -34,7 +34,9 @@ static nb_status parse(const char *s, wanted *w, nb_error *err)
 static const char *lacks(const nb_engine_options *o)
 {
     if (o->kv_sinks) return "--kv-sinks";
-    if (o->kv_thrift && strcmp(o->kv_thrift, "off") != 0) return "--kv-thrift";
+    if (o->kv_thrift && !strcmp(o->kv_thrift, "block-mean")) return "--kv-thrift block-mean";
+    if (o->kv_thrift && !strcmp(o->kv_thrift, "quest")) return "--kv-thrift quest";
+    if (o->kv_thrift && !strcmp(o->kv_thrift, "block-prob")) return "--kv-thrift block-prob";
     if (o->weight_dtype && !strcmp(o->weight_dtype, "int8")) return "--weight-dtype int8";
     return NULL;
 }
@@ -218,6 +220,7 @@ nb_status nb_engine_allocate_gpu(nb_engine *e, const nb_engine_options *o, nb_ca
     if (!e->kv)
         return nb_fail(err, NB_ERR_NOMEM, "the GPU has no memory for a KV cache of %zu MiB",
                        e->kv_bytes >> 20);
+    NB_TRY(nb_engine_create_planes(e, err));
     e->logits = nb_gpu_api(e->gpu)->host_alloc(nb_gpu_handle(e->gpu), e->logits_bytes);
     if (!e->logits) return nb_fail(err, NB_ERR_NOMEM, "no memory for logits");
     return nb_gpu_api(e->gpu)->sync(nb_gpu_handle(e->gpu), err);

@@ -281,7 +281,7 @@ void nb_forward_set_trace(nb_forward *f, nb_trace_fn *trace, void *ctx)
 
 nb_thrift_count nb_forward_thrift_count(const nb_forward *f)
 {
-    return f->thrift_count;
+    return f->gpu ? nb_gpu_forward_thrift_count(f->gpu) : f->thrift_count;
 }
 
 const nb_plan *nb_forward_plan(const nb_forward *f)
@@ -305,8 +305,8 @@ bool nb_forward_can_sample(const nb_forward *f)
     return f->gpu != NULL;
 }
 
-nb_status nb_forward_sample(nb_forward *f, const size_t *tok, const nb_cuda_sample_row *row, size_t n,
-                            uint32_t *id, nb_error *err)
+nb_status nb_forward_sample(nb_forward *f, const size_t *tok, const nb_cuda_sample_row *row,
+                            size_t n, uint32_t *id, nb_error *err)
 {
     NB_ASSERT(f->gpu);
     return nb_gpu_forward_sample(f->gpu, tok, row, n, id, err);

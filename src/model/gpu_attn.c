@@ -1,5 +1,7 @@
 /* gpu_attn.c - attention of one layer on a GPU: the direct form over pages, the expanded form in spans
  * of the context. */
+#include <math.h>
+
 #include "model/gpu_internal.h"
 
 nb_cuda_cache nb_gpu_cache(const nb_gpu_forward *f, const nb_gpu_pass *p, size_t layer)
@@ -31,6 +33,39 @@ static void per_head(nb_gpu_forward *f, const nb_gpu_pass *p, const nb_gpu_mat *
     }
 }
 
+/* The tokens that each row reads refined, as many rows at a time as there is room for scores. */
+static nb_cuda_pick pick_tokens(nb_gpu_forward *f, const nb_gpu_pass *p, size_t layer,
+                                const nb_cuda_mla_args *m)
+{
+    const nb_kv_view *kv = &p->chunk[p->which[0]].kv;
+    nb_cuda_thrift_args a = { .cache = m->cache,
+                              .q = m->q,
+                              .row_chunk = m->row_chunk,
+                              .on = f->stage[p->kind].dev.thrift,
+                              .pick = f->pick,
+                              .score = f->t_score,
+                              .best = f->t_best,
+                              .lse = f->t_lse,
+                              .count = f->t_count,
+                              .n_head = m->n_head,
+                              .lora = m->lora,
+                              .d_rope = m->d_rope,
+                              .q_stride = m->q_stride,
+                              .q_head = m->q_head,
+                              .stride = f->t_stride,
+                              .log_tau = log(f->o.thrift.tau),
+                              .fraction = f->o.thrift.fraction,
+                              .scale = m->scale };
+    a.pick.plane = kv->plane;
+    a.pick.plane_block_bytes = kv->plane_block;
+    a.pick.plane_layer_off = kv->plane_off[layer];
+    for (; a.row0 < m->n_row; a.row0 += a.n_row) {
+        a.n_row = m->n_row - a.row0 < f->t_rows ? m->n_row - a.row0 : f->t_rows;
+        f->api->thrift(f->g, &a);
+    }
+    return a.pick;
+}
+
 static void direct_mla(nb_gpu_forward *f, const nb_gpu_pass *p, size_t layer)
 {
     const nb_model_config *c = &f->o.model->c;
@@ -44,25 +79,27 @@ static void direct_mla(nb_gpu_forward *f, const nb_gpu_pass *p, size_t layer)
                                     .x_batch = c->d_nope,
                                     .y_batch = q_head,
                                     .w_batch = c->kv_lora });
-    const nb_cuda_mla_args a = { .cache = nb_gpu_cache(f, p, layer),
-                                 .q = f->qx,
-                                 .y = f->u,
-                                 .part_o = f->part_o,
-                                 .part_m = f->part_m,
-                                 .part_l = f->part_l,
-                                 .part_first = x->part_first[set],
-                                 .row_chunk = x->row_chunk,
-                                 .item = x->item[set],
-                                 .n_item = x->n_item + set,
-                                 .scratch = f->attn_scratch,
-                                 .n_row = p->n_pad,
-                                 .n_head = c->n_head,
-                                 .lora = c->kv_lora,
-                                 .d_rope = c->d_rope,
-                                 .q_stride = c->n_head * q_head,
-                                 .q_head = q_head,
-                                 .max_item = p->fixed ? f->max_part : p->n_item[set],
-                                 .scale = c->softmax_scale };
+    nb_cuda_mla_args a = { .cache = nb_gpu_cache(f, p, layer),
+                           .q = f->qx,
+                           .y = f->u,
+                           .part_o = f->part_o,
+                           .part_m = f->part_m,
+                           .part_l = f->part_l,
+                           .part_first = x->part_first[set],
+                           .row_chunk = x->row_chunk,
+                           .item = x->item[set],
+                           .n_item = x->n_item + set,
+                           .scratch = f->attn_scratch,
+                           .n_row = p->n_pad,
+                           .n_head = c->n_head,
+                           .lora = c->kv_lora,
+                           .d_rope = c->d_rope,
+                           .q_stride = c->n_head * q_head,
+                           .q_head = q_head,
+                           .max_item = p->fixed ? f->max_part : p->n_item[set],
+                           .scale = c->softmax_scale };
+    if (nb_gpu_thrift_layer(f, layer) && p->chunk[p->which[0]].kv.plane)
+        a.pick = pick_tokens(f, p, layer, &a);
     if (p->fixed || p->n_item[set]) f->attn[layer]->fn(f->g, &a);
     f->api->mla_tail(f->g, &a);
     f->api->mla_join(f->g, &a);

@@ -5,12 +5,14 @@
 #include <string.h>
 
 #include "model/gpu_internal.h"
+#include "num/residual.h"
 
 enum {
     ALIGN = 256,
-    PAD_ROWS = 32,          /* a graph's rows are rounded up */
-    PART_BYTES = 512 << 20, /* of attention states in one pass, unless one query needs more */
-    WIDE_HEADS = 32         /* from here on half of the context is expanded at once */
+    PAD_ROWS = 32,           /* a graph's rows are rounded up */
+    PART_BYTES = 512 << 20,  /* of attention states in one pass, unless one query needs more */
+    SCORE_BYTES = 256 << 20, /* of scores at once, in Thrift mode, unless one query needs more */
+    WIDE_HEADS = 32          /* from here on half of the context is expanded at once */
 };
 
 static size_t max_size(size_t a, size_t b)
@@ -40,14 +42,27 @@ static nb_status refuse(const nb_forward_options *o, nb_error *err)
     if (o->n_sink)
         return nb_fail(err, NB_ERR_UNSUPPORTED,
                        "--kv-sinks is not there on a GPU (--device cpu has it)");
-    if (o->thrift.kind != NB_THRIFT_OFF)
+    if (o->thrift.kind != NB_THRIFT_OFF && o->thrift.kind != NB_THRIFT_TOKEN)
         return nb_fail(err, NB_ERR_UNSUPPORTED,
-                       "--kv-thrift is not there on a GPU (--device cpu has it)");
+                       "--kv-thrift %s is not there on a GPU (token is; --device cpu has it)",
+                       nb_thrift_name(o->thrift.kind));
     NB_ASSERT(o->max_seq > 0 && o->max_pos > 0 && o->max_tok > 0);
     return NB_OK;
 }
 
 /* ---- kernels of attention ---- */
+
+bool nb_gpu_thrift_layer(const nb_gpu_forward *f, size_t layer)
+{
+    return f->thrift && nb_residual_possible(&f->o.record[layer]);
+}
+
+/* Whether the row fits the layer; only one refines tokens. */
+static bool fits(const nb_gpu_forward *f, const nb_cuda_mla_row *r, size_t layer)
+{
+    if (r->cc > f->info.cc || !r->can(&f->o.record[layer], f->o.model->c.n_head)) return false;
+    return !nb_gpu_thrift_layer(f, layer) || !strcmp(r->name, "mma");
+}
 
 static nb_status choose_attention(nb_gpu_forward *f, nb_error *err)
 {
@@ -62,7 +77,7 @@ static nb_status choose_attention(nb_gpu_forward *f, nb_error *err)
     }
     for (size_t i = 0; i < c->n_layer; i++) {
         const nb_cuda_mla_row *r = f->api->mla;
-        while (r->name && (r->cc > f->info.cc || !r->can(&f->o.record[i], c->n_head))) r++;
+        while (r->name && !fits(f, r, i)) r++;
         if (!r->name)
             return nb_fail(err, NB_ERR_UNSUPPORTED,
                            "layer %zu: the GPU has no attention over %s pages of %zu + %zu values",
@@ -100,6 +115,7 @@ static void lay_out(nb_gpu_stage *s, size_t n_set, char *base, nb_gpu_section *x
     x->pos = cut(&at, base, s->max_row * sizeof *x->pos);
     x->row_chunk = cut(&at, base, s->max_row * sizeof *x->row_chunk);
     x->rope_long = cut(&at, base, s->max_row);
+    x->thrift = cut(&at, base, s->max_row);
     for (size_t i = 0; i < n_set; i++)
         x->part_first[i] = cut(&at, base, (s->max_row + 1) * sizeof **x->part_first);
     x->chunk = cut(&at, base, s->max_chunk * sizeof *x->chunk);
@@ -223,6 +239,23 @@ static void want_common(slots *l, nb_gpu_forward *f)
     want(l, &f->l_scratch, f->logit_rows, NB_CUDA_SAMPLE_SCRATCH(c->n_vocab));
 }
 
+static void want_thrift(slots *l, nb_gpu_forward *f)
+{
+    const size_t R = f->D + PAD_ROWS, nh = f->o.model->c.n_head;
+    if (!f->thrift) return;
+    f->t_stride = f->max_block * NB_PAGE_TOK;
+    f->t_rows = max_size(1, min_size(R, SCORE_BYTES / (nh * f->t_stride * sizeof(float))));
+    f->pick.first_stride = f->max_block + 1;
+    f->pick.tok_stride = max_size(1, nb_thrift_token_cap(f->o.thrift.fraction, f->t_stride));
+    want(l, &f->pick.n, R, sizeof(uint32_t));
+    want(l, &f->pick.first, R * f->pick.first_stride, sizeof(uint32_t));
+    want(l, &f->pick.tok, R * f->pick.tok_stride, sizeof(uint32_t));
+    want(l, &f->t_score, f->t_rows * nh * f->t_stride, sizeof(float));
+    want(l, &f->t_best, f->t_rows * f->t_stride, sizeof(float));
+    want(l, &f->t_lse, f->t_rows * nh, sizeof(float));
+    want(l, &f->t_count, NB_GPU_COUNTS, sizeof(uint64_t));
+}
+
 static void want_direct(slots *l, nb_gpu_forward *f)
 {
     const nb_model_config *c = &f->o.model->c;
@@ -266,6 +299,7 @@ static nb_status allocate(nb_gpu_forward *f, nb_error *err)
     size_t n_bytes = 0;
     want_common(&l, f);
     want_direct(&l, f);
+    want_thrift(&l, f);
     want_prompt(&l, f);
     for (size_t i = 0; i < l.n; i++) n_bytes += l.s[i].n_bytes;
     f->work = f->api->alloc(f->g, n_bytes);
@@ -300,10 +334,12 @@ static nb_status create_host(nb_gpu_forward *f, nb_error *err)
     f->h_id = f->api->host_alloc(f->g, f->logit_rows * sizeof *f->h_id);
     f->h_sample = f->api->host_alloc(f->g, f->logit_rows * sizeof *f->h_sample);
     f->h_saturated = f->api->host_alloc(f->g, sizeof *f->h_saturated);
+    f->h_count = f->api->host_alloc(f->g, NB_GPU_COUNTS * sizeof *f->h_count);
     if (!f->which || !f->tok0 || !f->n_tok || !f->row_of || !f->bad_of || !f->group || !f->h_bad ||
-        !f->h_row || !f->h_id || !f->h_sample || !f->h_saturated)
+        !f->h_row || !f->h_id || !f->h_sample || !f->h_saturated || !f->h_count)
         return nb_fail(err, NB_ERR_NOMEM, "out of memory for the workspace");
     *f->h_saturated = 0;
+    memset(f->h_count, 0, NB_GPU_COUNTS * sizeof *f->h_count);
     return NB_OK;
 }
 
@@ -357,6 +393,7 @@ nb_status nb_gpu_forward_create(const nb_forward_options *o, nb_gpu_forward **ou
     f->mla = o->model->c.attn == NB_ATTN_MLA;
     f->direct = true; /* logits, and what is generated */
     f->prompt = f->mla && !o->absorbed_only;
+    f->thrift = f->mla && o->thrift.kind == NB_THRIFT_TOKEN;
     const nb_status st = create(f, err);
     if (st != NB_OK) {
         nb_gpu_forward_destroy(f);
@@ -380,6 +417,7 @@ void nb_gpu_forward_destroy(nb_gpu_forward *f)
     f->api->host_free(f->g, f->h_id);
     f->api->host_free(f->g, f->h_sample);
     f->api->host_free(f->g, f->h_saturated);
+    f->api->host_free(f->g, f->h_count);
     if (f->w.gpu) nb_gpu_weights_deinit(&f->w);
     nb_arena_deinit(&f->arena);
     free(f);
@@ -420,4 +458,17 @@ void nb_gpu_forward_set_trace(nb_gpu_forward *f, nb_trace_fn *trace, void *ctx)
 uint64_t nb_gpu_forward_saturated(const nb_gpu_forward *f)
 {
     return *f->h_saturated;
+}
+
+nb_thrift_count nb_gpu_forward_thrift_count(const nb_gpu_forward *f)
+{
+    const uint64_t *n = f->h_count;
+    size_t row = 0; /* the same in all layers that have planes */
+    for (size_t i = 0; i < f->o.model->c.n_layer; i++)
+        if (nb_gpu_thrift_layer(f, i)) row = nb_residual_row_bytes(&f->o.record[i]);
+    return (nb_thrift_count){ .scored = n[0],
+                              .refined = n[1],
+                              .over = n[2],
+                              .base_bytes = n[3],
+                              .residual_bytes = n[1] * row };
 }

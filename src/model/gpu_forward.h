@@ -1,7 +1,7 @@
 /* gpu_forward.h - the forward pass on a GPU: what forward.h promises, with device memory.
  *
- * In a chunk's view pool and tail are device memory, block is host memory; sinks and planes
- * are refused.  A step is at most one pass over the prompt tokens of all chunks (the expanded form) and
+ * In a chunk's view pool and tail are device memory, block is host memory, plane is pinned host memory
+ * that kernels write and read where it is; sinks and Thrift mode by blocks are refused.  A step is at most one pass over the prompt tokens of all chunks (the expanded form) and
  * passes over those of the direct form (absorbed MLA, GQA); what a token is, not where it stands, decides
  * which kernels it meets (nb_cuda_kind), so its bits depend on its sequence alone.  Passes of single
  * tokens are CUDA graphs, one per number of rows (rounded up).
@@ -23,6 +23,7 @@ uint64_t nb_gpu_forward_weight_bytes(const nb_gpu_forward *f);
 void nb_gpu_forward_describe(const nb_gpu_forward *f, char *buf, size_t n_bytes);
 void nb_gpu_forward_set_trace(nb_gpu_forward *f, nb_trace_fn *trace, void *ctx);
 uint64_t nb_gpu_forward_saturated(const nb_gpu_forward *f);
+nb_thrift_count nb_gpu_forward_thrift_count(const nb_gpu_forward *f); /* there is no pool */
 
 /* As nb_forward_step; NB_ERR_INTERNAL when the device has failed, which is for good. */
 nb_status nb_gpu_forward_step(nb_gpu_forward *f, const nb_chunk *chunk, size_t n_chunk,

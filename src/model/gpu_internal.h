@@ -9,14 +9,15 @@ enum {
     NB_GPU_DIRECT_TOK = 512, /* rows of a direct pass, unless more sequences decode */
     NB_GPU_SPAN_TOK = 4096,  /* of a prompt's context expanded at once */
     NB_GPU_GRAPHS = 64,
-    NB_GPU_LOGIT_ROWS = 256
+    NB_GPU_LOGIT_ROWS = 256,
+    NB_GPU_COUNTS = 4 /* nb_cuda_thrift_args */
 };
 
 /* Where the small arrays of a pass are: the same layout in pinned and in device memory. */
 typedef struct nb_gpu_section {
     uint32_t *n_item; /* [NB_GPU_SETS] */
     uint32_t *tok, *pos, *row_chunk;
-    unsigned char *rope_long;
+    unsigned char *rope_long, *thrift; /* thrift: whether the row is in Thrift mode */
     uint32_t *part_first[NB_GPU_SETS]; /* [n_row + 1] */
     nb_cuda_chunk *chunk;
     nb_cuda_item *item[NB_GPU_SETS];
@@ -74,6 +75,12 @@ struct nb_gpu_forward {
     uint32_t *r_id, *r_first, *r_src, *r_place;
     float *part_o, *part_m, *part_l, *own;
     void *attn_scratch;
+    /* Thrift mode: what was picked, and scratch for t_rows rows at a time */
+    bool thrift;
+    nb_cuda_pick pick;
+    float *t_score, *t_best, *t_lse;
+    uint64_t *t_count, *h_count; /* [NB_GPU_COUNTS]; h_count: pinned, as of the last step */
+    size_t t_rows, t_stride;
     float *unabsorbed;      /* [rows][n_head * d_v], where kv_b has two parts */
     nb_cuda_rows lat, rope; /* decoded latents and rope keys of a span, or of the own pages */
     nb_cuda_rows rope_own;
@@ -113,6 +120,8 @@ void nb_gpu_pass_graph(nb_gpu_forward *f, nb_gpu_pass *p);
 void nb_gpu_attn_direct(nb_gpu_forward *f, const nb_gpu_pass *p, size_t layer);
 void nb_gpu_attn_prompt(nb_gpu_forward *f, const nb_gpu_pass *p, size_t layer);
 nb_cuda_cache nb_gpu_cache(const nb_gpu_forward *f, const nb_gpu_pass *p, size_t layer);
+/* Whether Thrift mode refines tokens of the layer. */
+bool nb_gpu_thrift_layer(const nb_gpu_forward *f, size_t layer);
 void nb_gpu_linear(nb_gpu_forward *f, nb_cuda_kind kind, const nb_gpu_mat *m, nb_cuda_rows x,
                    nb_cuda_rows y, size_t n_tok);
 void nb_gpu_trace(nb_gpu_forward *f, const nb_gpu_pass *p, const char *what, size_t layer,

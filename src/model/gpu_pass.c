@@ -24,6 +24,7 @@ static void fill_chunk(nb_gpu_forward *f, nb_gpu_pass *p, size_t i, size_t row0,
     const nb_chunk *c = &p->chunk[p->which[i]];
     nb_gpu_section *x = &f->stage[p->kind].host;
     const size_t pos0 = c->pos0 + p->tok0[i], n = p->n_tok[i], end = pos0 + n;
+    const bool thrift = f->thrift && c->thrift && c->kv.plane;
     const size_t n_page = div_up(end, NB_PAGE_TOK), own = n_page - pos0 / NB_PAGE_TOK;
     NB_ASSERT(n_page <= c->kv.n_block);
     x->chunk[i] =
@@ -43,11 +44,13 @@ static void fill_chunk(nb_gpu_forward *f, nb_gpu_pass *p, size_t i, size_t row0,
         x->pos[row0 + t] = (uint32_t)(pos0 + t);
         x->row_chunk[row0 + t] = (uint32_t)i;
         x->rope_long[row0 + t] = c->rope_long;
+        x->thrift[row0 + t] = thrift;
     }
     for (size_t t = 0, k; p->kind == NB_CUDA_DIRECT && t < n; t += k) {
         const size_t room = NB_PAGE_TOK - (pos0 + t) % NB_PAGE_TOK;
         k = n - t < room ? n - t : room;
         if (k > NB_CUDA_QUERY_MAX) k = NB_CUDA_QUERY_MAX;
+        if (thrift) k = 1; /* each has its own tokens refined */
         f->group[(*n_group)++] = (nb_cuda_group){ .chunk = (uint32_t)i,
                                                   .row0 = (uint32_t)(row0 + t),
                                                   .n_q = (uint32_t)k,
@@ -103,7 +106,7 @@ nb_status nb_gpu_pass_upload(nb_gpu_forward *f, nb_gpu_pass *p, nb_error *err)
     for (size_t r = p->n_row; r < p->n_pad; r++) {
         x->tok[r] = x->row_chunk[r] = UINT32_MAX;
         x->pos[r] = 0;
-        x->rope_long[r] = 0;
+        x->rope_long[r] = x->thrift[r] = 0;
         x->chunk[p->n_chunk + r - p->n_row] = (nb_cuda_chunk){ 0 };
     }
     if (p->kind == NB_CUDA_DIRECT) fill_items(f, p, n_group);
@@ -349,16 +352,22 @@ static void layer(nb_gpu_forward *f, const nb_gpu_pass *p, size_t i)
     const nb_model_config *c = &f->o.model->c;
     const nb_gpu_layer *l = &f->w.layer[i];
     const bool last = i + 1 == c->n_layer;
+    const nb_kv_view *kv = &p->chunk[p->which[0]].kv;
+    const bool planes = kv->plane && nb_gpu_thrift_layer(f, i);
     if (f->mla)
         project_mla(f, p, i);
     else
         project_gqa(f, p, i);
-    f->api->kv_append(f->g, &(nb_cuda_kv_append_args){ .cache = nb_gpu_cache(f, p, i),
-                                                       .kv = f->in + l->in.at[1],
-                                                       .kv_stride = f->in_width,
-                                                       .max_chunk_tok = p->max_chunk_tok,
-                                                       .bad = p->bad,
-                                                       .n_saturated = f->saturated });
+    f->api->kv_append(
+        f->g, &(nb_cuda_kv_append_args){ .cache = nb_gpu_cache(f, p, i),
+                                         .kv = f->in + l->in.at[1],
+                                         .kv_stride = f->in_width,
+                                         .max_chunk_tok = p->max_chunk_tok,
+                                         .bad = p->bad,
+                                         .n_saturated = f->saturated,
+                                         .plane = planes ? kv->plane : NULL,
+                                         .plane_block_bytes = kv->plane_block,
+                                         .plane_layer_off = planes ? kv->plane_off[i] : 0 });
     if (p->kind == NB_CUDA_DIRECT)
         nb_gpu_attn_direct(f, p, i);
     else

@@ -130,6 +130,8 @@ nb_status nb_gpu_forward_step(nb_gpu_forward *f, const nb_chunk *chunk, size_t n
     if (f->prompt) NB_TRY(run_kind(f, chunk, n_chunk, NB_CUDA_PROMPT, &h_row, err));
     f->api->download(f->g, f->h_bad, f->bad, f->n_bad * sizeof *f->h_bad);
     f->api->download(f->g, f->h_saturated, f->saturated, sizeof *f->h_saturated);
+    if (f->thrift)
+        f->api->download(f->g, f->h_count, f->t_count, NB_GPU_COUNTS * sizeof *f->h_count);
     NB_TRY(f->api->sync(f->g, err));
     f->stage[0].in_flight = f->stage[1].in_flight = false;
     return report(f, chunk, n_chunk, bad, err);

@@ -206,7 +206,7 @@ typedef struct nb_cuda_kv_append_args {
     size_t kv_stride, max_chunk_tok; /* most tokens of a chunk: decides the grid */
     uint32_t *bad;                   /* [n_chunk] */
     uint64_t *n_saturated; /* nb_record_count_saturated of records with fixed scales is added */
-    unsigned char *plane;  /* of block b: plane + b * plane_block_bytes + plane_layer_off, or NULL */
+    unsigned char *plane; /* of block b: plane + b * plane_block_bytes + plane_layer_off, or NULL */
     size_t plane_block_bytes, plane_layer_off;
 } nb_cuda_kv_append_args;
 
@@ -241,6 +241,15 @@ typedef struct nb_cuda_item {
 
 enum { NB_CUDA_QUERY_MAX = 4 }; /* most queries of an item */
 
+/* Tokens of complete pages whose latents a query reads refined (Thrift mode, model/thrift.h): row r's are
+ * the first n[r] of tok + r * tok_stride, ascending positions; those of its page p are entries
+ * first[r * first_stride + p] up to that of p + 1.  plane: as in nb_cuda_kv_append_args, host memory. */
+typedef struct nb_cuda_pick {
+    uint32_t *n, *first, *tok; /* n NULL: nothing is refined */
+    const unsigned char *plane;
+    size_t first_stride, tok_stride, plane_block_bytes, plane_layer_off;
+} nb_cuda_pick;
+
 /* Absorbed MLA.  State: m = max of s * log2(e), l = sum of 2^(s log2(e) - m), o = sum of that times the
  * latent (not normalised).  Relative error of a result (norm over the head's values, against the
  * contract of attn_pages.h in double): 2e-3, each row of the table says its own.
@@ -261,6 +270,7 @@ typedef struct nb_cuda_mla_args {
     size_t n_row, n_head, lora, d_rope, q_stride, q_head;
     size_t max_item; /* most that *n_item becomes in this graph: decides the grid */
     float scale;
+    nb_cuda_pick pick; /* row "mma" only; items of queries with n > 0 have n_q 1 */
 } nb_cuda_mla_args;
 
 typedef struct nb_cuda_mla_row {
@@ -272,6 +282,28 @@ typedef struct nb_cuda_mla_row {
     size_t (*scratch)(const nb_record *r, size_t n_head, size_t n_row);
     void (*fn)(nb_cuda *g, const nb_cuda_mla_args *a);
 } nb_cuda_mla_row;
+
+/* Thrift mode's choice of tokens (NB_THRIFT_TOKEN in model/thrift.h) for rows [row0, row0 + n_row) of the
+ * step: those with on[r] != 0 in a chunk; all others get n = 0.  Scores are those of the row "mma".
+ *   score[h][t]  scale * q . latent of every token that the query sees, by position
+ *   lse[h]       of these;   best[t] = max over heads of score - lse, for complete pages
+ *   pick         t with best[t] > log_tau, at most ceil(fraction * n) of the n tokens of complete pages:
+ *                the largest, ties to the lower position
+ * count: 0 tokens scored, 1 refined, 2 above the threshold but not refined, 3 bytes of pages read.
+ * Scratch: score [n_row][n_head][stride], best [n_row][stride], lse [n_row][n_head]. */
+typedef struct nb_cuda_thrift_args {
+    nb_cuda_cache cache;
+    const float *q;            /* of row 0 of the step */
+    const uint32_t *row_chunk; /* as in nb_cuda_mla_args, and */
+    const unsigned char *on;   /* from row 0 on */
+    nb_cuda_pick pick;         /* plane is not read */
+    float *score, *best, *lse;
+    uint64_t *count; /* [4], added to */
+    size_t row0, n_row, n_head, lora, d_rope, q_stride, q_head;
+    size_t stride; /* positions of the longest sequence, rounded up to 64 */
+    double log_tau, fraction;
+    float scale;
+} nb_cuda_thrift_args;
 
 /* GQA: all of it in one operation, directly over the pages of any record: complete pages decoded, own
  * rows up to the query itself.  Order of summation by position, a constant of the operation. */
@@ -311,7 +343,7 @@ typedef struct nb_cuda_prefill_args {
 
 /* ---- sampling ---- */
 
-typedef struct nb_cuda_sample_row { /* sample.h, steps 6 to 10; no penalties, no biases */
+typedef struct nb_cuda_sample_row {   /* sample.h, steps 6 to 10; no penalties, no biases */
     double temperature, top_p, min_p; /* as given: bits of the weights depend on them */
     uint32_t top_k;
     double u; /* nb_rng_unit(seed, number of tokens generated) */

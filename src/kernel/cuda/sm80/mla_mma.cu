@@ -7,10 +7,22 @@
  * BF16 holds the decoded values of all records exactly but those of int4, f32 and fixed scales, which
  * have a second tile of what is left.
  *
- * Two blocks share a multiprocessor, so that one decodes while the other multiplies.
+ * With up to 16 heads a block has two teams of 8 warps, each with its own tile and every other page, so
+ * that one decodes while the other multiplies; at the end of a unit the second's state is joined to the
+ * first's.  More heads: one team with two row tiles.
+ *
+ * H100, 16 heads, b = 128, s = 4096, in graphs: bf16 278 us (201 at 3.0 TB/s), nvfp4 694, fp8 621, mxfp4
+ * 634, int4 878; with one team: 419, 940, 890, 894, 758.  Bound by instructions: decoding through
+ * floats takes about 90 for 8 values, and a step of 32 tokens some 750 a warp.  The experiment in
+ * lab/hopper/mla_mma.cu decodes into the fragments themselves and takes 198 us for nvfp4.
+ *
+ * PICK (Thrift mode): in the decoded tile, tokens that were picked for the item's query are replaced by refined
+ * ones, from the page's codes and the plane's rows in host memory.  A refined value has 13 bits, so a
+ * tile with one has a second tile of what BF16 leaves; the other tiles are multiplied as ever.
  *
  * A unit's state is joined in device memory to what the item has so far (n_unit > 1): the sums of a
  * row are read and written by the thread that has them. */
+#include "kernel/cuda/common/kv_refine.cuh"
 #include "kernel/cuda/common/ops.cuh"
 #include "kernel/cuda/sm80/mla_tile.cuh"
 
@@ -268,13 +280,13 @@ struct stream {
     uint32_t slot;             /* of raw */
 };
 
-template <bool LO, int SOURCE>
+template <bool LO, int SOURCE, bool PICK>
 __device__ void start(const nb_cuda_mla_args &a, const plan &x, stream &f)
 {
     const nb_mt_shape &d = x.shape;
     const uint32_t page_bytes = (uint32_t)a.cache.record.page_bytes;
     look_ahead(f.g);
-    f.raw = reinterpret_cast<unsigned char *>(f.tile + NB_MT_TOK * d.stride * (LO ? 2 : 1));
+    f.raw = reinterpret_cast<unsigned char *>(f.tile + NB_MT_TOK * d.stride * (LO || PICK ? 2 : 1));
     f.page = nullptr;
     f.slot = 0;
     if constexpr (SOURCE == PAGES) {
@@ -300,10 +312,56 @@ __device__ inline void arrive(uint32_t n_ahead, uint32_t bar)
     nb_bar_sync(bar, NB_MT_THREADS);
 }
 
-/* One page. */
-template <int MT, bool LO, int SOURCE>
-__device__ void one_page(const nb_cuda_mla_args &a, const plan &x, stream &f, nb_mt_work<MT> *s,
-                         nb_mt_state<MT> &z, uint32_t bar)
+/* ---- tokens that are refined ---- */
+
+/* Those of half of a page: entries [k, k + n) of tok. */
+struct picked {
+    const uint32_t *tok;
+    const unsigned char *plane; /* the page's */
+    uint32_t k, n;
+};
+
+/* p: page of the item, whose first row's picks count. */
+__device__ picked picked_of(const nb_cuda_mla_args &a, const nb_cuda_item &it, const pages &g,
+                            uint32_t p, uint32_t h)
+{
+    const nb_cuda_pick &c = a.pick;
+    picked x = { c.tok + it.row0 * c.tok_stride, nullptr, 0, 0 };
+    if (c.n[it.row0] == 0) return x;
+    const uint32_t *first = c.first + it.row0 * c.first_stride + (size_t)it.unit0 * UNIT + p;
+    const uint32_t end = first[1];
+    x.k = first[0];
+    while (x.k < end && x.tok[x.k] % NB_PAGE_TOK / NB_MT_TOK < h) x.k++;
+    while (x.k + x.n < end && x.tok[x.k + x.n] % NB_PAGE_TOK / NB_MT_TOK == h) x.n++;
+    if (x.n) x.plane = c.plane + g.block[p] * c.plane_block_bytes + c.plane_layer_off;
+    return x;
+}
+
+__device__ void clear_rest(uint16_t *rest, uint32_t n)
+{
+    for (uint32_t i = 8 * team_thread(); i < n; i += 8 * NB_MT_THREADS)
+        *reinterpret_cast<uint4 *>(rest + i) = make_uint4(0, 0, 0, 0);
+}
+
+__device__ __noinline__ void refine(const nb_record &r, const unsigned char *page, const picked &x,
+                                    uint16_t *tile, uint32_t stride)
+{
+    const uint32_t dim = (uint32_t)r.seg[0].dim, n8 = (dim + 7) / 8;
+    for (uint32_t e = team_thread(); e < x.n * n8; e += NB_MT_THREADS) {
+        const uint32_t tok = x.tok[x.k + e / n8] % NB_PAGE_TOK, i = e % n8;
+        float v[8];
+        nb_kv_refine8(r, page, x.plane + tok * ((dim + 1) / 2), tok, 8 * i, v);
+        const uint4 p = nb_mt_pack8(v);
+        uint16_t *to = tile + tok % NB_MT_TOK * stride + 8 * i;
+        *reinterpret_cast<uint4 *>(to) = p;
+        *reinterpret_cast<uint4 *>(to + NB_MT_TOK * stride) = nb_mt_rest8(v, p);
+    }
+}
+
+/* One page, the item's p-th. */
+template <int MT, bool LO, int SOURCE, bool PICK>
+__device__ void one_page(const nb_cuda_mla_args &a, const plan &x, const nb_cuda_item &it,
+                         uint32_t p, stream &f, nb_mt_work<MT> *s, nb_mt_state<MT> &z, uint32_t bar)
 {
     const nb_mt_shape &d = x.shape;
     const nb_record &r = a.cache.record;
@@ -315,20 +373,35 @@ __device__ void one_page(const nb_cuda_mla_args &a, const plan &x, stream &f, nb
 #pragma unroll 1
     for (uint32_t h = 0; h < 2; h++) {
         uint16_t *now = f.tile;
+        picked pick = { nullptr, nullptr, 0, 0 };
+        if constexpr (PICK) pick = picked_of(a, it, f.g, p, h);
         if (SOURCE == BF16_TILES) {
             if (x.n_tile == 2) now += h * NB_MT_TOK * d.stride;
             arrive(x.n_tile, bar);
         } else {
             decode_latent<LO>(r.seg[0], bytes, h * NB_MT_TOK, now, d.stride);
             decode_rope<LO>(r.seg[1], bytes, h * NB_MT_TOK, now + d.kl, d.stride);
+            if constexpr (PICK && !LO)
+                if (pick.n) clear_rest(now + NB_MT_TOK * d.stride, NB_MT_TOK * d.stride);
             nb_bar_sync(bar, NB_MT_THREADS);
+            if constexpr (PICK)
+                if (pick.n) {
+                    refine(r, bytes, pick, now, d.stride);
+                    nb_bar_sync(bar, NB_MT_THREADS);
+                }
             if (h == 1 && x.n_raw) fetch_raw(f.g, slot, page_bytes);
         }
-        nb_mt_scores<MT, LO>(s, z, d, now);
+        if (PICK && !LO && pick.n)
+            nb_mt_scores<MT, true>(s, z, d, now);
+        else
+            nb_mt_scores<MT, LO>(s, z, d, now);
         nb_bar_sync(bar, NB_MT_THREADS);
         nb_mt_softmax<MT>(s, z, NB_MT_TOK, x.scale);
         nb_bar_sync(bar, NB_MT_THREADS);
-        nb_mt_values<MT, LO>(s, z, d, now);
+        if (PICK && !LO && pick.n)
+            nb_mt_values<MT, true>(s, z, d, now);
+        else
+            nb_mt_values<MT, LO>(s, z, d, now);
         nb_bar_sync(bar, NB_MT_THREADS);
         if (SOURCE == BF16_TILES) {
             const uint32_t next = x.n_tile == 2 ? h : 1 - h;
@@ -339,7 +412,7 @@ __device__ void one_page(const nb_cuda_mla_args &a, const plan &x, stream &f, nb
     f.slot = f.slot + 1 < x.n_raw ? f.slot + 1 : 0;
 }
 
-template <int MT, bool LO, int SOURCE, int TEAMS>
+template <int MT, bool LO, int SOURCE, int TEAMS, bool PICK>
 __device__ void one_item(const nb_cuda_mla_args &a, const plan &x, const nb_cuda_item &it)
 {
     const uint32_t nh = (uint32_t)a.n_head, row0 = blockIdx.y * 16 * MT, n_row = it.n_q * nh;
@@ -357,7 +430,7 @@ __device__ void one_item(const nb_cuda_mla_args &a, const plan &x, const nb_cuda
     f.g.n = it.n_page;
     f.g.step = TEAMS;
     f.g.next = team;
-    start<LO, SOURCE>(a, x, f);
+    start<LO, SOURCE, PICK>(a, x, f);
     nb_mt_state<MT> z;
 #pragma unroll
     for (int i = 0; i < MT; i++) {
@@ -374,14 +447,14 @@ __device__ void one_item(const nb_cuda_mla_args &a, const plan &x, const nb_cuda
         const uint32_t end = it.n_page - u < UNIT ? it.n_page : u + UNIT;
         nb_mt_reset<MT>(z);
         for (uint32_t p = u + team; p < end; p += TEAMS)
-            one_page<MT, LO, SOURCE>(a, x, f, s, z, 1 + team);
+            one_page<MT, LO, SOURCE, PICK>(a, x, it, p, f, s, z, 1 + team);
         end_unit<MT, TEAMS>(a, it, u / UNIT, end - u, row0, shared, z, x.shape);
     }
     nb_cp_async_wait<0>();
 }
 
 /* The grid is as large as the step could be, up to a bound: blocks without an item cost time, too. */
-template <int MT, bool LO, int SOURCE, int TEAMS>
+template <int MT, bool LO, int SOURCE, int TEAMS, bool PICK>
 __global__ void __launch_bounds__(TEAMS *NB_MT_THREADS, MT == 1 && TEAMS == 1 ? 2 : 1)
     mla_mma(NB_PARAM nb_cuda_mla_args a, NB_PARAM plan x)
 {
@@ -389,7 +462,7 @@ __global__ void __launch_bounds__(TEAMS *NB_MT_THREADS, MT == 1 && TEAMS == 1 ? 
     const uint32_t n = *a.n_item;
     for (uint32_t i = blockIdx.x; i < n; i += gridDim.x) {
         if (i != blockIdx.x) __syncthreads(); /* the last item's shared memory */
-        one_item<MT, LO, SOURCE, TEAMS>(a, x, a.item[i]);
+        one_item<MT, LO, SOURCE, TEAMS, PICK>(a, x, a.item[i]);
     }
 }
 
@@ -414,7 +487,7 @@ bool straight(const nb_record &r)
 }
 
 /* Bytes of shared memory with the most pages ahead; 0: it does not fit. */
-template <int MT, bool LO, int SOURCE, int TEAMS>
+template <int MT, bool LO, int SOURCE, int TEAMS, bool PICK>
 size_t fit(const nb_cuda_mla_args *a, plan &x, size_t most)
 {
     const size_t tile = nb_mt_tile_bytes(x.shape), page = a->cache.record.page_bytes;
@@ -423,7 +496,7 @@ size_t fit(const nb_cuda_mla_args *a, plan &x, size_t most)
         x.n_tile = fixed + TEAMS * 2 * tile <= most ? 2 : 1;
         x.team_bytes = (uint32_t)(x.n_tile * tile);
     } else {
-        x.team_bytes = (uint32_t)(tile * (LO ? 2 : 1));
+        x.team_bytes = (uint32_t)(tile * (LO || PICK ? 2 : 1));
         while (x.n_raw < RAW_MAX && fixed + TEAMS * (x.team_bytes + page) <= most)
             x.n_raw++, x.team_bytes += (uint32_t)page;
     }
@@ -431,24 +504,27 @@ size_t fit(const nb_cuda_mla_args *a, plan &x, size_t most)
     return n <= most ? n : 0;
 }
 
-template <int MT, bool LO, int SOURCE, int TEAMS>
+template <int MT, bool LO, int SOURCE, int TEAMS, bool PICK>
 bool launch(nb_cuda *g, const nb_cuda_mla_args *a, plan x)
 {
-    const size_t n = fit<MT, LO, SOURCE, TEAMS>(a, x, g->shared_bytes);
+    const size_t n = fit<MT, LO, SOURCE, TEAMS, PICK>(a, x, g->shared_bytes);
     if (n == 0) return false;
     const size_t bound = 32 * (size_t)g->n_sm;
     const dim3 grid((unsigned)(a->max_item < bound ? a->max_item : bound),
                     (unsigned)((NB_CUDA_QUERY_MAX * a->n_head + 16 * MT - 1) / (16 * MT)));
-    NB_SHARED_LIMIT(g, (mla_mma<MT, LO, SOURCE, TEAMS>), n);
-    NB_LAUNCH(g, (mla_mma<MT, LO, SOURCE, TEAMS>), grid, TEAMS * NB_MT_THREADS, n, *a, x);
+    NB_SHARED_LIMIT(g, (mla_mma<MT, LO, SOURCE, TEAMS, PICK>), n);
+    NB_LAUNCH(g, (mla_mma<MT, LO, SOURCE, TEAMS, PICK>), grid, TEAMS * NB_MT_THREADS, n, *a, x);
     return true;
 }
 
 template <int MT, int TEAMS> bool launch_teams(nb_cuda *g, const nb_cuda_mla_args *a, const plan &x)
 {
-    if (two_parts(a->cache.record)) return launch<MT, true, PAGES, TEAMS>(g, a, x);
-    if (straight(a->cache.record)) return launch<MT, false, BF16_TILES, TEAMS>(g, a, x);
-    return launch<MT, false, PAGES, TEAMS>(g, a, x);
+    const bool two = two_parts(a->cache.record);
+    if (a->pick.n && two) return launch<MT, true, PAGES, TEAMS, true>(g, a, x);
+    if (a->pick.n) return launch<MT, false, PAGES, TEAMS, true>(g, a, x);
+    if (two) return launch<MT, true, PAGES, TEAMS, false>(g, a, x);
+    if (straight(a->cache.record)) return launch<MT, false, BF16_TILES, TEAMS, false>(g, a, x);
+    return launch<MT, false, PAGES, TEAMS, false>(g, a, x);
 }
 
 } // namespace
