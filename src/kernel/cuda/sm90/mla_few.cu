@@ -75,10 +75,12 @@ template <int FMT, int N, int GROUPS> void launch(nb_cuda *g, const nb_cuda_mla_
 }
 
 /* n_row <= n_chunk: hardly an item has two queries (one that has goes in passes of N rows, which
- * gives the same bits).  Else as many queries as fit at a time. */
+ * gives the same bits).  Else as many queries as fit at a time, where that does not change the number
+ * of groups, which the order of summation depends on. */
 template <int FMT> void launch_rows(nb_cuda *g, const nb_cuda_mla_args *a)
 {
-    if (FMT == few::BF16 || a->n_head <= 8 || (a->n_head <= 16 && a->n_row <= a->cache.n_chunk))
+    const bool single = FMT == few::FP8 || a->n_row <= a->cache.n_chunk;
+    if (FMT == few::BF16 || a->n_head <= 8 || (a->n_head <= 16 && single))
         launch<FMT, 16, 2>(g, a);
     else if constexpr (FMT != few::BF16)
         launch<FMT, 32, FMT == few::FP8 ? 1 : 2>(g, a);
