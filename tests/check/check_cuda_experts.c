@@ -81,7 +81,7 @@ static nb_weight weights(chk *t, const shape *s, nb_wtype type, chk_pattern p, n
 static double factor_of(nb_wtype type, double n)
 {
     switch (type) {
-    case NB_W_BF16: return 170 + n / 15;
+    case NB_W_BF16: return 170 + n / 4;
     case NB_W_FP8B: return 176 + n / 128;
     case NB_W_INT8: return 10 + sqrt(n);
     default: return 8 + sqrt(n);
