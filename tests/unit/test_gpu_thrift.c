@@ -7,7 +7,7 @@
 
 #include "nibble/measure.h"
 
-enum { N_PROMPT = 150, N_TOK = 198, N_FORCED = N_TOK - N_PROMPT, N_GEN = 12 };
+enum { N_PROMPT = 150, N_TOK = 176, N_FORCED = N_TOK - N_PROMPT, N_GEN = 12 };
 
 static uint32_t text[N_TOK];
 static gen one, two;
@@ -203,7 +203,7 @@ static void test_steps_and_hits(void **state)
 {
     (void)state;
     if (!library()) skip();
-    nb_sampling s = greedy(N_GEN + 60);
+    nb_sampling s = greedy(N_GEN + 36);
     nb_engine_options o = options_of("tests/parity/v2_lite", "nvfp4", "token", 1e-4, 0.2);
     generate(&o, &s, &one, NULL);
     o.prefill_chunk = 7;
