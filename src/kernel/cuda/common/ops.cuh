@@ -41,6 +41,9 @@ nb_cuda_experts_can_fn nb_cuda_experts_mma_can, nb_cuda_experts_simt_can;
 bool nb_cuda_mla_few_can(const nb_record *r, size_t n_head);
 size_t nb_cuda_mla_few_scratch(const nb_record *r, size_t n_head, size_t n_row);
 void nb_cuda_mla_few(nb_cuda *g, const nb_cuda_mla_args *a);
+bool nb_cuda_mla_many_can(const nb_record *r, size_t n_head);
+size_t nb_cuda_mla_many_scratch(const nb_record *r, size_t n_head, size_t n_row);
+void nb_cuda_mla_many(nb_cuda *g, const nb_cuda_mla_args *a);
 #endif
 bool nb_cuda_mla_mma_can(const nb_record *r, size_t n_head);
 size_t nb_cuda_mla_mma_scratch(const nb_record *r, size_t n_head, size_t n_row);
