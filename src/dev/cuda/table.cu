@@ -26,8 +26,8 @@ const nb_cuda_experts_row nb_cuda_experts_rows[] = {
 };
 const nb_cuda_mla_row nb_cuda_mla_rows[] = {
 #if !NB_CUDA_EMULATED
-    { "wgmma_few", 90, 16, 2e-3f, nb_cuda_mla_few_can, nb_cuda_mla_few_scratch, nb_cuda_mla_few },
-    { "wgmma_many", 90, 64, 1.2e-2f, nb_cuda_mla_many_can, nb_cuda_mla_many_scratch,
+    { "wgmma_few", 90, 16, 4e-3f, nb_cuda_mla_few_can, nb_cuda_mla_few_scratch, nb_cuda_mla_few },
+    { "wgmma_many", 90, 64, 2e-2f, nb_cuda_mla_many_can, nb_cuda_mla_many_scratch,
       nb_cuda_mla_many },
 #endif
     { "mma", 80, 16, 5e-4f, nb_cuda_mla_mma_can, nb_cuda_mla_mma_scratch, nb_cuda_mla_mma },
