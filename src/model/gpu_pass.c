@@ -58,23 +58,6 @@ static void fill_chunk(nb_gpu_forward *f, nb_gpu_pass *p, size_t i, size_t row0,
     }
 }
 
-/* The items of own pages that the operation for GQA wants. */
-static size_t own_items(const nb_gpu_forward *f, size_t n_group, const uint32_t *part_first,
-                        nb_cuda_item *out)
-{
-    for (size_t i = 0; i < n_group; i++) {
-        const nb_cuda_group *g = &f->group[i];
-        const uint32_t n = (uint32_t)nb_cuda_n_unit(g->n_page, f->unit[0]);
-        out[i] = (nb_cuda_item){ .chunk = g->chunk,
-                                 .row0 = g->row0,
-                                 .n_q = g->n_q,
-                                 .unit0 = n,
-                                 .n_unit = 1,
-                                 .part0 = part_first[g->row0] + n };
-    }
-    return n_group;
-}
-
 static void fill_items(nb_gpu_forward *f, nb_gpu_pass *p, size_t n_group)
 {
     nb_gpu_section *x = &f->stage[p->kind].host;
@@ -88,8 +71,6 @@ static void fill_items(nb_gpu_forward *f, nb_gpu_pass *p, size_t n_group)
         NB_ASSERT(at <= f->max_part);
         p->n_item[s] = nb_cuda_items(f->group, n_group, f->unit[s], f->info.n_sm, f->mla,
                                      x->part_first[s], x->item[s]);
-        if (!f->mla)
-            p->n_item[s] += own_items(f, n_group, x->part_first[s], x->item[s] + p->n_item[s]);
         x->n_item[s] = (uint32_t)p->n_item[s];
     }
 }

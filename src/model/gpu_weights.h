@@ -1,7 +1,8 @@
 /* gpu_weights.h - a model's weights on a GPU, in the forms that its operations read.
  *
- * Products of the same rows whose weights are of one type become one matrix.  W_UK is stored once
- * more, transposed per head, for the absorbing product (linear.h's linear_t does without on a host);
+ * Products of the same rows whose weights are of one type become one matrix.  What the direct form
+ * wants of kv_b is stored once more: W_UK transposed per head (linear.h's linear_t does without on a host),
+ * and W_UV;
  * where kv_b is FP8 the absorbed forms are two BF16 matrices each, hi + lo to 2^-17.  Experts of a layer
  * follow each other.  Memory is the device's, freed as a whole. */
 #ifndef NB_MODEL_GPU_WEIGHTS_H
