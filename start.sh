@@ -6,6 +6,7 @@
 #   ./start.sh --chat [options]    a conversation in the terminal: `nibble chat`
 #   ./start.sh --story [options]   one story: `nibble run`
 #   ./start.sh --build-only        stops after the build: build/release/nibble
+#   ./start.sh --with-cuda ...     also compiles the GPU part where there is nvcc but no GPU (minutes)
 #
 # Works from any folder and as often as you like; when nothing is to do it takes a second.
 set -u
@@ -15,6 +16,13 @@ if [ -L "$self" ]; then self=$(readlink -f "$self"); fi
 root=$(cd "$(dirname "$self")" && pwd) || exit 1
 
 build_only=no
+targets=nibble
+# The GPU part is compiled where it can be used: a GPU, and nvcc (found by the build).
+if [ -e /dev/nvidiactl ] || [ -e /dev/nvhost-gpu ] || [ -e /dev/dxg ]; then targets=; fi
+if [ "${1:-}" = --with-cuda ]; then
+    targets=
+    shift
+fi
 what=serve
 case ${1:-} in
 --chat | --story)
@@ -36,7 +44,8 @@ case ${1:-} in
 esac
 
 sh "$root/tools/setup.sh" build || exit 1
-if ! sh "$root/tools/build.sh" release; then
+# shellcheck disable=SC2086 # none or one
+if ! sh "$root/tools/build.sh" release $targets; then
     printf '%s\n' "start.sh: the build failed, see above" >&2
     exit 1
 fi
