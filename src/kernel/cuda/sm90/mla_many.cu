@@ -7,35 +7,18 @@
  *   values   two groups, O [64 x 256] += P V each, P from registers, V the same tile as K; they give
  *            each chunk of 64 dims back as soon as they have read it
  *   pages    mla_many_page.cuh: fills two tiles of 64 tokens, chunk by chunk
- * While values are added the scores of the next page are computed; while the weights are, the tensor
- * cores idle.  Queries lie packed in the row's scratch memory (a kernel before does that: FP16 or BF16,
- * each row times a power of two that brings its largest value to 2^9, dims in the order of tiles).
- * With 128 heads and BF16 pages two blocks are a cluster: each brings half of a page to both.
+ * Scores of page p + 1 are computed while the weights of page p are, and while page p's values are
+ * added, so the tensor cores always have something.  Queries lie packed in the row's scratch memory (a
+ * kernel before does that: FP16 or BF16, each row times a power of two that brings its largest value
+ * to 2^9, dims in the order of tiles).
  *
  * The softmax is lazy: the reference m of a row follows its maximum only when that is 2^6 over it, so
  * sums are seldom rescaled.  It is a row's own affair, so no row changes another's bits.
  * Token factors (the outer scales): a score is S 2^c; the weight that multiplies the tile is w 2^c, and m
  * refers to that; l is the sum of w itself.
  *
- * Error against double (random pages, scores of up to 12): 1e-3 from 4 bits, 1e-3 to 4e-3 from fp8,
- * 5e-3 to 1.1e-2 from bf16, whose queries and weights have 8 bits.
- *
- * Budget of 64 tokens and an SM, in cycles: tensor cores 2,180 (64 rows); shared memory 1,150 (Q and K) +
- * 510 (V) + 190 (P) + 580 (tiles written).  H100 80GB HBM3, 1.7 GHz, b = 32, s = 32,768, ms without the
- * joining of states, in brackets with it:
- *            h = 64           h = 128
- *   bf16     0.500 (0.509)    0.564 (0.648)    451 TFLOP/s; without clusters 0.593
- *   fp8      0.401 (0.414)    0.797 (0.825)
- *   nvfp4    0.420 (0.431)    0.803 (0.829)
- *   if4      0.454 (0.465)    0.863 (0.889)
- * What bounds the last three: filling a tile takes 4,900 cycles of the 5,300 (clocks in the kernel): rope
- * key 1,100, each stage 670, 690 before them.  Loads wait for one another's addresses (five 64-bit sums
- * a stage go through one pair of registers), and one warp a scheduler hides no latency.
- * Slower: scores of the next page before the weights of this one, with a second accumulator (0.52: it
- * waits for a tile that is not there yet); all codes of a tile loaded a whole tile ahead (0.526, spills);
- * two blocks of a cluster that decode a half each and write to both (2.9 for 128 heads: releases at
- * cluster scope and a full proxy fence a stage); prefetch of BF16 pages by 96 threads instead of one
- * bulk copy (0.572). */
+ * Budget a token and SM, in cycles: tensor cores 34 (64 rows); shared memory 18 (Q and K) + 8 (V) + 3 (P) +
+ * 9 (tiles written); decoding by one warp a scheduler about 15. */
 #include <cuda.h>
 
 #include "kernel/cuda/common/mla_state.cuh"
@@ -57,7 +40,7 @@ struct tensor_maps {
 /* ---- scores ---- */
 
 /* Of tile n, stage after stage, the rope key first. */
-template <int KIND>
+template <int KIND, int CL>
 __device__ __forceinline__ void scores_stages(float (&s)[32], uint32_t base, uint32_t n)
 {
     constexpr bool BF = KIND == KIND_BF16;
@@ -65,7 +48,8 @@ __device__ __forceinline__ void scores_stages(float (&s)[32], uint32_t base, uin
     const uint64_t qd = wg_desc(here(base)), kd = wg_desc(base + AT_TILE + b * TILE);
 #pragma unroll
     for (uint32_t k = 0; k < STAGES; k++) {
-        mb_wait(full + 8 * (k == 0 ? 4 : k - 1), n >> 1 & 1);
+        mb_wait_cl<CL>(full + 8 * (k == 0 ? 4 : k - 1), n >> 1 & 1);
+        if (CL > 1 && KIND != KIND_BF16) proxy_fence<CL>(); /* what the other block wrote */
         wg_fence();
 #pragma unroll
         for (uint32_t half = 0; half < (k == 0 ? 1 : 2); half++) {
@@ -246,7 +230,7 @@ __device__ __forceinline__ void scores_role(const nb_cuda_mla_args &a, const man
 #pragma unroll
     for (int i = 0; i < 32; i++) s[i] = 0;
     for (uint32_t round = 0;; round++) {
-        mb_wait(base + BAR_FULL + 40 * (n & 1) + 32, n >> 1 & 1);
+        mb_wait_cl<CL>(base + BAR_FULL + 40 * (n & 1) + 32, n >> 1 & 1);
         const many_work work = work_at(base, round);
         const uint32_t n_page = work.n_page;
         if (n_page == 0) break;
@@ -260,7 +244,7 @@ __device__ __forceinline__ void scores_role(const nb_cuda_mla_args &a, const man
                 x.q_factor[work.flat + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4 + 8 * i];
         }
         mb_wait(base + BAR_Q, round & 1);
-        scores_stages<KIND>(s, base, n);
+        scores_stages<KIND, CL>(s, base, n);
         wg_wait<0>();
         give_rope<CL>(base, n, delta);
         uint32_t p = 0;
@@ -269,7 +253,7 @@ __device__ __forceinline__ void scores_role(const nb_cuda_mla_args &a, const man
             if (p % UNIT == UNIT - 1 || p + 1 == n_page)
                 scores_unit(a, work_at(base, round), p / UNIT, z, base, msg);
             if (++p == n_page) break;
-            scores_stages<KIND>(s, base, n + 1);
+            scores_stages<KIND, CL>(s, base, n + 1);
             wg_wait<0>();
             give_rope<CL>(base, n + 1, delta);
         }
@@ -370,7 +354,8 @@ __device__ __forceinline__ void values_role(const nb_cuda_mla_args &a, const man
                 for (int i = 0; i < 32; i++) o[c][i] *= i & 2 ? c1 : c0;
         }
 #pragma unroll
-        for (int c = 0; c < 4; c++) mb_wait(full + 8 * c, n >> 1 & 1);
+        for (int c = 0; c < 4; c++) mb_wait_cl<CL>(full + 8 * c, n >> 1 & 1);
+        if (CL > 1 && KIND != KIND_BF16) proxy_fence<CL>();
         wg_fence();
 #pragma unroll
         for (int c = 0; c < 4; c++) {
@@ -429,10 +414,10 @@ __global__ void __cluster_dims__(CL, 1, 1) __launch_bounds__(THREADS, 1)
     const uint32_t role = __shfl_sync(~0u, threadIdx.x / 128, 0);
     if (role == 0) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(REG_PAGES));
-        if constexpr (KIND == KIND_BF16)
+        if (KIND == KIND_BF16)
             produce_bf16<CL>(a, x, base, &maps.latent, &maps.rope);
         else
-            produce<KIND>(a, x, base);
+            produce<KIND, CL>(a, x, base);
     } else if (role == 1) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(REG_SCORES));
         scores_role<KIND, CL>(a, x, base);
@@ -561,13 +546,6 @@ template <int KIND> void launch(nb_cuda *g, const nb_cuda_mla_args *a)
               s[0], s[1]);
     const size_t most = a->max_item * ((NB_CUDA_QUERY_MAX * a->n_head + ROWS - 1) / ROWS);
     const unsigned blocks = (unsigned)(most < (size_t)g->n_sm ? most : (size_t)g->n_sm);
-    if constexpr (KIND == KIND_BF16) {
-        if (a->n_head % (2 * ROWS) == 0) {
-            NB_SHARED_LIMIT(g, (mla_many<KIND, 2>), SMEM);
-            NB_LAUNCH(g, (mla_many<KIND, 2>), blocks / 2 * 2, THREADS, SMEM, *a, x, maps);
-            return;
-        }
-    }
     NB_SHARED_LIMIT(g, (mla_many<KIND, 1>), SMEM);
     NB_LAUNCH(g, (mla_many<KIND, 1>), blocks, THREADS, SMEM, *a, x, maps);
 }

@@ -155,11 +155,12 @@ __device__ inline bool pages_next(const nb_cuda_mla_args &a, many_pages &s, uint
 }
 
 /* The tile after the last one is none: whoever waits for it finds that there is no more work. */
-template <int CL> __device__ inline void pages_end(uint32_t base, uint32_t n)
+template <int CL> __device__ inline void pages_end(uint32_t base, uint32_t n, uint32_t delta)
 {
-    mb_wait(base + BAR_EMPTY + 40 * (n & 1) + 32, (n >> 1 & 1) ^ 1);
+    mb_wait_cl<CL>(base + BAR_EMPTY + 40 * (n & 1) + 32, (n >> 1 & 1) ^ 1);
     __syncwarp();
     if (threadIdx.x % 32 != 0) return;
+    if (delta) mb_arrive_peer(base + BAR_FULL + 40 * (n & 1) + 32 + delta);
     mb_arrive(base + BAR_FULL + 40 * (n & 1) + 32);
 }
 
@@ -193,7 +194,7 @@ __device__ inline void produce_bf16(const nb_cuda_mla_args &a, const many_plan &
                 l2_prefetch(pool + (size_t)next * a.cache.block_bytes, x.page_bytes);
             for (uint32_t k = 0; k < STAGES; k++) { /* barrier 4: the rope key */
                 const uint32_t c = k == 0 ? 4 : k - 1, full = base + BAR_FULL + 8 * (b * 5 + c);
-                mb_wait(base + BAR_EMPTY + 8 * (b * 5 + c), ph);
+                mb_wait_cl<CL>(base + BAR_EMPTY + 8 * (b * 5 + c), ph);
                 mb_expect(full, c == 4 ? CHUNK : 2 * CHUNK);
                 if (CL > 1) { /* each block brings a half, to both */
                     if (c < 4)
@@ -211,7 +212,7 @@ __device__ inline void produce_bf16(const nb_cuda_mla_args &a, const many_plan &
         }
         __syncwarp();
     }
-    pages_end<CL>(base, n);
+    pages_end<CL>(base, n, 0);
 }
 
 /* ---- records that are decoded ---- */
@@ -264,39 +265,46 @@ __device__ inline void decode8(uint32_t q, uint32_t f, bool steps, uint32_t (&ou
     out[3] = mul2(cvt2(lo >> 16), f);
 }
 
-template <int KIND> struct raw_stage {
-    uint4 code[KIND == KIND_FP8 ? 4 : 2];
-    uint32_t scale[2];
+/* What a thread loads of a stage: of each 8 tokens of its warp.  A warp has 16 tokens, in a cluster 8. */
+template <int KIND, int CL> struct raw_stage {
+    uint4 code[(KIND == KIND_FP8 ? 4 : 2) / CL];
+    uint32_t scale[2 / CL];
 };
-struct raw_rope {
-    uint4 code[2];
-    uint32_t outer[2]; /* latent's, rope key's << 8 */
+template <int CL> struct raw_rope {
+    uint4 code[2 / CL];
+    uint32_t outer[2 / CL]; /* latent's, rope key's << 8 */
 };
-
-__device__ inline void load_rope(const many_plan &x, const unsigned char *page, raw_rope &v)
+template <int CL> __device__ inline uint32_t first_token()
 {
-    const uint32_t lane = threadIdx.x % 32, w = threadIdx.x / 32 % 4;
+    const uint32_t w = threadIdx.x / 32 % 4;
+    return CL > 1 ? 32 * cluster_rank() + 8 * w : 16 * w;
+}
+
+template <int CL>
+__device__ inline void load_rope(const many_plan &x, const unsigned char *page, raw_rope<CL> &v)
+{
+    const uint32_t lane = threadIdx.x % 32, t0 = first_token<CL>();
 #pragma unroll
-    for (uint32_t i = 0; i < 2; i++) {
-        const uint32_t t = 16 * w + 8 * i + lane / 4;
+    for (uint32_t i = 0; i < 2 / CL; i++) {
+        const uint32_t t = t0 + 8 * i + lane / 4;
         v.code[i] = ld_page(page + x.rope_off + t * 64 + lane % 4 * 16);
         v.outer[i] = ld_page1(page + x.outer_off + t) | ld_page1(page + x.rope_outer_off + t) << 8;
     }
 }
-template <int KIND>
+template <int KIND, int CL>
 __device__ inline void load_stage(const many_plan &x, const unsigned char *page, uint32_t c,
-                                  raw_stage<KIND> &v)
+                                  raw_stage<KIND, CL> &v)
 {
-    const uint32_t lane = threadIdx.x % 32, w = threadIdx.x / 32 % 4;
-    if (KIND == KIND_FP8) {
+    const uint32_t lane = threadIdx.x % 32, t0 = first_token<CL>();
+    if constexpr (KIND == KIND_FP8) {
 #pragma unroll
-        for (uint32_t i = 0; i < 4; i++)
-            v.code[i % (KIND == KIND_FP8 ? 4 : 2)] = ld_page(
-                page + x.code_off + (16 * w + 4 * i + lane / 8) * 512 + c * 128 + lane % 8 * 16);
+        for (uint32_t i = 0; i < 4 / CL; i++)
+            v.code[i] = ld_page(page + x.code_off + (t0 + 4 * i + lane / 8) * 512 + c * 128 +
+                                lane % 8 * 16);
     } else {
 #pragma unroll
-        for (uint32_t i = 0; i < 2; i++) {
-            const uint32_t t = 16 * w + 8 * i + lane / 4;
+        for (uint32_t i = 0; i < 2 / CL; i++) {
+            const uint32_t t = t0 + 8 * i + lane / 4;
             v.code[i] = ld_page(page + x.code_off + t * 256 + c * 64 + lane % 4 * 16);
             v.scale[i] = ld_page2(page + x.scale_off + t * 32 + c * 8 + lane % 4 * 2);
         }
@@ -304,20 +312,24 @@ __device__ inline void load_stage(const many_plan &x, const unsigned char *page,
 }
 
 /* The rope key, and the tokens' factors; latent[i]: what the codes of the thread's tokens are multiplied by. */
-template <int KIND>
-__device__ inline void store_rope(const many_plan &x, const raw_rope &v, uint32_t tile,
-                                  uint32_t token, uint32_t (&latent)[4])
+template <int KIND, int CL>
+__device__ inline void store_rope(const many_plan &x, const raw_rope<CL> &v, uint32_t tile,
+                                  uint32_t token, uint32_t delta, uint32_t (&latent)[4])
 {
-    const uint32_t lane = threadIdx.x % 32, w = threadIdx.x / 32 % 4, r = lane / 4, q = lane % 4;
-    uint32_t lat[2];
+    const uint32_t lane = threadIdx.x % 32, t0 = first_token<CL>(), r = lane / 4, q = lane % 4;
+    uint32_t lat[2 / CL];
 #pragma unroll
-    for (uint32_t i = 0; i < 2; i++) {
+    for (uint32_t i = 0; i < 2 / CL; i++) {
         const token_scale s =
             token_scale_of((int)(v.outer[i] & 255), (int)(v.outer[i] >> 8), x.rope_int8 ? 9 : 7);
-        const uint32_t t = 16 * w + 8 * i + r;
+        const uint32_t t = t0 + 8 * i + r;
         if (q == 0)
             asm volatile("st.shared.v2.f32 [%0], {%1,%2};" ::"r"(token + 8 * t), "f"(s.factor),
                          "f"(s.c)
+                         : "memory");
+        if (CL > 1 && q == 0)
+            asm volatile("st.shared::cluster.v2.f32 [%0], {%1,%2};" ::"r"(token + 8 * t + delta),
+                         "f"(s.factor), "f"(s.c)
                          : "memory");
         lat[i] = s.latent;
         const uint32_t word[4] = { v.code[i].x, v.code[i].y, v.code[i].z, v.code[i].w };
@@ -334,109 +346,115 @@ __device__ inline void store_rope(const many_plan &x, const raw_rope &v, uint32_
                 out[2 * k + 1] = mul2(cvt2(word[k] >> 16), s.rope);
             }
         const uint32_t at = tile + 8 * CHUNK + t * 128 + ((2 * q) ^ r) * 16;
-        st_shared(at, out[0], out[1], out[2], out[3]);
-        st_shared(at ^ 16, out[4], out[5], out[6], out[7]);
+        st_tile<CL>(at, delta, out[0], out[1], out[2], out[3]);
+        st_tile<CL>(at ^ 16, delta, out[4], out[5], out[6], out[7]);
     }
     if (KIND == KIND_FP8) {
 #pragma unroll
-        for (int i = 0; i < 4; i++)
+        for (int i = 0; i < 4 / CL; i++)
             latent[i] = __shfl_sync(~0u, lat[i / 2], 16 * (i & 1) + 4 * (lane / 8));
     } else {
         const uint32_t up = KIND == KIND_NVFP4 ? 0x54005400u : 0x3c003c00u; /* 2^6: decode8 */
-        latent[0] = mul2(lat[0], up), latent[1] = mul2(lat[1], up);
+#pragma unroll
+        for (int i = 0; i < 2 / CL; i++) latent[i] = mul2(lat[i], up);
     }
 }
 
-template <int KIND>
-__device__ inline void store_stage(const raw_stage<KIND> &v, uint32_t tile, uint32_t c,
-                                   const uint32_t (&latent)[4])
+template <int KIND, int CL>
+__device__ inline void store_stage(const raw_stage<KIND, CL> &v, uint32_t tile, uint32_t c,
+                                   uint32_t delta, const uint32_t (&latent)[4])
 {
-    const uint32_t lane = threadIdx.x % 32, w = threadIdx.x / 32 % 4;
-    if (KIND == KIND_FP8) {
-        const uint32_t at =
-            tile + c * CHUNK + (16 * w + lane / 8) * 128 + (lane % 8 ^ lane / 8) * 16;
+    const uint32_t lane = threadIdx.x % 32, t0 = first_token<CL>();
+    if constexpr (KIND == KIND_FP8) {
+        const uint32_t at = tile + c * CHUNK + (t0 + lane / 8) * 128 + (lane % 8 ^ lane / 8) * 16;
 #pragma unroll
-        for (uint32_t i = 0; i < 4; i++) {
-            const uint4 z = v.code[i % (KIND == KIND_FP8 ? 4 : 2)];
+        for (uint32_t i = 0; i < 4 / CL; i++) {
+            const uint4 z = v.code[i];
             const uint32_t to = (i & 1 ? at ^ 64 : at) + i * 512, f = latent[i];
-            st_shared(to, mul2(cvt2(z.x), f), mul2(cvt2(z.x >> 16), f), mul2(cvt2(z.y), f),
-                      mul2(cvt2(z.y >> 16), f));
-            st_shared(to + 4 * CHUNK, mul2(cvt2(z.z), f), mul2(cvt2(z.z >> 16), f),
-                      mul2(cvt2(z.w), f), mul2(cvt2(z.w >> 16), f));
+            st_tile<CL>(to, delta, mul2(cvt2(z.x), f), mul2(cvt2(z.x >> 16), f), mul2(cvt2(z.y), f),
+                        mul2(cvt2(z.y >> 16), f));
+            st_tile<CL>(to + 4 * CHUNK, delta, mul2(cvt2(z.z), f), mul2(cvt2(z.z >> 16), f),
+                        mul2(cvt2(z.w), f), mul2(cvt2(z.w >> 16), f));
         }
-        return;
-    }
-    const uint32_t r = lane / 4, q = lane % 4;
-    const uint32_t at = tile + c * CHUNK + (16 * w + r) * 128 + ((2 * q) ^ r) * 16;
+    } else {
+        const uint32_t r = lane / 4, q = lane % 4;
+        const uint32_t at = tile + c * CHUNK + (t0 + r) * 128 + ((2 * q) ^ r) * 16;
 #pragma unroll
-    for (uint32_t i = 0; i < 2; i++) {
-        const uint32_t two = v.scale[i];
-        const uint32_t f = mul2(cvt2(two & 0x7f7fu), latent[i]); /* exact: 4 bits */
-        const uint32_t f0 = __byte_perm(f, 0, 0x1010), f1 = __byte_perm(f, 0, 0x3232);
-        const bool s0 = two & 0x80, s1 = two & 0x8000;
-        uint32_t o[4];
-        decode8<KIND>(v.code[i].x, f0, s0, o);
-        st_shared(at + i * 1024, o[0], o[1], o[2], o[3]);
-        decode8<KIND>(v.code[i].y, f0, s0, o);
-        st_shared((at ^ 16) + i * 1024, o[0], o[1], o[2], o[3]);
-        decode8<KIND>(v.code[i].z, f1, s1, o);
-        st_shared(at + i * 1024 + 4 * CHUNK, o[0], o[1], o[2], o[3]);
-        decode8<KIND>(v.code[i].w, f1, s1, o);
-        st_shared((at ^ 16) + i * 1024 + 4 * CHUNK, o[0], o[1], o[2], o[3]);
+        for (uint32_t i = 0; i < 2 / CL; i++) {
+            const uint32_t two = v.scale[i];
+            const uint32_t f = mul2(cvt2(two & 0x7f7fu), latent[i]); /* exact: 4 bits */
+            const uint32_t f0 = __byte_perm(f, 0, 0x1010), f1 = __byte_perm(f, 0, 0x3232);
+            const bool s0 = two & 0x80, s1 = two & 0x8000;
+            uint32_t o[4];
+            decode8<KIND>(v.code[i].x, f0, s0, o);
+            st_tile<CL>(at + i * 1024, delta, o[0], o[1], o[2], o[3]);
+            decode8<KIND>(v.code[i].y, f0, s0, o);
+            st_tile<CL>((at ^ 16) + i * 1024, delta, o[0], o[1], o[2], o[3]);
+            decode8<KIND>(v.code[i].z, f1, s1, o);
+            st_tile<CL>(at + i * 1024 + 4 * CHUNK, delta, o[0], o[1], o[2], o[3]);
+            decode8<KIND>(v.code[i].w, f1, s1, o);
+            st_tile<CL>((at ^ 16) + i * 1024 + 4 * CHUNK, delta, o[0], o[1], o[2], o[3]);
+        }
     }
 }
 
-__device__ inline void stage_done(uint32_t full)
+template <int CL> __device__ inline void stage_done(uint32_t full, uint32_t delta)
 {
-    proxy_fence();
+    proxy_fence<CL>();
     __syncwarp();
-    if (threadIdx.x % 32 == 0) mb_arrive(full);
+    if (threadIdx.x % 32 == 0) mb_arrive_cl<CL>(full, delta);
 }
 
-template <int KIND>
+template <int KIND, int CL>
 __device__ inline void produce(const nb_cuda_mla_args &a, const many_plan &x, uint32_t base)
 {
     many_pages s;
-    pages_start<1>(a, s, base);
+    pages_start<CL>(a, s, base);
     const unsigned char *pool = a.cache.pool + a.cache.layer_off;
     const size_t stride = a.cache.block_bytes;
+    const uint32_t delta = CL > 1 ? peer_delta(base) : 0;
     uint32_t id;
-    if (!pages_next<1>(a, s, id)) {
-        pages_end<1>(base, 0);
+    if (!pages_next<CL>(a, s, id)) {
+        pages_end<CL>(base, 0, delta);
         return;
     }
+    constexpr bool FAR = KIND != KIND_FP8 || CL > 1;
     const unsigned char *now = pool + id * stride, *next;
-    raw_rope rope;
-    raw_stage<KIND> raw[4];
-    load_rope(x, now, rope);
-    load_stage<KIND>(x, now, 0, raw[0]);
-    load_stage<KIND>(x, now, 1, raw[1]);
-    bool more = pages_next<1>(a, s, id);
+    raw_rope<CL> rope;
+    raw_stage<KIND, CL> raw[4];
+    load_rope<CL>(x, now, rope);
+    load_stage<KIND, CL>(x, now, 0, raw[0]);
+    load_stage<KIND, CL>(x, now, 1, raw[1]);
+    if (FAR) load_stage<KIND, CL>(x, now, 2, raw[2]), load_stage<KIND, CL>(x, now, 3, raw[3]);
+    bool more = pages_next<CL>(a, s, id);
     next = more ? pool + id * stride : now;
-    if (more) page_prefetch(next, x.page_bytes, threadIdx.x % 128, 128);
+    if (more && CL == 1) page_prefetch(next, x.page_bytes, threadIdx.x % 128, 128);
     for (uint32_t n = 0;; n++) {
-        const bool more2 = more && pages_next<1>(a, s, id);
+        const bool more2 = more && pages_next<CL>(a, s, id);
         const unsigned char *after = more2 ? pool + id * stride : next;
-        if (more2) page_prefetch(after, x.page_bytes, threadIdx.x % 128, 128);
+        if (more2 && (CL == 1 || cluster_rank() == (n & 1)))
+            page_prefetch(after, x.page_bytes, threadIdx.x % 128, 128);
         const uint32_t b = n & 1, ph = (n >> 1 & 1) ^ 1, tile = base + AT_TILE + b * TILE;
         const uint32_t full = base + BAR_FULL + 40 * b, empty = base + BAR_EMPTY + 40 * b;
         uint32_t latent[4];
-        load_stage<KIND>(x, now, 2, raw[2]);
-        mb_wait(empty + 32, ph);
-        store_rope<KIND>(x, rope, tile, base + AT_TOKEN + n % 3 * 512, latent);
-        stage_done(full + 32);
+        if (!FAR) load_stage<KIND, CL>(x, now, 2, raw[2]);
+        mb_wait_cl<CL>(empty + 32, ph);
+        store_rope<KIND, CL>(x, rope, tile, base + AT_TOKEN + n % 3 * 512, delta, latent);
+        if (FAR) load_rope<CL>(x, next, rope);
+        stage_done<CL>(full + 32, delta);
 #pragma unroll
         for (uint32_t c = 0; c < 4; c++) {
-            if (c == 0) load_stage<KIND>(x, now, 3, raw[3]);
-            if (c == 1) load_rope(x, next, rope);
-            if (c == 2) load_stage<KIND>(x, next, 0, raw[0]);
-            if (c == 3) load_stage<KIND>(x, next, 1, raw[1]);
-            mb_wait(empty + 8 * c, ph);
-            store_stage<KIND>(raw[c], tile, c, latent);
-            stage_done(full + 8 * c);
+            if (!FAR && c == 0) load_stage<KIND, CL>(x, now, 3, raw[3]);
+            if (!FAR && c == 1) load_rope<CL>(x, next, rope);
+            if (!FAR && c == 2) load_stage<KIND, CL>(x, next, 0, raw[0]);
+            if (!FAR && c == 3) load_stage<KIND, CL>(x, next, 1, raw[1]);
+            mb_wait_cl<CL>(empty + 8 * c, ph);
+            store_stage<KIND, CL>(raw[c], tile, c, delta, latent);
+            if (FAR) load_stage<KIND, CL>(x, next, c, raw[c]); /* a whole tile ahead */
+            stage_done<CL>(full + 8 * c, delta);
         }
         if (!more) {
-            pages_end<1>(base, n + 1);
+            pages_end<CL>(base, n + 1, delta);
             return;
         }
         now = next, next = after, more = more2;

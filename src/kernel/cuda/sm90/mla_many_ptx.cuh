@@ -123,9 +123,11 @@ __device__ inline void mb_arrive_peer(uint32_t bar)
 {
     asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(bar) : "memory");
 }
-/* At a barrier of this block, with CL 2 at that of the other, too.  Nothing is handed over with it but the
- * right to overwrite, by copies that the other side starts after its wait: no wider scope is needed.  (With
- * .release.cluster here and .acquire.cluster in the waits a step took three times as long.) */
+/* As mb_wait, for barriers that the other block arrives at, too. */
+template <int CL> __device__ inline void mb_wait_cl(uint32_t bar, uint32_t parity)
+{
+    mb_wait(bar, parity);
+}
 template <int CL> __device__ inline void mb_arrive_cl(uint32_t bar, uint32_t delta)
 {
     if (CL == 1) {
@@ -165,15 +167,28 @@ __device__ inline void l2_prefetch(const void *p, uint32_t bytes)
 {
     asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(p), "r"(bytes) : "memory");
 }
-/* What was written to shared memory is seen by wgmma. */
-__device__ inline void proxy_fence()
+/* What was written to shared memory (of the cluster) is seen by wgmma. */
+template <int CL> __device__ inline void proxy_fence()
 {
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    if (CL > 1)
+        asm volatile("fence.proxy.async;" ::: "memory");
+    else
+        asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 __device__ inline void st_shared(uint32_t at, uint32_t a, uint32_t b, uint32_t c, uint32_t d)
 {
     asm volatile("st.shared.v4.b32 [%0], {%1,%2,%3,%4};" ::"r"(at), "r"(a), "r"(b), "r"(c), "r"(d)
                  : "memory");
+}
+template <int CL>
+__device__ inline void st_tile(uint32_t at, uint32_t delta, uint32_t a, uint32_t b, uint32_t c,
+                               uint32_t d)
+{
+    st_shared(at, a, b, c, d);
+    if (CL > 1)
+        asm volatile("st.shared::cluster.v4.b32 [%0], {%1,%2,%3,%4};" ::"r"(at + delta), "r"(a),
+                     "r"(b), "r"(c), "r"(d)
+                     : "memory");
 }
 __device__ inline uint4 ld_shared(uint32_t at)
 {
