@@ -132,7 +132,7 @@ __device__ inline uint32_t uniform(uint32_t x)
 
 /* A thread of the warpgroups that compute. */
 struct place {
-    int group, w, lane, g, t;
+    int w, lane, g, t;
     int k0; /* token of its first row; the second is k0 + 8 */
     uint32_t base;
     unsigned char *smem;
@@ -477,7 +477,8 @@ __device__ inline void move_max(unsigned char *smem, sums<N> &s, const float (&e
     }
 }
 
-/* One page of this group.  more(): thread 0 looks whether there is room for pages. */
+/* One page of this group.  more(): thread 0 looks whether there is room for pages; a slot is freed behind
+ * a fence, since a barrier alone does not hold a copy back from loads that are under way. */
 template <int FMT, int N, int GROUPS, int GROUP, class MORE>
 __device__ inline void one_page(const place &z, const params &a, const page_at &pg, uint32_t empty,
                                 const float (&qk)[N / 4], sums<N> &s, const MORE &more)
@@ -507,6 +508,7 @@ __device__ inline void one_page(const place &z, const params &a, const page_at &
             wg_wait<0>();
 #pragma unroll
             for (int n = 0; n < 8; n++) wg_hold(s.o[n]);
+            fence_async(); /* what was read of the page is here, before a copy may go there */
             bar_sync(bar, 128);
             if (tid == 0) mbar_arrive(empty);
             more();

@@ -1,0 +1,794 @@
+/* mla_fetch.cuh - mla_few.cuh with a warpgroup that fetches and one code for both groups that compute.
+ *
+ * Measured without the fence before a slot is freed (fence_async in one_page), which was added since and has
+ * NOT RUN YET.  Without it nvfp4 and if4 with N = 16 gave other bits from run to run: one unit in twelve
+ * had a page whose scores differed a little.  The likely cause: loads from shared memory that were still
+ * under way at the barrier, and a copy of the next page into the slot right after it, from a cache that
+ * was warm; a barrier orders them against stores of threads, not against copies.  In order, by a look at
+ * the instructions: registers of A under way (written only after the wait that covers them), phases of
+ * the barriers, no load behind the barrier.
+ *
+ * It is faster than what is built: 0.108 / 0.139 / 0.039 ms (b=128 s=4096 / b=4 / b=1 s=131072) instead of
+ * 0.147 / 0.185 / 0.052.  Of that, one code for both groups is 0.138 to 0.108 (the instructions of a page
+ * were fetched twice), the thread that fetches 0.147 to 0.138, factors of a head once a warp 0.002.
+ * It takes the place of src/kernel/cuda/sm90/mla_few.cuh; launches need nothing else. */
+#ifndef NB_KERNEL_CUDA_SM90_MLA_FEW_CUH
+#define NB_KERNEL_CUDA_SM90_MLA_FEW_CUH
+#include "kernel/cuda/common/mla_state.cuh"
+#include "kernel/cuda/sm90/mla_few_ptx.cuh"
+
+namespace few
+{
+
+enum { NVFP4, IF4, FP8, BF16 };
+enum { UNIT = 16, TOK = 64, LORA = 512, ROPE = 64 };
+enum { LAZY = 8 };
+
+struct params {
+    const unsigned char *page; /* of block 0, this layer */
+    size_t block_bytes;
+    const uint32_t *block;
+    const nb_cuda_chunk *chunk;
+    const nb_cuda_item *item;
+    const uint32_t *n_item, *part_first;
+    const float *q;
+    size_t q_stride, q_head;
+    float *part_o, *part_m, *part_l;
+    uint32_t n_head;
+    float k;       /* scores to powers of two: scale, log2(e), the latent's units */
+    float rope_k;  /* the rope key's units in the latent's */
+    float o_scale; /* the latent's units */
+    bool rope_int8;
+    uint32_t *next, *done; /* counters, 0 between launches */
+};
+
+/* Shared memory, from a multiple of 1024 on. */
+template <int FMT, int N, int GROUPS> struct layout {
+    enum {
+        SLOTS = FMT == BF16 || FMT == FP8 || N == 32 ? 2 : 3,
+        CODES = FMT == BF16  ? 73728
+                : FMT == FP8 ? 32768
+                             : 16384,
+        REST = FMT == BF16  ? 0
+               : FMT == FP8 ? 4224
+                            : 6272,
+        R_ROPE = FMT == FP8 ? 0 : 2048, /* in the rest: block scales first */
+        R_OUT = R_ROPE + 4096,
+        VALUES = FMT == BF16 ? 16896 : 65536, /* of a group; BF16: for sums alone */
+        P_BYTES = TOK * N * 2,
+        Q_ROWS = FMT == BF16 ? 2 * N : N, /* BF16: what rounding leaves is a row, too */
+        WARPS = 4,
+        CONSUMERS = 128 * GROUPS,
+        THREADS = CONSUMERS + 128,
+        AT_V = 9 * 128 * Q_ROWS,
+        AT_SLOT = AT_V + GROUPS * VALUES,
+        AT_P = AT_SLOT + SLOTS * CODES,
+        AT_REST = AT_P + GROUPS * P_BYTES,
+        AT_MAX = AT_REST + SLOTS * REST,   /* [GROUPS][WARPS][N] */
+        AT_SUM = AT_MAX + GROUPS * 16 * N, /* the same */
+        AT_M = AT_SUM + GROUPS * 16 * N,   /* [GROUPS][N] */
+        AT_TOTAL = AT_M + GROUPS * 4 * N,  /* [2][N]: m of the units so far, before and after one */
+        AT_QK = AT_TOTAL + 8 * N,          /* [N]: factor of a row's scores */
+        AT_STATE = AT_QK + 4 * N,          /* [N]: where a row's state goes */
+        AT_ITEM = AT_STATE + 4 * N,        /* [2]: numbers of this block's items */
+        AT_BAR = AT_ITEM + 16, /* full [SLOTS][2], empty [SLOTS], item full [2], item empty [2] */
+        BYTES = AT_BAR + 8 * (3 * SLOTS + 4) + 1024 /* the start is aligned by hand */
+    };
+};
+
+/* Eight codes as four pairs of FP16 times 2^-6 and f: as E4M3 bytes, then two
+ * at a time. */
+__device__ inline void eight(uint32_t q, uint32_t f, uint32_t *out)
+{
+    const uint32_t hi = (q & 0x80808080u) | ((q >> 2) & 0x1c1c1c1cu);
+    const uint32_t lo = ((q << 4) & 0x80808080u) | ((q << 2) & 0x1c1c1c1cu);
+    out[0] = mul_f16x2(cvt_e4m3(hi), f);
+    out[1] = mul_f16x2(cvt_e4m3(hi >> 16), f);
+    out[2] = mul_f16x2(cvt_e4m3(lo), f);
+    out[3] = mul_f16x2(cvt_e4m3(lo >> 16), f);
+}
+/* The same with uniform steps where `steps`: subnormal E4M3, whose unit is
+ * 2^-9. */
+__device__ inline void eight_if4(uint32_t q, uint32_t f, bool steps, uint32_t *out)
+{
+    const uint32_t shift = steps ? 4 : 2, mask = steps ? 0x07070707u : 0x1c1c1c1cu, r = q << 4;
+    const uint32_t hi = (q & 0x80808080u) | ((q >> shift) & mask);
+    const uint32_t lo = (r & 0x80808080u) | ((r >> shift) & mask);
+    out[0] = mul_f16x2(cvt_e4m3(hi), f);
+    out[1] = mul_f16x2(cvt_e4m3(hi >> 16), f);
+    out[2] = mul_f16x2(cvt_e4m3(lo), f);
+    out[3] = mul_f16x2(cvt_e4m3(lo >> 16), f);
+}
+
+/* Rope bytes (4 of a word) as FP16 pairs. */
+__device__ inline void rope4(uint32_t w, bool int8, uint32_t *out)
+{
+    if (int8) { /* 1024 + byte, less 1152 */
+        const uint32_t u = w ^ 0x80808080u;
+#pragma unroll
+        for (int n = 0; n < 2; n++) {
+            const uint32_t h = __byte_perm(u, 0x64646464u, n ? 0x4342 : 0x4140);
+            asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(out[n]) : "r"(h), "r"(0x64806480u));
+        }
+    } else {
+        out[0] = cvt_e4m3(w);
+        out[1] = cvt_e4m3(w >> 16);
+    }
+}
+
+/* The thread's number, read anew, so that nothing that depends on it is
+ * computed early and kept. */
+__device__ inline int fresh_tid()
+{
+    int t;
+    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(t));
+    return t;
+}
+
+/* The same in all lanes, and known to be (a uniform register). */
+__device__ inline uint32_t uniform(uint32_t x)
+{
+    return __reduce_max_sync(~0u, x);
+}
+
+/* A thread of the warpgroups that compute. */
+struct place {
+    int group, w, lane, g, t;
+    int k0; /* token of its first row; the second is k0 + 8 */
+    uint32_t base;
+    unsigned char *smem;
+};
+
+__device__ inline place place_of(int tid, unsigned char *smem)
+{
+    place z;
+    z.group = (int)uniform((uint32_t)tid / 128);
+    z.w = tid / 32 % 4, z.lane = tid % 32, z.g = z.lane / 4, z.t = z.lane % 4;
+    z.smem = smem, z.base = nb_smem(smem);
+    /* Row g of 8 is token 4 (g % 2) + g / 2, so that two rows of a quarter warp
+   * lie in different halves of the banks; rows of BF16 pages are not read by
+   * threads. */
+    z.k0 = 16 * z.w + ((z.g & 1) << 2 | z.g >> 1);
+    return z;
+}
+
+/* Queries of a pass as B of S^T: [9 groups of 64 dims][N][128 bytes], 16-byte
+ * chunks xor row % 8. */
+template <int FMT, int N, int GROUPS>
+__device__ inline void pack_q(const params &a, const nb_cuda_item &it, uint32_t q0, uint32_t n_row,
+                              unsigned char *smem)
+{
+    using L = layout<FMT, N, GROUPS>;
+    const uint32_t tid = (uint32_t)fresh_tid(), warp = tid / 32, lane = tid % 32;
+    for (uint32_t r = warp; r < N; r += L::CONSUMERS / 32) {
+        float v[3][8], top = 0;
+        const bool in = r < n_row;
+        const float *q = a.q + (it.row0 + q0 + r / a.n_head) * a.q_stride + r % a.n_head * a.q_head;
+#pragma unroll
+        for (int i = 0; i < 3; i++) {
+            const uint32_t c = lane + 32 * i; /* 8 dims from 8 c on */
+#pragma unroll
+            for (int k = 0; k < 8; k++) v[i][k] = 0;
+            if (in && c < 72) {
+                const float4 x = *(const float4 *)(q + 8 * c), y = *(const float4 *)(q + 8 * c + 4);
+                v[i][0] = x.x, v[i][1] = x.y, v[i][2] = x.z, v[i][3] = x.w;
+                v[i][4] = y.x, v[i][5] = y.y, v[i][6] = y.z, v[i][7] = y.w;
+            }
+#pragma unroll
+            for (int k = 0; k < 8; k++) top = fmaxf(top, fabsf(v[i][k]));
+        }
+        float down = 1, up = 1; /* powers of two */
+        if (FMT != BF16) {
+            top = fmaxf(top, __shfl_xor_sync(~0u, top, 16));
+            top = fmaxf(top, __shfl_xor_sync(~0u, top, 8));
+            top = fmaxf(top, __shfl_xor_sync(~0u, top, 4));
+            top = fmaxf(top, __shfl_xor_sync(~0u, top, 2));
+            top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));
+            const int e = max(1, min(253, (int)(__float_as_uint(top) >> 23)));
+            up = __uint_as_float((uint32_t)e << 23);
+            down = __uint_as_float((uint32_t)(254 - e) << 23);
+        }
+        if (lane == 0) ((float *)(smem + L::AT_QK))[r] = a.k * up;
+#pragma unroll
+        for (int i = 0; i < 3; i++) {
+            const uint32_t c = lane + 32 * i;
+            if (c >= 72) break;
+            const uint32_t d = 8 * c, odd = r % 8;
+            uint32_t grp, t, reg;
+            if (FMT == BF16) {
+                uint32_t o[4], p[4];
+#pragma unroll
+                for (int n = 0; n < 4; n++) {
+                    const float x = v[i][2 * n], y = v[i][2 * n + 1];
+                    o[n] = nb_pack_bf16(x, y);
+                    p[n] = nb_pack_bf16(x - __uint_as_float(o[n] << 16),
+                                        y - __uint_as_float(o[n] & 0xffff0000u));
+                }
+                unsigned char *to = smem + c / 8 * 128 * L::Q_ROWS + r * 128 + (c % 8 ^ odd) * 16;
+                *(uint4 *)to = make_uint4(o[0], o[1], o[2], o[3]);
+                *(uint4 *)(to + 128 * N) = make_uint4(p[0], p[1], p[2], p[3]);
+                continue;
+            }
+            const bool straight = FMT == FP8 || c >= 64;
+            if (c >= 64)
+                grp = 8, t = d / 16 % 4, reg = d / 8 % 2 * 4;
+            else if (FMT == FP8)
+                grp = d / 64, t = d / 16 % 4, reg = d / 8 % 2 * 4;
+            else
+                grp = d / 128 * 2 + d / 16 % 2, t = d / 32 % 4, reg = d / 8 % 2 * 4;
+#pragma unroll
+            for (int n = 0; n < 4; n++) {
+                const int odd0 = (n < 2 ? 1 : 0) + n % 2 * 4;
+                const float x = straight ? v[i][2 * n] : v[i][odd0];
+                const float y = straight ? v[i][2 * n + 1] : v[i][odd0 + 2];
+                *(uint32_t *)(smem + grp * 128 * N + r * 128 + ((reg + n) ^ odd) * 16 + 4 * t) =
+                    nb_pack_f16(x * down, y * down);
+            }
+        }
+    }
+}
+
+/* A thread that fetches: items in the order in which blocks become free, their
+ * pages into slots. */
+template <int FMT, int N, int GROUPS>
+__device__ inline void fetch(const params &a, const CUtensorMap *codes, const CUtensorMap *rope,
+                             uint32_t base, unsigned char *smem)
+{
+    using L = layout<FMT, N, GROUPS>;
+    const uint32_t bars = base + L::AT_BAR, empty = bars + 16 * L::SLOTS,
+                   item_full = empty + 8 * L::SLOTS, item_empty = item_full + 16;
+    const uint32_t n_item = *a.n_item, per = N / a.n_head;
+    uint32_t c = 0, index = blockIdx.x;
+    for (uint32_t n = 0;; n++) {
+        if (n >= 2) mbar_wait(item_empty + 8 * (n % 2), (n / 2 - 1) & 1);
+        *(volatile uint32_t *)(smem + L::AT_ITEM + 4 * (n % 2)) = index;
+        mbar_arrive(item_full + 8 * (n % 2));
+        if (index >= n_item) break;
+        const nb_cuda_item it = a.item[index];
+        const uint32_t *block = a.block + a.chunk[it.chunk].block0 + (size_t)it.unit0 * UNIT;
+        uint32_t b = block[0];
+        const uint32_t following = gridDim.x + atomicAdd(a.next, 1u);
+        for (uint32_t q0 = 0; q0 < it.n_q; q0 += per)
+            for (uint32_t p = 0; p < it.n_page; p++, c++) {
+                const uint32_t s = c % L::SLOTS,
+                               bar = bars + 8 * (2 * s + (GROUPS == 2 ? p & 1 : 0));
+                const uint32_t dst = base + L::AT_SLOT + s * L::CODES;
+                const uint32_t next = block[p + 1 < it.n_page ? p + 1 : 0];
+                if (c >= L::SLOTS) mbar_wait(empty + 8 * s, (c / L::SLOTS - 1) & 1);
+                mbar_expect(bar, L::CODES + L::REST);
+#pragma unroll
+                for (int i = 0; i < (FMT == BF16 ? 8 : L::CODES / 8192); i++)
+                    copy_box(dst + i * 8192, codes, i * 128, 0, b, bar);
+                if (FMT == BF16)
+                    copy_box(dst + 65536, rope, 0, 0, b, bar);
+                else
+                    copy_bytes(base + L::AT_REST + s * L::REST,
+                               a.page + b * a.block_bytes + L::CODES, L::REST, bar);
+                b = next;
+            }
+        index = following;
+    }
+    __threadfence();
+    if (atomicAdd(a.done, 1u) == gridDim.x - 1) *a.next = 0, *a.done = 0;
+}
+
+/* Where a page is. */
+struct page_at {
+    const unsigned char *slot, *rest;
+    uint32_t slot_u32;
+};
+
+/* What a thread reads of a page: its two tokens' codes, block scales, rope
+ * codes, outer scales. */
+template <int FMT> struct raw {
+    enum { CHUNKS = FMT == FP8 ? 8 : 4 };
+    uint4 ca[CHUNKS], cb[CHUNKS];
+    uint4 ra, rb;
+    uint32_t sa[4], sb[4];
+    uint32_t oa, ob, pa, pb;
+};
+
+template <int FMT, int N, int GROUPS>
+__device__ inline void load_raw(const place &z, const page_at &pg, raw<FMT> &w)
+{
+    using L = layout<FMT, N, GROUPS>;
+    const unsigned char *row = pg.slot + z.k0 * 128;
+#pragma unroll
+    for (int i = 0; i < raw<FMT>::CHUNKS; i++) {
+        const int at = i / 2 * 8192 + ((i % 2 * 4 + z.t) ^ (z.k0 & 7)) * 16;
+        w.ca[i] = *(const uint4 *)(row + at), w.cb[i] = *(const uint4 *)(row + 1024 + at);
+    }
+    if (FMT != FP8)
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const unsigned char *sp = pg.rest + z.k0 * 32 + 8 * i + 2 * z.t;
+            w.sa[i] = *(const unsigned short *)sp, w.sb[i] = *(const unsigned short *)(sp + 256);
+        }
+    const unsigned char *rp = pg.rest + L::R_ROPE + z.k0 * 64 + 16 * z.t;
+    w.ra = *(const uint4 *)rp, w.rb = *(const uint4 *)(rp + 512);
+    const unsigned char *out = pg.rest + L::R_OUT + z.k0;
+    w.oa = out[0], w.ob = out[8], w.pa = out[64], w.pb = out[72];
+}
+
+/* Scores of a page from codes: s1 of the latent, s2 of the rope key; the values
+ * go to v.  freed(): all have read the page, and the values of the page before
+ * are done. */
+template <int FMT, int N, class FREED>
+__device__ inline void scores(const place &z, const params &a, const raw<FMT> &w, uint32_t v,
+                              const operand &qd, float (&s1)[N / 2], float (&s2)[N / 2],
+                              const FREED &freed)
+{
+    /* A matrix of 8x8: lanes 0..7 tokens 0..7 of a warp, 8..15 the other
+   * 8; 16..31: 8 dims on. */
+    const int vr = 16 * z.w + z.lane % 16;
+    uint32_t to[4];
+#pragma unroll
+    for (int n = 0; n < 4; n++) to[n] = v + vr * 128 + ((2 * n + z.lane / 16) ^ (vr & 7)) * 16;
+    uint32_t ka[2][8], kb[2][8], fa[2], fb[2];
+    bool ta[2] = { false, false }, tb[2] = { false, false };
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+        uint32_t(&x)[8] = ka[i & 1], (&y)[8] = kb[i & 1];
+        if (i >= 2) wg_wait<1>(); /* these registers were read by the products of i - 2 */
+        const uint4 ga = w.ca[FMT == FP8 ? i : i / 2], gb = w.cb[FMT == FP8 ? i : i / 2];
+        if (FMT == FP8) {
+            const uint32_t wa[4] = { ga.x, ga.y, ga.z, ga.w }, wb[4] = { gb.x, gb.y, gb.z, gb.w };
+#pragma unroll
+            for (int n = 0; n < 4; n++) {
+                x[2 * n] = cvt_e4m3(wa[n]), x[2 * n + 1] = cvt_e4m3(wa[n] >> 16);
+                y[2 * n] = cvt_e4m3(wb[n]), y[2 * n + 1] = cvt_e4m3(wb[n] >> 16);
+            }
+        } else {
+            if (!(i & 1)) {
+                const uint32_t sa = w.sa[i / 2], sb = w.sb[i / 2];
+                const uint32_t ha = cvt_e4m3(sa & 0x7f7f), hb = cvt_e4m3(sb & 0x7f7f);
+                fa[0] = __byte_perm(ha, 0, 0x1010), fa[1] = __byte_perm(ha, 0, 0x3232);
+                fb[0] = __byte_perm(hb, 0, 0x1010), fb[1] = __byte_perm(hb, 0, 0x3232);
+                if (FMT == IF4)
+#pragma unroll
+                    for (int n = 0; n < 2; n++) {
+                        ta[n] = sa >> (7 + 8 * n) & 1, tb[n] = sb >> (7 + 8 * n) & 1;
+                        fa[n] = mul_f16x2(fa[n], ta[n] ? 0x48004800u : 0x3c003c00u); /* 8 or 1 */
+                        fb[n] = mul_f16x2(fb[n], tb[n] ? 0x48004800u : 0x3c003c00u);
+                    }
+            }
+            const uint32_t a0 = i & 1 ? ga.z : ga.x, a1 = i & 1 ? ga.w : ga.y;
+            const uint32_t b0 = i & 1 ? gb.z : gb.x, b1 = i & 1 ? gb.w : gb.y;
+            if (FMT == IF4) {
+                eight_if4(a0, fa[i & 1], ta[i & 1], x), eight_if4(a1, fa[i & 1], ta[i & 1], x + 4);
+                eight_if4(b0, fb[i & 1], tb[i & 1], y), eight_if4(b1, fb[i & 1], tb[i & 1], y + 4);
+            } else {
+                eight(a0, fa[i & 1], x), eight(a1, fa[i & 1], x + 4);
+                eight(b0, fb[i & 1], y), eight(b1, fb[i & 1], y + 4);
+            }
+        }
+        if (i == 0) freed();
+#pragma unroll
+        for (int n = 0; n < 4; n++)
+            store_16x16(to[n] + i * 8192, x[2 * n], y[2 * n], x[2 * n + 1], y[2 * n + 1]);
+        operand qi = qd;
+        qi.lo += i * (128 * N >> 4);
+        wg_fence();
+        if (i == 0)
+            wg_rs<0>(s1, x[0], y[0], x[1], y[1], qi.at(0));
+        else
+            wg_rs<1>(s1, x[0], y[0], x[1], y[1], qi.at(0));
+        wg_rs<1>(s1, x[2], y[2], x[3], y[3], qi.at(2));
+        wg_rs<1>(s1, x[4], y[4], x[5], y[5], qi.at(4));
+        wg_rs<1>(s1, x[6], y[6], x[7], y[7], qi.at(6));
+        wg_commit();
+    }
+    { /* the rope key: lane t has 16 codes of either row */
+        uint32_t x[8], y[8];
+        rope4(w.ra.x, a.rope_int8, x), rope4(w.ra.y, a.rope_int8, x + 2);
+        rope4(w.ra.z, a.rope_int8, x + 4), rope4(w.ra.w, a.rope_int8, x + 6);
+        rope4(w.rb.x, a.rope_int8, y), rope4(w.rb.y, a.rope_int8, y + 2);
+        rope4(w.rb.z, a.rope_int8, y + 4), rope4(w.rb.w, a.rope_int8, y + 6);
+        operand qr = qd;
+        qr.lo += 8 * 128 * N >> 4;
+        wg_fence();
+        wg_rs<0>(s2, x[0], y[0], x[1], y[1], qr.at(0));
+        wg_rs<1>(s2, x[2], y[2], x[3], y[3], qr.at(2));
+        wg_rs<1>(s2, x[4], y[4], x[5], y[5], qr.at(4));
+        wg_rs<1>(s2, x[6], y[6], x[7], y[7], qr.at(6));
+        wg_commit();
+    }
+    wg_wait<0>();
+    wg_hold(s1), wg_hold(s2);
+}
+
+/* The same of a BF16 page, which lies as wgmma wants it. */
+template <int N>
+__device__ inline void scores_bf16(const page_at &pg, const operand &qd, float (&s1)[N])
+{
+    const operand kd = smem_operand(pg.slot_u32, 1024, 1);
+    wg_fence();
+#pragma unroll
+    for (int k = 0; k < 36; k++) {
+        const int at = k / 4, in = k % 4;
+        const uint64_t ad = kd.at(at * 512 + in * 2), bd = qd.at(at * (256 * N >> 4) + in * 2);
+        if (k == 0)
+            wg_kk<0>(s1, ad, bd);
+        else
+            wg_kk<1>(s1, ad, bd);
+    }
+    wg_commit();
+    wg_wait<0>();
+    wg_hold(s1);
+}
+
+/* A token's weights (of a thread's rows) as B of O^T, N-major. */
+template <int FMT, int N>
+__device__ inline void put_p(unsigned char *pt, int r, int t, bool zero, const float (&p)[N / 4])
+{
+#pragma unroll
+    for (int c = 0; c < N / 8; c++) {
+        const int x = N == 16 ? c ^ (r >> 2 & 1) : c ^ (r >> 1 & 3);
+        const uint32_t two = FMT == BF16 ? nb_pack_bf16(p[2 * c], p[2 * c + 1])
+                                         : nb_pack_f16(p[2 * c], p[2 * c + 1]);
+        *(uint32_t *)(pt + r * 2 * N + x * 16 + 4 * t) = zero ? 0 : two;
+    }
+}
+
+/* What a thread keeps of a unit. */
+template <int N> struct sums {
+    float o[8][N / 2], m[N / 4], l[N / 4];
+};
+
+/* m moves for the rows where a token of the page is more than LAZY over it (the
+ * test of one row does not depend on the others), and O and l with it. */
+template <int FMT, int N, int GROUPS>
+__device__ inline void move_max(unsigned char *smem, sums<N> &s, const float (&e)[2][N / 4])
+{
+    using L = layout<FMT, N, GROUPS>;
+    const place z = place_of(fresh_tid(), smem);
+    float *mx = (float *)(smem + L::AT_MAX) + z.group * L::WARPS * N;
+    float n[N / 4];
+#pragma unroll
+    for (int j = 0; j < N / 4; j++) {
+        n[j] = fmaxf(e[0][j], e[1][j]);
+        n[j] = fmaxf(n[j], __shfl_xor_sync(~0u, n[j], 4));
+        n[j] = fmaxf(n[j], __shfl_xor_sync(~0u, n[j], 8));
+        n[j] = fmaxf(n[j], __shfl_xor_sync(~0u, n[j], 16));
+    }
+    if (z.g == 0)
+#pragma unroll
+        for (int c = 0; c < N / 8; c++)
+            *(float2 *)(mx + z.w * N + 8 * c + 2 * z.t) = make_float2(n[2 * c], n[2 * c + 1]);
+    bar_sync(1 + z.group, 128);
+#pragma unroll
+    for (int c = 0; c < N / 8; c++) {
+        float2 x = make_float2(-INFINITY, -INFINITY);
+        for (int w = 0; w < L::WARPS; w++) {
+            const float2 y = *(const float2 *)(mx + w * N + 8 * c + 2 * z.t);
+            x.x = fmaxf(x.x, y.x), x.y = fmaxf(x.y, y.y);
+        }
+        n[2 * c] = x.x, n[2 * c + 1] = x.y;
+    }
+#pragma unroll
+    for (int j = 0; j < N / 4; j++) {
+        const int i = j / 2 * 4 + j % 2;
+        const bool move = n[j] > s.m[j] + LAZY;
+        const float k = move ? nb_exp2(s.m[j] - n[j]) : 1;
+        if (move) s.m[j] = n[j];
+        s.l[j] *= k;
+#pragma unroll
+        for (int q = 0; q < 8; q++) s.o[q][i] *= k, s.o[q][i + 2] *= k;
+    }
+}
+
+/* One page of this group. */
+template <int FMT, int N, int GROUPS>
+__device__ inline void one_page(const place &z, const params &a, const page_at &pg, uint32_t empty,
+                                const float (&qk)[N / 4], sums<N> &s)
+{
+    using L = layout<FMT, N, GROUPS>;
+    const operand qd = smem_operand(z.base, 1024, 1);
+    const int bar = 1 + z.group, tid = z.w * 32 + z.lane;
+    const uint32_t v = z.base + L::AT_V + z.group * L::VALUES;
+    unsigned char *pt = z.smem + L::AT_P + z.group * L::P_BYTES;
+    float s1[FMT == BF16 ? N : N / 2], s2[N / 2], e[2][N / 4], p[2][N / 4];
+    float u[2] = { 0, 0 };
+    bool zero[2] = { false, false };
+    if constexpr (FMT == BF16) {
+        scores_bf16<N>(pg, qd, s1);
+#pragma unroll
+        for (int i = 0; i < N / 2; i++) s1[i] += s1[i + N / 2];
+    } else {
+        raw<FMT> w;
+        load_raw<FMT, N, GROUPS>(z, pg, w);
+        const float fa = __uint_as_float(w.oa << 23), fb = __uint_as_float(w.ob << 23);
+        const float ea = __uint_as_float(w.pa << 23) * a.rope_k,
+                    eb = __uint_as_float(w.pb << 23) * a.rope_k;
+        zero[0] = w.oa == 0, zero[1] = w.ob == 0;
+        u[0] = zero[0] ? -9.f : (float)((int)w.oa - 127);
+        u[1] = zero[1] ? -9.f : (float)((int)w.ob - 127);
+        scores<FMT, N>(z, a, w, v, qd, s1, s2, [&]() {
+            wg_wait<0>();
+#pragma unroll
+            for (int n = 0; n < 8; n++) wg_hold(s.o[n]);
+            fence_async(); /* what was read of the page is here, before a copy may go there */
+            bar_sync(bar, 128);
+            if (tid == 0) mbar_arrive(empty);
+        });
+#pragma unroll
+        for (int i = 0; i < N / 2; i++)
+            s1[i] = s1[i] * (i & 2 ? fb : fa) + s2[i] * (i & 2 ? eb : ea);
+    }
+    bool over = false;
+    const int r = 16 * z.w + z.g;
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+#pragma unroll
+        for (int j = 0; j < N / 4; j++) {
+            e[i][j] = fmaf(s1[j / 2 * 4 + j % 2 + 2 * i], qk[j], u[i]);
+            over |= e[i][j] > s.m[j] + LAZY;
+            p[i][j] = nb_exp2(e[i][j] - s.m[j]);
+        }
+        put_p<FMT, N>(pt, r + 8 * i, z.t, zero[i], p[i]);
+    }
+    fence_async();
+    if (bar_any(bar, 128, over)) {
+        move_max<FMT, N, GROUPS>(z.smem, s, e);
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+#pragma unroll
+            for (int j = 0; j < N / 4; j++) p[i][j] = nb_exp2(e[i][j] - s.m[j]);
+            put_p<FMT, N>(pt, r + 8 * i, z.t, zero[i], p[i]);
+        }
+        fence_async();
+        bar_sync(1 + z.group, 128);
+    }
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        const float back = FMT == BF16 ? 1 : nb_exp2(-u[i]);
+#pragma unroll
+        for (int j = 0; j < N / 4; j++) s.l[j] += p[i][j] * back;
+    }
+    const operand vd = smem_operand(FMT == BF16 ? pg.slot_u32 : v, 1024, 1);
+    const operand pd =
+        smem_operand(z.base + L::AT_P + z.group * L::P_BYTES, 16 * N, N == 16 ? 3 : 2);
+    wg_fence();
+#pragma unroll
+    for (int k = 0; k < 4; k++)
+#pragma unroll
+        for (int i = 0; i < 8; i++)
+            wg_mn<FMT == BF16>(s.o[i], vd.at(i * 512 + k * 128), pd.at(k * (2 * N)));
+    wg_commit();
+    if (FMT == BF16) { /* the page is the values: it is free when these are done */
+        wg_wait<0>();
+#pragma unroll
+        for (int i = 0; i < 8; i++) wg_hold(s.o[i]);
+        bar_sync(bar, 128);
+        if (tid == 0) mbar_arrive(empty);
+    }
+}
+
+/* Sums in shared memory, [heads][PITCH]: place of half 0 of a register
+ * (dim_of), so that neither writing by rows of wgmma nor reading by dimensions
+ * has bank conflicts. */
+template <int FMT> __device__ inline uint32_t sum_at(uint32_t grp, uint32_t t, uint32_t reg)
+{
+    if (FMT == BF16) return 64 * grp + 8 * reg + 2 * t;
+    return 80 * grp + reg / 4 * 36 + reg % 4 * 8 + 2 * t;
+}
+
+/* Four dimensions from d on (a multiple of 4) of a row of sums. */
+template <int FMT> __device__ inline float4 sums_at(const float *row, uint32_t d)
+{
+    if (FMT == BF16 || FMT == FP8) {
+        const uint32_t grp = d / 64, t = FMT == BF16 ? d % 8 / 2 : d / 16 % 4,
+                       reg = FMT == BF16 ? d / 8 % 8 : d % 16 / 2;
+        const float2 x = *(const float2 *)(row + sum_at<FMT>(grp, t, reg));
+        const float2 y = *(const float2 *)(row + (FMT == BF16 ? sum_at<FMT>(grp, t + 1, reg)
+                                                              : sum_at<FMT>(grp, t, reg + 1)));
+        return make_float4(x.x, x.y, y.x, y.y);
+    }
+    const uint32_t grp = d / 128 * 2 + d / 16 % 2, t = d / 32 % 4,
+                   reg = d / 8 % 2 * 4 + d / 4 % 2; /* nibbles 1, 3; two on: 0, 2 */
+    const float2 x = *(const float2 *)(row + sum_at<FMT>(grp, t, reg));
+    const float2 y = *(const float2 *)(row + sum_at<FMT>(grp, t, reg + 2));
+    return make_float4(y.x, x.x, y.y, x.y);
+}
+
+/* The state of unit k of an item: the pairs' sums joined, joined to those of
+ * the units before. */
+template <int FMT, int N, int GROUPS>
+__device__ inline void put_unit(unsigned char *smem, const params &a, uint32_t k, sums<N> &s)
+{
+    using L = layout<FMT, N, GROUPS>;
+    enum {
+        HEADS = FMT == BF16 ? 8 : 16, /* that there is room for at a time */
+        PITCH = FMT == BF16 ? 516 : 644,
+        TASKS = HEADS * 4 / (L::WARPS * GROUPS) /* of a warp: 128 dimensions of a head */
+    };
+    const int tid = fresh_tid();
+    const place z = place_of(tid, smem);
+    float *sum = (float *)(smem + L::AT_SUM), *mo = (float *)(smem + L::AT_M),
+          *after = (float *)(smem + L::AT_TOTAL) + k % 2 * N;
+    const float *total = (const float *)(smem + L::AT_TOTAL) + (1 - k % 2) * N;
+    const uint32_t *state = (const uint32_t *)(smem + L::AT_STATE);
+    float *mine = (float *)(smem + L::AT_V + z.group * L::VALUES);
+    const float *both[2] = { (float *)(smem + L::AT_V), (float *)(smem + L::AT_V + L::VALUES) };
+    wg_wait<0>();
+#pragma unroll
+    for (int i = 0; i < 8; i++) wg_hold(s.o[i]);
+#pragma unroll
+    for (int j = 0; j < N / 4; j++) {
+        s.l[j] += __shfl_xor_sync(~0u, s.l[j], 4);
+        s.l[j] += __shfl_xor_sync(~0u, s.l[j], 8);
+        s.l[j] += __shfl_xor_sync(~0u, s.l[j], 16);
+    }
+    if (z.g == 0)
+#pragma unroll
+        for (int j = 0; j < N / 4; j++) {
+            const int c = j / 2 * 8 + 2 * z.t + j % 2;
+            sum[(L::WARPS * z.group + z.w) * N + c] = s.l[j];
+            if (z.w == 0) mo[z.group * N + c] = s.m[j];
+        }
+    bar_sync(1 + z.group, 128); /* V may be written */
+#pragma unroll
+    for (int r = 0; r < N / HEADS; r++) {
+        float4 old[TASKS]; /* what the units before gave, read while the rest is
+                          worked out */
+        uint32_t at[TASKS];
+#pragma unroll
+        for (int i = 0; i < TASKS; i++) {
+            const int task = tid / 32 * TASKS + i;
+            at[i] = state[r * HEADS + task / 4];
+            old[i] = make_float4(0, 0, 0, 0);
+            if (k > 0 && at[i] != UINT32_MAX)
+                old[i] = *(const float4 *)(a.part_o + (size_t)at[i] * LORA + task % 4 * 128 +
+                                           4 * z.lane);
+        }
+#pragma unroll
+        for (int c = 0; c < HEADS / 8; c++)
+#pragma unroll
+            for (int i = 0; i < 8; i++)
+#pragma unroll
+                for (int n = 0; n < 4; n++)
+                    mine[(8 * c + 2 * z.t + n % 2) * PITCH +
+                         sum_at<FMT>(i, z.g / 2, 2 * z.w + n / 2) + z.g % 2] =
+                        s.o[i][4 * (r * HEADS / 8 + c) + n];
+        bar_sync(7, L::CONSUMERS);
+        enum { PER = TASKS < 4 ? TASKS : 4 }; /* of a head */
+#pragma unroll
+        for (int j = 0; j < TASKS / PER; j++) {
+            if (at[j * PER] == UINT32_MAX) continue;
+            const int head0 = (tid / 32 * TASKS + j * PER) / 4, head = r * HEADS + head0;
+            const nb_mla_merge f =
+                nb_mla_merge_of(mo[head], GROUPS == 2 ? mo[N + head] : -INFINITY);
+            const nb_mla_merge h =
+                nb_mla_merge_of(k > 0 ? total[head] : -INFINITY, nb_mla_state_m(f.m));
+            const float fa = f.second ? 0 : (f.first ? 1 : f.a) * a.o_scale,
+                        fb = f.first ? 0 : (f.second ? 1 : f.b) * a.o_scale;
+            const float ha = h.second ? 0 : h.a, hb = h.second ? 1 : h.b; /* never h.first */
+#pragma unroll
+            for (int i = 0; i < PER; i++) {
+                const uint32_t d = (tid / 32 * TASKS + j * PER + i) % 4 * 128 + 4 * z.lane;
+                const float4 y = old[j * PER + i];
+                float4 x = sums_at<FMT>(both[0] + head0 * PITCH, d);
+                x.x *= fa, x.y *= fa, x.z *= fa, x.w *= fa;
+                if (GROUPS == 2) {
+                    const float4 w = sums_at<FMT>(both[1] + head0 * PITCH, d);
+                    x.x = fmaf(w.x, fb, x.x), x.y = fmaf(w.y, fb, x.y);
+                    x.z = fmaf(w.z, fb, x.z), x.w = fmaf(w.w, fb, x.w);
+                }
+                /* nb_mla_merged */
+                x.x = __fmaf_rn(x.x, hb, __fmul_rn(y.x, ha));
+                x.y = __fmaf_rn(x.y, hb, __fmul_rn(y.y, ha));
+                x.z = __fmaf_rn(x.z, hb, __fmul_rn(y.z, ha));
+                x.w = __fmaf_rn(x.w, hb, __fmul_rn(y.w, ha));
+                *(float4 *)(a.part_o + (size_t)at[j * PER] * LORA + d) = x;
+            }
+        }
+        if (r == 0 && tid < N) {
+            float m_new = 0;
+            if (state[tid] != UINT32_MAX) {
+                float l[2] = { 0, 0 };
+#pragma unroll
+                for (int w = 0; w < L::WARPS * GROUPS; w++) l[w / L::WARPS] += sum[w * N + tid];
+                const nb_mla_merge f =
+                    nb_mla_merge_of(mo[tid], GROUPS == 2 ? mo[N + tid] : -INFINITY);
+                const float m = nb_mla_state_m(f.m), l1 = nb_mla_merged(f, l[0], l[1]);
+                const nb_mla_merge h = nb_mla_merge_of(k > 0 ? total[tid] : -INFINITY, m);
+                const size_t to = state[tid];
+                m_new = k > 0 ? h.m : m;
+                a.part_l[to] = nb_mla_merged(h, k > 0 ? a.part_l[to] : 0, l1);
+                a.part_m[to] = m_new;
+                if (k > 0) {
+                    a.part_m[to + (size_t)k * a.n_head] = -INFINITY;
+                    a.part_l[to + (size_t)k * a.n_head] = 0;
+                }
+            }
+            after[tid] = m_new;
+        }
+        bar_sync(7, L::CONSUMERS);
+    }
+}
+
+template <int FMT, int N, int GROUPS>
+__device__ inline void consume(const params &a, uint32_t base, unsigned char *smem)
+{
+    using L = layout<FMT, N, GROUPS>;
+    const int tid = threadIdx.x;
+    const place z = place_of(tid, smem);
+    const uint32_t bars = base + L::AT_BAR, empty = bars + 16 * L::SLOTS,
+                   item_full = empty + 8 * L::SLOTS, item_empty = item_full + 16;
+    const uint32_t n_item = uniform(*a.n_item), per = N / a.n_head;
+    uint32_t c = 0, phase = 0;
+    for (uint32_t n = 0;; n++) {
+        mbar_wait(item_full + 8 * (n % 2), n / 2 & 1);
+        const uint32_t index = uniform(*(volatile uint32_t *)(smem + L::AT_ITEM + 4 * (n % 2)));
+        if (index >= n_item) break;
+        nb_cuda_item it = a.item[index];
+        it.n_q = uniform(it.n_q), it.n_page = uniform(it.n_page);
+        for (uint32_t q0 = 0; q0 < it.n_q; q0 += per) {
+            const uint32_t n_row = min(per, it.n_q - q0) * a.n_head;
+            pack_q<FMT, N, GROUPS>(a, it, q0, n_row, smem);
+            if (tid < N)
+                ((uint32_t *)(smem + L::AT_STATE))[tid] =
+                    (uint32_t)tid < n_row
+                        ? (a.part_first[it.row0 + q0 + tid / a.n_head] + it.unit0) * a.n_head +
+                              tid % a.n_head
+                        : UINT32_MAX;
+            fence_async();
+            bar_sync(7, L::CONSUMERS);
+            if (q0 == 0 && tid == 0) mbar_arrive(item_empty + 8 * (n % 2));
+            float qk[N / 4];
+#pragma unroll
+            for (int j = 0; j < N / 4; j++)
+                qk[j] = ((const float *)(smem + L::AT_QK))[j / 2 * 8 + 2 * z.t + j % 2];
+            for (uint32_t p0 = 0; p0 < it.n_page; p0 += UNIT) {
+                const uint32_t n_page = min((uint32_t)UNIT, it.n_page - p0);
+                sums<N> s;
+#pragma unroll
+                for (int i = 0; i < 8; i++)
+#pragma unroll
+                    for (int j = 0; j < N / 2; j++) s.o[i][j] = 0;
+#pragma unroll
+                for (int j = 0; j < N / 4; j++) s.m[j] = -INFINITY, s.l[j] = 0;
+                for (uint32_t p = z.group; p < n_page; p += GROUPS) {
+                    const uint32_t slot = (c + p) % L::SLOTS;
+                    mbar_wait(bars + 8 * (2 * slot + z.group), phase >> slot & 1);
+                    phase ^= 1u << slot;
+                    page_at pg;
+                    pg.slot = smem + L::AT_SLOT + slot * L::CODES;
+                    pg.rest = smem + L::AT_REST + slot * L::REST;
+                    pg.slot_u32 = base + L::AT_SLOT + slot * L::CODES;
+                    one_page<FMT, N, GROUPS>(z, a, pg, empty + 8 * slot, qk, s);
+                }
+                c += n_page;
+                put_unit<FMT, N, GROUPS>(smem, a, p0 / UNIT, s);
+            }
+        }
+    }
+}
+
+template <int FMT, int N, int GROUPS>
+__global__ void __launch_bounds__(layout<FMT, N, GROUPS>::THREADS, 1)
+    mla_few(const __grid_constant__ params a, const __grid_constant__ CUtensorMap codes,
+            const __grid_constant__ CUtensorMap rope)
+{
+    using L = layout<FMT, N, GROUPS>;
+    extern __shared__ unsigned char few_raw[];
+    unsigned char *smem = few_raw + (1024 - nb_smem(few_raw) % 1024) % 1024;
+    const uint32_t base = nb_smem(smem), bars = base + L::AT_BAR;
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < 3 * L::SLOTS + 4; i++) mbar_init(bars + 8 * i, 1);
+        asm volatile("fence.mbarrier_init.release.cluster;");
+        fence_async();
+    }
+    __syncthreads();
+    if (threadIdx.x >= L::CONSUMERS) {
+        if (GROUPS == 2) asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+        if (threadIdx.x == L::CONSUMERS) fetch<FMT, N, GROUPS>(a, &codes, &rope, base, smem);
+        return;
+    }
+    if (GROUPS == 2) asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+    consume<FMT, N, GROUPS>(a, base, smem);
+}
+
+} // namespace few
+
+#endif
