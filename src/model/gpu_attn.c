@@ -215,7 +215,6 @@ static void prompt_chunk(nb_gpu_forward *f, const nb_gpu_pass *p, size_t layer, 
         f->api->prefill(f->g, &a);
         a.page0 += a.n_page;
     } while (!a.last);
-    f->api->prefill_finish(f->g, &a);
 }
 
 void nb_gpu_attn_prompt(nb_gpu_forward *f, const nb_gpu_pass *p, size_t layer)

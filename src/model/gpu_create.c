@@ -46,6 +46,17 @@ static nb_status refuse(const nb_forward_options *o, nb_error *err)
         return nb_fail(err, NB_ERR_UNSUPPORTED,
                        "--kv-thrift %s is not there on a GPU (token is; --device cpu has it)",
                        nb_thrift_name(o->thrift.kind));
+    const nb_model_config *c = &o->model->c;
+    if (c->attn == NB_ATTN_MLA && !o->absorbed_only &&
+        (c->d_v > 256 || c->d_nope + c->d_rope > 320))
+        return nb_fail(
+            err, NB_ERR_UNSUPPORTED,
+            "heads of %zu + %zu and %zu values: a GPU has prompts' attention for at most 320 "
+            "and 256 (--mla absorbed does without)",
+            c->d_nope, c->d_rope, c->d_v);
+    if (c->attn != NB_ATTN_MLA && c->head_dim > 256)
+        return nb_fail(err, NB_ERR_UNSUPPORTED,
+                       "heads of %zu values: a GPU has attention for at most 256", c->head_dim);
     NB_ASSERT(o->max_seq > 0 && o->max_pos > 0 && o->max_tok > 0);
     return NB_OK;
 }

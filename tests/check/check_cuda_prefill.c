@@ -1,5 +1,5 @@
-/* check_cuda_prefill.c - expanded attention on a device: prefill and prefill_finish against
- * nb_attn_prefill_ref, for chunks that begin and end anywhere in a page.
+/* check_cuda_prefill.c - expanded attention on a device: prefill against nb_attn_prefill_ref, for chunks
+ * that begin and end anywhere in a page.
  *
  * Rows that are not written yet are NaN, in own pages and in gaps.  Then the promises: the decoded pages
  * in other portions, the chunk's last tokens as a chunk of their own, and NaN in a later row or query
@@ -122,7 +122,6 @@ static nb_cuda_rows run(chk *t, const kase *k, size_t tok0, size_t portion)
         a.rope = rope + p * TILE * k->rope_stride;
         chk_gpu_call(t, chk_gpu_api(t)->prefill(chk_gpu(t), &a));
     }
-    chk_gpu_call(t, chk_gpu_api(t)->prefill_finish(chk_gpu(t), &a));
     nb_cuda_rows y = chk_gpu_get_rows(t, &a.y, row0 + n);
     y.f += row0 * y.stride;
     y.hi += row0 * y.stride;

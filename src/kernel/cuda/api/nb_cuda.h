@@ -77,7 +77,6 @@ typedef struct nb_cuda_api {
     void (*thrift)(nb_cuda *g, const nb_cuda_thrift_args *a);
     void (*gqa)(nb_cuda *g, const nb_cuda_gqa_args *a);
     void (*prefill)(nb_cuda *g, const nb_cuda_prefill_args *a);
-    void (*prefill_finish)(nb_cuda *g, const nb_cuda_prefill_args *a);
     void (*sample)(nb_cuda *g, const nb_cuda_sample_args *a);
     /* Operations with several: rows best first, ended by name == NULL. */
     const nb_cuda_linear_row *linear;

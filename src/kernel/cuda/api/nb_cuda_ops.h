@@ -324,7 +324,8 @@ enum { NB_CUDA_GQA_UNIT = 8 };
  * rebuilt from latents (BF16, single).  Pages [page0, page0 + n_page) are given decoded as dec and
  * rope; a query in page p uses those before p; with `last` it then uses its own page's rows (own,
  * own_rope) up to itself.  Called for ascending page0; the running state of (query, head) is kept in
- * m, l, o between calls (first: page0 == 0), which changes no bit.  prefill_finish: y = o / l.
+ * m, l, o between calls (first: page0 == 0), which changes no bit; the last call writes y = o / l.
+ * d_v <= 256, d_nope + d_rope <= 320.
  * Scores are computed from BF16 queries and keys, weights are BF16; bound: attn_prefill.h, eps 2^-8. */
 typedef struct nb_cuda_prefill_args {
     const float *q;       /* [rows][q_stride]: heads of d_nope + d_rope, of the step */

@@ -25,7 +25,6 @@ void nb_cuda_mla_join(nb_cuda *g, const nb_cuda_mla_args *a);
 void nb_cuda_thrift(nb_cuda *g, const nb_cuda_thrift_args *a);
 void nb_cuda_gqa(nb_cuda *g, const nb_cuda_gqa_args *a);
 void nb_cuda_prefill(nb_cuda *g, const nb_cuda_prefill_args *a);
-void nb_cuda_prefill_finish(nb_cuda *g, const nb_cuda_prefill_args *a);
 void nb_cuda_sample(nb_cuda *g, const nb_cuda_sample_args *a);
 
 /* Several: what the rows of table.cu consist of. */

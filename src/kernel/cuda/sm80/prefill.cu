@@ -233,10 +233,3 @@ void nb_cuda_prefill(nb_cuda *g, const nb_cuda_prefill_args *a)
     else
         nb_cuda_check(g, cudaErrorInvalidValue, "prefill: values of more than 256");
 }
-
-/* The last call of prefill wrote the results. */
-void nb_cuda_prefill_finish(nb_cuda *g, const nb_cuda_prefill_args *a)
-{
-    (void)g;
-    (void)a;
-}
