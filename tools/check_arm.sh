@@ -37,7 +37,7 @@ cmp -s $out/gen/new.h $out/gen/nb_config.h || cp $out/gen/new.h $out/gen/nb_conf
     printf 'CC := %s\nFLAGS := %s -Iinclude -Isrc -Itests -I%s/gen -MMD -MP\n' "$cc" "$flags" $out
     printf 'all: %s/nibble-check\n' $out
     objects=
-    for f in src/base/*.c src/os/*.c src/num/*.c src/kernel/*/*.c tests/check/*.c; do
+    for f in src/base/*.c src/os/*.c src/num/*.c src/kernel/*/*.c src/sample/*.c src/dev/gpu.c tests/check/*.c; do
         extra=
         case $f in
         src/kernel/x86/* | src/kernel/cuda/*) continue ;;
