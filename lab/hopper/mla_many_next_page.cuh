@@ -13,7 +13,7 @@
  * under the rope key. */
 #ifndef NB_KERNEL_CUDA_SM90_MLA_MANY_PAGE_CUH
 #define NB_KERNEL_CUDA_SM90_MLA_MANY_PAGE_CUH
-#include "mla_many_next_ptx.cuh"
+#include "kernel/cuda/sm90/mla_many_ptx.cuh"
 
 namespace
 {
