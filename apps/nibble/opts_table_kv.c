@@ -40,7 +40,7 @@ static const opt_row rows[] = {
     { .name = "kv-thrift-fraction", .arg = "F", .type = OPT_NUM, .offset = AT(kv_thrift_fraction), .lo = 0, .hi = 1, .lo_open = true, KV,
       .help = "of the tokens at most (default 0.005), or of the blocks (default 0.05)" },
     { .name = "kv-thrift-pool", .arg = "F", .type = OPT_NUM, .offset = AT(kv_thrift_pool), .lo = 0, .hi = 1, .lo_open = true, KV,
-      .help = "refined rows kept near the kernels, of all (default 0.02)" },
+      .help = "on a CPU: refined rows kept near the kernels, of all (default 0.02)" },
 };
 // clang-format on
 const opt_table opt_table_kv = { rows, sizeof rows / sizeof *rows };
