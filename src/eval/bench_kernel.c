@@ -115,6 +115,17 @@ void nb_kbench_median(double *x, size_t n, double *median, double *best)
     *best = x[0];
 }
 
+void nb_kbench_spread_of(double *x, size_t n, nb_kbench_spread *out)
+{
+    double least;
+    nb_kbench_median(x, n, &out->median, &out->lo);
+    out->hi = x[n - 1];
+    out->n = n;
+    for (size_t i = 0; i < n; i++)
+        x[i] = x[i] > out->median ? x[i] - out->median : out->median - x[i];
+    nb_kbench_median(x, n, &out->mad, &least);
+}
+
 bool nb_kbench_slope(const double *x, const double *y, size_t n, double *slope)
 {
     size_t lo = 0, hi = 0;
@@ -315,7 +326,9 @@ static nb_status time_part(nb_kb_run *r, const nb_kb_part *p, nb_kbench_row *row
                             .set_bytes = (double)r->n_item * (double)r->item_bytes,
                             .peak = "" };
     double least;
-    nb_kbench_median(v, c->n_sample, &row->median_ns, &row->best_ns);
+    nb_kbench_spread_of(v, c->n_sample, &row->spread);
+    row->median_ns = row->spread.median;
+    row->best_ns = row->spread.lo;
     nb_kbench_median(cpu, c->n_sample, &row->cpu_ns, &least);
     free(v);
     return NB_OK;

@@ -47,6 +47,13 @@ typedef struct nb_kbench_case {
     double sample_s;
 } nb_kbench_case;
 
+/* Samples of one figure.  mad: median of the distances from the median, times 1.4826 a deviation that
+ * a few disturbed samples do not move. */
+typedef struct nb_kbench_spread {
+    double median, mad, lo, hi; /* lo, hi: the least and the largest */
+    size_t n;
+} nb_kbench_spread;
+
 typedef struct nb_kbench_row {
     const char *op, *part;      /* part: "decode", "encode", ...; "" */
     const char *variant;        /* name of the table's row */
@@ -58,6 +65,7 @@ typedef struct nb_kbench_row {
     double read_gbs, peak_gops; /* measured; 0: not needed */
     const char *peak;           /* "f32", "bf16", "int8", "" */
     double floor_ns;            /* the larger of bytes / read_gbs and ops / peak_gops */
+    nb_kbench_spread spread;    /* ns of a step, of the samples */
 } nb_kbench_row;
 
 enum { NB_KBENCH_MAX_ROW = 4 };
@@ -82,6 +90,8 @@ void nb_kbench_cpu(char *name, size_t n_bytes);
 
 /* Median and least of n >= 1 samples, which are reordered. */
 void nb_kbench_median(double *x, size_t n, double *median, double *best);
+/* Of n >= 1 samples, which are overwritten. */
+void nb_kbench_spread_of(double *x, size_t n, nb_kbench_spread *out);
 /* Growth of y per x between the points of the least and the largest x (n >= 2, x not all equal);
  * false: there is none. */
 bool nb_kbench_slope(const double *x, const double *y, size_t n, double *slope);

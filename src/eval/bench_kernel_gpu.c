@@ -104,7 +104,7 @@ static nb_status time_graph(nb_gb_run *r, size_t first, size_t n, size_t n_sampl
 }
 
 /* Launches of a graph: as many as take sample_s, whole rounds of the sets. */
-static nb_status time_run(nb_gb_run *r, double *median_s, double *best_s, nb_error *err)
+static nb_status time_run(nb_gb_run *r, nb_kbench_spread *out, nb_error *err)
 {
     const size_t k = r->c->n_sample < MAX_SAMPLE ? r->c->n_sample : MAX_SAMPLE;
     double s[MAX_SAMPLE + 1], once[2];
@@ -114,7 +114,8 @@ static nb_status time_run(nb_gb_run *r, double *median_s, double *best_s, nb_err
     n = (n + r->n_set - 1) / r->n_set * r->n_set;
     if (r->b->info.emulated) n = 1;
     NB_TRY(time_graph(r, 0, n, k + 1, s, err));
-    nb_kbench_median(s + 1, k, median_s, best_s);
+    for (size_t i = 1; i <= k; i++) s[i] *= 1e9;
+    nb_kbench_spread_of(s + 1, k, out);
     return NB_OK;
 }
 
@@ -137,15 +138,15 @@ static nb_status measure_copy(nb_gbench *b, nb_error *err)
     const nb_gbench_case c = { .n_sample = 5 };
     copy_op o = { .n_bytes = b->info.emulated ? COPY_EMULATED : COPY_BYTES };
     nb_gb_run r = { .b = b, .c = &c, .step = copy_step, .op = &o, .n_set = 1 };
-    double median, best;
+    nb_kbench_spread t;
     while (!(o.from = nb_gb_alloc(b, o.n_bytes)) || !(o.to = nb_gb_alloc(b, o.n_bytes))) {
         forget(b);
         o.n_bytes /= 2;
         if (o.n_bytes < COPY_EMULATED) return nb_gb_nomem(err);
     }
     b->api->fill(b->g, o.from, 1, o.n_bytes);
-    NB_TRY(time_run(&r, &median, &best, err));
-    if (best > 0) b->info.copy_gbs = 2 * (double)o.n_bytes / best * 1e-9;
+    NB_TRY(time_run(&r, &t, err));
+    if (t.lo > 0) b->info.copy_gbs = 2 * (double)o.n_bytes / t.lo;
     forget(b);
     return NB_OK;
 }
@@ -162,10 +163,10 @@ static nb_status measure_gemm(nb_gbench *b, nb_error *err)
                                .prompt = true,
                                .n_sample = 5 };
     nb_gb_run r = { .b = b, .c = &c };
-    double median = 0, best = 0;
+    nb_kbench_spread t = { 0 };
     nb_status st = nb_gb_linear(&r, err);
-    if (st == NB_OK) st = time_run(&r, &median, &best, err);
-    if (best > 0) b->info.gemm_gflops = r.ops / best * 1e-9;
+    if (st == NB_OK) st = time_run(&r, &t, err);
+    if (t.lo > 0) b->info.gemm_gflops = r.ops / t.lo;
     (void)snprintf(b->info.gemm, sizeof b->info.gemm, "%s", r.variant ? r.variant : "");
     free(r.op);
     forget(b);
@@ -260,15 +261,16 @@ nb_status nb_gbench_run(nb_gbench *b, const nb_gbench_case *c, nb_gbench_row *ro
     for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
         if (strcmp(ops[i].name, c->op) != 0) continue;
         nb_gb_run r = { .b = b, .c = c, .n_set = 1 };
-        double median = 0, best = 0;
+        nb_kbench_spread t = { 0 };
         nb_status st = ops[i].setup(&r, err);
         if (st == NB_OK && b->nomem) st = nb_gb_nomem(err);
-        if (st == NB_OK) st = time_run(&r, &median, &best, err);
+        if (st == NB_OK) st = time_run(&r, &t, err);
         const double read = b->info.copy_gbs > 0 ? r.bytes / b->info.copy_gbs : 0;
         const double work = b->info.gemm_gflops > 0 ? r.ops / b->info.gemm_gflops : 0;
         *row = (nb_gbench_row){ .variant = r.variant,
-                                .median_ns = median * 1e9,
-                                .best_ns = best * 1e9,
+                                .median_ns = t.median,
+                                .best_ns = t.lo,
+                                .spread = t,
                                 .bytes = r.bytes,
                                 .ops = r.ops,
                                 .set_bytes = r.set_bytes,

@@ -14,6 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "eval/bench_kernel.h"
 #include "nibble/status.h"
 
 typedef struct nb_gbench nb_gbench; /* a device and its roofline; one caller at a time */
@@ -49,6 +50,7 @@ typedef struct nb_gbench_case {
 typedef struct nb_gbench_row {
     const char *variant; /* name of the table's row */
     double median_ns, best_ns, bytes, ops, set_bytes, floor_ns;
+    nb_kbench_spread spread; /* ns, of the graphs */
 } nb_gbench_row;
 
 /* NB_ERR_ARG, NB_ERR_RANGE, NB_ERR_UNSUPPORTED, NB_ERR_NOMEM with a line; NB_ERR_INTERNAL: the device
