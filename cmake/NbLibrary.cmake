@@ -1,9 +1,10 @@
 # NbLibrary - src/ becomes libnibble.a, apps/nibble the command `nibble`.
 configure_file("${CMAKE_SOURCE_DIR}/cmake/nb_config.h.in" "${CMAKE_BINARY_DIR}/gen/nb_config.h")
 
-set(nb_folders base os num kernel load text model sample sched kv dev engine serve eval)
+set(nb_folders base os num kernel load text model sample sched kv dev engine serve eval capacity)
 set(nb_objects "")
 set(nb_built "")
+include(NbEmbed)
 
 # nb_objects_of(TARGET SOURCES...): an OBJECT library; nothing when there are no sources.
 macro(nb_objects_of target)
@@ -19,6 +20,9 @@ endmacro()
 foreach(folder IN LISTS nb_folders)
     file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/src/${folder}/*.c")
     list(FILTER sources EXCLUDE REGEX "/src/kernel/(x86|arm|cuda)/|/src/dev/cuda/")
+    if(folder STREQUAL "capacity")
+        nb_embed(sources nb_embedded_gpus "${CMAKE_SOURCE_DIR}/src/capacity/gpus.json")
+    endif()
     nb_objects_of(nb_${folder} ${sources})
 endforeach()
 

@@ -28,10 +28,11 @@ MAY = {
     "sched": {"base", "kv"},
     "engine": {"base", "os", "num", "kernel", "kernel/cuda/api", "dev", "kv", "load", "text", "sample", "model",
                "sched", "public"},
+    "capacity": {"base", "os", "num", "kernel", "load", "model", "kv", "sched", "public"},
     "serve": {"base", "os", "public"},
     "eval": {"base", "os", "num", "kernel", "kernel/cuda/api", "dev", "load", "public"},
     "public": set(),
-    "apps": {"public", "serve", "eval"},
+    "apps": {"public", "serve", "eval", "capacity"},
     "examples": {"public"},
 }
 ANYTHING = {"tests", "bench", "lab", "train", "tools"}
@@ -49,7 +50,7 @@ OWNED = [
     (r"(imm|x86|[a-z]mm|nm|wmm|avx\w*)intrin\.h$", {"kernel/x86"}),
     (r"arm_\w+\.h$", {"kernel/arm"}),
     (r"cpuid\.h$", {"os"}),
-    (r"jansson\.h$", {"load", "text", "engine", "serve", "eval", "apps"}),
+    (r"jansson\.h$", {"load", "text", "engine", "serve", "eval", "capacity", "apps"}),
     (r"(pcre2|utf8proc)\.h$", {"text"}),
     (r"(histedit\.h|editline/.*)$", {"apps"}),
     (r"openssl/", {"kv", "model", "engine", "serve"}),

@@ -35,7 +35,7 @@ static size_t aligned(size_t n)
     return (n + ALIGN - 1) / ALIGN * ALIGN;
 }
 
-static size_t int8_bytes(const nb_weight *w)
+size_t nb_int8_matrix_bytes(const nb_weight *w)
 {
     return aligned(w->n_row * w->n_col) + aligned(w->n_row * sizeof *w->scale);
 }
@@ -85,7 +85,7 @@ static nb_status quantize(void *ctx, const char *name, nb_weight *w)
     x.scale = (float *)(void *)(q->at + aligned(old.n_row * old.n_col));
     nb_dev_run(q->o->dev, rows_task, &x, (old.n_row + ROWS - 1) / ROWS);
     if (atomic_load_explicit(&x.bad, memory_order_relaxed)) return refuse(q, name, &old);
-    q->at += int8_bytes(&old);
+    q->at += nb_int8_matrix_bytes(&old);
     *w = (nb_weight){
         .data = x.code, .scale = x.scale, .n_row = old.n_row, .n_col = old.n_col, .type = NB_W_INT8
     };
@@ -102,7 +102,7 @@ static nb_status measure(void *ctx, const char *name, nb_weight *w)
     quantizer *q = ctx;
     (void)name;
     q->total += w->n_row * w->n_col * nb_wtype_bytes(w->type);
-    q->bytes += int8_bytes(w);
+    q->bytes += nb_int8_matrix_bytes(w);
     if (w->n_col > q->widest) q->widest = w->n_col;
     return NB_OK;
 }

@@ -8,7 +8,9 @@
 #include "dev/dev.h"
 #include "model/model.h"
 
-/* Memory for the codes and scales of all of them.  Needs shapes only (nb_model_shapes). */
+/* Memory for the codes and scales of a matrix of this shape. */
+size_t nb_int8_matrix_bytes(const nb_weight *w);
+/* The same for all of them.  Needs shapes only (nb_model_shapes). */
 size_t nb_model_int8_bytes(nb_model *m);
 /* What m->weight_bytes is with them. */
 uint64_t nb_model_int8_weight_bytes(nb_model *m);

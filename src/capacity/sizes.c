@@ -1,0 +1,299 @@
+/* sizes.c - see sizes.h.
+ *
+ * Layers of a model have at most two shapes, dense and with experts.  So the weights come from
+ * models of one layer, walked as the engine walks them, times the number of such layers: V3's
+ * 58 x 256 experts are not named one by one, and the sums are the same to the byte. */
+#include "capacity/sizes.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/kv_size.h"
+#include "model/model.h"
+#include "model/quantize.h"
+
+/* No checkpoint is an exabyte; below that no sum overflows. */
+#define MOST_BYTES ((uint64_t)1 << 60)
+
+/* ---- weights ---- */
+
+/* What a matrix takes: as it is, or as --weight-dtype int8 makes it. */
+static uint64_t matrix(const nb_weight *w, bool int8)
+{
+    if (w->n_row == 0) return 0;
+    return int8 ? nb_int8_matrix_bytes(w) : nb_weight_bytes(w);
+}
+
+static uint64_t mlp(const nb_mlp *p, bool int8)
+{
+    return matrix(&p->gate, int8) + matrix(&p->up, int8) + matrix(&p->down, int8);
+}
+
+/* One layer: m is a model of this layer alone. */
+static void size_layer(const nb_model *m, bool int8, nb_weight_size *out)
+{
+    const nb_layer *l = &m->layer[0];
+    const nb_weight *const attn[] = { &l->q,    &l->q_a, &l->q_b, &l->kv_a,
+                                      &l->kv_b, &l->o,   &l->k,   &l->v };
+    const nb_mlp *const shared = &l->mlp;
+    const uint64_t router = matrix(&l->router, false);
+    const uint64_t embed = matrix(&m->embed, false), head = matrix(&m->head, false);
+    uint64_t as_is = router + mlp(shared, false), sum = router + mlp(shared, int8);
+    for (size_t i = 0; i < NB_COUNT(attn); i++) {
+        as_is += matrix(attn[i], false);
+        sum += matrix(attn[i], int8);
+    }
+    if (l->expert) {
+        out->one_expert = mlp(&l->expert[0], int8);
+        out->expert = m->c.n_expert * out->one_expert;
+        as_is += m->c.n_expert * mlp(&l->expert[0], false);
+    }
+    /* What is left of the walk's sum are vectors. */
+    const uint64_t vectors = m->weight_bytes - as_is - embed - (m->head_is_embed ? 0 : head);
+    const uint64_t own = vectors - m->c.hidden * sizeof *m->final_norm;
+    out->bytes = sum + own + out->expert;
+    out->active = sum + own + (l->expert ? m->c.top_k * out->one_expert : 0);
+    out->kv_b = matrix(&l->kv_b, int8);
+    out->replicated = matrix(&l->q_a, int8) + matrix(&l->kv_a, int8) + router + own;
+}
+
+/* Embedding, head and final norm: m is any model. */
+static void size_rest(const nb_model *m, bool int8, nb_weight_size *out)
+{
+    const uint64_t embed = matrix(&m->embed, false), head = matrix(&m->head, int8);
+    const uint64_t norm = m->c.hidden * sizeof *m->final_norm;
+    const bool apart = !m->head_is_embed || int8; /* INT8 makes a head of its own */
+    *out = (nb_weight_size){ .bytes = head + norm + (apart ? embed : 0),
+                             .active = head + norm,
+                             .replicated = norm,
+                             .embed = apart ? embed : 0 };
+}
+
+static nb_status add_layers(const nb_model_config *c, bool dense, bool int8, size_t n, bool first,
+                            nb_weight_size *sum, nb_error *err)
+{
+    nb_model m;
+    nb_weight_size one = { 0 };
+    NB_TRY(nb_model_shapes(&m, c, err));
+    size_layer(&m, int8, &one);
+    if (first) size_rest(&m, int8, sum);
+    nb_model_deinit(&m);
+    if (one.bytes > MOST_BYTES / n || sum->bytes > MOST_BYTES)
+        return nb_fail(err, NB_ERR_LIMIT,
+                       "config.json: %zu layers of %.3g bytes are too large: expected less than "
+                       "%.3g bytes of weights",
+                       n, (double)one.bytes, (double)MOST_BYTES);
+    sum->bytes += n * one.bytes;
+    sum->active += n * one.active;
+    sum->expert += n * one.expert;
+    sum->kv_b += n * one.kv_b;
+    sum->replicated += n * one.replicated;
+    if (!dense) sum->one_expert = one.one_expert;
+    return NB_OK;
+}
+
+/* one: a copy of the configuration, its number of layers and type changed here. */
+static nb_status size_weights(const nb_model_config *c, nb_sizes_wtype type, nb_model_config *one,
+                              size_t n_moe, nb_weight_size *out, nb_error *err)
+{
+    nb_weight_size sum = { 0 };
+    *one = *c;
+    if (type == NB_SIZES_BF16 || type == NB_SIZES_FP8) {
+        one->dtype = "bfloat16";
+        one->fp8 = type == NB_SIZES_FP8;
+    }
+    one->n_layer = 1;
+    for (int dense = 0; dense < 2; dense++) {
+        const size_t n = dense ? c->n_layer - n_moe : n_moe;
+        if (n == 0) continue;
+        one->dense[0] = dense;
+        NB_TRY(add_layers(one, dense, type == NB_SIZES_INT8, n, sum.bytes == 0, &sum, err));
+    }
+    *out = sum;
+    return NB_OK;
+}
+
+static void name_weights(const nb_model_config *c, nb_sizes *s)
+{
+    const nb_weight_size *w = s->weight;
+    s->weight_bytes = w[NB_SIZES_CHECKPOINT].bytes;
+    s->weight_bytes_bf16 = w[NB_SIZES_BF16].bytes;
+    s->weight_bytes_fp8 = w[NB_SIZES_FP8].bytes;
+    s->weight_bytes_int8 = w[NB_SIZES_INT8].bytes;
+    s->active_bytes = w[NB_SIZES_CHECKPOINT].active;
+    s->expert_bytes = w[NB_SIZES_CHECKPOINT].expert;
+    s->kv_b_bytes = w[NB_SIZES_CHECKPOINT].kv_b;
+    s->replicated_bytes = w[NB_SIZES_CHECKPOINT].replicated;
+    s->absorbed_copy_bytes = w[NB_SIZES_BF16].kv_b;
+    s->gpu_absorbed_bytes = c->fp8 ? 2 * w[NB_SIZES_BF16].kv_b : s->kv_b_bytes;
+}
+
+static nb_status add_weights(const nb_model_config *c, nb_sizes *s, nb_error *err)
+{
+    nb_model_config *one = malloc(sizeof *one);
+    nb_status st = one ? NB_OK : nb_fail(err, NB_ERR_NOMEM, "out of memory");
+    for (int t = 0; t < NB_SIZES_N_WTYPE && st == NB_OK; t++)
+        st = size_weights(c, (nb_sizes_wtype)t, one, s->n_moe_layer, &s->weight[t], err);
+    free(one);
+    if (st == NB_OK) name_weights(c, s);
+    return st;
+}
+
+/* ---- the cache ---- */
+
+/* Bytes of a page without the padding between its planes. */
+static size_t read_bytes(const nb_record *r)
+{
+    const nb_record_seg *g = r->seg;
+    size_t n = 0;
+    if (g->fmt == NB_SEG_DS_MLA) return g->code_stride * NB_PAGE_TOK; /* whole rows */
+    for (size_t i = 0; i < r->n_seg; i++) {
+        const size_t rows = g[i].fmt == NB_SEG_INT4_CH ? 2 : NB_PAGE_TOK; /* groups of 32 tokens */
+        n += NB_PAGE_TOK * (g[i].code_stride + g[i].outer_stride + g[i].side_stride);
+        n += rows * g[i].scale_stride;
+    }
+    return n;
+}
+
+static bool rope_varies(const nb_model_config *c, nb_kv_type t)
+{
+    return c->attn == NB_ATTN_MLA && t != NB_KV_BF16 && t != NB_KV_F32 && t != NB_KV_FP8_DS_MLA;
+}
+
+static nb_status fill_record(const nb_model_config *c, const nb_record *layer, nb_rope_fmt rope,
+                             nb_record_size *out, nb_error *err)
+{
+    const size_t n = c->n_layer;
+    nb_record *all = calloc(n, sizeof *all);
+    size_t *off = calloc(n + 1, sizeof *off), row;
+    nb_status st = all && off ? NB_OK : nb_fail(err, NB_ERR_NOMEM, "out of memory");
+    if (st == NB_OK) {
+        for (size_t i = 0; i < n; i++) all[i] = *layer;
+        st = nb_kv_layer_offsets(all, n, off, err);
+    }
+    if (st == NB_OK) {
+        *out = (nb_record_size){ .type = layer->type,
+                                 .rope = rope,
+                                 .rope_varies = rope_varies(c, layer->type),
+                                 .name = nb_kv_type_name(layer->type),
+                                 .page_bytes = layer->page_bytes,
+                                 .block_bytes = off[n],
+                                 .bytes_tok_layer = nb_record_bytes_per_tok(layer),
+                                 .bytes_tok = (double)off[n] / NB_PAGE_TOK,
+                                 .attn_bytes_tok = (double)(n * read_bytes(layer)) / NB_PAGE_TOK };
+        (void)nb_kv_plane_offsets(all, n, off, &row);
+        if (c->attn == NB_ATTN_MLA) out->plane_bytes = off[n]; /* Thrift mode is MLA's */
+    }
+    free(all);
+    free(off);
+    return st;
+}
+
+nb_status nb_sizes_record_tp(const nb_model_config *c, nb_kv_type type, nb_rope_fmt rope, size_t tp,
+                             nb_record_size *out, nb_error *err)
+{
+    nb_record_opts o;
+    nb_record r;
+    if (tp == 0) return nb_fail(err, NB_ERR_RANGE, "tensor parallel 0: expected at least 1");
+    nb_model_record_opts(c, type, nb_kv_mode_default(type), rope, &o);
+    if (c->attn == NB_ATTN_GQA)
+        o.n_vec[0] = o.n_vec[1] = c->n_kv_head / tp + (c->n_kv_head % tp != 0);
+    NB_TRY(nb_record_init(&r, &o, err));
+    return fill_record(c, &r, rope, out, err);
+}
+
+static nb_status add_records(const nb_model_config *c, nb_sizes *s, nb_error *err)
+{
+    const nb_rope_fmt first = nb_rope_fmt_default(c->attn == NB_ATTN_MLA);
+    const nb_rope_fmt ropes[] = { first, NB_ROPE_FP8, NB_ROPE_INT8, NB_ROPE_BF16 };
+    for (int t = 0; t < NB_KV_TYPE_COUNT; t++)
+        for (size_t k = 0; k < NB_COUNT(ropes); k++) {
+            nb_record r;
+            if (k > 0 && (ropes[k] == first || !rope_varies(c, (nb_kv_type)t))) continue;
+            /* a shape that this record cannot hold has no row */
+            if (nb_kv_record(c, (nb_kv_type)t, ropes[k], &r, NULL) != NB_OK) continue;
+            NB_ASSERT(s->n_record < NB_SIZES_MAX_RECORD);
+            NB_TRY(fill_record(c, &r, ropes[k], &s->record[s->n_record++], err));
+            s->tail_bytes_seq = nb_kv_tail_bytes(&r, c->n_layer);
+            s->sink_bytes_block = nb_kv_sink_bytes(&r, c->n_layer, 1);
+        }
+    if (s->n_record) return NB_OK;
+    return nb_fail(err, NB_ERR_UNSUPPORTED, "config.json: no record can hold this model's cache");
+}
+
+/* ---- other attention ---- */
+
+static void add_equivalent(const nb_model_config *c, nb_sizes *s, const char *name,
+                           size_t n_kv_head, double k_dim, double v_dim)
+{
+    const double layer = 2 * (double)n_kv_head * (k_dim + v_dim);
+    s->equivalent[s->n_equivalent++] = (nb_attn_equivalent){
+        name, n_kv_head, k_dim, v_dim, layer, layer * (double)c->n_layer,
+    };
+}
+
+static void add_attention(const nb_model_config *c, nb_sizes *s)
+{
+    const bool mla = c->attn == NB_ATTN_MLA;
+    const double k = (double)(mla ? c->d_nope + c->d_rope : c->head_dim);
+    const double v = (double)(mla ? c->d_v : c->head_dim);
+    const double lora = (double)c->kv_lora, rope = (double)c->d_rope;
+    const double heads = (double)c->n_head * (double)c->n_layer;
+    if (mla)
+        add_equivalent(c, s, "mla", 1, lora + rope, 0);
+    else
+        add_equivalent(c, s, "gqa", c->n_kv_head, k, v);
+    add_equivalent(c, s, "mha", c->n_head, k, v);
+    add_equivalent(c, s, "gqa8", c->n_head < 8 ? c->n_head : 8, k, v);
+    add_equivalent(c, s, "mqa", 1, k, v);
+    s->attn_flop_prefill = 2 * heads * (k + v);
+    s->attn_flop_decode = mla ? 2 * heads * (2 * lora + rope) : s->attn_flop_prefill;
+    s->expand_flop_tok = mla ? 2 * heads * lora * ((double)c->d_nope + v) : 0;
+}
+
+/* ---- together ---- */
+
+static nb_status size_all(const nb_model_config *c, nb_sizes *s, nb_error *err)
+{
+    nb_model_size n;
+    s->is_mla = c->attn == NB_ATTN_MLA;
+    s->own = nb_kv_type_own(c);
+    s->n_layer = c->n_layer;
+    for (size_t i = 0; i < c->n_layer; i++) s->n_moe_layer += !c->dense[i];
+    if (s->n_moe_layer) {
+        s->n_expert = c->n_expert;
+        s->top_k = c->top_k;
+    }
+    NB_TRY(add_weights(c, s, err)); /* first: it refuses what is too large to count */
+    nb_model_config_size(c, &n);
+    s->n_param = n.n_param;
+    s->n_param_active = n.n_param_active;
+    NB_TRY(add_records(c, s, err));
+    add_attention(c, s);
+    return NB_OK;
+}
+
+nb_status nb_sizes_of(const nb_model_config *c, nb_sizes *out, nb_error *err)
+{
+    nb_sizes *s = calloc(1, sizeof *s);
+    if (!s) return nb_fail(err, NB_ERR_NOMEM, "out of memory");
+    const nb_status st = size_all(c, s, err);
+    if (st == NB_OK) *out = *s;
+    free(s);
+    return st;
+}
+
+const nb_record_size *nb_sizes_find_rope(const nb_sizes *s, const char *name, nb_rope_fmt rope)
+{
+    nb_kv_type t;
+    if (nb_kv_type_parse(name, &t) != NB_OK) return NULL;
+    for (size_t i = 0; i < s->n_record; i++)
+        if (s->record[i].type == t && (s->record[i].rope == rope || !s->record[i].rope_varies))
+            return &s->record[i];
+    return NULL;
+}
+
+const nb_record_size *nb_sizes_find(const nb_sizes *s, const char *name)
+{
+    return nb_sizes_find_rope(s, name, nb_rope_fmt_default(s->is_mla));
+}
