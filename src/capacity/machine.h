@@ -1,29 +1,48 @@
-/* machine.h - what a machine gives: memory, bandwidth, arithmetic, price; how a model lies on
- * several of them; what then fits, how fast it can be at most, and what it costs.
+/* machine.h - what one device gives: memory, bandwidth, arithmetic, price.
  *
- * The model of time is a roofline: a decode step takes at least the bytes it reads over the
- * bandwidth and the operations over the rate, for each part (weights, attention), with an
- * efficiency for each that is printed beside the result; a measured rate replaces it.
- * Assumptions are strings in the result, so that no figure stands without them. */
+ * The rows of gpus.json are part of the program; a file of the same form adds rows or replaces
+ * them:
+ *   {"gpus": {"NAME": {"title", "memory_mib", "bandwidth_gbs", "bf16_tflops", "fp8_tflops",
+ *     "fp4_tflops", "link_gbs", "price", "price_source", "source"}}}
+ * NAME is of a-z, 0-9 and '-'.  memory_mib, bandwidth_gbs, bf16_tflops and source must be there; of a rate
+ * that is absent the device has no unit.  Rates are dense, GB and TFLOP in powers of ten. */
 #ifndef NB_CAPACITY_MACHINE_H
 #define NB_CAPACITY_MACHINE_H
-#include "capacity/sizes.h"
+#include <stdbool.h>
+#include <stddef.h>
 
-/* One row of gpus.json. */
+#include "base/str.h"
+
+enum { NB_MAX_MACHINE = 256, NB_MACHINE_NAME = 32 };
+
 typedef struct nb_machine {
-    char name[32], title[64];
-    double memory_bytes;    /* of one device, as its driver reports it */
-    double bandwidth;       /* bytes/s, nominal */
-    double bf16, fp8, fp4;  /* dense FLOP/s; 0: no such unit */
-    double link;            /* bytes/s per device and direction to the others, 0: none */
-    double price;           /* per hour, one device; 0: unknown */
-    char price_source[96];  /* where and when */
+    char name[NB_MACHINE_NAME], title[64];
+    bool cpu;              /* no GPU: nibble keeps no copies of absorbed matrices there */
+    double memory_bytes;   /* of one device, as its driver reports it */
+    double bandwidth;      /* bytes/s, nominal; 0: unknown */
+    double bf16, fp8, fp4; /* dense FLOP/s; 0: no such unit, bf16: unknown */
+    double link;           /* bytes/s per device and direction to the others; 0: unknown */
+    double price;          /* per hour, one device; 0: unknown */
+    char price_source[96]; /* where and when */
+    char source[384];      /* of the figures above */
 } nb_machine;
 
-typedef struct nb_layout {
-    size_t n_gpu, tp, dp, ep; /* n_gpu = tp * dp; experts lie on ep of them */
-    double utilization;       /* of memory_bytes, [0, 1] */
-    double reserve_bytes;     /* per GPU, beside weights and cache: workspace, graphs, libraries */
-} nb_layout;
+typedef struct nb_machines {
+    nb_machine *m; /* [n], owned */
+    size_t n, cap;
+} nb_machines;
+
+/* Those of gpus.json; *out is initialised in any case, deinit it.  NB_ERR_NOMEM. */
+nb_status nb_machines_builtin(nb_machines *out, nb_error *err);
+/* Adds or replaces rows; nothing is changed on failure.  name: of the file, for error lines.
+ * NB_ERR_FORMAT with a line that names the field, NB_ERR_LIMIT. */
+nb_status nb_machines_add(nb_machines *ms, nb_str json, const char *name, nb_error *err);
+nb_status nb_machines_read(nb_machines *ms, const char *path, nb_error *err);
+void nb_machines_deinit(nb_machines *ms);
+
+/* By name, letters in either case, '_' and ' ' as '-', or not at all ("RTX 4090").  NULL. */
+const nb_machine *nb_machines_find(const nb_machines *ms, const char *name);
+/* The row whose name is nearest to a misspelt one. NULL only when there are no rows. */
+const nb_machine *nb_machines_nearest(const nb_machines *ms, const char *name);
 
 #endif
