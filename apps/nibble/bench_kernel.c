@@ -8,6 +8,7 @@
 #include "bench_kernel_gpu.h"
 #include "bench_list.h"
 #include "bench_machine.h"
+#include "bench_result.h"
 #include "cli.h"
 #include "eval/bench_kernel.h"
 #include "opts.h"
@@ -20,7 +21,7 @@ typedef struct kernel_bench {
     const opts *o;
     const kernel_opts *k;
     nb_kbench *b;
-    bench_machine machine;
+    bench_doc doc;
     bench_words op, level, record, weight;
     bench_counts context;
     json_t *results, *slopes; /* NULL without --json */
@@ -97,7 +98,7 @@ static int begin(kernel_bench *x)
 {
     if (x->begun || x->o->json) return CLI_OK;
     x->begun = true;
-    bench_machine_print(stdout, &x->machine);
+    bench_machine_print(stdout, &x->doc.machine);
     const int code = run_peaks(x, NULL);
     header();
     return code;
@@ -114,8 +115,27 @@ static void show(const kernel_bench *x, const nb_kbench_case *c, const nb_kbench
         "%-20s %-7s %-4s %-34s %12.0f %12.0f %9s %8.2f %9.2f | %-6s %8.1f %9.1f %10.0f %6s\n", name,
         r->variant, c->cold ? "cold" : "warm", label, r->median_ns, r->best_ns, token,
         r->bytes / r->median_ns, r->ops / r->median_ns,
-        bench_machine_home(&x->machine, r->set_bytes, nb_kbench_n_thread(x->b)), r->read_gbs,
+        bench_machine_home(&x->doc.machine, r->set_bytes, nb_kbench_n_thread(x->b)), r->read_gbs,
         r->peak_gops, r->floor_ns, ratio);
+}
+
+/* What bench/compare matches by: all that makes the case, and not which variant was taken. */
+static void name_of(const kernel_bench *x, const nb_kbench_case *c, const nb_kbench_row *r,
+                    char *out, size_t n_bytes)
+{
+    const char *kind = c->record ? c->record : c->weight ? c->weight : "";
+    int n = snprintf(out, n_bytes, "%s%s%s %s %s%s%s%s%s", r->op, *r->part ? " " : "", r->part,
+                     c->level, c->cold ? "cold" : "warm", *kind ? " " : "", kind,
+                     c->record && c->rope ? " rope=" : "", c->record && c->rope ? c->rope : "");
+    if (n < 0 || (size_t)n >= n_bytes) return;
+    if (r->context > 0)
+        n += snprintf(out + n, n_bytes - (size_t)n, " heads=%zu queries=%zu context=%.0f",
+                      c->n_head, c->n_query, r->context);
+    else
+        n += snprintf(out + n, n_bytes - (size_t)n, " rows=%zu cols=%zu tokens=%zu",
+                      strcmp(r->op, "rope") == 0 ? c->n_head : c->n_row, c->n_col, c->n_tok);
+    if ((size_t)n < n_bytes)
+        (void)snprintf(out + n, n_bytes - (size_t)n, " threads=%zu", nb_kbench_n_thread(x->b));
 }
 
 static json_t *text_or_null(const char *s)
@@ -125,6 +145,7 @@ static json_t *text_or_null(const char *s)
 
 static void keep(kernel_bench *x, const nb_kbench_case *c, const nb_kbench_row *r)
 {
+    char name[256];
     json_t *j = json_pack(
         "{s:s, s:s, s:s, s:s, s:b, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, "
         "s:f, s:s, s:f, s:f, s:s, s:f}",
@@ -134,9 +155,10 @@ static void keep(kernel_bench *x, const nb_kbench_case *c, const nb_kbench_row *
         "cols", (json_int_t)c->n_col, "tokens", (json_int_t)c->n_tok, "context", r->context,
         "median_ns", r->median_ns, "best_ns", r->best_ns, "cpu_ns", r->cpu_ns, "bytes", r->bytes,
         "ops", r->ops, "set_bytes", r->set_bytes, "home",
-        bench_machine_home(&x->machine, r->set_bytes, nb_kbench_n_thread(x->b)), "read_gbs",
+        bench_machine_home(&x->doc.machine, r->set_bytes, nb_kbench_n_thread(x->b)), "read_gbs",
         r->read_gbs, "peak_gops", r->peak_gops, "peak", r->peak, "floor_ns", r->floor_ns);
-    x->failed |= !j || json_array_append_new(x->results, j) != 0;
+    name_of(x, c, r, name, sizeof name);
+    x->failed |= !j || !bench_row_add(x->results, j, name, "ns", false, &r->spread);
 }
 
 /* ---- cases ------------------------------------------------------------------- */
@@ -297,14 +319,12 @@ static int run_all(kernel_bench *x)
         for (const nb_kbench_op *op = nb_kbench_ops; op->name && code == CLI_OK; op++)
             if (strcmp(op->name, x->op.word[i]) == 0) code = run_op(x, op);
     if (!x->o->json) return code;
-    json_t *j =
-        json_pack("{s:o, s:I, s:f, s:o, s:o, s:o}", "machine", bench_machine_json(&x->machine),
-                  "threads", (json_int_t)nb_kbench_n_thread(x->b), "set_mib", (double)x->k->set_mib,
-                  "peaks", peaks, "results", x->results, "slopes", x->slopes);
-    char *text = j ? json_dumps(j, JSON_REAL_PRECISION(9)) : NULL;
-    if (code == CLI_OK && !text) code = cli_failed("no memory for the results");
-    if (code == CLI_OK) (void)puts(text);
-    free(text);
+    json_t *j = json_pack("{s:I, s:f, s:o, s:o, s:o}", "threads",
+                          (json_int_t)nb_kbench_n_thread(x->b), "set_mib", (double)x->k->set_mib,
+                          "peaks", peaks, "results", x->results, "slopes", x->slopes);
+    if (code == CLI_OK)
+        return bench_doc_print(&x->doc,
+                               bench_doc_head(&x->doc, "bench kernel", &x->o->bench.metadata), j);
     json_decref(j);
     return code;
 }
@@ -319,9 +339,10 @@ int cmd_bench_kernel(const struct opts *o)
     if (!k.set_mib) k.set_mib = 128;
     kernel_bench x = { .o = o, .k = &k };
     nb_error err = { 0 };
-    const int code = read_options(&x);
+    int code = bench_doc_check_metadata(&o->bench.metadata);
+    if (code == CLI_OK) code = read_options(&x);
     if (code != CLI_OK) return code;
-    bench_machine_read(&x.machine);
+    bench_doc_begin(&x.doc);
     const nb_status st = nb_kbench_create(x.k->threads, x.k->seed, &x.b, &err);
     if (st != NB_OK) return cli_status(st, &err);
     const int done = run_all(&x);

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "bench_list.h"
-#include "bench_machine.h"
+#include "bench_result.h"
 #include "cli.h"
 #include "eval/bench_kernel_gpu.h"
 
@@ -39,6 +39,7 @@ typedef struct gpu_bench {
     nb_gbench *b;
     bench_words op, record, weight;
     bench_counts context;
+    bench_doc doc;
     json_t *results; /* NULL without --json */
     bool failed;
 } gpu_bench;
@@ -102,8 +103,27 @@ static void show(const nb_gbench_case *c, const nb_gbench_row *r)
     (void)fflush(stdout);
 }
 
+/* As name_of in bench_kernel.c. */
+static void name_of(const gpu_bench *x, const nb_gbench_case *c, char *out, size_t n_bytes)
+{
+    const char *device = nb_gbench_get_info(x->b)->emulated ? "emulated" : "cuda";
+    if (!strcmp(c->op, "attn_pages"))
+        (void)snprintf(out, n_bytes, "%s %s %s%s%s heads=%zu queries=%zu batch=%zu context=%zu",
+                       c->op, device, c->record, c->rope ? " rope=" : "", c->rope ? c->rope : "",
+                       c->n_head, c->n_query, c->batch, c->context);
+    else if (!strcmp(c->op, "linear"))
+        (void)snprintf(out, n_bytes, "%s %s %s rows=%zu cols=%zu products=%zu tokens=%zu", c->op,
+                       device, c->weight, c->n_row, c->n_col, c->n_batch, c->n_tok);
+    else
+        (void)snprintf(out, n_bytes, "%s %s %s experts=%zu top=%zu rows=%zu cols=%zu tokens=%zu",
+                       c->op, device, c->weight, c->n_expert, c->top_k, c->n_row, c->n_col,
+                       c->n_tok);
+}
+
 static void keep(gpu_bench *x, const nb_gbench_case *c, const nb_gbench_row *r)
 {
+    char name[256];
+    name_of(x, c, name, sizeof name);
     json_t *j = json_pack(
         "{s:s, s:s, s:s?, s:s?, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:f, s:f, s:f, s:f, "
         "s:f, s:f}",
@@ -113,7 +133,7 @@ static void keep(gpu_bench *x, const nb_gbench_case *c, const nb_gbench_row *r)
         (json_int_t)c->n_col, "tokens", (json_int_t)c->n_tok, "products", (json_int_t)c->n_batch,
         "prompt", (int)c->prompt, "median_ns", r->median_ns, "best_ns", r->best_ns, "bytes",
         r->bytes, "ops", r->ops, "set_bytes", r->set_bytes, "floor_ns", r->floor_ns);
-    x->failed |= !j || json_array_append_new(x->results, j) != 0;
+    x->failed |= !j || !bench_row_add(x->results, j, name, "ns", false, &r->spread);
 }
 
 static int run_case(gpu_bench *x, nb_gbench_case *c)
@@ -207,13 +227,12 @@ static int run_experts(gpu_bench *x, const char *weight)
 static int run_all(gpu_bench *x)
 {
     const nb_gbench_info *info = nb_gbench_get_info(x->b);
-    bench_machine machine;
     int code = CLI_OK;
-    bench_machine_read(&machine);
+    bench_doc_begin(&x->doc);
     if (x->o->json)
         x->failed = !(x->results = json_array());
     else {
-        bench_machine_print(stdout, &machine);
+        bench_machine_print(stdout, &x->doc.machine);
         print_device(info);
     }
     for (size_t i = 0; i < x->op.n && code == CLI_OK; i++) {
@@ -225,16 +244,14 @@ static int run_all(gpu_bench *x)
         }
     }
     if (!x->o->json) return code;
-    json_t *j =
-        json_pack("{s:o, s:{s:s, s:s, s:b, s:I, s:I, s:f, s:f, s:s}, s:o}", "machine",
-                  bench_machine_json(&machine), "device", "name", info->name, "library", info->what,
-                  "emulated", (int)info->emulated, "multiprocessors", (json_int_t)info->n_sm,
-                  "memory_bytes", (json_int_t)info->memory_bytes, "copy_gbs", info->copy_gbs,
-                  "gemm_gflops", info->gemm_gflops, "gemm", info->gemm, "results", x->results);
-    char *text = j ? json_dumps(j, JSON_REAL_PRECISION(9)) : NULL;
-    if (code == CLI_OK && !text) code = cli_failed("no memory for the results");
-    if (code == CLI_OK) (void)puts(text);
-    free(text);
+    json_t *j = json_pack("{s:{s:s, s:s, s:b, s:I, s:I, s:f, s:f, s:s}, s:o}", "device", "name",
+                          info->name, "library", info->what, "emulated", (int)info->emulated,
+                          "multiprocessors", (json_int_t)info->n_sm, "memory_bytes",
+                          (json_int_t)info->memory_bytes, "copy_gbs", info->copy_gbs, "gemm_gflops",
+                          info->gemm_gflops, "gemm", info->gemm, "results", x->results);
+    if (code == CLI_OK)
+        return bench_doc_print(&x->doc,
+                               bench_doc_head(&x->doc, "bench kernel", &x->o->bench.metadata), j);
     json_decref(j);
     return code;
 }

@@ -64,6 +64,13 @@ typedef struct bench_opts {
     const char *depth, *prefill, *batch;
     size_t point_tokens, repeat;
     bool fill;
+    /* serve, throughput, load: how often all is measured; load: which of them */
+    size_t runs;
+    const char *cache;
+    /* of matrix; lists */
+    const char *records, *contexts, *concurrency;
+    size_t matrix_prefill, memory_bytes; /* 0: none; a share of what there is */
+    double price;                        /* per hour; 0: not given */
 } bench_opts;
 
 /* Of `nibble bench kernel`: opts_table_bench.c.  Lists are words joined by commas. */
@@ -127,6 +134,8 @@ enum { /* commands, as bits */
        CMD_EVAL_COMPARE = 16384,
        CMD_CALIBRATE = 32768,
        CMD_BENCH_KERNEL = 65536,
+       CMD_BENCH_LOAD = 1 << 20,
+       CMD_BENCH_MATRIX = 1 << 21,
        CMD_EVAL = CMD_EVAL_ATTN | CMD_EVAL_KL | CMD_EVAL_PPL | CMD_EVAL_RULER | CMD_EVAL_COMPARE
 };
 

@@ -4,7 +4,7 @@
 
 /* `serve` has its own form of some */
 #define ONE (CMD_RUN | CMD_CHAT | CMD_LOGITS | CMD_EVAL | CMD_CALIBRATE)
-#define ENGINE (ONE | CMD_SERVE | CMD_BENCH_THROUGHPUT)
+#define ENGINE (ONE | CMD_SERVE | CMD_BENCH_THROUGHPUT | CMD_BENCH_LOAD | CMD_BENCH_MATRIX)
 #define TEXT (CMD_TOKENIZE | CMD_RENDER)
 #define GENERATE (CMD_RUN | CMD_CHAT)
 #define ALL (ENGINE | TEXT | CMD_INFO)
@@ -163,7 +163,7 @@ static const opt_row rows[] = {
     { .name = "chat-template", .arg = "FILE", .type = OPT_STR, .offset = AT(chat_template),
       .cmds = GENERATE | TEXT | CMD_SERVE, .group = GROUP_MODEL, .help = "instead of the model's own" },
     { .name = "skip-tokenizer-init", .type = OPT_FLAG, .offset = AT(skip_tokenizer_init),
-      .cmds = CMD_RUN | CMD_LOGITS | CMD_BENCH_THROUGHPUT | CMD_SERVE, .group = GROUP_MODEL,
+      .cmds = CMD_RUN | CMD_LOGITS | CMD_BENCH_THROUGHPUT | CMD_BENCH_LOAD | CMD_SERVE, .group = GROUP_MODEL,
       .help = "load no tokenizer: token ids in, token ids out" },
 };
 // clang-format on

@@ -1,5 +1,5 @@
-/* opts_table_bench.c - the options of `nibble bench serve`, `nibble bench throughput` and `nibble
- * bench kernel`.  Names and defaults are those of vLLM's bench where it has the option. */
+/* opts_table_bench.c - the options of the `nibble bench` commands, serve, throughput, kernel, load and
+ * matrix.  Names and defaults are those of vLLM's bench where it has the option. */
 #include "opts_table.h"
 
 #define SERVE CMD_BENCH_SERVE
@@ -7,6 +7,8 @@
 #define AT(field) offsetof(opts, bench.field)
 #define KERNEL CMD_BENCH_KERNEL
 #define THROUGHPUT CMD_BENCH_THROUGHPUT
+#define LOAD CMD_BENCH_LOAD
+#define MATRIX CMD_BENCH_MATRIX
 #define KAT(field) offsetof(opts, kernel.field)
 #define MANY 1e12 /* counts: more than any of them can be, and exact in a double */
 
@@ -151,7 +153,7 @@ static const opt_row rows[] = {
       .group = GROUP_OUTPUT, .help = "its name (default: made of backend, rate, model and date); - is standard output" },
     { .name = "label", .arg = "TEXT", .type = OPT_STR, .offset = AT(label), .cmds = BOTH, .group = GROUP_OUTPUT,
       .help = "goes into the results" },
-    { .name = "metadata", .arg = "KEY=VALUE", .type = OPT_WORDS, .offset = AT(metadata), .cmds = BOTH, .group = GROUP_OUTPUT,
+    { .name = "metadata", .arg = "KEY=VALUE", .type = OPT_WORDS, .offset = AT(metadata), .cmds = BOTH | KERNEL | LOAD | MATRIX, .group = GROUP_OUTPUT,
       .help = "goes into the results; may be repeated" },
     { .name = "disable-tqdm", .alias = "quiet", .type = OPT_FLAG, .offset = AT(quiet), .cmds = BOTH, .group = GROUP_OUTPUT,
       .help = "no progress bar" },
@@ -212,8 +214,42 @@ static const opt_row rows[] = {
       .group = GROUP_INPUT, .help = "milliseconds of a sample, at least" },
     { .name = "seed", .arg = "N", .type = OPT_U64, .offset = KAT(seed), .def = "0", .cmds = KERNEL, .group = GROUP_INPUT,
       .help = "of the data" },
-    { .name = "json", .type = OPT_FLAG, .offset = offsetof(opts, json), .cmds = KERNEL | THROUGHPUT, .group = GROUP_OUTPUT,
+    { .name = "json", .type = OPT_FLAG, .offset = offsetof(opts, json), .cmds = KERNEL | THROUGHPUT | LOAD | MATRIX, .group = GROUP_OUTPUT,
       .help = "print one line of JSON (throughput: with --depth)" },
+
+    /* ---- serve, throughput, load: how often ---- */
+    { .name = "repeat", .arg = "N", .type = OPT_SIZE, .offset = AT(runs), .def = "1", .lo = 1, .hi = 1000, .cmds = BOTH, .group = GROUP_INPUT,
+      .help = "run the workload so often, with random prompts of seeds that follow --seed; figures are those of the "
+              "run with the median throughput, and `results` has the spread" },
+    { .name = "repeat", .arg = "N", .type = OPT_SIZE, .offset = AT(runs), .def = "5", .lo = 1, .hi = 1000, .cmds = LOAD, .group = GROUP_INPUT,
+      .help = "times that the model is loaded, after one that is not counted; medians are shown" },
+    { .name = "cache", .arg = "NAME", .type = OPT_CHOICE, .offset = AT(cache), .def = "both", .choices = "cold|warm|both",
+      .cmds = LOAD, .group = GROUP_INPUT, .help = "cold: the system is asked to forget the model's files before; warm: they are in its memory" },
+
+    /* ---- matrix ---- */
+    { .name = "kv-cache-dtype", .alias = "record", .arg = "LIST", .type = OPT_STR, .offset = AT(records), .def = "bf16,fp8,nvfp4",
+      .cmds = MATRIX, .group = GROUP_INPUT, .help = "records: all, or of nvfp4, if4, mxfp4, int4, fp8, fp8_ds_mla, bf16, f32" },
+    { .name = "context", .arg = "LIST", .type = OPT_STR, .offset = AT(contexts), .def = "4k,32k,128k", .cmds = MATRIX,
+      .group = GROUP_INPUT, .help = "tokens that every sequence has in the cache, in pages of 64 (k: 1,024)" },
+    { .name = "concurrency", .arg = "LIST", .type = OPT_STR, .offset = AT(concurrency), .def = "1,8,16", .cmds = MATRIX,
+      .group = GROUP_INPUT, .help = "sequences that generate at once" },
+    { .name = "tokens", .arg = "N", .type = OPT_SIZE, .offset = AT(point_tokens), .def = "32", .lo = 2, .hi = 65536, .cmds = MATRIX,
+      .group = GROUP_INPUT, .help = "tokens of each sequence, whose gaps are timed" },
+    { .name = "prefill", .arg = "N", .type = OPT_SIZE, .offset = AT(matrix_prefill), .def = "2048", .lo = 0, .hi = 65536, .cmds = MATRIX,
+      .group = GROUP_INPUT, .help = "prompt tokens to compute behind each context, rounded down to 64; 0: none" },
+    { .name = "repeat", .arg = "N", .type = OPT_SIZE, .offset = AT(repeat), .def = "3", .lo = 1, .hi = 1000, .cmds = MATRIX,
+      .group = GROUP_INPUT, .help = "times that these are computed" },
+    { .name = "fill", .type = OPT_BOOL, .offset = AT(fill), .def = "1", .cmds = MATRIX, .group = GROUP_INPUT,
+      .help = "the first 512 tokens of a context are computed and their pages copied; without: all are computed" },
+    { .name = "price", .arg = "X", .type = OPT_NUM, .offset = AT(price), .lo = 0, .hi = 1e9, .lo_open = true, .cmds = MATRIX,
+      .group = GROUP_INPUT, .help = "of the machine per hour; cost per million tokens = price / (tokens/s * 3600) * 1,000,000" },
+    { .name = "memory", .arg = "BYTES", .type = OPT_COUNT, .offset = AT(memory_bytes), .lo = 0, .hi = 1e15, .cmds = MATRIX, .group = GROUP_INPUT,
+      .help = "what may be used, such as 16G; 0: 0.9 of this machine's memory, or of what the GPU has free" },
+    { .name = "max-num-batched-tokens", .alias = "prefill-chunk", .arg = "N", .type = OPT_COUNT,
+      .offset = offsetof(opts, serve.max_batched_tok), .def = "0", .lo = 0, .hi = 65536, .cmds = MATRIX, .group = GROUP_MODEL,
+      .help = "tokens of a step; 0: 512, on a GPU 8192" },
+    { .name = "seed", .arg = "N", .type = OPT_U64, .offset = AT(seed), .def = "0", .cmds = MATRIX, .group = GROUP_INPUT,
+      .help = "of the token ids" },
 };
 // clang-format on
 const opt_table opt_table_bench = { rows, sizeof rows / sizeof *rows };

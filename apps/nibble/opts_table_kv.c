@@ -2,9 +2,10 @@
 #include "opts_table.h"
 
 #define ENGINE                                                                                     \
-    (CMD_RUN | CMD_CHAT | CMD_LOGITS | CMD_SERVE | CMD_BENCH_THROUGHPUT | CMD_EVAL | CMD_CALIBRATE)
+    (CMD_RUN | CMD_CHAT | CMD_LOGITS | CMD_SERVE | CMD_BENCH_THROUGHPUT | CMD_BENCH_LOAD |         \
+     CMD_EVAL | CMD_CALIBRATE)
 #define AT(field) offsetof(opts, field)
-#define KV .cmds = ENGINE, .group = GROUP_MODEL
+#define KV .cmds = ENGINE | CMD_BENCH_MATRIX, .group = GROUP_MODEL
 
 // clang-format off
 static const opt_row rows[] = {

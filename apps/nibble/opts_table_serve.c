@@ -8,8 +8,8 @@
 #define REQUESTS .cmds = CMD_SERVE, .group = GROUP_REQUESTS
 #define MODEL .cmds = CMD_SERVE, .group = GROUP_MODEL
 /* Of the engine: `bench throughput` measures it without the server. */
-#define STEPS .cmds = CMD_SERVE | CMD_BENCH_THROUGHPUT, .group = GROUP_REQUESTS
-#define MEMORY .cmds = CMD_SERVE | CMD_BENCH_THROUGHPUT, .group = GROUP_MODEL
+#define STEPS .cmds = CMD_SERVE | CMD_BENCH_THROUGHPUT | CMD_BENCH_LOAD, .group = GROUP_REQUESTS
+#define MEMORY .cmds = CMD_SERVE | CMD_BENCH_THROUGHPUT | CMD_BENCH_LOAD, .group = GROUP_MODEL
 #define NONE .cmds = CMD_SERVE, .group = GROUP_NO_EFFECT
 #define COUNT_MAX 1e12 /* exact in a double, more than any count */
 #define SECONDS_MAX 1e6
