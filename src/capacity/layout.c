@@ -1,0 +1,175 @@
+/* layout.c - see layout.h. */
+#include "capacity/layout.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static size_t more(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+/* The divisors of n up to 64 as words, for an error line. */
+static void divisors(size_t n, char *out, size_t n_bytes)
+{
+    size_t at = 0;
+    out[0] = 0;
+    for (size_t i = 1; i <= n && i <= 64; i++) {
+        if (n % i) continue;
+        const int k = snprintf(out + at, n_bytes - at, at ? ", %zu" : "%zu", i);
+        if (k < 0 || (size_t)k >= n_bytes - at) return;
+        at += (size_t)k;
+    }
+}
+
+static nb_status check_ep(const nb_demand *d, const nb_layout *l, nb_error *err)
+{
+    const size_t n = d->sizes->n_expert;
+    if (l->ep == 1) return NB_OK;
+    if (n == 0)
+        return nb_fail(err, NB_ERR_ARG,
+                       "expert parallelism over %zu GPUs: this model has no routed experts", l->ep);
+    if (l->ep > n)
+        return nb_fail(err, NB_ERR_ARG,
+                       "expert parallelism over %zu GPUs: there are %zu experts in a layer", l->ep,
+                       n);
+    if (l->n_gpu % l->ep || (l->ep % l->tp && l->tp % l->ep))
+        return nb_fail(err, NB_ERR_ARG,
+                       "expert parallelism over %zu GPUs: expected a divisor of the %zu GPUs that "
+                       "divides tensor-parallel-size %zu or is a multiple of it",
+                       l->ep, l->n_gpu, l->tp);
+    return NB_OK;
+}
+
+nb_status nb_layout_check(const nb_demand *d, const nb_layout *l, nb_error *err)
+{
+    const size_t heads = d->config->n_head;
+    if (l->tp == 0 || l->dp == 0 || l->ep == 0 || l->n_gpu == 0 || l->n_gpu > NB_MAX_GPU ||
+        l->tp > NB_MAX_GPU || l->dp > NB_MAX_GPU || l->tp * l->dp != l->n_gpu)
+        return nb_fail(err, NB_ERR_ARG,
+                       "tensor-parallel-size %zu times data-parallel-size %zu is not the number of "
+                       "GPUs, %zu (1 to %d)",
+                       l->tp, l->dp, l->n_gpu, NB_MAX_GPU);
+    if (heads % l->tp) {
+        char words[256];
+        divisors(heads, words, sizeof words);
+        return nb_fail(err, NB_ERR_ARG,
+                       "tensor-parallel-size %zu does not divide the %zu heads; expected one of %s",
+                       l->tp, heads, words);
+    }
+    if (!(l->utilization > 0) || l->utilization > 1 || !(l->reserve_bytes >= 0))
+        return nb_fail(err, NB_ERR_ARG, "gpu-memory-utilization %g: expected a share in (0, 1]",
+                       l->utilization);
+    return check_ep(d, l, err);
+}
+
+/* Of all routed experts, the bytes on the GPU that has the most. */
+static double expert_bytes(const nb_demand *d, const nb_layout *l)
+{
+    const nb_sizes *s = d->sizes;
+    const nb_weight_size *w = &s->weight[d->wtype];
+    if (s->n_expert == 0) return 0;
+    if (l->ep <= 1) return (double)w->expert / (double)l->tp;
+    const size_t most = (s->n_expert + l->ep - 1) / l->ep;
+    const size_t again = l->tp > l->ep ? l->tp / l->ep : 1;
+    return (double)s->n_moe_layer * (double)most * (double)w->one_expert / (double)again;
+}
+
+/* nibble keeps W_UK and W_UV beside kv_b on a GPU, of FP8 matrices as two BF16 parts. */
+static double absorbed_bytes(const nb_demand *d)
+{
+    const nb_sizes *s = d->sizes;
+    if (!s->is_mla || d->machine->cpu) return 0;
+    if (d->wtype == NB_SIZES_CHECKPOINT) return (double)s->gpu_absorbed_bytes;
+    return (double)s->absorbed_copy_bytes * (d->wtype == NB_SIZES_FP8 ? 2 : 1);
+}
+
+void nb_layout_place(const nb_demand *d, const nb_layout *l, nb_place *out)
+{
+    const nb_weight_size *w = &d->sizes->weight[d->wtype];
+    const size_t n_kv = d->config->n_kv_head;
+    nb_place p = { 0 };
+    p.budget = floor(l->utilization * d->machine->memory_bytes);
+    p.replicated = (double)w->replicated;
+    p.dense = (double)(w->bytes - w->expert - w->replicated) / (double)l->tp;
+    p.expert = expert_bytes(d, l);
+    p.absorbed = absorbed_bytes(d) / (double)l->tp;
+    p.weights = p.replicated + p.dense + p.expert + p.absorbed;
+    p.cache = floor(p.budget - p.weights - l->reserve_bytes);
+    if (!(p.cache > 0)) p.cache = 0;
+    p.kv_share = 1;
+    if (!d->sizes->is_mla && n_kv) p.kv_share = (double)((n_kv + l->tp - 1) / l->tp) / (double)n_kv;
+    *out = p;
+}
+
+double nb_place_blocks(const nb_place *p, const nb_record_size *r)
+{
+    return r->block_bytes ? floor(p->cache / (double)r->block_bytes) : 0;
+}
+
+double nb_place_users(const nb_place *p, const nb_record_size *r, double tail_bytes, size_t n_tok)
+{
+    const double blocks = (double)(n_tok / NB_PAGE_TOK + (n_tok % NB_PAGE_TOK != 0));
+    const double one = blocks * (double)r->block_bytes + tail_bytes * p->kv_share;
+    return one > 0 ? floor(p->cache / one) : 0;
+}
+
+/* ---- which layout ------------------------------------------------------- */
+
+/* As many groups of experts as there are GPUs, or the most that fit. */
+static size_t expert_groups(const nb_demand *d, const nb_layout *l)
+{
+    if (d->sizes->n_expert == 0 || l->dp == 1) return 1;
+    for (size_t ep = l->n_gpu; ep > 1; ep--)
+        if (ep <= d->sizes->n_expert && l->n_gpu % ep == 0 && (ep % l->tp == 0 || l->tp % ep == 0))
+            return ep;
+    return 1;
+}
+
+/* Tokens of cache in all; *weights: bytes per GPU. */
+static double tokens_of(const nb_demand *d, const nb_layout *l, double *weights)
+{
+    nb_record_size r;
+    nb_place p;
+    nb_layout_place(d, l, &p);
+    *weights = p.weights;
+    if (nb_sizes_record_tp(d->config, d->kv, d->rope, l->tp, &r, NULL) != NB_OK) return 0;
+    return nb_place_blocks(&p, &r) * NB_PAGE_TOK * (double)l->dp;
+}
+
+bool nb_layout_suggest(const nb_demand *d, nb_layout *l)
+{
+    nb_layout best = *l;
+    double best_tokens = -1, best_weights = 0;
+    for (size_t tp = 1; tp <= l->n_gpu; tp++) {
+        if (l->n_gpu % tp || d->config->n_head % tp) continue;
+        nb_layout t = *l;
+        double weights;
+        t.tp = tp;
+        t.dp = l->n_gpu / tp;
+        t.ep = expert_groups(d, &t);
+        const double tokens = tokens_of(d, &t, &weights);
+        const bool smaller = tokens == 0 && best_tokens == 0 && weights < best_weights;
+        if (best_tokens < 0 || tokens > best_tokens || (tokens > 0 && tokens == best_tokens) ||
+            smaller) {
+            best = t;
+            best_tokens = tokens;
+            best_weights = weights;
+        }
+    }
+    *l = best;
+    return best_tokens > 0;
+}
+
+size_t nb_layout_needed(const nb_demand *d, nb_layout *l)
+{
+    for (size_t n = 1; n <= 1024; n = n < 8 ? n + 1 : more(16, n + 8)) {
+        nb_layout t = *l;
+        t.n_gpu = n;
+        if (!nb_layout_suggest(d, &t)) continue;
+        *l = t;
+        return n;
+    }
+    return 0;
+}

@@ -1,0 +1,67 @@
+/* layout.h - how a model lies on several devices, and what is then left for the cache.
+ *
+ * n_gpu = tp * dp.  A replica is tp GPUs that compute the same tokens; dp replicas have users of
+ * their own.  Of the weights a GPU has
+ *   replicated   all of it on each GPU (q_a, kv_a, router, norms)
+ *   dense        1 / tp: attention's heads, dense and shared feed-forward, embedding, head
+ *   experts      ep 1: 1 / tp of each expert.  Else the experts are dealt to ep groups, each of
+ *                max(1, tp / ep) GPUs that divide them again
+ *   absorbed     MLA on a GPU: copies of W_UK and W_UV, 1 / tp (sizes.h)
+ * and of the cache: MLA's latent is one for all heads, so tensor parallelism does not divide it: each of
+ * the tp GPUs keeps the whole latent of the replica's users.  K and V of GQA are divided until a
+ * GPU has one KV head.  Sources: vLLM PR 26877 (-tp 8 is 8 copies), specs of tensor, data and
+ * expert parallelism as vLLM and TensorRT-LLM have them.
+ *
+ * Plain data; nothing to free. */
+#ifndef NB_CAPACITY_LAYOUT_H
+#define NB_CAPACITY_LAYOUT_H
+#include "capacity/machine.h"
+#include "capacity/sizes.h"
+
+enum { NB_MAX_GPU = 4096 };
+
+typedef struct nb_layout {
+    size_t n_gpu, tp, dp, ep; /* ep 1: experts are divided as dense matrices are */
+    double utilization;       /* of memory_bytes, (0, 1] */
+    double reserve_bytes;     /* per GPU, beside weights and cache: workspace, graphs, libraries */
+} nb_layout;
+
+/* What is asked. Borrowed for the calls. */
+typedef struct nb_demand {
+    const nb_model_config *config;
+    const nb_sizes *sizes;
+    nb_sizes_wtype wtype;
+    const nb_machine *machine;
+    nb_kv_type kv; /* the record by which layouts are compared */
+    nb_rope_fmt rope;
+} nb_demand;
+
+/* One GPU of a layout, in bytes. */
+typedef struct nb_place {
+    double budget;                                       /* utilization * memory */
+    double replicated, dense, expert, absorbed, weights; /* weights: their sum */
+    double cache;                                        /* what is left, 0 when nothing is */
+    double kv_share; /* of a record's values that a GPU keeps: 1 for MLA */
+} nb_place;
+
+/* NB_ERR_ARG with a line that names the option: tp that does not divide the heads, ep without experts
+ * or more than there are, or that does not fit tp and dp. */
+nb_status nb_layout_check(const nb_demand *d, const nb_layout *l, nb_error *err);
+void nb_layout_place(const nb_demand *d, const nb_layout *l, nb_place *out);
+
+/* Blocks of a record (as nb_sizes_record_tp gives it) in a GPU's cache. */
+double nb_place_blocks(const nb_place *p, const nb_record_size *r);
+/* Users of a replica with n_tok tokens each, prompt and answer: whole blocks, and the open page that
+ * each running request has (tail_bytes, of nb_sizes). */
+double nb_place_users(const nb_place *p, const nb_record_size *r, double tail_bytes, size_t n_tok);
+
+/* The tp and dp of l->n_gpu GPUs that hold the most tokens of d's record in all; of equal ones the
+ * largest tp, whose steps are shortest.  Experts: ep = n_gpu where there are replicas, as far as there are experts.
+ * Sets tp, dp, ep; false: no layout leaves room for a block (then the one with the smallest
+ * weights per GPU). */
+bool nb_layout_suggest(const nb_demand *d, nb_layout *l);
+/* The fewest GPUs for which there is a layout (*l then has it; up to 8, then multiples of 8), 0 when
+ * there is none. */
+size_t nb_layout_needed(const nb_demand *d, nb_layout *l);
+
+#endif
