@@ -1,0 +1,210 @@
+/* roofline.c - see roofline.h. */
+#include "capacity/roofline.h"
+
+#include <math.h>
+
+/* Fitted to the seven decode points of docs/gpu.md (DeepSeek-V2-Lite's shape, BF16 weights, nvfp4 and
+ * bf16 pages, 512 to 32,768 tokens, 1 to 64 sequences): each is met within 6 % by weights 0.59, cache 0.42
+ * and 0.84 of 3.35 TB/s and 64 us a layer.  attention: 64 and 128 heads take 536 and 1,053 us for 2^20
+ * cached tokens, 0.28 of 989 TFLOP/s.  prefill: 42,188 tokens/s are 0.25 of it.  tests/unit/test_capacity_machine.c has the
+ * points.  Exchanges: SGLang's all-reduce among eight H100, up to 32 KB, 5.7 to 7.8 us (SGLang
+ * PR 2904). */
+const nb_efficiency nb_efficiency_gpu = {
+    .weights = 0.59,
+    .cache = 0.42,
+    .cache_wide = 0.84,
+    .attention = 0.28,
+    .prefill = 0.25,
+    .layer_s = 64e-6,
+    .reduce_s = 6e-6,
+    .source = "measured on one H100 (docs/gpu.md); on other devices an assumption",
+};
+
+/* The tables of docs/performance.md, AVX2: cold linear BF16 of one token 1.2 times its floor, attention
+ * over pages 2.0 (nvfp4) and 2.2 (bf16), products of 512 tokens 2.5. */
+const nb_efficiency nb_efficiency_cpu = {
+    .weights = 0.83,
+    .cache = 0.5,
+    .cache_wide = 0.45,
+    .attention = 0.5,
+    .prefill = 0.4,
+    .source =
+        "measured on two cores with AVX2 (docs/performance.md), of the read rate that the machine shows",
+};
+
+nb_efficiency nb_efficiency_flat(double fraction)
+{
+    return (nb_efficiency){ .weights = fraction,
+                            .cache = fraction,
+                            .cache_wide = fraction,
+                            .attention = fraction,
+                            .prefill = fraction,
+                            .source = "--efficiency" };
+}
+
+const char *nb_bound_name(nb_bound b)
+{
+    static const char *const name[NB_BOUND_COUNT] = { "weights", "products", "cache", "attention" };
+    return name[b];
+}
+
+const char *nb_bound_text(nb_bound b)
+{
+    static const char *const text[NB_BOUND_COUNT] = { "bandwidth: weights", "arithmetic: products",
+                                                      "bandwidth: cache", "arithmetic: attention" };
+    return text[b];
+}
+
+static double larger(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+/* ---- parts of the model --------------------------------------------------- */
+
+/* Parameters that one token meets. */
+typedef struct params {
+    double replicated, dense, expert,
+        head; /* dense: without the head; expert: top_k of each layer */
+} params;
+
+static params params_of(const nb_demand *d)
+{
+    const nb_sizes *s = d->sizes;
+    const nb_weight_size *w = &s->weight[NB_SIZES_BF16];
+    params p;
+    p.replicated = (double)w->replicated / 2;
+    p.expert = (double)s->n_moe_layer * (double)s->top_k * (double)w->one_expert / 2;
+    p.head = (double)d->config->n_vocab * (double)d->config->hidden;
+    p.dense = larger(0, (double)s->n_param_active - p.replicated - p.expert - p.head);
+    return p;
+}
+
+/* How many replicas share one set of experts. */
+static double sharing(const nb_layout *l)
+{
+    return l->ep > l->tp ? (double)(l->ep / l->tp) : 1;
+}
+
+/* Different experts of a layer that n_tok tokens hit. */
+static double experts_hit(const nb_sizes *s, double n_tok)
+{
+    const double n = (double)s->n_expert;
+    if (n == 0) return 0;
+    return n * (1 - pow(1 - (double)s->top_k / n, n_tok));
+}
+
+/* Bytes of weights that a step reads on a GPU. */
+static double weights_read(const nb_demand *d, const nb_layout *l, const nb_place *p, double hit)
+{
+    const nb_weight_size *w = &d->sizes->weight[d->wtype];
+    const double dense = p->dense - (double)w->embed / (double)l->tp;
+    const double part = d->sizes->n_expert ? hit / (double)d->sizes->n_expert : 0;
+    return p->replicated + dense + p->expert * part;
+}
+
+/* ---- decode --------------------------------------------------------------- */
+
+/* Exchanges of a step: two all-reduces a layer where tp > 1; where experts are on other replicas'
+ * GPUs, rows go there and back, in BF16. */
+static double exchange_s(const nb_demand *d, const nb_layout *l, const nb_efficiency *e,
+                         double n_seq)
+{
+    const double row = (double)d->config->hidden * 2, tp = (double)l->tp;
+    const double link = d->machine->link;
+    double s = 0;
+    if (l->tp > 1) {
+        const double bytes = n_seq * row * 2 * (tp - 1) / tp;
+        s += 2 * (double)d->sizes->n_layer * (e->reduce_s + (link > 0 ? bytes / link : 0));
+    }
+    if (l->ep > l->tp) {
+        const double bytes = n_seq / tp * row * (double)d->sizes->top_k;
+        s += 2 * (double)d->sizes->n_moe_layer * (e->reduce_s + (link > 0 ? bytes / link : 0));
+    }
+    return s;
+}
+
+static nb_bound longest(const double t[NB_BOUND_COUNT])
+{
+    int b = 0;
+    for (int i = 1; i < NB_BOUND_COUNT; i++)
+        if (t[i] > t[b]) b = i;
+    return (nb_bound)b;
+}
+
+/* Fills the sums; t: the four times. */
+static void add_up(nb_time *out, const double t[NB_BOUND_COUNT], double other_s, double concurrency)
+{
+    out->products_s = larger(t[NB_BOUND_WEIGHTS], t[NB_BOUND_PRODUCTS]);
+    out->attention_s = larger(t[NB_BOUND_CACHE], t[NB_BOUND_ATTENTION]);
+    out->other_s = other_s;
+    out->total_s = out->products_s + out->attention_s + other_s;
+    out->tok_s = out->total_s > 0 ? concurrency / out->total_s : 0;
+}
+
+void nb_step_of(const nb_demand *d, const nb_layout *l, const nb_record_size *r,
+                const nb_efficiency *e, double concurrency, double context, nb_step *out)
+{
+    const nb_machine *m = d->machine;
+    const params k = params_of(d);
+    const double tp = (double)l->tp;
+    nb_place p;
+    nb_step s = { 0 };
+    nb_layout_place(d, l, &p);
+    s.n_seq = ceil(concurrency / (double)l->dp);
+    const double shared = sharing(l) < (double)l->dp ? s.n_seq * sharing(l) : concurrency;
+    s.experts_read = experts_hit(d->sizes, larger(shared, 1));
+    s.weight_bytes = weights_read(d, l, &p, s.experts_read);
+    s.cache_bytes = s.n_seq * context * r->attn_bytes_tok;
+    s.product_flop = 2 * s.n_seq * (k.replicated + (k.dense + k.head) / tp) +
+                     2 * k.expert * larger(shared, 1) / (double)(l->ep > l->tp ? l->ep : l->tp);
+    s.attention_flop = s.n_seq * context * d->sizes->attn_flop_decode / tp;
+
+    const bool wide = r->type == NB_KV_BF16 || r->type == NB_KV_F32;
+    const double cache = wide ? e->cache_wide : e->cache;
+    const double most[NB_BOUND_COUNT] = { s.weight_bytes / m->bandwidth, s.product_flop / m->bf16,
+                                          s.cache_bytes / m->bandwidth,
+                                          s.attention_flop / m->bf16 };
+    const double model[NB_BOUND_COUNT] = { most[0] / e->weights, most[1] / e->prefill,
+                                           most[2] / cache, most[3] / e->attention };
+    s.bound = longest(most);
+    add_up(&s.most, most, 0, concurrency);
+    add_up(&s.model, model, (double)d->sizes->n_layer * e->layer_s + exchange_s(d, l, e, s.n_seq),
+           concurrency);
+    *out = s;
+}
+
+/* ---- prefill -------------------------------------------------------------- */
+
+void nb_prefill_of(const nb_demand *d, const nb_layout *l, const nb_efficiency *e, double n_tok,
+                   double chunk, nb_prefill *out)
+{
+    const nb_machine *m = d->machine;
+    const params k = params_of(d);
+    const double tp = (double)l->tp, dp = (double)l->dp, n_step = ceil(n_tok / chunk);
+    const double groups = (double)(l->ep > l->tp ? l->ep : l->tp);
+    nb_place p;
+    nb_prefill s = { 0 };
+    nb_layout_place(d, l, &p);
+    /* chunk i rebuilds the keys of the i * chunk tokens before it */
+    const double rebuilt = chunk * n_step * (n_step - 1) / 2;
+    const double expand = d->sizes->expand_flop_tok * rebuilt;
+    const double attention = d->sizes->attn_flop_prefill * n_tok * (n_tok + 1) / 2;
+    const double experts = 2 * k.expert * n_tok;
+    const double replicated = 2 * k.replicated * n_tok, dense = 2 * k.dense * n_tok + expand;
+    s.flop = replicated + dense + experts + attention;
+    s.attention_fraction = s.flop > 0 ? attention / s.flop : 0;
+
+    const double hit = experts_hit(d->sizes, n_tok < chunk ? n_tok : chunk);
+    const double read = n_step * weights_read(d, l, &p, hit) / m->bandwidth;
+    const double alone = (replicated + (dense + attention) / tp + experts / groups) / m->bf16;
+    const double busy = (replicated + (dense + attention + experts) / tp) / m->bf16;
+    const double other = n_step * (double)d->sizes->n_layer * e->layer_s +
+                         n_step * exchange_s(d, l, e, n_tok / n_step);
+    s.reads_weights = read > alone;
+    s.most_s = larger(alone, read);
+    s.model_s = larger(alone / e->prefill, read / e->weights) + other;
+    s.most_tok_s = dp * n_tok / larger(busy, read);
+    s.model_tok_s = dp * n_tok / (larger(busy / e->prefill, read / e->weights) + other);
+    *out = s;
+}

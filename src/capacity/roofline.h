@@ -1,0 +1,87 @@
+/* roofline.h - how fast a layout can be at most, how fast it would be as this project measures, and
+ * what that costs.
+ *
+ * Decode.  A step makes one token for each of b sequences of a replica.  On each GPU
+ *   products   read: replicated + dense / tp (of the embedding b rows) + the experts that are hit
+ *              compute: 2 * active parameters * b / tp
+ *   attention  read: b * context * bytes of a cached token;  compute: operations of sizes.h
+ * A layer's attention needs its products and the reverse, so the two parts are summed; within a part
+ * reading and computing overlap: each takes max(bytes / bandwidth, operations / rate).  Of E experts a
+ * token draws k; B tokens hit E (1 - (1 - k/E)^B) of them, if all are as likely and tokens are
+ * independent; B is of all replicas that share the experts.  Rate: BF16, as nibble computes: weights and cached codes of
+ * fewer bits are widened first.
+ *
+ * Prefill of P tokens, each layer: 2 * active parameters without the head * P, attention of all pairs in the
+ * expanded form, and the keys of earlier chunks rebuilt in each further chunk (chunk tokens a step).
+ *
+ * "most" is this with the data sheet's figures and nothing else: an upper bound of tokens/s.  "model" divides by
+ * nb_efficiency and adds launches and exchanges between GPUs: what is to be expected, where the
+ * machine is like the one that was measured. */
+#ifndef NB_CAPACITY_ROOFLINE_H
+#define NB_CAPACITY_ROOFLINE_H
+#include "capacity/layout.h"
+
+/* Fractions of the machine's nominal figures, (0, 1]. */
+typedef struct nb_efficiency {
+    double weights;     /* of the bandwidth, reading weights */
+    double cache;       /* of the bandwidth, reading pages whose codes are decoded */
+    double cache_wide;  /* the same, BF16 and F32 pages */
+    double attention;   /* of BF16, attention of a decode step */
+    double prefill;     /* of BF16, products and attention of prompts, products of large steps */
+    double layer_s;     /* per layer and step: launches and what else does not grow with the work */
+    double reduce_s;    /* per exchange between GPUs */
+    const char *source; /* where the figures are from */
+} nb_efficiency;
+
+/* What was measured on an H100 (docs/gpu.md), on processors with AVX2 (docs/performance.md); one
+ * fraction for everything and nothing per layer. */
+extern const nb_efficiency nb_efficiency_gpu, nb_efficiency_cpu;
+nb_efficiency nb_efficiency_flat(double fraction);
+
+typedef enum nb_bound {
+    NB_BOUND_WEIGHTS,   /* bandwidth: weights */
+    NB_BOUND_PRODUCTS,  /* arithmetic of products */
+    NB_BOUND_CACHE,     /* bandwidth: cached tokens */
+    NB_BOUND_ATTENTION, /* arithmetic of attention */
+    NB_BOUND_COUNT
+} nb_bound;
+const char *nb_bound_name(nb_bound b); /* "weights", ... */
+const char *nb_bound_text(nb_bound b); /* "bandwidth, weights", ... */
+
+typedef struct nb_time {
+    double products_s, attention_s, other_s, total_s;
+    double tok_s; /* of the whole machine */
+} nb_time;
+
+/* Per GPU and step. */
+typedef struct nb_step {
+    double n_seq; /* of the busiest replica */
+    double
+        experts_read; /* different experts of a layer that are hit, of all GPUs that share them */
+    double weight_bytes, cache_bytes, product_flop, attention_flop;
+    nb_bound bound; /* the longest of the four in `most` */
+    nb_time most, model;
+} nb_step;
+/* concurrency sequences in all, dealt to the replicas, with `context` cached tokens each.  r: as
+ * nb_sizes_record_tp gives it for l->tp. The machine's bandwidth and bf16 are not 0. */
+void nb_step_of(const nb_demand *d, const nb_layout *l, const nb_record_size *r,
+                const nb_efficiency *e, double concurrency, double context, nb_step *out);
+
+typedef struct nb_prefill {
+    double flop;               /* of the prompt, all GPUs together */
+    double attention_fraction; /* of flop */
+    bool reads_weights;        /* the time is that of reading the weights: a short prompt */
+    double most_s,
+        model_s; /* until the last layer, of a prompt that is alone: time to first token */
+    double most_tok_s, model_tok_s; /* all replicas busy */
+} nb_prefill;
+void nb_prefill_of(const nb_demand *d, const nb_layout *l, const nb_efficiency *e, double n_tok,
+                   double chunk, nb_prefill *out);
+
+/* What a million tokens cost, 0 where the price is unknown: price * 1e6 / (3600 tok_s). */
+static inline double nb_cost_million(double price_hour, double tok_s)
+{
+    return tok_s > 0 ? price_hour / (tok_s * 3600.0) * 1e6 : 0;
+}
+
+#endif
