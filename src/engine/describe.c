@@ -4,15 +4,14 @@
 #include <stdlib.h>
 
 #include "engine/engine_internal.h"
+#include "model/kv_size.h"
 #include "model/quantize.h"
 
 static json_t *describe_record(const nb_model_config *c, nb_kv_type type, double bf16)
 {
-    nb_record_opts o;
     nb_record r;
-    nb_model_record_opts(c, type, type == NB_KV_IF4 ? NB_KV_SEARCH : NB_KV_4OVER6,
-                         nb_rope_fmt_default(c->attn == NB_ATTN_MLA), &o);
-    if (nb_record_init(&r, &o, NULL) != NB_OK) return NULL; /* a shape this record cannot hold */
+    if (nb_kv_record(c, type, nb_rope_fmt_default(c->attn == NB_ATTN_MLA), &r, NULL) != NB_OK)
+        return NULL; /* a shape this record cannot hold */
     const double layer = nb_record_bytes_per_tok(&r);
     const double tok = (double)(c->n_layer * r.page_bytes) / NB_PAGE_TOK;
     return json_pack("{s:s, s:f, s:f, s:I, s:f, s:f}", "dtype", nb_kv_type_name(type),
@@ -78,7 +77,7 @@ static int add_weights(json_t *j, const nb_model_config *c)
 static nb_status describe(const char *model, nb_model_config *c, char **text, nb_error *err)
 {
     nb_model_size s;
-    NB_TRY(nb_engine_read_config(model, c, err));
+    NB_TRY(nb_model_config_read_path(model, c, err));
     nb_model_config_size(c, &s);
     json_t *j =
         json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:s, s:b}", "family", c->family,

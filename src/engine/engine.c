@@ -30,50 +30,6 @@ void nb_free(void *p)
     free(p);
 }
 
-static nb_status config_path(const char *model, nb_buf *path)
-{
-    if (nb_path_is_dir(model)) return nb_path_join(path, model, "config.json");
-    path->n_bytes = 0;
-    return nb_buf_add_c(path, model);
-}
-
-/* generation_config.json may name more end-of-text ids than config.json. */
-static nb_status read_generation_config(const char *model, nb_model_config *c, nb_error *err)
-{
-    nb_buf path = { 0 };
-    nb_doc *doc = NULL;
-    nb_status st =
-        nb_path_is_dir(model) ? nb_path_join(&path, model, "generation_config.json") : NB_OK;
-    if (st == NB_OK && path.n_bytes && nb_path_is_file(path.p)) st = nb_doc_read(path.p, &doc, err);
-    if (st == NB_OK && doc) {
-        uint64_t id[NB_MAX_EOS];
-        size_t n = 0;
-        (void)nb_doc_u64s(doc, "eos_token_id", UINT32_MAX, id, NB_MAX_EOS, &n);
-        st = nb_doc_check(doc, err);
-        for (size_t i = 0; st == NB_OK && i < n; i++) {
-            bool known = false;
-            for (size_t k = 0; k < c->n_eos; k++) known |= c->eos[k] == (uint32_t)id[i];
-            if (!known && c->n_eos < NB_MAX_EOS) c->eos[c->n_eos++] = (uint32_t)id[i];
-        }
-    }
-    nb_doc_destroy(doc);
-    nb_buf_deinit(&path);
-    return st;
-}
-
-nb_status nb_engine_read_config(const char *model, nb_model_config *c, nb_error *err)
-{
-    nb_buf path = { 0 };
-    nb_doc *doc = NULL;
-    if (!model || !*model) return nb_fail(err, NB_ERR_ARG, "no model given");
-    nb_status st = config_path(model, &path);
-    if (st == NB_OK) st = nb_doc_read(path.p, &doc, err);
-    if (st == NB_OK) st = nb_model_config_read(doc, c, err);
-    nb_doc_destroy(doc);
-    nb_buf_deinit(&path);
-    return st == NB_OK ? read_generation_config(model, c, err) : st;
-}
-
 static nb_status choose_form(nb_engine *e, const char *mla, nb_error *err)
 {
     /* auto, by cost: a prompt's tokens are cheaper expanded (nothing is read that others did not
@@ -159,7 +115,7 @@ static nb_status create(nb_engine *e, const nb_engine_options *o, nb_error *err)
     e->t_create = nb_clock_s();
     if (o->cpu_caps) NB_TRY(nb_cpu_caps_parse(o->cpu_caps, &mask, err));
     NB_TRY(nb_engine_read_weight_dtype(e, o, err));
-    NB_TRY(nb_engine_read_config(o->model, &e->model.c, err));
+    NB_TRY(nb_model_config_read_path(o->model, &e->model.c, err));
     e->attn = e->model.c.attn;
     NB_TRY(open_source(e, o, err));
     NB_TRY(nb_engine_read_kv(e, o, err));
@@ -287,7 +243,7 @@ static nb_status plan(nb_engine *e, const nb_engine_options *o, nb_memory_plan *
     nb_caps mask = NB_CAPS_ALL;
     if (o->cpu_caps) NB_TRY(nb_cpu_caps_parse(o->cpu_caps, &mask, err));
     NB_TRY(nb_engine_read_weight_dtype(e, o, err));
-    NB_TRY(nb_engine_read_config(o->model, &e->model.c, err));
+    NB_TRY(nb_model_config_read_path(o->model, &e->model.c, err));
     NB_TRY(open_source(e, o, err));
     NB_TRY(nb_engine_read_kv(e, o, err));
     NB_TRY(nb_engine_choose_records(e, o, err));

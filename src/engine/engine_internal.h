@@ -143,8 +143,6 @@ const nb_tokenizer *nb_text_tokenizer(const nb_text *t);
 
 /* ---- engine.c, memory.c ---- */
 
-/* Where MODEL's files are: a directory, or with dummy weights also a config.json. */
-nb_status nb_engine_read_config(const char *model, nb_model_config *c, nb_error *err);
 /* The record of each layer, from e->kvo and the options: records.c.  Sets record, layer_off,
  * block_bytes, n_sink, kv_dtype. */
 nb_status nb_engine_choose_records(nb_engine *e, const nb_engine_options *o, nb_error *err);

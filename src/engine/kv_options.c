@@ -9,6 +9,7 @@
 
 #include "engine/engine_internal.h"
 #include "model/fold.h"
+#include "model/kv_size.h"
 #include "os/file.h"
 
 enum { HADAMARD_MIN = 16, HADAMARD_MAX = 512 };
@@ -25,17 +26,11 @@ static void warn(nb_engine *e, const char *fmt, ...)
     (void)snprintf(e->warnings + at, max - at, "%s%s", at ? "; " : "", line);
 }
 
-static nb_kv_type own_type(const nb_engine *e)
-{
-    /* as in vLLM; float16 latents are kept in BF16, whose range holds */
-    return e->model.c.dtype[5] == '3' ? NB_KV_F32 : NB_KV_BF16;
-}
-
 nb_kv_type nb_engine_auto_type(const nb_engine *e)
 {
     return e->kvo.algo == NB_KV_ALGO_FP8     ? NB_KV_FP8
            : e->kvo.algo == NB_KV_ALGO_NVFP4 ? NB_KV_NVFP4
-                                             : own_type(e);
+                                             : nb_kv_type_own(&e->model.c);
 }
 
 static bool is_auto(const nb_engine_options *o)

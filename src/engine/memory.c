@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "engine/engine_internal.h"
+#include "model/kv_size.h"
 #include "os/file.h"
 #include "os/sys.h"
 
@@ -30,7 +31,7 @@ size_t nb_engine_workspace_bytes(const nb_engine *e)
 
 size_t nb_engine_sink_block_bytes(const nb_engine *e)
 {
-    return e->model.c.n_layer * e->n_sink * e->record[0].n_values * sizeof *e->sinks;
+    return nb_kv_sink_bytes(e->record, e->model.c.n_layer, e->n_sink);
 }
 
 static size_t min_size(size_t a, size_t b)
@@ -142,7 +143,7 @@ nb_status nb_engine_size_step(nb_engine *e, const nb_engine_options *o, nb_error
     if (e->max_row < e->max_num_seqs) e->max_row = e->max_num_seqs;
     e->max_row = min_size(e->max_row, e->max_step_tok);
     e->logits_bytes = e->max_row * e->model.c.n_vocab * sizeof *e->logits;
-    e->tail_bytes = e->model.c.n_layer * NB_PAGE_TOK * e->record[0].n_values * sizeof *e->tails;
+    e->tail_bytes = nb_kv_tail_bytes(e->record, e->model.c.n_layer);
     if (e->tail_bytes > SIZE_MAX / 2 / e->max_num_seqs)
         return nb_fail(err, NB_ERR_LIMIT, "--max-num-seqs %zu is too large", e->max_num_seqs);
     e->n_scratch = min_size(min_size(nb_dev_n_worker(e->dev), e->max_num_seqs), MAX_SCRATCH);

@@ -3,20 +3,14 @@
 #include <stdlib.h>
 
 #include "engine/engine_internal.h"
-#include "num/residual.h"
+#include "model/kv_size.h"
 
 static nb_status lay_out(nb_engine *e, const nb_engine_options *o, nb_error *err)
 {
     const size_t n_layer = e->model.c.n_layer;
     e->plane_off = calloc(n_layer + 1, sizeof *e->plane_off);
     if (!e->plane_off) return nb_fail(err, NB_ERR_NOMEM, "out of memory");
-    for (size_t i = 0; i < n_layer; i++) {
-        const nb_record *r = &e->record[i];
-        const bool here = nb_residual_possible(r);
-        e->n_plane_layer += here;
-        e->plane_off[i + 1] = e->plane_off[i] + (here ? nb_residual_page_bytes(r) : 0);
-        if (here) e->plane_row = nb_residual_row_bytes(r); /* the same in all layers */
-    }
+    e->n_plane_layer = nb_kv_plane_offsets(e->record, n_layer, e->plane_off, &e->plane_row);
     e->plane_block = e->plane_off[n_layer];
     if (e->n_plane_layer) return NB_OK;
     return nb_fail(err, NB_ERR_UNSUPPORTED,

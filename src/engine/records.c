@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "engine/engine_internal.h"
+#include "model/kv_size.h"
 
 /* What the options say, for every layer. */
 typedef struct wish {
@@ -21,17 +22,11 @@ typedef struct wish {
     size_t n_outlier;
 } wish;
 
-static nb_kv_mode default_mode(nb_kv_type t)
-{
-    return t == NB_KV_IF4 ? NB_KV_SEARCH : NB_KV_4OVER6;
-}
-
 static nb_status read_wish(const nb_engine *e, const nb_engine_options *o, wish *w, nb_error *err)
 {
     const char *dtype = o->kv_cache_dtype ? o->kv_cache_dtype : "auto";
     const bool is_auto = !strcmp(dtype, "auto");
-    /* The model's own type, as in vLLM; float16 latents are kept in BF16, whose range holds. */
-    w->own = w->type = e->model.c.dtype[5] == '3' ? NB_KV_F32 : NB_KV_BF16;
+    w->own = w->type = nb_kv_type_own(&e->model.c);
     w->by_calib = is_auto && e->kvo.have_calib;
     if (is_auto && e->kvo.algo == NB_KV_ALGO_FP8) w->type = NB_KV_FP8;
     if (is_auto && e->kvo.algo == NB_KV_ALGO_NVFP4) w->type = NB_KV_NVFP4;
@@ -110,7 +105,7 @@ static void calibrated(const nb_kv_calib_layer *l, const wish *w, nb_kv_type *ty
 {
     if (!w->by_calib || !l->kv_dtype[0]) return;
     (void)nb_kv_type_parse(l->kv_dtype, type); /* the reader has checked the names */
-    *mode = default_mode(*type);
+    *mode = nb_kv_mode_default(*type);
     if (l->kv_mode[0]) (void)nb_kv_mode_parse(l->kv_mode, mode);
     *rope = l->rope;
 }
@@ -143,7 +138,7 @@ static nb_status choose(nb_engine *e, const wish *w, size_t layer, bool skip, nb
 {
     const nb_kv_calib_layer *l = e->kvo.have_calib ? &e->kvo.calib.layer[layer] : NULL;
     nb_kv_type type = w->type;
-    nb_kv_mode mode = default_mode(type);
+    nb_kv_mode mode = nb_kv_mode_default(type);
     nb_rope_fmt rope = w->rope;
     if (l) calibrated(l, w, &type, &mode, &rope);
     if (w->have_mode) mode = w->mode;
@@ -186,12 +181,8 @@ nb_status nb_engine_choose_records(nb_engine *e, const nb_engine_options *o, nb_
     if (!e->record || !e->layer_off) return nb_fail(err, NB_ERR_NOMEM, "out of memory");
     const char *name = w.by_calib ? "calibrated" : nb_kv_type_name(w.type);
     (void)snprintf(e->kv_dtype, sizeof e->kv_dtype, "%s", name);
-    for (size_t i = 0; i < n_layer; i++) {
-        NB_TRY(choose(e, &w, i, skip[i], err));
-        if (e->record[i].page_bytes > SIZE_MAX / 2 - e->layer_off[i])
-            return nb_fail(err, NB_ERR_LIMIT, "a block of %zu layers is too large", n_layer);
-        e->layer_off[i + 1] = e->layer_off[i] + e->record[i].page_bytes;
-    }
+    for (size_t i = 0; i < n_layer; i++) NB_TRY(choose(e, &w, i, skip[i], err));
+    NB_TRY(nb_kv_layer_offsets(e->record, n_layer, e->layer_off, err));
     e->block_bytes = e->layer_off[n_layer];
     e->n_sink = o->kv_sinks;
     return NB_OK;

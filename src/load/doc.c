@@ -10,6 +10,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "load/load_internal.h"
 #include "os/file.h"
@@ -50,6 +51,26 @@ nb_status nb_doc_read(const char *path, nb_doc **out, nb_error *err)
     nb_status st = nb_file_read(path, DOC_MAX_BYTES, &text, err);
     if (st == NB_OK) st = nb_doc_parse(nb_buf_view(&text), path, out, err);
     nb_buf_deinit(&text);
+    return st;
+}
+
+nb_status nb_doc_read_model(const char *model, const char *name, bool may_lack, nb_doc **out,
+                            nb_error *err)
+{
+    nb_buf path = { 0 };
+    nb_doc *d = NULL;
+    nb_status st = NB_OK;
+    if (nb_path_is_dir(model))
+        st = nb_path_join(&path, model, name);
+    else if (!strcmp(name, "config.json"))
+        st = nb_buf_add_c(&path, model);
+    if (st != NB_OK) (void)nb_fail(err, st, "out of memory");
+    if (st == NB_OK && path.n_bytes == 0 && !may_lack)
+        st = nb_fail(err, NB_ERR_NOT_FOUND, "%s: no directory, so it has no %s", model, name);
+    if (st == NB_OK && path.n_bytes && !(may_lack && !nb_path_is_file(path.p)))
+        st = nb_doc_read(path.p, &d, err);
+    nb_buf_deinit(&path);
+    if (st == NB_OK) *out = d;
     return st;
 }
 

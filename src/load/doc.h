@@ -18,6 +18,10 @@ typedef struct nb_doc nb_doc;
  * no duplicate keys, no trailing bytes. */
 nb_status nb_doc_parse(nb_str json, const char *name, nb_doc **out, nb_error *err);
 nb_status nb_doc_read(const char *path, nb_doc **out, nb_error *err);
+/* A file of MODEL: in its directory; where MODEL is a file, that is its config.json and it has no
+ * other.  *out is NULL when an absent file is allowed (may_lack). */
+nb_status nb_doc_read_model(const char *model, const char *name, bool may_lack, nb_doc **out,
+                            nb_error *err);
 void nb_doc_destroy(nb_doc *d);
 const char *nb_doc_name(const nb_doc *d);
 

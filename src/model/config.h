@@ -63,6 +63,10 @@ typedef struct nb_model_config {
  * NB_ERR_UNSUPPORTED with a line naming it. */
 nb_status nb_model_config_read(nb_doc *doc, nb_model_config *c, nb_error *err);
 
+/* config.json of MODEL, a directory or that file; and end-of-text ids that a generation_config.json
+ * beside it adds. */
+nb_status nb_model_config_read_path(const char *model, nb_model_config *c, nb_error *err);
+
 /* Values of one token's KV in one layer: segment sizes for a record. */
 void nb_model_record_opts(const nb_model_config *c, nb_kv_type type, nb_kv_mode mode,
                           nb_rope_fmt rope, nb_record_opts *o);

@@ -341,7 +341,7 @@ static void test_refused_scales(void **state)
     nb_engine *e = calloc(1, sizeof *e);
     assert_non_null(e);
     e->source = s;
-    assert_int_equal(nb_engine_read_config(in_source(tiny), &e->model.c, &err), NB_OK);
+    assert_int_equal(nb_model_config_read_path(in_source(tiny), &e->model.c, &err), NB_OK);
     nb_engine_options o = options(tiny, NULL, "hadamard");
     o.kv_cache_dtype = "fp8";
     check_line(&err, nb_engine_read_kv(e, &o, &err), "--kv-scales dynamic");

@@ -1,0 +1,32 @@
+/* config_path.c - the configuration of a MODEL of the command line. */
+#include "model/config.h"
+
+/* generation_config.json may name more end-of-text ids than config.json. */
+static nb_status add_generation(nb_doc *doc, nb_model_config *c, nb_error *err)
+{
+    uint64_t id[NB_MAX_EOS];
+    size_t n = 0;
+    (void)nb_doc_u64s(doc, "eos_token_id", UINT32_MAX, id, NB_MAX_EOS, &n);
+    NB_TRY(nb_doc_check(doc, err));
+    for (size_t i = 0; i < n; i++) {
+        bool known = false;
+        for (size_t k = 0; k < c->n_eos; k++) known |= c->eos[k] == (uint32_t)id[i];
+        if (!known && c->n_eos < NB_MAX_EOS) c->eos[c->n_eos++] = (uint32_t)id[i];
+    }
+    return NB_OK;
+}
+
+nb_status nb_model_config_read_path(const char *model, nb_model_config *c, nb_error *err)
+{
+    nb_doc *doc = NULL;
+    if (!model || !*model) return nb_fail(err, NB_ERR_ARG, "no model given");
+    NB_TRY(nb_doc_read_model(model, "config.json", false, &doc, err));
+    nb_status st = nb_model_config_read(doc, c, err);
+    nb_doc_destroy(doc);
+    if (st != NB_OK) return st;
+    NB_TRY(nb_doc_read_model(model, "generation_config.json", true, &doc, err));
+    if (!doc) return NB_OK;
+    st = add_generation(doc, c, err);
+    nb_doc_destroy(doc);
+    return st;
+}
