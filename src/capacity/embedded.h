@@ -10,6 +10,7 @@ typedef struct nb_embedded {
     size_t n_bytes; /* not terminated */
 } nb_embedded;
 
-extern const nb_embedded nb_embedded_gpus[]; /* one: gpus.json */
+extern const nb_embedded nb_embedded_gpus[];    /* one: gpus.json */
+extern const nb_embedded nb_embedded_configs[]; /* models/configs, by name */
 
 #endif

@@ -1,7 +1,7 @@
 # dummy.sh - dummy weights: a published shape without its files.  DeepSeek-V2-Lite (15.7 G
 # parameters) loads and generates in less memory than its weights would take.
 . "$2/tests/e2e/_lib.sh"
-config=$src/tests/data/config
+config=$src/models/configs
 
 # A model of our own shape first, which costs nothing: same seed same text, another seed another.
 cat >"$tmp/config.json" <<'END'
@@ -22,7 +22,7 @@ cmp -s "$tmp/out" "$tmp/a" || die "dummy weights depend on threads or chunks"
 dummy "$tmp/config.json" -n 20 --dummy-seed 7
 cmp -s "$tmp/out" "$tmp/a" && die "another seed, the same text"
 fails 1 "dummy" run "$tmp/config.json" --tokens "$tmp/t.json"
-ok info "$config/deepseek_v3.json" --json # no weights needed at all
+ok info "$config/deepseek-v3.json" --json # no weights needed at all
 [ "$(json "$tmp/out" 'j["n_param"]')" = 671026419200 ] || die "info: $(cat "$tmp/out")"
 
 # The large shape is about memory, of which a sanitizer takes a multiple.
@@ -31,7 +31,7 @@ available=$(awk '/^MemAvailable:/ { print int($2 / 1024) }' /proc/meminfo 2>/dev
 [ "${available:-0}" -ge 8192 ] || skip "${available:-0} MiB of memory are available, 8192 are needed"
 limit=6144 # MiB
 printf '[100000,5,6,7]' >"$tmp/t.json"
-python3 - "$nibble" run "$config/deepseek_v2_lite.json" --load-format dummy --tokens "$tmp/t.json" -n 2 \
+python3 - "$nibble" run "$config/deepseek-v2-lite.json" --load-format dummy --tokens "$tmp/t.json" -n 2 \
     --ignore-eos --json --kv-cache-dtype nvfp4 --max-model-len 4096 >"$tmp/out" 2>"$tmp/err" <<'END' || die "V2-Lite"
 import resource
 import subprocess
