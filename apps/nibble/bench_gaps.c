@@ -1,9 +1,7 @@
 /* bench_gaps.c - times between tokens of sequences that are generated side by side. */
-#include "bench_depth.h"
-#include "eval/bench_kernel.h"
+#include "bench_points.h"
 
-bool bench_depth_gaps(const depth_times *seq, size_t n_seq, double *gap, double *median_s,
-                      double *best_s, size_t *n_gap)
+bool bench_depth_gaps(const depth_times *seq, size_t n_seq, double *gap, nb_kbench_spread *s)
 {
     double from = 0, to = 0;
     size_t n = 0;
@@ -16,8 +14,7 @@ bool bench_depth_gaps(const depth_times *seq, size_t n_seq, double *gap, double 
         for (size_t k = 1; k < seq[i].n; k++)
             if (seq[i].at_s[k - 1] >= from && seq[i].at_s[k] <= to)
                 gap[n++] = seq[i].at_s[k] - seq[i].at_s[k - 1];
-    *n_gap = n;
     if (n == 0) return false;
-    nb_kbench_median(gap, n, median_s, best_s);
+    nb_kbench_spread_of(gap, n, s);
     return true;
 }

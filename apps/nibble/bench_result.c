@@ -8,7 +8,7 @@
 
 #include "cli.h"
 
-enum { CONTROL_STEPS = 1 << 19, CONTROL_SAMPLES = 15, MAX_NOISE_ROWS = 1 << 20 };
+enum { CONTROL_STEPS = 1 << 22, CONTROL_SAMPLES = 15, MAX_NOISE_ROWS = 1 << 20 };
 
 /* ---- the control ------------------------------------------------------------- */
 

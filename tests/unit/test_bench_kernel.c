@@ -65,6 +65,12 @@ static void test_statistics(void **state)
     assert_true(m == 5 && best == 2);
     nb_kbench_median(one, 1, &m, &best);
     assert_true(m == 7 && best == 7);
+    double many[] = { 10, 14, 11, 9, 50, 12, 8 }, alone[] = { 3 }; /* one disturbed sample */
+    nb_kbench_spread s;
+    nb_kbench_spread_of(many, 7, &s);
+    assert_true(s.median == 11 && s.mad == 2 && s.lo == 8 && s.hi == 50 && s.n == 7);
+    nb_kbench_spread_of(alone, 1, &s);
+    assert_true(s.median == 3 && s.mad == 0 && s.lo == 3 && s.hi == 3 && s.n == 1);
     assert_true(nb_kbench_slope(x, y, 3, &m)); /* the ends, not the middle */
     assert_true(m > 0.00999 && m < 0.01001);
     assert_false(nb_kbench_slope(x, y, 1, &m));
@@ -77,20 +83,20 @@ static void test_gaps(void **state)
 {
     /* The second sequence begins at 2 and ends at 6: the first one's gaps before and after, and
      * what crosses an edge, do not count. */
-    double a[] = { 0, 1, 2, 3, 5, 7 }, b[] = { 2, 4, 6 }, gap[9], m, best;
+    double a[] = { 0, 1, 2, 3, 5, 7 }, b[] = { 2, 4, 6 }, gap[9];
     const depth_times seq[] = { { a, 6, 6 }, { b, 3, 3 } };
-    size_t n = 0;
+    nb_kbench_spread t;
     (void)state;
-    assert_true(bench_depth_gaps(seq, 2, gap, &m, &best, &n));
-    assert_int_equal(n, 4); /* 1, 2, 2, 2 */
-    assert_true(m == 2 && best == 1);
-    assert_true(bench_depth_gaps(seq, 1, gap, &m, &best, &n));
-    assert_int_equal(n, 5);
-    assert_true(m == 1);
+    assert_true(bench_depth_gaps(seq, 2, gap, &t));
+    assert_int_equal(t.n, 4); /* 1, 2, 2, 2 */
+    assert_true(t.median == 2 && t.lo == 1 && t.hi == 2 && t.mad == 0);
+    assert_true(bench_depth_gaps(seq, 1, gap, &t));
+    assert_int_equal(t.n, 5); /* 1, 1, 1, 2, 2 */
+    assert_true(t.median == 1);
     double late[] = { 8, 9 };
     const depth_times apart[] = { { a, 6, 6 }, { late, 2, 2 } }, single[] = { { a, 1, 6 } };
-    assert_false(bench_depth_gaps(apart, 2, gap, &m, &best, &n));
-    assert_false(bench_depth_gaps(single, 1, gap, &m, &best, &n));
+    assert_false(bench_depth_gaps(apart, 2, gap, &t));
+    assert_false(bench_depth_gaps(single, 1, gap, &t));
 }
 
 static nb_kbench_case tiny(const char *op)
