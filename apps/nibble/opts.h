@@ -13,6 +13,7 @@
 #include "nibble/nibble.h"
 
 #include "opts_eval.h"
+#include "opts_plan.h"
 #include "opts_serve.h"
 
 typedef struct opt_ids {
@@ -110,6 +111,7 @@ typedef struct opts {
     kernel_opts kernel;
     serve_opts serve;
     eval_opts eval;
+    plan_opts plan;
     const char *config;   /* path of a YAML file */
     bool config_model;    /* model comes from it */
     opt_strs ignored;     /* options that were given and have no effect */
@@ -134,6 +136,7 @@ enum { /* commands, as bits */
        CMD_EVAL_COMPARE = 16384,
        CMD_CALIBRATE = 32768,
        CMD_BENCH_KERNEL = 65536,
+       CMD_PLAN = 131072,
        CMD_BENCH_LOAD = 1 << 20,
        CMD_BENCH_MATRIX = 1 << 21,
        CMD_EVAL = CMD_EVAL_ATTN | CMD_EVAL_KL | CMD_EVAL_PPL | CMD_EVAL_RULER | CMD_EVAL_COMPARE

@@ -61,6 +61,7 @@ extern const opt_table opt_table_serve; /* opts_table_serve.c */
 extern const opt_table opt_table_bench; /* opts_table_bench.c */
 extern const opt_table opt_table_kv;    /* opts_table_kv.c */
 extern const opt_table opt_table_eval;  /* opts_table_eval.c */
+extern const opt_table opt_table_plan;  /* opts_table_plan.c */
 
 enum { OPT_NAME_BYTES = 64 };
 
