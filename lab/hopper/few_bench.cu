@@ -171,13 +171,13 @@ static int run(nb_cuda *g, const shape &z)
         for (int i = 0; i < z.q; i++) {
             rc[r * z.q + i] = r;
             first[r * z.q + i] = (uint32_t)total;
-            total += nb_cuda_n_unit(np, 16);
+            total += nb_cuda_n_unit({ 0, 1, 16 }, np);
         }
     }
     first[n_row] = (uint32_t)total;
     std::vector<nb_cuda_item> it(total + 1);
     const size_t ni =
-        nb_cuda_items(gr.data(), z.b, 16, g->n_sm, !getenv("NOFOLD"), first.data(), it.data());
+        nb_cuda_items(gr.data(), z.b, { 0, 1, 16 }, g->n_sm, !getenv("NOFOLD"), first.data(), it.data());
     std::vector<float> q((size_t)n_row * H * 576);
     for (auto &v : q) v = (float)((int)(rnd() % 2001) - 1000) / 500.f;
     if (getenv("NANROW") && n_row > 1) q[5 * 576 + 3] = NAN;

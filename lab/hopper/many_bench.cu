@@ -195,13 +195,13 @@ static void build(setup &s, int kind, bool int8, int nh, int n_q, const std::vec
                                                    : (s.block.size() * 7919ull + 13) % n_pool);
         gr.push_back({ (uint32_t)i, row, (uint32_t)n_q, (uint32_t)np[i] });
         for (int k = 0; k < n_q; k++)
-            s.first.push_back(s.first.back() + nb_cuda_n_unit(np[i], UNIT)), rc.push_back(i);
+            s.first.push_back(s.first.back() + nb_cuda_n_unit({ 0, 1, UNIT }, np[i])), rc.push_back(i);
         s.chunk.push_back(c);
         row += n_q;
     }
     s.n_part = s.first.back();
     std::vector<nb_cuda_item> it(s.n_part + 8);
-    s.n_item = nb_cuda_items(gr.data(), gr.size(), UNIT, 132, fold, s.first.data(), it.data());
+    s.n_item = nb_cuda_items(gr.data(), gr.size(), { 0, 1, UNIT }, 132, fold, s.first.data(), it.data());
     nb_cuda_mla_args &a = s.a;
     a.cache.block_bytes = r.page_bytes, a.cache.record = r, a.cache.n_chunk = np.size();
     a.cache.pool = pool ? (unsigned char *)pool : s.up(s.pages);
@@ -272,7 +272,7 @@ static void check(int kind, bool int8, int nh, int n_q, const std::vector<int> &
     for (size_t c = 0; c < np.size(); c++)
         if (np[c])
             it.push_back({ (uint32_t)c, (uint32_t)(c * n_q), (uint32_t)n_q, 0,
-                           (uint32_t)nb_cuda_n_unit(np[c], UNIT), (uint32_t)np[c], 0, 0 });
+                           (uint32_t)nb_cuda_n_unit({ 0, 1, UNIT }, np[c]), (uint32_t)np[c], 0, 0 });
     std::stable_sort(it.begin(), it.end(), [](const nb_cuda_item &a, const nb_cuda_item &b) {
         return a.n_page > b.n_page;
     });

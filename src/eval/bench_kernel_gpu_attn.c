@@ -96,7 +96,7 @@ static void free_plan(host_plan *h)
 static bool plan(const nb_gb_run *r, const attn_op *o, size_t n_page, char *tail, host_plan *h)
 {
     const nb_gbench_case *c = r->c;
-    const size_t n_unit = nb_cuda_n_unit(n_page, o->row->unit_pages), n_row = c->batch * c->n_query;
+    const size_t n_unit = nb_cuda_n_unit(o->row->units, n_page), n_row = c->batch * c->n_query;
     h->n_part = n_row * (n_unit + 1);
     h->chunk = calloc(c->batch, sizeof *h->chunk);
     h->group = calloc(c->batch, sizeof *h->group);
@@ -125,8 +125,8 @@ static bool plan(const nb_gb_run *r, const attn_op *o, size_t n_page, char *tail
         const size_t k = (i * 2654435761u + 12345) & (pow2 - 1);
         if (k < n) h->block[at++] = (uint32_t)k;
     }
-    h->n_item = (uint32_t)nb_cuda_items(h->group, c->batch, o->row->unit_pages, r->b->info.n_sm,
-                                        true, h->first, h->item);
+    h->n_item = (uint32_t)nb_cuda_items(h->group, c->batch, o->row->units, r->b->info.n_sm, true,
+                                        h->first, h->item);
     return true;
 }
 

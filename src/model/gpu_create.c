@@ -82,7 +82,7 @@ static nb_status choose_attention(nb_gpu_forward *f, nb_error *err)
     f->set_of = nb_arena_array(&f->arena, c->n_layer, 1);
     if (!f->attn || !f->set_of) return nb_fail(err, NB_ERR_NOMEM, "out of memory");
     if (!f->mla) {
-        f->unit[0] = NB_CUDA_GQA_UNIT;
+        f->units[0] = NB_CUDA_GQA_UNITS;
         f->n_set = 1;
         return NB_OK;
     }
@@ -95,13 +95,13 @@ static nb_status choose_attention(nb_gpu_forward *f, nb_error *err)
                            i, nb_kv_type_name(f->o.record[i].type), c->kv_lora, c->d_rope);
         f->attn[i] = r;
         size_t s = 0;
-        while (s < f->n_set && f->unit[s] != r->unit_pages) s++;
+        while (s < f->n_set && memcmp(&f->units[s], &r->units, sizeof r->units) != 0) s++;
         if (s == NB_GPU_SETS)
             return nb_fail(
                 err, NB_ERR_UNSUPPORTED,
                 "records of the layers need attention kernels with more than %d sizes of units",
                 NB_GPU_SETS);
-        f->unit[s] = r->unit_pages;
+        f->units[s] = r->units;
         f->set_of[i] = (unsigned char)s;
         if (s == f->n_set) f->n_set++;
     }
@@ -370,7 +370,7 @@ static void size(nb_gpu_forward *f)
     f->D = max_size(f->o.max_seq, min_size(f->T, NB_GPU_DIRECT_TOK));
     f->h_rows = f->o.max_tok + PAD_ROWS;
     for (size_t i = 0; i < f->n_set; i++)
-        states = max_size(states, nb_cuda_n_unit(f->max_block, f->unit[i]) + 1);
+        states = max_size(states, nb_cuda_n_unit(f->units[i], f->max_block) + 1);
     const size_t fit = PART_BYTES / (c->n_head * f->d_state * sizeof(float));
     f->max_part = max_size(states, min_size(fit, (f->D + PAD_ROWS) * states));
     f->max_own = f->T / NB_PAGE_TOK + 2 * min_size(f->o.max_seq, f->T / 2 + 1) + 2;

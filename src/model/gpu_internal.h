@@ -62,7 +62,8 @@ struct nb_gpu_forward {
     /* attention over pages: row and set of each layer */
     const nb_cuda_mla_row **attn; /* [n_layer] */
     unsigned char *set_of;        /* [n_layer] */
-    size_t unit[NB_GPU_SETS], n_set;
+    nb_cuda_units units[NB_GPU_SETS];
+    size_t n_set;
     nb_gpu_stage stage[2]; /* by kind */
     /* device memory: one allocation */
     char *work;

@@ -64,12 +64,12 @@ static void fill_items(nb_gpu_forward *f, nb_gpu_pass *p, size_t n_group)
     for (size_t s = 0; s < f->n_set; s++) {
         uint32_t at = 0;
         for (size_t i = 0, row = 0; i < n_group; i++) {
-            const uint32_t n = (uint32_t)nb_cuda_n_unit(f->group[i].n_page, f->unit[s]) + 1;
+            const uint32_t n = (uint32_t)nb_cuda_n_unit(f->units[s], f->group[i].n_page) + 1;
             for (size_t k = 0; k < f->group[i].n_q; k++, at += n) x->part_first[s][row++] = at;
         }
         for (size_t r = p->n_row; r <= p->n_pad; r++) x->part_first[s][r] = at;
         NB_ASSERT(at <= f->max_part);
-        p->n_item[s] = nb_cuda_items(f->group, n_group, f->unit[s], f->info.n_sm, f->mla,
+        p->n_item[s] = nb_cuda_items(f->group, n_group, f->units[s], f->info.n_sm, f->mla,
                                      x->part_first[s], x->item[s]);
         x->n_item[s] = (uint32_t)p->n_item[s];
     }

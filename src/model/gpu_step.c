@@ -15,7 +15,7 @@ static size_t states_of(const nb_gpu_forward *f, size_t pos)
 {
     size_t most = 0;
     for (size_t s = 0; s < f->n_set; s++) {
-        const size_t n = nb_cuda_n_unit(pos / NB_PAGE_TOK, f->unit[s]) + 1;
+        const size_t n = nb_cuda_n_unit(f->units[s], pos / NB_PAGE_TOK) + 1;
         if (n > most) most = n;
     }
     return most;

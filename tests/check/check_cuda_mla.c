@@ -30,7 +30,7 @@ static const shape shapes[] = {
     { 64, 16, 17, 5, 3, 70, false },  { 16, 4, 1, 18, 3, 4, false },
     { 31, 17, 5, 4, 3, 4, false },    { 512, 64, 16, 3, 2, 4, false },
     { 256, 32, 40, 2, 2, 2, false },  { 512, 64, 128, 2, 1, 1, false },
-    { 40, 8, 33, 3, 2, 4, false },    { 8, 2, 2, 3, 2, 2, false },
+    { 40, 8, 33, 3, 2, 4, false },    { 8, 2, 2, 90, 2, 1, false },
     { 512, 64, 16, 40, 8, 4, true },  { 512, 64, 8, 40, 8, 4, true },
     { 512, 64, 64, 36, 4, 2, true },  { 512, 64, 128, 40, 4, 2, true },
     { 512, 64, 20, 40, 4, 3, true },  { 256, 32, 40, 40, 6, 4, true },
@@ -286,14 +286,14 @@ static result run(chk *t, const nb_cuda_mla_row *v, const kase *k, const cut *ho
         row_chunk[i] = only == UINT32_MAX || k->row_chunk[i] == only ? k->row_chunk[i] : UINT32_MAX;
         size_t n = 0;
         if (row_chunk[i] != UINT32_MAX)
-            n = nb_cuda_n_unit(position(k, i) / NB_PAGE_TOK, v->unit_pages) + 1;
+            n = nb_cuda_n_unit(v->units, position(k, i) / NB_PAGE_TOK) + 1;
         part_first[i + 1] = part_first[i] + (uint32_t)n;
     }
     const size_t n_part = part_first[k->n_row], n_state = n_part * s->n_head;
     const size_t n_group = make_groups(t, k, how, only, group);
-    const uint32_t n_item = (uint32_t)nb_cuda_items(group, n_group, v->unit_pages,
-                                                    how->random ? chk_between(t, 1, 8) : 1,
-                                                    how->fold, part_first, item);
+    const uint32_t n_item =
+        (uint32_t)nb_cuda_items(group, n_group, v->units, how->random ? chk_between(t, 1, 8) : 1,
+                                how->fold, part_first, item);
     nb_cuda_chunk chunk[MAX_CHUNK];
     float *rows = chk_gpu_in(t, k->rows, k->rows_n * sizeof(float));
     for (size_t i = 0; i < k->n_chunk; i++) {

@@ -12,15 +12,7 @@
 #include "num/bf16.h"
 #include "num/residual.h"
 
-enum {
-    N_BLOCK = 5,
-    MAX_PAGE = 48,
-    N_CHUNK = 5,
-    MAX_ROW = 12,
-    UNIT = 16,
-    LAYERS = 2,
-    TAIL_LAYER = 1
-};
+enum { N_BLOCK = 5, MAX_PAGE = 48, N_CHUNK = 5, MAX_ROW = 12, LAYERS = 2, TAIL_LAYER = 1 };
 
 typedef struct shape {
     size_t d1, d2, n_head, n_page;
@@ -225,11 +217,11 @@ static float *attend(chk *t, const kase *k, const nb_cuda_thrift_args *p, size_t
     for (size_t i = 0; i < k->n_row; i++) {
         const bool is = k->row_chunk[i] != UINT32_MAX;
         const size_t n = n_page_of(k, i);
-        part_first[i + 1] = part_first[i] + (is ? (uint32_t)nb_cuda_n_unit(n, UNIT) + 1 : 0);
+        part_first[i + 1] = part_first[i] + (is ? (uint32_t)nb_cuda_n_unit(v->units, n) + 1 : 0);
         if (is) group[n_group++] = (nb_cuda_group){ k->row_chunk[i], (uint32_t)i, 1, (uint32_t)n };
     }
-    const uint32_t n_item =
-        (uint32_t)nb_cuda_items(group, n_group, UNIT, chk_between(t, 1, 5), true, part_first, item);
+    const uint32_t n_item = (uint32_t)nb_cuda_items(group, n_group, v->units, chk_between(t, 1, 5),
+                                                    true, part_first, item);
     const size_t n_state = part_first[k->n_row] * s->n_head;
     *y_stride = (s->n_head * s->d1 + 7) / 8 * 8;
     nb_cuda_mla_args a = {

@@ -137,7 +137,7 @@ static void test_table(void **state)
     for (const nb_cuda_experts_row *r = api->experts; r->name; r++)
         assert_true(r->can && r->fn && r->cc >= 80);
     for (const nb_cuda_mla_row *r = api->mla; r->name; r++)
-        assert_true(r->can && r->fn && r->scratch && r->unit_pages > 0 && r->error > 0);
+        assert_true(r->can && r->fn && r->scratch && r->units.rest > 0 && r->error > 0);
     nb_gpu_close(d);
 }
 

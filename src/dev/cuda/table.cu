@@ -24,14 +24,18 @@ const nb_cuda_experts_row nb_cuda_experts_rows[] = {
     { "simt", 80, NB_CUDA_PROMPT, nb_cuda_experts_simt_can, nb_cuda_experts_simt },
     { NULL, 0, NB_CUDA_DIRECT, NULL, NULL },
 };
+/* Units of the rows of attention: constants of their kernels. */
+constexpr nb_cuda_units MMA_UNITS = { 16, 4, 16 }, FEW_UNITS = { 0, 1, 16 },
+                        MANY_UNITS = { 0, 1, 64 };
 const nb_cuda_mla_row nb_cuda_mla_rows[] = {
 #if !NB_CUDA_EMULATED
-    { "wgmma_few", 90, 16, 4e-3f, nb_cuda_mla_few_can, nb_cuda_mla_few_scratch, nb_cuda_mla_few },
-    { "wgmma_many", 90, 64, 2e-2f, nb_cuda_mla_many_can, nb_cuda_mla_many_scratch,
+    { "wgmma_few", 90, FEW_UNITS, 4e-3f, nb_cuda_mla_few_can, nb_cuda_mla_few_scratch,
+      nb_cuda_mla_few },
+    { "wgmma_many", 90, MANY_UNITS, 2e-2f, nb_cuda_mla_many_can, nb_cuda_mla_many_scratch,
       nb_cuda_mla_many },
 #endif
-    { "mma", 80, 16, 5e-4f, nb_cuda_mla_mma_can, nb_cuda_mla_mma_scratch, nb_cuda_mla_mma },
-    { NULL, 0, 0, 0, NULL, NULL, NULL },
+    { "mma", 80, MMA_UNITS, 5e-4f, nb_cuda_mla_mma_can, nb_cuda_mla_mma_scratch, nb_cuda_mla_mma },
+    { NULL, 0, MMA_UNITS, 0, NULL, NULL, NULL },
 };
 
 extern "C" __attribute__((visibility("default"))) const nb_cuda_api *nb_cuda_get_api(void)

@@ -14,6 +14,7 @@
  * is said; the references there are what the checker compares with. */
 #ifndef NB_KERNEL_CUDA_API_NB_CUDA_OPS_H
 #define NB_KERNEL_CUDA_API_NB_CUDA_OPS_H
+#include "kernel/cuda/api/nb_cuda_units.h"
 #include "kernel/kernel.h"
 #include "num/record.h"
 
@@ -223,8 +224,8 @@ typedef struct nb_cuda_kv_decode_args {
 
 /* ---- attention ---- */
 
-/* Queries of a step attend to complete pages in units of unit_pages pages from position 0 on, then to
- * the page that they are in (rows of own or tail, up to themselves).  Each unit gives a state per
+/* Queries of a step attend to complete pages in units (nb_cuda_units.h), then to the page
+ * that they are in (rows of own or tail, up to themselves).  Each unit gives a state per
  * (query, head); the state of the own page is the last; a result is the states merged one after the
  * other in order of position, so it does not depend on who computed them.
  *
@@ -276,7 +277,7 @@ typedef struct nb_cuda_mla_args {
 typedef struct nb_cuda_mla_row {
     const char *name; /* "wgmma_few", "wgmma_many", "mma" */
     int cc;
-    size_t unit_pages;
+    nb_cuda_units units;
     float error; /* relative, see above */
     bool (*can)(const nb_record *r, size_t n_head);
     size_t (*scratch)(const nb_record *r, size_t n_head, size_t n_row);
@@ -319,6 +320,7 @@ typedef struct nb_cuda_gqa_args {
     float scale;
 } nb_cuda_gqa_args;
 enum { NB_CUDA_GQA_UNIT = 8 };
+#define NB_CUDA_GQA_UNITS ((nb_cuda_units){ 0, 1, NB_CUDA_GQA_UNIT })
 
 /* Expanded MLA: the queries of one chunk, all heads, against keys and values of heads that were
  * rebuilt from latents (BF16, single).  Pages [page0, page0 + n_page) are given decoded as dec and

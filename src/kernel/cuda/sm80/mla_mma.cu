@@ -29,7 +29,8 @@
 namespace
 {
 
-enum { UNIT = 16, RAW_MAX = 2 };
+enum { RAW_MAX = 2 };
+constexpr nb_cuda_units UNITS = { 16, 4, 16 }; /* as in table.cu */
 enum source { PAGES, BF16_TILES };
 
 struct plan { /* sizes of a launch */
@@ -328,7 +329,8 @@ __device__ picked picked_of(const nb_cuda_mla_args &a, const nb_cuda_item &it, c
     const nb_cuda_pick &c = a.pick;
     picked x = { c.tok + it.row0 * c.tok_stride, nullptr, 0, 0 };
     if (c.n[it.row0] == 0) return x;
-    const uint32_t *first = c.first + it.row0 * c.first_stride + (size_t)it.unit0 * UNIT + p;
+    const uint32_t *first =
+        c.first + it.row0 * c.first_stride + nb_cuda_unit_page(UNITS, it.unit0) + p;
     const uint32_t end = first[1];
     x.k = first[0];
     while (x.k < end && x.tok[x.k] % NB_PAGE_TOK / NB_MT_TOK < h) x.k++;
@@ -425,7 +427,7 @@ __device__ void one_item(const nb_cuda_mla_args &a, const plan &x, const nb_cuda
     stream f;
     f.tile = reinterpret_cast<uint16_t *>(own);
     f.g.base = a.cache.pool + a.cache.layer_off;
-    f.g.block = a.cache.block + c.block0 + (size_t)it.unit0 * UNIT;
+    f.g.block = a.cache.block + c.block0 + nb_cuda_unit_page(UNITS, it.unit0);
     f.g.block_bytes = a.cache.block_bytes;
     f.g.n = it.n_page;
     f.g.step = TEAMS;
@@ -443,12 +445,13 @@ __device__ void one_item(const nb_cuda_mla_args &a, const plan &x, const nb_cuda
         }
         nb_mt_load_q<MT>(z, i, x.shape, q[0], q[1], a.q + it.row0 * a.q_stride);
     }
-    for (uint32_t u = 0; u < it.n_page; u += UNIT) {
-        const uint32_t end = it.n_page - u < UNIT ? it.n_page : u + UNIT;
+    for (uint32_t u = 0, k = 0, end; u < it.n_page; u = end, k++) {
+        const uint32_t n = nb_cuda_unit_pages(UNITS, it.unit0 + k);
+        end = it.n_page - u < n ? it.n_page : u + n;
         nb_mt_reset<MT>(z);
         for (uint32_t p = u + team; p < end; p += TEAMS)
             one_page<MT, LO, SOURCE, PICK>(a, x, it, p, f, s, z, 1 + team);
-        end_unit<MT, TEAMS>(a, it, u / UNIT, end - u, row0, shared, z, x.shape);
+        end_unit<MT, TEAMS>(a, it, k, end - u, row0, shared, z, x.shape);
     }
     nb_cp_async_wait<0>();
 }
