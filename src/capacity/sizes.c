@@ -50,7 +50,7 @@ static void size_layer(const nb_model *m, bool int8, nb_weight_size *out)
     }
     /* What is left of the walk's sum are vectors. */
     const uint64_t vectors = m->weight_bytes - as_is - embed - (m->head_is_embed ? 0 : head);
-    const uint64_t own = vectors - m->c.hidden * sizeof *m->final_norm;
+    const uint64_t own = vectors - m->c.hidden * nb_model_dtype_bytes(&m->c);
     out->bytes = sum + own + out->expert;
     out->active = sum + own + (l->expert ? m->c.top_k * out->one_expert : 0);
     out->kv_b = matrix(&l->kv_b, int8);
@@ -61,7 +61,7 @@ static void size_layer(const nb_model *m, bool int8, nb_weight_size *out)
 static void size_rest(const nb_model *m, bool int8, nb_weight_size *out)
 {
     const uint64_t embed = matrix(&m->embed, false), head = matrix(&m->head, int8);
-    const uint64_t norm = m->c.hidden * sizeof *m->final_norm;
+    const uint64_t norm = m->c.hidden * nb_model_dtype_bytes(&m->c);
     const bool apart = !m->head_is_embed || int8; /* INT8 makes a head of its own */
     *out = (nb_weight_size){ .bytes = head + norm + (apart ? embed : 0),
                              .active = head + norm,

@@ -36,8 +36,8 @@ typedef struct nb_attn_equivalent {
     double bytes_tok_layer, bytes_tok;
 } nb_attn_equivalent;
 
-/* Weights of one element type.  Vectors (norms, biases) are counted as floats, as the engine keeps
- * them. */
+/* Weights of one element type.  Norms and biases are in the checkpoint's own type, the routers' biases
+ * in F32, as they are published: together the bytes of the files' tensors. */
 typedef enum nb_sizes_wtype {
     NB_SIZES_CHECKPOINT,
     NB_SIZES_BF16, /* all matrices in BF16 */

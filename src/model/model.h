@@ -54,6 +54,8 @@ void nb_model_deinit(nb_model *m);
 /* The same with shapes, types and weight_bytes as a dummy source would have them, but no data. */
 nb_status nb_model_shapes(nb_model *m, const nb_model_config *c, nb_error *err);
 
+/* Of a number in the checkpoint's own type, in which norms and biases are. */
+size_t nb_model_dtype_bytes(const nb_model_config *c);
 /* Bytes of codes and scales. */
 uint64_t nb_weight_bytes(const nb_weight *w);
 /* Calls fn for the matrices of all layers and the head, not for embedding and routers; name is the

@@ -167,14 +167,16 @@ static nb_status take_matrix(loader *l, const char *name, size_t rows, size_t co
     return NB_OK;
 }
 
-static nb_status take_vector(loader *l, const char *name, size_t n, bool ones, const float **out)
+/* type: what checkpoints have it in; any float is read. */
+static nb_status take_vector(loader *l, const char *name, size_t n, bool ones, nb_dtype type,
+                             const float **out)
 {
     const nb_tensor_want want = {
         .name = name,
         .dtypes = ANY_FLOAT,
         .n_dim = 1,
         .dim = { n },
-        .dummy_dtype = NB_DT_F32,
+        .dummy_dtype = type,
         .dummy_fill = ones ? NB_FILL_ONES : NB_FILL_ZEROS,
     };
     nb_tensor t;
@@ -199,6 +201,7 @@ static nb_status take_vector(loader *l, const char *name, size_t n, bool ones, c
 static nb_status take_mlp(loader *l, const char *prefix, size_t inter, bool bias, nb_mlp *out)
 {
     const size_t h = l->m->c.hidden;
+    const nb_dtype type = config_dtype(&l->m->c);
     char name[NAME_BYTES];
     (void)snprintf(name, sizeof name, "%s.gate_proj.weight", prefix);
     NB_TRY(take_matrix(l, name, inter, h, true, &out->gate));
@@ -208,11 +211,11 @@ static nb_status take_mlp(loader *l, const char *prefix, size_t inter, bool bias
     NB_TRY(take_matrix(l, name, h, inter, true, &out->down));
     if (!bias) return NB_OK;
     (void)snprintf(name, sizeof name, "%s.gate_proj.bias", prefix);
-    NB_TRY(take_vector(l, name, inter, false, &out->gate_b));
+    NB_TRY(take_vector(l, name, inter, false, type, &out->gate_b));
     (void)snprintf(name, sizeof name, "%s.up_proj.bias", prefix);
-    NB_TRY(take_vector(l, name, inter, false, &out->up_b));
+    NB_TRY(take_vector(l, name, inter, false, type, &out->up_b));
     (void)snprintf(name, sizeof name, "%s.down_proj.bias", prefix);
-    return take_vector(l, name, h, false, &out->down_b);
+    return take_vector(l, name, h, false, type, &out->down_b);
 }
 
 static nb_status take_moe(loader *l, size_t i, nb_layer *y)
@@ -223,7 +226,7 @@ static nb_status take_moe(loader *l, size_t i, nb_layer *y)
     NB_TRY(take_matrix(l, name, c->n_expert, c->hidden, false, &y->router));
     if (c->router_bias) {
         (void)snprintf(name, sizeof name, "model.layers.%zu.mlp.gate.e_score_correction_bias", i);
-        NB_TRY(take_vector(l, name, c->n_expert, false, &y->router_b));
+        NB_TRY(take_vector(l, name, c->n_expert, false, NB_DT_F32, &y->router_b));
     }
     y->expert = nb_arena_array(&l->m->arena, c->n_expert, sizeof *y->expert);
     if (!y->expert) return nb_fail(l->err, NB_ERR_NOMEM, "out of memory for layer %zu", i);
@@ -248,7 +251,7 @@ static nb_status take_layer(loader *l, size_t i)
         void *at = (char *)y + r->off;
         if (r->cols == D_NONE) {
             const float *v;
-            NB_TRY(take_vector(l, name, dim_of(c, r->rows), r->ones, &v));
+            NB_TRY(take_vector(l, name, dim_of(c, r->rows), r->ones, config_dtype(c), &v));
             memcpy(at, &v, sizeof v);
         } else {
             NB_TRY(take_matrix(l, name, dim_of(c, r->rows), dim_of(c, r->cols), true, at));
@@ -264,7 +267,7 @@ static nb_status take_all(loader *l, bool dummy)
     nb_model *m = l->m;
     const nb_model_config *c = &m->c;
     NB_TRY(take_matrix(l, "model.embed_tokens.weight", c->n_vocab, c->hidden, false, &m->embed));
-    NB_TRY(take_vector(l, "model.norm.weight", c->hidden, true, &m->final_norm));
+    NB_TRY(take_vector(l, "model.norm.weight", c->hidden, true, config_dtype(c), &m->final_norm));
     for (size_t i = 0; i < c->n_layer; i++) NB_TRY(take_layer(l, i));
     m->wtype = m->layer[0].o.type;
     /* A tied model that ships its own lm_head uses it, as transformers does. */
@@ -306,6 +309,11 @@ void nb_model_deinit(nb_model *m)
     nb_arena_deinit(&m->arena);
     nb_arena_deinit(&m->folded);
     *m = (nb_model){ 0 };
+}
+
+size_t nb_model_dtype_bytes(const nb_model_config *c)
+{
+    return nb_dtype_bytes(config_dtype(c));
 }
 
 /* ---- walking ---- */
