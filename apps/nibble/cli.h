@@ -46,6 +46,7 @@ int cmd_run(const struct opts *o);
 int cmd_chat(const struct opts *o);
 int cmd_info(const struct opts *o);
 int cmd_logits(const struct opts *o);
+int cmd_plan(const struct opts *o);
 int cmd_tokenize(const struct opts *o);
 int cmd_render(const struct opts *o);
 int cmd_serve(const struct opts *o);

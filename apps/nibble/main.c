@@ -18,6 +18,8 @@ const command commands[] = {
       "a conversation; /help there lists its commands", cmd_chat, false },
     { "info", CMD_INFO, "MODEL [options]",
       "geometry, parameters and bytes of KV cache per token of a model", cmd_info, false },
+    { "plan", CMD_PLAN, "MODEL [--gpu NAME | --memory SIZE] [options]",
+      "what fits on a machine, how fast it can be, what it costs: from a config.json alone", cmd_plan, false },
     { "logits", CMD_LOGITS, "MODEL --tokens FILE --output FILE [--rows LIST] [options]",
       "writes the logits at chosen positions as raw float32", cmd_logits, false },
     { "tokenize", CMD_TOKENIZE, "MODEL --file FILE [options]\nMODEL -p TEXT [options]\nMODEL --decode FILE [options]",

@@ -10,12 +10,12 @@ static size_t more(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-/* The divisors of n up to 64 as words, for an error line. */
+/* The divisors of n up to 256 as words, for an error line. */
 static void divisors(size_t n, char *out, size_t n_bytes)
 {
     size_t at = 0;
     out[0] = 0;
-    for (size_t i = 1; i <= n && i <= 64; i++) {
+    for (size_t i = 1; i <= n && i <= 256; i++) {
         if (n % i) continue;
         const int k = snprintf(out + at, n_bytes - at, at ? ", %zu" : "%zu", i);
         if (k < 0 || (size_t)k >= n_bytes - at) return;
@@ -34,11 +34,10 @@ static nb_status check_ep(const nb_demand *d, const nb_layout *l, nb_error *err)
         return nb_fail(err, NB_ERR_ARG,
                        "expert parallelism over %zu GPUs: there are %zu experts in a layer", l->ep,
                        n);
-    if (l->n_gpu % l->ep || (l->ep % l->tp && l->tp % l->ep))
+    if (l->n_gpu % l->ep)
         return nb_fail(err, NB_ERR_ARG,
-                       "expert parallelism over %zu GPUs: expected a divisor of the %zu GPUs that "
-                       "divides tensor-parallel-size %zu or is a multiple of it",
-                       l->ep, l->n_gpu, l->tp);
+                       "expert parallelism over %zu GPUs: expected a divisor of the %zu GPUs",
+                       l->ep, l->n_gpu);
     return NB_OK;
 }
 
@@ -70,10 +69,9 @@ static double expert_bytes(const nb_demand *d, const nb_layout *l)
     const nb_sizes *s = d->sizes;
     const nb_weight_size *w = &s->weight[d->wtype];
     if (s->n_expert == 0) return 0;
-    if (l->ep <= 1) return (double)w->expert / (double)l->tp;
     const size_t most = (s->n_expert + l->ep - 1) / l->ep;
-    const size_t again = l->tp > l->ep ? l->tp / l->ep : 1;
-    return (double)s->n_moe_layer * (double)most * (double)w->one_expert / (double)again;
+    return (double)s->n_moe_layer * (double)most * (double)w->one_expert /
+           (double)(l->n_gpu / l->ep);
 }
 
 /* nibble keeps W_UK and W_UV beside kv_b on a GPU, of FP8 matrices as two BF16 parts. */
@@ -122,8 +120,7 @@ static size_t expert_groups(const nb_demand *d, const nb_layout *l)
 {
     if (d->sizes->n_expert == 0 || l->dp == 1) return 1;
     for (size_t ep = l->n_gpu; ep > 1; ep--)
-        if (ep <= d->sizes->n_expert && l->n_gpu % ep == 0 && (ep % l->tp == 0 || l->tp % ep == 0))
-            return ep;
+        if (ep <= d->sizes->n_expert && l->n_gpu % ep == 0) return ep;
     return 1;
 }
 

@@ -4,8 +4,8 @@
  * their own.  Of the weights a GPU has
  *   replicated   all of it on each GPU (q_a, kv_a, router, norms)
  *   dense        1 / tp: attention's heads, dense and shared feed-forward, embedding, head
- *   experts      ep 1: 1 / tp of each expert.  Else the experts are dealt to ep groups, each of
- *                max(1, tp / ep) GPUs that divide them again
+ *   experts      1 / n_gpu: the experts are dealt to ep groups of n_gpu / ep GPUs, which divide each of
+ *                theirs; the replicas share them, as in vLLM
  *   absorbed     MLA on a GPU: copies of W_UK and W_UV, 1 / tp (sizes.h)
  * and of the cache: MLA's latent is one for all heads, so tensor parallelism does not divide it: each of
  * the tp GPUs keeps the whole latent of the replica's users.  K and V of GQA are divided until a
@@ -21,7 +21,7 @@
 enum { NB_MAX_GPU = 4096 };
 
 typedef struct nb_layout {
-    size_t n_gpu, tp, dp, ep; /* ep 1: experts are divided as dense matrices are */
+    size_t n_gpu, tp, dp, ep; /* ep 1: every expert is divided among all GPUs */
     double utilization;       /* of memory_bytes, (0, 1] */
     double reserve_bytes;     /* per GPU, beside weights and cache: workspace, graphs, libraries */
 } nb_layout;
@@ -45,7 +45,7 @@ typedef struct nb_place {
 } nb_place;
 
 /* NB_ERR_ARG with a line that names the option: tp that does not divide the heads, ep without experts
- * or more than there are, or that does not fit tp and dp. */
+ * or more than there are, or that does not divide the GPUs. */
 nb_status nb_layout_check(const nb_demand *d, const nb_layout *l, nb_error *err);
 void nb_layout_place(const nb_demand *d, const nb_layout *l, nb_place *out);
 

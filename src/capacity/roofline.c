@@ -80,12 +80,6 @@ static params params_of(const nb_demand *d)
     return p;
 }
 
-/* How many replicas share one set of experts. */
-static double sharing(const nb_layout *l)
-{
-    return l->ep > l->tp ? (double)(l->ep / l->tp) : 1;
-}
-
 /* Different experts of a layer that n_tok tokens hit. */
 static double experts_hit(const nb_sizes *s, double n_tok)
 {
@@ -117,7 +111,7 @@ static double exchange_s(const nb_demand *d, const nb_layout *l, const nb_effici
         const double bytes = n_seq * row * 2 * (tp - 1) / tp;
         s += 2 * (double)d->sizes->n_layer * (e->reduce_s + (link > 0 ? bytes / link : 0));
     }
-    if (l->ep > l->tp) {
+    if (l->dp > 1 && d->sizes->n_expert) {
         const double bytes = n_seq / tp * row * (double)d->sizes->top_k;
         s += 2 * (double)d->sizes->n_moe_layer * (e->reduce_s + (link > 0 ? bytes / link : 0));
     }
@@ -152,12 +146,11 @@ void nb_step_of(const nb_demand *d, const nb_layout *l, const nb_record_size *r,
     nb_step s = { 0 };
     nb_layout_place(d, l, &p);
     s.n_seq = ceil(concurrency / (double)l->dp);
-    const double shared = sharing(l) < (double)l->dp ? s.n_seq * sharing(l) : concurrency;
-    s.experts_read = experts_hit(d->sizes, larger(shared, 1));
+    s.experts_read = experts_hit(d->sizes, concurrency);
     s.weight_bytes = weights_read(d, l, &p, s.experts_read);
     s.cache_bytes = s.n_seq * context * r->attn_bytes_tok;
     s.product_flop = 2 * s.n_seq * (k.replicated + (k.dense + k.head) / tp) +
-                     2 * k.expert * larger(shared, 1) / (double)(l->ep > l->tp ? l->ep : l->tp);
+                     2 * k.expert * concurrency / (double)l->n_gpu;
     s.attention_flop = s.n_seq * context * d->sizes->attn_flop_decode / tp;
 
     const bool wide = r->type == NB_KV_BF16 || r->type == NB_KV_F32;
@@ -182,7 +175,6 @@ void nb_prefill_of(const nb_demand *d, const nb_layout *l, const nb_efficiency *
     const nb_machine *m = d->machine;
     const params k = params_of(d);
     const double tp = (double)l->tp, dp = (double)l->dp, n_step = ceil(n_tok / chunk);
-    const double groups = (double)(l->ep > l->tp ? l->ep : l->tp);
     nb_place p;
     nb_prefill s = { 0 };
     nb_layout_place(d, l, &p);
@@ -197,7 +189,8 @@ void nb_prefill_of(const nb_demand *d, const nb_layout *l, const nb_efficiency *
 
     const double hit = experts_hit(d->sizes, n_tok < chunk ? n_tok : chunk);
     const double read = n_step * weights_read(d, l, &p, hit) / m->bandwidth;
-    const double alone = (replicated + (dense + attention) / tp + experts / groups) / m->bf16;
+    const double alone =
+        (replicated + (dense + attention) / tp + experts / (double)l->n_gpu) / m->bf16;
     const double busy = (replicated + (dense + attention + experts) / tp) / m->bf16;
     const double other = n_step * (double)d->sizes->n_layer * e->layer_s +
                          n_step * exchange_s(d, l, e, n_tok / n_step);

@@ -8,7 +8,7 @@
  * A layer's attention needs its products and the reverse, so the two parts are summed; within a part
  * reading and computing overlap: each takes max(bytes / bandwidth, operations / rate).  Of E experts a
  * token draws k; B tokens hit E (1 - (1 - k/E)^B) of them, if all are as likely and tokens are
- * independent; B is of all replicas that share the experts.  Rate: BF16, as nibble computes: weights and cached codes of
+ * independent; B is of all replicas, which share the experts; those that are hit lie evenly on the GPUs.  Rate: BF16, as nibble computes: weights and cached codes of
  * fewer bits are widened first.
  *
  * Prefill of P tokens, each layer: 2 * active parameters without the head * P, attention of all pairs in the
@@ -55,9 +55,8 @@ typedef struct nb_time {
 
 /* Per GPU and step. */
 typedef struct nb_step {
-    double n_seq; /* of the busiest replica */
-    double
-        experts_read; /* different experts of a layer that are hit, of all GPUs that share them */
+    double n_seq;        /* of the busiest replica */
+    double experts_read; /* different experts of a layer that are hit, on all GPUs together */
     double weight_bytes, cache_bytes, product_flop, attention_flop;
     nb_bound bound; /* the longest of the four in `most` */
     nb_time most, model;

@@ -1,0 +1,193 @@
+/* plan_words.c - what stands beside the figures of `nibble plan`: assumptions and notes. */
+#include <stdarg.h>
+#include <string.h>
+
+#include "cli.h"
+#include "plan.h"
+
+void plan_bytes_text(double x, char *out, size_t n)
+{
+    static const char *const unit[] = { "B", "KiB", "MiB", "GiB", "TiB", "PiB" };
+    size_t i = 0;
+    for (; x >= 1024 && i + 1 < sizeof unit / sizeof *unit; i++) x /= 1024;
+    (void)snprintf(out, n, i ? "%.1f %s" : "%.0f %s", x, unit[i]);
+}
+
+const char *plan_wtype_name(nb_sizes_wtype w)
+{
+    static const char *const name[NB_SIZES_N_WTYPE] = { "checkpoint", "bf16", "fp8", "int8" };
+    return name[w];
+}
+
+const char *plan_arithmetic(const plan *p, nb_kv_type type)
+{
+    switch (type) {
+    case NB_KV_BF16: return "products in BF16";
+    case NB_KV_F32: return "products in FP32 or two BF16 parts; the rate counted is BF16's";
+    case NB_KV_FP8:
+    case NB_KV_FP8_DS_MLA:
+        return "codes are decoded to 16 bits; FP8 units, where there are some, are not used";
+    case NB_KV_NVFP4:
+    case NB_KV_IF4:
+    case NB_KV_MXFP4:
+    case NB_KV_INT4:
+    case NB_KV_TYPE_COUNT: break;
+    }
+    return p->machine.fp4 > 0
+               ? "codes are decoded to 16 bits; the FP4 units of this device are not used"
+               : "codes are decoded to 16 bits; this device has no FP4 units";
+}
+
+CLI_PRINTF(2, 3) static void say(json_t *a, const char *fmt, ...)
+{
+    char text[1024];
+    va_list ap;
+    va_start(ap, fmt);
+    (void)vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    (void)json_array_append_new(a, json_string(text));
+}
+
+/* ---- assumptions ------------------------------------------------------------ */
+
+static void about_memory(const plan *p, json_t *a)
+{
+    char reserve[32];
+    plan_bytes_text(p->layout.reserve_bytes, reserve, sizeof reserve);
+    say(a, "Memory: %s. %g of it for weights, cache and %s beside them%s.", p->machine.source,
+        p->layout.utilization, reserve,
+        p->o->plan.reserve || p->machine.cpu
+            ? ""
+            : " (DeepSeek-V2-Lite takes 3.9 GiB on an H100 with 8,192 tokens a step; a wider model "
+              "takes more)");
+    say(a,
+        "A user holds whole blocks of %d tokens for prompt and answer, and the open page of a "
+        "running request in float.",
+        NB_PAGE_TOK);
+    if (p->layout.n_gpu > 1)
+        say(a, "On each GPU: %s; dense matrices / %zu%s.",
+            "norms, router and the matrices down to the latents whole", p->layout.tp,
+            p->sizes.n_expert ? "; experts / all GPUs" : "");
+}
+
+static void about_rates(const plan *p, json_t *a)
+{
+    const nb_efficiency *e = &p->efficiency;
+    say(a,
+        "\"at most\": bytes / bandwidth and operations / BF16 rate of the data sheet, the larger of both for "
+        "products and for attention, summed; nothing else takes time.");
+    say(a,
+        "\"modelled\": of the bandwidth %.2f for weights, %.2f for decoded pages, %.2f for 16-bit pages; of the "
+        "BF16 rate %.2f in attention of decode and %.2f in prompts; %.0f us a layer and step: %s.",
+        e->weights, e->cache, e->cache_wide, e->attention, e->prefill, e->layer_s * 1e6, e->source);
+    if (e->reduce_s > 0 && p->layout.n_gpu > 1)
+        say(a,
+            "Exchanges between GPUs, only in \"modelled\": %.0f us each (published for eight H100, SGLang PR "
+            "2904), and %s.",
+            e->reduce_s * 1e6,
+            p->machine.link > 0 ? "rows over the link"
+                                : "rows not counted, as the link is unknown");
+    if (p->sizes.n_expert)
+        say(a,
+            "Of %zu experts a token draws %zu, all as likely and tokens independent; those that are hit lie "
+            "evenly on the GPUs.",
+            p->sizes.n_expert, p->sizes.top_k);
+    say(a, "Arithmetic: weights are widened to BF16 as in nibble. %s: %s.", p->marked->name,
+        plan_arithmetic(p, p->marked->type));
+    say(a, "Prompts: nothing of them is cached, %zu tokens a step, attention in the expanded form.",
+        p->o->plan.chunk);
+}
+
+json_t *plan_assumptions(const plan *p)
+{
+    json_t *a = json_array();
+    if (!a || !p->has_machine) return a;
+    about_memory(p, a);
+    if (p->has_rates) about_rates(p, a);
+    if (p->price_hour > 0)
+        say(a,
+            "Cost: %.4g an hour and device (%s); a million tokens = price an hour / (tokens per second * "
+            "3600) * 10^6; a session = price an hour / users.",
+            p->machine.price, p->machine.price_source);
+    return a;
+}
+
+/* ---- notes ------------------------------------------------------------------- */
+
+static void about_layout(const plan *p, json_t *a)
+{
+    const nb_layout *l = &p->layout;
+    if (p->sizes.is_mla && l->tp > 1)
+        say(a,
+            "Tensor parallelism does not divide the latent, which is one for all heads: the %zu GPUs of a replica "
+            "keep %zu copies. Tokens and users are counted once.",
+            l->tp, l->tp);
+    if (!p->sizes.is_mla && l->tp > 1)
+        say(a,
+            "Keys and values are divided down to one head per GPU: each GPU keeps %.4g of a token.",
+            p->place.kv_share);
+    if (p->suggested && l->n_gpu > 1)
+        say(a,
+            "The layout is the one that holds the most tokens of %s: tensor parallel %zu, data parallel %zu%s.",
+            p->marked->name, l->tp, l->dp, l->ep > 1 ? ", experts dealt over all GPUs" : "");
+    if (l->n_gpu > 1)
+        say(a,
+            "nibble computes on one GPU; a layout over several is for engines that have it. Bytes of a token "
+            "are nibble's.");
+}
+
+static void about_fit(const plan *p, json_t *a)
+{
+    char weights[32], budget[32];
+    if (p->fits) return;
+    plan_bytes_text(p->place.weights, weights, sizeof weights);
+    plan_bytes_text(p->place.budget, budget, sizeof budget);
+    if (p->needed)
+        say(a,
+            "Does not fit: %s of weights on each device, which has %s for weights, reserve and cache. %zu of this "
+            "kind would do (tensor parallel %zu, data parallel %zu).",
+            weights, budget, p->needed, p->needed_layout.tp, p->needed_layout.dp);
+    else
+        say(a,
+            "Does not fit: %s of weights on each device, which has %s for weights, reserve and cache.",
+            weights, budget);
+}
+
+static void about_weights(const plan *p, json_t *a)
+{
+    const nb_sizes *s = &p->sizes;
+    char copy[32], gpu[32];
+    if (s->is_mla) {
+        plan_bytes_text((double)s->absorbed_copy_bytes, copy, sizeof copy);
+        plan_bytes_text((double)s->gpu_absorbed_bytes, gpu, sizeof gpu);
+        say(a,
+            "Absorbed form: engines that keep W_UK and W_UV beside kv_b_proj in BF16 add %s. nibble adds nothing on "
+            "a CPU, and %s on a GPU.",
+            copy, gpu);
+    }
+    if (p->demand.wtype == NB_SIZES_FP8 && !p->config->fp8)
+        say(a, "nibble reads FP8 weights of a checkpoint that has them and makes none.");
+    if (p->demand.wtype == NB_SIZES_INT8 && p->has_machine && !p->machine.cpu)
+        say(a, "nibble computes INT8 weights on a CPU, not on a GPU.");
+}
+
+json_t *plan_notes(const plan *p)
+{
+    json_t *a = json_array();
+    if (!a) return a;
+    if (p->has_machine) {
+        about_fit(p, a);
+        about_layout(p, a);
+    } else {
+        say(a, "--gpu NAME or --memory SIZE says what fits.");
+    }
+    if (p->has_machine && !p->has_rates) say(a, "Rates need --bandwidth and --flops.");
+    about_weights(p, a);
+    for (size_t i = 0; i < p->context.n; i++)
+        if (p->config->max_pos && p->context.count[i] > p->config->max_pos)
+            say(a, "A context of %zu tokens is longer than the model's %zu: computed all the same.",
+                p->context.count[i], p->config->max_pos);
+    if (p->model_note) say(a, "%s: %s.", p->o->model, p->model_note);
+    if (p->config->notes[0]) say(a, "%s", p->config->notes);
+    return a;
+}
