@@ -132,8 +132,12 @@ step "memcheck" 40 sanitize memcheck 60
 step "racecheck" 30 sanitize racecheck 120
 step "times beside the roofline" 100 limited "$build/nibble" bench kernel --device cuda --cuda-library "$library" \
     --kv-cache-dtype bf16,fp8,nvfp4,if4
+if [ -x "$build/flashmla" ]; then # bench/peer/flashmla.sh --build-only makes it
+    step "beside FlashMLA" 60 limited "$build/flashmla" --cuda-library "$library" --rounds 1
+fi
 
-log=$logs/times-beside-the-roofline.log
-[ -s "$log" ] && cat "$log"
+for log in "$logs/times-beside-the-roofline.log" "$logs/beside-FlashMLA.log"; do
+    [ -s "$log" ] && cat "$log"
+done
 printf '%s\n' "$passed passed, $failed failed, $skipped skipped in $(($(date +%s) - t0)) s; logs: $logs"
 [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
