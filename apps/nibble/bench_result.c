@@ -47,7 +47,10 @@ void bench_date(char out[32])
 
 void bench_model_name(const char *model, char *out, size_t n_bytes)
 {
+    static const char config[] = "/config.json";
     size_t n = strlen(model);
+    if (n >= sizeof config && strcmp(model + n - (sizeof config - 1), config) == 0)
+        n -= sizeof config - 1; /* its folder tells more */
     while (n > 1 && model[n - 1] == '/') n--;
     size_t at = n;
     while (at && model[at - 1] != '/') at--;

@@ -41,7 +41,7 @@ bool bench_row_add(json_t *results, json_t *row, const char *name, const char *u
 
 /* 20261121-195700, as vLLM's bench writes it. */
 void bench_date(char out[32]);
-/* The last part of a path, without .json; what stands for a model in the names of rows. */
+/* The last part of a path, without .json or /config.json: what stands for a model in names of rows. */
 void bench_model_name(const char *model, char *out, size_t n_bytes);
 
 #endif

@@ -32,6 +32,8 @@ const command commands[] = {
       "runs the same workload through the engine, without a server", cmd_bench_throughput, false },
     { "bench kernel", CMD_BENCH_KERNEL, "[--op LIST] [--context LIST] [options]",
       "times single operations beside the floors of this machine", cmd_bench_kernel, true },
+    { "bench load", CMD_BENCH_LOAD, "MODEL [options]",
+      "how long a model takes from its files to the first token, cold and warm", cmd_bench_load, false },
     { "eval kl", CMD_EVAL_KL, "MODEL --text FILE [--formats LIST] [options]\nMODEL --tokens FILE [--formats LIST] [options]",
       "distance of next-token distributions from a reference cache, by position", cmd_eval_kl, false },
     { "eval ppl", CMD_EVAL_PPL, "MODEL --text FILE [--formats LIST] [options]\nMODEL --tokens FILE [--formats LIST] [options]",
