@@ -228,7 +228,17 @@ static void print_machine(const json_t *j)
     plan_bytes_text(num(g, "reserve_bytes"), b, sizeof b);
     plan_bytes_text(num(g, "cache_bytes"), c, sizeof c);
     plan_bytes_text(num(g, "budget_bytes"), d, sizeof d);
-    (void)printf("\n%-12sof %s on each: weights %s, reserve %s, cache %s\n", "memory", d, a, b, c);
+    if (is(l, "fits")) {
+        (void)printf("\n%-12sof %s on each: weights %s, reserve %s, cache %s\n", "memory", d, a, b,
+                     c);
+        return;
+    }
+    (void)printf("\n%-12sdoes not fit: of %s on each, weights take %s and the reserve %s\n",
+                 "memory", d, a, b);
+    const json_t *n = at(l, "needed");
+    if (json_is_object(n))
+        (void)printf("%-12s%.0f of them would do: tensor parallel %.0f, data parallel %.0f\n", "",
+                     num(n, "gpus"), num(n, "tensor_parallel"), num(n, "data_parallel"));
 }
 
 static void print_capacity(const json_t *list)
@@ -257,16 +267,19 @@ static void print_capacity(const json_t *list)
 
 /* ---- rates ------------------------------------------------------------------ */
 
-/* Of the table, not of the JSON: bf16, fp8, nvfp4 and the marked record. */
-static bool shown(const json_t *j, const char *dtype)
+/* Of the table, not of the JSON: the marked record; of bf16, fp8 and nvfp4 all users that fit. */
+static bool shown(const json_t *j, const json_t *row)
 {
     static const char *const some[] = { "bf16", "fp8", "nvfp4" };
+    const char *dtype = str(row, "dtype");
     size_t i;
     json_t *r;
     for (i = 0; i < sizeof some / sizeof *some; i++)
-        if (strcmp(some[i], dtype) == 0) return true;
-    json_array_foreach(at(j, "capacity"), i,
-                       r) if (is(r, "marked") && strcmp(str(r, "dtype"), dtype) == 0) return true;
+        if (is(row, "all_that_fit") && strcmp(some[i], dtype) == 0) return true;
+    json_array_foreach(at(j, "capacity"), i, r)
+    {
+        if (is(r, "marked") && strcmp(str(r, "dtype"), dtype) == 0) return true;
+    }
     return false;
 }
 
@@ -280,7 +293,7 @@ static void print_decode(const json_t *j)
     json_array_foreach(at(j, "decode"), i, r)
     {
         static const char *const key[] = { "most", "model" };
-        if (!shown(j, str(r, "dtype"))) continue;
+        if (!shown(j, r)) continue;
         (void)printf("  %-8s", str(r, "dtype"));
         cell_context(num(r, "context"), 8);
         cell_count(num(r, "concurrency"), 9);
@@ -332,7 +345,7 @@ void plan_print(const json_t *j)
     print_cache(at(j, "cache"));
     if (json_is_object(at(j, "machine"))) {
         print_machine(j);
-        print_capacity(at(j, "capacity"));
+        if (is(at(j, "layout"), "fits")) print_capacity(at(j, "capacity"));
         print_decode(j);
         print_prefill(at(j, "prefill"));
         print_measured(at(j, "cost"));

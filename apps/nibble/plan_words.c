@@ -94,6 +94,14 @@ static void about_rates(const plan *p, json_t *a)
             p->sizes.n_expert, p->sizes.top_k);
     say(a, "Arithmetic: weights are widened to BF16 as in nibble. %s: %s.", p->marked->name,
         plan_arithmetic(p, p->marked->type));
+    if (p->machine.fp8 > 0)
+        say(a,
+            "An engine that multiplies in FP8 where weights are FP8 can be up to %.2g times as fast "
+            "where the products' arithmetic binds.",
+            p->machine.fp8 / p->machine.bf16);
+    say(a,
+        "A step makes one token of each sequence: no speculation. Work on prompts between the steps "
+        "is not counted.");
     say(a, "Prompts: nothing of them is cached, %zu tokens a step, attention in the expanded form.",
         p->o->plan.chunk);
 }
