@@ -17,6 +17,7 @@
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <string>
 
 extern "C" {
@@ -230,22 +231,35 @@ static void run_shape(bench *b, shape s)
         }
 }
 
+static const row *ours_of(const bench *b, shape s, const std::string &record)
+{
+    for (const row &r : b->rows)
+        if (r.who == "nibble" && r.record == record && r.s.heads == s.heads &&
+            r.s.batch == s.batch && r.s.context == s.context)
+            return &r;
+    return nullptr;
+}
+
 /* Times as fast as FlashMLA's dense kernel with its combine kernel, its plan made before. */
 static void print_ratios(const bench *b)
 {
     (void)printf("\nFlashMLA's time / nibble's (FlashMLA: BF16 without its plan)\n%-24s %10s",
                  "case", "its us");
     for (const std::string &record : b->o.records) (void)printf(" %8s", record.c_str());
-    double its = 0;
-    for (const row &r : b->rows) {
-        if (r.who == "flashmla" && r.variant == "dense") {
-            char label[64];
-            its = median(r.us);
-            (void)snprintf(label, sizeof label, "h=%d b=%d s=%d", r.s.heads, r.s.batch,
-                           r.s.context);
-            (void)printf("\n%-24s %10.2f", label, its);
-        } else if (r.who == "nibble")
-            (void)printf(" %8.2f", its / median(r.us));
+    for (const row &its : b->rows) {
+        if (its.variant != "dense") continue;
+        char label[64];
+        const double us = median(its.us);
+        (void)snprintf(label, sizeof label, "h=%d b=%d s=%d", its.s.heads, its.s.batch,
+                       its.s.context);
+        (void)printf("\n%-24s %10.2f", label, us);
+        for (const std::string &record : b->o.records) {
+            const row *ours = ours_of(b, its.s, record);
+            if (ours)
+                (void)printf(" %8.2f", us / median(ours->us));
+            else
+                (void)printf(" %8s", "");
+        }
     }
     (void)printf("\n");
 }
@@ -267,10 +281,15 @@ static void write_json(const bench *b, const char *device)
 {
     FILE *f = fopen(b->o.json, "w");
     if (!f) fail("%s: cannot be written", b->o.json);
-    (void)fprintf(f,
-                  "{\n \"device\": \"%s\",\n \"copy_gbs\": %.0f,\n \"gemm_tflops\": %.1f,\n"
-                  " \"rounds\": %zu,\n \"samples\": %zu,\n \"rows\": [",
-                  device, b->copy_gbs, b->gemm_tflops, b->o.n_round, b->o.n_sample);
+    char date[16] = "";
+    const time_t now = time(nullptr);
+    const struct tm *utc = gmtime(&now);
+    if (utc) (void)strftime(date, sizeof date, "%Y-%m-%d", utc);
+    (void)fprintf(
+        f,
+        "{\n \"device\": \"%s\",\n \"date\": \"%s\",\n \"copy_gbs\": %.0f,\n \"gemm_tflops\": %.1f,\n"
+        " \"rounds\": %zu,\n \"samples\": %zu,\n \"rows\": [",
+        device, date, b->copy_gbs, b->gemm_tflops, b->o.n_round, b->o.n_sample);
     const char *comma = "";
     for (const row &r : b->rows) {
         (void)fprintf(f,
@@ -399,8 +418,9 @@ int main(int argc, char **argv)
         b.copy_gbs = std::max(b.copy_gbs, info->copy_gbs);
     }
     (void)printf("device: %s, %d multiprocessors\n", prop.name, b.n_sm);
-    (void)printf("roofline: copy %.0f GB/s (1 GiB), %.0f (4 GiB); BF16 product %.1f TFLOP/s\n",
-                 small, large, b.gemm_tflops);
+    (void)printf("roofline: copy %.0f GB/s (1 GiB), %.0f (4 GiB), %.0f (nibble's, a graph of one); "
+                 "BF16 product %.1f TFLOP/s\n",
+                 small, large, alone ? 0 : nb_gbench_get_info(b.ours)->copy_gbs, b.gemm_tflops);
     (void)printf("%-10s %-14s %-30s %10s %10s %9s %9s %10s %6s\n", "who", "row", "case",
                  "median us", "best us", "TFLOP/s", "GB/s", "floor us", "of it");
     for (int h : b.o.heads)
