@@ -55,7 +55,7 @@ static const opt_row rows[] = {
       .group = GROUP_REQUESTS, .help = "a measured rate of the whole machine, to compute the cost of a million tokens from" },
 
     { .name = "json", .type = OPT_FLAG, .offset = offsetof(opts, json), PLAN, .group = GROUP_OUTPUT,
-      .help = "print one line of JSON; its keys: src/capacity/PLAN.md" },
+      .help = "print one line of JSON; its keys: src/capacity/README.md" },
 };
 // clang-format on
 const opt_table opt_table_plan = { rows, sizeof rows / sizeof *rows };

@@ -43,7 +43,7 @@ bool plan_record(const plan *p, const nb_record_size *of, nb_record_size *out);
  * last. */
 const nb_record_size *plan_next_record(const plan *p, size_t *i);
 
-/* plan_json.c: the whole report, its keys are in src/capacity/PLAN.md; NULL without memory. */
+/* plan_json.c: the whole report, its keys are in src/capacity/README.md; NULL without memory. */
 json_t *plan_json(const plan *p);
 /* plan_words.c: arrays of strings, NULL without memory. */
 json_t *plan_assumptions(const plan *p);

@@ -1,5 +1,5 @@
 /* plan_json.c - the report of `nibble plan` as one JSON object; its keys are in
- * src/capacity/PLAN.md.  What the tables and the page show is in it. */
+ * src/capacity/README.md.  What the tables and the page show is in it. */
 #include <math.h>
 #include <string.h>
 
@@ -26,7 +26,7 @@ static void push(maker *k, json_t *a, json_t *v)
 }
 static void put_int(maker *k, json_t *o, const char *key, double x)
 {
-    put(k, o, key, json_integer((json_int_t)x));
+    put(k, o, key, fabs(x) < 9e18 ? json_integer((json_int_t)x) : json_null());
 }
 static void put_num(maker *k, json_t *o, const char *key, double x)
 {

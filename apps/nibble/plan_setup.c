@@ -7,6 +7,7 @@
 #include "cli.h"
 #include "plan.h"
 
+#define MAX_BYTES 1e15 /* times tokens and GPUs it still is an integer of 64 bits */
 enum { MAX_TOKENS = 1 << 30, MAX_CONCURRENCY = 1 << 24 };
 
 /* ---- words --------------------------------------------------------------- */
@@ -42,7 +43,7 @@ static bool parse_bytes(const char *s, double *out)
     for (size_t i = 0; i < sizeof units / sizeof *units; i++)
         if (strcmp(units[i].name, unit) == 0) {
             *out = floor(x * units[i].bytes);
-            return *out <= 1e18;
+            return *out <= MAX_BYTES;
         }
     return false;
 }
@@ -50,7 +51,7 @@ static bool parse_bytes(const char *s, double *out)
 static int size_option(const char *name, const char *value, double lo, double *out)
 {
     if (parse_bytes(value, out) && *out >= lo) return CLI_OK;
-    return cli_usage("%s %s: expected a size%s such as 80GiB, 141GB or 512MiB, at most 10^18 bytes",
+    return cli_usage("%s %s: expected a size%s such as 80GiB, 141GB or 512MiB, at most 10^15 bytes",
                      name, value, lo > 0 ? " above 0" : "");
 }
 

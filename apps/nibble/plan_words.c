@@ -179,12 +179,25 @@ static void about_weights(const plan *p, json_t *a)
         say(a, "nibble computes INT8 weights on a CPU, not on a GPU.");
 }
 
+/* Contexts of which not one fits; prices. */
+static void about_use(const plan *p, json_t *a)
+{
+    nb_record_size r;
+    if (!p->fits || !plan_record(p, p->marked, &r)) return;
+    for (size_t i = 0; i < p->context.n; i++)
+        if (nb_place_users(&p->place, &r, (double)p->sizes.tail_bytes_seq, p->context.count[i]) < 1)
+            say(a, "No user of %zu tokens fits in %s: a replica holds %.0f tokens.",
+                p->context.count[i], p->marked->name, nb_place_blocks(&p->place, &r) * NB_PAGE_TOK);
+    if (!(p->price_hour > 0)) say(a, "No price of this device is known: --price X an hour.");
+}
+
 json_t *plan_notes(const plan *p)
 {
     json_t *a = json_array();
     if (!a) return a;
     if (p->has_machine) {
         about_fit(p, a);
+        about_use(p, a);
         about_layout(p, a);
     } else {
         say(a, "--gpu NAME or --memory SIZE says what fits.");

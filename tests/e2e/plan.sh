@@ -1,0 +1,145 @@
+# plan.sh - `nibble plan`: figures against arithmetic in Python, layouts, prices, what is refused.
+. "$2/tests/e2e/_lib.sh"
+
+# Sizes alone: no machine is needed.
+ok plan deepseek-v3 --context 128k
+for word in "671.0 B parameters" "1,382,016" "354.0" "nvfp4" "as mha in BF16" "--gpu NAME"; do
+    grep -qF -- "$word" "$tmp/out" || die "no $word in: $(cat "$tmp/out")"
+done
+ok plan deepseek-v3 --context 128k --json
+[ "$(json "$tmp/out" '[r["contexts"][0]["bytes"] for r in j["cache"]["records"] if r["dtype"] == "nvfp4" and r["default_rope"]]')" = "[2830368768]" ] ||
+    die "nvfp4 at 128k: 2048 blocks of 1382016 bytes"
+[ "$(json "$tmp/out" 'j["machine"], j["layout"], j["capacity"], j["decode"], j["cost"]')" = "(None, None, [], [], None)" ] || die "no machine"
+
+# The same model as `nibble info` has it.
+ok info "$model" --json
+bytes=$(json "$tmp/out" '[(r["dtype"], r["page_bytes"]) for r in j["records"]], j["weight_bytes"], j["n_param"]')
+ok plan "$model" --json
+[ "$(json "$tmp/out" '[(r["dtype"], r["page_bytes"]) for r in j["cache"]["records"] if r["default_rope"]], j["weights"]["types"][0]["bytes"], j["model"]["n_param"]')" = "$bytes" ] ||
+    die "info says $bytes"
+
+# Every figure of what fits, again from the bytes of a GPU.
+cat >"$tmp/check.py" <<'END'
+import json, math, sys
+j = json.load(open(sys.argv[1], encoding="utf-8"))
+l, g, m, c = j["layout"], j["layout"]["per_gpu"], j["machine"], j["cost"]
+n, tp, dp = l["gpus"], l["tensor_parallel"], l["data_parallel"]
+assert n == tp * dp
+assert g["budget_bytes"] == math.floor(l["utilization"] * m["memory_bytes"])
+parts = g["replicated_bytes"] + g["dense_bytes"] + g["expert_bytes"] + g["absorbed_bytes"]
+assert abs(g["weight_bytes"] - parts) < 5
+assert abs(g["cache_bytes"] - max(0, g["budget_bytes"] - parts - g["reserve_bytes"])) < 5
+w = next(t for t in j["weights"]["types"] if t["dtype"] == j["weights"]["dtype"])
+dense = w["bytes"] - w["expert_bytes"] - w["replicated_bytes"]
+assert abs(g["dense_bytes"] - dense / tp) < 2
+experts = j["model"]["n_expert"]
+uneven = math.ceil(experts / l["expert_parallel"]) * l["expert_parallel"] / experts if experts else 1
+assert abs(g["expert_bytes"] - w["expert_bytes"] * uneven / n) < 2
+whole = {r["dtype"]: r for r in j["cache"]["records"] if r["default_rope"] or r["marked"]}
+for r in j["capacity"]:
+    block = r["block_bytes_per_gpu"]
+    if j["model"]["attention"] == "mla":
+        assert block == whole[r["dtype"]]["block_bytes"] and l["cache_copies"] == tp # not divided
+        share = 1
+    else:
+        heads = j["model"]["n_kv_head"]
+        share = math.ceil(heads / tp) / heads
+        assert abs(block / whole[r["dtype"]]["block_bytes"] / share - 1) < 0.05
+    assert r["blocks_per_replica"] == g["cache_bytes"] // block
+    assert r["tokens"] == 64 * r["blocks_per_replica"] * dp
+    for x in r["contexts"]:
+        one = math.ceil(x["context"] / 64) * block + j["cache"]["open_page_bytes"] * share
+        assert x["users_per_replica"] == g["cache_bytes"] // one, (r["dtype"], x)
+        assert x["users"] == dp * x["users_per_replica"]
+        if c and x["users"]:
+            assert abs(x["price_per_session_hour"] * x["users"] / c["price_per_hour"] - 1) < 1e-9
+for d in j["decode"]:
+    a, b = d["most"], d["model"]
+    assert d["concurrency"] <= next(x["users"] for r in j["capacity"] if r["dtype"] == d["dtype"]
+                                    for x in r["contexts"] if x["context"] == d["context"])
+    times = {"weights": d["weight_bytes"] / m["bandwidth"], "cache": d["cache_bytes"] / m["bandwidth"],
+             "products": d["product_flop"] / m["bf16_flops"], "attention": d["attention_flop"] / m["bf16_flops"]}
+    assert times[d["bound"]] == max(times.values())
+    step = max(times["weights"], times["products"]) + max(times["cache"], times["attention"])
+    assert abs(a["step_ms"] / step / 1e3 - 1) < 1e-6 and b["step_ms"] > a["step_ms"]
+    assert abs(a["tokens_per_second"] * step / d["concurrency"] - 1) < 1e-6
+    if c:
+        for t in (a, b):
+            assert abs(t["price_per_million"] * t["tokens_per_second"] * 3600 / 1e6 / c["price_per_hour"] - 1) < 1e-6
+for f in j["prefill"]:
+    assert 0 < f["ttft_ms_most"] < f["ttft_ms_model"] and 0 < f["attention_fraction"] < 1
+assert len(j["assumptions"]) >= 2 and all(isinstance(s, str) for s in j["assumptions"] + j["notes"])
+END
+check() {
+    ok plan "$@" --json
+    python3 "$tmp/check.py" "$tmp/out" >"$tmp/err" 2>&1 || die "plan $*"
+}
+check deepseek-v3 --gpu h200 --gpus 8
+[ "$(json "$tmp/out" '[j["layout"][k] for k in ("tensor_parallel", "data_parallel", "expert_parallel", "suggested")]')" = "[1, 8, 8, True]" ] || die "layout"
+users() { json "$tmp/out" "[x['users'] for r in j['capacity'] if r['dtype'] == '$1' for x in r['contexts'] if x['context'] == 131072]"; }
+[ "$(users nvfp4) $(users fp8)" = "[80] [48]" ] || die "users at 128k: $(users nvfp4) $(users fp8)"
+check deepseek-v3 --gpu h200 -tp 8
+[ "$(users nvfp4) $(users fp8) $(users bf16)" = "[17] [10] [5]" ] || die "users at 128k of TP 8: $(users nvfp4)"
+[ "$(json "$tmp/out" 'any("8 copies" in s for s in j["notes"]), j["layout"]["cache_copies"]')" = "(True, 8)" ] || die "copies"
+check deepseek-v3 --gpu h200 --gpus 16 --dp 8 --ep 4 --kv-cache-dtype nvfp4 --kv-rope-dtype bf16 --weight-dtype bf16 --gpu-memory-utilization 0.99
+check llama-3.1-70b --gpu h100 --gpus 4 --price 2.5 --context 8k,128k --concurrency 1,2,3 --prompt 512
+[ "$(json "$tmp/out" '[f["prompt"] for f in j["prefill"]], j["cost"]["source"]')" = "([512], '--price')" ] || die "prompt, price"
+check llama-3.1-70b --gpu h200 --tp 16
+check deepseek-v2-lite --memory 64GiB --bandwidth 50 --flops 1.5 --weight-dtype int8
+[ "$(json "$tmp/out" 'j["machine"]["cpu"], j["layout"]["per_gpu"]["absorbed_bytes"], j["layout"]["per_gpu"]["reserve_bytes"]')" = "(True, 0, 0)" ] || die "a processor"
+check kimi-k2 --gpu b200 --gpus 8 --efficiency 0.5 --context 1024
+check deepseek-v2-lite --gpu h100 --reserve 512MiB --max-num-batched-tokens 512
+
+# No rates without bandwidth and arithmetic; no room; too long; no price; a measured rate.
+check deepseek-v2-lite --memory 80GB
+[ "$(json "$tmp/out" 'len(j["decode"]), len(j["capacity"]) > 5, j["machine"]["bandwidth"]')" = "(0, True, None)" ] || die "rates of nothing"
+check deepseek-v3 --gpu h100 --gpus 8
+[ "$(json "$tmp/out" 'j["layout"]["fits"], j["layout"]["needed"]["gpus"], len(j["decode"]), j["cost"]')" = "(False, 16, 0, None)" ] || die "does not fit"
+ok plan deepseek-v3 --gpu h100 --gpus 8
+grep -q "16 of them would do" "$tmp/out" || die "how many would do"
+ok plan deepseek-v2-lite --gpu rtx4090 --weight-dtype int8 --context 4k,512k
+for word in "longer than the model's 163840" "No user of 524288 tokens fits" "No price"; do
+    tr '\n' ' ' <"$tmp/out" | tr -s ' ' | grep -qF -- "$word" || die "no note: $word"
+done
+ok plan deepseek-v3 --gpu h200 --gpus 8 --tokens-per-second 9500
+grep -qF '$0.414 a million tokens = 14.16 / (9500 * 3600) * 10^6' "$tmp/out" || die "cost of a measured rate"
+
+# A file of devices adds and replaces.
+cat >"$tmp/gpus.json" <<'END'
+{"gpus": {"mine": {"memory_mib": 40960, "bandwidth_gbs": 1000, "bf16_tflops": 100, "price": 0.5, "source": "a test"},
+          "h200": {"memory_mib": 1024, "bandwidth_gbs": 1, "bf16_tflops": 1, "source": "a test"}}}
+END
+check deepseek-v2-lite --gpu MINE --gpu-file "$tmp/gpus.json"
+[ "$(json "$tmp/out" 'j["cost"]["price_per_hour"], j["machine"]["memory_bytes"]')" = "(0.5, 42949672960)" ] || die "--gpu-file"
+check deepseek-v2-lite --gpu h200 --gpu-file "$tmp/gpus.json"
+[ "$(json "$tmp/out" 'j["machine"]["memory_bytes"]')" = 1073741824 ] || die "--gpu-file replaces"
+printf '{"gpus": {"mine": {"memory_mib": -1}}}' >"$tmp/gpus.json"
+fails 1 "gpus.json mine.memory_mib" plan deepseek-v2-lite --gpu mine --gpu-file "$tmp/gpus.json"
+fails 1 "nowhere.json" plan deepseek-v2-lite --gpu mine --gpu-file "$tmp/nowhere.json"
+
+# What is refused, by name.
+fails 1 "deepseek-v33" plan deepseek-v33
+printf '{"model_type":"deepseek_v3","vocab_size":512,"hidden_size":-1}' >"$tmp/config.json"
+fails 1 "hidden_size" plan "$tmp/config.json"
+fails 2 "h2oo h200" plan deepseek-v3 --gpu h2oo
+fails 2 "128 heads" plan deepseek-v3 --gpu h200 --tp 3
+fails 2 "experts" plan llama-3.1-8b --gpu h200 --gpus 8 --enable-expert-parallel
+fails 2 "experts" plan llama-3.1-8b --gpu h200 --gpus 8 --ep 8
+fails 2 "divisor" plan deepseek-v3 --gpu h200 --gpus 8 --ep 3
+fails 2 "number of GPUs" plan deepseek-v3 --gpu h200 --gpus 6 --tp 4
+fails 2 "4096" plan deepseek-v3 --gpu h200 --tp 4096 --dp 4096
+fails 2 "machine" plan deepseek-v3 --gpus 8
+fails 2 "fp8_ds_mla" plan llama-3.1-8b --kv-cache-dtype fp8_ds_mla
+fails 2 "rope" plan llama-3.1-8b --kv-rope-dtype bf16
+for bad in "--memory 0" "--memory 10parsec" "--memory nan" "--memory 9999999TB" "--memory -1" "--reserve x" "--gpus 0" "--tp 0" \
+    "--context 0" "--context 4q" "--context 99999999999999999999" "--concurrency 0" "--prompt ," "--gpu-memory-utilization nan" \
+    "--gpu-memory-utilization 1.1" "--price 0" "--price inf" "--tokens-per-second -3" "--efficiency 2" "--weight-dtype q4" \
+    "--kv-cache-dtype q4" "--bandwidth 0" "--max-num-batched-tokens 0"; do
+    # shellcheck disable=SC2086
+    fails 2 "${bad%% *}" plan deepseek-v3 --gpu h200 $bad
+done
+ok plan --help
+for word in --gpu --gpus --memory --context --concurrency --tensor-parallel-size --data-parallel-size --enable-expert-parallel \
+    --kv-cache-dtype --weight-dtype --gpu-memory-utilization --price --tokens-per-second --json; do
+    grep -q -- "$word" "$tmp/out" || die "--help lacks $word"
+done
