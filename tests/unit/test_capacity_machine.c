@@ -256,6 +256,10 @@ static void v3_on_8_h200(void **state)
     const double dp8 = nb_place_users(&p, &r, (double)sizes.tail_bytes_seq, 131072);
     assert_true(dp8 == users_by_hand(p.cache, 22656, 131072));
     assert_true(dp8 == 10); /* 80 users of 128k in all */
+    /* short contexts: whole blocks, and the open page counts */
+    for (size_t n = 1; n < 5000; n += 63)
+        assert_true(nb_place_users(&p, &r, (double)sizes.tail_bytes_seq, n) ==
+                    users_by_hand(p.cache, 22656, n));
 
     /* all eight compute every token: eight copies of each latent, so one user's 128k take as much
      * of every GPU as before, while weights take less */
@@ -275,6 +279,28 @@ static void v3_on_8_h200(void **state)
                 users_by_hand(p.cache, (double)r.page_bytes, 131072));
     near("fp8 page", (double)r.page_bytes, 64 * 578.0, 1e-9);
     assert_true(nb_place_users(&p, &r, (double)sizes.tail_bytes_seq, 131072) == 10);
+}
+
+/* Copies of W_UK and W_UV: one part of BF16 weights, two of FP8 ones, none on a processor. */
+static void absorbed_copies(void **state)
+{
+    (void)state;
+    nb_demand d = demand("deepseek-v2-lite", "h100", "nvfp4");
+    const nb_layout l = layout(2, 1, 1);
+    const double one = 27.0 * 16 * 256 * 512 * 2;
+    nb_place p;
+    static const nb_sizes_wtype types[] = { NB_SIZES_CHECKPOINT, NB_SIZES_BF16, NB_SIZES_FP8 };
+    for (size_t i = 0; i < 3; i++) {
+        d.wtype = types[i];
+        nb_layout_place(&d, &l, &p);
+        near("absorbed", p.absorbed, types[i] == NB_SIZES_FP8 ? one : one / 2, 1e-12);
+    }
+    machine.cpu = true;
+    nb_layout_place(&d, &l, &p);
+    assert_true(p.absorbed == 0);
+    d = demand("llama-3.1-8b", "h100", "bf16");
+    nb_layout_place(&d, &l, &p);
+    assert_true(p.absorbed == 0);
 }
 
 static void suggestions(void **state)
@@ -346,6 +372,27 @@ static void attention_floors(void **state)
         near("sum", s.most.total_s, s.most.products_s + s.most.attention_s, 1e-12);
         near("rate", s.most.tok_s, n_seq / s.most.total_s, 1e-12);
     }
+}
+
+/* Sequences of the busiest replica; a step of so many that arithmetic binds. */
+static void steps(void **state)
+{
+    (void)state;
+    const nb_demand d = demand("deepseek-v2-lite", "h100", "nvfp4");
+    const nb_layout one = layout(1, 1, 1), four = layout(1, 4, 4);
+    nb_record_size r;
+    nb_step s;
+    assert_int_equal(nb_sizes_record_tp(&conf, d.kv, d.rope, 1, &r, NULL), NB_OK);
+    nb_step_of(&d, &four, &r, &nb_efficiency_gpu, 10, 1000, &s);
+    assert_true(s.n_seq == 3);
+    near("cache", s.cache_bytes, 3 * 1000 * r.attn_bytes_tok, 1e-12);
+    near("attention", s.attention_flop, 3.0 * 1000 * 27 * 16 * 2 * 1088, 1e-12);
+    assert_true(s.model.other_s > 27 * nb_efficiency_gpu.layer_s); /* exchanges */
+    nb_step_of(&d, &one, &r, &nb_efficiency_gpu, 4096, 64, &s);
+    assert_int_equal(s.bound, NB_BOUND_PRODUCTS);
+    near("products", s.product_flop, 2.0 * 4096 * (double)sizes.n_param_active, 1e-3);
+    near("products", s.most.products_s, s.product_flop / 989.4e12, 1e-9);
+    near("products", s.model.products_s, s.product_flop / 989.4e12 / 0.25, 1e-9);
 }
 
 /* docs/gpu.md: DeepSeek-V2-Lite's shape in BF16 on one H100, commit 04d99ef. */
@@ -444,6 +491,12 @@ static void prompts(void **state)
     nb_prefill_of(&d, &l2, &nb_efficiency_gpu, n, 8192, &g);
     near("two GPUs", g.most_s, f.most_s / 2, 1e-3);
     assert_true(g.model_s > f.model_s / 2); /* exchanges */
+    /* four chunks of a latent prompt: keys of 1, 2 and 3 chunks are rebuilt, kv_b's product each */
+    const nb_demand mla = demand("deepseek-v2-lite", "h100", "nvfp4");
+    nb_prefill_of(&mla, &l, &nb_efficiency_gpu, n, 4096, &f);
+    nb_prefill_of(&mla, &l, &nb_efficiency_gpu, n, 1024, &g);
+    near("rebuilt", g.flop - f.flop, 6 * 1024 * 27.0 * 2 * 512 * 16 * 256, 1e-6);
+    (void)demand("llama-3.1-8b", "h100", "bf16");
     /* one token reads all weights but the embedding and the head's products */
     nb_prefill_of(&d, &l, &nb_efficiency_gpu, 1, 8192, &f);
     assert_true(f.reads_weights);
@@ -468,6 +521,8 @@ int main(void)
         cmocka_unit_test(too_many_rows),
         cmocka_unit_test(layouts_refused),
         cmocka_unit_test(v3_on_8_h200),
+        cmocka_unit_test(absorbed_copies),
+        cmocka_unit_test(steps),
         cmocka_unit_test(suggestions),
         cmocka_unit_test(attention_floors),
         cmocka_unit_test(measured_steps),
