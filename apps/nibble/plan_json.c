@@ -235,6 +235,7 @@ static json_t *capacity_json(maker *k, const plan *p)
         json_t *o = json_object(), *contexts = json_array();
         put_str(k, o, "dtype", of->name);
         put(k, o, "marked", json_boolean(of == p->marked));
+        put_str(k, o, "arithmetic", plan_arithmetic(p, of->type));
         put_int(k, o, "block_bytes_per_gpu", (double)r.block_bytes);
         put_int(k, o, "blocks_per_replica", blocks);
         put_int(k, o, "tokens_per_replica", blocks * NB_PAGE_TOK);

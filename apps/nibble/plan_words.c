@@ -122,6 +122,25 @@ json_t *plan_assumptions(const plan *p)
 
 /* ---- notes ------------------------------------------------------------------- */
 
+/* What tensor parallelism over all GPUs would hold of a latent cache. */
+static void about_copies(const plan *p, json_t *a)
+{
+    nb_layout l = p->layout;
+    nb_record_size r;
+    nb_place place;
+    l.tp = l.n_gpu;
+    l.dp = l.ep = 1;
+    if (!p->sizes.is_mla || p->layout.tp == l.n_gpu ||
+        nb_layout_check(&p->demand, &l, NULL) != NB_OK ||
+        nb_sizes_record_tp(p->config, p->marked->type, p->marked->rope, l.tp, &r, NULL) != NB_OK)
+        return;
+    nb_layout_place(&p->demand, &l, &place);
+    say(a,
+        "Tensor parallelism does not divide the latent: %zu GPUs as one replica would keep %zu copies and hold "
+        "%.0f tokens of %s.",
+        l.tp, l.tp, nb_place_blocks(&place, &r) * NB_PAGE_TOK, p->marked->name);
+}
+
 static void about_layout(const plan *p, json_t *a)
 {
     const nb_layout *l = &p->layout;
@@ -138,6 +157,7 @@ static void about_layout(const plan *p, json_t *a)
         say(a,
             "The layout is the one that holds the most tokens of %s: tensor parallel %zu, data parallel %zu%s.",
             p->marked->name, l->tp, l->dp, l->ep > 1 ? ", experts dealt over all GPUs" : "");
+    if (l->n_gpu > 1) about_copies(p, a);
     if (l->n_gpu > 1)
         say(a,
             "nibble computes on one GPU; a layout over several is for engines that have it. Bytes of a token "
