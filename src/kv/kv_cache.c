@@ -61,6 +61,29 @@ static void class_remove(nb_kv_cache *c, uint32_t id)
     l->n--;
 }
 
+/* The block is cached from now on. */
+static void cache_block(nb_kv_cache *c, uint32_t id)
+{
+    const nb_kv_block *b = &c->block[id];
+    if (!c->leaves) {
+        class_add(c, b->many ? &c->many : &c->once, id);
+        return;
+    }
+    c->once.n++;
+    nb_kv_leaves_released(c->leaves, id, b->n_hit);
+    if (b->child == NONE) nb_kv_leaves_add(c->leaves, id);
+}
+
+static void uncache_block(nb_kv_cache *c, uint32_t id)
+{
+    if (!c->leaves) {
+        class_remove(c, id);
+        return;
+    }
+    c->once.n--;
+    nb_kv_leaves_remove(c->leaves, id);
+}
+
 /* The oldest `many` block goes to the young end of `once`. */
 static uint32_t demote(nb_kv_cache *c)
 {
@@ -86,7 +109,9 @@ static void enter_index(nb_kv_cache *c, uint32_t id, const nb_block_key *key, ui
         b->sib_next = p->child;
         if (p->child != NONE) c->block[p->child].sib_prev = id;
         p->child = id;
+        if (c->leaves) nb_kv_leaves_remove(c->leaves, b->parent);
     }
+    if (c->leaves) nb_kv_leaves_published(c->leaves, id, b->parent);
     b->indexed = true;
     b->many = false;
     b->n_hit = 0;
@@ -106,6 +131,10 @@ static void leave_index(nb_kv_cache *c, uint32_t id)
         c->block[b->parent].child = b->sib_next;
     }
     if (b->sib_next != NONE) c->block[b->sib_next].sib_prev = b->sib_prev;
+    if (c->leaves && b->parent != NONE) {
+        const nb_kv_block *p = &c->block[b->parent];
+        if (p->child == NONE && p->n_ref == 0) nb_kv_leaves_add(c->leaves, b->parent);
+    }
     b->parent = b->child = b->sib_prev = b->sib_next = NONE;
     b->indexed = b->many = false;
     b->n_hit = 0;
@@ -120,7 +149,7 @@ static void prune(nb_kv_cache *c, uint32_t root)
         while (c->block[id].child != NONE) id = c->block[id].child;
         const uint32_t parent = c->block[id].parent;
         const bool cached = c->block[id].n_ref == 0;
-        if (cached) class_remove(c, id);
+        if (cached) uncache_block(c, id);
         leave_index(c, id);
         if (cached) push_free(c, id);
         c->n_evicted++;
@@ -128,9 +157,21 @@ static void prune(nb_kv_cache *c, uint32_t root)
     }
 }
 
+/* Of the leaves; when there is none although blocks are cached, what continues one of them leaves. */
+static uint32_t leaf_victim(nb_kv_cache *c)
+{
+    if (!c->leaves->n && c->once.n) {
+        uint32_t id = 0;
+        while (c->block[id].n_ref || !c->block[id].indexed) id++;
+        prune(c, id);
+    }
+    return nb_kv_leaves_victim(c->leaves);
+}
+
 /* The cached block to give up, or NONE. */
 static uint32_t victim(nb_kv_cache *c)
 {
+    if (c->leaves) return leaf_victim(c);
     for (uint32_t id = c->once.old; id != NONE; id = c->block[id].next)
         if (c->block[id].child == NONE) return id;
     while (c->many.n) {
@@ -149,13 +190,18 @@ nb_status nb_kv_cache_create(const nb_kv_cache_options *o, nb_kv_cache **out, nb
     if (!(o->protected_share >= 0 && o->protected_share <= 1))
         return nb_fail(err, NB_ERR_ARG, "KV cache: protected share %g; expected 0 to 1",
                        o->protected_share);
+    if (o->evict >= NB_KV_N_EVICT)
+        return nb_fail(err, NB_ERR_ARG, "KV cache: policy %d; expected 0 to %d", (int)o->evict,
+                       NB_KV_N_EVICT - 1);
     nb_kv_cache *c = calloc(1, sizeof *c);
     if (!c) return nb_fail(err, NB_ERR_NOMEM, "KV cache: out of memory");
     c->block = calloc(o->n_block, sizeof *c->block);
     size_t n_bucket = 1;
     while (c->block && n_bucket < o->n_block) n_bucket *= 2;
     c->bucket = calloc(n_bucket, sizeof *c->bucket);
-    if (!c->block || !c->bucket) {
+    nb_status st = NB_OK;
+    if (o->evict != NB_KV_EVICT_CLASSES) st = nb_kv_leaves_create(o->evict, o->n_block, &c->leaves);
+    if (!c->block || !c->bucket || st != NB_OK) {
         nb_kv_cache_destroy(c);
         return nb_fail(err, NB_ERR_NOMEM, "KV cache: no memory for the names of %zu blocks",
                        o->n_block);
@@ -179,6 +225,7 @@ nb_status nb_kv_cache_create(const nb_kv_cache_options *o, nb_kv_cache **out, nb
 void nb_kv_cache_destroy(nb_kv_cache *c)
 {
     if (!c) return;
+    nb_kv_leaves_destroy(c->leaves);
     free(c->block);
     free(c->bucket);
     free(c);
@@ -192,14 +239,23 @@ uint32_t nb_kv_cache_find(const nb_kv_cache *c, const nb_block_key *key)
     return id;
 }
 
+/* The youngest child is nearly always the one: no hash, and one block to read instead of two places. */
+uint32_t nb_kv_cache_find_next(const nb_kv_cache *c, uint32_t parent, const nb_block_key *key)
+{
+    NB_ASSERT(parent < c->n_block);
+    const uint32_t id = c->block[parent].child;
+    if (id != NONE && memcmp(c->block[id].key.b, key->b, sizeof key->b) == 0) return id;
+    return nb_kv_cache_find(c, key);
+}
+
 void nb_kv_cache_hold(nb_kv_cache *c, uint32_t id, bool hit)
 {
     NB_ASSERT(id < c->n_block);
     nb_kv_block *b = &c->block[id];
     NB_ASSERT((b->n_ref || b->indexed) && b->n_ref < UINT32_MAX);
-    if (b->n_ref++ == 0) class_remove(c, id);
+    if (b->n_ref++ == 0) uncache_block(c, id);
     if (hit && b->indexed) {
-        b->many = true;
+        b->many = !c->leaves;
         if (b->n_hit < UINT32_MAX) b->n_hit++;
     }
 }
@@ -210,7 +266,7 @@ nb_status nb_kv_cache_acquire(nb_kv_cache *c, uint32_t *out)
     if (!c->n_free) {
         id = victim(c);
         if (id == NONE) return NB_ERR_CAPACITY;
-        class_remove(c, id);
+        uncache_block(c, id);
         leave_index(c, id);
         c->n_evicted++;
     } else {
@@ -249,7 +305,7 @@ void nb_kv_cache_release(nb_kv_cache *c, const uint32_t *id, size_t n)
         NB_ASSERT(b->n_ref);
         if (--b->n_ref) continue;
         if (b->indexed) {
-            class_add(c, b->many ? &c->many : &c->once, id[i]);
+            cache_block(c, id[i]);
             if (c->many.n > c->many_cap) (void)demote(c);
         } else {
             push_free(c, id[i]);
@@ -275,6 +331,7 @@ size_t nb_kv_cache_reset(nb_kv_cache *c)
     }
     for (size_t i = 0; i <= c->bucket_mask; i++) c->bucket[i] = NONE;
     c->once = c->many = (nb_kv_class){ NONE, NONE, 0 };
+    if (c->leaves) nb_kv_leaves_reset(c->leaves, c->n_block);
     c->n_indexed = 0;
     return n;
 }

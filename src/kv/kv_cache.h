@@ -29,8 +29,12 @@
  * (when all that is cached is continued by held blocks, those leave the index first).  The
  * share is kept when blocks are released.
  *
+ * That is the policy of the engine.  Others are there to be compared with it (nb_kv_evict): they
+ * have no classes, and of the cached blocks that no indexed block continues (the leaves) the one of
+ * least rank goes first.
+ *
  * Owned by the engine thread.  Every operation is O(1) but for release (O(n)), reset and
- * check; nothing is allocated after create.  Ids out of range and giving back what is not
+ * check; other policies than the engine's add O(log leaves).  Nothing is allocated after create.  Ids out of range and giving back what is not
  * held are mistakes of ours: they stop the program. */
 #ifndef NB_KV_KV_CACHE_H
 #define NB_KV_KV_CACHE_H
@@ -54,10 +58,26 @@ nb_status nb_block_key_next(const nb_block_key *parent, const uint32_t tok[NB_BL
 
 typedef struct nb_kv_cache nb_kv_cache;
 
+/* Which of the leaves goes first; of equals the one that was released first. */
+typedef enum nb_kv_evict {
+    NB_KV_EVICT_CLASSES, /* the engine's: `once` before `many`, see above                   */
+    NB_KV_EVICT_LRU,     /* the one released first                                           */
+    NB_KV_EVICT_FIFO,    /* the one published first                                          */
+    NB_KV_EVICT_LFU,     /* the one found least often                                        */
+    NB_KV_EVICT_AGED,    /* times found, counted from the rank of the last victim at its
+                            release (LFU with dynamic aging, Arlitt et al. 2000)            */
+    NB_KV_EVICT_LONGEST, /* the one with most blocks before it                               */
+    NB_KV_EVICT_RANDOM,  /* any; the same ones for the same calls                            */
+    NB_KV_N_EVICT
+} nb_kv_evict;
+/* "classes", "lru", ...; NULL behind the last. */
+const char *nb_kv_evict_name(size_t i);
+
 typedef struct nb_kv_cache_options {
     size_t n_block;         /* 1 .. UINT32_MAX - 1                                     */
     bool index;             /* false: publish does nothing, find finds nothing         */
     double protected_share; /* of all blocks, [0, 1]; 0.75 is a good value             */
+    nb_kv_evict evict;      /* 0: the engine's                                         */
 } nb_kv_cache_options;
 
 nb_status nb_kv_cache_create(const nb_kv_cache_options *o, nb_kv_cache **out, nb_error *err);
@@ -65,6 +85,8 @@ void nb_kv_cache_destroy(nb_kv_cache *c);
 
 /* The indexed block with this key, or NB_BLOCK_NONE. Changes nothing. */
 uint32_t nb_kv_cache_find(const nb_kv_cache *c, const nb_block_key *key);
+/* The same; quicker where the block continues the indexed block `parent`. */
+uint32_t nb_kv_cache_find_next(const nb_kv_cache *c, uint32_t parent, const nb_block_key *key);
 /* One more holder of an indexed or held block. hit: the block was found for a request
  * (it joins the `many` class). */
 void nb_kv_cache_hold(nb_kv_cache *c, uint32_t id, bool hit);
@@ -85,7 +107,8 @@ size_t nb_kv_cache_available(const nb_kv_cache *c);
 size_t nb_kv_cache_reset(nb_kv_cache *c);
 
 typedef struct nb_kv_cache_stats {
-    size_t n_block, n_free, n_held, n_once, n_many; /* once, many: cached blocks by class */
+    size_t n_block, n_free, n_held, n_once, n_many; /* once, many: cached blocks by class; all
+                                                       are `once` of other policies         */
     size_t n_indexed;
     uint64_t n_evicted;   /* blocks that left the index to make room, since create       */
     uint64_t n_published; /* blocks that entered the index                               */

@@ -96,7 +96,8 @@ static const char *check_blocks(const nb_kv_cache *c)
 const char *nb_kv_cache_check(const nb_kv_cache *c)
 {
     const char *what = check_free(c);
-    if (!what) what = check_class(c, &c->once, false);
+    if (!what && c->leaves) what = nb_kv_leaves_check(c);
+    if (!what && !c->leaves) what = check_class(c, &c->once, false);
     if (!what) what = check_class(c, &c->many, true);
     if (!what && c->many.n > c->many_cap) what = "class: more `many` blocks than their share";
     if (!what) what = check_buckets(c);

@@ -22,6 +22,18 @@ typedef struct nb_kv_class {
     size_t n;
 } nb_kv_class;
 
+/* What other policies than the engine's keep: a heap of the leaves among the cached blocks, least rank at
+ * the top.  Arrays of n_block. */
+typedef struct nb_kv_leaves {
+    nb_kv_evict policy;
+    uint32_t *at;            /* [n] ids of the heap                                */
+    uint32_t *pos;           /* [n_block] place in it, or NONE                     */
+    uint64_t *major, *minor; /* [n_block] rank, of indexed blocks                  */
+    uint32_t *depth;         /* [n_block] indexed blocks before it                 */
+    size_t n;
+    uint64_t clock, age; /* counts releases and publications; rank of the last victim */
+} nb_kv_leaves;
+
 struct nb_kv_cache {
     nb_kv_block *block; /* [n_block]                                          */
     uint32_t *bucket;   /* [bucket_mask + 1] first indexed block, or NONE     */
@@ -30,9 +42,23 @@ struct nb_kv_cache {
     size_t many_cap;    /* blocks of the class `many`, at most                */
     uint32_t free_head; /* a stack: what was freed last is handed out first   */
     bool index;
+    nb_kv_leaves *leaves; /* NULL: the engine's policy; else `once` is a count without a list */
     nb_kv_class once, many;
     uint64_t n_evicted, n_published, n_duplicate;
 };
+
+/* kv_leaves.c */
+nb_status nb_kv_leaves_create(nb_kv_evict policy, size_t n_block, nb_kv_leaves **out);
+void nb_kv_leaves_destroy(nb_kv_leaves *l);
+/* Block id was published, after `parent` (NONE: none that is indexed). */
+void nb_kv_leaves_published(nb_kv_leaves *l, uint32_t id, uint32_t parent);
+/* It became cached, having been found n_hit times. */
+void nb_kv_leaves_released(nb_kv_leaves *l, uint32_t id, uint32_t n_hit);
+void nb_kv_leaves_add(nb_kv_leaves *l, uint32_t id);    /* it is cached and a leaf now */
+void nb_kv_leaves_remove(nb_kv_leaves *l, uint32_t id); /* it is not; nothing where it was none */
+uint32_t nb_kv_leaves_victim(nb_kv_leaves *l);          /* stays in; NONE when there is none */
+void nb_kv_leaves_reset(nb_kv_leaves *l, size_t n_block);
+const char *nb_kv_leaves_check(const nb_kv_cache *c);
 
 size_t nb_kv_bucket(const nb_kv_cache *c, const nb_block_key *key);
 

@@ -27,6 +27,9 @@ typedef struct block {
     uint32_t parent;
     text t;         /* indexed: what it stands for                     */
     uint64_t stamp; /* cached: ascending in the order of becoming so   */
+    uint64_t born;  /* ascending in the order of publication           */
+    uint64_t rank;  /* by the policy, when it became cached            */
+    unsigned depth; /* indexed blocks before it                        */
 } block;
 
 typedef struct request {
@@ -45,6 +48,8 @@ typedef struct model {
     double share;
     block b[MAX_BLOCK];
     request r[MAX_REQ];
+    nb_kv_evict evict;
+    uint64_t age; /* rank of the last victim */
     uint64_t clock, n_evicted, n_published, n_duplicate;
 } model;
 
@@ -125,7 +130,15 @@ static uint32_t oldest(const model *m, bool many, bool leaf)
 static void model_release(model *m, uint32_t id)
 {
     block *b = &m->b[id];
-    if (--b->n_ref == 0 && b->indexed) b->stamp = ++m->clock;
+    if (--b->n_ref || !b->indexed) return;
+    b->stamp = ++m->clock;
+    switch (m->evict) {
+    case NB_KV_EVICT_FIFO: b->rank = b->born; break;
+    case NB_KV_EVICT_LFU: b->rank = b->n_hit; break;
+    case NB_KV_EVICT_AGED: b->rank = m->age + b->n_hit; break;
+    case NB_KV_EVICT_LONGEST: b->rank = MAX_LEN - b->depth; break;
+    default: b->rank = 0;
+    }
 }
 
 /* The oldest `many` block moves to the young end of `once`, with a reason. */
@@ -166,9 +179,38 @@ static void forget_continuations(model *m, uint32_t id)
         }
 }
 
+/* Of the policies without classes: the leaf of least rank, of equals the one that was cached first; without
+ * a leaf the first cached block, and what continues it leaves the index. */
+static int evicted_leaf(model *m, uint32_t id)
+{
+    uint32_t want = NB_BLOCK_NONE;
+    bool any = false;
+    for (uint32_t i = 0; i < m->n_block; i++) {
+        const block *b = &m->b[i];
+        if (!cached(b) || continued(m, i)) continue;
+        any |= i == id;
+        if (want == NB_BLOCK_NONE || b->rank < m->b[want].rank ||
+            (b->rank == m->b[want].rank && b->stamp < m->b[want].stamp))
+            want = i;
+    }
+    if (want == NB_BLOCK_NONE) {
+        for (want = 0; !cached(&m->b[want]);) want++;
+        forget_continuations(m, want);
+    } else if (m->evict == NB_KV_EVICT_RANDOM && any) {
+        want = id;
+    }
+    if (want != id)
+        return prop_fail(m->p, "%s: block %u was evicted instead of %u", nb_kv_evict_name(m->evict),
+                         (unsigned)id, (unsigned)want);
+    m->age = m->b[id].rank;
+    m->n_evicted++;
+    return 0;
+}
+
 static int evicted(model *m, uint32_t id)
 {
     prop *p = m->p;
+    if (m->evict != NB_KV_EVICT_CLASSES) return evicted_leaf(m, id);
     const bool over = (double)count_many(m) > m->share * (double)m->n_block;
     size_t n_moved = count_moved(m, id);
     if (m->b[id].many) n_moved++; /* moved, and was then the oldest of the others */
@@ -249,7 +291,11 @@ static int op_start(model *m)
     const size_t most = prop_below(p, MAX_LEN + 1);
     while (r->n_id < most) {
         const text t = prefix(&r->t, r->n_id + 1);
-        const uint32_t want = model_find(m, &t), id = nb_kv_cache_find(m->c, &r->key[r->n_id]);
+        const nb_block_key *key = &r->key[r->n_id];
+        const uint32_t want = model_find(m, &t);
+        const uint32_t id = r->n_id && prop_one_in(p, 2)
+                                ? nb_kv_cache_find_next(m->c, r->id[r->n_id - 1], key)
+                                : nb_kv_cache_find(m->c, key);
         if (id != want)
             return prop_fail(p, "block %u found instead of %u", (unsigned)id, (unsigned)want);
         if (id == NB_BLOCK_NONE) break;
@@ -257,7 +303,7 @@ static int op_start(model *m)
         m->b[id].n_ref++;
         if (hit) {
             m->b[id].n_hit++;
-            m->b[id].many = true;
+            m->b[id].many = m->evict == NB_KV_EVICT_CLASSES;
         }
         r->id[r->n_id++] = id;
     }
@@ -332,6 +378,8 @@ static int op_publish(model *m)
     /* What a reset has forgotten is nobody's parent. */
     m->b[own].parent = parent != NB_BLOCK_NONE && m->b[parent].indexed ? parent : NB_BLOCK_NONE;
     m->b[own].orphan = m->b[own].parent != parent;
+    m->b[own].born = ++m->clock;
+    m->b[own].depth = m->b[own].orphan || !k ? 0 : m->b[parent].depth + 1;
     m->b[own].t = t;
     m->n_published++;
     return 0;
@@ -500,13 +548,15 @@ static int run(prop *p)
     m.index = !prop_one_in(p, 12);
     m.share = prop_one_in(p, 5) ? (double)prop_below(p, 2) : (double)prop_below(p, 101) / 100;
     for (size_t i = 0; i < MAX_BLOCK; i++) m.b[i].parent = NB_BLOCK_NONE;
-    const nb_kv_cache_options o = { .n_block = m.n_block,
-                                    .index = m.index,
-                                    .protected_share = m.share };
+    if (prop_one_in(p, 2)) m.evict = (nb_kv_evict)prop_below(p, NB_KV_N_EVICT);
+    const nb_kv_cache_options o = {
+        .n_block = m.n_block, .index = m.index, .protected_share = m.share, .evict = m.evict
+    };
     nb_error err = { 0 };
     if (nb_kv_cache_create(&o, &m.c, &err) != NB_OK)
         return prop_fail(p, "cannot be made: %s", err.msg);
-    prop_trace(p, "%zu blocks, index %d, protected %g", m.n_block, m.index, m.share);
+    prop_trace(p, "%zu blocks, index %d, protected %g, %s", m.n_block, m.index, m.share,
+               nb_kv_evict_name(m.evict));
     const int bad = steps(&m);
     nb_kv_cache_destroy(m.c);
     return bad;
@@ -576,7 +626,11 @@ static int check_keys(void)
 static int check_options(void)
 {
     static const nb_kv_cache_options bad[] = {
-        { 0, true, 0.5 }, { UINT32_MAX, true, 0.5 }, { 4, true, -0.1 }, { 4, true, 1.1 }
+        { .n_block = 0, .protected_share = 0.5 },
+        { .n_block = UINT32_MAX, .protected_share = 0.5 },
+        { .n_block = 4, .protected_share = -0.1 },
+        { .n_block = 4, .protected_share = 1.1 },
+        { .n_block = 4, .protected_share = 0.5, .evict = NB_KV_N_EVICT },
     };
     for (size_t i = 0; i < NB_COUNT(bad); i++) {
         nb_kv_cache *c = NULL;

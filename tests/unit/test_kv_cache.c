@@ -192,8 +192,13 @@ static void test_create(void **state)
 {
     (void)state;
     static const nb_kv_cache_options bad[] = {
-        { 0, true, 0.5 },  { UINT32_MAX, true, 0.5 }, { 1, true, -0.1 },
-        { 1, true, 1.01 }, { 1, true, (double)NAN },  { SIZE_MAX, true, 0.5 },
+        { .n_block = 0, .protected_share = 0.5 },
+        { .n_block = UINT32_MAX, .protected_share = 0.5 },
+        { .n_block = SIZE_MAX, .protected_share = 0.5 },
+        { .n_block = 1, .protected_share = -0.1 },
+        { .n_block = 1, .protected_share = 1.01 },
+        { .n_block = 1, .protected_share = (double)NAN },
+        { .n_block = 1, .protected_share = 0.5, .evict = NB_KV_N_EVICT },
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         nb_kv_cache *c = NULL;
