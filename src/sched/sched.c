@@ -235,6 +235,9 @@ static nb_status make_req(const nb_sched *s, const nb_sched_request *q, nb_req *
     r->r = *q;
     r->r.prompt = NULL;
     r->r.salt = (nb_str){ 0 };
+    r->r.key = NULL;
+    if (q->n_key) memcpy(r->key, q->key, q->n_key * sizeof *r->key);
+    r->n_key = q->n_key;
     memcpy(r->tok, q->prompt, q->n_prompt * sizeof *r->tok);
     r->n_known = q->n_prompt;
     r->level = s->o.priority ? q->priority : 0;
@@ -253,6 +256,9 @@ nb_status nb_sched_add(nb_sched *s, const nb_sched_request *q, double now, nb_er
     if (q->n_prompt > s->o.max_model_len)
         return nb_fail(err, NB_ERR_LIMIT, "request %llu: a prompt of %zu tokens; expected 1 to %zu",
                        (unsigned long long)q->id, q->n_prompt, s->o.max_model_len);
+    if (q->n_key > q->n_prompt / NB_BLOCK_TOK)
+        return nb_fail(err, NB_ERR_ARG, "request %llu: %zu keys; expected at most %zu",
+                       (unsigned long long)q->id, q->n_key, q->n_prompt / NB_BLOCK_TOK);
     nb_req *r = NULL;
     nb_status st = grow_tables(s);
     if (st == NB_OK) st = make_req(s, q, &r);

@@ -78,10 +78,15 @@ typedef struct nb_sched_request {
     int32_t priority;
     double deadline; /* absolute, in the clock of `now`; INFINITY: none        */
     uint64_t after;  /* 0, or a request to wait for                            */
+    /* Copied: keys of the first n_key blocks of the prompt, from a caller who knows them; 0: they
+     * are made from the tokens. */
+    const nb_block_key *key;
+    size_t n_key;
     void *user;
 } nb_sched_request;
 
-/* Queues it. NB_ERR_ARG (id used, empty prompt), NB_ERR_LIMIT (too long), NB_ERR_NOMEM. */
+/* Queues it. NB_ERR_ARG (id used, empty prompt, more keys than blocks), NB_ERR_LIMIT (too long),
+ * NB_ERR_NOMEM. */
 nb_status nb_sched_add(nb_sched *s, const nb_sched_request *r, double now, nb_error *err);
 
 typedef struct nb_sched_item {

@@ -19,7 +19,7 @@ typedef struct nb_req_list {
 } nb_req_list;
 
 struct nb_req {
-    nb_sched_request r; /* prompt and salt are not kept: r.prompt is NULL        */
+    nb_sched_request r; /* prompt, salt and keys are not kept: r.prompt is NULL  */
     nb_req_state state;
     uint64_t seq;                /* order of arrival                              */
     nb_req *all_prev, *all_next; /* every request, in order of arrival           */

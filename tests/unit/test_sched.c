@@ -211,6 +211,34 @@ static void test_forms(void **state)
     done(&t);
 }
 
+/* Keys that the caller knows are taken as they are: the request finds what is published under them,
+ * whatever its tokens, and what follows is named after them. */
+static void test_keys(void **state)
+{
+    (void)state;
+    rig t = make(16, usual);
+    nb_block_key key[3];
+    nb_sched_request q = request(1, 1, 140);
+    assert_int_equal(nb_block_key_root(nb_str_c("elsewhere"), &key[0]), NB_OK);
+    assert_int_equal(nb_block_key_next(&key[0], q.prompt + 64, 0, 64, &key[1]), NB_OK);
+    q.key = key;
+    q.n_key = 3;
+    assert_int_equal(nb_sched_add(t.s, &q, 0, NULL), NB_ERR_ARG);
+    q.n_key = 1;
+    assert_int_equal(nb_sched_add(t.s, &q, 0, NULL), NB_OK);
+    while (!t.n_item || !t.item[0].last) step(&t);
+    assert_true(nb_kv_cache_find(t.kv, &key[0]) != NB_BLOCK_NONE);
+    assert_true(nb_kv_cache_find(t.kv, &key[1]) != NB_BLOCK_NONE);
+    nb_sched_request other = request(2, 7, 100);
+    other.key = key;
+    other.n_key = 1;
+    assert_int_equal(nb_sched_add(t.s, &other, 0, NULL), NB_OK);
+    nb_sched_remove(t.s, 1);
+    step(&t);
+    assert_int_equal(t.item[0].n_cached, 64);
+    done(&t);
+}
+
 /* ---- several ---- */
 
 static void test_budget(void **state)
@@ -852,6 +880,7 @@ int main(void)
         cmocka_unit_test(test_one),
         cmocka_unit_test(test_void),
         cmocka_unit_test(test_forms),
+        cmocka_unit_test(test_keys),
         cmocka_unit_test(test_budget),
         cmocka_unit_test(test_prefix),
         cmocka_unit_test(test_admission),
