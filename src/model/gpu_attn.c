@@ -100,7 +100,8 @@ static void direct_mla(nb_gpu_forward *f, const nb_gpu_pass *p, size_t layer)
                            .scale = c->softmax_scale };
     if (nb_gpu_thrift_layer(f, layer) && p->chunk[p->which[0]].kv.plane)
         a.pick = pick_tokens(f, p, layer, &a);
-    if (p->fixed || p->n_item[set]) f->attn[layer]->fn(f->g, &a);
+    a.beside = p->fixed || p->n_item[set] > 0;
+    if (a.beside) f->attn[layer]->fn(f->g, &a);
     f->api->mla_tail(f->g, &a);
     f->api->mla_join(f->g, &a);
     /* the products of two parts are added, as floats */

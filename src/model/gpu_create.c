@@ -108,6 +108,39 @@ static nb_status choose_attention(nb_gpu_forward *f, nb_error *err)
     return NB_OK;
 }
 
+/* ---- gate and up in one ---- */
+
+/* The halves of a joined matrix; false: they are two matrices, or have a bias. */
+static bool halves(const nb_gpu_group *g, nb_weight *gate, nb_weight *up)
+{
+    const nb_weight *w = &g->m[0].w;
+    if (g->n != 1 || !w->data || g->m[0].bias || w->type == NB_W_INT8) return false;
+    *gate = *up = *w;
+    gate->n_row = up->n_row = w->n_row / 2;
+    up->data = (const char *)w->data + gate->n_row * w->n_col * nb_wtype_bytes(w->type);
+    if (w->type == NB_W_FP8B)
+        up->scale = w->scale + div_up(gate->n_row, NB_FP8_BLOCK) * div_up(w->n_col, NB_FP8_BLOCK);
+    return true;
+}
+
+static nb_status choose_glu(nb_gpu_forward *f, nb_error *err)
+{
+    const size_t n_layer = f->o.model->c.n_layer;
+    f->glu = nb_arena_array(&f->arena, n_layer, sizeof *f->glu);
+    if (!f->glu) return nb_fail(err, NB_ERR_NOMEM, "out of memory");
+    for (size_t i = 0; i < n_layer; i++) {
+        nb_gpu_glu *x = &f->glu[i];
+        if (!halves(&f->w.layer[i].gate_up, &x->gate, &x->up)) continue;
+        const nb_cuda_experts_row *r = f->api->experts;
+        while (r->name && (r->kind != NB_CUDA_DIRECT || r->cc > f->info.cc ||
+                           !r->can(x->gate.type, x->gate.n_row, x->gate.n_col)))
+            r++;
+        /* the rows' floats are there where the products read them */
+        if (r->name && (f->w.floats || strcmp(r->name, "simt") != 0)) x->row = r;
+    }
+    return NB_OK;
+}
+
 /* ---- sections ---- */
 
 static void *cut(size_t *at, char *base, size_t n_bytes)
@@ -384,6 +417,7 @@ static nb_status create(nb_gpu_forward *f, nb_error *err)
     NB_TRY(refuse(&f->o, err));
     NB_TRY(choose_attention(f, err));
     NB_TRY(nb_gpu_weights_init(&f->w, f->o.model, f->o.gpu, f->direct, f->prompt, err));
+    NB_TRY(choose_glu(f, err));
     size(f);
     NB_TRY(create_stages(f, err));
     NB_TRY(allocate(f, err));

@@ -47,6 +47,13 @@ typedef struct nb_gpu_pass {
     bool fixed;    /* captured: sizes of the graph */
 } nb_gpu_pass;
 
+/* gate and up of a layer's dense MLP (or shared experts) as one operation of direct tokens; row NULL: as
+ * two products and nb_cuda_swiglu. */
+typedef struct nb_gpu_glu {
+    const nb_cuda_experts_row *row;
+    nb_weight gate, up;
+} nb_gpu_glu;
+
 struct nb_gpu_forward {
     nb_forward_options o;
     const nb_cuda_api *api;
@@ -62,6 +69,7 @@ struct nb_gpu_forward {
     /* attention over pages: row and set of each layer */
     const nb_cuda_mla_row **attn; /* [n_layer] */
     unsigned char *set_of;        /* [n_layer] */
+    nb_gpu_glu *glu;              /* [n_layer] */
     nb_cuda_units units[NB_GPU_SETS];
     size_t n_set;
     nb_gpu_stage stage[2]; /* by kind */

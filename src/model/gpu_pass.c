@@ -259,10 +259,22 @@ static void project_gqa(nb_gpu_forward *f, const nb_gpu_pass *p, size_t layer)
 
 /* ---- feed forward ---- */
 
-/* y = down(silu(gate) * up), or the shared experts. */
-static void dense(nb_gpu_forward *f, const nb_gpu_pass *p, const nb_gpu_layer *l)
+/* act = silu(gate) * up. */
+static void gate_up(nb_gpu_forward *f, const nb_gpu_pass *p, const nb_gpu_layer *l,
+                    const nb_gpu_glu *glu)
 {
-    const size_t hidden = f->o.model->c.hidden, inter = l->gate_up.width / 2;
+    const size_t inter = l->gate_up.width / 2;
+    if (p->kind == NB_CUDA_DIRECT && glu->row) {
+        glu->row->fn(f->g, &(nb_cuda_experts_args){ .gate = glu->gate,
+                                                    .up = glu->up,
+                                                    .x = f->xn,
+                                                    .y = f->act,
+                                                    .n_expert = 1,
+                                                    .n_out = inter,
+                                                    .n_tok = p->n_pad,
+                                                    .n_place = p->n_pad });
+        return;
+    }
     run_group(f, p, &l->gate_up, f->xn, f->gate_up);
     f->api->swiglu(f->g, &(nb_cuda_swiglu_args){ .gate = f->gate_up,
                                                  .up = f->gate_up + inter,
@@ -270,10 +282,19 @@ static void dense(nb_gpu_forward *f, const nb_gpu_pass *p, const nb_gpu_layer *l
                                                  .n_tok = p->n_pad,
                                                  .dim = inter,
                                                  .in_stride = 2 * inter });
+}
+
+/* branch = down(silu(gate) * up), or the shared experts. */
+static void dense(nb_gpu_forward *f, const nb_gpu_pass *p, const nb_gpu_layer *l,
+                  const nb_gpu_glu *glu)
+{
+    const size_t hidden = f->o.model->c.hidden;
+    gate_up(f, p, l, glu);
     nb_gpu_linear(f, p->kind, &l->down, f->act, floats(f->branch, hidden), p->n_pad);
 }
 
-static void moe(nb_gpu_forward *f, const nb_gpu_pass *p, const nb_gpu_layer *l)
+static void moe(nb_gpu_forward *f, const nb_gpu_pass *p, const nb_gpu_layer *l,
+                const nb_gpu_glu *glu)
 {
     const nb_model_config *c = &f->o.model->c;
     const bool shared = l->down.w.data != NULL;
@@ -294,6 +315,8 @@ static void moe(nb_gpu_forward *f, const nb_gpu_pass *p, const nb_gpu_layer *l)
                                                .sigmoid = c->sigmoid,
                                                .normalise = c->normalise,
                                                .factor = c->routed_factor });
+    /* Before the others: their weights are on the way while experts are chosen. */
+    if (shared) dense(f, p, l, glu);
     nb_cuda_experts_args a = { .gate = l->expert.gate,
                                .up = l->expert.up,
                                .x = f->xn,
@@ -312,7 +335,6 @@ static void moe(nb_gpu_forward *f, const nb_gpu_pass *p, const nb_gpu_layer *l)
     a.src = NULL;
     a.n_out = c->hidden;
     l->expert.row_down[p->kind]->fn(f->g, &a);
-    if (shared) dense(f, p, l);
     f->api->moe_sum(f->g, &(nb_cuda_moe_sum_args){ .y = f->branch,
                                                    .e = f->e_y,
                                                    .shared = shared ? f->branch : NULL,
@@ -357,9 +379,9 @@ static void layer(nb_gpu_forward *f, const nb_gpu_pass *p, size_t i)
     nb_gpu_trace(f, p, "attn_out", i, f->branch, c->hidden, c->hidden);
     join(f, p, l->post_norm, f->branch);
     if (c->dense[i])
-        dense(f, p, l);
+        dense(f, p, l, &f->glu[i]);
     else
-        moe(f, p, l);
+        moe(f, p, l, &f->glu[i]);
     nb_gpu_trace(f, p, "mlp_out", i, f->branch, c->hidden, c->hidden);
     join(f, p, last ? NULL : f->w.layer[i + 1].in_norm, f->branch);
     nb_gpu_trace(f, p, "out", i, f->h + p->h_row0 * c->hidden, c->hidden, c->hidden);

@@ -1,6 +1,7 @@
 /* check_cuda_experts.c - experts' products on a device: every row of the table against sums in double, as the
  * router orders them: places by expert, experts without a token and one with most of them.  Then the promise: a
- * token alone has the bits that it has among others. */
+ * token alone has the bits that it has among others.  One expert for all tokens goes without a list, and has the
+ * bits of one with a list. */
 #include "check/check_cuda.h"
 #include "kernel/linear/linear.h"
 
@@ -10,10 +11,12 @@ typedef struct shape {
 } shape;
 
 static const shape shapes[] = {
-    { 1, 3, 7, 2, 1, false },      { 4, 33, 48, 3, 2, false },    { 40, 24, 144, 11, 3, false },
-    { 3, 72, 272, 45, 2, false },  { 70, 16, 64, 19, 6, false },  { 2, 130, 128, 20, 1, false },
-    { 5, 20, 100, 40, 4, false },  { 2, 17, 16, 150, 2, false },  { 8, 1408, 2048, 7, 6, true },
-    { 8, 200, 1408, 90, 3, true }, { 6, 150, 656, 500, 2, true }, { 64, 256, 256, 300, 6, true },
+    { 1, 3, 7, 2, 1, false },       { 4, 33, 48, 3, 2, false },    { 40, 24, 144, 11, 3, false },
+    { 3, 72, 272, 45, 2, false },   { 70, 16, 64, 19, 6, false },  { 2, 130, 128, 20, 1, false },
+    { 5, 20, 100, 40, 4, false },   { 2, 17, 16, 150, 2, false },  { 8, 1408, 2048, 7, 6, true },
+    { 1, 33, 48, 21, 1, false },    { 1, 130, 272, 3, 1, false },  { 1, 2816, 2048, 5, 1, true },
+    { 1, 300, 256, 150, 1, true },  { 8, 200, 1408, 90, 3, true }, { 6, 150, 656, 500, 2, true },
+    { 64, 256, 256, 300, 6, true },
 };
 
 /* The places of a step. */
@@ -178,8 +181,9 @@ static void one_case(chk *t, const nb_cuda_experts_row *v, const shape *s, nb_wt
                            parts ? (int)chk_between(t, 1, 2) : 0);
     a->y = chk_gpu_out_rows(t, n_place, (s->n_out + 7) / 8 * 8 + 8 * chk_between(t, 0, 1),
                             down ? 0 : (int)chk_between(t, 0, 2));
-    a->first = chk_gpu_in(t, k.o.first, (s->n_expert + 1) * sizeof *k.o.first);
-    if (!down) a->src = chk_gpu_in(t, k.o.src, n_place * sizeof *k.o.src);
+    const bool list = s->n_expert > 1 || v->kind != NB_CUDA_DIRECT;
+    if (list) a->first = chk_gpu_in(t, k.o.first, (s->n_expert + 1) * sizeof *k.o.first);
+    if (list && !down) a->src = chk_gpu_in(t, k.o.src, n_place * sizeof *k.o.src);
     a->n_expert = s->n_expert;
     a->n_out = s->n_out;
     a->n_tok = s->n_tok;

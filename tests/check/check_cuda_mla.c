@@ -332,6 +332,7 @@ static result run(chk *t, const nb_cuda_mla_row *v, const kase *k, const cut *ho
         .q_head = k->q_head,
         .max_item = n_item + (how->random ? chk_between(t, 0, 9) : 0),
         .scale = k->scale,
+        .beside = n_item > 0 && how->random,
     };
     const nb_cuda_api *api = chk_gpu_api(t);
     nb_cuda *g = chk_gpu(t);

@@ -146,7 +146,8 @@ typedef struct nb_cuda_route_args {
 /* Experts' products over the places of route: with up.data, act[p] = swiglu(gate x[src[p]],
  * up x[src[p]]) (parts, and f for SIMT rows); else y[p] = gate x[p] (the down product: gate is down).
  * Weights of all experts follow each other: [n_expert * n_out][n_col], FP8B scales
- * [n_expert][ceil(n_out / 128)][ceil(n_col / 128)]. */
+ * [n_expert][ceil(n_out / 128)][ceil(n_col / 128)].
+ * first NULL (rows of kind DIRECT): one expert, which has all n_tok = n_place rows in their order. */
 typedef struct nb_cuda_experts_args {
     nb_weight gate, up; /* n_row = n_expert * n_out */
     nb_cuda_rows x, y;  /* x: [n_tok] with src, [n_place] without; y: [n_place], floats for down */
@@ -255,7 +256,8 @@ typedef struct nb_cuda_pick {
  * latent (not normalised).  Relative error of a result (norm over the head's values, against the
  * contract of attn_pages.h in double): 2e-3, each row of the table says its own.
  *   row.fn:    states of the complete pages, from items
- *   mla_tail:  the last state of every query
+ *   mla_tail:  the last state of every query.  beside: it comes right after row.fn of the same layer, and both may
+ *              run at once.  (row.fn lets the next kernel begin only when those before it have ended.)
  *   mla_join:  y[row][h] = the states merged in order, o / l; y.f, y.hi, y.lo as wanted
  * A query without complete pages has only its last state. */
 typedef struct nb_cuda_mla_args {
@@ -271,6 +273,7 @@ typedef struct nb_cuda_mla_args {
     size_t n_row, n_head, lora, d_rope, q_stride, q_head;
     size_t max_item; /* most that *n_item becomes in this graph: decides the grid */
     float scale;
+    bool beside;       /* mla_tail only */
     nb_cuda_pick pick; /* row "mma" only; items of queries with n > 0 have n_q 1 */
 } nb_cuda_mla_args;
 

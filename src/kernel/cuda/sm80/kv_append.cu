@@ -182,6 +182,8 @@ __device__ bool completes(const append &p, uint32_t k, uint32_t mine)
 __global__ void __launch_bounds__(THREADS, 2) append_few(NB_PARAM append p)
 {
     __shared__ uint32_t some_complete[1]; /* bit k: chunk k of the batch completes a page */
+    nb_grid_next();
+    nb_grid_wait();
     const uint32_t n_chunk = (uint32_t)p.a.cache.n_chunk, n_block = gridDim.x * gridDim.y;
     const uint32_t mine = (n_chunk - blockIdx.y + gridDim.y - 1) / gridDim.y;
     const team all = { threadIdx.x, blockDim.x };
@@ -328,7 +330,8 @@ void nb_cuda_kv_append(nb_cuda *g, const nb_cuda_kv_append_args *a)
         const size_t n_group = PAGE / p.n_row, fit = 2 * (size_t)g->n_sm;
         const size_t most = fit < n_group ? 1 : fit / n_group;
         const size_t n_set = a->cache.n_chunk < most ? a->cache.n_chunk : most;
-        NB_LAUNCH(g, append_few, dim3((unsigned)n_group, (unsigned)n_set), dim3(THREADS), 0, p);
+        NB_LAUNCH_EARLY(g, append_few, dim3((unsigned)n_group, (unsigned)n_set), dim3(THREADS), 0,
+                        p);
         return;
     }
     const size_t unit = (a->max_chunk_tok + 2 * PAGE - 2) / PAGE * 8 * a->cache.n_chunk;

@@ -235,7 +235,9 @@ template <class F> __global__ void __launch_bounds__(512, 1) few_kernel(nb_lin j
     nb_grid_next();
     if (j.first) nb_grid_wait();
     work<F> o;
+    uint32_t begin = 0, end = j.n_tok;
     o.batch = blockIdx.y;
+    if (j.first && !nb_lin_active(j, blockIdx.y, &o.batch, &begin, &end)) return;
     o.k0 = range * j.range;
     o.k1 = o.k0 + j.range < j.n_col ? o.k0 + j.range : j.n_col;
 #pragma unroll
@@ -248,8 +250,6 @@ template <class F> __global__ void __launch_bounds__(512, 1) few_kernel(nb_lin j
             o.w[m][h] = j.w[matrix] + (o.batch * j.w_rows + r) * j.n_col * (F::FP8 ? 1 : 2);
             o.scale[m][h] = F::FP8 ? nb_lin_scale(j, matrix, o.batch, r) : nullptr;
         }
-    const uint32_t begin = j.first ? j.first[o.batch] : 0;
-    const uint32_t end = j.first ? j.first[o.batch + 1] : j.n_tok;
     float *parts = reinterpret_cast<float *>(shared);
     for (o.tok = begin; o.tok < end; o.tok += 8 * F::NT) {
         float sum[F::MT][F::NT][4] = {};

@@ -46,8 +46,9 @@ static void experts(nb_cuda *g, const nb_cuda_experts_args *a, bool prompt)
     if (!a->n_place || !a->n_out || !a->n_expert) return;
     const bool fp8 = a->gate.type == NB_W_FP8B, glu = a->up.data != NULL;
     const nb_lin j = nb_lin_of(a);
-    const bool few = a->n_tok <= FEW_TOK || a->n_place / a->n_expert <= FEW_TOK / 2;
-    if (!few || (fp8 && prompt) || !nb_lin_few(g, j, fp8, glu, a->n_expert, a->n_tok))
+    const bool few = a->n_tok <= FEW_TOK || (a->first && a->n_place / a->n_expert <= FEW_TOK / 2);
+    const size_t active = !a->first ? 1 : a->n_expert < a->n_place ? a->n_expert : a->n_place;
+    if (!few || (fp8 && prompt) || !nb_lin_few(g, j, fp8, glu, active, a->n_tok))
         nb_lin_tile(g, j, fp8, glu, 1, prompt);
 }
 

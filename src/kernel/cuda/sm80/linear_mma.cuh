@@ -188,9 +188,42 @@ __device__ inline bool nb_lin_find(const nb_lin &j, uint32_t tile, uint32_t *exp
     return false;
 }
 
+/* Experts: the n-th that has places, and which; false: fewer have.  All lanes of a warp. */
+__device__ inline bool nb_lin_active(const nb_lin &j, uint32_t n, uint32_t *expert, uint32_t *begin,
+                                     uint32_t *end)
+{
+    const uint32_t all = 0xffffffffu, lane = threadIdx.x & 31;
+    for (uint32_t e0 = 0; e0 < j.n_expert; e0 += 128) {
+        uint32_t first[4], last[4]; /* all are asked for before one is waited for */
+#pragma unroll
+        for (uint32_t k = 0; k < 4; k++) {
+            const uint32_t e = e0 + 32 * k + lane;
+            first[k] = e < j.n_expert ? j.first[e] : 0;
+            last[k] = e < j.n_expert ? j.first[e + 1] : 0;
+        }
+#pragma unroll
+        for (uint32_t k = 0; k < 4; k++) {
+            const uint32_t some = __ballot_sync(all, last[k] > first[k]);
+            const uint32_t count = (uint32_t)__popc(some);
+            if (n >= count) {
+                n -= count;
+                continue;
+            }
+            const bool mine = some >> lane & 1 && (uint32_t)__popc(some & ((1u << lane) - 1)) == n;
+            const int l = __ffs((int)__ballot_sync(all, mine)) - 1;
+            *expert = e0 + 32 * k + (uint32_t)l;
+            *begin = __shfl_sync(all, first[k], l);
+            *end = __shfl_sync(all, last[k], l);
+            return true;
+        }
+    }
+    return false;
+}
+
 /* The kernels: linear_few.cu reads weights straight into registers, for few tokens (false: the device has
  * not enough shared memory, nothing was done); linear_tile.cu has tiles in shared memory.  Same bits.
- * glu: gate and up, then SwiGLU.  max_tok: most tokens of a batch or expert. */
+ * glu: gate and up, then SwiGLU.  n_batch: batches, or the most experts that have places.  max_tok: most
+ * tokens of a batch or expert. */
 bool nb_lin_few(nb_cuda *g, const nb_lin &j, bool fp8, bool glu, size_t n_batch, size_t max_tok);
 void nb_lin_tile(nb_cuda *g, const nb_lin &j, bool fp8, bool glu, size_t n_batch, bool prompt);
 

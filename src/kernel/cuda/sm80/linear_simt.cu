@@ -83,6 +83,12 @@ template <nb_wtype T> __global__ void __launch_bounds__(WARPS * 32) linear_kerne
 #pragma unroll
     for (uint32_t i = 0; i < TOKENS; i++) x_at[i] = (tok + i) * j.x.stride + b * j.x_batch;
     row_sum<T, TOKENS>(y, j, 0, b, r, x_at, n);
+    if (j.w[1]) {
+        float up[TOKENS];
+        row_sum<T, TOKENS>(up, j, 1, b, r, x_at, n);
+#pragma unroll
+        for (uint32_t i = 0; i < TOKENS; i++) y[i] = nb_lin_swiglu(y[i], up[i]);
+    }
 #pragma unroll
     for (uint32_t i = 0; i < TOKENS; i++)
         if (i < n && (threadIdx.x & 31) == i) nb_lin_store(j, b, tok + i, r, y[i]);

@@ -118,6 +118,7 @@ __global__ void __launch_bounds__(32 * WARPS) mla_join(NB_PARAM nb_cuda_mla_args
     const size_t nh = a.n_head, row = blockIdx.x / nh, head = blockIdx.x % nh;
     const uint32_t c = (blockIdx.y * blockDim.x + threadIdx.x) * WIDTH, warp = threadIdx.x / 32;
     const bool here = c < a.lora;
+    nb_grid_next();
     nb_grid_wait();
     if ((blockIdx.y * blockDim.x + 32 * warp) * WIDTH >= a.lora) return;
     const size_t first = a.part_first[row];

@@ -3,6 +3,7 @@
  * A thread per angle.  Arguments reach the context's length, so cosine and sine are those of double;
  * a step has a few thousand of them at most, and one launch for all layers. */
 #include "kernel/cuda/common/ops.cuh"
+#include "kernel/cuda/common/ptx.cuh"
 
 namespace
 {
@@ -10,6 +11,8 @@ constexpr uint32_t THREADS = 128;
 
 __global__ void table_kernel(nb_cuda_rope_table_args a)
 {
+    nb_grid_next();
+    nb_grid_wait();
     const size_t half = a.dim / 2, i = (size_t)blockIdx.x * THREADS + threadIdx.x;
     if (i >= a.n_tok * half) return;
     const size_t t = i / half, j = i - t * half;
@@ -25,5 +28,5 @@ void nb_cuda_rope_table(nb_cuda *g, const nb_cuda_rope_table_args *a)
 {
     const size_t n = a->n_tok * (a->dim / 2);
     if (n == 0) return;
-    NB_LAUNCH(g, table_kernel, (unsigned)((n + THREADS - 1) / THREADS), THREADS, 0, *a);
+    NB_LAUNCH_EARLY(g, table_kernel, (unsigned)((n + THREADS - 1) / THREADS), THREADS, 0, *a);
 }
