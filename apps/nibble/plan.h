@@ -51,6 +51,8 @@ json_t *plan_notes(const plan *p);
 const char *plan_arithmetic(const plan *p,
                             nb_kv_type type); /* how a record's codes are computed with */
 const char *plan_wtype_name(nb_sizes_wtype w);
+/* A JSON string; of what is not UTF-8 the bytes above 127 become '?'. */
+json_t *plan_string(const char *s);
 /* 140.4 GiB, 2.65 MiB: into out. */
 void plan_bytes_text(double x, char *out, size_t n);
 

@@ -39,7 +39,7 @@ static void put_known(maker *k, json_t *o, const char *key, double x)
 }
 static void put_str(maker *k, json_t *o, const char *key, const char *s)
 {
-    put(k, o, key, json_string(s));
+    put(k, o, key, plan_string(s));
 }
 
 /* ---- the model ------------------------------------------------------------ */

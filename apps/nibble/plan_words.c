@@ -13,6 +13,18 @@ void plan_bytes_text(double x, char *out, size_t n)
     (void)snprintf(out, n, i ? "%.1f %s" : "%.0f %s", x, unit[i]);
 }
 
+json_t *plan_string(const char *s)
+{
+    char plain[1024];
+    size_t n = 0;
+    json_t *j = json_string(s);
+    if (j) return j;
+    for (; s[n] && n + 1 < sizeof plain; n++)
+        plain[n] = (char)((unsigned char)s[n] < 0x80 ? s[n] : '?');
+    plain[n] = 0;
+    return json_string(plain);
+}
+
 const char *plan_wtype_name(nb_sizes_wtype w)
 {
     static const char *const name[NB_SIZES_N_WTYPE] = { "checkpoint", "bf16", "fp8", "int8" };
@@ -45,7 +57,7 @@ CLI_PRINTF(2, 3) static void say(json_t *a, const char *fmt, ...)
     va_start(ap, fmt);
     (void)vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    (void)json_array_append_new(a, json_string(text));
+    (void)json_array_append_new(a, plan_string(text));
 }
 
 /* ---- assumptions ------------------------------------------------------------ */

@@ -117,6 +117,12 @@ printf '{"gpus": {"mine": {"memory_mib": -1}}}' >"$tmp/gpus.json"
 fails 1 "gpus.json mine.memory_mib" plan deepseek-v2-lite --gpu mine --gpu-file "$tmp/gpus.json"
 fails 1 "nowhere.json" plan deepseek-v2-lite --gpu mine --gpu-file "$tmp/nowhere.json"
 
+# A name that is not UTF-8 is no trouble.
+mkdir "$tmp/$(printf 'a\377b')"
+cp "$src/models/configs/deepseek-v2-lite.json" "$tmp/$(printf 'a\377b')/config.json"
+ok plan "$tmp/$(printf 'a\377b')" --gpu h100 --context 1M --json
+[ "$(json "$tmp/out" 'j["model"]["name"].endswith("a?b"), j["layout"]["fits"]')" = "(True, True)" ] || die "a name"
+
 # What is refused, by name.
 fails 1 "deepseek-v33" plan deepseek-v33
 printf '{"model_type":"deepseek_v3","vocab_size":512,"hidden_size":-1}' >"$tmp/config.json"
