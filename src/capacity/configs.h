@@ -15,7 +15,7 @@ typedef struct nb_bundled_config {
  * suffixes that do not change the geometry (-Instruct, -Chat, -Base, ...); also by other names of the
  * same geometry ("deepseek-r1").  NB_ERR_NOT_FOUND: the line has the nearest name and all of them. */
 nb_status nb_capacity_config(const char *name, nb_bundled_config *out, nb_error *err);
-/* Number i of all, by name; false behind the last. */
+/* Number i of all, in the order of the files; false behind the last. */
 bool nb_capacity_config_at(size_t i, nb_bundled_config *out);
 
 /* The configuration of a MODEL: a directory, a config.json, else a bundled name. *note (may be NULL):
