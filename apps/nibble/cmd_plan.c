@@ -2,6 +2,7 @@
 #include "cli.h"
 #include "opts.h"
 #include "plan.h"
+#include "plan_trace.h"
 
 static int report(const plan *p)
 {
@@ -19,6 +20,8 @@ static int report(const plan *p)
 
 int cmd_plan(const opts *o)
 {
+    if (o->trace.file) return cmd_plan_trace(o);
+    if (o->trace.html) return cli_usage("--html: expected with --trace");
     plan p;
     int code = plan_setup(o, &p);
     if (code == CLI_OK) code = report(&p);

@@ -9,7 +9,7 @@
 
 static const opt_table *const tables[] = { &opt_table_main, &opt_table_kv, &opt_table_serve,
                                            &opt_table_bench, &opt_table_eval,
-                                           &opt_table_plan };
+                                           &opt_table_plan, &opt_table_trace };
 
 const opt_row *opts_row_at(size_t i)
 {

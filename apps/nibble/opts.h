@@ -15,6 +15,7 @@
 #include "opts_eval.h"
 #include "opts_plan.h"
 #include "opts_serve.h"
+#include "opts_trace.h"
 
 typedef struct opt_ids {
     uint32_t *p;
@@ -112,6 +113,7 @@ typedef struct opts {
     serve_opts serve;
     eval_opts eval;
     plan_opts plan;
+    trace_opts trace;
     const char *config;   /* path of a YAML file */
     bool config_model;    /* model comes from it */
     opt_strs ignored;     /* options that were given and have no effect */

@@ -62,6 +62,7 @@ extern const opt_table opt_table_bench; /* opts_table_bench.c */
 extern const opt_table opt_table_kv;    /* opts_table_kv.c */
 extern const opt_table opt_table_eval;  /* opts_table_eval.c */
 extern const opt_table opt_table_plan;  /* opts_table_plan.c */
+extern const opt_table opt_table_trace; /* opts_table_trace.c */
 
 enum { OPT_NAME_BYTES = 64 };
 

@@ -1,0 +1,46 @@
+/* opts_table_trace.c - the options of `nibble plan --trace`. */
+#include "opts_table.h"
+
+#define AT(field) offsetof(opts, trace.field)
+#define PLAN .cmds = CMD_PLAN, .group = GROUP_REQUESTS
+
+// clang-format off
+static const opt_row rows[] = {
+    { .name = "trace", .arg = "FILE", .type = OPT_STR, .offset = AT(file), PLAN,
+      .help = "replay a trace of requests through the cache and the scheduler instead: Mooncake JSONL, Azure CSV, "
+              "or a session's .json or a folder of them (docs/trace-replay.md)" },
+    { .name = "replay", .arg = "MODE", .type = OPT_CHOICE, .offset = AT(replay), .def = "cache", .choices = "cache|serve", PLAN,
+      .help = "--trace: cache plays the requests one after the other; serve gives them a scheduler and a clock" },
+    { .name = "cache", .arg = "LIST", .type = OPT_STR, .offset = AT(cache), PLAN,
+      .help = "--trace: sizes of the cache in GB (10^9 bytes), such as 20,40,80, or with a unit: 64GiB" },
+    { .name = "kv-cache-memory-bytes", .arg = "LIST", .type = OPT_STR, .offset = AT(cache_bytes), PLAN,
+      .help = "--trace: the same in bytes" },
+    { .name = "records", .arg = "LIST", .type = OPT_STR, .offset = AT(records), .def = "bf16,fp8,nvfp4", PLAN,
+      .help = "--trace: records to compare, as --kv-cache-dtype" },
+    { .name = "bytes-per-token", .arg = "LIST", .type = OPT_STR, .offset = AT(bytes_per_token), PLAN,
+      .help = "--trace: bytes of a token of all layers instead of records, such as 35136 or 576x61" },
+    { .name = "policies", .arg = "LIST", .type = OPT_STR, .offset = AT(policies), .def = "classes", PLAN,
+      .help = "--trace: which block goes first: classes (the engine's), lru, fifo, lfu, aged, longest, random, or all" },
+    { .name = "sessions", .arg = "N", .type = OPT_SIZE, .offset = AT(sessions), .def = "16", .lo = 1, .hi = 4096, PLAN,
+      .help = "--trace with sessions: how many are always open" },
+    { .name = "max-gap", .arg = "S", .type = OPT_NUM, .offset = AT(max_gap_s), .def = "600", .lo = 0, .hi = 1e9, PLAN,
+      .help = "--trace with sessions: longest time between two requests of one" },
+    { .name = "seeds", .arg = "N", .type = OPT_SIZE, .offset = AT(seeds), .def = "1", .lo = 1, .hi = 1000, PLAN,
+      .help = "--trace with sessions: runs with other orders of sessions, of which the mean is shown" },
+    { .name = "requests", .arg = "N", .type = OPT_SIZE, .offset = AT(requests), .lo = 1, .hi = 1e9, PLAN,
+      .help = "--trace: requests to play (default: all; of sessions, until none is left to open)" },
+    { .name = "max-prompt", .arg = "N", .type = OPT_COUNT, .offset = AT(max_prompt), .def = "0", .lo = 0, .hi = 1 << 24, PLAN,
+      .help = "--trace: longer prompts are left out (default: none)" },
+    { .name = "speed", .arg = "X", .type = OPT_NUM, .offset = AT(speed), .def = "1", .lo = 0, .hi = 1e6, .lo_open = true, PLAN,
+      .help = "--trace: times between requests are divided by it" },
+    { .name = "prefill-rate", .arg = "TOK/S", .type = OPT_NUM, .offset = AT(prefill_rate), .def = "20000", .lo = 0, .hi = 1e9, .lo_open = true, PLAN,
+      .help = "--replay serve: prompt tokens per second" },
+    { .name = "decode-rate", .arg = "TOK/S", .type = OPT_NUM, .offset = AT(decode_rate), .def = "30", .lo = 0, .hi = 1e6, .lo_open = true, PLAN,
+      .help = "--replay serve: steps per second that generate a token for every running request" },
+    { .name = "max-num-seqs", .arg = "N", .type = OPT_SIZE, .offset = AT(max_num_seqs), .def = "64", .lo = 1, .hi = 8192, PLAN,
+      .help = "--replay serve: requests that run at once, at most" },
+    { .name = "html", .arg = "FILE", .type = OPT_STR, .offset = AT(html), .cmds = CMD_PLAN, .group = GROUP_OUTPUT,
+      .help = "--trace: write the tables and plots as a page" },
+};
+// clang-format on
+const opt_table opt_table_trace = { rows, sizeof rows / sizeof *rows };

@@ -1,0 +1,55 @@
+/* plan_trace.h - `nibble plan --trace`: the points of a replay, and their report. */
+#ifndef NB_APPS_PLAN_TRACE_H
+#define NB_APPS_PLAN_TRACE_H
+#include <jansson.h>
+
+#include "capacity/replay.h"
+#include "opts.h"
+
+enum { TRACE_MAX_SIZE = 16, TRACE_MAX_RECORD = 16, TRACE_MAX_POINT = 1024 };
+
+typedef struct trace_record {
+    char name[24];
+    double block_bytes; /* 64 tokens of all layers */
+} trace_record;
+
+/* Means over the seeds; of the hit rate also the extremes. */
+typedef struct trace_point {
+    size_t record, size; /* of trace_plan */
+    nb_kv_evict evict;
+    size_t n_block;
+    double hit, hit_min, hit_max, ceiling; /* shares of input tokens; ceiling NAN: unknown */
+    double n_in, n_uncached, n_evicted, n_request, n_skipped, n_session, n_out;
+    double n_preempted, ttft_mean, ttft_p50, ttft_p90, ttft_p99, wait, duration, held, n_running;
+} trace_point;
+
+typedef struct trace_plan {
+    const opts *o;
+    bool serve;
+    nb_mix_options mix;
+    char **path;
+    size_t n_path;
+    double size[TRACE_MAX_SIZE]; /* bytes */
+    size_t n_size;
+    trace_record record[TRACE_MAX_RECORD];
+    size_t n_record;
+    nb_kv_evict policy[NB_KV_N_EVICT];
+    size_t n_policy;
+    trace_point *point; /* [n_point] by size, policy, record */
+    size_t n_point;
+} trace_plan;
+
+/* plan_trace.c: an exit code. */
+int cmd_plan_trace(const opts *o);
+
+/* plan_trace_setup.c: CLI_OK, or another code after one error line.  Deinit in any case. */
+int trace_setup(const opts *o, trace_plan *t);
+void trace_deinit(trace_plan *t);
+
+/* plan_trace_out.c: the report, its keys are in docs/trace-replay.md; NULL without memory. */
+json_t *trace_json(const trace_plan *t);
+void trace_print(const trace_plan *t);
+/* The page: CLI_OK, or CLI_FAILED after one error line. */
+int trace_page(const trace_plan *t, const char *path);
+
+#endif
