@@ -61,7 +61,8 @@ static int read_options(depth_bench *x)
 
 static int open_engine(depth_bench *x)
 {
-    const size_t more = x->max_prefill > x->b->point_tokens ? x->max_prefill : x->b->point_tokens;
+    const size_t n = 2 * x->b->point_tokens; /* bench_points_decode, of several sequences */
+    const size_t more = x->max_prefill > n ? x->max_prefill : n;
     const bench_points_spec s = { .max_model_len = bench_points_len(x->max_depth, more),
                                   .max_seqs = x->max_batch,
                                   .seed = x->b->seed,
@@ -165,15 +166,15 @@ static void print_head(const depth_bench *x)
 
 static int print_json(depth_bench *x)
 {
-    json_t *j =
-        json_pack("{s:s, s:s, s:s, s:I, s:f, s:I, s:I, s:I, s:b, s:I, s:I, s:o, s:o, s:o}", "model",
-                  x->o->model, "kv_cache_dtype", x->p.info.kv_dtype, "weights", x->p.info.weights,
-                  "weight_bytes", (json_int_t)x->p.info.weight_bytes, "kv_bytes_per_token",
-                  x->p.info.kv_bytes_per_tok, "pool_bytes", (json_int_t)x->p.info.kv_pool_bytes,
-                  "workspace_bytes", (json_int_t)x->p.info.workspace_bytes, "threads",
-                  (json_int_t)x->p.info.n_thread, "filled", (int)x->b->fill, "seed",
-                  (json_int_t)x->b->seed, "peak_bytes", (json_int_t)bench_peak_bytes(), "decode",
-                  x->decode, "prefill", x->prompt, "results", x->results);
+    json_t *j = json_pack(
+        "{s:s, s:s, s:s, s:I, s:f, s:I, s:I, s:s, s:I, s:b, s:I, s:I, s:o, s:o, s:o}", "model",
+        x->o->model, "kv_cache_dtype", x->p.info.kv_dtype, "weights", x->p.info.weights,
+        "weight_bytes", (json_int_t)x->p.info.weight_bytes, "kv_bytes_per_token",
+        x->p.info.kv_bytes_per_tok, "pool_bytes", (json_int_t)x->p.info.kv_pool_bytes,
+        "workspace_bytes", (json_int_t)x->p.info.workspace_bytes, "device", x->p.info.device,
+        "threads", (json_int_t)x->p.info.n_thread, "filled", (int)x->b->fill, "seed",
+        (json_int_t)x->b->seed, "peak_bytes", (json_int_t)bench_peak_bytes(), "decode", x->decode,
+        "prefill", x->prompt, "results", x->results);
     return bench_doc_print(&x->doc, bench_doc_head(&x->doc, "bench throughput", &x->b->metadata),
                            j);
 }

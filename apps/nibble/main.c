@@ -34,6 +34,8 @@ const command commands[] = {
       "times single operations beside the floors of this machine", cmd_bench_kernel, true },
     { "bench load", CMD_BENCH_LOAD, "MODEL [options]",
       "how long a model takes from its files to the first token, cold and warm", cmd_bench_load, false },
+    { "bench matrix", CMD_BENCH_MATRIX, "MODEL [--context LIST] [--concurrency LIST] [--price X] [options]",
+      "tokens per second and their cost, by record, context and users", cmd_bench_matrix, false },
     { "eval kl", CMD_EVAL_KL, "MODEL --text FILE [--formats LIST] [options]\nMODEL --tokens FILE [--formats LIST] [options]",
       "distance of next-token distributions from a reference cache, by position", cmd_eval_kl, false },
     { "eval ppl", CMD_EVAL_PPL, "MODEL --text FILE [--formats LIST] [options]\nMODEL --tokens FILE [--formats LIST] [options]",

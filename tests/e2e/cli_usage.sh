@@ -26,7 +26,7 @@ for c in serve run chat info logits tokenize render; do
     wrong "--no-such-option unknown" $c m --no-such-option
     wrong "unexpected two" $c one two
 done
-for g in "eval kl ppl attn ruler compare" "bench serve throughput kernel load"; do
+for g in "eval kl ppl attn ruler compare" "bench serve throughput kernel load matrix"; do
     # shellcheck disable=SC2086
     set -- $g
     group=$1
