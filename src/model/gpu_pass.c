@@ -297,7 +297,12 @@ static void moe(nb_gpu_forward *f, const nb_gpu_pass *p, const nb_gpu_layer *l,
                 const nb_gpu_glu *glu)
 {
     const nb_model_config *c = &f->o.model->c;
-    const bool shared = l->down.w.data != NULL;
+    const bool shared = l->down.w.data != NULL, beside = shared && p->kind == NB_CUDA_DIRECT;
+    if (beside) { /* their weights come while experts are chosen */
+        f->api->side_begin(f->g);
+        dense(f, p, l, glu);
+        f->api->side_end(f->g);
+    }
     nb_gpu_linear(f, p->kind, &l->router, f->xn, floats(f->r_logits, c->n_expert), p->n_pad);
     f->api->route(f->g, &(nb_cuda_route_args){ .logits = f->r_logits,
                                                .bias = l->router_b,
@@ -315,8 +320,6 @@ static void moe(nb_gpu_forward *f, const nb_gpu_pass *p, const nb_gpu_layer *l,
                                                .sigmoid = c->sigmoid,
                                                .normalise = c->normalise,
                                                .factor = c->routed_factor });
-    /* Before the others: their weights are on the way while experts are chosen. */
-    if (shared) dense(f, p, l, glu);
     nb_cuda_experts_args a = { .gate = l->expert.gate,
                                .up = l->expert.up,
                                .x = f->xn,
@@ -335,6 +338,10 @@ static void moe(nb_gpu_forward *f, const nb_gpu_pass *p, const nb_gpu_layer *l,
     a.src = NULL;
     a.n_out = c->hidden;
     l->expert.row_down[p->kind]->fn(f->g, &a);
+    if (beside)
+        f->api->side_join(f->g);
+    else if (shared)
+        dense(f, p, l, glu);
     f->api->moe_sum(f->g, &(nb_cuda_moe_sum_args){ .y = f->branch,
                                                    .e = f->e_y,
                                                    .shared = shared ? f->branch : NULL,

@@ -319,6 +319,52 @@ void nb_cuda_rt_graph_destroy(nb_cuda *g, nb_cuda_graph *x)
     cudaGraphExecDestroy((cudaGraphExec_t)x);
     cudaGetLastError();
 }
+
+/* ---- work beside the stream ---- */
+
+#if NB_CUDA_EMULATED /* in order */
+void nb_cuda_rt_side_begin(nb_cuda *g)
+{
+    (void)g;
+}
+void nb_cuda_rt_side_end(nb_cuda *g)
+{
+    (void)g;
+}
+void nb_cuda_rt_side_join(nb_cuda *g)
+{
+    (void)g;
+}
+#else
+static void swap_streams(nb_cuda *g)
+{
+    const cudaStream_t s = g->stream;
+    g->stream = g->side;
+    g->side = s;
+}
+void nb_cuda_rt_side_begin(nb_cuda *g)
+{
+    if (!usable(g)) return;
+    nb_cuda_check(g, cudaEventRecord(g->fork, g->stream), "fork");
+    nb_cuda_check(g, cudaStreamWaitEvent(g->side, g->fork, 0), "fork");
+    swap_streams(g);
+    g->whole = g->aside = true;
+}
+void nb_cuda_rt_side_end(nb_cuda *g)
+{
+    if (!g->aside) return;
+    nb_cuda_check(g, cudaEventRecord(g->join, g->stream), "join");
+    swap_streams(g);
+    g->whole = g->aside = false;
+}
+void nb_cuda_rt_side_join(nb_cuda *g)
+{
+    if (!usable(g)) return;
+    nb_cuda_check(g, cudaStreamWaitEvent(g->stream, g->join, 0), "join");
+    g->whole = true;
+}
+#endif
+
 void nb_cuda_rt_mark(nb_cuda *g, int i)
 {
     if (i >= 0 && i < N_MARK && usable(g))

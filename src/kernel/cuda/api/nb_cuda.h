@@ -56,6 +56,11 @@ typedef struct nb_cuda_api {
     nb_cuda_graph *(*graph_end)(nb_cuda *g);
     void (*graph_launch)(nb_cuda *g, nb_cuda_graph *x);
     void (*graph_destroy)(nb_cuda *g, nb_cuda_graph *x);
+    /* Operations between begin and end need only what came before begin, and those after end do not need
+     * them until join: both may run at once.  Not nested; each end is joined before the next begin. */
+    void (*side_begin)(nb_cuda *g);
+    void (*side_end)(nb_cuda *g);
+    void (*side_join)(nb_cuda *g);
     /* Times: mark i (0..63) is set where the stream is; seconds between two marks, after a sync. */
     void (*mark)(nb_cuda *g, int i);
     double (*elapsed_s)(nb_cuda *g, int from, int to);

@@ -23,6 +23,7 @@
 #define NB_LAUNCH(g, kernel, grid, block, shared, ...)                                             \
     do {                                                                                           \
         if ((g)->error == cudaSuccess) {                                                           \
+            (g)->whole = false;                                                                    \
             kernel<<<(grid), (block), (shared), (g)->stream>>>(__VA_ARGS__);                        \
             nb_cuda_check((g), cudaGetLastError(), #kernel);                                       \
         }                                                                                          \
@@ -41,7 +42,8 @@
             nb_config.dynamicSmemBytes = (shared);                                                 \
             nb_config.stream = (g)->stream;                                                        \
             nb_config.attrs = &nb_early;                                                           \
-            nb_config.numAttrs = (g)->cc >= 90 ? 1 : 0;                                            \
+            nb_config.numAttrs = (g)->cc >= 90 && !(g)->whole ? 1 : 0;                             \
+            (g)->whole = false;                                                                    \
             nb_cuda_check((g), cudaLaunchKernelEx(&nb_config, kernel, __VA_ARGS__), #kernel);      \
         }                                                                                          \
     } while (0)
@@ -77,6 +79,7 @@ struct nb_cuda {
     int index, cc, n_sm;
     size_t shared_bytes, l2_bytes;
     bool capturing;
+    bool aside, whole; /* stream and side are exchanged; the next kernel waits for several others */
     void *blas, *blas_work; /* cuBLASLt's handle and workspace, or NULL */
     size_t blas_work_bytes;
     char name[96];
