@@ -121,7 +121,7 @@ struct options {
         { 0, 128, 4096 }, { 0, 32, 32768 }, { 0, 4, 131072 }, { 0, 1, 131072 }, { 0, 1, 32768 }
     };
     std::vector<std::string> records = { "bf16", "fp8", "nvfp4", "if4" };
-    const char *library = nullptr, *json = nullptr;
+    const char *library = nullptr, *json = nullptr, *commit = "";
     size_t n_round = 3, n_sample = 5;
     double sample_s = 10e-3;
     uint64_t seed = 0;
@@ -287,9 +287,9 @@ static void write_json(const bench *b, const char *device)
     if (utc) (void)strftime(date, sizeof date, "%Y-%m-%d", utc);
     (void)fprintf(
         f,
-        "{\n \"device\": \"%s\",\n \"date\": \"%s\",\n \"copy_gbs\": %.0f,\n \"gemm_tflops\": %.1f,\n"
-        " \"rounds\": %zu,\n \"samples\": %zu,\n \"rows\": [",
-        device, date, b->copy_gbs, b->gemm_tflops, b->o.n_round, b->o.n_sample);
+        "{\n \"device\": \"%s\",\n \"date\": \"%s\",\n \"commit\": \"%s\",\n"
+        " \"copy_gbs\": %.0f,\n \"gemm_tflops\": %.1f,\n \"rounds\": %zu,\n \"samples\": %zu,\n \"rows\": [",
+        device, date, b->o.commit, b->copy_gbs, b->gemm_tflops, b->o.n_round, b->o.n_sample);
     const char *comma = "";
     for (const row &r : b->rows) {
         (void)fprintf(f,
@@ -311,7 +311,8 @@ static void write_json(const bench *b, const char *device)
 static const char usage[] =
     "usage: flashmla [--cuda-library FILE] [--peer-only] [--heads 16,64,128]\n"
     "                [--shapes 128x4096,32x32768] [--kv-cache-dtype bf16,fp8,nvfp4,if4]\n"
-    "                [--rounds N] [--repeat N] [--sample-ms X] [--seed N] [--json FILE]\n"
+    "                [--rounds N] [--repeat N] [--sample-ms X] [--seed N]\n"
+    "                [--json FILE [--commit NAME]]\n"
     "--cuda-library: nibble's kernels (default: libnibble-cuda.so beside this program)\n"
     "--shapes: sequences x cached tokens, a multiple of 64\n";
 
@@ -375,6 +376,8 @@ static bool read_options(int argc, char **argv, options *o)
             o->library = v;
         else if (name == "--json")
             o->json = v;
+        else if (name == "--commit")
+            o->commit = v;
         else if (name == "--heads") {
             o->heads.clear();
             for (const std::string &w : split(v))

@@ -74,4 +74,5 @@ command -v nvidia-smi >/dev/null 2>&1 && nvidia-smi -L >/dev/null 2>&1 || {
     echo "no GPU"
     exit 77
 }
-exec "$program" --cuda-library "$build/libnibble-cuda.so" "$@"
+commit=$(git rev-parse --short HEAD 2>/dev/null || true)
+exec "$program" --cuda-library "$build/libnibble-cuda.so" --commit "$commit" "$@"
