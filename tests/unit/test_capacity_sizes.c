@@ -138,6 +138,9 @@ static void test_v3(void **state)
     assert_true(equivalent("mqa")->bytes_tok == 61 * 320 * 2);
     assert_true(equivalent("mla")->bytes_tok_layer == 1152);
     assert_int_equal(sizes.own, NB_KV_BF16);
+    equal("V3", "rows", sizes.n_record, 3 + 5 * 3); /* five types with three rope keys */
+    equal("V3", "open page", sizes.tail_bytes_seq, 61 * 64 * 576 * 4);
+    equal("V3", "sink", sizes.sink_bytes_block, 61 * 576 * 2);
     assert_true(sizes.n_moe_layer == 58 && sizes.n_expert == 256 && sizes.top_k == 8);
     /* kv_b: 16.8 M weights per layer, in FP8 with scales; copied in BF16: 33.5 MB per layer */
     equal("V3", "absorbed copy", sizes.absorbed_copy_bytes, (uint64_t)61 * 128 * 256 * 512 * 2);
@@ -151,6 +154,12 @@ static void test_v3(void **state)
     assert_true(sizes.attn_flop_decode == 32.0 * 32 * 512 && sizes.expand_flop_tok == 0);
     assert_true(sizes.kv_b_bytes == 0 && sizes.gpu_absorbed_bytes == 0 && sizes.n_expert == 0);
     for (size_t i = 0; i < sizes.n_record; i++) assert_false(sizes.record[i].rope_varies);
+    equal("Llama", "rows", sizes.n_record, 7);
+    equal("Llama", "open page", sizes.tail_bytes_seq, 32 * 64 * 2048 * 4);
+    read_and_size(in_source("tests/parity/v3_f32"));
+    assert_int_equal(sizes.own, NB_KV_F32);
+    read_and_size(in_source("tests/parity/youtu_f16"));
+    assert_int_equal(sizes.own, NB_KV_BF16);
 }
 
 /* ---- against the walk over every tensor ---- */
