@@ -5,7 +5,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "cli.h"
 
@@ -73,9 +72,7 @@ int bench_plan_make(const bench_opts *o, bench_plan *p)
     for (size_t i = 0; i < o->goodput.n; i++)
         if (!bench_parse_goodput(o->goodput.p[i], r))
             return cli_usage("--goodput %s: expected ttft:MS, tpot:MS or e2el:MS", o->goodput.p[i]);
-    for (size_t i = 0; i < o->metadata.n; i++)
-        if (!strchr(o->metadata.p[i], '='))
-            return cli_usage("--metadata %s: expected KEY=VALUE", o->metadata.p[i]);
+    if (bench_doc_check_metadata(&o->metadata) != CLI_OK) return CLI_USAGE;
     if (o->self_timed && strcmp(o->dataset_name, "timed_trace") != 0)
         return cli_usage("--self-timed: only timed_trace has times of its own");
     r->max_concurrency = o->max_concurrency;
@@ -114,13 +111,6 @@ int bench_pool_of(const nb_text *t, bench_set *s)
 
 /* ---- results -------------------------------------------------------------- */
 
-static void date_now(char out[32])
-{
-    const time_t now = time(NULL);
-    struct tm t;
-    if (!localtime_r(&now, &t) || strftime(out, 32, "%Y%m%d-%H%M%S", &t) == 0) memcpy(out, "0", 2);
-}
-
 static bool set(json_t *j, const char *key, json_t *v)
 {
     return json_object_set_new(j, key, v) == 0;
@@ -139,7 +129,7 @@ json_t *bench_result_head(const bench_plan *p, const char *backend, const char *
     char date[32];
     json_t *j = json_object();
     bool ok = j != NULL;
-    date_now(date);
+    bench_date(date);
     ok &= set(j, "date", json_string(date));
     ok &= set(j, "endpoint_type", json_string(backend));
     ok &= set(j, "backend", json_string(backend));
@@ -174,7 +164,7 @@ static bool result_path(const bench_plan *p, const char *backend, const char *mo
     const bench_opts *o = p->o;
     char name[512], date[32], at_once[48] = "";
     const char *base = strrchr(model, '/');
-    date_now(date);
+    bench_date(date);
     if (o->max_concurrency)
         (void)snprintf(at_once, sizeof at_once, "-concurrency%zu", o->max_concurrency);
     (void)snprintf(name, sizeof name, "%s-%sqps%s-%s-%s.json", o->label ? o->label : backend,

@@ -2,12 +2,14 @@
 #ifndef NB_APPS_BENCH_COMMON_H
 #define NB_APPS_BENCH_COMMON_H
 #include "bench_data.h"
+#include "bench_result.h"
 #include "bench_stats.h"
 
 typedef struct bench_plan {
     const bench_opts *o;
     bench_report report;
     double rate, burstiness; /* INFINITY: all at once; equal gaps */
+    bench_doc doc;           /* begun by bench_doc_begin */
 } bench_plan;
 /* CLI_OK, or CLI_USAGE after an error line. */
 int bench_plan_make(const bench_opts *o, bench_plan *p);

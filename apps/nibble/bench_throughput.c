@@ -10,6 +10,7 @@
 #include "bench_common.h"
 #include "bench_data.h"
 #include "bench_depth.h"
+#include "bench_runs.h"
 #include "bench_stats.h"
 #include "cli.h"
 #include "opts.h"
@@ -229,29 +230,41 @@ static bool add_steps(json_t *j, const bench_summary *s, const steps *t)
     return ok;
 }
 
-static int report(direct *d, const char *model, const bench_rec *rec, double duration_s,
-                  const steps *t)
+/* One run of the workload. */
+typedef struct pass {
+    bench_rec *rec; /* [set.n] */
+    bench_summary s;
+    steps t;
+} pass;
+
+static int report(direct *d, const char *model, const pass *p, const bench_runs *runs)
 {
     const bench_opts *o = d->o;
-    bench_summary s;
-    if (!bench_summarise(rec, d->set.n, duration_s, &d->plan.report, &s))
-        return cli_failed("no memory for the results");
+    const bench_rec *rec = p->rec;
+    const steps *t = &p->t;
+    const bench_summary s = p->s;
+    nb_engine_info info;
+    char how[64];
+    nb_engine_get_info(d->engine, &info);
+    (void)snprintf(how, sizeof how, "%s %s %s", info.weights, info.kv_dtype,
+                   strcmp(info.device, "cpu") == 0 ? "cpu" : "gpu");
     FILE *out = o->result_filename && strcmp(o->result_filename, "-") == 0 ? stderr : stdout;
+    bench_machine_print(out, &d->plan.doc.machine);
     bench_print(out, " Throughput Benchmark Result ", &s, &d->plan.report);
     bench_print_number(out, "Steps:", t->n);
     bench_print_number(out, "Mean time of a step (ms):", part(t->s, t->n) * 1e3);
     bench_print_number(out, "Mean tokens of a step:", part(t->tok, t->n));
-    bench_print_number(out, "Time outside steps (s):", duration_s - t->s);
+    bench_print_number(out, "Time outside steps (s):", s.duration_s - t->s);
     bench_print_number(out, "CPU time (s):", t->cpu_s);
+    bench_runs_print(out, runs);
     bench_print_end(out);
     json_t *j = bench_result_head(&d->plan, backend, model, model);
-    if (j && (!bench_json(j, rec, &s, &d->plan.report, o->save_detailed) || !add_steps(j, &s, t))) {
+    if (j && (!bench_json(j, rec, &s, &d->plan.report, o->save_detailed) || !add_steps(j, &s, t) ||
+              !bench_runs_json(j, runs, &d->plan, "throughput", model, how))) {
         json_decref(j);
         j = NULL;
     }
-    const int saved = bench_result_save(&d->plan, backend, model, j);
-    const int verdict = bench_verdict(rec, &s);
-    return saved == CLI_OK ? verdict : saved;
+    return bench_result_save(&d->plan, backend, model, j);
 }
 
 /* ---- the command ------------------------------------------------------------ */
@@ -293,26 +306,58 @@ static int make_prompts(direct *d)
     return d->ids ? CLI_OK : cli_failed("no memory for prompts of %zu tokens", d->set.max_prompt);
 }
 
-static int measure(direct *d, const char *model)
+/* Run k: other ids than before where the prompts are of ids, and nothing in the cache. */
+static int one_pass(direct *d, size_t k, pass *p)
 {
     double duration_s = 0;
-    bench_rec *rec = calloc(d->set.n, sizeof *rec);
-    bench_rec *warm = calloc(d->set.n_warm ? d->set.n_warm : 1, sizeof *warm);
+    d->set.seed = d->o->seed + k;
     double *at_s = bench_arrivals(d->o, &d->set, d->plan.rate, d->plan.burstiness);
-    int code = rec && warm && at_s ? CLI_OK : cli_failed("no memory for %zu requests", d->set.n);
-    if (code == CLI_OK && d->set.n_warm)
-        code = run(d, d->set.n, d->set.n_warm, NULL, warm, &duration_s);
-    if (code == CLI_OK) {
-        const steps before = steps_now(d->engine);
-        code = run(d, 0, d->set.n, at_s, rec, &duration_s);
-        const steps after = steps_now(d->engine);
-        const steps t = { after.n - before.n, after.s - before.s, after.tok - before.tok,
-                          after.cpu_s - before.cpu_s };
-        if (code == CLI_OK) code = report(d, model, rec, duration_s, &t);
+    p->rec = calloc(d->set.n, sizeof *p->rec);
+    int code = p->rec && at_s ? CLI_OK : cli_failed("no memory for %zu requests", d->set.n);
+    if (code == CLI_OK && k) {
+        const nb_status st = nb_engine_reset_prefix_cache(d->engine, NULL);
+        if (st != NB_OK) code = cli_failed("the prefix cache cannot be emptied between runs");
     }
+    const steps before = steps_now(d->engine);
+    if (code == CLI_OK) code = run(d, 0, d->set.n, at_s, p->rec, &duration_s);
+    const steps after = steps_now(d->engine);
+    p->t = (steps){ after.n - before.n, after.s - before.s, after.tok - before.tok,
+                    after.cpu_s - before.cpu_s };
+    if (code == CLI_OK && !bench_summarise(p->rec, d->set.n, duration_s, &d->plan.report, &p->s))
+        code = cli_failed("no memory for the results");
     free(at_s);
+    return code;
+}
+
+static int warm_up(direct *d)
+{
+    double duration_s;
+    if (!d->set.n_warm) return CLI_OK;
+    bench_rec *warm = calloc(d->set.n_warm, sizeof *warm);
+    if (!warm) return cli_failed("no memory for %zu requests", d->set.n_warm);
+    const int code = run(d, d->set.n, d->set.n_warm, NULL, warm, &duration_s);
     bench_recs_deinit(warm, d->set.n_warm);
-    bench_recs_deinit(rec, d->set.n);
+    return code;
+}
+
+static int measure(direct *d, const char *model)
+{
+    const size_t n = d->o->runs;
+    bench_runs runs = { 0 };
+    pass *p = calloc(n, sizeof *p);
+    int code = p && bench_runs_init(&runs, n) ? warm_up(d) : cli_failed("out of memory");
+    for (size_t k = 0; k < n && code == CLI_OK; k++) {
+        code = one_pass(d, k, &p[k]);
+        if (code == CLI_OK) bench_runs_put(&runs, k, &p[k].s);
+    }
+    if (code == CLI_OK) code = report(d, model, &p[bench_runs_middle(&runs)], &runs);
+    for (size_t k = 0; p && k < n; k++) {
+        const int verdict = p[k].s.n ? bench_verdict(p[k].rec, &p[k].s) : CLI_OK;
+        if (code == CLI_OK) code = verdict;
+        bench_recs_deinit(p[k].rec, d->set.n);
+    }
+    bench_runs_deinit(&runs);
+    free(p);
     return code;
 }
 
@@ -323,6 +368,7 @@ int cmd_bench_throughput(const struct opts *o)
     if (o->json) return cli_usage("--json goes with --depth; a workload has --save-result");
     int code = bench_plan_make(d.o, &d.plan);
     if (code != CLI_OK) return code;
+    bench_doc_begin(&d.plan.doc);
     if (pthread_mutex_init(&d.lock, NULL) != 0) return cli_failed("out of memory");
     if (pthread_cond_init(&d.changed, NULL) != 0) {
         (void)pthread_mutex_destroy(&d.lock);

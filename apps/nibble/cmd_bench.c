@@ -7,6 +7,7 @@
 #include "bench_client.h"
 #include "bench_common.h"
 #include "bench_data.h"
+#include "bench_runs.h"
 #include "bench_stats.h"
 #include "cli.h"
 #include "opts.h"
@@ -468,47 +469,91 @@ static int warm_up(serve_bench *b)
     return code;
 }
 
-static int report(serve_bench *b, const bench_rec *rec, const bench_run *run)
+/* One run of the workload. */
+typedef struct pass {
+    bench_rec *rec; /* [set.n] */
+    bench_run run;
+    bench_summary s;
+} pass;
+
+static int report(serve_bench *b, const pass *p, const bench_runs *runs)
 {
     const bench_opts *o = b->o;
-    bench_summary s;
-    if (!bench_summarise(rec, b->set.n, run->duration_s, &b->plan.report, &s))
-        return cli_failed("no memory for the results");
+    const bench_run *run = &p->run;
     FILE *out = o->result_filename && strcmp(o->result_filename, "-") == 0 ? stderr : stdout;
-    bench_print(out, " Serving Benchmark Result ", &s, &b->plan.report);
+    (void)fputs("client's ", out);
+    bench_machine_print(out, &b->plan.doc.machine);
+    bench_print(out, " Serving Benchmark Result ", &p->s, &b->plan.report);
     bench_print_number(out, "CPU time of this client (s):", run->cpu_s);
+    bench_runs_print(out, runs);
     bench_print_end(out);
     json_t *j =
         bench_result_head(&b->plan, o->backend, b->model, o->tokenizer ? o->tokenizer : b->model);
     if (j &&
-        (!bench_json(j, rec, &s, &b->plan.report, o->save_detailed) ||
+        (!bench_json(j, p->rec, &p->s, &b->plan.report, o->save_detailed) ||
          json_object_set_new(j, "client_cpu_s", json_real(run->cpu_s)) != 0 ||
          json_object_set_new(j, "connections", json_integer((json_int_t)run->n_connect)) != 0 ||
-         json_object_set_new(j, "sent_again", json_integer((json_int_t)run->n_again)) != 0)) {
+         json_object_set_new(j, "sent_again", json_integer((json_int_t)run->n_again)) != 0 ||
+         !bench_runs_json(j, runs, &b->plan, "serve", b->model, ""))) {
         json_decref(j);
         j = NULL;
     }
-    const int saved = bench_result_save(&b->plan, o->backend, b->model, j);
-    const int verdict = bench_verdict(rec, &s);
-    return saved == CLI_OK ? verdict : saved;
+    return bench_result_save(&b->plan, o->backend, b->model, j);
 }
 
-static int measure(serve_bench *b)
+/* Run k has a seed of its own, and other ids than those before it where prompts are of ids: a server
+ * would find them in its prefix cache. */
+static int next_prompts(serve_bench *b, size_t k)
+{
+    if (k == 0 || !b->chat || strcmp(b->o->dataset_name, "custom") == 0 ||
+        strcmp(b->o->dataset_name, "sharegpt") == 0)
+        return CLI_OK;
+    for (size_t i = 0; i < b->set.n + b->set.n_warm; i++) { /* texts of the ids before */
+        free(b->set.items[i].text);
+        b->set.items[i].text = NULL;
+    }
+    return texts_of_ids(b);
+}
+
+static int one_pass(serve_bench *b, size_t k, pass *p)
 {
     bench_job job = job_of(b);
-    bench_run run = { 0 };
-    bench_rec *rec = calloc(b->set.n, sizeof *rec);
+    b->set.seed = b->o->seed + k; /* before the arrivals are drawn */
     double *at_s = bench_arrivals(b->o, &b->set, b->plan.rate, b->plan.burstiness);
-    int code = rec && at_s ? CLI_OK : cli_failed("no memory for %zu requests", b->set.n);
+    p->rec = calloc(b->set.n, sizeof *p->rec);
+    int code = p->rec && at_s ? CLI_OK : cli_failed("no memory for %zu requests", b->set.n);
     job.n = b->set.n;
     job.at_s = at_s;
     job.disconnect_rate = b->o->disconnect_rate;
     job.keep_text = b->o->save_detailed;
     job.progress = !b->o->quiet;
-    if (code == CLI_OK) code = bench_client_run(b->client, &job, rec, &run);
-    if (code == CLI_OK) code = report(b, rec, &run);
+    if (code == CLI_OK) code = next_prompts(b, k);
+    if (code == CLI_OK) code = bench_client_run(b->client, &job, p->rec, &p->run);
+    if (code == CLI_OK &&
+        !bench_summarise(p->rec, b->set.n, p->run.duration_s, &b->plan.report, &p->s))
+        code = cli_failed("no memory for the results");
     free(at_s);
-    bench_recs_deinit(rec, b->set.n);
+    return code;
+}
+
+static int measure(serve_bench *b)
+{
+    const size_t n = b->o->runs;
+    bench_runs runs = { 0 };
+    pass *p = calloc(n, sizeof *p);
+    int code = p && bench_runs_init(&runs, n) ? CLI_OK : cli_failed("out of memory");
+    for (size_t k = 0; k < n && code == CLI_OK; k++) {
+        code = one_pass(b, k, &p[k]);
+        if (code == CLI_OK) bench_runs_put(&runs, k, &p[k].s);
+    }
+    if (code == CLI_OK) code = report(b, &p[bench_runs_middle(&runs)], &runs);
+    for (size_t k = 0; p && k < n; k++) {
+        const int verdict = p[k].s.n ? bench_verdict(p[k].rec, &p[k].s) : CLI_OK;
+        if (code == CLI_OK) code = verdict;
+        bench_recs_deinit(p[k].rec, b->set.n);
+    }
+    bench_runs_deinit(&runs);
+    free(p);
     return code;
 }
 
@@ -533,6 +578,7 @@ int cmd_bench_serve(const struct opts *o)
     serve_bench b = { .o = &o->bench };
     b.chat = strcmp(b.o->backend, "openai-chat") == 0;
     int code = bench_plan_make(b.o, &b.plan);
+    if (code == CLI_OK) bench_doc_begin(&b.plan.doc);
     if (code == CLI_OK) code = open_client(&b);
     if (code == CLI_OK) code = wait_ready(&b);
     if (code == CLI_OK) code = choose_model(&b, o->model);
