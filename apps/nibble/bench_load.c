@@ -21,15 +21,15 @@ enum { MIB = 1 << 20 };
 static const double KEPT = 0.05; /* more than this part still in the cache: not cold */
 
 static const struct {
-    const char *name, *what, *unit; /* unit NULL: ms */
+    const char *name, *what, *unit;
 } figures[N_FIGURE] = {
-    [TOKENIZER] = { "tokenizer", "tokenizer and template" },
-    [OPEN] = { "open", "open, check, map" },
-    [READ] = { "read", "read the weights" },
-    [CONVERT] = { "convert", "quantise the weights" },
-    [POOL] = { "pool", "workspace and pool" },
-    [FIRST] = { "first token", "first token" },
-    [TOTAL] = { "total", "total" },
+    [TOKENIZER] = { "tokenizer", "tokenizer and template", "ms" },
+    [OPEN] = { "open", "open, check, map", "ms" },
+    [READ] = { "read", "read the weights", "ms" },
+    [CONVERT] = { "convert", "quantise the weights", "ms" },
+    [POOL] = { "pool", "workspace and pool", "ms" },
+    [FIRST] = { "first token", "first token", "ms" },
+    [TOTAL] = { "total", "total", "ms" },
     [RATE] = { "files", "open, read and quantise", "MiB/s" },
     [PLAIN] = { "plain read", "plain read of the files", "MiB/s" },
     [PEAK] = { "peak", "peak resident memory", "MiB" },
@@ -173,7 +173,7 @@ static int one_run(load_bench *x, int state, size_t k)
     if (code == CLI_OK) code = load(x, v);
     v[PLAIN] = rate;
     if (code == CLI_OK && k % 2 == 1) code = plain(x, state, &v[PLAIN]);
-    for (int i = 0; i < N_FIGURE; i++) x->v[state][i][k] = figures[i].unit ? v[i] : v[i] * 1e3;
+    for (int i = 0; i < N_FIGURE; i++) x->v[state][i][k] = i < RATE ? v[i] * 1e3 : v[i];
     return code;
 }
 
@@ -221,7 +221,7 @@ static void print(load_bench *x, nb_kbench_spread s[N_STATE][N_FIGURE])
             const nb_kbench_spread *t = &s[k][i];
             if (!has(t)) continue;
             (void)printf("  %-26s %10.2f %-5s  %.2f to %.2f\n", figures[i].what, t->median,
-                         figures[i].unit ? figures[i].unit : "ms", t->lo, t->hi);
+                         figures[i].unit, t->lo, t->hi);
         }
     }
 }
@@ -237,8 +237,7 @@ static int print_json(load_bench *x, nb_kbench_spread s[N_STATE][N_FIGURE])
             if (!ok || !x->want[k] || !has(&s[k][i])) continue;
             (void)snprintf(name, sizeof name, "load %s %s %s %s %s threads=%zu", states[k],
                            figures[i].name, x->model, x->weights, x->kv_dtype, x->info.n_thread);
-            ok = bench_row_add(rows, NULL, name, figures[i].unit ? figures[i].unit : "ms", rate,
-                               &s[k][i]);
+            ok = bench_row_add(rows, NULL, name, figures[i].unit, rate, &s[k][i]);
         }
     const bool told = x->want[COLD] && x->resident >= 0;
     json_t *j =
