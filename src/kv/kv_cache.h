@@ -64,7 +64,7 @@ typedef enum nb_kv_evict {
     NB_KV_EVICT_LRU,     /* the one released first                                           */
     NB_KV_EVICT_FIFO,    /* the one published first                                          */
     NB_KV_EVICT_LFU,     /* the one found least often                                        */
-    NB_KV_EVICT_AGED,    /* times found, counted from the rank of the last victim at its
+    NB_KV_EVICT_AGED,    /* times found, and one, counted from the rank of the last victim at its
                             release (LFU with dynamic aging, Arlitt et al. 2000)            */
     NB_KV_EVICT_LONGEST, /* the one with most blocks before it                               */
     NB_KV_EVICT_RANDOM,  /* any; the same ones for the same calls                            */

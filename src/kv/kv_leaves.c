@@ -113,7 +113,7 @@ void nb_kv_leaves_released(nb_kv_leaves *l, uint32_t id, uint32_t n_hit)
 {
     switch (l->policy) {
     case NB_KV_EVICT_LFU: l->major[id] = n_hit; break;
-    case NB_KV_EVICT_AGED: l->major[id] = l->age + n_hit; break;
+    case NB_KV_EVICT_AGED: l->major[id] = l->age + 1 + n_hit; break;
     case NB_KV_EVICT_LONGEST: l->major[id] = UINT32_MAX - l->depth[id]; break;
     case NB_KV_EVICT_FIFO:
     case NB_KV_EVICT_RANDOM: return;

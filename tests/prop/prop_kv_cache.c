@@ -135,7 +135,7 @@ static void model_release(model *m, uint32_t id)
     switch (m->evict) {
     case NB_KV_EVICT_FIFO: b->rank = b->born; break;
     case NB_KV_EVICT_LFU: b->rank = b->n_hit; break;
-    case NB_KV_EVICT_AGED: b->rank = m->age + b->n_hit; break;
+    case NB_KV_EVICT_AGED: b->rank = m->age + 1 + b->n_hit; break;
     case NB_KV_EVICT_LONGEST: b->rank = MAX_LEN - b->depth; break;
     default: b->rank = 0;
     }
