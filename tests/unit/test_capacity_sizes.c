@@ -483,6 +483,50 @@ static void test_engines(void **state)
     tmp_close(&dir);
 }
 
+/* On a GPU (emulated): the same blocks and open pages; weights in pieces of 32 MiB, of which the last
+ * two and what a tensor left free in one are not used. */
+static void test_gpu(void **state)
+{
+    (void)state;
+    static const char *const models[] = { "deepseek-v3", "glm-4.7-flash", "llama-3.2-3b" };
+    const char *library = getenv("NB_CUDA_EMU_LIBRARY");
+    tmp_dir dir;
+    char path[300];
+    if (!library || !nb_path_is_file(library)) {
+        print_message("skipped: no emulation of CUDA\n");
+        skip();
+    }
+    tmp_open(&dir);
+    for (size_t k = 0; k < NB_COUNT(models); k++) {
+        const nb_engine_options o = { .model = small_config(&dir, models[k], path),
+                                      .load_format = "dummy",
+                                      .kv_cache_dtype = "nvfp4",
+                                      .max_model_len = 128,
+                                      .max_num_seqs = 2,
+                                      .max_num_batched_tokens = 64,
+                                      .no_text = true,
+                                      .device = "cuda",
+                                      .cuda_library = library,
+                                      .n_thread = 1 };
+        nb_engine *e = NULL;
+        nb_error err = { 0 };
+        nb_engine_info i;
+        read_and_size(path);
+        if (nb_engine_create(&o, &e, &err) != NB_OK) fail_msg("%s: %s", models[k], err.msg);
+        nb_engine_get_info(e, &i);
+        equal(models[k], "block", i.block_bytes, nb_sizes_find(&sizes, "nvfp4")->block_bytes);
+        equal(models[k], "pool", i.kv_pool_bytes, i.n_block * i.block_bytes);
+        equal(models[k], "open pages", i.tail_bytes, 2 * sizes.tail_bytes_seq);
+        equal(models[k], "weights", i.weight_bytes, sizes.weight_bytes);
+        const uint64_t least = sizes.weight_bytes + sizes.gpu_absorbed_bytes;
+        if (i.gpu_weight_bytes < least || i.gpu_weight_bytes > least / 3 * 4 + (65 << 20))
+            fail_msg("%s: %llu bytes of weights on the GPU, expected %llu and what pieces add",
+                     models[k], (unsigned long long)i.gpu_weight_bytes, (unsigned long long)least);
+        nb_engine_destroy(e);
+    }
+    tmp_close(&dir);
+}
+
 /* The published shapes themselves: what their engines would allocate. */
 static void test_plans(void **state)
 {
@@ -545,6 +589,7 @@ int main(void)
         cmocka_unit_test(test_walk_small),
         cmocka_unit_test(test_tensor_parallel),
         cmocka_unit_test(test_engines),
+        cmocka_unit_test(test_gpu),
         cmocka_unit_test(test_plans),
         cmocka_unit_test(test_too_large),
     };
