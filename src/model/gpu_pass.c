@@ -142,8 +142,11 @@ static void run_group(nb_gpu_forward *f, const nb_gpu_pass *p, const nb_gpu_grou
         nb_gpu_linear(f, p->kind, &g->m[i], x, floats(y + g->at[i], g->width), p->n_pad);
 }
 
-/* h += factor * branch; xn = the norm with w of that. */
-static void join(nb_gpu_forward *f, const nb_gpu_pass *p, const float *w, const float *branch)
+static const nb_cuda_moe_sum_args none = { .e = NULL };
+
+/* h += factor * branch, or sum where it has something to add; xn = the norm with w of that. */
+static void join(nb_gpu_forward *f, const nb_gpu_pass *p, const float *w, const float *branch,
+                 const nb_cuda_moe_sum_args *sum)
 {
     const nb_model_config *c = &f->o.model->c;
     f->api->norm(f->g, &(nb_cuda_norm_args){ .h = f->h + p->h_row0 * c->hidden,
@@ -156,7 +159,8 @@ static void join(nb_gpu_forward *f, const nb_gpu_pass *p, const float *w, const 
                                              .branch_stride = c->hidden,
                                              .branch_factor = c->branch_factor,
                                              .eps = c->eps,
-                                             .y_factor = 1 });
+                                             .y_factor = 1,
+                                             .sum = *sum });
 }
 
 static void begin(nb_gpu_forward *f, const nb_gpu_pass *p)
@@ -179,7 +183,7 @@ static void begin(nb_gpu_forward *f, const nb_gpu_pass *p)
                                                              .n_tok = p->n_pad,
                                                              .dim = c->rope.dim,
                                                              .factor = c->rope.factor });
-    join(f, p, f->w.layer[0].in_norm, NULL);
+    join(f, p, f->w.layer[0].in_norm, NULL, &none);
 }
 
 /* ---- projections ---- */
@@ -293,8 +297,9 @@ static void dense(nb_gpu_forward *f, const nb_gpu_pass *p, const nb_gpu_layer *l
     nb_gpu_linear(f, p->kind, &l->down, f->act, floats(f->branch, hidden), p->n_pad);
 }
 
+/* Leaves the sum over the experts to the norm that follows, or the branch where sum->e is NULL. */
 static void moe(nb_gpu_forward *f, const nb_gpu_pass *p, const nb_gpu_layer *l,
-                const nb_gpu_glu *glu)
+                const nb_gpu_glu *glu, nb_cuda_moe_sum_args *sum)
 {
     const nb_model_config *c = &f->o.model->c;
     const bool shared = l->down.w.data != NULL, beside = shared && p->kind == NB_CUDA_DIRECT;
@@ -342,17 +347,20 @@ static void moe(nb_gpu_forward *f, const nb_gpu_pass *p, const nb_gpu_layer *l,
         f->api->side_join(f->g);
     else if (shared)
         dense(f, p, l, glu);
-    f->api->moe_sum(f->g, &(nb_cuda_moe_sum_args){ .y = f->branch,
-                                                   .e = f->e_y,
-                                                   .shared = shared ? f->branch : NULL,
-                                                   .weight = f->r_weight,
-                                                   .place = f->r_place,
-                                                   .n_tok = p->n_pad,
-                                                   .top_k = c->top_k,
-                                                   .dim = c->hidden,
-                                                   .y_stride = c->hidden,
-                                                   .e_stride = c->hidden,
-                                                   .shared_stride = c->hidden });
+    *sum = (nb_cuda_moe_sum_args){ .y = f->branch,
+                                   .e = f->e_y,
+                                   .shared = shared ? f->branch : NULL,
+                                   .weight = f->r_weight,
+                                   .place = f->r_place,
+                                   .n_tok = p->n_pad,
+                                   .top_k = c->top_k,
+                                   .dim = c->hidden,
+                                   .y_stride = c->hidden,
+                                   .e_stride = c->hidden,
+                                   .shared_stride = c->hidden };
+    if (!f->trace) return;
+    f->api->moe_sum(f->g, sum); /* the norm does not leave it */
+    sum->e = NULL;
 }
 
 /* ---- layers ---- */
@@ -364,6 +372,7 @@ static void layer(nb_gpu_forward *f, const nb_gpu_pass *p, size_t i)
     const bool last = i + 1 == c->n_layer;
     const nb_kv_view *kv = &p->chunk[p->which[0]].kv;
     const bool planes = kv->plane && nb_gpu_thrift_layer(f, i);
+    nb_cuda_moe_sum_args sum = none;
     if (f->mla)
         project_mla(f, p, i);
     else
@@ -384,13 +393,13 @@ static void layer(nb_gpu_forward *f, const nb_gpu_pass *p, size_t i)
         nb_gpu_attn_prompt(f, p, i);
     nb_gpu_linear(f, p->kind, &l->o, f->attn_y, floats(f->branch, c->hidden), p->n_pad);
     nb_gpu_trace(f, p, "attn_out", i, f->branch, c->hidden, c->hidden);
-    join(f, p, l->post_norm, f->branch);
+    join(f, p, l->post_norm, f->branch, &none);
     if (c->dense[i])
         dense(f, p, l, &f->glu[i]);
     else
-        moe(f, p, l, &f->glu[i]);
+        moe(f, p, l, &f->glu[i], &sum);
     nb_gpu_trace(f, p, "mlp_out", i, f->branch, c->hidden, c->hidden);
-    join(f, p, last ? NULL : f->w.layer[i + 1].in_norm, f->branch);
+    join(f, p, last ? NULL : f->w.layer[i + 1].in_norm, f->branch, &sum);
     nb_gpu_trace(f, p, "out", i, f->h + p->h_row0 * c->hidden, c->hidden, c->hidden);
 }
 

@@ -308,6 +308,36 @@ static void test_swiglu(chk *t, const chk_row *row)
 
 /* ---- moe_sum ---- */
 
+/* The norm behind a sum: of the branch that it left, or (branch NULL) with the sum in the norm. */
+static void sum_norm(chk *t, const nb_cuda_moe_sum_args *s, const float *branch, float **h,
+                     float **y)
+{
+    const size_t n = s->n_tok * s->dim, stride = (s->dim + 7) / 8 * 8;
+    nb_cuda_norm_args a = { .branch = branch,
+                            .n_row = s->n_tok,
+                            .dim = s->dim,
+                            .h_stride = s->dim,
+                            .branch_stride = s->y_stride,
+                            .branch_factor = 0.7f,
+                            .eps = 1e-6f,
+                            .y_factor = 1 };
+    float *one = chk_raw(t, s->dim * sizeof *one);
+    for (size_t i = 0; i < s->dim; i++) one[i] = 1 + (float)(i % 7);
+    *h = chk_raw(t, n * sizeof **h);
+    *y = chk_raw(t, s->n_tok * stride * sizeof **y);
+    for (size_t i = 0; i < n; i++) (*h)[i] = (float)(i % 11) - 5;
+    a.h = chk_gpu_inout(t, *h, n * sizeof **h);
+    a.w = chk_gpu_in(t, one, s->dim * sizeof *one);
+    a.y = (nb_cuda_rows){ .f = chk_gpu_out(t, s->n_tok * stride * sizeof **y), .stride = stride };
+    if (!branch) {
+        a.sum = *s;
+        a.sum.y = chk_gpu_out(t, s->n_tok * s->y_stride * sizeof(float));
+    }
+    chk_gpu_call(t, chk_gpu_api(t)->norm(chk_gpu(t), &a));
+    chk_gpu_get(t, *h, a.h, n * sizeof **h);
+    chk_gpu_get(t, *y, a.y.f, s->n_tok * stride * sizeof **y);
+}
+
 static void sum_one(chk *t, size_t n_tok, size_t top_k, size_t dim, bool shared, bool in_y)
 {
     const size_t n = n_tok * top_k, stride = dim + 4 * chk_between(t, 0, 2);
@@ -342,7 +372,13 @@ static void sum_one(chk *t, size_t n_tok, size_t top_k, size_t dim, bool shared,
     a.place = chk_gpu_in(t, place, n * sizeof *place);
     a.y = in_place(t, y, n_tok, dim, stride);
     if (shared) a.shared = in_y ? a.y : input(t, y, n_tok, dim, stride);
+    float *h[2], *z[2];
+    sum_norm(t, &a, NULL, &h[0], &z[0]);
     chk_gpu_call(t, chk_gpu_api(t)->moe_sum(chk_gpu(t), &a));
+    sum_norm(t, &a, a.y, &h[1], &z[1]);
+    chk_same(t, "h of the sum in the norm", h[0], dim, h[1], dim, n_tok, dim);
+    chk_same(t, "norm of the sum in the norm", z[0], (dim + 7) / 8 * 8, z[1], (dim + 7) / 8 * 8,
+             n_tok, dim);
     float *got = chk_raw(t, n_tok * stride * sizeof *got);
     chk_gpu_get(t, got, a.y, chk_rows_bytes(n_tok, dim, stride, sizeof *got));
     chk_same(t, "as the host's", got, stride, want, dim, n_tok, dim);
@@ -351,7 +387,7 @@ static void sum_one(chk *t, size_t n_tok, size_t top_k, size_t dim, bool shared,
 static void test_moe_sum(chk *t, const chk_row *row)
 {
     (void)row;
-    static const size_t dims[] = { 1, 5, 64, 513, 2048 };
+    static const size_t dims[] = { 1, 5, 64, 513, 2048, 8200 };
     for (size_t d = 0; d < NB_COUNT(dims); d++)
         for (unsigned k = 0; k < 6; k++)
             if (chk_case(t, "dim=%zu %u", dims[d], k)) {

@@ -38,8 +38,18 @@ typedef struct nb_cuda_embed_args { /* embed.h */
     float factor;
 } nb_cuda_embed_args;
 
+/* y[t] = sum over k in order of weight[t][k] * e[place[t * top_k + k]], then + shared[t] (may be
+ * NULL; may be y). */
+typedef struct nb_cuda_moe_sum_args {
+    float *y;
+    const float *e, *shared, *weight;
+    const uint32_t *place;
+    size_t n_tok, top_k, dim, y_stride, e_stride, shared_stride;
+} nb_cuda_moe_sum_args;
+
 /* h[t] += branch_factor * branch[t] (branch NULL: not), then y[t] = y_factor * rmsnorm(h[r]) * w, with
  * r = row[t] (row NULL: t; with row there is no branch).  w NULL: nothing is written to y.
+ * sum.e not NULL: branch[t] is what moe_sum makes of n_row tokens and dim values; sum.y is scratch.
  * Bound of y: rmsnorm.h. */
 typedef struct nb_cuda_norm_args {
     float *h;
@@ -48,6 +58,7 @@ typedef struct nb_cuda_norm_args {
     nb_cuda_rows y;
     size_t n_row, dim, h_stride, branch_stride;
     float branch_factor, eps, y_factor;
+    nb_cuda_moe_sum_args sum; /* n_tok and dim are not read */
 } nb_cuda_norm_args;
 
 /* cos_sin[t] = factor * (cos, sin)(inv_freq[j] * (float)pos[t]): the angle is rounded to float,
@@ -162,15 +173,6 @@ typedef struct nb_cuda_experts_row {
     bool (*can)(nb_wtype type, size_t n_out, size_t n_col);
     void (*fn)(nb_cuda *g, const nb_cuda_experts_args *a);
 } nb_cuda_experts_row;
-
-/* y[t] = sum over k in order of weight[t][k] * e[place[t * top_k + k]], then + shared[t] (may be
- * NULL; may be y). */
-typedef struct nb_cuda_moe_sum_args {
-    float *y;
-    const float *e, *shared, *weight;
-    const uint32_t *place;
-    size_t n_tok, top_k, dim, y_stride, e_stride, shared_stride;
-} nb_cuda_moe_sum_args;
 
 /* ---- the cache ---- */
 

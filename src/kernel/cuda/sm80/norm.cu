@@ -28,6 +28,31 @@ __device__ void load(float (&v)[4], const nb_cuda_norm_args &a, size_t r, size_t
     nb_load4(v, a.h + r * a.h_stride + i, a.dim - i, vec);
 }
 
+/* A thread's values of moe_sum: its arithmetic; an expert's are asked for all at once. */
+template <int V>
+__device__ void sum_experts(float (&b)[V][4], const nb_cuda_norm_args &a, size_t r, bool vec)
+{
+    const nb_cuda_moe_sum_args &m = a.sum;
+#pragma unroll
+    for (int k = 0; k < V; k++) b[k][0] = b[k][1] = b[k][2] = b[k][3] = 0;
+#pragma unroll 4
+    for (size_t c = 0; c <= m.top_k; c++) {
+        const bool shared = c == m.top_k;
+        if (shared && !m.shared) break;
+        const size_t at = r * m.top_k + c;
+        const float w = shared ? 1 : m.weight[at];
+        const float *e = shared ? m.shared + r * m.shared_stride : m.e + m.place[at] * m.e_stride;
+#pragma unroll
+        for (int k = 0; k < V; k++) {
+            const size_t i = 4 * threadIdx.x + (size_t)k * STEP;
+            float x[4];
+            if (i >= a.dim) continue;
+            nb_load4(x, e + i, a.dim - i, vec);
+            for (int j = 0; j < 4; j++) b[k][j] = __fadd_rn(b[k][j], __fmul_rn(w, x[j]));
+        }
+    }
+}
+
 /* h += f * branch in place, rounded twice as on the host; b: the branch. */
 __device__ void add(float (&v)[4], const float (&b)[4], const nb_cuda_norm_args &a, size_t r,
                     size_t i, bool vec)
@@ -51,7 +76,7 @@ __device__ void put(const nb_cuda_norm_args &a, size_t t, size_t i, float (&v)[4
 
 /* Rows of up to V * 1,024 values.  All loads come before the first store: behind it they would wait
  * for it, and a row of 7,168 values took twice the time. */
-template <int V> __global__ void norm_kernel(nb_cuda_norm_args a, bool vec)
+template <int V, bool SUM> __global__ void norm_kernel(nb_cuda_norm_args a, bool vec)
 {
     nb_grid_next();
     nb_grid_wait();
@@ -62,12 +87,13 @@ template <int V> __global__ void norm_kernel(nb_cuda_norm_args a, bool vec)
         const size_t i = 4 * threadIdx.x + (size_t)k * STEP;
         if (i >= a.dim) continue;
         load(v[k], a, r, i, vec);
-        if (a.branch) nb_load4(w[k], a.branch + r * a.branch_stride + i, a.dim - i, vec);
+        if (!SUM && a.branch) nb_load4(w[k], a.branch + r * a.branch_stride + i, a.dim - i, vec);
     }
+    if constexpr (SUM) sum_experts<V>(w, a, r, vec);
 #pragma unroll
     for (int k = 0; k < V; k++) {
         const size_t i = 4 * threadIdx.x + (size_t)k * STEP;
-        if (i < a.dim && a.branch) add(v[k], w[k], a, r, i, vec);
+        if (i < a.dim && (SUM || a.branch)) add(v[k], w[k], a, r, i, vec);
     }
     if (!a.w) return;
 #pragma unroll
@@ -108,22 +134,42 @@ __global__ void norm_long_kernel(nb_cuda_norm_args a, bool vec)
         put(a, t, i, v, w, f);
     }
 }
+
+template <bool SUM> void launch(nb_cuda *g, const nb_cuda_norm_args *a, bool vec)
+{
+    const unsigned n = (unsigned)a->n_row;
+    if (a->dim <= 2 * STEP)
+        NB_LAUNCH_EARLY(g, (norm_kernel<2, SUM>), n, THREADS, 0, *a, vec);
+    else if (a->dim <= 4 * STEP)
+        NB_LAUNCH_EARLY(g, (norm_kernel<4, SUM>), n, THREADS, 0, *a, vec);
+    else if (a->dim <= 6 * STEP)
+        NB_LAUNCH_EARLY(g, (norm_kernel<6, SUM>), n, THREADS, 0, *a, vec);
+    else if (a->dim <= 8 * STEP)
+        NB_LAUNCH_EARLY(g, (norm_kernel<8, SUM>), n, THREADS, 0, *a, vec);
+    else
+        NB_LAUNCH_EARLY(g, norm_long_kernel, n, THREADS, 0, *a, vec);
+}
 } /* namespace */
 
 void nb_cuda_norm(nb_cuda *g, const nb_cuda_norm_args *a)
 {
-    const unsigned n = (unsigned)a->n_row;
-    if (n == 0 || (!a->w && !a->branch)) return;
-    const bool vec = nb_rows_aligned(a->h, a->h_stride) && nb_rows_aligned(a->w, 0) &&
-                     nb_rows_aligned(a->branch, a->branch_stride);
-    if (a->dim <= 2 * STEP)
-        NB_LAUNCH_EARLY(g, (norm_kernel<2>), n, THREADS, 0, *a, vec);
-    else if (a->dim <= 4 * STEP)
-        NB_LAUNCH_EARLY(g, (norm_kernel<4>), n, THREADS, 0, *a, vec);
-    else if (a->dim <= 6 * STEP)
-        NB_LAUNCH_EARLY(g, (norm_kernel<6>), n, THREADS, 0, *a, vec);
-    else if (a->dim <= 8 * STEP)
-        NB_LAUNCH_EARLY(g, (norm_kernel<8>), n, THREADS, 0, *a, vec);
+    nb_cuda_norm_args b = *a;
+    if (b.sum.e && b.dim > 8 * STEP) { /* one after the other */
+        b.sum.n_tok = b.n_row;
+        b.sum.dim = b.dim;
+        nb_cuda_moe_sum(g, &b.sum);
+        b.branch = b.sum.y;
+        b.branch_stride = b.sum.y_stride;
+        b.sum.e = NULL;
+    }
+    if (b.n_row == 0 || (!b.w && !b.branch && !b.sum.e)) return;
+    const bool vec = nb_rows_aligned(b.h, b.h_stride) && nb_rows_aligned(b.w, 0) &&
+                     nb_rows_aligned(b.branch, b.branch_stride) &&
+                     nb_rows_aligned(b.sum.e, b.sum.e_stride) &&
+                     nb_rows_aligned(b.sum.shared, b.sum.shared_stride) &&
+                     nb_rows_aligned(b.sum.y, b.sum.y_stride);
+    if (b.sum.e)
+        launch<true>(g, &b, vec);
     else
-        NB_LAUNCH_EARLY(g, norm_long_kernel, n, THREADS, 0, *a, vec);
+        launch<false>(g, &b, vec);
 }
