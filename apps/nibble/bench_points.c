@@ -45,6 +45,7 @@ nb_status bench_points_init(bench_points *x, const bench_points_spec *s, const n
                             nb_error *err)
 {
     *x = (bench_points){ .seed = s->seed, .fill = s->fill };
+    (void)snprintf(err->msg, sizeof err->msg, "out of memory for a lock");
     if (pthread_mutex_init(&x->lock, NULL) != 0) return NB_ERR_NOMEM;
     if (pthread_cond_init(&x->changed, NULL) != 0) {
         (void)pthread_mutex_destroy(&x->lock);
