@@ -1,9 +1,12 @@
 /* fuzz_config.c - any bytes as a config.json: the document's getters with every path
- * that the input has, then the reading of a model's configuration. */
+ * that the input has, then the reading of a model's configuration and its sizes; and as the name of a
+ * bundled one. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "capacity/configs.h"
+#include "capacity/sizes.h"
 #include "load/doc.h"
 #include "model/config.h"
 
@@ -15,6 +18,34 @@ static void check_error(const nb_error *e)
     if (!end || end == e->msg || e->status == NB_OK) abort();
     for (const char *p = e->msg; p < end; p++)
         if ((unsigned char)*p < 0x20 || *p == 0x7f) abort();
+}
+
+static void measure(const nb_model_config *c)
+{
+    nb_model_size n;
+    nb_error e = { 0 };
+    nb_sizes *s = malloc(sizeof *s);
+    nb_model_config_size(c, &n);
+    if (s && nb_sizes_of(c, s, &e) == NB_OK) {
+        if (s->n_record == 0 || s->weight_bytes == 0 || s->active_bytes > s->weight_bytes) abort();
+        for (size_t i = 0; i < s->n_record; i++)
+            if (s->record[i].block_bytes != c->n_layer * s->record[i].page_bytes) abort();
+    } else if (s) {
+        check_error(&e);
+    }
+    free(s);
+}
+
+static void look_up(const uint8_t *data, size_t n)
+{
+    nb_bundled_config b;
+    nb_error e = { 0 };
+    char *name = malloc(n + 1);
+    if (!name) return;
+    if (n) memcpy(name, data, n);
+    name[n] = 0;
+    if (nb_capacity_config(name, &b, &e) != NB_OK) check_error(&e);
+    free(name);
 }
 
 enum { MAX_KEY = 24 };
@@ -60,6 +91,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     const nb_str json = { (const char *)data, n };
     nb_doc *d = NULL;
     nb_error e;
+    look_up(data, n);
     if (nb_doc_parse(json, "config.json", &d, &e) != NB_OK) {
         check_error(&e);
         return 0;
@@ -76,8 +108,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     }
     nb_model_config *c = malloc(sizeof *c);
     if (c && nb_model_config_read(d, c, &e) == NB_OK) {
-        nb_model_size size;
-        nb_model_config_size(c, &size);
+        measure(c);
     } else if (c) {
         check_error(&e);
     }
