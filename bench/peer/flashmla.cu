@@ -115,6 +115,9 @@ static double copy_rate(size_t n, cudaStream_t st)
 
 /* ---- the table ---- */
 
+/* Measured: 2.4e-3; one page of 256 that is another's: 3e-2. */
+static const double ERROR_MOST = 1e-2;
+
 struct options {
     std::vector<int> heads = { 16, 64, 128 };
     std::vector<shape> shapes = {
@@ -268,10 +271,10 @@ static bool errors_small(const bench *b)
 {
     bool good = true;
     for (const row &r : b->rows)
-        if (r.error > 2e-2) {
-            (void)printf("FAIL %s %s h=%d b=%d s=%d: error %.1e, at most 2e-2 expected\n",
+        if (r.error > ERROR_MOST) {
+            (void)printf("FAIL %s %s h=%d b=%d s=%d: error %.1e, at most %g expected\n",
                          r.who.c_str(), r.variant.c_str(), r.s.heads, r.s.batch, r.s.context,
-                         r.error);
+                         r.error, ERROR_MOST);
             good = false;
         }
     return good;
@@ -298,7 +301,7 @@ static void write_json(const bench *b, const char *device)
                       "\"floor_us\": %.2f",
                       comma, r.who.c_str(), r.variant.c_str(), r.record.c_str(), r.s.heads,
                       r.s.batch, r.s.context, median(r.us), r.best_us, floor_us(b, &r));
-        if (r.error >= 0) (void)fprintf(f, ", \"error\": %.2e", r.error);
+        if (r.error >= 0 && std::isfinite(r.error)) (void)fprintf(f, ", \"error\": %.2e", r.error);
         (void)fprintf(f, "}");
         comma = ",";
     }

@@ -116,8 +116,8 @@ void launch_plan(const peer *p);
 void launch(const peer *p, size_t set);
 
 /* The largest |got - want| / |want| of a head's values, among the first and last head of the first and
- * last sequence and one in the middle, of what the last set left in `out`; prints a line when another
- * launch leaves other bits. */
+ * last sequence and one in the middle, of what the last set left in `out`; a line and infinity when
+ * another launch leaves other bits. */
 double check_peer(const peer *p);
 
 #endif
