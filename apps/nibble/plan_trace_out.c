@@ -285,7 +285,7 @@ int trace_page(const trace_plan *t, const char *path)
     nb_buf page = { 0 };
     const nb_status st = build_page(&page, t);
     const int code = st == NB_OK ? eval_write_file(path, nb_buf_view(&page))
-                       : cli_failed("%s: %s", path, nb_status_text(st));
+                                 : cli_failed("%s: %s", path, nb_status_text(st));
     nb_buf_deinit(&page);
     return code;
 }
