@@ -103,6 +103,10 @@ def noise(base):
     says(0, ["the machine was 25% slower in the new run"], base, make("new.json", slow(1.25), quiet=1.2))
     run(1, base, make("new.json", slow(1.25), quiet=1.6))
     run(1, base, make("new.json", slow(0.8), quiet=1.2)) # a faster machine excuses nothing
+    says(3, ["^unsure .* quiet$", "0 worse, 0 better, 4 within the noise, 1 unsure"], base, make("new.json", slow(1.5), quiet=2.5))
+    says(0, ["0 worse, 0 better, 4 within the noise, 1 unsure"], base, make("new.json", slow(0.5), quiet=0.3))
+    says(1, ["^worse .* quiet$"], base, make("new.json", slow(0.5), quiet=1.1))
+    run(0, base, make("new.json", slow(1.2), quiet=1.23))
     new, other = make("new.json", quiet=1.2), make("new2.json", quiet=0.95)
     run(1, base, new)
     run(0, base, new, "--also-new", other)
