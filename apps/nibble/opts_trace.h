@@ -10,7 +10,7 @@ typedef struct trace_opts {
     const char *cache, *cache_bytes, *records, *bytes_per_token, *policies;
     /* which requests come when */
     size_t sessions, requests, max_prompt, seeds;
-    double max_gap_s, speed;
+    double max_gap_s, speed, protected_share;
     /* serve */
     const char *replay;
     double prefill_rate, decode_rate;

@@ -40,9 +40,11 @@ static void add_run(trace_point *p, const nb_replay_result *r, bool first, doubl
     p->n_running += w * (double)r->n_running_max;
 }
 
-static nb_replay_point replay_point(const trace_point *p)
+static nb_replay_point replay_point(const trace_plan *t, const trace_point *p)
 {
-    return (nb_replay_point){ .n_block = p->n_block, .evict = p->evict, .protected_share = 0.75 };
+    return (nb_replay_point){ .n_block = p->n_block,
+                              .evict = p->evict,
+                              .protected_share = t->o->trace.protected_share };
 }
 
 /* As many points in one pass as their names have room for. */
@@ -55,7 +57,7 @@ static nb_status play_cache(trace_plan *t, const nb_mix_options *mix, size_t see
         size_t n = 0, n_block = 0;
         while (i + n < t->n_point && (!n || n_block + t->point[i + n].n_block <= PASS_BLOCKS)) {
             n_block += t->point[i + n].n_block;
-            point[n] = replay_point(&t->point[i + n]);
+            point[n] = replay_point(t, &t->point[i + n]);
             n++;
         }
         st = nb_replay_cache(mix, point, n, result, err);
@@ -79,7 +81,7 @@ static nb_status play_serve(trace_plan *t, const nb_mix_options *mix, size_t see
                                          .step_s = 1 / o->decode_rate };
     for (size_t i = 0; i < t->n_point; i++) {
         nb_replay_result result;
-        const nb_replay_point point = replay_point(&t->point[i]);
+        const nb_replay_point point = replay_point(t, &t->point[i]);
         const nb_status st = nb_replay_serve(mix, &point, &so, &result, err);
         if (st != NB_OK) return st;
         add_run(&t->point[i], &result, seed == 0, (double)o->seeds);

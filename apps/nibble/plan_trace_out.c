@@ -37,7 +37,8 @@ static json_t *describe(const trace_plan *t)
     const trace_opts *o = &t->o->trace;
     json_t *j = json_object();
     bool ok = put(j, "file", text(o->file)) && put(j, "replay", json_string(o->replay)) &&
-              put_num(j, "speed", o->speed) && put_int(j, "max_prompt", (double)o->max_prompt) &&
+              put_num(j, "speed", o->speed) && put_num(j, "protected_share", o->protected_share) &&
+              put_int(j, "max_prompt", (double)o->max_prompt) &&
               put_int(j, "seeds", (double)o->seeds);
     if (t->mix.sessions)
         ok = ok && put_int(j, "files", (double)t->n_path) &&
