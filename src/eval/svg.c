@@ -36,9 +36,9 @@ static const char *const dash[] = { "", " stroke-dasharray=\"7 3\"", " stroke-da
 /* ---- text ---------------------------------------------------------------- */
 
 /* The label as XML text, at most max_char characters; what XML cannot hold becomes U+FFFD. */
-static nb_status add_escaped(nb_buf *out, const char *s, size_t max_char)
+static nb_status add_escaped(nb_buf *out, const char *s, size_t n, size_t max_char)
 {
-    size_t n = s ? strlen(s) : 0, n_char = 0;
+    size_t n_char = 0;
     while (n) {
         uint32_t cp = 0;
         const int len = nb_utf8_decode(s, n, &cp);
@@ -62,6 +62,54 @@ static nb_status add_escaped(nb_buf *out, const char *s, size_t max_char)
     return NB_OK;
 }
 
+static nb_status add_label(nb_buf *out, const char *s, size_t max_char)
+{
+    return add_escaped(out, s, s ? strlen(s) : 0, max_char);
+}
+
+nb_status nb_svg_text(nb_buf *out, const char *s)
+{
+    for (;;) {
+        const size_t n = strcspn(s, "\n");
+        NB_TRY(add_escaped(out, s, n, SIZE_MAX));
+        if (!s[n]) return NB_OK;
+        NB_TRY(nb_buf_add_ch(out, '\n'));
+        s += n + 1;
+    }
+}
+
+/* A figure as a reader wants it: 35,258; 0.25; at a tick of an axis 1.5k, 5M. */
+static void number_text(double v, bool short_form, char *out, size_t n)
+{
+    static const char unit[] = "kMGT";
+    char digits[40];
+    size_t i = 0, o = 0;
+    if (!(fabs(v) >= 1e3 && fabs(v) < 1e15)) {
+        (void)snprintf(out, n, short_form ? "%.6g" : "%.4g", v);
+        return;
+    }
+    if (short_form) {
+        for (v /= 1e3; fabs(v) >= 1e3 && unit[i + 1]; i++) v /= 1e3;
+        (void)snprintf(out, n, "%.6g%c", v, unit[i]);
+        return;
+    }
+    const int k = snprintf(digits, sizeof digits, "%.0f", v);
+    for (int d = 0; d < k && o + 2 < n; d++) {
+        if (d && (k - d) % 3 == 0 && digits[d - 1] != '-') out[o++] = ',';
+        out[o++] = digits[d];
+    }
+    out[o] = 0;
+}
+
+/* A power of two: 512, 4k, 1M. */
+static void power_text(double v, char *out, size_t n)
+{
+    static const char unit[] = "\0kMGT";
+    size_t i = 0;
+    for (; v >= 1024 && i < 4; i++) v /= 1024;
+    (void)snprintf(out, n, i ? "%.6g%c" : "%.6g", v, unit[i]);
+}
+
 static double text_width(const char *s, size_t max_char)
 {
     size_t n = 0;
@@ -76,7 +124,7 @@ static nb_status add_text(nb_buf *out, double x, double y, const char *anchor, c
 {
     NB_TRY(nb_buf_printf(out, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\"%s>", x, y, anchor,
                          extra));
-    NB_TRY(add_escaped(out, s, max_char));
+    NB_TRY(add_label(out, s, max_char));
     return nb_buf_add_c(out, "</text>\n");
 }
 
@@ -86,7 +134,7 @@ static nb_status begin(nb_buf *out, const nb_svg_axes *a, double height)
                          "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"nb-plot\" role=\"img\" "
                          "viewBox=\"0 0 %d %.0f\" width=\"%d\" height=\"%.0f\">\n<title>",
                          (int)WIDTH, height, (int)WIDTH, height));
-    NB_TRY(add_escaped(out, a->title ? a->title : "plot", MAX_LABEL));
+    NB_TRY(add_label(out, a->title ? a->title : "plot", MAX_LABEL));
     NB_TRY(nb_buf_add_c(
         out,
         "</title>\n<style>\n"
@@ -163,7 +211,10 @@ static nb_status add_tick(nb_buf *out, const scale *s, int vertical, const scale
 {
     char label[32];
     const double p = at(s, v);
-    (void)snprintf(label, sizeof label, "%.6g", v);
+    if (s->log == 2)
+        power_text(v, label, sizeof label);
+    else
+        number_text(v, true, label, sizeof label);
     if (vertical) {
         NB_TRY(nb_buf_printf(out,
                              "<line class=\"nb-g\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" "
@@ -192,8 +243,18 @@ static nb_status add_log_ticks(nb_buf *out, const scale *s, int vertical, const 
     return NB_OK;
 }
 
+static nb_status add_power_ticks(nb_buf *out, const scale *s, int vertical, const scale *other)
+{
+    const double two = log10(2);
+    const int first = (int)ceil(s->lo / two - 1e-9), last = (int)floor(s->hi / two + 1e-9);
+    const int every = (last - first) / 12 + 1;
+    for (int d = first; d <= last; d += every) NB_TRY(add_tick(out, s, vertical, other, exp2(d)));
+    return NB_OK;
+}
+
 static nb_status add_ticks(nb_buf *out, const scale *s, int vertical, const scale *other)
 {
+    if (s->log == 2) return add_power_ticks(out, s, vertical, other);
     if (s->log) return add_log_ticks(out, s, vertical, other);
     const double step = nice_step(s->hi - s->lo, 6);
     for (int i = 0; i <= 14; i++) {
@@ -398,7 +459,7 @@ static nb_status add_bar(nb_buf *out, const scale *v, double y, double value, do
 {
     const double zero = v->log ? v->from : at(v, 0), end = at(v, value);
     char label[32];
-    (void)snprintf(label, sizeof label, "%.4g", value);
+    number_text(value, false, label, sizeof label);
     NB_TRY(nb_buf_printf(out,
                          "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"16\" fill=\"%s\" "
                          "fill-opacity=\".75\"/>",
@@ -434,6 +495,7 @@ nb_status nb_svg_bars(nb_buf *out, const nb_svg_axes *a, const char *const *labe
     if (n_good == 0) return NB_ERR_ARG;
     if (!v.log) include(&v, 0);
     settle(&v);
+    if (v.log) v.lo = floor(v.lo - 0.15); /* the smallest bar can be seen, too */
     v.from = 16 + widest + 8;
     const double bottom = BAR_TOP + BAR_STEP * (double)n;
     const scale place = { .from = bottom, .to = BAR_TOP - 6 };
@@ -451,6 +513,44 @@ nb_status nb_svg_bars(nb_buf *out, const nb_svg_axes *a, const char *const *labe
     }
     if (a->y_label)
         NB_TRY(add_text(out, (v.from + v.to) / 2, bottom + 36, "middle", "", a->y_label, 90));
+    return nb_buf_add_c(out, "</svg>\n");
+}
+
+/* ---- parts of a whole ------------------------------------------------------ */
+
+static nb_status add_part(nb_buf *out, size_t i, double x, double w)
+{
+    return nb_buf_printf(out,
+                         "<rect class=\"nb-g\" x=\"%.1f\" y=\"%.0f\" width=\"%.1f\" "
+                         "height=\"44\" fill=\"%s\" fill-opacity=\".75\"/>\n",
+                         x, BAR_TOP, w, color[i % N_COLOR]);
+}
+
+nb_status nb_svg_parts(nb_buf *out, const nb_svg_axes *a, const char *const *label,
+                       const double *part, double whole, size_t n)
+{
+    if (n > MAX_BARS) return NB_ERR_LIMIT;
+    double sum = 0;
+    for (size_t i = 0; i < n; i++)
+        if (usable(part[i], 1)) sum += part[i];
+    if (!(sum > 0) || !usable(whole, 1)) return NB_ERR_ARG;
+    const double left = 16, width = WIDTH - 32, unit = width / fmax(sum, whole), row = 22;
+    const double top = BAR_TOP + 44 + 30;
+    NB_TRY(begin(out, a, top + row * (double)n));
+    double x = left;
+    for (size_t i = 0; i < n; i++) {
+        const double w = usable(part[i], 1) ? part[i] * unit : 0, y = top + row * (double)i;
+        NB_TRY(add_part(out, i, x, w));
+        NB_TRY(nb_buf_printf(out,
+                             "<rect class=\"nb-g\" x=\"%.1f\" y=\"%.1f\" width=\"14\" "
+                             "height=\"14\" fill=\"%s\" fill-opacity=\".75\"/>",
+                             left, y - 11, color[i % N_COLOR]));
+        NB_TRY(add_text(out, left + 22, y, "start", "", label[i], 90));
+        x += w;
+    }
+    const double end = left + whole * unit;
+    NB_TRY(nb_buf_printf(out, "<path class=\"nb-w\" d=\"M%.1f %.1fv56\"/>\n", end, BAR_TOP - 6));
+    if (a->x_label) NB_TRY(add_text(out, end, BAR_TOP - 10, "end", "", a->x_label, 60));
     return nb_buf_add_c(out, "</svg>\n");
 }
 

@@ -258,6 +258,64 @@ static void test_bars(void **state)
     nb_buf_deinit(&b);
 }
 
+/* Figures as they are read: grouped at a bar, short at a tick, powers of two where asked for. */
+static void test_figures(void **state)
+{
+    (void)state;
+    nb_buf b = { 0 };
+    const double x[3] = { 4096, 32768, 131072 }, y[3] = { 2e4, 3e5, 4e6 };
+    const nb_svg_series s = { "s", x, y, NULL, NULL, 3 };
+    const nb_svg_axes axes = { .log_x = 2, .log_y = 1 };
+    assert_int_equal(nb_svg_lines(&b, &axes, &s, 1), NB_OK);
+    (void)check(&b, "svg");
+    assert_true(has(&b, ">4k<") && has(&b, ">64k<") && has(&b, ">128k<") && !has(&b, ">256k<"));
+    assert_true(has(&b, ">20k<") && has(&b, ">100k<") && has(&b, ">2M<") && !has(&b, "e+"));
+    b.n_bytes = 0;
+    const char *const label[3] = { "a", "b", "c" };
+    const double v[3] = { 35258, -1234567, 999.9 };
+    assert_int_equal(nb_svg_bars(&b, &(nb_svg_axes){ 0 }, label, v, NULL, NULL, 3), NB_OK);
+    assert_true(has(&b, ">35,258<") && has(&b, ">-1,234,567<") && has(&b, ">999.9<"));
+    /* the smallest bar of a logarithmic axis has a length: its axis begins below */
+    b.n_bytes = 0;
+    const double w[2] = { 10, 1000 };
+    assert_int_equal(nb_svg_bars(&b, &axes, label, w, NULL, NULL, 2), NB_OK);
+    assert_true(has(&b, ">1<") && !has(&b, ">0.1<"));
+    assert_null(strstr(b.p, "width=\"0.0\""));
+    nb_buf_deinit(&b);
+}
+
+static void test_parts(void **state)
+{
+    (void)state;
+    nb_buf b = { 0 };
+    const nb_svg_axes a = { .title = "t", .x_label = "memory <1>" };
+    const char *const label[3] = { "a<b", "none", "c" };
+    const double part[3] = { 60, 0, 20 };
+    assert_int_equal(nb_svg_parts(&b, &a, label, part, 100, 3), NB_OK);
+    assert_int_equal(check(&b, "rect"), 6);
+    assert_int_equal(check(&b, "text"), 1 + 3 + 1);
+    assert_true(has(&b, "a&lt;b") && has(&b, "memory &lt;1&gt;"));
+    assert_true(has(&b, "width=\"412.8\"") && has(&b, "M704.0")); /* 0.6 of 688; the whole */
+    b.n_bytes = 0;
+    assert_int_equal(nb_svg_parts(&b, &a, label, part, 40, 3), NB_OK);
+    assert_true(has(&b, "width=\"516.0\"") && has(&b, "M360.0")); /* more than there is */
+    const double bad[3] = { (double)NAN, -1, 0 };
+    assert_int_equal(nb_svg_parts(&b, &a, label, bad, 100, 3), NB_ERR_ARG);
+    assert_int_equal(nb_svg_parts(&b, &a, label, part, 0, 3), NB_ERR_ARG);
+    assert_int_equal(nb_svg_parts(&b, &a, label, part, 100, SIZE_MAX), NB_ERR_LIMIT);
+    nb_buf_deinit(&b);
+}
+
+static void test_text(void **state)
+{
+    (void)state;
+    nb_buf b = { 0 };
+    assert_int_equal(nb_svg_text(&b, "<a href=\"x\">&\n\n\x01\xff\xc3\xa9\n"), NB_OK);
+    assert_string_equal(b.p,
+                        "&lt;a href=&quot;x&quot;&gt;&amp;\n\n\xef\xbf\xbd\xef\xbf\xbd\xc3\xa9\n");
+    nb_buf_deinit(&b);
+}
+
 static void test_heat(void **state)
 {
     (void)state;
@@ -307,7 +365,9 @@ int main(void)
         cmocka_unit_test(test_lines),   cmocka_unit_test(test_places),
         cmocka_unit_test(test_gaps),    cmocka_unit_test(test_escaping),
         cmocka_unit_test(test_numbers), cmocka_unit_test(test_bars),
-        cmocka_unit_test(test_heat),    cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_figures), cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_text),    cmocka_unit_test(test_heat),
+        cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
