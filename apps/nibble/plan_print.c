@@ -4,31 +4,13 @@
 #include <string.h>
 
 #include "plan.h"
+#include "plan_value.h"
 
 enum { WIDTH = 110 };
 
 /* ---- values ---------------------------------------------------------------- */
 
-static const json_t *at(const json_t *j, const char *key)
-{
-    return json_object_get(j, key);
-}
-static double num(const json_t *j, const char *key)
-{
-    return json_number_value(at(j, key));
-}
-static const char *str(const json_t *j, const char *key)
-{
-    const char *s = json_string_value(at(j, key));
-    return s ? s : "-";
-}
-static bool is(const json_t *j, const char *key)
-{
-    return json_is_true(at(j, key));
-}
-
-/* 1,234,567 of a number that is whole. */
-static void grouped(double x, char *out, size_t n)
+void plan_grouped(double x, char *out, size_t n)
 {
     char digits[32];
     const int k = snprintf(digits, sizeof digits, "%.0f", x);
@@ -44,7 +26,7 @@ static void grouped(double x, char *out, size_t n)
 static void cell_count(double x, int w)
 {
     char text[48];
-    grouped(x, text, sizeof text);
+    plan_grouped(x, text, sizeof text);
     (void)printf(" %*s", w, text);
 }
 static void cell_rate(double x, int w)
@@ -69,13 +51,17 @@ static void cell_bytes(double x, int w)
     plan_bytes_text(x, text, sizeof text);
     (void)printf(" %*s", w, text);
 }
+void plan_context_text(double n_tok, char *out, size_t n)
+{
+    if (fmod(n_tok, 1024) == 0)
+        (void)snprintf(out, n, "%.0fk", n_tok / 1024);
+    else
+        (void)snprintf(out, n, "%.0f", n_tok);
+}
 static void cell_context(double n, int w)
 {
     char text[32];
-    if (fmod(n, 1024) == 0)
-        (void)snprintf(text, sizeof text, "%.0fk", n / 1024);
-    else
-        (void)snprintf(text, sizeof text, "%.0f", n);
+    plan_context_text(n, text, sizeof text);
     (void)printf(" %*s", w, text);
 }
 
@@ -122,7 +108,7 @@ static void print_model(const json_t *m)
     print_plain(str(m, "name"));
     (void)printf(" (%s): %.1f B parameters, %.1f B active per token\n  ", str(m, "family"),
                  num(m, "n_param") / 1e9, num(m, "n_param_active") / 1e9);
-    grouped(num(m, "max_position"), n, sizeof n);
+    plan_grouped(num(m, "max_position"), n, sizeof n);
     (void)printf("%.0f layers, hidden %.0f, %.0f heads, ", num(m, "n_layer"), num(m, "hidden"),
                  num(m, "n_head"));
     if (strcmp(str(m, "attention"), "mla") == 0)
@@ -267,20 +253,33 @@ static void print_capacity(const json_t *list)
 
 /* ---- rates ------------------------------------------------------------------ */
 
-/* Of the table, not of the JSON: the marked record; of bf16, fp8 and nvfp4 all users that fit. */
-static bool shown(const json_t *j, const json_t *row)
+static bool marked(const json_t *report, const char *dtype)
 {
-    static const char *const some[] = { "bf16", "fp8", "nvfp4" };
-    const char *dtype = str(row, "dtype");
     size_t i;
     json_t *r;
-    for (i = 0; i < sizeof some / sizeof *some; i++)
-        if (is(row, "all_that_fit") && strcmp(some[i], dtype) == 0) return true;
-    json_array_foreach(at(j, "capacity"), i, r)
+    json_array_foreach(at(report, "capacity"), i, r)
     {
         if (is(r, "marked") && strcmp(str(r, "dtype"), dtype) == 0) return true;
     }
     return false;
+}
+bool plan_shown(const json_t *report, const char *dtype)
+{
+    static const char *const some[] = { "bf16", "fp8", "nvfp4" };
+    for (size_t i = 0; i < sizeof some / sizeof *some; i++)
+        if (strcmp(some[i], dtype) == 0) return true;
+    return marked(report, dtype);
+}
+bool plan_row_shown(const json_t *report, const json_t *row)
+{
+    const char *dtype = str(row, "dtype");
+    return marked(report, dtype) || (is(row, "all_that_fit") && plan_shown(report, dtype));
+}
+
+void plan_bound_text(const char *bound, char *out, size_t n)
+{
+    const bool bytes = strcmp(bound, "weights") == 0 || strcmp(bound, "cache") == 0;
+    (void)snprintf(out, n, "%s: %s", bytes ? "bandwidth" : "arithmetic", bound);
 }
 
 static void print_decode(const json_t *j)
@@ -293,7 +292,7 @@ static void print_decode(const json_t *j)
     json_array_foreach(at(j, "decode"), i, r)
     {
         static const char *const key[] = { "most", "model" };
-        if (!shown(j, r)) continue;
+        if (!plan_row_shown(j, r)) continue;
         (void)printf("  %-8s", str(r, "dtype"));
         cell_context(num(r, "context"), 8);
         cell_count(num(r, "concurrency"), 9);
@@ -303,9 +302,9 @@ static void print_decode(const json_t *j)
             cell_rate(num(t, "tokens_per_second"), 10);
             cell_money(num(t, "price_per_million"), 9);
         }
-        const char *b = str(r, "bound");
-        const bool bytes = strcmp(b, "weights") == 0 || strcmp(b, "cache") == 0;
-        (void)printf(" | %s: %s\n", bytes ? "bandwidth" : "arithmetic", b);
+        char bound[48];
+        plan_bound_text(str(r, "bound"), bound, sizeof bound);
+        (void)printf(" | %s\n", bound);
     }
 }
 

@@ -1,0 +1,32 @@
+/* page.h - what the pages of nibble have in common: one HTML file without script, its style, tables,
+ * plots in a place of their own.
+ *
+ * A page follows the reader's light or dark scheme, can be read on a telephone, printed and heard,
+ * and needs no network: its own policy forbids it to. */
+#ifndef NB_APPS_PAGE_H
+#define NB_APPS_PAGE_H
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "eval/svg.h"
+
+/* All that comes before the first paragraph, its heading included; page_end closes it. */
+nb_status page_begin(nb_buf *to, const char *title);
+nb_status page_end(nb_buf *to);
+/* Text is escaped; HTML is not, and never from outside. */
+nb_status page_text(nb_buf *to, const char *text);
+nb_status page_para(nb_buf *to, const char *text);
+/* A section with its heading; the caller writes </section>.  id: letters. */
+nb_status page_section(nb_buf *to, const char *id, const char *title);
+/* A plot, moved sideways where the screen is narrower than it can be read. */
+nb_status page_plot(nb_buf *to, const char *title, const nb_buf *svg);
+/* A table up to its first row; column headers are text.  page_table_end closes it. */
+nb_status page_table(nb_buf *to, const char *caption, const char *const *column, size_t n);
+nb_status page_table_end(nb_buf *to);
+/* A row's first cell, which names it; then its other cells with page_cell, then page_row_end.  mark: it is
+ * the one that the reader asked for. */
+nb_status page_row(nb_buf *to, const char *name, bool mark);
+nb_status page_cell(nb_buf *to, const char *text);
+nb_status page_row_end(nb_buf *to);
+
+#endif
