@@ -78,7 +78,7 @@ static nb_status node_of(load *l, uint32_t parent, uint64_t name, uint32_t *out)
 static nb_status read_path(load *l, nb_session_req *r)
 {
     size_t n = 0;
-    bool more, same = true;
+    bool more;
     NB_TRY(nb_scan_open(&l->s, '[', "hash_ids as an array"));
     for (;; n++) {
         uint64_t id;
@@ -87,8 +87,7 @@ static nb_status read_path(load *l, nb_session_req *r)
         if (n == NB_TRACE_MAX_ID) return nb_scan_fail(&l->s, "at most 1048576 hash_ids");
         NB_TRY(nb_scan_count(&l->s, "hash_ids of whole numbers up to 2^53", NB_TRACE_MAX_ID_VALUE,
                              &id));
-        if (same && n < l->n_id && l->id[n] == id) continue;
-        same = false;
+        if (n < l->n_id && l->id[n] == id) continue;
         if (NB_GROW(l->id, l->cap_id, n) != NB_OK || NB_GROW(l->path, l->cap_path, n) != NB_OK)
             return no_memory(l);
         NB_TRY(node_of(l, n ? l->path[n - 1] : NONE, id, &l->path[n]));
