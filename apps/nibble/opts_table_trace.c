@@ -42,7 +42,7 @@ static const opt_row rows[] = {
     { .name = "max-num-seqs", .arg = "N", .type = OPT_SIZE, .offset = AT(max_num_seqs), .def = "64", .lo = 1, .hi = 8192, PLAN,
       .help = "--replay serve: requests that run at once, at most" },
     { .name = "html", .arg = "FILE", .type = OPT_STR, .offset = AT(html), .cmds = CMD_PLAN, .group = GROUP_OUTPUT,
-      .help = "--trace: write the tables and plots as a page" },
+      .help = "write the report, with plots, as a page" },
 };
 // clang-format on
 const opt_table opt_table_trace = { rows, sizeof rows / sizeof *rows };

@@ -83,4 +83,3 @@ fails 2 "--records nvfp5" $v3 --trace "$tmp/stream.jsonl" --cache 1 --records nv
 fails 2 "--policies mru" $v3 --trace "$tmp/stream.jsonl" --cache 1 --policies lru,mru
 fails 2 "--bytes-per-token 5y" $v3 --trace "$tmp/stream.jsonl" --cache 1 --bytes-per-token 5y
 fails 2 "--seeds 3" $v3 --trace "$tmp/stream.jsonl" --cache 1 --seeds 3
-fails 2 "--html --trace" $v3 --html "$tmp/x.html"
