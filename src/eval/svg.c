@@ -78,36 +78,27 @@ nb_status nb_svg_text(nb_buf *out, const char *s)
     }
 }
 
-/* A figure as a reader wants it: 35,258; 0.25; at a tick of an axis 1.5k, 5M. */
-static void number_text(double v, bool short_form, char *out, size_t n)
-{
-    static const char unit[] = "kMGT";
-    char digits[40];
-    size_t i = 0, o = 0;
-    if (!(fabs(v) >= 1e3 && fabs(v) < 1e15)) {
-        (void)snprintf(out, n, short_form ? "%.6g" : "%.4g", v);
-        return;
-    }
-    if (short_form) {
-        for (v /= 1e3; fabs(v) >= 1e3 && unit[i + 1]; i++) v /= 1e3;
-        (void)snprintf(out, n, "%.6g%c", v, unit[i]);
-        return;
-    }
-    const int k = snprintf(digits, sizeof digits, "%.0f", v);
-    for (int d = 0; d < k && o + 2 < n; d++) {
-        if (d && (k - d) % 3 == 0 && digits[d - 1] != '-') out[o++] = ',';
-        out[o++] = digits[d];
-    }
-    out[o] = 0;
-}
-
-/* A power of two: 512, 4k, 1M. */
-static void power_text(double v, char *out, size_t n)
+/* At a tick, k being 1,000 or 1,024: 512, 1.5k, 5M. */
+static void tick_text(double v, double k, char *out, size_t n)
 {
     static const char unit[] = "\0kMGT";
     size_t i = 0;
-    for (; v >= 1024 && i < 4; i++) v /= 1024;
+    for (; fabs(v) >= k && i < 4; i++) v /= k;
     (void)snprintf(out, n, i ? "%.6g%c" : "%.6g", v, unit[i]);
+}
+
+/* At a bar: 0.25, 35,258. */
+static void bar_text(double v, char *out, size_t n)
+{
+    char digits[40];
+    const bool whole = fabs(v) >= 1e3 && fabs(v) < 1e15;
+    const int k = snprintf(digits, sizeof digits, whole ? "%.0f" : "%.4g", v);
+    size_t o = 0;
+    for (int d = 0; d < k && o + 2 < n; d++) {
+        if (whole && d && (k - d) % 3 == 0 && digits[d - 1] != '-') out[o++] = ',';
+        out[o++] = digits[d];
+    }
+    out[o] = 0;
 }
 
 static double text_width(const char *s, size_t max_char)
@@ -211,10 +202,7 @@ static nb_status add_tick(nb_buf *out, const scale *s, int vertical, const scale
 {
     char label[32];
     const double p = at(s, v);
-    if (s->log == 2)
-        power_text(v, label, sizeof label);
-    else
-        number_text(v, true, label, sizeof label);
+    tick_text(v, s->log == 2 ? 1024 : 1000, label, sizeof label);
     if (vertical) {
         NB_TRY(nb_buf_printf(out,
                              "<line class=\"nb-g\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" "
@@ -459,7 +447,7 @@ static nb_status add_bar(nb_buf *out, const scale *v, double y, double value, do
 {
     const double zero = v->log ? v->from : at(v, 0), end = at(v, value);
     char label[32];
-    number_text(value, false, label, sizeof label);
+    bar_text(value, label, sizeof label);
     NB_TRY(nb_buf_printf(out,
                          "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"16\" fill=\"%s\" "
                          "fill-opacity=\".75\"/>",
@@ -518,12 +506,14 @@ nb_status nb_svg_bars(nb_buf *out, const nb_svg_axes *a, const char *const *labe
 
 /* ---- parts of a whole ------------------------------------------------------ */
 
-static nb_status add_part(nb_buf *out, size_t i, double x, double w)
+static const double PART_TOP = 62;
+
+static nb_status add_part(nb_buf *out, size_t i, double x, double y, double w, double h)
 {
     return nb_buf_printf(out,
-                         "<rect class=\"nb-g\" x=\"%.1f\" y=\"%.0f\" width=\"%.1f\" "
-                         "height=\"44\" fill=\"%s\" fill-opacity=\".75\"/>\n",
-                         x, BAR_TOP, w, color[i % N_COLOR]);
+                         "<rect class=\"nb-g\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" "
+                         "height=\"%.0f\" fill=\"%s\" fill-opacity=\".75\"/>\n",
+                         x, y, w, h, color[i % N_COLOR]);
 }
 
 nb_status nb_svg_parts(nb_buf *out, const nb_svg_axes *a, const char *const *label,
@@ -534,23 +524,21 @@ nb_status nb_svg_parts(nb_buf *out, const nb_svg_axes *a, const char *const *lab
     for (size_t i = 0; i < n; i++)
         if (usable(part[i], 1)) sum += part[i];
     if (!(sum > 0) || !usable(whole, 1)) return NB_ERR_ARG;
-    const double left = 16, width = WIDTH - 32, unit = width / fmax(sum, whole), row = 22;
-    const double top = BAR_TOP + 44 + 30;
+    const double left = 16, unit = (WIDTH - 2 * left) / fmax(sum, whole), row = 22;
+    const double top = PART_TOP + 44 + 30, end = left + whole * unit;
     NB_TRY(begin(out, a, top + row * (double)n));
     double x = left;
     for (size_t i = 0; i < n; i++) {
         const double w = usable(part[i], 1) ? part[i] * unit : 0, y = top + row * (double)i;
-        NB_TRY(add_part(out, i, x, w));
-        NB_TRY(nb_buf_printf(out,
-                             "<rect class=\"nb-g\" x=\"%.1f\" y=\"%.1f\" width=\"14\" "
-                             "height=\"14\" fill=\"%s\" fill-opacity=\".75\"/>",
-                             left, y - 11, color[i % N_COLOR]));
+        NB_TRY(add_part(out, i, x, PART_TOP, w, 44));
+        NB_TRY(add_part(out, i, left, y - 11, 14, 14));
         NB_TRY(add_text(out, left + 22, y, "start", "", label[i], 90));
         x += w;
     }
-    const double end = left + whole * unit;
-    NB_TRY(nb_buf_printf(out, "<path class=\"nb-w\" d=\"M%.1f %.1fv56\"/>\n", end, BAR_TOP - 6));
-    if (a->x_label) NB_TRY(add_text(out, end, BAR_TOP - 10, "end", "", a->x_label, 60));
+    NB_TRY(nb_buf_printf(out, "<path class=\"nb-w\" d=\"M%.1f %.1fv56\"/>\n", end, PART_TOP - 6));
+    if (a->x_label)
+        NB_TRY(add_text(out, end, PART_TOP - 10, end > WIDTH / 2.0 ? "end" : "start", "",
+                        a->x_label, 60));
     return nb_buf_add_c(out, "</svg>\n");
 }
 
