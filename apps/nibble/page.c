@@ -44,7 +44,7 @@ static const char STYLE[] =
 
 nb_status page_text(nb_buf *to, const char *text)
 {
-    return nb_svg_text(to, text);
+    return nb_svg_text(to, text ? text : "");
 }
 
 nb_status page_para(nb_buf *to, const char *text)

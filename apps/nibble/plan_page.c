@@ -147,14 +147,20 @@ static nb_status add_short(nb_buf *to, const json_t *j)
     return nb_buf_add_c(to, "</dl>\n");
 }
 
+/* "8 x NVIDIA H200", of one device its name alone. */
+static nb_status add_devices(nb_buf *to, const json_t *j)
+{
+    const double n = num(at(j, "layout"), "gpus");
+    if (n > 1) NB_TRY(nb_buf_printf(to, "%.0f x ", n));
+    return nb_buf_add_c(to, str(at(j, "machine"), "title"));
+}
+
 static nb_status add_head(nb_buf *to, const json_t *j)
 {
-    const json_t *m = at(j, "machine");
     nb_buf title = { 0 };
-    nb_status st = json_is_object(m)
-                       ? nb_buf_printf(&title, "%s on %.0f x %s", str(at(j, "model"), "name"),
-                                       num(at(j, "layout"), "gpus"), str(m, "title"))
-                       : nb_buf_printf(&title, "%s: sizes", str(at(j, "model"), "name"));
+    const bool has = json_is_object(at(j, "machine"));
+    nb_status st = nb_buf_printf(&title, has ? "%s on " : "%s: sizes", str(at(j, "model"), "name"));
+    if (st == NB_OK && has) st = add_devices(&title, j);
     if (st == NB_OK) st = page_begin(to, title.p);
     nb_buf_deinit(&title);
     NB_TRY(st);
@@ -315,9 +321,13 @@ static nb_status add_machine(nb_buf *to, const json_t *j)
     char size[32], text[64];
     plan_bytes_text(num(m, "memory_bytes"), size, sizeof size);
     NB_TRY(page_section(to, "machine", "The machine"));
-    NB_TRY(nb_buf_printf(to, "<p>%.0f x ", num(l, "gpus")));
-    NB_TRY(page_text(to, str(m, "title")));
-    NB_TRY(nb_buf_printf(to, ", each with %s of memory", size));
+    nb_buf name = { 0 };
+    nb_status st = add_devices(&name, j);
+    if (st == NB_OK) st = nb_buf_add_c(to, "<p>");
+    if (st == NB_OK) st = page_text(to, name.p);
+    nb_buf_deinit(&name);
+    NB_TRY(st);
+    NB_TRY(nb_buf_printf(to, ",%s with %s of memory", num(l, "gpus") > 1 ? " each" : "", size));
     if (num(m, "bandwidth") > 0)
         NB_TRY(nb_buf_printf(to, " read at %.4g TB/s", num(m, "bandwidth") / 1e12));
     if (num(m, "bf16_flops") > 0)
@@ -344,7 +354,7 @@ static nb_status add_users(nb_buf *to, const json_t *j, const json_t *by_context
     add_column(&h, "tokens of a replica", "");
     add_column(&h, "tokens in all", "");
     add_contexts(&h, "users of ", first);
-    if (priced) add_contexts(&h, "an hour for one of ", first);
+    if (priced) add_contexts(&h, "price of an hour, ", first);
     NB_TRY(page_section(to, "users", "How many users fit"));
     NB_TRY(page_para(
         to,

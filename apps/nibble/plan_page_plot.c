@@ -196,14 +196,14 @@ nb_status plan_plot_users(nb_buf *to, const json_t *by_context)
         .log_y = 1,
     };
     const nb_svg_axes tokens = { .title = "Tokens of cache in all, by record",
-                                 .y_label = "thousands of tokens" };
+                                 .y_label = "millions of tokens" };
     bars b = { .n = 0 };
     size_t i;
     json_t *r;
     if (!is(at(by_context, "layout"), "fits")) return NB_OK;
     NB_TRY(plot(to, &users, by_context, of_capacity, "users"));
     json_array_foreach(at(by_context, "capacity"), i, r)
-        add_bar(&b, str(r, "dtype"), "", num(r, "tokens") / 1e3);
+        add_bar(&b, str(r, "dtype"), "", num(r, "tokens") / 1e6);
     return put_bars(to, &tokens, &b);
 }
 
@@ -266,7 +266,8 @@ nb_status plan_plot_decode(nb_buf *to, const json_t *by_users, double context)
                        word[i]);
         const nb_svg_axes a = {
             .title = title,
-            .x_label = "sequences that generate at once; the end of a line: all that fit",
+            .x_label =
+                "sequences that generate at once (1k = 1,024); the end of a line: all that fit",
             .y_label = "tokens per second in all",
             .log_x = 2,
             .log_y = 1,
