@@ -175,7 +175,7 @@ static nb_status stream_keys(nb_mix *m, nb_mix_req *r)
     for (size_t k = 0; k < 8; k++) salt[k] = (unsigned char)(m->n_line >> (8 * k) & 0xff);
     NB_TRY(nb_block_key_root((nb_str){ (const char *)salt, per ? 0u : 8u }, &parent));
     const size_t n_id = per ? q->n_id : (n_full + 7) / 8, n_per = per ? per : 8;
-    NB_TRY(NB_GROW(m->key, m->cap_key, n_id * n_per));
+    NB_TRY(NB_GROW(m->key, m->cap_key, n_full));
     for (size_t i = 0; i < n_id && r->n_key < n_full; i++) {
         const size_t left = n_full - r->n_key, n = left < n_per ? left : n_per;
         nb_block_key *key = &m->key[r->n_key];

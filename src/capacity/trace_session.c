@@ -226,6 +226,8 @@ static nb_status make_keys(load *l, nb_str salt)
     const size_t n_key = o->id_tok / NB_BLOCK_TOK;
     nb_block_key root;
     if (!o->n_node) return NB_OK;
+    if (o->n_node > NB_TRACE_MAX_NODE / n_key)
+        return nb_scan_fail(&l->s, "at most 2^30 tokens of different blocks in a session");
     o->key = malloc(o->n_node * n_key * sizeof *o->key);
     if (!o->key) return no_memory(l);
     nb_status st = nb_block_key_root(l->local ? salt : (nb_str){ "", 0 }, &root);
