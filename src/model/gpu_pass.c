@@ -342,6 +342,7 @@ static void moe(nb_gpu_forward *f, const nb_gpu_pass *p, const nb_gpu_layer *l,
     a.y = floats(f->e_y, c->hidden);
     a.src = NULL;
     a.n_out = c->hidden;
+    a.chosen = true;
     l->expert.row_down[p->kind]->fn(f->g, &a);
     if (beside)
         f->api->side_join(f->g);

@@ -164,6 +164,7 @@ typedef struct nb_cuda_experts_args {
     nb_cuda_rows x, y;  /* x: [n_tok] with src, [n_place] without; y: [n_place], floats for down */
     const uint32_t *first, *src;
     size_t n_expert, n_out, n_tok, n_place; /* n_place = n_tok * top_k */
+    bool chosen; /* the operation before this one was experts' product with the same first */
 } nb_cuda_experts_args;
 
 typedef struct nb_cuda_experts_row {

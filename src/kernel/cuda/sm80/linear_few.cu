@@ -21,8 +21,8 @@
  *   their down: 19, 46, 103, 143; floors 12, 36, 97, 123
  *
  * Small products last about as long as a kernel takes to begin and to end.  So the next kernel may begin
- * early, and the first weights are asked for before the kernel that makes x has ended (not experts':
- * which are wanted is not known yet). */
+ * early, and the first weights are asked for before the kernel that makes x has ended (of experts only down's,
+ * since these are known by then). */
 #include "kernel/cuda/sm80/linear_mma.cuh"
 
 namespace
@@ -38,6 +38,8 @@ template <bool FP8_, kind KIND_, int NT_> struct few {
     static const int CHUNK = FP8 && NT > 1 && MT > 1 ? 2
                              : FP8 || MT > 1         ? 4
                                                      : 8; /* loads per row */
+    static const bool ROLL =
+        COPY && MT == 2; /* loads of the next chunk begin as registers become free */
     static const int CHUNK_COLS = CHUNK * COLS, X_PAD = FP8 ? 16 : 64;
 };
 
@@ -55,22 +57,18 @@ template <class F> struct work {
     size_t x_at[F::NT]; /* of a lane's tokens; not COPY */
 };
 
+/* One load: columns [k, k + COLS) of the warp's rows. */
 template <class F>
-__device__ inline void load_weights(uint4 (&raw)[F::CHUNK][F::MT][2], const work<F> &o, uint32_t k)
+__device__ inline void load_weights(uint4 (&raw)[F::MT][2], const work<F> &o, uint32_t k)
 {
-    const uint32_t own =
-        (threadIdx.x & 3) * (F::FP8 ? 16 : 8); /* a lane's first column of a load */
+    const uint32_t c = k + (threadIdx.x & 3) * (F::FP8 ? 16 : 8); /* a lane's first column */
 #pragma unroll
-    for (int i = 0; i < F::CHUNK; i++)
+    for (int m = 0; m < F::MT; m++)
 #pragma unroll
-        for (int m = 0; m < F::MT; m++)
-#pragma unroll
-            for (int h = 0; h < 2; h++) {
-                const uint32_t c = k + i * F::COLS + own;
-                raw[i][m][h] = make_uint4(0, 0, 0, 0);
-                if (c < o.k1)
-                    raw[i][m][h] = nb_ldg_stream(o.w[m][h] + (size_t)c * (F::FP8 ? 1 : 2));
-            }
+        for (int h = 0; h < 2; h++) {
+            raw[m][h] = make_uint4(0, 0, 0, 0);
+            if (c < o.k1) raw[m][h] = nb_ldg_stream(o.w[m][h] + (size_t)c * (F::FP8 ? 1 : 2));
+        }
 }
 
 __device__ inline size_t x_row(const nb_lin &j, uint32_t batch, uint32_t tok)
@@ -171,9 +169,11 @@ __device__ inline void range_sum(float (&sum)[F::MT][F::NT][4], const nb_lin &j,
                                  unsigned char *x, uint32_t pitch, bool early)
 {
     float acc[F::MT][F::NT][4] = {}; /* FP8: of a block of 128 columns */
+    uint4 raw[F::CHUNK][F::MT][2];
     for (uint32_t k = o.k0; k < o.k1; k += F::CHUNK_COLS) {
-        uint4 raw[F::CHUNK][F::MT][2];
-        load_weights<F>(raw, o, k);
+#pragma unroll
+        for (int i = 0; i < F::CHUNK; i++)
+            if (!F::ROLL || k == o.k0) load_weights<F>(raw[i], o, k + i * F::COLS);
         if (early && k == o.k0) nb_grid_wait();
         if (F::COPY) {
             copy_x<F>(x, pitch, j, o, k);
@@ -185,6 +185,8 @@ __device__ inline void range_sum(float (&sum)[F::MT][F::NT][4], const nb_lin &j,
             const uint32_t at = k + i * F::COLS;
             if (at >= o.k1) break;
             multiply<F>(F::FP8 ? acc : sum, raw[i], j, o, x, pitch, k, i);
+            if (F::ROLL && at + F::CHUNK_COLS < o.k1)
+                load_weights<F>(raw[i], o, at + F::CHUNK_COLS);
             if (F::FP8 && (i % 2 || at + F::COLS >= o.k1)) fold<F>(sum, acc, o, at / 128);
         }
         __syncwarp();
@@ -232,8 +234,8 @@ template <class F> __global__ void __launch_bounds__(512, 1) few_kernel(nb_lin j
     const uint32_t warp = threadIdx.x >> 5, g = (threadIdx.x & 31) >> 2;
     const uint32_t range = warp % j.n_range, tile = warp / j.n_range, pitch = x_pitch<F>(j.range);
     const uint32_t row0 = (blockIdx.x * n_tile + tile) * F::ROWS;
+    if (j.first && !j.chosen) nb_grid_wait();
     nb_grid_next();
-    if (j.first) nb_grid_wait();
     work<F> o;
     uint32_t begin = 0, end = j.n_tok;
     o.batch = blockIdx.y;
@@ -258,7 +260,7 @@ template <class F> __global__ void __launch_bounds__(512, 1) few_kernel(nb_lin j
         for (uint32_t n = 0; n < F::NT; n++)
             o.x_at[n] = !F::COPY && n * 8 + g < o.n ? x_row(j, o.batch, o.tok + n * 8 + g) : 0;
         range_sum<F>(sum, j, o, shared + warp * 2 * 8 * F::NT * pitch, pitch,
-                     !j.first && o.tok == begin);
+                     (!j.first || j.chosen) && o.tok == begin);
         __syncthreads();
         put_part<F>(parts + warp * (F::MT * 8 * F::NT * PITCH), sum);
         __syncthreads();
@@ -293,7 +295,9 @@ template <bool FP8>
 bool launch(nb_cuda *g, const nb_lin &j, bool glu, size_t n_batch, size_t max_tok)
 {
     if (glu) return launch<FP8, GLU>(g, j, n_batch, max_tok);
-    const bool large = j.first ? j.n_out >= 512 : j.n_out * n_batch >= 8192;
+    /* Experts: 16 rows where 32 would be too few blocks for an even load of all multiprocessors. */
+    const bool large =
+        j.first ? j.n_out * n_batch >= 512 * (size_t)g->n_sm : j.n_out * n_batch >= 8192;
     return large ? launch<FP8, ROWS32>(g, j, n_batch, max_tok)
                  : launch<FP8, ROWS16>(g, j, n_batch, max_tok);
 }

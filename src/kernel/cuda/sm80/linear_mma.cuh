@@ -32,6 +32,7 @@ struct nb_lin {
     uint32_t scale_cols, scale_rows; /* scales in a row; rows of scales of an expert */
     uint32_t n_expert;
     bool add;
+    bool chosen; /* first was complete before the kernel before this one began */
 };
 
 static inline uint32_t nb_lin_ceil(size_t a, size_t b)
@@ -79,6 +80,7 @@ static inline nb_lin nb_lin_of(const nb_cuda_experts_args *a)
     j.y = a->y;
     j.first = a->first;
     j.src = a->src;
+    j.chosen = a->chosen;
     j.w_rows = a->n_out;
     j.n_tok = (uint32_t)a->n_place;
     j.n_out = (uint32_t)a->n_out;
