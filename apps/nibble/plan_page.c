@@ -323,7 +323,7 @@ static nb_status add_machine(nb_buf *to, const json_t *j)
     NB_TRY(page_section(to, "machine", "The machine"));
     nb_buf name = { 0 };
     nb_status st = add_devices(&name, j);
-    if (st == NB_OK) st = nb_buf_add_c(to, "<p>");
+    if (st == NB_OK) st = nb_buf_add_c(to, "<p>Computed for ");
     if (st == NB_OK) st = page_text(to, name.p);
     nb_buf_deinit(&name);
     NB_TRY(st);
