@@ -228,6 +228,8 @@ __device__ inline void scales(const nb_lin &j, const part &p, uint32_t row0, uin
 
 template <class S> __global__ void __launch_bounds__(S::THREADS, 2) tile_kernel(nb_lin j)
 {
+    nb_grid_wait();
+    nb_grid_next(); /* not before: down's product may count on it (chosen) */
     NB_SHARED(unsigned char, stage);
     part p;
     if (!find_part<S::BN>(j, &p)) return;
@@ -278,7 +280,7 @@ template <class S> void launch(nb_cuda *g, const nb_lin &j, size_t n_batch)
     const dim3 grid(nb_lin_ceil(j.n_out, S::ROWS), (unsigned)tiles,
                     j.first ? 1 : (unsigned)n_batch);
     NB_SHARED_LIMIT(g, (tile_kernel<S>), bytes);
-    NB_LAUNCH(g, (tile_kernel<S>), grid, S::THREADS, bytes, j);
+    NB_LAUNCH_EARLY(g, (tile_kernel<S>), grid, S::THREADS, bytes, j);
 }
 
 /* Which tile: the bits are the same, but for FP8 prompts. */

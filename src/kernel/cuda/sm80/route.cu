@@ -9,18 +9,19 @@
  * earlier chunks of rows, and the bits before its own in the expert's mask of the chunk.  Counts are
  * integers, so it does not matter who adds first.
  *
- * Up to FUSED_TOK tokens one block does all of it: a launch costs more than what it does (64 tokens of 256
- * experts so: 36 us, since scores in double are bound by the one multiprocessor; in two launches about
- * half).  Beyond, blocks choose in one launch, a token each until all multiprocessors have one, and blocks of
- * ORDER_ROWS rows order in a second, where each counts the rows of all others for itself (65,536 ids from
- * the second level of cache: less than a third launch). */
+ * One token: its places are the ranks of its experts.  Up to FUSED_TOK tokens one block does all of it: a
+ * launch costs more than what it does (64 tokens of 256 experts so: 36 us, since scores in double are bound
+ * by the one multiprocessor; in two launches about half).  Beyond, blocks choose in one launch, a token each
+ * until all multiprocessors have one, and blocks of ORDER_ROWS rows order in a second, where each counts
+ * the rows of all others for itself (65,536 ids from the second level of cache: less than a third launch). */
 #include "kernel/cuda/common/ops.cuh"
 #include "kernel/cuda/common/rows.cuh"
 #include "kernel/route/route.h"
 
 namespace
 {
-constexpr uint32_t FUSED_TOK = 16, FUSED_FEW = 8, ORDER_ROWS = 2048, KEY_BYTES = 96 * 1024;
+constexpr uint32_t ONE_THREADS = 128, FUSED_TOK = 16, FUSED_FEW = 8, ORDER_ROWS = 2048,
+                   KEY_BYTES = 96 * 1024;
 constexpr uint32_t BIT_WORDS = 16, BIT_BYTES = 32 * 1024, MAX_WARPS = 32;
 
 struct plan {
@@ -261,6 +262,28 @@ __device__ void store_first(const plan &p, const uint32_t *first)
     if (threadIdx.x == 0) p.a.first[p.a.n_expert] = p.n_row;
 }
 
+/* One token: its order needs no counts, and nothing that was written is read. */
+__global__ void one_kernel(plan p)
+{
+    nb_grid_next();
+    nb_grid_wait();
+    NB_SHARED(unsigned char, shared);
+    choose_tokens(p, shared, 0, 1);
+    const uint32_t *chosen = slot_of(p, shared, 0).chosen, top_k = (uint32_t)p.a.top_k;
+    for (uint32_t e = threadIdx.x; e <= p.a.n_expert; e += blockDim.x) {
+        uint32_t before = 0;
+        for (uint32_t k = 0; k < top_k; k++) before += chosen[k] < e;
+        p.a.first[e] = before;
+    }
+    for (uint32_t k = threadIdx.x; k < top_k; k += blockDim.x) {
+        uint32_t before = 0;
+        for (uint32_t i = 0; i < top_k; i++)
+            before += chosen[i] < chosen[k] || (chosen[i] == chosen[k] && i < k);
+        p.a.place[k] = before;
+        p.a.src[before] = 0;
+    }
+}
+
 /* One block: everything. */
 __global__ void fused_kernel(plan p)
 {
@@ -328,6 +351,10 @@ void nb_cuda_route(nb_cuda *g, const nb_cuda_route_args *a)
     const size_t most = share < threads / 32 ? share : threads / 32;
     while (p.n_slot < most && (p.n_slot + 1) * bytes <= KEY_BYTES) p.n_slot++;
     const size_t key_bytes = p.n_slot * bytes;
+    if (a->n_tok == 1 && key_bytes <= 48 * 1024) {
+        NB_LAUNCH_EARLY(g, one_kernel, 1, ONE_THREADS, key_bytes, p);
+        return;
+    }
     if (fused) {
         const size_t shared = n_expert * 4 + 16 + (key_bytes > bit_bytes ? key_bytes : bit_bytes);
         if (shared > 48 * 1024) NB_SHARED_LIMIT(g, fused_kernel, shared);
