@@ -177,6 +177,7 @@ nb_status nb_gb_attn(nb_gb_run *r, nb_error *err)
         .q_stride = nh * VALUES,
         .q_head = VALUES,
         .max_item = h.n_item,
+        .units = o->row->units,
         .beside = h.n_item > 0,
         .scale = 1 / sqrtf(192)
     };

@@ -97,6 +97,7 @@ static void direct_mla(nb_gpu_forward *f, const nb_gpu_pass *p, size_t layer)
                            .q_stride = c->n_head * q_head,
                            .q_head = q_head,
                            .max_item = p->fixed ? f->max_part : p->n_item[set],
+                           .units = f->units[set],
                            .scale = c->softmax_scale };
     if (nb_gpu_thrift_layer(f, layer) && p->chunk[p->which[0]].kv.plane)
         a.pick = pick_tokens(f, p, layer, &a);

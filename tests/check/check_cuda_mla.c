@@ -13,7 +13,7 @@ enum {
     MAX_CHUNK = 8,
     MAX_ROW = 256,
     N_BLOCK = 9,
-    MAX_PAGE = 96,
+    MAX_PAGE = 320,
     MAX_ITEM = 4096,
     LAYERS = 2,
     SAMPLE = 200
@@ -30,12 +30,12 @@ static const shape shapes[] = {
     { 64, 16, 17, 5, 3, 70, false },  { 16, 4, 1, 18, 3, 4, false },
     { 31, 17, 5, 4, 3, 4, false },    { 512, 64, 16, 3, 2, 4, false },
     { 256, 32, 40, 2, 2, 2, false },  { 512, 64, 128, 2, 1, 1, false },
-    { 40, 8, 33, 3, 2, 4, false },    { 8, 2, 2, 90, 2, 1, false },
+    { 40, 8, 33, 3, 2, 4, false },    { 8, 2, 2, 300, 2, 1, false },
     { 512, 64, 16, 40, 8, 4, true },  { 512, 64, 8, 40, 8, 4, true },
-    { 512, 64, 64, 36, 4, 2, true },  { 512, 64, 128, 40, 4, 2, true },
+    { 512, 64, 64, 150, 4, 2, true }, { 512, 64, 128, 40, 4, 2, true },
     { 512, 64, 20, 40, 4, 3, true },  { 256, 32, 40, 40, 6, 4, true },
     { 512, 64, 128, 3, 3, 20, true }, { 512, 64, 1, 40, 4, 4, true },
-    { 512, 64, 32, 20, 6, 1, true },  { 512, 64, 16, 90, 6, 1, true },
+    { 512, 64, 32, 20, 6, 1, true },  { 512, 64, 16, 270, 6, 1, true },
 };
 
 typedef struct kase {
@@ -331,6 +331,7 @@ static result run(chk *t, const nb_cuda_mla_row *v, const kase *k, const cut *ho
         .q_stride = k->q_stride,
         .q_head = k->q_head,
         .max_item = n_item + (how->random ? chk_between(t, 0, 9) : 0),
+        .units = v->units,
         .scale = k->scale,
         .beside = n_item > 0 && how->random,
     };

@@ -242,6 +242,7 @@ static float *attend(chk *t, const kase *k, const nb_cuda_thrift_args *p, size_t
         .q_stride = k->q_stride,
         .q_head = k->q_head,
         .max_item = n_item,
+        .units = v->units,
         .scale = k->scale,
         .pick = p->pick,
     };

@@ -12,13 +12,57 @@ typedef struct nb_cuda_group {
 
 enum { NB_CUDA_ITEM_BUCKETS = 64 };
 
-/* Units of the item that begins at unit 0, which are merged where they are computed: as many pages as
- * a multiprocessor has of the whole step on average, to the end of a unit.  No item is then much longer
- * than that, and the fewest states go through memory. */
-static inline size_t nb_cuda_fold(nb_cuda_units s, size_t n_page, size_t total_page, size_t n_sm)
+/* How the groups of a step are cut: units by themselves, or whole supers, whose states are merged where
+ * they are computed (where units are as large: a chain from unit 0 on, so many pages as a
+ * multiprocessor has on average). */
+typedef struct nb_cuda_cut {
+    nb_cuda_units units;
+    bool fold;
+    size_t chain; /* pages */
+    size_t longest;
+} nb_cuda_cut;
+
+/* Pages that the last multiprocessor is done with when n items of together n_page pages are given out; an
+ * item costs about two pages besides. */
+static inline size_t nb_cuda_rounds(size_t n, size_t n_page, size_t n_sm)
 {
-    const size_t per_sm = (total_page + n_sm - 1) / n_sm;
-    return nb_cuda_n_unit(s, n_page < per_sm ? n_page : per_sm);
+    return n ? (n + n_sm - 1) / n_sm * (n_page + 2 * n) / n : 0;
+}
+
+static inline nb_cuda_cut nb_cuda_cut_of(const nb_cuda_group *g, size_t n_group, nb_cuda_units s,
+                                         size_t n_sm, bool fold)
+{
+    nb_cuda_cut c = { s, fold, 0, s.rest > s.first ? s.rest : s.first };
+    size_t total = 0, n_unit = 0, n_super = 0;
+    for (size_t i = 0; i < n_group; i++) {
+        total += g[i].n_page;
+        n_unit += nb_cuda_n_unit(s, g[i].n_page);
+        n_super += (g[i].n_page + NB_CUDA_SUPER - 1) / NB_CUDA_SUPER;
+    }
+    if (!fold) return c;
+    if (s.rest >= NB_CUDA_SUPER) {
+        c.chain = (total + n_sm - 1) / n_sm;
+        if (c.chain + s.rest > c.longest) c.longest = c.chain + s.rest;
+    } else {
+        c.fold = nb_cuda_rounds(n_super, total, n_sm) <= nb_cuda_rounds(n_unit, total, n_sm);
+        c.longest = NB_CUDA_SUPER;
+    }
+    return c;
+}
+
+/* Units of the item of a group of n_page pages that begins at unit u. */
+static inline size_t nb_cuda_fold(const nb_cuda_cut *c, size_t n_page, size_t u)
+{
+    if (!c->fold || n_page == 0) return 1;
+    size_t end;
+    if (c->units.rest >= NB_CUDA_SUPER) {
+        if (u > 0) return 1;
+        end = nb_cuda_n_unit(c->units, c->chain < n_page ? c->chain : n_page);
+    } else {
+        const size_t next = (nb_cuda_unit_page(c->units, u) / NB_CUDA_SUPER + 1) * NB_CUDA_SUPER;
+        end = nb_cuda_n_unit(c->units, next < n_page ? next : n_page);
+    }
+    return end > u ? end - u : 1;
 }
 
 /* The item of a group that begins at unit u. */
@@ -44,21 +88,16 @@ static inline size_t nb_cuda_items(const nb_cuda_group *g, size_t n_group, nb_cu
                                    size_t n_sm, bool fold, const uint32_t *part_first,
                                    nb_cuda_item *out)
 {
-    size_t total = 0, longest = s.rest, at[NB_CUDA_ITEM_BUCKETS + 1] = { 0 };
-    for (size_t i = 0; i < n_group; i++) total += g[i].n_page;
-    for (size_t i = 0; fold && i < n_group; i++) {
-        const size_t n = nb_cuda_fold(s, g[i].n_page, total, n_sm);
-        const size_t pages = nb_cuda_unit_page(s, n);
-        if (pages > longest) longest = pages;
-    }
+    const nb_cuda_cut c = nb_cuda_cut_of(g, n_group, s, n_sm, fold);
+    size_t at[NB_CUDA_ITEM_BUCKETS + 1] = { 0 };
     for (int place = 0; place < 2; place++) { /* count, then place: the longest bucket first */
         for (size_t i = 0; i < n_group; i++) {
             const size_t n = nb_cuda_n_unit(s, g[i].n_page);
             for (size_t u = 0, k; u < n; u += k) {
-                k = fold && u == 0 ? nb_cuda_fold(s, g[i].n_page, total, n_sm) : 1;
+                k = nb_cuda_fold(&c, g[i].n_page, u);
                 const nb_cuda_item x = nb_cuda_item_at(&g[i], s, u, k, part_first[g[i].row0]);
                 const size_t b =
-                    NB_CUDA_ITEM_BUCKETS - 1 - (x.n_page * (NB_CUDA_ITEM_BUCKETS - 1)) / longest;
+                    NB_CUDA_ITEM_BUCKETS - 1 - (x.n_page * (NB_CUDA_ITEM_BUCKETS - 1)) / c.longest;
                 if (place)
                     out[at[b]++] = x;
                 else

@@ -230,13 +230,14 @@ typedef struct nb_cuda_kv_decode_args {
 
 /* Queries of a step attend to complete pages in units (nb_cuda_units.h), then to the page
  * that they are in (rows of own or tail, up to themselves).  Each unit gives a state per
- * (query, head); the state of the own page is the last; a result is the states merged one after the
- * other in order of position, so it does not depend on who computed them.
+ * (query, head); the state of the own page is the last; a result is the states merged in order of
+ * position, those of a super first (nb_cuda_units.h), so it does not depend on who computed them.
  *
  * An item is n_q consecutive queries of one chunk in one page, and units [unit0, unit0 + n_unit) of
- * theirs.  n_unit > 1 only with unit0 == 0: then the states are merged where they are computed, by
- * the same arithmetic, into the state of unit 0, and those of the others become empty (m = -inf,
- * l = 0, o not read).  Items are sorted, longest first. */
+ * theirs: n_unit > 1 only from the beginning of a super on and within it (of units as large as supers:
+ * from 0 on).  Then the states are merged where they are computed, by the same arithmetic, into the
+ * state of unit0, and those of the others become empty (m = -inf, l = 0, o not read).  Items are
+ * sorted, longest first. */
 typedef struct nb_cuda_item {
     uint32_t chunk, row0, n_q;      /* row0: of the step */
     uint32_t unit0, n_unit, n_page; /* pages from the first of unit0 on, in all */
@@ -275,6 +276,7 @@ typedef struct nb_cuda_mla_args {
     void *scratch; /* row.scratch(...) bytes: the queries in the row's own form */
     size_t n_row, n_head, lora, d_rope, q_stride, q_head;
     size_t max_item; /* most that *n_item becomes in this graph: decides the grid */
+    nb_cuda_units units; /* of the row */
     float scale;
     bool beside;       /* mla_tail only */
     nb_cuda_pick pick; /* row "mma" only; items of queries with n > 0 have n_q 1 */

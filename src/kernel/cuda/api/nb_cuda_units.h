@@ -4,7 +4,13 @@
  * Boundaries are constants of a kernel, so that nothing but the position decides them
  * (docs/decisions/024): n_first units of `first` pages from position 0 on, then units of `rest` pages.
  * Small ones at first let one short sequence use many multiprocessors; with a long one there are
- * enough of the large, which leave fewer states. */
+ * enough of the large, which leave fewer states.
+ *
+ * Units are gathered in supers of NB_CUDA_SUPER pages from position 0 on, and states are joined in two
+ * steps: those of a super one after the other, then the supers'.  So a kernel that has all units of a
+ * super may join them where they are, wherever in the sequence it is.  No unit crosses a border of
+ * supers, but for those that are as large or larger: each is a super then.  A super has at most 32
+ * units, their number divides 32. */
 #ifndef NB_KERNEL_CUDA_API_NB_CUDA_UNITS_H
 #define NB_KERNEL_CUDA_API_NB_CUDA_UNITS_H
 #include <stddef.h>
@@ -43,6 +49,14 @@ NB_CUDA_BOTH size_t nb_cuda_unit_of(nb_cuda_units s, size_t page)
 NB_CUDA_BOTH size_t nb_cuda_n_unit(nb_cuda_units s, size_t n_page)
 {
     return n_page ? nb_cuda_unit_of(s, n_page - 1) + 1 : 0;
+}
+
+enum { NB_CUDA_SUPER = 64 }; /* pages */
+
+/* The super that unit u is in. */
+NB_CUDA_BOTH uint32_t nb_cuda_super_of(nb_cuda_units s, uint32_t u)
+{
+    return s.rest >= NB_CUDA_SUPER ? u : (uint32_t)(nb_cuda_unit_page(s, u) / NB_CUDA_SUPER);
 }
 
 #endif

@@ -1,17 +1,18 @@
 /* mla_join.cu - states of absorbed attention joined in order of position, and divided by l.
  *
- * Joining is a chain by definition (mla_state.cuh), but m after each state is the largest so far: a
- * warp finds the factors of 32 states at once (a prefix maximum) and puts them into shared memory.
+ * Joining is a chain by definition (mla_state.cuh), of the units of a super and then of the supers
+ * (nb_cuda_units.h), but m after each state is the largest so far: a warp finds the factors of 32 states
+ * at once (prefix maxima within supers, and over them) and puts them into shared memory.
  * What is left is one fused step a state and element, whose loads wait for nothing.  No warp waits
  * for another.
  *
  * Two shapes of the same arithmetic.  WIDE, for many (row, head): 4 dimensions a thread, so that all
  * rows are on the device at once; empty states (of folded units) are left out before anything of
- * theirs is read.  Else, one dimension a thread and the sums of 32 states under way before the first
- * factor is known: with one request the time is that of the latencies.
+ * theirs is read.  Else, one dimension a thread and the sums of the first 32 states under way before the
+ * first factor is known: with one request the time is that of the latencies.
  *
- * Bound: reading the states, 4 (lora + 2) bytes of each (row, head).  H100, 16 heads, in graphs: 128
- * queries of 5 states, 3 of them empty, 4.8 us; one of 33 states 4.5 us, one of 5 2.5 us; 4 of 129
+ * Bound: reading the states, 4 (lora + 2) bytes of each (row, head).  H100, 16 heads, in graphs, before
+ * supers: 128 queries of 5 states, 3 of them empty, 4.8 us; one of 33 states 4.5 us, one of 5 2.5 us; 4 of 129
  * 11.8 us.  A block a (row, head) with barriers and no compaction: 9.5, 6.8, 2.9 and 19.4 us. */
 #include <float.h>
 
@@ -23,18 +24,22 @@ namespace
 
 enum { WARPS = 4, BATCH = 32 };
 
-struct step { /* one state: factors of the sums so far and of its own; a < 0: the first */
-    float a, b, l;
-    uint32_t at; /* of the batch; UINT32_MAX: empty */
+/* One state.  a, b: factors of the super's sums so far and of its own; a < 0: it is the super's first.
+ * top_a, top_b: after it, of the supers so far and of this one; top_a < 0: the first. */
+struct step {
+    float a, b, l, top_a, top_b;
+    uint32_t at; /* of the batch, + END: of the super the last that counts; UINT32_MAX: empty */
 };
+constexpr uint32_t END = 1u << 16;
 
-__device__ inline float joined(const step &f, float x0, float x1)
+__device__ inline float joined(float a, float b, float x0, float x1)
 {
-    const float x = __fmaf_rn(x1, f.b, __fmul_rn(x0, f.a));
-    return f.at == UINT32_MAX ? x0 : f.a < 0 ? x1 : x;
+    const float x = __fmaf_rn(x1, b, __fmul_rn(x0, a));
+    return a < 0 ? x1 : x;
 }
 
-/* m and l of a batch's states, one a lane; empty ones from n on. */
+/* m and l of a batch's states, one a lane; empty ones from n on.  A batch begins with a super, since 32
+ * is a multiple of the units of each. */
 struct ends {
     float m, l;
 };
@@ -48,30 +53,48 @@ __device__ inline ends load_ends(const nb_cuda_mla_args &a, size_t first, uint32
     return e;
 }
 
+/* The largest of the lanes up to this one that are in the same group. */
+__device__ inline float prefix_max(float x, uint32_t group)
+{
+    const uint32_t lane = threadIdx.x % 32;
+#pragma unroll
+    for (int b = 1; b < 32; b *= 2) {
+        const float other = __shfl_up_sync(~0u, x, b);
+        const uint32_t its = __shfl_up_sync(~0u, group, b);
+        if (lane >= (uint32_t)b && its == group) x = fmaxf(other, x);
+    }
+    return x;
+}
+
 /* Steps of those n <= 32 states after the ones that gave m; without the empty ones when COMPACT, else
- * those have at = UINT32_MAX.  Returns how many. */
-template <bool COMPACT> __device__ uint32_t plan(const ends &e, uint32_t n, float &m, step *f)
+ * those have at = UINT32_MAX.  super: of this lane's state.  Returns how many. */
+template <bool COMPACT>
+__device__ uint32_t plan(const ends &e, uint32_t n, uint32_t super, float &m, step *f)
 {
     const uint32_t lane = threadIdx.x % 32;
     const float own = e.m;
-    float top = own != own ? -FLT_MAX : own; /* one that is no number is not empty */
-#pragma unroll
-    for (int b = 1; b < 32; b *= 2) {
-        const float other = __shfl_up_sync(~0u, top, b);
-        if (lane >= (uint32_t)b) top = fmaxf(other, top);
-    }
-    float before = __shfl_up_sync(~0u, top, 1);
-    before = lane == 0 ? m : fmaxf(m, before);
-    const nb_mla_merge g = nb_mla_merge_of(before, own);
+    const float top = prefix_max(own != own ? -FLT_MAX : own, super); /* no number: not empty */
+    const float left = __shfl_up_sync(~0u, top, 1);
+    const uint32_t left_super = __shfl_up_sync(~0u, super, 1);
+    const nb_mla_merge g = nb_mla_merge_of(lane > 0 && left_super == super ? left : -INFINITY, own);
     const unsigned some = __ballot_sync(~0u, !g.first);
+    const uint32_t next_super = __shfl_down_sync(~0u, super, 1);
+    const unsigned borders = __ballot_sync(~0u, lane == 31 || next_super != super);
+    const uint32_t end = lane + (uint32_t)__ffs((int)(borders >> lane)) - 1; /* of the super */
+    const bool last = !g.first && (some & (0xfffffffeu << lane) & (0xffffffffu >> (31 - end))) == 0;
+    const float sum = prefix_max(last ? top : -INFINITY, 0);
+    float before = __shfl_up_sync(~0u, sum, 1);
+    before = lane == 0 ? m : fmaxf(m, before);
+    const nb_mla_merge h = nb_mla_merge_of(before, top);
     const uint32_t place = COMPACT ? (uint32_t)__popc(some & ((1u << lane) - 1)) : lane;
     __syncwarp();
     if (!g.first)
-        f[place] = { g.second ? -1.0f : g.a, g.b, e.l, lane };
+        f[place] = { g.second ? -1.0f : g.a, g.b, e.l,
+                     h.second ? -1.0f : h.a, h.b, lane | (last ? END : 0) };
     else if (!COMPACT)
         f[place].at = UINT32_MAX;
     __syncwarp();
-    m = fmaxf(m, __shfl_sync(~0u, top, 31));
+    m = fmaxf(m, __shfl_sync(~0u, sum, 31));
     return COMPACT ? (uint32_t)__popc(some) : n;
 }
 
@@ -125,8 +148,8 @@ __global__ void __launch_bounds__(32 * WARPS) mla_join(NB_PARAM nb_cuda_mla_args
     const uint32_t end = a.part_first[row + 1];
     const uint32_t n = a.row_chunk[row] == UINT32_MAX ? 0 : end - (uint32_t)first;
     step *f = steps[warp];
-    float m = -INFINITY, l = 0;
-    vec<WIDTH> o = {};
+    float m = -INFINITY, l = 0, super_l = 0;
+    vec<WIDTH> o = {}, super_o = {};
     ends e = load_ends(a, first, n, head);
     for (uint32_t i0 = 0; i0 < n; i0 += BATCH) {
         const uint32_t k = n - i0 < BATCH ? n - i0 : (uint32_t)BATCH;
@@ -134,32 +157,46 @@ __global__ void __launch_bounds__(32 * WARPS) mla_join(NB_PARAM nb_cuda_mla_args
         const size_t stride = nh * a.lora;
         vec<WIDTH> x[AHEAD];
         uint32_t n_step = k;
-        if (COMPACT) {
-            n_step = plan<true>(e, k, m, f);
-        } else {
+        const uint32_t state = i0 + threadIdx.x % 32; /* the last is the own page's */
+        const uint32_t super =
+            state + 1 < n ? nb_cuda_super_of(a.units, state) : UINT32_MAX - (state + 1 > n);
+        const bool whole = !COMPACT && i0 == 0;
+        if (whole) {
 #pragma unroll
             for (uint32_t j = 0; j < AHEAD; j++) {
                 x[j] = {};
                 if (j < k && here) x[j] = load<WIDTH>(from + j * stride);
             }
-            n_step = plan<false>(e, k, m, f);
+            n_step = plan<false>(e, k, super, m, f);
+        } else {
+            n_step = plan<true>(e, k, super, m, f);
         }
         if (n - i0 > BATCH) e = load_ends(a, first + i0 + BATCH, n - i0 - BATCH, head);
         for (uint32_t i1 = 0; i1 < n_step; i1 += AHEAD) {
-            if (COMPACT) {
+            if (!whole) {
 #pragma unroll
                 for (uint32_t j = 0; j < AHEAD; j++) {
                     x[j] = {};
-                    if (i1 + j < n_step && here) x[j] = load<WIDTH>(from + f[i1 + j].at * stride);
+                    if (i1 + j < n_step && here)
+                        x[j] = load<WIDTH>(from + (f[i1 + j].at & (END - 1)) * stride);
                 }
             }
 #pragma unroll
             for (uint32_t j = 0; j < AHEAD; j++) {
                 if (i1 + j >= n_step) break;
                 const step g = f[i1 + j];
-                l = joined(g, l, g.l);
+                const bool some = g.at != UINT32_MAX, top = some && (g.at & END);
+                const float sl = joined(g.a, g.b, super_l, g.l);
+                super_l = some ? sl : super_l;
+                const float tl = joined(g.top_a, g.top_b, l, super_l);
+                l = top ? tl : l;
 #pragma unroll
-                for (int d = 0; d < WIDTH; d++) o.v[d] = joined(g, o.v[d], x[j].v[d]);
+                for (int d = 0; d < WIDTH; d++) {
+                    const float so = joined(g.a, g.b, super_o.v[d], x[j].v[d]);
+                    super_o.v[d] = some ? so : super_o.v[d];
+                    const float to = joined(g.top_a, g.top_b, o.v[d], super_o.v[d]);
+                    o.v[d] = top ? to : o.v[d];
+                }
             }
         }
     }

@@ -1,18 +1,19 @@
-/* mla_few.cuh - the kernel of mla_few.cu: attention of at most 32 rows (query, head) to complete pages.
+/* mla_few.cuh - how mla_few.cu works.
  *
- * Products are turned over, so that heads are the short side of wgmma and nothing is padded to 64:
- *   S^T [64 tokens x N rows] = K Q^T    A from registers: codes become FP16 in the layout that wgmma
- *                                       wants of A (dimensions permuted, as are those of Q and O)
- *   O^T [512 dims x N rows] += V^T P^T  A from shared memory, M-major: the same registers, stored once
- * so a code is decoded once and a page is the M of a product.  BF16 pages are both operands as they lie.
+ * The scores of 64 tokens are S^T = C Q^T and the values' sums O^T = C^T P^T: tokens, then dimensions,
+ * fill the 64 rows of wgmma, the rows (query, head) its 16 or 32 columns.  A page's codes become the A operand of S^T
+ * in registers, exactly; the same registers, stored once, are the A operand of O^T in shared memory.
  *
- * Two warpgroups take the pages of a unit in turn, each with an O of its own; they are joined at the
- * unit's end.  While one waits, the other decodes.  A page is in registers before its first product, so
- * its slot is free early; thread 0 fetches, across units and items, whenever it comes by.
+ * A block has a warpgroup that fetches (one thread: items in the order in which blocks become free, their
+ * pages into slots by tensor copies) and two that compute, each every second page of a unit
+ * (FP8 with 32 columns: one).  Both run one code: two copies, with constants for addresses, cost more in fetching
+ * instructions than they save.  A group's page p is in registers when it begins: they were loaded while
+ * the weights of p - 2 were worked out (EARLY).  Three steps of 32 dimensions are decoded ahead
+ * of the products, so that there is something to do while the values' products of the page before end.
  *
- * The largest score is followed lazily: weights may reach 2^8 before it is moved, so most pages have
- * no reduction over tokens at all.  The outer scale of a token goes to its score and, as an exponent,
- * to its weight.  A row of Q has a power of two of its own, so that FP16 holds it. */
+ * The largest score of a row moves only by more than LAZY (a power of two is what weights grow by); a unit
+ * begins anew, so that its state depends on its pages alone.  At its end the groups' sums meet in shared
+ * memory, and are joined there to the units before in its super. */
 #ifndef NB_KERNEL_CUDA_SM90_MLA_FEW_CUH
 #define NB_KERNEL_CUDA_SM90_MLA_FEW_CUH
 #include "kernel/cuda/common/mla_state.cuh"
@@ -23,8 +24,7 @@ namespace few
 
 enum { NVFP4, IF4, FP8, BF16 };
 enum { UNIT = 16, TOK = 64, LORA = 512, ROPE = 64 };
-enum { RING = 8 }; /* items of a block whose numbers are kept */
-enum { LAZY = 8 };
+enum { LAZY = 14 };
 
 struct params {
     const unsigned char *page; /* of block 0, this layer */
@@ -54,13 +54,15 @@ template <int FMT, int N, int GROUPS> struct layout {
         REST = FMT == BF16  ? 0
                : FMT == FP8 ? 4224
                             : 6272,
+        EARLY = FMT != BF16 && N == 16, /* a page's codes are read while the one before is done */
         R_ROPE = FMT == FP8 ? 0 : 2048, /* in the rest: block scales first */
         R_OUT = R_ROPE + 4096,
         VALUES = FMT == BF16 ? 16896 : 65536, /* of a group; BF16: for sums alone */
         P_BYTES = TOK * N * 2,
         Q_ROWS = FMT == BF16 ? 2 * N : N, /* BF16: what rounding leaves is a row, too */
         WARPS = 4,
-        THREADS = 128 * GROUPS,
+        CONSUMERS = 128 * GROUPS,
+        THREADS = CONSUMERS + 128,
         AT_V = 9 * 128 * Q_ROWS,
         AT_SLOT = AT_V + GROUPS * VALUES,
         AT_P = AT_SLOT + SLOTS * CODES,
@@ -71,14 +73,14 @@ template <int FMT, int N, int GROUPS> struct layout {
         AT_TOTAL = AT_M + GROUPS * 4 * N,  /* [2][N]: m of the units so far, before and after one */
         AT_QK = AT_TOTAL + 8 * N,          /* [N]: factor of a row's scores */
         AT_STATE = AT_QK + 4 * N,          /* [N]: where a row's state goes */
-        AT_ITEM = AT_STATE + 4 * N,        /* [RING]: numbers of this block's items */
-        AT_WALK = AT_ITEM + 4 * RING,      /* struct walk */
-        AT_BAR = AT_WALK + 64,             /* full [SLOTS][2], empty [SLOTS] */
-        BYTES = AT_BAR + 8 * 3 * SLOTS + 1024 /* the start is aligned by hand */
+        AT_ITEM = AT_STATE + 4 * N,        /* [2]: numbers of this block's items */
+        AT_BAR = AT_ITEM + 16, /* full [SLOTS][2], empty [SLOTS], item full [2], item empty [2] */
+        BYTES = AT_BAR + 8 * (3 * SLOTS + 4) + 1024 /* the start is aligned by hand */
     };
 };
 
-/* Eight codes as four pairs of FP16 times 2^-6 and f: as E4M3 bytes, then two at a time. */
+/* Eight codes as four pairs of FP16 times 2^-6 and f: as E4M3 bytes, then two
+ * at a time. */
 __device__ inline void eight(uint32_t q, uint32_t f, uint32_t *out)
 {
     const uint32_t hi = (q & 0x80808080u) | ((q >> 2) & 0x1c1c1c1cu);
@@ -88,7 +90,8 @@ __device__ inline void eight(uint32_t q, uint32_t f, uint32_t *out)
     out[2] = mul_f16x2(cvt_e4m3(lo), f);
     out[3] = mul_f16x2(cvt_e4m3(lo >> 16), f);
 }
-/* The same with uniform steps where `steps`: subnormal E4M3, whose unit is 2^-9. */
+/* The same with uniform steps where `steps`: subnormal E4M3, whose unit is
+ * 2^-9. */
 __device__ inline void eight_if4(uint32_t q, uint32_t f, bool steps, uint32_t *out)
 {
     const uint32_t shift = steps ? 4 : 2, mask = steps ? 0x07070707u : 0x1c1c1c1cu, r = q << 4;
@@ -116,7 +119,8 @@ __device__ inline void rope4(uint32_t w, bool int8, uint32_t *out)
     }
 }
 
-/* The thread's number, read anew, so that nothing that depends on it is computed early and kept. */
+/* The thread's number, read anew, so that nothing that depends on it is
+ * computed early and kept. */
 __device__ inline int fresh_tid()
 {
     int t;
@@ -132,31 +136,34 @@ __device__ inline uint32_t uniform(uint32_t x)
 
 /* A thread of the warpgroups that compute. */
 struct place {
-    int w, lane, g, t;
+    int group, w, lane, g, t;
     int k0; /* token of its first row; the second is k0 + 8 */
     uint32_t base;
     unsigned char *smem;
 };
 
-template <int GROUP> __device__ inline place place_of(int tid, unsigned char *smem)
+__device__ inline place place_of(int tid, unsigned char *smem)
 {
     place z;
+    z.group = (int)uniform((uint32_t)tid / 128);
     z.w = tid / 32 % 4, z.lane = tid % 32, z.g = z.lane / 4, z.t = z.lane % 4;
     z.smem = smem, z.base = nb_smem(smem);
-    /* Row g of 8 is token 4 (g % 2) + g / 2, so that two rows of a quarter warp lie in different halves
-     * of the banks; rows of BF16 pages are not read by threads. */
+    /* Row g of 8 is token 4 (g % 2) + g / 2, so that two rows of a quarter warp
+   * lie in different halves of the banks; rows of BF16 pages are not read by
+   * threads. */
     z.k0 = 16 * z.w + ((z.g & 1) << 2 | z.g >> 1);
     return z;
 }
 
-/* Queries of a pass as B of S^T: [9 groups of 64 dims][N][128 bytes], 16-byte chunks xor row % 8. */
+/* Queries of a pass as B of S^T: [9 groups of 64 dims][N][128 bytes], 16-byte
+ * chunks xor row % 8. */
 template <int FMT, int N, int GROUPS>
 __device__ inline void pack_q(const params &a, const nb_cuda_item &it, uint32_t q0, uint32_t n_row,
                               unsigned char *smem)
 {
     using L = layout<FMT, N, GROUPS>;
     const uint32_t tid = (uint32_t)fresh_tid(), warp = tid / 32, lane = tid % 32;
-    for (uint32_t r = warp; r < N; r += L::THREADS / 32) {
+    for (uint32_t r = warp; r < N; r += L::CONSUMERS / 32) {
         float v[3][8], top = 0;
         const bool in = r < n_row;
         const float *q = a.q + (it.row0 + q0 + r / a.n_head) * a.q_stride + r % a.n_head * a.q_head;
@@ -224,55 +231,48 @@ __device__ inline void pack_q(const params &a, const nb_cuda_item &it, uint32_t 
     }
 }
 
-/* What thread 0 knows of the pages that it fetches: those of the items of this block, in order, into slots
- * as these become free.  In shared memory, but for what loads and counts. */
-struct walk {
-    const uint32_t *block; /* of the item's first page */
-    uint32_t item;         /* which of this block's items */
-    uint32_t at, page;     /* pages of it so far; the next of a pass */
-    uint32_t n_page, end;  /* of a pass; of all passes */
-};
-
-/* Fetches what there is room for: pages of items up to `known`. */
+/* A thread that fetches: items in the order in which blocks become free, their
+ * pages into slots. */
 template <int FMT, int N, int GROUPS>
 __device__ inline void fetch(const params &a, const CUtensorMap *codes, const CUtensorMap *rope,
-                             uint32_t base, unsigned char *smem, uint32_t known, uint32_t &c,
-                             uint32_t &b)
+                             uint32_t base, unsigned char *smem)
 {
     using L = layout<FMT, N, GROUPS>;
-    const uint32_t bars = base + L::AT_BAR, empty = bars + 16 * L::SLOTS;
-    volatile walk *w = (volatile walk *)(smem + L::AT_WALK);
-    for (;;) {
-        if (w->at == w->end) {
-            const uint32_t next = w->item + 1;
-            if (next > known) return;
-            const uint32_t index = ((volatile uint32_t *)(smem + L::AT_ITEM))[next % RING];
-            if (index >= *a.n_item) return;
-            const nb_cuda_item *it = a.item + index;
-            const uint32_t per = N / a.n_head, n_page = it->n_page;
-            const uint32_t *block = a.block + a.chunk[it->chunk].block0 + (size_t)it->unit0 * UNIT;
-            w->block = block, w->item = next, w->at = w->page = 0;
-            w->n_page = n_page, w->end = n_page * ((it->n_q + per - 1) / per);
-            b = block[0];
-        }
-        const uint32_t s = c % L::SLOTS, page = w->page;
-        if (c >= L::SLOTS && !mbar_test(empty + 8 * s, (c / L::SLOTS - 1) & 1)) return;
-        const uint32_t bar = bars + 8 * (2 * s + (GROUPS == 2 ? page & 1 : 0));
-        const uint32_t dst = base + L::AT_SLOT + s * L::CODES;
-        mbar_expect(bar, L::CODES + L::REST);
+    const uint32_t bars = base + L::AT_BAR, empty = bars + 16 * L::SLOTS,
+                   item_full = empty + 8 * L::SLOTS, item_empty = item_full + 16;
+    const uint32_t n_item = *a.n_item, per = N / a.n_head;
+    uint32_t c = 0, index = blockIdx.x;
+    for (uint32_t n = 0;; n++) {
+        if (n >= 2) mbar_wait(item_empty + 8 * (n % 2), (n / 2 - 1) & 1);
+        *(volatile uint32_t *)(smem + L::AT_ITEM + 4 * (n % 2)) = index;
+        mbar_arrive(item_full + 8 * (n % 2));
+        if (index >= n_item) break;
+        const nb_cuda_item it = a.item[index];
+        const uint32_t *block = a.block + a.chunk[it.chunk].block0 + (size_t)it.unit0 * UNIT;
+        uint32_t b = block[0];
+        const uint32_t following = gridDim.x + atomicAdd(a.next, 1u);
+        for (uint32_t q0 = 0; q0 < it.n_q; q0 += per)
+            for (uint32_t p = 0; p < it.n_page; p++, c++) {
+                const uint32_t s = c % L::SLOTS,
+                               bar = bars + 8 * (2 * s + (GROUPS == 2 ? p & 1 : 0));
+                const uint32_t dst = base + L::AT_SLOT + s * L::CODES;
+                const uint32_t next = block[p + 1 < it.n_page ? p + 1 : 0];
+                if (c >= L::SLOTS) mbar_wait(empty + 8 * s, (c / L::SLOTS - 1) & 1);
+                mbar_expect(bar, L::CODES + L::REST);
 #pragma unroll
-        for (int i = 0; i < (FMT == BF16 ? 8 : L::CODES / 8192); i++)
-            copy_box(dst + i * 8192, codes, i * 128, 0, b, bar);
-        if (FMT == BF16)
-            copy_box(dst + 65536, rope, 0, 0, b, bar);
-        else
-            copy_bytes(base + L::AT_REST + s * L::REST, a.page + b * a.block_bytes + L::CODES,
-                       L::REST, bar);
-        c++;
-        const uint32_t next = page + 1 == w->n_page ? 0 : page + 1;
-        w->at = w->at + 1, w->page = next;
-        b = w->block[next];
+                for (int i = 0; i < (FMT == BF16 ? 8 : L::CODES / 8192); i++)
+                    copy_box(dst + i * 8192, codes, i * 128, 0, b, bar);
+                if (FMT == BF16)
+                    copy_box(dst + 65536, rope, 0, 0, b, bar);
+                else
+                    copy_bytes(base + L::AT_REST + s * L::REST,
+                               a.page + b * a.block_bytes + L::CODES, L::REST, bar);
+                b = next;
+            }
+        index = following;
     }
+    __threadfence();
+    if (atomicAdd(a.done, 1u) == gridDim.x - 1) *a.next = 0, *a.done = 0;
 }
 
 /* Where a page is. */
@@ -281,7 +281,8 @@ struct page_at {
     uint32_t slot_u32;
 };
 
-/* What a thread reads of a page: its two tokens' codes, block scales, rope codes, outer scales. */
+/* What a thread reads of a page: its two tokens' codes, block scales, rope
+ * codes, outer scales. */
 template <int FMT> struct raw {
     enum { CHUNKS = FMT == FP8 ? 8 : 4 };
     uint4 ca[CHUNKS], cb[CHUNKS];
@@ -312,8 +313,9 @@ __device__ inline void load_raw(const place &z, const page_at &pg, raw<FMT> &w)
     w.oa = out[0], w.ob = out[8], w.pa = out[64], w.pb = out[72];
 }
 
-/* Scores of a page from codes: s1 of the latent, s2 of the rope key; the values go to v.  freed(): all
- * have read the page, and the values of the page before are done. */
+/* Scores of a page from codes: s1 of the latent, s2 of the rope key; the values go to v.  freed(): the
+ * products of the values before are done in all warps of the group.  32 dims of a token at a time, so that
+ * the registers of two steps are under way and no more. */
 template <int FMT, int N, class FREED>
 __device__ inline void scores(const place &z, const params &a, const raw<FMT> &w, uint32_t v,
                               const operand &qd, float (&s1)[N / 2], float (&s2)[N / 2],
@@ -324,74 +326,86 @@ __device__ inline void scores(const place &z, const params &a, const raw<FMT> &w
     uint32_t to[4];
 #pragma unroll
     for (int n = 0; n < 4; n++) to[n] = v + vr * 128 + ((2 * n + z.lane / 16) ^ (vr & 7)) * 16;
-    uint32_t ka[2][8], kb[2][8], fa[2], fb[2];
-    bool ta[2] = { false, false }, tb[2] = { false, false };
-#pragma unroll
-    for (int i = 0; i < 8; i++) {
-        uint32_t(&x)[8] = ka[i & 1], (&y)[8] = kb[i & 1];
-        if (i >= 2) wg_wait<1>(); /* these registers were read by the products of i - 2 */
-        const uint4 ga = w.ca[FMT == FP8 ? i : i / 2], gb = w.cb[FMT == FP8 ? i : i / 2];
+    uint32_t x[4][4], y[4][4], rx[8], ry[8];
+    uint32_t ha = 0, hb = 0, fa = 0, fb = 0;
+    bool ta = false, tb = false;
+    const auto step = [&](int h) {
+        const int i = h / 2, c = i / 2;
+        uint32_t(&xx)[4] = x[h & 3], (&yy)[4] = y[h & 3];
         if (FMT == FP8) {
-            const uint32_t wa[4] = { ga.x, ga.y, ga.z, ga.w }, wb[4] = { gb.x, gb.y, gb.z, gb.w };
-#pragma unroll
-            for (int n = 0; n < 4; n++) {
-                x[2 * n] = cvt_e4m3(wa[n]), x[2 * n + 1] = cvt_e4m3(wa[n] >> 16);
-                y[2 * n] = cvt_e4m3(wb[n]), y[2 * n + 1] = cvt_e4m3(wb[n] >> 16);
-            }
+            const uint4 ga = w.ca[i], gb = w.cb[i];
+            const uint32_t a0 = h & 1 ? ga.z : ga.x, a1 = h & 1 ? ga.w : ga.y;
+            const uint32_t b0 = h & 1 ? gb.z : gb.x, b1 = h & 1 ? gb.w : gb.y;
+            xx[0] = cvt_e4m3(a0), xx[1] = cvt_e4m3(a0 >> 16);
+            xx[2] = cvt_e4m3(a1), xx[3] = cvt_e4m3(a1 >> 16);
+            yy[0] = cvt_e4m3(b0), yy[1] = cvt_e4m3(b0 >> 16);
+            yy[2] = cvt_e4m3(b1), yy[3] = cvt_e4m3(b1 >> 16);
         } else {
-            if (!(i & 1)) {
-                const uint32_t sa = w.sa[i / 2], sb = w.sb[i / 2];
-                const uint32_t ha = cvt_e4m3(sa & 0x7f7f), hb = cvt_e4m3(sb & 0x7f7f);
-                fa[0] = __byte_perm(ha, 0, 0x1010), fa[1] = __byte_perm(ha, 0, 0x3232);
-                fb[0] = __byte_perm(hb, 0, 0x1010), fb[1] = __byte_perm(hb, 0, 0x3232);
-                if (FMT == IF4)
-#pragma unroll
-                    for (int n = 0; n < 2; n++) {
-                        ta[n] = sa >> (7 + 8 * n) & 1, tb[n] = sb >> (7 + 8 * n) & 1;
-                        fa[n] = mul_f16x2(fa[n], ta[n] ? 0x48004800u : 0x3c003c00u); /* 8 or 1 */
-                        fb[n] = mul_f16x2(fb[n], tb[n] ? 0x48004800u : 0x3c003c00u);
-                    }
+            const uint4 ga = w.ca[c], gb = w.cb[c];
+            const uint32_t sa = w.sa[c], sb = w.sb[c];
+            const int q = h & 3;
+            if (q == 0) ha = cvt_e4m3(sa & 0x7f7f), hb = cvt_e4m3(sb & 0x7f7f);
+            if (!(h & 1)) {
+                fa = __byte_perm(ha, 0, q ? 0x3232 : 0x1010);
+                fb = __byte_perm(hb, 0, q ? 0x3232 : 0x1010);
+                if (FMT == IF4) {
+                    ta = sa >> (7 + 4 * q) & 1, tb = sb >> (7 + 4 * q) & 1;
+                    fa = mul_f16x2(fa, ta ? 0x48004800u : 0x3c003c00u); /* 8 or 1 */
+                    fb = mul_f16x2(fb, tb ? 0x48004800u : 0x3c003c00u);
+                }
             }
-            const uint32_t a0 = i & 1 ? ga.z : ga.x, a1 = i & 1 ? ga.w : ga.y;
-            const uint32_t b0 = i & 1 ? gb.z : gb.x, b1 = i & 1 ? gb.w : gb.y;
-            if (FMT == IF4) {
-                eight_if4(a0, fa[i & 1], ta[i & 1], x), eight_if4(a1, fa[i & 1], ta[i & 1], x + 4);
-                eight_if4(b0, fb[i & 1], tb[i & 1], y), eight_if4(b1, fb[i & 1], tb[i & 1], y + 4);
-            } else {
-                eight(a0, fa[i & 1], x), eight(a1, fa[i & 1], x + 4);
-                eight(b0, fb[i & 1], y), eight(b1, fb[i & 1], y + 4);
-            }
+            const uint32_t a0 = q == 0 ? ga.x : q == 1 ? ga.y : q == 2 ? ga.z : ga.w;
+            const uint32_t b0 = q == 0 ? gb.x : q == 1 ? gb.y : q == 2 ? gb.z : gb.w;
+            if (FMT == IF4)
+                eight_if4(a0, fa, ta, xx), eight_if4(b0, fb, tb, yy);
+            else
+                eight(a0, fa, xx), eight(b0, fb, yy);
         }
-        if (i == 0) freed();
-#pragma unroll
-        for (int n = 0; n < 4; n++)
-            store_16x16(to[n] + i * 8192, x[2 * n], y[2 * n], x[2 * n + 1], y[2 * n + 1]);
-        operand qi = qd;
-        qi.lo += i * (128 * N >> 4);
-        wg_fence();
-        if (i == 0)
-            wg_rs<0>(s1, x[0], y[0], x[1], y[1], qi.at(0));
-        else
-            wg_rs<1>(s1, x[0], y[0], x[1], y[1], qi.at(0));
-        wg_rs<1>(s1, x[2], y[2], x[3], y[3], qi.at(2));
-        wg_rs<1>(s1, x[4], y[4], x[5], y[5], qi.at(4));
-        wg_rs<1>(s1, x[6], y[6], x[7], y[7], qi.at(6));
-        wg_commit();
-    }
-    { /* the rope key: lane t has 16 codes of either row */
-        uint32_t x[8], y[8];
-        rope4(w.ra.x, a.rope_int8, x), rope4(w.ra.y, a.rope_int8, x + 2);
-        rope4(w.ra.z, a.rope_int8, x + 4), rope4(w.ra.w, a.rope_int8, x + 6);
-        rope4(w.rb.x, a.rope_int8, y), rope4(w.rb.y, a.rope_int8, y + 2);
-        rope4(w.rb.z, a.rope_int8, y + 4), rope4(w.rb.w, a.rope_int8, y + 6);
+    };
+    enum { AHEAD = N == 16 ? 3 : 1 };
+    /* the rope key: lane t has 16 codes of either row */
+    rope4(w.ra.x, a.rope_int8, rx), rope4(w.ra.y, a.rope_int8, rx + 2);
+    rope4(w.ra.z, a.rope_int8, rx + 4), rope4(w.ra.w, a.rope_int8, rx + 6);
+    rope4(w.rb.x, a.rope_int8, ry), rope4(w.rb.y, a.rope_int8, ry + 2);
+    rope4(w.rb.z, a.rope_int8, ry + 4), rope4(w.rb.w, a.rope_int8, ry + 6);
+    {
         operand qr = qd;
         qr.lo += 8 * 128 * N >> 4;
         wg_fence();
-        wg_rs<0>(s2, x[0], y[0], x[1], y[1], qr.at(0));
-        wg_rs<1>(s2, x[2], y[2], x[3], y[3], qr.at(2));
-        wg_rs<1>(s2, x[4], y[4], x[5], y[5], qr.at(4));
-        wg_rs<1>(s2, x[6], y[6], x[7], y[7], qr.at(6));
+        wg_rs<0>(s2, rx[0], ry[0], rx[1], ry[1], qr.at(0));
+        wg_rs<1>(s2, rx[2], ry[2], rx[3], ry[3], qr.at(2));
+        wg_rs<1>(s2, rx[4], ry[4], rx[5], ry[5], qr.at(4));
+        wg_rs<1>(s2, rx[6], ry[6], rx[7], ry[7], qr.at(6));
         wg_commit();
+    }
+#pragma unroll
+    for (int h = 0; h < AHEAD; h++) {
+        step(h);
+#pragma unroll
+        for (int n = 0; n < 4; n++) asm volatile("" : "+r"(x[h & 3][n]), "+r"(y[h & 3][n]));
+    }
+    freed();
+#pragma unroll
+    for (int h = 0; h < 16; h++) {
+        const int i = h / 2;
+        uint32_t(&xx)[4] = x[h & 3], (&yy)[4] = y[h & 3];
+#pragma unroll
+        for (int n = 0; n < 2; n++)
+            store_16x16(to[2 * (h & 1) + n] + i * 8192, xx[2 * n], yy[2 * n], xx[2 * n + 1],
+                        yy[2 * n + 1]);
+        operand qi = qd;
+        qi.lo += i * (128 * N >> 4) + 4 * (h & 1);
+        wg_fence();
+        if (h == 0)
+            wg_rs<0>(s1, xx[0], yy[0], xx[1], yy[1], qi.at(0));
+        else
+            wg_rs<1>(s1, xx[0], yy[0], xx[1], yy[1], qi.at(0));
+        wg_rs<1>(s1, xx[2], yy[2], xx[3], yy[3], qi.at(2));
+        wg_commit();
+        if (h + AHEAD < 16) {
+            wg_wait<1>(); /* the registers of the step before this are free */
+            step(h + AHEAD);
+        }
     }
     wg_wait<0>();
     wg_hold(s1), wg_hold(s2);
@@ -435,14 +449,14 @@ template <int N> struct sums {
     float o[8][N / 2], m[N / 4], l[N / 4];
 };
 
-/* m moves for the rows where a token of the page is more than LAZY over it (the test of one row does
- * not depend on the others), and O and l with it. */
-template <int FMT, int N, int GROUPS, int GROUP>
+/* m moves for the rows where a token of the page is more than LAZY over it (the
+ * test of one row does not depend on the others), and O and l with it. */
+template <int FMT, int N, int GROUPS>
 __device__ inline void move_max(unsigned char *smem, sums<N> &s, const float (&e)[2][N / 4])
 {
     using L = layout<FMT, N, GROUPS>;
-    const place z = place_of<GROUP>(fresh_tid(), smem);
-    float *mx = (float *)(smem + L::AT_MAX) + GROUP * L::WARPS * N;
+    const place z = place_of(fresh_tid(), smem);
+    float *mx = (float *)(smem + L::AT_MAX) + z.group * L::WARPS * N;
     float n[N / 4];
 #pragma unroll
     for (int j = 0; j < N / 4; j++) {
@@ -455,7 +469,7 @@ __device__ inline void move_max(unsigned char *smem, sums<N> &s, const float (&e
 #pragma unroll
         for (int c = 0; c < N / 8; c++)
             *(float2 *)(mx + z.w * N + 8 * c + 2 * z.t) = make_float2(n[2 * c], n[2 * c + 1]);
-    bar_sync(1 + GROUP, 128);
+    bar_sync(1 + z.group, 128);
 #pragma unroll
     for (int c = 0; c < N / 8; c++) {
         float2 x = make_float2(-INFINITY, -INFINITY);
@@ -477,17 +491,33 @@ __device__ inline void move_max(unsigned char *smem, sums<N> &s, const float (&e
     }
 }
 
-/* One page of this group.  more(): thread 0 looks whether there is room for pages; a slot is freed behind
- * a fence, since a barrier alone does not hold a copy back from loads that are under way. */
-template <int FMT, int N, int GROUPS, int GROUP, class MORE>
+/* Where the page after this one is; full: its barrier, 0 when there is none. */
+struct after_it {
+    page_at at;
+    uint32_t full, parity, empty;
+};
+
+/* All of a page was read by the group: its slot may be filled again.  A barrier alone does not hold back a
+ * copy: without the fence, loads that were still under way got bytes of the next page. */
+template <int GROUPS> __device__ inline void free_slot(const place &z, uint32_t empty)
+{
+    fence_async();
+    bar_sync(1 + z.group, 128);
+    if (z.w * 32 + z.lane == 0) mbar_arrive(empty);
+}
+
+/* One page of this group.  BF16: it is at `pg`, whose barrier has been waited for.  Else it is in w; what
+ * follows comes to w as soon as the codes are used (EARLY), and its slot is freed. */
+template <int FMT, int N, int GROUPS>
 __device__ inline void one_page(const place &z, const params &a, const page_at &pg, uint32_t empty,
-                                const float (&qk)[N / 4], sums<N> &s, const MORE &more)
+                                raw<FMT> &w, const after_it &next, const float (&qk)[N / 4],
+                                sums<N> &s)
 {
     using L = layout<FMT, N, GROUPS>;
     const operand qd = smem_operand(z.base, 1024, 1);
-    const int bar = 1 + GROUP, tid = z.w * 32 + z.lane;
-    const uint32_t v = z.base + L::AT_V + GROUP * L::VALUES;
-    unsigned char *pt = z.smem + L::AT_P + GROUP * L::P_BYTES;
+    const int bar = 1 + z.group, tid = z.w * 32 + z.lane;
+    const uint32_t v = z.base + L::AT_V + z.group * L::VALUES;
+    unsigned char *pt = z.smem + L::AT_P + z.group * L::P_BYTES;
     float s1[FMT == BF16 ? N : N / 2], s2[N / 2], e[2][N / 4], p[2][N / 4];
     float u[2] = { 0, 0 };
     bool zero[2] = { false, false };
@@ -496,23 +526,26 @@ __device__ inline void one_page(const place &z, const params &a, const page_at &
 #pragma unroll
         for (int i = 0; i < N / 2; i++) s1[i] += s1[i + N / 2];
     } else {
-        raw<FMT> w;
-        load_raw<FMT, N, GROUPS>(z, pg, w);
+        if (!L::EARLY) load_raw<FMT, N, GROUPS>(z, pg, w);
+        scores<FMT, N>(z, a, w, v, qd, s1, s2, [&]() {
+            wg_wait<0>();
+#pragma unroll
+            for (int n = 0; n < 8; n++) wg_hold(s.o[n]);
+            if (L::EARLY)
+                bar_sync(bar, 128);
+            else
+                free_slot<GROUPS>(z, empty);
+        });
         const float fa = __uint_as_float(w.oa << 23), fb = __uint_as_float(w.ob << 23);
         const float ea = __uint_as_float(w.pa << 23) * a.rope_k,
                     eb = __uint_as_float(w.pb << 23) * a.rope_k;
         zero[0] = w.oa == 0, zero[1] = w.ob == 0;
         u[0] = zero[0] ? -9.f : (float)((int)w.oa - 127);
         u[1] = zero[1] ? -9.f : (float)((int)w.ob - 127);
-        scores<FMT, N>(z, a, w, v, qd, s1, s2, [&]() {
-            wg_wait<0>();
-#pragma unroll
-            for (int n = 0; n < 8; n++) wg_hold(s.o[n]);
-            fence_async(); /* what was read of the page is here, before a copy may go there */
-            bar_sync(bar, 128);
-            if (tid == 0) mbar_arrive(empty);
-            more();
-        });
+        if (L::EARLY && next.full) {
+            mbar_wait(next.full, next.parity);
+            load_raw<FMT, N, GROUPS>(z, next.at, w);
+        }
 #pragma unroll
         for (int i = 0; i < N / 2; i++)
             s1[i] = s1[i] * (i & 2 ? fb : fa) + s2[i] * (i & 2 ? eb : ea);
@@ -530,8 +563,10 @@ __device__ inline void one_page(const place &z, const params &a, const page_at &
         put_p<FMT, N>(pt, r + 8 * i, z.t, zero[i], p[i]);
     }
     fence_async();
-    if (bar_any(bar, 128, over)) {
-        move_max<FMT, N, GROUPS, GROUP>(z.smem, s, e);
+    const bool move = bar_any(bar, 128, over);
+    if (L::EARLY && next.full && tid == 0) mbar_arrive(next.empty);
+    if (move) {
+        move_max<FMT, N, GROUPS>(z.smem, s, e);
 #pragma unroll
         for (int i = 0; i < 2; i++) {
 #pragma unroll
@@ -539,9 +574,8 @@ __device__ inline void one_page(const place &z, const params &a, const page_at &
             put_p<FMT, N>(pt, r + 8 * i, z.t, zero[i], p[i]);
         }
         fence_async();
-        bar_sync(1 + GROUP, 128);
+        bar_sync(1 + z.group, 128);
     }
-    if (FMT == BF16) more();
 #pragma unroll
     for (int i = 0; i < 2; i++) {
         const float back = FMT == BF16 ? 1 : nb_exp2(-u[i]);
@@ -549,7 +583,8 @@ __device__ inline void one_page(const place &z, const params &a, const page_at &
         for (int j = 0; j < N / 4; j++) s.l[j] += p[i][j] * back;
     }
     const operand vd = smem_operand(FMT == BF16 ? pg.slot_u32 : v, 1024, 1);
-    const operand pd = smem_operand(z.base + L::AT_P + GROUP * L::P_BYTES, 16 * N, N == 16 ? 3 : 2);
+    const operand pd =
+        smem_operand(z.base + L::AT_P + z.group * L::P_BYTES, 16 * N, N == 16 ? 3 : 2);
     wg_fence();
 #pragma unroll
     for (int k = 0; k < 4; k++)
@@ -563,12 +598,12 @@ __device__ inline void one_page(const place &z, const params &a, const page_at &
         for (int i = 0; i < 8; i++) wg_hold(s.o[i]);
         bar_sync(bar, 128);
         if (tid == 0) mbar_arrive(empty);
-        more();
     }
 }
 
-/* Sums in shared memory, [heads][PITCH]: place of half 0 of a register (dim_of), so that neither writing
- * by rows of wgmma nor reading by dimensions has bank conflicts. */
+/* Sums in shared memory, [heads][PITCH]: place of half 0 of a register
+ * (dim_of), so that neither writing by rows of wgmma nor reading by dimensions
+ * has bank conflicts. */
 template <int FMT> __device__ inline uint32_t sum_at(uint32_t grp, uint32_t t, uint32_t reg)
 {
     if (FMT == BF16) return 64 * grp + 8 * reg + 2 * t;
@@ -593,10 +628,10 @@ template <int FMT> __device__ inline float4 sums_at(const float *row, uint32_t d
     return make_float4(y.x, x.x, y.y, x.y);
 }
 
-/* The state of unit k of an item: the pairs' sums joined, joined to those of the units before. */
-template <int FMT, int N, int GROUPS, int GROUP, class MORE>
-__device__ inline void put_unit(unsigned char *smem, const params &a, uint32_t k, sums<N> &s,
-                                const MORE &more)
+/* The state of unit k of an item: the pairs' sums joined, joined to those of
+ * the units before. */
+template <int FMT, int N, int GROUPS>
+__device__ inline void put_unit(unsigned char *smem, const params &a, uint32_t k, sums<N> &s)
 {
     using L = layout<FMT, N, GROUPS>;
     enum {
@@ -605,12 +640,12 @@ __device__ inline void put_unit(unsigned char *smem, const params &a, uint32_t k
         TASKS = HEADS * 4 / (L::WARPS * GROUPS) /* of a warp: 128 dimensions of a head */
     };
     const int tid = fresh_tid();
-    const place z = place_of<GROUP>(tid, smem);
+    const place z = place_of(tid, smem);
     float *sum = (float *)(smem + L::AT_SUM), *mo = (float *)(smem + L::AT_M),
           *after = (float *)(smem + L::AT_TOTAL) + k % 2 * N;
     const float *total = (const float *)(smem + L::AT_TOTAL) + (1 - k % 2) * N;
     const uint32_t *state = (const uint32_t *)(smem + L::AT_STATE);
-    float *mine = (float *)(smem + L::AT_V + GROUP * L::VALUES);
+    float *mine = (float *)(smem + L::AT_V + z.group * L::VALUES);
     const float *both[2] = { (float *)(smem + L::AT_V), (float *)(smem + L::AT_V + L::VALUES) };
     wg_wait<0>();
 #pragma unroll
@@ -625,14 +660,14 @@ __device__ inline void put_unit(unsigned char *smem, const params &a, uint32_t k
 #pragma unroll
         for (int j = 0; j < N / 4; j++) {
             const int c = j / 2 * 8 + 2 * z.t + j % 2;
-            sum[(L::WARPS * GROUP + z.w) * N + c] = s.l[j];
-            if (z.w == 0) mo[GROUP * N + c] = s.m[j];
+            sum[(L::WARPS * z.group + z.w) * N + c] = s.l[j];
+            if (z.w == 0) mo[z.group * N + c] = s.m[j];
         }
-    bar_sync(1 + GROUP, 128); /* V may be written */
-    more();
+    bar_sync(1 + z.group, 128); /* V may be written */
 #pragma unroll
     for (int r = 0; r < N / HEADS; r++) {
-        float4 old[TASKS]; /* what the units before gave, read while the rest is worked out */
+        float4 old[TASKS]; /* what the units before gave, read while the rest is
+                          worked out */
         uint32_t at[TASKS];
 #pragma unroll
         for (int i = 0; i < TASKS; i++) {
@@ -652,23 +687,37 @@ __device__ inline void put_unit(unsigned char *smem, const params &a, uint32_t k
                     mine[(8 * c + 2 * z.t + n % 2) * PITCH +
                          sum_at<FMT>(i, z.g / 2, 2 * z.w + n / 2) + z.g % 2] =
                         s.o[i][4 * (r * HEADS / 8 + c) + n];
-        bar_sync(7, L::THREADS);
+        bar_sync(7, L::CONSUMERS);
+        enum { PER = TASKS < 4 ? TASKS : 4 }; /* of a head */
 #pragma unroll
-        for (int i = 0; i < TASKS; i++) {
-            if (at[i] == UINT32_MAX) continue;
-            const int task = tid / 32 * TASKS + i, head = r * HEADS + task / 4;
-            const uint32_t d = task % 4 * 128 + 4 * z.lane, row = task / 4 * PITCH;
+        for (int j = 0; j < TASKS / PER; j++) {
+            if (at[j * PER] == UINT32_MAX) continue;
+            const int head0 = (tid / 32 * TASKS + j * PER) / 4, head = r * HEADS + head0;
             const nb_mla_merge f =
                 nb_mla_merge_of(mo[head], GROUPS == 2 ? mo[N + head] : -INFINITY);
             const nb_mla_merge h =
                 nb_mla_merge_of(k > 0 ? total[head] : -INFINITY, nb_mla_state_m(f.m));
-            float4 x = sums_at<FMT>(both[0] + row, d), y = make_float4(0, 0, 0, 0);
-            if (GROUPS == 2) y = sums_at<FMT>(both[1] + row, d);
-            x.x = nb_mla_merged(h, old[i].x, nb_mla_merged(f, x.x, y.x) * a.o_scale);
-            x.y = nb_mla_merged(h, old[i].y, nb_mla_merged(f, x.y, y.y) * a.o_scale);
-            x.z = nb_mla_merged(h, old[i].z, nb_mla_merged(f, x.z, y.z) * a.o_scale);
-            x.w = nb_mla_merged(h, old[i].w, nb_mla_merged(f, x.w, y.w) * a.o_scale);
-            *(float4 *)(a.part_o + (size_t)at[i] * LORA + d) = x;
+            const float fa = f.second ? 0 : (f.first ? 1 : f.a) * a.o_scale,
+                        fb = f.first ? 0 : (f.second ? 1 : f.b) * a.o_scale;
+            const float ha = h.second ? 0 : h.a, hb = h.second ? 1 : h.b; /* never h.first */
+#pragma unroll
+            for (int i = 0; i < PER; i++) {
+                const uint32_t d = (tid / 32 * TASKS + j * PER + i) % 4 * 128 + 4 * z.lane;
+                const float4 y = old[j * PER + i];
+                float4 x = sums_at<FMT>(both[0] + head0 * PITCH, d);
+                x.x *= fa, x.y *= fa, x.z *= fa, x.w *= fa;
+                if (GROUPS == 2) {
+                    const float4 w = sums_at<FMT>(both[1] + head0 * PITCH, d);
+                    x.x = fmaf(w.x, fb, x.x), x.y = fmaf(w.y, fb, x.y);
+                    x.z = fmaf(w.z, fb, x.z), x.w = fmaf(w.w, fb, x.w);
+                }
+                /* nb_mla_merged */
+                x.x = __fmaf_rn(x.x, hb, __fmul_rn(y.x, ha));
+                x.y = __fmaf_rn(x.y, hb, __fmul_rn(y.y, ha));
+                x.z = __fmaf_rn(x.z, hb, __fmul_rn(y.z, ha));
+                x.w = __fmaf_rn(x.w, hb, __fmul_rn(y.w, ha));
+                *(float4 *)(a.part_o + (size_t)at[j * PER] * LORA + d) = x;
+            }
         }
         if (r == 0 && tid < N) {
             float m_new = 0;
@@ -691,77 +740,56 @@ __device__ inline void put_unit(unsigned char *smem, const params &a, uint32_t k
             }
             after[tid] = m_new;
         }
-        bar_sync(7, L::THREADS);
+        bar_sync(7, L::CONSUMERS);
     }
 }
 
-/* What thread 0 does between other things. */
-template <int FMT, int N, int GROUPS, bool FETCHES> struct fetcher {
-    const params &a;
-    const CUtensorMap *codes, *rope;
-    uint32_t base;
-    unsigned char *smem;
-    uint32_t &known, &c, &b;
-    __device__ inline void operator()() const
-    {
-        if (FETCHES && threadIdx.x == 0)
-            fetch<FMT, N, GROUPS>(a, codes, rope, base, smem, known, c, b);
-    }
-    /* Until so many have been fetched: before thread 0 waits for something that needs them. */
-    __device__ inline void until(uint32_t n, uint32_t full, uint32_t parity) const
-    {
-        if (FETCHES && threadIdx.x == 0)
-            while (c < n || !mbar_test(full, parity))
-                fetch<FMT, N, GROUPS>(a, codes, rope, base, smem, known, c, b);
-    }
-    __device__ inline void until(uint32_t n) const
-    {
-        if (FETCHES && threadIdx.x == 0)
-            while (c < n) fetch<FMT, N, GROUPS>(a, codes, rope, base, smem, known, c, b);
-    }
-};
-
-template <int FMT, int N, int GROUPS, int GROUP>
-__device__ inline void consume(const params &a, const CUtensorMap *codes, const CUtensorMap *rope,
-                               uint32_t base, unsigned char *smem)
+template <int FMT, int N, int GROUPS>
+__device__ inline void consume(const params &a, uint32_t base, unsigned char *smem)
 {
     using L = layout<FMT, N, GROUPS>;
     const int tid = threadIdx.x;
-    const place z = place_of<GROUP>(tid, smem);
-    const uint32_t bars = base + L::AT_BAR, empty = bars + 16 * L::SLOTS;
+    const place z = place_of(tid, smem);
+    const uint32_t bars = base + L::AT_BAR, empty = bars + 16 * L::SLOTS,
+                   item_full = empty + 8 * L::SLOTS, item_empty = item_full + 16;
     const uint32_t n_item = uniform(*a.n_item), per = N / a.n_head;
-    volatile uint32_t *ring = (volatile uint32_t *)(smem + L::AT_ITEM);
-    uint32_t c = 0, phase = 0, known = 0, ahead = 0, block = 0;
-    const fetcher<FMT, N, GROUPS, GROUP == 0> more = { a,    codes, rope,  base,
-                                                       smem, known, ahead, block };
-    if (tid == 0) {
-        volatile walk *w = (volatile walk *)(smem + L::AT_WALK);
-        w->item = UINT32_MAX, w->at = w->end = 0;
-        ring[0] = blockIdx.x;
-    }
-    more();
+    uint32_t c = 0, phase = 0, packed = UINT32_MAX;
+    float qk[N / 4];
+    const auto at = [&](uint32_t slot) {
+        page_at pg;
+        pg.slot = smem + L::AT_SLOT + slot * L::CODES;
+        pg.rest = smem + L::AT_REST + slot * L::REST;
+        pg.slot_u32 = base + L::AT_SLOT + slot * L::CODES;
+        return pg;
+    };
     for (uint32_t n = 0;; n++) {
-        const uint32_t index = uniform(n == 0 ? blockIdx.x : ring[n % RING]);
+        mbar_wait(item_full + 8 * (n % 2), n / 2 & 1);
+        const uint32_t index = uniform(*(volatile uint32_t *)(smem + L::AT_ITEM + 4 * (n % 2)));
         if (index >= n_item) break;
         nb_cuda_item it = a.item[index];
-        it.n_q = uniform(it.n_q), it.n_page = uniform(it.n_page);
-        uint32_t following = 0;
-        if (tid == 0) following = gridDim.x + atomicAdd(a.next, 1u);
+        it.n_q = uniform(it.n_q), it.n_page = uniform(it.n_page), it.row0 = uniform(it.row0);
         for (uint32_t q0 = 0; q0 < it.n_q; q0 += per) {
             const uint32_t n_row = min(per, it.n_q - q0) * a.n_head;
-            pack_q<FMT, N, GROUPS>(a, it, q0, n_row, smem);
+            const bool known = packed == it.row0 && it.n_q <= per; /* Q is there */
+            raw<FMT> w;
+            uint32_t slot = (c + z.group) % L::SLOTS;
+            if (!known) pack_q<FMT, N, GROUPS>(a, it, q0, n_row, smem);
+            packed = it.n_q <= per ? it.row0 : UINT32_MAX;
             if (tid < N)
                 ((uint32_t *)(smem + L::AT_STATE))[tid] =
                     (uint32_t)tid < n_row
                         ? (a.part_first[it.row0 + q0 + tid / a.n_head] + it.unit0) * a.n_head +
                               tid % a.n_head
                         : UINT32_MAX;
-            if (tid == 0) ring[(n + 1) % RING] = following;
+            if (L::EARLY && z.group < (int)it.n_page) {
+                mbar_wait(bars + 8 * (2 * slot + z.group), phase >> slot & 1);
+                phase ^= 1u << slot;
+                load_raw<FMT, N, GROUPS>(z, at(slot), w);
+                free_slot<GROUPS>(z, empty + 8 * slot);
+            }
             fence_async();
-            bar_sync(7, L::THREADS);
-            known = n + 1;
-            more();
-            float qk[N / 4];
+            bar_sync(7, L::CONSUMERS);
+            if (q0 == 0 && tid == 0) mbar_arrive(item_empty + 8 * (n % 2));
 #pragma unroll
             for (int j = 0; j < N / 4; j++)
                 qk[j] = ((const float *)(smem + L::AT_QK))[j / 2 * 8 + 2 * z.t + j % 2];
@@ -774,26 +802,26 @@ __device__ inline void consume(const params &a, const CUtensorMap *codes, const 
                     for (int j = 0; j < N / 2; j++) s.o[i][j] = 0;
 #pragma unroll
                 for (int j = 0; j < N / 4; j++) s.m[j] = -INFINITY, s.l[j] = 0;
-                for (uint32_t p = GROUP; p < n_page; p += GROUPS) {
-                    const uint32_t slot = (c + p) % L::SLOTS;
-                    more.until(c + p + 1, bars + 8 * (2 * slot + GROUP), phase >> slot & 1);
-                    mbar_wait(bars + 8 * (2 * slot + GROUP), phase >> slot & 1);
-                    phase ^= 1u << slot;
-                    page_at pg;
-                    pg.slot = smem + L::AT_SLOT + slot * L::CODES;
-                    pg.rest = smem + L::AT_REST + slot * L::REST;
-                    pg.slot_u32 = base + L::AT_SLOT + slot * L::CODES;
-                    one_page<FMT, N, GROUPS, GROUP>(z, a, pg, empty + 8 * slot, qk, s, more);
+                for (uint32_t p = z.group; p < n_page; p += GROUPS) {
+                    const uint32_t then = (slot + GROUPS) % L::SLOTS;
+                    after_it next;
+                    next.at = at(then);
+                    next.full = p0 + p + GROUPS < it.n_page ? bars + 8 * (2 * then + z.group) : 0;
+                    next.parity = phase >> then & 1;
+                    next.empty = empty + 8 * then;
+                    if (L::EARLY) {
+                        if (next.full) phase ^= 1u << then;
+                    } else {
+                        mbar_wait(bars + 8 * (2 * slot + z.group), phase >> slot & 1);
+                        phase ^= 1u << slot;
+                    }
+                    one_page<FMT, N, GROUPS>(z, a, at(slot), empty + 8 * slot, w, next, qk, s);
+                    slot = then;
                 }
-                c += n_page;
-                more.until(c);
-                put_unit<FMT, N, GROUPS, GROUP>(smem, a, p0 / UNIT, s, more);
+                put_unit<FMT, N, GROUPS>(smem, a, p0 / UNIT, s);
             }
+            c += it.n_page;
         }
-    }
-    if (tid == 0) {
-        __threadfence();
-        if (atomicAdd(a.done, 1u) == gridDim.x - 1) *a.next = 0, *a.done = 0;
     }
 }
 
@@ -807,15 +835,18 @@ __global__ void __launch_bounds__(layout<FMT, N, GROUPS>::THREADS, 1)
     unsigned char *smem = few_raw + (1024 - nb_smem(few_raw) % 1024) % 1024;
     const uint32_t base = nb_smem(smem), bars = base + L::AT_BAR;
     if (threadIdx.x == 0) {
-        for (int i = 0; i < 3 * L::SLOTS; i++) mbar_init(bars + 8 * i, 1);
+        for (int i = 0; i < 3 * L::SLOTS + 4; i++) mbar_init(bars + 8 * i, 1);
         asm volatile("fence.mbarrier_init.release.cluster;");
         fence_async();
     }
     __syncthreads();
-    if (GROUPS == 1 || threadIdx.x < 128) /* a code of its own each: addresses are constants */
-        consume<FMT, N, GROUPS, 0>(a, &codes, &rope, base, smem);
-    else
-        consume<FMT, N, GROUPS, GROUPS - 1>(a, &codes, &rope, base, smem);
+    if (threadIdx.x >= L::CONSUMERS) {
+        if (GROUPS == 2) asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+        if (threadIdx.x == L::CONSUMERS) fetch<FMT, N, GROUPS>(a, &codes, &rope, base, smem);
+        return;
+    }
+    if (GROUPS == 2) asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+    consume<FMT, N, GROUPS>(a, base, smem);
 }
 
 } // namespace few
