@@ -38,7 +38,7 @@ static const char STYLE[] =
     ".note{border-left:4px solid #d55e00;background:var(--soft);padding:.6rem .9rem}\n"
     "@media print{body{max-width:none;margin:0;padding:0;font-size:11px}"
     ".plots{grid-template-columns:1fr 1fr}"
-    ".wide,pre{overflow:visible}.nb-plot{min-width:0}figure,tr,.cards div{break-inside:avoid}"
+    ".wide,pre{overflow:visible}pre{white-space:pre-wrap}.nb-plot{min-width:0}figure,tr,.cards div{break-inside:avoid}"
     "h2,h3,caption{break-after:avoid}table{font-size:9px}th,td{padding:.2rem .4rem}"
     "thead th{min-width:0}.cards div{border:1px solid var(--line)}}\n";
 

@@ -8,8 +8,9 @@
 
 #include "cli.h"
 #include "cmd_eval.h"
-#include "eval/svg.h"
+#include "page.h"
 #include "plan_trace.h"
+#include "plan_value.h"
 
 /* ---- JSON ---- */
 
@@ -158,25 +159,6 @@ void trace_print(const trace_plan *t)
 
 /* ---- the page ---- */
 
-static const char STYLE[] =
-    "<style>:root{color-scheme:light dark}body{font:16px/1.5 system-ui,sans-serif;max-width:62rem;"
-    "margin:2rem auto;padding:0 1rem}table{border-collapse:collapse;font-size:.9rem}"
-    "th,td{padding:.3rem .7rem;border-bottom:1px solid #8886;text-align:right;"
-    "font-variant-numeric:tabular-nums}th:first-child,td:first-child{text-align:left}"
-    "figure{margin:1rem 0}.wide{overflow-x:auto}</style>\n";
-
-static nb_status add_text(nb_buf *to, const char *s)
-{
-    for (; *s; s++) {
-        const char *named = *s == '<' ? "&lt;" : *s == '>' ? "&gt;" : *s == '&' ? "&amp;" : NULL;
-        if (named)
-            NB_TRY(nb_buf_add_c(to, named));
-        else if ((unsigned char)*s >= 0x20)
-            NB_TRY(nb_buf_add_ch(to, *s));
-    }
-    return NB_OK;
-}
-
 typedef double value_of(const trace_point *p);
 static double hit_of(const trace_point *p)
 {
@@ -185,6 +167,10 @@ static double hit_of(const trace_point *p)
 static double ttft_of(const trace_point *p)
 {
     return p->ttft_mean;
+}
+static double uncached_of(const trace_point *p)
+{
+    return p->n_uncached / 1e6;
 }
 
 /* A line for each record and policy over the size of the cache. */
@@ -209,9 +195,10 @@ static nb_status add_plot(nb_buf *to, const trace_plan *t, const char *title, co
         s[k] = (nb_svg_series){ .name = name[k], .x = x, .y = y, .n = t->n_size };
     }
     const nb_svg_axes axes = { title, "KV cache, GB", label, 1, log_y };
-    if (st == NB_OK) st = nb_buf_add_c(to, "<figure>");
-    if (st == NB_OK) st = nb_svg_lines(to, &axes, s, n_series);
-    if (st == NB_OK) st = nb_buf_add_c(to, "</figure>\n");
+    nb_buf svg = { 0 };
+    if (st == NB_OK) st = nb_svg_lines(&svg, &axes, s, n_series);
+    if (st == NB_OK) st = page_plot(to, title, &svg);
+    nb_buf_deinit(&svg);
     free(s);
     free(xy);
     free(name);
@@ -220,65 +207,96 @@ static nb_status add_plot(nb_buf *to, const trace_plan *t, const char *title, co
 
 static nb_status add_table(nb_buf *to, const trace_plan *t)
 {
-    NB_TRY(nb_buf_add_c(to, "<div class=\"wide\"><table><thead><tr><th>record</th><th>policy</th>"
-                            "<th>cache, GB</th><th>tokens held</th><th>hit rate</th>"
-                            "<th>uncached tokens, M</th><th>fewer than the first record</th>"
-                            "<th>evicted blocks</th>"));
-    if (t->serve)
-        NB_TRY(nb_buf_add_c(to, "<th>TTFT mean, s</th><th>p50</th><th>p90</th><th>p99</th>"
-                                "<th>preempted</th>"));
-    NB_TRY(nb_buf_add_c(to, "</tr></thead><tbody>\n"));
+    static const char *const column[] = {
+        "record",
+        "policy",
+        "cache, GB",
+        "tokens held",
+        "hit rate",
+        "uncached tokens, M",
+        "times fewer than the first record",
+        "evicted blocks",
+        "TTFT mean, s",
+        "p50, s",
+        "p90, s",
+        "p99, s",
+        "preempted",
+    };
+    char held[32], evicted[32];
+    NB_TRY(page_table(to, "All points", column, t->serve ? NB_COUNT(column) : 8));
     for (size_t i = 0; i < t->n_point; i++) {
         const trace_point *p = &t->point[i];
+        plan_grouped((double)(p->n_block * NB_BLOCK_TOK), held, sizeof held);
+        plan_grouped(p->n_evicted, evicted, sizeof evicted);
+        NB_TRY(page_row(to, t->record[p->record].name, false));
         NB_TRY(nb_buf_printf(to,
-                             "<tr><td>%s</td><td>%s</td><td>%.3f</td><td>%zu</td>"
-                             "<td>%.3f</td><td>%.2f</td><td>%.2f</td><td>%.0f</td>",
-                             t->record[p->record].name, nb_kv_evict_name(p->evict),
-                             t->size[p->size] / 1e9, p->n_block * NB_BLOCK_TOK, p->hit,
-                             p->n_uncached / 1e6, gain(t, i), p->n_evicted));
+                             "<td>%s</td><td>%.3f</td><td>%s</td><td>%.3f</td><td>%.2f</td>"
+                             "<td>%.2f</td><td>%s</td>",
+                             nb_kv_evict_name(p->evict), t->size[p->size] / 1e9, held, p->hit,
+                             p->n_uncached / 1e6, gain(t, i), evicted));
         if (t->serve)
             NB_TRY(nb_buf_printf(to,
                                  "<td>%.2f</td><td>%.2f</td><td>%.2f</td><td>%.2f</td>"
                                  "<td>%.0f</td>",
                                  p->ttft_mean, p->ttft_p50, p->ttft_p90, p->ttft_p99,
                                  p->n_preempted));
-        NB_TRY(nb_buf_add_c(to, "</tr>\n"));
+        NB_TRY(page_row_end(to));
     }
-    return nb_buf_add_c(to, "</tbody></table></div>\n");
+    return page_table_end(to);
+}
+
+/* What was played, and how. */
+static nb_status add_about(nb_buf *to, const trace_plan *t)
+{
+    const trace_opts *o = &t->o->trace;
+    const trace_point *p = &t->point[0];
+    char requests[32];
+    plan_grouped(p->n_request, requests, sizeof requests);
+    NB_TRY(page_para(
+        to, "Recorded requests, played through the cache that the engine has. Where the "
+            "beginning of a prompt is still in the cache, it need not be computed again: the "
+            "hit rate is the share of prompt tokens that were found, in whole blocks of 64. A "
+            "record is the form in which a token is kept; one of fewer bytes holds more "
+            "tokens in the same memory, and finds more. TTFT is the time to an answer's first "
+            "token."));
+    NB_TRY(
+        nb_buf_printf(to, "<p>%s requests, %.1f million prompt tokens", requests, p->n_in / 1e6));
+    if (p->n_skipped > 0)
+        NB_TRY(nb_buf_printf(to, ", %.0f requests left out as too long", p->n_skipped));
+    if (t->mix.sessions)
+        NB_TRY(nb_buf_printf(to, "; %zu sessions always open, gaps of at most %g s%s", o->sessions,
+                             o->max_gap_s, o->seeds > 1 ? ", means of several seeds" : ""));
+    if (t->serve)
+        NB_TRY(
+            nb_buf_printf(to,
+                          "; through the scheduler, on a clock with %g prompt tokens and %g steps "
+                          "of generation a second (assumed, not measured), at most %zu requests at "
+                          "once",
+                          o->prefill_rate, o->decode_rate, o->max_num_seqs));
+    else
+        NB_TRY(nb_buf_printf(to, "; one after the other. An endless cache would hit %.3f",
+                             p->ceiling));
+    return nb_buf_add_c(to, ".</p>\n");
 }
 
 static nb_status build_page(nb_buf *to, const trace_plan *t)
 {
-    const trace_opts *o = &t->o->trace;
-    const trace_point *p = &t->point[0];
-    NB_TRY(nb_buf_add_c(to, "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\">"
-                            "<title>nibble: replay of a trace</title>\n"));
-    NB_TRY(nb_buf_add_c(to, STYLE));
-    NB_TRY(nb_buf_add_c(to, "<h1>Replay of "));
-    NB_TRY(add_text(to, o->file));
-    NB_TRY(nb_buf_printf(to,
-                         "</h1>\n<p>%.0f requests, %.1f million prompt tokens, %.0f left out as "
-                         "too long.",
-                         p->n_request, p->n_in / 1e6, p->n_skipped));
-    if (t->mix.sessions)
-        NB_TRY(nb_buf_printf(to,
-                             " %zu sessions always open, gaps of at most %g s, means of %zu "
-                             "seeds.",
-                             o->sessions, o->max_gap_s, o->seeds));
-    if (t->serve)
-        NB_TRY(
-            nb_buf_printf(to,
-                          " Through the scheduler, on a clock with %g prompt tokens per "
-                          "second and %g decode steps per second (assumed), at most %zu requests "
-                          "at once.",
-                          o->prefill_rate, o->decode_rate, o->max_num_seqs));
-    else
-        NB_TRY(nb_buf_printf(to, " One request after the other. An endless cache would hit %.3f.",
-                             p->ceiling));
-    NB_TRY(nb_buf_add_c(to, "</p>\n"));
+    nb_buf title = { 0 };
+    nb_status st = nb_buf_printf(&title, "Replay of %s", t->o->trace.file);
+    if (st == NB_OK) st = page_begin(to, title.p);
+    nb_buf_deinit(&title);
+    NB_TRY(st);
+    NB_TRY(add_about(to, t));
+    NB_TRY(nb_buf_add_c(to, "<div class=\"plots\">\n"));
     NB_TRY(add_plot(to, t, "Hit rate by size of the cache", "hits / prompt tokens", hit_of, false));
-    if (t->serve) NB_TRY(add_plot(to, t, "Mean time to the first token", "seconds", ttft_of, true));
-    return add_table(to, t);
+    if (t->serve)
+        NB_TRY(add_plot(to, t, "Mean time to the first token", "seconds", ttft_of, true));
+    else
+        NB_TRY(
+            add_plot(to, t, "Prompt tokens that must be computed", "millions", uncached_of, false));
+    NB_TRY(nb_buf_add_c(to, "</div>\n"));
+    NB_TRY(add_table(to, t));
+    return page_end(to);
 }
 
 int trace_page(const trace_plan *t, const char *path)
