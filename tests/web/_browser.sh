@@ -1,0 +1,20 @@
+# _browser.sh - sourced after _lib.sh: $browser, and $work with the tests and their packages; without
+# Chromium, Node.js or the packages the test is skipped.
+command -v node >/dev/null && command -v npm >/dev/null || skip "node or npm is not installed"
+node -e 'process.exit(parseInt(process.versions.node) >= 18 ? 0 : 1)' || skip "node is older than 18"
+browser=
+for b in chromium chromium-browser google-chrome; do
+    if command -v "$b" >/dev/null; then browser=$(command -v "$b") && break; fi
+done
+[ -n "$browser" ] || skip "no Chromium"
+
+work=$src/build/web-tests
+mkdir -p "$work" || die "no folder $work"
+exec 9>"$work/lock"
+if command -v flock >/dev/null; then flock 9; fi
+cp "$src"/tests/web/*.mjs "$src"/tests/web/package*.json "$src"/tests/web/.npmrc "$work"/ || die "copying"
+if ! cmp -s "$work/package-lock.json" "$work/installed"; then
+    (cd "$work" && npm ci --prefer-offline --no-audit --no-fund --fetch-retries=1 >"$tmp/npm" 2>&1) ||
+        skip "npm could not get playwright-core: $(grep -m 1 'npm error' "$tmp/npm")"
+    cp "$work/package-lock.json" "$work/installed"
+fi
