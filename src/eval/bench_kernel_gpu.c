@@ -135,7 +135,7 @@ static void copy_step(nb_gb_run *r, size_t i)
 
 static nb_status measure_copy(nb_gbench *b, nb_error *err)
 {
-    const nb_gbench_case c = { .n_sample = 5 };
+    const nb_gbench_case c = { .n_sample = 5, .sample_s = 10e-3 };
     copy_op o = { .n_bytes = b->info.emulated ? COPY_EMULATED : COPY_BYTES };
     nb_gb_run r = { .b = b, .c = &c, .step = copy_step, .op = &o, .n_set = 1 };
     nb_kbench_spread t;
