@@ -216,6 +216,20 @@ static nb_status add_tick(nb_buf *out, const scale *s, int vertical, const scale
     return add_text(out, p, other->from + 16, "middle", "", label, 16);
 }
 
+/* At all multiples of a step: of a linear axis, and of a logarithmic one of less than a decade. */
+static nb_status add_even_ticks(nb_buf *out, const scale *s, int vertical, const scale *other)
+{
+    const double lo = s->log ? pow(10, s->lo) : s->lo, hi = s->log ? pow(10, s->hi) : s->hi;
+    const double step = nice_step(hi - lo, 6);
+    for (int i = 0; i <= 14; i++) {
+        double v = (ceil(lo / step - 1e-9) + i) * step;
+        if (v > hi + 1e-9 * step) break;
+        if (fabs(v) < 1e-9 * step) v = 0;
+        NB_TRY(add_tick(out, s, vertical, other, v));
+    }
+    return NB_OK;
+}
+
 static nb_status add_log_ticks(nb_buf *out, const scale *s, int vertical, const scale *other)
 {
     static const double in_decade[3] = { 1, 2, 5 };
@@ -233,25 +247,18 @@ static nb_status add_log_ticks(nb_buf *out, const scale *s, int vertical, const 
 
 static nb_status add_power_ticks(nb_buf *out, const scale *s, int vertical, const scale *other)
 {
-    const double two = log10(2);
-    const int first = (int)ceil(s->lo / two - 1e-9), last = (int)floor(s->hi / two + 1e-9);
-    const int every = (last - first) / 12 + 1;
-    for (int d = first; d <= last; d += every) NB_TRY(add_tick(out, s, vertical, other, exp2(d)));
+    const int first = (int)ceil(s->lo / log10(2) - 1e-9),
+              last = (int)floor(s->hi / log10(2) + 1e-9);
+    for (int d = first; d <= last; d += (last - first) / 12 + 1)
+        NB_TRY(add_tick(out, s, vertical, other, exp2(d)));
     return NB_OK;
 }
 
 static nb_status add_ticks(nb_buf *out, const scale *s, int vertical, const scale *other)
 {
     if (s->log == 2) return add_power_ticks(out, s, vertical, other);
-    if (s->log) return add_log_ticks(out, s, vertical, other);
-    const double step = nice_step(s->hi - s->lo, 6);
-    for (int i = 0; i <= 14; i++) {
-        double v = (ceil(s->lo / step - 1e-9) + i) * step;
-        if (v > s->hi + 1e-9 * step) break;
-        if (fabs(v) < 1e-9 * step) v = 0;
-        NB_TRY(add_tick(out, s, vertical, other, v));
-    }
-    return NB_OK;
+    if (s->log && s->hi - s->lo > 0.9) return add_log_ticks(out, s, vertical, other);
+    return add_even_ticks(out, s, vertical, other);
 }
 
 /* Grid, ticks, frame and the labels of both axes; x goes right, y goes up. */
@@ -441,7 +448,7 @@ nb_status nb_svg_lines(nb_buf *out, const nb_svg_axes *a, const nb_svg_series *s
 
 /* ---- bars ---------------------------------------------------------------- */
 
-static const double BAR_STEP = 26, BAR_TOP = 44;
+static const double BAR_STEP = 26, BAR_TOP = 44, PART_TOP = 62;
 
 static nb_status add_bar(nb_buf *out, const scale *v, double y, double value, double lo, double hi)
 {
@@ -505,8 +512,6 @@ nb_status nb_svg_bars(nb_buf *out, const nb_svg_axes *a, const char *const *labe
 }
 
 /* ---- parts of a whole ------------------------------------------------------ */
-
-static const double PART_TOP = 62;
 
 static nb_status add_part(nb_buf *out, size_t i, double x, double y, double w, double h)
 {

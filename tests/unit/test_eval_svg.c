@@ -275,6 +275,12 @@ static void test_figures(void **state)
     const double v[3] = { 35258, -1234567, 999.9 };
     assert_int_equal(nb_svg_bars(&b, &(nb_svg_axes){ 0 }, label, v, NULL, NULL, 3), NB_OK);
     assert_true(has(&b, ">35,258<") && has(&b, ">-1,234,567<") && has(&b, ">999.9<"));
+    /* less than a decade: as many ticks as elsewhere */
+    b.n_bytes = 0;
+    const double near[3] = { 0.105, 0.12, 0.15 };
+    const nb_svg_series t = { "t", x, near, NULL, NULL, 3 };
+    assert_int_equal(nb_svg_lines(&b, &axes, &t, 1), NB_OK);
+    assert_true(has(&b, ">0.11<") && has(&b, ">0.15<") && !has(&b, ">0.1<"));
     /* the smallest bar of a logarithmic axis has a length: its axis begins below */
     b.n_bytes = 0;
     const double w[2] = { 10, 1000 };
