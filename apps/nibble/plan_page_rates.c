@@ -126,7 +126,9 @@ nb_status plan_add_decode(nb_buf *to, const plan *p, const json_t *j, const json
         "once for all sequences, and the cache of every sequence: so more sequences at once make "
         "more tokens per second, until arithmetic or the reading of caches binds. At most: the "
         "data sheet's bandwidth and arithmetic, and nothing else takes time. Modelled: with the "
-        "shares of both that were measured, and fixed times (see the assumptions)."));
+        "shares of both that were measured, and fixed times (see the assumptions). Where the lines of "
+        "records lie on each other, a smaller record does not make a step faster: it lets more "
+        "sequences in."));
     NB_TRY(nb_buf_add_c(to, "<div class=\"plots\">\n"));
     for (size_t i = 0; i < n_plot; i++) {
         const size_t k = n_plot < 2 ? 0 : i * (n - 1) / (n_plot - 1);
