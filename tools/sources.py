@@ -192,13 +192,18 @@ def render(facts):
     partly = sum(r.verdict.startswith("right ") for r in rows.values())
     unseen = sum(r.verdict.startswith(sources_rows.NOT_HERE) for r in rows.values())
     out.append(f"{counts} figures and claims: {right} right, {partly} right with the condition that stands there, "
-               f"{counts - right - partly - unseen} not right, {unseen} not checkable here.\n")
-    out.append("## The ten largest errors\n\nBy factor between claim and ours; what a factor does not fit stands last.\n")
+               f"{counts - right - partly - unseen} wrong, ambiguous or not reproduced, {unseen} not checkable here.\n")
+    listed = {rid for rid, _, _ in sources_rows.LARGEST}
+    least = min(rows[rid].factor for rid in listed)
+    missed = [r.id for r in rows.values() if r.factor and r.factor > least and r.id not in listed and r.id not in sources_rows.SAME]
+    if missed:
+        sys.exit(f"sources: larger than the least of the ten, and not among them: {' '.join(missed)} (LARGEST, SAME of sources_rows.py)")
+    out.append("## The ten largest errors\n\nBy factor between claim and ours; rows that repeat one of them are left out.\n")
     out.append("| | claim | ours | factor |\n|---|---|---|--:|")
-    worst = sorted(sources_rows.LARGEST, key=lambda x: -(rows[x[0]].factor or 0))
+    worst = sorted(sources_rows.LARGEST, key=lambda x: -rows[x[0]].factor)
     for rid, claim, what in worst:
         r = rows[rid]
-        out.append(f"| {rid} | {cell(claim)} | {cell(what(facts))} | {f'{r.factor:.1f}' if r.factor else ''} |")
+        out.append(f"| {rid} | {cell(claim)} | {cell(what(facts))} | {r.factor:.1f} |")
     out.append("\n" + sources_rows.lessons(facts))
     for d in documents:
         out.append(f"\n## {d.letter}. {d.title}\n\n{d.about}\n\n| | claim | ours | verdict | why |\n|---|---|---|---|---|")
