@@ -99,6 +99,7 @@ struct nb_gpu_forward {
     uint64_t *saturated;
     float *logits; /* [logit_rows][n_vocab] */
     size_t logit_rows;
+    size_t ahead; /* logits of rows [0, ahead) of h were computed with the step; 0: none */
     uint32_t *l_row, *l_id;
     nb_cuda_sample_row *l_sample;
     void *l_scratch;

@@ -96,6 +96,25 @@ static nb_status run_kind(nb_gpu_forward *f, const nb_chunk *chunk, size_t n_chu
 
 /* ---- the step ---- */
 
+enum { MARK = 0 };
+
+/* Logits of n <= logit_rows rows of h: row[i] (device), or the first where row is NULL. */
+static void logits_of_rows(nb_gpu_forward *f, const uint32_t *row, size_t n)
+{
+    const nb_model_config *c = &f->o.model->c;
+    f->api->norm(f->g, &(nb_cuda_norm_args){ .h = f->h,
+                                             .w = f->w.final_norm,
+                                             .row = row,
+                                             .y = f->xn,
+                                             .n_row = n,
+                                             .dim = c->hidden,
+                                             .h_stride = c->hidden,
+                                             .eps = c->eps,
+                                             .y_factor = c->logit_factor });
+    nb_gpu_linear(f, NB_CUDA_DIRECT, &f->w.head, f->xn,
+                  (nb_cuda_rows){ .f = f->logits, .stride = c->n_vocab }, n);
+}
+
 static nb_status report(nb_gpu_forward *f, const nb_chunk *chunk, size_t n_chunk,
                         unsigned char *bad, nb_error *err)
 {
@@ -114,6 +133,15 @@ static nb_status report(nb_gpu_forward *f, const nb_chunk *chunk, size_t n_chunk
     return n ? NB_ERR_NONFINITE : NB_OK;
 }
 
+/* The step's rows, if all of them will be asked for at once: generated tokens. */
+static size_t rows_ahead(const nb_gpu_forward *f, const nb_chunk *chunk, size_t n_chunk)
+{
+    if (n_chunk > f->logit_rows) return 0;
+    for (size_t i = 0; i < n_chunk; i++)
+        if (chunk[i].n_tok != 1 || !is_direct(f, &chunk[i]) || f->row_of[i] != i) return 0;
+    return n_chunk;
+}
+
 nb_status nb_gpu_forward_step(nb_gpu_forward *f, const nb_chunk *chunk, size_t n_chunk,
                               unsigned char *bad, nb_error *err)
 {
@@ -123,7 +151,7 @@ nb_status nb_gpu_forward_step(nb_gpu_forward *f, const nb_chunk *chunk, size_t n
         n_tok += chunk[i].n_tok;
     }
     NB_ASSERT(n_chunk <= f->o.max_seq);
-    f->n_bad = 0;
+    f->n_bad = f->ahead = 0;
     if (n_tok == 0) return NB_OK;
     f->api->fill(f->g, f->bad, 0, (n_tok + n_chunk) * sizeof *f->bad);
     if (f->direct) NB_TRY(run_kind(f, chunk, n_chunk, NB_CUDA_DIRECT, &h_row, err));
@@ -132,30 +160,29 @@ nb_status nb_gpu_forward_step(nb_gpu_forward *f, const nb_chunk *chunk, size_t n
     f->api->download(f->g, f->h_saturated, f->saturated, sizeof *f->h_saturated);
     if (f->thrift)
         f->api->download(f->g, f->h_count, f->t_count, NB_GPU_COUNTS * sizeof *f->h_count);
-    NB_TRY(f->api->sync(f->g, err));
+    /* While the host looks at this the device computes logits. */
+    f->api->mark(f->g, MARK);
+    f->ahead = rows_ahead(f, chunk, n_chunk);
+    if (f->ahead) logits_of_rows(f, NULL, f->ahead);
+    NB_TRY(f->api->wait(f->g, MARK, err));
     f->stage[0].in_flight = f->stage[1].in_flight = false;
     return report(f, chunk, n_chunk, bad, err);
 }
 
 /* ---- logits ---- */
 
-/* Logits of at most logit_rows places, on the device. */
+/* Logits of at most logit_rows places, on the device; those of the step may be there. */
 static void logits_of(nb_gpu_forward *f, const size_t *tok, size_t n)
 {
-    const nb_model_config *c = &f->o.model->c;
-    for (size_t i = 0; i < n; i++) f->h_row[i] = (uint32_t)f->row_of[tok[i]];
+    bool there = n == f->ahead;
+    for (size_t i = 0; i < n; i++) {
+        f->h_row[i] = (uint32_t)f->row_of[tok[i]];
+        there &= f->h_row[i] == i;
+    }
+    if (there) return;
+    f->ahead = 0;
     f->api->upload(f->g, f->l_row, f->h_row, n * sizeof *f->h_row);
-    f->api->norm(f->g, &(nb_cuda_norm_args){ .h = f->h,
-                                             .w = f->w.final_norm,
-                                             .row = f->l_row,
-                                             .y = f->xn,
-                                             .n_row = n,
-                                             .dim = c->hidden,
-                                             .h_stride = c->hidden,
-                                             .eps = c->eps,
-                                             .y_factor = c->logit_factor });
-    nb_gpu_linear(f, NB_CUDA_DIRECT, &f->w.head, f->xn,
-                  (nb_cuda_rows){ .f = f->logits, .stride = c->n_vocab }, n);
+    logits_of_rows(f, f->l_row, n);
 }
 
 nb_status nb_gpu_forward_logits(nb_gpu_forward *f, const size_t *tok, size_t n, float *logits,

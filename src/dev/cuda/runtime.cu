@@ -378,3 +378,14 @@ double nb_cuda_rt_elapsed_s(nb_cuda *g, int from, int to)
     cudaGetLastError();
     return NAN;
 }
+nb_status nb_cuda_rt_wait(nb_cuda *g, int i, nb_error *err)
+{
+#if NB_CUDA_EMULATED
+    (void)i;
+    return nb_cuda_rt_sync(g, err);
+#else
+    if (i >= 0 && i < N_MARK && usable(g))
+        nb_cuda_check(g, cudaEventSynchronize(g->mark[i]), "the work before this");
+    return report(g, err);
+#endif
+}

@@ -26,5 +26,6 @@ void nb_cuda_rt_side_end(nb_cuda *g);
 void nb_cuda_rt_side_join(nb_cuda *g);
 void nb_cuda_rt_mark(nb_cuda *g, int i);
 double nb_cuda_rt_elapsed_s(nb_cuda *g, int from, int to);
+nb_status nb_cuda_rt_wait(nb_cuda *g, int i, nb_error *err);
 
 #endif

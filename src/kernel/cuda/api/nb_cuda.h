@@ -64,6 +64,8 @@ typedef struct nb_cuda_api {
     /* Times: mark i (0..63) is set where the stream is; seconds between two marks, after a sync. */
     void (*mark)(nb_cuda *g, int i);
     double (*elapsed_s)(nb_cuda *g, int from, int to);
+    /* sync, but only of what was before mark i. */
+    nb_status (*wait)(nb_cuda *g, int i, nb_error *err);
 
     /* Operations with one variant. */
     void (*embed)(nb_cuda *g, const nb_cuda_embed_args *a);
