@@ -10,15 +10,19 @@
  * shared memory and are added in order.  Experts: a block's tokens are the places of its expert, 8 NT at
  * a time.
  *
- * H100, graphs of 16 products in a row, weights not in the L2 (us; floor: bytes / 3.0 TB/s):
- *                 tokens      1      8     16   floor
- *   BF16   3072 x 2048      6.5    7.7    9.0     4.2
- *           576 x 2048      3.6    4.2    4.1     0.8
- *          5632 x 2048     11.2   13.2   15.4     7.7
- *        102400 x 2048      135    138    179     140
- *   16 heads 512 x 128      3.6    4.5    5.4     0.7
- *   gate, up of 6 experts a token (1, 4, 16, 64 tokens): 33, 89, 195, 258; floors 23, 72, 182, 245
- *   their down: 19, 46, 103, 143; floors 12, 36, 97, 123
+ * H100, graphs of products in a row, weights not in the L2 (us; floor: bytes / 3.0 TB/s):
+ *                 tokens      1      4   floor
+ *   BF16   3648 x 2048      6.2    6.8    5.0
+ *          2048 x 2048      4.5    4.8    2.8
+ *         2 x 2816 x 2048  12.0   12.2    7.7   gate and up
+ *        2 x 10944 x 2048  32.8   32.7   29.9
+ *        102400 x 2048      135    139    140
+ *   16 heads 512 x 128      2.7    3.0    0.7
+ *   gate, up of 6 experts a token: 28.8, 93.5; floors 23, 92
+ *   their down: 17, 50; floors 12, 46; both in a row 43, 143
+ * (8, 16 tokens before: 3072 x 2048 7.7, 9.0; 576 x 2048 4.2, 4.1; 102400 x 2048 138, 179.)
+ * Slower: the next chunk's loads issued where registers become free (experts 31 for 29 us, 102400 x 2048 142;
+ * 2 x 2816 x 2048, a grid of one wave, 10.6), down in 16 rows (18.6).
  *
  * Small products last about as long as a kernel takes to begin and to end.  So the next kernel may begin
  * early, and the first weights are asked for before the kernel that makes x has ended (of experts only down's,
@@ -38,8 +42,6 @@ template <bool FP8_, kind KIND_, int NT_> struct few {
     static const int CHUNK = FP8 && NT > 1 && MT > 1 ? 2
                              : FP8 || MT > 1         ? 4
                                                      : 8; /* loads per row */
-    static const bool ROLL =
-        COPY && MT == 2; /* loads of the next chunk begin as registers become free */
     static const int CHUNK_COLS = CHUNK * COLS, X_PAD = FP8 ? 16 : 64;
 };
 
@@ -172,8 +174,7 @@ __device__ inline void range_sum(float (&sum)[F::MT][F::NT][4], const nb_lin &j,
     uint4 raw[F::CHUNK][F::MT][2];
     for (uint32_t k = o.k0; k < o.k1; k += F::CHUNK_COLS) {
 #pragma unroll
-        for (int i = 0; i < F::CHUNK; i++)
-            if (!F::ROLL || k == o.k0) load_weights<F>(raw[i], o, k + i * F::COLS);
+        for (int i = 0; i < F::CHUNK; i++) load_weights<F>(raw[i], o, k + i * F::COLS);
         if (early && k == o.k0) nb_grid_wait();
         if (F::COPY) {
             copy_x<F>(x, pitch, j, o, k);
@@ -185,8 +186,6 @@ __device__ inline void range_sum(float (&sum)[F::MT][F::NT][4], const nb_lin &j,
             const uint32_t at = k + i * F::COLS;
             if (at >= o.k1) break;
             multiply<F>(F::FP8 ? acc : sum, raw[i], j, o, x, pitch, k, i);
-            if (F::ROLL && at + F::CHUNK_COLS < o.k1)
-                load_weights<F>(raw[i], o, at + F::CHUNK_COLS);
             if (F::FP8 && (i % 2 || at + F::COLS >= o.k1)) fold<F>(sum, acc, o, at / 128);
         }
         __syncwarp();
@@ -295,9 +294,7 @@ template <bool FP8>
 bool launch(nb_cuda *g, const nb_lin &j, bool glu, size_t n_batch, size_t max_tok)
 {
     if (glu) return launch<FP8, GLU>(g, j, n_batch, max_tok);
-    /* Experts: 16 rows where 32 would be too few blocks for an even load of all multiprocessors. */
-    const bool large =
-        j.first ? j.n_out * n_batch >= 512 * (size_t)g->n_sm : j.n_out * n_batch >= 8192;
+    const bool large = j.first ? j.n_out >= 512 : j.n_out * n_batch >= 8192;
     return large ? launch<FP8, ROWS32>(g, j, n_batch, max_tok)
                  : launch<FP8, ROWS16>(g, j, n_batch, max_tok);
 }

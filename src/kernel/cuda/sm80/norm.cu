@@ -28,28 +28,39 @@ __device__ void load(float (&v)[4], const nb_cuda_norm_args &a, size_t r, size_t
     nb_load4(v, a.h + r * a.h_stride + i, a.dim - i, vec);
 }
 
-/* A thread's values of moe_sum: its arithmetic; an expert's are asked for all at once. */
+/* A thread's values of moe_sum: its arithmetic; those of several experts are asked for before one is
+ * waited for. */
 template <int V>
 __device__ void sum_experts(float (&b)[V][4], const nb_cuda_norm_args &a, size_t r, bool vec)
 {
+    constexpr uint32_t GROUP = 16 / V;
     const nb_cuda_moe_sum_args &m = a.sum;
+    const uint32_t top_k = (uint32_t)m.top_k, n = top_k + (m.shared ? 1 : 0);
 #pragma unroll
     for (int k = 0; k < V; k++) b[k][0] = b[k][1] = b[k][2] = b[k][3] = 0;
-#pragma unroll 4
-    for (size_t c = 0; c <= m.top_k; c++) {
-        const bool shared = c == m.top_k;
-        if (shared && !m.shared) break;
-        const size_t at = r * m.top_k + c;
-        const float w = shared ? 1 : m.weight[at];
-        const float *e = shared ? m.shared + r * m.shared_stride : m.e + m.place[at] * m.e_stride;
+    for (uint32_t c0 = 0; c0 < n; c0 += GROUP) {
+        const float *e[GROUP];
+        float w[GROUP], x[GROUP][V][4];
 #pragma unroll
-        for (int k = 0; k < V; k++) {
-            const size_t i = 4 * threadIdx.x + (size_t)k * STEP;
-            float x[4];
-            if (i >= a.dim) continue;
-            nb_load4(x, e + i, a.dim - i, vec);
-            for (int j = 0; j < 4; j++) b[k][j] = __fadd_rn(b[k][j], __fmul_rn(w, x[j]));
+        for (uint32_t u = 0; u < GROUP; u++) {
+            const size_t at = r * top_k + c0 + u;
+            w[u] = c0 + u < top_k ? m.weight[at] : 1;
+            e[u] = c0 + u < top_k ? m.e + m.place[at] * m.e_stride : m.shared + r * m.shared_stride;
         }
+#pragma unroll
+        for (uint32_t u = 0; u < GROUP; u++)
+#pragma unroll
+            for (uint32_t k = 0; k < V; k++) {
+                const size_t i = 4 * threadIdx.x + k * STEP;
+                if (c0 + u < n && i < a.dim) nb_load4(x[u][k], e[u] + i, a.dim - i, vec);
+            }
+#pragma unroll
+        for (uint32_t u = 0; u < GROUP; u++)
+#pragma unroll
+            for (uint32_t k = 0; k < V; k++)
+#pragma unroll
+                for (uint32_t j = 0; j < 4; j++)
+                    if (c0 + u < n) b[k][j] = __fadd_rn(b[k][j], __fmul_rn(w[u], x[u][k][j]));
     }
 }
 
