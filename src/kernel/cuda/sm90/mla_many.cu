@@ -1,80 +1,108 @@
 /* mla_many.cu - absorbed attention over pages for many rows (query, head): wgmma with the heads on its
  * 64-row side.
  *
- * A block has 64 rows of an item and walks over its pages; 4 warpgroups, one block a multiprocessor:
- *   scores   S [64 x 64 tokens] = Q K^T, softmax, weights as FP16 (BF16 for BF16 pages) to shared memory.
- *            Accumulators of weights are fragments of the operand A, so threads hand registers over.
- *   values   two groups, O [64 x 256] += P V each, P from registers, V the same tile as K; they give
- *            each chunk of 64 dims back as soon as they have read it
- *   pages    mla_many_page.cuh: fills two tiles of 64 tokens, chunk by chunk
- * Scores of page p + 1 are computed while the weights of page p are, and while page p's values are
- * added, so the tensor cores always have something.  Queries lie packed in the row's scratch memory (a
+ * A block has 64 rows of an item and walks over its pages, two tiles of 64 tokens in shared memory; 3
+ * warpgroups, one block a multiprocessor:
+ *   attention  two groups.  Each computes the scores S [64 x 64 tokens] = Q K^T of every second tile and
+ *              their softmax, and adds P V of every tile to its half of the sums, O [64 x 256]
+ *   pages      mla_many_page.cuh: fills the tiles, stage by stage
+ * While one group computes scores the other one adds values: the tensor cores always have something.
+ * The weights P of a tile (FP16; BF16 for BF16 pages) lie where its rope key was, which nobody reads any
+ * more.  A tile is given back 16 tokens at a time.  Queries lie packed in the row's scratch memory (a
  * kernel before does that: FP16 or BF16, each row times a power of two that brings its largest value
  * to 2^9, dims in the order of tiles).
  *
  * The softmax is lazy: the reference m of a row follows its maximum only when that is 2^6 over it, so
- * sums are seldom rescaled.  It is a row's own affair, so no row changes another's bits.
+ * sums are seldom rescaled.  It is a row's own affair, so no row changes another's bits.  m goes from tile
+ * to tile, from one group to the other; each has a sum l of its own, joined at the end of a unit.  Which
+ * group has the first tile of a unit changes nothing.
  * Token factors (the outer scales): a score is S 2^c; the weight that multiplies the tile is w 2^c, and m
- * refers to that; l is the sum of w itself.
- *
- * Budget a token and SM, in cycles: tensor cores 34 (64 rows); shared memory 18 (Q and K) + 8 (V) + 3 (P) +
- * 9 (tiles written); decoding by one warp a scheduler about 15. */
+ * refers to that; l is the sum of w itself. */
 #include <cuda.h>
 
 #include "kernel/cuda/common/mla_state.cuh"
 #include "kernel/cuda/common/ops.cuh"
 #include "kernel/cuda/sm90/mla_many_page.cuh"
+#include "kernel/cuda/sm90/mla_many_ptx.cuh"
 
 namespace
 {
 
-enum { THREADS = 512, BATCH = 4 };
-/* Registers of a thread by role: pages, scores, and twice values are 512 together. */
-enum { REG_VALUES = 176, REG_PAGES_BF16 = 40, REG_PAGES_CODES = 96 };
+enum { THREADS = 384, BATCH = 4 };
+/* Registers of a thread by role: pages, and twice attention are 504 together. */
+enum { REG_PAGES_BF16 = 40, REG_PAGES_CODES = 88 };
 constexpr float LAZY = 6;
 
 struct tensor_maps {
     CUtensorMap latent, rope;
 };
 
+/* Where a group is: tile n of the block is page p of n_page of work `round`; n_page 0: no more. */
+struct many_seq {
+    uint32_t round, p, n_page;
+    __device__ bool first() const
+    {
+        return p % UNIT == 0;
+    }
+    __device__ bool last() const
+    {
+        return p % UNIT == UNIT - 1 || p + 1 == n_page;
+    }
+};
+
+__device__ inline many_work work_at(uint32_t base, uint32_t round)
+{
+    const uint4 v = ld_shared(base + AT_WORK + round % 8 * 16);
+    return { v.x, v.y, v.z, v.w };
+}
+__device__ inline many_seq seq_start(uint32_t base)
+{
+    return { 0, 0, work_at(base, 0).n_page };
+}
+__device__ inline many_seq seq_next(const many_seq &s, uint32_t base)
+{
+    if (s.p + 1 < s.n_page) return { s.round, s.p + 1, s.n_page };
+    if (s.n_page == 0) return s;
+    return { s.round + 1, 0, work_at(base, s.round + 1).n_page };
+}
+
+struct softmax_state { /* of rows g and g + 8 of a warp; l: of the group's own tiles */
+    float m[2], l[2], q_factor[2];
+};
+struct many_lane_of { /* a thread of a group */
+    uint32_t tid, w, lane, g, t;
+};
+__device__ inline many_lane_of lane_at(uint32_t tid_)
+{
+    const uint32_t tid = here(tid_);
+    return { tid, tid / 32, tid % 32, tid % 32 / 4, tid % 4 };
+}
+
 /* ---- scores ---- */
 
-/* Of tile n, stage after stage, the rope key first. */
-template <int KIND, int CL>
-__device__ __forceinline__ void scores_stages(float (&s)[32], uint32_t base, uint32_t n)
+/* Stage k of a tile: chunks 0 4, then 1 2 5 6, then 3 7 8. */
+template <int KIND, uint32_t K>
+__device__ __forceinline__ void scores_stage(float (&s)[32], uint32_t base, uint32_t tile)
 {
     constexpr bool BF = KIND == KIND_BF16;
-    const uint32_t b = n & 1, full = base + BAR_FULL + 40 * b;
-    const uint64_t qd = wg_desc(here(base)), kd = wg_desc(base + AT_TILE + b * TILE);
+    const uint64_t qd = wg_desc(here(base)), kd = wg_desc(tile);
+    wg_fence();
 #pragma unroll
-    for (uint32_t k = 0; k < STAGES; k++) {
-        mb_wait_cl<CL>(full + 8 * (k == 0 ? 4 : k - 1), n >> 1 & 1);
-        if (CL > 1 && KIND != KIND_BF16) proxy_fence<CL>(); /* what the other block wrote */
-        wg_fence();
+    for (uint32_t c = 0; c < 9; c++) {
+        if ((c == 8 ? 2 : (c % 4 + 1) / 2) != K) continue;
 #pragma unroll
-        for (uint32_t half = 0; half < (k == 0 ? 1 : 2); half++) {
-            const uint32_t c = k == 0 ? 8 : k - 1 + 4 * half;
-#pragma unroll
-            for (uint32_t i = 0; i < 4; i++)
-                wg_scores<BF>(s, qd + c * 512 + i * 2, kd + c * 512 + i * 2, k + i != 0);
-        }
+        for (uint32_t i = 0; i < 4; i++)
+            wg_scores<BF>(s, qd + c * 512 + i * 2, kd + c * 512 + i * 2, c + i != 0);
     }
     wg_commit();
 }
 
-struct softmax_state { /* of rows g and g + 8 of a warp */
-    float m[2], l[2], q_factor[2];
-};
-
-/* The maximum, the weights and their sums; hands them to the values' groups.  msg: messages so far. */
+/* Scores become exponents; the new m, and what it makes of earlier sums.  True: not 1 for some row. */
 template <int KIND>
-__device__ __forceinline__ void softmax(float (&s)[32], softmax_state &z, uint32_t base, uint32_t n,
-                                        uint32_t &msg)
+__device__ __forceinline__ bool softmax_top(float (&s)[32], softmax_state &z, float (&corr)[2],
+                                            uint32_t token)
 {
     constexpr bool SCALED = KIND != KIND_BF16;
-    const uint32_t tid = here(threadIdx.x % 128), w = tid / 32, lane = tid % 32;
-    const uint32_t g = lane / 4, t = lane % 4;
-    const uint32_t token = base + AT_TOKEN + n % 3 * 512 + 16 * t;
     float top[2] = { -INFINITY, -INFINITY };
 #pragma unroll
     for (int j = 0; j < 8; j++) {
@@ -91,7 +119,6 @@ __device__ __forceinline__ void softmax(float (&s)[32], softmax_state &z, uint32
             top[i / 2] = fmaxf(top[i / 2], x);
         }
     }
-    float corr[2];
     bool up = false;
 #pragma unroll
     for (int i = 0; i < 2; i++) {
@@ -105,13 +132,15 @@ __device__ __forceinline__ void softmax(float (&s)[32], softmax_state &z, uint32
         z.m[i] = m;
         z.l[i] *= corr[i];
     }
-    const bool any = __any_sync(~0u, up);
-    mb_wait(base + BAR_P_EMPTY + 8 * w, (msg & 1) ^ 1);
-    if (t == 0) {
-        st_float(base + AT_STATE + (16 * w + g) * 4, corr[0]);
-        st_float(base + AT_STATE + (16 * w + g + 8) * 4, corr[1]);
-    }
-    if (lane == 0) st_float(base + AT_FLAG + 4 * w, any ? 1 : 0);
+    return __any_sync(~0u, up);
+}
+
+/* The weights, to the place of tile's rope key, and their sums. */
+template <int KIND>
+__device__ __forceinline__ void softmax_weights(float (&s)[32], softmax_state &z, uint32_t token,
+                                                uint32_t to)
+{
+    constexpr bool SCALED = KIND != KIND_BF16;
 #pragma unroll
     for (int k = 0; k < 4; k++) {
         uint32_t out[4];
@@ -133,20 +162,17 @@ __device__ __forceinline__ void softmax(float (&s)[32], softmax_state &z, uint32
             out[2 * h] = KIND == KIND_BF16 ? nb_pack_bf16(p[0], p[1]) : nb_pack_f16(p[0], p[1]);
             out[2 * h + 1] = KIND == KIND_BF16 ? nb_pack_bf16(p[2], p[3]) : nb_pack_f16(p[2], p[3]);
         }
-        st_shared(base + AT_P + k * 2048 + tid * 16, out[0], out[1], out[2], out[3]);
+        st_matrix(to ^ (k * 32), out[0], out[1], out[2], out[3]);
     }
-    __syncwarp();
-    if (lane == 0) mb_arrive(base + BAR_P_FULL + 8 * w);
-    msg++;
 }
 
 struct row_at { /* where the state of unit 0 of a row is: index of (part, head); SIZE_MAX: no row */
     size_t at[2];
 };
-__device__ inline row_at rows_of(const nb_cuda_mla_args &a, const many_work &w)
+__device__ inline row_at rows_of(const nb_cuda_mla_args &a, const many_work &w, uint32_t tid_)
 {
     const nb_cuda_item &it = a.item[w.item];
-    const uint32_t nh = (uint32_t)a.n_head, n = it.n_q * nh, tid = here(threadIdx.x % 128);
+    const uint32_t nh = (uint32_t)a.n_head, n = it.n_q * nh, tid = here(tid_);
     row_at r;
 #pragma unroll
     for (int i = 0; i < 2; i++) {
@@ -158,33 +184,32 @@ __device__ inline row_at rows_of(const nb_cuda_mla_args &a, const many_work &w)
     return r;
 }
 
-/* End of unit k: its state is written, or joined to what the item has so far (m0, l0). */
-__device__ inline void scores_unit(const nb_cuda_mla_args &a, const many_work &work, uint32_t k,
-                                   softmax_state &z, uint32_t base, uint32_t &msg)
+/* End of unit k: its m and l are written, or joined to what the item has so far; sum: of all weights. */
+__device__ inline void unit_state(const nb_cuda_mla_args &a, const many_work &work, uint32_t k,
+                                  const softmax_state &z, const float (&sum)[2], uint32_t state,
+                                  uint32_t top, uint32_t tid)
 {
-    const row_at r = rows_of(a, work);
-    const uint32_t tid = here(threadIdx.x % 128), w = tid / 32, lane = tid % 32;
-    const uint32_t g = lane / 4, t = lane % 4;
-    if (k > 0) mb_wait(base + BAR_P_EMPTY + 8 * w, (msg & 1) ^ 1);
+    const row_at r = rows_of(a, work, tid);
+    const many_lane_of v = lane_at(tid);
 #pragma unroll
     for (int i = 0; i < 2; i++) {
-        float l = z.l[i];
+        float l = sum[i];
         l += __shfl_xor_sync(~0u, l, 1);
         l += __shfl_xor_sync(~0u, l, 2);
         const float m = nb_mla_state_m(z.m[i]);
-        const uint32_t at = base + AT_STATE + (16 * w + g + 8 * i) * 4;
-        const bool here = t == 0 && r.at[i] != SIZE_MAX;
+        const uint32_t row = (16 * v.w + v.g + 8 * i) * 4;
+        const bool own = v.t == 0 && r.at[i] != SIZE_MAX;
         float m0 = -INFINITY, l0 = 0;
-        if (k > 0) m0 = ld_float(at + 768);
-        if (k > 0 && here) l0 = a.part_l[r.at[i]];
+        if (k > 0) m0 = ld_float(top + row);
+        if (k > 0 && own) l0 = a.part_l[r.at[i]];
         __syncwarp();
         const nb_mla_merge f = nb_mla_merge_of(m0, m);
         const float m2 = k > 0 ? f.m : m, l2 = nb_mla_merged(f, l0, l);
-        if (t == 0) {
-            st_float(at + 256, m0), st_float(at + 512, m);
-            st_float(at + 768, m2);
+        if (v.t == 0) {
+            st_float(state + 512 + row, m0), st_float(state + 768 + row, m);
+            st_float(top + row, m2);
         }
-        if (here) {
+        if (own) {
             a.part_m[r.at[i]] = m2;
             a.part_l[r.at[i]] = l2;
             if (k > 0) {
@@ -192,19 +217,7 @@ __device__ inline void scores_unit(const nb_cuda_mla_args &a, const many_work &w
                 a.part_l[r.at[i] + k * a.n_head] = 0;
             }
         }
-        z.m[i] = -INFINITY, z.l[i] = 0;
     }
-    if (k > 0) {
-        __syncwarp();
-        if (lane == 0) mb_arrive(base + BAR_P_FULL + 8 * w);
-        msg++;
-    }
-}
-
-__device__ inline many_work work_at(uint32_t base, uint32_t round)
-{
-    const uint4 v = ld_shared(base + AT_WORK + round % 8 * 16);
-    return { v.x, v.y, v.z, v.w };
 }
 
 __device__ inline void load_queries(const many_plan &x, uint32_t flat, uint32_t base)
@@ -215,71 +228,21 @@ __device__ inline void load_queries(const many_plan &x, uint32_t flat, uint32_t 
         bulk_load(base + c * CHUNK, q + c * x.q_plane, CHUNK, base + BAR_Q);
 }
 
-template <int CL> __device__ inline void give_rope(uint32_t base, uint32_t n, uint32_t delta)
-{
-    if (threadIdx.x % 32 == 0) mb_arrive_cl<CL>(base + BAR_EMPTY + 40 * (n & 1) + 32, delta);
-}
-
-template <int KIND, int CL>
-__device__ __forceinline__ void scores_role(const nb_cuda_mla_args &a, const many_plan &x,
-                                            uint32_t base)
-{
-    const uint32_t delta = CL > 1 ? peer_delta(base) : 0;
-    uint32_t n = 0, msg = 0;
-    float s[32];
-#pragma unroll
-    for (int i = 0; i < 32; i++) s[i] = 0;
-    for (uint32_t round = 0;; round++) {
-        mb_wait_cl<CL>(base + BAR_FULL + 40 * (n & 1) + 32, n >> 1 & 1);
-        const many_work work = work_at(base, round);
-        const uint32_t n_page = work.n_page;
-        if (n_page == 0) break;
-        asm volatile("bar.sync 1, 128;" ::: "memory"); /* all are done with the queries before */
-        if (threadIdx.x % 128 == 0) load_queries(x, work.flat, base);
-        softmax_state z;
-#pragma unroll
-        for (int i = 0; i < 2; i++) {
-            z.m[i] = -INFINITY, z.l[i] = 0;
-            z.q_factor[i] =
-                x.q_factor[work.flat + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4 + 8 * i];
-        }
-        mb_wait(base + BAR_Q, round & 1);
-        scores_stages<KIND, CL>(s, base, n);
-        wg_wait<0>();
-        give_rope<CL>(base, n, delta);
-        uint32_t p = 0;
-        for (;; n++) {
-            softmax<KIND>(s, z, base, n, msg);
-            if (p % UNIT == UNIT - 1 || p + 1 == n_page)
-                scores_unit(a, work_at(base, round), p / UNIT, z, base, msg);
-            if (++p == n_page) break;
-            scores_stages<KIND, CL>(s, base, n + 1);
-            wg_wait<0>();
-            give_rope<CL>(base, n + 1, delta);
-        }
-        n++;
-    }
-    const uint32_t w = threadIdx.x % 128 / 32; /* the end: a message with nothing in it */
-    mb_wait(base + BAR_P_EMPTY + 8 * w, (msg & 1) ^ 1);
-    if (threadIdx.x % 32 == 0) mb_arrive(base + BAR_P_FULL + 8 * w);
-}
-
 /* ---- values ---- */
 
 /* A unit's sums go out: written (k == 0), or joined.  group: which half of each 128 dims. */
 template <int KIND>
 __device__ __forceinline__ void put_values(const nb_cuda_mla_args &a, const many_work &w,
-                                           const float (&o)[4][32], uint32_t group, uint32_t k,
-                                           uint32_t base, float scale)
+                                           const float (&o)[128], uint32_t group, uint32_t k,
+                                           uint32_t state, uint32_t tid_, float scale)
 {
-    const uint32_t tid = here(threadIdx.x % 128), warp = tid / 32, lane = tid % 32;
-    const uint32_t g = lane / 4, t = lane % 4;
-    const row_at r = rows_of(a, w);
+    const many_lane_of z = lane_at(tid_);
+    const row_at r = rows_of(a, w, tid_);
 #pragma unroll
     for (int i = 0; i < 2; i++) {
         nb_mla_merge f;
         if (k > 0) {
-            const uint32_t at = base + AT_STATE + 256 + (16 * warp + g + 8 * i) * 4;
+            const uint32_t at = state + 512 + (16 * z.w + z.g + 8 * i) * 4;
             f = nb_mla_merge_of(ld_float(at), ld_float(at + 256));
         }
         float *to = a.part_o + (r.at[i] == SIZE_MAX ? 0 : r.at[i]) * LORA;
@@ -287,7 +250,7 @@ __device__ __forceinline__ void put_values(const nb_cuda_mla_args &a, const many
         for (int cj = 0; cj < 32; cj += BATCH) {
             const uint32_t c = cj / 8;
             constexpr bool PAIRS = KIND == KIND_NVFP4 || KIND == KIND_IF4; /* 1 3, 5 7, 0 2, 4 6 */
-            const uint32_t own = PAIRS ? (t & 1) * 4 + (t & 2) - 1 : 2 * t;
+            const uint32_t own = PAIRS ? (z.t & 1) * 4 + (z.t & 2) - 1 : 2 * z.t;
             float2 old[BATCH]; /* loaded together: the stores in between would keep them apart */
 #pragma unroll
             for (int j = 0; j < BATCH; j++) {
@@ -296,12 +259,12 @@ __device__ __forceinline__ void put_values(const nb_cuda_mla_args &a, const many
             }
 #pragma unroll
             for (int j = 0; j < BATCH; j++) {
-                const int e = 4 * ((cj + j) % 8) + 2 * i;
+                const int e = 32 * c + 4 * ((cj + j) % 8) + 2 * i;
                 const uint32_t d = many_dim<KIND>(c + 4 * group, 8 * ((cj + j) % 8)) + own;
-                float2 v = make_float2(o[c][e] * scale, o[c][e + 1] * scale);
+                float2 v = make_float2(o[e] * scale, o[e + 1] * scale);
                 if (PAIRS) {
-                    const float x = __shfl_xor_sync(~0u, t < 2 ? v.y : v.x, 2);
-                    v = t < 2 ? make_float2(x, v.x) : make_float2(v.y, x);
+                    const float x = __shfl_xor_sync(~0u, z.t < 2 ? v.y : v.x, 2);
+                    v = z.t < 2 ? make_float2(x, v.x) : make_float2(v.y, x);
                 }
                 if (r.at[i] == SIZE_MAX) continue;
                 if (k > 0) {
@@ -314,76 +277,208 @@ __device__ __forceinline__ void put_values(const nb_cuda_mla_args &a, const many
     }
 }
 
-template <int KIND, int CL>
-__device__ __forceinline__ void values_role(const nb_cuda_mla_args &a, const many_plan &x,
-                                            uint32_t base, uint32_t group)
+/* ---- both ---- */
+
+struct many_tile { /* tile n of the block */
+    uint32_t ph, at, full, empty, p_full, state, flag, token;
+};
+__device__ inline many_tile tile_at(uint32_t base, uint32_t n)
+{
+    const uint32_t b = n & 1;
+    return { n >> 1 & 1,
+             base + AT_TILE + b * TILE,
+             base + BAR_FULL + 40 * b,
+             base + BAR_EMPTY + 32 * b,
+             base + BAR_P + 8 * b,
+             base + AT_STATE + b * 1024,
+             base + AT_FLAG + b * 16,
+             base + AT_TOKEN + b * 512 };
+}
+
+/* O (+)= P V of tile t, under way when it returns, in four parts.  flag: is there a factor of O. */
+template <int KIND>
+__device__ __forceinline__ void add_values(float (&o)[128], const many_seq &q, const many_tile &t,
+                                           uint32_t group, const float (&corr)[2], bool flag)
 {
     constexpr bool BF = KIND == KIND_BF16;
-    const uint32_t tid = threadIdx.x % 128, w = tid / 32, lane = tid % 32;
-    const uint32_t p_full = base + BAR_P_FULL + 8 * w, p_empty = base + BAR_P_EMPTY + 8 * w;
+    const uint32_t tile = here(t.at);
+    const int add = !q.first();
+    if (flag && add) {
+#pragma unroll
+        for (int i = 0; i < 128; i++) o[i] *= corr[i >> 1 & 1];
+    }
+    const uint64_t pd = wg_desc(tile + 8 * CHUNK), vd = wg_desc_wide(tile + group * 4 * CHUNK);
+    wg_fence();
+#pragma unroll
+    for (int k = 0; k < 4; k++) {
+        wg_values<BF>(o, pd + 2 * k, vd + k * 128, k ? 1 : add);
+        wg_commit();
+    }
+}
+
+/* A warp gives a tile back, all four steps of 16 tokens. */
+template <int CL>
+__device__ __forceinline__ void give(const many_tile &t, uint32_t delta, bool leads)
+{
+#pragma unroll
+    for (int k = 0; k < 4; k++)
+        if (leads) mb_arrive_cl<CL>(t.empty + 8 * k, delta);
+}
+
+/* The queries of a work and their factors.  Nobody needs those before: weights of the tile before are
+ * there. */
+__device__ __forceinline__ void start_work(const many_plan &x, const many_seq &cur, uint32_t base,
+                                           uint32_t tid, softmax_state &z)
+{
+    const uint32_t flat = work_at(base, cur.round).flat;
+    if (cur.p == 0 && tid == 0) load_queries(x, flat, base);
+    const uint32_t row = flat + 16 * (tid / 32) + tid % 32 / 4;
+    z.q_factor[0] = x.q_factor[row], z.q_factor[1] = x.q_factor[row + 8];
+    mb_wait(base + BAR_Q, cur.round & 1);
+}
+
+/* What tile t leaves to others: weights, the factor of earlier sums, m, at the end of a unit its state. */
+template <int KIND>
+__device__ __forceinline__ void put_weights(const nb_cuda_mla_args &a, const many_tile &t,
+                                            const many_seq &cur, float (&s)[32], softmax_state &z,
+                                            const float (&corr)[2], bool flag, uint32_t base,
+                                            uint32_t tid)
+{
+    const uint32_t w = tid / 32, lane = tid % 32, at = 16 * w + lane % 16;
+    const uint32_t row = (16 * w + lane / 4) * 4; /* in bytes of an array of floats */
+    softmax_weights<KIND>(s, z, t.token + 16 * (lane % 4),
+                          t.at + 8 * CHUNK + at * 128 + ((lane / 16) ^ (at % 8)) * 16);
+    if (lane % 4 == 0) {
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            st_float(t.state + row + 32 * i, corr[i]);
+            st_float(t.state + 256 + row + 32 * i, z.m[i]);
+        }
+    }
+    if (lane == 0) st_float(t.flag + 4 * w, flag ? 1 : 0);
+    const bool end = cur.last();
+    if (!end && (cur.p % UNIT == UNIT - 2 || cur.p + 2 == cur.n_page)) {
+        st_float(base + AT_SUM + 4 * tid, z.l[0]);
+        st_float(base + AT_SUM + 512 + 4 * tid, z.l[1]);
+    }
+    if (end) {
+        float sum[2] = { z.l[0], z.l[1] };
+        if (!cur.first()) {
+            sum[0] += ld_float(base + AT_SUM + 4 * tid) * corr[0];
+            sum[1] += ld_float(base + AT_SUM + 512 + 4 * tid) * corr[1];
+        }
+        unit_state(a, work_at(base, cur.round), cur.p / UNIT, z, sum, t.state, base + AT_TOP, tid);
+    }
+    proxy_fence();
+    __syncwarp();
+    if (lane == 0) mb_arrive(t.p_full);
+}
+
+/* The values of the tile before, then the scores of tile t, whose place the one before leaves between
+ * them.  real: there is a tile before; more: there is this one.  Where there is none, the same is done
+ * with what there is and nobody looks at the result: products under way across a branch would be waited
+ * for. */
+template <int KIND, int CL>
+__device__ __forceinline__ void values_then_scores(float (&o)[128], float (&s)[32],
+                                                   const many_tile &u, const many_seq &pre,
+                                                   const many_tile &t, bool more, bool give_pre,
+                                                   uint32_t base, uint32_t group,
+                                                   const float (&corr)[2], bool flag,
+                                                   uint32_t delta)
+{
+    add_values<KIND>(o, pre, u, group, corr, flag);
+    mb_wait(t.full, t.ph);
+    scores_stage<KIND, 0>(s, base, t.at);
+    wg_wait<1>();
+    give<CL>(u, delta, give_pre);
+    mb_wait(t.full + 8, t.ph ^ !more);
+    scores_stage<KIND, 1>(s, base, t.at);
+    mb_wait(t.full + 16, t.ph ^ !more);
+    scores_stage<KIND, 2>(s, base, t.at);
+    wg_wait<0>();
+}
+
+/* The values of tile t, which is given back 16 tokens at a time unless a unit ends with it. */
+template <int KIND, int CL>
+__device__ __forceinline__ void values_of(float (&o)[128], const many_tile &t, const many_seq &cur,
+                                          uint32_t group, const float (&corr)[2], bool flag,
+                                          bool leads, uint32_t delta)
+{
+    add_values<KIND>(o, cur, t, group, corr, flag);
+    wg_wait<3>();
+    if (leads) mb_arrive_cl<CL>(t.empty, delta);
+    wg_wait<2>();
+    if (leads) mb_arrive_cl<CL>(t.empty + 8, delta);
+    wg_wait<1>();
+    if (leads) mb_arrive_cl<CL>(t.empty + 16, delta);
+    wg_wait<0>();
+    if (leads) mb_arrive_cl<CL>(t.empty + 24, delta);
+}
+
+/* A group: every second tile's scores, and half of the values of all. */
+template <int KIND, int CL>
+__device__ __forceinline__ void attend(const nb_cuda_mla_args &a, const many_plan &x, uint32_t base,
+                                       uint32_t tid, uint32_t group_)
+{
     const uint32_t delta = CL > 1 ? peer_delta(base) : 0;
-    uint32_t msg = 0, round = 0, p = 0, n_page = 0;
-    float o[4][32];
+    const uint32_t group = here(group_), w = tid / 32, lane = tid % 32;
+    const uint32_t row = (16 * w + lane / 4) * 4; /* in bytes of an array of floats */
+    float s[32], o[128];
 #pragma unroll
-    for (int c = 0; c < 4; c++)
+    for (int i = 0; i < 32; i++) s[i] = 0;
 #pragma unroll
-        for (int i = 0; i < 32; i++) o[c][i] = 0;
-    for (uint32_t n = 0;; n++) {
-        mb_wait(p_full, msg & 1);
-        if (p == n_page) {
-            n_page = work_at(base, round).n_page, p = 0;
-            if (n_page == 0) return;
+    for (int i = 0; i < 128; i++) o[i] = 0;
+    softmax_state z = {};
+    many_seq cur = {};
+    uint32_t round = ~0u; /* whose factors of queries these are */
+    for (uint32_t n = group;; n += 2) {
+        const many_tile t = tile_at(base, n), u = tile_at(base, n - 1);
+        many_seq pre = {};
+        if (n > 0) {
+            mb_wait(u.full, u.ph);
+            pre = n == 1 ? seq_start(base) : seq_next(cur, base);
+            if (pre.n_page == 0) break;
+            mb_wait(u.p_full, u.ph);
         }
-        const uint32_t b = n & 1, full = base + BAR_FULL + 40 * b,
-                       empty = base + BAR_EMPTY + 40 * b;
-        const uint64_t vd = wg_desc(base + AT_TILE + b * TILE + group * 4 * CHUNK);
-        const int add = p % UNIT != 0;
-        uint4 v[4];
-#pragma unroll
-        for (uint32_t k = 0; k < 4; k++) v[k] = ld_shared(base + AT_P + k * 2048 + tid * 16);
-        const float c0 = ld_float(base + AT_STATE + (16 * w + lane / 4) * 4);
-        const float c1 = ld_float(base + AT_STATE + (16 * w + lane / 4 + 8) * 4);
-        const bool up = ld_float(base + AT_FLAG + 4 * w) != 0;
-        __syncwarp();
-        if (lane == 0) mb_arrive(p_empty);
-        msg++;
-        if (up && add) {
-#pragma unroll
-            for (int c = 0; c < 4; c++)
-#pragma unroll
-                for (int i = 0; i < 32; i++) o[c][i] *= i & 2 ? c1 : c0;
+        if (n == 0 || pre.p + 1 == pre.n_page) mb_wait(t.full, t.ph); /* what work it is of */
+        cur = n == 0 ? seq_start(base) : seq_next(pre, base);
+        const bool more = cur.n_page != 0, end = n > 0 && pre.last();
+        if (more && cur.round != round) {
+            round = cur.round;
+            start_work(x, cur, base, tid, z);
         }
+        float corr[2] = { ld_float(u.state + row), ld_float(u.state + row + 32) };
+        bool flag = ld_float(u.flag + 4 * w) != 0;
 #pragma unroll
-        for (int c = 0; c < 4; c++) mb_wait_cl<CL>(full + 8 * c, n >> 1 & 1);
-        if (CL > 1 && KIND != KIND_BF16) proxy_fence<CL>();
-        wg_fence();
-#pragma unroll
-        for (int c = 0; c < 4; c++) {
-#pragma unroll
-            for (int k = 0; k < 4; k++)
-                wg_values<BF>(o[c], v[k].x, v[k].y, v[k].z, v[k].w, vd + c * 512 + k * 128,
-                              k ? 1 : add);
-            wg_commit();
+        for (int i = 0; i < 2; i++) {
+            z.m[i] = ld_float(u.state + 256 + row + 32 * i);
+            z.l[i] = pre.first() ? 0 : z.l[i] * corr[i];
         }
-        wg_wait<3>();
-        if (lane == 0) mb_arrive_cl<CL>(empty, delta);
-        wg_wait<2>();
-        if (lane == 0) mb_arrive_cl<CL>(empty + 8, delta);
-        wg_wait<1>();
-        if (lane == 0) mb_arrive_cl<CL>(empty + 16, delta);
-        wg_wait<0>();
-        if (lane == 0) mb_arrive_cl<CL>(empty + 24, delta);
-        if (p % UNIT == UNIT - 1 || p + 1 == n_page) {
-            const uint32_t k = p / UNIT;
-            if (k > 0) mb_wait(p_full, msg & 1);
-            put_values<KIND>(a, work_at(base, round), o, group, k, base, x.v_scale);
-            if (k > 0) {
-                __syncwarp();
-                if (lane == 0) mb_arrive(p_empty);
-                msg++;
-            }
+        values_then_scores<KIND, CL>(o, s, u, pre, t, more, lane == 0 && n > 0 && !end, base, group,
+                                     corr, flag, delta);
+        if (end) {
+            put_values<KIND>(a, work_at(base, pre.round), o, group, pre.p / UNIT, u.state, tid,
+                             x.v_scale);
+            __syncwarp();
+            give<CL>(u, delta, lane == 0);
         }
-        if (++p == n_page) round++;
+        if (!more) break;
+        if (cur.first()) {
+#pragma unroll
+            for (int i = 0; i < 2; i++) z.m[i] = -INFINITY, z.l[i] = 0;
+        }
+        flag = softmax_top<KIND>(s, z, corr, t.token + 16 * (lane % 4));
+        /* all of the group have read the rope key */
+        asm volatile("bar.sync %0, 128;" ::"r"(1 + group) : "memory");
+        put_weights<KIND>(a, t, cur, s, z, corr, flag, base, tid);
+        mb_wait(t.p_full, t.ph);
+        values_of<KIND, CL>(o, t, cur, group, corr, flag, lane == 0 && !cur.last(), delta);
+        if (cur.last()) {
+            put_values<KIND>(a, work_at(base, cur.round), o, group, cur.p / UNIT, t.state, tid,
+                             x.v_scale);
+            __syncwarp();
+            give<CL>(t, delta, lane == 0);
+        }
     }
 }
 
@@ -392,16 +487,12 @@ __global__ void __cluster_dims__(CL, 1, 1) __launch_bounds__(THREADS, 1)
     mla_many(NB_PARAM nb_cuda_mla_args a, NB_PARAM many_plan x, NB_PARAM tensor_maps maps)
 {
     extern __shared__ __align__(1024) unsigned char mla_many_shared[];
-    const uint32_t base = nb_smem(mla_many_shared);
+    const uint32_t base = here(nb_smem(mla_many_shared)), tid = here(threadIdx.x % 128);
     if (threadIdx.x == 0) {
-        for (uint32_t i = 0; i < 10; i++) {
-            mb_init(base + BAR_FULL + 8 * i, KIND == KIND_BF16 ? 1 : 4 * CL);
-            mb_init(base + BAR_EMPTY + 8 * i, (i % 5 == 4 ? 4 : 8) * CL);
-        }
-        for (uint32_t i = 0; i < 4; i++) {
-            mb_init(base + BAR_P_FULL + 8 * i, 1);
-            mb_init(base + BAR_P_EMPTY + 8 * i, 2);
-        }
+        for (uint32_t i = 0; i < 10; i++)
+            mb_init(base + BAR_FULL + 8 * i, KIND == KIND_BF16 ? 1 : 4);
+        for (uint32_t i = 0; i < 8; i++) mb_init(base + BAR_EMPTY + 8 * i, 8 * CL);
+        mb_init(base + BAR_P, 4), mb_init(base + BAR_P + 8, 4);
         mb_init(base + BAR_Q, 1);
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
@@ -410,20 +501,17 @@ __global__ void __cluster_dims__(CL, 1, 1) __launch_bounds__(THREADS, 1)
     else
         __syncthreads();
     constexpr int REG_PAGES = KIND == KIND_BF16 ? REG_PAGES_BF16 : REG_PAGES_CODES;
-    constexpr int REG_SCORES = 512 - 2 * REG_VALUES - REG_PAGES;
+    constexpr int REG_ATTEND = (504 - REG_PAGES) / 16 * 8;
     const uint32_t role = __shfl_sync(~0u, threadIdx.x / 128, 0);
     if (role == 0) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(REG_PAGES));
         if (KIND == KIND_BF16)
-            produce_bf16<CL>(a, x, base, &maps.latent, &maps.rope);
+            produce_bf16<CL>(a, x, base, tid, &maps.latent, &maps.rope);
         else
-            produce<KIND, CL>(a, x, base);
-    } else if (role == 1) {
-        asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(REG_SCORES));
-        scores_role<KIND, CL>(a, x, base);
+            produce<KIND>(a, x, base, tid);
     } else {
-        asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"((int)REG_VALUES));
-        values_role<KIND, CL>(a, x, base, role - 2);
+        asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(REG_ATTEND));
+        attend<KIND, CL>(a, x, base, tid, role - 1);
     }
     if (CL > 1) cluster_sync(); /* the other block may still arrive here */
 }
@@ -539,6 +627,7 @@ template <int KIND> void launch(nb_cuda *g, const nb_cuda_mla_args *a)
     x.rope_int8 = r.seg[1].fmt == NB_SEG_INT8;
     float s[2];
     for (int i = 0; i < 2; i++) s[i] = r.seg[i].fixed_scale != 0 ? r.seg[i].fixed_scale : 1;
+    if (KIND == KIND_NVFP4) s[0] *= 128; /* tiles have the values times 2^-7 */
     x.v_scale = s[0];
     tensor_maps maps = {};
     if (KIND == KIND_BF16) make_maps(g, a->cache, &maps);
@@ -546,6 +635,13 @@ template <int KIND> void launch(nb_cuda *g, const nb_cuda_mla_args *a)
               s[0], s[1]);
     const size_t most = a->max_item * ((NB_CUDA_QUERY_MAX * a->n_head + ROWS - 1) / ROWS);
     const unsigned blocks = (unsigned)(most < (size_t)g->n_sm ? most : (size_t)g->n_sm);
+    if constexpr (KIND == KIND_BF16) {
+        if (a->n_head % (2 * ROWS) == 0) {
+            NB_SHARED_LIMIT(g, (mla_many<KIND, 2>), SMEM);
+            NB_LAUNCH(g, (mla_many<KIND, 2>), blocks / 2 * 2, THREADS, SMEM, *a, x, maps);
+            return;
+        }
+    }
     NB_SHARED_LIMIT(g, (mla_many<KIND, 1>), SMEM);
     NB_LAUNCH(g, (mla_many<KIND, 1>), blocks, THREADS, SMEM, *a, x, maps);
 }

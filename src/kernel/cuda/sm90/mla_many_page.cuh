@@ -1,16 +1,17 @@
 /* mla_many_page.cuh - pages become tiles: the producing side of mla_many.cu.
  *
  * A tile is 64 tokens in 9 chunks [64][128 bytes] (mla_many_ptx.cuh): chunks c and 4 + c (c < 4) hold
- * latent dims 128 c .. 128 c + 127, chunk 8 the rope key.  It is written in 5 stages, the rope key
- * first; each stage has a barrier "full" and one "empty" per buffer.  BF16 pages come by tensor
- * copies.  Other records are decoded to FP16, exactly but for the outer scales: every warp has 16
- * tokens, loads their codes to registers two steps ahead, and writes 16-byte pieces without bank
- * conflicts.  The order of dims inside 128 is what costs no instruction (many_dim).
+ * latent dims 128 c .. 128 c + 127, chunk 8 the rope key.  It is written in 3 stages, each with a
+ * barrier "full": chunks 0 4, then 1 5 2 6, then 3 7 8, since weights lie in chunk 8 to the last.  BF16
+ * pages come by tensor copies.  Other records are decoded to FP16, exactly but for the outer scales:
+ * every warp has 16 tokens, whose place is free before the others' (barriers "empty"), loads their codes
+ * to registers a stage ahead, and writes 16-byte pieces without bank conflicts.  The order of dims
+ * inside 128 is what costs no instruction (many_dim).
  *
  * A token's factor 2^(c - 127): c is the latent's outer scale, the rope key's codes are multiplied by
  * 2^(rope's - c), which is exact in FP16 up to 2^9 (INT8) or 2^7 (E4M3); beyond, c is larger and the
- * latent's codes are divided, which is exact up to 2^-14 and beyond that loses what lies that far
- * under the rope key. */
+ * latent's codes are divided, which is exact up to 2^-14 (NVFP4, whose tiles have values times 2^-7:
+ * 2^-7) and beyond that loses what lies that far under the rope key. */
 #ifndef NB_KERNEL_CUDA_SM90_MLA_MANY_PAGE_CUH
 #define NB_KERNEL_CUDA_SM90_MLA_MANY_PAGE_CUH
 #include "kernel/cuda/sm90/mla_many_ptx.cuh"
@@ -19,25 +20,25 @@ namespace
 {
 
 enum { KIND_BF16, KIND_FP8, KIND_NVFP4, KIND_IF4 };
-enum { UNIT = 64, ROWS = 64, LORA = 512, ROPE = 64, CHUNK = 8192, TILE = 9 * CHUNK, STAGES = 5 };
+enum { UNIT = 64, ROWS = 64, LORA = 512, ROPE = 64, CHUNK = 8192, TILE = 9 * CHUNK };
 
 /* Where things lie in shared memory, from a multiple of 1024 on. */
 enum {
-    AT_TILE = TILE,             /* before it: the queries, as a tile */
-    AT_P = AT_TILE + 2 * TILE,  /* weights: [4][128 threads][16 bytes] */
-    AT_TOKEN = AT_P + 8192,     /* [3 tiles][64 tokens] of (2^c, c) */
-    AT_STATE = AT_TOKEN + 1536, /* factor, m before, m of the unit, m so far: [4][64] */
-    AT_WORK = AT_STATE + 1024,  /* [8] of many_work */
-    AT_FLAG = AT_WORK + 128,    /* [4 warps] */
-    AT_BAR = AT_FLAG + 16,
-    SMEM = AT_BAR + 232
+    AT_TILE = TILE,                /* before it: the queries, as a tile */
+    AT_TOKEN = AT_TILE + 2 * TILE, /* [2 tiles][64 tokens] of (2^c, c) */
+    AT_STATE = AT_TOKEN + 1024,    /* [2 tiles] of: factor, m, m before, m of the unit: [4][64] */
+    AT_TOP = AT_STATE + 2048,      /* m of the item so far: [64] */
+    AT_SUM = AT_TOP + 256,         /* [2][128 threads]: sums of weights */
+    AT_FLAG = AT_SUM + 1024,       /* [2 tiles][4 warps] */
+    AT_WORK = AT_FLAG + 32,        /* [8] of many_work */
+    AT_BAR = AT_WORK + 128,
+    SMEM = AT_BAR + 168
 };
-enum { /* barriers */
-       BAR_FULL = AT_BAR,
-       BAR_EMPTY = BAR_FULL + 80,
-       BAR_P_FULL = BAR_EMPTY + 80,
-       BAR_P_EMPTY = BAR_P_FULL + 32,
-       BAR_Q = BAR_P_EMPTY + 32
+enum {                            /* barriers */
+       BAR_FULL = AT_BAR,         /* [2 tiles][3 stages], 40 bytes apart */
+       BAR_EMPTY = BAR_FULL + 80, /* [2 tiles][4 steps of 16 tokens] */
+       BAR_P = BAR_EMPTY + 64,    /* [2 tiles] */
+       BAR_Q = BAR_P + 16
 };
 
 /* What a launch is about, beside the arguments. */
@@ -46,6 +47,7 @@ struct many_plan {
     const float *q_factor;  /* [n_flat] */
     size_t q_plane;         /* bytes */
     uint32_t code_off, scale_off, rope_off, outer_off, rope_outer_off, page_bytes;
+    uint32_t zero; /* 0; the compiler does not know */
     bool rope_int8;
     float v_scale; /* of a fixed scale, else 1 */
 };
@@ -66,21 +68,21 @@ template <int KIND> __host__ __device__ inline uint32_t many_dim(uint32_t c, uin
 /* 64 rows of an item.  Block b of G has works b, 2 G - 1 - b, 2 G + b, ..., which evens out lists
  * sorted by length.  The producers find them and tell the others (AT_WORK, a ring). */
 struct many_work {
-    uint32_t item, blk, n_page,
-        flat; /* n_page 0: no more.  flat: first row of the packed queries */
+    uint32_t item, blk, n_page; /* n_page 0: no more */
+    uint32_t flat;              /* first row of the packed queries */
 };
 struct many_walk {
-    uint32_t round, item, before, n_item; /* rows before `item`, in blocks of 64 */
+    uint32_t round, item, before, n_item, lane; /* before: rows before `item`, in blocks of 64 */
 };
 
-__device__ inline many_walk walk_start(const nb_cuda_mla_args &a)
+__device__ inline many_walk walk_start(const nb_cuda_mla_args &a, uint32_t lane)
 {
-    return { 0, 0, 0, *a.n_item };
+    return { 0, 0, 0, *a.n_item, lane };
 }
 /* By a whole warp.  A cluster takes CL groups of rows of an item, each block one. */
 template <int CL> __device__ inline many_work walk_next(const nb_cuda_mla_args &a, many_walk &k)
 {
-    const uint32_t lane = threadIdx.x % 32, n = gridDim.x / CL, b = blockIdx.x / CL;
+    const uint32_t lane = k.lane, n = gridDim.x / CL, b = blockIdx.x / CL;
     const uint32_t want = k.round * n + (k.round & 1 ? n - 1 - b : b);
     k.round++;
     while (k.item < k.n_item) {
@@ -116,7 +118,7 @@ struct many_pages {
     many_walk walk;
     const uint32_t *block; /* of the work's first page */
     uint32_t n, p, ids;    /* pages of the work, the next one; numbers of 32 */
-    uint32_t works;        /* the ring in shared memory */
+    uint32_t works, tid;   /* the ring in shared memory; the thread */
 };
 
 /* Nobody is more than 7 works behind: see the ring's users. */
@@ -124,17 +126,19 @@ template <int CL> __device__ inline void pages_work(const nb_cuda_mla_args &a, m
 {
     const uint32_t at = s.works + s.walk.round % 8 * 16;
     const many_work w = walk_next<CL>(a, s.walk);
-    if (threadIdx.x % 128 == 0) st_shared(at, w.item, w.blk, w.n_page, w.flat);
+    if (s.tid == 0) st_shared(at, w.item, w.blk, w.n_page, w.flat);
     s.n = w.n_page, s.p = 0;
     if (s.n == 0) return;
     const nb_cuda_item &it = a.item[w.item];
     s.block = a.cache.block + a.cache.chunk[it.chunk].block0 + (size_t)it.unit0 * UNIT;
 }
 template <int CL>
-__device__ inline void pages_start(const nb_cuda_mla_args &a, many_pages &s, uint32_t base)
+__device__ inline void pages_start(const nb_cuda_mla_args &a, many_pages &s, uint32_t base,
+                                   uint32_t tid)
 {
+    s.tid = tid;
     s.works = base + AT_WORK;
-    s.walk = walk_start(a);
+    s.walk = walk_start(a, tid % 32);
     pages_work<CL>(a, s);
 }
 /* False: no more.  id: the block's number. */
@@ -146,7 +150,7 @@ __device__ inline bool pages_next(const nb_cuda_mla_args &a, many_pages &s, uint
         if (s.n == 0) return false;
     }
     if (s.p % 32 == 0) {
-        const uint32_t i = s.p + threadIdx.x % 32;
+        const uint32_t i = s.p + s.tid % 32;
         s.ids = i < s.n ? s.block[i] : 0;
     }
     id = __shfl_sync(~0u, s.ids, s.p % 32);
@@ -154,33 +158,23 @@ __device__ inline bool pages_next(const nb_cuda_mla_args &a, many_pages &s, uint
     return true;
 }
 
-/* The tile after the last one is none: whoever waits for it finds that there is no more work. */
-template <int CL> __device__ inline void pages_end(uint32_t base, uint32_t n, uint32_t delta)
+/* The tile after the last one is none: who waits for it finds that there is no more work. */
+__device__ inline void pages_end(uint32_t base, uint32_t n)
 {
-    mb_wait_cl<CL>(base + BAR_EMPTY + 40 * (n & 1) + 32, (n >> 1 & 1) ^ 1);
+    mb_wait(base + BAR_EMPTY + 32 * (n & 1) + 24, (n >> 1 & 1) ^ 1);
     __syncwarp();
-    if (threadIdx.x % 32 != 0) return;
-    if (delta) mb_arrive_peer(base + BAR_FULL + 40 * (n & 1) + 32 + delta);
-    mb_arrive(base + BAR_FULL + 40 * (n & 1) + 32);
-}
-
-/* A page to the L2 cache, by n threads. */
-__device__ inline void page_prefetch(const unsigned char *page, uint32_t n_bytes, uint32_t thread,
-                                     uint32_t n)
-{
-    for (uint32_t i = thread * 128; i < n_bytes; i += n * 128)
-        asm volatile("prefetch.global.L2 [%0];" ::"l"(page + i));
+    if (threadIdx.x % 32 == 0) mb_arrive(base + BAR_FULL + 40 * (n & 1));
 }
 
 /* ---- BF16 ---- */
 
 template <int CL>
 __device__ inline void produce_bf16(const nb_cuda_mla_args &a, const many_plan &x, uint32_t base,
-                                    const void *map, const void *rope_map)
+                                    uint32_t tid, const void *map, const void *rope_map)
 {
-    if (threadIdx.x % 128 >= 32) return;
+    if (tid >= 32) return;
     many_pages s;
-    pages_start<CL>(a, s, base);
+    pages_start<CL>(a, s, base, tid);
     const unsigned char *pool = a.cache.pool + a.cache.layer_off;
     const uint32_t rank = CL > 1 ? cluster_rank() : 0;
     uint32_t id, next = 0, n = 0;
@@ -188,14 +182,17 @@ __device__ inline void produce_bf16(const nb_cuda_mla_args &a, const many_plan &
     for (; more; n++) {
         id = next;
         more = pages_next<CL>(a, s, next);
-        if (threadIdx.x % 32 == 0) {
+        if (tid == 0) {
             const uint32_t b = n & 1, ph = (n >> 1 & 1) ^ 1, tile = base + AT_TILE + b * TILE;
-            if (more && (CL == 1 || rank == b))
+            /* A block alone is slower for it: it is bound by memory. */
+            if (CL > 1 && more && rank == b)
                 l2_prefetch(pool + (size_t)next * a.cache.block_bytes, x.page_bytes);
-            for (uint32_t k = 0; k < STAGES; k++) { /* barrier 4: the rope key */
-                const uint32_t c = k == 0 ? 4 : k - 1, full = base + BAR_FULL + 8 * (b * 5 + c);
-                mb_wait_cl<CL>(base + BAR_EMPTY + 8 * (b * 5 + c), ph);
-                mb_expect(full, c == 4 ? CHUNK : 2 * CHUNK);
+            mb_wait(base + BAR_EMPTY + 32 * b + 24, ph); /* the last step of values */
+            for (uint32_t c = 0; c < 5; c++) {
+                const uint32_t full = base + BAR_FULL + 40 * b + 8 * ((c + 1) / 2);
+                if (c == 0) mb_expect(full, 2 * CHUNK);
+                if (c == 1) mb_expect(full, 4 * CHUNK);
+                if (c == 3) mb_expect(full, 3 * CHUNK);
                 if (CL > 1) { /* each block brings a half, to both */
                     if (c < 4)
                         tensor_load_both(tile + (c + 4 * rank) * CHUNK, map, 128 * c + 64 * rank,
@@ -212,7 +209,7 @@ __device__ inline void produce_bf16(const nb_cuda_mla_args &a, const many_plan &
         }
         __syncwarp();
     }
-    pages_end<CL>(base, n, 0);
+    pages_end(base, n);
 }
 
 /* ---- records that are decoded ---- */
@@ -243,222 +240,249 @@ __device__ inline token_scale token_scale_of(int oa, int ra, int most)
     return t;
 }
 
-/* Eight codes as FP16 times the scale f; NVFP4: times 2^-6 before. */
+/* Eight codes as FP16 times the scale f; NVFP4: times 2^-14 before.  A byte with the fraction on top is the
+ * high byte of an FP16. */
 template <int KIND>
 __device__ inline void decode8(uint32_t q, uint32_t f, bool steps, uint32_t (&out)[4])
 {
     uint32_t hi, lo;
     if (KIND == KIND_NVFP4) {
-        hi = (q & 0x80808080u) | ((q >> 2) & 0x1c1c1c1cu);
-        lo = ((q << 4) & 0x80808080u) | ((q << 2) & 0x1c1c1c1cu);
-    } else { /* magnitudes as E4M3 by two tables */
-        const uint32_t t0 = steps ? 0x44403800u : 0x3c383000u;
-        const uint32_t t1 = steps ? 0x4e4c4a48u : 0x4c484440u;
+        hi = (q & 0x80808080u) | ((q >> 3) & 0x0e0e0e0eu);
+        lo = ((q << 4) & 0x80808080u) | ((q << 1) & 0x0e0e0e0eu);
+    } else { /* magnitudes by two tables */
+        const uint32_t t0 = steps ? 0x42403c00u : 0x3e3c3800u;
+        const uint32_t t1 = steps ? 0x47464544u : 0x46444240u;
         const uint32_t z = q & 0x77777777u;
         const uint32_t a = __byte_perm(t0, t1, z), b = __byte_perm(t0, t1, z >> 16);
         hi = __byte_perm(a, b, 0x7531) | (q & 0x80808080u);
         lo = __byte_perm(a, b, 0x6420) | ((q << 4) & 0x80808080u);
     }
-    out[0] = mul2(cvt2(hi), f);
-    out[1] = mul2(cvt2(hi >> 16), f);
-    out[2] = mul2(cvt2(lo), f);
-    out[3] = mul2(cvt2(lo >> 16), f);
+    out[0] = mul2(__byte_perm(hi, 0, 0x1404), f);
+    out[1] = mul2(__byte_perm(hi, 0, 0x3424), f);
+    out[2] = mul2(__byte_perm(lo, 0, 0x1404), f);
+    out[3] = mul2(__byte_perm(lo, 0, 0x3424), f);
 }
 
-/* What a thread loads of a stage: of each 8 tokens of its warp.  A warp has 16 tokens, in a cluster 8. */
-template <int KIND, int CL> struct raw_stage {
-    uint4 code[(KIND == KIND_FP8 ? 4 : 2) / CL];
-    uint32_t scale[2 / CL];
+/* What a thread loads of a stage, and of the rope key: of each 8 tokens of its warp, which has 16. */
+template <int KIND> struct raw_stage {
+    uint4 code[KIND == KIND_FP8 ? 4 : 2];
+    uint32_t scale[2];
 };
-template <int CL> struct raw_rope {
-    uint4 code[2 / CL];
-    uint32_t outer[2 / CL]; /* latent's, rope key's << 8 */
+struct raw_rope {
+    uint4 code[2];
+    uint32_t scale[2]; /* FP16, twice */
 };
-template <int CL> __device__ inline uint32_t first_token()
+/* The outer scales of one token. */
+struct raw_outer {
+    uint32_t latent, rope;
+};
+/* What a thread knows of itself; addresses as numbers, so that what is added to them is a constant of the
+ * instructions. */
+struct many_lane {
+    uint32_t lane, token;                                 /* of the 32; first token of the warp */
+    uint32_t code, scale, rope, latent_outer, rope_outer; /* places in a page */
+    uint32_t to, to2, rope_to; /* in a tile, stage 0; to2: of the other one of two neighbours */
+};
+template <int KIND> __device__ inline many_lane lane_of(const many_plan &x, uint32_t tid)
 {
-    const uint32_t w = threadIdx.x / 32 % 4;
-    return CL > 1 ? 32 * cluster_rank() + 8 * w : 16 * w;
-}
-
-template <int CL>
-__device__ inline void load_rope(const many_plan &x, const unsigned char *page, raw_rope<CL> &v)
-{
-    const uint32_t lane = threadIdx.x % 32, t0 = first_token<CL>();
-#pragma unroll
-    for (uint32_t i = 0; i < 2 / CL; i++) {
-        const uint32_t t = t0 + 8 * i + lane / 4;
-        v.code[i] = ld_page(page + x.rope_off + t * 64 + lane % 4 * 16);
-        v.outer[i] = ld_page1(page + x.outer_off + t) | ld_page1(page + x.rope_outer_off + t) << 8;
+    many_lane m;
+    m.lane = tid % 32;
+    m.token = 16 * (tid / 32);
+    const uint32_t r = m.lane / 4, q = m.lane % 4, t = m.token + r;
+    m.code = x.code_off + t * 256 + q * 16;
+    m.scale = x.scale_off + t * 32 + q * 2;
+    m.rope = x.rope_off + t * 64 + q * 16;
+    m.latent_outer = x.outer_off + m.token + m.lane % 16; /* a token each */
+    m.rope_outer = x.rope_outer_off + m.token + m.lane % 16;
+    m.to = m.rope_to = t * 128 + ((2 * q) ^ r) * 16;
+    m.to2 = m.to ^ 16;
+    if (KIND == KIND_FP8) {
+        m.code = x.code_off + (m.token + m.lane / 8) * 512 + m.lane % 8 * 16;
+        m.to = (m.token + m.lane / 8) * 128 + (m.lane % 8 ^ m.lane / 8) * 16;
+        m.to2 = m.to ^ 64;
     }
+    return m;
 }
-template <int KIND, int CL>
-__device__ inline void load_stage(const many_plan &x, const unsigned char *page, uint32_t c,
-                                  raw_stage<KIND, CL> &v)
+
+/* Loads, each from a place in a page on. */
+__device__ inline raw_outer load_outer(const many_lane &m, const unsigned char *page)
 {
-    const uint32_t lane = threadIdx.x % 32, t0 = first_token<CL>();
+    return { ld_page1(page + m.latent_outer), ld_page1(page + m.rope_outer) };
+}
+__device__ inline void load_rope(const unsigned char *rope, raw_rope &v)
+{
+#pragma unroll
+    for (int i = 0; i < 2; i++) v.code[i] = ld_page(rope + i * 512);
+}
+template <int KIND>
+__device__ inline void load_stage(const unsigned char *code, const unsigned char *scale, int c,
+                                  raw_stage<KIND> &v)
+{
     if constexpr (KIND == KIND_FP8) {
 #pragma unroll
-        for (uint32_t i = 0; i < 4 / CL; i++)
-            v.code[i] = ld_page(page + x.code_off + (t0 + 4 * i + lane / 8) * 512 + c * 128 +
-                                lane % 8 * 16);
+        for (int i = 0; i < 4; i++) v.code[i] = ld_page(code + i * 2048 + c * 128);
     } else {
 #pragma unroll
-        for (uint32_t i = 0; i < 2 / CL; i++) {
-            const uint32_t t = t0 + 8 * i + lane / 4;
-            v.code[i] = ld_page(page + x.code_off + t * 256 + c * 64 + lane % 4 * 16);
-            v.scale[i] = ld_page2(page + x.scale_off + t * 32 + c * 8 + lane % 4 * 2);
+        for (int i = 0; i < 2; i++) {
+            v.code[i] = ld_page(code + i * 2048 + c * 64);
+            v.scale[i] = ld_page2(scale + i * 256 + c * 8);
         }
     }
 }
 
-/* The rope key, and the tokens' factors; latent[i]: what the codes of the thread's tokens are multiplied by. */
-template <int KIND, int CL>
-__device__ inline void store_rope(const many_plan &x, const raw_rope<CL> &v, uint32_t tile,
-                                  uint32_t token, uint32_t delta, uint32_t (&latent)[4])
+/* A value that is there when all of these loads have ended.  The counters that a warp waits for are few:
+ * who waits for one load waits for those that were begun after it, too.  So all that is needed is waited
+ * for first, and then the next loads are begun, with addresses that depend on this (many_plan.zero). */
+template <int KIND> __device__ inline uint32_t here_all(const raw_stage<KIND> &v)
 {
-    const uint32_t lane = threadIdx.x % 32, t0 = first_token<CL>(), r = lane / 4, q = lane % 4;
-    uint32_t lat[2 / CL];
+    if constexpr (KIND == KIND_FP8)
+        return v.code[0].x ^ v.code[1].x ^ v.code[2].x ^ v.code[3].x;
+    else
+        return v.code[0].x ^ v.code[1].x ^ v.scale[0] ^ v.scale[1];
+}
+
+/* The tokens' factors; latent[i]: what the codes of the thread's tokens are multiplied by. */
+template <int KIND>
+__device__ inline void store_outer(const many_plan &x, const many_lane &m, const raw_outer &v,
+                                   uint32_t token, raw_rope &rope, uint32_t (&latent)[4])
+{
+    token_scale s = token_scale_of((int)v.latent, (int)v.rope, x.rope_int8 ? 9 : 7);
+    if (m.lane < 16)
+        asm volatile("st.shared.v2.f32 [%0], {%1,%2};" ::"r"(token + 8 * (m.token + m.lane)),
+                     "f"(s.factor), "f"(s.c)
+                     : "memory");
+    if (KIND == KIND_NVFP4) s.latent = mul2(s.latent, 0x78007800u); /* 2^7: decode8; 2^8: scales */
+    if (KIND == KIND_IF4) s.latent = mul2(s.latent, 0x5c005c00u);   /* 2^8: scales */
 #pragma unroll
-    for (uint32_t i = 0; i < 2 / CL; i++) {
-        const token_scale s =
-            token_scale_of((int)(v.outer[i] & 255), (int)(v.outer[i] >> 8), x.rope_int8 ? 9 : 7);
-        const uint32_t t = t0 + 8 * i + r;
-        if (q == 0)
-            asm volatile("st.shared.v2.f32 [%0], {%1,%2};" ::"r"(token + 8 * t), "f"(s.factor),
-                         "f"(s.c)
-                         : "memory");
-        if (CL > 1 && q == 0)
-            asm volatile("st.shared::cluster.v2.f32 [%0], {%1,%2};" ::"r"(token + 8 * t + delta),
-                         "f"(s.factor), "f"(s.c)
-                         : "memory");
-        lat[i] = s.latent;
+    for (int i = 0; i < 2; i++) rope.scale[i] = __shfl_sync(~0u, s.rope, 8 * i + m.lane / 4);
+#pragma unroll
+    for (int i = 0; i < (KIND == KIND_FP8 ? 4 : 2); i++)
+        latent[i] =
+            __shfl_sync(~0u, s.latent, KIND == KIND_FP8 ? 4 * i + m.lane / 8 : 8 * i + m.lane / 4);
+}
+/* at: tile + m.rope_to */
+__device__ inline void store_rope(const many_plan &x, const raw_rope &v, uint32_t at)
+{
+#pragma unroll
+    for (uint32_t i = 0; i < 2; i++) {
         const uint32_t word[4] = { v.code[i].x, v.code[i].y, v.code[i].z, v.code[i].w };
         uint32_t out[8];
+        if (x.rope_int8) { /* 1024 + (byte ^ 128), less 1152 */
 #pragma unroll
-        for (int k = 0; k < 4; k++)
-            if (x.rope_int8) { /* 1024 + (byte ^ 128), less 1152 */
+            for (int k = 0; k < 4; k++) {
                 const uint32_t z = word[k] ^ 0x80808080u;
-                out[2 * k] = mul2(sub2(__byte_perm(z, 0x64646464u, 0x4140), 0x64806480u), s.rope);
-                out[2 * k + 1] =
-                    mul2(sub2(__byte_perm(z, 0x64646464u, 0x4342), 0x64806480u), s.rope);
-            } else {
-                out[2 * k] = mul2(cvt2(word[k]), s.rope);
-                out[2 * k + 1] = mul2(cvt2(word[k] >> 16), s.rope);
+                const uint32_t lo = __byte_perm(z, 0x64646464u, 0x4140);
+                const uint32_t hi = __byte_perm(z, 0x64646464u, 0x4342);
+                out[2 * k] = mul2(sub2(lo, 0x64806480u), v.scale[i]);
+                out[2 * k + 1] = mul2(sub2(hi, 0x64806480u), v.scale[i]);
             }
-        const uint32_t at = tile + 8 * CHUNK + t * 128 + ((2 * q) ^ r) * 16;
-        st_tile<CL>(at, delta, out[0], out[1], out[2], out[3]);
-        st_tile<CL>(at ^ 16, delta, out[4], out[5], out[6], out[7]);
-    }
-    if (KIND == KIND_FP8) {
+        } else {
 #pragma unroll
-        for (int i = 0; i < 4 / CL; i++)
-            latent[i] = __shfl_sync(~0u, lat[i / 2], 16 * (i & 1) + 4 * (lane / 8));
-    } else {
-        const uint32_t up = KIND == KIND_NVFP4 ? 0x54005400u : 0x3c003c00u; /* 2^6: decode8 */
-#pragma unroll
-        for (int i = 0; i < 2 / CL; i++) latent[i] = mul2(lat[i], up);
+            for (int k = 0; k < 4; k++) {
+                out[2 * k] = mul2(cvt2(word[k]), v.scale[i]);
+                out[2 * k + 1] = mul2(cvt2(word[k] >> 16), v.scale[i]);
+            }
+        }
+        st_shared(at + 8 * CHUNK + i * 1024, out[0], out[1], out[2], out[3]);
+        st_shared((at ^ 16) + 8 * CHUNK + i * 1024, out[4], out[5], out[6], out[7]);
     }
 }
 
-template <int KIND, int CL>
-__device__ inline void store_stage(const raw_stage<KIND, CL> &v, uint32_t tile, uint32_t c,
-                                   uint32_t delta, const uint32_t (&latent)[4])
+/* at, at2: tile + m.to, m.to2 */
+template <int KIND>
+__device__ inline void store_stage(const raw_stage<KIND> &v, uint32_t at, uint32_t at2,
+                                   const uint32_t (&latent)[4])
 {
-    const uint32_t lane = threadIdx.x % 32, t0 = first_token<CL>();
     if constexpr (KIND == KIND_FP8) {
-        const uint32_t at = tile + c * CHUNK + (t0 + lane / 8) * 128 + (lane % 8 ^ lane / 8) * 16;
 #pragma unroll
-        for (uint32_t i = 0; i < 4 / CL; i++) {
+        for (uint32_t i = 0; i < 4; i++) {
             const uint4 z = v.code[i];
-            const uint32_t to = (i & 1 ? at ^ 64 : at) + i * 512, f = latent[i];
-            st_tile<CL>(to, delta, mul2(cvt2(z.x), f), mul2(cvt2(z.x >> 16), f), mul2(cvt2(z.y), f),
-                        mul2(cvt2(z.y >> 16), f));
-            st_tile<CL>(to + 4 * CHUNK, delta, mul2(cvt2(z.z), f), mul2(cvt2(z.z >> 16), f),
-                        mul2(cvt2(z.w), f), mul2(cvt2(z.w >> 16), f));
+            const uint32_t to = (i & 1 ? at2 : at) + i * 512, f = latent[i];
+            st_shared(to, mul2(cvt2(z.x), f), mul2(cvt2(z.x >> 16), f), mul2(cvt2(z.y), f),
+                      mul2(cvt2(z.y >> 16), f));
+            st_shared(to + 4 * CHUNK, mul2(cvt2(z.z), f), mul2(cvt2(z.z >> 16), f),
+                      mul2(cvt2(z.w), f), mul2(cvt2(z.w >> 16), f));
         }
     } else {
-        const uint32_t r = lane / 4, q = lane % 4;
-        const uint32_t at = tile + c * CHUNK + (t0 + r) * 128 + ((2 * q) ^ r) * 16;
 #pragma unroll
-        for (uint32_t i = 0; i < 2 / CL; i++) {
+        for (uint32_t i = 0; i < 2; i++) {
             const uint32_t two = v.scale[i];
-            const uint32_t f = mul2(cvt2(two & 0x7f7fu), latent[i]); /* exact: 4 bits */
+            /* E4M3 in the bits of FP16 is 2^-8 times its value; exact: 4 bits */
+            const uint32_t f = mul2((__byte_perm(two, 0, 0x1404) & 0x7f007f00u) >> 1, latent[i]);
             const uint32_t f0 = __byte_perm(f, 0, 0x1010), f1 = __byte_perm(f, 0, 0x3232);
             const bool s0 = two & 0x80, s1 = two & 0x8000;
-            uint32_t o[4];
-            decode8<KIND>(v.code[i].x, f0, s0, o);
-            st_tile<CL>(at + i * 1024, delta, o[0], o[1], o[2], o[3]);
-            decode8<KIND>(v.code[i].y, f0, s0, o);
-            st_tile<CL>((at ^ 16) + i * 1024, delta, o[0], o[1], o[2], o[3]);
-            decode8<KIND>(v.code[i].z, f1, s1, o);
-            st_tile<CL>(at + i * 1024 + 4 * CHUNK, delta, o[0], o[1], o[2], o[3]);
-            decode8<KIND>(v.code[i].w, f1, s1, o);
-            st_tile<CL>((at ^ 16) + i * 1024 + 4 * CHUNK, delta, o[0], o[1], o[2], o[3]);
+            uint32_t o[4][4];
+            decode8<KIND>(v.code[i].x, f0, s0, o[0]);
+            decode8<KIND>(v.code[i].y, f0, s0, o[1]);
+            st_shared(at + i * 1024, o[0][0], o[0][1], o[0][2], o[0][3]);
+            st_shared(at2 + i * 1024, o[1][0], o[1][1], o[1][2], o[1][3]);
+            decode8<KIND>(v.code[i].z, f1, s1, o[2]);
+            decode8<KIND>(v.code[i].w, f1, s1, o[3]);
+            st_shared(at + i * 1024 + 4 * CHUNK, o[2][0], o[2][1], o[2][2], o[2][3]);
+            st_shared(at2 + i * 1024 + 4 * CHUNK, o[3][0], o[3][1], o[3][2], o[3][3]);
         }
     }
 }
 
-template <int CL> __device__ inline void stage_done(uint32_t full, uint32_t delta)
+__device__ inline void stage_done(uint32_t full, uint32_t lane)
 {
-    proxy_fence<CL>();
+    proxy_fence();
     __syncwarp();
-    if (threadIdx.x % 32 == 0) mb_arrive_cl<CL>(full, delta);
+    if (lane == 0) mb_arrive(full);
 }
 
-template <int KIND, int CL>
-__device__ inline void produce(const nb_cuda_mla_args &a, const many_plan &x, uint32_t base)
+template <int KIND>
+__device__ inline void produce(const nb_cuda_mla_args &a, const many_plan &x, uint32_t base,
+                               uint32_t tid)
 {
+    const many_lane m = lane_of<KIND>(x, tid);
     many_pages s;
-    pages_start<CL>(a, s, base);
+    pages_start<1>(a, s, base, tid);
     const unsigned char *pool = a.cache.pool + a.cache.layer_off;
     const size_t stride = a.cache.block_bytes;
-    const uint32_t delta = CL > 1 ? peer_delta(base) : 0;
-    uint32_t id;
-    if (!pages_next<CL>(a, s, id)) {
-        pages_end<CL>(base, 0, delta);
-        return;
+    uint32_t id, n = 0;
+    bool more = pages_next<1>(a, s, id);
+    const unsigned char *now = pool + (more ? id * stride : 0), *next = now;
+    raw_outer outer = {};
+    raw_rope rope;
+    raw_stage<KIND> raw[4];
+    if (more) {
+        outer = load_outer(m, now);
+        load_stage<KIND>(now + m.code, now + m.scale, 0, raw[0]);
     }
-    constexpr bool FAR = KIND != KIND_FP8 || CL > 1;
-    const unsigned char *now = pool + id * stride, *next;
-    raw_rope<CL> rope;
-    raw_stage<KIND, CL> raw[4];
-    load_rope<CL>(x, now, rope);
-    load_stage<KIND, CL>(x, now, 0, raw[0]);
-    load_stage<KIND, CL>(x, now, 1, raw[1]);
-    if (FAR) load_stage<KIND, CL>(x, now, 2, raw[2]), load_stage<KIND, CL>(x, now, 3, raw[3]);
-    bool more = pages_next<CL>(a, s, id);
-    next = more ? pool + id * stride : now;
-    if (more && CL == 1) page_prefetch(next, x.page_bytes, threadIdx.x % 128, 128);
-    for (uint32_t n = 0;; n++) {
-        const bool more2 = more && pages_next<CL>(a, s, id);
-        const unsigned char *after = more2 ? pool + id * stride : next;
-        if (more2 && (CL == 1 || cluster_rank() == (n & 1)))
-            page_prefetch(after, x.page_bytes, threadIdx.x % 128, 128);
+    bool more2 = more && pages_next<1>(a, s, id);
+    if (more2) next = pool + id * stride;
+    for (; more; n++) {
         const uint32_t b = n & 1, ph = (n >> 1 & 1) ^ 1, tile = base + AT_TILE + b * TILE;
-        const uint32_t full = base + BAR_FULL + 40 * b, empty = base + BAR_EMPTY + 40 * b;
-        uint32_t latent[4];
-        if (!FAR) load_stage<KIND, CL>(x, now, 2, raw[2]);
-        mb_wait_cl<CL>(empty + 32, ph);
-        store_rope<KIND, CL>(x, rope, tile, base + AT_TOKEN + n % 3 * 512, delta, latent);
-        if (FAR) load_rope<CL>(x, next, rope);
-        stage_done<CL>(full + 32, delta);
-#pragma unroll
-        for (uint32_t c = 0; c < 4; c++) {
-            if (!FAR && c == 0) load_stage<KIND, CL>(x, now, 3, raw[3]);
-            if (!FAR && c == 1) load_rope<CL>(x, next, rope);
-            if (!FAR && c == 2) load_stage<KIND, CL>(x, next, 0, raw[0]);
-            if (!FAR && c == 3) load_stage<KIND, CL>(x, next, 1, raw[1]);
-            mb_wait_cl<CL>(empty + 8 * c, ph);
-            store_stage<KIND, CL>(raw[c], tile, c, delta, latent);
-            if (FAR) load_stage<KIND, CL>(x, next, c, raw[c]); /* a whole tile ahead */
-            stage_done<CL>(full + 8 * c, delta);
-        }
-        if (!more) {
-            pages_end<CL>(base, n + 1, delta);
-            return;
-        }
-        now = next, next = after, more = more2;
+        const uint32_t full = base + BAR_FULL + 40 * b, empty = base + BAR_EMPTY + 32 * b;
+        const uint32_t at = tile + m.to, at2 = tile + m.to2;
+        uint32_t latent[4], z = (outer.latent ^ outer.rope ^ here_all(raw[0])) & x.zero;
+        load_stage<KIND>(now + m.code + z, now + m.scale + z, 1, raw[1]);
+        load_stage<KIND>(now + m.code + z, now + m.scale + z, 2, raw[2]);
+        mb_wait(empty + 8 * (m.token / 16), ph);
+        store_outer<KIND>(x, m, outer, base + AT_TOKEN + b * 512, rope, latent);
+        store_stage<KIND>(raw[0], at, at2, latent);
+        stage_done(full, m.lane);
+
+        z = (here_all(raw[1]) ^ here_all(raw[2])) & x.zero;
+        load_stage<KIND>(now + m.code + z, now + m.scale + z, 3, raw[3]);
+        load_rope(now + m.rope + z, rope);
+        store_stage<KIND>(raw[1], at + CHUNK, at2 + CHUNK, latent);
+        store_stage<KIND>(raw[2], at + 2 * CHUNK, at2 + 2 * CHUNK, latent);
+        stage_done(full + 8, m.lane);
+
+        z = (here_all(raw[3]) ^ rope.code[0].x ^ rope.code[1].x) & x.zero;
+        const bool more3 = more2 && pages_next<1>(a, s, id);
+        const unsigned char *after = more3 ? pool + id * stride : next;
+        outer = load_outer(m, next + z);
+        load_stage<KIND>(next + m.code + z, next + m.scale + z, 0, raw[0]);
+        store_stage<KIND>(raw[3], at + 3 * CHUNK, at2 + 3 * CHUNK, latent);
+        mb_wait(empty + 24, ph); /* till then weights lie there */
+        store_rope(x, rope, tile + m.rope_to);
+        stage_done(full + 16, m.lane);
+        now = next, next = after, more = more2, more2 = more3;
     }
+    pages_end(base, n);
 }
 
 } // namespace

@@ -14,6 +14,11 @@ __device__ inline uint64_t wg_desc(uint32_t addr)
 {
     return (uint64_t)((addr & 0x3ffff) >> 4) | (uint64_t)(1024 >> 4) << 32 | 1ull << 62;
 }
+/* The same for several chunks of 64 columns, 8,192 bytes apart (MN-major). */
+__device__ inline uint64_t wg_desc_wide(uint32_t addr)
+{
+    return wg_desc(addr) | (uint64_t)(8192 >> 4) << 16;
+}
 /* The same value, which the compiler does not take for an invariant of a loop: what is derived from it
  * is computed where it is used, not kept in registers that there are not. */
 __device__ inline uint32_t here(uint32_t x)
@@ -61,23 +66,41 @@ template <bool BF> __device__ inline void wg_scores(float (&d)[32], uint64_t a, 
                      : WG_OUT(d)
                      : "l"(a), "l"(b), "r"(add));
 }
-/* d [64 x 64] (+)= A (registers) B, B MN-major in shared memory. */
+#define WG_D256                                                                                    \
+    "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,"      \
+    "%24,%25,%26,%27,%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,"         \
+    "%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63,%64,%65,"         \
+    "%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79,%80,%81,%82,%83,%84,%85,%86,"         \
+    "%87,%88,%89,%90,%91,%92,%93,%94,%95,%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,"      \
+    "%107,%108,%109,%110,%111,%112,%113,%114,%115,%116,%117,%118,%119,%120,%121,%122,%123,"        \
+    "%124,%125,%126,%127}"
+#define WG_OUT8(d, i)                                                                              \
+    "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]),    \
+        "+f"(d[i + 6]), "+f"(d[i + 7])
+#define WG_OUT32(d, i) WG_OUT8(d, i), WG_OUT8(d, i + 8), WG_OUT8(d, i + 16), WG_OUT8(d, i + 24)
+/* d [64 x 256] (+)= A B in shared memory, A K-major, B MN-major (wg_desc_wide). */
 template <bool BF>
-__device__ inline void wg_values(float (&d)[32], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3,
-                                 uint64_t b, int add)
+__device__ inline void wg_values(float (&d)[128], uint64_t a, uint64_t b, int add)
 {
     if (BF)
-        asm volatile("{.reg .pred p;\nsetp.ne.b32 p, %37, 0;\n"
-                     "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " WG_D
-                     ", {%32,%33,%34,%35}, %36, p, 1, 1, 1;}"
-                     : WG_OUT(d)
-                     : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(b), "r"(add));
+        asm volatile("{.reg .pred p;\nsetp.ne.b32 p, %130, 0;\n"
+                     "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 " WG_D256
+                     ", %128, %129, p, 1, 1, 0, 1;}"
+                     : WG_OUT32(d, 0), WG_OUT32(d, 32), WG_OUT32(d, 64), WG_OUT32(d, 96)
+                     : "l"(a), "l"(b), "r"(add));
     else
-        asm volatile("{.reg .pred p;\nsetp.ne.b32 p, %37, 0;\n"
-                     "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 " WG_D
-                     ", {%32,%33,%34,%35}, %36, p, 1, 1, 1;}"
-                     : WG_OUT(d)
-                     : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(b), "r"(add));
+        asm volatile("{.reg .pred p;\nsetp.ne.b32 p, %130, 0;\n"
+                     "wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16 " WG_D256
+                     ", %128, %129, p, 1, 1, 0, 1;}"
+                     : WG_OUT32(d, 0), WG_OUT32(d, 32), WG_OUT32(d, 64), WG_OUT32(d, 96)
+                     : "l"(a), "l"(b), "r"(add));
+}
+/* Four 8x8 matrices of 16-bit values to shared memory; lane i gives the address of row i % 8 of i / 8. */
+__device__ inline void st_matrix(uint32_t to, uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3)
+{
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1,%2,%3,%4};" ::"r"(to), "r"(a0),
+                 "r"(a1), "r"(a2), "r"(a3)
+                 : "memory");
 }
 
 __device__ inline void mb_init(uint32_t bar, uint32_t n)
@@ -123,11 +146,6 @@ __device__ inline void mb_arrive_peer(uint32_t bar)
 {
     asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(bar) : "memory");
 }
-/* As mb_wait, for barriers that the other block arrives at, too. */
-template <int CL> __device__ inline void mb_wait_cl(uint32_t bar, uint32_t parity)
-{
-    mb_wait(bar, parity);
-}
 template <int CL> __device__ inline void mb_arrive_cl(uint32_t bar, uint32_t delta)
 {
     if (CL == 1) {
@@ -167,28 +185,15 @@ __device__ inline void l2_prefetch(const void *p, uint32_t bytes)
 {
     asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(p), "r"(bytes) : "memory");
 }
-/* What was written to shared memory (of the cluster) is seen by wgmma. */
-template <int CL> __device__ inline void proxy_fence()
+/* What was written to shared memory is seen by wgmma. */
+__device__ inline void proxy_fence()
 {
-    if (CL > 1)
-        asm volatile("fence.proxy.async;" ::: "memory");
-    else
-        asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 __device__ inline void st_shared(uint32_t at, uint32_t a, uint32_t b, uint32_t c, uint32_t d)
 {
     asm volatile("st.shared.v4.b32 [%0], {%1,%2,%3,%4};" ::"r"(at), "r"(a), "r"(b), "r"(c), "r"(d)
                  : "memory");
-}
-template <int CL>
-__device__ inline void st_tile(uint32_t at, uint32_t delta, uint32_t a, uint32_t b, uint32_t c,
-                               uint32_t d)
-{
-    st_shared(at, a, b, c, d);
-    if (CL > 1)
-        asm volatile("st.shared::cluster.v4.b32 [%0], {%1,%2,%3,%4};" ::"r"(at + delta), "r"(a),
-                     "r"(b), "r"(c), "r"(d)
-                     : "memory");
 }
 __device__ inline uint4 ld_shared(uint32_t at)
 {
