@@ -21,7 +21,7 @@ static const opt_row rows[] = {
       .help = "--trace: bytes of a token of all layers instead of records, such as 35136 or 576x61" },
     { .name = "policies", .arg = "LIST", .type = OPT_STR, .offset = AT(policies), .def = "classes", PLAN,
       .help = "--trace: which block goes first: classes (the engine's), lru, fifo, lfu, aged, longest, random, or all" },
-    { .name = "protected-share", .arg = "X", .type = OPT_NUM, .offset = AT(protected_share), .def = "0.75", .lo = 0, .hi = 1, PLAN,
+    { .name = "protected-share", .arg = "X", .type = OPT_NUM, .offset = AT(protected_share), .def = "0.25", .lo = 0, .hi = 1, PLAN,
       .help = "--trace: of the cache that policy classes keeps for blocks that were found again, at most" },
     { .name = "sessions", .arg = "N", .type = OPT_SIZE, .offset = AT(sessions), .def = "16", .lo = 1, .hi = 4096, PLAN,
       .help = "--trace with sessions: how many are always open" },

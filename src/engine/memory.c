@@ -19,7 +19,7 @@ enum {
     SYSTEM_PAGE_BYTES = 4096, /* touched at this distance; larger pages only make it cheaper */
     DEFAULT_AGE_S = 30
 };
-#define PROTECTED_SHARE 0.75 /* of the blocks, for prefixes that were found again */
+#define PROTECTED_SHARE 0.25 /* of the blocks, for prefixes found again: docs/trace-replay.md */
 
 size_t nb_engine_workspace_bytes(const nb_engine *e)
 {

@@ -76,7 +76,7 @@ const char *nb_kv_evict_name(size_t i);
 typedef struct nb_kv_cache_options {
     size_t n_block;         /* 1 .. UINT32_MAX - 1                                     */
     bool index;             /* false: publish does nothing, find finds nothing         */
-    double protected_share; /* of all blocks, [0, 1]; 0.75 is a good value             */
+    double protected_share; /* of all blocks, [0, 1]; 0.25 is a good value             */
     nb_kv_evict evict;      /* 0: the engine's                                         */
 } nb_kv_cache_options;
 
