@@ -628,10 +628,11 @@ template <int FMT> __device__ inline float4 sums_at(const float *row, uint32_t d
     return make_float4(y.x, x.x, y.y, x.y);
 }
 
-/* The state of unit k of an item: the pairs' sums joined, joined to those of
+/* The state of unit k of an item: the groups' sums joined, joined to those of
  * the units before. */
 template <int FMT, int N, int GROUPS>
-__device__ inline void put_unit(unsigned char *smem, const params &a, uint32_t k, sums<N> &s)
+__device__ inline void put_unit(unsigned char *smem, const params &a, uint32_t k, sums<N> &s,
+                                float &row_l)
 {
     using L = layout<FMT, N, GROUPS>;
     enum {
@@ -731,7 +732,8 @@ __device__ inline void put_unit(unsigned char *smem, const params &a, uint32_t k
                 const nb_mla_merge h = nb_mla_merge_of(k > 0 ? total[tid] : -INFINITY, m);
                 const size_t to = state[tid];
                 m_new = k > 0 ? h.m : m;
-                a.part_l[to] = nb_mla_merged(h, k > 0 ? a.part_l[to] : 0, l1);
+                row_l = nb_mla_merged(h, row_l, l1);
+                a.part_l[to] = row_l;
                 a.part_m[to] = m_new;
                 if (k > 0) {
                     a.part_m[to + (size_t)k * a.n_head] = -INFINITY;
@@ -793,6 +795,7 @@ __device__ inline void consume(const params &a, uint32_t base, unsigned char *sm
 #pragma unroll
             for (int j = 0; j < N / 4; j++)
                 qk[j] = ((const float *)(smem + L::AT_QK))[j / 2 * 8 + 2 * z.t + j % 2];
+            float row_l = 0; /* of row tid, of the units so far */
             for (uint32_t p0 = 0; p0 < it.n_page; p0 += UNIT) {
                 const uint32_t n_page = min((uint32_t)UNIT, it.n_page - p0);
                 sums<N> s;
@@ -818,7 +821,7 @@ __device__ inline void consume(const params &a, uint32_t base, unsigned char *sm
                     one_page<FMT, N, GROUPS>(z, a, at(slot), empty + 8 * slot, w, next, qk, s);
                     slot = then;
                 }
-                put_unit<FMT, N, GROUPS>(smem, a, p0 / UNIT, s);
+                put_unit<FMT, N, GROUPS>(smem, a, p0 / UNIT, s, row_l);
             }
             c += it.n_page;
         }
