@@ -200,8 +200,7 @@ static void build(setup &s, int kind, bool int8, int nh, int n_q, const std::vec
     s.n_part = s.first.back();
     std::vector<nb_cuda_item> it(s.n_part + 8);
     s.n_item =
-        nb_cuda_items(gr.data(), gr.size(), { 0, 1, UNIT },
-                      nb_cuda_item_sm({ 0, 1, UNIT }, nh, 132), fold, s.first.data(), it.data());
+        nb_cuda_items(gr.data(), gr.size(), { 0, 1, UNIT }, 132, fold, s.first.data(), it.data());
     nb_cuda_mla_args &a = s.a;
     a.cache.block_bytes = r.page_bytes, a.cache.record = r, a.cache.n_chunk = np.size();
     a.cache.pool = pool ? (unsigned char *)pool : s.up(s.pages);

@@ -125,9 +125,8 @@ static bool plan(const nb_gb_run *r, const attn_op *o, size_t n_page, char *tail
         const size_t k = (i * 2654435761u + 12345) & (pow2 - 1);
         if (k < n) h->block[at++] = (uint32_t)k;
     }
-    const size_t n_sm = nb_cuda_item_sm(o->row->units, c->n_head, r->b->info.n_sm);
-    h->n_item =
-        (uint32_t)nb_cuda_items(h->group, c->batch, o->row->units, n_sm, true, h->first, h->item);
+    h->n_item = (uint32_t)nb_cuda_items(h->group, c->batch, o->row->units, r->b->info.n_sm, true,
+                                        h->first, h->item);
     return true;
 }
 

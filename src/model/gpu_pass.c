@@ -69,9 +69,8 @@ static void fill_items(nb_gpu_forward *f, nb_gpu_pass *p, size_t n_group)
         }
         for (size_t r = p->n_row; r <= p->n_pad; r++) x->part_first[s][r] = at;
         NB_ASSERT(at <= f->max_part);
-        const size_t n_sm = nb_cuda_item_sm(f->units[s], f->o.model->c.n_head, f->info.n_sm);
-        p->n_item[s] = nb_cuda_items(f->group, n_group, f->units[s], n_sm, f->mla, x->part_first[s],
-                                     x->item[s]);
+        p->n_item[s] = nb_cuda_items(f->group, n_group, f->units[s], f->info.n_sm, f->mla,
+                                     x->part_first[s], x->item[s]);
         x->n_item[s] = (uint32_t)p->n_item[s];
     }
 }

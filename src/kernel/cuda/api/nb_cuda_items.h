@@ -29,17 +29,6 @@ static inline size_t nb_cuda_rounds(size_t n, size_t n_page, size_t n_sm)
     return n ? (n + n_sm - 1) / n_sm * (n_page + 2 * n) / n : 0;
 }
 
-enum { NB_CUDA_ITEM_HEADS = 64 };
-
-/* The n_sm of nb_cuda_items, of a row's units: how many items are computed at a time.  Where units are as
- * large as supers (row "wgmma_many") a block takes 64 heads of an item, and others the rest. */
-static inline size_t nb_cuda_item_sm(nb_cuda_units s, size_t n_head, size_t n_sm)
-{
-    const size_t n_block = (n_head + NB_CUDA_ITEM_HEADS - 1) / NB_CUDA_ITEM_HEADS;
-    if (s.rest < NB_CUDA_SUPER || n_block < 2) return n_sm;
-    return n_sm > n_block ? n_sm / n_block : 1;
-}
-
 static inline nb_cuda_cut nb_cuda_cut_of(const nb_cuda_group *g, size_t n_group, nb_cuda_units s,
                                          size_t n_sm, bool fold)
 {
