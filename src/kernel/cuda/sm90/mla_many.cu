@@ -494,6 +494,7 @@ __global__ void __cluster_dims__(CL, 1, 1) __launch_bounds__(THREADS, 1)
         for (uint32_t i = 0; i < 8; i++) mb_init(base + BAR_EMPTY + 8 * i, 8 * CL);
         mb_init(base + BAR_P, 4), mb_init(base + BAR_P + 8, 4);
         mb_init(base + BAR_Q, 1);
+        st_float(base + AT_ZERO, 0);
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
     if (CL > 1)

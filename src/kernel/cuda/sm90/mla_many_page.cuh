@@ -31,7 +31,8 @@ enum {
     AT_SUM = AT_TOP + 256,         /* [2][128 threads]: sums of weights */
     AT_FLAG = AT_SUM + 1024,       /* [2 tiles][4 warps] */
     AT_WORK = AT_FLAG + 32,        /* [8] of many_work */
-    AT_BAR = AT_WORK + 128,
+    AT_ZERO = AT_WORK + 128,       /* a word, 0 */
+    AT_BAR = AT_ZERO + 16,
     SMEM = AT_BAR + 168
 };
 enum {                            /* barriers */
@@ -390,9 +391,14 @@ __device__ inline void store_rope(const many_plan &x, const raw_rope &v, uint32_
 
 /* at, at2: tile + m.to, m.to2 */
 template <int KIND>
-__device__ inline void store_stage(const raw_stage<KIND> &v, uint32_t at, uint32_t at2,
+__device__ inline void store_stage(raw_stage<KIND> v, uint32_t zero, uint32_t at, uint32_t at2,
                                    const uint32_t (&latent)[4])
 {
+#pragma unroll
+    for (int i = 0; i < (KIND == KIND_FP8 ? 4 : 2); i++) {
+        v.code[i].x ^= zero, v.code[i].y ^= zero;
+        v.code[i].z ^= zero, v.code[i].w ^= zero;
+    }
     if constexpr (KIND == KIND_FP8) {
 #pragma unroll
         for (uint32_t i = 0; i < 4; i++) {
@@ -461,14 +467,16 @@ __device__ inline void produce(const nb_cuda_mla_args &a, const many_plan &x, ui
         load_stage<KIND>(now + m.code + z, now + m.scale + z, 2, raw[2]);
         mb_wait(empty + 8 * (m.token / 16), ph);
         store_outer<KIND>(x, m, outer, base + AT_TOKEN + b * 512, rope, latent);
-        store_stage<KIND>(raw[0], at, at2, latent);
+        store_stage<KIND>(raw[0], 0, at, at2, latent);
         stage_done(full, m.lane);
 
+        /* Their decoding does not begin before the fence: it would wait for loads that have just begun. */
+        const uint32_t zero = ld_word(base + AT_ZERO);
         z = (here_all(raw[1]) ^ here_all(raw[2])) & x.zero;
         load_stage<KIND>(now + m.code + z, now + m.scale + z, 3, raw[3]);
         load_rope(now + m.rope + z, rope);
-        store_stage<KIND>(raw[1], at + CHUNK, at2 + CHUNK, latent);
-        store_stage<KIND>(raw[2], at + 2 * CHUNK, at2 + 2 * CHUNK, latent);
+        store_stage<KIND>(raw[1], zero, at + CHUNK, at2 + CHUNK, latent);
+        store_stage<KIND>(raw[2], zero, at + 2 * CHUNK, at2 + 2 * CHUNK, latent);
         stage_done(full + 8, m.lane);
 
         z = (here_all(raw[3]) ^ rope.code[0].x ^ rope.code[1].x) & x.zero;
@@ -476,7 +484,7 @@ __device__ inline void produce(const nb_cuda_mla_args &a, const many_plan &x, ui
         const unsigned char *after = more3 ? pool + id * stride : next;
         outer = load_outer(m, next + z);
         load_stage<KIND>(next + m.code + z, next + m.scale + z, 0, raw[0]);
-        store_stage<KIND>(raw[3], at + 3 * CHUNK, at2 + 3 * CHUNK, latent);
+        store_stage<KIND>(raw[3], 0, at + 3 * CHUNK, at2 + 3 * CHUNK, latent);
         mb_wait(empty + 24, ph); /* till then weights lie there */
         store_rope(x, rope, tile + m.rope_to);
         stage_done(full + 16, m.lane);

@@ -208,6 +208,12 @@ __device__ inline void st_float(uint32_t at, float x)
 {
     asm volatile("st.shared.f32 [%0], %1;" ::"r"(at), "f"(x) : "memory");
 }
+__device__ inline uint32_t ld_word(uint32_t at)
+{
+    uint32_t x;
+    asm volatile("ld.shared.b32 %0, [%1];" : "=r"(x) : "r"(at) : "memory");
+    return x;
+}
 __device__ inline float ld_float(uint32_t at)
 {
     float x;
