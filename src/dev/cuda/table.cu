@@ -25,7 +25,7 @@ const nb_cuda_experts_row nb_cuda_experts_rows[] = {
     { NULL, 0, NB_CUDA_DIRECT, NULL, NULL },
 };
 /* Units of the rows of attention: constants of their kernels. */
-constexpr nb_cuda_units MMA_UNITS = { 16, 4, 16 }, FEW_UNITS = { 0, 1, 16 },
+constexpr nb_cuda_units MMA_UNITS = { 16, 4, 16 }, FEW_UNITS = { 8, 8, 16 },
                         MANY_UNITS = { 0, 1, 64 };
 const nb_cuda_mla_row nb_cuda_mla_rows[] = {
 #if !NB_CUDA_EMULATED

@@ -80,8 +80,8 @@ template <int FMT, int N, int GROUPS> void launch(nb_cuda *g, const nb_cuda_mla_
     p.next = (uint32_t *)count, p.done = p.next + 1;
     const size_t most = a->max_item < (size_t)g->n_sm ? a->max_item : (size_t)g->n_sm;
     NB_SHARED_LIMIT(g, (few::mla_few<FMT, N, GROUPS>), L::BYTES);
-    NB_LAUNCH(g, (few::mla_few<FMT, N, GROUPS>), (unsigned)most, L::THREADS, L::BYTES, p, codes,
-              rope);
+    NB_LAUNCH_EARLY(g, (few::mla_few<FMT, N, GROUPS>), (unsigned)most, L::THREADS, L::BYTES, p,
+                    codes, rope);
 }
 
 /* n_row <= n_chunk: hardly an item has two queries (one that has goes in passes of N rows, which

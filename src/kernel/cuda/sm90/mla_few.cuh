@@ -23,7 +23,9 @@ namespace few
 {
 
 enum { NVFP4, IF4, FP8, BF16 };
-enum { UNIT = 16, TOK = 64, LORA = 512, ROPE = 64 };
+/* As in table.cu.  Short ones at first: one sequence of 4,096 tokens has 8 blocks. */
+constexpr nb_cuda_units UNITS = { 8, 8, 16 };
+enum { TOK = 64, LORA = 512, ROPE = 64 };
 enum { LAZY = 14 };
 
 struct params {
@@ -54,6 +56,7 @@ template <int FMT, int N, int GROUPS> struct layout {
         REST = FMT == BF16  ? 0
                : FMT == FP8 ? 4224
                             : 6272,
+        KEEP = N == 16 && GROUPS == 2, /* the sums of an item stay in registers from unit to unit */
         EARLY = FMT != BF16 && N == 16, /* a page's codes are read while the one before is done */
         R_ROPE = FMT == FP8 ? 0 : 2048, /* in the rest: block scales first */
         R_OUT = R_ROPE + 4096,
@@ -248,7 +251,8 @@ __device__ inline void fetch(const params &a, const CUtensorMap *codes, const CU
         mbar_arrive(item_full + 8 * (n % 2));
         if (index >= n_item) break;
         const nb_cuda_item it = a.item[index];
-        const uint32_t *block = a.block + a.chunk[it.chunk].block0 + (size_t)it.unit0 * UNIT;
+        const uint32_t *block =
+            a.block + a.chunk[it.chunk].block0 + nb_cuda_unit_page(UNITS, it.unit0);
         uint32_t b = block[0];
         const uint32_t following = gridDim.x + atomicAdd(a.next, 1u);
         for (uint32_t q0 = 0; q0 < it.n_q; q0 += per)
@@ -362,7 +366,7 @@ __device__ inline void scores(const place &z, const params &a, const raw<FMT> &w
                 eight(a0, fa, xx), eight(b0, fb, yy);
         }
     };
-    enum { AHEAD = N == 16 ? 3 : 1 };
+    enum { AHEAD = 1 };
     /* the rope key: lane t has 16 codes of either row */
     rope4(w.ra.x, a.rope_int8, rx), rope4(w.ra.y, a.rope_int8, rx + 2);
     rope4(w.ra.z, a.rope_int8, rx + 4), rope4(w.ra.w, a.rope_int8, rx + 6);
@@ -628,18 +632,27 @@ template <int FMT> __device__ inline float4 sums_at(const float *row, uint32_t d
     return make_float4(y.x, x.x, y.y, x.y);
 }
 
+/* What a thread keeps of an item from unit to unit: of row tid, and of its warp's tasks, 128 dimensions of
+ * a head each. */
+template <int FMT, int N, int GROUPS> struct kept {
+    enum {
+        HEADS = FMT == BF16 ? 8 : 16, /* that there is room for at a time */
+        TASKS = HEADS * 4 / (4 * GROUPS)
+    };
+    float l;
+    float4 o[layout<FMT, N, GROUPS>::KEEP ? N / HEADS : 1]
+            [layout<FMT, N, GROUPS>::KEEP ? TASKS : 1];
+};
+
 /* The state of unit k of an item: the groups' sums joined, joined to those of
  * the units before. */
 template <int FMT, int N, int GROUPS>
-__device__ inline void put_unit(unsigned char *smem, const params &a, uint32_t k, sums<N> &s,
-                                float &row_l)
+__device__ inline void put_unit(unsigned char *smem, const params &a, uint32_t k, bool last,
+                                sums<N> &s, kept<FMT, N, GROUPS> &y)
 {
     using L = layout<FMT, N, GROUPS>;
-    enum {
-        HEADS = FMT == BF16 ? 8 : 16, /* that there is room for at a time */
-        PITCH = FMT == BF16 ? 516 : 644,
-        TASKS = HEADS * 4 / (L::WARPS * GROUPS) /* of a warp: 128 dimensions of a head */
-    };
+    using K = kept<FMT, N, GROUPS>;
+    enum { HEADS = K::HEADS, PITCH = FMT == BF16 ? 516 : 644, TASKS = K::TASKS };
     const int tid = fresh_tid();
     const place z = place_of(tid, smem);
     float *sum = (float *)(smem + L::AT_SUM), *mo = (float *)(smem + L::AT_M),
@@ -675,7 +688,7 @@ __device__ inline void put_unit(unsigned char *smem, const params &a, uint32_t k
             const int task = tid / 32 * TASKS + i;
             at[i] = state[r * HEADS + task / 4];
             old[i] = make_float4(0, 0, 0, 0);
-            if (k > 0 && at[i] != UINT32_MAX)
+            if (!L::KEEP && k > 0 && at[i] != UINT32_MAX)
                 old[i] = *(const float4 *)(a.part_o + (size_t)at[i] * LORA + task % 4 * 128 +
                                            4 * z.lane);
         }
@@ -704,7 +717,8 @@ __device__ inline void put_unit(unsigned char *smem, const params &a, uint32_t k
 #pragma unroll
             for (int i = 0; i < PER; i++) {
                 const uint32_t d = (tid / 32 * TASKS + j * PER + i) % 4 * 128 + 4 * z.lane;
-                const float4 y = old[j * PER + i];
+                const float4 before =
+                    L::KEEP ? y.o[L::KEEP ? r : 0][L::KEEP ? j * PER + i : 0] : old[j * PER + i];
                 float4 x = sums_at<FMT>(both[0] + head0 * PITCH, d);
                 x.x *= fa, x.y *= fa, x.z *= fa, x.w *= fa;
                 if (GROUPS == 2) {
@@ -713,11 +727,12 @@ __device__ inline void put_unit(unsigned char *smem, const params &a, uint32_t k
                     x.z = fmaf(w.z, fb, x.z), x.w = fmaf(w.w, fb, x.w);
                 }
                 /* nb_mla_merged */
-                x.x = __fmaf_rn(x.x, hb, __fmul_rn(y.x, ha));
-                x.y = __fmaf_rn(x.y, hb, __fmul_rn(y.y, ha));
-                x.z = __fmaf_rn(x.z, hb, __fmul_rn(y.z, ha));
-                x.w = __fmaf_rn(x.w, hb, __fmul_rn(y.w, ha));
-                *(float4 *)(a.part_o + (size_t)at[j * PER] * LORA + d) = x;
+                x.x = __fmaf_rn(x.x, hb, __fmul_rn(before.x, ha));
+                x.y = __fmaf_rn(x.y, hb, __fmul_rn(before.y, ha));
+                x.z = __fmaf_rn(x.z, hb, __fmul_rn(before.z, ha));
+                x.w = __fmaf_rn(x.w, hb, __fmul_rn(before.w, ha));
+                if (L::KEEP) y.o[L::KEEP ? r : 0][L::KEEP ? j * PER + i : 0] = x;
+                if (!L::KEEP || last) *(float4 *)(a.part_o + (size_t)at[j * PER] * LORA + d) = x;
             }
         }
         if (r == 0 && tid < N) {
@@ -732,8 +747,8 @@ __device__ inline void put_unit(unsigned char *smem, const params &a, uint32_t k
                 const nb_mla_merge h = nb_mla_merge_of(k > 0 ? total[tid] : -INFINITY, m);
                 const size_t to = state[tid];
                 m_new = k > 0 ? h.m : m;
-                row_l = nb_mla_merged(h, row_l, l1);
-                a.part_l[to] = row_l;
+                y.l = nb_mla_merged(h, y.l, l1);
+                a.part_l[to] = y.l;
                 a.part_m[to] = m_new;
                 if (k > 0) {
                     a.part_m[to + (size_t)k * a.n_head] = -INFINITY;
@@ -795,9 +810,16 @@ __device__ inline void consume(const params &a, uint32_t base, unsigned char *sm
 #pragma unroll
             for (int j = 0; j < N / 4; j++)
                 qk[j] = ((const float *)(smem + L::AT_QK))[j / 2 * 8 + 2 * z.t + j % 2];
-            float row_l = 0; /* of row tid, of the units so far */
-            for (uint32_t p0 = 0; p0 < it.n_page; p0 += UNIT) {
-                const uint32_t n_page = min((uint32_t)UNIT, it.n_page - p0);
+            kept<FMT, N, GROUPS> y;
+            y.l = 0;
+            if (L::KEEP)
+#pragma unroll
+                for (int i = 0; i < N / y.HEADS; i++)
+#pragma unroll
+                    for (int j = 0; j < y.TASKS; j++)
+                        y.o[L::KEEP ? i : 0][L::KEEP ? j : 0] = make_float4(0, 0, 0, 0);
+            for (uint32_t p0 = 0, k = 0, n_page; p0 < it.n_page; p0 += n_page, k++) {
+                n_page = min(nb_cuda_unit_pages(UNITS, it.unit0 + k), it.n_page - p0);
                 sums<N> s;
 #pragma unroll
                 for (int i = 0; i < 8; i++)
@@ -821,7 +843,7 @@ __device__ inline void consume(const params &a, uint32_t base, unsigned char *sm
                     one_page<FMT, N, GROUPS>(z, a, at(slot), empty + 8 * slot, w, next, qk, s);
                     slot = then;
                 }
-                put_unit<FMT, N, GROUPS>(smem, a, p0 / UNIT, s, row_l);
+                put_unit<FMT, N, GROUPS>(smem, a, k, p0 + n_page == it.n_page, s, y);
             }
             c += it.n_page;
         }
@@ -843,6 +865,8 @@ __global__ void __launch_bounds__(layout<FMT, N, GROUPS>::THREADS, 1)
         fence_async();
     }
     __syncthreads();
+    nb_grid_wait();
+    nb_grid_next(); /* mla_tail runs beside this */
     if (threadIdx.x >= L::CONSUMERS) {
         if (GROUPS == 2) asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
         if (threadIdx.x == L::CONSUMERS) fetch<FMT, N, GROUPS>(a, &codes, &rope, base, smem);
