@@ -1,15 +1,14 @@
 /* mla_few.cu - absorbed attention to complete pages for few rows (query, head) on Hopper: at most 32 of
  * them at a time, 512 + 64 values, records bf16, fp8, nvfp4, if4.  How: mla_few.cuh.
  *
- * H100 80GB HBM3, 16 heads, mla_join included, ms (floor: bytes at 3.0 TB/s):
+ * H100 80GB HBM3, 16 heads, mla_tail and mla_join included, ms (floor: bytes at 3.0 TB/s):
  *                    bf16           fp8            if4            nvfp4
- *   b=128 s=4096     0.235 (0.201)  0.144 (0.101)  0.157 (0.062)  0.147 (0.062)
- *   b=4   s=131072   0.268          0.179          0.197          0.185
- *   b=1   s=131072   0.075 (0.050)  0.053 (0.025)  0.055 (0.015)  0.052 (0.015)
- * Bound: bf16 by memory; the others by waiting (1.65 instructions a cycle, 89 a token), first of all for
- * instructions, since either warpgroup has a code of its own.  Slower: pairs of warpgroups that share a
- * page, 0.179; 16-byte stores of values instead of stmatrix; O written by rows of wgmma.  The numbers
- * and the next step are in lab/hopper. */
+ *   b=128 s=4096     0.226 (0.201)  0.139 (0.101)  0.129 (0.062)  0.122 (0.062)
+ *   b=4   s=131072   0.220          0.136          0.136          0.125
+ *   b=1   s=131072   0.074 (0.050)  0.053 (0.025)  0.049 (0.015)  0.046 (0.015)
+ * Bound: bf16 by memory; the others by waiting (0.46 of the issue slots used) and by shared memory, which is busy 58 % of the time.  Slower: pairs of warpgroups that share a
+ * page; three groups that read pages into registers; a code for each group; units of 4 pages (0.132).
+ * The numbers and the next step are in lab/hopper. */
 #include "kernel/cuda/common/ops.cuh"
 #include "kernel/cuda/sm90/mla_few.cuh"
 
