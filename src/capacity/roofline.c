@@ -3,28 +3,31 @@
 
 #include <math.h>
 
-/* Fitted to the seven decode points of docs/gpu.md (DeepSeek-V2-Lite's shape, BF16 weights, nvfp4 and
- * bf16 pages, 512 to 32,768 tokens, 1 to 64 sequences): each is met within 6 % by weights 0.59, cache 0.42
- * and 0.84 of 3.35 TB/s and 64 us a layer.  attention: 64 and 128 heads take 536 and 1,053 us for 2^20
- * cached tokens, 0.28 of 989 TFLOP/s.  prefill: 42,188 tokens/s are 0.25 of it.  tests/unit/test_capacity_machine.c has the
- * points.  Exchanges: SGLang's all-reduce among eight H100, up to 32 KB, 5.7 to 7.8 us (SGLang
- * PR 2904). */
+/* Fitted to the eleven decode points of bench/results/gpu_h100.json (DeepSeek-V2-Lite's shape, BF16 weights,
+ * nvfp4 and bf16 pages, 512 to 32,768 tokens, 1 to 64 sequences; commit 81f3027): each is met within 8 % by
+ * weights 0.645, cache 0.545 and 0.89 of 3.35 TB/s and 31 us a layer.  No step was measured with FP8 pages:
+ * 0.76 is between, as the kernels' times are (128 x 4,096 tokens, 16 heads: 0.45, 0.65, 0.80).  attention: 64 and 128 heads take 371
+ * and 704 us for 2^20 cached tokens, 0.40 and 0.42 of 989 TFLOP/s.  prefill: 42,019 tokens/s are 0.25 of it.
+ * tests/unit/test_capacity_machine.c has the points.  Exchanges: SGLang's all-reduce among eight H100, up to
+ * 32 KB, 5.7 to 7.8 us (SGLang PR 2904). */
 const nb_efficiency nb_efficiency_gpu = {
-    .weights = 0.59,
-    .cache = 0.42,
-    .cache_wide = 0.84,
-    .attention = 0.28,
+    .weights = 0.645,
+    .cache = 0.545,
+    .cache_fp8 = 0.76,
+    .cache_wide = 0.89,
+    .attention = 0.41,
     .prefill = 0.25,
-    .layer_s = 64e-6,
+    .layer_s = 31e-6,
     .reduce_s = 6e-6,
     .source = "measured on one H100 (docs/gpu.md); on other devices an assumption",
 };
 
 /* The tables of docs/performance.md, AVX2: cold linear BF16 of one token 1.2 times its floor, attention
- * over pages 2.0 (nvfp4) and 2.2 (bf16), products of 512 tokens 2.5. */
+ * over pages 2.0 (nvfp4), 2.4 (fp8) and 2.2 (bf16), products of 512 tokens 2.5. */
 const nb_efficiency nb_efficiency_cpu = {
     .weights = 0.83,
     .cache = 0.5,
+    .cache_fp8 = 0.42,
     .cache_wide = 0.45,
     .attention = 0.5,
     .prefill = 0.4,
@@ -36,6 +39,7 @@ nb_efficiency nb_efficiency_flat(double fraction)
 {
     return (nb_efficiency){ .weights = fraction,
                             .cache = fraction,
+                            .cache_fp8 = fraction,
                             .cache_wide = fraction,
                             .attention = fraction,
                             .prefill = fraction,
@@ -136,6 +140,17 @@ static void add_up(nb_time *out, const double t[NB_BOUND_COUNT], double other_s,
     out->tok_s = out->total_s > 0 ? concurrency / out->total_s : 0;
 }
 
+static double cache_fraction(const nb_efficiency *e, nb_kv_type type)
+{
+    switch (type) {
+    case NB_KV_F32:
+    case NB_KV_BF16: return e->cache_wide;
+    case NB_KV_FP8:
+    case NB_KV_FP8_DS_MLA: return e->cache_fp8;
+    default: return e->cache;
+    }
+}
+
 void nb_step_of(const nb_demand *d, const nb_layout *l, const nb_record_size *r,
                 const nb_efficiency *e, double concurrency, double context, nb_step *out)
 {
@@ -153,8 +168,7 @@ void nb_step_of(const nb_demand *d, const nb_layout *l, const nb_record_size *r,
                      2 * k.expert * concurrency / (double)l->n_gpu;
     s.attention_flop = s.n_seq * context * d->sizes->attn_flop_decode / tp;
 
-    const bool wide = r->type == NB_KV_BF16 || r->type == NB_KV_F32;
-    const double cache = wide ? e->cache_wide : e->cache;
+    const double cache = cache_fraction(e, r->type);
     const double most[NB_BOUND_COUNT] = { s.weight_bytes / m->bandwidth, s.product_flop / m->bf16,
                                           s.cache_bytes / m->bandwidth,
                                           s.attention_flop / m->bf16 };

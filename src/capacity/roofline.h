@@ -24,7 +24,8 @@
 /* Fractions of the machine's nominal figures, (0, 1]. */
 typedef struct nb_efficiency {
     double weights;     /* of the bandwidth, reading weights */
-    double cache;       /* of the bandwidth, reading pages whose codes are decoded */
+    double cache;       /* of the bandwidth, reading pages of 4-bit codes, which are decoded */
+    double cache_fp8;   /* the same, 8-bit codes */
     double cache_wide;  /* the same, BF16 and F32 pages */
     double attention;   /* of BF16, attention of a decode step */
     double prefill;     /* of BF16, products and attention of prompts, products of large steps */
