@@ -424,7 +424,7 @@ int main(int argc, char **argv)
         b.copy_gbs = std::max(b.copy_gbs, info->copy_gbs);
     }
     (void)printf("device: %s, %d multiprocessors\n", prop.name, b.n_sm);
-    (void)printf("roofline: copy %.0f GB/s (1 GiB), %.0f (4 GiB), %.0f (nibble's, a graph of one); "
+    (void)printf("roofline: copy %.0f GB/s (1 GiB), %.0f (4 GiB), %.0f (nibble's); "
                  "BF16 product %.1f TFLOP/s\n",
                  small, large, alone ? 0 : nb_gbench_get_info(b.ours)->copy_gbs, b.gemm_tflops);
     (void)printf("%-10s %-14s %-30s %10s %10s %9s %9s %10s %6s\n", "who", "row", "case",

@@ -1,6 +1,7 @@
 /* bench_kernel_gpu.c - the device, its roofline, and the timing of cases; see bench_kernel_gpu.h. */
 #include "eval/bench_kernel_gpu.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -121,32 +122,29 @@ static nb_status time_run(nb_gb_run *r, nb_kbench_spread *out, nb_error *err)
 
 /* ---- the roofline ---- */
 
-typedef struct copy_op {
-    char *from, *to;
-    size_t n_bytes;
-} copy_op;
-
-static void copy_step(nb_gb_run *r, size_t i)
-{
-    const copy_op *o = r->op;
-    (void)i;
-    r->b->api->copy(r->b->g, o->to, o->from, o->n_bytes);
-}
-
+/* Not from a graph, whose copies are another engine's work: 2,437 GB/s on an H100 where a stream's are
+ * 3,012. */
 static nb_status measure_copy(nb_gbench *b, nb_error *err)
 {
-    const nb_gbench_case c = { .n_sample = 5, .sample_s = 10e-3 };
-    copy_op o = { .n_bytes = b->info.emulated ? COPY_EMULATED : COPY_BYTES };
-    nb_gb_run r = { .b = b, .c = &c, .step = copy_step, .op = &o, .n_set = 1 };
-    nb_kbench_spread t;
-    while (!(o.from = nb_gb_alloc(b, o.n_bytes)) || !(o.to = nb_gb_alloc(b, o.n_bytes))) {
+    enum { N_SAMPLE = 5, N_COPY = 4 };
+    size_t n_bytes = b->info.emulated ? COPY_EMULATED : COPY_BYTES;
+    char *from, *to;
+    double best = INFINITY;
+    while (!(from = nb_gb_alloc(b, n_bytes)) || !(to = nb_gb_alloc(b, n_bytes))) {
         forget(b);
-        o.n_bytes /= 2;
-        if (o.n_bytes < COPY_EMULATED) return nb_gb_nomem(err);
+        n_bytes /= 2;
+        if (n_bytes < COPY_EMULATED) return nb_gb_nomem(err);
     }
-    b->api->fill(b->g, o.from, 1, o.n_bytes);
-    NB_TRY(time_run(&r, &t, err));
-    if (t.lo > 0) b->info.copy_gbs = 2 * (double)o.n_bytes / t.lo;
+    b->api->fill(b->g, from, 1, n_bytes);
+    for (int i = 0; i < 1 + N_SAMPLE; i++) { /* the first one warms up */
+        b->api->mark(b->g, 0);
+        for (int k = 0; k < N_COPY; k++) b->api->copy(b->g, to, from, n_bytes);
+        b->api->mark(b->g, 1);
+        NB_TRY(b->api->sync(b->g, err));
+        const double s = b->api->elapsed_s(b->g, 0, 1) / N_COPY;
+        if (i > 0 && s > 0) best = fmin(best, s);
+    }
+    if (isfinite(best)) b->info.copy_gbs = 2 * (double)n_bytes / best * 1e-9;
     forget(b);
     return NB_OK;
 }
