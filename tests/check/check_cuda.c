@@ -420,6 +420,7 @@ void chk_gpu_time(chk *t, const char *label, double bytes, double flops, chk_ben
     X(experts)                                                                                     \
     X(kv)                                                                                          \
     X(mla)                                                                                         \
+    X(mla_tail)                                                                                    \
     X(thrift)                                                                                      \
     X(prefill)                                                                                     \
     X(gqa)

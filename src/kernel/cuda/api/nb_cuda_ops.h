@@ -256,6 +256,10 @@ typedef struct nb_cuda_pick {
     size_t first_stride, tok_stride, plane_block_bytes, plane_layer_off;
 } nb_cuda_pick;
 
+/* The form of mla_tail: one for few heads, one for many.  RULE: by n_head and record, so that a model always has
+ * the same; their bits differ.  An f32 record has one form. */
+typedef enum nb_cuda_tail { NB_CUDA_TAIL_RULE, NB_CUDA_TAIL_FEW, NB_CUDA_TAIL_MANY } nb_cuda_tail;
+
 /* Absorbed MLA.  State: m = max of s * log2(e), l = sum of 2^(s log2(e) - m), o = sum of that times the
  * latent (not normalised).  Relative error of a result (norm over the head's values, against the
  * contract of attn_pages.h in double): 2e-3, each row of the table says its own.
@@ -275,10 +279,11 @@ typedef struct nb_cuda_mla_args {
     const uint32_t *n_item;
     void *scratch; /* row.scratch(...) bytes: the queries in the row's own form */
     size_t n_row, n_head, lora, d_rope, q_stride, q_head;
-    size_t max_item; /* most that *n_item becomes in this graph: decides the grid */
+    size_t max_item;     /* most that *n_item becomes in this graph: decides the grid */
     nb_cuda_units units; /* of the row */
     float scale;
     bool beside;       /* mla_tail only */
+    nb_cuda_tail tail; /* mla_tail only */
     nb_cuda_pick pick; /* row "mma" only; items of queries with n > 0 have n_q 1 */
 } nb_cuda_mla_args;
 

@@ -14,21 +14,15 @@
  *
  * Order of summation: the two halves of the page, each as a state.  An f32 record (small checkpoints)
  * goes the way of mla_mma.cu, with a second tile of what BF16 leaves. */
-#include "kernel/cuda/common/ops.cuh"
-#include "kernel/cuda/sm80/mla_tile.cuh"
+#include "kernel/cuda/sm80/mla_tail.cuh"
 
 namespace
 {
 
 enum { TEAMS = 2, THREADS = TEAMS * NB_MT_THREADS, AT_ROWS = 4, AT_COLS = 5 };
 
-/* Whoever waits for this kernel waits for the other, too.  Blocks of the next come only now: before, they would
- * gather on the few multiprocessors that have no page left (4 sequences of 131,072 tokens: 20 us). */
-__device__ inline void end_beside()
-{
-    nb_grid_wait();
-    nb_grid_next();
-}
+/* Models of so many heads and more take mla_tail_many.cu, which no device has run yet; 0: none. */
+constexpr size_t MANY_HEADS = 0;
 
 /* A thread's share of the rows: a warp has rows t = warp, warp + 16, ... */
 struct rows4 {
@@ -67,37 +61,6 @@ __device__ void store4(const rows4 &v, const nb_mt_shape &d, uint16_t *tile)
     }
 }
 
-/* Any shape, tokens [t0, t0 + n_tok). */
-template <bool LO>
-__device__ void fill1(const float *rows, uint32_t t0, uint32_t n_tok, uint32_t n_vis,
-                      const nb_mt_shape &d, uint16_t *tile)
-{
-    for (uint32_t e = threadIdx.x; e < n_tok * d.k / 2; e += blockDim.x) {
-        const uint32_t t = e / (d.k / 2), c = 2 * (e % (d.k / 2));
-        const float *row = t0 + t < n_vis ? rows + (size_t)(t0 + t) * (d.lora + d.d_rope) : nullptr;
-        uint16_t *to = tile + t * d.stride + c;
-        uint32_t h, l;
-        nb_mt_split(nb_mt_q(d, row, c), nb_mt_q(d, row, c + 1), h, l);
-        *reinterpret_cast<uint32_t *>(to) = h;
-        if (LO) *reinterpret_cast<uint32_t *>(to + NB_MT_TOK * d.stride) = l;
-    }
-}
-
-/* Where a query's rows are, and how many it sees. */
-struct source {
-    const float *rows;
-    uint32_t n_vis;
-};
-
-__device__ source source_of(const nb_cuda_mla_args &a, uint32_t row, uint32_t chunk, uint32_t n)
-{
-    const nb_cuda_chunk c = a.cache.chunk[chunk];
-    const uint32_t pos = c.pos0 + (row - c.row0), page = pos / NB_PAGE_TOK;
-    source s = { c.tail + a.cache.tail_off, pos % NB_PAGE_TOK + 1 };
-    if (c.own) s.rows = c.own + (size_t)(page - c.pos0 / NB_PAGE_TOK) * NB_PAGE_TOK * n;
-    return s;
-}
-
 /* Team 0 gives the state; l is summed already. */
 __device__ void put_state(const nb_cuda_mla_args &a, const nb_mt_state<1> &z, const nb_mt_shape &d,
                           uint32_t part, uint32_t head0)
@@ -134,7 +97,7 @@ __global__ void __launch_bounds__(THREADS)
     const uint32_t team = threadIdx.x / NB_MT_THREADS;
     nb_mt_work<1> *s = reinterpret_cast<nb_mt_work<1> *>(shared) + team;
     const uint16_t *tile = tiles + team * NB_MT_TOK * d.stride;
-    const source from = source_of(a, row, chunk, d.lora + d.d_rope);
+    const nb_tail_source from = nb_tail_source_of(a, row, chunk, d.lora + d.d_rope);
     const uint32_t g = threadIdx.x % 32 / 4, n_vis = from.n_vis;
     const float *q = a.q + row * a.q_stride;
     const float *q0 = head0 + g < nh ? q + (head0 + g) * a.q_head : nullptr;
@@ -146,7 +109,7 @@ __global__ void __launch_bounds__(THREADS)
         nb_mt_load_q<1>(z, 0, d, q0, q1, q);
         store4(v, d, tiles);
     } else {
-        fill1<false>(from.rows, 0, NB_PAGE_TOK, n_vis, d, tiles);
+        nb_tail_fill<false>(from.rows, 0, NB_PAGE_TOK, n_vis, d, tiles);
         nb_mt_load_q<1>(z, 0, d, q0, q1, q);
     }
     nb_mt_reset<1>(z);
@@ -168,7 +131,7 @@ __global__ void __launch_bounds__(THREADS)
         for (int j = 0; j < 2; j++) z.l[0][j] = nb_mt_sum(z.l[0][j]);
     }
     if (team == 0) put_state(a, z, d, part, head0);
-    if (a.beside) end_beside();
+    if (a.beside) nb_tail_end_beside();
 }
 
 /* An f32 record: two tiles, one team. */
@@ -186,14 +149,14 @@ __global__ void __launch_bounds__(NB_MT_THREADS)
     NB_SHARED(unsigned char, shared);
     nb_mt_work<1> *s = reinterpret_cast<nb_mt_work<1> *>(shared);
     uint16_t *tile = reinterpret_cast<uint16_t *>(shared + nb_mt_fixed_bytes(1));
-    const source from = source_of(a, row, chunk, d.lora + d.d_rope);
+    const nb_tail_source from = nb_tail_source_of(a, row, chunk, d.lora + d.d_rope);
     const float *q = a.q + row * a.q_stride;
     nb_mt_state<1> z;
     nb_mt_load_q<1>(z, 0, d, head0 + g < nh ? q + (head0 + g) * a.q_head : nullptr,
                     head0 + g + 8 < nh ? q + (head0 + g + 8) * a.q_head : nullptr, q);
     nb_mt_reset<1>(z);
     for (uint32_t t = 0; t < from.n_vis; t += NB_MT_TOK) {
-        fill1<true>(from.rows, t, NB_MT_TOK, from.n_vis, d, tile);
+        nb_tail_fill<true>(from.rows, t, NB_MT_TOK, from.n_vis, d, tile);
         __syncthreads();
         nb_mt_scores<1, true>(s, z, d, tile);
         __syncthreads();
@@ -205,7 +168,7 @@ __global__ void __launch_bounds__(NB_MT_THREADS)
     z.l[0][0] = nb_mt_sum(z.l[0][0]);
     z.l[0][1] = nb_mt_sum(z.l[0][1]);
     put_state(a, z, d, part, head0);
-    if (a.beside) end_beside();
+    if (a.beside) nb_tail_end_beside();
 }
 
 } // namespace
@@ -213,6 +176,12 @@ __global__ void __launch_bounds__(NB_MT_THREADS)
 void nb_cuda_mla_tail(nb_cuda *g, const nb_cuda_mla_args *a)
 {
     if (a->n_row == 0) return;
+    const bool by_heads = MANY_HEADS != 0 && a->n_head >= MANY_HEADS;
+    if (a->cache.record.type != NB_KV_F32 &&
+        (a->tail == NB_CUDA_TAIL_MANY || (a->tail == NB_CUDA_TAIL_RULE && by_heads))) {
+        nb_cuda_mla_tail_many(g, a);
+        return;
+    }
     const nb_mt_shape d = nb_mt_shape_of(a->lora, a->d_rope);
     const float scale = a->scale * 1.44269504088896341f;
     const dim3 grid((unsigned)a->n_row, (unsigned)((a->n_head + 15) / 16));
