@@ -13,7 +13,7 @@ typedef struct trace_opts {
     double max_gap_s, speed, protected_share;
     /* serve */
     const char *replay;
-    double prefill_rate, decode_rate;
+    double prefill_rate, decode_rate; /* 0: the machine's, or those of plan_trace.h */
     size_t max_num_seqs;
     const char *html;
 } trace_opts;

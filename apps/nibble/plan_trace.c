@@ -30,6 +30,8 @@ static void add_run(trace_point *p, const nb_replay_result *r, bool first, doubl
     p->n_session += w * (double)r->n_session;
     p->n_out += w * (double)r->n_out_tok;
     p->n_preempted += w * (double)r->n_preempted;
+    p->alone_mean += w * r->alone_mean_s;
+    p->alone_p50 += w * r->alone_p50_s;
     p->ttft_mean += w * r->ttft_mean_s;
     p->ttft_p50 += w * r->ttft_p50_s;
     p->ttft_p90 += w * r->ttft_p90_s;
@@ -42,9 +44,11 @@ static void add_run(trace_point *p, const nb_replay_result *r, bool first, doubl
 
 static nb_replay_point replay_point(const trace_plan *t, const trace_point *p)
 {
+    const bool timed = t->serve || trace_has_alone(t);
     return (nb_replay_point){ .n_block = p->n_block,
                               .evict = p->evict,
-                              .protected_share = t->o->trace.protected_share };
+                              .protected_share = t->o->trace.protected_share,
+                              .clock = timed ? &t->record[p->record].clock : NULL };
 }
 
 /* As many points in one pass as their names have room for. */
@@ -74,11 +78,13 @@ static nb_status play_serve(trace_plan *t, const nb_mix_options *mix, size_t see
 {
     const trace_opts *o = &t->o->trace;
     const size_t step = t->o->plan.chunk > o->max_num_seqs ? t->o->plan.chunk : o->max_num_seqs;
-    const nb_replay_serve_options so = { .max_num_seqs = o->max_num_seqs,
-                                         .max_step_tok = step,
-                                         .max_chunk_tok = step,
-                                         .prefill_tok_s = o->prefill_rate,
-                                         .step_s = 1 / o->decode_rate };
+    /* A machine has these for each replica, and chunks as the engine cuts them; without one prompts
+     * go one after the other. */
+    const size_t dp = t->has_machine ? t->plan.layout.dp : 1;
+    const nb_replay_serve_options so = { .max_num_seqs = o->max_num_seqs * dp,
+                                         .max_step_tok = step * dp,
+                                         .max_chunk_tok = t->has_machine ? (step + 1) / 2 : step,
+                                         .max_item_tok = t->has_machine ? step : 0 };
     for (size_t i = 0; i < t->n_point; i++) {
         nb_replay_result result;
         const nb_replay_point point = replay_point(t, &t->point[i]);

@@ -57,6 +57,16 @@ static bool bytes_of(const char *word, double unit, double *out)
     return !*end && *out >= 1 && *out <= 1e15;
 }
 
+/* All that the machine leaves, and shares of it. */
+static int machine_sizes(trace_plan *t)
+{
+    static const double share[] = { 0.125, 0.25, 0.5, 1 };
+    t->own_sizes = true;
+    for (; t->n_size < NB_COUNT(share); t->n_size++)
+        t->size[t->n_size] = floor(share[t->n_size] * t->machine_bytes);
+    return CLI_OK;
+}
+
 static int read_sizes(trace_plan *t)
 {
     const trace_opts *o = &t->o->trace;
@@ -64,8 +74,10 @@ static int read_sizes(trace_plan *t)
     const char *list = o->cache ? o->cache : o->cache_bytes, *at = list;
     char word[WORD_BYTES];
     bool bad;
+    if (!list && t->has_machine) return machine_sizes(t);
     if (!list || (o->cache && o->cache_bytes))
-        return cli_usage("--trace: expected --cache or --kv-cache-memory-bytes, one of them");
+        return cli_usage("--trace: expected --cache or --kv-cache-memory-bytes, one of them%s",
+                         list ? "" : ", or a machine: --gpu NAME or --memory SIZE");
     while (next_word(&at, word, &bad)) {
         if (t->n_size == TRACE_MAX_SIZE)
             return cli_usage("%s: more than %d sizes", name, TRACE_MAX_SIZE);
@@ -132,6 +144,7 @@ static int read_records(trace_plan *t)
     nb_error err = { 0 };
     const char *note;
     if (t->o->trace.bytes_per_token) return read_token_bytes(t);
+    if (t->has_machine) return add_records(t, &t->plan.sizes);
     nb_model_config *config = calloc(1, sizeof *config);
     nb_sizes *sizes = calloc(1, sizeof *sizes);
     int code = CLI_OK;
@@ -251,7 +264,9 @@ static int make_points(trace_plan *t)
     for (size_t i = 0; i < t->n_size; i++)
         for (size_t k = 0; k < t->n_policy; k++)
             for (size_t r = 0; r < t->n_record; r++) {
-                const double n_block = floor(t->size[i] / t->record[r].block_bytes);
+                const bool all = t->own_sizes && i + 1 == t->n_size;
+                const double n_block = all ? t->record[r].machine_blocks
+                                           : floor(t->size[i] / t->record[r].block_bytes);
                 if (n_block < 1 || n_block > 1 << 28)
                     return cli_usage("--cache: %.0f bytes are %.0f blocks of %s; expected 1 to %d",
                                      t->size[i], n_block, t->record[r].name, 1 << 28);
@@ -265,8 +280,10 @@ static int make_points(trace_plan *t)
 int trace_setup(const opts *o, trace_plan *t)
 {
     *t = (trace_plan){ .o = o, .serve = strcmp(o->trace.replay, "serve") == 0 };
-    int code = read_sizes(t);
+    int code = trace_machine(t);
+    if (code == CLI_OK) code = read_sizes(t);
     if (code == CLI_OK) code = read_records(t);
+    if (code == CLI_OK) code = trace_clocks(t);
     if (code == CLI_OK) code = read_policies(t);
     if (code == CLI_OK) code = read_files(t);
     if (code == CLI_OK) code = make_points(t);
@@ -278,4 +295,5 @@ void trace_deinit(trace_plan *t)
     for (size_t i = 0; i < t->n_path; i++) free(t->path[i]);
     free(t->path);
     free(t->point);
+    plan_deinit(&t->plan);
 }

@@ -9,19 +9,18 @@
  * nb_replay_cache plays the requests one after the other through nb_kv_cache: each finds
  * its longest cached prefix, takes blocks for the other full blocks of its prompt and gives all
  * back.  Nothing is generated, nobody waits, and no two requests hold blocks at once.  That is
- * what published hit rates mean.  Several caches are fed in one pass.
+ * what published hit rates mean.  Several caches are fed in one pass.  With a clock there is also the
+ * time that computing the tokens which were not found takes a request that is alone.
  *
  * nb_replay_serve plays them through nb_sched: requests wait for blocks, slots and tokens of a
- * step, hold blocks while they run, generate, are preempted.  A step takes
- *
- *   step_s (when it decodes) + tokens of prompts / prefill_tok_s    seconds,
- *
- * and a session's next request comes when its last was answered and the recorded time between
- * answer and request (where it is known; else the gap between requests) has passed, capped.
+ * step, hold blocks while they run, generate, are preempted.  A step takes what the clock says
+ * (replay_clock.h), and a session's next request comes when its last was answered and the recorded
+ * time between answer and request (where it is known; else the gap between requests) has passed, capped.
  *
  * Hit tokens are whole blocks of 64; a prompt's last token is always computed, as in the engine. */
 #ifndef NB_CAPACITY_REPLAY_H
 #define NB_CAPACITY_REPLAY_H
+#include "capacity/replay_clock.h"
 #include "capacity/trace.h"
 
 /* ---- the order of requests ---- */
@@ -66,6 +65,7 @@ typedef struct nb_replay_point {
     size_t n_block; /* of 64 tokens          */
     nb_kv_evict evict;
     double protected_share;
+    const nb_replay_clock *clock; /* borrowed; of nb_replay_cache NULL: no times */
 } nb_replay_point;
 
 typedef struct nb_replay_result {
@@ -73,6 +73,8 @@ typedef struct nb_replay_result {
     uint64_t n_in_tok, n_hit_tok, n_out_tok;
     uint64_t n_evicted; /* blocks                                                              */
     uint64_t n_ceiling_tok; /* cache: hits of an endless cache; UINT64_MAX: too many to count  */
+    /* cache, with a clock: of each request alone; the median within 1 % */
+    double alone_mean_s, alone_p50_s;
     /* serve */
     uint64_t n_preempted, preempted_tok, again_tok; /* again: hits at admissions after it      */
     double ttft_mean_s, ttft_p50_s, ttft_p90_s, ttft_p99_s;
@@ -84,8 +86,8 @@ typedef struct nb_replay_result {
 
 typedef struct nb_replay_serve_options {
     size_t max_num_seqs, max_step_tok, max_chunk_tok; /* as nb_sched_options */
-    double prefill_tok_s, step_s;
-    bool check; /* nb_sched_check now and then (tests) */
+    size_t max_item_tok; /* of one request in a step; 0: all that fit */
+    bool check;          /* nb_sched_check now and then (tests) */
 } nb_replay_serve_options;
 
 /* result[n_point]. */

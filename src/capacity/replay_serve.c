@@ -21,6 +21,7 @@ typedef struct served {
 
 typedef struct serve {
     const nb_replay_serve_options *o;
+    const nb_replay_clock *clock;
     nb_mix *mix;
     nb_kv_cache *kv;
     nb_sched *s;
@@ -74,6 +75,7 @@ static nb_status add(serve *v, const nb_mix_req *q, nb_error *err)
                                   .n_prompt = q->n_in,
                                   .n_expanded = q->n_in,
                                   .rope_from = SIZE_MAX,
+                                  .max_item_tok = v->o->max_item_tok,
                                   .deadline = (double)INFINITY,
                                   .key = q->key,
                                   .n_key = q->n_key,
@@ -106,17 +108,34 @@ static nb_status arrivals(serve *v, double *next_s, nb_error *err)
 
 /* ---- a step ---- */
 
-static double step_time(const serve *v, size_t n_item, size_t *n_new)
+static void larger(double *most, double x)
 {
-    size_t n_prompt = 0, n_decode = 0;
+    if (x > *most) *most = x;
+}
+
+static nb_clock_step work_of(const serve *v, size_t n_item)
+{
+    nb_clock_step w = { 0 };
+    nb_mixed *m = &w.work;
     for (size_t i = 0; i < n_item; i++) {
-        if (v->item[i].expanded)
-            n_prompt += v->item[i].n_tok;
-        else /* generated tokens: one, or all of them again after a preemption */
-            n_decode++, n_prompt += v->item[i].n_tok - 1;
+        const double n = (double)v->item[i].n_tok, before = (double)v->item[i].pos0;
+        if (v->item[i].expanded) {
+            const nb_prompt_work p = nb_prompt_chunk(n, before);
+            m->all.n_tok += p.n_tok;
+            m->all.pairs += p.pairs;
+            m->all.rebuilt += p.rebuilt;
+            larger(&m->largest.n_tok, p.n_tok);
+            larger(&m->largest.pairs, p.pairs);
+            larger(&m->largest.rebuilt, p.rebuilt);
+        } else { /* generated tokens: one, or all of them again after a preemption */
+            w.n_generating++;
+            w.n_again += v->item[i].n_tok - 1;
+            m->n_seq += n;
+            m->context += n * before + n * (n + 1) / 2;
+        }
     }
-    *n_new = n_prompt;
-    return (n_decode ? v->o->step_s : 0) + (double)n_prompt / v->o->prefill_tok_s;
+    if (m->n_seq > 0) m->context /= m->n_seq;
+    return w;
 }
 
 static nb_status first_token(serve *v, served *u, nb_error *err)
@@ -147,8 +166,8 @@ static nb_status after_item(serve *v, const nb_sched_item *it, nb_error *err)
 static nb_status step(serve *v, size_t n_item, nb_error *err)
 {
     nb_kv_cache_stats ks;
-    size_t n_prompt;
-    const double dt_s = step_time(v, n_item, &n_prompt);
+    const nb_clock_step work = work_of(v, n_item);
+    const double dt_s = nb_clock_step_s(v->clock, &work);
     for (size_t i = 0; i < n_item; i++) {
         served *u = v->item[i].user;
         if (u->started) continue;
@@ -232,11 +251,7 @@ static nb_status setup(serve *v, const nb_mix_options *mix, const nb_replay_poin
                        nb_error *err)
 {
     const nb_replay_serve_options *o = v->o;
-    if (!(o->prefill_tok_s > 0) || !(o->step_s >= 0) || !isfinite(o->step_s))
-        return nb_fail(err, NB_ERR_ARG,
-                       "replay: %g prompt tokens per second and %g s per step; "
-                       "expected more than 0, and 0 or more",
-                       o->prefill_tok_s, o->step_s);
+    NB_TRY(nb_clock_check(v->clock, err));
     const nb_kv_cache_options ko = { .n_block = point->n_block,
                                      .index = true,
                                      .protected_share = point->protected_share,
@@ -261,7 +276,7 @@ nb_status nb_replay_serve(const nb_mix_options *mix, const nb_replay_point *poin
                           const nb_replay_serve_options *o, nb_replay_result *result, nb_error *err)
 {
     nb_replay_result got = { 0 };
-    serve v = { .o = o, .r = &got };
+    serve v = { .o = o, .clock = point->clock, .r = &got };
     nb_status st = setup(&v, mix, point, err);
     if (st == NB_OK) st = run(&v, err);
     if (st == NB_OK) {

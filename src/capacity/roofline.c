@@ -183,8 +183,21 @@ void nb_step_of(const nb_demand *d, const nb_layout *l, const nb_record_size *r,
 
 /* ---- prefill -------------------------------------------------------------- */
 
-void nb_prefill_of(const nb_demand *d, const nb_layout *l, const nb_efficiency *e, double n_tok,
-                   double chunk, nb_prefill *out)
+/* Products and attention of prompt tokens, in operations. */
+typedef struct prompt_flop {
+    double replicated, dense, expert, attention; /* dense: with the keys that are rebuilt */
+} prompt_flop;
+
+static prompt_flop prompt_flop_of(const nb_demand *d, const params *k, const nb_prompt_work *w)
+{
+    return (prompt_flop){ .replicated = 2 * k->replicated * w->n_tok,
+                          .dense = 2 * k->dense * w->n_tok + d->sizes->expand_flop_tok * w->rebuilt,
+                          .expert = 2 * k->expert * w->n_tok,
+                          .attention = d->sizes->attn_flop_prefill * w->pairs };
+}
+
+void nb_prefill_after(const nb_demand *d, const nb_layout *l, const nb_efficiency *e, double n_tok,
+                      double n_cached, double chunk, nb_prefill *out)
 {
     const nb_machine *m = d->machine;
     const params k = params_of(d);
@@ -192,20 +205,19 @@ void nb_prefill_of(const nb_demand *d, const nb_layout *l, const nb_efficiency *
     nb_place p;
     nb_prefill s = { 0 };
     nb_layout_place(d, l, &p);
-    /* chunk i rebuilds the keys of the i * chunk tokens before it */
-    const double rebuilt = chunk * n_step * (n_step - 1) / 2;
-    const double expand = d->sizes->expand_flop_tok * rebuilt;
-    const double attention = d->sizes->attn_flop_prefill * n_tok * (n_tok + 1) / 2;
-    const double experts = 2 * k.expert * n_tok;
-    const double replicated = 2 * k.replicated * n_tok, dense = 2 * k.dense * n_tok + expand;
-    s.flop = replicated + dense + experts + attention;
-    s.attention_fraction = s.flop > 0 ? attention / s.flop : 0;
+    /* chunk i rebuilds the keys of what is cached and of the i * chunk tokens before it */
+    const nb_prompt_work w = { .n_tok = n_tok,
+                               .pairs = n_tok * n_cached + n_tok * (n_tok + 1) / 2,
+                               .rebuilt = n_step * n_cached + chunk * n_step * (n_step - 1) / 2 };
+    const prompt_flop f = prompt_flop_of(d, &k, &w);
+    s.flop = f.replicated + f.dense + f.expert + f.attention;
+    s.attention_fraction = s.flop > 0 ? f.attention / s.flop : 0;
 
     const double hit = experts_hit(d->sizes, n_tok < chunk ? n_tok : chunk);
     const double read = n_step * weights_read(d, l, &p, hit) / m->bandwidth;
     const double alone =
-        (replicated + (dense + attention) / tp + experts / (double)l->n_gpu) / m->bf16;
-    const double busy = (replicated + (dense + attention + experts) / tp) / m->bf16;
+        (f.replicated + (f.dense + f.attention) / tp + f.expert / (double)l->n_gpu) / m->bf16;
+    const double busy = (f.replicated + (f.dense + f.attention + f.expert) / tp) / m->bf16;
     const double other = n_step * (double)d->sizes->n_layer * e->layer_s +
                          n_step * exchange_s(d, l, e, n_tok / n_step);
     s.reads_weights = read > alone;
@@ -214,4 +226,47 @@ void nb_prefill_of(const nb_demand *d, const nb_layout *l, const nb_efficiency *
     s.most_tok_s = dp * n_tok / larger(busy, read);
     s.model_tok_s = dp * n_tok / (larger(busy / e->prefill, read / e->weights) + other);
     *out = s;
+}
+
+void nb_prefill_of(const nb_demand *d, const nb_layout *l, const nb_efficiency *e, double n_tok,
+                   double chunk, nb_prefill *out)
+{
+    nb_prefill_after(d, l, e, n_tok, 0, chunk, out);
+}
+
+/* ---- both in one step ------------------------------------------------------ */
+
+/* Of the busiest replica: prompts are dealt evenly, as far as one is not divided. */
+static nb_prompt_work busiest(const nb_mixed *m, double dp)
+{
+    return (nb_prompt_work){ .n_tok = larger(m->largest.n_tok, m->all.n_tok / dp),
+                             .pairs = larger(m->largest.pairs, m->all.pairs / dp),
+                             .rebuilt = larger(m->largest.rebuilt, m->all.rebuilt / dp) };
+}
+
+double nb_mixed_s(const nb_demand *d, const nb_layout *l, const nb_record_size *r,
+                  const nb_efficiency *e, const nb_mixed *m)
+{
+    nb_step s = { 0 };
+    if (m->n_seq > 0) nb_step_of(d, l, r, e, m->n_seq, m->context, &s);
+    if (!(m->all.n_tok > 0)) return s.model.total_s;
+    const params k = params_of(d);
+    const nb_prompt_work b = busiest(m, (double)l->dp);
+    const prompt_flop f = prompt_flop_of(d, &k, &b);
+    nb_place p;
+    nb_layout_place(d, l, &p);
+    double flop = f.replicated + (f.dense + f.attention) / (double)l->tp +
+                  2 * k.expert * m->all.n_tok / (double)l->n_gpu;
+    double before_s = s.model.total_s, n_row = b.n_tok, n_tok = m->all.n_tok;
+    if (d->machine->cpu || !d->sizes->is_mla) {
+        /* one pass over the layers for both */
+        before_s = s.model.attention_s;
+        flop += s.product_flop;
+        n_row += s.n_seq;
+        n_tok += m->n_seq;
+    }
+    const double read = weights_read(d, l, &p, experts_hit(d->sizes, n_tok));
+    return before_s +
+           larger(flop / d->machine->bf16 / e->prefill, read / d->machine->bandwidth / e->weights) +
+           (double)d->sizes->n_layer * e->layer_s + exchange_s(d, l, e, n_row);
 }

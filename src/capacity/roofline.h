@@ -12,7 +12,12 @@
  * fewer bits are widened first.
  *
  * Prefill of P tokens, each layer: 2 * active parameters without the head * P, attention of all pairs in the
- * expanded form, and the keys of earlier chunks rebuilt in each further chunk (chunk tokens a step).
+ * expanded form, and the keys of earlier chunks rebuilt in each further chunk (chunk tokens a step).  A cached prefix
+ * of C tokens is attended to by all P, and each chunk rebuilds its keys; reading and decoding it is not counted (of
+ * DeepSeek-V3 on an H200 2 % of rebuilding at most).
+ *
+ * A step with both: MLA on a GPU makes a pass over the layers for each kind of token (decision 022), so their times are
+ * summed; else there is one pass, weights are read once and operations of products summed.
  *
  * "most" is this with the data sheet's figures and nothing else: an upper bound of tokens/s.  "model" divides by
  * nb_efficiency and adds launches and exchanges between GPUs: what is to be expected, where the
@@ -77,6 +82,31 @@ typedef struct nb_prefill {
 } nb_prefill;
 void nb_prefill_of(const nb_demand *d, const nb_layout *l, const nb_efficiency *e, double n_tok,
                    double chunk, nb_prefill *out);
+
+/* The same of n_tok tokens, >= 1, that follow n_cached which are found in the cache; rates are of the n_tok. */
+void nb_prefill_after(const nb_demand *d, const nb_layout *l, const nb_efficiency *e, double n_tok,
+                      double n_cached, double chunk, nb_prefill *out);
+
+/* Of prompts in one step. */
+typedef struct nb_prompt_work {
+    double n_tok;   /* that are computed */
+    double pairs;   /* of a query and a token it attends to */
+    double rebuilt; /* tokens before a chunk, whose keys are expanded again */
+} nb_prompt_work;
+/* A chunk of n_tok tokens after `before` others. */
+static inline nb_prompt_work nb_prompt_chunk(double n_tok, double before)
+{
+    return (nb_prompt_work){ n_tok, n_tok * before + n_tok * (n_tok + 1) / 2, before };
+}
+
+/* A step of all replicas. */
+typedef struct nb_mixed {
+    double n_seq, context;       /* tokens that are generated, mean of what they attend to */
+    nb_prompt_work all, largest; /* chunks of prompts: their sums; the largest of each field */
+} nb_mixed;
+/* Modelled seconds; all replicas step together, the busiest says how long. */
+double nb_mixed_s(const nb_demand *d, const nb_layout *l, const nb_record_size *r,
+                  const nb_efficiency *e, const nb_mixed *m);
 
 /* What a million tokens cost, 0 where the price is unknown: price * 1e6 / (3600 tok_s). */
 static inline double nb_cost_million(double price_hour, double tok_s)

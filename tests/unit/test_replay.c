@@ -264,12 +264,10 @@ static void test_sessions(void **state)
 
 /* ---- serve ---- */
 
-static const nb_replay_serve_options plain = { .max_num_seqs = 8,
-                                               .max_step_tok = 4096,
-                                               .max_chunk_tok = 4096,
-                                               .prefill_tok_s = 1000,
-                                               .step_s = 0.5,
-                                               .check = true };
+static const nb_replay_clock even = { .prefill_tok_s = 1000, .step_s = 0.5 };
+static const nb_replay_serve_options plain = {
+    .max_num_seqs = 8, .max_step_tok = 4096, .max_chunk_tok = 4096, .check = true
+};
 
 static void test_clock(void **state)
 {
@@ -280,7 +278,7 @@ static void test_clock(void **state)
     line(&text, 20000, 1000, 1, id, 2);
     const char *path = write_file("clock.jsonl", &text);
     const nb_mix_options mix = stream(&path);
-    nb_replay_point p = { .n_block = 100 };
+    nb_replay_point p = { .n_block = 100, .clock = &even };
     nb_replay_result r;
     nb_error e = { 0 };
     assert_int_equal(nb_replay_serve(&mix, &p, &plain, &r, &e), NB_OK);
@@ -310,7 +308,8 @@ static void test_queue(void **state)
     }
     const char *path = write_file("queue.jsonl", &text);
     const nb_mix_options mix = stream(&path);
-    const nb_replay_point tight = { .n_block = 35 }, wide = { .n_block = 400 };
+    const nb_replay_point tight = { .n_block = 35, .clock = &even },
+                          wide = { .n_block = 400, .clock = &even };
     nb_replay_result r, w;
     nb_error e = { 0 };
     if (nb_replay_serve(&mix, &tight, &plain, &r, &e) != NB_OK) fail_msg("%s", e.msg);
@@ -336,7 +335,7 @@ static void test_closed(void **state)
                                  .max_gap_s = 600,
                                  .speed = 1,
                                  .seed = 1 };
-    const nb_replay_point p = { .n_block = 100 };
+    const nb_replay_point p = { .n_block = 100, .clock = &even };
     nb_replay_result r;
     nb_error e = { 0 };
     assert_int_equal(nb_replay_serve(&mix, &p, &plain, &r, &e), NB_OK);
