@@ -1,12 +1,13 @@
 /* device.c - --device: whether the engine computes on a GPU, and the engine's memory there.
  *
- * With auto a GPU is used where there is one and the options ask for nothing that it lacks.  Weights
+ * With auto a GPU is used where there is one and neither options nor model need what it lacks.  Weights
  * and workspace go to the device first; what --gpu-memory-utilization leaves is the pool of blocks. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/engine_internal.h"
+#include "model/gpu_forward.h"
 
 typedef struct wanted {
     enum { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA } kind;
@@ -41,9 +42,9 @@ static const char *lacks(const nb_engine_options *o)
     return NULL;
 }
 
-/* *gpu NULL: the CPU, and why says for which reason. */
-static nb_status find(const nb_engine_options *o, nb_gpu **gpu, char why[NB_ERROR_MSG_BYTES],
-                      nb_error *err)
+/* *gpu NULL: the CPU, and why says for which reason.  c NULL: whatever model. */
+static nb_status find(const nb_engine_options *o, const nb_model_config *c, nb_gpu **gpu,
+                      char why[NB_ERROR_MSG_BYTES], nb_error *err)
 {
     wanted w;
     nb_error e = { 0 };
@@ -59,11 +60,18 @@ static nb_status find(const nb_engine_options *o, nb_gpu **gpu, char why[NB_ERRO
         (void)snprintf(why, NB_ERROR_MSG_BYTES, "%s is there on the CPU only", lack);
         return NB_OK;
     }
-    const nb_status st = nb_gpu_open(o->cuda_library, w.index, gpu, &e);
-    if (st == NB_OK) return NB_OK;
-    *gpu = NULL;
-    if (w.kind == DEVICE_CUDA) return nb_fail(err, st, "--device %s: %s", o->device, e.msg);
-    (void)snprintf(why, NB_ERROR_MSG_BYTES, "%s", e.msg);
+    nb_status st = nb_gpu_open(o->cuda_library, w.index, gpu, &e);
+    if (st != NB_OK) *gpu = NULL;
+    if (st == NB_OK && c) {
+        st = nb_gpu_can_compute(*gpu, c, o->mla && !strcmp(o->mla, "absorbed"), &e);
+        if (st == NB_OK) return NB_OK;
+        nb_gpu_close(*gpu);
+        *gpu = NULL;
+        if (w.kind == DEVICE_CUDA) return nb_fail(err, st, "%s", e.msg);
+    }
+    if (st != NB_OK && w.kind == DEVICE_CUDA)
+        return nb_fail(err, st, "--device %s: %s", o->device, e.msg);
+    if (st != NB_OK) (void)snprintf(why, NB_ERROR_MSG_BYTES, "%s", e.msg);
     return NB_OK;
 }
 
@@ -72,7 +80,10 @@ nb_status nb_engine_find_device(const nb_engine_options *o, nb_device_info *out,
     nb_device_info d = { 0 };
     char why[NB_ERROR_MSG_BYTES];
     nb_gpu *gpu;
-    NB_TRY(find(o, &gpu, why, err));
+    nb_model_config c;
+    nb_error none = { 0 }; /* what is wrong with a config.json, the engine says */
+    const bool known = o->model && nb_model_config_read_path(o->model, &c, &none) == NB_OK;
+    NB_TRY(find(o, known ? &c : NULL, &gpu, why, err));
     (void)snprintf(d.why_cpu, sizeof d.why_cpu, "%.255s", why);
     if (gpu) {
         nb_cuda_info i;
@@ -92,7 +103,7 @@ nb_status nb_engine_find_device(const nb_engine_options *o, nb_device_info *out,
 nb_status nb_engine_open_device(nb_engine *e, const nb_engine_options *o, nb_error *err)
 {
     char why[NB_ERROR_MSG_BYTES];
-    NB_TRY(find(o, &e->gpu, why, err));
+    NB_TRY(find(o, &e->model.c, &e->gpu, why, err));
     (void)snprintf(e->device, sizeof e->device, "cpu");
     if (!e->gpu) return NB_OK;
     nb_cuda_info i;
@@ -188,14 +199,10 @@ static nb_status fit_length(nb_engine *e, const nb_engine_options *o, nb_error *
             e->max_model_len,
             (double)e->max_model_len / NB_PAGE_TOK * (double)e->block_bytes / (1 << 30),
             (double)e->kv_bytes / (1 << 30), fit);
-    if (!o->max_model_len_auto) {
-        const size_t at = strlen(e->warnings);
-        (void)snprintf(
-            e->warnings + at, sizeof e->warnings - at,
-            "%scontext limited to %zu tokens by the GPU's memory (the model's maximum is "
-            "%zu)",
-            at ? "; " : "", fit, e->max_model_len);
-    }
+    if (!o->max_model_len_auto)
+        nb_engine_warn(
+            e, "context limited to %zu tokens by the GPU's memory (the model's maximum is %zu)",
+            fit, e->max_model_len);
     e->max_model_len = fit;
     return NB_OK;
 }

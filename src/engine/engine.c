@@ -1,5 +1,6 @@
 /* engine.c - creating and destroying an engine: configuration, record, weights, thread; what
  * it says of itself. */
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -137,11 +138,8 @@ static nb_status create(nb_engine *e, const nb_engine_options *o, nb_error *err)
     NB_TRY(loaded);
     NB_TRY(nb_engine_allocate(e, o, nb_cpu_caps() & mask, err));
     nb_forward_describe(e->forward, e->kernels, sizeof e->kernels);
-    const size_t at = strlen(e->warnings);
     if (e->model.c.notes[0])
-        (void)snprintf(e->warnings + at, sizeof e->warnings - at,
-                       "%sconfig.json: unknown fields ignored: %s", at ? "; " : "",
-                       e->model.c.notes);
+        nb_engine_warn(e, "config.json: unknown fields ignored: %s", e->model.c.notes);
     return create_thread(e, err);
 }
 
@@ -159,6 +157,18 @@ nb_status nb_engine_create(const nb_engine_options *o, nb_engine **out, nb_error
     }
     *out = e;
     return NB_OK;
+}
+
+void nb_engine_warn(nb_engine *e, const char *fmt, ...)
+{
+    const size_t max = sizeof e->warnings;
+    size_t at = strlen(e->warnings);
+    va_list ap;
+    if (at) at += (size_t)snprintf(e->warnings + at, max - at, "; ");
+    if (at >= max) return;
+    va_start(ap, fmt);
+    (void)vsnprintf(e->warnings + at, max - at, fmt, ap);
+    va_end(ap);
 }
 
 void nb_engine_destroy(nb_engine *e)

@@ -143,6 +143,8 @@ const nb_tokenizer *nb_text_tokenizer(const nb_text *t);
 
 /* ---- engine.c, memory.c ---- */
 
+/* One more line of what the user should know (nb_engine_info.warnings), cut where there is no room. */
+void nb_engine_warn(nb_engine *e, const char *fmt, ...) NB_PRINTF(2, 3);
 /* The record of each layer, from e->kvo and the options: records.c.  Sets record, layer_off,
  * block_bytes, n_sink, kv_dtype. */
 nb_status nb_engine_choose_records(nb_engine *e, const nb_engine_options *o, nb_error *err);

@@ -3,7 +3,6 @@
  *
  * Nothing here is guessed: what contradicts itself is refused with the line that says what to
  * leave out.  The records themselves are laid out in records.c. */
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -13,18 +12,6 @@
 #include "os/file.h"
 
 enum { HADAMARD_MIN = 16, HADAMARD_MAX = 512 };
-
-static void warn(nb_engine *e, const char *fmt, ...) NB_PRINTF(2, 3);
-static void warn(nb_engine *e, const char *fmt, ...)
-{
-    const size_t at = strlen(e->warnings), max = sizeof e->warnings;
-    char line[200];
-    va_list ap;
-    va_start(ap, fmt);
-    (void)vsnprintf(line, sizeof line, fmt, ap);
-    va_end(ap);
-    (void)snprintf(e->warnings + at, max - at, "%s%s", at ? "; " : "", line);
-}
 
 nb_kv_type nb_engine_auto_type(const nb_engine *e)
 {
@@ -260,10 +247,11 @@ static void take_scales(nb_engine *e, nb_kv_scale *s, nb_kv_type t)
     }
     e->kvo.scale = s;
     if (n_one)
-        warn(e,
-             "KV scales of %zu layers are exactly 1: the checkpoint was not calibrated for NVFP4 "
-             "(--kv-scales dynamic ignores them)",
-             n_one);
+        nb_engine_warn(
+            e,
+            "KV scales of %zu layers are exactly 1: the checkpoint was not calibrated for NVFP4 "
+            "(--kv-scales dynamic ignores them)",
+            n_one);
 }
 
 static nb_status choose_scales(nb_engine *e, scales_from from, nb_kv_type t, nb_error *err)
@@ -290,7 +278,8 @@ static nb_status choose_scales(nb_engine *e, scales_from from, nb_kv_type t, nb_
                        "--kv-scales dynamic)",
                        e->kvo.transform_text);
     if (without < n)
-        warn(e, "the checkpoint has no KV scale for layer %zu: dynamic where it has none", without);
+        nb_engine_warn(e, "the checkpoint has no KV scale for layer %zu: dynamic where it has none",
+                       without);
     take_scales(e, s, t);
     return NB_OK;
 }

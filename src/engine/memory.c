@@ -71,11 +71,10 @@ static void size_for_one(nb_engine *e, const nb_engine_options *o, size_t len)
     const size_t block = e->block_bytes + e->plane_block + nb_engine_sink_block_bytes(e);
     const size_t fit = ram ? (size_t)(ram / 2 / block) * NB_PAGE_TOK : SIZE_MAX;
     if (!o->max_model_len && fit >= NB_PAGE_TOK && len > fit) {
-        const size_t at = strlen(e->warnings);
-        (void)snprintf(e->warnings + at, sizeof e->warnings - at,
-                       "%scontext limited to %zu tokens by half of the memory (the model's "
-                       "maximum is %zu; --max-model-len decides)",
-                       at ? "; " : "", fit, len);
+        nb_engine_warn(
+            e,
+            "context limited to %zu tokens by half of the memory (the model's maximum is %zu; --max-model-len decides)",
+            fit, len);
         len = fit;
     }
     e->max_model_len = len;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "model/gpu_internal.h"
+#include "model/kv_size.h"
 #include "num/residual.h"
 
 enum {
@@ -37,6 +38,35 @@ static size_t round8(size_t n)
 
 /* ---- what is refused ---- */
 
+static nb_status no_latent(const nb_gpu *gpu, const nb_model_config *c, nb_error *err)
+{
+    const nb_cuda_api *api = nb_gpu_api(gpu);
+    nb_record r;
+    nb_cuda_info info;
+    NB_TRY(nb_kv_record(c, NB_KV_BF16, NB_ROPE_BF16, &r, err));
+    api->get_info(nb_gpu_handle(gpu), &info);
+    for (const nb_cuda_mla_row *row = api->mla; row->name; row++)
+        if (row->cc <= info.cc && row->can(&r, c->n_head)) return NB_OK;
+    return nb_fail(err, NB_ERR_UNSUPPORTED,
+                   "the GPU has no attention over latents of %zu + %zu values with %zu heads",
+                   c->kv_lora, c->d_rope, c->n_head);
+}
+
+nb_status nb_gpu_can_compute(const nb_gpu *gpu, const nb_model_config *c, bool absorbed_only,
+                             nb_error *err)
+{
+    if (c->attn == NB_ATTN_MLA && !absorbed_only && (c->d_v > 256 || c->d_nope + c->d_rope > 320))
+        return nb_fail(
+            err, NB_ERR_UNSUPPORTED,
+            "heads of %zu + %zu and %zu values: a GPU has prompts' attention for at most 320 "
+            "and 256 (--mla absorbed does without)",
+            c->d_nope, c->d_rope, c->d_v);
+    if (c->attn != NB_ATTN_MLA && c->head_dim > 256)
+        return nb_fail(err, NB_ERR_UNSUPPORTED,
+                       "heads of %zu values: a GPU has attention for at most 256", c->head_dim);
+    return c->attn == NB_ATTN_MLA ? no_latent(gpu, c, err) : NB_OK;
+}
+
 static nb_status refuse(const nb_forward_options *o, nb_error *err)
 {
     if (o->n_sink)
@@ -46,17 +76,7 @@ static nb_status refuse(const nb_forward_options *o, nb_error *err)
         return nb_fail(err, NB_ERR_UNSUPPORTED,
                        "--kv-thrift %s is not there on a GPU (token is; --device cpu has it)",
                        nb_thrift_name(o->thrift.kind));
-    const nb_model_config *c = &o->model->c;
-    if (c->attn == NB_ATTN_MLA && !o->absorbed_only &&
-        (c->d_v > 256 || c->d_nope + c->d_rope > 320))
-        return nb_fail(
-            err, NB_ERR_UNSUPPORTED,
-            "heads of %zu + %zu and %zu values: a GPU has prompts' attention for at most 320 "
-            "and 256 (--mla absorbed does without)",
-            c->d_nope, c->d_rope, c->d_v);
-    if (c->attn != NB_ATTN_MLA && c->head_dim > 256)
-        return nb_fail(err, NB_ERR_UNSUPPORTED,
-                       "heads of %zu values: a GPU has attention for at most 256", c->head_dim);
+    NB_TRY(nb_gpu_can_compute(o->gpu, &o->model->c, o->absorbed_only, err));
     NB_ASSERT(o->max_seq > 0 && o->max_pos > 0 && o->max_tok > 0);
     return NB_OK;
 }

@@ -14,6 +14,9 @@
 
 typedef struct nb_gpu_forward nb_gpu_forward;
 
+/* NB_ERR_UNSUPPORTED: heads or a latent that no kernel of this device takes, whatever the records. */
+nb_status nb_gpu_can_compute(const nb_gpu *gpu, const nb_model_config *c, bool absorbed_only,
+                             nb_error *err);
 /* o->gpu is the device, o->max_seq the most chunks of a step, o->max_pos the longest sequence. */
 nb_status nb_gpu_forward_create(const nb_forward_options *o, nb_gpu_forward **out, nb_error *err);
 void nb_gpu_forward_destroy(nb_gpu_forward *f);

@@ -60,7 +60,7 @@ static void put(uploader *u, void *dst, const void *src, size_t n_bytes)
 
 static nb_status vector(uploader *u, const float *x, size_t n, const float **out)
 {
-    void *p;
+    void *p = NULL;
     *out = NULL;
     if (!x || n == 0) return NB_OK;
     NB_TRY(take(u, n * sizeof *x, &p));
@@ -288,7 +288,7 @@ static nb_status expanding(uploader *u, const nb_layer *l, nb_gpu_layer *g)
 static nb_status stack_experts(uploader *u, const nb_layer *l, size_t off, nb_weight *out)
 {
     const size_t n = u->m->c.n_expert;
-    const nb_weight **src = malloc(n * sizeof *src);
+    const nb_weight **src = calloc(n, sizeof *src);
     if (!src) return nb_fail(u->err, NB_ERR_NOMEM, "out of memory");
     bool same = true;
     for (size_t e = 0; e < n; e++) {

@@ -1,6 +1,8 @@
 /* test_gpu_engine.c - the engine on a GPU, here with the kernels emulated (NB_CUDA_EMU_LIBRARY), or on
  * the one of the machine (NB_TEST_CUDA): the tokens of the CPU; the same bits whatever the steps and the
  * crowd; tokens drawn on the device; what is refused; a device that fails. */
+#include "load_testing.h"
+
 #include "engine_testing.h"
 
 #include "engine/engine_internal.h"
@@ -279,6 +281,36 @@ static void test_refused(void **state)
     refused(&o, "does not fit");
 }
 
+/* Heads that no kernel takes: --device cuda says so, auto takes the CPU and the server's plan knows. */
+static void test_a_model_that_a_gpu_has_no_kernel_for(void **state)
+{
+    static const char config[] =
+        "{\"model_type\":\"llama\",\"vocab_size\":64,\"hidden_size\":64,\"num_hidden_layers\":1,"
+        "\"num_attention_heads\":2,\"num_key_value_heads\":1,\"head_dim\":320,"
+        "\"intermediate_size\":64,\"max_position_embeddings\":128}";
+    (void)state;
+    if (!library()) skip();
+    tmp_dir t;
+    tmp_open(&t);
+    tmp_write(&t, "config.json", nb_str_c(config));
+    nb_engine_options o = options_of("", "bf16", "auto");
+    o.model = t.path;
+    o.load_format = "dummy";
+    o.max_model_len = 0;
+    refused(&o, "heads of 320 values: a GPU has attention for at most 256");
+    o.device = "auto";
+    nb_device_info d;
+    assert_int_equal(nb_engine_find_device(&o, &d, NULL), NB_OK);
+    assert_false(d.is_gpu);
+    assert_non_null(strstr(d.why_cpu, "heads of 320 values"));
+    nb_engine *e = open_with(&o);
+    nb_engine_info info;
+    nb_engine_get_info(e, &info);
+    assert_string_equal(info.device, "cpu");
+    nb_engine_destroy(e);
+    tmp_close(&t);
+}
+
 static void break_device(nb_engine *e, void *ctx)
 {
     (void)ctx;
@@ -308,10 +340,14 @@ static void test_a_device_that_fails(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tokens_of_the_cpu),    cmocka_unit_test(test_sizes_of_steps),
-        cmocka_unit_test(test_alone_and_in_a_crowd), cmocka_unit_test(test_hit_is_miss),
-        cmocka_unit_test(test_drawn_on_the_device),  cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_tokens_of_the_cpu),
+        cmocka_unit_test(test_sizes_of_steps),
+        cmocka_unit_test(test_alone_and_in_a_crowd),
+        cmocka_unit_test(test_hit_is_miss),
+        cmocka_unit_test(test_drawn_on_the_device),
+        cmocka_unit_test(test_refused),
         cmocka_unit_test(test_a_device_that_fails),
+        cmocka_unit_test(test_a_model_that_a_gpu_has_no_kernel_for),
     };
     const int rc = cmocka_run_group_tests(tests, NULL, NULL);
     gen_reset(&one);
