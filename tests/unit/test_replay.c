@@ -1,62 +1,10 @@
 /* test_replay.c - replays of small traces: the cache against a naive LRU over names of blocks, the
  * scheduler against arithmetic that fits on a page. */
-#include "load_testing.h"
+#include "replay_testing.h"
 
 #include <math.h>
 
 #include "base/rng.h"
-#include "capacity/replay.h"
-
-static char dir[64];
-
-static int make_dir(void **state)
-{
-    (void)state;
-    (void)snprintf(dir, sizeof dir, "/tmp/nb_replay_XXXXXX");
-    return mkdtemp(dir) ? 0 : -1;
-}
-static int remove_dir(void **state)
-{
-    (void)state;
-    DIR *d = opendir(dir);
-    for (const struct dirent *e; d && (e = readdir(d));) {
-        char path[512];
-        (void)snprintf(path, sizeof path, "%s/%s", dir, e->d_name);
-        if (e->d_name[0] != '.') (void)remove(path);
-    }
-    if (d) (void)closedir(d);
-    return rmdir(dir);
-}
-
-static const char *write_file(const char *name, const nb_buf *text)
-{
-    static char path[8][160];
-    static size_t n;
-    char *p = path[n++ % 8];
-    nb_error e = { 0 };
-    (void)snprintf(p, sizeof path[0], "%s/%s", dir, name);
-    if (nb_file_write(p, text->p, text->n_bytes, &e) != NB_OK) fail_msg("%s", e.msg);
-    return p;
-}
-
-static void line(nb_buf *to, double t_ms, size_t n_in, size_t n_out, const uint64_t *id,
-                 size_t n_id)
-{
-    assert_int_equal(nb_buf_printf(to,
-                                   "{\"timestamp\": %.17g, \"input_length\": %zu, "
-                                   "\"output_length\": %zu, \"hash_ids\": [",
-                                   t_ms, n_in, n_out),
-                     NB_OK);
-    for (size_t i = 0; i < n_id; i++)
-        assert_int_equal(nb_buf_printf(to, "%s%llu", i ? ", " : "", (unsigned long long)id[i]),
-                         NB_OK);
-    assert_int_equal(nb_buf_add_c(to, "]}\n"), NB_OK);
-}
-
-static nb_mix_options stream(const char *const *path)
-{
-    return (nb_mix_options){ .path = path, .n_path = 1, .speed = 1, .seed = 1 };
-}
 
 /* ---- the cache against a naive one ---- */
 
