@@ -68,7 +68,66 @@ cmp -s "$tmp/out" "$tmp/first" || die "another run, other figures"
 ok $v3 --trace "$tmp/sessions" --cache 1,2 --replay serve --seeds 2
 grep -qF "16 always open" "$tmp/out" && grep -qF "TTFT mean" "$tmp/out" || die "table: $(cat "$tmp/out")"
 
+# A machine: its times, the sizes that it leaves, as `plan` says them; the same bytes hold more of a smaller record.
+on="--gpu h200 --gpus 8"
+ok $v3 $on --json
+cp "$tmp/out" "$tmp/plan"
+ok $v3 $on --trace "$tmp/stream.jsonl" --json --html "$tmp/machine.html"
+cp "$tmp/out" "$tmp/alone"
+python3 - "$tmp/plan" "$tmp/alone" 2>"$tmp/err" <<'END' || die "a machine: $(cat "$tmp/out")"
+import json, sys
+plan, got = (json.load(open(f)) for f in sys.argv[1:])
+machine, points, layout = got["trace"]["machine"], got["points"], plan["layout"]
+assert machine["cache_bytes"] == layout["per_gpu"]["cache_bytes"] * layout["data_parallel"]
+assert (machine["gpus"], machine["tensor_parallel"], machine["data_parallel"]) == (8, layout["tensor_parallel"], layout["data_parallel"])
+assert got["trace"]["clock"]["prefill"] == "modelled" and got["trace"]["prefill_tokens_per_s"] is None
+assert [p["cache_bytes"] for p in points[::3]] == [int(machine["cache_bytes"] * x) for x in (0.125, 0.25, 0.5, 1)]
+tokens = {c["dtype"]: c["tokens"] for c in plan["capacity"]}
+assert all(p["cache_tokens"] == tokens[p["record"]] for p in points[-3:])
+assert all(p["fits"] is True and "ttft_s" not in p for p in points)
+# The reference: a prompt of 8,192; less when 7,680 of it are found.
+whole, rest = machine["prefill"]
+assert (whole["tokens"], whole["cached"], rest["tokens"], rest["cached"]) == (8192, 0, 512, 7680) and whole["s"] > 2 * rest["s"]
+assert [d["record"] for d in machine["decode"]] == ["bf16", "fp8", "nvfp4"] and all(0 < d["s"] < 1 for d in machine["decode"])
+END
+ok $v3 $on --prompt 8k --json
+[ "$(json "$tmp/out" 'round(j["prefill"][0]["ttft_ms_model"] / 1e3, 6)')" = "$(json "$tmp/alone" 'round(j["trace"]["machine"]["prefill"][0]["s"], 6)')" ] ||
+    die "a prompt of 8,192 takes what plan says"
+grep -q 'time to the first token, no queue' "$tmp/machine.html" && grep -qF 'are left for the cache' "$tmp/machine.html" || die "the page"
+[ "$(grep -o '<svg' "$tmp/machine.html" | wc -l)" = 3 ] || die "three plots"
+ok $v3 $on --trace "$tmp/stream.jsonl"
+grep -q "^TTFT .*alone.*no queue" "$tmp/out" && grep -q "^machine .*8 x NVIDIA H200" "$tmp/out" && grep -qF "sooner" "$tmp/out" || die "table: $(cat "$tmp/out")"
+
+# LRU: more cache, never later; where all is found, all records take the same.
+ok $v3 $on --trace "$tmp/stream.jsonl" --policies lru --cache 0.5,1,2,4,8,1000 --json
+[ "$(json "$tmp/out" '[all(a["ttft_alone_s"]["mean"] >= b["ttft_alone_s"]["mean"] for a, b in zip(j["points"][r::3], j["points"][r + 3::3])) for r in range(3)], len({p["ttft_alone_s"]["mean"] for p in j["points"][-3:]}), j["points"][0]["ttft_alone_s"]["mean"] > 1.2 * j["points"][-1]["ttft_alone_s"]["mean"], [p["fits"] for p in j["points"][-4:]]')" = "([True, True, True], 1, True, [True, False, False, False])" ] ||
+    die "more cache: $(cat "$tmp/out")"
+
+# Rates that are given win, one or both; else the scheduler's clock is the machine's.
+ok $v3 $on --trace "$tmp/stream.jsonl" --cache 3 --records nvfp4 --prefill-rate 1000 --json
+[ "$(json "$tmp/out" 'j["trace"]["clock"]["prefill"], j["trace"]["prefill_tokens_per_s"], [abs(p["ttft_alone_s"]["mean"] - p["uncached_tokens"] / p["requests"] / 1000) < 1e-6 for p in j["points"]]')" = "('given', 1000.0, [True])" ] ||
+    die "a rate that is given: $(cat "$tmp/out")"
+ok $v3 $on --trace "$tmp/stream.jsonl" --cache 3,20 --replay serve --speed 0.2 --json
+[ "$(json "$tmp/out" 'j["trace"]["clock"], j["trace"]["decode_steps_per_s"], all(p["ttft_s"]["mean"] > 0.05 for p in j["points"]), [a["ttft_s"]["mean"] > b["ttft_s"]["mean"] for a, b in zip(j["points"], j["points"][1:3])]')" = "({'prefill': 'modelled', 'decode': 'modelled'}, None, True, [True, True])" ] ||
+    die "a machine's clock: $(cat "$tmp/out")"
+ok $v3 $on --trace "$tmp/stream.jsonl" --cache 3 --replay serve --decode-rate 50
+grep -qF "50 decode steps/s (given)" "$tmp/out" && grep -qF "prompts as modelled" "$tmp/out" || die "a rate of two: $(cat "$tmp/out")"
+ok $v3 --trace "$tmp/stream.jsonl" --cache 3 --replay serve
+grep -qF "20000 prompt tokens/s (assumed" "$tmp/out" && grep -qF "30 decode steps/s (assumed" "$tmp/out" || die "rates: $(cat "$tmp/out")"
+ok plan llama-3.1-8b --memory 64GiB --trace "$tmp/stream.jsonl" --records bf16
+grep -qF "they need --bandwidth and --flops" "$tmp/out" && ! grep -q "^TTFT" "$tmp/out" || die "no times: $(cat "$tmp/out")"
+ok plan llama-3.1-8b --gpu h100 --tp 2 --trace "$tmp/stream.jsonl" --bytes-per-token 2048x32 --json
+[ "$(json "$tmp/out" '[p["fits"] for p in j["points"]], j["points"][-1]["blocks"] == j["trace"]["machine"]["cache_bytes"] // (65536 * 64), j["points"][0]["ttft_alone_s"]["mean"] > 0')" = "([True, True, True, True], True, True)" ] ||
+    die "bytes of a token: $(cat "$tmp/out")"
+
 # Refused.
+fails 2 "--gpu h2000 unknown" $v3 --trace "$tmp/stream.jsonl" --gpu h2000
+fails 2 "--gpu NAME" $v3 --trace "$tmp/stream.jsonl" --cache 3 --gpus 8
+fails 2 "--efficiency" $v3 --trace "$tmp/stream.jsonl" --cache 3 --efficiency 2
+fails 2 "--trace does not fit --gpus" $v3 --trace "$tmp/stream.jsonl" --cache 3 --gpu h100 --gpus 4
+fails 2 "tensor-parallel-size 3" $v3 --trace "$tmp/stream.jsonl" --gpu h200 --tp 3
+fails 2 "--max-num-seqs 8192 replicas" plan llama-3.1-8b --trace "$tmp/stream.jsonl" --gpu h200 --dp 256 --max-num-seqs 8192
+fails 2 "--prefill-rate" $v3 --trace "$tmp/stream.jsonl" $on --prefill-rate 0
 printf '{"timestamp":1,"input_length":2,"output_length":3,"hash_ids":[]}\n{"timestamp":1,"input_length":-2}\n' >"$tmp/bad.jsonl"
 fails 1 "bad.jsonl:2: expected input_length" $v3 --trace "$tmp/bad.jsonl" --cache 10
 fails 1 "none.jsonl" $v3 --trace "$tmp/none.jsonl" --cache 10
