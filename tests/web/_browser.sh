@@ -11,10 +11,13 @@ done
 work=$src/build/web-tests
 mkdir -p "$work" || die "no folder $work"
 exec 9>"$work/lock"
-if command -v flock >/dev/null; then flock 9; fi
-cp "$src"/tests/web/*.mjs "$src"/tests/web/package*.json "$src"/tests/web/.npmrc "$work"/ || die "copying"
+if command -v flock >/dev/null; then flock 9; fi # for the packages only: tests run beside each other
+for f in "$src"/tests/web/*.mjs "$src"/tests/web/package*.json "$src"/tests/web/.npmrc; do
+    cmp -s "$f" "$work/${f##*/}" || cp "$f" "$work"/ || die "copying $f" # another may be reading what is the same
+done
 if ! cmp -s "$work/package-lock.json" "$work/installed"; then
     (cd "$work" && npm ci --prefer-offline --no-audit --no-fund --fetch-retries=1 >"$tmp/npm" 2>&1) ||
         skip "npm could not get playwright-core: $(grep -m 1 'npm error' "$tmp/npm")"
     cp "$work/package-lock.json" "$work/installed"
 fi
+exec 9>&-

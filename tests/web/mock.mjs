@@ -121,19 +121,22 @@ export function serve({ files, port = 0, nBlock = 2048, key = "", speed = 25 }) 
     blocks: { all: nBlock, free: Math.floor(nBlock * 0.3), held: Math.floor(nBlock * 0.1), once: Math.floor(nBlock * 0.3), many: Math.floor(nBlock * 0.3) },
     prefix_queries: state.prompt, prefix_hits: state.cached, evicted: 12, preempted: 1, prompt_tokens: state.prompt, prompt_tokens_cached: state.cached, generated_tokens: state.generated, steps: state.generated, step_s: 1, nonfinite: 0,
   });
+  const made = new Map(); // answers that do not change; a large pool takes a second to invent
+  const once = (key, make) => made.get(key) ?? made.set(key, JSON.stringify(make())).get(key);
   const server = http.createServer(async (req, res) => {
     const url = new URL(req.url, "http://x");
-    const json = (status, body) => res.writeHead(status, { "Content-Type": "application/json" }).end(JSON.stringify(body));
+    const send = (status, text) => res.writeHead(status, { "Content-Type": "application/json" }).end(text);
+    const json = (status, body) => send(status, JSON.stringify(body));
     state.requests.push(url.pathname);
     if (url.pathname.startsWith("/api/") || url.pathname.startsWith("/v1/")) {
       if (key && req.headers.authorization !== `Bearer ${key}`) return json(401, { error: { message: "the API key is missing or wrong", type: "invalid_request_error", param: null, code: 401 } });
     }
     if (url.pathname === "/api/config") return json(200, config(nBlock));
     if (url.pathname === "/api/stats") return json(200, stats());
-    if (url.pathname === "/api/cache") return json(200, cacheAnswer(nBlock));
+    if (url.pathname === "/api/cache") return send(200, once("cache", () => cacheAnswer(nBlock)));
     if (url.pathname === "/api/block") {
       if (!state.hasBlock) return json(404, { error: { message: "nothing has run yet" } });
-      return json(200, blockAnswer(Number(url.searchParams.get("layer")), Number(url.searchParams.get("tok"))));
+      return send(200, once(url.search, () => blockAnswer(Number(url.searchParams.get("layer")), Number(url.searchParams.get("tok")))));
     }
     if (url.pathname.startsWith("/v1/")) {
       let text = "";
@@ -153,10 +156,10 @@ export function serve({ files, port = 0, nBlock = 2048, key = "", speed = 25 }) 
       let gone = false;
       res.on("close", () => (gone = !res.writableEnded));
       res.writeHead(200, { "Content-Type": "text/event-stream; charset=utf-8" });
-      const send = (o) => res.write(`data: ${JSON.stringify(o)}\n\n`);
+      const event = (o) => res.write(`data: ${JSON.stringify(o)}\n\n`);
       for (let i = 0; i < n && !gone; i++) {
         const w = WORDS[i % WORDS.length];
-        send({ choices: [chat ? { index: 0, delta: { content: w }, finish_reason: null } : { index: 0, text: w, finish_reason: null }] });
+        event({ choices: [chat ? { index: 0, delta: { content: w }, finish_reason: null } : { index: 0, text: w, finish_reason: null }] });
         state.generated++;
         await sleep(speed);
       }
@@ -165,8 +168,8 @@ export function serve({ files, port = 0, nBlock = 2048, key = "", speed = 25 }) 
         state.aborted++;
         return undefined;
       }
-      send({ choices: [chat ? { index: 0, delta: {}, finish_reason: "length" } : { index: 0, text: "", finish_reason: "length" }] });
-      send({ choices: [], usage: { prompt_tokens: 30, completion_tokens: n, total_tokens: 30 + n, prompt_tokens_details: { cached_tokens: 12 } } });
+      event({ choices: [chat ? { index: 0, delta: {}, finish_reason: "length" } : { index: 0, text: "", finish_reason: "length" }] });
+      event({ choices: [], usage: { prompt_tokens: 30, completion_tokens: n, total_tokens: 30 + n, prompt_tokens_details: { cached_tokens: 12 } } });
       res.end("data: [DONE]\n\n");
       return undefined;
     }
