@@ -268,7 +268,9 @@ static int make_points(trace_plan *t)
                 const double n_block = all ? t->record[r].machine_blocks
                                            : floor(t->size[i] / t->record[r].block_bytes);
                 if (n_block < 1 || n_block > 1 << 28)
-                    return cli_usage("--cache: %.0f bytes are %.0f blocks of %s; expected 1 to %d",
+                    return cli_usage("%s: %.0f bytes are %.0f blocks of %s; expected 1 to %d",
+                                     t->own_sizes ? "--cache (not given: the machine's)"
+                                                  : "--cache",
                                      t->size[i], n_block, t->record[r].name, 1 << 28);
                 t->point[t->n_point++] = (trace_point){
                     .record = r, .size = i, .evict = t->policy[k], .n_block = (size_t)n_block

@@ -146,6 +146,23 @@ static void test_served(void **state)
     free(m);
 }
 
+/* A request of ten generated tokens, nine of them again: prompt tokens where there is a rate, else like the tenth. */
+static void test_again(void **state)
+{
+    (void)state;
+    toy *m = make_toy();
+    nb_replay_clock clock = clock_of(m, 256);
+    const nb_clock_step step = { .n_generating = 1,
+                                 .n_again = 9,
+                                 .work = { .n_seq = 10, .context = 100 } };
+    near("ten", nb_clock_step_s(&clock, &step), 0.2 + 0.2 + 0.01);
+    clock.prefill_tok_s = 1000;
+    near("nine and one", nb_clock_step_s(&clock, &step), 0.009 + 0.2 + 0.02 + 0.01);
+    clock.step_s = 0.5;
+    near("both given", nb_clock_step_s(&clock, &step), 0.009 + 0.5);
+    free(m);
+}
+
 static void test_refused(void **state)
 {
     (void)state;
@@ -227,6 +244,13 @@ static void test_parts(void **state)
         near("none cached", p.model_s, whole.model_s);
         nb_prefill_after(&m->demand, &l, e, n, before, 8192, &p);
         assert_true(before < 8192 || p.model_s < whole.model_s);
+        /* all replicas busy: the rate of prefill, experts of all tokens on all GPUs */
+        const double dp = (double)l.dp;
+        nb_prefill_after(&m->demand, &l, e, 4096, before, 8192, &p);
+        w = (nb_mixed){ .largest = nb_prompt_chunk(4096, before) };
+        w.all =
+            (nb_prompt_work){ dp * w.largest.n_tok, dp * w.largest.pairs, dp * w.largest.rebuilt };
+        near("busy", dp * 4096 / nb_mixed_s(&m->demand, &l, record, e, &w), p.model_tok_s);
     }
     free(m);
 }
@@ -295,9 +319,10 @@ static void test_larger(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_alone),    cmocka_unit_test(test_served),
-        cmocka_unit_test(test_refused),  cmocka_unit_test(test_parts),
-        cmocka_unit_test(test_replicas), cmocka_unit_test(test_larger),
+        cmocka_unit_test(test_alone),  cmocka_unit_test(test_served),
+        cmocka_unit_test(test_again),  cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_parts),  cmocka_unit_test(test_replicas),
+        cmocka_unit_test(test_larger),
     };
     return cmocka_run_group_tests(tests, make_dir, remove_dir);
 }
