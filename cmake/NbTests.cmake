@@ -11,6 +11,9 @@
 #   tests/web/*.sh          the page in Chromium          labels e2e web
 #   tests/server/*.{sh,py}  script NIBBLE SOURCE_DIR      labels e2e server
 #
+# Under a sanitizer the labels web and again are left out: a browser, and what runs the code of other tests
+# for longer.
+#
 # Other .c files of unit, prop and fuzz are helpers, linked to every program of that folder.  Exit
 # code 77 means skipped.  A name with `slow` gets the label slow; one with pool, thread, queue or
 # engine the label threads (run under ThreadSanitizer).
@@ -32,6 +35,23 @@ set(nb_test_env
     "UBSAN_OPTIONS=print_stacktrace=1"
     "TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1")
 
+# Seconds on two cores, of those that take long: ctest begins with them, so that none is alone at the end.
+# What is not named here takes less than ten.
+set(nb_test_costs check_cuda_emu=95 test_gpu_engine=95 check=66 server_soak=53 e2e_parity_run=53 test_gpu_thrift=48
+    web_page=40 server_clients=36 e2e_retrieval=35 test_promises_engine=34 server_wire=33 check_emulated=43
+    test_invariance=30 e2e_plan_trace_slow=23 test_hostile_models=22 e2e_serve_api=22 e2e_bench_serve=21
+    e2e_calibrate=20 web_reports=20 e2e_dummy=17 e2e_eval_ruler=17 e2e_make_hard=17 e2e_eval_kl=16 test_bundled=13
+    e2e_bench_matrix=12 e2e_plan=12 e2e_bench_kernel=12 test_cascade_engine=12 test_thrift_engine=11
+    test_engine_serving=10)
+# The code of these is that of other tests, which a sanitizer sees.
+set(nb_test_again e2e_parity_run e2e_retrieval e2e_make_hard e2e_eval_kl)
+# Of the cases of the kernel checker a sanitizer sees every so many (5: all shapes and patterns come, and both
+# ends of a buffer); guard pages and hashes of inputs, which it has itself, see all of them in the other builds.
+set(nb_test_share "")
+if(NB_SANITIZE)
+    set(nb_test_share --every 5)
+endif()
+
 # nb_test_helpers(TARGET SOURCES...): compiled once; nb_objects is what a program adds to its sources.
 macro(nb_test_helpers target)
     set(nb_objects "")
@@ -52,8 +72,17 @@ function(nb_test name seconds labels)
     if(name MATCHES "pool|thread|queue|engine")
         list(APPEND labels threads)
     endif()
+    if(name IN_LIST nb_test_again)
+        list(APPEND labels again)
+    endif()
+    set(cost ${nb_test_costs})
+    list(FILTER cost INCLUDE REGEX "^${name}=")
+    string(REGEX REPLACE "^.*=" "" cost "${cost}")
+    if(cost STREQUAL "")
+        set(cost 1)
+    endif()
     math(EXPR timeout "${seconds} * ${nb_test_scale}")
-    set_tests_properties(${name} PROPERTIES LABELS "${labels}" TIMEOUT ${timeout}
+    set_tests_properties(${name} PROPERTIES LABELS "${labels}" TIMEOUT ${timeout} COST ${cost}
         SKIP_RETURN_CODE 77 ENVIRONMENT "${nb_test_env}")
     math(EXPR n "${nb_test_count} + 1")
     set(nb_test_count ${n} PARENT_SCOPE)
@@ -101,11 +130,12 @@ if(sources AND nb_kinds)
     if(NB_EMULATED) # the lower levels are those of every other build
         nb_test(check_emulated 240 "check;emu" nibble-check --all-caps --from avx512)
     else()
-        nb_test(check 240 check nibble-check --all-caps)
+        nb_test(check 240 check nibble-check --all-caps ${nb_test_share})
     endif()
     nb_test(check_self_test 180 check nibble-check --self-test)
     if(NB_HAVE_CUDA_EMU)
-        nb_test(check_cuda_emu 300 "check;cuda" nibble-check --cuda $<TARGET_FILE:nibble-cuda-emu>)
+        nb_test(check_cuda_emu 300 "check;cuda" nibble-check --cuda $<TARGET_FILE:nibble-cuda-emu>
+            ${nb_test_share})
         nb_test(check_cuda_self_test 180 "check;cuda" nibble-check --cuda $<TARGET_FILE:nibble-cuda-emu>
             --self-test)
         add_dependencies(nibble-check nibble-cuda-emu)
@@ -139,9 +169,10 @@ if(NB_HAVE_CUDA_EMU AND nb_kinds)
     nb_test(test_cu_emu 60 "unit;fast;cuda" test_cu_emu)
 endif()
 
-# The emulation of AVX-512 and AMX (tests/emu), in every build: against its definitions, and against
-# the processor where it has them.  emu_cases.c is compiled for both.
-if(NB_HAVE_AMX AND nb_kinds)
+# The emulation of AVX-512 and AMX (tests/emu): against its definitions, and against the processor where it has
+# them.  emu_cases.c is compiled for both.  Not with a sanitizer, which emulated kernels do not see either:
+# compiling it takes a minute then.
+if(NB_HAVE_AMX AND nb_kinds AND NOT NB_SANITIZE)
     set(emu "${nb_test_dir}/emu")
     set(nb_objects "")
     set(halves emu)

@@ -1,7 +1,8 @@
 #!/bin/sh
 # check_cuda.sh [BUILD] - compiles and links libnibble-cuda.so where there is an nvcc, and checks the file:
 # it exports one function, needs no library of CUDA to be loaded, and on a machine without a GPU says so
-# in a line.  BUILD: a folder in which it was built (default: builds build/release).
+# in a line.  BUILD: a folder in which it was built (default: builds build/release where there is
+# a GPU, else build/nvcc).
 set -u
 cd "$(dirname "$0")/.." || exit 1
 build=${1:-}
@@ -14,8 +15,12 @@ if [ -z "$build" ]; then
         echo "no nvcc in PATH or /usr/local/cuda: the GPU library is not compiled"
         exit 77
     fi
-    build=build/release
-    sh tools/build.sh release nibble-cuda || exit 1
+    # Without a GPU nobody runs it: sm80/ for the chip of that name only, whose instructions the newer ones have,
+    # which is half the time (preset nvcc); what is for one newer chip is in sm90/, and compiled for that.
+    preset=nvcc
+    if [ -e /dev/nvidiactl ] || [ -e /dev/nvhost-gpu ] || [ -e /dev/dxg ]; then preset=release; fi
+    build=build/$preset
+    sh tools/build.sh $preset nibble-cuda || exit 1
 fi
 library=$build/libnibble-cuda.so
 [ -f "$library" ] || {

@@ -8,6 +8,11 @@
 #include "engine/engine_internal.h"
 
 enum { N_PROMPT = 150, N_GEN = 12, N_CROWD = 4 };
+#if defined(__SANITIZE_ADDRESS__)
+enum { STRIDE = 3 }; /* a latent model and one with grouped heads, greedy and drawn */
+#else
+enum { STRIDE = 1 };
+#endif
 
 static gen one, two;
 static uint32_t prompt[N_PROMPT];
@@ -71,7 +76,7 @@ static void test_tokens_of_the_cpu(void **state)
     (void)state;
     if (!library()) skip();
     const nb_sampling s = greedy(N_GEN);
-    for (size_t i = 0; i < NB_COUNT(models); i++) {
+    for (size_t i = 0; i < NB_COUNT(models); i += STRIDE) {
         nb_engine_options o = options_of(models[i].dir, models[i].kv, models[i].mla);
         generate(&o, &s, &one);
         o.device = "cpu";
@@ -90,7 +95,7 @@ static void test_sizes_of_steps(void **state)
     s.temperature = 0.8;
     s.seed = 3;
     s.n_logprobs = 0;
-    for (size_t i = 0; i < NB_COUNT(models); i++) {
+    for (size_t i = 0; i < NB_COUNT(models); i += STRIDE) {
         if (!strcmp(models[i].kv, "f32")) continue;
         nb_engine_options o = options_of(models[i].dir, models[i].kv, models[i].mla);
         generate(&o, &s, &one);
@@ -210,7 +215,7 @@ static void test_hit_is_miss(void **state)
     (void)state;
     if (!library()) skip();
     check_hit("nvfp4");
-    check_hit("fp8");
+    if (STRIDE == 1) check_hit("fp8");
 }
 
 /* The device draws what the host draws from the same logits. */
@@ -223,7 +228,7 @@ static void test_drawn_on_the_device(void **state)
     (void)state;
     if (!library()) skip();
     const nb_engine_options o = options_of("tests/parity/v2_lite", "bf16", "auto");
-    for (size_t i = 0; i < NB_COUNT(ways); i++) {
+    for (size_t i = 0; i < NB_COUNT(ways); i += STRIDE) {
         nb_sampling s = greedy(N_GEN);
         s.temperature = ways[i].t;
         s.top_p = ways[i].top_p;

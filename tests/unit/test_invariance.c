@@ -8,8 +8,10 @@
 
 #include <math.h>
 
+#include "nb_config.h"
+
 enum { N_PROMPT = 150, N_GEN = 20 };
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(__SANITIZE_ADDRESS__) || NB_EMULATED
 enum { QUICK = 1 }; /* all code is reached with fewer combinations, and five times slower */
 #else
 enum { QUICK = 0 };
