@@ -11,6 +11,10 @@
 
 #define NONE NB_BLOCK_NONE
 
+/* Of a request; the first four it must have.  A subagent has a t and its requests. */
+static const char *const request_field[] = { "t",        "in",          "out",     "hash_ids",
+                                             "api_time", "duration_ms", "requests" };
+
 typedef struct load {
     nb_scan s;
     nb_session *out;
@@ -21,7 +25,7 @@ typedef struct load {
     uint64_t *id; /* [cap_id] names of the last request, and its nodes */
     uint32_t *path;
     size_t n_id, cap_id, cap_path;
-    bool local, sorted;
+    bool local;
 } load;
 
 static nb_status no_memory(const load *l)
@@ -114,16 +118,38 @@ static nb_status seconds_field(load *l, const char *what, double *out)
     return *out < 0 || *out > 1e12 ? nb_scan_fail(&l->s, what) : NB_OK;
 }
 
+static nb_status seconds_or_null(load *l, const char *what, double *out)
+{
+    return nb_scan_peek(&l->s) == 'n' ? nb_scan_skip(&l->s) : seconds_field(l, what, out);
+}
+
 static nb_status read_requests(load *l, size_t depth);
+
+static nb_status check_fields(const load *l, size_t line, unsigned have, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!(have >> i & 1))
+            return nb_fail(l->s.err, NB_ERR_FORMAT, "%s:%zu: expected a field \"%s\"", l->s.name,
+                           line, request_field[i]);
+    return NB_OK;
+}
+
+/* Requests from number `first` on are a subagent's, whose times count from its start.  Its t is when it
+ * ended, or was sent off to go on by itself (no duration): see trace.h. */
+static void place_subagent(load *l, size_t first, double t_s, double duration_s)
+{
+    const double start_s = t_s > duration_s ? t_s - duration_s : 0;
+    for (size_t i = first; i < l->out->n_req; i++) l->out->req[i].t_s += start_s;
+}
 
 /* One request, or a subagent with its own list of them. */
 static nb_status read_request(load *l, size_t depth)
 {
-    static const char *const names[] = { "t", "in", "out", "hash_ids", "api_time", "requests" };
     nb_session_req r = { .node = NONE };
     unsigned have = 0;
-    bool more, first = true;
-    const size_t line = l->s.line;
+    bool more, first = true, have_requests = false;
+    double duration_ms = 0;
+    const size_t line = l->s.line, n_before = l->out->n_req;
     NB_TRY(nb_scan_open(&l->s, '{', "requests that are objects"));
     for (;; first = false) {
         nb_str key;
@@ -131,33 +157,33 @@ static nb_status read_request(load *l, size_t depth)
         NB_TRY(nb_scan_more(&l->s, '}', first, &more));
         if (!more) break;
         NB_TRY(nb_scan_key(&l->s, &key));
-        while (i < 6 && !nb_str_eqc(key, names[i])) i++;
+        while (i < NB_COUNT(request_field) && !nb_str_eqc(key, request_field[i])) i++;
         have |= 1u << i;
         switch (i) {
-        case 0: NB_TRY(seconds_field(l, "t as seconds since the session's start", &r.t_s)); break;
+        case 0: NB_TRY(seconds_field(l, "t as seconds since the start", &r.t_s)); break;
         case 1: NB_TRY(count_field(l, "in of 0 to 16777216", &r.n_in)); break;
         case 2: NB_TRY(count_field(l, "out of 0 to 16777216", &r.n_out)); break;
         case 3: NB_TRY(read_path(l, &r)); break;
-        case 4:
-            if (nb_scan_peek(&l->s) == 'n') /* null */
-                NB_TRY(nb_scan_skip(&l->s));
-            else
-                NB_TRY(seconds_field(l, "api_time as seconds", &r.api_s));
+        case 4: NB_TRY(seconds_or_null(l, "api_time as seconds", &r.api_s)); break;
+        case 5: NB_TRY(seconds_or_null(l, "duration_ms up to 1e12", &duration_ms)); break;
+        case 6:
+            if (have_requests) return nb_scan_fail(&l->s, "\"requests\" once");
+            have_requests = true;
+            NB_TRY(read_requests(l, depth + 1));
             break;
-        case 5: NB_TRY(read_requests(l, depth + 1)); break;
         default: NB_TRY(nb_scan_skip(&l->s));
         }
     }
-    if (have >> 5 & 1) return NB_OK; /* its requests are all there is of it */
-    for (size_t i = 0; i < 4; i++)
-        if (!(have >> i & 1))
-            return nb_fail(l->s.err, NB_ERR_FORMAT, "%s:%zu: expected a field \"%s\"", l->s.name,
-                           line, names[i]);
+    if (have_requests) { /* they and their times are all there is of it */
+        NB_TRY(check_fields(l, line, have, 1));
+        place_subagent(l, n_before, r.t_s, duration_ms / 1e3);
+        return NB_OK;
+    }
+    NB_TRY(check_fields(l, line, have, 4));
     nb_session *o = l->out;
     if (o->n_req == NB_TRACE_MAX_REQ)
         return nb_scan_fail(&l->s, "at most 1048576 requests in a session");
     if (NB_GROW(o->req, l->cap_req, o->n_req) != NB_OK) return no_memory(l);
-    if (o->n_req && o->req[o->n_req - 1].t_s > r.t_s) l->sorted = false;
     o->req[o->n_req++] = r;
     return NB_OK;
 }
@@ -255,7 +281,9 @@ static int by_time(const void *a, const void *b)
 static nb_status sort_requests(load *l)
 {
     nb_session *o = l->out;
-    if (l->sorted) return NB_OK;
+    size_t n = 1;
+    while (n < o->n_req && o->req[n - 1].t_s <= o->req[n].t_s) n++;
+    if (n >= o->n_req) return NB_OK;
     placed *p = malloc(o->n_req * sizeof *p);
     if (!p) return no_memory(l);
     for (size_t i = 0; i < o->n_req; i++) p[i] = (placed){ o->req[i], i };
@@ -269,9 +297,7 @@ nb_status nb_session_parse(const char *p, size_t n_bytes, const char *name, nb_s
                            nb_session *out, nb_error *err)
 {
     nb_session got = { 0 };
-    load l = {
-        .s = nb_scan_text(p, n_bytes, name, 1, err), .out = &got, .local = true, .sorted = true
-    };
+    load l = { .s = nb_scan_text(p, n_bytes, name, 1, err), .out = &got, .local = true };
     nb_status st = read_session(&l);
     if (st == NB_OK) st = make_keys(&l, salt);
     if (st == NB_OK) st = sort_requests(&l);

@@ -97,14 +97,15 @@ def session_requests(path):
         session = json.load(f)
     flat = []
 
-    def walk(requests):
+    def walk(requests, since):
+        """A subagent's own clock begins when its parent called it: `duration_ms` before the time it is listed at."""
         for r in requests:
             if "requests" in r:
-                walk(r["requests"])
+                walk(r["requests"], since + max(r["t"] - (r.get("duration_ms") or 0) / 1000, 0))
             else:
-                flat.append(r)
+                flat.append({**r, "t": since + r["t"]})
 
-    walk(session["requests"])
+    walk(session["requests"], 0)
     return sorted(flat, key=lambda r: r["t"]), session["block_size"]
 
 

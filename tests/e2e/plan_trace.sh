@@ -26,7 +26,11 @@ for s in range(12):
             new += 1
             ids = ids + [new]
         r = {"t": t, "in": 64 * len(ids) + rng.randrange(64), "out": 5, "hash_ids": ids, "api_time": 1.5}
-        requests.append({"type": "subagent", "t": t, "requests": [r]} if rng.random() < 0.1 else r)
+        if rng.random() < 0.2: # some outlast the parent's next requests
+            more, long = {**r, "t": rng.choice([3, 30])}, rng.choice([None, 1000 * rng.randrange(40)])
+            requests.append({"type": "subagent", "t": t, "duration_ms": long, "requests": [{**r, "t": 0}, more]})
+        else:
+            requests.append(r)
         t += rng.choice([1, 5, 20, 900])
     with open(f"{sys.argv[1]}/sessions/s{s:02}.json", "w") as f:
         json.dump({"id": str(s), "block_size": 64, "hash_id_scope": "local", "requests": requests}, f)

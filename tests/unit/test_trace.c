@@ -161,7 +161,7 @@ static void test_session(void **state)
                          "[9]") "]},"
                                 "{\"t\":7,\"in\":135,\"out\":1,\"hash_ids\":[1,2],\"api_time\":null}");
     nb_session s = parse(text, "x"), other = parse(text, "y");
-    static const double t[] = { 0, 2, 5, 7, 9 };
+    static const double t[] = { 0, 3, 5, 7, 10 };
     static const uint32_t n_in[] = { 200, 130, 270, 135, 64 };
     assert_int_equal(s.n_req, 5);
     assert_int_equal(s.n_node, 6); /* 1, 1-2, 1-2-3, 1-2-3-4, 1-9, 9 */
@@ -185,6 +185,48 @@ static void test_session(void **state)
     }
     nb_session_deinit(&s);
     nb_session_deinit(&other);
+}
+
+/* A subagent's times count from its start: its t less its duration. */
+static void test_subagent(void **state)
+{
+    (void)state;
+#define CALL(t, n_in) REQ(t, n_in, "1", "[1]")
+#define SUBAGENT(fields, requests) "{\"type\":\"subagent\"," fields "\"requests\":[" requests "]}"
+    static const char *const text[] = {
+        /* sent off to go on by itself: no duration */
+        SESSION(CALL("0", "1") "," SUBAGENT(
+            "\"t\":500,", CALL("0", "2") "," CALL("50", "4")) "," CALL("520", "3")),
+        /* the same, of which the parent waited for the answer; duration after the list, too */
+        SESSION(
+            CALL("0", "1") "," SUBAGENT("\"t\":560,\"duration_ms\":60000,",
+                                        CALL("0", "2") "," CALL("50", "4")) "," CALL("520", "3")),
+        SESSION(CALL("0", "1") ",{\"requests\":[" CALL("0", "2") "," CALL(
+            "50", "4") "],\"duration_ms\":60000,\"t\":560,\"status\":\"completed\"}," CALL("520",
+                                                                                           "3")),
+        /* a subagent's subagent; one that is said to have begun before the session */
+        SESSION(CALL("0", "1") "," SUBAGENT(
+            "\"t\":560,\"duration_ms\":60000,",
+            CALL("0", "2") "," SUBAGENT("\"t\":51,\"duration_ms\":1e3,",
+                                        CALL("0", "4"))) "," CALL("520", "3")),
+        SESSION(SUBAGENT("\"t\":7,\"duration_ms\":8000,",
+                         CALL("0", "1") "," CALL("500", "2")) "," CALL("550", "4") "," CALL("520",
+                                                                                            "3")),
+        /* null is no duration */
+        SESSION(
+            CALL("0", "1") "," SUBAGENT("\"t\":500,\"duration_ms\":null,",
+                                        CALL("0", "2") "," CALL("50", "4")) "," CALL("520", "3")),
+    };
+    static const double at[] = { 0, 500, 520, 550 };
+    for (size_t i = 0; i < NB_COUNT(text); i++) {
+        nb_session s = parse(text[i], "x");
+        assert_int_equal(s.n_req, 4);
+        for (size_t k = 0; k < 4; k++) {
+            if (!(fabs(s.req[k].t_s - at[k]) < 1e-9) || s.req[k].n_in != k + 1)
+                fail_msg("%zu: request %zu: %u tokens at %g s", i, k, s.req[k].n_in, s.req[k].t_s);
+        }
+        nb_session_deinit(&s);
+    }
 }
 
 static void test_scope(void **state)
@@ -234,6 +276,11 @@ static void test_refused_sessions(void **state)
     refused_session(SESSION(REQ("1", "1", "\"1\"", "[]")), "out of 0");
     refused_session(SESSION(REQ("1", "1", "1", "[1.5]")), "hash_ids");
     refused_session(SESSION(REQ("1", "1", "1", "[]")) "]", "nothing more");
+    refused_session(SESSION("{\"requests\":[]}"), ":1: expected a field \"t\"");
+    refused_session(SESSION(SUBAGENT("\"t\":1,\"duration_ms\":-1,", "")), "duration_ms");
+    refused_session(SESSION(SUBAGENT("\"t\":1,\"duration_ms\":2e12,", "")), "duration_ms");
+    refused_session(SESSION(SUBAGENT("\"t\":1,\"duration_ms\":\"1\",", "")), "duration_ms");
+    refused_session(SESSION(SUBAGENT("\"t\":1,\"requests\":[],", "")), "\"requests\" once");
     refused_session(SESSION("{\"requests\":[{\"requests\":[{\"requests\":[{\"requests\":"
                             "[{\"requests\":[]}]}]}]}]}"),
                     "4 deep");
@@ -242,9 +289,10 @@ static void test_refused_sessions(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_mooncake),      cmocka_unit_test(test_azure),
-        cmocka_unit_test(test_refused_lines), cmocka_unit_test(test_session),
-        cmocka_unit_test(test_scope),         cmocka_unit_test(test_refused_sessions),
+        cmocka_unit_test(test_mooncake),         cmocka_unit_test(test_azure),
+        cmocka_unit_test(test_refused_lines),    cmocka_unit_test(test_session),
+        cmocka_unit_test(test_subagent),         cmocka_unit_test(test_scope),
+        cmocka_unit_test(test_refused_sessions),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
