@@ -22,7 +22,10 @@ namespace
 enum { TEAMS = 2, THREADS = TEAMS * NB_MT_THREADS, AT_ROWS = 4, AT_COLS = 5 };
 
 /* Models of so many heads and more take mla_tail_many.cu, which no device has run yet; 0: none. */
-constexpr size_t MANY_HEADS = 0;
+#ifndef NB_TAIL_MANY_HEADS
+#define NB_TAIL_MANY_HEADS 0
+#endif
+constexpr size_t MANY_HEADS = NB_TAIL_MANY_HEADS;
 
 /* A thread's share of the rows: a warp has rows t = warp, warp + 16, ... */
 struct rows4 {
