@@ -4,12 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/attr.h"
 #include "cli.h"
 #include "opts_table.h"
 
-static const opt_table *const tables[] = { &opt_table_main, &opt_table_kv, &opt_table_serve,
-                                           &opt_table_bench, &opt_table_eval,
-                                           &opt_table_plan, &opt_table_trace };
+static const opt_table *const tables[] = { &opt_table_main,  &opt_table_kv,   &opt_table_serve,
+                                           &opt_table_bench, &opt_table_eval, &opt_table_plan,
+                                           &opt_table_trace };
 
 const opt_row *opts_row_at(size_t i)
 {
@@ -144,6 +145,27 @@ bool opts_takes_value(const opt_row *r)
     return r->type != OPT_FLAG && r->type != OPT_UNSET && !negatable(r);
 }
 
+static size_t row_number(const opt_row *r)
+{
+    size_t i = 0;
+    while (opts_row_at(i) != r) i++;
+    return i;
+}
+
+bool opts_given(const opts *o, unsigned cmd, const char *name)
+{
+    bool negated;
+    const opt_row *r = opts_find(cmd, name, &negated);
+    const size_t i = r ? row_number(r) : 0;
+    return r && i < 64 * NB_COUNT(o->given) && o->given[i / 64] >> i % 64 & 1;
+}
+
+static void mark_given(opts *o, const opt_row *r)
+{
+    const size_t i = row_number(r);
+    if (i < 64 * NB_COUNT(o->given)) o->given[i / 64] |= (uint64_t)1 << i % 64;
+}
+
 /* argv[*i] is `--name`, `--name=value`, `-x`, or `-xvalue`. */
 static int parse_option(const command *c, int argc, char **argv, int *i, opts *o)
 {
@@ -170,6 +192,7 @@ static int parse_option(const command *c, int argc, char **argv, int *i, opts *o
             return cli_usage("%s: unknown option; `nibble %s --help` lists them", given, c->name);
         if (given[2]) value = given + 2;
     }
+    mark_given(o, r);
     if (!opts_takes_value(r)) {
         if (value) return cli_usage("%s takes no value", shown);
         return opts_set(o, r, shown, negated ? "0" : "1");

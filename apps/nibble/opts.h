@@ -114,10 +114,11 @@ typedef struct opts {
     eval_opts eval;
     plan_opts plan;
     trace_opts trace;
-    const char *config;   /* path of a YAML file */
-    bool config_model;    /* model comes from it */
-    opt_strs ignored;     /* options that were given and have no effect */
-    char **owned;         /* strings of the file */
+    const char *config; /* path of a YAML file */
+    bool config_model;  /* model comes from it */
+    opt_strs ignored;   /* options that were given and have no effect */
+    uint64_t given[16]; /* bits by row: what the command line named, opts_given */
+    char **owned;       /* strings of the file */
     size_t n_owned;
 } opts;
 
@@ -158,6 +159,8 @@ extern const command commands[]; /* ends at name == NULL */
  * after an error line; *help is set when --help was among them.  opts_deinit in any case. */
 int opts_parse(const command *c, int argc, char **argv, opts *o, bool *help);
 void opts_deinit(opts *o);
+/* Whether an option of command `cmd` was on the command line; name without dashes, not an alias. */
+bool opts_given(const opts *o, unsigned cmd, const char *name);
 
 void opts_print_help(const command *c);
 /* The name among the commands that is nearest to a misspelt one, or NULL. */
