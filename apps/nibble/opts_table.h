@@ -11,6 +11,7 @@ typedef enum opt_type {
     OPT_CHOICE, /* const char *, one of the row's choices          */
     OPT_UNSET,  /* bool: --name makes it false                     */
     OPT_COUNT,  /* size_t: 4096, 4k, 4K; where the range begins at -1 also auto: OPT_AUTO */
+    OPT_TOKENS, /* size_t: 4096; 4k and 4K are 4096, 1m and 1M 2^20 */
     OPT_SIZE,   /* size_t; where the range begins at -1, -1 is 0   */
     OPT_INT,    /* int                                             */
     OPT_U64,    /* uint64_t                                        */

@@ -23,6 +23,8 @@ void opts_range_text(const opt_row *r, char *out, size_t n)
     else if (r->type == OPT_COUNT)
         (void)snprintf(out, n, "%sa count in [%.0f, %.0f], such as 4096, 4k (4000) or 4K (4096)",
                        r->lo < 0 ? "auto, or " : "", r->lo < 0 ? 1 : r->lo, r->hi);
+    else if (r->type == OPT_TOKENS)
+        (void)snprintf(out, n, "a count in [%.0f, %.0f], such as 4096 or 4k (4096)", r->lo, r->hi);
     else if (r->hi >= 1e6)
         (void)snprintf(out, n, "%s %s %g", what, r->lo_open ? ">" : ">=", r->lo);
     else
@@ -98,6 +100,20 @@ static bool parse_count(const opt_row *r, const char *s, size_t *out)
     const double x = floor(strtod(number, &end) * unit + 0.5);
     if (*end || !(x >= (r->lo < 0 ? 1 : r->lo)) || x > r->hi || x > 9e15) return false;
     *out = (size_t)x;
+    return true;
+}
+
+/* 4096, 4k = 4K = 4096, 1m = 1M = 2^20. */
+static bool parse_tokens(const opt_row *r, const char *s, size_t *out)
+{
+    static const char unit[] = "kKmM";
+    const size_t n = strspn(s, "0123456789");
+    const char *at = s[n] ? strchr(unit, s[n]) : unit;
+    uint64_t v;
+    if (!at || (s[n] && s[n + 1]) || !parse_u64(s, n, (uint64_t)1 << 32, &v)) return false;
+    if (s[n]) v <<= at < unit + 2 ? 10 : 20;
+    if ((double)v < r->lo || (double)v > r->hi) return false;
+    *out = (size_t)v;
     return true;
 }
 
@@ -188,6 +204,9 @@ int opts_set(opts *o, const opt_row *r, const char *shown, const char *value)
     case OPT_UNSET: *(bool *)at = value[0] != '1'; return CLI_OK;
     case OPT_COUNT:
         if (!parse_count(r, value, at)) return bad_value(r, shown, value);
+        return CLI_OK;
+    case OPT_TOKENS:
+        if (!parse_tokens(r, value, at)) return bad_value(r, shown, value);
         return CLI_OK;
     case OPT_ONLY:
     case OPT_ONLY_ON:
