@@ -126,10 +126,8 @@ int cmd_plan_trace(const opts *o)
 {
     trace_plan t;
     int code = trace_setup(o, &t);
-    if (code == CLI_OK && !t.mix.sessions && o->trace.seeds > 1)
-        code = cli_usage("--seeds %zu: a stream is played as it was recorded; expected 1",
-                         o->trace.seeds);
     if (code == CLI_OK) code = play(&t);
+    if (code == CLI_OK) code = trace_check_played(&t);
     if (code == CLI_OK && o->trace.html) code = trace_page(&t, o->trace.html);
     if (code == CLI_OK) code = report(&t);
     trace_deinit(&t);

@@ -75,6 +75,11 @@ const char *trace_rate_source(double given, bool modelled);
 int trace_setup(const opts *o, trace_plan *t);
 void trace_deinit(trace_plan *t);
 
+/* plan_trace_check.c: CLI_OK, or another code after one error line.  Whether this replay reads all options
+ * that were given (after trace_setup's other steps); whether every point had requests. */
+int trace_check_options(const trace_plan *t);
+int trace_check_played(const trace_plan *t);
+
 /* plan_trace_out.c: the report, its keys are in docs/trace-replay.md; NULL without memory. */
 json_t *trace_json(const trace_plan *t);
 void trace_print(const trace_plan *t);

@@ -27,6 +27,11 @@ static bool put_int(json_t *o, const char *key, double x)
 {
     return put(o, key, json_integer((json_int_t)x));
 }
+/* A count: means over seeds are rounded. */
+static bool put_count(json_t *o, const char *key, double x)
+{
+    return put_int(o, key, floor(x + 0.5));
+}
 static json_t *text(const char *s) /* a path may be any bytes */
 {
     json_t *v = json_string(s);
@@ -136,8 +141,8 @@ static bool put_serve(json_t *j, const trace_point *p)
     return put_num(ttft, "mean", p->ttft_mean) && put_num(ttft, "p50", p->ttft_p50) &&
            put_num(ttft, "p90", p->ttft_p90) && put_num(ttft, "p99", p->ttft_p99) &&
            put(j, "ttft_s", ttft) && put_num(j, "wait_mean_s", p->wait) &&
-           put_num(j, "preemptions", p->n_preempted) && put_num(j, "held_mean", p->held) &&
-           put_num(j, "running_max", p->n_running) && put_num(j, "output_tokens", p->n_out);
+           put_count(j, "preemptions", p->n_preempted) && put_num(j, "held_mean", p->held) &&
+           put_count(j, "running_max", p->n_running) && put_count(j, "output_tokens", p->n_out);
 }
 
 static bool put_alone(json_t *j, const trace_point *p)
@@ -167,10 +172,10 @@ static json_t *describe_point(const trace_plan *t, const trace_point *p)
         put_num(j, "hit_rate", p->hit) && put_num(j, "hit_rate_min", p->hit_min) &&
         put_num(j, "hit_rate_max", p->hit_max) &&
         put_num(j, "hit_rate_ceiling", t->serve ? (double)NAN : p->ceiling) &&
-        put_num(j, "requests", p->n_request) && put_num(j, "skipped", p->n_skipped) &&
-        put_num(j, "sessions", p->n_session) && put_num(j, "input_tokens", p->n_in) &&
-        put_num(j, "uncached_tokens", p->n_uncached) &&
-        put_num(j, "evicted_blocks", p->n_evicted) && put_num(j, "duration_s", p->duration) &&
+        put_count(j, "requests", p->n_request) && put_count(j, "skipped", p->n_skipped) &&
+        put_count(j, "sessions", p->n_session) && put_count(j, "input_tokens", p->n_in) &&
+        put_count(j, "uncached_tokens", p->n_uncached) &&
+        put_count(j, "evicted_blocks", p->n_evicted) && put_num(j, "duration_s", p->duration) &&
         put(j, "fits", fits_json(t, p)) && (!trace_has_alone(t) || put_alone(j, p)) &&
         (!t->serve || put_serve(j, p)))
         return j;

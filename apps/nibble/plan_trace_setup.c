@@ -288,6 +288,7 @@ int trace_setup(const opts *o, trace_plan *t)
     if (code == CLI_OK) code = trace_clocks(t);
     if (code == CLI_OK) code = read_policies(t);
     if (code == CLI_OK) code = read_files(t);
+    if (code == CLI_OK) code = trace_check_options(t);
     if (code == CLI_OK) code = make_points(t);
     return code;
 }

@@ -45,7 +45,7 @@ same_hits() {
     ok plan x --trace "$trace" --kv-cache-memory-bytes "${sizes#,}" --bytes-per-token 1 --policies lru --json "$@"
     local got want
     got=$(json "$tmp/out" '[j["points"][0]["input_tokens"]] + [round(p["input_tokens"] - p["uncached_tokens"]) for p in j["points"]]')
-    want=$(json "$tmp/want" '[float(j["input_tokens"])] + j["hit_tokens"]')
+    want=$(json "$tmp/want" '[j["input_tokens"]] + j["hit_tokens"]')
     [ "$got" = "$want" ] || die "hits $got, expected $want: $trace $*"
 }
 same_hits "$tmp/stream.jsonl" 50,200,700,3000
@@ -63,7 +63,7 @@ ok $v3 --trace "$tmp/stream.jsonl" --cache 1,200 --policies all --records nvfp4 
 
 # The scheduler: all requests are answered; a record of fewer bytes hits more and starts sooner.
 ok $v3 --trace "$tmp/stream.jsonl" --cache 3 --replay serve --prefill-rate 8000 --decode-rate 50 --json --html "$tmp/page.html"
-[ "$(json "$tmp/out" '[p["requests"] for p in j["points"]], [a["hit_rate"] < b["hit_rate"] and a["ttft_s"]["mean"] > b["ttft_s"]["mean"] for a, b in zip(j["points"], j["points"][1:])], all(p["ttft_s"]["p50"] <= p["ttft_s"]["p90"] <= p["ttft_s"]["p99"] for p in j["points"])')" = "([400.0, 400.0, 400.0], [True, True], True)" ] ||
+[ "$(json "$tmp/out" '[p["requests"] for p in j["points"]], [a["hit_rate"] < b["hit_rate"] and a["ttft_s"]["mean"] > b["ttft_s"]["mean"] for a, b in zip(j["points"], j["points"][1:])], all(p["ttft_s"]["p50"] <= p["ttft_s"]["p90"] <= p["ttft_s"]["p99"] for p in j["points"])')" = "([400, 400, 400], [True, True], True)" ] ||
     die "serve: $(cat "$tmp/out")"
 grep -q '<svg' "$tmp/page.html" && ! grep -qi '<script\|src=\|href=' "$tmp/page.html" || die "the page"
 cp "$tmp/out" "$tmp/first"
@@ -130,8 +130,46 @@ fails 2 "--gpu NAME" $v3 --trace "$tmp/stream.jsonl" --cache 3 --gpus 8
 fails 2 "--efficiency" $v3 --trace "$tmp/stream.jsonl" --cache 3 --efficiency 2
 fails 2 "--trace does not fit --gpus" $v3 --trace "$tmp/stream.jsonl" --cache 3 --gpu h100 --gpus 4
 fails 2 "tensor-parallel-size 3" $v3 --trace "$tmp/stream.jsonl" --gpu h200 --tp 3
-fails 2 "--max-num-seqs 8192 replicas" plan llama-3.1-8b --trace "$tmp/stream.jsonl" --gpu h200 --dp 256 --max-num-seqs 8192
-fails 2 "--prefill-rate" $v3 --trace "$tmp/stream.jsonl" $on --prefill-rate 0
+fails 2 "--max-num-seqs 8192 replicas" plan llama-3.1-8b --trace "$tmp/stream.jsonl" --gpu h200 --dp 256 --replay serve --max-num-seqs 8192
+fails 2 "--prefill-rate 0 >= 1" $v3 --trace "$tmp/stream.jsonl" $on --prefill-rate 0
+fails 2 "--prefill-rate 1e-300" $v3 --trace "$tmp/stream.jsonl" $on --prefill-rate 1e-300
+fails 2 "--decode-rate 1e-300 0.01, 100000" $v3 --trace "$tmp/stream.jsonl" $on --replay serve --decode-rate 1e-300
+fails 2 "--speed" $v3 --trace "$tmp/stream.jsonl" --cache 3 --speed 1e-300
+fails 2 "--max-prompt 1.5k 4k (4096)" $v3 --trace "$tmp/stream.jsonl" --cache 3 --max-prompt 1.5k
+fails 2 "--max-prompt 17M 16777216" $v3 --trace "$tmp/stream.jsonl" --cache 3 --max-prompt 17M
+# not_read WORDS OPTIONS...: no option without effect.
+not_read() {
+    local words=$1
+    shift
+    fails 2 "$words" $v3 --trace "$tmp/stream.jsonl" --cache 3 "$@"
+}
+for o in "--decode-rate 5" "--max-num-seqs 5" "--prefill-rate 5" "--max-num-batched-tokens 500"; do
+    not_read "${o%% *} --replay serve" $o
+done
+for o in "--sessions 5" "--max-gap 5"; do
+    not_read "${o%% *} sessions stream" $o
+done
+for o in "--context 4k" "--concurrency 5" "--prompt 5" "--price 5" "--tokens-per-second 5" "--kv-rope-dtype bf16"; do
+    not_read "${o%% *} --trace" $o
+    not_read "${o%% *} --trace" $on $o
+done
+for o in "--kv-cache-dtype fp8" "--weight-dtype fp8" "--gpu-file none.json" "--gpu-memory-utilization 0.5"; do
+    not_read "${o%% *} machine" $o
+done
+not_read "--decode-rate --replay serve" $on --decode-rate 5
+not_read "--records --bytes-per-token" --records nvfp4 --bytes-per-token 5
+not_read "--protected-share classes" --policies lru --protected-share 0.5
+ok $v3 --trace "$tmp/stream.jsonl" --max-prompt 1k --cache 3 --json
+[ "$(json "$tmp/out" 'j["trace"]["max_prompt"], [isinstance(p[k], int) for p in j["points"][:1] for k in ("requests", "skipped", "sessions", "input_tokens", "uncached_tokens", "evicted_blocks")]')" = "(1024, [True, True, True, True, True, True])" ] ||
+    die "k is 1,024, counts are integers: $(cat "$tmp/out")"
+
+# Nothing is left to play.
+fails 1 "--max-prompt 1 all 400 prompts stream.jsonl are longer" $v3 --trace "$tmp/stream.jsonl" --cache 3 --max-prompt 1 --html "$tmp/none.html"
+[ ! -e "$tmp/none.html" ] || die "a page of nothing"
+printf 'TIMESTAMP,ContextTokens,GeneratedTokens\n' >"$tmp/head.csv"
+fails 1 "head.csv no requests" $v3 --trace "$tmp/head.csv" --cache 3
+printf 'TIMESTAMP,ContextTokens,GeneratedTokens\n2024-01-01 00:00:00,9000,3\n' >"$tmp/long.csv"
+fails 1 "long.csv no request is left 1 are too long 256 tokens bf16" $v3 --trace "$tmp/long.csv" --cache 3,0.02 --replay serve
 printf '{"timestamp":1,"input_length":2,"output_length":3,"hash_ids":[]}\n{"timestamp":1,"input_length":-2}\n' >"$tmp/bad.jsonl"
 fails 1 "bad.jsonl:2: expected input_length" $v3 --trace "$tmp/bad.jsonl" --cache 10
 fails 1 "none.jsonl" $v3 --trace "$tmp/none.jsonl" --cache 10
