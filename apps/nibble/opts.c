@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/attr.h"
 #include "cli.h"
 #include "opts_table.h"
 
@@ -157,13 +156,13 @@ bool opts_given(const opts *o, unsigned cmd, const char *name)
     bool negated;
     const opt_row *r = opts_find(cmd, name, &negated);
     const size_t i = r ? row_number(r) : 0;
-    return r && i < 64 * NB_COUNT(o->given) && o->given[i / 64] >> i % 64 & 1;
+    return r && i < 8 * sizeof o->given && o->given[i / 64] >> i % 64 & 1;
 }
 
 static void mark_given(opts *o, const opt_row *r)
 {
     const size_t i = row_number(r);
-    if (i < 64 * NB_COUNT(o->given)) o->given[i / 64] |= (uint64_t)1 << i % 64;
+    if (i < 8 * sizeof o->given) o->given[i / 64] |= (uint64_t)1 << i % 64;
 }
 
 /* argv[*i] is `--name`, `--name=value`, `-x`, or `-xvalue`. */
