@@ -1,6 +1,7 @@
 /* plan_json.c - the report of `nibble plan` as one JSON object; its keys are in
  * src/capacity/README.md.  What the tables and the page show is in it. */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "plan.h"
@@ -73,14 +74,29 @@ static json_t *model_json(maker *k, const plan *p)
     return j;
 }
 
+/* "fp8", "bfloat16", "compressed-tensors, 4 bits". */
+static void put_checkpoint(maker *k, json_t *j, const nb_model_config *c)
+{
+    char text[64];
+    if (!c->quant.method[0]) {
+        put_str(k, j, "checkpoint_dtype", c->fp8 ? "fp8" : c->dtype);
+        return;
+    }
+    (void)snprintf(text, sizeof text, "%s", c->quant.method);
+    if (c->quant.bits)
+        (void)snprintf(text, sizeof text, "%s, %zu bits", c->quant.method, c->quant.bits);
+    put_str(k, j, "checkpoint_dtype", text);
+}
+
 static json_t *weights_json(maker *k, const plan *p)
 {
     const nb_sizes *s = &p->sizes;
     json_t *j = json_object(), *types = json_array();
     put_str(k, j, "dtype", plan_wtype_name(p->demand.wtype));
-    put_str(k, j, "checkpoint_dtype", p->config->fp8 ? "fp8" : p->config->dtype);
+    put_checkpoint(k, j, p->config);
     for (int i = 0; i < NB_SIZES_N_WTYPE; i++) {
         const nb_weight_size *w = &s->weight[i];
+        if (i == NB_SIZES_CHECKPOINT && s->checkpoint_unknown) continue;
         json_t *t = json_object();
         put_str(k, t, "dtype", plan_wtype_name((nb_sizes_wtype)i));
         put_int(k, t, "bytes", (double)w->bytes);

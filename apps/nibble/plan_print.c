@@ -132,8 +132,9 @@ static void print_weights(const json_t *w)
     {
         char label[48];
         const bool own = strcmp(str(t, "dtype"), "checkpoint") == 0;
+        const char *type = str(w, "checkpoint_dtype"), *bits = strchr(type, ',');
         (void)snprintf(label, sizeof label, own ? "%s (%s)" : "%s", str(t, "dtype"),
-                       str(w, "checkpoint_dtype"));
+                       bits ? bits + 2 : type);
         (void)printf("%s %-20s", strcmp(str(t, "dtype"), str(w, "dtype")) == 0 ? "*" : " ", label);
         cell_bytes(num(t, "bytes"), 12);
         cell_count(num(t, "bytes"), 18);

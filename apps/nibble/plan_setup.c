@@ -92,6 +92,7 @@ static nb_sizes_wtype weight_type(const char *s)
     if (strcmp(s, "bf16") == 0) return NB_SIZES_BF16;
     if (strcmp(s, "fp8") == 0) return NB_SIZES_FP8;
     if (strcmp(s, "int8") == 0) return NB_SIZES_INT8;
+    if (strcmp(s, "int4") == 0) return NB_SIZES_INT4;
     return NB_SIZES_CHECKPOINT;
 }
 
@@ -248,6 +249,12 @@ int plan_setup(const opts *o, plan *p)
     if (code == CLI_OK) code = read_model(p);
     if (code == CLI_OK) code = mark_record(p);
     if (code == CLI_OK) code = read_machine(p);
+    if (code == CLI_OK && p->has_machine && p->sizes.checkpoint_unknown &&
+        p->demand.wtype == NB_SIZES_CHECKPOINT)
+        return cli_usage(
+            "%s: quantization_config.quant_method \"%s\" does not say the bytes of the "
+            "weights: --weight-dtype bf16, fp8, int8 or int4 says what to plan with",
+            o->model, p->config->quant.method);
     if (code == CLI_OK && p->has_machine) code = choose_layout(p);
     return code;
 }

@@ -27,7 +27,8 @@ json_t *plan_string(const char *s)
 
 const char *plan_wtype_name(nb_sizes_wtype w)
 {
-    static const char *const name[NB_SIZES_N_WTYPE] = { "checkpoint", "bf16", "fp8", "int8" };
+    static const char *const name[NB_SIZES_N_WTYPE] = { "checkpoint", "bf16", "fp8", "int8",
+                                                        "int4" };
     return name[w];
 }
 
@@ -194,10 +195,99 @@ static void about_fit(const plan *p, json_t *a)
             weights, budget);
 }
 
+/* What is quantised: "the routed experts, attention (kv_b_proj)". */
+static void units_text(const plan *p, const nb_quant *q, char *out, size_t n)
+{
+    static const char *const name[NB_QU_COUNT] = {
+        [NB_QU_Q] = "q_proj",
+        [NB_QU_Q_A] = "q_a_proj",
+        [NB_QU_Q_B] = "q_b_proj",
+        [NB_QU_KV_A] = "kv_a_proj",
+        [NB_QU_KV_B] = "kv_b_proj",
+        [NB_QU_K] = "k_proj",
+        [NB_QU_V] = "v_proj",
+        [NB_QU_O] = "o_proj",
+        [NB_QU_DENSE] = "dense layers",
+        [NB_QU_SHARED] = "shared experts",
+        [NB_QU_EXPERT] = "routed experts",
+        [NB_QU_HEAD] = "head",
+    };
+    const nb_model_config *c = p->config;
+    const bool mla = p->sizes.is_mla;
+    const bool has[NB_QU_COUNT] = {
+        [NB_QU_Q] = !mla || !c->q_lora,
+        [NB_QU_Q_A] = mla && c->q_lora,
+        [NB_QU_Q_B] = mla && c->q_lora,
+        [NB_QU_KV_A] = mla,
+        [NB_QU_KV_B] = mla,
+        [NB_QU_K] = !mla,
+        [NB_QU_V] = !mla,
+        [NB_QU_O] = true,
+        [NB_QU_DENSE] = p->sizes.n_moe_layer < p->sizes.n_layer,
+        [NB_QU_SHARED] = p->sizes.n_moe_layer && c->n_shared,
+        [NB_QU_EXPERT] = p->sizes.n_moe_layer,
+        [NB_QU_HEAD] = true,
+    };
+    bool attention = true;
+    size_t at = 0;
+    out[0] = 0;
+    for (int u = 0; u <= NB_QU_O; u++) attention &= !has[u] || q->units >> u & 1;
+    if (attention) at += (size_t)snprintf(out, n, "attention");
+    for (int u = attention ? NB_QU_DENSE : 0; u < NB_QU_COUNT && at + 32 < n; u++)
+        if (has[u] && q->units >> u & 1)
+            at += (size_t)snprintf(out + at, n - at, "%s%s", at ? ", " : "", name[u]);
+    if (!at) (void)snprintf(out, n, "nothing");
+}
+
+/* "4 bits and a 16-bit scale for 32 values". */
+static void bits_text(const nb_quant *q, char *out, size_t n)
+{
+    char group[80] = "a matrix", zero[48] = "";
+    if (q->rows == 1 && q->cols)
+        (void)snprintf(group, sizeof group, "%zu values", q->cols);
+    else if (q->rows == 1)
+        (void)snprintf(group, sizeof group, "a row");
+    else if (q->cols)
+        (void)snprintf(group, sizeof group, "%zu rows by %zu columns", q->rows, q->cols);
+    if (q->zero_bits)
+        (void)snprintf(zero, sizeof zero, " and %s %zu-bit zero", q->zero_bits == 8 ? "an" : "a",
+                       q->zero_bits);
+    (void)snprintf(out, n, "%zu bits with %s %zu-bit scale%s for %s", q->bits,
+                   q->scale_bits == 8 ? "an" : "a", q->scale_bits, zero, group);
+}
+
+/* Weights that nibble does not run, and how they were counted. */
+static void about_quant(const plan *p, json_t *a)
+{
+    const nb_quant int4 = nb_quant_int4(p->sizes.n_moe_layer > 0);
+    const nb_quant *q = &p->config->quant;
+    char units[256], bits[160];
+    if (q->bits) {
+        units_text(p, q, units, sizeof units);
+        bits_text(q, bits, sizeof bits);
+        say(a,
+            "The checkpoint's weights are %s: %s in %s; the rest in %s, as far as the names in "
+            "quantization_config say%s. nibble does not run these weights.",
+            q->method, bits, units, p->config->dtype,
+            q->partly ? ", which differ from layer to layer and are counted as in most" : "");
+    } else if (q->method[0]) {
+        say(a,
+            "The checkpoint's weights are %s, of which config.json does not say the bytes: "
+            "--weight-dtype says what to plan with. nibble does not run these weights.",
+            q->method);
+    }
+    if (p->demand.wtype != NB_SIZES_INT4) return;
+    units_text(p, &int4, units, sizeof units);
+    bits_text(&int4, bits, sizeof bits);
+    say(a, "int4 is counted as %s in %s, the rest in BF16%s. nibble does not run such weights.",
+        bits, units, p->sizes.n_moe_layer ? " (as Kimi K2 Thinking has it)" : "");
+}
+
 static void about_weights(const plan *p, json_t *a)
 {
     const nb_sizes *s = &p->sizes;
     char copy[32], gpu[32];
+    about_quant(p, a);
     if (s->is_mla) {
         plan_bytes_text((double)s->absorbed_copy_bytes, copy, sizeof copy);
         plan_bytes_text((double)s->gpu_absorbed_bytes, gpu, sizeof gpu);
@@ -224,6 +314,23 @@ static void about_use(const plan *p, json_t *a)
     if (!(p->price_hour > 0)) say(a, "No price of this device is known: --price X an hour.");
 }
 
+/* What config.json has too much or too little. */
+static void about_config(const plan *p, json_t *a)
+{
+    const nb_model_config *c = p->config;
+    if (c->inner)
+        say(a, "Only the model of text_config (%s) is counted, nothing else of the checkpoint.",
+            c->family);
+    if (c->assumed[0])
+        say(a, "config.json does not have these, so they are as the model's class has them: %s.",
+            c->assumed);
+    if (p->sizes.is_mla && c->n_expert && !p->sizes.n_moe_layer)
+        say(a, "All %zu layers are dense (first_k_dense_replace): none of the %zu experts exists.",
+            c->n_layer, c->n_expert);
+    if (c->notes[0])
+        say(a, "Fields of config.json that are not known and were ignored: %s.", c->notes);
+}
+
 json_t *plan_notes(const plan *p)
 {
     json_t *a = json_array();
@@ -242,6 +349,6 @@ json_t *plan_notes(const plan *p)
             say(a, "A context of %zu tokens is longer than the model's %zu: computed all the same.",
                 p->context.count[i], p->config->max_pos);
     if (p->model_note) say(a, "%s: %s.", p->o->model, p->model_note);
-    if (p->config->notes[0]) say(a, "%s", p->config->notes);
+    about_config(p, a);
     return a;
 }

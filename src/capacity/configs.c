@@ -8,32 +8,74 @@
 
 enum { MAX_NAME = 96, LIST_BYTES = 800 };
 
-/* Other names of the same geometry. */
+#define VISION "the text model only; the published files also hold a vision tower"
+
+/* Other names of the same geometry; note: beside those of the name, or NULL. */
 static const struct {
-    const char *alias, *name;
+    const char *alias, *name, *note;
 } aliases[] = {
-    { "deepseek-v2.5", "deepseek-v2" },
-    { "deepseek-coder-v2", "deepseek-v2" },
-    { "deepseek-coder-v2-lite", "deepseek-v2-lite" },
-    { "deepseek-r1", "deepseek-v3" },
-    { "deepseek-r1-zero", "deepseek-v3" },
-    { "deepseek-v3.1", "deepseek-v3" },
-    { "moonlight-16b-a3b", "moonlight-16b" },
-    { "moonlight", "moonlight-16b" },
-    { "llama-3.3-70b", "llama-3.1-70b" },
-    { "meta-llama-3.1-8b", "llama-3.1-8b" },
-    { "meta-llama-3.1-70b", "llama-3.1-70b" },
-    { "meta-llama-3.1-405b", "llama-3.1-405b" },
-    { "minicpm3", "minicpm3-4b" },
-    { "youtu-llm", "youtu-llm-2b" },
+    { "deepseek-v2.5", "deepseek-v2", NULL },
+    { "deepseek-coder-v2", "deepseek-v2", NULL },
+    { "deepseek-coder-v2-lite", "deepseek-v2-lite", NULL },
+    { "deepseek-r1", "deepseek-v3", NULL },
+    { "deepseek-r1-zero", "deepseek-v3", NULL },
+    { "deepseek-v3.1", "deepseek-v3", NULL },
+    { "kimi-k2-instruct-0905", "kimi-k2-0905", NULL },
+    { "kimi-k2.5", "kimi-k2-thinking", VISION },
+    { "kimi-k2.6", "kimi-k2-thinking", VISION },
+    { "kimi-k2.7", "kimi-k2-thinking", VISION },
+    { "moonlight-16b-a3b", "moonlight-16b", NULL },
+    { "moonlight", "moonlight-16b", NULL },
+    { "llama-3.3-70b", "llama-3.1-70b", NULL },
+    { "meta-llama-3.1-8b", "llama-3.1-8b", NULL },
+    { "meta-llama-3.1-70b", "llama-3.1-70b", NULL },
+    { "meta-llama-3.1-405b", "llama-3.1-405b", NULL },
+    { "minicpm3", "minicpm3-4b", NULL },
+    { "qwen3-4b-instruct-2507", "qwen3-4b-2507", NULL },
+    { "qwen3-4b-thinking-2507", "qwen3-4b-2507", NULL },
+    { "youtu-llm", "youtu-llm-2b", NULL },
+};
+
+#define INDEXER                                                                                    \
+    "sparse attention with an indexer, whose keys are one more cache (132 bytes of a token and "   \
+    "layer)"
+#define EXPERTS "grouped-query attention with routed experts"
+#define LINEAR "linear attention in most layers, whose state is no cache of tokens"
+#define WINDOWS "windows of attention in some layers"
+
+/* Known models that nibble does not count, and what they have that it lacks.  '*' is any text. */
+static const struct {
+    const char *pattern, *why;
+} not_supported[] = {
+    { "deepseek-v3-2*", INDEXER },
+    { "glm-5-3*", LINEAR },
+    { "glm-5*", INDEXER },
+    { "deepseek-v4*", "compressed attention without a latent projection of values" },
+    { "kimi-linear*", LINEAR },
+    { "kimi-k3*", LINEAR },
+    { "longcat*", "two blocks of attention in a layer" },
+    { "glm-4-7-flash*", NULL },
+    { "glm-4*", EXPERTS " or a partly rotated key" },
+    { "qwen3-next*", LINEAR },
+    { "qwen3-5*", LINEAR },
+    { "qwen3-6*", LINEAR },
+    { "qwen3-coder*", EXPERTS },
+    { "qwen3-*b-a*b*", EXPERTS },
+    { "mistral*", "a configuration of Mistral's own" },
+    { "ministral*", "a configuration of Mistral's own" },
+    { "mixtral*", EXPERTS },
+    { "magistral*", "a configuration of Mistral's own" },
+    { "devstral*", "a configuration of Mistral's own" },
+    { "gpt-oss*", WINDOWS " and attention sinks" },
+    { "gemma*", WINDOWS },
+    { "llama-4*", EXPERTS " and chunks of attention" },
+    { "minimax*", EXPERTS },
+    { "phi*", "a configuration of Phi's own" },
 };
 
 static const struct {
     const char *name, *note;
 } notes[] = {
-    { "kimi-k2-thinking",
-      "published with INT4 experts (compressed-tensors), which nibble does not read: its weights are "
-      "counted in BF16" },
     { "deepseek-v3",
       "the published files also hold a layer for multi-token prediction (11.6 G parameters "
       "beside copies of embedding and head), which nibble does not load" },
@@ -84,11 +126,13 @@ static bool cut_suffix(char *name)
     return false;
 }
 
-static void fill(const nb_embedded *e, nb_bundled_config *out)
+static void fill(const nb_embedded *e, const char *note, nb_bundled_config *out)
 {
-    *out = (nb_bundled_config){ .name = e->name, .json = { (const char *)e->p, e->n_bytes } };
+    *out = (nb_bundled_config){ .name = e->name,
+                                .json = { (const char *)e->p, e->n_bytes },
+                                .note = note };
     for (size_t i = 0; i < NB_COUNT(notes); i++)
-        if (!strcmp(notes[i].name, e->name)) out->note = notes[i].note;
+        if (!note && !strcmp(notes[i].name, e->name)) out->note = notes[i].note;
 }
 
 static const nb_embedded *find_exact(const char *name)
@@ -98,20 +142,57 @@ static const nb_embedded *find_exact(const char *name)
     return NULL;
 }
 
-static const nb_embedded *find(const char *given)
+/* *note: of the alias that it was found by, or NULL. */
+static const nb_embedded *find(const char *given, const char **note)
 {
     char name[MAX_NAME];
+    *note = NULL;
     if (!tidy(given, name)) return NULL;
     do {
         const nb_embedded *e = find_exact(name);
         for (size_t i = 0; !e && i < NB_COUNT(aliases); i++)
-            if (same(aliases[i].alias, name)) e = find_exact(aliases[i].name);
+            if (same(aliases[i].alias, name)) {
+                e = find_exact(aliases[i].name);
+                *note = aliases[i].note;
+            }
         if (e) return e;
     } while (cut_suffix(name));
     return NULL;
 }
 
 /* ---- what there is ---- */
+
+/* '*' is any text, also none. */
+static bool matches(const char *pattern, const char *s)
+{
+    const char *star = NULL, *from = s; /* the last '*', and where it ends in s */
+    while (*s) {
+        if (*pattern == '*') {
+            star = pattern++;
+            from = s;
+        } else if (*pattern == *s) {
+            pattern++;
+            s++;
+        } else if (star) {
+            pattern = star + 1;
+            s = ++from;
+        } else {
+            return false;
+        }
+    }
+    while (*pattern == '*') pattern++;
+    return !*pattern;
+}
+
+/* Why a model that is known is not supported, or NULL. */
+static const char *reason(const char *given)
+{
+    char name[MAX_NAME];
+    if (!tidy(given, name)) return NULL;
+    for (size_t i = 0; i < NB_COUNT(not_supported); i++)
+        if (matches(not_supported[i].pattern, name)) return not_supported[i].why;
+    return NULL;
+}
 
 /* Levenshtein distance of plain names. */
 static size_t distance(const char *a, const char *b)
@@ -173,7 +254,10 @@ static nb_status refuse(const char *given, nb_error *err)
     for (const char *p = given; *p && n + 1 < sizeof shown; p++)
         shown[n++] = *p >= 0x20 && *p < 0x7f ? *p : '?';
     shown[n] = 0;
-    const char *like = nearest(given);
+    const char *why = reason(given), *like = nearest(given);
+    if (why)
+        return nb_fail(err, NB_ERR_NOT_FOUND, "%s: not supported: it has %s (bundled: %s)", shown,
+                       why, list);
     return nb_fail(err, NB_ERR_NOT_FOUND,
                    "%s: no directory, no config.json and no bundled model%s%s (bundled: %s)", shown,
                    like ? "; the nearest name is " : "", like ? like : "", list);
@@ -181,9 +265,10 @@ static nb_status refuse(const char *given, nb_error *err)
 
 nb_status nb_capacity_config(const char *name, nb_bundled_config *out, nb_error *err)
 {
-    const nb_embedded *e = find(name);
+    const char *note;
+    const nb_embedded *e = find(name, &note);
     if (!e) return refuse(name, err);
-    fill(e, out);
+    fill(e, note, out);
     return NB_OK;
 }
 
@@ -195,7 +280,7 @@ bool nb_capacity_config_at(size_t i, nb_bundled_config *out)
         i--;
     }
     if (!e->name) return false;
-    fill(e, out);
+    fill(e, NULL, out);
     return true;
 }
 
@@ -207,10 +292,10 @@ nb_status nb_capacity_read_config(const char *model, nb_model_config *c, const c
     if (!model || !*model) return nb_fail(err, NB_ERR_ARG, "no model given");
     if (note) *note = NULL;
     if (nb_path_is_dir(model) || nb_path_is_file(model) || nb_path_is_other(model))
-        return nb_model_config_read_path(model, c, err);
+        return nb_model_config_read_path_any(model, c, err);
     NB_TRY(nb_capacity_config(model, &b, err));
     NB_TRY(nb_doc_parse(b.json, b.name, &doc, err));
-    const nb_status st = nb_model_config_read(doc, c, err);
+    const nb_status st = nb_model_config_read_any(doc, c, err);
     nb_doc_destroy(doc);
     if (st == NB_OK && note) *note = b.note;
     return st;

@@ -17,66 +17,81 @@
 
 /* ---- weights ---- */
 
-/* What a matrix takes: as it is, or as --weight-dtype int8 makes it. */
-static uint64_t matrix(const nb_weight *w, bool int8)
+/* How matrices are kept: as they are, as --weight-dtype int8 makes them, or quantised. */
+typedef struct form {
+    bool int8;
+    const nb_quant *quant; /* NULL: none */
+} form;
+static const form as_is = { false, NULL };
+
+static uint64_t matrix(const nb_weight *w, const form *f, nb_quant_unit unit)
 {
     if (w->n_row == 0) return 0;
-    return int8 ? nb_int8_matrix_bytes(w) : nb_weight_bytes(w);
+    if (f->quant && f->quant->units >> unit & 1)
+        return nb_quant_bytes(f->quant, w->n_row, w->n_col);
+    return f->int8 ? nb_int8_matrix_bytes(w) : nb_weight_bytes(w);
 }
 
-static uint64_t mlp(const nb_mlp *p, bool int8)
+static uint64_t mlp(const nb_mlp *p, const form *f, nb_quant_unit unit)
 {
-    return matrix(&p->gate, int8) + matrix(&p->up, int8) + matrix(&p->down, int8);
+    return matrix(&p->gate, f, unit) + matrix(&p->up, f, unit) + matrix(&p->down, f, unit);
 }
 
 /* One layer: m is a model of this layer alone. */
-static void size_layer(const nb_model *m, bool int8, nb_weight_size *out)
+static void size_layer(const nb_model *m, const form *f, nb_weight_size *out)
 {
     const nb_layer *l = &m->layer[0];
-    const nb_weight *const attn[] = { &l->q,    &l->q_a, &l->q_b, &l->kv_a,
-                                      &l->kv_b, &l->o,   &l->k,   &l->v };
+    const struct {
+        const nb_weight *w;
+        nb_quant_unit unit;
+    } attn[] = { { &l->q, NB_QU_Q },       { &l->q_a, NB_QU_Q_A },   { &l->q_b, NB_QU_Q_B },
+                 { &l->kv_a, NB_QU_KV_A }, { &l->kv_b, NB_QU_KV_B }, { &l->o, NB_QU_O },
+                 { &l->k, NB_QU_K },       { &l->v, NB_QU_V } };
     const nb_mlp *const shared = &l->mlp;
-    const uint64_t router = matrix(&l->router, false);
-    const uint64_t embed = matrix(&m->embed, false), head = matrix(&m->head, false);
-    uint64_t as_is = router + mlp(shared, false), sum = router + mlp(shared, int8);
+    const nb_quant_unit unit = l->expert ? NB_QU_SHARED : NB_QU_DENSE;
+    const uint64_t router = nb_weight_bytes(&l->router);
+    const uint64_t embed = nb_weight_bytes(&m->embed), head = nb_weight_bytes(&m->head);
+    uint64_t plain = router + mlp(shared, &as_is, unit), sum = router + mlp(shared, f, unit);
     for (size_t i = 0; i < NB_COUNT(attn); i++) {
-        as_is += matrix(attn[i], false);
-        sum += matrix(attn[i], int8);
+        plain += matrix(attn[i].w, &as_is, attn[i].unit);
+        sum += matrix(attn[i].w, f, attn[i].unit);
     }
     if (l->expert) {
-        out->one_expert = mlp(&l->expert[0], int8);
+        out->one_expert = mlp(&l->expert[0], f, NB_QU_EXPERT);
         out->expert = m->c.n_expert * out->one_expert;
-        as_is += m->c.n_expert * mlp(&l->expert[0], false);
+        plain += m->c.n_expert * mlp(&l->expert[0], &as_is, NB_QU_EXPERT);
     }
     /* What is left of the walk's sum are vectors. */
-    const uint64_t vectors = m->weight_bytes - as_is - embed - (m->head_is_embed ? 0 : head);
+    const uint64_t vectors = m->weight_bytes - plain - embed - (m->head_is_embed ? 0 : head);
     const uint64_t own = vectors - m->c.hidden * nb_model_dtype_bytes(&m->c);
     out->bytes = sum + own + out->expert;
     out->active = sum + own + (l->expert ? m->c.top_k * out->one_expert : 0);
-    out->kv_b = matrix(&l->kv_b, int8);
-    out->replicated = matrix(&l->q_a, int8) + matrix(&l->kv_a, int8) + router + own;
+    out->kv_b = matrix(&l->kv_b, f, NB_QU_KV_B);
+    out->replicated =
+        matrix(&l->q_a, f, NB_QU_Q_A) + matrix(&l->kv_a, f, NB_QU_KV_A) + router + own;
 }
 
 /* Embedding, head and final norm: m is any model. */
-static void size_rest(const nb_model *m, bool int8, nb_weight_size *out)
+static void size_rest(const nb_model *m, const form *f, nb_weight_size *out)
 {
-    const uint64_t embed = matrix(&m->embed, false), head = matrix(&m->head, int8);
+    const uint64_t embed = nb_weight_bytes(&m->embed), head = matrix(&m->head, f, NB_QU_HEAD);
     const uint64_t norm = m->c.hidden * nb_model_dtype_bytes(&m->c);
-    const bool apart = !m->head_is_embed || int8; /* INT8 makes a head of its own */
+    const bool own = f->int8 || (f->quant && f->quant->units >> NB_QU_HEAD & 1);
+    const bool apart = !m->head_is_embed || own; /* a quantised head is another matrix */
     *out = (nb_weight_size){ .bytes = head + norm + (apart ? embed : 0),
                              .active = head + norm,
                              .replicated = norm,
                              .embed = apart ? embed : 0 };
 }
 
-static nb_status add_layers(const nb_model_config *c, bool dense, bool int8, size_t n, bool first,
-                            nb_weight_size *sum, nb_error *err)
+static nb_status add_layers(const nb_model_config *c, bool dense, const form *f, size_t n,
+                            bool first, nb_weight_size *sum, nb_error *err)
 {
     nb_model m;
     nb_weight_size one = { 0 };
     NB_TRY(nb_model_shapes(&m, c, err));
-    size_layer(&m, int8, &one);
-    if (first) size_rest(&m, int8, sum);
+    size_layer(&m, f, &one);
+    if (first) size_rest(&m, f, sum);
     nb_model_deinit(&m);
     if (one.bytes > MOST_BYTES / n || sum->bytes > MOST_BYTES)
         return nb_fail(err, NB_ERR_LIMIT,
@@ -97,8 +112,12 @@ static nb_status size_weights(const nb_model_config *c, nb_sizes_wtype type, nb_
                               size_t n_moe, nb_weight_size *out, nb_error *err)
 {
     nb_weight_size sum = { 0 };
+    const nb_quant int4 = nb_quant_int4(n_moe > 0);
+    form f = { .int8 = type == NB_SIZES_INT8 };
+    if (type == NB_SIZES_INT4) f.quant = &int4;
+    if (type == NB_SIZES_CHECKPOINT && c->quant.bits) f.quant = &c->quant;
     *one = *c;
-    if (type == NB_SIZES_BF16 || type == NB_SIZES_FP8) {
+    if (type == NB_SIZES_BF16 || type == NB_SIZES_FP8 || type == NB_SIZES_INT4) {
         one->dtype = "bfloat16";
         one->fp8 = type == NB_SIZES_FP8;
     }
@@ -107,7 +126,7 @@ static nb_status size_weights(const nb_model_config *c, nb_sizes_wtype type, nb_
         const size_t n = dense ? c->n_layer - n_moe : n_moe;
         if (n == 0) continue;
         one->dense[0] = dense;
-        NB_TRY(add_layers(one, dense, type == NB_SIZES_INT8, n, sum.bytes == 0, &sum, err));
+        NB_TRY(add_layers(one, dense, &f, n, sum.bytes == 0, &sum, err));
     }
     *out = sum;
     return NB_OK;
@@ -120,12 +139,16 @@ static void name_weights(const nb_model_config *c, nb_sizes *s)
     s->weight_bytes_bf16 = w[NB_SIZES_BF16].bytes;
     s->weight_bytes_fp8 = w[NB_SIZES_FP8].bytes;
     s->weight_bytes_int8 = w[NB_SIZES_INT8].bytes;
+    s->weight_bytes_int4 = w[NB_SIZES_INT4].bytes;
+    s->checkpoint_unknown = c->quant.method[0] && !c->quant.bits;
     s->active_bytes = w[NB_SIZES_CHECKPOINT].active;
     s->expert_bytes = w[NB_SIZES_CHECKPOINT].expert;
     s->kv_b_bytes = w[NB_SIZES_CHECKPOINT].kv_b;
     s->replicated_bytes = w[NB_SIZES_CHECKPOINT].replicated;
     s->absorbed_copy_bytes = w[NB_SIZES_BF16].kv_b;
-    s->gpu_absorbed_bytes = c->fp8 ? 2 * w[NB_SIZES_BF16].kv_b : s->kv_b_bytes;
+    s->gpu_absorbed_bytes = c->fp8               ? 2 * w[NB_SIZES_BF16].kv_b
+                            : c->quant.method[0] ? w[NB_SIZES_BF16].kv_b
+                                                 : s->kv_b_bytes;
 }
 
 static nb_status add_weights(const nb_model_config *c, nb_sizes *s, nb_error *err)

@@ -36,13 +36,16 @@ typedef struct nb_attn_equivalent {
     double bytes_tok_layer, bytes_tok;
 } nb_attn_equivalent;
 
-/* Weights of one element type.  Norms and biases are in the checkpoint's own type, the routers' biases
+/* Weights of one element type; those of a checkpoint that nibble does not run (nb_quant) are as
+ * its quantization_config says, or, where that does not say it, counted in BF16 and
+ * checkpoint_unknown is set.  Norms and biases are in the checkpoint's own type, the routers' biases
  * in F32, as they are published: together the bytes of the files' tensors. */
 typedef enum nb_sizes_wtype {
     NB_SIZES_CHECKPOINT,
     NB_SIZES_BF16, /* all matrices in BF16 */
     NB_SIZES_FP8, /* linear matrices in FP8 with 128x128 block scales; router, embedding, head not */
     NB_SIZES_INT8, /* --weight-dtype int8 of the checkpoint */
+    NB_SIZES_INT4, /* nb_quant_int4, the rest in BF16; of checkpoints in FP8 too */
     NB_SIZES_N_WTYPE
 } nb_sizes_wtype;
 typedef struct nb_weight_size {
@@ -61,8 +64,10 @@ typedef struct nb_sizes {
     bool is_mla;
     nb_kv_type own; /* what --kv-cache-dtype auto is */
     nb_weight_size weight[NB_SIZES_N_WTYPE];
+    bool checkpoint_unknown; /* weight[NB_SIZES_CHECKPOINT] and what is of it say nothing */
     /* Of weight[]: the same figures under the names that reports use. */
-    uint64_t weight_bytes, weight_bytes_bf16, weight_bytes_fp8, weight_bytes_int8;
+    uint64_t weight_bytes, weight_bytes_bf16, weight_bytes_fp8, weight_bytes_int8,
+        weight_bytes_int4;
     uint64_t active_bytes, expert_bytes, kv_b_bytes,
         replicated_bytes; /* as the checkpoint has them */
     /* MLA, absorbed form: W_UK and W_UV once more in BF16, which other engines add to kv_b.

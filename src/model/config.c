@@ -39,6 +39,11 @@ static const nb_only common_only[] = {
     { "attention_multiplier", NULL, NAN },
     { "logits_scaling", NULL, 1 },
     { "llama_4_scaling", NULL, NAN },
+    { NULL, NULL, 0 },
+};
+
+/* Of weights; not refused where bytes are only counted. */
+static const nb_only quant_only[] = {
     { "quantization_config.quant_method", "fp8 modelopt", 0 },
     { "quantization_config.fmt", "e4m3", 0 },
     { "quantization_config.activation_scheme", "dynamic", 0 },
@@ -160,17 +165,38 @@ static bool text_accepted(const char *list, const char *v)
     return false;
 }
 
+/* The value of a row's key as a word, at most some 60 characters of it; "": it has another type. */
+static void show_value(nb_doc *doc, const nb_only *o, char *out, size_t n_bytes)
+{
+    const char *v;
+    double num;
+    bool flag;
+    out[0] = 0;
+    if (o->text) {
+        if (nb_doc_str(doc, o->key, &v)) (void)snprintf(out, n_bytes, " \"%.60s\"", v);
+    } else if (nb_doc_is_bool(doc, o->key)) {
+        (void)snprintf(out, n_bytes, nb_doc_bool(doc, o->key, &flag) && flag ? " true" : " false");
+    } else if (nb_doc_f64(doc, o->key, &num)) {
+        (void)snprintf(out, n_bytes, " %g", num);
+    }
+    for (char *p = out; *p; p++) *p = *p >= ' ' && *p < 0x7f ? *p : '?';
+}
+
 static nb_status refuse(nb_doc *doc, const nb_only *o, nb_error *err)
 {
+    char found[80];
+    show_value(doc, o, found, sizeof found);
     if (o->text && *o->text)
-        return nb_fail(err, NB_ERR_UNSUPPORTED,
-                       "%s: %s: this value is not supported (expected: %s)", nb_doc_name(doc),
-                       o->key, o->text);
+        return nb_fail(err, NB_ERR_UNSUPPORTED, "%s: %s:%s is not supported (expected: %s)",
+                       nb_doc_name(doc), o->key, *found ? found : " this value", o->text);
     if (o->text || isnan(o->num))
         return nb_fail(err, NB_ERR_UNSUPPORTED, "%s: %s is not supported", nb_doc_name(doc),
                        o->key);
-    return nb_fail(err, NB_ERR_UNSUPPORTED, "%s: %s: only %g is supported", nb_doc_name(doc),
-                   o->key, o->num);
+    if (nb_doc_is_bool(doc, o->key))
+        return nb_fail(err, NB_ERR_UNSUPPORTED, "%s: %s:%s is not supported (expected: %s)",
+                       nb_doc_name(doc), o->key, found, o->num != 0 ? "true" : "false");
+    return nb_fail(err, NB_ERR_UNSUPPORTED, "%s: %s:%s is not supported (expected: %g)",
+                   nb_doc_name(doc), o->key, *found ? found : " this value", o->num);
 }
 
 static nb_status check_only(nb_doc *doc, const nb_only *o, nb_error *err)
@@ -196,6 +222,29 @@ static nb_status check_only(nb_doc *doc, const nb_only *o, nb_error *err)
     return nb_doc_check(doc, err);
 }
 
+/* Keys that shape a model: when they are absent, what the family's class has is worth a word. */
+static const char *const shaping[] = {
+    "kv_lora_rank",
+    "qk_nope_head_dim",
+    "qk_rope_head_dim",
+    "v_head_dim",
+    "n_routed_experts",
+    "n_shared_experts",
+    "num_experts_per_tok",
+    "moe_intermediate_size",
+    "routed_scaling_factor",
+    "num_key_value_heads",
+    NULL,
+};
+
+void nb_config_assume(nb_model_config *c, const char *key, double value)
+{
+    const size_t at = strlen(c->assumed);
+    char text[80];
+    (void)snprintf(text, sizeof text, "%s%s %g", at ? ", " : "", key, value);
+    if (at + strlen(text) < sizeof c->assumed) memcpy(c->assumed + at, text, strlen(text) + 1);
+}
+
 static nb_status read_field(nb_doc *doc, const nb_field *f, nb_model_config *c, nb_error *err)
 {
     char *at = (char *)c + f->offset;
@@ -205,6 +254,8 @@ static nb_status read_field(nb_doc *doc, const nb_field *f, nb_model_config *c, 
     const bool have = nb_doc_has(doc, f->key);
     if (!have && isnan(f->def))
         return nb_fail(err, NB_ERR_FORMAT, "%s: %s is missing", nb_doc_name(doc), f->key);
+    if (!nb_doc_present(doc, f->key) && f->def != 0 && listed(shaping, f->key))
+        nb_config_assume(c, f->key, f->def);
     switch (f->kind) {
     case NB_FIELD_SIZE:
         n = isnan(f->def) ? 0 : (size_t)f->def;
@@ -262,7 +313,7 @@ static nb_status check_modelopt(nb_doc *doc, nb_error *err)
     return NB_OK;
 }
 
-static nb_status read_dtype_and_quant(nb_doc *doc, nb_model_config *c, nb_error *err)
+static nb_status read_dtype(nb_doc *doc, nb_model_config *c, nb_error *err)
 {
     static const char *const dtypes[] = { "bfloat16", "float16", "float32" };
     const char *v = "bfloat16";
@@ -275,35 +326,51 @@ static nb_status read_dtype_and_quant(nb_doc *doc, nb_model_config *c, nb_error 
         return nb_fail(err, NB_ERR_UNSUPPORTED,
                        "%s: dtype \"%s\" is not supported (expected: bfloat16, float16, float32)",
                        nb_doc_name(doc), v);
-    if (nb_doc_is_object(doc, "quantization_config")) {
-        if (!nb_doc_has(doc, "quantization_config.quant_method"))
-            return nb_fail(err, NB_ERR_UNSUPPORTED,
-                           "%s: quantization_config without quant_method (expected: fp8)",
-                           nb_doc_name(doc));
-        const char *method = "";
-        (void)nb_doc_str(doc, "quantization_config.quant_method", &method);
-        if (!strcmp(method, "modelopt")) return check_modelopt(doc, err);
-        uint64_t block[3] = { 128, 128, 0 };
-        size_t n = 2;
-        (void)nb_doc_u64s(doc, "quantization_config.weight_block_size", 1 << 20, block, 3, &n);
-        NB_TRY(nb_doc_check(doc, err));
-        if (n != 2 || block[0] != 128 || block[1] != 128)
-            return nb_fail(
-                err, NB_ERR_UNSUPPORTED,
-                "%s: quantization_config.weight_block_size: only [128, 128] is supported",
-                nb_doc_name(doc));
-        c->fp8 = true;
-    } else if (nb_doc_has(doc, "quantization_config")) {
+    return NB_OK;
+}
+
+/* Weights that nibble runs: none of them quantised, or FP8 with blocks of 128x128. */
+static nb_status read_quant(nb_doc *doc, nb_model_config *c, nb_error *err)
+{
+    const char *method = "";
+    uint64_t block[3] = { 128, 128, 0 };
+    size_t n = 2;
+    NB_TRY(check_only(doc, quant_only, err));
+    (void)nb_doc_str(doc, "quantization_config.quant_method", &method);
+    if (!strcmp(method, "modelopt")) return check_modelopt(doc, err);
+    (void)nb_doc_u64s(doc, "quantization_config.weight_block_size", 1 << 20, block, 3, &n);
+    NB_TRY(nb_doc_check(doc, err));
+    if (n != 2 || block[0] != 128 || block[1] != 128)
+        return nb_fail(err, NB_ERR_UNSUPPORTED,
+                       "%s: quantization_config.weight_block_size: only [128, 128] is supported",
+                       nb_doc_name(doc));
+    c->fp8 = true;
+    return NB_OK;
+}
+
+/* any: what nibble does not run goes to c->quant.  Needs c->dense. */
+static nb_status read_weights(nb_doc *doc, nb_model_config *c, bool any, nb_error *err)
+{
+    nb_error why = { 0 };
+    if (!nb_doc_has(doc, "quantization_config")) return NB_OK;
+    if (!nb_doc_is_object(doc, "quantization_config"))
         return nb_fail(err, NB_ERR_FORMAT, "%s: quantization_config is not an object",
                        nb_doc_name(doc));
-    }
-    return NB_OK;
+    if (!nb_doc_has(doc, "quantization_config.quant_method"))
+        return nb_fail(err, NB_ERR_UNSUPPORTED,
+                       "%s: quantization_config without quant_method (expected: fp8)",
+                       nb_doc_name(doc));
+    nb_status st = read_quant(doc, c, &why);
+    if (st == NB_ERR_UNSUPPORTED && any)
+        return nb_quant_read(doc, c->dense, c->n_layer, &c->quant, err);
+    if (st != NB_OK && err) *err = why;
+    return st;
 }
 
 static nb_status read_common(nb_doc *doc, nb_model_config *c, nb_error *err)
 {
     for (const nb_field *f = common_fields; f->key; f++) NB_TRY(read_field(doc, f, c, err));
-    NB_TRY(read_dtype_and_quant(doc, c, err));
+    NB_TRY(read_dtype(doc, c, err));
     c->init_range = 0.02;
     (void)nb_doc_f64(doc, "initializer_range", &c->init_range);
     if (!(c->init_range > 0 && c->init_range < 1e3)) c->init_range = 0.02;
@@ -349,7 +416,15 @@ static void note_unknown(nb_doc *doc, const nb_family *f, nb_model_config *c)
     }
 }
 
-static nb_status unknown_family(const nb_doc *doc, const char *type, nb_error *err)
+static const nb_family *find_family(const char *type)
+{
+    for (size_t i = 0; i < NB_COUNT(families); i++)
+        if (listed(families[i]->model_types, type)) return families[i];
+    return NULL;
+}
+
+static nb_status unknown_family(const nb_doc *doc, const char *type, const char *where,
+                                nb_error *err)
 {
     char list[512];
     size_t at = 0;
@@ -360,11 +435,11 @@ static nb_status unknown_family(const nb_doc *doc, const char *type, nb_error *e
             if (m > 0 && at + (size_t)m < sizeof list) at += (size_t)m;
         }
     return nb_fail(err, NB_ERR_UNSUPPORTED,
-                   "%s: model_type \"%s\" is not supported (supported: %s)", nb_doc_name(doc), type,
-                   list);
+                   "%s: model_type \"%.60s\"%s is not supported (supported: %s)", nb_doc_name(doc),
+                   type, where, list);
 }
 
-nb_status nb_model_config_read(nb_doc *doc, nb_model_config *c, nb_error *err)
+static nb_status read_config(nb_doc *doc, nb_model_config *c, bool any, nb_error *err)
 {
     *c = (nb_model_config){ 0 };
     const char *type = NULL;
@@ -373,9 +448,14 @@ nb_status nb_model_config_read(nb_doc *doc, nb_model_config *c, nb_error *err)
         return nb_fail(err, NB_ERR_FORMAT, "%s: model_type is missing", nb_doc_name(doc));
     }
     const nb_family *f = NULL;
-    for (size_t i = 0; i < NB_COUNT(families) && !f; i++)
-        if (listed(families[i]->model_types, type)) f = families[i];
-    if (!f) return unknown_family(doc, type, err);
+    f = find_family(type);
+    if (!f && any && nb_doc_has(doc, "text_config.model_type")) {
+        nb_doc_at(doc, "text_config");
+        c->inner = true;
+        if (!nb_doc_str(doc, "model_type", &type)) return nb_doc_check(doc, err);
+        f = find_family(type);
+    }
+    if (!f) return unknown_family(doc, type, c->inner ? " in text_config" : "", err);
     c->family = f->name;
     NB_TRY(check_only(doc, common_only, err));
     NB_TRY(check_only(doc, f->only, err));
@@ -384,7 +464,20 @@ nb_status nb_model_config_read(nb_doc *doc, nb_model_config *c, nb_error *err)
     NB_TRY(f->finish(doc, c, err));
     NB_TRY(nb_doc_check(doc, err));
     note_unknown(doc, f, c);
+    if (c->inner && !nb_doc_has(doc, "quantization_config")) nb_doc_at(doc, "");
+    NB_TRY(read_weights(doc, c, any, err));
+    NB_TRY(nb_doc_check(doc, err));
     return NB_OK;
+}
+
+nb_status nb_model_config_read(nb_doc *doc, nb_model_config *c, nb_error *err)
+{
+    return read_config(doc, c, false, err);
+}
+
+nb_status nb_model_config_read_any(nb_doc *doc, nb_model_config *c, nb_error *err)
+{
+    return read_config(doc, c, true, err);
 }
 
 void nb_model_record_opts(const nb_model_config *c, nb_kv_type type, nb_kv_mode mode,

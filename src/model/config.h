@@ -11,6 +11,7 @@
 
 #include "base/str.h"
 #include "load/doc.h"
+#include "model/config_quant.h"
 #include "num/record.h"
 
 enum { NB_MAX_LAYER = 1024, NB_MAX_ROPE_PAIR = 512, NB_MAX_EOS = 64, NB_NOTE_BYTES = 512 };
@@ -56,16 +57,24 @@ typedef struct nb_model_config {
     double init_range;
     uint32_t eos[NB_MAX_EOS];
     size_t n_eos;
+    bool inner;                /* of nb_model_config_read_any: what text_config says */
+    nb_quant quant;            /* of nb_model_config_read_any: weights that nibble does not run */
     char notes[NB_NOTE_BYTES]; /* fields of config.json that are not known and were ignored */
+    char assumed
+        [NB_NOTE_BYTES]; /* fields that shape the model and are absent, with what they are then */
 } nb_model_config;
 
 /* Reads and validates.  An unknown family, an unsupported field or value is
  * NB_ERR_UNSUPPORTED with a line naming it. */
 nb_status nb_model_config_read(nb_doc *doc, nb_model_config *c, nb_error *err);
+/* The same for counting bytes only: weights may be quantised in ways that nibble does not run (c->quant then
+ * says how, and fp8 is false), and of a model with several parts the one in text_config is read. */
+nb_status nb_model_config_read_any(nb_doc *doc, nb_model_config *c, nb_error *err);
 
 /* config.json of MODEL, a directory or that file; and end-of-text ids that a generation_config.json
  * beside it adds. */
 nb_status nb_model_config_read_path(const char *model, nb_model_config *c, nb_error *err);
+nb_status nb_model_config_read_path_any(const char *model, nb_model_config *c, nb_error *err);
 
 /* Values of one token's KV in one layer: segment sizes for a record. */
 void nb_model_record_opts(const nb_model_config *c, nb_kv_type type, nb_kv_mode mode,

@@ -16,12 +16,12 @@ static nb_status add_generation(nb_doc *doc, nb_model_config *c, nb_error *err)
     return NB_OK;
 }
 
-nb_status nb_model_config_read_path(const char *model, nb_model_config *c, nb_error *err)
+static nb_status read_path(const char *model, nb_model_config *c, bool any, nb_error *err)
 {
     nb_doc *doc = NULL;
     if (!model || !*model) return nb_fail(err, NB_ERR_ARG, "no model given");
     NB_TRY(nb_doc_read_model(model, "config.json", false, &doc, err));
-    nb_status st = nb_model_config_read(doc, c, err);
+    nb_status st = any ? nb_model_config_read_any(doc, c, err) : nb_model_config_read(doc, c, err);
     nb_doc_destroy(doc);
     if (st != NB_OK) return st;
     NB_TRY(nb_doc_read_model(model, "generation_config.json", true, &doc, err));
@@ -29,4 +29,14 @@ nb_status nb_model_config_read_path(const char *model, nb_model_config *c, nb_er
     st = add_generation(doc, c, err);
     nb_doc_destroy(doc);
     return st;
+}
+
+nb_status nb_model_config_read_path(const char *model, nb_model_config *c, nb_error *err)
+{
+    return read_path(model, c, false, err);
+}
+
+nb_status nb_model_config_read_path_any(const char *model, nb_model_config *c, nb_error *err)
+{
+    return read_path(model, c, true, err);
 }

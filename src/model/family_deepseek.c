@@ -51,6 +51,7 @@ static const char *const known_mla[] = {
 static nb_status read_q_lora(nb_doc *doc, nb_model_config *c, size_t absent, nb_error *err)
 {
     c->q_lora = nb_doc_present(doc, "q_lora_rank") ? 0 : absent;
+    if (c->q_lora) nb_config_assume(c, "q_lora_rank", (double)c->q_lora);
     (void)nb_doc_size(doc, "q_lora_rank", 0, 65536, &c->q_lora);
     return nb_doc_check(doc, err);
 }
@@ -74,9 +75,18 @@ static void null_counts(const nb_doc *doc, nb_model_config *c)
         c->n_shared = 0;
 }
 
+/* As the classes have it, all layers are dense when k is not below their number. */
 static void dense_first(nb_model_config *c, size_t k)
 {
     for (size_t i = 0; i < c->n_layer; i++) c->dense[i] = i < k || c->n_expert == 0;
+}
+
+/* first_k_dense_replace; *k has the class default. */
+static void read_dense(nb_doc *doc, nb_model_config *c, size_t *k)
+{
+    const bool absent = !nb_doc_present(doc, "first_k_dense_replace");
+    (void)nb_doc_size(doc, "first_k_dense_replace", 0, 1 << 20, k);
+    if (absent && *k) nb_config_assume(c, "first_k_dense_replace", (double)*k);
 }
 
 static nb_status read_groups(nb_doc *doc, nb_model_config *c, size_t n_def, size_t k_def,
@@ -111,7 +121,7 @@ static nb_status v2_finish(nb_doc *doc, nb_model_config *c, nb_error *err)
 {
     size_t first = 0;
     const char *method = "greedy";
-    (void)nb_doc_size(doc, "first_k_dense_replace", 0, 1 << 20, &first);
+    read_dense(doc, c, &first);
     (void)nb_doc_str(doc, "topk_method", &method);
     null_counts(doc, c);
     dense_first(c, first);
@@ -134,12 +144,9 @@ static const nb_field v3_fields[] = {
     NB_F_BOOL("norm_topk_prob", normalise, 1),         FIELDS_END,
 };
 static const nb_only v3_only[] = {
-    { "qk_layernorm", NULL, 0 },
-    { "scoring_func", "sigmoid", 0 },
-    { "topk_method", "noaux_tc", 0 },
-    { "moe_layer_freq", NULL, 1 },
-    { "mlp_bias", NULL, 0 },
-    { NULL, NULL, 0 },
+    { "qk_layernorm", NULL, 0 },      { "scoring_func", "sigmoid", 0 },
+    { "topk_method", "noaux_tc", 0 }, { "moe_layer_freq", NULL, 1 },
+    { "mlp_bias", NULL, 0 },          { NULL, NULL, 0 },
 };
 
 static void sigmoid_routing(nb_model_config *c)
@@ -152,7 +159,7 @@ static nb_status v3_finish(nb_doc *doc, nb_model_config *c, nb_error *err)
 {
     size_t first = 3;
     bool interleaved = true;
-    (void)nb_doc_size(doc, "first_k_dense_replace", 0, 1 << 20, &first);
+    read_dense(doc, c, &first);
     (void)nb_doc_bool(doc, "rope_interleave", &interleaved);
     null_counts(doc, c);
     dense_first(c, first);

@@ -34,6 +34,11 @@ static void test_names(void **state)
         { "DeepSeek-Coder-V2-Lite-Instruct", "deepseek-v2-lite" },
         { "moonshotai/Kimi-K2-Instruct", "kimi-k2" },
         { "moonshotai/Kimi-K2-Thinking", "kimi-k2-thinking" },
+        { "moonshotai/Kimi-K2-Instruct-0905", "kimi-k2-0905" },
+        { "kimi-k2-0905", "kimi-k2-0905" },
+        { "moonshotai/KIMI-K2.5", "kimi-k2-thinking" },
+        { "Qwen/Qwen3-4B-Instruct-2507", "qwen3-4b-2507" },
+        { "qwen3-4b-thinking-2507", "qwen3-4b-2507" },
         { "moonshotai/Moonlight-16B-A3B-Instruct", "moonlight-16b" },
         { "zai-org/GLM-4.7-Flash", "glm-4.7-flash" },
         { "glm_4_7_flash", "glm-4.7-flash" },
@@ -63,12 +68,18 @@ static void test_read(void **state)
         if (nb_capacity_read_config(b.name, &conf, &note, &err) != NB_OK)
             fail_msg("%s: %s", b.name, err.msg);
         if (conf.notes[0]) fail_msg("%s: %s", b.name, conf.notes);
+        if (conf.assumed[0]) fail_msg("%s: %s", b.name, conf.assumed);
+        assert_true(!conf.inner && (conf.quant.bits > 0) == !strcmp(b.name, "kimi-k2-thinking"));
         assert_ptr_equal(note, b.note);
     }
     const char *note = NULL;
     assert_int_equal(nb_capacity_read_config("kimi-k2-thinking", &conf, &note, &err), NB_OK);
-    assert_non_null(strstr(note, "INT4"));
-    assert_true(!conf.fp8 && conf.n_layer == 61);
+    assert_true(!conf.fp8 && conf.n_layer == 61 && !note);
+    assert_string_equal(conf.quant.method, "compressed-tensors");
+    assert_int_equal(nb_capacity_read_config("kimi-k2.6", &conf, &note, &err), NB_OK);
+    assert_true(conf.quant.bits == 4 && strstr(note, "vision"));
+    assert_int_equal(nb_capacity_read_config("kimi-k2-0905", &conf, &note, &err), NB_OK);
+    assert_true(conf.fp8 && conf.max_pos == 262144 && !note);
     assert_int_equal(nb_capacity_read_config("kimi-k2", &conf, &note, &err), NB_OK);
     assert_null(note);
     assert_true(conf.fp8 && conf.n_head == 64);
@@ -96,9 +107,19 @@ static void test_unknown(void **state)
 {
     (void)state;
     check_unknown("deepsek-v3", "nearest name is deepseek-v3 ");
-    check_unknown("deepseek-v4", "nearest name is deepseek-v");
+    check_unknown("deepseek-v5", "nearest name is deepseek-v");
+    check_unknown("deepseek-v4", "deepseek-v4: not supported: it has compressed attention");
+    check_unknown("deepseek-ai/DeepSeek-V3.2-Exp", "not supported: it has sparse attention");
+    check_unknown("glm-5", "indexer");
+    check_unknown("GLM-5.3-Flash", "linear attention");
+    check_unknown("qwen3-30b-a3b", "routed experts");
+    check_unknown("Qwen/Qwen3-235B-A22B-Instruct-2507", "routed experts");
+    check_unknown("glm-4.7-flash-fp4", "nearest name is glm-4.7-flash");
+    check_unknown("GLM-4.6", "routed experts");
+    check_unknown("openai/gpt-oss-120b", "sinks");
     check_unknown("Qwen/Qwen3-9B", "nearest name is qwen3-");
-    check_unknown("kimi-k3", "nearest name is kimi-k2");
+    check_unknown("kimi-k3", "linear attention");
+    check_unknown("kimi-k1", "nearest name is kimi-k2");
     check_unknown("DeepSeek-R2", "nearest name is deepseek-");
     check_unknown("DeepSeek-V3-FP4", "nearest name is deepseek-v3");
     check_unknown("-instruct", "bundled model");
