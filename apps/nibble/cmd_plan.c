@@ -1,6 +1,9 @@
 /* cmd_plan.c - `nibble plan`: what a machine can serve of a model, from a config.json alone. */
+#include <string.h>
+
 #include "cli.h"
 #include "opts.h"
+#include "opts_table.h"
 #include "plan.h"
 #include "plan_page.h"
 #include "plan_trace.h"
@@ -20,10 +23,22 @@ static int report(const plan *p)
     return code;
 }
 
+/* Options that only a replay reads. */
+static int check_options(const opts *o)
+{
+    for (size_t i = 0; i < opt_table_trace.n; i++) {
+        const char *name = opt_table_trace.rows[i].name;
+        if (strcmp(name, "html") != 0 && opts_given(o, CMD_PLAN, name))
+            return cli_usage("--%s: only a replay reads it, and there is no --trace FILE", name);
+    }
+    return CLI_OK;
+}
+
 int cmd_plan(const opts *o)
 {
     if (o->trace.file) return cmd_plan_trace(o);
     plan p;
+    if (check_options(o) != CLI_OK) return CLI_USAGE;
     int code = plan_setup(o, &p);
     if (code == CLI_OK) code = report(&p);
     plan_deinit(&p);

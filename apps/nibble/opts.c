@@ -165,6 +165,15 @@ static void mark_given(opts *o, const opt_row *r)
     if (i < 8 * sizeof o->given) o->given[i / 64] |= (uint64_t)1 << i % 64;
 }
 
+/* `--name` of an option of this command: hardly the value of another. */
+static bool is_option(const command *c, const char *s)
+{
+    char name[OPT_NAME_BYTES];
+    bool negated;
+    return s[0] == '-' && s[1] == '-' && s[2] && opts_canonical(s + 2, strlen(s + 2), name) &&
+           opts_find(c->bit, name, &negated);
+}
+
 /* argv[*i] is `--name`, `--name=value`, `-x`, or `-xvalue`. */
 static int parse_option(const command *c, int argc, char **argv, int *i, opts *o)
 {
@@ -175,7 +184,7 @@ static int parse_option(const command *c, int argc, char **argv, int *i, opts *o
     if (given[1] == '-') {
         const size_t n = strcspn(given + 2, "=");
         char name[OPT_NAME_BYTES];
-        if (!opts_canonical(given + 2, n, name)) return cli_usage("%s: unknown option", given);
+        if (!opts_canonical(given + 2, n, name)) return cli_usage("%.80s: unknown option", given);
         (void)snprintf(shown, sizeof shown, "--%s", name);
         if (given[2 + n] == '=') value = given + 2 + n + 1;
         r = opts_find(c->bit, name, &negated);
@@ -199,6 +208,10 @@ static int parse_option(const command *c, int argc, char **argv, int *i, opts *o
     if (!value) {
         if (++*i >= argc) return cli_usage("%s: its value %s is missing", shown, r->arg);
         value = argv[*i];
+        if (is_option(c, value))
+            return cli_usage(
+                "%s: its value %s is missing before the option %s (%s=%s if that is meant)", shown,
+                r->arg, value, shown, value);
     }
     int code = opts_set(o, r, shown, value);
     while (code == CLI_OK && r->type == OPT_WORDS && *i + 1 < argc && argv[*i + 1][0] != '-')

@@ -34,9 +34,13 @@ void opts_range_text(const opt_row *r, char *out, size_t n)
 /* shown: the option as it was written. */
 static int bad_value(const opt_row *r, const char *shown, const char *value)
 {
-    char range[256];
+    char range[256], most[48] = "";
     opts_range_text(r, range, sizeof range);
-    return cli_usage("%s %s: expected %s", shown, value, range);
+    /* the help leaves high limits out; who may have met one is told */
+    if ((r->type == OPT_NUM || r->type == OPT_SIZE || r->type == OPT_INT) && r->hi >= 1e6)
+        (void)snprintf(most, sizeof most, ", at most %.15g", r->hi);
+    return cli_usage("%s %.60s%s: expected %s%s", shown, value, strlen(value) > 60 ? "..." : "",
+                     range, most);
 }
 
 /* A number in the row's range, nothing before or behind it. */

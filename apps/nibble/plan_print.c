@@ -102,12 +102,19 @@ static void bullets(const char *title, const json_t *list)
 
 /* ---- the model ------------------------------------------------------------- */
 
+/* 671.0 B, 15.2 M. */
+void plan_params_text(double x, char *out, size_t n)
+{
+    (void)snprintf(out, n, x < 1e8 ? "%.1f M" : "%.1f B", x / (x < 1e8 ? 1e6 : 1e9));
+}
+
 static void print_model(const json_t *m)
 {
-    char n[32];
+    char n[32], active[32];
+    plan_params_text(num(m, "n_param"), n, sizeof n);
+    plan_params_text(num(m, "n_param_active"), active, sizeof active);
     print_plain(str(m, "name"));
-    (void)printf(" (%s): %.1f B parameters, %.1f B active per token\n  ", str(m, "family"),
-                 num(m, "n_param") / 1e9, num(m, "n_param_active") / 1e9);
+    (void)printf(" (%s): %s parameters, %s active per token\n  ", str(m, "family"), n, active);
     plan_grouped(num(m, "max_position"), n, sizeof n);
     (void)printf("%.0f layers, hidden %.0f, %.0f heads, ", num(m, "n_layer"), num(m, "hidden"),
                  num(m, "n_head"));

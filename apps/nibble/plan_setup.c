@@ -51,15 +51,16 @@ static bool parse_bytes(const char *s, double *out)
 static int size_option(const char *name, const char *value, double lo, double *out)
 {
     if (parse_bytes(value, out) && *out >= lo) return CLI_OK;
-    return cli_usage("%s %s: expected a size%s such as 80GiB, 141GB or 512MiB, at most 10^15 bytes",
-                     name, value, lo > 0 ? " above 0" : "");
+    return cli_usage(
+        "%s %.60s%s: expected a size%s such as 80GiB, 141GB or 512MiB, at most 10^15 bytes", name,
+        value, strlen(value) > 60 ? "..." : "", lo > 0 ? " above 0" : "");
 }
 
 static int list_option(const char *name, const char *value, size_t hi, bench_counts *out)
 {
     if (bench_counts_parse(value, 1, hi, out)) return CLI_OK;
-    return cli_usage("%s %s: expected up to %d numbers in [1, %zu] such as 4k,32k,128k", name,
-                     value, BENCH_MAX_LIST, hi);
+    return cli_usage("%s %.60s%s: expected up to %d numbers in [1, %zu] such as 4k,32k,128k", name,
+                     value, strlen(value) > 60 ? "..." : "", BENCH_MAX_LIST, hi);
 }
 
 static int read_lists(plan *p)
@@ -146,7 +147,7 @@ static int unknown_gpu(const plan *p, const char *name)
         at += (size_t)snprintf(all + at, sizeof all - at, "%s%s", i ? ", " : "",
                                p->machines.m[i].name);
     const nb_machine *near = nb_machines_nearest(&p->machines, name);
-    return cli_usage("--gpu %s: unknown; did you mean %s? There are %s; --gpu-file adds others",
+    return cli_usage("--gpu %.60s: unknown; did you mean %s? There are %s; --gpu-file adds others",
                      name, near ? near->name : "another", all);
 }
 
@@ -213,6 +214,12 @@ static int choose_layout(plan *p)
     if (l->n_gpu > NB_MAX_GPU)
         return cli_usage("--tensor-parallel-size %zu and --data-parallel-size %zu: at most %d GPUs",
                          o->tp, o->dp, NB_MAX_GPU);
+    if (o->tp && !o->dp && l->n_gpu % o->tp)
+        return cli_usage("--tensor-parallel-size %zu does not divide the number of GPUs, %zu",
+                         o->tp, l->n_gpu);
+    if (o->dp && !o->tp && l->n_gpu % o->dp)
+        return cli_usage("--data-parallel-size %zu does not divide the number of GPUs, %zu", o->dp,
+                         l->n_gpu);
     p->suggested = !o->tp && !o->dp;
     if (p->suggested) {
         l->tp = l->dp = l->ep = 1;

@@ -31,6 +31,7 @@ bool plan_shown(const json_t *report, const char *dtype);
 bool plan_row_shown(const json_t *report, const json_t *row);
 /* 1,234,567 of a number that is whole; 4k, 163841; "bandwidth: weights". */
 void plan_grouped(double x, char *out, size_t n);
+void plan_params_text(double x, char *out, size_t n);
 void plan_context_text(double n_tok, char *out, size_t n);
 void plan_bound_text(const char *bound, char *out, size_t n);
 

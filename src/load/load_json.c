@@ -221,6 +221,11 @@ nb_status nb_json_parse(nb_str json, const char *name, const nb_json_limits *lim
         else if (json_error_code(&e) == json_error_out_of_memory || e.text[0] == 0)
             /* jansson says nothing at all in most of these cases */
             st = nb_fail(err, NB_ERR_NOMEM, "%s: out of memory", nb_show_path(name).s);
+        else if (json_error_code(&e) == json_error_null_character ||
+                 json_error_code(&e) == json_error_null_byte_in_key)
+            st = nb_fail(err, NB_ERR_FORMAT,
+                         "%s: line %d: a string with the character \\u0000, which is refused",
+                         nb_show_path(name).s, e.line);
         else
             st = nb_fail(err, NB_ERR_FORMAT, "%s: not valid JSON: line %d: %s",
                          nb_show_path(name).s, e.line, nb_show_c(e.text).s);

@@ -104,6 +104,25 @@ done
 ok plan deepseek-v3 --gpu h200 --gpus 8 --tokens-per-second 9500
 grep -qF '$0.414 a million tokens = 14.16 / (9500 * 3600) * 10^6' "$tmp/out" || die "cost of a measured rate"
 
+# Weights that nibble does not run: counted as the checkpoint says, or as --weight-dtype does.
+check kimi-k2-thinking --gpu h200 --gpus 8
+[ "$(json "$tmp/out" 'j["weights"]["types"][0]["bytes"], j["layout"]["fits"], any("does not run" in s for s in j["notes"])')" = "(594205351936, True, True)" ] ||
+    die "INT4 experts"
+check deepseek-v3 --gpu h100 --gpus 8 --weight-dtype int4
+mkdir "$tmp/q"
+python3 -c 'import json, sys
+j = json.load(open(sys.argv[1], encoding="utf-8"))
+j["quantization_config"] = {"quant_method": "bitsandbytes", "load_in_4bit": True}
+json.dump(j, open(sys.argv[2], "w", encoding="utf-8"))' "$src/models/configs/llama-3.1-8b.json" "$tmp/q/config.json"
+ok plan "$tmp/q" --json
+[ "$(json "$tmp/out" '[t["dtype"] for t in j["weights"]["types"]], j["weights"]["checkpoint_dtype"], j["cache"]["records"][0]["bytes_per_token"] > 0')" = \
+    "(['bf16', 'fp8', 'int8', 'int4'], 'bitsandbytes', True)" ] || die "unknown weights"
+fails 2 "bitsandbytes --weight-dtype" plan "$tmp/q" --gpu h100
+check "$tmp/q" --gpu h100 --weight-dtype bf16
+fails 1 'quant_method "bitsandbytes"' info "$tmp/q"
+ok plan "$model"
+grep -q "15.2 M parameters" "$tmp/out" || die "parameters of a small model"
+
 # A file of devices adds and replaces.
 cat >"$tmp/gpus.json" <<'END'
 {"gpus": {"mine": {"memory_mib": 40960, "bandwidth_gbs": 1000, "bf16_tflops": 100, "price": 0.5, "source": "a test"},
@@ -125,6 +144,10 @@ ok plan "$tmp/$(printf 'a\377b')" --gpu h100 --context 1M --json
 
 # What is refused, by name.
 fails 1 "deepseek-v33" plan deepseek-v33
+fails 1 "sparse attention" plan deepseek-ai/DeepSeek-V3.2
+printf '{"model_type":"llama","a":"\\u0000"}' >"$tmp/config.json"
+fails 1 "character refused" plan "$tmp/config.json"
+grep -q ALLOW "$tmp/err" && die "a constant of a library: $(cat "$tmp/err")"
 printf '{"model_type":"deepseek_v3","vocab_size":512,"hidden_size":-1}' >"$tmp/config.json"
 fails 1 "hidden_size" plan "$tmp/config.json"
 fails 2 "h2oo h200" plan deepseek-v3 --gpu h2oo
@@ -133,6 +156,8 @@ fails 2 "experts" plan llama-3.1-8b --gpu h200 --gpus 8 --enable-expert-parallel
 fails 2 "experts" plan llama-3.1-8b --gpu h200 --gpus 8 --ep 8
 fails 2 "divisor" plan deepseek-v3 --gpu h200 --gpus 8 --ep 3
 fails 2 "number of GPUs" plan deepseek-v3 --gpu h200 --gpus 6 --tp 4
+fails 2 "--tensor-parallel-size 8 does not divide 4" plan deepseek-v3 --gpu h200 --gpus 4 --tp 8
+fails 2 "--data-parallel-size 3 does not divide 4" plan deepseek-v3 --gpu h200 --gpus 4 --dp 3
 fails 2 "4096" plan deepseek-v3 --gpu h200 --tp 4096 --dp 4096
 fails 2 "machine" plan deepseek-v3 --gpus 8
 fails 2 "fp8_ds_mla" plan llama-3.1-8b --kv-cache-dtype fp8_ds_mla
@@ -140,10 +165,21 @@ fails 2 "rope" plan llama-3.1-8b --kv-rope-dtype bf16
 for bad in "--memory 0" "--memory 10parsec" "--memory nan" "--memory 9999999TB" "--memory -1" "--reserve x" "--gpus 0" "--tp 0" \
     "--context 0" "--context 4q" "--context 99999999999999999999" "--concurrency 0" "--prompt ," "--gpu-memory-utilization nan" \
     "--gpu-memory-utilization 1.1" "--price 0" "--price inf" "--tokens-per-second -3" "--efficiency 2" "--weight-dtype q4" \
-    "--kv-cache-dtype q4" "--bandwidth 0" "--max-num-batched-tokens 0"; do
+    "--kv-cache-dtype q4" "--bandwidth 0" "--max-num-batched-tokens 0" "--bandwidth 1e-300" "--efficiency 1e-300" "--flops 1e-300" \
+    "--price 1e-300" "--tokens-per-second 1e-300" "--max-num-batched-tokens 18446744073709551615" "--cache 20" "--replay serve" "--seeds 1" \
+    "--html --json"; do
     # shellcheck disable=SC2086
     fails 2 "${bad%% *}" plan deepseek-v3 --gpu h200 $bad
 done
+# The upper limit is said, and of a long value the beginning.
+fails 2 "at most 1000000" plan deepseek-v3 --gpu h200 --bandwidth 1e308
+fails 2 "at most 1000000" plan deepseek-v3 --gpu h200 --price 1e308
+fails 2 "up to 16 numbers" plan deepseek-v3 --context "$(seq -s, 1 1000)"
+[ "$(wc -c <"$tmp/err")" -lt 200 ] || die "a long line: $(cat "$tmp/err")"
+check deepseek-v3 --gpu h200 --gpus 8 --max-num-batched-tokens 8k
+cp "$tmp/out" "$tmp/8k"
+check deepseek-v3 --gpu h200 --gpus 8 --max-num-batched-tokens 8192
+cmp -s "$tmp/8k" "$tmp/out" || die "8k is not 8192"
 ok plan --help
 for word in --gpu --gpus --memory --context --concurrency --tensor-parallel-size --data-parallel-size --enable-expert-parallel \
     --kv-cache-dtype --weight-dtype --gpu-memory-utilization --price --tokens-per-second --json; do
