@@ -170,7 +170,7 @@ where they differ. Made by `tools/sources.py`, never edited by hand; `tests/e2e/
 
     python3 tools/sources.py build/release/nibble
 
-Of theirs a few words are quoted. k is 1,024 tokens, GB 10^9 bytes, GiB 2^30. TP8: eight GPUs compute each token together; DP8: eight
+Of theirs a few words are quoted. k is 1,024 tokens and 1M 2^20 (A14, B30), GB 10^9 bytes, GiB 2^30. TP8: eight GPUs compute each token together; DP8: eight
 replicas of the attention with users of their own, experts dealt over all.
 "At most" is a bound from the data sheet: every sequence gets one token per step, and nothing takes time but
 reading and BF16 arithmetic (an engine that multiplies in FP8 can be up to twice as fast where arithmetic binds). "Modelled" has the
@@ -198,7 +198,7 @@ def render(facts):
     missed = [r.id for r in rows.values() if r.factor and r.factor > least and r.id not in listed and r.id not in sources_rows.SAME]
     if missed:
         sys.exit(f"sources: larger than the least of the ten, and not among them: {' '.join(missed)} (LARGEST, SAME of sources_rows.py)")
-    out.append("## The ten largest errors\n\nBy factor between claim and ours; rows that repeat one of them are left out.\n")
+    out.append("## The ten largest errors\n\nBy factor between claim and ours, of a range (B12, B52) its middle; rows that repeat one of them are left out.\n")
     out.append("| | claim | ours | factor |\n|---|---|---|--:|")
     worst = sorted(sources_rows.LARGEST, key=lambda x: -rows[x[0]].factor)
     for rid, claim, what in worst:

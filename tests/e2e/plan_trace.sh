@@ -2,6 +2,17 @@
 # figures; the page; what is refused.
 . "$2/tests/e2e/_lib.sh"
 
+# The tables of the documents are those of bench/results/replay.json.
+export PYTHONDONTWRITEBYTECODE=1
+python3 "$src/tools/replays.py" check 2>"$tmp/err" || die "tables of replays"
+mkdir -p "$tmp/root/tools" "$tmp/root/bench/results" "$tmp/root/docs"
+cp "$src/tools/replays.py" "$tmp/root/tools/"
+cp "$src/bench/results/replay.json" "$tmp/root/bench/results/"
+cp "$src/docs/trace-replay.md" "$tmp/root/docs/"
+sed '/in a queue, nvfp4/s/0\.4 s |$/0.5 s |/' "$src/docs/capacity.md" >"$tmp/root/docs/capacity.md"
+python3 "$tmp/root/tools/replays.py" check 2>"$tmp/err" && die "another time in docs/capacity.md is not seen"
+grep -qF "docs/capacity.md: | 16 agent sessions" "$tmp/err" || die "the table is not named"
+
 check="python3 $src/tests/e2e/_replay_check.py"
 v3="plan deepseek-v3"
 
