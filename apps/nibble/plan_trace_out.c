@@ -297,10 +297,12 @@ static void print_head(const trace_plan *t)
             o->sessions, p->n_session, t->n_path, o->max_gap_s, o->seeds,
             o->seeds > 1 ? "s, means" : "");
     print_machine(t);
-    if (!t->serve)
-        (void)printf(
-            "replay       one request after the other; ceiling of an endless cache: %.3f\n",
-            p->ceiling);
+    if (!t->serve) {
+        (void)printf("replay       one request after the other");
+        if (isfinite(p->ceiling)) /* else there were too many blocks to know it */
+            (void)printf("; ceiling of an endless cache: %.3f", p->ceiling);
+        (void)printf("\n");
+    }
     if (t->serve || trace_has_alone(t)) print_clock(t);
     (void)printf("\n%12s %-12s %-8s %12s %7s %12s %8s %12s", "cache GB", "record", "policy",
                  "tokens held", "hits", "uncached M", "fewer", "evicted");
@@ -483,8 +485,9 @@ static nb_status add_about(nb_buf *to, const trace_plan *t)
                              o->max_num_seqs,
                              t->has_machine && t->plan.layout.dp > 1 ? " on each replica" : ""));
     else
-        NB_TRY(nb_buf_printf(to, "; one after the other. An endless cache would hit %.3f",
-                             p->ceiling));
+        NB_TRY(nb_buf_add_c(to, "; one after the other"));
+    if (!t->serve && isfinite(p->ceiling))
+        NB_TRY(nb_buf_printf(to, ". An endless cache would hit %.3f", p->ceiling));
     NB_TRY(nb_buf_add_c(to, ".</p>\n"));
     return add_clock(to, t);
 }

@@ -142,9 +142,9 @@ fails 2 "--efficiency" $v3 --trace "$tmp/stream.jsonl" --cache 3 --efficiency 2
 fails 2 "--trace does not fit --gpus" $v3 --trace "$tmp/stream.jsonl" --cache 3 --gpu h100 --gpus 4
 fails 2 "tensor-parallel-size 3" $v3 --trace "$tmp/stream.jsonl" --gpu h200 --tp 3
 fails 2 "--max-num-seqs 8192 replicas" plan llama-3.1-8b --trace "$tmp/stream.jsonl" --gpu h200 --dp 256 --replay serve --max-num-seqs 8192
-fails 2 "--prefill-rate 0 >= 1" $v3 --trace "$tmp/stream.jsonl" $on --prefill-rate 0
+fails 2 "--prefill-rate 0 1" $v3 --trace "$tmp/stream.jsonl" $on --prefill-rate 0
 fails 2 "--prefill-rate 1e-300" $v3 --trace "$tmp/stream.jsonl" $on --prefill-rate 1e-300
-fails 2 "--decode-rate 1e-300 0.01, 100000" $v3 --trace "$tmp/stream.jsonl" $on --replay serve --decode-rate 1e-300
+fails 2 "--decode-rate 1e-300 0.01" $v3 --trace "$tmp/stream.jsonl" $on --replay serve --decode-rate 1e-300
 fails 2 "--speed" $v3 --trace "$tmp/stream.jsonl" --cache 3 --speed 1e-300
 fails 2 "--max-prompt 1.5k 4k (4096)" $v3 --trace "$tmp/stream.jsonl" --cache 3 --max-prompt 1.5k
 fails 2 "--max-prompt 17M 16777216" $v3 --trace "$tmp/stream.jsonl" --cache 3 --max-prompt 17M

@@ -59,7 +59,7 @@ static void use_session(const char *p, size_t n)
         const nb_session_req *r = &s.req[i];
         uint32_t node = r->node;
         size_t n_id = 0;
-        need(isfinite(r->t_s) && isfinite(r->api_s) && r->api_s >= 0);
+        need(r->t_s >= 0 && r->t_s <= 6e12 && isfinite(r->api_s) && r->api_s >= 0);
         need(i == 0 || s.req[i - 1].t_s <= r->t_s);
         for (; node != NB_BLOCK_NONE; node = s.parent[node], n_id++) need(node < s.n_node);
         need(n_id == r->n_id && r->n_in <= NB_TRACE_MAX_TOK && r->n_out <= NB_TRACE_MAX_TOK);
