@@ -1,11 +1,13 @@
 /* page.c - see page.h. */
 #include "page.h"
 
+#include <string.h>
+
 static const char STYLE[] =
     ":root{color-scheme:light dark;--fg:#1a1a1a;--bg:#fff;--dim:#595959;--line:#d8d8d8;"
-    "--soft:#f4f5f7;--mark:#0072b2}\n"
+    "--soft:#f4f5f7;--mark:#0072b2;--shade:#0003}\n"
     "@media (prefers-color-scheme:dark){:root{--fg:#e8e8e8;--bg:#16181c;--dim:#a8abb2;"
-    "--line:#3a3d44;--soft:#1f2228;--mark:#56b4e9}}\n"
+    "--line:#3a3d44;--soft:#1f2228;--mark:#56b4e9;--shade:#fff4}}\n"
     "*{box-sizing:border-box}\n"
     "body{font:16px/1.5 system-ui,'DejaVu Sans',Arial,sans-serif;color:var(--fg);"
     "background:var(--bg);max-width:80rem;margin:2rem auto;padding:0 1rem;"
@@ -14,6 +16,12 @@ static const char STYLE[] =
     "h2{font-size:1.25rem;margin:2.5rem 0 .8rem;padding-bottom:.2rem;"
     "border-bottom:1px solid var(--line)}h3{font-size:1rem;margin:1.5rem 0 .3rem}\n"
     ".wide{overflow-x:auto;margin:1rem 0}\n"
+    /* a shade at the side where there is more, covered by what moves with the table at its end */
+    "@media screen{.wide{background:linear-gradient(90deg,var(--bg) 40%,transparent) 0 0/2.5rem 100% "
+    "no-repeat local,linear-gradient(270deg,var(--bg) 40%,transparent) 100% 0/2.5rem 100% no-repeat "
+    "local,linear-gradient(90deg,var(--shade),transparent) 0 0/.7rem 100% no-repeat scroll,"
+    "linear-gradient(270deg,var(--shade),transparent) 100% 0/.7rem 100% no-repeat scroll}"
+    "figure .wide{background:none}}\n"
     ".wide:focus-visible{outline:2px solid var(--mark);outline-offset:2px}\n"
     "table{border-collapse:collapse;font-size:.875rem}\n"
     "caption{text-align:left;font-weight:600;padding:.2rem .7rem .4rem 0}\n"
@@ -36,6 +44,12 @@ static const char STYLE[] =
     ".cards dd.big{font-size:1.5rem;font-weight:600;line-height:1.3}\n"
     ".cards dd.small{font-size:.85rem}\n"
     ".note{border-left:4px solid #d55e00;background:var(--soft);padding:.6rem .9rem}\n"
+    /* plots stay as wide as their words can be read: the title then stands above them, whole */
+    "figcaption{display:none}\n"
+    "@media screen and (max-width:37rem){figcaption{display:block;font-size:.9rem;font-weight:600;"
+    "margin-top:1.5rem}figcaption::after{content:'move the plot sideways \\2192';display:block;"
+    "font-weight:400;font-size:.8rem;color:var(--dim)}figure .wide{margin-top:0}"
+    ".nb-plot .nb-t{visibility:hidden}thead th{min-width:7.5rem}}\n"
     "@media print{html{font-size:12px}body{max-width:none;margin:0;padding:0;font-size:12px}"
     ".plots{grid-template-columns:1fr}"
     ".wide,pre{overflow:visible}pre{white-space:pre-wrap}.nb-plot{min-width:0;width:544px}figure,tr,.cards div{break-inside:avoid}"
@@ -90,7 +104,14 @@ static nb_status begin_wide(nb_buf *to, const char *name)
 
 nb_status page_plot(nb_buf *to, const char *title, const nb_buf *svg)
 {
-    NB_TRY(nb_buf_add_c(to, "<figure>"));
+    const char *own = svg->p ? strstr(svg->p, "<title>") : NULL; /* escaped, as it is drawn */
+    const char *end = own ? strstr(own, "</title>") : NULL;
+    NB_TRY(nb_buf_add_c(to, "<figure><figcaption>"));
+    if (end)
+        NB_TRY(nb_buf_add_str(to, (nb_str){ own + 7, (size_t)(end - own) - 7 }));
+    else
+        NB_TRY(page_text(to, title));
+    NB_TRY(nb_buf_add_c(to, "</figcaption>"));
     NB_TRY(begin_wide(to, title));
     NB_TRY(nb_buf_add_str(to, nb_buf_view(svg)));
     return nb_buf_add_c(to, "</div></figure>\n");

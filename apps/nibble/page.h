@@ -18,7 +18,7 @@ nb_status page_text(nb_buf *to, const char *text);
 nb_status page_para(nb_buf *to, const char *text);
 /* A section with its heading; the caller writes </section>.  id: letters. */
 nb_status page_section(nb_buf *to, const char *id, const char *title);
-/* A plot, moved sideways where the screen is narrower than it can be read. */
+/* A plot, moved sideways where the screen is narrower than it can be read; its title then stands above it. */
 nb_status page_plot(nb_buf *to, const char *title, const nb_buf *svg);
 /* A table up to its first row; column headers are text.  page_table_end closes it. */
 nb_status page_table(nb_buf *to, const char *caption, const char *const *column, size_t n);

@@ -89,10 +89,13 @@ static nb_status size_cards(nb_buf *to, const json_t *j, const json_t *own, cons
     const json_t *m = at(j, "model"),
                  *w = plan_record_of(at(at(j, "weights"), "types"), str(at(j, "weights"), "dtype"));
     char what[96], value[48], more[160], size[32], n_tok[24];
+    const bool small = num(m, "n_param") < 1e8;
+    const double unit = small ? 1e6 : 1e9;
     plan_bytes_text(num(w, "bytes"), value, sizeof value);
-    (void)snprintf(more, sizeof more, "%.1f billion parameters, of which a token uses %.1f",
-                   num(m, "n_param") / 1e9, num(m, "n_param_active") / 1e9);
-    NB_TRY(card(to, "Weights, once", value, more));
+    (void)snprintf(more, sizeof more, "%.1f %s parameters, of which a token uses %.1f",
+                   num(m, "n_param") / unit, small ? "million" : "billion",
+                   num(m, "n_param_active") / unit);
+    NB_TRY(card(to, "Weights, once", w ? value : "unknown", more));
     plan_bytes_text(num(own, "bytes_per_token"), value, sizeof value);
     plan_bytes_text(num(other, "bytes_per_token"), size, sizeof size);
     (void)snprintf(more, sizeof more, "as %s; as %s %s", str(own, "dtype"), str(other, "dtype"),
@@ -329,7 +332,9 @@ static nb_status add_machine(nb_buf *to, const json_t *j)
     NB_TRY(st);
     NB_TRY(nb_buf_printf(to, ",%s with %s of memory", num(l, "gpus") > 1 ? " each" : "", size));
     if (num(m, "bandwidth") > 0)
-        NB_TRY(nb_buf_printf(to, " read at %.4g TB/s", num(m, "bandwidth") / 1e12));
+        NB_TRY(num(m, "bandwidth") < 1e12
+                   ? nb_buf_printf(to, " read at %.4g GB/s", num(m, "bandwidth") / 1e9)
+                   : nb_buf_printf(to, " read at %.4g TB/s", num(m, "bandwidth") / 1e12));
     if (num(m, "bf16_flops") > 0)
         NB_TRY(nb_buf_printf(to, " and %.4g TFLOP/s in BF16", num(m, "bf16_flops") / 1e12));
     if (json_is_object(cost)) {

@@ -32,6 +32,37 @@ static void add_point(lines *l, const char *name, double x, double y)
     l->y[i][l->s[i].n++] = y;
 }
 
+/* The height of a line at x, as it is drawn between its points on logarithmic axes; 0: it is not there. */
+static double height(const nb_svg_series *s, double x)
+{
+    for (size_t i = 0; i < s->n; i++) {
+        if (s->x[i] == x) return s->y[i];
+        if (i == 0 || s->x[i - 1] >= x || s->x[i] <= x) continue;
+        const double t = log(x / s->x[i - 1]) / log(s->x[i] / s->x[i - 1]);
+        return s->y[i - 1] * pow(s->y[i] / s->y[i - 1], t);
+    }
+    return 0;
+}
+
+/* The legend says of a line that lies under a later one whose line it is, and where it ends. */
+static void name_hidden(lines *l)
+{
+    for (size_t i = 0; i < l->n; i++) {
+        const nb_svg_series *s = &l->s[i], *over = NULL;
+        for (size_t k = l->n - 1; k > i && !over; k--) {
+            size_t p = 0;
+            while (p < s->n && fabs(height(&l->s[k], s->x[p]) / s->y[p] - 1) < 0.015) p++;
+            if (p == s->n) over = &l->s[k];
+        }
+        if (!over) continue;
+        char end[24];
+        const size_t at = strlen(l->name[i]);
+        plan_context_text(s->x[s->n - 1], end, sizeof end);
+        (void)snprintf(l->name[i] + at, sizeof l->name[i] - at, " (line of %.12s, to %s)",
+                       over->name, end);
+    }
+}
+
 static nb_status put_lines(nb_buf *to, const nb_svg_axes *a, const lines *l)
 {
     nb_buf svg = { 0 };
@@ -48,6 +79,7 @@ static nb_status plot(nb_buf *to, const nb_svg_axes *a, const json_t *report, co
     lines *l = calloc(1, sizeof *l);
     if (!l) return NB_ERR_NOMEM;
     f(l, report, what);
+    if (a->log_x && a->log_y) name_hidden(l);
     const nb_status st = put_lines(to, a, l);
     free(l);
     return st;
@@ -133,11 +165,12 @@ nb_status plan_plot_memory(nb_buf *to, const json_t *report)
 {
     const json_t *g = at(at(report, "layout"), "per_gpu");
     const double memory = num(at(report, "machine"), "memory_bytes");
-    static const struct {
+    const bool experts = num(at(report, "model"), "n_expert") > 0;
+    const struct {
         const char *key, *name;
     } known[] = {
         { "replicated_bytes", "weights that every device holds whole" },
-        { "dense_bytes", "other weights outside the experts" },
+        { "dense_bytes", experts ? "other weights outside the experts" : "all other weights" },
         { "expert_bytes", "weights of experts" },
         { "absorbed_bytes", "W_UK and W_UV once more, for attention on latents" },
         { "reserve_bytes", "reserve for what the engine computes with" },
@@ -147,15 +180,20 @@ nb_status plan_plot_memory(nb_buf *to, const json_t *report)
     char text[NB_COUNT(known) + 1][128], size[32];
     const char *label[NB_COUNT(known) + 1];
     size_t n = 0;
+    /* those of no size, too: a colour then means the same on every page */
     for (size_t i = 0; i <= NB_COUNT(known); i++) {
         const bool rest = i == NB_COUNT(known);
+        const char *name = rest ? "left to others (--gpu-memory-utilization)" : known[i].name;
         part[n] = rest ? memory - sum : num(g, known[i].key);
-        if (!(part[n] > 0)) continue;
-        sum += part[n];
-        plan_bytes_text(part[n], size, sizeof size);
-        (void)snprintf(text[n], sizeof text[n], "%s: %s (%.1f%%)",
-                       rest ? "left to others (--gpu-memory-utilization)" : known[i].name, size,
-                       100 * part[n] / memory);
+        if (part[n] > 0) {
+            sum += part[n];
+            plan_bytes_text(part[n], size, sizeof size);
+            (void)snprintf(text[n], sizeof text[n], "%s: %s (%.1f%%)", name, size,
+                           100 * part[n] / memory);
+        } else {
+            part[n] = 0;
+            (void)snprintf(text[n], sizeof text[n], "%s: none", name);
+        }
         label[n] = text[n];
         n++;
     }
@@ -186,24 +224,40 @@ static void of_capacity(lines *l, const json_t *report, const void *what)
     }
 }
 
+/* What the x axis is; its last point has no tick where it is no power of two, so it is said. */
+static void context_label(const json_t *by_context, char *out, size_t n)
+{
+    const json_t *c = at(json_array_get(at(by_context, "capacity"), 0), "contexts");
+    char last[32];
+    plan_context_text(num(json_array_get(c, json_array_size(c) - 1), "context"), last, sizeof last);
+    (void)snprintf(out, n, "tokens of a user, prompt and answer (1k = 1,024), up to %s", last);
+}
+
 nb_status plan_plot_users(nb_buf *to, const json_t *by_context)
 {
+    char x_label[128];
     const nb_svg_axes users = {
         .title = "Users at once, by length of context",
-        .x_label = "tokens of a user, prompt and answer (1k = 1,024)",
+        .x_label = x_label,
         .y_label = "users of the whole machine",
         .log_x = 2,
         .log_y = 1,
     };
-    const nb_svg_axes tokens = { .title = "Tokens of cache in all, by record",
-                                 .y_label = "millions of tokens" };
+    nb_svg_axes tokens = { .title = "Tokens of cache in all, by record" };
     bars b = { .n = 0 };
     size_t i;
     json_t *r;
+    double most = 0;
     if (!is(at(by_context, "layout"), "fits")) return NB_OK;
+    context_label(by_context, x_label, sizeof x_label);
     NB_TRY(plot(to, &users, by_context, of_capacity, "users"));
+    json_array_foreach(at(by_context, "capacity"), i, r) most = fmax(most, num(r, "tokens"));
+    const double unit = most >= 1e6 ? 1e6 : most >= 1e4 ? 1e3 : 1;
+    tokens.y_label = unit == 1e6   ? "millions of tokens"
+                     : unit == 1e3 ? "thousands of tokens"
+                                   : "tokens";
     json_array_foreach(at(by_context, "capacity"), i, r)
-        add_bar(&b, str(r, "dtype"), "", num(r, "tokens") / 1e6);
+        add_bar(&b, str(r, "dtype"), "", num(r, "tokens") / unit);
     return put_bars(to, &tokens, &b);
 }
 
@@ -221,14 +275,16 @@ static void of_cost(lines *l, const json_t *report, const void *what)
 
 nb_status plan_plot_cost(nb_buf *to, const json_t *by_context)
 {
+    char x_label[128];
     const nb_svg_axes million = {
         .title = "Dollars for a million generated tokens, all users that fit, modelled",
-        .x_label = "tokens of a user, prompt and answer (1k = 1,024)",
+        .x_label = x_label,
         .y_label = "dollars",
         .log_x = 2,
         .log_y = 1,
     };
     nb_svg_axes hour = million;
+    context_label(by_context, x_label, sizeof x_label);
     hour.title = "Dollars for an hour of one user's place";
     NB_TRY(plot(to, &million, by_context, of_cost, "model"));
     return plot(to, &hour, by_context, of_capacity, "price_per_session_hour");
@@ -295,9 +351,15 @@ static void of_prefill(lines *l, const json_t *report, const void *what)
 
 nb_status plan_plot_prefill(nb_buf *to, const json_t *by_context)
 {
+    const json_t *list = at(by_context, "prefill");
+    char last[32], x_label[128];
+    plan_context_text(num(json_array_get(list, json_array_size(list) - 1), "prompt"), last,
+                      sizeof last);
+    (void)snprintf(x_label, sizeof x_label,
+                   "tokens of the prompt, none of them cached (1k = 1,024), up to %s", last);
     nb_svg_axes a = {
         .title = "Time to the first token of one prompt",
-        .x_label = "tokens of the prompt, none of them cached (1k = 1,024)",
+        .x_label = x_label,
         .y_label = "seconds",
         .log_x = 2,
         .log_y = 1,

@@ -104,6 +104,20 @@ python3 -c 'import sys
 s = open(sys.argv[1], encoding="utf-8").read()
 assert not any(ord(c) < 32 and c != "\n" for c in s)' "$tmp/page.html" || die "a name that is not text"
 
+# Lines that lie on each other are named; figures have a unit that fits; a small machine, a small model.
+ok plan deepseek-v3 --gpu h200 --gpus 8 --context 128k --html "$tmp/page.html"
+for words in "bf16 (line of nvfp4, to 24)" "millions of tokens" "up to 160k" "other weights outside the experts"; do
+    grep -qF "$words" "$tmp/page.html" || die "deepseek-v3: no $words"
+done
+ok plan llama-3.1-8b --gpu rtx4090 --context 4k --html "$tmp/page.html"
+for words in "thousands of tokens" "all other weights" "weights of experts: none"; do
+    grep -qF "$words" "$tmp/page.html" || die "llama-3.1-8b: no $words"
+done
+ok plan "$model" --memory 8GiB --bandwidth 25 --flops 0.2 --html "$tmp/page.html"
+for words in "read at 25 GB/s" "15.2 million parameters"; do
+    grep -qF "$words" "$tmp/page.html" || die "a small model: no $words"
+done
+
 # Written whole, or not at all, and before anything is printed.
 fails 1 "none/page.html cannot be written" plan deepseek-v3 --html "$tmp/none/page.html"
 mkdir "$tmp/folder"

@@ -86,6 +86,14 @@ for (const file of files) {
       assert.deepEqual(await page.evaluate(layout), []);
       assert.deepEqual(bad, []);
     });
+    if (media.media !== "print")
+      await check(`${base}, ${name}: titles of plots are whole`, async () => {
+        const seen = await page.evaluate(() => [...document.querySelectorAll("figure")].map((f) => {
+          const caption = f.querySelector("figcaption"), title = f.querySelector("svg .nb-t"), r = caption.getBoundingClientRect();
+          return [caption.textContent === f.querySelector("svg title").textContent, r.height > 0 && r.right <= innerWidth, getComputedStyle(title).visibility === "visible"];
+        }));
+        assert.ok(seen.every(([same, above, inside]) => same && above === (name === "narrow") && inside !== above), JSON.stringify(seen));
+      });
     if (shots) await page.screenshot({ path: path.join(shots, `${base}-${name}.png`), fullPage: true });
     await check(`${base}, ${name}: follows the reader's scheme`, async () => {
       const light = (selector) => page.evaluate((s) => {
