@@ -140,6 +140,9 @@ static nb_status create(nb_engine *e, const nb_engine_options *o, nb_error *err)
     nb_forward_describe(e->forward, e->kernels, sizeof e->kernels);
     if (e->model.c.notes[0])
         nb_engine_warn(e, "config.json: unknown fields ignored: %s", e->model.c.notes);
+    if (e->model.c.assumed[0])
+        nb_engine_warn(e, "config.json: absent, so as the model's class has it: %s",
+                       e->model.c.assumed);
     return create_thread(e, err);
 }
 
