@@ -210,8 +210,8 @@ static int parse_option(const command *c, int argc, char **argv, int *i, opts *o
         value = argv[*i];
         if (is_option(c, value))
             return cli_usage(
-                "%s: its value %s is missing before the option %s (%s=%s if that is meant)", shown,
-                r->arg, value, shown, value);
+                "%s: its value %s is missing before the option %s (--%s=%s if that is meant)",
+                shown, r->arg, value, r->name, value);
     }
     int code = opts_set(o, r, shown, value);
     while (code == CLI_OK && r->type == OPT_WORDS && *i + 1 < argc && argv[*i + 1][0] != '-')
@@ -241,9 +241,9 @@ static int parse_arguments(const command *c, int argc, char **argv, opts *o, boo
             if (code != CLI_OK) return code;
             if (o->model != before) o->config_model = false;
         } else if (have_model || (o->model && !o->config_model)) {
-            return cli_usage("%s: unexpected argument (MODEL is %s)", a, o->model);
+            return cli_usage("%.80s: unexpected argument (MODEL is %.80s)", a, o->model);
         } else if (c->no_model) {
-            return cli_usage("%s: unexpected argument", a);
+            return cli_usage("%.80s: unexpected argument", a);
         } else {
             o->model = a;
             have_model = true;
