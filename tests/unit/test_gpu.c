@@ -36,7 +36,7 @@ static const char *fake(const char *name, char out[512])
 
 static void test_files(void **state)
 {
-    char path[512], folder[512];
+    char path[512], folder[512], version[64];
     (void)state;
     refused("/nowhere/libnibble-cuda.so", 0, NB_ERR_NOT_FOUND, "/nowhere/libnibble-cuda.so",
             "No such file");
@@ -46,8 +46,8 @@ static void test_files(void **state)
     refused(NULL, 0, NB_ERR_NOT_FOUND, NB_GPU_LIBRARY, folder);
     assert_false(nb_program_folder(folder, 4));
     if (!getenv("NB_FAKE_GPU_FOLDER")) skip();
-    refused(fake("fake1.so", path), 0, NB_ERR_UNSUPPORTED, "fake1.so",
-            "version 8 of its interface");
+    (void)snprintf(version, sizeof version, "version %d of its interface", NB_CUDA_VERSION + 7);
+    refused(fake("fake1.so", path), 0, NB_ERR_UNSUPPORTED, "fake1.so", version);
     refused(fake("fake2.so", path), 0, NB_ERR_UNSUPPORTED, "fake2.so", "interface of 8 bytes");
     refused(fake("fake3.so", path), 0, NB_ERR_UNSUPPORTED, "fake3.so", "nb_cuda_get_api");
 }
