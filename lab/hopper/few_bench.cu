@@ -1,6 +1,7 @@
 /* few_bench.cu - correctness against double and times of mla_few.cu, from graphs */
 #include "kernel/cuda/api/nb_cuda_items.h"
 #include "kernel/cuda/common/cu.cuh"
+#include "driver.cuh"
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -9,21 +10,6 @@
 #include <vector>
 void nb_cuda_mla_few(nb_cuda *g, const nb_cuda_mla_args *a);
 void nb_cuda_mla_join(nb_cuda *g, const nb_cuda_mla_args *a);
-void nb_cuda_check(nb_cuda *g, cudaError_t e, const char *what)
-{
-    if (e != cudaSuccess && g->error == cudaSuccess) {
-        g->error = e;
-        printf("ERROR %s: %s\n", what, cudaGetErrorString(e));
-    }
-}
-#define CK(x)                                                                                      \
-    do {                                                                                           \
-        cudaError_t e_ = (x);                                                                      \
-        if (e_ != cudaSuccess) {                                                                   \
-            printf("%d: %s\n", __LINE__, cudaGetErrorString(e_));                                  \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
 static uint64_t rs = 88172645463325252ull;
 static uint32_t rnd()
 {

@@ -2,27 +2,13 @@
  * mla_many.cu.  many_bench [check|bench|b64|more] [0: bf16, 1: fp8, 2: nvfp4, 3: if4] */
 #include "kernel/cuda/api/nb_cuda_items.h"
 #include "kernel/cuda/sm90/mla_many.cu"
+#include "driver.cuh"
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <thread>
 #include <vector>
-void nb_cuda_check(nb_cuda *g, cudaError_t e, const char *what)
-{
-    if (e != cudaSuccess && g->error == cudaSuccess) {
-        g->error = e;
-        fprintf(stderr, "%s: %s\n", what, cudaGetErrorString(e));
-    }
-}
-#define CK(x)                                                                                      \
-    do {                                                                                           \
-        cudaError_t e_ = (x);                                                                      \
-        if (e_) {                                                                                  \
-            printf("%d: %s\n", __LINE__, cudaGetErrorString(e_));                                  \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
 static uint64_t rs = 88172645463325252ull;
 static uint32_t rnd()
 {

@@ -7,28 +7,13 @@
  * OPEN tokens are in the page before the query, so OPEN + 1 are visible. */
 #include "kernel/cuda/api/nb_cuda_items.h"
 #include "kernel/cuda/sm80/mla_tail_many.cu"
+#include "driver.cuh"
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <vector>
-
-void nb_cuda_check(nb_cuda *g, cudaError_t e, const char *what)
-{
-    if (e != cudaSuccess && g->error == cudaSuccess) {
-        g->error = e;
-        printf("ERROR %s: %s\n", what, cudaGetErrorString(e));
-    }
-}
-#define CK(x)                                                                                      \
-    do {                                                                                           \
-        cudaError_t e_ = (x);                                                                      \
-        if (e_ != cudaSuccess) {                                                                   \
-            printf("%d: %s\n", __LINE__, cudaGetErrorString(e_));                                  \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
 
 namespace
 {

@@ -5,34 +5,28 @@
 
 #include "capacity/replay.h"
 
-static char dir[64];
+static tmp_dir dir;
 
 static inline int make_dir(void **state)
 {
     (void)state;
-    (void)snprintf(dir, sizeof dir, "/tmp/nb_replay_XXXXXX");
-    return mkdtemp(dir) ? 0 : -1;
+    tmp_open(&dir);
+    return 0;
 }
 static inline int remove_dir(void **state)
 {
     (void)state;
-    DIR *d = opendir(dir);
-    for (const struct dirent *e; d && (e = readdir(d));) {
-        char path[512];
-        (void)snprintf(path, sizeof path, "%s/%s", dir, e->d_name);
-        if (e->d_name[0] != '.') (void)remove(path);
-    }
-    if (d) (void)closedir(d);
-    return rmdir(dir);
+    tmp_close(&dir);
+    return 0;
 }
 
 static inline const char *write_file(const char *name, const nb_buf *text)
 {
-    static char path[8][160];
+    static char path[8][400];
     static size_t n;
     char *p = path[n++ % 8];
     nb_error e = { 0 };
-    (void)snprintf(p, sizeof path[0], "%s/%s", dir, name);
+    (void)snprintf(p, sizeof path[0], "%s/%s", dir.path, name);
     if (nb_file_write(p, text->p, text->n_bytes, &e) != NB_OK) fail_msg("%s", e.msg);
     return p;
 }

@@ -1,0 +1,27 @@
+/* driver.cuh - what the drivers of built kernels share: errors of the runtime. */
+#ifndef NB_LAB_HOPPER_DRIVER_CUH
+#define NB_LAB_HOPPER_DRIVER_CUH
+#include "kernel/cuda/common/ops.cuh"
+
+#include <cstdio>
+#include <cstdlib>
+
+/* In libnibble-cuda.so this is src/dev/cuda's. */
+void nb_cuda_check(nb_cuda *g, cudaError_t e, const char *what)
+{
+    if (e != cudaSuccess && g->error == cudaSuccess) {
+        g->error = e;
+        printf("ERROR %s: %s\n", what, cudaGetErrorString(e));
+    }
+}
+
+#define CK(x)                                                                                      \
+    do {                                                                                           \
+        cudaError_t e_ = (x);                                                                      \
+        if (e_ != cudaSuccess) {                                                                   \
+            printf("%d: %s\n", __LINE__, cudaGetErrorString(e_));                                  \
+            exit(1);                                                                               \
+        }                                                                                          \
+    } while (0)
+
+#endif
