@@ -61,17 +61,14 @@ static nb_status find(const nb_engine_options *o, const nb_model_config *c, nb_g
         return NB_OK;
     }
     nb_status st = nb_gpu_open(o->cuda_library, w.index, gpu, &e);
-    if (st != NB_OK) *gpu = NULL;
-    if (st == NB_OK && c) {
-        st = nb_gpu_can_compute(*gpu, c, o->mla && !strcmp(o->mla, "absorbed"), &e);
-        if (st == NB_OK) return NB_OK;
-        nb_gpu_close(*gpu);
-        *gpu = NULL;
-        if (w.kind == DEVICE_CUDA) return nb_fail(err, st, "%s", e.msg);
-    }
-    if (st != NB_OK && w.kind == DEVICE_CUDA)
-        return nb_fail(err, st, "--device %s: %s", o->device, e.msg);
-    if (st != NB_OK) (void)snprintf(why, NB_ERROR_MSG_BYTES, "%s", e.msg);
+    const bool opened = st == NB_OK;
+    if (opened && c) st = nb_gpu_can_compute(*gpu, c, o->mla && !strcmp(o->mla, "absorbed"), &e);
+    if (st == NB_OK) return NB_OK;
+    if (opened) nb_gpu_close(*gpu);
+    *gpu = NULL;
+    if (w.kind == DEVICE_CUDA && opened) return nb_fail(err, st, "%s", e.msg);
+    if (w.kind == DEVICE_CUDA) return nb_fail(err, st, "--device %s: %s", o->device, e.msg);
+    (void)snprintf(why, NB_ERROR_MSG_BYTES, "%s", e.msg);
     return NB_OK;
 }
 
