@@ -21,11 +21,8 @@ namespace
 
 enum { TEAMS = 2, THREADS = TEAMS * NB_MT_THREADS, AT_ROWS = 4, AT_COLS = 5 };
 
-/* Models of so many heads and more take mla_tail_many.cu, which no device has run yet; 0: none. */
-#ifndef NB_TAIL_MANY_HEADS
-#define NB_TAIL_MANY_HEADS 0
-#endif
-constexpr size_t MANY_HEADS = NB_TAIL_MANY_HEADS;
+/* Models of so many heads and more take mla_tail_many.cu (those of mla_many.cu). */
+constexpr size_t MANY_HEADS = 33;
 
 /* A thread's share of the rows: a warp has rows t = warp, warp + 16, ... */
 struct rows4 {
@@ -179,7 +176,7 @@ __global__ void __launch_bounds__(NB_MT_THREADS)
 void nb_cuda_mla_tail(nb_cuda *g, const nb_cuda_mla_args *a)
 {
     if (a->n_row == 0) return;
-    const bool by_heads = MANY_HEADS != 0 && a->n_head >= MANY_HEADS;
+    const bool by_heads = a->n_head >= MANY_HEADS;
     if (a->cache.record.type != NB_KV_F32 &&
         (a->tail == NB_CUDA_TAIL_MANY || (a->tail == NB_CUDA_TAIL_RULE && by_heads))) {
         nb_cuda_mla_tail_many(g, a);

@@ -487,6 +487,7 @@ __global__ void __cluster_dims__(CL, 1, 1) __launch_bounds__(THREADS, 1)
     mla_many(NB_PARAM nb_cuda_mla_args a, NB_PARAM many_plan x, NB_PARAM tensor_maps maps)
 {
     extern __shared__ __align__(1024) unsigned char mla_many_shared[];
+    nb_grid_next(); /* mla_tail runs beside this */
     const uint32_t base = here(nb_smem(mla_many_shared)), tid = here(threadIdx.x % 128);
     if (threadIdx.x == 0) {
         for (uint32_t i = 0; i < 10; i++)
