@@ -1,0 +1,70 @@
+#!/bin/bash
+# run_gpu.sh [--nibble PATH] [--cuda-library FILE] [--out FOLDER] PART... - figures of docs/gpu.md, on a GPU.
+#
+# A part is a run of `nibble bench`; its JSON goes to FOLDER/PART.json (default build/cuda/gpu-runs).  Then
+# `bench/gpu/report.py collect FOLDER FILE` makes a record of bench/results of them.  Without a part: their names
+# and commands.  Each takes 10 to 40 s, most of which is drawing and uploading 15 to 31 GB of random weights.
+set -u
+nibble=build/cuda/nibble library=build/cuda/libnibble-cuda.so out=build/cuda/gpu-runs
+configs=$(dirname "$0") models=$(dirname "$0")/../../models/configs
+parts=()
+while [ $# -gt 0 ]; do
+    case $1 in
+    --nibble) nibble=$2 && shift ;;
+    --cuda-library) library=$2 && shift ;;
+    --out) out=$2 && shift ;;
+    --models) models=$2 && shift ;;
+    -*) sed -n '2s/^# //p' "$0" >&2 && exit 2 ;;
+    *) parts+=("$1") ;;
+    esac
+    shift
+done
+
+lite=$configs/v2lite.json fp8=$configs/v2lite_fp8.json gqa=$models/qwen3-8b.json
+points="bench throughput --load-format dummy --depth-tokens 32"
+cells="bench matrix $lite --load-format dummy --prefill 2048 --repeat 2"
+# A user's 131,072 tokens are 130,816 and what is generated; of the memory as much as `nibble plan` uses.
+users="bench matrix $lite --load-format dummy --prefill 0 --context 130816 --memory 75021M"
+
+# command PART: its words.
+command_of() {
+    case $1 in
+    kernel) echo "bench kernel --kv-cache-dtype bf16,fp8,nvfp4,if4" ;;
+    products) echo "bench kernel --op linear,experts --weight-dtype bf16,fp8 --tokens 64" ;;
+    products_prompt) echo "bench kernel --op linear,experts --weight-dtype bf16,fp8 --tokens 8192" ;;
+    steps_nvfp4) echo "$points $lite --kv-cache-dtype nvfp4 --depth 512,4k,32k --depth-batch 1,8,64 --depth-prefill 8192 --depth-repeat 2" ;;
+    steps_bf16) echo "$points $lite --kv-cache-dtype bf16 --depth 4k,32k --depth-batch 1,8,16" ;;
+    fp8) echo "$points $fp8 --kv-cache-dtype nvfp4 --depth 512,4k,32k --depth-batch 1,8,64 --depth-prefill 8192 --depth-repeat 2" ;;
+    matrix_*) echo "$cells --kv-cache-dtype ${1#matrix_} --context 4k,32k,128k --concurrency 1,8,64" ;;
+    users_nvfp4) echo "$users --kv-cache-dtype nvfp4 --concurrency 34,35" ;;
+    users_fp8) echo "$users --kv-cache-dtype fp8 --concurrency 20,21" ;;
+    users_bf16) echo "$users --kv-cache-dtype bf16 --concurrency 10,11" ;;
+    gqa_*) echo "$points $gqa --kv-cache-dtype ${1#gqa_} --depth 4k,32k --depth-batch 1,8 --depth-prefill 2048 --depth-repeat 2" ;;
+    thrift_off) echo "$points $lite --kv-cache-dtype nvfp4 --depth 4k,32k --depth-batch 1,8" ;;
+    thrift_token) echo "$points $lite --kv-cache-dtype nvfp4 --depth 4k,32k --depth-batch 1,8 --kv-thrift token" ;;
+    large_*) echo "$points $lite --kv-cache-dtype ${1#large_} --depth 32k --depth-batch 64" ;; # H200: 141 GB
+    *) return 1 ;;
+    esac
+}
+
+all="kernel products products_prompt steps_nvfp4 steps_bf16 fp8 matrix_nvfp4 matrix_fp8 matrix_bf16 users_nvfp4 users_fp8 users_bf16
+gqa_nvfp4 gqa_bf16 thrift_off thrift_token large_nvfp4 large_fp8 large_bf16"
+if [ ${#parts[@]} -eq 0 ]; then
+    for p in $all; do printf '%-16s nibble %s --device cuda\n' "$p" "$(command_of "$p")"; done
+    exit 0
+fi
+mkdir -p "$out" || exit 1
+bad=0
+for p in "${parts[@]}"; do
+    words=$(command_of "$p") || { echo "run_gpu.sh: $p: no such part" >&2 && exit 2; }
+    from=$SECONDS
+    # shellcheck disable=SC2086
+    if timeout "${PART_S:-120}" "$nibble" $words --device cuda --cuda-library "$library" --json >"$out/$p.json" 2>"$out/$p.err"; then
+        echo "$p: $((SECONDS - from)) s"
+    else
+        echo "$p: failed after $((SECONDS - from)) s: $(tail -n 1 "$out/$p.err" | cut -c 1-200)"
+        rm -f "$out/$p.json"
+        bad=1
+    fi
+done
+exit $bad
