@@ -32,8 +32,8 @@ command_of() {
     kernel) echo "bench kernel --kv-cache-dtype bf16,fp8,nvfp4,if4" ;;
     products) echo "bench kernel --op linear,experts --weight-dtype bf16,fp8 --tokens 64" ;;
     products_prompt) echo "bench kernel --op linear,experts --weight-dtype bf16,fp8 --tokens 8192" ;;
-    steps_nvfp4) echo "$points $lite --kv-cache-dtype nvfp4 --depth 512,4k,32k --depth-batch 1,8,64 --depth-prefill 8192 --depth-repeat 2" ;;
-    steps_bf16) echo "$points $lite --kv-cache-dtype bf16 --depth 4k,32k --depth-batch 1,8,16" ;;
+    steps_nvfp4) echo "$points $lite --kv-cache-dtype nvfp4 --depth 512,4k,32k --depth-batch 1,8,32,64 --depth-prefill 8192 --depth-repeat 2" ;;
+    steps_bf16) echo "$points $lite --kv-cache-dtype bf16 --depth 4k,32k --depth-batch 1,8,32" ;;
     fp8) echo "$points $fp8 --kv-cache-dtype nvfp4 --depth 512,4k,32k --depth-batch 1,8,64 --depth-prefill 8192 --depth-repeat 2" ;;
     matrix_*) echo "$cells --kv-cache-dtype ${1#matrix_} --context 4k,32k,128k --concurrency 1,8,64" ;;
     users_nvfp4) echo "$users --kv-cache-dtype nvfp4 --concurrency 34,35" ;;
