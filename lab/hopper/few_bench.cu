@@ -1,4 +1,5 @@
-/* few_bench.cu - correctness against double and times of mla_few.cu, from graphs */
+/* few_bench.cu - correctness against double and times of mla_few.cu, from graphs; with -DCODES of
+ * mla_codes.cu */
 #include "kernel/cuda/api/nb_cuda_items.h"
 #include "kernel/cuda/common/cu.cuh"
 #include "driver.cuh"
@@ -8,6 +9,16 @@
 #include <cstdlib>
 #include <cstring>
 #include <vector>
+#if defined CODES && CODES
+#define nb_cuda_mla_few nb_cuda_mla_codes
+#ifndef UNITS
+#define UNITS 16, 4, 8, 32, 2
+#endif
+#else
+#ifndef UNITS
+#define UNITS 8, 8, 16, 64, 1
+#endif
+#endif
 void nb_cuda_mla_few(nb_cuda *g, const nb_cuda_mla_args *a);
 void nb_cuda_mla_join(nb_cuda *g, const nb_cuda_mla_args *a);
 static uint64_t rs = 88172645463325252ull;
@@ -112,7 +123,10 @@ template <class T> static T *up(const std::vector<T> &v)
     return p;
 }
 
-static const nb_cuda_units UN = { 0, 1, 16 };
+#ifndef CODES
+#define CODES 0
+#endif
+static const nb_cuda_units UN = { UNITS };
 struct shape {
     int f;
     bool int8;
@@ -344,7 +358,11 @@ int main(int n_arg, char **arg)
     const char *what = n_arg > 1 ? arg[1] : "all";
     std::vector<shape> v;
     const bool ok = !strcmp(what, "check") || !strcmp(what, "all");
-    const int fs[4] = { NV, IF, F8, BF };
+#if defined CODES && CODES
+    const int fs[] = { NV, IF };
+#else
+    const int fs[] = { NV, IF, F8, BF };
+#endif
     if (!strcmp(what, "one")) {
         v.push_back({ atoi(arg[2]), true, atoi(arg[3]), atoi(arg[4]), atoi(arg[5]), atoi(arg[6]),
                       false, atoi(arg[7]) });
@@ -357,7 +375,7 @@ int main(int n_arg, char **arg)
             v.push_back({ f, true, 3, 3072, 16, 2, true, 0 });
             v.push_back({ f, true, 3, 2048, 16, 3, false, 0 });
             v.push_back({ f, true, 2, 2048, 8, 4, true, 0 });
-            if (f != BF) v.push_back({ f, true, 2, 2048, 24, 1, false, 0 });
+            if (f != BF && !CODES) v.push_back({ f, true, 2, 2048, 24, 1, false, 0 });
             if (f != BF) v.push_back({ f, false, 3, 2048, 16, 1, true, 0 });
         }
     const int sh[][2] = { { 128, 4096 }, { 4, 131072 }, { 1, 131072 }, { 1, 32768 },

@@ -25,8 +25,8 @@ const nb_cuda_experts_row nb_cuda_experts_rows[] = {
     { NULL, 0, NB_CUDA_DIRECT, NULL, NULL },
 };
 /* Units of the rows of attention: constants of their kernels. */
-constexpr nb_cuda_units MMA_UNITS = { 16, 4, 16 }, FEW_UNITS = { 8, 8, 16 },
-                        MANY_UNITS = { 0, 1, 64 };
+constexpr nb_cuda_units MMA_UNITS = { 16, 4, 16, 64, 1 }, FEW_UNITS = { 8, 8, 16, 64, 1 },
+                        MANY_UNITS = { 0, 1, 64, 64, 1 }, CODES_UNITS = { 16, 4, 8, 32, 2 };
 const nb_cuda_mla_row nb_cuda_mla_rows[] = {
 #if !NB_CUDA_EMULATED
     { "wgmma_few", 90, FEW_UNITS, 4e-3f, nb_cuda_mla_few_can, nb_cuda_mla_few_scratch,
@@ -34,6 +34,8 @@ const nb_cuda_mla_row nb_cuda_mla_rows[] = {
     { "wgmma_many", 90, MANY_UNITS, 2e-2f, nb_cuda_mla_many_can, nb_cuda_mla_many_scratch,
       nb_cuda_mla_many },
 #endif
+    { "mma_codes", 80, CODES_UNITS, 4e-3f, nb_cuda_mla_codes_can, nb_cuda_mla_codes_scratch,
+      nb_cuda_mla_codes },
     { "mma", 80, MMA_UNITS, 5e-4f, nb_cuda_mla_mma_can, nb_cuda_mla_mma_scratch, nb_cuda_mla_mma },
     { NULL, 0, MMA_UNITS, 0, NULL, NULL, NULL },
 };

@@ -188,3 +188,23 @@ void nb_ldmatrix4_trans(uint32_t (&r)[4], const void *row)
     matrices x = { row, r, true };
     nb_emu_warp(UINT32_MAX, "ldmatrix.trans", ldmatrix, &x);
 }
+
+struct transposed {
+    uint32_t in, out;
+};
+static void movmatrix(void *const *arg, unsigned)
+{
+    for (unsigned lane = 0; lane < 32; lane++) {
+        const unsigned g = lane / 4, t = lane % 4;
+        uint32_t v[2];
+        for (unsigned k = 0; k < 2; k++)
+            v[k] = ((const transposed *)arg[(2 * t + k) * 4 + g / 2])->in >> g % 2 * 16 & 0xffff;
+        ((transposed *)arg[lane])->out = v[0] | v[1] << 16;
+    }
+}
+uint32_t nb_movmatrix(uint32_t x)
+{
+    transposed m = { x, 0 };
+    nb_emu_warp(UINT32_MAX, "movmatrix", movmatrix, &m);
+    return m.out;
+}

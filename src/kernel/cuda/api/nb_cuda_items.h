@@ -34,18 +34,19 @@ static inline nb_cuda_cut nb_cuda_cut_of(const nb_cuda_group *g, size_t n_group,
 {
     nb_cuda_cut c = { s, fold, 0, s.rest > s.first ? s.rest : s.first };
     size_t total = 0, n_unit = 0, n_super = 0;
+    n_sm *= s.blocks;
     for (size_t i = 0; i < n_group; i++) {
         total += g[i].n_page;
         n_unit += nb_cuda_n_unit(s, g[i].n_page);
-        n_super += (g[i].n_page + NB_CUDA_SUPER - 1) / NB_CUDA_SUPER;
+        n_super += (g[i].n_page + s.super - 1) / s.super;
     }
     if (!fold) return c;
-    if (s.rest >= NB_CUDA_SUPER) {
+    if (s.rest >= s.super) {
         c.chain = (total + n_sm - 1) / n_sm;
         if (c.chain + s.rest > c.longest) c.longest = c.chain + s.rest;
     } else {
         c.fold = nb_cuda_rounds(n_super, total, n_sm) <= nb_cuda_rounds(n_unit, total, n_sm);
-        c.longest = NB_CUDA_SUPER;
+        c.longest = s.super;
     }
     return c;
 }
@@ -55,11 +56,12 @@ static inline size_t nb_cuda_fold(const nb_cuda_cut *c, size_t n_page, size_t u)
 {
     if (!c->fold || n_page == 0) return 1;
     size_t end;
-    if (c->units.rest >= NB_CUDA_SUPER) {
+    if (c->units.rest >= c->units.super) {
         if (u > 0) return 1;
         end = nb_cuda_n_unit(c->units, c->chain < n_page ? c->chain : n_page);
     } else {
-        const size_t next = (nb_cuda_unit_page(c->units, u) / NB_CUDA_SUPER + 1) * NB_CUDA_SUPER;
+        const size_t super = c->units.super,
+                     next = (nb_cuda_unit_page(c->units, u) / super + 1) * super;
         end = nb_cuda_n_unit(c->units, next < n_page ? next : n_page);
     }
     return end > u ? end - u : 1;

@@ -333,7 +333,7 @@ typedef struct nb_cuda_gqa_args {
     float scale;
 } nb_cuda_gqa_args;
 enum { NB_CUDA_GQA_UNIT = 8 };
-#define NB_CUDA_GQA_UNITS ((nb_cuda_units){ 0, 1, NB_CUDA_GQA_UNIT })
+#define NB_CUDA_GQA_UNITS ((nb_cuda_units){ 0, 1, NB_CUDA_GQA_UNIT, 64, 1 })
 
 /* Expanded MLA: the queries of one chunk, all heads, against keys and values of heads that were
  * rebuilt from latents (BF16, single).  Pages [page0, page0 + n_page) are given decoded as dec and

@@ -6,7 +6,7 @@
  * Small ones at first let one short sequence use many multiprocessors; with a long one there are
  * enough of the large, which leave fewer states.
  *
- * Units are gathered in supers of NB_CUDA_SUPER pages from position 0 on, and states are joined in two
+ * Units are gathered in supers of so many pages from position 0 on, and states are joined in two
  * steps: those of a super one after the other, then the supers'.  So a kernel that has all units of a
  * super may join them where they are, wherever in the sequence it is.  No unit crosses a border of
  * supers, but for those that are as large or larger: each is a super then.  A super has at most 32
@@ -24,6 +24,8 @@
 
 typedef struct nb_cuda_units {
     uint32_t n_first, first, rest; /* rest > 0; first > 0 where n_first > 0 */
+    uint32_t super;                /* pages */
+    uint32_t blocks;               /* of the kernel, that a multiprocessor runs at a time */
 } nb_cuda_units;
 
 /* Pages of unit u. */
@@ -51,12 +53,10 @@ NB_CUDA_BOTH size_t nb_cuda_n_unit(nb_cuda_units s, size_t n_page)
     return n_page ? nb_cuda_unit_of(s, n_page - 1) + 1 : 0;
 }
 
-enum { NB_CUDA_SUPER = 64 }; /* pages */
-
 /* The super that unit u is in. */
 NB_CUDA_BOTH uint32_t nb_cuda_super_of(nb_cuda_units s, uint32_t u)
 {
-    return s.rest >= NB_CUDA_SUPER ? u : (uint32_t)(nb_cuda_unit_page(s, u) / NB_CUDA_SUPER);
+    return s.rest >= s.super ? u : (uint32_t)(nb_cuda_unit_page(s, u) / s.super);
 }
 
 #endif

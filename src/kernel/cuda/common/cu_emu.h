@@ -201,6 +201,7 @@ void nb_mma_bf16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1
 void nb_mma_f16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1);
 void nb_ldmatrix4(uint32_t (&r)[4], const void *row);
 void nb_ldmatrix4_trans(uint32_t (&r)[4], const void *row);
+uint32_t nb_movmatrix(uint32_t x);
 void nb_cp_async16(void *dst, const void *src, uint32_t n_bytes = 16);
 void nb_cp_async_commit();
 void nb_emu_cp_async_wait(int n);

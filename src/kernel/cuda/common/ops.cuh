@@ -44,6 +44,9 @@ bool nb_cuda_mla_many_can(const nb_record *r, size_t n_head);
 size_t nb_cuda_mla_many_scratch(const nb_record *r, size_t n_head, size_t n_row);
 void nb_cuda_mla_many(nb_cuda *g, const nb_cuda_mla_args *a);
 #endif
+bool nb_cuda_mla_codes_can(const nb_record *r, size_t n_head);
+size_t nb_cuda_mla_codes_scratch(const nb_record *r, size_t n_head, size_t n_row);
+void nb_cuda_mla_codes(nb_cuda *g, const nb_cuda_mla_args *a);
 bool nb_cuda_mla_mma_can(const nb_record *r, size_t n_head);
 size_t nb_cuda_mla_mma_scratch(const nb_record *r, size_t n_head, size_t n_row);
 void nb_cuda_mla_mma(nb_cuda *g, const nb_cuda_mla_args *a);

@@ -45,6 +45,13 @@ __device__ inline void nb_ldmatrix4_trans(uint32_t (&r)[4], const void *row)
                  : "r"(nb_smem(row))
                  : "memory");
 }
+/* An 8x8 matrix of 16-bit values, a row of two in each of four lanes, transposed. */
+__device__ inline uint32_t nb_movmatrix(uint32_t x)
+{
+    uint32_t y;
+    asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(y) : "r"(x));
+    return y;
+}
 /* 16 bytes from device to shared memory without registers; n_bytes < 16: the rest becomes zero. */
 __device__ inline void nb_cp_async16(void *dst, const void *src, uint32_t n_bytes = 16)
 {

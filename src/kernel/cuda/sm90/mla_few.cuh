@@ -24,7 +24,7 @@ namespace few
 
 enum { NVFP4, IF4, FP8, BF16 };
 /* As in table.cu.  Short ones at first: one sequence of 4,096 tokens has 8 blocks. */
-constexpr nb_cuda_units UNITS = { 8, 8, 16 };
+constexpr nb_cuda_units UNITS = { 8, 8, 16, 64, 1 };
 enum { TOK = 64, LORA = 512, ROPE = 64 };
 enum { LAZY = 14 };
 
@@ -251,16 +251,24 @@ __device__ inline void fetch(const params &a, const CUtensorMap *codes, const CU
         mbar_arrive(item_full + 8 * (n % 2));
         if (index >= n_item) break;
         const nb_cuda_item it = a.item[index];
-        const uint32_t *block =
-            a.block + a.chunk[it.chunk].block0 + nb_cuda_unit_page(UNITS, it.unit0);
-        uint32_t b = block[0];
-        const uint32_t following = gridDim.x + atomicAdd(a.next, 1u);
+        const nb_cuda_chunk chunk = a.chunk[it.chunk];
+        const uint32_t *block = a.block + chunk.block0 + nb_cuda_unit_page(UNITS, it.unit0);
+        uint32_t b = block[0], following = 0;
+        /* Pages before the one token of a chunk were complete before this step: the first ones are asked for
+         * while kernels before this one run.  Counters are those of a launch that may not have ended. */
+        const auto begin = [&]() {
+            if (n == 0) nb_grid_wait();
+            following = gridDim.x + atomicAdd(a.next, 1u);
+        };
+        bool begun = n > 0 || chunk.n_tok != 1;
+        if (begun) begin();
         for (uint32_t q0 = 0; q0 < it.n_q; q0 += per)
             for (uint32_t p = 0; p < it.n_page; p++, c++) {
                 const uint32_t s = c % L::SLOTS,
                                bar = bars + 8 * (2 * s + (GROUPS == 2 ? p & 1 : 0));
                 const uint32_t dst = base + L::AT_SLOT + s * L::CODES;
                 const uint32_t next = block[p + 1 < it.n_page ? p + 1 : 0];
+                if (!begun && c == L::SLOTS) begun = true, begin();
                 if (c >= L::SLOTS) mbar_wait(empty + 8 * s, (c / L::SLOTS - 1) & 1);
                 mbar_expect(bar, L::CODES + L::REST);
 #pragma unroll
@@ -273,8 +281,10 @@ __device__ inline void fetch(const params &a, const CUtensorMap *codes, const CU
                                a.page + b * a.block_bytes + L::CODES, L::REST, bar);
                 b = next;
             }
+        if (!begun) begin();
         index = following;
     }
+    nb_grid_wait();
     __threadfence();
     if (atomicAdd(a.done, 1u) == gridDim.x - 1) *a.next = 0, *a.done = 0;
 }
@@ -865,14 +875,14 @@ __global__ void __launch_bounds__(layout<FMT, N, GROUPS>::THREADS, 1)
         fence_async();
     }
     __syncthreads();
-    nb_grid_wait();
-    nb_grid_next(); /* mla_tail runs beside this */
     if (threadIdx.x >= L::CONSUMERS) {
         if (GROUPS == 2) asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
         if (threadIdx.x == L::CONSUMERS) fetch<FMT, N, GROUPS>(a, &codes, &rope, base, smem);
         return;
     }
     if (GROUPS == 2) asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+    nb_grid_wait();
+    nb_grid_next(); /* mla_tail runs beside this */
     consume<FMT, N, GROUPS>(a, base, smem);
 }
 
