@@ -5,8 +5,10 @@
  * num/hadamard.h: the same bits from the same input), rotation.  Blocks (t, 1 + i) have eight heads of
  * queries each: rotation of the rope parts, BF16 parts of the others.  GQA: a warp per head.
  *
- * Bound by launch and latency for few tokens, by memory for many.  Rotations are fused multiply-adds in the
+ * Bound by launch and latency for few tokens (so gains, means and what rotates are there, or asked for, before the
+ * projections have ended), by memory for many.  Rotations are fused multiply-adds in the
  * form of the host's vector variants. */
+#include "kernel/cuda/common/ahead.cuh"
 #include "kernel/cuda/common/ops.cuh"
 #include "kernel/cuda/common/rows.cuh"
 
@@ -54,11 +56,30 @@ __device__ void hadamard(float *x, uint32_t n, uint32_t block)
     }
 }
 
-__device__ void finish_latent(const nb_cuda_mla_finish_args &a, size_t t, float *x)
+/* Shared memory of the latent: its values, the gains, the means. */
+struct latent {
+    float *x, *gain, *mean;
+};
+__device__ latent latent_of(const nb_cuda_mla_finish_args &a, float *shared)
+{
+    return { shared, shared + a.lora, shared + 2 * a.lora };
+}
+
+/* What does not depend on the kernels before; a thread reads it back itself. */
+__device__ void load_constants(const nb_cuda_mla_finish_args &a, const latent &m)
+{
+    for (uint32_t i = threadIdx.x; i < a.lora; i += THREADS) {
+        m.gain[i] = a.norm[i];
+        if (a.mean) m.mean[i] = a.mean[i];
+    }
+    if (a.rope_k) nb_ahead(a.rope_k, a.d_rope * sizeof(float));
+}
+
+__device__ void finish_latent(const nb_cuda_mla_finish_args &a, size_t t, const latent &m)
 {
     __shared__ double part[WARPS];
     const uint32_t n = (uint32_t)a.lora;
-    float *kv = a.kv + t * a.kv_stride, s = 0;
+    float *kv = a.kv + t * a.kv_stride, *x = m.x, s = 0;
     for (uint32_t i = threadIdx.x; i < n; i += THREADS) {
         x[i] = kv[i];
         s = __fmaf_rn(x[i], x[i], s);
@@ -68,8 +89,8 @@ __device__ void finish_latent(const nb_cuda_mla_finish_args &a, size_t t, float 
     __syncthreads();
     const float f = norm_factor((part[0] + part[1]) + (part[2] + part[3]), n, a.eps);
     for (uint32_t i = threadIdx.x; i < n; i += THREADS) {
-        const float y = __fmul_rn(__fmul_rn(x[i], f), a.norm[i]);
-        x[i] = a.mean ? __fadd_rn(y, -a.mean[i]) : y;
+        const float y = __fmul_rn(__fmul_rn(x[i], f), m.gain[i]);
+        x[i] = a.mean ? __fadd_rn(y, -m.mean[i]) : y;
     }
     __syncthreads();
     float scale = 1;
@@ -132,13 +153,19 @@ __device__ void split_query(const nb_cuda_mla_finish_args &a, size_t t, uint32_t
 
 __global__ void mla_kernel(nb_cuda_mla_finish_args a, bool vec)
 {
-    nb_grid_next();
-    nb_grid_wait();
-    NB_SHARED(float, x);
+    NB_SHARED(float, shared);
+    const latent m = latent_of(a, shared);
     const size_t t = blockIdx.x;
+    nb_grid_next();
+    nb_ahead(a.cos_sin + t * a.d_rope, a.d_rope * sizeof(float));
+    if (blockIdx.y == 0)
+        load_constants(a, m);
+    else if (a.rope_q)
+        nb_ahead(a.rope_q, a.d_rope * sizeof(float));
+    nb_grid_wait();
     if (blockIdx.y == 0) {
         finish_rope_key(a, t);
-        finish_latent(a, t, x);
+        finish_latent(a, t, m);
         return;
     }
     const uint32_t h0 = (blockIdx.y - 1) * HEADS, left = (uint32_t)a.n_head - h0;
@@ -194,8 +221,9 @@ void nb_cuda_mla_finish(nb_cuda *g, const nb_cuda_mla_finish_args *a)
     const unsigned groups = (unsigned)((a->n_head + HEADS - 1) / HEADS);
     const bool vec = nb_rows_aligned(a->q, a->q_stride) && (a->d_nope + a->d_rope) % 4 == 0 &&
                      a->d_nope % 4 == 0;
-    NB_LAUNCH_EARLY(g, mla_kernel, dim3((unsigned)a->n_tok, 1 + groups), THREADS,
-                    a->lora * sizeof(float), *a, vec);
+    const size_t shared = 3 * a->lora * sizeof(float);
+    if (shared > 48 << 10) NB_SHARED_LIMIT(g, mla_kernel, shared);
+    NB_LAUNCH_EARLY(g, mla_kernel, dim3((unsigned)a->n_tok, 1 + groups), THREADS, shared, *a, vec);
 }
 
 void nb_cuda_gqa_finish(nb_cuda *g, const nb_cuda_gqa_finish_args *a)

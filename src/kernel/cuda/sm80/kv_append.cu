@@ -20,6 +20,7 @@
  * nvfp4 search 12.5, if4 search 15.2, int4 25; 8,192 tokens of bf16 30, nvfp4 44, if4 74.  256 rows of 256
  * chunks 3.6; with a grid of 8 blocks for each chunk they took 6 to 9.  Slower or no faster: four rows
  * and 128 threads to a block (if4 pages of 256 chunks 158 for 139), 80 registers for the few rows. */
+#include "kernel/cuda/common/ahead.cuh"
 #include "kernel/cuda/common/kv_encode.cuh"
 #include "kernel/cuda/common/ops.cuh"
 
@@ -183,6 +184,7 @@ __global__ void __launch_bounds__(THREADS, 2) append_few(NB_PARAM append p)
 {
     __shared__ uint32_t some_complete[1]; /* bit k: chunk k of the batch completes a page */
     nb_grid_next();
+    nb_ahead(p.a.cache.chunk, p.a.cache.n_chunk * sizeof *p.a.cache.chunk);
     nb_grid_wait();
     const uint32_t n_chunk = (uint32_t)p.a.cache.n_chunk, n_block = gridDim.x * gridDim.y;
     const uint32_t mine = (n_chunk - blockIdx.y + gridDim.y - 1) / gridDim.y;

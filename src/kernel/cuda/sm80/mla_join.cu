@@ -142,11 +142,11 @@ __global__ void __launch_bounds__(32 * WARPS) mla_join(NB_PARAM nb_cuda_mla_args
     const uint32_t c = (blockIdx.y * blockDim.x + threadIdx.x) * WIDTH, warp = threadIdx.x / 32;
     const bool here = c < a.lora;
     nb_grid_next();
+    const size_t first = a.part_first[row]; /* tables: there before the first kernel of the step */
+    const uint32_t end = a.part_first[row + 1], chunk = a.row_chunk[row];
     nb_grid_wait();
     if ((blockIdx.y * blockDim.x + 32 * warp) * WIDTH >= a.lora) return;
-    const size_t first = a.part_first[row];
-    const uint32_t end = a.part_first[row + 1];
-    const uint32_t n = a.row_chunk[row] == UINT32_MAX ? 0 : end - (uint32_t)first;
+    const uint32_t n = chunk == UINT32_MAX ? 0 : end - (uint32_t)first;
     step *f = steps[warp];
     float m = -INFINITY, l = 0, super_l = 0;
     vec<WIDTH> o = {}, super_o = {};

@@ -2,8 +2,10 @@
  *
  * A block per row of 256 threads; thread i owns the values 4 i .. 4 i + 3 of every 1,024, in
  * registers up to rows of 8,192 values, so that h is read once.  Squares are summed in one chain per
- * thread, by shuffles in a warp, and over the warps in double.  Bound by the latency of one trip to memory
- * (the gains are read before the sum is waited for), and by memory for many rows. */
+ * thread, by shuffles in a warp, and over the warps in double.  Bound by the latency of one trip to the L2
+ * cache (the gains are read, and h asked for, before the kernel that makes the branch has ended), and by
+ * memory for many rows. */
+#include "kernel/cuda/common/ahead.cuh"
 #include "kernel/cuda/common/ops.cuh"
 #include "kernel/cuda/common/rows.cuh"
 
@@ -89,10 +91,16 @@ __device__ void put(const nb_cuda_norm_args &a, size_t t, size_t i, float (&v)[4
  * for it, and a row of 7,168 values took twice the time. */
 template <int V, bool SUM> __global__ void norm_kernel(nb_cuda_norm_args a, bool vec)
 {
+    float v[V][4], w[V][4], gain[V][4], squares = 0;
     nb_grid_next();
+    if (!a.row) nb_ahead(a.h + blockIdx.x * a.h_stride, a.dim * sizeof(float));
+#pragma unroll
+    for (int k = 0; k < V; k++) {
+        const size_t i = 4 * threadIdx.x + (size_t)k * STEP;
+        if (a.w && i < a.dim) nb_load4(gain[k], a.w + i, a.dim - i, vec);
+    }
     nb_grid_wait();
     const size_t t = blockIdx.x, r = a.row ? a.row[t] : t;
-    float v[V][4], w[V][4], squares = 0;
 #pragma unroll
     for (int k = 0; k < V; k++) {
         const size_t i = 4 * threadIdx.x + (size_t)k * STEP;
@@ -110,15 +118,13 @@ template <int V, bool SUM> __global__ void norm_kernel(nb_cuda_norm_args a, bool
 #pragma unroll
     for (int k = 0; k < V; k++) {
         const size_t i = 4 * threadIdx.x + (size_t)k * STEP;
-        if (i >= a.dim) continue;
-        nb_load4(w[k], a.w + i, a.dim - i, vec);
-        squares = add_squares(squares, v[k]);
+        if (i < a.dim) squares = add_squares(squares, v[k]);
     }
     const float f = factor_of(squares, a.dim, a.eps);
 #pragma unroll
     for (int k = 0; k < V; k++) {
         const size_t i = 4 * threadIdx.x + (size_t)k * STEP;
-        if (i < a.dim) put(a, t, i, v[k], w[k], f);
+        if (i < a.dim) put(a, t, i, v[k], gain[k], f);
     }
 }
 
