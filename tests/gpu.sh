@@ -5,10 +5,85 @@
 #   tests/gpu.sh BUILD        a folder that was built before: nibble, nibble-check, nibble-parity and
 #                             libnibble-cuda.so are in it; nothing is compiled
 #
-# One line per step with its seconds, all output in BUILD/gpu-logs; at the end times and a verdict.  Takes
-# less than 8 minutes, since every step has a limit.  Without a GPU: the reason, and exit code 77.
+# Checks run as many at a time as there are processors, since their references on the CPU take the time;
+# what is timed runs alone.  One line per step with its seconds, all output in BUILD/gpu-logs; at the end times
+# and a verdict.  Takes less than 8 minutes: every step has a limit, and all of them a common one.  Without
+# a GPU: the reason, and exit code 77.
 set -u
 cd "$(dirname "$0")/.." || exit 1
+
+# ---- one of the things that run side by side: gpu.sh --one WHAT BUILD SECONDS THING --------------------
+# Leaves its output in gpu-logs/WHAT and one line of outcome on standard output: ok, FAIL, late (its time
+# was over), tie (other tokens, as likely) or none (not supported).
+
+ids='[1,5,9,33,17,60,2,8,44,12,7,31,3,99,21,40,11,6,25,90]'
+
+tokens_of() { # DEVICE OPTION...: greedy tokens of $model in $dtype
+    device=$1
+    shift
+    timeout -k 5 "$limit" "$build/nibble" run "$model" --skip-tokenizer-init --tokens "$logs/ids.json" -n 24 --temperature 0 \
+        --json --kv-cache-dtype "$dtype" --device "$device" --cuda-library "$library" "$@"
+}
+
+# Other tokens are a fault unless two were as likely, to what both may differ by (parity.c: 0.05 with BF16
+# pages; 4 bits can round a value to the next code).
+tie() {
+    bound=0.05
+    [ "$dtype" = auto ] || bound=0.2
+    tokens_of cpu --logprobs 20 >"$log.cpu" 2>&1 && tokens_of cuda --logprobs 20 >"$log.cuda" 2>&1 &&
+        python3 tests/near_tie.py $bound "$log.cpu" "$log.cuda" >>"$log" 2>&1
+}
+
+# The case of a row that a sanitizer looks at: 512 + 64 values, 16 or 128 heads; else the first ones.
+every_of() {
+    case $1:$2 in
+    memcheck:*) echo 13 ;;
+    *:*wgmma_many) echo 44 ;;
+    *:cuda_mla_*) echo 40 ;;
+    *) echo 60 ;;
+    esac
+}
+
+one() {
+    what=$1 build=$2 limit=$3 thing=$4
+    library=$build/libnibble-cuda.so logs=$build/gpu-logs
+    log=$logs/$what/$(printf '%s' "$thing" | tr -c 'a-zA-Z0-9_' '-').log
+    case $what in
+    check) timeout -k 5 "$limit" "$build/nibble-check" --cuda "$library" --function "$thing" >"$log" 2>&1 ;;
+    memcheck | racecheck)
+        guard=
+        [ "$what" = memcheck ] && guard=--guard
+        timeout -k 5 "$limit" compute-sanitizer --tool "$what" --error-exitcode 9 --print-limit 5 \
+            "$build/nibble-check" --cuda "$library" --function "$thing" --every "$(every_of "$what" "$thing")" $guard >"$log" 2>&1
+        ;;
+    parity) NB_TEST_CUDA=$library timeout -k 5 "$limit" "$build/nibble-parity" "$thing" >"$log" 2>&1 ;;
+    tokens)
+        model=${thing%:*} dtype=${thing##*:}
+        want=$(tokens_of cpu 2>"$log") || {
+            grep -q 'not support' "$log" && echo "none $thing" && return
+            echo "FAIL $thing" && return
+        }
+        got=$(tokens_of cuda 2>&1)
+        if [ "$got" != "$want" ]; then
+            printf '%s\n' "differ: $thing" "  cpu  $want" "  cuda $got" >"$log"
+            tie && echo "tie $thing" && return
+            false
+        fi
+        ;;
+    esac
+    case $? in
+    0) echo "ok $thing" ;;
+    124 | 137) echo "late $thing" ;;
+    *) echo "FAIL $thing" ;;
+    esac
+}
+if [ "${1:-}" = --one ]; then
+    shift
+    one "$@"
+    exit
+fi
+
+# ---- a GPU, a build --------------------------------------------------------------------------------
 
 no_gpu() {
     printf '%s\n' "no GPU: $*"
@@ -34,19 +109,28 @@ done
 logs=$build/gpu-logs
 rm -rf "$logs"
 mkdir -p "$logs" || exit 1
-printf '%s\n' "GPU: $gpu; built in $(($(date +%s) - t0)) s"
+printf '%s' "$ids" >"$logs/ids.json"
+jobs=$(nproc 2>/dev/null || echo 4)
+[ "$jobs" -le 16 ] || jobs=16 # each has a context on the GPU
+printf '%s\n' "GPU: $gpu; built in $(($(date +%s) - t0)) s; $jobs processes"
+end=$((t0 + 470))
 passed=0 failed=0 skipped=0
 
-# limited COMMAND...: a program that must end within the step's limit.
-limited() { timeout -k 5 "$limit" "$@"; }
+# ---- steps -------------------------------------------------------------------------------------------
 
 # step NAME SECONDS FUNCTION...: exit code 77 means skipped, the last line being the reason.
 step() {
     name=$1 limit=$2 log=$logs/$(printf '%s' "$1" | tr -c 'a-zA-Z0-9' '-').log
     shift 2
     from=$(date +%s)
-    "$@" >"$log" 2>&1 </dev/null
-    rc=$?
+    [ "$limit" -le $((end - from)) ] || limit=$((end - from))
+    if [ "$limit" -lt 5 ]; then
+        echo "no time is left for it" >"$log"
+        rc=77
+    else
+        "$@" >"$log" 2>&1 </dev/null
+        rc=$?
+    fi
     took=$(($(date +%s) - from))
     case $rc in
     0)
@@ -55,7 +139,7 @@ step() {
         ;;
     77)
         skipped=$((skipped + 1))
-        printf 'skip  %-34s %s\n' "$name" "$(tail -n 1 "$log" | cut -c 1-120)"
+        printf 'skip  %-34s %3s s  %s\n' "$name" "$took" "$(tail -n 1 "$log" | cut -c 1-120)"
         ;;
     *)
         failed=$((failed + 1))
@@ -67,76 +151,78 @@ step() {
     esac
 }
 
-sanitize() { # TOOL EVERY
+# side_by_side WHAT SECONDS: lines of standard input, each a call of `one`; what is wrong with each, and a count.
+# Whatever was not begun after $limit seconds is late; nothing runs longer than SECONDS.
+side_by_side() {
+    mkdir -p "$logs/$1"
+    cat >"$logs/$1/all"
+    timeout -k 5 "$limit" xargs -P "$jobs" -n 1 sh tests/gpu.sh --one "$1" "$build" "$2" <"$logs/$1/all" >"$logs/$1/outcomes"
+    n=$(grep -c . "$logs/$1/all") good=$(grep -c '^ok ' "$logs/$1/outcomes")
+    none=$(grep -c '^none ' "$logs/$1/outcomes") bad=$(grep -c '^FAIL ' "$logs/$1/outcomes")
+    tied=$(grep -c '^tie ' "$logs/$1/outcomes")
+    for thing in $(sed -n 's/^FAIL //p' "$logs/$1/outcomes"); do
+        echo "FAIL $thing"
+        f=$logs/$1/$(printf '%s' "$thing" | tr -c 'a-zA-Z0-9_' '-').log
+        grep -E '^FAIL|=========|differ|cpu|cuda' "$f" | head -n 4
+    done
+    late=$((n - good - none - bad - tied))
+    [ $late -eq 0 ] || echo "not through: $(sed -n 's/^late //p' "$logs/$1/outcomes" | tr '\n' ' ')"
+    [ "$tied" -eq 0 ] || echo "tied: $(sed -n 's/^tie //p' "$logs/$1/outcomes" | tr '\n' ' ')"
+    echo "$good of $((n - none)) without a fault, $bad with, $late not through in their time$([ "$tied" -eq 0 ] || echo ", $tied tied")"
+    [ "$bad" -eq 0 ] || return 1
+    [ "$good" -gt 0 ] || return 1
+    # a sanitizer may be too slow for a case; anything else must come to its end
+    case $1 in memcheck | racecheck) return 0 ;; esac
+    [ $late -eq 0 ]
+}
+
+rows() { "$build/nibble-check" --cuda "$library" --list | sed -n 's/^\(cuda_[a-z0-9_]*\) .*/\1/p'; }
+
+# Products and attention first: they take longest.
+check() { rows | sort -r | side_by_side check 140; }
+
+sanitize() { # TOOL SECONDS
     if ! command -v compute-sanitizer >/dev/null 2>&1; then
         echo "compute-sanitizer is not in PATH"
         return 77
     fi
-    limited compute-sanitizer --tool "$1" --error-exitcode 9 --print-limit 5 \
-        "$build/nibble-check" --cuda "$library" --guard --every "$2"
-    code=$?
-    [ $code -eq 124 ] || return $code
-    echo "nothing found in $limit s; it was not through"
-    return 77
+    rows | sort -r | side_by_side "$1" "$2"
 }
 
-tokens_of() { # DEVICE MODEL TOKENS-FILE N
-    limited "$build/nibble" run "$2" --skip-tokenizer-init --tokens "$3" -n "$4" --temperature 0 --json \
-        --kv-cache-dtype "$dtype" --device "$1" --cuda-library "$library"
-}
+self_test() { timeout -k 5 "$limit" "$build/nibble-check" --cuda "$library" --self-test; }
+
+parity() { for f in tests/parity/*/expected.safetensors; do dirname "$f"; done | side_by_side parity 20; }
 
 # The same greedy tokens on both, from every checkpoint of the parity tests and the bundled model.
 same_tokens() {
-    n=0 bad=0
-    printf '[1,5,9,33,17,60,2,8,44,12,7,31,3,99,21,40,11,6,25,90]' >"$logs/ids.json"
     for config in tests/parity/*/config.json models/nibble-tiny/config.json; do
-        model=$(dirname "$config")
-        for dtype in auto nvfp4; do
-            want=$(tokens_of cpu "$model" "$logs/ids.json" 24 2>"$logs/cpu.err") || {
-                grep -q 'not support' "$logs/cpu.err" && continue
-                cat "$logs/cpu.err"
-                bad=$((bad + 1))
-                continue
-            }
-            got=$(tokens_of cuda "$model" "$logs/ids.json" 24 2>&1)
-            n=$((n + 1))
-            if [ "$got" != "$want" ]; then
-                bad=$((bad + 1))
-                printf '%s\n' "differ: $model $dtype" "  cpu  $want" "  cuda $got"
-            fi
-        done
-    done
-    echo "$n pairs of runs, $bad differ"
-    [ $bad -eq 0 ] && [ $n -gt 0 ]
+        for dtype in auto nvfp4; do echo "$(dirname "$config"):$dtype"; done
+    done | side_by_side tokens 20
 }
 
-parity() {
-    n=0 bad=0
-    for f in tests/parity/*/expected.safetensors; do
-        n=$((n + 1))
-        NB_TEST_CUDA=$library limited "$build/nibble-parity" "$(dirname "$f")" || {
-            bad=$((bad + 1))
-            echo "FAIL $f"
-        }
-    done
-    echo "$n checkpoints, $bad failed"
-    [ $bad -eq 0 ] && [ $n -gt 0 ]
+kernel_times() {
+    timeout -k 5 "$limit" "$build/nibble" bench kernel --device cuda --cuda-library "$library" --kv-cache-dtype bf16,fp8,nvfp4,if4
 }
 
-# Every 8th case of the checker: the references in double, on one core, are what takes long.
-step "checker, every 8th case" 120 limited "$build/nibble-check" --cuda "$library" --every 8
-step "checker finds planted bugs" 60 limited "$build/nibble-check" --cuda "$library" --self-test
-step "parity checkpoints on the GPU" 20 parity
-step "tokens of GPU and CPU" 20 same_tokens
-step "memcheck" 40 sanitize memcheck 60
-step "racecheck" 30 sanitize racecheck 120
-step "times beside the roofline" 100 limited "$build/nibble" bench kernel --device cuda --cuda-library "$library" \
-    --kv-cache-dtype bf16,fp8,nvfp4,if4
+# DeepSeek-V2-Lite's shape: a user alone, 64 users, a prompt.
+whole_steps() {
+    timeout -k 5 "$limit" "$build/nibble" bench throughput bench/gpu/v2lite.json --load-format dummy --device cuda \
+        --cuda-library "$library" --kv-cache-dtype nvfp4 --depth 4k,32k --depth-batch 1,64 --depth-prefill 8192
+}
+
+step "checker, every case" 150 check
+step "checker finds planted bugs" 60 self_test
+step "parity checkpoints on the GPU" 40 parity
+step "tokens of GPU and CPU" 40 same_tokens
+step "memcheck" 40 sanitize memcheck 35
+step "racecheck" 50 sanitize racecheck 45
+step "times beside the roofline" 100 kernel_times
+step "whole steps" 60 whole_steps
 if [ -x "$build/flashmla" ]; then # bench/peer/flashmla.sh --build-only makes it
-    step "beside FlashMLA" 60 limited "$build/flashmla" --cuda-library "$library" --rounds 1
+    step "beside FlashMLA" 60 timeout -k 5 60 "$build/flashmla" --cuda-library "$library" --rounds 1
 fi
 
-for log in "$logs/times-beside-the-roofline.log" "$logs/beside-FlashMLA.log"; do
+for log in "$logs/times-beside-the-roofline.log" "$logs/whole-steps.log" "$logs/beside-FlashMLA.log"; do
     [ -s "$log" ] && cat "$log"
 done
 printf '%s\n' "$passed passed, $failed failed, $skipped skipped in $(($(date +%s) - t0)) s; logs: $logs"
