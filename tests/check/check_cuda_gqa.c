@@ -8,7 +8,7 @@
 #include "kernel/cuda/api/nb_cuda_items.h"
 #include "num/bf16.h"
 
-enum { MAX_CHUNK = 6, MAX_ROW = 256, N_BLOCK = 7, MAX_ITEM = 2048, LAYERS = 2, SAMPLE = 60 };
+enum { MAX_CHUNK = 6, MAX_ROW = 384, N_BLOCK = 7, MAX_ITEM = 2048, LAYERS = 2, SAMPLE = 60 };
 
 typedef struct shape {
     size_t dim, n_head, n_kv, max_page, n_chunk, max_tok;
