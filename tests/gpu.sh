@@ -215,12 +215,14 @@ step "checker finds planted bugs" 60 self_test
 step "parity checkpoints on the GPU" 40 parity
 step "tokens of GPU and CPU" 40 same_tokens
 step "memcheck" 40 sanitize memcheck 35
-step "racecheck" 50 sanitize racecheck 45
 step "times beside the roofline" 100 kernel_times
 step "whole steps" 60 whole_steps
 if [ -x "$build/flashmla" ]; then # bench/peer/flashmla.sh --build-only makes it
     step "beside FlashMLA" 60 timeout -k 5 60 "$build/flashmla" --cuda-library "$library" --rounds 1
 fi
+
+# Last: what is cut short goes on for some seconds, beside whatever would be timed.
+step "racecheck" 50 sanitize racecheck 45
 
 for log in "$logs/times-beside-the-roofline.log" "$logs/whole-steps.log" "$logs/beside-FlashMLA.log"; do
     [ -s "$log" ] && cat "$log"
