@@ -178,7 +178,7 @@ static void build(setup &s, int kind, bool int8, int nh, int n_q, const std::vec
                                                    : (s.block.size() * 7919ull + 13) % n_pool);
         gr.push_back({ (uint32_t)i, row, (uint32_t)n_q, (uint32_t)np[i] });
         for (int k = 0; k < n_q; k++)
-            s.first.push_back(s.first.back() + nb_cuda_n_unit({ 0, 1, UNIT }, np[i])),
+            s.first.push_back(s.first.back() + nb_cuda_n_unit({ 0, 1, UNIT, 64, 1 }, np[i])),
                 rc.push_back(i);
         s.chunk.push_back(c);
         row += n_q;
@@ -186,7 +186,7 @@ static void build(setup &s, int kind, bool int8, int nh, int n_q, const std::vec
     s.n_part = s.first.back();
     std::vector<nb_cuda_item> it(s.n_part + 8);
     s.n_item =
-        nb_cuda_items(gr.data(), gr.size(), { 0, 1, UNIT }, 132, fold, s.first.data(), it.data());
+        nb_cuda_items(gr.data(), gr.size(), { 0, 1, UNIT, 64, 1 }, 132, fold, s.first.data(), it.data());
     nb_cuda_mla_args &a = s.a;
     a.cache.block_bytes = r.page_bytes, a.cache.record = r, a.cache.n_chunk = np.size();
     a.cache.pool = pool ? (unsigned char *)pool : s.up(s.pages);
@@ -199,7 +199,7 @@ static void build(setup &s, int kind, bool int8, int nh, int n_q, const std::vec
     a.part_m = (float *)s.get(s.n_part * nh * 4), a.part_l = (float *)s.get(s.n_part * nh * 4);
     a.part_first = s.up(s.first), a.row_chunk = s.up(rc), a.item = s.up(it);
     a.n_item = s.up(std::vector<uint32_t>{ (uint32_t)s.n_item });
-    a.units = { 0, 1, UNIT };
+    a.units = { 0, 1, UNIT, 64, 1 };
     a.scratch = s.get(nb_cuda_mla_many_scratch(&r, nh, row));
     a.n_row = row, a.n_head = nh, a.lora = 512, a.d_rope = 64, a.max_item = s.n_item + 3,
     a.scale = 1 / sqrtf(192.f);
@@ -258,7 +258,7 @@ static void check(int kind, bool int8, int nh, int n_q, const std::vector<int> &
     for (size_t c = 0; c < np.size(); c++)
         if (np[c])
             it.push_back({ (uint32_t)c, (uint32_t)(c * n_q), (uint32_t)n_q, 0,
-                           (uint32_t)nb_cuda_n_unit({ 0, 1, UNIT }, np[c]), (uint32_t)np[c], 0,
+                           (uint32_t)nb_cuda_n_unit({ 0, 1, UNIT, 64, 1 }, np[c]), (uint32_t)np[c], 0,
                            0 });
     std::stable_sort(it.begin(), it.end(), [](const nb_cuda_item &a, const nb_cuda_item &b) {
         return a.n_page > b.n_page;
@@ -290,8 +290,15 @@ static void check(int kind, bool int8, int nh, int n_q, const std::vector<int> &
         grid += memcmp(w.data(), y.data(), w.size() * 4) != 0;
     }
     if (again || grid) printf("other bits in %zu of 20 runs, in %zu of 4 grids\n", again, grid);
-    printf("check %s %s h=%d q=%d%s: error %.2e, fold differs %zu, nan %zu\n", names[kind],
-           int8 ? "int8" : "e4m3", nh, n_q, wild ? " wild" : "", worst, diff, nan);
+    uint64_t hash = 14695981039346656037ull; /* the same bits of two builds */
+    for (float v : y) {
+        uint32_t u;
+        memcpy(&u, &v, 4);
+        hash = (hash ^ u) * 1099511628211ull;
+    }
+    printf("check %s %s h=%d q=%d%s: error %.2e, fold differs %zu, nan %zu, hash %016llx\n",
+           names[kind], int8 ? "int8" : "e4m3", nh, n_q, wild ? " wild" : "", worst, diff, nan,
+           (unsigned long long)hash);
 }
 static void bench(int kind, int nh, int b, int len)
 {

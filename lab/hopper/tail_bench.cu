@@ -103,7 +103,7 @@ void make_world(world &w, nb_cuda *g, int nh, int n_row, int open, uint32_t n_pa
         chunk[r].row0 = r, chunk[r].n_tok = 1, chunk[r].block0 = r * n_page;
         chunk[r].pos0 = n_page * 64 + open, chunk[r].tail = tails + (size_t)r * LAYERS * rows;
         rc[r] = r;
-        w.first.push_back(w.first.back() + nb_cuda_n_unit({ 0, 1, UNIT_PAGES }, n_page) + 1);
+        w.first.push_back(w.first.back() + nb_cuda_n_unit({ 0, 1, UNIT_PAGES, UNIT_PAGES, 1 }, n_page) + 1);
     }
     w.n_part = w.first.back();
     w.q.resize((size_t)n_row * nh * N);
@@ -285,7 +285,7 @@ static void time_beside(nb_cuda *g, int nh, int n_row, int n_tok)
     for (size_t i = 0; i < block.size(); i++) block[i] = (uint32_t)((i * 7919 + 13) % n_pool);
     std::vector<nb_cuda_group> group(n_row);
     for (int i = 0; i < n_row; i++) group[i] = { (uint32_t)i, (uint32_t)i, 1, n_page };
-    a.units = { 0, 1, UNIT_PAGES };
+    a.units = { 0, 1, UNIT_PAGES, UNIT_PAGES, 1 };
     std::vector<nb_cuda_item> item(w.n_part + 8);
     const size_t n_item =
         nb_cuda_items(group.data(), n_row, a.units, g->n_sm, true, w.first.data(), item.data());
