@@ -33,8 +33,9 @@ def store(path, doc):
 
 def commands():
     """The command line of each part, as run_gpu.sh lists them."""
-    text = subprocess.run([os.path.join(HERE, "run_gpu.sh")], capture_output=True, text=True, check=True).stdout
-    return dict(line.split(None, 1) for line in text.splitlines())
+    text = subprocess.run(["bench/gpu/run_gpu.sh"], cwd=os.path.join(HERE, "..", ".."), capture_output=True, text=True,
+                          check=True).stdout
+    return dict(line.replace("bench/gpu/../../", "").split(None, 1) for line in text.splitlines())
 
 
 def device_of(doc):
@@ -166,7 +167,7 @@ def fp8():
     for kind, key in (("decode", "sequences"), ("prefill", "tokens")):
         for r in runs()["fp8"][kind]:
             b = bf16.get((r["depth"], r[key], kind))
-            what = f"{r[key]} sequences" if kind == "decode" else f"a prompt of {r[key]:,}"
+            what = f"{r[key]} sequence{'s' if r[key] > 1 else ''}" if kind == "decode" else f"a prompt of {r[key]:,}"
             rows.append([what, f"{r['depth']:,}", number(r["tokens_per_second"]), number(r["median_ms"]),
                          number(b and b["tokens_per_s"]), f"{r['tokens_per_second'] / b['tokens_per_s']:.2f}" if b else ""])
     return table(["", "cached tokens", "FP8 weights, tokens/s", "ms", "BF16 weights, tokens/s", "FP8 / BF16"], rows)
