@@ -189,7 +189,13 @@ sanitize() { # TOOL SECONDS
         echo "compute-sanitizer is not in PATH"
         return 77
     fi
-    rows | sort -r | side_by_side "$1" "$2"
+    # racecheck does not follow copies by TMA that end in mbarriers: it reports hazards in cuBLASLt's own
+    # kernels (nvjet), too.  Rows of that kind are not asked.
+    if [ "$1" = racecheck ]; then
+        rows | grep -v '_wgmma_few$\|_wgmma_many$\|_cublaslt$' | sort -r | side_by_side "$1" "$2"
+    else
+        rows | sort -r | side_by_side "$1" "$2"
+    fi
 }
 
 self_test() { timeout -k 5 "$limit" "$build/nibble-check" --cuda "$library" --self-test; }
