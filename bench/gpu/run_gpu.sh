@@ -21,7 +21,7 @@ while [ $# -gt 0 ]; do
 done
 
 lite=$configs/v2lite.json fp8=$configs/v2lite_fp8.json gqa=$models/qwen3-8b.json
-points="bench throughput --load-format dummy --depth-tokens 32"
+points="--load-format dummy --depth-tokens 32"
 cells="bench matrix $lite --load-format dummy --prefill 2048 --repeat 2"
 # A user's 131,072 tokens are 130,816 and what is generated; of the memory as much as `nibble plan` uses.
 users="bench matrix $lite --load-format dummy --prefill 0 --context 130816 --memory 75021M"
@@ -32,17 +32,17 @@ command_of() {
     kernel) echo "bench kernel --kv-cache-dtype bf16,fp8,nvfp4,if4" ;;
     products) echo "bench kernel --op linear,experts --weight-dtype bf16,fp8 --tokens 64" ;;
     products_prompt) echo "bench kernel --op linear,experts --weight-dtype bf16,fp8 --tokens 8192" ;;
-    steps_nvfp4) echo "$points $lite --kv-cache-dtype nvfp4 --depth 512,4k,32k --depth-batch 1,8,32,64 --depth-prefill 8192 --depth-repeat 2" ;;
-    steps_bf16) echo "$points $lite --kv-cache-dtype bf16 --depth 4k,32k --depth-batch 1,8,32" ;;
-    fp8) echo "$points $fp8 --kv-cache-dtype nvfp4 --depth 512,4k,32k --depth-batch 1,8,64 --depth-prefill 8192 --depth-repeat 2" ;;
+    steps_nvfp4) echo "bench throughput $lite $points --kv-cache-dtype nvfp4 --depth 512,4k,32k --depth-batch 1,8,32,64 --depth-prefill 8192 --depth-repeat 2" ;;
+    steps_bf16) echo "bench throughput $lite $points --kv-cache-dtype bf16 --depth 4k,32k --depth-batch 1,8,32" ;;
+    fp8) echo "bench throughput $fp8 $points --kv-cache-dtype nvfp4 --depth 512,4k,32k --depth-batch 1,8,64 --depth-prefill 8192 --depth-repeat 2" ;;
     matrix_*) echo "$cells --kv-cache-dtype ${1#matrix_} --context 4k,32k,128k --concurrency 1,8,64" ;;
     users_nvfp4) echo "$users --kv-cache-dtype nvfp4 --concurrency 34,35" ;;
     users_fp8) echo "$users --kv-cache-dtype fp8 --concurrency 20,21" ;;
     users_bf16) echo "$users --kv-cache-dtype bf16 --concurrency 10,11" ;;
-    gqa_*) echo "$points $gqa --kv-cache-dtype ${1#gqa_} --depth 4k,32k --depth-batch 1,8 --depth-prefill 2048 --depth-repeat 2" ;;
-    thrift_off) echo "$points $lite --kv-cache-dtype nvfp4 --depth 4k,32k --depth-batch 1,8" ;;
-    thrift_token) echo "$points $lite --kv-cache-dtype nvfp4 --depth 4k,32k --depth-batch 1,8 --kv-thrift token" ;;
-    large_*) echo "$points $lite --kv-cache-dtype ${1#large_} --depth 32k --depth-batch 64" ;; # H200: 141 GB
+    gqa_*) echo "bench throughput $gqa $points --kv-cache-dtype ${1#gqa_} --depth 4k,32k --depth-batch 1,8 --depth-prefill 2048 --depth-repeat 2" ;;
+    thrift_off) echo "bench throughput $lite $points --kv-cache-dtype nvfp4 --depth 4k,32k --depth-batch 1,8" ;;
+    thrift_token) echo "bench throughput $lite $points --kv-cache-dtype nvfp4 --depth 4k,32k --depth-batch 1,8 --kv-thrift token" ;;
+    large_*) echo "bench throughput $lite $points --kv-cache-dtype ${1#large_} --depth 32k --depth-batch 64" ;; # H200: 141 GB
     *) return 1 ;;
     esac
 }
