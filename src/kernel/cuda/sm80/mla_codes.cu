@@ -13,25 +13,9 @@ namespace
 
 constexpr nb_cuda_units UNITS = { 16, 4, 8, 32, 2 }; /* as in table.cu */
 
-float fixed(const nb_record_seg &s)
-{
-    return s.fixed_scale != 0 ? s.fixed_scale : 1;
-}
-
 template <bool IF4, bool INT8> void launch(nb_cuda *g, const nb_cuda_mla_args *a)
 {
-    const nb_record &r = a->cache.record;
-    const float unit = codes::UNIT * fixed(r.seg[0]);
-    codes::params p;
-    p.page = a->cache.pool + a->cache.layer_off, p.block_bytes = a->cache.block_bytes;
-    p.block = a->cache.block, p.chunk = a->cache.chunk;
-    p.item = a->item, p.n_item = a->n_item, p.part_first = a->part_first;
-    p.q = a->q, p.q_stride = a->q_stride, p.q_head = a->q_head;
-    p.part_o = a->part_o, p.part_m = a->part_m, p.part_l = a->part_l;
-    p.n_head = (uint32_t)a->n_head;
-    p.k = a->scale * 1.44269504088896341f * unit;
-    p.rope_k = fixed(r.seg[1]) / unit;
-    p.o_scale = unit;
+    const codes::params p = nb_mla_params_of(a, codes::UNIT);
     const size_t slots = (size_t)g->n_sm * codes::BLOCKS,
                  most = a->max_item < slots ? a->max_item : slots;
     NB_SHARED_LIMIT(g, (codes::mla_codes<IF4, INT8>), codes::BYTES);

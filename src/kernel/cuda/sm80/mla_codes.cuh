@@ -16,6 +16,7 @@
  * pages alone.  Units of an item are joined where they are made, through memory. */
 #ifndef NB_KERNEL_CUDA_SM80_MLA_CODES_CUH
 #define NB_KERNEL_CUDA_SM80_MLA_CODES_CUH
+#include "kernel/cuda/common/mla_params.cuh"
 #include "kernel/cuda/common/mla_state.cuh"
 
 namespace codes
@@ -28,21 +29,7 @@ enum { LAZY = 14 };
 enum { AT_SCALE = 16384, AT_ROPE = 18432, AT_OUT = 22528, AT_ROPE_OUT = 22592, PAGE = 22656 };
 constexpr float UNIT = 512; /* values are codes times scales / UNIT */
 
-struct params {
-    const unsigned char *page; /* of block 0, this layer */
-    size_t block_bytes;
-    const uint32_t *block;
-    const nb_cuda_chunk *chunk;
-    const nb_cuda_item *item;
-    const uint32_t *n_item, *part_first;
-    const float *q;
-    size_t q_stride, q_head;
-    float *part_o, *part_m, *part_l;
-    uint32_t n_head;
-    float k;       /* scores to powers of two: scale, log2(e), the latent's units */
-    float rope_k;  /* the rope key's units in the latent's */
-    float o_scale; /* the latent's units */
-};
+typedef nb_mla_params params;
 
 /* Items given out beyond the first of every block, blocks that are done: 0 between launches. */
 __device__ uint32_t n_next, n_done;
@@ -81,21 +68,25 @@ __device__ inline int rope_at(int row, int at)
     return (row * ROPE + at) ^ (row >> 1 & 1) << 6;
 }
 
+__device__ inline __half2 halves(uint32_t a)
+{
+    __half2 x;
+    memcpy(&x, &a, sizeof x);
+    return x;
+}
+__device__ inline uint32_t bits(__half2 x)
+{
+    uint32_t a;
+    memcpy(&a, &x, sizeof a);
+    return a;
+}
 __device__ inline uint32_t mul_f16x2(uint32_t a, uint32_t b)
 {
-    __half2 x, y;
-    memcpy(&x, &a, 4), memcpy(&y, &b, 4);
-    x = __hmul2(x, y);
-    memcpy(&a, &x, 4);
-    return a;
+    return bits(__hmul2(halves(a), halves(b)));
 }
 __device__ inline uint32_t sub_f16x2(uint32_t a, uint32_t b)
 {
-    __half2 x, y;
-    memcpy(&x, &a, 4), memcpy(&y, &b, 4);
-    x = __hsub2(x, y);
-    memcpy(&a, &x, 4);
-    return a;
+    return bits(__hsub2(halves(a), halves(b)));
 }
 
 /* Eight codes as four pairs.  A code's bits, put at the lowest bits of FP16's exponent and its highest of the

@@ -45,11 +45,6 @@ bool make_map(CUtensorMap *map, const unsigned char *page, size_t row, size_t bl
                   CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
 }
 
-float fixed(const nb_record_seg &s)
-{
-    return s.fixed_scale != 0 ? s.fixed_scale : 1;
-}
-
 template <int FMT, int N, int GROUPS> void launch(nb_cuda *g, const nb_cuda_mla_args *a)
 {
     using L = few::layout<FMT, N, GROUPS>;
@@ -64,17 +59,9 @@ template <int FMT, int N, int GROUPS> void launch(nb_cuda *g, const nb_cuda_mla_
     }
     void *count = nullptr;
     nb_cuda_check(g, cudaGetSymbolAddress(&count, few_count), "mla_few: counters");
-    const float unit = (FMT == few::NVFP4 || FMT == few::IF4 ? 64.f : 1.f) * fixed(r.seg[0]);
     few::params p;
-    p.page = page, p.block_bytes = a->cache.block_bytes;
-    p.block = a->cache.block, p.chunk = a->cache.chunk;
-    p.item = a->item, p.n_item = a->n_item, p.part_first = a->part_first;
-    p.q = a->q, p.q_stride = a->q_stride, p.q_head = a->q_head;
-    p.part_o = a->part_o, p.part_m = a->part_m, p.part_l = a->part_l;
-    p.n_head = (uint32_t)a->n_head;
-    p.k = a->scale * 1.44269504088896341f * unit;
-    p.rope_k = fixed(r.seg[1]) / unit;
-    p.o_scale = unit;
+    static_cast<nb_mla_params &>(p) =
+        nb_mla_params_of(a, FMT == few::NVFP4 || FMT == few::IF4 ? 64.f : 1.f);
     p.rope_int8 = r.seg[1].fmt == NB_SEG_INT8;
     p.next = (uint32_t *)count, p.done = p.next + 1;
     const size_t most = a->max_item < (size_t)g->n_sm ? a->max_item : (size_t)g->n_sm;

@@ -2,6 +2,7 @@
  * values. */
 #ifndef NB_KERNEL_CUDA_SM90_MLA_FEW_PAGE_CUH
 #define NB_KERNEL_CUDA_SM90_MLA_FEW_PAGE_CUH
+#include "kernel/cuda/common/mla_params.cuh"
 #include "kernel/cuda/common/mla_state.cuh"
 #include "kernel/cuda/sm90/mla_few_ptx.cuh"
 
@@ -14,20 +15,7 @@ constexpr nb_cuda_units UNITS = { 8, 8, 16, 64, 1 };
 enum { TOK = 64, LORA = 512, ROPE = 64 };
 enum { LAZY = 14 };
 
-struct params {
-    const unsigned char *page; /* of block 0, this layer */
-    size_t block_bytes;
-    const uint32_t *block;
-    const nb_cuda_chunk *chunk;
-    const nb_cuda_item *item;
-    const uint32_t *n_item, *part_first;
-    const float *q;
-    size_t q_stride, q_head;
-    float *part_o, *part_m, *part_l;
-    uint32_t n_head;
-    float k;       /* scores to powers of two: scale, log2(e), the latent's units */
-    float rope_k;  /* the rope key's units in the latent's */
-    float o_scale; /* the latent's units */
+struct params : nb_mla_params {
     bool rope_int8;
     uint32_t *next, *done; /* counters, 0 between launches */
 };
