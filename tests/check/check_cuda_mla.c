@@ -9,15 +9,7 @@
 #include "kernel/cuda/api/nb_cuda_items.h"
 #include "num/bf16.h"
 
-enum {
-    MAX_CHUNK = 8,
-    MAX_ROW = 256,
-    N_BLOCK = 9,
-    MAX_PAGE = 320,
-    MAX_ITEM = 4096,
-    LAYERS = 2,
-    SAMPLE = 200
-};
+enum { MAX_CHUNK = 8, MAX_ROW = 256, N_BLOCK = 9, MAX_ITEM = 4096, LAYERS = 2, SAMPLE = 200 };
 
 typedef struct shape {
     size_t d1, d2, n_head, max_page, n_chunk;
@@ -30,13 +22,13 @@ static const shape shapes[] = {
     { 64, 16, 17, 5, 3, 70, false },  { 16, 4, 1, 18, 3, 4, false },
     { 31, 17, 5, 4, 3, 4, false },    { 512, 64, 16, 3, 2, 4, false },
     { 256, 32, 40, 2, 2, 2, false },  { 512, 64, 128, 2, 1, 1, false },
-    { 40, 8, 33, 3, 2, 4, false },    { 8, 2, 2, 300, 2, 1, false },
+    { 40, 8, 33, 3, 2, 4, false },    { 32, 4, 8, 560, 2, 1, false },
     { 512, 64, 5, 13, 2, 4, false },  { 512, 64, 16, 40, 8, 4, true },
     { 512, 64, 8, 40, 8, 4, true },   { 512, 64, 64, 150, 4, 2, true },
     { 512, 64, 128, 40, 4, 2, true }, { 512, 64, 20, 40, 4, 3, true },
     { 256, 32, 40, 40, 6, 4, true },  { 512, 64, 128, 3, 3, 20, true },
     { 512, 64, 1, 40, 4, 4, true },   { 512, 64, 32, 20, 6, 1, true },
-    { 512, 64, 16, 270, 6, 1, true },
+    { 512, 64, 16, 850, 6, 1, true },
 };
 
 typedef struct kase {
@@ -451,6 +443,19 @@ static void check_nan(chk *t, const nb_cuda_mla_row *v, const kase *k, result y)
         }
 }
 
+/* A step of the first row only, the longest: it may be cut and joined in another way. */
+static void check_single(chk *t, const nb_cuda_mla_row *v, const kase *k, result y)
+{
+    kase one = *k;
+    nb_cuda_chunk *c = &one.chunk[0];
+    one.n_chunk = one.n_row = 1;
+    one.row_chunk[0] = 0;
+    c->n_tok = 1;
+    const result z = run(t, v, &one, &(cut){ 1, true, true }, UINT32_MAX);
+    if (memcmp(y.f, z.f, k->s->n_head * k->s->d1 * sizeof(float)) != 0)
+        chk_fail(t, "other bits in the first row where it is the only one of the step");
+}
+
 static void one_case(chk *t, const nb_cuda_mla_row *v, const kase *k)
 {
     const cut plain = { 1, false, false }, fold = { NB_CUDA_QUERY_MAX, true, true };
@@ -459,6 +464,7 @@ static void one_case(chk *t, const nb_cuda_mla_row *v, const kase *k)
     same(t, "units folded, queries grouped", k, y, run(t, v, k, &fold, UINT32_MAX), UINT32_MAX,
          SIZE_MAX, 0);
     same(t, "alone", k, y, run(t, v, k, &plain, 0), 0, SIZE_MAX, 0);
+    check_single(t, v, k, y);
     check_nan(t, v, k, y);
 }
 

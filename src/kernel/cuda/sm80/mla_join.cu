@@ -6,14 +6,18 @@
  * What is left is one fused step a state and element, whose loads wait for nothing.  No warp waits
  * for another.
  *
- * Two shapes of the same arithmetic.  WIDE, for many (row, head): 4 dimensions a thread, so that all
- * rows are on the device at once; empty states (of folded units) are left out before anything of
- * theirs is read.  Else, one dimension a thread and the sums of the first 32 states under way before the
- * first factor is known: with one request the time is that of the latencies.
+ * Three shapes of the same arithmetic.
+ *   mla_join_wide  many (row, head): a warp for each, 16 dimensions a lane, so that all are on the device at once;
+ *                  empty states (of folded units) are left out before anything of theirs is read.
+ *   mla_join       fewer: one dimension a thread, and the sums of the first 32 states under way before the
+ *                  first factor is known: the time is that of the latencies.
+ *   mla_join_long  one or two queries: 8 batches of 32 states side by side, each to the states of its supers in
+ *                  shared memory, then the chain of supers.  Up to 32 states: as mla_join.
  *
- * Bound: reading the states, 4 (lora + 2) bytes of each (row, head).  H100, 16 heads, in graphs, before
- * supers: 128 queries of 5 states, 3 of them empty, 4.8 us; one of 33 states 4.5 us, one of 5 2.5 us; 4 of 129
- * 11.8 us.  A block a (row, head) with barriers and no compaction: 9.5, 6.8, 2.9 and 19.4 us. */
+ * Bound: reading the states, 4 (lora + 2) bytes of each (row, head).  H100, 16 heads, by ncu with cold caches:
+ * 128 queries of 8 states, 7 of them empty, 7.3 us (four dimensions a lane, four warps for a row: 8.8); one of 132 states
+ * 10.3 us (mla_join: 18.0), of 8 5.9.  A block a (row, head) with barriers and no compaction was slower
+ * everywhere; the long form with 4 queries of 132 states, 99 of them empty, too (two rounds of 4 batches). */
 #include <float.h>
 
 #include "kernel/cuda/common/mla_state.cuh"
@@ -28,6 +32,7 @@ enum { WARPS = 4, BATCH = 32 };
  * top_a, top_b: after it, of the supers so far and of this one; top_a < 0: the first. */
 struct step {
     float a, b, l, top_a, top_b;
+    float m;     /* of the super so far */
     uint32_t at; /* of the batch, + END: of the super the last that counts; UINT32_MAX: empty */
 };
 constexpr uint32_t END = 1u << 16;
@@ -89,8 +94,8 @@ __device__ uint32_t plan(const ends &e, uint32_t n, uint32_t super, float &m, st
     const uint32_t place = COMPACT ? (uint32_t)__popc(some & ((1u << lane) - 1)) : lane;
     __syncwarp();
     if (!g.first)
-        f[place] = { g.second ? -1.0f : g.a, g.b, e.l,
-                     h.second ? -1.0f : h.a, h.b, lane | (last ? END : 0) };
+        f[place] = { g.second ? -1.0f : g.a, g.b, e.l, h.second ? -1.0f : h.a, h.b, top,
+                     lane | (last ? END : 0) };
     else if (!COMPACT)
         f[place].at = UINT32_MAX;
     __syncwarp();
@@ -98,56 +103,62 @@ __device__ uint32_t plan(const ends &e, uint32_t n, uint32_t super, float &m, st
     return COMPACT ? (uint32_t)__popc(some) : n;
 }
 
+/* A thread's dimensions: one, or up to 16, four of every 128. */
 template <int WIDTH> struct vec {
     float v[WIDTH];
 };
 
-template <int WIDTH> __device__ inline vec<WIDTH> load(const float *p)
+/* left: dimensions from the first on. */
+template <int WIDTH> __device__ inline vec<WIDTH> load(const float *p, uint32_t left)
 {
-    vec<WIDTH> x;
-    if constexpr (WIDTH == 4) {
-        const float4 y = *reinterpret_cast<const float4 *>(p);
-        x.v[0] = y.x, x.v[1] = y.y, x.v[2] = y.z, x.v[3] = y.w;
-    } else {
+    vec<WIDTH> x = {};
+    if constexpr (WIDTH == 1) {
         x.v[0] = *p;
+    } else {
+#pragma unroll
+        for (uint32_t q = 0; q < WIDTH / 4; q++) {
+            if (128 * q >= left) continue;
+            const float4 y = *reinterpret_cast<const float4 *>(p + 128 * q);
+            x.v[4 * q] = y.x, x.v[4 * q + 1] = y.y, x.v[4 * q + 2] = y.z, x.v[4 * q + 3] = y.w;
+        }
     }
     return x;
 }
 
-template <int WIDTH> __device__ inline void put(const nb_cuda_rows &y, size_t at, vec<WIDTH> &o)
+__device__ inline void put4(const nb_cuda_rows &y, size_t at, float *v)
+{
+    if (y.f) *reinterpret_cast<float4 *>(y.f + at) = make_float4(v[0], v[1], v[2], v[3]);
+    if (!y.hi) return;
+    const uint2 h = make_uint2(nb_pack_bf16(v[0], v[1]), nb_pack_bf16(v[2], v[3]));
+    *reinterpret_cast<uint2 *>(y.hi + at) = h;
+    if (!y.lo) return;
+#pragma unroll
+    for (int k = 0; k < 4; k++)
+        v[k] -= nb_bf16_float((uint16_t)((k < 2 ? h.x : h.y) >> (16 * (k & 1))));
+    *reinterpret_cast<uint2 *>(y.lo + at) =
+        make_uint2(nb_pack_bf16(v[0], v[1]), nb_pack_bf16(v[2], v[3]));
+}
+
+template <int WIDTH>
+__device__ inline void put(const nb_cuda_rows &y, size_t at, vec<WIDTH> &o, uint32_t left)
 {
     if constexpr (WIDTH == 1) {
         nb_put(y, at, o.v[0]);
     } else {
-        if (y.f)
-            *reinterpret_cast<float4 *>(y.f + at) = make_float4(o.v[0], o.v[1], o.v[2], o.v[3]);
-        if (!y.hi) return;
-        const uint2 h = make_uint2(nb_pack_bf16(o.v[0], o.v[1]), nb_pack_bf16(o.v[2], o.v[3]));
-        *reinterpret_cast<uint2 *>(y.hi + at) = h;
-        if (!y.lo) return;
 #pragma unroll
-        for (int k = 0; k < 4; k++)
-            o.v[k] -= nb_bf16_float((uint16_t)((k < 2 ? h.x : h.y) >> (16 * (k & 1))));
-        *reinterpret_cast<uint2 *>(y.lo + at) =
-            make_uint2(nb_pack_bf16(o.v[0], o.v[1]), nb_pack_bf16(o.v[2], o.v[3]));
+        for (uint32_t q = 0; q < WIDTH / 4; q++)
+            if (128 * q < left) put4(y, at + 128 * q, o.v + 4 * q);
     }
 }
 
-/* WIDTH dimensions a thread, AHEAD states under way. */
+/* The n states of a (row, head) from `first` on, one after the other, and the row's result: WIDTH dimensions a
+ * thread from c on, AHEAD states under way. */
 template <int WIDTH, int AHEAD, bool COMPACT>
-__global__ void __launch_bounds__(32 * WARPS) mla_join(NB_PARAM nb_cuda_mla_args a)
+__device__ inline void join_chain(const nb_cuda_mla_args &a, size_t first, uint32_t n, size_t row,
+                                  size_t head, uint32_t c, step *f)
 {
-    __shared__ step steps[WARPS][BATCH];
-    const size_t nh = a.n_head, row = blockIdx.x / nh, head = blockIdx.x % nh;
-    const uint32_t c = (blockIdx.y * blockDim.x + threadIdx.x) * WIDTH, warp = threadIdx.x / 32;
+    const size_t nh = a.n_head;
     const bool here = c < a.lora;
-    nb_grid_next();
-    const size_t first = a.part_first[row]; /* tables: there before the first kernel of the step */
-    const uint32_t end = a.part_first[row + 1], chunk = a.row_chunk[row];
-    nb_grid_wait();
-    if ((blockIdx.y * blockDim.x + 32 * warp) * WIDTH >= a.lora) return;
-    const uint32_t n = chunk == UINT32_MAX ? 0 : end - (uint32_t)first;
-    step *f = steps[warp];
     float m = -INFINITY, l = 0, super_l = 0;
     vec<WIDTH> o = {}, super_o = {};
     ends e = load_ends(a, first, n, head);
@@ -165,7 +176,7 @@ __global__ void __launch_bounds__(32 * WARPS) mla_join(NB_PARAM nb_cuda_mla_args
 #pragma unroll
             for (uint32_t j = 0; j < AHEAD; j++) {
                 x[j] = {};
-                if (j < k && here) x[j] = load<WIDTH>(from + j * stride);
+                if (j < k && here) x[j] = load<WIDTH>(from + j * stride, a.lora - c);
             }
             n_step = plan<false>(e, k, super, m, f);
         } else {
@@ -178,7 +189,7 @@ __global__ void __launch_bounds__(32 * WARPS) mla_join(NB_PARAM nb_cuda_mla_args
                 for (uint32_t j = 0; j < AHEAD; j++) {
                     x[j] = {};
                     if (i1 + j < n_step && here)
-                        x[j] = load<WIDTH>(from + (f[i1 + j].at & (END - 1)) * stride);
+                        x[j] = load<WIDTH>(from + (f[i1 + j].at & (END - 1)) * stride, a.lora - c);
                 }
             }
 #pragma unroll
@@ -204,7 +215,130 @@ __global__ void __launch_bounds__(32 * WARPS) mla_join(NB_PARAM nb_cuda_mla_args
     const float inv = n ? 1 / l : 0;
 #pragma unroll
     for (int d = 0; d < WIDTH; d++) o.v[d] = n ? o.v[d] * inv : 0;
-    put<WIDTH>(a.y, row * a.y.stride + head * a.lora + c, o);
+    put<WIDTH>(a.y, row * a.y.stride + head * a.lora + c, o, a.lora - c);
+}
+
+__global__ void __launch_bounds__(64) mla_join(NB_PARAM nb_cuda_mla_args a)
+{
+    __shared__ step steps[2][BATCH];
+    const size_t nh = a.n_head, row = blockIdx.x / nh, head = blockIdx.x % nh;
+    const uint32_t c = blockIdx.y * 64 + threadIdx.x;
+    nb_grid_next();
+    const size_t first = a.part_first[row]; /* tables: there before the first kernel of the step */
+    const uint32_t end = a.part_first[row + 1], chunk = a.row_chunk[row];
+    nb_grid_wait();
+    if (blockIdx.y * 64 + threadIdx.x / 32 * 32 >= a.lora) return;
+    const uint32_t n = chunk == UINT32_MAX ? 0 : end - (uint32_t)first;
+    join_chain<1, BATCH, false>(a, first, n, row, head, c, steps[threadIdx.x / 32]);
+}
+
+/* Many (row, head): a warp for each. */
+__global__ void __launch_bounds__(32 * WARPS) mla_join_wide(NB_PARAM nb_cuda_mla_args a)
+{
+    __shared__ step steps[WARPS][BATCH];
+    const size_t nh = a.n_head, at = (size_t)blockIdx.x * WARPS + threadIdx.x / 32, row = at / nh;
+    nb_grid_next();
+    const bool there = row < a.n_row;
+    const size_t first = there ? a.part_first[row] : 0;
+    const uint32_t end = there ? a.part_first[row + 1] : 0,
+                   chunk = there ? a.row_chunk[row] : UINT32_MAX;
+    nb_grid_wait();
+    if (!there) return;
+    const uint32_t n = chunk == UINT32_MAX ? 0 : end - (uint32_t)first;
+    join_chain<16, 2, true>(a, first, n, row, at % nh, blockIdx.y * 512 + threadIdx.x % 32 * 4,
+                            steps[threadIdx.x / 32]);
+}
+
+/* A super's state as the warps of GROUPS batches leave it, [super of the round]. */
+enum { GROUPS = 8, DIMS = 64, SUPERS = 9 /* of a batch, with the own page */ };
+struct supers {
+    float m[GROUPS * SUPERS], l[GROUPS * SUPERS], o[GROUPS * SUPERS][DIMS];
+};
+
+/* States [i0, i0 + 32) of n, as supers, to `to`, whose first is super `super0` of the row and whose last,
+ * n_slot - 1, is the own page's where it is among them.  By two warps, a dimension a thread. */
+__device__ void join_batch(const nb_cuda_mla_args &a, size_t first, uint32_t i0, uint32_t n,
+                           size_t head, uint32_t c, uint32_t super0, uint32_t n_slot, step *f,
+                           supers &to)
+{
+    const uint32_t lane = threadIdx.x % 32, d = threadIdx.x % DIMS;
+    const uint32_t k = n > i0 ? (n - i0 < BATCH ? n - i0 : (uint32_t)BATCH) : 0;
+    if (k == 0) return;
+    const ends e = load_ends(a, first + i0, k, head);
+    const unsigned some = __ballot_sync(~0u, e.m != -INFINITY);
+    const float *from = a.part_o + ((first + i0) * a.n_head + head) * a.lora + c;
+    float x[BATCH];
+#pragma unroll
+    for (uint32_t j = 0; j < BATCH; j++) {
+        x[j] = 0;
+        if ((some >> j & 1) && c < a.lora) x[j] = from[j * a.n_head * a.lora];
+    }
+    const uint32_t state = i0 + lane;
+    const uint32_t slot = state + 1 < n    ? nb_cuda_super_of(a.units, state) - super0
+                          : state + 1 == n ? n_slot - 1
+                                           : UINT32_MAX;
+    if (lane < k && d < 32) to.m[slot] = -INFINITY; /* a super of empty states */
+    float m = -INFINITY, l = 0, o = 0;
+    plan<false>(e, k, slot, m, f);
+#pragma unroll
+    for (uint32_t j = 0; j < BATCH; j++) {
+        const uint32_t at = __shfl_sync(~0u, slot, (int)j);
+        if (j >= k || !(some >> j & 1)) continue;
+        const step g = f[j];
+        l = joined(g.a, g.b, l, g.l);
+        o = joined(g.a, g.b, o, x[j]);
+        if (!(g.at & END)) continue;
+        to.o[at][d] = o;
+        if (d == 0) to.m[at] = g.m, to.l[at] = l;
+    }
+}
+
+/* Few rows of many states: the batches of a round side by side, then the chain of their supers. */
+__global__ void __launch_bounds__(DIMS *GROUPS, 2) mla_join_long(NB_PARAM nb_cuda_mla_args a)
+{
+    __shared__ step steps[2 * GROUPS][BATCH];
+    __shared__ supers s;
+    const size_t nh = a.n_head, row = blockIdx.x / nh, head = blockIdx.x % nh;
+    const uint32_t group = threadIdx.x / DIMS, d = threadIdx.x % DIMS, c = blockIdx.y * DIMS + d,
+                   lane = threadIdx.x % 32;
+    step *f = steps[threadIdx.x / 32];
+    nb_grid_next();
+    const size_t first = a.part_first[row];
+    const uint32_t end = a.part_first[row + 1], chunk = a.row_chunk[row];
+    nb_grid_wait();
+    const uint32_t n = chunk == UINT32_MAX ? 0 : end - (uint32_t)first;
+    if (n <= BATCH) {
+        if (group == 0) join_chain<1, BATCH, false>(a, first, n, row, head, c, f);
+        return;
+    }
+    vec<1> o = {};
+    float m = -INFINITY, l = 0;
+    for (uint32_t i0 = 0; i0 < n; i0 += GROUPS * BATCH) {
+        const bool own = n - i0 <= GROUPS * BATCH; /* the own page's state is among them */
+        const uint32_t past = own ? n - 1 : i0 + GROUPS * BATCH; /* units' end */
+        const uint32_t super0 = nb_cuda_super_of(a.units, i0);
+        const uint32_t n_slot =
+            (past > i0 ? nb_cuda_super_of(a.units, past - 1) - super0 + 1 : 0) + own;
+        if (i0 > 0) __syncthreads(); /* the supers before were read */
+        join_batch(a, first, i0 + group * BATCH, n, head, c, super0, n_slot, f, s);
+        __syncthreads();
+        if (group > 0) continue;
+        for (uint32_t s0 = 0; s0 < n_slot; s0 += BATCH) {
+            const uint32_t k = n_slot - s0 < BATCH ? n_slot - s0 : (uint32_t)BATCH;
+            ends e = { -INFINITY, 0 };
+            if (lane < k) e.m = s.m[s0 + lane], e.l = s.l[s0 + lane];
+            plan<false>(e, k, lane, m, f);
+            for (uint32_t j = 0; j < k; j++) {
+                const step g = f[j];
+                if (g.at == UINT32_MAX) continue;
+                l = joined(g.top_a, g.top_b, l, g.l);
+                o.v[0] = joined(g.top_a, g.top_b, o.v[0], s.o[s0 + j][d]);
+            }
+        }
+    }
+    if (group > 0 || c >= a.lora) return;
+    o.v[0] *= 1 / l;
+    nb_put(a.y, row * a.y.stride + head * a.lora + c, o.v[0]);
 }
 
 } // namespace
@@ -213,13 +347,15 @@ void nb_cuda_mla_join(nb_cuda *g, const nb_cuda_mla_args *a)
 {
     const size_t n = a->n_row * a->n_head;
     if (n == 0) return;
-    if (a->lora % 4 == 0 && n * a->lora >= 2048 * (size_t)g->n_sm) {
-        const size_t warps = (a->lora + 127) / 128,
-                     threads = warps < WARPS ? 32 * warps : 32 * WARPS;
-        const dim3 grid((unsigned)n, (unsigned)((a->lora + 4 * threads - 1) / (4 * threads)));
-        NB_LAUNCH_EARLY(g, (mla_join<4, 4, true>), grid, (unsigned)threads, 0, *a);
+    if (n * a->lora <= 128 * (size_t)g->n_sm &&
+        (BATCH * a->units.rest + a->units.super - 1) / a->units.super < SUPERS) {
+        const dim3 grid((unsigned)n, (unsigned)((a->lora + DIMS - 1) / DIMS));
+        NB_LAUNCH_EARLY(g, mla_join_long, grid, DIMS * GROUPS, 0, *a);
+    } else if (a->lora % 4 == 0 && n * a->lora >= 2048 * (size_t)g->n_sm) {
+        const dim3 grid((unsigned)((n + WARPS - 1) / WARPS), (unsigned)((a->lora + 511) / 512));
+        NB_LAUNCH_EARLY(g, mla_join_wide, grid, 32 * WARPS, 0, *a);
     } else {
         const dim3 grid((unsigned)n, (unsigned)((a->lora + 63) / 64));
-        NB_LAUNCH_EARLY(g, (mla_join<1, BATCH, false>), grid, 64, 0, *a);
+        NB_LAUNCH_EARLY(g, mla_join, grid, 64, 0, *a);
     }
 }
