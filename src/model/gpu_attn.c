@@ -96,7 +96,7 @@ static void direct_mla(nb_gpu_forward *f, const nb_gpu_pass *p, size_t layer)
                            .d_rope = c->d_rope,
                            .q_stride = c->n_head * q_head,
                            .q_head = q_head,
-                           .max_item = p->fixed ? f->max_part : p->n_item[set],
+                           .max_item = p->fixed ? p->most_item : p->n_item[set],
                            .units = f->units[set],
                            .scale = c->softmax_scale };
     if (nb_gpu_thrift_layer(f, layer) && p->chunk[p->which[0]].kv.plane)
@@ -147,7 +147,7 @@ void nb_gpu_attn_direct(nb_gpu_forward *f, const nb_gpu_pass *p, size_t layer)
                                            .n_kv_head = c->n_kv_head,
                                            .head_dim = c->head_dim,
                                            .q_stride = f->in_width,
-                                           .max_item = p->fixed ? f->max_part : p->n_item[0],
+                                           .max_item = p->fixed ? p->most_item : p->n_item[0],
                                            .scale = c->softmax_scale });
 }
 

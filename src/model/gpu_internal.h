@@ -43,8 +43,9 @@ typedef struct nb_gpu_pass {
     size_t h_row0;                /* of the first in f->h */
     size_t max_chunk_tok, n_block;
     size_t n_item[NB_GPU_SETS];
-    uint32_t *bad; /* device: [n_chunk] */
-    bool fixed;    /* captured: sizes of the graph */
+    uint32_t *bad;    /* device: [n_chunk] */
+    bool fixed;       /* captured: sizes of the graph */
+    size_t most_item; /* of a graph's set */
 } nb_gpu_pass;
 
 /* gate and up of a layer's dense MLP (or shared experts) as one operation of direct tokens; row NULL: as
@@ -114,7 +115,7 @@ struct nb_gpu_forward {
     uint64_t *h_saturated;          /* pinned */
     nb_arena arena;
     struct {
-        size_t n_row;
+        size_t n_row, most_item;
         const unsigned char *pool;
         nb_cuda_graph *graph;
     } graph[NB_GPU_GRAPHS];

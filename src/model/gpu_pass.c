@@ -418,6 +418,16 @@ static void drop_graphs(nb_gpu_forward *f)
     f->n_graph = 0;
 }
 
+/* Items that a graph for this pass is made for.  A sequence alone may be short enough that attention can give
+ * two multiprocessors to each (mla_few.cu), which is decided at the launch. */
+static size_t graph_items(const nb_gpu_forward *f, const nb_gpu_pass *p)
+{
+    const size_t few = (size_t)f->info.n_sm / 2;
+    bool fits = p->n_pad == 1 && few < f->max_part;
+    for (size_t s = 0; s < f->n_set; s++) fits &= p->n_item[s] <= few;
+    return fits ? few : f->max_part;
+}
+
 void nb_gpu_pass_graph(nb_gpu_forward *f, nb_gpu_pass *p)
 {
     const unsigned char *pool = p->chunk[p->which[0]].kv.pool;
@@ -427,7 +437,10 @@ void nb_gpu_pass_graph(nb_gpu_forward *f, nb_gpu_pass *p)
     }
     if (f->n_graph && f->graph[0].pool != pool) drop_graphs(f);
     size_t i = 0;
-    while (i < f->n_graph && f->graph[i].n_row != p->n_pad) i++;
+    p->most_item = graph_items(f, p);
+    while (i < f->n_graph &&
+           (f->graph[i].n_row != p->n_pad || f->graph[i].most_item != p->most_item))
+        i++;
     if (i == f->n_graph) {
         if (i == NB_GPU_GRAPHS) {
             drop_graphs(f);
@@ -441,6 +454,7 @@ void nb_gpu_pass_graph(nb_gpu_forward *f, nb_gpu_pass *p)
         nb_cuda_graph *graph = f->api->graph_end(f->g);
         if (!graph) return; /* the device has failed: sync tells */
         f->graph[i].n_row = p->n_pad;
+        f->graph[i].most_item = p->most_item;
         f->graph[i].pool = pool;
         f->graph[i].graph = graph;
         f->n_graph = i + 1;

@@ -29,24 +29,34 @@
         }                                                                                          \
     } while (0)
 /* NB_LAUNCH_EARLY: the same for a kernel that may begin before the one before it has ended (cc 90): it
- * reads and writes nothing that others write until nb_grid_wait(), which every thread calls. */
-#define NB_LAUNCH_EARLY(g, kernel, grid, block, shared, ...)                                       \
+ * reads and writes nothing that others write until nb_grid_wait(), which every thread calls.
+ * NB_LAUNCH_CLUSTERS: this in clusters of so many blocks (cc 90). */
+#define NB_LAUNCH_CLUSTERS(g, cluster, kernel, grid, block, shared, ...)                           \
     do {                                                                                           \
         if ((g)->error == cudaSuccess) {                                                           \
-            cudaLaunchAttribute nb_early = {};                                                     \
-            nb_early.id = cudaLaunchAttributeProgrammaticStreamSerialization;                      \
-            nb_early.val.programmaticStreamSerializationAllowed = 1;                               \
+            cudaLaunchAttribute nb_attrs[2] = {};                                                  \
             cudaLaunchConfig_t nb_config = {};                                                     \
             nb_config.gridDim = (grid);                                                            \
             nb_config.blockDim = (block);                                                          \
             nb_config.dynamicSmemBytes = (shared);                                                 \
             nb_config.stream = (g)->stream;                                                        \
-            nb_config.attrs = &nb_early;                                                           \
-            nb_config.numAttrs = (g)->cc >= 90 && !(g)->whole ? 1 : 0;                             \
+            nb_config.attrs = nb_attrs;                                                            \
+            if ((g)->cc >= 90 && !(g)->whole) {                                                    \
+                nb_attrs[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;               \
+                nb_attrs[nb_config.numAttrs++].val.programmaticStreamSerializationAllowed = 1;     \
+            }                                                                                      \
+            if ((cluster) > 1) {                                                                   \
+                nb_attrs[nb_config.numAttrs].id = cudaLaunchAttributeClusterDimension;             \
+                nb_attrs[nb_config.numAttrs].val.clusterDim.x = (cluster);                         \
+                nb_attrs[nb_config.numAttrs].val.clusterDim.y = 1;                                 \
+                nb_attrs[nb_config.numAttrs++].val.clusterDim.z = 1;                               \
+            }                                                                                      \
             (g)->whole = false;                                                                    \
             nb_cuda_check((g), cudaLaunchKernelEx(&nb_config, kernel, __VA_ARGS__), #kernel);      \
         }                                                                                          \
     } while (0)
+#define NB_LAUNCH_EARLY(g, kernel, grid, block, shared, ...)                                       \
+    NB_LAUNCH_CLUSTERS(g, 1, kernel, grid, block, shared, __VA_ARGS__)
 /* NB_SHARED(type, name): the block's dynamic shared memory, aligned to 128. */
 #define NB_SHARED(type, name)                                                                      \
     extern __shared__ __align__(128) unsigned char nb_shared_bytes[];                              \

@@ -45,7 +45,7 @@ bool make_map(CUtensorMap *map, const unsigned char *page, size_t row, size_t bl
                   CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
 }
 
-template <int FMT, int N, int GROUPS> void launch(nb_cuda *g, const nb_cuda_mla_args *a)
+template <int FMT, int N, int GROUPS, bool PAIR> void launch(nb_cuda *g, const nb_cuda_mla_args *a)
 {
     using L = few::layout<FMT, N, GROUPS>;
     const nb_record &r = a->cache.record;
@@ -64,10 +64,12 @@ template <int FMT, int N, int GROUPS> void launch(nb_cuda *g, const nb_cuda_mla_
         nb_mla_params_of(a, FMT == few::NVFP4 || FMT == few::IF4 ? 64.f : 1.f);
     p.rope_int8 = r.seg[1].fmt == NB_SEG_INT8;
     p.next = (uint32_t *)count, p.done = p.next + 1;
-    const size_t most = a->max_item < (size_t)g->n_sm ? a->max_item : (size_t)g->n_sm;
-    NB_SHARED_LIMIT(g, (few::mla_few<FMT, N, GROUPS>), L::BYTES);
-    NB_LAUNCH_EARLY(g, (few::mla_few<FMT, N, GROUPS>), (unsigned)most, L::THREADS, L::BYTES, p,
-                    codes, rope);
+    const size_t n_sm = (size_t)g->n_sm, most = PAIR                 ? 2 * a->max_item
+                                                : a->max_item < n_sm ? a->max_item
+                                                                     : n_sm;
+    NB_SHARED_LIMIT(g, (few::mla_few<FMT, N, GROUPS, PAIR>), L::BYTES);
+    NB_LAUNCH_CLUSTERS(g, PAIR ? 2 : 1, (few::mla_few<FMT, N, GROUPS, PAIR>), (unsigned)most,
+                       L::THREADS, L::BYTES, p, codes, rope);
 }
 
 /* n_row <= n_chunk: hardly an item has two queries (one that has goes in passes of N rows, which
@@ -76,10 +78,15 @@ template <int FMT, int N, int GROUPS> void launch(nb_cuda *g, const nb_cuda_mla_
 template <int FMT> void launch_rows(nb_cuda *g, const nb_cuda_mla_args *a)
 {
     const bool single = FMT == few::FP8 || a->n_row <= a->cache.n_chunk;
-    if (FMT == few::BF16 || a->n_head <= 8 || (a->n_head <= 16 && single))
-        launch<FMT, 16, 2>(g, a);
-    else if constexpr (FMT != few::BF16)
-        launch<FMT, 32, FMT == few::FP8 ? 1 : 2>(g, a);
+    if (FMT == few::BF16 || a->n_head <= 8 || (a->n_head <= 16 && single)) {
+        if (a->n_row == 1 &&
+            2 * a->max_item <= (size_t)g->n_sm) /* more rows: clusters begin later */
+            launch<FMT, 16, 2, true>(g, a);
+        else
+            launch<FMT, 16, 2, false>(g, a);
+    } else if constexpr (FMT != few::BF16) {
+        launch<FMT, 32, FMT == few::FP8 ? 1 : 2, false>(g, a);
+    }
 }
 
 } // namespace

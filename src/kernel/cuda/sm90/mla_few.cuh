@@ -13,7 +13,11 @@
  *
  * The largest score of a row moves only by more than LAZY (a power of two is what weights grow by); a unit
  * begins anew, so that its state depends on its pages alone.  At its end the groups' sums meet in shared
- * memory, and are joined to those of the units before in its super, which stay in registers. */
+ * memory, and are joined to those of the units before in its super, which stay in registers.
+ *
+ * Where units are fewer than half of the multiprocessors, blocks come in clusters of two (PAIR): the first does a
+ * unit's even pages, the second the odd ones, each in one group that has the multiprocessor to itself, and the
+ * groups' sums meet through both shared memories.  The order of sums is the same. */
 #ifndef NB_KERNEL_CUDA_SM90_MLA_FEW_CUH
 #define NB_KERNEL_CUDA_SM90_MLA_FEW_CUH
 #include "kernel/cuda/sm90/mla_few_unit.cuh"
@@ -21,40 +25,49 @@
 namespace few
 {
 
+/* Whether two blocks share an item: one of a single unit, in one pass.  Another is the first block's. */
+template <bool PAIR> __device__ inline bool shared_item(const nb_cuda_item &it, uint32_t per)
+{
+    return PAIR && it.n_unit == 1 && it.n_q <= per;
+}
+
 /* A thread that fetches: items in the order in which blocks become free, their
  * pages into slots. */
-template <int FMT, int N, int GROUPS>
+template <int FMT, int N, int GROUPS, bool PAIR>
 __device__ inline void fetch(const params &a, const CUtensorMap *codes, const CUtensorMap *rope,
                              uint32_t base, unsigned char *smem)
 {
     using L = layout<FMT, N, GROUPS>;
     const uint32_t bars = base + L::AT_BAR, empty = bars + 16 * L::SLOTS,
                    item_full = empty + 8 * L::SLOTS, item_empty = item_full + 16;
-    const uint32_t n_item = *a.n_item, per = N / a.n_head;
-    uint32_t c = 0, index = blockIdx.x;
+    const uint32_t n_item = *a.n_item, per = N / a.n_head, rank = PAIR ? pair_rank() : 0;
+    uint32_t c = 0, index = PAIR ? blockIdx.x / 2 : blockIdx.x;
     for (uint32_t n = 0;; n++) {
         if (n >= 2) mbar_wait(item_empty + 8 * (n % 2), (n / 2 - 1) & 1);
         *(volatile uint32_t *)(smem + L::AT_ITEM + 4 * (n % 2)) = index;
         mbar_arrive(item_full + 8 * (n % 2));
         if (index >= n_item) break;
         const nb_cuda_item it = a.item[index];
+        const bool split = shared_item<PAIR>(it, per);
+        if (!split && rank != 0) break;
+        const uint32_t from = split ? rank : 0, by = split ? 2 : 1;
         const nb_cuda_chunk chunk = a.chunk[it.chunk];
         const uint32_t *block = a.block + chunk.block0 + nb_cuda_unit_page(UNITS, it.unit0);
-        uint32_t b = block[0], following = 0;
+        uint32_t b = block[from < it.n_page ? from : 0], following = 0;
         /* Pages before the one token of a chunk were complete before this step: the first ones are asked for
          * while kernels before this one run.  Counters are those of a launch that may not have ended. */
         const auto begin = [&]() {
             if (n == 0) nb_grid_wait();
-            following = gridDim.x + atomicAdd(a.next, 1u);
+            following = PAIR ? n_item : gridDim.x + atomicAdd(a.next, 1u);
         };
         bool begun = n > 0 || chunk.n_tok != 1;
         if (begun) begin();
         for (uint32_t q0 = 0; q0 < it.n_q; q0 += per)
-            for (uint32_t p = 0; p < it.n_page; p++, c++) {
+            for (uint32_t p = from; p < it.n_page; p += by, c++) {
                 const uint32_t s = c % L::SLOTS,
-                               bar = bars + 8 * (2 * s + (GROUPS == 2 ? p & 1 : 0));
+                               bar = bars + 8 * (2 * s + (GROUPS == 2 && !split ? p & 1 : 0));
                 const uint32_t dst = base + L::AT_SLOT + s * L::CODES;
-                const uint32_t next = block[p + 1 < it.n_page ? p + 1 : 0];
+                const uint32_t next = block[p + by < it.n_page ? p + by : 0];
                 if (!begun && c == L::SLOTS) begun = true, begin();
                 if (c >= L::SLOTS) mbar_wait(empty + 8 * s, (c / L::SLOTS - 1) & 1);
                 mbar_expect(bar, L::CODES + L::REST);
@@ -76,7 +89,7 @@ __device__ inline void fetch(const params &a, const CUtensorMap *codes, const CU
     if (atomicAdd(a.done, 1u) == gridDim.x - 1) *a.next = 0, *a.done = 0;
 }
 
-template <int FMT, int N, int GROUPS>
+template <int FMT, int N, int GROUPS, bool PAIR>
 __device__ inline void consume(const params &a, uint32_t base, unsigned char *smem)
 {
     using L = layout<FMT, N, GROUPS>;
@@ -84,7 +97,7 @@ __device__ inline void consume(const params &a, uint32_t base, unsigned char *sm
     const place z = place_of(tid, smem);
     const uint32_t bars = base + L::AT_BAR, empty = bars + 16 * L::SLOTS,
                    item_full = empty + 8 * L::SLOTS, item_empty = item_full + 16;
-    const uint32_t n_item = uniform(*a.n_item), per = N / a.n_head;
+    const uint32_t n_item = uniform(*a.n_item), per = N / a.n_head, rank = PAIR ? pair_rank() : 0;
     uint32_t c = 0, phase = 0, packed = UINT32_MAX;
     float qk[N / 4];
     const auto at = [&](uint32_t slot) {
@@ -100,11 +113,19 @@ __device__ inline void consume(const params &a, uint32_t base, unsigned char *sm
         if (index >= n_item) break;
         nb_cuda_item it = a.item[index];
         it.n_q = uniform(it.n_q), it.n_page = uniform(it.n_page), it.row0 = uniform(it.row0);
+        const bool split = shared_item<PAIR>(it, per);
+        if (!split && rank != 0) break;
+        if (split) pair_arrive();
+        /* Split: no page for the second group. */
+        const uint32_t from = !split         ? z.group
+                              : z.group == 0 ? rank
+                                             : it.n_page,
+                       by = split ? 1 : GROUPS; /* slots */
         for (uint32_t q0 = 0; q0 < it.n_q; q0 += per) {
             const uint32_t n_row = min(per, it.n_q - q0) * a.n_head;
             const bool known = packed == it.row0 && it.n_q <= per; /* Q is there */
             raw<FMT> w;
-            uint32_t slot = (c + z.group) % L::SLOTS;
+            uint32_t slot = (c + (split ? 0 : z.group)) % L::SLOTS;
             if (!known) pack_q<FMT, N, GROUPS>(a, it, q0, n_row, smem);
             packed = it.n_q <= per ? it.row0 : UINT32_MAX;
             if (tid < N)
@@ -113,7 +134,7 @@ __device__ inline void consume(const params &a, uint32_t base, unsigned char *sm
                         ? (a.part_first[it.row0 + q0 + tid / a.n_head] + it.unit0) * a.n_head +
                               tid % a.n_head
                         : UINT32_MAX;
-            if (L::EARLY && z.group < (int)it.n_page) {
+            if (L::EARLY && from < it.n_page) {
                 mbar_wait(bars + 8 * (2 * slot + z.group), phase >> slot & 1);
                 phase ^= 1u << slot;
                 load_raw<FMT, N, GROUPS>(z, at(slot), w);
@@ -141,8 +162,8 @@ __device__ inline void consume(const params &a, uint32_t base, unsigned char *sm
                     for (int j = 0; j < N / 2; j++) s.o[i][j] = 0;
 #pragma unroll
                 for (int j = 0; j < N / 4; j++) s.m[j] = -INFINITY, s.l[j] = 0;
-                for (uint32_t p = z.group; p < n_page; p += GROUPS) {
-                    const uint32_t then = (slot + GROUPS) % L::SLOTS;
+                for (uint32_t p = from; p < n_page; p += GROUPS) {
+                    const uint32_t then = (slot + by) % L::SLOTS;
                     after_it next;
                     next.at = at(then);
                     next.full = p0 + p + GROUPS < it.n_page ? bars + 8 * (2 * then + z.group) : 0;
@@ -157,6 +178,11 @@ __device__ inline void consume(const params &a, uint32_t base, unsigned char *sm
                     one_page<FMT, N, GROUPS>(z, a, at(slot), empty + 8 * slot, w, next, qk, s);
                     slot = then;
                 }
+                if constexpr (PAIR)
+                    if (split) {
+                        put_pair<FMT>(smem, a, rank, s);
+                        break;
+                    }
                 put_unit<FMT, N, GROUPS>(smem, a, k, p0 + n_page == it.n_page, s, y);
             }
             c += it.n_page;
@@ -164,7 +190,7 @@ __device__ inline void consume(const params &a, uint32_t base, unsigned char *sm
     }
 }
 
-template <int FMT, int N, int GROUPS>
+template <int FMT, int N, int GROUPS, bool PAIR>
 __global__ void __launch_bounds__(layout<FMT, N, GROUPS>::THREADS, 1)
     mla_few(const __grid_constant__ params a, const __grid_constant__ CUtensorMap codes,
             const __grid_constant__ CUtensorMap rope)
@@ -181,13 +207,13 @@ __global__ void __launch_bounds__(layout<FMT, N, GROUPS>::THREADS, 1)
     __syncthreads();
     if (threadIdx.x >= L::CONSUMERS) {
         if (GROUPS == 2) asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
-        if (threadIdx.x == L::CONSUMERS) fetch<FMT, N, GROUPS>(a, &codes, &rope, base, smem);
+        if (threadIdx.x == L::CONSUMERS) fetch<FMT, N, GROUPS, PAIR>(a, &codes, &rope, base, smem);
         return;
     }
     if (GROUPS == 2) asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
     nb_grid_wait();
     nb_grid_next(); /* mla_tail runs beside this */
-    consume<FMT, N, GROUPS>(a, base, smem);
+    consume<FMT, N, GROUPS, PAIR>(a, base, smem);
 }
 
 } // namespace few

@@ -76,6 +76,36 @@ __device__ inline bool bar_any(int id, int n, bool x)
     return y != 0;
 }
 
+/* A cluster of two blocks: which this is; barriers of all their threads that have not ended; an address in
+ * the other's shared memory, and a copy to there. */
+__device__ inline uint32_t pair_rank()
+{
+    uint32_t r;
+    asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(r));
+    return r;
+}
+__device__ inline void pair_arrive()
+{
+    asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+}
+__device__ inline void pair_wait()
+{
+    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+__device__ inline uint32_t pair_other(uint32_t addr)
+{
+    uint32_t to;
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(to) : "r"(addr), "r"(pair_rank() ^ 1));
+    return to;
+}
+__device__ inline void copy_shared(uint32_t dst, uint32_t src, uint32_t n_bytes, uint32_t bar)
+{
+    asm volatile("cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes "
+                 "[%0], [%1], %2, [%3];" ::"r"(dst),
+                 "r"(src), "r"(n_bytes), "r"(bar)
+                 : "memory");
+}
+
 __device__ inline void wg_fence()
 {
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");

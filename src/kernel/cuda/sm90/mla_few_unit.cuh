@@ -50,15 +50,23 @@ struct joint {
     float fa, fb, ha, hb;
 };
 
+/* Of a unit by itself. */
+__device__ inline joint unit_joint(const params &a, const nb_mla_merge &f)
+{
+    joint x;
+    x.fa = f.second ? 0 : (f.first ? 1 : f.a) * a.o_scale;
+    x.fb = f.first ? 0 : (f.second ? 1 : f.b) * a.o_scale;
+    x.ha = 0, x.hb = 1;
+    return x;
+}
+
 template <int N, int GROUPS>
 __device__ inline joint joint_of(const params &a, const float *mo, const float *total, int head,
                                  bool before)
 {
     const nb_mla_merge f = nb_mla_merge_of(mo[head], GROUPS == 2 ? mo[N + head] : -INFINITY);
     const nb_mla_merge h = nb_mla_merge_of(before ? total[head] : -INFINITY, nb_mla_state_m(f.m));
-    joint x;
-    x.fa = f.second ? 0 : (f.first ? 1 : f.a) * a.o_scale;
-    x.fb = f.first ? 0 : (f.second ? 1 : f.b) * a.o_scale;
+    joint x = unit_joint(a, f);
     x.ha = h.second ? 0 : h.a, x.hb = h.second ? 1 : h.b; /* never h.first */
     return x;
 }
@@ -233,6 +241,111 @@ __device__ inline void join_memory(unsigned char *smem, const params &a, const p
     }
 }
 
+/* l of a group's rows: what its warps have of each, and m, to where rows_at finds them. */
+template <int N> __device__ inline void sum_rows(sums<N> &s)
+{
+#pragma unroll
+    for (int j = 0; j < N / 4; j++) {
+        s.l[j] += __shfl_xor_sync(~0u, s.l[j], 4);
+        s.l[j] += __shfl_xor_sync(~0u, s.l[j], 8);
+        s.l[j] += __shfl_xor_sync(~0u, s.l[j], 16);
+    }
+}
+template <int N>
+__device__ inline void put_rows(float *sum, float *mo, const place &z, const sums<N> &s)
+{
+    if (z.g != 0) return;
+#pragma unroll
+    for (int j = 0; j < N / 4; j++) {
+        const int c = j / 2 * 8 + 2 * z.t + j % 2;
+        sum[z.w * N + c] = s.l[j];
+        if (z.w == 0) mo[c] = s.m[j];
+    }
+}
+
+/* Shared memory at the end of a unit that two blocks share: 8 heads of a block's sums stay where values were, the
+ * other 8 lie ready for the other block. */
+template <int FMT> struct pair_layout {
+    using L = layout<FMT, 16, 2>;
+    enum {
+        PITCH = FMT == BF16 ? PITCH_BF16 : PITCH_CODES,
+        HALF = 8 * PITCH * 4,                                /* bytes of 8 heads */
+        AT_GIVE = FMT == BF16 ? L::AT_SLOT : L::AT_V + HALF, /* pages and values were read */
+        AT_TAKE = L::AT_V + L::VALUES,                       /* the second group has no pages */
+        SUMS = 4 * L::WARPS * 16,                            /* bytes of l of a group's warps */
+        ENDS = 4 * 16,                                       /* of its m */
+        BAR = L::AT_BAR + 8 /* full, of the second group's first slot */
+    };
+};
+
+/* Ends a unit whose even pages the cluster's first block has done, the odd ones the second, each in its first
+ * group: each takes 8 heads' sums from the other and writes the state of these.  By all threads. */
+template <int FMT>
+__device__ inline void put_pair(unsigned char *smem, const params &a, uint32_t rank, sums<16> &s)
+{
+    using L = layout<FMT, 16, 2>;
+    using P = pair_layout<FMT>;
+    const place z = place_of(fresh_tid(), smem);
+    const uint32_t base = z.base, bar = base + P::BAR;
+    const bool first = z.group == 0 && z.w == 0 && z.lane == 0;
+    float *sum = (float *)(smem + L::AT_SUM), *mo = (float *)(smem + L::AT_M);
+    wg_wait<0>();
+#pragma unroll
+    for (int i = 0; i < 8; i++) wg_hold(s.o[i]);
+    if (z.group == 0) {
+        sum_rows<16>(s);
+        bar_sync(1, 128); /* V may be written */
+        if (first) mbar_expect(bar, P::HALF + P::SUMS + P::ENDS);
+#pragma unroll
+        for (int c = 0; c < 2; c++) {
+            float *rows = (float *)(smem + (rank == c ? (int)L::AT_V : (int)P::AT_GIVE));
+#pragma unroll
+            for (int i = 0; i < 8; i++) lay<FMT>(rows, P::PITCH, z, i, s.o[i] + 4 * c);
+        }
+        put_rows<16>(sum, mo, z, s);
+        fence_async();
+        bar_sync(1, 128);
+    }
+    pair_wait(); /* the other has begun: its barriers are there */
+    if (first) {
+        const uint32_t to = pair_other(base), full = pair_other(bar);
+        copy_shared(to + L::AT_SUM + P::SUMS, base + L::AT_SUM, P::SUMS, full);
+        copy_shared(to + L::AT_M + P::ENDS, base + L::AT_M, P::ENDS, full);
+        copy_shared(to + P::AT_TAKE, base + P::AT_GIVE, P::HALF, full);
+    }
+    mbar_wait(bar, 0);
+    pair_arrive();
+    const uint32_t n = 8 * rank + 4 * z.group + z.w,
+                   to = ((const uint32_t *)(smem + L::AT_STATE))[n];
+    if (to != UINT32_MAX) {
+        const uint32_t even = rank * 16, odd = 16 - even; /* what is the block's own comes first */
+        const nb_mla_merge f = nb_mla_merge_of(mo[even + n], mo[odd + n]);
+        if (z.lane == 0) {
+            float l[2] = { 0, 0 };
+#pragma unroll
+            for (int w = 0; w < L::WARPS; w++) {
+                l[0] += sum[L::WARPS * even + w * 16 + n];
+                l[1] += sum[L::WARPS * odd + w * 16 + n];
+            }
+            a.part_l[to] = nb_mla_merged(f, l[0], l[1]);
+            a.part_m[to] = nb_mla_state_m(f.m);
+        }
+        const joint x = unit_joint(a, f);
+        const float *own = (float *)(smem + L::AT_V) + (n - 8 * rank) * P::PITCH,
+                    *its = (float *)(smem + P::AT_TAKE) + (n - 8 * rank) * P::PITCH;
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const uint32_t d = 128 * i + 4 * z.lane;
+            const float4 u = sums_at<FMT>(rank ? its : own, d),
+                         v = sums_at<FMT>(rank ? own : its, d);
+            *(float4 *)(a.part_o + (size_t)to * LORA + d) =
+                make_float4(joined(x, 0, u.x, v.x), joined(x, 0, u.y, v.y), joined(x, 0, u.z, v.z),
+                            joined(x, 0, u.w, v.w));
+        }
+    }
+    pair_wait(); /* what the other takes was read */
+}
+
 /* The state of unit k of an item: the groups' sums joined, joined to those of the units before. */
 template <int FMT, int N, int GROUPS>
 __device__ inline void put_unit(unsigned char *smem, const params &a, uint32_t k, bool last,
@@ -245,19 +358,8 @@ __device__ inline void put_unit(unsigned char *smem, const params &a, uint32_t k
     wg_wait<0>();
 #pragma unroll
     for (int i = 0; i < 8; i++) wg_hold(s.o[i]);
-#pragma unroll
-    for (int j = 0; j < N / 4; j++) {
-        s.l[j] += __shfl_xor_sync(~0u, s.l[j], 4);
-        s.l[j] += __shfl_xor_sync(~0u, s.l[j], 8);
-        s.l[j] += __shfl_xor_sync(~0u, s.l[j], 16);
-    }
-    if (z.g == 0)
-#pragma unroll
-        for (int j = 0; j < N / 4; j++) {
-            const int c = j / 2 * 8 + 2 * z.t + j % 2;
-            sum[(L::WARPS * z.group + z.w) * N + c] = s.l[j];
-            if (z.w == 0) mo[z.group * N + c] = s.m[j];
-        }
+    sum_rows<N>(s);
+    put_rows<N>(sum + L::WARPS * z.group * N, mo + z.group * N, z, s);
     bar_sync(1 + z.group, 128); /* V may be written */
     if constexpr (L::KEEP) {
         if (k == 0 && last) /* all of the item: nothing to keep */
