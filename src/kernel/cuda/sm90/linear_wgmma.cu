@@ -1,4 +1,4 @@
-/* linear_wgmma.cu - the row "wgmma" of linear and experts: BF16 products of prompts on Hopper.
+/* linear_wgmma.cu - the row "wgmma" of linear and experts, BF16: products of prompts on Hopper.
  *
  * A block of two warpgroups has 256 rows of weights (or 128 of gate and 128 of up) and 128 tokens, both
  * parts; a stage of shared memory holds 32 columns of them (32 KB, six stages), brought by cp.async into
@@ -21,10 +21,12 @@
  *
  * Few tokens: 64 rows per warpgroup and 64 or 32 tokens, the same order of each sum and the same bits.
  * Experts: as linear_tile.cu; rows of x are gathered by cp.async. */
-#include "kernel/cuda/sm80/linear_mma.cuh"
+#include "kernel/cuda/sm90/linear_wgmma.cuh"
 
 namespace
 {
+using namespace lin;
+
 enum { THREADS = 256, STAGE_COLS = 32, ROW = 64 /* bytes */ };
 
 template <bool GLU_, bool TWO_, int MT_, int BN_, int STAGES_> struct shape {
@@ -41,25 +43,8 @@ template <bool GLU_, bool TWO_, int MT_, int BN_, int STAGES_> struct shape {
     static_assert((size_t)BN * PITCH * 4 <= (size_t)STAGES * STAGE_BYTES, "room for the result");
 };
 
-__device__ inline void wgmma_fence()
-{
-    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-}
-__device__ inline void wgmma_commit()
-{
-    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-}
-template <int N> __device__ inline void wgmma_wait()
-{
-    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
-}
-/* What was written to shared memory can be read by wgmma after the next barrier. */
-__device__ inline void fence_async()
-{
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-}
 /* Rows of 64 bytes in groups of 8, swizzled. */
-__device__ inline uint64_t descriptor(uint32_t at)
+__device__ inline uint64_t descriptor64(uint32_t at)
 {
     return (uint64_t)(at >> 4 & 0x3fff) | (uint64_t)1 << 16 | (uint64_t)(8 * ROW >> 4) << 32 |
            (uint64_t)2 << 62;
@@ -195,13 +180,13 @@ __device__ inline void multiply(float (&acc)[S::MT][S::ACC], uint32_t stage, int
     wgmma_fence();
 #pragma unroll
     for (int k = 0; k < STAGE_COLS / 16; k++) {
-        const uint64_t hi = descriptor(x + k * 32), lo = descriptor(x + S::X_BYTES + k * 32);
+        const uint64_t hi = descriptor64(x + k * 32), lo = descriptor64(x + S::X_BYTES + k * 32);
 #pragma unroll
         for (int m = 0; m < S::MT; m++)
-            wgmma<S::BN>(acc[m], descriptor(w + m * 64 * ROW + k * 32), hi, k ? 1 : more);
+            wgmma<S::BN>(acc[m], descriptor64(w + m * 64 * ROW + k * 32), hi, k ? 1 : more);
 #pragma unroll
         for (int m = 0; m < (S::TWO ? S::MT : 0); m++)
-            wgmma<S::BN>(acc[m], descriptor(w + m * 64 * ROW + k * 32), lo, 1);
+            wgmma<S::BN>(acc[m], descriptor64(w + m * 64 * ROW + k * 32), lo, 1);
     }
     wgmma_commit();
 }
@@ -317,13 +302,16 @@ template <bool GLU> void launch(nb_cuda *g, const nb_lin &j, size_t n_batch, siz
 bool nb_cuda_linear_wgmma_can(nb_wtype type, size_t n_out, size_t n_col, bool two_parts)
 {
     (void)two_parts;
-    return type == NB_W_BF16 && n_out && n_col && n_col % 8 == 0;
+    return n_out && nb_lin_mma_can(type, n_col);
 }
 
 void nb_cuda_linear_wgmma(nb_cuda *g, const nb_cuda_linear_args *a)
 {
     if (!a->n_tok || !a->n_out || !a->n_batch) return;
-    launch<false>(g, nb_lin_of(a), a->n_batch, a->n_tok);
+    if (a->w.type == NB_W_FP8B)
+        nb_lin_wgmma_fp8(g, nb_lin_of(a), false, a->n_batch, a->n_tok);
+    else
+        launch<false>(g, nb_lin_of(a), a->n_batch, a->n_tok);
 }
 
 bool nb_cuda_experts_wgmma_can(nb_wtype type, size_t n_out, size_t n_col)
@@ -335,7 +323,9 @@ void nb_cuda_experts_wgmma(nb_cuda *g, const nb_cuda_experts_args *a)
 {
     if (!a->n_place || !a->n_out || !a->n_expert) return;
     const size_t n = a->n_place / a->n_expert;
-    if (a->up.data)
+    if (a->gate.type == NB_W_FP8B)
+        nb_lin_wgmma_fp8(g, nb_lin_of(a), a->up.data != NULL, 1, n);
+    else if (a->up.data)
         launch<true>(g, nb_lin_of(a), 1, n);
     else
         launch<false>(g, nb_lin_of(a), 1, n);

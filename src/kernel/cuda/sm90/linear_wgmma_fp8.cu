@@ -1,0 +1,486 @@
+/* linear_wgmma_fp8.cu - the row "wgmma" of linear and experts, FP8 blocks: products of prompts on Hopper.
+ *
+ * Two warpgroups multiply, a third brings.  A tile is 256 rows of weights (128 of gate and 128 of up) and 128
+ * tokens in both parts.  A warpgroup owns two tiles of 64 rows, and has 128 columns of one of them after the other
+ * in one set of accumulators: 64 registers of products and 128 of sums, where two sets of either would not fit.  The
+ * sum of 128 columns times the row's scale is added to the total, as linear_tile.cu does for prompts; within 128
+ * columns the order is hi and lo of 16 columns in turn.  The same for 64 and 32 tokens and for half as many rows,
+ * so that the tile decides no bit.
+ *
+ * Weights are the A operand, out of registers: a lane reads its codes two at a time (rows g and g + 8, columns 2t
+ * and 8 further on; wgmma fixes the order of columns, since x lies as it came in shared memory), which is 4 loads
+ * and 20 instructions for 16 columns, in which the tensor cores have 256 cycles to do.
+ *
+ * Rings in shared memory, by cp.async: 128 rows x 128 columns of codes with their scales and the tile they
+ * belong to (16 KB, three stages), 64 columns of x (32 KB, five stages).  A stage of x is given back after the
+ * second tile of 64 rows.  x is what costs bytes: 24 a cycle and multiprocessor of the L2 (linear_wgmma.cu: 32),
+ * with 128 rows it would be 40.  Blocks are persistent: while one tile's result is written, through 1.25 KB a warp, the
+ * next one's operands come.  A last wave for half of the device or less is cut into tiles of 128 rows.
+ *
+ * H100, two parts, us (TFLOP/s with both counted), 8192 tokens, beside mma_prompt and BF16 by linear_wgmma.cu in
+ * the same run: 3072 x 2048 349 (590), 798, 359; 2048 x 2816 315 (601), 717, 324; 576 x 2048 97, 182, 141; 64 experts
+ * of 2048 x 1408, top 6: gate and up 2056 (532), 4353, 2349, down 1079 (526), 2361, 1139.  The tensor cores are busy
+ * for 0.60 of the cycles; shared memory for 0.50, issue slots 0.35.
+ * No faster: the warpgroups half a block of columns apart; two steps of 16 columns between two waits; codes
+ * read one step ahead or two.  Without any conversion it takes 8 % less, so what is missing is not that: probably the
+ * one chain of m64n128k16 that a warpgroup has, and for n256 there are no registers. */
+#include "kernel/cuda/sm90/linear_wgmma.cuh"
+
+namespace
+{
+using namespace lin;
+
+enum {
+    GROUP = 128,
+    THREADS = 3 * GROUP, /* two warpgroups multiply, one brings */
+    W_ROWS = 128,        /* of a stage: 64 of either warpgroup */
+    W_BYTES = W_ROWS * 128,
+    OUT_TOK = 16, /* tokens of a warp's piece of the result, and floats between them */
+    OUT_PITCH = 20,
+    OUT_BYTES = 8 * OUT_TOK * OUT_PITCH * 4,
+};
+
+template <bool GLU_, bool TWO_, int MT_, int BN_, int W_STAGES_, int X_STAGES_> struct shape {
+    static const bool GLU = GLU_, TWO = TWO_;
+    static const int MT = MT_, BN = BN_; /* tiles of 64 rows per warpgroup; tokens */
+    static const int W_STAGES = W_STAGES_, X_STAGES = X_STAGES_, ACC = BN / 2;
+    static const int ROWS = GLU ? 128 : MT * 128;
+    static const int PART_BYTES = BN * 128, X_BYTES = (TWO ? 2 : 1) * PART_BYTES;
+    static const size_t BYTES = 1024 + X_STAGES * X_BYTES + W_STAGES * (W_BYTES + W_ROWS * 4 + 32) +
+                                X_STAGES * 16 + OUT_BYTES;
+    static_assert(BYTES <= 227 << 10, "shared memory of a block");
+    static_assert(!GLU || MT == 2, "gate and up");
+};
+
+/* Whose rows and tokens a tile has; begin == end: there are no more. */
+struct alignas(16) part {
+    uint32_t batch, begin, end, row0;
+    uint32_t n_m; /* tiles of 64 rows per warpgroup that it has */
+};
+static_assert(sizeof(part) == 32, "barriers behind an array of them are aligned");
+
+/* The grid's list of tiles: [0, n_full) are whole, the others halves of 128 rows. */
+struct list {
+    uint32_t n, n_full;
+};
+
+/* Shared memory. */
+template <class S> struct plan {
+    unsigned char *x, *w, *out;
+    float *scale; /* [W_STAGES][W_ROWS] */
+    part *parts;  /* [W_STAGES]: of the tile that a stage of weights belongs to */
+    uint32_t bar;
+    __device__ inline uint32_t w_full(uint32_t i) const
+    {
+        return bar + 8 * i;
+    }
+    __device__ inline uint32_t w_free(uint32_t i) const
+    {
+        return bar + 8 * (S::W_STAGES + i);
+    }
+    __device__ inline uint32_t x_full(uint32_t i) const
+    {
+        return bar + 8 * (2 * S::W_STAGES + i);
+    }
+    __device__ inline uint32_t x_free(uint32_t i) const
+    {
+        return bar + 8 * (2 * S::W_STAGES + S::X_STAGES + i);
+    }
+};
+
+template <class S> __device__ inline plan<S> plan_of(unsigned char *shared)
+{
+    plan<S> s;
+    s.x = shared + ((1024 - (nb_smem(shared) & 1023)) & 1023);
+    s.w = s.x + S::X_STAGES * S::X_BYTES;
+    s.out = s.w + S::W_STAGES * W_BYTES;
+    s.scale = reinterpret_cast<float *>(s.out + OUT_BYTES);
+    s.parts = reinterpret_cast<part *>(s.scale + S::W_STAGES * W_ROWS);
+    s.bar = nb_smem(s.parts + S::W_STAGES);
+    return s;
+}
+
+/* A place in a ring of N stages. */
+template <int N> struct place {
+    uint32_t i, phase;
+    __device__ inline void next()
+    {
+        if (++i == N) {
+            i = 0;
+            phase ^= 1;
+        }
+    }
+};
+
+/* ---- the warpgroup that brings ---- */
+
+/* Tile n of the list: rows fastest. */
+template <class S>
+__device__ inline bool find_part(const nb_lin &j, uint32_t n, const list &all, part *p)
+{
+    if (n >= all.n) return false;
+    const uint32_t half = n < all.n_full ? 0 : n - all.n_full;
+    if (n > all.n_full) n = all.n_full + half / 2;
+    const uint32_t n_row = (j.n_out + S::ROWS - 1) / S::ROWS, n_tok = (j.n_tok + S::BN - 1) / S::BN;
+    const uint32_t at = n / n_row;
+    p->row0 = n % n_row * S::ROWS + half % 2 * 128;
+    p->n_m = S::MT;
+    if (S::MT == 2 && !S::GLU) {
+        const uint32_t left = p->row0 < j.n_out ? j.n_out - p->row0 : 0;
+        p->n_m = left == 0 ? 0 : left <= 128 || n >= all.n_full ? 1 : 2;
+    }
+    if (j.first) return nb_lin_find<S::BN>(j, at, &p->batch, &p->begin, &p->end);
+    p->batch = at / n_tok;
+    p->begin = at % n_tok * S::BN;
+    p->end = j.n_tok;
+    return true;
+}
+
+/* First row of 64 of warpgroup wg's tile m. */
+template <class S> __device__ inline uint32_t row_of(uint32_t row0, uint32_t wg, uint32_t m)
+{
+    return row0 + wg * 64 + (S::GLU ? 0 : m * 128);
+}
+
+/* Columns [128 b, 128 b + 128) of tile m's rows and their scales.  A thread has one chunk of 16 bytes of every
+ * 16th row. */
+template <class S>
+__device__ inline void load_w(const plan<S> &s, const nb_lin &j, const part &p, uint32_t slot,
+                              uint32_t b, uint32_t m)
+{
+    const uint32_t tid = threadIdx.x, row = tid / 8, chunk = tid % 8;
+    const uint32_t matrix = S::GLU ? m : 0, col = b * 128 + chunk * 16;
+    const uint32_t r0 = row_of<S>(p.row0, 0, m) + row, n = col < j.n_col ? 16 : 0;
+    const unsigned char *from = j.w[matrix] + (p.batch * j.w_rows + r0) * j.n_col + col;
+    uint32_t to = nb_smem(s.w) + slot * W_BYTES + row * 128 + ((chunk ^ (row & 7)) << 4);
+#pragma unroll 1
+    for (uint32_t wg = 0; wg < 2; wg++) {
+        const uint32_t r = r0 + wg * 64;
+#pragma unroll
+        for (uint32_t i = 0; i < 4; i++)
+            cp_async16(to + i * 16 * 128, from + i * 16 * j.n_col, r + i * 16 < j.n_out ? n : 0);
+        from += (size_t)64 * j.n_col;
+        to += 64 * 128;
+    }
+    const uint32_t r = row_of<S>(p.row0, tid / 64, m) + tid % 64;
+    const float *scale = nb_lin_scale(j, matrix, p.batch, r < j.n_out ? r : j.n_out - 1) + b;
+    cp_async4(nb_smem(s.scale) + (slot * W_ROWS + tid) * 4, scale);
+}
+
+/* Where the row of a lane's token begins, in units of 16 bytes; NONE: there is no token.  Lane 4 i + l of a warp
+ * has the token of its l-th row of the i-th 16 rows of a stage. */
+const uint32_t NONE = 0xffffffffu;
+template <class S> __device__ inline uint32_t token_of(const nb_lin &j, const part &p)
+{
+    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const uint32_t i = lane / 4 * 16 + warp * 4 + lane % 4, t = p.begin + i;
+    if (i >= S::BN || t >= p.end) return NONE;
+    const size_t at = (j.src ? j.src[t] : t) * j.x.stride + (j.first ? 0 : p.batch * j.x_batch);
+    return (uint32_t)(at / 8);
+}
+
+/* Columns [64 c, 64 c + 64) of the tile's tokens, hi and lo. */
+template <class S>
+__device__ inline void load_x(const plan<S> &s, const nb_lin &j, uint32_t mine, uint32_t slot,
+                              uint32_t c)
+{
+    const uint32_t row = threadIdx.x / 8, chunk = threadIdx.x % 8, col = c * 64 + chunk * 8;
+    const uint32_t to = nb_smem(s.x) + slot * S::X_BYTES + row * 128 + ((chunk ^ (row & 7)) << 4);
+#pragma unroll 4
+    for (int i = 0; i < S::BN / 16; i++) {
+        const uint32_t at = __shfl_sync(0xffffffffu, mine, i * 4 + threadIdx.x % 32 / 8);
+        const uint32_t n = at != NONE && col < j.n_col ? 16 : 0;
+        const size_t from = (size_t)at * 8 + col;
+        cp_async16(to + i * 16 * 128, j.x.hi + from, n);
+        if (S::TWO) cp_async16(to + S::PART_BYTES + i * 16 * 128, j.x.lo + from, n);
+    }
+}
+
+template <class S> __device__ inline void bring(const plan<S> &s, const nb_lin &j, const list &all)
+{
+    const uint32_t n_block = (j.n_col + 127) / 128;
+    place<S::W_STAGES> w = { 0, 1 };
+    place<S::X_STAGES> x = { 0, 1 };
+    for (uint32_t n = blockIdx.x;; n += gridDim.x) {
+        part p;
+        if (!find_part<S>(j, n, all, &p)) break;
+        if (p.n_m == 0) continue;
+        const uint32_t mine = token_of<S>(j, p);
+        for (uint32_t b = 0; b < n_block; b++) {
+#pragma unroll 1
+            for (uint32_t m = 0; m < p.n_m; m++) {
+                mbar_wait(s.w_free(w.i), w.phase);
+                load_w<S>(s, j, p, w.i, b, m);
+                if (threadIdx.x == 0) {
+                    s.parts[w.i] = p;
+                    mbar_arrive(s.w_full(w.i));
+                }
+                mbar_arrive_loaded(s.w_full(w.i));
+                w.next();
+                for (uint32_t c = 0; m == 0 && c < 2; c++) {
+                    mbar_wait(s.x_free(x.i), x.phase);
+                    load_x<S>(s, j, mine, x.i, 2 * b + c);
+                    mbar_arrive_loaded(s.x_full(x.i));
+                    x.next();
+                }
+            }
+        }
+    }
+    mbar_wait(s.w_free(w.i), w.phase); /* the end of the list */
+    if (threadIdx.x == 0) {
+        s.parts[w.i].begin = s.parts[w.i].end = 0;
+        mbar_arrive(s.w_full(w.i));
+    }
+    mbar_arrive(s.w_full(w.i));
+    nb_cp_async_wait<0>();
+}
+
+/* ---- the warpgroups that multiply ---- */
+
+/* Codes of 16 columns, two to a register: rows g and g + 8, columns 2t, 2t + 1 and 8 further on. */
+__device__ inline void codes(uint32_t (&raw)[4], uint32_t at)
+{
+    raw[0] = load_u16(at);
+    raw[1] = load_u16(at + 1024);
+    raw[2] = load_u16(at + 8);
+    raw[3] = load_u16(at + 1032);
+}
+
+/* As nb_lin_e4m3. */
+__device__ inline void operands(uint32_t (&a)[4], const uint32_t (&raw)[4])
+{
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        const uint32_t wide = __byte_perm(raw[i], 0, 0x1404);
+        a[i] = mul_bf16x2((wide & 0x80008000u) | (wide >> 4 & 0x07f007f0u), 0x7b807b80u);
+    }
+}
+
+/* total += 128 columns of a tile of 64 rows times the rows' scales.  FIRST: it waits for x; last: it gives x back.
+ * Codes are read two steps of 16 columns ahead and widened one ahead; between the products of hi and of lo
+ * nothing may stand that waits. */
+template <class S, bool FIRST>
+__device__ inline void multiply(float (&total)[S::ACC], float (&acc)[S::ACC], const plan<S> &s,
+                                uint32_t slot, place<S::X_STAGES> x, bool last)
+{
+    const uint32_t tid = threadIdx.x - GROUP, lane = tid % 32, g = lane / 4, t = lane % 4;
+    const uint32_t row = tid / 32 * 16 + g; /* of the stage's 128 */
+    const uint32_t w = nb_smem(s.w) + slot * W_BYTES + row * 128 + (g << 4) + t * 2;
+    uint32_t raw[2][4], a[2][4];
+    codes(raw[0], w);
+    codes(raw[1], w ^ 16);
+    const uint32_t x0 = x.i;
+    place<S::X_STAGES> x1 = x;
+    x1.next();
+    if (FIRST) {
+        mbar_wait(s.x_full(x0), x.phase);
+        mbar_wait(s.x_full(x1.i), x1.phase);
+        fence_async();
+    }
+    operands(a[0], raw[0]);
+    const uint32_t at[2] = { descriptor_low(nb_smem(s.x) + x0 * S::X_BYTES),
+                             descriptor_low(nb_smem(s.x) + x1.i * S::X_BYTES) };
+#pragma unroll
+    for (int k = 0; k < 8; k++) {
+        const uint32_t b = at[k / 4] + k % 4 * 2;
+        wgmma_fence();
+        wgmma<S::BN>(acc, a[k % 2], descriptor(b), k != 0);
+        if (S::TWO) wgmma<S::BN>(acc, a[k % 2], descriptor(b + S::PART_BYTES / 16), 1);
+        wgmma_commit();
+        if (k < 6) codes(raw[k % 2], w ^ ((k + 2) << 4));
+        if (k < 7) {
+            wgmma_wait<1>();
+            operands(a[(k + 1) % 2], raw[(k + 1) % 2]);
+        }
+        /* the products of the first 64 columns are over */
+        if (k == 4 && lane == 0 && last) mbar_arrive(s.x_free(x0));
+    }
+    const float scale[2] = { s.scale[slot * W_ROWS + row], s.scale[slot * W_ROWS + row + 8] };
+    wgmma_wait<0>();
+    hold(acc);
+    __syncwarp();
+    if (lane == 0) {
+        mbar_arrive(s.w_free(slot));
+        if (last) mbar_arrive(s.x_free(x1.i));
+    }
+#pragma unroll
+    for (int i = 0; i < S::ACC; i++) total[i] = __fmaf_rn(scale[i >> 1 & 1], acc[i], total[i]);
+}
+
+/* A warp's 16 rows of 16 tokens to y. */
+template <class S>
+__device__ inline void store(const nb_lin &j, const part &p, const float *tile, uint32_t row0,
+                             uint32_t tok0, bool vec)
+{
+    const uint32_t lane = threadIdx.x % 32, r = row0 + lane % 4 * 4;
+    const uint32_t n = r >= j.n_out ? 0 : j.n_out - r < 4 ? j.n_out - r : 4;
+#pragma unroll
+    for (uint32_t h = 0; h < 2; h++) {
+        const uint32_t i = lane / 4 + 8 * h, tok = tok0 + i;
+        const float *from = tile + i * OUT_PITCH + lane % 4 * 4;
+        if (tok >= p.end) continue;
+        if (vec && n == 4) {
+            const float4 q = *reinterpret_cast<const float4 *>(from);
+            const float v[4] = { q.x, q.y, q.z, q.w };
+            nb_put4(j.y, tok * j.y.stride + (j.first ? 0 : p.batch * j.y_batch) + r, v, 4);
+            continue;
+        }
+#pragma unroll 1
+        for (uint32_t e = 0; e < n; e++) nb_lin_store(j, p.batch, tok, r + e, from[e]);
+    }
+}
+
+/* A warpgroup's m-th 64 rows to y, 16 rows of a warp and 16 tokens at a time. */
+template <class S>
+__device__ inline void put(const nb_lin &j, const part &p, const plan<S> &s,
+                           const float (&v)[S::ACC], uint32_t m, bool vec)
+{
+    const uint32_t tid = threadIdx.x - GROUP, warp = tid / 32, g = tid % 32 / 4, t = tid % 4;
+    float *tile = reinterpret_cast<float *>(s.out) + warp * OUT_TOK * OUT_PITCH;
+    const uint32_t row0 = row_of<S>(p.row0, warp / 4, m) + warp % 4 * 16;
+#pragma unroll
+    for (int n = 0; n < S::ACC / 8; n++) {
+        __syncwarp();
+#pragma unroll
+        for (int i = 0; i < 8; i++)
+            tile[(i / 4 * 8 + t * 2 + (i & 1)) * OUT_PITCH + g + (i & 2) * 4] = v[n * 8 + i];
+        __syncwarp();
+        store<S>(j, p, tile, row0, p.begin + n * OUT_TOK, vec);
+    }
+}
+
+template <class S> __device__ inline void consume(const plan<S> &s, const nb_lin &j, bool vec)
+{
+    const uint32_t n_block = (j.n_col + 127) / 128;
+    place<S::W_STAGES> w = { 0, 0 };
+    place<S::X_STAGES> x = { 0, 0 };
+    for (;;) {
+        mbar_wait(s.w_full(w.i), w.phase);
+        const part p = s.parts[w.i];
+        if (p.begin == p.end) return;
+        float total[S::MT][S::ACC], acc[S::ACC];
+#pragma unroll
+        for (int i = 0; i < S::MT * S::ACC; i++) total[i / S::ACC][i % S::ACC] = 0;
+        for (uint32_t b = 0; b < n_block; b++) {
+#pragma unroll
+            for (int m = 0; m < S::MT; m++) {
+                if (m && !S::GLU && m >= (int)p.n_m) continue;
+                mbar_wait(s.w_full(w.i), w.phase);
+                const bool last = m + 1 == (int)p.n_m;
+                if (m == 0)
+                    multiply<S, true>(total[m], acc, s, w.i, x, last);
+                else
+                    multiply<S, false>(total[m], acc, s, w.i, x, last);
+                w.next();
+            }
+            x.next();
+            x.next();
+        }
+        if (S::GLU)
+#pragma unroll
+            for (int i = 0; i < S::ACC; i++)
+                total[0][i] = nb_lin_swiglu(total[0][i], total[S::MT - 1][i]);
+        put<S>(j, p, s, total[0], 0, vec);
+        if (S::MT == 2 && !S::GLU && p.n_m == 2) put<S>(j, p, s, total[S::MT - 1], 1, vec);
+    }
+}
+
+template <class S>
+__global__ void __launch_bounds__(THREADS, 1)
+    fp8_kernel(NB_PARAM nb_lin j, NB_PARAM list all, bool vec)
+{
+    NB_SHARED(unsigned char, shared);
+    const plan<S> s = plan_of<S>(shared);
+    if (threadIdx.x == 0) {
+        for (uint32_t i = 0; i < S::W_STAGES; i++) {
+            mbar_init(s.w_full(i), GROUP + 1);
+            mbar_init(s.w_free(i), 8);
+        }
+        for (uint32_t i = 0; i < S::X_STAGES; i++) {
+            mbar_init(s.x_full(i), GROUP);
+            mbar_init(s.x_free(i), 8);
+        }
+    }
+    __syncthreads();
+    if (threadIdx.x < GROUP) {
+        fewer_registers<40>();
+        bring<S>(s, j, all);
+    } else {
+        more_registers<232>();
+        consume<S>(s, j, vec);
+    }
+}
+
+/* Tiles of the list at most. */
+template <class S> uint32_t tiles_of(const nb_lin &j, size_t n_batch)
+{
+    const size_t experts = j.n_expert < j.n_tok ? j.n_expert : j.n_tok;
+    const size_t n_tok = nb_lin_ceil(j.n_tok, S::BN);
+    return (uint32_t)(nb_lin_ceil(j.n_out, S::ROWS) *
+                      (j.first ? n_tok + experts : n_tok * n_batch));
+}
+
+/* A last wave that would keep half of the device busy at most is cut into halves. */
+template <class S> list list_of(const nb_cuda *g, const nb_lin &j, size_t n_batch)
+{
+    const uint32_t n = tiles_of<S>(j, n_batch), n_sm = (uint32_t)g->n_sm, rest = n % n_sm;
+    if (S::MT == 1 || S::GLU || j.first || rest == 0 || 2 * rest > n_sm) return { n, n };
+    return { n + rest, n - rest };
+}
+
+/* What a product takes with these tiles: a wave of whole ones `whole`, one of halves `half`.  n: tokens of a batch
+ * or expert; the last tile of each of several experts counts as half full. */
+template <class S>
+size_t time_of(const nb_cuda *g, const nb_lin &j, size_t n_batch, size_t n, size_t whole,
+               size_t half)
+{
+    const uint32_t n_sm = (uint32_t)g->n_sm;
+    if (j.n_expert > 1) {
+        const size_t twice = 2 * n > S::BN ? 2 * n + S::BN : 2 * S::BN; /* tokens of full tiles */
+        const size_t time =
+            nb_lin_ceil(j.n_out, S::ROWS) * j.n_expert * twice * whole / (2 * S::BN * n_sm);
+        return time > whole ? time : whole;
+    }
+    const list all = list_of<S>(g, j, n_batch);
+    return nb_lin_ceil(all.n_full, n_sm) * whole + (all.n > all.n_full ? half : 0);
+}
+
+template <class S> void launch(nb_cuda *g, const nb_lin &j, size_t n_batch)
+{
+    const list all = list_of<S>(g, j, n_batch);
+    const uint32_t n_block = all.n < (uint32_t)g->n_sm ? all.n : (uint32_t)g->n_sm;
+    const bool vec = !j.bias && !j.add && j.y.stride % 8 == 0 && j.y_batch % 8 == 0;
+    NB_SHARED_LIMIT(g, (fp8_kernel<S>), S::BYTES);
+    NB_LAUNCH(g, (fp8_kernel<S>), dim3(n_block), THREADS, S::BYTES, j, all, vec);
+}
+
+/* The tile that takes the least time; the bits are the same. */
+template <bool GLU, bool TWO> void launch(nb_cuda *g, const nb_lin &j, size_t n_batch, size_t n)
+{
+    typedef shape<GLU, TWO, (GLU ? 2 : 1), 32, 8, (TWO ? 8 : 12)> small;
+    typedef shape<GLU, TWO, (GLU ? 2 : 1), 64, 6, (TWO ? 6 : 10)> middle;
+    typedef shape<GLU, TWO, 2, 128, 3, (TWO ? 5 : 9)> large;
+    /* measured, with 2,048 columns: 19 us are 100 (GLU: 44) */
+    const size_t s = time_of<small>(g, j, n_batch, n, 75, 0);
+    const size_t m = time_of<middle>(g, j, n_batch, n, 100, 0);
+    const size_t l = time_of<large>(g, j, n_batch, n, GLU ? 150 : 275, 150);
+    if (s < m && s < l)
+        launch<small>(g, j, n_batch);
+    else if (m < l)
+        launch<middle>(g, j, n_batch);
+    else
+        launch<large>(g, j, n_batch);
+}
+} // namespace
+
+void nb_lin_wgmma_fp8(nb_cuda *g, const nb_lin &j, bool glu, size_t n_batch, size_t n)
+{
+    if (glu && j.x.lo)
+        launch<true, true>(g, j, n_batch, n);
+    else if (glu)
+        launch<true, false>(g, j, n_batch, n);
+    else if (j.x.lo)
+        launch<false, true>(g, j, n_batch, n);
+    else
+        launch<false, false>(g, j, n_batch, n);
+}
