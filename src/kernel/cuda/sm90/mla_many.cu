@@ -6,7 +6,9 @@
  *   attention  two groups.  Each computes the scores S [64 x 64 tokens] = Q K^T of every second tile and
  *              their softmax, and adds P V of every tile to its half of the sums, O [64 x 256]
  *   pages      mla_many_page.cuh: fills the tiles, stage by stage
- * While one group computes scores the other one adds values: the tensor cores always have something.
+ * While one group computes scores the other one adds values: the tensor cores always have something.  The
+ * first stage of a tile's scores is begun before the weights of the tile before are there; more of them
+ * would hold back that tile's values, and with them the place of the next page.
  * The weights P of a tile (FP16; BF16 for BF16 pages) lie where its rope key was, which nobody reads any
  * more.  A tile is given back 16 tokens at a time.  Queries lie packed in the row's scratch memory (a
  * kernel before does that: FP16 or BF16, each row times a power of two that brings its largest value
@@ -245,22 +247,24 @@ __device__ __forceinline__ void put_values(const nb_cuda_mla_args &a, const many
             const uint32_t at = state + 512 + (16 * z.w + z.g + 8 * i) * 4;
             f = nb_mla_merge_of(ld_float(at), ld_float(at + 256));
         }
-        float *to = a.part_o + (r.at[i] == SIZE_MAX ? 0 : r.at[i]) * LORA;
+        constexpr bool PAIRS = KIND == KIND_NVFP4 || KIND == KIND_IF4; /* 1 3, 5 7, 0 2, 4 6 */
+        const uint32_t own = PAIRS ? (z.t & 1) * 4 + (z.t & 2) : 2 * z.t;
+        /* What is added to this is known to the compiler: addresses of each dim were spilled. */
+        float *to = a.part_o + (r.at[i] == SIZE_MAX ? 0 : r.at[i]) * LORA + own +
+                    group * (many_dim<KIND>(4, 0) - PAIRS);
 #pragma unroll
         for (int cj = 0; cj < 32; cj += BATCH) {
             const uint32_t c = cj / 8;
-            constexpr bool PAIRS = KIND == KIND_NVFP4 || KIND == KIND_IF4; /* 1 3, 5 7, 0 2, 4 6 */
-            const uint32_t own = PAIRS ? (z.t & 1) * 4 + (z.t & 2) - 1 : 2 * z.t;
             float2 old[BATCH]; /* loaded together: the stores in between would keep them apart */
 #pragma unroll
             for (int j = 0; j < BATCH; j++) {
-                const uint32_t d = many_dim<KIND>(c + 4 * group, 8 * ((cj + j) % 8)) + own;
+                const uint32_t d = many_dim<KIND>(c, 8 * ((cj + j) % 8)) - PAIRS;
                 if (k > 0 && r.at[i] != SIZE_MAX) old[j] = *reinterpret_cast<float2 *>(to + d);
             }
 #pragma unroll
             for (int j = 0; j < BATCH; j++) {
                 const int e = 32 * c + 4 * ((cj + j) % 8) + 2 * i;
-                const uint32_t d = many_dim<KIND>(c + 4 * group, 8 * ((cj + j) % 8)) + own;
+                const uint32_t d = many_dim<KIND>(c, 8 * ((cj + j) % 8)) - PAIRS;
                 float2 v = make_float2(o[e] * scale, o[e + 1] * scale);
                 if (PAIRS) {
                     const float x = __shfl_xor_sync(~0u, z.t < 2 ? v.y : v.x, 2);
@@ -295,7 +299,9 @@ __device__ inline many_tile tile_at(uint32_t base, uint32_t n)
              base + AT_TOKEN + b * 512 };
 }
 
-/* O (+)= P V of tile t, under way when it returns, in four parts.  flag: is there a factor of O. */
+/* O (+)= P V of tile t, under way when it returns, in four parts.  flag: is there a factor of O.  Products
+ * that are under way when it is called are waited for in that rare case, by hand: the compiler would
+ * put all of them one after the other. */
 template <int KIND>
 __device__ __forceinline__ void add_values(float (&o)[128], const many_seq &q, const many_tile &t,
                                            uint32_t group, const float (&corr)[2], bool flag)
@@ -304,6 +310,7 @@ __device__ __forceinline__ void add_values(float (&o)[128], const many_seq &q, c
     const uint32_t tile = here(t.at);
     const int add = !q.first();
     if (flag && add) {
+        wg_wait<0>();
 #pragma unroll
         for (int i = 0; i < 128; i++) o[i] *= corr[i >> 1 & 1];
     }
@@ -374,10 +381,10 @@ __device__ __forceinline__ void put_weights(const nb_cuda_mla_args &a, const man
     if (lane == 0) mb_arrive(t.p_full);
 }
 
-/* The values of the tile before, then the scores of tile t, whose place the one before leaves between
- * them.  real: there is a tile before; more: there is this one.  Where there is none, the same is done
- * with what there is and nobody looks at the result: products under way across a branch would be waited
- * for. */
+/* The values of the tile before, then the scores of tile t but for its first stage, which is under way.
+ * give_pre: the one before is given back when its values are there; more: there is tile t.  Where there
+ * is none, the same is done with what there is and nobody looks at the result: products under way across
+ * a branch would be waited for. */
 template <int KIND, int CL>
 __device__ __forceinline__ void values_then_scores(float (&o)[128], float (&s)[32],
                                                    const many_tile &u, const many_seq &pre,
@@ -387,12 +394,10 @@ __device__ __forceinline__ void values_then_scores(float (&o)[128], float (&s)[3
                                                    uint32_t delta)
 {
     add_values<KIND>(o, pre, u, group, corr, flag);
-    mb_wait(t.full, t.ph);
-    scores_stage<KIND, 0>(s, base, t.at);
-    wg_wait<1>();
-    give<CL>(u, delta, give_pre);
     mb_wait(t.full + 8, t.ph ^ !more);
     scores_stage<KIND, 1>(s, base, t.at);
+    wg_wait<1>();
+    give<CL>(u, delta, give_pre);
     mb_wait(t.full + 16, t.ph ^ !more);
     scores_stage<KIND, 2>(s, base, t.at);
     wg_wait<0>();
@@ -438,15 +443,18 @@ __device__ __forceinline__ void attend(const nb_cuda_mla_args &a, const many_pla
             mb_wait(u.full, u.ph);
             pre = n == 1 ? seq_start(base) : seq_next(cur, base);
             if (pre.n_page == 0) break;
-            mb_wait(u.p_full, u.ph);
         }
         if (n == 0 || pre.p + 1 == pre.n_page) mb_wait(t.full, t.ph); /* what work it is of */
         cur = n == 0 ? seq_start(base) : seq_next(pre, base);
         const bool more = cur.n_page != 0, end = n > 0 && pre.last();
         if (more && cur.round != round) {
             round = cur.round;
+            if (n > 0) mb_wait(u.p_full, u.ph);
             start_work(x, cur, base, tid, z);
         }
+        mb_wait(t.full, t.ph);
+        scores_stage<KIND, 0>(s, base, t.at); /* while the other group works at its weights */
+        if (n > 0) mb_wait(u.p_full, u.ph);
         float corr[2] = { ld_float(u.state + row), ld_float(u.state + row + 32) };
         bool flag = ld_float(u.flag + 4 * w) != 0;
 #pragma unroll
