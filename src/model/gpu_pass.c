@@ -303,12 +303,12 @@ static void moe(nb_gpu_forward *f, const nb_gpu_pass *p, const nb_gpu_layer *l,
 {
     const nb_model_config *c = &f->o.model->c;
     const bool shared = l->down.w.data != NULL, beside = shared && p->kind == NB_CUDA_DIRECT;
-    if (beside) { /* their weights come while experts are chosen */
+    nb_gpu_linear(f, p->kind, &l->router, f->xn, floats(f->r_logits, c->n_expert), p->n_pad);
+    if (beside) { /* their weights come while experts are chosen; the router's blocks come first */
         f->api->side_begin(f->g);
         dense(f, p, l, glu);
         f->api->side_end(f->g);
     }
-    nb_gpu_linear(f, p->kind, &l->router, f->xn, floats(f->r_logits, c->n_expert), p->n_pad);
     f->api->route(f->g, &(nb_cuda_route_args){ .logits = f->r_logits,
                                                .bias = l->router_b,
                                                .id = f->r_id,

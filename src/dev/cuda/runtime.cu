@@ -336,6 +336,38 @@ void nb_cuda_rt_side_join(nb_cuda *g)
     (void)g;
 }
 #else
+/* What an attribute of the launch does for a kernel behind one other, dependencies of the capture do for one behind a
+ * fork or a join.  Outside of a capture, and behind copies, it begins when the others have ended. */
+void nb_cuda_soften(nb_cuda *g)
+{
+#if CUDART_VERSION >= 13000
+    enum { MOST = 4 };
+    cudaStreamCaptureStatus status;
+    const cudaGraphNode_t *from;
+    const cudaGraphEdgeData *how;
+    cudaGraphNode_t node[MOST];
+    cudaGraphEdgeData early[MOST] = {};
+    size_t n = 0;
+    nb_cuda_check(g, cudaStreamGetCaptureInfo(g->stream, &status, NULL, NULL, &from, &how, &n),
+                  "capture");
+    if (g->error != cudaSuccess || status != cudaStreamCaptureStatusActive || n > MOST) return;
+    for (size_t i = 0; i < n; i++) {
+        cudaGraphNodeType type = cudaGraphNodeTypeEmpty;
+        nb_cuda_check(g, cudaGraphNodeGetType(from[i], &type), "capture");
+        if (type != cudaGraphNodeTypeKernel) return;
+        node[i] = from[i];
+        early[i].from_port = cudaGraphKernelNodePortProgrammatic;
+        early[i].type = cudaGraphDependencyTypeProgrammatic;
+    }
+    if (n)
+        nb_cuda_check(g,
+                      cudaStreamUpdateCaptureDependencies(g->stream, node, early, n,
+                                                          cudaStreamSetCaptureDependencies),
+                      "capture");
+#else
+    (void)g;
+#endif
+}
 static void swap_streams(nb_cuda *g)
 {
     const cudaStream_t s = g->stream;

@@ -51,6 +51,7 @@
                 nb_attrs[nb_config.numAttrs].val.clusterDim.y = 1;                                 \
                 nb_attrs[nb_config.numAttrs++].val.clusterDim.z = 1;                               \
             }                                                                                      \
+            if ((g)->cc >= 90 && (g)->whole) nb_cuda_soften(g);                                    \
             (g)->whole = false;                                                                    \
             nb_cuda_check((g), cudaLaunchKernelEx(&nb_config, kernel, __VA_ARGS__), #kernel);      \
         }                                                                                          \
@@ -94,6 +95,12 @@ struct nb_cuda {
     size_t blas_work_bytes;
     char name[96];
 };
+
+#if !NB_CUDA_EMULATED
+/* The kernel that is launched next waits for several others (`whole`) in nb_grid_wait(): in a graph it may begin
+ * before they have ended, like those that follow one alone. */
+void nb_cuda_soften(nb_cuda *g);
+#endif
 
 /* Notes the first error. */
 void nb_cuda_check(nb_cuda *g, cudaError_t e, const char *what);
