@@ -297,18 +297,28 @@ static void dense(nb_gpu_forward *f, const nb_gpu_pass *p, const nb_gpu_layer *l
     nb_gpu_linear(f, p->kind, &l->down, f->act, floats(f->branch, hidden), p->n_pad);
 }
 
+/* Shared experts beside the choice of the others, so that their weights come meanwhile.  Few rows: they begin early,
+ * behind the router, whose blocks would else find no room. */
+enum { FEW_ROWS = 16 };
+
+static void shared_beside(nb_gpu_forward *f, const nb_gpu_pass *p, const nb_gpu_layer *l,
+                          const nb_gpu_glu *glu, bool few)
+{
+    f->api->side_begin(f->g, few);
+    dense(f, p, l, glu);
+    f->api->side_end(f->g);
+}
+
 /* Leaves the sum over the experts to the norm that follows, or the branch where sum->e is NULL. */
 static void moe(nb_gpu_forward *f, const nb_gpu_pass *p, const nb_gpu_layer *l,
                 const nb_gpu_glu *glu, nb_cuda_moe_sum_args *sum)
 {
     const nb_model_config *c = &f->o.model->c;
     const bool shared = l->down.w.data != NULL, beside = shared && p->kind == NB_CUDA_DIRECT;
+    const bool few = p->n_pad <= FEW_ROWS;
+    if (beside && !few) shared_beside(f, p, l, glu, few);
     nb_gpu_linear(f, p->kind, &l->router, f->xn, floats(f->r_logits, c->n_expert), p->n_pad);
-    if (beside) { /* their weights come while experts are chosen; the router's blocks come first */
-        f->api->side_begin(f->g);
-        dense(f, p, l, glu);
-        f->api->side_end(f->g);
-    }
+    if (beside && few) shared_beside(f, p, l, glu, few);
     f->api->route(f->g, &(nb_cuda_route_args){ .logits = f->r_logits,
                                                .bias = l->router_b,
                                                .id = f->r_id,

@@ -323,9 +323,9 @@ void nb_cuda_rt_graph_destroy(nb_cuda *g, nb_cuda_graph *x)
 /* ---- work beside the stream ---- */
 
 #if NB_CUDA_EMULATED /* in order */
-void nb_cuda_rt_side_begin(nb_cuda *g)
+void nb_cuda_rt_side_begin(nb_cuda *g, bool early)
 {
-    (void)g;
+    (void)g, (void)early;
 }
 void nb_cuda_rt_side_end(nb_cuda *g)
 {
@@ -374,8 +374,9 @@ static void swap_streams(nb_cuda *g)
     g->stream = g->side;
     g->side = s;
 }
-void nb_cuda_rt_side_begin(nb_cuda *g)
+void nb_cuda_rt_side_begin(nb_cuda *g, bool early)
 {
+    g->early = early;
     if (!usable(g)) return;
     nb_cuda_check(g, cudaEventRecord(g->fork, g->stream), "fork");
     nb_cuda_check(g, cudaStreamWaitEvent(g->side, g->fork, 0), "fork");

@@ -21,7 +21,7 @@ void nb_cuda_rt_graph_begin(nb_cuda *g);
 nb_cuda_graph *nb_cuda_rt_graph_end(nb_cuda *g);
 void nb_cuda_rt_graph_launch(nb_cuda *g, nb_cuda_graph *x);
 void nb_cuda_rt_graph_destroy(nb_cuda *g, nb_cuda_graph *x);
-void nb_cuda_rt_side_begin(nb_cuda *g);
+void nb_cuda_rt_side_begin(nb_cuda *g, bool early);
 void nb_cuda_rt_side_end(nb_cuda *g);
 void nb_cuda_rt_side_join(nb_cuda *g);
 void nb_cuda_rt_mark(nb_cuda *g, int i);

@@ -16,7 +16,7 @@
 #include "base/status.h"
 #include "kernel/cuda/api/nb_cuda_ops.h"
 
-enum { NB_CUDA_VERSION = 3 };
+enum { NB_CUDA_VERSION = 4 };
 
 typedef struct nb_cuda_info {
     char name[96];  /* "NVIDIA H100 80GB HBM3" */
@@ -57,8 +57,10 @@ typedef struct nb_cuda_api {
     void (*graph_launch)(nb_cuda *g, nb_cuda_graph *x);
     void (*graph_destroy)(nb_cuda *g, nb_cuda_graph *x);
     /* Operations between begin and end need only what came before begin, and those after end do not need
-     * them until join: both may run at once.  Not nested; each end is joined before the next begin. */
-    void (*side_begin)(nb_cuda *g);
+     * them until join: both may run at once.  Not nested; each end is joined before the next begin.  early: the
+     * first operation behind begin, and behind join, may be let in before what it waits for has ended.  That is
+     * faster where blocks are few; where they fill the device they keep others from working. */
+    void (*side_begin)(nb_cuda *g, bool early);
     void (*side_end)(nb_cuda *g);
     void (*side_join)(nb_cuda *g);
     /* Times: mark i (0..63) is set where the stream is; seconds between two marks, after a sync. */

@@ -51,7 +51,7 @@
                 nb_attrs[nb_config.numAttrs].val.clusterDim.y = 1;                                 \
                 nb_attrs[nb_config.numAttrs++].val.clusterDim.z = 1;                               \
             }                                                                                      \
-            if ((g)->cc >= 90 && (g)->whole) nb_cuda_soften(g);                                    \
+            if ((g)->cc >= 90 && (g)->whole && (g)->early) nb_cuda_soften(g);                      \
             (g)->whole = false;                                                                    \
             nb_cuda_check((g), cudaLaunchKernelEx(&nb_config, kernel, __VA_ARGS__), #kernel);      \
         }                                                                                          \
@@ -91,6 +91,7 @@ struct nb_cuda {
     size_t shared_bytes, l2_bytes;
     bool capturing;
     bool aside, whole; /* stream and side are exchanged; the next kernel waits for several others */
+    bool early;        /* and may begin before they have ended */
     void *blas, *blas_work; /* cuBLASLt's handle and workspace, or NULL */
     size_t blas_work_bytes;
     char name[96];
