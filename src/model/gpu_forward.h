@@ -4,7 +4,7 @@
  * that kernels write and read where it is; sinks and Thrift mode by blocks are refused.  A step is at most one pass over the prompt tokens of all chunks (the expanded form) and
  * passes over those of the direct form (absorbed MLA, GQA); what a token is, not where it stands, decides
  * which kernels it meets (nb_cuda_kind), so its bits depend on its sequence alone.  Passes of single
- * tokens are CUDA graphs, one per number of rows (rounded up).
+ * tokens are CUDA graphs, one per number of rows (rounded up), and one for a short sequence alone.
  *
  * Owned by the engine's thread. */
 #ifndef NB_MODEL_GPU_FORWARD_H
