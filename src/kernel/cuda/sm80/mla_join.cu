@@ -347,7 +347,7 @@ void nb_cuda_mla_join(nb_cuda *g, const nb_cuda_mla_args *a)
 {
     const size_t n = a->n_row * a->n_head;
     if (n == 0) return;
-    if (n * a->lora <= 128 * (size_t)g->n_sm &&
+    if (a->lora >= 2 * DIMS && n * a->lora <= 128 * (size_t)g->n_sm &&
         (BATCH * a->units.rest + a->units.super - 1) / a->units.super < SUPERS) {
         const dim3 grid((unsigned)n, (unsigned)((a->lora + DIMS - 1) / DIMS));
         NB_LAUNCH_EARLY(g, mla_join_long, grid, DIMS * GROUPS, 0, *a);
