@@ -37,7 +37,7 @@ set(nb_test_env
 
 # Seconds on two cores, of those that take long: ctest begins with them, so that none is alone at the end.
 # What is not named here takes less than ten.
-set(nb_test_costs check_cuda_emu=95 test_gpu_engine=95 check=66 server_soak=53 e2e_parity_run=53 test_gpu_thrift=48
+set(nb_test_costs check_cuda_emu=110 test_gpu_engine=95 check=66 server_soak=53 e2e_parity_run=53 test_gpu_thrift=48
     web_page=40 server_clients=36 e2e_retrieval=35 test_promises_engine=34 server_wire=33 check_emulated=43
     test_invariance=30 e2e_plan_trace_slow=23 test_hostile_models=22 e2e_serve_api=22 e2e_bench_serve=21
     e2e_calibrate=20 web_reports=20 e2e_dummy=17 e2e_eval_ruler=17 e2e_make_hard=17 e2e_eval_kl=16 test_bundled=13
@@ -120,7 +120,7 @@ foreach(kind IN LISTS nb_kinds)
     foreach(f IN LISTS sources)
         get_filename_component(name "${f}" NAME_WE)
         nb_test_program(${name} tests/${kind} "${f}" ${nb_objects})
-        nb_test(${name} 180 "${labels_${kind}}" ${name})
+        nb_test(${name} 300 "${labels_${kind}}" ${name})
     endforeach()
 endforeach()
 
@@ -130,11 +130,11 @@ if(sources AND nb_kinds)
     if(NB_EMULATED) # the lower levels are those of every other build
         nb_test(check_emulated 240 "check;emu" nibble-check --all-caps --from avx512)
     else()
-        nb_test(check 240 check nibble-check --all-caps ${nb_test_share})
+        nb_test(check 300 check nibble-check --all-caps ${nb_test_share})
     endif()
     nb_test(check_self_test 180 check nibble-check --self-test)
     if(NB_HAVE_CUDA_EMU)
-        nb_test(check_cuda_emu 300 "check;cuda" nibble-check --cuda $<TARGET_FILE:nibble-cuda-emu>
+        nb_test(check_cuda_emu 400 "check;cuda" nibble-check --cuda $<TARGET_FILE:nibble-cuda-emu>
             ${nb_test_share})
         nb_test(check_cuda_self_test 180 "check;cuda" nibble-check --cuda $<TARGET_FILE:nibble-cuda-emu>
             --self-test)

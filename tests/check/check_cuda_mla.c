@@ -443,11 +443,13 @@ static void check_nan(chk *t, const nb_cuda_mla_row *v, const kase *k, result y)
         }
 }
 
-/* A step of the first row only, the longest: it may be cut and joined in another way. */
+/* A step of the first row only, the longest: it may be cut and joined in another way (in the emulation: where it has
+ * more than 32 states). */
 static void check_single(chk *t, const nb_cuda_mla_row *v, const kase *k, result y)
 {
     kase one = *k;
     nb_cuda_chunk *c = &one.chunk[0];
+    if (chk_gpu_info(t)->emulated && k->s->max_page < 300) return;
     one.n_chunk = one.n_row = 1;
     one.row_chunk[0] = 0;
     c->n_tok = 1;
