@@ -456,6 +456,16 @@ static void check_single(chk *t, const nb_cuda_mla_row *v, const kase *k, result
     const result z = run(t, v, &one, &(cut){ 1, true, true }, UINT32_MAX);
     if (memcmp(y.f, z.f, k->s->n_head * k->s->d1 * sizeof(float)) != 0)
         chk_fail(t, "other bits in the first row where it is the only one of the step");
+    const size_t n = k->s->n_head * k->s->d1;
+    one.q = chk_raw(t, k->q_stride * sizeof *one.q);
+    memcpy(one.q, k->q, k->q_stride * sizeof *one.q);
+    one.q[0] = NAN; /* of the first head */
+    const result bad = run(t, v, &one, &(cut){ 1, true, true }, UINT32_MAX);
+    for (size_t j = 0; j < n; j++)
+        if (j < k->s->d1 ? !isnan(bad.f[j]) : memcmp(&y.f[j], &bad.f[j], sizeof(float)) != 0) {
+            chk_fail(t, "the only row, a NaN in its first head: value %zu is wrong", j);
+            return;
+        }
 }
 
 static void one_case(chk *t, const nb_cuda_mla_row *v, const kase *k)
