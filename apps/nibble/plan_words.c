@@ -90,10 +90,10 @@ static void about_rates(const plan *p, json_t *a)
         "\"at most\": bytes / bandwidth and operations / BF16 rate of the data sheet, the larger of both for "
         "products and for attention, summed; nothing else takes time.");
     say(a,
-        "\"modelled\": of the bandwidth %.2f for weights, %.2f for 4-bit pages, %.2f for FP8 ones, %.2f for "
+        "\"modelled\": of the bandwidth %.2f for weights (%.2f up to 8 sequences; FP8 and narrower: %.2f, %.2f), %.2f for 4-bit pages, %.2f for FP8 ones, %.2f for "
         "16-bit ones; of the BF16 rate %.2f in attention of decode and %.2f in prompts; %.0f us a layer and step: %s.",
-        e->weights, e->cache, e->cache_fp8, e->cache_wide, e->attention, e->prefill,
-        e->layer_s * 1e6, e->source);
+        e->weights, e->weights_few, e->narrow, e->narrow_few, e->cache, e->cache_fp8, e->cache_wide,
+        e->attention, e->prefill, e->layer_s * 1e6, e->source);
     if (e->reduce_s > 0 && p->layout.n_gpu > 1)
         say(a,
             "Exchanges between GPUs, only in \"modelled\": %.0f us each (published for eight H100, SGLang PR "

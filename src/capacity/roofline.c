@@ -3,21 +3,25 @@
 
 #include <math.h>
 
-/* Fitted to the eleven decode points of bench/results/gpu_h100.json (DeepSeek-V2-Lite's shape, BF16 weights,
- * nvfp4 and bf16 pages, 512 to 32,768 tokens, 1 to 64 sequences; commit 81f3027): each is met within 8 % by
- * weights 0.645, cache 0.545 and 0.89 of 3.35 TB/s and 31 us a layer.  No step was measured with FP8 pages:
- * 0.76 is between, as the kernels' times are (128 x 4,096 tokens, 16 heads: 0.45, 0.65, 0.80).  attention: 64 and 128 heads take 371
- * and 704 us for 2^20 cached tokens, 0.40 and 0.42 of 989 TFLOP/s.  prefill: 42,019 tokens/s are 0.25 of it.
- * tests/unit/test_capacity_machine.c has the points.  Exchanges: SGLang's all-reduce among eight H100, up to
- * 32 KB, 5.7 to 7.8 us (SGLang PR 2904). */
+/* Fitted to bench/results/gpu_h100.json and gpu_h100_runs.json (DeepSeek-V2-Lite's shape, BF16 weights, one H100, commit
+ * 34e46fb): the decode points with nvfp4, fp8 and bf16 pages, 512 to 131,072 tokens, 1 to 64 sequences, are each met within
+ * 8 % by 0.90 (up to 8 sequences) and 0.667 (from 32 on) for weights, 0.525, 0.75 and 0.83 for the cache, of 3.35 TB/s, and
+ * 40 us a layer.  With more than 8 sequences the experts' products take 16 rows at a time, which is slower.  FP8 weights
+ * (nine points): within 13 % by 0.52 and 0.40; no device ran other narrow ones, which get the same.
+ * attention: 64 and 128 heads take 354 and 665 us for 2^20 tokens of nvfp4, 0.42 and 0.44 of 989 TFLOP/s.  prefill:
+ * 41,727 tokens/s are 0.25 of it.  tests/unit/test_capacity_machine.c has the points.  Exchanges: SGLang's all-reduce
+ * among eight H100, up to 32 KB, 5.7 to 7.8 us (SGLang PR 2904). */
 const nb_efficiency nb_efficiency_gpu = {
-    .weights = 0.645,
-    .cache = 0.545,
-    .cache_fp8 = 0.76,
-    .cache_wide = 0.89,
-    .attention = 0.41,
+    .weights_few = 0.90,
+    .weights = 0.667,
+    .narrow_few = 0.52,
+    .narrow = 0.40,
+    .cache = 0.525,
+    .cache_fp8 = 0.75,
+    .cache_wide = 0.83,
+    .attention = 0.43,
     .prefill = 0.25,
-    .layer_s = 31e-6,
+    .layer_s = 40e-6,
     .reduce_s = 6e-6,
     .source = "measured on one H100 (docs/gpu.md); on other devices an assumption",
 };
@@ -25,7 +29,10 @@ const nb_efficiency nb_efficiency_gpu = {
 /* The tables of docs/performance.md, AVX2: cold linear BF16 of one token 1.2 times its floor, attention
  * over pages 2.0 (nvfp4), 2.4 (fp8) and 2.2 (bf16), products of 512 tokens 2.5. */
 const nb_efficiency nb_efficiency_cpu = {
+    .weights_few = 0.83,
     .weights = 0.83,
+    .narrow_few = 0.83,
+    .narrow = 0.83,
     .cache = 0.5,
     .cache_fp8 = 0.42,
     .cache_wide = 0.45,
@@ -37,7 +44,10 @@ const nb_efficiency nb_efficiency_cpu = {
 
 nb_efficiency nb_efficiency_flat(double fraction)
 {
-    return (nb_efficiency){ .weights = fraction,
+    return (nb_efficiency){ .weights_few = fraction,
+                            .weights = fraction,
+                            .narrow_few = fraction,
+                            .narrow = fraction,
                             .cache = fraction,
                             .cache_fp8 = fraction,
                             .cache_wide = fraction,
@@ -99,6 +109,22 @@ static double weights_read(const nb_demand *d, const nb_layout *l, const nb_plac
     const double dense = p->dense - (double)w->embed / (double)l->tp;
     const double part = d->sizes->n_expert ? hit / (double)d->sizes->n_expert : 0;
     return p->replicated + dense + p->expert * part;
+}
+
+/* Whether linear weights are decoded before they are multiplied: they have well under 16 bits. */
+static bool is_narrow(const nb_demand *d)
+{
+    const nb_weight_size *w = d->sizes->weight;
+    return (double)w[d->wtype].bytes < 0.75 * (double)w[NB_SIZES_BF16].bytes;
+}
+
+/* Of the bandwidth, reading weights for n_row sequences: between 8 and 32 by the logarithm. */
+static double weights_fraction(const nb_demand *d, const nb_efficiency *e, double n_row)
+{
+    const bool narrow = is_narrow(d);
+    const double many = narrow ? e->narrow : e->weights;
+    const double few = narrow ? e->narrow_few : e->weights_few;
+    return many + log2(32 / larger(8, n_row < 32 ? n_row : 32)) / 2 * (few - many);
 }
 
 /* ---- decode --------------------------------------------------------------- */
@@ -172,8 +198,9 @@ void nb_step_of(const nb_demand *d, const nb_layout *l, const nb_record_size *r,
     const double most[NB_BOUND_COUNT] = { s.weight_bytes / m->bandwidth, s.product_flop / m->bf16,
                                           s.cache_bytes / m->bandwidth,
                                           s.attention_flop / m->bf16 };
-    const double model[NB_BOUND_COUNT] = { most[0] / e->weights, most[1] / e->prefill,
-                                           most[2] / cache, most[3] / e->attention };
+    const double weights = weights_fraction(d, e, d->sizes->n_expert ? concurrency : s.n_seq);
+    const double model[NB_BOUND_COUNT] = { most[0] / weights, most[1] / e->prefill, most[2] / cache,
+                                           most[3] / e->attention };
     s.bound = longest(most);
     add_up(&s.most, most, 0, concurrency);
     add_up(&s.model, model, (double)d->sizes->n_layer * e->layer_s + exchange_s(d, l, e, s.n_seq),
@@ -220,11 +247,12 @@ void nb_prefill_after(const nb_demand *d, const nb_layout *l, const nb_efficienc
     const double busy = (f.replicated + (f.dense + f.attention + f.expert) / tp) / m->bf16;
     const double other = n_step * (double)d->sizes->n_layer * e->layer_s +
                          n_step * exchange_s(d, l, e, n_tok / n_step);
+    const double weights = weights_fraction(d, e, 32);
     s.reads_weights = read > alone;
     s.most_s = larger(alone, read);
-    s.model_s = larger(alone / e->prefill, read / e->weights) + other;
+    s.model_s = larger(alone / e->prefill, read / weights) + other;
     s.most_tok_s = dp * n_tok / larger(busy, read);
-    s.model_tok_s = dp * n_tok / (larger(busy / e->prefill, read / e->weights) + other);
+    s.model_tok_s = dp * n_tok / (larger(busy / e->prefill, read / weights) + other);
     *out = s;
 }
 
@@ -267,6 +295,7 @@ double nb_mixed_s(const nb_demand *d, const nb_layout *l, const nb_record_size *
     }
     const double read = weights_read(d, l, &p, experts_hit(d->sizes, n_tok));
     return before_s +
-           larger(flop / d->machine->bf16 / e->prefill, read / d->machine->bandwidth / e->weights) +
+           larger(flop / d->machine->bf16 / e->prefill,
+                  read / d->machine->bandwidth / weights_fraction(d, e, 32)) +
            (double)d->sizes->n_layer * e->layer_s + exchange_s(d, l, e, n_row);
 }

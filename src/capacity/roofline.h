@@ -28,7 +28,10 @@
 
 /* Fractions of the machine's nominal figures, (0, 1]. */
 typedef struct nb_efficiency {
-    double weights;     /* of the bandwidth, reading weights */
+    double weights_few; /* of the bandwidth, reading weights in 16 bits for up to 8 sequences */
+    double weights;     /* the same, 32 sequences and more, and prompts */
+    double narrow_few;  /* weights that are decoded first: FP8 and fewer bits, up to 8 sequences */
+    double narrow;      /* the same, 32 sequences and more, and prompts */
     double cache;       /* of the bandwidth, reading pages of 4-bit codes, which are decoded */
     double cache_fp8;   /* the same, 8-bit codes */
     double cache_wide;  /* the same, BF16 and F32 pages */
