@@ -118,13 +118,16 @@ static bool is_narrow(const nb_demand *d)
     return (double)w[d->wtype].bytes < 0.75 * (double)w[NB_SIZES_BF16].bytes;
 }
 
+enum { MANY_ROWS = 32 }; /* from here on the fraction no longer falls: steps of many, prompts */
+
 /* Of the bandwidth, reading weights for n_row sequences: between 8 and 32 by the logarithm. */
 static double weights_fraction(const nb_demand *d, const nb_efficiency *e, double n_row)
 {
     const bool narrow = is_narrow(d);
     const double many = narrow ? e->narrow : e->weights;
     const double few = narrow ? e->narrow_few : e->weights_few;
-    return many + log2(32 / larger(8, n_row < 32 ? n_row : 32)) / 2 * (few - many);
+    return many +
+           log2(MANY_ROWS / larger(8, n_row < MANY_ROWS ? n_row : MANY_ROWS)) / 2 * (few - many);
 }
 
 /* ---- decode --------------------------------------------------------------- */
@@ -247,7 +250,7 @@ void nb_prefill_after(const nb_demand *d, const nb_layout *l, const nb_efficienc
     const double busy = (f.replicated + (f.dense + f.attention + f.expert) / tp) / m->bf16;
     const double other = n_step * (double)d->sizes->n_layer * e->layer_s +
                          n_step * exchange_s(d, l, e, n_tok / n_step);
-    const double weights = weights_fraction(d, e, 32);
+    const double weights = weights_fraction(d, e, MANY_ROWS);
     s.reads_weights = read > alone;
     s.most_s = larger(alone, read);
     s.model_s = larger(alone / e->prefill, read / weights) + other;
@@ -296,6 +299,6 @@ double nb_mixed_s(const nb_demand *d, const nb_layout *l, const nb_record_size *
     const double read = weights_read(d, l, &p, experts_hit(d->sizes, n_tok));
     return before_s +
            larger(flop / d->machine->bf16 / e->prefill,
-                  read / d->machine->bandwidth / weights_fraction(d, e, 32)) +
+                  read / d->machine->bandwidth / weights_fraction(d, e, MANY_ROWS)) +
            (double)d->sizes->n_layer * e->layer_s + exchange_s(d, l, e, n_row);
 }

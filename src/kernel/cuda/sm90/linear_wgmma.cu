@@ -55,25 +55,25 @@ template <int N> __device__ void wgmma(float (&d)[N / 2], uint64_t a, uint64_t b
 template <> __device__ inline void wgmma<128>(float (&d)[64], uint64_t a, uint64_t b, int add)
 {
     asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\n"
-                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" LIN_NAMES_128 "}, "
+                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" NB_WG_64 "}, "
                  "%64, %65, p, 1, 1, 0, 0;\n}"
-                 : LIN_ACC_128(d)
+                 : NB_WG_ACC_64(d)
                  : "l"(a), "l"(b), "r"(add));
 }
 template <> __device__ inline void wgmma<64>(float (&d)[32], uint64_t a, uint64_t b, int add)
 {
     asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\n"
-                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" LIN_NAMES_64 "}, "
+                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" NB_WG_32 "}, "
                  "%32, %33, p, 1, 1, 0, 0;\n}"
-                 : LIN_ACC_64(d)
+                 : NB_WG_ACC_32(d)
                  : "l"(a), "l"(b), "r"(add));
 }
 template <> __device__ inline void wgmma<32>(float (&d)[16], uint64_t a, uint64_t b, int add)
 {
     asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %18, 0;\n"
-                 "wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 {" LIN_NAMES_32 "}, "
+                 "wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 {" NB_WG_16 "}, "
                  "%16, %17, p, 1, 1, 0, 0;\n}"
-                 : LIN_ACC_32(d)
+                 : NB_WG_ACC_16(d)
                  : "l"(a), "l"(b), "r"(add));
 }
 
@@ -154,7 +154,7 @@ template <class S>
 __device__ inline void multiply(float (&acc)[S::MT][S::ACC], uint32_t stage, int more)
 {
     const uint32_t w = stage + (threadIdx.x / 128) * S::MT * 64 * ROW, x = stage + S::W_BYTES;
-    wgmma_fence();
+    nb_wg_fence();
 #pragma unroll
     for (int k = 0; k < STAGE_COLS / 16; k++) {
         const uint64_t hi = descriptor64(x + k * 32), lo = descriptor64(x + S::X_BYTES + k * 32);
@@ -165,7 +165,7 @@ __device__ inline void multiply(float (&acc)[S::MT][S::ACC], uint32_t stage, int
         for (int m = 0; m < (S::TWO ? S::MT : 0); m++)
             wgmma<S::BN>(acc[m], descriptor64(w + m * 64 * ROW + k * 32), lo, 1);
     }
-    wgmma_commit();
+    nb_wg_commit();
 }
 
 /* Result to shared memory [token][row], GLU already. */
@@ -223,18 +223,18 @@ template <class S> __global__ void __launch_bounds__(THREADS, 1) wgmma_kernel(nb
     uint32_t at = 0, next = S::STAGES - 2; /* stages of chunk kc and of chunk kc + STAGES - 2 */
     for (uint32_t kc = 0; kc < n_chunk; kc++) {
         nb_cp_async_wait<S::STAGES - 3>();
-        fence_async();
+        nb_fence_async();
         __syncthreads();
         multiply<S>(acc, nb_smem(stage) + at * S::STAGE_BYTES, kc != 0);
         /* The stage of chunk kc - 2, which every warp waited for before the barrier. */
         if (kc + S::STAGES - 2 < n_chunk)
             load<S>(l, stage + next * S::STAGE_BYTES, kc + S::STAGES - 2);
         nb_cp_async_commit();
-        wgmma_wait<1>();
+        nb_wg_wait<1>();
         at = at + 1 == S::STAGES ? 0 : at + 1;
         next = next + 1 == S::STAGES ? 0 : next + 1;
     }
-    wgmma_wait<0>();
+    nb_wg_wait<0>();
     nb_cp_async_wait<0>();
     __syncthreads();
     float *tile = reinterpret_cast<float *>(stage);

@@ -209,16 +209,16 @@ template <class S> __device__ inline void bring(const plan<S> &s, const nb_lin &
         for (uint32_t b = 0; b < n_block; b++) {
 #pragma unroll 1
             for (uint32_t m = 0; m < p.n_m; m++) {
-                mbar_wait(s.w_free(w.i), w.phase);
+                nb_mbar_wait(s.w_free(w.i), w.phase);
                 load_w<S>(s, j, p, w.i, b, m);
                 if (threadIdx.x == 0) {
                     s.parts[w.i] = p;
-                    mbar_arrive(s.w_full(w.i));
+                    nb_mbar_arrive(s.w_full(w.i));
                 }
                 mbar_arrive_loaded(s.w_full(w.i));
                 w.next();
                 for (uint32_t c = 0; m == 0 && c < 2; c++) {
-                    mbar_wait(s.x_free(x.i), x.phase);
+                    nb_mbar_wait(s.x_free(x.i), x.phase);
                     load_x<S>(s, j, mine, x.i, 2 * b + c);
                     mbar_arrive_loaded(s.x_full(x.i));
                     x.next();
@@ -226,12 +226,12 @@ template <class S> __device__ inline void bring(const plan<S> &s, const nb_lin &
             }
         }
     }
-    mbar_wait(s.w_free(w.i), w.phase); /* the end of the list */
+    nb_mbar_wait(s.w_free(w.i), w.phase); /* the end of the list */
     if (threadIdx.x == 0) {
         s.parts[w.i].begin = s.parts[w.i].end = 0;
-        mbar_arrive(s.w_full(w.i));
+        nb_mbar_arrive(s.w_full(w.i));
     }
-    mbar_arrive(s.w_full(w.i));
+    nb_mbar_arrive(s.w_full(w.i));
     nb_cp_async_wait<0>();
 }
 
@@ -273,9 +273,9 @@ __device__ inline void multiply(float (&total)[S::ACC], float (&acc)[S::ACC], co
     place<S::X_STAGES> x1 = x;
     x1.next();
     if (FIRST) {
-        mbar_wait(s.x_full(x0), x.phase);
-        mbar_wait(s.x_full(x1.i), x1.phase);
-        fence_async();
+        nb_mbar_wait(s.x_full(x0), x.phase);
+        nb_mbar_wait(s.x_full(x1.i), x1.phase);
+        nb_fence_async();
     }
     operands(a[0], raw[0]);
     const uint32_t at[2] = { descriptor_low(nb_smem(s.x) + x0 * S::X_BYTES),
@@ -283,25 +283,25 @@ __device__ inline void multiply(float (&total)[S::ACC], float (&acc)[S::ACC], co
 #pragma unroll
     for (int k = 0; k < 8; k++) {
         const uint32_t b = at[k / 4] + k % 4 * 2;
-        wgmma_fence();
+        nb_wg_fence();
         wgmma<S::BN>(acc, a[k % 2], descriptor(b), k != 0);
         if (S::TWO) wgmma<S::BN>(acc, a[k % 2], descriptor(b + S::PART_BYTES / 16), 1);
-        wgmma_commit();
+        nb_wg_commit();
         if (k < 6) codes(raw[k % 2], w ^ ((k + 2) << 4));
         if (k < 7) {
-            wgmma_wait<1>();
+            nb_wg_wait<1>();
             operands(a[(k + 1) % 2], raw[(k + 1) % 2]);
         }
         /* the products of the first 64 columns are over */
-        if (k == 4 && lane == 0 && last) mbar_arrive(s.x_free(x0));
+        if (k == 4 && lane == 0 && last) nb_mbar_arrive(s.x_free(x0));
     }
     const float scale[2] = { s.scale[slot * W_ROWS + row], s.scale[slot * W_ROWS + row + 8] };
-    wgmma_wait<0>();
-    hold(acc);
+    nb_wg_wait<0>();
+    nb_wg_hold(acc);
     __syncwarp();
     if (lane == 0) {
-        mbar_arrive(s.w_free(slot));
-        if (last) mbar_arrive(s.x_free(x1.i));
+        nb_mbar_arrive(s.w_free(slot));
+        if (last) nb_mbar_arrive(s.x_free(x1.i));
     }
 #pragma unroll
     for (int i = 0; i < S::ACC; i++) total[i] = __fmaf_rn(scale[i >> 1 & 1], acc[i], total[i]);
@@ -355,7 +355,7 @@ template <class S> __device__ inline void consume(const plan<S> &s, const nb_lin
     place<S::W_STAGES> w = { 0, 0 };
     place<S::X_STAGES> x = { 0, 0 };
     for (;;) {
-        mbar_wait(s.w_full(w.i), w.phase);
+        nb_mbar_wait(s.w_full(w.i), w.phase);
         const part p = s.parts[w.i];
         if (p.begin == p.end) return;
         float total[S::MT][S::ACC], acc[S::ACC];
@@ -365,7 +365,7 @@ template <class S> __device__ inline void consume(const plan<S> &s, const nb_lin
 #pragma unroll
             for (int m = 0; m < S::MT; m++) {
                 if (m && !S::GLU && m >= (int)p.n_m) continue;
-                mbar_wait(s.w_full(w.i), w.phase);
+                nb_mbar_wait(s.w_full(w.i), w.phase);
                 const bool last = m + 1 == (int)p.n_m;
                 if (m == 0)
                     multiply<S, true>(total[m], acc, s, w.i, x, last);
@@ -393,20 +393,20 @@ __global__ void __launch_bounds__(THREADS, 1)
     const plan<S> s = plan_of<S>(shared);
     if (threadIdx.x == 0) {
         for (uint32_t i = 0; i < S::W_STAGES; i++) {
-            mbar_init(s.w_full(i), GROUP + 1);
-            mbar_init(s.w_free(i), 8);
+            nb_mbar_init(s.w_full(i), GROUP + 1);
+            nb_mbar_init(s.w_free(i), 8);
         }
         for (uint32_t i = 0; i < S::X_STAGES; i++) {
-            mbar_init(s.x_full(i), GROUP);
-            mbar_init(s.x_free(i), 8);
+            nb_mbar_init(s.x_full(i), GROUP);
+            nb_mbar_init(s.x_free(i), 8);
         }
     }
     __syncthreads();
     if (threadIdx.x < GROUP) {
-        fewer_registers<40>();
+        nb_fewer_registers<40>();
         bring<S>(s, j, all);
     } else {
-        more_registers<232>();
+        nb_more_registers<232>();
         consume<S>(s, j, vec);
     }
 }

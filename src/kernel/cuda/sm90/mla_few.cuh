@@ -40,12 +40,12 @@ __device__ inline void fetch(const params &a, const CUtensorMap *codes, const CU
     using L = layout<FMT, N, GROUPS>;
     const uint32_t bars = base + L::AT_BAR, empty = bars + 16 * L::SLOTS,
                    item_full = empty + 8 * L::SLOTS, item_empty = item_full + 16;
-    const uint32_t n_item = *a.n_item, per = N / a.n_head, rank = PAIR ? pair_rank() : 0;
+    const uint32_t n_item = *a.n_item, per = N / a.n_head, rank = PAIR ? nb_cluster_rank() : 0;
     uint32_t c = 0, index = PAIR ? blockIdx.x / 2 : blockIdx.x;
     for (uint32_t n = 0;; n++) {
-        if (n >= 2) mbar_wait(item_empty + 8 * (n % 2), (n / 2 - 1) & 1);
+        if (n >= 2) nb_mbar_wait(item_empty + 8 * (n % 2), (n / 2 - 1) & 1);
         *(volatile uint32_t *)(smem + L::AT_ITEM + 4 * (n % 2)) = index;
-        mbar_arrive(item_full + 8 * (n % 2));
+        nb_mbar_arrive(item_full + 8 * (n % 2));
         if (index >= n_item) break;
         const nb_cuda_item it = a.item[index];
         const bool split = shared_item<PAIR>(it, per);
@@ -69,16 +69,16 @@ __device__ inline void fetch(const params &a, const CUtensorMap *codes, const CU
                 const uint32_t dst = base + L::AT_SLOT + s * L::CODES;
                 const uint32_t next = block[p + by < it.n_page ? p + by : 0];
                 if (!begun && c == L::SLOTS) begun = true, begin();
-                if (c >= L::SLOTS) mbar_wait(empty + 8 * s, (c / L::SLOTS - 1) & 1);
-                mbar_expect(bar, L::CODES + L::REST);
+                if (c >= L::SLOTS) nb_mbar_wait(empty + 8 * s, (c / L::SLOTS - 1) & 1);
+                nb_mbar_expect(bar, L::CODES + L::REST);
 #pragma unroll
                 for (int i = 0; i < (FMT == BF16 ? 8 : L::CODES / 8192); i++)
-                    copy_box(dst + i * 8192, codes, i * 128, 0, b, bar);
+                    nb_box_copy(dst + i * 8192, codes, i * 128, 0, b, bar);
                 if (FMT == BF16)
-                    copy_box(dst + 65536, rope, 0, 0, b, bar);
+                    nb_box_copy(dst + 65536, rope, 0, 0, b, bar);
                 else
-                    copy_bytes(base + L::AT_REST + s * L::REST,
-                               a.page + b * a.block_bytes + L::CODES, L::REST, bar);
+                    nb_bulk_copy(base + L::AT_REST + s * L::REST,
+                                 a.page + b * a.block_bytes + L::CODES, L::REST, bar);
                 b = next;
             }
         if (!begun) begin();
@@ -97,7 +97,8 @@ __device__ inline void consume(const params &a, uint32_t base, unsigned char *sm
     const place z = place_of(tid, smem);
     const uint32_t bars = base + L::AT_BAR, empty = bars + 16 * L::SLOTS,
                    item_full = empty + 8 * L::SLOTS, item_empty = item_full + 16;
-    const uint32_t n_item = uniform(*a.n_item), per = N / a.n_head, rank = PAIR ? pair_rank() : 0;
+    const uint32_t n_item = uniform(*a.n_item), per = N / a.n_head,
+                   rank = PAIR ? nb_cluster_rank() : 0;
     uint32_t c = 0, phase = 0, packed = UINT32_MAX;
     float qk[N / 4];
     const auto at = [&](uint32_t slot) {
@@ -108,7 +109,7 @@ __device__ inline void consume(const params &a, uint32_t base, unsigned char *sm
         return pg;
     };
     for (uint32_t n = 0;; n++) {
-        mbar_wait(item_full + 8 * (n % 2), n / 2 & 1);
+        nb_mbar_wait(item_full + 8 * (n % 2), n / 2 & 1);
         const uint32_t index = uniform(*(volatile uint32_t *)(smem + L::AT_ITEM + 4 * (n % 2)));
         if (index >= n_item) break;
         nb_cuda_item it = a.item[index];
@@ -135,14 +136,14 @@ __device__ inline void consume(const params &a, uint32_t base, unsigned char *sm
                               tid % a.n_head
                         : UINT32_MAX;
             if (L::EARLY && from < it.n_page) {
-                mbar_wait(bars + 8 * (2 * slot + z.group), phase >> slot & 1);
+                nb_mbar_wait(bars + 8 * (2 * slot + z.group), phase >> slot & 1);
                 phase ^= 1u << slot;
                 load_raw<FMT, N, GROUPS>(z, at(slot), w);
                 free_slot<GROUPS>(z, empty + 8 * slot);
             }
-            fence_async();
-            bar_sync(7, L::CONSUMERS);
-            if (q0 == 0 && tid == 0) mbar_arrive(item_empty + 8 * (n % 2));
+            nb_fence_async();
+            nb_bar_sync(7, L::CONSUMERS);
+            if (q0 == 0 && tid == 0) nb_mbar_arrive(item_empty + 8 * (n % 2));
 #pragma unroll
             for (int j = 0; j < N / 4; j++)
                 qk[j] = ((const float *)(smem + L::AT_QK))[j / 2 * 8 + 2 * z.t + j % 2];
@@ -172,7 +173,7 @@ __device__ inline void consume(const params &a, uint32_t base, unsigned char *sm
                     if (L::EARLY) {
                         if (next.full) phase ^= 1u << then;
                     } else {
-                        mbar_wait(bars + 8 * (2 * slot + z.group), phase >> slot & 1);
+                        nb_mbar_wait(bars + 8 * (2 * slot + z.group), phase >> slot & 1);
                         phase ^= 1u << slot;
                     }
                     one_page<FMT, N, GROUPS>(z, a, at(slot), empty + 8 * slot, w, next, qk, s);
@@ -200,17 +201,17 @@ __global__ void __launch_bounds__(layout<FMT, N, GROUPS>::THREADS, 1)
     unsigned char *smem = few_raw + (1024 - nb_smem(few_raw) % 1024) % 1024;
     const uint32_t base = nb_smem(smem), bars = base + L::AT_BAR;
     if (threadIdx.x == 0) {
-        for (int i = 0; i < 3 * L::SLOTS + 4; i++) mbar_init(bars + 8 * i, 1);
+        for (int i = 0; i < 3 * L::SLOTS + 4; i++) nb_mbar_init(bars + 8 * i, 1);
         asm volatile("fence.mbarrier_init.release.cluster;");
-        fence_async();
+        nb_fence_async();
     }
     __syncthreads();
     if (threadIdx.x >= L::CONSUMERS) {
-        if (GROUPS == 2) asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+        if (GROUPS == 2) nb_fewer_registers<40>();
         if (threadIdx.x == L::CONSUMERS) fetch<FMT, N, GROUPS, PAIR>(a, &codes, &rope, base, smem);
         return;
     }
-    if (GROUPS == 2) asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+    if (GROUPS == 2) nb_more_registers<232>();
     nb_grid_wait();
     nb_grid_next(); /* mla_tail runs beside this */
     consume<FMT, N, GROUPS, PAIR>(a, base, smem);

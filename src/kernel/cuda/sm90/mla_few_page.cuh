@@ -62,10 +62,10 @@ __device__ inline void eight(uint32_t q, uint32_t f, uint32_t *out)
 {
     const uint32_t hi = (q & 0x80808080u) | ((q >> 2) & 0x1c1c1c1cu);
     const uint32_t lo = ((q << 4) & 0x80808080u) | ((q << 2) & 0x1c1c1c1cu);
-    out[0] = mul_f16x2(cvt_e4m3(hi), f);
-    out[1] = mul_f16x2(cvt_e4m3(hi >> 16), f);
-    out[2] = mul_f16x2(cvt_e4m3(lo), f);
-    out[3] = mul_f16x2(cvt_e4m3(lo >> 16), f);
+    out[0] = nb_mul_f16x2(nb_cvt_e4m3(hi), f);
+    out[1] = nb_mul_f16x2(nb_cvt_e4m3(hi >> 16), f);
+    out[2] = nb_mul_f16x2(nb_cvt_e4m3(lo), f);
+    out[3] = nb_mul_f16x2(nb_cvt_e4m3(lo >> 16), f);
 }
 /* The same with uniform steps where `steps`: subnormal E4M3, whose unit is
  * 2^-9. */
@@ -74,10 +74,10 @@ __device__ inline void eight_if4(uint32_t q, uint32_t f, bool steps, uint32_t *o
     const uint32_t shift = steps ? 4 : 2, mask = steps ? 0x07070707u : 0x1c1c1c1cu, r = q << 4;
     const uint32_t hi = (q & 0x80808080u) | ((q >> shift) & mask);
     const uint32_t lo = (r & 0x80808080u) | ((r >> shift) & mask);
-    out[0] = mul_f16x2(cvt_e4m3(hi), f);
-    out[1] = mul_f16x2(cvt_e4m3(hi >> 16), f);
-    out[2] = mul_f16x2(cvt_e4m3(lo), f);
-    out[3] = mul_f16x2(cvt_e4m3(lo >> 16), f);
+    out[0] = nb_mul_f16x2(nb_cvt_e4m3(hi), f);
+    out[1] = nb_mul_f16x2(nb_cvt_e4m3(hi >> 16), f);
+    out[2] = nb_mul_f16x2(nb_cvt_e4m3(lo), f);
+    out[3] = nb_mul_f16x2(nb_cvt_e4m3(lo >> 16), f);
 }
 
 /* Rope bytes (4 of a word) as FP16 pairs. */
@@ -91,8 +91,8 @@ __device__ inline void rope4(uint32_t w, bool int8, uint32_t *out)
             asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(out[n]) : "r"(h), "r"(0x64806480u));
         }
     } else {
-        out[0] = cvt_e4m3(w);
-        out[1] = cvt_e4m3(w >> 16);
+        out[0] = nb_cvt_e4m3(w);
+        out[1] = nb_cvt_e4m3(w >> 16);
     }
 }
 
@@ -269,22 +269,22 @@ __device__ inline void scores(const place &z, const params &a, const raw<FMT> &w
             const uint4 ga = w.ca[i], gb = w.cb[i];
             const uint32_t a0 = h & 1 ? ga.z : ga.x, a1 = h & 1 ? ga.w : ga.y;
             const uint32_t b0 = h & 1 ? gb.z : gb.x, b1 = h & 1 ? gb.w : gb.y;
-            xx[0] = cvt_e4m3(a0), xx[1] = cvt_e4m3(a0 >> 16);
-            xx[2] = cvt_e4m3(a1), xx[3] = cvt_e4m3(a1 >> 16);
-            yy[0] = cvt_e4m3(b0), yy[1] = cvt_e4m3(b0 >> 16);
-            yy[2] = cvt_e4m3(b1), yy[3] = cvt_e4m3(b1 >> 16);
+            xx[0] = nb_cvt_e4m3(a0), xx[1] = nb_cvt_e4m3(a0 >> 16);
+            xx[2] = nb_cvt_e4m3(a1), xx[3] = nb_cvt_e4m3(a1 >> 16);
+            yy[0] = nb_cvt_e4m3(b0), yy[1] = nb_cvt_e4m3(b0 >> 16);
+            yy[2] = nb_cvt_e4m3(b1), yy[3] = nb_cvt_e4m3(b1 >> 16);
         } else {
             const uint4 ga = w.ca[c], gb = w.cb[c];
             const uint32_t sa = w.sa[c], sb = w.sb[c];
             const int q = h & 3;
-            if (q == 0) ha = cvt_e4m3(sa & 0x7f7f), hb = cvt_e4m3(sb & 0x7f7f);
+            if (q == 0) ha = nb_cvt_e4m3(sa & 0x7f7f), hb = nb_cvt_e4m3(sb & 0x7f7f);
             if (!(h & 1)) {
                 fa = __byte_perm(ha, 0, q ? 0x3232 : 0x1010);
                 fb = __byte_perm(hb, 0, q ? 0x3232 : 0x1010);
                 if (FMT == IF4) {
                     ta = sa >> (7 + 4 * q) & 1, tb = sb >> (7 + 4 * q) & 1;
-                    fa = mul_f16x2(fa, ta ? 0x48004800u : 0x3c003c00u); /* 8 or 1 */
-                    fb = mul_f16x2(fb, tb ? 0x48004800u : 0x3c003c00u);
+                    fa = nb_mul_f16x2(fa, ta ? 0x48004800u : 0x3c003c00u); /* 8 or 1 */
+                    fb = nb_mul_f16x2(fb, tb ? 0x48004800u : 0x3c003c00u);
                 }
             }
             const uint32_t a0 = q == 0 ? ga.x : q == 1 ? ga.y : q == 2 ? ga.z : ga.w;
@@ -304,12 +304,12 @@ __device__ inline void scores(const place &z, const params &a, const raw<FMT> &w
     {
         operand qr = qd;
         qr.lo += 8 * 128 * N >> 4;
-        wg_fence();
+        nb_wg_fence();
         wg_rs<0>(s2, rx[0], ry[0], rx[1], ry[1], qr.at(0));
         wg_rs<1>(s2, rx[2], ry[2], rx[3], ry[3], qr.at(2));
         wg_rs<1>(s2, rx[4], ry[4], rx[5], ry[5], qr.at(4));
         wg_rs<1>(s2, rx[6], ry[6], rx[7], ry[7], qr.at(6));
-        wg_commit();
+        nb_wg_commit();
     }
 #pragma unroll
     for (int h = 0; h < AHEAD; h++) {
@@ -324,24 +324,24 @@ __device__ inline void scores(const place &z, const params &a, const raw<FMT> &w
         uint32_t(&xx)[4] = x[h & 3], (&yy)[4] = y[h & 3];
 #pragma unroll
         for (int n = 0; n < 2; n++)
-            store_16x16(to[2 * (h & 1) + n] + i * 8192, xx[2 * n], yy[2 * n], xx[2 * n + 1],
-                        yy[2 * n + 1]);
+            nb_stmatrix4(to[2 * (h & 1) + n] + i * 8192, xx[2 * n], yy[2 * n], xx[2 * n + 1],
+                         yy[2 * n + 1]);
         operand qi = qd;
         qi.lo += i * (128 * N >> 4) + 4 * (h & 1);
-        wg_fence();
+        nb_wg_fence();
         if (h == 0)
             wg_rs<0>(s1, xx[0], yy[0], xx[1], yy[1], qi.at(0));
         else
             wg_rs<1>(s1, xx[0], yy[0], xx[1], yy[1], qi.at(0));
         wg_rs<1>(s1, xx[2], yy[2], xx[3], yy[3], qi.at(2));
-        wg_commit();
+        nb_wg_commit();
         if (h + AHEAD < 16) {
-            wg_wait<1>(); /* the registers of the step before this are free */
+            nb_wg_wait<1>(); /* the registers of the step before this are free */
             step(h + AHEAD);
         }
     }
-    wg_wait<0>();
-    wg_hold(s1), wg_hold(s2);
+    nb_wg_wait<0>();
+    nb_wg_hold(s1), nb_wg_hold(s2);
 }
 
 /* The same of a BF16 page, which lies as wgmma wants it. */
@@ -349,7 +349,7 @@ template <int N>
 __device__ inline void scores_bf16(const page_at &pg, const operand &qd, float (&s1)[N])
 {
     const operand kd = smem_operand(pg.slot_u32, 1024, 1);
-    wg_fence();
+    nb_wg_fence();
 #pragma unroll
     for (int k = 0; k < 36; k++) {
         const int at = k / 4, in = k % 4;
@@ -359,9 +359,9 @@ __device__ inline void scores_bf16(const page_at &pg, const operand &qd, float (
         else
             wg_kk<1>(s1, ad, bd);
     }
-    wg_commit();
-    wg_wait<0>();
-    wg_hold(s1);
+    nb_wg_commit();
+    nb_wg_wait<0>();
+    nb_wg_hold(s1);
 }
 
 /* A token's weights (of a thread's rows) as B of O^T, N-major. */
@@ -402,7 +402,7 @@ __device__ inline void move_max(unsigned char *smem, sums<N> &s, const float (&e
 #pragma unroll
         for (int c = 0; c < N / 8; c++)
             *(float2 *)(mx + z.w * N + 8 * c + 2 * z.t) = make_float2(n[2 * c], n[2 * c + 1]);
-    bar_sync(1 + z.group, 128);
+    nb_bar_sync(1 + z.group, 128);
 #pragma unroll
     for (int c = 0; c < N / 8; c++) {
         float2 x = make_float2(-INFINITY, -INFINITY);
@@ -434,9 +434,9 @@ struct after_it {
  * copy: without the fence, loads that were still under way got bytes of the next page. */
 template <int GROUPS> __device__ inline void free_slot(const place &z, uint32_t empty)
 {
-    fence_async();
-    bar_sync(1 + z.group, 128);
-    if (z.w * 32 + z.lane == 0) mbar_arrive(empty);
+    nb_fence_async();
+    nb_bar_sync(1 + z.group, 128);
+    if (z.w * 32 + z.lane == 0) nb_mbar_arrive(empty);
 }
 
 /* One page of this group.  BF16: it is at `pg`, whose barrier has been waited for.  Else it is in w; what
@@ -461,11 +461,11 @@ __device__ inline void one_page(const place &z, const params &a, const page_at &
     } else {
         if (!L::EARLY) load_raw<FMT, N, GROUPS>(z, pg, w);
         scores<FMT, N>(z, a, w, v, qd, s1, s2, [&]() {
-            wg_wait<0>();
+            nb_wg_wait<0>();
 #pragma unroll
-            for (int n = 0; n < 8; n++) wg_hold(s.o[n]);
+            for (int n = 0; n < 8; n++) nb_wg_hold(s.o[n]);
             if (L::EARLY)
-                bar_sync(bar, 128);
+                nb_bar_sync(bar, 128);
             else
                 free_slot<GROUPS>(z, empty);
         });
@@ -476,7 +476,7 @@ __device__ inline void one_page(const place &z, const params &a, const page_at &
         u[0] = zero[0] ? -9.f : (float)((int)w.oa - 127);
         u[1] = zero[1] ? -9.f : (float)((int)w.ob - 127);
         if (L::EARLY && next.full) {
-            mbar_wait(next.full, next.parity);
+            nb_mbar_wait(next.full, next.parity);
             load_raw<FMT, N, GROUPS>(z, next.at, w);
         }
 #pragma unroll
@@ -495,9 +495,9 @@ __device__ inline void one_page(const place &z, const params &a, const page_at &
         }
         put_p<FMT, N>(pt, r + 8 * i, z.t, zero[i], p[i]);
     }
-    fence_async();
+    nb_fence_async();
     const bool move = bar_any(bar, 128, over);
-    if (L::EARLY && next.full && tid == 0) mbar_arrive(next.empty);
+    if (L::EARLY && next.full && tid == 0) nb_mbar_arrive(next.empty);
     if (move) {
         move_max<FMT, N, GROUPS>(z.smem, s, e);
 #pragma unroll
@@ -506,8 +506,8 @@ __device__ inline void one_page(const place &z, const params &a, const page_at &
             for (int j = 0; j < N / 4; j++) p[i][j] = nb_exp2(e[i][j] - s.m[j]);
             put_p<FMT, N>(pt, r + 8 * i, z.t, zero[i], p[i]);
         }
-        fence_async();
-        bar_sync(1 + z.group, 128);
+        nb_fence_async();
+        nb_bar_sync(1 + z.group, 128);
     }
 #pragma unroll
     for (int i = 0; i < 2; i++) {
@@ -518,19 +518,19 @@ __device__ inline void one_page(const place &z, const params &a, const page_at &
     const operand vd = smem_operand(FMT == BF16 ? pg.slot_u32 : v, 1024, 1);
     const operand pd =
         smem_operand(z.base + L::AT_P + z.group * L::P_BYTES, 16 * N, N == 16 ? 3 : 2);
-    wg_fence();
+    nb_wg_fence();
 #pragma unroll
     for (int k = 0; k < 4; k++)
 #pragma unroll
         for (int i = 0; i < 8; i++)
             wg_mn<FMT == BF16>(s.o[i], vd.at(i * 512 + k * 128), pd.at(k * (2 * N)));
-    wg_commit();
+    nb_wg_commit();
     if (FMT == BF16) { /* the page is the values: it is free when these are done */
-        wg_wait<0>();
+        nb_wg_wait<0>();
 #pragma unroll
-        for (int i = 0; i < 8; i++) wg_hold(s.o[i]);
-        bar_sync(bar, 128);
-        if (tid == 0) mbar_arrive(empty);
+        for (int i = 0; i < 8; i++) nb_wg_hold(s.o[i]);
+        nb_bar_sync(bar, 128);
+        if (tid == 0) nb_mbar_arrive(empty);
     }
 }
 

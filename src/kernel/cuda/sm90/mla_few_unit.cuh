@@ -145,7 +145,7 @@ __device__ inline void join_half(unsigned char *smem, const params &a, const pla
         const float *o = s.o[TO + i / 2] + 4 * (i % 2);
         give[32 * i] = make_float4(o[0], o[1], o[2], o[3]);
     }
-    bar_sync(7, L::CONSUMERS);
+    nb_bar_sync(7, L::CONSUMERS);
     if (HALF == 0 && z.w == 0 && z.lane < N) put_row<L, N, 2>(smem, a, k, y.l);
     const rows_at<L, N> x(smem, k);
     joint f[4];
@@ -162,7 +162,7 @@ __device__ inline void join_half(unsigned char *smem, const params &a, const pla
             to[n] = joined(f[i % 2 * 2 + n % 2], to[n], HALF ? other[n] : own[n],
                            HALF ? own[n] : other[n]);
     }
-    bar_sync(7, L::CONSUMERS);
+    nb_bar_sync(7, L::CONSUMERS);
     if (!last) return;
     const uint32_t *state = (const uint32_t *)(smem + L::AT_STATE);
     float *rows = (float *)(smem + L::AT_V);
@@ -174,7 +174,7 @@ __device__ inline void join_half(unsigned char *smem, const params &a, const pla
             for (int i = 0; i < 4; i++)
                 lay<FMT>(rows + 8 * c * PITCH, PITCH, z, FROM + i,
                          y.o[i] + 4 * (r * K::HEADS / 8 + c));
-        bar_sync(7, L::CONSUMERS);
+        nb_bar_sync(7, L::CONSUMERS);
 #pragma unroll
         for (int i = 0; i < K::TASKS; i++) {
             const int task = (4 * HALF + z.w) * K::TASKS + i, head = task / 4;
@@ -183,7 +183,7 @@ __device__ inline void join_half(unsigned char *smem, const params &a, const pla
                 *(float4 *)(a.part_o + (size_t)to * LORA + d) =
                     sums_at<FMT>(rows + head * PITCH, d);
         }
-        bar_sync(7, L::CONSUMERS);
+        nb_bar_sync(7, L::CONSUMERS);
     }
 }
 
@@ -217,7 +217,7 @@ __device__ inline void join_memory(unsigned char *smem, const params &a, const p
 #pragma unroll
             for (int i = 0; i < 8; i++)
                 lay<FMT>(mine + 8 * c * PITCH, PITCH, z, i, s.o[i] + 4 * (r * K::HEADS / 8 + c));
-        bar_sync(7, L::CONSUMERS);
+        nb_bar_sync(7, L::CONSUMERS);
         if (r == 0 && z.group == 0 && z.w == 0 && z.lane < N)
             put_row<L, N, GROUPS>(smem, a, k, l_item);
         const rows_at<L, N> t(smem, k);
@@ -237,7 +237,7 @@ __device__ inline void join_memory(unsigned char *smem, const params &a, const p
                                 joined(f, o.z, x.z, w.z), joined(f, o.w, x.w, w.w));
             }
         }
-        bar_sync(7, L::CONSUMERS);
+        nb_bar_sync(7, L::CONSUMERS);
     }
 }
 
@@ -289,13 +289,13 @@ __device__ inline void put_pair(unsigned char *smem, const params &a, uint32_t r
     const uint32_t base = z.base, bar = base + P::BAR;
     const bool first = z.group == 0 && z.w == 0 && z.lane == 0;
     float *sum = (float *)(smem + L::AT_SUM), *mo = (float *)(smem + L::AT_M);
-    wg_wait<0>();
+    nb_wg_wait<0>();
 #pragma unroll
-    for (int i = 0; i < 8; i++) wg_hold(s.o[i]);
+    for (int i = 0; i < 8; i++) nb_wg_hold(s.o[i]);
     if (z.group == 0) {
         sum_rows<16>(s);
-        bar_sync(1, 128); /* V may be written */
-        if (first) mbar_expect(bar, P::HALF + P::SUMS + P::ENDS);
+        nb_bar_sync(1, 128); /* V may be written */
+        if (first) nb_mbar_expect(bar, P::HALF + P::SUMS + P::ENDS);
 #pragma unroll
         for (int c = 0; c < 2; c++) {
             float *rows = (float *)(smem + (rank == c ? (int)L::AT_V : (int)P::AT_GIVE));
@@ -303,8 +303,8 @@ __device__ inline void put_pair(unsigned char *smem, const params &a, uint32_t r
             for (int i = 0; i < 8; i++) lay<FMT>(rows, P::PITCH, z, i, s.o[i] + 4 * c);
         }
         put_rows<16>(sum, mo, z, s);
-        fence_async();
-        bar_sync(1, 128);
+        nb_fence_async();
+        nb_bar_sync(1, 128);
     }
     pair_wait(); /* the other has begun: its barriers are there */
     if (first) {
@@ -313,7 +313,7 @@ __device__ inline void put_pair(unsigned char *smem, const params &a, uint32_t r
         copy_shared(to + L::AT_M + P::ENDS, base + L::AT_M, P::ENDS, full);
         copy_shared(to + P::AT_TAKE, base + P::AT_GIVE, P::HALF, full);
     }
-    mbar_wait(bar, 0);
+    nb_mbar_wait(bar, 0);
     pair_arrive();
     const uint32_t n = 8 * rank + 4 * z.group + z.w,
                    to = ((const uint32_t *)(smem + L::AT_STATE))[n];
@@ -355,12 +355,12 @@ __device__ inline void put_unit(unsigned char *smem, const params &a, uint32_t k
     const int tid = fresh_tid();
     const place z = place_of(tid, smem);
     float *sum = (float *)(smem + L::AT_SUM), *mo = (float *)(smem + L::AT_M);
-    wg_wait<0>();
+    nb_wg_wait<0>();
 #pragma unroll
-    for (int i = 0; i < 8; i++) wg_hold(s.o[i]);
+    for (int i = 0; i < 8; i++) nb_wg_hold(s.o[i]);
     sum_rows<N>(s);
     put_rows<N>(sum + L::WARPS * z.group * N, mo + z.group * N, z, s);
-    bar_sync(1 + z.group, 128); /* V may be written */
+    nb_bar_sync(1 + z.group, 128); /* V may be written */
     if constexpr (L::KEEP) {
         if (k == 0 && last) /* all of the item: nothing to keep */
             join_memory<FMT, N, GROUPS>(smem, a, z, k, s, y.l);

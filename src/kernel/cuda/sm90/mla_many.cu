@@ -88,7 +88,7 @@ __device__ __forceinline__ void scores_stage(float (&s)[32], uint32_t base, uint
 {
     constexpr bool BF = KIND == KIND_BF16;
     const uint64_t qd = wg_desc(here(base)), kd = wg_desc(tile);
-    wg_fence();
+    nb_wg_fence();
 #pragma unroll
     for (uint32_t c = 0; c < 9; c++) {
         if ((c == 8 ? 2 : (c % 4 + 1) / 2) != K) continue;
@@ -96,7 +96,7 @@ __device__ __forceinline__ void scores_stage(float (&s)[32], uint32_t base, uint
         for (uint32_t i = 0; i < 4; i++)
             wg_scores<BF>(s, qd + c * 512 + i * 2, kd + c * 512 + i * 2, c + i != 0);
     }
-    wg_commit();
+    nb_wg_commit();
 }
 
 /* Scores become exponents; the new m, and what it makes of earlier sums.  True: not 1 for some row. */
@@ -164,7 +164,7 @@ __device__ __forceinline__ void softmax_weights(float (&s)[32], softmax_state &z
             out[2 * h] = KIND == KIND_BF16 ? nb_pack_bf16(p[0], p[1]) : nb_pack_f16(p[0], p[1]);
             out[2 * h + 1] = KIND == KIND_BF16 ? nb_pack_bf16(p[2], p[3]) : nb_pack_f16(p[2], p[3]);
         }
-        st_matrix(to ^ (k * 32), out[0], out[1], out[2], out[3]);
+        nb_stmatrix4(to ^ (k * 32), out[0], out[1], out[2], out[3]);
     }
 }
 
@@ -225,9 +225,9 @@ __device__ inline void unit_state(const nb_cuda_mla_args &a, const many_work &wo
 __device__ inline void load_queries(const many_plan &x, uint32_t flat, uint32_t base)
 {
     const unsigned char *q = x.q + (size_t)flat * 128;
-    mb_expect(base + BAR_Q, TILE);
+    nb_mbar_expect(base + BAR_Q, TILE);
     for (uint32_t c = 0; c < 9; c++)
-        bulk_load(base + c * CHUNK, q + c * x.q_plane, CHUNK, base + BAR_Q);
+        nb_bulk_copy(base + c * CHUNK, q + c * x.q_plane, CHUNK, base + BAR_Q);
 }
 
 /* ---- values ---- */
@@ -310,16 +310,16 @@ __device__ __forceinline__ void add_values(float (&o)[128], const many_seq &q, c
     const uint32_t tile = here(t.at);
     const int add = !q.first();
     if (flag && add) {
-        wg_wait<0>();
+        nb_wg_wait<0>();
 #pragma unroll
         for (int i = 0; i < 128; i++) o[i] *= corr[i >> 1 & 1];
     }
     const uint64_t pd = wg_desc(tile + 8 * CHUNK), vd = wg_desc_wide(tile + group * 4 * CHUNK);
-    wg_fence();
+    nb_wg_fence();
 #pragma unroll
     for (int k = 0; k < 4; k++) {
         wg_values<BF>(o, pd + 2 * k, vd + k * 128, k ? 1 : add);
-        wg_commit();
+        nb_wg_commit();
     }
 }
 
@@ -341,7 +341,7 @@ __device__ __forceinline__ void start_work(const many_plan &x, const many_seq &c
     if (cur.p == 0 && tid == 0) load_queries(x, flat, base);
     const uint32_t row = flat + 16 * (tid / 32) + tid % 32 / 4;
     z.q_factor[0] = x.q_factor[row], z.q_factor[1] = x.q_factor[row + 8];
-    mb_wait(base + BAR_Q, cur.round & 1);
+    nb_mbar_wait(base + BAR_Q, cur.round & 1);
 }
 
 /* What tile t leaves to others: weights, the factor of earlier sums, m, at the end of a unit its state. */
@@ -376,9 +376,9 @@ __device__ __forceinline__ void put_weights(const nb_cuda_mla_args &a, const man
         }
         unit_state(a, work_at(base, cur.round), cur.p / UNIT, z, sum, t.state, base + AT_TOP, tid);
     }
-    proxy_fence();
+    nb_fence_async();
     __syncwarp();
-    if (lane == 0) mb_arrive(t.p_full);
+    if (lane == 0) nb_mbar_arrive(t.p_full);
 }
 
 /* The values of the tile before, then the scores of tile t but for its first stage, which is under way.
@@ -394,13 +394,13 @@ __device__ __forceinline__ void values_then_scores(float (&o)[128], float (&s)[3
                                                    uint32_t delta)
 {
     add_values<KIND>(o, pre, u, group, corr, flag);
-    mb_wait(t.full + 8, t.ph ^ !more);
+    nb_mbar_wait(t.full + 8, t.ph ^ !more);
     scores_stage<KIND, 1>(s, base, t.at);
-    wg_wait<1>();
+    nb_wg_wait<1>();
     give<CL>(u, delta, give_pre);
-    mb_wait(t.full + 16, t.ph ^ !more);
+    nb_mbar_wait(t.full + 16, t.ph ^ !more);
     scores_stage<KIND, 2>(s, base, t.at);
-    wg_wait<0>();
+    nb_wg_wait<0>();
 }
 
 /* The values of tile t, which is given back 16 tokens at a time unless a unit ends with it. */
@@ -410,13 +410,13 @@ __device__ __forceinline__ void values_of(float (&o)[128], const many_tile &t, c
                                           bool leads, uint32_t delta)
 {
     add_values<KIND>(o, cur, t, group, corr, flag);
-    wg_wait<3>();
+    nb_wg_wait<3>();
     if (leads) mb_arrive_cl<CL>(t.empty, delta);
-    wg_wait<2>();
+    nb_wg_wait<2>();
     if (leads) mb_arrive_cl<CL>(t.empty + 8, delta);
-    wg_wait<1>();
+    nb_wg_wait<1>();
     if (leads) mb_arrive_cl<CL>(t.empty + 16, delta);
-    wg_wait<0>();
+    nb_wg_wait<0>();
     if (leads) mb_arrive_cl<CL>(t.empty + 24, delta);
 }
 
@@ -440,21 +440,21 @@ __device__ __forceinline__ void attend(const nb_cuda_mla_args &a, const many_pla
         const many_tile t = tile_at(base, n), u = tile_at(base, n - 1);
         many_seq pre = {};
         if (n > 0) {
-            mb_wait(u.full, u.ph);
+            nb_mbar_wait(u.full, u.ph);
             pre = n == 1 ? seq_start(base) : seq_next(cur, base);
             if (pre.n_page == 0) break;
         }
-        if (n == 0 || pre.p + 1 == pre.n_page) mb_wait(t.full, t.ph); /* what work it is of */
+        if (n == 0 || pre.p + 1 == pre.n_page) nb_mbar_wait(t.full, t.ph); /* what work it is of */
         cur = n == 0 ? seq_start(base) : seq_next(pre, base);
         const bool more = cur.n_page != 0, end = n > 0 && pre.last();
         if (more && cur.round != round) {
             round = cur.round;
-            if (n > 0) mb_wait(u.p_full, u.ph);
+            if (n > 0) nb_mbar_wait(u.p_full, u.ph);
             start_work(x, cur, base, tid, z);
         }
-        mb_wait(t.full, t.ph);
+        nb_mbar_wait(t.full, t.ph);
         scores_stage<KIND, 0>(s, base, t.at); /* while the other group works at its weights */
-        if (n > 0) mb_wait(u.p_full, u.ph);
+        if (n > 0) nb_mbar_wait(u.p_full, u.ph);
         float corr[2] = { ld_float(u.state + row), ld_float(u.state + row + 32) };
         bool flag = ld_float(u.flag + 4 * w) != 0;
 #pragma unroll
@@ -477,9 +477,9 @@ __device__ __forceinline__ void attend(const nb_cuda_mla_args &a, const many_pla
         }
         flag = softmax_top<KIND>(s, z, corr, t.token + 16 * (lane % 4));
         /* all of the group have read the rope key */
-        asm volatile("bar.sync %0, 128;" ::"r"(1 + group) : "memory");
+        nb_bar_sync(1 + group, 128);
         put_weights<KIND>(a, t, cur, s, z, corr, flag, base, tid);
-        mb_wait(t.p_full, t.ph);
+        nb_mbar_wait(t.p_full, t.ph);
         values_of<KIND, CL>(o, t, cur, group, corr, flag, lane == 0 && !cur.last(), delta);
         if (cur.last()) {
             put_values<KIND>(a, work_at(base, cur.round), o, group, cur.p / UNIT, t.state, tid,
@@ -499,10 +499,10 @@ __global__ void __cluster_dims__(CL, 1, 1) __launch_bounds__(THREADS, 1)
     const uint32_t base = here(nb_smem(mla_many_shared)), tid = here(threadIdx.x % 128);
     if (threadIdx.x == 0) {
         for (uint32_t i = 0; i < 10; i++)
-            mb_init(base + BAR_FULL + 8 * i, KIND == KIND_BF16 ? 1 : 4);
-        for (uint32_t i = 0; i < 8; i++) mb_init(base + BAR_EMPTY + 8 * i, 8 * CL);
-        mb_init(base + BAR_P, 4), mb_init(base + BAR_P + 8, 4);
-        mb_init(base + BAR_Q, 1);
+            nb_mbar_init(base + BAR_FULL + 8 * i, KIND == KIND_BF16 ? 1 : 4);
+        for (uint32_t i = 0; i < 8; i++) nb_mbar_init(base + BAR_EMPTY + 8 * i, 8 * CL);
+        nb_mbar_init(base + BAR_P, 4), nb_mbar_init(base + BAR_P + 8, 4);
+        nb_mbar_init(base + BAR_Q, 1);
         st_float(base + AT_ZERO, 0);
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
@@ -514,13 +514,13 @@ __global__ void __cluster_dims__(CL, 1, 1) __launch_bounds__(THREADS, 1)
     constexpr int REG_ATTEND = (504 - REG_PAGES) / 16 * 8;
     const uint32_t role = __shfl_sync(~0u, threadIdx.x / 128, 0);
     if (role == 0) {
-        asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(REG_PAGES));
+        nb_fewer_registers<REG_PAGES>();
         if (KIND == KIND_BF16)
             produce_bf16<CL>(a, x, base, tid, &maps.latent, &maps.rope);
         else
             produce<KIND>(a, x, base, tid);
     } else {
-        asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(REG_ATTEND));
+        nb_more_registers<REG_ATTEND>();
         attend<KIND, CL>(a, x, base, tid, role - 1);
     }
     if (CL > 1) cluster_sync(); /* the other block may still arrive here */

@@ -102,7 +102,7 @@ template <int CL> __device__ inline many_work walk_next(const nb_cuda_mla_args &
             const uint32_t first = k.before + __shfl_sync(~0u, sum - own, at);
             many_work w;
             w.item = k.item + at, w.blk = want - first;
-            if (CL > 1) w.blk = CL * w.blk + cluster_rank();
+            if (CL > 1) w.blk = CL * w.blk + nb_cluster_rank();
             const nb_cuda_item &it = a.item[w.item];
             w.n_page = it.n_page, w.flat = it.row0 * (uint32_t)a.n_head + ROWS * w.blk;
             k.item += at, k.before = first;
@@ -162,9 +162,9 @@ __device__ inline bool pages_next(const nb_cuda_mla_args &a, many_pages &s, uint
 /* The tile after the last one is none: who waits for it finds that there is no more work. */
 __device__ inline void pages_end(uint32_t base, uint32_t n)
 {
-    mb_wait(base + BAR_EMPTY + 32 * (n & 1) + 24, (n >> 1 & 1) ^ 1);
+    nb_mbar_wait(base + BAR_EMPTY + 32 * (n & 1) + 24, (n >> 1 & 1) ^ 1);
     __syncwarp();
-    if (threadIdx.x % 32 == 0) mb_arrive(base + BAR_FULL + 40 * (n & 1));
+    if (threadIdx.x % 32 == 0) nb_mbar_arrive(base + BAR_FULL + 40 * (n & 1));
 }
 
 /* ---- BF16 ---- */
@@ -177,7 +177,7 @@ __device__ inline void produce_bf16(const nb_cuda_mla_args &a, const many_plan &
     many_pages s;
     pages_start<CL>(a, s, base, tid);
     const unsigned char *pool = a.cache.pool + a.cache.layer_off;
-    const uint32_t rank = CL > 1 ? cluster_rank() : 0;
+    const uint32_t rank = CL > 1 ? nb_cluster_rank() : 0;
     uint32_t id, next = 0, n = 0;
     bool more = pages_next<CL>(a, s, next);
     for (; more; n++) {
@@ -188,12 +188,12 @@ __device__ inline void produce_bf16(const nb_cuda_mla_args &a, const many_plan &
             /* A block alone is slower for it: it is bound by memory. */
             if (CL > 1 && more && rank == b)
                 l2_prefetch(pool + (size_t)next * a.cache.block_bytes, x.page_bytes);
-            mb_wait(base + BAR_EMPTY + 32 * b + 24, ph); /* the last step of values */
+            nb_mbar_wait(base + BAR_EMPTY + 32 * b + 24, ph); /* the last step of values */
             for (uint32_t c = 0; c < 5; c++) {
                 const uint32_t full = base + BAR_FULL + 40 * b + 8 * ((c + 1) / 2);
-                if (c == 0) mb_expect(full, 2 * CHUNK);
-                if (c == 1) mb_expect(full, 4 * CHUNK);
-                if (c == 3) mb_expect(full, 3 * CHUNK);
+                if (c == 0) nb_mbar_expect(full, 2 * CHUNK);
+                if (c == 1) nb_mbar_expect(full, 4 * CHUNK);
+                if (c == 3) nb_mbar_expect(full, 3 * CHUNK);
                 if (CL > 1) { /* each block brings a half, to both */
                     if (c < 4)
                         tensor_load_both(tile + (c + 4 * rank) * CHUNK, map, 128 * c + 64 * rank,
@@ -258,10 +258,10 @@ __device__ inline void decode8(uint32_t q, uint32_t f, bool steps, uint32_t (&ou
         hi = __byte_perm(a, b, 0x7531) | (q & 0x80808080u);
         lo = __byte_perm(a, b, 0x6420) | ((q << 4) & 0x80808080u);
     }
-    out[0] = mul2(__byte_perm(hi, 0, 0x1404), f);
-    out[1] = mul2(__byte_perm(hi, 0, 0x3424), f);
-    out[2] = mul2(__byte_perm(lo, 0, 0x1404), f);
-    out[3] = mul2(__byte_perm(lo, 0, 0x3424), f);
+    out[0] = nb_mul_f16x2(__byte_perm(hi, 0, 0x1404), f);
+    out[1] = nb_mul_f16x2(__byte_perm(hi, 0, 0x3424), f);
+    out[2] = nb_mul_f16x2(__byte_perm(lo, 0, 0x1404), f);
+    out[3] = nb_mul_f16x2(__byte_perm(lo, 0, 0x3424), f);
 }
 
 /* What a thread loads of a stage, and of the rope key: of each 8 tokens of its warp, which has 16. */
@@ -352,8 +352,9 @@ __device__ inline void store_outer(const many_plan &x, const many_lane &m, const
         asm volatile("st.shared.v2.f32 [%0], {%1,%2};" ::"r"(token + 8 * (m.token + m.lane)),
                      "f"(s.factor), "f"(s.c)
                      : "memory");
-    if (KIND == KIND_NVFP4) s.latent = mul2(s.latent, 0x78007800u); /* 2^7: decode8; 2^8: scales */
-    if (KIND == KIND_IF4) s.latent = mul2(s.latent, 0x5c005c00u);   /* 2^8: scales */
+    if (KIND == KIND_NVFP4)
+        s.latent = nb_mul_f16x2(s.latent, 0x78007800u); /* 2^7: decode8; 2^8: scales */
+    if (KIND == KIND_IF4) s.latent = nb_mul_f16x2(s.latent, 0x5c005c00u); /* 2^8: scales */
 #pragma unroll
     for (int i = 0; i < 2; i++) rope.scale[i] = __shfl_sync(~0u, s.rope, 8 * i + m.lane / 4);
 #pragma unroll
@@ -374,14 +375,14 @@ __device__ inline void store_rope(const many_plan &x, const raw_rope &v, uint32_
                 const uint32_t z = word[k] ^ 0x80808080u;
                 const uint32_t lo = __byte_perm(z, 0x64646464u, 0x4140);
                 const uint32_t hi = __byte_perm(z, 0x64646464u, 0x4342);
-                out[2 * k] = mul2(sub2(lo, 0x64806480u), v.scale[i]);
-                out[2 * k + 1] = mul2(sub2(hi, 0x64806480u), v.scale[i]);
+                out[2 * k] = nb_mul_f16x2(sub2(lo, 0x64806480u), v.scale[i]);
+                out[2 * k + 1] = nb_mul_f16x2(sub2(hi, 0x64806480u), v.scale[i]);
             }
         } else {
 #pragma unroll
             for (int k = 0; k < 4; k++) {
-                out[2 * k] = mul2(cvt2(word[k]), v.scale[i]);
-                out[2 * k + 1] = mul2(cvt2(word[k] >> 16), v.scale[i]);
+                out[2 * k] = nb_mul_f16x2(nb_cvt_e4m3(word[k]), v.scale[i]);
+                out[2 * k + 1] = nb_mul_f16x2(nb_cvt_e4m3(word[k] >> 16), v.scale[i]);
             }
         }
         st_shared(at + 8 * CHUNK + i * 1024, out[0], out[1], out[2], out[3]);
@@ -404,17 +405,20 @@ __device__ inline void store_stage(raw_stage<KIND> v, uint32_t zero, uint32_t at
         for (uint32_t i = 0; i < 4; i++) {
             const uint4 z = v.code[i];
             const uint32_t to = (i & 1 ? at2 : at) + i * 512, f = latent[i];
-            st_shared(to, mul2(cvt2(z.x), f), mul2(cvt2(z.x >> 16), f), mul2(cvt2(z.y), f),
-                      mul2(cvt2(z.y >> 16), f));
-            st_shared(to + 4 * CHUNK, mul2(cvt2(z.z), f), mul2(cvt2(z.z >> 16), f),
-                      mul2(cvt2(z.w), f), mul2(cvt2(z.w >> 16), f));
+            st_shared(to, nb_mul_f16x2(nb_cvt_e4m3(z.x), f),
+                      nb_mul_f16x2(nb_cvt_e4m3(z.x >> 16), f), nb_mul_f16x2(nb_cvt_e4m3(z.y), f),
+                      nb_mul_f16x2(nb_cvt_e4m3(z.y >> 16), f));
+            st_shared(to + 4 * CHUNK, nb_mul_f16x2(nb_cvt_e4m3(z.z), f),
+                      nb_mul_f16x2(nb_cvt_e4m3(z.z >> 16), f), nb_mul_f16x2(nb_cvt_e4m3(z.w), f),
+                      nb_mul_f16x2(nb_cvt_e4m3(z.w >> 16), f));
         }
     } else {
 #pragma unroll
         for (uint32_t i = 0; i < 2; i++) {
             const uint32_t two = v.scale[i];
             /* E4M3 in the bits of FP16 is 2^-8 times its value; exact: 4 bits */
-            const uint32_t f = mul2((__byte_perm(two, 0, 0x1404) & 0x7f007f00u) >> 1, latent[i]);
+            const uint32_t f =
+                nb_mul_f16x2((__byte_perm(two, 0, 0x1404) & 0x7f007f00u) >> 1, latent[i]);
             const uint32_t f0 = __byte_perm(f, 0, 0x1010), f1 = __byte_perm(f, 0, 0x3232);
             const bool s0 = two & 0x80, s1 = two & 0x8000;
             uint32_t o[4][4];
@@ -432,9 +436,9 @@ __device__ inline void store_stage(raw_stage<KIND> v, uint32_t zero, uint32_t at
 
 __device__ inline void stage_done(uint32_t full, uint32_t lane)
 {
-    proxy_fence();
+    nb_fence_async();
     __syncwarp();
-    if (lane == 0) mb_arrive(full);
+    if (lane == 0) nb_mbar_arrive(full);
 }
 
 template <int KIND>
@@ -465,7 +469,7 @@ __device__ inline void produce(const nb_cuda_mla_args &a, const many_plan &x, ui
         uint32_t latent[4], z = (outer.latent ^ outer.rope ^ here_all(raw[0])) & x.zero;
         load_stage<KIND>(now + m.code + z, now + m.scale + z, 1, raw[1]);
         load_stage<KIND>(now + m.code + z, now + m.scale + z, 2, raw[2]);
-        mb_wait(empty + 8 * (m.token / 16), ph);
+        nb_mbar_wait(empty + 8 * (m.token / 16), ph);
         store_outer<KIND>(x, m, outer, base + AT_TOKEN + b * 512, rope, latent);
         store_stage<KIND>(raw[0], 0, at, at2, latent);
         stage_done(full, m.lane);
@@ -485,7 +489,7 @@ __device__ inline void produce(const nb_cuda_mla_args &a, const many_plan &x, ui
         outer = load_outer(m, next + z);
         load_stage<KIND>(next + m.code + z, next + m.scale + z, 0, raw[0]);
         store_stage<KIND>(raw[3], 0, at + 3 * CHUNK, at2 + 3 * CHUNK, latent);
-        mb_wait(empty + 24, ph); /* till then weights lie there */
+        nb_mbar_wait(empty + 24, ph); /* till then weights lie there */
         store_rope(x, rope, tile + m.rope_to);
         stage_done(full + 16, m.lane);
         now = next, next = after, more = more2, more2 = more3;

@@ -91,15 +91,15 @@ __device__ void copy_tiles(const plan &p, const walk &w, unsigned char *smem, ui
     const uint32_t empty = full + 8 * STAGES;
     for (uint32_t i = 0; i < w.n_tile + LAG; i++) {
         if (i < w.n_tile) {
-            if (i >= STAGES) bar_wait(empty + 8 * (i % STAGES), (i / STAGES - 1) & 1);
+            if (i >= STAGES) nb_mbar_wait(empty + 8 * (i % STAGES), (i / STAGES - 1) & 1);
             copy_tile<KQ, NV>(p, source_of(p, w, i),
                               smem + at::at_stage + i % STAGES * at::stage_bytes);
         }
         nb_cp_async_commit();
         if (i + 1 < LAG + 1) continue;
         nb_cp_async_wait<LAG>();
-        to_wgmma();
-        bar_arrive(full + 8 * ((i - LAG) % STAGES));
+        nb_fence_async();
+        nb_mbar_arrive(full + 8 * ((i - LAG) % STAGES));
     }
 }
 
@@ -138,7 +138,7 @@ __device__ void query_rows(const plan &p, const walk &w, uint32_t page, unsigned
         *reinterpret_cast<uint32_t *>(to) =
             nb_pack_bf16(query_value(p, w, t, c), query_value(p, w, t, c + 1));
     }
-    to_wgmma();
+    nb_fence_async();
 }
 
 /* Replaces what is not finite by zeros in the group's own values. */
@@ -152,7 +152,7 @@ template <int NV> __device__ bool clean(unsigned char *v)
         bad = true;
         *x = 0;
     }
-    if (bad) to_wgmma();
+    if (bad) nb_fence_async();
     return bad;
 }
 
@@ -174,7 +174,7 @@ __device__ void issue_scores(const queries<KQ, QREG> &q, uint32_t k, float (&s)[
         else
             wg_keys(s, q.d + to, d + to, j > 0);
     }
-    wg_commit();
+    nb_wg_commit();
 }
 
 template <int NV>
@@ -188,7 +188,7 @@ __device__ void issue_values(const uint32_t (&a)[TOK / 16][4], uint32_t v, state
         if constexpr (NV >= 16) wg_values128<0>(x.o, a[j], d, 1);
         if constexpr (NV == 32) wg_values128<16>(x.o, a[j], d + BLOCK_BYTES / 8, 1);
     }
-    wg_commit();
+    nb_wg_commit();
 }
 
 __device__ inline void weight_fragments(const float (&s)[TILE_GROUPS][4],
@@ -205,9 +205,9 @@ __device__ void whole_tile(const plan &p, const queries<KQ, QREG> &q, uint32_t k
 {
     float s[TILE_GROUPS][4], factor[2];
     uint32_t a[TOK / 16][4];
-    wg_fence();
+    nb_wg_fence();
     issue_scores<KQ, QREG>(q, k, s);
-    wg_wait<0>();
+    nb_wg_wait<0>();
     hold(s);
     if (row != TOK) mask(row, s);
     weights(p.scale_log2, s, x, factor);
@@ -215,15 +215,15 @@ __device__ void whole_tile(const plan &p, const queries<KQ, QREG> &q, uint32_t k
     weight_fragments(s, a);
     hold(a);
     hold(x.o);
-    wg_fence();
+    nb_wg_fence();
     issue_values(a, v, x);
-    wg_wait<0>();
+    nb_wg_wait<0>();
     hold(x.o);
 }
 
 __device__ inline void release(uint32_t bar)
 {
-    if (threadIdx.x % 32 == 0) bar_arrive(bar);
+    if (threadIdx.x % 32 == 0) nb_mbar_arrive(bar);
 }
 
 template <int KQ, int NV, int STAGES, int PAGES, bool QREG>
@@ -250,14 +250,14 @@ __device__ void compute_tiles(const plan &p, const walk &w, unsigned char *smem,
                                                                   : w.n_dec;
     for (uint32_t i = 0; i < n_mine; i++) {
         const uint32_t st = i % STAGES, k = stage0 + st * at::stage_bytes;
-        bar_wait(full + 8 * st, i / STAGES & 1);
+        nb_mbar_wait(full + 8 * st, i / STAGES & 1);
         whole_tile<KQ, NV, QREG>(p, q, k, k + at::key_blocks * BLOCK_BYTES, TOK, x);
         release(empty + 8 * st);
     }
     bool bad = false;
     for (uint32_t i = n_mine; i < w.n_tile; i++) {
         const uint32_t st = i % STAGES;
-        bar_wait(full + 8 * st, i / STAGES & 1);
+        nb_mbar_wait(full + 8 * st, i / STAGES & 1);
         if (i == w.n_dec + mine) { /* its own tile: the last */
             unsigned char *tile = smem + at::at_stage + st * at::stage_bytes;
             const uint32_t k = nb_smem(tile), v = k + at::key_blocks * BLOCK_BYTES;
@@ -281,17 +281,17 @@ __global__ void __launch_bounds__((1 + PAGES) * GROUP, 1) prefill_kernel(NB_PARA
     if (w.n_tile == 0 && !p.a.first) return;
     if (threadIdx.x == 0) {
         for (uint32_t i = 0; i < STAGES; i++) {
-            bar_init(full + 8 * i, GROUP);
-            bar_init(full + 8 * (STAGES + i), PAGES * GROUP / 32);
+            nb_mbar_init(full + 8 * i, GROUP);
+            nb_mbar_init(full + 8 * (STAGES + i), PAGES * GROUP / 32);
         }
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
     __syncthreads();
     if (threadIdx.x < GROUP) {
-        fewer_registers<PAGES == 2 ? 40 : 32>();
+        nb_fewer_registers<PAGES == 2 ? 40 : 32>();
         copy_tiles<KQ, NV, STAGES, PAGES, QREG>(p, w, smem, full);
     } else {
-        more_registers<PAGES == 2 ? 232 : 160>();
+        nb_more_registers<PAGES == 2 ? 232 : 160>();
         compute_tiles<KQ, NV, STAGES, PAGES, QREG>(p, w, smem, full);
     }
 }

@@ -6,7 +6,7 @@
  * 1,024 bytes, aligned to that.  add 0: c's old value is not read. */
 #ifndef NB_KERNEL_CUDA_SM90_PREFILL_WGMMA_CUH
 #define NB_KERNEL_CUDA_SM90_PREFILL_WGMMA_CUH
-#include "kernel/cuda/common/ptx.cuh"
+#include "kernel/cuda/sm90/wgmma.cuh"
 
 namespace
 {
@@ -16,21 +16,9 @@ __device__ inline uint64_t wg_desc(uint32_t smem, uint32_t lbo)
     return (uint64_t)(smem >> 4 & 0x3fff) | (uint64_t)(lbo >> 4) << 16 |
            (uint64_t)(1024 >> 4) << 32 | (uint64_t)1 << 62;
 }
-__device__ inline void wg_fence()
-{
-    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-}
-__device__ inline void wg_commit()
-{
-    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-}
-template <int N> __device__ inline void wg_wait()
-{
-    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
-}
 
 /* Registers that a product reads or writes: what computes them stays before this line, what reads them
- * behind it.  To be said before wg_fence and after wg_wait, which name no registers. */
+ * behind it.  To be said before nb_wg_fence and after nb_wg_wait, which name no registers. */
 template <int N> __device__ inline void hold(float (&x)[N][4])
 {
 #pragma unroll
@@ -46,27 +34,6 @@ template <int N> __device__ inline void hold(uint32_t (&x)[N][4])
 
 /* ---- waiting for each other ---- */
 
-__device__ inline void bar_init(uint32_t bar, uint32_t n)
-{
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(bar), "r"(n) : "memory");
-}
-__device__ inline void bar_arrive(uint32_t bar)
-{
-    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(bar) : "memory");
-}
-__device__ inline void bar_wait(uint32_t bar, uint32_t parity)
-{
-    asm volatile(
-        "{\n.reg .pred p;\nAGAIN:\n"
-        "mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n@!p bra AGAIN;\n}" ::"r"(bar),
-        "r"(parity)
-        : "memory");
-}
-/* What this thread wrote to shared memory is there for wgmma. */
-__device__ inline void to_wgmma()
-{
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-}
 /* Waits for the warp group of the barrier; whether x is true in a thread of it. */
 __device__ inline bool group_any(uint32_t barrier, bool x)
 {
@@ -78,14 +45,6 @@ __device__ inline bool group_any(uint32_t barrier, bool x)
                  : "memory");
     return y;
 }
-template <int N> __device__ inline void more_registers()
-{
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));
-}
-template <int N> __device__ inline void fewer_registers()
-{
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));
-}
 
 /* ---- products ---- */
 
@@ -94,8 +53,7 @@ __device__ inline void wg_keys(float (&c)[8][4], const uint32_t (&a)[4], uint64_
 {
     asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %37, 0;\n"
                  "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
-                 "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"
-                 "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31}, "
+                 "{" NB_WG_32 "}, "
                  "{%32,%33,%34,%35}, %36, p, 1, 1, 0;\n}"
                  : "+f"(c[0][0]), "+f"(c[0][1]), "+f"(c[0][2]), "+f"(c[0][3]),
                    "+f"(c[1][0]), "+f"(c[1][1]), "+f"(c[1][2]), "+f"(c[1][3]),
@@ -111,8 +69,7 @@ __device__ inline void wg_keys(float (&c)[8][4], uint64_t a, uint64_t b, int add
 {
     asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\n"
                  "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
-                 "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"
-                 "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31}, "
+                 "{" NB_WG_32 "}, "
                  "%32, %33, p, 1, 1, 0, 0;\n}"
                  : "+f"(c[0][0]), "+f"(c[0][1]), "+f"(c[0][2]), "+f"(c[0][3]),
                    "+f"(c[1][0]), "+f"(c[1][1]), "+f"(c[1][2]), "+f"(c[1][3]),
@@ -130,8 +87,7 @@ __device__ inline void wg_values64(float (&c)[NV][4], const uint32_t (&a)[4], ui
 {
     asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %37, 0;\n"
                  "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
-                 "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"
-                 "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31}, "
+                 "{" NB_WG_32 "}, "
                  "{%32,%33,%34,%35}, %36, p, 1, 1, 1;\n}"
                  : "+f"(c[FROM + 0][0]), "+f"(c[FROM + 0][1]), "+f"(c[FROM + 0][2]), "+f"(c[FROM + 0][3]),
                    "+f"(c[FROM + 1][0]), "+f"(c[FROM + 1][1]), "+f"(c[FROM + 1][2]), "+f"(c[FROM + 1][3]),
@@ -148,10 +104,7 @@ __device__ inline void wg_values128(float (&c)[NV][4], const uint32_t (&a)[4], u
 {
     asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %69, 0;\n"
                  "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 "
-                 "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"
-                 "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,"
-                 "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,"
-                 "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63}, "
+                 "{" NB_WG_64 "}, "
                  "{%64,%65,%66,%67}, %68, p, 1, 1, 1;\n}"
                  : "+f"(c[FROM + 0][0]), "+f"(c[FROM + 0][1]), "+f"(c[FROM + 0][2]), "+f"(c[FROM + 0][3]),
                    "+f"(c[FROM + 1][0]), "+f"(c[FROM + 1][1]), "+f"(c[FROM + 1][2]), "+f"(c[FROM + 1][3]),
