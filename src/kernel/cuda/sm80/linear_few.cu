@@ -3,12 +3,13 @@
  * A warp owns 16 rows and one range of columns (32 rows of large matrices; with GLU 16 of each
  * matrix); the warps of a block own the ranges of the same rows, so that a matrix of 3072 x 2048 is
  * 192 blocks of 8 warps.  A lane loads 16 bytes of each of its rows for up to 256 columns before it
- * uses the first of them: 8 KB a warp, about 100 KB a multiprocessor, are under way.  Meanwhile the warp copies up to 8
- * tokens' values of these columns to shared memory (BF16 weights); a token that is not there costs
- * nothing.  With FP8 weights, and for 16 tokens, x is read through L1: copies took longer (3072 x 2048
- * FP8, 8 tokens: 9.7 us with them, 6.5 without; BF16, 16 tokens: 12.3 and 9.0).  The ranges meet in
- * shared memory and are added in order.  Experts: a block's tokens are the places of its expert, 8 NT at
- * a time.
+ * uses the first of them: 8 KB a warp, about 100 KB a multiprocessor, are under way.  Meanwhile the warp
+ * copies the tokens' values of these columns to shared memory, where that is faster than to read them
+ * through L1: for experts always, since a token that is not there costs nothing; of one matrix up to 8
+ * tokens with BF16 weights, one with FP8.  (3072 x 2048, us, copied and read: BF16, 16 tokens 12.3 and 9.0; FP8, 1 token
+ * 4.0 and 4.9, 8 tokens 8.0 and 5.1.  Experts of a layer: BF16, 64 tokens 404 and 494; FP8, 8 tokens 137 and 152.)
+ * The ranges meet in shared memory and are added in order.  Experts: a block's tokens are the places of its
+ * expert, 8 NT at a time (8 with up to 4 on average: BF16, 32 tokens 362 us, 16 at a time 373).
  *
  * H100, graphs of products in a row, weights not in the L2 (us; floor: bytes / 3.0 TB/s):
  *                 tokens      1      4   floor
@@ -34,8 +35,8 @@ namespace
 enum { PITCH = 20 }; /* floats between tokens of a partial sum: lanes then meet in no bank */
 enum kind { ROWS16, ROWS32, GLU }; /* rows of a warp */
 
-template <bool FP8_, kind KIND_, int NT_> struct few {
-    static const bool FP8 = FP8_, COPY = !FP8_ && NT_ == 1; /* x in shared memory, else from L1 */
+template <bool FP8_, kind KIND_, int NT_, bool COPY_> struct few {
+    static const bool FP8 = FP8_, COPY = COPY_; /* x in shared memory, else from L1 */
     static const kind KIND = KIND_;
     static const int NT = NT_, MT = KIND == ROWS16 ? 1 : 2, ROWS = KIND == ROWS32 ? 32 : 16;
     static const int COLS = FP8 ? 64 : 32; /* columns of a load */
@@ -286,8 +287,11 @@ template <class F> bool launch(nb_cuda *g, const nb_lin &j, size_t n_batch)
 template <bool FP8, kind KIND>
 bool launch(nb_cuda *g, const nb_lin &j, size_t n_batch, size_t max_tok)
 {
-    if (max_tok <= 8) return launch<few<FP8, KIND, 1>>(g, j, n_batch);
-    return launch<few<FP8, KIND, 2>>(g, j, n_batch);
+    const bool copy = j.first || max_tok == 1 || (!FP8 && max_tok <= 8);
+    if (copy && max_tok <= 8) return launch<few<FP8, KIND, 1, true>>(g, j, n_batch);
+    if (copy) return launch<few<FP8, KIND, 2, true>>(g, j, n_batch);
+    if (FP8 && max_tok <= 8) return launch<few<FP8, KIND, 1, !FP8>>(g, j, n_batch);
+    return launch<few<FP8, KIND, 2, false>>(g, j, n_batch);
 }
 
 template <bool FP8>

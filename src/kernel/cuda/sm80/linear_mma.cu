@@ -1,11 +1,28 @@
 /* linear_mma.cu - the rows "mma" and "mma_prompt" of linear and experts: which kernel a shape gets.
  *
  * Up to 16 tokens the weights go straight to registers (linear_few.cu), from there on tiles
- * (linear_tile.cu).  Both give the same bits, so that the number of tokens may decide; only FP8
- * prompts have an order of their own, which the large tile alone has. */
+ * (linear_tile.cu); on Hopper 17 to 64 tokens of one matrix to clusters of blocks (sm90/linear_cluster.cu).  All
+ * give the same bits, so that the number of tokens may decide; only FP8 prompts have an order of their own,
+ * which the large tile alone has. */
 #include "kernel/cuda/sm80/linear_mma.cuh"
 
-enum { FEW_TOK = 16 };
+enum { FEW_TOK = 16, CLUSTER_TOK = 64, CLUSTER_FROM = 512, CLUSTER_TO = 8192 /* rows */ };
+
+/* More rows fill the device with tiles; a router and products beside others would take from L1 what the experts need
+ * (linear_cluster.cu). */
+static bool cluster(nb_cuda *g, const nb_lin &j, bool fp8, size_t n_batch)
+{
+#if NB_CUDA_EMULATED
+    (void)g, (void)j, (void)fp8, (void)n_batch;
+    return false;
+#else
+    if (g->cc < 90 || g->aside || n_batch > 1 || j.n_tok > CLUSTER_TOK || j.n_out < CLUSTER_FROM ||
+        j.n_out > CLUSTER_TO)
+        return false;
+    nb_lin_cluster(g, j, fp8);
+    return true;
+#endif
+}
 
 bool nb_cuda_linear_mma_can(nb_wtype type, size_t n_out, size_t n_col, bool two_parts)
 {
@@ -19,9 +36,13 @@ static void linear(nb_cuda *g, const nb_cuda_linear_args *a, bool prompt)
     if (!a->n_tok || !a->n_out || !a->n_batch) return;
     const bool fp8 = a->w.type == NB_W_FP8B;
     const nb_lin j = nb_lin_of(a);
-    const bool few = a->n_tok <= FEW_TOK && !(fp8 && prompt);
-    if (!few || !nb_lin_few(g, j, fp8, false, a->n_batch, a->n_tok))
-        nb_lin_tile(g, j, fp8, false, a->n_batch, prompt);
+    if (!(fp8 && prompt)) {
+        if (a->n_tok <= FEW_TOK) {
+            if (nb_lin_few(g, j, fp8, false, a->n_batch, a->n_tok)) return;
+        } else if (cluster(g, j, fp8, a->n_batch))
+            return;
+    }
+    nb_lin_tile(g, j, fp8, false, a->n_batch, prompt);
 }
 
 void nb_cuda_linear_mma(nb_cuda *g, const nb_cuda_linear_args *a)
@@ -40,15 +61,17 @@ bool nb_cuda_experts_mma_can(nb_wtype type, size_t n_out, size_t n_col)
     return nb_lin_mma_can(type, n_col);
 }
 
-/* An expert has at most n_tok places. */
+/* An expert has at most n_tok places, `mean` on average. */
 static void experts(nb_cuda *g, const nb_cuda_experts_args *a, bool prompt)
 {
     if (!a->n_place || !a->n_out || !a->n_expert) return;
     const bool fp8 = a->gate.type == NB_W_FP8B, glu = a->up.data != NULL;
     const nb_lin j = nb_lin_of(a);
-    const bool few = a->n_tok <= FEW_TOK || (a->first && a->n_place / a->n_expert <= FEW_TOK / 2);
+    const size_t mean = a->first ? a->n_place / a->n_expert : a->n_tok;
+    const bool few = a->n_tok <= FEW_TOK || (a->first && mean <= FEW_TOK / 2);
     const size_t active = !a->first ? 1 : a->n_expert < a->n_place ? a->n_expert : a->n_place;
-    if (!few || (fp8 && prompt) || !nb_lin_few(g, j, fp8, glu, active, a->n_tok))
+    const size_t at_a_time = a->first && mean <= FEW_TOK / 4 && a->n_tok > 8 ? 8 : a->n_tok;
+    if (!few || (fp8 && prompt) || !nb_lin_few(g, j, fp8, glu, active, at_a_time))
         nb_lin_tile(g, j, fp8, glu, 1, prompt);
 }
 

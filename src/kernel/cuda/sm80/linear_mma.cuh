@@ -223,10 +223,14 @@ __device__ inline bool nb_lin_active(const nb_lin &j, uint32_t n, uint32_t *expe
 }
 
 /* The kernels: linear_few.cu reads weights straight into registers, for few tokens (false: the device has
- * not enough shared memory, nothing was done); linear_tile.cu has tiles in shared memory.  Same bits.
+ * not enough shared memory, nothing was done); linear_tile.cu has tiles in shared memory; sm90/linear_cluster.cu
+ * divides the columns of one matrix among blocks.  Same bits.
  * glu: gate and up, then SwiGLU.  n_batch: batches, or the most experts that have places.  max_tok: most
- * tokens of a batch or expert. */
+ * tokens of a batch or expert; of an expert that has more so many are taken at a time. */
 bool nb_lin_few(nb_cuda *g, const nb_lin &j, bool fp8, bool glu, size_t n_batch, size_t max_tok);
 void nb_lin_tile(nb_cuda *g, const nb_lin &j, bool fp8, bool glu, size_t n_batch, bool prompt);
+#if !NB_CUDA_EMULATED
+void nb_lin_cluster(nb_cuda *g, const nb_lin &j, bool fp8);
+#endif
 
 #endif

@@ -42,9 +42,7 @@ __device__ inline void pair_wait()
 }
 __device__ inline uint32_t pair_other(uint32_t addr)
 {
-    uint32_t to;
-    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(to) : "r"(addr), "r"(nb_cluster_rank() ^ 1));
-    return to;
+    return nb_cluster_at(addr, nb_cluster_rank() ^ 1);
 }
 __device__ inline void copy_shared(uint32_t dst, uint32_t src, uint32_t n_bytes, uint32_t bar)
 {

@@ -507,7 +507,7 @@ __global__ void __cluster_dims__(CL, 1, 1) __launch_bounds__(THREADS, 1)
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
     if (CL > 1)
-        cluster_sync();
+        nb_cluster_sync();
     else
         __syncthreads();
     constexpr int REG_PAGES = KIND == KIND_BF16 ? REG_PAGES_BF16 : REG_PAGES_CODES;
@@ -523,7 +523,7 @@ __global__ void __cluster_dims__(CL, 1, 1) __launch_bounds__(THREADS, 1)
         nb_more_registers<REG_ATTEND>();
         attend<KIND, CL>(a, x, base, tid, role - 1);
     }
-    if (CL > 1) cluster_sync(); /* the other block may still arrive here */
+    if (CL > 1) nb_cluster_sync(); /* the other block may still arrive here */
 }
 
 /* ---- queries ---- */

@@ -67,13 +67,7 @@ __device__ inline void wg_values(float (&d)[128], uint64_t a, uint64_t b, int ad
 /* What to add to an address of shared memory for the same place in the other block. */
 __device__ inline uint32_t peer_delta(uint32_t base)
 {
-    uint32_t to;
-    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(to) : "r"(base), "r"(nb_cluster_rank() ^ 1));
-    return to - base;
-}
-__device__ inline void cluster_sync()
-{
-    asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
+    return nb_cluster_at(base, nb_cluster_rank() ^ 1) - base;
 }
 __device__ inline void mb_arrive_peer(uint32_t bar)
 {

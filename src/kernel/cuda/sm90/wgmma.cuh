@@ -51,6 +51,18 @@ __device__ inline uint32_t nb_cluster_rank()
     asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(r));
     return r;
 }
+/* The same place in the shared memory of block `rank` of the cluster. */
+__device__ inline uint32_t nb_cluster_at(uint32_t addr, uint32_t rank)
+{
+    uint32_t to;
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(to) : "r"(addr), "r"(rank));
+    return to;
+}
+/* All threads of all its blocks; what they wrote to shared memory can be read after it. */
+__device__ inline void nb_cluster_sync()
+{
+    asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
+}
 
 /* ---- wgmma ---- */
 
