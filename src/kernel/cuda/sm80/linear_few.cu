@@ -287,11 +287,12 @@ template <class F> bool launch(nb_cuda *g, const nb_lin &j, size_t n_batch)
 template <bool FP8, kind KIND>
 bool launch(nb_cuda *g, const nb_lin &j, size_t n_batch, size_t max_tok)
 {
-    const bool copy = j.first || max_tok == 1 || (!FP8 && max_tok <= 8);
-    if (copy && max_tok <= 8) return launch<few<FP8, KIND, 1, true>>(g, j, n_batch);
-    if (copy) return launch<few<FP8, KIND, 2, true>>(g, j, n_batch);
-    if (FP8 && max_tok <= 8) return launch<few<FP8, KIND, 1, !FP8>>(g, j, n_batch);
-    return launch<few<FP8, KIND, 2, false>>(g, j, n_batch);
+    if (max_tok > 8)
+        return j.first ? launch<few<FP8, KIND, 2, true>>(g, j, n_batch)
+                       : launch<few<FP8, KIND, 2, false>>(g, j, n_batch);
+    if constexpr (FP8)
+        if (!j.first && max_tok > 1) return launch<few<FP8, KIND, 1, false>>(g, j, n_batch);
+    return launch<few<FP8, KIND, 1, true>>(g, j, n_batch);
 }
 
 template <bool FP8>
