@@ -225,7 +225,7 @@ step "checker, every case" 150 check
 step "checker finds planted bugs" 60 self_test
 step "parity checkpoints on the GPU" 40 parity
 step "tokens of GPU and CPU" 40 same_tokens
-step "memcheck" 40 sanitize memcheck 35
+step "memcheck" 100 sanitize memcheck 95
 step "times beside the roofline" 100 kernel_times
 step "whole steps" 60 whole_steps
 if [ -x "$build/flashmla" ]; then # bench/peer/flashmla.sh --build-only makes it
@@ -233,7 +233,7 @@ if [ -x "$build/flashmla" ]; then # bench/peer/flashmla.sh --build-only makes it
 fi
 
 # Last: what is cut short goes on for some seconds, beside whatever would be timed.
-step "racecheck" 50 sanitize racecheck 45
+step "racecheck" 100 sanitize racecheck 95
 
 for log in "$logs/times-beside-the-roofline.log" "$logs/whole-steps.log" "$logs/beside-FlashMLA.log"; do
     [ -s "$log" ] && cat "$log"

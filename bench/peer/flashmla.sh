@@ -64,6 +64,7 @@ if [ "$newest" != "$program" ]; then
             --expt-extended-lambda --use_fast_math -Wno-deprecated-declarations -Xptxas --register-usage-level=10
     done
     for f in flashmla flashmla_case flashmla_check; do
+        rm -f "$objects/$f.o" # of nibble's headers, the interface of libnibble-cuda.so among them
         compile $f bench/peer/$f.cu bench/peer/flashmla.cuh -Isrc -Iinclude
     done
     "$nvcc" $arch -cudart static -o "$program" "$objects"/*.o "$build/libnibble.a" -lpthread -ldl -lm

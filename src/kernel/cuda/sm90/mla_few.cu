@@ -7,7 +7,8 @@
  *   b=4   s=131072   0.221          0.134          0.135          0.127
  *   b=1   s=131072   0.069 (0.050)  0.048 (0.025)  0.046 (0.015)  0.044 (0.015)
  * Bound: bf16 by memory; the others by waiting (0.46 of the issue slots used) and by shared memory, which is busy 58 % of the time.  Slower: pairs of warpgroups that share a
- * page; three groups that read pages into registers; a code for each group; units of 4 pages (0.132).
+ * page; three groups that read pages into registers; a code for each group; units of 4 pages (0.132); two groups that
+ * give weights beside two that decode again for the values, nothing of which goes through shared memory.
  * The numbers and the next step are in lab/hopper. */
 #include "kernel/cuda/common/ops.cuh"
 #include "kernel/cuda/sm90/mla_few.cuh"

@@ -8,8 +8,8 @@
  * pages into slots by tensor copies) and two that compute, each every second page of a unit
  * (FP8 with 32 columns: one).  Both run one code: two copies, with constants for addresses, cost more in fetching
  * instructions than they save.  A group's page p is in registers when it begins: they were loaded while
- * the weights of p - 2 were worked out (EARLY).  Three steps of 32 dimensions are decoded ahead
- * of the products, so that there is something to do while the values' products of the page before end.
+ * the weights of p - 2 were worked out (EARLY).  While the values' products of the page before end, its rope key
+ * and first 32 dimensions are decoded; products of the rope key would wait, and hold that up.
  *
  * The largest score of a row moves only by more than LAZY (a power of two is what weights grow by); a unit
  * begins anew, so that its state depends on its pages alone.  At its end the groups' sums meet in shared

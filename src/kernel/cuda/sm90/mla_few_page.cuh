@@ -63,9 +63,9 @@ __device__ inline void eight(uint32_t q, uint32_t f, uint32_t *out)
     const uint32_t hi = (q & 0x80808080u) | ((q >> 2) & 0x1c1c1c1cu);
     const uint32_t lo = ((q << 4) & 0x80808080u) | ((q << 2) & 0x1c1c1c1cu);
     out[0] = nb_mul_f16x2(nb_cvt_e4m3(hi), f);
-    out[1] = nb_mul_f16x2(nb_cvt_e4m3(hi >> 16), f);
+    out[1] = nb_mul_f16x2(nb_cvt_e4m3_hi(hi), f);
     out[2] = nb_mul_f16x2(nb_cvt_e4m3(lo), f);
-    out[3] = nb_mul_f16x2(nb_cvt_e4m3(lo >> 16), f);
+    out[3] = nb_mul_f16x2(nb_cvt_e4m3_hi(lo), f);
 }
 /* The same with uniform steps where `steps`: subnormal E4M3, whose unit is
  * 2^-9. */
@@ -75,24 +75,31 @@ __device__ inline void eight_if4(uint32_t q, uint32_t f, bool steps, uint32_t *o
     const uint32_t hi = (q & 0x80808080u) | ((q >> shift) & mask);
     const uint32_t lo = (r & 0x80808080u) | ((r >> shift) & mask);
     out[0] = nb_mul_f16x2(nb_cvt_e4m3(hi), f);
-    out[1] = nb_mul_f16x2(nb_cvt_e4m3(hi >> 16), f);
+    out[1] = nb_mul_f16x2(nb_cvt_e4m3_hi(hi), f);
     out[2] = nb_mul_f16x2(nb_cvt_e4m3(lo), f);
-    out[3] = nb_mul_f16x2(nb_cvt_e4m3(lo >> 16), f);
+    out[3] = nb_mul_f16x2(nb_cvt_e4m3_hi(lo), f);
 }
 
-/* Rope bytes (4 of a word) as FP16 pairs. */
-__device__ inline void rope4(uint32_t w, bool int8, uint32_t *out)
+/* Sixteen rope bytes as FP16 pairs. */
+__device__ inline void rope16(const uint4 &q, bool int8, uint32_t (&out)[8])
 {
+    const uint32_t w[4] = { q.x, q.y, q.z, q.w };
     if (int8) { /* 1024 + byte, less 1152 */
-        const uint32_t u = w ^ 0x80808080u;
 #pragma unroll
-        for (int n = 0; n < 2; n++) {
-            const uint32_t h = __byte_perm(u, 0x64646464u, n ? 0x4342 : 0x4140);
-            asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(out[n]) : "r"(h), "r"(0x64806480u));
+        for (int i = 0; i < 4; i++) {
+            const uint32_t u = w[i] ^ 0x80808080u;
+#pragma unroll
+            for (int n = 0; n < 2; n++) {
+                const uint32_t h = __byte_perm(u, 0x64646464u, n ? 0x4342 : 0x4140);
+                asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(out[2 * i + n]) : "r"(h), "r"(0x64806480u));
+            }
         }
     } else {
-        out[0] = nb_cvt_e4m3(w);
-        out[1] = nb_cvt_e4m3(w >> 16);
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            out[2 * i] = nb_cvt_e4m3(w[i]);
+            out[2 * i + 1] = nb_cvt_e4m3_hi(w[i]);
+        }
     }
 }
 
@@ -247,8 +254,8 @@ __device__ inline void load_raw(const place &z, const page_at &pg, raw<FMT> &w)
 }
 
 /* Scores of a page from codes: s1 of the latent, s2 of the rope key; the values go to v.  freed(): the
- * products of the values before are done in all warps of the group.  32 dims of a token at a time, so that
- * the registers of two steps are under way and no more. */
+ * products of the values before are done in all warps of the group.  32 dims of a token at a time: the registers of
+ * two steps are under way (DECODE_FIRST: four). */
 template <int FMT, int N, class FREED>
 __device__ inline void scores(const place &z, const params &a, const raw<FMT> &w, uint32_t v,
                               const operand &qd, float (&s1)[N / 2], float (&s2)[N / 2],
@@ -269,10 +276,10 @@ __device__ inline void scores(const place &z, const params &a, const raw<FMT> &w
             const uint4 ga = w.ca[i], gb = w.cb[i];
             const uint32_t a0 = h & 1 ? ga.z : ga.x, a1 = h & 1 ? ga.w : ga.y;
             const uint32_t b0 = h & 1 ? gb.z : gb.x, b1 = h & 1 ? gb.w : gb.y;
-            xx[0] = nb_cvt_e4m3(a0), xx[1] = nb_cvt_e4m3(a0 >> 16);
-            xx[2] = nb_cvt_e4m3(a1), xx[3] = nb_cvt_e4m3(a1 >> 16);
-            yy[0] = nb_cvt_e4m3(b0), yy[1] = nb_cvt_e4m3(b0 >> 16);
-            yy[2] = nb_cvt_e4m3(b1), yy[3] = nb_cvt_e4m3(b1 >> 16);
+            xx[0] = nb_cvt_e4m3(a0), xx[1] = nb_cvt_e4m3_hi(a0);
+            xx[2] = nb_cvt_e4m3(a1), xx[3] = nb_cvt_e4m3_hi(a1);
+            yy[0] = nb_cvt_e4m3(b0), yy[1] = nb_cvt_e4m3_hi(b0);
+            yy[2] = nb_cvt_e4m3(b1), yy[3] = nb_cvt_e4m3_hi(b1);
         } else {
             const uint4 ga = w.ca[c], gb = w.cb[c];
             const uint32_t sa = w.sa[c], sb = w.sb[c];
@@ -295,13 +302,7 @@ __device__ inline void scores(const place &z, const params &a, const raw<FMT> &w
                 eight(a0, fa, xx), eight(b0, fb, yy);
         }
     };
-    enum { AHEAD = 1 };
-    /* the rope key: lane t has 16 codes of either row */
-    rope4(w.ra.x, a.rope_int8, rx), rope4(w.ra.y, a.rope_int8, rx + 2);
-    rope4(w.ra.z, a.rope_int8, rx + 4), rope4(w.ra.w, a.rope_int8, rx + 6);
-    rope4(w.rb.x, a.rope_int8, ry), rope4(w.rb.y, a.rope_int8, ry + 2);
-    rope4(w.rb.z, a.rope_int8, ry + 4), rope4(w.rb.w, a.rope_int8, ry + 6);
-    {
+    const auto rope = [&]() {
         operand qr = qd;
         qr.lo += 8 * 128 * N >> 4;
         nb_wg_fence();
@@ -310,14 +311,21 @@ __device__ inline void scores(const place &z, const params &a, const raw<FMT> &w
         wg_rs<1>(s2, rx[4], ry[4], rx[5], ry[5], qr.at(4));
         wg_rs<1>(s2, rx[6], ry[6], rx[7], ry[7], qr.at(6));
         nb_wg_commit();
-    }
+    };
+    /* No product of this page begins before the values' products of the page before have ended, and the warp waits
+     * where it asks for one.  So decode first, where there are registers for it. */
+    enum { DECODE_FIRST = FMT != FP8 && N == 16 };
+    rope16(w.ra, a.rope_int8, rx); /* lane t has 16 codes of either row */
+    rope16(w.rb, a.rope_int8, ry);
+    if (!DECODE_FIRST) rope();
+    step(0);
+    if (DECODE_FIRST)
 #pragma unroll
-    for (int h = 0; h < AHEAD; h++) {
-        step(h);
+        for (int n = 0; n < 8; n++) asm volatile("" : "+r"(rx[n]), "+r"(ry[n]));
 #pragma unroll
-        for (int n = 0; n < 4; n++) asm volatile("" : "+r"(x[h & 3][n]), "+r"(y[h & 3][n]));
-    }
+    for (int n = 0; n < 4; n++) asm volatile("" : "+r"(x[0][n]), "+r"(y[0][n]));
     freed();
+    if (DECODE_FIRST) rope();
 #pragma unroll
     for (int h = 0; h < 16; h++) {
         const int i = h / 2;
@@ -335,9 +343,9 @@ __device__ inline void scores(const place &z, const params &a, const raw<FMT> &w
             wg_rs<1>(s1, xx[0], yy[0], xx[1], yy[1], qi.at(0));
         wg_rs<1>(s1, xx[2], yy[2], xx[3], yy[3], qi.at(2));
         nb_wg_commit();
-        if (h + AHEAD < 16) {
-            nb_wg_wait<1>(); /* the registers of the step before this are free */
-            step(h + AHEAD);
+        if (h + 1 < 16) {
+            nb_wg_wait<DECODE_FIRST ? 3 : 1>(); /* that step's registers are free */
+            step(h + 1);
         }
     }
     nb_wg_wait<0>();

@@ -382,7 +382,7 @@ __device__ inline void store_rope(const many_plan &x, const raw_rope &v, uint32_
 #pragma unroll
             for (int k = 0; k < 4; k++) {
                 out[2 * k] = nb_mul_f16x2(nb_cvt_e4m3(word[k]), v.scale[i]);
-                out[2 * k + 1] = nb_mul_f16x2(nb_cvt_e4m3(word[k] >> 16), v.scale[i]);
+                out[2 * k + 1] = nb_mul_f16x2(nb_cvt_e4m3_hi(word[k]), v.scale[i]);
             }
         }
         st_shared(at + 8 * CHUNK + i * 1024, out[0], out[1], out[2], out[3]);
@@ -405,12 +405,11 @@ __device__ inline void store_stage(raw_stage<KIND> v, uint32_t zero, uint32_t at
         for (uint32_t i = 0; i < 4; i++) {
             const uint4 z = v.code[i];
             const uint32_t to = (i & 1 ? at2 : at) + i * 512, f = latent[i];
-            st_shared(to, nb_mul_f16x2(nb_cvt_e4m3(z.x), f),
-                      nb_mul_f16x2(nb_cvt_e4m3(z.x >> 16), f), nb_mul_f16x2(nb_cvt_e4m3(z.y), f),
-                      nb_mul_f16x2(nb_cvt_e4m3(z.y >> 16), f));
+            st_shared(to, nb_mul_f16x2(nb_cvt_e4m3(z.x), f), nb_mul_f16x2(nb_cvt_e4m3_hi(z.x), f),
+                      nb_mul_f16x2(nb_cvt_e4m3(z.y), f), nb_mul_f16x2(nb_cvt_e4m3_hi(z.y), f));
             st_shared(to + 4 * CHUNK, nb_mul_f16x2(nb_cvt_e4m3(z.z), f),
-                      nb_mul_f16x2(nb_cvt_e4m3(z.z >> 16), f), nb_mul_f16x2(nb_cvt_e4m3(z.w), f),
-                      nb_mul_f16x2(nb_cvt_e4m3(z.w >> 16), f));
+                      nb_mul_f16x2(nb_cvt_e4m3_hi(z.z), f), nb_mul_f16x2(nb_cvt_e4m3(z.w), f),
+                      nb_mul_f16x2(nb_cvt_e4m3_hi(z.w), f));
         }
     } else {
 #pragma unroll

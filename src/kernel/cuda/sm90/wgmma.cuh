@@ -133,12 +133,21 @@ __device__ inline void nb_stmatrix4(uint32_t to, uint32_t a0, uint32_t a1, uint3
                  "r"(a1), "r"(a2), "r"(a3)
                  : "memory");
 }
-/* Two E4M3 bytes as FP16. */
-__device__ inline uint32_t nb_cvt_e4m3(uint32_t two)
+/* The first two bytes, E4M3, as FP16; the other two.  A shift by 16 stays an instruction, the half of a register is an
+ * operand of the conversion. */
+__device__ inline uint32_t nb_cvt_e4m3(uint32_t four)
 {
     uint32_t h;
-    const uint16_t v = (uint16_t)two;
+    const uint16_t v = (uint16_t)four;
     asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(h) : "h"(v));
+    return h;
+}
+__device__ inline uint32_t nb_cvt_e4m3_hi(uint32_t four)
+{
+    uint32_t h;
+    asm("{\n.reg .b16 lo, hi;\nmov.b32 {lo, hi}, %1;\ncvt.rn.f16x2.e4m3x2 %0, hi;\n}"
+        : "=r"(h)
+        : "r"(four));
     return h;
 }
 __device__ inline uint32_t nb_mul_f16x2(uint32_t a, uint32_t b)
