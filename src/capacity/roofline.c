@@ -4,21 +4,21 @@
 #include <math.h>
 
 /* Fitted to bench/results/gpu_h100.json and gpu_h100_runs.json (DeepSeek-V2-Lite's shape, BF16 weights, one H100, commit
- * 34e46fb): the decode points with nvfp4, fp8 and bf16 pages, 512 to 131,072 tokens, 1 to 64 sequences, are each met within
- * 8 % by 0.90 (up to 8 sequences) and 0.667 (from 32 on) for weights, 0.525, 0.75 and 0.83 for the cache, of 3.35 TB/s, and
- * 40 us a layer.  With more than 8 sequences the experts' products take 16 rows at a time, which is slower.  FP8 weights
- * (nine points): within 13 % by 0.52 and 0.40; no device ran other narrow ones, which get the same.
- * attention: 64 and 128 heads take 354 and 665 us for 2^20 tokens of nvfp4, 0.42 and 0.44 of 989 TFLOP/s.  prefill:
- * 41,727 tokens/s are 0.25 of it.  tests/unit/test_capacity_machine.c has the points.  Exchanges: SGLang's all-reduce
+ * 1eb11ed): the decode points with nvfp4, fp8 and bf16 pages, 512 to 131,072 tokens, 1 to 64 sequences, are each met within
+ * 8 % by 0.90 (up to 8 sequences) and 0.73 (from 32 on) for weights, 0.54, 0.75 and 0.84 for the cache, of 3.35 TB/s, and
+ * 40 us a layer.  FP8 weights (nine points): within 10 % by 0.54 and 0.42; no device ran other narrow ones, which get
+ * the same.
+ * attention: 64 and 128 heads take 350 and 668 us for 2^20 tokens of nvfp4, 0.43 and 0.44 of 989 TFLOP/s.  prefill:
+ * 43,204 tokens/s are 0.26 of it.  tests/unit/test_capacity_machine.c has the points.  Exchanges: SGLang's all-reduce
  * among eight H100, up to 32 KB, 5.7 to 7.8 us (SGLang PR 2904). */
 const nb_efficiency nb_efficiency_gpu = {
     .weights_few = 0.90,
-    .weights = 0.667,
-    .narrow_few = 0.52,
-    .narrow = 0.40,
-    .cache = 0.525,
+    .weights = 0.73,
+    .narrow_few = 0.54,
+    .narrow = 0.42,
+    .cache = 0.54,
     .cache_fp8 = 0.75,
-    .cache_wide = 0.83,
+    .cache_wide = 0.84,
     .attention = 0.43,
     .prefill = 0.25,
     .layer_s = 40e-6,

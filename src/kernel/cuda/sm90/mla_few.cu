@@ -3,9 +3,9 @@
  *
  * H100 80GB HBM3, 16 heads, mla_tail and mla_join included, ms (floor: bytes at 3.0 TB/s):
  *                    bf16           fp8            if4            nvfp4
- *   b=128 s=4096     0.226 (0.201)  0.133 (0.101)  0.131 (0.062)  0.124 (0.062)
- *   b=4   s=131072   0.221          0.134          0.135          0.127
- *   b=1   s=131072   0.069 (0.050)  0.048 (0.025)  0.046 (0.015)  0.044 (0.015)
+ *   b=128 s=4096     0.226 (0.201)  0.131 (0.101)  0.125 (0.062)  0.119 (0.062)
+ *   b=4   s=131072   0.220          0.132          0.127          0.120
+ *   b=1   s=131072   0.069 (0.050)  0.047 (0.025)  0.045 (0.015)  0.044 (0.015)
  * Bound: bf16 by memory; the others by waiting (0.46 of the issue slots used) and by shared memory, which is busy 58 % of the time.  Slower: pairs of warpgroups that share a
  * page; three groups that read pages into registers; a code for each group; units of 4 pages (0.132); two groups that
  * give weights beside two that decode again for the values, nothing of which goes through shared memory.
