@@ -9,17 +9,6 @@
 namespace few
 {
 
-/* Whether that phase is over. */
-__device__ inline bool mbar_test(uint32_t bar, uint32_t parity)
-{
-    uint32_t y;
-    asm volatile("{\n.reg .pred p;\n"
-                 "mbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}"
-                 : "=r"(y)
-                 : "r"(bar), "r"(parity)
-                 : "memory");
-    return y != 0;
-}
 /* nb_bar_sync; whether any of the n threads gave true. */
 __device__ inline bool bar_any(int id, int n, bool x)
 {
