@@ -302,6 +302,8 @@ __device__ inline void scores(const place &z, const params &a, const raw<FMT> &w
                 eight(a0, fa, xx), eight(b0, fb, yy);
         }
     };
+    rope16(w.ra, a.rope_int8, rx); /* lane t has 16 codes of either row */
+    rope16(w.rb, a.rope_int8, ry);
     const auto rope = [&]() {
         operand qr = qd;
         qr.lo += 8 * 128 * N >> 4;
@@ -315,8 +317,6 @@ __device__ inline void scores(const place &z, const params &a, const raw<FMT> &w
     /* No product of this page begins before the values' products of the page before have ended, and the warp waits
      * where it asks for one.  So decode first, where there are registers for it. */
     enum { DECODE_FIRST = FMT != FP8 && N == 16 };
-    rope16(w.ra, a.rope_int8, rx); /* lane t has 16 codes of either row */
-    rope16(w.rb, a.rope_int8, ry);
     if (!DECODE_FIRST) rope();
     step(0);
     if (DECODE_FIRST)
