@@ -5,7 +5,6 @@
 import { createHash } from "node:crypto";
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import path from "node:path";
-import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
 
 const [dist, out] = process.argv.slice(2);
@@ -13,7 +12,6 @@ if (!dist || !out) {
   console.error("usage: node embed.mjs DIST OUT.c");
   process.exit(2);
 }
-const here = path.dirname(fileURLToPath(import.meta.url));
 
 const TYPES = {
   ".html": "text/html; charset=utf-8",
@@ -23,19 +21,6 @@ const TYPES = {
   ".woff2": "font/woff2",
   ".txt": "text/plain; charset=utf-8",
 };
-
-/** The licences of what is in the bundle, word for word. */
-function licences() {
-  const names = Object.keys(JSON.parse(readFileSync(path.join(here, "package.json"), "utf8")).dependencies);
-  const parts = names.sort().map((name) => {
-    const dir = path.join(here, "node_modules", name);
-    const { version } = JSON.parse(readFileSync(path.join(dir, "package.json"), "utf8"));
-    const file = readdirSync(dir).find((f) => /^licen[cs]e/i.test(f));
-    if (!file) throw new Error(`${name} has no licence file`);
-    return `${name} ${version}\n\n${readFileSync(path.join(dir, file), "utf8").trim()}\n`;
-  });
-  return Buffer.from(`The page contains these works.\n\n${parts.join(`\n${"-".repeat(72)}\n\n`)}`);
-}
 
 function literal(data) {
   const lines = [];
@@ -57,7 +42,6 @@ function literal(data) {
 }
 
 const files = new Map(readdirSync(dist).map((f) => [f === "index.html" ? "/" : `/${f}`, [f, readFileSync(path.join(dist, f))]]));
-files.set("/licenses.txt", ["licenses.txt", licences()]);
 
 const rows = [...files].sort(([a], [b]) => (a < b ? -1 : 1)).map(([url, [name, body]], k) => {
   const type = TYPES[path.extname(name)];

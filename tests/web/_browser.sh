@@ -21,3 +21,6 @@ if ! cmp -s "$work/package-lock.json" "$work/installed"; then
     cp "$work/package-lock.json" "$work/installed"
 fi
 exec 9>&-
+
+# A build without the page says so as plain text; only npm or node missing can be the reason.
+need_page() { grep -q -a 'Chat with the served model' "$nibble" || skip "this build has no page"; }

@@ -112,10 +112,12 @@ function config(nBlock) {
 }
 
 const WORDS = "Once there was a small boat. It lay on the sand, and it waited for the sea. \u201cCome,\u201d said the wind. <b>Bold</b> it was not, but it went. ".split(/(?<= )/);
+const usageOf = (n) => ({ prompt_tokens: 30, completion_tokens: n, total_tokens: 30 + n, prompt_tokens_details: { cached_tokens: 12 } });
 const sleep = (ms) => new Promise((r) => setTimeout(r, ms));
 
 export function serve({ files, port = 0, nBlock = 2048, key = "", speed = 25 }) {
-  const state = { running: 0, generated: 0, prompt: 0, cached: 0, t0: Date.now(), aborted: 0, requests: [], hasBlock: true };
+  // answer(body): pieces of an answer instead of the invented one: texts, or { reasoning_content }; fail: refuses the next request.
+  const state = { answer: null, fail: null, running: 0, generated: 0, prompt: 0, cached: 0, t0: Date.now(), aborted: 0, requests: [], bodies: [], hasBlock: true };
   const stats = () => ({
     uptime_s: (Date.now() - state.t0) / 1000, running: state.running, waiting: state.running > 2 ? 1 : 0, deferred: 0, waiting_tokens: 0,
     blocks: { all: nBlock, free: Math.floor(nBlock * 0.3), held: Math.floor(nBlock * 0.1), once: Math.floor(nBlock * 0.3), many: Math.floor(nBlock * 0.3) },
@@ -143,8 +145,16 @@ export function serve({ files, port = 0, nBlock = 2048, key = "", speed = 25 }) 
       for await (const part of req) text += part;
       const body = JSON.parse(text);
       state.last = body;
+      state.bodies.push(body);
+      if (state.fail) {
+        const { status, message, headers = {}, cut } = state.fail;
+        state.fail = null;
+        if (cut) return void res.writeHead(200, { "Content-Type": "text/event-stream" }).end(`data: ${JSON.stringify({ choices: [{ delta: { content: message } }] })}\n\n`);
+        return void res.writeHead(status, { "Content-Type": "application/json", ...headers }).end(JSON.stringify({ error: { message } }));
+      }
       const chat = url.pathname.includes("chat");
-      const n = Math.min(body.max_tokens ?? 60, 400);
+      const pieces = state.answer?.(body) ?? Array.from({ length: Math.min(body.max_tokens ?? 60, 400) }, (_, i) => WORDS[i % WORDS.length]);
+      const n = pieces.length;
       state.running++;
       state.hasBlock = true;
       state.prompt += 30;
@@ -158,10 +168,11 @@ export function serve({ files, port = 0, nBlock = 2048, key = "", speed = 25 }) 
       res.writeHead(200, { "Content-Type": "text/event-stream; charset=utf-8" });
       const event = (o) => res.write(`data: ${JSON.stringify(o)}\n\n`);
       for (let i = 0; i < n && !gone; i++) {
-        const w = WORDS[i % WORDS.length];
-        event({ choices: [chat ? { index: 0, delta: { content: w }, finish_reason: null } : { index: 0, text: w, finish_reason: null }] });
+        const w = pieces[i];
+        const delta = typeof w === "string" ? { content: w } : w;
+        event({ choices: [chat ? { index: 0, delta, finish_reason: null } : { index: 0, text: w, finish_reason: null }], usage: usageOf(i + 1) });
         state.generated++;
-        await sleep(speed);
+        if (!state.answer || i % 16 === 15) await sleep(speed);
       }
       state.running--;
       if (gone) {
@@ -169,7 +180,7 @@ export function serve({ files, port = 0, nBlock = 2048, key = "", speed = 25 }) 
         return undefined;
       }
       event({ choices: [chat ? { index: 0, delta: {}, finish_reason: "length" } : { index: 0, text: "", finish_reason: "length" }] });
-      event({ choices: [], usage: { prompt_tokens: 30, completion_tokens: n, total_tokens: 30 + n, prompt_tokens_details: { cached_tokens: 12 } } });
+      event({ choices: [], usage: usageOf(n) });
       res.end("data: [DONE]\n\n");
       return undefined;
     }

@@ -5,9 +5,7 @@
 
 need "$model/config.json" "no bundled model"
 . "$2/tests/web/_browser.sh"
-# A build without the page says so as plain text; only npm or node missing can be the reason.
-strings_of_page() { grep -q -a 'Chat with the served model' "$nibble"; }
-strings_of_page || skip "this build has no page"
+need_page
 
 # Types are checked here and not in every build; web/ is built in a folder of the build.
 for dir in "$src/build/web/page" "$(dirname "$nibble")/web/page"; do

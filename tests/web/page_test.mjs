@@ -3,102 +3,12 @@
 //
 //   node page_test.mjs NIBBLE MODEL CHROMIUM [SCREENSHOTS]
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
-import { readFileSync } from "node:fs";
 import http from "node:http";
-import { createRequire } from "node:module";
-import path from "node:path";
 import { gunzipSync } from "node:zlib";
 
-import { chromium } from "playwright-core";
-
+import { accessible, check, complete, end, frames, open, shot, startServer, usage } from "./harness.mjs";
 import { serve as mock } from "./mock.mjs";
 
-const [nibble, model, browserPath, shots] = process.argv.slice(2);
-const WAIT = 60_000; // for what takes a moment; nothing is measured
-const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
-
-let failed = 0;
-async function check(name, fn) {
-  try {
-    await fn();
-    console.log(`ok    ${name}`);
-  } catch (e) {
-    failed++;
-    console.log(`FAIL  ${name}\n      ${String(e?.stack ?? e).split("\n").slice(0, 8).join("\n      ")}`);
-  }
-}
-
-function startServer(...extra) {
-  const child = spawn(nibble, ["serve", model, "--port", "0", "--kv-cache-dtype", "nvfp4", "--kv-cache-memory-bytes", "32M", ...extra], { stdio: ["ignore", "ignore", "pipe"] });
-  let log = "";
-  return new Promise((resolve, reject) => {
-    child.on("exit", (code) => reject(new Error(`the server ended with ${code}:\n${log}`)));
-    child.stderr.on("data", (d) => {
-      log += d;
-      const at = log.match(/listening on (http:\/\/[^/"]*\/)/);
-      if (at) resolve({ url: at[1], log: () => log, stop: () => (child.removeAllListeners("exit"), child.kill("SIGKILL")) });
-    });
-  });
-}
-
-const browser = await chromium.launch({
-  executablePath: browserPath,
-  // WebGL in software; all else by the painter for processors, which is many times faster than OpenGL in software.
-  args: ["--no-sandbox", "--enable-unsafe-swiftshader", "--use-angle=swiftshader", "--disable-gpu-rasterization", "--disable-accelerated-2d-canvas",
-    "--disable-component-update", "--disable-background-networking"],
-});
-
-/** In the page: of the cells only the first frame draws all, in the first page, then few: no check looks at pixels,
- * and 100,000 cells take a processor seconds. */
-function drawFew(nWhole) {
-  const proto = WebGL2RenderingContext.prototype, draw = proto.drawElementsInstanced;
-  let n = 0;
-  proto.drawElementsInstanced = function (mode, count, type, offset, cells) {
-    draw.call(this, mode, count, type, offset, n++ < nWhole ? cells : Math.min(cells, 300));
-  };
-}
-let nWhole = 3; // slabs
-
-/** Layout and drawing of what was done before have happened. */
-const frames = (page) => page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
-
-/** A page that records what must not happen: errors, and requests to elsewhere. */
-async function open(url, options = {}) {
-  const { hash = "", init, allowed = [], ...rest } = options;
-  const context = await browser.newContext({ viewport: { width: 1280, height: 840 }, colorScheme: "light", reducedMotion: "reduce", ...rest });
-  context.setDefaultTimeout(WAIT);
-  const page = await context.newPage();
-  if (!shots) await page.addInitScript(drawFew, nWhole);
-  nWhole = 0;
-  if (init) await page.addInitScript(init);
-  const bad = [];
-  page.on("console", (m) => {
-    if ((m.type() === "error" || m.type() === "warning") && !allowed.some((a) => a.test(m.text()))) bad.push(`${m.type()}: ${m.text()}`);
-  });
-  page.on("pageerror", (e) => bad.push(`exception: ${e.message}`));
-  page.on("request", (r) => {
-    if (!r.url().startsWith(url) && !r.url().startsWith("data:")) bad.push(`request to ${r.url()}`);
-  });
-  await page.goto(url + hash);
-  return { page, bad, close: () => context.close() };
-}
-
-async function accessible(page, what) {
-  // Of a table 40 rows, which scroll: the one with all values of a token has 576, and axe takes 4 ms for a cell.
-  await page.evaluate(() => document.querySelectorAll("tbody tr:nth-child(n + 41)").forEach((row) => row.remove()));
-  // Through the debugger: the page's own policy lets no script in.
-  await page.evaluate(`(()=>{const module=undefined,define=undefined;${axe}})()`);
-  const r = await page.evaluate(() => globalThis.axe.run(document, { resultTypes: ["violations"] }));
-  const bad = r.violations.filter((v) => v.impact === "serious" || v.impact === "critical");
-  assert.deepEqual(bad.map((v) => `${v.id}: ${v.nodes.slice(0, 3).map((n) => n.html.slice(0, 120)).join(" | ")}`), [], what);
-}
-
-const shot = async (page, name) => {
-  if (shots) await page.screenshot({ path: path.join(shots, `${name}.png`), fullPage: true });
-};
-const complete = (url, body) => fetch(`${url}v1/completions`, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
-const usage = (page) => page.locator(".answer .usage").last().innerText();
 const number = (text) => Number(text.replace(/\u2212/g, "-"));
 
 // WebGL of a machine without a GPU may say that it is slow.
@@ -113,7 +23,7 @@ async function realServer() {
       assert.match(r.headers.get("content-type"), /^text\/html/);
       assert.match(r.headers.get("content-security-policy"), /script-src 'self'/);
       assert.equal((await fetch(server.url, { headers: { "If-None-Match": r.headers.get("etag") } })).status, 304);
-      assert.match((await (await fetch(`${server.url}licenses.txt`)).text()), /three .*MIT/s);
+      assert.match((await (await fetch(`${server.url}THIRD-PARTY.txt`)).text()), /three .*MIT/s);
     });
     await check("compressed for those who take it", async () => {
       const coding = (accept) => new Promise((resolve, reject) => {
@@ -166,10 +76,10 @@ async function realServer() {
       await page.fill("#set-temperature", "1");
       await page.fill("#prompt", "Once upon a time");
       await page.press("#prompt", "Enter");
-      await page.waitForFunction(() => (document.querySelectorAll(".answer .text")[1]?.textContent ?? "").length > 60);
+      await page.waitForFunction(() => (document.querySelector(".answer .text")?.textContent ?? "").length > 60);
       await page.click(".stop");
-      await page.waitForFunction(() => document.querySelectorAll(".answer .usage")[1]?.childElementCount > 0);
-      assert.match(await usage(page), /stopped by you/);
+      await page.waitForFunction(() => document.querySelector(".answer .usage")?.childElementCount > 0);
+      assert.match(await usage(page), /prompt\s+5 tokens.*stopped by you/s);
       await page.unroute("**/v1/completions");
       for (let i = 0; ; i++) {
         const s = await (await fetch(`${server.url}api/stats`)).json();
@@ -184,7 +94,7 @@ async function realServer() {
       await page.press("#prompt", "Enter");
       await page.waitForSelector("#set-top_p[aria-invalid=true]");
       await page.fill("#set-top_p", "");
-      assert.equal(await page.locator(".answer").count(), 2);
+      assert.equal(await page.locator(".answer").count(), 1);
     });
     await check("the cache view tells what /api/cache and /api/stats tell", async () => {
       await complete(server.url, { prompt: "Once there was a little fox who lived near the lake. ".repeat(12), max_tokens: 2 });
@@ -337,16 +247,6 @@ async function invented(files) {
       assert.deepEqual(bad, []);
       await close();
     });
-    await check("what the model writes is text, never markup", async () => {
-      const { page, bad, close } = await open(server.url);
-      await page.fill("#prompt", "<img src=x onerror=alert(1)>");
-      await page.press("#prompt", "Enter");
-      await page.waitForSelector(".answer .usage div");
-      assert.equal(await page.locator("#log img, #log b").count(), 0);
-      assert.match(await page.locator(".answer .text").innerText(), /<b>Bold<\/b>/);
-      assert.deepEqual(bad, []);
-      await close();
-    });
     await check("the settings reach the server", async () => {
       const { page, close } = await open(server.url);
       const want = { temperature: 0.3, top_p: 0.8, top_k: 12, min_p: 0.05, max_tokens: 9, seed: 42 };
@@ -399,6 +299,4 @@ await withKey();
 const files = await startServer();
 await invented(files.url);
 files.stop();
-await browser.close();
-console.log(failed ? `${failed} failed` : "all passed");
-process.exit(failed ? 1 : 0);
+await end();

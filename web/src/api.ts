@@ -1,4 +1,5 @@
 // api.ts - what the server says: shapes of its answers (docs/serving-page.md), the key, requests.
+import { tab } from "./storage";
 
 export interface Stats {
   uptime_s: number;
@@ -125,32 +126,24 @@ export class ApiError extends Error {
   constructor(
     readonly status: number,
     message: string,
+    /** Seconds that the server asks to wait, or 0. */
+    readonly retryAfter = 0,
   ) {
-    super(message);
+    super(message.replace(/\.$/, ""));
   }
 }
 
-const KEY = "nibble.key";
-const needKey = new EventTarget();
+const keyEvents = new EventTarget();
 
-export const onKeyNeeded = (fn: () => void): void => needKey.addEventListener("need", fn);
+/** The server refused a request for want of a key; a key was given. */
+export const onKeyNeeded = (fn: () => void): void => keyEvents.addEventListener("need", fn);
+export const onKeyGiven = (fn: () => void): void => keyEvents.addEventListener("given", fn);
+
+export const getKey = (): string => tab.get("key");
 
 export function setKey(key: string): void {
-  try {
-    if (key) sessionStorage.setItem(KEY, key);
-    else sessionStorage.removeItem(KEY);
-  } catch {
-    memory = key;
-  }
-}
-let memory = ""; // where the browser gives no storage
-
-export function getKey(): string {
-  try {
-    return sessionStorage.getItem(KEY) ?? memory;
-  } catch {
-    return memory;
-  }
+  tab.set("key", key);
+  keyEvents.dispatchEvent(new Event("given"));
 }
 
 async function failure(r: Response): Promise<ApiError> {
@@ -162,8 +155,8 @@ async function failure(r: Response): Promise<ApiError> {
   } catch {
     // not JSON: the status line has to do
   }
-  if (r.status === 401) needKey.dispatchEvent(new Event("need"));
-  return new ApiError(r.status, text);
+  if (r.status === 401) keyEvents.dispatchEvent(new Event("need"));
+  return new ApiError(r.status, text, Number(r.headers.get("Retry-After")) || 0);
 }
 
 /** A request with the key; anything but 2xx throws an ApiError with the server's words. */

@@ -1,194 +1,249 @@
-// chat.ts - the conversation: streaming, stop, what each answer cost.
-import { ApiError, type Config, request } from "./api";
-import { h, say, setText } from "./dom";
-import { count, rate, seconds } from "./format";
+// chat.ts - the chat view: the composer, the conversation it belongs to, the list of the others.
+import { type Config, onKeyGiven } from "./api";
+import { button, copyText, h, say, setText } from "./dom";
+import { count } from "./format";
+import { List } from "./list";
 import { Settings } from "./settings";
-import { events } from "./sse";
+import { type Conversation, type Mode, Store } from "./store";
+import { tab } from "./storage";
+import { type Host, Talk } from "./talk";
 
-interface Usage {
-  prompt_tokens?: number;
-  completion_tokens?: number;
-  prompt_tokens_details?: { cached_tokens?: number } | null;
-}
+/** Browsers have six connections to a server; the rest of the page needs two. */
+const MAX_RUNNING = 4;
+/** Models with fewer parameters are for demonstrations and know stories only. */
+const SMALL = 100e6;
+const CURRENT = "conversation";
 
-interface Chunk {
-  choices?: { text?: string; delta?: { content?: string | null }; finish_reason?: string | null }[];
-  usage?: Usage | null;
-  error?: { message?: string };
-}
+const SUGGESTIONS: Record<Mode, string[]> = {
+  chat: ["Explain how a refrigerator works, in three steps.", "Compare tea and coffee in a table.", "Write a polite e-mail that moves a meeting to Friday.", "Write a Python function that reverses a list."],
+  text: ["The three most useful inventions are", "Dear Sir or Madam,", "def fibonacci(n):", "Once upon a time"],
+};
+const SMALL_SUGGESTIONS: Record<Mode, string[]> = {
+  chat: ["Tell me a story about a cat.", "Tell me a story about a brave little boat."],
+  text: ["Once upon a time", "The old lighthouse keeper had a secret."],
+};
 
-interface Message {
-  role: "user" | "assistant";
-  content: string;
-}
-
-type Mode = "chat" | "text";
-
-/** Sentences of a growing text, once each, for screen readers. */
-class Sentences {
-  private said = 0;
-  constructor(private readonly out: (s: string) => void) {}
-  push(text: string, end = false): void {
-    const rest = text.slice(this.said);
-    let cut = end ? rest.length : -1;
-    if (!end) {
-      for (const m of rest.matchAll(/[.!?…]["”')]*\s/g)) cut = m.index + m[0].length;
-      if (cut < 0 && rest.length > 240) cut = rest.lastIndexOf(" ");
-    }
-    if (cut <= 0) return;
-    this.said += cut;
-    const line = rest.slice(0, cut).trim();
-    if (line) this.out(line);
-  }
-}
-
-class Answer {
-  readonly el: HTMLElement;
-  readonly tools: HTMLElement;
-  text = "";
-  private readonly body: HTMLElement;
-  private readonly foot: HTMLElement;
-  private readonly node: Text;
-  private readonly sentences = new Sentences(say);
-  private readonly t0 = performance.now();
-  private first = 0;
-  private last = 0;
-  private pieces = 0;
-  private pending = false;
-
-  constructor(label: string, prompt: string | null) {
-    this.node = document.createTextNode("");
-    this.body = h("p", { class: "text writing" }, prompt !== null && h("span", { class: "prompt" }, prompt), this.node);
-    this.foot = h("dl", { class: "usage" });
-    this.tools = h("div", { class: "tools" });
-    this.el = h("article", { class: "message answer", "aria-label": label }, this.body, this.foot, this.tools);
-  }
-
-  add(piece: string): void {
-    const now = performance.now();
-    if (!this.first) this.first = now;
-    this.last = now;
-    this.pieces++;
-    this.text += piece;
-    if (this.pending) return;
-    this.pending = true;
-    requestAnimationFrame(() => {
-      this.pending = false;
-      this.node.data = this.text;
-      this.sentences.push(this.text);
-      this.el.dispatchEvent(new Event("grown", { bubbles: true }));
-    });
-  }
-
-  end(usage: Usage | null, reason: string): void {
-    this.node.data = this.text;
-    this.sentences.push(this.text, true);
-    this.body.classList.remove("writing");
-    const n = usage?.completion_tokens ?? this.pieces;
-    const rows: [string, string][] = [];
-    if (usage) {
-      rows.push(["prompt", `${count(usage.prompt_tokens ?? 0)} tokens`]);
-      rows.push(["cached", count(usage.prompt_tokens_details?.cached_tokens ?? 0)]);
-    }
-    rows.push(["generated", `${count(n)} tokens`]);
-    if (this.pieces > 1 && this.last > this.first)
-      rows.push(["speed", `${rate(((n - 1) * 1000) / (this.last - this.first))} tokens/s`]);
-    if (this.first) rows.push(["first token", seconds((this.first - this.t0) / 1000)]);
-    rows.push(["ended", reason]);
-    for (const [k, v] of rows) this.foot.append(h("div", {}, h("dt", {}, k), h("dd", {}, v)));
-    say(`Answer finished: ${rows.map(([k, v]) => `${k} ${v}`).join(", ")}`);
-  }
-
-  fail(message: string): void {
-    this.body.classList.remove("writing");
-    this.el.insertBefore(h("p", { class: "error", role: "alert" }, message), this.foot);
-  }
-}
-
-const REASONS: Record<string, string> = { stop: "end of text", length: "length limit", abort: "stopped by the server" };
-
-export class Chat {
+export class Chat implements Host {
   private readonly settings = new Settings();
+  private readonly store = new Store((id) => void this.changedElsewhere(id));
+  private readonly list: List;
   private readonly log: HTMLElement;
-  private readonly empty: HTMLElement;
+  private readonly empty = h("div", { class: "empty" });
   private readonly input: HTMLTextAreaElement;
-  private readonly inputLabel: HTMLElement;
-  private readonly send: HTMLButtonElement;
-  private readonly stop: HTMLButtonElement;
+  private readonly inputLabel = h("label", { for: "prompt", class: "sr" }, "Message");
+  private readonly note = h("p", { class: "error", id: "prompt-error", role: "alert", hidden: true });
+  private readonly send = h("button", { type: "submit", class: "primary" }, "Send");
+  private readonly halt = button("Stop", "Stop", () => this.talk.stop(), "stop");
   private readonly modes = new Map<Mode, HTMLInputElement>();
+  private readonly talks = new Map<string, Talk>(); // on the screen, or running
+  private talk: Talk;
   private mode: Mode = "chat";
-  private model = "";
-  private messages: Message[] = [];
-  private abort: AbortController | null = null;
+  private cfg: Config | null = null;
   private stick = true;
 
   constructor(root: HTMLElement) {
-    this.empty = h("div", { class: "empty" });
-    this.log = h("div", { class: "log", id: "log", role: "region", "aria-label": "Conversation", tabindex: 0 }, this.empty);
+    this.log = h("div", { class: "log", id: "log", role: "region", "aria-label": "Conversation", tabindex: 0 });
+    let top = 0;
     this.log.addEventListener("scroll", () => {
-      this.stick = this.log.scrollTop + this.log.clientHeight > this.log.scrollHeight - 40;
+      const isUp = this.log.scrollTop < top; // by the reader; growing text only moves down
+      top = this.log.scrollTop;
+      if (isUp || !this.stick) this.stick = top + this.log.clientHeight > this.log.scrollHeight - 40;
     });
     this.log.addEventListener("grown", () => this.follow());
-    this.input = h("textarea", { id: "prompt", rows: 3, "aria-describedby": "prompt-hint" });
-    this.inputLabel = h("label", { for: "prompt", class: "sr" }, "Message");
-    this.send = h("button", { type: "submit", class: "primary" }, "Send");
-    this.stop = h("button", { type: "button", class: "stop", hidden: true }, "Stop");
-    const clear = h("button", { type: "button", class: "quiet" }, "Clear");
-    const form = h(
-      "form",
-      { class: "composer" },
-      this.inputLabel,
-      this.input,
-      h(
-        "div",
-        { class: "composer-row" },
-        this.modeChoice(),
-        h("span", { id: "prompt-hint", class: "hint keys" }, "Enter sends, Shift and Enter starts a line, Escape stops"),
-        clear,
-        this.stop,
-        this.send,
-      ),
-    );
+    this.log.addEventListener("click", (e) => {
+      const code = e.target instanceof Element && e.target.closest(".copy-code")?.closest(".code")?.querySelector("code");
+      if (code) void copyText(code.textContent ?? "");
+    });
+    this.list = new List(this.store, {
+      open: (id) => this.open(id),
+      rename: (id, title) => this.rename(id, title),
+      remove: (ids) => this.remove(ids),
+    });
+    this.input = h("textarea", { id: "prompt", rows: 3, "aria-describedby": "prompt-hint prompt-error" });
+    const hint = h("span", { id: "prompt-hint", class: "hint keys" }, "Enter sends, Shift+Enter starts a line, Escape stops");
+    const fresh = button("New", "New conversation", () => this.begin(), "quiet");
+    this.halt.hidden = true;
+    const form = h("form", { class: "composer" }, this.inputLabel, this.input, this.note, h("div", { class: "composer-row" }, this.modeChoice(), hint, fresh, this.halt, this.send));
     form.addEventListener("submit", (e) => {
       e.preventDefault();
-      void this.submit();
+      this.submit(this.input.value);
     });
     this.input.addEventListener("keydown", (e) => {
       if (e.key === "Enter" && !e.shiftKey && !e.isComposing) {
         e.preventDefault();
-        void this.submit();
+        this.submit(this.input.value);
       }
     });
     root.addEventListener("keydown", (e) => {
-      if (e.key === "Escape" && this.abort) {
+      if (e.key === "Escape" && this.talk.isRunning) {
         e.preventDefault();
-        this.abort.abort();
+        this.talk.stop();
       }
     });
-    this.stop.addEventListener("click", () => this.abort?.abort());
-    clear.addEventListener("click", () => this.clear());
-    root.append(h("div", { class: "chat-grid" }, h("div", { class: "talk" }, this.log, form), this.settings.el));
-    this.setMode("chat");
+    this.settings.el.addEventListener("input", () => this.complain(""));
+    root.append(h("div", { class: "chat-grid" }, this.list.el, h("div", { class: "talk" }, this.log, form), this.settings.el));
+    onKeyGiven(() => {
+      for (const t of this.talks.values()) if (t.refused === 401) t.again();
+    });
+    const last = tab.get(CURRENT);
+    this.talk = this.blank();
+    this.show(this.talk);
+    void this.open(last);
   }
 
   config(c: Config): void {
-    this.model = c.name;
+    this.cfg = c;
     this.settings.defaults(c);
     const chat = this.modes.get("chat");
     if (chat) chat.disabled = !c.has_template;
-    if (!c.has_template) this.setMode("text");
-    if (!c.has_text) this.notice("This model was loaded without a tokenizer: it takes token ids over the API, but no text.");
+    if (!c.has_template && !this.talk.data.turns.length) this.talk.data.mode = "text";
+    this.setMode(this.talk.data.mode);
+    this.controls();
   }
 
-  private notice(text: string): void {
-    this.empty.replaceChildren(h("p", { class: "error" }, text));
-    this.send.disabled = true;
+  // ---- what a conversation asks for ----
+
+  fields(mode: Mode): ReturnType<Host["fields"]> {
+    const sampling = this.settings.values(mode);
+    if (typeof sampling === "string") {
+      this.complain(sampling);
+      return null;
+    }
+    this.complain("");
+    return { system: this.settings.system.value.trim(), sampling };
+  }
+
+  mayRun(): boolean {
+    const n = [...this.talks.values()].filter((t) => t.isRunning).length;
+    if (n >= MAX_RUNNING) this.complain(`${MAX_RUNNING} conversations are being answered: stop one of them, or wait.`);
+    return n < MAX_RUNNING;
+  }
+
+  changed(talk: Talk): void {
+    this.store.put(talk.data).then(
+      () => this.list.warn(""),
+      (e: unknown) => this.list.warn(e instanceof Error ? e.message : String(e)),
+    ).finally(() => void this.relist());
+  }
+
+  running(talk: Talk): void {
+    if (!talk.isRunning && talk !== this.talk) this.talks.delete(talk.data.id);
+    void this.relist();
+    if (talk !== this.talk) return;
+    this.controls();
+    if (!talk.isRunning && document.activeElement === document.body) this.input.focus();
+  }
+
+  private controls(): void {
+    this.halt.hidden = !this.talk.isRunning;
+    this.send.disabled = this.talk.isRunning || this.cfg?.has_text === false;
+  }
+
+  // ---- one conversation or another ----
+
+  private blank(): Talk {
+    const now = Date.now();
+    // Not crypto.randomUUID: pages over plain HTTP do not have it.
+    const id = [...crypto.getRandomValues(new Uint8Array(12))].map((b) => b.toString(16).padStart(2, "0")).join("");
+    const mode = this.cfg?.has_template === false ? "text" : this.mode;
+    return new Talk({ id, title: "", created: now, updated: now, mode, system: "", turns: [] }, this);
+  }
+
+  private show(talk: Talk): void {
+    if (!this.talk.isRunning) this.talks.delete(this.talk.data.id);
+    this.talk = talk;
+    this.talks.set(talk.data.id, talk);
+    tab.set(CURRENT, talk.data.id);
+    this.setMode(talk.data.mode);
+    if (talk.data.turns.length && talk.data.mode === "chat") this.settings.setSystem(talk.data.system);
+    this.log.replaceChildren(...(talk.data.turns.length ? [talk.el] : [this.empty]));
+    this.complain("");
+    this.stick = true;
+    this.controls();
+    void this.relist();
+    this.follow();
+  }
+
+  private begin(): void {
+    if (this.talk.data.turns.length) this.show(this.blank());
+    say("New conversation");
+    this.input.focus();
+  }
+
+  private async open(id: string): Promise<void> {
+    const before = this.talk;
+    const known = this.talks.get(id);
+    const data = known ? null : await this.store.get(id);
+    const talk = known ?? (data && new Talk(data, this));
+    if (!talk || talk === this.talk || this.talk !== before) return;
+    this.show(talk);
+    say(`Conversation: ${talk.data.title}`);
+  }
+
+  private async changedElsewhere(id: string): Promise<void> {
+    const known = this.talks.get(id);
+    if (known && !known.isRunning) {
+      const data = await this.store.get(id);
+      if (known === this.talk && !known.isRunning) return this.show(data ? new Talk(data, this) : this.blank());
+    }
+    void this.relist();
+  }
+
+  private async rename(id: string, title: string): Promise<void> {
+    const data: Conversation | null = this.talks.get(id)?.data ?? (await this.store.get(id));
+    if (!data) return;
+    data.title = title;
+    await this.store.put(data).catch((e: unknown) => this.list.warn(e instanceof Error ? e.message : String(e)));
+    void this.relist();
+  }
+
+  private async remove(ids: string[]): Promise<void> {
+    for (const id of ids) {
+      this.talks.get(id)?.drop();
+      this.talks.delete(id);
+      await this.store.delete(id).then(
+        () => this.list.warn(""),
+        (e: unknown) => this.list.warn(e instanceof Error ? e.message : String(e)),
+      );
+    }
+    if (ids.includes(this.talk.data.id)) this.show(this.blank());
+    else void this.relist();
+  }
+
+  private relist(): Promise<void> {
+    return this.list.refresh(this.talk.data.id, (id) => this.talks.get(id)?.isRunning === true);
+  }
+
+  // ---- the composer ----
+
+  private submit(text: string): void {
+    const prompt = this.mode === "chat" ? text.trim() : text;
+    if (!prompt.trim() || this.send.disabled) return;
+    if (!this.talk.ask(prompt)) {
+      if (this.note.hidden) this.complain("The conversation is still being loaded: try again in a moment.");
+      return;
+    }
+    this.input.value = "";
+    this.log.replaceChildren(this.talk.el);
+    this.stick = true;
+    this.follow();
+  }
+
+  /** A line that says why nothing was sent; empty: takes it back. */
+  private complain(text: string): void {
+    setText(this.note, text);
+    this.note.hidden = !text;
   }
 
   private modeChoice(): HTMLElement {
     const option = (mode: Mode, text: string): HTMLElement => {
       const input = h("input", { type: "radio", name: "mode", value: mode, id: `mode-${mode}` });
-      input.addEventListener("change", () => this.setMode(mode));
+      input.addEventListener("change", () => {
+        this.mode = mode;
+        if (this.talk.data.turns.length) this.begin();
+        this.talk.data.mode = mode;
+        this.setMode(mode);
+      });
       this.modes.set(mode, input);
       return h("label", { for: input.id }, input, h("span", {}, text));
     };
@@ -201,137 +256,29 @@ export class Chat {
     if (radio) radio.checked = true;
     this.settings.showSystem(mode === "chat");
     setText(this.inputLabel, mode === "chat" ? "Message" : "Text to continue");
-    this.input.placeholder = mode === "chat" ? "Tell me a story about a cat." : "Once upon a time";
+    this.input.placeholder = mode === "chat" ? "Message to the model" : "Text that the model continues";
     this.send.textContent = mode === "chat" ? "Send" : "Continue";
-    if (!this.log.querySelector("article")) this.welcome();
+    this.welcome();
   }
 
   private welcome(): void {
-    const try_ = (text: string): HTMLElement => {
-      const b = h("button", { type: "button", class: "suggestion" }, text);
-      b.addEventListener("click", () => {
-        this.input.value = text;
-        void this.submit();
-      });
-      return b;
-    };
-    const chat = this.mode === "chat";
+    const c = this.cfg;
+    if (c && !c.has_text) {
+      this.empty.replaceChildren(h("p", { class: "error" }, "This model was loaded without a tokenizer: it takes token ids over the API, but no text."));
+      return;
+    }
+    const isSmall = c !== null && c.engine.n_param < SMALL;
+    const isChat = this.mode === "chat";
+    const suggestions = (isSmall ? SMALL_SUGGESTIONS : SUGGESTIONS)[this.mode];
     this.empty.replaceChildren(
-      h("h2", {}, chat ? "Ask for a story" : "Begin, and the model goes on"),
-      h(
-        "p",
-        { class: "muted" },
-        chat
-          ? "Every answer tells what it cost: tokens computed, tokens found in the cache, speed."
-          : "The text goes to the model as it is, without a chat template. What was a prompt before comes from the cache, 64 tokens at a time.",
-      ),
-      h(
-        "div",
-        { class: "suggestions" },
-        ...(chat
-          ? ["Tell me a story about a cat.", "Tell me a story about a brave little boat."]
-          : ["Once upon a time", "The old lighthouse keeper had a secret."]
-        ).map(try_),
-      ),
+      h("h2", {}, isChat ? "Ask the model" : "Begin a text, and the model continues it"),
+      isSmall ? h("p", { class: "muted" }, `This model has only ${count(c.engine.n_param / 1e6)} million parameters: it tells short stories and knows no facts.`) : "",
+      h("p", { class: "muted" }, isChat ? "Each answer shows its speed and how many tokens came from the cache." : "The text goes to the model as it is, without a chat template."),
+      h("div", { class: "suggestions" }, ...suggestions.map((s) => h("button", { type: "button", class: "suggestion", onclick: () => this.submit(s) }, s))),
     );
-  }
-
-  private clear(): void {
-    this.abort?.abort();
-    this.messages = [];
-    this.log.replaceChildren(this.empty);
-    this.welcome();
-    say("Conversation cleared");
-    this.input.focus();
   }
 
   private follow(): void {
     if (this.stick) this.log.scrollTop = this.log.scrollHeight;
-  }
-
-  private show(el: HTMLElement): void {
-    this.empty.remove();
-    this.log.append(el);
-    this.stick = true;
-    this.follow();
-  }
-
-  private async submit(): Promise<void> {
-    const text = this.mode === "chat" ? this.input.value.trim() : this.input.value || this.input.placeholder;
-    if (!text || this.abort) return;
-    const sampling = this.settings.values();
-    if (typeof sampling === "string") {
-      say(sampling);
-      return;
-    }
-    this.input.value = "";
-    if (this.mode === "chat") await this.chat(text, sampling);
-    else await this.continueText(text, sampling);
-  }
-
-  private async chat(text: string, sampling: Record<string, number>): Promise<void> {
-    this.show(h("article", { class: "message user", "aria-label": "You" }, h("p", { class: "text" }, text)));
-    const answer = new Answer("Model", null);
-    const system = this.settings.system.value.trim();
-    const turn: Message = { role: "user", content: text };
-    const messages = [...(system ? [{ role: "system", content: system }] : []), ...this.messages, turn];
-    await this.stream(answer, "v1/chat/completions", { messages, ...sampling });
-    if (answer.text) this.messages.push(turn, { role: "assistant", content: answer.text });
-  }
-
-  private async continueText(prompt: string, sampling: Record<string, number>): Promise<void> {
-    const answer = new Answer("Text", prompt);
-    await this.stream(answer, "v1/completions", { prompt, ...sampling });
-    if (!answer.text) return;
-    const more = h("button", { type: "button", class: "quiet" }, "Go on from here");
-    more.addEventListener("click", () => {
-      const now = this.settings.values();
-      if (this.abort || typeof now === "string") return;
-      more.remove();
-      void this.continueText(prompt + answer.text, now);
-    });
-    answer.tools.append(more);
-  }
-
-  private async stream(answer: Answer, path: string, body: Record<string, unknown>): Promise<void> {
-    const abort = new AbortController();
-    this.abort = abort;
-    this.stop.hidden = false;
-    this.send.disabled = true;
-    this.show(answer.el);
-    let usage: Usage | null = null;
-    let reason = "";
-    try {
-      const r = await request(path, {
-        method: "POST",
-        headers: { "Content-Type": "application/json" },
-        body: JSON.stringify({ model: this.model || undefined, ...body, stream: true, stream_options: { include_usage: true } }),
-        signal: abort.signal,
-      });
-      if (!r.body) throw new Error("the server sent no stream");
-      for await (const data of events(r.body)) {
-        if (data === "[DONE]") break;
-        const chunk = JSON.parse(data) as Chunk;
-        if (chunk.error) throw new Error(chunk.error.message ?? "the server reported an error");
-        const choice = chunk.choices?.[0];
-        const piece = choice?.delta?.content ?? choice?.text;
-        if (piece) answer.add(piece);
-        if (choice?.finish_reason) reason = REASONS[choice.finish_reason] ?? choice.finish_reason;
-        if (chunk.usage) usage = chunk.usage;
-      }
-      answer.end(usage, reason || "cut off");
-    } catch (e) {
-      if (abort.signal.aborted) answer.end(usage, "stopped by you");
-      else {
-        const text = e instanceof Error ? e.message : String(e);
-        answer.fail(e instanceof ApiError ? text : `The connection failed: ${text}`);
-      }
-    } finally {
-      this.abort = null;
-      this.stop.hidden = true;
-      this.send.disabled = false;
-      this.follow();
-      if (document.activeElement === document.body) this.input.focus();
-    }
   }
 }

@@ -45,6 +45,34 @@ export function say(text: string): void {
   while (log.childElementCount > 4) log.firstElementChild?.remove();
 }
 
+export function button(text: string, label: string, onclick: () => void, kind = "quiet small"): HTMLButtonElement {
+  return h("button", { type: "button", class: kind, "aria-label": label, onclick }, text);
+}
+
+/** Puts a text on the clipboard; says so, or why not. */
+export async function copyText(text: string): Promise<void> {
+  try {
+    if (navigator.clipboard) await navigator.clipboard.writeText(text);
+    else copySelected(text);
+    say("Copied");
+  } catch {
+    say("The browser does not let the page copy");
+  }
+}
+
+/** For pages over plain HTTP from another host, which have no navigator.clipboard. */
+function copySelected(text: string): void {
+  const focused = document.activeElement;
+  const box = h("textarea", { class: "sr", readonly: true, "aria-hidden": "true" });
+  box.value = text;
+  document.body.append(box);
+  box.select();
+  const done = document.execCommand("copy");
+  box.remove();
+  if (focused instanceof HTMLElement) focused.focus();
+  if (!done) throw new Error("refused");
+}
+
 /** A small table: heads, then rows; the first cell of a row is its header. */
 export function table(caption: string, heads: string[], rows: Child[][]): HTMLTableElement {
   return h(

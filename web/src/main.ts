@@ -2,35 +2,20 @@
 import "uplot/dist/uPlot.min.css";
 import "./style.css";
 
-import { ApiError, type Config, get, onKeyNeeded, setKey, type Stats } from "./api";
+import { ApiError, type Config, get, getKey, onKeyGiven, onKeyNeeded, setKey, type Stats } from "./api";
 import { BlockView } from "./block";
 import { CacheView } from "./cache";
 import { Chat } from "./chat";
 import { byId, h, say, setText } from "./dom";
+import { browser } from "./storage";
 
 const THEMES = ["auto", "light", "dark"] as const;
 type Theme = (typeof THEMES)[number];
 const themeChanged = new EventTarget();
 
-function store(key: string, value: string): void {
-  try {
-    localStorage.setItem(key, value);
-  } catch {
-    // no storage: the choice lasts as long as the page
-  }
-}
-
-function stored(key: string): string | null {
-  try {
-    return localStorage.getItem(key);
-  } catch {
-    return null;
-  }
-}
-
 function setUpTheme(): void {
   const button = byId<HTMLButtonElement>("theme");
-  let theme: Theme = THEMES.find((t) => t === stored("nibble.theme")) ?? "auto";
+  let theme: Theme = THEMES.find((t) => t === browser.get("theme")) ?? "auto";
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const apply = (): void => {
     const shown = theme === "auto" ? (dark.matches ? "dark" : "light") : theme;
@@ -41,7 +26,7 @@ function setUpTheme(): void {
   };
   button.addEventListener("click", () => {
     theme = THEMES[(THEMES.indexOf(theme) + 1) % THEMES.length] ?? "auto";
-    store("nibble.theme", theme);
+    browser.set("theme", theme);
     apply();
     say(`Theme: ${theme}`);
   });
@@ -94,23 +79,24 @@ function setLive(state: "ok" | "busy" | "off" | "wait", text: string): void {
   setText(live, text);
 }
 
-let restart: () => void = () => undefined;
-
 function setUpKey(): void {
   const bar = byId<HTMLFormElement>("key-bar");
   const input = byId<HTMLInputElement>("key");
   onKeyNeeded(() => {
     if (!bar.hidden) return;
+    const text = getKey() ? "The server refused this API key" : "This server asks for an API key";
+    setText(byId("key-label"), text);
     bar.hidden = false;
-    say("This server asks for an API key");
+    say(text);
     input.focus();
   });
   bar.addEventListener("submit", (e) => {
     e.preventDefault();
-    setKey(input.value.trim());
+    const key = input.value.trim();
+    if (!key) return;
     input.value = "";
     bar.hidden = true;
-    restart();
+    setKey(key);
   });
 }
 
@@ -131,6 +117,7 @@ function start(): void {
     block.themed();
   });
   let config: Config | null = null;
+  let uptime = 0;
   let timer = 0;
   let wait = 1000;
   const tick = async (): Promise<void> => {
@@ -146,6 +133,8 @@ function start(): void {
       }
       if (!document.hidden) {
         const s = await get<Stats>("api/stats", AbortSignal.timeout(5000));
+        if (s.uptime_s < uptime) config = null; // another server, perhaps with another model
+        uptime = s.uptime_s;
         cache.stats(s);
         const busy = s.running + s.waiting;
         setLive(busy ? "busy" : "ok", busy ? `${s.running} running${s.waiting ? `, ${s.waiting} waiting` : ""}` : "idle");
@@ -161,12 +150,13 @@ function start(): void {
     }
     timer = window.setTimeout(() => void tick(), wait);
   };
-  restart = () => {
+  const restart = (): void => {
     wait = 1000;
     void tick();
     cache.refresh();
     block.refresh();
   };
+  onKeyGiven(restart);
   document.addEventListener("visibilitychange", () => {
     if (!document.hidden) restart();
   });
