@@ -1,46 +1,21 @@
 #!/usr/bin/env python3
-"""sources.py - docs/sources.md: each figure of the four documents that nibble was asked for with, beside ours.
+"""sources.py - docs/sources.md: claims of four published documents beside our figures.
 
-    tools/sources.py NIBBLE [--root DIR] [--output FILE]      writes it (default: docs/sources.md)
-    tools/sources.py NIBBLE --check                           exit code 1 if the file is another
+    tools/sources.py NIBBLE             writes it
+    tools/sources.py NIBBLE --check     exit code 1 if it is out of date; --root DIR: of another tree
 
 Our figures come from `nibble plan --json` and from bench/results; they are computed here, and the text with them.
 sources_rows.py has the list: what is claimed, how ours is computed, why they differ.
 """
-import argparse
-import difflib
 import functools
-import json
-import os
-import subprocess
+import re
 import sys
 
+import doc_plan
 import sources_rows
+from doc_plan import Plan, cell, only
 
 K32, K128, M1 = 32 << 10, 128 << 10, 1 << 20
-
-
-class Plan:
-    """Calls of `nibble plan`, each once."""
-
-    def __init__(self, nibble):
-        self.nibble, self.done = nibble, {}
-
-    def __call__(self, *args):
-        if args not in self.done:
-            out = subprocess.run([self.nibble, "plan", *args, "--json"], capture_output=True, text=True, check=False)
-            if out.returncode:
-                sys.exit(f"sources: nibble plan {' '.join(args)}: {out.stderr.strip()}")
-            self.done[args] = json.loads(out.stdout)
-        return self.done[args]
-
-
-def only(rows, **want):
-    """The one row of a list that has these values."""
-    found = [r for r in rows if all(r.get(k) == v for k, v in want.items())]
-    if len(found) != 1:
-        sys.exit(f"sources: {len(found)} rows with {want}: expected 1")
-    return found[0]
 
 
 class Facts:
@@ -56,8 +31,7 @@ class Facts:
 
     @functools.lru_cache(maxsize=None)
     def result(self, name):
-        with open(os.path.join(self.root, "bench", "results", name + ".json"), encoding="utf-8") as f:
-            return json.load(f)
+        return doc_plan.result(self.root, name)
 
     # Bytes.
 
@@ -88,9 +62,7 @@ class Facts:
             args += ["--" + name.replace("_", "-"), value]
         return self.plan(*args)
 
-    @staticmethod
-    def users(plan, dtype, context=K128):
-        return only(only(plan["capacity"], dtype=dtype)["contexts"], context=context)["users"]
+    users = staticmethod(lambda plan, dtype, context=K128: doc_plan.users(plan, dtype, context))
 
     @staticmethod
     def step(plan, dtype, context, sequences):
@@ -162,43 +134,40 @@ class Facts:
         return only(self.replay, trace=trace, replay=replay, record=record, cache_gb=gb)
 
 
-HEAD = """# The sources, recomputed
+HEAD = """# Published figures, recomputed
 
-nibble was asked for with four documents. Each figure of theirs stands here beside what nibble computes
-(`nibble plan --json`, from the functions that allocate) or has measured (`bench/results`), with the reason
-where they differ. Made by `tools/sources.py`, never edited by hand; `tests/e2e/sources.sh` compares.
+Four documents shaped nibble's goals: an article, a provider's guide, a vendor's article and a lesson.
+This page puts their claims beside what nibble computes with `nibble plan`, or has measured (`bench/results`).
+Claims that repeat others, that are plain arithmetic or that cannot be checked here are left out, so the verdicts are no statistic.
 
-    python3 tools/sources.py build/release/nibble
+    python3 tools/sources.py build/release/nibble      # writes this page; tests/e2e/sources.sh compares it
 
-Of theirs a few words are quoted. k is 1,024 tokens and 1M 2^20 (A14, B30), GB 10^9 bytes, GiB 2^30. TP8: eight GPUs compute each token together; DP8: eight
-replicas of the attention with users of their own, experts dealt over all.
-"At most" is a bound from the data sheet: every sequence gets one token per step, and nothing takes time but
-reading and BF16 arithmetic (an engine that multiplies in FP8 can be up to twice as fast where arithmetic binds). "Modelled" has the
-shares of the data sheet that nibble reached on one H100 ([roofline](../src/capacity/README.md)). Nothing here was run on an H200 or a B200, nor with these models' weights.
-Accuracy is of nibble-tiny (15 M parameters) and of generated tensors: it ranks, it does not predict a large model.
+How to read the tables:
+
+- k is 1,024 tokens, 1M is 2^20, GB is 10^9 bytes, GiB is 2^30.
+- TP8 means that eight GPUs compute each token together. DP8 means eight replicas of the attention with users of their own, and experts dealt over all.
+- "At most" is a bound from the data sheet: one token per sequence and step, and only reads and BF16 arithmetic take time.
+  An engine that multiplies in FP8 can be up to twice as fast where arithmetic binds.
+- "Modelled" has the shares of the data sheet that nibble reached on one H100 ([roofline](../src/capacity/README.md)).
+- Nothing here was run on several H200 or on a B200, nor with these models' weights.
+- Accuracy is that of nibble-tiny (15 M parameters) and of generated tensors: it ranks formats, it does not predict a large model.
 """
-
-
-def cell(s):
-    return str(s).replace("|", "\\|").replace("\n", " ")
 
 
 def render(facts):
     documents = sources_rows.documents(facts)
     rows = {r.id: r for d in documents for r in d.rows}
+    for r in rows.values():
+        gone = set(re.findall(r"\b[A-D]\d{1,2}\b", f"{r.ours} {r.why}")) - set(rows)
+        if gone:
+            sys.exit(f"sources: {r.id} refers to {' '.join(gone)}, which are not there")
     out = [HEAD]
-    counts = sum(len(d.rows) for d in documents)
-    right = sum(r.verdict == "right" for r in rows.values())
-    partly = sum(r.verdict.startswith("right ") for r in rows.values())
-    unseen = sum(r.verdict.startswith(sources_rows.NOT_HERE) for r in rows.values())
-    out.append(f"{counts} figures and claims: {right} right, {partly} right with the condition that stands there, "
-               f"{counts - right - partly - unseen} wrong, ambiguous or not reproduced, {unseen} not checkable here.\n")
     listed = {rid for rid, _, _ in sources_rows.LARGEST}
     least = min(rows[rid].factor for rid in listed)
     missed = [r.id for r in rows.values() if r.factor and r.factor > least and r.id not in listed and r.id not in sources_rows.SAME]
     if missed:
         sys.exit(f"sources: larger than the least of the ten, and not among them: {' '.join(missed)} (LARGEST, SAME of sources_rows.py)")
-    out.append("## The ten largest errors\n\nBy factor between claim and ours, of a range (B12, B52) its middle; rows that repeat one of them are left out.\n")
+    out.append("## Which errors are largest?\n\nThe factor is between the claim and our figure; a range counts by its middle. Claims that repeat one of these are left out.\n")
     out.append("| | claim | ours | factor |\n|---|---|---|--:|")
     worst = sorted(sources_rows.LARGEST, key=lambda x: -rows[x[0]].factor)
     for rid, claim, what in worst:
@@ -208,31 +177,11 @@ def render(facts):
     for d in documents:
         out.append(f"\n## {d.letter}. {d.title}\n\n{d.about}\n\n| | claim | ours | verdict | why |\n|---|---|---|---|---|")
         out += [f"| {r.id} | {cell(r.claim)} | {cell(r.ours)} | {cell(r.verdict)} | {cell(r.why)} |" for r in d.rows]
-    out.append("\n## Calls\n\nThe figures of sizes, users, rates and prices above come from these:\n")
+    out.append("\n## Which commands give these figures?\n")
     out += ["    nibble plan " + " ".join(a) + " --json" for a in facts.plan.done]
     out.append("\nMeasurements: `bench/results/accuracy.json`, `flashmla_h100.json`, `gpu_h100.json`, `replay.json`.")
     return "\n".join(out) + "\n"
 
 
-def main():
-    args = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    args.add_argument("nibble")
-    args.add_argument("--root", default=os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    args.add_argument("--output")
-    args.add_argument("--check", action="store_true")
-    a = args.parse_args()
-    text = render(Facts(a.root, a.nibble))
-    path = a.output or os.path.join(a.root, "docs", "sources.md")
-    if not a.check:
-        with open(path, "w", encoding="utf-8") as f:
-            f.write(text)
-        return
-    with open(path, encoding="utf-8") as f:
-        old = f.read()
-    if old != text:
-        sys.stdout.writelines(difflib.unified_diff(old.splitlines(True), text.splitlines(True), path, "computed", n=0))
-        sys.exit(f"sources: {path} is not what is computed: tools/sources.py NIBBLE writes it; read the difference first")
-
-
 if __name__ == "__main__":
-    main()
+    doc_plan.main(__doc__, lambda root, nibble, _: {"docs/sources.md": render(Facts(root, nibble))})

@@ -1,11 +1,11 @@
-"""What the ablation measures: variants of the cache, one factor at a time from the default.
+"""What the ablation measures: variants of the cache that differ from the default in one factor.
 
-A variant is (word, factor, where): the word of `nibble eval --formats` (CAL stands for the model's
+A variant is (word, factor, where): the word for `nibble eval --formats` (CAL stands for the model's
 calibration file), the factor that differs from `nvfp4`, and the runs it belongs to: q --quick,
 f --full on the bundled model, h --full on hard variants and further seeds."""
 
 BASE = "nvfp4"
-PART = 16  # variants of a call: the reference and the default are computed in each
+PART = 16  # variants per call; each call computes the reference and the default again
 VARIANTS = [
     ("fp8", "format", "qfh"),
     ("fp8:rope=fp8", "rope", "fh"),
@@ -34,7 +34,7 @@ VARIANTS = [
     ("nvfp4:sinks=64", "sinks", "f"),
     ("nvfp4:skip=0", "layers", "f"),
 ]
-# Computed token by token, as generated ones are: Thrift mode is a way to decode.
+# Computed token by token, as in generation: Thrift mode applies only there.
 THRIFT = [
     ("nvfp4:thrift=token:fraction=0.005", "q"),
     ("nvfp4:thrift=token:fraction=0.05", "f"),
@@ -45,11 +45,11 @@ THRIFT = [
     ("fp8", "f"),
 ]
 RULER = ["nvfp4", "if4", "nvfp4:calibration=CAL", "mxfp4"]
-# Each of 16 heads has a target of its own and the latent is shared: a cap of 0.5 % can hold them all from
-# 3,200 tokens on.
+# Each of 16 heads has its own target and the latent is shared, so a cap of 0.5 % holds all targets only
+# from 3,200 tokens on.
 STRESS_FORMATS = "fp8,nvfp4,nvfp4:mode=basic,nvfp4:mode=search,if4,mxfp4,int4"
 STRESS_METHODS = "token,token-top,block-mean,quest,block-prob,local,paper-fp4"
-# name, parameters of the generator; plain: tame channels, the setting of the predictions; 2: with more seeds.
+# name, parameters of the generator, runs; plain: channels of like size, as in the predictions; 2: several seeds.
 STRESS = [
     ("plain peaky", "preset=plain,preset=peaky", "qf2"),
     ("plain diffuse", "preset=plain,preset=diffuse", "f"),
@@ -72,7 +72,7 @@ SIZES = {  # tokens of a window and in all, of the calibration, decoded one by o
 
 
 def split(words, n):
-    """Lists of at most n words, each led by the default: its figures pair with the others'."""
+    """Lists of at most n words, each led by the default, with which the others are paired."""
     return [[BASE] + words[i:i + n] for i in range(0, len(words), n)]
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A checkpoint that computes the same and whose cache is harder to keep in few bits.
+"""Makes a checkpoint that computes the same function from a cache that is harder to keep in few bits.
 
     python3 bench/accuracy/make_hard.py models/nibble-tiny OUT --outliers 4:16
     python3 bench/accuracy/make_hard.py models/nibble-tiny OUT --spread 1 --permute --rope 2:5 --seed 3
@@ -9,10 +9,10 @@ large ones have channels 10 to 20 times as wide as the others.  Here
 
     c -> P D c,  D diagonal, powers of two, P a permutation, another one in each layer
 
-is done to the latent by the gain of its norm (and the rows of its projection), and undone in the
-columns of kv_b; the rotated key's pairs are scaled by powers of two, undone in the queries' rows.
-Only exponents and places of numbers change: the model computes the same, bit for bit without a
-permutation, up to the order of sums with one.  The standard library does all of it.
+is applied to the latent through the gain of its norm (and the rows of its projection), and undone in
+the columns of kv_b; the rotated key's pairs are scaled by powers of two, undone in the queries' rows.
+Only exponents and places of numbers change, so the model's results are the same: bit for bit without a
+permutation, up to the order of sums with one.  Needs only Python's standard library.
 """
 import argparse
 import array
@@ -186,11 +186,11 @@ def main():
     ap = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     ap.add_argument("model")
     ap.add_argument("out", help="folder to write")
-    ap.add_argument("--outliers", type=counted, metavar="N:FACTOR", help="so many channels, so many times as wide")
+    ap.add_argument("--outliers", type=counted, metavar="N:FACTOR", help="make N channels FACTOR times as wide")
     ap.add_argument("--spread", type=float, default=0, metavar="SIGMA",
-                    help="channels times the power of two nearest to exp of a normal variable of this deviation")
-    ap.add_argument("--permute", action="store_true", help="channels in another order")
-    ap.add_argument("--rope", type=counted, metavar="N:FACTOR", help="so many pairs of lowest frequency, scaled")
+                    help="scale each channel by the power of two nearest to exp of a normal variable of this deviation")
+    ap.add_argument("--permute", action="store_true", help="reorder the channels")
+    ap.add_argument("--rope", type=counted, metavar="N:FACTOR", help="scale the N pairs of lowest frequency by FACTOR")
     ap.add_argument("--seed", type=int, default=1)
     a = ap.parse_args()
     if not 0 <= a.spread <= 3:

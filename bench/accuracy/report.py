@@ -3,16 +3,14 @@
 
     python3 bench/accuracy/report.py bench/results/accuracy.json [-o bench/accuracy]
 
-Writes RESULTS.md (tables with 95% intervals, the predictions beside the outcome, the rule for
-defaults), kl.svg and thrift.svg.  reading.md in the same folder, written by hand, is put in front of
-the tables.  Only Python's standard library.
+Writes RESULTS.md (one table per question), kl.svg and thrift.svg.  Needs only Python's standard
+library.  README.md of the same folder says what follows from the tables; it is written by hand.
 """
 import argparse
 import json
 import math
 import os
 
-import cells
 import svg
 
 RANGE = "[{}, {}]"
@@ -59,14 +57,24 @@ def systems(model, kind="kl "):
     return out
 
 
-def kl_table(model):
-    factor = dict(map(tuple, model["variants"]))
+def kl_table(models):
+    """One row per variant: its KL on each model, marked where the paired interval excludes 0."""
+    words = []
+    for m in models.values():
+        words += [w for w in m["systems"] if w not in words]
+
+    def cell(v):
+        if v is None:
+            return ""
+        d = v.get("kl_vs_first")
+        mark = "" if not d else " lower" if d["hi"] < 0 else " higher" if d["lo"] > 0 else ""
+        return number(1e3 * v["kl"]["mean"]["value"]) + mark
     rows = []
-    for word, v in model["systems"].items():
-        rows.append([f"`{short(word)}`", factor.get(word, "default"), number(v["bits_per_value"], 4), interval(v["kl"]["mean"], 1e3),
-                     interval(v["kl"]["p99"], 1e3), interval(v["kl_vs_first"], 1e3) if "kl_vs_first" in v else "", interval(v["top1"], 100),
-                     interval({k: x - 1 for k, x in v["perplexity_ratio"].items()}, 100)])
-    return table(["variant", "factor", "bits", "KL, 1e-3 nats", "99th percentile", "less nvfp4's", "same best, %", "perplexity, +%"], rows)
+    for w in words:
+        there = [m["systems"].get(w) for m in models.values()]
+        bits = next(v for v in there if v)["bits_per_value"]
+        rows.append([f"`{short(w)}`", number(bits, 4)] + [cell(v) for v in there])
+    return table(["variant", "bits"] + list(models), rows)
 
 
 def thrift_table(model):
@@ -75,7 +83,7 @@ def thrift_table(model):
     for v in cell["result"]["variants"] if cell else []:
         rows.append([f"`{v['name']}`", interval(v["kl"]["mean"], 1e3), interval(v.get("kl_vs_first"), 1e3),
                      interval({k: x - 1 for k, x in v["perplexity_ratio"].items()}, 100)])
-    return table(["variant, decoding", "KL, 1e-3 nats", "less nvfp4's", "perplexity, +%"], rows)
+    return table(["variant", "KL, 1e-3 nats", "difference to nvfp4", "perplexity, +%"], rows)
 
 
 def total(variant):
@@ -93,115 +101,65 @@ def ruler_table(models):
             t = total(v)
             d = t.get("difference", {})
             rows.append([name if i == 0 else "", f"`{short(v['name'])}`", t["n"], interval(t["match"], 100), interval(d.get("match"), 100),
-                         f"{d['lost']} / {d['gained']}" if d else "", number(d["p"], 2) if d else "", interval(d.get("logprob"), 1e3)])
-    return table(["model", "variant", "prompts", "match, %", "less bf16's", "lost / gained", "McNemar p", "log-probability, 1e-3"], rows)
+                         f"{d['lost']} / {d['gained']}" if d else "", interval(d.get("logprob"), 1e3)])
+    return table(["model", "variant", "prompts", "match, %", "difference to bf16", "lost / gained", "log-probability, difference, 1e-3"], rows)
+
+
+def named(items, key="name"):
+    return {x[key]: x for x in items}
 
 
 def stress_tables(report):
-    out = ""
-    for name, cell in report["stress"].items():
-        r = cell["result"]
-        out += f"### {name}\n\n"
-        out += table(["variant", "bits", "rel-L2 median, %", "mean", "95th percentile", "KL, nats"],
-                     [[f"`{v['name']}`", number(v["bits_per_value"], 4)] + [number(100 * v["rel_l2"][k]) for k in ("median", "mean", "p95")] +
-                      [number(v["kl"]["mean"])] for v in r["variants"]])
-        fractions = [f["fraction"] for f in r["methods"][0]["fractions"]] if r["methods"] else []
-        out += "Share of the gap of " + f"`{r['base']}` to bf16 that a selection recovers, %; in brackets tokens refined, %\n\n"
-        out += table(["selection"] + [f"at {100 * f:g} %" for f in fractions],
-                     [[m["name"]] + [f"{number(100 * f['recovered']['value']) if f['recovered'] else '-'} ({number(100 * f['refined'], 2)})"
-                                     for f in m["fractions"]] for m in r["methods"]])
-        if r.get("paper"):
-            out += f"The paper's arithmetic, {number(100 * r['paper']['refined'], 2)} % of the tokens refined\n\n"
-            out += table(["arithmetic", "rel-L2 mean, %", "refined", "recovered, %"],
-                         [[m["name"], number(100 * m["rel_l2"]), number(100 * m["refined_rel_l2"]), number(100 * m["recovered"])] for m in r["paper"]["modes"]])
+    """Three tables, a column for each generated cache: error by format, recovery by selection, the paper's arithmetic."""
+    sets = {name: cell["result"] for name, cell in report["stress"].items()}
+    if not sets:
+        return "Not measured.\n\n"
+    first = next(iter(sets.values()))
+    error = [[f"`{w}`", number(v["bits_per_value"], 4)] + [number(100 * named(r["variants"])[w]["rel_l2"]["median"]) for r in sets.values()]
+             for w, v in named(first["variants"]).items()]
+    out = "Error of the attention output, median, %:\n\n" + table(["format", "bits"] + list(sets), error)
+
+    def recovered(method, fraction):
+        f = next((f for f in method["fractions"] if abs(f["fraction"] - fraction) < 1e-9), None)
+        return f"{100 * f['recovered']['value']:.1f}" if f and f["recovered"] else "-"
+    pair = lambda r, name: " / ".join(recovered(named(r["methods"])[name], f) for f in (.005, .05, .25))
+    rows = [[m] + [pair(r, m) for r in sets.values()] for m in named(first["methods"])]
+    out += f"Share of the gap from `{first['base']}` to bf16 that refining 0.5 / 5 / 25 % of the tokens recovers, %.\n"
+    out += "Blocks have 64 tokens, so a block selection refines at least 1.6 %.\n\n" + table(["selection"] + list(sets), rows)
+    paper = {name: r["paper"] for name, r in sets.items() if r.get("paper")}
+    if paper:
+        one = next(iter(paper.values()))
+        rows = [[m] + [f"{100 * named(p['modes'])[m]['recovered'] + 0:.1f}".replace("-0.0", "0.0") for p in paper.values()] for m in named(one["modes"])]
+        out += f"The same share with the paper's arithmetic and block selection, {number(100 * one['refined'], 2)} % of the tokens refined:\n\n"
+        out += table(["arithmetic"] + list(paper), rows)
     return out
 
 
-# ---- what was predicted, what was wanted ---------------------------------------------
+# ---- what was wanted ---------------------------------------------------------------
 
-def verdict(ok):
-    return "not measured" if ok is None else "yes" if ok else "no"
-
-
-def stress_of(report, name):
-    """{word: figures}, the selections, of the first seed"""
-    cell = next((c for n, c in report["stress"].items() if n.startswith(name + ",")), None)
-    if not cell:
-        return {}, {}
-    return ({v["name"]: v for v in cell["result"]["variants"]},
-            {m["name"]: {f["fraction"]: f for f in m["fractions"]} for m in cell["result"]["methods"]})
-
-
-WORDS = ["fp8", "nvfp4:mode=basic", "nvfp4", "if4"]
-PREDICTED = [  # name, of which cell, predictions of fp8, plain nvfp4, 4/6, if4 and of the token selection
-    ("output rel-L2, peaky head, %", "plain peaky", [2.9, 10.6, 9.4, 8.4, .8]),
-    ("output rel-L2, diffuse head, %", "plain diffuse", [1.2, 4.0, 3.6, 3.2, 2.9]),
-]
-
-
-def predictions(report, first):
-    rows = []
-    for name, cell, said in PREDICTED:
-        v, m = stress_of(report, cell)
-        came = [100 * v[w]["rel_l2"]["median"] if w in v else None for w in WORDS]
-        came.append(100 * m["token"][.005]["rel_l2"] if .005 in m.get("token", {}) else None)
-        rows.append([name] + [f"{number(s, 2)} / {number(c)}" for s, c in zip(said, came)])
-    v, _ = stress_of(report, "plain diffuse")
-    rows.append(["KL of a head, deviation 1, nats"] + [f"{s} / {number(v[w]['kl']['mean'] if w in v else None)}" for s, w in zip([.0003, .0044, .0033, .0029], WORDS)] + [".0023 / -"])
-    s = first["systems"]
-    over = lambda w: s[w]["kl"]["mean"]["value"] - s["fp8"]["kl"]["mean"]["value"] if w in s and "fp8" in s else None
-    rows.append(["model's KL over fp8's, nats"] + [f"{x} / {number(over(w))}" for x, w in zip(["0", ".008 to .013", ".007", ".005 to .006"], WORDS)] + [".003 / -"])
-    r = {v["name"]: total(v) for v in first["ruler"]["result"]["variants"]} if "ruler" in first else {}
-    lost = lambda w: interval(r[w]["difference"]["match"], 100) if w in r else "-"
-    rows.append(["retrieval less bf16's, points"] + [f"{x} / {lost(w)}" for x, w in zip([-.1, -1.0, -.7, -.5], WORDS)] + ["within noise / -"])
-    return table(["predicted / came out", "fp8", "nvfp4 basic", "nvfp4 4/6", "if4", "with Thrift (token)"], rows)
-
-
-def wanted(report, models):
-    rows = []
-    for name, m in models.items():
-        s = m["systems"]
-        r = {v["name"]: v for v in m["ruler"]["result"]["variants"]} if "ruler" in m else {}
-        ref = total(m["ruler"]["result"]["reference"]) if "ruler" in m else None
-        if "nvfp4" in r:
-            d, base = total(r["nvfp4"])["difference"]["match"], ref["match"]["value"]
-            rows.append([name, "nvfp4 loses at most 1 % of the retrieval score", f"{interval(d, 100 / base if base else 0)} %", verdict(d["value"] >= -.01 * base)])
-        for word in ("nvfp4", "nvfp4:transform=center+equalize:calibration=CAL", "nvfp4:calibration=CAL"):
-            if word in s:
-                p = s[word]["perplexity_ratio"]
-                rows.append([name, f"`{short(word)}`: at most 1 % perplexity", f"{interval({k: x - 1 for k, x in p.items()}, 100)} %", verdict(p["value"] <= 1.01)])
-        for word, what in (("mxfp4", "nvfp4 beats mxfp4"), ("if4", "if4 at most nvfp4's KL")):
-            if word in s:
-                d = s[word]["kl_vs_first"]
-                ok = d["lo"] > 0 if word == "mxfp4" else d["value"] <= 0
-                rows.append([name, what, f"{word} less nvfp4: {interval(d, 1e3)} 1e-3 nats", verdict(ok)])
-        word = "nvfp4:calibration=CAL"
+def wanted_of(m):
+    """[what was wanted, measured, held] of one model"""
+    s, rows = m["systems"], []
+    if "ruler" in m:
+        d = total(named(m["ruler"]["result"]["variants"])["nvfp4"])["difference"]["match"]
+        base = total(m["ruler"]["result"]["reference"])["match"]["value"]
+        rows.append(["nvfp4 loses at most 1 % of the retrieval score", f"{interval(d, 100 / base if base else 0)} %", d["value"] >= -.01 * base])
+    p = s["nvfp4"]["perplexity_ratio"]
+    rows.append(["nvfp4 has at most 1 % more perplexity", f"{interval({k: x - 1 for k, x in p.items()}, 100)} %", p["value"] <= 1.01])
+    for word, what, held in (("mxfp4", "mxfp4 has more KL than nvfp4", lambda d: d["lo"] > 0), ("if4", "if4 has at most nvfp4's KL", lambda d: d["value"] <= 0),
+                             ("nvfp4:calibration=CAL", "a calibration lowers nvfp4's KL", lambda d: d["hi"] < 0)):
         if word in s:
             d = s[word]["kl_vs_first"]
-            rows.append([name, "calibrated beats uncalibrated", f"{interval(d, 1e3)} 1e-3 nats", verdict(d["hi"] < 0)])
-    for name, cell in report["stress"].items():
-        if not name.startswith("plain peaky") and not name.startswith("hard peaky"):
-            continue
-        for m in cell["result"]["methods"]:
-            f = next((f for f in m["fractions"] if abs(f["fraction"] - .005) < 1e-9), None)
-            if m["name"] == "token" and f and f["recovered"]:
-                rows.append([name, "Thrift recovers 89.1 % at 0.5 % of the tokens", f"{interval(f['recovered'], 100)} % at {number(100 * f['refined'], 2)} %",
-                             verdict(f["recovered"]["value"] >= .891 and f["refined"] <= .005)])
-    return table(["where", "wanted", "came out", "held"], rows)
+            rows.append([what, interval(d, 1e3), held(d)])
+    return rows
 
 
-def rule(models):
-    """On how many models a variant's KL is below or above the default's, intervals apart from 0"""
-    rows = []
-    words = []
-    for m in models.values():
-        words += [w for w in m["systems"] if w not in words and w != cells.BASE]
-    for w in words:
-        d = [m["systems"][w]["kl_vs_first"] for m in models.values() if w in m["systems"] and "kl_vs_first" in m["systems"][w]]
-        better, worse = sum(x["hi"] < 0 for x in d), sum(x["lo"] > 0 for x in d)
-        bits = next(m["systems"][w]["bits_per_value"] for m in models.values() if w in m["systems"])
-        rows.append([f"`{short(w)}`", number(bits, 4), len(d), better, worse])
-    return table(["variant", "bits", "models", "better than nvfp4", "worse"], rows)
+def wanted(models):
+    rows = {}
+    for name, m in models.items():
+        for what, came, held in wanted_of(m):
+            rows.setdefault(what, {})[name] = f"{'yes' if held else 'no'}: {came}"
+    return table(["wanted (KL differences in 1e-3 nats)"] + list(models), [[what] + [r.get(name, "") for name in models] for what, r in rows.items()])
 
 
 # ---- plots ---------------------------------------------------------------------------
@@ -236,23 +194,19 @@ def main():
         m["systems"], m["variants"] = systems(m), report["variants"]
     first = next(iter(models.values()))
     drawn = plots(report, models, a.out)
-    reading = os.path.join(a.out, "reading.md")
-    text = "# The ablation\n\n" + f"`{report['size']}` set of `run.py`; {report['machine']}; load {report['load_average']} at the start; {report['seconds']:.0f} s.\n"
-    text += "Made by `report.py`. Intervals are 95%: paired bootstrap over blocks of 64 positions, or over contexts.\n\n"
+    text = "# What each cache format costs: the ablation\n\n"
+    text += f"`{report['size']}` set of `run.py`; {report['machine']}; load {report['load_average']} at the start; {report['seconds']:.0f} s.\n"
+    text += "Written by `report.py` from `bench/results/accuracy.json`, which has more figures; [README.md](README.md) has the conclusions.\n"
+    text += "Intervals are 95 %: a paired bootstrap over blocks of 64 positions, or over contexts.\n\n"
     if report["failed"]:
         text += "Cells that failed: " + "; ".join(report["failed"]) + "\n\n"
-    if os.path.exists(reading):
-        with open(reading, encoding="utf-8") as f:
-            text += f.read().strip() + "\n\n"
-    text += "## Wanted\n\n" + wanted(report, models)
-    text += "## Predictions\n\n" + predictions(report, first)
-    text += "## The rule for defaults\n\nA default changes when its KL is lower on at least two models, the interval of the paired difference apart from 0.\n\n" + rule(models)
+    text += "## KL of each variant\n\nMean KL from bf16 in 1e-3 nats.\n"
+    text += "\"lower\" and \"higher\": the 95 % interval of the paired difference to `nvfp4` excludes 0.\n\n" + kl_table(models)
     text += "".join(f"![{n}]({n})\n\n" for n in drawn)
-    for name, m in models.items():
-        text += f"## {name}\n\n" + kl_table(m)
-        if "thrift" in m:
-            text += thrift_table(m)
+    if "thrift" in first:
+        text += "## Thrift mode\n\nnibble-tiny, token by token as in generation.\n\n" + thrift_table(first)
     text += "## Retrieval\n\n" + ruler_table(models)
+    text += "## What was wanted\n\n" + wanted(models)
     text += "## Generated tensors\n\n" + stress_tables(report)
     with open(os.path.join(a.out, "RESULTS.md"), "w", encoding="utf-8") as f:
         f.write(text.rstrip() + "\n")

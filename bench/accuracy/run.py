@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""The ablation: what each way to keep the cache costs, one factor at a time.
+"""The ablation: what each way of keeping the cache costs, one factor at a time.
 
     python3 bench/accuracy/run.py build/release/nibble --quick -o quick.json
     python3 bench/accuracy/run.py build/release/nibble --full --hard outliers,spread --seeds DIR... \\
         -o bench/results/accuracy.json && python3 bench/accuracy/report.py bench/results/accuracy.json
 
 Measures with `nibble calibrate`, `nibble eval kl`, `ruler` and `attn` (cells.py has the table) on the
-bundled model, on variants of it that compute the same from a harder cache (make_hard.py), on further
-models, and on generated tensors.  Text: books that nibble-tiny was not trained on, and two other
-corpora, from --corpora (default $NB_DATA_DIR/corpora, else ../shared/data/corpora), or files given
-with --text and --calibration-text.  A cell that is finished is kept in --work and not measured again by
-the same binary.  Only Python's standard library.
+bundled model, on variants of it that compute the same function from a harder cache (make_hard.py), on
+further models, and on generated tensors.  Texts are books that nibble-tiny was not trained on and two
+other corpora, from --corpora (default $NB_DATA_DIR/corpora, else ../shared/data/corpora), or the files of
+--text and --calibration-text.  Finished cells are kept in --work, and the same binary does not measure
+them again.  Needs only Python's standard library.
 """
 import argparse
 import concurrent.futures
@@ -32,7 +32,7 @@ SOURCE = os.path.dirname(os.path.dirname(HERE))
 HELD_OUT = ["chilit", "classic_children_md", "dickens_dnov", "c19_novels"]
 OTHER = ["wikitext2_test", "tinyshakespeare"]
 CALIBRATION = ["gitenberg_children", "wikitext2_valid"]
-SLICE = 6000  # characters of a text at a time: about a window
+SLICE = 6000  # characters of one text in turn: about a window
 KEEP_BUILD = 16
 
 
@@ -76,7 +76,7 @@ def last_document(path, name):
 
 
 def mixed(path, names, n_char):
-    """Slices of the texts in turn, from behind the first pages."""
+    """Slices of the texts in turn, after their first pages."""
     texts = [last_document(path, n) for n in names]
     parts, at = [], 4000
     while sum(map(len, parts)) < n_char:
@@ -208,16 +208,16 @@ def options():
     ap.add_argument("nibble")
     ap.add_argument("--models", nargs="+", default=[os.path.join(SOURCE, "models", "nibble-tiny")], metavar="DIR")
     ap.add_argument("--hard", default="", metavar="LIST", help="variants of the first model: " + ", ".join(cells.HARD))
-    ap.add_argument("--seeds", nargs="*", default=[], metavar="DIR", help="further models, the shorter set")
+    ap.add_argument("--seeds", nargs="*", default=[], metavar="DIR", help="more models, measured with the shorter set")
     ap.add_argument("--quick", action="store_true", help="few variants, little text")
     ap.add_argument("--full", action="store_true")
-    ap.add_argument("--samples", type=int, default=0, help="prompts of a task of retrieval, for all models")
-    ap.add_argument("--no-stress", action="store_true", help="without the generated tensors")
-    ap.add_argument("--text", help="a text to measure on")
-    ap.add_argument("--calibration-text", help="another one, to calibrate with")
+    ap.add_argument("--samples", type=int, default=0, help="prompts per retrieval task, for all models")
+    ap.add_argument("--no-stress", action="store_true", help="skip the generated tensors")
+    ap.add_argument("--text", help="text to measure on")
+    ap.add_argument("--calibration-text", help="another text, to calibrate with")
     ap.add_argument("--corpora", metavar="DIR")
     ap.add_argument("--work", metavar="DIR", default=os.path.join(SOURCE, "build", "accuracy"))
-    ap.add_argument("--keep", action="store_true", help="take cells that another build has measured")
+    ap.add_argument("--keep", action="store_true", help="reuse cells measured by another build")
     ap.add_argument("-o", "--output", required=True)
     a = ap.parse_args()
     if a.quick == a.full:

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""report.py - from the runs of run_cpu.sh to one file, and from the files to docs/performance.md.
+"""report.py - collects the runs of run_cpu.sh in one file, and writes the tables of docs/performance.md.
 
-    report.py collect FOLDER OUT        FOLDER/k/*.json, FOLDER/t/*.json into one
-    report.py render docs/performance.md  replaces what stands between <!-- table NAME --> and <!-- end -->
+    report.py collect FOLDER OUT          joins FOLDER/k/*.json and FOLDER/t/*.json
+    report.py render docs/performance.md  fills the places between <!-- table NAME --> and <!-- end -->
 """
 import datetime
 import glob
@@ -63,6 +63,10 @@ def number(x, digits=3):
     return f"{x:.{max(0, digits - 1 - (len(str(int(x))) - 1 if x >= 1 else 0))}f}"
 
 
+def many(n, one, more):
+    return f"{n:,} {one if n == 1 else more}"
+
+
 def order(name, names):
     return names.index(name) if name in names else len(names)
 
@@ -78,12 +82,10 @@ def machine(doc, peer):
     m = doc["machine"]
     lines = [f"{m['cpu']}, {m['processors']} processors, levels {m['caps']}; caches {m['l1_bytes'] >> 10} KiB, "
              f"{m['l2_bytes'] >> 10} KiB, {m['l3_bytes'] >> 20} MiB; {m['memory_bytes'] / 2**30:.1f} GiB; "
-             f"governor {m['governor'] or 'not told'}; {m['compiler']} {m['build']}; commit {doc['commit']}, {doc['date']}."]
+             f"{m['compiler']} {m['build']}; commit {doc['commit']}, {doc['date']}."]
     loads = [r["load_average"] for r in doc["runs"].values()]
     lines.append(f"Load average during the runs: {min(loads):.1f} to {max(loads):.1f}.")
-    if peer:
-        lines.append(f"Peer: {peer['peer']}.")
-    return "\n\n".join(lines)
+    return "\n".join(lines)
 
 
 def floors(doc, _):
@@ -91,102 +93,102 @@ def floors(doc, _):
     for run in ("slope", "slope_1"):
         r = doc["runs"].get(run)
         for p in r["peaks"] if r else []:
-            rows.append([f"{p['level']}, {r['threads']} threads", number(p["read_gbs"]), number(p["f32_gops"]),
+            rows.append([p["level"], r["threads"], number(p["read_gbs"]), number(p["f32_gops"]),
                          number(p["bf16_gops"]) if p["bf16_gops"] else "", number(p["int8_gops"]) if p["int8_gops"] else ""])
-    return table(["level", "read, GB/s", "f32, GFLOP/s", "bf16 tiles, GFLOP/s", "integer products, Gop/s"], rows)
+    return table(["level", "threads", "read, GB/s", "f32, GFLOP/s", "BF16 tiles, GFLOP/s", "integer products, Gop/s"], rows)
 
 
-def peer_slope(peer, kind, threads):
-    for s in peer["attention"] if peer else []:
-        if s["type"] == kind and s["threads"] == threads:
-            return s["ns_per_token"]
-    return None
-
-
-PEER_TYPE = {"nvfp4": "q4_0", "if4": "q4_0", "mxfp4": "q4_0", "int4": "q4_0", "fp8": "q8_0", "fp8_ds_mla": "q8_0",
-             "bf16": "f16"}
-
-
-def slope(doc, peer):
+def slope(doc, _):
     rows = []
     for run in ("slope", "slope_1"):
         t = doc["runs"].get(run, {}).get("threads")
         for (level, record), s in sorted(slopes(doc, run).items(),
                                          key=lambda k: (order(k[0][0], LEVELS), order(k[0][1], RECORDS))):
-            theirs = peer_slope(peer, PEER_TYPE.get(record), t)
-            rows.append([f"{record}, {s['variant']}", t, number(s["ns_per_token"]), number(s["best_ns_per_token"]),
-                         number(s["floor_ns_per_token"]), f"{s['ns_per_token'] / s['floor_ns_per_token']:.1f}",
-                         f"{number(theirs)} ({PEER_TYPE[record]})" if theirs else "",
-                         f"{theirs / s['ns_per_token']:.2f}" if theirs else ""])
-    return table(["record, variant", "threads", "ns", "best", "floor", "over floor", "peer", "peer / nibble"], rows)
+            rows.append([record, s["variant"], t, number(s["ns_per_token"]), number(s["best_ns_per_token"]),
+                         number(s["floor_ns_per_token"]), f"{s['ns_per_token'] / s['floor_ns_per_token']:.1f}"])
+    return table(["cache format", "variant", "threads", "ns", "best", "floor", "ns / floor"], rows)
+
+
+def peer_attention(doc, peer):
+    """The peer's types beside nibble's formats, measured in turns, and beside the run of the slopes."""
+    ours = {(a["type"], a["threads"]): a["ns_per_token"] for a in peer["nibble_attention"]}
+    alone = {(r, doc["runs"][run]["threads"]): s["ns_per_token"] for run in ("slope", "slope_1") for (_, r), s in slopes(doc, run).items()}
+    rows = []
+    for theirs, record in (("q4_0", "nvfp4"), ("iq4_nl", "nvfp4"), ("q8_0", "fp8"), ("f16", "bf16")):
+        for a in sorted(peer["attention"], key=lambda a: -a["threads"]):
+            if a["type"] != theirs:
+                continue
+            turn, own = ours[record, a["threads"]], alone[record, a["threads"]]
+            rows.append([f"{theirs} / {record}", a["threads"], number(a["ns_per_token"]), number(turn), f"{a['ns_per_token'] / turn:.2f}",
+                         number(own), f"{a['ns_per_token'] / own:.2f}"])
+    return f"Peer: {peer['peer']}.\n\n" + table(["peer's type / nibble's format", "threads", "peer, ns", "nibble in turns, ns", "peer / nibble",
+                                                "nibble in the run above, ns", "peer / nibble"], rows)
+
+
+RUNS = ("heads128", "prefill", "decode", "gemm", "absorb", "codec", "small")
 
 
 def kernels(doc, _):
-    rows = []
-    for run in ("heads128", "prefill", "decode", "gemm", "absorb", "codec", "small"):
+    """Operations on cold data; one pair of columns per level.  Packing has no floor and is left out."""
+    rows, levels = {}, []
+    for run in RUNS:
         for r in doc["runs"].get(run, {}).get("results", []):
-            shape = (f"{r['heads']} heads, {r['queries']} q, {r['context']:.0f}" if r["context"]
-                     else f"{r['rows']} x {r['cols']}, {r['tokens']} tok")
-            rows.append([f"{r['op']} {r['part']}".strip(), r["variant"], r["record"] or r["weight"] or "", shape,
-                         "cold" if r["cold"] else "warm", number(r["median_ns"] / 1e3),
-                         number(r["bytes"] / r["median_ns"]) if r["bytes"] else "",
-                         number(r["ops"] / r["median_ns"]) if r["ops"] else "", number(r["floor_ns"] / 1e3) if r["floor_ns"] else "",
-                         f"{r['median_ns'] / r['floor_ns']:.1f}" if r["floor_ns"] else ""])
-    return table(["operation", "variant", "type", "shape", "data", "us", "GB/s", "GFLOP/s", "floor us", "over floor"], rows)
+            if not r["cold"] or not r["floor_ns"]:
+                continue
+            shape = (f"{r['heads']} heads, {many(r['queries'], 'query', 'queries')}, {r['context']:,.0f} tokens" if r["context"]
+                     else f"{r['rows']} x {r['cols']}, {many(r['tokens'], 'token', 'tokens')}")
+            key = (f"{r['op']} {r['part']}".strip(), r["record"] or r["weight"] or "", shape)
+            rows.setdefault(key, {})[r["variant"]] = f"{number(r['median_ns'] / 1e3)} ({r['median_ns'] / r['floor_ns']:.1f})"
+            levels += [r["variant"]] if r["variant"] not in levels else []
+    return table(["operation", "type", "shape"] + [f"{v}, us (times the floor)" for v in levels],
+                 [[*key] + [t.get(v, "") for v in levels] for key, t in rows.items()])
 
 
-def decode(doc, peer):
-    rows, theirs = [], {}
-    for d in peer["whole"] if peer else []:
-        theirs[(d["type"], d["depth"])] = d
+def steps(doc, _):
+    """Whole steps: a row per cache format, with the memory of the deepest point."""
+    rows, depths = [], []
     for name, r in doc["runs"].items():
-        if not name.startswith("decode_"):
-            continue
-        record = name[7:]
-        for d in r.get("decode", []):
-            p = theirs.get((PEER_TYPE.get(record), d["depth"]), {}).get("decode_tokens_per_second")
-            rows.append([f"{record}, {r['weights']}", d["depth"], number(d["tokens_per_second"]), number(d["median_ms"]),
-                         number(p) if p else "", f"{d['tokens_per_second'] / p:.2f}" if p else ""])
-    return table(["record, weights", "depth", "tokens/s", "ms a token", "peer", "nibble / peer"], rows)
+        if name.startswith("decode_") and r.get("decode"):
+            depths = depths or [d["depth"] for d in r["decode"]]
+            last = r["decode"][-1]
+            rows.append([r["kv_cache_dtype"]] + [number(d["tokens_per_second"]) for d in r["decode"]] +
+                        [number(x / 2**20) for x in (last["kv_bytes"], r["workspace_bytes"], last["peak_bytes"])])
+    return table(["cache format"] + [f"tokens/s after {d:,}" for d in depths] + ["cache MiB", "workspace MiB", "peak MiB"], rows)
 
 
-def prefill(doc, peer):
-    rows, theirs = [], {}
-    for d in peer["whole"] if peer else []:
-        theirs[(d["type"], d["depth"])] = d
-    for name, r in doc["runs"].items():
-        for d in r.get("prefill", []):
-            p = theirs.get(("q8_0", d["depth"]), {}).get("prefill_tokens_per_second")
-            rows.append([f"{r['kv_cache_dtype']}, {d['tokens']} tokens", d["depth"], number(d["tokens_per_second"]),
-                         number(p) if p else ""])
-    return table(["record, chunk", "depth", "tokens/s", "peer, q8_0"], rows)
-
-
-def batch(doc, _):
+def crowd(doc, _):
     rows = []
+    for r in doc["runs"].values():
+        rows += [[f"{r['kv_cache_dtype']}, a prompt of {d['tokens']:,} tokens", f"{d['depth']:,}", number(d["tokens_per_second"])]
+                 for d in r.get("prefill", [])]
     for name, r in doc["runs"].items():
-        for d in r.get("decode", []) if name.startswith("batch_") else []:
-            rows.append([r["kv_cache_dtype"], d["depth"], d["sequences"], number(d["tokens_per_second"]),
-                         f"{d['over_one']:.2f}"])
-    return table(["record", "depth", "sequences", "tokens/s", "over one"], rows)
+        if name.startswith("batch_"):
+            rows += [[f"{r['kv_cache_dtype']}, {many(d['sequences'], 'sequence', 'sequences')}", f"{d['depth']:,}",
+                      number(d["tokens_per_second"])] for d in r.get("decode", [])]
+    return table(["what", "cached tokens", "tokens/s"], rows)
 
 
-def memory(doc, peer):
-    rows = []
-    for name, r in doc["runs"].items():
-        if not name.startswith("decode_") or not r.get("decode"):
-            continue
-        d = r["decode"][-1]
-        rows.append([f"nibble {r['kv_cache_dtype']}", d["depth"], number(r["weight_bytes"] / 2**20), number(d["kv_bytes"] / 2**20),
-                     number(r["workspace_bytes"] / 2**20), number(d["peak_bytes"] / 2**20)])
-    for d in peer["whole"] if peer else []:
-        if d.get("peak_mib"):
-            rows.append([f"peer {d['type']}", d["depth"], "", "", "", number(d["peak_mib"])])
-    return table(["engine, record", "depth", "weights MiB", "cache MiB", "workspace MiB", "peak MiB"], rows)
+def span(values, digits=3):
+    return f"{number(min(values), digits)} to {number(max(values), digits)}"
 
 
-TABLES = {"machine": machine, "floors": floors, "slope": slope, "kernels": kernels, "decode": decode, "prefill": prefill,
-          "batch": batch, "memory": memory}
+def server():
+    """What the three scripts of bench/serve have recorded."""
+    o, idle, over = (load(os.path.join(RESULTS, f"serve_{n}.json"))["rows"] for n in ("overhead", "idle", "overload"))
+    rows = [[f"{r['concurrency']} requests at once, through the engine alone",
+             f"{number(r['engine_tok_per_s'])} tokens/s ({span(r['all_engine_tok_per_s'])})"] for r in o]
+    rows += [["the same through the server", f"{number(r['server_tok_per_s'])} tokens/s ({span(r['all_server_tok_per_s'])})"] for r in o]
+    rows += [["CPU time of the server's loop and the client", f"{r['server_loop_cpu_us_per_token'] + r['client_cpu_us_per_token']:.0f} us "
+              f"per token, {r['loop_and_client_percent_of_engine']:.1f} % of the engine's"] for r in o]
+    rows += [[f"memory of a streaming connection, {r['state']} ({r['connections']:,} connections)", f"{r['kib_per_connection']:.1f} KiB"] for r in idle]
+    rows += [[f"{over[0]['requests']:,} requests at 10 times the capacity, {len(over)} runs",
+              f"{span([r['completed'] for r in over])} answered, the others refused with 503, "
+              f"{sum(r['outcomes']['lost'] for r in over)} lost; resident memory +"
+              f"{max(r['resident_max_kib'] - r['resident_before_kib'] for r in over) / 1024:.2f} MiB at most"]]
+    return table(["what", "measured"], rows)
+
+
+TABLES = {"machine": machine, "floors": floors, "slope": slope, "peer": peer_attention, "kernels": kernels, "steps": steps, "crowd": crowd}
 
 
 def render(path):
@@ -194,6 +196,8 @@ def render(path):
 
     def replace(match):
         name, level = match.group(1), match.group(2)
+        if name == "server":
+            return f"<!-- table {name} {level} -->\n{server()}\n<!-- end -->"
         ours = os.path.join(RESULTS, f"cpu_{level}.json")
         peer = os.path.join(RESULTS, f"peer_cpu_{level}.json")
         body = "Not measured yet."

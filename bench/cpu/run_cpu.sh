@@ -1,9 +1,9 @@
 #!/bin/bash
-# run_cpu.sh [--nibble PATH] [--peer DIR] [--quick] - all figures of docs/performance.md, on a quiet machine.
+# run_cpu.sh [--nibble PATH] [--peer DIR] [--quick] - measures the tables of docs/performance.md; use an idle machine.
 #
 # Writes bench/results/cpu_<level>.json (level: the best of this machine) and, with --peer (a source tree of
 # ik_llama.cpp with a build in DIR/build), bench/results/peer_cpu_<level>.json; then renders the tables of
-# docs/performance.md.  About ten minutes on two cores; --quick takes one and is for trying the scripts.
+# docs/performance.md.  Takes about ten minutes on two cores; --quick takes one and only tries the scripts.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 nibble=build/release/nibble
@@ -25,18 +25,18 @@ limit=540
 [ -n "$quick" ] && limit=240
 deadline=$((SECONDS + limit))
 
-# kernel NAME OPTIONS...: one file of $tmp/k.
+# kernel NAME OPTIONS...: runs `nibble bench kernel`, writes $tmp/k/NAME.json.
 kernel() {
     local name=$1
     shift
     echo "kernel $name" >&2
     "$nibble" bench kernel --json "$@" >"$tmp/k/$name.json" || rm -f "$tmp/k/$name.json"
 }
-# points NAME OPTIONS...: one file of $tmp/t; left out when the time is over.
+# points NAME OPTIONS...: runs `nibble bench throughput`, writes $tmp/t/NAME.json; skipped after the deadline.
 points() {
     local name=$1
     shift
-    [ $SECONDS -lt $deadline ] || { echo "throughput $name: left out, the time is over" >&2 && return; }
+    [ $SECONDS -lt $deadline ] || { echo "throughput $name: skipped: the time limit is reached" >&2 && return; }
     echo "throughput $name" >&2
     timeout $((deadline - SECONDS + 60)) "$nibble" bench throughput "$@" --json >"$tmp/t/$name.json" || rm -f "$tmp/t/$name.json"
 }
@@ -57,7 +57,7 @@ if [ -n "$quick" ]; then
 fi
 # shellcheck disable=SC2086
 {
-    # Slopes of decode attention: every record, every level but plain C, all cores and one.
+    # Slopes of decode attention: every cache format, every level except plain C, on all cores and on one.
     levels=$("$nibble" bench kernel --op rope --cache warm --repeat 1 --sample-ms 0 --set 1 --json --cpu-caps all |
         python3 -c 'import json, sys; print(",".join(p["level"] for p in json.load(sys.stdin)["peaks"][1:]) or "c")')
     kernel slope --op attn_pages --record all --cpu-caps "$levels" --context $contexts --cache cold $samples

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""report.py - from the runs of run_gpu.sh to files of bench/results, and from these to docs/gpu.md.
+"""report.py - collects the runs of run_gpu.sh in bench/results, and writes the tables of docs/gpu.md.
 
-    report.py collect FOLDER FILE COMMIT     FOLDER/PART.json into FILE, beside the parts that it has
-    report.py gpu FOLDER FILE COMMIT         kernel, steps_nvfp4, steps_bf16 into FILE (gpu_h100.json)
-    report.py w8a8 TEXT FILE COMMIT          what w8a8 printed
-    report.py render docs/gpu.md             replaces what stands between <!-- table NAME --> and <!-- end -->
+    report.py collect FOLDER FILE COMMIT     adds FOLDER/PART.json to FILE, keeping its other parts
+    report.py gpu FOLDER FILE COMMIT         writes kernel, steps_nvfp4 and steps_bf16 to FILE (gpu_h100.json)
+    report.py w8a8 TEXT FILE COMMIT          writes what w8a8 printed to FILE
+    report.py render docs/gpu.md             fills the places between <!-- table NAME --> and <!-- end -->
 """
 import datetime
 import glob
@@ -135,74 +135,104 @@ def runs(name="gpu_h100_runs.json"):
     return load(path)["runs"] if os.path.exists(path) else {}
 
 
+def recorded(name):
+    return load(os.path.join(RESULTS, name))
+
+
 def attention():
     by = {}
-    for r in load(os.path.join(RESULTS, "gpu_h100.json"))["kernel"]["rows"]:
+    for r in recorded("gpu_h100.json")["kernel"]["rows"]:
         by.setdefault((r["heads"], r["batch"], r["context"]), {})[r["record"]] = r
     rows = []
     for (heads, batch, context), t in by.items():
         n = t["nvfp4"]
-        rows.append([heads, batch, f"{context:,}", f"`{n['row']}`", number(n["median_us"]), f"{n['gbs']:,.0f}", number(n["tflops"]),
-                     number(n["floor_us"]), f"{n['floor_us'] / n['median_us']:.2f}"] +
-                    [number(t[r]["median_us"]) if r in t else "" for r in RECORDS[1:]])
-    return table(["heads", "sequences", "cached tokens of each", "row", "nvfp4 us", "GB/s", "TFLOP/s", "floor us", "floor / time",
-                  "if4 us", "fp8 us", "bf16 us"], rows)
+        rows.append([heads, batch, f"{context:,}", f"`{n['row']}`"] + [number(t[r]["median_us"]) if r in t else "" for r in RECORDS] +
+                    [number(n["floor_us"]), f"{n['median_us'] / n['floor_us']:.1f}"])
+    return table(["heads", "sequences", "cached tokens of each", "kernel"] + [f"{r}, us" for r in RECORDS] + ["floor of nvfp4, us", "times the floor"], rows)
+
+
+def flashmla():
+    """FlashMLA's BF16 kernel beside nibble's, of one process in turns; in brackets how many times as fast as FlashMLA."""
+    result, shapes = recorded("flashmla_h100.json"), {}
+    for r in result["rows"]:
+        shapes.setdefault((r["heads"], r["batch"], r["context"]), {})[r["row"] if r["who"] == "flashmla" else r["record"]] = r["median_us"]
+    records = ("bf16", "fp8", "nvfp4", "if4")
+    rows = [[heads, batch, f"{context:,}", number(us["dense"]), number(us.get("sparse"))] + [f"{us[r]:,.0f} ({us['dense'] / us[r]:.2f})" for r in records]
+            for (heads, batch, context), us in shapes.items()]
+    plan = [us["dense+plan"] - us["dense"] for us in shapes.values()]
+    return (f"{result['device']}, {result['date']}, commit {result['commit']}; copy {result['copy_gbs']:,} GB/s, BF16 product "
+            f"{result['gemm_tflops']:.0f} TFLOP/s; medians of {result['rounds']} rounds in turns.\n"
+            f"FlashMLA's planning kernel, which a server runs once per step, takes another {min(plan):.0f} to {max(plan):.0f} us and is not included; nibble has none.\n\n" +
+            table(["heads", "sequences", "cached tokens of each", "FlashMLA bf16, us", "its fp8"] + [f"nibble {r}" for r in records], rows))
 
 
 def decode_rows(doc):
     return {(r["depth"], r["sequences"]): r for r in doc.get("decode", [])}
 
 
-def steps():
-    rows = [[r["record"], f"{r['depth']:,}", r["sequences_or_tokens"], number(r["tokens_per_s"]), number(r["median_ms"])]
-            for r in load(os.path.join(RESULTS, "gpu_h100.json"))["steps"]["rows"] if r["kind"] == "decode"]
-    rows.sort(key=lambda r: (RECORDS.index(r[0]), int(r[1].replace(",", "")), r[2]))
-    return table(["cache", "cached tokens", "sequences", "tokens/s", "ms a step"], rows)
+def rate(tokens_per_second, ms):
+    return f"{number(tokens_per_second)} ({number(ms)})"
 
 
-def fp8():
-    bf16 = {(r["depth"], r["sequences_or_tokens"], r["kind"]): r for r in load(os.path.join(RESULTS, "gpu_h100.json"))["steps"]["rows"]
-            if r["record"] == "nvfp4"}
-    rows = []
-    for kind, key in (("decode", "sequences"), ("prefill", "tokens")):
-        for r in runs()["fp8"][kind]:
-            b = bf16.get((r["depth"], r[key], kind))
-            what = f"{r[key]} sequence{'s' if r[key] > 1 else ''}" if kind == "decode" else f"a prompt of {r[key]:,}"
-            rows.append([what, f"{r['depth']:,}", number(r["tokens_per_second"]), number(r["median_ms"]),
-                         number(b and b["tokens_per_s"]), f"{r['tokens_per_second'] / b['tokens_per_s']:.2f}" if b else ""])
-    return table(["", "cached tokens", "FP8 weights, tokens/s", "ms", "BF16 weights, tokens/s", "FP8 / BF16"], rows)
+def cell_of(c):
+    """A cell of bench matrix: its rate, or what it would need."""
+    if c["tokens_per_second"] is None:
+        return f"needs {c['bytes_needed'] / 2**30:.0f} GiB" if c["bytes_needed"] else c["state"]
+    return rate(c["tokens_per_second"], c["step_ms"])
 
 
-def matrix():
-    cells, contexts, users = {}, [], []
-    for record in RECORDS:
+def rates():
+    """Generated tokens per second by context, sequences and cache format: points of the steps first, then cells of the matrix."""
+    at = {}
+    for r in ("nvfp4", "fp8", "bf16"):
+        for c in runs().get(f"matrix_{r}", {}).get("cells", []):
+            at[c["context"], c["concurrency"], r] = cell_of(c)
+    for r in recorded("gpu_h100.json")["steps"]["rows"]:
+        if r["kind"] == "decode":
+            at[r["depth"], r["sequences_or_tokens"], r["record"]] = rate(r["tokens_per_s"], r["median_ms"])
+    for (depth, n), r in decode_rows(runs().get("fp8", {})).items():
+        at[depth, n, "weights"] = rate(r["tokens_per_second"], r["median_ms"])
+    columns = ("nvfp4", "fp8", "bf16", "weights")
+    rows = [[f"{depth:,}", n] + [at.get((depth, n, c), "") for c in columns] for depth, n in sorted({k[:2] for k in at})]
+    return table(["cached tokens of each", "sequences", "nvfp4: tokens/s (ms per step)", "fp8", "bf16", "nvfp4, FP8 weights"], rows)
+
+
+def prompts():
+    """Prompt tokens per second: 8,192 at once by the weights' type, the last 2,048 of a context by the cache's."""
+    at = {}
+    for r in recorded("gpu_h100.json")["steps"]["rows"]:
+        if r["kind"] == "prefill":
+            at[r["depth"], "bf16 weights"] = r["tokens_per_s"]
+    for r in runs().get("fp8", {}).get("prefill", []):
+        at[r["depth"], "fp8 weights"] = r["tokens_per_second"]
+    for record in ("nvfp4", "bf16"):
         for c in runs().get(f"matrix_{record}", {}).get("cells", []):
-            cells[record, c["context"], c["concurrency"]] = c
-            contexts += [c["context"]] if c["context"] not in contexts else []
-            users += [c["concurrency"]] if c["concurrency"] not in users else []
-    there = [r for r in RECORDS if any(k[0] == r for k in cells)]
-
-    def cell(c):
-        if not c:
-            return ""
-        if c["tokens_per_second"] is None:
-            return f"needs {c['bytes_needed'] / 2**30:.0f} GiB" if c["bytes_needed"] else c["state"]
-        return f"{number(c['tokens_per_second'])} ({number(c['step_ms'])})"
-    rows = [[f"{n:,}", u] + [cell(cells.get((r, n, u))) for r in there] +
-            ([f"{cells[there[0], n, u]['prefill_tokens_per_second']:,.0f}"] if u == users[0] else [""]) for n in contexts for u in users]
-    return table(["cached tokens", "users"] + [f"{r}: tokens/s (ms a step)" for r in there] +
-                 ["prompt tokens/s at that depth, " + there[0]], rows)
+            if c["prefill_tokens_per_second"]:
+                at[c["context"], record] = c["prefill_tokens_per_second"]
+    columns = ("bf16 weights", "fp8 weights", "nvfp4", "bf16")
+    rows = [[f"{depth:,}"] + [number(at.get((depth, c))) for c in columns] for depth in sorted({k[0] for k in at})]
+    return table(["context", "8,192 tokens after it, BF16 weights", "the same, FP8 weights", "its last 2,048 tokens, nvfp4 cache", "the same, bf16 cache"], rows)
 
 
-def users():
+def users_of(part, context):
     rows = []
     for record in RECORDS:
-        for c in runs().get(f"users_{record}", {}).get("cells", []):
+        for c in runs().get(f"{part}_{record}", {}).get("cells", []):
             fits = c["tokens_per_second"] is not None
             rows.append([record, c["concurrency"], f"{c['bytes_needed'] / 2**30:.1f}" if c["bytes_needed"] else "",
                          number(c["tokens_per_second"]) if fits else "does not fit",
                          number(c["tokens_per_second"] / c["concurrency"]) if fits else "", number(c["step_ms"])])
-    return table(["cache", "users of 131,072 tokens", "GiB needed", "tokens/s", "of each", "ms a step"], rows)
+    if not rows:
+        return "Not recorded yet."
+    return table(["cache", f"users of {context} tokens", "GiB needed", "tokens/s", "of each", "ms per step"], rows)
+
+
+def users():
+    return users_of("users", "131,072")
+
+
+def million():
+    return users_of("million", "1,040,000")
 
 
 def beside(names, titles):
@@ -211,16 +241,20 @@ def beside(names, titles):
     rows = []
     for key in decode_rows(docs[0]):
         t = [decode_rows(d).get(key) for d in docs]
-        rows.append([f"{key[0]:,}", key[1]] + [f"{number(x['tokens_per_second'])} ({number(x['median_ms'])})" if x else "" for x in t])
+        rows.append([f"{key[0]:,}", key[1]] + [rate(x["tokens_per_second"], x["median_ms"]) if x else "" for x in t])
     return table(["cached tokens", "sequences"] + titles, rows)
 
 
 def gqa():
-    return beside(["gqa_nvfp4", "gqa_bf16"], ["nvfp4: tokens/s (ms a step)", "bf16"])
+    out = beside(["gqa_nvfp4", "gqa_bf16"], ["nvfp4: tokens/s (ms per step)", "bf16"])
+    for r in runs().get("gqa_nvfp4", {}).get("prefill", []):
+        b = next((x for x in runs()["gqa_bf16"]["prefill"] if x["depth"] == r["depth"]), None)
+        out += "\n" + row([f"{r['depth']:,}", f"a prompt of {r['tokens']:,}", number(r["tokens_per_second"]), number(b and b["tokens_per_second"])])
+    return out
 
 
 def thrift():
-    return beside(["thrift_off", "thrift_token"], ["without: tokens/s (ms a step)", "--kv-thrift token"])
+    return beside(["thrift_off", "thrift_token"], ["without: tokens/s (ms per step)", "--kv-thrift token"])
 
 
 def large():
@@ -228,24 +262,24 @@ def large():
     for record in RECORDS:
         for r in runs("gpu_h200.json").get(f"large_{record}", {}).get("decode", []):
             rows.append([record, f"{r['depth']:,}", r["sequences"], number(r["tokens_per_second"]), number(r["median_ms"])])
-    return table(["cache", "cached tokens", "sequences", "tokens/s", "ms a step"], rows)
+    return table(["cache", "cached tokens", "sequences", "tokens/s", "ms per step"], rows)
 
 
 def rounded():
-    path = os.path.join(RESULTS, "w8a8_h100.json")
     by = {}
-    for r in load(path)["rows"]:
-        by.setdefault((r["rows"], r["cols"], r["tokens"]), {})[r["what"]] = r
+    for r in recorded("w8a8_h100.json")["rows"]:
+        by.setdefault((r["rows"], r["cols"]), {}).setdefault(r["tokens"], {})[r["what"]] = r
     rows = []
-    for (n, k, tok), t in by.items():
-        a, b, two = (t[w] for w in ("W8A8, rounding included", "BF16", "BF16, two parts"))
-        rows.append([f"{n:,} x {k:,}", f"{tok:,}", number(t["W8A8"]["median_us"]), number(a["median_us"]), number(b["median_us"]),
-                     number(two["median_us"]), f"{two['median_us'] / a['median_us']:.2f}", f"{t['W8A8']['distance']:.1e}"])
-    return table(["matrix", "tokens", "W8A8 us", "and rounding", "BF16 us", "BF16 in two parts us", "two parts / W8A8", "W8A8's distance"],
-                 rows)
+    for (n, k), tokens in by.items():
+        few, many = ({w: r["median_us"] for w, r in tokens[t].items()} for t in (64, 8192))
+        w, two = "W8A8, rounding included", "BF16, two parts"
+        rows.append([f"{n:,} x {k:,}", number(few[w]), number(few["BF16"]), number(few[two]), number(many[w]), number(many["BF16"]),
+                     number(many[two]), f"{many[w] / many[two]:.2f}", f"{max(t['W8A8']['distance'] for t in tokens.values()):.1e}"])
+    return table(["matrix", "64 tokens: W8A8 us", "BF16", "BF16 in two parts", "8,192 tokens: W8A8 us", "BF16", "BF16 in two parts",
+                  "W8A8 / two parts", "largest error of W8A8"], rows)
 
 
-TABLES = {f.__name__: f for f in (attention, steps, fp8, matrix, users, gqa, thrift, large, rounded)}
+TABLES = {f.__name__: f for f in (attention, flashmla, rates, prompts, users, million, gqa, thrift, large, rounded)}
 PLACE = re.compile(r"(<!-- table (\w+) -->\n).*?(<!-- end -->)", re.S)
 
 

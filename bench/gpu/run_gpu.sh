@@ -1,9 +1,9 @@
 #!/bin/bash
-# run_gpu.sh [--nibble PATH] [--cuda-library FILE] [--out FOLDER] PART... - figures of docs/gpu.md, on a GPU.
+# run_gpu.sh [--nibble PATH] [--cuda-library FILE] [--out FOLDER] PART... - measures the tables of docs/gpu.md on a GPU.
 #
-# A part is a run of `nibble bench`; its JSON goes to FOLDER/PART.json (default build/cuda/gpu-runs).  Then
-# `bench/gpu/report.py collect FOLDER FILE` makes a record of bench/results of them.  Without a part: their names
-# and commands.  Each takes 10 to 40 s, most of which is drawing and uploading 15 to 31 GB of random weights.
+# A part is a run of `nibble bench`; its JSON goes to FOLDER/PART.json (default build/cuda/gpu-runs), and
+# `bench/gpu/report.py collect FOLDER FILE COMMIT` adds these files to one of bench/results.  Without a part, it lists
+# all parts with their commands.  A part takes 10 to 40 s, mostly to draw and upload 15 to 31 GB of random weights.
 set -u
 nibble=build/cuda/nibble library=build/cuda/libnibble-cuda.so out=build/cuda/gpu-runs
 configs=$(dirname "$0") models=$(dirname "$0")/../../models/configs
@@ -20,13 +20,16 @@ while [ $# -gt 0 ]; do
     shift
 done
 
-lite=$configs/v2lite.json fp8=$configs/v2lite_fp8.json gqa=$models/qwen3-8b.json
+lite=$configs/v2lite.json long=$configs/v2lite_1m.json fp8=$configs/v2lite_fp8.json gqa=$models/qwen3-8b.json
 points="--load-format dummy --depth-tokens 32"
 cells="bench matrix $lite --load-format dummy --prefill 2048 --repeat 2"
-# A user's 131,072 tokens are 130,816 and what is generated; of the memory as much as `nibble plan` uses.
+# A user's 131,072 tokens are 130,816 cached ones and those generated; the memory is what `nibble plan` uses.
 users="bench matrix $lite --load-format dummy --prefill 0 --context 130816 --memory 75021M"
 
-# command PART: its words.
+# V2-Lite's shape with positions up to 1,048,576; 1,040,000 tokens are 16,250 pages.
+million="bench matrix $long --load-format dummy --prefill 0 --context 1040000 --concurrency 1,4 --repeat 2 --memory 75021M"
+
+# command_of PART: the words of its command.
 command_of() {
     case $1 in
     kernel) echo "bench kernel --kv-cache-dtype bf16,fp8,nvfp4,if4" ;;
@@ -39,6 +42,7 @@ command_of() {
     users_nvfp4) echo "$users --kv-cache-dtype nvfp4 --concurrency 34,35" ;;
     users_fp8) echo "$users --kv-cache-dtype fp8 --concurrency 20,21" ;;
     users_bf16) echo "$users --kv-cache-dtype bf16 --concurrency 10,11" ;;
+    million_*) echo "$million --kv-cache-dtype ${1#million_}" ;;
     gqa_*) echo "bench throughput $gqa $points --kv-cache-dtype ${1#gqa_} --depth 4k,32k --depth-batch 1,8 --depth-prefill 2048 --depth-repeat 2" ;;
     thrift_off) echo "bench throughput $lite $points --kv-cache-dtype nvfp4 --depth 4k,32k --depth-batch 1,8" ;;
     thrift_token) echo "bench throughput $lite $points --kv-cache-dtype nvfp4 --depth 4k,32k --depth-batch 1,8 --kv-thrift token" ;;
@@ -47,7 +51,7 @@ command_of() {
     esac
 }
 
-all="kernel products products_prompt steps_nvfp4 steps_bf16 fp8 matrix_nvfp4 matrix_fp8 matrix_bf16 users_nvfp4 users_fp8 users_bf16
+all="kernel products products_prompt steps_nvfp4 steps_bf16 fp8 matrix_nvfp4 matrix_fp8 matrix_bf16 users_nvfp4 users_fp8 users_bf16 million_nvfp4 million_fp8 million_bf16
 gqa_nvfp4 gqa_bf16 thrift_off thrift_token large_nvfp4 large_fp8 large_bf16"
 if [ ${#parts[@]} -eq 0 ]; then
     for p in $all; do printf '%-16s nibble %s --device cuda\n' "$p" "$(command_of "$p")"; done

@@ -1,14 +1,14 @@
-/* w8a8.cu - what products of FP8 weights cost when activations are rounded to FP8, too, by cuBLASLt.
+/* w8a8.cu - times cuBLASLt's products of FP8 weights with activations rounded to FP8.
  *
- * Weights: E4M3 with a float for each 128 x 128 block.  Activations: E4M3 with a float for each 128 values
- * of a token, made here by a kernel that is timed with the product.  Beside it BF16 by the same library,
- * once and twice (activations as two BF16 parts, which is what nibble computes with BF16 weights).
- * Printed: microseconds and TFLOP/s, and the distance of sampled results from double, as a share of the
- * root mean square of all: against the activations as they were, and as they were rounded.
+ * Weights are E4M3 with a float for each 128 x 128 block.  Activations are E4M3 with a float for each 128
+ * values of a token, rounded here by a kernel that is timed with the product.  The same library's BF16
+ * product is timed beside it, once and twice (activations as two BF16 parts, as nibble computes them).
+ * Prints microseconds and TFLOP/s, and the distance of sampled results from double, relative to the root
+ * mean square of all: with the original activations, and with the rounded ones.
  *
  *     nvcc -O3 -std=c++17 -gencode=arch=compute_90a,code=sm_90a -o w8a8 bench/gpu/w8a8.cu -lcublasLt && ./w8a8
  *
- * Hopper and CUDA 12.9 or newer.  Why nibble does not compute so: docs/decisions/025. */
+ * Needs Hopper and CUDA 12.9 or newer.  docs/decisions/025 says why nibble does not do this. */
 #include <cublasLt.h>
 #include <cuda_bf16.h>
 #include <cuda_fp8.h>
@@ -62,7 +62,7 @@ template <class T> struct buffer {
     }
 };
 
-/* x [n_tok][n_col] to codes and scales [n_col / 128][n_tok]; a warp for 128 values. */
+/* Rounds x [n_tok][n_col] to codes and scales [n_col / 128][n_tok]; one warp per 128 values. */
 __global__ void quantise(const float *x, __nv_fp8_e4m3 *code, float *scale, int n_tok, int n_col)
 {
     const int part = (blockIdx.x * blockDim.x + threadIdx.x) / 32, lane = threadIdx.x % 32;
@@ -197,7 +197,7 @@ static void run(cublasLtHandle_t h, void *work, int n_out, int n_col, int n_tok)
     std::vector<float> x(n_x), some(4096);
     for (float &v : some) v = normal(rng);
     for (float &v : x) v = some[rng() % 4096];
-    for (size_t i = 0; i < n_x; i += 509) x[i] *= 20; /* a few large ones, as activations have */
+    for (size_t i = 0; i < n_x; i += 509) x[i] *= 20; /* a few large values, as real activations have */
     std::vector<__nv_bfloat16> wb(n_w), xb(n_x);
     for (size_t i = 0; i < n_w; i++) wb[i] = __float2bfloat16((float)w.code[i]);
     for (size_t i = 0; i < n_x; i++) xb[i] = __float2bfloat16(x[i]);
@@ -217,7 +217,7 @@ static void run(cublasLtHandle_t h, void *work, int n_out, int n_col, int n_tok)
     product floats(h, CUDA_R_8F_E4M3, CUDA_R_32F, n_out, n_col, n_tok, dws.p, dxs.p);
     product halves(h, CUDA_R_8F_E4M3, CUDA_R_16BF, n_out, n_col, n_tok, dws.p, dxs.p);
     product b(h, CUDA_R_16BF, CUDA_R_32F, n_out, n_col, n_tok, nullptr, nullptr);
-    product &q = floats.ok ? floats : halves; /* results in BF16 where there are none in float */
+    product &q = floats.ok ? floats : halves; /* results in BF16 where float is not supported */
     const int n_block = (int)((n_x / BLOCK + 7) / 8);
     const auto round = [&] { quantise<<<n_block, 256>>>(df.p, dx.p, dxs.p, n_tok, n_col); };
     const auto mul = [&](size_t i) { return q.run(h, dw.p + i * n_w, dx.p, 0, dy.p, work); };

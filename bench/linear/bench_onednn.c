@@ -1,12 +1,11 @@
 /* bench_onednn.c - nibble's linear beside oneDNN's matmul: same shapes, same threads, in turns.
  *
- * Each case is timed RUNS times in turns, nibble then oneDNN, and the medians are printed with
- * their ratio, so that what else the machine does meets both.  Weights are laid out before, as
- * oneDNN asks for them (format any); nibble reads rows as checkpoints have them, and its packing
- * of activations is part of its time.  The number of OpenMP threads is read when the program
- * starts, so the program starts itself once per number of threads.
+ * Each case is timed RUNS times, nibble and oneDNN in turns, so that other load on the machine affects
+ * both; it prints the medians and their ratio.  oneDNN's weights are reordered beforehand (format any).
+ * nibble reads rows as checkpoints have them, and its packing of activations is timed.  OpenMP reads
+ * the number of threads at start, so the program restarts itself for each number.
  *
- * The types are not the same thing: nibble's activations are float with bf16 weights (oneDNN:
+ * The types differ: nibble's activations are float with bf16 weights (oneDNN:
  * bf16, where the processor has it), and 15-bit integers with int8 weights (oneDNN: 8 bits).
  *
  *     bench_onednn [threads ...]      default: 1 2 */
@@ -132,7 +131,7 @@ static bool make_pd(dnnl_primitive_desc_t *pd, dnnl_engine_t e, const mem_desc *
 #define MD(md) (&(md))
 #endif
 
-/* False where oneDNN has nothing for the type but its reference code. */
+/* False where oneDNN has only reference code for the type. */
 static bool open_theirs(theirs *o, size_t n_row, size_t n_col, size_t n_tok, dnnl_data_type_t in,
                         dnnl_data_type_t out)
 {

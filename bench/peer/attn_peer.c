@@ -1,13 +1,13 @@
-/* attn_peer.c - the peer's attention alone: absorbed MLA decode through ggml's public API.
+/* attn_peer.c - times the peer's attention alone: absorbed MLA decode through ggml's public API.
  *
  *   attn_peer TYPE HEADS THREADS CONTEXT...      TYPE: f16 bf16 q8_0 q6_0 q4_0 q4_1 iq4_nl
  *
  * The graph is what ik_llama.cpp builds for a layer's attention of one generated token with -mla 3 -fa:
- * rows [rope 64 | latent 512] of one type, values a view of the same rows, mask in F16.  The rows of
- * as many layers as make 128 MiB are gone round through, so that a step does not find its own in a
- * cache.  Prints one line of JSON per context, ns of a layer: median and least of the samples, and the
- * median of the processor time of all threads, which other programs disturb less.
- * Built by build_attn.sh against a given build of the peer; nothing of it is in this repository. */
+ * rows [rope 64 | latent 512] of one type, values a view of the same rows, mask in F16.  Steps cycle
+ * through 128 MiB of layers, so that none finds its rows in a cache.  Prints one line of JSON per
+ * context, in ns of a layer: median and minimum of the samples, and the median CPU time of all
+ * threads, which other programs disturb less.
+ * build_attn.sh compiles it against a build of the peer; none of the peer's code is in this repository. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,7 +48,7 @@ static float uniform(void)
     return (float)((double)(state >> 40) * 0x1p-23 - 1);
 }
 
-/* Rows of a few tokens, over and over. */
+/* Repeats the rows of a few tokens. */
 static void fill(struct ggml_tensor *k, enum ggml_type type)
 {
     enum { DISTINCT = 64 };
@@ -80,7 +80,7 @@ static void point(enum ggml_type type, const char *name, int heads, int threads,
     struct ggml_init_params gp = { .mem_size = (size_t)64 << 20 };
     size_t at = 0, per = 1;
     for (int s = -1; s < SAMPLES; s++) { /* the first is not counted */
-        /* A graph of several layers: what starts the threads is spread as in a whole model. */
+        /* A graph of several layers spreads the cost of starting threads, as a whole model does. */
         struct ggml_context *c = ggml_init(gp);
         struct ggml_cgraph *g = ggml_new_graph(c);
         per = 4;

@@ -3,15 +3,14 @@
 
     compare.py --nibble PATH --peer DIR --out FILE [--model DIR] [--depth N] [--rounds N] [--quick]
 
-DIR is a source tree of ik_llama.cpp with a build in DIR/build (targets ggml and llama-sweep-bench).  Two
-parts, each in rounds in which the engines take turns, so that what disturbs the machine disturbs both;
-medians over the rounds are kept:
+DIR is a source tree of ik_llama.cpp with a build in DIR/build (targets ggml and llama-sweep-bench).  The
+engines take turns in each round, so that other load on the machine disturbs both; the result has the medians
+over the rounds:
 
   attention  attn_peer.c against `nibble bench kernel --op attn_pages`: slope of a decode step's attention
-             between 512 and 32,768 tokens, 16 heads, one thread and all of them
-  whole      llama-sweep-bench (prompt really computed up to --depth, repacked weights) against `nibble bench
-             throughput` (--weight-dtype int8 where the build has it), ds4l from make_model.py;
-             left out without a llama-sweep-bench
+             between 512 and 32,768 tokens, 16 heads, on one thread and on all
+  whole      llama-sweep-bench (computes the prompt up to --depth, repacked weights) against `nibble bench
+             throughput --weight-dtype int8`, on ds4l from make_model.py; skipped without llama-sweep-bench
 
 The weights are written once to --model (default build/peer).
 """
@@ -156,7 +155,7 @@ def main():
     p.add_argument("--peer", required=True)
     p.add_argument("--out", required=True)
     p.add_argument("--model", default=os.path.join(HERE, "..", "..", "build", "peer"))
-    p.add_argument("--depth", type=int, default=4096, help="of whole steps; the peer computes all of it")
+    p.add_argument("--depth", type=int, default=4096, help="context of whole steps; the peer computes all of it")
     p.add_argument("--rounds", type=int, default=3)
     p.add_argument("--quick", action="store_true")
     a = p.parse_args()

@@ -1,14 +1,14 @@
-/* flashmla.cu - FlashMLA's decode attention and nibble's in one process, in turns; see flashmla.md.
+/* flashmla.cu - times FlashMLA's decode attention and nibble's in one process, in turns; see flashmla.md.
  *
  * FlashMLA is called through the functions that its PyTorch module calls, with parameters made here.
- * A case is one layer of a decode step: pages of 64 tokens, scattered, one query a sequence.  Both
- * sides are timed alike (src/eval/bench_kernel_gpu.h): graphs of launches, each on pages of its own
- * until 2 GiB are used, so that none finds its data in the L2 cache; the median of the samples of a
- * round, and of the rounds.  What the timed graph left is compared with a reference in double.
+ * A case is one layer of a decode step: scattered pages of 64 tokens, one query per sequence.  Both
+ * sides are timed alike (src/timing/bench_kernel_gpu.h): graphs of launches, each on its own pages until
+ * 2 GiB are used, so that none finds its data in L2; the median of a round's samples, then of the
+ * rounds.  The results of the timed graph are compared with a reference in double.
  *
- * Rows: `flashmla` is the kernel and its combine kernel; `+plan` has the kernel that plans the split
- * before them (a server runs it once a step, not once a layer); `sparse` is the kernel for FP8 caches
- * (656 bytes a token), given all tokens as its choice: there is no dense one. */
+ * Rows: `flashmla` is the kernel and its combine kernel; `+plan` adds the kernel that plans the split,
+ * which a server runs once per step; `sparse` is the kernel for FP8 caches (656 bytes per token), given
+ * all tokens as its choice, because there is no dense one. */
 #include "flashmla.cuh"
 
 #include <algorithm>
@@ -21,7 +21,7 @@
 #include <string>
 
 extern "C" {
-#include "eval/bench_kernel_gpu.h"
+#include "timing/bench_kernel_gpu.h"
 }
 
 void fail(const char *format, ...)
@@ -76,7 +76,7 @@ static double median(std::vector<double> s)
     return s.size() % 2 ? s[s.size() / 2] : (s[s.size() / 2 - 1] + s[s.size() / 2]) / 2;
 }
 
-/* Launches of a graph: as many as take sample_s, whole rounds of the sets. */
+/* Launches of a graph: as many as take sample_s, in whole rounds of the sets. */
 static times time_peer(const peer *p, size_t n_sample, double sample_s)
 {
     const double once = time_graph(p, 1, 2)[1];
@@ -115,7 +115,7 @@ static double copy_rate(size_t n, cudaStream_t st)
 
 /* ---- the table ---- */
 
-/* Measured: 2.4e-3; one page of 256 that is another's: 3e-2. */
+/* Measured: 2.4e-3; with one wrong page of 256: 3e-2. */
 static const double ERROR_MOST = 1e-2;
 
 struct options {
@@ -243,7 +243,7 @@ static const row *ours_of(const bench *b, shape s, const std::string &record)
     return nullptr;
 }
 
-/* Times as fast as FlashMLA's dense kernel with its combine kernel, its plan made before. */
+/* Prints how many times as fast nibble is as FlashMLA's dense and combine kernels, without planning. */
 static void print_ratios(const bench *b)
 {
     (void)printf("\nFlashMLA's time / nibble's (FlashMLA: BF16 without its plan)\n%-24s %10s",

@@ -25,7 +25,7 @@ enum { MAX_LAUNCH = 4096 }; /* of a graph; sets of pages */
 static const size_t SET_BYTES = (size_t)2 << 30;
 static const float SCALE = 0.07216878f; /* 1 / sqrt(192) */
 
-/* Prints the line and ends the program. */
+/* Prints an error line and exits. */
 [[noreturn]] void fail(const char *format, ...);
 
 #define CHECK(call) check((call), #call, __LINE__)
@@ -34,7 +34,7 @@ static inline void check(cudaError_t e, const char *what, int line)
     if (e != cudaSuccess) fail("line %d: %s: %s", line, what, cudaGetErrorString(e));
 }
 
-/* ---- data: a function of its place, the same on both sides ---- */
+/* ---- data: a function of the index, the same on both sides ---- */
 
 __host__ __device__ static inline uint64_t mix(uint64_t x)
 {
@@ -98,7 +98,7 @@ struct peer {
     bool fp8, plan; /* plan: the planning kernel in front of every launch */
     uint64_t seed;
     size_t n_set, n_page; /* pages of a set */
-    int n_part;           /* blocks that share the work */
+    int n_part;           /* thread blocks that share the work */
     cudaStream_t stream;
     std::vector<int> table;    /* [n_set][batch][pages of a sequence] */
     dev<bf16> q, kv, out;      /* [batch][heads][576], pages, [batch][heads][512] */
@@ -108,11 +108,11 @@ struct peer {
     dev<int> split;
 };
 
-/* n_sm: multiprocessors, which the work is split for. */
+/* n_sm: SMs to split the work for. */
 std::unique_ptr<peer> make_peer(shape s, bool fp8, uint64_t seed, int n_sm, cudaStream_t stream);
-/* Plans the split; where `plan` is not set, once before the launches. */
+/* Plans the split; without `plan` it runs once, before the launches. */
 void launch_plan(const peer *p);
-/* One layer on the pages of a set. */
+/* Launches one layer on the pages of a set. */
 void launch(const peer *p, size_t set);
 
 /* The largest |got - want| / |want| of a head's values, among the first and last head of the first and

@@ -4,10 +4,10 @@
 #   bench/peer/flashmla.sh BUILD [OPTION...]      builds what is missing, then runs (flashmla --help)
 #   bench/peer/flashmla.sh --build-only BUILD
 #
-# BUILD: a build folder with libnibble.a and libnibble-cuda.so (`tools/build.sh cuda`); the program becomes
+# BUILD: a build folder with libnibble_core.a and libnibble-cuda.so (`tools/build.sh cuda`); the program becomes
 # BUILD/flashmla.  $FLASHMLA_DIR and $CUTLASS_DIR are the sources of FlashMLA and CUTLASS; how to get
-# them: flashmla.md.  $NVCC: the compiler (default nvcc), CUDA 12.8 or newer.  Without sources or a GPU: the
-# reason, and exit code 77.
+# them: flashmla.md.  $NVCC is the compiler (default nvcc), CUDA 12.8 or newer.  Without sources or a GPU it prints
+# the reason and exits with 77.
 set -eu
 cd "$(dirname "$0")/../.."
 usage() {
@@ -23,14 +23,14 @@ fi
 build=${1:-}
 [ -n "$build" ] || usage
 shift
-for f in libnibble.a libnibble-cuda.so; do
+for f in libnibble_core.a libnibble-cuda.so; do
     if ! [ -e "$build/$f" ]; then
         printf '%s\n' "flashmla.sh: $build/$f is missing" >&2
         exit 2
     fi
 done
 
-# compile NAME SOURCE HEADER OPTION...: an object of that name, unless it is newer than both files.
+# compile NAME SOURCE HEADER OPTION...: compiles the object NAME unless it is newer than both files.
 compile() {
     object=$objects/$1.o source=$2 header=$3
     shift 3
@@ -42,7 +42,7 @@ compile() {
 }
 
 program=$build/flashmla
-newest=$(ls -t "$build/libnibble.a" bench/peer/flashmla*.cu* "$program" 2>/dev/null | head -n 1)
+newest=$(ls -t "$build/libnibble_core.a" bench/peer/flashmla*.cu* "$program" 2>/dev/null | head -n 1)
 if [ "$newest" != "$program" ]; then
     if [ -z "${FLASHMLA_DIR:-}" ] || [ -z "${CUTLASS_DIR:-}" ]; then
         echo "FLASHMLA_DIR and CUTLASS_DIR are not set: see bench/peer/flashmla.md"
@@ -64,10 +64,10 @@ if [ "$newest" != "$program" ]; then
             --expt-extended-lambda --use_fast_math -Wno-deprecated-declarations -Xptxas --register-usage-level=10
     done
     for f in flashmla flashmla_case flashmla_check; do
-        rm -f "$objects/$f.o" # of nibble's headers, the interface of libnibble-cuda.so among them
+        rm -f "$objects/$f.o" # it includes nibble's headers, so always compile it again
         compile $f bench/peer/$f.cu bench/peer/flashmla.cuh -Isrc -Iinclude
     done
-    "$nvcc" $arch -cudart static -o "$program" "$objects"/*.o "$build/libnibble.a" -lpthread -ldl -lm
+    "$nvcc" $arch -cudart static -o "$program" "$objects"/*.o "$build/libnibble_core.a" -lpthread -ldl -lm
 fi
 [ -z "$only" ] || exit 0
 

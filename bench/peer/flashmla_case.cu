@@ -1,5 +1,5 @@
-/* flashmla_case.cu - a case of FlashMLA: pages, and its functions with their parameters, which are those
- * of csrc/api/dense_decode.h and sparse_decode.h of FlashMLA. */
+/* flashmla_case.cu - a case of FlashMLA: its pages, and calls with the parameters that its own
+ * csrc/api/dense_decode.h and sparse_decode.h pass. */
 #include "flashmla.cuh"
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 #include <smxx/decode/combine/combine.h>
 #include <smxx/decode/get_decoding_sched_meta/get_decoding_sched_meta.h>
 
-enum { OVERHEAD_BLOCKS = 5 }; /* as its interface has it */
+enum { OVERHEAD_BLOCKS = 5 }; /* FlashMLA's own value */
 
 __global__ static void fill_bf16(bf16 *x, size_t n, uint64_t from)
 {
@@ -19,7 +19,7 @@ __global__ static void fill_bf16(bf16 *x, size_t n, uint64_t from)
         x[i] = value(from, i);
 }
 
-/* One warp a token: codes, scales of 128 values each, the rope key in BF16. */
+/* One warp per token: codes, a scale per 128 values, the rope key in BF16. */
 __global__ static void fill_fp8(uint8_t *x, size_t n_token, uint64_t seed)
 {
     const size_t step = (size_t)gridDim.x * blockDim.x / 32;

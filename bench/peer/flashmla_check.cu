@@ -1,4 +1,4 @@
-/* flashmla_check.cu - what FlashMLA left, against a reference in double that makes the data anew. */
+/* flashmla_check.cu - compares FlashMLA's results with a reference in double, which generates the data again. */
 #include "flashmla.cuh"
 
 #include <algorithm>
@@ -64,7 +64,7 @@ static void attend(const peer *p, const int *page, const float *q, size_t from, 
     }
 }
 
-/* |got - want| / |want| of one head's values in what set `set` left. */
+/* |got - want| / |want| of one head's values in the results of set `set`. */
 static double error_of(const peer *p, size_t set, size_t seq, size_t head, const bf16 *got)
 {
     const size_t s = (size_t)p->s.context, pages = s / PAGE;

@@ -220,7 +220,7 @@ def write_gguf(path, s, seed, todo, wanted):
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--shape", choices=sorted(SHAPES), required=True)
-    p.add_argument("--layers", type=int, help="another number of layers (not 26 or 27)")
+    p.add_argument("--layers", type=int, help="override the number of layers (not 26 or 27)")
     p.add_argument("--gguf", help="file to write")
     p.add_argument("--hf", help="folder to write")
     p.add_argument("--type", choices=("q8_0", "bf16"), default="q8_0", help="weights of the GGUF")

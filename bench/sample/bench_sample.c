@@ -3,8 +3,8 @@
  *   bench_sample [-v N_VOCAB] [-n TOKENS]
  *
  * Rows: Gaussian, standard deviation 2, 3 and 4, with a few large logits; four rows in turns.
- * Prints, for each way to choose, the best of five medians of the microseconds per token, on one
- * thread. */
+ * For each set of sampling parameters it prints the best of five medians, in microseconds per token,
+ * on one thread. */
 #define _POSIX_C_SOURCE 200809L
 #include <math.h>
 #include <stdio.h>
@@ -42,7 +42,7 @@ static void fill(float *x, size_t n, double deviation, uint64_t seed)
         const double u = 1 - nb_rng_unit(seed, 2 * i), v = nb_rng_unit(seed, 2 * i + 1);
         x[i] = (float)(deviation * sqrt(-2 * log(u)) * cos(6.283185307179586 * v));
     }
-    for (size_t k = 0; k < 5; k++) /* the ones a model has in mind */
+    for (size_t k = 0; k < 5; k++) /* a model's likely candidates */
         x[(size_t)(nb_rng_unit(seed + 1, k) * (double)n)] = (float)(deviation * 5 + 2 - (double)k);
 }
 

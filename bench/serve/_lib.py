@@ -1,4 +1,4 @@
-"""What the benchmarks of the server share: the machine line, a server, runs, medians, results."""
+"""Shared by the server benchmarks: the machine line, a server, runs, medians, results."""
 import json
 import os
 import re
@@ -35,12 +35,12 @@ def machine(nibble):
 
 
 def load():
-    """What else ran: a figure from a busy machine says so."""
+    """The load average, so that a figure from a busy machine shows it."""
     return round(os.getloadavg()[0], 2)
 
 
 class Server:
-    """`nibble serve` with the bundled model on a port of the system's choice."""
+    """`nibble serve` with the bundled model on a free port."""
 
     def __init__(self, nibble, *options):
         self.log = tempfile.NamedTemporaryFile("w+", suffix=".log")
@@ -94,7 +94,7 @@ class Server:
         return self.proc("status", "VmRSS")
 
     def cpu_s(self, loop=False):
-        """CPU time of the process, or of the thread that serves connections alone."""
+        """CPU time of the process, or only of the thread that serves connections."""
         pid = self.process.pid
         with open(f"/proc/{pid}/task/{pid}/stat" if loop else f"/proc/{pid}/stat", encoding="ascii") as f:
             fields = f.read().rsplit(")", 1)[1].split()
@@ -118,13 +118,13 @@ def median(values):
 
 
 def spread(values):
-    """Largest distance from the median, as a part of it."""
+    """Largest distance from the median, relative to it."""
     m = median(values)
     return max(abs(v - m) for v in values) / m if m else 0.0
 
 
 def save(name, nibble, what, figures):
-    """Writes bench/results/<name>.json and says where."""
+    """Writes bench/results/<name>.json and prints its path."""
     os.makedirs(RESULTS, exist_ok=True)
     path = os.path.join(RESULTS, name + ".json")
     doc = {"what": what, "machine": machine(nibble), "date": time.strftime("%Y-%m-%d"), **figures}

@@ -3,8 +3,8 @@
 
     bench/serve/idle.py [NIBBLE] [--connections N] [--runs N]
 
-queued    streams that wait because another request has the only place
-running   streams that all get their tokens, with as many places
+queued    streams that wait because another request has the only slot
+running   streams that all receive tokens, with as many slots
 finished  connections that stay open after their stream
 Wanted: at most 64 KiB for each connection that does nothing.
 """
@@ -40,7 +40,7 @@ def wait_for(what, seconds=120):
 
 
 def warm(server):
-    """What first requests and the first large step touch is not the price of a connection."""
+    """Touches what the first requests and the first large step allocate, which no connection pays for."""
     for i in range(3):
         server.ask("/v1/completions", request(i, 4))
     server.ask("/v1/completions", {"prompt": [300] * 4000, "max_tokens": 1})
@@ -49,7 +49,7 @@ def warm(server):
 def queued(nibble, n):
     with _lib.Server(nibble, "--max-num-seqs", "1", "--max-connections", str(n + 10)) as server:
         warm(server)
-        # One request after another keeps the only place.
+        # One long request after another occupies the only slot.
         holders = [connect(server.port, request(-i, 3000)) for i in range(4)]
         wait_for(lambda: server.metric("vllm:num_requests_running") == 1)
         before = server.resident()
@@ -69,7 +69,7 @@ def running(nibble, n):
         before = server.resident()
         links = [connect(server.port, request(i, 200)) for i in range(n)]
         wait_for(lambda: server.metric("vllm:num_requests_running") >= n, 400)
-        for s in links: # each has its first token
+        for s in links: # wait for the first token of each
             s.settimeout(120)
             if not s.recv(1):
                 raise SystemExit("idle: a stream ended before its first token")

@@ -4,11 +4,10 @@ throughput`, which runs the same requests through the engine without HTTP.
 
     bench/serve/overhead.py [NIBBLE] [--runs N] [--concurrency 1,8,32]
 
-Client, server and engine share the machine, as they do for somebody who tries it.  Runs of both
-kinds alternate; the medians are compared, and the fastest of each.  CPU time (of server and client, against that of the
-engine's process) tells the same where other programs disturb, and so does `of engine`: the CPU time
-of the thread that serves connections and of the client, as a part of the engine's.  Wanted: at most
-10 % at 32.
+Client, server and engine share the machine.  Runs of both kinds alternate; medians are compared, and
+the fastest run of each.  CPU time is compared as well, because other programs disturb it less: server
+and client against the engine's process, and in the column `of engine` the thread that serves
+connections and the client.  Wanted: at most 10 % with 32 requests.
 """
 import argparse
 import os

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""overload.py - many more requests than the server can answer: each gets 200 or 503.
+"""overload.py - sends far more requests than the server can answer; each must get 200 or 503.
 
     bench/serve/overload.py [NIBBLE] [--requests N] [--times X] [--runs N]
 
-First the capacity is measured with as many clients as there are places, then N requests come at X
-times that rate.  Wanted: every one is answered, with 200 or 503, and the memory stays flat.
+It measures the capacity with as many clients as there are slots, then sends N requests at X times that
+rate.  Wanted: each is answered with 200 or 503, and memory stays flat.
 """
 import argparse
 import os
@@ -18,7 +18,7 @@ SHAPE = ["--random-input-len", "32", "--random-output-len", "16", "--ignore-eos"
 
 
 class Watch(threading.Thread):
-    """Samples the resident memory until told to stop."""
+    """Samples the resident memory until stopped."""
 
     def __init__(self, server):
         super().__init__(daemon=True)

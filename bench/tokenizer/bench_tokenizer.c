@@ -5,6 +5,7 @@
  * TOKENIZER is a tokenizer.json, or else a tiktoken.model; files must be unpacked.  Prints one
  * line per text: bytes, ids, best MB/s over the repeats on one core. */
 #define _POSIX_C_SOURCE 200809L
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +26,7 @@ static nb_buf read_file(const char *path)
     char chunk[65536];
     FILE *f = fopen(path, "rb");
     if (!f) {
-        (void)fprintf(stderr, "bench_tokenizer: cannot open %s\n", path);
+        (void)fprintf(stderr, "bench_tokenizer: %s: %s\n", path, strerror(errno));
         exit(1);
     }
     for (size_t k; (k = fread(chunk, 1, sizeof chunk, f)) > 0;)
