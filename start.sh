@@ -5,7 +5,8 @@
 #                                  handed to `nibble serve`, such as --port 0; Ctrl-C ends it
 #   ./start.sh --chat [options]    a conversation in the terminal: `nibble chat`
 #   ./start.sh --story [options]   one story: `nibble run`
-#   ./start.sh --build-only        stops after the build: build/release/nibble
+#   ./start.sh --build-only        stops after the build: build/release/nibble, and all that
+#                                  `cmake --install build/release` installs
 #   ./start.sh --with-cuda ...     also compiles the GPU part where there is nvcc but no GPU (minutes)
 #
 # Works from any folder and as often as you like; when nothing is to do it takes a second.
@@ -16,11 +17,9 @@ if [ -L "$self" ]; then self=$(readlink -f "$self"); fi
 root=$(cd "$(dirname "$self")" && pwd) || exit 1
 
 build_only=no
-targets=nibble
-# The GPU part is compiled where it can be used: a GPU, and nvcc (found by the build).
-if [ -e /dev/nvidiactl ] || [ -e /dev/nvhost-gpu ] || [ -e /dev/dxg ]; then targets=; fi
+set_cuda=
 if [ "${1:-}" = --with-cuda ]; then
-    targets=
+    set_cuda=-DNB_CUDA=ON
     shift
 fi
 what=serve
@@ -45,7 +44,7 @@ esac
 
 sh "$root/tools/setup.sh" build || exit 1
 # shellcheck disable=SC2086 # none or one
-if ! sh "$root/tools/build.sh" release $targets; then
+if ! sh "$root/tools/build.sh" release $set_cuda; then
     printf '%s\n' "start.sh: the build failed, see above" >&2
     exit 1
 fi

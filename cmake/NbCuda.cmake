@@ -9,8 +9,12 @@ file(GLOB_RECURSE nb_cuda_sources CONFIGURE_DEPENDS
     "${CMAKE_SOURCE_DIR}/src/kernel/cuda/*.cu" "${CMAKE_SOURCE_DIR}/src/dev/cuda/*.cu")
 set(nb_cuda_least 12.0) # knows sm_90a, and cudaGraphInstantiate as runtime.cu calls it
 
+# Compiling takes minutes: AUTO does it only where the result can be used.
 if(NB_CUDA STREQUAL "OFF")
     set(nb_cuda_why "not wanted")
+elseif(NB_CUDA STREQUAL "AUTO" AND NOT EXISTS /dev/nvidiactl AND NOT EXISTS /dev/nvhost-gpu
+        AND NOT EXISTS /dev/dxg)
+    set(nb_cuda_why "no GPU here; ON compiles them anyway")
 else()
     if(NOT DEFINED CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
         find_program(NB_NVCC nvcc PATHS /usr/local/cuda/bin /opt/cuda/bin)
@@ -113,7 +117,6 @@ function(nb_add_cuda)
     endforeach()
     nb_cuda_library(nibble-cuda ${objects})
     set_target_properties(nibble-cuda PROPERTIES LINKER_LANGUAGE CUDA)
-    install(TARGETS nibble-cuda LIBRARY DESTINATION lib)
 endfunction()
 
 # No sanitizer inside: it would take the stacks of the fibers for overflows.

@@ -18,8 +18,9 @@ nb_need(LIBEVENT "libevent_core>=2.1" libevent-dev)
 nb_need(OPENSSL "libssl>=1.1.1" libssl-dev)
 nb_need(CRYPTO libcrypto libssl-dev)
 nb_need(YAML "yaml-0.1" libyaml-dev)
-set(nb_libs PkgConfig::JANSSON PkgConfig::PCRE2 PkgConfig::UTF8PROC PkgConfig::LIBEVENT
-    PkgConfig::OPENSSL PkgConfig::CRYPTO PkgConfig::YAML Threads::Threads m)
+nb_need(CURL "libcurl>=7.74" libcurl4-openssl-dev)
+set(nb_libs_api PkgConfig::JANSSON PkgConfig::PCRE2 PkgConfig::UTF8PROC PkgConfig::CRYPTO Threads::Threads m)
+set(nb_libs ${nb_libs_api} PkgConfig::LIBEVENT PkgConfig::OPENSSL PkgConfig::YAML)
 
 # Line editing in `nibble chat`: without it, plain lines are read.
 pkg_check_modules(LIBEDIT QUIET IMPORTED_TARGET libedit)

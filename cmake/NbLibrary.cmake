@@ -1,7 +1,9 @@
-# NbLibrary - src/ becomes libnibble.a, apps/nibble the command `nibble`.
+# NbLibrary - src/ becomes libnibble_core.a, which the command, the tests and the benchmarks link; apps/nibble
+# the command `nibble`.  What other programs link is made of the same objects in NbInstall.cmake.
 configure_file("${CMAKE_SOURCE_DIR}/cmake/nb_config.h.in" "${CMAKE_BINARY_DIR}/gen/nb_config.h")
 
-set(nb_folders base os num kernel load text model sample sched kv dev engine serve eval capacity)
+set(nb_folders_api base os num kernel load text model sample sched kv dev engine) # what include/nibble needs
+set(nb_folders ${nb_folders_api} serve quality calibrate timing report capacity)
 set(nb_objects "")
 set(nb_built "")
 include(NbEmbed)
@@ -54,7 +56,7 @@ endforeach()
 
 if(nb_objects)
     add_library(nibble_core STATIC ${nb_objects})
-    set_target_properties(nibble_core PROPERTIES OUTPUT_NAME nibble LINKER_LANGUAGE C)
+    set_target_properties(nibble_core PROPERTIES LINKER_LANGUAGE C)
     target_link_libraries(nibble_core INTERFACE ${nb_libs} ${CMAKE_DL_LIBS})
 else()
     message(FATAL_ERROR "no sources under src/")
@@ -66,19 +68,28 @@ if(NB_HAVE_CUDA_EMU)
     nb_add_cuda_emu()
 endif()
 
+# MODEL may be the name of a bundled model, in the build folder as in an installation.
+file(MAKE_DIRECTORY "${CMAKE_BINARY_DIR}/share/nibble")
+file(CREATE_LINK "${CMAKE_SOURCE_DIR}/models" "${CMAKE_BINARY_DIR}/share/nibble/models" SYMBOLIC)
+
+# The client of the hub (pull, verify): part of the command and the tests, so that libnibble needs no libcurl.
+file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/src/hub/*.c")
+add_library(nibble_hub STATIC ${sources})
+target_include_directories(nibble_hub PRIVATE "${CMAKE_SOURCE_DIR}/src")
+target_compile_definitions(nibble_hub PRIVATE ${nb_posix})
+target_link_libraries(nibble_hub PRIVATE nb_flags PUBLIC nibble_core PkgConfig::CURL)
+
 # The command: one file per subcommand, against the public header; `serve` also against src/serve
 # (tools/check_includes.py has the table).
 set(nb_app OFF)
-file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/apps/nibble/*.c")
+file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/apps/nibble/*.c")
 if(EXISTS "${CMAKE_SOURCE_DIR}/apps/nibble/main.c")
     set(nb_app ON)
     add_executable(nibble ${sources})
     target_include_directories(nibble PRIVATE "${CMAKE_SOURCE_DIR}/src")
     target_compile_definitions(nibble PRIVATE ${nb_posix})
-    target_link_libraries(nibble PRIVATE nb_flags nibble_core)
+    target_link_libraries(nibble PRIVATE nb_flags nibble_hub nibble_core)
     if(NB_HAVE_LIBEDIT)
         target_link_libraries(nibble PRIVATE PkgConfig::LIBEDIT)
     endif()
-    install(TARGETS nibble)
 endif()
-install(DIRECTORY "${CMAKE_SOURCE_DIR}/include/nibble" TYPE INCLUDE)

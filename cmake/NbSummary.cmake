@@ -36,7 +36,7 @@ endif()
 nb_line(ISA "wanted ${NB_ISA}, ${isa_text}")
 nb_line(CUDA "wanted ${NB_CUDA}, ${nb_cuda_why}, emulation: ${nb_cuda_emu_why}")
 nb_line(libraries "jansson ${JANSSON_VERSION}, pcre2 ${PCRE2_VERSION}, utf8proc ${UTF8PROC_VERSION},"
-    "libevent ${LIBEVENT_VERSION}, openssl ${OPENSSL_VERSION}, libyaml ${YAML_VERSION},"
+    "libevent ${LIBEVENT_VERSION}, openssl ${OPENSSL_VERSION}, libcurl ${CURL_VERSION}, libyaml ${YAML_VERSION},"
     "libedit ${edit_text}")
 if(NB_TESTS)
     nb_line(tests "wanted ${nb_tests_wanted}, ${nb_tests_why}, ${nb_test_count} tests, fuzz ${NB_FUZZ}")

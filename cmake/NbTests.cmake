@@ -1,6 +1,6 @@
 # NbTests - tests/ is globbed: a new file with the right name is a new test.
 #
-#   tests/unit/test_*.c     one cmocka program each       labels unit fast
+#   tests/unit/test_*.c     nibble-unit test_X            labels unit fast
 #   tests/prop/prop_*.c     one program each              label  prop
 #   tests/check/*.c         nibble-check --all-caps       label  check
 #   (the same)              nibble-check --cuda, with the kernels emulated      labels check cuda
@@ -11,12 +11,10 @@
 #   tests/web/*.sh          the page in Chromium          labels e2e web
 #   tests/server/*.{sh,py}  script NIBBLE SOURCE_DIR      labels e2e server
 #
-# Under a sanitizer the labels web and again are left out: a browser, and what runs the code of other tests
-# for longer.
-#
 # Other .c files of unit, prop and fuzz are helpers, linked to every program of that folder.  Exit
 # code 77 means skipped.  A name with `slow` gets the label slow; one with pool, thread, queue or
-# engine the label threads (run under ThreadSanitizer).
+# engine the label threads (run under ThreadSanitizer).  The label `all` keeps a test out of ./test.sh;
+# ./test.sh --all runs it (docs/testing.md).
 set(nb_test_dir "${CMAKE_SOURCE_DIR}/tests")
 set(nb_test_count 0)
 
@@ -38,19 +36,40 @@ set(nb_test_env
 # Seconds on two cores, of those that take long: ctest begins with them, so that none is alone at the end.
 # What is not named here takes less than ten.
 set(nb_test_costs check_cuda_emu=110 test_gpu_engine=95 check=66 server_soak=53 e2e_parity_run=53 test_gpu_thrift=48
-    web_page=40 server_clients=36 e2e_retrieval=35 test_promises_engine=34 server_wire=33 check_emulated=43
+    web_page=40 web_chat=40 server_clients=36 e2e_retrieval=35 test_promises_engine=34 server_wire=33 check_emulated=43
     test_invariance=30 e2e_plan_trace_slow=23 test_hostile_models=22 e2e_serve_api=22 e2e_bench_serve=21
     e2e_calibrate=20 web_reports=20 e2e_dummy=17 e2e_eval_ruler=17 e2e_make_hard=17 e2e_eval_kl=16 test_bundled=13
     e2e_bench_matrix=12 e2e_plan=12 e2e_bench_kernel=12 test_cascade_engine=12 test_thrift_engine=11
     test_engine_serving=10)
-# The code of these is that of other tests, which a sanitizer sees.
-set(nb_test_again e2e_parity_run e2e_retrieval e2e_make_hard e2e_eval_kl)
-# Of the cases of the kernel checker a sanitizer sees every so many (5: all shapes and patterns come, and both
-# ends of a buffer); guard pages and hashes of inputs, which it has itself, see all of them in the other builds.
-set(nb_test_share "")
+# Tests that ./test.sh leaves to ./test.sh --all: long ones whose code other tests run too.
+set(nb_test_all "^(server_soak|e2e_plan_trace_slow|e2e_parity_run|e2e_retrieval|e2e_make_hard|e2e_eval_kl|.*_rest[0-9])$")
+# Under a sanitizer they are also other whole programs than those that parse input from outside, browsers, and
+# the engine on the emulated GPU.
 if(NB_SANITIZE)
-    set(nb_test_share --every 5)
+    set(nb_test_all "${nb_test_all}|^test_gpu_|^web_|^server_(soak|clients|page)|^e2e_")
+    set(nb_test_kept "^e2e_(serve_api|cli_usage|text_commands|parity_logits)$")
 endif()
+# The kernel checker's cases are shared out: ./test.sh runs one of so many (odd, so that both ends of a buffer
+# come), ./test.sh --all the others.  Under a sanitizer, which every case's guard pages mostly repeat,
+# all of them are a fifth.
+if(NB_SANITIZE)
+    set(nb_test_shares 15 0 5 10)
+else()
+    set(nb_test_shares 3 0 1 2)
+endif()
+
+# nb_test_check(NAME SECONDS LABELS ARGUMENTS...): the first share as NAME, the others as NAME_restN.
+function(nb_test_check name seconds labels)
+    list(POP_FRONT nb_test_shares every)
+    set(suffix "")
+    set(n 0)
+    foreach(first IN LISTS nb_test_shares)
+        nb_test(${name}${suffix} ${seconds} "${labels}" nibble-check ${ARGN} --every ${every} --first ${first})
+        math(EXPR n "${n} + 1")
+        set(suffix _rest${n})
+    endforeach()
+    set(nb_test_count ${nb_test_count} PARENT_SCOPE)
+endfunction()
 
 # nb_test_helpers(TARGET SOURCES...): compiled once; nb_objects is what a program adds to its sources.
 macro(nb_test_helpers target)
@@ -72,8 +91,8 @@ function(nb_test name seconds labels)
     if(name MATCHES "pool|thread|queue|engine")
         list(APPEND labels threads)
     endif()
-    if(name IN_LIST nb_test_again)
-        list(APPEND labels again)
+    if(name MATCHES "${nb_test_all}" AND NOT (nb_test_kept AND name MATCHES "${nb_test_kept}"))
+        list(APPEND labels all)
     endif()
     set(cost ${nb_test_costs})
     list(FILTER cost INCLUDE REGEX "^${name}=")
@@ -88,10 +107,16 @@ function(nb_test name seconds labels)
     set(nb_test_count ${n} PARENT_SCOPE)
 endfunction()
 
+# All that the tests run, without examples and benchmarks.
+add_custom_target(test-programs)
+if(nb_app)
+    add_dependencies(test-programs nibble)
+endif()
+
 function(nb_test_settings target)
     target_include_directories(${target} PRIVATE "${CMAKE_SOURCE_DIR}/src" "${nb_test_dir}")
     target_compile_definitions(${target} PRIVATE ${nb_posix})
-    target_link_libraries(${target} PRIVATE nb_flags nibble_core PkgConfig::CMOCKA)
+    target_link_libraries(${target} PRIVATE nb_flags nibble_hub nibble_core PkgConfig::CMOCKA)
 endfunction()
 
 # nb_test_program(TARGET SUBDIR SOURCES...): a program that sees all of src/ and tests/.
@@ -100,6 +125,7 @@ function(nb_test_program target subdir)
     nb_test_settings(${target})
     set_target_properties(${target} PROPERTIES
         RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/${subdir}")
+    add_dependencies(test-programs ${target})
 endfunction()
 
 # With libFuzzer its targets are all there is.
@@ -107,35 +133,61 @@ set(nb_kinds unit prop)
 if(NB_FUZZ STREQUAL "ON")
     set(nb_kinds "")
 endif()
-foreach(kind IN LISTS nb_kinds)
-    set(prefix_unit test_)
-    set(prefix_prop prop_)
-    set(labels_unit unit fast)
-    set(labels_prop prop)
-    file(GLOB sources CONFIGURE_DEPENDS "${nb_test_dir}/${kind}/*.c")
+
+# tests/unit is one program, nibble-unit NAME: a hundred programs would take longer to link than to compile.
+# Each file keeps its own main(), which is called NAME_main here, and runs as a test of its own.
+# ThreadSanitizer gets only the files whose names say threads, the emulation of AVX-512 one test of the engine.
+if(nb_kinds)
+    file(GLOB sources CONFIGURE_DEPENDS "${nb_test_dir}/unit/*.c")
     set(helpers ${sources})
-    list(FILTER sources INCLUDE REGEX "/${prefix_${kind}}[^/]*\\.c$")
-    list(FILTER helpers EXCLUDE REGEX "/${prefix_${kind}}[^/]*\\.c$")
-    nb_test_helpers(${kind}_helpers ${helpers})
+    list(FILTER sources INCLUDE REGEX "/test_[^/]*\\.c$")
+    list(FILTER helpers EXCLUDE REGEX "/test_[^/]*\\.c$")
+    if(NB_SANITIZE STREQUAL "thread")
+        list(FILTER sources INCLUDE REGEX "/[^/]*(pool|thread|queue|engine)[^/]*$")
+    elseif(NB_EMULATED)
+        list(FILTER sources INCLUDE REGEX "/test_invariance\\.c$")
+    endif()
+    set(nb_unit_declared "")
+    set(nb_unit_rows "")
     foreach(f IN LISTS sources)
         get_filename_component(name "${f}" NAME_WE)
-        nb_test_program(${name} tests/${kind} "${f}" ${nb_objects})
-        nb_test(${name} 300 "${labels_${kind}}" ${name})
+        set_source_files_properties("${f}" PROPERTIES COMPILE_DEFINITIONS "main=${name}_main"
+            COMPILE_OPTIONS -Wno-missing-prototypes)
+        string(APPEND nb_unit_declared "int ${name}_main();\n")
+        string(APPEND nb_unit_rows "    { \"${name}\", ${name}_main },\n")
+        nb_test(${name} 300 "unit;fast" nibble-unit ${name})
     endforeach()
-endforeach()
+    set(runner "${CMAKE_BINARY_DIR}/gen/nibble_unit.c")
+    configure_file("${CMAKE_SOURCE_DIR}/cmake/nibble_unit.c.in" "${runner}" @ONLY)
+    set_source_files_properties("${runner}" PROPERTIES COMPILE_OPTIONS
+        "-Wno-strict-prototypes;-Wno-unknown-warning-option;-Wno-deprecated-non-prototype")
+    nb_test_program(nibble-unit . ${sources} ${helpers} "${runner}")
+endif()
+
+if(nb_kinds)
+    file(GLOB sources CONFIGURE_DEPENDS "${nb_test_dir}/prop/*.c")
+    set(helpers ${sources})
+    list(FILTER sources INCLUDE REGEX "/prop_[^/]*\\.c$")
+    list(FILTER helpers EXCLUDE REGEX "/prop_[^/]*\\.c$")
+    nb_test_helpers(prop_helpers ${helpers})
+    foreach(f IN LISTS sources)
+        get_filename_component(name "${f}" NAME_WE)
+        nb_test_program(${name} tests/prop "${f}" ${nb_objects})
+        nb_test(${name} 300 prop ${name})
+    endforeach()
+endif()
 
 file(GLOB sources CONFIGURE_DEPENDS "${nb_test_dir}/check/*.c")
 if(sources AND nb_kinds)
     nb_test_program(nibble-check . ${sources})
     if(NB_EMULATED) # the lower levels are those of every other build
-        nb_test(check_emulated 240 "check;emu" nibble-check --all-caps --from avx512)
+        nb_test_check(check_emulated 240 "check;emu" --all-caps --from avx512)
     else()
-        nb_test(check 300 check nibble-check --all-caps ${nb_test_share})
+        nb_test_check(check 300 check --all-caps)
     endif()
     nb_test(check_self_test 180 check nibble-check --self-test)
     if(NB_HAVE_CUDA_EMU)
-        nb_test(check_cuda_emu 400 "check;cuda" nibble-check --cuda $<TARGET_FILE:nibble-cuda-emu>
-            ${nb_test_share})
+        nb_test_check(check_cuda_emu 400 "check;cuda" --cuda $<TARGET_FILE:nibble-cuda-emu>)
         nb_test(check_cuda_self_test 180 "check;cuda" nibble-check --cuda $<TARGET_FILE:nibble-cuda-emu>
             --self-test)
         add_dependencies(nibble-check nibble-cuda-emu)
@@ -151,12 +203,10 @@ if(nb_kinds)
         target_compile_definitions(fake_gpu_${k} PRIVATE FAKE=${k})
         set_target_properties(fake_gpu_${k} PROPERTIES PREFIX "" OUTPUT_NAME fake${k}
             LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests/fake")
-        if(TARGET test_gpu)
-            add_dependencies(test_gpu fake_gpu_${k})
-        endif()
+        add_dependencies(nibble-unit fake_gpu_${k})
     endforeach()
-    if(TARGET test_gpu AND NB_HAVE_CUDA_EMU)
-        add_dependencies(test_gpu nibble-cuda-emu)
+    if(NB_HAVE_CUDA_EMU)
+        add_dependencies(nibble-unit nibble-cuda-emu)
     endif()
 endif()
 
@@ -203,6 +253,12 @@ if(sources AND nb_kinds)
         get_filename_component(name "${dir}" NAME)
         nb_test(parity_${name} 120 parity nibble-parity "${dir}")
     endforeach()
+endif()
+
+# What the models compute, as hashes; tests/hashes.sh compares two builds.
+file(GLOB sources CONFIGURE_DEPENDS "${nb_test_dir}/hashes/*.c")
+if(sources AND nb_kinds)
+    nb_test_program(nibble-hashes . ${sources})
 endif()
 
 # Everything that needs a GPU, from this folder where it has been built with CUDA.
@@ -252,7 +308,7 @@ if(nb_app AND nb_kinds)
     foreach(f IN LISTS sources)
         get_filename_component(name "${f}" NAME_WE)
         set(labels e2e)
-        if(name STREQUAL "sources") # a new record changes the documents that are computed from it
+        if(name MATCHES "^(sources|report_tables)$") # a new record changes the documents that are computed from it
             set(labels "e2e;fast")
         endif()
         if(NOT name MATCHES "^_") # _*.sh are sourced by the others

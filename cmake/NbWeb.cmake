@@ -48,7 +48,7 @@ else()
     file(GLOB_RECURSE nb_web_sources CONFIGURE_DEPENDS RELATIVE "${CMAKE_SOURCE_DIR}/web"
         "${CMAKE_SOURCE_DIR}/web/src/*" "${CMAKE_SOURCE_DIR}/web/public/*")
     list(APPEND nb_web_sources .npmrc embed.mjs index.html package-lock.json package.json
-        tsconfig.json vite.config.ts)
+        tsconfig.json vite.config.mjs)
     list(TRANSFORM nb_web_sources PREPEND "${CMAKE_SOURCE_DIR}/web/" OUTPUT_VARIABLE nb_web_depends)
     add_custom_command(OUTPUT "${nb_page_c}"
         COMMAND "${CMAKE_COMMAND}" "-DSOURCE=${CMAKE_SOURCE_DIR}/web" "-DDIR=${nb_web_dir}"

@@ -1,12 +1,19 @@
 #!/bin/sh
-# build.sh PRESET [TARGET...] - configures and builds build/PRESET; output on stderr.
+# build.sh PRESET [-DNAME=VALUE] [TARGET...] - configures and builds build/PRESET; output on stderr.
 #
 # A build folder that was made elsewhere (a moved or copied tree) or by a failed configuration is
 # made anew.  Two at a time wait for each other where flock exists.
 set -u
 
-preset=${1:?usage: tools/build.sh PRESET [TARGET...]}
+preset=${1:?usage: tools/build.sh PRESET [-DNAME=VALUE] [TARGET...]}
 shift
+set_option=
+case ${1:-} in
+-D*)
+    set_option=$1
+    shift
+    ;;
+esac
 cd "$(dirname "$0")/.." || exit 1
 dir=build/$preset
 mkdir -p "$dir" || exit 1
@@ -21,9 +28,9 @@ if [ -n "$home" ] && [ "$home" != "$(pwd -P)" ] && [ "$home" != "$(pwd)" ]; then
 fi
 fresh=no
 [ -f "$dir/build.ninja" ] || fresh=yes
-if ! log=$(cmake --preset "$preset" 2>&1); then
+if ! log=$(cmake --preset "$preset" ${set_option:+"$set_option"} 2>&1); then
     rm -rf "$dir"
-    if ! log=$(cmake --preset "$preset" 2>&1); then
+    if ! log=$(cmake --preset "$preset" ${set_option:+"$set_option"} 2>&1); then
         printf '%s\n' "$log" >&2
         exit 1
     fi

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """check_isa.py BUILD - no instruction beyond the baseline outside the file of its instruction set.
 
-Disassembles every object of libnibble.a and of the command.  <op>_avx2.c may use VEX and ymm; 512-bit
+Disassembles every object of libnibble_core.a and of the command.  <op>_avx2.c may use VEX and ymm; 512-bit
 registers, opmasks and registers 16 to 31 belong to _avx512.c and _amx.c; tiles, BF16, VBMI and VBMI2 to
 _amx.c; what no level has (FP16, IFMA, BITALG, ...) to none.  Everything else must run on any x86-64.
 In a build that emulates (NB_EMULATE) _avx512.c and _amx.c are for AVX2.  On other machines there is

@@ -15,30 +15,45 @@ FUNC_WISH, FUNC_CAP, FUNC_NEVER = 60, 120, 300
 BYTES_CAP, MODEL_CAP = 16 << 20, 32 << 20
 CODE = tree.C_SUFFIXES + (".py", ".sh", ".cmake")
 EXCEPTIONS = "tools/size_exceptions.txt"
-NAME = re.compile(r"(\w+)\s*\([^;{}]*\)\s*(?:\b[A-Z_]+\b(?:\([^()]*\))?\s*)*$")
+# What may stand between a function's parameters and its body, besides macros.
+AFTER = re.compile(r"(?:\s|\b(?:const|noexcept|override|final|[A-Z_]+)\b|->[\w:<>*&\s]+)*$")
+CALL = re.compile(r"(operator\W+|~?\w+)\s*$")
+DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)(?:[^\n]*\\\n)+", re.M)
+
+
+def before_parentheses(text):
+    """What stands before the last pair of parentheses, or None when the text does not end with one."""
+    depth = 0
+    for i in range(len(text) - 1, -1, -1):
+        depth += {")": 1, "(": -1}.get(text[i], 0)
+        if depth == 0:
+            return text[:i] if text[-1] == ")" else None
+    return None
+
+
+def name_of(head):
+    """The function that a block with this head is the body of, or None."""
+    name = None
+    while True:
+        head = before_parentheses(head[:AFTER.search(head).start()])
+        found = CALL.search(head or "")
+        if not found:
+            return name
+        name, head = found.group(1).strip(), head[:found.start()]
+        if not re.fullmatch(r"[A-Z_0-9]+|__attribute__", name):
+            return name # else it may be an attribute, and the function's name stands before it
 
 
 def functions(text):
-    """Yields (name, line of the brace, lines) of each function of a C file."""
+    """Yields (name, first line, lines) of each function and each macro of several lines of a C file."""
     code = tree.strip_c(text)
-    # A preprocessor line holds no braces that count (macros may be unbalanced).
-    code = re.sub(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", lambda m: re.sub(r"[^\n]", " ", m.group(0)),
-                  code, flags=re.M)
-    depth, start, name, last = 0, 0, None, 0
-    for match in re.finditer(r"[{}]", code):
-        if match.group(0) == "{":
-            if depth == 0:
-                head = NAME.search(code[last:match.start()])
-                name = head.group(1) if head else None
-                start = code.count("\n", 0, match.start()) + 1
-            depth += 1
-        else:
-            depth = max(0, depth - 1)
-            if depth == 0:
-                last = match.end()
-                if name:
-                    yield name, start, code.count("\n", 0, match.end()) + 2 - start
-                name = None
+    for match in DEFINE.finditer(code):
+        yield match.group(1), code.count("\n", 0, match.start(1)) + 1, match.group(0).count("\n") + 1
+    code = tree.without_directives(code)
+    for head, start, end in tree.blocks(code):
+        name = name_of(head)
+        if name:
+            yield name, code.count("\n", 0, start) + 1, code.count("\n", start, end) + 1
 
 
 def exceptions(root, report):

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """check_text.py - what must not stand in a source or a document.
 
-Blanks at line ends, tabs, CRLF, characters that cannot be seen, paths of somebody's machine, debts
-without an issue number, links to files that do not exist, #ifdef where #if is meant.
+Blanks at line ends, tabs, CRLF, invisible characters, paths of somebody's machine, debts without an
+issue number, links to files or headings that do not exist, names (nb_x, NB_X) in documents that no
+source has, long lines of prose, #ifdef where #if is meant.
 """
 import os
 import re
@@ -22,7 +23,11 @@ INVISIBLE = re.compile("[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f\u00a0\u00a
 MACHINE = re.compile(r"(?<![\w.$})~-])/(work|home|root|Users)/\w[\w.-]*")
 DEBT = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b(?!\(#\d+\))")
 IFDEF = re.compile(r"^[ \t]*#[ \t]*(ifn?def[ \t]+NB_HAVE_\w*|if.*\bdefined[ (]+NB_HAVE_\w*)")
-LINK = re.compile(r"\]\(([^)\s#]+)(?:#[^)\s]*)?\)")
+LINK = re.compile(r"\]\(([^)\s#]*)(?:#([^)\s]*))?\)")
+FENCE = re.compile(r"^```.*?^```", re.M | re.S)
+OUR_NAME = re.compile(r"\b(?:nb|NB)_\w+")
+PROSE_CHARS = 200 # of a line in Markdown, without link targets, tables and code
+HEADING = re.compile(r"^#{1,6} +(.*?)[ #]*$", re.M)
 
 
 def is_ours(path):
@@ -56,20 +61,52 @@ def check_ours(report, root, path, text):
         report.bad(path, 1, "a source file starts with a comment that says what it is")
     if path.endswith(".md"):
         check_links(report, root, path, text)
+        check_prose(report, path, text)
+
+
+def anchors(text):
+    """The names under which the headings of a Markdown text can be linked, by GitHub's rule."""
+    seen = {}
+    for heading in HEADING.findall(FENCE.sub("", text)):
+        plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)
+        name = re.sub(r"[^\w\- ]", "", plain.lower()).replace(" ", "-")
+        n = seen.get(name, 0)
+        seen[name] = n + 1
+        yield f"{name}-{n}" if n else name
 
 
 def check_links(report, root, path, text):
-    for match in LINK.finditer(re.sub(r"`[^`\n]*`", "", text)):
-        target = match.group(1)
+    for match in LINK.finditer(re.sub(r"`[^`\n]*`", "", FENCE.sub("", text))):
+        target, anchor = match.groups()
         if re.match(r"[a-z]+:", target):
             continue
-        if not os.path.exists(os.path.join(root, os.path.dirname(path), target)):
+        file = os.path.normpath(os.path.join(os.path.dirname(path), target)) if target else path
+        if not os.path.exists(os.path.join(root, file)):
             report.bad(path, 0, f"link to {target}, which does not exist")
+        elif anchor and file.endswith(".md") and anchor not in anchors(tree.read(root, file) or ""):
+            report.bad(path, 0, f"link to {target}#{anchor}, but there is no such heading")
+
+
+def check_prose(report, path, text):
+    blank = FENCE.sub(lambda m: "\n" * m.group(0).count("\n"), text)
+    for n, line in enumerate(blank.split("\n"), 1):
+        chars = 0 if line.startswith(("|", "    ")) else len(re.sub(r"\]\([^)]*\)", "]", line))
+        if chars > PROSE_CHARS:
+            report.bad(path, n, f"a line of {chars} characters: one sentence per line, at most {PROSE_CHARS}")
+
+
+def check_names(report, documents, names):
+    """A name in a document, or the beginning of one, is in a source."""
+    for path, text in documents.items():
+        for name in sorted(set(OUR_NAME.findall(FENCE.sub("", text))) - names):
+            if not any(n.startswith(name) for n in names):
+                report.bad(path, 0, f"{name} is in no source")
 
 
 def main():
     args = tree.arguments(__doc__)
     report = tree.Report("check_text")
+    names, documents = set(), {}
     for path in tree.files(args.root):
         data = path.startswith(DATA)
         ours = is_ours(path) and not data
@@ -89,6 +126,11 @@ def main():
                 report.bad(path, n, f"path of one machine: {match.group(0)}")
         if ours:
             check_ours(report, args.root, path, text)
+            if path.endswith(".md"):
+                documents[path] = text
+            else:
+                names.update(OUR_NAME.findall(text))
+    check_names(report, documents, names)
     report.close()
 
 

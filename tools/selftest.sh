@@ -18,9 +18,11 @@ fresh() {
         >"$tmp/t/include/nibble/status.h"
     printf '/* a.h - a. */\n#ifndef A_H\n#define A_H\n#include "nibble/status.h"\n#endif\n' \
         >"$tmp/t/src/base/a.h"
-    printf '/* kv_view.h - v. */\n' >"$tmp/t/src/kv/kv_view.h"
     printf '/* kv_pool.h - p. */\n' >"$tmp/t/src/kv/kv_pool.h"
-    printf '/* m.c - m. */\n#include "base/a.h"\n#include "kv/kv_view.h"\n' >"$tmp/t/src/model/m.c"
+    printf '/* kv_cache.h - c. */\n#ifdef __cplusplus\nextern "C" {\n#endif\n%s\n#ifdef __cplusplus\n}\n#endif\n' \
+        'typedef struct nb_kv nb_kv; int nb_kv_n(void);' \
+        >"$tmp/t/src/kv/kv_cache.h"
+    printf '/* m.c - m. */\n#include "base/a.h"\n#include "kv/kv_pool.h"\n' >"$tmp/t/src/model/m.c"
     printf '/* f.c - f. */\n#include <unistd.h>\n#include "base/a.h"\n' >"$tmp/t/src/os/f.c"
     printf '/* main.c - m. */\n#include <unistd.h>\n#include "nibble/status.h"\n' \
         >"$tmp/t/apps/nibble/main.c"
@@ -65,22 +67,35 @@ for check in includes sizes text headers scripts; do clean $check; done
 # Who may include whom.
 c='/* x. */\n'
 plant src/base/x.c "$c#include \"os/f.h\"\n" includes 'does not exist'
-plant src/num/x.c "$c#include \"kv/kv_view.h\"\n" includes 'num must not include'
-plant src/model/x.c "$c#include \"kv/kv_pool.h\"\n" includes 'model must not include'
+plant src/num/x.c "$c#include \"kv/kv_pool.h\"\n" includes 'num must not include'
+plant src/model/x.c "$c#include \"kv/kv_cache.h\"\n" includes 'model must not include'
 plant src/text/x.c "$c#include <unistd.h>\n" includes 'not standard C'
 plant src/kv/x.c "$c#include <jansson.h>\n" includes 'may be included in'
 plant src/model/x.c "$c#include <pcre2.h>\n" includes 'may be included in text only'
 plant src/model/x.c "$c#  include  <immintrin.h>\n" includes 'kernel/x86 only'
 plant src/num/x.c "${c}int nb_f(void) { return !malloc (1); }\n" includes 'allocates nothing'
 plant src/text/x.c "${c}void nb_f(void) { abort(); }\n" includes 'errors are values'
-plant src/text/x.c "${c}char *nb_f(void) { return getenv(\"A\"); }\n" includes 'only apps'
+plant src/text/x.c "${c}char *nb_f(void) { return getenv(\"A\"); }\n" includes 'nb_os_env reads'
 plant apps/nibble/x.c "$c#include \"base/a.h\"\n" includes 'apps must not include'
+plant src/model/x.c "$c#define H \"kv/kv_cache.h\"\n#include H\n" includes 'an #include names its header'
+plant src/model/x.c "$c#include_next <stdio.h>\n" includes 'an #include names its header'
+plant src/model/x.c "${c}int nb_f(void);\nint nb_kv_n(void);\n" includes 'declared here: int nb_kv_n(void)'
+plant src/model/x.c "${c}int nb_f(void)\n{\n    extern int nb_a;\n    return nb_a;\n}\n" includes 'declared here: extern'
+plant src/model/x.cpp "${c}extern \"C\" int nb_f(void);\n" includes 'declared here: extern'
+plant src/model/x.c "$c#include \"num/a.h\"\nint nb_f(void) { return nb_kv_n(); }\n" includes 'must not use nb_kv_n of src/kv/kv_cache.h'
+plant src/num/x.c "${c}int nb_f(nb_kv *k) { return !k; }\n" includes 'must not use nb_kv of'
+plant ARCHITECTURE.md '<!-- includes: tools/check_includes.py --write -->\n<!-- end -->\n' includes 'not the table of'
+plant ARCHITECTURE.md '# Architecture\n' includes 'are missing'
 plant src/dev/cuda/emu/x.cpp "$c#include <jansson.h>\n" includes 'may be included in'
 plant src/kernel/cuda/sm80/x.cu "$c#include <unistd.h>\n" includes 'not standard C'
 plant src/model/x.c "$c#include <cuda_runtime.h>\n" includes 'may be included in dev/cuda, kernel/cuda'
 plant src/new/x.c "$c" includes 'no row in the table'
 fresh
-printf '/* x. */\n/* #include <unistd.h> abort(); */\n// malloc(1)\n' >"$tmp/t/src/num/x.c"
+printf '/* x. */\n/* #include <unistd.h> abort(); nb_kv_n(); */\n// malloc(1)\n' >"$tmp/t/src/num/x.c"
+printf '/* x. */\nstatic int nb_f(int a);\nint nb_g(int a) { return nb_f(a); }\n' >"$tmp/t/src/text/x.c"
+clean includes
+printf '<!-- includes: tools/check_includes.py --write -->\n<!-- end -->\n' >"$tmp/t/ARCHITECTURE.md"
+clean includes --write
 clean includes
 
 # Sizes.
@@ -95,6 +110,21 @@ fresh
 { printf '/* x. */\nint nb_long(int a)\n{\n'; lines 119; printf '}\nint nb_b(void)\n{\n}\n'; } \
     >"$tmp/t/src/text/x.c"
 expect sizes 'nb_long: 121 lines, at most 120'
+# nested OPENING: the same function inside something that only looks like a block.
+nested() {
+    fresh
+    { printf '/* x. */\n%s {\nint nb_long(int a)\n{\n' "$1"; lines 119; printf '}\n}\n'; } >"$tmp/t/src/text/x.cpp"
+    expect sizes 'nb_long: 121 lines, at most 120'
+}
+nested 'namespace'
+nested 'namespace a {namespace b::c'
+nested 'extern "C"'
+nested 'struct s'
+fresh
+{ printf '/* x. */\n#define LONG(a) \\\n'; lines 129 | sed 's/$/ \\/'; printf '\n'; } >"$tmp/t/src/text/x.c"
+expect sizes 'LONG: 131 lines, at most 120'
+fresh
+{ printf '/* x. */\nint nb_long(int a)\n{\n'; lines 119; printf '}\n'; } >"$tmp/t/src/text/x.c"
 printf 'src/text/x.c:nb_long it is one table\n' >"$tmp/t/tools/size_exceptions.txt"
 clean sizes
 printf 'src/text/x.c:nb_long\n' >"$tmp/t/tools/size_exceptions.txt"
@@ -129,6 +159,10 @@ plant src/text/x.c "${c}#if""def NB_HAVE_CUDA\n#endif\n" text 'use #if'
 plant tools/x.py 'p = "/ho''me/me/data"\n' text 'path of one machine'
 plant models/x.json '{"name": "/wo''rk/model"}\n' text 'path of one machine'
 plant docs/x.md 'see [it](gone.md)\n' text 'does not exist'
+plant docs/x.md '# Here\n\nsee [it](#there)\n' text 'no such heading'
+plant docs/x.md "$(printf 'word %.0s' $(seq 50)).\\n" text 'one sentence per line'
+plant docs/x.md 'see `nb_gone()`\n' text 'nb_gone is in no source'
+plant docs/x.md '# Here\n\nsee [it](x.md#nowhere)\n' text 'no such heading'
 fresh
 printf '/* x. */\n/* TO''DO(#12): known */\n' >"$tmp/t/src/text/x.c"
 clean text
@@ -159,6 +193,24 @@ object x.c 'int nb_x(void) { return 0; }'
 clean symbols "$object_file"
 object x.c 'int helper(void) { return 0; }'
 expect symbols 'global symbol helper' "$object_file"
+# libraries TEXT: a build folder whose libraries show the functions of TEXT.
+libraries() {
+    object x.c "$1" -fPIC
+    "$cc" -shared -o "$tmp/t/build/libnibble.so" "$object_file"
+    for a in libnibble libnibble_core; do ar rcs "$tmp/t/build/$a.a" "$object_file"; done
+}
+fresh
+sed 's/^int nb_s/NB_API int nb_s/' "$tmp/t/include/nibble/status.h" >"$tmp/x.h"
+cp "$tmp/x.h" "$tmp/t/include/nibble/status.h"
+libraries 'int nb_s(void) { return 0; }'
+clean symbols "$tmp/t/build"
+libraries 'int nb_s(void) { return 0; } int nb_inside(void) { return 0; }'
+expect symbols 'shows nb_inside, which include/nibble does not declare' "$tmp/t/build"
+libraries 'int nb_t(void) { return 0; }'
+expect symbols 'does not show nb_s' "$tmp/t/build"
+fresh
+libraries 'int nb_s(void) { return 0; }'
+expect symbols 'nb_s without NB_API' "$tmp/t/build"
 case $(uname -m) in
 x86_64 | amd64)
     sum='void nb_x(float *a, const float *b) { for (int i = 0; i < 64; i++) a[i] += b[i]; }'

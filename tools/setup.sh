@@ -40,6 +40,7 @@ missing() {
     lib "libevent_core >= 2.1" || echo libevent
     lib "libssl >= 1.1.1" || echo openssl
     lib yaml-0.1 || echo yaml
+    lib "libcurl >= 7.74" || echo libcurl
     if [ "$mode" = test ]; then
         lib cmocka || echo cmocka
         have c++ || have g++ || have clang++ || echo cxx # GPU kernels, emulated
@@ -62,6 +63,11 @@ missing_extras() {
         have curl || echo curl
         have wrk || echo wrk
         have openssl || echo openssl-command
+        have zsh || echo zsh
+        have fish || echo fish
+        have python3 && { python3 -c 'import yaml' 2>/dev/null || echo pyyaml; }
+        have dpkg && { have dpkg-shlibdeps || echo dpkg-dev; }
+        have dpkg && { have lintian || echo lintian; }
         case $(uname -m) in x86_64 | amd64) have qemu-x86_64 || have qemu-x86_64-static || echo qemu ;; esac
     fi
     return 0
@@ -80,9 +86,15 @@ package() {
     apt:libevent) echo libevent-dev ;;
     apt:openssl) echo libssl-dev ;;
     apt:yaml) echo libyaml-dev ;;
+    apt:libcurl) echo libcurl4-openssl-dev ;;
     zypper:node) echo nodejs-default npm-default ;;
     *:node) echo nodejs npm ;;
     *:openssl-command) echo openssl ;;
+    apt:pyyaml) echo python3-yaml ;;
+    dnf:pyyaml) echo python3-pyyaml ;;
+    zypper:pyyaml) echo python3-PyYAML ;;
+    pacman:pyyaml) echo python-yaml ;;
+    apk:pyyaml) echo py3-yaml ;;
     apt:qemu | dnf:qemu) echo qemu-user ;;
     zypper:qemu) echo qemu-linux-user ;;
     pacman:qemu) echo qemu-user ;;
@@ -103,12 +115,14 @@ package() {
     dnf:libevent | zypper:libevent) echo 'pkgconfig(libevent_core)' ;;
     dnf:openssl | zypper:openssl) echo 'pkgconfig(libssl)' ;;
     dnf:yaml | zypper:yaml) echo 'pkgconfig(yaml-0.1)' ;;
+    dnf:libcurl | zypper:libcurl) echo 'pkgconfig(libcurl)' ;;
     dnf:cmocka | zypper:cmocka) echo 'pkgconfig(cmocka)' ;;
     dnf:python | zypper:python) echo python3 ;;
     pacman:compiler) echo gcc ;;
     pacman:pkgconfig) echo pkgconf ;;
     pacman:utf8proc) echo libutf8proc ;;
     pacman:yaml) echo libyaml ;;
+    pacman:libcurl) echo curl ;;
     apk:compiler) echo gcc musl-dev ;;
     apk:ninja) echo samurai ;;
     apk:pkgconfig) echo pkgconf ;;
@@ -119,6 +133,7 @@ package() {
     apk:libevent) echo libevent-dev ;;
     apk:openssl) echo openssl-dev ;;
     apk:yaml) echo yaml-dev ;;
+    apk:libcurl) echo curl-dev ;;
     apk:cmocka) echo cmocka-dev ;;
     apk:python) echo python3 ;;
     *) echo "$2" ;;

@@ -59,12 +59,44 @@ _TOKEN = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])
 
 def strip_c(text, strings=True):
     """C source with comments (and strings) blanked; line numbers stay."""
-    def blank(match):
+    def replace(match):
         token = match.group(0)
         if token[0] == "/":
-            return re.sub(r"[^\n]", " ", token)
+            return blank(token)
         return token[0] + token[-1] if strings else token
-    return _TOKEN.sub(blank, text)
+    return _TOKEN.sub(replace, text)
+
+
+_DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", re.M)
+_SCOPE = re.compile(r'(?:\bnamespace\b[\w:\s]*|\bextern\s*"[^"\n]*"\s*|\b(?:struct|class|union)\b[^()=]*)$')
+
+
+def blank(text):
+    """The same text as blanks; line numbers stay."""
+    return re.sub(r"[^\n]", " ", text)
+
+
+def without_directives(code):
+    """strip_c's code without preprocessor lines: their braces need not match."""
+    return _DIRECTIVE.sub(lambda m: blank(m.group(0)), code)
+
+
+def blocks(code):
+    """Yields (head, open, close) of each {block} at file scope: what stands before it and the offsets of its
+    braces.  A namespace, an extern "C" block and the body of a struct count as file scope, since they hold
+    functions.  `code` comes from without_directives()."""
+    last, start, depth = 0, 0, 0
+    for match in re.finditer(r"[{};]", code):
+        here = match.start()
+        if depth: # inside a block
+            depth += {"{": 1, "}": -1, ";": 0}[code[here]]
+            if depth == 0:
+                yield code[last:start], start, here
+                last = here + 1
+        elif code[here] == "{" and not _SCOPE.search(code[last:here]):
+            start, depth = here, 1
+        else:
+            last = here + 1
 
 
 def is_template(text):
