@@ -1,9 +1,11 @@
 /* configs.c - see configs.h. */
 #include "capacity/configs.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "capacity/embedded.h"
+#include "load/hub.h"
 #include "os/file.h"
 
 enum { MAX_NAME = 96, LIST_BYTES = 800 };
@@ -258,9 +260,14 @@ static nb_status refuse(const char *given, nb_error *err)
     if (why)
         return nb_fail(err, NB_ERR_NOT_FOUND, "%s: not supported: it has %s (bundled: %s)", shown,
                        why, list);
+    nb_hub_id id;
+    char pull[440] = "";
+    if (nb_hub_id_parse(given, &id))
+        (void)snprintf(pull, sizeof pull, "; `nibble pull %s` downloads it", given);
     return nb_fail(err, NB_ERR_NOT_FOUND,
-                   "%s: no directory, no config.json and no bundled model%s%s (bundled: %s)", shown,
-                   like ? "; the nearest name is " : "", like ? like : "", list);
+                   "%s: no directory, no config.json, not in the hub cache and no bundled "
+                   "model%s%s%s (bundled: %s)",
+                   shown, pull, like ? "; the nearest name is " : "", like ? like : "", list);
 }
 
 nb_status nb_capacity_config(const char *name, nb_bundled_config *out, nb_error *err)
@@ -293,9 +300,15 @@ nb_status nb_capacity_read_config(const char *model, nb_model_config *c, const c
     if (note) *note = NULL;
     if (nb_path_is_dir(model) || nb_path_is_file(model) || nb_path_is_other(model))
         return nb_model_config_read_path_any(model, c, err);
+    nb_buf path = { 0 };
+    nb_status st = nb_hub_model_path(model, &path, err);
+    const bool cached = st == NB_OK && strcmp(path.p, model) != 0;
+    if (cached) st = nb_model_config_read_path_any(path.p, c, err);
+    nb_buf_deinit(&path);
+    if (cached || (st != NB_OK && st != NB_ERR_NOT_FOUND)) return st;
     NB_TRY(nb_capacity_config(model, &b, err));
     NB_TRY(nb_doc_parse(b.json, b.name, &doc, err));
-    const nb_status st = nb_model_config_read_any(doc, c, err);
+    st = nb_model_config_read_any(doc, c, err);
     nb_doc_destroy(doc);
     if (st == NB_OK && note) *note = b.note;
     return st;

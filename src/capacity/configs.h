@@ -18,7 +18,7 @@ nb_status nb_capacity_config(const char *name, nb_bundled_config *out, nb_error 
 /* Number i of all, in the order of the files; false behind the last. */
 bool nb_capacity_config_at(size_t i, nb_bundled_config *out);
 
-/* The configuration of a MODEL: a directory, a config.json, else a bundled name. *note (may be NULL):
+/* The configuration of a MODEL: a directory, a config.json, an id in the hub cache, else a bundled name. *note (may be NULL):
  * as above.  NB_ERR_NOT_FOUND when it is none of them; errors of fields name these. */
 nb_status nb_capacity_read_config(const char *model, nb_model_config *c, const char **note,
                                   nb_error *err);

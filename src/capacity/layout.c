@@ -43,7 +43,7 @@ static nb_status check_ep(const nb_demand *d, const nb_layout *l, nb_error *err)
 
 nb_status nb_layout_check(const nb_demand *d, const nb_layout *l, nb_error *err)
 {
-    const size_t heads = d->config->n_head;
+    const size_t heads = nb_layer_attn(d->config, 0)->n_head;
     if (l->tp == 0 || l->dp == 0 || l->ep == 0 || l->n_gpu == 0 || l->n_gpu > NB_MAX_GPU ||
         l->tp > NB_MAX_GPU || l->dp > NB_MAX_GPU || l->tp * l->dp != l->n_gpu)
         return nb_fail(err, NB_ERR_ARG,
@@ -86,7 +86,7 @@ static double absorbed_bytes(const nb_demand *d)
 void nb_layout_place(const nb_demand *d, const nb_layout *l, nb_place *out)
 {
     const nb_weight_size *w = &d->sizes->weight[d->wtype];
-    const size_t n_kv = d->config->n_kv_head;
+    const size_t n_kv = nb_layer_attn(d->config, 0)->n_kv_head;
     nb_place p = { 0 };
     p.budget = floor(l->utilization * d->machine->memory_bytes);
     p.replicated = (double)w->replicated;
@@ -140,7 +140,7 @@ bool nb_layout_suggest(const nb_demand *d, nb_layout *l)
     nb_layout best = *l;
     double best_tokens = -1, best_weights = 0;
     for (size_t tp = 1; tp <= l->n_gpu; tp++) {
-        if (l->n_gpu % tp || d->config->n_head % tp) continue;
+        if (l->n_gpu % tp || nb_layer_attn(d->config, 0)->n_head % tp) continue;
         nb_layout t = *l;
         double weights;
         t.tp = tp;

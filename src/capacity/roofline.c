@@ -3,6 +3,8 @@
 
 #include <math.h>
 
+#include "num/traits.h"
+
 /* Fitted to bench/results/gpu_h100.json and gpu_h100_runs.json (DeepSeek-V2-Lite's shape, BF16 weights, one H100, commit
  * 1eb11ed): the decode points with nvfp4, fp8 and bf16 pages, 512 to 131,072 tokens, 1 to 64 sequences, are each met within
  * 8 % by 0.90 (up to 8 sequences) and 0.73 (from 32 on) for weights, 0.54, 0.75 and 0.84 for the cache, of 3.35 TB/s, and
@@ -171,13 +173,8 @@ static void add_up(nb_time *out, const double t[NB_BOUND_COUNT], double other_s,
 
 static double cache_fraction(const nb_efficiency *e, nb_kv_type type)
 {
-    switch (type) {
-    case NB_KV_F32:
-    case NB_KV_BF16: return e->cache_wide;
-    case NB_KV_FP8:
-    case NB_KV_FP8_DS_MLA: return e->cache_fp8;
-    default: return e->cache;
-    }
+    const unsigned bits = nb_kv_bits(type);
+    return bits >= 16 ? e->cache_wide : bits == 8 ? e->cache_fp8 : e->cache;
 }
 
 void nb_step_of(const nb_demand *d, const nb_layout *l, const nb_record_size *r,

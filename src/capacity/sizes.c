@@ -1,16 +1,17 @@
 /* sizes.c - see sizes.h.
  *
- * Layers of a model have at most two shapes, dense and with experts.  So the weights come from
- * models of one layer, walked as the engine walks them, times the number of such layers: V3's
+ * Layers of a model have few shapes: dense or with experts, and one for each kind of attention.  So the weights
+ * come from models of one layer, walked as the engine walks them, times the number of such layers: V3's
  * 58 x 256 experts are not named one by one, and the sums are the same to the byte. */
 #include "capacity/sizes.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/attention.h"
 #include "model/kv_size.h"
-#include "model/model.h"
 #include "model/quantize.h"
+#include "num/traits.h"
 
 /* No checkpoint is an exabyte; below that no sum overflows. */
 #define MOST_BYTES ((uint64_t)1 << 60)
@@ -107,6 +108,14 @@ static nb_status add_layers(const nb_model_config *c, bool dense, const form *f,
     return NB_OK;
 }
 
+/* Layers with this kind of attention that are dense, or are not. */
+static size_t count_layers(const nb_model_config *c, size_t attn, bool dense)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < c->n_layer; i++) n += c->attn_of[i] == attn && c->dense[i] == dense;
+    return n;
+}
+
 /* one: a copy of the configuration, its number of layers and type changed here. */
 static nb_status size_weights(const nb_model_config *c, nb_sizes_wtype type, nb_model_config *one,
                               size_t n_moe, nb_weight_size *out, nb_error *err)
@@ -122,10 +131,12 @@ static nb_status size_weights(const nb_model_config *c, nb_sizes_wtype type, nb_
         one->fp8 = type == NB_SIZES_FP8;
     }
     one->n_layer = 1;
-    for (int dense = 0; dense < 2; dense++) {
-        const size_t n = dense ? c->n_layer - n_moe : n_moe;
+    for (size_t k = 0; k < 2 * c->n_attn; k++) {
+        const bool dense = k % 2;
+        const size_t n = count_layers(c, k / 2, dense);
         if (n == 0) continue;
         one->dense[0] = dense;
+        one->attn_of[0] = (unsigned char)(k / 2);
         NB_TRY(add_layers(one, dense, &f, n, sum.bytes == 0, &sum, err));
     }
     *out = sum;
@@ -169,79 +180,103 @@ static size_t read_bytes(const nb_record *r)
 {
     const nb_record_seg *g = r->seg;
     size_t n = 0;
-    if (g->fmt == NB_SEG_DS_MLA) return g->code_stride * NB_PAGE_TOK; /* whole rows */
+    if (nb_kv_traits[r->type]->in_rows) return g->code_stride * NB_PAGE_TOK; /* whole rows */
     for (size_t i = 0; i < r->n_seg; i++) {
-        const size_t rows = g[i].fmt == NB_SEG_INT4_CH ? 2 : NB_PAGE_TOK; /* groups of 32 tokens */
         n += NB_PAGE_TOK * (g[i].code_stride + g[i].outer_stride + g[i].side_stride);
-        n += rows * g[i].scale_stride;
+        n += nb_seg_scale_rows(g[i].fmt) * g[i].scale_stride;
     }
     return n;
 }
 
-static bool rope_varies(const nb_model_config *c, nb_kv_type t)
+unsigned nb_sizes_code_bits(nb_kv_type t)
 {
-    return c->attn == NB_ATTN_MLA && t != NB_KV_BF16 && t != NB_KV_F32 && t != NB_KV_FP8_DS_MLA;
+    return nb_kv_bits(t);
 }
 
-static nb_status fill_record(const nb_model_config *c, const nb_record *layer, nb_rope_fmt rope,
-                             nb_record_size *out, nb_error *err)
+static bool rope_varies(const nb_model_config *c, nb_kv_type t)
+{
+    return nb_attn_any(c, NB_ATTN_MLA) && !nb_kv_traits[t]->own_rope;
+}
+
+/* The record of each layer, heads of the cache divided by tp; false: the type cannot hold some layer. */
+static bool layer_records(const nb_model_config *c, nb_kv_type type, nb_rope_fmt rope, size_t tp,
+                          nb_record *all, nb_error *err)
+{
+    for (size_t i = 0; i < c->n_layer; i++) {
+        const nb_attn_config *a = nb_layer_attn(c, i);
+        const bool mla = a->kind == NB_ATTN_MLA;
+        nb_record_opts o;
+        nb_model_record_opts(a, type, nb_kv_mode_default(type),
+                             mla ? rope : nb_rope_fmt_default(false), &o);
+        if (!mla) o.seg[0].n_vec = o.seg[1].n_vec = a->n_kv_head / tp + (a->n_kv_head % tp != 0);
+        if (nb_record_init(&all[i], &o, err) != NB_OK) return false;
+    }
+    return true;
+}
+
+static nb_status fill_record(const nb_model_config *c, const nb_record *all, nb_rope_fmt rope,
+                             size_t *off, nb_record_size *out, nb_error *err)
 {
     const size_t n = c->n_layer;
-    nb_record *all = calloc(n, sizeof *all);
-    size_t *off = calloc(n + 1, sizeof *off), row;
-    nb_status st = all && off ? NB_OK : nb_fail(err, NB_ERR_NOMEM, "out of memory");
-    if (st == NB_OK) {
-        for (size_t i = 0; i < n; i++) all[i] = *layer;
-        st = nb_kv_layer_offsets(all, n, off, err);
-    }
-    if (st == NB_OK) {
-        *out = (nb_record_size){ .type = layer->type,
-                                 .rope = rope,
-                                 .rope_varies = rope_varies(c, layer->type),
-                                 .name = nb_kv_type_name(layer->type),
-                                 .page_bytes = layer->page_bytes,
-                                 .block_bytes = off[n],
-                                 .bytes_tok_layer = nb_record_bytes_per_tok(layer),
-                                 .bytes_tok = (double)off[n] / NB_PAGE_TOK,
-                                 .attn_bytes_tok = (double)(n * read_bytes(layer)) / NB_PAGE_TOK };
-        (void)nb_kv_plane_offsets(all, n, off, &row);
-        if (c->attn == NB_ATTN_MLA) out->plane_bytes = off[n]; /* Thrift mode is MLA's */
-    }
-    free(all);
-    free(off);
-    return st;
+    size_t read = 0, row;
+    NB_TRY(nb_kv_layer_offsets(all, n, off, err));
+    for (size_t i = 0; i < n; i++) read += read_bytes(&all[i]);
+    *out = (nb_record_size){ .type = all->type,
+                             .rope = rope,
+                             .rope_varies = rope_varies(c, all->type),
+                             .name = nb_kv_type_name(all->type),
+                             .page_bytes = all->page_bytes,
+                             .block_bytes = off[n],
+                             .bytes_tok_layer = nb_record_bytes_per_tok(all),
+                             .bytes_tok = (double)off[n] / NB_PAGE_TOK,
+                             .attn_bytes_tok = (double)read / NB_PAGE_TOK };
+    (void)nb_kv_plane_offsets(all, n, off, &row);
+    if (nb_attn_all(c, NB_ATTN_MLA)) out->plane_bytes = off[n]; /* Thrift mode is MLA's */
+    return NB_OK;
 }
 
 nb_status nb_sizes_record_tp(const nb_model_config *c, nb_kv_type type, nb_rope_fmt rope, size_t tp,
                              nb_record_size *out, nb_error *err)
 {
-    nb_record_opts o;
-    nb_record r;
     if (tp == 0) return nb_fail(err, NB_ERR_RANGE, "tensor parallel 0: expected at least 1");
-    nb_model_record_opts(c, type, nb_kv_mode_default(type), rope, &o);
-    if (c->attn == NB_ATTN_GQA)
-        o.n_vec[0] = o.n_vec[1] = c->n_kv_head / tp + (c->n_kv_head % tp != 0);
-    NB_TRY(nb_record_init(&r, &o, err));
-    return fill_record(c, &r, rope, out, err);
+    nb_record *all = calloc(c->n_layer, sizeof *all);
+    size_t *off = calloc(c->n_layer + 1, sizeof *off);
+    nb_status st = all && off ? NB_OK : nb_fail(err, NB_ERR_NOMEM, "out of memory");
+    if (st == NB_OK && !layer_records(c, type, rope, tp, all, err)) st = NB_ERR_UNSUPPORTED;
+    if (st == NB_OK) st = fill_record(c, all, rope, off, out, err);
+    free(all);
+    free(off);
+    return st;
 }
 
-static nb_status add_records(const nb_model_config *c, nb_sizes *s, nb_error *err)
+static nb_status add_records(const nb_model_config *c, nb_sizes *s, nb_record *all, size_t *off,
+                             nb_error *err)
 {
-    const nb_rope_fmt first = nb_rope_fmt_default(c->attn == NB_ATTN_MLA);
+    const nb_rope_fmt first = nb_rope_fmt_default(nb_attn_any(c, NB_ATTN_MLA));
     const nb_rope_fmt ropes[] = { first, NB_ROPE_FP8, NB_ROPE_INT8, NB_ROPE_BF16 };
     for (int t = 0; t < NB_KV_TYPE_COUNT; t++)
         for (size_t k = 0; k < NB_COUNT(ropes); k++) {
-            nb_record r;
             if (k > 0 && (ropes[k] == first || !rope_varies(c, (nb_kv_type)t))) continue;
             /* a shape that this record cannot hold has no row */
-            if (nb_kv_record(c, (nb_kv_type)t, ropes[k], &r, NULL) != NB_OK) continue;
+            if (!layer_records(c, (nb_kv_type)t, ropes[k], 1, all, NULL)) continue;
             NB_ASSERT(s->n_record < NB_SIZES_MAX_RECORD);
-            NB_TRY(fill_record(c, &r, ropes[k], &s->record[s->n_record++], err));
-            s->tail_bytes_seq = nb_kv_tail_bytes(&r, c->n_layer);
-            s->sink_bytes_block = nb_kv_sink_bytes(&r, c->n_layer, 1);
+            NB_TRY(fill_record(c, all, ropes[k], off, &s->record[s->n_record++], err));
+            s->tail_bytes_seq = nb_kv_tail_offsets(all, c->n_layer, NULL);
+            s->sink_bytes_block = nb_kv_sink_offsets(all, c->n_layer, 1, NULL);
         }
     if (s->n_record) return NB_OK;
     return nb_fail(err, NB_ERR_UNSUPPORTED, "config.json: no record can hold this model's cache");
+}
+
+static nb_status size_records(const nb_model_config *c, nb_sizes *s, nb_error *err)
+{
+    nb_record *all = calloc(c->n_layer, sizeof *all);
+    size_t *off = calloc(c->n_layer + 1, sizeof *off);
+    nb_status st = all && off ? NB_OK : nb_fail(err, NB_ERR_NOMEM, "out of memory");
+    if (st == NB_OK) st = add_records(c, s, all, off, err);
+    free(all);
+    free(off);
+    return st;
 }
 
 /* ---- other attention ---- */
@@ -255,23 +290,26 @@ static void add_equivalent(const nb_model_config *c, nb_sizes *s, const char *na
     };
 }
 
+/* Equivalents are of the first layer's attention, in all layers. */
 static void add_attention(const nb_model_config *c, nb_sizes *s)
 {
-    const bool mla = c->attn == NB_ATTN_MLA;
-    const double k = (double)(mla ? c->d_nope + c->d_rope : c->head_dim);
-    const double v = (double)(mla ? c->d_v : c->head_dim);
-    const double lora = (double)c->kv_lora, rope = (double)c->d_rope;
-    const double heads = (double)c->n_head * (double)c->n_layer;
-    if (mla)
-        add_equivalent(c, s, "mla", 1, lora + rope, 0);
+    const nb_attn_config *a = nb_layer_attn(c, 0);
+    const nb_attn_cost first = nb_layer_attention(c, 0)->cost(a);
+    const double k = (double)first.k_dim, v = (double)first.v_dim;
+    const size_t heads = a->n_head;
+    if (s->is_mla)
+        add_equivalent(c, s, "mla", 1, (double)(a->kv_lora + a->d_rope), 0);
     else
-        add_equivalent(c, s, "gqa", c->n_kv_head, k, v);
-    add_equivalent(c, s, "mha", c->n_head, k, v);
-    add_equivalent(c, s, "gqa8", c->n_head < 8 ? c->n_head : 8, k, v);
+        add_equivalent(c, s, "gqa", first.n_kv_head, k, v);
+    add_equivalent(c, s, "mha", heads, k, v);
+    add_equivalent(c, s, "gqa8", heads < 8 ? heads : 8, k, v);
     add_equivalent(c, s, "mqa", 1, k, v);
-    s->attn_flop_prefill = 2 * heads * (k + v);
-    s->attn_flop_decode = mla ? 2 * heads * (2 * lora + rope) : s->attn_flop_prefill;
-    s->expand_flop_tok = mla ? 2 * heads * lora * ((double)c->d_nope + v) : 0;
+    for (size_t i = 0; i < c->n_layer; i++) {
+        const nb_attn_cost n = nb_layer_attention(c, i)->cost(nb_layer_attn(c, i));
+        s->attn_flop_prefill += n.pair_flop_prompt;
+        s->attn_flop_decode += n.pair_flop_decode;
+        s->expand_flop_tok += n.expand_flop;
+    }
 }
 
 /* ---- together ---- */
@@ -279,7 +317,7 @@ static void add_attention(const nb_model_config *c, nb_sizes *s)
 static nb_status size_all(const nb_model_config *c, nb_sizes *s, nb_error *err)
 {
     nb_model_size n;
-    s->is_mla = c->attn == NB_ATTN_MLA;
+    s->is_mla = nb_attn_all(c, NB_ATTN_MLA);
     s->own = nb_kv_type_own(c);
     s->n_layer = c->n_layer;
     for (size_t i = 0; i < c->n_layer; i++) s->n_moe_layer += !c->dense[i];
@@ -291,7 +329,7 @@ static nb_status size_all(const nb_model_config *c, nb_sizes *s, nb_error *err)
     nb_model_config_size(c, &n);
     s->n_param = n.n_param;
     s->n_param_active = n.n_param_active;
-    NB_TRY(add_records(c, s, err));
+    NB_TRY(size_records(c, s, err));
     add_attention(c, s);
     return NB_OK;
 }

@@ -10,7 +10,7 @@
 #include "model/config.h"
 #include "num/record.h"
 
-enum { NB_SIZES_MAX_RECORD = 24 };
+enum { NB_SIZES_MAX_RECORD = 3 * NB_KV_TYPE_COUNT }; /* each with three formats of rope keys */
 
 /* One record, on one GPU of a tensor-parallel group: MLA's latent is one for all heads, so each GPU has all of
  * it; K and V of GQA are divided until there is one KV head per GPU. */
@@ -92,6 +92,8 @@ nb_status nb_sizes_of(const nb_model_config *c, nb_sizes *out, nb_error *err);
 /* The record of a name ("nvfp4", ...), the default rope key; or of a name and rope key. NULL. */
 const nb_record_size *nb_sizes_find(const nb_sizes *s, const char *name);
 const nb_record_size *nb_sizes_find_rope(const nb_sizes *s, const char *name, nb_rope_fmt rope);
+/* Bits of a record's codes: 4, 8, 16 or 32. */
+unsigned nb_sizes_code_bits(nb_kv_type t);
 /* What one of tp GPUs keeps of a record. */
 nb_status nb_sizes_record_tp(const nb_model_config *c, nb_kv_type type, nb_rope_fmt rope, size_t tp,
                              nb_record_size *out, nb_error *err);

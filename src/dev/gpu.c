@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "nb_config.h"
 #include "os/lib.h"
 
 struct nb_gpu {
@@ -17,21 +18,12 @@ enum { PATH_BYTES = 4096 };
 /* Loads the library from where it is by default. */
 static nb_status open_default(nb_lib **out, char path[PATH_BYTES], nb_error *err)
 {
-    static const char *const where[] = { "", "/../lib" };
-    char folder[PATH_BYTES - 64];
-    nb_error e = { 0 };
-    if (!nb_program_folder(folder, sizeof folder))
-        return nb_fail(err, NB_ERR_NOT_FOUND,
-                       "%s: the folder of the program cannot be told; give the library's path",
-                       NB_GPU_LIBRARY);
-    for (size_t i = 0; i < NB_COUNT(where); i++) {
-        (void)snprintf(path, PATH_BYTES, "%s%s/%s", folder, where[i], NB_GPU_LIBRARY);
-        const nb_status st = nb_lib_open(path, out, &e);
-        if (st == NB_OK) return st;
-        if (st != NB_ERR_NOT_FOUND) return nb_fail(err, st, "%s", e.msg);
-    }
-    return nb_fail(err, NB_ERR_NOT_FOUND, "there is no %s in %s or in its ../lib", NB_GPU_LIBRARY,
-                   folder);
+    char folder[PATH_BYTES];
+    if (nb_installed_path(NB_PLACE_LIB, NB_GPU_LIBRARY, path, PATH_BYTES))
+        return nb_lib_open(path, out, err);
+    const bool known = nb_program_folder(folder, sizeof folder);
+    return nb_fail(err, NB_ERR_NOT_FOUND, "there is no %s in %s or in its " NB_BIN_TO_LIB "/nibble",
+                   NB_GPU_LIBRARY, known ? folder : "the program's folder");
 }
 
 /* Is it the library that this program was built with? */

@@ -11,7 +11,7 @@ typedef struct nb_gpu nb_gpu;
 
 #define NB_GPU_LIBRARY "libnibble-cuda.so"
 
-/* library NULL: NB_GPU_LIBRARY beside the program, or in ../lib of that folder.  Errors name the file or
+/* library NULL: NB_GPU_LIBRARY where nb_installed_path (os/lib.h) finds it.  Errors name the file or
  * the device: NB_ERR_NOT_FOUND (no library, no driver, no GPU), NB_ERR_UNSUPPORTED (the file cannot be
  * loaded, is of another version; the GPU or its driver is too old), NB_ERR_RANGE (index). */
 nb_status nb_gpu_open(const char *library, int index, nb_gpu **out, nb_error *err);

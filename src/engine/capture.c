@@ -17,10 +17,12 @@
 typedef struct capture {
     nb_engine *e;
     const uint32_t *tok;
-    const size_t *pos;             /* [n_pos] */
-    size_t n_tok, n_pos, done;     /* tokens computed */
-    size_t n_layer, n_values, q_w; /* floats of a token: cached; of all heads' queries */
-    nb_kv_view view;
+    const size_t *pos;         /* [n_pos] */
+    size_t n_tok, n_pos, done; /* tokens computed */
+    size_t n_layer, n_values,
+        q_w; /* floats of a token in the widest layer: cached; all heads' queries */
+    nb_kv_pool view;
+    size_t n_block;
     /* owned */
     unsigned char *pool;
     uint32_t *block;
@@ -50,15 +52,16 @@ static void take(void *ctx, const char *name, const float *x, size_t n_tok, size
     char what[16];
     size_t layer;
     if (sscanf(name, "layers.%zu.%15s", &layer, what) != 2 || layer >= c->n_layer) return;
+    const nb_attn_dims d = nb_layer_dims(&c->e->model.c, layer);
     if (!strcmp(what, "kv")) {
-        float *to = c->kv + (layer * c->n_tok + c->done) * c->n_values;
-        for (size_t t = 0; t < n_tok && dim == c->n_values; t++)
+        float *to = c->kv + layer * c->n_tok * c->n_values + c->done * dim;
+        for (size_t t = 0; t < n_tok && dim == d.n_values; t++)
             memcpy(to + t * dim, x + t * stride, dim * sizeof *to);
     } else if (!strcmp(what, "q")) {
-        for (size_t i = 0; i < c->n_pos && dim == c->q_w; i++)
+        for (size_t i = 0; i < c->n_pos && dim == d.n_head * d.d_q; i++)
             if (c->pos[i] >= c->done && c->pos[i] - c->done < n_tok)
-                memcpy(c->q + (layer * c->n_pos + i) * dim, x + (c->pos[i] - c->done) * stride,
-                       dim * sizeof *c->q);
+                memcpy(c->q + layer * c->n_pos * c->q_w + i * dim,
+                       x + (c->pos[i] - c->done) * stride, dim * sizeof *c->q);
     }
 }
 
@@ -66,18 +69,22 @@ static void take(void *ctx, const char *name, const float *x, size_t n_tok, size
 static void step(nb_engine *e, void *ctx)
 {
     capture *c = ctx;
-    const size_t sw = e->model.c.rope.switch_tok;
+    const size_t sw = e->model.c.attn[0].rope.switch_tok;
     const nb_chunk chunk = {
-        .kv = c->view,
+        .block = c->block,
+        .n_block = c->n_block,
         .tok = c->tok + c->done,
         .n_tok = chunk_tokens(c),
         .pos0 = c->done,
         .rope_long = sw && c->n_tok > sw, /* as loop.c for a prompt of this length */
         .absorbed = e->form == NB_FORM_ABSORBED,
     };
-    nb_forward_set_trace(e->forward, take, c);
-    c->st = nb_forward_step(e->forward, &chunk, 1, NULL, &c->err);
-    nb_forward_set_trace(e->forward, NULL, NULL);
+    const nb_kv_pool before = nb_rank_set_pool(e->rank, &c->view);
+    nb_rank_set_trace(e->rank, take, c);
+    c->st = nb_rank_step(e->rank, &chunk, 1, NULL, &c->err);
+    if (c->st == NB_OK) c->st = nb_source_check_reads(e->source, &c->err);
+    (void)nb_rank_set_pool(e->rank, &before);
+    nb_rank_set_trace(e->rank, NULL, NULL);
 }
 
 static nb_status compute(capture *c, unsigned seq, nb_error *err)
@@ -133,14 +140,12 @@ static nb_status allocate(capture *c, nb_error *err)
         return nb_fail(err, NB_ERR_NOMEM, "no memory for the attention inputs of %zu tokens",
                        c->n_tok);
     for (size_t i = 0; i < n_block; i++) c->block[i] = (uint32_t)i;
-    c->view = (nb_kv_view){ .pool = c->pool,
-                            .block_bytes = e->block_bytes,
-                            .layer_off = e->layer_off,
-                            .block = c->block,
-                            .n_block = n_block,
-                            .tail = c->tail,
-                            .sink = c->sink,
-                            .sink_block = sink };
+    c->view = nb_engine_pool(e);
+    c->view.page = c->pool;
+    c->view.tail = c->tail;
+    c->view.sink = c->sink;
+    c->view.plane = NULL;
+    c->n_block = n_block;
     return NB_OK;
 }
 
@@ -159,82 +164,106 @@ static void release(capture *c)
 /* ---- one layer, as the caller sees it ---- */
 
 /* q~_h = W_UK,h^T q^n_h | rope part. */
-static void absorb(const capture *c, const nb_layer *l, const float *q)
+static void absorb(const capture *c, const nb_attn_config *a, const nb_layer *l, const float *q)
 {
-    const nb_model_config *m = &c->e->model.c;
-    const nb_plan *plan = nb_forward_plan(c->e->forward);
-    const size_t d_qk = m->d_nope + m->d_rope, d_abs = m->kv_lora + m->d_rope;
-    for (size_t h = 0; h < m->n_head && c->n_pos; h++) {
-        const nb_linear_args a = {
+    const nb_plan *plan = nb_rank_plan(c->e->rank);
+    const size_t d_qk = a->d_nope + a->d_rope, d_abs = a->kv_lora + a->d_rope;
+    for (size_t h = 0; h < a->n_head && c->n_pos; h++) {
+        const nb_linear_args args = {
             .y = c->q_abs + h * d_abs,
             .x = q + h * d_qk,
             .w = l->kv_b,
             .n_tok = c->n_pos,
-            .row_begin = h * (m->d_nope + m->d_v),
-            .row_end = h * (m->d_nope + m->d_v) + m->d_nope,
+            .row_begin = h * (a->d_nope + a->d_v),
+            .row_end = h * (a->d_nope + a->d_v) + a->d_nope,
             .col_begin = 0,
-            .col_end = m->kv_lora,
-            .x_stride = c->q_w,
-            .y_stride = m->n_head * d_abs,
+            .col_end = a->kv_lora,
+            .x_stride = a->n_head * d_qk,
+            .y_stride = a->n_head * d_abs,
         };
-        plan->linear[a.w.type]->fn_t(&a);
+        plan->linear[args.w.type]->fn_t(&args);
         for (size_t i = 0; i < c->n_pos; i++)
-            memcpy(a.y + i * a.y_stride + m->kv_lora, a.x + i * a.x_stride + m->d_nope,
-                   m->d_rope * sizeof *a.y);
+            memcpy(args.y + i * args.y_stride + a->kv_lora, args.x + i * args.x_stride + a->d_nope,
+                   a->d_rope * sizeof *args.y);
     }
 }
 
 /* The value rows of kv_b: rows of a matrix as float is what the embedding kernel does. */
-static void copy_w_uv(const capture *c, const nb_layer *l)
+static void copy_w_uv(const capture *c, const nb_attn_config *a, const nb_layer *l)
 {
-    const nb_model_config *m = &c->e->model.c;
-    const nb_plan *plan = nb_forward_plan(c->e->forward);
-    for (size_t r = 0; r < m->n_head * m->d_v; r++) {
-        const uint32_t id = (uint32_t)(r / m->d_v * (m->d_nope + m->d_v) + m->d_nope + r % m->d_v);
-        plan->embed->fn(&(nb_embed_args){ .y = c->w_uv + r * m->kv_lora,
+    const nb_plan *plan = nb_rank_plan(c->e->rank);
+    for (size_t r = 0; r < a->n_head * a->d_v; r++) {
+        const uint32_t id = (uint32_t)(r / a->d_v * (a->d_nope + a->d_v) + a->d_nope + r % a->d_v);
+        plan->embed->fn(&(nb_embed_args){ .y = c->w_uv + r * a->kv_lora,
                                           .id = &id,
                                           .w = l->kv_b,
                                           .n_tok = 1,
-                                          .y_stride = m->kv_lora,
+                                          .y_stride = a->kv_lora,
                                           .factor = 1 });
     }
 }
 
+static nb_capture_layer layer_of(const capture *c, size_t i)
+{
+    const nb_attn_config *a = nb_layer_attn(&c->e->model.c, i);
+    const nb_attn_dims d = nb_layer_dims(&c->e->model.c, i);
+    const bool mla = a->kind == NB_ATTN_MLA;
+    const nb_record *r = &c->e->record[i];
+    const float *q = c->q ? c->q + i * c->n_pos * c->q_w : NULL;
+    if (mla) {
+        absorb(c, a, &c->e->model.layer[i], q);
+        copy_w_uv(c, a, &c->e->model.layer[i]);
+    }
+    return (nb_capture_layer){
+        .layer = i,
+        .n_layer = c->n_layer,
+        .is_mla = mla,
+        .n_tok = c->n_tok,
+        .n_q = c->n_pos,
+        .n_head = a->n_head,
+        .n_kv_head = mla ? 1 : a->n_kv_head,
+        .dim = { r->seg[0].dim, r->seg[1].dim },
+        .n_vec = { r->seg[0].n_vec, r->seg[1].n_vec },
+        .n_values = d.n_values,
+        .d_q = mla ? d.n_values : d.d_q,
+        .d_v = d.d_o,
+        .scale = a->softmax_scale,
+        .rope_interleaved = a->rope.interleaved,
+        .kv = c->kv + i * c->n_tok * c->n_values,
+        .pos = c->pos,
+        .q = mla ? c->q_abs : q,
+        .w_uv = mla ? c->w_uv : NULL,
+    };
+}
+
 static nb_status deliver(const capture *c, nb_capture_fn *fn, void *ctx, nb_error *err)
 {
-    const nb_model_config *m = &c->e->model.c;
-    const bool mla = m->attn == NB_ATTN_MLA;
-    const nb_record *r = &c->e->record[0];
     for (size_t i = 0; i < c->n_layer; i++) {
-        const float *q = c->q ? c->q + i * c->n_pos * c->q_w : NULL;
-        if (mla) {
-            absorb(c, &c->e->model.layer[i], q);
-            copy_w_uv(c, &c->e->model.layer[i]);
-        }
-        const nb_capture_layer l = {
-            .layer = i,
-            .n_layer = c->n_layer,
-            .is_mla = mla,
-            .n_tok = c->n_tok,
-            .n_q = c->n_pos,
-            .n_head = m->n_head,
-            .n_kv_head = mla ? 1 : m->n_kv_head,
-            .dim = { r->seg[0].dim, r->seg[1].dim },
-            .n_vec = { r->seg[0].n_vec, r->seg[1].n_vec },
-            .n_values = c->n_values,
-            .d_q = mla ? m->kv_lora + m->d_rope : m->head_dim,
-            .d_v = mla ? m->d_v : m->head_dim,
-            .scale = m->softmax_scale,
-            .rope_interleaved = m->rope.interleaved,
-            .kv = c->kv + i * c->n_tok * c->n_values,
-            .pos = c->pos,
-            .q = mla ? c->q_abs : q,
-            .w_uv = c->w_uv,
-        };
+        const nb_capture_layer l = layer_of(c, i);
         if (fn(ctx, &l) != 0)
             return nb_fail(err, NB_ERR_CANCELLED, "the capture was ended by its caller");
     }
     return NB_OK;
+}
+
+static size_t max_size(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Sizes of the widest layer. */
+static void size_layers(capture *c)
+{
+    for (size_t i = 0; i < c->n_layer; i++) {
+        const nb_attn_config *a = nb_layer_attn(&c->e->model.c, i);
+        const nb_attn_dims d = nb_layer_dims(&c->e->model.c, i);
+        c->n_values = max_size(c->n_values, d.n_values);
+        c->q_w = max_size(c->q_w, d.n_head * d.d_q);
+        if (a->kind != NB_ATTN_MLA) continue;
+        c->q_abs_bytes =
+            max_size(c->q_abs_bytes, c->n_pos * d.n_head * d.n_values * sizeof *c->q_abs);
+        c->w_uv_bytes = max_size(c->w_uv_bytes, d.n_head * a->d_v * a->kv_lora * sizeof *c->w_uv);
+    }
 }
 
 nb_status nb_engine_capture(nb_engine *e, const uint32_t *tokens, size_t n_tok, const size_t *pos,
@@ -243,7 +272,7 @@ nb_status nb_engine_capture(nb_engine *e, const uint32_t *tokens, size_t n_tok, 
     if (!e || !fn || (n_pos && !pos)) return nb_fail(err, NB_ERR_ARG, "an argument is missing");
     if (nb_thread_is_current(e->thread))
         return nb_fail(err, NB_ERR_ARG, "nb_engine_capture was called from a callback");
-    if (e->gpu)
+    if (e->device.kind->own_memory)
         return nb_fail(err, NB_ERR_UNSUPPORTED,
                        "attention inputs are taken on the CPU only (--device cpu)");
     NB_TRY(nb_engine_check_tokens(e, tokens, n_tok, err));
@@ -253,22 +282,14 @@ nb_status nb_engine_capture(nb_engine *e, const uint32_t *tokens, size_t n_tok, 
                            pos[i], n_tok);
     const nb_model_config *m = &e->model.c;
     const unsigned seq = atomic_load_explicit(&e->cancel_seq, memory_order_relaxed);
-    const bool mla = m->attn == NB_ATTN_MLA;
-    capture c = { .e = e,
-                  .tok = tokens,
-                  .n_tok = n_tok,
-                  .pos = pos,
-                  .n_pos = n_pos,
-                  .n_layer = m->n_layer,
-                  .n_values = e->record[0].n_values,
-                  .q_w = m->n_head * (mla ? m->d_nope + m->d_rope : m->head_dim) };
-    if (mla) {
-        c.q_abs_bytes = n_pos * m->n_head * (m->kv_lora + m->d_rope) * sizeof *c.q_abs;
-        c.w_uv_bytes = m->n_head * m->d_v * m->kv_lora * sizeof *c.w_uv;
-    }
+    capture c = {
+        .e = e, .tok = tokens, .n_tok = n_tok, .pos = pos, .n_pos = n_pos, .n_layer = m->n_layer
+    };
+    size_layers(&c);
     nb_status st = allocate(&c, err);
     if (st == NB_OK) st = compute(&c, seq, err);
     if (st == NB_OK) st = deliver(&c, fn, ctx, err);
+    if (st == NB_OK) st = nb_source_check_reads(e->source, err);
     release(&c);
     return st;
 }
@@ -287,10 +308,10 @@ nb_status nb_engine_model_hash(nb_engine *e, char hex[NB_MODEL_HASH_CHARS + 1], 
             return nb_fail(err, NB_ERR_UNSUPPORTED,
                            "--kv-transform %s has changed the weights that the hash is of",
                            e->kvo.transform_text);
-    if (!e->int8) return nb_model_hash(&e->model, hex, err);
     nb_model original; /* views into the source's files again */
-    NB_TRY(nb_model_load(&original, &e->model.c, e->source, err));
-    const nb_status st = nb_model_hash(&original, hex, err);
-    nb_model_deinit(&original);
+    if (e->int8) NB_TRY(nb_model_load(&original, &e->model.c, e->source, err));
+    nb_status st = nb_model_hash(e->int8 ? &original : &e->model, hex, err);
+    if (e->int8) nb_model_deinit(&original);
+    if (st == NB_OK) st = nb_source_check_reads(e->source, err);
     return st;
 }

@@ -9,14 +9,20 @@
 
 static json_t *describe_record(const nb_model_config *c, nb_kv_type type, double bf16)
 {
-    nb_record r;
-    if (nb_kv_record(c, type, nb_rope_fmt_default(c->attn == NB_ATTN_MLA), &r, NULL) != NB_OK)
-        return NULL; /* a shape this record cannot hold */
-    const double layer = nb_record_bytes_per_tok(&r);
-    const double tok = (double)(c->n_layer * r.page_bytes) / NB_PAGE_TOK;
+    nb_record r, first = { 0 };
+    size_t block = 0;
+    for (size_t i = 0; i < c->n_layer; i++) {
+        const nb_attn_config *a = nb_layer_attn(c, i);
+        if (nb_kv_record(a, type, nb_rope_fmt_default(a->kind == NB_ATTN_MLA), &r, NULL) != NB_OK)
+            return NULL; /* a shape this record cannot hold */
+        block += r.page_bytes;
+        if (i == 0) first = r;
+    }
+    const double layer = nb_record_bytes_per_tok(&first);
+    const double tok = (double)block / NB_PAGE_TOK;
     return json_pack("{s:s, s:f, s:f, s:I, s:f, s:f}", "dtype", nb_kv_type_name(type),
                      "bytes_per_token_layer", layer, "bytes_per_token", tok, "page_bytes",
-                     (json_int_t)r.page_bytes, "vs_bf16", bf16 > 0 ? bf16 / tok : 1.0,
+                     (json_int_t)first.page_bytes, "vs_bf16", bf16 > 0 ? bf16 / tok : 1.0,
                      "tokens_per_gib", (double)(1u << 30) / tok);
 }
 
@@ -41,20 +47,22 @@ static int add_size(json_t *j, const char *key, uint64_t v)
     return json_object_set_new(j, key, json_integer((json_int_t)v));
 }
 
+/* Attention is that of the first layer. */
 static int add_geometry(json_t *j, const nb_model_config *c)
 {
+    const nb_attn_config *attn = nb_layer_attn(c, 0);
     size_t n_moe = 0;
     int bad = 0;
     for (size_t i = 0; i < c->n_layer; i++) n_moe += !c->dense[i];
-    if (c->attn == NB_ATTN_MLA) {
-        bad |= add_size(j, "kv_lora_rank", c->kv_lora) |
-               add_size(j, "qk_rope_head_dim", c->d_rope) |
-               add_size(j, "qk_nope_head_dim", c->d_nope) | add_size(j, "v_head_dim", c->d_v);
-        if (c->q_lora) bad |= add_size(j, "q_lora_rank", c->q_lora);
+    if (attn->kind == NB_ATTN_MLA) {
+        bad |= add_size(j, "kv_lora_rank", attn->kv_lora) |
+               add_size(j, "qk_rope_head_dim", attn->d_rope) |
+               add_size(j, "qk_nope_head_dim", attn->d_nope) | add_size(j, "v_head_dim", attn->d_v);
+        if (attn->q_lora) bad |= add_size(j, "q_lora_rank", attn->q_lora);
     } else {
-        bad |= add_size(j, "n_kv_head", c->n_kv_head) | add_size(j, "head_dim", c->head_dim);
+        bad |= add_size(j, "n_kv_head", attn->n_kv_head) | add_size(j, "head_dim", attn->head_dim);
     }
-    bad |= json_object_set_new(j, "softmax_scale", json_real((double)c->softmax_scale));
+    bad |= json_object_set_new(j, "softmax_scale", json_real((double)attn->softmax_scale));
     if (n_moe) {
         bad |= add_size(j, "moe_layers", n_moe) | add_size(j, "n_expert", c->n_expert) |
                add_size(j, "experts_per_token", c->top_k) |
@@ -74,18 +82,18 @@ static int add_weights(json_t *j, const nb_model_config *c)
     return bad;
 }
 
-static nb_status describe(const char *model, nb_model_config *c, char **text, nb_error *err)
+static nb_status describe(const nb_model_config *c, char **text)
 {
     nb_model_size s;
-    NB_TRY(nb_model_config_read_path(model, c, err));
+    const nb_attn_config *attn = nb_layer_attn(c, 0);
     nb_model_config_size(c, &s);
-    json_t *j =
-        json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:s, s:b}", "family", c->family,
-                  "n_param", (json_int_t)s.n_param, "n_param_active", (json_int_t)s.n_param_active,
-                  "n_layer", (json_int_t)c->n_layer, "hidden", (json_int_t)c->hidden, "n_head",
-                  (json_int_t)c->n_head, "vocab", (json_int_t)c->n_vocab, "max_position",
-                  (json_int_t)c->max_pos, "attention", c->attn == NB_ATTN_MLA ? "mla" : "gqa",
-                  "dtype", c->fp8 ? "fp8" : c->dtype, "tied", c->tied);
+    json_t *j = json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:s, s:b}", "family",
+                          c->family, "n_param", (json_int_t)s.n_param, "n_param_active",
+                          (json_int_t)s.n_param_active, "n_layer", (json_int_t)c->n_layer, "hidden",
+                          (json_int_t)c->hidden, "n_head", (json_int_t)attn->n_head, "vocab",
+                          (json_int_t)c->n_vocab, "max_position", (json_int_t)c->max_pos,
+                          "attention", c->n_attn > 1 ? "mixed" : nb_attention_of(attn->kind)->name,
+                          "dtype", c->fp8 ? "fp8" : c->dtype, "tied", c->tied);
     const int bad = !j || add_weights(j, c) || add_geometry(j, c) ||
                     json_object_set_new(j, "records", describe_records(c)) ||
                     json_object_set_new(j, "notes", json_string(c->notes));
@@ -94,14 +102,45 @@ static nb_status describe(const char *model, nb_model_config *c, char **text, nb
     return *text ? NB_OK : NB_ERR_NOMEM;
 }
 
+/* json: the config's text, or NULL for the files of the model. */
+static nb_status describe_source(const char *model, const nb_str *json, char **out, nb_error *err)
+{
+    char *text = NULL;
+    nb_doc *doc = NULL;
+    nb_model_config *c = calloc(1, sizeof *c);
+    nb_status st = NB_ERR_NOMEM;
+    if (!c) goto out;
+    if (json) {
+        NB_TRY_OUT(nb_doc_parse(*json, model, &doc, err));
+        NB_TRY_OUT(nb_model_config_read(doc, c, err));
+    } else {
+        NB_TRY_OUT(nb_model_config_read_path(model, c, err));
+    }
+    NB_TRY_OUT(describe(c, &text));
+    *out = text;
+out:
+    nb_doc_destroy(doc);
+    free(c);
+    return st;
+}
+
 nb_status nb_model_describe(const char *model, char **json, nb_error *err)
 {
     nb_error own = { 0 };
-    char *text = NULL;
-    nb_model_config *c = calloc(1, sizeof *c);
-    const nb_status st = c ? describe(model, c, &text, &own) : NB_ERR_NOMEM;
-    free(c);
+    char *path = NULL;
+    nb_status st = nb_model_find(model, &path, &own);
+    if (st == NB_OK) st = describe_source(path, NULL, json, &own);
+    free(path);
     if (st != NB_OK) return nb_fail(err, st, "%s", own.msg[0] ? own.msg : nb_status_text(st));
-    *json = text;
+    return NB_OK;
+}
+
+nb_status nb_model_describe_config(const char *text, size_t n_bytes, const char *name, char **json,
+                                   nb_error *err)
+{
+    nb_error own = { 0 };
+    const nb_str config = { text, n_bytes };
+    const nb_status st = describe_source(name, &config, json, &own);
+    if (st != NB_OK) return nb_fail(err, st, "%s", own.msg[0] ? own.msg : nb_status_text(st));
     return NB_OK;
 }

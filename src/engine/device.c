@@ -1,13 +1,12 @@
-/* device.c - --device: whether the engine computes on a GPU, and the engine's memory there.
+/* device.c - --device: which device the engine computes on.
  *
- * With auto a GPU is used where there is one and neither options nor model need what it lacks.  Weights
- * and workspace go to the device first; what --gpu-memory-utilization leaves is the pool of blocks. */
+ * With auto a GPU is used where there is one and neither options nor model need what it lacks. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/engine_internal.h"
-#include "model/gpu_forward.h"
+#include "model/kv_size.h"
 
 typedef struct wanted {
     enum { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA } kind;
@@ -42,6 +41,20 @@ static const char *lacks(const nb_engine_options *o)
     return NULL;
 }
 
+/* The format that --kv-cache-dtype asks for; what a calibration chooses, nb_rank_create checks. */
+static nb_status can_cache(const nb_gpu *gpu, const nb_engine_options *o, const nb_model_config *c,
+                           nb_error *err)
+{
+    nb_kv_type t;
+    nb_record r;
+    if (!o->kv_cache_dtype || nb_kv_type_parse(o->kv_cache_dtype, &t) != NB_OK) return NB_OK;
+    const nb_attn_config *a = nb_layer_attn(c, 0);
+    const nb_rope_fmt rope = nb_rope_fmt_default(a->kind == NB_ATTN_MLA);
+    if (nb_kv_record(a, t, rope, &r, NULL) != NB_OK || nb_gpu_api(gpu)->can_cache(&r)) return NB_OK;
+    return nb_fail(err, NB_ERR_UNSUPPORTED, "--kv-cache-dtype %s is supported on the CPU only",
+                   nb_kv_type_name(t));
+}
+
 /* *gpu NULL: the CPU, and why says for which reason.  c NULL: whatever model. */
 static nb_status find(const nb_engine_options *o, const nb_model_config *c, nb_gpu **gpu,
                       char why[NB_ERROR_MSG_BYTES], nb_error *err)
@@ -62,7 +75,8 @@ static nb_status find(const nb_engine_options *o, const nb_model_config *c, nb_g
     }
     nb_status st = nb_gpu_open(o->cuda_library, w.index, gpu, &e);
     const bool opened = st == NB_OK;
-    if (opened && c) st = nb_gpu_can_compute(*gpu, c, o->mla && !strcmp(o->mla, "absorbed"), &e);
+    if (opened && c) st = nb_rank_can_compute(*gpu, c, o->mla && !strcmp(o->mla, "absorbed"), &e);
+    if (opened && c && st == NB_OK) st = can_cache(*gpu, o, c, &e);
     if (st == NB_OK) return NB_OK;
     if (opened) nb_gpu_close(*gpu);
     *gpu = NULL;
@@ -79,7 +93,10 @@ nb_status nb_engine_find_device(const nb_engine_options *o, nb_device_info *out,
     nb_gpu *gpu;
     nb_model_config c;
     nb_error none = { 0 }; /* what is wrong with a config.json, the engine says */
-    const bool known = o->model && nb_model_config_read_path(o->model, &c, &none) == NB_OK;
+    char *path = NULL;
+    const bool known = nb_model_find(o->model, &path, &none) == NB_OK &&
+                       nb_model_config_read_path(path, &c, &none) == NB_OK;
+    nb_free(path);
     NB_TRY(find(o, known ? &c : NULL, &gpu, why, err));
     (void)snprintf(d.why_cpu, sizeof d.why_cpu, "%.255s", why);
     if (gpu) {
@@ -100,143 +117,8 @@ nb_status nb_engine_find_device(const nb_engine_options *o, nb_device_info *out,
 nb_status nb_engine_open_device(nb_engine *e, const nb_engine_options *o, nb_error *err)
 {
     char why[NB_ERROR_MSG_BYTES];
-    NB_TRY(find(o, &e->model.c, &e->gpu, why, err));
-    (void)snprintf(e->device, sizeof e->device, "cpu");
-    if (!e->gpu) return NB_OK;
-    nb_cuda_info i;
-    nb_gpu_api(e->gpu)->get_info(nb_gpu_handle(e->gpu), &i);
-    (void)snprintf(e->device, sizeof e->device, "%s", i.name);
+    nb_gpu *gpu;
+    NB_TRY(find(o, &e->model.c, &gpu, why, err));
+    e->device = nb_device_of(e->dev, gpu);
     return NB_OK;
-}
-
-/* ---- memory ---- */
-
-void *nb_engine_gpu_alloc(nb_engine *e, size_t n_bytes)
-{
-    const nb_cuda_api *api = nb_gpu_api(e->gpu);
-    void *p = api->alloc(nb_gpu_handle(e->gpu), n_bytes);
-    if (p) api->fill(nb_gpu_handle(e->gpu), p, 0, n_bytes);
-    return p;
-}
-
-void nb_engine_read(const nb_engine *e, void *dst, const void *src, size_t n_bytes)
-{
-    if (!e->gpu) {
-        memcpy(dst, src, n_bytes);
-        return;
-    }
-    const nb_cuda_api *api = nb_gpu_api(e->gpu);
-    api->download(nb_gpu_handle(e->gpu), dst, src, n_bytes);
-    if (api->sync(nb_gpu_handle(e->gpu), NULL) != NB_OK) memset(dst, 0, n_bytes);
-}
-
-void nb_engine_copy(nb_engine *e, void *dst, const void *src, size_t n_bytes)
-{
-    if (e->gpu)
-        nb_gpu_api(e->gpu)->copy(nb_gpu_handle(e->gpu), dst, src, n_bytes);
-    else
-        memcpy(dst, src, n_bytes);
-}
-
-nb_status nb_engine_size_gpu(nb_engine *e, const nb_engine_options *o, nb_error *err)
-{
-    const size_t most = e->model.c.max_pos;
-    if (o->max_model_len > most)
-        return nb_fail(err, NB_ERR_RANGE, "--max-model-len %zu: the model's maximum is %zu",
-                       o->max_model_len, most);
-    if (o->max_model_len && o->max_model_len_auto)
-        return nb_fail(err, NB_ERR_ARG, "--max-model-len %zu and auto exclude each other",
-                       o->max_model_len);
-    if (!(o->gpu_memory_utilization >= 0 && o->gpu_memory_utilization <= 1))
-        return nb_fail(err, NB_ERR_RANGE, "--gpu-memory-utilization %g: expected 0 to 1",
-                       o->gpu_memory_utilization);
-    e->max_model_len = o->max_model_len ? o->max_model_len : most;
-    return NB_OK;
-}
-
-/* Bytes for the pool, with everything else allocated. */
-static nb_status pool_bytes(const nb_engine *e, const nb_engine_options *o, uint64_t *out,
-                            nb_error *err)
-{
-    nb_cuda_info i;
-    nb_gpu_api(e->gpu)->get_info(nb_gpu_handle(e->gpu), &i);
-    const double used = (double)i.memory_bytes - (double)i.free_bytes;
-    const double share = o->gpu_memory_utilization * (double)i.memory_bytes;
-    const uint64_t n_page = (e->max_model_len + NB_PAGE_TOK - 1) / NB_PAGE_TOK;
-    if (o->kv_cache_bytes)
-        *out = o->kv_cache_bytes;
-    else if (o->gpu_memory_utilization > 0)
-        *out = share > used ? (uint64_t)(share - used) : 0;
-    else /* one request */
-        *out = n_page * e->block_bytes < i.free_bytes / 10 * 9 ? n_page * e->block_bytes
-                                                               : i.free_bytes / 10 * 9;
-    if (*out > i.free_bytes)
-        return nb_fail(err, NB_ERR_NOMEM,
-                       "a KV cache of %.2f GiB does not fit: the GPU has %.2f GiB left of %.2f GiB",
-                       (double)*out / (1 << 30), (double)i.free_bytes / (1 << 30),
-                       (double)i.memory_bytes / (1 << 30));
-    if (*out >= e->block_bytes) return NB_OK;
-    return nb_fail(
-        err, NB_ERR_NOMEM,
-        "weights, workspace and open pages take %.2f of %.2f GiB: nothing is left for the KV "
-        "cache (a larger --gpu-memory-utilization, or fewer --max-num-seqs or "
-        "--max-num-batched-tokens)",
-        used / (1 << 30), (double)i.memory_bytes / (1 << 30));
-}
-
-static nb_status fit_length(nb_engine *e, const nb_engine_options *o, nb_error *err)
-{
-    const size_t fit = e->n_block * NB_PAGE_TOK;
-    if (e->max_model_len <= fit) return NB_OK;
-    if (o->max_model_len)
-        return nb_fail(
-            err, NB_ERR_LIMIT,
-            "one request of the maximum length %zu needs %.2f GiB of KV cache, and there "
-            "are %.2f GiB: the estimated maximum model length is %zu (--max-model-len)",
-            e->max_model_len,
-            (double)e->max_model_len / NB_PAGE_TOK * (double)e->block_bytes / (1 << 30),
-            (double)e->kv_bytes / (1 << 30), fit);
-    if (!o->max_model_len_auto)
-        nb_engine_warn(
-            e, "context limited to %zu tokens by the GPU's memory (the model's maximum is %zu)",
-            fit, e->max_model_len);
-    e->max_model_len = fit;
-    return NB_OK;
-}
-
-nb_status nb_engine_allocate_gpu(nb_engine *e, const nb_engine_options *o, nb_caps caps,
-                                 nb_error *err)
-{
-    uint64_t pool;
-    e->tails = nb_engine_gpu_alloc(e, e->max_num_seqs * e->tail_bytes);
-    if (!e->tails)
-        return nb_fail(err, NB_ERR_NOMEM,
-                       "the GPU has no memory for the open pages of %zu requests (%zu MiB; "
-                       "--max-num-seqs)",
-                       e->max_num_seqs, e->max_num_seqs * e->tail_bytes >> 20);
-    NB_TRY(nb_engine_create_forward(e, caps, err));
-    NB_TRY(pool_bytes(e, o, &pool, err));
-    const uint64_t n = pool / e->block_bytes;
-    e->n_block = n < UINT32_MAX ? (size_t)n : UINT32_MAX - 1;
-    e->kv_bytes = e->n_block * e->block_bytes;
-    NB_TRY(fit_length(e, o, err));
-    e->kv = nb_engine_gpu_alloc(e, e->kv_bytes);
-    if (!e->kv)
-        return nb_fail(err, NB_ERR_NOMEM, "the GPU has no memory for a KV cache of %zu MiB",
-                       e->kv_bytes >> 20);
-    NB_TRY(nb_engine_create_planes(e, err));
-    e->logits = nb_gpu_api(e->gpu)->host_alloc(nb_gpu_handle(e->gpu), e->logits_bytes);
-    if (!e->logits) return nb_fail(err, NB_ERR_NOMEM, "no memory for logits");
-    return nb_gpu_api(e->gpu)->sync(nb_gpu_handle(e->gpu), err);
-}
-
-void nb_engine_release_gpu(nb_engine *e)
-{
-    if (!e->gpu) return;
-    const nb_cuda_api *api = nb_gpu_api(e->gpu);
-    api->free(nb_gpu_handle(e->gpu), e->kv);
-    api->free(nb_gpu_handle(e->gpu), e->tails);
-    api->host_free(nb_gpu_handle(e->gpu), e->logits);
-    e->kv = NULL;
-    e->tails = e->logits = NULL;
 }

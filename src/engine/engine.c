@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "engine/engine_internal.h"
+#include "model/leftover.h"
 #include "nb_config.h"
 #include "os/clock.h"
 #include "os/cpu.h"
@@ -51,10 +52,17 @@ typedef struct prefault_ctx {
     void *ctx;
 } prefault_ctx;
 
-static void prefault_report(void *ctx, uint64_t done, uint64_t total, const char *label)
+static void prefault_report(void *ctx, uint64_t done, uint64_t total, const char *file)
 {
     const prefault_ctx *p = ctx;
-    p->fn(p->ctx, label, done, total);
+    (void)file;
+    p->fn(p->ctx, "reading weights", done, total);
+}
+
+/* A phase of the start whose length is not known. */
+static void begin_phase(const nb_engine_options *o, const char *what)
+{
+    if (o->progress) o->progress(o->progress_ctx, what, 0, 0);
 }
 
 static nb_status open_source(nb_engine *e, const nb_engine_options *o, nb_error *err)
@@ -62,25 +70,43 @@ static nb_status open_source(nb_engine *e, const nb_engine_options *o, nb_error 
     const char *format = o->load_format ? o->load_format : "auto";
     if (!strcmp(format, "dummy"))
         return nb_source_open_dummy(o->dummy_seed, e->model.c.init_range, &e->source, err);
-    if (strcmp(format, "auto") != 0 && strcmp(format, "safetensors") != 0)
-        return nb_fail(err, NB_ERR_ARG, "--load-format %s: expected auto, safetensors or dummy",
-                       format);
+    if (strcmp(format, "auto") != 0 && strcmp(format, "safetensors") != 0 &&
+        strcmp(format, "copy") != 0)
+        return nb_fail(err, NB_ERR_ARG,
+                       "--load-format %s: expected auto, safetensors, copy or dummy", format);
     if (!nb_path_is_dir(o->model))
         return nb_fail(err, NB_ERR_ARG,
-                       "%s is not a directory (a config.json alone needs "
-                       "--load-format dummy)",
+                       "%s is not a directory; expected the directory of a checkpoint "
+                       "(--load-format dummy takes a config.json alone, with random weights)",
                        o->model);
     return nb_source_open_dir(o->model, &e->source, err);
+}
+
+/* Weights that the configuration does not use are a sign that one of the two is wrong. */
+static nb_status check_leftovers(nb_engine *e, const nb_engine_options *o, nb_error *err)
+{
+    char names[384], line[600];
+    const size_t n = nb_model_leftovers(&e->model.c, e->source, names, sizeof names);
+    if (n == 0) return NB_OK;
+    (void)snprintf(line, sizeof line, "config.json does not use %zu of the %zu tensors: %s", n,
+                   nb_source_n_tensor(e->source), names);
+    if (o->strict) return nb_fail(err, NB_ERR_FORMAT, "%s: %s", o->model, line);
+    nb_engine_warn(e, "%s", line);
+    return NB_OK;
 }
 
 static nb_status load_model(nb_engine *e, const nb_engine_options *o, nb_error *err)
 {
     const nb_model_config c = e->model.c;
+    if (o->load_format && !strcmp(o->load_format, "dummy")) begin_phase(o, "making random weights");
+    prefault_ctx p = { o->progress, o->progress_ctx };
+    /* A device with memory of its own has a copy in any case. */
+    const bool copy =
+        o->load_format && !strcmp(o->load_format, "copy") && !e->device.kind->own_memory;
+    if (copy) NB_TRY(nb_source_copy(e->source, o->progress ? prefault_report : NULL, &p, err));
     NB_TRY(nb_model_load(&e->model, &c, e->source, err));
-    if (o->progress && !e->int8) { /* else it is the quantiser that reads everything */
-        prefault_ctx p = { o->progress, o->progress_ctx };
-        nb_source_prefault(e->source, prefault_report, &p);
-    }
+    NB_TRY(check_leftovers(e, o, err));
+    if (o->progress && !copy && !e->int8) nb_source_prefault(e->source, prefault_report, &p);
     NB_TRY(nb_engine_fold(e, err));
     NB_TRY(nb_engine_quantize(e, o, err));
     static const char *const names[] = { "F32", "BF16", "F16", "FP8", "INT8" };
@@ -92,6 +118,7 @@ static nb_status load_text(nb_engine *e, const nb_engine_options *o, nb_error *e
 {
     nb_error why = { 0 };
     if (o->no_text || !nb_path_is_dir(o->model)) return NB_OK;
+    begin_phase(o, "reading the tokenizer");
     const nb_status st = nb_text_create(o->model, o->chat_template, &e->text, &why);
     if (st == NB_OK || (st == NB_ERR_NOT_FOUND && !o->chat_template)) return NB_OK;
     return nb_fail(err, st, "%s", why.msg);
@@ -114,21 +141,22 @@ static nb_status create(nb_engine *e, const nb_engine_options *o, nb_error *err)
 {
     nb_caps mask = NB_CAPS_ALL;
     e->t_create = nb_clock_s();
+    e->news.fn = o->on_news;
+    e->news.ctx = o->on_news_ctx;
     if (o->cpu_caps) NB_TRY(nb_cpu_caps_parse(o->cpu_caps, &mask, err));
     NB_TRY(nb_engine_read_weight_dtype(e, o, err));
     NB_TRY(nb_model_config_read_path(o->model, &e->model.c, err));
-    e->attn = e->model.c.attn;
     NB_TRY(open_source(e, o, err));
     NB_TRY(nb_engine_read_kv(e, o, err));
     NB_TRY(nb_engine_choose_records(e, o, err));
     NB_TRY(choose_form(e, o->mla, err));
     NB_TRY(nb_engine_read_thrift(e, o, err));
-    NB_TRY(nb_engine_open_device(e, o, err));
     NB_TRY(nb_dev_create_host(o->n_thread, &e->dev, err));
+    NB_TRY(nb_engine_open_device(e, o, err));
     nb_error why = { 0 };
     if (nb_dev_bind(e->dev, o->cpu_affinity, &why) != NB_OK)
         return nb_fail(err, NB_ERR_ARG, "--cpu-affinity %s", why.msg);
-    NB_TRY(e->gpu ? nb_engine_size_gpu(e, o, err) : nb_engine_size_pool(e, o, err));
+    NB_TRY(nb_engine_size_pool(e, o, err));
     NB_TRY(nb_engine_size_step(e, o, err));
     nb_engine_describe_layout(e);
     NB_TRY(load_text(e, o, err));
@@ -136,8 +164,11 @@ static nb_status create(nb_engine *e, const nb_engine_options *o, nb_error *err)
     const nb_status loaded = load_model(e, o, err);
     nb_dev_spread(e->dev, false);
     NB_TRY(loaded);
+    if (e->device.kind->own_memory) begin_phase(o, "copying weights to the GPU");
     NB_TRY(nb_engine_allocate(e, o, nb_cpu_caps() & mask, err));
-    nb_forward_describe(e->forward, e->kernels, sizeof e->kernels);
+    NB_TRY(nb_source_check(e->source, NULL, err)); /* on a GPU it has read them only now */
+    if (!e->device.kind->own_memory) nb_watch_start(&e->watch, e->source);
+    nb_rank_describe(e->rank, e->kernels, sizeof e->kernels);
     if (e->model.c.notes[0])
         nb_engine_warn(e, "config.json: unknown fields ignored: %s", e->model.c.notes);
     if (e->model.c.assumed[0])
@@ -152,7 +183,12 @@ nb_status nb_engine_create(const nb_engine_options *o, nb_engine **out, nb_error
     nb_engine *e = calloc(1, sizeof *e);
     if (!e) return nb_fail(err, NB_ERR_NOMEM, "out of memory");
     nb_error own = { 0 };
-    const nb_status st = create(e, o, &own);
+    nb_engine_options found = *o;
+    char *path = NULL;
+    nb_status st = nb_model_find(o->model, &path, &own);
+    found.model = path;
+    if (st == NB_OK) st = create(e, &found, &own);
+    free(path);
     if (st != NB_OK) {
         (void)nb_fail(err, st, "%s", own.msg[0] ? own.msg : nb_status_text(st));
         nb_engine_destroy(e);
@@ -193,8 +229,10 @@ void nb_engine_destroy(nb_engine *e)
     nb_engine_kv_deinit(&e->kvo);
     free(e->record);
     free(e->layer_off);
+    free(e->tail_off);
+    free(e->sink_off);
     if (e->source) nb_source_close(e->source);
-    nb_gpu_close(e->gpu);
+    nb_device_close(&e->device);
     nb_dev_destroy(e->dev);
     nb_text_destroy(e->text);
     free(e);
@@ -219,11 +257,11 @@ void nb_engine_get_info(const nb_engine *e, nb_engine_info *info)
         .weight_bytes = e->model.weight_bytes,
         .n_layer = c->n_layer,
         .hidden = c->hidden,
-        .n_head = c->n_head,
+        .n_head = nb_layer_attn(c, 0)->n_head,
         .vocab = c->n_vocab,
         .max_model_len = e->max_model_len,
         .kv_bytes_per_tok = (double)e->block_bytes / NB_PAGE_TOK,
-        .kv_values_per_tok = c->n_layer * e->record[0].n_values,
+        .kv_values_per_tok = e->tail_off[c->n_layer] / NB_PAGE_TOK,
         .kv_pool_bytes = e->kv_bytes,
         .kv_pool_tok = e->n_block * NB_PAGE_TOK,
         .n_thread = nb_dev_n_worker(e->dev),
@@ -240,8 +278,8 @@ void nb_engine_get_info(const nb_engine *e, nb_engine_info *info)
         .kv_thrift = nb_thrift_name(e->thrift.kind),
         .residual_bytes = nb_engine_plane_bytes(e, e->n_block),
         .sink_bytes = e->sink_bytes,
-        .device = e->device,
-        .gpu_weight_bytes = e->forward ? nb_forward_weight_bytes(e->forward) : 0,
+        .device = e->device.name,
+        .gpu_weight_bytes = e->rank ? nb_rank_weight_bytes(e->rank) : 0,
         .kernels = e->kernels,
         .warnings = e->warnings,
     };
@@ -263,11 +301,12 @@ static nb_status plan(nb_engine *e, const nb_engine_options *o, nb_memory_plan *
     NB_TRY(choose_form(e, o->mla, err));
     NB_TRY(nb_engine_read_thrift(e, o, err));
     NB_TRY(nb_dev_create_host(o->n_thread, &e->dev, err));
+    e->device = nb_device_of(e->dev, NULL);
     NB_TRY(nb_engine_plan_weights(e, o, &p->weight_bytes, err));
     const nb_model_config *c = &e->model.c;
     e->max_model_len = c->max_pos;
     NB_TRY(nb_engine_size_step(e, o, err));
-    NB_TRY(nb_engine_create_forward(e, nb_cpu_caps() & mask, err));
+    NB_TRY(nb_engine_create_rank(e, nb_cpu_caps() & mask, err));
     p->memory_bytes = nb_os_ram_bytes();
     p->workspace_bytes = nb_engine_workspace_bytes(e);
     p->tail_bytes = e->max_num_seqs * e->tail_bytes;
@@ -287,7 +326,12 @@ nb_status nb_engine_plan_memory(const nb_engine_options *o, nb_memory_plan *out,
     if (!o || !o->model || !out) return nb_fail(err, NB_ERR_ARG, "no model given");
     nb_engine *e = calloc(1, sizeof *e);
     if (!e) return nb_fail(err, NB_ERR_NOMEM, "out of memory");
-    const nb_status st = plan(e, o, &p, err);
+    nb_engine_options found = *o;
+    char *path = NULL;
+    nb_status st = nb_model_find(o->model, &path, err);
+    found.model = path;
+    if (st == NB_OK) st = plan(e, &found, &p, err);
+    free(path);
     nb_engine_destroy(e);
     if (st == NB_OK) *out = p;
     return st;

@@ -10,14 +10,16 @@
 #include "nibble/nibble.h"
 
 #include "dev/dev.h"
+#include "dev/device.h"
 #include "dev/gpu.h"
 #include "engine/run.h"
+#include "engine/watch.h"
 #include "kv/kv_cache.h"
 #include "load/doc.h"
 #include "load/kv_calib.h"
 #include "load/kv_scales.h"
 #include "load/source.h"
-#include "model/forward.h"
+#include "model/rank.h"
 #include "num/record.h"
 #include "os/thread.h"
 #include "sched/sched.h"
@@ -66,10 +68,11 @@ struct nb_engine {
     nb_source *source;
     nb_model model;
     nb_dev *dev;
-    nb_gpu *gpu; /* NULL: on dev.  Else kv and tails are its memory: nb_engine_read, _copy */
-    char device[96];
+    nb_device device;  /* kv and tails are its memory */
     nb_record *record; /* [n_layer] */
     size_t *layer_off; /* [n_layer + 1]: where a layer's page begins in a block; the end */
+    size_t *tail_off,
+        *sink_off;     /* the same of open pages in a slot, in floats; of sinks, in values */
     char kv_dtype[16]; /* the record asked for; layers may have others */
     size_t n_sink;     /* first tokens of a sequence in BF16 */
     size_t n_block, block_bytes, kv_bytes; /* n_block * block_bytes: the pool    */
@@ -87,11 +90,11 @@ struct nb_engine {
     bool int8;          /* --weight-dtype */
     void *int8_weights; /* [int8_bytes]: codes and scales of e->model's matrices */
     size_t int8_bytes;
-    nb_attn_kind attn;
     enum { NB_FORM_AUTO, NB_FORM_ABSORBED, NB_FORM_EXPANDED } form;
     double t_create;
-    char kernels[320], warnings[NB_NOTE_BYTES + 256], weights[16], kv_layout[256];
+    char kernels[320], warnings[2 * NB_NOTE_BYTES + 512], weights[16], kv_layout[256];
     nb_thread *thread;
+    nb_news news; /* fn may be NULL */
 
     /* any thread: a signal handler too */
     atomic_uint cancel_seq;
@@ -111,22 +114,25 @@ struct nb_engine {
     nb_engine_stats snapshot;
 
     /* owned by the engine's thread */
-    nb_forward *forward;
+    nb_rank *rank;
     nb_kv_cache *cache;
     nb_sched *sched;
     unsigned char *kv;    /* block b, layer i: kv + b * block_bytes + layer_off[i] */
     unsigned char *plane; /* block b, layer i: plane + b * plane_block + plane_off[i] */
     nb_thrift_pool *thrift_pool;
-    uint16_t *sinks; /* [n_block][n_layer][n_sink][n_values], only first blocks' are written */
-    float *tails;    /* slot s, layer i: [64][n_values] open page, see nb_engine_tail  */
-    float *logits;   /* [max_row][n_vocab] */
+    uint16_t *
+        sinks; /* block b, layer i: sinks + b * sink_off[n_layer] + sink_off[i]: rows [n_sink][n_values],
+                        only first blocks' are written */
+    float *tails;  /* slot s, layer i: [64][n_values] open page, see nb_engine_tail  */
+    float *logits; /* [max_row][n_vocab] */
     nb_sample_scratch **scratch; /* [n_scratch] */
     nb_run *live;                /* list of those taken */
     nb_run *over, **over_end;    /* list of those that have ended */
     unsigned cancel_seen;
     nb_engine_stats count; /* its counters */
     nb_last_page last_page;
-    bool fail_step; /* tests: the next step fails as if the device had */
+    nb_weight_watch watch; /* off on a GPU: it reads no file any more */
+    bool fail_step;        /* tests: the next step fails as if the device had */
     /* of a step */
     nb_sched_item *item; /* [max_num_seqs], as chunk and bad */
     nb_chunk *chunk;
@@ -149,20 +155,7 @@ void nb_engine_warn(nb_engine *e, const char *fmt, ...) NB_PRINTF(2, 3);
  * block_bytes, n_sink, kv_dtype. */
 nb_status nb_engine_choose_records(nb_engine *e, const nb_engine_options *o, nb_error *err);
 /* ---- device.c ---- */
-
 nb_status nb_engine_open_device(nb_engine *e, const nb_engine_options *o, nb_error *err);
-/* max_model_len, at most; the pool is what remains on the GPU at last. */
-nb_status nb_engine_size_gpu(nb_engine *e, const nb_engine_options *o, nb_error *err);
-/* tails, forward, kv (n_block, kv_bytes, max_model_len as they come to) and logits. */
-nb_status nb_engine_allocate_gpu(nb_engine *e, const nb_engine_options *o, nb_caps caps,
-                                 nb_error *err);
-void nb_engine_release_gpu(nb_engine *e);
-void *nb_engine_gpu_alloc(nb_engine *e, size_t n_bytes); /* zeroed, NULL when refused */
-/* From kv, tails or sinks to memory of the process (zeros when the GPU has failed); between two
- * places of these. */
-void nb_engine_read(const nb_engine *e, void *dst, const void *src, size_t n_bytes);
-void nb_engine_copy(nb_engine *e, void *dst, const void *src, size_t n_bytes);
-
 /* ---- planes.c ---- */
 
 /* After the records and the form are chosen: thrift, plane_off, plane_block. */
@@ -174,20 +167,32 @@ void nb_engine_release_planes(nb_engine *e);
 
 /* kv_layout: the planes of a page in words. */
 void nb_engine_describe_layout(nb_engine *e);
-/* What a step sees of a request's cache. */
-nb_kv_view nb_engine_view(const nb_engine *e, const uint32_t *block, size_t n_block, size_t slot);
-/* Sizes, from the options: n_block and max_model_len; then all of a step, where max_model_len
- * is known. */
+/* Where the cache is, as the rank sees it. */
+nb_kv_pool nb_engine_pool(const nb_engine *e);
+/* ---- pool.c: the memory of the cache ---- */
+
+/* Before loading: max_model_len, and n_block and kv_bytes where the pool is the host's memory. */
 nb_status nb_engine_size_pool(nb_engine *e, const nb_engine_options *o, nb_error *err);
+/* tails, kv, sinks, planes and the rank; n_block, kv_bytes and max_model_len as they come to. */
+nb_status nb_engine_allocate_pool(nb_engine *e, const nb_engine_options *o, nb_caps caps,
+                                  nb_error *err);
+void nb_engine_release_pool(nb_engine *e);
+/* Touches memory of the host in parallel, in pieces between which the progress is reported. */
+void nb_engine_commit(nb_engine *e, const nb_engine_options *o, const char *what, void *p,
+                      size_t n_bytes, size_t before, size_t total);
+
+/* ---- memory.c: a step ---- */
+
+/* Sizes of a step, from the options; max_model_len is known. */
 nb_status nb_engine_size_step(nb_engine *e, const nb_engine_options *o, nb_error *err);
-nb_status nb_engine_create_forward(nb_engine *e, nb_caps caps, nb_error *err);
-/* Pool, tails, scheduler, forward pass and the rest of a step's workspace. */
+nb_status nb_engine_create_rank(nb_engine *e, nb_caps caps, nb_error *err);
+/* Pool, scheduler, rank and the rest of a step's workspace. */
 nb_status nb_engine_allocate(nb_engine *e, const nb_engine_options *o, nb_caps caps, nb_error *err);
 void nb_engine_release(nb_engine *e);
 /* Of rows of --kv-sinks beside a block, which may be the first of a sequence. */
 size_t nb_engine_sink_block_bytes(const nb_engine *e);
 size_t nb_engine_workspace_bytes(const nb_engine *e);
-/* The open page of a slot: layer i at + i * 64 * n_values. */
+/* The open page of a slot: layer i at + tail_off[i]. */
 static inline float *nb_engine_tail(const nb_engine *e, size_t slot)
 {
     return e->tails + slot * (e->tail_bytes / sizeof *e->tails);
@@ -198,8 +203,7 @@ static inline float *nb_engine_tail(const nb_engine *e, size_t slot)
 /* Fills e->kvo from the options, the calibration file and the checkpoint (e->source is open, the
  * configuration read, no weights loaded). */
 nb_status nb_engine_read_kv(nb_engine *e, const nb_engine_options *o, nb_error *err);
-/* What --kv-cache-dtype auto means: the type that the checkpoint was calibrated for, else the
- * model's own. */
+/* --kv-cache-dtype auto: the type that the checkpoint was calibrated for, else the model's own. */
 nb_kv_type nb_engine_auto_type(const nb_engine *e);
 /* After loading: checks the calibration's hash and folds the transforms into the weights. */
 nb_status nb_engine_fold(nb_engine *e, nb_error *err);
@@ -237,11 +241,9 @@ nb_status nb_engine_run_and_wait(nb_engine *e, nb_run *r, nb_waiter *w, nb_error
 nb_status nb_engine_check_caller(const nb_engine *e, const char *what, nb_error *err);
 
 /* ---- inspect_page.c ---- */
-
 void nb_engine_note_page(nb_engine *e, const nb_run *r); /* before r leaves the scheduler */
 
 /* ---- stats.c ---- */
-
 void nb_engine_publish(nb_engine *e); /* the snapshot for nb_engine_get_stats */
 void nb_engine_count_step(nb_engine *e, size_t n_tok, double s);
 

@@ -20,15 +20,15 @@ typedef struct fill_job {
 /* How many leading tokens of a block of a prompt are computed in the expanded form: loop.c. */
 static unsigned n_expanded(const nb_engine *e)
 {
-    const bool absorbed =
-        e->attn == NB_ATTN_MLA && e->form == NB_FORM_ABSORBED && e->thrift.kind == NB_THRIFT_OFF;
+    const bool absorbed = nb_attn_any(&e->model.c, NB_ATTN_MLA) && e->form == NB_FORM_ABSORBED &&
+                          e->thrift.kind == NB_THRIFT_OFF;
     return absorbed ? 0 : NB_BLOCK_TOK;
 }
 
 static void copy_block(nb_engine *e, uint32_t to, uint32_t from)
 {
-    nb_engine_copy(e, e->kv + (size_t)to * e->block_bytes, e->kv + (size_t)from * e->block_bytes,
-                   e->block_bytes);
+    e->device.kind->copy(&e->device, e->kv + (size_t)to * e->block_bytes,
+                         e->kv + (size_t)from * e->block_bytes, e->block_bytes);
     if (e->plane)
         memcpy(e->plane + (size_t)to * e->plane_block, e->plane + (size_t)from * e->plane_block,
                e->plane_block);
@@ -72,7 +72,7 @@ nb_status nb_engine_fill(nb_engine *e, const uint32_t *tokens, size_t n_tok, nb_
 {
     NB_TRY(nb_engine_check_caller(e, "nb_engine_fill", err));
     NB_TRY(nb_engine_check_tokens(e, tokens, n_tok, err));
-    if (e->no_prefix_caching || e->model.c.rope.switch_tok)
+    if (e->no_prefix_caching || e->model.c.attn[0].rope.switch_tok)
         return nb_fail(err, NB_ERR_UNSUPPORTED, "a context cannot be filled %s",
                        e->no_prefix_caching ? "without the prefix cache" : "with longrope");
     fill_job j = { .tok = tokens, .n_block = n_tok / NB_BLOCK_TOK, .err = err };

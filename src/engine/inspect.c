@@ -59,7 +59,9 @@ static void copy_block(const nb_engine *e, uint32_t id, cell *out)
 static void copy_request(snapshot *s, const nb_run *r, const nb_sched_look_at *v)
 {
     shown_request *q = &s->req[s->n_req++];
-    *q = (shown_request){ r->id, r->n_prompt, v->n_known, v->n_computed, v->n_cached, v->n_block, 0 };
+    *q = (shown_request){
+        r->id, r->n_prompt, v->n_known, v->n_computed, v->n_cached, v->n_block, 0
+    };
     for (size_t i = 0; i < v->n_block; i++) {
         block_run *last = q->n_run ? &s->run[s->n_run - 1] : NULL;
         if (last && v->block[i] == last->first + last->n) {
@@ -171,12 +173,12 @@ static nb_status add_requests(nb_buf *b, const snapshot *s)
 
 static nb_status write_snapshot(const nb_engine *e, const snapshot *s, nb_buf *b)
 {
-    NB_TRY(nb_buf_printf(b,
-                         "{\"n_block\":%zu,\"block_tok\":%d,\"block_bytes\":%zu,\"kv_dtype\":\"%s\","
-                         "\"evicted\":%" PRIu64 ",\"published\":%" PRIu64 ",\"state\":\"",
-                         e->n_block, NB_BLOCK_TOK, e->block_bytes,
-                         e->kv_dtype, s->stats.n_evicted,
-                         s->stats.n_published));
+    NB_TRY(
+        nb_buf_printf(b,
+                      "{\"n_block\":%zu,\"block_tok\":%d,\"block_bytes\":%zu,\"kv_dtype\":\"%s\","
+                      "\"evicted\":%" PRIu64 ",\"published\":%" PRIu64 ",\"state\":\"",
+                      e->n_block, NB_BLOCK_TOK, e->block_bytes, e->kv_dtype, s->stats.n_evicted,
+                      s->stats.n_published));
     NB_TRY(nb_buf_reserve(b, s->n_shown));
     for (size_t i = 0; i < s->n_shown; i++) NB_TRY(nb_buf_add_ch(b, s->cell[i].state));
     NB_TRY(nb_buf_add_ch(b, '"'));

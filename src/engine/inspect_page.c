@@ -13,8 +13,8 @@
 #include "base/utf8.h"
 #include "engine/engine_internal.h"
 #include "num/bf16.h"
-#include "num/e4m3.h"
 #include "num/int4.h"
+#include "num/traits.h"
 #include "num/ue8m0.h"
 #include "sched/sched_look.h"
 
@@ -46,12 +46,12 @@ void nb_engine_note_page(nb_engine *e, const nb_run *r)
     memcpy(e->last_page.tok, v.tok + pos0, n * sizeof *v.tok);
 }
 
-static void copy_rows(const nb_engine *e, page_copy *p, size_t slot, const uint32_t *tok)
+static void copy_rows(nb_engine *e, page_copy *p, size_t slot, const uint32_t *tok)
 {
-    const size_t n_values = e->record[0].n_values;
-    const float *page = nb_engine_tail(e, slot) + p->layer * NB_PAGE_TOK * n_values;
+    const size_t n_values = e->record[p->layer].n_values;
+    const float *page = nb_engine_tail(e, slot) + e->tail_off[p->layer];
     memcpy(p->tok, tok, p->n_tok * sizeof *tok);
-    nb_engine_read(e, p->x, page, p->n_tok * n_values * sizeof *page);
+    e->device.kind->read(&e->device, p->x, page, p->n_tok * n_values * sizeof *page);
     p->have = true;
 }
 
@@ -154,14 +154,13 @@ static json_t *tokens(const nb_engine *e, const page_copy *p)
     return list;
 }
 
-static json_t *shape(const nb_engine *e)
+static json_t *shape(const nb_engine *e, size_t layer)
 {
-    const nb_record *r = &e->record[0];
-    const bool mla = e->attn == NB_ATTN_MLA;
-    static const char *const names[2][2] = { { "keys", "values" }, { "latent", "rope key" } };
+    const nb_record *r = &e->record[layer];
+    static const char *const names[NB_ROLE_COUNT] = { "latent", "rope key", "keys", "values" };
     json_t *list = json_array();
     for (size_t s = 0; list && s < r->n_seg; s++) {
-        json_t *g = json_pack("{s:s, s:I, s:I}", "name", names[mla][s], "n_vec",
+        json_t *g = json_pack("{s:s, s:I, s:I}", "name", names[r->seg[s].role], "n_vec",
                               (json_int_t)r->seg[s].n_vec, "dim", (json_int_t)r->seg[s].dim);
         if (add(list, g) == 0) continue;
         json_decref(list);
@@ -172,48 +171,30 @@ static json_t *shape(const nb_engine *e)
 
 /* ---- codes and scales of a token, from the bytes of its page ---- */
 
-typedef struct seg_format {
-    const char *name;
-    int code_bits;
-    size_t group; /* values of a block scale; 0: there is none */
-    bool outer;
-} seg_format;
-
-static seg_format format_of(nb_seg_fmt f)
+static unsigned code_at(const uint8_t *codes, unsigned bits, size_t i)
 {
-    switch (f) {
-    case NB_SEG_BF16: return (seg_format){ "bf16", 16, 0, false };
-    case NB_SEG_E4M3: return (seg_format){ "e4m3", 8, 0, true };
-    case NB_SEG_INT8: return (seg_format){ "int8", 8, 0, true };
-    case NB_SEG_NVFP4: return (seg_format){ "nvfp4", 4, 16, true };
-    case NB_SEG_IF4: return (seg_format){ "if4", 4, 16, true };
-    default: return (seg_format){ "other", 0, 0, false };
-    }
-}
-
-static unsigned code_at(const uint8_t *codes, int bits, size_t i)
-{
+    if (bits == 32) return nb_le32_get(codes + 4 * i);
     if (bits == 16) return nb_le16_get(codes + 2 * i);
     if (bits == 8) return codes[i];
     return nb_nibble_get(codes, i);
 }
 
-static int add_codes(json_t *list, const nb_record_seg *g, const seg_format *f, const uint8_t *page,
-                     size_t tok)
+static int add_codes(json_t *list, const nb_record_seg *g, const nb_seg_trait *f,
+                     const uint8_t *page, size_t tok)
 {
-    const size_t vec_bytes = (g->dim * (size_t)f->code_bits + 7) / 8;
+    const size_t vec_bytes = nb_num_bytes(f->code, g->dim);
     int bad = 0;
     for (size_t v = 0; v < g->n_vec; v++) {
         const uint8_t *codes = page + g->code_off + tok * g->code_stride + v * vec_bytes;
         for (size_t i = 0; i < g->dim; i++)
-            bad |= add(list, json_integer((json_int_t)code_at(codes, f->code_bits, i)));
+            bad |= add(list, json_integer((json_int_t)code_at(codes, nb_num_bits(f->code), i)));
     }
     return bad;
 }
 
-/* Block scales: E4M3 (bit 7 of IF4 is a flag); outer scales: powers of two, byte 0 is zero. */
-static int add_scales(json_t *seg, const nb_record_seg *g, const seg_format *f, const uint8_t *page,
-                      size_t tok)
+/* Block scales (bit 7 of IF4's is a flag); outer scales: powers of two, byte 0 is zero. */
+static int add_scales(json_t *seg, const nb_record_seg *g, const nb_seg_trait *f,
+                      const uint8_t *page, size_t tok)
 {
     json_t *scales = json_array(), *raw = json_array();
     json_t *outer = json_array(), *outer_raw = json_array();
@@ -223,9 +204,11 @@ static int add_scales(json_t *seg, const nb_record_seg *g, const seg_format *f, 
               json_object_set_new(seg, "outer_bytes", outer_raw);
     if (bad) return bad;
     const uint8_t *sf = page + g->scale_off + tok * g->scale_stride;
-    for (size_t k = 0; f->group && k < g->n_vec * g->n_group; k++)
-        bad |= add(scales, json_real((double)nb_e4m3_value[sf[k] & 0x7f])) |
+    for (size_t k = 0; nb_num_bits(f->scale) == 8 && k < g->n_vec * g->n_group; k++) {
+        const uint8_t b = f->flagged ? sf[k] & 0x7f : sf[k];
+        bad |= add(scales, json_real((double)nb_num_get(f->scale, &b, 0))) |
                add(raw, json_integer(sf[k]));
+    }
     const uint8_t *o = page + g->outer_off + tok * g->outer_stride;
     for (size_t v = 0; f->outer && v < g->n_vec; v++)
         bad |= add(outer, json_real(o[v] ? (double)nb_ue8m0_to_f32(o[v]) : 0)) |
@@ -238,11 +221,12 @@ static json_t *segments(const nb_record *r, const uint8_t *page, size_t tok)
     json_t *list = json_array();
     for (size_t s = 0; list && s < r->n_seg; s++) {
         const nb_record_seg *g = &r->seg[s];
-        const seg_format f = format_of(g->fmt);
+        const nb_seg_trait *f = nb_seg_traits[g->fmt];
         json_t *codes = json_array();
-        json_t *j = json_pack("{s:s, s:i, s:I, s:o}", "fmt", f.name, "code_bits", f.code_bits,
-                              "group", (json_int_t)f.group, "codes", codes);
-        const int bad = !j || add_codes(codes, g, &f, page, tok) || add_scales(j, g, &f, page, tok);
+        json_t *j =
+            json_pack("{s:s, s:i, s:I, s:o}", "fmt", f->name, "code_bits",
+                      (int)nb_num_bits(f->code), "group", (json_int_t)f->group, "codes", codes);
+        const int bad = !j || add_codes(codes, g, f, page, tok) || add_scales(j, g, f, page, tok);
         if (!bad && add(list, j) == 0) continue;
         if (bad) json_decref(j);
         json_decref(list);
@@ -279,12 +263,10 @@ static double largest(const float *a, const float *b, size_t n)
 static json_t *record_json(const nb_record *r, const page_copy *p, const scratch *w, size_t tok,
                            float amax)
 {
-    const size_t n = r->n_values, d0 = r->seg[0].n_vec * r->seg[0].dim;
-    const uint16_t *const x[2] = { w->bits, w->bits + d0 };
-    const size_t stride[2] = { n, n };
-    if (nb_record_encode_page(r, w->page, x, stride) != NB_OK) return NULL;
+    const size_t n = r->n_values;
+    if (nb_record_encode_page(r, w->page, w->bits, n) != NB_OK) return NULL;
     for (size_t s = 0; s < r->n_seg; s++)
-        nb_record_decode(r, w->page, s, 0, p->n_tok, w->back + (s ? d0 : 0), n);
+        nb_record_decode(r, w->page, s, 0, p->n_tok, w->back + r->seg[s].first, n);
     const float *was = p->x + tok * n, *is = w->back + tok * n;
     return json_pack("{s:s, s:f, s:I, s:f, s:f, s:f, s:o, s:o, s:o}", "dtype",
                      nb_kv_type_name(r->type), "bytes_per_token", nb_record_bytes_per_tok(r),
@@ -303,8 +285,9 @@ static json_t *records(const nb_engine *e, const page_copy *p, const scratch *w,
         nb_record_opts o;
         nb_record r;
         const nb_kv_type t = shown_types[i];
-        nb_model_record_opts(&e->model.c, t, t == NB_KV_IF4 ? NB_KV_SEARCH : NB_KV_4OVER6,
-                             nb_rope_fmt_default(e->attn == NB_ATTN_MLA), &o);
+        const nb_attn_config *a = nb_layer_attn(&e->model.c, p->layer);
+        nb_model_record_opts(a, t, nb_kv_mode_default(t),
+                             nb_rope_fmt_default(a->kind == NB_ATTN_MLA), &o);
         if (nb_record_init(&r, &o, NULL) != NB_OK) continue; /* cannot hold this shape */
         json_t *j = record_json(&r, p, w, tok, amax);
         if (j && add(list, j) == 0) continue;
@@ -317,14 +300,15 @@ static json_t *records(const nb_engine *e, const page_copy *p, const scratch *w,
 /* ---- the document ---- */
 
 /* Bytes of the largest page that is encoded here: BF16's, or one with padding. */
-static size_t page_room(const nb_engine *e)
+static size_t page_room(const nb_engine *e, size_t layer)
 {
+    const nb_attn_config *a = nb_layer_attn(&e->model.c, layer);
     size_t most = 0;
     for (size_t i = 0; i < NB_COUNT(shown_types); i++) {
         nb_record_opts o;
         nb_record r;
-        nb_model_record_opts(&e->model.c, shown_types[i], NB_KV_4OVER6,
-                             nb_rope_fmt_default(e->attn == NB_ATTN_MLA), &o);
+        nb_model_record_opts(a, shown_types[i], NB_KV_4OVER6,
+                             nb_rope_fmt_default(a->kind == NB_ATTN_MLA), &o);
         if (nb_record_init(&r, &o, NULL) == NB_OK && r.page_bytes > most) most = r.page_bytes;
     }
     return most;
@@ -344,7 +328,7 @@ static float magnitude(const float *x, size_t n)
 static nb_status write_page(const nb_engine *e, const page_copy *p, const scratch *w, size_t tok,
                             char **json, nb_error *err)
 {
-    const size_t n = e->record[0].n_values;
+    const size_t n = e->record[p->layer].n_values;
     const float amax = magnitude(p->x, p->n_tok * n);
     bool finite = amax >= 0;
     for (size_t i = 0; i < NB_PAGE_TOK * n; i++) {
@@ -352,14 +336,14 @@ static nb_status write_page(const nb_engine *e, const page_copy *p, const scratc
         finite = finite && nb_bf16_is_finite(w->bits[i]);
     }
     if (!finite) return nb_fail(err, NB_ERR_NONFINITE, "the page holds values that are no numbers");
-    json_t *j = json_pack("{s:I, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:f, s:o, s:o}",
-                          "request", (json_int_t)p->id, "running", p->running, "layer",
-                          (json_int_t)p->layer, "n_layer", (json_int_t)e->model.c.n_layer, "pos0",
-                          (json_int_t)p->pos0, "n_tok", (json_int_t)p->n_tok, "tok",
-                          (json_int_t)tok, "n_values", (json_int_t)n, "plane_values",
-                          (json_int_t)(n < PLANE_VALUES ? n : PLANE_VALUES), "segments", shape(e),
-                          "tokens", tokens(e, p), "amax", (double)amax, "values",
-                          floats(p->x + tok * n, n), "records", records(e, p, w, tok, amax));
+    json_t *j = json_pack(
+        "{s:I, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:f, s:o, s:o}", "request",
+        (json_int_t)p->id, "running", p->running, "layer", (json_int_t)p->layer, "n_layer",
+        (json_int_t)e->model.c.n_layer, "pos0", (json_int_t)p->pos0, "n_tok", (json_int_t)p->n_tok,
+        "tok", (json_int_t)tok, "n_values", (json_int_t)n, "plane_values",
+        (json_int_t)(n < PLANE_VALUES ? n : PLANE_VALUES), "segments", shape(e, p->layer), "tokens",
+        tokens(e, p), "amax", (double)amax, "values", floats(p->x + tok * n, n), "records",
+        records(e, p, w, tok, amax));
     /* Nine digits tell every float exactly. */
     *json = j ? json_dumps(j, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
     json_decref(j);
@@ -369,10 +353,10 @@ static nb_status write_page(const nb_engine *e, const page_copy *p, const scratc
 nb_status nb_engine_page_json(nb_engine *e, size_t layer, size_t tok, char **json, nb_error *err)
 {
     if (!e || !json) return nb_fail(err, NB_ERR_ARG, "no engine given");
-    const size_t n = e->record[0].n_values;
     if (layer >= e->model.c.n_layer)
         return nb_fail(err, NB_ERR_RANGE, "layer is %zu: expected 0..%zu", layer,
                        e->model.c.n_layer - 1);
+    const size_t n = e->record[layer].n_values;
     if (tok >= NB_PAGE_TOK)
         return nb_fail(err, NB_ERR_RANGE, "tok is %zu: expected 0..%d", tok, NB_PAGE_TOK - 1);
     if (n > TOKEN_VALUES)
@@ -382,7 +366,7 @@ nb_status nb_engine_page_json(nb_engine *e, size_t layer, size_t tok, char **jso
     page_copy p = { .layer = layer, .x = calloc(NB_PAGE_TOK * n, sizeof *p.x) };
     const scratch w = { .bits = malloc(NB_PAGE_TOK * n * sizeof *w.bits),
                         .back = malloc(NB_PAGE_TOK * n * sizeof *w.back),
-                        .page = malloc(page_room(e)) };
+                        .page = malloc(page_room(e, layer)) };
     nb_status st = NB_OK;
     if (!p.x || !w.bits || !w.back || !w.page)
         st = nb_fail(err, NB_ERR_NOMEM, "no memory for the picture of a page");

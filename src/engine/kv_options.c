@@ -38,9 +38,15 @@ static nb_kv_type asked_type(const nb_engine *e, const nb_engine_options *o)
 static nb_status check_geometry(const nb_engine *e, const char *path, nb_error *err)
 {
     const nb_model_config *c = &e->model.c;
+    const nb_attn_config *attn = nb_layer_attn(c, 0);
     const nb_kv_calib *k = &e->kvo.calib;
-    const bool mla = c->attn == NB_ATTN_MLA;
-    const size_t n_values = mla ? c->kv_lora : c->n_kv_head * c->head_dim;
+    if (c->n_attn > 1)
+        return nb_fail(
+            err, NB_ERR_UNSUPPORTED,
+            "--kv-calibration %s: not for a model whose layers have several kinds of attention",
+            path);
+    const bool mla = attn->kind == NB_ATTN_MLA;
+    const size_t n_values = mla ? attn->kv_lora : attn->n_kv_head * attn->head_dim;
     if (k->is_mla != mla)
         return nb_fail(err, NB_ERR_FORMAT,
                        "--kv-calibration %s: of a model %s MLA, this one (%s) is %s", path,
@@ -51,12 +57,12 @@ static nb_status check_geometry(const nb_engine *e, const char *path, nb_error *
                        path, k->n_layer, c->family, c->n_layer);
     for (size_t i = 0; i < k->n_layer; i++) {
         const nb_kv_calib_layer *l = &k->layer[i];
-        if (l->n_values != n_values || (mla && l->n_pair != c->d_rope / 2))
+        if (l->n_values != n_values || (mla && l->n_pair != attn->d_rope / 2))
             return nb_fail(err, NB_ERR_FORMAT,
                            "--kv-calibration %s: layer %zu has %zu values and %zu rope pairs, this "
                            "model (%s) has %zu and %zu",
                            path, i, l->n_values, l->n_pair, c->family, n_values,
-                           mla ? c->d_rope / 2 : 0);
+                           mla ? attn->d_rope / 2 : 0);
     }
     return NB_OK;
 }
@@ -122,7 +128,7 @@ static size_t hadamard_block(const nb_engine *e, size_t layer)
     const nb_engine_kv *k = &e->kvo;
     size_t b = HADAMARD_MAX;
     if (k->have_calib && k->calib.layer[layer].hadamard) return k->calib.layer[layer].hadamard;
-    while (e->model.c.kv_lora % b != 0) b /= 2;
+    while (nb_layer_attn(&e->model.c, layer)->kv_lora % b != 0) b /= 2;
     return b >= HADAMARD_MIN ? b : 0;
 }
 
@@ -139,7 +145,7 @@ static nb_status check_transform(const nb_engine *e, const nb_engine_options *o,
     const nb_model_config *c = &e->model.c;
     const char *name = e->kvo.transform_text;
     if (!all) return NB_OK;
-    if (c->attn != NB_ATTN_MLA)
+    if (!nb_attn_all(c, NB_ATTN_MLA))
         return nb_fail(err, NB_ERR_UNSUPPORTED,
                        "--kv-transform %s: needs MLA, and %s caches the keys and values of heads",
                        name, c->family);
@@ -154,7 +160,7 @@ static nb_status check_transform(const nb_engine *e, const nb_engine_options *o,
         if (!hadamard_block(e, i))
             return nb_fail(err, NB_ERR_UNSUPPORTED,
                            "--kv-transform %s: the latent's %zu values are no multiple of %d", name,
-                           c->kv_lora, HADAMARD_MIN);
+                           nb_layer_attn(c, i)->kv_lora, HADAMARD_MIN);
         if (o->kv_outliers)
             return nb_fail(err, NB_ERR_ARG,
                            "--kv-transform %s and --kv-outliers %zu: there are no outlier channels "
@@ -214,7 +220,7 @@ static nb_status parse_scales(const char *text, scales_from *out, nb_error *err)
 /* The first layer without the scales that its cache would need, or n_layer. */
 static size_t first_without(const nb_engine *e, const nb_kv_scale *s)
 {
-    const bool mla = e->model.c.attn == NB_ATTN_MLA;
+    const bool mla = e->model.c.attn[0].kind == NB_ATTN_MLA;
     size_t i = 0;
     while (i < e->model.c.n_layer && (mla ? s[i].k > 0 || s[i].v > 0 : s[i].k > 0 && s[i].v > 0))
         i++;
@@ -242,7 +248,8 @@ static void take_scales(nb_engine *e, nb_kv_scale *s, nb_kv_type t)
     const size_t n = e->model.c.n_layer;
     size_t n_one = 0;
     for (size_t i = 0; i < n; i++) {
-        if (e->model.c.attn == NB_ATTN_MLA) s[i].k = s[i].v = s[i].k > s[i].v ? s[i].k : s[i].v;
+        if (e->model.c.attn[0].kind == NB_ATTN_MLA)
+            s[i].k = s[i].v = s[i].k > s[i].v ? s[i].k : s[i].v;
         n_one += t == NB_KV_NVFP4 && (s[i].k == 1 || s[i].v == 1);
     }
     e->kvo.scale = s;

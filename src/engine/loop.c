@@ -19,7 +19,7 @@
 
 /* The scheduler can always do something when there are requests; should it ever not, the
  * thread looks again after this time. */
-enum { IDLE_RETRY_MS = 10 };
+enum { IDLE_RETRY_MS = 10, WATCH_MS = 1000 };
 
 /* ---- ends ---- */
 
@@ -120,26 +120,29 @@ static void end_all(nb_engine *e, const char *reason)
 }
 
 /* why_failed is written once, here. */
-static void fail_engine(nb_engine *e, const char *why)
+static void fail_engine(nb_engine *e, nb_status st, const nb_error *why)
 {
     nb_mutex_lock(e->lock);
-    (void)snprintf(e->why_failed, sizeof e->why_failed, "%s", why);
+    (void)snprintf(e->why_failed, sizeof e->why_failed, "the engine has failed: %.900s",
+                   why->msg[0] ? why->msg : nb_status_text(st));
     e->failed = true;
     nb_mutex_unlock(e->lock);
-    for (nb_run *r = e->live; r; r = r->next) nb_run_fail(e, r, NB_ERR_INTERNAL, e->why_failed);
+    if (e->news.fn) e->news.fn(e->news.ctx, true, e->why_failed);
+    for (nb_run *r = e->live; r; r = r->next) nb_run_fail(e, r, NB_ERR_FAILED, e->why_failed);
 }
 
 /* ---- what other threads have left ---- */
 
 static void add(nb_engine *e, nb_run *r, double now)
 {
-    const size_t sw = e->model.c.rope.switch_tok;
+    const size_t sw = e->model.c.attn[0].rope.switch_tok;
     /* A token's form depends on what it is, never on the step it falls into: decisions/002.
      * Without latent attention there is one form only. */
     size_t n_expanded = r->n_prompt;
     /* In Thrift mode generated tokens differ from a prompt's also where both are absorbed. */
     if (e->form == NB_FORM_ABSORBED && e->thrift.kind == NB_THRIFT_OFF) n_expanded = 0;
-    if (e->form == NB_FORM_EXPANDED || e->attn != NB_ATTN_MLA) n_expanded = SIZE_MAX;
+    if (e->form == NB_FORM_EXPANDED || !nb_attn_any(&e->model.c, NB_ATTN_MLA))
+        n_expanded = SIZE_MAX;
     const nb_sched_request rq = {
         .id = r->id,
         .prompt = r->prompt,
@@ -186,6 +189,10 @@ static mail collect(nb_engine *e, bool busy)
     while (!busy && !e->queue && !e->aborts && !e->calls && !e->stopping) {
         if (e->live) {
             nb_cond_wait_for(e->wake, e->lock, IDLE_RETRY_MS);
+            break;
+        }
+        if (e->watch.on && !e->failed) {
+            nb_cond_wait_for(e->wake, e->lock, WATCH_MS);
             break;
         }
         nb_cond_wait(e->wake, e->lock);
@@ -266,7 +273,9 @@ static size_t build_chunks(nb_engine *e, size_t n_item, double now)
             r->out.n_cached = it->n_cached;
         }
         e->chunk[i] = (nb_chunk){
-            .kv = nb_engine_view(e, it->block, it->n_block, it->slot),
+            .block = it->block,
+            .n_block = it->n_block,
+            .slot = it->slot,
             .tok = it->tok,
             .n_tok = it->n_tok,
             .pos0 = it->pos0,
@@ -284,7 +293,9 @@ static nb_status compute(nb_engine *e, size_t n_item, nb_error *err)
 {
     memset(e->bad, 0, n_item);
     if (e->fail_step) return nb_fail(err, NB_ERR_INTERNAL, "a failure made by a test");
-    return nb_forward_step(e->forward, e->chunk, n_item, e->bad, err);
+    const nb_status st = nb_rank_step(e->rank, e->chunk, n_item, e->bad, err);
+    const nb_status read = nb_watch_reads(&e->watch, err); /* explains values that are not finite */
+    return read == NB_OK ? st : read;
 }
 
 /* The step's tokens are in the cache, but for those of requests that failed. */
@@ -311,7 +322,7 @@ static bool step(nb_engine *e, double now)
     nb_engine_publish(e); /* a step may take long */
     const nb_status st = compute(e, n_item, &err);
     if (st != NB_OK && st != NB_ERR_NONFINITE) {
-        fail_engine(e, err.msg[0] ? err.msg : nb_status_text(st));
+        fail_engine(e, st, &err);
         return true;
     }
     settle(e, n_item, err.msg);
@@ -322,7 +333,7 @@ static bool step(nb_engine *e, double now)
     }
     const nb_status drawn = nb_rows_run(e, nb_rows_plan(e, n_item), &err);
     if (drawn != NB_OK) {
-        fail_engine(e, err.msg[0] ? err.msg : nb_status_text(drawn));
+        fail_engine(e, drawn, &err);
         return true;
     }
     for (size_t i = 0; i < n_item; i++) {
@@ -343,7 +354,7 @@ static void receive(nb_engine *e, const mail *m, double now)
         next = r->queue_next;
         r->queue_next = NULL;
         if (m->failed)
-            nb_run_fail(e, r, NB_ERR_INTERNAL, e->why_failed);
+            nb_run_fail(e, r, NB_ERR_FAILED, e->why_failed);
         else if (nb_run_cancelled(e, r))
             nb_run_end(e, r, "cancelled");
         else if (!r->over && !m->stopping)
@@ -352,6 +363,19 @@ static void receive(nb_engine *e, const mail *m, double now)
     if (m->stopping) end_all(e, "cancelled");
     end_cancelled(e);
     leave(e);
+}
+
+/* Of the weights. */
+static void look_at_files(nb_engine *e, double now)
+{
+    nb_error err = { 0 };
+    const char *replaced;
+    const nb_status st = nb_watch_files(&e->watch, now, &replaced, &err);
+    if (st != NB_OK) fail_engine(e, st, &err);
+    if (!replaced || !e->news.fn) return;
+    (void)nb_fail(&err, NB_ERR_IO, "%s: was replaced or removed; its old content stays in use",
+                  replaced);
+    e->news.fn(e->news.ctx, false, err.msg);
 }
 
 void nb_engine_main(void *engine)
@@ -366,6 +390,7 @@ void nb_engine_main(void *engine)
         end_expired(e, now);
         answer_calls(e, m.calls);
         if (m.stopping) break;
+        if (!e->failed) look_at_files(e, now);
         busy = step(e, nb_clock_s());
         if (busy && !e->over) nb_engine_publish(e);
         leave(e);

@@ -26,7 +26,7 @@ nb_status nb_engine_read_thrift(nb_engine *e, const nb_engine_options *o, nb_err
     NB_TRY(nb_thrift_parse(o->kv_thrift, o->kv_thrift_tau, o->kv_thrift_fraction, o->kv_thrift_pool,
                            &e->thrift, err));
     if (e->thrift.kind == NB_THRIFT_OFF) return NB_OK;
-    if (e->model.c.attn != NB_ATTN_MLA)
+    if (!nb_attn_all(&e->model.c, NB_ATTN_MLA))
         return nb_fail(err, NB_ERR_UNSUPPORTED,
                        "--kv-thrift %s: %s has no latent attention, which Thrift mode is made for; "
                        "expected off",
@@ -50,30 +50,28 @@ size_t nb_engine_plane_bytes(const nb_engine *e, size_t n_block)
 {
     if (e->thrift.kind == NB_THRIFT_OFF) return 0;
     const size_t planes = n_block * e->plane_block;
-    return e->gpu ? planes : planes + nb_thrift_pool_bytes(n_slot(e, n_block), e->plane_row);
+    return e->device.kind->own_memory
+               ? planes
+               : planes + nb_thrift_pool_bytes(n_slot(e, n_block), e->plane_row);
 }
 
 nb_status nb_engine_create_planes(nb_engine *e, nb_error *err)
 {
     if (e->thrift.kind == NB_THRIFT_OFF) return NB_OK;
     const size_t n_bytes = e->n_block * e->plane_block;
-    e->plane = e->gpu ? nb_gpu_api(e->gpu)->host_alloc(nb_gpu_handle(e->gpu), n_bytes)
-                      : nb_dev_alloc(e->dev, n_bytes);
+    e->plane = e->device.kind->host_alloc(&e->device, n_bytes);
     if (!e->plane)
         return nb_fail(err, NB_ERR_NOMEM,
                        "--kv-thrift %s: no memory for residual planes of %zu MiB (--max-model-len "
                        "takes a smaller context)",
                        nb_thrift_name(e->thrift.kind), n_bytes >> 20);
-    if (e->gpu) return NB_OK; /* rows are read where they are */
+    if (e->device.kind->own_memory) return NB_OK; /* rows are read where they are */
     return nb_thrift_pool_create(n_slot(e, e->n_block), e->plane_row, &e->thrift_pool, err);
 }
 
 void nb_engine_release_planes(nb_engine *e)
 {
-    if (e->gpu)
-        nb_gpu_api(e->gpu)->host_free(nb_gpu_handle(e->gpu), e->plane);
-    else if (e->dev)
-        nb_dev_free(e->dev, e->plane, e->n_block * e->plane_block);
+    e->device.kind->host_free(&e->device, e->plane, e->n_block * e->plane_block);
     nb_thrift_pool_destroy(e->thrift_pool);
     free(e->plane_off);
 }

@@ -36,7 +36,7 @@ nb_status nb_engine_enqueue(nb_engine *e, nb_run *run, nb_request_id *id, nb_err
     nb_status st = NB_OK;
     nb_mutex_lock(e->lock);
     if (e->failed)
-        st = nb_fail(err, NB_ERR_CAPACITY, "the engine has failed: %s", e->why_failed);
+        st = nb_fail(err, NB_ERR_FAILED, "%s", e->why_failed);
     else if (e->stopping)
         st = nb_fail(err, NB_ERR_CAPACITY, "the engine is being destroyed");
     else if (e->n_live >= NB_ENGINE_MAX_RUN)
@@ -112,9 +112,7 @@ nb_status nb_engine_call(nb_engine *e, nb_call_fn *fn, void *ctx)
 nb_status nb_engine_health(const nb_engine *e, nb_error *err)
 {
     nb_mutex_lock(e->lock);
-    const nb_status st =
-        e->failed ? nb_fail(err, NB_ERR_INTERNAL, "the engine has failed: %s", e->why_failed)
-                  : NB_OK;
+    const nb_status st = e->failed ? nb_fail(err, NB_ERR_FAILED, "%s", e->why_failed) : NB_OK;
     nb_mutex_unlock(e->lock);
     return st;
 }

@@ -10,6 +10,7 @@
 
 #include "engine/engine_internal.h"
 #include "model/kv_size.h"
+#include "num/traits.h"
 
 /* What the options say, for every layer. */
 typedef struct wish {
@@ -39,7 +40,7 @@ static nb_status read_wish(const nb_engine *e, const nb_engine_options *o, wish 
     if (o->kv_cache_mode && nb_kv_mode_parse(o->kv_cache_mode, &w->mode) != NB_OK)
         return nb_fail(err, NB_ERR_ARG, "--kv-cache-mode %s: expected basic, 4over6 or search",
                        o->kv_cache_mode);
-    w->rope = nb_rope_fmt_default(e->model.c.attn == NB_ATTN_MLA);
+    w->rope = nb_rope_fmt_default(true);
     if (o->kv_rope_dtype && nb_rope_fmt_parse(o->kv_rope_dtype, &w->rope) != NB_OK)
         return nb_fail(err, NB_ERR_ARG, "--kv-rope-dtype %s: expected fp8, bf16 or int8",
                        o->kv_rope_dtype);
@@ -110,28 +111,24 @@ static void calibrated(const nb_kv_calib_layer *l, const wish *w, nb_kv_type *ty
     *rope = l->rope;
 }
 
-static bool is_4bit(nb_kv_type t)
-{
-    return t == NB_KV_NVFP4 || t == NB_KV_IF4 || t == NB_KV_MXFP4 || t == NB_KV_INT4;
-}
-
 static void checkpoint_scales(const nb_engine *e, size_t layer, nb_record_opts *ro)
 {
     const nb_kv_scale *s = e->kvo.scale ? &e->kvo.scale[layer] : NULL;
-    if (!s || (ro->type != NB_KV_FP8 && ro->type != NB_KV_NVFP4)) return;
+    if (!s || nb_kv_main(ro->type)->fixed_top == 0) return;
     /* amax / 2688 leaves block scales no room to be one and a half times as large, which 4over6
      * tries: there the outer scale is amax / (6 * 256). */
-    const bool headroom = ro->type == NB_KV_NVFP4 && ro->mode == NB_KV_4OVER6;
+    const bool headroom = nb_kv_traits[ro->type]->modes && ro->mode == NB_KV_4OVER6;
     const float f = headroom ? 448.0f / 256.0f : 1.0f;
-    if (!ro->is_mla) {
-        ro->fixed_scale[0] = s->k * f;
-        ro->fixed_scale[1] = s->v * f;
+    if (ro->seg[0].role != NB_ROLE_LATENT) {
+        ro->seg[0].fixed_scale = s->k * f;
+        ro->seg[1].fixed_scale = s->v * f;
         return;
     }
     /* One latent is key and value; in FP8 the scale is that of the rope key too, where that is
      * FP8 as well. */
-    ro->fixed_scale[0] = (s->k > s->v ? s->k : s->v) * f;
-    if (ro->type == NB_KV_FP8 && ro->rope == NB_ROPE_FP8) ro->fixed_scale[1] = ro->fixed_scale[0];
+    ro->seg[0].fixed_scale = (s->k > s->v ? s->k : s->v) * f;
+    if (ro->type == NB_KV_FP8 && ro->rope == NB_ROPE_FP8)
+        ro->seg[1].fixed_scale = ro->seg[0].fixed_scale;
 }
 
 static nb_status choose(nb_engine *e, const wish *w, size_t layer, bool skip, nb_error *err)
@@ -139,31 +136,33 @@ static nb_status choose(nb_engine *e, const wish *w, size_t layer, bool skip, nb
     const nb_kv_calib_layer *l = e->kvo.have_calib ? &e->kvo.calib.layer[layer] : NULL;
     nb_kv_type type = w->type;
     nb_kv_mode mode = nb_kv_mode_default(type);
-    nb_rope_fmt rope = w->rope;
+    const nb_attn_config *attn = nb_layer_attn(&e->model.c, layer);
+    nb_rope_fmt rope =
+        attn->kind == NB_ATTN_MLA || w->have_rope ? w->rope : nb_rope_fmt_default(false);
     if (l) calibrated(l, w, &type, &mode, &rope);
     if (w->have_mode) mode = w->mode;
     if (w->have_rope) rope = w->rope;
     /* A checkpoint's FP8 scale was measured for both parts of a token. */
-    else if (type == NB_KV_FP8 && e->kvo.scale && e->model.c.attn == NB_ATTN_MLA &&
+    else if (type == NB_KV_FP8 && e->kvo.scale && attn->kind == NB_ATTN_MLA &&
              (e->kvo.scale[layer].k > 0 || e->kvo.scale[layer].v > 0))
         rope = NB_ROPE_FP8;
     if (skip) type = w->own;
     nb_record_opts ro;
     uint16_t outlier[NB_MAX_OUTLIER];
-    nb_model_record_opts(&e->model.c, type, mode, rope, &ro);
+    nb_model_record_opts(attn, type, mode, rope, &ro);
     const size_t n = w->n_outlier ? w->n_outlier : l ? l->n_outlier : 0;
-    if (n && l && is_4bit(type)) {
+    if (n && l && nb_kv_bits(type) == 4) {
         const unsigned t = e->kvo.transform ? e->kvo.transform[layer] : 0;
         if (n > l->n_values)
             return nb_fail(err, NB_ERR_RANGE, "--kv-outliers %zu: layer %zu has %zu channels", n,
                            layer, l->n_values);
         nb_kv_calib_outliers(l, t & NB_TRANSFORM_CENTER, t & NB_TRANSFORM_EQUALIZE, n, outlier);
-        ro.outlier[0] = outlier;
-        ro.n_outlier[0] = n;
+        ro.seg[0].outlier = outlier;
+        ro.seg[0].n_outlier = n;
     }
-    if (l && (is_4bit(type) || type == NB_KV_FP8) && l->n_rope_outlier) {
-        ro.outlier[1] = l->rope_outlier; /* a rope key in BF16 has no use for them */
-        ro.n_outlier[1] = l->n_rope_outlier;
+    if (l && !nb_kv_traits[type]->own_rope && l->n_rope_outlier) {
+        ro.seg[1].outlier = l->rope_outlier; /* a rope key in BF16 has no use for them */
+        ro.seg[1].n_outlier = l->n_rope_outlier;
     }
     checkpoint_scales(e, layer, &ro);
     return nb_record_init(&e->record[layer], &ro, err);
@@ -178,27 +177,33 @@ nb_status nb_engine_choose_records(nb_engine *e, const nb_engine_options *o, nb_
     NB_TRY(read_skip(o->kv_skip_layers, n_layer, skip, err));
     e->record = calloc(n_layer, sizeof *e->record);
     e->layer_off = calloc(n_layer + 1, sizeof *e->layer_off);
-    if (!e->record || !e->layer_off) return nb_fail(err, NB_ERR_NOMEM, "out of memory");
+    e->tail_off = calloc(n_layer + 1, sizeof *e->tail_off);
+    e->sink_off = calloc(n_layer + 1, sizeof *e->sink_off);
+    if (!e->record || !e->layer_off || !e->tail_off || !e->sink_off)
+        return nb_fail(err, NB_ERR_NOMEM, "out of memory");
     const char *name = w.by_calib ? "calibrated" : nb_kv_type_name(w.type);
     (void)snprintf(e->kv_dtype, sizeof e->kv_dtype, "%s", name);
     for (size_t i = 0; i < n_layer; i++) NB_TRY(choose(e, &w, i, skip[i], err));
     NB_TRY(nb_kv_layer_offsets(e->record, n_layer, e->layer_off, err));
     e->block_bytes = e->layer_off[n_layer];
     e->n_sink = o->kv_sinks;
+    (void)nb_kv_tail_offsets(e->record, n_layer, e->tail_off);
+    (void)nb_kv_sink_offsets(e->record, n_layer, e->n_sink, e->sink_off);
     return NB_OK;
 }
 
-nb_kv_view nb_engine_view(const nb_engine *e, const uint32_t *block, size_t n_block, size_t slot)
+nb_kv_pool nb_engine_pool(const nb_engine *e)
 {
-    return (nb_kv_view){
-        .pool = e->kv,
+    return (nb_kv_pool){
+        .page = e->kv,
         .block_bytes = e->block_bytes,
-        .layer_off = e->layer_off,
-        .block = block,
-        .n_block = n_block,
-        .tail = nb_engine_tail(e, slot),
+        .page_off = e->layer_off,
+        .tail = e->tails,
+        .tail_floats = e->tail_bytes / sizeof *e->tails,
+        .tail_off = e->tail_off,
         .sink = e->sinks,
-        .sink_block = e->model.c.n_layer * e->n_sink * e->record[0].n_values,
+        .sink_block = e->sink_off[e->model.c.n_layer],
+        .sink_off = e->sink_off,
         .plane = e->plane,
         .plane_block = e->plane_block,
         .plane_off = e->plane_off,
@@ -209,13 +214,15 @@ nb_kv_view nb_engine_view(const nb_engine *e, const uint32_t *block, size_t n_bl
 
 static bool same_layout(const nb_record *a, const nb_record *b)
 {
-    return a->type == b->type && a->seg[1].fmt == b->seg[1].fmt && a->page_bytes == b->page_bytes;
+    for (size_t i = 0; i < a->n_seg && i < b->n_seg; i++)
+        if (a->seg[i].fmt != b->seg[i].fmt || a->seg[i].role != b->seg[i].role) return false;
+    return a->type == b->type && a->n_seg == b->n_seg && a->page_bytes == b->page_bytes;
 }
 
 /* The planes of a page, in the order of their offsets (record.h). */
-static void describe_page(const nb_record *r, const char *const name[2], nb_buf *b)
+static void describe_page(const nb_record *r, const char *const *name, nb_buf *b)
 {
-    if (r->seg[0].fmt == NB_SEG_DS_MLA) {
+    if (nb_kv_traits[r->type]->in_rows) {
         (void)nb_buf_printf(b, "rows %dx%zu", NB_PAGE_TOK, r->seg[0].code_stride);
         return;
     }
@@ -224,8 +231,7 @@ static void describe_page(const nb_record *r, const char *const name[2], nb_buf 
         (void)nb_buf_printf(b, "%s%s%s %dx%zu", i ? " + " : "", name[i],
                             s->fmt == NB_SEG_INT8 ? " int8" : "", NB_PAGE_TOK, s->code_stride);
         if (s->scale_stride)
-            (void)nb_buf_printf(b, " + scales %dx%zu", s->fmt == NB_SEG_INT4_CH ? 2 : NB_PAGE_TOK,
-                                s->scale_stride);
+            (void)nb_buf_printf(b, " + scales %zux%zu", nb_seg_scale_rows(s->fmt), s->scale_stride);
     }
     for (size_t i = 0; i < r->n_seg; i++)
         if (r->seg[i].outer_stride)
@@ -239,14 +245,12 @@ static void describe_page(const nb_record *r, const char *const name[2], nb_buf 
 
 void nb_engine_describe_layout(nb_engine *e)
 {
-    const bool mla = e->model.c.attn == NB_ATTN_MLA;
-    const char *const name[2] = { mla ? "latent" : "keys", mla ? "rope" : "values" };
     const size_t n = e->model.c.n_layer;
     nb_buf b = { 0 };
     for (size_t i = 0, end; i < n; i = end) { /* runs of layers that are alike */
         for (end = i + 1; end < n && same_layout(&e->record[i], &e->record[end]);) end++;
         if (i || end < n) (void)nb_buf_printf(&b, "%slayers %zu-%zu: ", i ? "; " : "", i, end - 1);
-        describe_page(&e->record[i], name, &b);
+        describe_page(&e->record[i], nb_layer_attention(&e->model.c, i)->plane, &b);
     }
     (void)snprintf(e->kv_layout, sizeof e->kv_layout, "%s", b.p ? b.p : "");
     nb_buf_deinit(&b);

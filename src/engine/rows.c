@@ -153,7 +153,7 @@ static void deliver(nb_engine *e, const nb_row *row, const float *logits, nb_sta
  * e->draw has their parameters. */
 static bool drawn_there(nb_engine *e, const pass *p)
 {
-    if (!nb_forward_can_sample(e->forward)) return false;
+    if (!nb_rank_can_sample(e->rank)) return false;
     for (size_t i = 0; i < p->n; i++)
         if (p->row[i].kind != NB_ROW_SAMPLE || p->row[i].run->over ||
             !nb_sampler_plain(p->row[i].run->sampler, &e->draw[i]))
@@ -163,7 +163,7 @@ static bool drawn_there(nb_engine *e, const pass *p)
 
 static nb_status draw_there(nb_engine *e, const pass *p, nb_error *err)
 {
-    NB_TRY(nb_forward_sample(e->forward, e->place, e->draw, p->n, e->drawn, err));
+    NB_TRY(nb_rank_sample(e->rank, e->place, e->draw, p->n, e->drawn, err));
     for (size_t i = 0; i < p->n; i++) {
         e->sampled[i] = (nb_sample_out){ .id = e->drawn[i] };
         e->row_st[i] = e->drawn[i] == UINT32_MAX ? NB_ERR_NONFINITE : NB_OK;
@@ -176,7 +176,8 @@ static nb_status compute_pass(nb_engine *e, pass *p, nb_error *err)
 {
     for (size_t i = 0; i < p->n; i++) e->place[i] = p->row[i].place;
     if (drawn_there(e, p)) return draw_there(e, p, err);
-    NB_TRY(nb_forward_logits(e->forward, e->place, p->n, e->logits, err));
+    NB_TRY(nb_rank_logits(e->rank, e->place, p->n, e->logits, err));
+    NB_TRY(nb_watch_reads(&e->watch, err));
     nb_dev_run(e->dev, sample_task, p, p->n < e->n_scratch ? p->n : e->n_scratch);
     return NB_OK;
 }

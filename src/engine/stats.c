@@ -38,8 +38,9 @@ void nb_engine_publish(nb_engine *e)
     c->n_evicted = k.n_evicted;
     c->n_preempted = s.n_preempted;
     c->preempted_tok = s.preempted_tok;
-    const nb_thrift_count t = nb_forward_thrift_count(e->forward);
-    c->n_saturated = nb_forward_saturated(e->forward);
+    const nb_rank_counts counts = nb_rank_count(e->rank);
+    const nb_thrift_count t = counts.thrift;
+    c->n_saturated = counts.saturated;
     c->thrift_scored = t.scored;
     c->thrift_refined = t.refined;
     c->thrift_over = t.over;

@@ -5,6 +5,9 @@
 #include "nibble/nibble.h"
 
 #include "engine/engine_internal.h"
+#include "load/explain.h"
+#include "load/hub.h"
+#include "load/optional.h"
 #include "os/file.h"
 #include "os/sys.h"
 #include "text/chat.h"
@@ -23,21 +26,6 @@ struct nb_text {
     json_t *special; /* tokenizer_config.json, or NULL */
 };
 
-/* Reads DIR/name into b if it is there; absent files leave b empty. */
-static nb_status read_optional(const char *dir, const char *name, size_t max_bytes, nb_buf *b,
-                               bool *found, nb_error *err)
-{
-    nb_buf path = { 0 };
-    nb_status st = nb_path_join(&path, dir, name);
-    *found = false;
-    if (st == NB_OK && nb_path_is_file(path.p)) {
-        st = nb_file_read(path.p, max_bytes, b, err);
-        *found = st == NB_OK;
-    }
-    nb_buf_deinit(&path);
-    return st;
-}
-
 typedef struct text_files {
     nb_buf tokenizer, tiktoken, config, special_map, added, tmpl;
 } text_files;
@@ -45,23 +33,28 @@ typedef struct text_files {
 static nb_status read_files(const char *dir, text_files *f, nb_error *err)
 {
     bool found;
-    NB_TRY(read_optional(dir, "tokenizer.json", TOKENIZER_MAX_BYTES, &f->tokenizer, &found, err));
+    NB_TRY(
+        nb_optional_read(dir, "tokenizer.json", TOKENIZER_MAX_BYTES, &f->tokenizer, &found, err));
     if (!found) {
-        NB_TRY(
-            read_optional(dir, "tiktoken.model", TOKENIZER_MAX_BYTES, &f->tiktoken, &found, err));
+        NB_TRY(nb_optional_read(dir, "tiktoken.model", TOKENIZER_MAX_BYTES, &f->tiktoken, &found,
+                                err));
         if (!found)
-            NB_TRY(read_optional(dir, "tokenizer.model", TOKENIZER_MAX_BYTES, &f->tiktoken, &found,
-                                 err));
+            NB_TRY(nb_optional_read(dir, "tokenizer.model", TOKENIZER_MAX_BYTES, &f->tiktoken,
+                                    &found, err));
+        if (!found && !nb_path_is_dir(dir)) return nb_explain_model(dir, NB_ERR_NOT_FOUND, err);
         if (!found)
-            return nb_fail(err, NB_ERR_NOT_FOUND,
-                           "%s: no tokenizer there (expected tokenizer.json or tiktoken.model)",
-                           dir);
+            return nb_hub_missing(
+                dir,
+                nb_fail(err, NB_ERR_NOT_FOUND,
+                        "%s: no tokenizer there (expected tokenizer.json or tiktoken.model)", dir),
+                err);
     }
-    NB_TRY(read_optional(dir, "tokenizer_config.json", CONFIG_MAX_BYTES, &f->config, &found, err));
-    NB_TRY(read_optional(dir, "special_tokens_map.json", CONFIG_MAX_BYTES, &f->special_map, &found,
-                         err));
-    NB_TRY(read_optional(dir, "added_tokens.json", CONFIG_MAX_BYTES, &f->added, &found, err));
-    return read_optional(dir, "chat_template.jinja", TEMPLATE_MAX_BYTES, &f->tmpl, &found, err);
+    NB_TRY(
+        nb_optional_read(dir, "tokenizer_config.json", CONFIG_MAX_BYTES, &f->config, &found, err));
+    NB_TRY(nb_optional_read(dir, "special_tokens_map.json", CONFIG_MAX_BYTES, &f->special_map,
+                            &found, err));
+    NB_TRY(nb_optional_read(dir, "added_tokens.json", CONFIG_MAX_BYTES, &f->added, &found, err));
+    return nb_optional_read(dir, "chat_template.jinja", TEMPLATE_MAX_BYTES, &f->tmpl, &found, err);
 }
 
 static nb_status load_template(nb_text *t, const text_files *f, const char *path, nb_error *err)
@@ -113,13 +106,15 @@ static nb_status build_text(nb_text *t, const char *dir, const char *chat_templa
     return st;
 }
 
-nb_status nb_text_create(const char *model_dir, const char *chat_template, nb_text **out,
-                         nb_error *err)
+nb_status nb_text_create(const char *model, const char *chat_template, nb_text **out, nb_error *err)
 {
-    if (!model_dir || !out) return nb_fail(err, NB_ERR_ARG, "no model directory given");
+    char *dir = NULL;
+    if (!out) return nb_fail(err, NB_ERR_ARG, "no place for the text given");
+    NB_TRY(nb_model_find(model, &dir, err));
     nb_text *t = calloc(1, sizeof *t);
-    if (!t) return nb_fail(err, NB_ERR_NOMEM, "out of memory");
-    const nb_status st = build_text(t, model_dir, chat_template, err);
+    const nb_status st =
+        t ? build_text(t, dir, chat_template, err) : nb_fail(err, NB_ERR_NOMEM, "out of memory");
+    free(dir);
     if (st != NB_OK) {
         nb_text_destroy(t);
         return st;
@@ -157,6 +152,11 @@ const char *nb_text_token_bytes(const nb_text *t, uint32_t id, size_t *n_bytes)
 bool nb_text_has_template(const nb_text *t)
 {
     return t->tmpl != NULL;
+}
+
+bool nb_text_template_mentions(const nb_text *t, const char *word)
+{
+    return t->tmpl && nb_jinja_mentions(t->tmpl, nb_str_c(word));
 }
 
 nb_status nb_text_tokenize(const nb_text *t, const char *text, size_t n_bytes, unsigned flags,
@@ -202,7 +202,9 @@ nb_status nb_text_render(const nb_text *t, const char *request_json, size_t n_by
         return nb_fail(err, NB_ERR_FORMAT, "request: not valid JSON at line %d: %s", je.line,
                        je.text);
     const nb_jinja_limits lim = { .now_s = nb_os_wall_s() };
-    const nb_chat_input in = { .request = rq, .special_tokens = t->special, .limits = &lim };
+    const nb_chat_input in = {
+        .request = rq, .special_tokens = t->special, .limits = &lim, .refuse_unseen = true
+    };
     nb_buf b = { 0 };
     nb_status st = nb_buf_reserve(&b, 1);
     if (st == NB_OK) {

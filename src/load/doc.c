@@ -12,7 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "load/hub.h"
 #include "load/load_internal.h"
+#include "load/optional.h"
 #include "os/file.h"
 
 enum { DOC_MAX_BYTES = 16 << 20, DOC_MAX_DEPTH = 64, DOC_MAX_VALUES = 1 << 20 };
@@ -60,15 +62,16 @@ nb_status nb_doc_read_model(const char *model, const char *name, bool may_lack, 
     nb_buf path = { 0 };
     nb_doc *d = NULL;
     nb_status st = NB_OK;
+    bool found = false;
     if (nb_path_is_dir(model))
-        st = nb_path_join(&path, model, name);
+        st = nb_optional_find(model, name, &path, &found, err);
     else if (!strcmp(name, "config.json"))
-        st = nb_buf_add_c(&path, model);
-    if (st != NB_OK) (void)nb_fail(err, st, "out of memory");
+        st = nb_buf_add_c(&path, model) == NB_OK ? NB_OK
+                                                 : nb_fail(err, NB_ERR_NOMEM, "out of memory");
     if (st == NB_OK && path.n_bytes == 0 && !may_lack)
         st = nb_fail(err, NB_ERR_NOT_FOUND, "%s: no directory, so it has no %s", model, name);
-    if (st == NB_OK && path.n_bytes && !(may_lack && !nb_path_is_file(path.p)))
-        st = nb_doc_read(path.p, &d, err);
+    if (st == NB_OK && path.n_bytes && (found || !may_lack))
+        st = nb_hub_missing(model, nb_doc_read(path.p, &d, err), err);
     nb_buf_deinit(&path);
     if (st == NB_OK) *out = d;
     return st;

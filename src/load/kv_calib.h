@@ -1,6 +1,6 @@
 /* kv_calib.h - the calibration file: what was measured of a model's cache, and what was chosen.
  *
- * JSON, version 1 (docs/accuracy.md has the fields).  Written by `nibble calibrate`, read at
+ * JSON, version 1 (docs/eval.md has the fields).  Written by `nibble calibrate`, read at
  * load; unknown versions, other models' hashes, wrong lengths and numbers that are not finite
  * are refused with one line.  Limits: 64 MiB, depth 8.
  *

@@ -15,6 +15,7 @@
 
 #include "load/doc.h"
 #include "load/load_internal.h"
+#include "load/optional.h"
 #include "num/bf16.h"
 #include "num/fp16.h"
 #include "os/file.h"
@@ -113,15 +114,13 @@ static nb_status read_file(const char *dir, const char *name, bool is_config, nb
                            nb_error *err)
 {
     nb_buf path = { 0 }, text = { 0 };
-    nb_status st = nb_path_join(&path, dir, name);
-    if (st != NB_OK) {
-        st = nb_fail(err, st, "%s: out of memory", nb_show_path(dir).s);
-    } else if (nb_path_is_file(path.p)) {
-        st = nb_file_read(path.p, MAX_FILE_BYTES, &text, err);
-        if (st == NB_OK) st = nb_kv_algo_parse(nb_buf_view(&text), path.p, is_config, out, err);
-    }
-    nb_buf_deinit(&text);
+    bool found;
+    nb_status st = nb_optional_find(dir, name, &path, &found, err);
+    if (st == NB_OK && found) st = nb_file_read(path.p, MAX_FILE_BYTES, &text, err);
+    if (st == NB_OK && found)
+        st = nb_kv_algo_parse(nb_buf_view(&text), path.p, is_config, out, err);
     nb_buf_deinit(&path);
+    nb_buf_deinit(&text);
     return st;
 }
 

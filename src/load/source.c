@@ -12,14 +12,19 @@
 #include <stdlib.h>
 
 #include "base/hash.h"
+#include "load/explain.h"
+#include "load/hub.h"
 #include "load/load_internal.h"
+#include "load/optional.h"
 #include "os/file.h"
 
 enum { MAX_SHARDS = 10000, MAX_INDEX_BYTES = 100000000, TOUCH_BYTES = 64 << 20 };
 
 typedef struct source_file {
-    nb_file_map map; /* p is NULL for borrowed bytes */
-    char *path;      /* in the arena */
+    nb_file_map map; /* p is NULL for borrowed bytes, and once it is copied */
+    void *copy;      /* [copy_bytes]: the file in memory, or NULL */
+    size_t copy_bytes;
+    char *path; /* in the arena */
 } source_file;
 
 /* Where the last nb_source_leftover stopped, so that a loop over all is linear. */
@@ -67,7 +72,10 @@ void nb_source_close(nb_source *s)
     nb_dummy_destroy(s->dummy);
     for (size_t i = 0; s->tensors && i < s->n_tensor; i++) /* a dummy counts, but has none */
         nb_pages_free(s->tensors[i].owned, s->tensors[i].tensor.n_bytes);
-    for (size_t i = 0; i < s->n_file; i++) nb_file_unmap(&s->files[i].map);
+    for (size_t i = 0; i < s->n_file; i++) {
+        nb_file_unmap(&s->files[i].map);
+        nb_pages_free(s->files[i].copy, s->files[i].copy_bytes);
+    }
     free(s->tensors);
     free(s->files);
     free(s->table);
@@ -206,20 +214,6 @@ nb_status nb_source_open_dummy(uint64_t seed, double stddev, nb_source **out, nb
 
 /* ------------------------------------------------------- a directory, an index */
 
-/* A relative path whose components are names: nothing that leads out of DIR. */
-static bool stays_inside(const char *shard)
-{
-    const char *p = shard;
-    do {
-        const size_t n = strcspn(p, "/");
-        if (n == 0 || (n == 1 && p[0] == '.') || (n == 2 && p[0] == '.' && p[1] == '.'))
-            return false;
-        p += n;
-        if (*p == '/' && *++p == 0) return false;
-    } while (*p);
-    return true;
-}
-
 /* weight_map: tensor name -> shard.  The index's claims while the shards are opened. */
 typedef struct claims {
     const char *path; /* of the index */
@@ -236,7 +230,7 @@ static nb_status open_shard(nb_source *s, claims *c, const char *tensor, const j
                        nb_show_path(c->path).s, nb_show_c(tensor).s, nb_json_describe(v).s);
     const char *shard = json_string_value(v);
     if (json_object_get(c->shard_of, shard)) return NB_OK;
-    if (!stays_inside(shard))
+    if (!nb_path_is_inside(shard))
         return nb_fail(err, NB_ERR_FORMAT,
                        "%s: tensor '%s': shard '%s' is not a file name inside "
                        "of the model's directory",
@@ -249,7 +243,7 @@ static nb_status open_shard(nb_source *s, claims *c, const char *tensor, const j
     if (st != NB_OK)
         (void)no_memory(c->path, err);
     else
-        st = add_file(s, path.p, err);
+        st = nb_hub_missing(c->dir, add_file(s, path.p, err), err);
     nb_buf_deinit(&path);
     if (st == NB_OK &&
         json_object_set_new(c->shard_of, shard, json_integer((json_int_t)s->n_file - 1)) != 0)
@@ -326,26 +320,25 @@ static nb_status add_dir(nb_source *s, const char *dir, nb_error *err)
 {
     nb_buf path = { 0 }, name = { 0 };
     size_t n = 0;
-    nb_status st = nb_path_join(&path, dir, "model.safetensors");
-    if (st == NB_OK && nb_path_is_file(path.p)) {
+    bool found;
+    nb_status st = nb_optional_find(dir, "model.safetensors", &path, &found, err);
+    if (st == NB_OK && found) {
         st = add_file(s, path.p, err);
         if (st == NB_OK) st = finish_single(s, err);
         goto out;
     }
-    if (st == NB_OK) st = nb_path_join(&path, dir, "model.safetensors.index.json");
-    if (st == NB_OK && nb_path_is_file(path.p)) {
-        st = add_index(s, dir, path.p, err);
-        goto out;
-    }
-    if (st != NB_OK) {
-        (void)no_memory(dir, err);
-        goto out;
-    }
+    if (st == NB_OK) st = nb_optional_find(dir, "model.safetensors.index.json", &path, &found, err);
+    if (st == NB_OK && found) st = add_index(s, dir, path.p, err);
+    if (st != NB_OK || found) goto out;
     NB_TRY_OUT(nb_dir_find(dir, ".safetensors", &name, &n, err));
-    if (n != 1) {
+    if (n == 0) {
+        st = nb_hub_missing(dir, nb_explain_weights(dir, err), err);
+        goto out;
+    }
+    if (n > 1) {
         st = nb_fail(err, NB_ERR_NOT_FOUND,
-                     "%s: expected model.safetensors, model.safetensors.index.json or one "
-                     "*.safetensors file, found %zu of the last",
+                     "%s: %zu *.safetensors files and no model.safetensors.index.json, which says "
+                     "what is in them",
                      nb_show_path(dir).s, n);
         goto out;
     }
@@ -485,6 +478,12 @@ const char *nb_source_leftover(const nb_source *s, size_t i)
     return c.at < s->n_tensor ? s->tensors[c.at].name : NULL;
 }
 
+static const char *file_name(const source_file *f)
+{
+    const char *slash = strrchr(f->path, '/');
+    return slash ? slash + 1 : f->path;
+}
+
 void nb_source_prefault(const nb_source *s, nb_source_progress_fn *report, void *ctx)
 {
     uint64_t total = 0, done = 0;
@@ -492,8 +491,7 @@ void nb_source_prefault(const nb_source *s, nb_source_progress_fn *report, void 
     if (total == 0) return;
     for (size_t i = 0; i < s->n_file; i++) {
         const nb_file_map *m = &s->files[i].map;
-        const char *slash = strrchr(s->files[i].path, '/');
-        const nb_shown label = nb_show_c(slash ? slash + 1 : s->files[i].path);
+        const nb_shown label = nb_show_c(file_name(&s->files[i]));
         if (i == 0 && report) report(ctx, 0, total, label.s);
         for (size_t at = 0; at < m->n_bytes; at += TOUCH_BYTES) {
             const size_t rest = m->n_bytes - at, n = rest < TOUCH_BYTES ? rest : TOUCH_BYTES;
@@ -502,6 +500,93 @@ void nb_source_prefault(const nb_source *s, nb_source_progress_fn *report, void 
             if (report) report(ctx, done, total, label.s);
         }
     }
+}
+
+/* ------------------------------------------------------------- files in memory */
+
+typedef struct copying {
+    nb_source_progress_fn *report;
+    void *ctx;
+    uint64_t done, total;
+    const char *label;
+} copying;
+
+static void report_piece(void *ctx, size_t n_bytes)
+{
+    copying *c = ctx;
+    c->done += n_bytes;
+    if (c->report) c->report(c->ctx, c->done, c->total, c->label);
+}
+
+static nb_status copy_file(nb_source *s, size_t index, copying *c, nb_error *err)
+{
+    source_file *f = &s->files[index];
+    const size_t n = f->map.n_bytes;
+    const nb_shown label = nb_show_c(file_name(f));
+    if (!f->map.p) return NB_OK;
+    char *p = nb_pages_alloc(n);
+    if (!p)
+        return nb_fail(err, NB_ERR_NOMEM, "%s: no memory for its %zu bytes",
+                       nb_show_path(f->path).s, n);
+    nb_pages_prefer_huge(p, n);
+    c->label = label.s;
+    nb_status st = nb_file_read_into(f->path, p, n, report_piece, c, err);
+    /* The header that was checked is the mapping's: it has to be this file's. */
+    bool replaced = false;
+    if (st == NB_OK) st = nb_file_map_check(&f->map, f->path, &replaced, err);
+    if (st == NB_OK && replaced)
+        st = nb_fail(err, NB_ERR_IO, "%s: was replaced while it was read", nb_show_path(f->path).s);
+    if (st != NB_OK) {
+        nb_pages_free(p, n);
+        return st;
+    }
+    for (size_t i = 0; i < s->n_tensor; i++) {
+        nb_tensor *t = &s->tensors[i].tensor;
+        if (s->tensors[i].file == index) t->data = p + ((const unsigned char *)t->data - f->map.p);
+    }
+    nb_file_unmap(&f->map);
+    f->copy = p;
+    f->copy_bytes = n;
+    return NB_OK;
+}
+
+nb_status nb_source_copy(nb_source *s, nb_source_progress_fn *report, void *ctx, nb_error *err)
+{
+    copying c = { .report = report, .ctx = ctx };
+    for (size_t i = 0; i < s->n_file; i++) c.total += s->files[i].map.n_bytes;
+    if (c.total && report) report(ctx, 0, c.total, file_name(&s->files[0]));
+    for (size_t i = 0; i < s->n_file; i++) NB_TRY(copy_file(s, i, &c, err));
+    return NB_OK;
+}
+
+nb_status nb_source_check(nb_source *s, const char **replaced, nb_error *err)
+{
+    if (replaced) *replaced = NULL;
+    for (size_t i = 0; i < s->n_file; i++) {
+        source_file *f = &s->files[i];
+        bool other = false;
+        if (f->map.p) NB_TRY(nb_file_map_check(&f->map, f->path, &other, err));
+        if (other && replaced && !*replaced) *replaced = f->path;
+    }
+    return NB_OK;
+}
+
+bool nb_source_watch(nb_source *s)
+{
+    bool any = false;
+    for (size_t i = 0; i < s->n_file; i++) {
+        if (!s->files[i].map.p) continue;
+        nb_file_map_sample(&s->files[i].map);
+        any = true;
+    }
+    return any;
+}
+
+nb_status nb_source_check_reads(const nb_source *s, nb_error *err)
+{
+    for (size_t i = 0; i < s->n_file; i++)
+        NB_TRY(nb_file_map_fault(&s->files[i].map, s->files[i].path, err));
+    return NB_OK;
 }
 
 void nb_source_drop(const nb_source *s, const void *p, size_t n_bytes)

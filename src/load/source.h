@@ -80,6 +80,19 @@ const char *nb_source_leftover(const nb_source *s, size_t i);
  * be shown, and not in the first forward pass.  report may be NULL.  Nothing happens
  * for sources without files. */
 void nb_source_prefault(const nb_source *s, nb_source_progress_fn *report, void *ctx);
+/* Reads all mapped files into memory of the process and lets go of the mappings: what happens to the
+ * files afterwards does not matter.  Before the first tensor is taken.  report may be NULL.  NB_ERR_NOMEM,
+ * NB_ERR_IO. */
+nb_status nb_source_copy(nb_source *s, nb_source_progress_fn *report, void *ctx, nb_error *err);
+/* Whether the mapped files are still what was opened: NB_ERR_IO names one that was truncated or changed
+ * in place, or whose disk fails.  *replaced (may be NULL): the name of the first file that leads to another
+ * file now, or to none, which does no harm; else NULL. */
+nb_status nb_source_check(nb_source *s, const char **replaced, nb_error *err);
+/* Before the first nb_source_check, when the files have been read: lets it tell more changes apart.
+ * False: no file is mapped, there is nothing to check. */
+bool nb_source_watch(nb_source *s);
+/* Only what reading has found, and without a system call.  Any thread. */
+nb_status nb_source_check_reads(const nb_source *s, nb_error *err);
 /* The bytes of a tensor will not be read again, for a while at least: a mapped file's pages leave
  * this process's memory (and come back from the file if they are read after all).  Other memory
  * stays as it is. */

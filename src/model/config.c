@@ -12,11 +12,13 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "model/attention.h"
 #include "model/family.h"
 
 static const nb_family *const families[] = {
-    &nb_family_deepseek_v2, &nb_family_deepseek_v3, &nb_family_glm4_moe_lite, &nb_family_minicpm3,
-    &nb_family_youtu,       &nb_family_llama,       &nb_family_qwen2,         &nb_family_qwen3,
+    &nb_family_deepseek_v2, &nb_family_deepseek_v3, &nb_family_glm4_moe_lite,
+    &nb_family_minicpm3,    &nb_family_youtu,       &nb_family_llama,
+    &nb_family_qwen2,       &nb_family_qwen3,       &nb_family_mixed,
 };
 
 /* Refused for every family unless it has one of these values. */
@@ -284,7 +286,8 @@ static const nb_field common_fields[] = {
     NB_F_SIZE("vocab_size", n_vocab, NAN, 1, 1 << 24),
     NB_F_SIZE("hidden_size", hidden, NAN, 1, NB_DIM_MAX),
     NB_F_SIZE("num_hidden_layers", n_layer, NAN, 1, NB_MAX_LAYER),
-    NB_F_SIZE("num_attention_heads", n_head, NAN, 1, 65536),
+    NB_F_SIZE("num_nextn_predict_layers", n_nextn, 0, 0, NB_MAX_LAYER),
+    NB_F_SIZE("num_attention_heads", attn[0].n_head, NAN, 1, 65536),
     { NULL, NB_FIELD_SIZE, 0, 0, 0, 0 },
 };
 
@@ -380,7 +383,8 @@ static nb_status read_common(nb_doc *doc, nb_model_config *c, nb_error *err)
     for (size_t i = 0; i < n; i++) c->eos[i] = (uint32_t)eos[i];
     c->n_eos = n;
     c->embed_factor = c->branch_factor = c->logit_factor = 1.0f;
-    c->eps_lora = 1e-6f; /* transformers' classes never pass the config's eps to these norms */
+    c->attn[0].eps_lora =
+        1e-6f; /* transformers' classes never pass the config's eps to these norms */
     c->group_top = 1;
     return nb_doc_check(doc, err);
 }
@@ -441,7 +445,7 @@ static nb_status unknown_family(const nb_doc *doc, const char *type, const char 
 
 static nb_status read_config(nb_doc *doc, nb_model_config *c, bool any, nb_error *err)
 {
-    *c = (nb_model_config){ 0 };
+    *c = (nb_model_config){ .n_attn = 1 };
     const char *type = NULL;
     if (!nb_doc_str(doc, "model_type", &type)) {
         NB_TRY(nb_doc_check(doc, err));
@@ -480,38 +484,31 @@ nb_status nb_model_config_read_any(nb_doc *doc, nb_model_config *c, nb_error *er
     return read_config(doc, c, true, err);
 }
 
-void nb_model_record_opts(const nb_model_config *c, nb_kv_type type, nb_kv_mode mode,
+void nb_model_record_opts(const nb_attn_config *a, nb_kv_type type, nb_kv_mode mode,
                           nb_rope_fmt rope, nb_record_opts *o)
 {
     *o = (nb_record_opts){ .type = type, .mode = mode, .rope = rope };
-    if (c->attn == NB_ATTN_MLA) {
-        o->is_mla = true;
-        o->dim[0] = c->kv_lora;
-        o->dim[1] = c->d_rope;
-        o->n_vec[0] = o->n_vec[1] = 1;
-    } else {
-        o->dim[0] = o->dim[1] = c->head_dim;
-        o->n_vec[0] = o->n_vec[1] = c->n_kv_head;
+    nb_attention_of(a->kind)->record(a, o);
+}
+
+/* Numbers in a layer's norms and attention. */
+static uint64_t attn_params(const nb_model_config *c, size_t layer)
+{
+    const nb_attn_config *a = nb_layer_attn(c, layer);
+    const nb_attention *kind = nb_attention_of(a->kind);
+    uint64_t n = 2 * (uint64_t)c->hidden;
+    for (size_t k = 0; k < kind->n_tensor; k++) {
+        const nb_tensor_row *r = &kind->tensor[k];
+        if (r->when && !r->when(a)) continue;
+        n += (uint64_t)r->rows(c, a) * (r->cols ? r->cols(c, a) : 1);
     }
+    return n;
 }
 
 void nb_model_config_size(const nb_model_config *c, nb_model_size *s)
 {
-    const uint64_t h = c->hidden, heads = c->n_head;
-    uint64_t attn = 2 * h, total = 0, active = 0;
-    if (c->o_bias) attn += h;
-    if (c->attn == NB_ATTN_MLA) {
-        const uint64_t qk = c->d_nope + c->d_rope;
-        attn += c->q_lora ? h * c->q_lora + c->q_lora + c->q_lora * heads * qk : h * heads * qk;
-        attn += h * (c->kv_lora + c->d_rope) + c->kv_lora;
-        attn += c->kv_lora * heads * (c->d_nope + c->d_v) + heads * c->d_v * h;
-        if (c->qa_bias) attn += c->q_lora + c->kv_lora + c->d_rope;
-    } else {
-        attn += 2 * h * heads * c->head_dim + 2 * h * c->n_kv_head * c->head_dim;
-        if (c->qk_norm) attn += 2 * c->head_dim;
-        if (c->q_bias) attn += heads * c->head_dim;
-        if (c->kv_bias) attn += 2 * c->n_kv_head * c->head_dim;
-    }
+    const uint64_t h = c->hidden;
+    uint64_t total = 0, active = 0;
     for (size_t i = 0; i < c->n_layer; i++) {
         uint64_t ffn, ffn_active;
         if (c->dense[i]) {
@@ -522,8 +519,8 @@ void nb_model_config_size(const nb_model_config *c, nb_model_size *s)
             ffn = c->n_expert * one + fixed;
             ffn_active = c->top_k * one + fixed;
         }
-        total += attn + ffn;
-        active += attn + ffn_active;
+        total += attn_params(c, i) + ffn;
+        active += attn_params(c, i) + ffn_active;
     }
     const uint64_t emb = (uint64_t)c->n_vocab * h;
     s->n_param = total + h + emb * (c->tied ? 1 : 2);

@@ -14,9 +14,15 @@
 #include "model/config_quant.h"
 #include "num/record.h"
 
-enum { NB_MAX_LAYER = 1024, NB_MAX_ROPE_PAIR = 512, NB_MAX_EOS = 64, NB_NOTE_BYTES = 512 };
+enum {
+    NB_MAX_LAYER = 1024,
+    NB_MAX_ROPE_PAIR = 512,
+    NB_MAX_EOS = 64,
+    NB_NOTE_BYTES = 512,
+    NB_MAX_ATTN = 4
+};
 
-typedef enum nb_attn_kind { NB_ATTN_MLA, NB_ATTN_GQA } nb_attn_kind;
+typedef enum nb_attn_kind { NB_ATTN_MLA, NB_ATTN_GQA, NB_ATTN_KINDS } nb_attn_kind;
 
 typedef struct nb_rope_config {
     size_t dim; /* rotated values per head (0: none), even        */
@@ -27,21 +33,34 @@ typedef struct nb_rope_config {
     float factor;                          /* multiplies cosines and sines                   */
 } nb_rope_config;
 
-typedef struct nb_model_config {
-    const char *family; /* name of the family's table, static  */
-    nb_attn_kind attn;
-    size_t n_vocab, hidden, n_layer, n_head, max_pos;
-    float eps, eps_lora; /* of the block norms; of q_a / kv_a norms */
+/* One kind of attention with its dimensions.  Which fields count depends on the kind; the others are 0. */
+typedef struct nb_attn_config {
+    nb_attn_kind kind;
+    size_t n_head;
     float softmax_scale;
     nb_rope_config rope;
     /* MLA */
     size_t q_lora; /* 0: plain q_proj */
     size_t kv_lora, d_nope, d_rope, d_v;
+    float eps_lora; /* of the q_a and kv_a norms */
+    bool qa_bias;
     /* GQA */
     size_t n_kv_head, head_dim;
-    bool qk_norm;
-    /* biases that exist */
-    bool q_bias, kv_bias, qa_bias, o_bias, mlp_bias;
+    bool qk_norm, q_bias, kv_bias;
+    /* both */
+    bool o_bias;
+} nb_attn_config;
+
+typedef struct nb_model_config {
+    const char *family; /* name of the family's table, static  */
+    size_t n_vocab, hidden, n_layer, max_pos;
+    size_t n_nextn; /* layers after these that predict further tokens, and are not computed */
+    float eps; /* of the block norms */
+    /* Most models have one kind of attention in all layers: nb_layer_attn. */
+    nb_attn_config attn[NB_MAX_ATTN];
+    size_t n_attn;
+    unsigned char attn_of[NB_MAX_LAYER]; /* layer -> attn[] */
+    bool mlp_bias;
     /* feed forward */
     size_t inter, moe_inter, n_expert, n_shared, top_k, n_group, topk_group;
     int group_top; /* route.h */
@@ -64,6 +83,12 @@ typedef struct nb_model_config {
         [NB_NOTE_BYTES]; /* fields that shape the model and are absent, with what they are then */
 } nb_model_config;
 
+/* The attention of a layer. */
+static inline const nb_attn_config *nb_layer_attn(const nb_model_config *c, size_t layer)
+{
+    return &c->attn[c->attn_of[layer]];
+}
+
 /* Reads and validates.  An unknown family, an unsupported field or value is
  * NB_ERR_UNSUPPORTED with a line naming it. */
 nb_status nb_model_config_read(nb_doc *doc, nb_model_config *c, nb_error *err);
@@ -77,7 +102,7 @@ nb_status nb_model_config_read_path(const char *model, nb_model_config *c, nb_er
 nb_status nb_model_config_read_path_any(const char *model, nb_model_config *c, nb_error *err);
 
 /* Values of one token's KV in one layer: segment sizes for a record. */
-void nb_model_record_opts(const nb_model_config *c, nb_kv_type type, nb_kv_mode mode,
+void nb_model_record_opts(const nb_attn_config *a, nb_kv_type type, nb_kv_mode mode,
                           nb_rope_fmt rope, nb_record_opts *o);
 
 typedef struct nb_model_size {

@@ -1,6 +1,8 @@
 /* config_path.c - the configuration of a MODEL of the command line. */
 #include "model/config.h"
 
+#include "load/explain.h"
+
 /* generation_config.json may name more end-of-text ids than config.json. */
 static nb_status add_generation(nb_doc *doc, nb_model_config *c, nb_error *err)
 {
@@ -20,8 +22,9 @@ static nb_status read_path(const char *model, nb_model_config *c, bool any, nb_e
 {
     nb_doc *doc = NULL;
     if (!model || !*model) return nb_fail(err, NB_ERR_ARG, "no model given");
-    NB_TRY(nb_doc_read_model(model, "config.json", false, &doc, err));
-    nb_status st = any ? nb_model_config_read_any(doc, c, err) : nb_model_config_read(doc, c, err);
+    nb_status st = nb_doc_read_model(model, "config.json", false, &doc, err);
+    if (st != NB_OK) return nb_explain_model(model, st, err);
+    st = any ? nb_model_config_read_any(doc, c, err) : nb_model_config_read(doc, c, err);
     nb_doc_destroy(doc);
     if (st != NB_OK) return st;
     NB_TRY(nb_doc_read_model(model, "generation_config.json", true, &doc, err));

@@ -49,14 +49,15 @@ typedef struct nb_family {
 } nb_family;
 
 extern const nb_family nb_family_deepseek_v2, nb_family_deepseek_v3, nb_family_glm4_moe_lite,
-    nb_family_minicpm3, nb_family_youtu, nb_family_llama, nb_family_qwen2, nb_family_qwen3;
+    nb_family_minicpm3, nb_family_youtu, nb_family_llama, nb_family_qwen2, nb_family_qwen3,
+    nb_family_mixed;
 
 /* Adds an absent key and its value to c->assumed (config.c). */
 void nb_config_assume(nb_model_config *c, const char *key, double value);
 
 /* Rules that families share (family_common.c). */
 enum { NB_DIM_MAX = 1 << 20 };
-/* Fills c->rope for `dim` rotated values from rope_scaling / rope_parameters. */
+/* Fills c->attn[0].rope for `dim` rotated values from rope_scaling / rope_parameters. */
 nb_status nb_family_rope(nb_doc *doc, nb_model_config *c, size_t dim, bool interleaved,
                          nb_error *err);
 /* (d_nope + d_rope)^-0.5 with the mscale rule of DeepSeek. */

@@ -92,7 +92,7 @@ static nb_status bad_rope(const rope_reader *r, const char *what, nb_error *err)
 static nb_status rope_default(rope_reader *r, nb_error *err)
 {
     (void)err;
-    for (size_t j = 0; j < r->dim / 2; j++) r->c->rope.inv_freq[j] = (float)base_freq(r, j);
+    for (size_t j = 0; j < r->dim / 2; j++) r->c->attn[0].rope.inv_freq[j] = (float)base_freq(r, j);
     return NB_OK;
 }
 
@@ -102,7 +102,7 @@ static nb_status rope_linear(rope_reader *r, nb_error *err)
     if (!rope_f64(r, "factor", &factor) || !(factor > 0))
         return bad_rope(r, "factor is missing", err);
     for (size_t j = 0; j < r->dim / 2; j++)
-        r->c->rope.inv_freq[j] = (float)(base_freq(r, j) / factor);
+        r->c->attn[0].rope.inv_freq[j] = (float)(base_freq(r, j) / factor);
     return NB_OK;
 }
 
@@ -138,13 +138,13 @@ static nb_status rope_yarn(rope_reader *r, nb_error *err)
     if (low == high) high += 0.001;
     for (size_t j = 0; j < r->dim / 2; j++) {
         const double ramp = fmin(fmax(((double)j - low) / (high - low), 0), 1), f = base_freq(r, j);
-        r->c->rope.inv_freq[j] = (float)(f * (1 - ramp) + f / factor * ramp);
+        r->c->attn[0].rope.inv_freq[j] = (float)(f * (1 - ramp) + f / factor * ramp);
     }
     const bool both =
         rope_f64(r, "mscale", &m) && rope_f64(r, "mscale_all_dim", &m_all) && m != 0 && m_all != 0;
     att = both ? mscale(factor, m) / mscale(factor, m_all) : mscale(factor, 1);
     (void)rope_f64(r, "attention_factor", &att);
-    r->c->rope.factor = (float)att;
+    r->c->attn[0].rope.factor = (float)att;
     return NB_OK;
 }
 
@@ -161,7 +161,7 @@ static nb_status rope_llama3(rope_reader *r, nb_error *err)
         const double g = wave < r->orig / hi   ? f
                          : wave > r->orig / lo ? f / factor
                                                : (1 - s) * f / factor + s * f;
-        r->c->rope.inv_freq[j] = (float)g;
+        r->c->attn[0].rope.inv_freq[j] = (float)g;
     }
     return NB_OK;
 }
@@ -186,7 +186,7 @@ static nb_status longrope_table(rope_reader *r, const char *key, float *out, nb_
 
 static nb_status rope_long(rope_reader *r, nb_error *err)
 {
-    nb_rope_config *p = &r->c->rope;
+    nb_rope_config *p = &r->c->attn[0].rope;
     NB_TRY(longrope_table(r, "short_factor", p->inv_freq, err));
     NB_TRY(longrope_table(r, "long_factor", p->inv_freq_long, err));
     p->switch_tok = (size_t)r->orig;
@@ -211,9 +211,9 @@ nb_status nb_family_rope(nb_doc *doc, nb_model_config *c, size_t dim, bool inter
 {
     rope_reader r = { .doc = doc, .c = c, .dict = rope_dict(doc), .dim = dim, .theta = 10000 };
     NB_TRY(check_dict(doc, err));
-    c->rope.dim = dim;
-    c->rope.interleaved = interleaved;
-    c->rope.factor = 1;
+    c->attn[0].rope.dim = dim;
+    c->attn[0].rope.interleaved = interleaved;
+    c->attn[0].rope.factor = 1;
     if (dim == 0 || dim % 2 || dim / 2 > NB_MAX_ROPE_PAIR)
         return nb_fail(err, NB_ERR_UNSUPPORTED,
                        "%s: %zu rotated values per head, expected an even number from 2 to %d",
@@ -233,10 +233,12 @@ nb_status nb_family_rope(nb_doc *doc, nb_model_config *c, size_t dim, bool inter
         if (!strcmp(type, rope_rules[i].type)) {
             NB_TRY(rope_rules[i].fn(&r, err));
             for (size_t j = 0; j < dim / 2; j++)
-                if (!isfinite(c->rope.inv_freq[j]) || !isfinite(c->rope.inv_freq_long[j]))
+                if (!isfinite(c->attn[0].rope.inv_freq[j]) ||
+                    !isfinite(c->attn[0].rope.inv_freq_long[j]))
                     return bad_rope(&r, "frequencies overflow", err);
-            return isfinite(c->rope.factor) ? nb_doc_check(doc, err)
-                                            : bad_rope(&r, "attention factor overflows", err);
+            return isfinite(c->attn[0].rope.factor)
+                       ? nb_doc_check(doc, err)
+                       : bad_rope(&r, "attention factor overflows", err);
         }
     return nb_fail(
         err, NB_ERR_UNSUPPORTED,
@@ -248,14 +250,15 @@ nb_status nb_family_rope(nb_doc *doc, nb_model_config *c, size_t dim, bool inter
 nb_status nb_family_mla_scale(nb_doc *doc, nb_model_config *c, nb_error *err)
 {
     rope_reader r = { .doc = doc, .c = c, .dict = rope_dict(doc) };
-    double scale = 1 / sqrt((double)(c->d_nope + c->d_rope)), all = 0, factor = 1;
+    double scale = 1 / sqrt((double)(c->attn[0].d_nope + c->attn[0].d_rope)), all = 0, factor = 1;
     if (r.dict && strcmp(rope_type(doc, r.dict), "default") != 0 &&
         rope_f64(&r, "mscale_all_dim", &all) && all != 0 && rope_f64(&r, "factor", &factor)) {
         const double m = mscale(factor, all);
         scale *= m * m;
     }
-    c->softmax_scale = (float)scale;
-    if (!isfinite(c->softmax_scale)) return bad_rope(&r, "the softmax scale overflows", err);
+    c->attn[0].softmax_scale = (float)scale;
+    if (!isfinite(c->attn[0].softmax_scale))
+        return bad_rope(&r, "the softmax scale overflows", err);
     return nb_doc_check(doc, err);
 }
 

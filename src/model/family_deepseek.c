@@ -27,14 +27,14 @@ static const char *const known_mla[] = {
 };
 
 #define MLA_FIELDS(q_def, kv_def, nope_def, rope_def, v_def, eps_def, pos_def)                     \
-    NB_F_SIZE("kv_lora_rank", kv_lora, kv_def, 1, 65536),                                          \
-        NB_F_SIZE("qk_nope_head_dim", d_nope, nope_def, 1, 65536),                                 \
-        NB_F_SIZE("qk_rope_head_dim", d_rope, rope_def, 2, 2 * NB_MAX_ROPE_PAIR),                  \
-        NB_F_SIZE("v_head_dim", d_v, v_def, 1, 65536),                                             \
+    NB_F_SIZE("kv_lora_rank", attn[0].kv_lora, kv_def, 1, 65536),                                  \
+        NB_F_SIZE("qk_nope_head_dim", attn[0].d_nope, nope_def, 1, 65536),                         \
+        NB_F_SIZE("qk_rope_head_dim", attn[0].d_rope, rope_def, 2, 2 * NB_MAX_ROPE_PAIR),          \
+        NB_F_SIZE("v_head_dim", attn[0].d_v, v_def, 1, 65536),                                     \
         NB_F_F32("rms_norm_eps", eps, eps_def, 1e-30, 1),                                          \
         NB_F_SIZE("max_position_embeddings", max_pos, pos_def, 1, 1u << 30),                       \
         NB_F_SIZE("intermediate_size", inter, NAN, 1, NB_DIM_MAX),                                 \
-        NB_F_BOOL("attention_bias", qa_bias, 0)
+        NB_F_BOOL("attention_bias", attn[0].qa_bias, 0)
 
 #define MOE_FIELDS(exp_def, shared_def, inter_def, scale_def)                                      \
     NB_F_SIZE("n_routed_experts", n_expert, exp_def, 0, 4096),                                     \
@@ -50,19 +50,19 @@ static const char *const known_mla[] = {
 /* q_lora_rank: null means a plain q_proj, absent means the class default. */
 static nb_status read_q_lora(nb_doc *doc, nb_model_config *c, size_t absent, nb_error *err)
 {
-    c->q_lora = nb_doc_present(doc, "q_lora_rank") ? 0 : absent;
-    if (c->q_lora) nb_config_assume(c, "q_lora_rank", (double)c->q_lora);
-    (void)nb_doc_size(doc, "q_lora_rank", 0, 65536, &c->q_lora);
+    c->attn[0].q_lora = nb_doc_present(doc, "q_lora_rank") ? 0 : absent;
+    if (c->attn[0].q_lora) nb_config_assume(c, "q_lora_rank", (double)c->attn[0].q_lora);
+    (void)nb_doc_size(doc, "q_lora_rank", 0, 65536, &c->attn[0].q_lora);
     return nb_doc_check(doc, err);
 }
 
 static nb_status finish_mla(nb_doc *doc, nb_model_config *c, size_t q_lora, bool interleaved,
                             nb_error *err)
 {
-    c->attn = NB_ATTN_MLA;
-    c->o_bias = c->qa_bias;
+    c->attn[0].kind = NB_ATTN_MLA;
+    c->attn[0].o_bias = c->attn[0].qa_bias;
     NB_TRY(read_q_lora(doc, c, q_lora, err));
-    NB_TRY(nb_family_rope(doc, c, c->d_rope, interleaved, err));
+    NB_TRY(nb_family_rope(doc, c, c->attn[0].d_rope, interleaved, err));
     return nb_family_mla_scale(doc, c, err);
 }
 
@@ -189,7 +189,7 @@ static nb_status glm_finish(nb_doc *doc, nb_model_config *c, nb_error *err)
     size_t n = 0;
     (void)nb_doc_bool(doc, "rope_interleave", &interleaved);
     /* The class knows head_dim as another name of qk_rope_head_dim, and it wins. */
-    (void)nb_doc_size(doc, "head_dim", 2, 2 * NB_MAX_ROPE_PAIR, &c->d_rope);
+    (void)nb_doc_size(doc, "head_dim", 2, 2 * NB_MAX_ROPE_PAIR, &c->attn[0].d_rope);
     null_counts(doc, c);
     dense_first(c, 1);
     if (nb_doc_strs(doc, "mlp_layer_types", kind, NB_MAX_LAYER, &n)) {
@@ -248,13 +248,13 @@ static const char *const known_minicpm[] = {
     "attention_bias", "hidden_act",  "mup_base_model", NULL,
 };
 static const nb_field minicpm_fields[] = {
-    NB_F_SIZE("kv_lora_rank", kv_lora, 256, 1, 65536),
-    NB_F_SIZE("qk_nope_head_dim", d_nope, 64, 1, 65536),
-    NB_F_SIZE("qk_rope_head_dim", d_rope, 32, 2, 2 * NB_MAX_ROPE_PAIR),
+    NB_F_SIZE("kv_lora_rank", attn[0].kv_lora, 256, 1, 65536),
+    NB_F_SIZE("qk_nope_head_dim", attn[0].d_nope, 64, 1, 65536),
+    NB_F_SIZE("qk_rope_head_dim", attn[0].d_rope, 32, 2, 2 * NB_MAX_ROPE_PAIR),
     NB_F_F32("rms_norm_eps", eps, 1e-5, 1e-30, 1),
     NB_F_SIZE("max_position_embeddings", max_pos, 32768, 1, 1u << 30),
     NB_F_SIZE("intermediate_size", inter, NAN, 1, NB_DIM_MAX),
-    NB_F_BOOL("attention_bias", qa_bias, 0),
+    NB_F_BOOL("attention_bias", attn[0].qa_bias, 0),
     NB_F_BOOL("mlp_bias", mlp_bias, 0),
     NB_F_F32("scale_emb", embed_factor, 12, -1e6, 1e6),
     NB_F_BOOL("tie_word_embeddings", tied, 1),
@@ -271,10 +271,11 @@ static nb_status minicpm_finish(nb_doc *doc, nb_model_config *c, nb_error *err)
     (void)nb_doc_f64(doc, "dim_model_base", &base);
     c->branch_factor = depth != 0 ? (float)(depth / sqrt((double)c->n_layer)) : 1.0f;
     c->logit_factor = base != 0 ? (float)(base / (double)c->hidden) : 1.0f;
-    c->d_v = c->hidden / c->n_head;
-    (void)nb_doc_size(doc, "v_head_dim", 1, 65536, &c->d_v);
+    c->attn[0].d_v = c->hidden / c->attn[0].n_head;
+    (void)nb_doc_size(doc, "v_head_dim", 1, 65536, &c->attn[0].d_v);
     NB_TRY(nb_doc_check(doc, err));
-    if (c->d_v == 0) return nb_fail(err, NB_ERR_FORMAT, "%s: v_head_dim is 0", nb_doc_name(doc));
+    if (c->attn[0].d_v == 0)
+        return nb_fail(err, NB_ERR_FORMAT, "%s: v_head_dim is 0", nb_doc_name(doc));
     dense_first(c, c->n_layer);
     return finish_mla(doc, c, 768, false, err);
 }

@@ -90,7 +90,7 @@ static void *new_matrix(folder *x, const nb_weight *shape, nb_wtype type, nb_wei
 static nb_status fold_kv_a(folder *x, nb_weight *w, const float **bias)
 {
     const nb_weight *old = &x->l->kv_a;
-    const size_t n = x->m->c.kv_lora, n_col = old->n_col;
+    const size_t n = nb_layer_attn(&x->m->c, x->layer)->kv_lora, n_col = old->n_col;
     if (!x->f->perm) return NB_OK;
     const nb_wtype type = old->type == NB_W_FP8B ? NB_W_BF16 : old->type;
     char *data = new_matrix(x, old, type, w);
@@ -178,7 +178,7 @@ static nb_status fold_kv_b(folder *x, nb_weight *w)
 
 static nb_status fold_norm(folder *x, const float **gamma, const float **mean)
 {
-    const size_t n = x->m->c.kv_lora;
+    const size_t n = nb_layer_attn(&x->m->c, x->layer)->kv_lora;
     float *g = nb_arena_array(&x->m->arena, n, sizeof *g);
     float *m = x->f->mean ? nb_arena_array(&x->m->arena, n, sizeof *m) : NULL;
     if (!g || (x->f->mean && !m)) return no_memory(x);
@@ -205,15 +205,18 @@ static nb_status fold_norm(folder *x, const float **gamma, const float **mean)
 static nb_status fold_output(folder *x, const float **bias)
 {
     const nb_model_config *c = &x->m->c;
-    const size_t n_v = c->n_head * c->d_v;
+    const nb_attn_config *attn = nb_layer_attn(c, x->layer);
+    const size_t n_v = attn->n_head * attn->d_v;
     if (!x->f->mean) return NB_OK;
     float *b = nb_arena_array(&x->m->arena, c->hidden, sizeof *b);
     double *u = x->wide;
     if (!b) return no_memory(x);
     for (size_t k = 0; k < n_v; k++) {
-        read_row(&x->l->kv_b, k / c->d_v * (c->d_nope + c->d_v) + c->d_nope + k % c->d_v, x->row);
+        read_row(&x->l->kv_b,
+                 k / attn->d_v * (attn->d_nope + attn->d_v) + attn->d_nope + k % attn->d_v, x->row);
         u[k] = 0;
-        for (size_t i = 0; i < c->kv_lora; i++) u[k] += (double)x->row[i] * (double)x->f->mean[i];
+        for (size_t i = 0; i < attn->kv_lora; i++)
+            u[k] += (double)x->row[i] * (double)x->f->mean[i];
     }
     for (size_t j = 0; j < c->hidden; j++) {
         double sum = x->l->o_b ? (double)x->l->o_b[j] : 0;
@@ -234,8 +237,9 @@ static nb_status fold_output(folder *x, const float **bias)
 static nb_status check(folder *x)
 {
     const nb_fold *f = x->f;
-    const size_t n = x->m->c.kv_lora;
-    if (x->m->c.attn != NB_ATTN_MLA)
+    const nb_attn_config *attn = nb_layer_attn(&x->m->c, x->layer);
+    const size_t n = attn->kv_lora;
+    if (attn->kind != NB_ATTN_MLA)
         return nb_fail(x->err, NB_ERR_UNSUPPORTED, "transforms of the KV cache need MLA");
     if (x->l->kv_mean || x->l->kv_hadamard)
         return nb_fail(x->err, NB_ERR_INTERNAL, "layer %zu: is already transformed", x->layer);
@@ -261,11 +265,12 @@ static nb_status check(folder *x)
 static nb_status fold(folder *x)
 {
     const nb_model_config *c = &x->m->c;
+    const nb_attn_config *attn = nb_layer_attn(c, x->layer);
     nb_layer y = *x->l;
     NB_TRY(check(x));
-    const size_t n_v = c->n_head * c->d_v;
+    const size_t n_v = attn->n_head * attn->d_v;
     size_t n = c->hidden > n_v ? c->hidden : n_v;
-    n = n > c->kv_lora ? n : c->kv_lora;
+    n = n > attn->kv_lora ? n : attn->kv_lora;
     x->row = nb_arena_array(&x->scratch, n, sizeof *x->row);
     x->wide = nb_arena_array(&x->scratch, n, sizeof *x->wide);
     if (!x->row || !x->wide) return no_memory(x);
@@ -278,7 +283,7 @@ static nb_status fold(folder *x)
     bytes += nb_weight_bytes(&y.kv_a) + nb_weight_bytes(&y.kv_b);
     bytes -= nb_weight_bytes(&x->l->kv_a) + nb_weight_bytes(&x->l->kv_b);
     if (y.o_b && !x->l->o_b) bytes += c->hidden * sizeof *y.o_b;
-    if (y.kv_mean) bytes += c->kv_lora * sizeof *y.kv_mean;
+    if (y.kv_mean) bytes += attn->kv_lora * sizeof *y.kv_mean;
     x->m->weight_bytes = bytes;
     *x->l = y;
     return NB_OK;

@@ -8,11 +8,11 @@ nb_kv_type nb_kv_type_own(const nb_model_config *c)
     return c->dtype[5] == '3' ? NB_KV_F32 : NB_KV_BF16; /* "float32" */
 }
 
-nb_status nb_kv_record(const nb_model_config *c, nb_kv_type type, nb_rope_fmt rope, nb_record *out,
+nb_status nb_kv_record(const nb_attn_config *a, nb_kv_type type, nb_rope_fmt rope, nb_record *out,
                        nb_error *err)
 {
     nb_record_opts o;
-    nb_model_record_opts(c, type, nb_kv_mode_default(type), rope, &o);
+    nb_model_record_opts(a, type, nb_kv_mode_default(type), rope, &o);
     return nb_record_init(out, &o, err);
 }
 
@@ -40,12 +40,22 @@ size_t nb_kv_plane_offsets(const nb_record *record, size_t n_layer, size_t *off,
     return n;
 }
 
-size_t nb_kv_tail_bytes(const nb_record *record, size_t n_layer)
+size_t nb_kv_tail_offsets(const nb_record *record, size_t n_layer, size_t *off)
 {
-    return n_layer * NB_PAGE_TOK * record[0].n_values * sizeof(float);
+    size_t n = 0;
+    for (size_t i = 0; i <= n_layer; i++) {
+        if (off) off[i] = n;
+        if (i < n_layer) n += NB_PAGE_TOK * record[i].n_values;
+    }
+    return n * sizeof(float);
 }
 
-size_t nb_kv_sink_bytes(const nb_record *record, size_t n_layer, size_t n_sink)
+size_t nb_kv_sink_offsets(const nb_record *record, size_t n_layer, size_t n_sink, size_t *off)
 {
-    return n_layer * n_sink * record[0].n_values * sizeof(uint16_t);
+    size_t n = 0;
+    for (size_t i = 0; i <= n_layer; i++) {
+        if (off) off[i] = n;
+        if (i < n_layer) n += n_sink * record[i].n_values;
+    }
+    return n * sizeof(uint16_t);
 }

@@ -69,38 +69,55 @@ static void add_mlp(hasher *h, const nb_mlp *m)
     add_matrix(h, &m->down, false);
 }
 
+static void add_attention(hasher *h, const nb_attn_config *a)
+{
+    const size_t n[] = { a->kind,     a->n_head,  a->q_lora,   a->kv_lora,
+                         a->d_nope,   a->d_rope,  a->d_v,      a->n_kv_head,
+                         a->head_dim, a->qk_norm, a->rope.dim, a->rope.interleaved };
+    for (size_t i = 0; i < NB_COUNT(n); i++) add_size(h, n[i]);
+    add(h, &a->eps_lora, sizeof a->eps_lora);
+}
+
 static void add_config(hasher *h, const nb_model_config *c)
 {
     static const char version[] = "nibble model 1"; /* hashed with its terminating 0 */
-    const size_t n[] = { c->attn,      c->n_vocab,  c->hidden,  c->n_layer,  c->n_head,
-                         c->q_lora,    c->kv_lora,  c->d_nope,  c->d_rope,   c->d_v,
-                         c->n_kv_head, c->head_dim, c->qk_norm, c->inter,    c->moe_inter,
-                         c->n_expert,  c->n_shared, c->top_k,   c->rope.dim, c->rope.interleaved };
-    const float x[] = { c->eps, c->eps_lora, c->embed_factor, c->branch_factor };
+    const nb_attn_config *attn = &c->attn[0];
+    const size_t n[] = { attn->kind,    c->n_vocab,   c->hidden,       c->n_layer,
+                         attn->n_head,  attn->q_lora, attn->kv_lora,   attn->d_nope,
+                         attn->d_rope,  attn->d_v,    attn->n_kv_head, attn->head_dim,
+                         attn->qk_norm, c->inter,     c->moe_inter,    c->n_expert,
+                         c->n_shared,   c->top_k,     attn->rope.dim,  attn->rope.interleaved };
+    const float x[] = { c->eps, attn->eps_lora, c->embed_factor, c->branch_factor };
     add(h, version, sizeof version);
     add(h, c->family, strlen(c->family) + 1);
     for (size_t i = 0; i < NB_COUNT(n); i++) add_size(h, n[i]);
     add(h, x, sizeof x);
+    if (c->n_attn == 1) return;
+    for (size_t k = 1; k < c->n_attn; k++) add_attention(h, &c->attn[k]);
+    add(h, c->attn_of, c->n_layer);
 }
 
-static void add_layer(hasher *h, const nb_model_config *c, const nb_layer *l)
+static void add_layer(hasher *h, const nb_model *m, size_t layer)
 {
-    const bool mla = c->attn == NB_ATTN_MLA;
-    const size_t kv_w = c->n_kv_head * c->head_dim;
+    const nb_model_config *c = &m->c;
+    const nb_layer *l = &m->layer[layer];
+    const nb_attn_config *attn = nb_layer_attn(c, layer);
+    const bool mla = attn->kind == NB_ATTN_MLA;
+    const size_t kv_w = attn->n_kv_head * attn->head_dim;
     add_vector(h, l->in_norm, c->hidden);
     if (mla) {
         add_matrix(h, &l->kv_a, true);
-        add_vector(h, l->kv_a_b, c->kv_lora + c->d_rope);
-        add_vector(h, l->kv_a_norm, c->kv_lora);
+        add_vector(h, l->kv_a_b, attn->kv_lora + attn->d_rope);
+        add_vector(h, l->kv_a_norm, attn->kv_lora);
         add_matrix(h, &l->kv_b, true);
-        add_vector(h, l->q_a_norm, c->q_lora);
+        add_vector(h, l->q_a_norm, attn->q_lora);
     } else {
         add_matrix(h, &l->k, true);
         add_matrix(h, &l->v, true);
         add_vector(h, l->k_b, kv_w);
         add_vector(h, l->v_b, kv_w);
-        add_vector(h, l->k_norm, c->head_dim);
-        add_vector(h, l->q_norm, c->head_dim);
+        add_vector(h, l->k_norm, attn->head_dim);
+        add_vector(h, l->q_norm, attn->head_dim);
     }
     add_matrix(h, &l->q, false);
     add_matrix(h, &l->q_a, false);
@@ -123,7 +140,7 @@ nb_status nb_model_hash(const nb_model *m, char hex[65], nb_error *err)
     if (h.ok) add_matrix(&h, &m->embed, false);
     if (h.ok) add_matrix(&h, &m->head, false);
     if (h.ok) add_vector(&h, m->final_norm, m->c.hidden);
-    for (size_t i = 0; h.ok && i < m->c.n_layer; i++) add_layer(&h, &m->c, &m->layer[i]);
+    for (size_t i = 0; h.ok && i < m->c.n_layer; i++) add_layer(&h, m, i);
     h.ok = h.ok && EVP_DigestFinal_ex(h.ctx, sum, &n) == 1 && n == sizeof sum;
     EVP_MD_CTX_free(h.ctx);
     if (!h.ok) return nb_fail(err, NB_ERR_INTERNAL, "the model's hash cannot be computed");

@@ -92,7 +92,7 @@ static nb_status quantize(void *ctx, const char *name, nb_weight *w)
     const size_t n_bytes = old.n_row * old.n_col * nb_wtype_bytes(old.type);
     nb_source_drop(q->o->source, old.data, n_bytes);
     q->done += n_bytes;
-    if (q->o->progress) q->o->progress(q->o->progress_ctx, "INT8 weights", q->done, q->total);
+    if (q->o->progress) q->o->progress(q->o->progress_ctx, "quantising weights", q->done, q->total);
     return NB_OK;
 }
 
@@ -138,7 +138,7 @@ nb_status nb_model_quantize(nb_model *m, const nb_quantize_options *o, nb_error 
     (void)nb_model_each_matrix(m, measure, &q);
     q.scratch = nb_arena_array(&scratch, nb_dev_n_worker(o->dev) * q.widest, sizeof *q.scratch);
     if (!q.scratch) return nb_fail(err, NB_ERR_NOMEM, "out of memory for INT8 weights");
-    if (o->progress) o->progress(o->progress_ctx, "INT8 weights", 0, q.total);
+    if (o->progress) o->progress(o->progress_ctx, "quantising weights", 0, q.total);
     const nb_status st = nb_model_each_matrix(m, quantize, &q);
     nb_arena_deinit(&scratch);
     if (st != NB_OK) return st;

@@ -48,14 +48,15 @@ static int half_log2(double x)
 nb_status nb_rope_balance(nb_model *m, size_t layer, nb_error *err)
 {
     const nb_model_config *c = &m->c;
+    const nb_attn_config *attn = nb_layer_attn(c, layer);
     nb_layer *l = &m->layer[layer];
-    const size_t half = c->d_rope / 2, step = c->rope.interleaved ? 1 : half;
-    float *k = nb_arena_array(&m->arena, 2 * c->d_rope, sizeof *k), *q = k + c->d_rope;
+    const size_t half = attn->d_rope / 2, step = attn->rope.interleaved ? 1 : half;
+    float *k = nb_arena_array(&m->arena, 2 * attn->d_rope, sizeof *k), *q = k + attn->d_rope;
     float *scratch = nb_arena_array(&m->arena, c->hidden, sizeof *scratch);
     bool any = false;
     if (!k || !scratch) return nb_fail(err, NB_ERR_NOMEM, "out of memory for layer %zu", layer);
     for (size_t p = 0; p < half; p++) {
-        const size_t at = c->rope.interleaved ? 2 * p : p, row = c->kv_lora + at;
+        const size_t at = attn->rope.interleaved ? 2 * p : p, row = attn->kv_lora + at;
         const double power = row_power(c, l, row, scratch) + row_power(c, l, row + step, scratch);
         int e = power > 0 && isfinite(power) ? -half_log2(power) : 0;
         e = e > MAX_LOG2 ? MAX_LOG2 : e < -MAX_LOG2 ? -MAX_LOG2 : e;

@@ -5,108 +5,22 @@
 #include <string.h>
 
 #include "kernel/embed/embed.h"
-#include "model/model.h"
+#include "model/attention.h"
 
 enum { NAME_BYTES = 192 };
 
-/* Conditions, as bits of the configuration. */
-enum {
-    IF_MLA = 1 << 0,
-    IF_GQA = 1 << 1,
-    IF_QLORA = 1 << 2,
-    IF_NO_QLORA = 1 << 3,
-    IF_QA_BIAS = 1 << 4,
-    IF_O_BIAS = 1 << 5,
-    IF_Q_BIAS = 1 << 6,
-    IF_KV_BIAS = 1 << 7,
-    IF_QK_NORM = 1 << 8
-};
-/* Dimensions by name. */
-typedef enum dim_id {
-    D_NONE,
-    D_HIDDEN,
-    D_QLORA,
-    D_KV,
-    D_KVA,
-    D_QK,
-    D_KVB,
-    D_HV,
-    D_QH,
-    D_KVH,
-    D_HEAD
-} dim_id;
-
-typedef struct tensor_row {
-    const char *name;
-    size_t off;        /* in nb_layer: an nb_weight, or a const float * for vectors */
-    dim_id rows, cols; /* cols D_NONE: a vector */
-    unsigned when;
-    bool ones; /* what a dummy vector holds: norms 1, biases 0 */
-} tensor_row;
-
 #define AT(member) offsetof(nb_layer, member)
-static const tensor_row attn_rows[] = {
-    { "input_layernorm.weight", AT(in_norm), D_HIDDEN, D_NONE, 0, true },
-    { "post_attention_layernorm.weight", AT(post_norm), D_HIDDEN, D_NONE, 0, true },
-    { "self_attn.q_proj.weight", AT(q), D_QK, D_HIDDEN, IF_MLA | IF_NO_QLORA, false },
-    { "self_attn.q_a_proj.weight", AT(q_a), D_QLORA, D_HIDDEN, IF_MLA | IF_QLORA, false },
-    { "self_attn.q_a_proj.bias", AT(q_a_b), D_QLORA, D_NONE, IF_MLA | IF_QLORA | IF_QA_BIAS,
-      false },
-    { "self_attn.q_a_layernorm.weight", AT(q_a_norm), D_QLORA, D_NONE, IF_MLA | IF_QLORA, true },
-    { "self_attn.q_b_proj.weight", AT(q_b), D_QK, D_QLORA, IF_MLA | IF_QLORA, false },
-    { "self_attn.kv_a_proj_with_mqa.weight", AT(kv_a), D_KVA, D_HIDDEN, IF_MLA, false },
-    { "self_attn.kv_a_proj_with_mqa.bias", AT(kv_a_b), D_KVA, D_NONE, IF_MLA | IF_QA_BIAS, false },
-    { "self_attn.kv_a_layernorm.weight", AT(kv_a_norm), D_KV, D_NONE, IF_MLA, true },
-    { "self_attn.kv_b_proj.weight", AT(kv_b), D_KVB, D_KV, IF_MLA, false },
-    { "self_attn.o_proj.weight", AT(o), D_HIDDEN, D_HV, IF_MLA, false },
-    { "self_attn.q_proj.weight", AT(q), D_QH, D_HIDDEN, IF_GQA, false },
-    { "self_attn.q_proj.bias", AT(q_b_bias), D_QH, D_NONE, IF_GQA | IF_Q_BIAS, false },
-    { "self_attn.k_proj.weight", AT(k), D_KVH, D_HIDDEN, IF_GQA, false },
-    { "self_attn.k_proj.bias", AT(k_b), D_KVH, D_NONE, IF_GQA | IF_KV_BIAS, false },
-    { "self_attn.v_proj.weight", AT(v), D_KVH, D_HIDDEN, IF_GQA, false },
-    { "self_attn.v_proj.bias", AT(v_b), D_KVH, D_NONE, IF_GQA | IF_KV_BIAS, false },
-    { "self_attn.q_norm.weight", AT(q_norm), D_HEAD, D_NONE, IF_GQA | IF_QK_NORM, true },
-    { "self_attn.k_norm.weight", AT(k_norm), D_HEAD, D_NONE, IF_GQA | IF_QK_NORM, true },
-    { "self_attn.o_proj.weight", AT(o), D_HIDDEN, D_QH, IF_GQA, false },
-    { "self_attn.o_proj.bias", AT(o_b), D_HIDDEN, D_NONE, IF_O_BIAS, false },
+/* What every layer has beside its attention (attention.h). */
+static const nb_tensor_row norm_rows[] = {
+    { "input_layernorm.weight", AT(in_norm), nb_dim_hidden, NULL, NULL, true },
+    { "post_attention_layernorm.weight", AT(post_norm), nb_dim_hidden, NULL, NULL, true },
 };
 
 typedef struct loader {
     nb_model *m;
     nb_source *s; /* NULL: shapes only */
     nb_error *err;
-    unsigned have; /* conditions that hold */
 } loader;
-
-static size_t dim_of(const nb_model_config *c, dim_id d)
-{
-    switch (d) {
-    case D_NONE: return 0;
-    case D_HIDDEN: return c->hidden;
-    case D_QLORA: return c->q_lora;
-    case D_KV: return c->kv_lora;
-    case D_KVA: return c->kv_lora + c->d_rope;
-    case D_QK: return c->n_head * (c->d_nope + c->d_rope);
-    case D_KVB: return c->n_head * (c->d_nope + c->d_v);
-    case D_HV: return c->n_head * c->d_v;
-    case D_QH: return c->n_head * c->head_dim;
-    case D_KVH: return c->n_kv_head * c->head_dim;
-    case D_HEAD: return c->head_dim;
-    }
-    return 0;
-}
-
-static unsigned conditions(const nb_model_config *c)
-{
-    unsigned h = c->attn == NB_ATTN_MLA ? IF_MLA : IF_GQA;
-    h |= c->q_lora ? IF_QLORA : IF_NO_QLORA;
-    if (c->qa_bias) h |= IF_QA_BIAS;
-    if (c->o_bias) h |= IF_O_BIAS;
-    if (c->q_bias) h |= IF_Q_BIAS;
-    if (c->kv_bias) h |= IF_KV_BIAS;
-    if (c->qk_norm) h |= IF_QK_NORM;
-    return h;
-}
 
 static nb_wtype wtype_of(nb_dtype t)
 {
@@ -239,24 +153,29 @@ static nb_status take_moe(loader *l, size_t i, nb_layer *y)
     return take_mlp(l, name, c->n_shared * c->moe_inter, c->mlp_bias, &y->mlp);
 }
 
+static nb_status take_row(loader *l, const nb_tensor_row *r, size_t layer)
+{
+    const nb_model_config *c = &l->m->c;
+    const nb_attn_config *a = nb_layer_attn(c, layer);
+    char name[NAME_BYTES];
+    if (r->when && !r->when(a)) return NB_OK;
+    (void)snprintf(name, sizeof name, "model.layers.%zu.%s", layer, r->name);
+    void *at = (char *)&l->m->layer[layer] + r->off;
+    if (r->cols) return take_matrix(l, name, r->rows(c, a), r->cols(c, a), true, at);
+    const float *v;
+    NB_TRY(take_vector(l, name, r->rows(c, a), r->ones, config_dtype(c), &v));
+    memcpy(at, &v, sizeof v);
+    return NB_OK;
+}
+
 static nb_status take_layer(loader *l, size_t i)
 {
     const nb_model_config *c = &l->m->c;
+    const nb_attention *a = nb_layer_attention(c, i);
     nb_layer *y = &l->m->layer[i];
     char name[NAME_BYTES];
-    for (size_t k = 0; k < NB_COUNT(attn_rows); k++) {
-        const tensor_row *r = &attn_rows[k];
-        if ((r->when & ~l->have) != 0) continue;
-        (void)snprintf(name, sizeof name, "model.layers.%zu.%s", i, r->name);
-        void *at = (char *)y + r->off;
-        if (r->cols == D_NONE) {
-            const float *v;
-            NB_TRY(take_vector(l, name, dim_of(c, r->rows), r->ones, config_dtype(c), &v));
-            memcpy(at, &v, sizeof v);
-        } else {
-            NB_TRY(take_matrix(l, name, dim_of(c, r->rows), dim_of(c, r->cols), true, at));
-        }
-    }
+    for (size_t k = 0; k < NB_COUNT(norm_rows); k++) NB_TRY(take_row(l, &norm_rows[k], i));
+    for (size_t k = 0; k < a->n_tensor; k++) NB_TRY(take_row(l, &a->tensor[k], i));
     if (!c->dense[i]) return take_moe(l, i, y);
     (void)snprintf(name, sizeof name, "model.layers.%zu.mlp", i);
     return take_mlp(l, name, c->inter, c->mlp_bias, &y->mlp);
@@ -282,7 +201,7 @@ static nb_status take_all(loader *l, bool dummy)
 static nb_status load(nb_model *m, const nb_model_config *c, nb_source *s, nb_error *err)
 {
     *m = (nb_model){ .c = *c };
-    loader l = { .m = m, .s = s, .err = err, .have = conditions(c) };
+    loader l = { .m = m, .s = s, .err = err };
     m->layer = nb_arena_array(&m->arena, c->n_layer, sizeof *m->layer);
     if (!m->layer) return nb_fail(err, NB_ERR_NOMEM, "out of memory");
     return take_all(&l, !s || nb_source_has(s, "*")); /* only the generator has every tensor */
@@ -298,8 +217,10 @@ nb_status nb_model_shapes(nb_model *m, const nb_model_config *c, nb_error *err)
 nb_status nb_model_load(nb_model *m, const nb_model_config *c, nb_source *s, nb_error *err)
 {
     nb_status st = load(m, c, s, err);
-    for (size_t i = 0; st == NB_OK && c->attn == NB_ATTN_MLA && i < c->n_layer; i++)
-        st = nb_rope_balance(m, i, err);
+    for (size_t i = 0; st == NB_OK && i < c->n_layer; i++) {
+        const nb_attention *a = nb_layer_attention(c, i);
+        if (a->loaded) st = a->loaded(m, i, err);
+    }
     if (st != NB_OK) nb_model_deinit(m);
     return st;
 }
@@ -342,12 +263,13 @@ static nb_status each_of_mlp(nb_mlp *p, const char *prefix, nb_matrix_fn *fn, vo
 
 static nb_status each_of_layer(nb_model *m, size_t i, nb_matrix_fn *fn, void *ctx)
 {
-    const unsigned have = conditions(&m->c);
+    const nb_attn_config *a = nb_layer_attn(&m->c, i);
+    const nb_attention *kind = nb_attention_of(a->kind);
     nb_layer *y = &m->layer[i];
     char name[NAME_BYTES];
-    for (size_t k = 0; k < NB_COUNT(attn_rows); k++) {
-        const tensor_row *r = &attn_rows[k];
-        if ((r->when & ~have) != 0 || r->cols == D_NONE) continue;
+    for (size_t k = 0; k < kind->n_tensor; k++) {
+        const nb_tensor_row *r = &kind->tensor[k];
+        if (!r->cols || (r->when && !r->when(a))) continue;
         (void)snprintf(name, sizeof name, "model.layers.%zu.%s", i, r->name);
         NB_TRY(fn(ctx, name, (nb_weight *)(void *)((char *)y + r->off)));
     }

@@ -1,9 +1,10 @@
 /* record.h - the byte layout of KV pages and the codecs that fill and read them.
  *
- * A *page* holds NB_PAGE_TOK tokens of one layer.  A token is one or two
+ * A *page* holds NB_PAGE_TOK tokens of one layer.  A token is one to four
  * *segments*: for MLA the latent (kv_lora_rank values) and the rope key
  * (qk_rope_head_dim values); for GQA the keys and the values of all KV heads.
  * A segment is n_vec vectors of dim values; each vector has its own scales.
+ * Outside a page the values of a token follow each other, segment by segment.
  *
  * Pages are planar.  Plane order: for each segment its codes and its block
  * scales, each at a multiple of 128 bytes, then, from the next such multiple on
@@ -31,46 +32,46 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "num/formats.h"
 
-enum { NB_PAGE_TOK = 64, NB_MAX_OUTLIER = 64 };
+enum { NB_PAGE_TOK = 64, NB_MAX_SEG = 4, NB_MAX_OUTLIER = 64 };
 
-/* --kv-cache-dtype.  Values are stored in files and on the wire: never reused. */
+/* --kv-cache-dtype: NB_KV_BF16, NB_KV_NVFP4, ...  What each is: traits.h. */
 typedef enum nb_kv_type {
-    NB_KV_BF16 = 0,
-    NB_KV_FP8 = 1,
-    NB_KV_NVFP4 = 2,
-    NB_KV_IF4 = 3,
-    NB_KV_MXFP4 = 4,
-    NB_KV_INT4 = 5,
-    NB_KV_FP8_DS_MLA = 6,
-    NB_KV_F32 = 7, /* auto for float32 checkpoints; nothing is rounded */
-    NB_KV_TYPE_COUNT
+#define X(NAME, trait) NB_KV_##NAME,
+    NB_KV_TYPES(X)
+#undef X
+        NB_KV_TYPE_COUNT
 } nb_kv_type;
 
 /* How the encoder of nvfp4 / if4 picks block scales; the decoder does not care. */
 typedef enum nb_kv_mode { NB_KV_BASIC, NB_KV_4OVER6, NB_KV_SEARCH } nb_kv_mode;
 
-/* What one segment's codes are. */
+/* How a segment is coded: NB_SEG_BF16, NB_SEG_NVFP4, ... */
 typedef enum nb_seg_fmt {
-    NB_SEG_BF16,     /* 2 bytes per value, no scales                                         */
-    NB_SEG_E4M3,     /* 1 byte per value, one UE8M0 outer scale per vector                   */
-    NB_SEG_NVFP4,    /* E2M1 nibbles, an E4M3 scale per 16, one UE8M0 outer scale per vector */
-    NB_SEG_IF4,      /* as NVFP4; bit 7 of a block scale: uniform steps k*S instead of E2M1  */
-    NB_SEG_MXFP4,    /* E2M1 nibbles, a UE8M0 scale per 32, no outer scale                   */
-    NB_SEG_INT4_CH,  /* 4-bit codes, FP16 scale and FP16 minimum per channel and 32 tokens   */
-    NB_SEG_INT4_TOK, /* 4-bit codes, FP16 scale and FP16 minimum per token and 32 channels   */
-    NB_SEG_F32,      /* 4 bytes per value, no scales                                        */
-    NB_SEG_DS_MLA,   /* latent part of a row that also holds the rope key: E4M3, a float     */
-                     /* scale per 128; the rope key is segment 1, BF16, with the same stride */
-        NB_SEG_INT8  /* 1 signed byte per value, one UE8M0 outer scale per vector           */
+#define X(NAME, trait) NB_SEG_##NAME,
+    NB_SEG_FORMATS(X)
+#undef X
+        NB_SEG_COUNT
 } nb_seg_fmt;
 
-/* What the rope key of MLA is stored in (bf16, f32, fp8_ds_mla: always as their own rows say). */
+/* What a segment is to attention: decides its format within a record. */
+typedef enum nb_seg_role {
+    NB_ROLE_LATENT,
+    NB_ROLE_ROPE, /* the rope key of MLA */
+    NB_ROLE_K,
+    NB_ROLE_V,
+    NB_ROLE_COUNT
+} nb_seg_role;
+
+/* What the rope key of MLA is stored in (bf16, f32 and fp8_ds_mla store it in BF16 or F32 regardless). */
 typedef enum nb_rope_fmt { NB_ROPE_FP8, NB_ROPE_BF16, NB_ROPE_INT8 } nb_rope_fmt;
 
 typedef struct nb_record_seg {
     nb_seg_fmt fmt;
+    nb_seg_role role;
     size_t dim, n_vec;              /* values per vector; vectors per token                */
+    size_t first;                   /* place of the first value among the token's values   */
     size_t n_group;                 /* block scales per vector: ceil(dim / group size), 0  */
                                     /* without such a plane, dim for INT4_CH               */
     size_t code_off, code_stride;   /* byte offset of the plane; bytes per token           */
@@ -79,7 +80,7 @@ typedef struct nb_record_seg {
     /* Outlier channels: kept in BF16 in a plane of their own, [64][n_outlier]; the codes see
      * zeros in their places. */
     size_t n_outlier, side_off, side_stride;
-    uint16_t outlier[NB_MAX_OUTLIER]; /* ascending places among the n_vec * dim values      */
+    uint16_t outlier[NB_MAX_OUTLIER]; /* ascending places among the n_vec * dim values     */
     float fixed_scale; /* 0: dynamic.  Else a checkpoint's scale: E4M3 value = code * it;   */
                        /* NVFP4: it stands where 2^(outer - 127) does, and the outer byte is */
                        /* 127 (0 for an all-zero vector as ever)                            */
@@ -90,67 +91,90 @@ typedef struct nb_record {
     nb_kv_type type;
     nb_kv_mode mode;
     size_t n_seg;
-    nb_record_seg seg[2];
+    nb_record_seg seg[NB_MAX_SEG];
     size_t page_bytes; /* multiple of 128 */
     size_t n_values;   /* values per token: sum of n_vec * dim */
 } nb_record;
 
-/* Shape of one token: segment s has n_vec[s] vectors of dim[s] values.
- * is_mla: segment 0 is the latent, segment 1 the rope key; else K and V. */
+typedef struct nb_seg_opts {
+    nb_seg_role role;
+    size_t dim, n_vec;       /* n_vec vectors of dim values per token                     */
+    const uint16_t *outlier; /* borrowed; [n_outlier] ascending, at most NB_MAX_OUTLIER;  */
+    size_t n_outlier;        /* ignored where nothing is rounded (bf16, f32) and by fp8_ds_mla */
+    float fixed_scale;       /* 2^-100..2^100, or 0; segments in E4M3 or NVFP4 only       */
+} nb_seg_opts;
+
 typedef struct nb_record_opts {
     nb_kv_type type;
-    nb_kv_mode mode; /* nvfp4: default NB_KV_4OVER6; if4: default NB_KV_SEARCH;    */
-                     /* without meaning for the other types                       */
-    bool is_mla;
-    nb_rope_fmt rope; /* MLA; without it anything but the default, NB_ROPE_FP8, is refused */
-    size_t dim[2], n_vec[2];
-    const uint16_t *outlier[2]; /* borrowed; [n_outlier] ascending, at most NB_MAX_OUTLIER  */
-    size_t n_outlier[2];        /* not for bf16, f32, fp8_ds_mla: there they are ignored    */
-    float fixed_scale[2];       /* segments in E4M3 or NVFP4 only; 2^-100..2^100, or 0      */
+    nb_kv_mode mode;  /* one that the type has (nb_kv_trait); ignored where it has none   */
+    nb_rope_fmt rope; /* with no rope key anything but NB_ROPE_FP8 is refused             */
+    size_t n_seg;     /* 1..NB_MAX_SEG */
+    nb_seg_opts seg[NB_MAX_SEG];
 } nb_record_opts;
+
+/* Initialisers of the segments of MLA and of GQA. */
+#define NB_SEGS_MLA(d_latent, d_rope)                                                              \
+    .n_seg = 2, .seg = {                                                                           \
+        { .role = NB_ROLE_LATENT, .dim = (d_latent), .n_vec = 1 },                                 \
+        { .role = NB_ROLE_ROPE, .dim = (d_rope), .n_vec = 1 },                                     \
+    }
+#define NB_SEGS_KV(d_k, d_v, n_head)                                                               \
+    .n_seg = 2, .seg = {                                                                           \
+        { .role = NB_ROLE_K, .dim = (d_k), .n_vec = (n_head) },                                    \
+        { .role = NB_ROLE_V, .dim = (d_v), .n_vec = (n_head) },                                    \
+    }
 
 /* Lays out a record.  NB_ERR_UNSUPPORTED with a line naming the reason when the
  * type cannot hold the shape (fp8_ds_mla needs MLA with a latent that is a
  * multiple of 128; dims and vectors must be 1..65536 with at most 2^24 values
- * per token and segment; an MLA segment is one vector). */
+ * per token and segment; a latent and a rope key are one vector each). */
 nb_status nb_record_init(nb_record *r, const nb_record_opts *o, nb_error *err);
+
+/* A latent and a rope key come first. */
+static inline bool nb_record_is_mla(const nb_record *r)
+{
+    return r->n_seg >= 2 && r->seg[0].role == NB_ROLE_LATENT && r->seg[1].role == NB_ROLE_ROPE;
+}
+
+/* Values per token of a segment. */
+static inline size_t nb_seg_values(const nb_record_seg *g)
+{
+    return g->n_vec * g->dim;
+}
 
 /* Average bytes per token including every plane and padding: page_bytes / 64. */
 double nb_record_bytes_per_tok(const nb_record *r);
 
-/* Names as on the command line; nb_kv_type_parse also takes
+/* Names as on the command line; nb_kv_type_parse also takes the aliases
  * fp8_e4m3, bfloat16 and float32.
  * "auto" is resolved by the caller.  Parse returns NB_ERR_ARG. */
 const char *nb_kv_type_name(nb_kv_type t);
 nb_status nb_kv_type_parse(const char *s, nb_kv_type *t);
 nb_status nb_kv_mode_parse(const char *s, nb_kv_mode *m); /* basic, 4over6, search */
+/* The encoder that a type has unless another is asked for; without meaning for types that have one. */
+nb_kv_mode nb_kv_mode_default(nb_kv_type t);
 const char *nb_rope_fmt_name(nb_rope_fmt f);
 nb_status nb_rope_fmt_parse(const char *s, nb_rope_fmt *f); /* fp8, bf16, int8 */
-/* What --kv-rope-dtype is when nothing is said: INT8 for MLA, measured (docs/decisions/017); FP8
- * stands for "no rope key" elsewhere. */
+/* The default of --kv-rope-dtype: INT8 for MLA, measured (docs/decisions/017); FP8 stands for
+ * "no rope key" elsewhere. */
 static inline nb_rope_fmt nb_rope_fmt_default(bool is_mla)
 {
     return is_mla ? NB_ROPE_INT8 : NB_ROPE_FP8;
 }
 
-/* Encodes a full page.  x[s] points to BF16 rows of segment s: token t's values
- * (n_vec * dim, vector by vector) start at x[s] + t * x_stride[s] (in elements).
- * Writes exactly page_bytes bytes (padding is zero).  NB_ERR_NONFINITE if any
- * value is NaN or infinite: then the page is not touched.  The page may not
- * overlap x. */
-nb_status nb_record_encode_page(const nb_record *r, void *page, const uint16_t *const x[2],
-                                const size_t x_stride[2]);
+/* Encodes a full page.  x: BF16 rows of n_values values; token t's row starts at x + t * x_stride
+ * (in elements).  Writes exactly page_bytes bytes (padding is zero).  NB_ERR_NONFINITE if any
+ * value is NaN or infinite: then the page is not touched.  The page may not overlap x. */
+nb_status nb_record_encode_page(const nb_record *r, void *page, const uint16_t *x, size_t x_stride);
 
 /* How many values of a page exceed the largest that their segment's fixed scale can hold
  * (|x| / scale over 448, nvfp4: 2688; they are stored as that largest).  Outlier channels and
  * segments without a fixed scale do not count.  x as above, finite. */
-uint64_t nb_record_count_saturated(const nb_record *r, const uint16_t *const x[2],
-                                   const size_t x_stride[2]);
+uint64_t nb_record_count_saturated(const nb_record *r, const uint16_t *x, size_t x_stride);
 
 /* Stores a full page of an f32 record: as nb_record_encode_page, from floats, so
  * that nothing is rounded.  The caller has checked that all values are finite. */
-void nb_record_store_f32(const nb_record *r, void *page, const float *const x[2],
-                         const size_t x_stride[2]);
+void nb_record_store_f32(const nb_record *r, void *page, const float *x, size_t x_stride);
 
 /* Decodes tokens [tok0, tok0 + n_tok) of segment s to float: token i's values
  * start at out + i * out_stride.  All values are exact in float. */

@@ -41,7 +41,7 @@ typedef struct place {
 static place find(const nb_record_seg *g, const uint8_t *page, size_t t, size_t v)
 {
     return (place){
-        page + g->code_off + t * g->code_stride + v * nb_seg_code_bytes(g->fmt, g->dim),
+        page + g->code_off + t * g->code_stride + v * nb_seg_code_bytes(g),
         page + g->scale_off + t * g->scale_stride + v * g->n_group,
         page[g->outer_off + t * g->outer_stride + v],
     };

@@ -17,7 +17,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { READ_STEP_BYTES = 64 * 1024, LONGEST_PATH = 400, HUGE_BYTES = 2 << 20 };
+#include "base/hash.h"
+#include "os/map_guard.h"
+
+enum {
+    READ_STEP_BYTES = 64 * 1024,
+    PIECE_BYTES = 16 << 20,
+    LONGEST_PATH = 400,
+    HUGE_BYTES = 2 << 20
+};
 
 /* The last part of a long path: the file's name matters, and the line is bounded. */
 static const char *tail(const char *path)
@@ -70,22 +78,45 @@ static int open_read(const char *path, bool streams, struct stat *st, nb_status 
     return -1;
 }
 
+static int64_t ns_of(struct timespec t)
+{
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static nb_file_state state_of(const struct stat *st)
+{
+    return (nb_file_state){ .device = (uint64_t)st->st_dev,
+                            .inode = (uint64_t)st->st_ino,
+                            .n_bytes = (uint64_t)st->st_size,
+                            .modified_ns = ns_of(st->st_mtim),
+                            .changed_ns = ns_of(st->st_ctim) };
+}
+
+static nb_status map(int fd, const char *path, nb_file_map *m, nb_error *err)
+{
+    void *p = mmap(NULL, m->n_bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (p == MAP_FAILED) return fail_errno(err, path, "map", errno);
+    const nb_status s = nb_map_guard_add(p, m->n_bytes, &m->guard);
+    if (s != NB_OK) {
+        (void)munmap(p, m->n_bytes);
+        return nb_fail(err, s, "%s: cannot guard the mapping: %s", tail(path), nb_status_text(s));
+    }
+    m->p = p;
+    return NB_OK;
+}
+
 nb_status nb_file_mmap(const char *path, nb_file_map *m, nb_error *err)
 {
     struct stat st;
     nb_status s = NB_OK;
     const int fd = open_read(path, false, &st, &s, err);
     if (fd < 0) return s;
-    nb_file_map got = { 0 };
+    nb_file_map got = { .state = state_of(&st) };
     if ((uintmax_t)st.st_size > SIZE_MAX / 2) {
         s = nb_fail(err, NB_ERR_LIMIT, "%s: too large to map", tail(path));
     } else if (st.st_size > 0) {
         got.n_bytes = (size_t)st.st_size;
-        void *p = mmap(NULL, got.n_bytes, PROT_READ, MAP_PRIVATE, fd, 0);
-        if (p == MAP_FAILED)
-            s = fail_errno(err, path, "map", errno);
-        else
-            got.p = p;
+        s = map(fd, path, &got, err);
     }
     (void)close(fd);
     if (s == NB_OK) *m = got;
@@ -94,8 +125,81 @@ nb_status nb_file_mmap(const char *path, nb_file_map *m, nb_error *err)
 
 void nb_file_unmap(nb_file_map *m)
 {
+    nb_map_guard_remove(m->guard);
     if (m->p) (void)munmap((void *)(uintptr_t)m->p, m->n_bytes);
     *m = (nb_file_map){ 0 };
+}
+
+nb_status nb_file_map_fault(const nb_file_map *m, const char *path, nb_error *err)
+{
+    size_t at;
+    if (!m->guard || !nb_map_guard_fault(m->guard, &at)) return NB_OK;
+    return nb_fail(err, NB_ERR_IO,
+                   "%s: cannot be read at byte %zu: the file was truncated, or its disk fails",
+                   tail(path), at);
+}
+
+/* Of pages from the first to the last; never 0. */
+static uint64_t sample_of(const nb_file_map *m)
+{
+    enum { PAGES = 64, PAGE = 4096 };
+    uint64_t h = 1;
+    const size_t last = m->n_bytes > PAGE ? m->n_bytes - PAGE : 0;
+    for (size_t i = 0; i < PAGES && m->n_bytes; i++) {
+        const size_t at = last / (PAGES - 1) * i + (i == PAGES - 1 ? last % (PAGES - 1) : 0);
+        h = nb_hash_bytes(m->p + at, m->n_bytes < PAGE ? m->n_bytes : PAGE, h);
+    }
+    return h ? h : 1;
+}
+
+void nb_file_map_sample(nb_file_map *m)
+{
+    m->sample = sample_of(m);
+}
+
+nb_status nb_file_map_check(nb_file_map *m, const char *path, bool *replaced, nb_error *err)
+{
+    struct stat st;
+    NB_TRY(nb_file_map_fault(m, path, err));
+    const bool found = stat(path, &st) == 0;
+    const nb_file_state now = found ? state_of(&st) : (nb_file_state){ 0 }, was = m->state;
+    const bool other = !found || now.device != was.device || now.inode != was.inode;
+    if (replaced) *replaced = other;
+    if (other) return NB_OK;
+    if (now.n_bytes != was.n_bytes)
+        return nb_fail(err, NB_ERR_IO, "%s: was changed in place: it had %llu bytes and has %llu",
+                       tail(path), (unsigned long long)was.n_bytes,
+                       (unsigned long long)now.n_bytes);
+    const bool touched = now.changed_ns != was.changed_ns && m->sample;
+    if (now.modified_ns != was.modified_ns || (touched && sample_of(m) != m->sample))
+        return nb_fail(err, NB_ERR_IO, "%s: was changed in place", tail(path));
+    m->state = now;
+    return NB_OK;
+}
+
+nb_status nb_file_read_into(const char *path, void *p, size_t n_bytes, nb_file_report_fn *report,
+                            void *ctx, nb_error *err)
+{
+    struct stat st;
+    nb_status s = NB_OK;
+    const int fd = open_read(path, false, &st, &s, err);
+    if (fd < 0) return s;
+    for (size_t at = 0; s == NB_OK && at < n_bytes;) {
+        const size_t want = n_bytes - at < PIECE_BYTES ? n_bytes - at : PIECE_BYTES;
+        const ssize_t n = read(fd, (char *)p + at, want);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) {
+            s = fail_errno(err, path, "read", errno);
+        } else if (n == 0) {
+            s = nb_fail(err, NB_ERR_IO, "%s: ends at byte %zu, expected %zu bytes", tail(path), at,
+                        n_bytes);
+        } else {
+            at += (size_t)n;
+            if (report) report(ctx, (size_t)n);
+        }
+    }
+    (void)close(fd);
+    return s;
 }
 
 /* Appends fd's bytes; one byte more than max_bytes is asked for, to see the excess. */
@@ -172,6 +276,24 @@ nb_status nb_file_write(const char *path, const void *p, size_t n_bytes, nb_erro
     return NB_OK;
 }
 
+nb_status nb_path_found(const char *path, bool *found, nb_error *err)
+{
+    struct stat st;
+    *found = false;
+    if (lstat(path, &st) != 0)
+        return errno == ENOENT || errno == ENOTDIR ? NB_OK
+                                                   : fail_errno(err, path, "look at", errno);
+    const bool link = S_ISLNK(st.st_mode);
+    if (link && stat(path, &st) != 0)
+        return nb_fail(err, NB_ERR_IO, "%s: is a link that leads nowhere (%s)", tail(path),
+                       strerror(errno));
+    if (!S_ISREG(st.st_mode))
+        return nb_fail(err, NB_ERR_IO, "%s: is %s%s, expected a regular file", tail(path),
+                       link ? "a link to " : "", kind_name(st.st_mode));
+    *found = true;
+    return NB_OK;
+}
+
 bool nb_path_is_dir(const char *path)
 {
     struct stat st;
@@ -199,12 +321,37 @@ nb_status nb_path_join(nb_buf *out, const char *dir, const char *name)
     return nb_buf_add_c(out, name);
 }
 
-nb_status nb_dir_find(const char *dir, const char *suffix, nb_buf *name, size_t *n_match,
-                      nb_error *err)
+bool nb_path_is_inside(const char *path)
+{
+    const char *p = path;
+    do {
+        const size_t n = strcspn(p, "/");
+        if (n == 0 || (n == 1 && p[0] == '.') || (n == 2 && p[0] == '.' && p[1] == '.'))
+            return false;
+        p += n;
+        if (*p == '/' && *++p == 0) return false;
+    } while (*p);
+    return true;
+}
+
+/* What to look for in a folder: files by the end of their names, or folders by the beginning. */
+typedef struct entry_want {
+    const char *part;
+    bool folders;
+} entry_want;
+
+static bool wanted(const entry_want *w, const char *name)
+{
+    const size_t n = strlen(name), k = strlen(w->part);
+    return n >= k && memcmp(w->folders ? name : name + n - k, w->part, k) == 0 &&
+           strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
+}
+
+static nb_status find_entries(const char *dir, const entry_want *w, nb_buf *name, size_t *n_match,
+                              nb_error *err)
 {
     DIR *d = opendir(dir);
     if (!d) return fail_errno(err, dir, "list", errno);
-    const size_t n_suffix = strlen(suffix);
     nb_buf path = { 0 };
     nb_status s = NB_OK;
     size_t n = 0;
@@ -216,12 +363,12 @@ nb_status nb_dir_find(const char *dir, const char *suffix, nb_buf *name, size_t 
             if (errno != 0) s = fail_errno(err, dir, "list", errno);
             break;
         }
-        const size_t len = strlen(e->d_name);
-        if (len < n_suffix || strcmp(e->d_name + len - n_suffix, suffix) != 0) continue;
+        if (!wanted(w, e->d_name)) continue;
         s = nb_path_join(&path, dir, e->d_name);
-        if (s == NB_OK && nb_path_is_file(path.p) && (n++ == 0 || strcmp(e->d_name, name->p) < 0)) {
+        if (s == NB_OK && (w->folders ? nb_path_is_dir(path.p) : nb_path_is_file(path.p)) &&
+            (n++ == 0 || strcmp(e->d_name, name->p) < 0)) {
             name->n_bytes = 0;
-            s = nb_buf_add(name, e->d_name, len);
+            s = nb_buf_add_c(name, e->d_name);
         }
         if (s != NB_OK) {
             (void)nb_fail(err, s, "%s: %s", tail(dir), nb_status_text(s));
@@ -232,6 +379,20 @@ nb_status nb_dir_find(const char *dir, const char *suffix, nb_buf *name, size_t 
     nb_buf_deinit(&path);
     if (s == NB_OK) *n_match = n;
     return s;
+}
+
+nb_status nb_dir_find(const char *dir, const char *suffix, nb_buf *name, size_t *n_match,
+                      nb_error *err)
+{
+    const entry_want w = { suffix, false };
+    return find_entries(dir, &w, name, n_match, err);
+}
+
+nb_status nb_dir_find_folder(const char *dir, const char *prefix, nb_buf *name, size_t *n_match,
+                             nb_error *err)
+{
+    const entry_want w = { prefix, true };
+    return find_entries(dir, &w, name, n_match, err);
 }
 
 static size_t page_bytes(void)

@@ -1,4 +1,4 @@
-/* lib.h - shared objects that are loaded when they are there, and where the program itself is. */
+/* lib.h - shared objects that are loaded when they are there, and where the files of an installation are. */
 #ifndef NB_OS_LIB_H
 #define NB_OS_LIB_H
 #include <stdbool.h>
@@ -19,5 +19,13 @@ nb_lib_fn *nb_lib_function(nb_lib *l, const char *name); /* NULL: it is not in t
 
 /* The folder of the running program, without a slash at the end; false when it cannot be told. */
 bool nb_program_folder(char *out, size_t n_bytes);
+
+/* The path of a file or folder that is part of nibble: first in the build folder of the running program, then
+ * where `cmake --install` puts it, seen from the program and from libnibble.so.  false: it is not there. */
+typedef enum nb_place {
+    NB_PLACE_LIB, /* shared objects that are loaded at run time */
+    NB_PLACE_DATA /* share/nibble                               */
+} nb_place;
+bool nb_installed_path(nb_place place, const char *name, char *out, size_t n_bytes);
 
 #endif

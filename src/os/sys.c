@@ -2,8 +2,12 @@
 #include "os/sys.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 static uint64_t read_limit(const char *path)
 {
@@ -37,4 +41,17 @@ int64_t nb_os_wall_s(void)
                                                  : local.tm_yday - utc.tm_yday;
     return (int64_t)now + (int64_t)day * 86400 + (local.tm_hour - utc.tm_hour) * 3600 +
            (local.tm_min - utc.tm_min) * 60;
+}
+
+const char *nb_os_env(const char *name)
+{
+    const char *value = getenv(name);
+    return value && *value ? value : NULL;
+}
+
+void nb_os_trim_memory(void)
+{
+#ifdef __GLIBC__
+    (void)malloc_trim(0);
+#endif
 }

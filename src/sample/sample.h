@@ -57,7 +57,7 @@ typedef struct nb_sample_params {
     size_t top_k;              /* 0: off                             */
     double top_p;              /* (0, 1]; 1: off                     */
     double min_p;              /* [0, 1]; 0: off                     */
-    double repetition_penalty; /* > 0; 1: off                        */
+    double repetition_penalty; /* [1e-6, 1e6]; 1: off                */
     double presence_penalty;   /* [-2, 2]; 0: off                    */
     double frequency_penalty;  /* [-2, 2]; 0: off                    */
     uint64_t seed;

@@ -26,8 +26,8 @@ static const nb_sample_range ranges[] = {
       "a finite number >= 0" },
     { "top_p", offsetof(nb_sample_params, top_p), 0, 1, true, "a number in (0, 1]" },
     { "min_p", offsetof(nb_sample_params, min_p), 0, 1, false, "a number in [0, 1]" },
-    { "repetition_penalty", offsetof(nb_sample_params, repetition_penalty), 0, INFINITY, true,
-      "a finite number > 0" },
+    { "repetition_penalty", offsetof(nb_sample_params, repetition_penalty), 1e-6, 1e6, false,
+      "a number in [1e-6, 1e6]" }, /* logits are divided by it, and must stay finite */
     { "presence_penalty", offsetof(nb_sample_params, presence_penalty), -2, 2, false,
       "a number in [-2, 2]" },
     { "frequency_penalty", offsetof(nb_sample_params, frequency_penalty), -2, 2, false,
@@ -52,6 +52,11 @@ static nb_status check_ids(const nb_sample_params *p, size_t n_vocab, nb_error *
             return nb_fail(err, NB_ERR_RANGE,
                            "stop_token_ids: token id %u is out of range: expected 0..%zu",
                            (unsigned)p->end_id[i], n_vocab - 1);
+    if (p->min_tokens && p->n_end_id >= n_vocab)
+        return nb_fail(err, NB_ERR_RANGE,
+                       "stop_token_ids: %zu ends of text in a vocabulary of %zu leave no token for "
+                       "min_tokens",
+                       p->n_end_id, n_vocab);
     return NB_OK;
 }
 

@@ -8,6 +8,7 @@
  * every prefix is cached. */
 #include <stdlib.h>
 
+#include "serve/fields.h"
 #include "serve/job.h"
 
 /* ---- building the chat request; NULL and failed appends are told by `bad` ---- */
@@ -190,7 +191,7 @@ static nb_status add_turn(conv *v, const json_t *m, size_t i)
     return st;
 }
 
-/* Tools that the client runs; the provider's own (without a schema) cannot be run here. */
+/* Tools that the client runs: they have a schema. */
 static nb_status convert_tools(nb_ask *a, json_t **out)
 {
     const json_t *tools = nb_ask_get(a, "tools");
@@ -205,7 +206,13 @@ static nb_status convert_tools(nb_ask *a, json_t **out)
             json_decref(list);
             return nb_ask_bad(a, "tools", "tools.%zu: expected an object with a name", i);
         }
-        if (!json_is_object(schema)) continue;
+        if (!json_is_object(schema)) {
+            json_decref(list);
+            return nb_ask_bad(a, "tools",
+                              "tools.%zu: tools that the server would run are not supported: "
+                              "expected an input_schema",
+                              i);
+        }
         json_t *f = json_pack("{s:s, s:{s:O, s:O}}", "type", "function", "function", "name", name,
                               "parameters", schema);
         if (f && json_is_string(about) &&
@@ -235,7 +242,9 @@ static nb_status convert_body(nb_ask *a, char **out)
         st = add_turn(&v, json_array_get(list, i), i);
     if (st == NB_OK) st = convert_tools(a, &tools);
     json_t *doc = st == NB_OK ? json_pack("{s:O}", "messages", v.messages) : NULL;
-    if (doc && json_array_size(tools) && json_object_set(doc, "tools", tools) != 0) {
+    json_t *kwargs = json_object_get(a->doc, "chat_template_kwargs");
+    if (doc && ((json_array_size(tools) && json_object_set(doc, "tools", tools) != 0) ||
+                (kwargs && json_object_set(doc, "chat_template_kwargs", kwargs) != 0))) {
         json_decref(doc);
         doc = NULL;
     }
@@ -286,6 +295,18 @@ static nb_status read_choice_of_tools(nb_ask *a)
                       "tool_choice: forced tool calls are not supported, only auto and none");
 }
 
+/* output_config: {"effort": ..., "format": ...}. */
+static nb_status read_output(nb_ask *a)
+{
+    const json_t *c = nb_ask_get(a, "output_config");
+    if (c && !json_is_object(c))
+        return nb_ask_bad(a, "output_config", "output_config: expected an object");
+    const json_t *format = json_object_get(c, "format");
+    if (!format || json_is_null(format)) return NB_OK;
+    return nb_ask_bad(a, "output_config",
+                      "output_config.format: structured outputs are not supported");
+}
+
 static nb_status read_fields(nb_ask *a, const nb_ask_limits *lim)
 {
     nb_sampling *s = &a->sampling;
@@ -294,6 +315,7 @@ static nb_status read_fields(nb_ask *a, const nb_ask_limits *lim)
     *s = lim->sampling;
     s->n_logprobs = -1;
     a->n = 1;
+    NB_TRY(nb_fields_check(a, NB_FIELDS_MESSAGES, lim));
     NB_TRY(nb_ask_int(a, "max_tokens", 1, INT32_MAX, &v, &a->has_max_tokens));
     if (!a->has_max_tokens) return nb_ask_bad(a, "max_tokens", "max_tokens: field required");
     s->max_tokens = (size_t)v;
@@ -304,7 +326,9 @@ static nb_status read_fields(nb_ask *a, const nb_ask_limits *lim)
     NB_TRY(nb_ask_int(a, "top_k", -1, INT32_MAX, &v, &found));
     if (found) s->top_k = v > 0 ? (size_t)v : 0;
     NB_TRY(nb_ask_stop(a, "stop_sequences", lim->max_stop));
-    return read_choice_of_tools(a);
+    NB_TRY(read_output(a));
+    NB_TRY(read_choice_of_tools(a));
+    return nb_ask_identity(a, lim);
 }
 
 /* ---- answers ---- */
@@ -422,6 +446,7 @@ static nb_status messages_prepare(nb_job *j)
 static nb_status count_prepare(nb_job *j)
 {
     j->ask.n = 1;
+    NB_TRY(nb_fields_check(&j->ask, NB_FIELDS_MESSAGES, &j->s->lim));
     NB_TRY(nb_job_prompts(j, 1));
     return render(j->s, &j->ask, &j->prompt[0]);
 }

@@ -1,4 +1,5 @@
 /* api_text.c - GET /v1/models, POST /tokenize and /detokenize, GET /tokenizer_info. */
+#include "serve/fields.h"
 #include "serve/job.h"
 
 static json_t *permission(const nb_serve *s, const char *id)
@@ -62,8 +63,7 @@ static nb_status tokenize_prepare(nb_job *j)
     if (!prompt) {
         if (!nb_ask_get(a, "messages"))
             return nb_ask_bad(a, "prompt", "expected a prompt or messages");
-        if (nb_ask_get(a, "chat_template"))
-            return nb_ask_bad(a, "chat_template", "chat_template: the template is the server's");
+        NB_TRY(nb_fields_check(a, NB_FIELDS_CHAT, &j->s->lim));
         return nb_render_chat(j->s, a, j->body, p);
     }
     if (!json_is_string(prompt)) return nb_ask_bad(a, "prompt", "prompt: expected a string");

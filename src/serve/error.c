@@ -18,6 +18,7 @@ static const status_row statuses[] = {
     { 405, "Method Not Allowed", "invalid_request_error" },
     { 408, "Request Timeout", "timeout_error" },
     { 413, "Request Entity Too Large", "request_too_large" },
+    { 415, "Unsupported Media Type", "invalid_request_error" },
     { 422, "UnprocessableEntityError", "invalid_request_error" },
     { 429, "Too Many Requests", "rate_limit_error" },
     { 431, "Request Header Fields Too Large", "invalid_request_error" },
@@ -46,6 +47,7 @@ int nb_http_status_of(nb_status st)
     case NB_ERR_RANGE:
     case NB_ERR_LIMIT: return 400;
     case NB_ERR_NOT_FOUND: return 404;
+    case NB_ERR_FAILED:
     case NB_ERR_CAPACITY: return 503;
     case NB_ERR_NOMEM:
     case NB_ERR_IO:

@@ -53,12 +53,11 @@ static bool copy_strings(nb_http *h)
     nb_http_options *o = &h->o;
     const char **one[] = { &o->host,  &o->uds, &o->tls_cert, &o->tls_key, &o->tls_key_password,
                            &o->tls_ca };
-    const bool keys = copy_list(h, &o->api_key, o->n_api_key);
     const bool origins = copy_list(h, &o->cors_origin, o->n_cors_origin);
     if (!o->host) o->host = "127.0.0.1";
     for (size_t i = 0; i < NB_COUNT(one); i++)
         if (*one[i] && !(*one[i] = copy(h, *one[i]))) return false;
-    return keys && origins;
+    return origins;
 }
 
 static nb_status set_times(nb_http_options *o, nb_error *err)
@@ -78,6 +77,8 @@ static nb_status set_options(nb_http *h, const nb_http_options *given, nb_error 
 {
     nb_http_options *o = &h->o;
     *o = *given;
+    o->api_key = NULL; /* only their hashes are kept */
+    o->n_api_key = 0;
     if (!copy_strings(h)) return nb_fail(err, NB_ERR_NOMEM, "out of memory for the server");
     if (o->max_header_bytes == 0) o->max_header_bytes = 32 << 10;
     if (o->max_body_bytes == 0) o->max_body_bytes = 16 << 20;
@@ -113,6 +114,7 @@ static void look_at_stops(nb_http *h)
     }
     h->draining = true;
     h->drain_ns = nb_clock_ns() + (uint64_t)(h->drain_s * 1e9);
+    if (h->o.on_drain) h->o.on_drain(h->o.ctx);
     nb_http_listen_close(h);
     nb_http_conn_drain(h);
     nb_http_check_end(h);
@@ -136,12 +138,31 @@ static void on_wake(evutil_socket_t fd, short what, void *ctx)
     if (nb_http_tasks_run(h->tasks)) wake(h);
 }
 
+/* One line when it begins, then at most one for every UNANSWERED_LINE_S seconds. */
+static void tell_unanswered(nb_http *h)
+{
+    enum { UNANSWERED_LINE_S = 10 };
+    const uint64_t now = nb_clock_ns(), n = h->n_unanswered - h->n_unanswered_told;
+    char line[200];
+    if (n == 0 || (h->n_unanswered_told &&
+                   now - h->unanswered_told_ns < (uint64_t)UNANSWERED_LINE_S * 1000000000))
+        return;
+    (void)snprintf(line, sizeof line,
+                   "closed %llu connections without an answer: %zu are open, the limit is %zu "
+                   "(--max-connections)",
+                   (unsigned long long)n, h->n_conn, h->o.max_connections);
+    h->n_unanswered_told = h->n_unanswered;
+    h->unanswered_told_ns = now;
+    nb_http_warn(h, line);
+}
+
 static void on_sweep(evutil_socket_t fd, short what, void *ctx)
 {
     nb_http *h = ctx;
     (void)fd;
     (void)what;
     nb_http_conn_sweep(h);
+    tell_unanswered(h);
     if (h->draining && nb_clock_ns() > h->drain_ns) hard_stop(h);
 }
 
@@ -226,7 +247,7 @@ nb_status nb_http_create(const nb_http_options *o, const nb_http_route *route, s
     nb_http_ring_init(&h->dirty, NULL);
     nb_http_ring_init(&h->again, NULL);
     NB_TRY_OUT(set_options(h, o, err));
-    NB_TRY_OUT(nb_http_guard_create(h, err));
+    NB_TRY_OUT(nb_http_set_keys(h, o->api_key, o->n_api_key, err));
     if (h->o.tls_cert || h->o.tls_key || h->o.tls_ca)
         NB_TRY_OUT(nb_http_tls_create(&h->o, &h->tls, err));
     NB_TRY_OUT(make_events(h, err));
@@ -263,14 +284,23 @@ static void free_all(nb_http *h)
     SSL_CTX_free(h->tls);
     nb_http_tasks_destroy(h->tasks);
     for (size_t i = 0; i < h->n_string; i++) {
-        OPENSSL_cleanse(h->strings[i], strlen(h->strings[i])); /* keys and passwords among them */
+        OPENSSL_cleanse(h->strings[i], strlen(h->strings[i])); /* a password among them */
         free(h->strings[i]);
     }
     free(h->strings);
     free(h->key_hash);
-    free((void *)(uintptr_t)h->o.api_key);
     free((void *)(uintptr_t)h->o.cors_origin);
     free(h);
+}
+
+nb_status nb_http_reload_tls(nb_http *h, nb_error *err)
+{
+    SSL_CTX *tls = NULL;
+    if (!h->tls) return NB_OK;
+    NB_TRY(nb_http_tls_create(&h->o, &tls, err));
+    SSL_CTX_free(h->tls); /* connections hold it as long as they need it */
+    h->tls = tls;
+    return NB_OK;
 }
 
 void nb_http_destroy(nb_http *h)
@@ -340,6 +370,11 @@ size_t nb_http_n_connections(const nb_http *h)
 size_t nb_http_n_exchanges(const nb_http *h)
 {
     return h->n_ex;
+}
+
+uint64_t nb_http_n_unanswered(const nb_http *h)
+{
+    return h->n_unanswered;
 }
 
 void nb_http_post(nb_http *h, nb_http_task_fn *fn, void *ctx)

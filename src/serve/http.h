@@ -82,7 +82,9 @@ typedef struct nb_http_options {
                        nb_buf *body);
     /* A line for the log: out of descriptors, ... */
     void (*on_warn)(void *ctx, const char *line);
-    void *ctx; /* of handlers and of the three above */
+    /* The first nb_http_stop takes effect; requests in work are finished. */
+    void (*on_drain)(void *ctx);
+    void *ctx; /* of handlers and of the four above */
 } nb_http_options;
 
 /* Binds and listens. Routes are borrowed, options copied.  A route for GET serves HEAD too; OPTIONS
@@ -108,6 +110,16 @@ void nb_http_post(nb_http *h, nb_http_task_fn *fn, void *ctx);
 nb_status nb_http_every(nb_http *h, double s, nb_http_task_fn *fn, void *ctx);
 size_t nb_http_n_connections(const nb_http *h);
 size_t nb_http_n_exchanges(const nb_http *h); /* requests being answered */
+/* Connections closed without an answer because too many were open: beyond max_connections a
+ * connection gets 503 while there is room for a few more; over TLS it is closed at once. */
+uint64_t nb_http_n_unanswered(const nb_http *h);
+
+/* What follows replaces options of a running server, on the loop's thread.  On failure nothing has
+ * changed. */
+nb_status nb_http_set_keys(nb_http *h, const char *const *key, size_t n, nb_error *err);
+bool nb_http_has_keys(const nb_http *h);
+/* Reads certificate, key and authorities again, for connections to come. */
+nb_status nb_http_reload_tls(nb_http *h, nb_error *err);
 
 /* ---- an exchange; views live as long as it ---- */
 nb_http *nb_http_of(const nb_http_ex *ex);
@@ -124,8 +136,10 @@ const char *nb_http_request_id(const nb_http_ex *ex);
 void nb_http_set_note(nb_http_ex *ex, const char *line);
 const char *nb_http_note(const nb_http_ex *ex);
 nb_str nb_http_peer(const nb_http_ex *ex); /* address for logs: 127.0.0.1:4711, [::1]:4711, unix */
-bool nb_http_peer_local(const nb_http_ex *ex); /* a loopback address or the Unix socket */
-bool nb_http_has_key(const nb_http_ex *ex);    /* came with one of the API keys */
+/* Whether the request was made on this machine: from a loopback address or the Unix socket, for a
+ * loopback Host, without a header that proxies add.  A proxy that adds none and rewrites Host is
+ * not noticed: a server behind a proxy needs an API key. */
+bool nb_http_is_local(const nb_http_ex *ex);
 /* The row of the table; NULL where none fits (404, 405, 400, ...). */
 const nb_http_route *nb_http_route_of(const nb_http_ex *ex);
 

@@ -24,6 +24,7 @@ enum {
     DISCARD_BYTES = 64 * 1024, /* a refused request's body up to here is read, and the connection
                                     lives on */
     LINGER_NS = 1000 * 1000 * 1000,
+    MAX_BLANK_LINES = 16, /* before a request line (RFC 9112, 2.2) */
 };
 
 typedef enum step { WAIT, ON, GONE } step; /* wait for an event; go on; drop the connection */
@@ -134,6 +135,7 @@ static step begin_request(nb_http_conn *c, const nb_http_head *head)
     const bool has_body = head->chunked || head->length > 0;
     if (!ex->refuse_status) ex->refuse_status = nb_http_guard_admit(ex, &ex->refusal);
     if (!has_body) return dispatch(c);
+    if (!ex->refuse_status) ex->refuse_status = nb_http_guard_coding(ex, &ex->refusal);
     if (!ex->refuse_status && head->length > c->h->o.max_body_bytes)
         return refuse_now(c, 413, "the request's body is larger than this server accepts");
     if (ex->refuse_status && (head->expect_continue || head->length > DISCARD_BYTES))
@@ -154,10 +156,10 @@ static step take_head(nb_http_conn *c)
     const char *p = c->in.p + c->in_off;
     const size_t n = n_input(c), limit = c->h->o.max_header_bytes;
     size_t n_head = 0;
-    if (!c->skipped_blank && p[0] == '\r' && (n == 1 || p[1] == '\n')) {
+    if (c->n_blank < MAX_BLANK_LINES && p[0] == '\r' && (n == 1 || p[1] == '\n')) {
         if (n == 1) return WAIT;
         c->in_off += 2;
-        c->skipped_blank = true;
+        c->n_blank++;
         compact(c);
         return ON;
     }
@@ -173,7 +175,7 @@ static step take_head(nb_http_conn *c)
     if (!c->ex) return GONE;
     c->in_off += n_head;
     c->scanned = 0;
-    c->skipped_blank = false;
+    c->n_blank = 0;
     compact(c); /* the views of `head` are dead from here on, its numbers are not */
     return begin_request(c, &head);
 }
@@ -345,7 +347,10 @@ static bool prepare(nb_http_conn *c, bool over_limit)
     c->ev = event_new(h->base, c->fd, EV_READ | EV_WRITE | EV_ET | EV_PERSIST, on_event, c);
     if (!c->out || !c->ev || event_add(c->ev, NULL) != 0) return false;
     if (h->tls) {
-        if (over_limit) return false;
+        if (over_limit) {
+            h->n_unanswered++;
+            return false;
+        }
         c->ssl = SSL_new(h->tls);
         c->state = NB_HTTP_C_HANDSHAKE;
         return c->ssl && SSL_set_fd(c->ssl, c->fd) == 1;

@@ -170,16 +170,6 @@ nb_str nb_http_peer(const nb_http_ex *ex)
     return nb_str_c(ex->c->peer);
 }
 
-bool nb_http_peer_local(const nb_http_ex *ex)
-{
-    return ex->c->local;
-}
-
-bool nb_http_has_key(const nb_http_ex *ex)
-{
-    return ex->has_key;
-}
-
 const nb_http_route *nb_http_route_of(const nb_http_ex *ex)
 {
     return ex->route;

@@ -11,22 +11,36 @@
 
 enum { MAX_ASKED_HEADERS = 1024 };
 
-nb_status nb_http_guard_create(nb_http *h, nb_error *err)
+static nb_status hash_key(const char *text, unsigned char out[32], nb_error *err)
 {
-    const nb_http_options *o = &h->o;
-    if (o->n_api_key == 0) return NB_OK;
-    h->key_hash = calloc(o->n_api_key, sizeof *h->key_hash);
-    if (!h->key_hash) return nb_fail(err, NB_ERR_NOMEM, "out of memory for the API keys");
-    for (size_t i = 0; i < o->n_api_key; i++) {
-        const nb_str key = nb_str_c(o->api_key[i]);
-        if (key.n_bytes == 0) return nb_fail(err, NB_ERR_ARG, "an API key is empty");
-        if (!nb_http_is_value(key) || strpbrk(key.p, " \t"))
-            return nb_fail(err, NB_ERR_ARG,
-                           "an API key has a character that no header can carry (blanks included)");
-        if (EVP_Digest(key.p, key.n_bytes, h->key_hash[i], NULL, EVP_sha256(), NULL) != 1)
-            return nb_fail(err, NB_ERR_INTERNAL, "SHA-256 failed");
-    }
+    const nb_str key = nb_str_c(text);
+    if (key.n_bytes == 0) return nb_fail(err, NB_ERR_ARG, "an API key is empty");
+    if (!nb_http_is_value(key) || strpbrk(key.p, " \t"))
+        return nb_fail(err, NB_ERR_ARG,
+                       "an API key has a character that no header can carry (blanks included)");
+    if (EVP_Digest(key.p, key.n_bytes, out, NULL, EVP_sha256(), NULL) != 1)
+        return nb_fail(err, NB_ERR_INTERNAL, "SHA-256 failed");
     return NB_OK;
+}
+
+nb_status nb_http_set_keys(nb_http *h, const char *const *key, size_t n, nb_error *err)
+{
+    unsigned char(*hash)[32] = calloc(n + 1, sizeof *hash);
+    nb_status st = hash ? NB_OK : nb_fail(err, NB_ERR_NOMEM, "out of memory for the API keys");
+    for (size_t i = 0; st == NB_OK && i < n; i++) st = hash_key(key[i], hash[i], err);
+    if (st != NB_OK) {
+        free(hash);
+        return st;
+    }
+    free(h->key_hash);
+    h->key_hash = hash;
+    h->n_key = n;
+    return NB_OK;
+}
+
+bool nb_http_has_keys(const nb_http *h)
+{
+    return h->n_key > 0;
 }
 
 static bool is_key(const nb_http *h, nb_str key)
@@ -34,7 +48,7 @@ static bool is_key(const nb_http *h, nb_str key)
     unsigned char hash[32];
     int hits = 0;
     if (!key.p || EVP_Digest(key.p, key.n_bytes, hash, NULL, EVP_sha256(), NULL) != 1) return false;
-    for (size_t i = 0; i < h->o.n_api_key; i++)
+    for (size_t i = 0; i < h->n_key; i++)
         hits += CRYPTO_memcmp(hash, h->key_hash[i], sizeof hash) == 0;
     return hits > 0;
 }
@@ -119,6 +133,21 @@ static bool is_own_host(const nb_http_ex *ex)
         if (o.n_bytes && nb_http_split_host(o, &other) && nb_http_same(host, other)) return true;
     }
     return false;
+}
+
+bool nb_http_is_local(const nb_http_ex *ex)
+{
+    static const char *const by_proxies[] = { "forwarded",        "x-forwarded-for",
+                                              "x-forwarded-host", "x-forwarded-proto",
+                                              "x-real-ip",        "via" };
+    nb_str host;
+    if (!ex->c->local || !nb_http_split_host(ex->host, &host)) return false;
+    for (size_t i = 0; i < NB_COUNT(by_proxies); i++)
+        if (nb_http_header(ex, by_proxies[i]).p) return false;
+    if (host.n_bytes && host.p[host.n_bytes - 1] == '.') host.n_bytes--;
+    const bool v4 = host.n_bytes > 4 && memcmp(host.p, "127.", 4) == 0 && is_ip_literal(host);
+    return v4 || nb_http_same(host, nb_str_c("localhost")) || nb_str_eqc(host, "::1") ||
+           ends_with(host, ".localhost");
 }
 
 /* Is it sent by a browser for a page that is neither ours nor allowed? */
@@ -247,7 +276,7 @@ static int route_it(nb_http_ex *ex, const char **why)
 int nb_http_guard_admit(nb_http_ex *ex, const char **why)
 {
     const nb_http *h = ex->c->h;
-    const bool keys = h->o.n_api_key > 0;
+    const bool keys = nb_http_has_keys(h);
     if (h->draining) {
         *why = "the server is shutting down";
         return 503;
@@ -267,9 +296,21 @@ int nb_http_guard_admit(nb_http_ex *ex, const char **why)
                "give an API key";
         return 403;
     }
-    ex->has_key = keys && shows_key(ex);
-    if (!keys || ex->has_key || ex->route->open) return 0;
+    if (!keys || ex->route->open || shows_key(ex)) return 0;
     *why = "this needs an API key: Authorization: Bearer KEY, or x-api-key: KEY";
     return nb_buf_add_c(&ex->extra, "WWW-Authenticate: Bearer realm=\"nibble\"\r\n") == NB_OK ? 401
                                                                                               : 500;
+}
+
+int nb_http_guard_coding(nb_http_ex *ex, const char **why)
+{
+    for (size_t i = 0; i < ex->n_field; i++) {
+        const nb_http_field *f = &ex->field[i];
+        if (!nb_http_same(f->name, nb_str_c("content-encoding")) || f->value.n_bytes == 0 ||
+            nb_http_same(f->value, nb_str_c("identity")))
+            continue;
+        *why = "compressed bodies are not supported: send the body without Content-Encoding";
+        return nb_buf_add_c(&ex->extra, "Accept-Encoding: identity\r\n") == NB_OK ? 415 : 500;
+    }
+    return 0;
 }

@@ -52,6 +52,7 @@ struct nb_http_conn {
     nb_buf in;
     size_t ahead_bytes;     /* read while a request was in work; part of h->body_bytes */
     size_t in_off, scanned; /* taken from `in`; looked at by nb_http_head_end */
+    unsigned n_blank;       /* empty lines seen before the request line */
     uint64_t since_ns;      /* begin of the state; in HEAD: of the request's first byte */
     uint64_t progress_ns;   /* the client took bytes, or had none to take */
     int fd;
@@ -61,7 +62,6 @@ struct nb_http_conn {
     bool doomed;              /* out of memory, or a reader too slow: drop when next looked at */
     bool close_after;         /* no further request after this answer */
     bool linger;              /* the client may still be sending */
-    bool skipped_blank;       /* an empty line before the request line */
     bool local;
     bool running; /* inside nb_http_conn_run: it looks after itself */
     char peer[NB_HTTP_PEER_BYTES];
@@ -94,7 +94,6 @@ struct nb_http_ex {
     bool stream_chunked, streaming;
     bool dispatched; /* a handler has it or had it */
     bool closing;    /* on_close runs: nothing can be done with it any more */
-    bool has_key, cors;
     char id[NB_HTTP_ID_BYTES];
     char *note; /* or NULL */
 };
@@ -117,7 +116,8 @@ struct nb_http {
     size_t n_string, cap_string;
     const nb_http_route *route;
     size_t n_route;
-    unsigned char (*key_hash)[32]; /* [o.n_api_key] */
+    unsigned char (*key_hash)[32]; /* [n_key] */
+    size_t n_key;
     struct event_base *base;
     SSL_CTX *tls;
     nb_http_listener listen[NB_HTTP_MAX_LISTEN];
@@ -129,6 +129,7 @@ struct nb_http {
     uint64_t uds_dev, uds_ino; /* of the socket file we made; 0: none */
     nb_http_link all, dirty, again;
     size_t n_conn, n_ex, body_bytes;
+    uint64_t n_unanswered, n_unanswered_told, unanswered_told_ns;
     nb_http_tasks *tasks;
     nb_http_timer *timers;
     int wake_fd[2]; /* a pipe: [1] is written by nb_http_post and nb_http_stop */
@@ -185,10 +186,11 @@ void nb_http_ex_refuse(nb_http_ex *ex, int status, const char *message);
 bool nb_http_ex_cors_headers(nb_http_ex *ex, nb_buf *b); /* http_guard.c; false: no memory */
 
 /* ---- http_guard.c: who may ask for what ---- */
-nb_status nb_http_guard_create(nb_http *h, nb_error *err);
 /* Finds the route and decides: 0 or the status of the refusal (204: a preflight, answered without a
  * handler), with the sentence. Adds the headers that belong to it. */
 int nb_http_guard_admit(nb_http_ex *ex, const char **why);
+/* 0, or 415: the body is compressed. */
+int nb_http_guard_coding(nb_http_ex *ex, const char **why);
 
 /* ---- http_post.c ---- */
 nb_http_tasks *nb_http_tasks_create(size_t room);

@@ -309,6 +309,7 @@ static void on_accept(evutil_socket_t listener, short what, void *ctx)
         if (h->o.uds) a.sa.sa_family = AF_UNIX;
         if (h->n_conn >= h->o.max_connections + OVER_LIMIT_ROOM) {
             (void)close(fd);
+            h->n_unanswered++;
             continue;
         }
         if (!h->o.uds) set_options(fd);

@@ -40,6 +40,8 @@ static void log_request(const nb_job *j);
 
 void nb_job_free(nb_job *j)
 {
+    nb_serve *s = j->s;
+    const bool large = j->large;
     j->s->n_active -= j->n_admitted;
     for (size_t i = 0; i < j->n_choice; i++) free_choice(&j->choice[i]);
     for (size_t i = 0; i < j->n_prompt; i++) prompt_deinit(&j->prompt[i]);
@@ -50,6 +52,7 @@ void nb_job_free(nb_job *j)
     free(j->request_id);
     free(j->choice);
     free(j);
+    if (large) nb_jobs_trim(s);
 }
 
 /* ---- the engine's thread ---- */

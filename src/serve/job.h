@@ -115,6 +115,7 @@ struct nb_job {
     nb_ask ask;
     nb_str body; /* of the exchange, or body_copy */
     char *body_copy;
+    bool large; /* the body: its memory goes back to the system */
     nb_status prepared;
     bool answering;   /* the helper thread writes, or wrote, its answer */
     nb_job *next;     /* lists of the helper thread */
@@ -149,6 +150,7 @@ void nb_job_submit(nb_job *j); /* gives its prompts to the engine; then it lives
 void nb_job_free(nb_job *j);
 void nb_job_answer(nb_job *j);   /* writes j->out, here or aside, then: */
 void nb_job_answered(nb_job *j); /* sends it; the end of the job */
+void nb_jobs_trim(nb_serve *s);  /* gives memory back to the system, aside */
 nb_http_task_fn nb_job_client_gone;
 
 /* ---- for the writers of answers ---- */

@@ -4,6 +4,8 @@
 #include <time.h>
 
 #include "os/clock.h"
+#include "os/sys.h"
+#include "serve/fields.h"
 #include "serve/job.h"
 
 enum {
@@ -14,6 +16,7 @@ enum {
     INLINE_SHOWN = 8 << 10,     /* larger answers are written there, n_shown() */
     MAX_PROMPT_SHOWN = 3 << 20, /* of prompts in an answer, n_shown(): about 150 MB */
     MAX_KEPT_BYTES = 512 << 20, /* of events that a whole answer with log-probabilities keeps */
+    LARGE_BYTES = 1 << 20,      /* bodies from which on memory is given back afterwards */
     MAX_COPIED_BYTES = 8 << 20  /* of what each choice has its own copy: 50 ms of the loop */
 };
 
@@ -37,7 +40,7 @@ static bool has_room(nb_serve *s, nb_http_ex *ex, size_t n)
 {
     nb_error err = { 0 };
     if (nb_engine_health(s->engine, &err) != NB_OK) {
-        nb_reply_error(ex, 500, NULL, "the engine has failed: %s", err.msg);
+        nb_reply_error(ex, nb_http_status_of(NB_ERR_FAILED), NULL, "%s", err.msg);
         return false;
     }
     const size_t max = s->o.max_num_queued_reqs;
@@ -115,13 +118,20 @@ nb_status nb_render_chat(const nb_serve *s, nb_ask *a, nb_str body, nb_prompt *o
 {
     nb_error err = { 0 };
     nb_prompt p = { .owned = true };
+    char *changed = NULL;
     if (!s->text)
         return nb_ask_bad(a, NULL, "the model has no tokenizer: only token ids can be used");
     if (!nb_text_has_template(s->text))
         return nb_ask_bad(a, "messages", "the model has no chat template (--chat-template)");
+    if (nb_chat_rules_any(&s->chat)) {
+        changed = nb_chat_body(&s->chat, body);
+        if (!changed) return nb_fail(&a->err, NB_ERR_NOMEM, "out of memory");
+        body = nb_str_c(changed);
+    }
     const nb_status st = a->add_special ? render_special(s->text, body, &p, &err)
                                         : nb_text_render(s->text, body.p, body.n_bytes, NULL, NULL,
                                                          &p.ids, &p.n_ids, &err);
+    free(changed);
     if (st != NB_OK) {
         (void)nb_ask_bad(a, field_of(err.msg), "%s", err.msg);
         if (st == NB_ERR_NOMEM) a->err.status = st;
@@ -319,6 +329,20 @@ static nb_status enter_engine(nb_job *j)
     return NB_OK;
 }
 
+/* Fields that were given and have no effect: each is logged once. */
+static void warn_of_fields(nb_job *j)
+{
+    nb_serve *s = j->s;
+    for (size_t i = 0; i < 64 * NB_COUNT(s->warned); i++) {
+        const uint64_t bit = (uint64_t)1 << i % 64;
+        char line[256];
+        if (!(j->ask.warned[i / 64] & bit) || s->warned[i / 64] & bit) continue;
+        s->warned[i / 64] |= bit;
+        nb_fields_warning(i, line, sizeof line);
+        nb_log(s, NB_LOG_WARN, "request", "message", line, NULL);
+    }
+}
+
 /* st: of its preparation. */
 static void go_on(nb_job *j, nb_status st)
 {
@@ -326,6 +350,7 @@ static void go_on(nb_job *j, nb_status st)
         nb_job_free(j);
         return;
     }
+    warn_of_fields(j);
     if (st == NB_OK) st = make_id(j);
     if (st == NB_OK && !j->api->uses_engine) {
         nb_job_answer(j);
@@ -344,9 +369,16 @@ static void *work(void *arg)
     nb_serve *s = arg;
     (void)pthread_mutex_lock(&s->prep.lock);
     for (;;) {
-        while (!s->prep.todo && !s->prep.stop)
+        while (!s->prep.todo && !s->prep.stop && !s->prep.trim)
             (void)pthread_cond_wait(&s->prep.news, &s->prep.lock);
         nb_job *j = s->prep.todo;
+        if (!j && s->prep.trim) {
+            s->prep.trim = false;
+            (void)pthread_mutex_unlock(&s->prep.lock);
+            nb_os_trim_memory();
+            (void)pthread_mutex_lock(&s->prep.lock);
+            continue;
+        }
         if (!j) break;
         s->prep.todo = j->next;
         if (!s->prep.todo) s->prep.todo_tail = NULL;
@@ -393,6 +425,14 @@ void nb_jobs_stop(nb_serve *s)
     (void)pthread_cond_destroy(&s->prep.news);
     (void)pthread_mutex_destroy(&s->prep.lock);
     s->prep.running = false;
+}
+
+void nb_jobs_trim(nb_serve *s)
+{
+    (void)pthread_mutex_lock(&s->prep.lock);
+    s->prep.trim = true;
+    (void)pthread_cond_signal(&s->prep.news);
+    (void)pthread_mutex_unlock(&s->prep.lock);
 }
 
 /* On the loop. */
@@ -497,6 +537,7 @@ void nb_job_start(nb_serve *s, nb_http_ex *ex, const nb_api *api)
     j->t0 = nb_clock_s();
     j->created = (int64_t)time(NULL);
     j->body = nb_http_body(ex);
+    j->large = j->body.n_bytes > LARGE_BYTES;
     if (api->uses_engine) s->n_active += j->n_admitted = 1;
     if (j->body.n_bytes <= INLINE_BYTES) {
         go_on(j, prepare(j));

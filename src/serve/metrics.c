@@ -527,6 +527,12 @@ static void write_ours(writer *w, const nb_engine_stats *st, const nb_metrics_ga
     gauge(w, "nibble:uptime_seconds", "Since the engine was created.", st->uptime_s);
     gauge(w, "nibble:http_connections", "Open connections.", (double)g->n_connections);
     gauge(w, "nibble:http_requests_in_flight", "Requests being answered.", (double)g->n_exchanges);
+    counter(w, "nibble:http_connections_unanswered_total",
+            "Connections closed without an answer because too many were open.",
+            (double)g->n_unanswered);
+    counter(w, "nibble:log_lines_dropped_total",
+            "Log lines dropped because nobody took them in time, or they could not be written.",
+            (double)g->n_log_dropped);
     counter(w, "nibble:requests_refused_total", "Requests answered with 503.",
             (double)m->n_refused);
 }

@@ -30,6 +30,7 @@ void nb_metrics_http(nb_metrics *m, nb_str handler, nb_str method, int status, d
 
 typedef struct nb_metrics_gauges { /* of the server, beside the engine's statistics */
     size_t n_connections, n_exchanges;
+    uint64_t n_unanswered, n_log_dropped;
 } nb_metrics_gauges;
 /* Appends the exposition, text format 0.0.4. */
 nb_status nb_metrics_write(const nb_metrics *m, const nb_engine_stats *st,

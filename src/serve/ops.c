@@ -16,7 +16,7 @@ static void reply_health(nb_http_ex *ex, const nb_serve *s)
 {
     nb_error err = { 0 };
     if (nb_engine_health(s->engine, &err) != NB_OK) {
-        nb_reply_error(ex, 503, NULL, "the engine has failed: %s", err.msg);
+        nb_reply_error(ex, 503, NULL, "%s", err.msg);
     } else if (nb_http_draining(s->http)) {
         nb_reply_error(ex, 503, NULL, "the server is shutting down");
     } else {
@@ -40,11 +40,6 @@ void nb_api_version(nb_http_ex *ex, void *ctx)
     nb_reply_json(ex, 200, json_pack("{s:s}", "version", nb_version()));
 }
 
-void nb_serve_note(const nb_serve *s, bool warning, const char *event, const char *message)
-{
-    nb_log(s, warning ? NB_LOG_WARN : NB_LOG_INFO, event, "message", message, NULL);
-}
-
 /* ---- load ------------------------------------------------------------------------- */
 
 /* Requests in the engine, running or waiting. */
@@ -66,7 +61,9 @@ void nb_api_metrics(nb_http_ex *ex, void *ctx)
     nb_buf out = { 0 };
     nb_engine_get_stats(s->engine, &st);
     const nb_metrics_gauges g = { .n_connections = nb_http_n_connections(s->http),
-                                  .n_exchanges = nb_http_n_exchanges(s->http) };
+                                  .n_exchanges = nb_http_n_exchanges(s->http),
+                                  .n_unanswered = nb_http_n_unanswered(s->http),
+                                  .n_log_dropped = nb_serve_log_dropped(s->o.log) };
     if (nb_metrics_write(s->metrics, &st, &g, &out) == NB_OK)
         nb_http_reply(ex, 200, "text/plain; version=0.0.4; charset=utf-8", nb_buf_view(&out));
     else
@@ -112,9 +109,10 @@ static void reset_client_gone(void *ctx)
     s->reset.ex = NULL;
 }
 
+/* Where keys are set the request has shown one. */
 static bool may_reset(const nb_http_ex *ex, const nb_serve *s)
 {
-    return s->o.dev_endpoints || nb_http_has_key(ex) || nb_http_peer_local(ex);
+    return s->o.dev_endpoints || nb_http_has_keys(s->http) || nb_http_is_local(ex);
 }
 
 void nb_api_reset_prefix_cache(nb_http_ex *ex, void *ctx)
@@ -122,7 +120,8 @@ void nb_api_reset_prefix_cache(nb_http_ex *ex, void *ctx)
     nb_serve *s = ctx;
     if (!may_reset(ex, s)) {
         nb_reply_error(ex, 403, NULL,
-                       "/reset_prefix_cache is for clients of this machine or with an API key");
+                       "/reset_prefix_cache is only for clients on this machine: start the server "
+                       "with --api-key, or with --dev-endpoints");
         return;
     }
     if (s->reset.running) {

@@ -19,7 +19,7 @@ const nb_http_route nb_page_route[] = {
     FILE_ROW("/mono.woff2"),
     FILE_ROW("/mono-500.woff2"),
     FILE_ROW("/serif.woff2"),
-    FILE_ROW("/licenses.txt"),
+    FILE_ROW("/THIRD-PARTY.txt"),
     DATA("/api/config", nb_page_config),
     DATA("/api/stats", nb_page_stats),
     DATA("/api/cache", nb_page_cache),

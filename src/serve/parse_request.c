@@ -6,7 +6,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "serve/fields.h"
+#include "serve/json_size.h"
+
 enum { STOP_BYTES_MAX = 4096, STOP_IDS_MAX = 4096, SALT_BYTES_MAX = 1024, MAX_TOP = 20 };
+/* Of bodies: 2.5 million token ids, 100,000 messages. */
+enum { MAX_TREE_BYTES = 192 << 20, MAX_CONTAINERS = 100000, SURELY_FINE_BYTES = 256 << 10 };
 
 /* A list of small blocks: requests wait by the thousand, an arena's chunk each would be much. */
 typedef struct nb_ask_block {
@@ -68,11 +73,28 @@ static nb_status no_memory(nb_ask *a)
     return nb_fail(&a->err, NB_ERR_NOMEM, "out of memory");
 }
 
+/* A body of a few megabytes can be a tree of gigabytes. */
+static nb_status check_size(nb_ask *a, nb_str body)
+{
+    if (body.n_bytes <= SURELY_FINE_BYTES) return NB_OK;
+    const nb_json_size size = nb_json_measure(body);
+    if (size.n_container > MAX_CONTAINERS)
+        return nb_ask_bad(a, NULL, "the body has %zu objects and arrays: expected at most %d",
+                          size.n_container, MAX_CONTAINERS);
+    if (size.tree_bytes > MAX_TREE_BYTES)
+        return nb_ask_bad(a, NULL,
+                          "the values of the body take about %zu MiB of memory: expected at most "
+                          "%d MiB",
+                          size.tree_bytes >> 20, MAX_TREE_BYTES >> 20);
+    return NB_OK;
+}
+
 nb_status nb_ask_open(nb_ask *a, nb_str body)
 {
     json_error_t je;
     a->prompt_logprobs = -1;
     if (!body.n_bytes) return nb_ask_bad(a, NULL, "the request has no body: expected JSON");
+    NB_TRY(check_size(a, body));
     a->doc = json_loadb(body.p, body.n_bytes, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &je);
     if (!a->doc && json_error_code(&je) == json_error_out_of_memory) return no_memory(a);
     if (!a->doc)
@@ -214,62 +236,7 @@ nb_status nb_ask_stop(nb_ask *a, const char *name, size_t max_stop)
     return NB_OK;
 }
 
-/* ---- what is refused ---- */
-
-typedef enum refuse_when { WHEN_ANY, WHEN_TRUE, WHEN_FALSE } refuse_when;
-
-typedef struct refused {
-    const char *name;
-    refuse_when when;
-    const char *why;
-} refused;
-
-static const refused refused_always[] = {
-    { "structured_outputs", WHEN_ANY, "structured outputs are not supported" },
-    { "guided_json", WHEN_ANY, "structured outputs are not supported" },
-    { "guided_regex", WHEN_ANY, "structured outputs are not supported" },
-    { "guided_choice", WHEN_ANY, "structured outputs are not supported" },
-    { "guided_grammar", WHEN_ANY, "structured outputs are not supported" },
-    { "structural_tag", WHEN_ANY, "structured outputs are not supported" },
-    { "bad_words", WHEN_ANY, "not supported (logit_bias holds off tokens)" },
-    { "allowed_token_ids", WHEN_ANY, "not supported (logit_bias holds off tokens)" },
-    { "logits_processors", WHEN_ANY, "not supported" },
-    { "kv_transfer_params", WHEN_ANY, "not supported" },
-    { "use_beam_search", WHEN_TRUE, "beam search is not supported" },
-    { "skip_special_tokens", WHEN_FALSE, "false is not supported: special tokens are left out" },
-};
-
-static const refused refused_chat[] = {
-    { "chat_template", WHEN_ANY, "the template is the server's (--chat-template sets it)" },
-    { "echo", WHEN_TRUE, "not supported for chat" },
-    { "audio", WHEN_ANY, "audio is not supported" },
-};
-
-static const refused refused_completion[] = {
-    { "suffix", WHEN_ANY, "filling in before a suffix is not supported" },
-    { "prompt_embeds", WHEN_ANY, "embeddings as a prompt are not supported" },
-};
-
-static bool empty_value(const json_t *v)
-{
-    return (json_is_string(v) && !json_string_length(v)) ||
-           (json_is_array(v) && !json_array_size(v)) ||
-           (json_is_object(v) && !json_object_size(v)) || json_is_false(v);
-}
-
-static nb_status refuse(nb_ask *a, const refused *t, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        const json_t *v = nb_ask_get(a, t[i].name);
-        if (!v) continue;
-        if (t[i].when != WHEN_ANY && !json_is_boolean(v))
-            return nb_ask_bad(a, t[i].name, "%s: expected true or false", t[i].name);
-        const bool hit =
-            t[i].when == WHEN_ANY ? !empty_value(v) : json_is_true(v) == (t[i].when == WHEN_TRUE);
-        if (hit) return nb_ask_bad(a, t[i].name, "%s: %s", t[i].name, t[i].why);
-    }
-    return NB_OK;
-}
+/* ---- formats and tools ---- */
 
 static nb_status read_response_format(nb_ask *a)
 {
@@ -294,8 +261,6 @@ static nb_status read_tools(nb_ask *a)
     for (size_t i = 0; i < json_array_size(tools); i++)
         if (!json_is_object(json_array_get(tools, i)))
             return nb_ask_bad(a, "tools", "tools: item %zu is not an object", i);
-    if (nb_ask_get(a, "function_call") && !json_is_string(nb_ask_get(a, "function_call")))
-        return nb_ask_bad(a, "function_call", "function_call: forced calls are not supported");
     if (!choice) return NB_OK;
     const char *s = json_string_value(choice);
     if (s && (strcmp(s, "none") == 0 || strcmp(s, "auto") == 0)) return NB_OK;
@@ -328,10 +293,7 @@ static nb_status read_penalties(nb_ask *a)
     NB_TRY(nb_ask_real(a, "min_p", 0, 1, &s->min_p));
     NB_TRY(nb_ask_real(a, "presence_penalty", -2, 2, &s->presence_penalty));
     NB_TRY(nb_ask_real(a, "frequency_penalty", -2, 2, &s->frequency_penalty));
-    NB_TRY(nb_ask_real(a, "repetition_penalty", 0, 1e6, &s->repetition_penalty));
-    if (s->repetition_penalty <= 0)
-        return nb_ask_bad(a, "repetition_penalty",
-                          "repetition_penalty is 0: expected a number above 0");
+    NB_TRY(nb_ask_real(a, "repetition_penalty", 1e-6, 1e6, &s->repetition_penalty));
     int64_t k = 0, seed = 0;
     bool found;
     NB_TRY(nb_ask_int(a, "top_k", -1, INT32_MAX, &k, &found));
@@ -469,6 +431,7 @@ static nb_status read_logprobs(nb_ask *a, nb_ask_kind kind, const nb_ask_limits 
     if (found) a->prompt_logprobs = (int)k;
     if (found && a->stream)
         return nb_ask_bad(a, "prompt_logprobs", "prompt_logprobs are not available with stream");
+    a->tokens_as_ids = lim->tokens_as_ids;
     return nb_ask_bool(a, "return_tokens_as_token_ids", &a->tokens_as_ids);
 }
 
@@ -519,7 +482,7 @@ static bool is_visible(const char *s)
     return n >= 1 && n <= 128;
 }
 
-static nb_status read_identity(nb_ask *a, const nb_ask_limits *lim)
+nb_status nb_ask_identity(nb_ask *a, const nb_ask_limits *lim)
 {
     NB_TRY(nb_ask_string(a, "cache_salt", &a->cache_salt));
     if (a->cache_salt && (!*a->cache_salt || strlen(a->cache_salt) > SALT_BYTES_MAX))
@@ -536,8 +499,7 @@ static nb_status read_identity(nb_ask *a, const nb_ask_limits *lim)
                           "(--scheduling-policy priority)",
                           (long long)p);
     a->priority = (int32_t)p;
-    NB_TRY(nb_ask_bool(a, "return_token_ids", &a->return_token_ids));
-    return nb_ask_bool(a, "add_special_tokens", &a->add_special);
+    return NB_OK;
 }
 
 nb_status nb_ask_read(nb_ask *a, nb_ask_kind kind, const nb_ask_limits *lim)
@@ -545,13 +507,11 @@ nb_status nb_ask_read(nb_ask *a, nb_ask_kind kind, const nb_ask_limits *lim)
     a->sampling = lim->sampling;
     a->n = 1;
     a->add_special = kind == NB_ASK_COMPLETION;
-    NB_TRY(refuse(a, refused_always, NB_COUNT(refused_always)));
+    NB_TRY(nb_fields_check(a, kind == NB_ASK_CHAT ? NB_FIELDS_CHAT : NB_FIELDS_COMPLETION, lim));
     if (kind == NB_ASK_CHAT) {
-        NB_TRY(refuse(a, refused_chat, NB_COUNT(refused_chat)));
         NB_TRY(read_tools(a));
         NB_TRY(read_modalities(a));
     } else {
-        NB_TRY(refuse(a, refused_completion, NB_COUNT(refused_completion)));
         NB_TRY(nb_ask_bool(a, "echo", &a->echo));
     }
     NB_TRY(read_response_format(a));
@@ -562,5 +522,7 @@ nb_status nb_ask_read(nb_ask *a, nb_ask_kind kind, const nb_ask_limits *lim)
     NB_TRY(read_stops(a, lim));
     NB_TRY(read_lengths(a, kind, lim));
     NB_TRY(read_logprobs(a, kind, lim));
-    return read_identity(a, lim);
+    NB_TRY(nb_ask_bool(a, "return_token_ids", &a->return_token_ids));
+    NB_TRY(nb_ask_bool(a, "add_special_tokens", &a->add_special));
+    return nb_ask_identity(a, lim);
 }

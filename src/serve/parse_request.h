@@ -1,8 +1,8 @@
 /* parse_request.h - what a request asks for: the fields that the endpoints share.
  *
- * Everything is optional: absent and null are the same, unknown fields are ignored, a wrong
- * type or range is refused with the field's name in `param`, and fields that are known, not
- * supported and harmful to ignore are refused by name.
+ * Everything is optional: absent and null are the same, unknown fields are ignored, and a wrong
+ * type or range is refused with the field's name in `param`.  fields.h says which fields are known
+ * and not supported.
  * Names, ranges and defaults: OpenAI's API and vLLM's additions to it. */
 #ifndef NB_SERVE_PARSE_REQUEST_H
 #define NB_SERVE_PARSE_REQUEST_H
@@ -17,7 +17,10 @@ typedef struct nb_ask_limits {
     size_t vocab, max_model_len;
     size_t max_logprobs, max_n, max_stop;
     bool priority; /* priorities mean something */
-    bool force_usage;
+    bool force_usage, tokens_as_ids;
+    /* Whether the chat template mentions a word; NULL: every one. */
+    bool (*template_mentions)(const void *ctx, const char *word);
+    const void *template_ctx;
 } nb_ask_limits;
 
 /* Whom a refusal comes from: which fields an endpoint knows. */
@@ -38,6 +41,7 @@ typedef struct nb_ask {
     size_t truncate;                     /* 0, or the last so many tokens of a prompt      */
     const char *cache_salt, *request_id; /* or NULL */
     int32_t priority;
+    uint64_t warned[3]; /* bits by row of fields.c: given, and ignored */
     /* why it was refused */
     const char *param; /* a field, or NULL */
     nb_error err;
@@ -69,6 +73,8 @@ nb_status nb_ask_read_ids(nb_ask *a, const char *name, const json_t *list, size_
 /* The same, with memory of a. */
 nb_status nb_ask_ids(nb_ask *a, const char *name, const json_t *list, size_t vocab, uint32_t **ids,
                      size_t *n);
+/* cache_salt, request_id, priority. */
+nb_status nb_ask_identity(nb_ask *a, const nb_ask_limits *lim);
 /* Stop strings: one, or a list; `name` is stop or stop_sequences. */
 nb_status nb_ask_stop(nb_ask *a, const char *name, size_t max_stop);
 

@@ -9,7 +9,8 @@
 
 enum { CONFIG_MAX_BYTES = 16 << 20 };
 
-/* `open`: needs no key. What tells of the machine's health is open, what computes is not. */
+/* `open`: needs no key where keys are set.  Only what tells of the machine's health is open: whatever
+ * computes, changes state or shows texts is not. */
 static const nb_http_route api_route[] = {
     { "POST", "/v1/chat/completions", nb_api_chat, false },
     { "POST", "/v1/completions", nb_api_completions, false },
@@ -27,8 +28,8 @@ static const nb_http_route api_route[] = {
     { "GET", "/version", nb_api_version, true },
     { "GET", "/load", nb_api_load, true },
     { "GET", "/metrics", nb_api_metrics, true },
-    { "POST", "/reset_prefix_cache", nb_api_reset_prefix_cache, true },
-    { "GET", "/api/check", nb_api_check, true },
+    { "POST", "/reset_prefix_cache", nb_api_reset_prefix_cache, false },
+    { "GET", "/api/check", nb_api_check, false },
 };
 
 /* ---- what HTTP tells ---- */
@@ -51,6 +52,38 @@ static const char *short_text(char *out, size_t n_out, nb_str s)
     if (n) memcpy(out, s.p, n);
     out[n] = 0;
     return out;
+}
+
+static bool is_route(const char *path)
+{
+    for (size_t i = 0; i < NB_COUNT(api_route); i++)
+        if (strcmp(api_route[i].path, path) == 0) return true;
+    return false;
+}
+
+/* For a path that does not exist: the one that may be meant, or all of the API. */
+static nb_status list_paths(nb_str path, nb_buf *out)
+{
+    char with_v1[64];
+    if (path.n_bytes < sizeof with_v1 - 3) {
+        (void)snprintf(with_v1, sizeof with_v1, "/v1%.*s", (int)path.n_bytes, path.p ? path.p : "");
+        if (is_route(with_v1)) return nb_buf_printf(out, "no such path; did you mean %s?", with_v1);
+    }
+    NB_TRY(nb_buf_add_c(out, "no such path; the API has"));
+    for (size_t i = 0; i < NB_COUNT(api_route); i++)
+        if (i == 0 || strcmp(api_route[i].path, api_route[i - 1].path) != 0)
+            NB_TRY(nb_buf_printf(out, "%s %s", i ? "," : "", api_route[i].path));
+    return NB_OK;
+}
+
+/* Error answers of HTTP itself. */
+static void error_body(void *ctx, const nb_http_ex *ex, int status, const char *message,
+                       nb_buf *body)
+{
+    nb_buf line = { 0 };
+    if (status == 404 && list_paths(nb_http_path(ex), &line) == NB_OK) message = line.p;
+    nb_error_body(ctx, ex, status, message, body);
+    nb_buf_deinit(&line);
 }
 
 static void on_done(void *ctx, const nb_http_ex *ex, int status, double seconds)
@@ -76,6 +109,18 @@ static void on_warn(void *ctx, const char *line)
     nb_log(ctx, NB_LOG_WARN, "http", "message", line, NULL);
 }
 
+static void on_drain(void *ctx)
+{
+    nb_serve *s = ctx;
+    char line[160];
+    const size_t n = nb_http_n_exchanges(s->http);
+    const char *again = atomic_load_explicit(&s->again, memory_order_relaxed);
+    if (n == 0) return;
+    (void)snprintf(line, sizeof line, "finishing %zu request%s; %s", n, n == 1 ? "" : "s",
+                   again ? again : "stop again to end them");
+    nb_log(s, NB_LOG_INFO, "stop", "message", line, NULL);
+}
+
 /* ---- names and files of the model ---- */
 
 static nb_status name_model(nb_serve *s, nb_error *err)
@@ -97,19 +142,30 @@ static nb_status name_model(nb_serve *s, nb_error *err)
     return NB_OK;
 }
 
-/* dir/name as JSON; NULL where there is no such file, or it is not an object. */
-static json_t *read_object(const char *dir, const char *name)
+/* dir/name, a JSON object; *out is NULL where there is no such file. */
+static nb_status read_object(const char *dir, const char *name, json_t **out, nb_error *err)
 {
     nb_buf path = { 0 }, text = { 0 };
-    json_t *doc = NULL;
-    if (nb_path_join(&path, dir, name) == NB_OK && nb_path_is_file(path.p) &&
-        nb_file_read(path.p, CONFIG_MAX_BYTES, &text, NULL) == NB_OK && text.n_bytes)
-        doc = json_loadb(text.p, text.n_bytes, 0, NULL);
+    bool found = false;
+    json_error_t je = { 0 };
+    *out = NULL;
+    nb_status st = nb_path_join(&path, dir, name);
+    if (st != NB_OK) (void)nb_fail(err, st, "out of memory");
+    if (st == NB_OK) st = nb_path_found(path.p, &found, err);
+    if (st == NB_OK && found) st = nb_file_read(path.p, CONFIG_MAX_BYTES, &text, err);
+    if (st == NB_OK && found) {
+        json_t *doc = json_loadb(text.p ? text.p : "", text.n_bytes, 0, &je);
+        if (json_is_object(doc)) {
+            *out = doc;
+        } else {
+            st = nb_fail(err, NB_ERR_FORMAT, "%s: expected a JSON object%s%s", path.p,
+                         doc ? "" : ": ", doc ? "" : je.text);
+            json_decref(doc);
+        }
+    }
     nb_buf_deinit(&path);
     nb_buf_deinit(&text);
-    if (json_is_object(doc)) return doc;
-    json_decref(doc);
-    return NULL;
+    return st;
 }
 
 typedef struct default_row {
@@ -123,11 +179,11 @@ static const default_row default_rows[] = {
     { "temperature", offsetof(nb_sampling, temperature), 0, 1e6, true },
     { "top_p", offsetof(nb_sampling, top_p), 0, 1, false },
     { "min_p", offsetof(nb_sampling, min_p), 0, 1, true },
-    { "repetition_penalty", offsetof(nb_sampling, repetition_penalty), 0, 1e6, false },
+    { "repetition_penalty", offsetof(nb_sampling, repetition_penalty), 1e-6, 1e6, true },
 };
 
-/* Sampling defaults of generation_config.json: the keys that vLLM takes. */
-static nb_status take_defaults(nb_serve *s, const json_t *doc, nb_error *err)
+/* Sampling defaults: the keys that vLLM takes of a generation_config.json.  where: for messages. */
+static nb_status take_defaults(nb_serve *s, const json_t *doc, const char *where, nb_error *err)
 {
     for (size_t i = 0; i < NB_COUNT(default_rows); i++) {
         const default_row *r = &default_rows[i];
@@ -136,31 +192,93 @@ static nb_status take_defaults(nb_serve *s, const json_t *doc, nb_error *err)
         const double x = json_number_value(v);
         const bool ok = json_is_number(v) && x <= r->hi && (r->lo_in ? x >= r->lo : x > r->lo);
         if (!ok)
-            return nb_fail(err, NB_ERR_RANGE,
-                           "generation_config.json: %s: expected a number from %g to %g "
-                           "(--generation-config vllm leaves the file out)",
+            return nb_fail(err, NB_ERR_RANGE, "%s: %s: expected a number from %g to %g", where,
                            r->name, r->lo, r->hi);
         *(double *)(void *)((char *)&s->sampling + r->offset) = x;
     }
-    const json_int_t k = json_integer_value(json_object_get(doc, "top_k"));
+    const json_t *k = json_object_get(doc, "top_k");
     const json_int_t n = json_integer_value(json_object_get(doc, "max_new_tokens"));
-    if (k > 0) s->sampling.top_k = (size_t)k;
+    if (json_is_integer(k))
+        s->sampling.top_k = json_integer_value(k) > 0 ? (size_t)json_integer_value(k) : 0;
     if (n > 0) s->default_max_tokens = (size_t)n;
     return NB_OK;
 }
 
-static nb_status read_defaults(nb_serve *s, nb_error *err)
+static nb_status read_generation_config(nb_serve *s, nb_error *err)
 {
     const char *from = s->o.generation_config ? s->o.generation_config : "auto";
-    nb_sampling_default(&s->sampling);
+    nb_error why = { 0 };
     if (strcmp(from, "vllm") == 0) return NB_OK;
     const bool own = strcmp(from, "auto") == 0;
-    json_t *doc = read_object(own ? s->o.model : from, "generation_config.json");
+    json_t *doc;
+    NB_TRY(read_object(own ? s->o.model : from, "generation_config.json", &doc, err));
     if (!doc && !own)
         return nb_fail(err, NB_ERR_NOT_FOUND, "%s: no generation_config.json to read there", from);
-    const nb_status st = doc ? take_defaults(s, doc, err) : NB_OK;
+    nb_status st = doc ? take_defaults(s, doc, "generation_config.json", &why) : NB_OK;
+    if (st != NB_OK)
+        st = nb_fail(err, st, "%s (--generation-config vllm leaves the file out)", why.msg);
     json_decref(doc);
     return st;
+}
+
+/* An object from the options; *out is NULL where there is none. */
+static nb_status option_object(const char *name, const char *text, json_t **out, nb_error *err)
+{
+    json_error_t e;
+    *out = NULL;
+    if (!text) return NB_OK;
+    json_t *doc = json_loads(text, JSON_REJECT_DUPLICATES, &e);
+    if (json_is_object(doc)) {
+        *out = doc;
+        return NB_OK;
+    }
+    json_decref(doc);
+    return nb_fail(err, NB_ERR_ARG, "%s: expected a JSON object", name);
+}
+
+static nb_status read_override(nb_serve *s, nb_error *err)
+{
+    static const char name[] = "--override-generation-config";
+    json_t *doc = NULL, *v;
+    const char *key;
+    NB_TRY(option_object(name, s->o.override_generation_config, &doc, err));
+    nb_status st = NB_OK;
+    json_object_foreach(doc, key, v)
+    {
+        bool known = strcmp(key, "top_k") == 0 || strcmp(key, "max_new_tokens") == 0;
+        if (known && !json_is_integer(v))
+            st = nb_fail(err, NB_ERR_ARG, "%s: %s: expected an integer", name, key);
+        for (size_t i = 0; i < NB_COUNT(default_rows); i++)
+            known = known || strcmp(key, default_rows[i].name) == 0;
+        if (!known)
+            st = nb_fail(err, NB_ERR_ARG,
+                         "%s: %.40s is not supported; expected temperature, top_p, top_k, min_p, "
+                         "repetition_penalty or max_new_tokens",
+                         name, key);
+    }
+    if (st == NB_OK) st = take_defaults(s, doc, name, err);
+    json_decref(doc);
+    return st;
+}
+
+static nb_status read_chat_rules(nb_serve *s, nb_error *err)
+{
+    const char *f = s->o.chat_content_format ? s->o.chat_content_format : "auto";
+    s->chat.hide_tools = s->o.hide_unused_tools;
+    s->chat.content = strcmp(f, "string") == 0   ? NB_CONTENT_STRING
+                      : strcmp(f, "openai") == 0 ? NB_CONTENT_PARTS
+                                                 : NB_CONTENT_AUTO;
+    return option_object("--default-chat-template-kwargs", s->o.chat_template_kwargs,
+                         &s->chat.kwargs, err);
+}
+
+/* What requests do not say. */
+static nb_status read_defaults(nb_serve *s, nb_error *err)
+{
+    nb_sampling_default(&s->sampling);
+    NB_TRY(read_generation_config(s, err));
+    NB_TRY(read_override(s, err));
+    return read_chat_rules(s, err);
 }
 
 /* More text than this is more tokens than the context holds, whatever it says: not worth
@@ -185,10 +303,14 @@ static size_t or_size(size_t v, size_t dflt)
     return v ? v : dflt;
 }
 
+static bool template_mentions(const void *text, const char *word)
+{
+    return text && nb_text_template_mentions(text, word);
+}
+
 static nb_status fill_in(nb_serve *s, nb_error *err)
 {
     nb_serve_options *o = &s->o;
-    o->port = (uint16_t)or_size(o->port, o->any_port ? 0 : 8000);
     o->max_logprobs = or_size(o->max_logprobs, 20);
     o->max_n = or_size(o->max_n, 128);
     o->max_stop = or_size(o->max_stop, 64);
@@ -197,7 +319,7 @@ static nb_status fill_in(nb_serve *s, nb_error *err)
                        o->max_stop > 64 ? "max_stop" : "max_logprobs", o->max_stop > 64 ? 64 : 20);
     NB_TRY(name_model(s, err));
     NB_TRY(read_defaults(s, err));
-    s->tokenizer_info = read_object(o->model, "tokenizer_config.json");
+    NB_TRY(read_object(o->model, "tokenizer_config.json", &s->tokenizer_info, err));
     bound_prompts(s);
     s->lim = (nb_ask_limits){ .sampling = s->sampling,
                               .vocab = s->info.vocab,
@@ -206,7 +328,10 @@ static nb_status fill_in(nb_serve *s, nb_error *err)
                               .max_n = o->max_n,
                               .max_stop = o->max_stop,
                               .priority = o->priority_scheduling,
-                              .force_usage = o->force_include_usage };
+                              .force_usage = o->force_include_usage,
+                              .tokens_as_ids = o->tokens_as_token_ids,
+                              .template_mentions = template_mentions,
+                              .template_ctx = s->text };
     (void)snprintf(s->fingerprint, sizeof s->fingerprint, "nibble-%s-%s", nb_version(),
                    s->info.kv_dtype ? s->info.kv_dtype : "kv");
     return NB_OK;
@@ -232,44 +357,68 @@ static nb_status build_routes(nb_serve *s, size_t *n, nb_error *err)
     return NB_OK;
 }
 
+static nb_http_options http_options(const nb_serve_options *o, const nb_keys *keys, nb_serve *s)
+{
+    return (nb_http_options){ .host = o->host,
+                              .port = (uint16_t)or_size(o->port, o->any_port ? 0 : 8000),
+                              .any_port = o->any_port,
+                              .uds = o->uds,
+                              .tls_cert = o->tls_cert,
+                              .tls_key = o->tls_key,
+                              .tls_key_password = o->tls_key_password,
+                              .tls_ca = o->tls_ca,
+                              .api_key = keys->p,
+                              .n_api_key = keys->n,
+                              .cors_origin = o->cors_origin,
+                              .n_cors_origin = o->n_cors_origin,
+                              .max_header_bytes = o->max_header_bytes,
+                              .max_body_bytes = o->max_body_bytes,
+                              .max_connections = o->max_connections,
+                              .read_timeout_s = o->read_timeout_s,
+                              .idle_timeout_s = o->idle_timeout_s,
+                              .write_timeout_s = o->write_timeout_s,
+                              .request_id_headers = o->request_id_headers,
+                              .on_done = on_done,
+                              .error_body = error_body,
+                              .on_warn = on_warn,
+                              .on_drain = on_drain,
+                              .ctx = s };
+}
+
 static nb_status open_http(nb_serve *s, nb_error *err)
 {
-    const nb_serve_options *o = &s->o;
-    const nb_http_options h = { .host = o->host,
-                                .port = o->port,
-                                .any_port = o->any_port,
-                                .uds = o->uds,
-                                .tls_cert = o->tls_cert,
-                                .tls_key = o->tls_key,
-                                .tls_key_password = o->tls_key_password,
-                                .tls_ca = o->tls_ca,
-                                .api_key = o->api_key,
-                                .n_api_key = o->n_api_key,
-                                .cors_origin = o->cors_origin,
-                                .n_cors_origin = o->n_cors_origin,
-                                .max_header_bytes = o->max_header_bytes,
-                                .max_body_bytes = o->max_body_bytes,
-                                .max_connections = o->max_connections,
-                                .read_timeout_s = o->read_timeout_s,
-                                .idle_timeout_s = o->idle_timeout_s,
-                                .write_timeout_s = o->write_timeout_s,
-                                .request_id_headers = o->request_id_headers,
-                                .on_done = on_done,
-                                .error_body = nb_error_body,
-                                .on_warn = on_warn,
-                                .ctx = s };
     size_t n_route = 0;
-    NB_TRY(build_routes(s, &n_route, err));
-    NB_TRY(nb_http_create(&h, s->route, n_route, &s->http, err));
-    if (o->drain_s > 0) nb_http_set_drain(s->http, o->drain_s);
-    return NB_OK;
+    nb_keys keys = { 0 };
+    NB_TRY(nb_keys_read(&s->o, &keys, err));
+    const nb_http_options h = http_options(&s->o, &keys, s);
+    nb_status st = build_routes(s, &n_route, err);
+    if (st == NB_OK) st = nb_http_create(&h, s->route, n_route, &s->http, err);
+    if (st == NB_OK && s->o.drain_s > 0) nb_http_set_drain(s->http, s->o.drain_s);
+    nb_keys_deinit(&keys);
+    return st;
+}
+
+nb_status nb_serve_check(const nb_serve_options *o, nb_error *err)
+{
+    nb_serve s = { .o = *o };
+    nb_http *http = NULL;
+    nb_keys keys = { 0 };
+    NB_TRY(nb_keys_read(o, &keys, err));
+    const nb_http_options h = http_options(o, &keys, &s);
+    nb_status st = read_defaults(&s, err);
+    if (st == NB_OK) st = nb_http_create(&h, NULL, 0, &http, err);
+    nb_http_destroy(http);
+    json_decref(s.chat.kwargs);
+    nb_keys_deinit(&keys);
+    return st;
 }
 
 /* ---- the server ---- */
 
 nb_status nb_serve_create(const nb_serve_options *o, nb_engine *e, nb_serve **out, nb_error *err)
 {
-    if (!o || !e || !out) return nb_fail(err, NB_ERR_ARG, "no options or engine given");
+    if (!o || !e || !out || !o->log)
+        return nb_fail(err, NB_ERR_ARG, "no options, engine or log given");
     nb_serve *s = calloc(1, sizeof *s);
     if (!s) return nb_fail(err, NB_ERR_NOMEM, "out of memory");
     s->o = *o;
@@ -304,9 +453,15 @@ nb_status nb_serve_run(nb_serve *s, nb_error *err)
     return st;
 }
 
-void nb_serve_stop(nb_serve *s)
+void nb_serve_stop(nb_serve *s, const char *again)
 {
+    atomic_store_explicit(&s->again, again, memory_order_relaxed);
     nb_http_stop(s->http);
+}
+
+void nb_serve_reload(nb_serve *s)
+{
+    nb_http_post(s->http, nb_reload, s);
 }
 
 void nb_serve_destroy(nb_serve *s)
@@ -322,6 +477,7 @@ void nb_serve_destroy(nb_serve *s)
     }
     nb_metrics_destroy(s->metrics);
     json_decref(s->tokenizer_info);
+    json_decref(s->chat.kwargs);
     free(s->own_name);
     free(s->route);
     nb_arena_deinit(&s->mem);

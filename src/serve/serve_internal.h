@@ -9,6 +9,7 @@
 #include "nibble/nibble.h"
 
 #include "base/arena.h"
+#include "serve/chat_body.h"
 #include "serve/http.h"
 #include "serve/metrics.h"
 #include "serve/parse_request.h"
@@ -16,6 +17,7 @@
 
 struct nb_serve {
     nb_serve_options o; /* defaults filled in */
+    _Atomic(const char *) again; /* of nb_serve_stop */
     nb_engine *engine;
     const nb_text *text; /* NULL: token ids only */
     nb_engine_info info;
@@ -47,13 +49,15 @@ struct nb_serve {
         pthread_mutex_t lock; /* of what follows */
         pthread_cond_t news;
         struct nb_job *todo, *todo_tail, *done;
-        bool running, stop;
+        bool running, stop, trim; /* trim: large memory was freed */
     } prep;
     size_t n_preparing;      /* jobs that are there */
     atomic_size_t n_pushing; /* engine's threads between their push and the wake-up */
+    nb_chat_rules chat;        /* what the options change in chats    */
     nb_ask_limits lim;         /* of requests; lim.sampling: defaults */
     size_t default_max_tokens; /* of generation_config.json; 0: none  */
     size_t max_prompt_bytes;   /* a text of more cannot fit the context */
+    uint64_t warned[3];        /* nb_ask.warned of all requests so far */
     uint64_t n_unseeded;       /* requests without a seed so far      */
     char fingerprint[96];      /* system_fingerprint                  */
     char *own_name;            /* where no name was given             */
@@ -71,8 +75,7 @@ nb_http_fn nb_api_chat, nb_api_completions, nb_api_chat_render, nb_api_completio
 nb_http_fn nb_api_messages, nb_api_count_tokens;                                /* anthropic  */
 nb_http_fn nb_api_models, nb_api_model, nb_api_tokenize, nb_api_detokenize, nb_api_tokenizer_info; /* text   */
 nb_http_fn nb_api_health, nb_api_ping, nb_api_version, nb_api_load, nb_api_metrics,
-    nb_api_reset_prefix_cache; /* operation, ops.c; the rows of all six are `open`: the last looks
-                                  at keys and the client's address itself */
+    nb_api_reset_prefix_cache; /* operation, ops.c */
 /* Before nb_http_destroy: waits for the helper thread of a reset. */
 void nb_ops_stop(nb_serve *s);
 nb_http_fn nb_api_check;         /* ops_check.c: /api/check, with dev_endpoints */
@@ -80,11 +83,22 @@ void nb_check_stop(nb_serve *s); /* as nb_ops_stop */
 nb_http_fn nb_page_index, nb_page_asset;                                        /* the page   */
 nb_http_fn nb_page_cache, nb_page_block, nb_page_config, nb_page_stats;         /* its data   */
 
-/* ---- logs (log.c): one line each, text or JSON ---- */
-typedef enum nb_log_level { NB_LOG_INFO, NB_LOG_WARN, NB_LOG_ERROR } nb_log_level;
+/* ---- logs (log.c): one line each; never waits ---- */
 /* key, value pairs of strings, ended by NULL: nb_log(s, NB_LOG_INFO, "request", "id", id, NULL).
  * The value of a key that begins with '#' (not printed) is a number. */
 void nb_log(const nb_serve *s, nb_log_level level, const char *event, ...);
+uint64_t nb_serve_log_dropped(nb_serve_log *l);
+
+/* ---- reload.c ---- */
+typedef struct nb_keys {
+    const char **p; /* [n]: of the options and of api_key_file */
+    size_t n, cap;
+    nb_buf text; /* of the file */
+} nb_keys;
+/* One line names the file, and what is wrong with it. */
+nb_status nb_keys_read(const nb_serve_options *o, nb_keys *out, nb_error *err);
+void nb_keys_deinit(nb_keys *k);
+nb_http_task_fn nb_reload; /* on the loop */
 
 /* ---- errors (error.c) ---- */
 /* OpenAI's object {"error":{message,type,param,code}}; type from the status as vLLM names it;

@@ -25,8 +25,8 @@ typedef enum form { FORM_GIVEN, FORM_OBJECTS, FORM_STRINGS } form;
 typedef struct chat {
     const nb_chat_input *in;
     const nb_jinja *tmpl;
-    json_t *vars;      /* owned: what the template sees */
-    json_t *messages;  /* borrowed from vars */
+    json_t *vars;     /* owned: what the template sees */
+    json_t *messages; /* borrowed from vars */
     bool continues;
     nb_error *err;
 } chat;
@@ -61,7 +61,8 @@ static nb_status check_part(const chat *c, size_t i, size_t k, const json_t *par
     if (!is_text_part(name) && !thinking && strcmp(name, "refusal") != 0)
         return nb_fail(c->err, NB_ERR_UNSUPPORTED,
                        "messages[%zu].content[%zu]: parts of type \"%.40s\" are not supported, "
-                       "only text", i, k, name);
+                       "only text",
+                       i, k, name);
     const char *member = is_text_part(name) ? "text" : thinking ? "thinking" : "refusal";
     if (!thinking && !json_is_string(json_object_get(part, member)))
         return nb_fail(c->err, NB_ERR_ARG, "messages[%zu].content[%zu].%s must be a string", i, k,
@@ -81,8 +82,8 @@ static nb_status join_parts(const chat *c, size_t i, const json_t *parts, json_t
         if (!json_is_string(text)) {
             st = nb_fail(c->err, NB_ERR_UNSUPPORTED,
                          "messages[%zu].content[%zu]: this template takes content as one text, "
-                         "not parts of type \"%.40s\"", i, k,
-                         json_string_value(json_object_get(part, "type")));
+                         "not parts of type \"%.40s\"",
+                         i, k, json_string_value(json_object_get(part, "type")));
             break;
         }
         if (k) NB_TRY_OUT(nb_buf_add_ch(&b, '\n'));
@@ -127,6 +128,15 @@ static nb_status check_calls(const chat *c, size_t i, const json_t *m)
             return bad(c, i, ".tool_calls[].function.name must be a string");
     }
     return NB_OK;
+}
+
+/* Calls that the template cannot show. */
+static nb_status check_calls_shown(const chat *c, size_t i, const json_t *m)
+{
+    if (!c->in->refuse_unseen || !json_array_size(json_object_get(m, "tool_calls")) ||
+        nb_jinja_mentions(c->tmpl, nb_str_c("tool_calls")))
+        return NB_OK;
+    return bad(c, i, ".tool_calls: the chat template does not show tool calls");
 }
 
 /* Arguments that are a string of a JSON object become that object; "" is {}. */
@@ -307,6 +317,41 @@ static nb_status cut_at_mark(const chat *c, nb_buf *b)
     return NB_OK;
 }
 
+/* ---- what a template leaves out ---- */
+
+/* A part of a message that must be in the prompt: its text, or the first text of its parts. */
+static nb_str text_of(const json_t *m)
+{
+    const json_t *content = json_object_get(m, "content");
+    for (size_t k = 0; k < json_array_size(content); k++) {
+        const json_t *text = json_object_get(json_array_get(content, k), "text");
+        if (json_string_length(text))
+            return (nb_str){ json_string_value(text), json_string_length(text) };
+    }
+    return (nb_str){ json_is_string(content) ? json_string_value(content) : "",
+                     json_string_length(content) };
+}
+
+/* Templates pass over messages of roles that they do not know.  A role that the template mentions is
+ * known; of the others the text must have come out. */
+static nb_status check_shown(const chat *c, nb_str prompt)
+{
+    enum { MAX_LOOKS = 8 }; /* each may take as long as the prompt is */
+    for (size_t i = 0, n = 0; i < json_array_size(c->messages) && n < MAX_LOOKS; i++) {
+        const json_t *m = json_array_get(c->messages, i), *role = json_object_get(m, "role");
+        const char *name = json_string_value(role);
+        const nb_str text = nb_j_rstrip(nb_j_lstrip(text_of(m), NULL), NULL);
+        if (text.n_bytes == 0 || nb_jinja_mentions(c->tmpl, nb_str_c(name))) continue;
+        n++;
+        if (nb_j_find(prompt, text, 0) != SIZE_MAX) continue;
+        return nb_fail(c->err, NB_ERR_ARG,
+                       "messages[%zu].role: the chat template does not show messages of role "
+                       "\"%.40s\"%s",
+                       i, name, strcmp(name, "developer") == 0 ? "; use \"system\"" : "");
+    }
+    return NB_OK;
+}
+
 /* ---- rendering ---- */
 
 static nb_status render_once(const chat *c, nb_buf *text, bool *printed, nb_error *err)
@@ -380,6 +425,7 @@ static nb_status prepare(chat *c)
         if (!json_is_string(json_object_get(m, "role"))) return bad(c, i, ".role must be a string");
         NB_TRY(check_content(c, i, m));
         NB_TRY(check_calls(c, i, m));
+        NB_TRY(check_calls_shown(c, i, m));
     }
     return c->continues ? mark_final(c) : NB_OK;
 }
@@ -391,6 +437,7 @@ nb_status nb_chat_render(const nb_jinja *tmpl, const nb_chat_input *in, nb_buf *
     nb_status st = prepare(&c);
     if (st == NB_OK)
         st = in->args == NB_CHAT_ARGS_OBJECT ? render_objects(&c, &text) : render_retry(&c, &text);
+    if (st == NB_OK && in->refuse_unseen) st = check_shown(&c, nb_buf_view(&text));
     if (st == NB_OK && c.continues) st = cut_at_mark(&c, &text);
     if (st == NB_OK) {
         st = nb_buf_add_str(out, nb_buf_view(&text));
@@ -415,9 +462,9 @@ nb_status nb_chat_template_text(const json_t *config, const char *name, nb_str *
         t = found;
     }
     if (!t || json_is_null(t))
-        return nb_fail(err, NB_ERR_NOT_FOUND, "no chat_template%s%s in the tokenizer's configuration",
-                       strcmp(name, "default") ? " named " : "",
-                       strcmp(name, "default") ? name : "");
+        return nb_fail(
+            err, NB_ERR_NOT_FOUND, "no chat_template%s%s in the tokenizer's configuration",
+            strcmp(name, "default") ? " named " : "", strcmp(name, "default") ? name : "");
     if (!json_is_string(t))
         return nb_fail(err, NB_ERR_FORMAT, "chat_template must be a string or a list of templates");
     *out = (nb_str){ json_string_value(t), json_string_length(t) };

@@ -47,6 +47,10 @@ typedef struct nb_chat_input {
     const json_t *special_tokens;
     const nb_jinja_limits *limits; /* NULL = defaults; holds the time */
     nb_chat_args args;
+    /* Refuse what the template would leave out in silence: a message whose role it does not
+     * mention and whose text is not in the prompt, and tool calls that it does not mention.
+     * transformers does not. */
+    bool refuse_unseen;
 } nb_chat_input;
 
 /* Appends the prompt to *out; on failure *out is as before.  NB_ERR_ARG: the

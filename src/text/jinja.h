@@ -67,5 +67,8 @@ nb_status nb_jinja_render_stats(const nb_jinja *t, const json_t *vars,
  * can take content as a list of parts: a loop over X.content, X['content'], a
  * variable called content, or one set from such an expression. */
 bool nb_jinja_iterates_content(const nb_jinja *t);
+/* Whether `word` is a name or a string constant of the template: a variable, attribute or key
+ * that it never mentions cannot reach the text. */
+bool nb_jinja_mentions(const nb_jinja *t, nb_str word);
 
 #endif

@@ -221,6 +221,8 @@ struct nb_jinja {
     nb_str *names; /* by id; terminated */
     uint32_t n_names;
     bool iterates_content;
+    const struct nb_jtoken *tokens; /* in the arena */
+    size_t n_tokens;
 };
 /* Ids that the engine itself sets. */
 enum { NB_JID_LOOP, NB_JID_CALLER, NB_JID_KWARGS, NB_JID_VARARGS, NB_JID_SELF, NB_JID_FIRST_FREE };

@@ -500,7 +500,8 @@ static nb_status parse_template(nb_jinja *t, nb_str source, nb_error *err)
     size_t n_tokens;
     uint32_t id;
     NB_TRY(nb_j_lex(&t->arena, source, &tokens, &n_tokens, err));
-    p.tok = tokens;
+    p.tok = t->tokens = tokens;
+    t->n_tokens = n_tokens;
     for (size_t i = 0; i < NB_COUNT(fixed); i++) NB_TRY(nb_jp_intern(&p, nb_str_c(fixed[i]), &id));
     return parse_until(&p, NULL, &t->root);
 }
@@ -532,4 +533,13 @@ void nb_jinja_destroy(nb_jinja *t)
 bool nb_jinja_iterates_content(const nb_jinja *t)
 {
     return t->iterates_content;
+}
+
+bool nb_jinja_mentions(const nb_jinja *t, nb_str word)
+{
+    for (size_t i = 0; i < t->n_tokens; i++) {
+        const nb_jtoken *k = &t->tokens[i];
+        if ((k->type == NB_JT_NAME || k->type == NB_JT_STRING) && nb_str_eq(k->s, word)) return true;
+    }
+    return false;
 }

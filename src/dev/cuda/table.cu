@@ -66,6 +66,7 @@ extern "C" __attribute__((visibility("default"))) const nb_cuda_api *nb_cuda_get
         nb_cuda_gqa,             nb_cuda_prefill,
         nb_cuda_sample,          nb_cuda_linear_rows,
         nb_cuda_experts_rows,    nb_cuda_mla_rows,
+        nb_cuda_can_cache,
     };
     return &api;
 }

@@ -181,9 +181,8 @@ static bool decode_vec(const nb_record_seg *g, const uint8_t *page, size_t t, si
         int4_ch_values(codes + v * (d / 2), row, row + g->scale_stride / 2, d, out);
         return true;
     case NB_SEG_DS_MLA: return ds_vec(g, codes, row, out);
-    case NB_SEG_INT4_TOK: break; /* values of GQA: portable */
+    default: return false; /* the portable code reads it */
     }
-    return false;
 }
 
 void nb_kv_decode_neon(const nb_record *r, const void *page, size_t s, size_t tok0, size_t n_tok,

@@ -7,26 +7,21 @@ static size_t page_floats(const nb_record *r)
     return NB_PAGE_TOK * (r->seg[0].dim + r->seg[1].dim) * sizeof(float);
 }
 
-static bool any_mla(const nb_record *r)
-{
-    return r->n_seg == 2 && r->seg[0].n_vec == 1 && r->seg[1].n_vec == 1;
-}
-
 // clang-format off
 const nb_attn_pages_variant nb_attn_pages_variants[] = {
 #if NB_HAVE_AMX
     { "amx", NB_SPACE_HOST, NB_CAP_AVX2 | NB_CAP_AVX512 | NB_CAP_AMX, nb_attn_pages_amx, nb_attn_pages_amx_can, nb_attn_pages_amx_scratch, 0x1p-16f, 0x1p-8f },
 #endif
 #if NB_HAVE_AVX512
-    { "avx512", NB_SPACE_HOST, NB_CAP_AVX2 | NB_CAP_AVX512, nb_attn_pages_avx512, any_mla, nb_attn_pages_avx512_scratch, 0, 0 },
+    { "avx512", NB_SPACE_HOST, NB_CAP_AVX2 | NB_CAP_AVX512, nb_attn_pages_avx512, nb_record_is_mla, nb_attn_pages_avx512_scratch, 0, 0 },
 #endif
 #if NB_HAVE_AVX2
-    { "avx2", NB_SPACE_HOST, NB_CAP_AVX2, nb_attn_pages_avx2, any_mla, nb_attn_pages_avx2_scratch, 0, 0 },
+    { "avx2", NB_SPACE_HOST, NB_CAP_AVX2, nb_attn_pages_avx2, nb_record_is_mla, nb_attn_pages_avx2_scratch, 0, 0 },
 #endif
 #if NB_HAVE_NEON
-    { "neon", NB_SPACE_HOST, NB_CAP_NEON, nb_attn_pages_neon, any_mla, page_floats, 0, 0 },
+    { "neon", NB_SPACE_HOST, NB_CAP_NEON, nb_attn_pages_neon, nb_record_is_mla, page_floats, 0, 0 },
 #endif
-    { "c", NB_SPACE_HOST, 0, nb_attn_pages_c, any_mla, page_floats, 0, 0 },
+    { "c", NB_SPACE_HOST, 0, nb_attn_pages_c, nb_record_is_mla, page_floats, 0, 0 },
     { 0 }
 };
 // clang-format on

@@ -8,8 +8,8 @@
 #include "num/record.h"
 
 /* As nb_record_encode_page. */
-typedef nb_status nb_kv_encode_fn(const nb_record *r, void *page, const uint16_t *const x[2],
-                                  const size_t x_stride[2]);
+typedef nb_status nb_kv_encode_fn(const nb_record *r, void *page, const uint16_t *x,
+                                  size_t x_stride);
 /* As nb_record_decode. */
 typedef void nb_kv_decode_fn(const nb_record *r, const void *page, size_t s, size_t tok0,
                              size_t n_tok, float *out, size_t out_stride);

@@ -1,8 +1,7 @@
 /* kv_codec_c.c - the portable codec: the specification itself, num/record.h. */
 #include "kernel/kv_codec/kv_codec.h"
 
-nb_status nb_kv_encode_c(const nb_record *r, void *page, const uint16_t *const x[2],
-                         const size_t x_stride[2])
+nb_status nb_kv_encode_c(const nb_record *r, void *page, const uint16_t *x, size_t x_stride)
 {
     return nb_record_encode_page(r, page, x, x_stride);
 }

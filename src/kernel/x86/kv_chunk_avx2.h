@@ -4,11 +4,25 @@
 #define NB_KERNEL_KV_CHUNK_AVX2_H
 #include "kernel/x86/kv_rows_avx2.h"
 
-/* A segment that the decoders above take: whole chunks, one vector, nothing beside the codes. */
+/* The formats that are read so: X(format, row of a chunk). */
+#define KV_CHUNK_FORMATS(X)                                                                        \
+    X(NB_SEG_BF16, kv_row_bf16)                                                                    \
+    X(NB_SEG_E4M3, kv_row_e4m3)                                                                    \
+    X(NB_SEG_NVFP4, kv_row_nvfp4)                                                                  \
+    X(NB_SEG_IF4, kv_row_nvfp4)                                                                    \
+    X(NB_SEG_MXFP4, kv_row_mxfp4)                                                                  \
+    X(NB_SEG_INT4_CH, kv_row_int4)                                                                 \
+    X(NB_SEG_F32, kv_row_f32)                                                                      \
+    X(NB_SEG_DS_MLA, kv_row_ds)                                                                    \
+    X(NB_SEG_INT8, kv_row_int8)
+
+/* A segment that the decoders take: whole chunks, one vector, nothing beside the codes. */
 static inline bool kv_chunk_can(const nb_record_seg *g)
 {
+#define X(FMT, row) || g->fmt == (FMT)
     return g->n_vec == 1 && g->dim % KV_CHUNK == 0 && g->n_outlier == 0 &&
-           g->fmt != NB_SEG_INT4_TOK;
+           (false KV_CHUNK_FORMATS(X));
+#undef X
 }
 
 /* Do all n bytes of a plane of UE8M0 scales (n a multiple of 32; 0 stands for zero) lie in
@@ -121,23 +135,17 @@ static inline void kv_set_source(const nb_record_seg *g, const uint8_t *page, co
     }
 }
 
-#define KV_ROWS(row)                                                                               \
-    for (size_t t = 0; t < NB_PAGE_TOK; t++) row(s, t, out + t * KV_CHUNK)
-
-/* All 64 rows of a chunk. */
+/* All 64 rows of a chunk; fmt: one of KV_CHUNK_FORMATS. */
 static inline void kv_chunk_decode(nb_seg_fmt fmt, const kv_source *s, float *out)
 {
     switch (fmt) {
-    case NB_SEG_BF16: KV_ROWS(kv_row_bf16); break;
-    case NB_SEG_E4M3: KV_ROWS(kv_row_e4m3); break;
-    case NB_SEG_NVFP4:
-    case NB_SEG_IF4: KV_ROWS(kv_row_nvfp4); break;
-    case NB_SEG_MXFP4: KV_ROWS(kv_row_mxfp4); break;
-    case NB_SEG_INT4_CH: KV_ROWS(kv_row_int4); break;
-    case NB_SEG_INT4_TOK: break; /* not a segment of MLA */
-    case NB_SEG_F32: KV_ROWS(kv_row_f32); break;
-    case NB_SEG_DS_MLA: KV_ROWS(kv_row_ds); break;
-    case NB_SEG_INT8: KV_ROWS(kv_row_int8); break;
+#define X(FMT, row)                                                                                \
+    case FMT:                                                                                      \
+        for (size_t t = 0; t < NB_PAGE_TOK; t++) row(s, t, out + t * KV_CHUNK);                    \
+        break;
+        KV_CHUNK_FORMATS(X)
+#undef X
+    default: break;
     }
 }
 

@@ -299,17 +299,15 @@ static void encode_int8(const nb_record_seg *g, const uint16_t *x, uint8_t *code
     }
 }
 
-static bool all_finite(const nb_record *r, const uint16_t *const x[2], const size_t x_stride[2])
+static bool all_finite(const nb_record *r, const uint16_t *x, size_t x_stride)
 {
     __m256i bad = _mm256_setzero_si256();
-    for (size_t s = 0; s < r->n_seg; s++) {
-        const size_t n = r->seg[s].n_vec * r->seg[s].dim;
-        for (size_t t = 0; t < NB_PAGE_TOK; t++)
-            for (size_t i = 0; i < n; i += BLOCK) /* an exponent of ones carries into bit 15 */
-                bad = _mm256_or_si256(
-                    bad, _mm256_add_epi16(magnitude(load_x(x[s] + t * x_stride[s] + i, n - i)),
-                                          _mm256_set1_epi16(0x80)));
-    }
+    for (size_t t = 0; t < NB_PAGE_TOK; t++)
+        for (size_t i = 0; i < r->n_values;
+             i += BLOCK) /* an exponent of ones carries into bit 15 */
+            bad = _mm256_or_si256(
+                bad, _mm256_add_epi16(magnitude(load_x(x + t * x_stride + i, r->n_values - i)),
+                                      _mm256_set1_epi16(0x80)));
     return (_mm256_movemask_epi8(bad) & (int)0xaaaaaaaau) == 0;
 }
 
@@ -352,18 +350,17 @@ static const uint16_t *set_aside(const nb_record_seg *g, uint8_t *page, size_t t
     return copy;
 }
 
-nb_status nb_kv_encode_avx2(const nb_record *r, void *page, const uint16_t *const x[2],
-                            const size_t x_stride[2])
+nb_status nb_kv_encode_avx2(const nb_record *r, void *page, const uint16_t *x, size_t x_stride)
 {
-    if (!covered(&r->seg[0]) || !covered(&r->seg[1]))
-        return nb_record_encode_page(r, page, x, x_stride);
+    for (size_t s = 0; s < r->n_seg; s++)
+        if (!covered(&r->seg[s])) return nb_record_encode_page(r, page, x, x_stride);
     if (!all_finite(r, x, x_stride)) return NB_ERR_NONFINITE;
     memset(page, 0, r->page_bytes);
     for (size_t s = 0; s < r->n_seg; s++) {
         const nb_record_seg *g = &r->seg[s];
         for (size_t t = 0; t < NB_PAGE_TOK; t++) {
             uint16_t copy[MASK_MAX];
-            const uint16_t *row = x[s] + t * x_stride[s];
+            const uint16_t *row = x + t * x_stride + g->first;
             if (g->n_outlier > 0) row = set_aside(g, page, t, row, copy);
             for (size_t v = 0; v < g->n_vec; v++) encode_vec(r, g, page, t, v, row + v * g->dim);
         }

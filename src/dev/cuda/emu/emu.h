@@ -10,6 +10,8 @@ enum { NB_EMU_SHARED_MAX = 163 << 10, NB_EMU_SHARED_DEFAULT = 48 << 10, NB_EMU_C
  * it failed, valid until the next run; else NULL. */
 const char *nb_emu_run(const nb_emu_call *c, unsigned order);
 void nb_emu_yield();
+/* Saves the caller's registers and stack pointer in *save, and goes on where `to` was saved. */
+extern "C" void nb_emu_switch(void **save, void *to);
 /* The line of a stream's error, or NULL. */
 const char *nb_emu_why(cudaStream_t s);
 

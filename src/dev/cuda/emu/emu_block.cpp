@@ -59,8 +59,6 @@ alignas(1024) static unsigned char shared[CANARY_BYTES + NB_EMU_SHARED_MAX + CAN
 
 /* ---- switching ---- */
 
-/* Saves the caller's registers and stack pointer in *save, and goes on where `to` was saved. */
-extern "C" void nb_emu_switch(void **save, void *to);
 #if defined __x86_64__
 __asm__(".text\n.globl nb_emu_switch\n.hidden nb_emu_switch\n.type nb_emu_switch,@function\n"
         "nb_emu_switch:\n"

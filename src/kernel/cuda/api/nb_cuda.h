@@ -16,7 +16,7 @@
 #include "base/status.h"
 #include "kernel/cuda/api/nb_cuda_ops.h"
 
-enum { NB_CUDA_VERSION = 4 };
+enum { NB_CUDA_VERSION = 5 };
 
 typedef struct nb_cuda_info {
     char name[96];  /* "NVIDIA H100 80GB HBM3" */
@@ -91,6 +91,8 @@ typedef struct nb_cuda_api {
     const nb_cuda_linear_row *linear;
     const nb_cuda_experts_row *experts;
     const nb_cuda_mla_row *mla;
+    /* Whether the operations have kernels for a record.  No other record may be given to them. */
+    bool (*can_cache)(const nb_record *r);
 } nb_cuda_api;
 
 /* The one symbol of the library. */

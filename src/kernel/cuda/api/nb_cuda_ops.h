@@ -223,7 +223,7 @@ typedef struct nb_cuda_kv_decode_args {
     nb_cuda_cache cache;
     size_t chunk, page0, n_page;
     bool own;
-    nb_cuda_rows y[2]; /* strides at least the segments' values; pointers may be NULL */
+    nb_cuda_rows y[NB_MAX_SEG]; /* strides at least the segments' values; pointers may be NULL */
 } nb_cuda_kv_decode_args;
 
 /* ---- attention ---- */

@@ -26,6 +26,19 @@
 #include "kernel/cuda/common/ptx.cuh"
 #include "num/record.h"
 
+/* The formats that kernels read and write (nb_cuda_can_cache): X(FMT). */
+#define NB_KV_CUDA_FORMATS(X)                                                                      \
+    X(NB_SEG_BF16)                                                                                 \
+    X(NB_SEG_E4M3)                                                                                 \
+    X(NB_SEG_NVFP4)                                                                                \
+    X(NB_SEG_IF4)                                                                                  \
+    X(NB_SEG_MXFP4)                                                                                \
+    X(NB_SEG_INT4_CH)                                                                              \
+    X(NB_SEG_INT4_TOK)                                                                             \
+    X(NB_SEG_F32)                                                                                  \
+    X(NB_SEG_DS_MLA)                                                                               \
+    X(NB_SEG_INT8)
+
 /* Bits of a value's code. */
 __host__ __device__ constexpr uint32_t nb_kv_code_bits(int fmt)
 {
@@ -257,16 +270,11 @@ __device__ inline void nb_kv_load8_any(const nb_record_seg &s, const unsigned ch
                                        uint32_t tok, uint32_t vec, uint32_t i0, float (&v)[8])
 {
     switch (s.fmt) {
-    case NB_SEG_BF16: nb_kv_load8<NB_SEG_BF16>(s, page, tok, vec, i0, v); break;
-    case NB_SEG_E4M3: nb_kv_load8<NB_SEG_E4M3>(s, page, tok, vec, i0, v); break;
-    case NB_SEG_NVFP4: nb_kv_load8<NB_SEG_NVFP4>(s, page, tok, vec, i0, v); break;
-    case NB_SEG_IF4: nb_kv_load8<NB_SEG_IF4>(s, page, tok, vec, i0, v); break;
-    case NB_SEG_MXFP4: nb_kv_load8<NB_SEG_MXFP4>(s, page, tok, vec, i0, v); break;
-    case NB_SEG_INT4_CH: nb_kv_load8<NB_SEG_INT4_CH>(s, page, tok, vec, i0, v); break;
-    case NB_SEG_INT4_TOK: nb_kv_load8<NB_SEG_INT4_TOK>(s, page, tok, vec, i0, v); break;
-    case NB_SEG_F32: nb_kv_load8<NB_SEG_F32>(s, page, tok, vec, i0, v); break;
-    case NB_SEG_DS_MLA: nb_kv_load8<NB_SEG_DS_MLA>(s, page, tok, vec, i0, v); break;
-    case NB_SEG_INT8: nb_kv_load8<NB_SEG_INT8>(s, page, tok, vec, i0, v); break;
+#define X(FMT)                                                                                     \
+    case FMT: nb_kv_load8<FMT>(s, page, tok, vec, i0, v); break;
+        NB_KV_CUDA_FORMATS(X)
+#undef X
+    default: break; /* nb_cuda_can_cache refused it */
     }
 }
 

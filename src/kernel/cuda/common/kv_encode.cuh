@@ -34,7 +34,7 @@ struct nb_kv_rows {
 
 /* The bytes of a page that belong to no plane. */
 struct nb_kv_gaps {
-    uint32_t n, off[10], n_bytes[10];
+    uint32_t n, off[4 * NB_MAX_SEG + 1], n_bytes[4 * NB_MAX_SEG + 1];
 };
 
 /* What a block encodes into. */
@@ -652,7 +652,7 @@ __device__ inline void nb_kv_put_part(const nb_record &r, uint32_t seg, const nb
     case NB_SEG_DS_MLA: nb_kv_put_ds(g, to.page, p, v); break;
     case NB_SEG_BF16: nb_kv_put_bf16(g, to.page, p, v); break;
     case NB_SEG_F32: nb_kv_put_f32(g, to.page, p, v); break;
-    case NB_SEG_INT4_CH: break;
+    default: break; /* INT4_CH goes by channels */
     }
 }
 
@@ -722,7 +722,7 @@ __device__ inline void nb_kv_encode_rows(const nb_record &r, const nb_kv_gaps &g
                                          uint32_t n_row)
 {
     uint32_t off = 0;
-    for (uint32_t seg = 0; seg < 2; seg++) {
+    for (uint32_t seg = 0; seg < r.n_seg; seg++) {
         const nb_record_seg &g = r.seg[seg];
         if (g.fmt == NB_SEG_INT4_CH)
             nb_kv_encode_channels(g, to.page, x, off, r0, n_row);

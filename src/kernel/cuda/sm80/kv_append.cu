@@ -289,7 +289,7 @@ void add_gap(nb_kv_gaps *g, size_t at, size_t to)
     g->n_bytes[g->n++] = (uint32_t)(to - at);
 }
 
-/* Planes in the order of record.c: codes and scales of both segments, outer scales, outliers. */
+/* Planes in the order of record.c: codes and scales of every segment, outer scales, outliers. */
 nb_kv_gaps gaps_of(const nb_record &r)
 {
     nb_kv_gaps g = {};
@@ -298,7 +298,7 @@ nb_kv_gaps gaps_of(const nb_record &r)
         add_gap(&g, PAGE * r.seg[0].code_stride, r.page_bytes);
         return g;
     }
-    for (int s = 0; s < 2; s++) {
+    for (size_t s = 0; s < r.n_seg; s++) {
         const nb_record_seg &x = r.seg[s];
         add_gap(&g, at, x.code_off);
         at = x.code_off + PAGE * x.code_stride;
@@ -306,12 +306,12 @@ nb_kv_gaps gaps_of(const nb_record &r)
         add_gap(&g, at, x.scale_off);
         at = x.scale_off + (x.fmt == NB_SEG_INT4_CH ? 2 : PAGE) * x.scale_stride;
     }
-    for (int s = 0; s < 2; s++)
+    for (size_t s = 0; s < r.n_seg; s++)
         if (r.seg[s].outer_stride) {
             add_gap(&g, at, r.seg[s].outer_off);
             at = r.seg[s].outer_off + PAGE * r.seg[s].outer_stride;
         }
-    for (int s = 0; s < 2; s++)
+    for (size_t s = 0; s < r.n_seg; s++)
         if (r.seg[s].side_stride) {
             add_gap(&g, at, r.seg[s].side_off);
             at = r.seg[s].side_off + PAGE * r.seg[s].side_stride;
@@ -322,10 +322,23 @@ nb_kv_gaps gaps_of(const nb_record &r)
 
 } // namespace
 
+bool nb_cuda_can_cache(const nb_record *r)
+{
+    for (size_t s = 0; s < r->n_seg; s++) switch (r->seg[s].fmt) {
+#define X(FMT) case FMT:
+            NB_KV_CUDA_FORMATS(X)
+#undef X
+            break;
+        default: return false;
+        }
+    return true;
+}
+
 void nb_cuda_kv_append(nb_cuda *g, const nb_cuda_kv_append_args *a)
 {
     const nb_record &r = a->cache.record;
-    const bool channels = r.seg[0].fmt == NB_SEG_INT4_CH || r.seg[1].fmt == NB_SEG_INT4_CH;
+    bool channels = false;
+    for (size_t s = 0; s < r.n_seg; s++) channels |= r.seg[s].fmt == NB_SEG_INT4_CH;
     const append p = { *a, gaps_of(r), channels ? 32u : 8u };
     if (a->cache.n_chunk == 0 || a->max_chunk_tok == 0) return;
     if (a->max_chunk_tok <= SMALL_TOK) {

@@ -90,13 +90,13 @@ __global__ void __launch_bounds__(THREADS) decode_own(NB_PARAM decode p)
 } // namespace
 
 #define PAGES(fmt)                                                                                 \
-    case fmt: NB_LAUNCH(g, (decode_pages<fmt>), grid, dim3(THREADS), 0, p); break
+    case fmt: NB_LAUNCH(g, (decode_pages<fmt>), grid, dim3(THREADS), 0, p); break;
 
 void nb_cuda_kv_decode(nb_cuda *g, const nb_cuda_kv_decode_args *a)
 {
     if (a->n_page == 0) return;
     decode p = { *a, 0, 0, 0 };
-    for (uint32_t seg = 0; seg < 2; seg++) {
+    for (uint32_t seg = 0; seg < a->cache.record.n_seg; seg++) {
         const nb_record_seg &s = a->cache.record.seg[seg];
         const size_t n = s.n_vec * s.dim;
         const bool wanted = a->y[seg].f || a->y[seg].hi;
@@ -110,16 +110,8 @@ void nb_cuda_kv_decode(nb_cuda *g, const nb_cuda_kv_decode_args *a)
             NB_LAUNCH(g, decode_own, own, dim3(THREADS), 0, p);
         else if (wanted)
             switch (s.fmt) {
-                PAGES(NB_SEG_BF16);
-                PAGES(NB_SEG_E4M3);
-                PAGES(NB_SEG_NVFP4);
-                PAGES(NB_SEG_IF4);
-                PAGES(NB_SEG_MXFP4);
-                PAGES(NB_SEG_INT4_CH);
-                PAGES(NB_SEG_INT4_TOK);
-                PAGES(NB_SEG_F32);
-                PAGES(NB_SEG_DS_MLA);
-                PAGES(NB_SEG_INT8);
+                NB_KV_CUDA_FORMATS(PAGES)
+            default: break;
             }
         p.off += (uint32_t)n;
     }

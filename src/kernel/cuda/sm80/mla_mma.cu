@@ -534,7 +534,7 @@ template <int MT, int TEAMS> bool launch_teams(nb_cuda *g, const nb_cuda_mla_arg
 
 bool nb_cuda_mla_mma_can(const nb_record *r, size_t n_head)
 {
-    return r->n_seg == 2 && r->seg[0].n_vec == 1 && r->seg[1].n_vec == 1 &&
+    return r->n_seg == 2 && nb_cuda_can_cache(r) && r->seg[0].n_vec == 1 && r->seg[1].n_vec == 1 &&
            r->seg[0].dim <= NB_MT_LORA && r->seg[1].dim <= NB_MT_ROPE && n_head >= 1 &&
            n_head <= 128;
 }

@@ -1,0 +1,265 @@
+/* pool.c - the memory of the cache: how large, and its allocation.
+ *
+ * On the host the pool is sized before the weights are loaded.  A device with memory of its own takes the weights and
+ * the workspace first, and the pool is what --gpu-memory-utilization leaves. */
+#include <stdlib.h>
+
+#include "engine/engine_internal.h"
+#include "model/kv_size.h"
+#include "os/file.h"
+#include "os/sys.h"
+
+enum {
+    COMMIT_BYTES = 4 << 20,   /* of a task that touches memory */
+    SYSTEM_PAGE_BYTES = 4096, /* touched at this distance; larger pages only make it cheaper */
+};
+
+/* ---- sizes ---- */
+
+size_t nb_engine_sink_block_bytes(const nb_engine *e)
+{
+    return e->sink_off[e->model.c.n_layer] * sizeof *e->sinks;
+}
+
+static size_t min_size(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* The pool is given: the context must fit into it. */
+static nb_status size_within(nb_engine *e, const nb_engine_options *o, size_t len, nb_error *err)
+{
+    const uint64_t n_block = o->kv_cache_bytes / e->block_bytes;
+    if (n_block == 0)
+        return nb_fail(err, NB_ERR_LIMIT,
+                       "a KV cache of %llu bytes does not hold one block of %d tokens, which takes "
+                       "%zu bytes",
+                       (unsigned long long)o->kv_cache_bytes, NB_PAGE_TOK, e->block_bytes);
+    e->n_block = (size_t)n_block;
+    const size_t fit = (size_t)n_block * NB_PAGE_TOK;
+    if (len > fit && !o->max_model_len_auto)
+        return nb_fail(
+            err, NB_ERR_LIMIT,
+            "one request of the maximum length %zu needs %.2f GiB of KV cache, and there are %.2f "
+            "GiB: the estimated maximum model length is %zu (--max-model-len %zu or auto, or a "
+            "larger cache)",
+            len,
+            (double)((len + NB_PAGE_TOK - 1) / NB_PAGE_TOK) * (double)e->block_bytes / (1 << 30),
+            (double)o->kv_cache_bytes / (1 << 30), fit, fit);
+    e->max_model_len = min_size(len, fit);
+    return NB_OK;
+}
+
+/* The pool is for one request of the context. */
+static void size_for_one(nb_engine *e, const nb_engine_options *o, size_t len)
+{
+    const uint64_t ram = nb_os_ram_bytes();
+    /* Pages are committed when written, but do not promise more than half of the memory. */
+    const size_t block = e->block_bytes + e->plane_block + nb_engine_sink_block_bytes(e);
+    const size_t fit = ram ? (size_t)(ram / 2 / block) * NB_PAGE_TOK : SIZE_MAX;
+    if (!o->max_model_len && fit >= NB_PAGE_TOK && len > fit) {
+        nb_engine_warn(
+            e,
+            "context limited to %zu tokens by half of the memory (the model's maximum is %zu; --max-model-len decides)",
+            fit, len);
+        len = fit;
+    }
+    e->max_model_len = len;
+    e->n_block = (len + NB_PAGE_TOK - 1) / NB_PAGE_TOK;
+}
+
+/* The pool is sized before the weights are loaded: memory of the host is committed when it is touched. */
+static nb_status size_before(nb_engine *e, const nb_engine_options *o, size_t len, nb_error *err)
+{
+    if (o->kv_cache_bytes)
+        NB_TRY(size_within(e, o, len, err));
+    else
+        size_for_one(e, o, len);
+    if (e->n_block >= UINT32_MAX || e->block_bytes > SIZE_MAX / 2 / e->n_block)
+        return nb_fail(err, NB_ERR_LIMIT, "a KV cache of %zu blocks of %zu bytes is too large",
+                       e->n_block, e->block_bytes);
+    e->kv_bytes = e->n_block * e->block_bytes;
+    const size_t row = nb_engine_sink_block_bytes(e);
+    if (row && e->n_block > SIZE_MAX / 2 / row)
+        return nb_fail(err, NB_ERR_LIMIT, "--kv-sinks %zu of %zu blocks are too much", e->n_sink,
+                       e->n_block);
+    e->sink_bytes = e->n_block * row;
+    return NB_OK;
+}
+
+/* The same from what a device has left once everything else is there. */
+static nb_status size_after(nb_engine *e, const nb_engine_options *o, nb_error *err)
+{
+    uint64_t all, left, pool;
+    e->device.kind->memory(&e->device, &all, &left);
+    const double used = (double)all - (double)left;
+    const double share = o->gpu_memory_utilization * (double)all;
+    const uint64_t one = (e->max_model_len + NB_PAGE_TOK - 1) / NB_PAGE_TOK * e->block_bytes;
+    if (o->kv_cache_bytes)
+        pool = o->kv_cache_bytes;
+    else if (o->gpu_memory_utilization > 0)
+        pool = share > used ? (uint64_t)(share - used) : 0;
+    else /* one request */
+        pool = one < left / 10 * 9 ? one : left / 10 * 9;
+    if (pool > left)
+        return nb_fail(err, NB_ERR_NOMEM,
+                       "a KV cache of %.2f GiB does not fit: the GPU has %.2f GiB left of %.2f GiB",
+                       (double)pool / (1 << 30), (double)left / (1 << 30), (double)all / (1 << 30));
+    if (pool < e->block_bytes)
+        return nb_fail(
+            err, NB_ERR_NOMEM,
+            "weights, workspace and open pages take %.2f of %.2f GiB: nothing is left for the KV "
+            "cache (a larger --gpu-memory-utilization, or fewer --max-num-seqs or "
+            "--max-num-batched-tokens)",
+            used / (1 << 30), (double)all / (1 << 30));
+    const uint64_t n = pool / e->block_bytes;
+    e->n_block = n < UINT32_MAX ? (size_t)n : UINT32_MAX - 1;
+    e->kv_bytes = e->n_block * e->block_bytes;
+    return NB_OK;
+}
+
+static nb_status fit_length(nb_engine *e, const nb_engine_options *o, nb_error *err)
+{
+    const size_t fit = e->n_block * NB_PAGE_TOK;
+    if (e->max_model_len <= fit) return NB_OK;
+    if (o->max_model_len)
+        return nb_fail(
+            err, NB_ERR_LIMIT,
+            "one request of the maximum length %zu needs %.2f GiB of KV cache, and there "
+            "are %.2f GiB: the estimated maximum model length is %zu (--max-model-len)",
+            e->max_model_len,
+            (double)e->max_model_len / NB_PAGE_TOK * (double)e->block_bytes / (1 << 30),
+            (double)e->kv_bytes / (1 << 30), fit);
+    if (!o->max_model_len_auto)
+        nb_engine_warn(
+            e, "context limited to %zu tokens by the GPU's memory (the model's maximum is %zu)",
+            fit, e->max_model_len);
+    e->max_model_len = fit;
+    return NB_OK;
+}
+
+nb_status nb_engine_size_pool(nb_engine *e, const nb_engine_options *o, nb_error *err)
+{
+    const size_t most = e->model.c.max_pos;
+    if (o->max_model_len > most)
+        return nb_fail(err, NB_ERR_RANGE, "--max-model-len %zu: the model's maximum is %zu",
+                       o->max_model_len, most);
+    if (o->max_model_len && o->max_model_len_auto)
+        return nb_fail(err, NB_ERR_ARG, "--max-model-len %zu and auto exclude each other",
+                       o->max_model_len);
+    const size_t len = o->max_model_len ? o->max_model_len : most;
+    if (!e->device.kind->own_memory) return size_before(e, o, len, err);
+    if (!(o->gpu_memory_utilization >= 0 && o->gpu_memory_utilization <= 1))
+        return nb_fail(err, NB_ERR_RANGE, "--gpu-memory-utilization %g: expected 0 to 1",
+                       o->gpu_memory_utilization);
+    e->max_model_len = len;
+    return NB_OK;
+}
+
+/* ---- allocation ---- */
+
+typedef struct commit_ctx {
+    unsigned char *p;
+    size_t n_bytes;
+} commit_ctx;
+
+static void commit_task(void *ctx, size_t task, size_t worker)
+{
+    (void)worker;
+    const commit_ctx *c = ctx;
+    const size_t at = task * COMMIT_BYTES, left = c->n_bytes - at;
+    const size_t n = left < COMMIT_BYTES ? left : COMMIT_BYTES;
+    volatile unsigned char *p = c->p + at;
+    for (size_t i = 0; i < n; i += SYSTEM_PAGE_BYTES) p[i] = 0; /* it is zero: now it is there */
+}
+
+/* Touches memory in parallel, in pieces between which the progress is told. */
+void nb_engine_commit(nb_engine *e, const nb_engine_options *o, const char *what, void *p,
+                      size_t n_bytes, size_t before, size_t total)
+{
+    const size_t piece = (size_t)COMMIT_BYTES * 8 * nb_dev_n_worker(e->dev);
+    if (o->progress && before == 0) o->progress(o->progress_ctx, what, 0, total);
+    nb_pages_prefer_huge(p, n_bytes);
+    for (size_t at = 0; at < n_bytes; at += piece) {
+        commit_ctx c = { (unsigned char *)p + at, min_size(piece, n_bytes - at) };
+        nb_dev_run(e->dev, commit_task, &c, (c.n_bytes + COMMIT_BYTES - 1) / COMMIT_BYTES);
+        if (o->progress) o->progress(o->progress_ctx, what, before + at + c.n_bytes, total);
+    }
+}
+
+static nb_status no_memory(const nb_engine *e, const char *what, size_t n_bytes, nb_error *err)
+{
+    return nb_fail(err, NB_ERR_NOMEM,
+                   "%s has no memory for %s of %zu MiB (--max-model-len takes a smaller "
+                   "context, --max-num-seqs fewer requests)",
+                   e->device.kind->own_memory ? "the GPU" : "this machine", what, n_bytes >> 20);
+}
+
+static nb_status allocate_tails(nb_engine *e, nb_error *err)
+{
+    const size_t n_bytes = e->max_num_seqs * e->tail_bytes;
+    e->tails = e->device.kind->alloc(&e->device, n_bytes);
+    return e->tails ? NB_OK : no_memory(e, "open pages", n_bytes, err);
+}
+
+static nb_status allocate_blocks(nb_engine *e, nb_error *err)
+{
+    e->kv = e->device.kind->alloc(&e->device, e->kv_bytes);
+    if (!e->kv) return no_memory(e, "a KV cache", e->kv_bytes, err);
+    if (e->n_sink) e->sinks = e->device.kind->alloc(&e->device, e->sink_bytes);
+    if (e->n_sink && !e->sinks) return no_memory(e, "the rows of --kv-sinks", e->sink_bytes, err);
+    return nb_engine_create_planes(e, err);
+}
+
+static nb_status allocate_before(nb_engine *e, const nb_engine_options *o, nb_caps caps,
+                                 nb_error *err)
+{
+    const size_t tails = e->max_num_seqs * e->tail_bytes, planes = e->n_block * e->plane_block;
+    uint64_t ram, left;
+    e->device.kind->memory(&e->device, &ram, &left);
+    if (o->commit_memory && ram && e->kv_bytes + planes + tails > ram)
+        return nb_fail(err, NB_ERR_NOMEM,
+                       "a KV cache of %zu MiB and %zu MiB of open pages do not fit into the memory "
+                       "of %llu MiB",
+                       (e->kv_bytes + planes) >> 20, tails >> 20, (unsigned long long)(ram >> 20));
+    NB_TRY(allocate_blocks(e, err));
+    NB_TRY(allocate_tails(e, err));
+    if (o->commit_memory) {
+        const size_t all = e->kv_bytes + planes + tails;
+        nb_engine_commit(e, o, "allocating the KV cache", e->kv, e->kv_bytes, 0, all);
+        if (planes)
+            nb_engine_commit(e, o, "allocating the KV cache", e->plane, planes, e->kv_bytes, all);
+        nb_engine_commit(e, o, "allocating the KV cache", e->tails, tails, e->kv_bytes + planes,
+                         all);
+    }
+    return nb_engine_create_rank(e, caps, err);
+}
+
+static nb_status allocate_after(nb_engine *e, const nb_engine_options *o, nb_caps caps,
+                                nb_error *err)
+{
+    NB_TRY(allocate_tails(e, err));
+    NB_TRY(nb_engine_create_rank(e, caps, err));
+    NB_TRY(size_after(e, o, err));
+    NB_TRY(fit_length(e, o, err));
+    NB_TRY(allocate_blocks(e, err));
+    return e->device.kind->sync(&e->device, err);
+}
+
+nb_status nb_engine_allocate_pool(nb_engine *e, const nb_engine_options *o, nb_caps caps,
+                                  nb_error *err)
+{
+    return e->device.kind->own_memory ? allocate_after(e, o, caps, err)
+                                      : allocate_before(e, o, caps, err);
+}
+
+void nb_engine_release_pool(nb_engine *e)
+{
+    nb_device *d = &e->device;
+    if (!d->kind) return;
+    nb_engine_release_planes(e);
+    d->kind->free(d, e->kv, e->kv_bytes);
+    d->kind->free(d, e->tails, e->max_num_seqs * e->tail_bytes);
+    d->kind->free(d, e->sinks, e->sink_bytes);
+    d->kind->host_free(d, e->logits, e->logits_bytes);
+}

@@ -1,0 +1,75 @@
+/* attention.h - kinds of attention, one row each: what the attention of a layer consists of, on every device.
+ *
+ * A layer names its kind in the configuration (nb_layer_attn); a model may mix kinds.  A row gives the tensors
+ * of a layer, the record of its cache, the widths of its buffers, what loading prepares, and what the planner
+ * counts.  How a device computes it is in that device's table of operations (backend.h).
+ * docs/add-an-attention.md shows how to add a row. */
+#ifndef NB_MODEL_ATTENTION_H
+#define NB_MODEL_ATTENTION_H
+#include "model/model.h"
+
+/* Widths, in values. */
+typedef struct nb_attn_dims {
+    size_t n_head;   /* query heads */
+    size_t d_q;      /* of a head's projected query */
+    size_t d_o;      /* of a head's output */
+    size_t d_state;  /* of a head's weighted sum over cached rows */
+    size_t n_values; /* of a cached token */
+} nb_attn_dims;
+
+/* A tensor of a layer: a matrix [rows][cols] in an nb_weight of nb_layer, or a vector [rows] in a
+ * const float *. */
+typedef size_t nb_tensor_dim_fn(const nb_model_config *c, const nb_attn_config *a);
+typedef struct nb_tensor_row {
+    const char *name;                      /* behind "model.layers.N." */
+    size_t off;                            /* in nb_layer */
+    nb_tensor_dim_fn *rows, *cols;         /* cols NULL: a vector */
+    bool (*when)(const nb_attn_config *a); /* whether it exists; NULL: always */
+    bool ones; /* what a dummy vector holds: ones (norms) or zeros (biases) */
+} nb_tensor_row;
+
+/* What a token costs, of one layer. */
+typedef struct nb_attn_cost {
+    double pair_flop_prompt; /* per pair of a prompt's query and a row that it sees */
+    double pair_flop_decode; /* per pair of a generated token's query and a cached row */
+    double expand_flop;      /* per cached token that is expanded for a prompt; 0: never */
+    size_t k_dim, v_dim;     /* of one head, as MHA would cache them */
+    size_t n_kv_head;        /* heads that the cache keeps; 1 with MLA */
+} nb_attn_cost;
+
+typedef struct nb_attention {
+    const char *name;                  /* "mla" */
+    const char *plane[NB_MAX_SEG]; /* the segments of its record, in words */
+    const nb_tensor_row *tensor;       /* [n_tensor] */
+    size_t n_tensor;
+    /* Prompts can be computed in two forms: absorbed (from cached rows) and expanded (keys and values rebuilt
+     * per head).  False: there is one form, which counts as absorbed. */
+    bool has_expanded;
+    nb_attn_dims (*dims)(const nb_attn_config *a);
+    /* The shape of a cached token; type, mode and rope are set. */
+    void (*record)(const nb_attn_config *a, nb_record_opts *o);
+    /* After a layer's tensors were loaded; NULL: nothing. */
+    nb_status (*loaded)(nb_model *m, size_t layer, nb_error *err);
+    nb_attn_cost (*cost)(const nb_attn_config *a);
+} nb_attention;
+
+/* The row of a kind. */
+const nb_attention *nb_attention_of(nb_attn_kind kind);
+extern const nb_attention nb_attention_mla, nb_attention_gqa;
+
+/* dim_fn for tables: the model's hidden size. */
+nb_tensor_dim_fn nb_dim_hidden;
+/* Row and dimensions of a layer. */
+static inline const nb_attention *nb_layer_attention(const nb_model_config *c, size_t layer)
+{
+    return nb_attention_of(nb_layer_attn(c, layer)->kind);
+}
+static inline nb_attn_dims nb_layer_dims(const nb_model_config *c, size_t layer)
+{
+    return nb_layer_attention(c, layer)->dims(nb_layer_attn(c, layer));
+}
+/* Whether some layer, or every layer, is of this kind. */
+bool nb_attn_any(const nb_model_config *c, nb_attn_kind kind);
+bool nb_attn_all(const nb_model_config *c, nb_attn_kind kind);
+
+#endif

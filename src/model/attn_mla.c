@@ -1,0 +1,118 @@
+/* attn_mla.c - multi-head latent attention: the cache keeps one latent and one rotary key for all heads.
+ *
+ *   latent c_t = norm(W_kv_a x_t) [kv_lora], rotary key k_t [d_rope] shared by the heads
+ *   score(h, t) = scale * (q_h^n . W_UK,h c_t + q_h^r . k_t), output o_h = W_UV,h sum_t p(h, t) c_t
+ * W_kv_b holds W_UK,h and W_UV,h per head.  Absorbed form: W_UK goes into the query and W_UV into the output,
+ * so that all heads read the latents as they are.  Expanded form: keys and values are rebuilt per head.
+ * Source: DeepSeek-V2 (arXiv 2405.04434), section 2.1. */
+#include "model/attention.h"
+
+#include <stddef.h>
+
+#define AT(member) offsetof(nb_layer, member)
+
+static size_t q_lora(const nb_model_config *c, const nb_attn_config *a)
+{
+    (void)c;
+    return a->q_lora;
+}
+static size_t kv_lora(const nb_model_config *c, const nb_attn_config *a)
+{
+    (void)c;
+    return a->kv_lora;
+}
+static size_t kv_a_rows(const nb_model_config *c, const nb_attn_config *a)
+{
+    (void)c;
+    return a->kv_lora + a->d_rope;
+}
+static size_t q_rows(const nb_model_config *c, const nb_attn_config *a)
+{
+    (void)c;
+    return a->n_head * (a->d_nope + a->d_rope);
+}
+static size_t kv_b_rows(const nb_model_config *c, const nb_attn_config *a)
+{
+    (void)c;
+    return a->n_head * (a->d_nope + a->d_v);
+}
+static size_t o_cols(const nb_model_config *c, const nb_attn_config *a)
+{
+    (void)c;
+    return a->n_head * a->d_v;
+}
+
+static bool plain_q(const nb_attn_config *a)
+{
+    return a->q_lora == 0;
+}
+static bool low_rank_q(const nb_attn_config *a)
+{
+    return a->q_lora != 0;
+}
+static bool low_rank_q_bias(const nb_attn_config *a)
+{
+    return a->q_lora != 0 && a->qa_bias;
+}
+static bool kv_a_bias(const nb_attn_config *a)
+{
+    return a->qa_bias;
+}
+static bool o_bias(const nb_attn_config *a)
+{
+    return a->o_bias;
+}
+
+static const nb_tensor_row tensors[] = {
+    { "self_attn.q_proj.weight", AT(q), q_rows, nb_dim_hidden, plain_q, false },
+    { "self_attn.q_a_proj.weight", AT(q_a), q_lora, nb_dim_hidden, low_rank_q, false },
+    { "self_attn.q_a_proj.bias", AT(q_a_b), q_lora, NULL, low_rank_q_bias, false },
+    { "self_attn.q_a_layernorm.weight", AT(q_a_norm), q_lora, NULL, low_rank_q, true },
+    { "self_attn.q_b_proj.weight", AT(q_b), q_rows, q_lora, low_rank_q, false },
+    { "self_attn.kv_a_proj_with_mqa.weight", AT(kv_a), kv_a_rows, nb_dim_hidden, NULL, false },
+    { "self_attn.kv_a_proj_with_mqa.bias", AT(kv_a_b), kv_a_rows, NULL, kv_a_bias, false },
+    { "self_attn.kv_a_layernorm.weight", AT(kv_a_norm), kv_lora, NULL, NULL, true },
+    { "self_attn.kv_b_proj.weight", AT(kv_b), kv_b_rows, kv_lora, NULL, false },
+    { "self_attn.o_proj.weight", AT(o), nb_dim_hidden, o_cols, NULL, false },
+    { "self_attn.o_proj.bias", AT(o_b), nb_dim_hidden, NULL, o_bias, false },
+};
+
+static nb_attn_dims dims(const nb_attn_config *a)
+{
+    return (nb_attn_dims){ .n_head = a->n_head,
+                           .d_q = a->d_nope + a->d_rope,
+                           .d_o = a->d_v,
+                           .d_state = a->kv_lora,
+                           .n_values = a->kv_lora + a->d_rope };
+}
+
+static void record(const nb_attn_config *a, nb_record_opts *o)
+{
+    o->n_seg = 2;
+    o->seg[0] = (nb_seg_opts){ .role = NB_ROLE_LATENT, .dim = a->kv_lora, .n_vec = 1 };
+    o->seg[1] = (nb_seg_opts){ .role = NB_ROLE_ROPE, .dim = a->d_rope, .n_vec = 1 };
+}
+
+static nb_attn_cost cost(const nb_attn_config *a)
+{
+    const double heads = (double)a->n_head, lora = (double)a->kv_lora, rope = (double)a->d_rope;
+    const double nope = (double)a->d_nope, v = (double)a->d_v;
+    return (nb_attn_cost){ .pair_flop_prompt = 2 * heads * (nope + rope + v),
+                           .pair_flop_decode = 2 * heads * (2 * lora + rope),
+                           .expand_flop = 2 * heads * lora * (nope + v),
+                           .k_dim = a->d_nope + a->d_rope,
+                           .v_dim = a->d_v,
+                           .n_kv_head = 1 };
+}
+
+const nb_attention nb_attention_mla = {
+    .name = "mla",
+    .plane = { "latent", "rope" },
+    .tensor = tensors,
+    .n_tensor = NB_COUNT(tensors),
+    .has_expanded = true,
+    .dims = dims,
+    .record = record,
+    .loaded = nb_rope_balance,
+    .cost = cost,
+};

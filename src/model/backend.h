@@ -1,0 +1,104 @@
+/* backend.h - what a kind of device does for a pass over the layers: one table per backend.
+ *
+ * The walk over the layers is written once (layers.c) and calls these tables.  The CPU and CUDA are the two
+ * backends; emulated CUDA is the second with another library (dev/gpu.h).  A backend's rank begins with an
+ * nb_rank.  To add an attention: one nb_attn_ops per backend (docs/add-an-attention.md). */
+#ifndef NB_MODEL_BACKEND_H
+#define NB_MODEL_BACKEND_H
+#include "model/rank.h"
+
+/* The part of the model that a rank computes.  Kernels and buffers take their counts from here, never from the
+ * model's configuration.  What fixes the order of a sum (ranges of a product, splits of attention, variants)
+ * depends on the whole model (nb_rank.whole), so that any division into ranks has the same bits. */
+typedef struct nb_rank_part {
+    size_t layer0, n_layer;           /* layers [layer0, layer0 + n_layer) */
+    nb_attn_config attn[NB_MAX_ATTN]; /* heads: of this rank */
+    nb_attn_dims *dims;               /* [whole n_layer] */
+    size_t expert0, n_expert;         /* routed experts */
+    size_t inter, shared_inter;       /* columns of a dense layer; of the shared experts */
+    size_t vocab0, n_vocab;           /* rows of the head */
+} nb_rank_part;
+
+struct nb_rank {
+    const nb_backend *backend;
+    nb_rank_options o;
+    const nb_model_config *whole; /* of o.model */
+    nb_rank_part part;
+    nb_kv_pool pool;
+    nb_plan plan; /* of the host */
+    nb_trace_fn *trace;
+    void *trace_ctx;
+    nb_arena arena; /* small things */
+};
+
+/* Some tokens of a step on their way through the layers; a backend's own pass begins with one. */
+typedef struct nb_pass {
+    const nb_chunk *chunk; /* of the step */
+    size_t n_chunk;
+    size_t n_row; /* tokens of the pass */
+} nb_pass;
+
+/* A layer's attention on one backend. */
+typedef struct nb_attn_ops {
+    /* Queries and new rows of the cache, from the normalised activations. */
+    void (*project)(nb_rank *r, nb_pass *p, size_t layer);
+    /* New rows go to open pages; pages that are full are encoded. */
+    void (*append)(nb_rank *r, nb_pass *p, size_t layer);
+    /* The heads' outputs, from pages and open pages. */
+    void (*attend)(nb_rank *r, nb_pass *p, size_t layer);
+} nb_attn_ops;
+
+typedef enum nb_join_at { NB_JOIN_BEGIN, NB_JOIN_ATTENTION, NB_JOIN_FEED_FORWARD } nb_join_at;
+
+struct nb_backend {
+    const char *name;
+    nb_status (*create)(const nb_rank_options *o, nb_rank **out, nb_error *err);
+    void (*destroy)(nb_rank *r);
+    /* Cuts the step into passes and calls nb_layers_run for each. */
+    nb_status (*step)(nb_rank *r, const nb_chunk *chunk, size_t n_chunk, unsigned char *bad,
+                      nb_error *err);
+    nb_status (*logits)(nb_rank *r, const size_t *tok, size_t n, float *logits, nb_error *err);
+    nb_status (*sample)(nb_rank *r, const size_t *tok, const nb_cuda_sample_row *row, size_t n,
+                        uint32_t *id, nb_error *err); /* NULL: logits are drawn from on the host */
+    /* ---- operations of a pass ---- */
+    void (*begin)(nb_rank *r, nb_pass *p); /* embedding and rotary tables: the residual stream */
+    const nb_attn_ops *attn[NB_ATTN_KINDS];
+    void (*output)(nb_rank *r, nb_pass *p, size_t layer); /* branch = W_o heads */
+    void (*feed_forward)(nb_rank *r, nb_pass *p,
+                         size_t layer); /* branch, or the experts' outputs */
+    /* branch = weighted sum of the experts' outputs and the shared ones; a dense layer has it already.  With
+     * one rank a backend may leave the sum to the join that follows, which reads the outputs anyway. */
+    void (*combine)(nb_rank *r, nb_pass *p, size_t layer);
+    /* stream += factor * branch (not at NB_JOIN_BEGIN), then the norm that stands there. */
+    void (*join)(nb_rank *r, nb_pass *p, size_t layer, nb_join_at at);
+    /* One tensor of the pass to nb_rank.trace. */
+    void (*trace)(nb_rank *r, nb_pass *p, const char *what, size_t layer);
+    /* ---- about a rank ---- */
+    size_t (*bytes)(const nb_rank *r);
+    uint64_t (*weight_bytes)(const nb_rank *r);
+    void *(*workspace)(nb_rank *r, size_t *n_bytes); /* NULL: none of the host's */
+    void (*describe)(const nb_rank *r, char *buf, size_t n_bytes);
+    nb_rank_counts (*count)(const nb_rank *r);
+};
+extern const nb_backend nb_backend_cpu, nb_backend_cuda;
+
+/* All layers of one pass (layers.c). */
+void nb_layers_run(nb_rank *r, nb_pass *p);
+
+/* Sets what all backends share: options, part, plan.  The backend's create calls it first. */
+nb_status nb_rank_init(nb_rank *r, const nb_backend *b, const nb_rank_options *o, nb_error *err);
+void nb_rank_deinit(nb_rank *r);
+
+/* The attention of a layer with this rank's heads, and its widths. */
+static inline const nb_attn_config *nb_rank_attn(const nb_rank *r, size_t layer)
+{
+    return &r->part.attn[r->whole->attn_of[layer]];
+}
+static inline const nb_attn_dims *nb_rank_dims(const nb_rank *r, size_t layer)
+{
+    return &r->part.dims[layer];
+}
+/* The norm behind a join: NULL after the last layer. */
+const float *nb_rank_norm(const nb_rank *r, size_t layer, nb_join_at at);
+
+#endif

@@ -1,0 +1,315 @@
+/* cpu_create.c - the workspace of the CPU backend: sized once, from the model and the largest step, with one
+ * table of buffers. */
+#include <stdlib.h>
+
+#include "model/cpu/cpu.h"
+
+typedef struct slot {
+    float **at;
+    size_t n_floats;
+} slot;
+
+static size_t max_size(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Rounded to 64 bytes, so that every buffer starts on a cache line. */
+static size_t slot_bytes(const slot *s)
+{
+    return (s->n_floats * sizeof(float) + 63) / 64 * 64;
+}
+
+static bool has_moe(const nb_model_config *c)
+{
+    for (size_t i = 0; i < c->n_layer; i++)
+        if (!c->dense[i]) return true;
+    return false;
+}
+
+static nb_status alloc_slots(nb_cpu *f, const slot *s, size_t n, nb_error *err)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < n; i++) bytes += slot_bytes(&s[i]);
+    f->work_bytes = bytes;
+    f->work = nb_dev_alloc(f->r.o.dev, bytes);
+    if (!f->work)
+        return nb_fail(err, NB_ERR_NOMEM,
+                       "no memory for a workspace of %zu MiB (a smaller prefill "
+                       "chunk needs less)",
+                       bytes >> 20);
+    char *p = f->work;
+    for (size_t i = 0; i < n; i++) {
+        *s[i].at = (float *)(void *)p;
+        p += slot_bytes(&s[i]);
+    }
+    return NB_OK;
+}
+
+/* ---- types of weights ---- */
+
+typedef struct type_search {
+    nb_wtype type;
+    bool found;
+} type_search;
+
+static nb_status look_at(void *ctx, const char *name, nb_weight *w)
+{
+    (void)name;
+    type_search *t = ctx;
+    t->found |= w->type == t->type;
+    return NB_OK;
+}
+
+/* Whether a matrix of this type is anywhere in the layers or the head. */
+static bool uses_type(const nb_model *m, nb_wtype type)
+{
+    type_search t = { type, false };
+    nb_model view =
+        *m; /* the walk hands out matrices that its caller may change; this one does not */
+    (void)nb_model_each_matrix(&view, look_at, &t);
+    for (size_t i = 0; i < m->c.n_layer; i++)
+        t.found |= m->layer[i].router.data && m->layer[i].router.type == type;
+    return t.found;
+}
+
+/* ---- the widest layer ---- */
+
+/* What a token takes, in the layer that takes most. */
+typedef struct widths {
+    size_t heads, q, o, state,
+        values; /* query heads; all heads' queries, outputs, sums; cached row */
+    size_t q_lora;
+    bool expanded;            /* some attention has the expanded form; then: */
+    size_t absorbed, kv_lora; /* all heads' absorbed queries; the latent */
+    size_t ex_q, ex_tile;     /* bytes of all heads' packed queries of a page, and of their tiles */
+    size_t ex_o, d_v, keys_vals; /* all heads' outputs; a head's value; a head's key and value */
+} widths;
+
+static widths widths_of(const nb_cpu *f)
+{
+    const nb_rank *r = &f->r;
+    widths w = { 0 };
+    for (size_t i = 0; i < r->whole->n_layer; i++) {
+        const nb_attn_dims *d = nb_rank_dims(r, i);
+        const nb_attn_config *a = nb_rank_attn(r, i);
+        const nb_cpu_expand *ex = &f->ex[r->whole->attn_of[i]];
+        w.heads = max_size(w.heads, d->n_head);
+        w.q = max_size(w.q, d->n_head * d->d_q);
+        w.o = max_size(w.o, d->n_head * d->d_o);
+        w.state = max_size(w.state, d->n_head * d->d_state);
+        w.values = max_size(w.values, d->n_values);
+        w.q_lora = max_size(w.q_lora, a->q_lora);
+        if (!nb_attention_of(a->kind)->has_expanded) continue;
+        w.expanded = true;
+        w.absorbed = max_size(w.absorbed, d->n_head * d->n_values);
+        w.kv_lora = max_size(w.kv_lora, a->kv_lora);
+        w.ex_q = max_size(w.ex_q, d->n_head * ex->q_bytes);
+        w.ex_tile = max_size(w.ex_tile, d->n_head * ex->tile_bytes);
+        w.ex_o = max_size(w.ex_o, d->n_head * a->d_v);
+        w.d_v = max_size(w.d_v, a->d_v);
+        w.keys_vals = max_size(w.keys_vals, a->d_nope + a->d_v);
+    }
+    return w;
+}
+
+/* ---- packed activations ---- */
+
+/* Most bytes that one call of nb_cpu_run_jobs packs for products of this type. */
+static size_t pack_bytes(const nb_cpu *f, const nb_linear_variant *v, const widths *w)
+{
+    const nb_model_config *c = f->r.whole;
+    const size_t T = f->max_tok, rows = has_moe(c) ? T * c->top_k : 0;
+    /* an expert's rows are rounded up to NB_LINEAR_PACK_TOK */
+    const size_t n_exp = rows < c->n_expert ? rows : c->n_expert;
+    const size_t padded = rows + n_exp * (NB_LINEAR_PACK_TOK - 1) + NB_LINEAR_PACK_TOK;
+    const size_t si = f->r.part.shared_inter, cols[] = { c->hidden, w->q_lora, w->o, c->inter, si };
+    size_t most = 0;
+    for (size_t i = 0; i < NB_COUNT(cols); i++)
+        most = max_size(most, cols[i] ? nb_cpu_pack_bytes(v, T, cols[i]) : 0);
+    if (w->expanded) {
+        const size_t page = nb_cpu_pack_bytes(v, NB_PAGE_TOK, w->kv_lora);
+        most = max_size(most,
+                        max_size(w->heads, NB_EX_SLOTS) * page); /* outputs, or a split's pages */
+    }
+    if (rows) {
+        const size_t up =
+            nb_cpu_pack_bytes(v, padded, c->hidden) + nb_cpu_pack_bytes(v, T, c->hidden);
+        const size_t down =
+            nb_cpu_pack_bytes(v, padded, c->moe_inter) + (si ? nb_cpu_pack_bytes(v, T, si) : 0);
+        most = max_size(most, max_size(up, down));
+    }
+    return most;
+}
+
+static void size_packs(nb_cpu *f, const widths *w)
+{
+    const size_t per_job = f->max_tok / NB_TOK_BLOCK + 1;
+    for (int t = 0; t < NB_W_TYPE_COUNT; t++) {
+        const nb_linear_variant *v = f->r.plan.linear[t];
+        if (v && v->pack && uses_type(f->r.o.model, (nb_wtype)t))
+            f->xp_bytes += pack_bytes(f, v, w);
+    }
+    /* every expert has an incomplete block of tokens, and they share the complete ones */
+    f->max_pack = f->max_job + 4 * per_job + f->max_tok * f->r.whole->top_k / NB_TOK_BLOCK;
+}
+
+/* ---- attention ---- */
+
+static nb_status choose_attention(nb_cpu *f, nb_error *err)
+{
+    const nb_rank *r = &f->r;
+    const nb_attn_prefill_variant *v = r->plan.attn_prefill;
+    f->over_pages = nb_arena_array(&f->r.arena, r->whole->n_layer, sizeof *f->over_pages);
+    if (!f->over_pages) return nb_fail(err, NB_ERR_NOMEM, "out of memory for the workspace");
+    for (size_t i = 0; i < r->whole->n_layer; i++) {
+        const nb_attn_config *a = nb_rank_attn(r, i);
+        if (a->kind != NB_ATTN_MLA) continue;
+        nb_cpu_expand *ex = &f->ex[r->whole->attn_of[i]];
+        ex->dims = (nb_attn_prefill_dims){ .d1 = a->d_nope, .d2 = a->d_rope, .d_v = a->d_v };
+        ex->q_bytes = v->q_bytes(&ex->dims);
+        ex->tile_bytes = v->kv_bytes(&ex->dims);
+        f->w_scratch_bytes = max_size(f->w_scratch_bytes, v->scratch(&ex->dims));
+        f->over_pages[i] = nb_attn_pages_for(r->o.caps, &r->o.record[i]);
+        if (!f->over_pages[i]) continue;
+        f->w_scratch_bytes =
+            max_size(f->w_scratch_bytes, f->over_pages[i]->scratch(&r->o.record[i]));
+    }
+    f->w_scratch_bytes = (f->w_scratch_bytes + 63) / 64 * 64;
+    return NB_OK;
+}
+
+/* ---- buffers ---- */
+
+static nb_status create_floats(nb_cpu *f, const widths *w, nb_error *err)
+{
+    const nb_model_config *c = f->r.whole;
+    const bool moe = has_moe(c);
+    const size_t T = f->max_tok, h = c->hidden, nh = w->heads;
+    const size_t nw = nb_dev_n_worker(f->r.o.dev), Q = NB_PAGE_TOK, ex = w->expanded ? 1 : 0;
+    const size_t inter = max_size(f->r.part.inter, moe ? f->r.part.shared_inter : 0);
+    const size_t rows = moe ? T * c->top_k : 0;
+    float *xp = NULL;
+    const slot s[] = {
+        { &f->h, T * h },
+        { &f->xn, T * h },
+        { &f->branch, T * h },
+        { &f->qa, T * w->q_lora },
+        { &f->q, T * w->q },
+        { &f->kv, T * w->values },
+        { &f->attn, T * w->o },
+        { &f->cos_sin[0], T * c->attn[0].rope.dim },
+        { &f->cos_sin[1], T * c->attn[1].rope.dim },
+        { &f->cos_sin[2], T * c->attn[2].rope.dim },
+        { &f->cos_sin[3], T * c->attn[3].rope.dim },
+        { &f->raw, f->max_raw * w->values },
+        { &f->qx, Q * w->absorbed },
+        { &f->part_o, NB_WAVE * w->state },
+        { &f->part_m, NB_WAVE * nh },
+        { &f->part_l, NB_WAVE * nh },
+        { &f->tot_o, Q * w->state },
+        { &f->tot_m, Q * nh },
+        { &f->tot_l, Q * nh },
+        { &f->t_score, nh * f->t_stride },
+        { &f->t_lse, f->t_stride ? nh : 0 },
+        { &f->t_best, f->t_stride },
+        { &f->dec, ex * NB_SPLIT_TOK * w->values },
+        { &f->ex_q, f->max_page * w->ex_q / sizeof(float) },
+        { &f->ex_tile, NB_EX_SLOTS * w->ex_tile / sizeof(float) },
+        { &f->eo, T * w->ex_o },
+        { &f->em, ex * T * nh },
+        { &f->el, ex * T * nh },
+        { &f->w_page, nw * Q * w->values },
+        { &f->w_tile, nw * Q * w->keys_vals },
+        { &f->w_o, nw * Q * w->d_v },
+        { &f->w_m, ex * nw * Q },
+        { &f->w_l, ex * nw * Q },
+        { &f->w_scratch, nw * f->w_scratch_bytes / sizeof(float) },
+        { &f->gate, T * inter },
+        { &f->up, T * inter },
+        { &f->e_x, rows * h },
+        { &f->e_y, rows * h },
+        { &f->e_gate, rows * c->moe_inter },
+        { &f->e_up, rows * c->moe_inter },
+        { &f->r_logits, moe ? T * c->n_expert : 0 },
+        { &f->r_weight, rows },
+        { &xp, (f->xp_bytes + sizeof(float) - 1) / sizeof(float) },
+    };
+    _Static_assert(NB_MAX_ATTN == 4, "cos_sin");
+    NB_TRY(alloc_slots(f, s, NB_COUNT(s), err));
+    f->xp = (char *)xp;
+    return NB_OK;
+}
+
+static nb_status create_small(nb_cpu *f, nb_error *err)
+{
+    const nb_model_config *c = f->r.whole;
+    nb_arena *a = &f->r.arena;
+    const size_t rows = f->max_tok * c->top_k;
+    f->job = nb_arena_array(a, f->max_job, sizeof *f->job);
+    f->pack = nb_arena_array(a, f->max_pack, sizeof *f->pack);
+    f->place = nb_arena_array(a, f->r.o.max_seq, sizeof *f->place);
+    f->chunk_bad = nb_arena_array(a, f->r.o.max_seq, 1);
+    f->page = nb_arena_array(a, f->max_write, sizeof *f->page);
+    f->page_bad = nb_arena_array(a, f->max_write, 1);
+    f->r_id = nb_arena_array(a, rows, sizeof *f->r_id);
+    f->e_slot = nb_arena_array(a, rows, sizeof *f->e_slot);
+    f->e_count = nb_arena_array(a, c->n_expert + 1, sizeof *f->e_count);
+    f->e_first = nb_arena_array(a, c->n_expert + 1, sizeof *f->e_first);
+    f->t_pick = nb_arena_array(a, f->t_stride, sizeof *f->t_pick);
+    f->t_row = nb_arena_array(a, f->t_stride, sizeof *f->t_row);
+    f->t_first = nb_arena_array(a, f->t_stride / NB_PAGE_TOK + 1, sizeof *f->t_first);
+    if (!f->t_pick || !f->t_row || !f->t_first || !f->job || !f->pack || !f->place || !f->page ||
+        !f->page_bad || !f->chunk_bad || !f->r_id || !f->e_slot || !f->e_count || !f->e_first)
+        return nb_fail(err, NB_ERR_NOMEM, "out of memory for the workspace");
+    return NB_OK;
+}
+
+/* Chunks of a step and the pages they touch: a chunk that spans pages has two tokens at least, and up to 63
+ * rows before its first. */
+static void size_step(nb_cpu *f)
+{
+    const nb_rank_options *o = &f->r.o;
+    const size_t spanning = o->max_seq < o->max_tok / 2 ? o->max_seq : o->max_tok / 2;
+    f->max_tok = o->max_tok;
+    f->max_page = (o->max_tok + NB_PAGE_TOK - 2) / NB_PAGE_TOK + 1;
+    f->max_raw = o->max_tok + spanning * (NB_PAGE_TOK - 1);
+    f->max_write = o->max_tok / NB_PAGE_TOK + 2 * o->max_seq;
+}
+
+static nb_status create(nb_cpu *f, const nb_rank_options *o, nb_error *err)
+{
+    NB_TRY(nb_rank_init(&f->r, &nb_backend_cpu, o, err));
+    for (size_t i = 0; i < f->r.whole->n_layer; i++)
+        if (o->record[i].type == NB_KV_F32) nb_plan_init_exact(&f->r.plan, o->caps);
+    size_step(f);
+    if (o->thrift.kind != NB_THRIFT_OFF && nb_attn_any(f->r.whole, NB_ATTN_MLA))
+        f->t_stride = (o->thrift.max_pos + NB_PAGE_TOK - 1) / NB_PAGE_TOK * NB_PAGE_TOK;
+    NB_TRY(choose_attention(f, err));
+    const widths w = widths_of(f);
+    f->max_values = w.values;
+    f->max_job = max_size(2 * f->r.part.n_expert + 2, max_size(w.heads, 4));
+    size_packs(f, &w);
+    NB_TRY(create_floats(f, &w, err));
+    return create_small(f, err);
+}
+
+nb_status nb_cpu_create(const nb_rank_options *o, nb_rank **out, nb_error *err)
+{
+    nb_cpu *f = calloc(1, sizeof *f);
+    if (!f) return nb_fail(err, NB_ERR_NOMEM, "out of memory");
+    const nb_status st = create(f, o, err);
+    if (st == NB_OK)
+        *out = &f->r;
+    else
+        nb_cpu_destroy(&f->r);
+    return st;
+}
+
+void nb_cpu_destroy(nb_rank *r)
+{
+    nb_cpu *f = nb_cpu_of(r);
+    nb_dev_free(r->o.dev, f->work, f->work_bytes);
+    nb_rank_deinit(r);
+    free(f);
+}

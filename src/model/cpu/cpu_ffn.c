@@ -1,0 +1,177 @@
+/* cpu_ffn.c - the feed-forward block on the CPU: dense SwiGLU and mixture of experts.
+ *
+ * Tokens are sorted by expert, so that an expert's weights are read once for all of its tokens.  Every
+ * (token, expert) output is kept apart; combine adds them per token in the order of the router's choice, then
+ * the shared expert, so the sum does not depend on what else is in the batch. */
+#include <string.h>
+
+#include "model/cpu/cpu.h"
+
+typedef struct swiglu_ctx {
+    nb_cpu *f;
+    float *gate;
+    const float *up;
+    size_t dim;
+} swiglu_ctx;
+
+static void swiglu_tokens(void *ctx, size_t t0, size_t t1)
+{
+    const swiglu_ctx *s = ctx;
+    s->f->r.plan.swiglu->fn(&(nb_swiglu_args){ .y = s->gate + t0 * s->dim,
+                                               .gate = s->gate + t0 * s->dim,
+                                               .up = s->up + t0 * s->dim,
+                                               .n_tok = t1 - t0,
+                                               .dim = s->dim,
+                                               .in_stride = s->dim,
+                                               .y_stride = s->dim });
+}
+
+static void swiglu(nb_cpu *f, float *gate, const float *up, size_t n_tok, size_t dim)
+{
+    swiglu_ctx s = { f, gate, up, dim };
+    nb_cpu_tokens(f, swiglu_tokens, &s, n_tok);
+}
+
+/* f->branch = down(silu(gate x) * up x) for the activations in f->xn. */
+static void dense(nb_cpu *f, const nb_mlp *m, size_t n_tok)
+{
+    const size_t h = f->r.whole->hidden, inter = m->gate.n_row;
+    f->job[0] = nb_cpu_job(f, &m->gate, m->gate_b, f->xn, h, f->gate, inter, n_tok);
+    f->job[1] = nb_cpu_job(f, &m->up, m->up_b, f->xn, h, f->up, inter, n_tok);
+    nb_cpu_run_jobs(f, f->job, 2);
+    swiglu(f, f->gate, f->up, n_tok, inter);
+    nb_cpu_linear(f, &m->down, m->down_b, f->gate, inter, f->branch, h, n_tok);
+}
+
+typedef struct moe_ctx {
+    nb_cpu *f;
+    const nb_layer *l;
+} moe_ctx;
+
+static void route_tokens(void *ctx, size_t t0, size_t t1)
+{
+    const moe_ctx *m = ctx;
+    nb_cpu *f = m->f;
+    const nb_model_config *c = f->r.whole;
+    f->r.plan.route->fn(&(nb_route_args){ .id = f->r_id + t0 * c->top_k,
+                                          .weight = f->r_weight + t0 * c->top_k,
+                                          .logits = f->r_logits + t0 * c->n_expert,
+                                          .bias = m->l->router_b,
+                                          .n_tok = t1 - t0,
+                                          .n_expert = c->n_expert,
+                                          .top_k = c->top_k,
+                                          .n_group = c->n_group,
+                                          .topk_group = c->topk_group,
+                                          .group_top = c->group_top,
+                                          .sigmoid = c->sigmoid,
+                                          .normalise = c->normalise,
+                                          .factor = c->routed_factor });
+}
+
+static void gather_tokens(void *ctx, size_t t0, size_t t1)
+{
+    const moe_ctx *m = ctx;
+    nb_cpu *f = m->f;
+    const size_t h = f->r.whole->hidden, k = f->r.whole->top_k;
+    for (size_t i = t0 * k; i < t1 * k; i++)
+        memcpy(f->e_x + f->e_slot[i] * h, f->xn + i / k * h, h * sizeof *f->xn);
+}
+
+/* Chooses experts, of the whole model, and gives every (token, choice) a row in expert order. */
+static void route(moe_ctx *m, size_t n_tok)
+{
+    nb_cpu *f = m->f;
+    const nb_model_config *c = f->r.whole;
+    nb_cpu_linear(f, &m->l->router, NULL, f->xn, c->hidden, f->r_logits, c->n_expert, n_tok);
+    nb_cpu_tokens(f, route_tokens, m, n_tok);
+    memset(f->e_count, 0, (c->n_expert + 1) * sizeof *f->e_count);
+    for (size_t i = 0; i < n_tok * c->top_k; i++) f->e_count[f->r_id[i]]++;
+    size_t at = 0;
+    for (size_t e = 0; e < c->n_expert; e++) {
+        f->e_first[e] = at;
+        at += f->e_count[e];
+    }
+    f->e_first[c->n_expert] = at;
+    memset(f->e_count, 0, (c->n_expert + 1) * sizeof *f->e_count);
+    for (size_t i = 0; i < n_tok * c->top_k; i++) {
+        const uint32_t e = f->r_id[i];
+        f->e_slot[i] = f->e_first[e] + f->e_count[e]++;
+    }
+    if (n_tok > 1) nb_cpu_tokens(f, gather_tokens, m, n_tok); /* one token: all rows are x */
+}
+
+/* Gate and up of this rank's experts and of the shared ones, side by side; then down. */
+static void moe(nb_cpu *f, const nb_layer *l, size_t n_tok)
+{
+    const nb_rank_part *part = &f->r.part;
+    const size_t h = f->r.whole->hidden, mi = f->r.whole->moe_inter;
+    const size_t e0 = part->expert0, e1 = e0 + part->n_expert;
+    moe_ctx m = { f, l };
+    route(&m, n_tok);
+    const bool shared = l->mlp.gate.data != NULL;
+    const size_t si = shared ? l->mlp.gate.n_row : 0;
+    size_t n_job = 0;
+    for (size_t e = e0; e < e1; e++) {
+        const size_t r = f->e_first[e], n = f->e_first[e + 1] - r;
+        if (n == 0) continue;
+        const nb_mlp *p = &l->expert[e];
+        const float *ex = n_tok == 1 ? f->xn : f->e_x + r * h;
+        f->job[n_job++] = nb_cpu_job(f, &p->gate, NULL, ex, h, f->e_gate + r * mi, mi, n);
+        f->job[n_job++] = nb_cpu_job(f, &p->up, NULL, ex, h, f->e_up + r * mi, mi, n);
+    }
+    if (shared) {
+        f->job[n_job++] = nb_cpu_job(f, &l->mlp.gate, l->mlp.gate_b, f->xn, h, f->gate, si, n_tok);
+        f->job[n_job++] = nb_cpu_job(f, &l->mlp.up, l->mlp.up_b, f->xn, h, f->up, si, n_tok);
+    }
+    nb_cpu_run_jobs(f, f->job, n_job);
+    const size_t first = f->e_first[e0] * mi;
+    swiglu(f, f->e_gate + first, f->e_up + first, f->e_first[e1] - f->e_first[e0], mi);
+    if (shared) swiglu(f, f->gate, f->up, n_tok, si);
+    n_job = 0;
+    for (size_t e = e0; e < e1; e++) {
+        const size_t r = f->e_first[e], n = f->e_first[e + 1] - r;
+        if (n == 0) continue;
+        f->job[n_job++] =
+            nb_cpu_job(f, &l->expert[e].down, NULL, f->e_gate + r * mi, mi, f->e_y + r * h, h, n);
+    }
+    if (shared)
+        f->job[n_job++] =
+            nb_cpu_job(f, &l->mlp.down, l->mlp.down_b, f->gate, si, f->branch, h, n_tok);
+    nb_cpu_run_jobs(f, f->job, n_job);
+}
+
+void nb_cpu_feed_forward(nb_rank *r, nb_pass *p, size_t layer)
+{
+    nb_cpu *f = nb_cpu_of(r);
+    const nb_layer *l = &r->o.model->layer[layer];
+    if (r->whole->dense[layer])
+        dense(f, &l->mlp, p->n_row);
+    else
+        moe(f, l, p->n_row);
+}
+
+/* branch = sum over the choices in their order, then the shared expert, which is in branch. */
+static void combine_tokens(void *ctx, size_t t0, size_t t1)
+{
+    const moe_ctx *m = ctx;
+    const nb_cpu *f = m->f;
+    const size_t h = f->r.whole->hidden, k = f->r.whole->top_k;
+    const bool shared = m->l->mlp.gate.data != NULL;
+    enum { PART = 64 };
+    for (size_t t = t0; t < t1; t++)
+        for (size_t i0 = 0; i0 < h; i0 += PART) {
+            const size_t n = h - i0 < PART ? h - i0 : PART;
+            float s[PART] = { 0 }, *y = f->branch + t * h + i0;
+            for (size_t j = t * k; j < (t + 1) * k; j++) {
+                const float w = f->r_weight[j], *e = f->e_y + f->e_slot[j] * h + i0;
+                for (size_t i = 0; i < n; i++) s[i] += w * e[i];
+            }
+            for (size_t i = 0; i < n; i++) y[i] = shared ? s[i] + y[i] : s[i];
+        }
+}
+
+void nb_cpu_combine(nb_rank *r, nb_pass *p, size_t layer)
+{
+    moe_ctx m = { nb_cpu_of(r), &r->o.model->layer[layer] };
+    if (!r->whole->dense[layer]) nb_cpu_tokens(m.f, combine_tokens, &m, p->n_row);
+}

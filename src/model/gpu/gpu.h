@@ -1,0 +1,194 @@
+/* gpu.h - the CUDA backend: what its files share.
+ *
+ * A step is at most one pass over the prompt tokens of all chunks (the expanded form) and passes over those of
+ * the direct form (absorbed MLA, GQA).  What a token is, not where it stands, decides which kernels it meets
+ * (nb_cuda_kind), so its bits depend on its sequence alone.  Passes of single tokens are CUDA graphs, one per
+ * number of rows (rounded up), and one for a short sequence alone. */
+#ifndef NB_MODEL_GPU_H
+#define NB_MODEL_GPU_H
+#include "kernel/cuda/api/nb_cuda_items.h"
+#include "model/backend.h"
+#include "model/gpu/gpu_weights.h"
+
+enum {
+    NB_GPU_SETS = 2,         /* sizes of units among the layers' kernels */
+    NB_GPU_DIRECT_TOK = 512, /* rows of a direct pass, unless more sequences decode */
+    NB_GPU_SPAN_TOK = 4096,  /* of a prompt's context expanded at once */
+    NB_GPU_GRAPHS = 64,
+    NB_GPU_LOGIT_ROWS = 256,
+    NB_GPU_COUNTS = 4 /* nb_cuda_thrift_args */
+};
+
+/* How attention over pages is cut into work items; layers that are cut alike share them. */
+typedef struct nb_gpu_set {
+    nb_cuda_units units;
+    bool mla;
+} nb_gpu_set;
+
+/* Where the small arrays of a pass are: the same layout in pinned and in device memory. */
+typedef struct nb_gpu_section {
+    uint32_t *n_item; /* [NB_GPU_SETS] */
+    uint32_t *tok, *pos, *row_chunk;
+    unsigned char *rope_long, *thrift; /* thrift: whether the row is in Thrift mode */
+    uint32_t *part_first[NB_GPU_SETS]; /* [n_row + 1] */
+    nb_cuda_chunk *chunk;
+    nb_cuda_item *item[NB_GPU_SETS];
+    uint32_t *block;
+} nb_gpu_section;
+
+/* Sizes and memory of the sections of one kind of pass. */
+typedef struct nb_gpu_stage {
+    size_t max_row, max_chunk, max_item, max_block;
+    size_t fixed_bytes, item_off[NB_GPU_SETS], block_off, n_bytes;
+    nb_gpu_section host, dev;
+    char *host_mem, *dev_mem;
+    bool in_flight; /* the host's bytes are being read */
+} nb_gpu_stage;
+
+/* One pass over the layers. */
+typedef struct nb_gpu_pass {
+    nb_pass base; /* n_chunk: of the pass */
+    nb_cuda_kind kind;
+    size_t *which;        /* [n_chunk]: index in the step of the pass's chunk i */
+    size_t *tok0, *n_tok; /* [n_chunk]: the part of it that this pass computes */
+    size_t n_pad;         /* rows with those of the graph */
+    size_t h_row0;        /* of the first in f->h */
+    size_t max_chunk_tok, n_block;
+    size_t n_item[NB_GPU_SETS];
+    uint32_t *bad;            /* device: [n_chunk] */
+    bool fixed;               /* captured: sizes of the graph */
+    size_t most_item;         /* of a graph's set */
+    nb_cuda_moe_sum_args sum; /* experts' outputs that the next join adds up; e NULL: none */
+} nb_gpu_pass;
+
+/* gate and up of a layer's dense MLP (or shared experts) as one operation of direct tokens; row NULL: as
+ * two products and nb_cuda_swiglu. */
+typedef struct nb_gpu_glu {
+    const nb_cuda_experts_row *row;
+    nb_weight gate, up;
+} nb_gpu_glu;
+
+typedef struct nb_gpu_rank {
+    nb_rank r;
+    const nb_cuda_api *api;
+    nb_cuda *g;
+    nb_cuda_info info;
+    nb_gpu_weights w;
+    size_t max_values, in_width; /* of the widest layer: a cached row, a row of `in` */
+    size_t T, D;                 /* rows of a prompt pass; of a direct one */
+    size_t max_block, max_part, max_own, span_tok;
+    bool prompt, direct; /* passes of these kinds exist */
+    /* attention over pages: row and set of each layer */
+    const nb_cuda_mla_row **attn; /* [n_layer] */
+    unsigned char *set_of;        /* [n_layer] */
+    nb_gpu_glu *glu;              /* [n_layer] */
+    nb_gpu_set set[NB_GPU_SETS];
+    size_t n_set;
+    nb_gpu_stage stage[2]; /* by kind */
+    /* device memory: one allocation */
+    char *work;
+    size_t work_bytes, pinned_bytes;
+    float *h; /* [h_rows][hidden]: the step's tokens, pass after pass */
+    size_t h_rows;
+    nb_cuda_rows xn, qa, q_nope, u, attn_y, act, e_act;
+    float *in, *q, *qx, *branch;
+    float *cos_sin[NB_MAX_ATTN], *inv_freq[NB_MAX_ATTN], *inv_freq_long[NB_MAX_ATTN];
+    float *gate_up, *r_logits, *r_weight, *e_y;
+    uint32_t *r_id, *r_first, *r_src, *r_place;
+    float *part_o, *part_m, *part_l, *own;
+    void *attn_scratch;
+    /* Thrift mode: what was picked, and scratch for t_rows rows at a time */
+    bool thrift;
+    nb_cuda_pick pick;
+    float *t_score, *t_best, *t_lse;
+    uint64_t *t_count, *h_count; /* [NB_GPU_COUNTS]; h_count: pinned, as of the last step */
+    size_t t_rows, t_stride;
+    float *unabsorbed;      /* [rows][n_head * d_v], where kv_b has two parts */
+    nb_cuda_rows lat, rope; /* decoded latents and rope keys of a span, or of the own pages */
+    nb_cuda_rows rope_own;
+    uint16_t *kv_ctx, *kv_own; /* rebuilt keys and values */
+    float *pm, *pl, *po;
+    uint32_t *bad; /* [max_seq + 16] */
+    uint64_t *saturated;
+    float *logits; /* [logit_rows][n_vocab] */
+    size_t logit_rows;
+    size_t ahead; /* logits of rows [0, ahead) of h were computed with the step; 0: none */
+    uint32_t *l_row, *l_id;
+    nb_cuda_sample_row *l_sample;
+    void *l_scratch;
+    /* host */
+    size_t *which, *tok0, *n_tok; /* scratch of a pass: [max_seq] */
+    size_t *row_of;               /* [max_tok]: place in the batch -> row of h */
+    size_t *bad_of;               /* chunk of the step that entry i of bad is for */
+    size_t n_bad;
+    nb_cuda_group *group;           /* [D] */
+    uint32_t *h_bad, *h_row, *h_id; /* pinned: [max_seq], [logit_rows] x2 */
+    nb_cuda_sample_row *h_sample;   /* pinned */
+    uint64_t *h_saturated;          /* pinned */
+    struct {
+        size_t n_row, most_item;
+        const unsigned char *pool;
+        nb_cuda_graph *graph;
+    } graph[NB_GPU_GRAPHS];
+    size_t n_graph;
+} nb_gpu_rank;
+
+static inline nb_gpu_rank *nb_gpu_of(nb_rank *r)
+{
+    return (nb_gpu_rank *)(void *)r; /* its first member */
+}
+static inline nb_gpu_pass *nb_gpu_pass_of(nb_pass *p)
+{
+    return (nb_gpu_pass *)(void *)p;
+}
+
+/* ---- gpu_create.c ---- */
+
+nb_status nb_gpu_create(const nb_rank_options *o, nb_rank **out, nb_error *err);
+void nb_gpu_destroy(nb_rank *r);
+void nb_gpu_describe(const nb_rank *r, char *buf, size_t n_bytes);
+nb_rank_counts nb_gpu_count(const nb_rank *r);
+/* Whether Thrift mode refines tokens of the layer. */
+bool nb_gpu_thrift_layer(const nb_gpu_rank *f, size_t layer);
+
+/* ---- gpu_tables.c: the tables of a pass ---- */
+
+nb_status nb_gpu_pass_upload(nb_gpu_rank *f, nb_gpu_pass *p, nb_error *err);
+/* Rows of a graph for n rows. */
+size_t nb_gpu_bucket(size_t n_row);
+nb_cuda_cache nb_gpu_cache(const nb_gpu_rank *f, const nb_gpu_pass *p, size_t layer);
+
+/* ---- gpu_step.c ---- */
+
+nb_status nb_gpu_step(nb_rank *r, const nb_chunk *chunk, size_t n_chunk, unsigned char *bad,
+                      nb_error *err);
+nb_status nb_gpu_logits(nb_rank *r, const size_t *tok, size_t n, float *logits, nb_error *err);
+nb_status nb_gpu_sample(nb_rank *r, const size_t *tok, const nb_cuda_sample_row *row, size_t n,
+                        uint32_t *id, nb_error *err);
+
+/* ---- gpu_pass.c: operations of a pass ---- */
+
+/* The layers, through a graph: for passes of single tokens. */
+void nb_gpu_pass_graph(nb_gpu_rank *f, nb_gpu_pass *p);
+void nb_gpu_linear(nb_gpu_rank *f, nb_cuda_kind kind, const nb_gpu_mat *m, nb_cuda_rows x,
+                   nb_cuda_rows y, size_t n_tok);
+/* All products of a group: columns of y [n_pad][width of the group]. */
+void nb_gpu_group_run(nb_gpu_rank *f, const nb_gpu_pass *p, const nb_gpu_group *g, nb_cuda_rows x,
+                      float *y);
+static inline nb_cuda_rows nb_gpu_floats(float *x, size_t stride)
+{
+    return (nb_cuda_rows){ .f = x, .stride = stride };
+}
+/* A buffer of the widest layer with rows of this width. */
+static inline nb_cuda_rows nb_gpu_rows_of(nb_cuda_rows x, size_t width)
+{
+    x.stride = (width + 7) / 8 * 8;
+    return x;
+}
+void nb_gpu_append(nb_rank *r, nb_pass *p, size_t layer);
+
+/* ---- gpu_mla.c, gpu_gqa.c ---- */
+
+extern const nb_attn_ops nb_gpu_ops_mla, nb_gpu_ops_gqa;
+
+#endif

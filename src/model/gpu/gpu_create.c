@@ -1,0 +1,593 @@
+/* gpu_create.c - plans and allocates the forward pass on a GPU: everything once, from the model and
+ * the largest step. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/gpu/gpu.h"
+#include "model/kv_size.h"
+#include "num/residual.h"
+
+enum {
+    ALIGN = 256,
+    PAD_ROWS = 32,           /* a graph's rows are rounded up */
+    PART_BYTES = 512 << 20,  /* of attention states in one pass, unless one query needs more */
+    SCORE_BYTES = 256 << 20, /* of scores at once, in Thrift mode, unless one query needs more */
+    WIDE_HEADS = 32          /* from here on half of the context is expanded at once */
+};
+
+static size_t max_size(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+static size_t min_size(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+static size_t div_up(size_t a, size_t b)
+{
+    return (a + b - 1) / b;
+}
+
+static size_t round8(size_t n)
+{
+    return (n + 7) / 8 * 8;
+}
+
+/* ---- what is refused ---- */
+
+static nb_status no_latent(const nb_gpu *gpu, const nb_attn_config *a, nb_error *err)
+{
+    const nb_cuda_api *api = nb_gpu_api(gpu);
+    nb_record r;
+    nb_cuda_info info;
+    NB_TRY(nb_kv_record(a, NB_KV_BF16, NB_ROPE_BF16, &r, err));
+    api->get_info(nb_gpu_handle(gpu), &info);
+    for (const nb_cuda_mla_row *row = api->mla; row->name; row++)
+        if (row->cc <= info.cc && row->can(&r, a->n_head)) return NB_OK;
+    return nb_fail(err, NB_ERR_UNSUPPORTED,
+                   "the GPU has no attention over latents of %zu + %zu values with %zu heads",
+                   a->kv_lora, a->d_rope, a->n_head);
+}
+
+static nb_status can_attend(const nb_gpu *gpu, const nb_attn_config *a, bool absorbed_only,
+                            nb_error *err)
+{
+    if (a->kind == NB_ATTN_GQA)
+        return a->head_dim <= 256
+                   ? NB_OK
+                   : nb_fail(err, NB_ERR_UNSUPPORTED,
+                             "heads of %zu values: a GPU has attention for at most 256",
+                             a->head_dim);
+    if (!absorbed_only && (a->d_v > 256 || a->d_nope + a->d_rope > 320))
+        return nb_fail(
+            err, NB_ERR_UNSUPPORTED,
+            "heads of %zu + %zu and %zu values: a GPU has attention of prompts for at most 320 "
+            "and 256 (use --mla absorbed)",
+            a->d_nope, a->d_rope, a->d_v);
+    return no_latent(gpu, a, err);
+}
+
+nb_status nb_rank_can_compute(const nb_gpu *gpu, const nb_model_config *c, bool absorbed_only,
+                              nb_error *err)
+{
+    if (c->n_attn > 1 && !absorbed_only)
+        return nb_fail(
+            err, NB_ERR_UNSUPPORTED,
+            "layers of several kinds of attention: a GPU computes them with --mla absorbed only");
+    for (size_t k = 0; k < c->n_attn; k++) NB_TRY(can_attend(gpu, &c->attn[k], absorbed_only, err));
+    return NB_OK;
+}
+
+static nb_status refuse(const nb_rank_options *o, nb_error *err)
+{
+    if (o->n_sink)
+        return nb_fail(err, NB_ERR_UNSUPPORTED,
+                       "--kv-sinks is supported on the CPU only (--device cpu)");
+    if (o->thrift.kind != NB_THRIFT_OFF && o->thrift.kind != NB_THRIFT_TOKEN)
+        return nb_fail(
+            err, NB_ERR_UNSUPPORTED,
+            "--kv-thrift %s is supported on the CPU only (--device cpu; on a GPU: token)",
+            nb_thrift_name(o->thrift.kind));
+    NB_TRY(nb_rank_can_compute(o->device->gpu, &o->model->c, o->absorbed_only, err));
+    for (size_t i = 0; i < o->model->c.n_layer; i++)
+        if (!nb_gpu_api(o->device->gpu)->can_cache(&o->record[i]))
+            return nb_fail(err, NB_ERR_UNSUPPORTED,
+                           "layer %zu: a cache in %s is supported on the CPU only", i,
+                           nb_kv_type_name(o->record[i].type));
+    NB_ASSERT(o->max_seq > 0 && o->max_pos > 0 && o->max_tok > 0);
+    return NB_OK;
+}
+
+/* ---- kernels of attention ---- */
+
+bool nb_gpu_thrift_layer(const nb_gpu_rank *f, size_t layer)
+{
+    return f->thrift && nb_residual_possible(&f->r.o.record[layer]);
+}
+
+/* Whether the row fits the layer; only one refines tokens. */
+static bool fits(const nb_gpu_rank *f, const nb_cuda_mla_row *r, size_t layer)
+{
+    if (r->cc > f->info.cc ||
+        !r->can(&f->r.o.record[layer], nb_layer_attn(f->r.whole, layer)->n_head))
+        return false;
+    return !nb_gpu_thrift_layer(f, layer) || !strcmp(r->name, "mma");
+}
+
+/* The set of layers that are cut like this; NB_GPU_SETS when there is no room for another. */
+static size_t set_for(nb_gpu_rank *f, nb_cuda_units units, bool mla)
+{
+    size_t s = 0;
+    while (s < f->n_set &&
+           (f->set[s].mla != mla || memcmp(&f->set[s].units, &units, sizeof units) != 0))
+        s++;
+    if (s == f->n_set && s < NB_GPU_SETS) f->set[f->n_set++] = (nb_gpu_set){ units, mla };
+    return s;
+}
+
+static nb_status choose_layer(nb_gpu_rank *f, size_t i, nb_error *err)
+{
+    const nb_attn_config *attn = nb_rank_attn(&f->r, i);
+    const bool mla = attn->kind == NB_ATTN_MLA;
+    const nb_cuda_mla_row *r = f->api->mla;
+    while (mla && r->name && !fits(f, r, i)) r++;
+    if (mla && !r->name)
+        return nb_fail(err, NB_ERR_UNSUPPORTED,
+                       "layer %zu: the GPU has no attention over %s pages of %zu + %zu values", i,
+                       nb_kv_type_name(f->r.o.record[i].type), attn->kv_lora, attn->d_rope);
+    const size_t s = set_for(f, mla ? r->units : NB_CUDA_GQA_UNITS, mla);
+    if (s == NB_GPU_SETS)
+        return nb_fail(
+            err, NB_ERR_UNSUPPORTED,
+            "the layers need attention kernels that cut the context in more than %d ways",
+            NB_GPU_SETS);
+    f->attn[i] = mla ? r : NULL;
+    f->set_of[i] = (unsigned char)s;
+    return NB_OK;
+}
+
+static nb_status choose_attention(nb_gpu_rank *f, nb_error *err)
+{
+    const size_t n_layer = f->r.whole->n_layer;
+    f->attn = nb_arena_array(&f->r.arena, n_layer, sizeof *f->attn);
+    f->set_of = nb_arena_array(&f->r.arena, n_layer, 1);
+    if (!f->attn || !f->set_of) return nb_fail(err, NB_ERR_NOMEM, "out of memory");
+    for (size_t i = 0; i < n_layer; i++) NB_TRY(choose_layer(f, i, err));
+    return NB_OK;
+}
+
+/* ---- gate and up in one ---- */
+
+/* The halves of a joined matrix; false: they are two matrices, or have a bias. */
+static bool halves(const nb_gpu_group *g, nb_weight *gate, nb_weight *up)
+{
+    const nb_weight *w = &g->m[0].w;
+    if (g->n != 1 || !w->data || g->m[0].bias || w->type == NB_W_INT8) return false;
+    *gate = *up = *w;
+    gate->n_row = up->n_row = w->n_row / 2;
+    up->data = (const char *)w->data + gate->n_row * w->n_col * nb_wtype_bytes(w->type);
+    if (w->type == NB_W_FP8B)
+        up->scale = w->scale + div_up(gate->n_row, NB_FP8_BLOCK) * div_up(w->n_col, NB_FP8_BLOCK);
+    return true;
+}
+
+static nb_status choose_glu(nb_gpu_rank *f, nb_error *err)
+{
+    const size_t n_layer = f->r.whole->n_layer;
+    f->glu = nb_arena_array(&f->r.arena, n_layer, sizeof *f->glu);
+    if (!f->glu) return nb_fail(err, NB_ERR_NOMEM, "out of memory");
+    for (size_t i = 0; i < n_layer; i++) {
+        nb_gpu_glu *x = &f->glu[i];
+        if (!halves(&f->w.layer[i].gate_up, &x->gate, &x->up)) continue;
+        const nb_cuda_experts_row *r = f->api->experts;
+        while (r->name && (r->kind != NB_CUDA_DIRECT || r->cc > f->info.cc ||
+                           !r->can(x->gate.type, x->gate.n_row, x->gate.n_col)))
+            r++;
+        /* the rows' floats are there where the products read them */
+        if (r->name && (f->w.floats || strcmp(r->name, "simt") != 0)) x->row = r;
+    }
+    return NB_OK;
+}
+
+/* ---- sections ---- */
+
+static void *cut(size_t *at, char *base, size_t n_bytes)
+{
+    char *p = base + *at;
+    *at += (n_bytes + ALIGN - 1) / ALIGN * ALIGN;
+    return p;
+}
+
+/* The same walk gives the sizes (base NULL) and both sets of pointers. */
+static void lay_out(nb_gpu_stage *s, size_t n_set, char *base, nb_gpu_section *x)
+{
+    size_t at = 0;
+    x->n_item = cut(&at, base, NB_GPU_SETS * sizeof *x->n_item);
+    x->tok = cut(&at, base, s->max_row * sizeof *x->tok);
+    x->pos = cut(&at, base, s->max_row * sizeof *x->pos);
+    x->row_chunk = cut(&at, base, s->max_row * sizeof *x->row_chunk);
+    x->rope_long = cut(&at, base, s->max_row);
+    x->thrift = cut(&at, base, s->max_row);
+    for (size_t i = 0; i < n_set; i++)
+        x->part_first[i] = cut(&at, base, (s->max_row + 1) * sizeof **x->part_first);
+    x->chunk = cut(&at, base, s->max_chunk * sizeof *x->chunk);
+    s->fixed_bytes = at;
+    for (size_t i = 0; i < n_set; i++) {
+        s->item_off[i] = at;
+        x->item[i] = cut(&at, base, s->max_item * sizeof **x->item);
+    }
+    s->block_off = at;
+    x->block = cut(&at, base, s->max_block * sizeof *x->block);
+    s->n_bytes = at;
+}
+
+static nb_status create_stage(nb_gpu_rank *f, nb_gpu_stage *s, nb_error *err)
+{
+    static char origin; /* pointers of the first walk are not used */
+    lay_out(s, f->n_set, &origin, &s->host);
+    s->host_mem = f->api->host_alloc(f->g, s->n_bytes);
+    s->dev_mem = f->api->alloc(f->g, s->n_bytes);
+    if (!s->host_mem || !s->dev_mem)
+        return nb_fail(err, NB_ERR_NOMEM, "no memory for the tables of a step (%zu KiB)",
+                       s->n_bytes >> 10);
+    memset(s->host_mem, 0, s->n_bytes);
+    lay_out(s, f->n_set, s->host_mem, &s->host);
+    lay_out(s, f->n_set, s->dev_mem, &s->dev);
+    f->work_bytes += s->n_bytes;
+    f->pinned_bytes += s->n_bytes;
+    return NB_OK;
+}
+
+static nb_status create_stages(nb_gpu_rank *f, nb_error *err)
+{
+    const size_t blocks = f->r.o.max_seq * f->max_block;
+    nb_gpu_stage *d = &f->stage[NB_CUDA_DIRECT], *p = &f->stage[NB_CUDA_PROMPT];
+    *d = (nb_gpu_stage){ .max_row = f->D + PAD_ROWS,
+                         .max_chunk = f->r.o.max_seq + PAD_ROWS,
+                         .max_item = f->max_part,
+                         .max_block = blocks };
+    *p = (nb_gpu_stage){
+        .max_row = f->T, .max_chunk = f->r.o.max_seq, .max_item = 1, .max_block = blocks
+    };
+    if (f->direct) NB_TRY(create_stage(f, d, err));
+    return f->prompt ? create_stage(f, p, err) : NB_OK;
+}
+
+/* ---- the widest layer ---- */
+
+/* What a token takes, in the layer that takes most: all heads together. */
+typedef struct widths {
+    size_t heads, q, o, state, q_lora;
+    size_t absorbed, nope, latent, v; /* MLA: absorbed queries; parts of queries; sums; outputs */
+    bool mla, fp8_kv_b;
+} widths;
+
+static widths widths_of(const nb_gpu_rank *f)
+{
+    widths w = { 0 };
+    for (size_t i = 0; i < f->r.whole->n_layer; i++) {
+        const nb_attn_dims *d = nb_rank_dims(&f->r, i);
+        const nb_attn_config *a = nb_rank_attn(&f->r, i);
+        w.heads = max_size(w.heads, d->n_head);
+        w.q = max_size(w.q, d->n_head * d->d_q);
+        w.o = max_size(w.o, d->n_head * d->d_o);
+        w.state = max_size(w.state, d->n_head * d->d_state);
+        if (a->kind != NB_ATTN_MLA) continue;
+        w.mla = true;
+        w.q_lora = max_size(w.q_lora, a->q_lora);
+        w.absorbed = max_size(w.absorbed, d->n_head * d->n_values);
+        w.nope = max_size(w.nope, d->n_head * a->d_nope);
+        w.latent = max_size(w.latent, d->n_head * a->kv_lora);
+        w.v = max_size(w.v, d->n_head * a->d_v);
+        w.fp8_kv_b |= f->r.o.model->layer[i].kv_b.type == NB_W_FP8B;
+    }
+    return w;
+}
+
+/* ---- buffers ---- */
+
+/* A buffer: where its pointer goes, its bytes. */
+typedef struct slot {
+    void *at; /* of a pointer */
+    size_t n_bytes;
+} slot;
+
+enum { MAX_SLOTS = 80 };
+
+typedef struct slots {
+    slot s[MAX_SLOTS];
+    size_t n;
+} slots;
+
+static void want(slots *l, void *at, size_t n, size_t size)
+{
+    NB_ASSERT(l->n < MAX_SLOTS);
+    l->s[l->n++] = (slot){ at, (n * size + ALIGN - 1) / ALIGN * ALIGN };
+}
+
+/* n rows that enter products: parts, and floats where some product reads these. */
+static void want_rows(slots *l, const nb_gpu_rank *f, nb_cuda_rows *r, size_t n, size_t width)
+{
+    r->stride = round8(width);
+    if (f->w.floats) want(l, &r->f, n * r->stride, sizeof(float));
+    want(l, &r->hi, n * r->stride, 2);
+    want(l, &r->lo, n * r->stride, 2);
+}
+
+static bool has_moe(const nb_model_config *c)
+{
+    for (size_t i = 0; i < c->n_layer; i++)
+        if (!c->dense[i]) return true;
+    return false;
+}
+
+static void want_common(slots *l, nb_gpu_rank *f, const widths *w)
+{
+    const nb_model_config *c = f->r.whole;
+    const bool moe = has_moe(c);
+    const size_t R = max_size(f->prompt ? f->T : 0, f->direct ? f->D + PAD_ROWS : 0);
+    const size_t inter = max_size(c->inter, moe ? c->n_shared * c->moe_inter : 0);
+    const size_t rows = moe ? R * c->top_k : 0;
+    want(l, &f->h, f->h_rows * c->hidden, sizeof(float));
+    want(l, &f->branch, R * c->hidden, sizeof(float));
+    want(l, &f->in, R * f->in_width, sizeof(float));
+    for (size_t k = 0; k < c->n_attn; k++) {
+        const size_t dim = c->attn[k].rope.dim;
+        want(l, &f->cos_sin[k], R * dim, sizeof(float));
+        want(l, &f->inv_freq[k], dim / 2, sizeof(float));
+        want(l, &f->inv_freq_long[k], dim / 2, sizeof(float));
+    }
+    want(l, &f->gate_up, R * 2 * inter, sizeof(float));
+    want_rows(l, f, &f->xn, max_size(R, f->logit_rows), c->hidden);
+    want_rows(l, f, &f->attn_y, R, w->o);
+    want_rows(l, f, &f->act, R, inter);
+    if (w->q_lora) {
+        want_rows(l, f, &f->qa, R, w->q_lora);
+        want(l, &f->q, R * w->q, sizeof(float));
+    }
+    if (moe) {
+        want_rows(l, f, &f->e_act, rows, c->moe_inter);
+        want(l, &f->e_y, rows * c->hidden, sizeof(float));
+        want(l, &f->r_logits, R * c->n_expert, sizeof(float));
+        want(l, &f->r_weight, rows, sizeof(float));
+        want(l, &f->r_id, rows, sizeof(uint32_t));
+        want(l, &f->r_src, rows, sizeof(uint32_t));
+        want(l, &f->r_place, rows, sizeof(uint32_t));
+        want(l, &f->r_first, c->n_expert + 1, sizeof(uint32_t));
+    }
+    want(l, &f->own, f->max_own * NB_PAGE_TOK * f->max_values, sizeof(float));
+    want(l, &f->bad, f->r.o.max_tok + f->r.o.max_seq + PAD_ROWS, sizeof(uint32_t));
+    want(l, &f->saturated, 1, sizeof(uint64_t));
+    want(l, &f->logits, f->logit_rows * c->n_vocab, sizeof(float));
+    want(l, &f->l_row, f->logit_rows, sizeof(uint32_t));
+    want(l, &f->l_id, f->logit_rows, sizeof(uint32_t));
+    want(l, &f->l_sample, f->logit_rows, sizeof *f->l_sample);
+    want(l, &f->l_scratch, f->logit_rows, NB_CUDA_SAMPLE_SCRATCH(c->n_vocab));
+}
+
+static void want_thrift(slots *l, nb_gpu_rank *f, const widths *w)
+{
+    const size_t R = f->D + PAD_ROWS, nh = w->heads;
+    if (!f->thrift) return;
+    f->t_stride = f->max_block * NB_PAGE_TOK;
+    f->t_rows = max_size(1, min_size(R, SCORE_BYTES / (nh * f->t_stride * sizeof(float))));
+    f->pick.first_stride = f->max_block + 1;
+    f->pick.tok_stride = max_size(1, nb_thrift_token_cap(f->r.o.thrift.fraction, f->t_stride));
+    want(l, &f->pick.n, R, sizeof(uint32_t));
+    want(l, &f->pick.first, R * f->pick.first_stride, sizeof(uint32_t));
+    want(l, &f->pick.tok, R * f->pick.tok_stride, sizeof(uint32_t));
+    want(l, &f->t_score, f->t_rows * nh * f->t_stride, sizeof(float));
+    want(l, &f->t_best, f->t_rows * f->t_stride, sizeof(float));
+    want(l, &f->t_lse, f->t_rows * nh, sizeof(float));
+    want(l, &f->t_count, NB_GPU_COUNTS, sizeof(uint64_t));
+}
+
+static void want_direct(slots *l, nb_gpu_rank *f, const widths *w)
+{
+    const size_t R = f->D + PAD_ROWS;
+    size_t scratch = 0;
+    if (!f->direct) return;
+    want(l, &f->part_o, f->max_part * w->state, sizeof(float));
+    want(l, &f->part_m, f->max_part * w->heads, sizeof(float));
+    want(l, &f->part_l, f->max_part * w->heads, sizeof(float));
+    if (!w->mla) return;
+    want(l, &f->qx, R * w->absorbed, sizeof(float));
+    want_rows(l, f, &f->q_nope, R, w->nope);
+    want_rows(l, f, &f->u, R, w->latent);
+    for (size_t i = 0; i < f->r.whole->n_layer; i++)
+        if (f->attn[i])
+            scratch = max_size(
+                scratch, f->attn[i]->scratch(&f->r.o.record[i], nb_rank_dims(&f->r, i)->n_head, R));
+    want(l, &f->attn_scratch, scratch, 1);
+    if (w->fp8_kv_b) want(l, &f->unabsorbed, R * w->v, sizeof(float));
+}
+
+/* One kind of attention in all layers: nb_rank_can_compute. */
+static void want_prompt(slots *l, nb_gpu_rank *f)
+{
+    const nb_attn_config *attn = nb_rank_attn(&f->r, 0);
+    const size_t nh = attn->n_head, own = (f->T / NB_PAGE_TOK + 2) * NB_PAGE_TOK;
+    const size_t width = round8(nh * (attn->d_nope + attn->d_v));
+    if (!f->prompt) return;
+    want_rows(l, f, &f->lat, max_size(own, f->span_tok), attn->kv_lora);
+    f->rope.stride = f->rope_own.stride = round8(attn->d_rope);
+    want(l, &f->rope.hi, f->span_tok * f->rope.stride, 2);
+    want(l, &f->rope_own.hi, own * f->rope.stride, 2);
+    want(l, &f->kv_ctx, f->span_tok * width, 2);
+    want(l, &f->kv_own, own * width, 2);
+    want(l, &f->pm, f->T * nh, sizeof(float));
+    want(l, &f->pl, f->T * nh, sizeof(float));
+    want(l, &f->po, f->T * nh * attn->d_v, sizeof(float));
+}
+
+static nb_status allocate(nb_gpu_rank *f, const widths *w, nb_error *err)
+{
+    slots l = { .n = 0 };
+    size_t n_bytes = 0;
+    want_common(&l, f, w);
+    want_direct(&l, f, w);
+    want_thrift(&l, f, w);
+    want_prompt(&l, f);
+    for (size_t i = 0; i < l.n; i++) n_bytes += l.s[i].n_bytes;
+    f->work = f->api->alloc(f->g, n_bytes);
+    if (!f->work)
+        return nb_fail(err, NB_ERR_NOMEM,
+                       "the GPU has no memory for a workspace of %zu MiB (a smaller "
+                       "--max-num-batched-tokens needs less)",
+                       n_bytes >> 20);
+    f->work_bytes += n_bytes;
+    char *p = f->work;
+    for (size_t i = 0; i < l.n; i++) {
+        memcpy(l.s[i].at, &p, sizeof p); /* pointers to other types */
+        p += l.s[i].n_bytes;
+    }
+    f->api->fill(f->g, f->work, 0, n_bytes);
+    return NB_OK;
+}
+
+/* ---- host memory ---- */
+
+static nb_status create_host(nb_gpu_rank *f, nb_error *err)
+{
+    const size_t n_bad = f->r.o.max_tok + f->r.o.max_seq + PAD_ROWS, parts = f->r.o.max_seq + 1;
+    f->which = nb_arena_array(&f->r.arena, parts, sizeof *f->which);
+    f->tok0 = nb_arena_array(&f->r.arena, parts, sizeof *f->tok0);
+    f->n_tok = nb_arena_array(&f->r.arena, parts, sizeof *f->n_tok);
+    f->row_of = nb_arena_array(&f->r.arena, f->r.o.max_tok, sizeof *f->row_of);
+    f->bad_of = nb_arena_array(&f->r.arena, n_bad, sizeof *f->bad_of);
+    f->group = nb_arena_array(&f->r.arena, f->D, sizeof *f->group);
+    f->h_bad = f->api->host_alloc(f->g, n_bad * sizeof *f->h_bad);
+    f->h_row = f->api->host_alloc(f->g, f->logit_rows * sizeof *f->h_row);
+    f->h_id = f->api->host_alloc(f->g, f->logit_rows * sizeof *f->h_id);
+    f->h_sample = f->api->host_alloc(f->g, f->logit_rows * sizeof *f->h_sample);
+    f->h_saturated = f->api->host_alloc(f->g, sizeof *f->h_saturated);
+    f->h_count = f->api->host_alloc(f->g, NB_GPU_COUNTS * sizeof *f->h_count);
+    if (!f->which || !f->tok0 || !f->n_tok || !f->row_of || !f->bad_of || !f->group || !f->h_bad ||
+        !f->h_row || !f->h_id || !f->h_sample || !f->h_saturated || !f->h_count)
+        return nb_fail(err, NB_ERR_NOMEM, "out of memory for the workspace");
+    *f->h_saturated = 0;
+    memset(f->h_count, 0, NB_GPU_COUNTS * sizeof *f->h_count);
+    return NB_OK;
+}
+
+/* ---- sizes ---- */
+
+static void size(nb_gpu_rank *f, const widths *w)
+{
+    size_t states = 1;
+    for (size_t i = 0; i < f->r.whole->n_layer; i++) {
+        f->max_values = max_size(f->max_values, nb_rank_dims(&f->r, i)->n_values);
+        f->in_width = max_size(f->in_width, f->w.layer[i].in.width);
+    }
+    f->max_block = div_up(f->r.o.max_pos, NB_PAGE_TOK);
+    f->T = f->r.o.max_tok;
+    f->D = max_size(f->r.o.max_seq, min_size(f->T, NB_GPU_DIRECT_TOK));
+    f->h_rows = f->r.o.max_tok + PAD_ROWS;
+    for (size_t i = 0; i < f->n_set; i++)
+        states = max_size(states, nb_cuda_n_unit(f->set[i].units, f->max_block) + 1);
+    const size_t fit = PART_BYTES / (w->state * sizeof(float));
+    f->max_part = max_size(states, min_size(fit, (f->D + PAD_ROWS) * states));
+    f->max_own = f->T / NB_PAGE_TOK + 2 * min_size(f->r.o.max_seq, f->T / 2 + 1) + 2;
+    f->span_tok = w->heads > WIDE_HEADS ? NB_GPU_SPAN_TOK / 2 : NB_GPU_SPAN_TOK;
+    f->logit_rows = min_size(f->r.o.max_tok, NB_GPU_LOGIT_ROWS);
+}
+
+static void upload_frequencies(nb_gpu_rank *f)
+{
+    for (size_t k = 0; k < f->r.whole->n_attn; k++) {
+        const nb_rope_config *r = &f->r.whole->attn[k].rope;
+        const size_t n_bytes = r->dim / 2 * sizeof *r->inv_freq;
+        f->api->upload(f->g, f->inv_freq[k], r->inv_freq, n_bytes);
+        f->api->upload(f->g, f->inv_freq_long[k], r->inv_freq_long, n_bytes);
+    }
+}
+
+static nb_status create(nb_gpu_rank *f, const nb_rank_options *o, nb_error *err)
+{
+    const bool mla = nb_attn_any(&o->model->c, NB_ATTN_MLA);
+    f->direct = true; /* logits, and what is generated */
+    f->prompt = mla && !o->absorbed_only;
+    f->thrift = mla && o->thrift.kind == NB_THRIFT_TOKEN;
+    NB_TRY(nb_rank_init(&f->r, &nb_backend_cuda, o, err));
+    NB_TRY(refuse(&f->r.o, err));
+    NB_TRY(choose_attention(f, err));
+    NB_TRY(nb_gpu_weights_init(&f->w, o->model, o->device->gpu, f->direct, f->prompt, err));
+    NB_TRY(choose_glu(f, err));
+    const widths w = widths_of(f);
+    size(f, &w);
+    NB_TRY(create_stages(f, err));
+    NB_TRY(allocate(f, &w, err));
+    NB_TRY(create_host(f, err));
+    upload_frequencies(f);
+    return f->api->sync(f->g, err);
+}
+
+nb_status nb_gpu_create(const nb_rank_options *o, nb_rank **out, nb_error *err)
+{
+    nb_gpu_rank *f = calloc(1, sizeof *f);
+    if (!f) return nb_fail(err, NB_ERR_NOMEM, "out of memory");
+    f->api = nb_gpu_api(o->device->gpu);
+    f->g = nb_gpu_handle(o->device->gpu);
+    f->api->get_info(f->g, &f->info);
+    const nb_status st = create(f, o, err);
+    if (st == NB_OK)
+        *out = &f->r;
+    else
+        nb_gpu_destroy(&f->r);
+    return st;
+}
+
+void nb_gpu_destroy(nb_rank *r)
+{
+    nb_gpu_rank *f = nb_gpu_of(r);
+    for (size_t i = 0; i < f->n_graph; i++) f->api->graph_destroy(f->g, f->graph[i].graph);
+    for (size_t k = 0; k < 2; k++) {
+        f->api->host_free(f->g, f->stage[k].host_mem);
+        f->api->free(f->g, f->stage[k].dev_mem);
+    }
+    f->api->free(f->g, f->work);
+    f->api->host_free(f->g, f->h_bad);
+    f->api->host_free(f->g, f->h_row);
+    f->api->host_free(f->g, f->h_id);
+    f->api->host_free(f->g, f->h_sample);
+    f->api->host_free(f->g, f->h_saturated);
+    f->api->host_free(f->g, f->h_count);
+    if (f->w.gpu) nb_gpu_weights_deinit(&f->w);
+    nb_rank_deinit(r);
+    free(f);
+}
+
+/* ---- what it is ---- */
+
+void nb_gpu_describe(const nb_rank *r, char *buf, size_t n_bytes)
+{
+    const nb_gpu_rank *f = (const nb_gpu_rank *)(const void *)r;
+    const nb_gpu_layer *l = &f->w.layer[f->r.whole->n_layer - 1];
+    const size_t last = f->r.whole->n_layer - 1;
+    size_t at = (size_t)snprintf(buf, n_bytes, "%s: linear=%s", f->info.name, l->o.row[0]->name);
+    if (f->prompt && at < n_bytes)
+        at += (size_t)snprintf(buf + at, n_bytes - at, " linear_prompt=%s", l->o.row[1]->name);
+    if (l->expert.row_up[0] && at < n_bytes)
+        at += (size_t)snprintf(buf + at, n_bytes - at, " experts=%s", l->expert.row_up[0]->name);
+    if (f->attn[last] && at < n_bytes)
+        (void)snprintf(buf + at, n_bytes - at, " attn_%s=%s",
+                       nb_kv_type_name(f->r.o.record[last].type), f->attn[last]->name);
+}
+
+nb_rank_counts nb_gpu_count(const nb_rank *r)
+{
+    const nb_gpu_rank *f = (const nb_gpu_rank *)(const void *)r;
+    const uint64_t *n = f->h_count;
+    size_t row = 0; /* the same in all layers that have planes */
+    for (size_t i = 0; i < r->whole->n_layer; i++)
+        if (nb_gpu_thrift_layer(f, i)) row = nb_residual_row_bytes(&r->o.record[i]);
+    return (nb_rank_counts){ .saturated = *f->h_saturated,
+                             .thrift = { .scored = n[0],
+                                         .refined = n[1],
+                                         .over = n[2],
+                                         .base_bytes = n[3],
+                                         .residual_bytes = n[1] * row } };
+}

@@ -1,0 +1,363 @@
+/* gpu_pass.c - the operations of a pass on a GPU, but for attention; its graphs; the table of the backend. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/gpu/gpu.h"
+
+/* ---- products, begin ---- */
+
+void nb_gpu_linear(nb_gpu_rank *f, nb_cuda_kind kind, const nb_gpu_mat *m, nb_cuda_rows x,
+                   nb_cuda_rows y, size_t n_tok)
+{
+    m->row[kind]->fn(f->g, &(nb_cuda_linear_args){ .w = m->w,
+                                                   .bias = m->bias,
+                                                   .x = x,
+                                                   .y = y,
+                                                   .n_tok = n_tok,
+                                                   .n_batch = 1,
+                                                   .n_out = m->w.n_row });
+}
+
+void nb_gpu_group_run(nb_gpu_rank *f, const nb_gpu_pass *p, const nb_gpu_group *g, nb_cuda_rows x,
+                      float *y)
+{
+    for (size_t i = 0; i < g->n; i++)
+        nb_gpu_linear(f, p->kind, &g->m[i], x, nb_gpu_floats(y + g->at[i], g->width), p->n_pad);
+}
+
+static void begin(nb_rank *r, nb_pass *pass)
+{
+    nb_gpu_rank *f = nb_gpu_of(r);
+    nb_gpu_pass *p = nb_gpu_pass_of(pass);
+    const nb_model_config *c = r->whole;
+    const nb_gpu_section *x = &f->stage[p->kind].dev;
+    f->api->embed(f->g, &(nb_cuda_embed_args){ .y = f->h + p->h_row0 * c->hidden,
+                                               .id = x->tok,
+                                               .w = f->w.embed.w,
+                                               .n_tok = p->n_pad,
+                                               .y_stride = c->hidden,
+                                               .factor = c->embed_factor });
+    for (size_t k = 0; k < c->n_attn; k++) {
+        const nb_rope_config *rope = &c->attn[k].rope;
+        if (!rope->dim) continue;
+        f->api->rope_table(f->g, &(nb_cuda_rope_table_args){ .cos_sin = f->cos_sin[k],
+                                                             .pos = x->pos,
+                                                             .rope_long = x->rope_long,
+                                                             .inv_freq = f->inv_freq[k],
+                                                             .inv_freq_long = f->inv_freq_long[k],
+                                                             .n_tok = p->n_pad,
+                                                             .dim = rope->dim,
+                                                             .factor = rope->factor });
+    }
+}
+
+/* ---- between attention and feed-forward ---- */
+
+void nb_gpu_append(nb_rank *r, nb_pass *pass, size_t layer)
+{
+    nb_gpu_rank *f = nb_gpu_of(r);
+    nb_gpu_pass *p = nb_gpu_pass_of(pass);
+    const nb_gpu_group *in = &f->w.layer[layer].in;
+    const nb_kv_pool *kv = &r->pool;
+    const bool planes = kv->plane && nb_gpu_thrift_layer(f, layer);
+    f->api->kv_append(
+        f->g, &(nb_cuda_kv_append_args){ .cache = nb_gpu_cache(f, p, layer),
+                                         .kv = f->in + in->at[1],
+                                         .kv_stride = in->width,
+                                         .max_chunk_tok = p->max_chunk_tok,
+                                         .bad = p->bad,
+                                         .n_saturated = f->saturated,
+                                         .plane = planes ? kv->plane : NULL,
+                                         .plane_block_bytes = kv->plane_block,
+                                         .plane_layer_off = planes ? kv->plane_off[layer] : 0 });
+}
+
+static void output(nb_rank *r, nb_pass *pass, size_t layer)
+{
+    nb_gpu_rank *f = nb_gpu_of(r);
+    const nb_gpu_pass *p = nb_gpu_pass_of(pass);
+    const nb_attn_dims *d = nb_rank_dims(r, layer);
+    nb_gpu_linear(f, p->kind, &f->w.layer[layer].o, nb_gpu_rows_of(f->attn_y, d->n_head * d->d_o),
+                  nb_gpu_floats(f->branch, r->whole->hidden), p->n_pad);
+}
+
+/* The norm behind a join, on the device. */
+static const float *norm_at(const nb_gpu_rank *f, size_t layer, nb_join_at at)
+{
+    const nb_gpu_layer *l = &f->w.layer[layer];
+    if (at == NB_JOIN_BEGIN) return l->in_norm;
+    if (at == NB_JOIN_ATTENTION) return l->post_norm;
+    return layer + 1 == f->r.whole->n_layer ? NULL : l[1].in_norm;
+}
+
+/* h += factor * branch, or the experts' sum where combine has left it; xn = the norm of that. */
+static void join(nb_rank *r, nb_pass *pass, size_t layer, nb_join_at at)
+{
+    nb_gpu_rank *f = nb_gpu_of(r);
+    nb_gpu_pass *p = nb_gpu_pass_of(pass);
+    const nb_model_config *c = r->whole;
+    f->api->norm(f->g, &(nb_cuda_norm_args){ .h = f->h + p->h_row0 * c->hidden,
+                                             .branch = at == NB_JOIN_BEGIN ? NULL : f->branch,
+                                             .w = norm_at(f, layer, at),
+                                             .y = f->xn,
+                                             .n_row = p->n_pad,
+                                             .dim = c->hidden,
+                                             .h_stride = c->hidden,
+                                             .branch_stride = c->hidden,
+                                             .branch_factor = c->branch_factor,
+                                             .eps = c->eps,
+                                             .y_factor = 1,
+                                             .sum = p->sum });
+    p->sum.e = NULL;
+}
+
+/* ---- feed forward ---- */
+
+/* act = silu(gate) * up. */
+static void gate_up(nb_gpu_rank *f, const nb_gpu_pass *p, const nb_gpu_layer *l,
+                    const nb_gpu_glu *glu)
+{
+    const size_t inter = l->gate_up.width / 2;
+    if (p->kind == NB_CUDA_DIRECT && glu->row) {
+        glu->row->fn(f->g, &(nb_cuda_experts_args){ .gate = glu->gate,
+                                                    .up = glu->up,
+                                                    .x = f->xn,
+                                                    .y = f->act,
+                                                    .n_expert = 1,
+                                                    .n_out = inter,
+                                                    .n_tok = p->n_pad,
+                                                    .n_place = p->n_pad });
+        return;
+    }
+    nb_gpu_group_run(f, p, &l->gate_up, f->xn, f->gate_up);
+    f->api->swiglu(f->g, &(nb_cuda_swiglu_args){ .gate = f->gate_up,
+                                                 .up = f->gate_up + inter,
+                                                 .y = f->act,
+                                                 .n_tok = p->n_pad,
+                                                 .dim = inter,
+                                                 .in_stride = 2 * inter });
+}
+
+/* branch = down(silu(gate) * up), or the shared experts. */
+static void dense(nb_gpu_rank *f, const nb_gpu_pass *p, const nb_gpu_layer *l,
+                  const nb_gpu_glu *glu)
+{
+    const size_t hidden = f->r.whole->hidden;
+    gate_up(f, p, l, glu);
+    nb_gpu_linear(f, p->kind, &l->down, f->act, nb_gpu_floats(f->branch, hidden), p->n_pad);
+}
+
+/* Shared experts beside the choice of the others, so that their weights come meanwhile.  Few rows: they begin early,
+ * behind the router, whose blocks would else find no room. */
+enum { FEW_ROWS = 16 };
+
+static void shared_beside(nb_gpu_rank *f, const nb_gpu_pass *p, const nb_gpu_layer *l,
+                          const nb_gpu_glu *glu, bool few)
+{
+    f->api->side_begin(f->g, few);
+    dense(f, p, l, glu);
+    f->api->side_end(f->g);
+}
+
+/* e_y = the chosen experts' outputs, branch = the shared experts'. */
+static void moe(nb_gpu_rank *f, const nb_gpu_pass *p, const nb_gpu_layer *l, const nb_gpu_glu *glu)
+{
+    const nb_model_config *c = f->r.whole;
+    const bool shared = l->down.w.data != NULL, beside = shared && p->kind == NB_CUDA_DIRECT;
+    const bool few = p->n_pad <= FEW_ROWS;
+    if (beside && !few) shared_beside(f, p, l, glu, few);
+    nb_gpu_linear(f, p->kind, &l->router, f->xn, nb_gpu_floats(f->r_logits, c->n_expert), p->n_pad);
+    if (beside && few) shared_beside(f, p, l, glu, few);
+    f->api->route(f->g, &(nb_cuda_route_args){ .logits = f->r_logits,
+                                               .bias = l->router_b,
+                                               .id = f->r_id,
+                                               .first = f->r_first,
+                                               .src = f->r_src,
+                                               .place = f->r_place,
+                                               .weight = f->r_weight,
+                                               .n_tok = p->n_pad,
+                                               .n_expert = c->n_expert,
+                                               .top_k = c->top_k,
+                                               .n_group = c->n_group,
+                                               .topk_group = c->topk_group,
+                                               .group_top = c->group_top,
+                                               .sigmoid = c->sigmoid,
+                                               .normalise = c->normalise,
+                                               .factor = c->routed_factor });
+    nb_cuda_experts_args a = { .gate = l->expert.gate,
+                               .up = l->expert.up,
+                               .x = f->xn,
+                               .y = f->e_act,
+                               .first = f->r_first,
+                               .src = f->r_src,
+                               .n_expert = c->n_expert,
+                               .n_out = c->moe_inter,
+                               .n_tok = p->n_pad,
+                               .n_place = p->n_pad * c->top_k };
+    l->expert.row_up[p->kind]->fn(f->g, &a);
+    a.gate = l->expert.down;
+    a.up = (nb_weight){ 0 };
+    a.x = f->e_act;
+    a.y = nb_gpu_floats(f->e_y, c->hidden);
+    a.src = NULL;
+    a.n_out = c->hidden;
+    a.chosen = true;
+    l->expert.row_down[p->kind]->fn(f->g, &a);
+    if (beside)
+        f->api->side_join(f->g);
+    else if (shared)
+        dense(f, p, l, glu);
+}
+
+static void feed_forward(nb_rank *r, nb_pass *pass, size_t layer)
+{
+    nb_gpu_rank *f = nb_gpu_of(r);
+    const nb_gpu_pass *p = nb_gpu_pass_of(pass);
+    if (r->whole->dense[layer])
+        dense(f, p, &f->w.layer[layer], &f->glu[layer]);
+    else
+        moe(f, p, &f->w.layer[layer], &f->glu[layer]);
+}
+
+/* The sum reads every expert's output once, and so may the join behind it: the two in one kernel save a launch
+ * and a pass over the branch.  A trace looks between them. */
+static void combine(nb_rank *r, nb_pass *pass, size_t layer)
+{
+    nb_gpu_rank *f = nb_gpu_of(r);
+    nb_gpu_pass *p = nb_gpu_pass_of(pass);
+    const nb_model_config *c = r->whole;
+    if (c->dense[layer]) return;
+    p->sum = (nb_cuda_moe_sum_args){ .y = f->branch,
+                                     .e = f->e_y,
+                                     .shared = f->w.layer[layer].down.w.data ? f->branch : NULL,
+                                     .weight = f->r_weight,
+                                     .place = f->r_place,
+                                     .n_tok = p->n_pad,
+                                     .top_k = c->top_k,
+                                     .dim = c->hidden,
+                                     .y_stride = c->hidden,
+                                     .e_stride = c->hidden,
+                                     .shared_stride = c->hidden };
+    if (!r->trace) return;
+    f->api->moe_sum(f->g, &p->sum);
+    p->sum.e = NULL;
+}
+
+/* ---- traces ---- */
+
+static void trace(nb_rank *r, nb_pass *pass, const char *what, size_t layer)
+{
+    nb_gpu_rank *f = nb_gpu_of(r);
+    const nb_gpu_pass *p = nb_gpu_pass_of(pass);
+    const size_t hidden = r->whole->hidden;
+    char name[64];
+    const float *x = f->branch;
+    size_t dim = hidden, stride = hidden;
+    if (layer != SIZE_MAX && (!strcmp(what, "q") || !strcmp(what, "kv"))) {
+        const nb_attn_dims *d = nb_rank_dims(r, layer);
+        const nb_gpu_group *in = &f->w.layer[layer].in;
+        const bool q = what[0] == 'q', low_rank = q && nb_rank_attn(r, layer)->q_lora;
+        /* direct MLA has divided its queries already */
+        if (q && p->kind == NB_CUDA_DIRECT && nb_rank_attn(r, layer)->kind == NB_ATTN_MLA) return;
+        dim = q ? d->n_head * d->d_q : d->n_values;
+        x = low_rank ? f->q : q ? f->in : f->in + in->at[1];
+        stride = low_rank ? dim : in->width;
+    } else if (!strcmp(what, "out") || !strcmp(what, "embed")) {
+        x = f->h + p->h_row0 * hidden;
+    }
+    float *copy = malloc(p->base.n_row * stride * sizeof *copy);
+    if (!copy) return;
+    f->api->download(f->g, copy, x, (p->base.n_row * stride - (stride - dim)) * sizeof *copy);
+    if (layer == SIZE_MAX)
+        (void)snprintf(name, sizeof name, "%s", what);
+    else
+        (void)snprintf(name, sizeof name, "layers.%zu.%s", layer, what);
+    if (f->api->sync(f->g, NULL) == NB_OK)
+        r->trace(r->trace_ctx, name, copy, p->base.n_row, dim, stride);
+    free(copy);
+}
+
+/* ---- graphs ---- */
+
+static void drop_graphs(nb_gpu_rank *f)
+{
+    for (size_t i = 0; i < f->n_graph; i++) f->api->graph_destroy(f->g, f->graph[i].graph);
+    f->n_graph = 0;
+}
+
+/* Items that a graph for this pass is made for.  A sequence alone may be short enough that attention can give
+ * two multiprocessors to each (mla_few.cu), which is decided at the launch. */
+static size_t graph_items(const nb_gpu_rank *f, const nb_gpu_pass *p)
+{
+    const size_t few = (size_t)f->info.n_sm / 2;
+    bool fits = p->n_pad == 1 && few < f->max_part;
+    for (size_t s = 0; s < f->n_set; s++) fits &= p->n_item[s] <= few;
+    return fits ? few : f->max_part;
+}
+
+void nb_gpu_pass_graph(nb_gpu_rank *f, nb_gpu_pass *p)
+{
+    const unsigned char *pool = f->r.pool.page;
+    if (f->r.trace) { /* what is downloaded in between cannot be captured */
+        nb_layers_run(&f->r, &p->base);
+        return;
+    }
+    if (f->n_graph && f->graph[0].pool != pool) drop_graphs(f);
+    size_t i = 0;
+    p->most_item = graph_items(f, p);
+    while (i < f->n_graph &&
+           (f->graph[i].n_row != p->n_pad || f->graph[i].most_item != p->most_item))
+        i++;
+    if (i == f->n_graph) {
+        if (i == NB_GPU_GRAPHS) {
+            drop_graphs(f);
+            i = 0;
+        }
+        p->fixed = true;
+        p->base.n_chunk = p->n_pad;
+        p->max_chunk_tok = 1;
+        f->api->graph_begin(f->g);
+        nb_layers_run(&f->r, &p->base);
+        nb_cuda_graph *graph = f->api->graph_end(f->g);
+        if (!graph) return; /* the device has failed: sync tells */
+        f->graph[i].n_row = p->n_pad;
+        f->graph[i].most_item = p->most_item;
+        f->graph[i].pool = pool;
+        f->graph[i].graph = graph;
+        f->n_graph = i + 1;
+    }
+    f->api->graph_launch(f->g, f->graph[i].graph);
+}
+
+/* ---- the table ---- */
+
+static size_t bytes(const nb_rank *r)
+{
+    return ((const nb_gpu_rank *)(const void *)r)->work_bytes;
+}
+
+static uint64_t weight_bytes(const nb_rank *r)
+{
+    return ((const nb_gpu_rank *)(const void *)r)->w.n_bytes;
+}
+
+const nb_backend nb_backend_cuda = {
+    .name = "cuda",
+    .create = nb_gpu_create,
+    .destroy = nb_gpu_destroy,
+    .step = nb_gpu_step,
+    .logits = nb_gpu_logits,
+    .sample = nb_gpu_sample,
+    .begin = begin,
+    .attn = { [NB_ATTN_MLA] = &nb_gpu_ops_mla, [NB_ATTN_GQA] = &nb_gpu_ops_gqa },
+    .output = output,
+    .feed_forward = feed_forward,
+    .combine = combine,
+    .join = join,
+    .trace = trace,
+    .bytes = bytes,
+    .weight_bytes = weight_bytes,
+    .describe = nb_gpu_describe,
+    .count = nb_gpu_count,
+};

@@ -1,0 +1,225 @@
+/* gpu_step.c - a step on a GPU: its chunks dealt to passes, then logits and sampling. */
+#include <string.h>
+
+#include "model/gpu/gpu.h"
+
+/* ---- passes ---- */
+
+static bool is_direct(const nb_gpu_rank *f, const nb_chunk *c)
+{
+    return !f->prompt || c->absorbed;
+}
+
+/* States that tokens [pos, pos + 1) leave, in the set that needs most. */
+static size_t states_of(const nb_gpu_rank *f, size_t pos)
+{
+    size_t most = 0;
+    for (size_t s = 0; s < f->n_set; s++) {
+        const size_t n = nb_cuda_n_unit(f->set[s].units, pos / NB_PAGE_TOK) + 1;
+        if (n > most) most = n;
+    }
+    return most;
+}
+
+typedef struct dealer {
+    nb_gpu_rank *f;
+    const nb_chunk *chunk;
+    size_t n_chunk;
+    size_t i, tok, place; /* next chunk, its next token, the chunk's place in the batch */
+    size_t h_row;
+} dealer;
+
+/* The next pass of a kind: all prompt tokens at once, or as many direct ones as fit. */
+static bool deal(dealer *d, nb_cuda_kind kind, nb_gpu_pass *p)
+{
+    nb_gpu_rank *f = d->f;
+    const bool direct = kind == NB_CUDA_DIRECT;
+    size_t states = 0;
+    *p = (nb_gpu_pass){ .base = { .chunk = d->chunk },
+                        .kind = kind,
+                        .which = f->which,
+                        .tok0 = f->tok0,
+                        .n_tok = f->n_tok,
+                        .h_row0 = d->h_row,
+                        .bad = f->bad + f->n_bad };
+    for (; d->i < d->n_chunk; d->place += d->chunk[d->i++].n_tok, d->tok = 0) {
+        const nb_chunk *c = &d->chunk[d->i];
+        if (is_direct(f, c) != direct) continue;
+        size_t n = 0;
+        const size_t left = c->n_tok - d->tok;
+        if (!direct) n = left;
+        for (; direct && n < left && p->base.n_row + n < f->D; n++) {
+            const size_t s = states_of(f, c->pos0 + d->tok + n);
+            if (states + s > f->max_part) break;
+            states += s;
+        }
+        if (n == 0) break;
+        for (size_t k = 0; k < n; k++)
+            f->row_of[d->place + d->tok + k] = d->h_row + p->base.n_row + k;
+        f->which[p->base.n_chunk] = d->i;
+        f->tok0[p->base.n_chunk] = d->tok;
+        f->n_tok[p->base.n_chunk++] = n;
+        f->bad_of[f->n_bad++] = d->i;
+        p->base.n_row += n;
+        d->tok += n;
+        if (d->tok < c->n_tok) break;
+    }
+    p->n_pad = p->base.n_row;
+    return p->base.n_row > 0;
+}
+
+static bool all_single(const nb_gpu_pass *p)
+{
+    return p->base.n_row == p->base.n_chunk;
+}
+
+static nb_status run_kind(nb_gpu_rank *f, const nb_chunk *chunk, size_t n_chunk, nb_cuda_kind kind,
+                          size_t *h_row, nb_error *err)
+{
+    dealer d = { .f = f, .chunk = chunk, .n_chunk = n_chunk, .h_row = *h_row };
+    nb_gpu_pass p;
+    while (deal(&d, kind, &p)) {
+        /* graphs know the first rows only */
+        const bool graph =
+            kind == NB_CUDA_DIRECT && d.h_row == 0 && d.i == n_chunk && all_single(&p);
+        if (graph) p.n_pad = nb_gpu_bucket(p.base.n_row);
+        NB_TRY(nb_gpu_pass_upload(f, &p, err));
+        d.h_row += p.n_pad;
+        NB_ASSERT(d.h_row <= f->h_rows);
+        if (graph)
+            nb_gpu_pass_graph(f, &p);
+        else
+            nb_layers_run(&f->r, &p.base);
+    }
+    *h_row = d.h_row;
+    return NB_OK;
+}
+
+/* ---- the step ---- */
+
+enum { MARK = 0 };
+
+/* Logits of n <= logit_rows rows of h: row[i] (device), or the first where row is NULL. */
+static void logits_of_rows(nb_gpu_rank *f, const uint32_t *row, size_t n)
+{
+    const nb_model_config *c = f->r.whole;
+    f->api->norm(f->g, &(nb_cuda_norm_args){ .h = f->h,
+                                             .w = f->w.final_norm,
+                                             .row = row,
+                                             .y = f->xn,
+                                             .n_row = n,
+                                             .dim = c->hidden,
+                                             .h_stride = c->hidden,
+                                             .eps = c->eps,
+                                             .y_factor = c->logit_factor });
+    nb_gpu_linear(f, NB_CUDA_DIRECT, &f->w.head, f->xn,
+                  (nb_cuda_rows){ .f = f->logits, .stride = c->n_vocab }, n);
+}
+
+static nb_status report(nb_gpu_rank *f, const nb_chunk *chunk, size_t n_chunk, unsigned char *bad,
+                        nb_error *err)
+{
+    size_t n = 0;
+    if (bad) memset(bad, 0, n_chunk);
+    for (size_t i = 0; i < f->n_bad; i++) {
+        if (!f->h_bad[i]) continue;
+        const nb_chunk *c = &chunk[f->bad_of[i]];
+        if (bad) bad[f->bad_of[i]] = 1;
+        if (n++ == 0)
+            (void)nb_fail(
+                err, NB_ERR_NONFINITE,
+                "a value to be stored in the KV cache (positions %zu to %zu) is not finite",
+                c->pos0, c->pos0 + c->n_tok - 1);
+    }
+    return n ? NB_ERR_NONFINITE : NB_OK;
+}
+
+/* The step's rows, if all of them will be asked for at once: generated tokens. */
+static size_t rows_ahead(const nb_gpu_rank *f, const nb_chunk *chunk, size_t n_chunk)
+{
+    if (n_chunk > f->logit_rows) return 0;
+    for (size_t i = 0; i < n_chunk; i++)
+        if (chunk[i].n_tok != 1 || !is_direct(f, &chunk[i]) || f->row_of[i] != i) return 0;
+    return n_chunk;
+}
+
+nb_status nb_gpu_step(nb_rank *r, const nb_chunk *chunk, size_t n_chunk, unsigned char *bad,
+                      nb_error *err)
+{
+    nb_gpu_rank *f = nb_gpu_of(r);
+    size_t n_tok = 0, h_row = 0;
+    for (size_t i = 0; i < n_chunk; i++) {
+        NB_ASSERT(chunk[i].n_tok > 0 && chunk[i].n_tok <= f->r.o.max_tok - n_tok);
+        n_tok += chunk[i].n_tok;
+    }
+    NB_ASSERT(n_chunk <= f->r.o.max_seq);
+    f->n_bad = f->ahead = 0;
+    if (n_tok == 0) return NB_OK;
+    f->api->fill(f->g, f->bad, 0, (n_tok + n_chunk) * sizeof *f->bad);
+    if (f->direct) NB_TRY(run_kind(f, chunk, n_chunk, NB_CUDA_DIRECT, &h_row, err));
+    if (f->prompt) NB_TRY(run_kind(f, chunk, n_chunk, NB_CUDA_PROMPT, &h_row, err));
+    f->api->download(f->g, f->h_bad, f->bad, f->n_bad * sizeof *f->h_bad);
+    f->api->download(f->g, f->h_saturated, f->saturated, sizeof *f->h_saturated);
+    if (f->thrift)
+        f->api->download(f->g, f->h_count, f->t_count, NB_GPU_COUNTS * sizeof *f->h_count);
+    /* While the host looks at this the device computes logits. */
+    f->api->mark(f->g, MARK);
+    f->ahead = rows_ahead(f, chunk, n_chunk);
+    if (f->ahead) logits_of_rows(f, NULL, f->ahead);
+    NB_TRY(f->api->wait(f->g, MARK, err));
+    f->stage[0].in_flight = f->stage[1].in_flight = false;
+    return report(f, chunk, n_chunk, bad, err);
+}
+
+/* ---- logits ---- */
+
+/* Logits of at most logit_rows places, on the device; those of the step may be there. */
+static void logits_of(nb_gpu_rank *f, const size_t *tok, size_t n)
+{
+    bool there = n == f->ahead;
+    for (size_t i = 0; i < n; i++) {
+        f->h_row[i] = (uint32_t)f->row_of[tok[i]];
+        there &= f->h_row[i] == i;
+    }
+    if (there) return;
+    f->ahead = 0;
+    f->api->upload(f->g, f->l_row, f->h_row, n * sizeof *f->h_row);
+    logits_of_rows(f, f->l_row, n);
+}
+
+nb_status nb_gpu_logits(nb_rank *r, const size_t *tok, size_t n, float *logits, nb_error *err)
+{
+    nb_gpu_rank *f = nb_gpu_of(r);
+    const size_t v = f->r.whole->n_vocab;
+    for (size_t i = 0, k; i < n; i += k) {
+        k = n - i < f->logit_rows ? n - i : f->logit_rows;
+        logits_of(f, tok + i, k);
+        f->api->download(f->g, logits + i * v, f->logits, k * v * sizeof *logits);
+        NB_TRY(f->api->sync(f->g, err)); /* the rows' numbers are used again */
+    }
+    return NB_OK;
+}
+
+nb_status nb_gpu_sample(nb_rank *r, const size_t *tok, const nb_cuda_sample_row *row, size_t n,
+                        uint32_t *id, nb_error *err)
+{
+    nb_gpu_rank *f = nb_gpu_of(r);
+    const size_t v = f->r.whole->n_vocab;
+    for (size_t i = 0, k; i < n; i += k) {
+        k = n - i < f->logit_rows ? n - i : f->logit_rows;
+        memcpy(f->h_sample, row + i, k * sizeof *row);
+        f->api->upload(f->g, f->l_sample, f->h_sample, k * sizeof *row);
+        logits_of(f, tok + i, k);
+        f->api->sample(f->g, &(nb_cuda_sample_args){ .logits = f->logits,
+                                                     .row = f->l_sample,
+                                                     .id = f->l_id,
+                                                     .scratch = f->l_scratch,
+                                                     .n_row = k,
+                                                     .n_vocab = v,
+                                                     .stride = v });
+        f->api->download(f->g, f->h_id, f->l_id, k * sizeof *f->h_id);
+        NB_TRY(f->api->sync(f->g, err));
+        memcpy(id + i, f->h_id, k * sizeof *id);
+    }
+    return NB_OK;
+}

@@ -1,0 +1,423 @@
+/* gpu_weights.c - uploads a model's weights: see gpu_weights.h.
+ *
+ * Small tensors share pieces of PIECE bytes, since the device hands out memory in units of 2 MiB. */
+#include "model/gpu/gpu_weights.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "num/bf16.h"
+#include "num/e4m3.h"
+
+enum { PIECE = 32 << 20, ALIGN = 256 };
+
+typedef struct uploader {
+    nb_gpu_weights *w;
+    const nb_model *m;
+    nb_error *err;
+    int cc;
+    bool use[2]; /* by kind */
+} uploader;
+
+static size_t div_up(size_t a, size_t b)
+{
+    return (a + b - 1) / b;
+}
+
+static nb_status take(uploader *u, size_t n_bytes, void **out)
+{
+    nb_gpu_weights *w = u->w;
+    const size_t n = div_up(n_bytes, ALIGN) * ALIGN;
+    if (n > w->left) {
+        const size_t piece = n > PIECE / 4 ? n : PIECE;
+        void **grown = realloc(w->chunk, (w->n_chunk + 1) * sizeof *grown);
+        if (!grown) return nb_fail(u->err, NB_ERR_NOMEM, "out of memory");
+        w->chunk = grown;
+        char *p = nb_gpu_api(w->gpu)->alloc(nb_gpu_handle(w->gpu), piece);
+        if (!p)
+            return nb_fail(u->err, NB_ERR_NOMEM,
+                           "the GPU has no memory for the weights: %zu MiB after %llu MiB",
+                           piece >> 20, (unsigned long long)(w->n_bytes >> 20));
+        w->chunk[w->n_chunk++] = p;
+        w->n_bytes += piece;
+        if (n == piece) { /* a piece of its own; the one in hand stays */
+            *out = p;
+            return NB_OK;
+        }
+        w->at = p;
+        w->left = piece;
+    }
+    *out = w->at;
+    w->at += n;
+    w->left -= n;
+    return NB_OK;
+}
+
+static void put(uploader *u, void *dst, const void *src, size_t n_bytes)
+{
+    nb_gpu_api(u->w->gpu)->upload(nb_gpu_handle(u->w->gpu), dst, src, n_bytes);
+}
+
+static nb_status vector(uploader *u, const float *x, size_t n, const float **out)
+{
+    void *p = NULL;
+    *out = NULL;
+    if (!x || n == 0) return NB_OK;
+    NB_TRY(take(u, n * sizeof *x, &p));
+    put(u, p, x, n * sizeof *x);
+    *out = p;
+    return NB_OK;
+}
+
+/* ---- rows of the tables ---- */
+
+static const nb_cuda_linear_row *find_linear(const uploader *u, nb_cuda_kind kind, nb_wtype type,
+                                             size_t n_out, size_t n_col, bool two_parts)
+{
+    const nb_cuda_linear_row *r = nb_gpu_api(u->w->gpu)->linear;
+    for (; r->name; r++)
+        if (r->kind == kind && r->cc <= u->cc && r->can(type, n_out, n_col, two_parts)) return r;
+    return NULL;
+}
+
+static nb_status choose(uploader *u, const char *what, nb_gpu_mat *m, size_t n_out, bool two_parts)
+{
+    static const char *const names[] = { "F32", "BF16", "F16", "FP8", "INT8" };
+    for (int k = 0; k < 2; k++) {
+        if (!u->use[k]) continue;
+        m->row[k] = find_linear(u, (nb_cuda_kind)k, m->w.type, n_out, m->w.n_col, two_parts);
+        if (!m->row[k])
+            return nb_fail(u->err, NB_ERR_UNSUPPORTED,
+                           "%s: the GPU has no product for %s weights of %zux%zu", what,
+                           names[m->w.type], n_out, m->w.n_col);
+        if (!strcmp(m->row[k]->name, "simt")) u->w->floats = true;
+    }
+    return NB_OK;
+}
+
+static size_t scale_count(const nb_weight *w)
+{
+    if (w->type == NB_W_INT8) return w->n_row;
+    if (w->type != NB_W_FP8B) return 0;
+    return div_up(w->n_row, NB_FP8_BLOCK) * div_up(w->n_col, NB_FP8_BLOCK);
+}
+
+static size_t data_bytes(const nb_weight *w)
+{
+    return w->n_row * w->n_col * nb_wtype_bytes(w->type);
+}
+
+/* n matrices of one type and n_col, one below the other: [sum of n_row][n_col]. */
+static nb_status stack(uploader *u, const nb_weight *const *src, size_t n, nb_weight *out)
+{
+    nb_weight all = *src[0];
+    size_t n_bytes = 0, n_scale = 0;
+    void *data, *scale = NULL;
+    all.n_row = 0;
+    for (size_t i = 0; i < n; i++) {
+        all.n_row += src[i]->n_row;
+        n_bytes += data_bytes(src[i]);
+        n_scale += scale_count(src[i]);
+    }
+    NB_TRY(take(u, n_bytes, &data));
+    if (n_scale) NB_TRY(take(u, n_scale * sizeof(float), &scale));
+    char *d = data;
+    float *s = scale;
+    for (size_t i = 0; i < n; i++) {
+        put(u, d, src[i]->data, data_bytes(src[i]));
+        d += data_bytes(src[i]);
+        if (!n_scale) continue;
+        put(u, s, src[i]->scale, scale_count(src[i]) * sizeof *s);
+        s += scale_count(src[i]);
+    }
+    all.data = data;
+    all.scale = scale;
+    *out = all;
+    return NB_OK;
+}
+
+static nb_status matrix(uploader *u, const char *what, const nb_weight *src, const float *bias,
+                        nb_gpu_mat *out)
+{
+    if (!src->data) return NB_OK;
+    NB_TRY(stack(u, &src, 1, &out->w));
+    NB_TRY(vector(u, bias, src->n_row, &out->bias));
+    return choose(u, what, out, src->n_row, true);
+}
+
+/* ---- products of the same rows ---- */
+
+static bool can_join(const nb_weight *const *src, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (src[i]->type != src[0]->type || src[i]->n_col != src[0]->n_col) return false;
+        /* block scales begin anew at a matrix's first row */
+        if (src[i]->type == NB_W_FP8B && i + 1 < n && src[i]->n_row % NB_FP8_BLOCK) return false;
+    }
+    return true;
+}
+
+static nb_status join_bias(uploader *u, const nb_weight *const *src, const float *const *bias,
+                           size_t n, size_t n_row, const float **out)
+{
+    bool any = false;
+    for (size_t i = 0; i < n; i++) any |= bias[i] != NULL;
+    if (!any) return NB_OK;
+    float *all = calloc(n_row, sizeof *all);
+    if (!all) return nb_fail(u->err, NB_ERR_NOMEM, "out of memory");
+    for (size_t i = 0, at = 0; i < n; at += src[i++]->n_row)
+        if (bias[i]) memcpy(all + at, bias[i], src[i]->n_row * sizeof *all);
+    const nb_status st = vector(u, all, n_row, out);
+    free(all);
+    return st;
+}
+
+static nb_status group(uploader *u, const char *what, const nb_weight *const *src,
+                       const float *const *bias, size_t n, nb_gpu_group *g)
+{
+    *g = (nb_gpu_group){ .n = n };
+    for (size_t i = 0; i < n; i++) {
+        g->at[i] = g->width;
+        g->width += src[i]->n_row;
+    }
+    if (!can_join(src, n)) {
+        for (size_t i = 0; i < n; i++) NB_TRY(matrix(u, what, src[i], bias[i], &g->m[i]));
+        return NB_OK;
+    }
+    g->n = 1;
+    NB_TRY(stack(u, src, n, &g->m[0].w));
+    NB_TRY(join_bias(u, src, bias, n, g->width, &g->m[0].bias));
+    return choose(u, what, &g->m[0], g->width, true);
+}
+
+/* ---- the absorbed forms of kv_b ---- */
+
+static float value_at(const nb_weight *w, size_t r, size_t c)
+{
+    const float s = w->scale[r / NB_FP8_BLOCK * div_up(w->n_col, NB_FP8_BLOCK) + c / NB_FP8_BLOCK];
+    return nb_e4m3_to_f32(((const uint8_t *)w->data)[r * w->n_col + c]) * s;
+}
+
+/* Row r, column c of an absorbed form, in kv_b. */
+typedef struct absorbed {
+    const nb_weight *kv_b;
+    size_t n_head, d_nope, d_v;
+    bool keys; /* [n_head * kv_lora][d_nope]; else values: [n_head * d_v][kv_lora] */
+} absorbed;
+
+static void place(const absorbed *a, size_t r, size_t c, size_t *kr, size_t *kc)
+{
+    const size_t lora = a->kv_b->n_col, d = a->d_nope + a->d_v;
+    *kr = a->keys ? r / lora * d + c : r / a->d_v * d + a->d_nope + r % a->d_v;
+    *kc = a->keys ? r % lora : c;
+}
+
+/* part 0 of FP8: BF16 of the value, part 1: of what is left. Others: the element as it is. */
+static void fill_row(const absorbed *a, size_t r, size_t n_col, int part, char *out)
+{
+    const nb_weight *w = a->kv_b;
+    const size_t size = nb_wtype_bytes(w->type);
+    for (size_t c = 0; c < n_col; c++) {
+        size_t kr, kc;
+        place(a, r, c, &kr, &kc);
+        if (w->type != NB_W_FP8B) {
+            memcpy(out + c * size, (const char *)w->data + (kr * w->n_col + kc) * size, size);
+            continue;
+        }
+        const float v = value_at(w, kr, kc);
+        const uint16_t hi = nb_bf16_from_f32(v);
+        const uint16_t b = part == 0 ? hi : nb_bf16_from_f32(v - nb_bf16_to_f32(hi));
+        memcpy(out + 2 * c, &b, 2);
+    }
+}
+
+static nb_status absorbed_form(uploader *u, const absorbed *a, size_t n_row, size_t n_col,
+                               nb_gpu_mat out[2], size_t n_part)
+{
+    const nb_wtype type = n_part == 2 ? NB_W_BF16 : a->kv_b->type;
+    const size_t row = n_col * nb_wtype_bytes(type), step = 1024;
+    char *stage = malloc(step * row);
+    nb_status st = stage ? NB_OK : nb_fail(u->err, NB_ERR_NOMEM, "out of memory");
+    for (size_t p = 0; p < n_part && st == NB_OK; p++) {
+        void *data;
+        st = take(u, n_row * row, &data);
+        for (size_t r = 0; r < n_row && st == NB_OK; r += step) {
+            const size_t n = n_row - r < step ? n_row - r : step;
+            for (size_t i = 0; i < n; i++) fill_row(a, r + i, n_col, (int)p, stage + i * row);
+            put(u, (char *)data + r * row, stage, n * row);
+        }
+        if (st == NB_OK)
+            out[p].w = (nb_weight){ .data = data, .n_row = n_row, .n_col = n_col, .type = type };
+    }
+    free(stage);
+    return st;
+}
+
+static nb_status absorbing(uploader *u, const nb_attn_config *attn, const nb_layer *l,
+                           nb_gpu_layer *g)
+{
+    if (!u->use[NB_CUDA_DIRECT]) return NB_OK;
+    absorbed a = { &l->kv_b, attn->n_head, attn->d_nope, attn->d_v, true };
+    g->n_part = l->kv_b.type == NB_W_FP8B ? 2 : 1;
+    g->uv_batch = attn->d_v;
+    NB_TRY(absorbed_form(u, &a, attn->n_head * attn->kv_lora, attn->d_nope, g->uk, g->n_part));
+    a.keys = false;
+    NB_TRY(absorbed_form(u, &a, attn->n_head * attn->d_v, attn->kv_lora, g->uv, g->n_part));
+    const bool prompt = u->use[NB_CUDA_PROMPT];
+    u->use[NB_CUDA_PROMPT] = false;
+    for (size_t p = 0; p < g->n_part; p++) {
+        NB_TRY(choose(u, "kv_b_proj, absorbing", &g->uk[p], attn->kv_lora, true));
+        NB_TRY(choose(u, "kv_b_proj, absorbing", &g->uv[p], attn->d_v, true));
+    }
+    u->use[NB_CUDA_PROMPT] = prompt;
+    return NB_OK;
+}
+
+static nb_status expanding(uploader *u, const nb_layer *l, nb_gpu_layer *g)
+{
+    const bool direct = u->use[NB_CUDA_DIRECT];
+    if (!u->use[NB_CUDA_PROMPT]) return NB_OK;
+    u->use[NB_CUDA_DIRECT] = false;
+    const nb_status st = matrix(u, "kv_b_proj", &l->kv_b, NULL, &g->kv_b);
+    u->use[NB_CUDA_DIRECT] = direct;
+    return st;
+}
+
+/* ---- experts ---- */
+
+static nb_status stack_experts(uploader *u, const nb_layer *l, size_t off, nb_weight *out)
+{
+    const size_t n = u->m->c.n_expert;
+    const nb_weight **src = calloc(n, sizeof *src);
+    if (!src) return nb_fail(u->err, NB_ERR_NOMEM, "out of memory");
+    bool same = true;
+    for (size_t e = 0; e < n; e++) {
+        src[e] = (const nb_weight *)(const void *)((const char *)&l->expert[e] + off);
+        same &= src[e]->type == src[0]->type;
+    }
+    const nb_status st =
+        same ? stack(u, src, n, out)
+             : nb_fail(u->err, NB_ERR_UNSUPPORTED,
+                       "experts of one layer have weights of different types: a GPU "
+                       "needs one");
+    free(src);
+    return st;
+}
+
+static const nb_cuda_experts_row *find_experts(const uploader *u, int kind, const nb_weight *w)
+{
+    const nb_cuda_experts_row *r = nb_gpu_api(u->w->gpu)->experts;
+    for (; r->name; r++)
+        if ((int)r->kind == kind && r->cc <= u->cc &&
+            r->can(w->type, w->n_row / u->m->c.n_expert, w->n_col))
+            return r;
+    return NULL;
+}
+
+static nb_status experts(uploader *u, const nb_layer *l, nb_gpu_layer *g)
+{
+    nb_gpu_experts *e = &g->expert;
+    NB_TRY(stack_experts(u, l, offsetof(nb_mlp, gate), &e->gate));
+    NB_TRY(stack_experts(u, l, offsetof(nb_mlp, up), &e->up));
+    NB_TRY(stack_experts(u, l, offsetof(nb_mlp, down), &e->down));
+    for (int k = 0; k < 2; k++) {
+        if (!u->use[k]) continue;
+        e->row_up[k] = find_experts(u, k, &e->gate);
+        e->row_down[k] = find_experts(u, k, &e->down);
+        if (!e->row_up[k] || !e->row_down[k] || e->up.type != e->gate.type)
+            return nb_fail(u->err, NB_ERR_UNSUPPORTED, "the GPU has no product for these experts");
+        if (!strcmp(e->row_up[k]->name, "simt") || !strcmp(e->row_down[k]->name, "simt"))
+            u->w->floats = true;
+    }
+    NB_TRY(matrix(u, "mlp.gate", &l->router, NULL, &g->router));
+    return vector(u, l->router_b, u->m->c.n_expert, &g->router_b);
+}
+
+/* ---- layers ---- */
+
+static nb_status upload_gqa(uploader *u, const nb_attn_config *attn, const nb_layer *l,
+                            nb_gpu_layer *g)
+{
+    const nb_weight *const src[] = { &l->q, &l->k, &l->v };
+    const float *const bias[] = { l->q_b_bias, l->k_b, l->v_b };
+    NB_TRY(vector(u, l->q_norm, attn->head_dim, &g->q_norm));
+    NB_TRY(vector(u, l->k_norm, attn->head_dim, &g->k_norm));
+    return group(u, "q_proj, k_proj, v_proj", src, bias, 3, &g->in);
+}
+
+static nb_status upload_mla(uploader *u, const nb_attn_config *attn, const nb_layer *l,
+                            nb_gpu_layer *g)
+{
+    const nb_weight *const src[] = { attn->q_lora ? &l->q_a : &l->q, &l->kv_a };
+    const float *const bias[] = { attn->q_lora ? l->q_a_b : NULL, l->kv_a_b };
+    NB_TRY(group(u, "q_proj, kv_a_proj", src, bias, 2, &g->in));
+    NB_TRY(vector(u, l->q_a_norm, attn->q_lora, &g->q_a_norm));
+    NB_TRY(vector(u, l->kv_a_norm, attn->kv_lora, &g->kv_a_norm));
+    NB_TRY(vector(u, l->kv_mean, attn->kv_lora, &g->mean));
+    NB_TRY(vector(u, l->rope_k, attn->d_rope, &g->rope_k));
+    NB_TRY(vector(u, l->rope_q, attn->d_rope, &g->rope_q));
+    if (attn->q_lora) NB_TRY(matrix(u, "q_b_proj", &l->q_b, NULL, &g->q_b));
+    NB_TRY(absorbing(u, attn, l, g));
+    return expanding(u, l, g);
+}
+
+static nb_status attention(uploader *u, size_t i)
+{
+    typedef nb_status upload_fn(uploader *, const nb_attn_config *, const nb_layer *,
+                                nb_gpu_layer *);
+    static upload_fn *const kinds[NB_ATTN_KINDS] = {
+        [NB_ATTN_MLA] = upload_mla, [NB_ATTN_GQA] = upload_gqa
+    };
+    const nb_attn_config *attn = nb_layer_attn(&u->m->c, i);
+    return kinds[attn->kind](u, attn, &u->m->layer[i], &u->w->layer[i]);
+}
+
+static nb_status layer(uploader *u, size_t i)
+{
+    const nb_model_config *c = &u->m->c;
+    const nb_layer *l = &u->m->layer[i];
+    nb_gpu_layer *g = &u->w->layer[i];
+    NB_TRY(vector(u, l->in_norm, c->hidden, &g->in_norm));
+    NB_TRY(vector(u, l->post_norm, c->hidden, &g->post_norm));
+    NB_TRY(attention(u, i));
+    NB_TRY(matrix(u, "o_proj", &l->o, l->o_b, &g->o));
+    if (l->mlp.gate.data) {
+        const nb_weight *const src[] = { &l->mlp.gate, &l->mlp.up };
+        const float *const bias[] = { l->mlp.gate_b, l->mlp.up_b };
+        NB_TRY(group(u, "gate_proj, up_proj", src, bias, 2, &g->gate_up));
+        NB_TRY(matrix(u, "down_proj", &l->mlp.down, l->mlp.down_b, &g->down));
+    }
+    return c->dense[i] ? NB_OK : experts(u, l, g);
+}
+
+nb_status nb_gpu_weights_init(nb_gpu_weights *w, const nb_model *m, nb_gpu *gpu, bool direct,
+                              bool expanded, nb_error *err)
+{
+    nb_cuda_info info;
+    *w = (nb_gpu_weights){ .gpu = gpu };
+    nb_gpu_api(gpu)->get_info(nb_gpu_handle(gpu), &info);
+    uploader u = { w, m, err, info.cc, { direct, expanded } };
+    w->layer = nb_arena_array(&w->arena, m->c.n_layer, sizeof *w->layer);
+    nb_status st = w->layer ? NB_OK : nb_fail(err, NB_ERR_NOMEM, "out of memory");
+    for (size_t i = 0; i < m->c.n_layer && st == NB_OK; i++) st = layer(&u, i);
+    /* every logit is of the direct kind: whether its token was a prompt's must not matter */
+    u.use[NB_CUDA_DIRECT] = true;
+    u.use[NB_CUDA_PROMPT] = false;
+    if (st == NB_OK) st = matrix(&u, "lm_head", &m->head, NULL, &w->head);
+    if (st == NB_OK && m->head_is_embed) w->embed.w = w->head.w;
+    const nb_weight *const embed = &m->embed;
+    if (st == NB_OK && !m->head_is_embed) st = stack(&u, &embed, 1, &w->embed.w);
+    if (st == NB_OK) st = vector(&u, m->final_norm, m->c.hidden, &w->final_norm);
+    if (st == NB_OK) st = nb_gpu_api(gpu)->sync(nb_gpu_handle(gpu), err);
+    if (st != NB_OK) nb_gpu_weights_deinit(w);
+    return st;
+}
+
+void nb_gpu_weights_deinit(nb_gpu_weights *w)
+{
+    for (size_t i = 0; i < w->n_chunk; i++)
+        nb_gpu_api(w->gpu)->free(nb_gpu_handle(w->gpu), w->chunk[i]);
+    free(w->chunk);
+    nb_arena_deinit(&w->arena);
+    *w = (nb_gpu_weights){ 0 };
+}

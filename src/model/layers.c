@@ -1,0 +1,38 @@
+/* layers.c - the walk over the layers, written once for all devices. */
+#include "model/backend.h"
+
+static void trace(nb_rank *r, nb_pass *p, const char *what, size_t layer)
+{
+    if (r->trace) r->backend->trace(r, p, what, layer);
+}
+
+/* With several ranks the parts of the branch are exchanged where it says so. */
+static void run_layer(nb_rank *r, nb_pass *p, size_t i)
+{
+    const nb_backend *b = r->backend;
+    const nb_attn_ops *a = b->attn[nb_rank_attn(r, i)->kind];
+    a->project(r, p, i);
+    trace(r, p, "q", i);
+    trace(r, p, "kv", i);
+    a->append(r, p, i);
+    a->attend(r, p, i);
+    b->output(r, p, i);
+    /* exchange: the heads' parts of the output */
+    trace(r, p, "attn_out", i);
+    b->join(r, p, i, NB_JOIN_ATTENTION);
+    b->feed_forward(r, p, i);
+    b->combine(r, p, i);
+    /* exchange: the experts' or columns' parts of the output */
+    trace(r, p, "mlp_out", i);
+    b->join(r, p, i, NB_JOIN_FEED_FORWARD);
+    trace(r, p, "out", i);
+}
+
+void nb_layers_run(nb_rank *r, nb_pass *p)
+{
+    const nb_rank_part *part = &r->part;
+    r->backend->begin(r, p);
+    trace(r, p, "embed", SIZE_MAX);
+    r->backend->join(r, p, part->layer0, NB_JOIN_BEGIN);
+    for (size_t i = part->layer0; i < part->layer0 + part->n_layer; i++) run_layer(r, p, i);
+}

@@ -1,0 +1,181 @@
+/* bench_kernel_linear.c - products with stored matrices.
+ *
+ * An item is a matrix; rows of it are tasks, KB_ROW_BLOCK at a time, as in the engine.  Where a
+ * variant packs its activations, packing them is in the time of a step. */
+#include <string.h>
+
+#include "base/rng.h"
+#include "kernel/linear/linear.h"
+#include "timing/bench_kernel_internal.h"
+
+enum { COL_BLOCK = 256 };
+
+typedef struct linear_op {
+    const nb_linear_variant *v;
+    nb_linear_args a;
+    unsigned char *xp;
+    size_t n_pack, n_block;
+} linear_op;
+
+static nb_status weight_type(const char *name, nb_wtype *out, nb_error *err)
+{
+    static const char *const names[NB_W_TYPE_COUNT] = { [NB_W_F32] = "f32",
+                                                        [NB_W_BF16] = "bf16",
+                                                        [NB_W_F16] = "f16",
+                                                        [NB_W_FP8B] = "fp8",
+                                                        [NB_W_INT8] = "int8" };
+    for (size_t i = 0; i < NB_W_TYPE_COUNT; i++)
+        if (strcmp(name, names[i]) == 0) {
+            *out = (nb_wtype)i;
+            return NB_OK;
+        }
+    return nb_fail(err, NB_ERR_ARG, "%s: no type of weights (expected f32, bf16, f16, fp8 or int8)",
+                   name);
+}
+
+/* Codes of finite numbers of ordinary size; none is subnormal. */
+static void fill_weight(unsigned char *p, size_t n, nb_wtype t, uint64_t seed)
+{
+    for (size_t i = 0; i < n; i++) {
+        const uint64_t u = nb_rng_u64(seed, i);
+        const float f = (float)((double)(u >> 40) * 0x1p-24 - 0.5) + 0x1p-12f;
+        uint32_t bits;
+        memcpy(&bits, &f, 4);
+        if (t == NB_W_F32) {
+            memcpy(p + 4 * i, &f, 4);
+        } else if (t == NB_W_BF16 || t == NB_W_F16) {
+            /* FP16: exponents 8..15 of 31, any fraction and sign */
+            const uint16_t h =
+                t == NB_W_BF16 ? (uint16_t)(bits >> 16) : (uint16_t)((u & 0x9fff) | 0x2000);
+            memcpy(p + 2 * i, &h, 2);
+        } else if (t == NB_W_FP8B) {
+            p[i] = (unsigned char)(0x20 + u % 0x58 + (u >> 32 & 0x80));
+        } else {
+            p[i] = (unsigned char)((u % 255) - 127);
+        }
+    }
+}
+
+nb_status nb_kb_weight(nb_kb_run *r, nb_weight *w, nb_error *err)
+{
+    const nb_kbench_case *c = r->c;
+    const size_t n = c->n_row * c->n_col;
+    *w = (nb_weight){ .n_row = c->n_row, .n_col = c->n_col };
+    NB_TRY(weight_type(c->weight ? c->weight : "bf16", &w->type, err));
+    const size_t bytes = n * nb_wtype_bytes(w->type);
+    unsigned char *model = nb_kb_alloc(r->b, bytes);
+    const size_t block = NB_FP8_BLOCK;
+    const size_t n_scale = w->type == NB_W_FP8B
+                               ? (c->n_row + block - 1) / block * ((c->n_col + block - 1) / block)
+                               : c->n_row;
+    float *scale = nb_kb_alloc(r->b, n_scale * sizeof *scale);
+    if (!model || !scale) return nb_kb_nomem(err);
+    for (size_t i = 0; i < n_scale; i++) scale[i] = 0x1p-6f;
+    fill_weight(model, n, w->type, r->b->seed + 3);
+    if (w->type == NB_W_FP8B || w->type == NB_W_INT8) w->scale = scale;
+    return nb_kb_make_set(r, model, 1, bytes, err);
+}
+
+static void pack_task(void *ctx, size_t task, size_t worker)
+{
+    const nb_kb_run *r = ctx;
+    const linear_op *o = r->op;
+    const size_t t0 = task * NB_LINEAR_PACK_TOK, left = o->a.n_tok - t0;
+    (void)worker;
+    o->v->pack(o->xp, o->a.x, o->a.x_stride, o->a.n_tok, o->a.w.n_col, t0,
+               t0 + (left < NB_LINEAR_PACK_TOK ? left : NB_LINEAR_PACK_TOK));
+}
+
+static void linear_task(void *ctx, size_t task, size_t worker)
+{
+    const nb_kb_run *r = ctx;
+    const linear_op *o = r->op;
+    nb_linear_args a = o->a;
+    (void)worker;
+    a.w.data = nb_kb_item(r, r->item);
+    a.row_begin = task * KB_ROW_BLOCK;
+    a.row_end = a.row_begin + KB_ROW_BLOCK < a.w.n_row ? a.row_begin + KB_ROW_BLOCK : a.w.n_row;
+    a.y += a.row_begin;
+    a.xp = o->xp;
+    o->v->fn(&a);
+}
+
+static void linear_step(nb_kb_run *r, size_t item)
+{
+    const linear_op *o = r->op;
+    r->item = item;
+    if (o->n_pack) nb_pool_run(r->b->pool, pack_task, r, o->n_pack);
+    nb_pool_run(r->b->pool, linear_task, r, o->n_block);
+}
+
+static void transposed_task(void *ctx, size_t task, size_t worker)
+{
+    const nb_kb_run *r = ctx;
+    const linear_op *o = r->op;
+    nb_linear_args a = o->a;
+    (void)worker;
+    a.w.data = nb_kb_item(r, r->item);
+    a.row_end = a.w.n_row;
+    a.col_begin = task * COL_BLOCK;
+    a.col_end = a.col_begin + COL_BLOCK < a.w.n_col ? a.col_begin + COL_BLOCK : a.w.n_col;
+    a.y += a.col_begin;
+    o->v->fn_t(&a);
+}
+
+static void transposed_step(nb_kb_run *r, size_t item)
+{
+    r->item = item;
+    nb_pool_run(r->b->pool, transposed_task, r, ((const linear_op *)r->op)->n_block);
+}
+
+static const nb_linear_variant *variant(nb_caps caps, nb_wtype t)
+{
+    const nb_linear_variant *v = nb_linear_variants;
+    while (v->name && (v->type != t || v->space != NB_SPACE_HOST || v->need & ~caps)) v++;
+    return v;
+}
+
+static nb_status set_up(nb_kb_run *r, bool transposed, nb_error *err)
+{
+    const nb_kbench_case *c = r->c;
+    linear_op *o = nb_kb_alloc(r->b, sizeof *o);
+    if (!o) return nb_kb_nomem(err);
+    r->op = o;
+    const size_t n_x = transposed ? c->n_row : c->n_col, n_y = transposed ? c->n_col : c->n_row;
+    o->a.n_tok = c->n_tok;
+    o->a.x_stride = n_x;
+    o->a.y_stride = n_y;
+    o->a.x = nb_kb_floats(r->b, c->n_tok * n_x, 4);
+    o->a.y = nb_kb_alloc(r->b, c->n_tok * n_y * sizeof *o->a.y);
+    if (!o->a.x || !o->a.y) return nb_kb_nomem(err);
+    NB_TRY(nb_kb_weight(r, &o->a.w, err));
+    o->v = variant(r->caps, o->a.w.type);
+    if (!o->v->name || (transposed && !o->v->fn_t))
+        return nb_fail(err, NB_ERR_UNSUPPORTED, "no kernel for weights in %s at this level",
+                       c->weight);
+    if (!transposed && o->v->pack) {
+        o->n_pack = (c->n_tok + NB_LINEAR_PACK_TOK - 1) / NB_LINEAR_PACK_TOK;
+        o->xp = nb_kb_alloc(r->b, o->v->pack_bytes(c->n_tok, c->n_col));
+        if (!o->xp) return nb_kb_nomem(err);
+    }
+    o->n_block = transposed ? (c->n_col + COL_BLOCK - 1) / COL_BLOCK
+                            : (c->n_row + KB_ROW_BLOCK - 1) / KB_ROW_BLOCK;
+    const double n = (double)c->n_row * (double)c->n_col;
+    const nb_kb_peak peak = o->a.w.type == NB_W_INT8 ? KB_PEAK_INT8 : KB_PEAK_BF16;
+    r->part[r->n_part++] = (nb_kb_part){ .name = "",
+                                         .variant = o->v->name,
+                                         .step = transposed ? transposed_step : linear_step,
+                                         .bytes = n * (double)nb_wtype_bytes(o->a.w.type),
+                                         .ops = 2 * n * (double)c->n_tok,
+                                         .peak = transposed ? KB_PEAK_F32 : peak };
+    return NB_OK;
+}
+
+nb_status nb_kb_linear(nb_kb_run *r, nb_error *err)
+{
+    return set_up(r, false, err);
+}
+nb_status nb_kb_linear_t(nb_kb_run *r, nb_error *err)
+{
+    return set_up(r, true, err);
+}
