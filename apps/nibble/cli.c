@@ -137,6 +137,11 @@ int cli_read_ids(const char *path, uint32_t **ids, size_t *n_ids)
 
 static int out_errno; /* of the first failure to write standard output */
 
+void cli_out_error(int e)
+{
+    if (!out_errno) out_errno = e;
+}
+
 bool cli_out_ok(void)
 {
     if (ferror(stdout) && !out_errno) out_errno = EIO;
@@ -162,4 +167,38 @@ double cli_seconds(void)
     struct timespec t;
     (void)clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* ---- figures ------------------------------------------------------------------ */
+
+void cli_bytes_text(double x, char *out, size_t n)
+{
+    static const char *const unit[] = { "B", "KiB", "MiB", "GiB", "TiB", "PiB" };
+    size_t i = 0;
+    for (; x >= 1024 && i + 1 < sizeof unit / sizeof *unit; i++) x /= 1024;
+    (void)snprintf(out, n, i ? "%.1f %s" : "%.0f %s", x, unit[i]);
+}
+
+void cli_count_text(double x, char *out, size_t n)
+{
+    char digits[32];
+    const int k = snprintf(digits, sizeof digits, "%.0f", x);
+    size_t o = 0;
+    for (int i = 0; i < k && o + 2 < n; i++) {
+        if (i && (k - i) % 3 == 0 && digits[i - 1] != '-') out[o++] = ',';
+        out[o++] = digits[i];
+    }
+    out[o] = 0;
+}
+
+void cli_memory_text(const cli_memory_part *part, size_t n_part, char *out, size_t n)
+{
+    size_t at = 0;
+    out[0] = 0;
+    for (size_t i = 0; i < n_part && at < n; i++) {
+        char bytes[CLI_FIGURE_BYTES];
+        if (!part[i].name) continue;
+        cli_bytes_text(part[i].bytes, bytes, sizeof bytes);
+        at += (size_t)snprintf(out + at, n - at, "%s%s %s", at ? ", " : "", part[i].name, bytes);
+    }
 }

@@ -31,13 +31,28 @@ int cli_read_ids(const char *path, uint32_t **ids, size_t *n_ids);
 /* Flushes standard output; a closed pipe or a full disk is a failure.  `code` is what
  * the command has come to so far. */
 int cli_finish(int code);
+void cli_out_error(int e); /* writing to standard output has failed with this errno */
 bool cli_out_ok(void);    /* false once writing to standard output has failed */
 bool cli_out_flush(void); /* flushes and says the same */
 
 double cli_seconds(void); /* monotonic */
 
+/* Figures as `plan` prints them and `serve` logs them: "140.4 GiB"; "1,234,567" of a whole number. */
+enum { CLI_FIGURE_BYTES = 32 };
+void cli_bytes_text(double x, char *out, size_t n);
+void cli_count_text(double x, char *out, size_t n);
+typedef struct cli_memory_part {
+    const char *name; /* NULL: the part is left out */
+    double bytes;
+} cli_memory_part;
+/* "weights 29.3 GiB, reserve 4.0 GiB, cache 36.7 GiB". */
+void cli_memory_text(const cli_memory_part *part, size_t n_part, char *out, size_t n);
+
 /* A progress bar on standard error when that is a terminal, else nothing. */
 nb_progress_fn cli_progress;
+/* What stands behind the percentage from now on, such as a rate. */
+void cli_progress_tail(const char *text);
+bool cli_progress_shown(void); /* standard error is a terminal */
 void cli_progress_end(void);
 
 struct opts;
@@ -47,6 +62,8 @@ int cmd_chat(const struct opts *o);
 int cmd_info(const struct opts *o);
 int cmd_logits(const struct opts *o);
 int cmd_plan(const struct opts *o);
+int cmd_pull(const struct opts *o);
+int cmd_verify(const struct opts *o);
 int cmd_tokenize(const struct opts *o);
 int cmd_render(const struct opts *o);
 int cmd_serve(const struct opts *o);

@@ -7,9 +7,11 @@
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "capacity/configs.h"
 #include "cli.h"
-#include "opts.h"
+#include "options/opts.h"
 
 enum { LABEL_WIDTH = 24 };
 
@@ -150,25 +152,45 @@ static void print_table(const opts *o, const json_t *j)
     if (notes && *notes) (void)printf("\n%s\n", notes);
 }
 
+/* The files of MODEL, else the bundled configuration of that name; b->name says which. */
+static nb_status describe(const char *model, char **json, nb_bundled_config *b, nb_error *err)
+{
+    char *path = NULL;
+    nb_status st = nb_model_find(model, &path, err);
+    const bool is_id = st == NB_OK && strcmp(path, model) != 0;
+    if (st == NB_OK && (is_id || access(path, F_OK) == 0)) {
+        st = nb_model_describe(path, json, err);
+    } else if (st == NB_OK || st == NB_ERR_NOT_FOUND) {
+        st = nb_capacity_config(model, b, err);
+        if (st == NB_OK)
+            st = nb_model_describe_config(b->json.p, b->json.n_bytes, b->name, json, err);
+    }
+    nb_free(path);
+    return st;
+}
+
 int cmd_info(const opts *o)
 {
     nb_error err = { 0 };
     char *json = NULL;
-    const nb_status st = nb_model_describe(o->model, &json, &err);
+    nb_bundled_config b = { 0 };
+    const nb_status st = describe(o->model, &json, &b, &err);
     if (st != NB_OK) return cli_status(st, &err);
     int code = CLI_OK;
-    if (o->json) {
-        (void)fputs(json, stdout);
-        if (*json && json[strlen(json) - 1] != '\n') (void)fputc('\n', stdout);
-    } else {
-        json_error_t e;
-        json_t *j = json_loads(json, 0, &e);
-        if (json_is_object(j))
-            print_table(o, j);
-        else
-            code = cli_failed("%s: its description cannot be read: %s", o->model, e.text);
-        json_decref(j);
-    }
+    json_error_t e;
+    json_t *j = json_loads(json, 0, &e);
     nb_free(json);
+    if (!json_is_object(j))
+        code = cli_failed("%s: its description cannot be read: %s", o->model, e.text);
+    else if (b.name && json_object_set_new(j, "bundled_config", json_string(b.name)) != 0)
+        code = cli_failed("out of memory");
+    else if (o->json && json_dumpf(j, stdout, JSON_COMPACT | JSON_REAL_PRECISION(10)) == 0)
+        (void)fputc('\n', stdout);
+    else if (!o->json)
+        print_table(o, j);
+    if (code == CLI_OK && b.name && !o->json)
+        (void)printf("\nThis is the bundled configuration %s: there are no weights here.%s%s\n",
+                     b.name, b.note ? "\nNote: " : "", b.note ? b.note : "");
+    json_decref(j);
     return code;
 }

@@ -3,7 +3,6 @@
  * The engine computes rows in ascending order; the file has them in the order of the
  * command line.  Everything is written to a file beside the output that is renamed at
  * the end, so that no half file stays; to a device or standard output it is copied. */
-#define _XOPEN_SOURCE 700 /* realpath */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +10,8 @@
 #include <unistd.h>
 
 #include "cli.h"
-#include "opts.h"
+#include "options/opts.h"
+#include "out_file.h"
 #include "session.h"
 
 typedef struct rows {
@@ -81,69 +81,6 @@ static int make_rows(const opts *o, size_t n_item, size_t n_tok, rows *r)
     return CLI_OK;
 }
 
-/* ---- the output file ------------------------------------------------------ */
-
-typedef struct out_file {
-    FILE *f;
-    char *path, *temp; /* temp: renamed to path at the end; NULL: copied to it */
-} out_file;
-
-static int out_failed(const char *path)
-{
-    return cli_failed("%s: cannot be written: %s", path, strerror(errno));
-}
-
-static int out_open(out_file *out, const char *path)
-{
-    struct stat st;
-    const bool to_stdout = strcmp(path, "-") == 0;
-    const bool exists = !to_stdout && stat(path, &st) == 0;
-    if (exists && S_ISDIR(st.st_mode)) return cli_failed("%s: is a directory", path);
-    if (to_stdout || (exists && !S_ISREG(st.st_mode))) {
-        out->f = tmpfile();
-        return out->f ? CLI_OK : out_failed("temporary file");
-    }
-    out->path = exists ? realpath(path, NULL) : strdup(path); /* through symbolic links */
-    const size_t n = out->path ? strlen(out->path) + 32 : 0;
-    out->temp = malloc(n ? n : 1);
-    if (!out->path || !out->temp) return cli_failed("%s: out of memory", path);
-    (void)snprintf(out->temp, n, "%s.%ld.tmp", out->path, (long)getpid());
-    out->f = fopen(out->temp, "wb");
-    if (out->f) return CLI_OK;
-    const int code = out_failed(path);
-    free(out->temp);
-    out->temp = NULL;
-    return code;
-}
-
-static int copy_out(FILE *from, const char *path)
-{
-    char block[1 << 14];
-    const bool to_stdout = strcmp(path, "-") == 0;
-    FILE *to = to_stdout ? stdout : fopen(path, "wb");
-    if (!to) return out_failed(path);
-    rewind(from);
-    size_t n = 0;
-    bool ok = true;
-    while (ok && (n = fread(block, 1, sizeof block, from)) > 0) ok = fwrite(block, 1, n, to) == n;
-    ok = ok && !ferror(from);
-    if (to_stdout) return ok || !cli_out_ok() ? CLI_OK : out_failed(path); /* cli_finish tells */
-    if (fclose(to) != 0) ok = false;
-    return ok ? CLI_OK : out_failed(path);
-}
-
-/* Puts the file in place when code is CLI_OK, and removes it otherwise. */
-static int out_close(out_file *out, const char *path, int code)
-{
-    if (out->f && code == CLI_OK && !out->temp) code = copy_out(out->f, path);
-    if (out->f && fclose(out->f) != 0 && code == CLI_OK) code = out_failed(path);
-    if (out->temp && code == CLI_OK && rename(out->temp, out->path) != 0) code = out_failed(path);
-    if (out->temp && code != CLI_OK) (void)unlink(out->temp);
-    free(out->path);
-    free(out->temp);
-    return code;
-}
-
 /* ---- rows ------------------------------------------------------------------ */
 
 typedef struct sink_state {
@@ -191,7 +128,7 @@ static int write_rows(const opts *o, session *s, const uint32_t *ids, size_t n_i
 {
     nb_error err = { 0 };
     out_file out = { 0 };
-    int code = out_open(&out, o->output);
+    int code = out_file_open(&out, o->output);
     if (code == CLI_OK) {
         sink_state t = { .r = r, .f = out.f };
         const nb_status st =
@@ -202,9 +139,9 @@ static int write_rows(const opts *o, session *s, const uint32_t *ids, size_t n_i
         else if (st != NB_OK)
             code = cli_status(st, &err);
         else if (fflush(out.f) != 0)
-            code = out_failed(o->output);
+            code = out_file_failed(o->output);
     }
-    return out_close(&out, o->output, code);
+    return out_file_close(&out, o->output, code);
 }
 
 int cmd_logits(const opts *o)

@@ -10,7 +10,7 @@
 
 #include "cli.h"
 #include "json_out.h"
-#include "opts.h"
+#include "options/opts.h"
 
 enum { BODY_MAX_BYTES = 64 << 20 };
 
@@ -88,7 +88,7 @@ int cmd_render(const opts *o)
     if (code != CLI_OK) return code;
     code = make_body(o, &data, &n_bytes);
     if (code == CLI_OK) {
-        const nb_status st = nb_text_create(o->model, o->chat_template, &t, &err);
+        const nb_status st = nb_text_create(o->path, o->chat_template, &t, &err);
         code = st == NB_OK ? render(o, t, data, n_bytes) : cli_status(st, &err);
     }
     nb_text_destroy(t);

@@ -6,7 +6,7 @@
 
 #include "cli.h"
 #include "json_out.h"
-#include "opts.h"
+#include "options/opts.h"
 
 enum { TEXT_MAX_BYTES = 1 << 30 };
 
@@ -85,7 +85,7 @@ int cmd_tokenize(const opts *o)
         return cli_usage("tokenize: give one of --file FILE, -p TEXT and --decode FILE");
     nb_error err = { 0 };
     nb_text *t = NULL;
-    const nb_status st = nb_text_create(o->model, o->chat_template, &t, &err);
+    const nb_status st = nb_text_create(o->path, o->chat_template, &t, &err);
     if (st != NB_OK) return cli_status(st, &err);
     const int code = o->decode ? decode(o, t) : encode(o, t);
     nb_text_destroy(t);

@@ -10,8 +10,22 @@ static const double REDRAW_S = 0.05, QUIET_S = 0.2; /* nothing is drawn for what
 static struct {
     bool drawn, known, terminal;
     double begun, last;
-    char label[64];
+    char label[64], tail[64];
 } bar;
+
+bool cli_progress_shown(void)
+{
+    if (!bar.known) {
+        bar.known = true;
+        bar.terminal = isatty(STDERR_FILENO) == 1;
+    }
+    return bar.terminal;
+}
+
+void cli_progress_tail(const char *text)
+{
+    (void)snprintf(bar.tail, sizeof bar.tail, "%s", text);
+}
 
 void cli_progress_end(void)
 {
@@ -24,11 +38,7 @@ void cli_progress_end(void)
 void cli_progress(void *ctx, const char *label, uint64_t done, uint64_t total)
 {
     (void)ctx;
-    if (!bar.known) {
-        bar.known = true;
-        bar.terminal = isatty(STDERR_FILENO) == 1;
-    }
-    if (!bar.terminal || total == 0) return;
+    if (!cli_progress_shown() || total == 0) return;
     const double now = cli_seconds();
     if (strncmp(bar.label, label, sizeof bar.label - 1) != 0) {
         (void)snprintf(bar.label, sizeof bar.label, "%s", label);
@@ -42,6 +52,6 @@ void cli_progress(void *ctx, const char *label, uint64_t done, uint64_t total)
     const int full = (int)(frac * BAR_CELLS);
     (void)fprintf(stderr, "\r%s [", bar.label);
     for (int i = 0; i < BAR_CELLS; i++) (void)fputc(i < full ? '#' : ' ', stderr);
-    (void)fprintf(stderr, "] %3.0f%%\033[K", frac * 100);
+    (void)fprintf(stderr, "] %3.0f%%%s\033[K", frac * 100, bar.tail);
     (void)fflush(stderr);
 }

@@ -3,7 +3,7 @@
 #ifndef NB_APPS_SESSION_H
 #define NB_APPS_SESSION_H
 #include "cli.h"
-#include "opts.h"
+#include "options/opts.h"
 
 typedef struct session {
     nb_engine *engine;

@@ -1,4 +1,4 @@
-/* driver.cuh - what the drivers of built kernels share: errors of the runtime. */
+/* driver.cuh - error handling that the drivers of built kernels share. */
 #ifndef NB_LAB_HOPPER_DRIVER_CUH
 #define NB_LAB_HOPPER_DRIVER_CUH
 #include "kernel/cuda/common/ops.cuh"
@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-/* In libnibble-cuda.so this is src/dev/cuda's. */
+/* In libnibble-cuda.so, src/dev/cuda defines these two functions. */
 void nb_cuda_check(nb_cuda *g, cudaError_t e, const char *what)
 {
     if (e != cudaSuccess && g->error == cudaSuccess) {
@@ -15,7 +15,6 @@ void nb_cuda_check(nb_cuda *g, cudaError_t e, const char *what)
     }
 }
 
-/* And this. */
 void nb_cuda_soften(nb_cuda *g)
 {
     (void)g;

@@ -1,5 +1,5 @@
-/* few_bench.cu - correctness against double and times of mla_few.cu, from graphs; with -DCODES of
- * mla_codes.cu */
+/* few_bench.cu - checks mla_few.cu against double and times it from graphs; with -DCODES=1 it takes
+ * mla_codes.cu instead. */
 #include "kernel/cuda/api/nb_cuda_items.h"
 #include "kernel/cuda/common/cu.cuh"
 #include "driver.cuh"

@@ -1,5 +1,6 @@
-/* many_bench.cu - correctness against double, bits from run to run and with other grids, and times of
- * mla_many.cu.  many_bench [check|bench|b64|more] [0: bf16, 1: fp8, 2: nvfp4, 3: if4] */
+/* many_bench.cu - checks mla_many.cu against double, compares its bits between runs and grids, and times it.
+ *
+ * many_bench [check|bench|b64|more] [0: bf16, 1: fp8, 2: nvfp4, 3: if4] */
 #include "kernel/cuda/api/nb_cuda_items.h"
 #include "kernel/cuda/sm90/mla_many.cu"
 #include "driver.cuh"
@@ -153,7 +154,7 @@ struct setup {
         if (g.stream) cudaStreamDestroy(g.stream);
     }
 };
-/* requests of so many pages with n_q queries each */
+/* requests with these numbers of pages and n_q queries each */
 static void build(setup &s, int kind, bool int8, int nh, int n_q, const std::vector<int> &np,
                   bool fold, size_t n_pool, size_t n_distinct, bool wild, const unsigned char *pool,
                   uint64_t seed)
@@ -203,7 +204,7 @@ static void build(setup &s, int kind, bool int8, int nh, int n_q, const std::vec
     a.scratch = s.get(nb_cuda_mla_many_scratch(&r, nh, row));
     a.n_row = row, a.n_head = nh, a.lora = 512, a.d_rope = 64, a.max_item = s.n_item + 3,
     a.scale = 1 / sqrtf(192.f);
-    if (!nb_cuda_mla_many_can(&r, nh)) printf("can says no\n");
+    if (!nb_cuda_mla_many_can(&r, nh)) printf("nb_cuda_mla_many_can refuses this record\n");
 }
 static double reference(const setup &s, int row, int h, const float *y)
 {
@@ -290,7 +291,7 @@ static void check(int kind, bool int8, int nh, int n_q, const std::vector<int> &
         grid += memcmp(w.data(), y.data(), w.size() * 4) != 0;
     }
     if (again || grid) printf("other bits in %zu of 20 runs, in %zu of 4 grids\n", again, grid);
-    uint64_t hash = 14695981039346656037ull; /* the same bits of two builds */
+    uint64_t hash = 14695981039346656037ull; /* compare it between two builds */
     for (float v : y) {
         uint32_t u;
         memcpy(&u, &v, 4);
@@ -309,7 +310,7 @@ static void bench(int kind, int nh, int b, int len)
     CK(cudaMalloc(&pool, np * r.page_bytes));
     s.mem.push_back(pool);
     build(s, kind, true, nh, 1, std::vector<int>(b, len / 64), true, np, nd, false, pool, 5);
-    for (size_t i = 0; i < np; i += nd) /* the first come from the host */
+    for (size_t i = 0; i < np; i += nd) /* the first nd come from the host */
         CK(cudaMemcpy(pool + i * r.page_bytes, i ? pool : s.pages.data(),
                       std::min(nd, np - i) * r.page_bytes,
                       i ? cudaMemcpyDeviceToDevice : cudaMemcpyHostToDevice));

@@ -1,5 +1,4 @@
-/* mla_common.cuh - what the experiments share: the page, the arguments, small PTX, the joining of
- * units, and a host part that checks against double and times (graphs of launches over 2 GiB of pages). */
+/* mla_common.cuh - shared by mla_mma.cu and mla_wgmma.cu: the page, the arguments, PTX wrappers. */
 #pragma once
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
@@ -22,7 +21,7 @@
     } while (0)
 
 #ifndef UNIT
-#define UNIT 16 // pages of a unit
+#define UNIT 16 // pages per unit
 #endif
 constexpr int H = 16, D = 512, R = 64, TOK = 64, PAGE = 22656;
 constexpr int OFF_SCALE = 16384, OFF_ROPE = 18432, OFF_OUT = 22528, OFF_ROUT = 22592;
@@ -83,7 +82,7 @@ __device__ inline uint32_t mul2(uint32_t a, uint32_t b)
     asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(y) : "r"(a), "r"(b));
     return y;
 }
-// Eight codes as four pairs of fp16 times 2^-6: as E4M3 bytes, then the conversion of two at a time.
+// Eight codes to four pairs of fp16 times 2^-6: first to E4M3 bytes, then two at a time to fp16.
 // Pairs (1,3) (5,7) come from the high nibbles, (0,2) (4,6) from the low ones.
 __device__ inline uint32_t cvt2(uint32_t b)
 {

@@ -1,6 +1,7 @@
-/* mla_host.cuh - included after a kernel: KERNEL, THREADS and SMEM are its own. */
+/* mla_host.cuh - joins units, checks against double and times; include it after a kernel that defines KERNEL,
+ * THREADS and SMEM. */
 #pragma once
-// One block a (request, head): units joined in order of position.
+// One block per (request, head); joins units in order of position.
 __global__ void mla_join(const float *part_o, const float *part_m, const float *part_l,
                          const int *first, float *y)
 {
@@ -100,7 +101,7 @@ static int run()
     unsigned char *d_pool;
     CHECK(cudaMalloc(&d_pool, pool.size()));
     CHECK(cudaMemcpy(d_pool, pool.data(), pool.size(), cudaMemcpyHostToDevice));
-    { // what a copy and a read of the pool reach
+    { // bandwidth of a copy of the pool
         unsigned char *d2;
         CHECK(cudaMalloc(&d2, pool.size() / 2));
         cudaEvent_t e0, e1;
@@ -120,7 +121,7 @@ static int run()
     }
     const int shapes[][2] = { { 128, 4096 }, { 4, 131072 }, { 1, 131072 }, { 1, 32768 }, { 32, 32768 }, { 8, 512 }, { 1, 64 } };
     const double scale = 1 / sqrt(192.0);
-    const char *few = getenv("SHAPES"); // only so many
+    const char *few = getenv("SHAPES"); // limits the number of shapes
     int left = few ? atoi(few) : 99;
     for (auto &sh : shapes) {
         if (left-- <= 0) break;

@@ -1,21 +1,21 @@
-/* mla_mma.cu - a first dense MLA decode kernel over nvfp4 pages (354 bytes a token) on Hopper.
+/* mla_mma.cu - a first dense MLA decode kernel over nvfp4 pages (354 bytes per token) on Hopper.
  *
  *   nvcc -O3 -std=c++17 -gencode=arch=compute_90a,code=sm_90a -o mla_mma mla_mma.cu && ./mla_mma
  *
  * 16 heads are exactly the M of mma.sync.m16n8k16, so no row of the tensor cores is wasted and no
  * wgmma is needed.  A block of 4 warps takes one unit of 16 pages of one request; warp w owns the
  * latent dimensions [128 w, 128 w + 128) for scores and for values:
- *   - a page comes by one bulk copy (it is contiguous), STAGES pages deep;
+ *   - one bulk copy fetches a page, which is contiguous; STAGES pages are in flight;
  *   - lane (g, t) of a warp turns 32 codes of token g into 16 registers of two fp16 (three integer
  *     operations a pair, one multiplication with the block scale): exact, and at once the B operand
  *     of Q K^T (dimensions are permuted in Q instead);
- *   - the warps' partial scores of 16 tokens meet in shared memory; every warp makes the softmax;
+ *   - the warps exchange partial scores of 16 tokens in shared memory; every warp computes the softmax;
  *   - the same registers, transposed by movmatrix, are the B operand of P V: codes are decoded once.
  * The outer scale 2^o of a token goes to its score and its weight, in float: w = 2^(s + o - M) with
  * M the largest of those exponents, so that fp16 weights neither overflow nor lose what counts.
  *
- * Checked against double on the CPU; timed over graphs of launches with the pages of 2 GiB, so that
- * L2 never holds what is read.  Results and what was tried: README.md. */
+ * It is checked against double on the CPU, and timed from graphs over 2 GiB of pages, so that L2 never
+ * holds what is read.  README.md has the results. */
 #include "mla_common.cuh"
 
 #ifndef STAGES
@@ -192,8 +192,8 @@ __global__ void __launch_bounds__(128, MIN_BLOCKS) mla_split(Args a)
     z.m0 = z.m1 = -INFINITY;
     z.l0 = z.l1 = 0;
     __syncthreads();
-    // Scores of step k + 1 are made while those of step k travel.  Four buffers: a warp that writes
-    // buffer k + 4 has seen every warp's scores of k + 2, and they had read buffer k before.
+    // Scores of step k + 1 are computed while those of step k travel.  Four buffers suffice: a warp that
+    // writes buffer k + 4 has seen every warp's scores of k + 2, which were written after reading buffer k.
     const uint32_t xb = bars + 8 * STAGES;
     uint32_t kv0[2][16], kv1[2][16];
     mbar_wait(bars, 0);

@@ -6,16 +6,16 @@
  *   S^T [64 tokens x 16 heads] = K Q^T   A from registers: codes become fp16 in the very layout that
  *                                        wgmma wants of A (dimensions permuted, as are Q and O)
  *   O^T [512 dims x 16 heads] += V^T P^T A from shared memory, M-major: the same registers, stored once
- * so a code is decoded once, a page is the M of one product, and nothing is padded.  A block is two
- * warpgroups; each takes every second page of its unit and keeps its own O (64 registers a thread);
- * they are joined at the end.  While one waits for its products the other decodes.
+ * so a code is decoded once, a page is the M of one product, and nothing is padded.  A block has two
+ * warpgroups.  Each takes every second page of its unit and keeps its own O (64 registers per thread);
+ * the two are joined at the end.  While one waits for its products, the other decodes.
  * The outer scales go to scores and weights as in mla_mma.cu. */
 #include <cuda.h>
 
 #include "mla_common.cuh"
 
 #ifndef CUT
-#define CUT 0 // bits: parts left out, to see what they cost (the result is then wrong)
+#define CUT 0 // bits: parts to leave out, to measure their cost (results are then wrong)
 #endif
 constexpr int THREADS = 256, SLOTS = 3;
 // A page in shared memory: codes as two halves [64 tokens][128 bytes], 16-byte chunks xor token % 8
@@ -89,8 +89,8 @@ __device__ inline void load_page(const Args &a, const CUtensorMap *map, int page
                      : "memory");
     bulk(dst + SLOT_REST, a.pool + (size_t)page * PAGE + OFF_SCALE, PAGE - OFF_SCALE, bar);
 }
-// A slot serves both groups in turn: each has a barrier of its own for it, or a group that is ahead
-// would take the other's phase for its own (the parity is the same).
+// A slot serves both groups in turn, and each group has its own barrier for it: with one barrier, a group
+// that is ahead would mistake the other's phase for its own, because the parity is the same.
 __device__ inline uint32_t page_bar(uint32_t bars, int p)
 {
     return bars + 8 * (p % SLOTS * 2 + p % 2);
@@ -101,8 +101,8 @@ __host__ __device__ inline int dim_of(int grp, int t, int reg, int e)
     if (grp == 8) return D + 16 * t + 2 * reg + e;
     return 128 * (grp / 2) + 32 * t + 16 * (grp & 1) + reg / 4 * 8 + code_dim(reg % 4, e);
 }
-// Q as B of S^T, as it lies in shared memory: [9 groups of 64 dims][16 heads][128 bytes], 16-byte
-// chunks xor head % 8.  One block a request.
+// Packs Q as the B operand of S^T: [9 groups of 64 dims][16 heads][128 bytes] in shared memory, 16-byte
+// chunks xor head % 8.  One block per request.
 __global__ void pack_q(const float *q, uint32_t *out)
 {
     q += (size_t)blockIdx.x * H * (D + R);
@@ -163,7 +163,7 @@ __global__ void __launch_bounds__(THREADS, 1) mla_wg(Args a, const uint32_t *qp,
             sb[i] = *(const unsigned short *)(rest + k0 * 32 + 256 + 8 * i + 2 * t);
         }
         float s1[8], s2[8];
-        group_sync(wg); // the values of the page before are done: V may be written again
+        group_sync(wg); // the previous page's values are done, so V may be overwritten
         for (int i = 0; i < 8; i++) s1[i] = s2[i] = 0;
         uint32_t ka[2][8], kb[2][8];
         uint4 la[4], lb[4];
@@ -248,7 +248,7 @@ __global__ void __launch_bounds__(THREADS, 1) mla_wg(Args a, const uint32_t *qp,
             *(float2 *)(ex + w * 16 + 2 * t) = make_float2(n[0], n[1]);
             *(float2 *)(ex + w * 16 + 8 + 2 * t) = make_float2(n[2], n[3]);
         }
-        group_sync(wg); // all have read the page, too
+        group_sync(wg); // and all have read the page
         if (tid % 128 == 0 && p + SLOTS < n_page)
             load_page(a, &map, table[p + SLOTS], base + AT_SLOT + st * SLOT,
                       page_bar(bars, p + SLOTS));

@@ -1,11 +1,11 @@
-/* racecheck_probe.cu - what compute-sanitizer's racecheck follows.  No kernel here has a race but `planted`.
+/* racecheck_probe.cu - which barriers compute-sanitizer's racecheck follows.  Only `planted` has a race.
  *
  *   nvcc -O3 -std=c++17 -gencode=arch=compute_90a,code=sm_90a -o probe racecheck_probe.cu
  *   for k in all named mbarrier uneven1 uneven2 uneven3 planted; do compute-sanitizer --tool racecheck ./probe $k; done
  *
- * Seen (2025.3.1, H100 and H200): nothing in all, named, mbarrier, uneven1, uneven2; hazards in planted and, without a
- * race, in uneven3: the halves of a block pass barriers of their own, one of them four times a round and the other
- * once, and then barriers of all, which stand between a write and a read. */
+ * Version 2025.3.1 on H100 and H200 reports nothing in all, named, mbarrier, uneven1 and uneven2, a hazard in planted,
+ * and a false one in uneven3: there the halves of a block pass barriers of their own, one of them four times a round
+ * and the other once, and then barriers of all threads, which separate a write from a read. */
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
@@ -15,7 +15,7 @@ __device__ inline void half_barrier(int half)
     asm volatile("bar.sync %0, 256;" ::"r"(1 + half) : "memory");
 }
 
-/* The second half writes, the first one reads, barriers of all between them. */
+/* The second half writes and the first one reads, with barriers of all threads between. */
 __device__ inline float hand_over(float *s, int t, float a)
 {
     __syncthreads();
@@ -26,7 +26,7 @@ __device__ inline float hand_over(float *s, int t, float a)
     return a;
 }
 
-/* Each round: halves pass their own barriers, `extra` times more in the second one. */
+/* Each round: the halves pass their own barriers, the second one `extra` times more. */
 __global__ void teams(float *y, int own, int extra)
 {
     __shared__ float s[256], w[512];
@@ -44,7 +44,7 @@ __global__ void teams(float *y, int own, int extra)
     y[t] = a;
 }
 
-/* A warp gives, another takes, by two mbarriers. */
+/* One warp produces and another consumes, through two mbarriers. */
 __global__ void by_mbarrier(float *y)
 {
     __shared__ float s[32];

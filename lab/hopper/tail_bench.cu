@@ -1,10 +1,10 @@
-/* tail_bench.cu - both forms of mla_tail: states against double, bits from run to run and from block to block,
- * times alone and after the pages of mla_many.cu.
+/* tail_bench.cu - checks the states of both forms of mla_tail against double, compares bits between runs and
+ * block shapes, and times both alone and after the pages of mla_many.cu.
  *
  * tail_bench check | time | beside | one HEADS ROWS OPEN [few|many]
  *
- * Alone: graphs of 24 launches over the open pages of 8 layers, so that tokens do not stay in the L2 cache.
- * OPEN tokens are in the page before the query, so OPEN + 1 are visible. */
+ * Times alone come from graphs of 24 launches over the open pages of 8 layers, so that tokens do not stay in L2.
+ * OPEN tokens precede the query in its page, so OPEN + 1 are visible. */
 #include "kernel/cuda/api/nb_cuda_items.h"
 #include "kernel/cuda/sm80/mla_tail_many.cu"
 #include "driver.cuh"
@@ -31,7 +31,7 @@ float uniform()
     return ((int)(rnd() % 20001) - 10000) / 5000.f;
 }
 
-/* The forms: 0 few, 1 many as the launcher cuts it, then blocks of 16 WM heads, 16 heads by WN warps. */
+/* The forms: few, many with the launcher's block shape, then blocks of 16 WM heads with WN warps per 16 heads. */
 typedef void form_fn(nb_cuda *, const nb_cuda_mla_args *);
 template <nb_cuda_tail T> void by_table(nb_cuda *g, const nb_cuda_mla_args *a)
 {
@@ -76,7 +76,7 @@ struct world {
     }
 };
 
-/* n_row sequences of n_page complete pages and `open` tokens more; one query each. */
+/* n_row sequences of n_page complete pages and `open` more tokens, one query each. */
 void make_world(world &w, nb_cuda *g, int nh, int n_row, int open, uint32_t n_page)
 {
     rng_state = 88172645463325252ull;
@@ -141,7 +141,7 @@ states run_form(world &w, int form)
     return s;
 }
 
-/* Largest error of some heads: o / l in the norm, l, and m as it is. */
+/* Largest error over some heads: o / l by norm, l relative, m absolute. */
 double error_of(const world &w, const states &s, int n_vis)
 {
     double worst = 0;
@@ -257,7 +257,7 @@ void time_alone(nb_cuda *g)
 
 } // namespace
 
-/* The pages before it: nvfp4 with an int8 rope key, any codes. */
+/* The pages before the open one: nvfp4 with an int8 rope key, arbitrary codes. */
 static void time_beside(nb_cuda *g, int nh, int n_row, int n_tok)
 {
     world w;
@@ -295,7 +295,7 @@ static void time_beside(nb_cuda *g, int nh, int n_row, int n_tok)
     a.scratch = w.get(nb_cuda_mla_many_scratch(&r, nh, n_row));
     a.y.f = (float *)w.get((size_t)n_row * nh * LORA * 4), a.y.stride = nh * LORA;
     a.beside = true;
-    if (!nb_cuda_mla_many_can(&r, nh)) printf("can says no\n");
+    if (!nb_cuda_mla_many_can(&r, nh)) printf("nb_cuda_mla_many_can refuses this record\n");
     printf("h=%-3d b=%-3d s=%-6d", nh, n_row, n_tok);
     for (int f = -1; f < 2; f++)
         printf(" %s %7.1f us", f < 0 ? "pages and join" : forms[f].name, time_us(g, 8, [&](int i) {

@@ -3,8 +3,9 @@
  *
  *   nibble-check [--test OP] [--function NAME] [--caps LEVEL | --all-caps [--from LEVEL]] [--bench]
  *                [--seed N] [--repeat N] [--json FILE] [--self-test] [--list] [--list-caps] [--list-tests]
- *                [--cuda LIBRARY [--guard]] [--every N]
+ *                [--cuda LIBRARY [--guard]] [--every N [--first K]]
  *
+ * --every N runs one case of N, beginning with case K: different K share nothing, and together are all cases.
  * The product's variant tables are the only list of kernels.  For every level of
  * the ladder the first row of each kind that the level can run is what the product
  * would pick; that row is tested.  A row that no level ever picks is an error.
@@ -33,7 +34,7 @@ enum { MAX_ROW = 64, MAX_CRASH_RUNS = 8 };
 typedef struct options {
     const char *test, *function, *caps, *from, *json, *cuda;
     bool guard, all_caps, bench, self_test, list, list_caps, list_tests;
-    uint64_t seed, repeat, every;
+    uint64_t seed, repeat, every, first;
 } options;
 
 typedef struct totals {
@@ -243,7 +244,7 @@ static int usage(const char *what, const char *arg)
         "usage: nibble-check [--test OP] [--function NAME] [--caps LEVEL | --all-caps [--from LEVEL]]\n"
         "                    [--bench] [--seed N] [--repeat N] [--json FILE] [--self-test]\n"
         "                    [--list] [--list-caps] [--list-tests] [--cuda LIBRARY [--guard]]\n"
-        "                    [--every N]\n");
+        "                    [--every N [--first K]]\n");
     return 2;
 }
 
@@ -270,6 +271,7 @@ static int parse(int argc, char **argv, options *o)
         uint64_t *number = strcmp(s, "--seed") == 0     ? &o->seed
                            : strcmp(s, "--repeat") == 0 ? &o->repeat
                            : strcmp(s, "--every") == 0  ? &o->every
+                           : strcmp(s, "--first") == 0  ? &o->first
                                                         : NULL;
         if (flag) {
             *flag = true;
@@ -344,7 +346,9 @@ int main(int argc, char **argv)
     }
     t.have = nb_cpu_caps();
     t.seed = o.seed;
+    if (o.first && o.first >= o.every) return usage("--first must be below --every", "");
     t.every = (size_t)o.every;
+    t.first = (size_t)o.first;
     if (o.list_caps) {
         list_caps(t.have);
         return 0;

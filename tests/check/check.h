@@ -17,6 +17,7 @@
 #include "base/attr.h"
 #include "base/rng.h"
 #include "kernel/kernel.h"
+#include "num/record.h"
 #if NB_EMULATED
 #include "emu/emu_tile.h" /* are tiles released? */
 #endif
@@ -87,7 +88,7 @@ struct chk {
     const chk_op *op;
     const chk_row *row;
     uint64_t seed;
-    size_t every;            /* only every so many cases; 0: all                   */
+    size_t every, first;     /* one case of `every`, from case `first`; 0: all     */
     nb_caps have;            /* levels of this machine                             */
     bool quiet;              /* self-test: failures are counted and kept, not printed */
     bool state_ok;           /* XGETBV(1) tells a dirty upper half                  */
@@ -135,6 +136,9 @@ float *chk_out_rows(chk *t, size_t n_row, size_t n_col, size_t stride);
 /* Same content in other memory, as an input or as an output (in place). */
 void *chk_copy(chk *t, const void *p, size_t n_bytes, bool input);
 void chk_fill(chk *t, float *x, size_t n, chk_pattern p);
+
+/* The segments of a record for MLA (latent, rope key) or GQA (keys, values), each n_vec vectors of dim. */
+void chk_segs(nb_record_opts *o, bool is_mla, const size_t dim[2], const size_t n_vec[2]);
 
 /* A weight matrix of the type, with guard pages, codes of a pattern and scales.
  * FP8B: CHK_NORMAL fills the range up to 448 as a quantised model does (subnormal

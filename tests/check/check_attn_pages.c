@@ -55,38 +55,30 @@ static bool make_record(chk *t, nb_record *r, const shape *s, nb_kv_type type, n
                         unsigned extra)
 {
     uint16_t places[2][NB_MAX_OUTLIER];
-    nb_record_opts o = { .type = type, .mode = mode, .is_mla = true, .rope = s->rope };
-    o.dim[0] = s->d1;
-    o.dim[1] = s->d2;
-    o.n_vec[0] = o.n_vec[1] = 1;
+    nb_record_opts o = { .type = type, .mode = mode, .rope = s->rope, NB_SEGS_MLA(s->d1, s->d2) };
     for (size_t k = 0; k < 2 && extra & OUTLIERS; k++) {
-        o.outlier[k] = places[k];
-        o.n_outlier[k] = some_places(t, o.dim[k], places[k]);
+        o.seg[k].outlier = places[k];
+        o.seg[k].n_outlier = some_places(t, o.seg[k].dim, places[k]);
     }
     if (extra & FIXED && nb_record_init(r, &o, NULL) == NB_OK)
         for (size_t k = 0; k < 2; k++)
             if (r->seg[k].fmt == NB_SEG_E4M3 || r->seg[k].fmt == NB_SEG_NVFP4)
-                o.fixed_scale[k] = (float)(1e-4 + chk_unit(t) * 0.004);
+                o.seg[k].fixed_scale = (float)(1e-4 + chk_unit(t) * 0.004);
     return nb_record_init(r, &o, NULL) == NB_OK;
 }
 
 static const void *make_page(chk *t, const nb_record *r, chk_pattern pat)
 {
-    const uint16_t *x[2];
-    size_t stride[2];
+    uint16_t *x = chk_raw(t, NB_PAGE_TOK * r->n_values * sizeof *x);
     unsigned char *page = chk_in(t, r->page_bytes); /* a multiple of 128: aligned at either end */
-    for (size_t s = 0; s < 2; s++) {
-        const size_t n = r->seg[s].dim;
-        uint16_t *v = chk_raw(t, NB_PAGE_TOK * n * sizeof *v);
+    for (size_t s = 0; s < r->n_seg; s++)
         for (size_t i = 0; i < NB_PAGE_TOK; i++) {
             float row[512];
-            chk_fill(t, row, n, pat);
-            for (size_t j = 0; j < n; j++) v[i * n + j] = nb_bf16_from_f32(row[j]);
+            uint16_t *v = x + i * r->n_values + r->seg[s].first;
+            chk_fill(t, row, r->seg[s].dim, pat);
+            for (size_t j = 0; j < r->seg[s].dim; j++) v[j] = nb_bf16_from_f32(row[j]);
         }
-        x[s] = v;
-        stride[s] = n;
-    }
-    if (nb_record_encode_page(r, page, x, stride) != NB_OK)
+    if (nb_record_encode_page(r, page, x, r->n_values) != NB_OK)
         chk_fail(t, "the specification refuses finite values");
     return page;
 }

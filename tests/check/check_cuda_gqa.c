@@ -7,6 +7,7 @@
 #include "check/check_cuda.h"
 #include "kernel/cuda/api/nb_cuda_items.h"
 #include "num/bf16.h"
+#include "num/traits.h"
 
 enum { MAX_CHUNK = 6, MAX_ROW = 384, N_BLOCK = 7, MAX_ITEM = 2048, LAYERS = 2, SAMPLE = 60 };
 
@@ -43,23 +44,21 @@ static bool make_record(chk *t, kase *k, nb_kv_type type, unsigned extra)
 {
     static uint16_t places[2][4];
     const shape *s = k->s;
-    nb_record_opts o = { .type = type };
-    o.dim[0] = o.dim[1] = s->dim;
-    o.n_vec[0] = o.n_vec[1] = s->n_kv;
-    if (type == NB_KV_NVFP4 || type == NB_KV_IF4) o.mode = (nb_kv_mode)chk_between(t, 0, 2);
+    nb_record_opts o = { .type = type, NB_SEGS_KV(s->dim, s->dim, s->n_kv) };
+    if (nb_kv_traits[type]->modes) o.mode = (nb_kv_mode)chk_between(t, 0, 2);
     for (size_t i = 0; i < 2 && extra == 1; i++) {
         places[i][0] = (uint16_t)chk_between(t, 0, s->dim * s->n_kv - 1);
-        o.outlier[i] = places[i];
-        o.n_outlier[i] = 1;
+        o.seg[i].outlier = places[i];
+        o.seg[i].n_outlier = 1;
     }
-    for (size_t i = 0; i < 2 && extra == 2; i++) o.fixed_scale[i] = 0.0123f;
-    return nb_record_init(&k->r, &o, NULL) == NB_OK;
+    for (size_t i = 0; i < 2 && extra == 2; i++) o.seg[i].fixed_scale = 0.0123f;
+    return nb_record_init(&k->r, &o, NULL) == NB_OK && chk_gpu_api(t)->can_cache(&k->r);
 }
 
 static void make_pages(chk *t, kase *k)
 {
     const nb_record *r = &k->r;
-    const size_t n = k->n_value, half = n / 2, stride[2] = { n, n };
+    const size_t n = k->n_value, half = n / 2;
     k->layer_off = r->page_bytes + 128;
     k->block_bytes = k->layer_off + r->page_bytes + 256;
     k->pool = chk_raw(t, N_BLOCK * k->block_bytes);
@@ -74,9 +73,8 @@ static void make_pages(chk *t, kase *k)
             h[i] = nb_bf16_from_f32(x[i]);
         }
         if (r->type == NB_KV_F32)
-            nb_record_store_f32(r, page, (const float *const[2]){ x, x + half }, stride);
-        else if (nb_record_encode_page(r, page, (const uint16_t *const[2]){ h, h + half },
-                                       stride) != NB_OK)
+            nb_record_store_f32(r, page, x, n);
+        else if (nb_record_encode_page(r, page, h, n) != NB_OK)
             chk_fail(t, "the specification refuses finite values");
         float *dec = k->dec + b * NB_PAGE_TOK * n;
         nb_record_decode(r, page, 0, 0, NB_PAGE_TOK, dec, n);

@@ -9,6 +9,7 @@
 #include "check/check_cuda.h"
 #include "num/bf16.h"
 #include "num/residual.h"
+#include "num/traits.h"
 
 typedef struct shape {
     bool is_mla;
@@ -65,19 +66,17 @@ static bool make_record(chk *t, nb_record *r, const shape *s, nb_kv_type type, n
                         unsigned extra)
 {
     uint16_t places[2][NB_MAX_OUTLIER];
-    nb_record_opts o = { .type = type, .mode = mode, .is_mla = s->is_mla };
-    o.rope = s->rope;
-    memcpy(o.dim, s->dim, sizeof o.dim);
-    memcpy(o.n_vec, s->n_vec, sizeof o.n_vec);
+    nb_record_opts o = { .type = type, .mode = mode, .rope = s->rope };
+    chk_segs(&o, s->is_mla, s->dim, s->n_vec);
     for (size_t k = 0; k < 2 && extra & OUTLIERS; k++) {
-        o.outlier[k] = places[k];
-        o.n_outlier[k] = some_places(t, s->dim[k] * s->n_vec[k], places[k]);
+        o.seg[k].outlier = places[k];
+        o.seg[k].n_outlier = some_places(t, s->dim[k] * s->n_vec[k], places[k]);
     }
     if (extra & FIXED && nb_record_init(r, &o, NULL) == NB_OK)
         for (size_t k = 0; k < 2; k++)
             if (r->seg[k].fmt == NB_SEG_E4M3 || r->seg[k].fmt == NB_SEG_NVFP4)
-                o.fixed_scale[k] = (float)(1e-4 + chk_unit(t) * 0.002);
-    return nb_record_init(r, &o, NULL) == NB_OK;
+                o.seg[k].fixed_scale = (float)(1e-4 + chk_unit(t) * 0.002);
+    return nb_record_init(r, &o, NULL) == NB_OK && chk_gpu_api(t)->can_cache(r);
 }
 
 static void image_init(chk *t, image *x, size_t n_bytes)
@@ -180,27 +179,26 @@ static void make_world(chk *t, world *w, unsigned length, chk_pattern pat, bool 
 
 static void encode_page(world *w, size_t i, size_t k, const float *rows)
 {
-    const size_t n = w->n, n0 = w->r.seg[0].dim * w->r.seg[0].n_vec, stride[2] = { n, n };
+    const size_t n = w->n;
     const nb_cuda_chunk *c = &w->chunk[i];
     const size_t b = w->block[c->block0 + c->pos0 / 64 + k];
     unsigned char *page = w->pool.after + b * w->block_bytes + w->layer_off;
     if (!rounds(w)) {
-        nb_record_store_f32(&w->r, page, (const float *const[2]){ rows, rows + n0 }, stride);
+        nb_record_store_f32(&w->r, page, rows, n);
         return;
     }
     uint16_t *half = malloc(64 * n * sizeof *half);
     if (!half) abort();
     for (size_t j = 0; j < 64 * n; j++) half[j] = nb_bf16_from_f32(rows[j]);
-    const uint16_t *const x[2] = { half, half + n0 };
-    if (nb_record_encode_page(&w->r, page, x, stride) != NB_OK) abort();
-    w->n_sat += nb_record_count_saturated(&w->r, x, stride);
+    if (nb_record_encode_page(&w->r, page, half, n) != NB_OK) abort();
+    w->n_sat += nb_record_count_saturated(&w->r, half, n);
     if (w->plane_bytes)
         nb_residual_encode(&w->r, page, half, n,
                            w->plane.after + b * w->plane_bytes + w->plane_off);
     free(half);
 }
 
-/* A chunk as model/forward_attn.c stores it. */
+/* A chunk as model/cpu/cpu_append.c stores it. */
 static void expect_chunk(world *w, size_t i)
 {
     const nb_cuda_chunk *c = &w->chunk[i];
@@ -398,7 +396,7 @@ static void one_case(chk *t, const shape *s, nb_kv_type type, nb_kv_mode mode, u
 
 static nb_kv_mode last_mode(nb_kv_type type)
 {
-    return type == NB_KV_NVFP4 || type == NB_KV_IF4 ? NB_KV_SEARCH : NB_KV_BASIC;
+    return nb_kv_traits[type]->modes ? NB_KV_SEARCH : NB_KV_BASIC;
 }
 
 /* Extras and lengths of steps; patterns and hostile values go round.  Emulated: some of all. */
@@ -523,7 +521,7 @@ static void bench(chk *t, const chk_row *row)
 {
     (void)row;
     for (nb_kv_type type = 0; type < NB_KV_TYPE_COUNT; type++)
-        bench_record(t, type, type == NB_KV_NVFP4 ? NB_KV_4OVER6 : last_mode(type));
+        bench_record(t, type, nb_kv_mode_default(type));
     bench_record(t, NB_KV_NVFP4, NB_KV_SEARCH);
 }
 

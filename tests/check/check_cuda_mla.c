@@ -8,6 +8,7 @@
 #include "check/check_cuda.h"
 #include "kernel/cuda/api/nb_cuda_items.h"
 #include "num/bf16.h"
+#include "num/traits.h"
 
 enum { MAX_CHUNK = 8, MAX_ROW = 256, N_BLOCK = 9, MAX_ITEM = 4096, LAYERS = 2, SAMPLE = 200 };
 
@@ -59,25 +60,21 @@ static float normal(chk *t)
 static bool make_record(chk *t, nb_record *r, const shape *s, nb_kv_type type, unsigned extra)
 {
     uint16_t places[2][NB_MAX_OUTLIER];
-    nb_record_opts o = { .type = type, .is_mla = true };
+    nb_record_opts o = { .type = type, NB_SEGS_MLA(s->d1, s->d2) };
     o.rope = extra & 4 ? (nb_rope_fmt)chk_between(t, 0, 2) : NB_ROPE_INT8; /* the default */
-    if (extra & 4 && (type == NB_KV_NVFP4 || type == NB_KV_IF4))
-        o.mode = (nb_kv_mode)chk_between(t, 0, 2);
-    o.dim[0] = s->d1;
-    o.dim[1] = s->d2;
-    o.n_vec[0] = o.n_vec[1] = 1;
+    if (extra & 4 && nb_kv_traits[type]->modes) o.mode = (nb_kv_mode)chk_between(t, 0, 2);
     for (size_t k = 0; k < 2 && extra & 1; k++) {
         size_t n = 0;
-        for (size_t at = chk_between(t, 0, 3); at < o.dim[k] && n < NB_MAX_OUTLIER;
-             at += chk_between(t, 1, o.dim[k] / 7 + 1))
+        for (size_t at = chk_between(t, 0, 3); at < o.seg[k].dim && n < NB_MAX_OUTLIER;
+             at += chk_between(t, 1, o.seg[k].dim / 7 + 1))
             places[k][n++] = (uint16_t)at;
-        o.outlier[k] = places[k];
-        o.n_outlier[k] = n;
+        o.seg[k].outlier = places[k];
+        o.seg[k].n_outlier = n;
     }
     if (extra & 2 && nb_record_init(r, &o, NULL) == NB_OK)
         for (size_t k = 0; k < 2; k++)
             if (r->seg[k].fmt == NB_SEG_E4M3 || r->seg[k].fmt == NB_SEG_NVFP4)
-                o.fixed_scale[k] = (float)(0.002 + chk_unit(t) * 0.004);
+                o.seg[k].fixed_scale = (float)(0.002 + chk_unit(t) * 0.004);
     return nb_record_init(r, &o, NULL) == NB_OK;
 }
 
@@ -100,16 +97,14 @@ static void make_pages(chk *t, kase *k)
     k->dec = chk_raw(t, N_BLOCK * NB_PAGE_TOK * n * sizeof(float));
     float *x = chk_raw(t, NB_PAGE_TOK * n * sizeof *x);
     uint16_t *h = chk_raw(t, NB_PAGE_TOK * n * sizeof *h);
-    const size_t stride[2] = { n, n };
     for (size_t b = 0; b < N_BLOCK; b++) {
         unsigned char *page = k->pool + b * k->block_bytes + k->layer_off;
         for (size_t i = 0; i < NB_PAGE_TOK; i++) make_values(t, x + i * n, n);
         for (size_t i = 0; i < NB_PAGE_TOK * n; i++) h[i] = nb_bf16_from_f32(x[i]);
         if (r->type == NB_KV_F32) {
             for (size_t i = 0; i < NB_PAGE_TOK * n; i++) x[i] *= 1.0f + 0.001f * (float)(i % 7);
-            nb_record_store_f32(r, page, (const float *const[2]){ x, x + d1 }, stride);
-        } else if (nb_record_encode_page(r, page, (const uint16_t *const[2]){ h, h + d1 },
-                                         stride) != NB_OK) {
+            nb_record_store_f32(r, page, x, n);
+        } else if (nb_record_encode_page(r, page, h, n) != NB_OK) {
             chk_fail(t, "the specification refuses finite values");
         }
         float *dec = k->dec + b * NB_PAGE_TOK * n;

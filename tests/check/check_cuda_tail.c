@@ -67,10 +67,7 @@ static void make_rows(chk *t, const kase *k, float *x, size_t old, size_t end, s
 static void make_case(chk *t, kase *k, const shape *s, nb_kv_type type)
 {
     memset(k, 0, sizeof *k);
-    nb_record_opts o = { .type = type, .is_mla = true, .rope = NB_ROPE_INT8 };
-    o.dim[0] = s->d1;
-    o.dim[1] = s->d2;
-    o.n_vec[0] = o.n_vec[1] = 1;
+    nb_record_opts o = { .type = type, .rope = NB_ROPE_INT8, NB_SEGS_MLA(s->d1, s->d2) };
     if (nb_record_init(&k->r, &o, NULL) != NB_OK) chk_fail(t, "no record");
     k->s = s;
     k->n_value = s->d1 + s->d2;

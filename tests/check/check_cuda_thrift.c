@@ -54,20 +54,17 @@ static float normal(chk *t)
 static bool make_record(chk *t, nb_record *r, const shape *s, nb_kv_type type, unsigned extra)
 {
     uint16_t place[4];
-    nb_record_opts o = { .type = type, .is_mla = true, .rope = NB_ROPE_INT8 };
+    nb_record_opts o = { .type = type, .rope = NB_ROPE_INT8, NB_SEGS_MLA(s->d1, s->d2) };
     o.mode = (nb_kv_mode)chk_between(t, 0, 2);
-    o.dim[0] = s->d1;
-    o.dim[1] = s->d2;
-    o.n_vec[0] = o.n_vec[1] = 1;
     for (size_t i = 0; i < 3; i++) place[i] = (uint16_t)(i * (s->d1 / 3) + chk_between(t, 0, 2));
-    if (extra & 1) o.outlier[0] = place, o.n_outlier[0] = 3;
-    if (extra & 2 && type == NB_KV_NVFP4) o.fixed_scale[0] = 0.005f;
+    if (extra & 1) o.seg[0].outlier = place, o.seg[0].n_outlier = 3;
+    if (extra & 2 && type == NB_KV_NVFP4) o.seg[0].fixed_scale = 0.005f;
     return nb_record_init(r, &o, NULL) == NB_OK;
 }
 
 static void make_pages(chk *t, kase *k)
 {
-    const size_t nv = k->nv, d1 = k->s->d1, stride[2] = { nv, nv };
+    const size_t nv = k->nv, d1 = k->s->d1;
     k->layer_off = 128;
     k->block_bytes = k->layer_off + k->r.page_bytes + 128;
     k->plane_off = nb_residual_page_bytes(&k->r);
@@ -84,8 +81,7 @@ static void make_pages(chk *t, kase *k)
         unsigned char *plane = k->plane + b * k->plane_bytes + k->plane_off;
         for (size_t i = 0; i < NB_PAGE_TOK * nv; i++)
             h[i] = nb_bf16_from_f32(normal(t) * (i / nv % 13 == b ? 3.0f : 1.0f));
-        if (nb_record_encode_page(&k->r, page, (const uint16_t *const[2]){ h, h + d1 }, stride) !=
-            NB_OK)
+        if (nb_record_encode_page(&k->r, page, h, nv) != NB_OK)
             chk_fail(t, "the specification refuses finite values");
         nb_residual_encode(&k->r, page, h, nv, plane);
         float *dec = k->dec + b * NB_PAGE_TOK * nv;

@@ -20,7 +20,7 @@ bool chk_case(chk *t, const char *fmt, ...)
     t->front = t->n_case % 2 != 0;
     const size_t at = t->n_case++;
     if (t->quiet && t->n_fail) return false; /* self-test: one report is enough */
-    if (t->every > 1 && at % t->every != 0) {
+    if (t->every > 1 && at % t->every != t->first) {
         t->n_skip_case++;
         return false;
     }
@@ -127,4 +127,15 @@ nb_weight chk_weight(chk *t, nb_wtype type, size_t n_row, size_t n_col, chk_patt
     }
     w.data = data;
     return w;
+}
+
+void chk_segs(nb_record_opts *o, bool is_mla, const size_t dim[2], const size_t n_vec[2])
+{
+    o->n_seg = 2;
+    o->seg[0].role = is_mla ? NB_ROLE_LATENT : NB_ROLE_K;
+    o->seg[1].role = is_mla ? NB_ROLE_ROPE : NB_ROLE_V;
+    for (size_t s = 0; s < 2; s++) {
+        o->seg[s].dim = dim[s];
+        o->seg[s].n_vec = n_vec[s];
+    }
 }

@@ -3,6 +3,7 @@
 #include "check/check.h"
 #include "kernel/kv_codec/kv_codec.h"
 #include "num/bf16.h"
+#include "num/traits.h"
 
 CHK_ROWS(rows, nb_kv_codec_variant, nb_kv_codec_variants, "")
 
@@ -22,8 +23,8 @@ static const shape shapes[] = {
 
 typedef struct page {
     nb_record r;
-    const uint16_t *x[2];
-    size_t stride[2];
+    const uint16_t *x; /* [64][stride] */
+    size_t stride;
     unsigned char *bytes; /* as the specification encodes it */
 } page;
 
@@ -45,30 +46,28 @@ static bool make_page(chk *t, page *p, const shape *s, nb_kv_type type, nb_kv_mo
                       chk_pattern pat, unsigned extra)
 {
     uint16_t places[2][NB_MAX_OUTLIER];
-    nb_record_opts o = { .type = type, .mode = mode, .is_mla = s->is_mla };
-    o.rope = s->rope;
-    memcpy(o.dim, s->dim, sizeof o.dim);
-    memcpy(o.n_vec, s->n_vec, sizeof o.n_vec);
+    nb_record_opts o = { .type = type, .mode = mode, .rope = s->rope };
+    chk_segs(&o, s->is_mla, s->dim, s->n_vec);
     for (size_t k = 0; k < 2 && extra & OUTLIERS; k++) {
-        o.outlier[k] = places[k];
-        o.n_outlier[k] = some_places(t, s->dim[k] * s->n_vec[k], places[k]);
+        o.seg[k].outlier = places[k];
+        o.seg[k].n_outlier = some_places(t, s->dim[k] * s->n_vec[k], places[k]);
     }
     if (extra & FIXED && nb_record_init(&p->r, &o, NULL) == NB_OK)
         for (size_t k = 0; k < 2; k++)
             if (p->r.seg[k].fmt == NB_SEG_E4M3 || p->r.seg[k].fmt == NB_SEG_NVFP4)
-                o.fixed_scale[k] = (float)(1e-4 + chk_unit(t) * 0.004);
+                o.seg[k].fixed_scale = (float)(1e-4 + chk_unit(t) * 0.004);
     if (nb_record_init(&p->r, &o, NULL) != NB_OK) return false; /* a shape the type cannot hold */
-    for (size_t k = 0; k < 2; k++) {
-        const size_t n = s->dim[k] * s->n_vec[k];
-        p->stride[k] = n + chk_between(t, 0, 5);
-        uint16_t *x = chk_in(t, chk_rows_bytes(NB_PAGE_TOK, n, p->stride[k], 2));
+    p->stride = p->r.n_values + chk_between(t, 0, 5);
+    uint16_t *x = chk_in(t, chk_rows_bytes(NB_PAGE_TOK, p->r.n_values, p->stride, 2));
+    for (size_t k = 0; k < 2; k++)
         for (size_t i = 0; i < NB_PAGE_TOK; i++) {
             float row[512];
-            chk_fill(t, row, n, pat);
-            for (size_t j = 0; j < n; j++) x[i * p->stride[k] + j] = nb_bf16_from_f32(row[j]);
+            uint16_t *to = x + i * p->stride + p->r.seg[k].first;
+            chk_fill(t, row, nb_seg_values(&p->r.seg[k]), pat);
+            for (size_t j = 0; j < nb_seg_values(&p->r.seg[k]); j++)
+                to[j] = nb_bf16_from_f32(row[j]);
         }
-        p->x[k] = x;
-    }
+    p->x = x;
     const bool front = t->front;
     t->front = true; /* pages are aligned */
     p->bytes = chk_in(t, p->r.page_bytes);
@@ -104,9 +103,9 @@ static void check_encode(chk *t, nb_kv_encode_fn *fn, const page *p)
     unsigned char *got = chk_out(t, p->r.page_bytes), *old = chk_raw(t, p->r.page_bytes);
     t->front = front;
     memcpy(old, got, p->r.page_bytes);
-    uint16_t *x = (uint16_t *)(uintptr_t)p->x[0]; /* one NaN: refused, page untouched */
-    const size_t n = p->r.seg[0].dim * p->r.seg[0].n_vec;
-    const size_t at = chk_between(t, 0, NB_PAGE_TOK - 1) * p->stride[0] + chk_between(t, 0, n - 1);
+    uint16_t *x = (uint16_t *)(uintptr_t)p->x; /* one NaN: refused, page untouched */
+    const size_t n = p->r.n_values;
+    const size_t at = chk_between(t, 0, NB_PAGE_TOK - 1) * p->stride + chk_between(t, 0, n - 1);
     const uint16_t keep = x[at];
     nb_status st = NB_OK;
     x[at] = chk_u64(t) % 2 ? 0x7fc0 : 0xff80;
@@ -141,7 +140,7 @@ static void one_shape(chk *t, const nb_kv_codec_variant *v, size_t i, nb_kv_type
 
 static nb_kv_mode last_mode(nb_kv_type type)
 {
-    return type == NB_KV_NVFP4 || type == NB_KV_IF4 ? NB_KV_SEARCH : NB_KV_BASIC;
+    return nb_kv_traits[type]->modes ? NB_KV_SEARCH : NB_KV_BASIC;
 }
 
 static void test(chk *t, const chk_row *row)
@@ -221,8 +220,7 @@ static void forgets_outliers(const nb_record *r, const void *pg, size_t s, size_
     for (size_t i = 0; i < n_tok && r->seg[s].n_outlier; i++)
         out[i * stride + r->seg[s].outlier[0]] = 0;
 }
-static nb_status scales_see_outliers(const nb_record *r, void *pg, const uint16_t *const x[2],
-                                     const size_t stride[2])
+static nb_status scales_see_outliers(const nb_record *r, void *pg, const uint16_t *x, size_t stride)
 {
     nb_record plain = *r;
     const nb_status st = nb_record_encode_page(r, pg, x, stride);
@@ -231,8 +229,7 @@ static nb_status scales_see_outliers(const nb_record *r, void *pg, const uint16_
         (void)nb_record_encode_page(&plain, pg, x, stride);
     return st;
 }
-static nb_status stores_nan(const nb_record *r, void *pg, const uint16_t *const x[2],
-                            const size_t stride[2])
+static nb_status stores_nan(const nb_record *r, void *pg, const uint16_t *x, size_t stride)
 {
     const nb_status st = nb_record_encode_page(r, pg, x, stride);
     if (st != NB_OK) memset(pg, 0, r->page_bytes);

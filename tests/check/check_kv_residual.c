@@ -30,32 +30,29 @@ static bool make_plane(chk *t, plane *p, const shape *s, nb_kv_type type, nb_kv_
                        chk_pattern pat)
 {
     uint16_t outlier[8];
-    nb_record_opts o = { .type = type, .mode = mode, .is_mla = s->is_mla };
-    o.dim[0] = s->dim, o.dim[1] = 1;
-    o.n_vec[0] = s->n_vec, o.n_vec[1] = 1;
+    nb_record_opts o = { .type = type, .mode = mode };
+    chk_segs(&o, s->is_mla, (const size_t[]){ s->dim, 1 }, (const size_t[]){ s->n_vec, 1 });
     p->n = s->dim * s->n_vec;
     for (size_t k = 0; k < s->n_outlier; k++) outlier[k] = (uint16_t)(p->n * k / s->n_outlier);
-    o.outlier[0] = outlier, o.n_outlier[0] = s->n_outlier;
-    o.fixed_scale[0] = type == NB_KV_NVFP4 ? s->fixed_scale : 0;
+    o.seg[0].outlier = outlier, o.seg[0].n_outlier = s->n_outlier;
+    o.seg[0].fixed_scale = type == NB_KV_NVFP4 ? s->fixed_scale : 0;
     if (nb_record_init(&p->r, &o, NULL) != NB_OK) {
         chk_fail(t, "the record is refused");
         return false;
     }
-    p->stride = p->n + chk_between(t, 0, 5);
-    uint16_t *x = chk_in(t, chk_rows_bytes(NB_PAGE_TOK, p->n, p->stride, 2));
+    p->stride = p->n + 1 + chk_between(t, 0, 5);
+    uint16_t *x = chk_in(t, chk_rows_bytes(NB_PAGE_TOK, p->n + 1, p->stride, 2));
     for (size_t i = 0; i < NB_PAGE_TOK; i++) {
         float row[512];
         chk_fill(t, row, p->n, pat);
         for (size_t j = 0; j < p->n; j++) x[i * p->stride + j] = nb_bf16_from_f32(row[j]);
+        x[i * p->stride + p->n] = 0;
     }
     p->x = x;
-    static const uint16_t other[NB_PAGE_TOK];
-    const uint16_t *const xs[2] = { x, other };
-    const size_t strides[2] = { p->stride, 1 };
     unsigned char *page = chk_in(t, p->r.page_bytes);
     p->row_bytes = nb_residual_row_bytes(&p->r);
     unsigned char *rows_of = chk_in(t, nb_residual_page_bytes(&p->r));
-    if (nb_record_encode_page(&p->r, page, xs, strides) != NB_OK) {
+    if (nb_record_encode_page(&p->r, page, x, p->stride) != NB_OK) {
         chk_fail(t, "the specification refuses finite values");
         return false;
     }

@@ -11,107 +11,11 @@ import signal
 import socket
 import ssl
 import subprocess
-import sys
-import threading
 import time
 
-NIBBLE, MODEL, TMP = sys.argv[1:4]
-WAIT = 120  # seconds for what takes one; nothing is measured
+from _server import MODEL, NIBBLE, TMP, WAIT, Server, ask, complete, metrics, run_tests, stream
+
 STORY = "Once upon a time there was a little fox who lived at the edge of a large forest. " * 5
-
-
-class Server:
-    def __init__(self, *args, env=None, preexec=None, small=True):
-        self.log = []
-        self.listening = threading.Event()
-        environment = {k: v for k, v in os.environ.items() if not k.endswith("_API_KEY")}
-        environment.update(env or {})
-        command = [NIBBLE, "serve", *args]
-        if small:
-            command += ["--kv-cache-memory-bytes", "16M", "--kv-cache-dtype", "nvfp4"]
-        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                        stderr=subprocess.PIPE, text=True, env=environment,
-                                        preexec_fn=preexec)
-        self.thread = threading.Thread(target=self.read_log, daemon=True)
-        self.thread.start()
-
-    def __enter__(self):
-        deadline = time.monotonic() + WAIT
-        while not self.listening.wait(0.05):
-            assert self.process.poll() is None, f"it ended: {self.text()}"
-            assert time.monotonic() < deadline, f"it does not listen: {self.text()}"
-        match = re.search(r"listening on https?://([^/\"]*):(\d+)/", self.text())
-        self.host, self.port = match.groups() if match else (None, None)
-        return self
-
-    def __exit__(self, *error):
-        if self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
-        if error[0]:
-            print(self.text(), file=sys.stderr)
-
-    def read_log(self):
-        for line in self.process.stderr:
-            self.log.append(line)
-            if "listening on" in line:
-                self.listening.set()
-
-    def text(self):
-        return "".join(self.log)
-
-    def connect(self):
-        return http.client.HTTPConnection(self.host, int(self.port), timeout=WAIT)
-
-    def stop(self, sig=signal.SIGTERM):
-        """Ends it; its exit code."""
-        self.process.send_signal(sig)
-        return self.end()
-
-    def end(self):
-        code = self.process.wait(WAIT)
-        self.thread.join(WAIT)
-        assert self.process.stdout.read() == "", "something on standard output"
-        return code
-
-
-def ask(connection, path, body=None, **headers):
-    """Status and body; JSON is parsed."""
-    data = None if body is None else json.dumps(body)
-    headers = {k.replace("_", "-"): v for k, v in headers.items()}
-    if data is not None:
-        headers["Content-Type"] = "application/json"
-    connection.request("GET" if data is None else "POST", path, data, headers)
-    answer = connection.getresponse()
-    text = answer.read().decode()
-    is_json = (answer.getheader("Content-Type") or "").startswith("application/json")
-    return answer.status, json.loads(text) if is_json else text
-
-
-def complete(connection, prompt="Once upon a time", max_tokens=16, **more):
-    body = {"prompt": prompt, "max_tokens": max_tokens, "temperature": 0, **more}
-    status, answer = ask(connection, "/v1/completions", body)
-    assert status == 200, answer
-    return answer
-
-
-def metrics(connection):
-    status, text = ask(connection, "/metrics")
-    assert status == 200
-    return {line.rsplit(" ", 1)[0]: float(line.rsplit(" ", 1)[1])
-            for line in text.splitlines() if line and line[0] != "#"}
-
-
-def stream(server, max_tokens):
-    """A streamed answer whose first chunk has come."""
-    connection = server.connect()
-    body = {"prompt": "Once", "max_tokens": max_tokens, "stream": True, "ignore_eos": True}
-    connection.request("POST", "/v1/completions", json.dumps(body),
-                       {"Content-Type": "application/json"})
-    answer = connection.getresponse()
-    assert answer.status == 200
-    assert answer.readline().startswith(b"data: {")
-    return answer
 
 
 def test_basics():
@@ -224,7 +128,6 @@ def test_keys():
         assert ask(c, "/v1/models", x_api_key="two")[0] == 200
         for path in ("/health", "/metrics", "/version", "/ping", "/load"):
             assert ask(c, path)[0] == 200, path
-        assert ask(c, "/reset_prefix_cache", {})[0] == 200
         assert s.stop() == 0
     for name in ("VLLM_API_KEY", "NIBBLE_API_KEY"):
         with Server(MODEL, "--port", "0", env={name: "secret"}) as s:
@@ -280,7 +183,7 @@ def test_config():
         lines = [json.loads(line) for line in s.log]
         assert {"time", "level", "event", "message"} <= set(lines[0]), lines[0]
         warned = [m["message"] for m in lines if m["level"] == "warn"]
-        assert any("--enforce-eager" in m for m in warned), warned
+        assert any("enforce-eager has no effect" in m for m in warned), warned
 
 
 def test_refusals():
@@ -301,20 +204,28 @@ def test_refusals():
             assert s.stop() == 0
 
 
+def test_service_manager():
+    for name in (os.path.join(TMP, "notify"), "@nibble-test-" + str(os.getpid())):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+            manager.bind(name.replace("@", "\0", 1))
+            manager.settimeout(WAIT)
+            with Server(MODEL, "--port", "0", env={"NOTIFY_SOCKET": name}) as s:
+                assert manager.recv(4096) == b"READY=1"
+                assert ask(s.connect(), "/health")[0] == 200
+                s.process.send_signal(signal.SIGTERM)
+                assert manager.recv(4096) == b"STOPPING=1"
+                assert s.end() == 0
+    with Server(MODEL, "--port", "0", env={"NOTIFY_SOCKET": os.path.join(TMP, "nobody")}) as s:
+        assert s.stop() == 0
+
+
 def test_few_files():
     def limit():
         resource.setrlimit(resource.RLIMIT_NOFILE, (300, 300))
     with Server(MODEL, "--port", "0", preexec=limit) as s:
-        assert "--max-connections 4096: the limit of open files" in s.text(), s.text()
+        assert "instead of 4096: the limit of open files" in s.text(), s.text()
         assert complete(s.connect())["usage"]["completion_tokens"] == 16
         assert s.stop() == 0
 
 
-def main():
-    chosen = sys.argv[4:] or [n for n in globals() if n.startswith("test_")]
-    for name in chosen:
-        print(name, flush=True)
-        globals()[name]()
-
-
-main()
+run_tests(globals())

@@ -113,6 +113,12 @@ REFUSED = [  # path, body, param
     (CHAT, {**STORY, "max_tokens": 99999}, "max_tokens"),
     (CHAT, {**STORY, "tool_choice": "required"}, "tool_choice"),
     (CHAT, {**STORY, "response_format": {"type": "json_object"}}, "response_format"),
+    (CHAT, {**STORY, "tools": [{"type": "function", "function": {"name": "f"}}]}, "tools"),
+    (CHAT, {**STORY, "functions": [{"name": "f"}]}, "functions"),
+    (CHAT, {**STORY, "guided_choice": ["a"]}, "guided_choice"),
+    (CHAT, {"messages": [{"role": "developer", "content": "Be kind."}] + STORY["messages"]}, "messages"),
+    (CHAT, {"messages": STORY["messages"] + [{"role": "tool", "content": "20 degrees"}]}, "messages"),
+    ("/tokenize", {**STORY, "tools": [{"type": "function", "function": {"name": "f"}}]}, "tools"),
     (CHAT, b"", None), (CHAT, b'{"a":1', None), (CHAT, b'{"messages":"\xff"}', None),
     (CHAT, b"[" * 100000, None), (TEXT, {}, "prompt"), (TEXT, {"prompt": []}, "prompt"),
     (TEXT, {"prompt": [[]]}, "prompt"), (TEXT, {"prompt": [4096]}, "prompt"),
@@ -140,6 +146,35 @@ def test_refusals(s):
         assert error["type"] == "error" and error["error"]["type"] == "invalid_request_error", error
     error = s.ask("/v1/messages", {"model": "claude", "max_tokens": 3}, 404)
     assert error["error"]["type"] == "not_found_error", error
+
+
+def test_paths(s):
+    """404 names the paths that there are, or the one that is meant."""
+    for path in ("/nowhere", "/v1/embeddings", "/v1/chat", "/" + "x" * 500):
+        error = s.ask(path, None, 404)["error"]
+        assert error["type"] == "NotFoundError" and error["code"] == 404, error
+        for word in ("/v1/chat/completions", "/v1/models", "/tokenize", "/health", "/metrics"):
+            assert error["message"].count(word + ",") == 1, error
+    for path in ("/chat/completions", "/completions", "/messages"):
+        error = s.ask(path, {}, 404)["error"]
+        assert error["message"].endswith(f"did you mean /v1{path}?"), error
+    error = s.ask("/v1/messages/none", {}, 404)
+    assert error["type"] == "error" and "/v1/messages/count_tokens" in error["error"]["message"], error
+
+
+def test_ignored_fields(s):
+    """What has no effect and may be missed is logged once for each field, whoever sends it."""
+    def warned(field):
+        return sum(f"field {field} of a request has no effect" in line for line in s.log)
+    for _ in range(3):
+        s.chat(max_tokens=1, reasoning_effort="low", store=True, user="u", metadata={"a": "b"})
+        s.chat(max_tokens=1, chat_template_kwargs={"enable_thinking": False}, service_tier="auto")
+    fields = "reasoning_effort", "store", "chat_template_kwargs"
+    end = time.monotonic() + WAIT
+    while not all(map(warned, fields)) and time.monotonic() < end:
+        time.sleep(0.02)  # the log is written aside
+    assert [warned(f) for f in fields] == [1, 1, 1], s.log
+    assert not sum(warned(f) for f in ("user", "metadata", "service_tier")), s.log
 
 
 def test_models(s):
@@ -301,8 +336,18 @@ def test_messages(s):
                                                 "input": {"city": "Rome"}}]},
              {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1",
                                            "content": [{"type": "text", "text": "sunny"}]}]}]
-    s.ask("/v1/messages", {**body, "messages": tools,
-                           "tools": [{"name": "weather", "input_schema": {"type": "object"}}]})
+    schema = [{"name": "weather", "input_schema": {"type": "object"}}]
+    # The bundled model's template shows neither tools nor calls nor their results.
+    for more, word in (({"tools": schema}, "tools: "), ({"messages": tools}, "tool_calls"),
+                       ({"messages": tools[2:]}, 'role \"tool\"'.replace("\\", "")),
+                       ({"tools": [{"type": "web_search", "name": "w"}], "tool_choice": {"type": "none"}},
+                        "input_schema"),
+                       ({"output_config": {"format": {"type": "json_schema"}}}, "output_config")):
+        error = s.ask("/v1/messages", {**body, **more}, 400)["error"]
+        assert word in error["message"], (more, error)
+    s.ask("/v1/messages", {**body, "tools": schema, "tool_choice": {"type": "none"}, "cache_salt": "x",
+                           "chat_template_kwargs": {"x": 1}, "output_config": {"effort": "low"}})
+    assert s.ask("/v1/messages", {**body, "cache_salt": ""}, 400)["error"]["message"]
 
 
 def test_text(s):

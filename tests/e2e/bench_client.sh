@@ -93,7 +93,7 @@ fails 1 "ready" bench serve --port "$port" --ready-check-timeout-sec 0.3
 "$nibble" bench serve --port "$port" --num-prompts 2 --model m --vocab-size 50 --quiet >"$tmp/out" 2>"$tmp/err" &&
     die "no failure when nobody is there"
 grep -q 'connection_errors:  *2' "$tmp/out" || die "connections that were refused are not counted"
-grep -q 'no request was completed: connect: ' "$tmp/err" || die "no reason is given"
+grep -q 'no request was completed: cannot connect to the server' "$tmp/err" || die "no reason is given"
 fails 2 "request-rate" bench serve --request-rate 0
 fails 2 "TLS" bench serve --base-url https://localhost
 fails 2 "goodput" bench serve --goodput ttft

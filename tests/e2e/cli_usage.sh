@@ -10,8 +10,11 @@ for c in serve run chat info logits tokenize render; do
 done
 ok --version
 grep -q '^nibble [0-9]' "$tmp/out" || die "--version: no version"
+cp "$tmp/out" "$tmp/version"
+ok version
+cmp -s "$tmp/out" "$tmp/version" || die "version differs from --version"
 grep -q '^built with:' "$tmp/out" || die "--version: nothing about the build"
-grep -q '^built with:.* libevent-.* openssl-.* libyaml-' "$tmp/out" || die "--version: no libraries"
+grep -q '^built with:.* libevent-.* openssl-.* libcurl-.* libyaml-' "$tmp/out" || die "--version: no libraries"
 grep -q '^this machine:' "$tmp/out" || die "--version: nothing about the machine"
 
 for c in serve run chat info logits tokenize render; do
@@ -26,6 +29,18 @@ for c in serve run chat info logits tokenize render; do
     wrong "--no-such-option unknown" $c m --no-such-option
     wrong "unexpected two" $c one two
 done
+for c in pull verify; do
+    ok --help
+    grep -q "^  $c " "$tmp/out" || die "--help does not list $c"
+    wrong "$c MODEL" $c
+    wrong "--jobs" $c a/b --jobs 0
+done
+ok pull --help
+for w in HF_TOKEN HF_ENDPOINT HF_HUB_OFFLINE http_proxy --include --dry-run; do
+    grep -q -- "$w" "$tmp/out" || die "pull --help does not have $w"
+done
+wrong "ORG/NAME" pull not-an-id
+wrong "no-such unknown" pull a/b --no-such
 for g in "eval kl ppl attn ruler compare" "bench serve throughput kernel load matrix"; do
     # shellcheck disable=SC2086
     set -- $g
@@ -41,10 +56,35 @@ for g in "eval kl ppl attn ruler compare" "bench serve throughput kernel load ma
     done
     [ "$(grep -c "^  $group " "$tmp/help")" = $# ] || die "$group --help lists others"
 done
+# Help pages fit a terminal of 80 columns, begin with examples and are the same by every way to ask.
+"$nibble" --help | sed -n 's/^  \([a-z]*\( [a-z]*\)\{0,1\}\)  .*/\1/p' | grep -v -- -- >"$tmp/commands"
+[ "$(wc -l <"$tmp/commands")" -ge 19 ] || die "--help lists few commands: $(cat "$tmp/commands")"
+while read -r c; do
+    # shellcheck disable=SC2086
+    ok help $c
+    cp "$tmp/out" "$tmp/help"
+    awk 'length > 80 { exit 1 }' "$tmp/help" || die "help $c: wider than 80 columns"
+    grep -q '^Examples$' "$tmp/help" || die "help $c: no examples"
+    # shellcheck disable=SC2086
+    ok $c --help
+    cmp -s "$tmp/out" "$tmp/help" || die "$c --help differs from help $c"
+done <"$tmp/commands"
+for what in all fields parallel; do
+    ok serve --help=$what
+    awk 'length > 80 { exit 1 }' "$tmp/out" || die "serve --help=$what: wider than 80 columns"
+done
+ok -h
+cp "$tmp/out" "$tmp/help"
+ok help
+cmp -s "$tmp/out" "$tmp/help" || die "help differs from -h"
+ok help eval
+cp "$tmp/out" "$tmp/help"
+ok eval -h
+cmp -s "$tmp/out" "$tmp/help" || die "help eval differs from eval -h"
 ok calibrate --help
 for o in kv-thrift-fraction kv-thrift-pool target-bits max-error; do
     sed -n "/ --$o /,/ --/p" "$tmp/out" | sed '$d' >"$tmp/option"
-    grep -q number "$tmp/option" || die "calibrate --help does not have --$o"
+    grep -Eq '[0-9] to|up to' "$tmp/option" || die "calibrate --help does not have --$o, or no range"
     grep -q 'default: 0)' "$tmp/option" && die "--$o: 0 is not its default: $(cat "$tmp/option")"
 done
 set --
@@ -58,6 +98,17 @@ done
 
 wrong "command missing"
 wrong "rum run" rum
+wrong "eval comapre" eval comapre
+wrong "did you mean compare" eval comapre
+wrong "serve --port after the command" --port 1 serve m
+wrong "a command comes before MODEL serve models/x" models/x
+wrong "unknown" help zzz
+wrong "--kv-cache-dtype nvfp did you mean nvfp4?" run m -p x --kv-cache-dtype nvfp
+wrong "--mem-fractoin did you mean --mem-fraction-static?" serve m --mem-fractoin 1
+wrong "-c llama.cpp --max-model-len" run m -p x -c 4096
+wrong "--max-model-len 1e6 4096, 4k" run m -p x --max-model-len 1e6
+wrong "--memory 80 MiB 80GiB" plan deepseek-v2-lite --memory 80
+wrong "--max-model-len -1 4096, 4k" run m -p x --max-model-len -1
 wrong "unknown command" zzzzzzzz m
 wrong "--temprature --temperature" run m -p x --temprature 1
 wrong "--no-add-specail --no-add-special" run m -p x --no-add-specail
@@ -85,7 +136,8 @@ range --temperature 1x '>= 0'
 range --top-p 0 '(0, 1]'
 range --top-p 1.01 '(0, 1]'
 range --min-p -0.1 '[0, 1]'
-range --repetition-penalty 0 '> 0'
+range --repetition-penalty 0 '>= 1e-06'
+range --repetition-penalty 1e-38 '>= 1e-06'
 range --presence-penalty 2.5 '[-2, 2]'
 range --frequency-penalty -2.5 '[-2, 2]'
 range --top-k -2 '>= -1'

@@ -5,18 +5,29 @@
 unset VLLM_API_KEY NIBBLE_API_KEY VLLM_SERVER_DEV_MODE
 wrong() { fails 2 "$1" serve "$tmp/none" "${@:2}"; }
 # The options are fine: what is missing is the model.
-fine() { fails 1 "/none: cannot" serve "$tmp/none" "$@"; }
+fine() { fails 1 "/none: no such" serve "$tmp/none" "$@"; }
 
 ok serve --help
 for o in --host --port --uds --api-key --ssl-certfile --ssl-keyfile --ssl-ca-certs --allowed-origins \
     --served-model-name --max-model-len --gpu-memory-utilization --kv-cache-memory-bytes --block-size \
-    --enable-prefix-caching --prefix-caching-hash-algo --max-num-seqs --max-num-batched-tokens \
-    --long-prefill-token-threshold --enable-chunked-prefill --scheduling-policy --max-num-queued-reqs \
-    --max-num-queued-tokens --kv-cache-dtype --dtype --tensor-parallel-size --seed --max-logprobs \
-    --generation-config --chat-template --disable-log-requests --log-format --config --load-format \
+    --enable-prefix-caching --max-num-seqs --max-num-batched-tokens \
+    --long-prefill-token-threshold --scheduling-policy --max-num-queued-reqs \
+    --max-num-queued-tokens --kv-cache-dtype --dtype --seed --max-logprobs \
+    --generation-config --override-generation-config --default-chat-template-kwargs \
+    --chat-template-content-format --memory-utilization --chat-template --disable-log-requests --log-format --config --load-format \
     --enable-request-id-headers --enable-force-include-usage --max-connections --drain-timeout; do
-    grep -q -- "${o#--}" "$tmp/out" || die "serve --help does not have $o"
+    grep -q -- "$o\\|\[no-\]${o#--}" "$tmp/out" || die "serve --help does not have $o"
 done
+grep -q -- --tensor-parallel-size "$tmp/out" && die "serve --help lists options of other servers"
+ok serve --help=all
+for o in --prefix-caching-hash-algo --enable-chunked-prefill --tensor-parallel-size --enforce-eager --ctx-size; do
+    grep -q -- "$o" "$tmp/out" || die "serve --help=all does not have $o"
+done
+ok serve --help=parallel
+grep -q -- --pipeline-parallel-size "$tmp/out" || die "--help=parallel does not find an option"
+grep -q -- --port "$tmp/out" && die "--help=parallel finds too much"
+ok serve --help=zzz
+grep -q 'No option' "$tmp/out" || die "--help=zzz finds something"
 
 # vLLM's command lines: every spelling is taken.
 fine --host 0.0.0.0 --port 0 --served-model-name a b c --api-key k1 k2 --api-key k3
@@ -51,7 +62,8 @@ wrong "--dtype int7 bfloat16" --dtype int7
 wrong "--block-size 16 64" --block-size 16
 wrong "--quantization fp8 checkpoint" --quantization fp8
 wrong "--kv-cache-dtype fp3 nvfp4" --kv-cache-dtype fp3
-wrong "--kv-transfer-config not built" --kv-transfer-config '{}'
+wrong "--kv-transfer-config not supported" --kv-transfer-config.role x
+wrong "--kv-transfer-config not supported" --kv-transfer-config '{"kv_role": "x"}'
 wrong "--enable-auto-tool-choice not" --enable-auto-tool-choice
 wrong "--tokenizer other not" --tokenizer other
 wrong "--root-path /x proxy" --root-path /x
@@ -64,6 +76,10 @@ wrong "--allowed-origins element 1" --allowed-origins '["https://a.example", 2]'
 wrong "--api-key empty" --api-key ''
 wrong "--served-model-name empty" --served-model-name ''
 wrong "--enforce-eager value" --enforce-eager=1
+# An error names the option as it was written.
+wrong "--page-size 16 64" --page-size 16
+wrong "--tokenizer-path other not" --tokenizer-path other
+wrong "--chunked-prefill-size 16 --max-num-seqs" --chunked-prefill-size 16
 wrong "--max-num-sequences --max-num-seqs" --max-num-sequences 3
 wrong "--temperature run" --temperature 1
 fails 2 "MODEL" serve
@@ -80,7 +96,7 @@ for v in 0 -2 1.5 1.5K 1kk k 4x 1e3 ' 5' 99999999999999999999 0x10; do range --m
 range --max-logprobs 0 '[1, 20]'
 range --max-logprobs 21 '[1, 20]'
 range --seed -1 18446744073709551615
-range --drain-timeout 0 '> 0'
+range --drain-timeout -1 '>= 0'
 range --log-format xml 'text|json'
 range --scheduling-policy lifo 'fcfs|priority'
 
@@ -91,17 +107,17 @@ wrong_conf() { fails 2 "c.yaml:$1" serve --config "$tmp/c.yaml" "${@:2}"; }
 printf 'model: %s/none\nport: 9000\nmax_model_len: 2k\napi-key: [a, "b"]\nserved-model-name:\n  - x\n  - y\n' \
     "$tmp" | conf
 printf 'enforce-eager: true\nenable-prefix-caching: false\nlog_requests: no\nskip-tokenizer-init: off\n' >>"$tmp/c.yaml"
-fails 1 "/none: cannot" serve --config "$tmp/c.yaml"
-fails 1 "/none: cannot" serve --config="$tmp/c.yaml" --port 1
+fails 1 "/none: no such" serve --config "$tmp/c.yaml"
+fails 1 "/none: no such" serve --config="$tmp/c.yaml" --port 1
 # The command line wins, the model too.
-fails 1 "/other: cannot" serve "$tmp/other" --config "$tmp/c.yaml"
-fails 1 "/other: cannot" serve --config "$tmp/c.yaml" --model "$tmp/other"
+fails 1 "/other: no such" serve "$tmp/other" --config "$tmp/c.yaml"
+fails 1 "/other: no such" serve --config "$tmp/c.yaml" --model "$tmp/other"
 fails 2 "unexpected two" serve --model one two --config "$tmp/c.yaml"
 printf 'block-size: 16\n' | conf
-fails 1 "/none: cannot" serve "$tmp/none" --config "$tmp/c.yaml" --block-size 64
+fails 1 "/none: no such" serve "$tmp/none" --config "$tmp/c.yaml" --block-size 64
 fails 2 "--block-size 16" serve "$tmp/none" --config "$tmp/c.yaml"
 printf '# nothing\n' | conf
-fails 1 "/none: cannot" serve "$tmp/none" --config "$tmp/c.yaml"
+fails 1 "/none: no such" serve "$tmp/none" --config "$tmp/c.yaml"
 
 # Errors name file, line and key.
 printf 'port: 1\nport: 2\n' | conf; wrong_conf "2: port twice"
@@ -132,6 +148,6 @@ fails 2 "--dtype float32 bfloat16" serve "$model" --dtype float32
 fails 1 "KV estimated maximum length" serve "$model" --kv-cache-memory-bytes 20K --kv-cache-dtype bf16
 fails 1 "estimated maximum 64" serve "$model" --num-gpu-blocks-override 1
 fails 1 "block 64" serve "$model" --kv-cache-memory-bytes 100 --max-model-len auto
-fails 1 "--gpu-memory-utilization memory weights" serve "$model" --gpu-memory-utilization 1e-9
+fails 1 "--memory-utilization memory weights" serve "$model" --memory-utilization 1e-9
 fails 1 "memory estimated" serve "$model" --kv-cache-memory-bytes 900T
 exit 0

@@ -3,5 +3,5 @@
 . "$2/tests/e2e/_lib.sh"
 
 need "$model/config.json" "no bundled model"
-python3 "$src/tests/e2e/_serve.py" "$nibble" "$model" "$tmp" 2>"$tmp/err" || die "see above"
+PYTHONDONTWRITEBYTECODE=1 python3 "$src/tests/e2e/_serve.py" "$nibble" "$model" "$tmp" 2>"$tmp/err" || die "see above"
 exit 0

@@ -9,7 +9,9 @@
 #include <string.h>
 
 #include "base/utf8.h"
+#include "serve/fields.h"
 #include "serve/job.h"
+#include "serve/json_size.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
@@ -22,7 +24,7 @@ static void judge_sampling(const nb_ask *a, const nb_ask_limits *l)
 {
     const nb_sampling *s = &a->sampling;
     want(s->temperature >= 0 && s->top_p > 0 && s->top_p <= 1 && s->min_p >= 0 && s->min_p <= 1);
-    want(s->repetition_penalty > 0 && s->presence_penalty >= -2 && s->presence_penalty <= 2);
+    want(s->repetition_penalty >= 1e-6 && s->presence_penalty >= -2 && s->presence_penalty <= 2);
     want(s->n_logprobs >= -1 && s->n_logprobs <= 20 && a->logprobs == (s->n_logprobs >= 0));
     want(a->prompt_logprobs >= -1 && a->prompt_logprobs <= 20);
     want(a->n >= 1 && a->n <= l->max_n && s->n_stop <= l->max_stop);
@@ -50,15 +52,59 @@ static void judge_refusal(const nb_ask *a)
     nb_buf_deinit(&w.b);
 }
 
+static size_t n_containers(const json_t *j)
+{
+    size_t n = json_is_object(j) || json_is_array(j) ? 1 : 0;
+    const char *key;
+    json_t *v;
+    json_object_foreach((json_t *)(uintptr_t)j, key, v) n += n_containers(v);
+    for (size_t i = 0; i < json_array_size(j); i++) n += n_containers(json_array_get(j, i));
+    return n;
+}
+
+/* What is counted without parsing is what the parser makes. */
+static void judge_size(const nb_ask *a, nb_str body)
+{
+    const nb_json_size s = nb_json_measure(body);
+    want(!a->doc || s.n_container == n_containers(a->doc));
+    want(s.tree_bytes >= s.n_container);
+}
+
 static nb_status run(nb_ask *a, nb_ask_kind kind, nb_str body, const nb_ask_limits *l)
 {
     nb_status st = nb_ask_open(a, body);
+    judge_size(a, body);
     if (st == NB_OK) st = nb_ask_read(a, kind, l);
     if (st == NB_OK)
         judge_sampling(a, l);
     else
         judge_refusal(a);
     return st;
+}
+
+static bool mentions_nothing(const void *ctx, const char *word)
+{
+    (void)ctx;
+    (void)word;
+    return false;
+}
+
+/* What the server's options make of a chat stays JSON, and is taken or refused for a reason. */
+static void rewrite(nb_str body, uint8_t bits, const nb_ask_limits *l)
+{
+    const nb_chat_rules r = { .kwargs = bits & 8 ? json_pack("{s:b}", "x", 1) : NULL,
+                              .content = (nb_content_format)(bits >> 4 & 3) % 3,
+                              .hide_tools = bits & 64 };
+    json_t *before = json_loadb(body.p, body.n_bytes, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, NULL);
+    char *text = nb_chat_body(&r, body);
+    want(!before || !text || json_is_object(before)); /* memory may end in between */
+    nb_ask a = { 0 };
+    if (text && nb_ask_open(&a, nb_str_c(text)) == NB_OK)
+        (void)nb_fields_check(&a, NB_FIELDS_MESSAGES, l);
+    nb_ask_deinit(&a);
+    free(text);
+    json_decref(before);
+    json_decref(r.kwargs);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
@@ -73,7 +119,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
                         .priority = data[0] & 2,
                         .force_usage = data[0] & 4 };
     nb_sampling_default(&l.sampling);
+    if (data[0] & 128) l.template_mentions = mentions_nothing;
     const nb_str body = { (const char *)data + 1, n - 1 };
+    rewrite(body, data[0], &l);
     nb_ask a = { 0 }, b = { 0 };
     const nb_status st = run(&a, kind, body, &l), again = run(&b, kind, body, &l);
     const int starved = a.err.status == NB_ERR_NOMEM || b.err.status == NB_ERR_NOMEM;

@@ -18,10 +18,9 @@ static void on_info(nb_http_ex *ex, void *ctx)
     char text[512];
     const nb_str q = nb_http_query(ex, "q"), peer = nb_http_peer(ex);
     (void)ctx;
-    (void)snprintf(text, sizeof text, "id=%s peer=%.*s local=%d key=%d route=%s q=%.*s\n",
-                   nb_http_request_id(ex), (int)peer.n_bytes, peer.p, nb_http_peer_local(ex),
-                   nb_http_has_key(ex), nb_http_route_of(ex)->path, q.p ? (int)q.n_bytes : 4,
-                   q.p ? q.p : "none");
+    (void)snprintf(text, sizeof text, "id=%s peer=%.*s local=%d route=%s q=%.*s\n",
+                   nb_http_request_id(ex), (int)peer.n_bytes, peer.p, nb_http_is_local(ex),
+                   nb_http_route_of(ex)->path, q.p ? (int)q.n_bytes : 4, q.p ? q.p : "none");
     assert_int_equal(nb_http_add_header(ex, "X-More", "yes"), NB_OK);
     assert_int_equal(nb_http_add_header(ex, "Content-Length", "1"), NB_ERR_ARG);
     assert_int_equal(nb_http_add_header(ex, "X-Split", "a\r\nb: c"), NB_ERR_ARG);
@@ -223,7 +222,7 @@ typedef struct question {
     pthread_mutex_t lock;
     pthread_cond_t cond;
     bool done;
-    size_t n_conn, n_ex;
+    size_t n_conn, n_ex, n_unanswered;
 } question;
 
 static void answer_question(void *ctx)
@@ -232,6 +231,7 @@ static void answer_question(void *ctx)
     (void)pthread_mutex_lock(&q->lock);
     q->n_conn = nb_http_n_connections(q->h);
     q->n_ex = nb_http_n_exchanges(q->h);
+    q->n_unanswered = (size_t)nb_http_n_unanswered(q->h);
     q->done = true;
     (void)pthread_cond_signal(&q->cond);
     (void)pthread_mutex_unlock(&q->lock);
@@ -244,7 +244,7 @@ counted counts(const server *s)
     (void)pthread_mutex_lock(&q.lock);
     while (!q.done) (void)pthread_cond_wait(&q.cond, &q.lock);
     (void)pthread_mutex_unlock(&q.lock);
-    return (counted){ q.n_conn, q.n_ex };
+    return (counted){ q.n_conn, q.n_ex, q.n_unanswered };
 }
 
 void nap_ms(long ms)

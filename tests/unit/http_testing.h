@@ -72,7 +72,7 @@ void *serve_thread(void *ctx); /* nb_http_run of a server */
 
 /* ---- what the loop says ---- */
 typedef struct counted {
-    size_t n_conn, n_ex;
+    size_t n_conn, n_ex, n_unanswered;
 } counted;
 
 counted counts(const server *s);

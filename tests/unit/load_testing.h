@@ -70,7 +70,7 @@ static inline void tmp_open(tmp_dir *t)
     assert_non_null(mkdtemp(t->path));
 }
 
-/* Removes the directory and what lies in it, one level of folders deep. */
+/* Removes the directory and what lies in it, a few folders deep. */
 static inline void tmp_close_at(const char *path, int depth)
 {
     DIR *d = opendir(path);
@@ -87,7 +87,7 @@ static inline void tmp_close_at(const char *path, int depth)
 }
 static inline void tmp_close(tmp_dir *t)
 {
-    tmp_close_at(t->path, 2);
+    tmp_close_at(t->path, 5);
 }
 
 static inline void tmp_write(const tmp_dir *t, const char *name, nb_str bytes)

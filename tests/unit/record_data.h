@@ -51,27 +51,32 @@ static inline uint16_t rd_value(unsigned kind, uint64_t seed, uint64_t i)
 }
 
 typedef struct rd_page {
-    uint16_t *x[2];
-    size_t stride[2];
+    uint16_t *x; /* [64][stride], values of a token segment by segment */
+    size_t stride;
 } rd_page;
+
+/* The values of segment s of token t. */
+static inline uint16_t *rd_row(const nb_record *r, const rd_page *p, size_t s, size_t t)
+{
+    return p->x + t * p->stride + r->seg[s].first;
+}
 
 /* 64 tokens; kind < RD_KINDS for all, or RD_KINDS: each vector its own kind, with
  * the kind changing inside a vector at multiples of 16 now and then. */
 static inline rd_page rd_make(const nb_record *r, unsigned kind, uint64_t seed)
 {
-    rd_page p;
-    for (size_t s = 0; s < 2; s++) {
+    rd_page p = { .stride = r->n_values + 3 };
+    p.x = calloc(p.stride * NB_PAGE_TOK, sizeof *p.x);
+    if (!p.x) abort();
+    for (size_t s = 0; s < r->n_seg; s++) {
         const nb_record_seg *g = &r->seg[s];
-        p.stride[s] = g->n_vec * g->dim + 3;
-        p.x[s] = calloc(p.stride[s] * NB_PAGE_TOK, sizeof *p.x[s]);
-        if (!p.x[s]) abort();
         for (size_t t = 0; t < NB_PAGE_TOK; t++)
             for (size_t i = 0; i < g->n_vec * g->dim; i++) {
                 const uint64_t at = (s * NB_PAGE_TOK + t) * 131072 + i;
                 const uint64_t vec = nb_rng_u64(seed, at / 131072 * 977 + i / g->dim);
                 const uint64_t part = (vec >> 32) & 1 ? nb_rng_u64(vec, i % g->dim / 16) : vec;
                 const unsigned k = kind < RD_KINDS ? kind : (unsigned)(part % RD_KINDS);
-                p.x[s][t * p.stride[s] + i] = rd_value(k, seed, at);
+                rd_row(r, &p, s, t)[i] = rd_value(k, seed, at);
             }
     }
     return p;
@@ -79,14 +84,12 @@ static inline rd_page rd_make(const nb_record *r, unsigned kind, uint64_t seed)
 
 static inline void rd_free(rd_page *p)
 {
-    free(p->x[0]);
-    free(p->x[1]);
+    free(p->x);
 }
 
 static inline nb_status rd_encode(const nb_record *r, void *page, const rd_page *p)
 {
-    const uint16_t *const x[2] = { p->x[0], p->x[1] };
-    return nb_record_encode_page(r, page, x, p->stride);
+    return nb_record_encode_page(r, page, p->x, p->stride);
 }
 
 /* FNV-1a, byte by byte: independent of the host's byte order. */
@@ -100,10 +103,13 @@ static inline uint64_t rd_hash(const void *p, size_t n_bytes)
 
 #define RD_CASE(t, m, mla, rope_fmt, d0, d1, v0, v1, ...)                                          \
     {                                                                                              \
-        .type = t, .mode = m, .is_mla = mla, .rope = rope_fmt, .dim = { d0, d1 },                  \
-        .n_vec = { v0, v1 }, __VA_ARGS__                                                           \
+        .type = t, .mode = m, .rope = rope_fmt, .n_seg = 2,                                        \
+        .seg[0].role = mla ? NB_ROLE_LATENT : NB_ROLE_K, .seg[0].dim = d0, .seg[0].n_vec = v0,     \
+        .seg[1].role = mla ? NB_ROLE_ROPE : NB_ROLE_V, .seg[1].dim = d1, .seg[1].n_vec = v1,       \
+        __VA_ARGS__                                                                                \
     }
-#define RD_OUT(s, list) .outlier[s] = list, .n_outlier[s] = NB_COUNT(list)
+#define RD_OUT(s, list) .seg[s].outlier = list, .seg[s].n_outlier = NB_COUNT(list)
+#define RD_FIXED(a, b) .seg[0].fixed_scale = a, .seg[1].fixed_scale = b
 
 static const uint16_t rd_latent8[] = { 0, 15, 16, 100, 101, 255, 510, 511 };
 static const uint16_t rd_pairs[] = { 0, 1, 8, 9, 30, 31, 62, 63 };
@@ -152,20 +158,18 @@ static const nb_record_opts rd_cases[] = {
             RD_OUT(1, rd_vectors)),
     RD_CASE(NB_KV_FP8_DS_MLA, NB_KV_BASIC, true, NB_ROPE_FP8, 128, 9, 1, 1, RD_OUT(0, rd_ends)),
     /* fixed scales: neither a power of two nor a short number */
-    RD_CASE(NB_KV_NVFP4, NB_KV_BASIC, true, NB_ROPE_FP8, 64, 16, 1, 1,
-            .fixed_scale = { .00137f, .3f }),
-    RD_CASE(NB_KV_NVFP4, NB_KV_4OVER6, true, NB_ROPE_FP8, 512, 64, 1, 1,
-            .fixed_scale = { .0011f, .01f }),
-    RD_CASE(NB_KV_NVFP4, NB_KV_SEARCH, true, NB_ROPE_BF16, 49, 6, 1, 1,
-            .fixed_scale = { 0x1.8p-11f, 0 }, RD_OUT(0, rd_ends)),
-    RD_CASE(NB_KV_FP8, NB_KV_BASIC, false, NB_ROPE_FP8, 40, 40, 3, 3, .fixed_scale = { 1, .0071f },
+    RD_CASE(NB_KV_NVFP4, NB_KV_BASIC, true, NB_ROPE_FP8, 64, 16, 1, 1, RD_FIXED(.00137f, .3f)),
+    RD_CASE(NB_KV_NVFP4, NB_KV_4OVER6, true, NB_ROPE_FP8, 512, 64, 1, 1, RD_FIXED(.0011f, .01f)),
+    RD_CASE(NB_KV_NVFP4, NB_KV_SEARCH, true, NB_ROPE_BF16, 49, 6, 1, 1, RD_FIXED(0x1.8p-11f, 0),
+            RD_OUT(0, rd_ends)),
+    RD_CASE(NB_KV_FP8, NB_KV_BASIC, false, NB_ROPE_FP8, 40, 40, 3, 3, RD_FIXED(1, .0071f),
             RD_OUT(1, rd_vectors)),
     RD_CASE(NB_KV_NVFP4, NB_KV_4OVER6, true, NB_ROPE_FP8, 32, 4, 1, 1,
-            .fixed_scale = { 0x1p-100f, 0x1p100f }),
+            RD_FIXED(0x1p-100f, 0x1p100f)),
     /* rope keys of 8-bit integers */
     RD_CASE(NB_KV_NVFP4, NB_KV_4OVER6, true, NB_ROPE_INT8, 512, 64, 1, 1),
     RD_CASE(NB_KV_IF4, NB_KV_SEARCH, true, NB_ROPE_INT8, 33, 19, 1, 1),
-    RD_CASE(NB_KV_FP8, NB_KV_BASIC, true, NB_ROPE_INT8, 48, 301, 1, 1, .fixed_scale = { .02f, 0 }),
+    RD_CASE(NB_KV_FP8, NB_KV_BASIC, true, NB_ROPE_INT8, 48, 301, 1, 1, RD_FIXED(.02f, 0)),
     RD_CASE(NB_KV_MXFP4, NB_KV_BASIC, true, NB_ROPE_INT8, 32, 64, 1, 1, RD_OUT(0, rd_first4),
             RD_OUT(1, rd_pairs)),
 };

@@ -8,9 +8,9 @@
 
 #include <cmocka.h>
 
-#include "../../apps/nibble/bench_gaps.c"
-#include "../../apps/nibble/bench_list.c"
-#include "eval/bench_kernel.h"
+#include "../../apps/nibble/bench/bench_gaps.c"
+#include "../../apps/nibble/bench/bench_list.c"
+#include "timing/bench_kernel.h"
 
 static void test_words(void **state)
 {

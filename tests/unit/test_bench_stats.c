@@ -11,9 +11,9 @@
 
 #include <cmocka.h>
 
-#include "../../apps/nibble/bench_data.c"
-#include "../../apps/nibble/bench_stats.c"
-#include "../../apps/nibble/bench_wire.c"
+#include "../../apps/nibble/bench/bench_data.c"
+#include "../../apps/nibble/bench/bench_stats.c"
+#include "../../apps/nibble/bench/bench_wire.c"
 
 /* cli.c, as far as these sources need it. */
 static char said[1024];

@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-#include "eval/calibrate_internal.h"
+#include "calibrate/calibrate_internal.h"
 #include "num/bf16.h"
 
 enum { N0 = 32, ROPE = 8, NV = N0 + ROPE, TOK = 200, HEADS = 3, DV = 6, NQ = 5 };
@@ -225,9 +225,7 @@ static void plainly(const made *m, const calib_layer_stats *s, const calib_candi
         y[i] = nb_bf16_to_f32(half[i]);
     }
     for (size_t p = 0; p < TOK / NB_PAGE_TOK; p++) {
-        const uint16_t *const x[2] = { half + p * 64 * NV, half + p * 64 * NV + N0 };
-        const size_t stride[2] = { NV, NV };
-        assert_int_equal(nb_record_encode_page(&k->layout, page, x, stride), NB_OK);
+        assert_int_equal(nb_record_encode_page(&k->layout, page, half + p * 64 * NV, NV), NB_OK);
         nb_record_decode(&k->layout, page, 0, 0, 64, dec + p * 64 * NV, NV);
         nb_record_decode(&k->layout, page, 1, 0, 64, dec + p * 64 * NV + N0, NV);
     }
@@ -273,9 +271,7 @@ static void test_measure(void **state)
             const nb_record_opts o = { .type = records[r].type,
                                        .mode = records[r].mode,
                                        .rope = records[r].rope,
-                                       .is_mla = true,
-                                       .dim = { N0, ROPE },
-                                       .n_vec = { 1, 1 } };
+                                       NB_SEGS_MLA(N0, ROPE) };
             c[n] = (calib_candidate){ .t = { parts, (calib_scaling)(r % CALIB_SCALINGS) } };
             assert_int_equal(nb_record_init(&c[n].layout, &o, NULL), NB_OK);
             c[n].loss = nb_arena_array(&a, NQ + 2, sizeof(double));

@@ -82,9 +82,9 @@ static void test_read(void **state)
     assert_true(conf.fp8 && conf.max_pos == 262144 && !note);
     assert_int_equal(nb_capacity_read_config("kimi-k2", &conf, &note, &err), NB_OK);
     assert_null(note);
-    assert_true(conf.fp8 && conf.n_head == 64);
+    assert_true(conf.fp8 && conf.attn[0].n_head == 64);
     assert_int_equal(nb_capacity_read_config("deepseek-r1", &conf, NULL, &err), NB_OK);
-    assert_true(conf.n_head == 128 && conf.max_pos == 163840);
+    assert_true(conf.attn[0].n_head == 128 && conf.max_pos == 163840);
 }
 
 static void check_unknown(const char *name, const char *part)

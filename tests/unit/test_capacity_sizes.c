@@ -401,7 +401,7 @@ static void check_engine(const engine_case *c, const nb_engine *e)
     equal(c->model, "parameters", i.n_param, sizes.n_param);
     /* the pool is there, to its last byte */
     unsigned char last = 1;
-    nb_engine_read(e, &last, e->kv + e->kv_bytes - 1, 1);
+    e->device.kind->read((nb_device *)&e->device, &last, e->kv + e->kv_bytes - 1, 1);
     assert_int_equal(last, 0);
 }
 

@@ -5,7 +5,6 @@
 #include <math.h>
 
 #include "engine/engine_internal.h"
-#include "model/forward_internal.h"
 
 enum {
     N_SEQ = 8, /* the first N_FIRST begin alike, the others have another beginning in common */
@@ -21,11 +20,10 @@ enum {
 typedef struct bed {
     nb_engine *e; /* for its model and records */
     nb_dev *dev;
-    nb_forward *f;
-    nb_kv_view kv; /* without blocks and tail */
+    nb_rank *r;
+    nb_kv_pool kv;
     uint32_t block[N_SEQ][MAX_PAGE];
-    float *tail[N_SEQ];
-    size_t tail_bytes, n_vocab;
+    size_t n_vocab;
 } bed;
 
 static size_t length_of(size_t i)
@@ -44,20 +42,21 @@ static void make_bed(bed *b, const char *dir, const char *type, size_t n_thread)
                                              .max_model_len = MAX_PAGE * 64 });
     const nb_model_config *c = &b->e->model.c;
     assert_int_equal(nb_dev_create_host(n_thread, &b->dev, NULL), NB_OK);
-    const nb_forward_options fo = { .model = &b->e->model,
-                                    .dev = b->dev,
-                                    .record = b->e->record,
-                                    .n_sink = b->e->n_sink,
-                                    .caps = nb_forward_plan(b->e->forward)->caps,
-                                    .max_tok = N_LONG };
-    assert_int_equal(nb_forward_create(&fo, &b->f, NULL), NB_OK);
+    const nb_rank_options fo = { .model = &b->e->model,
+                                 .dev = b->dev,
+                                 .record = b->e->record,
+                                 .n_sink = b->e->n_sink,
+                                 .caps = nb_rank_plan(b->e->rank)->caps,
+                                 .max_tok = N_LONG,
+                                 .max_seq = N_SEQ };
+    assert_int_equal(nb_rank_create(&fo, &b->r, NULL), NB_OK);
     b->n_vocab = c->n_vocab;
-    b->kv = nb_engine_view(b->e, NULL, MAX_PAGE, 0);
-    b->kv.pool = nb_dev_alloc(b->dev, N_BLOCK * b->e->block_bytes);
+    b->kv = nb_engine_pool(b->e);
+    b->kv.page = nb_dev_alloc(b->dev, N_BLOCK * b->e->block_bytes);
     b->kv.sink = nb_dev_alloc(b->dev, N_BLOCK * b->kv.sink_block * sizeof *b->kv.sink + 1);
-    b->tail_bytes = c->n_layer * 64 * b->e->record[0].n_values * sizeof **b->tail;
+    b->kv.tail = calloc(N_SEQ, b->kv.tail_floats * sizeof *b->kv.tail);
+    (void)nb_rank_set_pool(b->r, &b->kv);
     for (size_t i = 0; i < N_SEQ; i++) {
-        b->tail[i] = calloc(1, b->tail_bytes);
         for (uint32_t p = 0; p < MAX_PAGE; p++) /* whole pages of a beginning are common */
             b->block[i][p] = p < length_of(i) / 64
                                  ? (i < N_FIRST ? p : 4 + p)
@@ -67,26 +66,29 @@ static void make_bed(bed *b, const char *dir, const char *type, size_t n_thread)
 
 static void drop_bed(bed *b)
 {
-    for (size_t i = 0; i < N_SEQ; i++) free(b->tail[i]);
-    nb_dev_free(b->dev, b->kv.pool, N_BLOCK * b->e->block_bytes);
+    free(b->kv.tail);
+    nb_dev_free(b->dev, b->kv.page, N_BLOCK * b->e->block_bytes);
     nb_dev_free(b->dev, b->kv.sink, N_BLOCK * b->kv.sink_block * sizeof *b->kv.sink + 1);
-    nb_forward_destroy(b->f);
+    nb_rank_destroy(b->r);
     nb_dev_destroy(b->dev);
     nb_engine_destroy(b->e);
 }
 
 static nb_chunk chunk_of(bed *b, size_t i, const uint32_t *id, size_t n, size_t pos)
 {
-    nb_chunk c = { .kv = b->kv, .tok = id, .n_tok = n, .pos0 = pos, .absorbed = n == 1 };
-    c.kv.block = b->block[i];
-    c.kv.tail = b->tail[i];
-    return c;
+    return (nb_chunk){ .block = b->block[i],
+                       .n_block = MAX_PAGE,
+                       .slot = i,
+                       .tok = id,
+                       .n_tok = n,
+                       .pos0 = pos,
+                       .absorbed = n == 1 };
 }
 
 static void run(bed *b, const nb_chunk *c, size_t n)
 {
     nb_error err = { 0 };
-    if (nb_forward_step(b->f, c, n, NULL, &err) != NB_OK) fail_msg("%s", err.msg);
+    if (nb_rank_step(b->r, c, n, NULL, &err) != NB_OK) fail_msg("%s", err.msg);
 }
 
 /* The beginnings, computed once each; all who share one get its open rows. */
@@ -98,7 +100,8 @@ static void begin(bed *b)
         const nb_chunk c = chunk_of(b, i, prompt, length_of(i), 0);
         run(b, &c, 1);
         for (size_t k = i + 1; k < (i == 0 ? N_FIRST : N_SEQ); k++)
-            memcpy(b->tail[k], b->tail[i], b->tail_bytes);
+            memcpy(b->kv.tail + k * b->kv.tail_floats, b->kv.tail + i * b->kv.tail_floats,
+                   b->kv.tail_floats * sizeof *b->kv.tail);
     }
 }
 
@@ -115,7 +118,7 @@ static void generate(bed *b, size_t i0, size_t i1, float *out)
             place[i - i0] = i - i0;
         }
         run(b, c, i1 - i0);
-        nb_forward_logits(b->f, place, i1 - i0, out + (t * N_SEQ + i0) * b->n_vocab, NULL);
+        nb_rank_logits(b->r, place, i1 - i0, out + (t * N_SEQ + i0) * b->n_vocab, NULL);
     }
 }
 
@@ -169,19 +172,19 @@ static void test_read_once(void **state)
     begin(&b);
     const size_t n_layer = b.e->model.c.n_layer;
     float *out = calloc(N_STEP * N_SEQ * b.n_vocab, sizeof *out);
-    uint64_t before = nb_forward_pages_read(b.f);
+    uint64_t before = nb_rank_count(b.r).page_reads;
     generate(&b, 0, N_SEQ, out);
     /* 4 pages and 2, once per step and layer; when the first have filled a page, it is theirs */
     const size_t later = N_STEP - (320 - N_LONG);
-    assert_int_equal(nb_forward_pages_read(b.f) - before,
+    assert_int_equal(nb_rank_count(b.r).page_reads - before,
                      n_layer * (N_STEP * (4 + 2) + later * N_FIRST));
     drop_bed(&b);
     make_bed(&b, "tests/parity/v3_geom", "nvfp4", 1);
     begin(&b);
-    before = nb_forward_pages_read(b.f);
+    before = nb_rank_count(b.r).page_reads;
     generate(&b, 0, 1, out);
     generate(&b, 1, 2, out);
-    assert_int_equal(nb_forward_pages_read(b.f) - before, n_layer * 2 * (N_STEP * 4 + later));
+    assert_int_equal(nb_rank_count(b.r).page_reads - before, n_layer * 2 * (N_STEP * 4 + later));
     drop_bed(&b);
     free(out);
 }

@@ -18,6 +18,7 @@ static const char prints_any[] = CALLS "{{ c.function.name ~ ' ' ~ c.function.ar
 typedef struct run_opts {
     nb_chat_args args;
     const char *special;
+    bool refuse_unseen;
 } run_opts;
 
 static nb_status run(const char *source, const char *request, run_opts o, nb_buf *out, nb_error *err)
@@ -30,7 +31,8 @@ static nb_status run(const char *source, const char *request, run_opts o, nb_buf
     if (!req) fail_msg("%s: %s", request, je.text);
     json_t *before = json_deep_copy(req);
     json_t *special = o.special ? json_loads(o.special, 0, NULL) : NULL;
-    const nb_chat_input in = { .request = req, .special_tokens = special, .args = o.args };
+    const nb_chat_input in = { .request = req, .special_tokens = special, .args = o.args,
+                               .refuse_unseen = o.refuse_unseen };
     const nb_status st = nb_chat_render(t, &in, out, err);
     assert_true(json_equal(req, before)); /* borrowed, not modified */
     json_decref(before);
@@ -228,12 +230,44 @@ static void test_template_text(void **state)
     json_decref(odd);
 }
 
+/* What a template leaves out in silence: refused where the caller wants it. */
+static void test_unseen(void **state)
+{
+    static const char some[] = "{% for m in messages %}{% if m.role == 'user' %}{{ m.content }};{% endif %}"
+                               "{% endfor %}";
+    static const char all[] = "{% for m in messages %}{{ m.role }}:{{ m.content | trim }};{% endfor %}";
+    static const char developer[] =
+        "{\"messages\": [{\"role\": \"developer\", \"content\": \" Be kind. \"}, "
+        "{\"role\": \"user\", \"content\": \"hi\"}]}";
+    static const char parts[] =
+        "{\"messages\": [{\"role\": \"user\", \"content\": \"hi\"}, {\"role\": \"tool\", "
+        "\"content\": [{\"type\": \"text\", \"text\": \"20 degrees\"}]}]}";
+    static const char calls[] =
+        "{\"messages\": [{\"role\": \"user\", \"content\": \"hi\", \"tool_calls\": "
+        "[{\"function\": {\"name\": \"f\", \"arguments\": \"{}\"}}]}]}";
+    static const char empty[] = "{\"messages\": [{\"role\": \"developer\", \"content\": \"\"}, "
+                                "{\"role\": \"user\", \"content\": \"hi\", \"tool_calls\": []}]}";
+    const run_opts strict = { .refuse_unseen = true };
+    (void)state;
+    expect(some, developer, dflt, "hi;");
+    expect(some, parts, dflt, "hi;");
+    expect(some, calls, dflt, "hi;");
+    expect_error(some, developer, strict, NB_ERR_ARG, "messages[0].role: the chat template does not show");
+    expect_error(some, developer, strict, NB_ERR_ARG, "use \"system\"");
+    expect_error(some, parts, strict, NB_ERR_ARG, "messages[1].role: the chat template does not show");
+    expect_error(some, calls, strict, NB_ERR_ARG, "messages[0].tool_calls");
+    expect(some, empty, strict, "hi;");
+    expect(all, developer, strict, "developer:Be kind.;user:hi;");
+    expect(all, parts, strict, "user:hi;tool:20 degrees;");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_variables), cmocka_unit_test(test_content),
         cmocka_unit_test(test_wrong_requests), cmocka_unit_test(test_arguments),
         cmocka_unit_test(test_continue), cmocka_unit_test(test_template_text),
+        cmocka_unit_test(test_unseen),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -118,7 +118,7 @@ static double record_bytes(nb_kv_type type)
     nb_record_opts o;
     nb_record r;
     nb_error e;
-    nb_model_record_opts(&conf, type, NB_KV_4OVER6, NB_ROPE_FP8, &o);
+    nb_model_record_opts(&conf.attn[0], type, NB_KV_4OVER6, NB_ROPE_FP8, &o);
     if (nb_record_init(&r, &o, &e) != NB_OK) fail_msg("%s", e.msg);
     return nb_record_bytes_per_tok(&r);
 }
@@ -132,7 +132,7 @@ static void test_published(void **state)
         read_named(p->file);
         assert_string_equal(conf.family, p->family);
         if (conf.notes[0]) fail_msg("%s: published fields are unknown: %s", p->file, conf.notes);
-        near(p->file, (double)conf.softmax_scale, p->softmax_scale, 1e-6);
+        near(p->file, (double)conf.attn[0].softmax_scale, p->softmax_scale, 1e-6);
         nb_model_config_size(&conf, &s);
         const double table = (double)conf.n_vocab * (double)conf.hidden;
         /* the tables round to 4 or 5 digits */
@@ -175,16 +175,17 @@ static void test_exact_counts(void **state)
 static void check_ramp(const char *name, double theta, double factor, int low, int high)
 {
     read_named(name);
-    assert_int_equal(conf.rope.dim, 64);
-    assert_true(conf.rope.interleaved);
-    near(name, (double)conf.rope.factor, 1, 1e-6);
-    assert_int_equal(conf.rope.switch_tok, 0);
+    assert_int_equal(conf.attn[0].rope.dim, 64);
+    assert_true(conf.attn[0].rope.interleaved);
+    near(name, (double)conf.attn[0].rope.factor, 1, 1e-6);
+    assert_int_equal(conf.attn[0].rope.switch_tok, 0);
     for (int j = 0; j < 32; j++) {
         const double base = pow(theta, -j / 32.0);
         const double ramp = j <= low ? 0 : j >= high ? 1 : (double)(j - low) / (high - low);
         char what[80];
         (void)snprintf(what, sizeof what, "%s: frequency %d", name, j);
-        near(what, (double)conf.rope.inv_freq[j], base * (1 - ramp) + base / factor * ramp, 1e-6);
+        near(what, (double)conf.attn[0].rope.inv_freq[j], base * (1 - ramp) + base / factor * ramp,
+             1e-6);
     }
 }
 
@@ -206,7 +207,7 @@ static void test_rope(void **state)
     assert_int_equal(read_json(j, &e), NB_ERR_UNSUPPORTED); /* its experts are INT4 */
     (void)json_object_del(j, "quantization_config");
     assert_int_equal(read_json(j, &e), NB_OK);
-    near("K2 Thinking", (double)conf.softmax_scale, 0.14467963, 1e-6);
+    near("K2 Thinking", (double)conf.attn[0].softmax_scale, 0.14467963, 1e-6);
     assert_true(!conf.fp8);
     json_decref(j);
 
@@ -215,50 +216,51 @@ static void test_rope(void **state)
     patch(j, "rope_scaling.long_factor", LONG_FACTORS);
     assert_int_equal(read_json(j, &e), NB_OK);
     json_decref(j);
-    assert_int_equal(conf.rope.dim, 32);
-    assert_true(!conf.rope.interleaved);
-    assert_int_equal(conf.rope.switch_tok, 32768);
-    near("longrope factor", (double)conf.rope.factor, 1, 0);
+    assert_int_equal(conf.attn[0].rope.dim, 32);
+    assert_true(!conf.attn[0].rope.interleaved);
+    assert_int_equal(conf.attn[0].rope.switch_tok, 32768);
+    near("longrope factor", (double)conf.attn[0].rope.factor, 1, 0);
     for (int k = 0; k < 16; k++) {
         const double base = pow(1e4, -2 * k / 32.0), factor = 1 + 0.05 * k;
-        near("short", (double)conf.rope.inv_freq[k], base / factor, 1e-6);
-        near("long", (double)conf.rope.inv_freq_long[k], base / (2 * factor), 1e-6);
+        near("short", (double)conf.attn[0].rope.inv_freq[k], base / factor, 1e-6);
+        near("long", (double)conf.attn[0].rope.inv_freq_long[k], base / (2 * factor), 1e-6);
     }
     j = load("minicpm3-4b"); /* four times the original length */
     patch(j, "rope_scaling.original_max_position_embeddings", "8192");
     assert_int_equal(read_json(j, &e), NB_OK);
-    near("longrope factor", (double)conf.rope.factor, sqrt(1 + log(4) / log(8192)), 1e-6);
+    near("longrope factor", (double)conf.attn[0].rope.factor, sqrt(1 + log(4) / log(8192)), 1e-6);
     json_decref(j);
 
     read_named("llama-3.1-8b"); /* llama3: three bands */
-    assert_int_equal(conf.rope.dim, 128);
+    assert_int_equal(conf.attn[0].rope.dim, 128);
     for (int k = 0; k < 64; k++) {
         const double f = pow(5e5, -2 * k / 128.0), wave = 2 * 3.141592653589793 / f;
         const double s = (8192 / wave - 1) / 3;
-        near("llama3", (double)conf.rope.inv_freq[k],
+        near("llama3", (double)conf.attn[0].rope.inv_freq[k],
              wave < 2048   ? f
              : wave > 8192 ? f / 8
                            : (1 - s) * f / 8 + s * f,
              1e-6);
     }
     read_named("qwen3-8b");
-    near("qwen3", (double)conf.rope.inv_freq[1], pow(1e6, -2 / 128.0), 1e-6);
-    assert_true(!conf.rope.interleaved);
+    near("qwen3", (double)conf.attn[0].rope.inv_freq[1], pow(1e6, -2 / 128.0), 1e-6);
+    assert_true(!conf.attn[0].rope.interleaved);
 }
 
 static void test_fields(void **state)
 {
     (void)state;
     read_named("deepseek-v2-lite");
-    assert_true(conf.attn == NB_ATTN_MLA && conf.q_lora == 0 && conf.kv_lora == 512);
-    assert_true(conf.d_nope == 128 && conf.d_rope == 64 && conf.d_v == 128);
+    assert_true(conf.attn[0].kind == NB_ATTN_MLA && conf.attn[0].q_lora == 0 &&
+                conf.attn[0].kv_lora == 512);
+    assert_true(conf.attn[0].d_nope == 128 && conf.attn[0].d_rope == 64 && conf.attn[0].d_v == 128);
     assert_true(conf.dense[0] && !conf.dense[1] && !conf.dense[26]);
     assert_true(conf.n_expert == 64 && conf.top_k == 6 && conf.n_shared == 2 &&
                 conf.moe_inter == 1408);
     assert_true(!conf.sigmoid && !conf.normalise && !conf.router_bias && conf.n_group == 1);
     assert_true(conf.n_eos == 1 && conf.eos[0] == 100001);
     read_named("deepseek-v2");
-    assert_true(conf.q_lora == 1536 && conf.n_group == 8 && conf.topk_group == 3 &&
+    assert_true(conf.attn[0].q_lora == 1536 && conf.n_group == 8 && conf.topk_group == 3 &&
                 conf.group_top == 1);
     near("V2 factor", (double)conf.routed_factor, 16, 0);
     assert_true(!conf.normalise);
@@ -269,24 +271,28 @@ static void test_fields(void **state)
     assert_true(conf.max_pos == 163840 && !conf.tied);
     near("V3 factor", (double)conf.routed_factor, 2.5, 0);
     read_named("glm-4.7-flash");
-    assert_true(conf.d_nope == 192 && conf.d_v == 256 && conf.q_lora == 768);
+    assert_true(conf.attn[0].d_nope == 192 && conf.attn[0].d_v == 256 &&
+                conf.attn[0].q_lora == 768);
     assert_true(conf.n_eos == 3 && conf.eos[0] == 154820 && conf.eos[2] == 154829);
     assert_true(conf.dense[0] && !conf.dense[1] && conf.n_layer == 47);
     near("eps", (double)conf.eps, 1e-5, 1e-6);
-    near("eps of latents", (double)conf.eps_lora, 1e-6, 1e-6);
+    near("eps of latents", (double)conf.attn[0].eps_lora, 1e-6, 1e-6);
     read_named("minicpm3-4b");
-    assert_true(conf.tied && conf.d_v == 64 && conf.dense[61] && conf.n_expert == 0);
+    assert_true(conf.tied && conf.attn[0].d_v == 64 && conf.dense[61] && conf.n_expert == 0);
     near("scale_emb", (double)conf.embed_factor, 12, 0);
     near("scale_depth", (double)conf.branch_factor, 1.4 / sqrt(62), 1e-6);
     near("dim_model_base", (double)conf.logit_factor, 0.1, 1e-6);
     read_named("qwen2.5-0.5b");
-    assert_true(conf.attn == NB_ATTN_GQA && conf.q_bias && conf.kv_bias && !conf.o_bias &&
-                conf.tied);
-    assert_true(conf.n_kv_head == 2 && conf.head_dim == 64 && !conf.qk_norm);
+    assert_true(conf.attn[0].kind == NB_ATTN_GQA && conf.attn[0].q_bias && conf.attn[0].kv_bias &&
+                !conf.attn[0].o_bias && conf.tied);
+    assert_true(conf.attn[0].n_kv_head == 2 && conf.attn[0].head_dim == 64 &&
+                !conf.attn[0].qk_norm);
     read_named("qwen3-0.6b");
-    assert_true(conf.qk_norm && !conf.q_bias && conf.head_dim == 128 && conf.n_head == 16);
+    assert_true(conf.attn[0].qk_norm && !conf.attn[0].q_bias && conf.attn[0].head_dim == 128 &&
+                conf.attn[0].n_head == 16);
     read_named("llama-3.2-1b");
-    assert_true(conf.head_dim == 64 && conf.n_kv_head == 8 && !conf.qk_norm && conf.tied);
+    assert_true(conf.attn[0].head_dim == 64 && conf.attn[0].n_kv_head == 8 &&
+                !conf.attn[0].qk_norm && conf.tied);
 }
 
 /* Spellings that mean the same, and keys that are absent or null. */
@@ -358,7 +364,7 @@ static void test_spellings(void **state)
         case TYPE_F16: assert_string_equal(conf.dtype, "float16"); break;
         case TYPE_F32: assert_string_equal(conf.dtype, "float32"); break;
         case ROPE_64_DEFAULT:
-            near("theta", (double)conf.rope.inv_freq[16], pow(5e4, -0.5), 1e-6);
+            near("theta", (double)conf.attn[0].rope.inv_freq[16], pow(5e4, -0.5), 1e-6);
             break;
         }
     }

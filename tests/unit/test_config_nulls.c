@@ -47,20 +47,20 @@ static void nulls(void **state)
 {
     (void)state;
     reads("qwen2", ",\"num_key_value_heads\":null");
-    assert_int_equal(c.n_kv_head, 4);
+    assert_int_equal(c.attn[0].n_kv_head, 4);
     refuses("qwen2", "", "num_key_value_heads 32"); /* absent: the class default */
     reads("deepseek_v3", ",\"n_routed_experts\":null");
     for (size_t i = 0; i < 4; i++) assert_true(c.dense[i]);
     reads("deepseek_v3", ",\"n_shared_experts\":null,\"n_group\":null,\"topk_group\":null");
     assert_true(c.n_shared == 0 && c.n_group == 1 && c.topk_group == 1 && c.n_expert == 256);
     reads("deepseek_v3", "");
-    assert_true(c.n_shared == 1 && c.n_group == 8 && c.topk_group == 4 && c.q_lora == 1536);
+    assert_true(c.n_shared == 1 && c.n_group == 8 && c.topk_group == 4 && c.attn[0].q_lora == 1536);
     reads("deepseek_v3", ",\"q_lora_rank\":null,\"first_k_dense_replace\":5000");
-    assert_true(c.q_lora == 0 && c.dense[3]);
+    assert_true(c.attn[0].q_lora == 0 && c.dense[3]);
     reads("minicpm3", ",\"scale_depth\":null,\"dim_model_base\":null");
     assert_true(c.branch_factor == 1.0f && c.logit_factor == 1.0f);
     reads("glm4_moe_lite", ",\"head_dim\":8,\"qk_rope_head_dim\":16");
-    assert_int_equal(c.d_rope, 8);
+    assert_int_equal(c.attn[0].d_rope, 8);
 }
 
 static void ropes(void **state)

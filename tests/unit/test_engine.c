@@ -79,6 +79,7 @@ typedef struct progress {
 static void on_progress(void *ctx, const char *label, uint64_t done, uint64_t total)
 {
     progress *p = ctx;
+    if (done == 0) p->done = 0; /* a phase begins */
     p->n_bad += !label || !*label || done > total || done < p->done;
     p->done = done;
     p->total = total;

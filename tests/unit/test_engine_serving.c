@@ -712,19 +712,19 @@ static void test_failed_engine(void **state)
     let_go(j[0]);
     for (size_t i = 0; i < 3; i++) {
         wait_done(j[i]);
-        assert_int_equal(j[i]->st, NB_ERR_INTERNAL);
+        assert_int_equal(j[i]->st, NB_ERR_FAILED);
         assert_non_null(strstr(j[i]->error, "made by a test"));
         assert_int_equal(j[i]->bad_order, 0);
         free_job(j[i]);
     }
-    assert_int_equal(nb_engine_health(e, &err), NB_ERR_INTERNAL);
-    check_line(&err, NB_ERR_INTERNAL, "made by a test");
+    assert_int_equal(nb_engine_health(e, &err), NB_ERR_FAILED);
+    check_line(&err, NB_ERR_FAILED, "made by a test");
     job *late = new_job(e);
     const nb_request rq = request_of(late, id, 20, &s);
-    assert_int_equal(nb_engine_submit(e, &rq, &late->id, &err), NB_ERR_CAPACITY);
-    check_line(&err, NB_ERR_CAPACITY, "made by a test");
+    assert_int_equal(nb_engine_submit(e, &rq, &late->id, &err), NB_ERR_FAILED);
+    check_line(&err, NB_ERR_FAILED, "made by a test");
     nb_result r;
-    assert_int_equal(nb_generate(e, &rq, &r, &err), NB_ERR_CAPACITY);
+    assert_int_equal(nb_generate(e, &rq, &r, &err), NB_ERR_FAILED);
     assert_int_equal(late->n_done, 0);
     free_job(late);
     check_idle(e); /* calls are still answered */
@@ -826,7 +826,7 @@ typedef struct progress {
 static void kv_progress(void *ctx, const char *label, uint64_t done, uint64_t total)
 {
     progress *p = ctx;
-    if (strcmp(label, "KV cache") != 0) return;
+    if (strcmp(label, "allocating the KV cache") != 0) return;
     p->n_call++;
     p->n_bad += done > total || done < p->done;
     p->done = done;

@@ -10,10 +10,10 @@
 
 #include <cmocka.h>
 
-#include "eval/attn_math.h"
-#include "eval/attn_run.h"
-#include "eval/stress.h"
 #include "num/bf16.h"
+#include "quality/attn_math.h"
+#include "quality/attn_run.h"
+#include "quality/stress.h"
 
 static const char SMALL[] = "preset=plain,preset=peaky,n_layer=1,n_tok=300,n_head=4,n_query=3,"
                             "latent=64,rope=16,sigma_ch=0.5,rho=0.3";

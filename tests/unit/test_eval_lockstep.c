@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "base/rng.h"
-#include "eval/lockstep.h"
+#include "quality/lockstep.h"
 
 enum { N_VOCAB = 300 };
 

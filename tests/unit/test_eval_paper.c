@@ -1,6 +1,6 @@
 /* test_eval_paper.c - the emulation of the paper's FP4 arithmetic: its pieces value by value, and
  * the order of errors that was measured of it (diffuse, medium and peaky heads of width 128 over
- * 8192 tokens; docs/accuracy.md has the table). */
+ * 8192 tokens). */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,8 +11,8 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
-#include "eval/attn_paper.h"
-#include "eval/attn_thrift.h"
+#include "quality/attn_paper.h"
+#include "quality/attn_thrift.h"
 
 enum { N = 8192, D = 128, N_QUERY = 8 };
 

@@ -14,7 +14,7 @@
 
 #include "base/rng.h"
 #include "base/status.h"
-#include "eval/stats.h"
+#include "quality/stats.h"
 
 static void near(double got, double want, double tol)
 {

@@ -9,8 +9,8 @@
 
 #include <cmocka.h>
 
-#include "eval/attn_math.h"
-#include "eval/stress.h"
+#include "quality/attn_math.h"
+#include "quality/stress.h"
 
 static nb_stress_opts opts_of(const char *list)
 {

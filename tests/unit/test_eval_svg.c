@@ -14,7 +14,7 @@
 
 #include "base/rng.h"
 #include "base/utf8.h"
-#include "eval/svg.h"
+#include "report/svg.h"
 
 /* ---- a checker of well-formedness ------------------------------------------ */
 

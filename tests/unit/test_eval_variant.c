@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "eval/variant.h"
+#include "quality/variant.h"
 
 static nb_arena arena;
 static nb_error err;

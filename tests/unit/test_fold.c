@@ -147,7 +147,7 @@ static nb_engine *folded_engine(const char *model, const char *kv, const char *m
                                                      .n_thread = 1 });
     nb_error err = { 0 };
     for (size_t i = 0; use && i < e->model.c.n_layer; i++) {
-        make_fold(&r, e->model.c.kv_lora, e->model.layer[i].kv_a_norm, use, 100 * i + use);
+        make_fold(&r, e->model.c.attn[0].kv_lora, e->model.layer[i].kv_a_norm, use, 100 * i + use);
         if (nb_fold_layer(&e->model, i, &r.f, &err) != NB_OK) fail_msg("%s", err.msg);
     }
     return e;
@@ -357,14 +357,15 @@ static void make_small(small *s, nb_wtype type, uint64_t seed)
     for (size_t i = 0; i < LORA + ROPE; i++) s->kv_a_b[i] = (float)i;
     for (size_t i = 0; i < HIDDEN; i++) s->o_b[i] = (float)i;
     s->scale[0] = 0.3f;
-    s->m.c = (nb_model_config){ .attn = NB_ATTN_MLA,
-                                .hidden = HIDDEN,
+    s->m.c = (nb_model_config){ .hidden = HIDDEN,
                                 .n_layer = 1,
-                                .n_head = HEADS,
-                                .kv_lora = LORA,
-                                .d_rope = ROPE,
-                                .d_nope = NOPE,
-                                .d_v = VALUE };
+                                .n_attn = 1,
+                                .attn = { { .kind = NB_ATTN_MLA,
+                                            .n_head = HEADS,
+                                            .kv_lora = LORA,
+                                            .d_rope = ROPE,
+                                            .d_nope = NOPE,
+                                            .d_v = VALUE } } };
     s->l.kv_a = matrix(s, type, s->a8, s->a16, s->a32, LORA + ROPE, HIDDEN);
     s->l.kv_b = matrix(s, type, s->b8, s->b16, s->b32, HEADS * (NOPE + VALUE), LORA);
     s->l.o = matrix(s, type, s->o8, s->o16, s->o32, HIDDEN, HEADS * VALUE);
@@ -519,9 +520,9 @@ static void test_refuses(void **state)
     check_line(&err, (nb_fold_layer(&s.m, 0, &(nb_fold){ .mean = mean, .scale_log2 = k }, &err)),
                "not finite");
     assert_memory_equal(&s.l, &before, sizeof before); /* nothing was changed */
-    s.m.c.attn = NB_ATTN_GQA;
+    s.m.c.attn[0].kind = NB_ATTN_GQA;
     check_line(&err, (nb_fold_layer(&s.m, 0, &(nb_fold){ .hadamard = 8 }, &err)), "MLA");
-    s.m.c.attn = NB_ATTN_MLA;
+    s.m.c.attn[0].kind = NB_ATTN_MLA;
     assert_int_equal(nb_fold_layer(&s.m, 0, &(nb_fold){ .hadamard = 8 }, &err), NB_OK);
     check_line(&err, (nb_fold_layer(&s.m, 0, &(nb_fold){ .hadamard = 8 }, &err)), "already");
     nb_arena_deinit(&s.m.arena);
@@ -573,7 +574,7 @@ static void test_hash(void **state)
     flip(&e->model, 1, offsetof(nb_layer, kv_b), 1234);
     flip(&e->model, 1, offsetof(nb_layer, o), 0); /* sampled */
     nb_model_config *c = &e->model.c;
-    size_t *const dims[] = { &c->n_vocab, &c->top_k, &c->q_lora, &c->max_pos };
+    size_t *const dims[] = { &c->n_vocab, &c->top_k, &c->attn[0].q_lora, &c->max_pos };
     for (size_t i = 0; i < NB_COUNT(dims); i++) {
         const size_t old = *dims[i];
         *dims[i] = old - 1;
@@ -581,7 +582,7 @@ static void test_hash(void **state)
         assert_int_equal(strcmp(first, again) != 0, i < 3); /* a limit is no part of the model */
         *dims[i] = old;
     }
-    c->eps_lora *= 2;
+    c->attn[0].eps_lora *= 2;
     hash_of(&e->model, again);
     assert_string_not_equal(first, again);
     nb_engine_destroy(e);

@@ -319,7 +319,7 @@ static void test_a_model_that_a_gpu_has_no_kernel_for(void **state)
 static void break_device(nb_engine *e, void *ctx)
 {
     (void)ctx;
-    (void)nb_gpu_api(e->gpu)->graph_end(nb_gpu_handle(e->gpu)); /* there was no begin */
+    (void)nb_gpu_api(e->device.gpu)->graph_end(nb_gpu_handle(e->device.gpu)); /* there was no begin */
 }
 
 static void test_a_device_that_fails(void **state)
@@ -336,7 +336,7 @@ static void test_a_device_that_fails(void **state)
     assert_int_equal(nb_engine_health(e, &err), NB_OK);
     assert_int_equal(nb_engine_call(e, break_device, NULL), NB_OK);
     gen_reset(&one);
-    assert_int_equal(try_run(e, prompt, N_PROMPT, &s, &one, &err), NB_ERR_INTERNAL);
+    assert_int_equal(try_run(e, prompt, N_PROMPT, &s, &one, &err), NB_ERR_FAILED);
     assert_true(err.msg[0]);
     assert_int_not_equal(nb_engine_health(e, &err), NB_OK);
     nb_engine_destroy(e);

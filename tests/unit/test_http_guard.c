@@ -40,7 +40,7 @@ static void test_keys(void **state)
     }
     for (size_t i = 0; i < NB_COUNT(good); i++) {
         (void)snprintf(text, sizeof text, "GET /info HTTP/1.1%s" END, good[i]);
-        expect(ask(&s, text), 200, "key=1");
+        expect(ask(&s, text), 200, "route=/info");
     }
     expect(ask(&s, "GET /open HTTP/1.1" END), 200, "hello");
     expect(ask(&s, "HEAD /open HTTP/1.1" END), 200, NULL);
@@ -52,6 +52,35 @@ static void test_keys(void **state)
            200, "x");
     /* Without a key the body is not waited for. */
     expect(ask(&s, "POST /echo HTTP/1.1\r\nContent-Length: 10000000" END), 401, NULL);
+    stop(&s);
+}
+
+/* Where a request comes from, as far as its Host and the headers of proxies tell. */
+static void test_local(void **state)
+{
+    static const char *const here[] = { "localhost", "LOCALHOST:80", "127.0.0.1:8000", "127.1.2.3",
+                                        "[::1]:1",   "a.localhost",  "localhost." };
+    static const char *const elsewhere[] = { "10.0.0.1", "127.0.0.1.x", "box", "[::2]", "127.a" };
+    static const char *const proxies[] = { "Forwarded: for=1.2.3.4", "X-Forwarded-For: 1.2.3.4",
+                                           "x-forwarded-proto: https", "X-Real-IP:", "Via: 1.1 x" };
+    (void)state;
+    char text[200];
+    server s = { .o = { .host = "127.0.0.1" } };
+    start(&s);
+    for (size_t i = 0; i < NB_COUNT(here); i++) {
+        (void)snprintf(text, sizeof text, "GET /info HTTP/1.1\r\nHost: %s" CLOSE, here[i]);
+        expect(ask(&s, text), 200, "local=1");
+    }
+    for (size_t i = 0; i < NB_COUNT(elsewhere); i++) {
+        (void)snprintf(text, sizeof text, "GET /info HTTP/1.1\r\nHost: %s" CLOSE, elsewhere[i]);
+        const char *a = ask(&s, text);
+        if (status_of(a) != 403) expect(a, 200, "local=0"); /* a name that no local host has */
+    }
+    for (size_t i = 0; i < NB_COUNT(proxies); i++) {
+        (void)snprintf(text, sizeof text, "GET /info HTTP/1.1\r\n%s" END, proxies[i]);
+        expect(ask(&s, text), 200, "local=0");
+    }
+    expect(ask(&s, "GET /info HTTP/1.0\r\n\r\n"), 200, "local=0"); /* no Host at all */
     stop(&s);
 }
 
@@ -205,10 +234,10 @@ static void test_own_error_body(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_keys),           cmocka_unit_test(test_bad_keys),
-        cmocka_unit_test(test_cors),           cmocka_unit_test(test_cors_all),
-        cmocka_unit_test(test_browsers),       cmocka_unit_test(test_all_addresses),
-        cmocka_unit_test(test_own_error_body),
+        cmocka_unit_test(test_keys),          cmocka_unit_test(test_local),
+        cmocka_unit_test(test_bad_keys),      cmocka_unit_test(test_cors),
+        cmocka_unit_test(test_cors_all),      cmocka_unit_test(test_browsers),
+        cmocka_unit_test(test_all_addresses), cmocka_unit_test(test_own_error_body),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -103,7 +103,12 @@ static void test_unix_socket(void **state)
         const int fd = socket(AF_UNIX, SOCK_STREAM, 0);
         assert_int_equal(connect(fd, (struct sockaddr *)&a, sizeof a), 0);
         nb_buf b = { 0 };
-        say(fd, view("GET /info HTTP/1.1\r\nHost: any.example\r\nConnection: close\r\n\r\n"));
+        say(fd, view("GET /info HTTP/1.1\r\nHost: any.example\r\n\r\n")); /* Host does not matter */
+        assert_true(hear(fd, &b, "q=none\n"));
+        expect(b.p, 200, "peer=unix local=0");
+        nb_buf_deinit(&b);
+        b = (nb_buf){ 0 };
+        say(fd, view("GET /info HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"));
         assert_true(hear(fd, &b, NULL));
         expect(b.p, 200, "peer=unix local=1");
         nb_buf_deinit(&b);
@@ -456,6 +461,30 @@ static void test_too_many(void **state)
     stop(&s);
 }
 
+static size_t unanswered(const server *s)
+{
+    return counts(s).n_unanswered;
+}
+
+/* Far beyond the limit nobody gets an answer: one line says so, and the counter grows. */
+static void test_far_too_many(void **state)
+{
+    enum { N = 450, ANSWERED = 1 + 256 };
+    (void)state;
+    server s = { .o = { .max_connections = 1 } };
+    int fd[N], n = 0;
+    start(&s);
+    while (n < N && (n < ANSWERED || unanswered(&s) < 3)) fd[n++] = dial(&s);
+    assert_true(unanswered(&s) >= 3);
+    wait_for(&s.n_warn, 1);
+    while (n < N) fd[n++] = dial(&s);
+    assert_int_equal(atomic_load(&s.n_warn), 1);
+    for (int i = 0; i < n; i++) assert_int_equal(close(fd[i]), 0);
+    wait_connections(&s, 0);
+    expect(ask(&s, "GET /hello HTTP/1.1" END), 200, "hello\n");
+    stop(&s);
+}
+
 /* Out of descriptors: one line, and served when there are some again. */
 static void test_no_descriptors(void **state)
 {
@@ -504,6 +533,7 @@ int main(void)
         cmocka_unit_test(test_every),
         cmocka_unit_test(test_thousand),
         cmocka_unit_test(test_too_many),
+        cmocka_unit_test(test_far_too_many),
         cmocka_unit_test(test_no_descriptors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

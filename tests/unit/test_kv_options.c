@@ -25,8 +25,8 @@ static void make_calib(calib *k, const char *model)
 {
     nb_engine *e = simple_engine(model, "f32");
     const nb_model_config *c = &e->model.c;
-    const bool mla = c->attn == NB_ATTN_MLA;
-    const size_t n = mla ? c->kv_lora : c->n_kv_head * c->head_dim;
+    const bool mla = c->attn[0].kind == NB_ATTN_MLA;
+    const size_t n = mla ? c->attn[0].kv_lora : c->attn[0].n_kv_head * c->attn[0].head_dim;
     nb_error err = { 0 };
     *k = (calib){ 0 };
     k->c = (nb_kv_calib){
@@ -34,7 +34,7 @@ static void make_calib(calib *k, const char *model)
     };
     (void)snprintf(k->c.family, sizeof k->c.family, "%s", c->family);
     if (nb_model_hash(&e->model, k->c.model_hash, &err) != NB_OK) fail_msg("%s", err.msg);
-    assert_true(n <= MAX_VALUES && c->n_layer <= 8 && c->d_rope / 2 <= MAX_PAIRS);
+    assert_true(n <= MAX_VALUES && c->n_layer <= 8 && c->attn[0].d_rope / 2 <= MAX_PAIRS);
     for (size_t i = 0; i < n; i++) {
         k->mean[i] = (float)((double)(nb_rng_u64(5, i) % 1000) / 500 - 1);
         k->sd[i] = k->amax[i] = 1;
@@ -47,7 +47,7 @@ static void make_calib(calib *k, const char *model)
                                            .sd = k->sd,
                                            .amax = k->amax,
                                            .token_amax = 1,
-                                           .n_pair = mla ? c->d_rope / 2 : 0,
+                                           .n_pair = mla ? c->attn[0].d_rope / 2 : 0,
                                            .pair_max = mla ? k->pair : NULL,
                                            .pair_mean = mla ? k->pair : NULL,
                                            .scale_log2 = mla ? k->scale_log2 : NULL,

@@ -33,7 +33,7 @@ static nb_metrics *make(const char *name)
 static char *text_of(const nb_metrics *m, const nb_engine_stats *st)
 {
     nb_buf b = { 0 };
-    const nb_metrics_gauges g = { .n_connections = 7, .n_exchanges = 3 };
+    const nb_metrics_gauges g = { .n_connections = 7, .n_exchanges = 3, .n_unanswered = 5 };
     assert_int_equal(nb_metrics_write(m, st, &g, &b), NB_OK);
     assert_int_equal(strlen(b.p), b.n_bytes);
     return b.p;
@@ -181,6 +181,7 @@ static void test_names(void **state)
     has(t, "vllm:e2e_request_latency_seconds_count" L " 0");
     has(t, "vllm:num_requests_running" L " 0");
     has(t, "nibble:http_connections" L " 7");
+    has(t, "nibble:http_connections_unanswered_total" L " 5");
     if (access("/proc/self/statm", R_OK) == 0) {
         assert_true(value(t, "process_resident_memory_bytes ") > 100000);
         assert_true(value(t, "process_open_fds ") >= 3);

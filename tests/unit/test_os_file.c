@@ -160,6 +160,20 @@ static void test_paths(void **state)
     assert_true(nb_path_is_other(t.path));
     assert_int_equal(symlink("b.st", at(&t, "link")), 0);
     assert_true(nb_path_is_other(at(&t, "link")));
+    bool found = true;
+    assert_int_equal(nb_path_found(at(&t, "c.st"), &found, &e), NB_OK);
+    assert_false(found);
+    assert_int_equal(nb_path_found(at(&t, "b.st/c"), &found, &e), NB_OK);
+    assert_false(found);
+    assert_int_equal(nb_path_found(at(&t, "link"), &found, &e), NB_OK);
+    assert_true(found);
+    assert_int_equal(symlink("nowhere", at(&t, "dangling")), 0);
+    check_line(&e, nb_path_found(at(&t, "dangling"), &found, &e), "is a link that leads nowhere");
+    assert_false(found);
+    assert_int_equal(symlink(t.path, at(&t, "to_dir")), 0);
+    check_line(&e, nb_path_found(at(&t, "to_dir"), &found, &e),
+               "is a link to a directory, expected");
+    check_line(&e, nb_path_found(t.path, &found, &e), "is a directory, expected a regular file");
     const size_t n_open = n_open_files();
     assert_int_equal(nb_dir_find(t.path, ".st", &b, &n, &e), NB_OK);
     assert_int_equal(n, 3);

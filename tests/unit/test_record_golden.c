@@ -40,14 +40,14 @@ static void make_line(size_t n, char line[LINE_BYTES])
     }
     for (size_t i = 0; i < at; i++) nb_le32_put(vals + 4 * i, nb_f32_bits(out[i]));
     char extra[64] = "";
-    if (r.seg[0].n_outlier || r.seg[1].n_outlier || o->fixed_scale[0] != 0)
+    if (r.seg[0].n_outlier || r.seg[1].n_outlier || o->seg[0].fixed_scale != 0)
         snprintf(extra, sizeof extra, " outliers%zu+%zu fixed%g,%g", r.seg[0].n_outlier,
-                 r.seg[1].n_outlier, (double)o->fixed_scale[0], (double)o->fixed_scale[1]);
-    snprintf(line, LINE_BYTES,
-             "%s mode%d %s%s %zux%zu %zux%zu%s data%u %zu %016" PRIx64 " %016" PRIx64,
-             nb_kv_type_name(o->type), (int)o->mode, o->is_mla ? "mla" : "gqa", rope_name[o->rope],
-             o->n_vec[0], o->dim[0], o->n_vec[1], o->dim[1], extra, kind, r.page_bytes,
-             rd_hash(page, r.page_bytes), rd_hash(vals, 4 * at));
+                 r.seg[1].n_outlier, (double)o->seg[0].fixed_scale, (double)o->seg[1].fixed_scale);
+    snprintf(
+        line, LINE_BYTES, "%s mode%d %s%s %zux%zu %zux%zu%s data%u %zu %016" PRIx64 " %016" PRIx64,
+        nb_kv_type_name(o->type), (int)o->mode, o->seg[0].role == NB_ROLE_LATENT ? "mla" : "gqa",
+        rope_name[o->rope], o->seg[0].n_vec, o->seg[0].dim, o->seg[1].n_vec, o->seg[1].dim, extra,
+        kind, r.page_bytes, rd_hash(page, r.page_bytes), rd_hash(vals, 4 * at));
     rd_free(&p);
     free(page);
     free(vals);

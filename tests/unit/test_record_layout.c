@@ -9,16 +9,12 @@
 
 #include <cmocka.h>
 
+#include "num/traits.h"
 #include "unit/record_data.h"
 
 static nb_record init(nb_kv_type t, bool mla, nb_rope_fmt rope, size_t d0, size_t d1, size_t v)
 {
-    const nb_record_opts o = { .type = t,
-                               .mode = NB_KV_4OVER6,
-                               .is_mla = mla,
-                               .rope = rope,
-                               .dim = { d0, d1 },
-                               .n_vec = { v, v } };
+    const nb_record_opts o = RD_CASE(t, NB_KV_4OVER6, mla, rope, d0, d1, v, v, );
     nb_record r;
     nb_error err = { 0 };
     if (nb_record_init(&r, &o, &err) != NB_OK) fail_msg("%s", err.msg);
@@ -91,8 +87,8 @@ static void outlier_planes(void **state)
     assert_int_equal(r.seg[1].side_off, 22656);
     assert_int_equal(r.seg[1].side_stride, 16);
     assert_true(nb_record_bytes_per_tok(&r) == 370);
-    o.outlier[0] = rd_ends;
-    o.n_outlier[0] = 3;
+    o.seg[0].outlier = rd_ends;
+    o.seg[0].n_outlier = 3;
     assert_int_equal(nb_record_init(&r, &o, NULL), NB_OK);
     assert_int_equal(r.seg[0].side_off, 22656);
     assert_int_equal(r.seg[0].side_stride, 6);
@@ -110,6 +106,55 @@ static void outlier_planes(void **state)
         assert_int_equal(nb_record_init(&r, &o, NULL), NB_OK);
         assert_true(r.seg[0].n_outlier == 0 && r.seg[1].n_outlier == 0);
         assert_int_equal(r.page_bytes, init(whole[i], true, NB_ROPE_FP8, 512, 64, 1).page_bytes);
+    }
+}
+
+/* A record of one to four segments: each has the codes and values that it has alone. */
+static void one_to_four_segments(void **state)
+{
+    static uint8_t alone_page[1 << 16], page[1 << 18];
+    static float alone_out[64 * 128], out[64 * 128];
+    static const nb_seg_opts segs[NB_MAX_SEG] = {
+        { .role = NB_ROLE_LATENT, .dim = 64, .n_vec = 1 },
+        { .role = NB_ROLE_ROPE, .dim = 6, .n_vec = 1 },
+        { .role = NB_ROLE_K, .dim = 33, .n_vec = 3 },
+        { .role = NB_ROLE_V, .dim = 128, .n_vec = 1 },
+    };
+    (void)state;
+    for (int type = 0; type < NB_KV_TYPE_COUNT; type++)
+        for (size_t n = 1; n <= NB_MAX_SEG && !nb_kv_traits[type]->mla_only; n++) {
+            nb_record_opts o = { .type = (nb_kv_type)type, .n_seg = n };
+            nb_record r;
+            memcpy(o.seg, segs, n * sizeof *segs);
+            assert_int_equal(nb_record_init(&r, &o, NULL), NB_OK);
+            assert_true(r.n_seg == n && nb_record_is_mla(&r) == (n >= 2));
+            rd_page p = rd_make(&r, 0, 77);
+            assert_int_equal(rd_encode(&r, page, &p), NB_OK);
+            assert_int_equal(nb_record_check_page(&r, page, NULL), NB_OK);
+            for (size_t s = 0; s < n; s++) {
+                const nb_record_opts one = { .type = (nb_kv_type)type,
+                                             .n_seg = 1,
+                                             .seg[0] = segs[s] };
+                const size_t n_val = nb_seg_values(&r.seg[s]);
+                nb_record a;
+                assert_int_equal(nb_record_init(&a, &one, NULL), NB_OK);
+                assert_int_equal(a.n_values, n_val);
+                assert_int_equal(
+                    nb_record_encode_page(&a, alone_page, rd_row(&r, &p, s, 0), p.stride), NB_OK);
+                assert_memory_equal(page + r.seg[s].code_off, alone_page + a.seg[0].code_off,
+                                    64 * a.seg[0].code_stride);
+                nb_record_decode(&a, alone_page, 0, 0, 64, alone_out, n_val);
+                nb_record_decode(&r, page, s, 0, 64, out, n_val);
+                assert_memory_equal(out, alone_out, 64 * n_val * sizeof *out);
+            }
+            rd_free(&p);
+        }
+    nb_record r;
+    nb_error err = { 0 };
+    for (size_t n = 0; n <= NB_MAX_SEG + 1; n += NB_MAX_SEG + 1) {
+        const nb_record_opts o = { .type = NB_KV_BF16, .n_seg = n };
+        assert_int_equal(nb_record_init(&r, &o, &err), NB_ERR_UNSUPPORTED);
+        if (!strstr(err.msg, "1 to 4")) fail_msg("%s", err.msg);
     }
 }
 
@@ -192,8 +237,7 @@ static void refusals(void **state)
         { RD_CASE(NB_KV_INT4, 0, false, NB_ROPE_BF16, 64, 64, 2, 2), "rope" },
         { RD_CASE(NB_KV_NVFP4, 0, false, NB_ROPE_INT8, 64, 64, 2, 2), "int8 needs MLA" },
         { RD_CASE(NB_KV_NVFP4, 0, true, (nb_rope_fmt)3, 64, 64, 1, 1), "rope key format 3" },
-        { RD_CASE(NB_KV_FP8, 0, true, NB_ROPE_INT8, 64, 8, 1, 1, .fixed_scale = { 1, 1 }),
-          "segment 1" },
+        { RD_CASE(NB_KV_FP8, 0, true, NB_ROPE_INT8, 64, 8, 1, 1, RD_FIXED(1, 1)), "segment 1" },
         { RD_CASE(NB_KV_TYPE_COUNT, 0, true, NB_ROPE_FP8, 64, 64, 1, 1), "type" },
         { RD_CASE(NB_KV_NVFP4, (nb_kv_mode)3, true, NB_ROPE_FP8, 64, 64, 1, 1), "mode" },
         { RD_CASE(NB_KV_NVFP4, 0, true, NB_ROPE_FP8, 32, 4, 1, 1, RD_OUT(0, rd_ends)),
@@ -202,17 +246,16 @@ static void refusals(void **state)
         { RD_CASE(NB_KV_FP8, 0, true, NB_ROPE_FP8, 64, 8, 1, 1, RD_OUT(1, back)), "3 follows 5" },
         { RD_CASE(NB_KV_INT4, 0, false, NB_ROPE_FP8, 512, 64, 1, 1, RD_OUT(0, many)),
           "65 outlier" },
-        { RD_CASE(NB_KV_NVFP4, 0, true, NB_ROPE_FP8, 64, 8, 1, 1, .n_outlier = { 1 }),
+        { RD_CASE(NB_KV_NVFP4, 0, true, NB_ROPE_FP8, 64, 8, 1, 1, .seg[0].n_outlier = 1),
           "1 outlier" },
-        { RD_CASE(NB_KV_MXFP4, 0, true, NB_ROPE_FP8, 64, 8, 1, 1, .fixed_scale = { 1 }),
+        { RD_CASE(NB_KV_MXFP4, 0, true, NB_ROPE_FP8, 64, 8, 1, 1, .seg[0].fixed_scale = 1),
           "segment 0" },
-        { RD_CASE(NB_KV_NVFP4, 0, true, NB_ROPE_BF16, 64, 8, 1, 1, .fixed_scale = { 1, 1 }),
-          "segment 1" },
-        { RD_CASE(NB_KV_NVFP4, 0, true, NB_ROPE_FP8, 64, 8, 1, 1, .fixed_scale = { -1 }), "-1" },
-        { RD_CASE(NB_KV_NVFP4, 0, true, NB_ROPE_FP8, 64, 8, 1, 1, .fixed_scale = { NAN }), "nan" },
-        { RD_CASE(NB_KV_FP8, 0, true, NB_ROPE_FP8, 64, 8, 1, 1, .fixed_scale = { 1, INFINITY }),
-          "inf" },
-        { RD_CASE(NB_KV_FP8, 0, true, NB_ROPE_FP8, 64, 8, 1, 1, .fixed_scale = { 1e-40f }),
+        { RD_CASE(NB_KV_NVFP4, 0, true, NB_ROPE_BF16, 64, 8, 1, 1, RD_FIXED(1, 1)), "segment 1" },
+        { RD_CASE(NB_KV_NVFP4, 0, true, NB_ROPE_FP8, 64, 8, 1, 1, .seg[0].fixed_scale = -1), "-1" },
+        { RD_CASE(NB_KV_NVFP4, 0, true, NB_ROPE_FP8, 64, 8, 1, 1, .seg[0].fixed_scale = NAN),
+          "nan" },
+        { RD_CASE(NB_KV_FP8, 0, true, NB_ROPE_FP8, 64, 8, 1, 1, RD_FIXED(1, INFINITY)), "inf" },
+        { RD_CASE(NB_KV_FP8, 0, true, NB_ROPE_FP8, 64, 8, 1, 1, .seg[0].fixed_scale = 1e-40f),
           "2^-100" },
     };
     for (size_t i = 0; i < NB_COUNT(bad); i++) {
@@ -271,7 +314,7 @@ static void outlier_check(void **state)
     (void)state;
     static uint8_t page[1 << 16];
     const nb_record_opts o = RD_CASE(NB_KV_NVFP4, NB_KV_BASIC, true, NB_ROPE_FP8, 64, 64, 1, 1,
-                                     RD_OUT(1, rd_pairs), .fixed_scale = { .01f, 0 });
+                                     RD_OUT(1, rd_pairs), RD_FIXED(.01f, 0));
     nb_record r;
     nb_error err = { 0 };
     assert_int_equal(nb_record_init(&r, &o, NULL), NB_OK);
@@ -322,10 +365,15 @@ static void own_pages_pass(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(page_sizes),      cmocka_unit_test(plane_offsets),
-        cmocka_unit_test(outlier_planes),  cmocka_unit_test(outlier_check),
-        cmocka_unit_test(planes_disjoint), cmocka_unit_test(names),
-        cmocka_unit_test(refusals),        cmocka_unit_test(corruption),
+        cmocka_unit_test(page_sizes),
+        cmocka_unit_test(plane_offsets),
+        cmocka_unit_test(one_to_four_segments),
+        cmocka_unit_test(outlier_planes),
+        cmocka_unit_test(outlier_check),
+        cmocka_unit_test(planes_disjoint),
+        cmocka_unit_test(names),
+        cmocka_unit_test(refusals),
+        cmocka_unit_test(corruption),
         cmocka_unit_test(own_pages_pass),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

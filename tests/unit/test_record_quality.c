@@ -26,13 +26,11 @@ static double gauss(uint64_t seed, uint64_t i)
 /* Relative RMSE in percent of segment s; token t is scaled by scale[t % 3]. */
 static double rmse(nb_kv_type type, nb_kv_mode mode, size_t s, const float scale[3])
 {
-    static uint16_t x[2][64 * DIM];
+    enum { N = DIM + ROPE };
+    static uint16_t x[64 * N];
     static uint8_t page[1 << 18];
     static float out[64 * DIM];
-    const nb_record_opts o = {
-        .type = type, .mode = mode, .is_mla = true, .dim = { DIM, ROPE }, .n_vec = { 1, 1 }
-    };
-    const uint16_t *const xs[2] = { x[0], x[1] };
+    const nb_record_opts o = { .type = type, .mode = mode, NB_SEGS_MLA(DIM, ROPE) };
     const size_t dim[2] = { DIM, ROPE };
     nb_record r;
     double err = 0, sum = 0;
@@ -40,13 +38,14 @@ static double rmse(nb_kv_type type, nb_kv_mode mode, size_t s, const float scale
     for (size_t n = 0; n < N_PAGE; n++) {
         for (size_t k = 0; k < 2; k++)
             for (size_t i = 0; i < 64 * dim[k]; i++)
-                x[k][i] = nb_bf16_from_f32((float)gauss(11 + k, n * 64 * DIM + i) *
-                                           scale[i / dim[k] % 3]);
-        assert_int_equal(nb_record_encode_page(&r, page, xs, dim), NB_OK);
+                x[i / dim[k] * N + k * DIM + i % dim[k]] = nb_bf16_from_f32(
+                    (float)gauss(11 + k, n * 64 * DIM + i) * scale[i / dim[k] % 3]);
+        assert_int_equal(nb_record_encode_page(&r, page, x, N), NB_OK);
         nb_record_decode(&r, page, s, 0, 64, out, dim[s]);
         for (size_t i = 0; i < 64 * dim[s]; i++) {
             const double u = 1 / (double)scale[i / dim[s] % 3];
-            const double v = u * (double)nb_bf16_to_f32(x[s][i]), d = u * (double)out[i] - v;
+            const uint16_t was = x[i / dim[s] * N + s * DIM + i % dim[s]];
+            const double v = u * (double)nb_bf16_to_f32(was), d = u * (double)out[i] - v;
             err += d * d;
             sum += v * v;
         }
@@ -106,28 +105,25 @@ static void more_is_better(void **state)
  * queries `query` times. */
 static double score_error(nb_rope_fmt fmt, size_t n_large, double key, double query, size_t n_out)
 {
-    static uint16_t x[2][64 * ROPE];
+    static uint16_t x[64 * 2 * ROPE]; /* the latents stay 0 */
     static uint8_t page[1 << 18];
     static float out[64 * ROPE];
     static const uint16_t places[] = { 0, 1, 2, 3, 4, 5, 6, 7 };
     const nb_record_opts o = { .type = NB_KV_NVFP4,
-                               .is_mla = true,
                                .rope = fmt,
-                               .dim = { ROPE, ROPE },
-                               .n_vec = { 1, 1 },
-                               .outlier = { NULL, places },
-                               .n_outlier = { 0, n_out } };
-    const uint16_t *const xs[2] = { x[0], x[1] };
-    const size_t stride[2] = { ROPE, ROPE };
+                               NB_SEGS_MLA(ROPE, ROPE),
+                               .seg[1].outlier = places,
+                               .seg[1].n_outlier = n_out };
     nb_record r;
     double err = 0, sum = 0;
     assert_int_equal(nb_record_init(&r, &o, NULL), NB_OK);
     for (size_t n = 0; n < N_PAGE; n++) {
         for (size_t i = 0; i < 64 * ROPE; i++) {
             const double f = i % ROPE < 2 * n_large ? key : 1;
-            x[1][i] = nb_bf16_from_f32((float)(f * gauss(21, n * 64 * ROPE + i)));
+            x[i / ROPE * 2 * ROPE + ROPE + i % ROPE] =
+                nb_bf16_from_f32((float)(f * gauss(21, n * 64 * ROPE + i)));
         }
-        assert_int_equal(nb_record_encode_page(&r, page, xs, stride), NB_OK);
+        assert_int_equal(nb_record_encode_page(&r, page, x, 2 * ROPE), NB_OK);
         nb_record_decode(&r, page, 1, 0, 64, out, ROPE);
         for (size_t t = 0; t < 64; t++)
             for (size_t h = 0; h < 16; h++) { /* heads */
@@ -135,7 +131,7 @@ static double score_error(nb_rope_fmt fmt, size_t n_large, double key, double qu
                 for (size_t i = 0; i < ROPE; i++) {
                     const double f = i < 2 * n_large ? query : 1;
                     const double q = f * gauss(22, ((n * 64 + t) * 16 + h) * ROPE + i);
-                    const double k = (double)nb_bf16_to_f32(x[1][t * ROPE + i]);
+                    const double k = (double)nb_bf16_to_f32(x[t * 2 * ROPE + ROPE + i]);
                     s += q * k;
                     d += q * ((double)out[t * ROPE + i] - k);
                 }

@@ -285,14 +285,14 @@ static void ref_encode(const nb_record *r, const rd_page *p, uint8_t *page)
     memset(page, 0, r->page_bytes);
     for (size_t s = 0; s < 2; s++) {
         const nb_record_seg *g = &r->seg[s];
-        ref_outliers(g, p->x[s], p->stride[s], page);
+        ref_outliers(g, p->x + g->first, p->stride, page);
         if (g->fmt == NB_SEG_INT4_CH || g->fmt == NB_SEG_INT4_TOK) {
-            ref_int4_seg(g, p->x[s], p->stride[s], page);
+            ref_int4_seg(g, p->x + g->first, p->stride, page);
             continue;
         }
         for (size_t t = 0; t < 64; t++)
             for (size_t v = 0; v < g->n_vec; v++) {
-                const uint16_t *x = p->x[s] + t * p->stride[s] + v * g->dim;
+                const uint16_t *x = rd_row(r, p, s, t) + v * g->dim;
                 uint8_t *row = page + g->code_off + t * g->code_stride;
                 uint8_t *half = row + v * ((g->dim + 1) / 2);
                 uint8_t *sf = page + g->scale_off + t * g->scale_stride + v * g->n_group;
@@ -383,6 +383,7 @@ static double ref_decode(const nb_record *r, const uint8_t *page, size_t s, size
         out = ldexp(f8, (int)(bits >> 7) - 127);
         break;
     }
+    default: fail_msg("segment format %d has no reference here", (int)g->fmt);
     }
     return fabs(out) >= 0x1p128 ? copysign(0x1.fep127, out) : out;
 }
@@ -425,7 +426,7 @@ static void each_kind(void **state)
     (void)state;
     for (size_t c = 0; c < RD_CASES; c++)
         for (unsigned kind = 0; kind < RD_KINDS; kind++) {
-            const bool large = rd_cases[c].dim[0] > 128; /* these: every third kind, in turn */
+            const bool large = rd_cases[c].seg[0].dim > 128; /* these: every third kind, in turn */
             if (!large || kind % 3 == c % 3) compare(c, kind, 7 + c);
         }
 }
@@ -434,7 +435,7 @@ static void mixed_kinds(void **state)
 {
     (void)state;
     for (size_t c = 0; c < RD_CASES; c++)
-        for (uint64_t seed = 1; seed <= (rd_cases[c].dim[0] > 128 ? 1 : 6); seed++)
+        for (uint64_t seed = 1; seed <= (rd_cases[c].seg[0].dim > 128 ? 1 : 6); seed++)
             compare(c, RD_KINDS, seed * 1000 + c);
 }
 

@@ -24,20 +24,28 @@ static float out[64 * MAX_DIM];
 
 static nb_record init(nb_kv_type t, nb_kv_mode m, size_t dim)
 {
-    const nb_record_opts o = {
-        .type = t, .mode = m, .is_mla = true, .dim = { dim, 64 }, .n_vec = { 1, 1 }
-    };
+    const nb_record_opts o = { .type = t, .mode = m, NB_SEGS_MLA(dim, 64) };
     nb_record r;
     assert_int_equal(nb_record_init(&r, &o, NULL), NB_OK);
     assert_true(r.page_bytes <= MAX_PAGE);
     return r;
 }
 
+/* Both halves of the tokens as the rows that the encoder takes. */
+static const uint16_t *rows(const nb_record *r)
+{
+    static uint16_t x[64 * (MAX_DIM + 64)];
+    for (size_t t = 0; t < 64; t++) {
+        const size_t d0 = r->seg[0].dim, d1 = r->seg[1].dim;
+        memcpy(x + t * (d0 + d1), latent + t * d0, d0 * sizeof *x);
+        memcpy(x + t * (d0 + d1) + d0, rope + t * d1, d1 * sizeof *x);
+    }
+    return x;
+}
+
 static nb_status encode(const nb_record *r)
 {
-    const uint16_t *const x[2] = { latent, rope };
-    const size_t stride[2] = { r->seg[0].dim, r->seg[1].dim };
-    return nb_record_encode_page(r, page, x, stride);
+    return nb_record_encode_page(r, page, rows(r), r->n_values);
 }
 
 /* Token 0 gets the n values, all else is 0; the outer scale becomes 1 because
@@ -290,10 +298,8 @@ static void fixed_scales(void **state)
 {
     (void)state;
     const uint16_t first[] = { 1 };
-    nb_record_opts o = RD_CASE(NB_KV_FP8, NB_KV_BASIC, true, false, 16, 64, 1, 1,
-                               .fixed_scale = { 2, 0 }, RD_OUT(0, first));
-    const uint16_t *const x[2] = { latent, rope };
-    const size_t stride[2] = { 16, 64 };
+    nb_record_opts o = RD_CASE(NB_KV_FP8, NB_KV_BASIC, true, false, 16, 64, 1, 1, RD_FIXED(2, 0),
+                               RD_OUT(0, first));
     const float v[8] = { 896, 1e30f, 898, -928, 0.01f, -1, 0, 3 };
     nb_record r;
     memset(latent, 0, sizeof latent);
@@ -303,7 +309,7 @@ static void fixed_scales(void **state)
     latent[16 * 9 + 2]++;                                               /* 900 */
     assert_int_equal(nb_record_init(&r, &o, NULL), NB_OK);
     assert_int_equal(encode(&r), NB_OK);
-    assert_int_equal(nb_record_count_saturated(&r, x, stride), 2); /* 900 and -928 */
+    assert_int_equal(nb_record_count_saturated(&r, rows(&r), r.n_values), 2); /* 900 and -928 */
     assert_int_equal(page[r.seg[0].outer_off + 8], 0);
     assert_int_equal(page[r.seg[0].outer_off + 9], 127);
     const uint8_t want[8] = { 0x7e, 0, 0x7e, 0xfe, nb_e4m3_from_f32(.005f), 0xb0, 0, 0x3c };
@@ -316,12 +322,12 @@ static void fixed_scales(void **state)
     for (int m = NB_KV_BASIC; m <= NB_KV_SEARCH; m++) {
         o.type = NB_KV_NVFP4;
         o.mode = (nb_kv_mode)m;
-        o.fixed_scale[0] = .5f;
+        o.seg[0].fixed_scale = .5f;
         for (size_t i = 0; i < 16; i++) latent[16 * 9 + i] = nb_bf16_from_f32(i % 2 ? 1344 : -4e4f);
         assert_int_equal(nb_record_init(&r, &o, NULL), NB_OK);
         assert_int_equal(encode(&r), NB_OK);
         assert_int_equal(nb_record_check_page(&r, page, NULL), NB_OK);
-        assert_int_equal(nb_record_count_saturated(&r, x, stride), 8);
+        assert_int_equal(nb_record_count_saturated(&r, rows(&r), r.n_values), 8);
         assert_int_equal(page[r.seg[0].scale_off + 9], 0x7e);
         nb_record_decode(&r, page, 0, 9, 1, out, 16);
         for (size_t i = 2; i < 16; i++) assert_true(out[i] == (i % 2 ? 1344.0f : -1344.0f));

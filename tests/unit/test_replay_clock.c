@@ -31,8 +31,8 @@ static toy *make_toy(void)
 {
     toy *r = calloc(1, sizeof *r);
     assert_non_null(r);
-    r->config.n_head = 1;
-    r->config.n_kv_head = 1;
+    r->config.attn[0].n_head = 1;
+    r->config.attn[0].n_kv_head = 1;
     r->sizes.is_mla = true;
     r->sizes.n_layer = 1;
     r->sizes.n_param_active = 500;

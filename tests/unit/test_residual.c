@@ -106,7 +106,7 @@ static void plane_is(const nb_record *r, const uint8_t *page, const rd_page *p,
             const spot s = look(r, page, t, at);
             const uint8_t b = plane[t * row + at / g->dim * half + at % g->dim / 2];
             const unsigned got = at % g->dim % 2 ? b / 16u : b % 16u;
-            const unsigned want = ref_part(r, &s, p->x[0][t * p->stride[0] + at]);
+            const unsigned want = ref_part(r, &s, p->x[t * p->stride + at]);
             if (got != want)
                 fail_msg("case %zu, kind %u, token %zu, value %zu: part %u, reference %u", c, kind,
                          t, at, got, want);
@@ -158,7 +158,7 @@ static void one_record(size_t c, unsigned kind)
     for (const nb_kv_residual_variant *k = usable(nb_kv_residual_variants); k->name;
          k = usable(k + 1)) {
         memset(plane, 0xaa, n_bytes);
-        k->encode(&r, page, p.x[0], p.stride[0], plane);
+        k->encode(&r, page, p.x, p.stride, plane);
         plane_is(&r, page, &p, plane, c, kind);
         values_are(&r, page, plane, k, c);
     }
@@ -172,7 +172,7 @@ static void reference(void **state)
     (void)state;
     for (size_t c = 0; c < RD_CASES; c++)
         for (unsigned kind = 0; kind <= RD_KINDS; kind++)
-            if (rd_cases[c].dim[0] <= 128 || kind % 4 == c % 4) one_record(c, kind);
+            if (rd_cases[c].seg[0].dim <= 128 || kind % 4 == c % 4) one_record(c, kind);
 }
 
 /* Any bytes: all variants agree bit for bit (but for NaN), and nothing is touched outside. */
@@ -192,10 +192,10 @@ static void any_bytes(void **state)
             const uint64_t u = nb_rng_u64(c, i);
             page[i] = (uint8_t)(i >= r.seg[0].outer_off && i % 3 ? 120 + u % 16 : u & 255);
         }
-        nb_residual_encode(&r, page, p.x[0], p.stride[0], a);
+        nb_residual_encode(&r, page, p.x, p.stride, a);
         for (const nb_kv_residual_variant *k = usable(nb_kv_residual_variants); k->name;
              k = usable(k + 1)) {
-            k->encode(&r, page, p.x[0], p.stride[0], b);
+            k->encode(&r, page, p.x, p.stride, b);
             for (size_t i = 0; i < 64 * row; i++) assert_int_equal(a[i], b[i]);
             for (size_t i = 0; i < row; i++) b[i] = (uint8_t)(nb_rng_u64(9, i) & 255);
             for (size_t t = 0; t < 64; t++) {
@@ -232,11 +232,11 @@ static void flush_to_zero(void **state)
         for (unsigned kind = 0; kind <= RD_KINDS; kind++) {
             rd_page p = rd_make(&r, kind, 70 + c);
             assert_int_equal(rd_encode(&r, page, &p), NB_OK);
-            nb_residual_encode(&r, page, p.x[0], p.stride[0], a);
+            nb_residual_encode(&r, page, p.x, p.stride, a);
             for (const nb_kv_residual_variant *k = usable(nb_kv_residual_variants); k->name;
                  k = usable(k + 1)) {
                 _mm_setcsr(csr | 0x8040); /* FTZ and DAZ */
-                k->encode(&r, page, p.x[0], p.stride[0], b);
+                k->encode(&r, page, p.x, p.stride, b);
                 _mm_setcsr(csr);
                 for (size_t i = 0; i < n_bytes; i++)
                     if (a[i] != b[i])
@@ -277,22 +277,21 @@ static void by_hand(void **state)
                                 -(2.5f + 8.5f / 16),
                                 -.5f / 32,
                                 3.5f + 5.5f * 3 / 32 };
-    static uint16_t x[2][64 * 32];
+    enum { N = 32 + 4 };
+    static uint16_t x[64 * N];
     static uint8_t page[8192], plane[64 * 16];
-    const uint16_t *const xs[2] = { x[0], x[1] };
-    const size_t stride[2] = { 32, 4 };
     const nb_record_opts o = RD_CASE(NB_KV_NVFP4, NB_KV_BASIC, true, false, 32, 4, 1, 1);
     nb_record r;
     float out[32];
     assert_int_equal(nb_record_init(&r, &o, NULL), NB_OK);
     assert_true(r.page_bytes <= sizeof page);
-    for (size_t i = 0; i < 16; i++) x[0][32 * 5 + i] = nb_bf16_from_f32(v[i]);
-    x[0][32 * 5 + 31] = nb_bf16_from_f32(1536); /* makes the outer scale 1 */
-    assert_int_equal(nb_record_encode_page(&r, page, xs, stride), NB_OK);
+    for (size_t i = 0; i < 16; i++) x[N * 5 + i] = nb_bf16_from_f32(v[i]);
+    x[N * 5 + 31] = nb_bf16_from_f32(1536); /* makes the outer scale 1 */
+    assert_int_equal(nb_record_encode_page(&r, page, x, N), NB_OK);
     assert_int_equal(page[r.seg[0].scale_off + 5 * 2], 0x38);
     for (const nb_kv_residual_variant *k = usable(nb_kv_residual_variants); k->name;
          k = usable(k + 1)) {
-        k->encode(&r, page, x[0], 32, plane);
+        k->encode(&r, page, x, N, plane);
         k->decode(&r, page, 5, plane + 5 * 16, out);
         for (size_t i = 0; i < 16; i++) {
             assert_int_equal(plane[5 * 16 + i / 2] >> i % 2 * 4 & 15, want[i]);
@@ -313,27 +312,24 @@ static double gauss(uint64_t seed, uint64_t i)
 /* Relative RMSE of refined Gaussian values, in percent. */
 static double refined_rmse(nb_kv_type type, nb_kv_mode mode, float fixed)
 {
-    enum { DIM = 512 };
-    static uint16_t x[64 * DIM], zero[64];
+    enum { DIM = 512, N = DIM + 1 };
+    static uint16_t x[64 * N];
     static uint8_t page[1 << 15], plane[64 * DIM / 2];
     static float out[DIM];
-    const nb_record_opts o =
-        RD_CASE(type, mode, true, false, DIM, 1, 1, 1, .fixed_scale = { fixed, 0 });
-    const uint16_t *const xs[2] = { x, zero };
-    const size_t stride[2] = { DIM, 1 };
+    const nb_record_opts o = RD_CASE(type, mode, true, false, DIM, 1, 1, 1, RD_FIXED(fixed, 0));
     nb_record r;
     double err = 0, sum = 0;
     assert_int_equal(nb_record_init(&r, &o, NULL), NB_OK);
     assert_true(r.page_bytes <= sizeof page);
     for (size_t n = 0; n < 4; n++) {
         for (size_t i = 0; i < 64 * DIM; i++)
-            x[i] = nb_bf16_from_f32((float)gauss(11, n * 64 * DIM + i));
-        assert_int_equal(nb_record_encode_page(&r, page, xs, stride), NB_OK);
-        nb_residual_encode(&r, page, x, DIM, plane);
+            x[i / DIM * N + i % DIM] = nb_bf16_from_f32((float)gauss(11, n * 64 * DIM + i));
+        assert_int_equal(nb_record_encode_page(&r, page, x, N), NB_OK);
+        nb_residual_encode(&r, page, x, N, plane);
         for (size_t t = 0; t < 64; t++) {
             nb_residual_decode(&r, page, t, plane + t * DIM / 2, out);
             for (size_t i = 0; i < DIM; i++) {
-                const double v = (double)nb_bf16_to_f32(x[t * DIM + i]), d = (double)out[i] - v;
+                const double v = (double)nb_bf16_to_f32(x[t * N + i]), d = (double)out[i] - v;
                 err += d * d;
                 sum += v * v;
             }
@@ -380,7 +376,7 @@ static void golden(void **state)
         uint8_t *page = malloc(r.page_bytes), *plane = malloc(nb_residual_page_bytes(&r));
         assert_true(page && plane);
         assert_int_equal(rd_encode(&r, page, &p), NB_OK);
-        nb_residual_encode(&r, page, p.x[0], p.stride[0], plane);
+        nb_residual_encode(&r, page, p.x, p.stride, plane);
         h = h * 31 + rd_hash(plane, nb_residual_page_bytes(&r));
         rd_free(&p);
         free(page);

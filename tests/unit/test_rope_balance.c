@@ -26,11 +26,12 @@ static double length(const nb_model_config *c, const nb_layer *l, size_t row)
 
 static void check_layer(const nb_model_config *c, const nb_layer *l)
 {
-    const size_t half = c->d_rope / 2;
+    const size_t half = c->attn[0].d_rope / 2;
     for (size_t p = 0; p < half; p++) {
-        const size_t a = c->rope.interleaved ? 2 * p : p,
-                     b = c->rope.interleaved ? a + 1 : a + half;
-        const double size = sqrt(length(c, l, c->kv_lora + a) + length(c, l, c->kv_lora + b));
+        const size_t a = c->attn[0].rope.interleaved ? 2 * p : p,
+                     b = c->attn[0].rope.interleaved ? a + 1 : a + half;
+        const double size =
+            sqrt(length(c, l, c->attn[0].kv_lora + a) + length(c, l, c->attn[0].kv_lora + b));
         const double k = l->rope_k ? l->rope_k[a] : 1, q = l->rope_q ? l->rope_q[a] : 1;
         int e;
         assert_true(frexp(k, &e) == 0.5);

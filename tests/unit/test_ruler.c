@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "eval/ruler.h"
+#include "quality/ruler.h"
 
 /* A tokenizer of its own: a beginning, then a token for each run of letters with the blank before
  * it, and for every other byte. */

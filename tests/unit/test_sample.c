@@ -799,9 +799,9 @@ static void test_refused(void **state)
     REFUSED(top_p, NAN, "(0, 1]");
     REFUSED(min_p, -0.01, "[0, 1]");
     REFUSED(min_p, 1.01, "[0, 1]");
-    REFUSED(repetition_penalty, 0, "> 0");
-    REFUSED(repetition_penalty, -1, "> 0");
-    REFUSED(repetition_penalty, INFINITY, "> 0");
+    REFUSED(repetition_penalty, 0, "[1e-6, 1e6]");
+    REFUSED(repetition_penalty, 1e-38, "[1e-6, 1e6]");
+    REFUSED(repetition_penalty, INFINITY, "[1e-6, 1e6]");
     REFUSED(presence_penalty, 2.1, "[-2, 2]");
     REFUSED(presence_penalty, -2.1, "[-2, 2]");
     REFUSED(frequency_penalty, NAN, "[-2, 2]");
@@ -826,6 +826,16 @@ static void test_refused(void **state)
     p.end_id = &id;
     p.n_end_id = 1;
     refused(&p, "stop_token_ids", "0..9");
+    const uint32_t all[3] = { 0, 1, 2 }; /* nothing is left before min_tokens */
+    p = defaults();
+    p.end_id = all;
+    p.n_end_id = 3;
+    assert_int_equal(nb_sample_params_check(&p, 3, NULL), NB_OK);
+    p.min_tokens = 1;
+    assert_int_equal(nb_sample_params_check(&p, 4, NULL), NB_OK);
+    nb_error e;
+    assert_int_equal(nb_sample_params_check(&p, 3, &e), NB_ERR_RANGE);
+    assert_non_null(strstr(e.msg, "stop_token_ids"));
     p = defaults();
     assert_int_equal(nb_sample_params_check(&p, 0, NULL), NB_ERR_ARG);
     /* The ends of the ranges are inside. */

@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include "serve/json_size.h"
 #include "serve/parse_request.h"
 
 static nb_ask_limits limits(void)
@@ -65,6 +66,8 @@ static const refusal refusals[] = {
     { C, "{\"presence_penalty\":2.5}", "presence_penalty" },
     { C, "{\"frequency_penalty\":-2.5}", "frequency_penalty" },
     { C, "{\"repetition_penalty\":0}", "repetition_penalty" },
+    { C, "{\"repetition_penalty\":1e-38}", "repetition_penalty" },
+    { C, "{\"repetition_penalty\":1e7}", "repetition_penalty" },
     { C, "{\"seed\":\"1\"}", "seed" },
     { C, "{\"seed\":1.25}", "seed" },
     { C, "{\"n\":0}", "n" },
@@ -276,6 +279,41 @@ static void test_deep_nesting(void **state)
     nb_ask_deinit(&a);
 }
 
+/* n items of a list, in a field that nobody reads. */
+static nb_status many(nb_ask *a, const char *item, size_t n)
+{
+    nb_buf b = { 0 };
+    assert_int_equal(nb_buf_add_c(&b, "{\"x\":[1"), NB_OK);
+    for (size_t i = 0; i < n; i++) {
+        assert_int_equal(nb_buf_add_ch(&b, ','), NB_OK);
+        assert_int_equal(nb_buf_add_c(&b, item), NB_OK);
+    }
+    assert_int_equal(nb_buf_add_c(&b, "]}"), NB_OK);
+    *a = (nb_ask){ 0 };
+    const nb_status st = nb_ask_open(a, nb_buf_view(&b));
+    nb_ask_deinit(a);
+    nb_buf_deinit(&b);
+    return st;
+}
+
+/* What a body would take in memory is bounded before it is parsed. */
+static void test_many_values(void **state)
+{
+    (void)state;
+    nb_ask a;
+    assert_int_equal(many(&a, "{}", 99998), NB_OK);
+    assert_int_equal(many(&a, "{}", 100000), NB_ERR_ARG);
+    assert_non_null(strstr(a.err.msg, "100002 objects and arrays"));
+    assert_int_equal(many(&a, "\"[{,\\\"[{\"", 200000), NB_OK); /* brackets in strings are text */
+    assert_int_equal(many(&a, "\"\"", 1500000), NB_ERR_ARG);
+    assert_non_null(strstr(a.err.msg, "MiB of memory: expected at most 192 MiB"));
+    assert_int_equal(many(&a, "12345", 2000000), NB_OK); /* a prompt of two million tokens */
+    const nb_json_size s =
+        nb_json_measure(nb_str_c("{\"a\": [1, {}, \"]\\\"[\"]} \"[")); /* and no end */
+    assert_int_equal(s.n_container, 3);
+    assert_true(nb_json_measure(nb_str_c("\"\\")).tree_bytes > 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -283,6 +321,7 @@ int main(void)
         cmocka_unit_test(test_null_is_absent),  cmocka_unit_test(test_harmless_values),
         cmocka_unit_test(test_sampling),        cmocka_unit_test(test_completion_logprobs),
         cmocka_unit_test(test_usage_options),   cmocka_unit_test(test_deep_nesting),
+        cmocka_unit_test(test_many_values),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -37,7 +37,7 @@ static void test_one_file(void **state)
     nb_source *s = NULL;
     char full[600];
     tmp_open(&t);
-    check_line(&e, nb_source_open_dir(t.path, &s, &e), "expected model.safetensors, model.safet");
+    check_line(&e, nb_source_open_dir(t.path, &s, &e), "no weights there; expected model.safetensors, ");
     assert_int_equal(e.status, NB_ERR_NOT_FOUND);
     (void)snprintf(full, sizeof full, "%s/none", t.path);
     check_line(&e, nb_source_open_dir(full, &s, &e), "/none: cannot list: ");
@@ -50,7 +50,7 @@ static void test_one_file(void **state)
     assert_int_equal(n_open_files(), n_open); /* mapped, not held open */
     nb_source_close(s);
     put(&t, "second.safetensors", HEAD_B, 8);
-    check_line(&e, nb_source_open_dir(t.path, &s, &e), "found 2 of the last");
+    check_line(&e, nb_source_open_dir(t.path, &s, &e), "2 *.safetensors files and no");
     put(&t, "model.safetensors", HEAD_B, 8);
     assert_int_equal(nb_source_open_dir(t.path, &s, &e), NB_OK);
     assert_true(nb_source_has(s, "b"));
@@ -387,6 +387,55 @@ static void test_prefault(void **state)
     tmp_close(&t);
 }
 
+/* In memory, tensors are what they were in the files, and the files do not matter any more. */
+static void test_copy(void **state)
+{
+    (void)state;
+    tmp_dir t;
+    nb_error e;
+    nb_source *s = NULL;
+    char path[600];
+    tmp_open(&t);
+    put(&t, "m-1.safetensors", HEAD_A, 9);
+    put(&t, "m-2.safetensors", "{" T("big", "U8", "[100000]", "[0,100000]") "}", 100000);
+    tmp_write(&t, INDEX,
+              nb_str_c("{\"weight_map\":{\"a\":\"m-1.safetensors\",\"big\":\"m-2.safetensors\"}}"));
+    assert_int_equal(nb_source_open_dir(t.path, &s, &e), NB_OK);
+    const size_t n_open = n_open_files();
+    seen p = { .monotonic = true, .first_done = 99 };
+    assert_int_equal(nb_source_copy(s, on_progress, &p, &e), NB_OK);
+    assert_true(p.monotonic && p.total > 100009);
+    assert_int_equal(p.last_done, p.total);
+    assert_int_equal(n_open_files(), n_open);
+    assert_false(nb_source_watch(s));
+    const nb_tensor_want want = {
+        .name = "big", .dtypes = 1u << NB_DT_U8, .n_dim = 1, .dim = { 100000 }
+    };
+    nb_tensor x;
+    (void)snprintf(path, sizeof path, "%s/m-2.safetensors", t.path);
+    assert_int_equal(truncate(path, 0), 0);
+    assert_int_equal(nb_source_take(s, &want, &x, &e), NB_OK);
+    const unsigned char *b = x.data;
+    for (size_t i = 0; i < 100000; i++) assert_int_equal(b[i], i & 0xff);
+    nb_source_drop(s, x.data, x.n_bytes); /* only of files */
+    assert_int_equal(b[99999], 99999 & 0xff);
+    assert_int_equal(nb_source_check(s, NULL, &e), NB_OK);
+    nb_source_close(s);
+    /* Truncated or replaced between its header and its bytes. */
+    put(&t, "m-2.safetensors", "{" T("big", "U8", "[100000]", "[0,100000]") "}", 100000);
+    assert_int_equal(nb_source_open_dir(t.path, &s, &e), NB_OK);
+    assert_int_equal(truncate(path, 5000), 0);
+    check_line(&e, nb_source_copy(s, NULL, NULL, &e), "/m-2.safetensors: ends at byte 5000");
+    nb_source_close(s);
+    put(&t, "m-2.safetensors", "{" T("big", "U8", "[100000]", "[0,100000]") "}", 100000);
+    assert_int_equal(nb_source_open_dir(t.path, &s, &e), NB_OK);
+    assert_int_equal(unlink(path), 0);
+    put(&t, "m-2.safetensors", "{" T("big", "U8", "[100000]", "[0,100000]") "}", 100000);
+    check_line(&e, nb_source_copy(s, NULL, NULL, &e), "/m-2.safetensors: was replaced while");
+    nb_source_close(s);
+    tmp_close(&t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -394,7 +443,7 @@ int main(void)
         cmocka_unit_test(test_bad_index),   cmocka_unit_test(test_dummy_values),
         cmocka_unit_test(test_dummy_fixed), cmocka_unit_test(test_dummy_order),
         cmocka_unit_test(test_dummy_fills), cmocka_unit_test(test_dummy_refused),
-        cmocka_unit_test(test_prefault),
+        cmocka_unit_test(test_prefault),    cmocka_unit_test(test_copy),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,7 +6,7 @@
 #include <math.h>
 
 #include "engine/engine_internal.h"
-#include "model/forward_internal.h"
+#include "model/cpu/cpu.h"
 #include "num/bf16.h"
 #include "num/residual.h"
 
@@ -16,8 +16,9 @@ typedef struct bed {
     nb_engine *e; /* for its model and records */
     nb_dev *dev;
     nb_thrift_pool *pool;
-    nb_forward *f;
-    nb_kv_view kv;
+    nb_rank *r;
+    nb_cpu *f; /* the same */
+    nb_kv_pool kv;
     uint32_t block[MAX_PAGE];
     size_t n, n_layer; /* values of a token */
 } bed;
@@ -44,31 +45,33 @@ static void make_bed(bed *b, const char *dir, const char *type, const char *kind
     b->n_layer = b->e->model.c.n_layer;
     assert_int_equal(nb_dev_create_host(2, &b->dev, NULL), NB_OK);
     assert_int_equal(nb_thrift_pool_create(50, b->e->plane_row, &b->pool, NULL), NB_OK);
-    const nb_forward_options fo = { .model = &b->e->model,
-                                    .dev = b->dev,
-                                    .record = b->e->record,
-                                    .n_sink = N_SINK,
-                                    .caps = nb_forward_plan(b->e->forward)->caps &
-                                            ~(nb_caps)NB_CAP_AMX, /* its weights are BF16 */
-                                    .max_tok = N_PROMPT,
-                                    .thrift = b->e->thrift,
-                                    .thrift_pool = b->pool };
-    assert_int_equal(nb_forward_create(&fo, &b->f, NULL), NB_OK);
+    const nb_rank_options fo = { .model = &b->e->model,
+                                 .dev = b->dev,
+                                 .record = b->e->record,
+                                 .n_sink = N_SINK,
+                                 .caps = nb_rank_plan(b->e->rank)->caps &
+                                         ~(nb_caps)NB_CAP_AMX, /* its weights are BF16 */
+                                 .max_tok = N_PROMPT,
+                                 .thrift = b->e->thrift,
+                                 .thrift_pool = b->pool };
+    assert_int_equal(nb_rank_create(&fo, &b->r, NULL), NB_OK);
     for (uint32_t i = 0; i < MAX_PAGE; i++) b->block[i] = MAX_PAGE - 1 - i;
-    b->kv = nb_engine_view(b->e, b->block, MAX_PAGE, 0);
-    b->kv.pool = nb_dev_alloc(b->dev, MAX_PAGE * b->e->block_bytes); /* pages are aligned */
+    b->f = nb_cpu_of(b->r);
+    b->kv = nb_engine_pool(b->e);
+    b->kv.page = nb_dev_alloc(b->dev, MAX_PAGE * b->e->block_bytes); /* pages are aligned */
     b->kv.plane = calloc(MAX_PAGE, b->e->plane_block);
     b->kv.tail = calloc(b->n_layer * 64 * b->n, sizeof *b->kv.tail);
     b->kv.sink = calloc(MAX_PAGE * b->kv.sink_block, sizeof *b->kv.sink);
+    (void)nb_rank_set_pool(b->r, &b->kv);
 }
 
 static void drop_bed(bed *b)
 {
-    nb_dev_free(b->dev, b->kv.pool, MAX_PAGE * b->e->block_bytes);
+    nb_dev_free(b->dev, b->kv.page, MAX_PAGE * b->e->block_bytes);
     free(b->kv.plane);
     free(b->kv.tail);
     free(b->kv.sink);
-    nb_forward_destroy(b->f);
+    nb_rank_destroy(b->r);
     nb_thrift_pool_destroy(b->pool);
     nb_dev_destroy(b->dev);
     nb_engine_destroy(b->e);
@@ -76,11 +79,15 @@ static void drop_bed(bed *b)
 
 static void step(bed *b, const uint32_t *id, size_t n, size_t pos, bool thrift)
 {
-    const nb_chunk c = {
-        .kv = b->kv, .tok = id, .n_tok = n, .pos0 = pos, .absorbed = true, .thrift = thrift
-    };
+    const nb_chunk c = { .block = b->block,
+                         .n_block = MAX_PAGE,
+                         .tok = id,
+                         .n_tok = n,
+                         .pos0 = pos,
+                         .absorbed = true,
+                         .thrift = thrift };
     nb_error err = { 0 };
-    if (nb_forward_step(b->f, &c, 1, NULL, &err) != NB_OK) fail_msg("%s", err.msg);
+    if (nb_rank_step(b->r, &c, 1, NULL, &err) != NB_OK) fail_msg("%s", err.msg);
 }
 
 /* All that the last token's query sees in a layer, as stored: [n_tok][n]. */
@@ -90,7 +97,7 @@ static float *stored(const bed *b, size_t layer, size_t n_earlier, size_t n_own)
     float *x = calloc((n_earlier + n_own) * b->n, sizeof *x);
     for (size_t p = 0; p < n_earlier / 64; p++) {
         const unsigned char *page =
-            b->kv.pool + b->block[p] * b->kv.block_bytes + b->kv.layer_off[layer];
+            b->kv.page + b->block[p] * b->kv.block_bytes + b->kv.page_off[layer];
         nb_record_decode(r, page, 0, 0, 64, x + p * 64 * b->n, b->n);
         nb_record_decode(r, page, 1, 0, 64, x + p * 64 * b->n + r->seg[0].dim, b->n);
     }
@@ -104,14 +111,14 @@ static double score_of(const bed *b, const float *q, const float *k)
 {
     double s = 0;
     for (size_t i = 0; i < b->n; i++) s += (double)q[i] * (double)k[i];
-    return s * (double)b->e->model.c.softmax_scale;
+    return s * (double)b->e->model.c.attn[0].softmax_scale;
 }
 
 /* What each candidate is worth: tokens (by log-probability) or pages. */
 static void worth_of(const bed *b, nb_thrift_kind kind, const float *x, size_t n_earlier,
                      size_t n_own, double *worth)
 {
-    const size_t nh = b->e->model.c.n_head, n_page = n_earlier / 64;
+    const size_t nh = b->e->model.c.attn[0].n_head, n_page = n_earlier / 64;
     double *s = calloc(n_earlier + n_own, sizeof *s);
     for (size_t i = 0; i < (kind == NB_THRIFT_TOKEN ? n_earlier : n_page); i++)
         worth[i] = -INFINITY;
@@ -171,7 +178,7 @@ static void check_choice(const double *worth, const unsigned char *taken, size_t
 /* u_h of all heads over rows x, in double, against the step's. */
 static void check_output(const bed *b, const float *x, size_t n_tok)
 {
-    const size_t nh = b->e->model.c.n_head, dl = b->e->model.c.kv_lora;
+    const size_t nh = b->e->model.c.attn[0].n_head, dl = b->e->model.c.attn[0].kv_lora;
     double *u = calloc(dl, sizeof *u);
     for (size_t h = 0; h < nh; h++) {
         double sum = 0, far = 0, size = 0;
@@ -209,8 +216,7 @@ static void check_kind(const char *dir, const char *type, const char *kind, doub
     const size_t n_pick = b.f->t_first[n / 64];
     for (size_t i = 0; i < n_pick; i++) {
         const size_t pos = b.f->t_pick[i], p = pos / 64;
-        const unsigned char *page =
-            b.kv.pool + b.block[p] * b.kv.block_bytes + b.kv.layer_off[last];
+        const unsigned char *page = b.kv.page + b.block[p] * b.kv.block_bytes + b.kv.page_off[last];
         const unsigned char *row = b.kv.plane + b.block[p] * b.kv.plane_block +
                                    b.kv.plane_off[last] + pos % 64 * b.e->plane_row;
         assert_true(pos >= N_SINK && pos < n && (i == 0 || pos > b.f->t_pick[i - 1]));

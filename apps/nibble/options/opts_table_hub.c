@@ -1,0 +1,28 @@
+/* opts_table_hub.c - the options of `nibble pull` and `nibble verify`.  Names are those of `hf download`. */
+#include "opts_table.h"
+
+#define AT(field) offsetof(opts, hub.field)
+
+// clang-format off
+static const opt_row rows[] = {
+    { .name = "include", .arg = "GLOB", .type = OPT_STRS, .offset = AT(include), .cmds = CMD_PULL, .group = GROUP_INPUT,
+      .help = "download the files that match, such as '*.json', instead of those that nibble uses; * also matches /; may be repeated" },
+    { .name = "exclude", .arg = "GLOB", .type = OPT_STRS, .offset = AT(exclude), .cmds = CMD_PULL, .group = GROUP_INPUT,
+      .help = "leave out the files that match; may be repeated" },
+    { .name = "revision", .arg = "REV", .type = OPT_STR, .offset = offsetof(opts, revision), .cmds = CMD_PULL, .group = GROUP_INPUT,
+      .help = "the branch, tag or commit, as in ORG/NAME@REV (default: main)" },
+    { .name = "cache-dir", .arg = "DIR", .type = OPT_STR, .offset = AT(cache_dir), .cmds = CMD_PULL, .group = GROUP_OUTPUT,
+      .help = "the hub cache (default: HF_HUB_CACHE, else HF_HOME/hub, else ~/.cache/huggingface/hub)" },
+    { .name = "jobs", .alias = "max-workers", .letter = 'j', .arg = "N", .type = OPT_SIZE, .offset = AT(n_job), .def = "4", .lo = 1, .hi = 64,
+      .cmds = CMD_PULL | CMD_VERIFY, .group = GROUP_OUTPUT, .help = "files at a time" },
+    { .name = "dry-run", .type = OPT_FLAG, .offset = AT(dry_run), .cmds = CMD_PULL, .group = GROUP_OUTPUT,
+      .help = "list the files and what would be downloaded, and write nothing" },
+    { .name = "sha256sums", .arg = "FILE", .type = OPT_STR, .offset = AT(sums), .cmds = CMD_VERIFY, .group = GROUP_INPUT,
+      .help = "check against this list, as sha256sum writes it (default: SHA256SUMS in the folder, if there is one)" },
+    { .name = "online", .arg = "ID", .type = OPT_STR, .offset = AT(online), .cmds = CMD_VERIFY, .group = GROUP_INPUT,
+      .help = "ask the hub for the hashes of this id, such as ORG/NAME or ORG/NAME@REV" },
+    { .name = "json", .type = OPT_FLAG, .offset = offsetof(opts, json), .cmds = CMD_PULL | CMD_VERIFY, .group = GROUP_OUTPUT,
+      .help = "print one line of JSON" },
+};
+// clang-format on
+const opt_table opt_table_hub = { rows, sizeof rows / sizeof *rows };

@@ -1,0 +1,47 @@
+# docs.sh - options and metrics that the user documents name are there, and every metric is documented.
+. "$2/tests/e2e/_lib.sh"
+command -v python3 >/dev/null || skip "there is no python3"
+export PYTHONDONTWRITEBYTECODE=1
+
+for c in serve run chat info pull verify plan logits tokenize render 'bench serve' 'bench throughput' 'bench kernel' 'bench load' 'bench matrix' \
+    'eval kl' 'eval ppl' 'eval compare' 'eval attn' 'eval ruler' calibrate; do
+    # shellcheck disable=SC2086 # words of a command
+    ok $c --help
+    cat "$tmp/out" >>"$tmp/help"
+done
+
+cat >"$tmp/names.py" <<'END'
+import re, sys
+help_file, src, *documents = sys.argv[1:]
+def read(path):
+    with open(path, encoding="utf-8") as f:
+        return f.read()
+known = set()
+for no, name in re.findall(r"--(\[no-\])?([a-z][a-z0-9-]*)", read(help_file)):
+    known |= {name, "no-" + name} if no else {name}
+# Options of other programs: cmake, pkg-config, start.sh, test.sh, scripts of bench and tools. nibble-check.
+known |= {"install", "build-only", "chat", "story", "with-cuda", "fast", "help", "version", "minutes", "runs", "list", "no-", "bench", "test",
+          "cflags", "libs"}
+metrics = set(re.findall(r"(?:vllm|nibble|http)[:_][a-z_]*[a-z]", read(src + "/src/serve/metrics.c")))
+bad = []
+for path in documents:
+    text = read(path)
+    bad += [f"{path}: --{o}: no command has this option" for o in sorted(set(re.findall(r"(?<![\w-])--([a-z][a-z0-9-]+)", text)) - known)]
+    for name in sorted(set(re.findall(r"\b(?:vllm|nibble):[a-z_]+[a-z]\b(?!\{[a-z]+,)", text))):
+        if not any(m.startswith(name) or name.startswith(m) for m in metrics):
+            bad.append(f"{path}: {name}: the server has no such metric")
+serving = next(read(d) for d in documents if d.endswith("serving.md"))
+ours = re.findall(r'"(nibble:[a-z_]+)"', read(src + "/src/serve/metrics.c"))
+bad += [f"docs/serving.md: {m} is not documented" for m in sorted(set(ours)) if m not in serving]
+sys.exit("\n".join(bad) if bad else 0 if len(ours) > 10 else "no metrics in metrics.c")
+END
+names() { python3 "$tmp/names.py" "$tmp/help" "$src" "$@" 2>"$tmp/err"; }
+cd "$src" || exit 1
+names README.md docs/serving.md docs/models.md docs/capacity.md docs/trace-replay.md docs/glossary.md docs/serving-page.md docs/accuracy.md docs/eval.md || die "names in the documents"
+
+sed 's/--kv-sinks/--kv-sink-rows/; s/nibble:steps_total/nibble:step_count/' docs/serving.md >"$tmp/serving.md"
+names "$tmp/serving.md" && die "names that are not there are not seen"
+for w in '--kv-sink-rows' 'nibble:step_count: the server' 'nibble:steps_total is not documented'; do
+    grep -qF -- "$w" "$tmp/err" || die "not named: $w"
+done
+exit 0
