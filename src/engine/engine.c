@@ -231,6 +231,7 @@ void nb_engine_destroy(nb_engine *e)
     free(e->layer_off);
     free(e->tail_off);
     free(e->sink_off);
+    free(e->plane_off);
     if (e->source) nb_source_close(e->source);
     nb_device_close(&e->device);
     nb_dev_destroy(e->dev);

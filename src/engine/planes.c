@@ -73,5 +73,4 @@ void nb_engine_release_planes(nb_engine *e)
 {
     e->device.kind->host_free(&e->device, e->plane, e->n_block * e->plane_block);
     nb_thrift_pool_destroy(e->thrift_pool);
-    free(e->plane_off);
 }

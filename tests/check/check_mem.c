@@ -173,6 +173,11 @@ bool chk_state_usable(nb_caps have)
 }
 #endif
 
+/* Components of XCR0 that a kernel has to leave as it found them: AVX and ZMM_Hi256, which vzeroupper
+ * cleans, and the two of AMX.  Not Hi16_ZMM and the opmasks: no instruction cleans them, and processors
+ * differ in whether they count as in use once they hold zeros. */
+enum { CLEANED = 1 << 2 | 1 << 6 | 1 << 17 | 1 << 18 };
+
 void chk_arm(chk *t)
 {
     for (size_t i = 0; i < t->n_buf; i++)
@@ -201,7 +206,7 @@ static bool slack_intact(const chk_buf *b)
 
 void chk_disarm(chk *t)
 {
-    const uint64_t state = t->state_ok ? get_xinuse() & ~t->xinuse & 0x600e4 : 0;
+    const uint64_t state = t->state_ok ? get_xinuse() & ~t->xinuse & CLEANED : 0;
     chk_armed = 0;
     if (state) {
         chk_fail(t, "left extended state in use: 0x%llx (missing vzeroupper or tilerelease)",

@@ -20,7 +20,7 @@ known = set()
 for no, name in re.findall(r"--(\[no-\])?([a-z][a-z0-9-]*)", read(help_file)):
     known |= {name, "no-" + name} if no else {name}
 # Options of other programs: cmake, pkg-config, start.sh, test.sh, scripts of bench and tools. nibble-check.
-known |= {"install", "build-only", "chat", "story", "with-cuda", "fast", "help", "version", "minutes", "runs", "list", "no-", "bench", "test",
+known |= {"install", "build-only", "chat", "story", "with-cuda", "fast", "all", "help", "version", "minutes", "runs", "list", "no-", "bench", "test",
           "cflags", "libs"}
 metrics = set(re.findall(r"(?:vllm|nibble|http)[:_][a-z_]*[a-z]", read(src + "/src/serve/metrics.c")))
 bad = []
