@@ -103,11 +103,13 @@ def speed(plan, root):
     few, many = share(16), share(128)
     if not many[0] > 1:
         sys.exit("plan_docs: FlashMLA is no longer faster with 128 heads: README's sentence needs another wording")
-    peer = [r["peer_over_nibble"] for r in result(root, "peer_cpu_avx2")["ratios"] if (r["peer"], r["nibble"]) == ("q4_0", "nvfp4")]
+    cpu = result(root, "peer_cpu_avx2")
+    peer = [only(cpu["attention"], type="iq4_nl", threads=n)["ns_per_token"] / only(cpu["nibble_attention"], type="nvfp4", threads=n)["ns_per_token"]
+            for n in (1, 2)]
     return (f"- One H100, V2-Lite's shape, nvfp4: {rate('decode', 4096, 1):,.0f} tokens/s for one user after 4,096 tokens, "
             f"{rate('decode', K32, 64):,.0f} for 64 users after 32,768; prompts at {rate('prefill', 512, 8192):,.0f} tokens/s.\n"
             f"- With 16 heads, attention over nvfp4 pages takes {few[0]:.2f} to {few[1]:.2f} of FlashMLA's time over BF16; with 128 heads FlashMLA is faster.\n"
-            f"- On two AVX2 cores, attention with 4 bits is {min(peer):.1f} (one thread) to {max(peer):.1f} times (two threads) as fast as ik_llama.cpp's.")
+            f"- On two AVX2 cores, attention with 4 bits is {peer[0]:.1f} (one thread) to {peer[1]:.1f} times (two threads) as fast as with ik_llama.cpp's fastest 4-bit format.")
 
 
 def accuracy(plan, root):

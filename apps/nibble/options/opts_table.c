@@ -157,7 +157,7 @@ static const opt_row rows[] = {
       .help = "cpu, cuda or cuda:N; auto takes a GPU unless an option asks for something that only the CPU has" },
     { .name = "cuda-library", .arg = "FILE", .type = OPT_STR, .offset = AT(cuda_library),
       .cmds = ENGINE, .group = GROUP_MODEL,
-      .help = "the library for GPUs", .unset = "libnibble-cuda.so beside the program" },
+      .help = "the library for GPUs", .unset = "libnibble-cuda.so beside the program or in lib/nibble" },
     { .name = "cpu-caps", .arg = "NAME", .type = OPT_STR, .offset = AT(cpu_caps), .cmds = ENGINE,
       .group = GROUP_MODEL, .help = "highest instruction set level to use, such as c, avx2 or avx512", .unset = "the best of this machine" },
     { .name = "max-model-len", .arg = "N", .type = OPT_COUNT, .offset = AT(max_model_len), .lo = 1,

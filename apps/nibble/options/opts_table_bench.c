@@ -176,7 +176,7 @@ static const opt_row rows[] = {
     { .name = "device", .arg = "NAME", .type = OPT_STR, .offset = KAT(device), .def = "cpu",
       .cmds = KERNEL, .group = GROUP_INPUT, .help = "where the operations run: cpu, cuda or cuda:N" },
     { .name = "cuda-library", .arg = "FILE", .type = OPT_STR, .offset = KAT(cuda_library), .cmds = KERNEL, .group = GROUP_INPUT,
-      .help = "the CUDA part", .unset = "libnibble-cuda.so beside the program" },
+      .help = "the CUDA part", .unset = "libnibble-cuda.so beside the program or in lib/nibble" },
     { .name = "op", .arg = "LIST", .type = OPT_STR, .offset = KAT(op), .def = "attn_pages", .cmds = KERNEL, .group = GROUP_INPUT,
       .help = "all, or of attn_pages, attn_prefill, attn, attn_score, linear, linear_t, kv_codec, kv_residual, rmsnorm, rope, "
               "swiglu, route, embed; on a GPU attn_pages, linear, experts" },
