@@ -8,6 +8,8 @@ if(prefix STREQUAL "/usr")
     set(sysconfdir "/${SYSCONFDIR}")
 endif()
 configure_file("${SOURCE}/nibble.service.in" "${MADE}/nibble.service" @ONLY)
+# file(INSTALL) takes files whose times are in the same second for equal.
+file(REMOVE "$ENV{DESTDIR}${prefix}/lib/systemd/system/nibble.service")
 file(INSTALL "${MADE}/nibble.service" DESTINATION "${prefix}/lib/systemd/system")
 if(NOT EXISTS "$ENV{DESTDIR}${sysconfdir}/nibble/nibble.yaml")
     file(INSTALL "${SOURCE}/nibble.yaml" DESTINATION "${sysconfdir}/nibble")
