@@ -18,6 +18,12 @@ void nb_detok_init(nb_detok *d, const nb_tokenizer *tok, bool skip_special)
     nb_detok_reset(d);
 }
 
+void nb_detok_keep(nb_detok *d, const uint32_t *ids, size_t n_ids)
+{
+    d->keep = ids;
+    d->n_keep = n_ids;
+}
+
 void nb_detok_reset(nb_detok *d)
 {
     d->n_tokens = d->n_trail_held = d->n_bad_run = d->n_tail_bytes = 0;
@@ -147,9 +153,40 @@ static nb_status push_meta(nb_detok *d, nb_str s, bool first, nb_buf *out)
 
 /* ---- public -------------------------------------------------------------- */
 
+static bool is_kept(const nb_detok *d, uint32_t id)
+{
+    size_t lo = 0, hi = d->n_keep;
+    while (lo < hi) {
+        const size_t mid = lo + (hi - lo) / 2;
+        if (d->keep[mid] == id) return true;
+        if (d->keep[mid] < id)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return false;
+}
+
+/* Everything held back first: it precedes the token. */
+static nb_status push_kept(nb_detok *d, uint32_t id, nb_buf *out)
+{
+    if (d->tok->dec.kind == NB_DEC_BYTES && d->n_tail_bytes) {
+        d->n_tail_bytes = 0;
+        NB_TRY(nb_buf_add_c(out, REPLACEMENT));
+    }
+    if (d->tok->dec.kind == NB_DEC_CHAIN) {
+        char c[4];
+        const size_t n_c = (size_t)nb_utf8_encode(d->tok->dec.strip_char, c);
+        NB_TRY(end_run(d, out));
+        for (; d->n_trail_held; d->n_trail_held--) NB_TRY(nb_buf_add(out, c, n_c));
+    }
+    return nb_buf_add_str(out, nb_tok_bytes(d->tok, d->tok->out[id]));
+}
+
 nb_status nb_detok_push(nb_detok *d, uint32_t id, nb_buf *out)
 {
     const nb_tokenizer *t = d->tok;
+    if (d->n_keep && nb_tokenizer_has(t, id) && is_kept(d, id)) return push_kept(d, id, out);
     if (!nb_tokenizer_has(t, id) || (d->skip_special && nb_tokenizer_is_special(t, id)))
         return NB_OK;
     const nb_str s = nb_tok_bytes(t, t->out[id]);

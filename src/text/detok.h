@@ -18,6 +18,8 @@
 typedef struct nb_detok {
     const nb_tokenizer *tok;
     bool skip_special;
+    const uint32_t *keep; /* nb_detok_keep's */
+    size_t n_keep;
     size_t n_tokens;     /* pushed and not skipped                              */
     size_t n_lead_cut;   /* leading characters that the decoder strips: left    */
     size_t n_trail_held; /* trailing strip characters held back                 */
@@ -28,6 +30,12 @@ typedef struct nb_detok {
 } nb_detok;
 
 void nb_detok_init(nb_detok *d, const nb_tokenizer *tok, bool skip_special);
+/* Tokens that are handed over although they are special: markers that a parser
+ * looks for.  ids: ascending, kept by reference until deinit.  After pushing one,
+ * what was appended ends with its text.  The text of all other tokens is what it
+ * would be if the kept ones were skipped, except that a kept token hands over what
+ * was held back: incomplete characters, runs of byte tokens, trailing blanks. */
+void nb_detok_keep(nb_detok *d, const uint32_t *ids, size_t n_ids);
 /* Back to the start of a text; keeps the buffers. */
 void nb_detok_reset(nb_detok *d);
 void nb_detok_deinit(nb_detok *d);

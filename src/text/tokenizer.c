@@ -157,6 +157,12 @@ uint32_t nb_tokenizer_find(const nb_tokenizer *t, nb_str content)
     return s ? s->value : NB_TOK_NONE;
 }
 
+uint32_t nb_tokenizer_find_added(const nb_tokenizer *t, nb_str content)
+{
+    const uint32_t id = nb_tokenizer_find(t, content);
+    return id != NB_TOK_NONE && (t->flags[id] & NB_TF_ADDED) ? id : NB_TOK_NONE;
+}
+
 uint32_t nb_tokenizer_role_id(const nb_tokenizer *t, nb_tok_role role)
 {
     return (unsigned)role < NB_TOK_N_ROLES ? t->role_id[role] : NB_TOK_NONE;

@@ -92,6 +92,8 @@ bool nb_tokenizer_is_control(const nb_tokenizer *t, uint32_t id);
  * entry as tokenizer.json spells it (for tiktoken files: its bytes);
  * NB_TOK_NONE if there is none. */
 uint32_t nb_tokenizer_find(const nb_tokenizer *t, nb_str content);
+/* The same among added tokens only. */
+uint32_t nb_tokenizer_find_added(const nb_tokenizer *t, nb_str content);
 
 /* Special tokens by role, from tokenizer_config.json, else from
  * special_tokens_map.json.  The id is NB_TOK_NONE and the text empty where the

@@ -150,6 +150,48 @@ static void chain_step_by_step(void **state)
     nb_tokenizer_destroy(t);
 }
 
+/* Special tokens that are asked for arrive; the others stay skipped. */
+static void kept_tokens(void **state)
+{
+    static const uint32_t MARK[] = { 256, 257 }, CHAIN_MARK[] = { 259 };
+    (void)state;
+    nb_tokenizer *t = bytes_tokenizer();
+    nb_detok d;
+    nb_detok_init(&d, t, true);
+    push_expect(&d, 256, "");
+    nb_detok_keep(&d, MARK, 2);
+    push_expect(&d, 256, "<s>");
+    push_expect(&d, 257, " x");
+    push_expect(&d, 258, "");
+    push_expect(&d, 256, BAD "<s>"); /* ends the character before it   */
+    push_expect(&d, 'a', "a");
+    nb_detok_keep(&d, MARK + 1, 1);
+    push_expect(&d, 256, "");
+    finish_expect(&d, "");
+    nb_detok_keep(&d, NULL, 0);
+    push_expect(&d, 256, "");
+    assert_int_equal(nb_tokenizer_find_added(t, nb_str_c("<s>")), 256);
+    assert_int_equal(nb_tokenizer_find_added(t, nb_str_c("a")), NB_TOK_NONE);
+    assert_int_equal(nb_tokenizer_find_added(t, nb_str_c("<t>")), NB_TOK_NONE);
+    nb_detok_deinit(&d);
+    nb_tokenizer_destroy(t);
+
+    t = chain_tokenizer(1, 2);
+    nb_detok_init(&d, t, true);
+    nb_detok_keep(&d, CHAIN_MARK, 1);
+    push_expect(&d, 259, "<s>");
+    push_expect(&d, 257, ""); /* still the leading blank        */
+    push_expect(&d, 256, "a");
+    push_expect(&d, 257, ""); /* may be trailing                */
+    push_expect(&d, 0xe4, "");
+    push_expect(&d, 259, " " BAD "<s>");
+    push_expect(&d, 257, "");
+    push_expect(&d, 259, " <s>");
+    finish_expect(&d, "");
+    nb_detok_deinit(&d);
+    nb_tokenizer_destroy(t);
+}
+
 /* What one lossy reading of all bytes gives. */
 static void expect_lossy(const nb_tokenizer *t, const uint32_t *ids, size_t n)
 {
@@ -219,6 +261,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bytes_step_by_step),
         cmocka_unit_test(chain_step_by_step),
+        cmocka_unit_test(kept_tokens),
         cmocka_unit_test(random_streams),
         cmocka_unit_test(round_trip),
     };
