@@ -16,7 +16,7 @@ BYTES_CAP, MODEL_CAP = 16 << 20, 32 << 20
 CODE = tree.C_SUFFIXES + (".py", ".sh", ".cmake")
 EXCEPTIONS = "tools/size_exceptions.txt"
 # What may stand between a function's parameters and its body, besides macros.
-AFTER = re.compile(r"(?:\s|\b(?:const|noexcept|override|final|[A-Z_]+)\b|->[\w:<>*&\s]+)*$")
+AFTER = re.compile(r"(?:\s|\b(?:const|noexcept|override|final|[A-Z_]+)\b|->[\w:<>*&\s]+)*")
 CALL = re.compile(r"(operator\W+|~?\w+)\s*$")
 DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)(?:[^\n]*\\\n)+", re.M)
 
@@ -35,7 +35,8 @@ def name_of(head):
     """The function that a block with this head is the body of, or None."""
     name = None
     while True:
-        head = before_parentheses(head[:AFTER.search(head).start()])
+        end = head.rfind(")") + 1 # AFTER has none
+        head = before_parentheses(head[:end]) if end and AFTER.fullmatch(head, end) else None
         found = CALL.search(head or "")
         if not found:
             return name
