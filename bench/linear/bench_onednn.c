@@ -69,7 +69,7 @@ static void pack_task(void *ctx, size_t task, size_t worker)
     ours *o = ctx;
     const size_t tok0 = task * NB_LINEAR_PACK_TOK, end = tok0 + NB_LINEAR_PACK_TOK;
     (void)worker;
-    o->v->pack(o->xp, o->a.x, o->a.x_stride, o->a.n_tok, o->a.w.n_col, tok0,
+    o->v->pack(o->xp, o->a.x, o->a.x_stride, o->a.n_tok, o->a.w.n_col, NULL, tok0,
                end < o->a.n_tok ? end : o->a.n_tok);
 }
 

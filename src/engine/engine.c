@@ -109,8 +109,7 @@ static nb_status load_model(nb_engine *e, const nb_engine_options *o, nb_error *
     if (o->progress && !copy && !e->int8) nb_source_prefault(e->source, prefault_report, &p);
     NB_TRY(nb_engine_fold(e, err));
     NB_TRY(nb_engine_quantize(e, o, err));
-    static const char *const names[] = { "F32", "BF16", "F16", "FP8", "INT8" };
-    (void)snprintf(e->weights, sizeof e->weights, "%s", names[e->model.wtype]);
+    (void)snprintf(e->weights, sizeof e->weights, "%s", nb_wtypes[e->model.wtype].name);
     return NB_OK;
 }
 

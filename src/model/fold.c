@@ -15,7 +15,7 @@
  * their range becomes F32).  FP8 with block scales cannot hold a permuted or scaled matrix: each
  * value, code times scale, is rounded once to BF16 (relative error up to 2^-9, where the code times
  * scale has more than 8 significant bits); with H it goes to F32 straight.  H is computed in double
- * and rounded once to F32. The constant of o_proj is summed in double from the weights as loaded.
+ * and rounded once to F32.  Packed types (packed.h) go to F32, which holds their values.  The constant of o_proj is summed in double from the weights as loaded.
  * What remains is that sums run over permuted channels, in another order. */
 #include "model/fold.h"
 
@@ -75,6 +75,12 @@ static bool put(void *data, nb_wtype type, size_t i, float x)
     return isnan(x) || (type == NB_W_BF16 ? nb_bf16_to_f32(h) : nb_fp16_to_f32(h)) == x;
 }
 
+/* The type of a folded matrix: scales of blocks or groups cannot follow their columns. */
+static nb_wtype unpacked(nb_wtype t)
+{
+    return t == NB_W_FP8B ? NB_W_BF16 : nb_wtype_is_packed(t) ? NB_W_F32 : t;
+}
+
 static void *new_matrix(folder *x, const nb_weight *shape, nb_wtype type, nb_weight *out)
 {
     void *data =
@@ -92,7 +98,7 @@ static nb_status fold_kv_a(folder *x, nb_weight *w, const float **bias)
     const nb_weight *old = &x->l->kv_a;
     const size_t n = nb_layer_attn(&x->m->c, x->layer)->kv_lora, n_col = old->n_col;
     if (!x->f->perm) return NB_OK;
-    const nb_wtype type = old->type == NB_W_FP8B ? NB_W_BF16 : old->type;
+    const nb_wtype type = unpacked(old->type);
     char *data = new_matrix(x, old, type, w);
     if (!data) return no_memory(x);
     const size_t row_bytes = n_col * nb_wtype_bytes(type);
@@ -160,7 +166,7 @@ static nb_status fold_kv_b(folder *x, nb_weight *w)
     const nb_weight *old = &x->l->kv_b;
     if (!x->f->perm && !x->f->scale_log2 && !x->f->hadamard) return NB_OK;
     const bool fp8 = old->type == NB_W_FP8B;
-    const nb_wtype type = x->f->hadamard ? NB_W_F32 : fp8 ? NB_W_BF16 : old->type;
+    const nb_wtype type = x->f->hadamard ? NB_W_F32 : unpacked(old->type);
     void *data = new_matrix(x, old, type, w);
     if (!data) return no_memory(x);
     rounding q = kv_b_rows(x, data, type);

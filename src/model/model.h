@@ -5,7 +5,7 @@
 #ifndef NB_MODEL_MODEL_H
 #define NB_MODEL_MODEL_H
 #include "base/arena.h"
-#include "kernel/kernel.h"
+#include "kernel/linear/packed.h"
 #include "load/source.h"
 #include "model/config.h"
 
@@ -56,8 +56,6 @@ nb_status nb_model_shapes(nb_model *m, const nb_model_config *c, nb_error *err);
 
 /* Of a number in the checkpoint's own type, in which norms and biases are. */
 size_t nb_model_dtype_bytes(const nb_model_config *c);
-/* Bytes of codes and scales. */
-uint64_t nb_weight_bytes(const nb_weight *w);
 /* Calls fn for the matrices of all layers and the head, not for embedding and routers; name is the
  * tensor's.  Ends at the first failure, which it returns. */
 typedef nb_status nb_matrix_fn(void *ctx, const char *name, nb_weight *w);

@@ -48,12 +48,11 @@ static void add_matrix(hasher *h, const nb_weight *w, bool whole)
     add_size(h, w->type);
     add_size(h, w->n_row);
     add_size(h, w->n_col);
-    add_bytes(h, w->data, w->n_row * w->n_col * nb_wtype_bytes(w->type), whole);
-    if (w->type == NB_W_FP8B)
-        add_bytes(h, w->scale,
-                  sizeof *w->scale * ((w->n_row + NB_FP8_BLOCK - 1) / NB_FP8_BLOCK) *
-                      ((w->n_col + NB_FP8_BLOCK - 1) / NB_FP8_BLOCK),
-                  whole);
+    add_bytes(h, w->data, nb_weight_data_bytes(w), whole);
+    if (w->type == NB_W_FP8B) add_bytes(h, w->scale, nb_weight_scale_bytes(w), whole);
+    if (w->group.scale)
+        add_bytes(h, w->group.scale,
+                  w->n_row * nb_weight_n_group(w) * nb_stype_bytes(w->group.scale_type), whole);
 }
 
 static void add_vector(hasher *h, const float *v, size_t n)

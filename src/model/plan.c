@@ -46,10 +46,10 @@ void nb_plan_describe(const nb_plan *p, char *buf, size_t n_bytes)
     (void)snprintf(
         buf, n_bytes,
         "rmsnorm=%s linear_f32=%s linear_bf16=%s linear_f16=%s linear_fp8b=%s "
-        "linear_int8=%s rope=%s attn=%s attn_prefill=%s attn_score=%s swiglu=%s embed=%s "
-        "route=%s kv_codec=%s kv_residual=%s",
+        "linear_int8=%s linear_int4=%s linear_fp4=%s rope=%s attn=%s attn_prefill=%s attn_score=%s "
+        "swiglu=%s embed=%s route=%s kv_codec=%s kv_residual=%s",
         p->rmsnorm->name, p->linear[NB_W_F32]->name, p->linear[NB_W_BF16]->name,
         p->linear[NB_W_F16]->name, p->linear[NB_W_FP8B]->name, p->linear[NB_W_INT8]->name,
-        p->rope->name, p->attn->name, p->attn_prefill->name, p->attn_score->name, p->swiglu->name,
+        p->linear[NB_W_INT4]->name, p->linear[NB_W_FP4]->name, p->rope->name, p->attn->name, p->attn_prefill->name, p->attn_score->name, p->swiglu->name,
         p->embed->name, p->route->name, p->kv_codec->name, p->kv_residual->name);
 }

@@ -78,6 +78,7 @@ static nb_status refuse(const quantizer *q, const char *name, const nb_weight *w
 static nb_status quantize(void *ctx, const char *name, nb_weight *w)
 {
     quantizer *q = ctx;
+    if (nb_wtype_is_packed(w->type)) return NB_OK;
     const nb_weight old = *w;
     rows_ctx x = { .from = &old, .scratch = q->scratch, .widest = q->widest };
     atomic_init(&x.bad, false);
@@ -101,6 +102,7 @@ static nb_status measure(void *ctx, const char *name, nb_weight *w)
 {
     quantizer *q = ctx;
     (void)name;
+    if (nb_wtype_is_packed(w->type)) return NB_OK;
     q->total += w->n_row * w->n_col * nb_wtype_bytes(w->type);
     q->bytes += nb_int8_matrix_bytes(w);
     if (w->n_col > q->widest) q->widest = w->n_col;
@@ -117,7 +119,7 @@ size_t nb_model_int8_bytes(nb_model *m)
 static nb_status originals(void *ctx, const char *name, nb_weight *w)
 {
     (void)name;
-    *(uint64_t *)ctx += nb_weight_bytes(w);
+    if (!nb_wtype_is_packed(w->type)) *(uint64_t *)ctx += nb_weight_bytes(w);
     return NB_OK;
 }
 
@@ -126,7 +128,7 @@ uint64_t nb_model_int8_weight_bytes(nb_model *m)
     uint64_t old = 0;
     (void)nb_model_each_matrix(m, originals, &old);
     /* A tied head's original stays as the embedding. */
-    if (m->head_is_embed) old -= nb_weight_bytes(&m->head);
+    if (m->head_is_embed && !nb_wtype_is_packed(m->head.type)) old -= nb_weight_bytes(&m->head);
     return m->weight_bytes - old + nb_model_int8_bytes(m);
 }
 

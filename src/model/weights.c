@@ -239,15 +239,6 @@ size_t nb_model_dtype_bytes(const nb_model_config *c)
 
 /* ---- walking ---- */
 
-uint64_t nb_weight_bytes(const nb_weight *w)
-{
-    const uint64_t codes = (uint64_t)w->n_row * w->n_col * nb_wtype_bytes(w->type);
-    const uint64_t rows = w->n_row, block = NB_FP8_BLOCK;
-    if (w->type == NB_W_INT8) return codes + rows * sizeof *w->scale;
-    if (w->type != NB_W_FP8B) return codes;
-    return codes + (rows + block - 1) / block * ((w->n_col + block - 1) / block) * sizeof *w->scale;
-}
-
 static nb_status each_of_mlp(nb_mlp *p, const char *prefix, nb_matrix_fn *fn, void *ctx)
 {
     nb_weight *const w[] = { &p->gate, &p->up, &p->down };

@@ -5,7 +5,7 @@
 #ifndef NB_TIMING_BENCH_KERNEL_INTERNAL_H
 #define NB_TIMING_BENCH_KERNEL_INTERNAL_H
 #include "base/caps.h"
-#include "kernel/kernel.h"
+#include "kernel/linear/packed.h"
 #include "num/record.h"
 #include "os/pool.h"
 #include "timing/bench_kernel.h"
@@ -80,6 +80,8 @@ static inline const unsigned char *nb_kb_item(const nb_kb_run *r, size_t item)
 typedef nb_status nb_kb_setup(nb_kb_run *r, nb_error *err);
 /* bench_kernel_linear.c: the set is matrices of the case's rows, columns and type; w has no data. */
 nb_status nb_kb_weight(nb_kb_run *r, nb_weight *w, nb_error *err);
+/* Lets w point into an item of the set. */
+void nb_kb_set_weight(nb_weight *w, const unsigned char *item);
 
 nb_kb_setup nb_kb_attn_pages, nb_kb_attn, nb_kb_attn_score,
     nb_kb_attn_prefill;                        /* bench_kernel_attn.c, _prefill.c */

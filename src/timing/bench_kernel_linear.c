@@ -19,18 +19,13 @@ typedef struct linear_op {
 
 static nb_status weight_type(const char *name, nb_wtype *out, nb_error *err)
 {
-    static const char *const names[NB_W_TYPE_COUNT] = { [NB_W_F32] = "f32",
-                                                        [NB_W_BF16] = "bf16",
-                                                        [NB_W_F16] = "f16",
-                                                        [NB_W_FP8B] = "fp8",
-                                                        [NB_W_INT8] = "int8" };
     for (size_t i = 0; i < NB_W_TYPE_COUNT; i++)
-        if (strcmp(name, names[i]) == 0) {
+        if (strcmp(name, nb_wtypes[i].word) == 0) {
             *out = (nb_wtype)i;
             return NB_OK;
         }
-    return nb_fail(err, NB_ERR_ARG, "%s: no type of weights (expected f32, bf16, f16, fp8 or int8)",
-                   name);
+    return nb_fail(err, NB_ERR_ARG,
+                   "%s: no type of weights (expected f32, bf16, f16, fp8, int8, int4 or fp4)", name);
 }
 
 /* Codes of finite numbers of ordinary size; none is subnormal. */
@@ -56,24 +51,48 @@ static void fill_weight(unsigned char *p, size_t n, nb_wtype t, uint64_t seed)
     }
 }
 
+/* Scales of groups as checkpoints have them: BF16 for 32 columns, E4M3 for 16 of FP4. */
+static size_t set_groups(nb_weight *w)
+{
+    if (w->type > NB_W_FP4 || !nb_wtype_is_packed(w->type)) return 0;
+    const bool fp4 = w->type == NB_W_FP4;
+    w->group = (nb_wgroups){ .scale = w,
+                             .size = fp4 ? 16 : 32,
+                             .scale_type = fp4 ? NB_S_E4M3 : NB_S_BF16,
+                             .outer = 1 };
+    return nb_weight_plane_bytes(w);
+}
+
+/* Codes, then the plane of scales. */
+static void fill_packed(unsigned char *p, size_t n_code, size_t n_scale, uint64_t seed)
+{
+    for (size_t i = 0; i < n_code; i++) p[i] = (unsigned char)nb_rng_u64(seed, i);
+    memset(p + n_code, 0x3b, n_scale); /* E4M3 0.6875, BF16 0.0028 */
+}
+
+void nb_kb_set_weight(nb_weight *w, const unsigned char *item)
+{
+    w->data = item;
+    if (w->group.scale) w->group.scale = item + nb_weight_data_bytes(w);
+}
+
 nb_status nb_kb_weight(nb_kb_run *r, nb_weight *w, nb_error *err)
 {
     const nb_kbench_case *c = r->c;
-    const size_t n = c->n_row * c->n_col;
     *w = (nb_weight){ .n_row = c->n_row, .n_col = c->n_col };
     NB_TRY(weight_type(c->weight ? c->weight : "bf16", &w->type, err));
-    const size_t bytes = n * nb_wtype_bytes(w->type);
-    unsigned char *model = nb_kb_alloc(r->b, bytes);
-    const size_t block = NB_FP8_BLOCK;
-    const size_t n_scale = w->type == NB_W_FP8B
-                               ? (c->n_row + block - 1) / block * ((c->n_col + block - 1) / block)
-                               : c->n_row;
-    float *scale = nb_kb_alloc(r->b, n_scale * sizeof *scale);
+    const size_t bytes = nb_weight_data_bytes(w), plane = set_groups(w);
+    unsigned char *model = nb_kb_alloc(r->b, bytes + plane);
+    const size_t n_scale = nb_weight_scale_bytes(w) / sizeof *w->scale;
+    float *scale = nb_kb_alloc(r->b, (n_scale + 1) * sizeof *scale);
     if (!model || !scale) return nb_kb_nomem(err);
     for (size_t i = 0; i < n_scale; i++) scale[i] = 0x1p-6f;
-    fill_weight(model, n, w->type, r->b->seed + 3);
-    if (w->type == NB_W_FP8B || w->type == NB_W_INT8) w->scale = scale;
-    return nb_kb_make_set(r, model, 1, bytes, err);
+    if (nb_wtype_is_packed(w->type))
+        fill_packed(model, bytes, plane, r->b->seed + 3);
+    else
+        fill_weight(model, c->n_row * c->n_col, w->type, r->b->seed + 3);
+    if (n_scale) w->scale = scale;
+    return nb_kb_make_set(r, model, 1, bytes + plane, err);
 }
 
 static void pack_task(void *ctx, size_t task, size_t worker)
@@ -82,7 +101,7 @@ static void pack_task(void *ctx, size_t task, size_t worker)
     const linear_op *o = r->op;
     const size_t t0 = task * NB_LINEAR_PACK_TOK, left = o->a.n_tok - t0;
     (void)worker;
-    o->v->pack(o->xp, o->a.x, o->a.x_stride, o->a.n_tok, o->a.w.n_col, t0,
+    o->v->pack(o->xp, o->a.x, o->a.x_stride, o->a.n_tok, o->a.w.n_col, NULL, t0,
                t0 + (left < NB_LINEAR_PACK_TOK ? left : NB_LINEAR_PACK_TOK));
 }
 
@@ -92,7 +111,7 @@ static void linear_task(void *ctx, size_t task, size_t worker)
     const linear_op *o = r->op;
     nb_linear_args a = o->a;
     (void)worker;
-    a.w.data = nb_kb_item(r, r->item);
+    nb_kb_set_weight(&a.w, nb_kb_item(r, r->item));
     a.row_begin = task * KB_ROW_BLOCK;
     a.row_end = a.row_begin + KB_ROW_BLOCK < a.w.n_row ? a.row_begin + KB_ROW_BLOCK : a.w.n_row;
     a.y += a.row_begin;
@@ -114,7 +133,7 @@ static void transposed_task(void *ctx, size_t task, size_t worker)
     const linear_op *o = r->op;
     nb_linear_args a = o->a;
     (void)worker;
-    a.w.data = nb_kb_item(r, r->item);
+    nb_kb_set_weight(&a.w, nb_kb_item(r, r->item));
     a.row_end = a.w.n_row;
     a.col_begin = task * COL_BLOCK;
     a.col_end = a.col_begin + COL_BLOCK < a.w.n_col ? a.col_begin + COL_BLOCK : a.w.n_col;
@@ -161,11 +180,12 @@ static nb_status set_up(nb_kb_run *r, bool transposed, nb_error *err)
     o->n_block = transposed ? (c->n_col + COL_BLOCK - 1) / COL_BLOCK
                             : (c->n_row + KB_ROW_BLOCK - 1) / KB_ROW_BLOCK;
     const double n = (double)c->n_row * (double)c->n_col;
-    const nb_kb_peak peak = o->a.w.type == NB_W_INT8 ? KB_PEAK_INT8 : KB_PEAK_BF16;
+    const nb_weight *w = &o->a.w;
+    const nb_kb_peak peak = w->type == NB_W_INT8 ? KB_PEAK_INT8 : KB_PEAK_BF16;
     r->part[r->n_part++] = (nb_kb_part){ .name = "",
                                          .variant = o->v->name,
                                          .step = transposed ? transposed_step : linear_step,
-                                         .bytes = n * (double)nb_wtype_bytes(o->a.w.type),
+                                         .bytes = (double)(nb_weight_data_bytes(w) + nb_weight_plane_bytes(w)),
                                          .ops = 2 * n * (double)c->n_tok,
                                          .peak = transposed ? KB_PEAK_F32 : peak };
     return NB_OK;

@@ -116,7 +116,7 @@ static void embed_task(void *ctx, size_t task, size_t worker)
     nb_weight w = o->w;
     (void)worker;
     range(r, task, &t0, &n);
-    w.data = nb_kb_item(r, r->item);
+    nb_kb_set_weight(&w, nb_kb_item(r, r->item));
     o->embed->fn(&(nb_embed_args){ .y = o->y + t0 * o->dim,
                                    .id = o->id + t0,
                                    .w = w,
@@ -215,6 +215,6 @@ nb_status nb_kb_embed(nb_kb_run *r, nb_error *err)
         (nb_kb_part){ .name = "",
                       .variant = o->embed->name,
                       .step = embed_step,
-                      .bytes = (double)(n * o->dim * nb_wtype_bytes(o->w.type)) };
+                      .bytes = (double)(n * nb_wtype_row_bytes(o->w.type, o->dim)) };
     return NB_OK;
 }

@@ -75,7 +75,11 @@ static nb_weight weights(chk *t, const shape *s, nb_wtype type, chk_pattern p, n
     chk_fill(t, scale, s->n_expert * n_scale, CHK_NORMAL);
     for (size_t i = 0; i < s->n_expert * n_scale; i++) scale[i] = 0.01f + 0.01f * fabsf(scale[i]);
     for (size_t e = 0; e < s->n_expert; e++)
-        each[e] = (nb_weight){ data + e * n_bytes, scale + e * n_scale, s->n_out, s->n_col, type };
+        each[e] = (nb_weight){ .data = data + e * n_bytes,
+                               .scale = scale + e * n_scale,
+                               .n_row = s->n_out,
+                               .n_col = s->n_col,
+                               .type = type };
     nb_weight w = { .n_row = s->n_expert * s->n_out, .n_col = s->n_col, .type = type };
     w.data = chk_gpu_in(t, data, s->n_expert * n_bytes);
     if (n_scale) w.scale = chk_gpu_in(t, scale, s->n_expert * n_scale * sizeof *scale);

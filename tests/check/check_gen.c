@@ -3,6 +3,7 @@
 
 #include "base/hash.h"
 #include "check/check.h"
+#include "kernel/linear/packed.h"
 #include "num/bf16.h"
 #include "num/e4m3.h"
 #include "num/fp16.h"
@@ -92,8 +93,54 @@ static int8_t int8_code(chk_pattern p, float x, uint8_t any)
     return (int8_t)(p == CHK_NORMAL ? lrintf(127 * x) : any % 255 - 127);
 }
 
+/* Random codes with scales near 2^-7; every kind of scale, groups of 16 to 128 columns or the row, zero
+ * points for integers and an order of columns in some. */
+static nb_weight grouped_weight(chk *t, nb_wtype type, size_t n_row, size_t n_col, chk_pattern p)
+{
+    static const size_t sizes[] = { 16, 32, 64, 128, 8, 40 };
+    nb_weight w = { .n_row = n_row, .n_col = n_col, .type = type };
+    nb_wgroups *g = &w.group;
+    const size_t pick = chk_between(t, 0, NB_COUNT(sizes));
+    g->size = pick == NB_COUNT(sizes) ? n_col : sizes[pick];
+    g->scale_type = (nb_stype)chk_between(t, NB_S_F32, NB_S_E8M0);
+    g->outer = chk_u64(t) % 2 ? 1.0f : 0.3f;
+    g->flip = type != NB_W_FP4 && chk_u64(t) % 4 == 0 ? (type == NB_W_INT4 ? 0x88 : 0x80) : 0;
+    const size_t n = n_row * nb_weight_n_group(&w), n_bytes = nb_weight_data_bytes(&w);
+    uint8_t *data = chk_in(t, n_bytes), *scale = chk_in(t, n * nb_stype_bytes(g->scale_type));
+    for (size_t i = 0; i < n_bytes; i++)
+        data[i] = p == CHK_ZERO && type == NB_W_FP4 ? 0 : (uint8_t)chk_u64(t);
+    for (size_t i = 0; i < n; i++) {
+        const float x = (float)ldexp(1 + chk_unit(t), (int)chk_between(t, 0, 6) - 9);
+        if (g->scale_type == NB_S_F32) ((float *)(void *)scale)[i] = x;
+        if (g->scale_type == NB_S_BF16) ((uint16_t *)(void *)scale)[i] = nb_bf16_from_f32(x);
+        if (g->scale_type == NB_S_F16) ((uint16_t *)(void *)scale)[i] = nb_fp16_from_f32_sat(x);
+        if (g->scale_type == NB_S_E4M3) scale[i] = nb_e4m3_from_f32(x);
+        if (g->scale_type == NB_S_E8M0) scale[i] = (uint8_t)(nb_f32_bits(x) >> 23);
+    }
+    w.data = data;
+    g->scale = scale;
+    if (type != NB_W_FP4 && chk_u64(t) % 2) {
+        uint8_t *zero = chk_in(t, n);
+        for (size_t i = 0; i < n; i++) zero[i] = (uint8_t)(chk_u64(t) % (type == NB_W_INT4 ? 16 : 256));
+        g->zero = zero;
+    }
+    if (chk_u64(t) % 4 == 0) {
+        uint32_t *place = chk_in(t, n_col * sizeof *place), *column = chk_in(t, n_col * sizeof *column);
+        for (size_t i = 0; i < n_col; i++) {
+            const size_t j = chk_between(t, 0, i);
+            column[i] = column[j];
+            column[j] = (uint32_t)i;
+        }
+        for (size_t i = 0; i < n_col; i++) place[column[i]] = (uint32_t)i;
+        g->place = place;
+        g->column = column;
+    }
+    return w;
+}
+
 nb_weight chk_weight(chk *t, nb_wtype type, size_t n_row, size_t n_col, chk_pattern p)
 {
+    if (nb_wtype_is_packed(type)) return grouped_weight(t, type, n_row, n_col, p);
     const size_t n = n_row * n_col, n_block = ((n_row + 127) / 128) * ((n_col + 127) / 128);
     nb_weight w = { .n_row = n_row, .n_col = n_col, .type = type };
     void *data = chk_in(t, n * nb_wtype_bytes(type));

@@ -9,8 +9,7 @@
 #include "kernel/linear/linear_int8.h"
 #include "kernel/linear/linear_order.h"
 
-static const char *const type_name[] = { "f32", "bf16", "f16", "fp8b", "int8" };
-CHK_ROWS(rows, nb_linear_variant, nb_linear_variants, type_name[v->type])
+CHK_ROWS(rows, nb_linear_variant, nb_linear_variants, nb_wtypes[v->type].word)
 
 static const size_t shapes[][3] = {
     /* rows, columns, tokens */
@@ -37,9 +36,10 @@ static bool packs(const subject *s)
 static double bound_of(const nb_linear_args *a, bool transposed, double s)
 {
     const double n = (double)(transposed ? a->row_end - a->row_begin : a->w.n_col);
-    const double k = transposed               ? 4 + 2 * sqrt(n)
-                     : a->w.type == NB_W_FP8B ? 24 + n / 128
-                                              : 8 + sqrt(n);
+    const double k = transposed                       ? 4 + 2 * sqrt(n)
+                     : nb_wtype_is_packed(a->w.type) ? 40 + n / 128
+                     : a->w.type == NB_W_FP8B         ? 24 + n / 128
+                                                      : 8 + sqrt(n);
     return k * 0x1p-24 * s + (n + 1) * 0x1p-126;
 }
 
@@ -86,7 +86,8 @@ static void expect(const subject *s, const nb_linear_args *a, double *want, doub
 {
     const bool transposed = s->transposed;
     const size_t n = transposed ? a->col_end - a->col_begin : a->row_end - a->row_begin;
-    const bool int8 = a->w.type == NB_W_INT8 && !transposed, split = packs(s) && !int8;
+    const bool int8 = a->w.type == NB_W_INT8 && !transposed;
+    const bool split = packs(s) && !int8 && !nb_wtype_is_packed(a->w.type);
     (transposed ? nb_linear_t_ref : nb_linear_ref)(a, want, bound);
     for (size_t t = 0; t < a->n_tok; t++) {
         const bool lost = int8 && !row_is_finite(a->x + t * a->x_stride, a->w.n_col);
@@ -112,7 +113,8 @@ static void pack_whole(chk *t, const subject *s, nb_linear_args *p)
     const size_t n_bytes = s->v->pack_bytes(p->n_tok, p->w.n_col);
     void *xp = (char *)s->xp + (t->front ? 0 : s->xp_bytes - n_bytes); /* at the guard page */
     memset(xp, 0xa5, n_bytes);
-    chk_call(t, s->v->pack(xp, p->x, p->x_stride, p->n_tok, p->w.n_col, 0, p->n_tok));
+    chk_call(t, s->v->pack(xp, p->x, p->x_stride, p->n_tok, p->w.n_col, p->w.group.column, 0,
+                           p->n_tok));
     p->xp = xp;
     p->x = NULL;
 }
@@ -142,10 +144,12 @@ static void check_pack(chk *t, const subject *s, const nb_linear_args *a)
     unsigned char *one = chk_raw(t, n_bytes), *cut = chk_raw(t, n_bytes);
     memset(one, 0xa5, n_bytes);
     memset(cut, 0xa5, n_bytes);
-    chk_call(t, s->v->pack(one, a->x, a->x_stride, a->n_tok, a->w.n_col, 0, a->n_tok));
+    chk_call(t, s->v->pack(one, a->x, a->x_stride, a->n_tok, a->w.n_col, a->w.group.column, 0,
+                           a->n_tok));
     for (size_t i = (a->n_tok + step - 1) / step; i-- > 0;) {
         const size_t end = (i + 1) * step < a->n_tok ? (i + 1) * step : a->n_tok;
-        chk_call(t, s->v->pack(cut, a->x, a->x_stride, a->n_tok, a->w.n_col, i * step, end));
+        chk_call(t, s->v->pack(cut, a->x, a->x_stride, a->n_tok, a->w.n_col, a->w.group.column,
+                               i * step, end));
     }
     chk_same_bytes(t, "packed in ranges", one, cut, n_bytes);
 }
@@ -157,7 +161,8 @@ static void check_portable(chk *t, const subject *s, const nb_linear_args *a)
     const size_t n = a->row_end - a->row_begin;
     nb_linear_args p = *a;
     void *xp = chk_raw(t, nb_linear_int8_pack_bytes(a->n_tok, a->w.n_col));
-    nb_linear_int8_pack_c(xp, a->x, a->x_stride, a->n_tok, a->w.n_col, 0, a->n_tok);
+    nb_linear_int8_pack_c(xp, a->x, a->x_stride, a->n_tok, a->w.n_col, a->w.group.column, 0,
+                           a->n_tok);
     p.xp = xp;
     p.y = chk_out_rows(t, a->n_tok, n, n);
     p.y_stride = n;
@@ -188,6 +193,20 @@ static void check_splits(chk *t, const subject *s, const nb_linear_args *a)
 
 typedef enum special { PLAIN, NAN_CODE, INF_INPUT } special;
 
+/* The first scale of a row becomes a NaN. */
+static void spoil_scale(const nb_weight *w, size_t row)
+{
+    static const uint16_t half_nan[] = { 0, 0x7fc0, 0x7e00 };
+    const size_t at = row * nb_weight_n_group(w);
+    void *p = (void *)(uintptr_t)w->group.scale;
+    switch (w->group.scale_type) {
+    case NB_S_F32: ((float *)p)[at] = NAN; break;
+    case NB_S_BF16:
+    case NB_S_F16: ((uint16_t *)p)[at] = half_nan[w->group.scale_type]; break;
+    default: ((uint8_t *)p)[at] = w->group.scale_type == NB_S_E4M3 ? 0x7f : 0xff; break;
+    }
+}
+
 static void spoil(chk *t, const nb_linear_args *a, special what, size_t n_x)
 {
     if (what == NAN_CODE) { /* of every type */
@@ -202,6 +221,7 @@ static void spoil(chk *t, const nb_linear_args *a, special what, size_t n_x)
                  a->x)[chk_between(t, 0, a->n_tok - 1) * a->x_stride + chk_between(t, 0, n_x - 1)] =
                 NAN;
         if (a->w.type == NB_W_FP8B) w[at] = chk_u64(t) % 2 ? 0x7f : 0xff;
+        if (a->w.group.scale) spoil_scale(&a->w, chk_between(t, 0, a->w.n_row - 1));
     }
     if (what == INF_INPUT && a->n_tok)
         ((float *)(uintptr_t)
@@ -223,6 +243,15 @@ static void run_case(chk *t, subject *s, nb_linear_args *a)
     check_portable(t, s, a);
 }
 
+static void give_row_scales(chk *t, nb_weight *w)
+{
+    float *scale = chk_in(t, w->n_row * sizeof *scale);
+    for (size_t i = 0; i < w->n_row; i++)
+        scale[i] = (float)ldexp(1 + chk_unit(t), (int)chk_between(t, 0, 12) - 10);
+    w->scale = scale;
+    w->row_scales = true;
+}
+
 static void one_case(chk *t, subject *s, const size_t *shape, size_t n_tok, chk_pattern p,
                      special what)
 {
@@ -230,6 +259,7 @@ static void one_case(chk *t, subject *s, const size_t *shape, size_t n_tok, chk_
     const nb_wtype type = s->v->type;
     nb_linear_args a = { .n_tok = n_tok };
     a.w = chk_weight(t, type, shape[0], shape[1], p);
+    if (type == NB_W_FP8B && chk_u64(t) % 4 == 0) give_row_scales(t, &a.w);
     a.row_begin = chk_between(t, 0, shape[0] / 2);
     a.row_end = chk_between(t, a.row_begin, shape[0]);
     if (chk_u64(t) % 2 || a.row_begin == a.row_end) a.row_begin = 0, a.row_end = shape[0];
@@ -280,7 +310,7 @@ static void codes_case(chk *t, nb_linear_fn *fn, nb_wtype type)
 {
     const bool bytes = nb_wtype_bytes(type) == 1;
     const size_t n = bytes ? 256 : 65536;
-    if (type == NB_W_F32 || !chk_case(t, "all codes")) return;
+    if (type == NB_W_F32 || nb_wtype_is_packed(type) || !chk_case(t, "all codes")) return;
     nb_linear_args a = { .n_tok = 1, .row_end = 1, .col_end = n, .x_stride = 1, .y_stride = n };
     unsigned char *data = chk_in(t, n * nb_wtype_bytes(type));
     float *scale = chk_in(t, (n + 127) / 128 * sizeof *scale);
@@ -352,7 +382,8 @@ static void call(void *ctx)
 static void call_pack(void *ctx)
 {
     const job *j = ctx;
-    j->v->pack((void *)(uintptr_t)j->a.xp, j->a.x, j->a.x_stride, j->a.n_tok, j->a.w.n_col, 0,
+    j->v->pack((void *)(uintptr_t)j->a.xp, j->a.x, j->a.x_stride, j->a.n_tok, j->a.w.n_col,
+               j->a.w.group.column, 0,
                j->a.n_tok);
 }
 
@@ -377,8 +408,7 @@ static void bench_one(chk *t, const nb_linear_variant *v, bool transposed, size_
         chk_time(t, label, 4.0 * (double)(n_tok * n_col), 0, call_pack, &j);
     }
     snprintf(label, sizeof label, "%zu x %zu, %zu tok", n_row, n_col, n_tok);
-    chk_time(t, label, (double)(n_row * n_col * nb_wtype_bytes(v->type)),
-             2.0 * (double)(n_row * n_col * n_tok), call, &j);
+    chk_time(t, label, (double)nb_weight_bytes(&j.a.w), 2.0 * (double)(n_row * n_col * n_tok), call, &j);
 }
 
 static void bench(chk *t, const chk_row *row)
@@ -486,9 +516,9 @@ static void other_product(const nb_linear_args *a)
     int8_rows(a, false, true);
 }
 static void pack_short(void *xp, const float *x, size_t x_stride, size_t n_tok, size_t n_col,
-                       size_t tok0, size_t tok1)
+                       const uint32_t *column, size_t tok0, size_t tok1)
 {
-    nb_linear_int8_pack_c(xp, x, x_stride, n_tok, n_col, tok0, tok1); /* the scale of 16 columns */
+    nb_linear_int8_pack_c(xp, x, x_stride, n_tok, n_col, column, tok0, tok1); /* the scale of 16 columns */
     for (size_t k = tok0; n_col > 16 && k < tok1; k++) {
         float max = 0;
         for (size_t c = 0; c < n_col / 16 * 16; c++)
@@ -497,16 +527,16 @@ static void pack_short(void *xp, const float *x, size_t x_stride, size_t n_tok, 
     }
 }
 static void pack_from_0(void *xp, const float *x, size_t x_stride, size_t n_tok, size_t n_col,
-                        size_t tok0, size_t tok1)
+                        const uint32_t *column, size_t tok0, size_t tok1)
 {
-    nb_linear_int8_pack_c(xp, x, x_stride, n_tok, n_col, tok0, tok1);
+    nb_linear_int8_pack_c(xp, x, x_stride, n_tok, n_col, column, tok0, tok1);
     if (tok0 == 0) return; /* reads the rows of its range from the start of x */
-    nb_linear_int8_pack_c(xp, x - tok0 * x_stride, x_stride, n_tok, n_col, tok0, tok1);
+    nb_linear_int8_pack_c(xp, x - tok0 * x_stride, x_stride, n_tok, n_col, column, tok0, tok1);
 }
 static void pack_down(void *xp, const float *x, size_t x_stride, size_t n_tok, size_t n_col,
-                      size_t tok0, size_t tok1)
+                      const uint32_t *column, size_t tok0, size_t tok1)
 {
-    nb_linear_int8_pack_c(xp, x, x_stride, n_tok, n_col, tok0, tok1);
+    nb_linear_int8_pack_c(xp, x, x_stride, n_tok, n_col, column, tok0, tok1);
     for (size_t k = tok0; k < tok1; k++) { /* cuts off instead of rounding */
         const float sx = nb_int8_sx(xp, n_tok, n_col)[k];
         int16_t *q = (int16_t *)(uintptr_t)nb_int8_q(xp, n_col, k);

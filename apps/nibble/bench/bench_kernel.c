@@ -15,7 +15,7 @@
 
 static const char *const records[] = { "nvfp4",      "if4",  "mxfp4", "int4", "fp8",
                                        "fp8_ds_mla", "bf16", "f32",   NULL };
-static const char *const weights[] = { "f32", "bf16", "f16", "fp8", "int8", NULL };
+static const char *const weights[] = { "f32", "bf16", "f16", "fp8", "int8", "int4", "fp4", NULL };
 
 typedef struct kernel_bench {
     const opts *o;

@@ -149,8 +149,9 @@ static void pack_row(int8_t *q, size_t plane, const float *x, size_t n, float in
 }
 
 void nb_linear_int8_pack_neon(void *xp, const float *x, size_t x_stride, size_t n_tok, size_t n_col,
-                              size_t tok0, size_t tok1)
+                              const uint32_t *column, size_t tok0, size_t tok1)
 {
+    (void)column;
     const size_t plane = nb_int8_stride(n_col);
     int8_t *q = xp;
     float *sx = (float *)(void *)(q + 2 * n_tok * plane);

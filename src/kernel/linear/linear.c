@@ -1,7 +1,33 @@
 /* linear.c - the table of variants of linear and linear_t. */
-#include "kernel/linear/linear.h"
+#include "kernel/linear/linear_w4.h"
 
 // clang-format off
+/* Rows of a packed type: generic ones, that need its traits only. */
+#define PACKED_C(type) { "c", NB_SPACE_HOST, 0, type, nb_linear_packed_c, nb_linear_t_packed_c, NULL, NULL }
+#if NB_HAVE_AVX2
+#define PACKED_AVX2(type) { "avx2", NB_SPACE_HOST, NB_CAP_AVX2, type, nb_linear_packed_avx2, nb_linear_t_packed_c, NULL, NULL },
+#else
+#define PACKED_AVX2(type)
+#endif
+#if NB_HAVE_AVX512
+#define PACKED_AVX512(type) { "avx512", NB_SPACE_HOST, NB_CAP_AVX512, type, nb_linear_packed_avx512, nb_linear_t_packed_c, NULL, NULL },
+#else
+#define PACKED_AVX512(type)
+#endif
+/* INT4 and FP4 have rows of their own, in the same order of summation. */
+#if NB_HAVE_AVX512
+#define W4_AVX512(type) { "avx512", NB_SPACE_HOST, NB_CAP_AVX512, type, nb_linear_w4_avx512, nb_linear_t_packed_c, nb_linear_w4_pack_bytes, nb_linear_w4_pack },
+#else
+#define W4_AVX512(type)
+#endif
+#if NB_HAVE_AVX2
+#define W4_AVX2(type) { "avx2", NB_SPACE_HOST, NB_CAP_AVX2, type, nb_linear_packed_avx2, nb_linear_t_packed_c, NULL, NULL },
+#else
+#define W4_AVX2(type)
+#endif
+#define W4(type) W4_AVX512(type) W4_AVX2(type) PACKED_C(type)
+#define PACKED(type) PACKED_AVX512(type) PACKED_AVX2(type) PACKED_C(type)
+
 const nb_linear_variant nb_linear_variants[] = {
 #if NB_HAVE_AMX && NB_HAVE_AVX512
     { "amx", NB_SPACE_HOST, NB_CAP_AMX, NB_W_BF16, nb_linear_bf16_amx, nb_linear_t_bf16_avx512, nb_linear_split_pack_bytes_amx, nb_linear_split_pack_amx },
@@ -32,6 +58,9 @@ const nb_linear_variant nb_linear_variants[] = {
     { "c",    NB_SPACE_HOST, 0,           NB_W_F16,  nb_linear_f16_c,     nb_linear_t_f16_c, NULL, NULL },
     { "c",    NB_SPACE_HOST, 0,           NB_W_FP8B, nb_linear_fp8b_c,    nb_linear_t_fp8b_c, NULL, NULL },
     { "c",    NB_SPACE_HOST, 0,           NB_W_INT8, nb_linear_int8_c,    nb_linear_t_int8_c, nb_linear_int8_pack_bytes, nb_linear_int8_pack_c },
+    W4(NB_W_INT4),
+    W4(NB_W_FP4),
+    PACKED(NB_W_BYTE),
     { 0 }
 };
 // clang-format on

@@ -4,7 +4,8 @@
  *   linear_t: y[t][c - col_begin] = sum_r x[t][r - row0] * W[r][c]         r in [row0, row0 + n_in),
  *                                                                         c in [col_begin, col_end)
  *
- * W is BF16, FP16, FP32, FP8 with block scales or INT8 with a scale per row (kernel.h); rows and columns
+ * W is BF16, FP16, FP32, FP8 with block scales, INT8 with a scale per row (kernel.h) or a packed type
+ * (packed.h); rows and columns
  * are indices into the whole matrix, so block scales need no alignment of the
  * ranges.  linear_t is the transposed product that absorbs W_UK into a query
  * without a second copy of the weights.
@@ -31,18 +32,21 @@ typedef struct nb_linear_args {
 
 /* A variant may read x in a form of its own, made once for all rows of W.  pack writes tokens
  * [tok0, tok1) of n_tok rows of x: tok0 is a multiple of NB_LINEAR_PACK_TOK and tok1 too or n_tok,
- * so that ranges can be packed side by side.  xp is aligned to 64 and has pack_bytes(n_tok, n_col)
+ * so that ranges can be packed side by side.  Value i of a
+ * packed row is x[column[i]] (nb_wgroups; only variants of packed types look at it), or x[i] where it is NULL.  xp is aligned to 64 and has pack_bytes(n_tok, n_col)
  * bytes (a multiple of 64, not growing less than linearly in n_tok for each 16). */
 enum { NB_LINEAR_PACK_TOK = 16 };
 typedef size_t nb_linear_pack_bytes(size_t n_tok, size_t n_col);
 typedef void nb_linear_pack(void *xp, const float *x, size_t x_stride, size_t n_tok, size_t n_col,
-                            size_t tok0, size_t tok1);
+                            const uint32_t *column, size_t tok0, size_t tok1);
 
 /* With S = |bias| + sum of |terms| and n = length of the sum:
  *   linear    |y - y64| <= (8 + sqrt(n)) * 2^-24 * S,  FP8B (24 + n/128) * 2^-24 * S
  *   linear of BF16 and FP8B with a pack (x in two BF16 parts, linear_amx.h):
  *             |y - y64| <= (170 + n/15) * 2^-24 * S,  FP8B (176 + n/128) * 2^-24 * S,
  *             + 2^-126 * sum (|x| + |W| + 4 + 4 scale) for what underflows
+ *   linear of packed types: |y - y64| <= (40 + n/128) * 2^-24 * S, where W[r][c] is the value rounded to
+ *             float
  *   linear_t  |y - y64| <= (4 + 2 sqrt(n)) * 2^-24 * S
  *   linear, INT8: |y - y64| <= lost * sum |W| + 8 * 2^-24 * S, the same bits from every variant:
  *   linear_int8.h has the rule; with m = max |x| of the token lost is m / 32512 * (1 + 2^-10), but
@@ -57,6 +61,8 @@ nb_linear_fn nb_linear_f32_c, nb_linear_bf16_c, nb_linear_f16_c, nb_linear_fp8b_
 nb_linear_fn nb_linear_f32_avx2, nb_linear_bf16_avx2, nb_linear_f16_avx2, nb_linear_fp8b_avx2;
 nb_linear_fn nb_linear_int8_c, nb_linear_int8_avx2, nb_linear_int8_avx512, nb_linear_int8_amx;
 nb_linear_fn nb_linear_t_int8_c, nb_linear_t_int8_avx2, nb_linear_t_int8_avx512;
+nb_linear_fn nb_linear_packed_c, nb_linear_packed_avx2, nb_linear_packed_avx512;
+nb_linear_fn nb_linear_t_packed_c;
 nb_linear_pack_bytes nb_linear_int8_pack_bytes;
 nb_linear_pack nb_linear_int8_pack_c, nb_linear_int8_pack_avx2, nb_linear_int8_pack_avx512;
 nb_linear_fn nb_linear_t_f32_c, nb_linear_t_bf16_c, nb_linear_t_f16_c, nb_linear_t_fp8b_c;

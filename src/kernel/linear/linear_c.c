@@ -7,7 +7,7 @@
 
 #include "kernel/linear/linear_order.h"
 
-enum { TOK = 8, LANE = 8, COL = 64 };
+enum { TOK = 8, LANE = 8, COL = 64, COL_PACKED = NB_PACKED_CHUNK };
 
 static void dot_lanes(float *lane, const float *w, const float *x, size_t n)
 {
@@ -51,11 +51,11 @@ static void linear(const nb_linear_args *a)
             row_times_tokens(a, r, t, a->n_tok - t < TOK ? a->n_tok - t : TOK, chunk);
 }
 
-/* n_c <= COL columns from c (all in one scale block) of n <= TOK tokens. */
+/* n_c columns from c (all in one scale block), at most COL_PACKED, of n <= TOK tokens. */
 static void column_strip(const nb_linear_args *a, size_t c, size_t n_c, size_t t0, size_t n,
                          size_t chunk)
 {
-    float total[TOK][COL] = { { 0 } }, part[TOK][COL], strip[COL];
+    float total[TOK][COL_PACKED] = { { 0 } }, part[TOK][COL_PACKED], strip[COL_PACKED];
     for (size_t r0 = a->row_begin; r0 < a->row_end; r0 += chunk) {
         const size_t r1 = a->row_end - r0 < chunk ? a->row_end : r0 + chunk;
         for (size_t t = 0; t < n; t++)
@@ -79,8 +79,9 @@ static void column_strip(const nb_linear_args *a, size_t c, size_t n_c, size_t t
 static void linear_t(const nb_linear_args *a)
 {
     const size_t chunk = nb_linear_t_chunk(a->row_end - a->row_begin);
+    const size_t col = nb_wtype_is_packed(a->w.type) ? COL_PACKED : COL;
     for (size_t c = a->col_begin, n_c; c < a->col_end; c += n_c) {
-        n_c = COL - c % COL; /* COL divides the scale block */
+        n_c = col - c % col; /* COL divides the scale block */
         if (n_c > a->col_end - c) n_c = a->col_end - c;
         for (size_t t = 0; t < a->n_tok; t += TOK)
             column_strip(a, c, n_c, t, a->n_tok - t < TOK ? a->n_tok - t : TOK, chunk);
@@ -120,6 +121,14 @@ void nb_linear_t_fp8b_c(const nb_linear_args *a)
     linear_t(a);
 }
 void nb_linear_t_int8_c(const nb_linear_args *a)
+{
+    linear_t(a);
+}
+void nb_linear_packed_c(const nb_linear_args *a)
+{
+    linear(a);
+}
+void nb_linear_t_packed_c(const nb_linear_args *a)
 {
     linear_t(a);
 }

@@ -24,8 +24,9 @@ static float abs_max(const float *x, size_t n)
 }
 
 void nb_linear_int8_pack_c(void *xp, const float *x, size_t x_stride, size_t n_tok, size_t n_col,
-                           size_t tok0, size_t tok1)
+                           const uint32_t *column, size_t tok0, size_t tok1)
 {
+    (void)column;
     const size_t stride = nb_int8_stride(n_col);
     int16_t *q = xp;
     float *sx = (float *)(void *)(q + n_tok * stride);

@@ -20,6 +20,7 @@ static inline __m256 load_tail(const uint16_t *p, size_t n)
 }
 
 #define W_TYPE uint16_t
+#define W_PACKED 0
 #define W_FP8 0
 #define W_STRIP_MIN 24
 #define W_LOAD(p) load(p)

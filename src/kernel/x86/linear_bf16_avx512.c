@@ -16,6 +16,7 @@ static inline __m512 load_mask(const uint16_t *p, __mmask16 mask)
 }
 
 #define W_TYPE uint16_t
+#define W_PACKED 0
 #define W_FP8 0
 #define W_F32 0
 #define W_LOAD(p) load(p)

@@ -2,6 +2,7 @@
 #include "kernel/x86/vec_avx2.h"
 
 #define W_TYPE float
+#define W_PACKED 0
 #define W_FP8 0
 #define W_STRIP_MIN 12
 #define W_LOAD(p) _mm256_loadu_ps(p)

@@ -2,6 +2,7 @@
 #include "kernel/x86/vec_avx512.h"
 
 #define W_TYPE float
+#define W_PACKED 0
 #define W_FP8 0
 #define W_F32 1
 #define W_LOAD(p) _mm512_loadu_ps(p)

@@ -88,12 +88,13 @@ static void add_block(const nb_amx_part *p, size_t step, uint8_t *sum)
     const bool rows2 = p->tile_rows > 16, toks2 = p->x[1] != NULL;
     const nb_weight *w = &p->a->w;
     const size_t c = step * STEP_COL, change = NB_FP8_BLOCK - p->r % NB_FP8_BLOCK;
+    const bool each = w->row_scales;
     _tile_stored(0, sum, 64);
     if (toks2) _tile_stored(1, sum + NB_AMX_TILE, 64);
     if (rows2) _tile_stored(2, sum + 2 * NB_AMX_TILE, 64);
     if (rows2 && toks2) _tile_stored(3, sum + 3 * NB_AMX_TILE, 64);
-    for (size_t from = 0, to; from < p->n_row; from = to) { /* at most one change of scale */
-        to = from < change && change < p->n_row ? change : p->n_row;
+    for (size_t from = 0, to; from < p->n_row; from = to) { /* at most one change of blocks' scales */
+        to = each ? from + 1 : from < change && change < p->n_row ? change : p->n_row;
         const __m512 scale = _mm512_set1_ps(nb_weight_scale(w, p->r + from, c));
         for (size_t i = from; i < to; i++)
             for (size_t j = 0; j < 1 + (size_t)toks2; j++) {

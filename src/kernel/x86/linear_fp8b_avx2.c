@@ -64,6 +64,7 @@ static float chunk_scale(const nb_weight *w, size_t r, size_t c, size_t n)
 }
 
 #define W_TYPE uint8_t
+#define W_PACKED 0
 #define W_FP8 1
 #define W_STRIP_MIN 6
 #define W_LOAD(p) _mm256_cvtph_ps(as_fp16(load8(p)))

@@ -46,6 +46,7 @@ static float chunk_scale(const nb_weight *w, size_t r, size_t c, size_t n)
 }
 
 #define W_TYPE uint8_t
+#define W_PACKED 0
 #define W_FP8 1
 #define W_F32 0
 #define W_LOAD(p) _mm512_cvtph_ps(as_fp16(load16(p)))

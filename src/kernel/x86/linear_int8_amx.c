@@ -48,10 +48,11 @@ static void digits(const float *x, size_t c, size_t n_col, nb_int8_scale s, __m5
 }
 
 void nb_linear_int8_pack_amx(void *xp, const float *x, size_t x_stride, size_t n_tok, size_t n_col,
-                             size_t tok0, size_t tok1)
+                             const uint32_t *column, size_t tok0, size_t tok1)
 {
+    (void)column;
     if (n_tok <= FEW) {
-        nb_linear_int8_pack_avx512(xp, x, x_stride, n_tok, n_col, tok0, tok1);
+        nb_linear_int8_pack_avx512(xp, x, x_stride, n_tok, n_col, NULL, tok0, tok1);
         return;
     }
     alignas(64) __m512i hi[16], lo[16];

@@ -214,8 +214,9 @@ static void pack_row(int16_t *q, size_t stride, const float *x, size_t n, float 
 }
 
 void nb_linear_int8_pack_avx2(void *xp, const float *x, size_t x_stride, size_t n_tok, size_t n_col,
-                              size_t tok0, size_t tok1)
+                              const uint32_t *column, size_t tok0, size_t tok1)
 {
+    (void)column;
     const size_t stride = nb_int8_stride(n_col);
     int16_t *q = xp;
     float *sx = (float *)(void *)(q + n_tok * stride);

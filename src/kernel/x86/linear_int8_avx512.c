@@ -12,8 +12,9 @@
 enum { STEP = 32, SEGMENT = 512 * STEP, TILE_ROW = 4, TILE_TOK = 4, ONE_ROW = 8 };
 
 void nb_linear_int8_pack_avx512(void *xp, const float *x, size_t x_stride, size_t n_tok,
-                                size_t n_col, size_t tok0, size_t tok1)
+                                size_t n_col, const uint32_t *column, size_t tok0, size_t tok1)
 {
+    (void)column;
     const size_t stride = nb_int8_stride(n_col);
     int16_t *q = (int16_t *)xp + tok0 * stride;
     float *sx = (float *)(void *)((int16_t *)xp + n_tok * stride);

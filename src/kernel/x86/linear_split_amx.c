@@ -34,8 +34,9 @@ static inline void split(const float *x, size_t n, __m512i *hi, __m512i *lo)
 }
 
 void nb_linear_split_pack_amx(void *xp, const float *x, size_t x_stride, size_t n_tok, size_t n_col,
-                              size_t tok0, size_t tok1)
+                              const uint32_t *column, size_t tok0, size_t tok1)
 {
+    (void)column;
     alignas(64) __m512i hi[16], lo[16];
     (void)n_tok;
     for (size_t t = tok0, nt; t < tok1; t += nt) {

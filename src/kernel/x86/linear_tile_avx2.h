@@ -7,6 +7,7 @@
  *   W_CHUNK_SCALE(a, r, c, n)  factor of chunk [c, c + n) of row r (FP8B only)
  *   W_FP8           1 for FP8B, else 0
  *   W_STRIP_MIN     tokens from which strips are made (below), 0: never
+ *   W_PACKED        1: W_TYPE is float, and rows are copies that nb_packed_values makes; else 0
  *   NAME            the function to define
  *
  * linear holds a tile of rows x tokens in registers (8 x 1 for a single token,
@@ -167,7 +168,12 @@ static void panel(const nb_linear_args *a, size_t r0, size_t n_row, size_t t0, s
 {
     float total[PANEL_TOK * PANEL_ROW * LANE], scale[PANEL_ROW] = { 0 };
     const size_t n_col = a->w.n_col;
-    const W_TYPE *w = (const W_TYPE *)a->w.data + r0 * n_col;
+#if W_PACKED
+    enum { WS = NB_PACKED_CHUNK + LANE }; /* not a multiple of L1's stride */
+    float w[PANEL_ROW * WS];
+#else
+    const size_t WS = n_col;
+#endif
     for (size_t i = 0; i < n_tok * PANEL_ROW * LANE; i += LANE)
         _mm256_storeu_ps(total + i, _mm256_setzero_ps());
     for (size_t c = 0; c < n_col; c += chunk) {
@@ -175,8 +181,12 @@ static void panel(const nb_linear_args *a, size_t r0, size_t n_row, size_t t0, s
 #if W_FP8
         for (size_t r = 0; r < n_row; r++) scale[r] = W_CHUNK_SCALE(&a->w, r0 + r, c, n);
 #endif
-        chunk_tiles(w + c, n_col, a->x + t0 * a->x_stride + c, a->x_stride, n, n_row, n_tok, scale,
-                    total);
+#if W_PACKED
+        for (size_t r = 0; r < n_row; r++) nb_packed_values(&a->w, r0 + r, c, n, w + r * WS);
+#else
+        const W_TYPE *w = (const W_TYPE *)a->w.data + r0 * n_col + c;
+#endif
+        chunk_tiles(w, WS, a->x + t0 * a->x_stride + c, a->x_stride, n, n_row, n_tok, scale, total);
     }
     for (size_t t = 0; t < n_tok; t++) {
         float *y = a->y + (t0 + t) * a->y_stride + (r0 - a->row_begin);

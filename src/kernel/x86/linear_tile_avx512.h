@@ -6,6 +6,7 @@
  *   W_TAIL(p, n)    the first n < 16 of them, the others 0, reading n only
  *   W_CHUNK_SCALE(w, r, c, n)  factor of chunk [c, c + n) of row r (FP8B only)
  *   W_FP8, W_F32    1 for that type, else 0
+ *   W_PACKED        1: W_TYPE is float, and rows are copies that nb_packed_values makes; else 0
  *   NAME            the function to define
  *
  * The order of summation is linear_order.h's with 16 lanes in place of 8: column c goes to lane
@@ -31,6 +32,7 @@ enum { PANEL_ROW = 8, PANEL_TOK = 48, LANE = 16, TILE_ROW = 4, TILE_TOK = 6, CHU
 static size_t chunk_columns(size_t n_col)
 {
     if (W_FP8) return NB_FP8_BLOCK;
+    if (W_PACKED) return NB_PACKED_CHUNK;
     size_t k = 1;
     while (k < CHUNK_MAX / LANE && 16 * k * k < 9 * n_col) k++;
     return LANE * k;
@@ -201,7 +203,12 @@ static void panel(const nb_linear_args *a, size_t r0, size_t n_row, size_t t0, s
     _Alignas(64) float total[PANEL_TOK * PANEL_ROW * LANE];
     float scale[PANEL_ROW] = { 0 };
     const size_t n_col = a->w.n_col;
-    const W_TYPE *w = (const W_TYPE *)a->w.data + r0 * n_col;
+#if W_PACKED
+    enum { WS = NB_PACKED_CHUNK + LANE }; /* not a multiple of L1's stride */
+    float w[PANEL_ROW * WS];
+#else
+    const size_t WS = n_col;
+#endif
     for (size_t i = 0; i < n_tok * PANEL_ROW * LANE; i += LANE)
         _mm512_storeu_ps(total + i, _mm512_setzero_ps());
     for (size_t c = 0; c < n_col; c += chunk) {
@@ -210,10 +217,15 @@ static void panel(const nb_linear_args *a, size_t r0, size_t n_row, size_t t0, s
 #if W_FP8
         for (size_t r = 0; r < n_row; r++) scale[r] = W_CHUNK_SCALE(&a->w, r0 + r, c, n);
 #endif
+#if W_PACKED
+        for (size_t r = 0; r < n_row; r++) nb_packed_values(&a->w, r0 + r, c, n, w + r * WS);
+#else
+        const W_TYPE *w = (const W_TYPE *)a->w.data + r0 * n_col + c;
+#endif
         if (a->n_tok == 1)
-            chunk_one(w + c, n_col, x, n, n_row, scale, total);
+            chunk_one(w, WS, x, n, n_row, scale, total);
         else
-            chunk_many(w + c, n_col, x, a->x_stride, n, n_row, n_tok, scale, total);
+            chunk_many(w, WS, x, a->x_stride, n, n_row, n_tok, scale, total);
     }
     for (size_t t = 0; t < n_tok; t++) write_rows(a, r0, n_row, t0 + t, TOTAL(0, t));
 }

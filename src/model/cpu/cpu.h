@@ -33,6 +33,7 @@ typedef struct nb_pack {
     char *xp;
     const float *x;
     size_t x_stride, n_tok, n_col, first; /* first: index of its first task */
+    const uint32_t *column;
 } nb_pack;
 
 /* Sizes of the expanded form, of one kind of attention. */

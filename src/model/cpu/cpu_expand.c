@@ -84,7 +84,7 @@ static void rows_task(void *ctx, size_t slot, size_t worker)
         nb_cpu_decode_page(x->s, x->j0 + slot, f->dec + slot * NB_PAGE_TOK * x->s->d->n_values);
     if (x->xp_bytes)
         x->v->pack(f->xp + slot * x->xp_bytes, rows, x->s->d->n_values, n_tok, x->s->attn->kv_lora,
-                   0, n_tok);
+                   x->s->l->kv_b.group.column, 0, n_tok);
 }
 
 static void tile_task(void *ctx, size_t task, size_t worker)

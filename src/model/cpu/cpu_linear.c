@@ -54,7 +54,7 @@ typedef struct pack_list {
 static void pack_some(const nb_pack *p, size_t task)
 {
     const size_t t = task * NB_LINEAR_PACK_TOK, left = p->n_tok - t;
-    p->pack(p->xp, p->x, p->x_stride, p->n_tok, p->n_col, t,
+    p->pack(p->xp, p->x, p->x_stride, p->n_tok, p->n_col, p->column, t,
             t + (left < NB_LINEAR_PACK_TOK ? left : NB_LINEAR_PACK_TOK));
 }
 
@@ -78,6 +78,7 @@ static bool same_x(const nb_job *j, const nb_job *before)
 {
     return before && j->a.x == before->a.x && j->a.x_stride == before->a.x_stride &&
            j->a.n_tok == before->a.n_tok && j->a.w.n_col == before->a.w.n_col &&
+           j->a.w.group.column == before->a.w.group.column &&
            j->v->pack == before->v->pack;
 }
 
@@ -103,6 +104,7 @@ static void pack_jobs(nb_cpu *f, nb_job *job, size_t n_job)
                                            .x_stride = j->a.x_stride,
                                            .n_tok = n,
                                            .n_col = j->a.w.n_col,
+                                           .column = j->a.w.group.column,
                                            .first = n_task };
             at += j->v->pack_bytes(n, j->a.w.n_col);
             n_task += div_up(n, NB_LINEAR_PACK_TOK);

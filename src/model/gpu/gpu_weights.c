@@ -82,14 +82,13 @@ static const nb_cuda_linear_row *find_linear(const uploader *u, nb_cuda_kind kin
 
 static nb_status choose(uploader *u, const char *what, nb_gpu_mat *m, size_t n_out, bool two_parts)
 {
-    static const char *const names[] = { "F32", "BF16", "F16", "FP8", "INT8" };
     for (int k = 0; k < 2; k++) {
         if (!u->use[k]) continue;
         m->row[k] = find_linear(u, (nb_cuda_kind)k, m->w.type, n_out, m->w.n_col, two_parts);
         if (!m->row[k])
             return nb_fail(u->err, NB_ERR_UNSUPPORTED,
                            "%s: the GPU has no product for %s weights of %zux%zu", what,
-                           names[m->w.type], n_out, m->w.n_col);
+                           nb_wtypes[m->w.type].name, n_out, m->w.n_col);
         if (!strcmp(m->row[k]->name, "simt")) u->w->floats = true;
     }
     return NB_OK;
@@ -390,11 +389,23 @@ static nb_status layer(uploader *u, size_t i)
     return c->dense[i] ? NB_OK : experts(u, l, g);
 }
 
+/* A matrix whose type no GPU kernel reads, if there is one. */
+static nb_status check_type(void *ctx, const char *name, nb_weight *w)
+{
+    if (!nb_wtype_is_packed(w->type) && !w->row_scales) return NB_OK;
+    return nb_fail(ctx, NB_ERR_UNSUPPORTED,
+                   "tensor '%s': a GPU does not run %s weights%s yet; use --device cpu", name,
+                   nb_wtypes[w->type].name, w->row_scales ? " with a scale per row" : "");
+}
+
 nb_status nb_gpu_weights_init(nb_gpu_weights *w, const nb_model *m, nb_gpu *gpu, bool direct,
                               bool expanded, nb_error *err)
 {
     nb_cuda_info info;
+    nb_model view = *m; /* the walk may change matrices; check_type does not */
     *w = (nb_gpu_weights){ .gpu = gpu };
+    NB_TRY(nb_model_each_matrix(&view, check_type, err));
+    NB_TRY(check_type(err, "model.embed_tokens.weight", &view.embed));
     nb_gpu_api(gpu)->get_info(nb_gpu_handle(gpu), &info);
     uploader u = { w, m, err, info.cc, { direct, expanded } };
     w->layer = nb_arena_array(&w->arena, m->c.n_layer, sizeof *w->layer);

@@ -143,7 +143,7 @@ bool nb_cuda_linear_simt_can(nb_wtype type, size_t n_out, size_t n_col, bool two
     (void)n_out;
     (void)n_col;
     (void)two_parts;
-    return type < NB_W_TYPE_COUNT;
+    return !nb_wtype_is_packed(type);
 }
 
 void nb_cuda_linear_simt(nb_cuda *g, const nb_cuda_linear_args *a)
@@ -155,7 +155,7 @@ bool nb_cuda_experts_simt_can(nb_wtype type, size_t n_out, size_t n_col)
 {
     (void)n_out;
     (void)n_col;
-    return type < NB_W_TYPE_COUNT;
+    return !nb_wtype_is_packed(type);
 }
 
 void nb_cuda_experts_simt(nb_cuda *g, const nb_cuda_experts_args *a)

@@ -1,0 +1,155 @@
+/* packed.c - see packed.h: the table of weight types, and the three with planes. */
+#include "kernel/linear/packed.h"
+
+#include "num/bf16.h"
+#include "num/e2m1.h"
+#include "num/e4m3.h"
+#include "num/fp16.h"
+#include "num/ue8m0.h"
+
+size_t nb_stype_bytes(nb_stype t)
+{
+    return t == NB_S_F32 ? 4 : t == NB_S_BF16 || t == NB_S_F16 ? 2 : 1;
+}
+
+size_t nb_weight_plane_bytes(const nb_weight *w)
+{
+    if (!w->group.scale) return 0;
+    const size_t n = w->n_row * nb_weight_n_group(w);
+    return n * nb_stype_bytes(w->group.scale_type) + (w->group.zero ? n : 0) +
+           (w->group.place ? 2 * w->n_col * sizeof *w->group.place : 0);
+}
+
+size_t nb_weight_scale_bytes(const nb_weight *w)
+{
+    const size_t b = NB_FP8_BLOCK, n_block = (w->n_row + b - 1) / b * ((w->n_col + b - 1) / b);
+    if (w->type == NB_W_INT8 || (w->type == NB_W_FP8B && w->row_scales))
+        return w->n_row * sizeof *w->scale;
+    return w->type == NB_W_FP8B ? n_block * sizeof *w->scale : 0;
+}
+
+size_t nb_weight_bytes(const nb_weight *w)
+{
+    return nb_weight_data_bytes(w) + nb_weight_scale_bytes(w) + nb_weight_plane_bytes(w);
+}
+
+void nb_packed_scales(const nb_wgroups *g, size_t i, size_t n, float *out)
+{
+    const uint8_t *b = (const uint8_t *)g->scale + i;
+    const uint16_t *h = (const uint16_t *)g->scale + i;
+    const float *f = (const float *)g->scale + i;
+    for (size_t k = 0; k < n; k++) switch (g->scale_type) {
+        case NB_S_F32: out[k] = f[k]; break;
+        case NB_S_BF16: out[k] = nb_bf16_to_f32(h[k]); break;
+        case NB_S_F16: out[k] = nb_fp16_to_f32(h[k]); break;
+        case NB_S_E4M3: out[k] = nb_e4m3_to_f32(b[k]); break;
+        default: out[k] = nb_ue8m0_to_f32(b[k]); break;
+        }
+}
+
+/* value = code * (scale * outer): a code has at most 9 bits and the scale of a checkpoint 11, so that the
+ * product is exact but for F32 scales and an outer scale. */
+typedef float code_fn(const uint8_t *row, size_t c, uint8_t flip, int zero);
+
+static inline void grouped(const nb_weight *w, size_t r, size_t c, size_t n, float *out,
+                           code_fn *code, int middle)
+{
+    const nb_wgroups *g = &w->group;
+    const size_t n_group = nb_weight_n_group(w);
+    const uint8_t *row = (const uint8_t *)w->data + r * nb_wtype_row_bytes(w->type, w->n_col);
+    for (size_t end = c + n; c < end;) {
+        const size_t k = c / g->size, left = (k + 1) * g->size - c;
+        const size_t m = end - c < left ? end - c : left;
+        const int zero = g->zero ? g->zero[r * n_group + k] : middle;
+        float scale;
+        nb_packed_scales(g, r * n_group + k, 1, &scale);
+        for (size_t i = 0; i < m; i++)
+            *out++ = (float)((double)code(row, c + i, g->flip, zero) *
+                             ((double)scale * (double)g->outer));
+        c += m;
+    }
+}
+
+static inline unsigned nibble(const uint8_t *row, size_t c, uint8_t flip)
+{
+    return (unsigned)(row[c / 2] ^ flip) >> 4 * (c & 1) & 15;
+}
+static inline float int4_code(const uint8_t *row, size_t c, uint8_t flip, int zero)
+{
+    return (float)((int)nibble(row, c, flip) - zero);
+}
+static inline float byte_code(const uint8_t *row, size_t c, uint8_t flip, int zero)
+{
+    return (float)((row[c] ^ flip) - zero);
+}
+static inline float fp4_code(const uint8_t *row, size_t c, uint8_t flip, int zero)
+{
+    (void)zero;
+    return nb_e2m1_to_f32((uint8_t)nibble(row, c, flip));
+}
+
+static void int4_values(const nb_weight *w, size_t r, size_t c, size_t n, float *out)
+{
+    grouped(w, r, c, n, out, int4_code, 8);
+}
+static void byte_values(const nb_weight *w, size_t r, size_t c, size_t n, float *out)
+{
+    grouped(w, r, c, n, out, byte_code, 128);
+}
+static void fp4_values(const nb_weight *w, size_t r, size_t c, size_t n, float *out)
+{
+    grouped(w, r, c, n, out, fp4_code, 0);
+}
+
+// clang-format off
+const nb_wtype_traits nb_wtypes[NB_W_TYPE_COUNT] = {
+    [NB_W_F32]  = { "F32",  "f32",  1, 4, NULL },
+    [NB_W_BF16] = { "BF16", "bf16", 1, 2, NULL },
+    [NB_W_F16]  = { "F16",  "f16",  1, 2, NULL },
+    [NB_W_FP8B] = { "FP8",  "fp8",  1, 1, NULL },
+    [NB_W_INT8] = { "INT8", "int8", 1, 1, NULL },
+    /* Rows are whole words of 32 bits, as compressed-tensors has them. */
+    [NB_W_INT4] = { "INT4", "int4", 8, 4, int4_values },
+    [NB_W_BYTE] = { "INT8 in groups", "int8-group", 4, 4, byte_values },
+    [NB_W_FP4]  = { "FP4",  "fp4",  8, 4, fp4_values },
+};
+// clang-format on
+
+/* Columns in act order: each is somewhere else. */
+static void scattered(const nb_weight *w, size_t r, size_t c, size_t n, float *out)
+{
+    const nb_wtype_traits *x = &nb_wtypes[w->type];
+    float block[NB_PACKED_CHUNK];
+    for (size_t i = 0; i < n; i++) {
+        const size_t at = w->group.place[c + i], first = at / x->block * x->block;
+        const size_t left = w->n_col - first;
+        x->values(w, r, first, left < x->block ? left : x->block, block);
+        out[i] = block[at - first];
+    }
+}
+
+void nb_packed_values(const nb_weight *w, size_t r, size_t c, size_t n, float *out)
+{
+    const nb_wtype_traits *x = &nb_wtypes[w->type];
+    float block[NB_PACKED_CHUNK];
+    if (w->group.place) {
+        scattered(w, r, c, n, out);
+        return;
+    }
+    while (n > 0) {
+        const size_t first = c / x->block * x->block, skip = c - first;
+        size_t m = n / x->block * x->block; /* whole blocks, straight to out */
+        if (skip == 0 && (m > 0 || c + n == w->n_col)) {
+            if (c + n == w->n_col) m = n;
+            x->values(w, r, c, m, out);
+        } else { /* a part of one */
+            const size_t left = w->n_col - first, have = left < x->block ? left : x->block;
+            m = have - skip < n ? have - skip : n;
+            x->values(w, r, first, have, block);
+            for (size_t i = 0; i < m; i++) out[i] = block[skip + i];
+        }
+        out += m;
+        c += m;
+        n -= m;
+    }
+}
