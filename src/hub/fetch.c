@@ -20,10 +20,11 @@ typedef struct transfer {
     const nb_hub_file *f;
     nb_hub_digest digest;
     int fd;
-    uint64_t at;    /* bytes that are there and in the digest */
-    bool begun;     /* the current answer's body */
-    bool continued; /* some of the bytes are of an earlier run */
-    nb_status st;   /* why the sink ended the body */
+    uint64_t at;       /* bytes that are there and in the digest */
+    uint64_t furthest; /* the largest `at` of any try; only more is progress */
+    bool begun;        /* the current answer's body */
+    bool continued;    /* some of the bytes are of an earlier run */
+    nb_status st;      /* why the sink ended the body */
     nb_error err;
 } transfer;
 
@@ -137,7 +138,6 @@ static nb_status file_url(const transfer *t, nb_buf *out, nb_error *err)
 static nb_status try_once(transfer *t, const char *url, nb_hub_patience *patience, bool *again,
                           nb_error *err)
 {
-    const uint64_t before = t->at;
     const nb_hub_ask ask = { .from = t->at, .if_range = t->f->hash, .sink = take_bytes, .ctx = t };
     nb_hub_answer a = { 0 };
     nb_error why = { 0 };
@@ -145,7 +145,10 @@ static nb_status try_once(transfer *t, const char *url, nb_hub_patience *patienc
     t->st = NB_OK;
     *again = false;
     nb_status st = nb_hub_get(t->http, url, &ask, &a, &why);
-    if (t->at > before) *patience = (nb_hub_patience){ 0 };
+    if (t->at > t->furthest) {
+        t->furthest = t->at;
+        *patience = (nb_hub_patience){ 0 };
+    }
     if (t->at == t->f->n_bytes && t->st == NB_OK) return NB_OK;
     const bool no_such_part = st == NB_OK && (a.status == 416 || t->st == NB_ERR_RANGE);
     if (no_such_part && t->at) NB_TRY(start_anew(t, err));
@@ -199,6 +202,7 @@ static nb_status make_blob(transfer *t, nb_error *err)
                        nb_show_c(t->f->path).s);
         t->r->net.note(t->r->net.note_ctx, line);
         NB_TRY(start_anew(t, err));
+        t->furthest = 0;
         NB_TRY(download(t, err));
         st = check_hash(t, &good, err);
     }

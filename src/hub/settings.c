@@ -54,7 +54,9 @@ static nb_status read_token(nb_hub_settings *s, nb_error *err)
     else if ((st = nb_hub_home(&file, err)) == NB_OK && nb_buf_add_c(&file, "/token") != NB_OK)
         st = no_memory(err);
     if (st == NB_ERR_NOT_FOUND) st = NB_OK; /* no home folder, no file */
-    if (st == NB_OK && file.n_bytes && nb_path_is_file(file.p)) {
+    bool found = false;
+    if (st == NB_OK && file.n_bytes) st = nb_path_found(file.p, &found, err);
+    if (found) {
         st = nb_file_read(file.p, TOKEN_MAX_BYTES, &text, err);
         if (st == NB_OK && text.n_bytes) st = take_token(s, text.p, nb_show_path(file.p).s, err);
     }

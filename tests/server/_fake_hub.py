@@ -155,7 +155,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def answer(self, code, data, headers):
         self.send_response(code)
         for key, value in headers.items():
-            self.send_header(key, value)
+            self.send_header(key, value() if callable(value) else value)
         if "Content-Length" not in headers:
             self.send_header("Content-Length", str(len(data)))
         self.end_headers()

@@ -161,7 +161,7 @@ def test_cache_folders():
 
 def kill_half_way(hub, c, blob, sig):
     """Starts a pull of a slow blob and ends it when some of it is there; how much."""
-    hub.faults["cdn:" + blob] = [fake.slow(200000)]
+    hub.faults["cdn:" + blob] = [fake.slow(40000)] # slow enough that the signal comes in time
     p = c.start("pull", ID)
     wait_for(lambda: (c.partial(blob) or 0) > 40000)
     p.send_signal(sig)
@@ -257,7 +257,7 @@ def test_terminal():
 def test_two_at_once():
     hub = small_hub()
     blob = hub.blob("model.safetensors")
-    hub.faults["cdn:" + blob] = [fake.slow(150000)]
+    hub.faults["cdn:" + blob] = [fake.slow(60000)] # the second has to wait for more than a second
     with Cache(hub) as c:
         pulls = [c.start("pull", ID) for _ in range(2)]
         told = [p.communicate(timeout=120) for p in pulls]
@@ -309,6 +309,10 @@ def test_tokens():
             for name, _, headers in hub.log:
                 sent = headers.get("Authorization")
                 assert sent == (None if name.startswith("cdn:") else "Bearer " + want), (name, sent)
+        os.remove(path)
+        os.mkfifo(path)
+        c.run("pull", ID, HF_TOKEN_PATH=path, code=1, err=["/other: is a fifo", "expected a regular file"])
+        c.run("pull", ID, HF_TOKEN_PATH=path + "x")
         c.run("pull", ID, HF_TOKEN="a b", code=2, err="HF_TOKEN: expected one token")
         p = c.run("pull", ID, HF_TOKEN="hf_\x01secret", code=2, err="HF_TOKEN")
         assert "secret" not in p.stderr

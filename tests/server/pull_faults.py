@@ -83,6 +83,13 @@ def test_wrong_parts():
     hub.close()
 
 
+def test_no_progress():
+    """The same bytes again and again are no progress, however each answer looks: the pull ends after some tries."""
+    data = small_files()[WEIGHTS]
+    part = fake.Fault("partial", (data[:1000], {"Content-Range": "bytes 0-999/307200"}), True)
+    failing_pull({"cdn:" + WEIGHTS: part}, ["ended after 1000 of 307200 bytes", "the same command goes on"])
+
+
 # ---- refusals -------------------------------------------------------------------------------------
 
 def test_refusals():
@@ -119,7 +126,8 @@ def waited(faults, at_least_s, err):
 
 def test_waits():
     """What the server asks for in each of its ways; it is the tests' own clock, so only the least is asserted."""
-    date = email.utils.formatdate(time.time() + 3, usegmt=True)
+    def date(): # when the server answers; a date has whole seconds
+        return email.utils.formatdate(time.time() + 4, usegmt=True)
     waited({"info": [fake.status(429, {"Retry-After": "1"})]}, 1, "answers HTTP 429; trying again in 1 s")
     waited({"tree": [fake.status(429, {"Retry-After": date})]}, 1, "answers HTTP 429; trying again in")
     waited({"resolve:config.json": [fake.status(429, {"RateLimit": '"resolvers";r=0;t=2'})]}, 2, "trying again in 2 s")
@@ -131,7 +139,7 @@ def test_waits():
         p = c.start("pull", ID)
         assert "trying again in 300 s" in p.stderr.readline()
         p.terminate()
-        out, err = p.communicate(timeout=20)
+        out, err = p.communicate(timeout=60)
         assert p.returncode == 1 and "interrupted" in err, err
     hub.close()
 
