@@ -103,12 +103,15 @@ def test_full_disk():
     if not os.access("/dev/full", os.W_OK):
         print("no /dev/full: a full disk is not tried")
         return
-    port = free_port()
+    path = os.path.join(TMP, "socket")
     with open(os.devnull, "w", encoding="utf-8") as null:
-        p = subprocess.Popen([NIBBLE, "serve", MODEL, "--port", str(port), "--kv-cache-memory-bytes",
+        p = subprocess.Popen([NIBBLE, "serve", MODEL, "--uds", path, "--kv-cache-memory-bytes",
                               "64M", "--log-file", "/dev/full"], stderr=null, stdout=null)
     try:
-        c = connect(port, p)
+        until(p, lambda: os.path.exists(path))
+        c = http.client.HTTPConnection("localhost", timeout=WAIT)
+        c.sock = socket.socket(socket.AF_UNIX)
+        c.sock.connect(path)
         assert ask(c, "/nowhere", {})[0] == 404
         assert complete(c)["usage"]["completion_tokens"] == 16
         assert dropped(c) > 0
@@ -118,32 +121,30 @@ def test_full_disk():
         p.kill()
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
-def connect(port, process):
+def until(process, what):
+    """Waits until what() is true; returns it."""
     deadline = time.monotonic() + WAIT
-    while True:
+    while not (answer := what()):
         assert process.poll() is None and time.monotonic() < deadline
-        c = http.client.HTTPConnection("127.0.0.1", port, timeout=WAIT)
-        with contextlib.suppress(OSError):
-            if ask(c, "/health")[0] == 200:
-                return c
-        time.sleep(0.05)
+        time.sleep(0.02)
+    return answer
 
 
 def test_file():
     path = os.path.join(TMP, "serve.log")
-    port = free_port()
-    args = [NIBBLE, "serve", MODEL, "--port", str(port), "--kv-cache-memory-bytes", "64M",
-            "--log-file", path]
-    for form in ("text", "json"):
-        p = subprocess.Popen([*args, "--log-format", form], stderr=subprocess.PIPE, text=True)
+    args = [NIBBLE, "serve", MODEL, "--kv-cache-memory-bytes", "64M", "--log-file", path, "--port"]
+
+    def ports():
+        with contextlib.suppress(FileNotFoundError), open(path, encoding="utf-8") as f:
+            return re.findall(r"listening on http://127.0.0.1:(\d+)/", f.read())
+        return []
+
+    for n, form in enumerate(("text", "json")):
+        p = subprocess.Popen([*args, "0", "--log-format", form], stderr=subprocess.PIPE, text=True)
         try:
-            assert ask(connect(port, p), "/nowhere", {})[0] == 404
+            port = int(until(p, lambda n=n: ports()[n:])[0])
+            c = http.client.HTTPConnection("127.0.0.1", port, timeout=WAIT)
+            assert ask(c, "/nowhere", {})[0] == 404
             p.send_signal(signal.SIGTERM)
             assert p.communicate(timeout=WAIT)[1] == ""
             assert p.returncode == 0
@@ -158,14 +159,15 @@ def test_file():
     assert [d["path"] for d in docs if d["event"] == "http"] == ["/nowhere"], docs
     assert docs[-1]["event"] == "stop" and docs[-1]["level"] == "info", docs[-1]
     # What fails at the start is on standard error, and in the file.
-    with socket.create_server(("127.0.0.1", port)):
-        p = subprocess.run(args, stderr=subprocess.PIPE, text=True, check=False)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        p = subprocess.run([*args, str(port)], stderr=subprocess.PIPE, text=True, check=False)
     assert p.returncode == 1 and p.stderr.count("\n") == 1 and str(port) in p.stderr, p
     with open(path, encoding="utf-8") as f:
         last = f.read().splitlines()[-1]
     assert " ERROR end message=" in last and str(port) in last, last
     for bad in (os.path.join(TMP, "none", "log"), TMP):
-        p = subprocess.run([*args[:-1], bad], stderr=subprocess.PIPE, text=True, check=False)
+        p = subprocess.run([NIBBLE, "serve", MODEL, "--port", "0", "--log-file", bad], stderr=subprocess.PIPE, text=True, check=False)
         assert p.returncode == 1 and p.stderr.count("\n") == 1 and bad in p.stderr, p
 
 

@@ -149,7 +149,7 @@ def test_drain():
                        (signal.SIGQUIT, "finishing 2 requests; a second signal stops it now"),
                        (signal.SIGTERM, "finishing 2 requests; a second signal stops it now")):
         with Server(MODEL, "--port", "0") as s:
-            answers = [stream(s, 200) for _ in range(2)]
+            answers = [stream(s, 800) for _ in range(2)]  # which still run when the signal comes
             s.process.send_signal(sig)
             for answer in answers:
                 assert answer.read().endswith(b"data: [DONE]\n\n")

@@ -92,15 +92,21 @@ def test_harmless():
         first = complete(s.connect())["choices"][0]["text"]
         os.chmod(shard, 0o600)
         os.link(shard, shard + ".link")
-        time.sleep(1.5)
+        time.sleep(1.5)  # the files are looked at once a second
+
+        def warnings():
+            return [line for line in s.log if " WARN engine " in line]
+
         shutil.copy(os.path.join(MODEL, "config.json"), shard + ".new")
         os.replace(shard + ".new", shard)
-        time.sleep(1.5)
+        deadline = time.monotonic() + WAIT
+        while not warnings() and time.monotonic() < deadline:
+            time.sleep(0.05)
         os.unlink(shard)
         time.sleep(1.5)
         assert complete(s.connect())["choices"][0]["text"] == first
         assert s.stop() == 0
-        warned = [line for line in s.log if " WARN engine " in line]
+        warned = warnings()
         assert len(warned) == 1 and SHARD in warned[0] and "replaced or removed" in warned[0], warned
 
 

@@ -4,7 +4,7 @@
 python3 "$src/tests/e2e/_bench_mock.py" "$tmp" &
 mock=$!
 trap 'kill $mock 2>/dev/null; rm -rf "$tmp"' EXIT
-for _ in $(seq 200); do
+for _ in $(seq 1200); do
     [ -e "$tmp/port" ] && break
     sleep 0.05
 done
@@ -54,7 +54,7 @@ bench "ok drop ok" --num-prompts 2 --max-concurrency 1 || die "exit code $?"
 is 'j["completed"] == 2 and j["sent_again"] == 1'
 
 # Timeouts, hanging up, and everything at once.
-bench "slow slow ok" --num-prompts 3 --timeout 1 || die "exit code $?"
+bench "slow slow ok" --num-prompts 3 --timeout 5 || die "exit code $?"
 is 'j["outcomes"]["timeouts"] == 2 and j["completed"] == 1'
 bench "slow slow slow" --num-prompts 3 --disconnect-rate 1 --timeout 20 || die "exit code $?"
 is 'j["outcomes"]["disconnected"] == 3 and j["failed"] == 0'

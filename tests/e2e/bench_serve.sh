@@ -71,7 +71,7 @@ ok bench serve --port "$port" --backend openai-chat --num-prompts 4 --random-inp
 [ "$(json "$tmp/e.json" 'j["outcomes"]["disconnected"] > 5')" = True ] || die "nobody hung up: $(cat "$tmp/e.json")"
 python3 - "$port" <<'END' || die "something is left in the server"
 import sys, time, urllib.request
-for _ in range(100):
+for _ in range(600):
     text = urllib.request.urlopen(f"http://127.0.0.1:{sys.argv[1]}/metrics").read().decode()
     left = [line for line in text.split("\n") if line.startswith(("vllm:num_requests_running{",
             "vllm:num_requests_waiting{")) or 'use="held"' in line]

@@ -66,9 +66,9 @@ fails 1 "--target-bits" calibrate "$model" --text "$text" -o "$tmp/x.json" --con
 
 # A fifo is written to, not waited for.
 mkfifo "$tmp/fifo"
-timeout 20 cat "$tmp/fifo" >"$tmp/through" &
+timeout 120 cat "$tmp/fifo" >"$tmp/through" &
 # shellcheck disable=SC2086
-timeout 20 "$nibble" calibrate "$model" --text "$text" -o "$tmp/fifo" $small >"$tmp/out" 2>"$tmp/err" || die "a fifo: exit code $?"
+timeout 120 "$nibble" calibrate "$model" --text "$text" -o "$tmp/fifo" $small >"$tmp/out" 2>"$tmp/err" || die "a fifo: exit code $?"
 wait
 cmp -s "$tmp/through" "$tmp/c.json" && [ -p "$tmp/fifo" ] || die "a fifo got something else"
 exit 0

@@ -5,7 +5,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 
-import { accessible, check, end, open, shot, startServer, usage } from "./harness.mjs";
+import { accessible, check, end, open, processorTime, shot, startServer, usage } from "./harness.mjs";
 import { DOCUMENT, HOSTILE, longAnswer } from "./hostile.mjs";
 import { serve as mock } from "./mock.mjs";
 
@@ -17,6 +17,22 @@ async function ask(page, text, n = 1) {
 }
 const ended = (page, n) => page.waitForFunction((k) => document.querySelectorAll(".answer:not(.writing) .usage div:last-child, .answer:not(.writing) .error").length === k, n);
 const titles = (page) => page.locator(".talk-title").allInnerTexts();
+/** Waits until the list has these titles, or so many: it is read anew a moment after what changed it. */
+const listed = (page, want) => page.waitForFunction((w) => {
+  const all = [...document.querySelectorAll(".talk-title")].map((b) => b.textContent);
+  return typeof w === "number" ? all.length === w : JSON.stringify(all) === JSON.stringify(w);
+}, want);
+/** Waits until the browser keeps n conversations, each with the end of its last answer: what is reloaded is there. */
+const kept = (page, n) => page.waitForFunction(async (want) => {
+  const done = (r) => new Promise((resolve, reject) => Object.assign(r, { onsuccess: () => resolve(r.result), onerror: () => reject(r.error) }));
+  const db = await done(indexedDB.open("nibble", 1));
+  const all = await done(db.transaction(["conversations"]).objectStore("conversations").getAll());
+  db.close();
+  return all.length === want && all.every((c) => c.turns.at(-1)?.answer?.figures.finish_reason);
+}, n);
+/** Waits until the clipboard has a text, which the page writes aside. */
+const copied = (page, want) => page.waitForFunction(async (w) => (await navigator.clipboard.readText()) === w, want);
+const focused = (page, id) => page.waitForFunction((i) => document.activeElement?.id === i, id);
 const press = (page, name, last = false) => (last ? page.getByRole("button", { name, exact: true }).last() : page.getByRole("button", { name, exact: true }).first()).click();
 const BOAT = `Tell me a story about a brave little boat. ${"The boat was red and blue, and it lived near the lake with a duck. ".repeat(6).trim()}`; // more than a block of the cache
 const TITLE = BOAT.slice(0, 60).trim();
@@ -25,7 +41,6 @@ const pieces = (text, n = 4) => text.match(new RegExp(`[^]{1,${n}}`, "gu"));
 async function realServer() {
   const server = await startServer();
   const { page, bad, context, close } = await open(server.url, { permissions: ["clipboard-read", "clipboard-write"] });
-  const clipboard = () => page.evaluate(() => navigator.clipboard.readText());
   const bodies = [];
   await page.route("**/v1/**", (r) => (bodies.push(r.request().postDataJSON()), r.continue()));
   try {
@@ -54,15 +69,15 @@ async function realServer() {
     });
     await check("copy a message, an answer", async () => {
       await press(page, "Copy message");
-      assert.equal(await clipboard(), BOAT);
+      await copied(page, BOAT);
       await press(page, "Copy answer");
-      assert.equal(await clipboard(), bodies[1].messages[1].content);
+      await copied(page, bodies[1].messages[1].content);
     });
     await check("copying works without navigator.clipboard, as over plain HTTP", async () => {
       await page.evaluate(() => Object.defineProperty(navigator, "clipboard", { value: undefined, configurable: true }));
       await press(page, "Copy message", true);
       await page.evaluate(() => delete navigator.clipboard);
-      assert.equal(await clipboard(), "What did the boat do then?");
+      await copied(page, "What did the boat do then?");
     });
     await check("a message is edited with the keyboard and sent again; what followed goes, and it says so", async () => {
       await page.getByRole("button", { name: "Edit message" }).first().press("Enter");
@@ -81,15 +96,17 @@ async function realServer() {
     await check("conversations are listed, and come back after a reload", async () => {
       await press(page, "New conversation");
       await ask(page, "Tell me a story about a fox.");
-      assert.deepEqual(await titles(page), ["Tell me a story about a fox.", TITLE]);
+      await listed(page, ["Tell me a story about a fox.", TITLE]);
       const text = await page.locator(".answer .text").innerText();
       const figures = await usage(page);
+      await kept(page, 2);
       await page.reload();
       await ended(page, 1);
       assert.equal(await page.locator(".answer .text").innerText(), text);
       assert.equal(await usage(page), figures);
       await press(page, TITLE);
       await page.waitForFunction(() => document.querySelector(".user")?.textContent === "Tell me a story about a cat.");
+      await ended(page, 1); // loaded
       await ask(page, "And then?", 2); // it goes on
       assert.equal(bodies.at(-1).messages.length, 3);
       await shot(page, "chat-list");
@@ -97,14 +114,14 @@ async function realServer() {
     await check("another tab sees what changes", async () => {
       const other = await context.newPage();
       await other.goto(server.url);
-      await other.waitForFunction(() => document.querySelectorAll(".talk-title").length === 2);
+      await listed(other, 2);
       await press(page, `Rename ${TITLE}`);
       await page.keyboard.press("Control+A");
       await page.keyboard.type("The cat");
       await page.keyboard.press("Enter");
       await other.waitForFunction(() => [...document.querySelectorAll(".talk-title")].some((b) => b.textContent === "The cat"));
       await other.close();
-      assert.ok((await titles(page)).includes("The cat"));
+      await listed(page, ["The cat", "Tell me a story about a fox."]);
     });
     await check("conversations are exported as JSON", async () => {
       const file = async (name) => {
@@ -123,7 +140,7 @@ async function realServer() {
     await check("an answer is written on while another conversation is on the screen", async () => {
       await page.unroute("**/v1/**");
       await page.route("**/v1/chat/**", (r) => r.continue({ postData: JSON.stringify({ ...r.request().postDataJSON(), ignore_eos: true }) }));
-      await page.fill("#set-max_tokens", "1500");
+      await page.fill("#set-max_tokens", "3900"); // it must not end by itself, however slow the browser is
       await press(page, "New conversation");
       await page.fill("#prompt", "A long one");
       await page.press("#prompt", "Enter");
@@ -145,13 +162,13 @@ async function realServer() {
       page.once("dialog", (d) => ((question = d.message()), d.dismiss()));
       await press(page, "Delete A long one");
       assert.match(question, /A long one/);
-      assert.equal((await titles(page)).length, 3);
+      await listed(page, 3);
       page.on("dialog", (d) => d.accept());
       await press(page, "Delete A long one");
-      await page.waitForFunction(() => document.querySelectorAll(".talk-title").length === 2);
+      await listed(page, 2);
       assert.equal(await page.locator(".turn").count(), 0);
       await press(page, "Delete all conversations");
-      await page.waitForFunction(() => document.querySelectorAll(".talk-title").length === 0);
+      await listed(page, 0);
       await page.reload();
       await page.waitForSelector(".live[data-state=ok]");
       assert.deepEqual(await titles(page), []);
@@ -181,7 +198,7 @@ async function realServer() {
       assert.match(await page.locator("#hint-top_k").innerText(), /Top k is 1.5: expected a whole number, 0 to/);
       assert.equal(await page.inputValue("#prompt"), "x");
       await page.reload(); // they are kept, and still marked
-      assert.equal(await page.locator(".settings summary").innerText(), "Sampling: 2 invalid");
+      await page.locator(".settings summary", { hasText: "Sampling: 2 invalid" }).waitFor();
       assert.equal(n, 0);
       await page.fill("#set-temperature", "0.33");
       await page.fill("#set-top_k", "");
@@ -212,6 +229,9 @@ function watch() {
   }, 5);
 }
 const seen = (page) => page.evaluate(() => globalThis.seen);
+/** The page was never busy for so long at a time: by the clock, or else by the processor, of which the longest time is
+ * at most all that was used. */
+const reacts = (limit, longest, used) => assert.ok(longest < 1000 * limit || used < limit, `${Math.round(longest)} ms without reacting, ${used.toFixed(1)} s of a processor`);
 
 /** Elements and attributes of the answers that Markdown does not make. */
 const strange = (page) =>
@@ -238,7 +258,7 @@ async function markdown(server) {
     assert.deepEqual(await text.locator("a").evaluateAll((all) => all.map((a) => [a.textContent, a.href])), [["link", "https://example.com/a"], ["https://example.com/b?c=1", "https://example.com/b?c=1"], ["image: a picture", "https://example.com/x.png"]]);
     assert.equal(await text.locator("hr").count(), 1);
     await press(page, "Copy code");
-    assert.match(await page.evaluate(() => navigator.clipboard.readText()), /^def f\(x\):\n {4}return x.*long \n$/);
+    await page.waitForFunction(async () => /^def f\(x\):\n {4}return x.*long \n$/.test(await navigator.clipboard.readText()));
     assert.deepEqual(await strange(page), []);
     await shot(page, "chat-markdown");
   });
@@ -251,6 +271,7 @@ async function markdown(server) {
     };
     const whole = await html(1e6);
     for (const n of [1, 7]) assert.ok((await html(n)) === whole, `pieces of ${n} differ`);
+    await kept(page, 4);
     await page.reload();
     await ended(page, 1);
     assert.ok((await page.locator(".answer .md").evaluate((e) => e.innerHTML)) === whole, "restored");
@@ -282,12 +303,15 @@ async function markdown(server) {
 async function hostile(server) {
   const { page, bad, close } = await open(server.url, { init: watch });
   page.on("dialog", (d) => (bad.push(`dialog: ${d.message()}`), d.dismiss()));
+  const used = await processorTime(page);
   for (const [name, text] of Object.entries(HOSTILE))
     await check(`hostile: ${name}`, async () => {
       server.state.answer = () => pieces(text, Math.max(64, Math.ceil(text.length / 500)));
       await press(page, "New conversation");
       await page.evaluate(() => Object.assign(globalThis.seen, { longest: 0 }));
+      const before = await used();
       await ask(page, name);
+      const processor = (await used()).TaskDuration - before.TaskDuration;
       const { longest, ran } = await seen(page);
       assert.equal(ran, 0);
       assert.deepEqual(await strange(page), []);
@@ -298,8 +322,8 @@ async function hostile(server) {
         const [there, here] = [text, shown].map((t) => t.split(c).length - 1);
         if (there > 20_000 && /\w|`|\[/.test(c)) assert.ok(here > there * 0.3, `${here} of ${there} times ${c}`);
       }
-      console.log(`      ${Math.round(longest)} ms at most without reacting`);
-      assert.ok(longest < 5000, `${Math.round(longest)} ms without reacting`);
+      console.log(`      ${Math.round(longest)} ms at most without reacting, ${processor.toFixed(1)} s of a processor`);
+      reacts(5, longest, processor);
     });
   await check("hostile: no error, no dialog, no request to elsewhere", () => assert.deepEqual(bad, []));
   await close();
@@ -309,14 +333,13 @@ async function long(server) {
   const { page, close } = await open(server.url, { init: watch });
   await check("30,000 tokens stay smooth", async () => {
     server.state.answer = () => pieces(longAnswer(30_000));
-    const client = await page.context().newCDPSession(page);
-    await client.send("Performance.enable");
+    const used = await processorTime(page);
     await ask(page, "a long answer");
-    const metrics = Object.fromEntries((await client.send("Performance.getMetrics")).metrics.map((m) => [m.name, m.value]));
+    const metrics = await used();
     const { draws, longest, made } = await seen(page);
     const elements = await page.locator(".answer .md *").count();
-    console.log(`      ${((draws.at(-1) - draws[0]) / 1000).toFixed(1)} s, ${draws.length} draws, ${made} elements made for ${elements}, script ${metrics.ScriptDuration.toFixed(1)} s, layout ${(metrics.LayoutDuration + metrics.RecalcStyleDuration).toFixed(1)} s, ${Math.round(longest)} ms at most without reacting`);
-    assert.ok(longest < 2000, `${Math.round(longest)} ms without reacting`);
+    console.log(`      ${((draws.at(-1) - draws[0]) / 1000).toFixed(1)} s, ${draws.length} draws, ${made} elements made for ${elements}, script ${metrics.ScriptDuration.toFixed(1)} s, layout ${(metrics.LayoutDuration + metrics.RecalcStyleDuration).toFixed(1)} s, all ${metrics.TaskDuration.toFixed(1)} s of a processor, ${Math.round(longest)} ms at most without reacting`);
+    reacts(2, longest, metrics.TaskDuration);
     assert.ok(made < 1.5 * elements + 40 * draws.length, "blocks that were finished are made again");
     assert.ok(await page.locator("#log").evaluate((e) => e.scrollTop + e.clientHeight > e.scrollHeight - 40), "the end is in view");
   });
@@ -327,14 +350,19 @@ async function errors(server) {
   const { page, bad, close } = await open(server.url, { allowed: [/status of (503|400|401)|ERR_FAILED/] });
   const again = () => page.locator(".failed").getByRole("button", { name: "Try again" }).click();
   const message = () => page.locator(".answer .error").innerText();
+  /** Asks again, and waits for the end of answer number n: until then nothing else can be asked. */
+  const fine = async (n) => {
+    await again();
+    await ended(page, n);
+    await page.locator(".answer .md", { hasText: "Fine." }).nth(n - 1).waitFor();
+  };
   server.state.answer = () => ["Fine."];
   const fails = async (fail, want, n = 1) => {
     server.state.fail = fail;
     await ask(page, "Hello", n);
     assert.match(await message(), want);
     assert.equal(await page.locator(".answer .error").getAttribute("role"), "alert");
-    await again();
-    await page.locator(".answer .md", { hasText: "Fine." }).nth(n - 1).waitFor();
+    await fine(n);
     assert.equal(await page.locator(".error:visible").count(), 0);
   };
   await check("503 is said in words, and tried again", () => fails({ status: 503, message: "the queue is full", headers: { "Retry-After": "7" } }, /too busy or is stopping: the queue is full\. Try again in 7 s/));
@@ -347,20 +375,20 @@ async function errors(server) {
     await ask(page, "Hello", 4);
     assert.match(await message(), /cannot be reached/);
     await page.unroute("**/v1/**");
-    await again();
-    await page.locator(".answer .md", { hasText: "Fine." }).nth(3).waitFor();
+    await fine(4);
   });
   await check("401 asks for a key, and the message goes again with it", async () => {
     server.state.fail = { status: 401, message: "the API key is missing or wrong" };
     await ask(page, "Hello", 5);
     assert.match(await message(), /wants an API key/);
-    assert.equal(await page.evaluate(() => document.activeElement?.id), "key");
+    await focused(page, "key");
     await page.keyboard.type("sesame");
     await page.keyboard.press("Enter");
     await page.locator(".answer .md", { hasText: "Fine." }).nth(4).waitFor();
+    await ended(page, 5);
     server.state.fail = { status: 401, message: "the API key is missing or wrong" };
     await ask(page, "Hello", 6);
-    assert.equal(await page.locator("#key-label").innerText(), "The server refused this API key");
+    await page.locator("#key-label", { hasText: /^The server refused this API key$/ }).waitFor();
   });
   await check("reasoning can be unfolded, and is not sent back", async () => {
     server.state.answer = () => [{ reasoning_content: "First <b>this</b>,\n" }, { reasoning: "then that." }, "Done."];
@@ -420,7 +448,7 @@ async function keeping(server) {
     await press(page, "New conversation");
     await ask(page, "One too many");
     await page.locator(".list .error", { hasText: "500 conversations are kept" }).waitFor();
-    assert.equal((await titles(page)).length, 501);
+    await listed(page, 501);
     assert.equal(await page.locator(".talks i").count(), 0);
     await close();
   });

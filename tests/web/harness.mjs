@@ -79,6 +79,14 @@ export async function open(url, options = {}) {
   return { page, bad, context, close: () => context.close() };
 }
 
+/** A function that says how many seconds of a processor the page's main thread has used, by what: on a loaded machine
+ * the clock says little. */
+export async function processorTime(page) {
+  const client = await page.context().newCDPSession(page);
+  await client.send("Performance.enable", { timeDomain: "threadTicks" });
+  return async () => Object.fromEntries((await client.send("Performance.getMetrics")).metrics.map((m) => [m.name, m.value]));
+}
+
 export async function accessible(page, what) {
   // Of a table 40 rows, which scroll: the one with all values of a token has 576, and axe takes 4 ms for a cell.
   await page.evaluate(() => document.querySelectorAll("tbody tr:nth-child(n + 41)").forEach((row) => row.remove()));

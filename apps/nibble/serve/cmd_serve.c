@@ -66,6 +66,7 @@ int cmd_serve(const opts *o)
     const nb_serve_log_options lo = { .file = o->serve.log_file,
                                       .json = strcmp(o->serve.log_format, "json") == 0,
                                       .journal_stream = getenv("JOURNAL_STREAM") };
+    serve_signals_block();
     nb_status st = nb_serve_log_open(&lo, &log, &err);
     if (st == NB_OK) st = serve_signals_start(log, &err);
     const int code = st == NB_OK ? start(o, log) : cli_status(st, &err);

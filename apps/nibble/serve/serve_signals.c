@@ -84,15 +84,19 @@ static void *wait_for_signals(void *arg)
     return NULL;
 }
 
-nb_status serve_signals_start(nb_serve_log *log, nb_error *err)
+void serve_signals_block(void)
 {
     sigset_t set;
+    fill(&set);
+    (void)pthread_sigmask(SIG_BLOCK, &set, NULL);
+}
+
+nb_status serve_signals_start(nb_serve_log *log, nb_error *err)
+{
     pthread_t thread;
     to.log = log;
     for (int fd = 0; fd < 3; fd++) to.is_terminal[fd] = isatty(fd) == 1;
     (void)signal(SIGUSR2, SIG_IGN);
-    fill(&set);
-    (void)pthread_sigmask(SIG_BLOCK, &set, NULL);
     const int e = pthread_create(&thread, NULL, wait_for_signals, NULL);
     if (e != 0) {
         err->status = NB_ERR_NOMEM;

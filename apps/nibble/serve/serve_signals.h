@@ -11,7 +11,9 @@
 #define NB_APPS_SERVE_SIGNALS_H
 #include "serve/serve.h"
 
-/* Before any other thread is started: all of them inherit that these signals are blocked. */
+/* Before any other thread is started: all of them inherit that these signals are blocked.  They wait
+ * for serve_signals_start. */
+void serve_signals_block(void);
 nb_status serve_signals_start(nb_serve_log *log, nb_error *err);
 /* From now on signals are for s.  NULL: server and log end; what still comes is ignored. */
 void serve_signals_attach(nb_serve *s);
