@@ -64,7 +64,9 @@ NB_API bool nb_text_has_template(const nb_text *t);
  * mention has no effect on the prompt.  False without a template. */
 NB_API bool nb_text_template_mentions(const nb_text *t, const char *word);
 /* Renders an OpenAI chat request body (JSON: messages, tools, chat_template_kwargs,
- * add_generation_prompt) with the chat template. */
+ * add_generation_prompt, add_special_tokens) with the chat template.  Calls, results, roles and tools
+ * are brought into the form that the template takes; where it prints no tools, a text of nibble's own
+ * declares them.  Messages and tools cannot spell control tokens. */
 NB_API nb_status nb_text_render(const nb_text *t, const char *request_json, size_t n_bytes,
                                 char **text, size_t *text_bytes, uint32_t **ids, size_t *n_ids,
                                 nb_error *err);

@@ -11,6 +11,7 @@
 #include "os/file.h"
 #include "os/sys.h"
 #include "text/chat.h"
+#include "text/chat_style.h"
 #include "text/jinja.h"
 
 enum {
@@ -24,6 +25,7 @@ struct nb_text {
     nb_tokenizer *tok;
     nb_jinja *tmpl;  /* NULL: none */
     json_t *special; /* tokenizer_config.json, or NULL */
+    nb_chat_style style; /* of tmpl */
 };
 
 typedef struct text_files {
@@ -97,6 +99,7 @@ static nb_status build_text(nb_text *t, const char *dir, const char *chat_templa
     if (st == NB_OK) st = load_template(t, &f, chat_template, err);
     if (st == NB_OK && f.config.n_bytes)
         t->special = json_loadb(f.config.p, f.config.n_bytes, 0, NULL);
+    if (st == NB_OK && t->tmpl) nb_chat_style_find(t->tmpl, t->special, &t->style);
     nb_buf_deinit(&f.tokenizer);
     nb_buf_deinit(&f.tiktoken);
     nb_buf_deinit(&f.config);
@@ -203,17 +206,29 @@ nb_status nb_text_render(const nb_text *t, const char *request_json, size_t n_by
                        je.text);
     const nb_jinja_limits lim = { .now_s = nb_os_wall_s() };
     const nb_chat_input in = {
-        .request = rq, .special_tokens = t->special, .limits = &lim, .refuse_unseen = true
+        .request = rq,
+        .special_tokens = t->special,
+        .limits = &lim,
+        .refuse_unseen = true,
+        .style = &t->style,
+        .tokenizer = t->tok,
     };
     nb_buf b = { 0 };
+    size_t *mark = NULL, n_mark = 0;
+    const bool special = json_is_true(json_object_get(rq, "add_special_tokens"));
     nb_status st = nb_buf_reserve(&b, 1);
     if (st == NB_OK) {
         b.p[0] = 0;
         st = nb_chat_render(t->tmpl, &in, &b, err);
     }
     json_decref(rq);
+    if (st == NB_OK && nb_chat_unmark(&b, &mark, &n_mark) != NB_OK)
+        st = nb_fail(err, NB_ERR_NOMEM, "out of memory");
     if (st == NB_OK && ids)
-        st = nb_tokenizer_encode(t->tok, nb_buf_view(&b), NB_TOK_PARSE_SPECIAL, ids, n_ids, err);
+        st = nb_tokenizer_encode_marked(t->tok, nb_buf_view(&b),
+                                        NB_TOK_PARSE_SPECIAL | (special ? NB_TOK_ADD_SPECIAL : 0u),
+                                        mark, n_mark, ids, n_ids, err);
+    free(mark);
     if (st != NB_OK) {
         nb_buf_deinit(&b);
         return st;

@@ -1,4 +1,5 @@
 /* api_chat.c - POST /v1/chat/completions and its render: OpenAI's chat, with vLLM's additions. */
+#include "serve/chat_map.h"
 #include "serve/job.h"
 
 /* ---- log-probabilities ---- */
@@ -194,8 +195,7 @@ static void chat_answer(nb_job *j)
 static nb_status chat_prepare(nb_job *j)
 {
     NB_TRY(nb_ask_read(&j->ask, NB_ASK_CHAT, &j->s->lim));
-    NB_TRY(nb_job_prompts(j, 1));
-    return nb_render_chat(j->s, &j->ask, j->body, &j->prompt[0]);
+    return nb_job_chat(j, nb_map_chat);
 }
 
 void nb_w_rendered(nb_writer *w, const nb_job *j, const nb_prompt *p)
@@ -225,6 +225,7 @@ void nb_api_chat(nb_http_ex *ex, void *ctx)
                                 .id_prefix = "chatcmpl-",
                                 .kind = NB_ASK_CHAT,
                                 .uses_engine = true,
+                                .clamp = true,
                                 .max_tokens = SIZE_MAX,
                                 .prepare = chat_prepare,
                                 .chunk = chat_chunk,

@@ -1,4 +1,5 @@
 /* api_text.c - GET /v1/models, POST /tokenize and /detokenize, GET /tokenizer_info. */
+#include "serve/chat_map.h"
 #include "serve/fields.h"
 #include "serve/job.h"
 
@@ -58,14 +59,15 @@ static nb_status tokenize_prepare(nb_job *j)
     a->add_special = prompt != NULL;
     NB_TRY(nb_ask_bool(a, "add_special_tokens", &a->add_special));
     NB_TRY(nb_ask_bool(a, "return_token_strs", &a->token_strs));
-    NB_TRY(nb_job_prompts(j, 1));
-    nb_prompt *p = &j->prompt[0];
     if (!prompt) {
         if (!nb_ask_get(a, "messages"))
             return nb_ask_bad(a, "prompt", "expected a prompt or messages");
         NB_TRY(nb_fields_check(a, NB_FIELDS_CHAT, &j->s->lim));
-        return nb_render_chat(j->s, a, j->body, p);
+        NB_TRY(nb_ask_read_chat(a));
+        return nb_job_chat(j, nb_map_chat);
     }
+    NB_TRY(nb_job_prompts(j, 1));
+    nb_prompt *p = &j->prompt[0];
     if (!json_is_string(prompt)) return nb_ask_bad(a, "prompt", "prompt: expected a string");
     const unsigned flags = NB_TEXT_PARSE_SPECIAL | (a->add_special ? NB_TEXT_ADD_SPECIAL : 0);
     if (nb_text_tokenize(j->s->text, json_string_value(prompt), json_string_length(prompt), flags,

@@ -3,11 +3,6 @@
 
 #include <string.h>
 
-bool nb_chat_rules_any(const nb_chat_rules *r)
-{
-    return r->kwargs || r->content != NB_CONTENT_AUTO || r->hide_tools;
-}
-
 /* The texts of the parts joined by newlines; NULL where one is no text, or without memory. */
 static json_t *join(const json_t *parts)
 {
@@ -39,31 +34,55 @@ static bool set_content(nb_content_format f, json_t *message)
     return json_object_set_new(message, "content", now) == 0;
 }
 
-/* The request's own members count more. */
-static bool add_kwargs(json_t *doc, json_t *dflt)
+/* thinking (DeepSeek, Kimi) and enable_thinking (GLM, Qwen) are one switch: where only one is given, or
+ * the request's own fields say it, both are set. */
+static bool set_switches(json_t *kwargs, nb_thinking want)
 {
-    json_t *own = json_object_get(doc, "chat_template_kwargs"), *all;
-    if (own && !json_is_object(own) && !json_is_null(own)) return true;
-    all = json_copy(dflt);
-    if (!all || (json_is_object(own) && json_object_update(all, own) != 0)) {
-        json_decref(all);
-        return false;
+    static const char *const names[2] = { "thinking", "enable_thinking" };
+    const json_t *given = json_object_get(kwargs, names[0]);
+    if (!json_is_boolean(given)) given = json_object_get(kwargs, names[1]);
+    bool on = want == NB_THINKING_ON;
+    if (want == NB_THINKING_DEFAULT) {
+        if (!json_is_boolean(given)) return true;
+        on = json_is_true(given);
     }
-    return json_object_set_new(doc, "chat_template_kwargs", all) == 0;
+    for (size_t i = 0; i < 2; i++)
+        if (want != NB_THINKING_DEFAULT || !json_object_get(kwargs, names[i]))
+            if (json_object_set_new(kwargs, names[i], json_boolean(on)) != 0) return false;
+    return true;
 }
 
-char *nb_chat_body(const nb_chat_rules *r, nb_str body)
+static bool has_switch(const json_t *kwargs)
 {
-    json_t *doc = json_loadb(body.p, body.n_bytes, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, NULL);
-    const json_t *list = json_object_get(doc, "messages");
-    const char *choice = json_string_value(json_object_get(doc, "tool_choice"));
-    bool ok = json_is_object(doc);
-    if (ok && r->kwargs) ok = add_kwargs(doc, r->kwargs);
-    for (size_t i = 0; ok && i < json_array_size(list); i++)
-        ok = set_content(r->content, json_array_get(list, i));
-    if (ok && r->hide_tools && choice && strcmp(choice, "none") == 0)
-        (void)json_object_del(doc, "tools");
-    char *text = ok ? json_dumps(doc, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
-    json_decref(doc);
-    return text;
+    return json_is_boolean(json_object_get(kwargs, "thinking")) ||
+           json_is_boolean(json_object_get(kwargs, "enable_thinking"));
+}
+
+/* The request's own members count more than its other fields, these more than the server's. */
+static bool set_kwargs(json_t *chat, const json_t *dflt, nb_thinking want)
+{
+    json_t *own = json_object_get(chat, "chat_template_kwargs");
+    if (own && !json_is_object(own) && !json_is_null(own)) return true; /* refused later */
+    json_t *all = dflt ? json_copy((json_t *)(uintptr_t)dflt) : json_object();
+    bool ok = all != NULL;
+    const bool mine = has_switch(own);
+    if (ok && mine) {
+        (void)json_object_del(all, "thinking");
+        (void)json_object_del(all, "enable_thinking");
+    }
+    if (ok && json_is_object(own)) ok = json_object_update(all, own) == 0;
+    if (ok) ok = set_switches(all, mine ? NB_THINKING_DEFAULT : want);
+    if (ok && json_object_size(all)) ok = json_object_set(chat, "chat_template_kwargs", all) == 0;
+    json_decref(all);
+    return ok;
+}
+
+nb_status nb_chat_rules_apply(const nb_chat_rules *r, const nb_ask *a, json_t *chat)
+{
+    json_t *list = json_object_get(chat, "messages");
+    if (!set_kwargs(chat, r->kwargs, a->thinking)) return NB_ERR_NOMEM;
+    for (size_t i = 0; i < json_array_size(list); i++)
+        if (!set_content(r->content, json_array_get(list, i))) return NB_ERR_NOMEM;
+    if (r->hide_tools && a->tool_choice == NB_TOOLS_NONE) (void)json_object_del(chat, "tools");
+    return NB_OK;
 }

@@ -4,6 +4,7 @@
 #include <jansson.h>
 
 #include "base/str.h"
+#include "serve/parse_request.h"
 
 /* How message content reaches the chat template. */
 typedef enum nb_content_format {
@@ -18,10 +19,8 @@ typedef struct nb_chat_rules {
     bool hide_tools; /* tools are not shown with tool_choice "none" */
 } nb_chat_rules;
 
-/* Whether a request may have to be changed at all. */
-bool nb_chat_rules_any(const nb_chat_rules *r);
-/* The body as the rules want it; free() it.  Bodies that are not as the renderer expects them are
- * left as they are, for it to refuse.  NULL: out of memory. */
-char *nb_chat_body(const nb_chat_rules *r, nb_str body);
+/* Changes a chat (chat_map.h), whose messages may be those of the request's body.  What is not as
+ * the renderer expects it is left, for it to refuse.  NB_ERR_NOMEM, or NB_OK. */
+nb_status nb_chat_rules_apply(const nb_chat_rules *r, const nb_ask *a, json_t *chat);
 
 #endif

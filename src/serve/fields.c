@@ -110,11 +110,11 @@ static const row rows[] = {
     { "regex", OPENAI, REFUSED, NULL, NO_STRUCTURE, false },
     { "ebnf", OPENAI, REFUSED, NULL, NO_STRUCTURE, false },
     { "grammar", OPENAI, REFUSED, NULL, NO_STRUCTURE, false },
-    { "output_config", CLAUDE, OBEYED, NULL, "effort has no effect; a format is refused", false },
+    { "output_config", CLAUDE, OBEYED, NULL, "effort; a format is refused", false },
     { "output_format", CLAUDE, REFUSED, NULL, NO_STRUCTURE, false },
 
     /* ---- tools ---- */
-    { "tools", CHAT | CLAUDE, REFUSED, NULL, "not supported by the model's chat template", true },
+    { "tools", CHAT | CLAUDE, OBEYED, NULL, "shown by the chat template, or by a text of the server where it shows none", false },
     { "tool_choice", CHAT | CLAUDE, OBEYED, NULL, "auto or none", false },
     { "parallel_tool_calls", CHAT, HARMLESS, NULL, "calls come back as text", false },
     { "functions", CHAT, REFUSED, NULL, "not supported; use tools", false },
@@ -129,10 +129,10 @@ static const row rows[] = {
     { "add_special_tokens", OPENAI, OBEYED, NULL, "", false },
     { "chat_template_kwargs", CHAT | CLAUDE, WARNED, NULL, "the chat template does not know all its names", true },
     { "documents", CHAT, REFUSED, NULL, "not supported by the model's chat template", true },
-    { "reasoning_effort", CHAT, WARNED, NULL, "the chat template does not know it", true },
+    { "reasoning_effort", CHAT, OBEYED, NULL, "none turns thinking off, others turn it on; the chat template sees it", false },
     { "verbosity", CHAT, WARNED, NULL, "the chat template does not know it", false },
     { "include_reasoning", CHAT, WARNED, "true", NO_REASONING, false },
-    { "thinking", CLAUDE, WARNED, "disabled", "reasoning is part of the text; chat_template_kwargs may turn it on or off", false },
+    { "thinking", CLAUDE, OBEYED, NULL, "type, budget_tokens", false },
     { "chat_template", CHAT, REFUSED, NULL, "the template is the server's; --chat-template sets it", false },
 
     /* ---- scheduling and cache ---- */

@@ -587,6 +587,9 @@ static void log_request(const nb_job *j)
            number(num[0], j->status), "#prompt_tokens", number(num[1], (double)prompt),
            "#cached_tokens", number(num[2], (double)cached), "#generated_tokens",
            number(num[3], (double)generated), "#choices", number(num[4], (double)j->n_choice),
+           j->prompt[0].cut_from ? "#max_tokens_cut_from" : "#max_tokens",
+           number(num[9], (double)(j->prompt[0].cut_from ? j->prompt[0].cut_from
+                                                         : j->prompt[0].max_tokens)),
            "finish_reason", timed_out ? "timeout" : metrics_reason(c), "#queue_s",
            number(num[5], c->queue_s), "#ttft_s", number(num[6], c->n_gen ? c->t_first - j->t0 : 0),
            "#total_s", number(num[7], c->done.t - j->t0), "#preempted",

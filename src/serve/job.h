@@ -47,6 +47,7 @@ typedef struct nb_prompt {
     nb_str text; /* echo: what the prompt says; nb_free'd with it when text_owned */
     bool text_owned;
     size_t max_tokens; /* of each of its choices */
+    size_t cut_from;   /* 0, or what was asked for: max_tokens was cut to the context's room */
 } nb_prompt;
 
 typedef enum nb_end_reason {
@@ -142,8 +143,10 @@ void nb_job_start(nb_serve *s, nb_http_ex *ex, const nb_api *api);
 /* Room for n prompts in j->prompt, all empty; ask.n is known. */
 nb_status nb_job_prompts(nb_job *j, size_t n);
 void nb_prompt_cut(nb_prompt *p, size_t keep); /* to its last tokens; 0: not */
-/* Renders body (an OpenAI chat request); ids are cut as ask.truncate says. */
-nb_status nb_render_chat(const nb_serve *s, nb_ask *a, nb_str body, nb_prompt *out);
+/* Renders a chat (chat_map.h, changed); ids are cut as ask.truncate says. */
+nb_status nb_render_chat(const nb_serve *s, nb_ask *a, json_t *chat, nb_prompt *out);
+/* The one prompt of a chat: j's body in the common form, rendered. */
+nb_status nb_job_chat(nb_job *j, nb_status (*map)(nb_ask *a, json_t **out));
 
 /* ---- between job_open.c and job.c ---- */
 void nb_job_submit(nb_job *j); /* gives its prompts to the engine; then it lives on its own */

@@ -92,18 +92,6 @@ nb_status nb_job_prompts(nb_job *j, size_t n)
     return NB_OK;
 }
 
-/* The tokens of a chat, with the tokenizer's own special tokens around them. */
-static nb_status render_special(const nb_text *t, nb_str body, nb_prompt *p, nb_error *err)
-{
-    char *text = NULL;
-    size_t n = 0;
-    NB_TRY(nb_text_render(t, body.p, body.n_bytes, &text, &n, NULL, NULL, err));
-    const nb_status st = nb_text_tokenize(t, text, n, NB_TEXT_ADD_SPECIAL | NB_TEXT_PARSE_SPECIAL,
-                                          &p->ids, &p->n_ids, err);
-    nb_free(text);
-    return st;
-}
-
 /* The field that a refusal of the renderer begins with. */
 static const char *field_of(const char *message)
 {
@@ -114,24 +102,21 @@ static const char *field_of(const char *message)
     return "messages";
 }
 
-nb_status nb_render_chat(const nb_serve *s, nb_ask *a, nb_str body, nb_prompt *out)
+nb_status nb_render_chat(const nb_serve *s, nb_ask *a, json_t *chat, nb_prompt *out)
 {
     nb_error err = { 0 };
     nb_prompt p = { .owned = true };
-    char *changed = NULL;
     if (!s->text)
         return nb_ask_bad(a, NULL, "the model has no tokenizer: only token ids can be used");
     if (!nb_text_has_template(s->text))
         return nb_ask_bad(a, "messages", "the model has no chat template (--chat-template)");
-    if (nb_chat_rules_any(&s->chat)) {
-        changed = nb_chat_body(&s->chat, body);
-        if (!changed) return nb_fail(&a->err, NB_ERR_NOMEM, "out of memory");
-        body = nb_str_c(changed);
-    }
-    const nb_status st = a->add_special ? render_special(s->text, body, &p, &err)
-                                        : nb_text_render(s->text, body.p, body.n_bytes, NULL, NULL,
-                                                         &p.ids, &p.n_ids, &err);
-    free(changed);
+    char *body = NULL;
+    if (nb_chat_rules_apply(&s->chat, a, chat) == NB_OK)
+        body = json_dumps(chat, JSON_COMPACT | JSON_REAL_PRECISION(17));
+    if (!body) return nb_fail(&a->err, NB_ERR_NOMEM, "out of memory");
+    const nb_status st =
+        nb_text_render(s->text, body, strlen(body), NULL, NULL, &p.ids, &p.n_ids, &err);
+    free(body);
     if (st != NB_OK) {
         (void)nb_ask_bad(a, field_of(err.msg), "%s", err.msg);
         if (st == NB_ERR_NOMEM) a->err.status = st;
@@ -140,6 +125,16 @@ nb_status nb_render_chat(const nb_serve *s, nb_ask *a, nb_str body, nb_prompt *o
     nb_prompt_cut(&p, a->truncate);
     *out = p;
     return NB_OK;
+}
+
+nb_status nb_job_chat(nb_job *j, nb_status (*map)(nb_ask *a, json_t **out))
+{
+    json_t *chat = NULL;
+    NB_TRY(nb_job_prompts(j, 1));
+    NB_TRY(map(&j->ask, &chat));
+    const nb_status st = nb_render_chat(j->s, &j->ask, chat, &j->prompt[0]);
+    json_decref(chat);
+    return st;
 }
 
 /* ---- preparation: any thread ---- */
@@ -225,6 +220,7 @@ static nb_status fit_prompt(nb_job *j, nb_prompt *p, size_t dflt)
     if (p->n_ids > max || (room == 0 && want > 0))
         return too_long(j, what, p->n_ids, given ? want : 1);
     if (want > room && given && !j->api->clamp) return too_long(j, "max_tokens", p->n_ids, want);
+    p->cut_from = given && want > room ? want : 0;
     if (want > room) want = room;
     if (a->sampling.min_tokens > want)
         return nb_ask_bad(a, "min_tokens", "min_tokens is %zu: expected 0..%zu (max_tokens)",
@@ -341,6 +337,10 @@ static void warn_of_fields(nb_job *j)
         nb_fields_warning(i, line, sizeof line);
         nb_log(s, NB_LOG_WARN, "request", "message", line, NULL);
     }
+    if (!j->ask.skipped_tools || s->warned_tools) return;
+    s->warned_tools = true;
+    nb_log(s, NB_LOG_WARN, "request", "message",
+           "tools that only their vendor's servers could run were left out (logged once)", NULL);
 }
 
 /* st: of its preparation. */

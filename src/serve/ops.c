@@ -34,6 +34,13 @@ void nb_api_ping(nb_http_ex *ex, void *ctx)
     reply_health(ex, ctx);
 }
 
+void nb_api_root(nb_http_ex *ex, void *ctx)
+{
+    (void)ctx;
+    nb_http_reply(ex, 200, "text/plain; charset=utf-8",
+                  nb_str_c("nibble serves its API here, without the page for browsers.\n"));
+}
+
 void nb_api_version(nb_http_ex *ex, void *ctx)
 {
     (void)ctx;

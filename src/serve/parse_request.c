@@ -236,7 +236,7 @@ nb_status nb_ask_stop(nb_ask *a, const char *name, size_t max_stop)
     return NB_OK;
 }
 
-/* ---- formats and tools ---- */
+/* ---- formats ---- */
 
 static nb_status read_response_format(nb_ask *a)
 {
@@ -251,23 +251,6 @@ static nb_status read_response_format(nb_ask *a)
                           "response_format: type json_schema needs a json_schema");
     return nb_ask_bad(a, "response_format",
                       "response_format: type \"%.40s\" is not supported, only \"text\"", type);
-}
-
-/* Tools are shown to the template; that a call must come out cannot be promised. */
-static nb_status read_tools(nb_ask *a)
-{
-    const json_t *tools = nb_ask_get(a, "tools"), *choice = nb_ask_get(a, "tool_choice");
-    if (tools && !json_is_array(tools)) return nb_ask_bad(a, "tools", "tools: expected an array");
-    for (size_t i = 0; i < json_array_size(tools); i++)
-        if (!json_is_object(json_array_get(tools, i)))
-            return nb_ask_bad(a, "tools", "tools: item %zu is not an object", i);
-    if (!choice) return NB_OK;
-    const char *s = json_string_value(choice);
-    if (s && (strcmp(s, "none") == 0 || strcmp(s, "auto") == 0)) return NB_OK;
-    if (json_is_object(choice) || (s && strcmp(s, "required") == 0))
-        return nb_ask_bad(a, "tool_choice",
-                          "tool_choice: forced tool calls are not supported, only auto and none");
-    return nb_ask_bad(a, "tool_choice", "tool_choice: expected auto or none");
 }
 
 static nb_status read_modalities(nb_ask *a)
@@ -509,7 +492,7 @@ nb_status nb_ask_read(nb_ask *a, nb_ask_kind kind, const nb_ask_limits *lim)
     a->add_special = kind == NB_ASK_COMPLETION;
     NB_TRY(nb_fields_check(a, kind == NB_ASK_CHAT ? NB_FIELDS_CHAT : NB_FIELDS_COMPLETION, lim));
     if (kind == NB_ASK_CHAT) {
-        NB_TRY(read_tools(a));
+        NB_TRY(nb_ask_read_chat(a));
         NB_TRY(read_modalities(a));
     } else {
         NB_TRY(nb_ask_bool(a, "echo", &a->echo));

@@ -26,6 +26,14 @@ typedef struct nb_ask_limits {
 /* Whom a refusal comes from: which fields an endpoint knows. */
 typedef enum nb_ask_kind { NB_ASK_CHAT, NB_ASK_COMPLETION } nb_ask_kind;
 
+typedef enum nb_tool_choice {
+    NB_TOOLS_AUTO,
+    NB_TOOLS_NONE,
+    NB_TOOLS_REQUIRED,
+    NB_TOOLS_NAMED
+} nb_tool_choice;
+typedef enum nb_thinking { NB_THINKING_DEFAULT, NB_THINKING_ON, NB_THINKING_OFF } nb_thinking;
+
 typedef struct nb_ask {
     struct nb_ask_block *mem; /* strings and arrays of the fields below */
     json_t *doc;              /* the body, an object; NULL after nb_ask_forget */
@@ -41,7 +49,17 @@ typedef struct nb_ask {
     size_t truncate;                     /* 0, or the last so many tokens of a prompt      */
     const char *cache_salt, *request_id; /* or NULL */
     int32_t priority;
-    uint64_t warned[3]; /* bits by row of fields.c: given, and ignored */
+    /* chats */
+    nb_tool_choice tool_choice;
+    const char *tool_name;    /* NB_TOOLS_NAMED */
+    bool one_call;            /* the answer ends after its first call */
+    nb_thinking thinking;     /* the template's switch */
+    const char *effort;       /* reasoning_effort, or NULL */
+    bool has_thinking_budget; /* most tokens of a thought */
+    size_t thinking_budget;
+    bool hide_reasoning;  /* it is not shown */
+    size_t skipped_tools; /* tools that only their vendor's servers could run */
+    uint64_t warned[4]; /* bits by row of fields.c: given, and ignored */
     /* why it was refused */
     const char *param; /* a field, or NULL */
     nb_error err;
@@ -73,6 +91,9 @@ nb_status nb_ask_read_ids(nb_ask *a, const char *name, const json_t *list, size_
 /* The same, with memory of a. */
 nb_status nb_ask_ids(nb_ask *a, const char *name, const json_t *list, size_t vocab, uint32_t **ids,
                      size_t *n);
+/* tools, tool_choice, thinking, effort, budget: ask_chat.c. */
+nb_status nb_ask_read_chat(nb_ask *a);     /* OpenAI's chats */
+nb_status nb_ask_read_messages(nb_ask *a); /* Anthropic's    */
 /* cache_salt, request_id, priority. */
 nb_status nb_ask_identity(nb_ask *a, const nb_ask_limits *lim);
 /* Stop strings: one, or a list; `name` is stop or stop_sequences. */

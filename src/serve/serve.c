@@ -339,12 +339,15 @@ static nb_status fill_in(nb_serve *s, nb_error *err)
 
 static nb_status build_routes(nb_serve *s, size_t *n, nb_error *err)
 {
-    const size_t n_page = s->o.no_page ? 0 : nb_page_n_route, n_api = NB_COUNT(api_route);
+    /* some clients ask HEAD / whether there is a server */
+    static const nb_http_route root = { "GET", "/", nb_api_root, true };
+    const nb_http_route *page = s->o.no_page ? &root : nb_page_route;
+    const size_t n_page = s->o.no_page ? 1 : nb_page_n_route, n_api = NB_COUNT(api_route);
     const size_t n_model = s->o.n_served_name;
     s->route = calloc(n_api + n_page + n_model, sizeof *s->route);
     if (!s->route) return nb_fail(err, NB_ERR_NOMEM, "out of memory");
     memcpy(s->route, api_route, sizeof api_route);
-    if (n_page) memcpy(s->route + n_api, nb_page_route, n_page * sizeof *s->route);
+    memcpy(s->route + n_api, page, n_page * sizeof *s->route);
     for (size_t i = 0; i < n_model; i++) {
         const char *name = s->o.served_name[i];
         char *path = nb_arena_alloc(&s->mem, NB_MODEL_PATH_BYTES + strlen(name) + 1);

@@ -57,7 +57,8 @@ struct nb_serve {
     nb_ask_limits lim;         /* of requests; lim.sampling: defaults */
     size_t default_max_tokens; /* of generation_config.json; 0: none  */
     size_t max_prompt_bytes;   /* a text of more cannot fit the context */
-    uint64_t warned[3];        /* nb_ask.warned of all requests so far */
+    uint64_t warned[4];        /* nb_ask.warned of all requests so far */
+    bool warned_tools;         /* of nb_ask.skipped_tools */
     uint64_t n_unseeded;       /* requests without a seed so far      */
     char fingerprint[96];      /* system_fingerprint                  */
     char *own_name;            /* where no name was given             */
@@ -74,7 +75,7 @@ enum { NB_MODEL_PATH_BYTES = sizeof NB_MODEL_PATH - 1 };
 nb_http_fn nb_api_chat, nb_api_completions, nb_api_chat_render, nb_api_completions_render; /* openai */
 nb_http_fn nb_api_messages, nb_api_count_tokens;                                /* anthropic  */
 nb_http_fn nb_api_models, nb_api_model, nb_api_tokenize, nb_api_detokenize, nb_api_tokenizer_info; /* text   */
-nb_http_fn nb_api_health, nb_api_ping, nb_api_version, nb_api_load, nb_api_metrics,
+nb_http_fn nb_api_root, nb_api_health, nb_api_ping, nb_api_version, nb_api_load, nb_api_metrics,
     nb_api_reset_prefix_cache; /* operation, ops.c */
 /* Before nb_http_destroy: waits for the helper thread of a reset. */
 void nb_ops_stop(nb_serve *s);

@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "text/chat_style.h"
 #include "text/jinja_internal.h"
 
 static const char continue_mark[] = "CONTINUE_FINAL_MESSAGE_TAG "; /* the blank shows trimming */
@@ -99,15 +100,22 @@ out:
     return st;
 }
 
-static nb_status check_content(const chat *c, size_t i, json_t *m)
+static nb_status check_content(const chat *c, size_t i, const json_t *m)
 {
-    json_t *content = json_object_get(m, "content"), *joined = NULL;
+    const json_t *content = json_object_get(m, "content");
     if (!content || json_is_null(content) || json_is_string(content)) return NB_OK;
     if (!json_is_array(content))
         return bad(c, i, ".content must be a string, null or an array of parts");
     for (size_t k = 0; k < json_array_size(content); k++)
         NB_TRY(check_part(c, i, k, json_array_get(content, k)));
-    if (nb_jinja_iterates_content(c->tmpl)) return NB_OK;
+    return NB_OK;
+}
+
+/* Parts become one text where the template takes no parts. */
+static nb_status join_content(const chat *c, size_t i, json_t *m)
+{
+    json_t *content = json_object_get(m, "content"), *joined = NULL;
+    if (!json_is_array(content) || nb_jinja_iterates_content(c->tmpl)) return NB_OK;
     NB_TRY(join_parts(c, i, content, &joined));
     return json_object_set_new(m, "content", joined) == 0 ? NB_OK : no_memory(c);
 }
@@ -133,7 +141,7 @@ static nb_status check_calls(const chat *c, size_t i, const json_t *m)
 /* Calls that the template cannot show. */
 static nb_status check_calls_shown(const chat *c, size_t i, const json_t *m)
 {
-    if (!c->in->refuse_unseen || !json_array_size(json_object_get(m, "tool_calls")) ||
+    if (!c->in->refuse_unseen || (c->in->style && c->in->style->calls) || !json_array_size(json_object_get(m, "tool_calls")) ||
         nb_jinja_mentions(c->tmpl, nb_str_c("tool_calls")))
         return NB_OK;
     return bad(c, i, ".tool_calls: the chat template does not show tool calls");
@@ -151,22 +159,6 @@ static json_t *parse_arguments(const json_t *s)
     return NULL;
 }
 
-/* An object's JSON as Python writes it. */
-static json_t *print_arguments(const json_t *o)
-{
-    nb_jinja *t = NULL;
-    nb_buf b = { 0 };
-    json_t *vars = json_object(), *s = NULL;
-    if (vars && json_object_set_new(vars, "x", json_deep_copy(o)) == 0 &&
-        nb_jinja_parse(nb_str_c("{{ x | tojson }}"), &t, NULL) == NB_OK &&
-        nb_jinja_render(t, vars, NULL, &b, NULL) == NB_OK)
-        s = json_stringn_nocheck(b.p, b.n_bytes);
-    nb_jinja_destroy(t);
-    nb_buf_deinit(&b);
-    json_decref(vars);
-    return s;
-}
-
 /* Brings the arguments into one form; *n_changed counts those that were not. */
 static nb_status convert_calls(const chat *c, form to, json_t *m, size_t *n_changed)
 {
@@ -176,7 +168,7 @@ static nb_status convert_calls(const chat *c, form to, json_t *m, size_t *n_chan
         if (!f || !json_is_object(f)) f = json_array_get(calls, k);
         const json_t *args = json_object_get(f, "arguments");
         if (to == FORM_OBJECTS && json_is_string(args)) now = parse_arguments(args);
-        if (to == FORM_STRINGS && json_is_object(args)) now = print_arguments(args);
+        if (to == FORM_STRINGS && json_is_object(args)) now = nb_chat_print(args);
         if (!now) continue;
         ++*n_changed;
         if (json_object_set_new(f, "arguments", now) != 0) return no_memory(c);
@@ -342,6 +334,8 @@ static nb_status check_shown(const chat *c, nb_str prompt)
         const char *name = json_string_value(role);
         const nb_str text = nb_j_rstrip(nb_j_lstrip(text_of(m), NULL), NULL);
         if (text.n_bytes == 0 || nb_jinja_mentions(c->tmpl, nb_str_c(name))) continue;
+        if (c->in->style && json_array_size(json_object_get(m, "tool_calls")))
+            continue; /* some templates show the calls alone */
         n++;
         if (nb_j_find(prompt, text, 0) != SIZE_MAX) continue;
         return nb_fail(c->err, NB_ERR_ARG,
@@ -407,6 +401,32 @@ static nb_status render_objects(chat *c, nb_buf *text)
     return st;
 }
 
+static nb_status check_messages(const chat *c)
+{
+    for (size_t i = 0; i < json_array_size(c->messages); i++) {
+        const json_t *m = json_array_get(c->messages, i);
+        if (!json_is_object(m)) return bad(c, i, " must be an object");
+        if (!json_is_string(json_object_get(m, "role"))) return bad(c, i, ".role must be a string");
+        NB_TRY(check_content(c, i, m));
+        NB_TRY(check_calls(c, i, m));
+    }
+    return NB_OK;
+}
+
+/* What clients wrote spells no control tokens. */
+static nb_status mark_texts(const chat *c)
+{
+    static const char *const shown[] = { "tools", "documents" };
+    nb_status st = nb_chat_mark_messages(c->in->tokenizer, c->messages);
+    for (size_t i = 0; st == NB_OK && i < NB_COUNT(shown); i++) {
+        json_t *v = json_incref(json_object_get(c->vars, shown[i]));
+        st = nb_chat_mark(c->in->tokenizer, &v, false);
+        if (st == NB_OK && json_object_set(c->vars, shown[i], v) != 0) st = NB_ERR_NOMEM;
+        json_decref(v);
+    }
+    return st == NB_OK ? NB_OK : no_memory(c);
+}
+
 static nb_status prepare(chat *c)
 {
     const json_t *msgs = json_object_get(c->in->request, "messages");
@@ -419,12 +439,14 @@ static nb_status prepare(chat *c)
     NB_TRY(add_variables(c));
     c->messages = json_deep_copy(msgs);
     NB_TRY(set(c, "messages", c->messages));
+    NB_TRY(check_messages(c));
+    if (c->in->tokenizer) NB_TRY(mark_texts(c));
+    if (c->in->style)
+        NB_TRY(nb_chat_style_apply(c->in->style, c->messages, json_object_get(c->vars, "tools"),
+                                   c->err));
     for (size_t i = 0; i < json_array_size(c->messages); i++) {
         json_t *m = json_array_get(c->messages, i);
-        if (!json_is_object(m)) return bad(c, i, " must be an object");
-        if (!json_is_string(json_object_get(m, "role"))) return bad(c, i, ".role must be a string");
-        NB_TRY(check_content(c, i, m));
-        NB_TRY(check_calls(c, i, m));
+        NB_TRY(join_content(c, i, m));
         NB_TRY(check_calls_shown(c, i, m));
     }
     return c->continues ? mark_final(c) : NB_OK;
@@ -435,8 +457,12 @@ nb_status nb_chat_render(const nb_jinja *tmpl, const nb_chat_input *in, nb_buf *
     chat c = { .in = in, .tmpl = tmpl, .err = err };
     nb_buf text = { 0 };
     nb_status st = prepare(&c);
-    if (st == NB_OK)
-        st = in->args == NB_CHAT_ARGS_OBJECT ? render_objects(&c, &text) : render_retry(&c, &text);
+    if (st == NB_OK) {
+        /* a known form is already there */
+        const bool open = in->style && in->style->arguments == NB_CHAT_FORM_UNKNOWN;
+        st = open || in->args == NB_CHAT_ARGS_OBJECT ? render_objects(&c, &text)
+                                                     : render_retry(&c, &text);
+    }
     if (st == NB_OK && in->refuse_unseen) st = check_shown(&c, nb_buf_view(&text));
     if (st == NB_OK && c.continues) st = cut_at_mark(&c, &text);
     if (st == NB_OK) {

@@ -19,6 +19,7 @@
 #include "base/status.h"
 #include "base/str.h"
 #include "text/jinja.h"
+#include "text/tokenizer.h"
 
 /* OpenAI clients send a call's arguments as a string of JSON; some templates
  * expect that, others an object. */
@@ -51,6 +52,11 @@ typedef struct nb_chat_input {
      * mention and whose text is not in the prompt, and tool calls that it does not mention.
      * transformers does not. */
     bool refuse_unseen;
+    /* For serving, may be NULL: brings messages and tools into the template's form. */
+    const struct nb_chat_style *style;
+    /* For serving, may be NULL: what messages, tools and documents spell like a control token gets a
+     * mark (NB_CHAT_MARK in chat_style.h) in the rendered text, to be removed by nb_chat_unmark. */
+    const nb_tokenizer *tokenizer;
 } nb_chat_input;
 
 /* Appends the prompt to *out; on failure *out is as before.  NB_ERR_ARG: the

@@ -308,6 +308,22 @@ static bool word_beside(const nb_tokenizer *t, nb_str s, size_t start, size_t st
     return is_word(t, cp);
 }
 
+/* Whether a mark lies inside s[start..stop); marks and s are of one text. */
+static bool has_mark(const nb_tok_enc *e, nb_str s, size_t start, size_t stop)
+{
+    if (!e->n_mark || s.p < e->text.p || s.p > e->text.p + e->text.n_bytes) return false;
+    const size_t base = (size_t)(s.p - e->text.p);
+    size_t lo = 0, hi = e->n_mark; /* the first mark behind the start */
+    while (lo < hi) {
+        const size_t m = lo + (hi - lo) / 2;
+        if (e->mark[m] <= base + start)
+            lo = m + 1;
+        else
+            hi = m;
+    }
+    return lo < e->n_mark && e->mark[lo] < base + stop;
+}
+
 typedef nb_status rest_fn(nb_tok_enc *e, nb_str s, bool at_start);
 
 /* Emits the ids of the set's tokens in s and calls rest for what lies between. */
@@ -320,7 +336,7 @@ static nb_status cut_added(nb_tok_enc *e, const nb_added_set *set, nb_str s, boo
         while (i < s.n_bytes && !set->first[(unsigned char)s.p[i]]) i++;
         if (i == s.n_bytes) break;
         const nb_added *a = match_added(t, set, s, i);
-        if (!a) {
+        if (!a || (a->control && has_mark(e, s, i, i + a->pattern.n_bytes))) {
             i++;
             continue;
         }
@@ -348,7 +364,7 @@ static nb_status cut_added(nb_tok_enc *e, const nb_added_set *set, nb_str s, boo
 static nb_status normalized_part(nb_tok_enc *e, nb_str s, bool at_start)
 {
     const nb_tokenizer *t = e->t;
-    const nb_added_set *set = &t->sets[e->guard ? 0 : 1][1];
+    const nb_added_set *set = &t->sets[e->parse][1];
     if (!t->n_norm) return cut_added(e, set, s, at_start, nb_tok_pretokenize);
     nb_buf text = { 0 };
     nb_status st = nb_tok_normalize_run(t, &e->run, s, &text, e->err);
@@ -381,23 +397,50 @@ static nb_status encode_valid(nb_tok_enc *e, nb_str text, unsigned flags)
     const bool wrap = (flags & NB_TOK_ADD_SPECIAL) != 0;
     e->run.interpret = t->needs_run_check && has_long_run(text);
     for (size_t i = 0; wrap && i < t->n_prefix; i++) NB_TRY(nb_tok_emit(e, t->prefix[i]));
-    NB_TRY(cut_added(e, &t->sets[e->guard ? 0 : 1][0], text, true, normalized_part));
+    NB_TRY(cut_added(e, &t->sets[e->parse][0], text, true, normalized_part));
     for (size_t i = 0; wrap && i < t->n_suffix; i++) NB_TRY(nb_tok_emit(e, t->suffix[i]));
     return NB_OK;
+}
+
+size_t nb_tokenizer_find_control(const nb_tokenizer *t, nb_str text, size_t from, size_t *n_bytes)
+{
+    for (size_t i = from; i < text.n_bytes; i++) {
+        for (int k = 0; k < 2; k++) {
+            const nb_added_set *set = &t->sets[1][k];
+            if (!set->n_items || !set->first[(unsigned char)text.p[i]]) continue;
+            const nb_added *a = match_added(t, set, text, i);
+            if (!a || !a->control) continue;
+            *n_bytes = a->pattern.n_bytes;
+            return i;
+        }
+    }
+    return text.n_bytes;
 }
 
 nb_status nb_tokenizer_encode(const nb_tokenizer *t, nb_str text, unsigned flags, uint32_t **ids,
                               size_t *n_ids, nb_error *err)
 {
-    nb_tok_enc e = { .t = t, .err = err, .guard = !(flags & NB_TOK_PARSE_SPECIAL) };
+    return nb_tokenizer_encode_marked(t, text, flags, NULL, 0, ids, n_ids, err);
+}
+
+nb_status nb_tokenizer_encode_marked(const nb_tokenizer *t, nb_str text, unsigned flags,
+                                     const size_t *mark, size_t n_mark, uint32_t **ids,
+                                     size_t *n_ids, nb_error *err)
+{
+    const bool parse = (flags & NB_TOK_PARSE_SPECIAL) != 0;
+    nb_tok_enc e = { .t = t, .err = err, .parse = parse, .guard = !parse || n_mark };
     nb_buf fixed = { 0 };
     nb_status st = NB_OK;
     nb_tok_error_clear(err);
     if (!nb_utf8_valid(text)) {
-        st = nb_tok_utf8_fix(text, &fixed);
+        st = n_mark ? nb_fail(err, NB_ERR_ARG, "a text with marks must be valid UTF-8")
+                    : nb_tok_utf8_fix(text, &fixed);
         text = nb_buf_view(&fixed);
     }
     if (!text.p) text.p = "";
+    e.text = text;
+    e.mark = mark;
+    e.n_mark = n_mark;
     if (st == NB_OK) st = encode_valid(&e, text, flags);
     nb_buf_deinit(&fixed);
     nb_tok_enc_deinit(&e);

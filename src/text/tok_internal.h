@@ -342,7 +342,11 @@ typedef struct nb_bpe_entry {
 /* One encode call. */
 typedef struct nb_tok_enc {
     const nb_tokenizer *t;
-    bool guard; /* control tokens must not come out of plain text */
+    bool parse; /* control tokens are looked for */
+    bool guard; /* merges must not make one */
+    nb_str text;        /* all of it */
+    const size_t *mark; /* [n_mark] ascending offsets: no control token is found across them */
+    size_t n_mark;
     uint32_t *ids;
     size_t n_ids, cap_ids;
     uint32_t *init; /* a piece's characters as ids, before merging */

@@ -72,6 +72,15 @@ enum {
 nb_status nb_tokenizer_encode(const nb_tokenizer *t, nb_str text, unsigned flags, uint32_t **ids,
                               size_t *n_ids, nb_error *err);
 
+/* The same for a text with marks: ascending offsets of bytes.  No control token is recognised in a
+ * place that has a mark inside, so that parts of a prompt can be kept from spelling one.  The text
+ * must then be valid UTF-8.  Tokens that are looked for after a normalizer see no marks. */
+nb_status nb_tokenizer_encode_marked(const nb_tokenizer *t, nb_str text, unsigned flags,
+                                     const size_t *mark, size_t n_mark, uint32_t **ids,
+                                     size_t *n_ids, nb_error *err);
+/* Where a control token is spelled at or after `from`, and its length; text.n_bytes: nowhere. */
+size_t nb_tokenizer_find_control(const nb_tokenizer *t, nb_str text, size_t from, size_t *n_bytes);
+
 /* Appends the text of the ids to *out, always valid UTF-8: equal to
  * transformers' decode(ids, skip_special_tokens=skip_special,
  * clean_up_tokenization_spaces=False).  Unknown ids give nothing. */

@@ -145,7 +145,8 @@ def test_chat_options():
     with open(template, "w", encoding="utf-8") as f:
         f.write("{% for m in messages %}{% if m.content is string %}S:{{ m.content }}{% else %}"
                 "{% for p in m.content %}P:{{ p.text }};{% endfor %}{% endif %}{% endfor %}"
-                "|{{ think }}|{{ style }}|{% if tools %}T{% endif %}")
+                "|{{ think }}|{{ style }}|{% for t in tools or [] %}T:{{ t.function.name }}"
+                "{% endfor %}")
     part = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
     tool = [{"type": "function", "function": {"name": "f", "parameters": {}}}]
 
@@ -161,7 +162,7 @@ def test_chat_options():
     with Server(*args) as s:
         assert shown(s, "a") == "S:a|||"
         assert shown(s, part) == "P:a;P:b;|||"
-        assert shown(s, "a", tools=tool, tool_choice="none") == "S:a|||T"
+        assert shown(s, "a", tools=tool, tool_choice="none") == "S:a|||T:f"
         assert s.stop() == 0
     with Server(*args, "--default-chat-template-kwargs", '{"think": "no", "style": "x"}',
                 "--chat-template-content-format", "string", "--return-tokens-as-token-ids",
@@ -170,7 +171,7 @@ def test_chat_options():
         assert shown(s, part) == "S:a\nb|no|x|"
         assert shown(s, "a", chat_template_kwargs={"think": "yes"}) == "S:a|yes|x|"
         assert shown(s, "a", tools=tool, tool_choice="none") == "S:a|no|x|"
-        assert shown(s, "a", tools=tool) == "S:a|no|x|T"
+        assert shown(s, "a", tools=tool) == "S:a|no|x|T:f"
         body = {"prompt": "Once", "max_tokens": 1, "logprobs": 1}
         tokens = ask(s.connect(), "/v1/completions", body)[1]["choices"][0]["logprobs"]["tokens"]
         assert tokens[0].startswith("token_id:"), tokens

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/utf8.h"
+#include "serve/chat_map.h"
 #include "serve/fields.h"
 #include "serve/job.h"
 #include "serve/json_size.h"
@@ -89,22 +90,47 @@ static bool mentions_nothing(const void *ctx, const char *word)
     return false;
 }
 
-/* What the server's options make of a chat stays JSON, and is taken or refused for a reason. */
-static void rewrite(nb_str body, uint8_t bits, const nb_ask_limits *l)
+/* A chat in the common form: JSON with messages, whatever the options change in it. */
+static void judge_chat(const nb_ask *a, json_t *chat, uint8_t bits)
 {
-    const nb_chat_rules r = { .kwargs = bits & 8 ? json_pack("{s:b}", "x", 1) : NULL,
+    const nb_chat_rules r = { .kwargs = bits & 8 ? json_pack("{s:b}", "thinking", 1) : NULL,
                               .content = (nb_content_format)(bits >> 4 & 3) % 3,
                               .hide_tools = bits & 64 };
-    json_t *before = json_loadb(body.p, body.n_bytes, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, NULL);
-    char *text = nb_chat_body(&r, body);
-    want(!before || !text || json_is_object(before)); /* memory may end in between */
-    nb_ask a = { 0 };
-    if (text && nb_ask_open(&a, nb_str_c(text)) == NB_OK)
-        (void)nb_fields_check(&a, NB_FIELDS_MESSAGES, l);
-    nb_ask_deinit(&a);
-    free(text);
-    json_decref(before);
+    const json_t *own = json_object_get(chat, "chat_template_kwargs");
+    if (nb_chat_rules_apply(&r, a, chat) == NB_OK) {
+        char *text = json_dumps(chat, JSON_COMPACT);
+        json_t *again = text ? json_loads(text, JSON_ALLOW_NUL, NULL) : NULL;
+        want(!again || json_is_object(again));
+        if (again && a->thinking != NB_THINKING_DEFAULT && (!own || json_is_object(own)))
+            want(json_object_get(json_object_get(again, "chat_template_kwargs"), "thinking") != NULL);
+        json_decref(again);
+        free(text);
+    }
     json_decref(r.kwargs);
+}
+
+/* The mappings of the chat APIs. */
+static void map_chat(nb_str body, uint8_t bits, const nb_ask_limits *l)
+{
+    static const struct {
+        unsigned fields;
+        nb_status (*read)(nb_ask *a), (*map)(nb_ask *a, json_t **out);
+    } api[] = { { NB_FIELDS_CHAT, nb_ask_read_chat, nb_map_chat },
+                { NB_FIELDS_MESSAGES, nb_ask_read_messages, nb_map_messages } };
+    for (size_t i = 0; i < NB_COUNT(api); i++) {
+        nb_ask a = { 0 };
+        json_t *chat = NULL;
+        nb_status st = nb_ask_open(&a, body);
+        if (st == NB_OK) st = nb_fields_check(&a, api[i].fields, l);
+        if (st == NB_OK) st = api[i].read(&a);
+        if (st == NB_OK) st = api[i].map(&a, &chat);
+        if (st == NB_OK)
+            judge_chat(&a, chat, bits);
+        else
+            judge_refusal(&a);
+        json_decref(chat);
+        nb_ask_deinit(&a);
+    }
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
@@ -121,7 +147,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     nb_sampling_default(&l.sampling);
     if (data[0] & 128) l.template_mentions = mentions_nothing;
     const nb_str body = { (const char *)data + 1, n - 1 };
-    rewrite(body, data[0], &l);
+    map_chat(body, data[0], &l);
     nb_ask a = { 0 }, b = { 0 };
     const nb_status st = run(&a, kind, body, &l), again = run(&b, kind, body, &l);
     const int starved = a.err.status == NB_ERR_NOMEM || b.err.status == NB_ERR_NOMEM;

@@ -115,6 +115,13 @@ static const refusal refusals[] = {
     { C, "{\"tool_choice\":7}", "tool_choice" },
     { C, "{\"tools\":{}}", "tools" },
     { C, "{\"tools\":[1]}", "tools" },
+    { C, "{\"tools\":[{}]}", "tools" },
+    { C, "{\"tools\":[{\"type\":\"function\",\"function\":{}}]}", "tools" },
+    { C, "{\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"\"}}]}", "tools" },
+    { C, "{\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":[]}}]}", "tools" },
+    { C, "{\"tool_choice\":{\"type\":\"function\",\"function\":{\"name\":\"f\"}}}", "tool_choice" },
+    { C, "{\"reasoning_effort\":1}", "reasoning_effort" },
+    { C, "{\"reasoning_effort\":\"\"}", "reasoning_effort" },
     { C, "{\"response_format\":{\"type\":\"json_object\"}}", "response_format" },
     { C, "{\"response_format\":{\"type\":\"json_schema\"}}", "response_format" },
     { C, "{\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{}}}", "response_format" },
@@ -192,7 +199,7 @@ static void test_harmless_values(void **state)
         read_body(
             &a, C,
             "{\"echo\":false,\"bad_words\":[],\"skip_special_tokens\":true,\"guided_json\":\"\","
-            "\"response_format\":{\"type\":\"text\"},\"tool_choice\":\"auto\",\"tools\":[{}],"
+            "\"response_format\":{\"type\":\"text\"},\"tool_choice\":\"auto\",\"tools\":[],"
             "\"parallel_tool_calls\":false,\"modalities\":[\"text\"],\"priority\":0,"
             "\"function_call\":\"none\",\"top_logprobs\":0,\"top_k\":-1,\"n\":2.0}"),
         NB_OK);

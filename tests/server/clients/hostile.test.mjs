@@ -89,14 +89,14 @@ describe("hostile", () => {
     structured_outputs: "refused", kv_transfer_params: "refused", nonsense_of_a_new_sdk: "any" };
   const FIELDS = {
     [CHAT]: { ...SAMPLING, messages: "array", logprobs: "boolean", top_logprobs: "integer",
-      max_completion_tokens: "integer", tools: "array", tool_choice: "string", add_generation_prompt: "boolean",
+      max_completion_tokens: "integer", tools: "array", tool_choice: "string", reasoning_effort: "string", add_generation_prompt: "boolean",
       continue_final_message: "boolean", chat_template: "refused", chat_template_kwargs: "object", echo: "boolean",
-      modalities: "array", parallel_tool_calls: "any", prediction: "any", audio: "refused", documents: "array" },
+      modalities: "array", parallel_tool_calls: "boolean", prediction: "any", audio: "refused", documents: "array" },
     [TEXT]: { ...SAMPLING, prompt: "string array", echo: "boolean", logprobs: "integer boolean", best_of: "integer",
       suffix: "refused", prompt_embeds: "refused" },
     [MESSAGES]: { model: "string", messages: "array", max_tokens: "integer", system: "string array", stream: "boolean",
       temperature: "number", top_p: "number", top_k: "integer", stop_sequences: "string array", tools: "array",
-      tool_choice: "object", metadata: "any", thinking: "any", service_tier: "any", container: "any" },
+      tool_choice: "object", metadata: "any", thinking: "object", output_config: "object", service_tier: "any", container: "any" },
     "/v1/messages/count_tokens": { model: "string", messages: "array", system: "string array", tools: "array" },
     "/tokenize": { model: "string", prompt: "string", add_special_tokens: "boolean", return_token_strs: "boolean" },
     "/detokenize": { model: "string", tokens: "array" },
