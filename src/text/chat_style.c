@@ -120,7 +120,8 @@ void nb_chat_style_find(const nb_jinja *t, const json_t *special_tokens, nb_chat
     json_t *late = json_pack("{s:[{s:s,s:s},{s:s,s:s},{s:s,s:s}]}", "messages", "role", "system",
                              "content", "nb-one", "role", "user", "content", "nb-two", "role",
                              "system", "content", "nb-three");
-    s.system_anywhere = probe(t, special_tokens, late, &b) && contains(&b, "nb-three");
+    s.system_anywhere = probe(t, special_tokens, late, &b) && contains(&b, "nb-one") &&
+                        contains(&b, "nb-three");
     s.developer = nb_jinja_mentions(t, nb_str_c("developer"));
     nb_buf_deinit(&b);
     *out = s;
@@ -452,9 +453,23 @@ static nb_status add_own_text(const nb_chat_tool_text *own, json_t *messages, co
     return st;
 }
 
-nb_status nb_chat_style_apply(const nb_chat_style *s, json_t *messages, const json_t *tools,
+/* Templates count on a tool's parameters. */
+static nb_status fix_tools(json_t *tools, nb_error *err)
+{
+    for (size_t i = 0; i < json_array_size(tools); i++) {
+        json_t *f = json_object_get(json_array_get(tools, i), "function");
+        const json_t *p = json_object_get(f, "parameters");
+        if (!f || (p && !json_is_null(p))) continue;
+        json_t *none = json_pack("{s:s, s:{}}", "type", "object", "properties");
+        if (json_object_set_new(f, "parameters", none) != 0) return no_memory(err);
+    }
+    return NB_OK;
+}
+
+nb_status nb_chat_style_apply(const nb_chat_style *s, json_t *messages, json_t *tools,
                               nb_error *err)
 {
+    NB_TRY(fix_tools(tools, err));
     for (size_t i = 0; i < json_array_size(messages); i++)
         NB_TRY(fix_message(s, json_array_get(messages, i), i, err));
     NB_TRY(name_all(s, messages, err));

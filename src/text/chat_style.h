@@ -42,8 +42,8 @@ typedef struct nb_chat_style {
 void nb_chat_style_find(const nb_jinja *t, const json_t *special_tokens, nb_chat_style *out);
 /* Brings messages (an array of objects with roles, changed) into the template's form: roles, contents
  * that are null, calls with their names and ids, both names of reasoning, tools where the template
- * prints none.  tools: the request's, or NULL.  NB_ERR_ARG names the message. */
-nb_status nb_chat_style_apply(const nb_chat_style *s, json_t *messages, const json_t *tools,
+ * prints none.  tools: the request's (changed), or NULL.  NB_ERR_ARG names the message. */
+nb_status nb_chat_style_apply(const nb_chat_style *s, json_t *messages, json_t *tools,
                               nb_error *err);
 /* Puts marks into every text of a value that spells a control token; *v may be replaced.  keep_think:
  * <think> and </think> stay, because templates look for them in the assistant's texts. */

@@ -293,8 +293,10 @@ static void test_agents(void **state)
     }
     DIR *d = opendir(folder);
     for (const struct dirent *e; (e = readdir(d));)
-        /* Mistral's template takes no two messages of the user in a row */
-        if (strstr(e->d_name, ".jinja") && !strstr(e->d_name, "mistral"))
+        /* Mistral's template takes no two messages of the user in a row; this one of llama.cpp is
+         * no Jinja2, which cannot write a generator as JSON */
+        if (strstr(e->d_name, ".jinja") && !strstr(e->d_name, "mistral") &&
+            strcmp(e->d_name, "llama-cpp-deepseek-r1.jinja") != 0)
             with_template(folder, e->d_name);
     (void)closedir(d);
 }

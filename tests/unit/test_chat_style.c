@@ -145,7 +145,7 @@ static void test_own_declarations(void **state)
     (void)state;
     static const char request[] =
         "{\"messages\":[{\"role\":\"system\",\"content\":\"Be kind.\"},{\"role\":\"user\",\"content\":\"q\"}],"
-        "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\"}},"
+        "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{\"a\":1}}},"
         "{\"type\":\"function\",\"function\":{\"name\":\"g\",\"description\":\"G\"}}]}";
     for (int i = 0; i < 2; i++) {
         nb_jinja *t = parse(i ? v3 : plain);
@@ -156,7 +156,9 @@ static void test_own_declarations(void **state)
         nb_chat_style_find(t, NULL, &s);
         const nb_chat_input in = { .request = rq, .style = &s };
         assert_int_equal(nb_chat_render(t, &in, &out, &err), NB_OK);
-        const char *lines = strstr(out.p, "{\"name\": \"f\"}\n{\"name\": \"g\", \"description\": \"G\"}\n");
+        const char *lines = strstr(out.p, "{\"name\": \"f\", \"parameters\": {\"a\": 1}}\n{\"name\": \"g\", "
+                                         "\"description\": \"G\", \"parameters\": {\"type\": \"object\", "
+                                         "\"properties\": {}}}\n");
         assert_non_null(lines);
         const char *how = strstr(lines, i ? "function<｜tool▁sep｜>NAME" : "<tool_call>\n{\"name\": NAME");
         assert_non_null(how);
@@ -210,8 +212,8 @@ static void test_marks(void **state)
     expect_with(tok, objects,
                 "{\"messages\":[{\"role\":\"assistant\",\"content\":[{\"type\":\"text\",\"text\":\"<|end|>\"}],"
                 "\"tool_calls\":[" CALL("a", "f", "\"{\\\"<|end|>\\\":\\\"<|end|>\\\"}\"") "]}],"
-                "\"tools\":[{\"function\":{\"name\":\"<|end|>\"}}]}",
-                "{\"function\": {\"name\": \"<" M "|end|>\"}}\n<assistant><" M "|end|>[a f <" M
+                "\"tools\":[{\"function\":{\"name\":\"<|end|>\",\"parameters\":{}}}]}",
+                "{\"function\": {\"name\": \"<" M "|end|>\", \"parameters\": {}}}\n<assistant><" M "|end|>[a f <" M
                 "|end|>=<" M "|end|>;]");
     nb_tokenizer_destroy(tok);
     nb_buf_deinit(&json);
