@@ -79,9 +79,9 @@ def headline(plan, root):
 
     if at("bf16", 4)["state"] != "does not fit":
         sys.exit("plan_docs: four users of a million tokens fit in BF16: README's headline says that they do not")
-    return (f"On one H100, DeepSeek-V2-Lite's shape with {at('nvfp4', 1)['depth']:,} cached tokens generates "
-            f"{at('nvfp4', 1)['tokens_per_second']:.0f} tokens/s from a 4-bit cache and {at('bf16', 1)['tokens_per_second']:.0f} from BF16 (random weights).\n"
-            f"Four users of a million tokens each fit at once, at {at('nvfp4', 4)['tokens_per_second']:.0f} tokens/s; in BF16 only one fits.")
+    return (f"On one H100, a model of DeepSeek-V2-Lite's shape (random weights) with {at('nvfp4', 1)['depth']:,} cached tokens generates "
+            f"{at('nvfp4', 1)['tokens_per_second']:.0f} tokens/s from a 4-bit cache and {at('bf16', 1)['tokens_per_second']:.0f} from a BF16 cache.\n"
+            f"With 4 bits, four users of a million tokens each fit at once and get {at('nvfp4', 4)['tokens_per_second']:.0f} tokens/s together; in BF16 only one fits.")
 
 
 def speed(plan, root):
@@ -106,17 +106,18 @@ def speed(plan, root):
     cpu = result(root, "peer_cpu_avx2")
     peer = [only(cpu["attention"], type="iq4_nl", threads=n)["ns_per_token"] / only(cpu["nibble_attention"], type="nvfp4", threads=n)["ns_per_token"]
             for n in (1, 2)]
-    return (f"- One H100, V2-Lite's shape, nvfp4: {rate('decode', 4096, 1):,.0f} tokens/s for one user after 4,096 tokens, "
-            f"{rate('decode', K32, 64):,.0f} for 64 users after 32,768; prompts at {rate('prefill', 512, 8192):,.0f} tokens/s.\n"
+    return (f"- On one H100, V2-Lite's shape with nvfp4 generates {rate('decode', 4096, 1):,.0f} tokens/s for one user with 4,096 cached tokens, "
+            f"and {rate('decode', K32, 64):,.0f} for 64 users with 32,768 each.\n"
+            f"  It reads prompts at {rate('prefill', 512, 8192):,.0f} tokens/s.\n"
             f"- With 16 heads, attention over nvfp4 pages takes {few[0]:.2f} to {few[1]:.2f} of FlashMLA's time over BF16; with 128 heads FlashMLA is faster.\n"
-            f"- On two AVX2 cores, attention with 4 bits is {peer[0]:.1f} (one thread) to {peer[1]:.1f} times (two threads) as fast as with ik_llama.cpp's fastest 4-bit format.")
+            f"- On two AVX2 cores, 4-bit attention runs at {peer[0]:.1f} (one thread) to {peer[1]:.1f} times (two threads) the speed of ik_llama.cpp's fastest 4-bit format.")
 
 
 def accuracy(plan, root):
     variants = result(root, "accuracy")["models"]["nibble-tiny"]["kl 0"]["result"]["variants"]
     top = {d: 100 * only(variants, name=d)["top1"]["value"] for d in ("fp8", "nvfp4", "if4")}
-    return (f"- The bundled model predicts the same best token as with BF16 in {top['fp8']:.1f} % of positions with `fp8`, "
-            f"{top['nvfp4']:.1f} % with `nvfp4`, {top['if4']:.1f} % with `if4`.")
+    return (f"- The bundled model's best token is the one of a BF16 cache in {top['fp8']:.1f} % of positions with `fp8`, "
+            f"{top['nvfp4']:.1f} % with `nvfp4` and {top['if4']:.1f} % with `if4`.")
 
 
 # ---- docs/models.md ------------------------------------------------------------------------------
