@@ -3,7 +3,8 @@
 
 Blanks at line ends, tabs, CRLF, invisible characters, paths of somebody's machine, debts without an
 issue number, links to files or headings that do not exist, names (nb_x, NB_X) in documents that no
-source has, long lines of prose, #ifdef where #if is meant.
+source has, long lines of prose, two sentences on a line of a guide, a long README, #ifdef where #if is
+meant.
 """
 import os
 import re
@@ -27,6 +28,9 @@ LINK = re.compile(r"\]\(([^)\s#]*)(?:#([^)\s]*))?\)")
 FENCE = re.compile(r"^```.*?^```", re.M | re.S)
 OUR_NAME = re.compile(r"\b(?:nb|NB)_\w+")
 PROSE_CHARS = 200 # of a line in Markdown, without link targets, tables and code
+README_LINES = 150
+GUIDES = ("README.md", "docs/", "deploy/") # one sentence per line, outside lists
+NO_PARAGRAPH = re.compile(r"\||    |#|<!--|\s*([-*>]|\d+\.) ")
 HEADING = re.compile(r"^#{1,6} +(.*?)[ #]*$", re.M)
 
 
@@ -93,6 +97,11 @@ def check_prose(report, path, text):
         chars = 0 if line.startswith(("|", "    ")) else len(re.sub(r"\]\([^)]*\)", "]", line))
         if chars > PROSE_CHARS:
             report.bad(path, n, f"a line of {chars} characters: one sentence per line, at most {PROSE_CHARS}")
+        plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", re.sub(r"`[^`]*`", "X", line))
+        if path.startswith(GUIDES) and not NO_PARAGRAPH.match(line) and re.search(r"[.!?] (?=[A-Z])", plain):
+            report.bad(path, n, "two sentences on a line")
+    if path == "README.md" and text.count("\n") > README_LINES:
+        report.bad(path, README_LINES, f"{text.count(chr(10))} lines, at most {README_LINES}: it is for newcomers")
 
 
 def check_names(report, documents, names):

@@ -161,6 +161,8 @@ plant models/x.json '{"name": "/wo''rk/model"}\n' text 'path of one machine'
 plant docs/x.md 'see [it](gone.md)\n' text 'does not exist'
 plant docs/x.md '# Here\n\nsee [it](#there)\n' text 'no such heading'
 plant docs/x.md "$(printf 'word %.0s' $(seq 50)).\\n" text 'one sentence per line'
+plant docs/x.md 'One idea. Another one.\n' text 'two sentences on a line'
+plant README.md "$(seq 151)\n" text '151 lines, at most 150'
 plant docs/x.md 'see `nb_gone()`\n' text 'nb_gone is in no source'
 plant docs/x.md '# Here\n\nsee [it](x.md#nowhere)\n' text 'no such heading'
 fresh

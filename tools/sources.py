@@ -167,7 +167,7 @@ def render(facts):
     missed = [r.id for r in rows.values() if r.factor and r.factor > least and r.id not in listed and r.id not in sources_rows.SAME]
     if missed:
         sys.exit(f"sources: larger than the least of the ten, and not among them: {' '.join(missed)} (LARGEST, SAME of sources_rows.py)")
-    out.append("## Which errors are largest?\n\nThe factor is between the claim and our figure; a range counts by its middle. Claims that repeat one of these are left out.\n")
+    out.append("## Which errors are largest?\n\nThe factor is between the claim and our figure; a range counts by its middle.\nClaims that repeat one of these are left out.\n")
     out.append("| | claim | ours | factor |\n|---|---|---|--:|")
     worst = sorted(sources_rows.LARGEST, key=lambda x: -rows[x[0]].factor)
     for rid, claim, what in worst:

@@ -394,9 +394,9 @@ def documents(f):
         Document("A", "\"How MHLA and dynamic FP4 quantization eliminate KV-cache bottlenecks\" (28 June 2026)",
                  "An opinion piece that takes its figures from B and from a paper.", article(f)),
         Document("B", "A provider's guide to MLA serving (prices of 25 June 2026)",
-                 "The memory table, the commands and the throughput table. MHA and GQA-8 below are V3's layers with 128 or 8 heads of keys (192) and values (128), in BF16, with the same weights beside them.",
+                 "The page has a memory table, commands and a throughput table.\nMHA and GQA-8 below are V3's layers with 128 or 8 heads of keys (192) and values (128), in BF16, with the same weights beside them.",
                  sizes(f) + capacity(f) + rates(f) + serving(f)),
         Document("C", "NVIDIA on NVFP4 for the KV cache (8 December 2025), in a summary",
-                 "It speaks of a GQA model. Replays are from `bench/results/replay.json`: LRU for hit rates, the engine's policy for times.", nvidia(f)),
+                 "It is about a GQA model.\nReplays are from `bench/results/replay.json`: LRU for hit rates, the engine's policy for times.", nvidia(f)),
         Document("D", "A lesson on KV cache quantization", "It speaks of GQA models, with a paragraph on MLA.", lesson(f)),
     ]
