@@ -8,7 +8,8 @@
  *
  * Deliberate differences: list and dict methods that modify their object are
  * allowed (transformers' sandbox refuses them); integers are 64 bits wide and
- * overflow is an error; template inheritance, include and import are refused;
+ * overflow is an error; template inheritance, include and import are refused,
+ * and so is what no public chat template uses (docs/decisions/008);
  * a for loop runs over a snapshot of its list; lazy filters (map, select, ...)
  * are evaluated at once.
  *

@@ -29,7 +29,6 @@ static const nb_jdef *methods_of(const nb_jv *o)
     case NB_JK_TUPLE: return nb_j_tuple_methods;
     case NB_JK_DICT: return nb_j_dict_methods;
     case NB_JK_LOOP: return nb_j_loop_methods;
-    case NB_JK_CYCLER: return nb_j_cycler_methods;
     default: return NULL;
     }
 }
@@ -44,8 +43,8 @@ static nb_status loop_attr(nb_jr *r, nb_jloop *l, nb_str name, nb_jv *out)
     else if (nb_str_eqc(name, "length")) *out = nb_jv_int(n);
     else if (nb_str_eqc(name, "revindex")) *out = nb_jv_int(n - i);
     else if (nb_str_eqc(name, "revindex0")) *out = nb_jv_int(n - i - 1);
-    else if (nb_str_eqc(name, "depth")) *out = nb_jv_int((int64_t)l->depth0 + 1);
-    else if (nb_str_eqc(name, "depth0")) *out = nb_jv_int(l->depth0);
+    else if (nb_str_eqc(name, "depth")) *out = nb_jv_int(1); /* recursive loops are refused */
+    else if (nb_str_eqc(name, "depth0")) *out = nb_jv_int(0);
     else if (nb_str_eqc(name, "previtem")) {
         *out = l->before.kind != NB_JK_MISSING ? l->before
              : nb_jv_undef(NB_JUNDEF_HINT, nb_str_c("there is no previous item"), NB_JK_MISSING);
@@ -85,11 +84,6 @@ static nb_status plain_attr(nb_jr *r, const nb_jv *o, nb_str name, nb_jv *out)
         const nb_jv *v = nb_j_dict_get_str(o->u.dict, name);
         NB_TRY(nb_j_work(r, o->u.dict->n));
         if (v) *out = *v;
-    } else if (o->kind == NB_JK_TUPLE && o->sub && o->u.list->n == 2) { /* groupby */
-        if (nb_str_eqc(name, "grouper")) *out = o->u.list->v[0];
-        if (nb_str_eqc(name, "list")) *out = o->u.list->v[1];
-    } else if (o->kind == NB_JK_CYCLER && nb_str_eqc(name, "current")) {
-        *out = o->u.cycler->v[o->u.cycler->pos];
     } else if (o->kind == NB_JK_MACRO && nb_str_eqc(name, "name")) {
         *out = nb_jv_str(o->u.macro->name);
     }
@@ -107,7 +101,7 @@ static nb_status dict_item(nb_jr *r, const nb_jv *o, const nb_jv *key, nb_jv *ou
     return NB_OK;
 }
 
-nb_status nb_j_getattr(nb_jr *r, const nb_jv *o, nb_str name, nb_jv *out)
+static nb_status getattr(nb_jr *r, const nb_jv *o, nb_str name, nb_jv *out)
 {
     if (o->kind == NB_JK_UNDEF) return nb_j_fail_undef(r, o);
     NB_TRY(plain_attr(r, o, name, out));
@@ -309,23 +303,6 @@ nb_status nb_j_call_def(nb_jr *r, const nb_jdef *d, const char *what, const nb_j
     return d->fn(r, self, a, args, out);
 }
 
-static nb_status call_loop(nb_jr *r, nb_jloop *l, const nb_jargs *args, nb_jv *out)
-{
-    if (!l->node->flag)
-        return NB_J_TYPE_ERROR(r, "the loop must have the 'recursive' marker to be called");
-    if (args->n_pos != 1 || args->n_kw) return NB_J_TYPE_ERROR(r, "loop() takes one argument");
-    nb_jscope *outer = r->scope;
-    const size_t mark = nb_j_mark(r);
-    const uint32_t line = r->line;
-    r->scope = l->closure;
-    NB_TRY(nb_j_enter(r));
-    NB_TRY(nb_j_exec_loop(r, l->node, &args->pos[0], l->depth0 + 1));
-    nb_j_leave(r);
-    r->scope = outer;
-    r->line = line;
-    return nb_j_take(r, mark, out);
-}
-
 nb_status nb_j_call(nb_jr *r, const nb_jv *fn, const nb_jargs *args, nb_jv *out)
 {
     switch (fn->kind) {
@@ -334,72 +311,18 @@ nb_status nb_j_call(nb_jr *r, const nb_jv *fn, const nb_jargs *args, nb_jv *out)
     case NB_JK_BOUND:
         return nb_j_call_def(r, fn->u.bound->def, "method", &fn->u.bound->self, args, out);
     case NB_JK_MACRO: return nb_j_call_macro(r, fn->u.macro, args, out);
-    case NB_JK_LOOP: return call_loop(r, fn->u.loop, args, out);
-    case NB_JK_JOINER:
-        *out = fn->u.cycler->pos ? fn->u.cycler->v[0] : nb_jv_str((nb_str){ "", 0 });
-        fn->u.cycler->pos = 1;
-        return NB_OK;
     default: return NB_J_TYPE_ERROR(r, "'%s' object is not callable", nb_jv_type_name(fn));
     }
-}
-
-static nb_status eval_dyn_kwargs(nb_jr *r, const nb_jn *n, const nb_jdict **rest)
-{
-    nb_jv d;
-    NB_TRY(nb_j_eval(r, n, &d));
-    if (d.kind != NB_JK_DICT) return NB_J_TYPE_ERROR(r, "argument after ** must be a mapping");
-    for (size_t i = 0; i < d.u.dict->n; i++)
-        if (d.u.dict->e[i].key.kind != NB_JK_STR)
-            return NB_J_TYPE_ERROR(r, "keywords must be strings");
-    *rest = d.u.dict;
-    return NB_OK;
 }
 
 nb_status nb_j_eval_args(nb_jr *r, const nb_jcall *c, nb_jargs *out)
 {
     void *p;
-    nb_jv *pos = NULL, *kw = NULL;
-    nb_str *names = c->kw_name;
-    size_t n_pos = c->n_pos, n_kw = c->n_kw;
-    nb_jlist *more = NULL;
-    const nb_jdict *rest = NULL;
-    if (n_pos) {
-        NB_TRY(nb_j_alloc(r, n_pos * sizeof *pos, &p));
-        pos = p;
-    }
-    for (size_t i = 0; i < n_pos; i++) NB_TRY(nb_j_eval(r, c->pos[i], &pos[i]));
-    if (c->dyn_args) {
-        nb_jv v;
-        NB_TRY(nb_j_eval(r, c->dyn_args, &v));
-        NB_TRY(nb_j_to_list(r, &v, &more));
-    }
-    if (n_kw) {
-        NB_TRY(nb_j_alloc(r, n_kw * sizeof *kw, &p));
-        kw = p;
-    }
-    for (size_t i = 0; i < n_kw; i++) NB_TRY(nb_j_eval(r, c->kw[i], &kw[i]));
-    if (c->dyn_kwargs) NB_TRY(eval_dyn_kwargs(r, c->dyn_kwargs, &rest));
-    if (more && more->n) {
-        NB_TRY(nb_j_alloc(r, (n_pos + more->n) * sizeof *pos, &p));
-        if (n_pos) memcpy(p, pos, n_pos * sizeof *pos);
-        memcpy((nb_jv *)p + n_pos, more->v, more->n * sizeof *pos);
-        pos = p;
-        n_pos += more->n;
-    }
-    if (rest && rest->n) {
-        void *q;
-        NB_TRY(nb_j_alloc(r, (n_kw + rest->n) * sizeof *kw, &p));
-        NB_TRY(nb_j_alloc(r, (n_kw + rest->n) * sizeof *names, &q));
-        if (n_kw) memcpy(p, kw, n_kw * sizeof *kw);
-        if (n_kw) memcpy(q, names, n_kw * sizeof *names);
-        kw = p;
-        names = q;
-        for (size_t i = 0; i < rest->n; i++, n_kw++) {
-            kw[n_kw] = rest->e[i].val;
-            names[n_kw] = rest->e[i].key.u.s;
-        }
-    }
-    *out = (nb_jargs){ .pos = pos, .n_pos = n_pos, .kw_name = names, .kw_val = kw, .n_kw = n_kw };
+    NB_TRY(nb_j_alloc(r, ((size_t)c->n_pos + c->n_kw) * sizeof(nb_jv), &p));
+    nb_jv *pos = p, *kw = pos + c->n_pos;
+    for (size_t i = 0; i < c->n_pos; i++) NB_TRY(nb_j_eval(r, c->pos[i], &pos[i]));
+    for (size_t i = 0; i < c->n_kw; i++) NB_TRY(nb_j_eval(r, c->kw[i], &kw[i]));
+    *out = (nb_jargs){ pos, c->n_pos, c->kw_name, kw, c->n_kw };
     return NB_OK;
 }
 
@@ -536,7 +459,7 @@ static nb_status eval_binary(nb_jr *r, const nb_jn *n, nb_jv *out)
     NB_TRY(nb_j_eval(r, n->a, &a));
     if (n->op == NB_JE_ATTR) {
         r->line = n->line;
-        return nb_j_getattr(r, &a, n->name, out);
+        return getattr(r, &a, n->name, out);
     }
     NB_TRY(nb_j_eval(r, n->b, &b));
     r->line = n->line;

@@ -1,8 +1,7 @@
 /* jinja_exec.c - statements, scopes, macros.
  *
  * Scopes follow Jinja2: the template, each iteration of a loop, a macro's call, and
- * the bodies of with, set, filter, call and generation blocks have their own;
- * if does not.  An assignment always goes to the innermost scope; reading walks
+ * the bodies of set, call and generation blocks have their own; if does not.  An assignment always goes to the innermost scope; reading walks
  * outwards and ends at the variables of the rendering and the global functions.
  * A loop's scope is emptied and used again for the next iteration, unless a macro
  * made in it still refers to it. */
@@ -155,30 +154,29 @@ static nb_status filter_items(nb_jr *r, const nb_jn *n, const nb_jv *iterable, n
     return NB_OK;
 }
 
-static nb_status new_loop(nb_jr *r, const nb_jn *n, const nb_jv *iterable, unsigned depth0,
-                          nb_jloop **out)
+static nb_status new_loop(nb_jr *r, const nb_jv *iterable, nb_jloop **out)
 {
     void *p;
     NB_TRY(nb_j_alloc(r, sizeof(nb_jloop), &p));
     nb_jloop *l = p;
-    l->node = n;
-    l->closure = r->scope;
     l->index0 = -1;
-    l->depth0 = depth0;
     NB_TRY(nb_j_iter(r, iterable, &l->it));
     l->n = l->it.n;
     *out = l;
     return NB_OK;
 }
 
-nb_status nb_j_exec_loop(nb_jr *r, const nb_jn *n, const nb_jv *iterable, unsigned depth0)
+static nb_status exec_for(nb_jr *r, const nb_jn *n)
 {
     nb_jscope *outer = r->scope;
     nb_jloop *l;
-    nb_jv items = *iterable, x;
+    nb_jv iterable, items, x;
     bool completed = false; /* as in Jinja2, else runs unless one iteration reached its end */
-    if (n->c) NB_TRY(filter_items(r, n, iterable, &items));
-    NB_TRY(new_loop(r, n, &items, depth0, &l));
+    NB_TRY(nb_j_eval(r, n->b, &iterable));
+    r->line = n->line;
+    items = iterable;
+    if (n->c) NB_TRY(filter_items(r, n, &iterable, &items));
+    NB_TRY(new_loop(r, &items, &l));
     NB_TRY(nb_j_push_scope(r, outer, &r->scope));
     for (;;) {
         bool got;
@@ -203,14 +201,6 @@ nb_status nb_j_exec_loop(nb_jr *r, const nb_jn *n, const nb_jv *iterable, unsign
     return NB_OK;
 }
 
-static nb_status exec_for(nb_jr *r, const nb_jn *n)
-{
-    nb_jv iterable;
-    NB_TRY(nb_j_eval(r, n->b, &iterable));
-    r->line = n->line;
-    return nb_j_exec_loop(r, n, &iterable, 0);
-}
-
 /* ---- macros ---- */
 
 static size_t find_keyword(const nb_jr *r, const nb_jargs *a, uint32_t id)
@@ -220,31 +210,9 @@ static size_t find_keyword(const nb_jr *r, const nb_jargs *a, uint32_t id)
     return SIZE_MAX;
 }
 
-/* Keyword arguments that no parameter took: into kwargs, or an error. */
-static nb_status bind_rest(nb_jr *r, const nb_jmacro *m, const nb_jargs *a, const bool *taken)
+static int shown(nb_str s)
 {
-    const nb_jsig *sig = m->sig;
-    nb_jv kwargs = nb_jv_none(), varargs;
-    if (sig->uses_kwargs) NB_TRY(nb_j_dict_new(r, NB_JK_DICT, &kwargs));
-    for (size_t i = 0; i < a->n_kw; i++) {
-        if (taken[i]) continue;
-        const nb_jv key = nb_jv_str(a->kw_name[i]);
-        if (!sig->uses_kwargs)
-            return NB_J_TYPE_ERROR(r, "macro '%.*s' takes no keyword argument '%.*s'",
-                                   (int)(m->name.n_bytes > 60 ? 60 : m->name.n_bytes), m->name.p,
-                                   (int)(key.u.s.n_bytes > 60 ? 60 : key.u.s.n_bytes), key.u.s.p);
-        NB_TRY(nb_j_dict_set(r, kwargs.u.dict, &key, &a->kw_val[i]));
-    }
-    if (sig->uses_kwargs) NB_TRY(nb_j_set_var(r, r->scope, NB_JID_KWARGS, &kwargs));
-    if (!sig->uses_varargs && a->n_pos > sig->n_param)
-        return NB_J_TYPE_ERROR(r, "macro '%.*s' takes not more than %u argument(s)",
-                               (int)(m->name.n_bytes > 60 ? 60 : m->name.n_bytes), m->name.p,
-                               sig->n_param);
-    if (!sig->uses_varargs) return NB_OK;
-    NB_TRY(nb_j_list_new(r, NB_JK_TUPLE, 0, &varargs));
-    for (size_t i = sig->n_param; i < a->n_pos; i++)
-        NB_TRY(nb_j_list_push(r, varargs.u.list, &a->pos[i]));
-    return nb_j_set_var(r, r->scope, NB_JID_VARARGS, &varargs);
+    return s.n_bytes > 60 ? 60 : (int)s.n_bytes;
 }
 
 static nb_status bind_params(nb_jr *r, const nb_jmacro *m, const nb_jargs *a)
@@ -266,7 +234,7 @@ static nb_status bind_params(nb_jr *r, const nb_jmacro *m, const nb_jargs *a)
         }
         NB_TRY(nb_j_set_var(r, r->scope, sig->param[i], &v));
     }
-    if (sig->uses_caller && !sig->explicit_caller) {
+    if (sig->uses_caller && !find_var(r->scope, NB_JID_CALLER)) {
         const size_t k = find_keyword(r, a, NB_JID_CALLER);
         nb_jv caller = nb_jv_undef(NB_JUNDEF_HINT, nb_str_c("No caller defined"), NB_JK_MISSING);
         if (k != SIZE_MAX) {
@@ -275,7 +243,14 @@ static nb_status bind_params(nb_jr *r, const nb_jmacro *m, const nb_jargs *a)
         }
         NB_TRY(nb_j_set_var(r, r->scope, NB_JID_CALLER, &caller));
     }
-    NB_TRY(bind_rest(r, m, a, taken));
+    for (size_t i = 0; i < a->n_kw; i++)
+        if (!taken[i])
+            return NB_J_TYPE_ERROR(r, "macro '%.*s' takes no keyword argument '%.*s'",
+                                   shown(m->name), m->name.p, shown(a->kw_name[i]),
+                                   a->kw_name[i].p);
+    if (a->n_pos > sig->n_param)
+        return NB_J_TYPE_ERROR(r, "macro '%.*s' takes not more than %u argument(s)",
+                               shown(m->name), m->name.p, sig->n_param);
     for (uint32_t i = 0; i < sig->n_param; i++) { /* defaults see the parameters before them */
         nb_jvar *var = find_var(r->scope, sig->param[i]);
         nb_jv v;
@@ -374,8 +349,8 @@ static nb_status exec_if(nb_jr *r, const nb_jn *n)
     return i < n->n_kid ? nb_j_exec(r, n->kid[i]) : NB_OK;
 }
 
-/* A block whose text is captured, filtered, and assigned (set) or written (filter). */
-static nb_status exec_block(nb_jr *r, const nb_jn *n)
+/* {% set x | filter %}: the text of the block, filtered. */
+static nb_status exec_set_block(nb_jr *r, const nb_jn *n)
 {
     nb_jv v;
     const size_t mark = nb_j_mark(r);
@@ -389,24 +364,7 @@ static nb_status exec_block(nb_jr *r, const nb_jn *n)
         r->filter_operand = v;
         NB_TRY(nb_j_eval(r, n->b, &v));
     }
-    return n->op == NB_JS_FILTER ? nb_j_add_str(r, &v) : assign(r, n->a, &v);
-}
-
-static nb_status exec_with(nb_jr *r, const nb_jn *n)
-{
-    nb_jscope *outer = r->scope, *inner;
-    nb_jv v;
-    NB_TRY(nb_j_push_scope(r, outer, &inner));
-    for (uint32_t i = 0; i + 1 < n->n_kid; i += 2) { /* values see the outer scope only */
-        NB_TRY(nb_j_eval(r, n->kid[i + 1], &v));
-        r->scope = inner;
-        NB_TRY(assign(r, n->kid[i], &v));
-        r->scope = outer;
-    }
-    r->scope = inner;
-    NB_TRY(nb_j_exec(r, n->kid[n->n_kid - 1]));
-    r->scope = outer;
-    return NB_OK;
+    return assign(r, n->a, &v);
 }
 
 static nb_status exec_set(nb_jr *r, const nb_jn *n)
@@ -432,10 +390,9 @@ static nb_status exec_inner(nb_jr *r, const nb_jn *n)
     case NB_JS_IF: return exec_if(r, n);
     case NB_JS_FOR: return exec_for(r, n);
     case NB_JS_SET: return exec_set(r, n);
-    case NB_JS_SETBLOCK: case NB_JS_FILTER: return exec_block(r, n);
+    case NB_JS_SETBLOCK: return exec_set_block(r, n);
     case NB_JS_MACRO: return exec_macro(r, n);
     case NB_JS_CALL: return exec_call_block(r, n);
-    case NB_JS_WITH: return exec_with(r, n);
     case NB_JS_BREAK: r->flow = NB_JFLOW_BREAK; return NB_OK;
     case NB_JS_CONTINUE: r->flow = NB_JFLOW_CONTINUE; return NB_OK;
     case NB_JS_SCOPE: return exec_scoped(r, n->kid[0]);

@@ -104,12 +104,11 @@ static nb_status get_path(nb_jr *r, const nb_jv *item, const nb_jv *path, const 
             dot = nb_j_find(rest, (nb_str){ ".", 1 }, 0);
             if (dot == SIZE_MAX) dot = rest.n_bytes;
             key = nb_jv_str(nb_j_sub(rest, 0, dot));
-            if (key.u.s.n_bytes < 10 && nb_j_all_class(key.u.s, NB_JCLASS_ASCII) &&
-                nb_j_all_class(key.u.s, NB_JCLASS_DIGIT)) {
-                int64_t i = 0;
-                for (size_t k = 0; k < key.u.s.n_bytes; k++) i = i * 10 + (key.u.s.p[k] - '0');
-                key = nb_jv_int(i);
-            }
+            int64_t i = 0;
+            size_t k = 0;
+            for (; k < dot && k < 10 && rest.p[k] >= '0' && rest.p[k] <= '9'; k++)
+                i = i * 10 + (rest.p[k] - '0');
+            if (k > 0 && k == dot && k < 10) key = nb_jv_int(i);
         }
         NB_TRY(nb_j_getitem(r, out, &key, &next));
         if (next.kind == NB_JK_UNDEF && dflt && nb_jv_given(dflt)) next = *dflt;
@@ -150,7 +149,7 @@ static nb_status sort_key(nb_jr *r, const nb_jv *item, const nb_jv *attribute, b
 }
 
 static nb_status sorted(nb_jr *r, const nb_jv *v, const nb_jv *attribute, bool fold, bool reverse,
-                        nb_jlist **out, nb_jlist **out_keys)
+                        nb_jlist **out)
 {
     nb_jv keys;
     NB_TRY(nb_j_to_list(r, v, out));
@@ -161,7 +160,6 @@ static nb_status sorted(nb_jr *r, const nb_jv *v, const nb_jv *attribute, bool f
         NB_TRY(nb_j_list_push(r, keys.u.list, &k));
     }
     NB_TRY(nb_j_sort(r, keys.u.list->v, (*out)->v, (*out)->n, reverse));
-    if (out_keys) *out_keys = keys.u.list;
     return NB_OK;
 }
 
@@ -169,7 +167,7 @@ FILTER(f_sort)
 {
     (void)raw;
     nb_jlist *l;
-    NB_TRY(sorted(r, self, &a[2], !nb_jv_truth(&a[1]), nb_jv_truth(&a[0]), &l, NULL));
+    NB_TRY(sorted(r, self, &a[2], !nb_jv_truth(&a[1]), nb_jv_truth(&a[0]), &l));
     *out = as_list(l);
     return NB_OK;
 }
@@ -187,109 +185,8 @@ FILTER(f_dictsort)
                          "FilterArgumentError: You can only sort by either \"key\" or \"value\"");
     items = (nb_jv){ .kind = NB_JK_VIEW, .sub = NB_JVIEW_ITEMS, .u.dict = self->u.dict };
     nb_jlist *l;
-    NB_TRY(sorted(r, &items, &by, !nb_jv_truth(&a[0]), nb_jv_truth(&a[2]), &l, NULL));
+    NB_TRY(sorted(r, &items, &by, !nb_jv_truth(&a[0]), nb_jv_truth(&a[2]), &l));
     *out = as_list(l);
-    return NB_OK;
-}
-
-FILTER(f_groupby)
-{
-    (void)raw;
-    const bool fold = !nb_jv_truth(&a[2]);
-    nb_jlist *l;
-    nb_jv keyed, one = nb_jv_int(0), last = { 0 }, group = { 0 };
-    NB_TRY(nb_j_to_list(r, self, &l));
-    NB_TRY(nb_j_list_new(r, NB_JK_LIST, l->n, &keyed)); /* pairs (folded key, item) */
-    for (size_t i = 0; i < l->n; i++) {
-        nb_jv k, pair;
-        NB_TRY(get_path(r, &l->v[i], &a[0], &a[1], &k));
-        if (fold) NB_TRY(ignore_case(r, &k));
-        NB_TRY(nb_j_pair(r, &k, &l->v[i], &pair));
-        NB_TRY(nb_j_list_push(r, keyed.u.list, &pair));
-    }
-    nb_jlist *pairs;
-    NB_TRY(sorted(r, &keyed, &one, false, false, &pairs, NULL));
-    NB_TRY(nb_j_list_new(r, NB_JK_LIST, 0, out));
-    for (size_t i = 0; i < pairs->n; i++) {
-        const nb_jv *k = &pairs->v[i].u.list->v[0], *item = &pairs->v[i].u.list->v[1];
-        bool same = false;
-        if (i) NB_TRY(nb_jv_equal(r, &last, k, &same));
-        last = *k;
-        if (!same) {
-            nb_jv grouper, tuple;
-            NB_TRY(get_path(r, item, &a[0], &a[1], &grouper));
-            NB_TRY(nb_j_list_new(r, NB_JK_LIST, 0, &group));
-            NB_TRY(nb_j_pair(r, &grouper, &group, &tuple));
-            tuple.sub = 1;
-            NB_TRY(nb_j_list_push(r, out->u.list, &tuple));
-        }
-        NB_TRY(nb_j_list_push(r, group.u.list, item));
-    }
-    return NB_OK;
-}
-
-FILTER(f_unique)
-{
-    (void)raw;
-    nb_jiter it;
-    nb_jv seen, kept, x, k;
-    NB_TRY(nb_j_iter(r, self, &it));
-    NB_TRY(nb_j_dict_new(r, NB_JK_DICT, &seen));
-    NB_TRY(nb_j_list_new(r, NB_JK_LIST, 0, &kept));
-    for (;;) {
-        bool got;
-        size_t at;
-        NB_TRY(nb_j_next(r, &it, &x, &got));
-        if (!got) break;
-        NB_TRY(get_path(r, &x, &a[1], NULL, &k));
-        if (!nb_jv_truth(&a[0])) NB_TRY(ignore_case(r, &k));
-        NB_TRY(nb_j_dict_find(r, seen.u.dict, &k, &at));
-        if (at != SIZE_MAX) continue;
-        NB_TRY(nb_j_dict_set(r, seen.u.dict, &k, &k));
-        NB_TRY(nb_j_list_push(r, kept.u.list, &x));
-    }
-    return nb_j_gen_new(r, kept.u.list, "generator", out);
-}
-
-static nb_status extreme(nb_jr *r, const nb_jv *self, const nb_jv *a, int sign, nb_jv *out)
-{
-    nb_jiter it;
-    nb_jv best_key = { 0 }, x, k;
-    *out = no_item("No aggregated item, sequence was empty.");
-    NB_TRY(nb_j_iter(r, self, &it));
-    for (bool first = true;; first = false) {
-        bool got;
-        int c = sign;
-        NB_TRY(nb_j_next(r, &it, &x, &got));
-        if (!got) return NB_OK;
-        NB_TRY(get_path(r, &x, &a[1], NULL, &k));
-        if (!nb_jv_truth(&a[0])) NB_TRY(ignore_case(r, &k));
-        if (!first) NB_TRY(nb_jv_order(r, &k, &best_key, sign < 0 ? "<" : ">", &c));
-        if (c != sign) continue;
-        best_key = k;
-        *out = x;
-    }
-}
-
-FILTER(f_min) { (void)raw; return extreme(r, self, a, -1, out); }
-FILTER(f_max) { (void)raw; return extreme(r, self, a, 1, out); }
-
-FILTER(f_sum)
-{
-    (void)raw;
-    nb_jiter it;
-    nb_jv x, k, sum = a[1].kind == NB_JK_MISSING ? nb_jv_int(0) : a[1];
-    if (sum.kind == NB_JK_STR) return NB_J_TYPE_ERROR(r, "sum() can't sum strings");
-    NB_TRY(nb_j_iter(r, self, &it));
-    for (;;) {
-        bool got;
-        NB_TRY(nb_j_next(r, &it, &x, &got));
-        if (!got) break;
-        NB_TRY(get_path(r, &x, &a[0], NULL, &k));
-        NB_TRY(nb_j_binop(r, NB_JE_ADD, &sum, &k, &x));
-        sum = x;
-    }
-    *out = sum;
     return NB_OK;
 }
 
@@ -423,61 +320,6 @@ FILTER(f_reject) { (void)a; return select_items(r, self, raw, false, false, out)
 FILTER(f_selectattr) { (void)a; return select_items(r, self, raw, true, true, out); }
 FILTER(f_rejectattr) { (void)a; return select_items(r, self, raw, true, false, out); }
 
-/* ---- batch, slice ---- */
-
-static nb_status part(nb_jr *r, const nb_jlist *l, size_t from, size_t to, nb_jlist *into)
-{
-    nb_jv p;
-    NB_TRY(nb_j_list_new(r, NB_JK_LIST, to - from + 1, &p));
-    for (size_t i = from; i < to; i++) NB_TRY(nb_j_list_push(r, p.u.list, &l->v[i]));
-    return nb_j_list_push(r, into, &p);
-}
-
-static nb_status positive(nb_jr *r, const nb_jv *v, size_t *out)
-{
-    if (!nb_jv_is_int(v) || nb_jv_as_int(v) < 1 || nb_jv_as_int(v) > 100000)
-        return NB_J_VALUE_ERROR(r, "batch and slice need a number from 1 to 100000");
-    *out = (size_t)nb_jv_as_int(v);
-    return NB_OK;
-}
-
-FILTER(f_batch)
-{
-    (void)raw;
-    nb_jlist *l;
-    nb_jv parts;
-    size_t n = 0;
-    NB_TRY(positive(r, &a[0], &n));
-    NB_TRY(nb_j_to_list(r, self, &l));
-    NB_TRY(nb_j_list_new(r, NB_JK_LIST, 0, &parts));
-    for (size_t i = 0; i < l->n; i += n)
-        NB_TRY(part(r, l, i, i + n < l->n ? i + n : l->n, parts.u.list));
-    if (parts.u.list->n && nb_jv_given(&a[1])) {
-        nb_jlist *last = parts.u.list->v[parts.u.list->n - 1].u.list;
-        while (last->n < n) NB_TRY(nb_j_list_push(r, last, &a[1]));
-    }
-    return nb_j_gen_new(r, parts.u.list, "generator", out);
-}
-
-FILTER(f_slice)
-{
-    (void)raw;
-    nb_jlist *l;
-    nb_jv parts;
-    size_t n = 0, at = 0;
-    NB_TRY(positive(r, &a[0], &n));
-    NB_TRY(nb_j_to_list(r, self, &l));
-    NB_TRY(nb_j_list_new(r, NB_JK_LIST, n, &parts));
-    for (size_t i = 0; i < n; i++) {
-        const size_t len = l->n / n + (i < l->n % n);
-        NB_TRY(part(r, l, at, at + len, parts.u.list));
-        if (nb_jv_given(&a[1]) && i >= l->n % n)
-            NB_TRY(nb_j_list_push(r, parts.u.list->v[i].u.list, &a[1]));
-        at += len;
-    }
-    return nb_j_gen_new(r, parts.u.list, "generator", out);
-}
-
 const nb_jdef nb_j_filters_seq[] = {
     { "length", "", 0, f_length },
     { "count", "", 0, f_length },
@@ -494,13 +336,7 @@ const nb_jdef nb_j_filters_seq[] = {
     { "reverse", "", 0, f_reverse },
     { "sort", "reverse case_sensitive attribute", 0, f_sort },
     { "dictsort", "case_sensitive by reverse", 0, f_dictsort },
-    { "groupby", "attribute default case_sensitive", 1, f_groupby },
-    { "unique", "case_sensitive attribute", 0, f_unique },
-    { "min", "case_sensitive attribute", 0, f_min },
-    { "max", "case_sensitive attribute", 0, f_max },
-    { "sum", "attribute start", 0, f_sum },
-    { "batch", "linecount fill_with", 1, f_batch },
-    { "slice", "slices fill_with", 1, f_slice },
-    { "random", "", 0, NULL },
+    NB_J_REFUSED("groupby"), NB_J_REFUSED("unique"), NB_J_REFUSED("min"), NB_J_REFUSED("max"),
+    NB_J_REFUSED("sum"), NB_J_REFUSED("batch"), NB_J_REFUSED("slice"), NB_J_REFUSED("random"),
     { NULL, NULL, 0, NULL },
 };

@@ -44,8 +44,6 @@ typedef enum nb_jkind {
     NB_JK_BOUND,  /* method of an object */
     NB_JK_MACRO,
     NB_JK_LOOP,
-    NB_JK_CYCLER,
-    NB_JK_JOINER,
 } nb_jkind;
 
 typedef enum nb_jview { NB_JVIEW_KEYS, NB_JVIEW_VALUES, NB_JVIEW_ITEMS } nb_jview;
@@ -66,14 +64,13 @@ typedef struct nb_jslice nb_jslice;
 typedef struct nb_jbound nb_jbound;
 typedef struct nb_jmacro nb_jmacro;
 typedef struct nb_jloop nb_jloop;
-typedef struct nb_jcycler nb_jcycler;
 typedef struct nb_jdef nb_jdef;
 typedef struct nb_jn nb_jn;
 typedef struct nb_jr nb_jr;
 
 typedef struct nb_jv {
     uint8_t kind; /* nb_jkind */
-    uint8_t sub;  /* STR: 1 = Markup; TUPLE: 1 = group of groupby; see above */
+    uint8_t sub;  /* STR: 1 = Markup; see above */
     uint32_t aux;
     union {
         bool b;
@@ -89,7 +86,6 @@ typedef struct nb_jv {
         const nb_jbound *bound;
         const nb_jmacro *macro;
         nb_jloop *loop;
-        nb_jcycler *cycler;
     } u;
 } nb_jv;
 
@@ -123,10 +119,6 @@ struct nb_jbound {
     nb_jv self;
     const nb_jdef *def;
 };
-struct nb_jcycler { /* also a joiner: items[0] the separator, pos = used */
-    const nb_jv *v;
-    size_t n, pos;
-};
 
 typedef struct nb_jargs {
     const nb_jv *pos;
@@ -149,11 +141,12 @@ struct nb_jdef {
     nb_jfn *fn; /* NULL: known to Python or Jinja2, refused here */
 };
 enum { NB_J_MAX_PARAMS = 6 };
+#define NB_J_REFUSED(name) { name, "*", 0, NULL } /* a row: no public chat template needs it */
 
 /* Tables end with name == NULL. */
 extern const nb_jdef nb_j_filters_basic[], nb_j_filters_seq[], nb_j_tests[], nb_j_globals[];
 extern const nb_jdef nb_j_str_methods[], nb_j_list_methods[], nb_j_tuple_methods[];
-extern const nb_jdef nb_j_dict_methods[], nb_j_loop_methods[], nb_j_cycler_methods[];
+extern const nb_jdef nb_j_dict_methods[], nb_j_loop_methods[];
 const nb_jdef *nb_j_find_def(const nb_jdef *table, nb_str name);
 const nb_jdef *nb_j_find_filter(nb_str name);
 
@@ -163,11 +156,11 @@ typedef enum nb_jop {
     /* expressions */
     NB_JE_CONST, NB_JE_NAME, NB_JE_TUPLE, NB_JE_LIST, NB_JE_DICT, NB_JE_COND, NB_JE_OR, NB_JE_AND,
     NB_JE_NOT, NB_JE_CMP, NB_JE_CONCAT, NB_JE_ADD, NB_JE_SUB, NB_JE_MUL, NB_JE_DIV, NB_JE_FLOORDIV,
-    NB_JE_MOD, NB_JE_POW, NB_JE_NEG, NB_JE_POS, NB_JE_ATTR, NB_JE_ITEM, NB_JE_SLICE, NB_JE_CALL,
+    NB_JE_MOD, NB_JE_NEG, NB_JE_POS, NB_JE_ATTR, NB_JE_ITEM, NB_JE_SLICE, NB_JE_CALL,
     NB_JE_FILTER, NB_JE_TEST, NB_JE_NSREF,
     /* statements */
     NB_JS_BODY, NB_JS_DATA, NB_JS_OUT, NB_JS_IF, NB_JS_FOR, NB_JS_SET, NB_JS_SETBLOCK, NB_JS_MACRO,
-    NB_JS_CALL, NB_JS_FILTER, NB_JS_WITH, NB_JS_BREAK, NB_JS_CONTINUE, NB_JS_SCOPE,
+    NB_JS_CALL, NB_JS_BREAK, NB_JS_CONTINUE, NB_JS_SCOPE,
 } nb_jop;
 
 typedef enum nb_jcmp {
@@ -179,14 +172,13 @@ typedef struct nb_jcall {
     nb_str *kw_name;
     nb_jn **kw;
     uint32_t n_pos, n_kw;
-    nb_jn *dyn_args, *dyn_kwargs; /* *x and **x, or NULL */
 } nb_jcall;
 
 typedef struct nb_jsig { /* parameters of a macro or of a call block's caller */
     uint32_t *param;      /* name ids */
     nb_jn **dflt;         /* of the last n_dflt parameters */
     uint32_t n_param, n_dflt;
-    bool uses_caller, uses_kwargs, uses_varargs, explicit_caller;
+    bool uses_caller;
 } nb_jsig;
 
 /* Which member is used by which op:
@@ -196,12 +188,11 @@ typedef struct nb_jsig { /* parameters of a macro or of a call block's caller */
  *  SLICE a:b:c (each may be NULL) | CALL a(call) | FILTER TEST a, name, def, call
  *  NSREF id.name | DATA name | OUT a
  *  IF kid: test, body, ... and a last body without test
- *  FOR a target, b iterable, c test, kid[0] body, kid[1] else; flag = recursive
+ *  FOR a target, b iterable, c test, kid[0] body, kid[1] else
  *  SET a target, b value | SETBLOCK a target, b filters (innermost operand NULL), kid[0]
- *  MACRO id,name,sig,kid[0] | CALL a (a JE_CALL), sig, kid[0] | FILTER b, kid[0]
- *  WITH kid: target, value, ..., body | SCOPE kid[0] */
+ *  MACRO id,name,sig,kid[0] | CALL a (a JE_CALL), sig, kid[0] | SCOPE kid[0] */
 struct nb_jn {
-    uint8_t op, flag;
+    uint8_t op;
     uint32_t line, id, n_kid;
     nb_str name;
     nb_jn *a, *b, *c;
@@ -224,8 +215,7 @@ struct nb_jinja {
     const struct nb_jtoken *tokens; /* in the arena */
     size_t n_tokens;
 };
-/* Ids that the engine itself sets. */
-enum { NB_JID_LOOP, NB_JID_CALLER, NB_JID_KWARGS, NB_JID_VARARGS, NB_JID_SELF, NB_JID_FIRST_FREE };
+enum { NB_JID_LOOP, NB_JID_CALLER }; /* names that the engine itself sets */
 
 /* ---- tokens (jinja_lex.c) ---- */
 
@@ -259,7 +249,7 @@ typedef struct nb_jp {
     const nb_jtoken *tok; /* the current token; EOF repeats */
     nb_error *err;
     unsigned depth, loop_depth;
-    nb_jsig *sig; /* of the innermost macro being parsed, to note caller, kwargs, varargs */
+    nb_jsig *sig; /* of the innermost macro being parsed, to note caller */
     uint32_t *name_index; /* open addressing over t->names */
     size_t name_cap, name_index_cap;
     uint8_t *content_alias; /* by id: set from X.content */
@@ -290,7 +280,9 @@ typedef struct nb_jtuple_opts {
 } nb_jtuple_opts;
 nb_status nb_jp_expr(nb_jp *p, nb_jn **out);
 nb_status nb_jp_tuple(nb_jp *p, nb_jtuple_opts o, nb_jn **out);
-nb_status nb_jp_filters(nb_jp *p, nb_jn *operand, bool start_inline, nb_jn **out);
+nb_status nb_jp_filters(nb_jp *p, nb_jn *operand, nb_jn **out);
+/* NB_ERR_UNSUPPORTED: "what is not supported". */
+nb_status nb_jp_refuse(nb_jp *p, uint32_t line, const char *what);
 
 /* ---- rendering ---- */
 
@@ -325,12 +317,9 @@ typedef struct nb_jiter {
 
 struct nb_jloop {
     nb_jiter it;
-    const nb_jn *node;
-    nb_jscope *closure;
     int64_t index0;
     size_t n;
-    unsigned depth0;
-    nb_jv before, current, changed;
+    nb_jv before, current;
 };
 
 typedef enum nb_jflow { NB_JFLOW_NONE, NB_JFLOW_BREAK, NB_JFLOW_CONTINUE } nb_jflow;
@@ -348,7 +337,7 @@ struct nb_jr {
     nb_jscope *scope;
     nb_jv *context; /* by name id: the converted variable, MISSING = not yet */
     nb_jflow flow;
-    nb_jv filter_operand; /* the text of a filter or set block, for its first filter */
+    nb_jv filter_operand; /* the text of a set block, for its first filter */
     uint32_t line;
     bool printed_container;
     nb_error *err;
@@ -373,7 +362,6 @@ nb_status nb_j_from_json(nb_jr *r, const json_t *j, nb_jv *out);
 
 /* jinja_exec.c */
 nb_status nb_j_exec(nb_jr *r, const nb_jn *n);
-nb_status nb_j_exec_loop(nb_jr *r, const nb_jn *n, const nb_jv *iterable, unsigned depth0);
 nb_status nb_j_push_scope(nb_jr *r, nb_jscope *parent, nb_jscope **out);
 nb_status nb_j_set_var(nb_jr *r, nb_jscope *s, uint32_t id, const nb_jv *v);
 nb_status nb_j_get_var(nb_jr *r, uint32_t id, nb_jv *out); /* MISSING if nowhere */
@@ -385,11 +373,9 @@ nb_status nb_j_eval_args(nb_jr *r, const nb_jcall *c, nb_jargs *out);
 nb_status nb_j_call(nb_jr *r, const nb_jv *fn, const nb_jargs *args, nb_jv *out);
 nb_status nb_j_call_def(nb_jr *r, const nb_jdef *d, const char *what, const nb_jv *self,
                         const nb_jargs *args, nb_jv *out);
-nb_status nb_j_getattr(nb_jr *r, const nb_jv *o, nb_str name, nb_jv *out);
 nb_status nb_j_getitem(nb_jr *r, const nb_jv *o, const nb_jv *key, nb_jv *out);
 nb_status nb_j_binop(nb_jr *r, nb_jop op, const nb_jv *a, const nb_jv *b, nb_jv *out);
 nb_status nb_j_compare(nb_jr *r, nb_jcmp op, const nb_jv *a, const nb_jv *b, bool *out);
-nb_status nb_j_contains(nb_jr *r, const nb_jv *box, const nb_jv *x, bool *out);
 
 /* jinja_value.c */
 static inline nb_jv nb_jv_none(void) { return (nb_jv){ .kind = NB_JK_NONE }; }
@@ -428,7 +414,6 @@ nb_status nb_jv_equal(nb_jr *r, const nb_jv *a, const nb_jv *b, bool *out);
 nb_status nb_jv_order(nb_jr *r, const nb_jv *a, const nb_jv *b, const char *op_name, int *out);
 nb_status nb_j_list_new(nb_jr *r, nb_jkind kind, size_t cap, nb_jv *out);
 nb_status nb_j_list_push(nb_jr *r, nb_jlist *l, const nb_jv *v);
-nb_status nb_j_pair(nb_jr *r, const nb_jv *a, const nb_jv *b, nb_jv *out);
 nb_status nb_j_gen_new(nb_jr *r, const nb_jlist *items, const char *type_name, nb_jv *out);
 nb_status nb_j_dict_new(nb_jr *r, nb_jkind kind, nb_jv *out);
 nb_status nb_j_dict_set(nb_jr *r, nb_jdict *d, const nb_jv *key, const nb_jv *val);
@@ -450,10 +435,7 @@ nb_status nb_j_parse_float(nb_str s, double *out); /* NB_ERR_FORMAT if s is no n
 nb_status nb_j_tojson(nb_jr *r, const nb_jv *self, const nb_jv *a, const nb_jargs *raw, nb_jv *out);
 nb_status nb_j_fromjson(nb_jr *r, const nb_jv *self, const nb_jv *a, const nb_jargs *raw,
                         nb_jv *out);
-/* jinja_format.c, jinja_time.c */
-nb_status nb_j_percent(nb_jr *r, nb_str fmt, const nb_jv *args, nb_jv *out); /* "..." % args */
-nb_status nb_j_str_format(nb_jr *r, const nb_jv *self, const nb_jv *a, const nb_jargs *raw,
-                          nb_jv *out);
+/* jinja_time.c */
 nb_status nb_j_strftime(nb_jr *r, nb_str fmt, int64_t now_s, nb_jv *out);
 
 /* jinja_unicode.c: strings by code points, Python's notions of space and case */
@@ -465,18 +447,12 @@ bool nb_j_is_printable(uint32_t cp);
 bool nb_j_is_word(uint32_t cp); /* \w */
 nb_str nb_j_lstrip(nb_str s, const nb_str *chars); /* chars NULL: white space */
 nb_str nb_j_rstrip(nb_str s, const nb_str *chars);
-typedef enum nb_jcase { NB_JCASE_UPPER, NB_JCASE_LOWER, NB_JCASE_TITLE, NB_JCASE_CAPITALIZE,
-                        NB_JCASE_SWAP } nb_jcase;
+typedef enum nb_jcase { NB_JCASE_UPPER, NB_JCASE_LOWER, NB_JCASE_CAPITALIZE } nb_jcase;
 nb_status nb_j_add_case(nb_jr *r, nb_str s, nb_jcase c);
 size_t nb_j_find(nb_str s, nb_str what, size_t from);  /* byte offset or SIZE_MAX */
 size_t nb_j_rfind(nb_str s, nb_str what, size_t end);
 nb_str nb_j_sub(nb_str s, size_t from, size_t to);
 bool nb_j_word_start(uint32_t cp);
-typedef enum nb_jclass { NB_JCLASS_ALPHA, NB_JCLASS_DIGIT, NB_JCLASS_ALNUM, NB_JCLASS_SPACE,
-                         NB_JCLASS_DECIMAL, NB_JCLASS_NUMERIC, NB_JCLASS_ASCII, NB_JCLASS_PRINT }
-    nb_jclass;
-bool nb_j_all_class(nb_str s, nb_jclass c);
-bool nb_j_is_cased(nb_str s, bool upper); /* str.isupper / str.islower */
 nb_status nb_j_replace(nb_jr *r, nb_str s, nb_str from, nb_str to, int64_t max_n, nb_jv *out);
 nb_status nb_j_add_escaped(nb_jr *r, nb_str s); /* HTML */
 

@@ -1,5 +1,5 @@
-/* jinja_method.c - methods of lists, tuples, dicts, loop and cycler; the global
- * functions (range, namespace, dict, raise_exception, strftime_now, ...).
+/* jinja_method.c - methods of lists, tuples, dicts and loop; the global functions
+ * (range, namespace, dict, raise_exception, strftime_now, ...).
  *
  * transformers' sandbox refuses methods that modify a list or dict; they are allowed
  * here, because templates written for other engines use them and a template that
@@ -91,100 +91,16 @@ METHOD(l_pop)
     return remove_at(r, l, (size_t)i);
 }
 
-static nb_status index_of(nb_jr *r, const nb_jlist *l, const nb_jv *x, size_t *at)
-{
-    bool same = false;
-    for (*at = 0; *at < l->n; ++*at) {
-        NB_TRY(nb_jv_equal(r, &l->v[*at], x, &same));
-        if (same) return NB_OK;
-    }
-    return NB_OK;
-}
-
-METHOD(l_remove)
-{
-    (void)raw;
-    size_t at;
-    NB_TRY(index_of(r, self->u.list, &a[0], &at));
-    if (at == self->u.list->n) return NB_J_VALUE_ERROR(r, "list.remove(x): x not in list");
-    *out = nb_jv_none();
-    return remove_at(r, self->u.list, at);
-}
-
-METHOD(l_index)
-{
-    (void)raw;
-    size_t at;
-    NB_TRY(index_of(r, self->u.list, &a[0], &at));
-    if (at == self->u.list->n) return NB_J_VALUE_ERROR(r, "value is not in the list");
-    *out = nb_jv_int((int64_t)at);
-    return NB_OK;
-}
-
-METHOD(l_count)
-{
-    (void)raw;
-    int64_t n = 0;
-    for (size_t i = 0; i < self->u.list->n; i++) {
-        bool same;
-        NB_TRY(nb_jv_equal(r, &self->u.list->v[i], &a[0], &same));
-        n += same;
-    }
-    *out = nb_jv_int(n);
-    return NB_OK;
-}
-
-METHOD(l_reverse)
-{
-    UNUSED_ARGS;
-    nb_jlist *l = self->u.list;
-    NB_TRY(fresh_array(r, l));
-    for (size_t i = 0, j = l->n; i + 1 < j; i++) {
-        const nb_jv t = l->v[i];
-        l->v[i] = l->v[--j];
-        l->v[j] = t;
-    }
-    *out = nb_jv_none();
-    return NB_OK;
-}
-
-METHOD(l_copy)
-{
-    UNUSED_ARGS;
-    nb_jlist *l;
-    NB_TRY(nb_j_to_list(r, self, &l));
-    *out = (nb_jv){ .kind = NB_JK_LIST, .u.list = l };
-    return NB_OK;
-}
-
-METHOD(l_clear)
-{
-    UNUSED_ARGS;
-    (void)r;
-    *self->u.list = (nb_jlist){ 0 };
-    *out = nb_jv_none();
-    return NB_OK;
-}
-
-METHOD(l_sort)
-{
-    (void)raw;
-    nb_jlist *l = self->u.list, *keys;
-    NB_TRY(fresh_array(r, l));
-    NB_TRY(nb_j_to_list(r, self, &keys));
-    *out = nb_jv_none();
-    return nb_j_sort(r, keys->v, l->v, l->n, nb_jv_truth(&a[0]));
-}
-
 const nb_jdef nb_j_list_methods[] = {
     { "append", "x", 1, l_append }, { "extend", "x", 1, l_extend },
-    { "insert", "i x", 2, l_insert }, { "pop", "i", 0, l_pop }, { "remove", "x", 1, l_remove },
-    { "index", "x", 1, l_index }, { "count", "x", 1, l_count }, { "reverse", "", 0, l_reverse },
-    { "copy", "", 0, l_copy }, { "clear", "", 0, l_clear }, { "sort", "reverse", 0, l_sort },
+    { "insert", "i x", 2, l_insert }, { "pop", "i", 0, l_pop },
+    NB_J_REFUSED("remove"), NB_J_REFUSED("index"), NB_J_REFUSED("count"), NB_J_REFUSED("reverse"),
+    NB_J_REFUSED("copy"), NB_J_REFUSED("clear"), NB_J_REFUSED("sort"),
     { NULL, NULL, 0, NULL },
 };
 const nb_jdef nb_j_tuple_methods[] = {
-    { "index", "x", 1, l_index }, { "count", "x", 1, l_count }, { NULL, NULL, 0, NULL },
+    NB_J_REFUSED("index"), NB_J_REFUSED("count"),
+    { NULL, NULL, 0, NULL },
 };
 
 /* ---- dict ---- */
@@ -237,19 +153,6 @@ METHOD(d_pop)
     return nb_j_dict_remove(r, d, at);
 }
 
-METHOD(d_setdefault)
-{
-    (void)raw;
-    size_t at;
-    NB_TRY(nb_j_dict_find(r, self->u.dict, &a[0], &at));
-    if (at != SIZE_MAX) {
-        *out = self->u.dict->e[at].val;
-        return NB_OK;
-    }
-    *out = a[1].kind == NB_JK_MISSING ? nb_jv_none() : a[1];
-    return nb_j_dict_set(r, self->u.dict, &a[0], out);
-}
-
 /* dict(...), namespace(...), d.update(...): a mapping or pairs, then keywords. */
 static nb_status update(nb_jr *r, nb_jdict *d, const nb_jargs *raw)
 {
@@ -283,80 +186,18 @@ METHOD(d_update)
     return update(r, self->u.dict, raw);
 }
 
-METHOD(d_copy)
-{
-    UNUSED_ARGS;
-    const nb_jargs from = { .pos = self, .n_pos = 1 };
-    NB_TRY(nb_j_dict_new(r, NB_JK_DICT, out));
-    return update(r, out->u.dict, &from);
-}
-
-METHOD(d_clear)
-{
-    UNUSED_ARGS;
-    (void)r;
-    *self->u.dict = (nb_jdict){ 0 };
-    *out = nb_jv_none();
-    return NB_OK;
-}
-
 const nb_jdef nb_j_dict_methods[] = {
     { "get", "key default", 1, d_get }, { "items", "", 0, d_items }, { "keys", "", 0, d_keys },
     { "values", "", 0, d_values }, { "pop", "key default", 1, d_pop },
-    { "update", "*", 0, d_update }, { "setdefault", "key default", 1, d_setdefault },
-    { "copy", "", 0, d_copy }, { "clear", "", 0, d_clear }, { "popitem", "", 0, NULL },
-    { "fromkeys", "*", 0, NULL }, { NULL, NULL, 0, NULL },
+    { "update", "*", 0, d_update },
+    NB_J_REFUSED("setdefault"), NB_J_REFUSED("copy"), NB_J_REFUSED("clear"),
+    NB_J_REFUSED("popitem"), NB_J_REFUSED("fromkeys"),
+    { NULL, NULL, 0, NULL },
 };
-
-/* ---- loop, cycler ---- */
-
-METHOD(loop_cycle)
-{
-    (void)a;
-    if (!raw->n_pos) return NB_J_TYPE_ERROR(r, "no items for cycling given");
-    *out = raw->pos[(uint64_t)self->u.loop->index0 % raw->n_pos];
-    return NB_OK;
-}
-
-METHOD(loop_changed)
-{
-    (void)a;
-    nb_jv now;
-    bool same = false;
-    NB_TRY(nb_j_list_new(r, NB_JK_TUPLE, raw->n_pos, &now));
-    for (size_t i = 0; i < raw->n_pos; i++) NB_TRY(nb_j_list_push(r, now.u.list, &raw->pos[i]));
-    if (self->u.loop->changed.kind != NB_JK_MISSING)
-        NB_TRY(nb_jv_equal(r, &self->u.loop->changed, &now, &same));
-    self->u.loop->changed = now;
-    *out = nb_jv_bool(!same);
-    return NB_OK;
-}
 
 const nb_jdef nb_j_loop_methods[] = {
-    { "cycle", "*", 0, loop_cycle }, { "changed", "*", 0, loop_changed }, { NULL, NULL, 0, NULL },
-};
-
-METHOD(cycler_next)
-{
-    UNUSED_ARGS;
-    (void)r;
-    nb_jcycler *c = self->u.cycler;
-    *out = c->v[c->pos];
-    c->pos = (c->pos + 1) % c->n;
-    return NB_OK;
-}
-
-METHOD(cycler_reset)
-{
-    UNUSED_ARGS;
-    (void)r;
-    self->u.cycler->pos = 0;
-    *out = nb_jv_none();
-    return NB_OK;
-}
-
-const nb_jdef nb_j_cycler_methods[] = {
-    { "next", "", 0, cycler_next }, { "reset", "", 0, cycler_reset }, { NULL, NULL, 0, NULL },
+    NB_J_REFUSED("cycle"), NB_J_REFUSED("changed"),
+    { NULL, NULL, 0, NULL },
 };
 
 /* ---- global functions ---- */
@@ -405,32 +246,6 @@ METHOD(g_dict)
     return update(r, out->u.dict, raw);
 }
 
-static nb_status new_cycler(nb_jr *r, nb_jkind kind, const nb_jv *v, size_t n, nb_jv *out)
-{
-    void *p, *items;
-    NB_TRY(nb_j_alloc(r, sizeof(nb_jcycler), &p));
-    NB_TRY(nb_j_alloc(r, n * sizeof *v, &items));
-    memcpy(items, v, n * sizeof *v);
-    nb_jcycler *c = p;
-    *c = (nb_jcycler){ .v = items, .n = n };
-    *out = (nb_jv){ .kind = (uint8_t)kind, .u.cycler = c };
-    return NB_OK;
-}
-
-METHOD(g_cycler)
-{
-    (void)self, (void)a;
-    if (!raw->n_pos) return NB_J_TYPE_ERROR(r, "at least one item has to be provided");
-    return new_cycler(r, NB_JK_CYCLER, raw->pos, raw->n_pos, out);
-}
-
-METHOD(g_joiner)
-{
-    (void)self, (void)raw;
-    const nb_jv comma = nb_jv_str(nb_str_c(", "));
-    return new_cycler(r, NB_JK_JOINER, a[0].kind == NB_JK_MISSING ? &comma : &a[0], 1, out);
-}
-
 METHOD(g_raise_exception)
 {
     (void)self, (void)raw, (void)out;
@@ -455,8 +270,6 @@ const nb_jdef nb_j_globals[] = {
     { "dict", "*", 0, g_dict },
     { "raise_exception", "message", 1, g_raise_exception },
     { "strftime_now", "format", 1, g_strftime_now },
-    { "cycler", "*", 0, g_cycler },
-    { "joiner", "sep", 0, g_joiner },
-    { "lipsum", "*", 0, NULL },
+    NB_J_REFUSED("cycler"), NB_J_REFUSED("joiner"), NB_J_REFUSED("lipsum"),
     { NULL, NULL, 0, NULL },
 };

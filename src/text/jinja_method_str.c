@@ -65,24 +65,13 @@ static nb_status change_case(nb_jr *r, const nb_jv *self, nb_jcase c, nb_jv *out
 
 METHOD(m_upper) { UNUSED_ARGS; return change_case(r, self, NB_JCASE_UPPER, out); }
 METHOD(m_lower) { UNUSED_ARGS; return change_case(r, self, NB_JCASE_LOWER, out); }
-METHOD(m_title) { UNUSED_ARGS; return change_case(r, self, NB_JCASE_TITLE, out); }
 METHOD(m_capitalize) { UNUSED_ARGS; return change_case(r, self, NB_JCASE_CAPITALIZE, out); }
-METHOD(m_swapcase) { UNUSED_ARGS; return change_case(r, self, NB_JCASE_SWAP, out); }
 
 static nb_status push(nb_jr *r, const nb_jv *self, nb_jlist *l, nb_str s)
 {
     nb_jv v;
     ret(self, s, &v);
     return nb_j_list_push(r, l, &v);
-}
-
-static void reverse(nb_jlist *l)
-{
-    for (size_t i = 0, j = l->n; i + 1 < j; i++) {
-        const nb_jv t = l->v[i];
-        l->v[i] = l->v[--j];
-        l->v[j] = t;
-    }
 }
 
 static nb_status split_space(nb_jr *r, const nb_jv *self, int64_t max, nb_jlist *l)
@@ -98,90 +87,30 @@ static nb_status split_space(nb_jr *r, const nb_jv *self, int64_t max, nb_jlist 
     return NB_OK;
 }
 
-static nb_status rsplit_space(nb_jr *r, const nb_jv *self, int64_t max, nb_jlist *l)
-{
-    nb_str s = nb_j_rstrip(self->u.s, NULL);
-    for (; s.n_bytes; max--) {
-        size_t i = s.n_bytes, n;
-        if (max == 0) {
-            NB_TRY(push(r, self, l, s));
-            break;
-        }
-        while (i > 0) {
-            size_t k = i;
-            do k--; while (k > 0 && ((unsigned char)s.p[k] & 0xC0) == 0x80);
-            if (nb_j_is_space(nb_j_cp(s, k, &n))) break;
-            i = k;
-        }
-        NB_TRY(push(r, self, l, nb_j_sub(s, i, s.n_bytes)));
-        s = nb_j_rstrip(nb_j_sub(s, 0, i), NULL);
-    }
-    reverse(l);
-    return NB_OK;
-}
-
-static nb_status split_on(nb_jr *r, const nb_jv *self, nb_str sep, int64_t max, bool from_right,
-                          nb_jlist *l)
+static nb_status split_on(nb_jr *r, const nb_jv *self, nb_str sep, int64_t max, nb_jlist *l)
 {
     const nb_str s = self->u.s;
-    size_t at = 0, end = s.n_bytes;
-    if (!from_right) {
-        for (size_t hit; max != 0 && (hit = nb_j_find(s, sep, at)) != SIZE_MAX; max--) {
-            NB_TRY(push(r, self, l, nb_j_sub(s, at, hit)));
-            at = hit + sep.n_bytes;
-        }
-        return push(r, self, l, nb_j_sub(s, at, s.n_bytes));
+    size_t at = 0;
+    for (size_t hit; max != 0 && (hit = nb_j_find(s, sep, at)) != SIZE_MAX; max--) {
+        NB_TRY(push(r, self, l, nb_j_sub(s, at, hit)));
+        at = hit + sep.n_bytes;
     }
-    for (size_t hit; max != 0 && (hit = nb_j_rfind(s, sep, end)) != SIZE_MAX; max--) {
-        NB_TRY(nb_j_work(r, sep.n_bytes > 32 ? end : 0));
-        NB_TRY(push(r, self, l, nb_j_sub(s, hit + sep.n_bytes, end)));
-        end = hit;
-    }
-    NB_TRY(push(r, self, l, nb_j_sub(s, 0, end)));
-    reverse(l);
-    return NB_OK;
+    return push(r, self, l, nb_j_sub(s, at, s.n_bytes));
 }
 
-static nb_status split(nb_jr *r, const nb_jv *self, const nb_jv *a, bool from_right, nb_jv *out)
+METHOD(m_split)
 {
+    (void)raw;
     int64_t max;
     NB_TRY(want_int(r, &a[1], -1, &max));
     NB_TRY(nb_j_work(r, self->u.s.n_bytes));
     NB_TRY(nb_j_list_new(r, NB_JK_LIST, 0, out));
-    if (!nb_jv_given(&a[0]))
-        return from_right ? rsplit_space(r, self, max, out->u.list)
-                          : split_space(r, self, max, out->u.list);
+    if (!nb_jv_given(&a[0])) return split_space(r, self, max, out->u.list);
     if (a[0].kind != NB_JK_STR)
         return NB_J_TYPE_ERROR(r, "must be str or None, not %s", nb_jv_type_name(&a[0]));
     if (!a[0].u.s.n_bytes) return NB_J_VALUE_ERROR(r, "empty separator");
-    return split_on(r, self, a[0].u.s, max, from_right, out->u.list);
+    return split_on(r, self, a[0].u.s, max, out->u.list);
 }
-
-METHOD(m_split) { (void)raw; return split(r, self, a, false, out); }
-METHOD(m_rsplit) { (void)raw; return split(r, self, a, true, out); }
-
-static nb_status partition(nb_jr *r, const nb_jv *self, const nb_jv *a, bool from_right, nb_jv *out)
-{
-    const nb_str s = self->u.s;
-    NB_TRY(want_str(r, &a[0], "partition"));
-    if (!a[0].u.s.n_bytes) return NB_J_VALUE_ERROR(r, "empty separator");
-    NB_TRY(nb_j_work(r, s.n_bytes));
-    const size_t hit = from_right ? nb_j_rfind(s, a[0].u.s, s.n_bytes) : nb_j_find(s, a[0].u.s, 0);
-    NB_TRY(nb_j_list_new(r, NB_JK_TUPLE, 3, out));
-    nb_jlist *l = out->u.list;
-    const nb_str none = { "", 0 };
-    if (hit == SIZE_MAX) {
-        NB_TRY(push(r, self, l, from_right ? none : s));
-        NB_TRY(push(r, self, l, none));
-        return push(r, self, l, from_right ? s : none);
-    }
-    NB_TRY(push(r, self, l, nb_j_sub(s, 0, hit)));
-    NB_TRY(push(r, self, l, a[0].u.s));
-    return push(r, self, l, nb_j_sub(s, hit + a[0].u.s.n_bytes, s.n_bytes));
-}
-
-METHOD(m_partition) { (void)raw; return partition(r, self, a, false, out); }
-METHOD(m_rpartition) { (void)raw; return partition(r, self, a, true, out); }
 
 METHOD(m_splitlines)
 {
@@ -256,29 +185,19 @@ static nb_status has_affix(nb_jr *r, const nb_jv *self, const nb_jv *a, bool at_
 METHOD(m_startswith) { (void)raw; return has_affix(r, self, a, false, out); }
 METHOD(m_endswith) { (void)raw; return has_affix(r, self, a, true, out); }
 
-static nb_status find(nb_jr *r, const nb_jv *self, const nb_jv *a, bool from_right, bool must,
-                      nb_jv *out)
+METHOD(m_find)
 {
+    (void)raw;
     nb_str s;
     size_t from, hit = SIZE_MAX;
     NB_TRY(want_str(r, &a[0], "find"));
     NB_TRY(window(r, self->u.s, &a[1], &a[2], &s, &from));
     NB_TRY(nb_j_work(r, s.n_bytes));
-    if (from != SIZE_MAX)
-        hit = from_right ? nb_j_rfind(s, a[0].u.s, s.n_bytes) : nb_j_find(s, a[0].u.s, 0);
-    if (hit == SIZE_MAX) {
-        if (must) return NB_J_VALUE_ERROR(r, "substring not found");
-        *out = nb_jv_int(-1);
-        return NB_OK;
-    }
-    *out = nb_jv_int((int64_t)nb_j_cp_count(nb_j_sub(self->u.s, 0, from + hit)));
+    if (from != SIZE_MAX) hit = nb_j_find(s, a[0].u.s, 0);
+    *out = nb_jv_int(hit == SIZE_MAX ? -1
+                                     : (int64_t)nb_j_cp_count(nb_j_sub(self->u.s, 0, from + hit)));
     return NB_OK;
 }
-
-METHOD(m_find) { (void)raw; return find(r, self, a, false, false, out); }
-METHOD(m_rfind) { (void)raw; return find(r, self, a, true, false, out); }
-METHOD(m_index) { (void)raw; return find(r, self, a, false, true, out); }
-METHOD(m_rindex) { (void)raw; return find(r, self, a, true, true, out); }
 
 METHOD(m_count)
 {
@@ -350,110 +269,6 @@ METHOD(m_join)
     return NB_OK;
 }
 
-/* ljust, rjust, center, zfill: n_left and n_right fill characters. */
-static nb_status pad(nb_jr *r, const nb_jv *self, size_t n_left, size_t n_right, nb_str fill,
-                     nb_jv *out)
-{
-    const size_t mark = nb_j_mark(r);
-    for (size_t i = 0; i < n_left; i++) NB_TRY(nb_j_add(r, fill));
-    NB_TRY(nb_j_add(r, self->u.s));
-    for (size_t i = 0; i < n_right; i++) NB_TRY(nb_j_add(r, fill));
-    NB_TRY(nb_j_take(r, mark, out));
-    out->sub = self->sub;
-    return NB_OK;
-}
-
-static nb_status pad_args(nb_jr *r, const nb_jv *self, const nb_jv *a, size_t *n_pad, nb_str *fill)
-{
-    int64_t width;
-    NB_TRY(want_int(r, &a[0], 0, &width));
-    *fill = (nb_str){ " ", 1 };
-    if (nb_jv_given(&a[1])) {
-        if (a[1].kind != NB_JK_STR || nb_j_cp_count(a[1].u.s) != 1)
-            return NB_J_TYPE_ERROR(r, "the fill character must be exactly one character long");
-        *fill = a[1].u.s;
-    }
-    const int64_t n = (int64_t)nb_j_cp_count(self->u.s);
-    *n_pad = width > n ? (size_t)(width - n) : 0;
-    if (*n_pad > r->lim.max_output_bytes)
-        return nb_j_fail(r, NB_ERR_LIMIT, "padding to a width of %lld", (long long)width);
-    return nb_j_work(r, *n_pad * 16);
-}
-
-METHOD(m_ljust)
-{
-    (void)raw;
-    size_t n;
-    nb_str fill;
-    NB_TRY(pad_args(r, self, a, &n, &fill));
-    return pad(r, self, 0, n, fill, out);
-}
-
-METHOD(m_rjust)
-{
-    (void)raw;
-    size_t n;
-    nb_str fill;
-    NB_TRY(pad_args(r, self, a, &n, &fill));
-    return pad(r, self, n, 0, fill, out);
-}
-
-METHOD(m_center)
-{
-    (void)raw;
-    size_t n;
-    nb_str fill;
-    NB_TRY(pad_args(r, self, a, &n, &fill));
-    const size_t width = n + nb_j_cp_count(self->u.s), left = n / 2 + (n & width & 1);
-    return pad(r, self, left, n - left, fill, out);
-}
-
-METHOD(m_zfill)
-{
-    (void)raw;
-    size_t n;
-    nb_str fill;
-    const nb_str s = self->u.s;
-    NB_TRY(pad_args(r, self, a, &n, &fill));
-    const size_t sign = n && s.n_bytes && (s.p[0] == '+' || s.p[0] == '-');
-    const nb_jv rest = nb_jv_str(nb_j_sub(s, sign, s.n_bytes));
-    NB_TRY(pad(r, &rest, n, 0, (nb_str){ "0", 1 }, out));
-    if (!sign) return NB_OK;
-    const size_t mark = nb_j_mark(r);
-    NB_TRY(nb_j_add(r, nb_j_sub(s, 0, 1)));
-    NB_TRY(nb_j_add(r, out->u.s));
-    return nb_j_take(r, mark, out);
-}
-
-static nb_status all_class(nb_jr *r, const nb_jv *self, nb_jclass c, nb_jv *out)
-{
-    *out = nb_jv_bool(nb_j_all_class(self->u.s, c));
-    return nb_j_work(r, self->u.s.n_bytes);
-}
-
-METHOD(m_isalpha) { UNUSED_ARGS; return all_class(r, self, NB_JCLASS_ALPHA, out); }
-METHOD(m_isdigit) { UNUSED_ARGS; return all_class(r, self, NB_JCLASS_DIGIT, out); }
-METHOD(m_isalnum) { UNUSED_ARGS; return all_class(r, self, NB_JCLASS_ALNUM, out); }
-METHOD(m_isspace) { UNUSED_ARGS; return all_class(r, self, NB_JCLASS_SPACE, out); }
-METHOD(m_isdecimal) { UNUSED_ARGS; return all_class(r, self, NB_JCLASS_DECIMAL, out); }
-METHOD(m_isnumeric) { UNUSED_ARGS; return all_class(r, self, NB_JCLASS_NUMERIC, out); }
-METHOD(m_isascii) { UNUSED_ARGS; return all_class(r, self, NB_JCLASS_ASCII, out); }
-METHOD(m_isprintable) { UNUSED_ARGS; return all_class(r, self, NB_JCLASS_PRINT, out); }
-
-METHOD(m_isupper)
-{
-    UNUSED_ARGS;
-    *out = nb_jv_bool(nb_j_is_cased(self->u.s, true));
-    return nb_j_work(r, self->u.s.n_bytes);
-}
-
-METHOD(m_islower)
-{
-    UNUSED_ARGS;
-    *out = nb_jv_bool(nb_j_is_cased(self->u.s, false));
-    return nb_j_work(r, self->u.s.n_bytes);
-}
-
 /* The most used first: attribute access searches from the top. */
 const nb_jdef nb_j_str_methods[] = {
     { "split", "sep maxsplit", 0, m_split },
@@ -465,43 +280,22 @@ const nb_jdef nb_j_str_methods[] = {
     { "replace", "old new count", 2, m_replace },
     { "upper", "", 0, m_upper },
     { "lower", "", 0, m_lower },
-    { "title", "", 0, m_title },
     { "capitalize", "", 0, m_capitalize },
-    { "swapcase", "", 0, m_swapcase },
-    { "casefold", "", 0, NULL },
-    { "rsplit", "sep maxsplit", 0, m_rsplit },
     { "splitlines", "keepends", 0, m_splitlines },
-    { "partition", "sep", 1, m_partition },
-    { "rpartition", "sep", 1, m_rpartition },
     { "find", "sub start end", 1, m_find },
-    { "rfind", "sub start end", 1, m_rfind },
-    { "index", "sub start end", 1, m_index },
-    { "rindex", "sub start end", 1, m_rindex },
     { "count", "sub start end", 1, m_count },
     { "join", "iterable", 1, m_join },
-    { "format", "*", 0, nb_j_str_format },
-    { "format_map", "mapping", 1, NULL },
     { "removeprefix", "prefix", 1, m_removeprefix },
     { "removesuffix", "suffix", 1, m_removesuffix },
-    { "ljust", "width fillchar", 1, m_ljust },
-    { "rjust", "width fillchar", 1, m_rjust },
-    { "center", "width fillchar", 1, m_center },
-    { "zfill", "width", 1, m_zfill },
-    { "isalpha", "", 0, m_isalpha },
-    { "isdigit", "", 0, m_isdigit },
-    { "isalnum", "", 0, m_isalnum },
-    { "isspace", "", 0, m_isspace },
-    { "isdecimal", "", 0, m_isdecimal },
-    { "isnumeric", "", 0, m_isnumeric },
-    { "isascii", "", 0, m_isascii },
-    { "isprintable", "", 0, m_isprintable },
-    { "isupper", "", 0, m_isupper },
-    { "islower", "", 0, m_islower },
-    { "istitle", "", 0, NULL },
-    { "isidentifier", "", 0, NULL },
-    { "expandtabs", "tabsize", 0, NULL },
-    { "encode", "encoding errors", 0, NULL },
-    { "translate", "table", 1, NULL },
-    { "maketrans", "*", 0, NULL },
+    NB_J_REFUSED("title"), NB_J_REFUSED("swapcase"), NB_J_REFUSED("casefold"),
+    NB_J_REFUSED("rsplit"), NB_J_REFUSED("partition"), NB_J_REFUSED("rpartition"),
+    NB_J_REFUSED("rfind"), NB_J_REFUSED("index"), NB_J_REFUSED("rindex"), NB_J_REFUSED("format"),
+    NB_J_REFUSED("format_map"), NB_J_REFUSED("ljust"), NB_J_REFUSED("rjust"),
+    NB_J_REFUSED("center"), NB_J_REFUSED("zfill"), NB_J_REFUSED("isalpha"), NB_J_REFUSED("isdigit"),
+    NB_J_REFUSED("isalnum"), NB_J_REFUSED("isspace"), NB_J_REFUSED("isdecimal"),
+    NB_J_REFUSED("isnumeric"), NB_J_REFUSED("isascii"), NB_J_REFUSED("isprintable"),
+    NB_J_REFUSED("isupper"), NB_J_REFUSED("islower"), NB_J_REFUSED("istitle"),
+    NB_J_REFUSED("isidentifier"), NB_J_REFUSED("expandtabs"), NB_J_REFUSED("encode"),
+    NB_J_REFUSED("translate"), NB_J_REFUSED("maketrans"),
     { NULL, NULL, 0, NULL },
 };

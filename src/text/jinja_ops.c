@@ -11,7 +11,7 @@ static nb_status overflow(nb_jr *r)
 
 static nb_status unsupported(nb_jr *r, nb_jop op, const nb_jv *a, const nb_jv *b)
 {
-    static const char *const names[] = { "+", "-", "*", "/", "//", "%", "** or pow()" };
+    static const char *const names[] = { "+", "-", "*", "/", "//", "%" };
     return NB_J_TYPE_ERROR(r, "unsupported operand type(s) for %s: '%s' and '%s'",
                            names[op - NB_JE_ADD], nb_jv_type_name(a), nb_jv_type_name(b));
 }
@@ -42,25 +42,6 @@ static bool mul_fits(int64_t a, int64_t b, int64_t *v)
     return true;
 }
 
-static nb_status int_pow(nb_jr *r, int64_t base, int64_t exp, nb_jv *out)
-{
-    int64_t v = 1;
-    if (exp < 0) {
-        if (base == 0)
-            return nb_j_fail(r, NB_ERR_FORMAT,
-                             "ZeroDivisionError: 0.0 cannot be raised to a negative power");
-        *out = nb_jv_float(pow((double)base, (double)exp));
-        return NB_OK;
-    }
-    while (exp > 0) {
-        if (exp & 1 && !mul_fits(v, base, &v)) return overflow(r);
-        exp >>= 1;
-        if (exp && !mul_fits(base, base, &base)) return overflow(r);
-    }
-    *out = nb_jv_int(v);
-    return NB_OK;
-}
-
 static nb_status int_op(nb_jr *r, nb_jop op, int64_t a, int64_t b, nb_jv *out)
 {
     int64_t v = 0;
@@ -73,7 +54,6 @@ static nb_status int_op(nb_jr *r, nb_jop op, int64_t a, int64_t b, nb_jv *out)
     case NB_JE_SUB: over = !sub_fits(a, b, &v); break;
     case NB_JE_MUL: over = !mul_fits(a, b, &v); break;
     case NB_JE_DIV: *out = nb_jv_float((double)a / (double)b); return NB_OK;
-    case NB_JE_POW: return int_pow(r, a, b, out);
     default: /* // and %: towards minus infinity */
         if (b == -1) {
             over = op == NB_JE_FLOORDIV && a == INT64_MIN;
@@ -100,14 +80,6 @@ static nb_status float_op(nb_jr *r, nb_jop op, double a, double b, nb_jv *out)
     case NB_JE_SUB: v = a - b; break;
     case NB_JE_MUL: v = a * b; break;
     case NB_JE_DIV: v = a / b; break;
-    case NB_JE_POW:
-        if (a == 0 && b < 0)
-            return nb_j_fail(r, NB_ERR_FORMAT,
-                             "ZeroDivisionError: 0.0 cannot be raised to a negative power");
-        if (a < 0 && b != floor(b))
-            return nb_j_fail(r, NB_ERR_UNSUPPORTED, "complex numbers are not supported");
-        v = pow(a, b);
-        break;
     default:
         m = fmod(a, b);
         if (m != 0 && (m < 0) != (b < 0)) m += b;
@@ -193,18 +165,15 @@ nb_status nb_j_binop(nb_jr *r, nb_jop op, const nb_jv *a, const nb_jv *b, nb_jv 
     if (nb_jv_is_num(a) && nb_jv_is_num(b))
         return float_op(r, op, nb_jv_as_float(a), nb_jv_as_float(b), out);
     if (a->kind == NB_JK_UNDEF) return nb_j_fail_undef(r, a);
-    if (op == NB_JE_MOD && a->kind == NB_JK_STR) {
-        NB_TRY(nb_j_percent(r, a->u.s, b, out));
-        out->sub = a->sub;
-        return NB_OK;
-    }
+    if (op == NB_JE_MOD && a->kind == NB_JK_STR)
+        return nb_j_fail(r, NB_ERR_UNSUPPORTED, "formatting with %% is not supported");
     if (b->kind == NB_JK_UNDEF) return nb_j_fail_undef(r, b);
     if (op == NB_JE_ADD) return op_add(r, a, b, out);
     if (op == NB_JE_MUL) return op_mul(r, a, b, out);
     return unsupported(r, op, a, b);
 }
 
-nb_status nb_j_contains(nb_jr *r, const nb_jv *box, const nb_jv *x, bool *out)
+static nb_status contains(nb_jr *r, const nb_jv *box, const nb_jv *x, bool *out)
 {
     nb_jiter it;
     nb_jv v;
@@ -245,9 +214,9 @@ nb_status nb_j_compare(nb_jr *r, nb_jcmp op, const nb_jv *a, const nb_jv *b, boo
         NB_TRY(nb_jv_equal(r, a, b, out));
         *out = !*out;
         return NB_OK;
-    case NB_JC_IN: return nb_j_contains(r, b, a, out);
+    case NB_JC_IN: return contains(r, b, a, out);
     case NB_JC_NOTIN:
-        NB_TRY(nb_j_contains(r, b, a, out));
+        NB_TRY(contains(r, b, a, out));
         *out = !*out;
         return NB_OK;
     default: break;

@@ -219,7 +219,7 @@ static nb_status parse_set(nb_jp *p, uint32_t line, nb_jn **out)
         return NB_OK;
     }
     n->op = NB_JS_SETBLOCK;
-    NB_TRY(nb_jp_filters(p, NULL, false, &n->b));
+    NB_TRY(nb_jp_filters(p, NULL, &n->b));
     return parse_only_body(p, n, "endset");
 }
 
@@ -235,7 +235,7 @@ static nb_status parse_for(nb_jp *p, uint32_t line, nb_jn **out)
     NB_TRY(nb_jp_tuple(p, (nb_jtuple_opts){ .no_condexpr = true, .end_name = "recursive" }, &n->b));
     if (is_content(p, n->b)) p->t->iterates_content = true;
     if (nb_jp_skip_name(p, "if")) NB_TRY(nb_jp_expr(p, &n->c));
-    n->flag = nb_jp_skip_name(p, "recursive");
+    if (nb_jp_is_name(p, "recursive")) return nb_jp_refuse(p, line, "a recursive loop");
     p->loop_depth++;
     NB_TRY(parse_body(p, ends, &body));
     p->loop_depth--;
@@ -276,27 +276,6 @@ static nb_status parse_if(nb_jp *p, uint32_t line, nb_jn **out)
     return NB_OK;
 }
 
-static nb_status parse_with(nb_jp *p, uint32_t line, nb_jn **out)
-{
-    nb_jnodes kids = { 0 };
-    nb_jn *k = NULL;
-    NB_TRY(nb_jp_node(p, NB_JS_WITH, line, out));
-    while (p->tok->type != NB_JT_BLOCK_END) {
-        if (kids.n) NB_TRY(nb_jp_expect(p, NB_JT_COMMA, "\",\""));
-        NB_TRY(parse_target(p, NULL, false, &k));
-        NB_TRY(nb_jp_push(p, &kids, k));
-        NB_TRY(nb_jp_expect(p, NB_JT_ASSIGN, "\"=\""));
-        NB_TRY(nb_jp_expr(p, &k));
-        NB_TRY(nb_jp_push(p, &kids, k));
-    }
-    NB_TRY(parse_body(p, (const char *const[]){ "endwith", NULL }, &k));
-    nb_jp_next(p);
-    NB_TRY(nb_jp_push(p, &kids, k));
-    (*out)->kid = kids.v;
-    (*out)->n_kid = (uint32_t)kids.n;
-    return NB_OK;
-}
-
 static nb_status parse_signature(nb_jp *p, nb_jsig *sig)
 {
     nb_jnodes dflt = { 0 };
@@ -316,7 +295,6 @@ static nb_status parse_signature(nb_jp *p, nb_jsig *sig)
             sig->param = v;
         }
         sig->param[sig->n_param++] = id;
-        sig->explicit_caller |= id == NB_JID_CALLER;
         if (p->tok->type == NB_JT_ASSIGN) {
             nb_jp_next(p);
             NB_TRY(nb_jp_expr(p, &d));
@@ -331,8 +309,8 @@ static nb_status parse_signature(nb_jp *p, nb_jsig *sig)
     return NB_OK;
 }
 
-/* A macro's or call block's parameters and body.  What the body uses of caller,
- * kwargs and varargs counts for the enclosing macro too, as in Jinja2. */
+/* A macro's or call block's parameters and body.  A use of caller counts for the enclosing macro
+ * too, as in Jinja2. */
 static nb_status parse_callable(nb_jp *p, nb_jn *n, bool is_macro)
 {
     nb_jsig *sig = nb_arena_alloc(&p->t->arena, sizeof *sig), *outer = p->sig;
@@ -349,11 +327,7 @@ static nb_status parse_callable(nb_jp *p, nb_jn *n, bool is_macro)
     NB_TRY(parse_only_body(p, n, is_macro ? "endmacro" : "endcall"));
     p->sig = outer;
     p->loop_depth = loops;
-    if (outer) {
-        outer->uses_caller |= sig->uses_caller;
-        outer->uses_kwargs |= sig->uses_kwargs;
-        outer->uses_varargs |= sig->uses_varargs;
-    }
+    if (outer) outer->uses_caller |= sig->uses_caller;
     return NB_OK;
 }
 
@@ -370,13 +344,6 @@ static nb_status parse_call_block(nb_jp *p, uint32_t line, nb_jn **out)
     return parse_callable(p, *out, false);
 }
 
-static nb_status parse_filter_block(nb_jp *p, uint32_t line, nb_jn **out)
-{
-    NB_TRY(nb_jp_node(p, NB_JS_FILTER, line, out));
-    NB_TRY(nb_jp_filters(p, NULL, true, &(*out)->b));
-    return parse_only_body(p, *out, "endfilter");
-}
-
 /* transformers marks what the assistant generated; the text passes unchanged. */
 static nb_status parse_generation(nb_jp *p, uint32_t line, nb_jn **out)
 {
@@ -385,22 +352,6 @@ static nb_status parse_generation(nb_jp *p, uint32_t line, nb_jn **out)
     NB_TRY(nb_jp_node(p, NB_JS_SCOPE, line, out));
     NB_TRY(parse_only_body(p, *out, "endgeneration"));
     p->loop_depth = loops;
-    return NB_OK;
-}
-
-static nb_status parse_print(nb_jp *p, uint32_t line, nb_jn **out)
-{
-    nb_jnodes kids = { 0 };
-    NB_TRY(nb_jp_node(p, NB_JS_BODY, line, out));
-    while (p->tok->type != NB_JT_BLOCK_END) {
-        nb_jn *k = NULL;
-        if (kids.n) NB_TRY(nb_jp_expect(p, NB_JT_COMMA, "\",\""));
-        NB_TRY(nb_jp_node(p, NB_JS_OUT, line, &k));
-        NB_TRY(nb_jp_expr(p, &k->a));
-        NB_TRY(nb_jp_push(p, &kids, k));
-    }
-    (*out)->kid = kids.v;
-    (*out)->n_kid = (uint32_t)kids.n;
     return NB_OK;
 }
 
@@ -416,13 +367,18 @@ static nb_status parse_continue(nb_jp *p, uint32_t line, nb_jn **out)
     return nb_jp_node(p, NB_JS_CONTINUE, line, out);
 }
 
+nb_status nb_jp_refuse(nb_jp *p, uint32_t line, const char *what)
+{
+    return nb_fail(p->err, NB_ERR_UNSUPPORTED,
+                   "template line %u: %s is not supported in chat templates", line, what);
+}
+
 static nb_status refuse(nb_jp *p, uint32_t line, nb_jn **out)
 {
+    char what[32];
     (void)out;
-    const nb_str s = p->tok[-1].s;
-    return nb_fail(p->err, NB_ERR_UNSUPPORTED,
-                   "template line %u: the tag \"%.*s\" is not supported in chat templates", line,
-                   (int)s.n_bytes, s.p);
+    (void)snprintf(what, sizeof what, "the tag \"%.*s\"", (int)p->tok[-1].s.n_bytes, p->tok[-1].s.p);
+    return nb_jp_refuse(p, line, what);
 }
 
 static const struct {
@@ -431,9 +387,10 @@ static const struct {
 } statements[] = {
     { "if", parse_if }, { "for", parse_for }, { "set", parse_set }, { "macro", parse_macro },
     { "generation", parse_generation }, { "break", parse_break }, { "continue", parse_continue },
-    { "call", parse_call_block }, { "filter", parse_filter_block }, { "with", parse_with },
-    { "print", parse_print }, { "block", refuse }, { "extends", refuse }, { "include", refuse },
-    { "import", refuse }, { "from", refuse }, { "autoescape", refuse },
+    { "call", parse_call_block },
+    { "block", refuse }, { "extends", refuse }, { "include", refuse }, { "import", refuse },
+    { "from", refuse }, { "autoescape", refuse }, { "filter", refuse }, { "with", refuse },
+    { "print", refuse },
 };
 
 static nb_status parse_statement(nb_jp *p, nb_jn **out)
@@ -493,8 +450,6 @@ static nb_status parse_until(nb_jp *p, const char *const *ends, nb_jn **out)
 
 static nb_status parse_template(nb_jinja *t, nb_str source, nb_error *err)
 {
-    static const char *const fixed[NB_JID_FIRST_FREE] = { "loop", "caller", "kwargs", "varargs",
-                                                          "self" };
     nb_jp p = { .t = t, .err = err };
     nb_jtoken *tokens;
     size_t n_tokens;
@@ -502,7 +457,8 @@ static nb_status parse_template(nb_jinja *t, nb_str source, nb_error *err)
     NB_TRY(nb_j_lex(&t->arena, source, &tokens, &n_tokens, err));
     p.tok = t->tokens = tokens;
     t->n_tokens = n_tokens;
-    for (size_t i = 0; i < NB_COUNT(fixed); i++) NB_TRY(nb_jp_intern(&p, nb_str_c(fixed[i]), &id));
+    NB_TRY(nb_jp_intern(&p, nb_str_c("loop"), &id)); /* NB_JID_LOOP */
+    NB_TRY(nb_jp_intern(&p, nb_str_c("caller"), &id)); /* NB_JID_CALLER */
     return parse_until(&p, NULL, &t->root);
 }
 

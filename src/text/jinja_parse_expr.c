@@ -1,6 +1,5 @@
 /* jinja_parse_expr.c - expressions of the template language, by recursive descent
- * with Jinja2's precedences: if-else, or, and, not, comparisons, + -, ~, * / // %,
- * **, unary minus, then subscripts and calls, then filters and tests. */
+ * with Jinja2's precedences: if-else, or, and, not, comparisons, + -, ~, * / // %, unary minus, then subscripts and calls, then filters and tests. */
 #include "text/jinja_internal.h"
 
 static nb_status parse_or(nb_jp *p, nb_jn **out);
@@ -132,20 +131,9 @@ static nb_status parse_or(nb_jp *p, nb_jn **out)
     return NB_OK;
 }
 
-static nb_status parse_pow(nb_jp *p, nb_jn **out)
-{
-    NB_TRY(parse_unary(p, true, out));
-    while (p->tok->type == NB_JT_POW) {
-        NB_TRY(binary(p, NB_JE_POW, p->tok->line, *out, out));
-        nb_jp_next(p);
-        NB_TRY(parse_unary(p, true, &(*out)->b));
-    }
-    return NB_OK;
-}
-
 static nb_status parse_math2(nb_jp *p, nb_jn **out)
 {
-    NB_TRY(parse_pow(p, out));
+    NB_TRY(parse_unary(p, true, out));
     for (;;) {
         nb_jop op;
         switch (p->tok->type) {
@@ -153,11 +141,12 @@ static nb_status parse_math2(nb_jp *p, nb_jn **out)
         case NB_JT_DIV: op = NB_JE_DIV; break;
         case NB_JT_FLOORDIV: op = NB_JE_FLOORDIV; break;
         case NB_JT_MOD: op = NB_JE_MOD; break;
+        case NB_JT_POW: return nb_jp_refuse(p, p->tok->line, "the operator **");
         default: return NB_OK;
         }
         NB_TRY(binary(p, op, p->tok->line, *out, out));
         nb_jp_next(p);
-        NB_TRY(parse_pow(p, &(*out)->b));
+        NB_TRY(parse_unary(p, true, &(*out)->b));
     }
 }
 
@@ -242,11 +231,10 @@ static nb_status parse_name(nb_jp *p, bool with_namespace, nb_jn **out)
         n->op = NB_JE_NAME;
         n->name = s;
         NB_TRY(nb_jp_intern(p, s, &n->id));
-        if (p->sig) {
-            p->sig->uses_caller |= n->id == NB_JID_CALLER;
-            p->sig->uses_kwargs |= n->id == NB_JID_KWARGS;
-            p->sig->uses_varargs |= n->id == NB_JID_VARARGS;
-        }
+        if (p->sig) p->sig->uses_caller |= n->id == NB_JID_CALLER;
+        static const char *const implied[] = { "kwargs", "varargs" };
+        for (size_t i = 0; p->sig && i < NB_COUNT(implied); i++)
+            if (nb_str_eqc(s, implied[i])) return nb_jp_refuse(p, line, implied[i]);
         if (with_namespace && p->tok->type == NB_JT_DOT) {
             nb_jp_next(p);
             n->op = NB_JE_NSREF;
@@ -428,31 +416,23 @@ static nb_status parse_call_args(nb_jp *p, const nb_jcall **out)
     if (!c) return nb_fail(p->err, NB_ERR_NOMEM, "template: out of memory");
     nb_jnodes pos = { 0 }, kw = { 0 };
     size_t cap = 0;
-    bool comma = false, ok = true;
+    bool comma = false;
     const uint32_t line = p->tok->line;
     NB_TRY(nb_jp_expect(p, NB_JT_LPAREN, "\"(\""));
     while (p->tok->type != NB_JT_RPAREN) {
         if (comma) NB_TRY(nb_jp_expect(p, NB_JT_COMMA, "\",\" or \")\""));
         if (comma && p->tok->type == NB_JT_RPAREN) break;
         comma = true;
-        if (p->tok->type == NB_JT_MUL) {
-            ok = ok && !c->dyn_args && !c->dyn_kwargs;
-            nb_jp_next(p);
-            NB_TRY(nb_jp_expr(p, &c->dyn_args));
-        } else if (p->tok->type == NB_JT_POW) {
-            ok = ok && !c->dyn_kwargs;
-            nb_jp_next(p);
-            NB_TRY(nb_jp_expr(p, &c->dyn_kwargs));
-        } else if (p->tok->type == NB_JT_NAME && p->tok[1].type == NB_JT_ASSIGN) {
-            ok = ok && !c->dyn_kwargs;
+        if (p->tok->type == NB_JT_MUL || p->tok->type == NB_JT_POW)
+            return nb_jp_refuse(p, line, "an argument list after * or **");
+        if (p->tok->type == NB_JT_NAME && p->tok[1].type == NB_JT_ASSIGN) {
             NB_TRY(push_keyword(p, c, &cap, &kw));
         } else {
             nb_jn *n = NULL;
-            ok = ok && !c->dyn_args && !c->dyn_kwargs && !kw.n;
+            if (kw.n) return nb_jp_fail(p, line, "invalid order of arguments in a call");
             NB_TRY(nb_jp_expr(p, &n));
             NB_TRY(nb_jp_push(p, &pos, n));
         }
-        if (!ok) return nb_jp_fail(p, line, "invalid order of arguments in a call");
     }
     nb_jp_next(p);
     c->pos = pos.v;
@@ -495,13 +475,12 @@ static nb_status parse_dotted(nb_jp *p, nb_str *out)
     return NB_OK;
 }
 
-nb_status nb_jp_filters(nb_jp *p, nb_jn *operand, bool start_inline, nb_jn **out)
+nb_status nb_jp_filters(nb_jp *p, nb_jn *operand, nb_jn **out)
 {
     *out = operand;
-    while (p->tok->type == NB_JT_PIPE || start_inline) {
+    while (p->tok->type == NB_JT_PIPE) {
         nb_jn *n = NULL;
-        if (!start_inline) nb_jp_next(p);
-        start_inline = false;
+        nb_jp_next(p);
         NB_TRY(nb_jp_node(p, NB_JE_FILTER, p->tok->line, &n));
         n->a = *out;
         NB_TRY(parse_dotted(p, &n->name));
@@ -564,7 +543,7 @@ static nb_status parse_unary(nb_jp *p, bool with_filter, nb_jn **out)
     }
     NB_TRY(parse_postfix(p, out));
     while (with_filter) {
-        if (p->tok->type == NB_JT_PIPE) NB_TRY(nb_jp_filters(p, *out, false, out));
+        if (p->tok->type == NB_JT_PIPE) NB_TRY(nb_jp_filters(p, *out, out));
         else if (nb_jp_is_name(p, "is")) NB_TRY(parse_test(p, out));
         else if (p->tok->type == NB_JT_LPAREN) NB_TRY(parse_call(p, out));
         else break;

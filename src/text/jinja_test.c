@@ -23,7 +23,6 @@ TEST(t_float) { UNUSED_ARGS; return yes_no(self->kind == NB_JK_FLOAT, out); }
 TEST(t_boolean) { UNUSED_ARGS; return yes_no(self->kind == NB_JK_BOOL, out); }
 TEST(t_true) { UNUSED_ARGS; return yes_no(self->kind == NB_JK_BOOL && self->u.b, out); }
 TEST(t_false) { UNUSED_ARGS; return yes_no(self->kind == NB_JK_BOOL && !self->u.b, out); }
-TEST(t_escaped) { UNUSED_ARGS; return yes_no(self->kind == NB_JK_STR && self->sub, out); }
 
 /* Has a length and takes subscripts: in Python that holds for undefined values too. */
 TEST(t_sequence)
@@ -41,14 +40,6 @@ TEST(t_iterable)
     return yes_no(k == NB_JK_UNDEF || k == NB_JK_STR || k == NB_JK_LIST || k == NB_JK_TUPLE ||
                   k == NB_JK_DICT || k == NB_JK_RANGE || k == NB_JK_VIEW || k == NB_JK_GEN ||
                   k == NB_JK_LOOP, out);
-}
-
-TEST(t_callable)
-{
-    UNUSED_ARGS;
-    const uint8_t k = self->kind;
-    return yes_no(k == NB_JK_UNDEF || k == NB_JK_FUNC || k == NB_JK_BOUND || k == NB_JK_MACRO ||
-                  k == NB_JK_LOOP || k == NB_JK_JOINER, out);
 }
 
 static nb_status modulo_is(nb_jr *r, const nb_jv *self, const nb_jv *by, int64_t want, nb_jv *out)
@@ -77,17 +68,6 @@ TEST(t_even)
 
 TEST(t_divisibleby) { (void)raw; return modulo_is(r, self, &a[0], 0, out); }
 
-static nb_status is_case(nb_jr *r, const nb_jv *self, bool upper, nb_jv *out)
-{
-    nb_jv s;
-    NB_TRY(nb_j_to_str(r, self, &s));
-    NB_TRY(nb_j_work(r, s.u.s.n_bytes));
-    return yes_no(nb_j_is_cased(s.u.s, upper), out);
-}
-
-TEST(t_lower) { UNUSED_ARGS; return is_case(r, self, false, out); }
-TEST(t_upper) { UNUSED_ARGS; return is_case(r, self, true, out); }
-
 static nb_status compare(nb_jr *r, nb_jcmp op, const nb_jv *x, const nb_jv *y, nb_jv *out)
 {
     bool b;
@@ -114,18 +94,6 @@ TEST(t_sameas)
     return yes_no(same, out);
 }
 
-static nb_status is_known(nb_jr *r, const nb_jv *self, bool filter, nb_jv *out)
-{
-    (void)r;
-    const nb_jdef *d = NULL;
-    if (self->kind == NB_JK_STR)
-        d = filter ? nb_j_find_filter(self->u.s) : nb_j_find_def(nb_j_tests, self->u.s);
-    return yes_no(d && d->fn, out);
-}
-
-TEST(t_filter) { (void)a, (void)raw; return is_known(r, self, true, out); }
-TEST(t_test) { (void)a, (void)raw; return is_known(r, self, false, out); }
-
 const nb_jdef nb_j_tests[] = {
     { "defined", "", 0, t_defined },
     { "undefined", "", 0, t_undefined },
@@ -143,10 +111,6 @@ const nb_jdef nb_j_tests[] = {
     { "odd", "", 0, t_odd },
     { "even", "", 0, t_even },
     { "divisibleby", "num", 1, t_divisibleby },
-    { "callable", "", 0, t_callable },
-    { "escaped", "", 0, t_escaped },
-    { "lower", "", 0, t_lower },
-    { "upper", "", 0, t_upper },
     { "sameas", "other", 1, t_sameas },
     { "in", "seq", 1, t_in },
     { "eq", "other", 1, t_eq },
@@ -164,7 +128,7 @@ const nb_jdef nb_j_tests[] = {
     { ">", "other", 1, t_gt },
     { "ge", "other", 1, t_ge },
     { ">=", "other", 1, t_ge },
-    { "filter", "", 0, t_filter },
-    { "test", "", 0, t_test },
+    NB_J_REFUSED("callable"), NB_J_REFUSED("escaped"), NB_J_REFUSED("lower"), NB_J_REFUSED("upper"),
+    NB_J_REFUSED("filter"), NB_J_REFUSED("test"),
     { NULL, NULL, 0, NULL },
 };

@@ -41,23 +41,6 @@ static civil civil_of(int64_t now_s)
     return c;
 }
 
-/* ISO 8601 week and the year it belongs to. */
-static int iso_week(const civil *c, int64_t *year)
-{
-    const int wday = (c->wday + 6) % 7; /* Monday = 0 */
-    int week = (c->yday - wday + 10) / 7;
-    *year = c->year;
-    if (week < 1) {
-        const int len = is_leap(c->year - 1) ? 366 : 365;
-        week = (c->yday + len - wday + 10) / 7;
-        (*year)--;
-    } else if (week == 53 && c->yday - wday + 3 >= (is_leap(c->year) ? 366 : 365)) {
-        week = 1;
-        (*year)++;
-    }
-    return week;
-}
-
 static const char *const day_names[] = { "Sunday", "Monday", "Tuesday", "Wednesday", "Thursday",
                                          "Friday", "Saturday" };
 static const char *const month_names[] = { "January", "February", "March", "April", "May", "June",
@@ -65,18 +48,14 @@ static const char *const month_names[] = { "January", "February", "March", "Apri
                                            "December" };
 
 /* A number of a directive: its value and width; false if d is not numeric. */
-static bool number_of(const civil *c, char d, int64_t now_s, int64_t *v, int *width, char *pad)
+static bool number_of(const civil *c, char d, int64_t *v, int *width, char *pad)
 {
-    int64_t iso_year;
-    const int week = iso_week(c, &iso_year), hour12 = (c->hour + 11) % 12 + 1;
+    const int hour12 = (c->hour + 11) % 12 + 1;
     *width = 2;
     *pad = '0';
     switch (d) {
     case 'Y': *v = c->year; *width = 1; return true;
-    case 'G': *v = iso_year; *width = 1; return true;
-    case 'C': *v = c->year / 100; return true;
     case 'y': *v = c->year % 100; return true;
-    case 'g': *v = iso_year % 100; return true;
     case 'm': *v = c->month; return true;
     case 'd': *v = c->day; return true;
     case 'e': *v = c->day; *pad = ' '; return true;
@@ -87,25 +66,18 @@ static bool number_of(const civil *c, char d, int64_t now_s, int64_t *v, int *wi
     case 'M': *v = c->minute; return true;
     case 'S': *v = c->second; return true;
     case 'j': *v = c->yday + 1; *width = 3; return true;
-    case 'U': *v = (c->yday + 7 - c->wday) / 7; return true;
-    case 'W': *v = (c->yday + 7 - (c->wday + 6) % 7) / 7; return true;
-    case 'V': *v = week; return true;
-    case 'w': *v = c->wday; *width = 1; return true;
-    case 'u': *v = c->wday ? c->wday : 7; *width = 1; return true;
-    case 'f': *v = 0; *width = 6; return true;
-    case 's': *v = now_s; *width = 1; return true;
     default: return false;
     }
 }
 
-static nb_status add_time(nb_jr *r, nb_str fmt, const civil *c, int64_t now_s);
+static nb_status add_time(nb_jr *r, nb_str fmt, const civil *c);
 
-static nb_status add_directive(nb_jr *r, char d, bool no_pad, const civil *c, int64_t now_s)
+static nb_status add_directive(nb_jr *r, char d, bool no_pad, const civil *c)
 {
     int64_t v;
     int width;
     char pad, t[32];
-    if (number_of(c, d, now_s, &v, &width, &pad)) {
+    if (number_of(c, d, &v, &width, &pad)) {
         if (no_pad) snprintf(t, sizeof t, "%lld", (long long)v);
         else if (pad == ' ') snprintf(t, sizeof t, "%*lld", width, (long long)v);
         else snprintf(t, sizeof t, "%0*lld", width, (long long)v);
@@ -115,18 +87,13 @@ static nb_status add_directive(nb_jr *r, char d, bool no_pad, const civil *c, in
     case 'A': return nb_j_add_c(r, day_names[c->wday]);
     case 'a': return nb_j_add(r, (nb_str){ day_names[c->wday], 3 });
     case 'B': return nb_j_add_c(r, month_names[c->month - 1]);
-    case 'b': case 'h': return nb_j_add(r, (nb_str){ month_names[c->month - 1], 3 });
+    case 'b': return nb_j_add(r, (nb_str){ month_names[c->month - 1], 3 });
     case 'p': return nb_j_add_c(r, c->hour < 12 ? "AM" : "PM");
-    case 'P': return nb_j_add_c(r, c->hour < 12 ? "am" : "pm");
-    case 'c': return add_time(r, nb_str_c("%a %b %e %H:%M:%S %Y"), c, now_s);
-    case 'x': case 'D': return add_time(r, nb_str_c("%m/%d/%y"), c, now_s);
-    case 'X': case 'T': return add_time(r, nb_str_c("%H:%M:%S"), c, now_s);
-    case 'R': return add_time(r, nb_str_c("%H:%M"), c, now_s);
-    case 'r': return add_time(r, nb_str_c("%I:%M:%S %p"), c, now_s);
-    case 'F': return add_time(r, nb_str_c("%Y-%m-%d"), c, now_s);
-    case 'n': return nb_j_add_ch(r, '\n');
-    case 't': return nb_j_add_ch(r, '\t');
-    case 'z': case 'Z': return NB_OK; /* no zone */
+    case 'c': return add_time(r, nb_str_c("%a %b %e %H:%M:%S %Y"), c);
+    case 'x': case 'D': return add_time(r, nb_str_c("%m/%d/%y"), c);
+    case 'X': case 'T': return add_time(r, nb_str_c("%H:%M:%S"), c);
+    case 'R': return add_time(r, nb_str_c("%H:%M"), c);
+    case 'F': return add_time(r, nb_str_c("%Y-%m-%d"), c);
     case '%': return nb_j_add_ch(r, '%');
     default:
         return nb_j_fail(r, NB_ERR_UNSUPPORTED, "strftime_now: the directive %%%c is not supported",
@@ -134,7 +101,7 @@ static nb_status add_directive(nb_jr *r, char d, bool no_pad, const civil *c, in
     }
 }
 
-static nb_status add_time(nb_jr *r, nb_str fmt, const civil *c, int64_t now_s)
+static nb_status add_time(nb_jr *r, nb_str fmt, const civil *c)
 {
     for (size_t i = 0; i < fmt.n_bytes; i++) {
         if (fmt.p[i] != '%' || i + 1 >= fmt.n_bytes) {
@@ -143,7 +110,7 @@ static nb_status add_time(nb_jr *r, nb_str fmt, const civil *c, int64_t now_s)
         }
         const bool no_pad = fmt.p[i + 1] == '-' && i + 2 < fmt.n_bytes;
         i += no_pad ? 2 : 1;
-        NB_TRY(add_directive(r, fmt.p[i], no_pad, c, now_s));
+        NB_TRY(add_directive(r, fmt.p[i], no_pad, c));
     }
     return NB_OK;
 }
@@ -156,6 +123,6 @@ nb_status nb_j_strftime(nb_jr *r, nb_str fmt, int64_t now_s, nb_jv *out)
     const civil c = civil_of(now_s);
     const size_t mark = nb_j_mark(r);
     NB_TRY(nb_j_work(r, fmt.n_bytes * 8));
-    NB_TRY(add_time(r, fmt, &c, now_s));
+    NB_TRY(add_time(r, fmt, &c));
     return nb_j_take(r, mark, out);
 }

@@ -64,16 +64,6 @@ static bool is_alpha(uint32_t cp)
     return c >= UTF8PROC_CATEGORY_LU && c <= UTF8PROC_CATEGORY_LO;
 }
 
-/* Digits that are not decimal: superscripts, subscripts, circled. */
-static bool is_digit(uint32_t cp)
-{
-    if (category(cp) == UTF8PROC_CATEGORY_ND) return true;
-    return cp == 0xB2 || cp == 0xB3 || cp == 0xB9 || cp == 0x2070 ||
-           (cp >= 0x2074 && cp <= 0x2079) || (cp >= 0x2080 && cp <= 0x2089) ||
-           (cp >= 0x2460 && cp <= 0x2468) || (cp >= 0x2474 && cp <= 0x247C) ||
-           (cp >= 0x2488 && cp <= 0x2490);
-}
-
 static bool is_numeric(uint32_t cp)
 {
     const utf8proc_category_t c = category(cp);
@@ -96,32 +86,12 @@ bool nb_j_word_start(uint32_t cp)
     return cp == '_' || is_alpha(cp) || category(cp) == UTF8PROC_CATEGORY_NL;
 }
 
-bool nb_j_all_class(nb_str s, nb_jclass c)
-{
-    if (!s.n_bytes) return c == NB_JCLASS_ASCII || c == NB_JCLASS_PRINT;
-    for (size_t i = 0, n; i < s.n_bytes; i += n) {
-        const uint32_t cp = nb_j_cp(s, i, &n);
-        bool ok = false;
-        switch (c) {
-        case NB_JCLASS_ALPHA: ok = is_alpha(cp); break;
-        case NB_JCLASS_DIGIT: ok = is_digit(cp); break;
-        case NB_JCLASS_ALNUM: ok = is_alnum(cp); break;
-        case NB_JCLASS_SPACE: ok = nb_j_is_space(cp); break;
-        case NB_JCLASS_DECIMAL: ok = category(cp) == UTF8PROC_CATEGORY_ND; break;
-        case NB_JCLASS_NUMERIC: ok = is_numeric(cp); break;
-        case NB_JCLASS_ASCII: ok = cp < 0x80; break;
-        case NB_JCLASS_PRINT: ok = nb_j_is_printable(cp); break;
-        }
-        if (!ok) return false;
-    }
-    return true;
-}
-
 static uint32_t to_lower(uint32_t cp) { return (uint32_t)utf8proc_tolower((utf8proc_int32_t)cp); }
 static uint32_t to_upper(uint32_t cp)
 {
     return cp == 0xDF ? cp : (uint32_t)utf8proc_toupper((utf8proc_int32_t)cp);
 }
+
 static uint32_t to_title(uint32_t cp)
 {
     return cp == 0xDF ? cp : (uint32_t)utf8proc_totitle((utf8proc_int32_t)cp);
@@ -132,21 +102,6 @@ static bool is_cased(uint32_t cp)
     const utf8proc_category_t c = category(cp);
     return c == UTF8PROC_CATEGORY_LU || c == UTF8PROC_CATEGORY_LL || c == UTF8PROC_CATEGORY_LT ||
            to_lower(cp) != cp || to_upper(cp) != cp;
-}
-
-bool nb_j_is_cased(nb_str s, bool upper)
-{
-    bool any = false;
-    for (size_t i = 0, n; i < s.n_bytes; i += n) {
-        const uint32_t cp = nb_j_cp(s, i, &n);
-        if (!is_cased(cp)) continue;
-        const utf8proc_category_t c = category(cp);
-        const bool lower_cp = c == UTF8PROC_CATEGORY_LL || to_upper(cp) != cp;
-        const bool upper_cp = c == UTF8PROC_CATEGORY_LU || to_lower(cp) != cp;
-        if (upper ? lower_cp || c == UTF8PROC_CATEGORY_LT : upper_cp) return false;
-        any = true;
-    }
-    return any;
 }
 
 /* SpecialCasing.txt, unconditional: code point, upper, title. */
@@ -208,17 +163,10 @@ static nb_status add_lower(nb_jr *r, nb_str s, size_t at, size_t len, uint32_t c
 nb_status nb_j_add_case(nb_jr *r, nb_str s, nb_jcase c)
 {
     NB_TRY(nb_j_work(r, s.n_bytes));
-    bool after_cased = false;
     for (size_t i = 0, n; i < s.n_bytes; i += n) {
         const uint32_t cp = nb_j_cp(s, i, &n);
-        bool up = c == NB_JCASE_UPPER || (c == NB_JCASE_CAPITALIZE && i == 0);
-        if (c == NB_JCASE_TITLE) {
-            up = !after_cased;
-            after_cased = is_cased(cp);
-        } else if (c == NB_JCASE_SWAP) {
-            up = to_upper(cp) != cp;
-        }
-        if (up) NB_TRY(add_upper(r, cp, c == NB_JCASE_TITLE || c == NB_JCASE_CAPITALIZE));
+        if (c == NB_JCASE_UPPER || (c == NB_JCASE_CAPITALIZE && i == 0))
+            NB_TRY(add_upper(r, cp, c == NB_JCASE_CAPITALIZE));
         else NB_TRY(add_lower(r, s, i, n, cp));
     }
     return NB_OK;

@@ -214,7 +214,7 @@ nb_status nb_j_list_push(nb_jr *r, nb_jlist *l, const nb_jv *v)
     return NB_OK;
 }
 
-nb_status nb_j_pair(nb_jr *r, const nb_jv *a, const nb_jv *b, nb_jv *out)
+static nb_status pair(nb_jr *r, const nb_jv *a, const nb_jv *b, nb_jv *out)
 {
     NB_TRY(nb_j_list_new(r, NB_JK_TUPLE, 2, out));
     NB_TRY(nb_j_list_push(r, out->u.list, a));
@@ -403,7 +403,7 @@ nb_status nb_j_iter(nb_jr *r, const nb_jv *v, nb_jiter *it)
 static nb_status next_entry(nb_jr *r, const nb_jiter *it, nb_jv *out)
 {
     const nb_jentry *e = &it->e[it->i];
-    if (it->sub == NB_JVIEW_ITEMS) return nb_j_pair(r, &e->key, &e->val, out);
+    if (it->sub == NB_JVIEW_ITEMS) return pair(r, &e->key, &e->val, out);
     *out = it->sub == NB_JVIEW_KEYS ? e->key : e->val;
     return NB_OK;
 }

@@ -1,5 +1,5 @@
 /* test_jinja.c - the template engine against what Jinja2 renders (tests/data/jinja,
- * made by make_expected.py there): some 1,500 snippets, and templates in the style
+ * made by make_expected.py there): some 1,100 snippets, and templates in the style
  * of the model families with conversations.  Then what Jinja2 cannot tell: limits,
  * refusals, line numbers, the clock, concurrency of a parsed template. */
 #include "jinja_test.h"
@@ -41,7 +41,7 @@ static void test_snippets(void **state)
     size_t i, n_bad = 0;
     json_array_foreach(json_object_get(doc, "cases"), i, c)
         n_bad += check_case(jt_str(json_object_get(c, "template")), vars, now_s, c);
-    assert_true(i > 1400);
+    assert_true(i > 1200);
     json_decref(doc);
     assert_int_equal(n_bad, 0);
 }
@@ -102,6 +102,16 @@ static void test_refusals(void **state)
     jt_expect_error("{% do 1 %}", NULL, NB_ERR_FORMAT, "unknown tag \"do\"");
     jt_expect_error("{{ 'a'|urlize }}", NULL, NB_ERR_UNSUPPORTED, "filter 'urlize'");
     jt_expect_error("{{ 'a'.encode() }}", NULL, NB_ERR_UNSUPPORTED, "method 'encode'");
+    jt_expect_error("{{ '%d' % 1 }}", NULL, NB_ERR_UNSUPPORTED, "formatting with %");
+    jt_expect_error("{{ '{}'.format(1) }}", NULL, NB_ERR_UNSUPPORTED, "method 'format'");
+    jt_expect_error("{{ 2 ** 3 }}", NULL, NB_ERR_UNSUPPORTED, "the operator **");
+    jt_expect_error("{{ f(*x) }}", NULL, NB_ERR_UNSUPPORTED, "after * or **");
+    jt_expect_error("{% macro m() %}{{ varargs }}{% endmacro %}", NULL, NB_ERR_UNSUPPORTED, "varargs");
+    jt_expect_error("{% for x in y recursive %}{% endfor %}", NULL, NB_ERR_UNSUPPORTED, "recursive");
+    jt_expect_error("{% with a = 1 %}{% endwith %}", NULL, NB_ERR_UNSUPPORTED, "\"with\"");
+    jt_expect_error("{% filter upper %}{% endfilter %}", NULL, NB_ERR_UNSUPPORTED, "\"filter\"");
+    jt_expect_error("{{ [1] is callable }}", NULL, NB_ERR_UNSUPPORTED, "test 'callable'");
+    jt_expect_error("{{ cycler(1) }}", NULL, NB_ERR_UNSUPPORTED, "function 'cycler'");
     jt_expect_error("{{ 'a'|nosuch }}", NULL, NB_ERR_FORMAT, "no filter named 'nosuch'");
     jt_expect_error("{{ 'a' is nosuch }}", NULL, NB_ERR_FORMAT, "no test named 'nosuch'");
     jt_expect("{% if false %}{{ 'a'|nosuch }}{% endif %}", NULL, "");
@@ -123,11 +133,7 @@ static const struct {
       "bytes for values" },
     { "{{ 'abcdefgh' * 1000000000000 }}", "more than" },
     { "{{ [0] * 1000000000000 }}", "bytes for values" },
-    { "{{ 'a'|center(1000000000000) }}", "width" },
-    { "{{ '%999999999d' % 1 }}", "width" },
-    { "{{ '{:999999999}'.format(1) }}", "too large" },
     { "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "levels deep" },
-    { "{% for x in [1] recursive %}{{ loop([1]) }}{% endfor %}", "levels deep" },
     { "{% set l = [] %}{% set _ = l.append(l) %}{{ l }}", "levels deep" },
     { "{% set l = [] %}{% set _ = l.append(l) %}{{ l|tojson }}", "levels deep" },
     { "{{ range(1000000) }}", "range too big" },
@@ -231,19 +237,19 @@ static void test_clock(void **state)
         int64_t now_s;
         const char *want;
     } rows[] = { /* checked with date(1) */
-        { 0, "1970-01-01 00:00:00 Thu 001 00 00 01 1970" },
-        { 951782399, "2000-02-28 23:59:59 Mon 059 09 09 09 2000" },
-        { 951782400, "2000-02-29 00:00:00 Tue 060 09 09 09 2000" },
-        { 1230768000, "2009-01-01 00:00:00 Thu 001 00 00 01 2009" },
-        { 1262304000, "2010-01-01 00:00:00 Fri 001 00 00 53 2009" },
-        { 1230681600, "2008-12-31 00:00:00 Wed 366 52 52 01 2009" },
-        { -1, "1969-12-31 23:59:59 Wed 365 52 52 01 1970" },
-        { 4102444800, "2100-01-01 00:00:00 Fri 001 00 00 53 2099" },
+        { 0, "1970-01-01 00:00:00 Thu 001" },
+        { 951782399, "2000-02-28 23:59:59 Mon 059" },
+        { 951782400, "2000-02-29 00:00:00 Tue 060" },
+        { 1230768000, "2009-01-01 00:00:00 Thu 001" },
+        { 1262304000, "2010-01-01 00:00:00 Fri 001" },
+        { 1230681600, "2008-12-31 00:00:00 Wed 366" },
+        { -1, "1969-12-31 23:59:59 Wed 365" },
+        { 4102444800, "2100-01-01 00:00:00 Fri 001" },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         nb_buf out = { 0 };
         nb_error err;
-        const nb_str src = nb_str_c("{{ strftime_now('%Y-%m-%d %H:%M:%S %a %j %U %W %V %G') }}");
+        const nb_str src = nb_str_c("{{ strftime_now('%Y-%m-%d %H:%M:%S %a %j') }}");
         assert_int_equal(jt_render(src, NULL, rows[i].now_s, &out, &err), NB_OK);
         assert_string_equal(out.p, rows[i].want);
         nb_buf_deinit(&out);
