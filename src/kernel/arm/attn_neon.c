@@ -1,7 +1,6 @@
 /* attn_neon.c - attention over a tile of up to 64 tokens.
  *
- * All (query, head) pairs that read the same KV head form one list of rows, which goes in batches
- * through three steps:
+ * A batch of rows (attn_rows.h) goes through three steps:
  *   scores  tiles of 4 rows x 2 tokens, dot products in 8 lanes along d (attn_scores_neon.h)
  *   weights maximum, exp, sum; per row
  *   values  tiles of 4 rows x 16 columns, one chain over the tokens; 4 loads of values and 4 of weights
@@ -13,25 +12,16 @@
  *
  * Bound by the FMLA, (d1 + d2 + d_v) / 4 per row and token: 35 instructions per 16 of them in the scores,
  * 26 in the values (gcc 12). */
-#include "kernel/attn/attn.h"
+#include "kernel/attn/attn_rows.h"
 
 #include <math.h>
 
 #include "kernel/arm/attn_scores_neon.h"
 
-enum { BATCH = 16, STRIP = 64, T_MAX = NB_ATTN_TILE, NEAR = 12 };
-
-typedef struct batch {
-    float p[BATCH][T_MAX]; /* scores, then weights                     */
-    float sum[4][STRIP];   /* weighted values of 4 rows, STRIP columns */
-    const float *q[BATCH];
-    float *o[BATCH], *m[BATCH], *l[BATCH];
-    float keep[BATCH]; /* factor of the old state; 0: none */
-    size_t n_vis[BATCH], n_row;
-} batch;
+enum { STRIP = 64, T_MAX = NB_ATTN_TILE, NEAR = 12 };
 
 /* Scores of row r become weights; m, l and keep of the row follow. */
-static void weights(batch *b, size_t r, float scale)
+static void weights(nb_attn_rows *b, size_t r, float scale)
 {
     const size_t n = b->n_vis[r];
     float *p = b->p[r], lane[4], m0 = *b->m[r], m1 = m0;
@@ -124,42 +114,35 @@ static void update_o(float *o, const float *sum, float keep, size_t n_d)
 }
 
 /* Rows [r, r + n) of the batch, n <= 4, columns [d, d + n_d) of v. */
-static void add_values(batch *b, const nb_attn_args *a, const float *v, size_t r, size_t n,
+static void add_values(nb_attn_rows *b, const nb_attn_args *a, const float *v, size_t r, size_t n,
                        size_t d, size_t n_d)
 {
-    size_t common = 0;
-    memset(b->sum, 0, sizeof b->sum);
-    if (n == 4) {
-        common = b->n_vis[r];
-        for (size_t i = 1; i < 4; i++)
-            if (b->n_vis[r + i] < common) common = b->n_vis[r + i];
-        values(b->p[r], v + d, a->v_stride, 0, common, b->sum[0], 4, n_d);
-    }
+    float sum[4][STRIP] = { 0 }; /* weighted values */
+    const size_t common = n == 4 ? nb_attn_rows_least(b, r, 4) : 0;
+    if (n == 4) values(b->p[r], v + d, a->v_stride, 0, common, sum[0], 4, n_d);
     for (size_t i = 0; i < n; i++) {
         if (b->n_vis[r + i] > common)
-            values(b->p[r + i], v + d, a->v_stride, common, b->n_vis[r + i], b->sum[i], 1, n_d);
-        update_o(b->o[r + i] + d, b->sum[i], b->keep[r + i], n_d);
+            values(b->p[r + i], v + d, a->v_stride, common, b->n_vis[r + i], sum[i], 1, n_d);
+        update_o(b->o[r + i] + d, sum[i], b->keep[r + i], n_d);
     }
 }
 
 /* Scores of all rows with tokens [t, t + NEAR): few enough that their keys stay in the first-level
  * cache from row to row. */
-static void score_near(batch *b, const nb_neon_keys *k, size_t t)
+static void score_near(nb_attn_rows *b, const nb_neon_keys *k, size_t t)
 {
     nb_neon_keys at = *k;
     at.k1 += t * k->k1_stride;
     if (k->d2) at.k2 += t * k->k2_stride;
     for (size_t r = 0, rows; r < b->n_row; r += rows) {
         rows = b->n_row - r >= 4 ? 4 : 1;
-        size_t n = b->n_vis[r];
-        for (size_t i = 1; i < rows; i++)
-            if (b->n_vis[r + i] > n) n = b->n_vis[r + i];
+        size_t n = nb_attn_rows_most(b, r, rows);
         n = n < t ? 0 : n - t < NEAR ? n - t : NEAR;
         (rows == 4 ? nb_neon_scores_4 : nb_neon_scores_1)(&at, b->q + r, n, b->p[r] + t, T_MAX);
     }
 }
 
-static void run_batch(batch *b, const nb_attn_args *a, size_t g)
+static void run_batch(nb_attn_rows *b, const nb_attn_args *a, size_t g)
 {
     const nb_neon_keys k = {
         a->k1 + g * a->k1_head, a->k2, a->k1_stride, a->k2_stride, a->d1, a->d2
@@ -172,33 +155,9 @@ static void run_batch(batch *b, const nb_attn_args *a, size_t g)
         for (size_t r = 0; r < b->n_row; r += 4)
             add_values(b, a, v, r, b->n_row - r < 4 ? b->n_row - r : 4, d, n_d);
     }
-    b->n_row = 0;
-}
-
-static void add_row(batch *b, const nb_attn_args *a, size_t i, size_t h, size_t n_vis)
-{
-    const size_t r = b->n_row++;
-    b->q[r] = a->q + i * a->q_q_stride + h * (a->d1 + a->d2);
-    b->o[r] = a->o + i * a->o_q_stride + h * a->d_v;
-    b->m[r] = a->m + i * a->ml_q_stride + h;
-    b->l[r] = a->l + i * a->ml_q_stride + h;
-    b->n_vis[r] = n_vis;
 }
 
 void nb_attn_neon(const nb_attn_args *a)
 {
-    batch b;
-    b.n_row = 0;
-    for (size_t h0 = a->head_begin, h1; h0 < a->head_end; h0 = h1) {
-        const size_t g = h0 / a->group;
-        h1 = (g + 1) * a->group < a->head_end ? (g + 1) * a->group : a->head_end;
-        for (size_t i = 0; i < a->n_q; i++) {
-            const size_t vis = a->vis0 + i * a->vis_step, n = vis < a->n_kv ? vis : a->n_kv;
-            for (size_t h = h0; n != 0 && h < h1; h++) {
-                add_row(&b, a, i, h, n);
-                if (b.n_row == BATCH) run_batch(&b, a, g);
-            }
-        }
-        if (b.n_row) run_batch(&b, a, g);
-    }
+    nb_attn_rows_run(a, run_batch);
 }

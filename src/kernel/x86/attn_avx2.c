@@ -1,8 +1,6 @@
 /* attn_avx2.c - attention over a tile of up to 64 tokens.
  *
- * All (query, head) pairs that read the same KV head form one list of rows: the
- * heads of absorbed MLA, the queries of expanded MLA, both for GQA.  Rows go in
- * batches through three steps:
+ * A batch of rows (attn_rows.h) goes through three steps:
  *   scores  tiles of 4 rows x 3 tokens, dot products in 8 lanes along d
  *   weights maximum, exp, sum; per row
  *   values  tiles of 4 rows x 2 vectors of 8 columns, one chain over the tokens
@@ -13,25 +11,16 @@
  * may not see never enter its sums, not even with weight 0 (they may be anything).
  *
  * Bound by the FMA units: (d1 + d2 + d_v) / 8 FMA per row and token. */
-#include "kernel/attn/attn.h"
+#include "kernel/attn/attn_rows.h"
 
 #include <math.h>
 
 #include "kernel/x86/attn_scores_avx2.h"
 
-enum { BATCH = 16, STRIP = 64, T_MAX = NB_ATTN_TILE };
-
-typedef struct batch {
-    _Alignas(32) float p[BATCH][T_MAX]; /* scores, then weights                     */
-    _Alignas(32) float sum[4][STRIP];   /* weighted values of 4 rows, STRIP columns */
-    const float *q[BATCH];
-    float *o[BATCH], *m[BATCH], *l[BATCH];
-    float keep[BATCH]; /* factor of the old state; 0: none */
-    size_t n_vis[BATCH], n_row;
-} batch;
+enum { STRIP = 64, T_MAX = NB_ATTN_TILE };
 
 /* Scores of row r become weights; m, l and keep of the row follow. */
-static void weights(batch *b, size_t r, float scale)
+static void weights(nb_attn_rows *b, size_t r, float scale)
 {
     const size_t n = b->n_vis[r];
     const __m256 sv = _mm256_set1_ps(scale), none = _mm256_set1_ps(-INFINITY);
@@ -128,26 +117,22 @@ static void update_o(float *o, const float *sum, float keep, size_t n_d)
 }
 
 /* Rows [r, r + n) of the batch, n <= 4, columns [d, d + n_d) of v. */
-static void add_values(batch *b, const nb_attn_args *a, const float *v, size_t r, size_t n,
+static void add_values(nb_attn_rows *b, const nb_attn_args *a, const float *v, size_t r, size_t n,
                        size_t d, size_t n_d)
 {
-    size_t common = 0;
+    _Alignas(32) float sum[4][STRIP]; /* weighted values */
+    const size_t common = n == 4 ? nb_attn_rows_least(b, r, 4) : 0;
     for (size_t i = 0; i < n; i++)
-        for (size_t j = 0; j < STRIP; j += 8) _mm256_store_ps(b->sum[i] + j, _mm256_setzero_ps());
-    if (n == 4) {
-        common = b->n_vis[r];
-        for (size_t i = 1; i < 4; i++)
-            if (b->n_vis[r + i] < common) common = b->n_vis[r + i];
-        values_4(b->p[r], v + d, a->v_stride, 0, common, b->sum[0], n_d);
-    }
+        for (size_t j = 0; j < STRIP; j += 8) _mm256_store_ps(sum[i] + j, _mm256_setzero_ps());
+    if (n == 4) values_4(b->p[r], v + d, a->v_stride, 0, common, sum[0], n_d);
     for (size_t i = 0; i < n; i++) {
         if (b->n_vis[r + i] > common)
-            values_1(b->p[r + i], v + d, a->v_stride, common, b->n_vis[r + i], b->sum[i], n_d);
-        update_o(b->o[r + i] + d, b->sum[i], b->keep[r + i], n_d);
+            values_1(b->p[r + i], v + d, a->v_stride, common, b->n_vis[r + i], sum[i], n_d);
+        update_o(b->o[r + i] + d, sum[i], b->keep[r + i], n_d);
     }
 }
 
-static void run_batch(batch *b, const nb_attn_args *a, size_t g)
+static void run_batch(nb_attn_rows *b, const nb_attn_args *a, size_t g)
 {
     const nb_avx2_keys k = {
         a->k1 + g * a->k1_head, a->k2, a->k1_stride, a->k2_stride, a->d1, a->d2
@@ -155,9 +140,7 @@ static void run_batch(batch *b, const nb_attn_args *a, size_t g)
     const float *v = a->v + g * a->v_head;
     for (size_t r = 0; r < b->n_row;) {
         const bool four = b->n_row - r >= 4;
-        size_t n = b->n_vis[r];
-        for (size_t i = 1; four && i < 4; i++)
-            if (b->n_vis[r + i] > n) n = b->n_vis[r + i];
+        const size_t n = nb_attn_rows_most(b, r, four ? 4 : 1);
         (four ? nb_avx2_scores_4 : nb_avx2_scores_1)(&k, b->q + r, n, b->p[r], T_MAX);
         r += four ? 4 : 1;
     }
@@ -167,33 +150,9 @@ static void run_batch(batch *b, const nb_attn_args *a, size_t g)
         for (size_t r = 0; r < b->n_row; r += 4)
             add_values(b, a, v, r, b->n_row - r < 4 ? b->n_row - r : 4, d, n_d);
     }
-    b->n_row = 0;
-}
-
-static void add_row(batch *b, const nb_attn_args *a, size_t i, size_t h, size_t n_vis)
-{
-    const size_t r = b->n_row++;
-    b->q[r] = a->q + i * a->q_q_stride + h * (a->d1 + a->d2);
-    b->o[r] = a->o + i * a->o_q_stride + h * a->d_v;
-    b->m[r] = a->m + i * a->ml_q_stride + h;
-    b->l[r] = a->l + i * a->ml_q_stride + h;
-    b->n_vis[r] = n_vis;
 }
 
 void nb_attn_avx2(const nb_attn_args *a)
 {
-    batch b;
-    b.n_row = 0;
-    for (size_t h0 = a->head_begin, h1; h0 < a->head_end; h0 = h1) {
-        const size_t g = h0 / a->group;
-        h1 = (g + 1) * a->group < a->head_end ? (g + 1) * a->group : a->head_end;
-        for (size_t i = 0; i < a->n_q; i++) {
-            const size_t vis = a->vis0 + i * a->vis_step, n = vis < a->n_kv ? vis : a->n_kv;
-            for (size_t h = h0; n != 0 && h < h1; h++) {
-                add_row(&b, a, i, h, n);
-                if (b.n_row == BATCH) run_batch(&b, a, g);
-            }
-        }
-        if (b.n_row) run_batch(&b, a, g);
-    }
+    nb_attn_rows_run(a, run_batch);
 }

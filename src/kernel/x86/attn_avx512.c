@@ -1,7 +1,6 @@
 /* attn_avx512.c - attention over a tile of up to 64 tokens, 512 bits.
  *
- * As attn_avx2.c: (query, head) pairs of one KV head form rows, and batches of rows go through
- * scores, weights and values.
+ * As attn_avx2.c: a batch of rows (attn_rows.h) goes through scores, weights and values.
  *
  *   scores  tiles of 8 rows x 6 tokens: a vector holds 8 dimensions of two tokens, so that a score
  *           has the order of summation, and the bits, of attn_avx2.c: attn_score needs no row of its
@@ -11,23 +10,14 @@
  *
  * Rows that are left over go by 4, then alone.  Tokens a row may not see never enter its sums, not
  * even with weight 0 (they may be anything). */
-#include "kernel/attn/attn.h"
+#include "kernel/attn/attn_rows.h"
 
 #include <math.h>
 
 #include "kernel/x86/attn_scores_avx2.h"
 #include "kernel/x86/attn_vec_avx512.h"
 
-enum { BATCH = 16, BLOCK = 8, STRIP = 128, T_MAX = NB_ATTN_TILE };
-
-typedef struct batch {
-    _Alignas(64) float p[BATCH][T_MAX];   /* scores, then weights                         */
-    _Alignas(64) float sum[BLOCK][STRIP]; /* weighted values of a block, STRIP columns    */
-    const float *q[BATCH];
-    float *o[BATCH], *m[BATCH], *l[BATCH];
-    float keep[BATCH]; /* factor of the old state; 0: none */
-    size_t n_vis[BATCH], n_row;
-} batch;
+enum { BLOCK = 8, STRIP = 128, T_MAX = NB_ATTN_TILE };
 
 #define ROW8(M, T) ROW4(M, T) M(4, T) M(5, T) M(6, T) M(7, T)
 
@@ -116,11 +106,10 @@ SCORES(scores_4x6, ROW4, JOIN4)
 SCORES(scores_8x6, ROW8, JOIN8)
 
 /* Scores of rows [r, r + n), n 8, 4 or 1, of as many tokens as one of them sees. */
-static void scores(batch *b, const nb_avx2_keys *k, size_t r, size_t n)
+static void scores(nb_attn_rows *b, const nb_avx2_keys *k, size_t r, size_t n)
 {
-    size_t n_tok = b->n_vis[r], t = 0;
-    for (size_t i = 1; i < n; i++)
-        if (b->n_vis[r + i] > n_tok) n_tok = b->n_vis[r + i];
+    const size_t n_tok = nb_attn_rows_most(b, r, n);
+    size_t t = 0;
     if (n == 8) t = scores_8x6(k, b->q + r, n_tok, b->p[r]);
     if (n == 4) t = scores_4x6(k, b->q + r, n_tok, b->p[r]);
     nb_avx2_keys left = *k;
@@ -134,7 +123,7 @@ static void scores(batch *b, const nb_avx2_keys *k, size_t r, size_t n)
 /* ---- weights ---- */
 
 /* Scores of row r become weights; m, l and keep of the row follow. */
-static void weights(batch *b, size_t r, float scale)
+static void weights(nb_attn_rows *b, size_t r, float scale)
 {
     const size_t n = b->n_vis[r];
     const __m512 sv = _mm512_set1_ps(scale), none = _mm512_set1_ps(-INFINITY);
@@ -224,32 +213,31 @@ static void update_o(float *o, const float *sum, float keep, size_t n_d)
 }
 
 /* Rows [r, r + n) of the batch, n 8, 4 or 1, columns [d, d + n_d) of v. */
-static void add_values(batch *b, const nb_attn_args *a, const float *v, size_t r, size_t n,
+static void add_values(nb_attn_rows *b, const nb_attn_args *a, const float *v, size_t r, size_t n,
                        size_t d, size_t n_d)
 {
     const size_t vs = a->v_stride;
-    size_t common = n == 1 ? 0 : b->n_vis[r];
-    for (size_t i = 0; i < n; i++) {
-        if (b->n_vis[r + i] < common) common = b->n_vis[r + i];
-        for (size_t j = 0; j < n_d; j += 16) _mm512_store_ps(b->sum[i] + j, _mm512_setzero_ps());
-    }
-    if (n == 8) columns(values_8x2, 32, values_8xm, b->p[r], v + d, vs, 0, common, b->sum[0], n_d);
-    if (n == 4) columns(values_4x2, 32, values_4xm, b->p[r], v + d, vs, 0, common, b->sum[0], n_d);
+    _Alignas(64) float sum[BLOCK][STRIP]; /* weighted values */
+    const size_t common = n == 1 ? 0 : nb_attn_rows_least(b, r, n);
+    for (size_t i = 0; i < n; i++)
+        for (size_t j = 0; j < n_d; j += 16) _mm512_store_ps(sum[i] + j, _mm512_setzero_ps());
+    if (n == 8) columns(values_8x2, 32, values_8xm, b->p[r], v + d, vs, 0, common, sum[0], n_d);
+    if (n == 4) columns(values_4x2, 32, values_4xm, b->p[r], v + d, vs, 0, common, sum[0], n_d);
     for (size_t i = 0; i < n; i++) {
         if (b->n_vis[r + i] > common)
             columns(values_1x8, 128, values_1xm, b->p[r + i], v + d, vs, common, b->n_vis[r + i],
-                    b->sum[i], n_d);
-        update_o(b->o[r + i] + d, b->sum[i], b->keep[r + i], n_d);
+                    sum[i], n_d);
+        update_o(b->o[r + i] + d, sum[i], b->keep[r + i], n_d);
     }
 }
 
-static size_t block_rows(const batch *b, size_t r)
+static size_t block_rows(const nb_attn_rows *b, size_t r)
 {
     const size_t left = b->n_row - r;
     return left >= 8 ? 8 : left >= 4 ? 4 : 1;
 }
 
-static void run_batch(batch *b, const nb_attn_args *a, size_t g)
+static void run_batch(nb_attn_rows *b, const nb_attn_args *a, size_t g)
 {
     const nb_avx2_keys k = {
         a->k1 + g * a->k1_head, a->k2, a->k1_stride, a->k2_stride, a->d1, a->d2
@@ -262,33 +250,9 @@ static void run_batch(batch *b, const nb_attn_args *a, size_t g)
         for (size_t r = 0; r < b->n_row; r += block_rows(b, r))
             add_values(b, a, v, r, block_rows(b, r), d, n_d);
     }
-    b->n_row = 0;
-}
-
-static void add_row(batch *b, const nb_attn_args *a, size_t i, size_t h, size_t n_vis)
-{
-    const size_t r = b->n_row++;
-    b->q[r] = a->q + i * a->q_q_stride + h * (a->d1 + a->d2);
-    b->o[r] = a->o + i * a->o_q_stride + h * a->d_v;
-    b->m[r] = a->m + i * a->ml_q_stride + h;
-    b->l[r] = a->l + i * a->ml_q_stride + h;
-    b->n_vis[r] = n_vis;
 }
 
 void nb_attn_avx512(const nb_attn_args *a)
 {
-    batch b;
-    b.n_row = 0;
-    for (size_t h0 = a->head_begin, h1; h0 < a->head_end; h0 = h1) {
-        const size_t g = h0 / a->group;
-        h1 = (g + 1) * a->group < a->head_end ? (g + 1) * a->group : a->head_end;
-        for (size_t i = 0; i < a->n_q; i++) {
-            const size_t vis = a->vis0 + i * a->vis_step, n = vis < a->n_kv ? vis : a->n_kv;
-            for (size_t h = h0; n != 0 && h < h1; h++) {
-                add_row(&b, a, i, h, n);
-                if (b.n_row == BATCH) run_batch(&b, a, g);
-            }
-        }
-        if (b.n_row) run_batch(&b, a, g);
-    }
+    nb_attn_rows_run(a, run_batch);
 }
