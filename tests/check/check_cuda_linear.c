@@ -323,7 +323,7 @@ static void one_token_less(nb_cuda *g, const nb_cuda_linear_args *a)
         {                                                                                          \
             "broken", "", NB_SPACE_CUDA, 0, &(const nb_cuda_linear_row)                            \
             {                                                                                      \
-                "broken", 80, NB_CUDA_DIRECT, can, fn                                              \
+                "broken", 80, NB_CUDA_DIRECT, false, can, fn                                       \
             }                                                                                      \
         }                                                                                          \
     }

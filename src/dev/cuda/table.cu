@@ -4,40 +4,38 @@
 
 /* Best first; the first row whose cc and can fit is used. */
 const nb_cuda_linear_row nb_cuda_linear_rows[] = {
-    { "mma", 80, NB_CUDA_DIRECT, nb_cuda_linear_mma_can, nb_cuda_linear_mma },
-    { "simt", 80, NB_CUDA_DIRECT, nb_cuda_linear_simt_can, nb_cuda_linear_simt },
+    { "mma", 80, NB_CUDA_DIRECT, false, nb_cuda_linear_mma_can, nb_cuda_linear_mma },
+    { "simt", 80, NB_CUDA_DIRECT, true, nb_cuda_linear_simt_can, nb_cuda_linear_simt },
 #if !NB_CUDA_EMULATED
-    { "cublaslt", 80, NB_CUDA_PROMPT, nb_cuda_linear_cublaslt_can, nb_cuda_linear_cublaslt },
-    { "wgmma", 90, NB_CUDA_PROMPT, nb_cuda_linear_wgmma_can, nb_cuda_linear_wgmma },
+    { "cublaslt", 80, NB_CUDA_PROMPT, false, nb_cuda_linear_cublaslt_can, nb_cuda_linear_cublaslt },
+    { "wgmma", 90, NB_CUDA_PROMPT, false, nb_cuda_linear_wgmma_can, nb_cuda_linear_wgmma },
 #endif
-    { "mma_prompt", 80, NB_CUDA_PROMPT, nb_cuda_linear_mma_can, nb_cuda_linear_mma_prompt },
-    { "simt", 80, NB_CUDA_PROMPT, nb_cuda_linear_simt_can, nb_cuda_linear_simt },
-    { NULL, 0, NB_CUDA_DIRECT, NULL, NULL },
+    { "mma_prompt", 80, NB_CUDA_PROMPT, false, nb_cuda_linear_mma_can, nb_cuda_linear_mma_prompt },
+    { "simt", 80, NB_CUDA_PROMPT, true, nb_cuda_linear_simt_can, nb_cuda_linear_simt },
+    { NULL, 0, NB_CUDA_DIRECT, false, NULL, NULL },
 };
 const nb_cuda_experts_row nb_cuda_experts_rows[] = {
-    { "mma", 80, NB_CUDA_DIRECT, nb_cuda_experts_mma_can, nb_cuda_experts_mma },
-    { "simt", 80, NB_CUDA_DIRECT, nb_cuda_experts_simt_can, nb_cuda_experts_simt },
+    { "mma", 80, NB_CUDA_DIRECT, false, nb_cuda_experts_mma_can, nb_cuda_experts_mma },
+    { "simt", 80, NB_CUDA_DIRECT, true, nb_cuda_experts_simt_can, nb_cuda_experts_simt },
 #if !NB_CUDA_EMULATED
-    { "wgmma", 90, NB_CUDA_PROMPT, nb_cuda_experts_wgmma_can, nb_cuda_experts_wgmma },
+    { "wgmma", 90, NB_CUDA_PROMPT, false, nb_cuda_experts_wgmma_can, nb_cuda_experts_wgmma },
 #endif
-    { "mma_prompt", 80, NB_CUDA_PROMPT, nb_cuda_experts_mma_can, nb_cuda_experts_mma_prompt },
-    { "simt", 80, NB_CUDA_PROMPT, nb_cuda_experts_simt_can, nb_cuda_experts_simt },
-    { NULL, 0, NB_CUDA_DIRECT, NULL, NULL },
+    { "mma_prompt", 80, NB_CUDA_PROMPT, false, nb_cuda_experts_mma_can, nb_cuda_experts_mma_prompt },
+    { "simt", 80, NB_CUDA_PROMPT, true, nb_cuda_experts_simt_can, nb_cuda_experts_simt },
+    { NULL, 0, NB_CUDA_DIRECT, false, NULL, NULL },
 };
-/* Units of the rows of attention: constants of their kernels. */
-constexpr nb_cuda_units MMA_UNITS = { 16, 4, 16, 64, 1 }, FEW_UNITS = { 8, 8, 16, 64, 1 },
-                        MANY_UNITS = { 0, 1, 64, 64, 1 }, CODES_UNITS = { 16, 4, 8, 32, 2 };
 const nb_cuda_mla_row nb_cuda_mla_rows[] = {
 #if !NB_CUDA_EMULATED
-    { "wgmma_few", 90, FEW_UNITS, 4e-3f, nb_cuda_mla_few_can, nb_cuda_mla_few_scratch,
-      nb_cuda_mla_few },
-    { "wgmma_many", 90, MANY_UNITS, 2e-2f, nb_cuda_mla_many_can, nb_cuda_mla_many_scratch,
-      nb_cuda_mla_many },
+    { "wgmma_few", 90, NB_CUDA_MLA_FEW_UNITS, 4e-3f, false, nb_cuda_mla_few_can,
+      nb_cuda_mla_few_scratch, nb_cuda_mla_few },
+    { "wgmma_many", 90, NB_CUDA_MLA_MANY_UNITS, 2e-2f, false, nb_cuda_mla_many_can,
+      nb_cuda_mla_many_scratch, nb_cuda_mla_many },
 #endif
-    { "mma_codes", 80, CODES_UNITS, 4e-3f, nb_cuda_mla_codes_can, nb_cuda_mla_codes_scratch,
-      nb_cuda_mla_codes },
-    { "mma", 80, MMA_UNITS, 5e-4f, nb_cuda_mla_mma_can, nb_cuda_mla_mma_scratch, nb_cuda_mla_mma },
-    { NULL, 0, MMA_UNITS, 0, NULL, NULL, NULL },
+    { "mma_codes", 80, NB_CUDA_MLA_CODES_UNITS, 4e-3f, false, nb_cuda_mla_codes_can,
+      nb_cuda_mla_codes_scratch, nb_cuda_mla_codes },
+    { "mma", 80, NB_CUDA_MLA_MMA_UNITS, 5e-4f, true, nb_cuda_mla_mma_can, nb_cuda_mla_mma_scratch,
+      nb_cuda_mla_mma },
+    { NULL, 0, NB_CUDA_MLA_MMA_UNITS, 0, false, NULL, NULL, NULL },
 };
 
 extern "C" __attribute__((visibility("default"))) const nb_cuda_api *nb_cuda_get_api(void)

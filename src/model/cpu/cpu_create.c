@@ -123,7 +123,7 @@ static size_t pack_bytes(const nb_cpu *f, const nb_linear_variant *v, const widt
     /* an expert's rows are rounded up to NB_LINEAR_PACK_TOK */
     const size_t n_exp = rows < c->n_expert ? rows : c->n_expert;
     const size_t padded = rows + n_exp * (NB_LINEAR_PACK_TOK - 1) + NB_LINEAR_PACK_TOK;
-    const size_t si = f->r.part.shared_inter, cols[] = { c->hidden, w->q_lora, w->o, c->inter, si };
+    const size_t si = f->r.part.shared_inter, cols[] = { c->hidden, w->q_lora, w->o, f->r.part.inter, si };
     size_t most = 0;
     for (size_t i = 0; i < NB_COUNT(cols); i++)
         most = max_size(most, cols[i] ? nb_cpu_pack_bytes(v, T, cols[i]) : 0);

@@ -108,13 +108,13 @@ bool nb_gpu_thrift_layer(const nb_gpu_rank *f, size_t layer)
     return f->thrift && nb_residual_possible(&f->r.o.record[layer]);
 }
 
-/* Whether the row fits the layer; only one refines tokens. */
+/* Whether the row fits the layer. */
 static bool fits(const nb_gpu_rank *f, const nb_cuda_mla_row *r, size_t layer)
 {
     if (r->cc > f->info.cc ||
         !r->can(&f->r.o.record[layer], nb_layer_attn(f->r.whole, layer)->n_head))
         return false;
-    return !nb_gpu_thrift_layer(f, layer) || !strcmp(r->name, "mma");
+    return r->refines || !nb_gpu_thrift_layer(f, layer);
 }
 
 /* The set of layers that are cut like this; NB_GPU_SETS when there is no room for another. */
@@ -187,7 +187,7 @@ static nb_status choose_glu(nb_gpu_rank *f, nb_error *err)
                            !r->can(x->gate.type, x->gate.n_row, x->gate.n_col)))
             r++;
         /* the rows' floats are there where the products read them */
-        if (r->name && (f->w.floats || strcmp(r->name, "simt") != 0)) x->row = r;
+        if (r->name && (f->w.floats || !r->floats)) x->row = r;
     }
     return NB_OK;
 }
@@ -327,9 +327,10 @@ static bool has_moe(const nb_model_config *c)
 static void want_common(slots *l, nb_gpu_rank *f, const widths *w)
 {
     const nb_model_config *c = f->r.whole;
+    const nb_rank_part *part = &f->r.part;
     const bool moe = has_moe(c);
     const size_t R = max_size(f->prompt ? f->T : 0, f->direct ? f->D + PAD_ROWS : 0);
-    const size_t inter = max_size(c->inter, moe ? c->n_shared * c->moe_inter : 0);
+    const size_t inter = max_size(part->inter, moe ? part->shared_inter : 0);
     const size_t rows = moe ? R * c->top_k : 0;
     want(l, &f->h, f->h_rows * c->hidden, sizeof(float));
     want(l, &f->branch, R * c->hidden, sizeof(float));
@@ -361,11 +362,11 @@ static void want_common(slots *l, nb_gpu_rank *f, const widths *w)
     want(l, &f->own, f->max_own * NB_PAGE_TOK * f->max_values, sizeof(float));
     want(l, &f->bad, f->r.o.max_tok + f->r.o.max_seq + PAD_ROWS, sizeof(uint32_t));
     want(l, &f->saturated, 1, sizeof(uint64_t));
-    want(l, &f->logits, f->logit_rows * c->n_vocab, sizeof(float));
+    want(l, &f->logits, f->logit_rows * part->n_vocab, sizeof(float));
     want(l, &f->l_row, f->logit_rows, sizeof(uint32_t));
     want(l, &f->l_id, f->logit_rows, sizeof(uint32_t));
     want(l, &f->l_sample, f->logit_rows, sizeof *f->l_sample);
-    want(l, &f->l_scratch, f->logit_rows, NB_CUDA_SAMPLE_SCRATCH(c->n_vocab));
+    want(l, &f->l_scratch, f->logit_rows, NB_CUDA_SAMPLE_SCRATCH(part->n_vocab));
 }
 
 static void want_thrift(slots *l, nb_gpu_rank *f, const widths *w)

@@ -189,9 +189,9 @@ static void moe(nb_gpu_rank *f, const nb_gpu_pass *p, const nb_gpu_layer *l, con
                                .up = l->expert.up,
                                .x = f->xn,
                                .y = f->e_act,
-                               .first = f->r_first,
+                               .first = f->r_first + f->r.part.expert0, /* of this rank's experts */
                                .src = f->r_src,
-                               .n_expert = c->n_expert,
+                               .n_expert = f->r.part.n_expert,
                                .n_out = c->moe_inter,
                                .n_tok = p->n_pad,
                                .n_place = p->n_pad * c->top_k };

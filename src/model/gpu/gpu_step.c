@@ -113,7 +113,7 @@ static void logits_of_rows(nb_gpu_rank *f, const uint32_t *row, size_t n)
                                              .eps = c->eps,
                                              .y_factor = c->logit_factor });
     nb_gpu_linear(f, NB_CUDA_DIRECT, &f->w.head, f->xn,
-                  (nb_cuda_rows){ .f = f->logits, .stride = c->n_vocab }, n);
+                  (nb_cuda_rows){ .f = f->logits, .stride = f->r.part.n_vocab }, n);
 }
 
 static nb_status report(nb_gpu_rank *f, const nb_chunk *chunk, size_t n_chunk, unsigned char *bad,
@@ -190,7 +190,7 @@ static void logits_of(nb_gpu_rank *f, const size_t *tok, size_t n)
 nb_status nb_gpu_logits(nb_rank *r, const size_t *tok, size_t n, float *logits, nb_error *err)
 {
     nb_gpu_rank *f = nb_gpu_of(r);
-    const size_t v = f->r.whole->n_vocab;
+    const size_t v = f->r.part.n_vocab;
     for (size_t i = 0, k; i < n; i += k) {
         k = n - i < f->logit_rows ? n - i : f->logit_rows;
         logits_of(f, tok + i, k);
@@ -204,7 +204,7 @@ nb_status nb_gpu_sample(nb_rank *r, const size_t *tok, const nb_cuda_sample_row 
                         uint32_t *id, nb_error *err)
 {
     nb_gpu_rank *f = nb_gpu_of(r);
-    const size_t v = f->r.whole->n_vocab;
+    const size_t v = f->r.part.n_vocab;
     for (size_t i = 0, k; i < n; i += k) {
         k = n - i < f->logit_rows ? n - i : f->logit_rows;
         memcpy(f->h_sample, row + i, k * sizeof *row);

@@ -89,7 +89,7 @@ static nb_status choose(uploader *u, const char *what, nb_gpu_mat *m, size_t n_o
             return nb_fail(u->err, NB_ERR_UNSUPPORTED,
                            "%s: the GPU has no product for %s weights of %zux%zu", what,
                            nb_wtypes[m->w.type].name, n_out, m->w.n_col);
-        if (!strcmp(m->row[k]->name, "simt")) u->w->floats = true;
+        if (m->row[k]->floats) u->w->floats = true;
     }
     return NB_OK;
 }
@@ -325,8 +325,7 @@ static nb_status experts(uploader *u, const nb_layer *l, nb_gpu_layer *g)
         e->row_down[k] = find_experts(u, k, &e->down);
         if (!e->row_up[k] || !e->row_down[k] || e->up.type != e->gate.type)
             return nb_fail(u->err, NB_ERR_UNSUPPORTED, "the GPU has no product for these experts");
-        if (!strcmp(e->row_up[k]->name, "simt") || !strcmp(e->row_down[k]->name, "simt"))
-            u->w->floats = true;
+        if (e->row_up[k]->floats || e->row_down[k]->floats) u->w->floats = true;
     }
     NB_TRY(matrix(u, "mlp.gate", &l->router, NULL, &g->router));
     return vector(u, l->router_b, u->m->c.n_expert, &g->router_b);

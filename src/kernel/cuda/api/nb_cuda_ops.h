@@ -137,6 +137,7 @@ typedef struct nb_cuda_linear_row {
     const char *name; /* "mma", "simt", "cublaslt" */
     int cc;           /* least compute capability */
     nb_cuda_kind kind;
+    bool floats; /* reads rows of x as floats, not as parts */
     bool (*can)(nb_wtype type, size_t n_out, size_t n_col, bool two_parts);
     void (*fn)(nb_cuda *g, const nb_cuda_linear_args *a);
 } nb_cuda_linear_row;
@@ -171,6 +172,7 @@ typedef struct nb_cuda_experts_row {
     const char *name;
     int cc;
     nb_cuda_kind kind;
+    bool floats; /* as above */
     bool (*can)(nb_wtype type, size_t n_out, size_t n_col);
     void (*fn)(nb_cuda *g, const nb_cuda_experts_args *a);
 } nb_cuda_experts_row;
@@ -284,14 +286,15 @@ typedef struct nb_cuda_mla_args {
     float scale;
     bool beside;       /* mla_tail only */
     nb_cuda_tail tail; /* mla_tail only */
-    nb_cuda_pick pick; /* row "mma" only; items of queries with n > 0 have n_q 1 */
+    nb_cuda_pick pick; /* rows that refine only; items of queries with n > 0 have n_q 1 */
 } nb_cuda_mla_args;
 
 typedef struct nb_cuda_mla_row {
     const char *name; /* "wgmma_few", "wgmma_many", "mma" */
     int cc;
     nb_cuda_units units;
-    float error; /* relative, see above */
+    float error;  /* relative, see above */
+    bool refines; /* reads args.pick: tokens refined in Thrift mode */
     bool (*can)(const nb_record *r, size_t n_head);
     size_t (*scratch)(const nb_record *r, size_t n_head, size_t n_row);
     void (*fn)(nb_cuda *g, const nb_cuda_mla_args *a);

@@ -8,6 +8,13 @@
 #define NB_KERNEL_CUDA_COMMON_OPS_CUH
 #include "kernel/cuda/common/cu.cuh"
 
+/* Where the rows of attention cut the context: constants of their kernels.  FEW: short ones at first, so that one
+ * sequence of 4,096 tokens has 8 blocks. */
+constexpr nb_cuda_units NB_CUDA_MLA_MMA_UNITS = { 16, 4, 16, 64, 1 },
+                        NB_CUDA_MLA_CODES_UNITS = { 16, 4, 8, 32, 2 },
+                        NB_CUDA_MLA_FEW_UNITS = { 8, 8, 16, 64, 1 },
+                        NB_CUDA_MLA_MANY_UNITS = { 0, 1, 64, 64, 1 };
+
 /* One variant. */
 void nb_cuda_embed(nb_cuda *g, const nb_cuda_embed_args *a);
 void nb_cuda_norm(nb_cuda *g, const nb_cuda_norm_args *a);

@@ -11,8 +11,6 @@
 namespace
 {
 
-constexpr nb_cuda_units UNITS = { 16, 4, 8, 32, 2 }; /* as in table.cu */
-
 template <bool IF4, bool INT8> void launch(nb_cuda *g, const nb_cuda_mla_args *a)
 {
     const codes::params p = nb_mla_params_of(a, codes::UNIT);
@@ -20,7 +18,7 @@ template <bool IF4, bool INT8> void launch(nb_cuda *g, const nb_cuda_mla_args *a
                  most = a->max_item < slots ? a->max_item : slots;
     NB_SHARED_LIMIT(g, (codes::mla_codes<IF4, INT8>), codes::BYTES);
     NB_LAUNCH_EARLY(g, (codes::mla_codes<IF4, INT8>), (unsigned)most, codes::THREADS, codes::BYTES,
-                    p, UNITS);
+                    p, NB_CUDA_MLA_CODES_UNITS);
 }
 
 void launch_record(nb_cuda *g, const nb_cuda_mla_args *a)

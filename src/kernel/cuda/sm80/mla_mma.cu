@@ -30,7 +30,7 @@ namespace
 {
 
 enum { RAW_MAX = 2 };
-constexpr nb_cuda_units UNITS = { 16, 4, 16, 64, 1 }; /* as in table.cu */
+constexpr nb_cuda_units UNITS = NB_CUDA_MLA_MMA_UNITS;
 enum source { PAGES, BF16_TILES };
 
 struct plan { /* sizes of a launch */

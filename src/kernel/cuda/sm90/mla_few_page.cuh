@@ -4,14 +4,14 @@
 #define NB_KERNEL_CUDA_SM90_MLA_FEW_PAGE_CUH
 #include "kernel/cuda/common/mla_params.cuh"
 #include "kernel/cuda/common/mla_state.cuh"
+#include "kernel/cuda/common/ops.cuh"
 #include "kernel/cuda/sm90/mla_few_ptx.cuh"
 
 namespace few
 {
 
 enum { NVFP4, IF4, FP8, BF16 };
-/* As in table.cu.  Short ones at first: one sequence of 4,096 tokens has 8 blocks. */
-constexpr nb_cuda_units UNITS = { 8, 8, 16, 64, 1 };
+constexpr nb_cuda_units UNITS = NB_CUDA_MLA_FEW_UNITS;
 enum { TOK = 64, LORA = 512, ROPE = 64 };
 enum { LAZY = 14 };
 

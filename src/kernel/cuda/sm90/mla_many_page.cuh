@@ -14,13 +14,15 @@
  * 2^-7) and beyond that loses what lies that far under the rope key. */
 #ifndef NB_KERNEL_CUDA_SM90_MLA_MANY_PAGE_CUH
 #define NB_KERNEL_CUDA_SM90_MLA_MANY_PAGE_CUH
+#include "kernel/cuda/common/ops.cuh"
 #include "kernel/cuda/sm90/mla_many_ptx.cuh"
 
 namespace
 {
 
 enum { KIND_BF16, KIND_FP8, KIND_NVFP4, KIND_IF4 };
-enum { UNIT = 64, ROWS = 64, LORA = 512, ROPE = 64, CHUNK = 8192, TILE = 9 * CHUNK };
+enum { UNIT = NB_CUDA_MLA_MANY_UNITS.rest, ROWS = 64, LORA = 512, ROPE = 64 };
+enum { CHUNK = 8192, TILE = 9 * CHUNK };
 
 /* Where things lie in shared memory, from a multiple of 1024 on. */
 enum {
