@@ -1,0 +1,93 @@
+/* grammar.c - compiling a specification; see grammar.h. */
+#include "grammar/grammar.h"
+
+#include <stdlib.h>
+
+#include "grammar/graph.h"
+#include "grammar/vocab.h"
+
+static const char *const kind_name[] = {
+    [NB_GRAMMAR_JSON_SCHEMA] = "json_schema", [NB_GRAMMAR_JSON_OBJECT] = "json_object",
+    [NB_GRAMMAR_REGEX] = "regex",             [NB_GRAMMAR_CHOICE] = "choice",
+    [NB_GRAMMAR_GBNF] = "grammar",
+};
+
+nb_grammar *nb_grammar_ref(nb_grammar *g)
+{
+    atomic_fetch_add_explicit(&g->n_ref, 1, memory_order_relaxed);
+    return g;
+}
+
+void nb_grammar_unref(nb_grammar *g)
+{
+    if (!g || atomic_fetch_sub_explicit(&g->n_ref, 1, memory_order_acq_rel) != 1) return;
+    free(g->node);
+    free(g->edge);
+    free(g->rule);
+    free(g->count);
+    free(g->cls);
+    free(g->dfa);
+    free(g->set);
+    free(g->obj);
+    free(g->trigger);
+    free(g->class_memo);
+    nb_buf_deinit(&g->text);
+    nb_arena_deinit(&g->arena);
+    free(g);
+}
+
+size_t nb_grammar_bytes(const nb_grammar *g)
+{
+    return sizeof *g + g->cap_node * sizeof *g->node + g->cap_edge * sizeof *g->edge +
+           g->cap_rule * sizeof *g->rule + g->cap_count * sizeof *g->count +
+           g->cap_cls * sizeof *g->cls + g->cap_dfa * sizeof *g->dfa +
+           g->cap_set * sizeof *g->set + g->cap_obj * sizeof *g->obj +
+           g->cap_trigger * sizeof *g->trigger + g->text.cap_bytes + g->arena.used_bytes;
+}
+
+size_t nb_grammar_n_node(const nb_grammar *g)
+{
+    return g->n_node;
+}
+
+static nb_status build(nb_grammar *g, const nb_grammar_spec *spec)
+{
+    NB_TRY(nb_g_automata(g));
+    switch (spec->kind) {
+    case NB_GRAMMAR_JSON_SCHEMA: return nb_g_schema(g, spec->text, spec->relaxed);
+    case NB_GRAMMAR_JSON_OBJECT:
+        g->root = nb_g_rule_of(g, nb_g_any_object(g, nb_g_ret(g)));
+        return g->err.status;
+    case NB_GRAMMAR_REGEX: return nb_g_regex(g, spec->text);
+    case NB_GRAMMAR_CHOICE: return nb_g_choice(g, spec->text);
+    case NB_GRAMMAR_GBNF: return nb_g_gbnf(g, spec->text);
+    }
+    return nb_g_fail(g, NB_ERR_ARG, "an unknown kind of grammar");
+}
+
+nb_status nb_grammar_compile(const nb_vocab *v, const nb_grammar_spec *spec, nb_grammar **out,
+                             nb_error *err)
+{
+    if (spec->text.n_bytes > NB_GRAMMAR_MAX_TEXT)
+        return nb_fail(err, NB_ERR_LIMIT, "%s: %zu bytes: expected at most %d",
+                       kind_name[spec->kind], spec->text.n_bytes, NB_GRAMMAR_MAX_TEXT);
+    nb_grammar *g = calloc(1, sizeof *g);
+    if (!g) return nb_fail(err, NB_ERR_NOMEM, "no memory for a grammar");
+    atomic_init(&g->n_ref, 1);
+    g->vocab = v;
+    g->fuel = NB_G_FUEL;
+    g->compact = spec->compact;
+    g->any = g->number = g->integer = NB_G_NONE;
+    if (build(g, spec) == NB_OK && spec->after.n_bytes) {
+        const nb_gid call = nb_g_call(g, g->root, false, nb_g_ret(g));
+        /* Reasoning must not be the whole answer: the text cannot end in it. */
+        g->root = nb_g_rule_of(g, nb_g_free_until(g, spec->after, false, call));
+    }
+    const nb_status st = nb_g_finish(g, err);
+    if (st != NB_OK) {
+        nb_grammar_unref(g);
+        return nb_fail_prefix(err, st, "%s", kind_name[spec->kind]);
+    }
+    *out = g;
+    return NB_OK;
+}
