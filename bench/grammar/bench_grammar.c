@@ -208,7 +208,8 @@ int main(int argc, char **argv)
     nb_error err = { 0 };
     if (nb_tokenizer_create(&files, &t, &err) != NB_OK) die(argv[i], err.msg);
     const double start = now_s();
-    if (nb_vocab_create(token, t, nb_tokenizer_n_vocab(t), &b.v, &err) != NB_OK) die(argv[i], err.msg);
+    if (nb_vocab_create(token, t, nb_tokenizer_n_vocab(t), &b.v, &err) != NB_OK)
+        die(argv[i], err.msg);
     printf("vocabulary: %zu tokens, %.1f ms\n", nb_vocab_size(b.v), (now_s() - start) * 1e3);
     b.t = t;
     for (i++; i < argc; i++) bench_file(&b, argv[i]);

@@ -28,7 +28,8 @@ nb_status nb_g_choice(nb_grammar *g, nb_str text)
         bytes += s[i].n_bytes;
     }
     if (nb_g_ok(g) && bytes == 0)
-        (void)nb_g_fail(g, NB_ERR_RANGE, "choice has empty strings only: nothing would be generated");
+        (void)nb_g_fail(g, NB_ERR_RANGE,
+                        "choice has empty strings only: nothing would be generated");
     if (bytes > MAX_CHOICE_BYTES)
         (void)nb_g_fail(g, NB_ERR_LIMIT, "choice has %zu bytes: expected at most %d", bytes,
                         MAX_CHOICE_BYTES);

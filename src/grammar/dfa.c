@@ -162,8 +162,7 @@ static nb_status squeeze(rows *r, nb_gdfa *d)
     d->next = nb_g_alloc(r->g, r->n * d->n_cls, sizeof *d->next);
     if (!d->next) return r->g->err.status;
     for (size_t s = 0; s < r->n; s++)
-        for (uint32_t c = 0; c < d->n_cls; c++)
-            d->next[s * d->n_cls + c] = r->row[s][first[c]];
+        for (uint32_t c = 0; c < d->n_cls; c++) d->next[s * d->n_cls + c] = r->row[s][first[c]];
     return NB_OK;
 }
 

@@ -154,9 +154,7 @@ static nb_gid left(const nb_grammar *g, const nb_gnode *n, const uint8_t *empty,
 {
     *push = false;
     switch ((nb_gkind)n->kind) {
-    case K_ALT:
-        *n_way = n->b;
-        return i < n->b ? g->edge[n->a + i] : NB_G_NONE;
+    case K_ALT: *n_way = n->b; return i < n->b ? g->edge[n->a + i] : NB_G_NONE;
     case K_CALL:
     case K_REP:
         *n_way = 2;

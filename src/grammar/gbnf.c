@@ -151,8 +151,10 @@ static nb_re *literal(parser *p)
     bool ok = true;
     while (ok && !take(p, '"')) {
         uint32_t cp;
-        if (peek(p) < 0 || peek(p) == '\n') ok = wrong(p, "a text without its closing \"") != NULL;
-        else ok = character(p, &cp) && push(p, &l, nb_re_range(p->g, cp, cp));
+        if (peek(p) < 0 || peek(p) == '\n')
+            ok = wrong(p, "a text without its closing \"") != NULL;
+        else
+            ok = character(p, &cp) && push(p, &l, nb_re_range(p->g, cp, cp));
     }
     nb_re *x = ok ? nb_re_new(p->g, R_CAT, l.x, l.n) : NULL;
     free(l.x);

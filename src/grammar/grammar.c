@@ -7,8 +7,10 @@
 #include "grammar/vocab.h"
 
 static const char *const kind_name[] = {
-    [NB_GRAMMAR_JSON_SCHEMA] = "json_schema", [NB_GRAMMAR_JSON_OBJECT] = "json_object",
-    [NB_GRAMMAR_REGEX] = "regex",             [NB_GRAMMAR_CHOICE] = "choice",
+    [NB_GRAMMAR_JSON_SCHEMA] = "json_schema",
+    [NB_GRAMMAR_JSON_OBJECT] = "json_object",
+    [NB_GRAMMAR_REGEX] = "regex",
+    [NB_GRAMMAR_CHOICE] = "choice",
     [NB_GRAMMAR_GBNF] = "grammar",
 };
 
@@ -40,9 +42,9 @@ size_t nb_grammar_bytes(const nb_grammar *g)
 {
     return sizeof *g + g->cap_node * sizeof *g->node + g->cap_edge * sizeof *g->edge +
            g->cap_rule * sizeof *g->rule + g->cap_count * sizeof *g->count +
-           g->cap_cls * sizeof *g->cls + g->cap_dfa * sizeof *g->dfa +
-           g->cap_set * sizeof *g->set + g->cap_obj * sizeof *g->obj +
-           g->cap_trigger * sizeof *g->trigger + g->text.cap_bytes + g->arena.used_bytes;
+           g->cap_cls * sizeof *g->cls + g->cap_dfa * sizeof *g->dfa + g->cap_set * sizeof *g->set +
+           g->cap_obj * sizeof *g->obj + g->cap_trigger * sizeof *g->trigger + g->text.cap_bytes +
+           g->arena.used_bytes;
 }
 
 size_t nb_grammar_n_node(const nb_grammar *g)

@@ -19,11 +19,11 @@
 #include "base/str.h"
 
 enum {
-    NB_GRAMMAR_MAX_TEXT = 1 << 20,     /* bytes of a specification                        */
-    NB_GRAMMAR_MAX_DEPTH = 512,        /* nesting of generated documents                  */
-    NB_GRAMMAR_MAX_STATES = 250000,    /* of a request, before they are made anew         */
+    NB_GRAMMAR_MAX_TEXT = 1 << 20,  /* bytes of a specification                        */
+    NB_GRAMMAR_MAX_DEPTH = 512,     /* nesting of generated documents                  */
+    NB_GRAMMAR_MAX_STATES = 250000, /* of a request, before they are made anew         */
     NB_GRAMMAR_MAX_STATE_BYTES = 64 << 20,
-    NB_GRAMMAR_MAX_VISITS = 4 << 20    /* nodes of the vocabulary's tree, for one mask    */
+    NB_GRAMMAR_MAX_VISITS = 4 << 20 /* nodes of the vocabulary's tree, for one mask    */
 };
 #define NB_GRAMMAR_NO_TOKEN UINT32_MAX
 

@@ -25,25 +25,25 @@ enum {
 
 /* a, b: see the comments.  All but K_RET, K_ALT and the ends of objects go on at `next`. */
 typedef enum nb_gkind {
-    K_RET,    /* the rule's end                                                        */
-    K_BYTE,   /* byte a                                                                */
-    K_CLASS,  /* a byte of class a                                                     */
-    K_LIT,    /* bytes a .. a + b of g->text                                           */
-    K_SET,    /* one of the strings of set a                                           */
-    K_DFA,    /* a text of automaton a                                                 */
-    K_CHARS,  /* characters of a JSON string, between min and max of count a           */
-    K_TOKEN,  /* the marker a                                                          */
-    K_FREE,   /* any text and markers, up to the end of trigger a                      */
-    K_ALT,    /* one of the nodes edge[a .. a + b]                                     */
-    K_CALL,   /* rule a; b: it nests a document                                        */
-    K_REP,    /* rule a, as often as count b says; the rule is never empty             */
-    K_OPEN,   /* byte a, which opens an array or object: absent where nesting ends     */
-    K_OBJ,    /* the members of object a, '{' was read; next: behind '}'               */
-    K_KEY,    /* object a: a member may begin                                          */
-    K_COMMA,  /* object a: another member may follow                                   */
-    K_END,    /* object a: it may end; '}'                                             */
-    K_NAME,   /* object a: the name of a declared member                               */
-    K_OTHER   /* object a: a name of class b that is not declared                      */
+    K_RET,   /* the rule's end                                                        */
+    K_BYTE,  /* byte a                                                                */
+    K_CLASS, /* a byte of class a                                                     */
+    K_LIT,   /* bytes a .. a + b of g->text                                           */
+    K_SET,   /* one of the strings of set a                                           */
+    K_DFA,   /* a text of automaton a                                                 */
+    K_CHARS, /* characters of a JSON string, between min and max of count a           */
+    K_TOKEN, /* the marker a                                                          */
+    K_FREE,  /* any text and markers, up to the end of trigger a                      */
+    K_ALT,   /* one of the nodes edge[a .. a + b]                                     */
+    K_CALL,  /* rule a; b: it nests a document                                        */
+    K_REP,   /* rule a, as often as count b says; the rule is never empty             */
+    K_OPEN,  /* byte a, which opens an array or object: absent where nesting ends     */
+    K_OBJ,   /* the members of object a, '{' was read; next: behind '}'               */
+    K_KEY,   /* object a: a member may begin                                          */
+    K_COMMA, /* object a: another member may follow                                   */
+    K_END,   /* object a: it may end; '}'                                             */
+    K_NAME,  /* object a: the name of a declared member                               */
+    K_OTHER  /* object a: a name of class b that is not declared                      */
 } nb_gkind;
 
 typedef struct nb_gnode {
@@ -92,8 +92,8 @@ typedef struct nb_gtrigger {
 } nb_gtrigger;
 
 typedef struct nb_gprop {
-    uint32_t rule;   /* of its value; NB_G_NONE: no value is possible */
-    nb_gid node;     /* behind its name */
+    uint32_t rule; /* of its value; NB_G_NONE: no value is possible */
+    nb_gid node;   /* behind its name */
     bool required, live;
 } nb_gprop;
 
@@ -108,7 +108,7 @@ typedef struct nb_gother {
 typedef struct nb_gobj {
     nb_gprop *prop; /* [n_prop], in the schema's order */
     size_t n_prop;
-    nb_gset names;  /* all declared, escaped, with the closing quote */
+    nb_gset names;   /* all declared, escaped, with the closing quote */
     uint32_t *index; /* [names.n]: of prop */
     nb_gother *other;
     size_t n_other;
@@ -141,9 +141,9 @@ struct nb_grammar {
     uint32_t chars; /* automaton of one character of a JSON string */
     uint32_t name;  /* automaton of any name in canonical form, with the closing quote */
     int64_t fuel;
-    uint32_t space; /* automaton of white space */
-    uint32_t any;   /* rule of any value, or NB_G_NONE until it is needed */
-    uint32_t number, integer; /* automata */
+    uint32_t space;                   /* automaton of white space */
+    uint32_t any;                     /* rule of any value, or NB_G_NONE until it is needed */
+    uint32_t number, integer;         /* automata */
     struct nb_class_memo *class_memo; /* regex.c: sets of code points that have an automaton */
     size_t n_class_memo, cap_class_memo, n_expand;
     bool compact;

@@ -42,9 +42,15 @@ static uint32_t from_rows(nb_grammar *g, const edge_row *row, size_t n, uint32_t
         { FROM, 0xed, 0xed, NED }, { FROM, 0xee, 0xef, N2 }, { FROM, 0xf0, 0xf0, NF0 },            \
         { FROM, 0xf1, 0xf3, N3 }, { FROM, 0xf4, 0xf4, NF4 }, { N1, 0x80, 0xbf, TO },               \
         { N2, 0x80, 0xbf, N1 }, { N3, 0x80, 0xbf, N2 }, { NE0, 0xa0, 0xbf, N1 },                   \
-        { NED, 0x80, 0x9f, N1 }, { NF0, 0x90, 0xbf, N2 }, { NF4, 0x80, 0x8f, N2 }
+        { NED, 0x80, 0x9f, N1 }, { NF0, 0x90, 0xbf, N2 },                                          \
+    {                                                                                              \
+        NF4, 0x80, 0x8f, N2                                                                        \
+    }
 #define HEX_ROWS(FROM, TO)                                                                         \
-    { FROM, '0', '9', TO }, { FROM, 'A', 'F', TO }, { FROM, 'a', 'f', TO }
+    { FROM, '0', '9', TO }, { FROM, 'A', 'F', TO },                                                \
+    {                                                                                              \
+        FROM, 'a', 'f', TO                                                                         \
+    }
 
 /* One character of a string: state 0 is its beginning and, for K_CHARS, its end.  9 follows the
  * backslash, 10 the u; 11..13 read digits; 14 follows a first digit d; 15..21 read the second half
@@ -149,8 +155,8 @@ nb_gid nb_g_any_number(nb_grammar *g, bool integer, nb_gid next)
 {
     uint32_t *dfa = integer ? &g->integer : &g->number;
     if (*dfa == NB_G_NONE)
-        *dfa = integer ? from_rows(g, number_rows, N_INTEGER_ROW, N_INTEGER_STATE, 0xc) :
-                         from_rows(g, number_rows, NB_COUNT(number_rows), N_NUMBER_STATE, 0x12c);
+        *dfa = integer ? from_rows(g, number_rows, N_INTEGER_ROW, N_INTEGER_STATE, 0xc)
+                       : from_rows(g, number_rows, NB_COUNT(number_rows), N_NUMBER_STATE, 0x12c);
     return nb_g_dfa_node(g, *dfa, next);
 }
 
@@ -265,9 +271,8 @@ uint32_t nb_g_any_value(nb_grammar *g)
     g->any = nb_g_rule_new(g);
     const nb_gid ret = nb_g_ret(g);
     const nb_gid to[] = {
-        nb_g_any_object(g, ret),        nb_g_any_array(g, ret),
-        nb_g_any_string(g, ret),        nb_g_any_number(g, false, ret),
-        nb_g_text(g, "true", ret),      nb_g_text(g, "false", ret),
+        nb_g_any_object(g, ret),        nb_g_any_array(g, ret),    nb_g_any_string(g, ret),
+        nb_g_any_number(g, false, ret), nb_g_text(g, "true", ret), nb_g_text(g, "false", ret),
         nb_g_text(g, "null", ret),
     };
     nb_g_rule_set(g, g->any, nb_g_alt(g, to, NB_COUNT(to)));

@@ -6,10 +6,10 @@
 #include "grammar/vocab.h"
 
 enum {
-    NB_M_DEAD = 0,          /* the state of no continuation */
-    NB_M_MAX_PLACE = 2000,  /* of a state */
+    NB_M_DEAD = 0,           /* the state of no continuation */
+    NB_M_MAX_PLACE = 2000,   /* of a state */
     NB_M_MAX_CLOSURE = 8192, /* places looked at for one state */
-    NB_M_MAX_FRAME = 4096,  /* open frames */
+    NB_M_MAX_FRAME = 4096,   /* open frames */
     NB_M_MASK_BYTES = 16 << 20,
     NB_M_FLUSH_TOKENS = 1000,
     NB_M_FLUSH_MAX = 3
@@ -63,9 +63,9 @@ struct nb_match {
     uint32_t now; /* the current state */
 
     /* a state that is being made */
-    nb_place *todo, *kept;     /* [NB_M_MAX_CLOSURE] */
+    nb_place *todo, *kept; /* [NB_M_MAX_CLOSURE] */
     size_t n_todo, n_kept, n_seen;
-    uint32_t *seen;            /* [2 * NB_M_MAX_CLOSURE] places in `todo_all` + 1, by hash */
+    uint32_t *seen; /* [2 * NB_M_MAX_CLOSURE] places in `todo_all` + 1, by hash */
     uint32_t *seen_stamp, stamp;
     nb_place *seen_place;
     bool accepting;

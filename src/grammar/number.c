@@ -62,8 +62,7 @@ static void to_decimal(const json_t *v, decimal *d)
     for (int i = 0; i < point && at < MAX_DIGIT; i++)
         d->digit[at++] = (size_t)i < n ? digits[i] : '0';
     d->n_int = at;
-    for (int i = point; i < (int)n && at < MAX_DIGIT; i++)
-        d->digit[at++] = i < 0 ? '0' : digits[i];
+    for (int i = point; i < (int)n && at < MAX_DIGIT; i++) d->digit[at++] = i < 0 ? '0' : digits[i];
     d->n = at;
 }
 
@@ -74,7 +73,8 @@ enum { LESS, SAME, MORE };
 
 /* How the digits read so far compare with a bound's, and where the number stands. */
 typedef struct place {
-    uint32_t phase, k; /* k: digits of the integer or of the fraction, at most what bounds tell apart */
+    uint32_t phase,
+        k; /* k: digits of the integer or of the fraction, at most what bounds tell apart */
     uint32_t lo, hi, rem;
     bool negative;
 } place;

@@ -30,8 +30,7 @@ static uint32_t class_dfa(nb_grammar *g, const nb_cpset *s, nb_re_mode mode)
 {
     for (size_t i = 0; i < g->n_class_memo; i++) {
         const nb_class_memo *m = &g->class_memo[i];
-        if (m->mode == mode && m->set.n == s->n &&
-            memcmp(m->set.r, s->r, s->n * sizeof *s->r) == 0)
+        if (m->mode == mode && m->set.n == s->n && memcmp(m->set.r, s->r, s->n * sizeof *s->r) == 0)
             return m->dfa;
     }
     uint8_t end[2] = { 0, 1 };
@@ -236,8 +235,8 @@ static bool cpset_has(const nb_cpset *s, uint32_t cp)
 }
 
 /* to = what `from` reaches over cp. */
-static bool n_move(const nfa *f, const uint64_t *from, uint64_t *to, size_t n_word,
-                   uint32_t *stack, uint32_t cp)
+static bool n_move(const nfa *f, const uint64_t *from, uint64_t *to, size_t n_word, uint32_t *stack,
+                   uint32_t cp)
 {
     memset(to, 0, n_word * sizeof *to);
     for (size_t w = 0; w < n_word; w++)

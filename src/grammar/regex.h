@@ -24,7 +24,7 @@ typedef enum nb_re_kind {
     R_REP,
     R_RULE,  /* a call of rule `min` */
     R_TOKEN, /* the marker `min` */
-    R_ANY, /* any text: what surrounds an expression that is not anchored */
+    R_ANY,   /* any text: what surrounds an expression that is not anchored */
     R_BEGIN,
     R_END
 } nb_re_kind;

@@ -220,9 +220,9 @@ static bool add(parser *p, ranges *r, uint32_t lo, uint32_t hi)
 
 static const nb_range digits[] = { { '0', '9' } };
 static const nb_range words[] = { { '0', '9' }, { 'A', 'Z' }, { '_', '_' }, { 'a', 'z' } };
-static const nb_range blanks[] = { { 9, 13 },           { 32, 32 },         { 0xa0, 0xa0 },
-                                   { 0x1680, 0x1680 },  { 0x2000, 0x200a }, { 0x2028, 0x2029 },
-                                   { 0x202f, 0x202f },  { 0x205f, 0x205f }, { 0x3000, 0x3000 },
+static const nb_range blanks[] = { { 9, 13 },          { 32, 32 },         { 0xa0, 0xa0 },
+                                   { 0x1680, 0x1680 }, { 0x2000, 0x200a }, { 0x2028, 0x2029 },
+                                   { 0x202f, 0x202f }, { 0x205f, 0x205f }, { 0x3000, 0x3000 },
                                    { 0xfeff, 0xfeff } };
 
 /* \d, \w, \s and their complements. */

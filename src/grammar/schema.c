@@ -78,7 +78,17 @@ const json_t *nb_s_get(const json_t *s, const char *keyword)
     return json_object_get(s, keyword);
 }
 
-typedef enum form { F_ANY, F_NUMBER, F_COUNT, F_STRING, F_SCHEMA, F_LIST, F_MAP, F_ARRAY, F_BOOL } form;
+typedef enum form {
+    F_ANY,
+    F_NUMBER,
+    F_COUNT,
+    F_STRING,
+    F_SCHEMA,
+    F_LIST,
+    F_MAP,
+    F_ARRAY,
+    F_BOOL
+} form;
 typedef enum use { ENFORCED, NOTED, REFUSED } use;
 
 static const struct keyword {
@@ -207,8 +217,10 @@ bool nb_s_count(nb_schema *x, const json_t *s, const char *keyword, uint32_t *ou
     const double d = json_number_value(v);
     if (d < 0 || d != (double)(int64_t)(d < 9e18 ? d : 0)) {
         if (d < 9e18) {
-            (void)nb_s_fail(x, s, keyword, NB_ERR_FORMAT, "it is %s: expected an integer of at "
-                            "least 0", nb_json_describe(v).s);
+            (void)nb_s_fail(x, s, keyword, NB_ERR_FORMAT,
+                            "it is %s: expected an integer of at "
+                            "least 0",
+                            nb_json_describe(v).s);
             return false;
         }
     }
@@ -220,8 +232,9 @@ static const struct type_name {
     const char *name;
     unsigned types;
 } type_names[] = {
-    { "null", T_NULL },     { "boolean", T_BOOLEAN },         { "integer", T_INTEGER },
-    { "number", T_NUMBER | T_INTEGER }, { "string", T_STRING }, { "array", T_ARRAY },
+    { "null", T_NULL },       { "boolean", T_BOOLEAN },
+    { "integer", T_INTEGER }, { "number", T_NUMBER | T_INTEGER },
+    { "string", T_STRING },   { "array", T_ARRAY },
     { "object", T_OBJECT },
 };
 
@@ -347,9 +360,10 @@ const json_t *nb_s_resolve(nb_schema *x, const json_t *s, const char *ref)
     }
     if (ref[0] == 0 || strcmp(ref, "#") == 0) return x->root;
     if (ref[0] != '#') {
-        (void)nb_s_fail(x, s, "$ref", NB_ERR_UNSUPPORTED,
-                        "\"%s\" is not a reference within the schema (\"#/...\"); nothing is fetched",
-                        nb_show_c(ref).s);
+        (void)nb_s_fail(
+            x, s, "$ref", NB_ERR_UNSUPPORTED,
+            "\"%s\" is not a reference within the schema (\"#/...\"); nothing is fetched",
+            nb_show_c(ref).s);
         return NULL;
     }
     to = ref[1] == '/' ? follow(x->root, ref + 1) : find_named(x, x->root, "$anchor", ref + 1);

@@ -37,7 +37,8 @@ void nb_s_free(nb_schema *x)
 static size_t slot_of(const nb_schema *x, const json_t *s)
 {
     size_t i = nb_mix64((uintptr_t)s) & (x->n_by_ptr - 1);
-    while (x->by_ptr[i] != NB_G_NONE && x->schema[x->by_ptr[i]] != s) i = (i + 1) & (x->n_by_ptr - 1);
+    while (x->by_ptr[i] != NB_G_NONE && x->schema[x->by_ptr[i]] != s)
+        i = (i + 1) & (x->n_by_ptr - 1);
     return i;
 }
 
@@ -83,10 +84,28 @@ static bool add_atom(nb_schema *x, nb_conj *c, uint32_t atom)
 static bool asks(const json_t *s)
 {
     static const char *const names[] = {
-        "type",          "enum",          "const",      "properties", "required", "additionalProperties",
-        "patternProperties", "propertyNames", "minProperties", "maxProperties", "items",
-        "prefixItems",   "minItems",      "maxItems",   "minLength",  "maxLength", "pattern",
-        "format",        "minimum",       "maximum",    "exclusiveMinimum", "exclusiveMaximum",
+        "type",
+        "enum",
+        "const",
+        "properties",
+        "required",
+        "additionalProperties",
+        "patternProperties",
+        "propertyNames",
+        "minProperties",
+        "maxProperties",
+        "items",
+        "prefixItems",
+        "minItems",
+        "maxItems",
+        "minLength",
+        "maxLength",
+        "pattern",
+        "format",
+        "minimum",
+        "maximum",
+        "exclusiveMinimum",
+        "exclusiveMaximum",
         "multipleOf",
     };
     for (size_t i = 0; i < NB_COUNT(names); i++)

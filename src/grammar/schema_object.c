@@ -106,7 +106,8 @@ static bool collect(members *m)
         for (size_t k = 0; k < json_array_size(req); k++) {
             const json_t *name = json_array_get(req, k);
             if (!json_is_string(name))
-                return nb_s_fail(x, s, "required", NB_ERR_FORMAT, "it contains %s: expected strings",
+                return nb_s_fail(x, s, "required", NB_ERR_FORMAT,
+                                 "it contains %s: expected strings",
                                  nb_json_describe(name).s) == NB_OK;
             if (!declare(m, json_string_value(name))) return false;
         }
@@ -258,8 +259,8 @@ static bool add_class(members *m, nb_gobj *o, unsigned matched, const nb_strspec
 {
     nb_grammar *g = m->x->g;
     nb_strspec s = *names;
-    const bool plain = m->n_pattern == 0 && names->n == 0 && names->min == 0 &&
-                       names->max == NB_G_INF;
+    const bool plain =
+        m->n_pattern == 0 && names->n == 0 && names->min == 0 && names->max == NB_G_INF;
     const uint32_t rule = value_rule(m, NULL, matched);
     if (rule == NB_G_NONE) return nb_g_ok(g);
     nb_gother *t = &o->other[o->n_other];

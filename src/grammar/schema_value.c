@@ -177,13 +177,14 @@ static nb_gid number(nb_schema *x, const nb_conj *c, bool integer, nb_gid next)
         tighten(&n.max, &n.under, nb_s_get(s, "maximum"), false, -1);
         tighten(&n.max, &n.under, nb_s_get(s, "exclusiveMaximum"), true, -1);
         if (m && !(json_number_value(m) > 0)) {
-            (void)nb_s_fail(x, s, "multipleOf", NB_ERR_FORMAT, "it is %s: expected a number above 0",
-                            nb_json_describe(m).s);
+            (void)nb_s_fail(x, s, "multipleOf", NB_ERR_FORMAT,
+                            "it is %s: expected a number above 0", nb_json_describe(m).s);
         } else if (m && !nb_num_multiple(&n, m) && !x->relaxed) {
-            (void)nb_s_fail(x, s, "multipleOf", NB_ERR_UNSUPPORTED,
-                            "multiples of %s cannot be enforced: expected at most 10000 in units of "
-                            "the last digit",
-                            nb_json_describe(m).s);
+            (void)nb_s_fail(
+                x, s, "multipleOf", NB_ERR_UNSUPPORTED,
+                "multiples of %s cannot be enforced: expected at most 10000 in units of "
+                "the last digit",
+                nb_json_describe(m).s);
         }
     }
     return nb_g_number(x->g, &n, next);

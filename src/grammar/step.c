@@ -176,8 +176,7 @@ static void chars(nb_match *m, const nb_place *p)
         return;
     }
     const nb_frame f = m->frame[p->stack];
-    if (p->a == 0 && (!counted || f.x == 0))
-        visit_node(m, n->next, counted ? f.parent : p->stack);
+    if (p->a == 0 && (!counted || f.x == 0)) visit_node(m, n->next, counted ? f.parent : p->stack);
     if (p->a != 0 || !counted || f.y > 0) keep(m, p);
 }
 
@@ -212,9 +211,7 @@ static void close_one(nb_match *m, const nb_place *p)
     case K_OPEN:
         if (m->frame[p->stack].nest < NB_GRAMMAR_MAX_DEPTH) keep(m, p);
         break;
-    case K_OBJ:
-        visit_node(m, g->obj[n->a].first, nb_m_frame(m, p->stack, p->node, 0, 0));
-        break;
+    case K_OBJ: visit_node(m, g->obj[n->a].first, nb_m_frame(m, p->stack, p->node, 0, 0)); break;
     case K_KEY:
     case K_COMMA:
         if (may_more(&g->obj[n->a], &m->frame[p->stack])) keep(m, p);
@@ -366,8 +363,8 @@ static void step_chars(nb_match *m, const nb_place *p, unsigned byte)
     const nb_gcount c = m->g->count[m->g->node[p->node].b];
     if (q.a == 0 && (c.min > 0 || c.max != NB_G_INF)) {
         const nb_frame f = m->frame[p->stack];
-        q.stack = nb_m_frame(m, f.parent, f.node, f.x ? f.x - 1 : 0,
-                             f.y == NB_G_INF ? f.y : f.y - 1);
+        q.stack =
+            nb_m_frame(m, f.parent, f.node, f.x ? f.x - 1 : 0, f.y == NB_G_INF ? f.y : f.y - 1);
     }
     nb_m_visit(m, q);
 }

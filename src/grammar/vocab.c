@@ -47,8 +47,7 @@ static size_t build(const entry *list, size_t lo, size_t hi, size_t depth, nb_tr
         while (deeper < end && list[deeper].s.n_bytes == depth + 1) deeper++;
         const size_t twins = deeper - lo;
         for (size_t t = 1; t < twins; t++, n++)
-            if (out)
-                out[n] = (nb_trie_node){ 1u << 8 | byte, list[lo + t].id };
+            if (out) out[n] = (nb_trie_node){ 1u << 8 | byte, list[lo + t].id };
         const size_t below = build(list, deeper, end, depth + 1, out ? out + n + 1 : NULL);
         if (out)
             out[n] = (nb_trie_node){ (uint32_t)(below + 1) << 8 | byte,

@@ -25,12 +25,12 @@ typedef struct nb_marker {
 
 struct nb_vocab {
     size_t n_vocab, n_word, max_token; /* max_token: bytes of the longest */
-    nb_str *text;  /* [n_vocab] of bytes; empty for markers and ids without text */
+    nb_str *text; /* [n_vocab] of bytes; empty for markers and ids without text */
     char *bytes;
-    uint64_t *all; /* every id that has a text or is a marker */
-    uint64_t *plain; /* [NB_VOCAB_POINTS + 1][n_word] */
+    uint64_t *all;       /* every id that has a text or is a marker */
+    uint64_t *plain;     /* [NB_VOCAB_POINTS + 1][n_word] */
     nb_trie whole, rest; /* all tokens; those that are not plain */
-    nb_marker *marker; /* [n_marker], longest first */
+    nb_marker *marker;   /* [n_marker], longest first */
     size_t n_marker;
 };
 

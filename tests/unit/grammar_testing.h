@@ -9,13 +9,20 @@
 /* Every byte, some longer tokens as tokenizers have them, two markers; id N_BYTE + i is words[i]. */
 enum { N_BYTE = 256 };
 static const char *const words[] = {
-    "{\"",  "\":",  "\": ", "\",",  "\", \"", "\"}",   "\"]",  "}}",  "]}",   "[{",   "},",  ", ",
-    "true", "false", "null", "ab",  "abc",    "the ",  " of",  "10",  "123",  "00",   ".5",  "e+",
-    "\\\"", "\\u00", "\\n",  "\n ", "\n  ",   "hello", "caf\xc3", "\xa9", "\xf0\x9f\x98", "\xc3\xa9",
-    "value-", "longer text that spans words", "type", "name", "aa", "aaa", "((", "))", "<think>",
-    "</think>", "<|call|>",
+    "{\"",     "\":",      "\": ",         "\",",      "\", \"", "\"}",
+    "\"]",     "}}",       "]}",           "[{",       "},",     ", ",
+    "true",    "false",    "null",         "ab",       "abc",    "the ",
+    " of",     "10",       "123",          "00",       ".5",     "e+",
+    "\\\"",    "\\u00",    "\\n",          "\n ",      "\n  ",   "hello",
+    "caf\xc3", "\xa9",     "\xf0\x9f\x98", "\xc3\xa9", "value-", "longer text that spans words",
+    "type",    "name",     "aa",           "aaa",      "((",     "))",
+    "<think>", "</think>", "<|call|>",
 };
-enum { N_WORD = sizeof words / sizeof *words, FIRST_MARKER = N_WORD - 3, N_VOCAB = N_BYTE + N_WORD + 2 };
+enum {
+    N_WORD = sizeof words / sizeof *words,
+    FIRST_MARKER = N_WORD - 3,
+    N_VOCAB = N_BYTE + N_WORD + 2
+};
 
 static inline nb_vocab_token test_token(const void *ctx, uint32_t id)
 {

@@ -135,23 +135,85 @@ static bool accepts_value(nb_grammar *g, const json_t *v)
 /* ---- the suite ---- */
 
 static const char *const files[] = {
-    "additionalProperties", "allOf", "anchor", "anyOf", "boolean_schema", "const", "contains", "content",
-    "default", "defs", "dependentRequired", "dependentSchemas", "dynamicRef", "enum", "exclusiveMaximum",
-    "exclusiveMinimum", "format", "if-then-else", "infinite-loop-detection", "items", "maxContains",
-    "maxItems", "maxLength", "maxProperties", "maximum", "minContains", "minItems", "minLength",
-    "minProperties", "minimum", "multipleOf", "not", "oneOf", "pattern", "patternProperties",
-    "prefixItems", "properties", "propertyNames", "ref", "refRemote", "required", "type",
-    "unevaluatedItems", "unevaluatedProperties", "uniqueItems", "vocabulary",
-    "optional/anchor", "optional/bignum", "optional/cross-draft", "optional/dependencies-compatibility",
-    "optional/dynamicRef", "optional/ecmascript-regex", "optional/float-overflow",
-    "optional/format-assertion", "optional/id", "optional/no-schema", "optional/non-bmp-regex",
-    "optional/refOfUnknownKeyword", "optional/unknownKeyword", "optional/format/date",
-    "optional/format/date-time", "optional/format/duration", "optional/format/ecmascript-regex",
-    "optional/format/email", "optional/format/hostname", "optional/format/idn-email",
-    "optional/format/idn-hostname", "optional/format/ipv4", "optional/format/ipv6", "optional/format/iri",
-    "optional/format/iri-reference", "optional/format/json-pointer", "optional/format/regex",
-    "optional/format/relative-json-pointer", "optional/format/time", "optional/format/unknown",
-    "optional/format/uri", "optional/format/uri-reference", "optional/format/uri-template",
+    "additionalProperties",
+    "allOf",
+    "anchor",
+    "anyOf",
+    "boolean_schema",
+    "const",
+    "contains",
+    "content",
+    "default",
+    "defs",
+    "dependentRequired",
+    "dependentSchemas",
+    "dynamicRef",
+    "enum",
+    "exclusiveMaximum",
+    "exclusiveMinimum",
+    "format",
+    "if-then-else",
+    "infinite-loop-detection",
+    "items",
+    "maxContains",
+    "maxItems",
+    "maxLength",
+    "maxProperties",
+    "maximum",
+    "minContains",
+    "minItems",
+    "minLength",
+    "minProperties",
+    "minimum",
+    "multipleOf",
+    "not",
+    "oneOf",
+    "pattern",
+    "patternProperties",
+    "prefixItems",
+    "properties",
+    "propertyNames",
+    "ref",
+    "refRemote",
+    "required",
+    "type",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+    "uniqueItems",
+    "vocabulary",
+    "optional/anchor",
+    "optional/bignum",
+    "optional/cross-draft",
+    "optional/dependencies-compatibility",
+    "optional/dynamicRef",
+    "optional/ecmascript-regex",
+    "optional/float-overflow",
+    "optional/format-assertion",
+    "optional/id",
+    "optional/no-schema",
+    "optional/non-bmp-regex",
+    "optional/refOfUnknownKeyword",
+    "optional/unknownKeyword",
+    "optional/format/date",
+    "optional/format/date-time",
+    "optional/format/duration",
+    "optional/format/ecmascript-regex",
+    "optional/format/email",
+    "optional/format/hostname",
+    "optional/format/idn-email",
+    "optional/format/idn-hostname",
+    "optional/format/ipv4",
+    "optional/format/ipv6",
+    "optional/format/iri",
+    "optional/format/iri-reference",
+    "optional/format/json-pointer",
+    "optional/format/regex",
+    "optional/format/relative-json-pointer",
+    "optional/format/time",
+    "optional/format/unknown",
+    "optional/format/uri",
+    "optional/format/uri-reference",
+    "optional/format/uri-template",
     "optional/format/uuid",
 };
 
@@ -166,7 +228,8 @@ static bool noisy(void)
 
 static void run_group(const nb_vocab *v, const char *file, const json_t *group, tally *t)
 {
-    const json_t *schema = json_object_get(group, "schema"), *tests = json_object_get(group, "tests");
+    const json_t *schema = json_object_get(group, "schema"),
+                 *tests = json_object_get(group, "tests");
     char *text = json_dumps(schema, JSON_ENCODE_ANY);
     nb_error e;
     nb_grammar *g = compile_as(v, NB_GRAMMAR_JSON_SCHEMA, nb_str_c(text), false, &e);
@@ -230,7 +293,7 @@ static nb_buf build(const json_t *spec)
     for (size_t i = 0; i < json_array_size(spec); i++) {
         const json_t *p = json_array_get(spec, i);
 #define STR(k) json_string_value(json_array_get(p, k))
-#define INT(k) (size_t)json_integer_value(json_array_get(p, k))
+#define INT(k) (size_t) json_integer_value(json_array_get(p, k))
         if (strcmp(STR(0), "nest") == 0) {
             for (size_t k = 0; k < INT(1); k++) assert_int_equal(nb_buf_add_c(&b, STR(2)), NB_OK);
             assert_int_equal(nb_buf_add_c(&b, STR(3)), NB_OK);
@@ -242,7 +305,8 @@ static nb_buf build(const json_t *spec)
             const char *unit = STR(2), *at = strstr(unit, "%d");
             if (k) assert_int_equal(nb_buf_add_c(&b, STR(4)), NB_OK);
             if (at)
-                assert_int_equal(nb_buf_printf(&b, "%.*s%zu%s", (int)(at - unit), unit, k, at + 2), 0);
+                assert_int_equal(nb_buf_printf(&b, "%.*s%zu%s", (int)(at - unit), unit, k, at + 2),
+                                 0);
             else
                 assert_int_equal(nb_buf_add_c(&b, unit), NB_OK);
         }
@@ -269,9 +333,9 @@ static nb_buf case_text(const json_t *c, nb_grammar_kind *kind)
     const json_t *v = json_object_get(c, "value");
     if (!v) return build(json_object_get(c, "build"));
     nb_buf b = { 0 };
-    char *text = *kind == NB_GRAMMAR_JSON_SCHEMA || *kind == NB_GRAMMAR_CHOICE ?
-                     json_dumps(v, JSON_ENCODE_ANY) :
-                     NULL;
+    char *text = *kind == NB_GRAMMAR_JSON_SCHEMA || *kind == NB_GRAMMAR_CHOICE
+                     ? json_dumps(v, JSON_ENCODE_ANY)
+                     : NULL;
     assert_int_equal(nb_buf_add_c(&b, text ? text : json_string_value(v)), NB_OK);
     free(text);
     return b;
@@ -305,7 +369,8 @@ static json_t *load_line(nb_str *rest)
 {
     const char *nl = memchr(rest->p, '\n', rest->n_bytes);
     const size_t n = nl ? (size_t)(nl - rest->p) : rest->n_bytes;
-    json_t *c = n ? json_loadb(rest->p, n, JSON_DECODE_INT_AS_REAL * 0 | JSON_ALLOW_NUL, NULL) : NULL;
+    json_t *c =
+        n ? json_loadb(rest->p, n, JSON_DECODE_INT_AS_REAL * 0 | JSON_ALLOW_NUL, NULL) : NULL;
     const size_t skip = nl ? n + 1 : n;
     *rest = (nb_str){ rest->p + skip, rest->n_bytes - skip };
     return c;
