@@ -84,10 +84,10 @@ typedef enum nb_parse_kind {
 
 typedef struct nb_parse_event {
     nb_parse_kind kind;
-    size_t index;       /* of the call in this answer, from 0                   */
-    nb_str text;        /* not empty, valid during the callback                 */
-    const char *name;   /* as the model wrote it, without a format's decoration */
-    const char *id;     /* functions.NAME:IDX, or call_ and 24 hex digits       */
+    size_t index;     /* of the call in this answer, from 0                   */
+    nb_str text;      /* not empty, valid during the callback                 */
+    const char *name; /* as the model wrote it, without a format's decoration */
+    const char *id;   /* functions.NAME:IDX, or call_ and 24 hex digits       */
 } nb_parse_event;
 
 /* Anything but NB_OK stops the parser: push or finish returns it, and every later
