@@ -161,7 +161,7 @@ int cmd_logits(const opts *o)
     if (code == CLI_OK) {
         opts no_text = *o; /* ids in, numbers out: no tokenizer is needed */
         no_text.skip_tokenizer_init = true;
-        code = session_open(&no_text, &s);
+        code = session_open(&no_text, false, &s);
     }
     if (code == CLI_OK) code = write_rows(o, &s, ids, n_ids, &r);
     session_close(&s);

@@ -33,10 +33,11 @@ bool session_interrupted(void)
     return was;
 }
 
-int session_open(const opts *o, session *s)
+int session_open(const opts *o, bool turns, session *s)
 {
     nb_error err = { 0 };
-    const nb_engine_options eo = opts_engine(o);
+    nb_engine_options eo = opts_engine(o);
+    eo.cache_answers = turns;
     memset(s, 0, sizeof *s);
     const double begun = cli_seconds();
     const nb_status st = nb_engine_create(&eo, &s->engine, &err);

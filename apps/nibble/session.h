@@ -12,8 +12,9 @@ typedef struct session {
     double load_s;
 } session;
 
-/* CLI_OK, or CLI_FAILED after an error line; close in any case. */
-int session_open(const opts *o, session *s);
+/* CLI_OK, or CLI_FAILED after an error line; close in any case.  turns: answers come back in later
+ * prompts. */
+int session_open(const opts *o, bool turns, session *s);
 void session_close(session *s);
 
 /* From now on Ctrl-C ends the running answer.  With `once` a second Ctrl-C ends the

@@ -139,6 +139,9 @@ typedef struct nb_engine_options {
     bool max_model_len_auto;     /* set max_model_len to what fits into kv_cache_bytes      */
     bool commit_memory;          /* touch the pool at create, so that it cannot fail later  */
     bool no_prefix_caching;      /* compute every prompt                                    */
+    bool cache_answers;          /* while idle, compute answers again in a prompt's form, so that
+                                    the next turn of a conversation finds them; takes effect
+                                    with the prefix cache                                   */
     bool priority_scheduling;    /* by nb_request.priority, else first come, first served   */
     double priority_age_s;       /* seconds of waiting that count as one level; default 30  */
     bool no_text;                /* do not load a tokenizer (token ids only)                */
@@ -333,6 +336,12 @@ typedef struct nb_engine_stats {
     uint64_t n_step, step_tok[NB_STEP_TOK_BUCKETS + 1], step_tok_sum; /* steps by number of tokens,
                               not cumulative */
     double step_s;         /* time spent in steps */
+    /* cache_answers: texts that wait, and their tokens not computed yet; tokens computed, and the
+     * time spent on them, which the steps above do not count; texts that are in the cache to their last full
+     * block; texts given up. */
+    size_t n_refill_waiting, refill_waiting_tok;
+    uint64_t refill_tok, n_refill_done, n_refill_dropped;
+    double refill_s;
     uint64_t n_saturated;  /* values cut off by a checkpoint's own scale */
     /* Thrift mode, all layers: cached tokens that decode steps scored; of these read at 8 bits;
      * selected beyond the limit; rows found in the pool; bytes read from records and from

@@ -12,6 +12,7 @@
 #include "dev/dev.h"
 #include "dev/device.h"
 #include "dev/gpu.h"
+#include "engine/answers.h"
 #include "engine/run.h"
 #include "engine/watch.h"
 #include "kv/kv_cache.h"
@@ -117,12 +118,12 @@ struct nb_engine {
     nb_rank *rank;
     nb_kv_cache *cache;
     nb_sched *sched;
+    nb_answers answers;
     unsigned char *kv;    /* block b, layer i: kv + b * block_bytes + layer_off[i] */
     unsigned char *plane; /* block b, layer i: plane + b * plane_block + plane_off[i] */
     nb_thrift_pool *thrift_pool;
-    uint16_t *
-        sinks; /* block b, layer i: sinks + b * sink_off[n_layer] + sink_off[i]: rows [n_sink][n_values],
-                        only first blocks' are written */
+    uint16_t *sinks; /* block b, layer i: sinks + b * sink_off[n_layer] + sink_off[i]: rows
+                        [n_sink][n_values]; only first blocks' are written */
     float *tails;  /* slot s, layer i: [64][n_values] open page, see nb_engine_tail  */
     float *logits; /* [max_row][n_vocab] */
     nb_sample_scratch **scratch; /* [n_scratch] */
@@ -230,10 +231,9 @@ nb_run *nb_engine_find(const nb_engine *e, nb_request_id id);
 /* Takes a request out of the table and the list of aborts (lock held). */
 void nb_engine_forget(nb_engine *e, nb_run *run);
 
-/* ---- loop.c: the thread ---- */
+/* ---- loop.c, generate.c ---- */
 
-void nb_engine_main(void *engine);
-/* ---- generate.c ---- */
+void nb_engine_main(void *engine); /* the thread */
 
 /* Hands the run to the engine's thread and waits for its end; the run is gone in any case. */
 nb_status nb_engine_run_and_wait(nb_engine *e, nb_run *r, nb_waiter *w, nb_error *err);

@@ -6,9 +6,9 @@
  * then the statistics are renewed, then their callers are told; so who hears of an end finds
  * the room already free.
  *
- * With nothing to do the thread sleeps.  When a step fails for a reason that is not one
- * request's, the engine has failed: it ends all requests, refuses new ones, and still answers
- * calls. */
+ * With no request it computes finished answers again as prompts (answers.h); with nothing to do it
+ * sleeps.  When a step fails for a reason that is not one request's, the engine has failed: it ends
+ * all requests, refuses new ones, and still answers calls. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -92,6 +92,7 @@ static void leave(nb_engine *e)
     for (nb_run *r = list; r; r = r->over_next) {
         if (r->added) {
             nb_engine_note_page(e, r);
+            nb_answers_add(e, r);
             r->out.n_preempted = nb_sched_n_preempted(e->sched, r->id);
             nb_sched_remove(e->sched, r->id);
         }
@@ -128,6 +129,7 @@ static void fail_engine(nb_engine *e, nb_status st, const nb_error *why)
     e->failed = true;
     nb_mutex_unlock(e->lock);
     if (e->news.fn) e->news.fn(e->news.ctx, true, e->why_failed);
+    nb_answers_clear(e);
     for (nb_run *r = e->live; r; r = r->next) nb_run_fail(e, r, NB_ERR_FAILED, e->why_failed);
 }
 
@@ -135,24 +137,13 @@ static void fail_engine(nb_engine *e, nb_status st, const nb_error *why)
 
 static void add(nb_engine *e, nb_run *r, double now)
 {
-    const size_t sw = e->model.c.attn[0].rope.switch_tok;
-    /* A token's form depends on what it is, never on the step it falls into: decisions/002.
-     * Without latent attention there is one form only. */
-    size_t n_expanded = r->n_prompt;
-    /* In Thrift mode generated tokens differ from a prompt's also where both are absorbed. */
-    if (e->form == NB_FORM_ABSORBED && e->thrift.kind == NB_THRIFT_OFF) n_expanded = 0;
-    if (e->form == NB_FORM_EXPANDED || !nb_attn_any(&e->model.c, NB_ATTN_MLA))
-        n_expanded = SIZE_MAX;
+    const nb_prompt_form form = nb_engine_prompt_form(e, r->n_prompt);
     const nb_sched_request rq = {
         .id = r->id,
         .prompt = r->prompt,
         .n_prompt = r->n_prompt,
-        .n_expanded = n_expanded,
-        /* longrope: the reference chooses the table for every forward call by its last position,
-         * so a text that grows beyond the limit changes over; earlier keys stay as they are. */
-        .rope_from = !sw                ? SIZE_MAX
-                     : r->n_prompt > sw ? 0
-                                        : sw,
+        .n_expanded = form.n_expanded,
+        .rope_from = form.rope_from,
         .salt = nb_str_c(r->salt),
         .no_lookup = r->on_prompt ||
                      (r->sink && r->want[0] < (r->n_prompt - 1) / NB_BLOCK_TOK * NB_BLOCK_TOK),
@@ -163,14 +154,13 @@ static void add(nb_engine *e, nb_run *r, double now)
         .user = r,
     };
     nb_error err = { 0 };
+    nb_answers_yield(e, r, now);
     const nb_status st = nb_sched_add(e->sched, &rq, now, &err);
     if (st != NB_OK) {
         nb_run_fail(e, r, st, err.msg[0] ? err.msg : nb_status_text(st));
         return;
     }
     r->added = true;
-    free(r->salt);
-    r->salt = NULL;
     if (r->keep_prompt) return;
     free(r->prompt);
     r->prompt = NULL;
@@ -191,8 +181,11 @@ static mail collect(nb_engine *e, bool busy)
             nb_cond_wait_for(e->wake, e->lock, IDLE_RETRY_MS);
             break;
         }
-        if (e->watch.on && !e->failed) {
-            nb_cond_wait_for(e->wake, e->lock, WATCH_MS);
+        const unsigned ms = nb_answers_pending(e) ? NB_REFILL_QUIET_MS
+                            : e->watch.on && !e->failed ? WATCH_MS
+                                                        : 0;
+        if (ms) {
+            nb_cond_wait_for(e->wake, e->lock, ms);
             break;
         }
         nb_cond_wait(e->wake, e->lock);
@@ -267,7 +260,7 @@ static size_t build_chunks(nb_engine *e, size_t n_item, double now)
     for (size_t i = 0; i < n_item; i++) {
         const nb_sched_item *it = &e->item[i];
         nb_run *r = it->user;
-        if (it->admitted && !r->admitted) {
+        if (r && it->admitted && !r->admitted) { /* NULL: a refill */
             r->admitted = true;
             r->t_admit = now;
             r->out.n_cached = it->n_cached;
@@ -312,11 +305,41 @@ static void settle(nb_engine *e, size_t n_item, const char *why_bad)
     }
 }
 
+/* One item of a refill, which is alone in its step. */
+static void step_refill(nb_engine *e, double now)
+{
+    nb_error err = { 0 };
+    (void)build_chunks(e, 1, now);
+    nb_engine_publish(e);
+    const nb_status st = compute(e, 1, &err);
+    if (st != NB_OK && st != NB_ERR_NONFINITE)
+        fail_engine(e, st, &err);
+    else if (e->bad[0])
+        nb_refill_drop(e->answers.refill);
+    else
+        (void)nb_refill_computed(e->answers.refill); /* of an error the text is dropped, and counted */
+    e->count.refill_s += nb_clock_s() - now;
+}
+
+static size_t plan(nb_engine *e, double now)
+{
+    const size_t n_item = nb_sched_plan(e->sched, now, e->item);
+    if (n_item || !nb_answers_pending(e)) return n_item;
+    if (nb_refill_start(e->answers.refill, now - e->answers.t_busy))
+        return nb_sched_plan(e->sched, now, e->item);
+    nb_engine_publish(e); /* some may have left without a step */
+    return 0;
+}
+
 /* Returns false when there was nothing to compute. */
 static bool step(nb_engine *e, double now)
 {
-    const size_t n_item = nb_sched_plan(e->sched, now, e->item);
+    const size_t n_item = plan(e, now);
     if (n_item == 0) return false;
+    if (!e->item[0].user) {
+        step_refill(e, now);
+        return true;
+    }
     nb_error err = { 0 };
     const size_t n_tok = build_chunks(e, n_item, now);
     nb_engine_publish(e); /* a step may take long */
@@ -343,7 +366,8 @@ static bool step(nb_engine *e, double now)
         e->count.prompt_tok_cached += r->out.n_cached;
         nb_run_end(e, r, "length"); /* only the prompt was asked for */
     }
-    nb_engine_count_step(e, n_tok, nb_clock_s() - now);
+    e->answers.t_busy = nb_clock_s();
+    nb_engine_count_step(e, n_tok, e->answers.t_busy - now);
     return true;
 }
 

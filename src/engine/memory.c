@@ -85,7 +85,8 @@ static nb_status create_sched(nb_engine *e, const nb_engine_options *o, nb_error
                                   .priority = o->priority_scheduling,
                                   .age_s =
                                       o->priority_age_s > 0 ? o->priority_age_s : DEFAULT_AGE_S };
-    return nb_sched_create(&so, e->cache, &e->sched, err);
+    NB_TRY(nb_sched_create(&so, e->cache, &e->sched, err));
+    return nb_engine_create_answers(e, o, err);
 }
 
 static nb_status allocate_step(nb_engine *e, nb_error *err)
@@ -146,6 +147,7 @@ nb_status nb_engine_allocate(nb_engine *e, const nb_engine_options *o, nb_caps c
 void nb_engine_release(nb_engine *e)
 {
     nb_rank_destroy(e->rank);
+    nb_refill_destroy(e->answers.refill);
     nb_sched_destroy(e->sched);
     nb_kv_cache_destroy(e->cache);
     nb_engine_release_pool(e);

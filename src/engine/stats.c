@@ -31,6 +31,7 @@ void nb_engine_publish(nb_engine *e)
     c->n_block_held = k.n_held;
     c->n_block_once = k.n_once;
     c->n_block_many = k.n_many;
+    nb_answers_count(e);
     c->prefix_queries = s.prefix_queries;
     c->prefix_hits = s.prefix_hits;
     c->again_queries = s.again_queries;
@@ -64,6 +65,7 @@ void nb_engine_get_stats(const nb_engine *e, nb_engine_stats *s)
 
 static void reset_cache(nb_engine *e, void *ctx)
 {
+    nb_answers_clear(e);
     *(size_t *)ctx = nb_kv_cache_reset(e->cache);
     nb_engine_publish(e);
 }
@@ -104,6 +106,7 @@ static void check(nb_engine *e, void *ctx)
 {
     const char **what = ctx;
     *what = nb_sched_check(e->sched);
+    if (!*what && e->answers.refill) *what = nb_refill_check(e->answers.refill);
     if (*what) return;
     nb_mutex_lock(e->lock);
     *what = check_lists(e);

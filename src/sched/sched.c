@@ -259,6 +259,10 @@ nb_status nb_sched_add(nb_sched *s, const nb_sched_request *q, double now, nb_er
     if (q->n_key > q->n_prompt / NB_BLOCK_TOK)
         return nb_fail(err, NB_ERR_ARG, "request %llu: %zu keys; expected at most %zu",
                        (unsigned long long)q->id, q->n_key, q->n_prompt / NB_BLOCK_TOK);
+    if (q->background && (s->background || q->after))
+        return nb_fail(err, NB_ERR_ARG,
+                       "request %llu: a second one in the background, or one that waits for another",
+                       (unsigned long long)q->id);
     nb_req *r = NULL;
     nb_status st = grow_tables(s);
     if (st == NB_OK) st = make_req(s, q, &r);
@@ -276,6 +280,7 @@ nb_status nb_sched_add(nb_sched *s, const nb_sched_request *q, double now, nb_er
     }
     s->all_tail = r;
     s->n_req++;
+    if (q->background) s->background = r;
     s->n_queued_tok += r->n_known;
     if (q->deadline < s->first_deadline) s->first_deadline = q->deadline;
     nb_req *first = q->after && q->after != q->id ? nb_sched_find_req(s, q->after) : NULL;
@@ -304,17 +309,12 @@ nb_status nb_sched_push(nb_sched *s, uint64_t id, uint32_t tok)
 
 /* ---- computed ---- */
 
-static unsigned mark(size_t end, size_t block)
-{
-    const size_t pos0 = block * NB_BLOCK_TOK;
-    return end <= pos0 ? 0 : (unsigned)nb_min(end - pos0, NB_BLOCK_TOK);
-}
-
 nb_status nb_req_keys(nb_req *r, size_t n)
 {
     for (size_t b = r->n_key; b < n; b++) {
         NB_TRY(nb_block_key_next(b ? &r->key[b - 1] : &r->root, r->tok + b * NB_BLOCK_TOK,
-                                 mark(r->r.n_expanded, b), mark(r->r.rope_from, b), &r->key[b]));
+                                 nb_sched_mark(r->r.n_expanded, b),
+                                 nb_sched_mark(r->r.rope_from, b), &r->key[b]));
         r->n_key = b + 1;
     }
     return NB_OK;
@@ -411,6 +411,7 @@ void nb_sched_remove(nb_sched *s, uint64_t id)
         s->all_tail = r->all_prev;
     }
     s->n_req--;
+    if (s->background == r) s->background = NULL;
     free_req(r);
 }
 
@@ -446,6 +447,14 @@ void nb_sched_get_stats(const nb_sched *s, nb_sched_stats *out)
     out->n_waiting_tok = s->n_queued_tok;
     for (size_t i = 0; i < s->n_run; i++) {
         const nb_req *r = s->run[i];
-        if (r->n_computed < r->r.n_prompt) out->n_waiting_tok += r->r.n_prompt - r->n_computed;
+        if (r != s->background && r->n_computed < r->r.n_prompt)
+            out->n_waiting_tok += r->r.n_prompt - r->n_computed;
+    }
+    if (!s->background) return;
+    if (s->background->state == NB_REQ_RUNNING) {
+        out->n_running--;
+    } else {
+        out->n_waiting--;
+        out->n_waiting_tok -= s->background->n_known;
     }
 }

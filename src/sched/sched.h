@@ -82,6 +82,9 @@ typedef struct nb_sched_request {
      * are made from the tokens. */
     const nb_block_key *key;
     size_t n_key;
+    bool background; /* No user's: the statistics do not count it, and it takes the slot that was given
+                        up first, whose open page is of least use (refill.h).  One at a time, without
+                        `after`. */
     void *user;
 } nb_sched_request;
 

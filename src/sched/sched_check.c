@@ -15,6 +15,8 @@ static const char *check_all(const nb_sched *s)
         n_dependent += r->n_dependent;
     }
     if (s->all_tail != prev || n != s->n_req) return "requests: fewer than their count";
+    if (s->background && nb_sched_find_req(s, s->background->r.id) != s->background)
+        return "requests: the one in the background has gone";
     for (size_t i = 0; i <= s->bucket_mask; i++)
         for (const nb_req *r = s->bucket[i]; r; r = r->chain)
             if (++n_chained > s->n_req) return "ids: more entries than requests";

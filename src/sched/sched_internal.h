@@ -62,6 +62,7 @@ struct nb_sched {
     size_t bucket_mask;
     nb_req *all_head, *all_tail;
     size_t n_req;
+    nb_req *background; /* the one that the statistics leave out, or NULL */
     uint64_t n_seq;
     double first_deadline; /* none of all requests is before it */
 
@@ -91,6 +92,13 @@ static inline size_t nb_n_block(size_t n_tok)
 static inline size_t nb_min(size_t a, size_t b)
 {
     return a < b ? a : b;
+}
+
+/* How many tokens of block b lie before `end`: a mark of its key. */
+static inline unsigned nb_sched_mark(size_t end, size_t b)
+{
+    const size_t pos0 = b * NB_BLOCK_TOK;
+    return end <= pos0 ? 0 : (unsigned)nb_min(end - pos0, NB_BLOCK_TOK);
 }
 
 /* sched.c */

@@ -145,7 +145,7 @@ static size_t look_up(const nb_sched *s, nb_req *r, size_t *n_held)
 
 static void count_lookup(nb_sched *s, const nb_req *r)
 {
-    if (r->r.no_lookup) return;
+    if (r->r.no_lookup || r->r.background) return;
     uint64_t *queries = r->n_preempted ? &s->stat.again_queries : &s->stat.prefix_queries;
     uint64_t *hits = r->n_preempted ? &s->stat.again_hits : &s->stat.prefix_hits;
     *queries += r->n_known;
@@ -175,7 +175,9 @@ static bool admit(nb_sched *s, nb_req *r, double now)
     r->waited_s += now > r->since ? now - r->since : 0;
     r->n_pub = n_hit;
     r->n_computed = r->n_cached = n_hit * NB_BLOCK_TOK;
-    r->slot = s->free_slot[--s->n_free_slot];
+    size_t *slot = &s->free_slot[r->r.background ? 0 : s->n_free_slot - 1];
+    r->slot = *slot;
+    *slot = s->free_slot[--s->n_free_slot];
     r->run_pos = s->n_run;
     s->run[s->n_run++] = r;
     count_lookup(s, r);

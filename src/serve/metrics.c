@@ -485,6 +485,22 @@ static void write_thrift(writer *w, const nb_engine_stats *st)
            (double)st->thrift_residual_bytes);
 }
 
+static void write_refills(writer *w, const nb_engine_stats *st)
+{
+    gauge(w, "nibble:num_refills_waiting", "Answers to be computed as the next turn's prompt.",
+          (double)st->n_refill_waiting);
+    gauge(w, "nibble:num_refill_tokens_waiting", "Tokens of waiting refills, not computed yet.",
+          (double)st->refill_waiting_tok);
+    counter(w, "nibble:refill_tokens_total", "Tokens of answers computed again while idle.",
+            (double)st->refill_tok);
+    counter(w, "nibble:refill_seconds_total", "Time spent on refills, beside that of steps.",
+            st->refill_s);
+    head(w, "nibble:refills_total", "counter",
+         "Refills: cached to the last full block, or dropped.");
+    sample(w, "nibble:refills_total", "result=\"cached\"", (double)st->n_refill_done);
+    sample(w, "nibble:refills_total", "result=\"dropped\"", (double)st->n_refill_dropped);
+}
+
 static void write_ours(writer *w, const nb_engine_stats *st, const nb_metrics_gauges *g)
 {
     const nb_metrics *m = w->m;
@@ -520,6 +536,7 @@ static void write_ours(writer *w, const nb_engine_stats *st, const nb_metrics_ga
             "Tokens found in the prefix cache after preemptions.", (double)st->again_hits);
     counter(w, "nibble:nonfinite_values_refused_total",
             "Requests ended because a value to be stored was not finite.", (double)st->n_nonfinite);
+    write_refills(w, st);
     write_saturated(w, st);
     if (m->thrift) write_thrift(w, st);
     counter(w, "nibble:steps_total", "Steps of the engine.", (double)st->n_step);

@@ -4,15 +4,23 @@
  * that reads what it needs from where it must be (sched_sim.c): what is found in the cache is
  * what the request alone would have computed, and nothing is overwritten while somebody needs
  * it.  At the end of a run no more requests come and all must finish within a bounded number
- * of steps.
+ * of steps.  While there are none, refills run (sched_refill.c); no rule notices them.
  *
  * Seeds, steps and shrinking: prop.h. */
 #include <math.h>
 
 #include "base/attr.h"
+#include "prop/sched_refill.h"
 #include "prop/sched_rules.h"
 
 #define LL(x) ((unsigned long long)(x))
+
+static refill_model refills; /* of the run */
+
+static int on_add(sim *w, const sim_req *r)
+{
+    return refill_yield(w, &refills, r->tok, r->rq.n_prompt, r->salt);
+}
 
 /* ---- what happens between steps ---- */
 
@@ -117,6 +125,7 @@ static int sample(sim *w, sim_req *r)
     }
     if (r->n_known >= r->n_end) {
         sim_keep_text(w, r);
+        if (refill_add(w, &refills, r)) return 1;
         take_away(w, r, "is finished");
         return 0;
     }
@@ -148,6 +157,8 @@ static int report(sim *w, const sim_plan *pl)
 
 static int step_once(sim *w, sim_plan *pl)
 {
+    if (refills.f && n_live(w) == 0 && prop_one_in(w->p, 2)) return refill_step(w, &refills);
+    if (w->refill.live) return 0; /* the engine does something else between two steps */
     if (sim_make_plan(w, pl)) return 1;
     abort_some(w, w->abort_rate);
     if (sim_forward(w, pl->item, pl->n_item)) return 1;
@@ -183,6 +194,7 @@ static int steps(sim *w)
         abort_some(w, w->abort_rate);
         if (prop_one_in(p, 400)) {
             prop_trace(p, "reset of the cache");
+            refill_clear(w, &refills);
             (void)nb_kv_cache_reset(w->kv);
         }
         if (step_once(w, &pl)) return 1;
@@ -194,6 +206,11 @@ static int steps(sim *w)
         if (i == n_most) return prop_fail(p, "%zu requests never finish", n_live(w));
         pass_time(w);
         if (step_once(w, &pl)) return 1;
+    }
+    for (size_t i = 0; refills.n_text; i++) {
+        prop_begin_step(p, p->n_step + 1 + n_most + i);
+        if (i == REFILL_TEXTS * SIM_TOK) return prop_fail(p, "refills never finish");
+        if (refill_step(w, &refills)) return 1;
     }
     const char *broken = nb_sched_check(w->s);
     if (broken) return prop_fail(p, "check at the end: %s", broken);
@@ -235,7 +252,7 @@ static void some_options(sim *w)
 
 /* What the runs have reached, so that a change of the workload cannot hide it. */
 static struct reached {
-    uint64_t hits, again_hits, preempted, evicted, duplicate;
+    uint64_t hits, again_hits, preempted, evicted, duplicate, refilled, refill_drops;
 } reached;
 
 static void count_reached(const sim *w)
@@ -249,13 +266,15 @@ static void count_reached(const sim *w)
     reached.preempted += s.n_preempted;
     reached.evicted += k.n_evicted;
     reached.duplicate += k.n_duplicate;
+    reached.refilled += refills.n_tok;
+    reached.refill_drops += refills.n_dropped;
 }
 
 static int run(prop *p)
 {
     static sim w;
     prop_begin_step(p, 0);
-    w = (sim){ .p = p };
+    w = (sim){ .p = p, .on_add = on_add };
     some_options(&w);
     nb_error err = { 0 };
     if (nb_kv_cache_create(&w.ko, &w.kv, &err) != NB_OK) return prop_fail(p, "%s", err.msg);
@@ -267,8 +286,9 @@ static int run(prop *p)
                "%zu blocks, index %d, %zu seqs, step %zu, chunk %zu, length %zu, prio %d, age %g",
                w.ko.n_block, w.ko.index, w.o.max_num_seqs, w.o.max_step_tok, w.o.max_chunk_tok,
                w.o.max_model_len, w.o.priority, w.o.age_s);
-    int bad = steps(&w);
+    int bad = refill_init(&w, &refills) || steps(&w);
     count_reached(&w);
+    nb_refill_destroy(refills.f);
     nb_sched_destroy(w.s);
     const char *broken = bad ? NULL : nb_kv_cache_check(w.kv);
     if (broken) bad = prop_fail(p, "check of the cache at the end: %s", broken);
@@ -481,11 +501,12 @@ int main(int argc, char **argv)
         check_starvation(1) || check_starvation(0))
         return 1;
     if (prop_main(argc, argv, "prop_sched", run, STEPS)) return 1;
-    printf("tokens found %llu, again %llu; set back %llu; blocks evicted %llu, merged %llu\n",
+    printf("tokens found %llu, again %llu; set back %llu; blocks evicted %llu, merged %llu; refilled "
+           "%llu tokens, dropped %llu\n",
            LL(reached.hits), LL(reached.again_hits), LL(reached.preempted), LL(reached.evicted),
-           LL(reached.duplicate));
+           LL(reached.duplicate), LL(reached.refilled), LL(reached.refill_drops));
     if (argc == 1 && !(reached.hits && reached.again_hits && reached.preempted && reached.evicted &&
-                       reached.duplicate))
+                       reached.duplicate && reached.refilled && reached.refill_drops))
         return complain("the runs do not reach what they test");
     return 0;
 }

@@ -6,8 +6,14 @@
 static const nb_str salts[SIM_SALTS] = { { "", 0 }, { "a", 1 }, { "a\0b", 3 } };
 static const uint64_t in_tail = 0x7a11, poison = 0xdeadbeefdeadbeef;
 
+nb_str sim_salt(unsigned i)
+{
+    return salts[i];
+}
+
 sim_req *sim_find(sim *w, uint64_t id)
 {
+    if (id == NB_REFILL_ID) return w->refill.live ? &w->refill : NULL;
     for (size_t i = 0; i < SIM_LIVE; i++)
         if (w->req[i].live && w->req[i].rq.id == id) return &w->req[i];
     return NULL;
@@ -155,6 +161,7 @@ int sim_add(sim *w, sim_req *r)
     NB_ASSERT(copy);
     memcpy(copy, r->tok, rq->n_prompt * sizeof *copy);
     rq->prompt = copy;
+    if (w->on_add && w->on_add(w, r)) return 1;
     const nb_status st = nb_sched_add(w->s, rq, w->now, &err);
     memset(copy, 0xff, rq->n_prompt * sizeof *copy);
     free(copy);

@@ -14,7 +14,7 @@
 #include "prop/prop.h"
 
 #include "kv/kv_cache.h"
-#include "sched/sched.h"
+#include "sched/refill.h"
 
 enum {
     SIM_TOK = 64 * 12, /* most tokens of a request      */
@@ -54,8 +54,10 @@ typedef struct sim_req {
     uint64_t was_order;
 } sim_req;
 
-typedef struct sim {
+typedef struct sim sim;
+struct sim {
     prop *p;
+    int (*on_add)(sim *w, const sim_req *r); /* before a request reaches the scheduler; or NULL */
     nb_sched_options o;
     nb_kv_cache_options ko;
     nb_sched *s;
@@ -75,12 +77,14 @@ typedef struct sim {
         size_t n, n_prompt;
         unsigned salt;
     } text[SIM_TEXTS];
-} sim;
+    sim_req refill; /* live while one is in the scheduler: sched_refill.h */
+};
 
 static inline size_t sim_pages(size_t n_tok)
 {
     return (n_tok + NB_BLOCK_TOK - 1) / NB_BLOCK_TOK;
 }
+nb_str sim_salt(unsigned i);
 sim_req *sim_find(sim *w, uint64_t id); /* NULL: none alive */
 /* A new request in r (not alive), and into the scheduler. */
 int sim_add(sim *w, sim_req *r);

@@ -1,9 +1,11 @@
 /* test_gpu_engine.c - the engine on a GPU, here with the kernels emulated (NB_CUDA_EMU_LIBRARY), or on
  * the one of the machine (NB_TEST_CUDA): the tokens of the CPU; the same bits whatever the steps and the
- * crowd; tokens drawn on the device; what is refused; a device that fails. */
+ * crowd; answers found by the next turn; tokens drawn on the device; what is refused; a device that fails. */
 #include "load_testing.h"
 
 #include "engine_testing.h"
+
+#include <time.h>
 
 #include "engine/engine_internal.h"
 
@@ -218,6 +220,46 @@ static void test_hit_is_miss(void **state)
     if (STRIDE == 1) check_hit("fp8");
 }
 
+/* A conversation whose answers are computed again between its turns: the next turn finds them, and what
+ * it answers is what an engine without a prefix cache answers. */
+static void check_turns(const char *dir, const char *kv, size_t n_turn)
+{
+    enum { ASK = 20, SAY = 60 };
+    static uint32_t text[256];
+    nb_engine_options o = options_of(dir, kv, "auto"), fresh = o;
+    o.cache_answers = true;
+    fresh.no_prefix_caching = true;
+    const nb_sampling s = greedy(SAY);
+    nb_engine *warm = open_with(&o), *none = open_with(&fresh);
+    size_t n = 0, history = 0;
+    for (size_t turn = 0; turn < n_turn; turn++) {
+        random_ids(text + n, ASK, vocab_of(warm), 40 + turn);
+        n += ASK;
+        gen_reset(&one);
+        run_gen(none, text, n, &s, &one);
+        gen_reset(&two);
+        run_gen(warm, text, n, &s, &two);
+        same_gen(&one, &two, kv);
+        assert_int_equal(two.r.n_cached, history / 64 * 64);
+        memcpy(text + n, two.seen, SAY * sizeof *text);
+        n = history = n + SAY;
+        nb_engine_stats st;
+        do nb_engine_get_stats(warm, &st);
+        while (st.n_refill_waiting && nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL) == 0);
+        assert_int_equal(st.n_refill_dropped, 0);
+    }
+    nb_engine_destroy(none);
+    nb_engine_destroy(warm);
+}
+
+static void test_answers_are_found(void **state)
+{
+    (void)state;
+    if (!library()) skip();
+    check_turns("tests/parity/v2_lite", "nvfp4", 3);
+    if (STRIDE == 1) check_turns("tests/parity/v2_lite", "fp8", 2);
+}
+
 /* The device draws what the host draws from the same logits. */
 static void test_drawn_on_the_device(void **state)
 {
@@ -349,6 +391,7 @@ int main(void)
         cmocka_unit_test(test_sizes_of_steps),
         cmocka_unit_test(test_alone_and_in_a_crowd),
         cmocka_unit_test(test_hit_is_miss),
+        cmocka_unit_test(test_answers_are_found),
         cmocka_unit_test(test_drawn_on_the_device),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_a_device_that_fails),

@@ -1,7 +1,8 @@
 /* test_promises_engine.c - the same request gives the same answer, bit for bit: cold, with its
  * prefix in the cache, alone, in a crowd, set back because the pool is too small, in steps of
  * any size, with any number of threads, as one of several choices, with neighbours that are
- * cancelled, under any salt, as the next turn of a conversation.
+ * cancelled, under any salt, as the next turn of a conversation, also when the answer before was computed
+ * again while the engine was idle.
  *
  * Only the public header is used.  Log-probabilities are compared as bits: they show the
  * smallest difference.  What is expected comes from an engine without prefix cache that
@@ -9,6 +10,7 @@
 #include "engine_testing.h"
 
 #include <pthread.h>
+#include <time.h>
 
 enum { N_Q = 14, MAX_PROMPT = 384, MAX_OUT = 80, N_TOP = 2, MODEL_LEN = 256 };
 /* With sanitizers all code is reached with fewer combinations, and many times slower. */
@@ -441,26 +443,42 @@ static void check_choices(const subject *m)
     }
 }
 
-/* A conversation: each prompt is the one before, its answer, and some more. */
-static void check_turns(const subject *m)
+/* Until no answer waits to be computed again. */
+static void wait_for_refills(nb_engine *e)
+{
+    nb_engine_stats s;
+    for (size_t i = 0; i < 60000; i++) {
+        nb_engine_get_stats(e, &s);
+        if (s.n_refill_waiting == 0) return;
+        (void)nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+    }
+    fail_msg("%s: %zu answers wait for ever", where, s.n_refill_waiting);
+}
+
+/* A conversation: each prompt is the one before, its answer, and some more.  With answers that are
+ * computed again between the turns, all of the history is found, to its last full page. */
+static void check_turns(const subject *m, bool answers)
 {
     static question q;
     static answer cold;
     nb_engine_options o = options_of(m), fresh = options_of(m);
+    o.cache_answers = answers;
     o.max_model_len = fresh.max_model_len = MAX_PROMPT;
     fresh.no_prefix_caching = true;
     nb_engine *warm = make_engine(&o), *none = make_engine(&fresh);
     const size_t n_vocab = vocab_of(warm);
     q = ask_of[1];
     q.s = sampling_of(1, 70);
-    size_t computed = 0, prompt = 0;
+    size_t computed = 0, prompt = 0, history = 0, n_again = 0;
     for (size_t turn = 0; turn < 4; turn++) {
         ask(none, &q, &cold);
+        wait_for_refills(warm);
         ask(warm, &q, &got[0]);
         same_answer(&cold, &got[0], "in a conversation");
         /* the last token of an answer was sampled, not computed; its form may be the other one */
         size_t pages = (m->long_chains ? computed : prompt) / 64 * 64;
         if (m->rope_switch && turn == 1) pages = 0; /* all angles are others now */
+        if (answers) pages = history / 64 * 64;
         if (got[0].n_cached != pages)
             fail_msg("%s, turn %zu: %zu tokens found, expected %zu", where, turn, got[0].n_cached,
                      pages);
@@ -468,11 +486,18 @@ static void check_turns(const subject *m)
         computed = q.n + cold.n - 1;
         memcpy(q.prompt + q.n, cold.id, cold.n * sizeof *cold.id);
         q.n += cold.n;
+        history = q.n;
+        if (!m->long_chains) n_again += history / 64 * 64 - prompt / 64 * 64;
         random_ids(q.prompt + q.n, 15, n_vocab, 300 + turn);
         q.n += 15;
     }
     nb_engine_destroy(none);
     check_engine(warm);
+    nb_engine_stats s;
+    wait_for_refills(warm);
+    nb_engine_get_stats(warm, &s);
+    if (answers && !m->long_chains) assert_int_equal(s.refill_tok, n_again);
+    if (!answers) assert_int_equal(s.refill_tok + s.n_refill_done + s.n_refill_dropped, 0);
     nb_engine_destroy(warm);
 }
 
@@ -513,7 +538,8 @@ static void test_subject(void **state)
     check_choices(m);
     if (ONE_BY_ONE_ONCE && m != subjects) return;
     check_warm(m);
-    check_turns(m);
+    check_turns(m, false);
+    check_turns(m, true);
     check_salts(m);
 }
 

@@ -390,7 +390,7 @@ int cmd_chat(const opts *o)
 {
     chat c = { .o = o, .sampling = opts_sampling(o), .stats = o->stats };
     char *history = NULL;
-    c.code = session_open(o, &c.s);
+    c.code = session_open(o, true, &c.s);
     if (c.code == CLI_OK && !c.s.text) c.code = cli_failed("%s: no tokenizer", o->model);
     if (c.code == CLI_OK) c.code = probe_template(&c);
     c.messages = json_array();

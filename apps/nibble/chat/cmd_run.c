@@ -158,7 +158,7 @@ int cmd_run(const opts *o)
     int code = read_input(o, &in);
     if (code == CLI_OK && o->tokens && in.n_ids == 0)
         code = cli_failed("%s: no tokens: expected at least one", o->tokens);
-    if (code == CLI_OK) code = session_open(o, &s);
+    if (code == CLI_OK) code = session_open(o, false, &s);
     if (code == CLI_OK) code = make_ids(o, &s, &in);
     if (code == CLI_OK && in.n_ids == 0)
         code = cli_failed("the prompt has no tokens: expected at least one");

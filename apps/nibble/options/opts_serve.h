@@ -40,7 +40,7 @@ typedef struct serve_opts {
     double gpu_utilization, memory_utilization; /* 0: not given */
     size_t kv_cache_bytes, n_block, max_model_len, max_num_seqs, max_batched_tok, max_chunk_tok;
     size_t block_tok;
-    bool prefix_caching;
+    bool prefix_caching, cache_answers;
     /* logs */
     const char *log_format, *log_file;
     bool log_requests;

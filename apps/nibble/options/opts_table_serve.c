@@ -127,6 +127,8 @@ static const opt_row rows[] = {
       .help = "reuse the cache of earlier requests with the same beginning" },
     { .name = "disable-radix-cache", .type = OPT_UNSET, .offset = AT(prefix_caching), MEMORY,
       .help = "the same as --no-enable-prefix-caching" },
+    { .name = "cache-answers", .type = OPT_BOOL, .offset = AT(cache_answers), .def = "1", MEMORY,
+      .help = "while idle, compute finished answers as the next turn's prompt will have them, so that it finds them in the cache" },
     { .name = "dtype", .arg = "NAME", .type = OPT_STR, .offset = AT(dtype), .def = "auto", MEMORY,
       .help = "type of the weights: auto, or the checkpoint's own (--weight-dtype quantises)" },
     { .name = "tokenizer", .alias = "tokenizer-path", .arg = "DIR", .type = OPT_STR, .offset = AT(tokenizer), MODEL,

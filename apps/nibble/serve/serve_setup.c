@@ -169,6 +169,7 @@ static void fill_engine(const opts *o, bool gpu, nb_engine_options *e)
     e->max_chunk_tok = v->max_chunk_tok < step ? v->max_chunk_tok : step;
     e->commit_memory = true;
     e->no_prefix_caching = !v->prefix_caching;
+    e->cache_answers = v->cache_answers;
     e->priority_scheduling = strcmp(v->scheduling_policy, "priority") == 0;
     e->priority_age_s = v->priority_age_s;
 }
