@@ -36,7 +36,7 @@ set(nb_test_env
 # Seconds on two cores, of those that take long: ctest begins with them, so that none is alone at the end.
 # What is not named here takes less than ten.
 set(nb_test_costs check_cuda_emu=110 test_gpu_engine=95 check=66 server_soak=53 e2e_parity_run=53 test_gpu_thrift=48
-    web_page=40 web_chat=40 server_clients=36 e2e_retrieval=35 test_promises_engine=34 server_wire=33 check_emulated=43
+    web_page=40 web_chat=40 server_clients=36 e2e_retrieval=35 test_promises_engine=34 server_wire=33 e2e_serve_turns=30 check_emulated=43
     test_invariance=30 e2e_plan_trace_slow=23 test_hostile_models=22 e2e_serve_api=22 e2e_bench_serve=21
     e2e_calibrate=20 web_reports=20 e2e_dummy=17 e2e_eval_ruler=17 e2e_make_hard=17 e2e_eval_kl=16 test_bundled=13
     e2e_bench_matrix=12 e2e_plan=12 e2e_bench_kernel=12 test_cascade_engine=12 test_thrift_engine=11
