@@ -2,6 +2,7 @@
 #include "model.h"
 
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli.h"
@@ -33,12 +34,33 @@ static int keep_id(opts *o)
     return o->id ? CLI_OK : cli_failed("out of memory");
 }
 
+/* The file of --gguf-file becomes the model. */
+static int take_gguf(opts *o)
+{
+    char file[MODEL_BYTES];
+    nb_error err = { 0 };
+    char *path = NULL;
+    struct stat is;
+    const nb_status st = nb_model_find(o->model, &path, &err);
+    if (st != NB_OK) return cli_status(st, &err);
+    const bool folder = stat(path, &is) == 0 && S_ISDIR(is.st_mode);
+    const int n = snprintf(file, sizeof file, "%s/%s", path, o->gguf_file);
+    nb_free(path);
+    if (!folder)
+        return cli_usage("--gguf-file %.80s: MODEL %s is not a folder", o->gguf_file, o->model);
+    if (n < 0 || (size_t)n >= sizeof file || stat(file, &is) != 0 || !S_ISREG(is.st_mode))
+        return cli_usage("--gguf-file %.80s: there is no such file in %s", o->gguf_file, o->model);
+    o->model = opts_keep(o, file);
+    return o->model ? CLI_OK : cli_failed("out of memory");
+}
+
 int model_find(const command *c, opts *o)
 {
     nb_error err = { 0 };
     char *path = NULL;
     if (c->model == MODEL_NONE || !o->model) return CLI_OK;
-    const int code = o->revision ? join_revision(c, o) : CLI_OK;
+    int code = o->revision ? join_revision(c, o) : CLI_OK;
+    if (code == CLI_OK && o->gguf_file) code = take_gguf(o);
     if (code != CLI_OK || c->model != MODEL_FILES) return code;
     const nb_status st = nb_model_find(o->model, &path, &err);
     if (st != NB_OK) return cli_status(st, &err);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "engine/engine_internal.h"
+#include "load/gguf.h"
 #include "model/leftover.h"
 #include "nb_config.h"
 #include "os/clock.h"
@@ -74,9 +75,9 @@ static nb_status open_source(nb_engine *e, const nb_engine_options *o, nb_error 
         strcmp(format, "copy") != 0)
         return nb_fail(err, NB_ERR_ARG,
                        "--load-format %s: expected auto, safetensors, copy or dummy", format);
-    if (!nb_path_is_dir(o->model))
+    if (!nb_path_is_dir(o->model) && !nb_gguf_is(o->model))
         return nb_fail(err, NB_ERR_ARG,
-                       "%s is not a directory; expected the directory of a checkpoint "
+                       "%s is not a directory; expected the directory of a checkpoint, or a GGUF "
                        "(--load-format dummy takes a config.json alone, with random weights)",
                        o->model);
     return nb_source_open_dir(o->model, &e->source, err);
@@ -116,7 +117,7 @@ static nb_status load_model(nb_engine *e, const nb_engine_options *o, nb_error *
 static nb_status load_text(nb_engine *e, const nb_engine_options *o, nb_error *err)
 {
     nb_error why = { 0 };
-    if (o->no_text || !nb_path_is_dir(o->model)) return NB_OK;
+    if (o->no_text || (!nb_path_is_dir(o->model) && !nb_gguf_is(o->model))) return NB_OK;
     begin_phase(o, "reading the tokenizer");
     const nb_status st = nb_text_create(o->model, o->chat_template, &e->text, &why);
     if (st == NB_OK || (st == NB_ERR_NOT_FOUND && !o->chat_template)) return NB_OK;

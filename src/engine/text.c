@@ -6,6 +6,7 @@
 
 #include "engine/engine_internal.h"
 #include "load/explain.h"
+#include "load/gguf.h"
 #include "load/hub.h"
 #include "load/optional.h"
 #include "os/file.h"
@@ -43,7 +44,7 @@ static nb_status read_files(const char *dir, text_files *f, nb_error *err)
         if (!found)
             NB_TRY(nb_optional_read(dir, "tokenizer.model", TOKENIZER_MAX_BYTES, &f->tiktoken,
                                     &found, err));
-        if (!found && !nb_path_is_dir(dir)) return nb_explain_model(dir, NB_ERR_NOT_FOUND, err);
+        if (!found && !nb_path_is_dir(dir) && !nb_gguf_is(dir)) return nb_explain_model(dir, NB_ERR_NOT_FOUND, err);
         if (!found)
             return nb_hub_missing(
                 dir,

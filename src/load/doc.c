@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "load/gguf.h"
 #include "load/hub.h"
 #include "load/load_internal.h"
 #include "load/optional.h"
@@ -61,8 +62,17 @@ nb_status nb_doc_read_model(const char *model, const char *name, bool may_lack, 
 {
     nb_buf path = { 0 };
     nb_doc *d = NULL;
-    nb_status st = NB_OK;
-    bool found = false;
+    bool found = false, is_gguf = false;
+    nb_buf text = { 0 };
+    nb_status st = nb_gguf_read_text(model, name, &text, &is_gguf, &found, err);
+    if (st == NB_OK && is_gguf) {
+        if (found) st = nb_doc_parse(nb_buf_view(&text), model, &d, err);
+        nb_buf_deinit(&text);
+        if (st == NB_OK) *out = d;
+        return st;
+    }
+    nb_buf_deinit(&text);
+    NB_TRY(st);
     if (nb_path_is_dir(model))
         st = nb_optional_find(model, name, &path, &found, err);
     else if (!strcmp(name, "config.json"))

@@ -19,7 +19,7 @@ typedef struct nb_doc nb_doc;
 nb_status nb_doc_parse(nb_str json, const char *name, nb_doc **out, nb_error *err);
 nb_status nb_doc_read(const char *path, nb_doc **out, nb_error *err);
 /* A file of MODEL: in its directory; where MODEL is a file, that is its config.json and it has no
- * other.  *out is NULL when an absent file is allowed (may_lack). */
+ * other.  Of a GGUF it is made of the metadata.  *out is NULL when an absent file is allowed (may_lack). */
 nb_status nb_doc_read_model(const char *model, const char *name, bool may_lack, nb_doc **out,
                             nb_error *err);
 void nb_doc_destroy(nb_doc *d);
@@ -29,13 +29,13 @@ const char *nb_doc_name(const nb_doc *d);
  * whose fields lie under text_config is read with prefix "text_config". */
 void nb_doc_at(nb_doc *d, const char *prefix);
 
-bool nb_doc_has(const nb_doc *d, const char *path);              /* present and not null */
+bool nb_doc_has(const nb_doc *d, const char *path);    /* present and not null */
 bool nb_doc_present(const nb_doc *d, const char *key); /* a member of that name, null or not */
 bool nb_doc_u64(nb_doc *d, const char *path, uint64_t lo, uint64_t hi, uint64_t *out);
 bool nb_doc_size(nb_doc *d, const char *path, size_t lo, size_t hi, size_t *out);
-bool nb_doc_f64(nb_doc *d, const char *path, double *out);       /* integers accepted    */
+bool nb_doc_f64(nb_doc *d, const char *path, double *out); /* integers accepted    */
 bool nb_doc_bool(nb_doc *d, const char *path, bool *out);
-bool nb_doc_str(nb_doc *d, const char *path, const char **out);  /* terminated, no NUL inside */
+bool nb_doc_str(nb_doc *d, const char *path, const char **out); /* terminated, no NUL inside */
 bool nb_doc_is_object(const nb_doc *d, const char *path);
 bool nb_doc_is_bool(const nb_doc *d, const char *path);
 /* Arrays of numbers or a single number ("eos_token_id"): up to max values, count in *n. */

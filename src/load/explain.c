@@ -1,6 +1,7 @@
 /* explain.c - see explain.h. */
 #include "load/explain.h"
 
+#include "load/gguf.h"
 #include "load/hub.h"
 #include "load/load_internal.h"
 #include "os/file.h"
@@ -12,8 +13,8 @@ typedef struct suffix_row {
 } suffix_row;
 
 static const suffix_row weights_of_others[] = {
-    { ".gguf", "GGUF" },  { ".bin", "PyTorch" },  { ".pth", "PyTorch" },
-    { ".pt", "PyTorch" }, { ".ckpt", "PyTorch" }, { ".onnx", "ONNX" },
+    { ".bin", "PyTorch" },  { ".pth", "PyTorch" }, { ".pt", "PyTorch" },
+    { ".ckpt", "PyTorch" }, { ".onnx", "ONNX" },
 };
 
 static bool ends_with(const char *s, const char *suffix)
@@ -60,10 +61,14 @@ static nb_status explain_file(const char *model, nb_status st, nb_error *err)
 {
     const nb_shown_path shown = nb_show_path(model);
     const char *format = format_of(model);
+    if (nb_gguf_is(model)) return st;
+    if (ends_with(model, ".gguf"))
+        return nb_fail(err, NB_ERR_FORMAT, "%s is no GGUF file: it does not begin with \"GGUF\"",
+                       shown.s);
     if (format)
         return nb_fail(err, NB_ERR_UNSUPPORTED,
                        "%s is a %s file; nibble reads Hugging Face checkpoints (a directory with "
-                       "config.json and *.safetensors): " PULL,
+                       "config.json and *.safetensors) and GGUF files: " PULL,
                        shown.s, format);
     if (ends_with(model, ".safetensors"))
         return nb_fail(err, NB_ERR_ARG,
@@ -73,7 +78,7 @@ static nb_status explain_file(const char *model, nb_status st, nb_error *err)
     if (ends_with(model, ".json")) return st; /* it may be a configuration that is wrong */
     return nb_fail(err, NB_ERR_ARG,
                    "%s is not a model; expected a directory with config.json, tokenizer.json and "
-                   "*.safetensors, or the id of a model: " PULL,
+                   "*.safetensors, a GGUF file, or the id of a model: " PULL,
                    shown.s);
 }
 

@@ -14,9 +14,12 @@ typedef struct nb_st_tensor {
     nb_tensor tensor;
     const char *name; /* in the arena given to nb_safetensors_parse */
     size_t n_name_bytes;
-    size_t file;      /* index of the source's file */
-    void *owned;      /* aligned copy of the data, made when it is taken */
+    size_t file; /* index of the source's file */
+    void *owned; /* aligned copy of the data, made when it is taken */
     bool taken;
+    struct nb_gguf_part
+        *part;              /* GGUF: how its bytes are made when it is taken; NULL: it is a view */
+    const char *type, *why; /* GGUF: a type that is not read, and why; else NULL */
 } nb_st_tensor;
 
 /* Checks the whole header; on success *out (heap, the caller frees it; NULL for no

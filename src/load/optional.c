@@ -1,6 +1,7 @@
 /* optional.c - see optional.h. */
 #include "load/optional.h"
 
+#include "load/gguf.h"
 #include "load/hub.h"
 #include "load/load_internal.h"
 #include "os/file.h"
@@ -22,6 +23,9 @@ nb_status nb_optional_read(const char *dir, const char *name, size_t max_bytes, 
                            bool *found, nb_error *err)
 {
     nb_buf path = { 0 };
+    bool is_gguf = false;
+    NB_TRY(nb_gguf_read_text(dir, name, out, &is_gguf, found, err));
+    if (is_gguf) return NB_OK;
     nb_status st = nb_optional_find(dir, name, &path, found, err);
     if (st == NB_OK && *found) st = nb_file_read(path.p, max_bytes, out, err);
     nb_buf_deinit(&path);

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "load/gguf.h"
 #include "load/load_internal.h"
 
 /* All element types that safetensors names; sizes in bits, since some are below a byte. */
@@ -41,7 +42,8 @@ const char *nb_dtype_name(nb_dtype t)
 {
     for (size_t i = 0; i < NB_COUNT(dtypes); i++)
         if (dtypes[i].dtype == t && t != NB_DT_OTHER) return dtypes[i].name;
-    return "an unusable type";
+    const nb_gguf_dtype *d = nb_gguf_dtype_for(t);
+    return d ? d->name : "an unusable type";
 }
 
 size_t nb_dtype_bytes(nb_dtype t)
@@ -49,6 +51,13 @@ size_t nb_dtype_bytes(nb_dtype t)
     for (size_t i = 0; i < NB_COUNT(dtypes); i++)
         if (dtypes[i].dtype == t && t != NB_DT_OTHER) return dtypes[i].n_bits / 8;
     return 0;
+}
+
+void nb_dtype_block(nb_dtype t, size_t *n_value, size_t *n_bytes)
+{
+    const nb_gguf_dtype *d = nb_gguf_dtype_for(t);
+    *n_value = d ? d->block : 1;
+    *n_bytes = d ? d->block_bytes : nb_dtype_bytes(t);
 }
 
 nb_shape_text nb_shape_show(const size_t *dim, size_t n_dim)

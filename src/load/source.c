@@ -14,37 +14,10 @@
 #include "base/hash.h"
 #include "load/explain.h"
 #include "load/hub.h"
-#include "load/load_internal.h"
 #include "load/optional.h"
-#include "os/file.h"
+#include "load/source_internal.h"
 
 enum { MAX_SHARDS = 10000, MAX_INDEX_BYTES = 100000000, TOUCH_BYTES = 64 << 20 };
-
-typedef struct source_file {
-    nb_file_map map; /* p is NULL for borrowed bytes, and once it is copied */
-    void *copy;      /* [copy_bytes]: the file in memory, or NULL */
-    size_t copy_bytes;
-    char *path; /* in the arena */
-} source_file;
-
-/* Where the last nb_source_leftover stopped, so that a loop over all is linear. */
-typedef struct leftover_cursor {
-    size_t i, at;
-} leftover_cursor;
-
-struct nb_source {
-    nb_dummy *dummy; /* NULL: files */
-    char *where;     /* what was opened, for error lines */
-    nb_arena names;
-    source_file *files;
-    size_t n_file, cap_file;
-    nb_st_tensor *tensors;
-    size_t n_tensor, cap_tensor, n_bytes;
-    size_t *table; /* [table_mask + 1]: tensor index + 1, 0 = free */
-    size_t table_mask;
-    uint64_t hash_seed;
-    leftover_cursor *cursor;
-};
 
 static nb_status no_memory(const char *where, nb_error *err)
 {
@@ -159,6 +132,7 @@ static nb_status add_bytes(nb_source *s, nb_str bytes, const nb_file_map *map, c
 static nb_status add_file(nb_source *s, const char *path, nb_error *err)
 {
     nb_file_map map = { 0 };
+    if (nb_gguf_is(path)) return nb_source_add_gguf(s, path, NULL, err);
     NB_TRY(nb_file_mmap(path, &map, err));
     const nb_str bytes = { map.p ? (const char *)map.p : "", map.n_bytes };
     const nb_status st = add_bytes(s, bytes, &map, path, err);
@@ -166,11 +140,15 @@ static nb_status add_file(nb_source *s, const char *path, nb_error *err)
     return st;
 }
 
-/* All names of a single file; they are unique, the JSON parser saw to it. */
+/* All names of a single file.  Those of safetensors are unique, the JSON parser saw to it; two names of a
+ * GGUF may become the same one. */
 static nb_status finish_single(nb_source *s, nb_error *err)
 {
     NB_TRY(table_create(s, err));
-    for (size_t i = 0; i < s->n_tensor; i++) (void)table_put(s, i);
+    for (size_t i = 0; i < s->n_tensor; i++)
+        if (table_put(s, i))
+            return nb_fail(err, NB_ERR_FORMAT, "%s: tensor '%s' is there twice",
+                           nb_show_path(s->where).s, nb_show_c(s->tensors[i].name).s);
     return NB_OK;
 }
 
@@ -178,7 +156,9 @@ nb_status nb_source_open_bytes(nb_str bytes, const char *name, nb_source **out, 
 {
     nb_source *s = NULL;
     NB_TRY(source_create(name, &s, err));
-    nb_status st = add_bytes(s, bytes, NULL, name, err);
+    const bool gguf = bytes.n_bytes >= 4 && memcmp(bytes.p, "GGUF", 4) == 0;
+    nb_status st =
+        gguf ? nb_source_add_gguf(s, name, &bytes, err) : add_bytes(s, bytes, NULL, name, err);
     if (st == NB_OK) st = finish_single(s, err);
     if (st == NB_OK)
         *out = s;
@@ -321,7 +301,11 @@ static nb_status add_dir(nb_source *s, const char *dir, nb_error *err)
     nb_buf path = { 0 }, name = { 0 };
     size_t n = 0;
     bool found;
-    nb_status st = nb_optional_find(dir, "model.safetensors", &path, &found, err);
+    nb_status st = nb_gguf_resolve(dir, &path, &found, err);
+    if (st == NB_OK && found) st = nb_source_add_gguf(s, path.p, NULL, err);
+    if (st == NB_OK && found) st = finish_single(s, err);
+    if (st != NB_OK || found) goto out;
+    st = nb_optional_find(dir, "model.safetensors", &path, &found, err);
     if (st == NB_OK && found) {
         st = add_file(s, path.p, err);
         if (st == NB_OK) st = finish_single(s, err);
@@ -417,8 +401,9 @@ static nb_status align(nb_st_tensor *x, const char *path, nb_error *err)
 {
     static const uint64_t nothing = 0; /* an aligned address for empty tensors */
     nb_tensor *t = &x->tensor;
+    const size_t elem = nb_dtype_bytes(t->dtype);
     if (t->n_bytes == 0) t->data = &nothing;
-    if ((uintptr_t)t->data % nb_dtype_bytes(t->dtype) == 0) return NB_OK;
+    if (elem == 0 || (uintptr_t)t->data % elem == 0) return NB_OK;
     x->owned = nb_pages_alloc(t->n_bytes);
     if (!x->owned)
         return nb_fail(err, NB_ERR_NOMEM,
@@ -443,11 +428,14 @@ nb_status nb_source_take(nb_source *s, const nb_tensor_want *want, nb_tensor *ou
     const char *path = s->files[x->file].path;
     if (!fits(want, &x->tensor)) {
         show_want(want, wanted, sizeof wanted);
+        if (x->why)
+            return nb_fail(err, NB_ERR_UNSUPPORTED, "%s: tensor '%s': type %s is not supported: %s",
+                           nb_show_path(path).s, nb_show_c(x->name).s, x->type, x->why);
         return nb_fail(err, NB_ERR_FORMAT, "%s: tensor '%s': is %s %s, expected %s",
                        nb_show_path(path).s, nb_show_c(x->name).s, nb_dtype_name(x->tensor.dtype),
                        nb_shape_show(x->tensor.dim, x->tensor.n_dim).s, wanted);
     }
-    NB_TRY(align(x, path, err));
+    NB_TRY(x->part ? nb_source_make(x, path, err) : align(x, path, err));
     x->taken = true;
     *s->cursor = (leftover_cursor){ 0 };
     *out = x->tensor;
@@ -544,6 +532,7 @@ static nb_status copy_file(nb_source *s, size_t index, copying *c, nb_error *err
         nb_tensor *t = &s->tensors[i].tensor;
         if (s->tensors[i].file == index) t->data = p + ((const unsigned char *)t->data - f->map.p);
     }
+    nb_source_moved(s, index, (const unsigned char *)p);
     nb_file_unmap(&f->map);
     f->copy = p;
     f->copy_bytes = n;

@@ -1,4 +1,4 @@
-/* source.h - where a model's tensors come from: safetensors files or a generator.
+/* source.h - where a model's tensors come from: safetensors files, a GGUF or a generator.
  *
  * A source is opened once, asked for each tensor by name with the shape and the
  * types that the caller can take, and kept open as long as the weights are used:
@@ -15,14 +15,19 @@
 typedef enum nb_dtype {
     NB_DT_F32, NB_DT_BF16, NB_DT_F16, NB_DT_F8_E4M3,
     NB_DT_F64, NB_DT_I64, NB_DT_I32, NB_DT_I16, NB_DT_I8, NB_DT_U8, NB_DT_BOOL, NB_DT_F8_E5M2,
-    NB_DT_OTHER /* known to safetensors, never usable here */
+    /* of GGUF: blocks of values (num/ggml.h) */
+    NB_DT_Q8_0, NB_DT_Q4_0, NB_DT_Q4_1, NB_DT_Q5_0, NB_DT_Q5_1, NB_DT_Q2_K, NB_DT_Q3_K,
+    NB_DT_Q4_K, NB_DT_Q5_K, NB_DT_Q6_K, NB_DT_IQ4_NL, NB_DT_IQ4_XS, NB_DT_MXFP4, NB_DT_NVFP4,
+    NB_DT_OTHER /* known to a format, never usable here */
 } nb_dtype;
-const char *nb_dtype_name(nb_dtype t); /* as safetensors spells it: "BF16", ... */
-size_t nb_dtype_bytes(nb_dtype t);     /* 0 for NB_DT_OTHER */
+const char *nb_dtype_name(nb_dtype t); /* as the format spells it: "BF16", "Q4_K", ... */
+size_t nb_dtype_bytes(nb_dtype t);     /* of an element; 0 for blocks and NB_DT_OTHER */
+/* Values and bytes of a block; one element of other types. */
+void nb_dtype_block(nb_dtype t, size_t *n_value, size_t *n_bytes);
 enum { NB_TENSOR_MAX_DIM = 8 };
 
 typedef struct nb_tensor {
-    const void *data; /* aligned to its element size */
+    const void *data; /* aligned to its element size; blocks are not aligned */
     nb_dtype dtype;
     size_t n_dim, dim[NB_TENSOR_MAX_DIM]; /* slowest first */
     size_t n_bytes;
@@ -30,8 +35,8 @@ typedef struct nb_tensor {
 
 typedef struct nb_source nb_source;
 
-/* Opens DIR/model.safetensors, or else DIR/model.safetensors.index.json with its
- * shards, or else the only *.safetensors file there (transformers has that order).
+/* Opens the GGUF that DIR is, or has (nb_gguf_resolve).  Else opens DIR/model.safetensors, or else
+ * DIR/model.safetensors.index.json with its shards, or else the only *.safetensors file there (transformers has that order).
  * Every header is checked whole: sizes, dtypes, shapes, offsets in range, no overlaps,
  * no holes, names unique, shard names that stay inside DIR (relative, without "..";
  * links are followed).  One error line names the file, the tensor and the expectation.
@@ -39,9 +44,10 @@ typedef struct nb_source nb_source;
  * another shard is ignored.  A tensor that it does not list is usable when it is in one
  * shard only; in two, it is an error. */
 nb_status nb_source_open_dir(const char *dir, nb_source **out, nb_error *err);
-/* One safetensors file. */
+/* One safetensors file, or a GGUF with its shards (gguf.h): tensors under the names and with the
+ * shapes of a Hugging Face folder. */
 nb_status nb_source_open_file(const char *path, nb_source **out, nb_error *err);
-/* Safetensors bytes in memory (borrowed; tests and fuzzers). */
+/* The bytes of one file in memory (borrowed; tests and fuzzers). */
 nb_status nb_source_open_bytes(nb_str bytes, const char *name, nb_source **out, nb_error *err);
 /* --load-format dummy: seeded random values, the same on every machine and in whatever
  * order tensors are taken.  Matrices are normal with deviation `stddev`
@@ -58,9 +64,9 @@ void nb_source_close(nb_source *s);
 /* What the caller needs.  dim == 0 at an index means "any". */
 typedef struct nb_tensor_want {
     const char *name;
-    uint32_t dtypes;           /* mask of 1u << nb_dtype that are acceptable             */
+    uint32_t dtypes; /* mask of 1u << nb_dtype that are acceptable             */
     size_t n_dim, dim[NB_TENSOR_MAX_DIM];
-    nb_dtype dummy_dtype;      /* what a dummy source makes                              */
+    nb_dtype dummy_dtype; /* what a dummy source makes                              */
     enum { NB_FILL_NORMAL, NB_FILL_ONES, NB_FILL_ZEROS } dummy_fill;
 } nb_tensor_want;
 
@@ -72,7 +78,7 @@ bool nb_source_has(const nb_source *s, const char *name); /* dummy: always true 
  * divide is copied once, to memory that the source owns. */
 nb_status nb_source_take(nb_source *s, const nb_tensor_want *want, nb_tensor *out, nb_error *err);
 size_t nb_source_n_tensor(const nb_source *s); /* usable tensors; dummy: taken ones */
-size_t nb_source_bytes(const nb_source *s); /* tensor bytes in all files; dummy: taken */
+size_t nb_source_bytes(const nb_source *s);    /* tensor bytes in all files; dummy: taken */
 /* The i-th tensor's name that nb_source_take was never called for, or NULL:
  * leftovers a family did not expect (i counts from 0 over leftovers). */
 const char *nb_source_leftover(const nb_source *s, size_t i);

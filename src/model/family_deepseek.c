@@ -92,8 +92,11 @@ static void read_dense(nb_doc *doc, nb_model_config *c, size_t *k)
 static nb_status read_groups(nb_doc *doc, nb_model_config *c, size_t n_def, size_t k_def,
                              nb_error *err)
 {
-    c->n_group = nb_doc_present(doc, "n_group") ? 1 : n_def; /* null: no groups */
-    c->topk_group = nb_doc_present(doc, "topk_group") ? 1 : k_def;
+    const bool n_absent = !nb_doc_present(doc, "n_group"), k_absent = !nb_doc_present(doc, "topk_group");
+    c->n_group = n_absent ? n_def : 1; /* null: no groups */
+    c->topk_group = k_absent ? k_def : 1;
+    if (n_absent && n_def != 1 && c->n_expert) nb_config_assume(c, "n_group", (double)n_def);
+    if (k_absent && k_def != 1 && c->n_expert) nb_config_assume(c, "topk_group", (double)k_def);
     (void)nb_doc_size(doc, "n_group", 1, 4096, &c->n_group);
     (void)nb_doc_size(doc, "topk_group", 1, 4096, &c->topk_group);
     return nb_doc_check(doc, err);

@@ -302,6 +302,11 @@ nb_status nb_tok_error_fill(nb_error *err, nb_status st, const char *what);
 nb_status nb_tok_load_model(nb_tokenizer *t, const json_t *root, nb_error *err);
 /* normalizer, pre_tokenizer, decoder; before the model, which needs byte_level */
 nb_status nb_tok_load_pipeline(nb_tokenizer *t, const json_t *root, nb_error *err);
+/* The steps of a pre-tokenizer that llama.cpp has a name for (GGUF files); NB_ERR_UNSUPPORTED. */
+nb_status nb_tok_load_named_pre(nb_tokenizer *t, nb_str name, nb_error *err);
+/* Merges from scores, for each id a number or null (GGUF files): two neighbours merge if together they are a
+ * token with a score, the one with the highest first, the leftmost of equal ones. */
+nb_status nb_tok_load_scores(nb_tokenizer *t, const json_t *scores, nb_error *err);
 nb_status nb_tok_load_post(nb_tokenizer *t, const json_t *root, nb_error *err);
 /* byte_id and fallback_id, once the vocabulary is there. */
 void nb_tok_byte_tables(nb_tokenizer *t);

@@ -189,7 +189,9 @@ nb_status nb_tok_load_model(nb_tokenizer *t, const json_t *root, nb_error *err)
     NB_TRY(flag(m, "byte_fallback", &t->byte_fallback, err));
     NB_TRY(flag(m, "fuse_unk", &t->fuse_unk, err));
     NB_TRY(load_vocab(t, json_object_get(m, "vocab"), err));
-    NB_TRY(load_merges(t, json_object_get(m, "merges"), err));
+    const json_t *scores = json_object_get(m, "scores");
+    NB_TRY(scores ? nb_tok_load_scores(t, scores, err)
+                  : load_merges(t, json_object_get(m, "merges"), err));
     nb_tok_byte_tables(t);
     /* with bytes as characters nothing falls back: a stand-in has no byte form */
     if (t->byte_level) t->byte_fallback = false;

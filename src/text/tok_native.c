@@ -20,6 +20,11 @@ const char NB_TOK_PATTERN_GPT2[] =
     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 const char NB_TOK_PATTERN_LLAMA3[] = CONTRACTIONS
     "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*" WS_TAIL;
+const char NB_TOK_PATTERN_QWEN2[] =
+    CONTRACTIONS "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*" WS_TAIL;
+const char NB_TOK_PATTERN_DEEPSEEK3[] =
+    "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?"
+    "[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\\r\\n]*" WS_TAIL;
 #define KIMI_UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}&&[^\\p{Han}]]"
 #define KIMI_LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}&&[^\\p{Han}]]"
 const char NB_TOK_PATTERN_KIMI[] =
@@ -32,14 +37,11 @@ static const struct {
     nb_tok_native kind;
     const char *pattern;
 } KNOWN[] = {
-    { NB_NATIVE_DEEPSEEK3,
-      "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?"
-      "[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\\r\\n]*" WS_TAIL },
+    { NB_NATIVE_DEEPSEEK3, NB_TOK_PATTERN_DEEPSEEK3 },
     { NB_NATIVE_CJK,
       "[\xe4\xb8\x80-\xe9\xbe\xa5\xe3\x81\x80-\xe3\x82\x9f\xe3\x82\xa0-\xe3\x83\xbf]+" },
     { NB_NATIVE_LLAMA3, NB_TOK_PATTERN_LLAMA3 },
-    { NB_NATIVE_QWEN2,
-      CONTRACTIONS "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*" WS_TAIL },
+    { NB_NATIVE_QWEN2, NB_TOK_PATTERN_QWEN2 },
     { NB_NATIVE_GPT2, NB_TOK_PATTERN_GPT2 },
     { NB_NATIVE_KIMI, NB_TOK_PATTERN_KIMI },
     { NB_NATIVE_NUMBER, "\\p{N}" },

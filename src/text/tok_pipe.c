@@ -4,7 +4,7 @@
  *   normalizer     Sequence, NFC, NFD, NFKC, NFKD, Prepend, Replace, Strip,
  *                  Lowercase
  *   pre_tokenizer  Sequence, Split (Regex or String, every behavior, invert),
- *                  ByteLevel, Digits, Metaspace
+ *                  ByteLevel, Digits, Metaspace, Gguf (nibble's own: tok_pre.c)
  *   decoder        ByteLevel; Metaspace; or a Sequence of Replace and Strip (of
  *                  single tokens), ByteFallback, Fuse, Strip, in this order,
  *                  each optional.  None: tokens joined with blanks.
@@ -272,6 +272,9 @@ static nb_status load_pre(nb_tokenizer *t, const json_t *o, unsigned depth, nb_e
         return nb_fail(err, NB_ERR_UNSUPPORTED,
                        FILE_NAME ": pre_tokenizer \"%.64s\" after ByteLevel is not supported",
                        type_of(o));
+    const json_t *name = json_object_get(o, "name");
+    if (strcmp(type_of(o), "Gguf") == 0 && json_is_string(name))
+        return nb_tok_load_named_pre(t, nb_tok_json_str(name), err);
     if (NB_GROW(t->pre, t->cap_pre, t->n_pre) != NB_OK) return no_memory(err);
     nb_pre_step *s = &t->pre[t->n_pre++];
     *s = (nb_pre_step){ 0 };

@@ -32,8 +32,9 @@ nb_tok_native nb_tok_native_find(nb_str pattern);
  * Matches of native patterns are never empty. */
 bool nb_tok_native_next(nb_tok_native kind, const uint16_t *classes, nb_str s, size_t from,
                         size_t *start, size_t *end);
-/* Text of the patterns that are not given in a file. */
-extern const char NB_TOK_PATTERN_GPT2[], NB_TOK_PATTERN_KIMI[], NB_TOK_PATTERN_LLAMA3[];
+/* Text of the patterns that some files do not give. */
+extern const char NB_TOK_PATTERN_GPT2[], NB_TOK_PATTERN_KIMI[], NB_TOK_PATTERN_LLAMA3[],
+    NB_TOK_PATTERN_QWEN2[], NB_TOK_PATTERN_DEEPSEEK3[];
 
 /* Appends the PCRE2 form of an Oniguruma pattern; NB_ERR_UNSUPPORTED names what
  * has no translation. */

@@ -19,7 +19,9 @@ echo '[1]' >ids.json
 wrong "nowhere no such file pull" nowhere
 wrong "URL pull" https://example.org/org/name
 printf 'GGUF\003\0\0\0' >model.gguf
-wrong "model.gguf GGUF config.json safetensors pull" model.gguf
+wrong "model.gguf 8 bytes GGUF" model.gguf
+echo hello >text.gguf
+wrong "text.gguf begin GGUF" text.gguf
 echo hello >README.md
 wrong "README.md not directory config.json tokenizer.json" README.md
 echo x >pytorch_model.bin
@@ -36,13 +38,20 @@ wrong "adapter merge base" adapter
 mkdir half && cp "$model"/*.safetensors half
 wrong "half config.json missing complete" half
 mkdir gguf && cp model.gguf gguf
-wrong "gguf GGUF safetensors pull" gguf
+wrong "gguf/model.gguf 8 bytes GGUF" gguf
+cp model.gguf gguf/other.gguf
+wrong "gguf 2 GGUF --gguf-file model.gguf" gguf
+fails 2 "--gguf-file none.gguf no such file" info gguf --gguf-file none.gguf
+fails 2 "--gguf-file not a folder" info model.gguf --gguf-file model.gguf
+fails 1 "gguf/other.gguf 8 bytes" info gguf --gguf-file other.gguf
 mkdir -p cache/snapshots/0123 cache/refs
 wrong "cache id ORG/NAME snapshots" cache
-for f in pytorch_model.bin consolidated.00.pth model.gguf; do
+for f in pytorch_model.bin consolidated.00.pth; do
     rm -rf weights && mkdir weights && cp "$model/config.json" weights && echo x >"weights/$f"
     fails 1 "weights are safetensors" serve weights --port 0
 done
+rm weights/*.pth && echo x >weights/model.gguf
+fails 1 "weights/model.gguf GGUF" serve weights --port 0
 rm weights/*.gguf
 fails 1 "weights no weights there dummy" serve weights --port 0
 cp "$model"/*.safetensors weights

@@ -116,7 +116,7 @@ typedef struct opts {
     plan_opts plan;
     trace_opts trace;
     hub_opts hub;
-    const char *revision;
+    const char *revision, *gguf_file;
     const char *path, *id; /* where MODEL is, and its id or NULL: model_find */
     const char *config;    /* path of a YAML file */
     bool config_model;     /* model comes from it */

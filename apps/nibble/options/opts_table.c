@@ -130,6 +130,8 @@ static const opt_row rows[] = {
     { .name = "revision", .arg = "REV", .type = OPT_STR, .offset = AT(revision), .cmds = ALL | CMD_PLAN | CMD_VERIFY,
       .group = GROUP_MODEL,
       .help = "branch, tag or commit of a MODEL that is an id, as in ORG/NAME@REV", .unset = "main"},
+    { .name = "gguf-file", .arg = "NAME", .type = OPT_STR, .offset = AT(gguf_file), .cmds = ALL | CMD_PLAN,
+      .group = GROUP_MODEL, .help = "the GGUF to take of a MODEL that is a folder with several" },
     { .name = "load-format", .arg = "NAME", .type = OPT_CHOICE, .offset = AT(load_format),
       .def = "auto", .choices = "auto|safetensors|copy|dummy", .cmds = ENGINE | CMD_INFO,
       .group = GROUP_MODEL,
