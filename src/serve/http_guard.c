@@ -266,7 +266,7 @@ static int route_it(nb_http_ex *ex, const char **why)
     } else if (is_method(ex, "OPTIONS")) {
         status = answer_options(ex, methods.p);
     } else if (nb_buf_printf(&ex->extra, "Allow: %s\r\n", methods.p) == NB_OK) {
-        *why = "this path does not know this method";
+        *why = "the path is right, the method is not: the header Allow names those it has";
         status = 405;
     }
     nb_buf_deinit(&methods);

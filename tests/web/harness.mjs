@@ -10,7 +10,7 @@ import path from "node:path";
 import { chromium } from "playwright-core";
 
 const [nibble, model, browserPath, shots] = process.argv.slice(2);
-const WAIT = 60_000; // for what takes a moment; nothing is measured
+const WAIT = 180_000; // for what takes a moment; nothing is measured
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 
 let failed = 0;

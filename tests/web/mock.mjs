@@ -172,7 +172,7 @@ export function serve({ files, port = 0, nBlock = 2048, key = "", speed = 25 }) 
         const delta = typeof w === "string" ? { content: w } : w;
         event({ choices: [chat ? { index: 0, delta, finish_reason: null } : { index: 0, text: w, finish_reason: null }], usage: usageOf(i + 1) });
         state.generated++;
-        if (!state.answer || i % 16 === 15) await sleep(speed);
+        if (!state.answer || i % 64 === 63) await sleep(speed);
       }
       state.running--;
       if (gone) {

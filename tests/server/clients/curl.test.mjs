@@ -153,7 +153,7 @@ describe("wrk", { skip: hasProgram("wrk") ? false : "no wrk" }, () => {
 
   test("no errors", async () => {
     const server = await Server.start(["--max-num-seqs", "32"]);
-    const health = await run("-t1", "-c50", "-d2s", `${server.url}/health`);
+    const health = await run("-t1", "-c50", "-d2s", "--timeout", "60s", `${server.url}/health`);
     assert.doesNotMatch(health, /Non-2xx|Socket errors/, health);
     console.log(`wrk /health: ${/Requests\/sec: *(.*)/.exec(health)[1]} requests/s`);
     let text;

@@ -97,7 +97,7 @@ describe("a killed client", { skip }, () => {
     const n = await aborts();
     const all = [];
     for (let i = 0; i < 12; i++)
-      all.push(client({ prompt: newPrompt(1 + i * 4), max_tokens: 1000, ignore_eos: true, stream: i % 2 === 0, n: 1 + (i % 3) }));
+      all.push(client({ prompt: newPrompt(1 + i * 4), max_tokens: 3000, ignore_eos: true, stream: i % 2 === 0, n: 1 + (i % 3) }));
     await server.until("they are there", (m) =>
       m("vllm:num_requests_running") + m("vllm:num_requests_waiting") === 24);
     await Promise.all(all.map(kill));

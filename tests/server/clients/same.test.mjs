@@ -46,7 +46,7 @@ describe("the same answer", () => {
     const rng = random(1), crowd = [];
     for (let i = 0; i < 64; i++)
       crowd.push(server.post("/v1/completions", { prompt: `${i} ${STORY.repeat(1 + Math.floor(rng() * 2))}`,
-        max_tokens: 8 + Math.floor(rng() * 8), temperature: rng() * 1.2, seed: i, ignore_eos: true,
+        max_tokens: 32 + Math.floor(rng() * 32), temperature: rng() * 1.2, seed: i, ignore_eos: true,
         stream: rng() < 0.5, n: rng() < 0.2 ? 2 : 1 }));
     await server.until("a crowd", (m) =>
       m("vllm:num_requests_running") + m("vllm:num_requests_waiting") > 40);
