@@ -131,6 +131,7 @@ static nb_status size_weights(const nb_model_config *c, nb_sizes_wtype type, nb_
         one->fp8 = type == NB_SIZES_FP8;
     }
     one->n_layer = 1;
+    one->quant = (nb_quant){ 0 }; /* f has it */
     for (size_t k = 0; k < 2 * c->n_attn; k++) {
         const bool dense = k % 2;
         const size_t n = count_layers(c, k / 2, dense);

@@ -302,15 +302,17 @@ nb_status nb_dummy_make(nb_dummy *d, const nb_tensor_want *want, nb_tensor *out,
     const nb_dtype t = want->dummy_dtype;
     const size_t n_bytes = n * nb_dtype_bytes(t);
     const void *data;
-    if (want->dummy_fill != NB_FILL_NORMAL) {
+    const uint64_t at = nb_hash_bytes(want->name, strlen(want->name), nb_mix64(d->seed));
+    if (want->dummy_fill == NB_FILL_CODES) {
+        data = pool_view(d, NB_DT_F8_E4M3, at, n_bytes);
+    } else if (want->dummy_fill != NB_FILL_NORMAL) {
         void *own = own_pages(d, n_bytes);
         if (own && want->dummy_fill == NB_FILL_ONES) fill_ones(own, t, n);
         data = own;
     } else if (t == NB_DT_F32 && ends_with(want->name, "_scale_inv")) {
         data = scale_view(d, n);
     } else {
-        const uint64_t h = nb_hash_bytes(want->name, strlen(want->name), nb_mix64(d->seed));
-        data = pool_view(d, t, h, n_bytes);
+        data = pool_view(d, t, at, n_bytes);
     }
     if (!data)
         return nb_fail(err, NB_ERR_NOMEM, "dummy weights: tensor '%s': out of memory for %zu bytes",

@@ -66,24 +66,10 @@ static nb_status by_scheme(nb_doc *d, const char *file, nb_kv_algo *out, nb_erro
     return unknown_type(file, field, what, err);
 }
 
-/* Weights in FP8 with 128x128 blocks are read; ModelOpt's other types of weights are not, and
- * their tensors would be refused one by one. */
-static nb_status check_weights(nb_doc *d, const char *file, nb_error *err)
-{
-    const char *algo = NULL;
-    if (!nb_doc_str(d, "quantization.quant_algo", &algo)) return nb_doc_check(d, err);
-    if (!strncmp(algo, "FP8_PB", 6)) return NB_OK;
-    return nb_fail(err, NB_ERR_UNSUPPORTED,
-                   "%s: quantization.quant_algo: weights of type %s are not supported (expected: "
-                   "null, the weights as they are)",
-                   nb_show_path(file).s, nb_show_c(algo).s);
-}
-
 static nb_status of_own_file(nb_doc *d, const char *file, nb_kv_algo *out, nb_error *err)
 {
     static const char field[] = "quantization.kv_cache_quant_algo";
     const char *name;
-    NB_TRY(check_weights(d, file, err));
     if (nb_doc_str(d, field, &name)) return by_name(file, field, name, out, err);
     return nb_doc_check(d, err);
 }

@@ -58,7 +58,8 @@ void nb_source_close(nb_source *s)
 
 /* ------------------------------------------------------------- table of names */
 
-static nb_st_tensor *find_tensor(const nb_source *s, const char *name)
+/* A tensor by its whole name. */
+static nb_st_tensor *find_whole(const nb_source *s, const char *name)
 {
     if (!s->table) return NULL;
     const size_t n = strlen(name);
@@ -68,6 +69,14 @@ static nb_st_tensor *find_tensor(const nb_source *s, const char *name)
         if (t->n_name_bytes == n && memcmp(t->name, name, n) == 0) return t;
     }
     return NULL;
+}
+
+static nb_st_tensor *find_tensor(const nb_source *s, const char *name)
+{
+    char whole[512];
+    if (!s->prefix) return find_whole(s, name);
+    const int n = snprintf(whole, sizeof whole, "%s%s", s->prefix, name);
+    return n > 0 && (size_t)n < sizeof whole ? find_whole(s, whole) : NULL;
 }
 
 /* Puts tensor `index` into the table; returns an earlier tensor of the same name
@@ -358,6 +367,20 @@ bool nb_source_has(const nb_source *s, const char *name)
     return s->dummy || find_tensor(s, name) != NULL;
 }
 
+bool nb_source_peek(const nb_source *s, const char *name, nb_tensor *out)
+{
+    const nb_st_tensor *x = s->dummy ? NULL : find_tensor(s, name);
+    if (!x) return false;
+    *out = x->tensor;
+    out->data = NULL;
+    return true;
+}
+
+void nb_source_set_prefix(nb_source *s, const char *prefix)
+{
+    s->prefix = prefix;
+}
+
 /* "BF16 or F32 [2048, any]" */
 static void show_want(const nb_tensor_want *w, char *out, size_t cap)
 {
@@ -422,8 +445,9 @@ nb_status nb_source_take(nb_source *s, const nb_tensor_want *want, nb_tensor *ou
     nb_st_tensor *x = find_tensor(s, want->name);
     if (!x) {
         show_want(want, wanted, sizeof wanted);
-        return nb_fail(err, NB_ERR_NOT_FOUND, "%s: tensor '%s': missing, expected %s",
-                       nb_show_path(s->where).s, nb_show_c(want->name).s, wanted);
+        return nb_fail(err, NB_ERR_NOT_FOUND, "%s: tensor '%s%s': missing, expected %s",
+                       nb_show_path(s->where).s, s->prefix ? s->prefix : "",
+                       nb_show_c(want->name).s, wanted);
     }
     const char *path = s->files[x->file].path;
     if (!fits(want, &x->tensor)) {

@@ -55,7 +55,7 @@ nb_status nb_source_open_bytes(nb_str bytes, const char *name, nb_source **out, 
  * of 4 GiB of address space per element type, of which only what is used takes memory,
  * so that a model larger than memory can be run for its speed: more than any cache,
  * less than RAM.  A tensor over 4 GiB gets memory of its own.
- * NB_FILL_NORMAL is for F32, BF16, F16 and F8_E4M3.  F8_E4M3 codes have deviation 64,
+ * NB_FILL_CODES is for U8: any bytes.  NB_FILL_NORMAL is for F32, BF16, F16 and F8_E4M3.  F8_E4M3 codes have deviation 64,
  * and an F32 tensor whose name ends in "_scale_inv" is stddev / 64 everywhere, so that
  * the products have deviation stddev. */
 nb_status nb_source_open_dummy(uint64_t seed, double stddev, nb_source **out, nb_error *err);
@@ -67,11 +67,15 @@ typedef struct nb_tensor_want {
     uint32_t dtypes; /* mask of 1u << nb_dtype that are acceptable             */
     size_t n_dim, dim[NB_TENSOR_MAX_DIM];
     nb_dtype dummy_dtype; /* what a dummy source makes                              */
-    enum { NB_FILL_NORMAL, NB_FILL_ONES, NB_FILL_ZEROS } dummy_fill;
+    enum { NB_FILL_NORMAL, NB_FILL_ONES, NB_FILL_ZEROS, NB_FILL_CODES } dummy_fill;
 } nb_tensor_want;
 
 /* Dummy sources: no dim may be 0, dtypes must contain dummy_dtype. */
 bool nb_source_has(const nb_source *s, const char *name); /* dummy: always true */
+/* Type and sizes of a tensor, without its data; false: it is not there, or s is a dummy. */
+bool nb_source_peek(const nb_source *s, const char *name, nb_tensor *out);
+/* From now on every name that is asked for has this in front ("language_model."); it outlives s. */
+void nb_source_set_prefix(nb_source *s, const char *prefix);
 /* NB_ERR_NOT_FOUND (missing), NB_ERR_FORMAT (wrong dtype or shape): the line names
  * file, tensor, what is there and what was expected. */
 /* Taking a tensor again is allowed.  A tensor whose address its element size does not

@@ -28,6 +28,7 @@ struct nb_source {
     size_t table_mask;
     uint64_t hash_seed;
     leftover_cursor *cursor;
+    const char *prefix; /* of names that are asked for, or NULL */
 };
 
 /* A GGUF file and its other shards; bytes: instead of the file at path (borrowed), or NULL.  Its maps become the

@@ -44,11 +44,10 @@ static const nb_only common_only[] = {
     { NULL, NULL, 0 },
 };
 
-/* Of weights; not refused where bytes are only counted. */
-static const nb_only quant_only[] = {
-    { "quantization_config.quant_method", "fp8 modelopt", 0 },
+/* Of FP8 weights; not refused where bytes are only counted. */
+static const nb_only fp8_only[] = {
     { "quantization_config.fmt", "e4m3", 0 },
-    { "quantization_config.activation_scheme", "dynamic", 0 },
+    { "quantization_config.activation_scheme", "dynamic static", 0 },
     { NULL, NULL, 0 },
 };
 
@@ -291,29 +290,17 @@ static const nb_field common_fields[] = {
     { NULL, NB_FIELD_SIZE, 0, 0, 0, 0 },
 };
 
-/* ModelOpt's checkpoints load where it quantised the KV cache only (kv_cache_scheme, which
- * load/kv_scales.c reads): then quant_algo is null or absent, and nothing describes weights. */
-static nb_status check_modelopt(nb_doc *doc, nb_error *err)
+/* Whether ModelOpt quantised the KV cache only (kv_cache_scheme, which load/kv_scales.c reads): then
+ * quant_algo is null or absent, and nothing describes weights. */
+static bool cache_only(nb_doc *doc)
 {
-    static const char *const of_weights[] = { "quantization_config.config_groups",
-                                              "quantization_config.fmt",
-                                              "quantization_config.weight_block_size" };
-    const char *algo = "";
-    if (nb_doc_has(doc, "quantization_config.quant_algo")) {
-        (void)nb_doc_str(doc, "quantization_config.quant_algo", &algo);
-        NB_TRY(nb_doc_check(doc, err));
-        return nb_fail(err, NB_ERR_UNSUPPORTED,
-                       "%s: quantization_config.quant_algo \"%s\": weights that modelopt quantised "
-                       "are not supported (expected: null, only the KV cache)",
-                       nb_doc_name(doc), algo);
-    }
+    static const char *const of_weights[] = {
+        "quantization_config.quant_algo", "quantization_config.config_groups",
+        "quantization_config.fmt", "quantization_config.weight_block_size"
+    };
     for (size_t i = 0; i < NB_COUNT(of_weights); i++)
-        if (nb_doc_has(doc, of_weights[i]))
-            return nb_fail(err, NB_ERR_UNSUPPORTED,
-                           "%s: %s with quantization_config.quant_method \"modelopt\": quantised "
-                           "weights are not supported (expected: only the KV cache)",
-                           nb_doc_name(doc), of_weights[i]);
-    return NB_OK;
+        if (nb_doc_has(doc, of_weights[i])) return false;
+    return true;
 }
 
 static nb_status read_dtype(nb_doc *doc, nb_model_config *c, nb_error *err)
@@ -332,15 +319,12 @@ static nb_status read_dtype(nb_doc *doc, nb_model_config *c, nb_error *err)
     return NB_OK;
 }
 
-/* Weights that nibble runs: none of them quantised, or FP8 with blocks of 128x128. */
-static nb_status read_quant(nb_doc *doc, nb_model_config *c, nb_error *err)
+/* FP8 with blocks of 128x128, or one scale for a matrix. */
+static nb_status read_fp8(nb_doc *doc, nb_model_config *c, nb_error *err)
 {
-    const char *method = "";
     uint64_t block[3] = { 128, 128, 0 };
     size_t n = 2;
-    NB_TRY(check_only(doc, quant_only, err));
-    (void)nb_doc_str(doc, "quantization_config.quant_method", &method);
-    if (!strcmp(method, "modelopt")) return check_modelopt(doc, err);
+    NB_TRY(check_only(doc, fp8_only, err));
     (void)nb_doc_u64s(doc, "quantization_config.weight_block_size", 1 << 20, block, 3, &n);
     NB_TRY(nb_doc_check(doc, err));
     if (n != 2 || block[0] != 128 || block[1] != 128)
@@ -351,10 +335,11 @@ static nb_status read_quant(nb_doc *doc, nb_model_config *c, nb_error *err)
     return NB_OK;
 }
 
-/* any: what nibble does not run goes to c->quant.  Needs c->dense. */
+/* any: what nibble does not run is only described.  Needs c->dense. */
 static nb_status read_weights(nb_doc *doc, nb_model_config *c, bool any, nb_error *err)
 {
     nb_error why = { 0 };
+    const char *method = "";
     if (!nb_doc_has(doc, "quantization_config")) return NB_OK;
     if (!nb_doc_is_object(doc, "quantization_config"))
         return nb_fail(err, NB_ERR_FORMAT, "%s: quantization_config is not an object",
@@ -363,11 +348,19 @@ static nb_status read_weights(nb_doc *doc, nb_model_config *c, bool any, nb_erro
         return nb_fail(err, NB_ERR_UNSUPPORTED,
                        "%s: quantization_config without quant_method (expected: fp8)",
                        nb_doc_name(doc));
-    nb_status st = read_quant(doc, c, &why);
-    if (st == NB_ERR_UNSUPPORTED && any)
-        return nb_quant_read(doc, c->dense, c->n_layer, &c->quant, err);
-    if (st != NB_OK && err) *err = why;
-    return st;
+    (void)nb_doc_str(doc, "quantization_config.quant_method", &method);
+    NB_TRY(nb_doc_check(doc, err));
+    if (!strcmp(method, "modelopt") && cache_only(doc)) return NB_OK;
+    if (!strcmp(method, "fp8")) {
+        const nb_status st = read_fp8(doc, c, &why);
+        if (st == NB_OK) return NB_OK;
+        if (st != NB_ERR_UNSUPPORTED || !any) {
+            if (err) *err = why;
+            return st;
+        }
+    }
+    NB_TRY(nb_quant_read(doc, c->dense, c->n_layer, &c->quant, err));
+    return any ? NB_OK : nb_quant_check(doc, &c->quant, err);
 }
 
 static nb_status read_common(nb_doc *doc, nb_model_config *c, nb_error *err)
@@ -453,7 +446,7 @@ static nb_status read_config(nb_doc *doc, nb_model_config *c, bool any, nb_error
     }
     const nb_family *f = NULL;
     f = find_family(type);
-    if (!f && any && nb_doc_has(doc, "text_config.model_type")) {
+    if (!f && nb_doc_has(doc, "text_config.model_type")) {
         nb_doc_at(doc, "text_config");
         c->inner = true;
         if (!nb_doc_str(doc, "model_type", &type)) return nb_doc_check(doc, err);

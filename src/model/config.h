@@ -76,8 +76,8 @@ typedef struct nb_model_config {
     double init_range;
     uint32_t eos[NB_MAX_EOS];
     size_t n_eos;
-    bool inner;                /* of nb_model_config_read_any: what text_config says */
-    nb_quant quant;            /* of nb_model_config_read_any: weights that nibble does not run */
+    bool inner;                /* what text_config says */
+    nb_quant quant;            /* quantised weights other than FP8 in blocks */
     char notes[NB_NOTE_BYTES]; /* fields of config.json that are not known and were ignored */
     char assumed
         [NB_NOTE_BYTES]; /* fields that shape the model and are absent, with what they are then */
@@ -89,11 +89,10 @@ static inline const nb_attn_config *nb_layer_attn(const nb_model_config *c, size
     return &c->attn[c->attn_of[layer]];
 }
 
-/* Reads and validates.  An unknown family, an unsupported field or value is
+/* Reads and validates; of a model with several parts the one in text_config.   An unknown family, an unsupported field or value is
  * NB_ERR_UNSUPPORTED with a line naming it. */
 nb_status nb_model_config_read(nb_doc *doc, nb_model_config *c, nb_error *err);
-/* The same for counting bytes only: weights may be quantised in ways that nibble does not run (c->quant then
- * says how, and fp8 is false), and of a model with several parts the one in text_config is read. */
+/* The same for counting bytes only: weights may be quantised in ways that nibble does not run. */
 nb_status nb_model_config_read_any(nb_doc *doc, nb_model_config *c, nb_error *err);
 
 /* config.json of MODEL, a directory or that file; and end-of-text ids that a generation_config.json

@@ -18,6 +18,19 @@ static nb_status add_generation(nb_doc *doc, nb_model_config *c, nb_error *err)
     return NB_OK;
 }
 
+/* Older ModelOpt checkpoints describe their weights here only. */
+static nb_status add_modelopt(const char *model, nb_model_config *c, bool any, nb_error *err)
+{
+    nb_doc *doc = NULL;
+    if (c->fp8 || c->quant.method[0]) return NB_OK;
+    NB_TRY(nb_doc_read_model(model, "hf_quant_config.json", true, &doc, err));
+    if (!doc) return NB_OK;
+    nb_status st = nb_quant_read_file(doc, c->dense, c->n_layer, &c->quant, err);
+    if (st == NB_OK && !any) st = nb_quant_check_file(doc, err);
+    nb_doc_destroy(doc);
+    return st;
+}
+
 static nb_status read_path(const char *model, nb_model_config *c, bool any, nb_error *err)
 {
     nb_doc *doc = NULL;
@@ -27,6 +40,7 @@ static nb_status read_path(const char *model, nb_model_config *c, bool any, nb_e
     st = any ? nb_model_config_read_any(doc, c, err) : nb_model_config_read(doc, c, err);
     nb_doc_destroy(doc);
     if (st != NB_OK) return st;
+    NB_TRY(add_modelopt(model, c, any, err));
     NB_TRY(nb_doc_read_model(model, "generation_config.json", true, &doc, err));
     if (!doc) return NB_OK;
     st = add_generation(doc, c, err);

@@ -143,6 +143,14 @@ static void read_gptq(nb_doc *doc, nb_quant *q, bool awq)
     if (awq) (void)nb_doc_bool(doc, AT "zero_point", &flag);
     q->zero_bits = flag ? q->bits : 0;
     q->col_bytes = awq ? 0 : 4;
+    q->pack = awq ? NB_PACK_AWQ : NB_PACK_GPTQ;
+    const char *format = "";
+    (void)nb_doc_str(doc, AT "checkpoint_format", &format);
+    (void)nb_doc_str(doc, AT "packing_format", &format);
+    if (!strcmp(format, "gptq_v2") || !strcmp(format, "auto_round") ||
+        !strcmp(format, "auto_round:gptqmodel"))
+        q->pack = NB_PACK_GPTQ_V2;
+    if (!strcmp(format, "auto_round:auto_awq")) q->pack = NB_PACK_AWQ;
     if (!awq && nb_doc_is_bool(doc, AT "lm_head") && nb_doc_bool(doc, AT "lm_head", &flag) && flag)
         q->units |= UNIT(NB_QU_HEAD);
 }
@@ -184,11 +192,46 @@ static bool read_weights(nb_doc *doc, const char *name, nb_quant *q)
     q->rows = is_block ? (size_t)block[0] : !strcmp(strategy, "tensor") ? 65536 : 1;
     if (is_block) q->cols = (size_t)block[1];
     /* FP4's groups have scales of 8 bits (E4M3 or E8M0), others those of the model's type */
-    q->scale_bits = !strcmp(type, "float") && q->bits == 4 ? 8 : 16;
+    q->fp4 = !strcmp(type, "float") && q->bits == 4;
+    q->scale_bits = q->fp4 ? 8 : 16;
     q->zero_bits = symmetric ? 0 : q->bits;
     q->units = targets_of(doc, OF("targets"));
 #undef OF
     return true;
+}
+
+/* A key of config_groups that is a preset's name, with a list of targets. */
+static bool read_preset(nb_doc *doc, const char *name, nb_quant *q)
+{
+    static const struct {
+        const char *name;
+        unsigned char bits, rows_all, scale_bits, zero_bits;
+        bool fp4;
+        size_t cols;
+    } presets[] = {
+        { "W4A16", 4, 0, 16, 0, false, 128 },   { "W4A16_ASYM", 4, 0, 16, 4, false, 128 },
+        { "W4A8", 4, 0, 16, 0, false, 128 },    { "W4AFP8", 4, 0, 16, 0, false, 128 },
+        { "W8A16", 8, 0, 16, 0, false, 0 },     { "W8A8", 8, 0, 16, 0, false, 0 },
+        { "FP8", 8, 1, 16, 0, false, 0 },       { "FP8_DYNAMIC", 8, 0, 16, 0, false, 0 },
+        { "FP8_BLOCK", 8, 0, 16, 0, false, 128 }, { "NVFP4", 4, 0, 8, 0, true, 16 },
+        { "NVFP4A16", 4, 0, 8, 0, true, 16 },   { "MXFP4", 4, 0, 8, 0, true, 32 },
+        { "MXFP4A16", 4, 0, 8, 0, true, 32 },
+    };
+    char path[224];
+    for (size_t i = 0; i < NB_COUNT(presets); i++) {
+        if (strcmp(name, presets[i].name) != 0) continue;
+        (void)snprintf(path, sizeof path, AT "config_groups.%s", name);
+        if (nb_doc_is_object(doc, path)) return false;
+        q->bits = presets[i].bits;
+        q->rows = presets[i].rows_all ? 65536 : !strcmp(name, "FP8_BLOCK") ? 128 : 1;
+        q->cols = presets[i].cols;
+        q->scale_bits = presets[i].scale_bits;
+        q->zero_bits = presets[i].zero_bits;
+        q->fp4 = presets[i].fp4;
+        q->units = targets_of(doc, path);
+        return true;
+    }
+    return false;
 }
 
 static void read_groups(nb_doc *doc, nb_quant *q)
@@ -199,16 +242,58 @@ static void read_groups(nb_doc *doc, nb_quant *q)
     if (n == 0 || n > MAX_GROUP) return;
     for (size_t i = 0; i < n; i++) {
         nb_quant one = *q;
-        if (!read_weights(doc, name[i], &one)) return;
+        if (!read_preset(doc, name[i], &one) && !read_weights(doc, name[i], &one)) return;
         if (i > 0) { /* several are one where they take the same bytes */
             const unsigned units = one.units | sum.units;
             one.units = sum.units;
-            if (memcmp(&one, &sum, sizeof one) != 0) return;
+            if (memcmp(&one, &sum, sizeof one) != 0) {
+                q->mixed = true;
+                return;
+            }
             one.units = units;
         }
         sum = one;
     }
     *q = sum;
+}
+
+/* By the name of ModelOpt's algorithm; others and mixtures: not known. */
+static void read_algo(const char *algo, nb_quant *q)
+{
+    const bool fp4 = !strcmp(algo, "NVFP4") || !strcmp(algo, "W4A16_NVFP4");
+    if (fp4) {
+        q->bits = 4;
+        q->fp4 = true;
+        q->cols = 16;
+        q->scale_bits = 8;
+    } else if (!strncmp(algo, "FP8", 3)) {
+        q->bits = 8;
+        q->scale_bits = 32;
+        q->rows = !strcmp(algo, "FP8") ? 65536 : !strcmp(algo, "FP8_PB_WO") ? 128 : 1;
+        if (q->rows == 128) q->cols = 128;
+    }
+    q->mixed |= !strcmp(algo, "MIXED_PRECISION");
+}
+
+static void read_modelopt(nb_doc *doc, nb_quant *q)
+{
+    const char *algo = "";
+    if (nb_doc_has(doc, AT "config_groups")) read_groups(doc, q);
+    (void)nb_doc_str(doc, AT "quant_algo", &algo);
+    if (q->bits == 0) read_algo(algo, q);
+}
+
+/* AMD Quark: MXFP4 everywhere but in `exclude`. */
+static void read_quark(nb_doc *doc, nb_quant *q)
+{
+    const char *type = "";
+    (void)nb_doc_str(doc, AT "global_quant_config.weight.dtype", &type);
+    q->mixed = true;
+    if (strcmp(type, "fp4") != 0) return;
+    q->bits = 4;
+    q->fp4 = true;
+    q->cols = 32;
+    q->scale_bits = 8;
 }
 
 static void read_fp8(nb_doc *doc, nb_quant *q, bool fbgemm)
@@ -249,7 +334,7 @@ static void read_dynamic(nb_doc *doc, nb_quant *q, names *x)
         if (strncmp(key[i], "-:", 2) == 0)
             add_name(x, key[i]);
         else
-            q->bits = 0;
+            q->bits = 0, q->mixed = true;
     }
 }
 
@@ -257,7 +342,7 @@ nb_status nb_quant_read(nb_doc *doc, const bool *dense, size_t n_layer, nb_quant
                         nb_error *err)
 {
     static const char *const lists[] = { AT "ignore", AT "modules_to_not_convert",
-                                         AT "exclude_modules" };
+                                         AT "exclude_modules", AT "exclude" };
     const char *method = "";
     nb_quant q;
     memset(&q, 0, sizeof q); /* compared as bytes */
@@ -265,10 +350,15 @@ nb_status nb_quant_read(nb_doc *doc, const bool *dense, size_t n_layer, nb_quant
     q.units = LINEAR;
     (void)nb_doc_str(doc, AT "quant_method", &method);
     show(method, q.method, sizeof q.method);
-    if (!strcmp(method, "gptq") || !strcmp(method, "awq"))
+    const bool round = !strcmp(method, "auto-round");
+    if (!strcmp(method, "gptq") || !strcmp(method, "awq") || round)
         read_gptq(doc, &q, !strcmp(method, "awq"));
-    else if (!strcmp(method, "compressed-tensors") || !strcmp(method, "modelopt"))
+    else if (!strcmp(method, "compressed-tensors"))
         read_groups(doc, &q);
+    else if (!strcmp(method, "modelopt"))
+        read_modelopt(doc, &q);
+    else if (!strcmp(method, "quark"))
+        read_quark(doc, &q);
     else if (!strcmp(method, "fp8") || !strcmp(method, "fbgemm_fp8"))
         read_fp8(doc, &q, !strcmp(method, "fbgemm_fp8"));
     NB_TRY(nb_doc_check(doc, err));
@@ -278,10 +368,113 @@ nb_status nb_quant_read(nb_doc *doc, const bool *dense, size_t n_layer, nb_quant
     for (size_t i = 0; i < NB_COUNT(lists) && st == NB_OK; i++)
         st = add_list(doc, lists[i], x, err);
     if (!strcmp(method, "gptq")) read_dynamic(doc, &q, x);
+    if (round && nb_doc_has(doc, AT "extra_config")) q.bits = 0, q.mixed = true;
+    q.mixed |= !strcmp(method, "w4afp8");
     leave_out(&q, x, dense, n_layer);
     free(x);
     if (st == NB_OK) *out = q;
     return st;
+}
+
+nb_status nb_quant_read_file(nb_doc *doc, const bool *dense, size_t n_layer, nb_quant *out,
+                             nb_error *err)
+{
+    const char *algo = "";
+    nb_quant q;
+    memset(&q, 0, sizeof q);
+    *out = q;
+    (void)nb_doc_str(doc, "quantization.quant_algo", &algo);
+    NB_TRY(nb_doc_check(doc, err));
+    if (!*algo) return NB_OK;
+    q.rows = 1;
+    q.units = LINEAR;
+    (void)snprintf(q.method, sizeof q.method, "modelopt");
+    read_algo(algo, &q);
+    names *x = calloc(1, sizeof *x);
+    if (!x) return nb_fail(err, NB_ERR_NOMEM, "out of memory");
+    const nb_status st = add_list(doc, "quantization.exclude_modules", x, err);
+    leave_out(&q, x, dense, n_layer);
+    free(x);
+    if (st == NB_OK) *out = q;
+    return st;
+}
+
+/* ---- what nibble runs ---- */
+
+typedef struct accepted {
+    const char *method, *path, *values; /* values: separated by spaces; absent is accepted */
+} accepted;
+static const accepted fields[] = {
+    { "compressed-tensors", AT "format",
+      "pack-quantized float-quantized int-quantized naive-quantized nvfp4-pack-quantized "
+      "mxfp4-pack-quantized mixed-precision dense" },
+    { "compressed-tensors", AT "sparsity_config.format", "dense" },
+    { "modelopt", AT "quant_algo",
+      "FP8 FP8_PER_CHANNEL_PER_TOKEN FP8_PB_WO NVFP4 W4A16_NVFP4 MIXED_PRECISION" },
+    { "modelopt", "quantization.quant_algo",
+      "FP8 FP8_PB_REAL FP8_PER_CHANNEL_PER_TOKEN FP8_PB_WO NVFP4 W4A16_NVFP4 MIXED_PRECISION" },
+    { "awq", AT "version", "gemm GEMM" },
+    { "gptq", AT "checkpoint_format", "gptq gptq_v2" },
+    { "auto-round", AT "packing_format",
+      "auto_round auto_round:auto_gptq auto_round:gptqmodel auto_round:auto_awq "
+      "auto_round:llm_compressor" },
+};
+
+static bool in_words(const char *words, const char *v)
+{
+    const size_t n = strlen(v);
+    for (const char *p = words; (p = strstr(p, v)) != NULL && n; p += n)
+        if ((p == words || p[-1] == ' ') && (p[n] == ' ' || p[n] == 0)) return true;
+    return false;
+}
+
+static nb_status check_fields(nb_doc *doc, const char *method, nb_error *err)
+{
+    char found[64];
+    for (size_t i = 0; i < NB_COUNT(fields); i++) {
+        const accepted *a = &fields[i];
+        const char *v = "";
+        if (strcmp(method, a->method) != 0 || !nb_doc_has(doc, a->path)) continue;
+        (void)nb_doc_str(doc, a->path, &v);
+        NB_TRY(nb_doc_check(doc, err));
+        if (in_words(a->values, v)) continue;
+        show(v, found, sizeof found);
+        return nb_fail(err, NB_ERR_UNSUPPORTED, "%s: %s: \"%s\" is not supported (expected: %s)",
+                       nb_doc_name(doc), a->path, found, a->values);
+    }
+    return NB_OK;
+}
+
+nb_status nb_quant_check(nb_doc *doc, const nb_quant *q, nb_error *err)
+{
+    static const char methods[] =
+        "compressed-tensors modelopt fbgemm_fp8 quark awq gptq auto-round w4afp8";
+    if (!in_words(methods, q->method))
+        return nb_fail(err, NB_ERR_UNSUPPORTED,
+                       "%s: quantization_config.quant_method \"%s\" is not supported (expected: fp8 "
+                       "%s)",
+                       nb_doc_name(doc), q->method, methods);
+    NB_TRY(check_fields(doc, q->method, err));
+    if (q->bits == 0 && !q->mixed)
+        return nb_fail(err, NB_ERR_UNSUPPORTED,
+                       "%s: quantization_config.quant_method \"%s\": does not say how the weights are "
+                       "stored (expected: bits, config_groups or quant_algo)",
+                       nb_doc_name(doc), q->method);
+    if (q->bits == 0 || q->bits == 8 || (q->bits == 4 && strcmp(q->method, "fbgemm_fp8") != 0))
+        return NB_OK;
+    return nb_fail(err, NB_ERR_UNSUPPORTED,
+                   "%s: quantization_config: weights of %zu bits are not supported (expected: 4, 8)",
+                   nb_doc_name(doc), q->bits);
+}
+
+nb_status nb_quant_check_file(nb_doc *doc, nb_error *err)
+{
+    return check_fields(doc, "modelopt", err);
+}
+
+bool nb_quant_has(const nb_quant *q, const char *module)
+{
+    return q->method[0] && (q->units & units_of(module)) != 0;
 }
 
 nb_quant nb_quant_int4(bool experts)

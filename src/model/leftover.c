@@ -33,6 +33,12 @@ static const char *const suffixes[] = {
     ".kv_scale",
     ".prob_scale",
     ".input_scale",
+    ".input_scale_ub",
+    ".input_global_scale",
+    ".input_zero_point",
+    ".output_scale",
+    ".g_idx",
+    ".weight_g_idx",
 };
 
 /* Layers that predict further tokens come after the model's own. */
@@ -40,6 +46,7 @@ static bool is_nextn(const nb_model_config *c, const char *name)
 {
     static const char layers[] = "model.layers.";
     char *end;
+    if (strncmp(name, "language_model.", 15) == 0) name += 15;
     if (strncmp(name, layers, sizeof layers - 1) != 0) return false;
     const unsigned long i = strtoul(name + sizeof layers - 1, &end, 10);
     return *end == '.' && i >= c->n_layer && i - c->n_layer < c->n_nextn;

@@ -6,6 +6,7 @@
 
 #include "kernel/embed/embed.h"
 #include "model/attention.h"
+#include "model/weight_form.h"
 
 enum { NAME_BYTES = 192 };
 
@@ -47,9 +48,72 @@ static nb_status take(loader *l, const nb_tensor_want *want, nb_tensor *out)
     return NB_OK;
 }
 
+/* Random codes in the layout of c->quant: INT4 or FP4 with scales that give weights of about the usual size. */
+static nb_status take_packed_dummy(loader *l, const char *name, size_t rows, size_t cols,
+                                   nb_weight *out)
+{
+    const nb_quant *q = &l->m->c.quant;
+    char scale_name[NAME_BYTES + 16];
+    nb_tensor t;
+    *out = (nb_weight){ .n_row = rows, .n_col = cols };
+    out->type = q->fp4 ? NB_W_FP4 : q->bits == 4 ? NB_W_INT4 : NB_W_BYTE;
+    const nb_tensor_want want = { .name = name,
+                                  .dtypes = 1u << NB_DT_U8,
+                                  .n_dim = 2,
+                                  .dim = { rows, nb_wtype_row_bytes(out->type, cols) },
+                                  .dummy_dtype = NB_DT_U8,
+                                  .dummy_fill = NB_FILL_CODES };
+    NB_TRY(take(l, &want, &t));
+    l->m->weight_bytes += t.n_bytes;
+    out->data = t.data;
+    out->group.size = q->cols ? q->cols : cols;
+    const bool e4m3 = q->fp4 && q->cols == 16;
+    (void)snprintf(scale_name, sizeof scale_name, "%s_scale", name);
+    const nb_dtype type = e4m3 ? NB_DT_F8_E4M3 : NB_DT_BF16;
+    const nb_tensor_want sw = { .name = scale_name,
+                                .dtypes = 1u << type,
+                                .n_dim = 2,
+                                .dim = { rows, nb_weight_n_group(out) },
+                                .dummy_dtype = type,
+                                .dummy_fill = NB_FILL_NORMAL };
+    NB_TRY(take(l, &sw, &t));
+    l->m->weight_bytes += t.n_bytes;
+    out->group.scale = t.data;
+    out->group.scale_type = e4m3 ? NB_S_E4M3 : NB_S_BF16;
+    out->group.outer = e4m3 ? (float)(l->m->c.init_range / 256) : q->bits == 8 ? 0x1p-6f : 0.25f;
+    return NB_OK;
+}
+
+/* A quantised matrix; *found: it is one. */
+static nb_status take_quantised(loader *l, const char *name, size_t rows, size_t cols,
+                                nb_weight *out, bool *found)
+{
+    const nb_model_config *c = &l->m->c;
+    const bool dummy = !l->s || nb_source_has(l->s, "*");
+    char module[NAME_BYTES];
+    (void)snprintf(module, sizeof module, "%.*s", (int)(strlen(name) - strlen(".weight")), name);
+    *found = false;
+    if (dummy) {
+        *found = nb_quant_has(&c->quant, module) && (c->quant.bits == 4 || c->quant.bits == 8);
+        return *found ? take_packed_dummy(l, name, rows, cols, out) : NB_OK;
+    }
+    *found = nb_form_is_quantised(l->s, module);
+    if (!*found) return NB_OK;
+    if (!c->fp8 && !c->quant.method[0])
+        return nb_fail(l->err, NB_ERR_FORMAT,
+                       "tensor '%s': is quantised, but config.json has no quantization_config", name);
+    nb_form f = { l->s, &l->m->arena, &c->quant, module, rows, cols, l->err };
+    NB_TRY(nb_form_take(&f, out));
+    l->m->weight_bytes += nb_weight_bytes(out);
+    return NB_OK;
+}
+
 static nb_status take_matrix(loader *l, const char *name, size_t rows, size_t cols, bool may_fp8,
                              nb_weight *out)
 {
+    bool found = false;
+    if (may_fp8) NB_TRY(take_quantised(l, name, rows, cols, out, &found));
+    if (found) return NB_OK;
     const bool fp8 = may_fp8 && l->m->c.fp8;
     const nb_tensor_want want = {
         .name = name,
@@ -190,18 +254,28 @@ static nb_status take_all(loader *l, bool dummy)
     for (size_t i = 0; i < c->n_layer; i++) NB_TRY(take_layer(l, i));
     m->wtype = m->layer[0].o.type;
     /* A tied model that ships its own lm_head uses it, as transformers does. */
-    if (c->tied && (dummy || !nb_source_has(l->s, "lm_head.weight"))) {
+    const bool own = !dummy && (nb_source_has(l->s, "lm_head.weight") ||
+                                nb_form_is_quantised(l->s, "lm_head"));
+    if (c->tied && !own) {
         m->head = m->embed;
         m->head_is_embed = true;
         return NB_OK;
     }
-    return take_matrix(l, "lm_head.weight", c->n_vocab, c->hidden, false, &m->head);
+    bool found;
+    NB_TRY(take_quantised(l, "lm_head.weight", c->n_vocab, c->hidden, &m->head, &found));
+    return found ? NB_OK
+                 : take_matrix(l, "lm_head.weight", c->n_vocab, c->hidden, false, &m->head);
 }
+
+static const char embed[] = "model.embed_tokens.weight",
+                  inner_embed[] = "language_model.model.embed_tokens.weight";
 
 static nb_status load(nb_model *m, const nb_model_config *c, nb_source *s, nb_error *err)
 {
     *m = (nb_model){ .c = *c };
     loader l = { .m = m, .s = s, .err = err };
+    if (s && !nb_source_has(s, embed) && nb_source_has(s, inner_embed))
+        nb_source_set_prefix(s, "language_model.");
     m->layer = nb_arena_array(&m->arena, c->n_layer, sizeof *m->layer);
     if (!m->layer) return nb_fail(err, NB_ERR_NOMEM, "out of memory");
     return take_all(&l, !s || nb_source_has(s, "*")); /* only the generator has every tensor */

@@ -109,7 +109,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     nb_model_config *c = malloc(sizeof *c);
     bool read = false;
     if (c && nb_model_config_read(d, c, &e) == NB_OK) {
-        if (c->quant.method[0] || c->inner) abort(); /* the engine's reader runs what it accepts */
         read = true;
         measure(c);
     } else if (c) {

@@ -204,9 +204,8 @@ static void test_rope(void **state)
     check_ramp("youtu-llm-2b", 1.6e6, 1, 0, 1);
     nb_error e;
     json_t *j = load("kimi-k2-thinking");
-    assert_int_equal(read_json(j, &e), NB_ERR_UNSUPPORTED); /* its experts are INT4 */
-    (void)json_object_del(j, "quantization_config");
     assert_int_equal(read_json(j, &e), NB_OK);
+    assert_true(conf.quant.bits == 4 && conf.quant.cols == 32); /* its experts are INT4 */
     near("K2 Thinking", (double)conf.attn[0].softmax_scale, 0.14467963, 1e-6);
     assert_true(!conf.fp8);
     json_decref(j);
@@ -475,19 +474,19 @@ static const struct refusal {
     { "llama-3.1-8b", "head_dim", "127", "127" },
     /* quantization and types */
     { "kimi-k2-thinking", "quantization_config",
-      "{\"quant_method\":\"compressed-tensors\",\"format\":\"pack-quantized\"}", "quant_method" },
-    { "deepseek-v3", "quantization_config.quant_method", "\"awq\"", "quant_method" },
-    { "deepseek-v3", "quantization_config.quant_method", "\"gptq\"", "quant_method" },
-    { "deepseek-v3", "quantization_config.quant_method", "\"modelopt\"", "quant_method" },
+      "{\"quant_method\":\"compressed-tensors\",\"format\":\"marlin-24\"}", "marlin-24" },
+    { "deepseek-v3", "quantization_config.quant_method", "\"bitsandbytes\"", "quant_method" },
+    { "deepseek-v3", "quantization_config.quant_method", "\"mxfp4\"", "quant_method" },
     { "deepseek-v3", "quantization_config",
-      "{\"quant_method\":\"modelopt\",\"quant_algo\":\"NVFP4\"}", "NVFP4" },
+      "{\"quant_method\":\"modelopt\",\"quant_algo\":\"NVFP4_AWQ\"}", "NVFP4_AWQ" },
+    { "deepseek-v3", "quantization_config", "{\"quant_method\":\"gptq\",\"bits\":3}", "3 bits" },
     { "deepseek-v3", "quantization_config",
-      "{\"quant_method\":\"modelopt\",\"quant_algo\":null,\"config_groups\":{}}", "config_groups" },
+      "{\"quant_method\":\"awq\",\"bits\":4,\"version\":\"gemv\"}", "gemv" },
     { "deepseek-v3", "quantization_config", "{\"quant_method\":\"modelopt\",\"quant_algo\":8}",
       "quant_algo" },
     { "deepseek-v3", "quantization_config.quant_method", NULL, "quant_method" },
     { "deepseek-v3", "quantization_config.fmt", "\"e5m2\"", "fmt" },
-    { "deepseek-v3", "quantization_config.activation_scheme", "\"static\"", "activation_scheme" },
+    { "deepseek-v3", "quantization_config.activation_scheme", "\"never\"", "activation_scheme" },
     { "deepseek-v3", "quantization_config.weight_block_size", "[64,128]", "weight_block_size" },
     { "deepseek-v3", "quantization_config.weight_block_size", "[128]", "weight_block_size" },
     { "deepseek-v3", "quantization_config.weight_block_size", "\"128\"", "weight_block_size" },

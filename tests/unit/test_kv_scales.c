@@ -43,11 +43,8 @@ static const struct algo_case {
     { "{\"quantization\":{\"kv_cache_quant_algo\":8}}", NULL, NB_ERR_FORMAT, 0,
       "kv_cache_quant_algo" },
     { "{\"quantization\":[]}", NULL, NB_ERR_FORMAT, 0, "quantization" },
-    { "{\"quantization\":{\"quant_algo\":\"NVFP4\",\"kv_cache_quant_algo\":\"FP8\"}}", NULL,
-      NB_ERR_UNSUPPORTED, 0, "NVFP4" },
-    { "{\"quantization\":{\"quant_algo\":\"MIXED_PRECISION\"}}", NULL, NB_ERR_UNSUPPORTED, 0,
-      "MIXED_PRECISION" },
-    { "{\"quantization\":{\"quant_algo\":1}}", NULL, NB_ERR_FORMAT, 0, "quant_algo" },
+    { "{\"quantization\":{\"quant_algo\":\"NVFP4\",\"kv_cache_quant_algo\":\"FP8\"}}", NULL, NB_OK,
+      NB_KV_ALGO_FP8, NULL },
     { "{", NULL, NB_ERR_FORMAT, 0, "hf_quant_config.json" },
     { "[]", NULL, NB_ERR_FORMAT, 0, "hf_quant_config.json" },
     /* config.json */
@@ -458,8 +455,9 @@ static void test_engine_odd(void **state)
     refused(&t, (nb_engine_options){ 0 }, NB_ERR_UNSUPPORTED, "INT8");
     check_scales(&t, (nb_engine_options){ .kv_scales = "dynamic" }, "bf16", NULL, NULL);
     write_file(&t, "hf_quant_config.json",
-               "{\"quantization\":{\"quant_algo\":\"FP8\",\"kv_cache_quant_algo\":\"FP8\"}}");
-    refused(&t, (nb_engine_options){ 0 }, NB_ERR_UNSUPPORTED, "weights of type FP8");
+               "{\"quantization\":{\"quant_algo\":\"W4A8_AWQ\",\"kv_cache_quant_algo\":\"FP8\"}}");
+    refused(&t, (nb_engine_options){ 0 }, NB_ERR_UNSUPPORTED, "W4A8_AWQ");
+    write_file(&t, "hf_quant_config.json", "{\"quantization\":{\"kv_cache_quant_algo\":\"FP8\"}}");
     refused(&t, (nb_engine_options){ .kv_scales = "checkpoint", .load_format = "dummy" },
             NB_ERR_ARG, "dummy");
     tmp_close(&t);
