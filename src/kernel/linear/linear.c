@@ -21,7 +21,7 @@
 #define W4_AVX512(type)
 #endif
 #if NB_HAVE_AVX2
-#define W4_AVX2(type) { "avx2", NB_SPACE_HOST, NB_CAP_AVX2, type, nb_linear_packed_avx2, nb_linear_t_packed_c, NULL, NULL },
+#define W4_AVX2(type) { "avx2", NB_SPACE_HOST, NB_CAP_AVX2, type, nb_linear_w4_avx2, nb_linear_t_packed_c, nb_linear_w4_pack_bytes, nb_linear_w4_pack },
 #else
 #define W4_AVX2(type)
 #endif

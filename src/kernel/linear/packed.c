@@ -38,13 +38,17 @@ void nb_packed_scales(const nb_wgroups *g, size_t i, size_t n, float *out)
     const uint8_t *b = (const uint8_t *)g->scale + i;
     const uint16_t *h = (const uint16_t *)g->scale + i;
     const float *f = (const float *)g->scale + i;
-    for (size_t k = 0; k < n; k++) switch (g->scale_type) {
-        case NB_S_F32: out[k] = f[k]; break;
-        case NB_S_BF16: out[k] = nb_bf16_to_f32(h[k]); break;
-        case NB_S_F16: out[k] = nb_fp16_to_f32(h[k]); break;
-        case NB_S_E4M3: out[k] = nb_e4m3_to_f32(b[k]); break;
-        default: out[k] = nb_ue8m0_to_f32(b[k]); break;
-        }
+#define EACH(value)                                                                                \
+    for (size_t k = 0; k < n; k++) out[k] = (value);                                               \
+    break
+    switch (g->scale_type) {
+    case NB_S_F32: EACH(f[k]);
+    case NB_S_BF16: EACH(nb_bf16_to_f32(h[k]));
+    case NB_S_F16: EACH(nb_fp16_to_f32(h[k]));
+    case NB_S_E4M3: EACH(nb_e4m3_to_f32(b[k]));
+    default: EACH(nb_ue8m0_to_f32(b[k]));
+    }
+#undef EACH
 }
 
 /* value = code * (scale * outer): a code has at most 9 bits and the scale of a checkpoint 11, so that the
