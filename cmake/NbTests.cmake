@@ -42,7 +42,7 @@ set(nb_test_costs check_cuda_emu=110 test_gpu_engine=95 check=66 server_soak=53 
     e2e_bench_matrix=12 e2e_plan=12 e2e_bench_kernel=12 test_cascade_engine=12 test_thrift_engine=11
     test_engine_serving=10)
 # Tests that ./test.sh leaves to ./test.sh --all: long ones whose code other tests run too.
-set(nb_test_all "^(server_soak|e2e_plan_trace_slow|e2e_parity_run|e2e_retrieval|e2e_make_hard|e2e_eval_kl|.*_rest[0-9])$")
+set(nb_test_all "^(server_soak|server_agents_slow|e2e_plan_trace_slow|e2e_parity_run|e2e_retrieval|e2e_make_hard|e2e_eval_kl|.*_rest[0-9])$")
 # Under a sanitizer they are also other whole programs than those that parse input from outside, browsers, and
 # the engine on the emulated GPU.
 if(NB_SANITIZE)
@@ -304,6 +304,14 @@ if(NOT NB_FUZZ STREQUAL "OFF")
 endif()
 
 file(GLOB sources CONFIGURE_DEPENDS "${nb_test_dir}/e2e/*.sh")
+# The program with the model's output forced, for tests of clients.
+if(nb_app AND nb_kinds AND NOT NB_LTO)
+    nb_test_program(nibble-forced . "${nb_test_dir}/server/forced.c" $<TARGET_OBJECTS:nibble_cli>)
+    target_link_libraries(nibble-forced PRIVATE nibble_cli)
+    target_link_options(nibble-forced PRIVATE
+        "LINKER:--wrap=nb_run_create,--wrap=nb_run_destroy,--wrap=nb_sampler_next")
+endif()
+
 if(nb_app AND nb_kinds)
     foreach(f IN LISTS sources)
         get_filename_component(name "${f}" NAME_WE)

@@ -7,7 +7,7 @@ node_major=$(node -p 'process.versions.node.split(".")[0]')
 
 # node_tests NAME...: runs clients/NAME.test.mjs from a copy, four at a time.
 node_tests() {
-    cp "$clients"/*.mjs "$clients"/*.lua "$tmp/"
+    cp "$clients"/*.mjs "$clients"/*.lua "$clients"/*.jinja "$tmp/"
     mkdir -p "$tmp/files"
     export NB_NIBBLE=$nibble NB_MODEL=$model NB_TMP=$tmp/files
     (cd "$tmp" && node --test --test-concurrency=4 --test-reporter=spec "${@/%/.test.mjs}") || exit 1

@@ -27,4 +27,4 @@ if [ -z "${NB_OPENAI_OPENAPI:-}" ]; then
     data=${NB_DATA_DIR:-$src/../shared/data}
     export NB_OPENAI_OPENAPI=$data/openai-openapi/openapi.yaml
 fi
-node_tests openai anthropic ai compatcanary schema
+node_tests openai anthropic ai compatcanary schema forced

@@ -50,13 +50,13 @@ let nServers = 0;
 
 // A running server: { port, url, log(), stop() }.
 export class Server {
-  static async start(args = [], { port = ["--port", "0"], env = {} } = {}) {
+  static async start(args = [], { port = ["--port", "0"], env = {}, program = NIBBLE } = {}) {
     const s = new Server();
     s.logFile = path.join(TMP, `server-${process.pid}-${nServers++}.log`);
     const fd = fs.openSync(s.logFile, "w");
     const clean = Object.fromEntries(
       Object.entries(process.env).filter(([k]) => !k.endsWith("_API_KEY")));
-    s.child = start([NIBBLE, "serve", MODEL, "--kv-cache-dtype", "nvfp4",
+    s.child = start([program, "serve", MODEL, "--kv-cache-dtype", "nvfp4",
       "--kv-cache-memory-bytes", "32M", ...port, ...args],
       { stdio: ["ignore", "ignore", fd], env: { ...clean, ...env } });
     fs.closeSync(fd);
