@@ -146,18 +146,20 @@ static void walk(bench *b, nb_grammar *g, size_t n_token)
 static void bench_schema(bench *b, const char *name, const json_t *schema)
 {
     char *text = json_dumps(schema, JSON_ENCODE_ANY);
-    nb_grammar_spec spec = { .kind = NB_GRAMMAR_JSON_SCHEMA, .text = nb_str_c(text) };
+    nb_grammar_spec spec = { .kind = NB_GRAMMAR_JSON_SCHEMA,
+                             .text = text,
+                             .text_bytes = strlen(text) };
     nb_error err = { 0 };
     nb_grammar *g;
     nb_match *m;
     const uint64_t *mask;
     const double start = now_s();
-    nb_status st = nb_grammar_compile(b->v, &spec, &g, &err);
+    nb_status st = nb_grammar_build(b->v, &spec, &g, &err);
     if (st != NB_OK) {
         printf("  %s: refused: %s\n", name, err.msg);
         b->n_refused++;
         spec.relaxed = true;
-        st = nb_grammar_compile(b->v, &spec, &g, &err);
+        st = nb_grammar_build(b->v, &spec, &g, &err);
         if (st != NB_OK) die(name, err.msg);
     }
     const double compiled = now_s();

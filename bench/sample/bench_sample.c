@@ -57,7 +57,7 @@ static double bench(const nb_sample_params *p, size_t n_vocab, nb_sample_scratch
         if (nb_sampler_create(p, n_vocab, &s, NULL) != NB_OK) die("bad parameters");
         for (size_t i = 0; i < n_tokens; i++) {
             const double start = now_us();
-            if (nb_sampler_next(s, x, rows + i % ROWS * n_vocab, &out) != NB_OK) die("bad logits");
+            if (nb_sampler_next(s, x, rows + i % ROWS * n_vocab, NULL, &out) != NB_OK) die("bad logits");
             took[i] = now_us() - start;
         }
         nb_sampler_destroy(s);

@@ -17,6 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "nibble/grammar.h"
 #include "nibble/status.h"
 
 #ifdef __cplusplus
@@ -301,6 +302,9 @@ typedef struct nb_request {
     double timeout_s;       /* from submission to the last token; 0: none */
     nb_request_id after;    /* not 0: wait until that request has computed its prompt, for
                                several choices of one prompt */
+    nb_grammar *grammar;    /* not NULL: what the text has to satisfy; the request holds a reference.
+                               It ends with "stop" where nothing more can follow.  A mask is applied
+                               after min_tokens; log-probabilities stay those without it */
 } nb_request;
 
 /* Runs one request to its end, together with those of other threads. */

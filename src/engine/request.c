@@ -164,6 +164,7 @@ static nb_status create(const nb_engine *e, nb_run *r, const nb_request *rq, nb_
     NB_TRY(create_sampler(e, r, &rq->sampling, err));
     NB_TRY(create_stop(e, r, &rq->sampling, err));
     NB_TRY(copy_request(e, r, rq, err));
+    NB_TRY(nb_run_constrain(e, r, rq->grammar, err));
     if (e->text) {
         nb_detok_init(&r->detok, nb_text_tokenizer(e->text), true);
         r->have_detok = true;
@@ -188,6 +189,7 @@ nb_status nb_run_create(const nb_engine *e, const nb_request *rq, nb_run **out, 
 void nb_run_destroy(nb_run *r)
 {
     if (!r) return;
+    nb_run_unconstrain(r);
     nb_sampler_destroy(r->sampler);
     nb_stop_destroy(r->stop);
     if (r->have_detok) nb_detok_deinit(&r->detok);
@@ -210,7 +212,8 @@ bool nb_run_cancelled(const nb_engine *e, const nb_run *r)
 /* The index of id among the run's end ids, or n_end. */
 static size_t end_index(const nb_run *r, uint32_t id)
 {
-    if (r->out.n_tokens <= r->min_tokens) return r->n_end;
+    /* Under a grammar an end is drawn before min_tokens only where nothing else is possible. */
+    if (r->out.n_tokens <= r->min_tokens && !r->match) return r->n_end;
     size_t i = 0;
     while (i < r->n_end && r->end_id[i] != id) i++;
     return i;
@@ -258,13 +261,15 @@ nb_status nb_run_accept(nb_engine *e, nb_run *r, const nb_sample_out *s)
     o->tokens[o->n_tokens++] = s->id;
     e->count.generated_tok++;
     const size_t end = end_index(r, s->id);
-    const bool ends = end < r->n_end, full = o->n_tokens >= r->max_tokens;
+    const bool complete = r->match && nb_match_complete(r->match);
+    const bool ends = end < r->n_end, full = complete || o->n_tokens >= r->max_tokens;
     nb_str emit;
     /* An end-of-text token has no text even if it is an ordinary token. */
     NB_TRY(text_of(r, ends ? NULL : &s->id, ends || full, &emit));
     o->stop_index = nb_stop_found(r->stop);
     if (o->stop_index < 0 && ends && end >= r->n_eos) o->stop_token = s->id;
-    const char *reason = ends || o->stop_index >= 0 ? "stop" : full ? "length" : NULL;
+    const bool stopped = ends || complete || o->stop_index >= 0;
+    const char *reason = stopped ? "stop" : full ? "length" : NULL;
     nb_token_logprob top[NB_SAMPLE_TOP_MAX];
     nb_token_event ev = event_of(s, top);
     ev.text = emit.p;

@@ -72,7 +72,11 @@ static nb_status compute_row(nb_engine *e, const nb_row *row, const float *logit
     case NB_ROW_SAMPLE: break;
     }
     if (r->prompt) NB_TRY(nb_sampler_accept_prompt(r->sampler, r->prompt, r->n_prompt));
-    return nb_sampler_next(r->sampler, scratch, logits, out);
+    nb_sample_mask mask;
+    bool need;
+    NB_TRY(nb_run_mask(r, &mask, &need));
+    NB_TRY(nb_sampler_next(r->sampler, scratch, logits, need ? &mask : NULL, out));
+    return nb_run_note(r, out->id);
 }
 
 /* Task t takes rows t, t + n_scratch, ...: one scratch is used by one task. */
@@ -135,6 +139,12 @@ static void deliver(nb_engine *e, const nb_row *row, const float *logits, nb_sta
     if (r->over) return; /* ended by one of its rows before */
     if (st != NB_OK) {
         nb_error why = { 0 };
+        if (row->kind == NB_ROW_SAMPLE && r->grammar && st == NB_ERR_NOT_FOUND) {
+            nb_run_end(e, r, "stop");
+            return;
+        }
+        if (row->kind == NB_ROW_SAMPLE && r->grammar && st == NB_ERR_LIMIT)
+            (void)nb_fail(&why, st, "the grammar's states take too much memory or time here");
         if (st == NB_ERR_NONFINITE)
             (void)nb_fail(&why, st, "the model's logits at position %zu are not finite", row->pos);
         nb_run_fail(e, r, st, why.msg[0] ? why.msg : nb_status_text(st));
@@ -156,6 +166,7 @@ static bool drawn_there(nb_engine *e, const pass *p)
     if (!nb_rank_can_sample(e->rank)) return false;
     for (size_t i = 0; i < p->n; i++)
         if (p->row[i].kind != NB_ROW_SAMPLE || p->row[i].run->over ||
+            !nb_run_is_free(p->row[i].run) ||
             !nb_sampler_plain(p->row[i].run->sampler, &e->draw[i]))
             return false;
     return true;
@@ -168,6 +179,7 @@ static nb_status draw_there(nb_engine *e, const pass *p, nb_error *err)
         e->sampled[i] = (nb_sample_out){ .id = e->drawn[i] };
         e->row_st[i] = e->drawn[i] == UINT32_MAX ? NB_ERR_NONFINITE : NB_OK;
         nb_sampler_drew(p->row[i].run->sampler);
+        if (e->row_st[i] == NB_OK) e->row_st[i] = nb_run_note(p->row[i].run, e->drawn[i]);
     }
     return NB_OK;
 }

@@ -4,6 +4,7 @@
 #include "nibble/nibble.h"
 
 #include "base/str.h"
+#include "grammar/grammar.h"
 #include "sample/sample.h"
 #include "sample/stop.h"
 #include "text/detok.h"
@@ -44,6 +45,9 @@ typedef struct nb_run {
     nb_stop *stop;
     nb_detok detok;
     bool have_detok;
+    nb_grammar *grammar; /* or NULL */
+    nb_match *match;     /* made with the first token */
+    uint64_t *mask;      /* [nb_vocab_mask_words] of the grammar's, and ends of text */
     nb_token_fn *on_token, *on_prompt;
     nb_done_fn *on_done;
     void *ctx;
@@ -91,6 +95,18 @@ void nb_run_fail(nb_engine *e, nb_run *r, nb_status st, const char *msg);
 size_t nb_rows_plan(nb_engine *e, size_t n_item);
 /* An error is the device's. */
 nb_status nb_rows_run(nb_engine *e, size_t n_row, nb_error *err);
+
+/* ---- constrain.c: a request's grammar ---- */
+
+/* Checks that the grammar belongs to the engine's text and takes a reference. */
+nb_status nb_run_constrain(const nb_engine *e, nb_run *r, nb_grammar *g, nb_error *err);
+void nb_run_unconstrain(nb_run *r);
+/* What may come next; *need false: anything.  NB_ERR_NOT_FOUND: nothing, the text is complete. */
+nb_status nb_run_mask(nb_run *r, nb_sample_mask *mask, bool *need);
+/* A token was drawn. */
+nb_status nb_run_note(nb_run *r, uint32_t id);
+/* Whether any token may come next, so that it can be drawn anywhere. */
+bool nb_run_is_free(const nb_run *r);
 
 /* ---- request.c ---- */
 

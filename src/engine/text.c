@@ -24,6 +24,7 @@ enum {
 
 struct nb_text {
     nb_tokenizer *tok;
+    nb_grammars *grammars;
     nb_jinja *tmpl;  /* NULL: none */
     json_t *special; /* tokenizer_config.json, or NULL */
     nb_chat_style style; /* of tmpl */
@@ -97,6 +98,7 @@ static nb_status build_text(nb_text *t, const char *dir, const char *chat_templa
         st = nb_tokenizer_create(&tf, &t->tok, err);
         if (st != NB_OK) (void)nb_fail_prefix(err, st, "%s", dir);
     }
+    if (st == NB_OK) st = nb_grammars_create(t->tok, &t->grammars, err);
     if (st == NB_OK) st = load_template(t, &f, chat_template, err);
     if (st == NB_OK && f.config.n_bytes)
         t->special = json_loadb(f.config.p, f.config.n_bytes, 0, NULL);
@@ -130,10 +132,16 @@ nb_status nb_text_create(const char *model, const char *chat_template, nb_text *
 void nb_text_destroy(nb_text *t)
 {
     if (!t) return;
+    nb_grammars_destroy(t->grammars);
     nb_tokenizer_destroy(t->tok);
     nb_jinja_destroy(t->tmpl);
     json_decref(t->special);
     free(t);
+}
+
+nb_grammars *nb_text_grammars(const nb_text *t)
+{
+    return t->grammars;
 }
 
 const nb_tokenizer *nb_text_tokenizer(const nb_text *t)

@@ -47,6 +47,11 @@ size_t nb_grammar_bytes(const nb_grammar *g)
            g->arena.used_bytes;
 }
 
+const nb_vocab *nb_grammar_vocab(const nb_grammar *g)
+{
+    return g->vocab;
+}
+
 size_t nb_grammar_n_node(const nb_grammar *g)
 {
     return g->n_node;
@@ -54,25 +59,26 @@ size_t nb_grammar_n_node(const nb_grammar *g)
 
 static nb_status build(nb_grammar *g, const nb_grammar_spec *spec)
 {
+    const nb_str text = { spec->text, spec->text_bytes };
     NB_TRY(nb_g_automata(g));
     switch (spec->kind) {
-    case NB_GRAMMAR_JSON_SCHEMA: return nb_g_schema(g, spec->text, spec->relaxed);
+    case NB_GRAMMAR_JSON_SCHEMA: return nb_g_schema(g, text, spec->relaxed);
     case NB_GRAMMAR_JSON_OBJECT:
         g->root = nb_g_rule_of(g, nb_g_any_object(g, nb_g_ret(g)));
         return g->err.status;
-    case NB_GRAMMAR_REGEX: return nb_g_regex(g, spec->text);
-    case NB_GRAMMAR_CHOICE: return nb_g_choice(g, spec->text);
-    case NB_GRAMMAR_GBNF: return nb_g_gbnf(g, spec->text);
+    case NB_GRAMMAR_REGEX: return nb_g_regex(g, text);
+    case NB_GRAMMAR_CHOICE: return nb_g_choice(g, text);
+    case NB_GRAMMAR_GBNF: return nb_g_gbnf(g, text);
     }
     return nb_g_fail(g, NB_ERR_ARG, "an unknown kind of grammar");
 }
 
-nb_status nb_grammar_compile(const nb_vocab *v, const nb_grammar_spec *spec, nb_grammar **out,
-                             nb_error *err)
+nb_status nb_grammar_build(const nb_vocab *v, const nb_grammar_spec *spec, nb_grammar **out,
+                           nb_error *err)
 {
-    if (spec->text.n_bytes > NB_GRAMMAR_MAX_TEXT)
+    if (spec->text_bytes > NB_GRAMMAR_MAX_TEXT)
         return nb_fail(err, NB_ERR_LIMIT, "%s: %zu bytes: expected at most %d",
-                       kind_name[spec->kind], spec->text.n_bytes, NB_GRAMMAR_MAX_TEXT);
+                       kind_name[spec->kind], spec->text_bytes, NB_GRAMMAR_MAX_TEXT);
     nb_grammar *g = calloc(1, sizeof *g);
     if (!g) return nb_fail(err, NB_ERR_NOMEM, "no memory for a grammar");
     atomic_init(&g->n_ref, 1);
@@ -80,10 +86,10 @@ nb_status nb_grammar_compile(const nb_vocab *v, const nb_grammar_spec *spec, nb_
     g->fuel = NB_G_FUEL;
     g->compact = spec->compact;
     g->any = g->number = g->integer = NB_G_NONE;
-    if (build(g, spec) == NB_OK && spec->after.n_bytes) {
+    if (build(g, spec) == NB_OK && spec->after && spec->after[0]) {
         const nb_gid call = nb_g_call(g, g->root, false, nb_g_ret(g));
         /* Reasoning must not be the whole answer: the text cannot end in it. */
-        g->root = nb_g_rule_of(g, nb_g_free_until(g, spec->after, false, call));
+        g->root = nb_g_rule_of(g, nb_g_free_until(g, nb_str_c(spec->after), false, call));
     }
     const nb_status st = nb_g_finish(g, err);
     if (st != NB_OK) {

@@ -16,6 +16,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "nibble/grammar.h"
+
 #include "base/str.h"
 
 enum {
@@ -48,31 +50,10 @@ bool nb_vocab_is_marker(const nb_vocab *v, uint32_t id);
 
 /* ---- grammars ---- */
 
-typedef enum nb_grammar_kind {
-    NB_GRAMMAR_JSON_SCHEMA, /* text: a schema                                     */
-    NB_GRAMMAR_JSON_OBJECT, /* any JSON object; no text                           */
-    NB_GRAMMAR_REGEX,       /* text: an expression; the whole output matches it   */
-    NB_GRAMMAR_CHOICE,      /* text: a JSON array of strings                      */
-    NB_GRAMMAR_GBNF         /* text: rules in llama.cpp's notation                */
-} nb_grammar_kind;
-
-typedef struct nb_grammar_spec {
-    nb_grammar_kind kind;
-    nb_str text;
-    bool relaxed; /* keywords that cannot be enforced are left out instead of refused */
-    bool compact; /* no white space between JSON's tokens */
-    /* Free text may come first, and the grammar begins behind this text (a marker, such as
-     * "</think>", or plain text).  Empty: it begins at once. */
-    nb_str after;
-} nb_grammar_spec;
-
-typedef struct nb_grammar nb_grammar;
-/* v outlives the grammar.  Errors are the specification's: NB_ERR_FORMAT, NB_ERR_UNSUPPORTED (a
- * keyword, with its JSON pointer), NB_ERR_LIMIT, NB_ERR_RANGE (nothing satisfies it). */
-nb_status nb_grammar_compile(const nb_vocab *v, const nb_grammar_spec *spec, nb_grammar **out,
-                             nb_error *err);
-nb_grammar *nb_grammar_ref(nb_grammar *g);
-void nb_grammar_unref(nb_grammar *g); /* g may be NULL */
+/* What nb_grammar_compile (nibble/grammar.h) does, without its cache.  v outlives the grammar. */
+nb_status nb_grammar_build(const nb_vocab *v, const nb_grammar_spec *spec, nb_grammar **out,
+                           nb_error *err);
+const nb_vocab *nb_grammar_vocab(const nb_grammar *g);
 size_t nb_grammar_bytes(const nb_grammar *g);
 size_t nb_grammar_n_node(const nb_grammar *g);
 
@@ -86,6 +67,8 @@ void nb_match_destroy(nb_match *m);
 bool nb_match_free(const nb_match *m);
 /* Whether the text so far may end here. */
 bool nb_match_accepting(const nb_match *m);
+/* It may end, and nothing can follow. */
+bool nb_match_complete(const nb_match *m);
 /* *mask: a bit for each token that may come next, valid until m's next call; ends of text are not in
  * it (nb_match_accepting).  NB_ERR_LIMIT: the grammar's state is too large.  NB_ERR_NOMEM. */
 nb_status nb_match_mask(nb_match *m, const uint64_t **mask);

@@ -64,6 +64,12 @@ bool nb_match_accepting(const nb_match *m)
     return m->state[m->now].accepting;
 }
 
+bool nb_match_complete(const nb_match *m)
+{
+    const nb_state *s = &m->state[m->now];
+    return s->accepting && s->n_place == 0;
+}
+
 /* The state's only place, if it is free text. */
 static const nb_gtrigger *free_text(const nb_match *m)
 {

@@ -259,13 +259,31 @@ static void apply_penalties(const nb_sampler *s, float *work)
     }
 }
 
-static const float *process(const nb_sampler *s, float *work, const float *logits)
+static void apply_mask(float *work, size_t n_vocab, const nb_sample_mask *mask)
 {
-    if (!s->modify) return logits;
+    const size_t n = mask->n_id < n_vocab ? mask->n_id : n_vocab;
+    for (size_t i = 0; i < n; i += 64) {
+        const uint64_t w = mask->bits[i / 64];
+        const size_t m = n - i < 64 ? n - i : 64;
+        if (w == 0)
+            for (size_t k = 0; k < m; k++) work[i + k] = -INFINITY;
+        else if (w != UINT64_MAX)
+            for (size_t k = 0; k < m; k++)
+                if (!(w >> k & 1)) work[i + k] = -INFINITY;
+    }
+    for (size_t i = n; i < n_vocab; i++) work[i] = -INFINITY;
+}
+
+/* hold: min_tokens keeps ends of text away. */
+static const float *process(const nb_sampler *s, float *work, const float *logits,
+                            const nb_sample_mask *mask, bool hold)
+{
+    if (!s->modify && !mask) return logits;
     memcpy(work, logits, s->n_vocab * sizeof *work);
     for (size_t i = 0; i < s->p.n_logit_bias; i++) work[s->bias[i].id] += s->bias[i].bias;
-    if (s->n_generated < s->p.min_tokens)
+    if (hold && s->n_generated < s->p.min_tokens)
         for (size_t i = 0; i < s->p.n_end_id; i++) work[s->end_id[i]] = -INFINITY;
+    if (mask) apply_mask(work, s->n_vocab, mask);
     if (s->penalise) apply_penalties(s, work);
     return work;
 }
@@ -466,14 +484,18 @@ static uint32_t draw(const nb_sampler *s, nb_sample_scratch *c, const float *x, 
 }
 
 nb_status nb_sampler_next(nb_sampler *s, nb_sample_scratch *c, const float *logits,
-                          nb_sample_out *out)
+                          const nb_sample_mask *mask, nb_sample_out *out)
 {
     size_t best_raw, best;
     if (!nb_row_max(logits, s->n_vocab, c->block_max, &best_raw)) return NB_ERR_NONFINITE;
     if (s->penalise) NB_TRY(seen_reserve(s));
-    const float *x = process(s, c->work, logits);
+    const float *x = process(s, c->work, logits, mask, true);
     best = best_raw;
-    if (s->modify && !nb_row_max(x, s->n_vocab, c->block_max, &best)) return NB_ERR_NONFINITE;
+    if (x != logits && !nb_row_max(x, s->n_vocab, c->block_max, &best)) {
+        if (!mask) return NB_ERR_NONFINITE;
+        x = process(s, c->work, logits, mask, false);
+        if (!nb_row_max(x, s->n_vocab, c->block_max, &best)) return NB_ERR_NONFINITE;
+    }
 
     nb_sample_out o = { .id = s->greedy ? (uint32_t)best : draw(s, c, x, best) };
     if (s->p.n_logprobs >= 0)

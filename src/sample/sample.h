@@ -7,6 +7,8 @@
  *   1. log-probabilities reported are those of the unmodified logits
  *   2. logit_bias is added
  *   3. while fewer than min_tokens tokens were generated, end_id are set to -inf
+ *      then, with a mask, all tokens that it does not have are set to -inf; where min_tokens would
+ *      leave none, it does not hold
  *   4. repetition penalty r, tokens of prompt and output:  l > 0 ? l / r : l * r
  *   5. frequency penalty f and presence penalty q, tokens of the output that
  *      occurred n times:  l -= f * n + q
@@ -95,6 +97,12 @@ size_t nb_sample_scratch_bytes(size_t n_vocab);
 
 typedef struct nb_sampler nb_sampler;
 
+/* Bit id % 64 of word id / 64; ids beyond n_id are not in it. */
+typedef struct nb_sample_mask {
+    const uint64_t *bits;
+    size_t n_id;
+} nb_sample_mask;
+
 /* Checks the parameters, copies what it needs. */
 nb_status nb_sampler_create(const nb_sample_params *p, size_t n_vocab, nb_sampler **out,
                             nb_error *err);
@@ -105,9 +113,9 @@ void nb_sampler_destroy(nb_sampler *s);
 nb_status nb_sampler_accept_prompt(nb_sampler *s, const uint32_t *ids, size_t n_ids);
 /* Chooses the next token from logits[n_vocab] and counts it.  NB_ERR_NONFINITE when
  * a logit is NaN or +inf, or all are -inf, NB_ERR_NOMEM (nothing was counted then).  logits
- * are not modified.  x is of the same n_vocab. */
+ * are not modified.  x is of the same n_vocab.  mask: NULL, or which tokens may be chosen. */
 nb_status nb_sampler_next(nb_sampler *s, nb_sample_scratch *x, const float *logits,
-                          nb_sample_out *out);
+                          const nb_sample_mask *mask, nb_sample_out *out);
 /* For a row that is drawn elsewhere by steps 6 to 10 alone (no penalties, biases, log-probabilities
  * or tokens held off): its parameters, and true; nb_sampler_drew counts the token then. */
 bool nb_sampler_plain(const nb_sampler *s, nb_cuda_sample_row *row);

@@ -51,7 +51,7 @@ static uint32_t host_token(chk *t, const kind *k, const float *x, size_t n, uint
     if (nb_sampler_create(&p, n, &s, NULL) != NB_OK ||
         nb_sample_scratch_create(n, &c, NULL) != NB_OK)
         chk_fail(t, "no sampler on the host");
-    else if (nb_sampler_next(s, c, x, &o) != NB_OK)
+    else if (nb_sampler_next(s, c, x, NULL, &o) != NB_OK)
         o.id = UINT32_MAX;
     nb_sampler_destroy(s);
     nb_sample_scratch_destroy(c);

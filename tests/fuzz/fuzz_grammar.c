@@ -68,11 +68,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     if (p && nb_vocab_create(token, NULL, N_TOKEN, &v, &e) == NB_OK) {
         memcpy(p, data + 1, n - 1);
         const nb_grammar_spec spec = { .kind = kinds[data[0] & 3],
-                                       .text = { p, n - 1 },
+                                       .text = p,
+                                       .text_bytes = n - 1,
                                        .relaxed = data[0] & 4,
                                        .compact = data[0] & 8 };
         nb_grammar *g = NULL;
-        const nb_status st = nb_grammar_compile(v, &spec, &g, &e);
+        const nb_status st = nb_grammar_build(v, &spec, &g, &e);
         if (st == NB_OK) {
             walk(g, n);
             nb_grammar_unref(g);

@@ -48,10 +48,12 @@ static inline nb_vocab *test_vocab(void)
 static inline nb_grammar *compile_as(const nb_vocab *v, nb_grammar_kind kind, nb_str text,
                                      bool relaxed, nb_error *e)
 {
-    const nb_grammar_spec spec = { .kind = kind, .text = text, .relaxed = relaxed };
+    const nb_grammar_spec spec = {
+        .kind = kind, .text = text.p, .text_bytes = text.n_bytes, .relaxed = relaxed
+    };
     nb_grammar *g = NULL;
     *e = (nb_error){ 0 };
-    const nb_status st = nb_grammar_compile(v, &spec, &g, e);
+    const nb_status st = nb_grammar_build(v, &spec, &g, e);
     if (st == NB_OK) return g;
     if (!e->msg[0] || e->status != st) fail_msg("refused without a line");
     return NULL;

@@ -213,10 +213,10 @@ static void test_markers(void **state)
 
     const char *const after[] = { "</think>", "--" }; /* a marker; plain text */
     for (size_t i = 0; i < 2; i++) {
-        const nb_grammar_spec spec = { .kind = R,
-                                       .text = nb_str_c("10+"),
-                                       .after = nb_str_c(after[i]) };
-        assert_int_equal(nb_grammar_compile(v, &spec, &g, &e), NB_OK);
+        const nb_grammar_spec spec = {
+            .kind = R, .text = "10+", .text_bytes = 3, .after = after[i]
+        };
+        assert_int_equal(nb_grammar_build(v, &spec, &g, &e), NB_OK);
         m = start_match(g);
         assert_int_equal(nb_match_mask(m, &mask), NB_OK);
         assert_true(mask_has(mask, 'x') && mask_has(mask, end) && mask_has(mask, call));

@@ -42,7 +42,7 @@ static nb_sample_scratch *scratch;
 
 static nb_status choose(nb_sampler *s, const float *x, nb_sample_out *o)
 {
-    return nb_sampler_next(s, scratch, x, o);
+    return nb_sampler_next(s, scratch, x, NULL, o);
 }
 
 static uint32_t next(nb_sampler *s, const float *x)
