@@ -121,7 +121,7 @@ static void walk(bench *b, nb_grammar *g, size_t n_token)
     nb_error err = { 0 };
     for (size_t done = 0; done < n_token;) {
         nb_match *m;
-        if (nb_match_create(g, &m, &err) != NB_OK) die("match", err.msg);
+        if (nb_match_create(g, NB_MATCH_PLAIN, &m, &err) != NB_OK) die("match", err.msg);
         for (; done < n_token; done++) {
             const uint64_t *mask;
             const double start = now_s();
@@ -163,7 +163,7 @@ static void bench_schema(bench *b, const char *name, const json_t *schema)
         if (st != NB_OK) die(name, err.msg);
     }
     const double compiled = now_s();
-    if (nb_match_create(g, &m, &err) != NB_OK || nb_match_mask(m, &mask) != NB_OK)
+    if (nb_match_create(g, NB_MATCH_PLAIN, &m, &err) != NB_OK || nb_match_mask(m, &mask) != NB_OK)
         die(name, "no first mask");
     const double first = now_s();
     nb_match_destroy(m);

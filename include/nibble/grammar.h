@@ -32,6 +32,10 @@ typedef struct nb_grammar_spec {
     /* Free text comes first, and the grammar begins behind this text (an added token, such as
      * "</think>", or plain text).  NULL: it begins at once. */
     const char *after;
+    /* The texts around a thought ("<think>", "</think>"), or NULL.  A request whose prompt opens a
+     * thought begins in it, and the grammar behind its end; where the prompt neither opens nor closes
+     * one, the text may begin with a thought. */
+    const char *thought_open, *thought_close;
 } nb_grammar_spec;
 
 typedef struct nb_grammar nb_grammar;

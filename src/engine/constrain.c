@@ -17,6 +17,7 @@ nb_status nb_run_constrain(const nb_engine *e, nb_run *r, nb_grammar *g, nb_erro
     if (nb_grammar_vocab(g) != v)
         return nb_fail(err, NB_ERR_ARG, "the grammar was compiled for another tokenizer");
     r->grammar = nb_grammar_ref(g);
+    r->match_start = nb_grammar_start(g, r->prompt, r->n_prompt);
     return NB_OK;
 }
 
@@ -27,13 +28,13 @@ void nb_run_unconstrain(nb_run *r)
     free(r->mask);
 }
 
-static nb_status start(nb_run *r)
+static nb_status make_match(nb_run *r)
 {
     if (r->match) return NB_OK;
     const size_t n_word = nb_vocab_mask_words(nb_grammar_vocab(r->grammar));
     if (!r->mask) r->mask = calloc(n_word, sizeof *r->mask);
     if (!r->mask) return NB_ERR_NOMEM;
-    return nb_match_create(r->grammar, &r->match, NULL);
+    return nb_match_create(r->grammar, r->match_start, &r->match, NULL);
 }
 
 bool nb_run_is_free(const nb_run *r)
@@ -53,7 +54,7 @@ nb_status nb_run_mask(nb_run *r, nb_sample_mask *mask, bool *need)
 {
     *need = false;
     if (!r->grammar) return NB_OK;
-    NB_TRY(start(r));
+    NB_TRY(make_match(r));
     if (nb_match_free(r->match)) return NB_OK;
     const nb_vocab *v = nb_grammar_vocab(r->grammar);
     const size_t n_word = nb_vocab_mask_words(v);

@@ -148,15 +148,6 @@ struct nb_engine {
 
 const nb_tokenizer *nb_text_tokenizer(const nb_text *t);
 
-/* ---- grammars.c: a text's vocabulary for grammars, and those that were compiled lately ---- */
-
-typedef struct nb_grammars nb_grammars;
-nb_status nb_grammars_create(const nb_tokenizer *tok, nb_grammars **out, nb_error *err);
-void nb_grammars_destroy(nb_grammars *c);
-nb_grammars *nb_text_grammars(const nb_text *t);
-/* The vocabulary, made by the first who asks; any thread. */
-nb_status nb_grammars_vocab(nb_grammars *c, const nb_vocab **out, nb_error *err);
-
 /* ---- engine.c, memory.c ---- */
 
 /* One more line of what the user should know (nb_engine_info.warnings), cut where there is no room. */

@@ -70,15 +70,17 @@ nb_status nb_grammars_vocab(nb_grammars *c, const nb_vocab **out, nb_error *err)
 static bool key_of(const nb_grammar_spec *s, unsigned char key[KEY_BYTES])
 {
     const unsigned char head[3] = { (unsigned char)s->kind, s->relaxed, s->compact };
-    const size_t n_after = s->after ? strlen(s->after) : 0;
+    const char *const texts[] = { s->after, s->thought_open, s->thought_close };
     unsigned n = 0;
     EVP_MD_CTX *ctx = EVP_MD_CTX_new();
-    const bool ok = ctx && EVP_DigestInit_ex(ctx, EVP_sha256(), NULL) == 1 &&
-                    EVP_DigestUpdate(ctx, head, sizeof head) == 1 &&
-                    EVP_DigestUpdate(ctx, &n_after, sizeof n_after) == 1 &&
-                    (n_after == 0 || EVP_DigestUpdate(ctx, s->after, n_after) == 1) &&
-                    (s->text_bytes == 0 || EVP_DigestUpdate(ctx, s->text, s->text_bytes) == 1) &&
-                    EVP_DigestFinal_ex(ctx, key, &n) == 1 && n == KEY_BYTES;
+    bool ok = ctx && EVP_DigestInit_ex(ctx, EVP_sha256(), NULL) == 1 &&
+              EVP_DigestUpdate(ctx, head, sizeof head) == 1;
+    for (size_t i = 0; ok && i < NB_COUNT(texts); i++) { /* with the end of each */
+        const char *p = texts[i] ? texts[i] : "";
+        ok = EVP_DigestUpdate(ctx, p, strlen(p) + 1) == 1;
+    }
+    ok = ok && (s->text_bytes == 0 || EVP_DigestUpdate(ctx, s->text, s->text_bytes) == 1) &&
+         EVP_DigestFinal_ex(ctx, key, &n) == 1 && n == KEY_BYTES;
     EVP_MD_CTX_free(ctx);
     return ok;
 }

@@ -4,7 +4,7 @@
 #include "nibble/nibble.h"
 
 #include "base/str.h"
-#include "grammar/grammar.h"
+#include "engine/grammars.h"
 #include "sample/sample.h"
 #include "sample/stop.h"
 #include "text/detok.h"
@@ -46,7 +46,8 @@ typedef struct nb_run {
     nb_detok detok;
     bool have_detok;
     nb_grammar *grammar; /* or NULL */
-    nb_match *match;     /* made with the first token */
+    nb_match *match;     /* made with the first token, from here: */
+    nb_match_start match_start;
     uint64_t *mask;      /* [nb_vocab_mask_words] of the grammar's, and ends of text */
     nb_token_fn *on_token, *on_prompt;
     nb_done_fn *on_done;

@@ -73,6 +73,31 @@ static nb_status build(nb_grammar *g, const nb_grammar_spec *spec)
     return nb_g_fail(g, NB_ERR_ARG, "an unknown kind of grammar");
 }
 
+/* The starts with a thought before the grammar. */
+static void add_thoughts(nb_grammar *g, const nb_grammar_spec *spec)
+{
+    for (size_t i = 0; i < NB_MATCH_STARTS; i++) g->start[i] = g->root;
+    g->thought_open = g->thought_close = NB_GRAMMAR_NO_TOKEN;
+    if (!spec->thought_open || !spec->thought_close || !nb_g_ok(g)) return;
+    const nb_str open = nb_str_c(spec->thought_open), close = nb_str_c(spec->thought_close);
+    const nb_gid call = nb_g_call(g, g->root, false, nb_g_ret(g));
+    const nb_gid in = nb_g_free_until(g, close, false, call);
+    g->thought_open = nb_vocab_marker(g->vocab, open);
+    g->thought_close = nb_vocab_marker(g->vocab, close);
+    g->start[NB_MATCH_IN_THOUGHT] = nb_g_rule_of(g, in);
+    g->start[NB_MATCH_MAY_THINK] = nb_g_rule_of(g, nb_g_alt2(g, nb_g_marked(g, open, in), call));
+}
+
+nb_match_start nb_grammar_start(const nb_grammar *g, const uint32_t *prompt, size_t n_prompt)
+{
+    if (g->start[NB_MATCH_IN_THOUGHT] == g->root) return NB_MATCH_PLAIN;
+    for (size_t i = n_prompt; i-- > 0;) {
+        if (prompt[i] == g->thought_open) return NB_MATCH_IN_THOUGHT;
+        if (prompt[i] == g->thought_close) return NB_MATCH_PLAIN;
+    }
+    return NB_MATCH_MAY_THINK;
+}
+
 nb_status nb_grammar_build(const nb_vocab *v, const nb_grammar_spec *spec, nb_grammar **out,
                            nb_error *err)
 {
@@ -91,6 +116,7 @@ nb_status nb_grammar_build(const nb_vocab *v, const nb_grammar_spec *spec, nb_gr
         /* Reasoning must not be the whole answer: the text cannot end in it. */
         g->root = nb_g_rule_of(g, nb_g_free_until(g, nb_str_c(spec->after), false, call));
     }
+    if (nb_g_ok(g)) add_thoughts(g, spec);
     const nb_status st = nb_g_finish(g, err);
     if (st != NB_OK) {
         nb_grammar_unref(g);

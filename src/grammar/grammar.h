@@ -60,8 +60,16 @@ size_t nb_grammar_n_node(const nb_grammar *g);
 /* ---- matching ---- */
 
 typedef struct nb_match nb_match;
+typedef enum nb_match_start {
+    NB_MATCH_PLAIN,      /* no thought comes first */
+    NB_MATCH_IN_THOUGHT, /* the prompt opened one */
+    NB_MATCH_MAY_THINK,  /* the text may begin with one */
+    NB_MATCH_STARTS
+} nb_match_start;
+/* Where a text behind this prompt starts. */
+nb_match_start nb_grammar_start(const nb_grammar *g, const uint32_t *prompt, size_t n_prompt);
 /* Holds a reference to g. */
-nb_status nb_match_create(nb_grammar *g, nb_match **out, nb_error *err);
+nb_status nb_match_create(nb_grammar *g, nb_match_start start, nb_match **out, nb_error *err);
 void nb_match_destroy(nb_match *m);
 /* Whether every token is allowed, markers and ends too: no mask is needed. */
 bool nb_match_free(const nb_match *m);

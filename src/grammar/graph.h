@@ -136,10 +136,12 @@ struct nb_grammar {
     nb_buf text; /* of K_LIT */
     size_t n_node, n_edge, n_rule, n_count, n_cls, n_dfa, n_set, n_obj, n_trigger;
     size_t cap_node, cap_edge, cap_rule, cap_count, cap_cls, cap_dfa, cap_set, cap_obj, cap_trigger;
-    nb_arena arena; /* arrays of automata, sets and objects */
-    uint32_t root;  /* a rule */
-    uint32_t chars; /* automaton of one character of a JSON string */
-    uint32_t name;  /* automaton of any name in canonical form, with the closing quote */
+    nb_arena arena;                       /* arrays of automata, sets and objects */
+    uint32_t root;                        /* a rule */
+    uint32_t start[NB_MATCH_STARTS];      /* rules: root, and with a thought before it */
+    uint32_t thought_open, thought_close; /* markers, or NB_GRAMMAR_NO_TOKEN */
+    uint32_t chars;                       /* automaton of one character of a JSON string */
+    uint32_t name; /* automaton of any name in canonical form, with the closing quote */
     int64_t fuel;
     uint32_t space;                   /* automaton of white space */
     uint32_t any;                     /* rule of any value, or NB_G_NONE until it is needed */

@@ -6,18 +6,18 @@
 
 /* ---- a match ---- */
 
-static nb_status start(nb_match *m)
+static nb_status start(nb_match *m, nb_match_start where)
 {
     m->st = NB_OK;
     const nb_status st = nb_m_reset(m);
     if (st != NB_OK) return st;
     nb_m_begin(m);
-    nb_m_visit(m, (nb_place){ .node = m->g->rule[m->g->root] });
+    nb_m_visit(m, (nb_place){ .node = m->g->rule[m->g->start[where]] });
     m->now = nb_m_close(m);
     return m->st;
 }
 
-nb_status nb_match_create(nb_grammar *g, nb_match **out, nb_error *err)
+nb_status nb_match_create(nb_grammar *g, nb_match_start where, nb_match **out, nb_error *err)
 {
     nb_match *m = calloc(1, sizeof *m);
     if (!m) return nb_fail(err, NB_ERR_NOMEM, "no memory to match a grammar");
@@ -34,7 +34,7 @@ nb_status nb_match_create(nb_grammar *g, nb_match **out, nb_error *err)
     m->slot = calloc(m->max_slot, sizeof *m->slot);
     nb_status st = NB_ERR_NOMEM;
     if (m->todo && m->kept && m->seen_place && m->seen && m->seen_stamp && m->all && m->slot)
-        st = start(m);
+        st = start(m, where);
     if (st != NB_OK) {
         nb_match_destroy(m);
         return nb_fail(err, st, "the grammar cannot be started: %s", nb_status_text(st));

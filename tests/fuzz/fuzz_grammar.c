@@ -31,7 +31,7 @@ static void walk(nb_grammar *g, uint64_t seed)
 {
     nb_match *m = NULL;
     nb_error e = { 0 };
-    const nb_status st = nb_match_create(g, &m, &e);
+    const nb_status st = nb_match_create(g, NB_MATCH_PLAIN, &m, &e);
     if (st != NB_OK) {
         need(st == NB_ERR_NOMEM || st == NB_ERR_LIMIT);
         return;

@@ -63,7 +63,7 @@ static inline nb_match *start_match(nb_grammar *g)
 {
     nb_match *m = NULL;
     nb_error e = { 0 };
-    if (nb_match_create(g, &m, &e) != NB_OK) fail_msg("%s", e.msg);
+    if (nb_match_create(g, NB_MATCH_PLAIN, &m, &e) != NB_OK) fail_msg("%s", e.msg);
     return m;
 }
 

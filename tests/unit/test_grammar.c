@@ -237,6 +237,44 @@ static void test_markers(void **state)
     nb_vocab_destroy(v);
 }
 
+/* A thought comes first where the prompt opened one, may come where it says nothing, and has been where it
+ * closed one. */
+static void test_thoughts(void **state)
+{
+    (void)state;
+    nb_vocab *v = test_vocab();
+    nb_error e = { 0 };
+    nb_grammar *g = NULL;
+    const nb_grammar_spec spec = { .kind = C,
+                                   .text = "[\"10\"]",
+                                   .text_bytes = 6,
+                                   .thought_open = "<think>",
+                                   .thought_close = "</think>" };
+    assert_int_equal(nb_grammar_build(v, &spec, &g, &e), NB_OK);
+    const uint32_t open = word_id("<think>"), close = word_id("</think>");
+    const uint32_t prompts[][3] = { { open, 'a', close }, { close, open, 'a' }, { 'a', 'b', 'c' } };
+    static const nb_match_start starts[] = { NB_MATCH_PLAIN, NB_MATCH_IN_THOUGHT,
+                                             NB_MATCH_MAY_THINK };
+    for (size_t i = 0; i < 3; i++) {
+        const uint64_t *mask;
+        nb_match *m = NULL;
+        assert_int_equal(nb_grammar_start(g, prompts[i], 3), starts[i]);
+        assert_int_equal(nb_match_create(g, starts[i], &m, &e), NB_OK);
+        assert_int_equal(nb_match_mask(m, &mask), NB_OK);
+        assert_int_equal(mask_has(mask, '1'), 1); /* in all of them */
+        assert_int_equal(mask_has(mask, 'x'), i == 1);
+        assert_int_equal(mask_has(mask, open), i > 0);
+        if (i == 2) assert_int_equal(nb_match_accept(m, open), NB_OK);
+        if (i > 0) assert_int_equal(nb_match_accept_bytes(m, nb_str_c("any text")), NB_OK);
+        if (i > 0) assert_int_equal(nb_match_accept(m, close), NB_OK);
+        assert_int_equal(nb_match_accept_bytes(m, nb_str_c("10")), NB_OK);
+        assert_true(nb_match_complete(m));
+        nb_match_destroy(m);
+    }
+    nb_grammar_unref(g);
+    nb_vocab_destroy(v);
+}
+
 /* Nesting ends at its limit: no bracket is allowed there, and the text can still be completed. */
 static void test_depth(void **state)
 {
@@ -262,7 +300,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_texts),   cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_relaxed), cmocka_unit_test(test_markers),
-        cmocka_unit_test(test_depth),
+        cmocka_unit_test(test_depth),   cmocka_unit_test(test_thoughts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
