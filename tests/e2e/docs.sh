@@ -1,4 +1,5 @@
-# docs.sh - options and metrics that the user documents name are there, and every metric is documented.
+# docs.sh - options and metrics that the user documents name are there, every metric is documented, and the commands for
+# published models are accepted up to the download.
 . "$2/tests/e2e/_lib.sh"
 command -v python3 >/dev/null || skip "there is no python3"
 export PYTHONDONTWRITEBYTECODE=1
@@ -44,4 +45,17 @@ names "$tmp/serving.md" && die "names that are not there are not seen"
 for w in '--kv-sink-rows' 'nibble:step_count: the server' 'nibble:steps_total is not documented'; do
     grep -qF -- "$w" "$tmp/err" || die "not named: $w"
 done
+
+# The commands that download and serve published models: nothing is wrong with them but that the model is not here.
+n=0
+while read -r program command id options; do
+    [ "$program" = nibble ] && [ $command = serve ] || die "$program $command"
+    grep -qF "    nibble pull $id" docs/models.md || die "docs/models.md serves $id and does not download it"
+    # shellcheck disable=SC2086 # words of a command
+    HF_HUB_CACHE=$tmp/none fails 1 "$id nibble pull $id" serve "$id" $options --port 0
+    n=$((n + 1))
+done <<END
+$(grep -hoE '^ *nibble serve [A-Za-z0-9-]+/[A-Z].*' README.md docs/models.md)
+END
+[ $n -ge 8 ] || die "only $n commands were found"
 exit 0
