@@ -365,13 +365,15 @@ static void test_total_limit(void **state)
 static void test_slow_writers(void **state)
 {
     (void)state;
-    server s = { .o = { .read_timeout_s = 0.1, .idle_timeout_s = 0.1 } };
+    server idle = { .o = { .idle_timeout_s = 0.1 } }, s = { .o = { .read_timeout_s = 0.1 } };
     nb_buf b = { 0 };
-    start(&s);
-    int fd = dial(&s); /* idle: closed without a word */
+    start(&idle);
+    int fd = dial(&idle); /* closed without a word */
     assert_true(hear(fd, &b, NULL));
     assert_int_equal(b.n_bytes, 0);
     assert_int_equal(close(fd), 0);
+    stop(&idle);
+    start(&s); /* with time until the first byte */
     expect(ask(&s, "GET /hel"), 408, NULL);
     expect(ask(&s, "POST /echo HTTP/1.1\r\nContent-Length: 3" KEEP "a"), 408, NULL);
     expect(ask(&s, "POST /echo HTTP/1.1\r\nTransfer-Encoding: chunked" KEEP "5\r\na"), 408, NULL);
