@@ -19,7 +19,11 @@ typedef enum nb_grammar_kind {
     NB_GRAMMAR_JSON_OBJECT, /* any JSON object; no text                           */
     NB_GRAMMAR_REGEX,       /* text: an expression; the whole output matches it   */
     NB_GRAMMAR_CHOICE,      /* text: a JSON array of strings                      */
-    NB_GRAMMAR_GBNF         /* text: rules in llama.cpp's notation                */
+    NB_GRAMMAR_GBNF,        /* text: rules in llama.cpp's notation                */
+    NB_GRAMMAR_TOOLS        /* text: a JSON object: format (a name of --tool-call-parser), calls ("auto":
+                               free text, and calls that are right; "required": one or more), one (at
+                               most one), content (with auto: the schema of an answer without calls),
+                               tools: [{name, parameters, strict}] */
 } nb_grammar_kind;
 
 /* Zero-initialise and set what differs. */

@@ -46,6 +46,7 @@ static bool node_live(const nb_grammar *g, const nb_gnode *n)
         return false;
     case K_CALL: return next && rule_live(g, n->a);
     case K_REP: return next && (g->count[n->b].min == 0 || rule_live(g, n->a));
+    case K_FREE: return next || g->trigger[n->a].may_end;
     case K_OBJ: return next && object_live(g, &g->obj[n->a]);
     case K_BYTE:
     case K_CLASS:
@@ -54,7 +55,6 @@ static bool node_live(const nb_grammar *g, const nb_gnode *n)
     case K_DFA:
     case K_CHARS:
     case K_TOKEN:
-    case K_FREE:
     case K_OPEN:
     case K_KEY:
     case K_COMMA: return next;

@@ -12,6 +12,7 @@ static const char *const kind_name[] = {
     [NB_GRAMMAR_REGEX] = "regex",
     [NB_GRAMMAR_CHOICE] = "choice",
     [NB_GRAMMAR_GBNF] = "grammar",
+    [NB_GRAMMAR_TOOLS] = "tools",
 };
 
 nb_grammar *nb_grammar_ref(nb_grammar *g)
@@ -69,6 +70,7 @@ static nb_status build(nb_grammar *g, const nb_grammar_spec *spec)
     case NB_GRAMMAR_REGEX: return nb_g_regex(g, text);
     case NB_GRAMMAR_CHOICE: return nb_g_choice(g, text);
     case NB_GRAMMAR_GBNF: return nb_g_gbnf(g, text);
+    case NB_GRAMMAR_TOOLS: return nb_g_tools(g, text);
     }
     return nb_g_fail(g, NB_ERR_ARG, "an unknown kind of grammar");
 }

@@ -33,7 +33,7 @@ typedef enum nb_gkind {
     K_DFA,   /* a text of automaton a                                                 */
     K_CHARS, /* characters of a JSON string, between min and max of count a           */
     K_TOKEN, /* the marker a                                                          */
-    K_FREE,  /* any text and markers, up to the end of trigger a                      */
+    K_FREE,  /* any text, and where b is 0 any marker, up to the end of trigger a      */
     K_ALT,   /* one of the nodes edge[a .. a + b]                                     */
     K_CALL,  /* rule a; b: it nests a document                                        */
     K_REP,   /* rule a, as often as count b says; the rule is never empty             */
@@ -205,9 +205,12 @@ nb_status nb_g_regex(nb_grammar *g, nb_str text);
 nb_status nb_g_gbnf(nb_grammar *g, nb_str text);
 nb_status nb_g_choice(nb_grammar *g, nb_str json);
 nb_status nb_g_schema(nb_grammar *g, nb_str json, bool relaxed);
-/* The rule of a schema that is already a document; NB_G_NONE: failed. */
+nb_status nb_g_tools(nb_grammar *g, nb_str json);
+/* The rule of a schema in the document `root`, to which its references refer; object: the value is an
+ * object, too.  NB_G_NONE: failed. */
 struct json_t;
-uint32_t nb_g_schema_rule(nb_grammar *g, struct json_t *root, bool relaxed);
+uint32_t nb_g_schema_rule(nb_grammar *g, struct json_t *root, const struct json_t *schema,
+                          bool relaxed, bool object);
 struct json_t *nb_g_parse(nb_grammar *g, nb_str text, const char *name);
 
 /* ---- json.c ---- */

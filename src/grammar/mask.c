@@ -70,13 +70,13 @@ bool nb_match_complete(const nb_match *m)
     return s->accepting && s->n_place == 0;
 }
 
-/* The state's only place, if it is free text. */
+/* The trigger of a state that is free text with markers. */
 static const nb_gtrigger *free_text(const nb_match *m)
 {
     const nb_state *s = &m->state[m->now];
     for (uint32_t i = 0; i < s->n_place; i++) {
         const nb_gnode *n = &m->g->node[m->place[s->place + i].node];
-        if (n->kind == K_FREE) return &m->g->trigger[n->a];
+        if (n->kind == K_FREE && !n->b) return &m->g->trigger[n->a];
     }
     return NULL;
 }
@@ -196,7 +196,9 @@ static nb_status fill(nb_match *m, uint32_t state, uint64_t *bits)
         const nb_gnode *k = &m->g->node[m->place[first + i].node];
         if (k->kind == K_TOKEN) bits[k->a >> 6] |= 1ull << (k->a & 63);
         if (k->kind != K_FREE) continue;
-        for (size_t j = 0; j < v->n_marker; j++)
+        const uint32_t end = m->g->trigger[k->a].marker;
+        if (end != NB_GRAMMAR_NO_TOKEN) bits[end >> 6] |= 1ull << (end & 63);
+        for (size_t j = 0; j < v->n_marker && !k->b; j++)
             bits[v->marker[j].id >> 6] |= 1ull << (v->marker[j].id & 63);
     }
     return walk(m, exact ? &v->rest : &v->whole, state, bits);

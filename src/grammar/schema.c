@@ -395,7 +395,8 @@ static bool embedded_ids(const json_t *v, bool root)
     return false;
 }
 
-uint32_t nb_g_schema_rule(nb_grammar *g, json_t *root, bool relaxed)
+uint32_t nb_g_schema_rule(nb_grammar *g, json_t *root, const json_t *schema, bool relaxed,
+                          bool object)
 {
     nb_schema *x = calloc(1, sizeof *x);
     if (!x) {
@@ -408,17 +409,22 @@ uint32_t nb_g_schema_rule(nb_grammar *g, json_t *root, bool relaxed)
     memset(x->memo_table, 0xff, sizeof x->memo_table);
     uint32_t rule = NB_G_NONE;
     nb_conj c = { 0 };
-    if (!json_is_object(root) && !json_is_boolean(root)) {
+    json_t *also = object ? json_pack("{s:s}", "type", "object") : NULL;
+    if (object && !also) {
+        (void)nb_g_fail(g, NB_ERR_NOMEM, "no memory for a schema");
+    } else if (!json_is_object(schema) && !json_is_boolean(schema)) {
         (void)nb_g_fail(g, NB_ERR_FORMAT, "the schema is %s: expected an object, true or false",
-                        nb_json_describe(root).s);
+                        nb_json_describe(schema).s);
     } else {
         x->has_ids = embedded_ids(root, true);
-        if (nb_conj_add(x, &c, root)) rule = nb_conj_rule(x, &c);
+        if (nb_conj_add(x, &c, schema) && (!also || nb_conj_add(x, &c, also)))
+            rule = nb_conj_rule(x, &c);
     }
     if (rule == NB_G_NONE && nb_g_ok(g))
         (void)nb_g_fail(g, NB_ERR_RANGE, "nothing satisfies the schema");
     nb_conj_deinit(&c);
     nb_s_free(x);
+    json_decref(also);
     return rule;
 }
 
@@ -440,7 +446,7 @@ nb_status nb_g_schema(nb_grammar *g, nb_str json, bool relaxed)
 {
     json_t *root = nb_g_parse(g, json, "the schema");
     if (!root) return g->err.status;
-    g->root = nb_g_schema_rule(g, root, relaxed);
+    g->root = nb_g_schema_rule(g, root, root, relaxed, false);
     json_decref(root);
     return g->err.status;
 }

@@ -463,7 +463,7 @@ uint32_t nb_m_step_marker(nb_match *m, uint32_t state, uint32_t id)
         if (n->kind != K_FREE) continue;
         if (m->g->trigger[n->a].marker == id)
             visit_node(m, n->next, p.stack);
-        else
+        else if (!n->b)
             nb_m_visit(m, (nb_place){ .node = p.node, .stack = p.stack });
     }
     return nb_m_close(m);

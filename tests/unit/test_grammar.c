@@ -275,6 +275,115 @@ static void test_thoughts(void **state)
     nb_vocab_destroy(v);
 }
 
+/* Feeds a text in which markers stand for their tokens; false: it is not allowed. */
+static bool feed(nb_match *m, const nb_vocab *v, const char *text)
+{
+    for (size_t i = 0, n = strlen(text); i < n;) {
+        const char *end = strchr(text + i, '>');
+        const size_t k = text[i] == '<' && end ? (size_t)(end + 1 - text) - i : 1;
+        const uint32_t id = nb_vocab_marker(v, (nb_str){ text + i, k });
+        const nb_status st = id != NB_GRAMMAR_NO_TOKEN
+                                 ? nb_match_accept(m, id)
+                                 : nb_match_accept_bytes(m, (nb_str){ text + i, 1 });
+        if (st != NB_OK) return false;
+        i += id != NB_GRAMMAR_NO_TOKEN ? k : 1;
+    }
+    return true;
+}
+
+#define BAR "\xef\xbd\x9c"
+#define LOW "\xe2\x96\x81"
+#define DS(w) "<" BAR "tool" LOW w BAR ">"
+#define TOOLS                                                                                                  \
+    "\"tools\":[{\"name\":\"get\",\"strict\":true,\"parameters\":{\"type\":\"object\",\"properties\":{\"q\":{" \
+    "\"type\":\"string\",\"maxLength\":4},\"n\":{\"type\":\"integer\"}},\"required\":[\"q\"],"                 \
+    "\"additionalProperties\":false}},{\"name\":\"no\"}]}"
+
+/* Calls in each family's format: required, and free text with strict calls. */
+static void test_tools(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *format, *calls, *bad[3];
+    } families[] = {
+        { "deepseek_v3",
+          DS("calls" LOW "begin")
+              DS("call" LOW "begin") "function" DS("sep") "get\n```json\n{\"q\":\"ab\"}\n```" DS(
+                  "call" LOW
+                  "end") "\n" DS("call" LOW
+                                 "begin") "function" DS("sep") "no\n```json\n{}\n```" DS("call" LOW
+                                                                                         "end")
+                  DS("calls" LOW "end"),
+          { DS("calls" LOW "begin") DS("call" LOW "begin") "function" DS("sep") "set",
+            DS("calls" LOW "begin") DS("calls" LOW "end"),
+            DS("calls" LOW "begin")
+                DS("call" LOW "begin") "function" DS("sep") "get\n```json\n{\"n" } },
+        { "deepseek_v31",
+          DS("calls" LOW "begin") DS("call" LOW "begin") "get" DS(
+              "sep") "{\"q\": \"\", \"n\": 5}" DS("call" LOW "end") DS("calls" LOW "end"),
+          {
+              DS("calls" LOW "begin") DS("call" LOW "begin") "get" DS("sep") "[",
+          } },
+        { "deepseek_v32",
+          "<" BAR "DSML" BAR "function_calls>\n<" BAR "DSML" BAR "invoke name=\"get\">\n<" BAR
+          "DSML" BAR "parameter name=\"q\" string=\"true\">a\nb</" BAR "DSML" BAR
+          "parameter>\n<" BAR "DSML" BAR "parameter name=\"n\" string=\"false\">5</" BAR "DSML" BAR
+          "parameter>\n</" BAR "DSML" BAR "invoke>\n</" BAR "DSML" BAR "function_calls>",
+          { "<" BAR "DSML" BAR "function_calls>\n<" BAR "DSML" BAR "invoke name=\"get\">\n<" BAR
+            "DSML" BAR "parameter name=\"n\"" } },
+        { "kimi_k2",
+          "<|tool_calls_section_begin|><|tool_call_begin|>functions.get:0<|tool_call_argument_begin|>{\"q\":\"x\"}"
+          "<|tool_call_end|><|tool_call_begin|>functions.no:12<|tool_call_argument_begin|>{}<|tool_call_end|>"
+          "<|tool_calls_section_end|>",
+          { "<|tool_calls_section_begin|><|tool_call_begin|>functions.get<" } },
+        { "glm47",
+          "<tool_call>get<arg_key>q</arg_key><arg_value> a < b </arg_value><arg_key>n</arg_key><arg_value>-3</arg_value>"
+          "</tool_call><tool_call>no</tool_call>",
+          { "<tool_call>get</tool_call>", "<tool_call>get<arg_key>n<" } },
+        { "hermes",
+          "<tool_call>\n{\"name\": \"get\", \"arguments\": {\"q\":\"abcd\"}}\n</tool_call>\n<tool_call>\n{\"name\": \"no\", "
+          "\"arguments\": {\"any\":[1]}}\n</tool_call>",
+          { "<tool_call>\n{\"name\": \"get\", \"arguments\": {\"q\":\"abcde" } },
+        { "youtu",
+          "<tool_call>{\"name\": \"no\", \"arguments\": {}}</tool_call>",
+          { "<tool_call>{\"name\": \"x" } },
+        { "llama3_json",
+          "{\"name\": \"get\", \"parameters\": {\"q\":\"\"}}",
+          { "{\"name\": \"get\", \"parameters\": []" } },
+    };
+    nb_vocab *v = test_vocab();
+    for (size_t i = 0; i < NB_COUNT(families); i++)
+        for (size_t mode = 0; mode < 3; mode++) { /* required; auto; auto, or content of a schema */
+            char doc[2048];
+            nb_error e;
+            if (mode == 1 && strcmp(families[i].format, "llama3_json") == 0) continue;
+            (void)snprintf(doc, sizeof doc, "{\"format\":\"%s\",\"calls\":\"%s\",%s" TOOLS,
+                           families[i].format, mode ? "auto" : "required",
+                           mode == 2 ? "\"content\":{\"type\":\"null\"}," : "");
+            nb_grammar *g = compile_as(v, NB_GRAMMAR_TOOLS, nb_str_c(doc), false, &e);
+            if (!g) fail_msg("%s: %s", families[i].format, e.msg);
+            nb_match *m = start_match(g);
+            assert_int_equal(nb_match_accepting(m), mode == 1);
+            if (mode == 1) assert_true(feed(m, v, "free text <tool \n\n"));
+            if (!feed(m, v, families[i].calls))
+                fail_msg("%s refuses %s", families[i].format, families[i].calls);
+            assert_true(nb_match_accepting(m));
+            nb_match_destroy(m);
+            for (size_t k = 0; k < 3 && families[i].bad[k]; k++) {
+                m = start_match(g);
+                if (feed(m, v, families[i].bad[k]))
+                    fail_msg("%s accepts %s", families[i].format, families[i].bad[k]);
+                nb_match_destroy(m);
+            }
+            m = start_match(g);
+            assert_int_equal(feed(m, v, "null"), mode > 0);
+            assert_int_equal(nb_match_accepting(m), mode > 0);
+            nb_match_destroy(m);
+            nb_grammar_unref(g);
+        }
+    nb_vocab_destroy(v);
+}
+
 /* Nesting ends at its limit: no bracket is allowed there, and the text can still be completed. */
 static void test_depth(void **state)
 {
@@ -298,9 +407,10 @@ static void test_depth(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_texts),   cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_relaxed), cmocka_unit_test(test_markers),
-        cmocka_unit_test(test_depth),   cmocka_unit_test(test_thoughts),
+        cmocka_unit_test(test_texts),    cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_relaxed),  cmocka_unit_test(test_markers),
+        cmocka_unit_test(test_depth),    cmocka_unit_test(test_tools),
+        cmocka_unit_test(test_thoughts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
