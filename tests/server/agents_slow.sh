@@ -1,5 +1,5 @@
-# agents_slow.sh - Claude Code, Codex, opencode and Qwen Code against `nibble serve` with the model's output forced: each runs
-# one tool call from end to end, without a network.  Their npm packages go to the build folder, once.
+# agents_slow.sh - Claude Code, Codex, opencode, Qwen Code and Cline against `nibble serve` with the model's output forced:
+# each runs one tool call from end to end, without a network.  Their npm packages go to the build folder, once.
 . "$2/tests/e2e/_lib.sh"
 need "$model/config.json" "no bundled model"
 forced=$(dirname "$nibble")/nibble-forced
