@@ -51,7 +51,7 @@ if(TARGET nibble-cuda)
     install(TARGETS nibble-cuda LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}/nibble")
 endif()
 install(DIRECTORY "${CMAKE_SOURCE_DIR}/include/nibble" TYPE INCLUDE)
-install(DIRECTORY "${CMAKE_SOURCE_DIR}/models/nibble-tiny"
+install(DIRECTORY "${CMAKE_SOURCE_DIR}/models/nibble-tiny" "${CMAKE_SOURCE_DIR}/models/nibble-tools"
     DESTINATION "${CMAKE_INSTALL_DATADIR}/nibble/models")
 
 # ---- for programs that use the library ---------------------------------------------------------------

@@ -3,7 +3,7 @@
 
 File: 600 lines wished, 1,500 at most; header: 250 at most; function: 60 wished, 120 at most.  What
 is larger is listed in tools/size_exceptions.txt with a reason; no function may pass 300 lines.  No
-file of the repository is larger than 16 MiB, the bundled model in all not larger than 32 MiB.
+file of the repository is larger than 16 MiB, the bundled models in all not larger than 48 MiB.
 """
 import os
 import re
@@ -12,7 +12,7 @@ import tree
 
 FILE_WISH, FILE_CAP, HEADER_CAP = 600, 1500, 250
 FUNC_WISH, FUNC_CAP, FUNC_NEVER = 60, 120, 300
-BYTES_CAP, MODEL_CAP = 16 << 20, 32 << 20
+BYTES_CAP, MODEL_CAP = 16 << 20, 48 << 20
 CODE = tree.C_SUFFIXES + (".py", ".sh", ".cmake")
 EXCEPTIONS = "tools/size_exceptions.txt"
 # What may stand between a function's parameters and its body, besides macros.
