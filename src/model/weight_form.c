@@ -111,8 +111,7 @@ static nb_status one_float(nb_form *f, const char *suffix, float *out)
     NB_TRY(nb_form_tensor(f, suffix, HALVES, there && t.n_dim == 0 ? 0 : 1, 1, 0, &t));
     nb_packed_scales(&(nb_wgroups){ .scale = t.data, .scale_type = stype_of(t.dtype) }, 0, 1, out);
     if (!isfinite(*out) || *out == 0)
-        return nb_form_bad(f, suffix, "is %g, expected a finite number other than 0",
-                           (double)*out);
+        return nb_form_bad(f, suffix, "is %g, expected a finite number other than 0", (double)*out);
     return NB_OK;
 }
 

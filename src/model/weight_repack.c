@@ -124,8 +124,8 @@ static nb_status take_scales(nb_form *f, nb_weight *w, size_t *n_group)
     if (!s) return nb_form_nomem(f);
     for (size_t k = 0; k < *n_group; k++)
         for (size_t r = 0; r < f->rows; r++)
-            memcpy(s + (r * *n_group + k) * size,
-                   (const char *)t.data + (k * f->rows + r) * size, size);
+            memcpy(s + (r * *n_group + k) * size, (const char *)t.data + (k * f->rows + r) * size,
+                   size);
     w->group.scale = s;
     w->group.scale_type = t.dtype == NB_DT_F16    ? NB_S_F16
                           : t.dtype == NB_DT_BF16 ? NB_S_BF16
@@ -170,8 +170,8 @@ nb_status nb_form_take_repacked(nb_form *f, nb_weight *w)
                        "tensor '%s.qweight': config.json does not say whether it is AWQ or GPTQ",
                        f->module);
     (void)snprintf(name, sizeof name, "%s.qweight", f->module);
-    if (!awq && nb_source_peek(f->source, name, &t) && t.n_dim == 2 &&
-        f->quant->bits != 4 && t.dim[0] == f->cols / 4)
+    if (!awq && nb_source_peek(f->source, name, &t) && t.n_dim == 2 && f->quant->bits != 4 &&
+        t.dim[0] == f->cols / 4)
         bits = 8, n_word = f->cols / 4;
     if (f->cols % (32 / bits) || f->rows % (32 / bits))
         return nb_form_bad(f, "qweight", "is of a matrix [%zu, %zu], expected multiples of %zu",

@@ -8,6 +8,7 @@
 #include "check/check.h"
 #include "kernel/linear/linear_int8.h"
 #include "kernel/linear/linear_order.h"
+#include "kernel/linear/linear_w4.h"
 
 CHK_ROWS(rows, nb_linear_variant, nb_linear_variants, nb_wtypes[v->type].word)
 
@@ -170,6 +171,30 @@ static void check_portable(chk *t, const subject *s, const nb_linear_args *a)
     chk_same(t, "from the portable row", a->y, a->y_stride, p.y, n, a->n_tok, n);
 }
 
+/* The rows of codes of 4 bits have one order: the same values, but for what underflows. */
+static void check_w4(chk *t, const subject *s, const nb_linear_args *a)
+{
+#if NB_HAVE_AVX2
+    if (!packs(s) || s->v->pack != nb_linear_w4_pack || a->n_tok == 0) return;
+    const size_t n = a->row_end - a->row_begin;
+    nb_linear_args p = *a;
+    void *xp = chk_raw(t, nb_linear_w4_pack_bytes(a->n_tok, a->w.n_col));
+    double *want = chk_f64(t, a->n_tok * n), *none = chk_f64(t, a->n_tok * n);
+    nb_linear_w4_pack(xp, a->x, a->x_stride, a->n_tok, a->w.n_col, a->w.group.column, 0, a->n_tok);
+    p.xp = xp;
+    p.y = chk_out_rows(t, a->n_tok, n, n);
+    p.y_stride = n;
+    nb_linear_w4_avx2(&p);
+    for (size_t i = 0; i < a->n_tok * n; i++) {
+        want[i] = (double)p.y[i];
+        none[i] = ((double)a->w.n_col + 1) * 0x1p-126;
+    }
+    chk_close(t, a->y, a->n_tok, n, a->y_stride, want, none);
+#else
+    (void)t, (void)s, (void)a;
+#endif
+}
+
 static void check_splits(chk *t, const subject *s, const nb_linear_args *a)
 {
     const size_t n = n_out(a, s->transposed);
@@ -241,6 +266,7 @@ static void run_case(chk *t, subject *s, nb_linear_args *a)
     chk_close(t, a->y, a->n_tok, n, a->y_stride, want, bound);
     check_pack(t, s, a);
     check_portable(t, s, a);
+    check_w4(t, s, a);
 }
 
 static void give_row_scales(chk *t, nb_weight *w)

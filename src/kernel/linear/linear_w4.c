@@ -12,12 +12,13 @@ size_t nb_linear_w4_pack_bytes(size_t n_tok, size_t n_col)
 void nb_linear_w4_pack(void *xp, const float *x, size_t x_stride, size_t n_tok, size_t n_col,
                        const uint32_t *column, size_t tok0, size_t tok1)
 {
-    const size_t stride = nb_w4_stride(n_col);
+    const size_t stride = nb_w4_stride(n_col), end = stride - NB_W4_LANE;
     (void)n_tok;
     for (size_t t = tok0; t < tok1; t++) {
         const float *from = x + t * x_stride;
         float *to = (float *)xp + t * stride;
-        for (size_t b = 0; b < stride; b += NB_W4_BLOCK)
+        for (size_t i = end; i < stride; i++) to[i] = 0;
+        for (size_t b = 0; b < end; b += NB_W4_BLOCK)
             for (size_t i = 0; i < NB_W4_LANE; i++)
                 for (size_t j = 0; j < 8; j++) {
                     const size_t c = b + 8 * i + j;

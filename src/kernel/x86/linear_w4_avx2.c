@@ -1,5 +1,5 @@
-/* linear_w4_avx2.c - linear with codes of 4 bits (INT4, FP4), the bits of the AVX-512 row: linear_w4.h has
- * the order, whose 16 lanes are two halves here.
+/* linear_w4_avx2.c - linear with codes of 4 bits (INT4, FP4), the values of the AVX-512 row but for
+ * underflow: linear_w4.h has the order, whose 16 lanes are two halves here.
  *
  * INT4: the nibble goes to the top of its word and comes back with its sign, two shifts and a conversion;
  * FP4: vpermps takes the lowest 3 bits as the index of the magnitudes, and the sign is put in.
@@ -9,7 +9,16 @@
 #include "kernel/linear/linear_w4.h"
 #include "kernel/x86/vec_avx2.h"
 
-enum { BLOCK = NB_W4_BLOCK, LANE = NB_W4_LANE, HALF = 8, ROW = 4, TOK = 2, PANEL_TOK = 48, SEGMENT = 8 };
+enum {
+    BLOCK = NB_W4_BLOCK,
+    LANE = NB_W4_LANE,
+    HALF = 8,
+    ROW = 4,
+    TOK = 2,
+    PANEL_TOK = 48,
+    SEGMENT = 8,
+    STRIP = SEGMENT * BLOCK + LANE
+};
 
 #define INLINE static inline __attribute__((always_inline))
 #define UNROLL _Pragma("GCC unroll 8")
@@ -113,37 +122,35 @@ INLINE void direct(const code kind, const int n_row, const panel *p, size_t r0, 
                    size_t n_block, const lanes *l, size_t row0, float *total)
 {
     const uint8_t *w = (const uint8_t *)p->a->w.data + r0 * p->row_bytes + b0 * 64;
-    for (size_t b = 0; b < n_block; b++)
+    for (size_t b = 0; b < n_block; b++) UNROLL
+    for (size_t h = 0; h < LANE; h += HALF) {
+        const float *x = p->x + (b0 + b) * BLOCK + h;
+        const size_t left = left_of(p->n_word, (b0 + b) * LANE + h);
+        __m256i v[ROW];
+        __m256 sum[ROW];
         UNROLL
-        for (size_t h = 0; h < LANE; h += HALF) {
-            const float *x = p->x + (b0 + b) * BLOCK + h;
-            const size_t left = left_of(p->n_word, (b0 + b) * LANE + h);
-            __m256i v[ROW];
-            __m256 sum[ROW];
-            UNROLL
-            for (int r = 0; r < n_row; r++)
-                v[r] = _mm256_xor_si256(
-                    words(w + (size_t)r * p->row_bytes + b * 64 + h * 4, left), p->turn);
-            UNROLL
-            for (int j = 0; j < 8; j++) {
-                const __m256 xv = _mm256_loadu_ps(x + j * LANE);
-                UNROLL
-                for (int r = 0; r < n_row; r++) {
-                    const __m256 z =
-                        kind == INT4_ZERO
-                            ? _mm256_load_ps(l->zero[row0 + (size_t)r] + b * LANE + h)
-                            : _mm256_setzero_ps();
-                    const __m256 f = value(kind, v[r], j, z, p->magnitude);
-                    sum[r] = j == 0 ? _mm256_mul_ps(f, xv) : _mm256_fmadd_ps(f, xv, sum[r]);
-                }
-            }
+        for (int r = 0; r < n_row; r++)
+            v[r] = _mm256_xor_si256(words(w + (size_t)r * p->row_bytes + b * 64 + h * 4, left),
+                                    p->turn);
+        UNROLL
+        for (int j = 0; j < 8; j++) {
+            const __m256 xv = _mm256_loadu_ps(x + j * LANE);
             UNROLL
             for (int r = 0; r < n_row; r++) {
-                float *t = total + (size_t)r * LANE + h;
-                const __m256 s = _mm256_load_ps(l->scale[row0 + (size_t)r] + b * LANE + h);
-                _mm256_storeu_ps(t, _mm256_fmadd_ps(sum[r], s, _mm256_loadu_ps(t)));
+                const __m256 z = kind == INT4_ZERO
+                                     ? _mm256_load_ps(l->zero[row0 + (size_t)r] + b * LANE + h)
+                                     : _mm256_setzero_ps();
+                const __m256 f = value(kind, v[r], j, z, p->magnitude);
+                sum[r] = j == 0 ? _mm256_mul_ps(f, xv) : _mm256_fmadd_ps(f, xv, sum[r]);
             }
         }
+        UNROLL
+        for (int r = 0; r < n_row; r++) {
+            float *t = total + (size_t)r * LANE + h;
+            const __m256 s = _mm256_load_ps(l->scale[row0 + (size_t)r] + b * LANE + h);
+            _mm256_storeu_ps(t, _mm256_fmadd_ps(sum[r], s, _mm256_loadu_ps(t)));
+        }
+    }
 }
 
 /* Values of n_block blocks of row r, [block][j][LANE]. */
@@ -151,18 +158,17 @@ INLINE void make_strip(const code kind, const panel *p, size_t r, size_t b0, siz
                        const float *zero, float *strip)
 {
     const uint8_t *w = (const uint8_t *)p->a->w.data + r * p->row_bytes + b0 * 64;
-    for (size_t b = 0; b < n_block; b++)
+    for (size_t b = 0; b < n_block; b++) UNROLL
+    for (size_t h = 0; h < LANE; h += HALF) {
+        const __m256i v = _mm256_xor_si256(
+            words(w + b * 64 + h * 4, left_of(p->n_word, (b0 + b) * LANE + h)), p->turn);
+        const __m256 z =
+            kind == INT4_ZERO ? _mm256_load_ps(zero + b * LANE + h) : _mm256_setzero_ps();
         UNROLL
-        for (size_t h = 0; h < LANE; h += HALF) {
-            const __m256i v = _mm256_xor_si256(
-                words(w + b * 64 + h * 4, left_of(p->n_word, (b0 + b) * LANE + h)), p->turn);
-            const __m256 z =
-                kind == INT4_ZERO ? _mm256_load_ps(zero + b * LANE + h) : _mm256_setzero_ps();
-            UNROLL
-            for (int j = 0; j < 8; j++)
-                _mm256_store_ps(strip + b * BLOCK + (size_t)j * LANE + h,
-                                value(kind, v, j, z, p->magnitude));
-        }
+        for (int j = 0; j < 8; j++)
+            _mm256_store_ps(strip + b * BLOCK + (size_t)j * LANE + h,
+                            value(kind, v, j, z, p->magnitude));
+    }
 }
 
 #define KIND(kind, name)                                                                           \
@@ -208,7 +214,7 @@ INLINE void tile(const int n_tok, const float *strip, const float *x, size_t xs,
                 xv[t] = _mm256_loadu_ps(x + t * xs + from + j * LANE);
             UNROLL
             for (size_t r = 0; r < ROW; r++) {
-                const __m256 f = _mm256_load_ps(strip + r * SEGMENT * BLOCK + from + j * LANE);
+                const __m256 f = _mm256_load_ps(strip + r * STRIP + from + j * LANE);
                 UNROLL
                 for (size_t t = 0; t < (size_t)n_tok; t++)
                     sum[r * TOK + t] = j == 0 ? _mm256_mul_ps(f, xv[t])
@@ -253,8 +259,7 @@ static void one_token(const panel *p, code kind, size_t r, size_t n_row)
     _Alignas(32) float total[ROW * LANE] = { 0 };
     for (size_t b = 0; b < p->n_block; b += SEGMENT) {
         const size_t n = p->n_block - b < SEGMENT ? p->n_block - b : SEGMENT;
-        for (size_t i = 0; i < n_row; i++)
-            row_lanes(&p->a->w, r + i, b, n, l.scale[i], l.zero[i]);
+        for (size_t i = 0; i < n_row; i++) row_lanes(&p->a->w, r + i, b, n, l.scale[i], l.zero[i]);
         if (n_row == ROW)
             direct_4[kind](p, r, b, n, &l, 0, total);
         else
@@ -267,19 +272,19 @@ static void one_token(const panel *p, code kind, size_t r, size_t n_row)
 static void many_tokens(const panel *p, code kind, size_t r, size_t n_row, size_t t0, size_t n_tok)
 {
     lanes l = { 0 };
-    _Alignas(32) float strip[ROW * SEGMENT * BLOCK], total[PANEL_TOK * ROW * LANE];
+    _Alignas(32) float strip[ROW * STRIP], total[PANEL_TOK * ROW * LANE];
     for (size_t i = 0; i < n_tok * ROW * LANE; i += HALF)
         _mm256_store_ps(total + i, _mm256_setzero_ps());
-    for (size_t i = n_row * SEGMENT * BLOCK; i < (size_t)ROW * SEGMENT * BLOCK; i++) strip[i] = 0;
+    for (size_t i = n_row * STRIP; i < (size_t)ROW * STRIP; i++) strip[i] = 0;
     for (size_t b = 0; b < p->n_block; b += SEGMENT) {
         const size_t n = p->n_block - b < SEGMENT ? p->n_block - b : SEGMENT;
         for (size_t i = 0; i < n_row; i++) {
             row_lanes(&p->a->w, r + i, b, n, l.scale[i], l.zero[i]);
-            strips[kind](p, r + i, b, n, l.zero[i], strip + i * SEGMENT * BLOCK);
+            strips[kind](p, r + i, b, n, l.zero[i], strip + i * STRIP);
         }
         for (size_t t = 0; t < n_tok; t += TOK)
-            (n_tok - t == 1 ? tile_1 : tile_2)(strip, p->x + (t0 + t) * p->xs + b * BLOCK, p->xs,
-                                               n, &l, total + t * ROW * LANE);
+            (n_tok - t == 1 ? tile_1 : tile_2)(strip, p->x + (t0 + t) * p->xs + b * BLOCK, p->xs, n,
+                                               &l, total + t * ROW * LANE);
     }
     for (size_t t = 0; t < n_tok; t++) write_rows(p->a, r, n_row, t0 + t, total + t * ROW * LANE);
 }
