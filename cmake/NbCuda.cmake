@@ -2,7 +2,7 @@
 # and src/dev/cuda/*.cu become OBJECT libraries, one per folder, because the architecture can only be
 # set per target; together they are the shared object libnibble-cuda.so, which the program loads when it
 # is there.  For tests the same sources, less sm90/, are compiled by the C++ compiler with
-# src/kernel/cuda/common/cu_emu.h, as libnibble-cuda-emu.so.
+# tests/emu/cuda/cu_emu.h, as libnibble-cuda-emu.so.
 set(NB_HAVE_CUDA 0)
 set(NB_HAVE_CUDA_EMU 0)
 file(GLOB_RECURSE nb_cuda_sources CONFIGURE_DEPENDS
@@ -131,7 +131,7 @@ function(nb_add_cuda_emu)
             CONTENT "#include \"${rel}\"\n")
         list(APPEND sources "${CMAKE_BINARY_DIR}/gen/cuda_emu/${name}.cpp")
     endforeach()
-    file(GLOB emulator CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/src/dev/cuda/emu/*.cpp")
+    file(GLOB emulator CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/tests/emu/cuda/*.cpp")
     add_library(nb_cuda_emu_core OBJECT ${emulator} "${CMAKE_BINARY_DIR}/gen/cuda_emu/dev_cuda_runtime_cu.cpp")
     list(REMOVE_ITEM sources "${CMAKE_BINARY_DIR}/gen/cuda_emu/dev_cuda_runtime_cu.cpp")
     add_library(nb_cuda_emu_kernels OBJECT ${sources})
@@ -143,9 +143,10 @@ function(nb_add_cuda_emu)
 endfunction()
 
 function(nb_cuda_emu_settings target)
-    target_include_directories(${target} PRIVATE "${CMAKE_SOURCE_DIR}/src"
+    target_include_directories(${target} PRIVATE "${CMAKE_SOURCE_DIR}/src" "${CMAKE_SOURCE_DIR}/tests"
         "${CMAKE_SOURCE_DIR}/include" "${CMAKE_BINARY_DIR}/gen")
     target_compile_definitions(${target} PRIVATE NB_CUDA_EMULATED=1)
+    target_compile_options(${target} PRIVATE -include "${CMAKE_SOURCE_DIR}/tests/emu/cuda/cu_emu.h")
     target_compile_options(${target} PRIVATE -O2 -ffp-contract=off -fno-exceptions -fno-rtti -Wall
         -Wno-unknown-pragmas $<$<BOOL:${NB_WERROR}>:-Werror>)
     set_target_properties(${target} PROPERTIES CXX_STANDARD 17 CXX_STANDARD_REQUIRED ON

@@ -86,7 +86,7 @@ plant src/model/x.c "$c#include \"num/a.h\"\nint nb_f(void) { return nb_kv_n(); 
 plant src/num/x.c "${c}int nb_f(nb_kv *k) { return !k; }\n" includes 'must not use nb_kv of'
 plant ARCHITECTURE.md '<!-- includes: tools/check_includes.py --write -->\n<!-- end -->\n' includes 'not the table of'
 plant ARCHITECTURE.md '# Architecture\n' includes 'are missing'
-plant src/dev/cuda/emu/x.cpp "$c#include <jansson.h>\n" includes 'may be included in'
+plant src/dev/cuda/x.cu "$c#include <jansson.h>\n" includes 'may be included in'
 plant src/kernel/cuda/sm80/x.cu "$c#include <unistd.h>\n" includes 'not standard C'
 plant src/model/x.c "$c#include <cuda_runtime.h>\n" includes 'may be included in dev/cuda, kernel/cuda'
 plant src/new/x.c "$c" includes 'no row in the table'

@@ -1,7 +1,7 @@
 /* test_cu_emu.cpp - the emulation of CUDA against plain loops, and the mistakes that it must find.
  *
  * Kernels run four or eight times, since the order of threads and blocks changes with each launch. */
-#include "dev/cuda/emu/emu.h"
+#include "emu/cuda/emu.h"
 #include "dev/cuda/runtime.cuh"
 #include "kernel/cuda/common/ptx.cuh"
 

@@ -10,9 +10,6 @@
  * makes a decode step of some hundred small kernels as fast as the kernels are. */
 #include "dev/cuda/runtime.cuh"
 #include "kernel/cuda/common/ops.cuh"
-#if NB_CUDA_EMULATED
-#include "dev/cuda/emu/emu.h"
-#endif
 
 #include <stdarg.h>
 #include <stdio.h>

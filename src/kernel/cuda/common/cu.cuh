@@ -1,6 +1,6 @@
 /* cu.cuh - what every kernel file includes: CUDA, or its emulation on the processor.
  *
- * Kernels are written so that a C++ compiler with cu_emu.h can run them, thread by thread: launches
+ * Kernels are written so that a C++ compiler with cu_emu.h can run them, thread by thread (tests/emu/cuda): launches
  * through NB_LAUNCH, dynamic shared memory through NB_SHARED, and instructions that C++ does not
  * have through the functions of ptx.cuh.  Files under sm90/ are not emulated. */
 #ifndef NB_KERNEL_CUDA_COMMON_CU_CUH
@@ -10,9 +10,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#if NB_CUDA_EMULATED
-#include "kernel/cuda/common/cu_emu.h"
-#else
+#if !NB_CUDA_EMULATED /* else the compiler has read tests/emu/cuda/cu_emu.h before this file */
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_fp8.h>

@@ -2,9 +2,9 @@
  *
  * Arithmetic of the 16-bit types is that of float (FMA: of double, whose error is far below), rounded
  * once. */
-#ifndef NB_KERNEL_CUDA_COMMON_CU_EMU_HALF_H
-#define NB_KERNEL_CUDA_COMMON_CU_EMU_HALF_H
-#include "kernel/cuda/common/cu_emu_num.h"
+#ifndef NB_TESTS_EMU_CUDA_CU_EMU_HALF_H
+#define NB_TESTS_EMU_CUDA_CU_EMU_HALF_H
+#include "emu/cuda/cu_emu_num.h"
 
 /* ---- conversions ---- */
 inline uint16_t nb_emu_to_bf16(float x)

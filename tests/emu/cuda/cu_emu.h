@@ -14,14 +14,14 @@
  * it is written.  Not emulated: several streams at once (all work is in order), time.
  *
  * The functions of the runtime that nibble calls have their CUDA names and do what these do. */
-#ifndef NB_KERNEL_CUDA_COMMON_CU_EMU_H
-#define NB_KERNEL_CUDA_COMMON_CU_EMU_H
+#ifndef NB_TESTS_EMU_CUDA_CU_EMU_H
+#define NB_TESTS_EMU_CUDA_CU_EMU_H
 #include <tuple>
 #include <utility>
 
-#include "kernel/cuda/common/cu_emu_half.h"
-#include "kernel/cuda/common/cu_emu_num.h"
-#include "kernel/cuda/common/cu_emu_rt.h"
+#include "emu/cuda/cu_emu_half.h"
+#include "emu/cuda/cu_emu_num.h"
+#include "emu/cuda/cu_emu_rt.h"
 
 /* ---- the language ---- */
 #define __global__

@@ -1,6 +1,6 @@
 /* emu.h - the parts of the emulation of CUDA among themselves (cu_emu.h). */
-#ifndef NB_DEV_CUDA_EMU_EMU_H
-#define NB_DEV_CUDA_EMU_EMU_H
+#ifndef NB_TESTS_EMU_CUDA_EMU_H
+#define NB_TESTS_EMU_CUDA_EMU_H
 #include "kernel/cuda/common/cu.cuh"
 
 /* Dynamic shared memory of a block of compute capability 8.0, at most, and without being asked for. */
@@ -12,7 +12,5 @@ const char *nb_emu_run(const nb_emu_call *c, unsigned order);
 void nb_emu_yield();
 /* Saves the caller's registers and stack pointer in *save, and goes on where `to` was saved. */
 extern "C" void nb_emu_switch(void **save, void *to);
-/* The line of a stream's error, or NULL. */
-const char *nb_emu_why(cudaStream_t s);
 
 #endif

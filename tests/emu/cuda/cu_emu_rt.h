@@ -2,8 +2,8 @@
  *
  * Device memory is memory between two pages that cannot be touched.  Work runs when it is given; between
  * begin and end of a capture launches, copies and fills are recorded, with their arguments. */
-#ifndef NB_KERNEL_CUDA_COMMON_CU_EMU_RT_H
-#define NB_KERNEL_CUDA_COMMON_CU_EMU_RT_H
+#ifndef NB_TESTS_EMU_CUDA_CU_EMU_RT_H
+#define NB_TESTS_EMU_CUDA_CU_EMU_RT_H
 #include <stddef.h>
 
 enum cudaError_t {
@@ -41,6 +41,8 @@ typedef struct nb_emu_stream *cudaStream_t;
 typedef struct nb_emu_event *cudaEvent_t;
 typedef struct nb_emu_graph *cudaGraph_t, *cudaGraphExec_t;
 
+/* The line of a stream's error, or NULL. */
+const char *nb_emu_why(cudaStream_t s);
 const char *cudaGetErrorName(cudaError_t e);
 const char *cudaGetErrorString(cudaError_t e);
 cudaError_t cudaGetLastError();

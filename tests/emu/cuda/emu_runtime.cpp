@@ -1,5 +1,5 @@
 /* emu_runtime.cpp - the runtime's functions of cu_emu_rt.h, and launches. */
-#include "dev/cuda/emu/emu.h"
+#include "emu/cuda/emu.h"
 
 #include <chrono>
 #include <mutex>

@@ -2,7 +2,7 @@
  *
  * mma multiplies exactly and adds in float in ascending k, starting with c; a tensor core adds the same
  * products in an order and with a rounding of its own. */
-#include "dev/cuda/emu/emu.h"
+#include "emu/cuda/emu.h"
 
 void nb_emu_nothing(void *const *, unsigned)
 {

@@ -2,7 +2,7 @@
  *
  * A fiber runs until it waits; what runs next is picked from two levels of bit masks (warps that have a
  * lane that can run, lanes of a warp), so a switch costs about ten instructions and no system call. */
-#include "dev/cuda/emu/emu.h"
+#include "emu/cuda/emu.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -2,8 +2,8 @@
  *
  * Names, argument types and results are CUDA's; only what kernels of nibble use is here.  Conversions
  * round to nearest even; a NaN becomes 0x7fff as on the device. */
-#ifndef NB_KERNEL_CUDA_COMMON_CU_EMU_NUM_H
-#define NB_KERNEL_CUDA_COMMON_CU_EMU_NUM_H
+#ifndef NB_TESTS_EMU_CUDA_CU_EMU_NUM_H
+#define NB_TESTS_EMU_CUDA_CU_EMU_NUM_H
 #include <math.h>
 #include <stddef.h>
 #include <stdint.h>
