@@ -32,10 +32,8 @@ static nb_status read_wish(const nb_engine *e, const nb_engine_options *o, wish 
     if (is_auto && e->kvo.algo == NB_KV_ALGO_FP8) w->type = NB_KV_FP8;
     if (is_auto && e->kvo.algo == NB_KV_ALGO_NVFP4) w->type = NB_KV_NVFP4;
     if (!is_auto && nb_kv_type_parse(dtype, &w->type) != NB_OK)
-        return nb_fail(err, NB_ERR_ARG,
-                       "--kv-cache-dtype %s: expected auto, f32, bf16, fp8, nvfp4, "
-                       "if4, mxfp4, int4 or fp8_ds_mla",
-                       dtype);
+        return nb_fail(err, NB_ERR_ARG, "--kv-cache-dtype %s: expected one of auto%s", dtype,
+                       NB_KV_LIST);
     w->have_mode = o->kv_cache_mode != NULL;
     if (o->kv_cache_mode && nb_kv_mode_parse(o->kv_cache_mode, &w->mode) != NB_OK)
         return nb_fail(err, NB_ERR_ARG, "--kv-cache-mode %s: expected basic, 4over6 or search",
@@ -165,7 +163,7 @@ static nb_status choose(nb_engine *e, const wish *w, size_t layer, bool skip, nb
         ro.seg[1].n_outlier = l->n_rope_outlier;
     }
     checkpoint_scales(e, layer, &ro);
-    return nb_record_init(&e->record[layer], &ro, err);
+    return nb_record_init(&e->pages.record[layer], &ro, err);
 }
 
 nb_status nb_engine_choose_records(nb_engine *e, const nb_engine_options *o, nb_error *err)
@@ -175,38 +173,38 @@ nb_status nb_engine_choose_records(nb_engine *e, const nb_engine_options *o, nb_
     wish w = { 0 };
     NB_TRY(read_wish(e, o, &w, err));
     NB_TRY(read_skip(o->kv_skip_layers, n_layer, skip, err));
-    e->record = calloc(n_layer, sizeof *e->record);
-    e->layer_off = calloc(n_layer + 1, sizeof *e->layer_off);
-    e->tail_off = calloc(n_layer + 1, sizeof *e->tail_off);
-    e->sink_off = calloc(n_layer + 1, sizeof *e->sink_off);
-    if (!e->record || !e->layer_off || !e->tail_off || !e->sink_off)
+    e->pages.record = calloc(n_layer, sizeof *e->pages.record);
+    e->pages.layer_off = calloc(n_layer + 1, sizeof *e->pages.layer_off);
+    e->pages.tail_off = calloc(n_layer + 1, sizeof *e->pages.tail_off);
+    e->pages.sink_off = calloc(n_layer + 1, sizeof *e->pages.sink_off);
+    if (!e->pages.record || !e->pages.layer_off || !e->pages.tail_off || !e->pages.sink_off)
         return nb_fail(err, NB_ERR_NOMEM, "out of memory");
     const char *name = w.by_calib ? "calibrated" : nb_kv_type_name(w.type);
-    (void)snprintf(e->kv_dtype, sizeof e->kv_dtype, "%s", name);
+    (void)snprintf(e->pages.kv_dtype, sizeof e->pages.kv_dtype, "%s", name);
     for (size_t i = 0; i < n_layer; i++) NB_TRY(choose(e, &w, i, skip[i], err));
-    NB_TRY(nb_kv_layer_offsets(e->record, n_layer, e->layer_off, err));
-    e->block_bytes = e->layer_off[n_layer];
-    e->n_sink = o->kv_sinks;
-    (void)nb_kv_tail_offsets(e->record, n_layer, e->tail_off);
-    (void)nb_kv_sink_offsets(e->record, n_layer, e->n_sink, e->sink_off);
+    NB_TRY(nb_kv_layer_offsets(e->pages.record, n_layer, e->pages.layer_off, err));
+    e->pages.block_bytes = e->pages.layer_off[n_layer];
+    e->pages.n_sink = o->kv_sinks;
+    (void)nb_kv_tail_offsets(e->pages.record, n_layer, e->pages.tail_off);
+    (void)nb_kv_sink_offsets(e->pages.record, n_layer, e->pages.n_sink, e->pages.sink_off);
     return NB_OK;
 }
 
 nb_kv_pool nb_engine_pool(const nb_engine *e)
 {
     return (nb_kv_pool){
-        .page = e->kv,
-        .block_bytes = e->block_bytes,
-        .page_off = e->layer_off,
-        .tail = e->tails,
-        .tail_floats = e->tail_bytes / sizeof *e->tails,
-        .tail_off = e->tail_off,
-        .sink = e->sinks,
-        .sink_block = e->sink_off[e->model.c.n_layer],
-        .sink_off = e->sink_off,
-        .plane = e->plane,
-        .plane_block = e->plane_block,
-        .plane_off = e->plane_off,
+        .page = e->rank[0].kv,
+        .block_bytes = e->pages.block_bytes,
+        .page_off = e->pages.layer_off,
+        .tail = e->rank[0].tails,
+        .tail_floats = e->pages.tail_bytes / sizeof *e->rank[0].tails,
+        .tail_off = e->pages.tail_off,
+        .sink = e->rank[0].sinks,
+        .sink_block = e->pages.sink_off[e->model.c.n_layer],
+        .sink_off = e->pages.sink_off,
+        .plane = e->rank[0].plane,
+        .plane_block = e->pages.plane_block,
+        .plane_off = e->pages.plane_off,
     };
 }
 
@@ -248,10 +246,11 @@ void nb_engine_describe_layout(nb_engine *e)
     const size_t n = e->model.c.n_layer;
     nb_buf b = { 0 };
     for (size_t i = 0, end; i < n; i = end) { /* runs of layers that are alike */
-        for (end = i + 1; end < n && same_layout(&e->record[i], &e->record[end]);) end++;
+        for (end = i + 1; end < n && same_layout(&e->pages.record[i], &e->pages.record[end]);)
+            end++;
         if (i || end < n) (void)nb_buf_printf(&b, "%slayers %zu-%zu: ", i ? "; " : "", i, end - 1);
-        describe_page(&e->record[i], nb_layer_attention(&e->model.c, i)->plane, &b);
+        describe_page(&e->pages.record[i], nb_layer_attention(&e->model.c, i)->plane, &b);
     }
-    (void)snprintf(e->kv_layout, sizeof e->kv_layout, "%s", b.p ? b.p : "");
+    (void)snprintf(e->pages.kv_layout, sizeof e->pages.kv_layout, "%s", b.p ? b.p : "");
     nb_buf_deinit(&b);
 }

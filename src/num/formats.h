@@ -18,17 +18,18 @@
     X(DS_MLA,   nb_seg_ds_mla)   /* E4M3, a float scale per 128, in rows of tokens                              */ \
     X(INT8,     nb_seg_int8)     /* a signed byte per value, a UE8M0 outer scale per vector                     */
 
-/* Records, --kv-cache-dtype: X(NAME, trait) gives NB_KV_NAME and the row of nb_kv_trait.  Their places in
- * this list are numbers in files and on the wire: a new record comes last, and none is ever removed. */
+/* Records, --kv-cache-dtype: X(NAME, trait, name, also) gives NB_KV_NAME, the row of nb_kv_trait, the name and, behind
+ * a bar, another name.  Their places in this list are numbers in files and on the wire: a new record comes last, and
+ * none is ever removed. */
 #define NB_KV_TYPES(X)                                                                                             \
-    X(BF16,       nb_kv_bf16)                                                                                      \
-    X(FP8,        nb_kv_fp8)                                                                                       \
-    X(NVFP4,      nb_kv_nvfp4)                                                                                     \
-    X(IF4,        nb_kv_if4)                                                                                       \
-    X(MXFP4,      nb_kv_mxfp4)                                                                                     \
-    X(INT4,       nb_kv_int4)                                                                                      \
-    X(FP8_DS_MLA, nb_kv_fp8_ds_mla)                                                                                \
-    X(F32,        nb_kv_f32) /* auto for float32 checkpoints; nothing is rounded */
+    X(BF16,       nb_kv_bf16,       "bf16",       "|bfloat16")                                                     \
+    X(FP8,        nb_kv_fp8,        "fp8",        "|fp8_e4m3")                                                     \
+    X(NVFP4,      nb_kv_nvfp4,      "nvfp4",      "")                                                              \
+    X(IF4,        nb_kv_if4,        "if4",        "")                                                              \
+    X(MXFP4,      nb_kv_mxfp4,      "mxfp4",      "")                                                              \
+    X(INT4,       nb_kv_int4,       "int4",       "")                                                              \
+    X(FP8_DS_MLA, nb_kv_fp8_ds_mla, "fp8_ds_mla", "")                                                              \
+    X(F32,        nb_kv_f32,        "f32",        "|float32") /* auto for float32 checkpoints; nothing is rounded */
 
 // clang-format on
 

@@ -1,6 +1,6 @@
 /* number.h - the types of numbers that stand in a cache page or a weight matrix: codes, scales and values.
  *
- * The traits of record formats (traits.h) and of weight types (wtype.h) name their codes and scales by these. */
+ * The traits of record formats (traits.h) name their codes and scales by these. */
 #ifndef NB_NUM_NUMBER_H
 #define NB_NUM_NUMBER_H
 #include <stdbool.h>

@@ -27,10 +27,18 @@ enum { PLANE_ALIGN = 128, MAX_DIM = 65536, MAX_VALUES = 1 << 24 };
 #define X(NAME, trait) [NB_SEG_##NAME] = &(trait),
 const nb_seg_trait *const nb_seg_traits[NB_SEG_COUNT] = { NB_SEG_FORMATS(X) };
 #undef X
-#define X(NAME, trait) [NB_KV_##NAME] = &(trait),
+#define X(NAME, trait, name, also) [NB_KV_##NAME] = &(trait),
 const nb_kv_trait *const nb_kv_traits[NB_KV_TYPE_COUNT] = { NB_KV_TYPES(X) };
 #undef X
 
+/* also: behind a bar, or empty. */
+static const struct {
+    const char *name, *also;
+} kv_names[NB_KV_TYPE_COUNT] = {
+#define X(NAME, trait, name, also) { name, also },
+    NB_KV_TYPES(X)
+#undef X
+};
 static const char *const mode_names[] = { "basic", "4over6", "search" };
 static const char *const rope_names[] = {
     [NB_ROPE_FP8] = "fp8",
@@ -40,14 +48,14 @@ static const char *const rope_names[] = {
 
 const char *nb_kv_type_name(nb_kv_type t)
 {
-    return (unsigned)t < NB_KV_TYPE_COUNT ? nb_kv_traits[t]->name : "?";
+    return (unsigned)t < NB_KV_TYPE_COUNT ? kv_names[t].name : "?";
 }
 
 nb_status nb_kv_type_parse(const char *s, nb_kv_type *t)
 {
     for (unsigned i = 0; i < NB_KV_TYPE_COUNT; i++) {
-        const nb_kv_trait *k = nb_kv_traits[i];
-        if (strcmp(s, k->name) == 0 || (k->alias && strcmp(s, k->alias) == 0)) {
+        const char *also = kv_names[i].also;
+        if (strcmp(s, kv_names[i].name) == 0 || (*also && strcmp(s, also + 1) == 0)) {
             *t = (nb_kv_type)i;
             return NB_OK;
         }

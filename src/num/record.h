@@ -38,11 +38,19 @@ enum { NB_PAGE_TOK = 64, NB_MAX_SEG = 4, NB_MAX_OUTLIER = 64 };
 
 /* --kv-cache-dtype: NB_KV_BF16, NB_KV_NVFP4, ...  What each is: traits.h. */
 typedef enum nb_kv_type {
-#define X(NAME, trait) NB_KV_##NAME,
+#define X(NAME, trait, name, also) NB_KV_##NAME,
     NB_KV_TYPES(X)
 #undef X
         NB_KV_TYPE_COUNT
 } nb_kv_type;
+
+/* Their names in texts: ", bf16, fp8, ..." and "|bf16|bfloat16|fp8|..."; as elements of an array. */
+#define NB_KV_LISTED(NAME, trait, name, also) ", " name
+#define NB_KV_LIST NB_KV_TYPES(NB_KV_LISTED)
+#define NB_KV_CHOICE(NAME, trait, name, also) "|" name also
+#define NB_KV_CHOICES NB_KV_TYPES(NB_KV_CHOICE)
+#define NB_KV_ELEMENT(NAME, trait, name, also) name,
+#define NB_KV_NAMES NB_KV_TYPES(NB_KV_ELEMENT)
 
 /* How the encoder of nvfp4 / if4 picks block scales; the decoder does not care. */
 typedef enum nb_kv_mode { NB_KV_BASIC, NB_KV_4OVER6, NB_KV_SEARCH } nb_kv_mode;

@@ -85,7 +85,5 @@ const nb_seg_trait nb_seg_int8 = {
 };
 
 const nb_kv_trait nb_kv_fp8 = {
-    .name = "fp8",
-    .alias = "fp8_e4m3",
     .fmt = { [NB_ROLE_LATENT] = NB_SEG_E4M3, [NB_ROLE_K] = NB_SEG_E4M3, [NB_ROLE_V] = NB_SEG_E4M3 },
 };

@@ -37,7 +37,6 @@ const nb_seg_trait nb_seg_ds_mla = {
 };
 
 const nb_kv_trait nb_kv_fp8_ds_mla = {
-    .name = "fp8_ds_mla",
     .fmt = { [NB_ROLE_LATENT] = NB_SEG_DS_MLA, [NB_ROLE_ROPE] = NB_SEG_BF16 },
     .own_rope = true,
     .in_rows = true,

@@ -39,15 +39,11 @@ const nb_seg_trait nb_seg_f32 = {
 };
 
 const nb_kv_trait nb_kv_bf16 = {
-    .name = "bf16",
-    .alias = "bfloat16",
     .fmt = { NB_SEG_BF16, NB_SEG_BF16, NB_SEG_BF16, NB_SEG_BF16 },
     .own_rope = true,
 };
 
 const nb_kv_trait nb_kv_f32 = {
-    .name = "f32",
-    .alias = "float32",
     .fmt = { NB_SEG_F32, NB_SEG_F32, NB_SEG_F32, NB_SEG_F32 },
     .own_rope = true,
 };

@@ -214,7 +214,6 @@ const nb_seg_trait nb_seg_mxfp4 = {
 enum { ALL_MODES = 1 << NB_KV_BASIC | 1 << NB_KV_4OVER6 | 1 << NB_KV_SEARCH };
 
 const nb_kv_trait nb_kv_nvfp4 = {
-    .name = "nvfp4",
     .fmt = { [NB_ROLE_LATENT] = NB_SEG_NVFP4,
              [NB_ROLE_K] = NB_SEG_NVFP4,
              [NB_ROLE_V] = NB_SEG_NVFP4 },
@@ -223,14 +222,12 @@ const nb_kv_trait nb_kv_nvfp4 = {
 };
 
 const nb_kv_trait nb_kv_if4 = {
-    .name = "if4",
     .fmt = { [NB_ROLE_LATENT] = NB_SEG_IF4, [NB_ROLE_K] = NB_SEG_IF4, [NB_ROLE_V] = NB_SEG_IF4 },
     .modes = ALL_MODES,
     .mode = NB_KV_SEARCH,
 };
 
 const nb_kv_trait nb_kv_mxfp4 = {
-    .name = "mxfp4",
     .fmt = { [NB_ROLE_LATENT] = NB_SEG_MXFP4,
              [NB_ROLE_K] = NB_SEG_MXFP4,
              [NB_ROLE_V] = NB_SEG_MXFP4 },

@@ -102,7 +102,6 @@ const nb_seg_trait nb_seg_int4_tok = {
 };
 
 const nb_kv_trait nb_kv_int4 = {
-    .name = "int4",
     .fmt = { [NB_ROLE_LATENT] = NB_SEG_INT4_CH,
              [NB_ROLE_K] = NB_SEG_INT4_CH,
              [NB_ROLE_V] = NB_SEG_INT4_TOK },

@@ -47,7 +47,6 @@ typedef struct nb_seg_trait {
 } nb_seg_trait;
 
 typedef struct nb_kv_trait {
-    const char *name, *alias;      /* alias: or NULL */
     nb_seg_fmt fmt[NB_ROLE_COUNT]; /* of a segment with this role */
     bool own_rope;                 /* fmt[NB_ROLE_ROPE] holds; else --kv-rope-dtype decides */
     bool in_rows;                  /* a token's codes and scales form one row; else planes */
@@ -82,7 +81,7 @@ static inline size_t nb_seg_scale_rows(nb_seg_fmt f)
 #define X(NAME, trait) extern const nb_seg_trait trait;
 NB_SEG_FORMATS(X)
 #undef X
-#define X(NAME, trait) extern const nb_kv_trait trait;
+#define X(NAME, trait, name, also) extern const nb_kv_trait trait;
 NB_KV_TYPES(X)
 #undef X
 

@@ -9,6 +9,9 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+
+#include "num/record.h"
 
 enum { MAX_VARIANTS = 32, MAX_WORD_BYTES = 4096, NUMBER_BYTES = 64 };
 static const double DEFAULT_TAU = 0.001; /* of --kv-thrift-tau */
@@ -50,15 +53,6 @@ static const key keys[] = {
 _Static_assert(NB_COUNT(keys) <= 32, "the set of keys seen is 32 bits");
 static const char KEY_NAMES[] = "mode, rope, transform, calibration, outliers, sinks, skip, "
                                 "scales, thrift, tau, fraction, pool, weights, mla";
-
-/* As written, as the engine calls it. */
-static const char *const dtypes[][2] = {
-    { "auto", "auto" },   { "f32", "f32" },       { "float32", "f32" },
-    { "bf16", "bf16" },   { "bfloat16", "bf16" }, { "fp8", "fp8" },
-    { "nvfp4", "nvfp4" }, { "fp8_e4m3", "fp8" },  { "if4", "if4" },
-    { "mxfp4", "mxfp4" }, { "int4", "int4" },     { "fp8_ds_mla", "fp8_ds_mla" },
-};
-static const char DTYPE_NAMES[] = "auto, f32, bf16, fp8, nvfp4, if4, mxfp4, int4, fp8_ds_mla";
 
 /* What precedes the first c, or all; *rest is what follows it. */
 static nb_str cut(nb_str s, char c, nb_str *rest)
@@ -189,16 +183,21 @@ static nb_status set(const char *word, const key *k, nb_str v, nb_arena *arena,
 
 static nb_status set_dtype(const char *word, nb_str v, nb_engine_options *o, nb_error *err)
 {
-    for (size_t i = 0; i < NB_COUNT(dtypes); i++) {
-        if (!nb_str_eqc(v, dtypes[i][0])) continue;
-        o->kv_cache_dtype = dtypes[i][1];
+    char name[32] = "";
+    nb_kv_type type;
+    if (v.n_bytes == 0)
+        return nb_fail(err, NB_ERR_ARG, "\"%.200s\": a format is missing: expected one of auto%s",
+                       word, NB_KV_LIST);
+    if (v.n_bytes < sizeof name) memcpy(name, v.p, v.n_bytes);
+    if (strcmp(name, "auto") == 0) {
+        o->kv_cache_dtype = "auto";
         return NB_OK;
     }
-    if (v.n_bytes == 0)
-        return nb_fail(err, NB_ERR_ARG, "\"%.200s\": a format is missing: expected one of %s", word,
-                       DTYPE_NAMES);
-    return nb_fail(err, NB_ERR_ARG, "%.*s: unknown format: expected one of %s",
-                   v.n_bytes < 100 ? (int)v.n_bytes : 100, v.p, DTYPE_NAMES);
+    if (nb_kv_type_parse(name, &type) != NB_OK)
+        return nb_fail(err, NB_ERR_ARG, "%.*s: unknown format: expected one of auto%s",
+                       v.n_bytes < 100 ? (int)v.n_bytes : 100, v.p, NB_KV_LIST);
+    o->kv_cache_dtype = nb_kv_type_name(type);
+    return NB_OK;
 }
 
 static nb_status set_part(const char *word, nb_str part, unsigned *seen, nb_arena *arena,

@@ -14,10 +14,7 @@ nb_status nb_kb_record(const nb_kb_run *r, nb_record *out, nb_error *err)
     const char *name = r->c->record ? r->c->record : "nvfp4";
     nb_record_opts o = { .rope = nb_rope_fmt_default(true), NB_SEGS_MLA(LATENT, ROPE) };
     if (nb_kv_type_parse(name, &o.type) != NB_OK)
-        return nb_fail(err, NB_ERR_ARG,
-                       "%s: no record (expected f32, bf16, fp8, nvfp4, if4, mxfp4, int4 or "
-                       "fp8_ds_mla)",
-                       name);
+        return nb_fail(err, NB_ERR_ARG, "%s is no record: expected one of%s", name, NB_KV_LIST + 1);
     if (r->c->rope && nb_rope_fmt_parse(r->c->rope, &o.rope) != NB_OK)
         return nb_fail(err, NB_ERR_ARG, "%s: no type of a rope key (expected fp8, bf16 or int8)",
                        r->c->rope);

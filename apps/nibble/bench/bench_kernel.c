@@ -11,10 +11,10 @@
 #include "bench_list.h"
 #include "bench_machine.h"
 #include "bench_result.h"
+#include "num/record.h"
 #include "timing/bench_kernel.h"
 
-static const char *const records[] = { "nvfp4",      "if4",  "mxfp4", "int4", "fp8",
-                                       "fp8_ds_mla", "bf16", "f32",   NULL };
+static const char *const records[] = { NB_KV_NAMES NULL };
 static const char *const weights[] = { "f32", "bf16", "f16", "fp8", "int8", "int4", "fp4", NULL };
 
 typedef struct kernel_bench {

@@ -11,13 +11,13 @@
 #include "../cli.h"
 #include "bench_list.h"
 #include "bench_result.h"
+#include "num/record.h"
 #include "timing/bench_kernel_gpu.h"
 
 enum { MIB = 1 << 20, SET_MIB = 2048 };
 
 static const char *const ops[] = { "attn_pages", "linear", "experts", NULL };
-static const char *const records[] = { "bf16", "fp8", "nvfp4",      "if4", "mxfp4",
-                                       "int4", "f32", "fp8_ds_mla", NULL };
+static const char *const records[] = { NB_KV_NAMES NULL };
 static const char *const weights[] = { "bf16", "fp8", "f16", "f32", NULL };
 
 /* heads, sequences, tokens */

@@ -15,9 +15,9 @@
 #include "bench_list.h"
 #include "bench_points.h"
 #include "bench_result.h"
+#include "num/record.h"
 
-static const char *const records[] = { "nvfp4",      "if4",  "mxfp4", "int4", "fp8",
-                                       "fp8_ds_mla", "bf16", "f32",   NULL };
+static const char *const records[] = { NB_KV_NAMES NULL };
 static const double SHARE = 0.9; /* of the memory, without --memory */
 static const double HOUR_S = 3600, MILLION = 1e6;
 
@@ -58,9 +58,8 @@ static int read_options(matrix *x)
     const bench_opts *b = x->b;
     bench_words bad = { 0 };
     if (!bench_words_parse(b->records, records, &x->record, &bad))
-        return cli_usage("--kv-cache-dtype %.100s: expected all, or a list of nvfp4, if4, mxfp4, "
-                         "int4, fp8, fp8_ds_mla, bf16, f32",
-                         bad.n ? bad.word[0] : b->records);
+        return cli_usage("--kv-cache-dtype %.100s: expected all, or some of%s",
+                         bad.n ? bad.word[0] : b->records, NB_KV_LIST + 1);
     if (!bench_counts_parse(b->contexts, 2 * BENCH_PAGE, 1 << 24, &x->context))
         return cli_usage("--context %.100s: expected at most %d numbers in 128..16m, such as "
                          "4k,32k,128k",

@@ -3,6 +3,7 @@
 #ifndef NB_APPS_OPTS_TABLE_H
 #define NB_APPS_OPTS_TABLE_H
 #include "opts.h"
+#include "num/record.h"
 
 typedef enum opt_type {
     OPT_FLAG,   /* bool: --name                                    */

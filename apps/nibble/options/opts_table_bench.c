@@ -181,7 +181,7 @@ static const opt_row rows[] = {
       .help = "all, or of attn_pages, attn_prefill, attn, attn_score, linear, linear_t, kv_codec, kv_residual, rmsnorm, rope, "
               "swiglu, route, embed; on a GPU attn_pages, linear, experts" },
     { .name = "kv-cache-dtype", .alias = "record", .arg = "LIST", .type = OPT_STR, .offset = KAT(record), .def = "nvfp4",
-      .cmds = KERNEL, .group = GROUP_INPUT, .help = "records of pages: all, or of nvfp4, if4, mxfp4, int4, fp8, fp8_ds_mla, bf16, f32" },
+      .cmds = KERNEL, .group = GROUP_INPUT, .help = "records of pages, one or more of all" NB_KV_LIST },
     { .name = "kv-rope-dtype", .arg = "NAME", .type = OPT_CHOICE, .offset = KAT(rope), .choices = "fp8|bf16|int8",
       .cmds = KERNEL, .group = GROUP_INPUT, .help = "rope part of a record", .unset = "int8" },
     { .name = "weight-dtype", .arg = "LIST", .type = OPT_STR, .offset = KAT(weight), .def = "bf16", .cmds = KERNEL,
@@ -228,7 +228,7 @@ static const opt_row rows[] = {
 
     /* ---- matrix ---- */
     { .name = "kv-cache-dtype", .alias = "record", .arg = "LIST", .type = OPT_STR, .offset = AT(records), .def = "bf16,fp8,nvfp4",
-      .cmds = MATRIX, .group = GROUP_INPUT, .help = "records: all, or of nvfp4, if4, mxfp4, int4, fp8, fp8_ds_mla, bf16, f32" },
+      .cmds = MATRIX, .group = GROUP_INPUT, .help = "records, one or more of all" NB_KV_LIST },
     { .name = "context", .arg = "LIST", .type = OPT_STR, .offset = AT(contexts), .def = "4k,32k,128k", .cmds = MATRIX,
       .group = GROUP_INPUT, .help = "tokens that every sequence has in the cache, in pages of 64 (k: 1,024)" },
     { .name = "concurrency", .arg = "LIST", .type = OPT_STR, .offset = AT(concurrency), .def = "1,8,16", .cmds = MATRIX,

@@ -10,7 +10,7 @@
 // clang-format off
 static const opt_row rows[] = {
     { .name = "kv-cache-dtype", .arg = "NAME", .type = OPT_CHOICE, .offset = AT(kv_cache_dtype),
-      .def = "auto", .choices = "auto|f32|float32|bf16|bfloat16|fp8|fp8_e4m3|nvfp4|if4|mxfp4|int4|fp8_ds_mla",
+      .def = "auto", .choices = "auto" NB_KV_CHOICES,
       .cmds = ENGINE | CMD_INFO, .group = GROUP_MODEL,
       .help = "format of the KV cache; auto is the model's own type, or the one that its checkpoint was calibrated for" },
     { .name = "kv-cache-mode", .arg = "NAME", .type = OPT_CHOICE, .offset = AT(kv_cache_mode),

@@ -37,7 +37,7 @@ static const opt_row rows[] = {
       .choices = "auto|bf16|fp8|int8|int4", PLAN, .group = GROUP_MODEL,
       .help = "type of the weights; auto is the checkpoint's; int4 is 4 bits with a 16-bit scale per 32 values, for the routed experts where there are some" },
     { .name = "kv-cache-dtype", .arg = "NAME", .type = OPT_CHOICE, .offset = offsetof(opts, kv_cache_dtype), .def = "auto",
-      .choices = "auto|f32|float32|bf16|bfloat16|fp8|fp8_e4m3|nvfp4|if4|mxfp4|int4|fp8_ds_mla", PLAN, .group = GROUP_MODEL,
+      .choices = "auto" NB_KV_CHOICES, PLAN, .group = GROUP_MODEL,
       .help = "cache format to mark, and to compare layouts by; auto is the model's own type" },
     { .name = "kv-rope-dtype", .arg = "NAME", .type = OPT_CHOICE, .offset = offsetof(opts, kv_rope_dtype),
       .choices = "fp8|bf16|int8", PLAN, .group = GROUP_MODEL, .help = "type of the rope key in a latent record", .unset = "int8" },
