@@ -13,7 +13,7 @@ static json_t *describe_record(const nb_model_config *c, nb_kv_type type, double
     size_t block = 0;
     for (size_t i = 0; i < c->n_layer; i++) {
         const nb_attn_config *a = nb_layer_attn(c, i);
-        if (nb_kv_record(a, type, nb_rope_fmt_default(a->kind == NB_ATTN_MLA), &r, NULL) != NB_OK)
+        if (nb_kv_record(a, type, nb_attn_rope_fmt(a), &r, NULL) != NB_OK)
             return NULL; /* a shape this record cannot hold */
         block += r.page_bytes;
         if (i == 0) first = r;

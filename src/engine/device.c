@@ -49,7 +49,7 @@ static nb_status can_cache(const nb_gpu *gpu, const nb_engine_options *o, const 
     nb_record r;
     if (!o->kv_cache_dtype || nb_kv_type_parse(o->kv_cache_dtype, &t) != NB_OK) return NB_OK;
     const nb_attn_config *a = nb_layer_attn(c, 0);
-    const nb_rope_fmt rope = nb_rope_fmt_default(a->kind == NB_ATTN_MLA);
+    const nb_rope_fmt rope = nb_attn_rope_fmt(a);
     if (nb_kv_record(a, t, rope, &r, NULL) != NB_OK || nb_gpu_api(gpu)->can_cache(&r)) return NB_OK;
     return nb_fail(err, NB_ERR_UNSUPPORTED, "--kv-cache-dtype %s is supported on the CPU only",
                    nb_kv_type_name(t));
@@ -119,6 +119,6 @@ nb_status nb_engine_open_device(nb_engine *e, const nb_engine_options *o, nb_err
     char why[NB_ERROR_MSG_BYTES];
     nb_gpu *gpu;
     NB_TRY(find(o, &e->model.c, &gpu, why, err));
-    e->device = nb_device_of(e->dev, gpu);
+    e->rank[0].device = nb_device_of(e->dev, gpu);
     return NB_OK;
 }

@@ -48,10 +48,11 @@ void nb_engine_note_page(nb_engine *e, const nb_run *r)
 
 static void copy_rows(nb_engine *e, page_copy *p, size_t slot, const uint32_t *tok)
 {
-    const size_t n_values = e->record[p->layer].n_values;
-    const float *page = nb_engine_tail(e, slot) + e->tail_off[p->layer];
+    const size_t n_values = e->pages.record[p->layer].n_values;
+    const float *page = nb_engine_tail(e, slot) + e->pages.tail_off[p->layer];
     memcpy(p->tok, tok, p->n_tok * sizeof *tok);
-    e->device.kind->read(&e->device, p->x, page, p->n_tok * n_values * sizeof *page);
+    e->rank[0].device.kind->read(&e->rank[0].device, p->x, page,
+                                 p->n_tok * n_values * sizeof *page);
     p->have = true;
 }
 
@@ -156,7 +157,7 @@ static json_t *tokens(const nb_engine *e, const page_copy *p)
 
 static json_t *shape(const nb_engine *e, size_t layer)
 {
-    const nb_record *r = &e->record[layer];
+    const nb_record *r = &e->pages.record[layer];
     static const char *const names[NB_ROLE_COUNT] = { "latent", "rope key", "keys", "values" };
     json_t *list = json_array();
     for (size_t s = 0; list && s < r->n_seg; s++) {
@@ -286,8 +287,7 @@ static json_t *records(const nb_engine *e, const page_copy *p, const scratch *w,
         nb_record r;
         const nb_kv_type t = shown_types[i];
         const nb_attn_config *a = nb_layer_attn(&e->model.c, p->layer);
-        nb_model_record_opts(a, t, nb_kv_mode_default(t),
-                             nb_rope_fmt_default(a->kind == NB_ATTN_MLA), &o);
+        nb_model_record_opts(a, t, nb_kv_mode_default(t), nb_attn_rope_fmt(a), &o);
         if (nb_record_init(&r, &o, NULL) != NB_OK) continue; /* cannot hold this shape */
         json_t *j = record_json(&r, p, w, tok, amax);
         if (j && add(list, j) == 0) continue;
@@ -307,8 +307,7 @@ static size_t page_room(const nb_engine *e, size_t layer)
     for (size_t i = 0; i < NB_COUNT(shown_types); i++) {
         nb_record_opts o;
         nb_record r;
-        nb_model_record_opts(a, shown_types[i], NB_KV_4OVER6,
-                             nb_rope_fmt_default(a->kind == NB_ATTN_MLA), &o);
+        nb_model_record_opts(a, shown_types[i], NB_KV_4OVER6, nb_attn_rope_fmt(a), &o);
         if (nb_record_init(&r, &o, NULL) == NB_OK && r.page_bytes > most) most = r.page_bytes;
     }
     return most;
@@ -328,7 +327,7 @@ static float magnitude(const float *x, size_t n)
 static nb_status write_page(const nb_engine *e, const page_copy *p, const scratch *w, size_t tok,
                             char **json, nb_error *err)
 {
-    const size_t n = e->record[p->layer].n_values;
+    const size_t n = e->pages.record[p->layer].n_values;
     const float amax = magnitude(p->x, p->n_tok * n);
     bool finite = amax >= 0;
     for (size_t i = 0; i < NB_PAGE_TOK * n; i++) {
@@ -356,7 +355,7 @@ nb_status nb_engine_page_json(nb_engine *e, size_t layer, size_t tok, char **jso
     if (layer >= e->model.c.n_layer)
         return nb_fail(err, NB_ERR_RANGE, "layer is %zu: expected 0..%zu", layer,
                        e->model.c.n_layer - 1);
-    const size_t n = e->record[layer].n_values;
+    const size_t n = e->pages.record[layer].n_values;
     if (tok >= NB_PAGE_TOK)
         return nb_fail(err, NB_ERR_RANGE, "tok is %zu: expected 0..%d", tok, NB_PAGE_TOK - 1);
     if (n > TOKEN_VALUES)

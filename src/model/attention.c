@@ -4,8 +4,9 @@
 const nb_attention *nb_attention_of(nb_attn_kind kind)
 {
     static const nb_attention *const rows[] = {
-        [NB_ATTN_MLA] = &nb_attention_mla,
-        [NB_ATTN_GQA] = &nb_attention_gqa,
+#define X(NAME, name) [NB_ATTN_##NAME] = &nb_attention_##name,
+        NB_ATTENTIONS(X)
+#undef X
     };
     return rows[kind];
 }

@@ -38,13 +38,14 @@ typedef struct nb_attn_cost {
 } nb_attn_cost;
 
 typedef struct nb_attention {
-    const char *name;                  /* "mla" */
+    const char *name;              /* "mla" */
     const char *plane[NB_MAX_SEG]; /* the segments of its record, in words */
-    const nb_tensor_row *tensor;       /* [n_tensor] */
+    const nb_tensor_row *tensor;   /* [n_tensor] */
     size_t n_tensor;
     /* Prompts can be computed in two forms: absorbed (from cached rows) and expanded (keys and values rebuilt
      * per head).  False: there is one form, which counts as absorbed. */
     bool has_expanded;
+    bool has_rope_key; /* a segment of the record is stored as --kv-rope-dtype says */
     nb_attn_dims (*dims)(const nb_attn_config *a);
     /* The shape of a cached token; type, mode and rope are set. */
     void (*record)(const nb_attn_config *a, nb_record_opts *o);
@@ -55,7 +56,9 @@ typedef struct nb_attention {
 
 /* The row of a kind. */
 const nb_attention *nb_attention_of(nb_attn_kind kind);
-extern const nb_attention nb_attention_mla, nb_attention_gqa;
+#define X(NAME, name) extern const nb_attention nb_attention_##name;
+NB_ATTENTIONS(X)
+#undef X
 
 /* dim_fn for tables: the model's hidden size. */
 nb_tensor_dim_fn nb_dim_hidden;
@@ -67,6 +70,11 @@ static inline const nb_attention *nb_layer_attention(const nb_model_config *c, s
 static inline nb_attn_dims nb_layer_dims(const nb_model_config *c, size_t layer)
 {
     return nb_layer_attention(c, layer)->dims(nb_layer_attn(c, layer));
+}
+/* The default of --kv-rope-dtype. */
+static inline nb_rope_fmt nb_attn_rope_fmt(const nb_attn_config *a)
+{
+    return nb_rope_fmt_default(nb_attention_of(a->kind)->has_rope_key);
 }
 /* Whether some layer, or every layer, is of this kind. */
 bool nb_attn_any(const nb_model_config *c, nb_attn_kind kind);

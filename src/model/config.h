@@ -22,7 +22,16 @@ enum {
     NB_MAX_ATTN = 4
 };
 
-typedef enum nb_attn_kind { NB_ATTN_MLA, NB_ATTN_GQA, NB_ATTN_KINDS } nb_attn_kind;
+/* Kinds of attention: X(NAME, name) gives NB_ATTN_NAME, and the rows nb_attention_name (attention.h) and
+ * nb_cpu_kind_name (cpu/cpu.h).  docs/add-an-attention.md shows how to add one. */
+#define NB_ATTENTIONS(X) X(MLA, mla) X(GQA, gqa)
+
+typedef enum nb_attn_kind {
+#define X(NAME, name) NB_ATTN_##NAME,
+    NB_ATTENTIONS(X)
+#undef X
+        NB_ATTN_KINDS
+} nb_attn_kind;
 
 typedef struct nb_rope_config {
     size_t dim; /* rotated values per head (0: none), even        */
@@ -55,7 +64,7 @@ typedef struct nb_model_config {
     const char *family; /* name of the family's table, static  */
     size_t n_vocab, hidden, n_layer, max_pos;
     size_t n_nextn; /* layers after these that predict further tokens, and are not computed */
-    float eps; /* of the block norms */
+    float eps;      /* of the block norms */
     /* Most models have one kind of attention in all layers: nb_layer_attn. */
     nb_attn_config attn[NB_MAX_ATTN];
     size_t n_attn;

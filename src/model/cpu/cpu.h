@@ -202,8 +202,9 @@ size_t nb_cpu_n_sink(const nb_cpu_attn *s, size_t page);
 uint16_t *nb_cpu_sink_rows(const nb_cpu_attn *s);
 const nb_record *nb_cpu_record(const nb_cpu_attn *s);
 void nb_cpu_reset(float *m, float *l, size_t n);
-/* What a kind of attention does around direct attention over cached rows. */
+/* A kind of attention: its operations, and what it does around direct attention over cached rows. */
 typedef struct nb_cpu_kind {
+    nb_attn_ops ops;
     /* Queries as the cached rows want them, of n_q <= 64 tokens; *stride: floats per token. */
     const float *(*queries)(nb_cpu *f, size_t layer, const float *q, size_t n_q, size_t *stride);
     /* The heads' outputs y [n_q][n_head * d_o] from f->tot_o. */
@@ -211,7 +212,9 @@ typedef struct nb_cpu_kind {
     /* Where keys and values are in rows [n][n_values], and their widths. */
     void (*tile)(const nb_attn_config *attn, const float *rows, nb_attn_args *a);
 } nb_cpu_kind;
-extern const nb_cpu_kind nb_cpu_kind_mla, nb_cpu_kind_gqa;
+#define X(NAME, name) extern const nb_cpu_kind nb_cpu_kind_##name;
+NB_ATTENTIONS(X)
+#undef X
 const nb_cpu_kind *nb_cpu_kind_of(const nb_attn_config *attn);
 
 /* ---- cpu_expand.c, cpu_decode.c ---- */
@@ -221,11 +224,6 @@ void nb_cpu_expanded(const nb_cpu_attn *s);
 /* Chunks [i0, i0 + n) of the pass, one token each, read from the stored values, n <= NB_DECODE_MAX, side by
  * side. */
 void nb_cpu_decode(nb_cpu *f, const nb_pass *p, size_t i0, size_t n, size_t layer);
-
-/* ---- cpu_mla.c, cpu_gqa.c ---- */
-
-void nb_cpu_project_mla(nb_rank *r, nb_pass *p, size_t layer);
-void nb_cpu_project_gqa(nb_rank *r, nb_pass *p, size_t layer);
 
 /* ---- cpu_thrift.c ---- */
 

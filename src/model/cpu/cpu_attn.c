@@ -255,8 +255,9 @@ static void direct_tile(nb_cpu_attn *s, size_t tok, size_t n_q)
 const nb_cpu_kind *nb_cpu_kind_of(const nb_attn_config *attn)
 {
     static const nb_cpu_kind *const kinds[NB_ATTN_KINDS] = {
-        [NB_ATTN_MLA] = &nb_cpu_kind_mla,
-        [NB_ATTN_GQA] = &nb_cpu_kind_gqa,
+#define X(NAME, name) [NB_ATTN_##NAME] = &nb_cpu_kind_##name,
+        NB_ATTENTIONS(X)
+#undef X
     };
     return kinds[attn->kind];
 }

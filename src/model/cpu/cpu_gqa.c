@@ -26,7 +26,7 @@ static void finish(void *ctx, size_t t0, size_t t1)
     nb_cpu_rope(f, x->layer, f->q, t0, t1, attn->n_head, q_w, hd);
 }
 
-void nb_cpu_project_gqa(nb_rank *r, nb_pass *p, size_t layer)
+static void project(nb_rank *r, nb_pass *p, size_t layer)
 {
     nb_cpu *f = nb_cpu_of(r);
     const nb_layer *l = &r->o.model->layer[layer];
@@ -67,4 +67,6 @@ static void tile(const nb_attn_config *attn, const float *rows, nb_attn_args *a)
     a->k1_head = a->v_head = attn->head_dim;
 }
 
-const nb_cpu_kind nb_cpu_kind_gqa = { queries, outputs, tile };
+const nb_cpu_kind nb_cpu_kind_gqa = {
+    { project, nb_cpu_append, nb_cpu_attend }, queries, outputs, tile
+};

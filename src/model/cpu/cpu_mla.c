@@ -49,7 +49,7 @@ static void finish(void *ctx, size_t t0, size_t t1)
     balance_rope(x, t0, t1);
 }
 
-void nb_cpu_project_mla(nb_rank *r, nb_pass *p, size_t layer)
+static void project(nb_rank *r, nb_pass *p, size_t layer)
 {
     nb_cpu *f = nb_cpu_of(r);
     const nb_layer *l = &r->o.model->layer[layer];
@@ -151,4 +151,6 @@ static void tile(const nb_attn_config *attn, const float *rows, nb_attn_args *a)
     a->d2 = attn->d_rope;
 }
 
-const nb_cpu_kind nb_cpu_kind_mla = { absorb, unabsorb, tile };
+const nb_cpu_kind nb_cpu_kind_mla = {
+    { project, nb_cpu_append, nb_cpu_attend }, absorb, unabsorb, tile
+};

@@ -266,9 +266,6 @@ static nb_rank_counts count(const nb_rank *r)
     };
 }
 
-static const nb_attn_ops mla = { nb_cpu_project_mla, nb_cpu_append, nb_cpu_attend };
-static const nb_attn_ops gqa = { nb_cpu_project_gqa, nb_cpu_append, nb_cpu_attend };
-
 const nb_backend nb_backend_cpu = {
     .name = "cpu",
     .create = nb_cpu_create,
@@ -276,7 +273,9 @@ const nb_backend nb_backend_cpu = {
     .step = step,
     .logits = logits_of,
     .begin = begin,
-    .attn = { [NB_ATTN_MLA] = &mla, [NB_ATTN_GQA] = &gqa },
+#define X(NAME, name) [NB_ATTN_##NAME] = &nb_cpu_kind_##name.ops,
+    .attn = { NB_ATTENTIONS(X) },
+#undef X
     .output = output,
     .feed_forward = nb_cpu_feed_forward,
     .combine = nb_cpu_combine,
