@@ -13,9 +13,11 @@ enum {
 nb_status nb_engine_create_answers(nb_engine *e, const nb_engine_options *o, nb_error *err)
 {
     if (!o->cache_answers || o->no_prefix_caching) return NB_OK;
-    const size_t n_block = e->max_step_tok / STEP_PART / NB_BLOCK_TOK;
+    const size_t n_block = e->step.max_step_tok / STEP_PART / NB_BLOCK_TOK;
     const nb_refill_options ro = { .max_text = MAX_TEXT,
-                                   .max_tok = e->max_model_len > MAX_TOK ? e->max_model_len : MAX_TOK,
+                                   .max_tok = e->step.max_model_len > MAX_TOK
+                                                  ? e->step.max_model_len
+                                                  : MAX_TOK,
                                    .chunk_tok = (n_block ? n_block : 1) * NB_BLOCK_TOK,
                                    .quiet_s = NB_REFILL_QUIET_MS / 1000.0 };
     return nb_refill_create(&ro, e->sched, e->cache, &e->answers.refill, err);
@@ -28,8 +30,8 @@ nb_prompt_form nb_engine_prompt_form(const nb_engine *e, size_t n_prompt)
      * Without latent attention there is one form only. */
     size_t n_expanded = n_prompt;
     /* In Thrift mode generated tokens differ from a prompt's also where both are absorbed. */
-    if (e->form == NB_FORM_ABSORBED && e->thrift.kind == NB_THRIFT_OFF) n_expanded = 0;
-    if (e->form == NB_FORM_EXPANDED || !nb_attn_any(&e->model.c, NB_ATTN_MLA))
+    if (e->step.form == NB_FORM_ABSORBED && e->pages.thrift.kind == NB_THRIFT_OFF) n_expanded = 0;
+    if (e->step.form == NB_FORM_EXPANDED || !nb_attn_any(&e->model.c, NB_ATTN_MLA))
         n_expanded = SIZE_MAX;
     /* longrope: the reference chooses the table for every forward call by its last position,
      * so a text that grows beyond the limit changes over; earlier keys stay as they are. */
@@ -81,7 +83,7 @@ void nb_answers_clear(nb_engine *e)
 void nb_answers_count(nb_engine *e)
 {
     nb_refill_stats f;
-    nb_engine_stats *c = &e->count;
+    nb_engine_stats *c = &e->stats.count;
     if (!e->answers.refill) return;
     nb_refill_get_stats(e->answers.refill, &f);
     c->n_refill_waiting = f.n_text;

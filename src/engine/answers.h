@@ -21,7 +21,7 @@ void nb_answers_yield(nb_engine *e, const nb_run *r, double now); /* before r en
 bool nb_answers_pending(const nb_engine *e);
 /* The engine has failed, or its cache is emptied. */
 void nb_answers_clear(nb_engine *e);
-/* Into e->count, once per snapshot. */
+/* Into e->stats.count, once per snapshot. */
 void nb_answers_count(nb_engine *e);
 
 /* How the tokens of a prompt of that length are computed: see nb_sched_request. */

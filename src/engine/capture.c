@@ -39,8 +39,9 @@ typedef struct capture {
 
 static size_t chunk_tokens(const capture *c)
 {
-    const size_t most =
-        c->e->prefill_chunk < c->e->max_step_tok ? c->e->prefill_chunk : c->e->max_step_tok;
+    const size_t most = c->e->step.prefill_chunk < c->e->step.max_step_tok
+                            ? c->e->step.prefill_chunk
+                            : c->e->step.max_step_tok;
     return c->n_tok - c->done < most ? c->n_tok - c->done : most;
 }
 
@@ -77,14 +78,14 @@ static void step(nb_engine *e, void *ctx)
         .n_tok = chunk_tokens(c),
         .pos0 = c->done,
         .rope_long = sw && c->n_tok > sw, /* as loop.c for a prompt of this length */
-        .absorbed = e->form == NB_FORM_ABSORBED,
+        .absorbed = e->step.form == NB_FORM_ABSORBED,
     };
-    const nb_kv_pool before = nb_rank_set_pool(e->rank, &c->view);
-    nb_rank_set_trace(e->rank, take, c);
-    c->st = nb_rank_step(e->rank, &chunk, 1, NULL, &c->err);
+    const nb_kv_pool before = nb_rank_set_pool(e->rank[0].rank, &c->view);
+    nb_rank_set_trace(e->rank[0].rank, take, c);
+    c->st = nb_rank_step(e->rank[0].rank, &chunk, 1, NULL, &c->err);
     if (c->st == NB_OK) c->st = nb_source_check_reads(e->source, &c->err);
-    (void)nb_rank_set_pool(e->rank, &before);
-    nb_rank_set_trace(e->rank, NULL, NULL);
+    (void)nb_rank_set_pool(e->rank[0].rank, &before);
+    nb_rank_set_trace(e->rank[0].rank, NULL, NULL);
 }
 
 static nb_status compute(capture *c, unsigned seq, nb_error *err)
@@ -113,23 +114,23 @@ static nb_status allocate(capture *c, nb_error *err)
     const nb_engine *e = c->e;
     const nb_model_config *m = &e->model.c;
     const size_t n_block = (c->n_tok + NB_PAGE_TOK - 1) / NB_PAGE_TOK;
-    const size_t sink = m->n_layer * e->n_sink * c->n_values;
+    const size_t sink = m->n_layer * e->pages.n_sink * c->n_values;
     uint64_t need = 0;
-    add_bytes(&need, n_block, e->block_bytes + sizeof *c->block);
+    add_bytes(&need, n_block, e->pages.block_bytes + sizeof *c->block);
     add_bytes(&need, (uint64_t)c->n_layer * c->n_tok, c->n_values * sizeof *c->kv);
     add_bytes(&need, (uint64_t)c->n_layer * c->n_pos, c->q_w * sizeof *c->q);
     add_bytes(&need, 1, c->w_uv_bytes);
     add_bytes(&need, 1, c->q_abs_bytes);
-    add_bytes(&need, 1, e->tail_bytes);
+    add_bytes(&need, 1, e->pages.tail_bytes);
     add_bytes(&need, sink, sizeof *c->sink);
     if (need > MAX_COPY_BYTES)
         return nb_fail(err, NB_ERR_LIMIT,
                        "the attention inputs of %zu tokens, with queries at %zu positions, take "
                        "%.1f GiB: the limit is 4 GiB (a shorter text, or fewer positions)",
                        c->n_tok, c->n_pos, (double)need / (1 << 30));
-    c->pool = calloc(n_block, e->block_bytes);
+    c->pool = calloc(n_block, e->pages.block_bytes);
     c->block = calloc(n_block, sizeof *c->block);
-    c->tail = calloc(1, e->tail_bytes);
+    c->tail = calloc(1, e->pages.tail_bytes);
     c->kv = malloc(c->n_layer * c->n_tok * c->n_values * sizeof *c->kv);
     if (sink) c->sink = calloc(sink, sizeof *c->sink);
     if (c->n_pos) c->q = malloc(c->n_layer * c->n_pos * c->q_w * sizeof *c->q);
@@ -166,7 +167,7 @@ static void release(capture *c)
 /* q~_h = W_UK,h^T q^n_h | rope part. */
 static void absorb(const capture *c, const nb_attn_config *a, const nb_layer *l, const float *q)
 {
-    const nb_plan *plan = nb_rank_plan(c->e->rank);
+    const nb_plan *plan = nb_rank_plan(c->e->rank[0].rank);
     const size_t d_qk = a->d_nope + a->d_rope, d_abs = a->kv_lora + a->d_rope;
     for (size_t h = 0; h < a->n_head && c->n_pos; h++) {
         const nb_linear_args args = {
@@ -191,7 +192,7 @@ static void absorb(const capture *c, const nb_attn_config *a, const nb_layer *l,
 /* The value rows of kv_b: rows of a matrix as float is what the embedding kernel does. */
 static void copy_w_uv(const capture *c, const nb_attn_config *a, const nb_layer *l)
 {
-    const nb_plan *plan = nb_rank_plan(c->e->rank);
+    const nb_plan *plan = nb_rank_plan(c->e->rank[0].rank);
     for (size_t r = 0; r < a->n_head * a->d_v; r++) {
         const uint32_t id = (uint32_t)(r / a->d_v * (a->d_nope + a->d_v) + a->d_nope + r % a->d_v);
         plan->embed->fn(&(nb_embed_args){ .y = c->w_uv + r * a->kv_lora,
@@ -208,7 +209,7 @@ static nb_capture_layer layer_of(const capture *c, size_t i)
     const nb_attn_config *a = nb_layer_attn(&c->e->model.c, i);
     const nb_attn_dims d = nb_layer_dims(&c->e->model.c, i);
     const bool mla = a->kind == NB_ATTN_MLA;
-    const nb_record *r = &c->e->record[i];
+    const nb_record *r = &c->e->pages.record[i];
     const float *q = c->q ? c->q + i * c->n_pos * c->q_w : NULL;
     if (mla) {
         absorb(c, a, &c->e->model.layer[i], q);
@@ -272,7 +273,7 @@ nb_status nb_engine_capture(nb_engine *e, const uint32_t *tokens, size_t n_tok, 
     if (!e || !fn || (n_pos && !pos)) return nb_fail(err, NB_ERR_ARG, "an argument is missing");
     if (nb_thread_is_current(e->thread))
         return nb_fail(err, NB_ERR_ARG, "nb_engine_capture was called from a callback");
-    if (e->device.kind->own_memory)
+    if (e->rank[0].device.kind->own_memory)
         return nb_fail(err, NB_ERR_UNSUPPORTED,
                        "attention inputs are taken on the CPU only (--device cpu)");
     NB_TRY(nb_engine_check_tokens(e, tokens, n_tok, err));

@@ -37,12 +37,12 @@ static nb_status choose_form(nb_engine *e, const char *mla, nb_error *err)
 {
     /* auto, by cost: a prompt's tokens are cheaper expanded (nothing is read that others did not
      * write), a single new token is far cheaper absorbed: docs/decisions/002. */
-    e->form = NB_FORM_AUTO;
+    e->step.form = NB_FORM_AUTO;
     if (!mla || !strcmp(mla, "auto")) return NB_OK;
     if (!strcmp(mla, "absorbed"))
-        e->form = NB_FORM_ABSORBED;
+        e->step.form = NB_FORM_ABSORBED;
     else if (!strcmp(mla, "expanded"))
-        e->form = NB_FORM_EXPANDED;
+        e->step.form = NB_FORM_EXPANDED;
     else
         return nb_fail(err, NB_ERR_ARG, "--mla %s: expected auto, absorbed or expanded", mla);
     return NB_OK;
@@ -103,14 +103,14 @@ static nb_status load_model(nb_engine *e, const nb_engine_options *o, nb_error *
     prefault_ctx p = { o->progress, o->progress_ctx };
     /* A device with memory of its own has a copy in any case. */
     const bool copy =
-        o->load_format && !strcmp(o->load_format, "copy") && !e->device.kind->own_memory;
+        o->load_format && !strcmp(o->load_format, "copy") && !e->rank[0].device.kind->own_memory;
     if (copy) NB_TRY(nb_source_copy(e->source, o->progress ? prefault_report : NULL, &p, err));
     NB_TRY(nb_model_load(&e->model, &c, e->source, err));
     NB_TRY(check_leftovers(e, o, err));
     if (o->progress && !copy && !e->int8) nb_source_prefault(e->source, prefault_report, &p);
     NB_TRY(nb_engine_fold(e, err));
     NB_TRY(nb_engine_quantize(e, o, err));
-    (void)snprintf(e->weights, sizeof e->weights, "%s", nb_wtypes[e->model.wtype].name);
+    (void)snprintf(e->stats.weights, sizeof e->stats.weights, "%s", nb_wtypes[e->model.wtype].name);
     return NB_OK;
 }
 
@@ -126,12 +126,8 @@ static nb_status load_text(nb_engine *e, const nb_engine_options *o, nb_error *e
 
 static nb_status create_thread(nb_engine *e, nb_error *err)
 {
-    e->queue_end = &e->queue;
-    e->calls_end = &e->calls;
     e->over_end = &e->over;
-    e->max_live_tok = NB_ENGINE_MAX_PROMPT_TOK;
-    if (nb_mutex_create(&e->lock) != NB_OK || nb_cond_create(&e->wake) != NB_OK ||
-        nb_cond_create(&e->done) != NB_OK)
+    if (nb_queue_init(&e->queue) != NB_OK)
         return nb_fail(err, NB_ERR_NOMEM, "out of memory for a lock");
     nb_engine_publish(e);
     return nb_thread_create(nb_engine_main, e, &e->thread, err);
@@ -140,7 +136,7 @@ static nb_status create_thread(nb_engine *e, nb_error *err)
 static nb_status create(nb_engine *e, const nb_engine_options *o, nb_error *err)
 {
     nb_caps mask = NB_CAPS_ALL;
-    e->t_create = nb_clock_s();
+    e->stats.t_create = nb_clock_s();
     e->news.fn = o->on_news;
     e->news.ctx = o->on_news_ctx;
     if (o->cpu_caps) NB_TRY(nb_cpu_caps_parse(o->cpu_caps, &mask, err));
@@ -164,11 +160,11 @@ static nb_status create(nb_engine *e, const nb_engine_options *o, nb_error *err)
     const nb_status loaded = load_model(e, o, err);
     nb_dev_spread(e->dev, false);
     NB_TRY(loaded);
-    if (e->device.kind->own_memory) begin_phase(o, "copying weights to the GPU");
+    if (e->rank[0].device.kind->own_memory) begin_phase(o, "copying weights to the GPU");
     NB_TRY(nb_engine_allocate(e, o, nb_cpu_caps() & mask, err));
     NB_TRY(nb_source_check(e->source, NULL, err)); /* on a GPU it has read them only now */
-    if (!e->device.kind->own_memory) nb_watch_start(&e->watch, e->source);
-    nb_rank_describe(e->rank, e->kernels, sizeof e->kernels);
+    if (!e->rank[0].device.kind->own_memory) nb_watch_start(&e->step.watch, e->source);
+    nb_rank_describe(e->rank[0].rank, e->stats.kernels, sizeof e->stats.kernels);
     if (e->model.c.notes[0])
         nb_engine_warn(e, "config.json: unknown fields ignored: %s", e->model.c.notes);
     if (e->model.c.assumed[0])
@@ -200,13 +196,13 @@ nb_status nb_engine_create(const nb_engine_options *o, nb_engine **out, nb_error
 
 void nb_engine_warn(nb_engine *e, const char *fmt, ...)
 {
-    const size_t max = sizeof e->warnings;
-    size_t at = strlen(e->warnings);
+    const size_t max = sizeof e->stats.warnings;
+    size_t at = strlen(e->stats.warnings);
     va_list ap;
-    if (at) at += (size_t)snprintf(e->warnings + at, max - at, "; ");
+    if (at) at += (size_t)snprintf(e->stats.warnings + at, max - at, "; ");
     if (at >= max) return;
     va_start(ap, fmt);
-    (void)vsnprintf(e->warnings + at, max - at, fmt, ap);
+    (void)vsnprintf(e->stats.warnings + at, max - at, fmt, ap);
     va_end(ap);
 }
 
@@ -214,26 +210,24 @@ void nb_engine_destroy(nb_engine *e)
 {
     if (!e) return;
     if (e->thread) {
-        nb_mutex_lock(e->lock);
-        e->stopping = true;
-        nb_cond_signal(e->wake);
-        nb_mutex_unlock(e->lock);
+        nb_mutex_lock(e->queue.lock);
+        e->queue.stopping = true;
+        nb_cond_signal(e->queue.wake);
+        nb_mutex_unlock(e->queue.lock);
         nb_thread_join(e->thread);
     }
     nb_engine_release(e);
-    nb_mutex_destroy(e->lock);
-    nb_cond_destroy(e->wake);
-    nb_cond_destroy(e->done);
+    nb_queue_deinit(&e->queue);
     nb_model_deinit(&e->model);
     if (e->dev) nb_dev_free(e->dev, e->int8_weights, e->int8_bytes);
     nb_engine_kv_deinit(&e->kvo);
-    free(e->record);
-    free(e->layer_off);
-    free(e->tail_off);
-    free(e->sink_off);
-    free(e->plane_off);
+    free(e->pages.record);
+    free(e->pages.layer_off);
+    free(e->pages.tail_off);
+    free(e->pages.sink_off);
+    free(e->pages.plane_off);
     if (e->source) nb_source_close(e->source);
-    nb_device_close(&e->device);
+    nb_device_close(&e->rank[0].device);
     nb_dev_destroy(e->dev);
     nb_text_destroy(e->text);
     free(e);
@@ -251,8 +245,8 @@ void nb_engine_get_info(const nb_engine *e, nb_engine_info *info)
     nb_model_config_size(c, &s);
     *info = (nb_engine_info){
         .family = c->family,
-        .kv_dtype = e->kv_dtype,
-        .weights = e->weights,
+        .kv_dtype = e->pages.kv_dtype,
+        .weights = e->stats.weights,
         .n_param = s.n_param,
         .n_param_active = s.n_param_active,
         .weight_bytes = e->model.weight_bytes,
@@ -260,29 +254,29 @@ void nb_engine_get_info(const nb_engine *e, nb_engine_info *info)
         .hidden = c->hidden,
         .n_head = nb_layer_attn(c, 0)->n_head,
         .vocab = c->n_vocab,
-        .max_model_len = e->max_model_len,
-        .kv_bytes_per_tok = (double)e->block_bytes / NB_PAGE_TOK,
-        .kv_values_per_tok = e->tail_off[c->n_layer] / NB_PAGE_TOK,
-        .kv_pool_bytes = e->kv_bytes,
-        .kv_pool_tok = e->n_block * NB_PAGE_TOK,
+        .max_model_len = e->step.max_model_len,
+        .kv_bytes_per_tok = (double)e->pages.block_bytes / NB_PAGE_TOK,
+        .kv_values_per_tok = e->pages.tail_off[c->n_layer] / NB_PAGE_TOK,
+        .kv_pool_bytes = e->pages.kv_bytes,
+        .kv_pool_tok = e->pages.n_block * NB_PAGE_TOK,
         .n_thread = nb_dev_n_worker(e->dev),
-        .n_block = e->n_block,
+        .n_block = e->pages.n_block,
         .block_tok = NB_PAGE_TOK,
-        .block_bytes = e->block_bytes,
-        .tail_bytes = e->max_num_seqs * e->tail_bytes,
+        .block_bytes = e->pages.block_bytes,
+        .tail_bytes = e->step.max_num_seqs * e->pages.tail_bytes,
         .workspace_bytes = nb_engine_workspace_bytes(e),
-        .max_num_seqs = e->max_num_seqs,
-        .max_num_batched_tokens = e->max_step_tok,
+        .max_num_seqs = e->step.max_num_seqs,
+        .max_num_batched_tokens = e->step.max_step_tok,
         .no_prefix_caching = e->no_prefix_caching,
-        .kv_layout = e->kv_layout,
+        .kv_layout = e->pages.kv_layout,
         .kv_transform = e->kvo.transform_text,
-        .kv_thrift = nb_thrift_name(e->thrift.kind),
-        .residual_bytes = nb_engine_plane_bytes(e, e->n_block),
-        .sink_bytes = e->sink_bytes,
-        .device = e->device.name,
-        .gpu_weight_bytes = e->rank ? nb_rank_weight_bytes(e->rank) : 0,
-        .kernels = e->kernels,
-        .warnings = e->warnings,
+        .kv_thrift = nb_thrift_name(e->pages.thrift.kind),
+        .residual_bytes = nb_engine_plane_bytes(e, e->pages.n_block),
+        .sink_bytes = e->pages.sink_bytes,
+        .device = e->rank[0].device.name,
+        .gpu_weight_bytes = e->rank[0].rank ? nb_rank_weight_bytes(e->rank[0].rank) : 0,
+        .kernels = e->stats.kernels,
+        .warnings = e->stats.warnings,
     };
 }
 
@@ -302,22 +296,22 @@ static nb_status plan(nb_engine *e, const nb_engine_options *o, nb_memory_plan *
     NB_TRY(choose_form(e, o->mla, err));
     NB_TRY(nb_engine_read_thrift(e, o, err));
     NB_TRY(nb_dev_create_host(o->n_thread, &e->dev, err));
-    e->device = nb_device_of(e->dev, NULL);
+    e->rank[0].device = nb_device_of(e->dev, NULL);
     NB_TRY(nb_engine_plan_weights(e, o, &p->weight_bytes, err));
     const nb_model_config *c = &e->model.c;
-    e->max_model_len = c->max_pos;
+    e->step.max_model_len = c->max_pos;
     NB_TRY(nb_engine_size_step(e, o, err));
     NB_TRY(nb_engine_create_rank(e, nb_cpu_caps() & mask, err));
     p->memory_bytes = nb_os_ram_bytes();
     p->workspace_bytes = nb_engine_workspace_bytes(e);
-    p->tail_bytes = e->max_num_seqs * e->tail_bytes;
-    p->block_bytes = e->block_bytes;
+    p->tail_bytes = e->step.max_num_seqs * e->pages.tail_bytes;
+    p->block_bytes = e->pages.block_bytes;
     p->residual_block_bytes =
         nb_engine_plane_bytes(e, PLAN_BLOCKS) / PLAN_BLOCKS + nb_engine_sink_block_bytes(e);
     p->block_tok = NB_PAGE_TOK;
     p->max_model_len = c->max_pos;
     (void)snprintf(p->dtype, sizeof p->dtype, "%s", c->fp8 ? "fp8" : c->dtype);
-    (void)snprintf(p->kv_dtype, sizeof p->kv_dtype, "%s", e->kv_dtype);
+    (void)snprintf(p->kv_dtype, sizeof p->kv_dtype, "%s", e->pages.kv_dtype);
     return NB_OK;
 }
 

@@ -1,8 +1,7 @@
 /* engine_internal.h - what the files of src/engine share.
  *
  * One thread, the engine's, runs loop.c and owns all state below but for what is marked
- * otherwise.  Other threads reach it through `lock`: they put requests, aborts and calls into
- * lists that the thread takes before each step.  No callback runs with the lock held. */
+ * otherwise.  Other threads reach it through its queue (queue.h). */
 #ifndef NB_ENGINE_INTERNAL_H
 #define NB_ENGINE_INTERNAL_H
 #include <stdatomic.h>
@@ -10,36 +9,16 @@
 #include "nibble/nibble.h"
 
 #include "dev/dev.h"
-#include "dev/device.h"
-#include "dev/gpu.h"
 #include "engine/answers.h"
-#include "engine/run.h"
-#include "engine/watch.h"
+#include "engine/pages.h"
+#include "engine/queue.h"
+#include "engine/step.h"
 #include "kv/kv_cache.h"
 #include "load/doc.h"
 #include "load/kv_calib.h"
 #include "load/kv_scales.h"
 #include "load/source.h"
-#include "model/rank.h"
-#include "num/record.h"
-#include "os/thread.h"
-#include "sched/sched.h"
 #include "text/tokenizer.h"
-
-enum {
-    NB_ENGINE_MAX_RUN = 65536,  /* requests in the engine */
-    NB_ENGINE_RUN_TABLE = 8192, /* chains of the table of requests, a power of two */
-    NB_ENGINE_MAX_STEP_TOK = 65536,
-    NB_ENGINE_MAX_PROMPT_TOK = 64 << 20 /* of all requests in the engine: less than 1 GiB */
-};
-
-typedef void nb_call_fn(struct nb_engine *e, void *ctx);
-typedef struct nb_call {
-    nb_call_fn *fn;
-    void *ctx;
-    struct nb_call *next;
-    bool done;
-} nb_call;
 
 /* The open page of the request that ended last, for nb_engine_page_json: its rows stay in the
  * slot's buffer until the slot is used again. */
@@ -62,6 +41,14 @@ typedef struct nb_engine_kv {
     nb_arena arena;
 } nb_engine_kv;
 
+/* Counters and texts that users see. */
+typedef struct nb_engine_figures {
+    double t_create;
+    char kernels[320], warnings[2 * NB_NOTE_BYTES + 512], weights[16];
+    nb_engine_stats count;    /* the thread's */
+    nb_engine_stats snapshot; /* guarded by queue.lock */
+} nb_engine_figures;
+
 struct nb_engine {
     /* immutable after create */
     nb_engine_kv kvo;
@@ -69,81 +56,29 @@ struct nb_engine {
     nb_source *source;
     nb_model model;
     nb_dev *dev;
-    nb_device device;  /* kv and tails are its memory */
-    nb_record *record; /* [n_layer] */
-    size_t *layer_off; /* [n_layer + 1]: where a layer's page begins in a block; the end */
-    size_t *tail_off,
-        *sink_off;     /* the same of open pages in a slot, in floats; of sinks, in values */
-    char kv_dtype[16]; /* the record asked for; layers may have others */
-    size_t n_sink;     /* first tokens of a sequence in BF16 */
-    size_t n_block, block_bytes, kv_bytes; /* n_block * block_bytes: the pool    */
-    size_t sink_bytes;                     /* of the rows of sinks; virtual until used */
-    /* Thrift mode: planes.c */
-    nb_thrift_options thrift;
-    size_t *plane_off; /* [n_layer + 1]: where a layer's plane begins in a block's; the end */
-    size_t plane_block, plane_row,
-        n_plane_layer; /* bytes of a block's, of a row; layers with one */
-    size_t tail_bytes; /* of one slot                        */
-    size_t max_model_len, prefill_chunk, max_num_seqs, max_step_tok, max_chunk_tok;
+    nb_pages pages;
     bool no_prefix_caching;
-    size_t max_row; /* rows of `logits` */
-    size_t logits_bytes, n_scratch;
     bool int8;          /* --weight-dtype */
     void *int8_weights; /* [int8_bytes]: codes and scales of e->model's matrices */
     size_t int8_bytes;
-    enum { NB_FORM_AUTO, NB_FORM_ABSORBED, NB_FORM_EXPANDED } form;
-    double t_create;
-    char kernels[320], warnings[2 * NB_NOTE_BYTES + 512], weights[16], kv_layout[256];
     nb_thread *thread;
     nb_news news; /* fn may be NULL */
 
-    /* any thread: a signal handler too */
-    atomic_uint cancel_seq;
-
-    /* guarded by lock */
-    nb_mutex *lock;
-    nb_cond *wake, *done; /* the engine's thread; those who wait for it */
-    nb_run *queue, **queue_end, *aborts;
-    nb_call *calls, **calls_end;
-    nb_run *table[NB_ENGINE_RUN_TABLE]; /* by id */
-    size_t n_live;                      /* requests in the table */
-    size_t n_live_tok, max_live_tok;    /* prompt tokens of these */
-    size_t n_queued, n_queued_tok;      /* of `queue` */
-    nb_request_id last_id;
-    bool stopping, failed;
-    char why_failed[NB_ERROR_MSG_BYTES];
-    nb_engine_stats snapshot;
+    /* any thread */
+    nb_queue queue;
+    atomic_uint cancel_seq; /* a signal handler too */
 
     /* owned by the engine's thread */
-    nb_rank *rank;
+    nb_engine_rank rank[NB_ENGINE_MAX_RANK];
+    nb_engine_step step;
+    nb_engine_figures stats;
     nb_kv_cache *cache;
     nb_sched *sched;
     nb_answers answers;
-    unsigned char *kv;    /* block b, layer i: kv + b * block_bytes + layer_off[i] */
-    unsigned char *plane; /* block b, layer i: plane + b * plane_block + plane_off[i] */
-    nb_thrift_pool *thrift_pool;
-    uint16_t *sinks; /* block b, layer i: sinks + b * sink_off[n_layer] + sink_off[i]: rows
-                        [n_sink][n_values]; only first blocks' are written */
-    float *tails;  /* slot s, layer i: [64][n_values] open page, see nb_engine_tail  */
-    float *logits; /* [max_row][n_vocab] */
-    nb_sample_scratch **scratch; /* [n_scratch] */
-    nb_run *live;                /* list of those taken */
-    nb_run *over, **over_end;    /* list of those that have ended */
+    nb_run *live;             /* list of those taken */
+    nb_run *over, **over_end; /* list of those that have ended */
     unsigned cancel_seen;
-    nb_engine_stats count; /* its counters */
     nb_last_page last_page;
-    nb_weight_watch watch; /* off on a GPU: it reads no file any more */
-    bool fail_step;        /* tests: the next step fails as if the device had */
-    /* of a step */
-    nb_sched_item *item; /* [max_num_seqs], as chunk and bad */
-    nb_chunk *chunk;
-    unsigned char *bad;
-    nb_row *row;   /* [max_step_tok] */
-    size_t *place; /* [max_row], as sampled and row_st */
-    nb_sample_out *sampled;
-    nb_status *row_st;
-    nb_cuda_sample_row *draw; /* [max_row], as drawn: rows that a GPU draws */
-    uint32_t *drawn;
 };
 
 const nb_tokenizer *nb_text_tokenizer(const nb_text *t);
@@ -153,7 +88,7 @@ const nb_tokenizer *nb_text_tokenizer(const nb_text *t);
 /* One more line of what the user should know (nb_engine_info.warnings), cut where there is no room. */
 void nb_engine_warn(nb_engine *e, const char *fmt, ...) NB_PRINTF(2, 3);
 /* The record of each layer, from e->kvo and the options: records.c.  Sets record, layer_off,
- * block_bytes, n_sink, kv_dtype. */
+ * block_bytes, n_sink and kv_dtype of e->pages. */
 nb_status nb_engine_choose_records(nb_engine *e, const nb_engine_options *o, nb_error *err);
 /* ---- device.c ---- */
 nb_status nb_engine_open_device(nb_engine *e, const nb_engine_options *o, nb_error *err);
@@ -196,7 +131,7 @@ size_t nb_engine_workspace_bytes(const nb_engine *e);
 /* The open page of a slot: layer i at + tail_off[i]. */
 static inline float *nb_engine_tail(const nb_engine *e, size_t slot)
 {
-    return e->tails + slot * (e->tail_bytes / sizeof *e->tails);
+    return e->rank[0].tails + slot * (e->pages.tail_bytes / sizeof(float));
 }
 
 /* ---- kv_options.c ---- */
@@ -219,22 +154,15 @@ nb_status nb_engine_quantize(nb_engine *e, const nb_engine_options *o, nb_error 
 nb_status nb_engine_plan_weights(nb_engine *e, const nb_engine_options *o, uint64_t *n_bytes,
                                  nb_error *err);
 
-/* ---- queue.c: from other threads ---- */
+/* ---- generate.c: from other threads ---- */
 
-/* Hands a request to the engine's thread and gives it its id. On failure run is the caller's. */
-nb_status nb_engine_enqueue(nb_engine *e, nb_run *run, nb_request_id *id, nb_error *err);
 /* Runs fn on the engine's thread between two steps and waits for it, also when the engine has
  * failed.  NB_ERR_ARG from a callback, which must not wait. */
 nb_status nb_engine_call(nb_engine *e, nb_call_fn *fn, void *ctx);
-/* The request with this id among those in the engine (lock held), or NULL. */
-nb_run *nb_engine_find(const nb_engine *e, nb_request_id id);
-/* Takes a request out of the table and the list of aborts (lock held). */
-void nb_engine_forget(nb_engine *e, nb_run *run);
 
-/* ---- loop.c, generate.c ---- */
+/* ---- loop.c: the thread ---- */
 
-void nb_engine_main(void *engine); /* the thread */
-
+void nb_engine_main(void *engine);
 /* Hands the run to the engine's thread and waits for its end; the run is gone in any case. */
 nb_status nb_engine_run_and_wait(nb_engine *e, nb_run *r, nb_waiter *w, nb_error *err);
 /* Refuses what waits when it is called from a callback. */

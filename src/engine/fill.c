@@ -20,18 +20,19 @@ typedef struct fill_job {
 /* How many leading tokens of a block of a prompt are computed in the expanded form: loop.c. */
 static unsigned n_expanded(const nb_engine *e)
 {
-    const bool absorbed = nb_attn_any(&e->model.c, NB_ATTN_MLA) && e->form == NB_FORM_ABSORBED &&
-                          e->thrift.kind == NB_THRIFT_OFF;
+    const bool absorbed = nb_attn_any(&e->model.c, NB_ATTN_MLA) &&
+                          e->step.form == NB_FORM_ABSORBED && e->pages.thrift.kind == NB_THRIFT_OFF;
     return absorbed ? 0 : NB_BLOCK_TOK;
 }
 
 static void copy_block(nb_engine *e, uint32_t to, uint32_t from)
 {
-    e->device.kind->copy(&e->device, e->kv + (size_t)to * e->block_bytes,
-                         e->kv + (size_t)from * e->block_bytes, e->block_bytes);
-    if (e->plane)
-        memcpy(e->plane + (size_t)to * e->plane_block, e->plane + (size_t)from * e->plane_block,
-               e->plane_block);
+    e->rank[0].device.kind->copy(
+        &e->rank[0].device, e->rank[0].kv + (size_t)to * e->pages.block_bytes,
+        e->rank[0].kv + (size_t)from * e->pages.block_bytes, e->pages.block_bytes);
+    if (e->rank[0].plane)
+        memcpy(e->rank[0].plane + (size_t)to * e->pages.plane_block,
+               e->rank[0].plane + (size_t)from * e->pages.plane_block, e->pages.plane_block);
 }
 
 static nb_status fill_blocks(nb_engine *e, const fill_job *j, size_t *n_held)

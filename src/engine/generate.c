@@ -1,19 +1,55 @@
-/* generate.c - calls that wait for their request: nb_generate, nb_logits. */
+/* generate.c - what other threads ask of an engine: submit, abort, cancel, call, and calls that wait for their
+ * request (nb_generate, nb_logits). */
 #include <stdlib.h>
 
 #include "engine/engine_internal.h"
 
+nb_status nb_engine_submit(nb_engine *e, const nb_request *rq, nb_request_id *id, nb_error *err)
+{
+    nb_run *r = NULL;
+    if (!e || !rq) return nb_fail(err, NB_ERR_ARG, "no engine or request given");
+    NB_TRY(nb_run_create(e, rq, &r, err));
+    const nb_status st = nb_queue_add(&e->queue, r, id, err);
+    if (st != NB_OK) nb_run_destroy(r);
+    return st;
+}
+
+void nb_engine_abort(nb_engine *e, nb_request_id id)
+{
+    nb_queue_abort(&e->queue, id);
+}
+
+void nb_engine_cancel(nb_engine *e)
+{
+    /* A signal handler may be here: no lock.  Nobody need be woken: while a call runs the
+     * thread looks at this before each step, and otherwise there is nothing to end. */
+    atomic_fetch_add_explicit(&e->cancel_seq, 1, memory_order_relaxed);
+}
+
+nb_status nb_engine_call(nb_engine *e, nb_call_fn *fn, void *ctx)
+{
+    nb_call c = { .fn = fn, .ctx = ctx };
+    if (nb_thread_is_current(e->thread)) return NB_ERR_ARG;
+    nb_queue_call(&e->queue, &c);
+    return NB_OK;
+}
+
+nb_status nb_engine_health(const nb_engine *e, nb_error *err)
+{
+    return nb_queue_health(&e->queue, err);
+}
+
 nb_status nb_engine_run_and_wait(nb_engine *e, nb_run *r, nb_waiter *w, nb_error *err)
 {
     r->waiter = w;
-    const nb_status st = nb_engine_enqueue(e, r, NULL, err);
+    const nb_status st = nb_queue_add(&e->queue, r, NULL, err);
     if (st != NB_OK) {
         nb_run_destroy(r);
         return st;
     }
-    nb_mutex_lock(e->lock);
-    while (!w->done) nb_cond_wait(e->done, e->lock);
-    nb_mutex_unlock(e->lock);
+    nb_mutex_lock(e->queue.lock);
+    while (!w->done) nb_cond_wait(e->queue.done, e->queue.lock);
+    nb_mutex_unlock(e->queue.lock);
     return w->st == NB_OK ? NB_OK : nb_fail(err, w->st, "%s", w->err.msg);
 }
 

@@ -177,8 +177,8 @@ static nb_status write_snapshot(const nb_engine *e, const snapshot *s, nb_buf *b
         nb_buf_printf(b,
                       "{\"n_block\":%zu,\"block_tok\":%d,\"block_bytes\":%zu,\"kv_dtype\":\"%s\","
                       "\"evicted\":%" PRIu64 ",\"published\":%" PRIu64 ",\"state\":\"",
-                      e->n_block, NB_BLOCK_TOK, e->block_bytes, e->kv_dtype, s->stats.n_evicted,
-                      s->stats.n_published));
+                      e->pages.n_block, NB_BLOCK_TOK, e->pages.block_bytes, e->pages.kv_dtype,
+                      s->stats.n_evicted, s->stats.n_published));
     NB_TRY(nb_buf_reserve(b, s->n_shown));
     for (size_t i = 0; i < s->n_shown; i++) NB_TRY(nb_buf_add_ch(b, s->cell[i].state));
     NB_TRY(nb_buf_add_ch(b, '"'));
@@ -192,7 +192,7 @@ static nb_status write_snapshot(const nb_engine *e, const snapshot *s, nb_buf *b
 nb_status nb_engine_cache_json(nb_engine *e, char **json, nb_error *err)
 {
     if (!e || !json) return nb_fail(err, NB_ERR_ARG, "no engine given");
-    snapshot s = { .n_shown = e->n_block < SHOWN_BLOCKS ? e->n_block : SHOWN_BLOCKS };
+    snapshot s = { .n_shown = e->pages.n_block < SHOWN_BLOCKS ? e->pages.n_block : SHOWN_BLOCKS };
     nb_buf b = { 0 };
     s.cell = malloc(s.n_shown * sizeof *s.cell);
     s.run = malloc(SHOWN_RUNS * sizeof *s.run);

@@ -48,7 +48,7 @@ void nb_run_fail(nb_engine *e, nb_run *r, nb_status st, const char *msg)
 {
     if (r->over) return;
     r->st = nb_fail(&r->err, st, "%s", msg);
-    if (st == NB_ERR_NONFINITE) e->count.n_nonfinite++;
+    if (st == NB_ERR_NONFINITE) e->stats.count.n_nonfinite++;
     set_over(e, r);
 }
 
@@ -72,14 +72,14 @@ static void tell(nb_engine *e, nb_run *r)
         if (r->on_done) r->on_done(r->ctx, r->st, &r->out, r->st == NB_OK ? NULL : &r->err);
         return;
     }
-    nb_mutex_lock(e->lock);
+    nb_mutex_lock(e->queue.lock);
     w->st = r->st;
     w->res = r->out; /* moves */
     w->err = r->err;
     w->done = true;
     r->out = (nb_result){ 0 };
-    nb_cond_broadcast(e->done);
-    nb_mutex_unlock(e->lock);
+    nb_cond_broadcast(e->queue.done);
+    nb_mutex_unlock(e->queue.lock);
 }
 
 /* All that have ended leave. Their callbacks may submit and abort. */
@@ -102,9 +102,9 @@ static void leave(nb_engine *e)
             e->live = r->next;
         if (r->next) r->next->prev = r->prev;
     }
-    nb_mutex_lock(e->lock);
-    for (nb_run *r = list; r; r = r->over_next) nb_engine_forget(e, r);
-    nb_mutex_unlock(e->lock);
+    nb_mutex_lock(e->queue.lock);
+    for (nb_run *r = list; r; r = r->over_next) nb_queue_forget(&e->queue, r);
+    nb_mutex_unlock(e->queue.lock);
     nb_engine_publish(e);
     const double now = nb_clock_s();
     for (nb_run *r = list, *next; r; r = next) {
@@ -123,14 +123,14 @@ static void end_all(nb_engine *e, const char *reason)
 /* why_failed is written once, here. */
 static void fail_engine(nb_engine *e, nb_status st, const nb_error *why)
 {
-    nb_mutex_lock(e->lock);
-    (void)snprintf(e->why_failed, sizeof e->why_failed, "the engine has failed: %.900s",
+    nb_mutex_lock(e->queue.lock);
+    (void)snprintf(e->queue.why_failed, sizeof e->queue.why_failed, "the engine has failed: %.900s",
                    why->msg[0] ? why->msg : nb_status_text(st));
-    e->failed = true;
-    nb_mutex_unlock(e->lock);
-    if (e->news.fn) e->news.fn(e->news.ctx, true, e->why_failed);
+    e->queue.failed = true;
+    nb_mutex_unlock(e->queue.lock);
+    if (e->news.fn) e->news.fn(e->news.ctx, true, e->queue.why_failed);
     nb_answers_clear(e);
-    for (nb_run *r = e->live; r; r = r->next) nb_run_fail(e, r, NB_ERR_FAILED, e->why_failed);
+    for (nb_run *r = e->live; r; r = r->next) nb_run_fail(e, r, NB_ERR_FAILED, e->queue.why_failed);
 }
 
 /* ---- what other threads have left ---- */
@@ -147,7 +147,7 @@ static void add(nb_engine *e, nb_run *r, double now)
         .salt = nb_str_c(r->salt),
         .no_lookup = r->on_prompt ||
                      (r->sink && r->want[0] < (r->n_prompt - 1) / NB_BLOCK_TOK * NB_BLOCK_TOK),
-        .max_item_tok = e->prefill_chunk,
+        .max_item_tok = e->step.prefill_chunk,
         .priority = r->priority,
         .deadline = r->deadline,
         .after = r->after,
@@ -175,29 +175,30 @@ typedef struct mail {
 /* Waits until there is something to do, then takes it all. `busy`: requests can be computed. */
 static mail collect(nb_engine *e, bool busy)
 {
-    nb_mutex_lock(e->lock);
-    while (!busy && !e->queue && !e->aborts && !e->calls && !e->stopping) {
+    nb_mutex_lock(e->queue.lock);
+    while (!busy && !e->queue.first && !e->queue.aborts && !e->queue.calls && !e->queue.stopping) {
         if (e->live) {
-            nb_cond_wait_for(e->wake, e->lock, IDLE_RETRY_MS);
+            nb_cond_wait_for(e->queue.wake, e->queue.lock, IDLE_RETRY_MS);
             break;
         }
-        const unsigned ms = nb_answers_pending(e) ? NB_REFILL_QUIET_MS
-                            : e->watch.on && !e->failed ? WATCH_MS
-                                                        : 0;
+        const unsigned ms = nb_answers_pending(e)                  ? NB_REFILL_QUIET_MS
+                            : e->step.watch.on && !e->queue.failed ? WATCH_MS
+                                                                   : 0;
         if (ms) {
-            nb_cond_wait_for(e->wake, e->lock, ms);
+            nb_cond_wait_for(e->queue.wake, e->queue.lock, ms);
             break;
         }
-        nb_cond_wait(e->wake, e->lock);
+        nb_cond_wait(e->queue.wake, e->queue.lock);
     }
-    const mail m = { e->queue, e->calls, e->stopping, e->failed };
-    e->snapshot.n_waiting += e->n_queued; /* until the scheduler's own figures are published */
-    e->snapshot.n_waiting_tok += e->n_queued_tok;
-    e->queue = NULL;
-    e->queue_end = &e->queue;
-    e->calls = NULL;
-    e->calls_end = &e->calls;
-    e->n_queued = e->n_queued_tok = 0;
+    const mail m = { e->queue.first, e->queue.calls, e->queue.stopping, e->queue.failed };
+    e->stats.snapshot.n_waiting +=
+        e->queue.n_queued; /* until the scheduler's own figures are published */
+    e->stats.snapshot.n_waiting_tok += e->queue.n_queued_tok;
+    e->queue.first = NULL;
+    e->queue.end = &e->queue.first;
+    e->queue.calls = NULL;
+    e->queue.calls_end = &e->queue.calls;
+    e->queue.n_queued = e->queue.n_queued_tok = 0;
     for (nb_run *r = m.queue; r; r = r->queue_next) {
         r->prev = NULL;
         r->next = e->live;
@@ -205,13 +206,13 @@ static mail collect(nb_engine *e, bool busy)
         e->live = r;
     }
     /* Only now: what is aborted is in the list of the living, be it from this mail. */
-    for (nb_run *r = e->aborts, *next; r; r = next) {
+    for (nb_run *r = e->queue.aborts, *next; r; r = next) {
         next = r->abort_next;
         r->abort_prev = r->abort_next = NULL;
         nb_run_end(e, r, "cancelled");
     }
-    e->aborts = NULL;
-    nb_mutex_unlock(e->lock);
+    e->queue.aborts = NULL;
+    nb_mutex_unlock(e->queue.lock);
     return m;
 }
 
@@ -220,10 +221,10 @@ static void answer_calls(nb_engine *e, nb_call *list)
     for (nb_call *c = list, *next; c; c = next) {
         next = c->next;
         c->fn(e, c->ctx);
-        nb_mutex_lock(e->lock);
+        nb_mutex_lock(e->queue.lock);
         c->done = true; /* from here on it may be gone */
-        nb_cond_broadcast(e->done);
-        nb_mutex_unlock(e->lock);
+        nb_cond_broadcast(e->queue.done);
+        nb_mutex_unlock(e->queue.lock);
     }
 }
 
@@ -243,9 +244,9 @@ static void end_expired(nb_engine *e, double now)
     do {
         n = nb_sched_expired(e->sched, now, id, NB_COUNT(id));
         for (size_t i = 0; i < n; i++) {
-            nb_mutex_lock(e->lock);
-            nb_run *r = nb_engine_find(e, id[i]);
-            nb_mutex_unlock(e->lock);
+            nb_mutex_lock(e->queue.lock);
+            nb_run *r = nb_queue_find(&e->queue, id[i]);
+            nb_mutex_unlock(e->queue.lock);
             if (r) nb_run_end(e, r, "timeout");
         }
         leave(e);
@@ -258,14 +259,14 @@ static size_t build_chunks(nb_engine *e, size_t n_item, double now)
 {
     size_t n_tok = 0;
     for (size_t i = 0; i < n_item; i++) {
-        const nb_sched_item *it = &e->item[i];
+        const nb_sched_item *it = &e->step.item[i];
         nb_run *r = it->user;
         if (r && it->admitted && !r->admitted) { /* NULL: a refill */
             r->admitted = true;
             r->t_admit = now;
             r->out.n_cached = it->n_cached;
         }
-        e->chunk[i] = (nb_chunk){
+        e->step.chunk[i] = (nb_chunk){
             .block = it->block,
             .n_block = it->n_block,
             .slot = it->slot,
@@ -273,8 +274,8 @@ static size_t build_chunks(nb_engine *e, size_t n_item, double now)
             .n_tok = it->n_tok,
             .pos0 = it->pos0,
             .rope_long = it->rope_long,
-            .absorbed = !it->expanded || e->form == NB_FORM_ABSORBED,
-            .thrift = !it->expanded && e->thrift.kind != NB_THRIFT_OFF,
+            .absorbed = !it->expanded || e->step.form == NB_FORM_ABSORBED,
+            .thrift = !it->expanded && e->pages.thrift.kind != NB_THRIFT_OFF,
         };
         if (it->slot == e->last_page.slot) e->last_page.n_tok = 0; /* it is overwritten */
         n_tok += it->n_tok;
@@ -284,10 +285,11 @@ static size_t build_chunks(nb_engine *e, size_t n_item, double now)
 
 static nb_status compute(nb_engine *e, size_t n_item, nb_error *err)
 {
-    memset(e->bad, 0, n_item);
-    if (e->fail_step) return nb_fail(err, NB_ERR_INTERNAL, "a failure made by a test");
-    const nb_status st = nb_rank_step(e->rank, e->chunk, n_item, e->bad, err);
-    const nb_status read = nb_watch_reads(&e->watch, err); /* explains values that are not finite */
+    memset(e->step.bad, 0, n_item);
+    if (e->step.fail_step) return nb_fail(err, NB_ERR_INTERNAL, "a failure made by a test");
+    const nb_status st = nb_rank_step(e->rank[0].rank, e->step.chunk, n_item, e->step.bad, err);
+    const nb_status read =
+        nb_watch_reads(&e->step.watch, err); /* explains values that are not finite */
     return read == NB_OK ? st : read;
 }
 
@@ -295,12 +297,12 @@ static nb_status compute(nb_engine *e, size_t n_item, nb_error *err)
 static void settle(nb_engine *e, size_t n_item, const char *why_bad)
 {
     for (size_t i = 0; i < n_item; i++) {
-        nb_run *r = e->item[i].user;
-        if (e->bad[i]) {
+        nb_run *r = e->step.item[i].user;
+        if (e->step.bad[i]) {
             nb_run_fail(e, r, NB_ERR_NONFINITE, why_bad);
             continue;
         }
-        const nb_status st = nb_sched_computed(e->sched, e->item[i].id);
+        const nb_status st = nb_sched_computed(e->sched, e->step.item[i].id);
         if (st != NB_OK) nb_run_fail(e, r, st, nb_status_text(st));
     }
 }
@@ -314,19 +316,20 @@ static void step_refill(nb_engine *e, double now)
     const nb_status st = compute(e, 1, &err);
     if (st != NB_OK && st != NB_ERR_NONFINITE)
         fail_engine(e, st, &err);
-    else if (e->bad[0])
+    else if (e->step.bad[0])
         nb_refill_drop(e->answers.refill);
     else
-        (void)nb_refill_computed(e->answers.refill); /* of an error the text is dropped, and counted */
-    e->count.refill_s += nb_clock_s() - now;
+        (void)nb_refill_computed(
+            e->answers.refill); /* of an error the text is dropped, and counted */
+    e->stats.count.refill_s += nb_clock_s() - now;
 }
 
 static size_t plan(nb_engine *e, double now)
 {
-    const size_t n_item = nb_sched_plan(e->sched, now, e->item);
+    const size_t n_item = nb_sched_plan(e->sched, now, e->step.item);
     if (n_item || !nb_answers_pending(e)) return n_item;
     if (nb_refill_start(e->answers.refill, now - e->answers.t_busy))
-        return nb_sched_plan(e->sched, now, e->item);
+        return nb_sched_plan(e->sched, now, e->step.item);
     nb_engine_publish(e); /* some may have left without a step */
     return 0;
 }
@@ -336,7 +339,7 @@ static bool step(nb_engine *e, double now)
 {
     const size_t n_item = plan(e, now);
     if (n_item == 0) return false;
-    if (!e->item[0].user) {
+    if (!e->step.item[0].user) {
         step_refill(e, now);
         return true;
     }
@@ -350,7 +353,7 @@ static bool step(nb_engine *e, double now)
     }
     settle(e, n_item, err.msg);
     for (size_t i = 0; i < n_item; i++) {
-        nb_run *r = e->item[i].user;
+        nb_run *r = e->step.item[i].user;
         if (r->on_prompt && r->n_prompt_seen == 0 && !r->over)
             nb_run_show_prompt(e, r, r->prompt[0], NULL);
     }
@@ -360,10 +363,10 @@ static bool step(nb_engine *e, double now)
         return true;
     }
     for (size_t i = 0; i < n_item; i++) {
-        nb_run *r = e->item[i].user;
-        if (!e->item[i].last || r->max_tokens || r->over) continue;
-        e->count.prompt_tok += r->n_prompt;
-        e->count.prompt_tok_cached += r->out.n_cached;
+        nb_run *r = e->step.item[i].user;
+        if (!e->step.item[i].last || r->max_tokens || r->over) continue;
+        e->stats.count.prompt_tok += r->n_prompt;
+        e->stats.count.prompt_tok_cached += r->out.n_cached;
         nb_run_end(e, r, "length"); /* only the prompt was asked for */
     }
     e->answers.t_busy = nb_clock_s();
@@ -378,7 +381,7 @@ static void receive(nb_engine *e, const mail *m, double now)
         next = r->queue_next;
         r->queue_next = NULL;
         if (m->failed)
-            nb_run_fail(e, r, NB_ERR_FAILED, e->why_failed);
+            nb_run_fail(e, r, NB_ERR_FAILED, e->queue.why_failed);
         else if (nb_run_cancelled(e, r))
             nb_run_end(e, r, "cancelled");
         else if (!r->over && !m->stopping)
@@ -394,7 +397,7 @@ static void look_at_files(nb_engine *e, double now)
 {
     nb_error err = { 0 };
     const char *replaced;
-    const nb_status st = nb_watch_files(&e->watch, now, &replaced, &err);
+    const nb_status st = nb_watch_files(&e->step.watch, now, &replaced, &err);
     if (st != NB_OK) fail_engine(e, st, &err);
     if (!replaced || !e->news.fn) return;
     (void)nb_fail(&err, NB_ERR_IO, "%s: was replaced or removed; its old content stays in use",
@@ -414,7 +417,7 @@ void nb_engine_main(void *engine)
         end_expired(e, now);
         answer_calls(e, m.calls);
         if (m.stopping) break;
-        if (!e->failed) look_at_files(e, now);
+        if (!e->queue.failed) look_at_files(e, now);
         busy = step(e, nb_clock_s());
         if (busy && !e->over) nb_engine_publish(e);
         leave(e);

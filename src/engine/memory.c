@@ -16,8 +16,8 @@ enum {
 
 size_t nb_engine_workspace_bytes(const nb_engine *e)
 {
-    return nb_rank_bytes(e->rank) + e->logits_bytes +
-           e->n_scratch * nb_sample_scratch_bytes(e->model.c.n_vocab);
+    return nb_rank_bytes(e->rank[0].rank) + e->step.logits_bytes +
+           e->step.n_scratch * nb_sample_scratch_bytes(e->model.c.n_vocab);
 }
 
 static size_t min_size(size_t a, size_t b)
@@ -47,25 +47,26 @@ nb_status nb_engine_size_step(nb_engine *e, const nb_engine_options *o, nb_error
                        "--max-num-batched-tokens %zu: a step must hold a token of each of "
                        "--max-num-seqs %zu requests",
                        step, o->max_num_seqs);
-    e->max_num_seqs = o->max_num_seqs ? o->max_num_seqs
-                      : step          ? min_size(step, DEFAULT_NUM_SEQS)
-                                      : DEFAULT_NUM_SEQS;
-    const size_t chunk = step ? step : e->device.kind->prefill_chunk;
-    e->prefill_chunk = o->prefill_chunk ? o->prefill_chunk : chunk;
-    e->prefill_chunk = min_size(e->prefill_chunk, e->max_model_len);
-    e->max_step_tok = step ? step : e->prefill_chunk;
-    if (e->max_step_tok < e->max_num_seqs) e->max_step_tok = e->max_num_seqs;
-    e->max_chunk_tok = o->max_chunk_tok ? o->max_chunk_tok : (e->max_step_tok + 1) / 2;
-    e->max_chunk_tok = min_size(e->max_chunk_tok, e->max_step_tok);
+    e->step.max_num_seqs = o->max_num_seqs ? o->max_num_seqs
+                           : step          ? min_size(step, DEFAULT_NUM_SEQS)
+                                           : DEFAULT_NUM_SEQS;
+    const size_t chunk = step ? step : e->rank[0].device.kind->prefill_chunk;
+    e->step.prefill_chunk = o->prefill_chunk ? o->prefill_chunk : chunk;
+    e->step.prefill_chunk = min_size(e->step.prefill_chunk, e->step.max_model_len);
+    e->step.max_step_tok = step ? step : e->step.prefill_chunk;
+    if (e->step.max_step_tok < e->step.max_num_seqs) e->step.max_step_tok = e->step.max_num_seqs;
+    e->step.max_chunk_tok = o->max_chunk_tok ? o->max_chunk_tok : (e->step.max_step_tok + 1) / 2;
+    e->step.max_chunk_tok = min_size(e->step.max_chunk_tok, e->step.max_step_tok);
     /* Rows of logits: as many as fit into LOGITS_BYTES, but one of each request. */
-    e->max_row = LOGITS_BYTES / sizeof *e->logits / e->model.c.n_vocab;
-    if (e->max_row < e->max_num_seqs) e->max_row = e->max_num_seqs;
-    e->max_row = min_size(e->max_row, e->max_step_tok);
-    e->logits_bytes = e->max_row * e->model.c.n_vocab * sizeof *e->logits;
-    e->tail_bytes = e->tail_off[e->model.c.n_layer] * sizeof *e->tails;
-    if (e->tail_bytes > SIZE_MAX / 2 / e->max_num_seqs)
-        return nb_fail(err, NB_ERR_LIMIT, "--max-num-seqs %zu is too large", e->max_num_seqs);
-    e->n_scratch = min_size(min_size(nb_dev_n_worker(e->dev), e->max_num_seqs), MAX_SCRATCH);
+    e->step.max_row = LOGITS_BYTES / sizeof *e->step.logits / e->model.c.n_vocab;
+    if (e->step.max_row < e->step.max_num_seqs) e->step.max_row = e->step.max_num_seqs;
+    e->step.max_row = min_size(e->step.max_row, e->step.max_step_tok);
+    e->step.logits_bytes = e->step.max_row * e->model.c.n_vocab * sizeof *e->step.logits;
+    e->pages.tail_bytes = e->pages.tail_off[e->model.c.n_layer] * sizeof *e->rank[0].tails;
+    if (e->pages.tail_bytes > SIZE_MAX / 2 / e->step.max_num_seqs)
+        return nb_fail(err, NB_ERR_LIMIT, "--max-num-seqs %zu is too large", e->step.max_num_seqs);
+    e->step.n_scratch =
+        min_size(min_size(nb_dev_n_worker(e->dev), e->step.max_num_seqs), MAX_SCRATCH);
     return NB_OK;
 }
 
@@ -74,14 +75,14 @@ nb_status nb_engine_size_step(nb_engine *e, const nb_engine_options *o, nb_error
 static nb_status create_sched(nb_engine *e, const nb_engine_options *o, nb_error *err)
 {
     e->no_prefix_caching = o->no_prefix_caching;
-    const nb_kv_cache_options ko = { .n_block = e->n_block,
+    const nb_kv_cache_options ko = { .n_block = e->pages.n_block,
                                      .index = !o->no_prefix_caching,
                                      .protected_share = PROTECTED_SHARE };
     NB_TRY(nb_kv_cache_create(&ko, &e->cache, err));
-    const nb_sched_options so = { .max_num_seqs = e->max_num_seqs,
-                                  .max_step_tok = e->max_step_tok,
-                                  .max_chunk_tok = e->max_chunk_tok,
-                                  .max_model_len = e->max_model_len,
+    const nb_sched_options so = { .max_num_seqs = e->step.max_num_seqs,
+                                  .max_step_tok = e->step.max_step_tok,
+                                  .max_chunk_tok = e->step.max_chunk_tok,
+                                  .max_model_len = e->step.max_model_len,
                                   .priority = o->priority_scheduling,
                                   .age_s =
                                       o->priority_age_s > 0 ? o->priority_age_s : DEFAULT_AGE_S };
@@ -91,41 +92,42 @@ static nb_status create_sched(nb_engine *e, const nb_engine_options *o, nb_error
 
 static nb_status allocate_step(nb_engine *e, nb_error *err)
 {
-    e->item = calloc(e->max_num_seqs, sizeof *e->item);
-    e->chunk = calloc(e->max_num_seqs, sizeof *e->chunk);
-    e->bad = calloc(e->max_num_seqs, sizeof *e->bad);
-    e->row = calloc(e->max_step_tok, sizeof *e->row);
-    e->place = calloc(e->max_row, sizeof *e->place);
-    e->sampled = calloc(e->max_row, sizeof *e->sampled);
-    e->row_st = calloc(e->max_row, sizeof *e->row_st);
-    e->draw = calloc(e->max_row, sizeof *e->draw);
-    e->drawn = calloc(e->max_row, sizeof *e->drawn);
-    e->scratch = calloc(e->n_scratch, sizeof *e->scratch);
-    e->logits = e->device.kind->host_alloc(&e->device, e->logits_bytes);
-    if (!e->item || !e->chunk || !e->bad || !e->row || !e->place || !e->sampled || !e->row_st ||
-        !e->scratch || !e->draw || !e->drawn || !e->logits)
+    e->step.item = calloc(e->step.max_num_seqs, sizeof *e->step.item);
+    e->step.chunk = calloc(e->step.max_num_seqs, sizeof *e->step.chunk);
+    e->step.bad = calloc(e->step.max_num_seqs, sizeof *e->step.bad);
+    e->step.row = calloc(e->step.max_step_tok, sizeof *e->step.row);
+    e->step.place = calloc(e->step.max_row, sizeof *e->step.place);
+    e->step.sampled = calloc(e->step.max_row, sizeof *e->step.sampled);
+    e->step.row_st = calloc(e->step.max_row, sizeof *e->step.row_st);
+    e->step.draw = calloc(e->step.max_row, sizeof *e->step.draw);
+    e->step.drawn = calloc(e->step.max_row, sizeof *e->step.drawn);
+    e->step.scratch = calloc(e->step.n_scratch, sizeof *e->step.scratch);
+    e->step.logits = e->rank[0].device.kind->host_alloc(&e->rank[0].device, e->step.logits_bytes);
+    if (!e->step.item || !e->step.chunk || !e->step.bad || !e->step.row || !e->step.place ||
+        !e->step.sampled || !e->step.row_st || !e->step.scratch || !e->step.draw ||
+        !e->step.drawn || !e->step.logits)
         return nb_fail(err, NB_ERR_NOMEM, "out of memory for the workspace of a step");
-    for (size_t i = 0; i < e->n_scratch; i++)
-        NB_TRY(nb_sample_scratch_create(e->model.c.n_vocab, &e->scratch[i], err));
+    for (size_t i = 0; i < e->step.n_scratch; i++)
+        NB_TRY(nb_sample_scratch_create(e->model.c.n_vocab, &e->step.scratch[i], err));
     return NB_OK;
 }
 
 nb_status nb_engine_create_rank(nb_engine *e, nb_caps caps, nb_error *err)
 {
-    e->thrift.max_pos = e->max_model_len;
+    e->pages.thrift.max_pos = e->step.max_model_len;
     const nb_rank_options ro = { .model = &e->model,
-                                 .device = &e->device,
+                                 .device = &e->rank[0].device,
                                  .dev = e->dev,
-                                 .record = e->record,
-                                 .n_sink = e->n_sink,
+                                 .record = e->pages.record,
+                                 .n_sink = e->pages.n_sink,
                                  .caps = caps,
-                                 .max_tok = e->max_step_tok,
-                                 .thrift = e->thrift,
-                                 .thrift_pool = e->thrift_pool,
-                                 .max_seq = e->max_num_seqs,
-                                 .max_pos = e->max_model_len,
-                                 .absorbed_only = e->form == NB_FORM_ABSORBED };
-    return nb_rank_create(&ro, &e->rank, err);
+                                 .max_tok = e->step.max_step_tok,
+                                 .thrift = e->pages.thrift,
+                                 .thrift_pool = e->rank[0].thrift_pool,
+                                 .max_seq = e->step.max_num_seqs,
+                                 .max_pos = e->step.max_model_len,
+                                 .absorbed_only = e->step.form == NB_FORM_ABSORBED };
+    return nb_rank_create(&ro, &e->rank[0].rank, err);
 }
 
 nb_status nb_engine_allocate(nb_engine *e, const nb_engine_options *o, nb_caps caps, nb_error *err)
@@ -133,34 +135,35 @@ nb_status nb_engine_allocate(nb_engine *e, const nb_engine_options *o, nb_caps c
     NB_TRY(nb_engine_allocate_pool(e, o, caps, err));
     NB_TRY(create_sched(e, o, err));
     const nb_kv_pool pool = nb_engine_pool(e);
-    (void)nb_rank_set_pool(e->rank, &pool);
+    (void)nb_rank_set_pool(e->rank[0].rank, &pool);
     NB_TRY(allocate_step(e, err));
     size_t n_bytes;
-    void *work = nb_rank_workspace(e->rank, &n_bytes);
+    void *work = nb_rank_workspace(e->rank[0].rank, &n_bytes);
     if (!o->commit_memory || !work) return NB_OK;
-    const size_t all = n_bytes + e->logits_bytes;
+    const size_t all = n_bytes + e->step.logits_bytes;
     nb_engine_commit(e, o, "allocating the workspace", work, n_bytes, 0, all);
-    nb_engine_commit(e, o, "allocating the workspace", e->logits, e->logits_bytes, n_bytes, all);
+    nb_engine_commit(e, o, "allocating the workspace", e->step.logits, e->step.logits_bytes,
+                     n_bytes, all);
     return NB_OK;
 }
 
 void nb_engine_release(nb_engine *e)
 {
-    nb_rank_destroy(e->rank);
+    nb_rank_destroy(e->rank[0].rank);
     nb_refill_destroy(e->answers.refill);
     nb_sched_destroy(e->sched);
     nb_kv_cache_destroy(e->cache);
     nb_engine_release_pool(e);
-    for (size_t i = 0; e->scratch && i < e->n_scratch; i++)
-        nb_sample_scratch_destroy(e->scratch[i]);
-    free(e->scratch);
-    free(e->item);
-    free(e->chunk);
-    free(e->bad);
-    free(e->row);
-    free(e->place);
-    free(e->sampled);
-    free(e->row_st);
-    free(e->draw);
-    free(e->drawn);
+    for (size_t i = 0; e->step.scratch && i < e->step.n_scratch; i++)
+        nb_sample_scratch_destroy(e->step.scratch[i]);
+    free(e->step.scratch);
+    free(e->step.item);
+    free(e->step.chunk);
+    free(e->step.bad);
+    free(e->step.row);
+    free(e->step.place);
+    free(e->step.sampled);
+    free(e->step.row_st);
+    free(e->step.draw);
+    free(e->step.drawn);
 }

@@ -18,7 +18,7 @@ enum {
 
 size_t nb_engine_sink_block_bytes(const nb_engine *e)
 {
-    return e->sink_off[e->model.c.n_layer] * sizeof *e->sinks;
+    return e->pages.sink_off[e->model.c.n_layer] * sizeof *e->rank[0].sinks;
 }
 
 static size_t min_size(size_t a, size_t b)
@@ -29,13 +29,13 @@ static size_t min_size(size_t a, size_t b)
 /* The pool is given: the context must fit into it. */
 static nb_status size_within(nb_engine *e, const nb_engine_options *o, size_t len, nb_error *err)
 {
-    const uint64_t n_block = o->kv_cache_bytes / e->block_bytes;
+    const uint64_t n_block = o->kv_cache_bytes / e->pages.block_bytes;
     if (n_block == 0)
         return nb_fail(err, NB_ERR_LIMIT,
                        "a KV cache of %llu bytes does not hold one block of %d tokens, which takes "
                        "%zu bytes",
-                       (unsigned long long)o->kv_cache_bytes, NB_PAGE_TOK, e->block_bytes);
-    e->n_block = (size_t)n_block;
+                       (unsigned long long)o->kv_cache_bytes, NB_PAGE_TOK, e->pages.block_bytes);
+    e->pages.n_block = (size_t)n_block;
     const size_t fit = (size_t)n_block * NB_PAGE_TOK;
     if (len > fit && !o->max_model_len_auto)
         return nb_fail(
@@ -44,9 +44,10 @@ static nb_status size_within(nb_engine *e, const nb_engine_options *o, size_t le
             "GiB: the estimated maximum model length is %zu (--max-model-len %zu or auto, or a "
             "larger cache)",
             len,
-            (double)((len + NB_PAGE_TOK - 1) / NB_PAGE_TOK) * (double)e->block_bytes / (1 << 30),
+            (double)((len + NB_PAGE_TOK - 1) / NB_PAGE_TOK) * (double)e->pages.block_bytes /
+                (1 << 30),
             (double)o->kv_cache_bytes / (1 << 30), fit, fit);
-    e->max_model_len = min_size(len, fit);
+    e->step.max_model_len = min_size(len, fit);
     return NB_OK;
 }
 
@@ -55,7 +56,8 @@ static void size_for_one(nb_engine *e, const nb_engine_options *o, size_t len)
 {
     const uint64_t ram = nb_os_ram_bytes();
     /* Pages are committed when written, but do not promise more than half of the memory. */
-    const size_t block = e->block_bytes + e->plane_block + nb_engine_sink_block_bytes(e);
+    const size_t block =
+        e->pages.block_bytes + e->pages.plane_block + nb_engine_sink_block_bytes(e);
     const size_t fit = ram ? (size_t)(ram / 2 / block) * NB_PAGE_TOK : SIZE_MAX;
     if (!o->max_model_len && fit >= NB_PAGE_TOK && len > fit) {
         nb_engine_warn(
@@ -64,8 +66,8 @@ static void size_for_one(nb_engine *e, const nb_engine_options *o, size_t len)
             fit, len);
         len = fit;
     }
-    e->max_model_len = len;
-    e->n_block = (len + NB_PAGE_TOK - 1) / NB_PAGE_TOK;
+    e->step.max_model_len = len;
+    e->pages.n_block = (len + NB_PAGE_TOK - 1) / NB_PAGE_TOK;
 }
 
 /* The pool is sized before the weights are loaded: memory of the host is committed when it is touched. */
@@ -75,15 +77,15 @@ static nb_status size_before(nb_engine *e, const nb_engine_options *o, size_t le
         NB_TRY(size_within(e, o, len, err));
     else
         size_for_one(e, o, len);
-    if (e->n_block >= UINT32_MAX || e->block_bytes > SIZE_MAX / 2 / e->n_block)
+    if (e->pages.n_block >= UINT32_MAX || e->pages.block_bytes > SIZE_MAX / 2 / e->pages.n_block)
         return nb_fail(err, NB_ERR_LIMIT, "a KV cache of %zu blocks of %zu bytes is too large",
-                       e->n_block, e->block_bytes);
-    e->kv_bytes = e->n_block * e->block_bytes;
+                       e->pages.n_block, e->pages.block_bytes);
+    e->pages.kv_bytes = e->pages.n_block * e->pages.block_bytes;
     const size_t row = nb_engine_sink_block_bytes(e);
-    if (row && e->n_block > SIZE_MAX / 2 / row)
-        return nb_fail(err, NB_ERR_LIMIT, "--kv-sinks %zu of %zu blocks are too much", e->n_sink,
-                       e->n_block);
-    e->sink_bytes = e->n_block * row;
+    if (row && e->pages.n_block > SIZE_MAX / 2 / row)
+        return nb_fail(err, NB_ERR_LIMIT, "--kv-sinks %zu of %zu blocks are too much",
+                       e->pages.n_sink, e->pages.n_block);
+    e->pages.sink_bytes = e->pages.n_block * row;
     return NB_OK;
 }
 
@@ -91,10 +93,11 @@ static nb_status size_before(nb_engine *e, const nb_engine_options *o, size_t le
 static nb_status size_after(nb_engine *e, const nb_engine_options *o, nb_error *err)
 {
     uint64_t all, left, pool;
-    e->device.kind->memory(&e->device, &all, &left);
+    e->rank[0].device.kind->memory(&e->rank[0].device, &all, &left);
     const double used = (double)all - (double)left;
     const double share = o->gpu_memory_utilization * (double)all;
-    const uint64_t one = (e->max_model_len + NB_PAGE_TOK - 1) / NB_PAGE_TOK * e->block_bytes;
+    const uint64_t one =
+        (e->step.max_model_len + NB_PAGE_TOK - 1) / NB_PAGE_TOK * e->pages.block_bytes;
     if (o->kv_cache_bytes)
         pool = o->kv_cache_bytes;
     else if (o->gpu_memory_utilization > 0)
@@ -105,36 +108,36 @@ static nb_status size_after(nb_engine *e, const nb_engine_options *o, nb_error *
         return nb_fail(err, NB_ERR_NOMEM,
                        "a KV cache of %.2f GiB does not fit: the GPU has %.2f GiB left of %.2f GiB",
                        (double)pool / (1 << 30), (double)left / (1 << 30), (double)all / (1 << 30));
-    if (pool < e->block_bytes)
+    if (pool < e->pages.block_bytes)
         return nb_fail(
             err, NB_ERR_NOMEM,
             "weights, workspace and open pages take %.2f of %.2f GiB: nothing is left for the KV "
             "cache (a larger --gpu-memory-utilization, or fewer --max-num-seqs or "
             "--max-num-batched-tokens)",
             used / (1 << 30), (double)all / (1 << 30));
-    const uint64_t n = pool / e->block_bytes;
-    e->n_block = n < UINT32_MAX ? (size_t)n : UINT32_MAX - 1;
-    e->kv_bytes = e->n_block * e->block_bytes;
+    const uint64_t n = pool / e->pages.block_bytes;
+    e->pages.n_block = n < UINT32_MAX ? (size_t)n : UINT32_MAX - 1;
+    e->pages.kv_bytes = e->pages.n_block * e->pages.block_bytes;
     return NB_OK;
 }
 
 static nb_status fit_length(nb_engine *e, const nb_engine_options *o, nb_error *err)
 {
-    const size_t fit = e->n_block * NB_PAGE_TOK;
-    if (e->max_model_len <= fit) return NB_OK;
+    const size_t fit = e->pages.n_block * NB_PAGE_TOK;
+    if (e->step.max_model_len <= fit) return NB_OK;
     if (o->max_model_len)
         return nb_fail(
             err, NB_ERR_LIMIT,
             "one request of the maximum length %zu needs %.2f GiB of KV cache, and there "
             "are %.2f GiB: the estimated maximum model length is %zu (--max-model-len)",
-            e->max_model_len,
-            (double)e->max_model_len / NB_PAGE_TOK * (double)e->block_bytes / (1 << 30),
-            (double)e->kv_bytes / (1 << 30), fit);
+            e->step.max_model_len,
+            (double)e->step.max_model_len / NB_PAGE_TOK * (double)e->pages.block_bytes / (1 << 30),
+            (double)e->pages.kv_bytes / (1 << 30), fit);
     if (!o->max_model_len_auto)
         nb_engine_warn(
             e, "context limited to %zu tokens by the GPU's memory (the model's maximum is %zu)",
-            fit, e->max_model_len);
-    e->max_model_len = fit;
+            fit, e->step.max_model_len);
+    e->step.max_model_len = fit;
     return NB_OK;
 }
 
@@ -148,11 +151,11 @@ nb_status nb_engine_size_pool(nb_engine *e, const nb_engine_options *o, nb_error
         return nb_fail(err, NB_ERR_ARG, "--max-model-len %zu and auto exclude each other",
                        o->max_model_len);
     const size_t len = o->max_model_len ? o->max_model_len : most;
-    if (!e->device.kind->own_memory) return size_before(e, o, len, err);
+    if (!e->rank[0].device.kind->own_memory) return size_before(e, o, len, err);
     if (!(o->gpu_memory_utilization >= 0 && o->gpu_memory_utilization <= 1))
         return nb_fail(err, NB_ERR_RANGE, "--gpu-memory-utilization %g: expected 0 to 1",
                        o->gpu_memory_utilization);
-    e->max_model_len = len;
+    e->step.max_model_len = len;
     return NB_OK;
 }
 
@@ -192,45 +195,51 @@ static nb_status no_memory(const nb_engine *e, const char *what, size_t n_bytes,
     return nb_fail(err, NB_ERR_NOMEM,
                    "%s has no memory for %s of %zu MiB (--max-model-len takes a smaller "
                    "context, --max-num-seqs fewer requests)",
-                   e->device.kind->own_memory ? "the GPU" : "this machine", what, n_bytes >> 20);
+                   e->rank[0].device.kind->own_memory ? "the GPU" : "this machine", what,
+                   n_bytes >> 20);
 }
 
 static nb_status allocate_tails(nb_engine *e, nb_error *err)
 {
-    const size_t n_bytes = e->max_num_seqs * e->tail_bytes;
-    e->tails = e->device.kind->alloc(&e->device, n_bytes);
-    return e->tails ? NB_OK : no_memory(e, "open pages", n_bytes, err);
+    const size_t n_bytes = e->step.max_num_seqs * e->pages.tail_bytes;
+    e->rank[0].tails = e->rank[0].device.kind->alloc(&e->rank[0].device, n_bytes);
+    return e->rank[0].tails ? NB_OK : no_memory(e, "open pages", n_bytes, err);
 }
 
 static nb_status allocate_blocks(nb_engine *e, nb_error *err)
 {
-    e->kv = e->device.kind->alloc(&e->device, e->kv_bytes);
-    if (!e->kv) return no_memory(e, "a KV cache", e->kv_bytes, err);
-    if (e->n_sink) e->sinks = e->device.kind->alloc(&e->device, e->sink_bytes);
-    if (e->n_sink && !e->sinks) return no_memory(e, "the rows of --kv-sinks", e->sink_bytes, err);
+    e->rank[0].kv = e->rank[0].device.kind->alloc(&e->rank[0].device, e->pages.kv_bytes);
+    if (!e->rank[0].kv) return no_memory(e, "a KV cache", e->pages.kv_bytes, err);
+    if (e->pages.n_sink)
+        e->rank[0].sinks = e->rank[0].device.kind->alloc(&e->rank[0].device, e->pages.sink_bytes);
+    if (e->pages.n_sink && !e->rank[0].sinks)
+        return no_memory(e, "the rows of --kv-sinks", e->pages.sink_bytes, err);
     return nb_engine_create_planes(e, err);
 }
 
 static nb_status allocate_before(nb_engine *e, const nb_engine_options *o, nb_caps caps,
                                  nb_error *err)
 {
-    const size_t tails = e->max_num_seqs * e->tail_bytes, planes = e->n_block * e->plane_block;
+    const size_t tails = e->step.max_num_seqs * e->pages.tail_bytes,
+                 planes = e->pages.n_block * e->pages.plane_block;
     uint64_t ram, left;
-    e->device.kind->memory(&e->device, &ram, &left);
-    if (o->commit_memory && ram && e->kv_bytes + planes + tails > ram)
+    e->rank[0].device.kind->memory(&e->rank[0].device, &ram, &left);
+    if (o->commit_memory && ram && e->pages.kv_bytes + planes + tails > ram)
         return nb_fail(err, NB_ERR_NOMEM,
                        "a KV cache of %zu MiB and %zu MiB of open pages do not fit into the memory "
                        "of %llu MiB",
-                       (e->kv_bytes + planes) >> 20, tails >> 20, (unsigned long long)(ram >> 20));
+                       (e->pages.kv_bytes + planes) >> 20, tails >> 20,
+                       (unsigned long long)(ram >> 20));
     NB_TRY(allocate_blocks(e, err));
     NB_TRY(allocate_tails(e, err));
     if (o->commit_memory) {
-        const size_t all = e->kv_bytes + planes + tails;
-        nb_engine_commit(e, o, "allocating the KV cache", e->kv, e->kv_bytes, 0, all);
+        const size_t all = e->pages.kv_bytes + planes + tails;
+        nb_engine_commit(e, o, "allocating the KV cache", e->rank[0].kv, e->pages.kv_bytes, 0, all);
         if (planes)
-            nb_engine_commit(e, o, "allocating the KV cache", e->plane, planes, e->kv_bytes, all);
-        nb_engine_commit(e, o, "allocating the KV cache", e->tails, tails, e->kv_bytes + planes,
-                         all);
+            nb_engine_commit(e, o, "allocating the KV cache", e->rank[0].plane, planes,
+                             e->pages.kv_bytes, all);
+        nb_engine_commit(e, o, "allocating the KV cache", e->rank[0].tails, tails,
+                         e->pages.kv_bytes + planes, all);
     }
     return nb_engine_create_rank(e, caps, err);
 }
@@ -243,23 +252,23 @@ static nb_status allocate_after(nb_engine *e, const nb_engine_options *o, nb_cap
     NB_TRY(size_after(e, o, err));
     NB_TRY(fit_length(e, o, err));
     NB_TRY(allocate_blocks(e, err));
-    return e->device.kind->sync(&e->device, err);
+    return e->rank[0].device.kind->sync(&e->rank[0].device, err);
 }
 
 nb_status nb_engine_allocate_pool(nb_engine *e, const nb_engine_options *o, nb_caps caps,
                                   nb_error *err)
 {
-    return e->device.kind->own_memory ? allocate_after(e, o, caps, err)
-                                      : allocate_before(e, o, caps, err);
+    return e->rank[0].device.kind->own_memory ? allocate_after(e, o, caps, err)
+                                              : allocate_before(e, o, caps, err);
 }
 
 void nb_engine_release_pool(nb_engine *e)
 {
-    nb_device *d = &e->device;
+    nb_device *d = &e->rank[0].device;
     if (!d->kind) return;
     nb_engine_release_planes(e);
-    d->kind->free(d, e->kv, e->kv_bytes);
-    d->kind->free(d, e->tails, e->max_num_seqs * e->tail_bytes);
-    d->kind->free(d, e->sinks, e->sink_bytes);
-    d->kind->host_free(d, e->logits, e->logits_bytes);
+    d->kind->free(d, e->rank[0].kv, e->pages.kv_bytes);
+    d->kind->free(d, e->rank[0].tails, e->step.max_num_seqs * e->pages.tail_bytes);
+    d->kind->free(d, e->rank[0].sinks, e->pages.sink_bytes);
+    d->kind->host_free(d, e->step.logits, e->step.logits_bytes);
 }

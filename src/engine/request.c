@@ -31,9 +31,9 @@ void nb_result_deinit(nb_result *r)
 nb_status nb_engine_check_tokens(const nb_engine *e, const uint32_t *ids, size_t n, nb_error *err)
 {
     if (!ids || n == 0) return nb_fail(err, NB_ERR_ARG, "the prompt has no tokens");
-    if (n > e->max_model_len)
+    if (n > e->step.max_model_len)
         return nb_fail(err, NB_ERR_LIMIT, "the prompt has %zu tokens, the context holds %zu", n,
-                       e->max_model_len);
+                       e->step.max_model_len);
     for (size_t i = 0; i < n; i++)
         if (ids[i] >= e->model.c.n_vocab)
             return nb_fail(err, NB_ERR_RANGE, "token %zu is %u, the vocabulary has %zu", i,
@@ -48,7 +48,7 @@ static nb_status check_request(const nb_engine *e, const nb_request *rq, nb_erro
         (p->n_logit_bias && !p->logit_bias))
         return nb_fail(err, NB_ERR_ARG, "a list of the request has a length but no items");
     NB_TRY(nb_engine_check_tokens(e, rq->prompt, rq->n_prompt, err));
-    if (p->max_tokens > 0 && rq->n_prompt == e->max_model_len)
+    if (p->max_tokens > 0 && rq->n_prompt == e->step.max_model_len)
         return nb_fail(err, NB_ERR_LIMIT,
                        "the prompt's %zu tokens fill the context; nothing can "
                        "be generated",
@@ -138,7 +138,7 @@ static nb_status copy_request(const nb_engine *e, nb_run *r, const nb_request *r
     memcpy(r->prompt, rq->prompt, rq->n_prompt * sizeof *r->prompt);
     if (n_salt) memcpy(r->salt, rq->cache_salt, n_salt);
     r->salt[n_salt] = 0;
-    const size_t room = e->max_model_len - rq->n_prompt;
+    const size_t room = e->step.max_model_len - rq->n_prompt;
     r->n_prompt = r->out.n_prompt = rq->n_prompt;
     r->max_tokens = rq->sampling.max_tokens < room ? rq->sampling.max_tokens : room;
     r->min_tokens = rq->sampling.min_tokens;
@@ -259,7 +259,7 @@ nb_status nb_run_accept(nb_engine *e, nb_run *r, const nb_sample_out *s)
     nb_result *o = &r->out;
     NB_TRY(NB_GROW(o->tokens, r->cap_tokens, o->n_tokens));
     o->tokens[o->n_tokens++] = s->id;
-    e->count.generated_tok++;
+    e->stats.count.generated_tok++;
     const size_t end = end_index(r, s->id);
     const bool complete = r->match && nb_match_complete(r->match);
     const bool ends = end < r->n_end, full = complete || o->n_tokens >= r->max_tokens;

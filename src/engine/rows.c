@@ -11,15 +11,15 @@
 static void add_row(nb_engine *e, size_t *n, nb_run *run, size_t place, size_t pos,
                     nb_row_kind kind)
 {
-    NB_ASSERT(*n < e->max_step_tok);
-    e->row[(*n)++] = (nb_row){ .run = run, .place = place, .pos = pos, .kind = kind };
+    NB_ASSERT(*n < e->step.max_step_tok);
+    e->step.row[(*n)++] = (nb_row){ .run = run, .place = place, .pos = pos, .kind = kind };
 }
 
 size_t nb_rows_plan(nb_engine *e, size_t n_item)
 {
     size_t n = 0, at = 0;
-    for (size_t i = 0; i < n_item; at += e->item[i++].n_tok) {
-        const nb_sched_item *it = &e->item[i];
+    for (size_t i = 0; i < n_item; at += e->step.item[i++].n_tok) {
+        const nb_sched_item *it = &e->step.item[i];
         nb_run *r = it->user;
         const size_t end = it->pos0 + it->n_tok;
         if (r->over) continue;
@@ -85,10 +85,10 @@ static void sample_task(void *ctx, size_t task, size_t worker)
     (void)worker;
     const pass *p = ctx;
     nb_engine *e = p->e;
-    for (size_t i = task; i < p->n; i += e->n_scratch)
+    for (size_t i = task; i < p->n; i += e->step.n_scratch)
         if (!p->row[i].run->over)
-            e->row_st[i] = compute_row(e, &p->row[i], e->logits + i * e->model.c.n_vocab,
-                                       e->scratch[task], &e->sampled[i]);
+            e->step.row_st[i] = compute_row(e, &p->row[i], e->step.logits + i * e->model.c.n_vocab,
+                                            e->step.scratch[task], &e->step.sampled[i]);
 }
 
 /* ---- delivering ---- */
@@ -98,8 +98,8 @@ static void deliver_sample(nb_engine *e, nb_run *r, const nb_sample_out *s)
     const double now = nb_clock_s();
     if (r->out.n_tokens == 0) {
         r->t_first = now;
-        e->count.prompt_tok += r->n_prompt;
-        e->count.prompt_tok_cached += r->out.n_cached;
+        e->stats.count.prompt_tok += r->n_prompt;
+        e->stats.count.prompt_tok_cached += r->out.n_cached;
     }
     r->t_last = now;
     free(r->prompt); /* counted by the sampler, shown */
@@ -160,48 +160,51 @@ static void deliver(nb_engine *e, const nb_row *row, const float *logits, nb_sta
 }
 
 /* Whether all rows of a pass can be drawn where they are, so that no logits need to travel; then
- * e->draw has their parameters. */
+ * e->step.draw has their parameters. */
 static bool drawn_there(nb_engine *e, const pass *p)
 {
-    if (!nb_rank_can_sample(e->rank)) return false;
+    if (!nb_rank_can_sample(e->rank[0].rank)) return false;
     for (size_t i = 0; i < p->n; i++)
         if (p->row[i].kind != NB_ROW_SAMPLE || p->row[i].run->over ||
             !nb_run_is_free(p->row[i].run) ||
-            !nb_sampler_plain(p->row[i].run->sampler, &e->draw[i]))
+            !nb_sampler_plain(p->row[i].run->sampler, &e->step.draw[i]))
             return false;
     return true;
 }
 
 static nb_status draw_there(nb_engine *e, const pass *p, nb_error *err)
 {
-    NB_TRY(nb_rank_sample(e->rank, e->place, e->draw, p->n, e->drawn, err));
+    NB_TRY(nb_rank_sample(e->rank[0].rank, e->step.place, e->step.draw, p->n, e->step.drawn, err));
     for (size_t i = 0; i < p->n; i++) {
-        e->sampled[i] = (nb_sample_out){ .id = e->drawn[i] };
-        e->row_st[i] = e->drawn[i] == UINT32_MAX ? NB_ERR_NONFINITE : NB_OK;
+        e->step.sampled[i] = (nb_sample_out){ .id = e->step.drawn[i] };
+        e->step.row_st[i] = e->step.drawn[i] == UINT32_MAX ? NB_ERR_NONFINITE : NB_OK;
         nb_sampler_drew(p->row[i].run->sampler);
-        if (e->row_st[i] == NB_OK) e->row_st[i] = nb_run_note(p->row[i].run, e->drawn[i]);
+        if (e->step.row_st[i] == NB_OK)
+            e->step.row_st[i] = nb_run_note(p->row[i].run, e->step.drawn[i]);
     }
     return NB_OK;
 }
 
 static nb_status compute_pass(nb_engine *e, pass *p, nb_error *err)
 {
-    for (size_t i = 0; i < p->n; i++) e->place[i] = p->row[i].place;
+    for (size_t i = 0; i < p->n; i++) e->step.place[i] = p->row[i].place;
     if (drawn_there(e, p)) return draw_there(e, p, err);
-    NB_TRY(nb_rank_logits(e->rank, e->place, p->n, e->logits, err));
-    NB_TRY(nb_watch_reads(&e->watch, err));
-    nb_dev_run(e->dev, sample_task, p, p->n < e->n_scratch ? p->n : e->n_scratch);
+    NB_TRY(nb_rank_logits(e->rank[0].rank, e->step.place, p->n, e->step.logits, err));
+    NB_TRY(nb_watch_reads(&e->step.watch, err));
+    nb_dev_run(e->dev, sample_task, p, p->n < e->step.n_scratch ? p->n : e->step.n_scratch);
     return NB_OK;
 }
 
 nb_status nb_rows_run(nb_engine *e, size_t n_row, nb_error *err)
 {
     const size_t n_vocab = e->model.c.n_vocab;
-    for (size_t first = 0; first < n_row; first += e->max_row) {
-        pass p = { e, e->row + first, n_row - first < e->max_row ? n_row - first : e->max_row };
+    for (size_t first = 0; first < n_row; first += e->step.max_row) {
+        pass p = { e, e->step.row + first,
+                   n_row - first < e->step.max_row ? n_row - first : e->step.max_row };
         NB_TRY(compute_pass(e, &p, err));
         for (size_t i = 0; i < p.n; i++)
-            deliver(e, &p.row[i], e->logits + i * n_vocab, e->row_st[i], &e->sampled[i]);
+            deliver(e, &p.row[i], e->step.logits + i * n_vocab, e->step.row_st[i],
+                    &e->step.sampled[i]);
     }
     return NB_OK;
 }

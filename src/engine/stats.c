@@ -9,17 +9,17 @@ void nb_engine_count_step(nb_engine *e, size_t n_tok, double s)
     size_t i = 0; /* bounds 1, 8, 16, 32, ... 16384 */
     for (size_t bound = 1; i < NB_STEP_TOK_BUCKETS && n_tok > bound; i++)
         bound = bound == 1 ? 8 : bound * 2;
-    e->count.step_tok[i]++;
-    e->count.n_step++;
-    e->count.step_tok_sum += n_tok;
-    e->count.step_s += s;
+    e->stats.count.step_tok[i]++;
+    e->stats.count.n_step++;
+    e->stats.count.step_tok_sum += n_tok;
+    e->stats.count.step_s += s;
 }
 
 void nb_engine_publish(nb_engine *e)
 {
     nb_sched_stats s;
     nb_kv_cache_stats k;
-    nb_engine_stats *c = &e->count;
+    nb_engine_stats *c = &e->stats.count;
     nb_sched_get_stats(e->sched, &s);
     nb_kv_cache_get_stats(e->cache, &k);
     c->n_running = s.n_running;
@@ -39,7 +39,7 @@ void nb_engine_publish(nb_engine *e)
     c->n_evicted = k.n_evicted;
     c->n_preempted = s.n_preempted;
     c->preempted_tok = s.preempted_tok;
-    const nb_rank_counts counts = nb_rank_count(e->rank);
+    const nb_rank_counts counts = nb_rank_count(e->rank[0].rank);
     const nb_thrift_count t = counts.thrift;
     c->n_saturated = counts.saturated;
     c->thrift_scored = t.scored;
@@ -48,19 +48,19 @@ void nb_engine_publish(nb_engine *e)
     c->thrift_pool_hits = t.pool_hits;
     c->thrift_base_bytes = t.base_bytes;
     c->thrift_residual_bytes = t.residual_bytes;
-    nb_mutex_lock(e->lock);
-    e->snapshot = *c;
-    nb_mutex_unlock(e->lock);
+    nb_mutex_lock(e->queue.lock);
+    e->stats.snapshot = *c;
+    nb_mutex_unlock(e->queue.lock);
 }
 
 void nb_engine_get_stats(const nb_engine *e, nb_engine_stats *s)
 {
-    nb_mutex_lock(e->lock);
-    *s = e->snapshot;
-    s->n_waiting += e->n_queued; /* submitted during the step that is running */
-    s->n_waiting_tok += e->n_queued_tok;
-    nb_mutex_unlock(e->lock);
-    s->uptime_s = nb_clock_s() - e->t_create;
+    nb_mutex_lock(e->queue.lock);
+    *s = e->stats.snapshot;
+    s->n_waiting += e->queue.n_queued; /* submitted during the step that is running */
+    s->n_waiting_tok += e->queue.n_queued_tok;
+    nb_mutex_unlock(e->queue.lock);
+    s->uptime_s = nb_clock_s() - e->stats.t_create;
 }
 
 static void reset_cache(nb_engine *e, void *ctx)
@@ -87,15 +87,16 @@ static const char *check_lists(const nb_engine *e)
     for (const nb_run *r = e->live; r; r = r->next) {
         if (r->next && r->next->prev != r) return "engine: the list of requests is broken";
         if (r->over) return "engine: a request that has ended is still listed";
-        if (nb_engine_find(e, r->id) != r) return "engine: a request cannot be found by its id";
+        if (nb_queue_find(&e->queue, r->id) != r)
+            return "engine: a request cannot be found by its id";
         n_live++;
         n_added += r->added;
     }
-    for (const nb_run *r = e->queue; r; r = r->queue_next) n_queue++;
+    for (const nb_run *r = e->queue.first; r; r = r->queue_next) n_queue++;
     for (size_t i = 0; i < NB_ENGINE_RUN_TABLE; i++)
-        for (const nb_run *r = e->table[i]; r; r = r->chain) n_table++;
-    if (n_queue != e->n_queued) return "engine: wrong number of queued requests";
-    if (n_table != e->n_live || n_table != n_live + n_queue)
+        for (const nb_run *r = e->queue.table[i]; r; r = r->chain) n_table++;
+    if (n_queue != e->queue.n_queued) return "engine: wrong number of queued requests";
+    if (n_table != e->queue.n_live || n_table != n_live + n_queue)
         return "engine: wrong number of requests";
     if (n_added != s.n_running + s.n_waiting)
         return "engine: the scheduler has other requests than the engine";
@@ -108,9 +109,9 @@ static void check(nb_engine *e, void *ctx)
     *what = nb_sched_check(e->sched);
     if (!*what && e->answers.refill) *what = nb_refill_check(e->answers.refill);
     if (*what) return;
-    nb_mutex_lock(e->lock);
+    nb_mutex_lock(e->queue.lock);
     *what = check_lists(e);
-    nb_mutex_unlock(e->lock);
+    nb_mutex_unlock(e->queue.lock);
 }
 
 nb_status nb_engine_check(nb_engine *e, nb_error *err)

@@ -59,10 +59,10 @@ static int on_logits(void *ctx, size_t row, const float *logits, size_t n_vocab)
 static void on_pool(nb_engine *e, void *ctx)
 {
     const digest *d = ctx;
-    char *copy = malloc(e->kv_bytes);
+    char *copy = malloc(e->pages.kv_bytes);
     if (!copy) abort();
-    e->device.kind->read(&e->device, copy, e->kv, e->kv_bytes);
-    (void)EVP_DigestUpdate(d->md, copy, e->kv_bytes);
+    e->rank[0].device.kind->read(&e->rank[0].device, copy, e->rank[0].kv, e->pages.kv_bytes);
+    (void)EVP_DigestUpdate(d->md, copy, e->pages.kv_bytes);
     free(copy);
 }
 

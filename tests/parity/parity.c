@@ -171,7 +171,7 @@ static int check_logits(const char *dir, const expected *x, const struct cache *
     for (size_t i = 0; i < x->n_row; i++) rows[i] = (size_t)x->rows[i];
     for (size_t i = 0; i < x->n_tok; i++) ids[i] = (uint32_t)x->tokens[i];
     tracer tr = { .x = x, .max_tensor = kv->max_tensor };
-    if (chunk >= x->n_tok) nb_rank_set_trace(e->rank, on_trace, &tr);
+    if (chunk >= x->n_tok) nb_rank_set_trace(e->rank[0].rank, on_trace, &tr);
     logit_check c = { .x = x, .want = t.data, .n_vocab = t.dim[1] };
     const nb_status st = nb_logits(e, ids, x->n_tok, rows, x->n_row, on_logits, &c, &err);
     const int bad =

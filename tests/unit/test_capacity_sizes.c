@@ -377,7 +377,7 @@ static expected expect(const engine_case *c)
 
 static uint64_t pool_bytes(const nb_engine *e, const expected *x)
 {
-    const double n = e->thrift.pool * (double)(e->n_block * NB_PAGE_TOK) * (double)x->n_plane;
+    const double n = e->pages.thrift.pool * (double)(e->pages.n_block * NB_PAGE_TOK) * (double)x->n_plane;
     return nb_thrift_pool_bytes((size_t)n, x->plane_block / x->n_plane / NB_PAGE_TOK);
 }
 
@@ -389,19 +389,19 @@ static void check_engine(const engine_case *c, const nb_engine *e)
     nb_engine_get_info(e, &i);
     equal(c->model, "block", i.block_bytes, x.block);
     equal(c->model, "pool", i.kv_pool_bytes, i.n_block * x.block);
-    equal(c->model, "pool as allocated", e->kv_bytes, i.n_block * x.block);
-    equal(c->model, "end of a block", e->layer_off[sizes.n_layer], x.block);
+    equal(c->model, "pool as allocated", e->pages.kv_bytes, i.n_block * x.block);
+    equal(c->model, "end of a block", e->pages.layer_off[sizes.n_layer], x.block);
     assert_true(i.kv_bytes_per_tok == (double)x.block / NB_PAGE_TOK);
     equal(c->model, "open pages", i.tail_bytes, i.max_num_seqs * sizes.tail_bytes_seq);
     equal(c->model, "sinks", i.sink_bytes, i.n_block * x.sink_block);
-    equal(c->model, "planes", e->plane_block, x.plane_block);
+    equal(c->model, "planes", e->pages.plane_block, x.plane_block);
     equal(c->model, "beside", i.residual_bytes,
           c->thrift ? i.n_block * x.plane_block + pool_bytes(e, &x) : 0);
     equal(c->model, "weights", i.weight_bytes, sizes.weight[t].bytes);
     equal(c->model, "parameters", i.n_param, sizes.n_param);
     /* the pool is there, to its last byte */
     unsigned char last = 1;
-    e->device.kind->read((nb_device *)&e->device, &last, e->kv + e->kv_bytes - 1, 1);
+    e->rank[0].device.kind->read((nb_device *)&e->rank[0].device, &last, e->rank[0].kv + e->pages.kv_bytes - 1, 1);
     assert_int_equal(last, 0);
 }
 
@@ -510,7 +510,7 @@ static void test_engines(void **state)
         check_describe(o.model);
         check_plan(c, &o, o.max_num_seqs);
         nb_engine *e = make_engine(&o);
-        assert_int_equal(e->n_block, 2 + k % 5);
+        assert_int_equal(e->pages.n_block, 2 + k % 5);
         check_engine(c, e);
         nb_engine_destroy(e);
     }

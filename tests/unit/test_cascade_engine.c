@@ -44,15 +44,15 @@ static void make_bed(bed *b, const char *dir, const char *type, size_t n_thread)
     assert_int_equal(nb_dev_create_host(n_thread, &b->dev, NULL), NB_OK);
     const nb_rank_options fo = { .model = &b->e->model,
                                  .dev = b->dev,
-                                 .record = b->e->record,
-                                 .n_sink = b->e->n_sink,
-                                 .caps = nb_rank_plan(b->e->rank)->caps,
+                                 .record = b->e->pages.record,
+                                 .n_sink = b->e->pages.n_sink,
+                                 .caps = nb_rank_plan(b->e->rank[0].rank)->caps,
                                  .max_tok = N_LONG,
                                  .max_seq = N_SEQ };
     assert_int_equal(nb_rank_create(&fo, &b->r, NULL), NB_OK);
     b->n_vocab = c->n_vocab;
     b->kv = nb_engine_pool(b->e);
-    b->kv.page = nb_dev_alloc(b->dev, N_BLOCK * b->e->block_bytes);
+    b->kv.page = nb_dev_alloc(b->dev, N_BLOCK * b->e->pages.block_bytes);
     b->kv.sink = nb_dev_alloc(b->dev, N_BLOCK * b->kv.sink_block * sizeof *b->kv.sink + 1);
     b->kv.tail = calloc(N_SEQ, b->kv.tail_floats * sizeof *b->kv.tail);
     (void)nb_rank_set_pool(b->r, &b->kv);
@@ -67,7 +67,7 @@ static void make_bed(bed *b, const char *dir, const char *type, size_t n_thread)
 static void drop_bed(bed *b)
 {
     free(b->kv.tail);
-    nb_dev_free(b->dev, b->kv.page, N_BLOCK * b->e->block_bytes);
+    nb_dev_free(b->dev, b->kv.page, N_BLOCK * b->e->pages.block_bytes);
     nb_dev_free(b->dev, b->kv.sink, N_BLOCK * b->kv.sink_block * sizeof *b->kv.sink + 1);
     nb_rank_destroy(b->r);
     nb_dev_destroy(b->dev);

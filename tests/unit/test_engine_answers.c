@@ -95,7 +95,7 @@ static void look(nb_engine *e, void *ctx)
     if (!nb_refill_active(e->answers.refill)) return;
     nb_engine_publish(e);
     held[0]++;
-    held[1] += e->count.n_block_held + e->count.n_running + e->count.n_waiting;
+    held[1] += e->stats.count.n_block_held + e->stats.count.n_running + e->stats.count.n_waiting;
 }
 
 static void test_seen_while_it_runs(void **state)
@@ -176,7 +176,7 @@ static void test_reset(void **state)
 static void break_step(nb_engine *e, void *ctx)
 {
     (void)ctx;
-    e->fail_step = true;
+    e->step.fail_step = true;
 }
 
 static void test_a_step_that_fails(void **state)

@@ -686,7 +686,7 @@ static void test_cancel_calls(void **state)
 static void make_fail(nb_engine *e, void *ctx)
 {
     (void)ctx;
-    e->fail_step = true;
+    e->step.fail_step = true;
 }
 
 static void test_failed_engine(void **state)
@@ -708,7 +708,7 @@ static void test_failed_engine(void **state)
         submit(j[i], &rq);
     }
     wait_held(j[0]);
-    e->fail_step = true; /* its thread stands in the callback, and reads it after let_go */
+    e->step.fail_step = true; /* its thread stands in the callback, and reads it after let_go */
     let_go(j[0]);
     for (size_t i = 0; i < 3; i++) {
         wait_done(j[i]);
@@ -787,9 +787,9 @@ static void test_limits(void **state)
     const size_t max[2] = { 70, NB_ENGINE_MAX_PROMPT_TOK }; /* prompt tokens; requests */
     static const char *const words[2] = { "60 prompt tokens", "65536" };
     for (size_t i = 0; i < 2; i++) {
-        nb_mutex_lock(e->lock);
-        e->max_live_tok = max[i];
-        nb_mutex_unlock(e->lock);
+        nb_mutex_lock(e->queue.lock);
+        e->queue.max_live_tok = max[i];
+        nb_mutex_unlock(e->queue.lock);
         while ((st = nb_engine_submit(e, &rq, NULL, &err)) == NB_OK) n++;
         assert_int_equal(st, NB_ERR_CAPACITY);
         check_line(&err, NB_ERR_CAPACITY, words[i]);
@@ -798,9 +798,9 @@ static void test_limits(void **state)
     /* All of them end when the engine does, and the one in its callback runs on to there. */
     j->abort_job = j;
     j->abort_at = 1;
-    nb_mutex_lock(e->lock);
-    e->stopping = true; /* as nb_engine_destroy will say: no step comes between */
-    nb_mutex_unlock(e->lock);
+    nb_mutex_lock(e->queue.lock);
+    e->queue.stopping = true; /* as nb_engine_destroy will say: no step comes between */
+    nb_mutex_unlock(e->queue.lock);
     let_go(j);
     nb_engine_destroy(e);
     assert_int_equal(n_done, n);

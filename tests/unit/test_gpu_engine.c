@@ -361,7 +361,7 @@ static void test_a_model_that_a_gpu_has_no_kernel_for(void **state)
 static void break_device(nb_engine *e, void *ctx)
 {
     (void)ctx;
-    (void)nb_gpu_api(e->device.gpu)->graph_end(nb_gpu_handle(e->device.gpu)); /* there was no begin */
+    (void)nb_gpu_api(e->rank[0].device.gpu)->graph_end(nb_gpu_handle(e->rank[0].device.gpu)); /* there was no begin */
 }
 
 static void test_a_device_that_fails(void **state)

@@ -169,8 +169,8 @@ static void test_transforms(void **state)
 static void layout_of(const nb_engine_options *o, nb_kv_type type, nb_seg_fmt rope, size_t n_out)
 {
     nb_engine *e = make_engine(o);
-    const nb_record_seg *g = &e->record[0].seg[1];
-    assert_int_equal(e->record[0].type, type);
+    const nb_record_seg *g = &e->pages.record[0].seg[1];
+    assert_int_equal(e->pages.record[0].type, type);
     assert_int_equal(g->fmt, rope);
     assert_int_equal(g->n_outlier, n_out);
     for (size_t i = 0; i < n_out; i++) assert_int_equal(g->outlier[i], 4 * i + 1);

@@ -295,14 +295,14 @@ static void test_sizes(void **state)
     nb_engine *e = open_mixed("nvfp4", "auto", 1, 64, NULL);
     size_t block = 0, tail = 0;
     for (size_t i = 0; i < 4; i++) {
-        block += e->record[i].page_bytes;
-        tail += 64 * e->record[i].n_values * sizeof(float);
-        assert_int_equal(e->record[i].n_values, i % 2 ? 2 * 2 * 48 : 64 + 16);
+        block += e->pages.record[i].page_bytes;
+        tail += 64 * e->pages.record[i].n_values * sizeof(float);
+        assert_int_equal(e->pages.record[i].n_values, i % 2 ? 2 * 2 * 48 : 64 + 16);
     }
-    assert_int_equal(e->block_bytes, block);
-    assert_int_equal(e->tail_bytes, tail);
-    assert_non_null(strstr(e->kv_layout, "latent"));
-    assert_non_null(strstr(e->kv_layout, "keys"));
+    assert_int_equal(e->pages.block_bytes, block);
+    assert_int_equal(e->pages.tail_bytes, tail);
+    assert_non_null(strstr(e->pages.kv_layout, "latent"));
+    assert_non_null(strstr(e->pages.kv_layout, "keys"));
     nb_engine_destroy(e);
 }
 

@@ -25,7 +25,7 @@ typedef struct bed {
 
 static const nb_record *record_of(const bed *b, size_t layer)
 {
-    return &b->e->record[layer];
+    return &b->e->pages.record[layer];
 }
 
 static void make_bed(bed *b, const char *dir, const char *type, const char *kind, double tau,
@@ -41,25 +41,25 @@ static void make_bed(bed *b, const char *dir, const char *type, const char *kind
                                              .no_text = true,
                                              .n_thread = 1,
                                              .max_model_len = MAX_PAGE * 64 });
-    b->n = b->e->record[0].n_values;
+    b->n = b->e->pages.record[0].n_values;
     b->n_layer = b->e->model.c.n_layer;
     assert_int_equal(nb_dev_create_host(2, &b->dev, NULL), NB_OK);
-    assert_int_equal(nb_thrift_pool_create(50, b->e->plane_row, &b->pool, NULL), NB_OK);
+    assert_int_equal(nb_thrift_pool_create(50, b->e->pages.plane_row, &b->pool, NULL), NB_OK);
     const nb_rank_options fo = { .model = &b->e->model,
                                  .dev = b->dev,
-                                 .record = b->e->record,
+                                 .record = b->e->pages.record,
                                  .n_sink = N_SINK,
-                                 .caps = nb_rank_plan(b->e->rank)->caps &
+                                 .caps = nb_rank_plan(b->e->rank[0].rank)->caps &
                                          ~(nb_caps)NB_CAP_AMX, /* its weights are BF16 */
                                  .max_tok = N_PROMPT,
-                                 .thrift = b->e->thrift,
+                                 .thrift = b->e->pages.thrift,
                                  .thrift_pool = b->pool };
     assert_int_equal(nb_rank_create(&fo, &b->r, NULL), NB_OK);
     for (uint32_t i = 0; i < MAX_PAGE; i++) b->block[i] = MAX_PAGE - 1 - i;
     b->f = nb_cpu_of(b->r);
     b->kv = nb_engine_pool(b->e);
-    b->kv.page = nb_dev_alloc(b->dev, MAX_PAGE * b->e->block_bytes); /* pages are aligned */
-    b->kv.plane = calloc(MAX_PAGE, b->e->plane_block);
+    b->kv.page = nb_dev_alloc(b->dev, MAX_PAGE * b->e->pages.block_bytes); /* pages are aligned */
+    b->kv.plane = calloc(MAX_PAGE, b->e->pages.plane_block);
     b->kv.tail = calloc(b->n_layer * 64 * b->n, sizeof *b->kv.tail);
     b->kv.sink = calloc(MAX_PAGE * b->kv.sink_block, sizeof *b->kv.sink);
     (void)nb_rank_set_pool(b->r, &b->kv);
@@ -67,7 +67,7 @@ static void make_bed(bed *b, const char *dir, const char *type, const char *kind
 
 static void drop_bed(bed *b)
 {
-    nb_dev_free(b->dev, b->kv.page, MAX_PAGE * b->e->block_bytes);
+    nb_dev_free(b->dev, b->kv.page, MAX_PAGE * b->e->pages.block_bytes);
     free(b->kv.plane);
     free(b->kv.tail);
     free(b->kv.sink);
@@ -208,7 +208,7 @@ static void check_kind(const char *dir, const char *type, const char *kind, doub
     step(&b, id, N_PROMPT, 0, false);
     step(&b, id + N_PROMPT, 1, N_PROMPT, true);
     const size_t last = b.n_layer - 1, n = N_PROMPT / 64 * 64, own = N_PROMPT + 1 - n;
-    const nb_thrift_kind k = b.e->thrift.kind;
+    const nb_thrift_kind k = b.e->pages.thrift.kind;
     float *x = stored(&b, last, n, own);
     double *worth = calloc(n, sizeof *worth);
     unsigned char *taken = calloc(n, 1);
@@ -218,16 +218,16 @@ static void check_kind(const char *dir, const char *type, const char *kind, doub
         const size_t pos = b.f->t_pick[i], p = pos / 64;
         const unsigned char *page = b.kv.page + b.block[p] * b.kv.block_bytes + b.kv.page_off[last];
         const unsigned char *row = b.kv.plane + b.block[p] * b.kv.plane_block +
-                                   b.kv.plane_off[last] + pos % 64 * b.e->plane_row;
+                                   b.kv.plane_off[last] + pos % 64 * b.e->pages.plane_row;
         assert_true(pos >= N_SINK && pos < n && (i == 0 || pos > b.f->t_pick[i - 1]));
         assert_true(b.f->t_first[p] <= i && i < b.f->t_first[p + 1]);
-        assert_memory_equal(b.f->t_row[i], row, b.e->plane_row);
+        assert_memory_equal(b.f->t_row[i], row, b.e->pages.plane_row);
         nb_residual_decode(record_of(&b, last), page, pos % 64, row, x + pos * b.n);
         taken[k == NB_THRIFT_TOKEN ? pos : p] = 1;
     }
     if (k == NB_THRIFT_TOKEN) {
         for (size_t t = 0; t < N_SINK; t++) worth[t] = -INFINITY;
-        check_choice(worth, taken, n, log(b.e->thrift.tau), nb_thrift_token_cap(fraction, n));
+        check_choice(worth, taken, n, log(b.e->pages.thrift.tau), nb_thrift_token_cap(fraction, n));
     } else {
         check_choice(worth, taken, n / 64, -INFINITY, nb_thrift_n_page(fraction, n / 64));
     }
