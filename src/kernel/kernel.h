@@ -27,6 +27,9 @@ typedef enum nb_wtype {
     NB_W_INT4, /* (code - zero point) * scale of the group: 4 bits a code         */
     NB_W_BYTE, /* the same with codes of 8 bits                                   */
     NB_W_FP4,  /* E2M1 * scale of the group: NVFP4, MXFP4                         */
+    /* Blocks of GGUF (num/ggml.h), in the order of nb_dtype; group.outer multiplies NVFP4's. */
+    NB_W_Q8_0, NB_W_Q4_0, NB_W_Q4_1, NB_W_Q5_0, NB_W_Q5_1, NB_W_Q2_K, NB_W_Q3_K,
+    NB_W_Q4_K, NB_W_Q5_K, NB_W_Q6_K, NB_W_IQ4_NL, NB_W_IQ4_XS, NB_W_MXFP4, NB_W_GGUF_NVFP4,
     NB_W_TYPE_COUNT
 } nb_wtype;
 

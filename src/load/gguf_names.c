@@ -184,6 +184,37 @@ static nb_status kv_b(const walk *w, const nb_gguf_tensor *k, unsigned long laye
     return emit(w, &p, name);
 }
 
+/* X.scale beside X.weight (NVFP4): one for the matrix, or one for each expert. */
+static nb_status outer_scale(const walk *w, const nb_gguf_tensor *t, unsigned long layer,
+                             const char *rest)
+{
+    char weight[NB_GGUF_MAX_NAME_BYTES + 8], name[160];
+    (void)snprintf(weight, sizeof weight, "%.*s.weight", (int)(strlen(rest) - 6), rest);
+    nb_gguf_part p = as_it_is(t, 1);
+    if (t->type != 0 || t->n_dim != 1) return bad(w, t, "expected F32 with one dimension");
+    for (size_t i = 0; i < NB_COUNT(layer_rows); i++)
+        if (!strcmp(weight, layer_rows[i].gguf)) {
+            (void)snprintf(name, sizeof name, "model.layers.%lu.%s_outer", layer, layer_rows[i].hf);
+            return emit(w, &p, name);
+        }
+    for (size_t i = 0; i < NB_COUNT(expert_rows); i++) {
+        const size_t n = t->dim[0];
+        if (strcmp(weight, expert_rows[i].gguf) != 0) continue;
+        p.dim[0] = 1;
+        p.n_bytes = sizeof(float);
+        for (size_t j = 0; j < n && j < 65536; j++, p.data += p.n_bytes)
+            for (size_t k = 0; k < expert_rows[i].n_part; k++) {
+                (void)snprintf(name, sizeof name,
+                               "model.layers.%lu.mlp.experts.%zu.%s_proj.weight_outer", layer, j,
+                               expert_rows[i].part[k]);
+                NB_TRY(emit(w, &p, name));
+            }
+        return NB_OK;
+    }
+    return nb_fail(w->err, NB_ERR_UNSUPPORTED, "%s: tensor '%s': a scale of this tensor is not supported",
+                   nb_show_path(w->g->file[t->file].path).s, nb_show(t->name).s);
+}
+
 /* A tensor of a layer; rest is its name behind "blk.N.". */
 static nb_status layer_tensor(const walk *w, const nb_gguf_tensor *t, unsigned long layer,
                               const char *rest)
@@ -198,6 +229,8 @@ static nb_status layer_tensor(const walk *w, const nb_gguf_tensor *t, unsigned l
         if (!strcmp(rest, expert_rows[i].gguf)) return experts(w, t, &expert_rows[i], layer);
     if (!strcmp(rest, "attn_k_b.weight")) return kv_b(w, t, layer);
     if (!strcmp(rest, "attn_v_b.weight")) return NB_OK;
+    if (strlen(rest) > 6 && !strcmp(rest + strlen(rest) - 6, ".scale"))
+        return outer_scale(w, t, layer, rest);
     nb_gguf_part p = as_it_is(t, 1);
     (void)snprintf(name, sizeof name, "model.layers.%lu.%s", layer, rest);
     return emit(w, &p, name);

@@ -1,5 +1,6 @@
 /* weights.c - the tensors of a model, as tables: name, where it goes, its shape,
  * and when it exists.  Names are those of Hugging Face checkpoints. */
+#include <math.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -25,6 +26,7 @@ typedef struct loader {
 
 static nb_wtype wtype_of(nb_dtype t)
 {
+    if (t >= NB_DT_Q8_0 && t <= NB_DT_NVFP4) return NB_W_Q8_0 + (nb_wtype)(t - NB_DT_Q8_0);
     return t == NB_DT_F32       ? NB_W_F32
            : t == NB_DT_F16     ? NB_W_F16
            : t == NB_DT_F8_E4M3 ? NB_W_FP8B
@@ -36,6 +38,8 @@ static nb_dtype config_dtype(const nb_model_config *c)
     return c->dtype[0] == 'b' ? NB_DT_BF16 : c->dtype[5] == '1' ? NB_DT_F16 : NB_DT_F32;
 }
 
+/* Blocks of GGUF. */
+#define ANY_BLOCK ((2u << NB_DT_NVFP4) - (1u << NB_DT_Q8_0))
 enum { ANY_FLOAT = 1u << NB_DT_F32 | 1u << NB_DT_BF16 | 1u << NB_DT_F16 };
 
 /* From the source, or only what it would say. */
@@ -108,6 +112,24 @@ static nb_status take_quantised(loader *l, const char *name, size_t rows, size_t
     return NB_OK;
 }
 
+/* NVFP4 of a GGUF: one more scale beside the tensor, in some files. */
+static nb_status take_outer(loader *l, const char *name, nb_weight *out)
+{
+    char scale[NAME_BYTES + 16];
+    nb_tensor t;
+    out->group.outer = 1;
+    (void)snprintf(scale, sizeof scale, "%s_outer", name);
+    if (!l->s || !nb_source_has(l->s, scale)) return NB_OK;
+    const nb_tensor_want want = {
+        .name = scale, .dtypes = 1u << NB_DT_F32, .n_dim = 1, .dim = { 1 }
+    };
+    NB_TRY(nb_source_take(l->s, &want, &t, l->err));
+    out->group.outer = *(const float *)t.data;
+    if (isfinite(out->group.outer)) return NB_OK;
+    return nb_fail(l->err, NB_ERR_FORMAT, "tensor '%s': %g, expected a finite scale", scale,
+                   (double)out->group.outer);
+}
+
 static nb_status take_matrix(loader *l, const char *name, size_t rows, size_t cols, bool may_fp8,
                              nb_weight *out)
 {
@@ -117,7 +139,7 @@ static nb_status take_matrix(loader *l, const char *name, size_t rows, size_t co
     const bool fp8 = may_fp8 && l->m->c.fp8;
     const nb_tensor_want want = {
         .name = name,
-        .dtypes = ANY_FLOAT | (fp8 ? 1u << NB_DT_F8_E4M3 : 0),
+        .dtypes = ANY_FLOAT | ANY_BLOCK | (fp8 ? 1u << NB_DT_F8_E4M3 : 0),
         .n_dim = 2,
         .dim = { rows, cols },
         .dummy_dtype = fp8 ? NB_DT_F8_E4M3 : config_dtype(&l->m->c),
@@ -127,6 +149,7 @@ static nb_status take_matrix(loader *l, const char *name, size_t rows, size_t co
     NB_TRY(take(l, &want, &t));
     *out = (nb_weight){ .data = t.data, .n_row = rows, .n_col = cols, .type = wtype_of(t.dtype) };
     l->m->weight_bytes += t.n_bytes;
+    if (out->type == NB_W_GGUF_NVFP4) return take_outer(l, name, out);
     if (out->type != NB_W_FP8B) return NB_OK;
     char scale_name[NAME_BYTES + 16];
     (void)snprintf(scale_name, sizeof scale_name, "%s_scale_inv", name);

@@ -43,33 +43,40 @@ void nb_ggml_q8_0(const uint8_t *b, size_t n, float *out)
     }
 }
 
-/* d * (q - middle) + m, bit 4 of the codes from h */
-static inline void nibbles(float d, float m, int middle, uint32_t h, const uint8_t *q, float *out)
+/* Code j of 16 bytes of nibbles, bit 4 from h. */
+static inline int code(uint32_t h, const uint8_t *q, size_t j)
 {
-    for (size_t j = 0; j < 16; j++) {
-        const int lo = (q[j] & 15) | (int)(h >> j & 1) << 4,
-                  hi = q[j] >> 4 | (int)(h >> (j + 16) & 1) << 4;
-        out[j] = d * (float)(lo - middle) + m;
-        out[j + 16] = d * (float)(hi - middle) + m;
-    }
+    return (q[j & 15] >> (j & 16 ? 4 : 0) & 15) | (int)(h >> j & 1) << 4;
+}
+
+/* d * (q - middle) */
+static inline void signed_codes(float d, int middle, uint32_t h, const uint8_t *q, float *out)
+{
+    for (size_t j = 0; j < 32; j++) out[j] = d * (float)(code(h, q, j) - middle);
+}
+
+/* d * q + m */
+static inline void codes_from(float d, float m, uint32_t h, const uint8_t *q, float *out)
+{
+    for (size_t j = 0; j < 32; j++) out[j] = d * (float)code(h, q, j) + m;
 }
 
 void nb_ggml_q4_0(const uint8_t *b, size_t n, float *out)
 {
-    for (; n > 0; n--, b += 18, out += 32) nibbles(f16_at(b), 0, 8, 0, b + 2, out);
+    for (; n > 0; n--, b += 18, out += 32) signed_codes(f16_at(b), 8, 0, b + 2, out);
 }
 void nb_ggml_q4_1(const uint8_t *b, size_t n, float *out)
 {
-    for (; n > 0; n--, b += 20, out += 32) nibbles(f16_at(b), f16_at(b + 2), 0, 0, b + 4, out);
+    for (; n > 0; n--, b += 20, out += 32) codes_from(f16_at(b), f16_at(b + 2), 0, b + 4, out);
 }
 void nb_ggml_q5_0(const uint8_t *b, size_t n, float *out)
 {
-    for (; n > 0; n--, b += 22, out += 32) nibbles(f16_at(b), 0, 16, u32_at(b + 2), b + 6, out);
+    for (; n > 0; n--, b += 22, out += 32) signed_codes(f16_at(b), 16, u32_at(b + 2), b + 6, out);
 }
 void nb_ggml_q5_1(const uint8_t *b, size_t n, float *out)
 {
     for (; n > 0; n--, b += 24, out += 32)
-        nibbles(f16_at(b), f16_at(b + 2), 0, u32_at(b + 4), b + 8, out);
+        codes_from(f16_at(b), f16_at(b + 2), u32_at(b + 4), b + 8, out);
 }
 
 static const int8_t iq4_value[16] = { -127, -104, -83, -65, -49, -35, -22, -10,

@@ -138,8 +138,37 @@ static nb_weight grouped_weight(chk *t, nb_wtype type, size_t n_row, size_t n_co
     return w;
 }
 
+/* Random codes; where a block has FP16 numbers they are made finite: near 2^-7, of either sign. */
+static nb_weight gguf_weight(chk *t, nb_wtype type, size_t n_row, size_t n_col)
+{
+    static const struct {
+        nb_wtype type;
+        size_t at, n; /* of the FP16 numbers of a block */
+    } halves[] = {
+        { NB_W_Q8_0, 0, 1 }, { NB_W_Q4_0, 0, 1 },   { NB_W_Q4_1, 0, 2 },   { NB_W_Q5_0, 0, 1 },
+        { NB_W_Q5_1, 0, 2 }, { NB_W_Q2_K, 80, 2 },  { NB_W_Q3_K, 108, 1 }, { NB_W_Q4_K, 0, 2 },
+        { NB_W_Q5_K, 0, 2 }, { NB_W_Q6_K, 208, 1 }, { NB_W_IQ4_NL, 0, 1 }, { NB_W_IQ4_XS, 0, 1 },
+    };
+    nb_weight w = { .n_row = n_row, .n_col = n_col, .type = type, .group.outer = 0.75f };
+    const size_t n_bytes = nb_weight_data_bytes(&w), block = nb_wtypes[type].block_bytes;
+    uint8_t *data = chk_in(t, n_bytes);
+    for (size_t i = 0; i < n_bytes; i++) data[i] = (uint8_t)chk_u64(t);
+    for (size_t b = 0; b < n_bytes; b += block) {
+        for (size_t k = 0; k < NB_COUNT(halves); k++)
+            for (size_t i = 0; halves[k].type == type && i < halves[k].n; i++) {
+                const float x = (float)ldexp(1 + chk_unit(t), (int)chk_between(t, 0, 6) - 9);
+                const uint16_t h = nb_fp16_from_f32(chk_u64(t) % 2 ? x : -x);
+                memcpy(data + b + halves[k].at + 2 * i, &h, sizeof h);
+            }
+        if (type == NB_W_MXFP4) data[b] = (uint8_t)(120 + data[b] % 8);
+    }
+    w.data = data;
+    return w;
+}
+
 nb_weight chk_weight(chk *t, nb_wtype type, size_t n_row, size_t n_col, chk_pattern p)
 {
+    if (type > NB_W_FP4) return gguf_weight(t, type, n_row, n_col);
     if (nb_wtype_is_packed(type)) return grouped_weight(t, type, n_row, n_col, p);
     const size_t n = n_row * n_col, n_block = ((n_row + 127) / 128) * ((n_col + 127) / 128);
     nb_weight w = { .n_row = n_row, .n_col = n_col, .type = type };

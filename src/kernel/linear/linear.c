@@ -28,6 +28,14 @@
 #define W4(type) W4_AVX512(type) W4_AVX2(type) PACKED_C(type)
 #define PACKED(type) PACKED_AVX512(type) PACKED_AVX2(type) PACKED_C(type)
 
+/* Blocks of GGUF with a kernel of their own, in the order of summation of the generic one. */
+#if NB_HAVE_AVX512
+#define FAST_AVX512(type, name) { "avx512", NB_SPACE_HOST, NB_CAP_AVX512, type, nb_linear_##name##_avx512, nb_linear_t_packed_c, NULL, NULL },
+#else
+#define FAST_AVX512(type, name)
+#endif
+#define FAST(type, name) FAST_AVX512(type, name) PACKED_AVX2(type) PACKED_C(type)
+
 const nb_linear_variant nb_linear_variants[] = {
 #if NB_HAVE_AMX && NB_HAVE_AVX512
     { "amx", NB_SPACE_HOST, NB_CAP_AMX, NB_W_BF16, nb_linear_bf16_amx, nb_linear_t_bf16_avx512, nb_linear_split_pack_bytes_amx, nb_linear_split_pack_amx },
@@ -61,6 +69,20 @@ const nb_linear_variant nb_linear_variants[] = {
     W4(NB_W_INT4),
     W4(NB_W_FP4),
     PACKED(NB_W_BYTE),
+    FAST(NB_W_Q8_0, q8_0),
+    FAST(NB_W_Q4_0, q4_0),
+    PACKED(NB_W_Q4_1),
+    FAST(NB_W_Q5_0, q5_0),
+    PACKED(NB_W_Q5_1),
+    PACKED(NB_W_Q2_K),
+    PACKED(NB_W_Q3_K),
+    FAST(NB_W_Q4_K, q4_k),
+    FAST(NB_W_Q5_K, q5_k),
+    FAST(NB_W_Q6_K, q6_k),
+    FAST(NB_W_IQ4_NL, iq4_nl),
+    PACKED(NB_W_IQ4_XS),
+    FAST(NB_W_MXFP4, mxfp4),
+    PACKED(NB_W_GGUF_NVFP4),
     { 0 }
 };
 // clang-format on

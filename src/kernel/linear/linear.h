@@ -63,6 +63,9 @@ nb_linear_fn nb_linear_int8_c, nb_linear_int8_avx2, nb_linear_int8_avx512, nb_li
 nb_linear_fn nb_linear_t_int8_c, nb_linear_t_int8_avx2, nb_linear_t_int8_avx512;
 nb_linear_fn nb_linear_packed_c, nb_linear_packed_avx2, nb_linear_packed_avx512;
 nb_linear_fn nb_linear_t_packed_c;
+nb_linear_fn nb_linear_q8_0_avx512, nb_linear_q4_0_avx512, nb_linear_q5_0_avx512,
+    nb_linear_q4_k_avx512, nb_linear_q5_k_avx512, nb_linear_q6_k_avx512, nb_linear_iq4_nl_avx512,
+    nb_linear_mxfp4_avx512;
 nb_linear_pack_bytes nb_linear_int8_pack_bytes;
 nb_linear_pack nb_linear_int8_pack_c, nb_linear_int8_pack_avx2, nb_linear_int8_pack_avx512;
 nb_linear_fn nb_linear_t_f32_c, nb_linear_t_bf16_c, nb_linear_t_f16_c, nb_linear_t_fp8b_c;

@@ -5,6 +5,7 @@
 #include "num/e2m1.h"
 #include "num/e4m3.h"
 #include "num/fp16.h"
+#include "num/ggml.h"
 #include "num/ue8m0.h"
 
 size_t nb_stype_bytes(nb_stype t)
@@ -105,6 +106,48 @@ static void fp4_values(const nb_weight *w, size_t r, size_t c, size_t n, float *
     grouped(w, r, c, n, out, fp4_code, 0);
 }
 
+/* ---- blocks of GGUF ---- */
+
+/* Whole blocks straight to out; the part of a last one by way of a copy. */
+static void blocks(const nb_weight *w, size_t r, size_t c, size_t n, float *out,
+                   nb_ggml_values_fn *fn)
+{
+    const nb_wtype_traits *x = &nb_wtypes[w->type];
+    const uint8_t *p = (const uint8_t *)w->data + r * nb_wtype_row_bytes(w->type, w->n_col) +
+                       c / x->block * x->block_bytes;
+    const size_t whole = n / x->block, rest = n % x->block;
+    float last[NB_PACKED_CHUNK];
+    fn(p, whole, out);
+    if (rest == 0) return;
+    fn(p + whole * x->block_bytes, 1, last);
+    for (size_t i = 0; i < rest; i++) out[whole * x->block + i] = last[i];
+}
+
+#define BLOCKS(name)                                                                               \
+    static void name##_values(const nb_weight *w, size_t r, size_t c, size_t n, float *out)        \
+    {                                                                                              \
+        blocks(w, r, c, n, out, nb_ggml_##name);                                                   \
+    }
+BLOCKS(q8_0)
+BLOCKS(q4_0)
+BLOCKS(q4_1)
+BLOCKS(q5_0)
+BLOCKS(q5_1)
+BLOCKS(q2_k)
+BLOCKS(q3_k)
+BLOCKS(q4_k)
+BLOCKS(q5_k)
+BLOCKS(q6_k)
+BLOCKS(iq4_nl)
+BLOCKS(iq4_xs)
+BLOCKS(mxfp4)
+
+static void nvfp4_values(const nb_weight *w, size_t r, size_t c, size_t n, float *out)
+{
+    blocks(w, r, c, n, out, nb_ggml_nvfp4);
+    for (size_t i = 0; i < n; i++) out[i] *= w->group.outer;
+}
+
 // clang-format off
 const nb_wtype_traits nb_wtypes[NB_W_TYPE_COUNT] = {
     [NB_W_F32]  = { "F32",  "f32",  1, 4, NULL },
@@ -116,6 +159,20 @@ const nb_wtype_traits nb_wtypes[NB_W_TYPE_COUNT] = {
     [NB_W_INT4] = { "INT4", "int4", 8, 4, int4_values },
     [NB_W_BYTE] = { "INT8 in groups", "int8-group", 4, 4, byte_values },
     [NB_W_FP4]  = { "FP4",  "fp4",  8, 4, fp4_values },
+    [NB_W_Q8_0] = { "Q8_0", "q8_0", 32, 34, q8_0_values },
+    [NB_W_Q4_0] = { "Q4_0", "q4_0", 32, 18, q4_0_values },
+    [NB_W_Q4_1] = { "Q4_1", "q4_1", 32, 20, q4_1_values },
+    [NB_W_Q5_0] = { "Q5_0", "q5_0", 32, 22, q5_0_values },
+    [NB_W_Q5_1] = { "Q5_1", "q5_1", 32, 24, q5_1_values },
+    [NB_W_Q2_K] = { "Q2_K", "q2_k", 256, 84, q2_k_values },
+    [NB_W_Q3_K] = { "Q3_K", "q3_k", 256, 110, q3_k_values },
+    [NB_W_Q4_K] = { "Q4_K", "q4_k", 256, 144, q4_k_values },
+    [NB_W_Q5_K] = { "Q5_K", "q5_k", 256, 176, q5_k_values },
+    [NB_W_Q6_K] = { "Q6_K", "q6_k", 256, 210, q6_k_values },
+    [NB_W_IQ4_NL] = { "IQ4_NL", "iq4_nl", 32, 18, iq4_nl_values },
+    [NB_W_IQ4_XS] = { "IQ4_XS", "iq4_xs", 256, 136, iq4_xs_values },
+    [NB_W_MXFP4] = { "MXFP4", "mxfp4", 32, 17, mxfp4_values },
+    [NB_W_GGUF_NVFP4] = { "NVFP4 in blocks", "nvfp4-block", 64, 36, nvfp4_values },
 };
 // clang-format on
 
