@@ -124,6 +124,9 @@ typedef struct nb_engine_options {
                                     one request of max_model_len                            */
     const char *cpu_caps;        /* highest instruction set level to use: c, avx2, ...      */
     const char *chat_template;   /* path; overrides the model's                             */
+    const char *tool_call_parser; /* auto (default): as the template and the tokens say; none; or
+                                    a name of vLLM's: deepseek_v3, kimi_k2, glm47, hermes ... */
+    const char *reasoning_parser; /* the same for thoughts: deepseek_r1, kimi_k2 ...         */
     size_t n_thread;             /* default: physical cores available                       */
     const char *cpu_affinity;    /* auto (default), none, or CPUs for the threads: 0-3,8    */
     size_t max_model_len;        /* tokens of context; default: the model's maximum         */
@@ -250,6 +253,30 @@ typedef struct nb_token_logprob {
     float logprob; /* natural logarithm, of the distribution before sampling changes it */
 } nb_token_logprob;
 
+/* A part of an answer that is taken apart (nb_request.split).  A call has one NB_PIECE_CALL, any
+ * number of NB_PIECE_ARGUMENTS and one NB_PIECE_CALL_END, unless the answer is cut off before;
+ * calls do not overlap.  The pieces of an answer are the same however it is cut into tokens. */
+typedef enum nb_piece_kind {
+    NB_PIECE_CONTENT,
+    NB_PIECE_REASONING,
+    NB_PIECE_CALL,      /* name, id */
+    NB_PIECE_ARGUMENTS, /* the next part of the arguments' JSON */
+    NB_PIECE_CALL_END
+} nb_piece_kind;
+typedef struct nb_piece {
+    nb_piece_kind kind;
+    size_t call; /* of calls: from 0 in this answer */
+    const char *text;
+    size_t text_bytes;
+    const char *name, *id;
+} nb_piece;
+
+/* A tool that a model may call. */
+typedef struct nb_tool {
+    const char *name;
+    const char *parameters; /* its JSON Schema, or NULL */
+} nb_tool;
+
 /* One generated token, borrowed for the call.  text is what can be shown now: whole UTF-8
  * sequences, without what may still become a stop string.  It may be empty. */
 typedef struct nb_token_event {
@@ -259,6 +286,9 @@ typedef struct nb_token_event {
     float logprob;               /* valid when n_logprobs >= 0 */
     const nb_token_logprob *top; /* best first */
     size_t n_top;
+    const nb_piece *piece; /* with nb_request.split: what can be shown now; text is that of content */
+    size_t n_piece;
+    bool in_thought;       /* the token belongs to the reasoning */
 } nb_token_event;
 /* A non-zero return value stops the generation (finish reason "cancelled"). */
 typedef int nb_token_fn(void *ctx, const nb_token_event *ev);
@@ -273,6 +303,7 @@ typedef struct nb_result {
     const char *finish_reason; /* "stop", "length", "cancelled", "timeout" */
     int stop_index;            /* index of the stop string that ended it, else -1 */
     int64_t stop_token;        /* token of stop_id that ended it, else -1 */
+    size_t n_calls, n_reasoning_tok; /* with nb_request.split; text is the content then */
     size_t n_prompt, n_cached; /* prompt tokens; how many of them the prefix cache had */
     size_t n_preempted;        /* how often the request was preempted */
     double queue_s, prefill_s, decode_s; /* until admission; then to the first token; to the last */
@@ -300,6 +331,16 @@ typedef struct nb_request {
     const char *cache_salt; /* requests share cached prefixes only within one salt; NULL: none */
     int32_t priority;       /* lower first, with priority_scheduling */
     double timeout_s;       /* from submission to the last token; 0: none */
+    /* Take the output apart into reasoning, content and calls, in the model's format.  Stop strings
+     * look at content only.  Without tools no calls are looked for. */
+    bool split;
+    const nb_tool *tools;
+    size_t n_tools;
+    size_t n_history_calls; /* calls in the conversation so far */
+    bool no_calls;          /* calls are not looked for although there are tools */
+    bool stop_after_call;   /* the answer ends behind its first call */
+    bool limit_thought;     /* the thought has at most max_thought tokens: then its end is forced */
+    size_t max_thought;
     nb_request_id after;    /* not 0: wait until that request has computed its prompt, for
                                several choices of one prompt */
     nb_grammar *grammar;    /* not NULL: what the text has to satisfy; the request holds a reference.

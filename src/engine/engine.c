@@ -119,7 +119,9 @@ static nb_status load_text(nb_engine *e, const nb_engine_options *o, nb_error *e
     nb_error why = { 0 };
     if (o->no_text || (!nb_path_is_dir(o->model) && !nb_gguf_is(o->model))) return NB_OK;
     begin_phase(o, "reading the tokenizer");
-    const nb_status st = nb_text_create(o->model, o->chat_template, &e->text, &why);
+    nb_status st = nb_text_create(o->model, o->chat_template, &e->text, &why);
+    if (st == NB_OK)
+        st = nb_text_set_formats(e->text, o->tool_call_parser, o->reasoning_parser, &why);
     if (st == NB_OK || (st == NB_ERR_NOT_FOUND && !o->chat_template)) return NB_OK;
     return nb_fail(err, st, "%s", why.msg);
 }

@@ -39,7 +39,7 @@ void nb_run_end(nb_engine *e, nb_run *r, const char *reason)
     if (early && r->sink) {
         r->st = nb_fail(&r->err, NB_ERR_CANCELLED, "%s", reason);
     } else if (early) { /* what was held back is part of the result; without memory it is not */
-        (void)nb_run_flush(r);
+        (void)nb_run_flush(e, r);
     }
     set_over(e, r);
 }

@@ -87,9 +87,27 @@ static nb_status collect_end_ids(const nb_engine *e, nb_run *r, const nb_samplin
     return NB_OK;
 }
 
-static nb_status create_sampler(const nb_engine *e, nb_run *r, const nb_sampling *p, nb_error *err)
+enum { MAX_OPENERS = 8 };
+
+/* Calls that are not wanted: the tokens that open them are held back. */
+static size_t hold_openers(const nb_engine *e, const nb_request *rq, nb_sample_bias *bias)
 {
-    nb_sample_bias *bias = calloc(p->n_logit_bias + 1, sizeof *bias);
+    const nb_call_format *f = rq->no_calls && e->text ? nb_text_formats_of(e->text)->calls : NULL;
+    const nb_token_lookup tokens = f ? nb_text_lookup(e->text) : (nb_token_lookup){ 0 };
+    size_t n = 0;
+    for (size_t i = 0; f && n < MAX_OPENERS; i++) {
+        const nb_str text = nb_call_format_opener(f, i);
+        if (!text.n_bytes) break;
+        const uint32_t id = tokens.find(tokens.ctx, text);
+        if (id < e->model.c.n_vocab) bias[n++] = (nb_sample_bias){ id, -100 };
+    }
+    return n;
+}
+
+static nb_status create_sampler(const nb_engine *e, nb_run *r, const nb_request *rq, nb_error *err)
+{
+    const nb_sampling *p = &rq->sampling;
+    nb_sample_bias *bias = calloc(p->n_logit_bias + MAX_OPENERS, sizeof *bias);
     if (!bias) return nb_fail(err, NB_ERR_NOMEM, "out of memory");
     for (size_t i = 0; i < p->n_logit_bias; i++)
         bias[i] = (nb_sample_bias){ p->logit_bias[i].id, p->logit_bias[i].bias };
@@ -103,7 +121,7 @@ static nb_status create_sampler(const nb_engine *e, nb_run *r, const nb_sampling
         .frequency_penalty = p->frequency_penalty,
         .seed = p->seed,
         .logit_bias = bias,
-        .n_logit_bias = p->n_logit_bias,
+        .n_logit_bias = p->n_logit_bias + hold_openers(e, rq, bias + p->n_logit_bias),
         .max_tokens = p->max_tokens ? p->max_tokens : 1, /* 0: it is made for its checks only */
         .min_tokens = p->min_tokens,
         .end_id = r->end_id,
@@ -142,6 +160,7 @@ static nb_status copy_request(const nb_engine *e, nb_run *r, const nb_request *r
     r->n_prompt = r->out.n_prompt = rq->n_prompt;
     r->max_tokens = rq->sampling.max_tokens < room ? rq->sampling.max_tokens : room;
     r->min_tokens = rq->sampling.min_tokens;
+    r->n_logprobs = rq->sampling.n_logprobs;
     r->priority = rq->priority;
     r->after = rq->after;
     r->on_token = rq->on_token;
@@ -161,7 +180,7 @@ static nb_status create(const nb_engine *e, nb_run *r, const nb_request *rq, nb_
 {
     NB_TRY(check_request(e, rq, err));
     NB_TRY(collect_end_ids(e, r, &rq->sampling, err));
-    NB_TRY(create_sampler(e, r, &rq->sampling, err));
+    NB_TRY(create_sampler(e, r, rq, err));
     NB_TRY(create_stop(e, r, &rq->sampling, err));
     NB_TRY(copy_request(e, r, rq, err));
     NB_TRY(nb_run_constrain(e, r, rq->grammar, err));
@@ -169,7 +188,7 @@ static nb_status create(const nb_engine *e, nb_run *r, const nb_request *rq, nb_
         nb_detok_init(&r->detok, nb_text_tokenizer(e->text), true);
         r->have_detok = true;
     }
-    return NB_OK;
+    return nb_split_create(e, r, rq, err);
 }
 
 nb_status nb_run_create(const nb_engine *e, const nb_request *rq, nb_run **out, nb_error *err)
@@ -193,6 +212,8 @@ void nb_run_destroy(nb_run *r)
     nb_sampler_destroy(r->sampler);
     nb_stop_destroy(r->stop);
     if (r->have_detok) nb_detok_deinit(&r->detok);
+    nb_split_deinit(&r->split);
+    free(r->script);
     nb_buf_deinit(&r->piece);
     nb_buf_deinit(&r->text);
     nb_result_deinit(&r->out);
@@ -219,11 +240,14 @@ static size_t end_index(const nb_run *r, uint32_t id)
     return i;
 }
 
-/* Text of one more token (or, with last, of the end) through detokenizer and stop strings. */
-static nb_status text_of(nb_run *r, const uint32_t *id, bool last, nb_str *emit)
+/* Text of one more token (or, with an end, of that) through detokenizer and stop strings. */
+static nb_status text_of(const nb_engine *e, nb_run *r, const uint32_t *id, nb_split_end end,
+                         nb_str *emit)
 {
+    const bool last = end != NB_SPLIT_GOES_ON;
     *emit = (nb_str){ "", 0 };
     if (!r->have_detok) return NB_OK;
+    if (r->split.parse) return nb_split_token(e, r, id, end, emit);
     r->piece.n_bytes = 0;
     if (id) NB_TRY(nb_detok_push(&r->detok, *id, &r->piece));
     if (last) NB_TRY(nb_detok_finish(&r->detok, &r->piece));
@@ -239,10 +263,10 @@ static nb_status text_of(nb_run *r, const uint32_t *id, bool last, nb_str *emit)
     return NB_OK;
 }
 
-nb_status nb_run_flush(nb_run *r)
+nb_status nb_run_flush(const nb_engine *e, nb_run *r)
 {
     nb_str emit;
-    return text_of(r, NULL, true, &emit);
+    return text_of(e, r, NULL, NB_SPLIT_IS_CUT, &emit);
 }
 
 static nb_token_event event_of(const nb_sample_out *s, nb_token_logprob *top)
@@ -258,6 +282,7 @@ nb_status nb_run_accept(nb_engine *e, nb_run *r, const nb_sample_out *s)
 {
     nb_result *o = &r->out;
     NB_TRY(NB_GROW(o->tokens, r->cap_tokens, o->n_tokens));
+    if (r->at_script < r->n_script) r->at_script++;
     o->tokens[o->n_tokens++] = s->id;
     e->stats.count.generated_tok++;
     const size_t end = end_index(r, s->id);
@@ -265,15 +290,19 @@ nb_status nb_run_accept(nb_engine *e, nb_run *r, const nb_sample_out *s)
     const bool ends = end < r->n_end, full = complete || o->n_tokens >= r->max_tokens;
     nb_str emit;
     /* An end-of-text token has no text even if it is an ordinary token. */
-    NB_TRY(text_of(r, ends ? NULL : &s->id, ends || full, &emit));
+    const nb_split_end how = ends || complete ? NB_SPLIT_STOPS : full ? NB_SPLIT_IS_CUT : NB_SPLIT_GOES_ON;
+    NB_TRY(text_of(e, r, ends ? NULL : &s->id, how, &emit));
     o->stop_index = nb_stop_found(r->stop);
     if (o->stop_index < 0 && ends && end >= r->n_eos) o->stop_token = s->id;
-    const bool stopped = ends || complete || o->stop_index >= 0;
-    const char *reason = stopped ? "stop" : full ? "length" : NULL;
+    const bool stops = ends || complete || o->stop_index >= 0 || r->split.ended;
+    const char *reason = stops ? "stop" : full ? "length" : NULL;
     nb_token_logprob top[NB_SAMPLE_TOP_MAX];
     nb_token_event ev = event_of(s, top);
     ev.text = emit.p;
     ev.text_bytes = emit.n_bytes;
+    ev.piece = r->split.piece;
+    ev.n_piece = r->split.n_piece;
+    ev.in_thought = r->split.in_thought;
     const bool refused = r->on_token && r->on_token(r->ctx, &ev) != 0;
     if (!reason && (refused || nb_run_cancelled(e, r))) reason = "cancelled";
     if (reason) nb_run_end(e, r, reason);

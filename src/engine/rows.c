@@ -71,6 +71,12 @@ static nb_status compute_row(nb_engine *e, const nb_row *row, const float *logit
                                   out);
     case NB_ROW_SAMPLE: break;
     }
+    if (r->at_script < r->n_script) {
+        nb_sampler_drew(r->sampler);
+        out->id = r->script[r->at_script];
+        const size_t n_top = r->n_logprobs > 0 ? (size_t)r->n_logprobs : 0;
+        return nb_sample_logprobs(logits, n_vocab, r->script[r->at_script], n_top, out);
+    }
     if (r->prompt) NB_TRY(nb_sampler_accept_prompt(r->sampler, r->prompt, r->n_prompt));
     nb_sample_mask mask;
     bool need;
@@ -176,11 +182,13 @@ static nb_status draw_there(nb_engine *e, const pass *p, nb_error *err)
 {
     NB_TRY(nb_rank_sample(e->rank[0].rank, e->step.place, e->step.draw, p->n, e->step.drawn, err));
     for (size_t i = 0; i < p->n; i++) {
-        e->step.sampled[i] = (nb_sample_out){ .id = e->step.drawn[i] };
+        const nb_run *r = p->row[i].run;
+        const uint32_t id = r->at_script < r->n_script ? r->script[r->at_script] : e->step.drawn[i];
+        e->step.sampled[i] = (nb_sample_out){ .id = id };
         e->step.row_st[i] = e->step.drawn[i] == UINT32_MAX ? NB_ERR_NONFINITE : NB_OK;
         nb_sampler_drew(p->row[i].run->sampler);
         if (e->step.row_st[i] == NB_OK)
-            e->step.row_st[i] = nb_run_note(p->row[i].run, e->step.drawn[i]);
+            e->step.row_st[i] = nb_run_note(p->row[i].run, id);
     }
     return NB_OK;
 }

@@ -5,6 +5,7 @@
 
 #include "base/str.h"
 #include "engine/grammars.h"
+#include "parse/parse.h"
 #include "sample/sample.h"
 #include "sample/stop.h"
 #include "text/detok.h"
@@ -16,6 +17,21 @@ typedef struct nb_waiter {
     nb_result res;
     nb_error err;
 } nb_waiter;
+
+/* The output taken apart: split.c.  Without a parser it is not. */
+typedef struct nb_split {
+    nb_parser *parser;
+    nb_parse *parse;
+    const nb_thought_format *thought;
+    size_t budget;  /* most tokens of a thought; SIZE_MAX: no limit */
+    bool one_call;  /* the answer ends behind its first call */
+    bool closed;    /* what comes is not shown any more */
+    bool ended;     /* by one_call */
+    bool in_thought; /* the last token belongs to the thought */
+    nb_piece *piece; /* of the last token, with their texts at[i] in text */
+    size_t *at, n_piece, cap_piece, cap_at;
+    nb_buf text;
+} nb_split;
 
 /* A request in the engine: created by the calling thread, then owned by the engine's. */
 typedef struct nb_run {
@@ -49,6 +65,10 @@ typedef struct nb_run {
     nb_match *match;     /* made with the first token, from here: */
     nb_match_start match_start;
     uint64_t *mask;      /* [nb_vocab_mask_words] of the grammar's, and ends of text */
+    nb_split split;
+    uint32_t *script; /* [n_script] from at_script on: tokens that come in place of sampled ones */
+    size_t n_script, at_script;
+    int n_logprobs;
     nb_token_fn *on_token, *on_prompt;
     nb_done_fn *on_done;
     void *ctx;
@@ -108,6 +128,15 @@ nb_status nb_run_mask(nb_run *r, nb_sample_mask *mask, bool *need);
 nb_status nb_run_note(nb_run *r, uint32_t id);
 /* Whether any token may come next, so that it can be drawn anywhere. */
 bool nb_run_is_free(const nb_run *r);
+/* ---- split.c ---- */
+
+typedef enum nb_split_end { NB_SPLIT_GOES_ON, NB_SPLIT_STOPS, NB_SPLIT_IS_CUT } nb_split_end;
+/* Makes r->split, if rq asks for it and the model's formats are known; r has its detokenizer. */
+nb_status nb_split_create(const nb_engine *e, nb_run *r, const nb_request *rq, nb_error *err);
+void nb_split_deinit(nb_split *s);
+/* One token (id may be NULL), and the end: fills r->split.piece; *content: those of content. */
+nb_status nb_split_token(const nb_engine *e, nb_run *r, const uint32_t *id, nb_split_end end,
+                         nb_str *content);
 
 /* ---- request.c ---- */
 
@@ -120,7 +149,7 @@ nb_status nb_run_accept(nb_engine *e, nb_run *r, const nb_sample_out *s);
 /* One prompt token; s NULL: the first, of which nothing is known. */
 void nb_run_show_prompt(nb_engine *e, nb_run *r, uint32_t id, const nb_sample_out *s);
 /* The text that is still held back becomes part of the result's. */
-nb_status nb_run_flush(nb_run *r);
+nb_status nb_run_flush(const nb_engine *e, nb_run *r);
 bool nb_run_cancelled(const nb_engine *e, const nb_run *r);
 
 #endif

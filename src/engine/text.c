@@ -28,6 +28,7 @@ struct nb_text {
     nb_jinja *tmpl;  /* NULL: none */
     json_t *special; /* tokenizer_config.json, or NULL */
     nb_chat_style style; /* of tmpl */
+    nb_text_formats formats;
 };
 
 typedef struct text_files {
@@ -61,6 +62,51 @@ static nb_status read_files(const char *dir, text_files *f, nb_error *err)
     return nb_optional_read(dir, "chat_template.jinja", TEMPLATE_MAX_BYTES, &f->tmpl, &found, err);
 }
 
+static uint32_t find_token(const void *tok, nb_str text)
+{
+    const uint32_t id = nb_tokenizer_find_added(tok, text);
+    return id == NB_TOK_NONE ? NB_PARSE_NO_ID : id;
+}
+
+nb_token_lookup nb_text_lookup(const nb_text *t)
+{
+    return (nb_token_lookup){ find_token, t->tok };
+}
+
+const nb_text_formats *nb_text_formats_of(const nb_text *t)
+{
+    return &t->formats;
+}
+
+/* Where a text of our own declares the tools, calls come in its format. */
+static void find_formats(nb_text *t, nb_str source)
+{
+    const nb_token_lookup tokens = nb_text_lookup(t);
+    nb_chat_style_find(t->tmpl, t->special, &t->style);
+    t->formats.calls = t->style.own ? nb_call_format_find(nb_str_c(t->style.own->family))
+                                    : nb_call_format_detect(source, tokens);
+    t->formats.thought = nb_thought_format_detect(source, tokens);
+}
+
+nb_status nb_text_set_formats(nb_text *t, const char *calls, const char *thought, nb_error *err)
+{
+    if (calls && strcmp(calls, "auto") != 0) {
+        t->formats.calls = strcmp(calls, "none") == 0 ? NULL : nb_call_format_find(nb_str_c(calls));
+        if (!t->formats.calls && strcmp(calls, "none") != 0)
+            return nb_fail(err, NB_ERR_ARG, "--tool-call-parser %.60s: expected auto, none, %s",
+                           calls, nb_call_format_names());
+        if (t->formats.calls) nb_chat_style_family(&t->style, nb_call_format_name(t->formats.calls));
+    }
+    if (thought && strcmp(thought, "auto") != 0) {
+        t->formats.thought =
+            strcmp(thought, "none") == 0 ? NULL : nb_thought_format_find(nb_str_c(thought));
+        if (!t->formats.thought && strcmp(thought, "none") != 0)
+            return nb_fail(err, NB_ERR_ARG, "--reasoning-parser %.60s: expected auto, none, %s",
+                           thought, nb_thought_format_names());
+    }
+    return NB_OK;
+}
+
 static nb_status load_template(nb_text *t, const text_files *f, const char *path, nb_error *err)
 {
     nb_str src = nb_tokenizer_chat_template(t->tok, "default");
@@ -79,6 +125,7 @@ static nb_status load_template(nb_text *t, const text_files *f, const char *path
         st = nb_jinja_parse(src, &t->tmpl, err);
         if (st != NB_OK) (void)nb_fail_prefix(err, st, "%s", name);
     }
+    if (st == NB_OK && t->tmpl) find_formats(t, src);
     nb_buf_deinit(&own);
     return st;
 }
@@ -99,10 +146,9 @@ static nb_status build_text(nb_text *t, const char *dir, const char *chat_templa
         if (st != NB_OK) (void)nb_fail_prefix(err, st, "%s", dir);
     }
     if (st == NB_OK) st = nb_grammars_create(t->tok, &t->grammars, err);
-    if (st == NB_OK) st = load_template(t, &f, chat_template, err);
     if (st == NB_OK && f.config.n_bytes)
         t->special = json_loadb(f.config.p, f.config.n_bytes, 0, NULL);
-    if (st == NB_OK && t->tmpl) nb_chat_style_find(t->tmpl, t->special, &t->style);
+    if (st == NB_OK) st = load_template(t, &f, chat_template, err);
     nb_buf_deinit(&f.tokenizer);
     nb_buf_deinit(&f.tiktoken);
     nb_buf_deinit(&f.config);

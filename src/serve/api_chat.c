@@ -87,17 +87,43 @@ static void write_role(nb_job *j, const nb_choice *c)
     NB_W(w, "}\n\n");
 }
 
-static void chat_chunk(nb_job *j, nb_choice *c, const nb_event *ev, bool last)
+/* A call's first delta has everything but its arguments; the next ones have nothing else. */
+static void write_call_delta(nb_writer *w, const nb_piece *p)
+{
+    NB_W(w, "\"tool_calls\":[{\"index\":");
+    nb_w_uint(w, p->call);
+    if (p->kind == NB_PIECE_CALL) {
+        NB_W(w, ",\"id\":");
+        nb_w_str(w, nb_str_c(p->id));
+        NB_W(w, ",\"type\":\"function\",\"function\":{\"name\":");
+        nb_w_str(w, nb_str_c(p->name));
+        NB_W(w, ",\"arguments\":\"\"}}]");
+        return;
+    }
+    NB_W(w, ",\"function\":{\"arguments\":");
+    nb_w_str(w, (nb_str){ p->text, p->text_bytes });
+    NB_W(w, "}}]");
+}
+
+static void write_delta(nb_writer *w, const nb_piece *p)
+{
+    if (p->kind == NB_PIECE_CALL || p->kind == NB_PIECE_ARGUMENTS) {
+        write_call_delta(w, p);
+        return;
+    }
+    if (p->kind == NB_PIECE_REASONING)
+        NB_W(w, "\"reasoning_content\":");
+    else
+        NB_W(w, "\"content\":");
+    nb_w_str(w, (nb_str){ p->text, p->text_bytes });
+}
+
+/* One chunk: a piece, or NULL; ev: the token that it tells of, or NULL. */
+static void write_chunk(nb_job *j, nb_choice *c, const nb_piece *p, const nb_event *ev, bool last)
 {
     nb_writer *w = &j->out;
-    if (!c->started) write_role(j, c);
     open_chunk(j, c);
-    if (ev || c->tail_bytes) {
-        NB_W(w, "\"content\":\"");
-        if (ev) nb_w_escaped(w, ev->text);
-        if (last) nb_w_escaped(w, (nb_str){ c->tail, c->tail_bytes });
-        NB_W(w, "\"");
-    }
+    if (p) write_delta(w, p);
     NB_W(w, "},\"logprobs\":");
     if (ev && j->ask.logprobs)
         write_logprobs(w, j, ev, true);
@@ -117,6 +143,39 @@ static void chat_chunk(nb_job *j, nb_choice *c, const nb_event *ev, bool last)
     }
     close_chunk(j, c);
     NB_W(w, "}\n\n");
+}
+
+/* The pieces that are shown of a token and, if it is the last one, of the end. */
+static size_t shown_pieces(const nb_job *j, const nb_choice *c, const nb_event *ev, bool last,
+                           size_t i, nb_piece *out)
+{
+    size_t n = 0;
+    for (size_t k = 0; ev && k < ev->n_piece; k++) {
+        if (!nb_shows(j, &ev->piece[k]) || ev->piece[k].kind == NB_PIECE_CALL_END) continue;
+        if (n++ == i) *out = ev->piece[k];
+    }
+    if (last && c->tail_bytes && n++ == i) *out = nb_tail_piece(c);
+    return n;
+}
+
+static void chat_chunk(nb_job *j, nb_choice *c, const nb_event *ev, bool last)
+{
+    const bool hidden = ev && ev->in_thought && j->ask.hide_reasoning;
+    const nb_event *told = hidden ? NULL : ev; /* its log-probability and id */
+    nb_piece p = { .kind = NB_PIECE_CONTENT, .text = "" };
+    if (!c->started) write_role(j, c);
+    const size_t n = shown_pieces(j, c, ev, last, SIZE_MAX, &p);
+    for (size_t i = 0; i < n; i++) {
+        (void)shown_pieces(j, c, ev, last, i, &p);
+        write_chunk(j, c, &p, i ? NULL : told, last && i + 1 == n);
+    }
+    if (n) return;
+    if (last)
+        write_chunk(j, c, told ? &p : NULL, told, true);
+    else if (!hidden && !ev->in_thought) /* a token is a chunk */
+        write_chunk(j, c, &p, told, false);
+    else if (told && (j->ask.logprobs || j->ask.return_token_ids))
+        write_chunk(j, c, NULL, told, false);
 }
 
 static void chat_close(nb_job *j)
@@ -141,12 +200,40 @@ void nb_openai_error(nb_job *j, int status, const char *message)
 
 /* ---- whole answers ---- */
 
+static void write_calls(nb_writer *w, const nb_choice *c)
+{
+    bool comma = false;
+    NB_W(w, ",\"tool_calls\":[");
+    for (size_t i = 0; i < c->n_block; i++) {
+        const nb_block *b = &c->block[i];
+        if (b->kind != NB_PIECE_CALL) continue;
+        if (comma) NB_W(w, ",");
+        comma = true;
+        NB_W(w, "{\"id\":");
+        nb_w_str(w, nb_str_c(b->id));
+        NB_W(w, ",\"type\":\"function\",\"function\":{\"name\":");
+        nb_w_str(w, nb_str_c(b->name));
+        NB_W(w, ",\"arguments\":");
+        nb_w_str(w, nb_buf_view(&b->text));
+        NB_W(w, "}}");
+    }
+    NB_W(w, "]");
+}
+
 static void write_choice(nb_writer *w, const nb_job *j, const nb_choice *c)
 {
     NB_W(w, "{\"index\":");
     nb_w_uint(w, c->index);
     NB_W(w, ",\"message\":{\"role\":\"assistant\",\"content\":");
-    nb_w_str(w, nb_buf_view(&c->text));
+    if (c->n_block && !nb_blocks_have(c, NB_PIECE_CONTENT))
+        NB_W(w, "null");
+    else
+        nb_w_blocks(w, c, NB_PIECE_CONTENT);
+    if (nb_blocks_have(c, NB_PIECE_REASONING)) {
+        NB_W(w, ",\"reasoning_content\":");
+        nb_w_blocks(w, c, NB_PIECE_REASONING);
+    }
+    if (nb_blocks_have(c, NB_PIECE_CALL)) write_calls(w, c);
     NB_W(w, ",\"refusal\":null},\"logprobs\":");
     if (j->ask.logprobs)
         write_logprobs(w, j, c->kept.head, false);
@@ -156,7 +243,7 @@ static void write_choice(nb_writer *w, const nb_job *j, const nb_choice *c)
     nb_w_str(w, nb_str_c(nb_finish_reason(c)));
     NB_W(w, ",\"stop_reason\":");
     nb_w_stop_reason(w, c);
-    if (j->ask.return_token_ids) {
+    if (j->ask.return_token_ids && !j->ask.hide_reasoning) {
         NB_W(w, ",\"token_ids\":");
         nb_w_ids(w, c->ids, c->n_gen);
     }

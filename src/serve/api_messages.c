@@ -34,6 +34,7 @@ static nb_status read_fields(nb_ask *a, const nb_ask_limits *lim)
 static const char *stop_reason(const nb_choice *c)
 {
     if (c->reason == NB_END_LENGTH) return "max_tokens";
+    if (nb_ended_by_calls(c)) return "tool_use";
     return c->stop_index >= 0 ? "stop_sequence" : "end_turn";
 }
 
@@ -77,31 +78,94 @@ static void messages_start(nb_job *j, const nb_choice *c)
     write_message(w, j);
     NB_W(w, "],\"stop_reason\":null,\"stop_sequence\":null,");
     write_usage(w, c->prompt->n_ids, 0, 0);
-    NB_W(w, "}}\n\n"
-            "event: content_block_start\ndata: {\"type\":\"content_block_start\",\"index\":0,"
-            "\"content_block\":{\"type\":\"text\",\"text\":\"\"}}\n\n"
-            "event: ping\ndata: {\"type\":\"ping\"}\n\n");
+    NB_W(w, "}}\n\nevent: ping\ndata: {\"type\":\"ping\"}\n\n");
+}
+
+/* Any opaque text: the reasoning comes back as it is. */
+#define SIGNATURE "nibble"
+
+static void close_block(nb_writer *w, nb_choice *c)
+{
+    if (!c->is_open) return;
+    c->is_open = false;
+    if (c->open_kind == NB_PIECE_REASONING) {
+        NB_W(w, "event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":");
+        nb_w_uint(w, c->n_item - 1);
+        NB_W(w, ",\"delta\":{\"type\":\"signature_delta\",\"signature\":\"" SIGNATURE "\"}}\n\n");
+    }
+    NB_W(w, "event: content_block_stop\ndata: {\"type\":\"content_block_stop\",\"index\":");
+    nb_w_uint(w, c->n_item - 1);
+    NB_W(w, "}\n\n");
+}
+
+static void write_call_head(nb_writer *w, const char *id, const char *name)
+{
+    NB_W(w, "{\"type\":\"tool_use\",\"id\":");
+    nb_w_str(w, nb_str_c(id));
+    NB_W(w, ",\"name\":");
+    nb_w_str(w, nb_str_c(name));
+    NB_W(w, ",\"input\":");
+}
+
+static void open_block(nb_writer *w, nb_choice *c, const nb_piece *p)
+{
+    close_block(w, c);
+    NB_W(w, "event: content_block_start\ndata: {\"type\":\"content_block_start\",\"index\":");
+    nb_w_uint(w, c->n_item++);
+    NB_W(w, ",\"content_block\":");
+    if (p->kind == NB_PIECE_CALL) {
+        write_call_head(w, p->id, p->name);
+        NB_W(w, "{}}");
+    } else if (p->kind == NB_PIECE_REASONING) {
+        NB_W(w, "{\"type\":\"thinking\",\"thinking\":\"\",\"signature\":\"\"}");
+    } else {
+        NB_W(w, "{\"type\":\"text\",\"text\":\"\"}");
+    }
+    NB_W(w, "}\n\n");
+    c->is_open = true;
+    c->open_kind = p->kind;
+}
+
+/* Blocks follow one another: a piece of another kind closes the open one. */
+static void write_piece(nb_writer *w, nb_choice *c, const nb_piece *p)
+{
+    static const char *const delta[] = {
+        [NB_PIECE_CONTENT] = "\"text_delta\",\"text\":",
+        [NB_PIECE_REASONING] = "\"thinking_delta\",\"thinking\":",
+        [NB_PIECE_ARGUMENTS] = "\"input_json_delta\",\"partial_json\":",
+    };
+    if (p->kind == NB_PIECE_CALL_END) {
+        close_block(w, c);
+        return;
+    }
+    const nb_piece_kind kind = p->kind == NB_PIECE_ARGUMENTS ? NB_PIECE_CALL : p->kind;
+    if (p->kind == NB_PIECE_CALL || !c->is_open || c->open_kind != kind) open_block(w, c, p);
+    if (!p->text_bytes) return; /* an empty delta says nothing */
+    NB_W(w, "event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":");
+    nb_w_uint(w, c->n_item - 1);
+    NB_W(w, ",\"delta\":{\"type\":");
+    nb_w_c(w, delta[p->kind]);
+    nb_w_str(w, (nb_str){ p->text, p->text_bytes });
+    NB_W(w, "}}\n\n");
 }
 
 static void messages_chunk(nb_job *j, nb_choice *c, const nb_event *ev, bool last)
 {
-    nb_writer *w = &j->out;
-    const nb_str tail = { c->tail, last ? c->tail_bytes : 0 };
+    const nb_piece tail = nb_tail_piece(c);
     if (!c->started) messages_start(j, c);
-    if ((!ev || !ev->text.n_bytes) && !tail.n_bytes) return; /* an empty delta says nothing */
-    NB_W(w, "event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":0,"
-            "\"delta\":{\"type\":\"text_delta\",\"text\":\"");
-    if (ev) nb_w_escaped(w, ev->text);
-    nb_w_escaped(w, tail);
-    NB_W(w, "\"}}\n\n");
+    for (size_t i = 0; ev && i < ev->n_piece; i++)
+        if (nb_shows(j, &ev->piece[i])) write_piece(&j->out, c, &ev->piece[i]);
+    if (last && c->tail_bytes) write_piece(&j->out, c, &tail);
 }
 
 static void messages_close(nb_job *j)
 {
+    static const nb_piece nothing = { .kind = NB_PIECE_CONTENT, .text = "" };
     nb_writer *w = &j->out;
-    const nb_choice *c = &j->choice[0];
-    NB_W(w, "event: content_block_stop\ndata: {\"type\":\"content_block_stop\",\"index\":0}\n\n"
-            "event: message_delta\ndata: {\"type\":\"message_delta\",\"delta\":{");
+    nb_choice *c = &j->choice[0];
+    if (!c->n_item) open_block(w, c, &nothing);
+    close_block(w, c);
+    NB_W(w, "event: message_delta\ndata: {\"type\":\"message_delta\",\"delta\":{");
     write_stop(w, c);
     NB_W(w, "},");
     write_usage(w, c->prompt->n_ids, c->n_cached, c->n_gen);
@@ -115,16 +179,47 @@ static void messages_error(nb_job *j, int status, const char *message)
     NB_W(&j->out, "\n\n");
 }
 
+/* Arguments that are no object: {"_raw": text}, which map_messages.c takes back. */
+static void write_input(nb_writer *w, nb_str text)
+{
+    json_t *j = json_loadb(text.p, text.n_bytes, JSON_ALLOW_NUL, NULL);
+    if (json_is_object(j)) {
+        nb_w_raw(w, text.p, text.n_bytes);
+    } else {
+        NB_W(w, "{\"_raw\":");
+        nb_w_str(w, text);
+        NB_W(w, "}");
+    }
+    json_decref(j);
+}
+
+static void write_block(nb_writer *w, const nb_block *b)
+{
+    const nb_str text = nb_buf_view(&b->text);
+    if (b->kind == NB_PIECE_CALL) {
+        write_call_head(w, b->id, b->name);
+        write_input(w, text);
+    } else if (b->kind == NB_PIECE_REASONING) {
+        NB_W(w, "{\"type\":\"thinking\",\"thinking\":");
+        nb_w_str(w, text);
+        NB_W(w, ",\"signature\":\"" SIGNATURE "\"");
+    } else {
+        NB_W(w, "{\"type\":\"text\",\"text\":");
+        nb_w_str(w, text);
+    }
+    NB_W(w, "}");
+}
+
 static void messages_answer(nb_job *j)
 {
     nb_writer *w = &j->out;
     const nb_choice *c = &j->choice[0];
     write_message(w, j);
-    if (c->text.n_bytes) {
-        NB_W(w, "{\"type\":\"text\",\"text\":");
-        nb_w_str(w, nb_buf_view(&c->text));
-        NB_W(w, "}");
+    for (size_t i = 0; i < c->n_block; i++) {
+        if (i) NB_W(w, ",");
+        write_block(w, &c->block[i]);
     }
+    if (!c->n_block) NB_W(w, "{\"type\":\"text\",\"text\":\"\"}");
     NB_W(w, "],");
     write_stop(w, c);
     NB_W(w, ",");

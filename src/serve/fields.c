@@ -18,7 +18,7 @@
 #define NO_TOKEN_LIST "not supported; logit_bias can hold tokens back"
 #define ONE_CONTEXT "prompts and answers are computed by one server"
 #define NO_MEDIA "the model takes text only"
-#define NO_REASONING "reasoning is part of the text"
+#define NO_REASONING "reasoning is part of the text of completions"
 
 typedef struct row {
     const char *name;
@@ -60,7 +60,8 @@ static const row rows[] = {
     { "ignore_eos", OPENAI, OBEYED, NULL, "", false },
     { "truncate_prompt_tokens", OPENAI, OBEYED, NULL, "keeps the last tokens of a prompt", false },
     { "truncation_side", OPENAI, REFUSED, "left", "a prompt is cut at its beginning", false },
-    { "thinking_token_budget", OPENAI, REFUSED, NULL, NO_REASONING, false },
+    { "thinking_token_budget", CHAT, OBEYED, NULL, "then the end of the thought is forced", false },
+    { "thinking_token_budget", TEXT, REFUSED, NULL, NO_REASONING, false },
     { "repetition_detection", OPENAI, REFUSED, NULL, "not supported; repetition_penalty makes repetitions less likely", false },
 
     /* ---- sampling ---- */
@@ -116,7 +117,7 @@ static const row rows[] = {
     /* ---- tools ---- */
     { "tools", CHAT | CLAUDE, OBEYED, NULL, "shown by the chat template, or by a text of the server where it shows none", false },
     { "tool_choice", CHAT | CLAUDE, OBEYED, NULL, "auto or none", false },
-    { "parallel_tool_calls", CHAT, HARMLESS, NULL, "calls come back as text", false },
+    { "parallel_tool_calls", CHAT, OBEYED, NULL, "false ends the answer behind its first call", false },
     { "functions", CHAT, REFUSED, NULL, "not supported; use tools", false },
     { "function_call", CHAT, REFUSED, "none|auto", "not supported; use tools", false },
     { "web_search_options", CHAT, REFUSED, NULL, "the server searches nothing", false },
@@ -131,7 +132,7 @@ static const row rows[] = {
     { "documents", CHAT, REFUSED, NULL, "not supported by the model's chat template", true },
     { "reasoning_effort", CHAT, OBEYED, NULL, "none turns thinking off, others turn it on; the chat template sees it", false },
     { "verbosity", CHAT, WARNED, NULL, "the chat template does not know it", false },
-    { "include_reasoning", CHAT, WARNED, "true", NO_REASONING, false },
+    { "include_reasoning", CHAT, OBEYED, NULL, "", false },
     { "thinking", CLAUDE, OBEYED, NULL, "type, budget_tokens", false },
     { "chat_template", CHAT, REFUSED, NULL, "the template is the server's; --chat-template sets it", false },
 

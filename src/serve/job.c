@@ -27,6 +27,7 @@ static void free_choice(nb_choice *c)
     free(c->why);
     free(c->tail);
     free(c->ids);
+    nb_blocks_free(c);
     nb_buf_deinit(&c->text);
 }
 
@@ -74,13 +75,16 @@ static int push_token(nb_choice *c, const nb_token_event *ev, bool prompt)
 {
     if (atomic_load_explicit(&c->job->gone, memory_order_relaxed)) return 1;
     const size_t top_bytes = ev->n_top * sizeof *ev->top;
-    nb_event *e = malloc(sizeof *e + top_bytes + ev->text_bytes);
+    const size_t n_piece = ev->n_piece ? ev->n_piece : 1, pieces_bytes = n_piece * sizeof(nb_piece);
+    nb_event *e =
+        malloc(sizeof *e + pieces_bytes + top_bytes + ev->text_bytes + nb_pieces_bytes(ev));
     if (!e) {
         c->lost = true;
         return 1;
     }
-    nb_token_logprob *top = (nb_token_logprob *)(void *)(e + 1);
-    char *text = (char *)(e + 1) + top_bytes;
+    nb_piece *piece = (nb_piece *)(void *)(e + 1);
+    nb_token_logprob *top = (nb_token_logprob *)(void *)(piece + n_piece);
+    char *text = (char *)(piece + n_piece) + top_bytes;
     if (top_bytes) memcpy(top, ev->top, top_bytes);
     if (ev->text_bytes) memcpy(text, ev->text, ev->text_bytes);
     *e = (nb_event){ .choice = c,
@@ -90,7 +94,10 @@ static int push_token(nb_choice *c, const nb_token_event *ev, bool prompt)
                      .t = nb_clock_s(),
                      .top = top,
                      .n_top = ev->n_top,
-                     .text = { text, ev->text_bytes } };
+                     .text = { text, ev->text_bytes },
+                     .piece = piece,
+                     .n_piece = nb_pieces_copy(ev, piece, text + ev->text_bytes),
+                     .in_thought = ev->in_thought };
     if (!prompt) c->seen_bytes += ev->text_bytes;
     push(e);
     return 0;
@@ -133,6 +140,8 @@ static void on_done(void *ctx, nb_status st, const nb_result *r, const nb_error 
     c->stop_token = r->stop_token;
     c->n_cached = r->n_cached;
     c->n_preempted = r->n_preempted;
+    c->n_calls = r->n_calls;
+    c->n_reasoning_tok = r->n_reasoning_tok;
     c->queue_s = r->queue_s;
     c->prefill_s = r->prefill_s;
     c->decode_s = r->decode_s;
@@ -192,6 +201,14 @@ static nb_status submit_choice(nb_job *j, nb_choice *c, size_t k, nb_request_id 
                       .cache_salt = a->cache_salt,
                       .priority = a->priority,
                       .timeout_s = j->s->o.request_timeout_s,
+                      .split = j->api->kind == NB_ASK_CHAT,
+                      .tools = a->tools,
+                      .n_tools = a->n_tools,
+                      .n_history_calls = a->n_history_calls,
+                      .no_calls = a->tool_choice == NB_TOOLS_NONE,
+                      .stop_after_call = a->one_call,
+                      .limit_thought = a->has_thinking_budget,
+                      .max_thought = a->thinking_budget,
                       .after = k ? first : 0 };
     rq.sampling.max_tokens = c->prompt->max_tokens;
     rq.sampling.seed += k;
@@ -292,6 +309,23 @@ static void write_chunk(nb_choice *c, const nb_event *ev, bool last)
     c->started = true;
 }
 
+/* Of whole answers. */
+static nb_status keep_text(nb_choice *c, const nb_event *e)
+{
+    if (c->job->api->kind != NB_ASK_CHAT) return nb_buf_add_str(&c->text, e->text);
+    for (size_t i = 0; i < e->n_piece; i++)
+        if (nb_shows(c->job, &e->piece[i])) NB_TRY(nb_blocks_add(c, &e->piece[i]));
+    return NB_OK;
+}
+
+static nb_status keep_tail(nb_choice *c)
+{
+    const nb_piece tail = nb_tail_piece(c);
+    if (!c->tail_bytes) return NB_OK;
+    if (c->job->api->kind != NB_ASK_CHAT) return nb_buf_add(&c->text, c->tail, c->tail_bytes);
+    return nb_blocks_add(c, &tail);
+}
+
 /* Consumes e, unless it is kept. */
 static void use_token(nb_choice *c, nb_event *e, bool last)
 {
@@ -301,14 +335,13 @@ static void use_token(nb_choice *c, nb_event *e, bool last)
         free(e);
         return;
     }
-    if (NB_GROW(c->ids, c->cap_ids, c->n_gen - 1) != NB_OK ||
-        nb_buf_add_str(&c->text, e->text) != NB_OK) {
+    if (NB_GROW(c->ids, c->cap_ids, c->n_gen - 1) != NB_OK || keep_text(c, e) != NB_OK) {
         free(e);
         fail(j, 500, "out of memory");
         return;
     }
     c->ids[c->n_gen - 1] = e->id;
-    if (j->ask.logprobs)
+    if (j->ask.logprobs && !(e->in_thought && j->ask.hide_reasoning))
         append(&c->kept, e);
     else
         free(e);
@@ -439,7 +472,7 @@ static void take_done(nb_choice *c)
     }
     if (j->ask.include_stop) add_stop_text(c);
     if (!j->ask.stream) {
-        if (nb_buf_add(&c->text, c->tail, c->tail_bytes) != NB_OK) fail(j, 500, "out of memory");
+        if (keep_tail(c) != NB_OK) fail(j, 500, "out of memory");
     } else if (c->held) {
         flush_held(c, true);
     } else {

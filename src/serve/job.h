@@ -32,8 +32,18 @@ struct nb_event {
     double t; /* nb_clock_s */
     const nb_token_logprob *top;
     size_t n_top;
-    nb_str text;
+    nb_str text;           /* content */
+    const nb_piece *piece; /* what is shown: content, reasoning, calls */
+    size_t n_piece;
+    bool in_thought; /* the token belongs to the reasoning */
 };
+
+/* A part of a whole answer; CALL: text is the arguments. */
+typedef struct nb_block {
+    nb_piece_kind kind; /* CONTENT, REASONING or CALL */
+    nb_buf text;
+    char *name, *id;
+} nb_block;
 
 typedef struct nb_event_list {
     nb_event *head, *tail;
@@ -72,7 +82,7 @@ struct nb_choice {
     nb_end_reason reason;
     int stop_index;
     int64_t stop_token;
-    size_t n_cached, n_preempted;
+    size_t n_cached, n_preempted, n_calls, n_reasoning_tok;
     double queue_s, prefill_s, decode_s;
     char *tail; /* text that no token event had */
     size_t tail_bytes;
@@ -82,7 +92,12 @@ struct nb_choice {
     size_t n_gen, n_queued_tok;
     double t_first, t_last;
     nb_event *held; /* a token that is written with what comes next */
-    nb_buf text;    /* whole answers: all of it                     */
+    nb_buf text;    /* whole completions: all of it                 */
+    nb_block *block; /* whole chats: its parts in order              */
+    size_t n_block, cap_block, shown_bytes;
+    nb_piece_kind open_kind; /* streams with items: what is open, if is_open */
+    bool is_open;
+    size_t n_item;           /* streams with items: begun so far */
     uint32_t *ids;  /* [n_gen], whole answers                       */
     size_t cap_ids;
     nb_event_list kept, prompt_kept; /* where log-probabilities are shown */
@@ -156,14 +171,37 @@ void nb_job_answered(nb_job *j); /* sends it; the end of the job */
 void nb_jobs_trim(nb_serve *s);  /* gives memory back to the system, aside */
 nb_http_task_fn nb_job_client_gone;
 
+/* ---- job_blocks.c ---- */
+size_t nb_pieces_bytes(const nb_token_event *ev); /* of their texts */
+/* Copies the pieces (at least 1 place) and their texts; how many there are. */
+size_t nb_pieces_copy(const nb_token_event *ev, nb_piece *to, char *text);
+nb_status nb_blocks_add(nb_choice *c, const nb_piece *p);
+void nb_blocks_free(nb_choice *c);
+bool nb_blocks_have(const nb_choice *c, nb_piece_kind kind);
+/* The texts of one kind as one JSON string. */
+void nb_w_blocks(nb_writer *w, const nb_choice *c, nb_piece_kind kind);
+/* The tools of a chat (chat_map.h) and its calls so far, as memory of a. */
+nb_status nb_ask_take_tools(nb_ask *a, const json_t *chat);
+
 /* ---- for the writers of answers ---- */
+/* Pieces are shown but for reasoning where the request hides it. */
+static inline bool nb_shows(const nb_job *j, const nb_piece *p)
+{
+    return p->kind != NB_PIECE_REASONING || !j->ask.hide_reasoning;
+}
+/* What is shown at the end of a choice behind its last token: content; n_piece is 0 or 1. */
+static inline nb_piece nb_tail_piece(const nb_choice *c)
+{
+    return (nb_piece){ .kind = NB_PIECE_CONTENT, .text = c->tail, .text_bytes = c->tail_bytes };
+}
 /* error.c: the two forms of an error object. */
 void nb_w_error(nb_writer *w, int status, const char *param, const char *message);
 void nb_w_error_anthropic(nb_writer *w, int status, const char *message);
 void nb_openai_error(nb_job *j, int status, const char *message); /* nb_api.error of both */
 /* One object of a render's answer. */
 void nb_w_rendered(nb_writer *w, const nb_job *j, const nb_prompt *p);
-const char *nb_finish_reason(const nb_choice *c); /* "stop", "length" */
+const char *nb_finish_reason(const nb_choice *c); /* "stop", "length", "tool_calls" */
+bool nb_ended_by_calls(const nb_choice *c);
 /* ,"stop_reason":... of vLLM: the stop string, the token id, or null. */
 void nb_w_stop_reason(nb_writer *w, const nb_choice *c);
 /* {"prompt_tokens":...}; choice: of one choice as far as it is, NULL: of the job. */
@@ -171,6 +209,7 @@ void nb_w_usage(nb_writer *w, const nb_job *j, const nb_choice *c);
 void nb_w_prompt_logprobs(nb_writer *w, const nb_job *j, const nb_choice *c); /* array, or null */
 /* The text of a token in log-probabilities. */
 nb_str nb_token_text(const nb_job *j, uint32_t id, char num[32]);
+size_t nb_job_reasoning(const nb_job *j); /* tokens of thoughts */
 /* Total of a job: of prompts, of these cached, generated. */
 void nb_job_counts(const nb_job *j, size_t *prompt, size_t *cached, size_t *generated);
 

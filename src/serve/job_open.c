@@ -132,7 +132,8 @@ nb_status nb_job_chat(nb_job *j, nb_status (*map)(nb_ask *a, json_t **out))
     json_t *chat = NULL;
     NB_TRY(nb_job_prompts(j, 1));
     NB_TRY(map(&j->ask, &chat));
-    const nb_status st = nb_render_chat(j->s, &j->ask, chat, &j->prompt[0]);
+    nb_status st = nb_ask_take_tools(&j->ask, chat);
+    if (st == NB_OK) st = nb_render_chat(j->s, &j->ask, chat, &j->prompt[0]);
     json_decref(chat);
     return st;
 }
@@ -500,7 +501,8 @@ static size_t n_shown(const nb_job *j)
     for (size_t i = 0; i < j->n_choice; i++) {
         const nb_choice *c = &j->choice[i];
         const nb_choice *first = c - i % j->ask.n;
-        n += (c->kept.n + first->prompt_kept.n) * top + c->text.n_bytes / TEXT_BYTES;
+        n += (c->kept.n + first->prompt_kept.n) * top;
+        n += (c->text.n_bytes + c->shown_bytes) / TEXT_BYTES;
     }
     return n;
 }

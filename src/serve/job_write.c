@@ -5,7 +5,13 @@
 
 const char *nb_finish_reason(const nb_choice *c)
 {
+    if (nb_ended_by_calls(c)) return "tool_calls";
     return c->reason == NB_END_STOP ? "stop" : "length";
+}
+
+bool nb_ended_by_calls(const nb_choice *c)
+{
+    return c->reason == NB_END_STOP && c->n_calls && c->stop_index < 0;
 }
 
 void nb_w_stop_reason(nb_writer *w, const nb_choice *c)
@@ -29,6 +35,13 @@ void nb_job_counts(const nb_job *j, size_t *prompt, size_t *cached, size_t *gene
     }
 }
 
+size_t nb_job_reasoning(const nb_job *j)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < j->n_choice; i++) n += j->choice[i].n_reasoning_tok;
+    return n;
+}
+
 void nb_w_usage(nb_writer *w, const nb_job *j, const nb_choice *c)
 {
     size_t prompt, cached, generated;
@@ -48,6 +61,11 @@ void nb_w_usage(nb_writer *w, const nb_job *j, const nb_choice *c)
     if (!c) {
         NB_W(w, ",\"prompt_tokens_details\":{\"cached_tokens\":");
         nb_w_uint(w, cached);
+        NB_W(w, "}");
+    }
+    if (!c && j->api->kind == NB_ASK_CHAT) {
+        NB_W(w, ",\"completion_tokens_details\":{\"reasoning_tokens\":");
+        nb_w_uint(w, nb_job_reasoning(j));
         NB_W(w, "}");
     }
     NB_W(w, "}");

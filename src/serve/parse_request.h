@@ -58,6 +58,8 @@ typedef struct nb_ask {
     bool has_thinking_budget; /* most tokens of a thought */
     size_t thinking_budget;
     bool hide_reasoning;  /* it is not shown */
+    const nb_tool *tools; /* [n_tools], of the chat */
+    size_t n_tools, n_history_calls;
     size_t skipped_tools; /* tools that only their vendor's servers could run */
     uint64_t warned[4]; /* bits by row of fields.c: given, and ignored */
     /* why it was refused */

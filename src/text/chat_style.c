@@ -127,6 +127,13 @@ void nb_chat_style_find(const nb_jinja *t, const json_t *special_tokens, nb_chat
     *out = s;
 }
 
+void nb_chat_style_family(nb_chat_style *s, const char *family)
+{
+    if (s->tools) return;
+    for (size_t i = 0; i < NB_COUNT(own_text); i++)
+        if (strcmp(own_text[i].family, family) == 0) s->own = &own_text[i];
+}
+
 /* ---- arguments ---- */
 
 /* An object's JSON as Python writes it. */
@@ -247,8 +254,12 @@ static nb_status fix_message(const nb_chat_style *s, json_t *m, size_t i, nb_err
         (void)json_object_del(m, "reasoning_content");
     NB_TRY(copy_text(m, "reasoning", "reasoning_content", err));
     NB_TRY(copy_text(m, "reasoning_content", "reasoning", err));
-    for (size_t k = 0; k < json_array_size(calls); k++)
+    for (size_t k = 0; k < json_array_size(calls); k++) {
+        if (!text_member(function_of(json_array_get(calls, k)), "name"))
+            return nb_fail(err, NB_ERR_ARG,
+                           "messages[%zu].tool_calls[%zu]: expected a function with a name", i, k);
         NB_TRY(fix_call(s, json_array_get(calls, k), err));
+    }
     const bool empty = !content || json_is_null(content) ||
                        (json_is_string(content) && !json_string_length(content));
     if (!empty) return NB_OK;
@@ -341,12 +352,18 @@ static nb_status add_call(nb_buf *b, json_t *call)
     json_t *pair = json_pack("{s:O, s:O}", "name", json_object_get(f, "name"), "arguments",
                              json_object_get(f, "arguments"));
     json_t *text = pair ? nb_chat_print(pair) : NULL;
-    nb_status st = text ? nb_buf_add_c(b, "<tool_call>\n") : NB_ERR_NOMEM;
+    nb_status st = text ? nb_buf_add_c(b, "<tool_call>\n") : NB_ERR_LIMIT;
     if (st == NB_OK) st = add_json_text(b, text);
     if (st == NB_OK) st = nb_buf_add_c(b, "\n</tool_call>");
     json_decref(pair);
     json_decref(text);
     return st;
+}
+
+static nb_status cannot_print(nb_status st, nb_error *err)
+{
+    if (st != NB_ERR_LIMIT) return no_memory(err);
+    return nb_fail(err, st, "tools: a declaration or a call is nested too deeply");
 }
 
 static nb_status calls_text(json_t *m, nb_error *err)
@@ -358,7 +375,7 @@ static nb_status calls_text(json_t *m, nb_error *err)
         if (k) st = nb_buf_add_ch(&b, '\n');
         if (st == NB_OK) st = add_call(&b, json_array_get(calls, k));
     }
-    st = st == NB_OK && b.p ? join_content(m, b.p, "\n", false, err) : no_memory(err);
+    st = st == NB_OK && b.p ? join_content(m, b.p, "\n", false, err) : cannot_print(st, err);
     if (st == NB_OK) (void)json_object_del(m, "tool_calls");
     nb_buf_deinit(&b);
     return st;
@@ -388,7 +405,7 @@ static nb_status replace_all(json_t *messages, json_t *now, nb_status st, nb_err
     if (st == NB_OK && (json_array_clear(messages) != 0 || json_array_extend(messages, now) != 0))
         st = NB_ERR_NOMEM;
     json_decref(now);
-    return st == NB_OK ? NB_OK : no_memory(err);
+    return st == NB_ERR_NOMEM ? no_memory(err) : st;
 }
 
 static nb_status calls_as_text(json_t *messages, nb_error *err)
@@ -443,12 +460,12 @@ static nb_status add_own_text(const nb_chat_tool_text *own, json_t *messages, co
     for (size_t i = 0; st == NB_OK && i < json_array_size(tools); i++) {
         json_t *line = nb_chat_print(function_of(json_array_get(tools, i)));
         if (i) st = nb_buf_add_ch(&b, '\n');
-        if (st == NB_OK) st = line ? nb_buf_add_c(&b, json_string_value(line)) : NB_ERR_NOMEM;
+        if (st == NB_OK) st = line ? nb_buf_add_c(&b, json_string_value(line)) : NB_ERR_LIMIT;
         json_decref(line);
     }
     if (st == NB_OK) st = nb_buf_add_c(&b, own->after);
     json_t *first = st == NB_OK ? first_system(messages) : NULL;
-    st = first ? join_content(first, b.p, "\n\n", true, err) : no_memory(err);
+    st = first ? join_content(first, b.p, "\n\n", true, err) : cannot_print(st, err);
     nb_buf_deinit(&b);
     return st;
 }

@@ -40,6 +40,8 @@ typedef struct nb_chat_style {
 
 /* special_tokens: as in nb_chat_input. */
 void nb_chat_style_find(const nb_jinja *t, const json_t *special_tokens, nb_chat_style *out);
+/* Where the template declares no tools: in the format of a family, if there is a text for it. */
+void nb_chat_style_family(nb_chat_style *s, const char *family);
 /* Brings messages (an array of objects with roles, changed) into the template's form: roles, contents
  * that are null, calls with their names and ids, both names of reasoning, tools where the template
  * prints none.  tools: the request's (changed), or NULL.  NB_ERR_ARG names the message. */

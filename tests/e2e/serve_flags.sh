@@ -64,7 +64,8 @@ wrong "--quantization fp8 checkpoint" --quantization fp8
 wrong "--kv-cache-dtype fp3 nvfp4" --kv-cache-dtype fp3
 wrong "--kv-transfer-config not supported" --kv-transfer-config.role x
 wrong "--kv-transfer-config not supported" --kv-transfer-config '{"kv_role": "x"}'
-wrong "--enable-auto-tool-choice not" --enable-auto-tool-choice
+fine --enable-auto-tool-choice --tool-call-parser hermes --reasoning-parser deepseek_r1
+wrong "--tool-call-parser none deepseek_v3" --tool-call-parser nonsense
 wrong "--tokenizer other not" --tokenizer other
 wrong "--root-path /x proxy" --root-path /x
 wrong "--max-num-batched-tokens 16 --max-num-seqs 32" --max-num-batched-tokens 16 --max-num-seqs 32

@@ -1,7 +1,8 @@
 /* forced.c - nibble with the model's output forced: what a client does with an answer can be tested without a
  * model that gives that answer.
  *
- * NB_FORCED names a JSON file: a list of rules { "if": [...], "not": [...], "say": "..." }.  The first rule
+ * NB_FORCED names a JSON file, read for every request: a list of rules { "if": [...], "not": [...],
+ * "say": "..." }.  The first rule
  * all of whose `if` and none of whose `not` stand in the text of a request's prompt gives what the model
  * says, control tokens spelled out; an end-of-text token follows.  Without a rule the model speaks.
  *
@@ -44,16 +45,14 @@ static void stop_with(const char *what)
     exit(70);
 }
 
-/* The rules; read once. */
-static json_t *rules(void)
+/* The rules, until the next call. */
+static json_t *read_rules(void)
 {
     static json_t *list;
-    static bool read;
-    if (read) return list;
-    read = true;
     const char *path = getenv("NB_FORCED");
     json_error_t err;
     if (!path) return NULL;
+    json_decref(list);
     list = json_load_file(path, 0, &err);
     if (!json_is_array(list)) stop_with("NB_FORCED names no JSON file with a list of rules");
     return list;
@@ -69,8 +68,9 @@ static size_t n_in(const json_t *words, const char *text)
 
 static const char *what_to_say(const char *prompt)
 {
-    for (size_t i = 0; i < json_array_size(rules()); i++) {
-        const json_t *rule = json_array_get(rules(), i), *need = json_object_get(rule, "if");
+    const json_t *rules = read_rules();
+    for (size_t i = 0; i < json_array_size(rules); i++) {
+        const json_t *rule = json_array_get(rules, i), *need = json_object_get(rule, "if");
         const char *say = json_string_value(json_object_get(rule, "say"));
         if (!say) stop_with("a rule that says nothing");
         if (n_in(need, prompt) == json_array_size(need) &&

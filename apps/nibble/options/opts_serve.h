@@ -35,6 +35,8 @@ typedef struct serve_opts {
     struct json_t *override_generation_config, *chat_template_kwargs; /* objects, or NULL */
     const char *chat_content_format;
     bool tokens_as_token_ids, hide_unused_tools;
+    const char *tool_call_parser, *reasoning_parser;
+    bool auto_tool_choice; /* without effect */
     /* engine */
     const char *dtype, *tokenizer;
     double gpu_utilization, memory_utilization; /* 0: not given */

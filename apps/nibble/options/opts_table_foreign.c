@@ -35,8 +35,8 @@
 #define NO_MAMBA "no supported model has Mamba or linear attention layers"
 #define NO_PLUGIN "nibble runs no Python code"
 #define NO_OFFLOAD "weights and KV cache stay in the memory of one device"
-#define NO_TOOL_CALLS "tool calls are not parsed: they are part of the text"
-#define NO_REASONING "reasoning is not split off: it is part of the text"
+#define NO_TOOL_CALLS "the parsers are built in: --tool-call-parser"
+#define NO_REASONING "the parsers are built in: --reasoning-parser"
 #define NO_STRUCTURE "structured outputs are not supported: requests for them get 400"
 #define OWN_KERNELS "nibble has kernels of its own and chooses among them"
 #define NO_COMPILER "nibble has neither a compiler nor CUDA graphs to configure"
@@ -295,11 +295,8 @@ static const opt_row rows[] = {
     { OFF("enable-prompt-adapter", NO_LORA) },
     { VALUE("max-prompt-adapters", NO_LORA), .alias = "max-prompt-adapter-token|long-lora-scaling-factors" },
     { NOT("qlora-adapter-name-or-path", NO_LORA) },
-    { OFF("enable-auto-tool-choice", NO_TOOL_CALLS) },
-    { NOT("tool-call-parser", NO_TOOL_CALLS) },
     { NOT("tool-parser-plugin", NO_TOOL_CALLS) },
     { NOT("tool-server", "the server calls no tools") },
-    { NOT("reasoning-parser", NO_REASONING) },
     { NOT("reasoning-parser-plugin", NO_REASONING) },
     { JSON("reasoning-config", NO_REASONING) },
     { OFF("enable-reasoning", NO_REASONING) },

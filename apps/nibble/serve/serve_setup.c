@@ -168,6 +168,8 @@ static void fill_engine(const opts *o, bool gpu, nb_engine_options *e)
     e->max_num_batched_tokens = step;
     e->max_chunk_tok = v->max_chunk_tok < step ? v->max_chunk_tok : step;
     e->commit_memory = true;
+    e->tool_call_parser = v->tool_call_parser;
+    e->reasoning_parser = v->reasoning_parser;
     e->no_prefix_caching = !v->prefix_caching;
     e->cache_answers = v->cache_answers;
     e->priority_scheduling = strcmp(v->scheduling_policy, "priority") == 0;
