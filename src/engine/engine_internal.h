@@ -81,17 +81,6 @@ struct nb_engine {
     nb_last_page last_page;
 };
 
-const nb_tokenizer *nb_text_tokenizer(const nb_text *t);
-/* How the model writes thoughts and calls; NULL where that is not known. */
-typedef struct nb_text_formats {
-    const nb_call_format *calls;
-    const nb_thought_format *thought;
-} nb_text_formats;
-const nb_text_formats *nb_text_formats_of(const nb_text *t);
-/* Overrides what was found: names of parse/format.h, NULL and "auto": as found, "none". */
-nb_status nb_text_set_formats(nb_text *t, const char *calls, const char *thought, nb_error *err);
-nb_token_lookup nb_text_lookup(const nb_text *t);
-
 /* ---- engine.c, memory.c ---- */
 
 /* One more line of what the user should know (nb_engine_info.warnings), cut where there is no room. */
