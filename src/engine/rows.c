@@ -71,16 +71,16 @@ static nb_status compute_row(nb_engine *e, const nb_row *row, const float *logit
                                   out);
     case NB_ROW_SAMPLE: break;
     }
-    if (r->at_script < r->n_script) {
-        nb_sampler_drew(r->sampler);
-        out->id = r->script[r->at_script];
-        const size_t n_top = r->n_logprobs > 0 ? (size_t)r->n_logprobs : 0;
-        return nb_sample_logprobs(logits, n_vocab, r->script[r->at_script], n_top, out);
-    }
     if (r->prompt) NB_TRY(nb_sampler_accept_prompt(r->sampler, r->prompt, r->n_prompt));
     nb_sample_mask mask;
     bool need;
     NB_TRY(nb_run_mask(r, &mask, &need));
+    if (r->at_script < r->n_script) {
+        const size_t n_top = r->n_logprobs > 0 ? (size_t)r->n_logprobs : 0;
+        nb_sampler_drew(r->sampler);
+        NB_TRY(nb_sample_logprobs(logits, n_vocab, r->script[r->at_script], n_top, out));
+        return nb_run_note(r, r->script[r->at_script]);
+    }
     NB_TRY(nb_sampler_next(r->sampler, scratch, logits, need ? &mask : NULL, out));
     return nb_run_note(r, out->id);
 }

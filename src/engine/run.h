@@ -5,6 +5,7 @@
 
 #include "base/str.h"
 #include "engine/grammars.h"
+#include "engine/text_parts.h"
 #include "parse/parse.h"
 #include "sample/sample.h"
 #include "sample/stop.h"
