@@ -35,9 +35,9 @@ nb_status __wrap_nb_run_create(const nb_engine *e, const nb_request *rq, nb_run 
 void __real_nb_run_destroy(nb_run *r);
 void __wrap_nb_run_destroy(nb_run *r);
 nb_status __real_nb_sampler_next(nb_sampler *s, nb_sample_scratch *x, const float *logits,
-                                 nb_sample_out *out);
+                                 const nb_sample_mask *mask, nb_sample_out *out);
 nb_status __wrap_nb_sampler_next(nb_sampler *s, nb_sample_scratch *x, const float *logits,
-                                 nb_sample_out *out);
+                                 const nb_sample_mask *mask, nb_sample_out *out);
 
 static void stop_with(const char *what)
 {
@@ -135,19 +135,19 @@ void __wrap_nb_run_destroy(nb_run *r)
 }
 
 nb_status __wrap_nb_sampler_next(nb_sampler *s, nb_sample_scratch *x, const float *logits,
-                                 nb_sample_out *out)
+                                 const nb_sample_mask *mask, nb_sample_out *out)
 {
     (void)pthread_mutex_lock(&lock);
     const forced *f = all;
     while (f && f->sampler != s) f = f->next;
     (void)pthread_mutex_unlock(&lock); /* it lives as long as its request */
-    if (!f) return __real_nb_sampler_next(s, x, logits, out);
+    if (!f) return __real_nb_sampler_next(s, x, logits, mask, out);
     const size_t n = nb_sampler_n_generated(s);
     float *mine = malloc(f->n_vocab * sizeof *mine);
     if (!mine) return NB_ERR_NOMEM;
     memcpy(mine, logits, f->n_vocab * sizeof *mine);
     mine[f->id[n < f->n_id ? n : f->n_id - 1]] = 1e6F;
-    const nb_status st = __real_nb_sampler_next(s, x, mine, out);
+    const nb_status st = __real_nb_sampler_next(s, x, mine, mask, out);
     free(mine);
     return st;
 }
