@@ -15,8 +15,8 @@ fail() {
     exit 1
 }
 
-# 60 s: the build was made before, the model is small.
-url= tries=600
+# The build was made before and the model is small: minutes are a hang.
+url= tries=3000
 while [ -z "$url" ]; do
     url=$(sed -n 's|.*listening on \(http://[^ /"]*\)/.*|\1|p' "$log")
     kill -0 "$pid" 2>/dev/null || fail "it ended"
@@ -35,7 +35,7 @@ opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 def get(path, body=None):
     request = urllib.request.Request(sys.argv[1] + path, body, {"Content-Type": "application/json"})
-    with opener.open(request, timeout=30) as answer:
+    with opener.open(request, timeout=120) as answer:
         return answer.read()
 
 
