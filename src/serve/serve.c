@@ -62,17 +62,21 @@ static bool is_route(const char *path)
 }
 
 /* For a path that does not exist: the one that may be meant, or all of the API. */
-static nb_status list_paths(nb_str path, nb_buf *out)
+static nb_status list_paths(const nb_serve *s, nb_str path, nb_buf *out)
 {
+    const char *before = "";
     char with_v1[64];
     if (path.n_bytes < sizeof with_v1 - 3) {
         (void)snprintf(with_v1, sizeof with_v1, "/v1%.*s", (int)path.n_bytes, path.p ? path.p : "");
         if (is_route(with_v1)) return nb_buf_printf(out, "no such path; did you mean %s?", with_v1);
     }
     NB_TRY(nb_buf_add_c(out, "no such path; the API has"));
-    for (size_t i = 0; i < NB_COUNT(api_route); i++)
-        if (i == 0 || strcmp(api_route[i].path, api_route[i - 1].path) != 0)
-            NB_TRY(nb_buf_printf(out, "%s %s", i ? "," : "", api_route[i].path));
+    for (size_t i = 0; i < NB_COUNT(api_route); i++) {
+        const char *p = api_route[i].path;
+        if (strcmp(p, before) == 0 || (strcmp(p, "/api/check") == 0 && !s->o.dev_endpoints)) continue;
+        NB_TRY(nb_buf_printf(out, "%s %s", i ? "," : "", p));
+        before = p;
+    }
     return NB_OK;
 }
 
@@ -81,7 +85,7 @@ static void error_body(void *ctx, const nb_http_ex *ex, int status, const char *
                        nb_buf *body)
 {
     nb_buf line = { 0 };
-    if (status == 404 && list_paths(nb_http_path(ex), &line) == NB_OK) message = line.p;
+    if (status == 404 && list_paths(ctx, nb_http_path(ex), &line) == NB_OK) message = line.p;
     nb_error_body(ctx, ex, status, message, body);
     nb_buf_deinit(&line);
 }

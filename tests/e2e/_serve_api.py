@@ -153,6 +153,7 @@ def test_paths(s):
         assert error["type"] == "NotFoundError" and error["code"] == 404, error
         for word in ("/v1/chat/completions", "/v1/models", "/tokenize", "/health", "/metrics"):
             assert error["message"].count(word + ",") == 1, error
+        assert "/api/check" not in error["message"], error  # is there with --dev-endpoints only
     for path in ("/chat/completions", "/completions", "/messages"):
         error = s.ask(path, {}, 404)["error"]
         assert error["message"].endswith(f"did you mean /v1{path}?"), error
