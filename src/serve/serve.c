@@ -73,7 +73,8 @@ static nb_status list_paths(const nb_serve *s, nb_str path, nb_buf *out)
     NB_TRY(nb_buf_add_c(out, "no such path; the API has"));
     for (size_t i = 0; i < NB_COUNT(api_route); i++) {
         const char *p = api_route[i].path;
-        if (strcmp(p, before) == 0 || (strcmp(p, "/api/check") == 0 && !s->o.dev_endpoints)) continue;
+        if (strcmp(p, before) == 0 || (strcmp(p, "/api/check") == 0 && !s->o.dev_endpoints))
+            continue;
         NB_TRY(nb_buf_printf(out, "%s %s", i ? "," : "", p));
         before = p;
     }
