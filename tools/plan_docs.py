@@ -116,7 +116,7 @@ def speed(plan, root):
 def accuracy(plan, root):
     variants = result(root, "accuracy")["models"]["nibble-tiny"]["kl 0"]["result"]["variants"]
     top = {d: 100 * only(variants, name=d)["top1"]["value"] for d in ("fp8", "nvfp4", "if4")}
-    return (f"- The bundled model's best token is the one of a BF16 cache in {top['fp8']:.1f} % of positions with `fp8`, "
+    return (f"- The bundled model picks the same best token as with a BF16 cache in {top['fp8']:.1f} % of positions with `fp8`, "
             f"{top['nvfp4']:.1f} % with `nvfp4` and {top['if4']:.1f} % with `if4`.")
 
 
