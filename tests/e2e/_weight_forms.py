@@ -6,6 +6,8 @@ formulas of the formats; standard library only.
   _weight_forms.py compare A.f32 B.f32 FAR.f32
       A and B are logits that agree to 1e-4 of the largest; FAR differs from A by ten times that.
   _weight_forms.py list
+  _weight_forms.py broken           NAME FORM WORDS of hostile variants
+  _weight_forms.py spoil NAME OUT_DIR
 """
 import array
 import bisect
@@ -440,6 +442,82 @@ def make(form, model, out):
             json.dump({"producer": {"name": "modelopt"}, "quantization": config}, f)
 
 
+# ---- hostile files ----
+
+NAN = {"BF16": b"\xc0\x7f", "F16": b"\x00\x7e", "F32": b"\x00\x00\xc0\x7f", "F8_E4M3": b"\x7f", "U8": b"\xff"}
+
+
+def put(at, value):
+    """A tensor with the bytes of value at an offset."""
+    return lambda t: (t[0], t[1], t[2][:at] + value + t[2][at + len(value):])
+
+
+def cut(axis):
+    """Without the last index of a dimension, or with none where it has one."""
+    def change(t):
+        shape = list(t[1])
+        shape[axis] -= 1
+        n = SIZE[t[0]]
+        for d in shape:
+            n *= d
+        return t[0], shape, t[2][:n]
+    return change
+
+
+def nothing(t):
+    return t[0], [t[1][0], 0], b""
+
+
+def nan(t):
+    return put(0, NAN[t[0]])(t)
+
+
+# name: form, ending of the tensor (its first one), what happens to it (None: it goes), words of the line
+BROKEN = {
+    "no-groups": ("w4-asym", "weight_scale", nothing, "has no groups"),
+    "groups": ("w4-asym", "weight_scale", cut(1), "groups"),
+    "scale-rows": ("w4-asym", "weight_scale", cut(0), "weight_scale"),
+    "scale-nan": ("w4-asym", "weight_scale", nan, "finite"),
+    "scale-gone": ("w4-asym", "weight_scale", None, "missing"),
+    "width": ("w4-asym", "weight_packed", cut(1), "words a row"),
+    "rows": ("w4-asym", "weight_packed", cut(0), "weight_packed"),
+    "shape": ("w4-asym", "weight_shape", put(0, b"\x07"), "weight_shape"),
+    "shape-huge": ("w4-asym", "weight_shape", put(0, b"\xff" * 16), "weight_shape"),
+    "zeros": ("w4-asym", "weight_zero_point", cut(0), "weight_zero_point"),
+    "g_idx-high": ("w4-act", "weight_g_idx", put(0, b"\x63\0\0\0"), "expected a group from 0"),
+    "g_idx-low": ("w4-act", "weight_g_idx", put(0, b"\xfe\xff\xff\xff"), "expected a group from 0"),
+    "g_idx-crowd": ("w4-act", "weight_g_idx", lambda t: (t[0], t[1], bytes(len(t[2]))), "columns in group 0"),
+    "g_idx-short": ("w4-act", "weight_g_idx", cut(0), "weight_g_idx"),
+    "global-zero": ("nvfp4-ct", "weight_global_scale", put(0, bytes(4)), "other than 0"),
+    "global-nan": ("nvfp4-ct", "weight_global_scale", nan, "other than 0"),
+    "global-gone": ("nvfp4-ct", "weight_global_scale", None, "missing"),
+    "fp4-width": ("nvfp4-ct", "weight_packed", cut(1), "weight_packed"),
+    "fp4-nan": ("nvfp4-ct", "weight_scale", nan, "finite"),
+    "e8m0-nan": ("mxfp4-ct", "weight_scale", nan, "finite"),
+    "fp8-nan": ("fp8-channel", "weight_scale", nan, "finite"),
+    "fp8-rows": ("fp8-channel", "weight_scale", cut(0), "weight_scale"),
+    "fp8-gone": ("fp8-channel", "weight_scale", None, "missing"),
+    "awq-width": ("awq", "qweight", cut(1), "qweight"),
+    "awq-groups": ("awq", "scales", cut(0), "groups"),
+    "awq-zeros": ("awq", "qzeros", cut(0), "qzeros"),
+    "gptq-nan": ("gptq-v1", "scales", nan, "finite"),
+    "gptq-g_idx": ("gptq-v2-act", "g_idx", put(4, b"\xff\xff\xff\x7f"), "expected a group from 0"),
+}
+
+
+def spoil(name, out):
+    """Spoils OUT_DIR/q."""
+    ending, change = BROKEN[name][1:3]
+    path = os.path.join(out, "q", "model.safetensors")
+    tensors = read(path)
+    first = next(n for n in tensors if n.endswith("." + ending))
+    if change:
+        tensors[first] = change(tensors[first])
+    else:
+        del tensors[first]
+    write(path, tensors)
+
+
 def compare(a, b, far):
     a, b, far = (array.array("f", open(p, "rb").read()) for p in (a, b, far))
     assert len(a) == len(b) == len(far) > 0
@@ -453,6 +531,11 @@ def compare(a, b, far):
 def main():
     if sys.argv[1] == "list":
         print("\n".join(FORMS))
+    elif sys.argv[1] == "broken":
+        for name, row in BROKEN.items():
+            print(name, row[0], row[3])
+    elif sys.argv[1] == "spoil":
+        spoil(*sys.argv[2:])
     elif sys.argv[1] == "compare":
         compare(*sys.argv[2:])
     else:

@@ -13,5 +13,30 @@ for form in $(python3 "$writer" list); do
     logits "$tmp/$form/q" "$tmp/q.f32" --strict
     logits "$tmp/$form/f" "$tmp/f.f32" ""
     python3 "$writer" compare "$tmp/q.f32" "$tmp/f.f32" "$tmp/base.f32" || die "$form: wrong logits"
-    [ "$form" = w4-act ] || rm -rf "${tmp:?}/$form"
+    rm -rf "${tmp:?}/$form/f"
 done
+
+# Damaged tensors and contradictions are refused by name, in one line.
+refused() { fails 1 "$2" logits "$1" --tokens "$tmp/t.json" --device cpu --output "$tmp/x.f32"; }
+while read -r name form words; do
+    rm -rf "$tmp/broken" && mkdir "$tmp/broken" && cp -R "$tmp/$form/q" "$tmp/broken/"
+    python3 "$writer" spoil "$name" "$tmp/broken" || die "$name: cannot be spoiled"
+    refused "$tmp/broken/q" "tensor $words"
+done <<END
+$(python3 "$writer" broken)
+END
+edit() { rm -rf "$tmp/edit" && cp -R "$tmp/$1/q" "$tmp/edit" && sed -i "$2" "$tmp/edit/config.json"; }
+edit w4-asym 's/"num_bits": 4/"num_bits": 8/'
+refused "$tmp/edit" "tensor words 8 bits"
+edit w4-asym 's/"num_bits": 4/"num_bits": 3/'
+refused "$tmp/edit" "3 bits not supported"
+edit w4-asym 's/"group_size": 32/"group_size": 16/'
+refused "$tmp/edit" "tensor groups"
+edit w4-asym 's/pack-quantized/marlin-24/'
+refused "$tmp/edit" "marlin-24 not supported"
+edit awq 's/"version": "gemm"/"version": "gemv"/'
+refused "$tmp/edit" "gemv not supported"
+edit fp8-modelopt 's/"quant_algo": "FP8"/"quant_algo": "W4A8_AWQ"/'
+refused "$tmp/edit" "W4A8_AWQ not supported"
+cp "$base/config.json" "$tmp/edit/config.json"
+refused "$tmp/edit" "tensor quantised quantization_config"
