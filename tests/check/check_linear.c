@@ -37,8 +37,9 @@ static bool packs(const subject *s)
 static double bound_of(const nb_linear_args *a, bool transposed, double s)
 {
     const double n = (double)(transposed ? a->row_end - a->row_begin : a->w.n_col);
-    const double k = transposed                       ? 4 + 2 * sqrt(n)
-                     : nb_wtype_is_packed(a->w.type) ? 40 + n / 128
+    const bool packed = nb_wtype_is_packed(a->w.type);
+    const double k = transposed                       ? (packed ? 6 : 4) + 2 * sqrt(n)
+                     : packed                          ? 40 + n / 128
                      : a->w.type == NB_W_FP8B         ? 24 + n / 128
                                                       : 8 + sqrt(n);
     return k * 0x1p-24 * s + (n + 1) * 0x1p-126;

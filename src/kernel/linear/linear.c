@@ -16,7 +16,7 @@
 #endif
 /* INT4 and FP4 have rows of their own, in the same order of summation. */
 #if NB_HAVE_AVX512
-#define W4_AVX512(type) { "avx512", NB_SPACE_HOST, NB_CAP_AVX512, type, nb_linear_w4_avx512, nb_linear_t_packed_c, nb_linear_w4_pack_bytes, nb_linear_w4_pack },
+#define W4_AVX512(type) { "avx512", NB_SPACE_HOST, NB_CAP_AVX512, type, nb_linear_w4_avx512, nb_linear_t_w4_avx512, nb_linear_w4_pack_bytes, nb_linear_w4_pack },
 #else
 #define W4_AVX512(type)
 #endif

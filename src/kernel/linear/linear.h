@@ -47,7 +47,7 @@ typedef void nb_linear_pack(void *xp, const float *x, size_t x_stride, size_t n_
  *             + 2^-126 * sum (|x| + |W| + 4 + 4 scale) for what underflows
  *   linear of packed types: |y - y64| <= (40 + n/128) * 2^-24 * S, where W[r][c] is the value rounded to
  *             float
- *   linear_t  |y - y64| <= (4 + 2 sqrt(n)) * 2^-24 * S
+ *   linear_t  |y - y64| <= (4 + 2 sqrt(n)) * 2^-24 * S,  packed types (6 + 2 sqrt(n)) * 2^-24 * S
  *   linear, INT8: |y - y64| <= lost * sum |W| + 8 * 2^-24 * S, the same bits from every variant:
  *   linear_int8.h has the rule; with m = max |x| of the token lost is m / 32512 * (1 + 2^-10), but
  *   m itself under 2^-100

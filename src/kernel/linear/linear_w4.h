@@ -33,6 +33,6 @@ void nb_w4_lanes(const nb_weight *w, size_t r, size_t b, size_t n_block, float *
 
 nb_linear_pack_bytes nb_linear_w4_pack_bytes;
 nb_linear_pack nb_linear_w4_pack;
-nb_linear_fn nb_linear_w4_avx2, nb_linear_w4_avx512;
+nb_linear_fn nb_linear_w4_avx2, nb_linear_w4_avx512, nb_linear_t_w4_avx512;
 
 #endif

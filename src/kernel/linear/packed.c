@@ -61,6 +61,7 @@ static inline void grouped(const nb_weight *w, size_t r, size_t c, size_t n, flo
 {
     const nb_wgroups *g = &w->group;
     const size_t n_group = nb_weight_n_group(w);
+    const bool exact = g->scale_type != NB_S_F32 && g->outer == 1.0f;
     const uint8_t *row = (const uint8_t *)w->data + r * nb_wtype_row_bytes(w->type, w->n_col);
     for (size_t end = c + n; c < end;) {
         const size_t k = c / g->size, left = (k + 1) * g->size - c;
@@ -68,9 +69,13 @@ static inline void grouped(const nb_weight *w, size_t r, size_t c, size_t n, flo
         const int zero = g->zero ? g->zero[r * n_group + k] : middle;
         float scale;
         nb_packed_scales(g, r * n_group + k, 1, &scale);
-        for (size_t i = 0; i < m; i++)
-            *out++ = (float)((double)code(row, c + i, g->flip, zero) *
-                             ((double)scale * (double)g->outer));
+        if (exact)
+            for (size_t i = 0; i < m; i++) out[i] = code(row, c + i, g->flip, zero) * scale;
+        else
+            for (size_t i = 0; i < m; i++)
+                out[i] = (float)((double)code(row, c + i, g->flip, zero) *
+                                 ((double)scale * (double)g->outer));
+        out += m;
         c += m;
     }
 }

@@ -5,6 +5,7 @@
  * a logical operation and a subtraction, which have other units.  One token: 4 rows at a time
  * straight from the matrix.  More: 4 rows of SEGMENT blocks are made float once, a strip in L1 in the
  * order of the packed x, for tiles of 4 rows x 6 tokens. */
+#include "kernel/linear/linear_order.h"
 #include "kernel/linear/linear_w4.h"
 #include "kernel/linear/packed.h"
 #include "kernel/x86/vec_avx512.h"
@@ -343,26 +344,33 @@ static void many_tokens(const panel *p, code kind, size_t r, size_t n_row, size_
     for (size_t t = 0; t < n_tok; t++) write_rows(p->a, r, n_row, t0 + t, total + t * ROW * LANE);
 }
 
-void nb_linear_w4_avx512(const nb_linear_args *a)
+static code panel_init(panel *p, const nb_linear_args *a)
 {
     const size_t n_col = a->w.n_col;
     const bool fp4 = a->w.type == NB_W_FP4;
     const code kind = fp4 ? FP4 : a->w.group.zero ? INT4_ZERO : INT4;
-    panel p = { .a = a,
-                .row_bytes = nb_wtype_row_bytes(a->w.type, n_col),
-                .n_word = (n_col + 7) / 8,
-                .n_block = (n_col + BLOCK - 1) / BLOCK,
-                .xs = nb_w4_stride(n_col),
-                .x = a->xp,
-                .turn = _mm512_set1_epi8((char)a->w.group.flip),
-                .w = a->w };
-    const size_t size = p.w.group.size;
+    *p = (panel){ .a = a,
+                  .row_bytes = nb_wtype_row_bytes(a->w.type, n_col),
+                  .n_word = (n_col + 7) / 8,
+                  .n_block = (n_col + BLOCK - 1) / BLOCK,
+                  .xs = nb_w4_stride(n_col),
+                  .x = a->xp,
+                  .turn = _mm512_set1_epi8((char)a->w.group.flip),
+                  .w = a->w };
+    const size_t size = p->w.group.size;
     const unsigned shift = size == 16 ? 1 : size == 32 ? 2 : size == 64 ? 3 : size == 128 ? 4 : 0;
-    p.n_group = nb_weight_n_group(&a->w);
-    p.per = shift ? BLOCK / size : LANE;
-    p.index = _mm512_srli_epi32(
+    p->n_group = nb_weight_n_group(&a->w);
+    p->per = shift ? BLOCK / size : LANE;
+    p->index = _mm512_srli_epi32(
         _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0), shift);
-    if (fp4) p.w.group.outer *= 0.5f;
+    if (fp4) p->w.group.outer *= 0.5f;
+    return kind;
+}
+
+void nb_linear_w4_avx512(const nb_linear_args *a)
+{
+    panel p;
+    const code kind = panel_init(&p, a);
     for (size_t t = 0; t < a->n_tok; t += PANEL_TOK)
         for (size_t r = a->row_begin; r < a->row_end; r += ROW) {
             const size_t n_row = a->row_end - r < ROW ? a->row_end - r : ROW;
@@ -372,4 +380,87 @@ void nb_linear_w4_avx512(const nb_linear_args *a)
             else
                 many_tokens(&p, kind, r, n_row, t, n_tok);
         }
+}
+
+/* ---- linear_t: x times the row's scales, in chunks of rows; a lane has 8 columns ---- */
+
+enum { T_TOK = 2 };
+
+/* n rows from r, block b, for n_tok (literal) tokens: added to total [tok][8][LANE]. */
+INLINE void rows_t(const code kind, const int n_tok, const panel *p, size_t r, size_t n, size_t b,
+                   const float *x, size_t xs, float *total)
+{
+    _Alignas(64) float scale[WIDE * LANE + LANE] = { 0 }, zero[WIDE * LANE + LANE] = { 0 };
+    const uint8_t *w = (const uint8_t *)p->a->w.data + r * p->row_bytes + b * 64;
+    __m512 sum[T_TOK * 8];
+    UNROLL
+    for (int i = 0; i < n_tok * 8; i++) sum[i] = _mm512_setzero_ps();
+    for (size_t i = 0; i < n; i++, w += p->row_bytes) {
+        row_lanes(p, r + i, b, 1, scale, zero);
+        const parts v = parts_of(kind, words(w, p->n_word - b * LANE), p->turn);
+        const __m512 s = lanes_of(p, scale, 0), z = lanes_of(p, zero, 0);
+        __m512 xv[T_TOK];
+        UNROLL
+        for (int t = 0; t < n_tok; t++)
+            xv[t] = _mm512_mul_ps(_mm512_set1_ps(x[(size_t)t * xs + i]), s);
+        UNROLL
+        for (int j = 0; j < 8; j++) {
+            const __m512 f = value(kind, &v, j, z);
+            UNROLL
+            for (int t = 0; t < n_tok; t++)
+                sum[t * 8 + j] = _mm512_fmadd_ps(f, xv[t], sum[t * 8 + j]);
+        }
+    }
+    UNROLL
+    for (int i = 0; i < n_tok * 8; i++) {
+        float *to = total + i * LANE;
+        _mm512_store_ps(to, _mm512_add_ps(sum[i], _mm512_load_ps(to)));
+    }
+}
+
+#define KIND_T(kind, name)                                                                         \
+    static void rows_t_##name(const panel *p, int n_tok, size_t r, size_t n, size_t b,             \
+                              const float *x, size_t xs, float *total)                             \
+    {                                                                                              \
+        if (n_tok == T_TOK)                                                                        \
+            rows_t(kind, T_TOK, p, r, n, b, x, xs, total);                                         \
+        else                                                                                       \
+            rows_t(kind, 1, p, r, n, b, x, xs, total);                                             \
+    }
+KIND_T(INT4, int4)
+KIND_T(INT4_ZERO, zero)
+KIND_T(FP4, fp4)
+typedef void rows_t_fn(const panel *p, int n_tok, size_t r, size_t n, size_t b, const float *x,
+                       size_t xs, float *total);
+static rows_t_fn *const rows_ts[CODES] = { rows_t_int4, rows_t_zero, rows_t_fp4 };
+
+/* Columns of block b for n_tok tokens from t0. */
+static void block_t(const panel *p, code kind, size_t b, size_t t0, size_t n_tok)
+{
+    const nb_linear_args *a = p->a;
+    const size_t chunk = nb_linear_t_chunk(a->row_end - a->row_begin);
+    _Alignas(64) float total[T_TOK * 8 * LANE] = { 0 };
+    for (size_t r = a->row_begin; r < a->row_end; r += chunk)
+        rows_ts[kind](p, (int)n_tok, r, a->row_end - r < chunk ? a->row_end - r : chunk, b,
+                      a->x + t0 * a->x_stride + (r - a->row_begin), a->x_stride, total);
+    for (size_t t = 0; t < n_tok; t++)
+        for (size_t k = 0; k < BLOCK; k++) {
+            const size_t c = b * BLOCK + k;
+            if (c >= a->col_begin && c < a->col_end)
+                a->y[(t0 + t) * a->y_stride + (c - a->col_begin)] =
+                    total[(t * 8 + k % 8) * LANE + k / 8];
+        }
+}
+
+void nb_linear_t_w4_avx512(const nb_linear_args *a)
+{
+    panel p;
+    const code kind = panel_init(&p, a);
+    if (a->w.group.column) { /* columns are anywhere */
+        nb_linear_t_packed_c(a);
+        return;
+    }
+    for (size_t b = a->col_begin / BLOCK; b * BLOCK < a->col_end; b++)
+        for (size_t t = 0; t < a->n_tok; t += T_TOK)
+            block_t(&p, kind, b, t, a->n_tok - t < T_TOK ? a->n_tok - t : T_TOK);
 }
