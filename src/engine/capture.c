@@ -271,7 +271,7 @@ nb_status nb_engine_capture(nb_engine *e, const uint32_t *tokens, size_t n_tok, 
                             size_t n_pos, nb_capture_fn *fn, void *ctx, nb_error *err)
 {
     if (!e || !fn || (n_pos && !pos)) return nb_fail(err, NB_ERR_ARG, "an argument is missing");
-    if (nb_thread_is_current(e->thread))
+    if (nb_thread_is_current(e->queue.thread))
         return nb_fail(err, NB_ERR_ARG, "nb_engine_capture was called from a callback");
     if (e->rank[0].device.kind->own_memory)
         return nb_fail(err, NB_ERR_UNSUPPORTED,

@@ -28,11 +28,6 @@ const char *nb_cpu_levels(void)
     return text;
 }
 
-void nb_free(void *p)
-{
-    free(p);
-}
-
 static nb_status choose_form(nb_engine *e, const char *mla, nb_error *err)
 {
     /* auto, by cost: a prompt's tokens are cheaper expanded (nothing is read that others did not
@@ -132,7 +127,7 @@ static nb_status create_thread(nb_engine *e, nb_error *err)
     if (nb_queue_init(&e->queue) != NB_OK)
         return nb_fail(err, NB_ERR_NOMEM, "out of memory for a lock");
     nb_engine_publish(e);
-    return nb_thread_create(nb_engine_main, e, &e->thread, err);
+    return nb_thread_create(nb_engine_main, e, &e->queue.thread, err);
 }
 
 static nb_status create(nb_engine *e, const nb_engine_options *o, nb_error *err)
@@ -196,27 +191,15 @@ nb_status nb_engine_create(const nb_engine_options *o, nb_engine **out, nb_error
     return NB_OK;
 }
 
-void nb_engine_warn(nb_engine *e, const char *fmt, ...)
-{
-    const size_t max = sizeof e->stats.warnings;
-    size_t at = strlen(e->stats.warnings);
-    va_list ap;
-    if (at) at += (size_t)snprintf(e->stats.warnings + at, max - at, "; ");
-    if (at >= max) return;
-    va_start(ap, fmt);
-    (void)vsnprintf(e->stats.warnings + at, max - at, fmt, ap);
-    va_end(ap);
-}
-
 void nb_engine_destroy(nb_engine *e)
 {
     if (!e) return;
-    if (e->thread) {
+    if (e->queue.thread) {
         nb_mutex_lock(e->queue.lock);
         e->queue.stopping = true;
         nb_cond_signal(e->queue.wake);
         nb_mutex_unlock(e->queue.lock);
-        nb_thread_join(e->thread);
+        nb_thread_join(e->queue.thread);
     }
     nb_engine_release(e);
     nb_queue_deinit(&e->queue);

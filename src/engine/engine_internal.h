@@ -61,7 +61,6 @@ struct nb_engine {
     bool int8;          /* --weight-dtype */
     void *int8_weights; /* [int8_bytes]: codes and scales of e->model's matrices */
     size_t int8_bytes;
-    nb_thread *thread;
     nb_news news; /* fn may be NULL */
 
     /* any thread */
@@ -81,11 +80,9 @@ struct nb_engine {
     nb_last_page last_page;
 };
 
-/* ---- engine.c, memory.c ---- */
+/* ---- records.c ---- */
 
-/* One more line of what the user should know (nb_engine_info.warnings), cut where there is no room. */
-void nb_engine_warn(nb_engine *e, const char *fmt, ...) NB_PRINTF(2, 3);
-/* The record of each layer, from e->kvo and the options: records.c.  Sets record, layer_off,
+/* The record of each layer, from e->kvo and the options.  Sets record, layer_off,
  * block_bytes, n_sink and kv_dtype of e->pages. */
 nb_status nb_engine_choose_records(nb_engine *e, const nb_engine_options *o, nb_error *err);
 /* ---- device.c ---- */
@@ -111,6 +108,7 @@ nb_status nb_engine_size_pool(nb_engine *e, const nb_engine_options *o, nb_error
 nb_status nb_engine_allocate_pool(nb_engine *e, const nb_engine_options *o, nb_caps caps,
                                   nb_error *err);
 void nb_engine_release_pool(nb_engine *e);
+nb_status nb_engine_create_rank(nb_engine *e, nb_caps caps, nb_error *err);
 /* Touches memory of the host in parallel, in pieces between which the progress is reported. */
 void nb_engine_commit(nb_engine *e, const nb_engine_options *o, const char *what, void *p,
                       size_t n_bytes, size_t before, size_t total);
@@ -119,7 +117,6 @@ void nb_engine_commit(nb_engine *e, const nb_engine_options *o, const char *what
 
 /* Sizes of a step, from the options; max_model_len is known. */
 nb_status nb_engine_size_step(nb_engine *e, const nb_engine_options *o, nb_error *err);
-nb_status nb_engine_create_rank(nb_engine *e, nb_caps caps, nb_error *err);
 /* Pool, scheduler, rank and the rest of a step's workspace. */
 nb_status nb_engine_allocate(nb_engine *e, const nb_engine_options *o, nb_caps caps, nb_error *err);
 void nb_engine_release(nb_engine *e);
@@ -156,7 +153,10 @@ nb_status nb_engine_plan_weights(nb_engine *e, const nb_engine_options *o, uint6
 
 /* Runs fn on the engine's thread between two steps and waits for it, also when the engine has
  * failed.  NB_ERR_ARG from a callback, which must not wait. */
-nb_status nb_engine_call(nb_engine *e, nb_call_fn *fn, void *ctx);
+static inline nb_status nb_engine_call(nb_engine *e, nb_call_fn *fn, void *ctx)
+{
+    return nb_queue_call(&e->queue, fn, ctx);
+}
 
 /* ---- loop.c: the thread ---- */
 
@@ -170,6 +170,9 @@ nb_status nb_engine_check_caller(const nb_engine *e, const char *what, nb_error 
 void nb_engine_note_page(nb_engine *e, const nb_run *r); /* before r leaves the scheduler */
 
 /* ---- stats.c ---- */
+
+/* One more line of what the user should know (nb_engine_info.warnings), cut where there is no room. */
+void nb_engine_warn(nb_engine *e, const char *fmt, ...) NB_PRINTF(2, 3);
 void nb_engine_publish(nb_engine *e); /* the snapshot for nb_engine_get_stats */
 void nb_engine_count_step(nb_engine *e, size_t n_tok, double s);
 

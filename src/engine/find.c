@@ -1,4 +1,6 @@
-/* find.c - where MODEL is: a path, or a Hugging Face id in the local hub cache. */
+/* find.c - where MODEL is: a path, or a Hugging Face id in the local hub cache; nb_free for such results. */
+#include <stdlib.h>
+
 #include "engine/engine_internal.h"
 #include "load/hub.h"
 
@@ -12,4 +14,9 @@ nb_status nb_model_find(const char *model, char **path, nb_error *err)
     else
         nb_buf_deinit(&found);
     return st;
+}
+
+void nb_free(void *p)
+{
+    free(p);
 }

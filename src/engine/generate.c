@@ -26,14 +26,6 @@ void nb_engine_cancel(nb_engine *e)
     atomic_fetch_add_explicit(&e->cancel_seq, 1, memory_order_relaxed);
 }
 
-nb_status nb_engine_call(nb_engine *e, nb_call_fn *fn, void *ctx)
-{
-    nb_call c = { .fn = fn, .ctx = ctx };
-    if (nb_thread_is_current(e->thread)) return NB_ERR_ARG;
-    nb_queue_call(&e->queue, &c);
-    return NB_OK;
-}
-
 nb_status nb_engine_health(const nb_engine *e, nb_error *err)
 {
     return nb_queue_health(&e->queue, err);
@@ -56,7 +48,7 @@ nb_status nb_engine_run_and_wait(nb_engine *e, nb_run *r, nb_waiter *w, nb_error
 nb_status nb_engine_check_caller(const nb_engine *e, const char *what, nb_error *err)
 {
     if (!e) return nb_fail(err, NB_ERR_ARG, "no engine given");
-    if (!nb_thread_is_current(e->thread)) return NB_OK;
+    if (!nb_thread_is_current(e->queue.thread)) return NB_OK;
     return nb_fail(err, NB_ERR_ARG, "%s was called from a callback, which must not wait", what);
 }
 

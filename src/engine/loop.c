@@ -23,35 +23,6 @@ enum { IDLE_RETRY_MS = 10, WATCH_MS = 1000 };
 
 /* ---- ends ---- */
 
-static void set_over(nb_engine *e, nb_run *r)
-{
-    r->over = true;
-    r->over_next = NULL;
-    *e->over_end = r;
-    e->over_end = &r->over_next;
-}
-
-void nb_run_end(nb_engine *e, nb_run *r, const char *reason)
-{
-    if (r->over) return;
-    r->out.finish_reason = reason;
-    const bool early = strcmp(reason, "stop") != 0 && strcmp(reason, "length") != 0;
-    if (early && r->sink) {
-        r->st = nb_fail(&r->err, NB_ERR_CANCELLED, "%s", reason);
-    } else if (early) { /* what was held back is part of the result; without memory it is not */
-        (void)nb_run_flush(e, r);
-    }
-    set_over(e, r);
-}
-
-void nb_run_fail(nb_engine *e, nb_run *r, nb_status st, const char *msg)
-{
-    if (r->over) return;
-    r->st = nb_fail(&r->err, st, "%s", msg);
-    if (st == NB_ERR_NONFINITE) e->stats.count.n_nonfinite++;
-    set_over(e, r);
-}
-
 /* Fills in what is known at the end. */
 static void finish_result(nb_run *r, double now)
 {

@@ -112,24 +112,6 @@ static nb_status allocate_step(nb_engine *e, nb_error *err)
     return NB_OK;
 }
 
-nb_status nb_engine_create_rank(nb_engine *e, nb_caps caps, nb_error *err)
-{
-    e->pages.thrift.max_pos = e->step.max_model_len;
-    const nb_rank_options ro = { .model = &e->model,
-                                 .device = &e->rank[0].device,
-                                 .dev = e->dev,
-                                 .record = e->pages.record,
-                                 .n_sink = e->pages.n_sink,
-                                 .caps = caps,
-                                 .max_tok = e->step.max_step_tok,
-                                 .thrift = e->pages.thrift,
-                                 .thrift_pool = e->rank[0].thrift_pool,
-                                 .max_seq = e->step.max_num_seqs,
-                                 .max_pos = e->step.max_model_len,
-                                 .absorbed_only = e->step.form == NB_FORM_ABSORBED };
-    return nb_rank_create(&ro, &e->rank[0].rank, err);
-}
-
 nb_status nb_engine_allocate(nb_engine *e, const nb_engine_options *o, nb_caps caps, nb_error *err)
 {
     NB_TRY(nb_engine_allocate_pool(e, o, caps, err));

@@ -97,14 +97,17 @@ void nb_queue_abort(nb_queue *q, nb_request_id id)
     nb_mutex_unlock(q->lock);
 }
 
-void nb_queue_call(nb_queue *q, nb_call *call)
+nb_status nb_queue_call(nb_queue *q, nb_call_fn *fn, void *ctx)
 {
+    nb_call call = { .fn = fn, .ctx = ctx };
+    if (nb_thread_is_current(q->thread)) return NB_ERR_ARG;
     nb_mutex_lock(q->lock);
-    *q->calls_end = call;
-    q->calls_end = &call->next;
+    *q->calls_end = &call;
+    q->calls_end = &call.next;
     nb_cond_signal(q->wake);
-    while (!call->done) nb_cond_wait(q->done, q->lock);
+    while (!call.done) nb_cond_wait(q->done, q->lock);
     nb_mutex_unlock(q->lock);
+    return NB_OK;
 }
 
 nb_status nb_queue_health(const nb_queue *q, nb_error *err)

@@ -22,6 +22,7 @@ typedef struct nb_call {
 } nb_call;
 
 typedef struct nb_queue {
+    nb_thread *thread; /* the engine's; set once */
     nb_mutex *lock;
     nb_cond *wake, *done; /* the engine's thread; those who wait for it */
     nb_run *first, **end; /* submitted, not taken yet */
@@ -42,8 +43,8 @@ void nb_queue_deinit(nb_queue *q);
 nb_status nb_queue_add(nb_queue *q, nb_run *run, nb_request_id *id, nb_error *err);
 /* Puts the request on the list of aborts; it may have ended. */
 void nb_queue_abort(nb_queue *q, nb_request_id id);
-/* Appends a call and waits until the engine's thread has done it. */
-void nb_queue_call(nb_queue *q, nb_call *call);
+/* Has the engine's thread do fn between two steps, and waits.  NB_ERR_ARG on that thread, which must not wait. */
+nb_status nb_queue_call(nb_queue *q, nb_call_fn *fn, void *ctx);
 /* The request with this id among those in the engine (lock held), or NULL. */
 nb_run *nb_queue_find(const nb_queue *q, nb_request_id id);
 /* Takes a request out of the table and the list of aborts (lock held). */

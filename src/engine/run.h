@@ -105,7 +105,7 @@ typedef struct nb_row {
     nb_row_kind kind;
 } nb_row;
 
-/* ---- loop.c ---- */
+/* ---- request.c: the end ---- */
 
 /* Ends a request: it leaves the engine at the end of the step, or before the next one.
  * reason: its finish_reason; or st and err say why it failed. Only the first call counts. */

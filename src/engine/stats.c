@@ -1,4 +1,6 @@
-/* stats.c - counters, and what other threads may ask. */
+/* stats.c - counters, what other threads may ask, and notes for users. */
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "engine/engine_internal.h"
@@ -120,4 +122,16 @@ nb_status nb_engine_check(nb_engine *e, nb_error *err)
     if (nb_engine_call(e, check, &what) != NB_OK)
         return nb_fail(err, NB_ERR_ARG, "nb_engine_check was called from a callback");
     return what ? nb_fail(err, NB_ERR_INTERNAL, "%s", what) : NB_OK;
+}
+
+void nb_engine_warn(nb_engine *e, const char *fmt, ...)
+{
+    const size_t max = sizeof e->stats.warnings;
+    size_t at = strlen(e->stats.warnings);
+    va_list ap;
+    if (at) at += (size_t)snprintf(e->stats.warnings + at, max - at, "; ");
+    if (at >= max) return;
+    va_start(ap, fmt);
+    (void)vsnprintf(e->stats.warnings + at, max - at, fmt, ap);
+    va_end(ap);
 }
