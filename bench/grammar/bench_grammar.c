@@ -175,6 +175,33 @@ static void bench_schema(bench *b, const char *name, const json_t *schema)
     free(text);
 }
 
+/* All tools of a request as one grammar of calls: the time until its first mask. */
+static void bench_calls(bench *b, const json_t *list)
+{
+    json_t *doc = json_pack("{s:s,s:s,s:O}", "format", "deepseek_v31", "calls", "required", "tools",
+                            (json_t *)(uintptr_t)list);
+    char *text = json_dumps(doc, JSON_COMPACT);
+    const nb_grammar_spec spec = { .kind = NB_GRAMMAR_TOOLS,
+                                   .text = text,
+                                   .text_bytes = strlen(text) };
+    nb_error err = { 0 };
+    nb_grammar *g;
+    nb_match *m;
+    const uint64_t *mask;
+    const double start = now_s();
+    if (nb_grammar_build(b->v, &spec, &g, &err) != NB_OK) die("calls", err.msg);
+    if (nb_match_create(g, NB_MATCH_PLAIN, &m, &err) != NB_OK || nb_match_mask(m, &mask) != NB_OK)
+        die("calls", "no first mask");
+    printf("%zu tools as calls: %.3f ms to the first mask, %zu nodes, %.1f KiB\n",
+           json_array_size(list), (now_s() - start) * 1e3, nb_grammar_n_node(g),
+           (double)nb_grammar_bytes(g) / 1024);
+    nb_match_destroy(m);
+    walk(b, g, b->n_token);
+    nb_grammar_unref(g);
+    free(text);
+    json_decref(doc);
+}
+
 static void bench_file(bench *b, const char *path)
 {
     json_error_t why;
@@ -183,13 +210,19 @@ static void bench_file(bench *b, const char *path)
     const json_t *body = json_object_get(doc, "body");
     const json_t *tools = json_object_get(body ? body : doc, "tools");
     if (!tools) bench_schema(b, path, doc);
+    json_t *list = json_array();
     for (size_t i = 0; i < json_array_size(tools); i++) {
         const json_t *t = json_array_get(tools, i), *f = json_object_get(t, "function");
         const json_t *p = json_object_get(f ? f : t, "parameters");
         if (!p) p = json_object_get(t, "input_schema");
         const char *name = json_string_value(json_object_get(f ? f : t, "name"));
-        if (p) bench_schema(b, name ? name : "?", p);
+        if (!p || !name) continue;
+        bench_schema(b, name, p);
+        if (json_array_append_new(list, json_pack("{s:s,s:O}", "name", name, "parameters", p)) != 0)
+            die(path, "out of memory");
     }
+    if (json_array_size(list)) bench_calls(b, list);
+    json_decref(list);
     json_decref(doc);
 }
 

@@ -395,6 +395,44 @@ static void test_hostile(void **state)
     nb_vocab_destroy(v);
 }
 
+/* Resident pages of this process; 0: unknown. */
+static size_t resident(void)
+{
+    FILE *f = fopen("/proc/self/statm", "r");
+    unsigned long size = 0, pages = 0;
+    if (f && fscanf(f, "%lu %lu", &size, &pages) != 2) pages = 0;
+    if (f) (void)fclose(f);
+    return pages;
+}
+
+/* 1,000 in a row: the process does not grow. */
+static void test_in_a_row(void **state)
+{
+    (void)state;
+    nb_vocab *v = test_vocab();
+    nb_buf file = tok_read("agents/hostile_schemas.jsonl");
+    size_t n = 0, first = 0;
+    while (n < 1000) {
+        nb_str rest = nb_buf_view(&file);
+        while (rest.n_bytes) {
+            json_t *c = load_line(&rest);
+            const char *id = json_string_value(json_object_get(c, "id"));
+            /* What takes all its fuel takes 50 ms each time. */
+            if (c && (n < 60 || !strstr("allof-doubling oneof-nested-6", id)))
+                (void)run_case(v, c, false);
+            json_decref(c);
+            n++;
+        }
+        if (!first) first = resident();
+    }
+    const size_t last = resident();
+    const char *sanitizer = getenv("NB_SANITIZE"); /* keeps what was freed */
+    if (!(sanitizer && *sanitizer) && last > first + (size_t)8 * 256)
+        fail_msg("from %zu to %zu pages", first, last);
+    nb_buf_deinit(&file);
+    nb_vocab_destroy(v);
+}
+
 int main(void)
 {
     char path[700];
@@ -404,6 +442,7 @@ int main(void)
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_hostile),
+        cmocka_unit_test(test_in_a_row),
         cmocka_unit_test(test_suite),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
