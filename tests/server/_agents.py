@@ -110,15 +110,23 @@ def server(folder, tool, arguments):
         log.close()
 
 
-def can_call(url, tool):
-    """Whether the server makes calls of what the model says; a program without that cannot be tested."""
+def post(url, path, body):
     connection = http.client.HTTPConnection(url[len("http://"):], timeout=WAIT)
-    connection.request("POST", "/v1/chat/completions", json.dumps({
+    connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
+    answer = connection.getresponse()
+    return answer.status, json.loads(answer.read())
+
+
+def missing(name, url, tool):
+    """What the server does not do yet and the agent needs, or None."""
+    answer = post(url, "/v1/chat/completions", {
         "messages": [{"role": "user", "content": "Hello"}],
-        "tools": [{"type": "function", "function": {"name": tool, "parameters": {"type": "object"}}}]}),
-        {"Content-Type": "application/json"})
-    answer = json.loads(connection.getresponse().read())
-    return bool(answer.get("choices") and answer["choices"][0]["message"].get("tool_calls"))
+        "tools": [{"type": "function", "function": {"name": tool, "parameters": {"type": "object"}}}]})[1]
+    if not answer.get("choices") or not answer["choices"][0]["message"].get("tool_calls"):
+        return "this server makes no calls of what the model says"
+    if name == "codex" and post(url, "/v1/responses", {"model": NAME, "input": "Hello"})[0] != 200:
+        return "this server has no /v1/responses"
+    return None
 
 
 def install(name, packages):
@@ -173,8 +181,9 @@ def check(name, folder):
     """None, or why it could not be tested."""
     tool, arguments = AGENTS[name][5]
     with server(f"{TMP}/{NAME}", tool, arguments) as url:
-        if not can_call(url, tool):
-            return "this server makes no calls of what the model says"
+        reason = missing(name, url, tool)
+        if reason:
+            return reason
         code, out, made = run(name, folder, url)
     assert os.path.exists(made), f"{name} did not run the tool (exit code {code}):\n{out}"
     assert open(made, encoding="utf-8").read() == f"{MARK}\n"

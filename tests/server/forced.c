@@ -27,17 +27,10 @@ typedef struct forced {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static forced *all;
 
-/* The names are the linker's. */
-nb_status __real_nb_run_create(const nb_engine *e, const nb_request *rq, nb_run **out,
-                               nb_error *err);
-nb_status __wrap_nb_run_create(const nb_engine *e, const nb_request *rq, nb_run **out,
-                               nb_error *err);
-void __real_nb_run_destroy(nb_run *r);
-void __wrap_nb_run_destroy(nb_run *r);
-nb_status __real_nb_sampler_next(nb_sampler *s, nb_sample_scratch *x, const float *logits,
-                                 const nb_sample_mask *mask, nb_sample_out *out);
-nb_status __wrap_nb_sampler_next(nb_sampler *s, nb_sample_scratch *x, const float *logits,
-                                 const nb_sample_mask *mask, nb_sample_out *out);
+/* The names are the linker's; the types are those of the functions, so that a change of one is noticed. */
+__typeof__(nb_run_create) __real_nb_run_create, __wrap_nb_run_create;
+__typeof__(nb_run_destroy) __real_nb_run_destroy, __wrap_nb_run_destroy;
+__typeof__(nb_sampler_next) __real_nb_sampler_next, __wrap_nb_sampler_next;
 
 static void stop_with(const char *what)
 {
