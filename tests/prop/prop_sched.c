@@ -159,6 +159,8 @@ static int step_once(sim *w, sim_plan *pl)
 {
     if (refills.f && n_live(w) == 0 && prop_one_in(w->p, 2)) return refill_step(w, &refills);
     if (w->refill.live) return 0; /* the engine does something else between two steps */
+    if (refills.f && n_live(w) && nb_refill_start(refills.f, INFINITY))
+        return prop_fail(w->p, "a refill was started beside %zu requests", n_live(w));
     if (sim_make_plan(w, pl)) return 1;
     abort_some(w, w->abort_rate);
     if (sim_forward(w, pl->item, pl->n_item)) return 1;
