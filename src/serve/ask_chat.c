@@ -114,6 +114,45 @@ nb_status nb_ask_read_chat(nb_ask *a)
     return NB_OK;
 }
 
+/* ---- responses ---- */
+
+/* text: {"format": {"type": ...}}. */
+static nb_status read_text(nb_ask *a)
+{
+    const json_t *t = nb_ask_get(a, "text"), *f = json_object_get(t, "format");
+    const char *type = json_string_value(json_object_get(f, "type"));
+    if (t && !json_is_object(t)) return nb_ask_bad(a, "text", "text: expected an object");
+    if (!f || json_is_null(f) || (type && strcmp(type, "text") == 0)) return NB_OK;
+    if (!type) return nb_ask_bad(a, "text", "text.format: expected an object with a type");
+    return nb_ask_bad(a, "text", "text.format: type \"%.40s\" is not supported, only \"text\"", type);
+}
+
+static nb_status read_choice_responses(nb_ask *a)
+{
+    const json_t *c = nb_ask_get(a, "tool_choice");
+    const char *s = json_string_value(c);
+    if (!c || (s && strcmp(s, "auto") == 0)) return NB_OK;
+    if (s && strcmp(s, "none") == 0) {
+        a->tool_choice = NB_TOOLS_NONE;
+        return NB_OK;
+    }
+    if (s && strcmp(s, "required") == 0) return forced_calls(a);
+    if (json_is_object(c)) return forced_calls(a);
+    return nb_ask_bad(a, "tool_choice", "tool_choice: expected auto, none, required or a function");
+}
+
+nb_status nb_ask_read_responses(nb_ask *a)
+{
+    const json_t *r = nb_ask_get(a, "reasoning");
+    bool parallel = true;
+    if (r && !json_is_object(r)) return nb_ask_bad(a, "reasoning", "reasoning: expected an object");
+    NB_TRY(read_effort(a, "reasoning", r, "effort"));
+    NB_TRY(nb_ask_bool(a, "parallel_tool_calls", &parallel));
+    a->one_call = !parallel;
+    NB_TRY(read_text(a));
+    return read_choice_responses(a);
+}
+
 /* ---- Anthropic ---- */
 
 static nb_status read_choice_messages(nb_ask *a)

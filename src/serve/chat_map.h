@@ -14,6 +14,10 @@
 /* *out: a new object. */
 nb_status nb_map_chat(nb_ask *a, json_t **out);
 nb_status nb_map_messages(nb_ask *a, json_t **out); /* Anthropic's */
+nb_status nb_map_responses(nb_ask *a, json_t **out);
+
+/* Bytes of the namespace in a flattened name; 0: it has none. */
+size_t nb_map_namespace(const char *name);
 
 /* ---- pieces of them ---- */
 nb_status nb_map_no_memory(nb_ask *a);

@@ -7,7 +7,8 @@
 #define TEXT NB_FIELDS_COMPLETION
 #define OPENAI (NB_FIELDS_CHAT | NB_FIELDS_COMPLETION)
 #define CLAUDE NB_FIELDS_MESSAGES
-#define ALL (OPENAI | CLAUDE)
+#define RESP NB_FIELDS_RESPONSES
+#define ALL (OPENAI | CLAUDE | RESP)
 
 #define OBEYED NB_FIELD_OBEYED
 #define HARMLESS NB_FIELD_HARMLESS
@@ -49,7 +50,7 @@ static const row rows[] = {
     { "prompt_embeds", TEXT, REFUSED, NULL, "embeddings as a prompt are not supported", false },
 
     /* ---- length and end ---- */
-    { "max_tokens", ALL, OBEYED, NULL, "messages: required", false },
+    { "max_tokens", OPENAI | CLAUDE, OBEYED, NULL, "messages: required", false },
     { "max_completion_tokens", CHAT, OBEYED, NULL, "counts more than max_tokens", false },
     { "n_predict", OPENAI, REFUSED, NULL, "an option of llama.cpp; use max_tokens", false },
     { "min_tokens", OPENAI, OBEYED, NULL, "", false },
@@ -115,9 +116,9 @@ static const row rows[] = {
     { "output_format", CLAUDE, REFUSED, NULL, NO_STRUCTURE, false },
 
     /* ---- tools ---- */
-    { "tools", CHAT | CLAUDE, OBEYED, NULL, "shown by the chat template, or by a text of the server where it shows none", false },
-    { "tool_choice", CHAT | CLAUDE, OBEYED, NULL, "auto or none", false },
-    { "parallel_tool_calls", CHAT, OBEYED, NULL, "false ends the answer behind its first call", false },
+    { "tools", CHAT | CLAUDE | RESP, OBEYED, NULL, "shown by the chat template, or by a text of the server where it shows none", false },
+    { "tool_choice", CHAT | CLAUDE | RESP, OBEYED, NULL, "auto or none", false },
+    { "parallel_tool_calls", CHAT | RESP, OBEYED, NULL, "false ends the answer behind its first call", false },
     { "functions", CHAT, REFUSED, NULL, "not supported; use tools", false },
     { "function_call", CHAT, REFUSED, "none|auto", "not supported; use tools", false },
     { "web_search_options", CHAT, REFUSED, NULL, "the server searches nothing", false },
@@ -128,7 +129,7 @@ static const row rows[] = {
     { "add_generation_prompt", CHAT, OBEYED, NULL, "", false },
     { "continue_final_message", CHAT, OBEYED, NULL, "", false },
     { "add_special_tokens", OPENAI, OBEYED, NULL, "", false },
-    { "chat_template_kwargs", CHAT | CLAUDE, WARNED, NULL, "the chat template does not know all its names", true },
+    { "chat_template_kwargs", CHAT | CLAUDE | RESP, WARNED, NULL, "the chat template does not know all its names", true },
     { "documents", CHAT, REFUSED, NULL, "not supported by the model's chat template", true },
     { "reasoning_effort", CHAT, OBEYED, NULL, "none turns thinking off, others turn it on; the chat template sees it", false },
     { "verbosity", CHAT, WARNED, NULL, "the chat template does not know it", false },
@@ -137,17 +138,17 @@ static const row rows[] = {
     { "chat_template", CHAT, REFUSED, NULL, "the template is the server's; --chat-template sets it", false },
 
     /* ---- scheduling and cache ---- */
-    { "priority", OPENAI | CLAUDE, OBEYED, NULL, "with --scheduling-policy priority", false },
-    { "cache_salt", OPENAI | CLAUDE, OBEYED, NULL, "prefixes are shared within one salt only", false },
-    { "request_id", OPENAI | CLAUDE, OBEYED, NULL, "", false },
+    { "priority", OPENAI | CLAUDE | RESP, OBEYED, NULL, "with --scheduling-policy priority", false },
+    { "cache_salt", OPENAI | CLAUDE | RESP, OBEYED, NULL, "prefixes are shared within one salt only", false },
+    { "request_id", OPENAI | CLAUDE | RESP, OBEYED, NULL, "", false },
     { "session_id", OPENAI, HARMLESS, NULL, "the prefix cache needs no sessions", false },
-    { "prompt_cache_key", CHAT, HARMLESS, NULL, "every prefix is cached", false },
-    { "prompt_cache_retention", CHAT, HARMLESS, NULL, "every prefix is cached", false },
+    { "prompt_cache_key", CHAT | RESP, HARMLESS, NULL, "every prefix is cached", false },
+    { "prompt_cache_retention", CHAT | RESP, HARMLESS, NULL, "every prefix is cached", false },
     { "prompt_cache_options", CHAT, HARMLESS, NULL, "every prefix is cached", false },
     { "cache_control", CLAUDE, HARMLESS, NULL, "every prefix is cached", false },
     { "cache_prompt", OPENAI, HARMLESS, NULL, "every prefix is cached", false },
-    { "kv_transfer_params", ALL, REFUSED, NULL, ONE_CONTEXT, false },
-    { "ec_transfer_params", ALL, REFUSED, NULL, ONE_CONTEXT, false },
+    { "kv_transfer_params", OPENAI | CLAUDE, REFUSED, NULL, ONE_CONTEXT, false },
+    { "ec_transfer_params", OPENAI | CLAUDE, REFUSED, NULL, ONE_CONTEXT, false },
     { "prediction", CHAT, HARMLESS, NULL, "it could only make an answer faster", false },
     { "service_tier", ALL, HARMLESS, NULL, "there is one tier", false },
     { "context_management", CLAUDE, WARNED, NULL, "the context is as the client sends it", false },
@@ -158,10 +159,26 @@ static const row rows[] = {
     { "media_io_kwargs", CHAT, HARMLESS, NULL, NO_MEDIA, false },
     { "mm_processor_kwargs", CHAT, HARMLESS, NULL, NO_MEDIA, false },
 
+    /* ---- /v1/responses ---- */
+    { "input", RESP, OBEYED, NULL, "a string, or items: messages, reasoning, function calls and their outputs", false },
+    { "instructions", RESP, OBEYED, NULL, "the system's text", false },
+    { "max_output_tokens", RESP, OBEYED, NULL, "", false },
+    { "reasoning", RESP, OBEYED, NULL, "effort; summaries are not made", false },
+    { "text", RESP, OBEYED, NULL, "format", false },
+    { "previous_response_id", RESP, REFUSED, "", "nothing is stored", false },
+    { "conversation", RESP, REFUSED, "", "nothing is stored", false },
+    { "background", RESP, REFUSED, "false", "answers are not stored", false },
+    { "store", RESP, HARMLESS, NULL, "nothing is stored, and the answer says so", false },
+    { "include", RESP, HARMLESS, NULL, "reasoning is always there, as text", false },
+    { "truncation", RESP, HARMLESS, NULL, "the input is as the client sends it", false },
+    { "client_metadata", RESP, HARMLESS, NULL, "", false },
+    { "max_tool_calls", RESP, HARMLESS, NULL, "the server calls no tools", false },
+    { "top_logprobs", RESP, WARNED, "0", "not shown in responses", false },
+
     /* ---- for the provider ---- */
-    { "user", OPENAI, HARMLESS, NULL, "", false },
+    { "user", OPENAI | RESP, HARMLESS, NULL, "", false },
     { "metadata", ALL, HARMLESS, NULL, "nothing is stored", false },
-    { "safety_identifier", CHAT, HARMLESS, NULL, "", false },
+    { "safety_identifier", CHAT | RESP, HARMLESS, NULL, "", false },
     { "store", CHAT, WARNED, NULL, "answers are not stored", false },
     { "moderation", CHAT, WARNED, NULL, "the server does not moderate", false },
     { "inference_geo", CLAUDE, HARMLESS, NULL, "", false },
@@ -245,6 +262,7 @@ bool nb_serve_field_at(size_t i, nb_serve_field *out)
                              .unless_shown = r->on_template ? r->kind : OBEYED,
                              .chat = r->api & CHAT,
                              .completions = r->api & TEXT,
-                             .messages = r->api & CLAUDE };
+                             .messages = r->api & CLAUDE,
+                             .responses = r->api & RESP };
     return true;
 }

@@ -7,7 +7,7 @@
 #include "serve/parse_request.h"
 #include "serve/serve.h"
 
-enum { NB_FIELDS_CHAT = 1, NB_FIELDS_COMPLETION = 2, NB_FIELDS_MESSAGES = 4 };
+enum { NB_FIELDS_CHAT = 1, NB_FIELDS_COMPLETION = 2, NB_FIELDS_MESSAGES = 4, NB_FIELDS_RESPONSES = 8 };
 
 /* Refuses what would change the answer and cannot be had, and notes in a->warned what is ignored but
  * may be missed.  api: one of NB_FIELDS_*. */

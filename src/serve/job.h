@@ -148,6 +148,7 @@ struct nb_job {
     nb_job *next_dirty;
     int status;
     nb_writer out;
+    uint64_t n_event; /* streams with numbered events */
     nb_writer head; /* streams: what every chunk begins with */
 };
 

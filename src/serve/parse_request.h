@@ -60,6 +60,9 @@ typedef struct nb_ask {
     bool hide_reasoning;  /* it is not shown */
     const nb_tool *tools; /* [n_tools], of the chat */
     size_t n_tools, n_history_calls;
+    struct { /* /v1/responses: members that the answer repeats, as JSON */
+        const char *instructions, *tools, *tool_choice, *text, *metadata;
+    } same;
     size_t skipped_tools; /* tools that only their vendor's servers could run */
     uint64_t warned[4]; /* bits by row of fields.c: given, and ignored */
     /* why it was refused */
@@ -96,6 +99,7 @@ nb_status nb_ask_ids(nb_ask *a, const char *name, const json_t *list, size_t voc
 /* tools, tool_choice, thinking, effort, budget: ask_chat.c. */
 nb_status nb_ask_read_chat(nb_ask *a);     /* OpenAI's chats */
 nb_status nb_ask_read_messages(nb_ask *a); /* Anthropic's    */
+nb_status nb_ask_read_responses(nb_ask *a);
 /* cache_salt, request_id, priority. */
 nb_status nb_ask_identity(nb_ask *a, const nb_ask_limits *lim);
 /* Stop strings: one, or a list; `name` is stop or stop_sequences. */

@@ -16,6 +16,7 @@ static const nb_http_route api_route[] = {
     { "POST", "/v1/completions", nb_api_completions, false },
     { "POST", "/v1/chat/completions/render", nb_api_chat_render, false },
     { "POST", "/v1/completions/render", nb_api_completions_render, false },
+    { "POST", "/v1/responses", nb_api_responses, false },
     { "POST", "/v1/messages", nb_api_messages, false },
     { "POST", "/v1/messages/count_tokens", nb_api_count_tokens, false },
     { "GET", "/v1/models", nb_api_models, false },
@@ -37,7 +38,7 @@ static const nb_http_route api_route[] = {
 static bool is_logged(const nb_serve *s, nb_str method, nb_str path, int status)
 {
     static const char *const by_job[] = { "/v1/chat/completions", "/v1/completions",
-                                          "/v1/messages" };
+                                          "/v1/messages", "/v1/responses" };
     if (status >= 500) return true;
     if (s->o.no_log_requests) return false;
     for (size_t i = 0; i < NB_COUNT(by_job); i++) /* these have a line of their own */

@@ -82,7 +82,7 @@ typedef struct nb_serve_field {
     const char *name, *note; /* note may be "" */
     nb_field_kind kind;
     nb_field_kind unless_shown; /* not OBEYED: what it is where the chat template does not take it */
-    bool chat, completions, messages; /* the requests that have it */
+    bool chat, completions, messages, responses; /* the requests that have it */
 } nb_serve_field;
 
 /* Field i of the table; false behind the last. */

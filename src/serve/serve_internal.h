@@ -73,6 +73,7 @@ enum { NB_MODEL_PATH_BYTES = sizeof NB_MODEL_PATH - 1 };
 
 /* Handlers, one group per file; rows of the table of routes in serve.c. */
 nb_http_fn nb_api_chat, nb_api_completions, nb_api_chat_render, nb_api_completions_render; /* openai */
+nb_http_fn nb_api_responses;
 nb_http_fn nb_api_messages, nb_api_count_tokens;                                /* anthropic  */
 nb_http_fn nb_api_models, nb_api_model, nb_api_tokenize, nb_api_detokenize, nb_api_tokenizer_info; /* text   */
 nb_http_fn nb_api_root, nb_api_health, nb_api_ping, nb_api_version, nb_api_load, nb_api_metrics,

@@ -116,7 +116,8 @@ static void map_chat(nb_str body, uint8_t bits, const nb_ask_limits *l)
         unsigned fields;
         nb_status (*read)(nb_ask *a), (*map)(nb_ask *a, json_t **out);
     } api[] = { { NB_FIELDS_CHAT, nb_ask_read_chat, nb_map_chat },
-                { NB_FIELDS_MESSAGES, nb_ask_read_messages, nb_map_messages } };
+                { NB_FIELDS_MESSAGES, nb_ask_read_messages, nb_map_messages },
+                { NB_FIELDS_RESPONSES, nb_ask_read_responses, nb_map_responses } };
     for (size_t i = 0; i < NB_COUNT(api); i++) {
         nb_ask a = { 0 };
         json_t *chat = NULL;

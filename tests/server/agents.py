@@ -345,6 +345,80 @@ def test_messages():
             whole["usage"]["cache_read_input_tokens"]
 
 
+RESPONSES = "/v1/responses"
+
+
+def response_events(s, body):
+    """A streamed response: its items as events tell them are those of the last event."""
+    items, begun, texts, n = [], {}, {}, 0
+    for name, e in s.events(RESPONSES, body):
+        assert name == e["type"] and e["sequence_number"] == n, (name, e, n)
+        n += 1
+        kind = name.removeprefix("response.")
+        if kind == "output_item.added":
+            assert e["output_index"] == len(items) == len(begun), e
+            begun[e["output_index"]] = e["item"]
+            texts[e["output_index"]] = ""
+        elif kind.endswith(".delta"):
+            assert e["item_id"] == begun[e["output_index"]]["id"], e
+            texts[e["output_index"]] += e["delta"]
+        elif kind in ("reasoning_text.done", "output_text.done", "function_call_arguments.done"):
+            assert texts[e["output_index"]] == e["arguments" if "arguments" in kind else "text"], e
+        elif kind == "output_item.done":
+            assert begun[e["output_index"]]["id"] == e["item"]["id"], e
+            items.append(e["item"])
+        last = e
+    assert kind in ("completed", "incomplete") and last["response"]["output"] == items, (kind, items, last)
+    assert last["response"]["status"] == kind
+    return last["response"]
+
+
+def responses_both(s, body):
+    whole = s.ask(RESPONSES, {"metadata": {"a": "b"}, **body})
+    streamed = response_events(s, {"metadata": {"a": "b"}, **body})
+    ids = {"id": 0, "call_id": 0}
+    for a, b in zip(whole["output"], streamed["output"]):
+        assert {**a, **ids} == {**b, **ids}, (a, b)
+    for key in whole:
+        if key not in ("id", "created_at", "output", "usage"):
+            assert whole[key] == streamed[key], key
+    assert whole["metadata"] == {"a": "b"} and whole["store"] is False and whole["object"] == "response"
+    return whole
+
+
+def test_responses():
+    with Server("kimi_k2") as s:
+        flat = [{"type": "function", **TOOL, "strict": False}, {"type": "web_search"},
+                {"type": "namespace", "name": "agents", "tools": [{"type": "function", "name": "close", "parameters": {}}]}]
+        body = {"input": "Go.", "tools": flat, "instructions": "Be kind."}
+        s.say("<think>Hm.</think>Yes.<|tool_calls_section_begin|><|tool_call_begin|>functions.run:0"
+              "<|tool_call_argument_begin|>{\"cmd\":\"ls\"}<|tool_call_end|><|tool_call_begin|>functions.agents__close:1"
+              "<|tool_call_argument_begin|>{}<|tool_call_end|><|tool_calls_section_end|>")
+        r = responses_both(s, body)
+        out = r["output"]
+        assert [i["type"] for i in out] == ["reasoning", "message", "function_call", "function_call"], out
+        assert out[0]["content"] == [{"type": "reasoning_text", "text": "Hm."}] and out[0]["summary"] == [], out
+        assert out[1]["content"][0]["text"] == "Yes." and out[1]["role"] == "assistant", out
+        assert (out[2]["call_id"], out[2]["name"], out[2]["arguments"]) == ("functions.run:0", "run", '{"cmd":"ls"}'), out
+        assert (out[3]["namespace"], out[3]["name"], out[3]["arguments"]) == ("agents", "close", "{}"), out
+        assert r["usage"]["output_tokens_details"]["reasoning_tokens"] > 0, r["usage"]
+        assert r["status"] == "completed" and r["tools"] == flat and r["instructions"] == "Be kind."
+        # everything goes back
+        results = [{"type": "function_call_output", "call_id": c["call_id"], "output": [{"type": "input_text", "text": "out"}]}
+                   for c in out[2:]]
+        s.say({"if": "<think>Hm.</think>Yes.<|tool_calls_section_begin|><|tool_call_begin|>functions.run:0"
+                     "<|tool_call_argument_begin|>{\"cmd\":\"ls\"}<|tool_call_end|><|tool_call_begin|>functions.agents__close:1",
+               "say": "Done."}, "no")
+        again = {**body, "input": [{"role": "user", "content": "Go."}, *out, *results]}
+        assert responses_both(s, again)["output"][0]["content"][0]["text"] == "Done."
+        r = responses_both(s, {**body, "max_output_tokens": 1})
+        assert r["status"] == "incomplete" and r["incomplete_details"] == {"reason": "max_output_tokens"}, r
+        for more, param in (({"previous_response_id": "x"}, "previous_response_id"), ({"background": True}, "background"),
+                            ({"input": [{"type": "item_reference", "id": "x"}]}, "input"), ({"conversation": "c"}, "conversation")):
+            assert s.ask(RESPONSES, {**body, **more}, 400)["error"]["param"] == param
+        assert s.send("/v1/responses/resp_1", None, "GET")[0] == 404
+
+
 def test_glm():
     """Tagged values; the template opens the thought."""
     def call(cmd, more=""):
@@ -369,15 +443,14 @@ def test_recorded():
         return
     with Server("plain") as s:
         s.say(hermes("Bash", '{"command": "echo hi-from-tool"}'))
+        assert len(os.listdir(folder)) >= 9
         for name in sorted(os.listdir(folder)):
             with open(os.path.join(folder, name), encoding="utf-8") as f:
                 request = json.load(f)
-            if request["path"].startswith("/v1/responses"):
-                continue
             status, text = s.send(request["path"], request["body"])
             assert status == 200, (name, status, text[:500])
             if request["body"].get("tools"):
-                assert '"name":"Bash"' in text and '"too' in text.split("Bash")[1], (name, text[-600:])
+                assert '"name":"Bash"' in text and ('"tool_' in text or "function_call_arguments.done" in text), name
 
 
 def test_hostile():
@@ -407,10 +480,17 @@ def test_hostile():
         {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": [{"type": "text", "text": "t"}]}]}],
         "system": [{"type": "text", "text": "s"}], "tools": CLAUDE_TOOLS, "tool_choice": {"type": "auto"},
         "thinking": {"type": "enabled", "budget_tokens": 3}, "output_config": {"effort": "low"}, "max_tokens": 1}
+    response = {"input": [
+        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "t"}]},
+        {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "t"}], "encrypted_content": None},
+        {"type": "function_call", "call_id": "c", "name": "run", "namespace": "n", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c", "output": [{"type": "input_text", "text": "t"}]}],
+        "instructions": "i", "tools": [{"type": "namespace", "name": "n", "tools": [{"type": "function", **TOOL}]}],
+        "tool_choice": "auto", "reasoning": {"effort": "low"}, "text": {"format": {"type": "text"}}, "max_output_tokens": 1}
     for family in ("plain", "kimi_k2"):
         with Server(family) as s:
             s.say("a")
-            for path, body in ((CHAT, chat), (MESSAGES, claude)):
+            for path, body in ((CHAT, chat), (MESSAGES, claude), (RESPONSES, response)):
                 s.ask(path, body)
                 c = http.client.HTTPConnection("127.0.0.1", s.port, timeout=WAIT)
                 for bad in spoil(body):

@@ -17,8 +17,9 @@ typedef struct api {
 static const api apis[] = {
     { "/v1/chat/completions", NB_FIELDS_CHAT, nb_ask_read_chat, nb_map_chat },
     { "/v1/messages", NB_FIELDS_MESSAGES, nb_ask_read_messages, nb_map_messages },
+    { "/v1/responses", NB_FIELDS_RESPONSES, nb_ask_read_responses, nb_map_responses },
 };
-enum { CHAT, MESSAGES };
+enum { CHAT, MESSAGES, RESPONSES };
 
 static nb_status map(const api *x, nb_ask *a, nb_str body, json_t **out)
 {
@@ -137,6 +138,77 @@ static void test_messages_refused(void **state)
     for (size_t i = 0; i < NB_COUNT(bad); i++) refuse(MESSAGES, bad[i][0], bad[i][1]);
 }
 
+static void test_responses(void **state)
+{
+    (void)state;
+    expect(RESPONSES, "{\"input\":\"q\",\"instructions\":\"S\"}",
+           MSG("{\"role\":\"system\",\"content\":\"S\"},{\"role\":\"user\",\"content\":\"q\"}"));
+    /* neighbours are one turn; results may be parts */
+    expect(RESPONSES,
+           "{\"input\":[{\"role\":\"developer\",\"content\":[{\"type\":\"input_text\",\"text\":\"a\"},"
+           "{\"type\":\"input_text\",\"text\":\"b\"}]},{\"type\":\"message\",\"role\":\"user\",\"content\":\"q\"},"
+           "{\"type\":\"reasoning\",\"id\":\"r\",\"summary\":[],\"content\":[{\"type\":\"reasoning_text\",\"text\":\" hm\"}],"
+           "\"encrypted_content\":null},"
+           "{\"type\":\"message\",\"role\":\"assistant\",\"content\":[{\"type\":\"output_text\",\"text\":\"so\"}]},"
+           "{\"type\":\"function_call\",\"call_id\":\"c1\",\"name\":\"f\",\"arguments\":\"{}\"},"
+           "{\"type\":\"function_call\",\"call_id\":\"c2\",\"namespace\":\"n\",\"name\":\"g\",\"arguments\":\"{x\"},"
+           "{\"type\":\"function_call_output\",\"call_id\":\"c1\",\"output\":\"r\"},"
+           "{\"type\":\"function_call_output\",\"call_id\":\"c2\",\"output\":[{\"type\":\"input_text\",\"text\":\"s\"}]},"
+           "{\"type\":\"reasoning\",\"summary\":[],\"content\":[{\"type\":\"reasoning_text\",\"text\":\"t\"}]},"
+           "{\"type\":\"function_call\",\"call_id\":\"c3\",\"name\":\"f\",\"arguments\":\"\"}]}",
+           MSG("{\"role\":\"system\",\"content\":\"a\\nb\"},{\"role\":\"user\",\"content\":\"q\"},"
+               "{\"role\":\"assistant\",\"reasoning_content\":\" hm\",\"content\":\"so\",\"tool_calls\":["
+               "{\"id\":\"c1\",\"type\":\"function\",\"function\":{\"name\":\"f\",\"arguments\":\"{}\"}},"
+               "{\"id\":\"c2\",\"type\":\"function\",\"function\":{\"name\":\"n__g\",\"arguments\":\"{x\"}}]},"
+               "{\"role\":\"tool\",\"tool_call_id\":\"c1\",\"content\":\"r\"},"
+               "{\"role\":\"tool\",\"tool_call_id\":\"c2\",\"content\":\"s\"},"
+               "{\"role\":\"assistant\",\"reasoning_content\":\"t\",\"tool_calls\":["
+               "{\"id\":\"c3\",\"type\":\"function\",\"function\":{\"name\":\"f\",\"arguments\":\"\"}}]}"));
+    /* tools: namespaces are flattened, those of OpenAI's servers left out */
+    expect(RESPONSES,
+           "{\"input\":\"q\",\"reasoning\":{\"effort\":\"low\",\"summary\":\"auto\"},\"tools\":["
+           "{\"type\":\"function\",\"name\":\"f\",\"description\":\"d\",\"parameters\":{\"a\":1},\"strict\":false},"
+           "{\"type\":\"namespace\",\"name\":\"n\",\"tools\":[{\"type\":\"function\",\"name\":\"g\"},{\"type\":\"custom\"}]},"
+           "{\"type\":\"web_search\"},{\"type\":\"custom\",\"name\":\"x\"},{\"type\":\"local_shell\"}]}",
+           "{\"messages\":[{\"role\":\"user\",\"content\":\"q\"}],\"reasoning_effort\":\"low\",\"tools\":["
+           "{\"type\":\"function\",\"function\":{\"name\":\"f\",\"description\":\"d\",\"parameters\":{\"a\":1}}},"
+           "{\"type\":\"function\",\"function\":{\"name\":\"n__g\"}}]}");
+}
+
+#define ITEM(x) "{\"input\":[" x "]}"
+static void test_responses_refused(void **state)
+{
+    (void)state;
+    static const char *const bad[][2] = {
+        { "{}", "input" },
+        { "{\"input\":5}", "input" },
+        { "{\"input\":[]}", "input" },
+        { ITEM("5"), "input" },
+        { ITEM("{}"), "input" },
+        { ITEM("{\"type\":5,\"role\":\"user\"}"), "input" },
+        { ITEM("{\"type\":\"item_reference\",\"id\":\"x\"}"), "input" },
+        { ITEM("{\"role\":\"critic\",\"content\":\"\"}"), "input" },
+        { ITEM("{\"role\":\"user\",\"content\":5}"), "input" },
+        { ITEM("{\"role\":\"user\",\"content\":[{\"type\":\"input_image\"}]}"), "input" },
+        { ITEM("{\"role\":\"user\",\"content\":[{\"type\":\"input_text\",\"text\":5}]}"), "input" },
+        { ITEM("{\"type\":\"function_call\",\"call_id\":\"c\",\"name\":\"f\"}"), "input" },
+        { ITEM("{\"type\":\"function_call_output\",\"output\":\"\"}"), "input" },
+        { ITEM("{\"type\":\"reasoning\",\"content\":[5]}"), "input" },
+        { "{\"input\":\"q\",\"instructions\":5}", "instructions" },
+        { "{\"input\":\"q\",\"tools\":5}", "tools" },
+        { "{\"input\":\"q\",\"tools\":[{}]}", "tools" },
+        { "{\"input\":\"q\",\"tools\":[{\"type\":\"function\"}]}", "tools" },
+        { "{\"input\":\"q\",\"tools\":[{\"type\":\"function\",\"name\":\"f\",\"parameters\":[]}]}", "tools" },
+        { "{\"input\":\"q\",\"reasoning\":5}", "reasoning" },
+        { "{\"input\":\"q\",\"text\":5}", "text" },
+        { "{\"input\":\"q\",\"text\":{\"format\":{}}}", "text" },
+        { "{\"input\":\"q\",\"tool_choice\":5}", "tool_choice" },
+        { "{\"input\":\"q\",\"previous_response_id\":\"x\"}", "previous_response_id" },
+        { "{\"input\":\"q\",\"background\":true}", "background" },
+    };
+    for (size_t i = 0; i < NB_COUNT(bad); i++) refuse(RESPONSES, bad[i][0], bad[i][1]);
+}
+
 /* ---- the thinking switch ---- */
 
 static void expect_kwargs(int which, const char *dflt, const char *body, const char *want)
@@ -232,10 +304,7 @@ static void render_request(const char *template_name, const nb_jinja *t, const c
     const api *x = api_of(json_string_value(json_object_get(request, "path")));
     char what[700], *text = json_dumps(body, JSON_COMPACT);
     (void)snprintf(what, sizeof what, "%s, %s", template_name, request_name);
-    if (!x) {
-        free(text);
-        return;
-    }
+    if (!x) fail_msg("%s: its path is not known", what);
     nb_ask a;
     json_t *chat;
     nb_chat_style s;
@@ -306,6 +375,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_messages),
         cmocka_unit_test(test_messages_refused),
+        cmocka_unit_test(test_responses),
+        cmocka_unit_test(test_responses_refused),
         cmocka_unit_test(test_switch),
         cmocka_unit_test(test_agents),
     };

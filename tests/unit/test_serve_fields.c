@@ -77,13 +77,13 @@ static void test_sound(void **state)
     nb_serve_field f, g;
     (void)state;
     for (size_t i = 0; nb_serve_field_at(i, &f); i++) {
-        assert_true(f.chat || f.completions || f.messages);
+        assert_true(f.chat || f.completions || f.messages || f.responses);
         if (f.kind == NB_FIELD_REFUSED || f.kind == NB_FIELD_WARNED || f.unless_shown)
             assert_true(strlen(f.note) > 8);
         for (size_t k = 0; k < i && nb_serve_field_at(k, &g); k++)
             if (strcmp(f.name, g.name) == 0)
                 assert_false((f.chat && g.chat) || (f.completions && g.completions) ||
-                             (f.messages && g.messages));
+                             (f.messages && g.messages) || (f.responses && g.responses));
     }
     assert_false(nb_serve_field_at(100000, &f));
 }

@@ -230,10 +230,12 @@ static void print_fields(void)
             const bool on_template = f.unless_shown != NB_FIELD_OBEYED;
             char text[TEXT_BYTES];
             if (f.kind != kinds[k].kind || on_template != kinds[k].on_template) continue;
-            (void)snprintf(text, sizeof text, "%s%s%s%s%s%s%s%s", f.chat ? "chat" : "",
+            (void)snprintf(text, sizeof text, "%s%s%s%s%s%s%s%s%s%s", f.chat ? "chat" : "",
                            f.chat && f.completions ? ", " : "", f.completions ? "completions" : "",
                            f.messages && (f.chat || f.completions) ? ", " : "",
-                           f.messages ? "messages" : "", *f.note || on_template ? ": " : "",
+                           f.messages ? "messages" : "",
+                           f.responses && (f.chat || f.completions || f.messages) ? ", " : "",
+                           f.responses ? "responses" : "", *f.note || on_template ? ": " : "",
                            !on_template                         ? ""
                            : f.unless_shown == NB_FIELD_REFUSED ? "else refused: "
                                                                 : "else ignored with a warning: ",
