@@ -160,6 +160,10 @@ NB_API void nb_engine_destroy(nb_engine *e);
 /* The engine's text, owned by e.  NULL with no_text, or if the model has no tokenizer files: it can
  * still run on token ids. */
 NB_API const nb_text *nb_engine_text(const nb_engine *e);
+/* The model's format of tool calls, by its name, and the texts around its thoughts; NULL where none is
+ * known.  Static. */
+NB_API void nb_engine_formats(const nb_engine *e, const char **calls, const char **thought_open,
+                              const char **thought_close);
 
 typedef struct nb_engine_info {
     const char *family, *kv_dtype, *weights; /* "deepseek_v3", "nvfp4", "BF16"; owned by e  */

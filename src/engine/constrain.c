@@ -88,3 +88,12 @@ nb_status nb_run_note(nb_run *r, uint32_t id)
     /* In free text a stop token ends the request whatever the grammar says. */
     return is_end(r, id) ? NB_OK : NB_ERR_INTERNAL;
 }
+
+void nb_engine_formats(const nb_engine *e, const char **calls, const char **thought_open,
+                       const char **thought_close)
+{
+    const nb_text_formats *f = e->text ? nb_text_formats_of(e->text) : NULL;
+    *calls = f && f->calls ? nb_call_format_name(f->calls) : NULL;
+    *thought_open = f && f->thought ? nb_thought_format_open(f->thought).p : NULL;
+    *thought_close = f && f->thought ? nb_thought_format_close(f->thought).p : NULL;
+}

@@ -25,8 +25,8 @@ static nb_status member_string(nb_ask *a, const char *name, const json_t *o, con
 
 static nb_status forced_calls(nb_ask *a)
 {
-    return nb_ask_bad(a, "tool_choice",
-                      "tool_choice: forced tool calls are not supported, only auto and none");
+    a->tool_choice = a->tool_name ? NB_TOOLS_NAMED : NB_TOOLS_REQUIRED;
+    return NB_OK; /* structured.c makes a grammar of them */
 }
 
 /* ---- OpenAI ---- */
@@ -90,8 +90,7 @@ static nb_status read_choice(nb_ask *a)
 static nb_status read_effort(nb_ask *a, const char *name, const json_t *o, const char *member)
 {
     NB_TRY(member_string(a, name, o, member, WORD_BYTES_MAX, &a->effort));
-    if (a->effort)
-        a->thinking = strcmp(a->effort, "none") == 0 ? NB_THINKING_OFF : NB_THINKING_ON;
+    if (a->effort) a->thinking = strcmp(a->effort, "none") == 0 ? NB_THINKING_OFF : NB_THINKING_ON;
     return NB_OK;
 }
 
@@ -161,8 +160,7 @@ static nb_status read_choice_messages(nb_ask *a)
     const json_t *alone = json_object_get(c, "disable_parallel_tool_use");
     const char *type = json_string_value(json_object_get(c, "type"));
     if (!c) return NB_OK;
-    if (!type)
-        return nb_ask_bad(a, "tool_choice", "tool_choice: expected an object with a type");
+    if (!type) return nb_ask_bad(a, "tool_choice", "tool_choice: expected an object with a type");
     if (alone && !json_is_null(alone) && !json_is_boolean(alone))
         return nb_ask_bad(a, "tool_choice",
                           "tool_choice.disable_parallel_tool_use: expected true or false");
@@ -203,10 +201,6 @@ static nb_status read_output(nb_ask *a)
     const json_t *c = nb_ask_get(a, "output_config");
     if (c && !json_is_object(c))
         return nb_ask_bad(a, "output_config", "output_config: expected an object");
-    const json_t *format = json_object_get(c, "format");
-    if (format && !json_is_null(format))
-        return nb_ask_bad(a, "output_config",
-                          "output_config.format: structured outputs are not supported");
     return read_effort(a, "output_config", c, "effort");
 }
 

@@ -207,6 +207,7 @@ static nb_status submit_choice(nb_job *j, nb_choice *c, size_t k, nb_request_id 
                       .n_history_calls = a->n_history_calls,
                       .no_calls = a->tool_choice == NB_TOOLS_NONE,
                       .stop_after_call = a->one_call,
+                      .grammar = a->grammar,
                       .limit_thought = a->has_thinking_budget,
                       .max_thought = a->thinking_budget,
                       .after = k ? first : 0 };

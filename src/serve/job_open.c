@@ -7,6 +7,7 @@
 #include "os/sys.h"
 #include "serve/fields.h"
 #include "serve/job.h"
+#include "serve/structured.h"
 
 enum {
     MAX_PROMPTS = 2048,
@@ -152,11 +153,28 @@ static nb_status check_model(nb_job *j)
     return j->ask.err.status = NB_ERR_NOT_FOUND;
 }
 
+/* The form of the answer.  A text completion has neither thoughts nor calls. */
+static nb_status read_structure(nb_job *j)
+{
+    nb_ask *a = &j->ask;
+    nb_structured s = { .text = j->s->text };
+    nb_error err = { 0 };
+    const char *param = NULL;
+    if (j->api->kind == NB_ASK_CHAT)
+        nb_engine_formats(j->s->engine, &s.call_format, &s.thought_open, &s.thought_close);
+    const nb_status st = nb_structured_read(a->doc, &s, &a->grammar, &param, &err);
+    if (st == NB_OK) return st;
+    (void)nb_ask_bad(a, param, "%s", err.msg);
+    if (st == NB_ERR_NOMEM) a->err.status = st;
+    return st;
+}
+
 static nb_status prepare(nb_job *j)
 {
     NB_TRY(nb_ask_open(&j->ask, j->body));
     NB_TRY(check_model(j));
-    const nb_status st = j->api->prepare(j);
+    nb_status st = j->api->prepare(j);
+    if (st == NB_OK && j->api->uses_engine) st = read_structure(j);
     nb_ask_forget(&j->ask);
     free(j->body_copy);
     j->body_copy = NULL;
@@ -541,7 +559,7 @@ void nb_job_start(nb_serve *s, nb_http_ex *ex, const nb_api *api)
     j->body = nb_http_body(ex);
     j->large = j->body.n_bytes > LARGE_BYTES;
     if (api->uses_engine) s->n_active += j->n_admitted = 1;
-    if (j->body.n_bytes <= INLINE_BYTES) {
+    if (j->body.n_bytes <= INLINE_BYTES && !nb_structured_asked(j->body)) {
         go_on(j, prepare(j));
     } else if (!prepare_aside(j)) {
         nb_reply_error(ex, 500, NULL, "out of memory");

@@ -33,6 +33,8 @@ void nb_ask_deinit(nb_ask *a)
         free(b);
     }
     a->mem = NULL;
+    nb_grammar_unref(a->grammar);
+    a->grammar = NULL;
 }
 
 void *nb_ask_alloc(nb_ask *a, size_t n, size_t item_bytes)
@@ -245,12 +247,14 @@ static nb_status read_response_format(nb_ask *a)
     const char *type = json_string_value(json_object_get(f, "type"));
     if (!type)
         return nb_ask_bad(a, "response_format", "response_format: expected an object with a type");
-    if (strcmp(type, "text") == 0) return NB_OK;
+    if (strcmp(type, "text") == 0 || strcmp(type, "json_object") == 0) return NB_OK;
     if (strcmp(type, "json_schema") == 0 && !json_is_object(json_object_get(f, "json_schema")))
         return nb_ask_bad(a, "response_format",
                           "response_format: type json_schema needs a json_schema");
+    if (strcmp(type, "json_schema") == 0) return NB_OK;
     return nb_ask_bad(a, "response_format",
-                      "response_format: type \"%.40s\" is not supported, only \"text\"", type);
+                      "response_format: type \"%.40s\": expected text, json_object or json_schema",
+                      type);
 }
 
 static nb_status read_modalities(nb_ask *a)

@@ -63,6 +63,7 @@ typedef struct nb_ask {
     struct { /* /v1/responses: members that the answer repeats, as JSON */
         const char *instructions, *tools, *tool_choice, *text, *metadata;
     } same;
+    nb_grammar *grammar;  /* what the answer has to satisfy, or NULL; nb_ask_deinit gives it back */
     size_t skipped_tools; /* tools that only their vendor's servers could run */
     uint64_t warned[4]; /* bits by row of fields.c: given, and ignored */
     /* why it was refused */

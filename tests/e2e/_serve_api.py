@@ -111,10 +111,12 @@ REFUSED = [  # path, body, param
     (CHAT, {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages"),
     (CHAT, {**STORY, "model": 5}, "model"), (CHAT, {**STORY, "temperature": "hot"}, "temperature"),
     (CHAT, {**STORY, "tool_choice": "required"}, "tool_choice"),
-    (CHAT, {**STORY, "response_format": {"type": "json_object"}}, "response_format"),
+    (CHAT, {**STORY, "response_format": {"type": "xml"}}, "response_format"),
+    (CHAT, {**STORY, "response_format": {"type": "json_schema", "json_schema": {"schema": {"not": {}}}}}, "response_format"),
+    (CHAT, {**STORY, "guided_regex": "(?=a)b"}, "guided_regex"), (TEXT, {"prompt": "x", "grammar": "root = x"}, "grammar"),
     (CHAT, {**STORY, "tools": [{"type": "function"}]}, "tools"),
     (CHAT, {**STORY, "functions": [{"name": "f"}]}, "functions"),
-    (CHAT, {**STORY, "guided_choice": ["a"]}, "guided_choice"),
+    (CHAT, {**STORY, "guided_choice": [""]}, "guided_choice"),
     (CHAT, {"messages": [{"role": "critic", "content": "Be kind."}] + STORY["messages"]}, "messages"),
     ("/tokenize", {**STORY, "tools": [{"type": "function"}]}, "tools"),
     (CHAT, b"", None), (CHAT, b'{"a":1', None), (CHAT, b'{"messages":"\xff"}', None),
@@ -253,6 +255,31 @@ def test_chat(s):
         assert s.chat(**{key: 3})["usage"]["completion_tokens"] == 3
     assert s.ask(CHAT, {**STORY, "max_tokens": 1}, X_Request_Id="abc-1")["id"] == "chatcmpl-abc-1"
     assert s.chat(max_tokens=1, request_id="r9")["id"] == "chatcmpl-r9"
+
+
+def test_structured(s):
+    schema = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 3, "maximum": 70},
+              "c": {"enum": ["red", "blue"]}}, "required": ["n", "c"], "additionalProperties": False}
+
+    def content(**more):
+        c = s.chat(max_tokens=100, **more)["choices"]
+        assert all(k["finish_reason"] == "stop" for k in c), c
+        return [k["message"]["content"] for k in c]
+    for more in ({"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}},
+                 {"structured_outputs": {"json": schema}}, {"guided_json": json.dumps(schema)},
+                 {"json_schema": schema, "n": 3, "temperature": 1, "seed": 7, "logprobs": True}):
+        for text in content(**more):
+            v = json.loads(text)
+            assert set(v) == {"n", "c"} and 3 <= v["n"] <= 70 and v["c"] in ("red", "blue"), v
+    assert isinstance(json.loads(content(response_format={"type": "json_object", "schema": {
+        "type": "object", "properties": {"a": {"type": "null"}}, "additionalProperties": False}})[0]), dict)
+    assert content(guided_choice=["left", "right"])[0] in ("left", "right")
+    assert re.fullmatch("[A-F]{2}-[0-9]{3}", content(structured_outputs={"regex": "[A-F]{2}-[0-9]{3}"})[0])
+    assert content(grammar='root ::= "x" [0-9]{3} "."')[0][:1] == "x"
+    done = s.complete("Once", max_tokens=30, guided_regex="[a-c]{5}")["choices"][0]
+    assert re.fullmatch("[a-c]{5}", done["text"]) and done["finish_reason"] == "stop", done
+    parts = s.stream(CHAT, {**STORY, "guided_choice": ["a story"]})
+    assert "".join(p["choices"][0]["delta"].get("content") or "" for p in parts if p["choices"]) == "a story"
 
 
 def test_stops(s):

@@ -169,15 +169,15 @@ static const case_ cases[] = { /* with a template that takes nothing */
     { C, "{\"truncation_side\":\"left\"}", TAKEN },
     { C, "{\"truncation_side\":\"right\"}", REFUSED },
     { C, "{\"use_beam_search\":0}", REFUSED },
-    { C, "{\"guided_regex\":\"a+\"}", REFUSED },
-    { C, "{\"grammar\":\"root ::= x\"}", REFUSED },
+    { C, "{\"guided_regex\":\"a+\"}", TAKEN },
+    { C, "{\"structural_tag\":\"x\"}", REFUSED },
     { T, "{\"n_predict\":5}", REFUSED },
     { T, "{\"kv_transfer_params\":{\"a\":1}}", REFUSED },
     { T, "{\"tools\":[1],\"reasoning_effort\":\"low\",\"store\":true}", TAKEN }, /* not its fields */
     { M, "{\"thinking\":{\"type\":\"disabled\"}}", TAKEN },
     { M, "{\"thinking\":{\"type\":\"enabled\",\"budget_tokens\":1024}}", TAKEN },
     { M, "{\"mcp_servers\":[{}]}", REFUSED },
-    { M, "{\"output_format\":{\"type\":\"json_schema\"}}", REFUSED },
+    { M, "{\"output_format\":{\"type\":\"json_schema\"}}", TAKEN },
 };
 // clang-format on
 
