@@ -123,7 +123,7 @@ static nb_status read_text(nb_ask *a)
     if (t && !json_is_object(t)) return nb_ask_bad(a, "text", "text: expected an object");
     if (!f || json_is_null(f) || (type && strcmp(type, "text") == 0)) return NB_OK;
     if (!type) return nb_ask_bad(a, "text", "text.format: expected an object with a type");
-    return nb_ask_bad(a, "text", "text.format: type \"%.40s\" is not supported, only \"text\"", type);
+    return NB_OK; /* structured.c reads it */
 }
 
 static nb_status read_choice_responses(nb_ask *a)

@@ -278,6 +278,11 @@ def test_structured(s):
     assert content(grammar='root ::= "x" [0-9]{3} "."')[0][:1] == "x"
     done = s.complete("Once", max_tokens=30, guided_regex="[a-c]{5}")["choices"][0]
     assert re.fullmatch("[a-c]{5}", done["text"]) and done["finish_reason"] == "stop", done
+    form = {"type": "json_schema", "name": "x", "schema": {"const": {"a": 1}}}
+    a = s.ask("/v1/responses", {"input": "q", "text": {"format": form}})
+    assert json.loads(a["output"][-1]["content"][0]["text"]) == {"a": 1}, a
+    a = s.ask("/v1/messages", {**STORY, "max_tokens": 30, "output_config": {"format": form}})
+    assert json.loads(a["content"][-1]["text"]) == {"a": 1} and a["stop_reason"] == "end_turn", a
     parts = s.stream(CHAT, {**STORY, "guided_choice": ["a story"]})
     assert "".join(p["choices"][0]["delta"].get("content") or "" for p in parts if p["choices"]) == "a story"
 
