@@ -284,6 +284,16 @@ static void read_modelopt(nb_doc *doc, nb_quant *q)
 }
 
 /* AMD Quark: MXFP4 everywhere but in `exclude`. */
+/* Made of a GGUF's metadata (load/gguf_config.c): its types differ from tensor to tensor, and these are their
+ * average: whole bits, and the rest for each 256 values. */
+static void read_gguf(nb_doc *doc, nb_quant *q)
+{
+    q->mixed = true;
+    (void)nb_doc_size(doc, AT "bits", 1, 16, &q->bits);
+    (void)nb_doc_size(doc, AT "bits_per_256", 0, 4096, &q->scale_bits);
+    q->cols = 256;
+}
+
 static void read_quark(nb_doc *doc, nb_quant *q)
 {
     const char *type = "";
@@ -359,6 +369,8 @@ nb_status nb_quant_read(nb_doc *doc, const bool *dense, size_t n_layer, nb_quant
         read_modelopt(doc, &q);
     else if (!strcmp(method, "quark"))
         read_quark(doc, &q);
+    else if (!strcmp(method, "gguf"))
+        read_gguf(doc, &q);
     else if (!strcmp(method, "fp8") || !strcmp(method, "fbgemm_fp8"))
         read_fp8(doc, &q, !strcmp(method, "fbgemm_fp8"));
     NB_TRY(nb_doc_check(doc, err));
@@ -448,12 +460,13 @@ static nb_status check_fields(nb_doc *doc, const char *method, nb_error *err)
 nb_status nb_quant_check(nb_doc *doc, const nb_quant *q, nb_error *err)
 {
     static const char methods[] =
-        "compressed-tensors modelopt fbgemm_fp8 quark awq gptq auto-round w4afp8";
+        "compressed-tensors modelopt fbgemm_fp8 quark awq gptq auto-round w4afp8 gguf";
     if (!in_words(methods, q->method))
         return nb_fail(err, NB_ERR_UNSUPPORTED,
                        "%s: quantization_config.quant_method \"%s\" is not supported (expected: fp8 "
                        "%s)",
                        nb_doc_name(doc), q->method, methods);
+    if (!strcmp(q->method, "gguf")) return NB_OK; /* each tensor is checked when it is taken */
     NB_TRY(check_fields(doc, q->method, err));
     if (q->bits == 0 && !q->mixed)
         return nb_fail(err, NB_ERR_UNSUPPORTED,

@@ -1,7 +1,7 @@
 /* ggml.h - the block formats of GGUF files, as floats.
  *
  * Each function writes the values of n_block blocks that follow each other.  Any bytes are accepted.  The values equal
- * bit for bit what llama.cpp's dequantize_row functions give; docs/number-formats.md has the layouts.  In all of
+ * bit for bit what llama.cpp's dequantize_row functions give; ggml.c has the layouts.  In all of
  * them d and m are FP16, and multi-byte numbers are little-endian.  Source: ggml/src/ggml-quants.c of llama.cpp. */
 #ifndef NB_NUM_GGML_H
 #define NB_NUM_GGML_H

@@ -59,16 +59,25 @@ INLINE void nibbles(const bool dot, const uint8_t *p, __m512 table, const float 
     use(dot, 1, _mm512_permutexvar_ps(_mm512_srli_epi32(v, 4), table), x, out, acc);
 }
 
-/* d * sc and m * mn of the eight sub-blocks of Q4_K and Q5_K. */
+INLINE uint64_t pair(uint32_t low, uint32_t high)
+{
+    return low | (uint64_t)high << 32;
+}
+
+/* d * sc and m * mn of the eight sub-blocks of Q4_K and Q5_K (nb_ggml_k_scales, four at a time: stores
+ * of bytes that are read as words would have to be waited for). */
 INLINE void k_scales(const uint8_t *p, float scale[8], float min[8])
 {
-    uint8_t sc[8], mn[8];
-    nb_ggml_k_scales(p + 4, sc, mn);
+    uint32_t s[3];
+    memcpy(s, p + 4, sizeof s);
+    const uint32_t six = 0x3f3f3f3f, four = 0x0f0f0f0f, top = 0x30303030;
+    const uint64_t sc = pair(s[0] & six, (s[2] & four) | (s[0] >> 2 & top));
+    const uint64_t mn = pair(s[1] & six, (s[2] >> 4 & four) | (s[1] >> 2 & top));
     const __m256 d = _mm512_castps512_ps256(half(p)), m = _mm512_castps512_ps256(half(p + 2));
-    const __m256i s = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)sc));
-    const __m256i n = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)mn));
-    _mm256_storeu_ps(scale, _mm256_mul_ps(d, _mm256_cvtepi32_ps(s)));
-    _mm256_storeu_ps(min, _mm256_mul_ps(m, _mm256_cvtepi32_ps(n)));
+    const __m256i si = _mm256_cvtepu8_epi32(_mm_cvtsi64_si128((long long)sc));
+    const __m256i mi = _mm256_cvtepu8_epi32(_mm_cvtsi64_si128((long long)mn));
+    _mm256_storeu_ps(scale, _mm256_mul_ps(d, _mm256_cvtepi32_ps(si)));
+    _mm256_storeu_ps(min, _mm256_mul_ps(m, _mm256_cvtepi32_ps(mi)));
 }
 #endif
 

@@ -11,10 +11,10 @@ INLINE void block(const bool dot, const uint8_t *p, const float *x, float *out, 
     uint32_t h;
     memcpy(&h, p + 2, sizeof h);
     __m512i q = _mm512_and_si512(v, _mm512_set1_epi32(15));
-    q = _mm512_mask_or_epi32(q, (__mmask16)h, q, bit);
+    q = _mm512_mask_mov_epi32(q, (__mmask16)h, _mm512_or_si512(q, bit));
     use(dot, 0, _mm512_permutex2var_ps(low, q, high), x, out, acc);
     q = _mm512_srli_epi32(v, 4);
-    q = _mm512_mask_or_epi32(q, (__mmask16)(h >> 16), q, bit);
+    q = _mm512_mask_mov_epi32(q, (__mmask16)(h >> 16), _mm512_or_si512(q, bit));
     use(dot, 1, _mm512_permutex2var_ps(low, q, high), x, out, acc);
 }
 

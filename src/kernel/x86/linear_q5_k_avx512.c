@@ -7,9 +7,9 @@ enum { BLOCK = 256, BYTES = 176 };
 INLINE __m512 half_block(__m512i v, __m512i h, int j, float scale, float min)
 {
     const __m512 s = _mm512_set1_ps(scale), m = _mm512_set1_ps(min);
-    const __mmask16 top = _mm512_test_epi32_mask(h, _mm512_set1_epi32(1 << j));
-    return _mm512_permutex2var_ps(_mm512_fmsub_ps(iota(0), s, m),
-                                  _mm512_mask_or_epi32(v, top, v, _mm512_set1_epi32(16)),
+    const __m512i bit = _mm512_and_si512(_mm512_srli_epi32(h, (unsigned)j), _mm512_set1_epi32(1));
+    const __m512i code = _mm512_or_si512(v, _mm512_slli_epi32(bit, 4));
+    return _mm512_permutex2var_ps(_mm512_fmsub_ps(iota(0), s, m), code,
                                   _mm512_fmsub_ps(iota(16), s, m));
 }
 
