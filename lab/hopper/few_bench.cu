@@ -20,7 +20,7 @@
 #endif
 #endif
 void nb_cuda_mla_few(nb_cuda *g, const nb_cuda_mla_args *a);
-void nb_cuda_mla_join(nb_cuda *g, const nb_cuda_mla_args *a);
+void nb_cuda_mla_combine(nb_cuda *g, const nb_cuda_mla_args *a);
 static uint64_t rs = 88172645463325252ull;
 static uint32_t rnd()
 {
@@ -222,7 +222,7 @@ static int run(nb_cuda *g, const shape &z)
         cudaMemcpy(Lq[w].data(), a.part_l, total * H * 4, cudaMemcpyDeviceToHost);
     };
     if (getenv("PARTS")) grab(0);
-    nb_cuda_mla_join(g, &a);
+    nb_cuda_mla_combine(g, &a);
     cudaError_t e = cudaStreamSynchronize(g->stream);
     if (e != cudaSuccess || g->error != cudaSuccess) {
         printf("%s: FAILED %s\n", fname[z.f], cudaGetErrorString(e));
@@ -266,7 +266,7 @@ static int run(nb_cuda *g, const shape &z)
         for (int i = 0; i < reps; i++) {
             a.cache.block = blk + (i % sets) * z.b * max_page;
             nb_cuda_mla_few(g, &a);
-            if (!getenv("NOJOIN")) nb_cuda_mla_join(g, &a);
+            if (!getenv("NOJOIN")) nb_cuda_mla_combine(g, &a);
         }
         CK(cudaStreamEndCapture(g->stream, &gp));
         CK(cudaGraphInstantiate(&ex, gp, 0));
@@ -306,14 +306,14 @@ static int run(nb_cuda *g, const shape &z)
         for (int i = 0; i <= z.b && i < 7; i++) printf(" %u", first[i]);
         printf("\n");
     }
-    nb_cuda_mla_join(g, &a);
+    nb_cuda_mla_combine(g, &a);
     CK(cudaStreamSynchronize(g->stream));
     CK(cudaMemcpy(y2.data(), a.y.f, y.size() * 4, cudaMemcpyDeviceToHost));
     same = !memcmp(y.data(), y2.data(), y.size() * 4);
     int other = 0;
     for (int i = 0; i < (getenv("REPEAT") ? atoi(getenv("REPEAT")) : 0); i++) {
         nb_cuda_mla_few(g, &a);
-        nb_cuda_mla_join(g, &a);
+        nb_cuda_mla_combine(g, &a);
         CK(cudaStreamSynchronize(g->stream));
         CK(cudaMemcpy(y2.data(), a.y.f, y.size() * 4, cudaMemcpyDeviceToHost));
         other += memcmp(y.data(), y2.data(), y.size() * 4) != 0;

@@ -239,7 +239,7 @@ static double reference(const setup &s, int row, int h, const float *y)
 static std::vector<float> run_once(setup &s)
 {
     nb_cuda_mla_many(&s.g, &s.a);
-    nb_cuda_mla_join(&s.g, &s.a);
+    nb_cuda_mla_combine(&s.g, &s.a);
     CK(cudaStreamSynchronize(s.g.stream));
     std::vector<float> y(s.a.n_row * s.a.n_head * 512);
     CK(cudaMemcpy(y.data(), s.a.y.f, y.size() * 4, cudaMemcpyDeviceToHost));
@@ -322,7 +322,7 @@ static void bench(int kind, int nh, int b, int len)
         CK(cudaStreamBeginCapture(s.g.stream, cudaStreamCaptureModeGlobal));
         for (int i = 0; i < reps; i++) {
             nb_cuda_mla_many(&s.g, &s.a);
-            if (join) nb_cuda_mla_join(&s.g, &s.a);
+            if (join) nb_cuda_mla_combine(&s.g, &s.a);
         }
         CK(cudaStreamEndCapture(s.g.stream, &graph));
         CK(cudaGraphInstantiate(&ex, graph, 0));

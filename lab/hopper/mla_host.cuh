@@ -2,7 +2,7 @@
  * THREADS and SMEM. */
 #pragma once
 // One block per (request, head); joins units in order of position.
-__global__ void mla_join(const float *part_o, const float *part_m, const float *part_l,
+__global__ void mla_combine(const float *part_o, const float *part_m, const float *part_l,
                          const int *first, float *y)
 {
     const int req = blockIdx.x, h = blockIdx.y, d = threadIdx.x * 4;
@@ -166,7 +166,7 @@ static int run()
         for (int i = 0; i < reps; i++) {
             a.table = d_table + (i % sets) * n_req * mp;
             LAUNCH
-            if (!getenv("NOJOIN")) mla_join<<<dim3(n_req, H), D / 4, 0, st>>>(a.part_o, a.part_m, a.part_l, d_first, d_y);
+            if (!getenv("NOJOIN")) mla_combine<<<dim3(n_req, H), D / 4, 0, st>>>(a.part_o, a.part_m, a.part_l, d_first, d_y);
         }
         CHECK(cudaStreamEndCapture(st, &graph));
         CHECK(cudaGraphInstantiate(&exec, graph, 0));

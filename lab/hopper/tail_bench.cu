@@ -302,7 +302,7 @@ static void time_beside(nb_cuda *g, int nh, int n_row, int n_tok)
                    a.cache.tail_off = i % LAYERS * (TOKENS * N);
                    nb_cuda_mla_many(g, &a);
                    if (f >= 0) forms[f].fn(g, &a);
-                   nb_cuda_mla_join(g, &a);
+                   nb_cuda_mla_combine(g, &a);
                }));
     printf("\n");
     fflush(stdout);

@@ -48,7 +48,11 @@ typedef struct nb_attn_ops {
     void (*attend)(nb_rank *r, nb_pass *p, size_t layer);
 } nb_attn_ops;
 
-typedef enum nb_join_at { NB_JOIN_BEGIN, NB_JOIN_ATTENTION, NB_JOIN_FEED_FORWARD } nb_join_at;
+typedef enum nb_norm_at {
+    NB_NORM_AT_BEGIN,
+    NB_NORM_AT_ATTENTION,
+    NB_NORM_AT_FEED_FORWARD
+} nb_norm_at;
 
 struct nb_backend {
     const char *name;
@@ -67,10 +71,10 @@ struct nb_backend {
     void (*feed_forward)(nb_rank *r, nb_pass *p,
                          size_t layer); /* branch, or the experts' outputs */
     /* branch = weighted sum of the experts' outputs and the shared ones; a dense layer has it already.  With
-     * one rank a backend may leave the sum to the join that follows, which reads the outputs anyway. */
+     * one rank a backend may leave the sum to add_norm, which follows and reads the outputs anyway. */
     void (*combine)(nb_rank *r, nb_pass *p, size_t layer);
-    /* stream += factor * branch (not at NB_JOIN_BEGIN), then the norm that stands there. */
-    void (*join)(nb_rank *r, nb_pass *p, size_t layer, nb_join_at at);
+    /* stream += factor * branch (not at NB_NORM_AT_BEGIN), then the norm that stands there. */
+    void (*add_norm)(nb_rank *r, nb_pass *p, size_t layer, nb_norm_at at);
     /* One tensor of the pass to nb_rank.trace. */
     void (*trace)(nb_rank *r, nb_pass *p, const char *what, size_t layer);
     /* ---- about a rank ---- */
@@ -98,7 +102,7 @@ static inline const nb_attn_dims *nb_rank_dims(const nb_rank *r, size_t layer)
 {
     return &r->part.dims[layer];
 }
-/* The norm behind a join: NULL after the last layer. */
-const float *nb_rank_norm(const nb_rank *r, size_t layer, nb_join_at at);
+/* The norm of add_norm: NULL after the last layer. */
+const float *nb_rank_norm(const nb_rank *r, size_t layer, nb_norm_at at);
 
 #endif

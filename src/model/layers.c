@@ -19,12 +19,12 @@ static void run_layer(nb_rank *r, nb_pass *p, size_t i)
     b->output(r, p, i);
     /* exchange: the heads' parts of the output */
     trace(r, p, "attn_out", i);
-    b->join(r, p, i, NB_JOIN_ATTENTION);
+    b->add_norm(r, p, i, NB_NORM_AT_ATTENTION);
     b->feed_forward(r, p, i);
     b->combine(r, p, i);
     /* exchange: the experts' or columns' parts of the output */
     trace(r, p, "mlp_out", i);
-    b->join(r, p, i, NB_JOIN_FEED_FORWARD);
+    b->add_norm(r, p, i, NB_NORM_AT_FEED_FORWARD);
     trace(r, p, "out", i);
 }
 
@@ -33,6 +33,6 @@ void nb_layers_run(nb_rank *r, nb_pass *p)
     const nb_rank_part *part = &r->part;
     r->backend->begin(r, p);
     trace(r, p, "embed", SIZE_MAX);
-    r->backend->join(r, p, part->layer0, NB_JOIN_BEGIN);
+    r->backend->add_norm(r, p, part->layer0, NB_NORM_AT_BEGIN);
     for (size_t i = part->layer0; i < part->layer0 + part->n_layer; i++) run_layer(r, p, i);
 }

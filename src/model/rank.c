@@ -45,11 +45,11 @@ void nb_rank_deinit(nb_rank *r)
     nb_arena_deinit(&r->arena);
 }
 
-const float *nb_rank_norm(const nb_rank *r, size_t layer, nb_join_at at)
+const float *nb_rank_norm(const nb_rank *r, size_t layer, nb_norm_at at)
 {
     const nb_layer *l = &r->o.model->layer[layer];
-    if (at == NB_JOIN_BEGIN) return l->in_norm;
-    if (at == NB_JOIN_ATTENTION) return l->post_norm;
+    if (at == NB_NORM_AT_BEGIN) return l->in_norm;
+    if (at == NB_NORM_AT_ATTENTION) return l->post_norm;
     return layer + 1 == r->whole->n_layer ? NULL : l[1].in_norm;
 }
 

@@ -27,7 +27,7 @@ static void attn_step(nb_gb_run *r, size_t i)
     a.cache.block += i % r->n_set * o->n_block;
     if (a.max_item) o->row->fn(r->b->g, &a);
     r->b->api->mla_tail(r->b->g, &a);
-    r->b->api->mla_join(r->b->g, &a);
+    r->b->api->mla_combine(r->b->g, &a);
 }
 
 static nb_status make_record(const nb_gbench_case *c, nb_record *out, nb_error *err)

@@ -1,5 +1,5 @@
 /* check_cuda_mla.c - absorbed attention on a device: every row of the table over pages that the host
- * encoded, then mla_tail and mla_join, against sums in double over the values that the host decodes.
+ * encoded, then mla_tail and mla_combine, against sums in double over the values that the host decodes.
  *
  * A case is a step: chunks of several sequences with tails or own pages, a chunk and rows of padding,
  * lengths of 0 pages and up, queries grouped into items at random.  Pages are few and stand at many
@@ -336,7 +336,7 @@ static result run(chk *t, const nb_cuda_mla_row *v, const kase *k, const cut *ho
     };
     const nb_cuda_api *api = chk_gpu_api(t);
     nb_cuda *g = chk_gpu(t);
-    chk_gpu_call(t, (v->fn(g, &a), api->mla_tail(g, &a), api->mla_join(g, &a)));
+    chk_gpu_call(t, (v->fn(g, &a), api->mla_tail(g, &a), api->mla_combine(g, &a)));
     result y = { chk_raw(t, n_y * sizeof(float)), chk_raw(t, n_y * 2), chk_raw(t, n_y * 2) };
     chk_gpu_get(t, y.f, a.y.f, n_y * sizeof(float));
     chk_gpu_get(t, y.hi, a.y.hi, n_y * 2);

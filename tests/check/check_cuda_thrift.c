@@ -247,7 +247,7 @@ static float *attend(chk *t, const kase *k, const nb_cuda_thrift_args *p, size_t
     a.pick.plane_layer_off = k->plane_off;
     const nb_cuda_api *api = chk_gpu_api(t);
     nb_cuda *g = chk_gpu(t);
-    chk_gpu_call(t, (v->fn(g, &a), api->mla_tail(g, &a), api->mla_join(g, &a)));
+    chk_gpu_call(t, (v->fn(g, &a), api->mla_tail(g, &a), api->mla_combine(g, &a)));
     return got(t, a.y.f, k->n_row * *y_stride * sizeof(float));
 }
 

@@ -103,15 +103,15 @@ static void output(nb_rank *r, nb_pass *p, size_t layer)
                   p->n_row);
 }
 
-typedef struct join_ctx {
+typedef struct norm_ctx {
     nb_cpu *f;
     const float *w; /* of the norm; NULL: none */
     bool add;
-} join_ctx;
+} norm_ctx;
 
-static void join_tokens(void *ctx, size_t t0, size_t t1)
+static void norm_tokens(void *ctx, size_t t0, size_t t1)
 {
-    const join_ctx *x = ctx;
+    const norm_ctx *x = ctx;
     nb_cpu *f = x->f;
     const nb_model_config *c = f->r.whole;
     const float s = c->branch_factor;
@@ -122,10 +122,10 @@ static void join_tokens(void *ctx, size_t t0, size_t t1)
     if (x->w) nb_cpu_norm(f, x->w, c->eps, h, n, f->xn + t0 * n, n, t1 - t0, n);
 }
 
-static void join(nb_rank *r, nb_pass *p, size_t layer, nb_join_at at)
+static void add_norm(nb_rank *r, nb_pass *p, size_t layer, nb_norm_at at)
 {
-    join_ctx x = { nb_cpu_of(r), nb_rank_norm(r, layer, at), at != NB_JOIN_BEGIN };
-    nb_cpu_tokens(x.f, join_tokens, &x, p->n_row);
+    norm_ctx x = { nb_cpu_of(r), nb_rank_norm(r, layer, at), at != NB_NORM_AT_BEGIN };
+    nb_cpu_tokens(x.f, norm_tokens, &x, p->n_row);
 }
 
 /* ---- traces ---- */
@@ -279,7 +279,7 @@ const nb_backend nb_backend_cpu = {
     .output = output,
     .feed_forward = nb_cpu_feed_forward,
     .combine = nb_cpu_combine,
-    .join = join,
+    .add_norm = add_norm,
     .trace = trace,
     .bytes = bytes,
     .weight_bytes = weight_bytes,

@@ -58,7 +58,7 @@ typedef struct nb_gpu_pass {
     uint32_t *bad;            /* device: [n_chunk] */
     bool fixed;               /* captured: sizes of the graph */
     size_t most_item;         /* of a graph's set */
-    nb_cuda_moe_sum_args sum; /* experts' outputs that the next join adds up; e NULL: none */
+    nb_cuda_moe_sum_args sum; /* experts' outputs that the next add_norm adds up; e NULL: none */
 } nb_gpu_pass;
 
 /* gate and up of a layer's dense MLP (or shared experts) as one operation of direct tokens; row NULL: as

@@ -143,7 +143,7 @@ static void direct(nb_gpu_rank *f, const nb_gpu_pass *p, size_t layer)
     a.beside = p->fixed || p->n_item[set] > 0;
     if (a.beside) f->attn[layer]->fn(f->g, &a);
     f->api->mla_tail(f->g, &a);
-    f->api->mla_join(f->g, &a);
+    f->api->mla_combine(f->g, &a);
     /* the products of two parts are added, as floats */
     const nb_cuda_rows y =
         l->n_part == 1 ? heads

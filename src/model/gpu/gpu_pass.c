@@ -82,23 +82,23 @@ static void output(nb_rank *r, nb_pass *pass, size_t layer)
                   nb_gpu_floats(f->branch, r->whole->hidden), p->n_pad);
 }
 
-/* The norm behind a join, on the device. */
-static const float *norm_at(const nb_gpu_rank *f, size_t layer, nb_join_at at)
+/* The norm of add_norm, on the device. */
+static const float *norm_at(const nb_gpu_rank *f, size_t layer, nb_norm_at at)
 {
     const nb_gpu_layer *l = &f->w.layer[layer];
-    if (at == NB_JOIN_BEGIN) return l->in_norm;
-    if (at == NB_JOIN_ATTENTION) return l->post_norm;
+    if (at == NB_NORM_AT_BEGIN) return l->in_norm;
+    if (at == NB_NORM_AT_ATTENTION) return l->post_norm;
     return layer + 1 == f->r.whole->n_layer ? NULL : l[1].in_norm;
 }
 
 /* h += factor * branch, or the experts' sum where combine has left it; xn = the norm of that. */
-static void join(nb_rank *r, nb_pass *pass, size_t layer, nb_join_at at)
+static void add_norm(nb_rank *r, nb_pass *pass, size_t layer, nb_norm_at at)
 {
     nb_gpu_rank *f = nb_gpu_of(r);
     nb_gpu_pass *p = nb_gpu_pass_of(pass);
     const nb_model_config *c = r->whole;
     f->api->norm(f->g, &(nb_cuda_norm_args){ .h = f->h + p->h_row0 * c->hidden,
-                                             .branch = at == NB_JOIN_BEGIN ? NULL : f->branch,
+                                             .branch = at == NB_NORM_AT_BEGIN ? NULL : f->branch,
                                              .w = norm_at(f, layer, at),
                                              .y = f->xn,
                                              .n_row = p->n_pad,
@@ -220,7 +220,7 @@ static void feed_forward(nb_rank *r, nb_pass *pass, size_t layer)
         moe(f, p, &f->w.layer[layer], &f->glu[layer]);
 }
 
-/* The sum reads every expert's output once, and so may the join behind it: the two in one kernel save a launch
+/* The sum reads every expert's output once, and so may the norm behind it: the two in one kernel save a launch
  * and a pass over the branch.  A trace looks between them. */
 static void combine(nb_rank *r, nb_pass *pass, size_t layer)
 {
@@ -354,7 +354,7 @@ const nb_backend nb_backend_cuda = {
     .output = output,
     .feed_forward = feed_forward,
     .combine = combine,
-    .join = join,
+    .add_norm = add_norm,
     .trace = trace,
     .bytes = bytes,
     .weight_bytes = weight_bytes,

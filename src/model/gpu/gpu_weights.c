@@ -146,7 +146,7 @@ static nb_status matrix(uploader *u, const char *what, const nb_weight *src, con
 
 /* ---- products of the same rows ---- */
 
-static bool can_join(const nb_weight *const *src, size_t n)
+static bool can_stack(const nb_weight *const *src, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         if (src[i]->type != src[0]->type || src[i]->n_col != src[0]->n_col) return false;
@@ -156,8 +156,8 @@ static bool can_join(const nb_weight *const *src, size_t n)
     return true;
 }
 
-static nb_status join_bias(uploader *u, const nb_weight *const *src, const float *const *bias,
-                           size_t n, size_t n_row, const float **out)
+static nb_status stack_bias(uploader *u, const nb_weight *const *src, const float *const *bias,
+                            size_t n, size_t n_row, const float **out)
 {
     bool any = false;
     for (size_t i = 0; i < n; i++) any |= bias[i] != NULL;
@@ -179,13 +179,13 @@ static nb_status group(uploader *u, const char *what, const nb_weight *const *sr
         g->at[i] = g->width;
         g->width += src[i]->n_row;
     }
-    if (!can_join(src, n)) {
+    if (!can_stack(src, n)) {
         for (size_t i = 0; i < n; i++) NB_TRY(matrix(u, what, src[i], bias[i], &g->m[i]));
         return NB_OK;
     }
     g->n = 1;
     NB_TRY(stack(u, src, n, &g->m[0].w));
-    NB_TRY(join_bias(u, src, bias, n, g->width, &g->m[0].bias));
+    NB_TRY(stack_bias(u, src, bias, n, g->width, &g->m[0].bias));
     return choose(u, what, &g->m[0], g->width, true);
 }
 

@@ -82,7 +82,7 @@ typedef struct nb_cuda_api {
     void (*kv_append)(nb_cuda *g, const nb_cuda_kv_append_args *a);
     void (*kv_decode)(nb_cuda *g, const nb_cuda_kv_decode_args *a);
     void (*mla_tail)(nb_cuda *g, const nb_cuda_mla_args *a);
-    void (*mla_join)(nb_cuda *g, const nb_cuda_mla_args *a);
+    void (*mla_combine)(nb_cuda *g, const nb_cuda_mla_args *a);
     void (*thrift)(nb_cuda *g, const nb_cuda_thrift_args *a);
     void (*gqa)(nb_cuda *g, const nb_cuda_gqa_args *a);
     void (*prefill)(nb_cuda *g, const nb_cuda_prefill_args *a);

@@ -268,7 +268,7 @@ typedef enum nb_cuda_tail { NB_CUDA_TAIL_RULE, NB_CUDA_TAIL_FEW, NB_CUDA_TAIL_MA
  *   row.fn:    states of the complete pages, from items
  *   mla_tail:  the last state of every query.  beside: it comes right after row.fn of the same layer, and both may
  *              run at once.  (row.fn lets the next kernel begin only when those before it have ended.)
- *   mla_join:  y[row][h] = the states merged in order, o / l; y.f, y.hi, y.lo as wanted
+ *   mla_combine:  y[row][h] = the states merged in order, o / l; y.f, y.hi, y.lo as wanted
  * A query without complete pages has only its last state. */
 typedef struct nb_cuda_mla_args {
     nb_cuda_cache cache;

@@ -4,7 +4,7 @@
  * the earlier one left:
  *   m = max(m0, m1);  x = x0 * 2^(m0 - m) + x1 * 2^(m1 - m)   for l and every element of o,
  * with the second product fused and nothing else contracted, so that a kernel that joins the units
- * where it computed them gives the bits of mla_join.  An empty state (m = -inf) changes nothing, and
+ * where it computed them gives the bits of mla_combine.  An empty state (m = -inf) changes nothing, and
  * its l and o are not read.  A NaN in either stays: max ignores it, the factor becomes NaN.  So that a
  * state of nothing but NaN is not taken for an empty one, who writes states writes nb_mla_state_m(m). */
 #ifndef NB_KERNEL_CUDA_COMMON_MLA_STATE_CUH

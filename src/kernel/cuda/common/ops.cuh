@@ -29,7 +29,7 @@ bool nb_cuda_can_cache(const nb_record *r);
 void nb_cuda_kv_append(nb_cuda *g, const nb_cuda_kv_append_args *a);
 void nb_cuda_kv_decode(nb_cuda *g, const nb_cuda_kv_decode_args *a);
 void nb_cuda_mla_tail(nb_cuda *g, const nb_cuda_mla_args *a);
-void nb_cuda_mla_join(nb_cuda *g, const nb_cuda_mla_args *a);
+void nb_cuda_mla_combine(nb_cuda *g, const nb_cuda_mla_args *a);
 void nb_cuda_thrift(nb_cuda *g, const nb_cuda_thrift_args *a);
 void nb_cuda_gqa(nb_cuda *g, const nb_cuda_gqa_args *a);
 void nb_cuda_prefill(nb_cuda *g, const nb_cuda_prefill_args *a);

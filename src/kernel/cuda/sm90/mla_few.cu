@@ -1,7 +1,7 @@
 /* mla_few.cu - absorbed attention to complete pages for few rows (query, head) on Hopper: at most 32 of
  * them at a time, 512 + 64 values, records bf16, fp8, nvfp4, if4.  How: mla_few.cuh.
  *
- * H100 80GB HBM3, 16 heads, mla_tail and mla_join included, ms (floor: bytes at 3.0 TB/s):
+ * H100 80GB HBM3, 16 heads, mla_tail and mla_combine included, ms (floor: bytes at 3.0 TB/s):
  *                    bf16           fp8            if4            nvfp4
  *   b=128 s=4096     0.226 (0.201)  0.131 (0.101)  0.125 (0.062)  0.119 (0.062)
  *   b=4   s=131072   0.220          0.132          0.127          0.120

@@ -1,4 +1,4 @@
-/* mla_join.cu - states of absorbed attention joined in order of position, and divided by l.
+/* mla_combine.cu - states of absorbed attention joined in order of position, and divided by l.
  *
  * Joining is a chain by definition (mla_state.cuh), of the units of a super and then of the supers
  * (nb_cuda_units.h), but m after each state is the largest so far: a warp finds the factors of 32 states
@@ -7,16 +7,16 @@
  * for another.
  *
  * Three shapes of the same arithmetic.
- *   mla_join_wide  many (row, head): a warp for each, 16 dimensions a lane, so that all are on the device at once;
+ *   mla_combine_wide  many (row, head): a warp for each, 16 dimensions a lane, so that all are on the device at once;
  *                  empty states (of folded units) are left out before anything of theirs is read.
- *   mla_join       fewer: one dimension a thread, and the sums of the first 32 states under way before the
+ *   mla_combine       fewer: one dimension a thread, and the sums of the first 32 states under way before the
  *                  first factor is known: the time is that of the latencies.
- *   mla_join_long  one or two queries: 8 batches of 32 states side by side, each to the states of its supers in
- *                  shared memory, then the chain of supers.  Up to 32 states: as mla_join.
+ *   mla_combine_long  one or two queries: 8 batches of 32 states side by side, each to the states of its supers in
+ *                  shared memory, then the chain of supers.  Up to 32 states: as mla_combine.
  *
  * Bound: reading the states, 4 (lora + 2) bytes of each (row, head).  H100, 16 heads, by ncu with cold caches:
  * 128 queries of 8 states, 7 of them empty, 7.3 us (four dimensions a lane, four warps for a row: 8.8); one of 132 states
- * 10.3 us (mla_join: 18.0), of 8 5.9.  A block a (row, head) with barriers and no compaction was slower
+ * 10.3 us (mla_combine: 18.0), of 8 5.9.  A block a (row, head) with barriers and no compaction was slower
  * everywhere; the long form with 4 queries of 132 states, 99 of them empty, too (two rounds of 4 batches). */
 #include <float.h>
 
@@ -218,7 +218,7 @@ __device__ inline void join_chain(const nb_cuda_mla_args &a, size_t first, uint3
     put<WIDTH>(a.y, row * a.y.stride + head * a.lora + c, o, a.lora - c);
 }
 
-__global__ void __launch_bounds__(64) mla_join(NB_PARAM nb_cuda_mla_args a)
+__global__ void __launch_bounds__(64) mla_combine(NB_PARAM nb_cuda_mla_args a)
 {
     __shared__ step steps[2][BATCH];
     const size_t nh = a.n_head, row = blockIdx.x / nh, head = blockIdx.x % nh;
@@ -233,7 +233,7 @@ __global__ void __launch_bounds__(64) mla_join(NB_PARAM nb_cuda_mla_args a)
 }
 
 /* Many (row, head): a warp for each. */
-__global__ void __launch_bounds__(32 * WARPS) mla_join_wide(NB_PARAM nb_cuda_mla_args a)
+__global__ void __launch_bounds__(32 * WARPS) mla_combine_wide(NB_PARAM nb_cuda_mla_args a)
 {
     __shared__ step steps[WARPS][BATCH];
     const size_t nh = a.n_head, at = (size_t)blockIdx.x * WARPS + threadIdx.x / 32, row = at / nh;
@@ -294,7 +294,7 @@ __device__ void join_batch(const nb_cuda_mla_args &a, size_t first, uint32_t i0,
 }
 
 /* Few rows of many states: the batches of a round side by side, then the chain of their supers. */
-__global__ void __launch_bounds__(DIMS *GROUPS, 2) mla_join_long(NB_PARAM nb_cuda_mla_args a)
+__global__ void __launch_bounds__(DIMS *GROUPS, 2) mla_combine_long(NB_PARAM nb_cuda_mla_args a)
 {
     __shared__ step steps[2 * GROUPS][BATCH];
     __shared__ supers s;
@@ -343,19 +343,19 @@ __global__ void __launch_bounds__(DIMS *GROUPS, 2) mla_join_long(NB_PARAM nb_cud
 
 } // namespace
 
-void nb_cuda_mla_join(nb_cuda *g, const nb_cuda_mla_args *a)
+void nb_cuda_mla_combine(nb_cuda *g, const nb_cuda_mla_args *a)
 {
     const size_t n = a->n_row * a->n_head;
     if (n == 0) return;
     if (a->lora >= 2 * DIMS && n * a->lora <= 128 * (size_t)g->n_sm &&
         (BATCH * a->units.rest + a->units.super - 1) / a->units.super < SUPERS) {
         const dim3 grid((unsigned)n, (unsigned)((a->lora + DIMS - 1) / DIMS));
-        NB_LAUNCH_EARLY(g, mla_join_long, grid, DIMS * GROUPS, 0, *a);
+        NB_LAUNCH_EARLY(g, mla_combine_long, grid, DIMS * GROUPS, 0, *a);
     } else if (a->lora % 4 == 0 && n * a->lora >= 2048 * (size_t)g->n_sm) {
         const dim3 grid((unsigned)((n + WARPS - 1) / WARPS), (unsigned)((a->lora + 511) / 512));
-        NB_LAUNCH_EARLY(g, mla_join_wide, grid, 32 * WARPS, 0, *a);
+        NB_LAUNCH_EARLY(g, mla_combine_wide, grid, 32 * WARPS, 0, *a);
     } else {
         const dim3 grid((unsigned)n, (unsigned)((a->lora + 63) / 64));
-        NB_LAUNCH_EARLY(g, mla_join, grid, 64, 0, *a);
+        NB_LAUNCH_EARLY(g, mla_combine, grid, 64, 0, *a);
     }
 }
