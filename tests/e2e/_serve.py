@@ -77,7 +77,7 @@ def test_reset():
 
 
 def test_drain():
-    with Server(MODEL, "--port", "0") as s:
+    with Server(MODEL, "--port", "0", "--drain-timeout", "600") as s:
         idle = s.connect()
         assert ask(idle, "/health")[0] == 200
         answer = stream(s, 300)

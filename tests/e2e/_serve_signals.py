@@ -148,8 +148,8 @@ def test_drain():
     for sig, words in ((signal.SIGINT, "finishing 2 requests; press Ctrl-C again to stop now"),
                        (signal.SIGQUIT, "finishing 2 requests; a second signal stops it now"),
                        (signal.SIGTERM, "finishing 2 requests; a second signal stops it now")):
-        with Server(MODEL, "--port", "0") as s:
-            answers = [stream(s, 800) for _ in range(2)]  # which still run when the signal comes
+        with Server(MODEL, "--port", "0", "--drain-timeout", "600") as s:
+            answers = [stream(s, 400) for _ in range(2)]  # which still run when the signal comes
             s.process.send_signal(sig)
             for answer in answers:
                 assert answer.read().endswith(b"data: [DONE]\n\n")
