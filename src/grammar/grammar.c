@@ -124,6 +124,15 @@ nb_status nb_grammar_build(const nb_vocab *v, const nb_grammar_spec *spec, nb_gr
         nb_grammar_unref(g);
         return nb_fail_prefix(err, st, "%s", kind_name[spec->kind]);
     }
+    /* What has too many alternatives at its very beginning is refused here, not when it runs. */
+    nb_match *m = NULL;
+    const nb_status started = nb_match_create(g, NB_MATCH_PLAIN, &m, NULL);
+    nb_match_destroy(m);
+    if (started != NB_OK) {
+        nb_grammar_unref(g);
+        return nb_fail(err, started, "%s: its first character has too many alternatives",
+                       kind_name[spec->kind]);
+    }
     *out = g;
     return NB_OK;
 }

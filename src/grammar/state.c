@@ -123,9 +123,47 @@ static bool append_go(nb_match *m, size_t n)
     return true;
 }
 
+static bool counts(const nb_match *m, const nb_frame *f)
+{
+    return f->node != NB_G_NONE &&
+           (m->g->node[f->node].kind == K_REP || m->g->node[f->node].kind == K_CHARS);
+}
+
+/* Whether a place's counter is the stack's top, so that it can be compared with others of its kind. */
+static bool counter_of(const nb_match *m, const nb_place *p, const nb_frame **f)
+{
+    *f = &m->frame[p->stack];
+    return p->stack != 0 && counts(m, *f);
+}
+
+/* Of places that differ in their counters only, one that needs no more and has room for as many admits
+ * all that the others do: they are dropped.  "[a-z]{0,999}[a-z]{0,999}" has two places then, not 1,000. */
+static void drop_covered(nb_match *m)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < m->n_kept; i++) {
+        const nb_place p = m->kept[i];
+        const nb_frame *f, *o;
+        bool covered = false;
+        if (counter_of(m, &p, &f))
+            for (size_t k = 0; k < n && !covered; k++) {
+                nb_place *q = &m->kept[k];
+                if (q->node != p.node || q->a != p.a || q->b != p.b || q->c != p.c) continue;
+                if (!counter_of(m, q, &o) || o->parent != f->parent || o->node != f->node) continue;
+                covered = o->x <= f->x && o->y >= f->y;
+                if (covered || f->x > o->x || f->y < o->y) continue;
+                *q = p; /* the other way round */
+                covered = true;
+            }
+        if (!covered) m->kept[n++] = p;
+    }
+    m->n_kept = n;
+}
+
 uint32_t nb_m_intern(nb_match *m)
 {
     if (m->st != NB_OK || (m->n_kept == 0 && !m->accepting)) return NB_M_DEAD;
+    if (m->n_kept > 1) drop_covered(m);
     if (m->n_kept > NB_M_MAX_PLACE) {
         m->st = NB_ERR_LIMIT;
         return NB_M_DEAD;
@@ -163,12 +201,6 @@ uint32_t nb_m_intern(nb_match *m)
 }
 
 /* ---- saturated counters ---- */
-
-static bool counts(const nb_match *m, const nb_frame *f)
-{
-    return f->node != NB_G_NONE &&
-           (m->g->node[f->node].kind == K_REP || m->g->node[f->node].kind == K_CHARS);
-}
 
 /* One token cannot tell counters apart that are beyond its length. */
 static uint32_t canon_frame(nb_match *m, uint32_t f)

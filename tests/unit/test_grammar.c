@@ -143,6 +143,7 @@ static const struct {
     { B, "root = \"a\"", "::=", NB_ERR_FORMAT },
     { B, "root ::= \"a\"\nroot ::= \"b\"", "twice", NB_ERR_FORMAT },
     { B, "start: \"a\"", "Lark", NB_ERR_UNSUPPORTED },
+    { B, "root ::= (\"a\"?){9000}", "too many alternatives", NB_ERR_LIMIT },
     { B, "root ::= <nobody>", "special token", NB_ERR_NOT_FOUND },
 };
 // clang-format on

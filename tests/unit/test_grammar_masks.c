@@ -267,6 +267,27 @@ static void test_counters(void **state)
     nb_vocab_destroy(v);
 }
 
+/* Places that differ in a counter only become one. */
+static void test_covered(void **state)
+{
+    (void)state;
+    nb_vocab *v = test_vocab();
+    nb_error e;
+    nb_grammar *g =
+        compile_as(v, NB_GRAMMAR_REGEX, nb_str_c("[a-z]{0,9000}[a-z]{2,9000}!"), false, &e);
+    assert_non_null(g);
+    nb_match *m = start_match(g);
+    for (size_t i = 0; i < 4000; i++) {
+        assert_int_equal(nb_match_accept(m, 'x'), NB_OK);
+        assert_true(m->state[m->now].n_place < 10);
+    }
+    assert_int_equal(nb_match_accept(m, '!'), NB_OK);
+    assert_true(nb_match_complete(m));
+    nb_match_destroy(m);
+    nb_grammar_unref(g);
+    nb_vocab_destroy(v);
+}
+
 /* Tables are made anew when they are full: a state's explosion ends in an error, not in memory. */
 static void test_flush(void **state)
 {
@@ -292,9 +313,8 @@ static void test_flush(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_walks),
-        cmocka_unit_test(test_completions),
-        cmocka_unit_test(test_counters),
+        cmocka_unit_test(test_walks),    cmocka_unit_test(test_completions),
+        cmocka_unit_test(test_counters), cmocka_unit_test(test_covered),
         cmocka_unit_test(test_flush),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
