@@ -38,6 +38,7 @@ typedef struct panel {
     size_t n_group,
         per;       /* groups of a row; of a block, or LANE where lanes are written one by one */
     __m512i index; /* group of a lane in its block */
+    size_t scale_bytes; /* of a scale */
 } panel;
 
 static inline __m512 e4m3_floats(__m128i v)
@@ -98,6 +99,8 @@ static void row_lanes(const panel *p, size_t r, size_t b, size_t n_block, float 
     }
     const size_t first = b * p->per, all = n_block * p->per, at = r * p->n_group + first;
     const size_t n = p->n_group - first < all ? p->n_group - first : all;
+    const char *next = (const char *)g->scale + (at + ROW * p->n_group) * p->scale_bytes;
+    for (size_t k = 0; k < n * p->scale_bytes; k += 64) _mm_prefetch(next + k, _MM_HINT_T0);
     scales_of(g, at, n, scale);
     for (size_t k = 0; g->zero && k < n; k += LANE) {
         const __mmask16 m = nb_avx512_mask16(n - k < LANE ? n - k : LANE);
@@ -176,6 +179,9 @@ INLINE void direct(const code kind, const int n_row, const panel *p, size_t r0, 
         __m512 zero[ROW];
         UNROLL
         for (int r = 0; r < n_row; r++) {
+            /* the rows after these: rows are too short for the hardware to see what comes */
+            _mm_prefetch((const char *)(w + (size_t)(ROW + r) * p->row_bytes + b * 64),
+                         _MM_HINT_T0);
             v[r] = parts_of(
                 kind, words(w + (size_t)r * p->row_bytes + b * 64, p->n_word - (b0 + b) * LANE),
                 p->turn);
@@ -360,6 +366,7 @@ static code panel_init(panel *p, const nb_linear_args *a)
     const size_t size = p->w.group.size;
     const unsigned shift = size == 16 ? 1 : size == 32 ? 2 : size == 64 ? 3 : size == 128 ? 4 : 0;
     p->n_group = nb_weight_n_group(&a->w);
+    p->scale_bytes = nb_stype_bytes(p->w.group.scale_type);
     p->per = shift ? BLOCK / size : LANE;
     p->index = _mm512_srli_epi32(
         _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0), shift);
