@@ -5,7 +5,8 @@
 
 const char *nb_finish_reason(const nb_choice *c)
 {
-    if (nb_ended_by_calls(c)) return "tool_calls";
+    /* A call that was asked for by name ends with "stop", as with OpenAI. */
+    if (nb_ended_by_calls(c) && c->job->ask.tool_choice != NB_TOOLS_NAMED) return "tool_calls";
     return c->reason == NB_END_STOP ? "stop" : "length";
 }
 

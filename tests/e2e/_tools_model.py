@@ -75,6 +75,22 @@ with Server(MODEL, "--port", "0", "--kv-cache-memory-bytes", "32M", "--kv-cache-
     assert calls == [("get_weather", {"city": "Oslo"})] and reason == "tool_calls", m
     assert m["content"] is None and not m.get("reasoning_content"), m
 
+    # Forced calls satisfy the schema, also after a thought; the model alone would leave `unit` out.
+    unit = tool("get_weather", "city", "Get the current weather")
+    unit["function"]["parameters"]["properties"]["unit"] = {"enum": ["c", "f"]}
+    unit["function"]["parameters"]["required"] = ["city", "unit"]
+    for thinking in (False, True):
+        m, calls, reason, _ = ask(server, "What is the weather in Oslo?", [unit, TOOLS[1]], thinking, tool_choice="required")
+        assert [c[0] for c in calls] == ["get_weather"] and reason == "tool_calls", m
+        assert set(calls[0][1]) >= {"city", "unit"} and calls[0][1]["unit"] in ("c", "f"), m
+        assert bool(m.get("reasoning_content")) == thinking, m
+    strict = json.loads(json.dumps(unit))
+    strict["function"]["strict"] = True
+    m, calls, reason, _ = ask(server, "What is the weather in Oslo?", [strict])
+    assert calls[0][1].get("unit") in ("c", "f") and reason == "tool_calls", m
+    m, calls, reason, _ = ask(server, "Hello!", tool_choice=dict(type="function", function=dict(name="calculator")))
+    assert [c[0] for c in calls] == ["calculator"] and "expression" in calls[0][1] and reason == "stop", m
+
     m, calls, reason, usage = ask(server, "What is the weather in Oslo?", thinking=True)
     assert calls == [("get_weather", {"city": "Oslo"})] and m["reasoning_content"], m
     assert 0 < usage["completion_tokens_details"]["reasoning_tokens"] < usage["completion_tokens"], usage
