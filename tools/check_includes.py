@@ -84,6 +84,8 @@ CALLS = [
     (r"\bsystem\s*\(", set(), "nothing starts a shell"),
     (r"\bsetlocale\s*\(", {"apps"}, "the locale is the caller's"),
     (ALLOC, set(MAY) - NO_ALLOC, "allocates nothing"),
+    (r"\bstrcmp\s*\([^;]*->name\b", set(MAY) - {"model", "dev", "dev/cuda"},
+     "a row of a table says what it can do; its name is for people"),
 ]
 
 PANIC = "src/base/status.c" # nb_panic: a broken invariant, never an input

@@ -75,6 +75,7 @@ plant src/model/x.c "$c#include <pcre2.h>\n" includes 'may be included in text o
 plant src/model/x.c "$c#  include  <immintrin.h>\n" includes 'kernel/x86 only'
 plant src/num/x.c "${c}int nb_f(void) { return !malloc (1); }\n" includes 'allocates nothing'
 plant src/text/x.c "${c}void nb_f(void) { abort(); }\n" includes 'errors are values'
+plant src/model/x.c "${c}int nb_f(const nb_row *r) { return !strcmp(r->name, \"mma\"); }\n" includes 'its name is for people'
 plant src/text/x.c "${c}char *nb_f(void) { return getenv(\"A\"); }\n" includes 'nb_os_env reads'
 plant apps/nibble/x.c "$c#include \"base/a.h\"\n" includes 'apps must not include'
 plant src/model/x.c "$c#define H \"kv/kv_cache.h\"\n#include H\n" includes 'an #include names its header'
@@ -139,7 +140,7 @@ fresh
 dd if=/dev/zero of="$tmp/t/models/a.bin" bs=1024 count=0 seek=16385 2>/dev/null
 expect sizes 'at most 16777216'
 fresh
-for i in 1 2 3; do
+for i in 1 2 3 4 5; do
     dd if=/dev/zero of="$tmp/t/models/$i.bin" bs=1024 count=0 seek=12000 2>/dev/null
 done
 expect sizes 'bytes in all'
