@@ -36,7 +36,7 @@ typedef struct nb_attn_equivalent {
     double bytes_tok_layer, bytes_tok;
 } nb_attn_equivalent;
 
-/* Weights of one element type; those of a checkpoint that nibble does not run (nb_quant) are as
+/* Weights of one element type; those of a quantised checkpoint (nb_quant) are as
  * its quantization_config says, or, where that does not say it, counted in BF16 and
  * checkpoint_unknown is set.  Norms and biases are in the checkpoint's own type, the routers' biases
  * in F32, as they are published: together the bytes of the files' tensors. */

@@ -360,7 +360,11 @@ static nb_status read_weights(nb_doc *doc, nb_model_config *c, bool any, nb_erro
         }
     }
     NB_TRY(nb_quant_read(doc, c->dense, c->n_layer, &c->quant, err));
-    return any ? NB_OK : nb_quant_check(doc, &c->quant, err);
+    const nb_status st = nb_quant_check(doc, &c->quant, &why);
+    c->quant.runs = st == NB_OK;
+    if (any || st == NB_OK) return NB_OK;
+    if (err) *err = why;
+    return st;
 }
 
 static nb_status read_common(nb_doc *doc, nb_model_config *c, nb_error *err)

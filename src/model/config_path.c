@@ -26,7 +26,12 @@ static nb_status add_modelopt(const char *model, nb_model_config *c, bool any, n
     NB_TRY(nb_doc_read_model(model, "hf_quant_config.json", true, &doc, err));
     if (!doc) return NB_OK;
     nb_status st = nb_quant_read_file(doc, c->dense, c->n_layer, &c->quant, err);
-    if (st == NB_OK && !any) st = nb_quant_check_file(doc, err);
+    if (st == NB_OK && c->quant.method[0]) {
+        nb_error why = { 0 };
+        const nb_status ok = nb_quant_check_file(doc, &why);
+        c->quant.runs = ok == NB_OK;
+        if (ok != NB_OK && !any) st = nb_fail(err, ok, "%s", why.msg);
+    }
     nb_doc_destroy(doc);
     return st;
 }

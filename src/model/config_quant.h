@@ -49,6 +49,7 @@ typedef struct nb_quant {
     size_t col_bytes;  /* beside them, of each column */
     nb_quant_pack pack;
     bool fp4;          /* values of 4 bits are E2M1 */
+    bool runs;         /* nibble runs them, on a CPU */
     unsigned units,
         partly; /* masks of 1 << nb_quant_unit: quantised; of which some layers are not */
 } nb_quant;

@@ -158,6 +158,7 @@ static void test_unknown_bytes(void **state)
     for (size_t i = 0; i < NB_COUNT(texts); i++) {
         counted(texts[i]);
         assert_true(sizes.checkpoint_unknown && c.quant.bits == 0 && c.quant.method[0]);
+        assert_false(c.quant.runs);
         for (const char *p = c.quant.method; *p; p++) assert_true(*p > ' ' && *p < 0x7f);
         refused(texts[i], false, "quantization_config.");
     }
@@ -190,6 +191,7 @@ static void test_text_config(void **state)
     assert_true(c.inner && c.quant.bits == 4 && c.n_layer == 4);
     nb_error e;
     assert_int_equal(read(text, false, &e), NB_OK); /* the engine runs it, too */
+    assert_true(c.quant.runs);
     (void)snprintf(text, sizeof text,
                    "%s{%s},\"quantization_config\":{\"quant_method\":\"awq\",\"bits\":4}}", outer,
                    V3);

@@ -242,9 +242,11 @@ static void bits_text(const nb_quant *q, char *out, size_t n)
                    q->scale_bits == 8 ? "an" : "a", q->scale_bits, zero, group);
 }
 
-/* Weights that nibble does not run, and how they were counted. */
+/* Quantised weights, and how they were counted. */
 static void about_quant(const plan *p, json_t *a)
 {
+    const char *runs = p->config->quant.runs ? "nibble runs these weights on a CPU only."
+                                             : "nibble does not run these weights.";
     const nb_quant int4 = nb_quant_int4(p->sizes.n_moe_layer > 0);
     const nb_quant *q = &p->config->quant;
     char units[256], bits[160];
@@ -253,19 +255,19 @@ static void about_quant(const plan *p, json_t *a)
         bits_text(q, bits, sizeof bits);
         say(a,
             "The checkpoint's weights are %s: %s in %s; the rest in %s, as far as the names in "
-            "quantization_config say%s. nibble does not run these weights.",
+            "quantization_config say%s. %s",
             q->method, bits, units, p->config->dtype,
-            q->partly ? ", which differ from layer to layer and are counted as in most" : "");
+            q->partly ? ", which differ from layer to layer and are counted as in most" : "", runs);
     } else if (q->method[0]) {
         say(a,
             "The checkpoint's weights are %s, of which config.json does not say the bytes: "
-            "--weight-dtype says what to plan with. nibble does not run these weights.",
-            q->method);
+            "--weight-dtype says what to plan with. %s",
+            q->method, runs);
     }
     if (p->demand.wtype != NB_SIZES_INT4) return;
     units_text(p, &int4, units, sizeof units);
     bits_text(&int4, bits, sizeof bits);
-    say(a, "int4 is counted as %s in %s, the rest in BF16%s. nibble does not run such weights.",
+    say(a, "int4 is counted as %s in %s, the rest in BF16%s. nibble runs such weights on a CPU only.",
         bits, units, p->sizes.n_moe_layer ? " (as Kimi K2 Thinking has it)" : "");
 }
 
