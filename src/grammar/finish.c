@@ -246,9 +246,23 @@ static nb_status check_left_recursion(nb_grammar *g)
     return g->err.status;
 }
 
+static nb_status find_bytes(nb_grammar *g)
+{
+    for (size_t k = 0; k < g->n_dfa; k++) {
+        nb_gdfa *d = &g->dfa[k];
+        d->live = nb_g_alloc(g, d->n_state, sizeof *d->live);
+        for (uint32_t s = 0; d->live && s < d->n_state; s++)
+            for (unsigned b = 0; b < 256; b++)
+                if (d->next[(size_t)s * d->n_cls + d->cls[b]] != NB_G_NONE)
+                    d->live[s][b >> 6] |= 1ull << (b & 63);
+    }
+    return g->err.status;
+}
+
 nb_status nb_g_finish(nb_grammar *g, nb_error *err)
 {
-    if (nb_g_ok(g) && find_live(g) == NB_OK && count_members(g) == NB_OK) {
+    if (nb_g_ok(g) && find_live(g) == NB_OK && count_members(g) == NB_OK &&
+        find_bytes(g) == NB_OK) {
         if (!rule_live(g, g->root))
             (void)nb_g_fail(g, NB_ERR_RANGE, "nothing satisfies it: no text can be generated");
         else

@@ -61,8 +61,9 @@ typedef struct nb_gcount {
 typedef struct nb_gdfa {
     uint8_t cls[256];
     uint32_t n_cls, n_state;
-    uint32_t *next; /* [n_state][n_cls], NB_G_NONE: no such text */
-    uint8_t *end;   /* [n_state]: NB_DFA_END, NB_DFA_MORE */
+    uint32_t *next;      /* [n_state][n_cls], NB_G_NONE: no such text */
+    uint8_t *end;        /* [n_state]: NB_DFA_END, NB_DFA_MORE */
+    uint64_t (*live)[4]; /* [n_state] bytes that may follow; by nb_g_finish */
 } nb_gdfa;
 enum { NB_DFA_END = 1, NB_DFA_MORE = 2 }; /* the text may end here; it may go on */
 

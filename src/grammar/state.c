@@ -187,7 +187,10 @@ uint32_t nb_m_intern(nb_match *m)
                    .accepting = m->accepting };
     for (size_t i = 0; i < m->n_kept; i++) nb_m_live(m, &m->kept[i], s.live);
     size_t n_go = 0;
-    for (size_t w = 0; w < 4; w++) n_go += (size_t)__builtin_popcountll(s.live[w]);
+    for (size_t w = 0; w < 4; w++) {
+        s.before[w] = (uint16_t)n_go;
+        n_go += nb_m_popcount(s.live[w]);
+    }
     if (NB_GROW(m->state, m->cap_state, m->n_state) != NB_OK) {
         (void)out_of_memory(m);
         return NB_M_DEAD;

@@ -249,12 +249,9 @@ uint32_t nb_m_close(nb_match *m)
 
 /* ---- bytes ---- */
 
-/* The classes of an automaton's row that are not empty. */
 static void live_dfa(const nb_gdfa *d, uint32_t state, uint64_t live[4])
 {
-    const uint32_t *row = d->next + (size_t)state * d->n_cls;
-    for (unsigned b = 0; b < 256; b++)
-        if (row[d->cls[b]] != NB_G_NONE) live[b >> 6] |= 1ull << (b & 63);
+    for (size_t w = 0; w < 4; w++) live[w] |= d->live[state][w];
 }
 
 static uint32_t dfa_next(const nb_gdfa *d, uint32_t state, unsigned byte)
