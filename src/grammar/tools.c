@@ -167,8 +167,11 @@ static nb_gid json_arguments(tools *t, const json_t *tool, nb_gid next)
 /* Whether all values are strings that stand as they are. */
 static bool is_raw(const json_t *schema)
 {
-    const char *type = json_string_value(json_object_get(schema, "type"));
-    return type && strcmp(type, "string") == 0;
+    const json_t *type = json_object_get(schema, "type"), *list = json_object_get(schema, "enum");
+    if (type) return json_is_string(type) && strcmp(json_string_value(type), "string") == 0;
+    for (size_t i = 0; i < json_array_size(list); i++)
+        if (!json_is_string(json_array_get(list, i))) return false;
+    return json_array_size(list) > 0;
 }
 
 /* A raw string up to the closing tag: one of its enum's, or any text. */

@@ -346,6 +346,57 @@ def test_messages():
 
 
 RESPONSES = "/v1/responses"
+SMALL = {"type": "object", "properties": {"a": {"enum": ["x", "y"]}, "n": {"type": "integer", "minimum": 0, "maximum": 9}},
+         "required": ["a", "n"], "additionalProperties": False}
+
+
+def test_forms():
+    """A model of random weights under a grammar: forms and forced calls of every API."""
+    def is_small(text):
+        j = json.loads(text)
+        return set(j) == {"a", "n"} and j["a"] in "xy" and 0 <= j["n"] <= 9
+    tool = [{"type": "function", "function": {"name": "pick", "parameters": SMALL}}, *TOOLS]
+    form = {"type": "json_schema", "json_schema": {"name": "s", "schema": SMALL}}
+    for family in ("plain", "deepseek_v3", "kimi_k2", "glm47"):
+        with Server(family) as s:
+            s.say()  # the model speaks
+            # where the prompt closes no thought, the model thinks first, and the form comes behind
+            ask = {"messages": ASK, "max_tokens": 400, "seed": 5, "chat_template_kwargs": {"enable_thinking": False},
+                   "thinking_token_budget": 3}
+            assert is_small(both(s, {**ask, "response_format": form})[0])
+            assert both(s, {**ask, "structured_outputs": {"choice": ["yes", "no"]}})[0] in ("yes", "no")
+            assert both(s, {**ask, "guided_regex": "[ab]{3}"})[0].strip("ab") == ""
+            named = {"type": "function", "function": {"name": "pick"}}
+            content, _, calls, reason = both(s, {**ask, "tools": tool, "tool_choice": named})
+            assert (content, reason, calls[0][0], len(calls)) == (None, "stop", "pick", 1), (family, content, calls, reason)
+            assert is_small(calls[0][1]), calls
+            required = {**ask, "tools": tool[:1], "tool_choice": "required", "parallel_tool_calls": False}
+            content, _, calls, reason = both(s, required)
+            assert (content, reason, calls[0][0], len(calls)) == (None, "tool_calls", "pick", 1), (family, content, calls, reason)
+            if family in ("deepseek_v3", "kimi_k2"):
+                continue
+            claude = {"messages": ASK, "max_tokens": 400, "chat_template_kwargs": {"enable_thinking": False},
+                      "tools": [{"name": "pick", "input_schema": SMALL}], "tool_choice": {"type": "tool", "name": "pick"}}
+            a = s.ask(MESSAGES, claude)
+            assert a["stop_reason"] == "tool_use" and [b["type"] for b in a["content"]] == ["tool_use"], a
+            assert is_small(json.dumps(a["content"][0]["input"])), a
+            a = s.ask(MESSAGES, {**claude, "tools": [], "tool_choice": {"type": "auto"},
+                                 "output_config": {"format": {"type": "json_schema", "schema": SMALL}}})
+            assert is_small(a["content"][0]["text"]), a
+            r = s.ask(RESPONSES, {"input": "Go.", "text": {"format": {"type": "json_schema", "name": "s", "schema": SMALL}},
+                                  "chat_template_kwargs": {"enable_thinking": False}})
+            assert is_small(r["output"][-1]["content"][0]["text"]), r
+            r = s.ask(RESPONSES, {"input": "Go.", "tools": [{"type": "function", "name": "pick", "parameters": SMALL}],
+                                  "tool_choice": {"type": "function", "name": "pick"},
+                                  "chat_template_kwargs": {"enable_thinking": False}})
+            assert r["output"][-1]["type"] == "function_call" and is_small(r["output"][-1]["arguments"]), r
+            text = s.ask("/v1/completions", {"prompt": "x", "max_tokens": 400, "response_format": form})["choices"][0]["text"]
+            assert is_small(text), text
+            bad = {"type": "json_schema", "json_schema": {"name": "s", "schema": {"properties": {"a": {"not": {}}}}}}
+            error = s.ask(CHAT, {**ask, "response_format": bad}, 400)["error"]
+            assert error["param"] == "response_format" and "/properties/a" in error["message"], error
+            assert s.ask(CHAT, {**ask, "tools": tool, "tool_choice": {"type": "function", "function": {"name": "none"}}},
+                         400)["error"]["param"] == "tool_choice"
 
 
 def response_events(s, body):
