@@ -155,12 +155,26 @@ static void name_error(tools *t, const char *name)
     (void)nb_fail_prefix(&t->g->err, t->g->err.status, "tool \"%s\"", nb_show_c(name).s);
 }
 
+/* The rule of a tool's parameters, or of one of them.  Where they do not have to bind, what cannot be
+ * compiled asks for nothing: an agent's request does not fail for its tools. */
+static uint32_t rule_of(tools *t, const json_t *tool, const json_t *schema, bool object)
+{
+    nb_grammar *g = t->g;
+    const bool strict = json_is_true(json_object_get(tool, "strict"));
+    const uint32_t rule =
+        nb_g_schema_rule(g, json_object_get(tool, "parameters"), schema, !strict, object);
+    if (rule != NB_G_NONE || strict || g->fuel < 0 || g->err.status == NB_ERR_NOMEM ||
+        g->n_node >= NB_G_MAX_NODE)
+        return rule;
+    g->err = (nb_error){ 0 };
+    return object ? nb_g_rule_of(g, nb_g_any_object(g, nb_g_ret(g))) : nb_g_any_value(g);
+}
+
 static nb_gid json_arguments(tools *t, const json_t *tool, nb_gid next)
 {
     json_t *p = json_object_get(tool, "parameters");
     if (!p || json_is_null(p) || !binds(t, tool)) return nb_g_any_object(t->g, next);
-    const bool relaxed = !json_is_true(json_object_get(tool, "strict"));
-    const uint32_t rule = nb_g_schema_rule(t->g, p, p, relaxed, true);
+    const uint32_t rule = rule_of(t, tool, p, true);
     return rule == NB_G_NONE ? NB_G_NONE : nb_g_call(t->g, rule, false, next);
 }
 
@@ -199,14 +213,11 @@ static nb_gid tagged_one(tools *t, const json_t *tool, const char *key, const js
     nb_grammar *g = t->g;
     const family *f = t->f;
     const bool raw = is_raw(schema), bound = binds(t, tool);
-    json_t *root = json_object_get(tool, "parameters");
-    const bool relaxed = !json_is_true(json_object_get(tool, "strict"));
     next = marked(g, f->line, next);
     if (raw) {
         next = raw_value(t, schema, bound, next);
     } else {
-        const uint32_t rule =
-            bound ? nb_g_schema_rule(g, root, schema, relaxed, false) : nb_g_any_value(g);
+        const uint32_t rule = bound ? rule_of(t, tool, schema, false) : nb_g_any_value(g);
         if (rule == NB_G_NONE) return nb_g_alt_room(g, 0);
         next = nb_g_call(g, rule, true, marked(g, f->value_end, next));
     }

@@ -67,7 +67,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     nb_error e = { 0 };
     if (p && nb_vocab_create(token, NULL, N_TOKEN, &v, &e) == NB_OK) {
         memcpy(p, data + 1, n - 1);
-        const nb_grammar_spec spec = { .kind = kinds[data[0] & 3],
+        const nb_grammar_spec spec = { .kind = data[0] & 16 ? NB_GRAMMAR_TOOLS : kinds[data[0] & 3],
                                        .text = p,
                                        .text_bytes = n - 1,
                                        .relaxed = data[0] & 4,

@@ -385,6 +385,31 @@ static void test_tools(void **state)
     nb_vocab_destroy(v);
 }
 
+/* A forced call of a tool whose schema cannot be compiled has any arguments, unless it is strict. */
+static void test_tools_relaxed(void **state)
+{
+    (void)state;
+    nb_vocab *v = test_vocab();
+    for (size_t i = 0; i < 2; i++) {
+        char doc[400];
+        nb_error e;
+        (void)snprintf(
+            doc, sizeof doc,
+            "{\"format\":\"youtu\",\"calls\":\"required\",\"tools\":[{\"name\":\"f\",\"strict\":%s,"
+            "\"parameters\":{\"$ref\":\"other.json\"}}]}",
+            i ? "true" : "false");
+        nb_grammar *g = compile_as(v, NB_GRAMMAR_TOOLS, nb_str_c(doc), false, &e);
+        if (i) assert_non_null(strstr(e.msg, "tool \"f\": #/$ref"));
+        if (!i && !g) fail_msg("%s", e.msg);
+        if (g)
+            assert_true(accepts_text(
+                g, nb_str_c("<tool_call>{\"name\": \"f\", \"arguments\": {\"a\":1}}</tool_call>")));
+        assert_int_equal(g == NULL, i);
+        nb_grammar_unref(g);
+    }
+    nb_vocab_destroy(v);
+}
+
 /* Nesting ends at its limit: no bracket is allowed there, and the text can still be completed. */
 static void test_depth(void **state)
 {
@@ -408,10 +433,10 @@ static void test_depth(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_texts),    cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_relaxed),  cmocka_unit_test(test_markers),
-        cmocka_unit_test(test_depth),    cmocka_unit_test(test_tools),
-        cmocka_unit_test(test_thoughts),
+        cmocka_unit_test(test_texts),   cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_relaxed), cmocka_unit_test(test_markers),
+        cmocka_unit_test(test_depth),   cmocka_unit_test(test_tools_relaxed),
+        cmocka_unit_test(test_tools),   cmocka_unit_test(test_thoughts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
