@@ -19,6 +19,7 @@ static nb_status allocate(nb_engine *e, nb_error *err)
 {
     const uint64_t ram = nb_os_ram_bytes();
     e->int8_bytes = nb_model_int8_bytes(&e->model);
+    if (e->int8_bytes == 0) return NB_OK; /* all matrices are packed already */
     if (ram && e->int8_bytes > ram)
         return nb_fail(err, NB_ERR_NOMEM,
                        "INT8 weights of %zu MiB do not fit into the memory of %llu MiB",
