@@ -1,7 +1,7 @@
-// compatcanary.test.mjs - the conformance scanner `compatcanary`.
+// compatcanary.test.mjs - the conformance scanner `compatcanary`: every probe passes.
 //
-// Tool calls, structured output and the Responses API are not served: these probes must be refused
-// with a clear 4xx, and everything else must pass.
+// One exception: it sends a streamed response without a length, and the bundled model may write to the
+// end of its context; then the last event is response.incomplete instead of response.completed.
 import { after, before, describe, test } from "node:test";
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
@@ -9,7 +9,8 @@ import fs from "node:fs";
 import path from "node:path";
 import { NAME, Server, TMP } from "./lib.mjs";
 
-const SERVED = ["models.list", "chat.basic", "chat.streaming"];
+const PROBES = 7;
+const ENDLESS = { id: "responses.streaming", summary: "Expected response.completed event" };
 
 describe("compatcanary", () => {
   let server, report;
@@ -26,20 +27,10 @@ describe("compatcanary", () => {
   });
   after(() => server.stop());
 
-  test("what is served passes", () => {
-    for (const id of SERVED) {
-      const r = report.results.find((x) => x.id === id);
-      assert.equal(r?.status, "pass", JSON.stringify(r));
-    }
+  test("every probe passes", () => {
+    assert.equal(report.results.length, PROBES);
+    for (const r of report.results)
+      assert.ok(r.status === "pass" || (r.id === ENDLESS.id && r.summary === ENDLESS.summary), JSON.stringify(r));
     console.log(`compatcanary: score ${report.score}, ${report.summary.passes} of ${report.summary.total} probes pass`);
-  });
-
-  test("what is not served is refused with a reason", () => {
-    for (const r of report.results.filter((x) => !SERVED.includes(x.id) && x.status !== "pass")) {
-      assert.ok([400, 404].includes(r.error.httpStatus), JSON.stringify(r));
-      const { error } = JSON.parse(r.error.responseBody);
-      assert.ok(error.message.length > 10 && error.type, r.error.responseBody);
-      if (r.error.httpStatus === 400) assert.match(error.message, /not supported/);
-    }
   });
 });
