@@ -169,12 +169,14 @@ def check(name, folder):
 
 def without_network():
     """This script again, where only the loopback device is."""
-    probe = subprocess.run(["unshare", "-rn", "true"], stderr=subprocess.PIPE, text=True, check=False)
+    # With processes of its own: a daemon that an agent leaves behind ends with this script.
+    own = ["unshare", "-rn", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    probe = subprocess.run([*own, "true"], stderr=subprocess.PIPE, text=True, check=False)
     if probe.returncode:
         print(f"no user namespaces: {probe.stderr.strip()}")
         sys.exit(77)
     script = 'ip link set lo up && exec "$@"'
-    os.execvp("unshare", ["unshare", "-rn", "sh", "-c", script, "sh", sys.executable, *sys.argv])
+    os.execvp("unshare", [*own, "sh", "-c", script, "sh", sys.executable, *sys.argv])
 
 
 def main():
