@@ -278,7 +278,7 @@ nb_gid nb_g_marked(nb_grammar *g, nb_str s, nb_gid next)
 }
 
 /* Knuth, Morris and Pratt: state i has read the first i bytes of s; the last state is the end. */
-static uint32_t search_for(nb_grammar *g, nb_str s)
+static uint32_t search_for(nb_grammar *g, nb_str s, bool goes_on)
 {
     nb_gdfa d = { .n_cls = 1, .n_state = (uint32_t)s.n_bytes + 1 };
     for (size_t i = 0; i < s.n_bytes; i++) {
@@ -292,6 +292,10 @@ static uint32_t search_for(nb_grammar *g, nb_str s)
     for (size_t i = 0; i <= s.n_bytes; i++) {
         uint32_t *row = d.next + i * d.n_cls;
         d.end[i] = i == s.n_bytes ? NB_DFA_END : NB_DFA_MORE;
+        if (i == s.n_bytes && goes_on) {
+            memcpy(row, d.next + fail * d.n_cls, d.n_cls * sizeof *row);
+            break;
+        }
         if (i == s.n_bytes) {
             for (size_t c = 0; c < d.n_cls; c++) row[c] = NB_G_NONE;
             break;
@@ -307,8 +311,19 @@ static uint32_t search_for(nb_grammar *g, nb_str s)
 
 nb_gid nb_g_free_until(nb_grammar *g, nb_str trigger, bool may_end, nb_gid next)
 {
-    nb_gtrigger t = { .marker = nb_vocab_marker(g->vocab, trigger), .may_end = may_end };
-    t.dfa = t.marker == NB_GRAMMAR_NO_TOKEN ? search_for(g, trigger) : NB_G_NONE;
+    nb_gtrigger t = { .marker = NB_GRAMMAR_NO_TOKEN, .dfa = NB_G_NONE, .may_end = may_end };
+    size_t at = 0; /* of a marker in the trigger */
+    const nb_marker *m = NULL;
+    for (; !m && at < trigger.n_bytes; at++)
+        m = marker_at(g->vocab, (nb_str){ trigger.p + at, trigger.n_bytes - at });
+    if (m) {
+        const size_t n = --at + m->text.n_bytes;
+        t.marker = m->id;
+        if (at) t.dfa = search_for(g, (nb_str){ trigger.p, at }, true);
+        next = nb_g_marked(g, (nb_str){ trigger.p + n, trigger.n_bytes - n }, next);
+    } else {
+        t.dfa = search_for(g, trigger, false);
+    }
     if (!nb_g_ok(g)) return NB_G_NONE;
     if (NB_GROW(g->trigger, g->cap_trigger, g->n_trigger) != NB_OK) {
         (void)no_memory(g);

@@ -85,8 +85,8 @@ typedef struct nb_gset {
     size_t n;
 } nb_gset;
 
-/* Where free text ends: a marker's id, or a text (found by automaton `dfa`, whose last state is the
- * end). */
+/* Where free text ends: a text, which automaton `dfa` finds (its last state is the end); or a marker,
+ * behind the text that `dfa` finds, if there is one. */
 typedef struct nb_gtrigger {
     uint32_t marker, dfa;
     bool may_end; /* the whole text may end before the trigger */

@@ -84,7 +84,7 @@ static const nb_gtrigger *free_text(const nb_match *m)
 bool nb_match_free(const nb_match *m)
 {
     const nb_gtrigger *t = free_text(m);
-    return t && t->marker != NB_GRAMMAR_NO_TOKEN && t->may_end;
+    return t && t->marker != NB_GRAMMAR_NO_TOKEN && t->dfa == NB_G_NONE && t->may_end;
 }
 
 nb_match_stats nb_match_get_stats(const nb_match *m)
@@ -197,7 +197,7 @@ static nb_status fill(nb_match *m, uint32_t state, uint64_t *bits)
         if (k->kind == K_TOKEN) bits[k->a >> 6] |= 1ull << (k->a & 63);
         if (k->kind != K_FREE) continue;
         const uint32_t end = m->g->trigger[k->a].marker;
-        if (end != NB_GRAMMAR_NO_TOKEN) bits[end >> 6] |= 1ull << (end & 63);
+        if (nb_m_may_trigger(m, &m->place[first + i])) bits[end >> 6] |= 1ull << (end & 63);
         for (size_t j = 0; j < v->n_marker && !k->b; j++)
             bits[v->marker[j].id >> 6] |= 1ull << (v->marker[j].id & 63);
     }
@@ -227,7 +227,7 @@ nb_status nb_match_mask(nb_match *m, const uint64_t **mask)
 {
     const nb_gtrigger *free = free_text(m);
     if (m->st != NB_OK) return m->st;
-    if (free && free->marker != NB_GRAMMAR_NO_TOKEN) {
+    if (free && free->marker != NB_GRAMMAR_NO_TOKEN && free->dfa == NB_G_NONE) {
         *mask = m->v->all;
         return NB_OK;
     }

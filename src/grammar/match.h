@@ -93,6 +93,8 @@ nb_status nb_m_flush(nb_match *m);
 bool nb_m_full(const nb_match *m);
 
 /* step.c */
+/* Whether a K_FREE's marker may come at this place. */
+bool nb_m_may_trigger(const nb_match *m, const nb_place *p);
 void nb_m_begin(nb_match *m);
 void nb_m_visit(nb_match *m, nb_place p);
 uint32_t nb_m_close(nb_match *m); /* the state of all that was visited */

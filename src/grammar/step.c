@@ -371,10 +371,10 @@ static void step_free(nb_match *m, const nb_place *p, unsigned byte)
     const nb_gnode *n = &m->g->node[p->node];
     const nb_gtrigger *t = &m->g->trigger[n->a];
     nb_place q = *p;
-    if (t->marker == NB_GRAMMAR_NO_TOKEN) {
+    if (t->dfa != NB_G_NONE) {
         const nb_gdfa *d = &m->g->dfa[t->dfa];
         q.a = dfa_next(d, p->a, byte);
-        if (d->end[q.a] & NB_DFA_END) {
+        if (t->marker == NB_GRAMMAR_NO_TOKEN && d->end[q.a] & NB_DFA_END) {
             visit_node(m, n->next, p->stack);
             return;
         }
@@ -449,6 +449,13 @@ uint32_t nb_m_step(nb_match *m, uint32_t state, unsigned byte)
     return to;
 }
 
+bool nb_m_may_trigger(const nb_match *m, const nb_place *p)
+{
+    const nb_gtrigger *t = &m->g->trigger[m->g->node[p->node].a];
+    if (t->marker == NB_GRAMMAR_NO_TOKEN) return false;
+    return t->dfa == NB_G_NONE || m->g->dfa[t->dfa].end[p->a] & NB_DFA_END;
+}
+
 uint32_t nb_m_step_marker(nb_match *m, uint32_t state, uint32_t id)
 {
     nb_m_begin(m);
@@ -458,7 +465,7 @@ uint32_t nb_m_step_marker(nb_match *m, uint32_t state, uint32_t id)
         const nb_gnode *n = &m->g->node[p.node];
         if (n->kind == K_TOKEN && n->a == id) visit_node(m, n->next, p.stack);
         if (n->kind != K_FREE) continue;
-        if (m->g->trigger[n->a].marker == id)
+        if (m->g->trigger[n->a].marker == id && nb_m_may_trigger(m, &p))
             visit_node(m, n->next, p.stack);
         else if (!n->b)
             nb_m_visit(m, (nb_place){ .node = p.node, .stack = p.stack });

@@ -57,13 +57,16 @@ static const char *const words[] = {
     "<\xef\xbd\x9ctool\xe2\x96\x81"
     "calls\xe2\x96\x81"
     "end\xef\xbd\x9c>",
+    "\xef\xbd\x9c"
+    "DSML"
+    "\xef\xbd\x9c",
     "<think>",
     "</think>",
     "<|call|>",
 };
 enum {
     N_WORD = sizeof words / sizeof *words,
-    FIRST_MARKER = N_WORD - 5,
+    FIRST_MARKER = N_WORD - 6,
     N_VOCAB = N_BYTE + N_WORD + 2
 };
 
