@@ -15,6 +15,7 @@ typedef struct conv {
     nb_ask *a;
     json_t *messages; /* owned */
     json_t *turn;     /* the assistant's, not yet among the messages; owned or NULL */
+    nb_buf thought;   /* of turn */
 } conv;
 
 static nb_status put(conv *v, json_t *m)
@@ -26,7 +27,13 @@ static nb_status end_turn(conv *v)
 {
     json_t *m = v->turn;
     v->turn = NULL;
-    return m ? put(v, m) : NB_OK;
+    if (!m) return NB_OK;
+    json_t *thought = v->thought.n_bytes ? json_stringn(v->thought.p, v->thought.n_bytes) : NULL;
+    const bool ok = !v->thought.n_bytes || json_object_set_new(m, "reasoning_content", thought) == 0;
+    v->thought.n_bytes = 0;
+    if (ok) return put(v, m);
+    json_decref(m);
+    return nb_map_no_memory(v->a);
 }
 
 /* The open turn; a new one where it already has what may not follow. */
@@ -110,14 +117,8 @@ static nb_status add_reasoning(conv *v, const json_t *item, size_t i)
     nb_status st = NB_OK;
     if (json_string_length(text)) {
         st = open_turn(v, true);
-        json_t *old = json_object_get(v->turn, "reasoning_content");
-        if (st == NB_OK && old) {
-            json_t *both =
-                json_sprintf("%s%s", json_string_value(old), json_string_value(text));
-            json_decref(text);
-            text = both;
-        }
-        if (st == NB_OK && (!text || json_object_set(v->turn, "reasoning_content", text) != 0))
+        if (st == NB_OK && nb_buf_add(&v->thought, json_string_value(text),
+                                      json_string_length(text)) != NB_OK)
             st = nb_map_no_memory(v->a);
     }
     json_decref(text);
@@ -252,7 +253,7 @@ static nb_status add_input(conv *v)
 
 nb_status nb_map_responses(nb_ask *a, json_t **out)
 {
-    conv v = { a, json_array(), NULL };
+    conv v = { .a = a, .messages = json_array() };
     json_t *tools = json_array(), *chat = NULL;
     nb_status st = v.messages && tools ? add_input(&v) : nb_map_no_memory(a);
     if (st == NB_OK) st = add_tools(a, tools);
@@ -265,6 +266,7 @@ nb_status nb_map_responses(nb_ask *a, json_t **out)
         st = chat ? nb_map_finish(a, chat, out) : nb_map_no_memory(a);
     }
     json_decref(v.turn);
+    nb_buf_deinit(&v.thought);
     json_decref(v.messages);
     json_decref(tools);
     return st;

@@ -52,8 +52,11 @@ static bool contains(const nb_buf *b, const char *what)
 /* Renders a request (consumed) as it is; false where that fails. */
 static bool probe(const nb_jinja *t, const json_t *special, json_t *request, nb_buf *out)
 {
+    static const nb_jinja_limits small = { .max_steps = 1000000, .max_output_bytes = 1 << 20,
+                                           .max_value_bytes = 16 << 20 };
     const nb_chat_input in = { .request = request,
                                .special_tokens = special,
+                               .limits = &small,
                                .args = NB_CHAT_ARGS_GIVEN };
     out->n_bytes = 0;
     const bool ok = request && nb_chat_render(t, &in, out, NULL) == NB_OK;

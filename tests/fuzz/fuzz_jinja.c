@@ -2,8 +2,8 @@
  *
  * Input: template, a zero byte, a chat request as JSON; without a valid request a
  * built-in one is used.  The template is rendered with the request's members as
- * variables and through nb_chat_render in its three ways with tool arguments, under
- * tight limits.  Whatever comes out, a failure must leave one line and no output,
+ * variables and through nb_chat_render in its three ways with tool arguments, and in
+ * the style that its probes find, under tight limits.  Whatever comes out, a failure must leave one line and no output,
  * and the same rendering twice must give the same bytes. */
 #include <jansson.h>
 #include <stdint.h>
@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "text/chat.h"
+#include "text/chat_style.h"
 #include "text/jinja.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
@@ -59,6 +60,14 @@ static void render_chat(const nb_jinja *t, const json_t *request)
         judge(nb_chat_render(t, &in, &out, &err), &out, &err);
         nb_buf_deinit(&out);
     }
+    nb_chat_style style;
+    nb_chat_style_find(t, request, &style);
+    const nb_chat_input in = { .request = request, .special_tokens = request, .limits = &limits,
+                               .refuse_unseen = true, .style = &style };
+    nb_buf out = { 0 };
+    nb_error err = { 0 };
+    judge(nb_chat_render(t, &in, &out, &err), &out, &err);
+    nb_buf_deinit(&out);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
