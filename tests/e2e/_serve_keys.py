@@ -15,6 +15,7 @@ ROUTES = [
     ("POST", "/v1/completions", False),
     ("POST", "/v1/chat/completions/render", False),
     ("POST", "/v1/completions/render", False),
+    ("POST", "/v1/responses", False),
     ("POST", "/v1/messages", False),
     ("POST", "/v1/messages/count_tokens", False),
     ("GET", "/v1/models", False),
