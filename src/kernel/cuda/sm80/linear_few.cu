@@ -1,17 +1,29 @@
-/* linear_few.cu - products with few tokens: the weights are read once, at the rate of memory.
+/* linear_few.cu - y = W x for few tokens (linear_mma.cu says how many): the weights are read once, at memory speed.
  *
- * A warp owns 16 rows and one range of columns (32 rows of large matrices; with GLU 16 of each
- * matrix); the warps of a block own the ranges of the same rows, so that a matrix of 3072 x 2048 is
- * 192 blocks of 8 warps.  A lane loads 16 bytes of each of its rows for up to 256 columns before it
- * uses the first of them: 8 KB a warp, about 100 KB a multiprocessor, are under way.  Meanwhile the warp
- * copies the tokens' values of these columns to shared memory, where that is faster than to read them
- * through L1: for experts always, since a token that is not there costs nothing; of one matrix up to 8
- * tokens with BF16 weights, one with FP8.  (3072 x 2048, us, copied and read: BF16, 16 tokens 12.3 and 9.0; FP8, 1 token
- * 4.0 and 4.9, 8 tokens 8.0 and 5.1.  Experts of a layer: BF16, 64 tokens 404 and 494; FP8, 8 tokens 137 and 152.)
- * The ranges meet in shared memory and are added in order.  Experts: a block's tokens are the places of its
- * expert, 8 NT at a time (8 with up to 4 on average: BF16, 32 tokens 362 us, 16 at a time 373).
+ * Tile of a warp: 16 rows of W (32 rows of large matrices; with GLU 16 rows of each of gate and up), one
+ * range of columns (linear_mma.cuh), and 8 NT tokens (NT is 1 or 2).
+ * Block: the warps share the same rows and take one range each.  3072 x 2048 is 192 blocks of 8 warps.
  *
- * H100, graphs of products in a row, weights not in the L2 (us; floor: bytes / 3.0 TB/s):
+ * What a warp does:
+ *   1. Each lane loads 16 bytes of each of its rows, for up to 256 columns, before it uses the first load.
+ *      This puts 8 KB per warp, about 100 KB per SM, in flight.
+ *   2. Meanwhile the warp copies the tokens' values of these columns to shared memory (COPY), or else it
+ *      reads them through L1.  The table below says which is faster.
+ *   3. It multiplies with mma.m16n8k16 and goes on to the next chunk of columns.
+ *   4. The sums of all ranges go to shared memory and are added in order.
+ * Experts: a block's tokens are the places of its expert, 8 NT at a time.  With up to 4 on average it takes
+ * 8 at a time (BF16, 32 tokens: 362 us; 16 at a time: 373).
+ *
+ * Copy or L1.  Experts always copy, since a missing token then costs nothing.  A single matrix copies for up
+ * to 8 tokens with BF16 weights and for one token with FP8 (us):
+ *                                  copied   through L1
+ *   3072 x 2048, BF16, 16 tokens    12.3        9.0
+ *   3072 x 2048, FP8,   1 token      4.0        4.9
+ *   3072 x 2048, FP8,   8 tokens     8.0        5.1
+ *   experts of a layer, BF16, 64     404        494
+ *   experts of a layer, FP8,   8     137        152
+ *
+ * Bound by memory.  H100, CUDA graphs of consecutive products, weights not in L2 (us; floor: bytes / 3.0 TB/s):
  *                 tokens      1      4   floor
  *   BF16   3648 x 2048      6.2    6.8    5.0
  *          2048 x 2048      4.5    4.8    2.8
@@ -21,43 +33,49 @@
  *   16 heads 512 x 128      2.7    3.0    0.7
  *   gate, up of 6 experts a token: 28.8, 93.5; floors 23, 92
  *   their down: 17, 50; floors 12, 46; both in a row 43, 143
- * (8, 16 tokens before: 3072 x 2048 7.7, 9.0; 576 x 2048 4.2, 4.1; 102400 x 2048 138, 179.)
- * Slower: the next chunk's loads issued where registers become free (experts 31 for 29 us, 102400 x 2048 142;
- * 2 x 2816 x 2048, a grid of one wave, 10.6), down in 16 rows (18.6).
+ * An earlier version, with 8 and 16 tokens:
+ *   3072 x 2048     7.7    9.0
+ *    576 x 2048     4.2    4.1
+ *   102400 x 2048   138    179
  *
- * Small products last about as long as a kernel takes to begin and to end.  So the next kernel may begin
- * early, and the first weights are asked for before the kernel that makes x has ended (of experts only down's,
- * since these are known by then). */
+ * Slower (us):
+ *   next chunk's loads issued as soon as registers are free: experts 31 instead of 29, 102400 x 2048 142; only
+ *   2 x 2816 x 2048, whose grid is one wave, gained: 10.6
+ *   down with 16 rows to a warp: 18.6
+ *
+ * A small product takes about as long as a kernel's launch and drain.  So the next kernel may start early
+ * (programmatic dependent launch), and the first weights are prefetched before the kernel that produces x
+ * has ended.  Of the experts only down's are prefetched, since only by then are the experts known. */
 #include "kernel/cuda/sm80/linear_mma.cuh"
 
 namespace
 {
-enum { PITCH = 20 }; /* floats between tokens of a partial sum: lanes then meet in no bank */
-enum kind { ROWS16, ROWS32, GLU }; /* rows of a warp */
+enum { PITCH = 20 };               /* floats between tokens of a partial sum: no bank conflicts */
+enum kind { ROWS16, ROWS32, GLU }; /* rows of a warp's tile */
 
 template <bool FP8_, kind KIND_, int NT_, bool COPY_> struct few {
-    static const bool FP8 = FP8_, COPY = COPY_; /* x in shared memory, else from L1 */
+    static const bool FP8 = FP8_, COPY = COPY_; /* COPY: x in shared memory, else through L1 */
     static const kind KIND = KIND_;
     static const int NT = NT_, MT = KIND == ROWS16 ? 1 : 2, ROWS = KIND == ROWS32 ? 32 : 16;
-    static const int COLS = FP8 ? 64 : 32; /* columns of a load */
+    static const int COLS = FP8 ? 64 : 32; /* columns of one load */
     static const int CHUNK = FP8 && NT > 1 && MT > 1 ? 2
                              : FP8 || MT > 1         ? 4
                                                      : 8; /* loads per row */
     static const int CHUNK_COLS = CHUNK * COLS, X_PAD = FP8 ? 16 : 64;
 };
 
-/* Bytes of a token in a warp's copy of x, such that its reads meet in no bank. */
+/* Bytes between tokens in a warp's copy of x, chosen so that its reads have no bank conflicts. */
 template <class F> __host__ __device__ inline uint32_t x_pitch(uint32_t range)
 {
     return 2 * (range < F::CHUNK_COLS ? range : (uint32_t)F::CHUNK_COLS) + F::X_PAD;
 }
 
-/* A warp's work: rows, columns [k0, k1), tokens [tok, tok + n). */
+/* A warp's tile: rows, columns [k0, k1), tokens [tok, tok + n). */
 template <class F> struct work {
     const unsigned char *w[F::MT][2];
     const float *scale[F::MT][2];
     uint32_t batch, k0, k1, tok, n;
-    size_t x_at[F::NT]; /* of a lane's tokens; not COPY */
+    size_t x_at[F::NT]; /* offsets of the lane's tokens; unused with COPY */
 };
 
 /* One load: columns [k, k + COLS) of the warp's rows. */
@@ -79,8 +97,8 @@ __device__ inline size_t x_row(const nb_lin &j, uint32_t batch, uint32_t tok)
     return (j.src ? j.src[tok] : tok) * j.x.stride + (j.first ? 0 : batch * j.x_batch);
 }
 
-/* Columns of a chunk of every token to shared memory: [part][8 NT][pitch].  A row is 16 or 32 pieces of
- * 16 bytes. */
+/* Copies a chunk of columns of every token to shared memory: [part][8 NT][pitch].  A row is 16 or 32 pieces
+ * of 16 bytes. */
 template <class F>
 __device__ inline void copy_x(unsigned char *x, uint32_t pitch, const nb_lin &j, const work<F> &o,
                               uint32_t k)
@@ -96,7 +114,7 @@ __device__ inline void copy_x(unsigned char *x, uint32_t pitch, const nb_lin &j,
     nb_cp_async_commit();
 }
 
-/* A lane's values of tokens: 8 columns, of all n tiles and both parts. */
+/* 8 columns of the lane's tokens: of all NT tiles and of both parts (hi, lo). */
 template <class F>
 __device__ inline void x_values(uint4 (&b)[2][F::NT], const nb_lin &j, const work<F> &o,
                                 const unsigned char *x, uint32_t pitch, uint32_t k, int i, int half)
@@ -120,7 +138,7 @@ __device__ inline void x_values(uint4 (&b)[2][F::NT], const nb_lin &j, const wor
         }
 }
 
-/* acc += one load's columns, the i-th of chunk k. */
+/* acc += W x over the columns of the i-th load of chunk k. */
 template <class F>
 __device__ inline void multiply(float (&acc)[F::MT][F::NT][4], const uint4 (&raw)[F::MT][2],
                                 const nb_lin &j, const work<F> &o, const unsigned char *x,
@@ -149,7 +167,7 @@ __device__ inline void multiply(float (&acc)[F::MT][F::NT][4], const uint4 (&raw
     }
 }
 
-/* sum += a block of 128 columns times the rows' scales. */
+/* sum += acc times the rows' scales, at the end of a block of 128 columns (FP8). */
 template <class F>
 __device__ inline void fold(float (&sum)[F::MT][F::NT][4], float (&acc)[F::MT][F::NT][4],
                             const work<F> &o, uint32_t block)
@@ -166,12 +184,12 @@ __device__ inline void fold(float (&sum)[F::MT][F::NT][4], float (&acc)[F::MT][F
             }
 }
 
-/* sum of a range of columns.  early: the kernel before this one may not have ended. */
+/* sum = W x over the warp's range of columns.  early: the previous kernel may still be running. */
 template <class F>
 __device__ inline void range_sum(float (&sum)[F::MT][F::NT][4], const nb_lin &j, const work<F> &o,
                                  unsigned char *x, uint32_t pitch, bool early)
 {
-    float acc[F::MT][F::NT][4] = {}; /* FP8: of a block of 128 columns */
+    float acc[F::MT][F::NT][4] = {}; /* FP8: the current block of 128 columns */
     uint4 raw[F::CHUNK][F::MT][2];
     for (uint32_t k = o.k0; k < o.k1; k += F::CHUNK_COLS) {
 #pragma unroll
@@ -193,7 +211,7 @@ __device__ inline void range_sum(float (&sum)[F::MT][F::NT][4], const nb_lin &j,
     }
 }
 
-/* A warp's sums to shared memory: [m][token][row]. */
+/* Stores a warp's sums to shared memory: [m][token][row]. */
 template <class F> __device__ inline void put_part(float *part, const float (&sum)[F::MT][F::NT][4])
 {
     const uint32_t g = (threadIdx.x & 31) >> 2, t = threadIdx.x & 3;
@@ -207,12 +225,12 @@ template <class F> __device__ inline void put_part(float *part, const float (&su
                     sum[m][n][e];
 }
 
-/* Adds the ranges in order and writes the result. */
+/* Adds the ranges' sums in order and writes the result. */
 template <class F>
 __device__ inline void join(const nb_lin &j, const float *parts, uint32_t n_tile, uint32_t batch,
                             uint32_t tok0, uint32_t end)
 {
-    const uint32_t one = 8 * F::NT * PITCH, all = F::MT * one; /* floats of a tile, of a warp */
+    const uint32_t one = 8 * F::NT * PITCH, all = F::MT * one; /* floats per tile, per warp */
     for (uint32_t i = threadIdx.x; i < n_tile * 8 * F::NT * F::ROWS; i += blockDim.x) {
         const uint32_t r = i % F::ROWS, n = i / F::ROWS % (8 * F::NT),
                        tile = i / (F::ROWS * 8 * F::NT);
@@ -230,7 +248,7 @@ __device__ inline void join(const nb_lin &j, const float *parts, uint32_t n_tile
 
 template <class F> __global__ void __launch_bounds__(512, 1) few_kernel(nb_lin j, uint32_t n_tile)
 {
-    NB_SHARED(unsigned char, shared); /* a copy of x per warp; then the sums of all warps */
+    NB_SHARED(unsigned char, shared); /* first one copy of x per warp, then the sums of all warps */
     const uint32_t warp = threadIdx.x >> 5, g = (threadIdx.x & 31) >> 2;
     const uint32_t range = warp % j.n_range, tile = warp / j.n_range, pitch = x_pitch<F>(j.range);
     const uint32_t row0 = (blockIdx.x * n_tile + tile) * F::ROWS;

@@ -1,15 +1,17 @@
-/* linear_mma.cu - the rows "mma" and "mma_prompt" of linear and experts: which kernel a shape gets.
+/* linear_mma.cu - the rows "mma" and "mma_prompt" of linear and experts: selects the kernel for a shape.
  *
- * Up to 16 tokens the weights go straight to registers (linear_few.cu), from there on tiles
- * (linear_tile.cu); on Hopper 17 to 64 tokens of one matrix to clusters of blocks (sm90/linear_cluster.cu).  All
- * give the same bits, so that the number of tokens may decide; only FP8 prompts have an order of their own,
- * which the large tile alone has. */
+ *   tokens                          kernel
+ *   up to 16                        linear_few.cu: weights straight to registers
+ *   17 to 64 of one matrix, Hopper  sm90/linear_cluster.cu: clusters of blocks
+ *   otherwise                       linear_tile.cu: tiles in shared memory
+ * All give the same bits, so the number of tokens may decide.  The exception is FP8 prompts: they have an
+ * order of summation of their own, which only the large tile implements. */
 #include "kernel/cuda/sm80/linear_mma.cuh"
 
 enum { FEW_TOK = 16, CLUSTER_TOK = 64, CLUSTER_FROM = 512, CLUSTER_TO = 8192 /* rows */ };
 
-/* More rows fill the device with tiles; a router and products beside others would take from L1 what the experts need
- * (linear_cluster.cu). */
+/* Larger matrices fill the device with tiles.  The router, and products on a side stream, would take the L1 that
+ * the experts need (linear_cluster.cu). */
 static bool cluster(nb_cuda *g, const nb_lin &j, bool fp8, size_t n_batch)
 {
 #if NB_CUDA_EMULATED
@@ -61,7 +63,7 @@ bool nb_cuda_experts_mma_can(nb_wtype type, size_t n_out, size_t n_col)
     return nb_lin_mma_can(type, n_col);
 }
 
-/* An expert has at most n_tok places, `mean` on average. */
+/* An expert has at most n_tok places, and `mean` on average. */
 static void experts(nb_cuda *g, const nb_cuda_experts_args *a, bool prompt)
 {
     if (!a->n_place || !a->n_out || !a->n_expert) return;

@@ -1,15 +1,18 @@
-/* linear_mma.cuh - what the tensor-core products have in common: their arguments, the order of a sum and
- * how operands are read.
+/* linear_mma.cuh - what the tensor-core products y = W x share: arguments, order of summation, operands.
  *
- * Order of a sum over n_col columns (every kernel of these files, whatever the number of tokens):
- * the columns are cut into at most 8 ranges (16 where n_out is small), each a multiple of 128 columns.  A range
- * is summed by mma.m16n8k16 from its first column on, two mma of hi and lo for 16 columns in turn,
- * and the ranges are added in order.  FP8: a block of 128 columns is summed so, times its scale it
- * is added to the sum of the range.
+ * Activations are two BF16 parts, x = hi + lo (lo may be absent).  Weights are BF16, or E4M3 with a scale per
+ * block of 128 x 128.
  *
- * Weights are on the side of the mma with 16 rows, tokens on the one with 8.  Which column is which k of
- * an mma is free as long as both sides agree: a lane reads 16 bytes of its row at once and has then
- * the operands of two mma (BF16) or four (FP8).  With lane = 4 g + t:
+ * Order of summation over n_col columns.  Every kernel of these files follows it, for any number of tokens:
+ *   1. The columns are cut into at most 8 ranges (16 where n_out is small), each a multiple of 128 columns.
+ *   2. A range is summed by mma.m16n8k16 from its first column on; every 16 columns take two mma, of hi and
+ *      then of lo.  FP8: a block of 128 columns is summed this way, multiplied by its scale, and added to the
+ *      range's sum.
+ *   3. The ranges are added in order.
+ *
+ * Weights are the 16-row operand of the mma, tokens the 8-column operand.  The assignment of columns to the
+ * mma's k indices is free, as long as both operands agree.  So a lane reads 16 bytes of its row at once,
+ * which are its operands for two mma (BF16) or four (FP8).  With lane = 4 g + t:
  *   BF16: 32 columns are two mma: columns 8t..8t+3 are t's k of the first, 8t+4..8t+7 of the second
  *   FP8:  64 columns are four mma: columns 16t + 4i .. +3 are t's k of mma i */
 #ifndef NB_KERNEL_CUDA_SM80_LINEAR_MMA_CUH
@@ -18,21 +21,21 @@
 #include "kernel/cuda/common/ptx.cuh"
 #include "kernel/cuda/common/rows.cuh"
 
-/* A product as the kernels see it.  Blocks of one batch (head, expert) b use rows
+/* A product as the kernels see it.  Blocks of batch b (a head or an expert) use the rows
  * [b * w_rows, b * w_rows + n_out) of w. */
 struct nb_lin {
-    const unsigned char *w[2]; /* the matrix; the gate and the up projection */
+    const unsigned char *w[2]; /* one matrix, or the gate and up projections */
     const float *scale[2];
     const float *bias;
     nb_cuda_rows x, y;
     const uint32_t *first, *src; /* experts, else NULL */
     size_t x_batch, y_batch, w_rows;
     uint32_t n_tok, n_out, n_col;
-    uint32_t n_range, range;         /* the order of the sum: ranges, columns in each */
+    uint32_t n_range, range;         /* order of summation: number of ranges, columns of each */
     uint32_t scale_cols, scale_rows; /* scales in a row; rows of scales of an expert */
     uint32_t n_expert;
     bool add;
-    bool chosen; /* first was complete before the kernel before this one began */
+    bool chosen; /* first[] was complete before the previous kernel began */
 };
 
 static inline uint32_t nb_lin_ceil(size_t a, size_t b)
@@ -40,7 +43,7 @@ static inline uint32_t nb_lin_ceil(size_t a, size_t b)
     return (uint32_t)((a + b - 1) / b);
 }
 
-/* The order of a sum, from the matrix's shape alone. */
+/* The order of summation depends only on the matrix's shape. */
 static inline void nb_lin_ranges(nb_lin *j)
 {
     const uint32_t most = j->n_out <= 1024 ? 16 : 8, n_block = nb_lin_ceil(j->n_col, 128);
@@ -92,7 +95,7 @@ static inline nb_lin nb_lin_of(const nb_cuda_experts_args *a)
     return j;
 }
 
-/* Rows are read 16 bytes at a time. */
+/* Rows are read in pieces of 16 bytes. */
 static inline bool nb_lin_mma_can(nb_wtype type, size_t n_col)
 {
     return n_col &&
@@ -107,8 +110,8 @@ __device__ inline const float *nb_lin_scale(const nb_lin &j, uint32_t matrix, ui
     return j.scale[matrix] + row * j.scale_cols;
 }
 
-/* Four E4M3 codes as BF16, exactly: the bits of a code are those of a BF16 value 2^120 times smaller,
- * subnormal codes included.  NaN codes, which no loader lets through, would become 480. */
+/* Converts four E4M3 codes to BF16, exactly.  A code's bits, shifted, are those of a BF16 value 2^120 times
+ * smaller; this also holds for subnormals.  NaN codes would become 480, but no loader lets them through. */
 __device__ inline uint2 nb_lin_e4m3(uint32_t codes)
 {
     const uint32_t a = __byte_perm(codes, 0, 0x1404), b = __byte_perm(codes, 0, 0x3424);
@@ -124,7 +127,7 @@ __device__ inline uint2 nb_lin_e4m3(uint32_t codes)
     return make_uint2(u[0], u[1]);
 }
 
-/* The operands of two mma out of 16 bytes of a row: BF16 as they are; FP8 the first or second half. */
+/* The operands of two mma, from 16 bytes of a row: BF16 unchanged; of FP8 the first or second half. */
 template <bool FP8> __device__ inline uint4 nb_lin_operands(const uint4 &raw, int half)
 {
     if (!FP8) return raw;
@@ -132,7 +135,7 @@ template <bool FP8> __device__ inline uint4 nb_lin_operands(const uint4 &raw, in
     return make_uint4(a.x, a.y, b.x, b.y);
 }
 
-/* c += two mma of rows a0 (g), a1 (g + 8) and tokens hi, then lo, the first mma's or the second's. */
+/* c += one mma of rows a0 (g) and a1 (g + 8) and the tokens b (hi or lo): the first mma's columns, or the second's. */
 __device__ inline void nb_lin_mma(float (&c)[4], const uint4 &a0, const uint4 &a1, const uint4 &b,
                                   int second)
 {
@@ -150,7 +153,7 @@ __device__ inline float nb_lin_swiglu(float gate, float up)
     return gate / (1.0f + expf(-gate)) * up;
 }
 
-/* Row r of token (or place) tok is v, complete but for the bias. */
+/* Stores v, the finished sum of row r and token (or place) tok, after adding the bias. */
 __device__ inline void nb_lin_store(const nb_lin &j, uint32_t b, uint32_t tok, uint32_t r, float v)
 {
     if (j.bias) v = __fadd_rn(v, j.bias[r]);
@@ -161,7 +164,8 @@ __device__ inline void nb_lin_store(const nb_lin &j, uint32_t b, uint32_t tok, u
         nb_put(j.y, i, v);
 }
 
-/* Experts: whose places tile `tile` of BN has, and which; false: none.  All lanes of a warp. */
+/* Experts: finds the expert of token tile `tile` (BN places each) and its range of places; false: no such tile.
+ * Called by all lanes of a warp. */
 template <uint32_t BN>
 __device__ inline bool nb_lin_find(const nb_lin &j, uint32_t tile, uint32_t *expert,
                                    uint32_t *begin, uint32_t *end)
@@ -190,13 +194,14 @@ __device__ inline bool nb_lin_find(const nb_lin &j, uint32_t tile, uint32_t *exp
     return false;
 }
 
-/* Experts: the n-th that has places, and which; false: fewer have.  All lanes of a warp. */
+/* Experts: finds the n-th expert that has places, and its range; false: there are fewer.  Called by all lanes of
+ * a warp. */
 __device__ inline bool nb_lin_active(const nb_lin &j, uint32_t n, uint32_t *expert, uint32_t *begin,
                                      uint32_t *end)
 {
     const uint32_t all = 0xffffffffu, lane = threadIdx.x & 31;
     for (uint32_t e0 = 0; e0 < j.n_expert; e0 += 128) {
-        uint32_t first[4], last[4]; /* all are asked for before one is waited for */
+        uint32_t first[4], last[4]; /* all loads are issued before the first is used */
 #pragma unroll
         for (uint32_t k = 0; k < 4; k++) {
             const uint32_t e = e0 + 32 * k + lane;
@@ -222,11 +227,12 @@ __device__ inline bool nb_lin_active(const nb_lin &j, uint32_t n, uint32_t *expe
     return false;
 }
 
-/* The kernels: linear_few.cu reads weights straight into registers, for few tokens (false: the device has
- * not enough shared memory, nothing was done); linear_tile.cu has tiles in shared memory; sm90/linear_cluster.cu
- * divides the columns of one matrix among blocks.  Same bits.
- * glu: gate and up, then SwiGLU.  n_batch: batches, or the most experts that have places.  max_tok: most
- * tokens of a batch or expert; of an expert that has more so many are taken at a time. */
+/* The kernels.  All give the same bits.
+ *   nb_lin_few      few tokens: weights go straight to registers; false: too little shared memory, nothing done
+ *   nb_lin_tile     many tokens: tiles in shared memory
+ *   nb_lin_cluster  (sm90) the blocks of a cluster share the columns of one matrix
+ * glu: gate and up, then SwiGLU.  n_batch: batches, or the largest possible number of experts with places.
+ * max_tok: the most tokens of a batch or expert; an expert with more takes max_tok at a time. */
 bool nb_lin_few(nb_cuda *g, const nb_lin &j, bool fp8, bool glu, size_t n_batch, size_t max_tok);
 void nb_lin_tile(nb_cuda *g, const nb_lin &j, bool fp8, bool glu, size_t n_batch, bool prompt);
 #if !NB_CUDA_EMULATED

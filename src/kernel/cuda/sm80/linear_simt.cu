@@ -1,12 +1,14 @@
-/* linear_simt.cu - products of any weight type and any shape, in float: the rows "simt".
+/* linear_simt.cu - y = W x for any weight type and any shape, in float: the rows "simt".
  *
- * For F32, F16 and INT8 weights, and for lengths that the tensor-core kernels do not take (small
- * checkpoints).  A warp owns one row of the weights and up to 4 tokens; lane c % 32 sums column c: up to
- * four terms in a block of 128 columns, the blocks in order, then the lanes as a tree.  A
- * term meets at most n / 128 + 4 + 5 additions, under the bound of linear.h.  Bound by the reading of
- * weights element by element, about a third of the rate of memory.
+ * Used for F32, F16 and INT8 weights, and for row lengths that the tensor-core kernels do not support (small
+ * checkpoints).  A warp computes one row of the weights times up to 4 tokens.
  *
- * BF16 and FP8 weights read the parts of x, hi + lo as float; the others x.f. */
+ * Order of summation: lane c % 32 sums column c, up to four terms in a block of 128 columns.  Then the blocks are
+ * added in order, then the lanes as a tree.  A term meets at most n / 128 + 4 + 5 additions, which is under the
+ * bound of linear.h.
+ * Bound by reading the weights element by element, at about a third of the memory bandwidth.
+ *
+ * BF16 and FP8 weights read x as hi + lo in float; the other types read x.f. */
 #include "kernel/cuda/sm80/linear_mma.cuh"
 
 namespace
@@ -42,7 +44,7 @@ template <nb_wtype T> __device__ inline float activation(const nb_lin &j, size_t
     return j.x.f[i];
 }
 
-/* Row r of matrix m (in batch b) times n tokens that start at x_at, the same in all lanes. */
+/* Row r of matrix m (in batch b) times the n tokens that start at x_at; all lanes return the same values. */
 template <nb_wtype T, int TOK>
 __device__ inline void row_sum(float (&y)[TOK], const nb_lin &j, uint32_t m, uint32_t b, uint32_t r,
                                const size_t (&x_at)[TOK], uint32_t n)

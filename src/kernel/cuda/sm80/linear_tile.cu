@@ -1,29 +1,29 @@
-/* linear_tile.cu - products with many tokens: tiles of rows x tokens in shared memory.
+/* linear_tile.cu - y = W x for many tokens: tiles of rows x tokens in shared memory (linear_tile.cuh).
  *
- * A block has BM rows of weights and BN tokens (both parts); a stage of shared memory holds 64 columns
- * of both, brought by cp.async, 3 or 4 stages deep.  Operands are read 16 bytes a lane, in the order of columns
- * that linear_mma.cuh says, so that the bits are those of linear_few.cu; a row of 128 bytes is
- * swizzled by the parity of its index, which makes the 8 lanes of a phase meet no bank twice.
+ * Stages of 64 columns, 3 or 4 deep, are loaded by cp.async while earlier ones are multiplied.
  *
- *   small:   64 x 32, 4 warps of 16 x 32 (GLU 128 x 32): up to 64 tokens
- *   middle:  64 x 64, 4 warps of 32 x 32
- *   large:  128 x 64, 4 warps of 64 x 32: per 16 columns 32 mma and 4 + 8 reads of 512 bytes
- * Two blocks or more share a multiprocessor, so that one multiplies while the other waits.  Slower: one
- * block of 128 x 128 with 8 warps (794 us instead of 735 for 3072 x 2048, 8192 tokens on an H100), 12
- * stages for the small tile (no faster for one block, and one block per multiprocessor).
+ *   tile     block     warps           used for
+ *   small     64 x 32  4 of 16 x 32    up to 64 tokens (GLU: 128 x 32)
+ *   middle    64 x 64  4 of 32 x 32
+ *   large    128 x 64  4 of 64 x 32    per 16 columns 32 mma and 4 + 8 reads of 512 bytes
+ * An SM runs two or more blocks, so one multiplies while another waits.
  *
- * The sum of ranges (SPLIT) costs registers: accumulators, the sum of a range (FP8) and the total.  With FP8 the
- * large tile of prompts therefore adds scaled blocks of 128 columns in order, without ranges:
- * DIRECT and PROMPT differ there in their bits.
+ * Slower, or no faster (3072 x 2048, 8192 tokens, H100):
+ *   one block of 128 x 128 with 8 warps: 794 us instead of 735
+ *   12 stages for the small tile: no faster for one block, and only one block fits an SM
  *
- * Experts: the grid has as many tiles of tokens as there can be; a block finds its expert from first[]. */
+ * Summing by ranges (SPLIT) costs registers: the accumulators, the range's sum (FP8) and the total.  So the
+ * large FP8 tile of prompts adds the scaled blocks of 128 columns in order, without ranges.  There, and only
+ * there, DIRECT and PROMPT differ in their bits.
+ *
+ * Experts: the grid has as many token tiles as there can be; a block finds its expert from first[]. */
 #include "kernel/cuda/sm80/linear_tile.cuh"
 
 namespace
 {
 using namespace tile;
 
-/* Which tokens a block has; false: none. */
+/* Finds the tokens of this block; false: it has none. */
 template <int BN> __device__ inline bool find_part(const nb_lin &j, part *p)
 {
     if (!j.first) {
@@ -67,7 +67,7 @@ __device__ inline void load(const loader<S> &l, unsigned char *stage, uint32_t k
 template <class S> __global__ void __launch_bounds__(S::THREADS, 2) tile_kernel(nb_lin j)
 {
     nb_grid_wait();
-    nb_grid_next(); /* not before: down's product may count on it (chosen) */
+    nb_grid_next(); /* no earlier: down's product may rely on it (chosen) */
     NB_SHARED(unsigned char, stage);
     part p;
     if (!find_part<S::BN>(j, &p)) return;
@@ -84,7 +84,7 @@ template <class S> __global__ void __launch_bounds__(S::THREADS, 2) tile_kernel(
     float sum[S::RANGE ? S::MT : 1][S::RANGE ? S::NT : 1][4] = {};
     float scale[S::MT][2] = {};
     const uint32_t per_range = j.range / 64;
-    uint32_t at = 0, left = per_range; /* the stage; chunks to the end of the range */
+    uint32_t at = 0, left = per_range; /* the current stage; chunks left in the range */
     for (uint32_t kc = 0; kc < n_chunk; kc++) {
         nb_cp_async_wait<S::STAGES - 2>();
         __syncthreads();
@@ -121,7 +121,7 @@ template <class S> void launch(nb_cuda *g, const nb_lin &j, size_t n_batch)
     NB_LAUNCH_EARLY(g, (tile_kernel<S>), grid, S::THREADS, bytes, j);
 }
 
-/* Which tile: the bits are the same, but for FP8 prompts. */
+/* Selects the tile.  All give the same bits, except for FP8 prompts. */
 template <bool FP8, bool GLU> void launch(nb_cuda *g, const nb_lin &j, size_t n_batch, bool prompt)
 {
     typedef shape<FP8, GLU, true, (GLU ? 2 : 1), 4, 4, 1, 4> small;
@@ -129,7 +129,7 @@ template <bool FP8, bool GLU> void launch(nb_cuda *g, const nb_lin &j, size_t n_
     typedef shape<FP8, GLU, !FP8, 4, 4, 2, 2, (FP8 ? 4 : 3)> large;
     const size_t n_group = j.first ? j.n_expert : n_batch,
                  tokens = j.n_tok / (j.first ? n_group : 1);
-    const size_t rows = j.n_out * n_group; /* 132 multiprocessors, two blocks each */
+    const size_t rows = j.n_out * n_group; /* 132 SMs, two blocks each */
     if (FP8 && prompt)
         launch<large>(g, j, n_batch);
     else if (tokens <= 32 || (tokens <= 64 && rows < 8192))

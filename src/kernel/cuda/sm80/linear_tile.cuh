@@ -1,17 +1,18 @@
-/* linear_tile.cuh - tiles of rows x tokens in shared memory, as linear_tile.cu and sm90/linear_cluster.cu multiply
- * them.
+/* linear_tile.cuh - y = W x by tiles in shared memory, shared by linear_tile.cu and sm90/linear_cluster.cu.
  *
- * A block has BM rows of weights (GLU: half of them gate's, half up's) and BN tokens, both parts; a stage of
- * shared memory holds 64 columns of both, brought by cp.async.  Operands are read 16 bytes a lane, in the order of
- * columns that linear_mma.cuh says, so that the bits are those of linear_few.cu; a row of 128 bytes is
- * swizzled by the parity of its index, which makes the 8 lanes of a phase meet no bank twice. */
+ * Block tile: BM rows of weights (GLU: half of them gate's, half up's) x BN tokens, both parts (hi, lo).
+ * Warp tile: 16 MT rows x 8 NT tokens; a block has WR x WT warps.
+ * Stage: 64 columns of both operands in shared memory, loaded by cp.async.
+ * Operands are read 16 bytes per lane, in the column order of linear_mma.cuh, so the bits are those of
+ * linear_few.cu.  A row of 128 bytes is swizzled by the parity of its index, so the 8 lanes of a phase have no
+ * bank conflicts. */
 #ifndef NB_KERNEL_CUDA_SM80_LINEAR_TILE_CUH
 #define NB_KERNEL_CUDA_SM80_LINEAR_TILE_CUH
 #include "kernel/cuda/sm80/linear_mma.cuh"
 
 namespace tile
 {
-/* Which tokens a block has. */
+/* The tokens of a block. */
 struct part {
     uint32_t batch, begin, end;
 };
@@ -21,7 +22,7 @@ struct shape {
     static const bool FP8 = FP8_, GLU = GLU_, SPLIT = SPLIT_;
     static const int MT = MT_, NT = NT_, WR = WR_, WT = WT_, STAGES = STAGES_;
     static const int THREADS = WR * WT * 32, BM = WR * MT * 16, BN = WT * NT * 8;
-    static const int ROWS = GLU ? BM / 2 : BM; /* of the result */
+    static const int ROWS = GLU ? BM / 2 : BM; /* rows of the result */
     static const int W_ROW = FP8 ? 64 : 128;   /* bytes of 64 columns */
     static const int W_CHUNKS = W_ROW / 16, W_STEP = THREADS / W_CHUNKS, X_STEP = THREADS / 8;
     static const int W_LOADS = BM / W_STEP, X_LOADS = BN / X_STEP;
@@ -31,16 +32,16 @@ struct shape {
     static_assert(W_LOADS * W_STEP == BM && X_LOADS * X_STEP == BN, "threads share rows evenly");
 };
 
-/* Chunk of 16 bytes c of row r in a row of 128. */
+/* Offset of the 16-byte chunk c of row r, in a tile with rows of 128 bytes. */
 template <bool FP8> __device__ inline uint32_t swizzled(uint32_t r, uint32_t c)
 {
     return r * 128 + ((FP8 ? c ^ (r & 1) : c ^ (r & 1) << 2) << 4);
 }
 
-/* What a thread brings to shared memory. */
+/* What a thread loads to shared memory. */
 template <class S> struct loader {
     const unsigned char *w[S::W_LOADS];
-    uint32_t x[S::X_LOADS]; /* elements from x_base */
+    uint32_t x[S::X_LOADS]; /* offsets in elements from hi and lo */
     uint32_t x_bytes[S::X_LOADS];
     const uint16_t *hi, *lo;
     uint32_t w_dst, x_dst, w_col, x_col, n_col;
@@ -54,7 +55,7 @@ __device__ inline void loader_init(loader<S> &l, const nb_lin &j, const part &p,
 #pragma unroll
     for (int i = 0; i < S::W_LOADS; i++) {
         const uint32_t at =
-            wr + i * S::W_STEP; /* of the tile; a warp's first half are gate's rows */
+            wr + i * S::W_STEP; /* row of the tile; the first half of a warp's rows is gate's */
         const uint32_t m = S::GLU ? at % (S::MT * 16) / (S::MT * 8) : 0;
         uint32_t r = S::GLU ? at / (S::MT * 16) * (S::MT * 8) + at % (S::MT * 8) : at;
         r = row0 + r < j.n_out ? row0 + r : j.n_out - 1;
@@ -78,7 +79,7 @@ __device__ inline void loader_init(loader<S> &l, const nb_lin &j, const part &p,
     l.n_col = j.n_col;
 }
 
-/* Columns [64 kc, 64 kc + 64) of the weights into a stage. */
+/* Loads columns [64 kc, 64 kc + 64) of the weights into a stage. */
 template <class S>
 __device__ inline void load_w(const loader<S> &l, unsigned char *stage, uint32_t kc)
 {
@@ -89,7 +90,7 @@ __device__ inline void load_w(const loader<S> &l, unsigned char *stage, uint32_t
                       l.w[i] + (ok ? (size_t)kc * S::W_ROW : 0), ok ? 16 : 0);
 }
 
-/* The same columns of the tokens. */
+/* Loads the same columns of the tokens. */
 template <class S>
 __device__ inline void load_x(const loader<S> &l, unsigned char *stage, uint32_t kc)
 {
@@ -107,7 +108,7 @@ __device__ inline uint4 shared16(const unsigned char *p)
     return *reinterpret_cast<const uint4 *>(p);
 }
 
-/* acc += a stage's 64 columns. */
+/* acc += W x over the 64 columns of a stage. */
 template <class S>
 __device__ inline void multiply(float (&acc)[S::MT][S::NT][4], const unsigned char *stage, bool two)
 {
@@ -151,7 +152,7 @@ __device__ inline void multiply(float (&acc)[S::MT][S::NT][4], const unsigned ch
     }
 }
 
-/* to += acc (SCALED: times the rows' scales), and acc = 0. */
+/* to += acc (SCALED: acc times the rows' scales), then acc = 0. */
 template <class S, bool SCALED>
 __device__ inline void fold(float (&to)[S::MT][S::NT][4], float (&acc)[S::MT][S::NT][4],
                             const float (&scale)[S::MT][2])
@@ -168,7 +169,7 @@ __device__ inline void fold(float (&to)[S::MT][S::NT][4], float (&acc)[S::MT][S:
             }
 }
 
-/* First row of the result of a lane's tile m (GLU: gate and up alike). */
+/* First row of the result in a lane's tile m (GLU: the same for gate and up). */
 template <class S> __device__ inline uint32_t row_of(uint32_t row0, int m)
 {
     const uint32_t warp = threadIdx.x >> 5, g = (threadIdx.x & 31) >> 2;
