@@ -1,22 +1,39 @@
-/* mla_few.cu - absorbed attention to complete pages for few rows (query, head) on Hopper: at most 32 of
- * them at a time, 512 + 64 values, records bf16, fp8, nvfp4, if4.  How: mla_few.cuh.
+/* mla_few.cu - MLA decode attention over complete pages on Hopper (sm_90a), for at most 32 rows at a time.
  *
- * H100 80GB HBM3, 16 heads, mla_tail and mla_combine included, ms (floor: bytes at 3.0 TB/s):
+ * A row is one (query token, head).  For each row and each unit of pages the kernel computes a partial state, with
+ * c_j the latent (512 values) and r_j the rope key (64 values) of token j:
+ *   s_j = scale log2(e) (q_c . c_j + q_r . r_j);  m = a reference near max s_j
+ *   l = sum 2^(s_j - m);  o = sum 2^(s_j - m) c_j
+ * mla_combine turns the states into the result.  A unit is a fixed range of pages whose attention is one partial
+ * state; a super is a fixed group of units that are combined in order (nb_cuda_units.h).
+ *
+ * This file is the host side: tensor maps, choice of the template, launch.  mla_few.cuh explains the kernel.
+ * Cache formats: bf16, fp8, nvfp4, if4.
+ *
+ * H100 80GB HBM3, 16 heads, mla_tail and mla_combine included.  In ms; in brackets the floor, bytes at 3.0 TB/s:
  *                    bf16           fp8            if4            nvfp4
  *   b=128 s=4096     0.226 (0.201)  0.131 (0.101)  0.125 (0.062)  0.119 (0.062)
  *   b=4   s=131072   0.220          0.132          0.127          0.120
  *   b=1   s=131072   0.069 (0.050)  0.047 (0.025)  0.045 (0.015)  0.044 (0.015)
- * Bound: bf16 by memory; the others by waiting (0.46 of the issue slots used) and by shared memory, which is busy 58 % of the time.  Slower: pairs of warpgroups that share a
- * page; three groups that read pages into registers; a code for each group; units of 4 pages (0.132); two groups that
- * give weights beside two that decode again for the values, nothing of which goes through shared memory.
- * The numbers and the next step are in lab/hopper. */
+ *
+ * What bounds it: memory bandwidth for bf16.  The other formats are bound by latency (they use 0.46 of the issue
+ * slots) and by shared memory, which is busy 58 % of the time.
+ *
+ * Tried and slower:
+ *   - pairs of warpgroups that share a page
+ *   - three warpgroups that read pages into registers
+ *   - a separate copy of the code for each warpgroup
+ *   - units of 4 pages (0.132)
+ *   - two warpgroups that compute the weights, and two that decode the page again for the values, so that no
+ *     decoded value goes through shared memory
+ * lab/hopper has the measurements and the next step to try. */
 #include "kernel/cuda/common/ops.cuh"
 #include "kernel/cuda/sm90/mla_few.cuh"
 
 namespace
 {
 
-/* Items given out beyond the first of every block, blocks that are done: 0 between launches. */
+/* [0]: work items handed out beyond each block's first; [1]: finished blocks.  Both are 0 between launches. */
 __device__ uint32_t few_count[2];
 
 typedef CUresult encode_fn(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *,
@@ -24,8 +41,8 @@ typedef CUresult encode_fn(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void 
                            const cuuint32_t *, CUtensorMapInterleave, CUtensorMapSwizzle,
                            CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
 
-/* Rows of `row` bytes, 64 of a block, in boxes of 128 bytes: each comes to shared memory as [64][128
- * bytes], 16-byte chunks xor row % 8. */
+/* The tensor map of a page: 64 rows (tokens) of `row` bytes, copied in boxes of 64 x 128 bytes.  A box arrives in
+ * shared memory as [64][128 bytes] with the 128-byte swizzle: 16-byte chunk c of row r is at c ^ r % 8. */
 bool make_map(CUtensorMap *map, const unsigned char *page, size_t row, size_t block_bytes)
 {
     static encode_fn *encode;
@@ -73,15 +90,15 @@ template <int FMT, int N, int GROUPS, bool PAIR> void launch(nb_cuda *g, const n
                        L::THREADS, L::BYTES, p, codes, rope);
 }
 
-/* n_row <= n_chunk: hardly an item has two queries (one that has goes in passes of N rows, which
- * gives the same bits).  Else as many queries as fit at a time, where that does not change the number
- * of groups, which the order of summation depends on. */
+/* Chooses the column count N.  With n_row <= n_chunk few work items have two queries; such an item runs in passes of
+ * N rows, which give the same bits.  Otherwise take as many queries at a time as fit, as long as the number of
+ * warpgroups stays the same: the order of summation depends on it. */
 template <int FMT> void launch_rows(nb_cuda *g, const nb_cuda_mla_args *a)
 {
     const bool single = FMT == few::FP8 || a->n_row <= a->cache.n_chunk;
     if (FMT == few::BF16 || a->n_head <= 8 || (a->n_head <= 16 && single)) {
         if (a->n_row == 1 &&
-            2 * a->max_item <= (size_t)g->n_sm) /* more rows: clusters begin later */
+            2 * a->max_item <= (size_t)g->n_sm) /* with more rows, clusters start later */
             launch<FMT, 16, 2, true>(g, a);
         else
             launch<FMT, 16, 2, false>(g, a);

@@ -1,23 +1,33 @@
-/* mla_few.cuh - how mla_few.cu works.
+/* mla_few.cuh - the kernel of mla_few.cu: how MLA decode attention for few rows runs on a block.
  *
- * The scores of 64 tokens are S^T = C Q^T and the values' sums O^T = C^T P^T: tokens, then dimensions,
- * fill the 64 rows of wgmma, the rows (query, head) its 16 or 32 columns.  A page's codes become the A operand of S^T
- * in registers, exactly; the same registers, stored once, are the A operand of O^T in shared memory.
+ * Products, with C the 64 tokens of a page and Q the rows (query, head):
+ *   scores  S^T [64 tokens x N rows] = C Q^T
+ *   values  O^T [512 dims x N rows] += C^T P^T, in 8 tiles of 64 dims
+ * The tokens, and then the dims, fill wgmma's 64 rows; the rows of Q are its N = 16 or 32 columns.  A page's codes
+ * are decoded, exactly, into the A operand of S^T in registers.  The same registers, stored once to shared memory,
+ * are the A operand of O^T.  A BF16 page needs no decoding: wgmma reads it in shared memory.
  *
- * A block has a warpgroup that fetches (one thread: items in the order in which blocks become free, their
- * pages into slots by tensor copies) and two that compute, each every second page of a unit
- * (FP8 with 32 columns: one).  Both run one code: two copies, with constants for addresses, cost more in fetching
- * instructions than they save.  A group's page p is in registers when it begins: they were loaded while
- * the weights of p - 2 were worked out (EARLY).  While the values' products of the page before end, its rope key
- * and first 32 dimensions are decoded; products of the rope key would wait, and hold that up.
+ * Roles in a block, one block per SM, persistent:
+ *   consumers  two warpgroups; each computes every second page of a unit (FP8 with 32 columns: one warpgroup)
+ *   producer   one thread of another warpgroup: takes work items from a counter, copies pages into a ring of 2 or 3
+ *              slots with tensor copies (TMA)
+ * Both consumers run the same code.  Two copies with constant addresses cost more in instruction fetches than they
+ * save.
  *
- * The largest score of a row moves only by more than LAZY (a power of two is what weights grow by); a unit
- * begins anew, so that its state depends on its pages alone.  At its end the groups' sums meet in shared
- * memory, and are joined to those of the units before in its super, which stay in registers.
+ * Prefetch (EARLY): a group's page p is in registers when its turn begins; the loads were issued while the weights of
+ * page p - 2 were computed.  While the value products of the previous page finish, the group decodes the rope key and
+ * the first 32 dims.  The rope key's product is not issued there: it would wait, and hold up that decoding.
  *
- * Where units are fewer than half of the multiprocessors, blocks come in clusters of two (PAIR): the first does a
- * unit's even pages, the second the odd ones, each in one group that has the multiprocessor to itself, and the
- * groups' sums meet through both shared memories.  The order of sums is the same. */
+ * Softmax: the reference m of a row moves only when a score exceeds it by more than LAZY, so weights grow by at most
+ * 2^LAZY.  Each unit starts afresh, so its state depends on its own pages alone.
+ *
+ * A unit is a fixed range of pages whose attention is one partial state; a super is a fixed group of units combined in
+ * order.  At the end of a unit the two groups add their sums through shared memory.  The result is combined with the
+ * earlier units of its super, whose sums stay in registers (KEEP).
+ *
+ * Clusters (PAIR): with one query and at most half as many work items as SMs, blocks form clusters of two.  The first
+ * block takes a unit's even pages, the second the odd ones.  Each uses one group, which then has its SM to itself.
+ * The groups' sums meet through both shared memories.  The order of the sums is the same. */
 #ifndef NB_KERNEL_CUDA_SM90_MLA_FEW_CUH
 #define NB_KERNEL_CUDA_SM90_MLA_FEW_CUH
 #include "kernel/cuda/sm90/mla_few_unit.cuh"
@@ -25,14 +35,15 @@
 namespace few
 {
 
-/* Whether two blocks share an item: one of a single unit, in one pass.  Another is the first block's. */
+/* Whether the two blocks of a cluster share a work item: it has one unit and needs one pass.  Otherwise the
+ * cluster's first block handles it alone. */
 template <bool PAIR> __device__ inline bool shared_item(const nb_cuda_item &it, uint32_t per)
 {
     return PAIR && it.n_unit == 1 && it.n_q <= per;
 }
 
-/* A thread that fetches: items in the order in which blocks become free, their
- * pages into slots. */
+/* The producer, one thread: takes work items from a shared counter as blocks become free, and copies their pages into
+ * the slots of the ring. */
 template <int FMT, int N, int GROUPS, bool PAIR>
 __device__ inline void fetch(const params &a, const CUtensorMap *codes, const CUtensorMap *rope,
                              uint32_t base, unsigned char *smem)
@@ -54,8 +65,9 @@ __device__ inline void fetch(const params &a, const CUtensorMap *codes, const CU
         const nb_cuda_chunk chunk = a.chunk[it.chunk];
         const uint32_t *block = a.block + chunk.block0 + nb_cuda_unit_page(UNITS, it.unit0);
         uint32_t b = block[from < it.n_page ? from : 0], following = 0;
-        /* Pages before the one token of a chunk were complete before this step: the first ones are asked for
-         * while kernels before this one run.  Counters are those of a launch that may not have ended. */
+        /* In a chunk of one token, the pages before that token were complete before this step.  So the first copies
+         * are issued while earlier kernels still run.  The counters must wait: the previous launch may still be using
+         * them. */
         const auto begin = [&]() {
             if (n == 0) nb_grid_wait();
             following = PAIR ? n_item : gridDim.x + atomicAdd(a.next, 1u);
@@ -117,14 +129,14 @@ __device__ inline void consume(const params &a, uint32_t base, unsigned char *sm
         const bool split = shared_item<PAIR>(it, per);
         if (!split && rank != 0) break;
         if (split) pair_arrive();
-        /* Split: no page for the second group. */
+        /* A shared item: this block's second group has no pages. */
         const uint32_t from = !split         ? z.group
                               : z.group == 0 ? rank
                                              : it.n_page,
                        by = split ? 1 : GROUPS; /* slots */
         for (uint32_t q0 = 0; q0 < it.n_q; q0 += per) {
             const uint32_t n_row = min(per, it.n_q - q0) * a.n_head;
-            const bool known = packed == it.row0 && it.n_q <= per; /* Q is there */
+            const bool known = packed == it.row0 && it.n_q <= per; /* Q is already packed */
             raw<FMT> w;
             uint32_t slot = (c + (split ? 0 : z.group)) % L::SLOTS;
             if (!known) pack_q<FMT, N, GROUPS>(a, it, q0, n_row, smem);
@@ -213,7 +225,7 @@ __global__ void __launch_bounds__(layout<FMT, N, GROUPS>::THREADS, 1)
     }
     if (GROUPS == 2) nb_more_registers<232>();
     nb_grid_wait();
-    nb_grid_next(); /* mla_tail runs beside this */
+    nb_grid_next(); /* lets mla_tail start beside this kernel */
     consume<FMT, N, GROUPS, PAIR>(a, base, smem);
 }
 

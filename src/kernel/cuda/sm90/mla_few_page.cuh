@@ -1,5 +1,7 @@
-/* mla_few_page.cuh - a page of mla_few.cuh: shared memory, queries, codes to operands, scores, weights,
- * values. */
+/* mla_few_page.cuh - one page of the kernel in mla_few.cuh.
+ *
+ * In order: layout of shared memory; packing of the queries; decoding of codes to wgmma operands; scores
+ * S^T = C Q^T; weights P = 2^(S - m); values O^T += C^T P^T. */
 #ifndef NB_KERNEL_CUDA_SM90_MLA_FEW_PAGE_CUH
 #define NB_KERNEL_CUDA_SM90_MLA_FEW_PAGE_CUH
 #include "kernel/cuda/common/mla_params.cuh"
@@ -17,10 +19,10 @@ enum { LAZY = 14 };
 
 struct params : nb_mla_params {
     bool rope_int8;
-    uint32_t *next, *done; /* counters, 0 between launches */
+    uint32_t *next, *done; /* counters; 0 between launches */
 };
 
-/* Shared memory, from a multiple of 1024 on. */
+/* Layout of shared memory; it starts at a multiple of 1024 bytes. */
 template <int FMT, int N, int GROUPS> struct layout {
     enum {
         SLOTS = FMT == BF16 || FMT == FP8 || N == 32 ? 2 : 3,
@@ -30,13 +32,13 @@ template <int FMT, int N, int GROUPS> struct layout {
         REST = FMT == BF16  ? 0
                : FMT == FP8 ? 4224
                             : 6272,
-        KEEP = N == 16 && GROUPS == 2, /* the sums of an item stay in registers from unit to unit */
-        EARLY = FMT != BF16 && N == 16, /* a page's codes are read while the one before is done */
-        R_ROPE = FMT == FP8 ? 0 : 2048, /* in the rest: block scales first */
+        KEEP = N == 16 && GROUPS == 2, /* an item's sums stay in registers across units */
+        EARLY = FMT != BF16 && N == 16, /* prefetch the next page's codes to registers */
+        R_ROPE = FMT == FP8 ? 0 : 2048, /* offsets in the rest of a page; block scales come first */
         R_OUT = R_ROPE + 4096,
-        VALUES = FMT == BF16 ? 16896 : 65536, /* of a group; BF16: for sums alone */
+        VALUES = FMT == BF16 ? 16896 : 65536, /* decoded values of a group; BF16: only its sums */
         P_BYTES = TOK * N * 2,
-        Q_ROWS = FMT == BF16 ? 2 * N : N, /* BF16: what rounding leaves is a row, too */
+        Q_ROWS = FMT == BF16 ? 2 * N : N, /* BF16: Q's rounding error is N more rows */
         WARPS = 4,
         CONSUMERS = 128 * GROUPS,
         THREADS = CONSUMERS + 128,
@@ -47,17 +49,17 @@ template <int FMT, int N, int GROUPS> struct layout {
         AT_MAX = AT_REST + SLOTS * REST,   /* [GROUPS][WARPS][N] */
         AT_SUM = AT_MAX + GROUPS * 16 * N, /* the same */
         AT_M = AT_SUM + GROUPS * 16 * N,   /* [GROUPS][N] */
-        AT_TOTAL = AT_M + GROUPS * 4 * N,  /* [2][N]: m of the units so far, before and after one */
-        AT_QK = AT_TOTAL + 8 * N,          /* [N]: factor of a row's scores */
-        AT_STATE = AT_QK + 4 * N,          /* [N]: where a row's state goes */
-        AT_ITEM = AT_STATE + 4 * N,        /* [2]: numbers of this block's items */
+        AT_TOTAL = AT_M + GROUPS * 4 * N,  /* [2][N]: m of the item before and after a unit */
+        AT_QK = AT_TOTAL + 8 * N,          /* [N]: factor of each row's scores */
+        AT_STATE = AT_QK + 4 * N,          /* [N]: index of each row's state */
+        AT_ITEM = AT_STATE + 4 * N,        /* [2]: ring of this block's item indices */
         AT_BAR = AT_ITEM + 16, /* full [SLOTS][2], empty [SLOTS], item full [2], item empty [2] */
-        BYTES = AT_BAR + 8 * (3 * SLOTS + 4) + 1024 /* the start is aligned by hand */
+        BYTES = AT_BAR + 8 * (3 * SLOTS + 4) + 1024 /* + 1024: the kernel aligns the start */
     };
 };
 
-/* Eight codes as four pairs of FP16 times 2^-6 and f: as E4M3 bytes, then two
- * at a time. */
+/* Decodes eight FP4 codes to four FP16 pairs, each value times 2^-6 f.  The codes are moved into E4M3 bytes, which are
+ * converted two at a time. */
 __device__ inline void eight(uint32_t q, uint32_t f, uint32_t *out)
 {
     const uint32_t hi = (q & 0x80808080u) | ((q >> 2) & 0x1c1c1c1cu);
@@ -67,8 +69,7 @@ __device__ inline void eight(uint32_t q, uint32_t f, uint32_t *out)
     out[2] = nb_mul_f16x2(nb_cvt_e4m3(lo), f);
     out[3] = nb_mul_f16x2(nb_cvt_e4m3_hi(lo), f);
 }
-/* The same with uniform steps where `steps`: subnormal E4M3, whose unit is
- * 2^-9. */
+/* The same for IF4.  `steps` selects the codes with uniform steps: they become subnormal E4M3, in steps of 2^-9. */
 __device__ inline void eight_if4(uint32_t q, uint32_t f, bool steps, uint32_t *out)
 {
     const uint32_t shift = steps ? 4 : 2, mask = steps ? 0x07070707u : 0x1c1c1c1cu, r = q << 4;
@@ -80,11 +81,11 @@ __device__ inline void eight_if4(uint32_t q, uint32_t f, bool steps, uint32_t *o
     out[3] = nb_mul_f16x2(nb_cvt_e4m3_hi(lo), f);
 }
 
-/* Sixteen rope bytes as FP16 pairs. */
+/* Decodes sixteen rope bytes to eight FP16 pairs. */
 __device__ inline void rope16(const uint4 &q, bool int8, uint32_t (&out)[8])
 {
     const uint32_t w[4] = { q.x, q.y, q.z, q.w };
-    if (int8) { /* 1024 + byte, less 1152 */
+    if (int8) { /* as FP16: (1024 + (byte ^ 128)) - 1152 */
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             const uint32_t u = w[i] ^ 0x80808080u;
@@ -103,8 +104,7 @@ __device__ inline void rope16(const uint4 &q, bool int8, uint32_t (&out)[8])
     }
 }
 
-/* The thread's number, read anew, so that nothing that depends on it is
- * computed early and kept. */
+/* threadIdx.x, read again: keeps the compiler from computing what depends on it early and holding it in registers. */
 __device__ inline int fresh_tid()
 {
     int t;
@@ -112,13 +112,13 @@ __device__ inline int fresh_tid()
     return t;
 }
 
-/* The same in all lanes, and known to be (a uniform register). */
+/* x, which is equal in all lanes; tells the compiler so, for a uniform register. */
 __device__ inline uint32_t uniform(uint32_t x)
 {
     return __reduce_max_sync(~0u, x);
 }
 
-/* A thread of the warpgroups that compute. */
+/* A consumer thread's coordinates. */
 struct place {
     int group, w, lane, g, t;
     int k0; /* token of its first row; the second is k0 + 8 */
@@ -132,15 +132,15 @@ __device__ inline place place_of(int tid, unsigned char *smem)
     z.group = (int)uniform((uint32_t)tid / 128);
     z.w = tid / 32 % 4, z.lane = tid % 32, z.g = z.lane / 4, z.t = z.lane % 4;
     z.smem = smem, z.base = nb_smem(smem);
-    /* Row g of 8 is token 4 (g % 2) + g / 2, so that two rows of a quarter warp
-   * lie in different halves of the banks; rows of BF16 pages are not read by
-   * threads. */
+    /* Row g of 8 is token 4 (g % 2) + g / 2, so that the two rows of a quarter warp lie in different halves of the
+     * banks.  Threads do not read the rows of BF16 pages. */
     z.k0 = 16 * z.w + ((z.g & 1) << 2 | z.g >> 1);
     return z;
 }
 
-/* Queries of a pass as B of S^T: [9 groups of 64 dims][N][128 bytes], 16-byte
- * chunks xor row % 8. */
+/* Packs the queries of a pass as the B operand of S^T: [9 groups of 64 dims][N][128 bytes], 128-byte swizzle (16-byte
+ * chunk c of row r is at c ^ r % 8).  FP16, each row scaled by a power of two; BF16: the rounded value, and its
+ * rounding error as a second row. */
 template <int FMT, int N, int GROUPS>
 __device__ inline void pack_q(const params &a, const nb_cuda_item &it, uint32_t q0, uint32_t n_row,
                               unsigned char *smem)
@@ -153,7 +153,7 @@ __device__ inline void pack_q(const params &a, const nb_cuda_item &it, uint32_t 
         const float *q = a.q + (it.row0 + q0 + r / a.n_head) * a.q_stride + r % a.n_head * a.q_head;
 #pragma unroll
         for (int i = 0; i < 3; i++) {
-            const uint32_t c = lane + 32 * i; /* 8 dims from 8 c on */
+            const uint32_t c = lane + 32 * i; /* dims 8 c to 8 c + 7 */
 #pragma unroll
             for (int k = 0; k < 8; k++) v[i][k] = 0;
             if (in && c < 72) {
@@ -215,14 +215,13 @@ __device__ inline void pack_q(const params &a, const nb_cuda_item &it, uint32_t 
     }
 }
 
-/* Where a page is. */
+/* Where a page lies in shared memory. */
 struct page_at {
     const unsigned char *slot, *rest;
     uint32_t slot_u32;
 };
 
-/* What a thread reads of a page: its two tokens' codes, block scales, rope
- * codes, outer scales. */
+/* What a thread reads of a page, for its two tokens: codes, block scales, rope codes, outer scales. */
 template <int FMT> struct raw {
     enum { CHUNKS = FMT == FP8 ? 8 : 4 };
     uint4 ca[CHUNKS], cb[CHUNKS];
@@ -253,15 +252,15 @@ __device__ inline void load_raw(const place &z, const page_at &pg, raw<FMT> &w)
     w.oa = out[0], w.ob = out[8], w.pa = out[64], w.pb = out[72];
 }
 
-/* Scores of a page from codes: s1 of the latent, s2 of the rope key; the values go to v.  freed(): the
- * products of the values before are done in all warps of the group.  32 dims of a token at a time: the registers of
- * two steps are under way (DECODE_FIRST: four). */
+/* Scores of a page from its codes: s1 from the latent, s2 from the rope key.  The decoded values go to shared memory at
+ * v.  freed() returns when the previous page's value products are done in all warps of the group, so v may be
+ * written.  A step decodes 32 dims of a token; the registers of two steps are in flight (DECODE_FIRST: four). */
 template <int FMT, int N, class FREED>
 __device__ inline void scores(const place &z, const params &a, const raw<FMT> &w, uint32_t v,
                               const operand &qd, float (&s1)[N / 2], float (&s2)[N / 2],
                               const FREED &freed)
 {
-    /* A matrix of 8x8: lanes 0..7 tokens 0..7 of a warp, 8..15 the other 8; 16..31: 8 dims on. */
+    /* stmatrix addresses: lanes 0..7 hold tokens 0..7 of the warp, lanes 8..15 its other 8; 16..31: the next 8 dims. */
     const int vr = 16 * z.w + z.lane % 16;
     uint32_t to[4];
 #pragma unroll
@@ -302,7 +301,7 @@ __device__ inline void scores(const place &z, const params &a, const raw<FMT> &w
                 eight(a0, fa, xx), eight(b0, fb, yy);
         }
     };
-    rope16(w.ra, a.rope_int8, rx); /* lane t has 16 codes of either row */
+    rope16(w.ra, a.rope_int8, rx); /* lane t has 16 codes of each of its two rows */
     rope16(w.rb, a.rope_int8, ry);
     const auto rope = [&]() {
         operand qr = qd;
@@ -314,8 +313,8 @@ __device__ inline void scores(const place &z, const params &a, const raw<FMT> &w
         wg_rs<1>(s2, rx[6], ry[6], rx[7], ry[7], qr.at(6));
         nb_wg_commit();
     };
-    /* No product of this page begins before the values' products of the page before have ended, and the warp waits
-     * where it asks for one.  So decode first, where there are registers for it. */
+    /* No product of this page starts before the previous page's value products have ended, and the warp stalls where
+     * it issues one.  So decode first, if there are registers for it. */
     enum { DECODE_FIRST = FMT != FP8 && N == 16 };
     if (!DECODE_FIRST) rope();
     step(0);
@@ -344,7 +343,7 @@ __device__ inline void scores(const place &z, const params &a, const raw<FMT> &w
         wg_rs<1>(s1, xx[2], yy[2], xx[3], yy[3], qi.at(2));
         nb_wg_commit();
         if (h + 1 < 16) {
-            nb_wg_wait<DECODE_FIRST ? 3 : 1>(); /* that step's registers are free */
+            nb_wg_wait<DECODE_FIRST ? 3 : 1>(); /* frees the registers that step h + 1 needs */
             step(h + 1);
         }
     }
@@ -352,7 +351,7 @@ __device__ inline void scores(const place &z, const params &a, const raw<FMT> &w
     nb_wg_hold(s1), nb_wg_hold(s2);
 }
 
-/* The same of a BF16 page, which lies as wgmma wants it. */
+/* Scores of a BF16 page, which already has wgmma's layout. */
 template <int N>
 __device__ inline void scores_bf16(const page_at &pg, const operand &qd, float (&s1)[N])
 {
@@ -372,7 +371,7 @@ __device__ inline void scores_bf16(const page_at &pg, const operand &qd, float (
     nb_wg_hold(s1);
 }
 
-/* A token's weights (of a thread's rows) as B of O^T, N-major. */
+/* Stores the weights of token r for this thread's rows, as the B operand of O^T, N-major. */
 template <int FMT, int N>
 __device__ inline void put_p(unsigned char *pt, int r, int t, bool zero, const float (&p)[N / 4])
 {
@@ -385,13 +384,13 @@ __device__ inline void put_p(unsigned char *pt, int r, int t, bool zero, const f
     }
 }
 
-/* What a thread keeps of a unit. */
+/* A thread's accumulators of a unit. */
 template <int N> struct sums {
     float o[8][N / 2], m[N / 4], l[N / 4];
 };
 
-/* m moves for the rows where a token of the page is more than LAZY over it (the
- * test of one row does not depend on the others), and O and l with it. */
+/* Moves m to the page's maximum for each row where a token exceeds m by more than LAZY, and rescales O and l.  The
+ * test of a row does not depend on other rows. */
 template <int FMT, int N, int GROUPS>
 __device__ inline void move_max(unsigned char *smem, sums<N> &s, const float (&e)[2][N / 4])
 {
@@ -432,14 +431,14 @@ __device__ inline void move_max(unsigned char *smem, sums<N> &s, const float (&e
     }
 }
 
-/* Where the page after this one is; full: its barrier, 0 when there is none. */
+/* The group's next page.  full: its barrier, 0 if there is none. */
 struct after_it {
     page_at at;
     uint32_t full, parity, empty;
 };
 
-/* All of a page was read by the group: its slot may be filled again.  A barrier alone does not hold back a
- * copy: without the fence, loads that were still under way got bytes of the next page. */
+/* The whole group has read the page: its slot may be refilled.  A barrier alone does not hold back a bulk copy: without
+ * the fence, loads still in flight got bytes of the next page. */
 template <int GROUPS> __device__ inline void free_slot(const place &z, uint32_t empty)
 {
     nb_fence_async();
@@ -447,8 +446,9 @@ template <int GROUPS> __device__ inline void free_slot(const place &z, uint32_t 
     if (z.w * 32 + z.lane == 0) nb_mbar_arrive(empty);
 }
 
-/* One page of this group.  BF16: it is at `pg`, whose barrier has been waited for.  Else it is in w; what
- * follows comes to w as soon as the codes are used (EARLY), and its slot is freed. */
+/* One page of this group: scores, weights, values.  BF16: the page is at `pg`, and its barrier has been waited for.
+ * EARLY: the page is in w; once its codes are used, the next page is loaded into w, and that page's slot is freed.
+ * Otherwise the page is loaded here. */
 template <int FMT, int N, int GROUPS>
 __device__ inline void one_page(const place &z, const params &a, const page_at &pg, uint32_t empty,
                                 raw<FMT> &w, const after_it &next, const float (&qk)[N / 4],
@@ -533,7 +533,7 @@ __device__ inline void one_page(const place &z, const params &a, const page_at &
         for (int i = 0; i < 8; i++)
             wg_mn<FMT == BF16>(s.o[i], vd.at(i * 512 + k * 128), pd.at(k * (2 * N)));
     nb_wg_commit();
-    if (FMT == BF16) { /* the page is the values: it is free when these are done */
+    if (FMT == BF16) { /* wgmma reads the values from the page itself: free it after the products */
         nb_wg_wait<0>();
 #pragma unroll
         for (int i = 0; i < 8; i++) nb_wg_hold(s.o[i]);

@@ -1,5 +1,5 @@
-/* mla_few_ptx.cuh - instructions of compute capability 9.0a that mla_few.cuh uses: warpgroup products with 16
- * or 32 columns, tensor copies, barriers in shared memory. */
+/* mla_few_ptx.cuh - the sm_90a instructions of mla_few.cuh: wgmma with 16 or 32 columns, copies and barriers between
+ * the two blocks of a cluster. */
 #ifndef NB_KERNEL_CUDA_SM90_MLA_FEW_PTX_CUH
 #define NB_KERNEL_CUDA_SM90_MLA_FEW_PTX_CUH
 #include <cuda.h>
@@ -9,7 +9,7 @@
 namespace few
 {
 
-/* nb_bar_sync; whether any of the n threads gave true. */
+/* nb_bar_sync; true if x is true in any of the n threads. */
 __device__ inline bool bar_any(int id, int n, bool x)
 {
     uint32_t y;
@@ -41,10 +41,10 @@ __device__ inline void copy_shared(uint32_t dst, uint32_t src, uint32_t n_bytes,
                  : "memory");
 }
 
-/* Operands in shared memory.  Layouts 1, 2, 3: rows of 128, 64, 32 bytes, swizzled. */
+/* wgmma descriptor of an operand in shared memory.  Swizzle 1, 2, 3: rows of 128, 64, 32 bytes. */
 struct operand {
     uint32_t lo, hi;
-    /* n * 16 bytes on */
+    /* the descriptor, n * 16 bytes further on */
     __device__ inline uint64_t at(uint32_t n) const
     {
         uint64_t d;
@@ -52,7 +52,7 @@ struct operand {
         return d;
     }
 };
-/* In a loop: nothing that follows from it is computed before the loop, where it would need registers. */
+/* The asm keeps the compiler from hoisting what follows from it out of a loop, which would cost registers. */
 __device__ inline operand smem_operand(uint32_t addr, uint32_t sbo, uint32_t swizzle)
 {
     operand x = { (addr & 0x3ffff) >> 4 | 1u << 16, sbo >> 4 | swizzle << 30 };
@@ -60,7 +60,7 @@ __device__ inline operand smem_operand(uint32_t addr, uint32_t sbo, uint32_t swi
     return x;
 }
 
-/* d [64 tokens][N] (+)= A (registers, fp16) B (K-major); ADD 0: the old d counts as 0. */
+/* d [64 tokens][N] (+)= A B: A in registers (FP16), B in shared memory, K-major.  ADD 0: d is overwritten. */
 template <int ADD>
 __device__ inline void wg_rs(float (&d)[8], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3,
                              uint64_t b)

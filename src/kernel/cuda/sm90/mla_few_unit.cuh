@@ -1,5 +1,10 @@
-/* mla_few_unit.cuh - the end of a unit in mla_few.cuh: the sums of the groups become a state, joined to those
- * before. */
+/* mla_few_unit.cuh - the end of a unit in mla_few.cuh.
+ *
+ * The sums of the two warpgroups become one partial state (m, l, o), which is combined with the earlier units of the
+ * work item by the arithmetic of mla_state.cuh:
+ *   m = max(m0, m1);  x = x0 2^(m0 - m) + x1 2^(m1 - m)  for l and each element of o
+ * A unit is a fixed range of pages whose attention is one partial state; a work item has several only within a super,
+ * a fixed group of units combined in order. */
 #ifndef NB_KERNEL_CUDA_SM90_MLA_FEW_UNIT_CUH
 #define NB_KERNEL_CUDA_SM90_MLA_FEW_UNIT_CUH
 #include "kernel/cuda/sm90/mla_few_page.cuh"
@@ -7,16 +12,15 @@
 namespace few
 {
 
-/* Sums in shared memory, [heads][PITCH]: place of half 0 of a register
- * (dim_of), so that neither writing by rows of wgmma nor reading by dimensions
- * has bank conflicts. */
+/* Sums lie in shared memory as [heads][PITCH].  This is the place of half 0 of a register.  The layout has no bank
+ * conflicts, neither for writes in the order of wgmma's rows nor for reads in the order of dims. */
 template <int FMT> __device__ inline uint32_t sum_at(uint32_t grp, uint32_t t, uint32_t reg)
 {
     if (FMT == BF16) return 64 * grp + 8 * reg + 2 * t;
     return 80 * grp + reg / 4 * 36 + reg % 4 * 8 + 2 * t;
 }
 
-/* Four dimensions from d on (a multiple of 4) of a row of sums. */
+/* Dims d to d + 3 of a row of sums; d is a multiple of 4. */
 template <int FMT> __device__ inline float4 sums_at(const float *row, uint32_t d)
 {
     if (FMT == BF16 || FMT == FP8) {
@@ -28,29 +32,30 @@ template <int FMT> __device__ inline float4 sums_at(const float *row, uint32_t d
         return make_float4(x.x, x.y, y.x, y.y);
     }
     const uint32_t grp = d / 128 * 2 + d / 16 % 2, t = d / 32 % 4,
-                   reg = d / 8 % 2 * 4 + d / 4 % 2; /* nibbles 1, 3; two on: 0, 2 */
+                   reg = d / 8 % 2 * 4 + d / 4 % 2; /* nibbles 1 and 3; nibbles 0 and 2 are two registers on */
     const float2 x = *(const float2 *)(row + sum_at<FMT>(grp, t, reg));
     const float2 y = *(const float2 *)(row + sum_at<FMT>(grp, t, reg + 2));
     return make_float4(y.x, x.x, y.y, x.y);
 }
 
-/* What a thread has of an item from unit to unit: l of row tid and, where they stay in registers (KEEP), the
- * sums of its group's half of the dimensions, in the order in which products leave them. */
+/* What a thread keeps of a work item from unit to unit: l of row tid and, with KEEP, the sums of its group's half of
+ * the dims, in the order of wgmma's accumulators. */
 template <int FMT, int N, int GROUPS> struct kept {
     enum {
         KEEP = layout<FMT, N, GROUPS>::KEEP,
-        HEADS = FMT == BF16 ? 8 : 16,    /* that there is room for at a time */
-        TASKS = HEADS * 4 / (4 * GROUPS) /* of a warp: 128 dimensions of a head each */
+        HEADS = FMT == BF16 ? 8 : 16,    /* heads that fit at a time */
+        TASKS = HEADS * 4 / (4 * GROUPS) /* tasks of a warp; each is 128 dims of a head */
     };
     float l, o[KEEP ? 4 : 1][KEEP ? N / 2 : 1];
 };
 
-/* Factors of a row's sums: of the groups' in their unit (fa, fb), then of the units before and of this (ha, hb). */
+/* Factors for combining a row's sums: fa, fb for the two groups' sums of this unit; then ha for the earlier units and
+ * hb for this one. */
 struct joint {
     float fa, fb, ha, hb;
 };
 
-/* Of a unit by itself. */
+/* The factors of a unit that has no earlier unit. */
 __device__ inline joint unit_joint(const params &a, const nb_mla_merge &f)
 {
     joint x;
@@ -71,13 +76,13 @@ __device__ inline joint joint_of(const params &a, const float *mo, const float *
     return x;
 }
 
-/* nb_mla_merged, of the groups and of the units. */
+/* nb_mla_merged applied twice: to the two groups, then to the earlier units and this one. */
 __device__ inline float joined(const joint &f, float before, float first, float second)
 {
     return __fmaf_rn(fmaf(second, f.fb, first * f.fa), f.hb, __fmul_rn(before, f.ha));
 }
 
-/* Where the groups leave m and l of a unit, and m of the units so far. */
+/* Where the groups store m and l of a unit, and m of the item so far. */
 template <class L, int N> struct rows_at {
     const float *sum, *mo, *total;
     float *after;
@@ -89,7 +94,7 @@ template <class L, int N> struct rows_at {
     }
 };
 
-/* m and l of unit k: of row tid, joined to those of the units before (l_item). */
+/* m and l of row tid in unit k, combined with those of the earlier units (l_item), to global memory. */
 template <class L, int N, int GROUPS>
 __device__ inline void put_row(unsigned char *smem, const params &a, uint32_t k, float &l_item)
 {
@@ -116,7 +121,7 @@ __device__ inline void put_row(unsigned char *smem, const params &a, uint32_t k,
     x.after[tid] = m_new;
 }
 
-/* Eight heads of one tile of 64 dimensions, to where sums_at finds them. */
+/* Stores eight heads of one tile of 64 dims where sums_at reads them. */
 template <int FMT>
 __device__ inline void lay(float *rows, int pitch, const place &z, int tile, const float *o)
 {
@@ -128,8 +133,8 @@ __device__ inline void lay(float *rows, int pitch, const place &z, int tile, con
 
 enum { PITCH_BF16 = 516, PITCH_CODES = 644 };
 
-/* The sums of unit k joined to those before, KEEP, for group HALF: the groups exchange halves as they lie in
- * registers, conflict-free; they are brought into order once, at the end of the item. */
+/* KEEP: combines the sums of unit k with the earlier ones, for group HALF.  The groups exchange halves of the dims in
+ * register order, without bank conflicts.  The sums are put in the order of dims once, at the end of the item. */
 template <int FMT, int N, int HALF>
 __device__ inline void join_half(unsigned char *smem, const params &a, const place &z, uint32_t k,
                                  bool last, const sums<N> &s, kept<FMT, N, 2> &y)
@@ -187,7 +192,7 @@ __device__ inline void join_half(unsigned char *smem, const params &a, const pla
     }
 }
 
-/* The same where sums go through memory from unit to unit, and for an item of one unit. */
+/* The same with the sums in global memory between units; also used for an item of one unit. */
 template <int FMT, int N, int GROUPS>
 __device__ inline void join_memory(unsigned char *smem, const params &a, const place &z, uint32_t k,
                                    const sums<N> &s, float &l_item)
@@ -201,7 +206,7 @@ __device__ inline void join_memory(unsigned char *smem, const params &a, const p
     const int warp = 4 * z.group + z.w;
 #pragma unroll
     for (int r = 0; r < N / K::HEADS; r++) {
-        float4 old[K::TASKS]; /* what the units before gave, read while the rest is worked out */
+        float4 old[K::TASKS]; /* sums of the earlier units; loaded early to hide latency */
         uint32_t at[K::TASKS];
 #pragma unroll
         for (int i = 0; i < K::TASKS; i++) {
@@ -241,7 +246,7 @@ __device__ inline void join_memory(unsigned char *smem, const params &a, const p
     }
 }
 
-/* l of a group's rows: what its warps have of each, and m, to where rows_at finds them. */
+/* sum_rows: each warp's part of l of the group's rows.  put_rows: stores it and m where rows_at reads them. */
 template <int N> __device__ inline void sum_rows(sums<N> &s)
 {
 #pragma unroll
@@ -263,23 +268,24 @@ __device__ inline void put_rows(float *sum, float *mo, const place &z, const sum
     }
 }
 
-/* Shared memory at the end of a unit that two blocks share: 8 heads of a block's sums stay where values were, the
- * other 8 lie ready for the other block. */
+/* Shared memory at the end of a unit that two blocks share.  A block's sums of its own 8 heads reuse the values'
+ * buffer; those of the other 8 heads are staged for the other block. */
 template <int FMT> struct pair_layout {
     using L = layout<FMT, 16, 2>;
     enum {
         PITCH = FMT == BF16 ? PITCH_BF16 : PITCH_CODES,
         HALF = 8 * PITCH * 4,                                /* bytes of 8 heads */
-        AT_GIVE = FMT == BF16 ? L::AT_SLOT : L::AT_V + HALF, /* pages and values were read */
-        AT_TAKE = L::AT_V + L::VALUES,                       /* the second group has no pages */
-        SUMS = 4 * L::WARPS * 16,                            /* bytes of l of a group's warps */
-        ENDS = 4 * 16,                                       /* of its m */
-        BAR = L::AT_BAR + 8 /* full, of the second group's first slot */
+        AT_GIVE = FMT == BF16 ? L::AT_SLOT : L::AT_V + HALF, /* pages and values are dead by now */
+        AT_TAKE = L::AT_V + L::VALUES,                       /* free: the second group has no pages */
+        SUMS = 4 * L::WARPS * 16,                            /* bytes of a group's l, per warp */
+        ENDS = 4 * 16,                                       /* bytes of its m */
+        BAR = L::AT_BAR + 8 /* reuses `full` of the second group's first slot */
     };
 };
 
-/* Ends a unit whose even pages the cluster's first block has done, the odd ones the second, each in its first
- * group: each takes 8 heads' sums from the other and writes the state of these.  By all threads. */
+/* Ends a unit that a cluster shares: the first block did its even pages, the second the odd ones, each in its first
+ * group.  Each block takes the other's sums of 8 heads and writes the states of these heads.  Called by all consumer
+ * threads. */
 template <int FMT>
 __device__ inline void put_pair(unsigned char *smem, const params &a, uint32_t rank, sums<16> &s)
 {
@@ -306,7 +312,7 @@ __device__ inline void put_pair(unsigned char *smem, const params &a, uint32_t r
         nb_fence_async();
         nb_bar_sync(1, 128);
     }
-    pair_wait(); /* the other has begun: its barriers are there */
+    pair_wait(); /* the other block has started: its barriers are initialised */
     if (first) {
         const uint32_t to = pair_other(base), full = pair_other(bar);
         copy_shared(to + L::AT_SUM + P::SUMS, base + L::AT_SUM, P::SUMS, full);
@@ -318,7 +324,7 @@ __device__ inline void put_pair(unsigned char *smem, const params &a, uint32_t r
     const uint32_t n = 8 * rank + 4 * z.group + z.w,
                    to = ((const uint32_t *)(smem + L::AT_STATE))[n];
     if (to != UINT32_MAX) {
-        const uint32_t even = rank * 16, odd = 16 - even; /* what is the block's own comes first */
+        const uint32_t even = rank * 16, odd = 16 - even; /* the block's own rows come first */
         const nb_mla_merge f = nb_mla_merge_of(mo[even + n], mo[odd + n]);
         if (z.lane == 0) {
             float l[2] = { 0, 0 };
@@ -343,10 +349,10 @@ __device__ inline void put_pair(unsigned char *smem, const params &a, uint32_t r
                             joined(x, 0, u.w, v.w));
         }
     }
-    pair_wait(); /* what the other takes was read */
+    pair_wait(); /* the other block has read what it takes from here */
 }
 
-/* The state of unit k of an item: the groups' sums joined, joined to those of the units before. */
+/* Ends unit k of an item: adds the groups' sums and combines them with the earlier units. */
 template <int FMT, int N, int GROUPS>
 __device__ inline void put_unit(unsigned char *smem, const params &a, uint32_t k, bool last,
                                 sums<N> &s, kept<FMT, N, GROUPS> &y)
@@ -362,7 +368,7 @@ __device__ inline void put_unit(unsigned char *smem, const params &a, uint32_t k
     put_rows<N>(sum + L::WARPS * z.group * N, mo + z.group * N, z, s);
     nb_bar_sync(1 + z.group, 128); /* V may be written */
     if constexpr (L::KEEP) {
-        if (k == 0 && last) /* all of the item: nothing to keep */
+        if (k == 0 && last) /* the item has one unit: nothing to keep */
             join_memory<FMT, N, GROUPS>(smem, a, z, k, s, y.l);
         else if (z.group == 0)
             join_half<FMT, N, 0>(smem, a, z, k, last, s, y);
