@@ -1,26 +1,32 @@
-/* gqa.cu - attention with keys and values of few heads, over the pages of any record, with mma.sync.
+/* gqa.cu - grouped-query attention over pages of any record, with mma.sync (m16n8k16, BF16 operands).
  *
- * A block owns an item (a unit of pages) and one head of keys and values; the rows of its products are
- * the item's queries times the query heads of that head, 16 at a time.  Each of the four warps
- * takes 16 tokens of every page and keeps a state of its own; the four are joined at the end of the
- * unit, always in the same order.  The own page of a query is a block of its own, so that a row that is
- * not finite reaches the queries that see it, and no others.
+ * Computes, for each query head, o = sum over tokens of p_t v_t / l with p_t = exp(scale q.k_t - m) and
+ * l = sum of p_t.  The context is split into units (a unit: a fixed range of pages whose attention is one partial
+ * state (m, l, o); api/nb_cuda_units.h).  join_kernel combines the states of a query in order.
  *
- * Keys go from the page straight into the fragments of the product: a lane reads eight values of one
- * token, which are a quarter of two steps of 16 when places are counted accordingly, and queries are
- * laid out in shared memory in that order.  Values pass through shared memory, one warp's 16 tokens at a
- * time, to be turned over.
+ * Block: one work item (a unit of pages, up to NB_CUDA_QUERY_MAX queries) and one KV head.  The rows of its
+ * products are the item's queries times the query heads of that KV head, 16 at a time (blockIdx.z).
+ * Warp: four warps; each takes 16 tokens of every page and keeps a state of its own.  The four states are
+ * combined at the end of the unit, always in the same order.
+ * Own page: the page that a query is in has a block of its own.  So a row that is not finite reaches the
+ * queries that see it, and no others.
  *
- * Queries and weights are taken in two BF16 parts, keys and values too where a record's values have
- * more bits than BF16 (PARTS 2: int4, f32, fixed scales, the own page).  A product of the second parts of
- * both is left out: it is less than the rounding of the others.  Bound: that of attn_prefill.h with
+ * Keys go from the page straight into mma fragments: a lane reads eight values of one token, which are a
+ * quarter of two k-steps of 16 when the dimensions are numbered to suit.  Queries are stored in shared memory in that
+ * order.  Values pass through shared memory, one warp's 16 tokens at a time, to be transposed.
+ *
+ * Precision: queries and weights are split into two BF16 parts.  Keys and values are split too where a record's
+ * values have more bits than BF16 (PARTS 2: int4, f32, fixed scales, the own page).  The product of the two low
+ * parts is left out, since it is below the rounding of the others.  Error bound: that of attn_prefill.h with
  * eps = 2^-16.
  *
- * Decode is bound by the bytes of pages: no wait is shared between warps on the way, and a multiprocessor
- * has 12 to 16 of them with loads under way.  So nothing may stand between loads: with a condition
- * around each (heads narrower than the kernel) and one block to join a row's states an H100 took, for 32
- * heads on 8 of 128 and one token each of 64 sequences of 2,048 tokens, 0.52 ms (bf16, 1.0 TB/s), 0.47 (fp8),
- * 0.42 (nvfp4), whatever the bytes.  A prompt reads its pages once for every four queries. */
+ * Decode is bound by reading the pages.  No warp waits for another on the way, and an SM has 12 to 16 warps with
+ * loads in flight.  Nothing may stand between those loads.  A version with a condition around each load (heads
+ * narrower than the kernel), and with one block to combine the states of a row, took about
+ * as long whatever the bytes (H100, 32 heads on 8 of 128, one token each of 64 sequences of 2,048 tokens):
+ *   record    bf16             fp8     nvfp4
+ *   ms        0.52 (1.0 TB/s)  0.47    0.42
+ * A prompt reads its pages once for every four queries. */
 #include "kernel/cuda/common/kv_decode.cuh"
 #include "kernel/cuda/common/mla_state.cuh"
 #include "kernel/cuda/common/ops.cuh"
@@ -29,12 +35,14 @@ namespace
 {
 constexpr uint32_t TOK = NB_PAGE_TOK, WARPS = 4, THREADS = 32 * WARPS, ROWS = 16, WARP_TOK = 16;
 constexpr uint32_t ALL = 0xffffffffu;
-constexpr int ANY = -1, OWN = -2; /* formats: looked up for each eight; rows of floats */
+constexpr int
+    ANY = -1,
+    OWN = -2; /* FMT: any format, looked up for each eight values; the own page's rows of floats */
 
-/* NV: eights of a head; PARTS: of keys and values. */
+/* NV: head_dim / 8, rounded up to a kernel's; PARTS: BF16 parts of keys and values. */
 template <int NV, int PARTS> struct layout {
-    static constexpr uint32_t steps = NV / 4;                   /* of 32 places */
-    static constexpr uint32_t query_words = steps * 4 * 32 * 4; /* two steps of 16, two parts */
+    static constexpr uint32_t steps = NV / 4;                   /* of 32 dimensions */
+    static constexpr uint32_t query_words = steps * 4 * 32 * 4; /* two k-steps of 16, two parts */
     static constexpr uint32_t ldv = 8 * NV + 8;
     static constexpr uint32_t value_bytes = WARPS * PARTS * WARP_TOK * ldv * 2;
     static constexpr uint32_t join_bytes = ROWS * 8 * NV * 4;
@@ -42,14 +50,14 @@ template <int NV, int PARTS> struct layout {
         query_words * 4 + (value_bytes > join_bytes ? value_bytes : join_bytes);
 };
 
-/* What a block computes: n_q queries from row0 on, rows r = 16 blockIdx.z + .. of n_q * group. */
+/* What a block computes: n_q queries from row0 on; its rows are r = 16 blockIdx.z + .. of n_q * group. */
 struct work {
     const nb_cuda_chunk *chunk;
     uint32_t row0, n_q, head, group, n_row;
-    uint32_t page0, n_page; /* of the sequence */
-    uint32_t limit;         /* own page: places seen */
-    const float *own;       /* own page: its first row */
-    uint32_t part_back;     /* own page: the state is the last; else unit */
+    uint32_t page0, n_page; /* pages of the sequence */
+    uint32_t limit;         /* own page: number of tokens seen */
+    const float *own;       /* own page: its first row of floats */
+    uint32_t part_back;     /* own page: its state is the query's last; else the unit */
     uint32_t unit;
 };
 
@@ -95,8 +103,8 @@ __device__ inline size_t part_of(const nb_cuda_gqa_args &a, const work &w, uint3
     return (size_t)part * a.n_head + head_of(w, r);
 }
 
-/* Step j of 16 places in the order of a lane's eights: operand pair e (0: the first two of four places,
- * 1: the others) of lane quarter t begins at this place of the head. */
+/* The dimension at which operand pair e (0: the first two of four, 1: the other two) of lane t = lane % 4 begins,
+ * in k-step j of 16, in the order in which a lane holds its eight values. */
 __device__ inline uint32_t place_of(uint32_t j, uint32_t e, uint32_t t)
 {
     return j / 2 * 32 + 8 * t + j % 2 * 4 + 2 * e;
@@ -107,7 +115,7 @@ __device__ inline float low_part(float x)
     return x - nb_bf16_float(nb_bf16_bits(x));
 }
 
-/* Queries as left operands: [step of 16][part][lane] four registers. */
+/* Stores queries as A operands: [k-step of 16][part][lane] four registers. */
 template <int NV>
 __device__ void load_queries(const nb_cuda_gqa_args &a, const work &w, uint32_t first, uint32_t *q)
 {
@@ -126,7 +134,7 @@ __device__ void load_queries(const nb_cuda_gqa_args &a, const work &w, uint32_t 
     }
 }
 
-/* Any format, one copy of the code. */
+/* For any format; one copy of the code. */
 struct eight {
     float v[8];
 };
@@ -138,15 +146,15 @@ __device__ __noinline__ eight load8_any(const nb_record_seg &s, const unsigned c
     return x;
 }
 
-/* Formats with a kernel of their own are as usual: heads as wide as the kernel, no outliers, no fixed
- * scales, aligned words; the compiler is told, or it would keep the ways of the others at each of a hundred places. */
+/* Formats with a kernel of their own assume the usual layout: heads as wide as the kernel, no outliers, no fixed
+ * scales, aligned words.  load8 tells the compiler so, or it would keep the other paths at a hundred places. */
 __device__ __host__ inline bool usual(const nb_record_seg &s, size_t width)
 {
     return s.dim == width && s.n_outlier == 0 && s.fixed_scale == 0 && s.code_off % 16 == 0 &&
            s.code_stride % 16 == 0;
 }
 
-/* Eight values of a token of the page: of vector `head` of segment seg, from place i0 on. */
+/* Eight values of a token of the page: of vector `head` of segment seg, from dimension i0 on. */
 template <int FMT, uint32_t width>
 __device__ inline void load8(const nb_cuda_gqa_args &a, const work &w, const unsigned char *page,
                              uint32_t seg, uint32_t tok, uint32_t i0, float (&v)[8])
@@ -175,7 +183,7 @@ __device__ inline void split8(const float (&v)[8], uint32_t (&hi)[4], uint32_t (
     for (int k = 0; k < 4; k++) lo[k] = nb_pack_bf16(low_part(v[2 * k]), low_part(v[2 * k + 1]));
 }
 
-/* The warp's 16 tokens of the page: values to shared memory. */
+/* Copies the values of the warp's 16 tokens of the page to shared memory. */
 template <int FMT, int NV, int PARTS>
 __device__ void load_values(const nb_cuda_gqa_args &a, const work &w, const unsigned char *page,
                             uint32_t tok0, uint16_t *v)
@@ -199,7 +207,7 @@ __device__ void load_values(const nb_cuda_gqa_args &a, const work &w, const unsi
         }
 }
 
-/* s = queries times keys of the warp's 16 tokens. */
+/* s = q k^T for the warp's 16 tokens. */
 template <int FMT, int NV, int PARTS>
 __device__ void scores(const nb_cuda_gqa_args &a, const work &w, const unsigned char *page,
                        uint32_t tok0, const uint32_t *q, float (&s)[2][4])
@@ -237,12 +245,12 @@ __device__ void scores(const nb_cuda_gqa_args &a, const work &w, const unsigned 
     }
 }
 
-/* Rows g and g + 8 of the warp's state: lane = 4 g + t has columns 2t, 2t + 1 of every eight. */
+/* The warp's state of rows g and g + 8; lane = 4 g + t has columns 2t, 2t + 1 of every eight. */
 template <int NV> struct state {
     float m[2], l[2], o[NV][4];
 };
 
-/* Scores become weights, the state moves to the new maximum. */
+/* Online softmax: scores become weights, and the state is rescaled to the new maximum. */
 template <int NV> __device__ void weights(float scale_log2, float (&s)[2][4], state<NV> &x)
 {
     float factor[2];
@@ -304,7 +312,7 @@ __device__ void add_values(const nb_cuda_gqa_args &a, const uint16_t *v, const f
     }
 }
 
-/* Places from the limit on are not seen. */
+/* Masks the tokens from the limit on. */
 __device__ inline void mask(uint32_t tok0, uint32_t limit, float (&s)[2][4])
 {
 #pragma unroll
@@ -314,7 +322,7 @@ __device__ inline void mask(uint32_t tok0, uint32_t limit, float (&s)[2][4])
             if (tok0 + 8 * n + threadIdx.x % 4 * 2 + e % 2 >= limit) s[n][e] = -INFINITY;
 }
 
-/* The warps' states in order: m and l by way of ml, o by way of sum; the last warp writes. */
+/* Combines the warps' states in order: m and l through ml, o through sum; the last warp writes the result. */
 template <int NV>
 __device__ void join(const nb_cuda_gqa_args &a, const work &w, uint32_t first, float *sum,
                      float (*ml)[ROWS][2], const state<NV> &x)
@@ -336,11 +344,12 @@ __device__ void join(const nb_cuda_gqa_args &a, const work &w, uint32_t first, f
         l[k] = 0;
         for (uint32_t i = 0; i < WARPS; i++)
             l[k] = __fmaf_rn(ml[i][r][1], nb_exp2(ml[i][r][0] - base), l[k]);
-        if (l[k] != l[k]) m[k] = l[k]; /* scores of NaN are no maximum: the state is not empty */
+        if (l[k] != l[k])
+            m[k] = l[k]; /* a NaN score raises no maximum; the state must not look empty */
         factor[k] = nb_exp2(x.m[k] - base);
     }
     for (uint32_t i = 0; i < WARPS; i++) {
-        __syncthreads(); /* also: values were read */
+        __syncthreads(); /* also ends the reads of values */
         if (i != warp) continue;
 #pragma unroll
         for (uint32_t k = 0; k < 2; k++) {
@@ -418,7 +427,7 @@ __global__ void __launch_bounds__(THREADS, NV <= 16 ? 4 : 2)
     join(a, w, first, reinterpret_cast<float *>(v), ml, x);
 }
 
-/* The states of a row, one after the other: a thread an element, BATCH states read at once. */
+/* Combines the states of a row in order: a thread per element, BATCH states loaded at once. */
 constexpr uint32_t JOIN = 128, BATCH = 8;
 __global__ void join_kernel(NB_PARAM nb_cuda_gqa_args a)
 {
@@ -440,7 +449,7 @@ __global__ void join_kernel(NB_PARAM nb_cuda_gqa_args a)
             po[j] = a.part_o[at * n + i];
         }
 #pragma unroll
-        for (uint32_t j = 0; j < BATCH; j++) { /* those that are not there are empty */
+        for (uint32_t j = 0; j < BATCH; j++) { /* states past the end count as empty */
             const nb_mla_merge f = nb_mla_merge_of(m, pm[j]);
             l = nb_mla_merged(f, l, pl[j]);
             o = nb_mla_merged(f, o, po[j]);
@@ -462,7 +471,7 @@ void launch(nb_cuda *g, const nb_cuda_gqa_args &a, size_t n_block, size_t n_q)
               THREADS, bytes, a, scale_log2);
 }
 
-/* Formats whose values are exact in BF16 and worth a kernel: else they are looked up. */
+/* Formats exact in BF16 that have a kernel of their own; all others are looked up (ANY). */
 template <int NV> void pages(nb_cuda *g, const nb_cuda_gqa_args &a)
 {
     const nb_record_seg *s = a.cache.record.seg;

@@ -1,25 +1,31 @@
-/* kv_append.cu - new rows of a step into tails, own rows and pages.
+/* kv_append.cu - appends a step's new rows to tails, own rows and pages.
  *
- * Few tokens (decode; at most SMALL_TOK of a chunk): one launch, grid (row groups of a page, sets of
- * chunks), which fills the device once however many chunks there are.  Chunks that complete no page are
- * dealt to the blocks.  Of the others a block has the rows [r0, r0 + 8) in whatever pages the chunk
- * touches: it encodes those of complete pages and writes the new ones.  Every block that encodes looks
- * at all new rows for values that are not finite, so that none writes before all have decided the same;
- * it takes new values from the step's rows, not from the tail, and nobody but itself writes the tail
- * rows that it reads.
+ * A tail holds the rows of a chunk's open page; a page is encoded when it is complete (kv_encode.cuh says how rows
+ * become bytes).  A row group is 8 rows of a page, or 32 for INT4_CH, which shares scales over 32 tokens.
  *
- * Prompts: two launches over a list of work that each block works out from the chunks (so the grid
- * follows the tokens, not chunks times the longest).  First all rows are rounded and checked, then
- * pages are encoded from them, eight rows to a block, and the rows of a page that stays open go back to
- * the tail, which nobody reads any more.
+ * Few tokens (decode; at most SMALL_TOK of a chunk): one launch, grid (row groups of a page, sets of chunks),
+ * sized to fill the device once for any number of chunks.
+ *   - Chunks that complete no page are distributed over the blocks.
+ *   - For a chunk that completes a page, a block has the rows [r0, r0 + 8) of every page that the chunk touches.
+ *     It encodes those of complete pages, then writes the new ones.
+ *   - Every block that encodes checks all new rows for values that are not finite, so all blocks reach the same
+ *     decision before any of them writes.  It reads new values from the step's rows, not from the tail, and only
+ *     the block itself writes the tail rows that it reads.
  *
- * INT4_CH shares scales over 32 tokens: its groups are of 32 rows.  How rows become bytes:
- * kv_encode.cuh.
+ * Prompts: two launches over a list of work units (8 rows, or a row group of a page), which each block derives from
+ * the chunks.  So the grid follows the number of tokens, not chunks times the longest chunk.
+ *   1. append_rows rounds and checks all rows.
+ *   2. append_pages encodes pages from them, a row group to a block.  Rows of a page that stays open go back to
+ *      the tail, which is no longer read by then.
  *
- * H100, 512 + 64, us: one row 2.1 to 3.1 in every record; one page of bf16 5.2, fp8 7.8, nvfp4 4over6 9.7,
- * nvfp4 search 12.5, if4 search 15.2, int4 25; 8,192 tokens of bf16 30, nvfp4 44, if4 74.  256 rows of 256
- * chunks 3.6; with a grid of 8 blocks for each chunk they took 6 to 9.  Slower or no faster: four rows
- * and 128 threads to a block (if4 pages of 256 chunks 158 for 139), 80 registers for the few rows. */
+ * H100, 512 + 64 values:
+ *   one row, any record       2.1 to 3.1 us
+ *   one page                  bf16 5.2, fp8 7.8, nvfp4 4over6 9.7, nvfp4 search 12.5, if4 search 15.2, int4 25 us
+ *   8,192 tokens              bf16 30, nvfp4 44, if4 74 us
+ *   256 rows of 256 chunks    3.6 us (6 to 9 with a grid of 8 blocks for each chunk)
+ * Slower or no faster:
+ *   four rows and 128 threads to a block: 158 instead of 139 us (if4 pages of 256 chunks)
+ *   80 registers for the kernel of few rows */
 #include "kernel/cuda/common/ahead.cuh"
 #include "kernel/cuda/common/kv_encode.cuh"
 #include "kernel/cuda/common/ops.cuh"
@@ -32,15 +38,15 @@ enum { THREADS = 256, SMALL_TOK = 8, PAGE = NB_PAGE_TOK };
 struct append {
     nb_cuda_kv_append_args a;
     nb_kv_gaps gap;
-    uint32_t n_row; /* of a group */
+    uint32_t n_row; /* rows of a row group */
 };
 
-/* A chunk in a layer.  Its rows are counted from the beginning of its first page. */
+/* A chunk in one layer.  Its rows are counted from the beginning of its first page. */
 struct view {
     float *tail, *own;
     const float *kv;       /* its first new row */
     uint32_t old, end;     /* rows [old, end) are new */
-    uint32_t n_page, page; /* pages that it touches; the first's number in block[] */
+    uint32_t n_page, page; /* pages it touches; index of the first in block[] */
 
     __device__ view(const nb_cuda_kv_append_args &a, uint32_t i)
     {
@@ -72,18 +78,18 @@ __device__ bool finite(float x)
     return nb_kv_mag_bits(x) < 0x7f800000u;
 }
 
-/* Threads that work together: this one is i of n. */
+/* Cooperating threads: this one is number i of n. */
 struct team {
     uint32_t i, n;
 };
 
-/* n values: y[i] (y NULL: not) and z[i] (alike) become x[i] rounded; whether all of mine are finite. */
+/* Rounds n values x to y and z (either may be NULL); returns whether all values of this thread are finite. */
 __device__ bool put_row(team t, const float *x, float *y, float *z, uint32_t n, bool exact)
 {
     bool ok = true;
     if ((((uintptr_t)x | (uintptr_t)y | (uintptr_t)z | 4 * (uintptr_t)n) & 15) == 0) {
         for (uint32_t i0 = 4 * t.i; i0 < n; i0 += 16 * t.n) {
-            float4 v[4]; /* four loads are under way before the first is stored */
+            float4 v[4]; /* four loads are issued before the first store */
 #pragma unroll
             for (uint32_t k = 0; k < 4; k++) {
                 const uint32_t i = i0 + 4 * k * t.n;
@@ -111,8 +117,8 @@ __device__ bool put_row(team t, const float *x, float *y, float *z, uint32_t n, 
     return ok;
 }
 
-/* Rows [from, to) of the chunk's: new ones rounded to own or tail, and those of an open last page behind
- * own to the tail with `back`; old ones from the tail to own. */
+/* Moves rows [from, to) of the chunk: new ones, rounded, to own or else to the tail; old ones from the tail to own.
+ * With `back`, new rows of an open last page go to own and to the tail. */
 __device__ bool move_rows(const append &p, const view &c, team t, uint32_t from, uint32_t to,
                           bool back)
 {
@@ -139,7 +145,7 @@ __device__ uint32_t least(uint32_t a, uint32_t b)
 
 /* ---- few tokens ---- */
 
-/* Whether every new row of the chunk is finite; by the block. */
+/* Whether every new row of the chunk is finite; called by all threads of the block. */
 __device__ bool new_finite(const append &p, const view &c, team t)
 {
     const bool exact = p.a.cache.record.type == NB_KV_F32;
@@ -150,7 +156,7 @@ __device__ bool new_finite(const append &p, const view &c, team t)
     return __syncthreads_and(ok) != 0;
 }
 
-/* Rows [r0, r0 + n_row) of every page of chunk i, which completes one. */
+/* Encodes and writes rows [r0, r0 + n_row) of every page of chunk i, which completes a page. */
 __device__ void complete(const append &p, uint32_t i, uint32_t r0)
 {
     const team all = { threadIdx.x, blockDim.x };
@@ -167,19 +173,19 @@ __device__ void complete(const append &p, uint32_t i, uint32_t r0)
     }
     for (uint32_t k = 0; k < c.n_page; k++) {
         const uint32_t from = k * PAGE + r0;
-        if (k == 1) __syncthreads(); /* the tail's old rows were read */
+        if (k == 1) __syncthreads(); /* the tail's old rows have been read */
         (void)move_rows(p, c, all, from, least(from + p.n_row, c.end), true);
     }
 }
 
-/* Whether the block's chunk k completes a page, for the first 32 threads. */
+/* Whether chunk k of the block's set completes a page; called with k for the first 32 threads. */
 __device__ bool completes(const append &p, uint32_t k, uint32_t mine)
 {
     return threadIdx.x < 32 && k < mine && view(p.a, blockIdx.y + k * gridDim.y).end >= PAGE;
 }
 
-/* Grid: (groups of rows, sets of chunks).  Block b writes the rows of chunks b, b + blocks, ... that complete
- * no page; then its group of those of its set, blockIdx.y, + gridDim.y, ..., that do. */
+/* Grid: (row groups, sets of chunks).  Block b first writes the rows of chunks b, b + blocks, ... that complete no
+ * page.  Then it does its row group of those chunks of its set, blockIdx.y, + gridDim.y, ..., that complete one. */
 __global__ void __launch_bounds__(THREADS, 2) append_few(NB_PARAM append p)
 {
     __shared__ uint32_t some_complete[1]; /* bit k: chunk k of the batch completes a page */
@@ -189,7 +195,7 @@ __global__ void __launch_bounds__(THREADS, 2) append_few(NB_PARAM append p)
     const uint32_t n_chunk = (uint32_t)p.a.cache.n_chunk, n_block = gridDim.x * gridDim.y;
     const uint32_t mine = (n_chunk - blockIdx.y + gridDim.y - 1) / gridDim.y;
     const team all = { threadIdx.x, blockDim.x };
-    bool full = completes(p, threadIdx.x, mine); /* read before the rows, not after */
+    bool full = completes(p, threadIdx.x, mine); /* issued before the rows' loads */
     for (uint32_t i = blockIdx.y * gridDim.x + blockIdx.x; i < n_chunk; i += n_block) {
         const view c(p.a, i);
         if (c.end < PAGE && !move_rows(p, c, all, 0, c.end, true)) p.a.bad[i] = 1;
@@ -207,9 +213,9 @@ __global__ void __launch_bounds__(THREADS, 2) append_few(NB_PARAM append p)
     }
 }
 
-/* ---- many ---- */
+/* ---- many tokens ---- */
 
-/* first[i] = units of the chunks before chunk i, per_page units to a page; returns all units. */
+/* first[i] = work units of the chunks before chunk i, with per_page units to a page; returns the total. */
 __device__ uint32_t list_units(const append &p, uint32_t per_page, uint32_t *first)
 {
     const uint32_t n_chunk = (uint32_t)p.a.cache.n_chunk, lane = threadIdx.x;
@@ -230,7 +236,7 @@ __device__ uint32_t list_units(const append &p, uint32_t per_page, uint32_t *fir
     return first[n_chunk];
 }
 
-/* The chunk of a unit. */
+/* The chunk that a work unit belongs to. */
 __device__ uint32_t chunk_of(const uint32_t *first, uint32_t n_chunk, uint32_t unit)
 {
     uint32_t lo = 0, hi = n_chunk - 1; /* the last i with first[i] <= unit */
@@ -281,7 +287,7 @@ __global__ void __launch_bounds__(THREADS, 3) append_pages(NB_PARAM append p)
 
 /* ---- the operation ---- */
 
-/* Notes what lies between `at` and `to`. */
+/* Records the padding [at, to) of a page, if there is any. */
 void add_gap(nb_kv_gaps *g, size_t at, size_t to)
 {
     if (at >= to) return;
@@ -289,7 +295,8 @@ void add_gap(nb_kv_gaps *g, size_t at, size_t to)
     g->n_bytes[g->n++] = (uint32_t)(to - at);
 }
 
-/* Planes in the order of record.c: codes and scales of every segment, outer scales, outliers. */
+/* Finds the padding between planes, in the order of record.c: codes and scales of every segment, outer scales,
+ * outliers. */
 nb_kv_gaps gaps_of(const nb_record &r)
 {
     nb_kv_gaps g = {};

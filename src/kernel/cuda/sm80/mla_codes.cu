@@ -1,10 +1,14 @@
-/* mla_codes.cu - absorbed attention to complete pages of nvfp4 and if4 for at most 16 heads, 512 + 64 values.
- * How: mla_codes.cuh.  For GPUs before Hopper, whose row is mla_few.cu.
+/* mla_codes.cu - absorbed attention over complete pages of nvfp4 and if4, at most 16 heads, 512 + 64 values.
+ * mla_codes.cuh describes the kernel.  It serves GPUs before Hopper; Hopper has mla_few.cu.
  *
- * H100 80GB HBM3, 16 heads, nvfp4, mla_combine not included, ms (floor; mla_few.cu): b=128 s=4096 0.132 (0.062; 0.101),
- * b=4 s=131072 0.129, b=1 s=131072 0.042.  A page takes 7,240 instructions of warps and 1,900 cycles of shared
- * memory (512 of them movmatrix), of 3,970: bound by both and by waiting (0.49 of the issue slots).  No time on
- * another GPU is known.  4 warps with 128 dimensions each, three blocks: 0.149. */
+ * H100 80GB HBM3, 16 heads, nvfp4, without mla_combine (ms):
+ *                       time   floor   mla_few.cu
+ *   b=128 s=4096       0.132   0.062        0.101
+ *   b=4 s=131072       0.129
+ *   b=1 s=131072       0.042
+ * A page takes 7,240 warp instructions and 1,900 cycles of shared memory (512 of them movmatrix), out of 3,970
+ * cycles.  It is bound by both, and by waiting (0.49 of the issue slots).  No time on another GPU is known.
+ * Slower: 4 warps with 128 dimensions each and three blocks, 0.149. */
 #include "kernel/cuda/common/ops.cuh"
 #include "kernel/cuda/sm80/mla_codes.cuh"
 

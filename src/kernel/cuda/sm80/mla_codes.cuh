@@ -1,19 +1,25 @@
-/* mla_codes.cuh - how mla_codes.cu works: absorbed attention to pages of 4-bit codes for at most 16 rows
- * (query, head) at a time, which are the 16 rows of mma.m16n8k16; tokens, then dimensions, are its columns.
+/* mla_codes.cuh - absorbed attention over pages of 4-bit codes, for at most 16 rows (query, head) at a time.
  *
- * A block of 8 warps walks over the pages of an item.  Each warp owns 64 dimensions, for scores and for
- * values: it turns the codes of 32 tokens into FP16, exactly, multiplies them with its part of the queries,
- * and keeps them in registers.  The partial scores of all warps meet in shared memory; each warp adds those
- * of 8 tokens and 8 rows and makes weights of them.  The same registers, transposed by movmatrix (a cycle
- * of shared memory for 8x8 values), are the operand of the values' sums: codes are decoded once and values
- * never lie in shared memory.
+ * Computes the partial state (m, l, o) of each unit, as mla_mma.cu does.  (A unit: a fixed range of pages whose
+ * attention is one partial state; api/nb_cuda_units.h.)  The 16 rows are the rows of mma.m16n8k16; tokens, then
+ * dimensions, are its columns.
  *
- * Order of a token's codes: lane (g, t) has 16 dimensions (a block scale) of token r(g) of 8, as 8 pairs
+ * A block of 8 warps walks over the pages of a work item; the next page is prefetched into a second buffer.
+ * Each warp owns 64 dimensions, for scores and for values:
+ *   1. It converts the codes of 32 tokens to FP16, exactly, and keeps them in registers.
+ *   2. It multiplies them with its part of the queries; the partial scores of all warps meet in shared memory.
+ *   3. It adds the partial scores of 8 tokens and 8 rows, and computes their weights.
+ *   4. The registers of step 1, transposed by movmatrix (one cycle of shared memory for 8 x 8 values), are the
+ *      operand of o += p v.
+ * So codes are decoded once, and values never pass through shared memory.
+ *
+ * Order of a token's codes: lane (g, t) has 16 dimensions (one block scale) of token r(g) of 8, as 8 pairs
  * p = 0..7: of word p / 4 the codes (1,3) (5,7) (0,2) (4,6) for p % 4.  Pairs 2 i and 2 i + 1 are the operand of
- * step i of the scores; pair p is a tile of 8 x 8 (lanes t, two each) of the values.
+ * k-step i of the scores; pair p is a tile of 8 x 8 (lanes t, two each) of the values.
  *
- * The largest score of a row moves only by more than LAZY; a unit begins anew, so that its state depends on its
- * pages alone.  Units of an item are joined where they are made, through memory. */
+ * A row's maximum m moves only when a score exceeds it by more than LAZY.  Each unit starts afresh, so its state
+ * depends on its pages alone.  The units of an item are combined by the block that computes them, through memory.
+ * Blocks are persistent: they take further items from a counter. */
 #ifndef NB_KERNEL_CUDA_SM80_MLA_CODES_CUH
 #define NB_KERNEL_CUDA_SM80_MLA_CODES_CUH
 #include "kernel/cuda/common/mla_params.cuh"
@@ -24,21 +30,23 @@ namespace codes
 
 enum { TOK = 64, LORA = 512, ROPE = 64, ROWS = 16 };
 enum { LAZY = 14 };
-/* A page: codes [64][256 bytes], block scales [64][32], rope codes [64][64], exponents of the outer scales
- * [64] and of the rope key [64]. */
+/* Layout of a page: codes [64][256 bytes], block scales [64][32], rope codes [64][64], exponents of the outer
+ * scales [64] and of the rope key [64]. */
 enum { AT_SCALE = 16384, AT_ROPE = 18432, AT_OUT = 22528, AT_ROPE_OUT = 22592, PAGE = 22656 };
-constexpr float UNIT = 512; /* values are codes times scales / UNIT */
+constexpr float UNIT = 512; /* a value is its code times its scale / UNIT */
 
 typedef nb_mla_params params;
 
-/* Items given out beyond the first of every block, blocks that are done: 0 between launches. */
+/* Items taken beyond the first of every block; blocks that have finished.  Both are 0 between launches. */
 __device__ uint32_t n_next, n_done;
 
 enum {
     WARPS = 8,
     THREADS = 32 * WARPS,
-    BLOCKS = 2,     /* on a multiprocessor */
-    NT = WARPS / 2, /* tiles of 8 tokens at a time; a warp adds one, of half of the rows */
+    BLOCKS = 2, /* per SM */
+    NT =
+        WARPS /
+        2, /* tiles of 8 tokens in a step; a warp adds the partial scores of one, for half of the rows */
     T = 8 * NT,
     PAIRS = 8,
     STEPS = PAIRS / 2,
@@ -48,21 +56,20 @@ enum {
     BYTES = AT_MISC + 1024
 };
 
-struct misc { /* 1024 bytes */
-    float top[WARPS]
-             [ROWS]; /* of queries, by warp; of scores and sums of weights, by tile of tokens */
+struct misc {               /* 1024 bytes */
+    float top[WARPS][ROWS]; /* of queries, by warp; of scores and sums of weights, by token tile */
     float m[ROWS];
     uint32_t state[ROWS];
     uint32_t index[2];
 };
 
-/* Token of column g of a tile; those that are read together are in different banks. */
+/* Token of column g of a tile, chosen so that tokens read together are in different banks. */
 __device__ inline int token_of(int g)
 {
     return 2 * (g & 3) + g / 4;
 }
 
-/* Where byte `at` of rope codes lies: two rows that are read together in halves of 128 bytes. */
+/* Offset of byte `at` of a row's rope codes: two rows read together are in different halves of 128 bytes. */
 __device__ inline int rope_at(int row, int at)
 {
     return (row * ROPE + at) ^ (row >> 1 & 1) << 6;
@@ -89,9 +96,9 @@ __device__ inline uint32_t sub_f16x2(uint32_t a, uint32_t b)
     return bits(__hsub2(halves(a), halves(b)));
 }
 
-/* Eight codes as four pairs.  A code's bits, put at the lowest bits of FP16's exponent and its highest of the
- * fraction, are the code times 2^-14; uniform steps (IF4) one bit lower, times 2^-16.  f: the scale times
- * 2^5, or 2^7. */
+/* Converts eight codes to four pairs of FP16.  A code's bits, shifted to the lowest bits of FP16's exponent and the
+ * highest of its fraction, are the code times 2^-14.  Uniform steps (IF4) are one bit lower, so times 2^-16.  f: the
+ * scale times 2^5, or 2^7. */
 template <bool IF4> __device__ inline void eight(uint32_t q, uint32_t f, bool steps, uint32_t *out)
 {
     uint32_t hi, lo;
@@ -109,21 +116,21 @@ template <bool IF4> __device__ inline void eight(uint32_t q, uint32_t f, bool st
     out[3] = mul_f16x2(__byte_perm(lo, 0, 0x3424), f);
 }
 
-/* Rope bytes (4 of a word) as two pairs. */
+/* Converts four rope bytes of a word to two pairs. */
 template <bool INT8> __device__ inline void rope4(uint32_t w, uint32_t &x, uint32_t &y)
 {
-    if (INT8) { /* 1024 + byte, less 1152 */
+    if (INT8) { /* 1024 + byte, minus 1152 */
         const uint32_t u = w ^ 0x80808080u;
         x = sub_f16x2(__byte_perm(u, 0x64646464u, 0x4140), 0x64806480u);
         y = sub_f16x2(__byte_perm(u, 0x64646464u, 0x4342), 0x64806480u);
-    } else { /* E4M3: its bits, one lower, are the value times 2^-8 */
+    } else { /* E4M3: its bits, shifted down by one, are the value times 2^-8 */
         const uint32_t a = __byte_perm(w, 0, 0x1404), b = __byte_perm(w, 0, 0x3424);
         x = mul_f16x2((a & 0x80008000u) | (a >> 1 & 0x3f803f80u), 0x5c005c00u);
         y = mul_f16x2((b & 0x80008000u) | (b >> 1 & 0x3f803f80u), 0x5c005c00u);
     }
 }
 
-/* First dimension of pair p of 16, and its second: 2 more. */
+/* First dimension of pair p, of 16; the second is 2 more. */
 __device__ inline int pair_dim(int p)
 {
     return p / 4 * 8 + p % 2 * 4 + (p % 4 < 2 ? 1 : 0);
@@ -131,10 +138,10 @@ __device__ inline int pair_dim(int p)
 
 struct lane_of {
     int w, lane, g, t;
-    int j, h; /* the tile and half of rows that the warp makes weights of */
+    int j, h; /* token tile and half of the rows whose weights the warp computes */
 };
 
-/* Starts copying a page to a slot: 16 bytes at a time, each to its place. */
+/* Starts copying a page to a slot, 16 bytes at a time, each to its swizzled place. */
 __device__ inline void fetch(unsigned char *slot, const unsigned char *page, int tid)
 {
 #pragma unroll
@@ -151,18 +158,18 @@ __device__ inline void fetch(unsigned char *slot, const unsigned char *page, int
     nb_cp_async_commit();
 }
 
-/* The queries of a pass as operands: a lane's rows g, g + 8 of its dimensions, and row g of its half for the
- * rope key, all dimensions.  Each row is multiplied by a power of two; qk: what its scores are
- * multiplied by. */
+/* The queries of a pass as operands: the lane's rows g, g + 8 for the warp's dimensions; and row g of the warp's
+ * half for all dimensions of the rope key.  Each row is scaled by a power of two; qk undoes that in its scores
+ * and includes the softmax scale. */
 struct queries {
     uint32_t a[STEPS][4], rope[4][2];
-    float qk; /* of the row of its half */
+    float qk; /* of the row of the warp's half */
 };
 
 __device__ inline void load_q(const params &a, const nb_cuda_item &it, uint32_t q0, uint32_t n_row,
                               const lane_of &z, misc *x, queries &o)
 {
-    float v[3][16], top[3] = { 0, 0, 0 }; /* rows g, g + 8; the rope key's */
+    float v[3][16], top[3] = { 0, 0, 0 }; /* rows g and g + 8; rope key */
 #pragma unroll
     for (int i = 0; i < 3; i++) {
         const uint32_t row = z.g + 8 * (i < 2 ? i : z.h);
@@ -212,12 +219,12 @@ __device__ inline void load_q(const params &a, const nb_cuda_item &it, uint32_t 
             o.rope[i][k] = nb_pack_f16(v[2][4 * i + 2 * k] * dr, v[2][4 * i + 2 * k + 1] * dr);
 }
 
-/* What a thread keeps of a unit: rows g and g + 8.  l: of the tokens and the row of its half. */
+/* A thread's part of a unit's state: rows g and g + 8.  l: of its own tokens and the row of its half. */
 struct sums {
     float o[PAIRS][4], m[2], l;
 };
 
-/* Scores of a tile of tokens: values to v, this warp's part of the sums to shared memory. */
+/* Scores of a token tile: decoded values to v, this warp's partial sums to shared memory. */
 template <bool IF4>
 __device__ inline void scores(const unsigned char *slot, int tok, const lane_of &z,
                               const queries &q, unsigned char *smem, uint32_t (&v)[NT][PAIRS])
@@ -251,7 +258,7 @@ __device__ inline void scores(const unsigned char *slot, int tok, const lane_of 
     }
 }
 
-/* The rope key's part of the warp's own tile and rows. */
+/* The rope key's scores, for the warp's own tile and rows. */
 template <bool INT8>
 __device__ inline void rope_scores(const unsigned char *slot, int tok, const lane_of &z,
                                    const queries &q, float (&s)[4])
@@ -270,8 +277,8 @@ __device__ inline void rope_scores(const unsigned char *slot, int tok, const lan
     }
 }
 
-/* m moves for the rows where a token of the tile is more than LAZY over it (the test of one row does not depend
- * on the others), and O and l with it. */
+/* Moves m of the rows where a token of the tile exceeds it by more than LAZY, and rescales O and l.  The test of a row
+ * does not depend on other rows. */
 __device__ inline void move_max(misc *x, const lane_of &z, sums &s, const float (&e)[2])
 {
     float n = fmaxf(e[0], e[1]);
@@ -291,10 +298,10 @@ __device__ inline void move_max(misc *x, const lane_of &z, sums &s, const float 
 #pragma unroll
         for (int p = 0; p < PAIRS; p++) s.o[p][2 * i] *= k, s.o[p][2 * i + 1] *= k;
     }
-    __syncthreads(); /* top is used again */
+    __syncthreads(); /* top is reused */
 }
 
-/* A tile of tokens of the page in `slot`, from token tok on. */
+/* Processes T tokens of the page in `slot`, from token tok on. */
 template <bool IF4, bool INT8>
 __device__ inline void one_tile(const params &a, const unsigned char *slot, int tok,
                                 const lane_of &z, const queries &q, unsigned char *smem, sums &s)
@@ -351,14 +358,14 @@ __device__ inline void one_tile(const params &a, const unsigned char *slot, int 
     }
 }
 
-/* 4 dimensions, 4 c on, of a lane's row i: place of each in o. */
+/* Four dimensions, from 4 c on, of a lane's row i, collected from o. */
 __device__ inline float4 four(const float (&o)[PAIRS][4], int c, int i)
 {
-    const int odd = c / 2 * 4 + c % 2, even = odd + 2; /* pairs of dims 1, 3 and 0, 2 (of 4) */
+    const int odd = c / 2 * 4 + c % 2, even = odd + 2; /* pairs with dims 1, 3 and 0, 2 (of 4) */
     return make_float4(o[even][2 * i], o[odd][2 * i], o[even][2 * i + 1], o[odd][2 * i + 1]);
 }
 
-/* The state of unit k of an item, joined to those of the units before; all in the place of its first. */
+/* Writes the state of unit k of an item, combined with the units before; the result is stored as the first unit's. */
 __device__ inline void put_unit(unsigned char *smem, const params &a, const lane_of &z, uint32_t k,
                                 const sums &s, float (&m)[2])
 {
@@ -404,7 +411,7 @@ __device__ inline void put_unit(unsigned char *smem, const params &a, const lane
     }
 }
 
-/* Queries q0 to q0 + n_row / n_head of an item over all its pages. */
+/* Queries q0 to q0 + n_row / n_head of an item, over all its pages. */
 template <bool IF4, bool INT8>
 __device__ inline void one_pass(const params &a, const nb_cuda_item &it, uint32_t q0,
                                 nb_cuda_units units, unsigned char *smem, const lane_of &z)
@@ -435,7 +442,7 @@ __device__ inline void one_pass(const params &a, const nb_cuda_item &it, uint32_
         s.m[0] = s.m[1] = -INFINITY, s.l = 0;
         for (; p < end; p++) {
             nb_cp_async_wait<0>();
-            __syncthreads(); /* the page is there, and nobody reads the one before */
+            __syncthreads(); /* the page has arrived, and the previous one is dead */
             if (p + 1 < it.n_page) {
                 fetch(smem + (p + 1) % 2 * PAGE, a.page + b * a.block_bytes, tid);
                 b = block[p + 2 < it.n_page ? p + 2 : 0];
@@ -446,7 +453,7 @@ __device__ inline void one_pass(const params &a, const nb_cuda_item &it, uint32_
         }
         put_unit(smem, a, z, k, s, m);
     }
-    __syncthreads(); /* its shared memory is used again */
+    __syncthreads(); /* shared memory is reused */
 }
 
 template <bool IF4, bool INT8>

@@ -1,27 +1,35 @@
-/* mla_mma.cu - absorbed attention over the pages of any MLA record, for any number of heads.
+/* mla_mma.cu - absorbed MLA attention over pages of any MLA record, for any number of heads, with mma.sync.
  *
- * A block has 16 MT rows (query, head) of one item and takes its pages in steps of 32 tokens
- * (mla_tile.cuh).  Pages come to shared memory as they are, by cp.async, as many ahead as there is room
- * for, and are decoded from there to a tile of BF16 values; the codes of BF16 pages go to a tile at
- * once, two tiles ahead of each other; pages too large for shared memory (f32) are read where they are.
- * BF16 holds the decoded values of all records exactly but those of int4, f32 and fixed scales, which
- * have a second tile of what is left.
+ * Computes, for each (query, head), the partial state (m, l, o) of a unit of pages: m is the maximum of
+ * s_t = scale log2(e) q.k_t, l = sum of 2^(s_t - m), o = sum of 2^(s_t - m) latent_t.  A unit is a fixed range of
+ * pages whose attention is one partial state; a super is a fixed group of units combined in order
+ * (api/nb_cuda_units.h).  mla_combine.cu combines the states and divides by l.
  *
- * With up to 16 heads a block has two teams of 8 warps, each with its own tile and every other page, so
- * that one decodes while the other multiplies; at the end of a unit the second's state is joined to the
- * first's.  More heads: one team with two row tiles.
+ * Block: 16 MT rows (query, head) of one work item; it takes the item's pages in steps of 32 tokens.
+ * mla_tile.cuh says what each warp does in a step.
+ *   up to 16 heads   MT 1, two teams of 8 warps, each with its own tile and every other page, so that one decodes
+ *                    while the other multiplies; at the end of a unit the second team's state is
+ *                    combined into the first's.  One team if shared memory is too small for two.
+ *   more heads       MT 2, one team
  *
- * H100, 16 heads, b = 128, s = 4096, in graphs: bf16 278 us (201 at 3.0 TB/s), nvfp4 694, fp8 621, mxfp4
- * 634, int4 878; with one team: 419, 940, 890, 894, 758.  Bound by instructions: decoding through
- * floats takes about 90 for 8 values, and a step of 32 tokens some 750 a warp.  The experiment in
- * lab/hopper/mla_mma.cu decodes into the fragments themselves and takes 198 us for nvfp4.
+ * Pages: raw pages are copied to shared memory by cp.async, as many ahead as fit (up to RAW_MAX), and are decoded
+ * from there to a tile of BF16 values.  BF16 pages are copied directly to double-buffered tiles.  Pages too large
+ * for shared memory (f32) are read from global memory.  BF16 holds the decoded values of all records exactly, except
+ * int4, f32 and fixed scales; these have a second tile with the remainder (LO).
  *
- * PICK (Thrift mode): in the decoded tile, tokens that were picked for the item's query are replaced by refined
- * ones, from the page's codes and the plane's rows in host memory.  A refined value has 13 bits, so a
- * tile with one has a second tile of what BF16 leaves; the other tiles are multiplied as ever.
+ * H100, 16 heads, b = 128, s = 4096, in CUDA graphs (us):
+ *               bf16                   nvfp4   fp8   mxfp4   int4
+ *   two teams    278 (201 at 3.0 TB/s)   694   621     634    878
+ *   one team     419                     940   890     894    758
+ * Bound by instructions: decoding through floats takes about 90 for 8 values, and a step of 32 tokens some 750 for
+ * each warp.  The experiment in lab/hopper/mla_mma.cu decodes directly into the fragments and takes 198 us for nvfp4.
  *
- * A unit's state is joined in device memory to what the item has so far (n_unit > 1): the sums of a
- * row are read and written by the thread that has them. */
+ * PICK (Thrift mode): tokens picked for the item's query are replaced in the decoded tile by refined ones, computed
+ * from the page's codes and the plane's rows in host memory.  A refined value has 13 bits, so a tile with refined
+ * tokens has a second tile with what BF16 leaves.  The other tiles are multiplied as usual.
+ *
+ * If an item has several units, each unit's state is combined in device memory into the state so far (n_unit > 1);
+ * the thread that holds a row's sums reads and writes them. */
 #include "kernel/cuda/common/kv_refine.cuh"
 #include "kernel/cuda/common/ops.cuh"
 #include "kernel/cuda/sm80/mla_tile.cuh"
@@ -33,15 +41,15 @@ enum { RAW_MAX = 2 };
 constexpr nb_cuda_units UNITS = NB_CUDA_MLA_MMA_UNITS;
 enum source { PAGES, BF16_TILES };
 
-struct plan { /* sizes of a launch */
+struct plan { /* sizes of the launch */
     nb_mt_shape shape;
-    uint32_t n_raw;  /* pages in shared memory; 0: they are read where they are */
-    uint32_t n_tile; /* BF16_TILES: 2, or 1 where there is no room */
+    uint32_t n_raw;  /* raw pages in shared memory; 0: read from global memory */
+    uint32_t n_tile; /* BF16_TILES: 2, or 1 if shared memory is too small */
     uint32_t team_bytes;
-    float scale; /* with log2(e) */
+    float scale; /* times log2(e) */
 };
 
-/* Formats that hardly occur where they are used, or in small checkpoints alone. */
+/* All other formats: rare with this LO, or used only by small checkpoints. */
 enum { OTHER = -1 };
 __device__ __noinline__ void load8_other(const nb_record_seg &s, const unsigned char *page,
                                          uint32_t tok, uint32_t i0, float (&v)[8])
@@ -59,8 +67,8 @@ __device__ inline void load8(const nb_record_seg &s, const unsigned char *page, 
         nb_kv_load8<FMT>(s, page, tok, 0, i0, v);
 }
 
-/* Half of a page's segment, decoded by a team.  Four tokens at a time where a warp has one: what is
- * written must not stand between what is read. */
+/* Decodes half of a page's segment, by a team.  Where a warp decodes whole tokens it does four at a time, so that
+ * all loads are issued before the first store. */
 template <int FMT, bool LO>
 __device__ __noinline__ void decode(const nb_record_seg &s, const unsigned char *page,
                                     uint32_t tok0, uint16_t *tile, uint32_t stride, uint32_t lo)
@@ -136,13 +144,13 @@ __device__ void decode_rope(const nb_record_seg &s, const unsigned char *page, u
     }
 }
 
-/* The pages of a team: first, first + step, ... of the item's n. */
+/* A team's pages: first, first + step, ... of the item's n. */
 struct pages {
     const unsigned char *base; /* pool + layer_off */
-    const uint32_t *block;     /* of the item's first page */
+    const uint32_t *block;     /* block table from the item's first page on */
     size_t block_bytes;
     uint32_t n, step;
-    uint32_t next, ahead; /* page to fetch next, and its block: read one page early */
+    uint32_t next, ahead; /* next page to fetch, and its block, looked up one page early */
 };
 
 __device__ inline void look_ahead(pages &g)
@@ -173,14 +181,14 @@ __device__ inline void fetch_raw(pages &g, unsigned char *raw, uint32_t n_bytes)
     nb_cp_async_commit();
 }
 
-/* Half h of a page of a BF16 record; what pads the tile was zeroed before. */
+/* Fetches half h of a page of a BF16 record; the tile's padding was zeroed before. */
 __device__ inline void fetch_tile(const unsigned char *from, uint32_t h, const nb_record &r,
                                   const nb_mt_shape &d, uint16_t *tile)
 {
     for (uint32_t k = 0; from && k < 2; k++) {
         const uint32_t n8 = (k ? d.d_rope : d.lora) / 8, at = k ? d.kl : 0;
         const uint32_t off = (uint32_t)r.seg[k].code_off, stride = (uint32_t)r.seg[k].code_stride;
-        const uint32_t per = n8 < 32 ? 8 : 64; /* threads of a token */
+        const uint32_t per = n8 < 32 ? 8 : 64; /* threads per token */
         for (uint32_t t = team_thread() / per; t < NB_MT_TOK; t += NB_MT_THREADS / per)
             for (uint32_t i = team_thread() % per; i < n8; i += per)
                 nb_cp_async16(tile + t * d.stride + at + 8 * i,
@@ -189,7 +197,7 @@ __device__ inline void fetch_tile(const unsigned char *from, uint32_t h, const n
     nb_cp_async_commit();
 }
 
-/* Where one row's state of the item's first unit is; false: there is no such row. */
+/* Finds the index of a row's state for the item's first unit; false: there is no such row. */
 __device__ inline bool place(const nb_cuda_mla_args &a, const nb_cuda_item &it, uint32_t row,
                              size_t &at)
 {
@@ -199,13 +207,13 @@ __device__ inline bool place(const nb_cuda_mla_args &a, const nb_cuda_item &it, 
     return true;
 }
 
-/* m of a row so far and of the unit. */
+/* m of each row: so far, and of the unit. */
 template <int MT> struct both {
     float before[16 * MT], now[16 * MT];
 };
 
-/* Unit k's state goes out, by the first team, joined to the earlier ones of the item when it has
- * several.  l is summed already. */
+/* Writes the state of unit k, combined with the item's earlier units if there are any.  Called by the first team; l
+ * is already summed over the lanes. */
 template <int MT>
 __device__ void put_state(const nb_cuda_mla_args &a, const nb_cuda_item &it, uint32_t k,
                           uint32_t row0, both<MT> *s, nb_mt_state<MT> &z, const nb_mt_shape &d)
@@ -243,7 +251,7 @@ __device__ void put_state(const nb_cuda_mla_args &a, const nb_cuda_item &it, uin
         }
 }
 
-/* The end of a unit of which the block had n pages: the teams' states are joined and written. */
+/* Ends a unit of n pages: combines the teams' states and writes the result. */
 template <int MT, int TEAMS>
 __device__ void end_unit(const nb_cuda_mla_args &a, const nb_cuda_item &it, uint32_t k, uint32_t n,
                          uint32_t row0, unsigned char *shared, nb_mt_state<MT> &z,
@@ -251,7 +259,7 @@ __device__ void end_unit(const nb_cuda_mla_args &a, const nb_cuda_item &it, uint
 {
     const uint32_t team = threadIdx.x / NB_MT_THREADS;
     both<MT> *s = reinterpret_cast<both<MT> *>(shared);
-    __syncthreads(); /* nobody needs the teams' work any more */
+    __syncthreads(); /* the teams' work areas are dead by now */
     bool summed = false;
     if constexpr (TEAMS == 2) {
         if (n > 1) {
@@ -272,13 +280,13 @@ __device__ void end_unit(const nb_cuda_mla_args &a, const nb_cuda_item &it, uint
     __syncthreads();
 }
 
-/* What the pages of a team pass through. */
+/* The path of a team's pages through shared memory. */
 struct stream {
     pages g;
     uint16_t *tile;
     unsigned char *raw;
-    const unsigned char *page; /* BF16_TILES: the one whose half is fetched next */
-    uint32_t slot;             /* of raw */
+    const unsigned char *page; /* BF16_TILES: the page whose next half is fetched next */
+    uint32_t slot;             /* slot in raw */
 };
 
 template <bool LO, int SOURCE, bool PICK>
@@ -303,7 +311,7 @@ __device__ void start(const nb_cuda_mla_args &a, const plan &x, stream &f)
     }
 }
 
-/* Waits until what was fetched first is there, for the team. */
+/* Waits, as a team, until the oldest fetch has arrived. */
 __device__ inline void arrive(uint32_t n_ahead, uint32_t bar)
 {
     if (n_ahead == 2)
@@ -313,16 +321,16 @@ __device__ inline void arrive(uint32_t n_ahead, uint32_t bar)
     nb_bar_sync(bar, NB_MT_THREADS);
 }
 
-/* ---- tokens that are refined ---- */
+/* ---- refined tokens ---- */
 
-/* Those of half of a page: entries [k, k + n) of tok. */
+/* The picked tokens of half of a page: entries [k, k + n) of tok. */
 struct picked {
     const uint32_t *tok;
-    const unsigned char *plane; /* the page's */
+    const unsigned char *plane; /* the page's plane */
     uint32_t k, n;
 };
 
-/* p: page of the item, whose first row's picks count. */
+/* p: page of the item.  The picks of the item's first row count. */
 __device__ picked picked_of(const nb_cuda_mla_args &a, const nb_cuda_item &it, const pages &g,
                             uint32_t p, uint32_t h)
 {
@@ -360,7 +368,7 @@ __device__ __noinline__ void refine(const nb_record &r, const unsigned char *pag
     }
 }
 
-/* One page, the item's p-th. */
+/* Processes one page, the item's p-th. */
 template <int MT, bool LO, int SOURCE, bool PICK>
 __device__ void one_page(const nb_cuda_mla_args &a, const plan &x, const nb_cuda_item &it,
                          uint32_t p, stream &f, nb_mt_work<MT> *s, nb_mt_state<MT> &z, uint32_t bar)
@@ -456,7 +464,7 @@ __device__ void one_item(const nb_cuda_mla_args &a, const plan &x, const nb_cuda
     nb_cp_async_wait<0>();
 }
 
-/* The grid is as large as the step could be, up to a bound: blocks without an item cost time, too. */
+/* The grid covers the largest possible step, up to a bound, because blocks without an item cost time too. */
 template <int MT, bool LO, int SOURCE, int TEAMS, bool PICK>
 __global__ void __launch_bounds__(TEAMS *NB_MT_THREADS, MT == 1 && TEAMS == 1 ? 2 : 1)
     mla_mma(NB_PARAM nb_cuda_mla_args a, NB_PARAM plan x)
@@ -464,7 +472,7 @@ __global__ void __launch_bounds__(TEAMS *NB_MT_THREADS, MT == 1 && TEAMS == 1 ? 
     nb_grid_next();
     const uint32_t n = *a.n_item;
     for (uint32_t i = blockIdx.x; i < n; i += gridDim.x) {
-        if (i != blockIdx.x) __syncthreads(); /* the last item's shared memory */
+        if (i != blockIdx.x) __syncthreads(); /* the previous item's shared memory is dead */
         one_item<MT, LO, SOURCE, TEAMS, PICK>(a, x, a.item[i]);
     }
 }
@@ -489,12 +497,13 @@ bool straight(const nb_record &r)
     return true;
 }
 
-/* Bytes of shared memory with the most pages ahead; 0: it does not fit. */
+/* Bytes of shared memory with as many pages ahead as fit; 0: too little shared memory. */
 template <int MT, bool LO, int SOURCE, int TEAMS, bool PICK>
 size_t fit(const nb_cuda_mla_args *a, plan &x, size_t most)
 {
     const size_t tile = nb_mt_tile_bytes(x.shape), page = a->cache.record.page_bytes;
-    const size_t fixed = TEAMS * nb_mt_fixed_bytes(MT) + 128; /* behind a page: read, not used */
+    const size_t fixed =
+        TEAMS * nb_mt_fixed_bytes(MT) + 128; /* +128: reads past the end of a page, unused */
     if (SOURCE == BF16_TILES) {
         x.n_tile = fixed + TEAMS * 2 * tile <= most ? 2 : 1;
         x.team_bytes = (uint32_t)(x.n_tile * tile);

@@ -1,16 +1,18 @@
-/* mla_tile.cuh - what mla_mma.cu and mla_tail.cu share: a step of 32 tokens of absorbed attention.
+/* mla_tile.cuh - one step of absorbed attention over 32 tokens, shared by mla_mma.cu and mla_tail.cu.
  *
- * A block of 8 warps has 16 MT rows (query, head) and a tile of 32 tokens in shared memory as BF16
- * values, latent and rope key side by side, each padded with zeros to a multiple of 16; with LO there is
- * a second tile, what BF16 leaves of each value.
- *   scores: warp w multiplies the dimensions [16 ks, 16 ks + 16) with ks = w, w + 8, ... of all rows and
- *           tokens (m16n8k16) and leaves its part of the sums in shared memory; queries are two BF16
- *           parts in registers;
- *   softmax: warp w adds the parts of rows 2w, 2w + 1 of every 16, one token a lane, and writes weights
- *           as two BF16 parts and the factor that the row's sums so far are to be multiplied with;
- *   values: warp w owns the dimensions [16 i, 16 i + 16), i = w, w + 8, ... of all rows.
- * Products of two small parts are left out, so products carry an error of 2^-16.  Every sum has one
- * order, by dimension and token. */
+ * A step computes s = q k^T, p = 2^(s scale log2(e) - m), and o = o c + p v, where c = 2^(m_old - m).
+ *
+ * Tile: a block of 8 warps has 16 MT rows (query, head) and 32 tokens in shared memory as BF16, latent and
+ * rope key side by side, each padded with zeros to a multiple of 16.  With LO a second tile has what BF16 leaves
+ * of each value.
+ * What warp w does:
+ *   scores   multiplies dimensions [16 ks, 16 ks + 16), ks = w, w + 8, ..., of all rows and tokens (m16n8k16) and
+ *            writes its partial sums to shared memory; queries are two BF16 parts in registers
+ *   softmax  adds the partial sums of rows 2w, 2w + 1 of every 16, one token per lane, and writes weights as
+ *            two BF16 parts and the factor c of the row's sums so far
+ *   values   owns dimensions [16 i, 16 i + 16), i = w, w + 8, ..., of all rows
+ * The products of two low parts are left out, so products carry an error of 2^-16.  Every sum has one fixed order,
+ * by dimension and token. */
 #ifndef NB_KERNEL_CUDA_SM80_MLA_TILE_CUH
 #define NB_KERNEL_CUDA_SM80_MLA_TILE_CUH
 #include "kernel/cuda/common/kv_decode.cuh"
@@ -20,15 +22,15 @@ enum {
     NB_MT_WARPS = 8,
     NB_MT_THREADS = 32 * NB_MT_WARPS,
     NB_MT_TOK = 32,   /* tokens of a step */
-    NB_MT_KSTEPS = 5, /* of a warp: (512 + 64) / 16 / 8, rounded up */
-    NB_MT_PAIRS = 4,  /* 16 dimensions of the latent each, of a warp */
-    NB_MT_X = 40,     /* floats from row to row of the scores' parts */
-    NB_MT_P = 40,     /* BF16 from row to row of the weights */
+    NB_MT_KSTEPS = 5, /* per warp: (512 + 64) / 16 / 8, rounded up */
+    NB_MT_PAIRS = 4,  /* pieces of 16 latent dimensions per warp */
+    NB_MT_X = 40,     /* row stride of the partial scores, in floats */
+    NB_MT_P = 40,     /* row stride of the weights, in BF16 */
     NB_MT_LORA = 512, /* largest shape */
     NB_MT_ROPE = 64
 };
 
-/* Sizes in elements: latent, rope key and both, padded; from token to token of the tile. */
+/* Sizes in elements: latent, rope key, padded latent, padded total, and the tile's stride between tokens. */
 struct nb_mt_shape {
     uint32_t lora, d_rope, kl, k, stride;
 };
@@ -40,11 +42,11 @@ __host__ __device__ inline nb_mt_shape nb_mt_shape_of(size_t lora, size_t d_rope
     s.d_rope = (uint32_t)d_rope;
     s.kl = (s.lora + 15) / 16 * 16;
     s.k = s.kl + (s.d_rope + 15) / 16 * 16;
-    s.stride = s.k + 8; /* an odd number of 16 bytes: no bank conflicts */
+    s.stride = s.k + 8; /* an odd number of 16-byte pieces: no bank conflicts */
     return s;
 }
 
-/* Bytes of shared memory: weights in two parts, factors, parts of the scores, then the tiles. */
+/* Bytes of shared memory: weights in two parts, factors, partial scores; then the tiles. */
 __host__ __device__ constexpr size_t nb_mt_fixed_bytes(int mt)
 {
     return (size_t)mt * 16 * (2 * NB_MT_P * 2 + 4 * 2 + NB_MT_WARPS * NB_MT_X * 4);
@@ -60,17 +62,17 @@ template <int MT> struct nb_mt_work { /* in shared memory */
     float c[16 * MT], pad[16 * MT];
 };
 
-/* The warp's number in its 8 (mla_tail.cu has two such teams in a block). */
+/* The warp's number in its team of 8 (mla_mma.cu and mla_tail.cu may have two teams in a block). */
 __device__ inline uint32_t nb_mt_warp()
 {
     return threadIdx.x / 32 % NB_MT_WARPS;
 }
 
-/* A warp's queries, sums and rows. */
+/* A warp's queries and its part of the state. */
 template <int MT> struct nb_mt_state {
     uint32_t q[2][MT][NB_MT_KSTEPS][4];
     float o[MT][NB_MT_PAIRS][2][4];
-    float m[MT][2], l[MT][2]; /* rows 16 i + 2 w, + 1; l: of the lane's tokens */
+    float m[MT][2], l[MT][2]; /* of rows 16 i + 2 w and + 1; l: of the lane's tokens */
 };
 
 template <int MT> __device__ inline void nb_mt_reset(nb_mt_state<MT> &z)
@@ -86,7 +88,7 @@ template <int MT> __device__ inline void nb_mt_reset(nb_mt_state<MT> &z)
     }
 }
 
-/* Element c of a row in the tile's order; q NULL: a row that is not there. */
+/* Element c of a row in the tile's order; q NULL: a missing row, all zeros. */
 __device__ inline float nb_mt_q(const nb_mt_shape &s, const float *q, uint32_t c)
 {
     if (!q) return 0;
@@ -100,8 +102,8 @@ __device__ inline void nb_mt_split(float a, float b, uint32_t &hi, uint32_t &lo)
     lo = nb_pack_bf16(a - __uint_as_float(hi << 16), b - __uint_as_float(hi & 0xffff0000u));
 }
 
-/* The queries of tile i: q0, q1 are this lane's two rows, NULL where there is none.  Where nothing is
- * padded all loads are on their way before one is waited for. */
+/* Loads the queries of tile i: q0 and q1 are this lane's two rows, NULL where there is none.  Without padding, all
+ * loads are issued before the first is used. */
 template <int MT>
 __device__ inline void nb_mt_load_q(nb_mt_state<MT> &z, int i, const nb_mt_shape &s,
                                     const float *q0, const float *q1, const float *any)
@@ -144,7 +146,7 @@ __device__ inline void nb_mt_load_q(nb_mt_state<MT> &z, int i, const nb_mt_shape
     }
 }
 
-/* Parts of the scores of all rows with the tile's tokens. */
+/* Partial scores of all rows with the tile's tokens. */
 template <int MT, bool LO>
 __device__ inline void nb_mt_scores(nb_mt_work<MT> *s, const nb_mt_state<MT> &z,
                                     const nb_mt_shape &d, const uint16_t *tile)
@@ -191,7 +193,7 @@ __device__ inline void nb_mt_scores(nb_mt_work<MT> *s, const nb_mt_state<MT> &z,
         }
 }
 
-/* Weights of the first n_vis tokens; scale: with log2(e). */
+/* Weights of the first n_vis tokens; scale includes log2(e). */
 template <int MT>
 __device__ inline void nb_mt_softmax(nb_mt_work<MT> *s, nb_mt_state<MT> &z, uint32_t n_vis,
                                      float scale)
@@ -220,7 +222,7 @@ __device__ inline void nb_mt_softmax(nb_mt_work<MT> *s, nb_mt_state<MT> &z, uint
         }
 }
 
-/* o = o c + weights times values. */
+/* o = o c + p v. */
 template <int MT, bool LO>
 __device__ inline void nb_mt_values(const nb_mt_work<MT> *s, nb_mt_state<MT> &z,
                                     const nb_mt_shape &d, const uint16_t *tile)
@@ -272,8 +274,7 @@ __device__ inline void nb_mt_values(const nb_mt_work<MT> *s, nb_mt_state<MT> &z,
     }
 }
 
-/* Writes the sums of one of this lane's rows of tile i (half 0: g, 1: g + 8) to o, with `join` joined
- * to what is there. */
+/* Writes one of this lane's rows of tile i (half 0: g, 1: g + 8) to o; with `join`, combined with what is there. */
 template <int MT>
 __device__ inline void nb_mt_put_o(const nb_mt_state<MT> &z, int i, const nb_mt_shape &d, float *o,
                                    int half, bool join, const nb_mla_merge &f)
@@ -301,7 +302,7 @@ __device__ inline void nb_mt_put_o(const nb_mt_state<MT> &z, int i, const nb_mt_
         }
 }
 
-/* l of a row of the warp over all tokens. */
+/* Sums l of one of the warp's rows over all tokens (lanes). */
 __device__ inline float nb_mt_sum(float l)
 {
 #pragma unroll
@@ -309,7 +310,7 @@ __device__ inline float nb_mt_sum(float l)
     return l;
 }
 
-/* Eight values as BF16, and what that leaves of them. */
+/* Rounds eight values to BF16 (pack8); and what that leaves of them (rest8). */
 __device__ inline uint4 nb_mt_pack8(const float (&v)[8])
 {
     uint32_t p[4];
@@ -328,14 +329,14 @@ __device__ inline uint4 nb_mt_rest8(const float (&v)[8], const uint4 &hi)
     return nb_mt_pack8(r);
 }
 
-/* ---- two teams of 8 warps in a block, each with a state of its own: the second joins the first's ---- */
+/* ---- two teams of 8 warps in a block, each with its own state: the second's is combined into the first's ---- */
 
-/* In shared memory: the second team's state, m of the first's. */
+/* In shared memory: the second team's state, and m of the first's. */
 struct nb_mt_second {
     float m[16], l[16], first[16], o[16][NB_MT_LORA + 8];
 };
 
-/* By both teams; a barrier of all must follow. */
+/* Called by both teams; the caller then needs a __syncthreads. */
 __device__ inline void nb_mt_put_second(nb_mt_second *s, nb_mt_state<1> &z, uint32_t team)
 {
     const uint32_t w = nb_mt_warp(), lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
@@ -357,7 +358,7 @@ __device__ inline void nb_mt_put_second(nb_mt_second *s, nb_mt_state<1> &z, uint
                     make_float2(z.o[0][j][n][2 * half], z.o[0][j][n][2 * half + 1]);
 }
 
-/* By the first team; every lane's l is then the row's. */
+/* Called by the first team; afterwards every lane has the row's l. */
 __device__ inline void nb_mt_join_second(const nb_mt_second *s, nb_mt_state<1> &z)
 {
     const uint32_t w = nb_mt_warp(), lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
