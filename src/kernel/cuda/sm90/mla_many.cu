@@ -1,25 +1,36 @@
-/* mla_many.cu - absorbed attention over pages for many rows (query, head): wgmma with the heads on its
- * 64-row side.
+/* mla_many.cu - MLA attention over complete pages on Hopper (sm_90a), for models with more than 32 heads.
  *
- * A block has 64 rows of an item and walks over its pages, two tiles of 64 tokens in shared memory; 3
- * warpgroups, one block a multiprocessor:
- *   attention  two groups.  Each computes the scores S [64 x 64 tokens] = Q K^T of every second tile and
- *              their softmax, and adds P V of every tile to its half of the sums, O [64 x 256]
- *   pages      mla_many_page.cuh: fills the tiles, stage by stage
- * While one group computes scores the other one adds values: the tensor cores always have something.  The
- * first stage of a tile's scores is begun before the weights of the tile before are there; more of them
- * would hold back that tile's values, and with them the place of the next page.
- * The weights P of a tile (FP16; BF16 for BF16 pages) lie where its rope key was, which nobody reads any
- * more.  A tile is given back 16 tokens at a time.  Queries lie packed in the row's scratch memory (a
- * kernel before does that: FP16 or BF16, each row times a power of two that brings its largest value
- * to 2^9, dims in the order of tiles).
+ * A row is one (query token, head).  For each row and each unit of pages the kernel computes a partial state, with
+ * K_j the key of token j (512 latent values, 64 rope values) and V_j its latent:
+ *   s_j = scale log2(e) q . K_j;  m = a reference near max s_j;  l = sum 2^(s_j - m);  o = sum 2^(s_j - m) V_j
+ * mla_combine turns the states into the result.  A unit is a fixed range of pages (64 here) whose attention is one
+ * partial state; a super is a fixed group of units combined in order (here each unit is its own super).
  *
- * The softmax is lazy: the reference m of a row follows its maximum only when that is 2^6 over it, so
- * sums are seldom rescaled.  It is a row's own affair, so no row changes another's bits.  m goes from tile
- * to tile, from one group to the other; each has a sum l of its own, joined at the end of a unit.  Which
- * group has the first tile of a unit changes nothing.
- * Token factors (the outer scales): a score is S 2^c; the weight that multiplies the tile is w 2^c, and m
- * refers to that; l is the sum of w itself. */
+ * Work: a block takes 64 rows of a work item, which fill wgmma's 64-row side, and walks over the item's pages.  A page
+ * of 64 tokens becomes a tile in shared memory; tiles are double-buffered.  Blocks are persistent, one per SM.
+ *
+ * Roles of the 3 warpgroups:
+ *   2 attention  scores S [64 x 64 tokens] = Q K^T and softmax of every second tile, and O [64 x 256] += P V of
+ *                every tile for half of the value dims
+ *   1 producer   fills the tiles, stage by stage (mla_many_page.cuh)
+ * While one attention group computes scores, the other adds values, so the tensor cores always have work.  The first
+ * stage of a tile's scores is issued before the previous tile's weights are ready.  Issuing more of them would delay
+ * that tile's values, and with them the buffer of the next page.
+ *
+ * Buffers: the weights P of a tile (FP16; BF16 for BF16 pages) reuse its rope-key buffer, which is dead by then.  A
+ * tile is released 16 tokens at a time.  A kernel before this one packs the queries into the scratch memory: FP16 or
+ * BF16, each row times a power of two that brings its largest value to 2^9, dims in the order of the tiles.
+ *
+ * Lazy softmax: m of a row follows the row's maximum only when that exceeds m by more than 6, a factor of 2^6 in the
+ * weights.  So sums are seldom rescaled.  Each row decides alone, so no row changes another's bits.  m passes from
+ * tile to tile, from one group to the other.  Each group has its own sum l; the two are added at the end of a unit.
+ * The result does not depend on which group has a unit's first tile.
+ *
+ * Token factors (outer scales 2^c): a score is S 2^c; the weight that multiplies the tile is w 2^c, and m refers to
+ * that; l is the sum of w itself.
+ *
+ * Clusters of two blocks (BF16, heads a multiple of 128): each block loads half of every tile and multicasts it to
+ * both. */
 #include <cuda.h>
 
 #include "kernel/cuda/common/mla_state.cuh"
@@ -31,7 +42,7 @@ namespace
 {
 
 enum { THREADS = 384, BATCH = 4 };
-/* Registers of a thread by role: pages, and twice attention are 504 together. */
+/* Registers per thread of each role: one producer group and two attention groups add up to 504. */
 enum { REG_PAGES_BF16 = 40, REG_PAGES_CODES = 88 };
 constexpr float LAZY = 6;
 
@@ -39,7 +50,7 @@ struct tensor_maps {
     CUtensorMap latent, rope;
 };
 
-/* Where a group is: tile n of the block is page p of n_page of work `round`; n_page 0: no more. */
+/* A group's position: tile n of the block is page p of n_page of the block's work `round`.  n_page 0: the end. */
 struct many_seq {
     uint32_t round, p, n_page;
     __device__ bool first() const
@@ -68,10 +79,10 @@ __device__ inline many_seq seq_next(const many_seq &s, uint32_t base)
     return { s.round + 1, 0, work_at(base, s.round + 1).n_page };
 }
 
-struct softmax_state { /* of rows g and g + 8 of a warp; l: of the group's own tiles */
+struct softmax_state { /* of rows g and g + 8 of a warp; l sums the group's own tiles only */
     float m[2], l[2], q_factor[2];
 };
-struct many_lane_of { /* a thread of a group */
+struct many_lane_of { /* a thread's coordinates in its group */
     uint32_t tid, w, lane, g, t;
 };
 __device__ inline many_lane_of lane_at(uint32_t tid_)
@@ -82,7 +93,7 @@ __device__ inline many_lane_of lane_at(uint32_t tid_)
 
 /* ---- scores ---- */
 
-/* Stage k of a tile: chunks 0 4, then 1 2 5 6, then 3 7 8. */
+/* Issues stage K of a tile's scores: chunks 0 4, then 1 2 5 6, then 3 7 8. */
 template <int KIND, uint32_t K>
 __device__ __forceinline__ void scores_stage(float (&s)[32], uint32_t base, uint32_t tile)
 {
@@ -99,7 +110,8 @@ __device__ __forceinline__ void scores_stage(float (&s)[32], uint32_t base, uint
     nb_wg_commit();
 }
 
-/* Scores become exponents; the new m, and what it makes of earlier sums.  True: not 1 for some row. */
+/* Turns scores into exponents, moves m and gives the factor of earlier sums (corr).  True: corr may differ from 1 in
+ * some row of the warp. */
 template <int KIND>
 __device__ __forceinline__ bool softmax_top(float (&s)[32], softmax_state &z, float (&corr)[2],
                                             uint32_t token)
@@ -137,7 +149,7 @@ __device__ __forceinline__ bool softmax_top(float (&s)[32], softmax_state &z, fl
     return __any_sync(~0u, up);
 }
 
-/* The weights, to the place of tile's rope key, and their sums. */
+/* Computes the weights, adds them to l and stores them in the tile's rope-key buffer. */
 template <int KIND>
 __device__ __forceinline__ void softmax_weights(float (&s)[32], softmax_state &z, uint32_t token,
                                                 uint32_t to)
@@ -168,7 +180,7 @@ __device__ __forceinline__ void softmax_weights(float (&s)[32], softmax_state &z
     }
 }
 
-struct row_at { /* where the state of unit 0 of a row is: index of (part, head); SIZE_MAX: no row */
+struct row_at { /* index of (part, head) of the state of a row's first unit; SIZE_MAX: no row */
     size_t at[2];
 };
 __device__ inline row_at rows_of(const nb_cuda_mla_args &a, const many_work &w, uint32_t tid_)
@@ -186,7 +198,7 @@ __device__ inline row_at rows_of(const nb_cuda_mla_args &a, const many_work &w, 
     return r;
 }
 
-/* End of unit k: its m and l are written, or joined to what the item has so far; sum: of all weights. */
+/* End of unit k: writes its m and l (k == 0), or combines them with the item's so far.  sum: of all weights. */
 __device__ inline void unit_state(const nb_cuda_mla_args &a, const many_work &work, uint32_t k,
                                   const softmax_state &z, const float (&sum)[2], uint32_t state,
                                   uint32_t top, uint32_t tid)
@@ -232,7 +244,8 @@ __device__ inline void load_queries(const many_plan &x, uint32_t flat, uint32_t 
 
 /* ---- values ---- */
 
-/* A unit's sums go out: written (k == 0), or joined.  group: which half of each 128 dims. */
+/* Epilogue of a unit: writes its sums (k == 0), or combines them with the item's so far.  group: which half of each
+ * 128 dims. */
 template <int KIND>
 __device__ __forceinline__ void put_values(const nb_cuda_mla_args &a, const many_work &w,
                                            const float (&o)[128], uint32_t group, uint32_t k,
@@ -249,13 +262,13 @@ __device__ __forceinline__ void put_values(const nb_cuda_mla_args &a, const many
         }
         constexpr bool PAIRS = KIND == KIND_NVFP4 || KIND == KIND_IF4; /* 1 3, 5 7, 0 2, 4 6 */
         const uint32_t own = PAIRS ? (z.t & 1) * 4 + (z.t & 2) : 2 * z.t;
-        /* What is added to this is known to the compiler: addresses of each dim were spilled. */
+        /* All offsets from here are constants for the compiler; with one address per dim it spilled registers. */
         float *to = a.part_o + (r.at[i] == SIZE_MAX ? 0 : r.at[i]) * LORA + own +
                     group * (many_dim<KIND>(4, 0) - PAIRS);
 #pragma unroll
         for (int cj = 0; cj < 32; cj += BATCH) {
             const uint32_t c = cj / 8;
-            float2 old[BATCH]; /* loaded together: the stores in between would keep them apart */
+            float2 old[BATCH]; /* load a batch at once: interleaved stores would serialise the loads */
 #pragma unroll
             for (int j = 0; j < BATCH; j++) {
                 const uint32_t d = many_dim<KIND>(c, 8 * ((cj + j) % 8)) - PAIRS;
@@ -299,9 +312,8 @@ __device__ inline many_tile tile_at(uint32_t base, uint32_t n)
              base + AT_TOKEN + b * 512 };
 }
 
-/* O (+)= P V of tile t, under way when it returns, in four parts.  flag: is there a factor of O.  Products
- * that are under way when it is called are waited for in that rare case, by hand: the compiler would
- * put all of them one after the other. */
+/* Issues O (+)= P V of tile t in four parts and returns while they are in flight.  flag: O must be rescaled first.  In
+ * that rare case it waits by hand for the products in flight; otherwise the compiler would serialise all products. */
 template <int KIND>
 __device__ __forceinline__ void add_values(float (&o)[128], const many_seq &q, const many_tile &t,
                                            uint32_t group, const float (&corr)[2], bool flag)
@@ -323,7 +335,7 @@ __device__ __forceinline__ void add_values(float (&o)[128], const many_seq &q, c
     }
 }
 
-/* A warp gives a tile back, all four steps of 16 tokens. */
+/* A warp releases a tile, all four steps of 16 tokens. */
 template <int CL>
 __device__ __forceinline__ void give(const many_tile &t, uint32_t delta, bool leads)
 {
@@ -332,8 +344,8 @@ __device__ __forceinline__ void give(const many_tile &t, uint32_t delta, bool le
         if (leads) mb_arrive_cl<CL>(t.empty + 8 * k, delta);
 }
 
-/* The queries of a work and their factors.  Nobody needs those before: weights of the tile before are
- * there. */
+/* Loads the queries of a new work and their factors.  Nothing reads the old ones any more: the previous tile's weights
+ * are complete. */
 __device__ __forceinline__ void start_work(const many_plan &x, const many_seq &cur, uint32_t base,
                                            uint32_t tid, softmax_state &z)
 {
@@ -344,7 +356,7 @@ __device__ __forceinline__ void start_work(const many_plan &x, const many_seq &c
     nb_mbar_wait(base + BAR_Q, cur.round & 1);
 }
 
-/* What tile t leaves to others: weights, the factor of earlier sums, m, at the end of a unit its state. */
+/* Publishes the results of tile t: its weights, the factor of earlier sums, m and, at the end of a unit, its state. */
 template <int KIND>
 __device__ __forceinline__ void put_weights(const nb_cuda_mla_args &a, const many_tile &t,
                                             const many_seq &cur, float (&s)[32], softmax_state &z,
@@ -352,7 +364,7 @@ __device__ __forceinline__ void put_weights(const nb_cuda_mla_args &a, const man
                                             uint32_t tid)
 {
     const uint32_t w = tid / 32, lane = tid % 32, at = 16 * w + lane % 16;
-    const uint32_t row = (16 * w + lane / 4) * 4; /* in bytes of an array of floats */
+    const uint32_t row = (16 * w + lane / 4) * 4; /* byte offset in an array of floats */
     softmax_weights<KIND>(s, z, t.token + 16 * (lane % 4),
                           t.at + 8 * CHUNK + at * 128 + ((lane / 16) ^ (at % 8)) * 16);
     if (lane % 4 == 0) {
@@ -381,10 +393,9 @@ __device__ __forceinline__ void put_weights(const nb_cuda_mla_args &a, const man
     if (lane == 0) nb_mbar_arrive(t.p_full);
 }
 
-/* The values of the tile before, then the scores of tile t but for its first stage, which is under way.
- * give_pre: the one before is given back when its values are there; more: there is tile t.  Where there
- * is none, the same is done with what there is and nobody looks at the result: products under way across
- * a branch would be waited for. */
+/* Computes the values of the previous tile u, then the scores of tile t except their first stage, which is already in
+ * flight.  give_pre: release u when its values are done.  more: tile t exists.  If it does not, the same products run
+ * on stale data and the result is ignored: the compiler would wait for products in flight across a branch. */
 template <int KIND, int CL>
 __device__ __forceinline__ void values_then_scores(float (&o)[128], float (&s)[32],
                                                    const many_tile &u, const many_seq &pre,
@@ -403,7 +414,7 @@ __device__ __forceinline__ void values_then_scores(float (&o)[128], float (&s)[3
     nb_wg_wait<0>();
 }
 
-/* The values of tile t, which is given back 16 tokens at a time unless a unit ends with it. */
+/* Computes the values of tile t and releases it 16 tokens at a time, unless it ends a unit. */
 template <int KIND, int CL>
 __device__ __forceinline__ void values_of(float (&o)[128], const many_tile &t, const many_seq &cur,
                                           uint32_t group, const float (&corr)[2], bool flag,
@@ -420,14 +431,14 @@ __device__ __forceinline__ void values_of(float (&o)[128], const many_tile &t, c
     if (leads) mb_arrive_cl<CL>(t.empty + 24, delta);
 }
 
-/* A group: every second tile's scores, and half of the values of all. */
+/* An attention group: scores of every second tile, and half of the value dims of every tile. */
 template <int KIND, int CL>
 __device__ __forceinline__ void attend(const nb_cuda_mla_args &a, const many_plan &x, uint32_t base,
                                        uint32_t tid, uint32_t group_)
 {
     const uint32_t delta = CL > 1 ? peer_delta(base) : 0;
     const uint32_t group = here(group_), w = tid / 32, lane = tid % 32;
-    const uint32_t row = (16 * w + lane / 4) * 4; /* in bytes of an array of floats */
+    const uint32_t row = (16 * w + lane / 4) * 4; /* byte offset in an array of floats */
     float s[32], o[128];
 #pragma unroll
     for (int i = 0; i < 32; i++) s[i] = 0;
@@ -435,7 +446,7 @@ __device__ __forceinline__ void attend(const nb_cuda_mla_args &a, const many_pla
     for (int i = 0; i < 128; i++) o[i] = 0;
     softmax_state z = {};
     many_seq cur = {};
-    uint32_t round = ~0u; /* whose factors of queries these are */
+    uint32_t round = ~0u; /* the work whose query factors are loaded */
     for (uint32_t n = group;; n += 2) {
         const many_tile t = tile_at(base, n), u = tile_at(base, n - 1);
         many_seq pre = {};
@@ -444,7 +455,7 @@ __device__ __forceinline__ void attend(const nb_cuda_mla_args &a, const many_pla
             pre = n == 1 ? seq_start(base) : seq_next(cur, base);
             if (pre.n_page == 0) break;
         }
-        if (n == 0 || pre.p + 1 == pre.n_page) nb_mbar_wait(t.full, t.ph); /* what work it is of */
+        if (n == 0 || pre.p + 1 == pre.n_page) nb_mbar_wait(t.full, t.ph); /* its work is known then */
         cur = n == 0 ? seq_start(base) : seq_next(pre, base);
         const bool more = cur.n_page != 0, end = n > 0 && pre.last();
         if (more && cur.round != round) {
@@ -453,7 +464,7 @@ __device__ __forceinline__ void attend(const nb_cuda_mla_args &a, const many_pla
             start_work(x, cur, base, tid, z);
         }
         nb_mbar_wait(t.full, t.ph);
-        scores_stage<KIND, 0>(s, base, t.at); /* while the other group works at its weights */
+        scores_stage<KIND, 0>(s, base, t.at); /* overlaps the other group's softmax */
         if (n > 0) nb_mbar_wait(u.p_full, u.ph);
         float corr[2] = { ld_float(u.state + row), ld_float(u.state + row + 32) };
         bool flag = ld_float(u.flag + 4 * w) != 0;
@@ -476,7 +487,7 @@ __device__ __forceinline__ void attend(const nb_cuda_mla_args &a, const many_pla
             for (int i = 0; i < 2; i++) z.m[i] = -INFINITY, z.l[i] = 0;
         }
         flag = softmax_top<KIND>(s, z, corr, t.token + 16 * (lane % 4));
-        /* all of the group have read the rope key */
+        /* the whole group has read the rope key */
         nb_bar_sync(1 + group, 128);
         put_weights<KIND>(a, t, cur, s, z, corr, flag, base, tid);
         nb_mbar_wait(t.p_full, t.ph);
@@ -495,7 +506,7 @@ __global__ void __cluster_dims__(CL, 1, 1) __launch_bounds__(THREADS, 1)
     mla_many(NB_PARAM nb_cuda_mla_args a, NB_PARAM many_plan x, NB_PARAM tensor_maps maps)
 {
     extern __shared__ __align__(1024) unsigned char mla_many_shared[];
-    nb_grid_next(); /* mla_tail runs beside this */
+    nb_grid_next(); /* lets mla_tail start beside this kernel */
     const uint32_t base = here(nb_smem(mla_many_shared)), tid = here(threadIdx.x % 128);
     if (threadIdx.x == 0) {
         for (uint32_t i = 0; i < 10; i++)
@@ -523,12 +534,12 @@ __global__ void __cluster_dims__(CL, 1, 1) __launch_bounds__(THREADS, 1)
         nb_more_registers<REG_ATTEND>();
         attend<KIND, CL>(a, x, base, tid, role - 1);
     }
-    if (CL > 1) nb_cluster_sync(); /* the other block may still arrive here */
+    if (CL > 1) nb_cluster_sync(); /* the other block may still arrive at these barriers */
 }
 
 /* ---- queries ---- */
 
-/* A warp packs a row (query, head).  s: what latent and rope part are multiplied by (fixed scales). */
+/* Packs the queries, a warp per row (query, head).  s_latent, s_rope: factors of the two parts (fixed scales). */
 template <int KIND>
 __global__ void __launch_bounds__(256)
     many_pack(NB_PARAM nb_cuda_mla_args a, unsigned char *out, size_t plane, float *factor,
@@ -563,7 +574,7 @@ __global__ void __launch_bounds__(256)
     }
 #pragma unroll
     for (int d = 1; d < 32; d *= 2) top = fmaxf(top, __shfl_xor_sync(~0u, top, d));
-    /* times 2^up: the largest becomes 2^9 .. 2^10 */
+    /* times 2^up: the largest value becomes 2^9 .. 2^10 */
     const int e = (int)(__float_as_uint(top) >> 23);
     int up = e == 0 || e == 255 ? 0 : 136 - e;
     up = up > 120 ? 120 : up < -120 ? -120 : up;
@@ -595,7 +606,7 @@ typedef CUresult encode_fn(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void 
                            const cuuint32_t *, CUtensorMapInterleave, CUtensorMapSwizzle,
                            CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
 
-/* Pages as boxes of 64 tokens times 64 values. */
+/* Tensor map of the pages, in boxes of 64 tokens x 64 values. */
 bool make_map(encode_fn *fn, CUtensorMap *map, const nb_cuda_cache &k, const nb_record_seg &s)
 {
     const cuuint64_t dim[3] = { s.dim, 64, (cuuint64_t)1 << 26 };

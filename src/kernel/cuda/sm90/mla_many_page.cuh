@@ -1,17 +1,22 @@
-/* mla_many_page.cuh - pages become tiles: the producing side of mla_many.cu.
+/* mla_many_page.cuh - the producer of mla_many.cu: turns pages of the cache into tiles in shared memory.
  *
- * A tile is 64 tokens in 9 chunks [64][128 bytes] (mla_many_ptx.cuh): chunks c and 4 + c (c < 4) hold
- * latent dims 128 c .. 128 c + 127, chunk 8 the rope key.  It is written in 3 stages, each with a
- * barrier "full": chunks 0 4, then 1 5 2 6, then 3 7 8, since weights lie in chunk 8 to the last.  BF16
- * pages come by tensor copies.  Other records are decoded to FP16, exactly but for the outer scales:
- * every warp has 16 tokens, whose place is free before the others' (barriers "empty"), loads their codes
- * to registers a stage ahead, and writes 16-byte pieces without bank conflicts.  The order of dims
- * inside 128 is what costs no instruction (many_dim).
+ * Tile: 64 tokens as 9 chunks of [64][128 bytes] (layout: mla_many_ptx.cuh).  Chunks c and 4 + c (c < 4) hold latent
+ * dims 128 c .. 128 c + 127; chunk 8 holds the rope key.  A tile is written in 3 stages, each with its barrier "full":
+ *   stage 0  chunks 0 4
+ *   stage 1  chunks 1 5 2 6
+ *   stage 2  chunks 3 7 8; it is last because the previous weights use chunk 8 to the end
  *
- * A token's factor 2^(c - 127): c is the latent's outer scale, the rope key's codes are multiplied by
- * 2^(rope's - c), which is exact in FP16 up to 2^9 (INT8) or 2^7 (E4M3); beyond, c is larger and the
- * latent's codes are divided, which is exact up to 2^-14 (NVFP4, whose tiles have values times 2^-7:
- * 2^-7) and beyond that loses what lies that far under the rope key. */
+ * BF16 pages: one thread issues tensor copies (TMA).  Other formats: each of the 4 warps decodes 16 tokens to FP16,
+ * exactly except for the outer scales.  The buffer of each 16 tokens is released on its own (barriers "empty").  A warp
+ * loads codes to registers one stage ahead and writes 16-byte pieces without bank conflicts.  Within 128 dims it uses
+ * the order that costs no instruction (many_dim).
+ *
+ * Outer scales: a token's factor is 2^(c - 127), where c is the latent's outer scale.  The rope key's codes are
+ * multiplied by 2^(rope's - c).  That is exact in FP16 up to 2^9 (INT8) or 2^7 (E4M3).  Beyond that, c is larger and
+ * the latent's codes are divided instead.  The division is exact down to 2^-14 (2^-7 for NVFP4, whose
+ * tiles hold values times 2^-7).  Below that it loses what lies that far under the rope key.
+ *
+ * A unit is a fixed range of pages whose attention is one partial state (nb_cuda_units.h). */
 #ifndef NB_KERNEL_CUDA_SM90_MLA_MANY_PAGE_CUH
 #define NB_KERNEL_CUDA_SM90_MLA_MANY_PAGE_CUH
 #include "kernel/cuda/common/ops.cuh"
@@ -24,16 +29,16 @@ enum { KIND_BF16, KIND_FP8, KIND_NVFP4, KIND_IF4 };
 enum { UNIT = NB_CUDA_MLA_MANY_UNITS.rest, ROWS = 64, LORA = 512, ROPE = 64 };
 enum { CHUNK = 8192, TILE = 9 * CHUNK };
 
-/* Where things lie in shared memory, from a multiple of 1024 on. */
+/* Layout of shared memory; it starts at a multiple of 1024 bytes. */
 enum {
-    AT_TILE = TILE,                /* before it: the queries, as a tile */
+    AT_TILE = TILE,                /* the queries lie before it, as a tile */
     AT_TOKEN = AT_TILE + 2 * TILE, /* [2 tiles][64 tokens] of (2^c, c) */
-    AT_STATE = AT_TOKEN + 1024,    /* [2 tiles] of: factor, m, m before, m of the unit: [4][64] */
+    AT_STATE = AT_TOKEN + 1024,    /* [2 tiles][4][64]: factor, m, earlier m, unit's m */
     AT_TOP = AT_STATE + 2048,      /* m of the item so far: [64] */
     AT_SUM = AT_TOP + 256,         /* [2][128 threads]: sums of weights */
     AT_FLAG = AT_SUM + 1024,       /* [2 tiles][4 warps] */
     AT_WORK = AT_FLAG + 32,        /* [8] of many_work */
-    AT_ZERO = AT_WORK + 128,       /* a word, 0 */
+    AT_ZERO = AT_WORK + 128,       /* a word that is 0 */
     AT_BAR = AT_ZERO + 16,
     SMEM = AT_BAR + 168
 };
@@ -44,18 +49,18 @@ enum {                            /* barriers */
        BAR_Q = BAR_P + 16
 };
 
-/* What a launch is about, beside the arguments. */
+/* Constants of a launch, beside the arguments. */
 struct many_plan {
     const unsigned char *q; /* packed queries, planes of n_flat rows of 128 bytes */
     const float *q_factor;  /* [n_flat] */
     size_t q_plane;         /* bytes */
     uint32_t code_off, scale_off, rope_off, outer_off, rope_outer_off, page_bytes;
-    uint32_t zero; /* 0; the compiler does not know */
+    uint32_t zero; /* 0, but the compiler does not know it */
     bool rope_int8;
-    float v_scale; /* of a fixed scale, else 1 */
+    float v_scale; /* the fixed scale, else 1 */
 };
 
-/* The dim at place x of chunk c (< 8) of a tile. */
+/* The latent dim at column x of chunk c (< 8) of a tile. */
 template <int KIND> __host__ __device__ inline uint32_t many_dim(uint32_t c, uint32_t x)
 {
     const uint32_t half = c / 4, base = c % 4 * 128, col = x / 8, e = x % 8;
@@ -68,21 +73,21 @@ template <int KIND> __host__ __device__ inline uint32_t many_dim(uint32_t c, uin
 
 /* ---- the order of work ---- */
 
-/* 64 rows of an item.  Block b of G has works b, 2 G - 1 - b, 2 G + b, ..., which evens out lists
- * sorted by length.  The producers find them and tell the others (AT_WORK, a ring). */
+/* A work is 64 rows of a work item.  Block b of G takes works b, 2 G - 1 - b, 2 G + b, ..., which balances lists sorted
+ * by length.  The producer finds them and publishes them in a ring (AT_WORK). */
 struct many_work {
-    uint32_t item, blk, n_page; /* n_page 0: no more */
+    uint32_t item, blk, n_page; /* n_page 0: the end */
     uint32_t flat;              /* first row of the packed queries */
 };
 struct many_walk {
-    uint32_t round, item, before, n_item, lane; /* before: rows before `item`, in blocks of 64 */
+    uint32_t round, item, before, n_item, lane; /* before: works before `item` */
 };
 
 __device__ inline many_walk walk_start(const nb_cuda_mla_args &a, uint32_t lane)
 {
     return { 0, 0, 0, *a.n_item, lane };
 }
-/* By a whole warp.  A cluster takes CL groups of rows of an item, each block one. */
+/* Called by a whole warp.  A cluster takes CL groups of 64 rows of an item, one per block. */
 template <int CL> __device__ inline many_work walk_next(const nb_cuda_mla_args &a, many_walk &k)
 {
     const uint32_t lane = k.lane, n = gridDim.x / CL, b = blockIdx.x / CL;
@@ -116,15 +121,15 @@ template <int CL> __device__ inline many_work walk_next(const nb_cuda_mla_args &
     return { 0, 0, 0, 0 };
 }
 
-/* The pages of all works, one after the other; by a whole warp. */
+/* Iterates over the pages of all works; called by a whole warp. */
 struct many_pages {
     many_walk walk;
-    const uint32_t *block; /* of the work's first page */
-    uint32_t n, p, ids;    /* pages of the work, the next one; numbers of 32 */
-    uint32_t works, tid;   /* the ring in shared memory; the thread */
+    const uint32_t *block; /* block numbers of the work's pages */
+    uint32_t n, p, ids;    /* pages of the work; the next; 32 prefetched numbers */
+    uint32_t works, tid;   /* address of the ring; the thread */
 };
 
-/* Nobody is more than 7 works behind: see the ring's users. */
+/* The ring of 8 suffices: its readers are at most 7 works behind. */
 template <int CL> __device__ inline void pages_work(const nb_cuda_mla_args &a, many_pages &s)
 {
     const uint32_t at = s.works + s.walk.round % 8 * 16;
@@ -144,7 +149,7 @@ __device__ inline void pages_start(const nb_cuda_mla_args &a, many_pages &s, uin
     s.walk = walk_start(a, tid % 32);
     pages_work<CL>(a, s);
 }
-/* False: no more.  id: the block's number. */
+/* False at the end.  id: number of the page's block. */
 template <int CL>
 __device__ inline bool pages_next(const nb_cuda_mla_args &a, many_pages &s, uint32_t &id)
 {
@@ -161,7 +166,7 @@ __device__ inline bool pages_next(const nb_cuda_mla_args &a, many_pages &s, uint
     return true;
 }
 
-/* The tile after the last one is none: who waits for it finds that there is no more work. */
+/* Announces the tile after the last one, which is empty: its readers then find that there is no more work. */
 __device__ inline void pages_end(uint32_t base, uint32_t n)
 {
     nb_mbar_wait(base + BAR_EMPTY + 32 * (n & 1) + 24, (n >> 1 & 1) ^ 1);
@@ -187,7 +192,7 @@ __device__ inline void produce_bf16(const nb_cuda_mla_args &a, const many_plan &
         more = pages_next<CL>(a, s, next);
         if (tid == 0) {
             const uint32_t b = n & 1, ph = (n >> 1 & 1) ^ 1, tile = base + AT_TILE + b * TILE;
-            /* A block alone is slower for it: it is bound by memory. */
+            /* Prefetch with clusters only: a single block is bound by memory and gets slower. */
             if (CL > 1 && more && rank == b)
                 l2_prefetch(pool + (size_t)next * a.cache.block_bytes, x.page_bytes);
             nb_mbar_wait(base + BAR_EMPTY + 32 * b + 24, ph); /* the last step of values */
@@ -196,7 +201,7 @@ __device__ inline void produce_bf16(const nb_cuda_mla_args &a, const many_plan &
                 if (c == 0) nb_mbar_expect(full, 2 * CHUNK);
                 if (c == 1) nb_mbar_expect(full, 4 * CHUNK);
                 if (c == 3) nb_mbar_expect(full, 3 * CHUNK);
-                if (CL > 1) { /* each block brings a half, to both */
+                if (CL > 1) { /* each block loads half a tile and multicasts it to both */
                     if (c < 4)
                         tensor_load_both(tile + (c + 4 * rank) * CHUNK, map, 128 * c + 64 * rank,
                                          id, full);
@@ -223,7 +228,7 @@ __device__ inline uint32_t pow2_half(int e) /* 2^e, 0 under 2^-24 */
 }
 
 struct token_scale {
-    uint32_t latent, rope; /* FP16, twice */
+    uint32_t latent, rope; /* FP16 pairs, both halves equal */
     float factor, c;
 };
 __device__ inline token_scale token_scale_of(int oa, int ra, int most)
@@ -243,8 +248,8 @@ __device__ inline token_scale token_scale_of(int oa, int ra, int most)
     return t;
 }
 
-/* Eight codes as FP16 times the scale f; NVFP4: times 2^-14 before.  A byte with the fraction on top is the
- * high byte of an FP16. */
+/* Decodes eight codes to FP16, times the scale f; NVFP4: also times 2^-14.  A code, moved so that its fraction meets
+ * that of FP16, is the high byte of an FP16. */
 template <int KIND>
 __device__ inline void decode8(uint32_t q, uint32_t f, bool steps, uint32_t (&out)[4])
 {
@@ -252,7 +257,7 @@ __device__ inline void decode8(uint32_t q, uint32_t f, bool steps, uint32_t (&ou
     if (KIND == KIND_NVFP4) {
         hi = (q & 0x80808080u) | ((q >> 3) & 0x0e0e0e0eu);
         lo = ((q << 4) & 0x80808080u) | ((q << 1) & 0x0e0e0e0eu);
-    } else { /* magnitudes by two tables */
+    } else { /* magnitudes from two tables */
         const uint32_t t0 = steps ? 0x42403c00u : 0x3e3c3800u;
         const uint32_t t1 = steps ? 0x47464544u : 0x46444240u;
         const uint32_t z = q & 0x77777777u;
@@ -266,25 +271,25 @@ __device__ inline void decode8(uint32_t q, uint32_t f, bool steps, uint32_t (&ou
     out[3] = nb_mul_f16x2(__byte_perm(lo, 0, 0x3424), f);
 }
 
-/* What a thread loads of a stage, and of the rope key: of each 8 tokens of its warp, which has 16. */
+/* What a thread loads of a stage and of the rope key.  A warp has 16 tokens, in two steps of 8. */
 template <int KIND> struct raw_stage {
     uint4 code[KIND == KIND_FP8 ? 4 : 2];
     uint32_t scale[2];
 };
 struct raw_rope {
     uint4 code[2];
-    uint32_t scale[2]; /* FP16, twice */
+    uint32_t scale[2]; /* FP16 pairs, both halves equal */
 };
 /* The outer scales of one token. */
 struct raw_outer {
     uint32_t latent, rope;
 };
-/* What a thread knows of itself; addresses as numbers, so that what is added to them is a constant of the
+/* A thread's coordinates and offsets.  Addresses are numbers, so that further offsets become constants of the
  * instructions. */
 struct many_lane {
-    uint32_t lane, token;                                 /* of the 32; first token of the warp */
-    uint32_t code, scale, rope, latent_outer, rope_outer; /* places in a page */
-    uint32_t to, to2, rope_to; /* in a tile, stage 0; to2: of the other one of two neighbours */
+    uint32_t lane, token;                                 /* lane; first token of the warp */
+    uint32_t code, scale, rope, latent_outer, rope_outer; /* offsets in a page */
+    uint32_t to, to2, rope_to; /* offsets in a tile, stage 0; to2: of the neighbouring piece */
 };
 template <int KIND> __device__ inline many_lane lane_of(const many_plan &x, uint32_t tid)
 {
@@ -295,7 +300,7 @@ template <int KIND> __device__ inline many_lane lane_of(const many_plan &x, uint
     m.code = x.code_off + t * 256 + q * 16;
     m.scale = x.scale_off + t * 32 + q * 2;
     m.rope = x.rope_off + t * 64 + q * 16;
-    m.latent_outer = x.outer_off + m.token + m.lane % 16; /* a token each */
+    m.latent_outer = x.outer_off + m.token + m.lane % 16; /* one token per lane */
     m.rope_outer = x.rope_outer_off + m.token + m.lane % 16;
     m.to = m.rope_to = t * 128 + ((2 * q) ^ r) * 16;
     m.to2 = m.to ^ 16;
@@ -307,7 +312,7 @@ template <int KIND> __device__ inline many_lane lane_of(const many_plan &x, uint
     return m;
 }
 
-/* Loads, each from a place in a page on. */
+/* Loads from a page; the arguments point to this thread's first piece. */
 __device__ inline raw_outer load_outer(const many_lane &m, const unsigned char *page)
 {
     return { ld_page1(page + m.latent_outer), ld_page1(page + m.rope_outer) };
@@ -333,9 +338,9 @@ __device__ inline void load_stage(const unsigned char *code, const unsigned char
     }
 }
 
-/* A value that is there when all of these loads have ended.  The counters that a warp waits for are few:
- * who waits for one load waits for those that were begun after it, too.  So all that is needed is waited
- * for first, and then the next loads are begun, with addresses that depend on this (many_plan.zero). */
+/* A value that depends on all of these loads.  A warp has few scoreboard counters, so waiting for one load also waits
+ * for loads issued after it.  The code therefore waits for everything it needs first, and only then issues the next
+ * loads: their addresses depend on this value (many_plan.zero). */
 template <int KIND> __device__ inline uint32_t here_all(const raw_stage<KIND> &v)
 {
     if constexpr (KIND == KIND_FP8)
@@ -344,7 +349,7 @@ template <int KIND> __device__ inline uint32_t here_all(const raw_stage<KIND> &v
         return v.code[0].x ^ v.code[1].x ^ v.scale[0] ^ v.scale[1];
 }
 
-/* The tokens' factors; latent[i]: what the codes of the thread's tokens are multiplied by. */
+/* Stores the tokens' factors; latent[i] and rope.scale[i] become the factors of the codes of this thread's tokens. */
 template <int KIND>
 __device__ inline void store_outer(const many_plan &x, const many_lane &m, const raw_outer &v,
                                    uint32_t token, raw_rope &rope, uint32_t (&latent)[4])
@@ -355,7 +360,7 @@ __device__ inline void store_outer(const many_plan &x, const many_lane &m, const
                      "f"(s.factor), "f"(s.c)
                      : "memory");
     if (KIND == KIND_NVFP4)
-        s.latent = nb_mul_f16x2(s.latent, 0x78007800u); /* 2^7: decode8; 2^8: scales */
+        s.latent = nb_mul_f16x2(s.latent, 0x78007800u); /* 2^15: 2^7 for decode8, 2^8 for scales */
     if (KIND == KIND_IF4) s.latent = nb_mul_f16x2(s.latent, 0x5c005c00u); /* 2^8: scales */
 #pragma unroll
     for (int i = 0; i < 2; i++) rope.scale[i] = __shfl_sync(~0u, s.rope, 8 * i + m.lane / 4);
@@ -371,7 +376,7 @@ __device__ inline void store_rope(const many_plan &x, const raw_rope &v, uint32_
     for (uint32_t i = 0; i < 2; i++) {
         const uint32_t word[4] = { v.code[i].x, v.code[i].y, v.code[i].z, v.code[i].w };
         uint32_t out[8];
-        if (x.rope_int8) { /* 1024 + (byte ^ 128), less 1152 */
+        if (x.rope_int8) { /* as FP16: (1024 + (byte ^ 128)) - 1152 */
 #pragma unroll
             for (int k = 0; k < 4; k++) {
                 const uint32_t z = word[k] ^ 0x80808080u;
@@ -417,7 +422,7 @@ __device__ inline void store_stage(raw_stage<KIND> v, uint32_t zero, uint32_t at
 #pragma unroll
         for (uint32_t i = 0; i < 2; i++) {
             const uint32_t two = v.scale[i];
-            /* E4M3 in the bits of FP16 is 2^-8 times its value; exact: 4 bits */
+            /* An E4M3 code shifted into FP16 reads as 2^-8 times its value.  Exact: 4 significant bits. */
             const uint32_t f =
                 nb_mul_f16x2((__byte_perm(two, 0, 0x1404) & 0x7f007f00u) >> 1, latent[i]);
             const uint32_t f0 = __byte_perm(f, 0, 0x1010), f1 = __byte_perm(f, 0, 0x3232);
@@ -475,7 +480,7 @@ __device__ inline void produce(const nb_cuda_mla_args &a, const many_plan &x, ui
         store_stage<KIND>(raw[0], 0, at, at2, latent);
         stage_done(full, m.lane);
 
-        /* Their decoding does not begin before the fence: it would wait for loads that have just begun. */
+        /* `zero` keeps their decoding behind the fence: earlier, it would wait for loads just issued. */
         const uint32_t zero = ld_word(base + AT_ZERO);
         z = (here_all(raw[1]) ^ here_all(raw[2])) & x.zero;
         load_stage<KIND>(now + m.code + z, now + m.scale + z, 3, raw[3]);
@@ -490,7 +495,7 @@ __device__ inline void produce(const nb_cuda_mla_args &a, const many_plan &x, ui
         outer = load_outer(m, next + z);
         load_stage<KIND>(next + m.code + z, next + m.scale + z, 0, raw[0]);
         store_stage<KIND>(raw[3], 0, at + 3 * CHUNK, at2 + 3 * CHUNK, latent);
-        nb_mbar_wait(empty + 24, ph); /* till then weights lie there */
+        nb_mbar_wait(empty + 24, ph); /* weights use that buffer until then */
         store_rope(x, rope, tile + m.rope_to);
         stage_done(full + 16, m.lane);
         now = next, next = after, more = more2, more2 = more3;

@@ -1,8 +1,9 @@
-/* mla_many_ptx.cuh - the instructions of sm_90a that mla_many.cu uses.
+/* mla_many_ptx.cuh - the sm_90a instructions of mla_many.cu.
  *
- * Operands of wgmma in shared memory lie in chunks of 64 rows of 128 bytes with the 128-byte swizzle
- * (16-byte piece p of row r is at p ^ r % 8), chunks aligned to 1024: K-major for scores (row: a query
- * or a token; columns: dims), MN-major for values (row: a token, which is k; columns: dims). */
+ * wgmma operands lie in shared memory in chunks of 64 rows of 128 bytes, aligned to 1024, with the 128-byte swizzle:
+ * 16-byte piece p of row r is at p ^ r % 8.
+ *   scores  K-major: a row is a query or a token, columns are dims
+ *   values  MN-major: a row is a token (the k index), columns are dims */
 #ifndef NB_KERNEL_CUDA_SM90_MLA_MANY_PTX_CUH
 #define NB_KERNEL_CUDA_SM90_MLA_MANY_PTX_CUH
 #include "kernel/cuda/sm90/wgmma.cuh"
@@ -14,13 +15,13 @@ __device__ inline uint64_t wg_desc(uint32_t addr)
 {
     return (uint64_t)((addr & 0x3ffff) >> 4) | (uint64_t)(1024 >> 4) << 32 | 1ull << 62;
 }
-/* The same for several chunks of 64 columns, 8,192 bytes apart (MN-major). */
+/* The same for several chunks of 64 columns that are 8,192 bytes apart (MN-major). */
 __device__ inline uint64_t wg_desc_wide(uint32_t addr)
 {
     return wg_desc(addr) | (uint64_t)(8192 >> 4) << 16;
 }
-/* The same value, which the compiler does not take for an invariant of a loop: what is derived from it
- * is computed where it is used, not kept in registers that there are not. */
+/* The same value, hidden from the compiler's loop-invariant analysis.  What is derived from it is then computed where
+ * it is used, and does not occupy registers, which are scarce. */
 __device__ inline uint32_t here(uint32_t x)
 {
     uint32_t y;
@@ -44,7 +45,7 @@ template <bool BF> __device__ inline void wg_scores(float (&d)[32], uint64_t a, 
                      : NB_WG_ACC_32(d)
                      : "l"(a), "l"(b), "r"(add));
 }
-/* d [64 x 256] (+)= A B in shared memory, A K-major, B MN-major (wg_desc_wide). */
+/* d [64 x 256] (+)= A B, both in shared memory: A K-major, B MN-major (wg_desc_wide). */
 template <bool BF>
 __device__ inline void wg_values(float (&d)[128], uint64_t a, uint64_t b, int add)
 {
@@ -64,7 +65,7 @@ __device__ inline void wg_values(float (&d)[128], uint64_t a, uint64_t b, int ad
 
 /* ---- clusters of two blocks ---- */
 
-/* What to add to an address of shared memory for the same place in the other block. */
+/* Offset from an address in shared memory to the same place in the other block. */
 __device__ inline uint32_t peer_delta(uint32_t base)
 {
     return nb_cluster_at(base, nb_cluster_rank() ^ 1) - base;
@@ -82,7 +83,7 @@ template <int CL> __device__ inline void mb_arrive_cl(uint32_t bar, uint32_t del
     mb_arrive_peer(bar + delta);
     nb_mbar_arrive(bar);
 }
-/* To the same place in both blocks. */
+/* Tensor copy, multicast to the same place in both blocks. */
 __device__ inline void tensor_load_both(uint32_t dst, const void *map, uint32_t dim, uint32_t page,
                                         uint32_t bar)
 {
@@ -131,7 +132,7 @@ __device__ inline float ld_float(uint32_t at)
     asm volatile("ld.shared.f32 %0, [%1];" : "=f"(x) : "r"(at) : "memory");
     return x;
 }
-/* Loads of pages: read once by this block, not kept in L1. */
+/* Loads of a page.  This block reads each byte once, so they bypass L1. */
 __device__ inline uint4 ld_page(const unsigned char *p)
 {
     uint4 v;
