@@ -1,23 +1,29 @@
-/* mla_combine.cu - states of absorbed attention joined in order of position, and divided by l.
+/* mla_combine.cu - combines the partial states of absorbed attention in order of position, then divides by l.
  *
- * Joining is a chain by definition (mla_state.cuh), of the units of a super and then of the supers
- * (nb_cuda_units.h), but m after each state is the largest so far: a warp finds the factors of 32 states
- * at once (prefix maxima within supers, and over them) and puts them into shared memory.
- * What is left is one fused step a state and element, whose loads wait for nothing.  No warp waits
- * for another.
+ * Computes, for each (row, head), (m, l, o) = state 0 + state 1 + ..., then y = o / l; mla_state.cuh defines
+ * the addition.  A state comes from a unit: a fixed range of pages whose attention is one partial state.  The units of
+ * a super (a fixed group of units combined in order; api/nb_cuda_units.h) are combined first, then the supers.  The
+ * last state is that of the query's own page.
  *
- * Three shapes of the same arithmetic.
- *   mla_combine_wide  many (row, head): a warp for each, 16 dimensions a lane, so that all are on the device at once;
- *                  empty states (of folded units) are left out before anything of theirs is read.
- *   mla_combine       fewer: one dimension a thread, and the sums of the first 32 states under way before the
- *                  first factor is known: the time is that of the latencies.
- *   mla_combine_long  one or two queries: 8 batches of 32 states side by side, each to the states of its supers in
- *                  shared memory, then the chain of supers.  Up to 32 states: as mla_combine.
+ * The order makes this a chain, but m after each state is just the largest so far.  So a warp computes the factors of
+ * 32 states at once (prefix maxima within supers, and over supers) and stores them in shared memory.  What remains is
+ * one fused step per state and element, whose loads depend on nothing.  No warp waits for another.
  *
- * Bound: reading the states, 4 (lora + 2) bytes of each (row, head).  H100, 16 heads, by ncu with cold caches:
- * 128 queries of 8 states, 7 of them empty, 7.3 us (four dimensions a lane, four warps for a row: 8.8); one of 132 states
- * 10.3 us (mla_combine: 18.0), of 8 5.9.  A block a (row, head) with barriers and no compaction was slower
- * everywhere; the long form with 4 queries of 132 states, 99 of them empty, too (two rounds of 4 batches). */
+ * Three shapes of the same arithmetic:
+ *   mla_combine_wide  many (row, head): one warp each, 16 dimensions per lane, so that all fit on the device at
+ *                     once; empty states (of folded units) are skipped before anything of theirs is read
+ *   mla_combine       fewer: one dimension per thread; the first 32 states' o are in flight before the first factor is
+ *                     known; bound by latency
+ *   mla_combine_long  one or two queries: 8 batches of 32 states in parallel, each reduced to its supers' states in
+ *                     shared memory, then the chain of supers; up to 32 states as mla_combine
+ *
+ * Bound by reading the states: 4 (lora + 2) bytes for each state of a (row, head).
+ * H100, 16 heads, ncu with cold caches (us):
+ *   128 queries of 8 states, 7 of them empty    7.3   8.8 with four dimensions per lane, four warps per row
+ *   1 query of 132 states                      10.3   18.0 with mla_combine
+ *   1 query of 8 states                         5.9
+ * Slower: a block for each (row, head) with barriers and without compaction, everywhere; the long form with 4 queries
+ * of 132 states, 99 of them empty (two rounds of 4 batches). */
 #include <float.h>
 
 #include "kernel/cuda/common/mla_state.cuh"
@@ -28,12 +34,13 @@ namespace
 
 enum { WARPS = 4, BATCH = 32 };
 
-/* One state.  a, b: factors of the super's sums so far and of its own; a < 0: it is the super's first.
- * top_a, top_b: after it, of the supers so far and of this one; top_a < 0: the first. */
+/* The factors of one state.  a, b: of the super's sums so far and of the state; a < 0: it is the super's first.
+ * top_a, top_b: after this state, of the supers so far and of this super; top_a < 0: it is the first super. */
 struct step {
     float a, b, l, top_a, top_b;
-    float m;     /* of the super so far */
-    uint32_t at; /* of the batch, + END: of the super the last that counts; UINT32_MAX: empty */
+    float m; /* m of the super so far */
+    uint32_t
+        at; /* index in the batch, + END on the super's last non-empty state; UINT32_MAX: empty */
 };
 constexpr uint32_t END = 1u << 16;
 
@@ -43,8 +50,8 @@ __device__ inline float joined(float a, float b, float x0, float x1)
     return a < 0 ? x1 : x;
 }
 
-/* m and l of a batch's states, one a lane; empty ones from n on.  A batch begins with a super, since 32
- * is a multiple of the units of each. */
+/* m and l of a batch's states, one per lane; lanes from n on are empty.  A batch starts with a super, because the
+ * number of units in a super divides 32. */
 struct ends {
     float m, l;
 };
@@ -58,7 +65,7 @@ __device__ inline ends load_ends(const nb_cuda_mla_args &a, size_t first, uint32
     return e;
 }
 
-/* The largest of the lanes up to this one that are in the same group. */
+/* The maximum over the lanes up to this one that are in the same group. */
 __device__ inline float prefix_max(float x, uint32_t group)
 {
     const uint32_t lane = threadIdx.x % 32;
@@ -71,21 +78,23 @@ __device__ inline float prefix_max(float x, uint32_t group)
     return x;
 }
 
-/* Steps of those n <= 32 states after the ones that gave m; without the empty ones when COMPACT, else
- * those have at = UINT32_MAX.  super: of this lane's state.  Returns how many. */
+/* Computes the factors of n <= 32 states that follow the states that gave m.  COMPACT leaves out empty states; without
+ * it they have at = UINT32_MAX.  super: of this lane's state.  Returns the number of steps. */
 template <bool COMPACT>
 __device__ uint32_t plan(const ends &e, uint32_t n, uint32_t super, float &m, step *f)
 {
     const uint32_t lane = threadIdx.x % 32;
     const float own = e.m;
-    const float top = prefix_max(own != own ? -FLT_MAX : own, super); /* no number: not empty */
+    const float top =
+        prefix_max(own != own ? -FLT_MAX : own, super); /* NaN does not count as empty */
     const float left = __shfl_up_sync(~0u, top, 1);
     const uint32_t left_super = __shfl_up_sync(~0u, super, 1);
     const nb_mla_merge g = nb_mla_merge_of(lane > 0 && left_super == super ? left : -INFINITY, own);
     const unsigned some = __ballot_sync(~0u, !g.first);
     const uint32_t next_super = __shfl_down_sync(~0u, super, 1);
     const unsigned borders = __ballot_sync(~0u, lane == 31 || next_super != super);
-    const uint32_t end = lane + (uint32_t)__ffs((int)(borders >> lane)) - 1; /* of the super */
+    const uint32_t end =
+        lane + (uint32_t)__ffs((int)(borders >> lane)) - 1; /* last lane of the super */
     const bool last = !g.first && (some & (0xfffffffeu << lane) & (0xffffffffu >> (31 - end))) == 0;
     const float sum = prefix_max(last ? top : -INFINITY, 0);
     float before = __shfl_up_sync(~0u, sum, 1);
@@ -103,12 +112,12 @@ __device__ uint32_t plan(const ends &e, uint32_t n, uint32_t super, float &m, st
     return COMPACT ? (uint32_t)__popc(some) : n;
 }
 
-/* A thread's dimensions: one, or up to 16, four of every 128. */
+/* A thread's dimensions: one, or up to 16 (four of every 128). */
 template <int WIDTH> struct vec {
     float v[WIDTH];
 };
 
-/* left: dimensions from the first on. */
+/* left: number of dimensions from p on. */
 template <int WIDTH> __device__ inline vec<WIDTH> load(const float *p, uint32_t left)
 {
     vec<WIDTH> x = {};
@@ -151,8 +160,8 @@ __device__ inline void put(const nb_cuda_rows &y, size_t at, vec<WIDTH> &o, uint
     }
 }
 
-/* The n states of a (row, head) from `first` on, one after the other, and the row's result: WIDTH dimensions a
- * thread from c on, AHEAD states under way. */
+/* Combines the n states of a (row, head) from `first` on, in order, and writes the result: WIDTH dimensions per thread
+ * from c on, with AHEAD states in flight. */
 template <int WIDTH, int AHEAD, bool COMPACT>
 __device__ inline void join_chain(const nb_cuda_mla_args &a, size_t first, uint32_t n, size_t row,
                                   size_t head, uint32_t c, step *f)
@@ -168,7 +177,7 @@ __device__ inline void join_chain(const nb_cuda_mla_args &a, size_t first, uint3
         const size_t stride = nh * a.lora;
         vec<WIDTH> x[AHEAD];
         uint32_t n_step = k;
-        const uint32_t state = i0 + threadIdx.x % 32; /* the last is the own page's */
+        const uint32_t state = i0 + threadIdx.x % 32; /* the last one is the own page's */
         const uint32_t super =
             state + 1 < n ? nb_cuda_super_of(a.units, state) : UINT32_MAX - (state + 1 > n);
         const bool whole = !COMPACT && i0 == 0;
@@ -224,7 +233,7 @@ __global__ void __launch_bounds__(64) mla_combine(NB_PARAM nb_cuda_mla_args a)
     const size_t nh = a.n_head, row = blockIdx.x / nh, head = blockIdx.x % nh;
     const uint32_t c = blockIdx.y * 64 + threadIdx.x;
     nb_grid_next();
-    const size_t first = a.part_first[row]; /* tables: there before the first kernel of the step */
+    const size_t first = a.part_first[row]; /* tables are complete before the step's first kernel */
     const uint32_t end = a.part_first[row + 1], chunk = a.row_chunk[row];
     nb_grid_wait();
     if (blockIdx.y * 64 + threadIdx.x / 32 * 32 >= a.lora) return;
@@ -232,7 +241,7 @@ __global__ void __launch_bounds__(64) mla_combine(NB_PARAM nb_cuda_mla_args a)
     join_chain<1, BATCH, false>(a, first, n, row, head, c, steps[threadIdx.x / 32]);
 }
 
-/* Many (row, head): a warp for each. */
+/* Many (row, head): one warp each. */
 __global__ void __launch_bounds__(32 * WARPS) mla_combine_wide(NB_PARAM nb_cuda_mla_args a)
 {
     __shared__ step steps[WARPS][BATCH];
@@ -249,14 +258,14 @@ __global__ void __launch_bounds__(32 * WARPS) mla_combine_wide(NB_PARAM nb_cuda_
                             steps[threadIdx.x / 32]);
 }
 
-/* A super's state as the warps of GROUPS batches leave it, [super of the round]. */
-enum { GROUPS = 8, DIMS = 64, SUPERS = 9 /* of a batch, with the own page */ };
+/* The states of the supers in a round of GROUPS batches, [super of the round]. */
+enum { GROUPS = 8, DIMS = 64, SUPERS = 9 /* per batch, with the own page */ };
 struct supers {
     float m[GROUPS * SUPERS], l[GROUPS * SUPERS], o[GROUPS * SUPERS][DIMS];
 };
 
-/* States [i0, i0 + 32) of n, as supers, to `to`, whose first is super `super0` of the row and whose last,
- * n_slot - 1, is the own page's where it is among them.  By two warps, a dimension a thread. */
+/* Reduces states [i0, i0 + 32) of n to their supers' states in `to`.  Slot 0 is super `super0` of the row; the last
+ * slot, n_slot - 1, is the own page's if the round includes it.  Called by two warps, one dimension per thread. */
 __device__ void join_batch(const nb_cuda_mla_args &a, size_t first, uint32_t i0, uint32_t n,
                            size_t head, uint32_t c, uint32_t super0, uint32_t n_slot, step *f,
                            supers &to)
@@ -277,7 +286,7 @@ __device__ void join_batch(const nb_cuda_mla_args &a, size_t first, uint32_t i0,
     const uint32_t slot = state + 1 < n    ? nb_cuda_super_of(a.units, state) - super0
                           : state + 1 == n ? n_slot - 1
                                            : UINT32_MAX;
-    if (lane < k && d < 32) to.m[slot] = -INFINITY; /* a super of empty states */
+    if (lane < k && d < 32) to.m[slot] = -INFINITY; /* in case all states of the super are empty */
     float m = -INFINITY, l = 0, o = 0;
     plan<false>(e, k, slot, m, f);
 #pragma unroll
@@ -293,7 +302,7 @@ __device__ void join_batch(const nb_cuda_mla_args &a, size_t first, uint32_t i0,
     }
 }
 
-/* Few rows of many states: the batches of a round side by side, then the chain of their supers. */
+/* Few rows with many states: the batches of a round in parallel, then the chain of their supers. */
 __global__ void __launch_bounds__(DIMS *GROUPS, 2) mla_combine_long(NB_PARAM nb_cuda_mla_args a)
 {
     __shared__ step steps[2 * GROUPS][BATCH];
@@ -314,12 +323,13 @@ __global__ void __launch_bounds__(DIMS *GROUPS, 2) mla_combine_long(NB_PARAM nb_
     vec<1> o = {};
     float m = -INFINITY, l = 0;
     for (uint32_t i0 = 0; i0 < n; i0 += GROUPS * BATCH) {
-        const bool own = n - i0 <= GROUPS * BATCH; /* the own page's state is among them */
-        const uint32_t past = own ? n - 1 : i0 + GROUPS * BATCH; /* units' end */
+        const bool own = n - i0 <= GROUPS * BATCH; /* the round includes the own page's state */
+        const uint32_t past =
+            own ? n - 1 : i0 + GROUPS * BATCH; /* end of the units in this round */
         const uint32_t super0 = nb_cuda_super_of(a.units, i0);
         const uint32_t n_slot =
             (past > i0 ? nb_cuda_super_of(a.units, past - 1) - super0 + 1 : 0) + own;
-        if (i0 > 0) __syncthreads(); /* the supers before were read */
+        if (i0 > 0) __syncthreads(); /* the previous supers have been read */
         join_batch(a, first, i0 + group * BATCH, n, head, c, super0, n_slot, f, s);
         __syncthreads();
         if (group > 0) continue;

@@ -1,19 +1,23 @@
-/* mla_tail.cu - the last state of every query: the rows of the page that it is in, up to itself.
+/* mla_tail.cu - the last partial state of every query: the rows of the query's own page, up to the query itself.
  *
- * A block has one query and 16 of its heads.  What counts is latency: one query (batch 1) means one
- * block for 16 heads, and up to 64 rows of 2,304 bytes come to one multiprocessor.  So all rows are
- * asked for at once, 20 loads of 16 bytes a thread, and turned into BF16, which holds them exactly; then two teams of 8 warps have 32 tokens each (mla_tile.cuh), and the
- * second team's state is joined to the first's through shared memory.
+ * Computes (m, l, o) as mla_mma.cu does, over 1 to 64 rows of BF16 values stored as floats.
+ * Block: one query and 16 of its heads.  All rows are loaded at once (20 loads of 16 bytes per thread) and converted
+ * to BF16, which holds them exactly.  Then two teams of 8 warps process 32 tokens each (mla_tile.cuh), and the
+ * second team's state is combined into the first's through shared memory.
  *
- * H100, 16 heads, in graphs: 7.0 us for one query with 31 rows, 8.5 with 63, 8.2 for 128 queries.  That
- * is the latency of some 1,300 instructions a warp, not of memory; the queries loaded one by one, each in
- * a branch of its own, and the rows in two passes: 10 to 14 us.
+ * Bound by latency: batch 1 means one block for 16 heads, and up to 64 rows of 2,304 bytes go to one SM.
+ * H100, 16 heads, in CUDA graphs (us):
+ *   1 query, 31 rows    7.0
+ *   1 query, 63 rows    8.5
+ *   128 queries         8.2
+ * That is the latency of some 1,300 instructions per warp, not of memory.  Slower (10 to 14 us): queries loaded one
+ * by one, each in a branch of its own, and the rows in two passes.
  *
- * With `beside` it does not wait for the kernel over complete pages, which came before it, but ends after it: a
- * multiprocessor that has no page left does this meanwhile.
+ * With `beside` the kernel does not wait for the preceding kernel over complete pages, but ends after it.  So SMs
+ * that have run out of pages process tails meanwhile.
  *
- * Order of summation: the two halves of the page, each as a state.  An f32 record (small checkpoints)
- * goes the way of mla_mma.cu, with a second tile of what BF16 leaves. */
+ * Order of summation: the two halves of the page, each as a state.  An f32 record (small checkpoints) is processed as
+ * in mla_mma.cu, with a second tile of what BF16 leaves. */
 #include "kernel/cuda/sm80/mla_tail.cuh"
 
 namespace
@@ -21,10 +25,10 @@ namespace
 
 enum { TEAMS = 2, THREADS = TEAMS * NB_MT_THREADS, AT_ROWS = 4, AT_COLS = 5 };
 
-/* Models of so many heads and more take mla_tail_many.cu (those of mla_many.cu). */
+/* Models with this many heads or more use mla_tail_many.cu (the same models that use mla_many.cu). */
 constexpr size_t MANY_HEADS = 33;
 
-/* A thread's share of the rows: a warp has rows t = warp, warp + 16, ... */
+/* A thread's share of the rows; a warp has rows t = warp, warp + 16, ... */
 struct rows4 {
     float4 x[AT_ROWS][AT_COLS];
 };
@@ -44,7 +48,7 @@ __device__ void load4(rows4 &v, const float *rows, uint32_t n_vis, const nb_mt_s
     }
 }
 
-/* As tiles of 32 tokens; rows from n_vis on are 0. */
+/* Stores the rows as tiles of 32 tokens; rows from n_vis on are 0. */
 __device__ void store4(const rows4 &v, const nb_mt_shape &d, uint16_t *tile)
 {
     const uint32_t lane = threadIdx.x % 32, n4 = d.k / 4;
@@ -61,7 +65,7 @@ __device__ void store4(const rows4 &v, const nb_mt_shape &d, uint16_t *tile)
     }
 }
 
-/* Team 0 gives the state; l is summed already. */
+/* Writes the state; called by team 0, with l already summed over the lanes. */
 __device__ void put_state(const nb_cuda_mla_args &a, const nb_mt_state<1> &z, const nb_mt_shape &d,
                           uint32_t part, uint32_t head0)
 {
@@ -122,7 +126,7 @@ __global__ void __launch_bounds__(THREADS)
     if (mine) nb_mt_values<1, false>(s, z, d, tile);
     if (n_vis > NB_MT_TOK) {
         nb_mt_second *other = reinterpret_cast<nb_mt_second *>(tiles);
-        __syncthreads(); /* the tiles are read */
+        __syncthreads(); /* the tiles are dead */
         nb_mt_put_second(other, z, team);
         __syncthreads();
         if (team == 0) nb_mt_join_second(other, z);
@@ -134,7 +138,7 @@ __global__ void __launch_bounds__(THREADS)
     if (a.beside) nb_tail_end_beside();
 }
 
-/* An f32 record: two tiles, one team. */
+/* For an f32 record: two tiles (LO), one team. */
 __global__ void __launch_bounds__(NB_MT_THREADS)
     mla_tail_f32(NB_PARAM nb_cuda_mla_args a, nb_mt_shape d, float scale)
 {

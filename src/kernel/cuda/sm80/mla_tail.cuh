@@ -1,18 +1,19 @@
-/* mla_tail.cuh - what both forms of mla_tail share: where a query's rows are, and how a launch ends. */
+/* mla_tail.cuh - what both forms of mla_tail share: finding a query's rows, and ending a launch. */
 #ifndef NB_KERNEL_CUDA_SM80_MLA_TAIL_CUH
 #define NB_KERNEL_CUDA_SM80_MLA_TAIL_CUH
 #include "kernel/cuda/common/ops.cuh"
 #include "kernel/cuda/sm80/mla_tile.cuh"
 
-/* Whoever waits for this kernel waits for the other, too.  Blocks of the next come only now: before, they would
- * gather on the few multiprocessors that have no page left (4 sequences of 131,072 tokens: 20 us). */
+/* Ends a kernel that ran beside the one over pages, so that waiting for this kernel means waiting for both.  Only now
+ * may the next kernel's blocks start: earlier, they would gather on the few SMs that have no page left (4 sequences of
+ * 131,072 tokens: 20 us). */
 __device__ inline void nb_tail_end_beside()
 {
     nb_grid_wait();
     nb_grid_next();
 }
 
-/* Where a query's rows are, [n_vis][n], and how many it sees: 1 to 64. */
+/* A query's rows, [n_vis][n], and how many it sees: 1 to 64. */
 struct nb_tail_source {
     const float *rows;
     uint32_t n_vis;
@@ -28,8 +29,8 @@ __device__ inline nb_tail_source nb_tail_source_of(const nb_cuda_mla_args &a, ui
     return s;
 }
 
-/* Tokens [t0, t0 + n_tok) of any shape as BF16, with LO also what that leaves; rows from n_vis on are 0.
- * By all threads of the block. */
+/* Stores tokens [t0, t0 + n_tok), of any shape, as BF16, and with LO also what BF16 leaves; rows from n_vis on are 0.
+ * Called by all threads of the block. */
 template <bool LO>
 __device__ void nb_tail_fill(const float *rows, uint32_t t0, uint32_t n_tok, uint32_t n_vis,
                              const nb_mt_shape &d, uint16_t *tile)
@@ -45,7 +46,7 @@ __device__ void nb_tail_fill(const float *rows, uint32_t t0, uint32_t n_tok, uin
     }
 }
 
-/* The form for many heads (mla_tail_many.cu); no f32 record. */
+/* The form for many heads (mla_tail_many.cu); does not support f32 records. */
 void nb_cuda_mla_tail_many(nb_cuda *g, const nb_cuda_mla_args *a);
 
 #endif

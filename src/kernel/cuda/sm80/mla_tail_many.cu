@@ -1,23 +1,32 @@
-/* mla_tail_many.cu - the last state of every query, as mla_tail.cu, where a query has many heads.
+/* mla_tail_many.cu - the last partial state of every query, as mla_tail.cu, for models with many heads.
  *
- * Why another form.  mla_tail.cu gives a block 16 heads and cuts their sums among 16 warps, for latency: with
- * 128 heads each row's tokens come to eight blocks, parts of the scores go through shared memory, and at 118 KiB
- * a multiprocessor has one block at a time: 128 rows of 128 heads are 1,024 blocks, eight rounds of 7 to 8 us.
+ * Why another form: mla_tail.cu gives a block 16 heads and splits their sums over 16 warps, to reduce latency.  With
+ * 128 heads each row's tokens then go to eight blocks, partial scores pass through shared memory, and at 118 KiB an SM
+ * holds one block at a time.  128 rows of 128 heads are 1,024 blocks: eight waves of 7 to 8 us.
  *
- * Here a block has one query and 16 WM of its heads, its tokens once, as BF16, in shared memory.  WN warps have 16
- * heads: each the scores of its groups of 16 tokens over all dimensions (m16n8k16; queries come straight from memory,
- * as two BF16 parts, AHEAD steps before they are needed), then 64 dimensions of the latent at a time, of which
- * every WN-th are its own.  Nothing is joined but maxima and sums of the groups; a row's warps wait for each
- * other only.  Where 32 tokens or fewer are visible, half of everything is left out.
+ * Block: one query and 16 WM of its heads; the query's tokens are loaded once, as BF16, to shared memory.
+ * What a warp does: WN warps share 16 heads.
+ *   scores   each warp takes its groups of 16 tokens, over all dimensions (m16n8k16); queries come straight from
+ *            global memory as two BF16 parts, AHEAD steps before they are needed
+ *   values   each warp takes every WN-th piece of 64 dimensions of the latent
+ * Only the maxima and sums of the groups are exchanged, and only the warps of the same heads wait for each other.  If
+ * 32 tokens or fewer are visible, half of all work is skipped.
  *
- * Order of summation: dimensions by 16; l by lane, group, then groups in order; values by groups of 16 tokens,
- * the higher part of the weights first.  WM and WN change no bit: the launcher takes what fills the device.
+ * Order of summation: dimensions by 16; l by lane, then group, then groups in order; values by groups of 16 tokens, the
+ * high part of the weights first.  WM and WN change no bit, so the launcher picks what fills the device.
  *
- * Counted for 128 rows of 128 heads and 64 tokens, there and here: blocks 1,024, one to a multiprocessor, and 256,
- * two to one; bytes of tokens and queries read 188 and 75 MB; instructions for 16 heads some 20,800 and 4,900.
- * Products are the same, 1,088 of m16n8k16 for 16 heads, about 8 us in all.  What bounds it is memory: 38 MB of
- * queries, 38 of tokens and 34 of states are 20 us at 5.5 TB/s.  H100: 42.5 us (mla_tail.cu 92.1), 29.7 with 64 heads
- * (50.0); one query 12.2 (8.5), which is hidden by the pages. */
+ * Counts for 128 rows of 128 heads and 64 tokens:
+ *                                        mla_tail.cu     here
+ *   blocks                                     1,024      256
+ *   blocks per SM                                  1        2
+ *   bytes of tokens and queries read, MB         188       75
+ *   instructions for 16 heads, about          20,800    4,900
+ *   m16n8k16 for 16 heads                      1,088    1,088   about 8 us in all
+ * Bound by memory: 38 MB of queries, 38 of tokens and 34 of states are 20 us at 5.5 TB/s.
+ * H100 (us):                             mla_tail.cu     here
+ *   128 heads                                   92.1     42.5
+ *    64 heads                                   50.0     29.7
+ *   one query                                    8.5     12.2   hidden behind the pages */
 #include "kernel/cuda/sm80/mla_tail.cuh"
 
 namespace
@@ -26,16 +35,16 @@ namespace
 enum {
     TOK = NB_PAGE_TOK,
     GROUPS = TOK / 16,
-    AHEAD = 3,              /* steps of 16 dimensions that queries are loaded ahead */
-    LOADS = 12,             /* of 16 bytes, of a thread at once */
-    AT_ONCE = 4,            /* 16 dimensions of the latent each */
-    P_STRIDE = TOK / 2 + 4, /* words: an odd number of 16 bytes */
+    AHEAD = 3,              /* k-steps of 16 that queries are loaded ahead */
+    LOADS = 12,             /* loads of 16 bytes in flight per thread */
+    AT_ONCE = 4,            /* pieces of 16 latent dimensions at a time */
+    P_STRIDE = TOK / 2 + 4, /* words: an odd number of 16-byte pieces, no bank conflicts */
     USUAL_N = 512 + 64      /* values of a token in nearly every model */
 };
 
-/* What the warps of 16 heads share. */
+/* Shared by the warps of 16 heads. */
 struct heads16 {
-    uint32_t p[2][16][P_STRIDE]; /* weights as BF16 in two parts, two tokens a word */
+    uint32_t p[2][16][P_STRIDE]; /* weights as two BF16 parts, two tokens per word */
     float m[GROUPS][16], l[GROUPS][16];
 };
 
@@ -44,7 +53,7 @@ template <bool USUAL> __device__ inline nb_mt_shape shape_of(const nb_mt_shape &
     return USUAL ? nb_mt_shape{ 512, 64, 512, USUAL_N, USUAL_N + 8 } : d;
 }
 
-/* All warps of 16 heads are here. */
+/* Barrier for all warps of 16 heads. */
 template <uint32_t WN> __device__ inline void meet(uint32_t wm)
 {
     if constexpr (WN == 1)
@@ -53,7 +62,7 @@ template <uint32_t WN> __device__ inline void meet(uint32_t wm)
         nb_bar_sync(1 + wm, 32 * WN);
 }
 
-/* Rows of 576 floats, 16-byte aligned, to the tile; n_tok rows, those from n_vis on are 0. */
+/* Copies n_tok rows of 576 floats, 16-byte aligned, to the tile; rows from n_vis on are 0. */
 template <uint32_t THREADS>
 __device__ void fill_usual(const float *rows, uint32_t n_vis, uint32_t n_tok, uint16_t *tile)
 {
@@ -78,7 +87,7 @@ __device__ void fill_usual(const float *rows, uint32_t n_vis, uint32_t n_tok, ui
     }
 }
 
-/* Queries of this lane's two heads: step c / 16, as nb_mma_bf16 wants them but not rounded yet. */
+/* Loads the queries of this lane's two heads for step c / 16, in nb_mma_bf16's order but not yet rounded. */
 template <bool USUAL>
 __device__ inline void load_q(float2 (&x)[4], const nb_mt_shape &d, const float *q0,
                               const float *q1, uint32_t c)
@@ -95,7 +104,7 @@ __device__ inline void load_q(float2 (&x)[4], const nb_mt_shape &d, const float 
     }
 }
 
-/* Scores of 16 heads with the groups wn, wn + WN, ...: N of them.  x: the first AHEAD steps. */
+/* Scores of 16 heads with the N groups wn, wn + WN, ...  x: queries of the first AHEAD steps, already loaded. */
 template <uint32_t WN, uint32_t N, bool USUAL>
 __device__ inline void scores(float (&acc)[N][2][4], float2 (&x)[AHEAD][4], const nb_mt_shape &d,
                               const float *q0, const float *q1, const uint16_t *tile, uint32_t wn)
@@ -133,7 +142,7 @@ __device__ inline void scores(float (&acc)[N][2][4], float2 (&x)[AHEAD][4], cons
     }
 }
 
-/* Over the four lanes that have a head. */
+/* Over the four lanes that share a head. */
 __device__ inline float quad_max(float x)
 {
     x = fmaxf(x, __shfl_xor_sync(~0u, x, 1));
@@ -145,7 +154,8 @@ __device__ inline float quad_sum(float x)
     return x + __shfl_xor_sync(~0u, x, 2);
 }
 
-/* Scores of the warp's groups become s * log2(e), invisible ones -inf; the groups' maxima go to s->m. */
+/* Scales the scores of the warp's groups by scale (which includes log2(e)), sets invisible ones to -inf, and stores the
+ * groups' maxima in s->m. */
 template <uint32_t WN, uint32_t N>
 __device__ inline void maxima(float (&acc)[N][2][4], heads16 *s, uint32_t n_vis, float scale,
                               uint32_t wn)
@@ -167,7 +177,7 @@ __device__ inline void maxima(float (&acc)[N][2][4], heads16 *s, uint32_t n_vis,
     }
 }
 
-/* m of a head over the first n groups. */
+/* Maximum of a head over the first n groups. */
 __device__ inline float max_of(const heads16 *s, uint32_t n, uint32_t head)
 {
     float m = s->m[0][head];
@@ -175,7 +185,7 @@ __device__ inline float max_of(const heads16 *s, uint32_t n, uint32_t head)
     return m;
 }
 
-/* Weights of the warp's groups, and their sums. */
+/* Computes the weights of the warp's groups, and their sums. */
 template <uint32_t WN, uint32_t N>
 __device__ inline void weights(const float (&acc)[N][2][4], heads16 *s, uint32_t n_group,
                                uint32_t wn)
@@ -205,7 +215,7 @@ __device__ inline void weights(const float (&acc)[N][2][4], heads16 *s, uint32_t
     }
 }
 
-/* o of this lane's two heads (NULL: there is none), dimensions c .. c + 15. */
+/* Writes o of this lane's two heads (NULL: no such head), dimensions c .. c + 15. */
 template <bool USUAL>
 __device__ inline void put_o(const float (&o)[2][4], const nb_mt_shape &d, float *const (&to)[2],
                              uint32_t c)
@@ -228,7 +238,7 @@ __device__ inline void put_o(const float (&o)[2][4], const nb_mt_shape &d, float
     }
 }
 
-/* Weights times values, of 2 or 4 groups: every WN-th 64 dimensions from 64 wn on. */
+/* o = p v over N_GROUP groups (2 or 4), for every WN-th piece of 64 dimensions from 64 wn on. */
 template <uint32_t WN, uint32_t N_GROUP, bool USUAL>
 __device__ inline void values(const heads16 *s, const nb_mt_shape &d, const uint16_t *tile,
                               float *const (&to)[2], uint32_t wn)
@@ -270,13 +280,13 @@ __device__ inline void values(const heads16 *s, const nb_mt_shape &d, const uint
     }
 }
 
-/* Where a warp is: its heads and its share of their work. */
+/* A warp's heads and its share of their work. */
 struct place {
     uint32_t head0, wm, wn;
-    size_t at; /* state of head0 */
+    size_t at; /* index of head0's state */
 };
 
-/* The state of 16 heads from the first 16 N_GROUP tokens of the tile. */
+/* The state of 16 heads over the first 16 N_GROUP tokens of the tile. */
 template <uint32_t WN, uint32_t N_GROUP, bool USUAL>
 __device__ inline void one_state(const nb_cuda_mla_args &a, const nb_mt_shape &d, const place &w,
                                  uint32_t n_vis, float scale, float2 (&x)[AHEAD][4],
@@ -329,7 +339,7 @@ __global__ void __launch_bounds__(32 * WM * WN, WM *WN <= 8 ? 2 : 1)
     heads16 *s = reinterpret_cast<heads16 *>(shared) + w.wm;
     uint16_t *tile = reinterpret_cast<uint16_t *>(shared + WM * sizeof(heads16));
     const nb_tail_source from = nb_tail_source_of(a, row, chunk, d.lora + d.d_rope);
-    /* a head that is not there: the last one's, not written */
+    /* a head past the end reads the last head's query; its result is not written */
     const float *q = a.q + row * a.q_stride;
     const float *q0 = q + (w.head0 + g < nh ? w.head0 + g : nh - 1) * a.q_head;
     const float *q1 = q + (w.head0 + g + 8 < nh ? w.head0 + g + 8 : nh - 1) * a.q_head;
@@ -378,7 +388,7 @@ template <uint32_t WM, uint32_t WN> void launch_shape(nb_cuda *g, const nb_cuda_
 void nb_cuda_mla_tail_many(nb_cuda *g, const nb_cuda_mla_args *a)
 {
     if (a->n_row == 0) return;
-    /* 64 heads to a block, or 32 where that leaves multiprocessors without one */
+    /* 64 heads to a block, or 32 if that would leave SMs without a block */
     if (a->n_head > 32 && a->n_row * ((a->n_head + 63) / 64) >= (size_t)g->n_sm)
         launch_shape<4, 2>(g, a);
     else

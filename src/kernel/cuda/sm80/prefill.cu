@@ -1,30 +1,31 @@
-/* prefill.cu - expanded attention of a prompt, with mma.sync (BF16 operands, float sums).
+/* prefill.cu - expanded (not absorbed) causal attention of a prompt, with mma.sync (BF16 operands, float sums).
  *
- * A block owns two pages of queries of one head: eight warps, 16 queries each, so that a tile of 64
- * keys and values that was brought to shared memory serves 128 queries.  It walks over the decoded
- * tiles in ascending order, then over the own tiles of its two pages; a warp takes part in the tiles
- * that its page sees.  Scores stay in registers and become the weights' fragments there.  Keys and
- * values have one buffer each: while scores are computed the tile's values are on their way, while
- * weights meet values the next tile's keys are.  Two blocks share a multiprocessor.
+ * Computes o = softmax(scale q k^T) v per head by the FlashAttention recurrence, over tiles of 64 keys and values.
  *
- * The state of a query is (m, l, o): the running maximum of scores times log2(e), the sum of weights,
- * the sum of weighted values.  It changes once per tile of 64 tokens by one arithmetic, so it does not
- * matter in how many calls the tiles come, which page shares the block, or how many queries there are.
+ * Block: two pages (128) of queries of one head; eight warps of 16 queries.  So a tile in shared memory serves 128
+ * queries.  The block walks over the decoded tiles in ascending order, then over the own tiles of its two pages.  A
+ * warp takes part in the tiles that its page sees.
+ * Warp: scores stay in registers and become the A fragments of p v there.
+ * Pipeline: keys and values have one buffer each.  While scores are computed, the tile's values are in flight;
+ * while weights are multiplied with values, the next tile's keys are.  Two blocks share an SM.
  *
- * Rows of shared memory are D + 8 values long: an odd number of 16-byte pieces, so that the eight rows
- * of an ldmatrix lie in different banks.  Shapes without a kernel of their own, and those that are
- * no multiples of 8, take the general one: steps counted at run time, columns of zeros.
+ * The state of a query is (m, l, o): the running maximum of scores times log2(e), the sum of weights, and the sum of
+ * weighted values.  It changes once per tile of 64 tokens, always by the same arithmetic.  So the result does not
+ * depend on how many calls the tiles come in, which page shares the block, or how many queries there are.
  *
- * Blocks of late pages have the most tiles and are launched first; blocks side by side have the same
- * pages and other heads, and go over the tiles together, so that the second level of cache serves
- * all pages of a head. */
+ * Rows of shared memory are D + 8 values long, an odd number of 16-byte pieces, so ldmatrix has no bank
+ * conflicts.  Shapes without a kernel of their own, and those that are no multiples of 8, use the general kernel: steps
+ * counted at run time, zero columns.
+ *
+ * Blocks of late pages have the most tiles and are launched first.  Neighbouring blocks have the same pages and
+ * different heads, and walk over the tiles together, so L2 serves all pages of a head. */
 #include "kernel/cuda/sm80/prefill.cuh"
 
 namespace
 {
 constexpr uint32_t PAGES = 2, WARPS = 4 * PAGES, THREADS = 32 * WARPS;
 
-/* ---- to shared memory ---- */
+/* ---- loads to shared memory ---- */
 
 template <int KQ> __device__ void load_keys(const plan &p, const source &s, uint16_t *dst)
 {
@@ -88,7 +89,7 @@ template <int KQ> __device__ void load_queries(const plan &p, const walk &w, uin
 
 /* ---- products ---- */
 
-/* s = the warp's queries (16 rows from q on) times the tile's keys; KQ: steps, 0: as p says. */
+/* s = q k^T for the warp's 16 queries (from q on) and the tile; KQ: number of k-steps, or 0 for p.n_step. */
 template <int KQ>
 __device__ void scores(const plan &p, const uint16_t *q, const uint16_t *k,
                        float (&s)[TILE_GROUPS][4])
@@ -111,7 +112,7 @@ __device__ void scores(const plan &p, const uint16_t *q, const uint16_t *k,
     }
 }
 
-/* o += weights times values. */
+/* o += p v. */
 template <int NV>
 __device__ void add_values(const uint16_t *v, const float (&s)[TILE_GROUPS][4], state<NV> &x)
 {
@@ -130,7 +131,7 @@ __device__ void add_values(const uint16_t *v, const float (&s)[TILE_GROUPS][4], 
     }
 }
 
-/* Replaces the tile's values that are not finite by zeros; whether this thread met one. */
+/* Replaces the tile's values that are not finite by zeros; returns whether this thread found one. */
 template <int NV> __device__ bool clean(uint16_t *v)
 {
     constexpr uint32_t width = 8 * NV, ldv = width + 8;

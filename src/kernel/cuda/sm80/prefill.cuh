@@ -1,8 +1,8 @@
-/* prefill.cuh - what the kernels of expanded attention share: who computes what, and the arithmetic of
- * a state between two products.
+/* prefill.cuh - shared by the kernels of expanded attention: the scheduling, and a state's arithmetic between the two
+ * products.
  *
- * Queries lie in fragments of 16 rows to a warp, four warps to a page, as mma.sync and wgmma have
- * them: lane = 4 g + t owns rows g and g + 8, of every eight columns 2t and 2t + 1. */
+ * Queries lie in fragments of 16 rows per warp, four warps per page, as mma.sync and wgmma have them: lane = 4 g + t
+ * owns rows g and g + 8, and of every eight columns 2t and 2t + 1. */
 #ifndef NB_KERNEL_CUDA_SM80_PREFILL_CUH
 #define NB_KERNEL_CUDA_SM80_PREFILL_CUH
 #include "kernel/cuda/common/ops.cuh"
@@ -16,11 +16,11 @@ constexpr uint32_t TILE_GROUPS = TOK / 8; /* columns of scores, in eights */
 
 struct plan {
     nb_cuda_prefill_args a;
-    uint32_t page_first, page_last; /* of the chunk's queries */
-    uint32_t pages, n_block;        /* of queries of a block; blocks of a head */
-    uint32_t n_step;                /* steps of 16 over the padded queries and keys */
+    uint32_t page_first, page_last; /* pages of the chunk's queries */
+    uint32_t pages, n_block;        /* pages of queries per block; blocks per head */
+    uint32_t n_step;                /* k-steps of 16 over the padded queries and keys */
     float scale_log2;
-    bool pieces, whole; /* all rows in aligned pieces of 8 values; d_v is what the kernel has */
+    bool pieces, whole; /* all rows are aligned pieces of 8 values; d_v is the kernel's */
 };
 
 inline bool aligned(const void *p)
@@ -28,7 +28,7 @@ inline bool aligned(const void *p)
     return (uintptr_t)p % 16 == 0;
 }
 
-/* pages: of queries of a block */
+/* pages: of queries, per block */
 inline plan plan_of(const nb_cuda_prefill_args *a, uint32_t pages)
 {
     plan p = {};
@@ -44,13 +44,13 @@ inline plan plan_of(const nb_cuda_prefill_args *a, uint32_t pages)
     return p;
 }
 
-/* A tile's rows in memory: the head's keys and values, the shared keys; rows from n_tok on are 0. */
+/* A tile's rows in memory: the head's keys and values, and the shared rope keys; rows from n_tok on are 0. */
 struct source {
     const uint16_t *kv, *rope;
     uint32_t n_tok;
 };
 
-/* A block's pages and its tiles: n_dec decoded ones, then the own tiles of its pages. */
+/* A block's pages and tiles: n_dec decoded tiles, then the own tiles of its pages. */
 struct walk {
     uint32_t head, page, n_page, n_dec, n_tile;
 };
@@ -62,7 +62,7 @@ __device__ inline walk walk_of(const plan &p)
     w.page = p.page_first + p.pages * (p.n_block - 1 - blockIdx.y);
     w.n_page = p.page_last + 1 - w.page < p.pages ? p.page_last + 1 - w.page : p.pages;
     const uint32_t page0 = (uint32_t)p.a.page0, n = (uint32_t)p.a.n_page;
-    const uint32_t last = w.page + w.n_page - 1; /* sees the pages before it */
+    const uint32_t last = w.page + w.n_page - 1; /* the last page sees all pages before it */
     w.n_dec = last <= page0 ? 0 : last - page0 < n ? last - page0 : n;
     w.n_tile = w.n_dec + (p.a.last ? w.n_page : 0);
     return w;
@@ -88,7 +88,7 @@ __device__ inline source source_of(const plan &p, const walk &w, uint32_t tile)
     return s;
 }
 
-/* Row r of the block's 128 is place r % 64 of its page r / 64: which token of the chunk?  n_tok: none. */
+/* The token of the chunk at row r of the block's 128, which is place r % 64 of its page r / 64; n_tok: none. */
 __device__ inline uint32_t token_of(const plan &p, const walk &w, uint32_t r)
 {
     const size_t pos = (size_t)w.page * TOK + r, at = pos - p.a.pos0;
@@ -97,12 +97,12 @@ __device__ inline uint32_t token_of(const plan &p, const walk &w, uint32_t r)
 
 /* ---- a warp's 16 queries ---- */
 
-/* Rows g and g + 8 of the fragments: lane = 4 g + t. */
+/* Rows g and g + 8 of the warp's fragments; lane = 4 g + t. */
 template <int NV> struct state {
     float m[2], l[2], o[NV][4];
 };
 
-/* Calls f(i, e, place): element i of the row in o[.][e], for the lane's two rows. */
+/* Loads the state of the lane's two rows (an empty one with `first`). */
 template <int NV>
 __device__ void load_state(const plan &p, const walk &w, uint32_t row, state<NV> &s)
 {
@@ -125,7 +125,7 @@ __device__ void load_state(const plan &p, const walk &w, uint32_t row, state<NV>
     }
 }
 
-/* Two neighbouring values of a row of y, in the forms that y has. */
+/* Stores two adjacent values of a row of y, in each form that y has. */
 __device__ inline void put2(const nb_cuda_rows &y, size_t i, float v0, float v1)
 {
     if (y.f) *reinterpret_cast<float2 *>(y.f + i) = make_float2(v0, v1);
@@ -138,7 +138,7 @@ __device__ inline void put2(const nb_cuda_rows &y, size_t i, float v0, float v1)
     *reinterpret_cast<uint32_t *>(y.lo + i) = nb_pack_bf16(r0, r1);
 }
 
-/* The state of a query goes to memory, or with `last` its result. */
+/* Stores a query's state, or with `last` its result. */
 template <int NV>
 __device__ void store_state(const plan &p, const walk &w, uint32_t row, const state<NV> &s)
 {
@@ -177,7 +177,7 @@ __device__ void store_state(const plan &p, const walk &w, uint32_t row, const st
     }
 }
 
-/* Place row + g (+ 8) of the page sees its tokens up to itself. */
+/* Causal mask: place row + g (+ 8) of the page sees the tokens up to itself. */
 __device__ inline void mask(uint32_t row, float (&s)[TILE_GROUPS][4])
 {
     const uint32_t lane = threadIdx.x % 32;
@@ -188,7 +188,7 @@ __device__ inline void mask(uint32_t row, float (&s)[TILE_GROUPS][4])
             if (8 * n + lane % 4 * 2 + e % 2 > row + lane / 4 + e / 2 * 8) s[n][e] = -INFINITY;
 }
 
-/* Scores become weights, m and l those with them; o is to be multiplied with the factors. */
+/* Online softmax: scores become weights, m and l are updated; the caller multiplies o by the factors. */
 template <int NV>
 __device__ void weights(float scale_log2, float (&s)[TILE_GROUPS][4], state<NV> &x,
                         float (&factor)[2])
@@ -227,7 +227,7 @@ template <int NV> __device__ void rescale(const float (&factor)[2], state<NV> &x
         for (uint32_t e = 0; e < 4; e++) x.o[n][e] = __fmul_rn(x.o[n][e], factor[e / 2]);
 }
 
-/* Step j of 16 tokens: weights as the left operand. */
+/* Weights of the j-th 16 tokens as A operand. */
 __device__ inline void weight_fragment(const float (&s)[TILE_GROUPS][4], uint32_t j,
                                        uint32_t (&a)[4])
 {
@@ -237,9 +237,8 @@ __device__ inline void weight_fragment(const float (&s)[TILE_GROUPS][4], uint32_
     a[3] = nb_pack_bf16(s[2 * j + 1][2], s[2 * j + 1][3]);
 }
 
-/* A value that is no number or infinite, of a token that a query does not see, must not reach it, but
- * would as 0 times it.  So such values of an own tile are replaced by zeros before the product, and
- * afterwards become NaN in the rows that see them. */
+/* NaN or infinite values of a token that a query does not see must not reach it, but 0 times them is NaN.  So such
+ * values of an own tile are replaced by zeros before the product; afterwards the rows that see them become NaN. */
 __device__ inline bool is_bad(uint32_t bf16)
 {
     return (bf16 & 0x7f80u) == 0x7f80u;
@@ -264,7 +263,7 @@ __device__ void poison(const plan &p, const source &own, uint32_t row, state<NV>
 } // namespace
 
 #if !NB_CUDA_EMULATED
-/* Compute capability 9.0: does it, or returns false when the shape is not one of its own. */
+/* Compute capability 9.0: returns false, having done nothing, if it has no kernel for the shape. */
 bool nb_cuda_prefill_wgmma(nb_cuda *g, const nb_cuda_prefill_args *a);
 #endif
 

@@ -1,19 +1,25 @@
-/* route.cu - choice of experts, and the order of rows by expert.
+/* route.cu - top-k routing of tokens to experts, and the sort of rows by expert.
  *
- * Scores are in double as on the host, so that ids differ only where two choices agree to 1e-15.
- * A choice becomes an integer key of the same order (0: switched off) in shared memory; a warp takes the
- * top_k largest of its token, each lane knowing the best of its own: three reductions of a register per
- * choice.  Groups are ranked by a few lanes each.
+ * Computes score_e = sigmoid or softmax of the logits; the top_k experts by score + bias (within the best groups, if
+ * there are groups); weight_e = score_e factor, with `normalise` divided by the sum of the chosen scores.
+ * Scores are in double as on the host, so ids differ only where two choices agree to 1e-15.
  *
- * Order: a counting sort.  A row's place is the first of its expert, plus the rows before it: those in
- * earlier chunks of rows, and the bits before its own in the expert's mask of the chunk.  Counts are
- * integers, so it does not matter who adds first.
+ * Choice: each score becomes an integer key of the same order (0: switched off) in shared memory.  A warp takes the
+ * top_k largest keys of its token; each lane knows the best of its own experts, so a choice costs three warp
+ * reductions of a register.  A few lanes rank each group.
  *
- * One token: its places are the ranks of its experts.  Up to FUSED_TOK tokens one block does all of it: a
- * launch costs more than what it does (64 tokens of 256 experts so: 36 us, since scores in double are bound
- * by the one multiprocessor; in two launches about half).  Beyond, blocks choose in one launch, a token each
- * until all multiprocessors have one, and blocks of ORDER_ROWS rows order in a second, where each counts
- * the rows of all others for itself (65,536 ids from the second level of cache: less than a third launch). */
+ * Order: a counting sort.  A row's place is the first place of its expert, plus the number of the expert's rows before
+ * it: those in earlier chunks of rows, and the bits before its own in the expert's mask of this chunk.  Counts are
+ * integers, so the order of the additions does not matter.
+ *
+ *   tokens            launches
+ *   1                 one: the places are the ranks of the experts, no counts
+ *   up to FUSED_TOK   one block does everything, because a launch costs more than the work
+ *   more              two: blocks choose, a token each until every SM has one; then blocks of ORDER_ROWS rows sort.
+ *                     Each of these counts the rows of all others itself: 65,536 ids from L2 cost less than a
+ *                     third launch
+ * Slower: one block for 64 tokens of 256 experts takes 36 us, bound by scores in double on one SM; two launches take
+ * about half. */
 #include "kernel/cuda/common/ops.cuh"
 #include "kernel/cuda/common/rows.cuh"
 #include "kernel/route/route.h"
@@ -26,11 +32,11 @@ constexpr uint32_t BIT_WORDS = 16, BIT_BYTES = 32 * 1024, MAX_WARPS = 32;
 
 struct plan {
     nb_cuda_route_args a;
-    uint32_t n_slot; /* tokens whose keys are in shared memory at a time: at most the warps */
+    uint32_t n_slot; /* tokens whose keys are in shared memory at a time; at most one per warp */
     uint32_t slot_bytes, n_word, n_row;
 };
 
-/* What shared memory has of one token. */
+/* A token's part of shared memory. */
 struct slot {
     uint64_t *key;          /* [n_expert] */
     double *rank, *score;   /* [n_group], [top_k] */
@@ -53,7 +59,7 @@ __device__ slot slot_of(const plan &p, unsigned char *shared, uint32_t i)
     return s;
 }
 
-/* Larger values have larger keys; none is 0. */
+/* Larger values have larger keys; no key is 0. */
 __device__ uint64_t key_of(double x)
 {
     uint64_t u;
@@ -68,7 +74,7 @@ __device__ double value_of(uint64_t key)
     return x;
 }
 
-/* Softmax: the largest logit and the sum of exponentials, of a token; a warp. */
+/* Softmax of a token: the largest logit, and the sum of exponentials.  Called by a warp. */
 struct norm {
     double max, sum;
 };
@@ -97,12 +103,12 @@ __device__ uint64_t choice_of(const plan &p, norm m, float logit, uint32_t e)
     return key_of(isnan(x) ? -INFINITY : x);
 }
 
-/* Switches off the groups that do not take part; a warp. */
+/* Switches off the groups that were not chosen.  Called by a warp. */
 __device__ void mask_groups(const plan &p, const slot &s)
 {
     const uint32_t n_group = (uint32_t)p.a.n_group, per = (uint32_t)p.a.n_expert / n_group;
     const uint32_t lane = threadIdx.x % 32;
-    uint32_t team = 32; /* lanes of a group: a power of two */
+    uint32_t team = 32; /* lanes per group, a power of two */
     while (team > 1 && team * n_group > 32) team /= 2;
     for (uint32_t g0 = 0; g0 < n_group; g0 += 32 / team) {
         const uint32_t g = g0 + lane / team;
@@ -136,7 +142,7 @@ __device__ void mask_groups(const plan &p, const slot &s)
     __syncwarp();
 }
 
-/* The largest key of a lane's experts, the first of equal ones. */
+/* The largest key of a lane's experts; the first of equal ones. */
 struct best {
     uint64_t key;
     uint32_t e;
@@ -151,7 +157,7 @@ __device__ best best_of(const slot &s, uint32_t n_expert)
     return b;
 }
 
-/* Ids and weights of token t, whose keys are there; a warp. */
+/* Chooses the ids and weights of token t, whose keys are in shared memory.  Called by a warp. */
 __device__ void choose(const plan &p, const slot &s, norm m, size_t t)
 {
     const uint32_t lane = threadIdx.x % 32, top_k = (uint32_t)p.a.top_k;
@@ -164,7 +170,8 @@ __device__ void choose(const plan &p, const slot &s, norm m, size_t t)
         const uint32_t lo = __reduce_max_sync(0xffffffffu, is_hi ? (uint32_t)b.key : 0);
         const bool is_best = is_hi && (uint32_t)b.key == lo;
         const uint32_t e = ~__reduce_max_sync(0xffffffffu, is_best ? ~b.e : 0);
-        if (lane == k % 32) s.chosen[k] = e < n_expert ? e : 0; /* always: enough take part */
+        if (lane == k % 32)
+            s.chosen[k] = e < n_expert ? e : 0; /* always true: enough experts take part */
         if (is_best && b.e == e && e < n_expert) {
             s.key[e] = 0;
             b = best_of(s, n_expert);
@@ -183,7 +190,7 @@ __device__ void choose(const plan &p, const slot &s, norm m, size_t t)
     }
 }
 
-/* Tokens [t0, t0 + n), n <= n_slot: a warp each, but sigmoids are spread over the block. */
+/* Tokens [t0, t0 + n), n <= n_slot: one warp each, but sigmoids are spread over the block. */
 __device__ void choose_tokens(const plan &p, unsigned char *shared, size_t t0, uint32_t n)
 {
     const uint32_t warp = threadIdx.x / 32, n_expert = (uint32_t)p.a.n_expert;
@@ -204,12 +211,12 @@ __device__ void choose_tokens(const plan &p, unsigned char *shared, size_t t0, u
     __syncthreads();
 }
 
-/* x[i] becomes the sum of those before it; all threads. */
+/* Exclusive prefix sum of x, in place.  Called by all threads. */
 __device__ void sums_before(uint32_t *x, uint32_t n)
 {
     __shared__ uint32_t part[MAX_WARPS];
     const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    uint32_t before = 0; /* of the rounds before */
+    uint32_t before = 0; /* sum of the previous rounds */
     for (uint32_t i0 = 0; i0 < n; i0 += blockDim.x) {
         const uint32_t i = i0 + threadIdx.x, v = i < n ? x[i] : 0;
         uint32_t sum = v;
@@ -230,7 +237,7 @@ __device__ void sums_before(uint32_t *x, uint32_t n)
     }
 }
 
-/* Places of rows [i0, i1); next[e]: the place of expert e's next row.  All threads. */
+/* Computes the places of rows [i0, i1); next[e]: the place of expert e's next row.  Called by all threads. */
 __device__ void order_rows(const plan &p, uint32_t i0, uint32_t i1, uint32_t *next, uint32_t *bits)
 {
     const uint32_t n_word = p.n_word, n_expert = (uint32_t)p.a.n_expert;
@@ -262,15 +269,15 @@ __device__ void store_first(const plan &p, const uint32_t *first)
     if (threadIdx.x == 0) p.a.first[p.a.n_expert] = p.n_row;
 }
 
-/* The next kernel, experts, fills all multiprocessors.  Were it to begin with this one, its waiting blocks would
- * keep out the shared experts, which run beside (H100, DeepSeek-V2-Lite's shape: 3 us a layer). */
+/* The next kernel, experts, fills all SMs.  If it started early, its waiting blocks would keep out the shared experts,
+ * which run on the side stream (H100, DeepSeek-V2-Lite's shape: 3 us per layer). */
 __device__ void begin_alone()
 {
     nb_grid_wait();
     nb_grid_next();
 }
 
-/* One token: its order needs no counts, and nothing that was written is read. */
+/* One token: the order needs no counts, and the kernel reads nothing that it wrote to global memory. */
 __global__ void one_kernel(plan p)
 {
     begin_alone();
@@ -291,7 +298,7 @@ __global__ void one_kernel(plan p)
     }
 }
 
-/* One block: everything. */
+/* Up to FUSED_TOK tokens: one block does everything. */
 __global__ void fused_kernel(plan p)
 {
     begin_alone();
@@ -326,7 +333,8 @@ __global__ void order_kernel(plan p)
     NB_SHARED(uint32_t, next);
     const uint32_t n_expert = (uint32_t)p.a.n_expert, i0 = blockIdx.x * ORDER_ROWS;
     const uint32_t i1 = p.n_row - i0 < ORDER_ROWS ? p.n_row : i0 + ORDER_ROWS;
-    uint32_t *before = next + n_expert, *bits = before + n_expert; /* before: rows [0, i0) */
+    uint32_t *before = next + n_expert,
+             *bits = before + n_expert; /* before: counts of rows [0, i0) */
     for (uint32_t e = threadIdx.x; e < 2 * n_expert; e += blockDim.x) next[e] = 0;
     __syncthreads();
 #pragma unroll 4

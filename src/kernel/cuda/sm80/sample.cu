@@ -1,18 +1,24 @@
-/* sample.cu - from rows of logits to tokens; the steps are those of sample/sample.h.
+/* sample.cu - samples a token from each row of logits; the steps are those of sample/sample.h.
  *
- * A block per row.  Weights and their sums have the bits of the host: the same exponential (sample/row.c),
- * blocks of 64 added pairwise by a warp, then one after the other by one thread; the sums before each
- * block stay in shared memory, so that a draw is a search in them and 64 additions.
+ * Computes w_i = exp((x_i - max) / temperature), keeps the tokens that top_k, min_p and top_p allow, and draws the
+ * token at which the running sum of w exceeds u times the total.
+ * Block: one row.
  *
- * top_k and top_p come down to the last token that stays (sample.c).  Candidates are collected in
- * order of ids first: for top_k those that reach the k-th of the threads' largest logits, which k tokens do;
- * for top_p those that weigh enough to be able to stay.  Then a selection over the candidates: 2,048
- * bins of equal width, then digits of 11, 11 and 10 bits of the logits in the bin where the budget ends.
- * Masses are integers (weights in units of 2^-44), so that it does not matter who adds first.  What stays
- * is moved together in its order, in place, and summed as on the host.
+ * Sums have the bits of the host: the same exponential (sample/row.c); blocks of 64 weights are added pairwise by a
+ * warp, then one thread adds the blocks in order.  The running sums stay in shared memory, so a draw is a
+ * search in them and 64 additions.
  *
- * A greedy row is one pass, bound by what one multiprocessor reads from the second level of cache (about
- * 64 bytes a clock); several blocks per row would need a second launch, which costs as much. */
+ * top_k and top_p amount to finding the last token that stays (sample.c).
+ *   1. Candidates are collected in order of ids.  For top_k: tokens that reach the k-th of the threads' largest logits,
+ *      which at least k tokens do.  For top_p: tokens that weigh enough to be able to stay.
+ *   2. A radix selection over the candidates: 2,048 bins of equal width, then digits of 11, 11 and 10 bits of the
+ *   logits
+ *      in the bin where the budget ends.  Masses are integers (weights in units of 2^-44), so the order of additions
+ *      does not matter.
+ *   3. Tokens that stay are compacted in place, in order, and summed as on the host.
+ *
+ * A greedy row is one pass, bound by what one SM reads from L2 (about 64 bytes per clock).  Several blocks per row
+ * would need a second launch, which costs as much. */
 #include <float.h>
 
 #include "kernel/cuda/common/ops.cuh"
@@ -25,7 +31,7 @@ constexpr uint32_t BLOCK = 64; /* NB_ROW_BLOCK */
 constexpr uint32_t RADIX = 2048, PER = 8, CHUNK = PER * THREADS;
 constexpr double WEIGHT_FLOOR = -60.0, GREEDY_BELOW = 1e-5, UNIT = 17592186044416.0; /* 2^44 */
 
-/* What the threads of a block tell each other. */
+/* Shared memory through which the threads of a block communicate. */
 struct board {
     uint64_t wide[WARPS];
     uint32_t part[2][WARPS];
@@ -37,7 +43,7 @@ struct board {
     size_t at;
 };
 
-/* A row, and what is kept of it: ids and weights in the order of ids. */
+/* A row, and the tokens kept of it: ids and weights in order of ids. */
 struct row {
     const float *x;
     uint32_t n;
@@ -72,7 +78,7 @@ __device__ float weight_of(float x, const row &r)
     return x >= r.least ? w : 0.0f;
 }
 
-/* The largest of all threads' values, in every thread. */
+/* The maximum over all threads, returned to every thread. */
 __device__ uint64_t block_max(uint64_t v, board *s)
 {
     for (int d = 16; d > 0; d >>= 1) {
@@ -90,7 +96,7 @@ __device__ uint64_t block_max(uint64_t v, board *s)
     return v;
 }
 
-/* The sum of the values of the threads before; *all becomes the sum of all. */
+/* Exclusive prefix sum over the block's threads; *all becomes the total. */
 template <typename T> __device__ T sum_before(T v, T *part, T *all)
 {
     const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -111,7 +117,7 @@ template <typename T> __device__ T sum_before(T v, T *part, T *all)
     return sum - v + (warp ? before : 0);
 }
 
-/* ---- the largest ---- */
+/* ---- the largest logit ---- */
 
 struct top {
     float max;
@@ -143,7 +149,7 @@ __device__ top top_of_thread(const row &r)
     return t;
 }
 
-/* Index of the largest, the first of equal ones; UINT32_MAX: NaN, +inf, or all are -inf. */
+/* Index of the largest logit, the first of equal ones; UINT32_MAX if there is NaN or +inf, or all are -inf. */
 __device__ uint32_t find_top(const top &t, board *s)
 {
     const uint64_t mine = (uint64_t)(t.at == UINT32_MAX ? 0 : sort_key(t.max)) << 32 | ~t.at;
@@ -153,7 +159,7 @@ __device__ uint32_t find_top(const top &t, board *s)
 
 /* ---- sums and the draw ---- */
 
-/* before[b]: the sum of the weights of blocks 0..b, of all tokens or (KEPT) of those kept.  All. */
+/* before[b] = sum of the weights of blocks 0..b, over all tokens or (KEPT) the kept ones.  Called by all threads. */
 template <bool KEPT> __device__ void sum_weights(const row &r, uint32_t n, double *before, board *s)
 {
     const uint32_t lane = threadIdx.x % 32, n_block = (n + BLOCK - 1) / BLOCK;
@@ -178,13 +184,13 @@ template <bool KEPT> __device__ void sum_weights(const row &r, uint32_t n, doubl
     __syncthreads();
 }
 
-/* The place of the token at which the sum exceeds target (nb_row_find); all threads. */
+/* The place of the token at which the running sum exceeds target (nb_row_find).  Called by all threads. */
 template <bool KEPT>
 __device__ uint32_t find(const row &r, uint32_t n, const double *before, double target, board *s)
 {
     const uint32_t lane = threadIdx.x % 32, n_block = (n + BLOCK - 1) / BLOCK;
     if (threadIdx.x < 32) {
-        const bool none = !(before[n_block - 1] > target); /* the last that adds something, then */
+        const bool none = !(before[n_block - 1] > target); /* if so, the last token with a weight */
         const double least = before[n_block - 1];
         uint32_t lo = 0, hi = n_block - 1;
         while (lo < hi) {
@@ -215,7 +221,7 @@ __device__ uint32_t find(const row &r, uint32_t n, const double *before, double 
 
 /* ---- candidates ---- */
 
-/* A key that at least k of the threads' largest logits reach; 0 where there are no k.  A warp. */
+/* A key that at least k of the threads' largest logits reach; 0 if there are fewer than k.  Called by a warp. */
 __device__ uint32_t key_of_best(const uint32_t *key, uint32_t k)
 {
     uint32_t mine[THREADS / 32], bound = 0;
@@ -230,8 +236,8 @@ __device__ uint32_t key_of_best(const uint32_t *key, uint32_t k)
     return bound;
 }
 
-/* Keeps the tokens that reach a key and are not below least (lightest 0), or that weigh at least
- * `lightest`.  Returns how many; all threads. */
+/* Collects the tokens whose logit is at least lo, whose key is at least `key`, and whose weight is at least `lightest`
+ * (0: any).  Returns how many.  Called by all threads. */
 __device__ uint32_t collect(const row &r, uint32_t key, float lightest, float lo, board *s)
 {
     uint32_t n = 0, round = 0;
@@ -264,7 +270,8 @@ __device__ uint32_t collect(const row &r, uint32_t key, float lightest, float lo
 
 /* ---- selection ---- */
 
-/* The digit in which the budget ends, from the largest down; s->better: what is above it.  All threads. */
+/* Finds the digit in which the budget ends, from the largest down; s->better becomes the mass above it.  Called by all
+ * threads. */
 __device__ void boundary(const uint64_t *mass, uint64_t budget, board *s)
 {
     const uint32_t hi = RADIX - 1 - 2 * threadIdx.x, lo = hi - 1;
@@ -300,7 +307,7 @@ __device__ uint32_t bin_of(float x, float lo, float f)
     return bin < RADIX ? bin : RADIX - 1;
 }
 
-/* The place of the nth (from 1) kept token with this key; all threads. */
+/* The place of the nth (from 1) kept token with this key.  Called by all threads. */
 __device__ uint32_t place_of(const row &r, uint32_t n, uint32_t key, uint64_t nth, board *s)
 {
     uint32_t before = 0, round = 0;
@@ -316,7 +323,7 @@ __device__ uint32_t place_of(const row &r, uint32_t n, uint32_t key, uint64_t nt
     return s->last;
 }
 
-/* Moves those together that are better than key, or have it and are not behind `last`. */
+/* Compacts the tokens with a larger key, or with this key up to place `last`; returns how many. */
 __device__ uint32_t keep(const row &r, uint32_t n, uint32_t key, uint32_t last, board *s)
 {
     uint32_t m = 0, round = 0;
@@ -327,7 +334,7 @@ __device__ uint32_t keep(const row &r, uint32_t n, uint32_t key, uint32_t last, 
         const bool stays = i < n && (k > key || (k == key && i <= last));
         uint32_t all;
         const uint32_t at = m + sum_before((uint32_t)stays, s->part[round], &all);
-        if (stays) { /* all have read this chunk */
+        if (stays) { /* all threads have read this chunk */
             r.id[at] = id;
             r.w[at] = w;
         }
@@ -337,7 +344,7 @@ __device__ uint32_t keep(const row &r, uint32_t n, uint32_t key, uint32_t last, 
     return m;
 }
 
-/* Keeps of n tokens those whose betters have less than budget; returns how many.  All threads. */
+/* Keeps those of n tokens whose betters have less mass than budget; returns how many.  Called by all threads. */
 __device__ uint32_t keep_best(const row &r, uint32_t n, bool by_weight, uint64_t budget, float lo,
                               uint64_t *mass, board *s)
 {
@@ -366,7 +373,7 @@ __device__ uint32_t keep_best(const row &r, uint32_t n, bool by_weight, uint64_t
         else
             key = key << bits[level] | s->digit;
     }
-    /* What is left has equal keys and weights: the first ones stay. */
+    /* The tokens left have equal keys and weights; the first ones stay. */
     for (uint32_t i = threadIdx.x; i < n; i += THREADS)
         if (sort_key(r.x[r.id[i]]) == key) s->each = mass_of(r.w[i], by_weight);
     __syncthreads();
@@ -379,7 +386,7 @@ __device__ uint32_t keep_best(const row &r, uint32_t n, bool by_weight, uint64_t
 
 /* ---- a row ---- */
 
-/* The smallest float that is not below y. */
+/* The smallest float that is at least y. */
 __device__ float round_up(double y)
 {
     const float f = (float)y;
@@ -423,7 +430,7 @@ __device__ uint32_t draw(row &r, const nb_cuda_sample_row &p, float thread_max, 
         if (all) {
             const float least = (float)(0.999 * (1 - p.top_p) * sum / (double)r.n);
             const float lightest = fmaxf(least, FLT_MIN);
-            /* a little lower: what weighs enough is never below it */
+            /* a little lower, so that no token heavy enough is below it */
             const double d = p.temperature * ((double)logf(lightest) - 1e-3);
             lo = (float)fmax((double)lo, (double)r.top + d);
             n = collect(r, 0, lightest, lo, s);
