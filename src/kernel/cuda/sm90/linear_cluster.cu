@@ -1,24 +1,32 @@
-/* linear_cluster.cu - one matrix and 17 to 64 tokens on Hopper: the ranges of a sum are the blocks of a cluster.
+/* linear_cluster.cu - y = W x for one matrix and 17 to 64 tokens on Hopper: split-K within a cluster.
  *
- * A tile of linear_tile.cu that sums all columns is one of 9 to 57 blocks, and lasts as long as 32 chunks in a
- * row.  Here a block has the columns of one range (of two, where there are more than 8): of 2048 four chunks of
- * 64, nearly all of which are asked for at once, the weights before the kernel that makes x has ended.  The sums of
- * the ranges lie in the blocks' shared memory; after a barrier of the cluster each block adds its share of them,
- * in the order of ranges, and writes the result.  So the bits are those of linear_few.cu and linear_tile.cu.
+ * The columns (K) are split into fixed ranges.  Each block of a cluster sums one range, or two where there are more
+ * than 8 ranges, for a tile of rows x tokens, with mma.sync and cp.async as in linear_tile.cuh.  The sums of the ranges
+ * lie in the blocks' shared memory.  After a cluster barrier each block adds its share of the tile, in the order of the
+ * ranges, and writes the result.  So the bits are those of linear_few.cu and linear_tile.cu.
  *
- * H100, BF16, graphs of products in a row, weights not in the L2 (us; linear_tile.cu in brackets):
+ * Why: a tile of linear_tile.cu that sums all columns is one of 9 to 57 blocks and lasts as long as 32 chunks in a row.
+ * Here, with 2048 columns, a block has four chunks of 64.  Nearly all of them are in flight at once.  Weights are
+ * prefetched before the kernel that makes x has ended.
+ *
+ * H100, BF16, graphs of products in a row, weights not in the L2.  In us; linear_tile.cu in brackets:
  *       tokens         32            64     floor
  *   3072 x 2048    12.0 (17.0)   15.4 (17.0)   4.2
  *   2048 x 2048     7.3 (16.5)   10.7 (16.7)   2.8
  *    576 x 2048     6.3 (16.9)    9.3 (16.9)   0.8
  *   2048 x 2816     8.5 (21.9)   13.8 (22.0)   3.8
- * With 64 tokens a block of 64 x 256 needs 3,300 cycles of shared memory (reckoned), and x, of which the L2 gives
- * twice the bytes of the weights.  4 warps of 32 x 32: 16.5, 9.7, 9.0, 12.2; with two stages 11.8, 11.8, 9.2, 14.8.
  *
- * linear_mma.cu takes it for the queries and the output of attention.  With the router, with gate and up, or with products
- * beside others it was faster, and the step slower (64 sequences up to 10 %): a multiprocessor
- * seems to keep the share of shared memory that these blocks want while the experts follow, and linear_few.cu needs L1
- * for the weights under way (experts of 64 tokens: 404 us, with the smallest L1 497). */
+ * What bounds it, with 64 tokens: shared memory, of which a block of 64 x 256 needs 3,300 cycles (calculated), and x,
+ * which takes twice as many bytes from the L2 as the weights.
+ *
+ * Tried, 64 tokens, us, for the four shapes above:
+ *   4 warps of 32 x 32    16.5    9.7   9.0  12.2
+ *   with two stages       11.8   11.8   9.2  14.8
+ *
+ * Where it is used: linear_mma.cu takes it for the queries and the output of attention.  For the router, for gate and
+ * up, or for products beside others this kernel was faster but the whole step slower (64 sequences: up to 10 %).  An
+ * SM seems to keep the shared-memory carve-out of these blocks while the experts follow, and linear_few.cu needs L1
+ * for the weights in flight (experts of 64 tokens: 404 us; with the smallest L1 497). */
 #include "kernel/cuda/sm80/linear_tile.cuh"
 #include "kernel/cuda/sm90/wgmma.cuh"
 
@@ -26,24 +34,24 @@ namespace
 {
 using namespace tile;
 
-enum { MOST_BLOCKS = 8 }; /* of a cluster, wherever it runs */
+enum { MOST_BLOCKS = 8 }; /* the portable limit of a cluster */
 
 template <bool FP8, int MT, int NT, int WR, int WT, int STAGES>
 struct split : shape<FP8, false, true, MT, NT, WR, WT, STAGES> {
     typedef shape<FP8, false, true, MT, NT, WR, WT, STAGES> S;
-    static const int PITCH = S::BM + 4; /* floats of a token in the sums of a range */
+    static const int PITCH = S::BM + 4; /* floats per token in the sums of a range */
     static const int SUM_BYTES = S::BN * PITCH * 4, ALL_STAGES = STAGES * S::STAGE_BYTES;
     static const int BLOCKS = (220 << 10) / ALL_STAGES < 4 ? (220 << 10) / ALL_STAGES : 4;
     static_assert(SUM_BYTES <= ALL_STAGES, "sums of the only range lie where stages were");
 };
 
-/* Where the sums of a block's n-th range of `per` lie. */
+/* Offset in shared memory of the sums of a block's n-th range; it has `per` ranges. */
 template <class S> __device__ inline uint32_t sums_at(uint32_t per, uint32_t n)
 {
     return per == 1 ? 0 : S::ALL_STAGES + n * S::SUM_BYTES;
 }
 
-/* Sums of a range to shared memory: [token][row]. */
+/* Stores the sums of a range to shared memory: [token][row]. */
 template <class S> __device__ inline void put(float *sums, const float (&acc)[S::MT][S::NT][4])
 {
     const uint32_t warp = threadIdx.x >> 5, g = (threadIdx.x & 31) >> 2, t = threadIdx.x & 3;
@@ -68,10 +76,10 @@ __device__ inline float2 load2(uint32_t at)
     return v;
 }
 
-/* The sum over all ranges of two rows of a token; at: of the first, in every block. */
+/* The sum over all ranges for two rows of a token.  at: address of the first range's sums, the same in every block. */
 template <class S> __device__ inline float2 total(uint32_t at, uint32_t n_range, uint32_t per)
 {
-    float2 part[2 * MOST_BLOCKS]; /* all are asked for before one is waited for */
+    float2 part[2 * MOST_BLOCKS]; /* issue all loads before waiting for the first */
 #pragma unroll
     for (uint32_t i = 0; i < 2 * MOST_BLOCKS; i++)
         if (i < n_range)
@@ -83,7 +91,7 @@ template <class S> __device__ inline float2 total(uint32_t at, uint32_t n_range,
     return v;
 }
 
-/* This block's share of the result. */
+/* Adds the ranges for this block's share of the tile and writes the result. */
 template <class S>
 __device__ inline void join(const nb_lin &j, const part &p, uint32_t row0, uint32_t sums,
                             uint32_t per, uint32_t rank, uint32_t n_block)
@@ -99,7 +107,7 @@ __device__ inline void join(const nb_lin &j, const part &p, uint32_t row0, uint3
     }
 }
 
-/* per: ranges of a block; n_block: blocks of a cluster. */
+/* per: ranges per block; n_block: blocks per cluster. */
 template <class S>
 __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
     cluster_kernel(NB_PARAM nb_lin j, uint32_t per, uint32_t n_block)
@@ -157,7 +165,7 @@ __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
     else
         __syncthreads();
     join<S>(j, p, row0, nb_smem(stage), per, rank, n_block);
-    if (n_block > 1) nb_cluster_sync(); /* others may still read here */
+    if (n_block > 1) nb_cluster_sync(); /* other blocks may still read this block's sums */
 }
 
 template <class S> void launch(nb_cuda *g, const nb_lin &j)

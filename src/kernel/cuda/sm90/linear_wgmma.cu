@@ -1,26 +1,33 @@
-/* linear_wgmma.cu - the row "wgmma" of linear and experts, BF16: products of prompts on Hopper.
+/* linear_wgmma.cu - y = W x for prompts on Hopper, BF16 weights: kernel variant "wgmma" of linear and experts.
  *
- * A block of two warpgroups has 256 rows of weights (or 128 of gate and 128 of up) and 128 tokens, both
- * parts; a stage of shared memory holds 32 columns of them (32 KB, six stages), brought by cp.async into
- * the layout that wgmma reads with the 64-byte swizzle.  A warpgroup owns two tiles of 64 rows: per 16
- * columns four m64n128k16, W hi and W lo into the same accumulators, which stay there for the whole
- * sum.  Compared with two products one after the other, weights are read once and the result is
- * written once.
+ * x is one BF16 part, or two (x = hi + lo); the products W hi and W lo go into the same accumulators.  Optional:
+ * SwiGLU of two matrices (gate and up), and experts, whose rows of x are gathered by cp.async.
  *
- * wgmma runs beside everything else: while chunk k multiplies, the block asks for the bytes of chunk
- * k + 4 (the stage of chunk k - 2 is free then, for all warps passed a barrier since) and waits for
- * those of k + 1.  Per 64 columns the tensor cores need 2,048 cycles; shared memory gives them 192 KB
- * (1,536 cycles) and takes 64 KB.  Slower: three stages of 64 columns (the bytes of one stage under way
- * are not enough: 2.2 us per 64 columns, 450 TFLOP/s).  The result goes through shared memory, so that
- * rows of y are written 16 bytes a lane.
+ * Tile of a block: 256 rows of weights (or 128 of gate and 128 of up) x 128 tokens, both parts of x.
+ *   threads  two warpgroups.  Each owns two tiles of 64 rows: per 16 columns four m64n128k16.  The accumulators stay in
+ *            registers for the whole sum.
+ *   ring     a stage holds 32 columns (32 KB), six stages, loaded by cp.async with the 64-byte swizzle of wgmma
+ * Compared with two separate products, weights are read once and the result is written once.
  *
- * H100, two parts, TFLOP/s with both counted (floor: 798): 3072 x 2048 with 8192 tokens 339 us, 607;
- * 4096 x 512 151 us, 455; 64 experts of 2048 x 1408, 8192 tokens, top 6: gate and up 2148 us, 528, down
- * 1070 us, 530 (mma_prompt: 285 and 260).  What is missing to the floor is the time between two chunks: about
- * 500 cycles, which one part feels twice as much.
+ * Pipeline: wgmma runs asynchronously.  While chunk k multiplies, the block issues the loads of chunk k + 4 and waits
+ * for those of k + 1.  The loads refill the stage of chunk k - 2: it is free, since all warps have passed a barrier.
+ * The result goes through shared memory, so that rows of y are written 16 bytes per lane.
  *
- * Few tokens: 64 rows per warpgroup and 64 or 32 tokens, the same order of each sum and the same bits.
- * Experts: as linear_tile.cu; rows of x are gathered by cp.async. */
+ * What bounds it: per 64 columns the tensor cores need 2,048 cycles.  Shared memory delivers 192 KB to them (1,536
+ * cycles) and takes in 64 KB.  The gap to the floor is the time between two chunks, about 500 cycles; with one part
+ * it weighs twice as much.
+ *
+ * H100, two parts, 8192 tokens; TFLOP/s count both parts (floor: 798):
+ *                                              us   TFLOP/s   mma_prompt's TFLOP/s
+ *   3072 x 2048                               339     607
+ *   4096 x 512                                151     455
+ *   64 experts 2048 x 1408, top 6, gate, up  2148     528       285
+ *   the same, down                           1070     530       260
+ * Slower: three stages of 64 columns, 2.2 us per 64 columns, 450 TFLOP/s; one stage in flight does not have enough
+ * bytes.
+ *
+ * Few tokens: 64 rows per warpgroup and 64 or 32 tokens.  The order of each sum and the bits are the same.
+ * Experts: as in linear_tile.cu. */
 #include "kernel/cuda/sm90/linear_wgmma.cuh"
 
 namespace
@@ -31,26 +38,26 @@ enum { THREADS = 256, STAGE_COLS = 32, ROW = 64 /* bytes */ };
 
 template <bool GLU_, bool TWO_, int MT_, int BN_, int STAGES_> struct shape {
     static const bool GLU = GLU_, TWO = TWO_;
-    static const int MT = MT_, BN = BN_, STAGES = STAGES_; /* MT: tiles of 64 rows per warpgroup */
+    static const int MT = MT_, BN = BN_, STAGES = STAGES_; /* MT: 64-row tiles per warpgroup */
     static const int BM = 2 * MT * 64, ROWS = GLU ? BM / 2 : BM;
     static const int W_BYTES = BM * ROW, X_BYTES = BN * ROW,
                      STAGE_BYTES = W_BYTES + (TWO ? 2 : 1) * X_BYTES;
     static const int X_ROWS = (TWO ? 2 : 1) * BN; /* hi, then lo */
     static const int W_LOADS = BM / 64, X_LOADS = (X_ROWS + 63) / 64, ACC = BN / 2;
-    static const int PITCH = ROWS + 4; /* floats of a token in the result's tile */
+    static const int PITCH = ROWS + 4; /* floats per token in the result tile */
     static const size_t BYTES = (size_t)STAGES * STAGE_BYTES + 1024;
     static_assert(BYTES <= 227 << 10, "shared memory of a block");
     static_assert((size_t)BN * PITCH * 4 <= (size_t)STAGES * STAGE_BYTES, "room for the result");
 };
 
-/* Rows of 64 bytes in groups of 8, swizzled. */
+/* wgmma descriptor: rows of 64 bytes in groups of 8, 64-byte swizzle. */
 __device__ inline uint64_t descriptor64(uint32_t at)
 {
     return (uint64_t)(at >> 4 & 0x3fff) | (uint64_t)1 << 16 | (uint64_t)(8 * ROW >> 4) << 32 |
            (uint64_t)2 << 62;
 }
 
-/* d (+)= 64 rows of a times n tokens of b, 16 columns. */
+/* d (+)= 64 rows of a times N tokens of b, over 16 columns. */
 template <int N> __device__ void wgmma(float (&d)[N / 2], uint64_t a, uint64_t b, int add);
 template <> __device__ inline void wgmma<128>(float (&d)[64], uint64_t a, uint64_t b, int add)
 {
@@ -77,7 +84,7 @@ template <> __device__ inline void wgmma<32>(float (&d)[16], uint64_t a, uint64_
                  : "l"(a), "l"(b), "r"(add));
 }
 
-/* Which tokens a block has: false: none. */
+/* The tokens of this block; false if it has none. */
 struct part {
     uint32_t batch, begin, end;
 };
@@ -93,11 +100,11 @@ template <int BN> __device__ inline bool find_part(const nb_lin &j, part *p)
     return true;
 }
 
-/* What a thread brings: chunk threadIdx.x % 4 of every 64th row. */
+/* A thread loads chunk threadIdx.x % 4 of every 64th row. */
 template <class S> struct loader {
     const unsigned char *w[2];
     const uint16_t *x[S::X_LOADS];
-    uint32_t w_at[S::W_LOADS], x_bytes; /* elements; bit i: load i has a token */
+    uint32_t w_at[S::W_LOADS], x_bytes; /* w_at: elements; x_bytes, bit i: load i has a token */
     uint32_t dst, col, n_col;
 };
 
@@ -109,7 +116,7 @@ __device__ inline void loader_init(loader<S> &l, const nb_lin &j, const part &p,
     for (int m = 0; m < 2; m++) l.w[m] = j.w[m] + p.batch * j.w_rows * j.n_col * 2;
 #pragma unroll
     for (int i = 0; i < S::W_LOADS; i++) {
-        const uint32_t at = row + i * 64; /* a warpgroup: 64 rows of gate, 64 of up */
+        const uint32_t at = row + i * 64; /* GLU: a warpgroup has 64 rows of gate and 64 of up */
         uint32_t r = S::GLU ? at / 128 * 64 + row : at;
         r = row0 + r < j.n_out ? row0 + r : j.n_out - 1;
         l.w_at[i] = r * j.n_col + chunk * 8;
@@ -129,7 +136,7 @@ __device__ inline void loader_init(loader<S> &l, const nb_lin &j, const part &p,
     l.n_col = j.n_col;
 }
 
-/* Columns [32 kc, 32 kc + 32) into a stage: weights, hi, lo. */
+/* Issues the loads of columns [32 kc, 32 kc + 32) into a stage: weights, x hi, x lo. */
 template <class S>
 __device__ inline void load(const loader<S> &l, unsigned char *stage, uint32_t kc)
 {
@@ -149,7 +156,7 @@ __device__ inline void load(const loader<S> &l, unsigned char *stage, uint32_t k
     }
 }
 
-/* Begins acc += a stage's columns. */
+/* Issues acc += the products of a stage.  more 0: acc is overwritten. */
 template <class S>
 __device__ inline void multiply(float (&acc)[S::MT][S::ACC], uint32_t stage, int more)
 {
@@ -168,7 +175,7 @@ __device__ inline void multiply(float (&acc)[S::MT][S::ACC], uint32_t stage, int
     nb_wg_commit();
 }
 
-/* Result to shared memory [token][row], GLU already. */
+/* Stores the result to shared memory, [token][row], after SwiGLU if there is one. */
 template <class S> __device__ inline void put(float *tile, const float (&acc)[S::MT][S::ACC])
 {
     const uint32_t wg = threadIdx.x / 128, warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
@@ -226,7 +233,7 @@ template <class S> __global__ void __launch_bounds__(THREADS, 1) wgmma_kernel(nb
         nb_fence_async();
         __syncthreads();
         multiply<S>(acc, nb_smem(stage) + at * S::STAGE_BYTES, kc != 0);
-        /* The stage of chunk kc - 2, which every warp waited for before the barrier. */
+        /* Refill the stage of chunk kc - 2: every warp has waited for its products before the barrier. */
         if (kc + S::STAGES - 2 < n_chunk)
             load<S>(l, stage + next * S::STAGE_BYTES, kc + S::STAGES - 2);
         nb_cp_async_commit();
@@ -254,7 +261,7 @@ template <class S> void launch(nb_cuda *g, const nb_lin &j, size_t n_batch)
     NB_LAUNCH(g, (wgmma_kernel<S>), grid, THREADS, S::BYTES, j, vec);
 }
 
-/* n: tokens of a batch or expert.  The tile that fills the device, or the tokens. */
+/* n: tokens per batch or expert.  Chooses the tile that suits few tokens, or that fills the device. */
 template <bool GLU, bool TWO> void launch(nb_cuda *g, const nb_lin &j, size_t n_batch, size_t n)
 {
     const size_t n_group = j.first ? j.n_expert : n_batch;

@@ -1,22 +1,21 @@
-/* linear_wgmma.cuh - instructions of sm_90a that the products of prompts use, and what linear_wgmma.cu calls
- * for FP8 blocks. */
+/* linear_wgmma.cuh - the sm_90a instructions of linear_wgmma_fp8.cu, and its entry point for linear_wgmma.cu. */
 #ifndef NB_KERNEL_CUDA_SM90_LINEAR_WGMMA_CUH
 #define NB_KERNEL_CUDA_SM90_LINEAR_WGMMA_CUH
 #include "kernel/cuda/sm80/linear_mma.cuh"
 #include "kernel/cuda/sm90/wgmma.cuh"
 
-/* Products with FP8 blocks.  n: tokens of a batch or expert. */
+/* Products with FP8 weights with block scales.  n: tokens per batch or expert. */
 void nb_lin_wgmma_fp8(nb_cuda *g, const nb_lin &j, bool glu, size_t n_batch, size_t n);
 
 namespace lin
 {
 
-/* Arrives when what this thread has asked for by cp.async so far is there. */
+/* Arrives at the barrier when all cp.async that this thread has issued so far have landed. */
 __device__ inline void mbar_arrive_loaded(uint32_t bar)
 {
     asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(bar) : "memory");
 }
-/* n 0: zeros, and src is not read. */
+/* n 0: writes zeros and does not read src. */
 __device__ inline void cp_async16(uint32_t dst, const void *src, uint32_t n)
 {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(dst), "l"(src), "r"(n)
@@ -38,8 +37,8 @@ __device__ inline uint32_t mul_bf16x2(uint32_t a, uint32_t b)
     asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(y) : "r"(a), "r"(b));
     return y;
 }
-/* Rows of 128 bytes in groups of 8, swizzled: a descriptor's low half, to which 16-byte units may be added,
- * and the whole. */
+/* wgmma descriptor: rows of 128 bytes in groups of 8, 128-byte swizzle.  descriptor_low gives its low half, to which an
+ * offset in units of 16 bytes may be added; descriptor makes the whole. */
 __device__ inline uint32_t descriptor_low(uint32_t at)
 {
     return (at & 0x3ffff) >> 4 | 1u << 16;
@@ -51,7 +50,7 @@ __device__ inline uint64_t descriptor(uint32_t low)
     return d;
 }
 
-/* d (+)= 64 rows of a, in registers, times N tokens of b, 16 columns. */
+/* d (+)= 64 rows of a, in registers, times N tokens of b, in shared memory, over 16 columns. */
 template <int N>
 __device__ void wgmma(float (&d)[N / 2], const uint32_t (&a)[4], uint64_t b, int add);
 template <>

@@ -1,29 +1,39 @@
-/* linear_wgmma_fp8.cu - the row "wgmma" of linear and experts, FP8 blocks: products of prompts on Hopper.
+/* linear_wgmma_fp8.cu - y = W x for prompts on Hopper, FP8 weights with block scales: kernel variant "wgmma" of linear
+ * and experts.
  *
- * Two warpgroups multiply, a third brings.  A tile is 256 rows of weights (128 of gate and 128 of up) and 128
- * tokens in both parts.  A warpgroup owns two tiles of 64 rows, and has 128 columns of one of them after the other
- * in one set of accumulators: 64 registers of products and 128 of sums, where two sets of either would not fit.  The
- * sum of 128 columns times the row's scale is added to the total, as linear_tile.cu does for prompts; within 128
- * columns the order is hi and lo of 16 columns in turn.  The same for 64 and 32 tokens and for half as many rows,
- * so that the tile decides no bit.
+ * For each block of 128 columns: total += scale[row] * (W_block x_block), as linear_tile.cu does for prompts.  x is
+ * one BF16 part or two (hi + lo); within 128 columns, hi and lo of 16 columns alternate.  Smaller tiles (64 or 32
+ * tokens, or half as many rows) keep this order, so the tile size changes no bit.
  *
- * Weights are the A operand, out of registers: a lane reads its codes two at a time (rows g and g + 8, columns 2t
- * and 8 further on; wgmma fixes the order of columns, since x lies as it came in shared memory), which is 4 loads
- * and 20 instructions for 16 columns, in which the tensor cores have 256 cycles to do.
+ * Tile of a block: 256 rows of weights (128 of gate and 128 of up) x 128 tokens, both parts of x.
+ *   2 consumers  multiply.  A warpgroup owns two tiles of 64 rows and does 128 columns of one after the other in one
+ *                set of accumulators: 64 registers of products and 128 of sums.  Two sets of either would not fit.
+ *   1 producer   fills two rings in shared memory by cp.async:
+ *                  weights  128 rows x 128 columns of codes, their scales and their tile: 16 KB, three stages
+ *                  x        64 columns: 32 KB, five stages; a stage is released after the second 64-row tile
+ * Weights are the A operand, from registers.  A lane reads its codes two at a time: rows g and g + 8, columns 2t and 8
+ * further on.  wgmma fixes that order of columns, since x lies in shared memory as it came.  Widening takes 4 loads and
+ * 20 instructions per 16 columns, for which the tensor cores need 256 cycles.
  *
- * Rings in shared memory, by cp.async: 128 rows x 128 columns of codes with their scales and the tile they
- * belong to (16 KB, three stages), 64 columns of x (32 KB, five stages).  A stage of x is given back after the
- * second tile of 64 rows.  x is what costs bytes: 24 a cycle and multiprocessor of the L2 (linear_wgmma.cu: 32),
- * with 128 rows it would be 40.  Blocks are persistent: while one tile's result is written, through 1.25 KB a warp, the
- * next one's operands come.  A last wave for half of the device or less is cut into tiles of 128 rows.
+ * Blocks are persistent: while one tile's result is written, through 1.25 KB per warp, the next tile's operands load.
+ * If the last wave would fill at most half of the device, it is cut into tiles of 128 rows.
  *
- * H100, two parts, us (TFLOP/s with both counted), 8192 tokens, beside mma_prompt and BF16 by linear_wgmma.cu in
- * the same run: 3072 x 2048 349 (590), 798, 359; 2048 x 2816 315 (601), 717, 324; 576 x 2048 97, 182, 141; 64 experts
- * of 2048 x 1408, top 6: gate and up 2056 (532), 4353, 2349, down 1079 (526), 2361, 1139.  The tensor cores are busy
- * for 0.60 of the cycles; shared memory for 0.50, issue slots 0.35.
- * No faster: the warpgroups half a block of columns apart; two steps of 16 columns between two waits; codes
- * read one step ahead or two.  Without any conversion it takes 8 % less, so what is missing is not that: probably the
- * one chain of m64n128k16 that a warpgroup has, and for n256 there are no registers. */
+ * H100, two parts, 8192 tokens; us (TFLOP/s with both parts counted).  mma_prompt and BF16 by linear_wgmma.cu are from
+ * the same run:
+ *                                              this         mma_prompt   BF16
+ *   3072 x 2048                               349 (590)        798        359
+ *   2048 x 2816                               315 (601)        717        324
+ *   576 x 2048                                 97              182        141
+ *   64 experts 2048 x 1408, top 6, gate, up  2056 (532)       4353       2349
+ *   the same, down                           1079 (526)       2361       1139
+ *
+ * What bounds it: the tensor cores are busy for 0.60 of the cycles, shared memory for 0.50, issue slots for 0.35.  x
+ * costs the most bytes: 24 per cycle and SM from the L2 (linear_wgmma.cu: 32); with tiles of 128 rows it would be 40.
+ * Without any conversion it takes 8 % less time, so conversion is not the limit.  Probably the limit is the single
+ * chain of m64n128k16 per warpgroup; there are no registers for n256.
+ *
+ * Tried and no faster: the two warpgroups half a block of columns apart; two steps of 16 columns between two waits;
+ * codes read one step ahead or two. */
 #include "kernel/cuda/sm90/linear_wgmma.cuh"
 
 namespace
@@ -32,17 +42,17 @@ using namespace lin;
 
 enum {
     GROUP = 128,
-    THREADS = 3 * GROUP, /* two warpgroups multiply, one brings */
-    W_ROWS = 128,        /* of a stage: 64 of either warpgroup */
+    THREADS = 3 * GROUP, /* two consumer warpgroups, one producer */
+    W_ROWS = 128,        /* of a stage: 64 per consumer warpgroup */
     W_BYTES = W_ROWS * 128,
-    OUT_TOK = 16, /* tokens of a warp's piece of the result, and floats between them */
+    OUT_TOK = 16, /* tokens in a warp's piece of the result; OUT_PITCH: floats between them */
     OUT_PITCH = 20,
     OUT_BYTES = 8 * OUT_TOK * OUT_PITCH * 4,
 };
 
 template <bool GLU_, bool TWO_, int MT_, int BN_, int W_STAGES_, int X_STAGES_> struct shape {
     static const bool GLU = GLU_, TWO = TWO_;
-    static const int MT = MT_, BN = BN_; /* tiles of 64 rows per warpgroup; tokens */
+    static const int MT = MT_, BN = BN_; /* MT: 64-row tiles per warpgroup; BN: tokens */
     static const int W_STAGES = W_STAGES_, X_STAGES = X_STAGES_, ACC = BN / 2;
     static const int ROWS = GLU ? 128 : MT * 128;
     static const int PART_BYTES = BN * 128, X_BYTES = (TWO ? 2 : 1) * PART_BYTES;
@@ -52,23 +62,23 @@ template <bool GLU_, bool TWO_, int MT_, int BN_, int W_STAGES_, int X_STAGES_> 
     static_assert(!GLU || MT == 2, "gate and up");
 };
 
-/* Whose rows and tokens a tile has; begin == end: there are no more. */
+/* Rows and tokens of a tile.  begin == end: the end of the list. */
 struct alignas(16) part {
     uint32_t batch, begin, end, row0;
-    uint32_t n_m; /* tiles of 64 rows per warpgroup that it has */
+    uint32_t n_m; /* 64-row tiles per warpgroup in this tile */
 };
 static_assert(sizeof(part) == 32, "barriers behind an array of them are aligned");
 
-/* The grid's list of tiles: [0, n_full) are whole, the others halves of 128 rows. */
+/* The grid's list of tiles: [0, n_full) are whole, the others are halves of 128 rows. */
 struct list {
     uint32_t n, n_full;
 };
 
-/* Shared memory. */
+/* Addresses in shared memory. */
 template <class S> struct plan {
     unsigned char *x, *w, *out;
     float *scale; /* [W_STAGES][W_ROWS] */
-    part *parts;  /* [W_STAGES]: of the tile that a stage of weights belongs to */
+    part *parts;  /* [W_STAGES]: the tile of each stage of weights */
     uint32_t bar;
     __device__ inline uint32_t w_full(uint32_t i) const
     {
@@ -100,7 +110,7 @@ template <class S> __device__ inline plan<S> plan_of(unsigned char *shared)
     return s;
 }
 
-/* A place in a ring of N stages. */
+/* A position in a ring of N stages. */
 template <int N> struct place {
     uint32_t i, phase;
     __device__ inline void next()
@@ -112,9 +122,9 @@ template <int N> struct place {
     }
 };
 
-/* ---- the warpgroup that brings ---- */
+/* ---- the producer warpgroup ---- */
 
-/* Tile n of the list: rows fastest. */
+/* Tile n of the list; rows vary fastest.  False past the end. */
 template <class S>
 __device__ inline bool find_part(const nb_lin &j, uint32_t n, const list &all, part *p)
 {
@@ -136,14 +146,14 @@ __device__ inline bool find_part(const nb_lin &j, uint32_t n, const list &all, p
     return true;
 }
 
-/* First row of 64 of warpgroup wg's tile m. */
+/* First of the 64 rows of warpgroup wg's tile m. */
 template <class S> __device__ inline uint32_t row_of(uint32_t row0, uint32_t wg, uint32_t m)
 {
     return row0 + wg * 64 + (S::GLU ? 0 : m * 128);
 }
 
-/* Columns [128 b, 128 b + 128) of tile m's rows and their scales.  A thread has one chunk of 16 bytes of every
- * 16th row. */
+/* Issues the loads of columns [128 b, 128 b + 128) of tile m's rows, and of their scales.  A thread loads one 16-byte
+ * chunk of every 16th row. */
 template <class S>
 __device__ inline void load_w(const plan<S> &s, const nb_lin &j, const part &p, uint32_t slot,
                               uint32_t b, uint32_t m)
@@ -167,8 +177,8 @@ __device__ inline void load_w(const plan<S> &s, const nb_lin &j, const part &p, 
     cp_async4(nb_smem(s.scale) + (slot * W_ROWS + tid) * 4, scale);
 }
 
-/* Where the row of a lane's token begins, in units of 16 bytes; NONE: there is no token.  Lane 4 i + l of a warp
- * has the token of its l-th row of the i-th 16 rows of a stage. */
+/* Offset in x of the row of this lane's token, in units of 16 bytes; NONE: no token.  Lane 4 i + l of a warp holds the
+ * token of the warp's l-th row in the i-th 16 rows of a stage. */
 const uint32_t NONE = 0xffffffffu;
 template <class S> __device__ inline uint32_t token_of(const nb_lin &j, const part &p)
 {
@@ -179,7 +189,7 @@ template <class S> __device__ inline uint32_t token_of(const nb_lin &j, const pa
     return (uint32_t)(at / 8);
 }
 
-/* Columns [64 c, 64 c + 64) of the tile's tokens, hi and lo. */
+/* Issues the loads of columns [64 c, 64 c + 64) of the tile's tokens, hi and lo. */
 template <class S>
 __device__ inline void load_x(const plan<S> &s, const nb_lin &j, uint32_t mine, uint32_t slot,
                               uint32_t c)
@@ -235,9 +245,9 @@ template <class S> __device__ inline void bring(const plan<S> &s, const nb_lin &
     nb_cp_async_wait<0>();
 }
 
-/* ---- the warpgroups that multiply ---- */
+/* ---- the consumer warpgroups ---- */
 
-/* Codes of 16 columns, two to a register: rows g and g + 8, columns 2t, 2t + 1 and 8 further on. */
+/* Reads the codes of 16 columns, two per register: rows g and g + 8, columns 2t, 2t + 1 and the same + 8. */
 __device__ inline void codes(uint32_t (&raw)[4], uint32_t at)
 {
     raw[0] = load_u16(at);
@@ -246,7 +256,7 @@ __device__ inline void codes(uint32_t (&raw)[4], uint32_t at)
     raw[3] = load_u16(at + 1032);
 }
 
-/* As nb_lin_e4m3. */
+/* Widens E4M3 codes to BF16 pairs, as nb_lin_e4m3 does. */
 __device__ inline void operands(uint32_t (&a)[4], const uint32_t (&raw)[4])
 {
 #pragma unroll
@@ -256,15 +266,15 @@ __device__ inline void operands(uint32_t (&a)[4], const uint32_t (&raw)[4])
     }
 }
 
-/* total += 128 columns of a tile of 64 rows times the rows' scales.  FIRST: it waits for x; last: it gives x back.
- * Codes are read two steps of 16 columns ahead and widened one ahead; between the products of hi and of lo
- * nothing may stand that waits. */
+/* total += the rows' scales times the products of 128 columns, for a tile of 64 rows.  FIRST: wait for x.  last:
+ * release x.  Codes are read two steps of 16 columns ahead and widened one step ahead.  Nothing that waits may stand
+ * between the products of hi and of lo. */
 template <class S, bool FIRST>
 __device__ inline void multiply(float (&total)[S::ACC], float (&acc)[S::ACC], const plan<S> &s,
                                 uint32_t slot, place<S::X_STAGES> x, bool last)
 {
     const uint32_t tid = threadIdx.x - GROUP, lane = tid % 32, g = lane / 4, t = lane % 4;
-    const uint32_t row = tid / 32 * 16 + g; /* of the stage's 128 */
+    const uint32_t row = tid / 32 * 16 + g; /* among the stage's 128 */
     const uint32_t w = nb_smem(s.w) + slot * W_BYTES + row * 128 + (g << 4) + t * 2;
     uint32_t raw[2][4], a[2][4];
     codes(raw[0], w);
@@ -292,7 +302,7 @@ __device__ inline void multiply(float (&total)[S::ACC], float (&acc)[S::ACC], co
             nb_wg_wait<1>();
             operands(a[(k + 1) % 2], raw[(k + 1) % 2]);
         }
-        /* the products of the first 64 columns are over */
+        /* the products of the first 64 columns have finished */
         if (k == 4 && lane == 0 && last) nb_mbar_arrive(s.x_free(x0));
     }
     const float scale[2] = { s.scale[slot * W_ROWS + row], s.scale[slot * W_ROWS + row + 8] };
@@ -307,7 +317,7 @@ __device__ inline void multiply(float (&total)[S::ACC], float (&acc)[S::ACC], co
     for (int i = 0; i < S::ACC; i++) total[i] = __fmaf_rn(scale[i >> 1 & 1], acc[i], total[i]);
 }
 
-/* A warp's 16 rows of 16 tokens to y. */
+/* Writes a warp's 16 rows x 16 tokens to y. */
 template <class S>
 __device__ inline void store(const nb_lin &j, const part &p, const float *tile, uint32_t row0,
                              uint32_t tok0, bool vec)
@@ -330,7 +340,7 @@ __device__ inline void store(const nb_lin &j, const part &p, const float *tile, 
     }
 }
 
-/* A warpgroup's m-th 64 rows to y, 16 rows of a warp and 16 tokens at a time. */
+/* Writes a warpgroup's m-th 64 rows to y; each warp writes 16 rows x 16 tokens at a time. */
 template <class S>
 __device__ inline void put(const nb_lin &j, const part &p, const plan<S> &s,
                            const float (&v)[S::ACC], uint32_t m, bool vec)
@@ -411,7 +421,7 @@ __global__ void __launch_bounds__(THREADS, 1)
     }
 }
 
-/* Tiles of the list at most. */
+/* Upper bound on the number of tiles. */
 template <class S> uint32_t tiles_of(const nb_lin &j, size_t n_batch)
 {
     const size_t experts = j.n_expert < j.n_tok ? j.n_expert : j.n_tok;
@@ -420,7 +430,7 @@ template <class S> uint32_t tiles_of(const nb_lin &j, size_t n_batch)
                       (j.first ? n_tok + experts : n_tok * n_batch));
 }
 
-/* A last wave that would keep half of the device busy at most is cut into halves. */
+/* If the last wave would occupy at most half of the SMs, its tiles are cut into halves. */
 template <class S> list list_of(const nb_cuda *g, const nb_lin &j, size_t n_batch)
 {
     const uint32_t n = tiles_of<S>(j, n_batch), n_sm = (uint32_t)g->n_sm, rest = n % n_sm;
@@ -428,15 +438,16 @@ template <class S> list list_of(const nb_cuda *g, const nb_lin &j, size_t n_batc
     return { n + rest, n - rest };
 }
 
-/* What a product takes with these tiles: a wave of whole ones `whole`, one of halves `half`.  n: tokens of a batch
- * or expert; the last tile of each of several experts counts as half full. */
+/* Estimated time with these tiles: `whole` per wave of whole tiles, `half` per wave of halves.  n: tokens per batch or
+ * expert.  With several experts, the last tile of each counts as half full. */
 template <class S>
 size_t time_of(const nb_cuda *g, const nb_lin &j, size_t n_batch, size_t n, size_t whole,
                size_t half)
 {
     const uint32_t n_sm = (uint32_t)g->n_sm;
     if (j.n_expert > 1) {
-        const size_t twice = 2 * n > S::BN ? 2 * n + S::BN : 2 * S::BN; /* tokens of full tiles */
+        /* Twice the tokens of an expert's tiles, as if they were full. */
+        const size_t twice = 2 * n > S::BN ? 2 * n + S::BN : 2 * S::BN;
         const size_t time =
             nb_lin_ceil(j.n_out, S::ROWS) * j.n_expert * twice * whole / (2 * S::BN * n_sm);
         return time > whole ? time : whole;
@@ -454,13 +465,13 @@ template <class S> void launch(nb_cuda *g, const nb_lin &j, size_t n_batch)
     NB_LAUNCH(g, (fp8_kernel<S>), dim3(n_block), THREADS, S::BYTES, j, all, vec);
 }
 
-/* The tile that takes the least time; the bits are the same. */
+/* Chooses the tile with the least estimated time; all give the same bits. */
 template <bool GLU, bool TWO> void launch(nb_cuda *g, const nb_lin &j, size_t n_batch, size_t n)
 {
     typedef shape<GLU, TWO, (GLU ? 2 : 1), 32, 8, (TWO ? 8 : 12)> small;
     typedef shape<GLU, TWO, (GLU ? 2 : 1), 64, 6, (TWO ? 6 : 10)> middle;
     typedef shape<GLU, TWO, 2, 128, 3, (TWO ? 5 : 9)> large;
-    /* measured, with 2,048 columns: 19 us are 100 (GLU: 44) */
+    /* Measured with 2,048 columns.  Unit: 100 is 19 us (GLU: 44 us). */
     const size_t s = time_of<small>(g, j, n_batch, n, 75, 0);
     const size_t m = time_of<middle>(g, j, n_batch, n, 100, 0);
     const size_t l = time_of<large>(g, j, n_batch, n, GLU ? 150 : 275, 150);

@@ -32,7 +32,7 @@ template <int FMT> __device__ inline float4 sums_at(const float *row, uint32_t d
         return make_float4(x.x, x.y, y.x, y.y);
     }
     const uint32_t grp = d / 128 * 2 + d / 16 % 2, t = d / 32 % 4,
-                   reg = d / 8 % 2 * 4 + d / 4 % 2; /* nibbles 1 and 3; nibbles 0 and 2 are two registers on */
+                   reg = d / 8 % 2 * 4 + d / 4 % 2; /* nibbles 1, 3; 0, 2 at reg + 2 */
     const float2 x = *(const float2 *)(row + sum_at<FMT>(grp, t, reg));
     const float2 y = *(const float2 *)(row + sum_at<FMT>(grp, t, reg + 2));
     return make_float4(y.x, x.x, y.y, x.y);
@@ -276,7 +276,7 @@ template <int FMT> struct pair_layout {
         PITCH = FMT == BF16 ? PITCH_BF16 : PITCH_CODES,
         HALF = 8 * PITCH * 4,                                /* bytes of 8 heads */
         AT_GIVE = FMT == BF16 ? L::AT_SLOT : L::AT_V + HALF, /* pages and values are dead by now */
-        AT_TAKE = L::AT_V + L::VALUES,                       /* free: the second group has no pages */
+        AT_TAKE = L::AT_V + L::VALUES,                       /* the second group has no pages */
         SUMS = 4 * L::WARPS * 16,                            /* bytes of a group's l, per warp */
         ENDS = 4 * 16,                                       /* bytes of its m */
         BAR = L::AT_BAR + 8 /* reuses `full` of the second group's first slot */

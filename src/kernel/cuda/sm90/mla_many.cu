@@ -262,13 +262,14 @@ __device__ __forceinline__ void put_values(const nb_cuda_mla_args &a, const many
         }
         constexpr bool PAIRS = KIND == KIND_NVFP4 || KIND == KIND_IF4; /* 1 3, 5 7, 0 2, 4 6 */
         const uint32_t own = PAIRS ? (z.t & 1) * 4 + (z.t & 2) : 2 * z.t;
-        /* All offsets from here are constants for the compiler; with one address per dim it spilled registers. */
+        /* Offsets from here are constants for the compiler; with one address per dim it spilled registers. */
         float *to = a.part_o + (r.at[i] == SIZE_MAX ? 0 : r.at[i]) * LORA + own +
                     group * (many_dim<KIND>(4, 0) - PAIRS);
 #pragma unroll
         for (int cj = 0; cj < 32; cj += BATCH) {
             const uint32_t c = cj / 8;
-            float2 old[BATCH]; /* load a batch at once: interleaved stores would serialise the loads */
+            /* Load a batch at once: interleaved stores would keep the loads apart. */
+            float2 old[BATCH];
 #pragma unroll
             for (int j = 0; j < BATCH; j++) {
                 const uint32_t d = many_dim<KIND>(c, 8 * ((cj + j) % 8)) - PAIRS;
@@ -455,7 +456,7 @@ __device__ __forceinline__ void attend(const nb_cuda_mla_args &a, const many_pla
             pre = n == 1 ? seq_start(base) : seq_next(cur, base);
             if (pre.n_page == 0) break;
         }
-        if (n == 0 || pre.p + 1 == pre.n_page) nb_mbar_wait(t.full, t.ph); /* its work is known then */
+        if (n == 0 || pre.p + 1 == pre.n_page) nb_mbar_wait(t.full, t.ph); /* its work is known */
         cur = n == 0 ? seq_start(base) : seq_next(pre, base);
         const bool more = cur.n_page != 0, end = n > 0 && pre.last();
         if (more && cur.round != round) {

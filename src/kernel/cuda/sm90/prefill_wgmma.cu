@@ -1,33 +1,41 @@
-/* prefill_wgmma.cu - expanded attention of a prompt on Hopper: wgmma, a group that copies, two or three
- * that compute.
+/* prefill_wgmma.cu - attention of a prompt in expanded form (keys and values per head) on Hopper: causal flash
+ * attention with wgmma.
  *
- * As sm80/prefill.cu: a block owns some pages of queries of one head and walks over tiles of 64 tokens.
- * A page of queries is the 64 rows of wgmma: each of PAGES warp groups computes one page, another
- * copies keys and values of the tiles to come into a ring of stages.  It uses cp.async, since a row is
- * made of pieces of two places (keys of the head, shared keys), and writes the 128-byte swizzle
- * itself; a tile is announced when this thread's pieces have landed and are fenced for wgmma.
+ * Computes O = softmax(scale Q K^T) V for one head, in pages of 64 queries and tiles of 64 tokens.  Each query has a
+ * state (m, l, o): running maximum, sum of weights, weighted sum of values.
  *
- * Queries stay in registers as left operands where they fit, weights always do.  Values are the N-major
- * right operand and need no transposition.  While one group turns scores into weights the others
- * have the tensor cores.  Weights, masks and states: sm80/prefill.cuh.
+ * Tiles: as in sm80/prefill.cu a block owns some pages of queries of one head and walks over tiles of 64 tokens.  A
+ * page of queries fills the 64 rows of wgmma.
+ *   PAGES consumers  two or three warpgroups; each computes one page: S [64 x 64] = Q K^T, softmax,
+ *                    O [64 x d_v] += P V
+ *   1 producer       a warpgroup that copies the keys and values of the next tiles into a ring of stages
+ * While one consumer turns scores into weights, the others have the tensor cores.
  *
- * H100, one layer, prefill alone, TFLOP/s of the pairs that count:
+ * Operands: queries stay in registers as A operand where they fit (QREG); the weights P always do.  Values are the
+ * N-major B operand and need no transposition.  The producer uses cp.async, since a row has pieces from two places
+ * (keys of the head, shared rope keys), and writes the 128-byte swizzle itself.  It announces a tile when its pieces
+ * have landed and are fenced for wgmma.  Weights, masks and states: sm80/prefill.cuh.
+ *
+ * H100, one layer, prefill alone.  TFLOP/s of the (query, token) pairs that count; heads x d_k,d_v:
  *                                        16 x 192,128  the same,     8 x 128,64  20 x 256,256
  *                                        8192 tokens   1024 at 7168  8192        4096
  *   mma.sync (sm80/prefill.cu)           245           159           203         171
- *   this, two groups                     439           407           352         299
+ *   this, two consumers                  439           407           352         299
  *   this, three (queries in memory, if   459           312           394         -
  *     they have more than 128 values)
  *   softmax beside the product of        387           359           302-360     256
  *     values: scores of the next tile issued first, then values
- * These stored the state, and a kernel of its own divided (0.07 ms; 20 x 256,256: 0.085).  With results
- * written here, by a division for each value: 416, 396, 382, 231; so it is one division for a row.
- * Queries in memory and two groups: 377.  Values of one tile and scores of the next issued together, one
- * wait for both: 360.
- * A product names its accumulators, but the fence before it and the wait behind it name no registers:
- * without hold() around them, multiplications with the factor moved behind the fence, and 8 x 128,64 was
- * wrong.  Products that are under way from one round of a loop to the next are serialised by
- * ptxas (C7514). */
+ * In these measurements the kernel stored the state, and another kernel divided (0.07 ms; 20 x 256,256: 0.085).
+ *
+ * Tried and slower, TFLOP/s:
+ *   results written here, a division per value   416, 396, 382, 231 (the four columns); hence one division per row
+ *   queries in memory and two consumers          377
+ *   values of one tile and scores of the next    360
+ *     issued together, one wait for both
+ *
+ * Pitfalls of the compiler: a product names its accumulators, but the fence before it and the wait after it name no
+ * registers.  Without hold() around them, multiplications with the factor moved behind the fence, and 8 x 128,64 was
+ * wrong.  ptxas serialises products that are in flight from one iteration of a loop to the next (C7514). */
 #include "kernel/cuda/sm80/prefill.cuh"
 #include "kernel/cuda/sm90/prefill_wgmma.cuh"
 
@@ -38,27 +46,27 @@ constexpr uint32_t GROUP = 128, BLOCK_BYTES = TOK * 128; /* 64 rows of 64 values
 template <int KQ, int NV, int STAGES, int PAGES, bool QREG> struct layout {
     static constexpr uint32_t threads = (1 + PAGES) * GROUP;
     static constexpr uint32_t key_blocks = (KQ + 3) / 4, value_blocks = NV / 8;
-    static constexpr uint32_t query_bytes = QREG ? 0 : key_blocks * BLOCK_BYTES; /* of a page */
+    static constexpr uint32_t query_bytes = QREG ? 0 : key_blocks * BLOCK_BYTES; /* per page */
     static constexpr uint32_t stage_bytes = (key_blocks + value_blocks) * BLOCK_BYTES;
     static constexpr uint32_t at_stage = PAGES * query_bytes,
                               at_bar = at_stage + STAGES * stage_bytes;
-    static constexpr uint32_t bytes = at_bar + 16 * STAGES + 1024; /* aligned to 1024 by hand */
+    static constexpr uint32_t bytes = at_bar + 16 * STAGES + 1024; /* 1024: to align the start */
 };
 
-/* Byte of piece c (8 values) of row t in a block of 64 values. */
+/* Byte offset of piece c (8 values) of row t in a block of 64 values; 128-byte swizzle. */
 __device__ inline uint32_t place(uint32_t t, uint32_t c)
 {
     return t * 128 + (c ^ t % 8) * 16;
 }
 
-/* ---- the group that copies ---- */
+/* ---- the producer ---- */
 
 template <int KQ, int NV>
 __device__ void copy_tile(const plan &p, const source &s, unsigned char *stage)
 {
     const uint32_t c = threadIdx.x % 8, t0 = threadIdx.x % GROUP / 8;
     const uint32_t dn = (uint32_t)p.a.d_nope, dk = dn + (uint32_t)p.a.d_rope;
-#pragma unroll 1 /* few registers */
+#pragma unroll 1 /* saves registers */
     for (uint32_t b = 0; b < (KQ + 3) / 4; b++) {
         const uint32_t col = 64 * b + 8 * c;
         const bool rope = col >= dn;
@@ -87,7 +95,7 @@ template <int KQ, int NV, int STAGES, int PAGES, bool QREG>
 __device__ void copy_tiles(const plan &p, const walk &w, unsigned char *smem, uint32_t full)
 {
     typedef layout<KQ, NV, STAGES, PAGES, QREG> at;
-    constexpr uint32_t LAG = STAGES - 2; /* tiles on their way when one is announced */
+    constexpr uint32_t LAG = STAGES - 2; /* tiles in flight when one is announced */
     const uint32_t empty = full + 8 * STAGES;
     for (uint32_t i = 0; i < w.n_tile + LAG; i++) {
         if (i < w.n_tile) {
@@ -103,7 +111,7 @@ __device__ void copy_tiles(const plan &p, const walk &w, unsigned char *smem, ui
     }
 }
 
-/* ---- a group that computes ---- */
+/* ---- a consumer ---- */
 
 __device__ inline float query_value(const plan &p, const walk &w, uint32_t t, uint32_t c)
 {
@@ -112,7 +120,7 @@ __device__ inline float query_value(const plan &p, const walk &w, uint32_t t, ui
     return p.a.q[(p.a.row0 + t) * p.a.q_stride + (size_t)w.head * dk + c];
 }
 
-/* Left operands of rows row + g and row + g + 8 of the block. */
+/* Loads the queries of rows row + g and row + g + 8 of the block as A operands in registers. */
 template <int KQ>
 __device__ void query_fragments(const plan &p, const walk &w, uint32_t row, uint32_t (&a)[KQ][4])
 {
@@ -127,7 +135,7 @@ __device__ void query_fragments(const plan &p, const walk &w, uint32_t row, uint
         }
 }
 
-/* The same for operands in shared memory: the group's page. */
+/* Loads the queries of the group's page as A operands in shared memory. */
 template <int KQ>
 __device__ void query_rows(const plan &p, const walk &w, uint32_t page, unsigned char *dst)
 {
@@ -141,7 +149,7 @@ __device__ void query_rows(const plan &p, const walk &w, uint32_t page, unsigned
     nb_fence_async();
 }
 
-/* Replaces what is not finite by zeros in the group's own values. */
+/* Replaces non-finite values in the group's own tile by zeros; true if this thread found one. */
 template <int NV> __device__ bool clean(unsigned char *v)
 {
     bool bad = false;
@@ -156,7 +164,7 @@ template <int NV> __device__ bool clean(unsigned char *v)
     return bad;
 }
 
-/* The queries as left operands: registers, or shared memory. */
+/* The queries as A operands: fragments in registers (QREG), or a descriptor of shared memory. */
 template <int KQ, bool QREG> struct queries {
     uint32_t f[QREG ? KQ : 1][4];
     uint64_t d;
@@ -183,7 +191,7 @@ __device__ void issue_values(const uint32_t (&a)[TOK / 16][4], uint32_t v, state
     const uint64_t vd = wg_desc(v, BLOCK_BYTES);
 #pragma unroll
     for (uint32_t j = 0; j < TOK / 16; j++) {
-        const uint64_t d = vd + j * 128; /* 16 rows */
+        const uint64_t d = vd + j * 128; /* 16 tokens further on */
         if constexpr (NV == 8) wg_values64<0>(x.o, a[j], d, 1);
         if constexpr (NV >= 16) wg_values128<0>(x.o, a[j], d, 1);
         if constexpr (NV == 32) wg_values128<16>(x.o, a[j], d + BLOCK_BYTES / 8, 1);
@@ -198,7 +206,8 @@ __device__ inline void weight_fragments(const float (&s)[TILE_GROUPS][4],
     for (uint32_t j = 0; j < TOK / 16; j++) weight_fragment(s, j, a[j]);
 }
 
-/* One tile: keys and values at k and v in shared memory; causal from `row` on unless that is TOK. */
+/* One tile: S = Q K^T, softmax, O += P V; k and v: its keys and values in shared memory.  Applies the causal mask from
+ * `row` on, unless row is TOK. */
 template <int KQ, int NV, bool QREG>
 __device__ void whole_tile(const plan &p, const queries<KQ, QREG> &q, uint32_t k, uint32_t v,
                            uint32_t row, state<NV> &x)
@@ -242,8 +251,8 @@ __device__ void compute_tiles(const plan &p, const walk &w, unsigned char *smem,
     }
     state<NV> x;
     load_state(p, w, mine * TOK + row, x);
-    /* The decoded tiles before this group's page.  Of the others, which the other group may see, it
-     * waits for the filling, so that a stage's phases are counted alike. */
+    /* The decoded tiles before this group's page.  The tiles after them are for the other groups: this group only waits
+     * until each is filled, so that all groups count a stage's phases alike. */
     const size_t page = (size_t)w.page + mine;
     const uint32_t n_mine = mine >= w.n_page || page <= p.a.page0 ? 0
                             : page - p.a.page0 < w.n_dec          ? (uint32_t)(page - p.a.page0)
@@ -258,7 +267,7 @@ __device__ void compute_tiles(const plan &p, const walk &w, unsigned char *smem,
     for (uint32_t i = n_mine; i < w.n_tile; i++) {
         const uint32_t st = i % STAGES;
         nb_mbar_wait(full + 8 * st, i / STAGES & 1);
-        if (i == w.n_dec + mine) { /* its own tile: the last */
+        if (i == w.n_dec + mine) { /* the group's own tile, its last */
             unsigned char *tile = smem + at::at_stage + st * at::stage_bytes;
             const uint32_t k = nb_smem(tile), v = k + at::key_blocks * BLOCK_BYTES;
             bad = group_any(1 + mine, clean<NV>(tile + at::key_blocks * BLOCK_BYTES));

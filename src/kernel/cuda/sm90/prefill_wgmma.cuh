@@ -1,24 +1,25 @@
-/* prefill_wgmma.cuh - products of a warp group for expanded attention: BF16 operands, float sums.
+/* prefill_wgmma.cuh - the wgmma products of prefill_wgmma.cu: BF16 operands, float sums, one warpgroup.
  *
- * c [64][8 N] (+)= a b.  a: registers (fragments of mma.m16n8k16, a warp per 16 rows), or K-major in
- * shared memory; b: shared memory, K-major (keys) or N-major (values).  Shared operands lie in
- * rows of 128 bytes whose 16-byte pieces are exchanged by row % 8 (128-byte swizzle), eight rows to
- * 1,024 bytes, aligned to that.  add 0: c's old value is not read. */
+ * c [64][8 N] (+)= a b.  add 0: c's old value is not read.
+ *   a  registers (fragments of mma.m16n8k16, a warp per 16 rows), or shared memory, K-major
+ *   b  shared memory: K-major for keys, N-major for values
+ * Operands in shared memory have rows of 128 bytes with the 128-byte swizzle: 16-byte piece p of row r is at p ^ r % 8.
+ * Eight rows are 1,024 bytes, and aligned to that. */
 #ifndef NB_KERNEL_CUDA_SM90_PREFILL_WGMMA_CUH
 #define NB_KERNEL_CUDA_SM90_PREFILL_WGMMA_CUH
 #include "kernel/cuda/sm90/wgmma.cuh"
 
 namespace
 {
-/* lbo: bytes between blocks of 64 columns (N-major); eight rows are 1,024 bytes. */
+/* wgmma descriptor.  lbo: bytes between blocks of 64 columns (N-major); eight rows are 1,024 bytes. */
 __device__ inline uint64_t wg_desc(uint32_t smem, uint32_t lbo)
 {
     return (uint64_t)(smem >> 4 & 0x3fff) | (uint64_t)(lbo >> 4) << 16 |
            (uint64_t)(1024 >> 4) << 32 | (uint64_t)1 << 62;
 }
 
-/* Registers that a product reads or writes: what computes them stays before this line, what reads them
- * behind it.  To be said before nb_wg_fence and after nb_wg_wait, which name no registers. */
+/* Pins registers that a product reads or writes: their computation stays before this line, their use after it.  Needed
+ * before nb_wg_fence and after nb_wg_wait, since these name no registers. */
 template <int N> __device__ inline void hold(float (&x)[N][4])
 {
 #pragma unroll
@@ -32,9 +33,9 @@ template <int N> __device__ inline void hold(uint32_t (&x)[N][4])
         asm volatile("" : "+r"(x[i][0]), "+r"(x[i][1]), "+r"(x[i][2]), "+r"(x[i][3])::"memory");
 }
 
-/* ---- waiting for each other ---- */
+/* ---- barriers ---- */
 
-/* Waits for the warp group of the barrier; whether x is true in a thread of it. */
+/* Synchronises the barrier's warpgroup; true if x is true in any of its threads. */
 __device__ inline bool group_any(uint32_t barrier, bool x)
 {
     uint32_t y;
@@ -81,7 +82,7 @@ __device__ inline void wg_keys(float (&c)[8][4], uint64_t a, uint64_t b, int add
                    "+f"(c[7][0]), "+f"(c[7][1]), "+f"(c[7][2]), "+f"(c[7][3])
                  : "l"(a), "l"(b), "r"(add));
 }
-/* Columns from 8 FROM on, 64 or 128 of them. */
+/* Values: 64 or 128 columns, from column 8 FROM on. */
 template <int FROM, int NV>
 __device__ inline void wg_values64(float (&c)[NV][4], const uint32_t (&a)[4], uint64_t b, int add)
 {

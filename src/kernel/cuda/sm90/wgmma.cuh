@@ -1,5 +1,6 @@
-/* wgmma.cuh - instructions of sm_90a that every kernel of this folder uses: barriers in shared memory, bulk
- * copies, the order of wgmma, registers of a role.  Addresses of shared memory are numbers (nb_smem). */
+/* wgmma.cuh - the sm_90a instructions that every kernel of this folder uses: mbarriers, bulk and tensor copies,
+ * clusters, fences and waits of wgmma, registers per role, conversions.  Addresses of shared memory are numbers
+ * (nb_smem). */
 #ifndef NB_KERNEL_CUDA_SM90_WGMMA_CUH
 #define NB_KERNEL_CUDA_SM90_WGMMA_CUH
 #include "kernel/cuda/common/ptx.cuh"
@@ -14,13 +15,13 @@ __device__ inline void nb_mbar_arrive(uint32_t bar)
 {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(bar) : "memory");
 }
-/* Arrives, and lets the phase end only when n_bytes more have been copied. */
+/* Arrives; the phase then ends only after n_bytes more have been copied. */
 __device__ inline void nb_mbar_expect(uint32_t bar, uint32_t n_bytes)
 {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(bar), "r"(n_bytes)
                  : "memory");
 }
-/* Waits until the phase of that parity is over. */
+/* Waits until the phase of that parity has completed. */
 __device__ inline void nb_mbar_wait(uint32_t bar, uint32_t parity)
 {
     asm volatile("{\n.reg .pred p;\nW:\n"
@@ -28,7 +29,7 @@ __device__ inline void nb_mbar_wait(uint32_t bar, uint32_t parity)
                  "r"(parity)
                  : "memory");
 }
-/* Bytes from device memory to shared memory, counted by a barrier. */
+/* Bulk copy from device memory to shared memory; `bar` counts its bytes. */
 __device__ inline void nb_bulk_copy(uint32_t dst, const void *src, uint32_t n_bytes, uint32_t bar)
 {
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
@@ -36,7 +37,7 @@ __device__ inline void nb_bulk_copy(uint32_t dst, const void *src, uint32_t n_by
                  "l"(src), "r"(n_bytes), "r"(bar)
                  : "memory");
 }
-/* A box of a tensor, at (x, y, z), the same. */
+/* Tensor copy (TMA): the same for a box of a tensor at (x, y, z). */
 __device__ inline void nb_box_copy(uint32_t dst, const void *map, int x, int y, int z, uint32_t bar)
 {
     asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
@@ -44,21 +45,21 @@ __device__ inline void nb_box_copy(uint32_t dst, const void *map, int x, int y, 
                  "l"(map), "r"(x), "r"(y), "r"(z), "r"(bar)
                  : "memory");
 }
-/* Which block of its cluster this is. */
+/* The rank of this block in its cluster. */
 __device__ inline uint32_t nb_cluster_rank()
 {
     uint32_t r;
     asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(r));
     return r;
 }
-/* The same place in the shared memory of block `rank` of the cluster. */
+/* Address of the same place in the shared memory of block `rank` of the cluster. */
 __device__ inline uint32_t nb_cluster_at(uint32_t addr, uint32_t rank)
 {
     uint32_t to;
     asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(to) : "r"(addr), "r"(rank));
     return to;
 }
-/* All threads of all its blocks; what they wrote to shared memory can be read after it. */
+/* Barrier for all threads of the cluster's blocks; after it, what they wrote to shared memory can be read. */
 __device__ inline void nb_cluster_sync()
 {
     asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
@@ -66,7 +67,7 @@ __device__ inline void nb_cluster_sync()
 
 /* ---- wgmma ---- */
 
-/* What was written to shared memory and is known to be there can be read by wgmma. */
+/* Makes this thread's completed writes to shared memory visible to wgmma and bulk copies (the async proxy). */
 __device__ inline void nb_fence_async()
 {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
@@ -83,13 +84,14 @@ template <int N> __device__ inline void nb_wg_wait()
 {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
 }
-/* Keeps the compiler from moving reads of accumulators over a wait, and what computes them over a fence. */
+/* Keeps the compiler from moving reads of accumulators across a wait, or their computation across a fence. */
 template <int N> __device__ inline void nb_wg_hold(float (&d)[N])
 {
 #pragma unroll
     for (int i = 0; i < N; i++) asm volatile("" : "+f"(d[i])::"memory");
 }
-/* Accumulators of 8, 16, 32, 64 and 128 registers: names in the instruction, operands. */
+/* Accumulators of 8, 16, 32, 64 and 128 registers: NB_WG_n names them in the instruction, NB_WG_ACC_n lists the
+ * operands. */
 #define NB_WG_8 "%0,%1,%2,%3,%4,%5,%6,%7"
 #define NB_WG_16 NB_WG_8 ",%8,%9,%10,%11,%12,%13,%14,%15"
 #define NB_WG_32 NB_WG_16 ",%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
@@ -113,7 +115,7 @@ template <int N> __device__ inline void nb_wg_hold(float (&d)[N])
         NB_WG_ACC_8(d, 88), NB_WG_ACC_8(d, 96), NB_WG_ACC_8(d, 104), NB_WG_ACC_8(d, 112),          \
         NB_WG_ACC_8(d, 120)
 
-/* A warp group's registers a thread, by its role. */
+/* Sets the registers per thread of a warpgroup, by its role. */
 template <int N> __device__ inline void nb_more_registers()
 {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));
@@ -125,7 +127,7 @@ template <int N> __device__ inline void nb_fewer_registers()
 
 /* ---- FP16 ---- */
 
-/* Four 8x8 matrices of 16-bit values to shared memory: lane i gives the address of row i % 8 of matrix
+/* Stores four 8x8 matrices of 16-bit values to shared memory.  Lane i gives the address of row i % 8 of matrix
  * i / 8. */
 __device__ inline void nb_stmatrix4(uint32_t to, uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3)
 {
@@ -133,8 +135,8 @@ __device__ inline void nb_stmatrix4(uint32_t to, uint32_t a0, uint32_t a1, uint3
                  "r"(a1), "r"(a2), "r"(a3)
                  : "memory");
 }
-/* The first two bytes, E4M3, as FP16; the other two.  A shift by 16 stays an instruction, the half of a register is an
- * operand of the conversion. */
+/* Converts E4M3 to an FP16 pair: nb_cvt_e4m3 the first two bytes, nb_cvt_e4m3_hi the other two.  The latter names the
+ * register's upper half as the operand; a shift by 16 would cost an instruction. */
 __device__ inline uint32_t nb_cvt_e4m3(uint32_t four)
 {
     uint32_t h;
