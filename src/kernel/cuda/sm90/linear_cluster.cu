@@ -24,9 +24,9 @@
  *   with two stages       11.8   11.8   9.2  14.8
  *
  * Where it is used: linear_mma.cu takes it for the queries and the output of attention.  For the router, for gate and
- * up, or for products beside others this kernel was faster but the whole step slower (64 sequences: up to 10 %).  An
- * SM seems to keep the shared-memory carve-out of these blocks while the experts follow, and linear_few.cu needs L1
- * for the weights in flight (experts of 64 tokens: 404 us; with the smallest L1 497). */
+ * up, or for products that run in parallel with others, this kernel was faster but the whole step slower (64 sequences:
+ * up to 10 %).  An SM seems to keep the shared-memory carve-out of these blocks while the experts follow, and
+ * linear_few.cu needs L1 for the weights in flight (experts of 64 tokens: 404 us; with the smallest L1 497). */
 #include "kernel/cuda/sm80/linear_tile.cuh"
 #include "kernel/cuda/sm90/wgmma.cuh"
 

@@ -225,7 +225,7 @@ __global__ void __launch_bounds__(layout<FMT, N, GROUPS>::THREADS, 1)
     }
     if (GROUPS == 2) nb_more_registers<232>();
     nb_grid_wait();
-    nb_grid_next(); /* lets mla_tail start beside this kernel */
+    nb_grid_next(); /* lets mla_tail start while this kernel runs */
     consume<FMT, N, GROUPS, PAIR>(a, base, smem);
 }
 

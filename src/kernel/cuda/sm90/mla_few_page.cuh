@@ -32,7 +32,7 @@ template <int FMT, int N, int GROUPS> struct layout {
         REST = FMT == BF16  ? 0
                : FMT == FP8 ? 4224
                             : 6272,
-        KEEP = N == 16 && GROUPS == 2, /* an item's sums stay in registers across units */
+        KEEP = N == 16 && GROUPS == 2,  /* an item's sums stay in registers across units */
         EARLY = FMT != BF16 && N == 16, /* prefetch the next page's codes to registers */
         R_ROPE = FMT == FP8 ? 0 : 2048, /* offsets in the rest of a page; block scales come first */
         R_OUT = R_ROPE + 4096,

@@ -49,7 +49,7 @@ enum {                            /* barriers */
        BAR_Q = BAR_P + 16
 };
 
-/* Constants of a launch, beside the arguments. */
+/* Constants of a launch, in addition to the arguments. */
 struct many_plan {
     const unsigned char *q; /* packed queries, planes of n_flat rows of 128 bytes */
     const float *q_factor;  /* [n_flat] */
