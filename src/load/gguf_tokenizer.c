@@ -70,7 +70,7 @@ static nb_status read_tokens(vocab *v)
     for (size_t i = 0; i < v->n; i++) {
         v->token[i] = nb_gguf_next_str(tok, &at);
         const double t = type ? nb_gguf_item(type, i) : TYPE_NORMAL;
-        v->type[i] = t >= 1 && t <= TYPE_BYTE ? (unsigned char)t : TYPE_UNUSED;
+        v->type[i] = (unsigned char)(t >= 1 && t <= TYPE_BYTE ? t : TYPE_UNUSED);
         if (!nb_utf8_valid(v->token[i]) || memchr(v->token[i].p, 0, v->token[i].n_bytes))
             return nb_fail(v->err, NB_ERR_FORMAT,
                            "%s: tokenizer.ggml.tokens[%zu] is not UTF-8 without zeros",

@@ -18,7 +18,7 @@ static const unsigned char awq_nibble[8] = { 0, 4, 1, 5, 2, 6, 3, 7 }; /* of row
 
 static unsigned get_code(const uint8_t *row, size_t c, bool nibbles)
 {
-    return nibbles ? row[c / 2] >> 4 * (c & 1) & 15u : row[c];
+    return nibbles ? (unsigned)row[c / 2] >> 4 * (c & 1) & 15u : row[c];
 }
 
 /* column[p]: the columns in the order of their groups, stable. */
