@@ -1,20 +1,20 @@
-/* nb_cuda_items.h - queries of a step cut into items (nb_cuda_item): shared by the forward pass, the
- * checker and the benchmark.  How it is cut changes no bit of a result. */
+/* nb_cuda_items.h - splits a step's queries into work items (nb_cuda_item); shared by the forward pass, the checker and
+ * the benchmark.  The split changes no bit of a result.  nb_cuda_units.h defines unit and super. */
 #ifndef NB_KERNEL_CUDA_API_NB_CUDA_ITEMS_H
 #define NB_KERNEL_CUDA_API_NB_CUDA_ITEMS_H
 #include "kernel/cuda/api/nb_cuda_ops.h"
 
-/* Consecutive queries of one chunk in one page, at most NB_CUDA_QUERY_MAX. */
+/* Consecutive queries of one chunk in one page; at most NB_CUDA_QUERY_MAX. */
 typedef struct nb_cuda_group {
     uint32_t chunk, row0, n_q;
-    uint32_t n_page; /* complete pages before theirs: all that an item reads */
+    uint32_t n_page; /* complete pages before theirs, all of which their items read */
 } nb_cuda_group;
 
 enum { NB_CUDA_ITEM_BUCKETS = 64 };
 
-/* How the groups of a step are cut: units by themselves, or whole supers, whose states are merged where
- * they are computed (where units are as large: a chain from unit 0 on, so many pages as a
- * multiprocessor has on average). */
+/* How a step's groups are split.  Without fold, an item is one unit.  With fold, it is a whole super, whose states are
+ * combined by the block that computes them.  Where units are as large as supers, fold makes one item of a chain of
+ * units from unit 0 on, with as many pages as an SM has on average. */
 typedef struct nb_cuda_cut {
     nb_cuda_units units;
     bool fold;
@@ -22,8 +22,8 @@ typedef struct nb_cuda_cut {
     size_t longest;
 } nb_cuda_cut;
 
-/* Pages that the last multiprocessor is done with when n items of together n_page pages are given out; an
- * item costs about two pages besides. */
+/* Estimated load, in pages, of the busiest SM, when n items of n_page pages in total are distributed.  An item costs
+ * about two pages extra. */
 static inline size_t nb_cuda_rounds(size_t n, size_t n_page, size_t n_sm)
 {
     return n ? (n + n_sm - 1) / n_sm * (n_page + 2 * n) / n : 0;
@@ -51,7 +51,7 @@ static inline nb_cuda_cut nb_cuda_cut_of(const nb_cuda_group *g, size_t n_group,
     return c;
 }
 
-/* Units of the item of a group of n_page pages that begins at unit u. */
+/* Number of units in the item that begins at unit u, of a group of n_page pages. */
 static inline size_t nb_cuda_fold(const nb_cuda_cut *c, size_t n_page, size_t u)
 {
     if (!c->fold || n_page == 0) return 1;
@@ -67,7 +67,7 @@ static inline size_t nb_cuda_fold(const nb_cuda_cut *c, size_t n_page, size_t u)
     return end > u ? end - u : 1;
 }
 
-/* The item of a group that begins at unit u. */
+/* A group's item that begins at unit u. */
 static inline nb_cuda_item nb_cuda_item_at(const nb_cuda_group *g, nb_cuda_units s, size_t u,
                                            size_t n_unit, uint32_t part_first)
 {
@@ -84,8 +84,8 @@ static inline nb_cuda_item nb_cuda_item_at(const nb_cuda_group *g, nb_cuda_units
     return x;
 }
 
-/* Writes the items of all groups, the longest first (to 1/64 of the longest), and returns how many:
- * at most the sum of nb_cuda_n_unit.  part_first is the step's; fold: see above (GQA: false). */
+/* Writes the items of all groups, longest first (to 1/64 of the longest), and returns their number, at most the sum of
+ * nb_cuda_n_unit.  part_first is the step's.  fold allows folding (see nb_cuda_cut); false for GQA. */
 static inline size_t nb_cuda_items(const nb_cuda_group *g, size_t n_group, nb_cuda_units s,
                                    size_t n_sm, bool fold, const uint32_t *part_first,
                                    nb_cuda_item *out)

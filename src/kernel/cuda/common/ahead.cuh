@@ -1,14 +1,14 @@
-/* ahead.cuh - memory asked for into the L2 cache before it is needed.
+/* ahead.cuh - prefetches memory into L2.
  *
- * From one layer to the next more weights go through the cache than it holds, so gains of a norm, rows of h
- * and tables of the step are read from memory each time: about half a microsecond more than from the
- * cache, in kernels that do little else.  A kernel that was launched early asks for them before
- * nb_grid_wait().  No value is read: whoever writes there meanwhile does so in the cache, too. */
+ * From one layer to the next more weights pass through L2 than it holds.  So gains of a norm, rows of h and tables of
+ * the step come from device memory each time, which costs about half a microsecond more than L2 in kernels that do
+ * little else.  A kernel launched early prefetches them before nb_grid_wait().  This is safe because no value is read:
+ * whoever still writes there writes to L2 too. */
 #ifndef NB_KERNEL_CUDA_COMMON_AHEAD_CUH
 #define NB_KERNEL_CUDA_COMMON_AHEAD_CUH
 #include "kernel/cuda/common/cu.cuh"
 
-/* [p, p + n_bytes); all threads of a block. */
+/* Prefetches [p, p + n_bytes).  Called by all threads of a block. */
 __device__ inline void nb_ahead(const void *p, size_t n_bytes)
 {
 #if NB_CUDA_EMULATED

@@ -1,8 +1,8 @@
-/* cu.cuh - what every kernel file includes: CUDA, or its emulation on the processor.
+/* cu.cuh - included by every kernel file: CUDA, or its emulation on the CPU.
  *
- * Kernels are written so that a C++ compiler with cu_emu.h can run them, thread by thread (tests/emu/cuda): launches
- * through NB_LAUNCH, dynamic shared memory through NB_SHARED, and instructions that C++ does not
- * have through the functions of ptx.cuh.  Files under sm90/ are not emulated. */
+ * Kernels are written so that a C++ compiler with cu_emu.h can run them, thread by thread (tests/emu/cuda).  So
+ * launches go through NB_LAUNCH, dynamic shared memory through NB_SHARED, and instructions that C++ lacks through the
+ * functions of ptx.cuh.  Files under sm90/ are not emulated. */
 #ifndef NB_KERNEL_CUDA_COMMON_CU_CUH
 #define NB_KERNEL_CUDA_COMMON_CU_CUH
 #include <stdbool.h>
@@ -10,14 +10,14 @@
 #include <stdint.h>
 #include <string.h>
 
-#if !NB_CUDA_EMULATED /* else the compiler has read tests/emu/cuda/cu_emu.h before this file */
+#if !NB_CUDA_EMULATED /* else the compiler has already read tests/emu/cuda/cu_emu.h */
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_fp8.h>
 #include <cuda_runtime.h>
 
-/* NB_LAUNCH(g, kernel, grid, block, shared bytes, arguments...): a sticky error when it fails.  Kernels
- * with template arguments are put in parentheses. */
+/* NB_LAUNCH(g, kernel, grid, block, shared bytes, arguments...) launches a kernel; a failure becomes the sticky error.
+ * Put kernels with template arguments in parentheses. */
 #define NB_LAUNCH(g, kernel, grid, block, shared, ...)                                             \
     do {                                                                                           \
         if ((g)->error == cudaSuccess) {                                                           \
@@ -26,9 +26,9 @@
             nb_cuda_check((g), cudaGetLastError(), #kernel);                                       \
         }                                                                                          \
     } while (0)
-/* NB_LAUNCH_EARLY: the same for a kernel that may begin before the one before it has ended (cc 90): it
- * reads and writes nothing that others write until nb_grid_wait(), which every thread calls.
- * NB_LAUNCH_CLUSTERS: this in clusters of so many blocks (cc 90). */
+/* NB_LAUNCH_EARLY: the same for a kernel that may start before the previous one has ended (cc 90, programmatic
+ * dependent launch).  Such a kernel reads and writes nothing that others write before nb_grid_wait(), which every
+ * thread calls. NB_LAUNCH_CLUSTERS: the same, in clusters of the given number of blocks (cc 90). */
 #define NB_LAUNCH_CLUSTERS(g, cluster, kernel, grid, block, shared, ...)                           \
     do {                                                                                           \
         if ((g)->error == cudaSuccess) {                                                           \
@@ -60,7 +60,7 @@
 #define NB_SHARED(type, name)                                                                      \
     extern __shared__ __align__(128) unsigned char nb_shared_bytes[];                              \
     type *name = reinterpret_cast<type *>(nb_shared_bytes)
-/* Lets a kernel have so many bytes of dynamic shared memory; once per kernel and device. */
+/* Allows a kernel this many bytes of dynamic shared memory; once per kernel and device. */
 #define NB_SHARED_LIMIT(g, kernel, bytes)                                                          \
     nb_cuda_check((g),                                                                             \
                   cudaFuncSetAttribute((kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,      \
@@ -68,40 +68,40 @@
                   #kernel)
 #endif
 
-extern "C" { /* and what it includes: files of C */
+extern "C" { /* C headers, and what they include */
 #include "kernel/cuda/api/nb_cuda.h"
 }
 
-/* A structure that a kernel gets by value and reads in place, by reference too: NB_PARAM T name. */
+/* NB_PARAM T name: a structure that a kernel receives by value and may read in place, also by reference. */
 #if NB_CUDA_EMULATED
 #define NB_PARAM const
 #else
 #define NB_PARAM const __grid_constant__
 #endif
 
-/* The device in hand; src/dev/cuda/runtime.cu owns it. */
+/* An open device; src/dev/cuda/runtime.cu owns it. */
 struct nb_cuda {
-    cudaStream_t stream, side; /* side: for work beside the stream, forked and joined by events */
+    cudaStream_t stream, side; /* side: the side stream, forked and joined by events */
     cudaEvent_t fork, join, mark[64];
-    cudaError_t error; /* the first: sticky */
+    cudaError_t error; /* the first error; sticky */
     char why[320];
     int index, cc, n_sm;
     size_t shared_bytes, l2_bytes;
     bool capturing;
-    bool aside, whole; /* stream and side are exchanged; the next kernel waits for several others */
-    bool early;        /* and may begin before they have ended */
+    bool aside, whole; /* stream and side are swapped; the next kernel waits for several others */
+    bool early;        /* that kernel may start before they have ended */
     void *blas, *blas_work; /* cuBLASLt's handle and workspace, or NULL */
     size_t blas_work_bytes;
     char name[96];
 };
 
 #if !NB_CUDA_EMULATED
-/* The kernel that is launched next waits for several others (`whole`) in nb_grid_wait(): in a graph it may begin
- * before they have ended, like those that follow one alone. */
+/* Called when the next kernel waits for several others (`whole`) in nb_grid_wait(): in a graph it may then start before
+ * they have ended, like a kernel that follows only one. */
 void nb_cuda_soften(nb_cuda *g);
 #endif
 
-/* Notes the first error. */
+/* Records e as the device's error if it is the first. */
 void nb_cuda_check(nb_cuda *g, cudaError_t e, const char *what);
 
 #endif

@@ -1,32 +1,36 @@
-/* kv_decode.cuh - values of a KV page in registers, eight at a time, for any record.
+/* kv_decode.cuh - decodes values of a KV page to registers, eight at a time, for any record.
  *
  *   nb_kv_load8<FMT>(s, page, tok, vec, i0, v)   v[j] = value i0 + j of vector vec of token tok
- *   nb_kv_load8_any(s, page, tok, vec, i0, v)    the same, the format looked up (uniform branch)
+ *   nb_kv_load8_any(s, page, tok, vec, i0, v)    the same, with the format looked up (a uniform branch)
  *   nb_kv_inner8<FMT>(...), nb_kv_outer<FMT>(s, page, tok, vec)
- *                        the two factors of it: codes with their block scales, and the vector's scale
- *   nb_kv_pack8(v, p)    as BF16 pairs, exact for all records but int4, f32 and fixed scales
+ *                        its two factors: codes with their block scales, and the vector's scale
+ *   nb_kv_pack8(v, p)    as BF16 pairs, exact for all records except int4, f32 and fixed scales
  *
- * s is a segment of the record (a kernel's parameter, NB_PARAM, or a copy in shared memory), FMT
- * its nb_seg_fmt.  i0 is a multiple of 8; places from dim on give 0, so a vector may be read in whole
- * eights.  page is aligned to 128 and smaller than 2^32 bytes.  A warp that reads neighbouring eights of
- * a token reads neighbouring bytes; what is aligned is read in one load.
+ * s is a segment of the record (a kernel's parameter, NB_PARAM, or a copy in shared memory), FMT its nb_seg_fmt.  i0
+ * is a multiple of 8; values from dim on read as 0, so a vector may be read in whole eights.  page is aligned to 128
+ * and smaller than 2^32 bytes.  A warp that reads adjacent eights of a token reads adjacent bytes; aligned data is read
+ * in one load.
  *
- * Values are those of nb_record_decode, exactly, in pages that nb_record_check_page accepts.  Inner
- * values are exact in FP16 for E4M3, INT8, NVFP4, IF4 and DS_MLA: |inner| <= 2688, no bit under 2^-10;
- * inner * outer, where both are finite and below 2^127, is the value.  They know no outliers, no
- * clipping at the largest BF16 and no end of the vector; an outer of 0 marks a zero vector.  MXFP4: the
- * inner value has its block scale and outer is 1; so have INT4, BF16 and F32.  DS_MLA: outer is that of
- * the 128 values around i0 and depends on it.
+ * Values are exactly those of nb_record_decode, for pages that nb_record_check_page accepts.  Inner values are exact
+ * in FP16 for E4M3, INT8, NVFP4, IF4 and DS_MLA: |inner| <= 2688, no bit below 2^-10.  inner * outer is the value where
+ * both are finite and below 2^127.  Inner values ignore outliers, clipping at the largest BF16 and the vector's end;
+ * an outer of 0 marks a zero vector.
+ *   format             inner                  outer
+ *   MXFP4              with its block scale   1
+ *   INT4, BF16, F32    the value              1
+ *   DS_MLA             the code's value       that of the 128 values around i0
  *
- * How: an E2M1 nibble moved into exponent and fraction of an FP16 is its value times 2^-14, an E4M3 byte
- * its value times 2^-8, a number below 8 moved into the fraction itself times 2^-24; each conversion
- * and the product with the inverse factor are exact. */
+ * How: the bits of a code, moved into an FP16, are its value times a power of two.
+ *   E2M1 nibble in exponent and fraction    2^-14
+ *   E4M3 byte                               2^-8
+ *   number below 8 in the fraction          2^-24
+ * Each conversion, and the product with the inverse factor, is exact. */
 #ifndef NB_KERNEL_CUDA_COMMON_KV_DECODE_CUH
 #define NB_KERNEL_CUDA_COMMON_KV_DECODE_CUH
 #include "kernel/cuda/common/ptx.cuh"
 #include "num/record.h"
 
-/* The formats that kernels read and write (nb_cuda_can_cache): X(FMT). */
+/* The formats that the kernels support (nb_cuda_can_cache): X(FMT). */
 #define NB_KV_CUDA_FORMATS(X)                                                                      \
     X(NB_SEG_BF16)                                                                                 \
     X(NB_SEG_E4M3)                                                                                 \
@@ -39,7 +43,7 @@
     X(NB_SEG_DS_MLA)                                                                               \
     X(NB_SEG_INT8)
 
-/* Bits of a value's code. */
+/* Bits per code. */
 __host__ __device__ constexpr uint32_t nb_kv_code_bits(int fmt)
 {
     return fmt == NB_SEG_F32                                                  ? 32
@@ -48,7 +52,7 @@ __host__ __device__ constexpr uint32_t nb_kv_code_bits(int fmt)
                                                                               : 4;
 }
 
-/* Bytes of a vector's codes. */
+/* Bytes of codes per vector. */
 __host__ __device__ inline uint32_t nb_kv_vec_bytes(int fmt, uint32_t dim)
 {
     return (dim * nb_kv_code_bits(fmt) + 7) / 8;
@@ -59,8 +63,7 @@ __device__ inline uint32_t nb_kv_u16(const unsigned char *p)
     return (uint32_t)p[0] | (uint32_t)p[1] << 8;
 }
 
-/* The codes of values i0.. i0 + 7 in N words; bytes behind the vector's last are 0 or whatever is
- * there. */
+/* The codes of values i0.. i0 + 7 in N words.  Bytes past the vector's end are unspecified. */
 template <int FMT>
 __device__ inline void nb_kv_codes8(const nb_record_seg &s, const unsigned char *page, uint32_t tok,
                                     uint32_t vec, uint32_t i0,
@@ -101,7 +104,7 @@ __device__ inline float2 nb_kv_half2(uint32_t bits)
     return __half22float2(h);
 }
 
-/* An E4M3 byte's value. */
+/* The value of an E4M3 byte. */
 __device__ inline float nb_kv_e4m3(uint32_t c)
 {
     return nb_kv_half2((c & 0x7f) << 7 | (c & 0x80) << 8).x * 256.0f;
@@ -119,7 +122,7 @@ __device__ inline float nb_kv_clip(float v)
     return v > top ? top : v < -top ? -top : v;
 }
 
-/* Eight nibbles times a factor: E2M1, or with `steps` integers 0..7 with a sign. */
+/* Eight nibbles times a factor: E2M1, or with `steps` signed integers -7..7. */
 __device__ inline void nb_kv_nibbles(uint32_t w, bool steps, float scale, float (&v)[8])
 {
     const uint32_t shift = steps ? 0 : 9;
@@ -153,7 +156,7 @@ __device__ inline void nb_kv_inner8(const nb_record_seg &s, const unsigned char 
         for (int j = 0; j < 8; j++) v[j] = (float)(int8_t)(c[j / 4] >> (8 * (j & 3)) & 0xff);
     } else if constexpr (FMT == NB_SEG_E4M3 || FMT == NB_SEG_DS_MLA) {
 #pragma unroll
-        for (int j = 0; j < 8; j += 2) { /* bytes j and j + 1 to the high bytes of two halves */
+        for (int j = 0; j < 8; j += 2) { /* bytes j and j + 1 become the high bytes of two FP16 */
             const uint32_t w = __byte_perm(c[j / 4], 0, j & 2 ? 0x3424 : 0x1404);
             const float2 h = nb_kv_half2((w & 0x80008000u) | (w & 0x7f007f00u) >> 1);
             v[j] = h.x * 256.0f;
@@ -180,7 +183,7 @@ __device__ inline void nb_kv_inner8(const nb_record_seg &s, const unsigned char 
     } else { /* INT4_CH */
         const unsigned char *p =
             page + (uint32_t)s.scale_off + tok / 32 * stride + 2 * (vec * n_group + i0);
-        if ((uint32_t)s.dim % 8 == 0) { /* eight FP16 lie in 16 aligned bytes */
+        if ((uint32_t)s.dim % 8 == 0) { /* eight FP16 are 16 aligned bytes */
             const uint4 f4 = *reinterpret_cast<const uint4 *>(p);
             const uint4 m4 = *reinterpret_cast<const uint4 *>(p + stride / 2);
             const uint32_t f[4] = { f4.x, f4.y, f4.z, f4.w }, m[4] = { m4.x, m4.y, m4.z, m4.w };
@@ -205,7 +208,7 @@ __device__ inline void nb_kv_inner8(const nb_record_seg &s, const unsigned char 
     }
 }
 
-/* The factor of a vector; i0 matters to DS_MLA alone. */
+/* A vector's outer factor; only DS_MLA's depends on i0. */
 template <int FMT>
 __device__ inline float nb_kv_outer(const nb_record_seg &s, const unsigned char *page, uint32_t tok,
                                     uint32_t vec, uint32_t i0 = 0)
@@ -223,7 +226,7 @@ __device__ inline float nb_kv_outer(const nb_record_seg &s, const unsigned char 
     }
 }
 
-/* Puts the outlier channels among places vec * dim + i0.. into v. */
+/* Inserts the outlier channels among places vec * dim + i0.. into v. */
 __device__ inline void nb_kv_merge8(const nb_record_seg &s, const unsigned char *page, uint32_t tok,
                                     uint32_t vec, uint32_t i0, float (&v)[8])
 {
@@ -250,7 +253,7 @@ __device__ inline void nb_kv_load8(const nb_record_seg &s, const unsigned char *
     } else if constexpr (FMT != NB_SEG_F32 && FMT != NB_SEG_BF16 && FMT != NB_SEG_INT4_CH &&
                          FMT != NB_SEG_INT4_TOK) {
         const float o = nb_kv_outer<FMT>(s, page, tok, vec, i0);
-        if (o == 0 || o >= 0x1p100f) { /* rare: zero vectors, and what may have to be clipped */
+        if (o == 0 || o >= 0x1p100f) { /* rare: zero vectors, and values that may need clipping */
 #pragma unroll
             for (int j = 0; j < 8; j++) v[j] = o == 0 ? 0 : nb_kv_clip(__fmul_rn(v[j], o));
         } else {
@@ -274,7 +277,7 @@ __device__ inline void nb_kv_load8_any(const nb_record_seg &s, const unsigned ch
     case FMT: nb_kv_load8<FMT>(s, page, tok, vec, i0, v); break;
         NB_KV_CUDA_FORMATS(X)
 #undef X
-    default: break; /* nb_cuda_can_cache refused it */
+    default: break; /* nb_cuda_can_cache has refused it */
     }
 }
 

@@ -1,20 +1,20 @@
-/* kv_encode.cuh - rows of values into a KV page, byte for byte as nb_record_encode_page.
+/* kv_encode.cuh - encodes rows of values into a KV page, byte for byte as nb_record_encode_page.
  *
- * A block encodes some consecutive rows of a page (nb_kv_encode_rows); different blocks of a page touch
- * different bytes.  A lane holds 16 values, so that a block of nvfp4 and if4 is one lane's and its errors
- * are summed in order by one thread, as the specification wants; as many lanes as a vector needs (2
- * to 32) work on it, several vectors share a warp when they are short, and the largest magnitudes of
- * a vector, of 32 or of 128 values come from shuffles.  INT4_CH, whose groups run along tokens, goes by
- * pairs of channels, a thread each, over 32 rows: neighbouring threads read neighbouring values and
- * write neighbouring bytes.  Values are read where they are, as floats, and rounded to BF16 on the
- * way; nothing is staged in shared memory, so no shape is too large.
+ * Block: some consecutive rows of a page (nb_kv_encode_rows); different blocks of a page write different bytes.
+ * Lane: 16 values, which are one scale block of nvfp4 and if4, so one thread sums its errors in order, as the
+ * specification requires.  As many lanes as a vector needs (2 to 32) work on it; several short vectors share a
+ * warp.  The largest magnitudes of a vector, or of 32 or 128 values, come from shuffles.
+ * INT4_CH, whose groups run along tokens, is encoded by pairs of channels, a thread each, over 32 rows.  Adjacent
+ * threads read adjacent values and write adjacent bytes.
+ * Values are read from global memory as floats and rounded to BF16 on the way.  Nothing is staged in shared memory, so
+ * no shape is too large.
  *
- * Exactness: magnitudes are scaled by a power of two in one exact product (what underflows lies under
- * every threshold), thresholds are exact products, the error's squares and sums are single roundings
- * (__fmul_rn, __fadd_rn: never contracted), and with a fixed scale the one IEEE division stands.
+ * Exactness: magnitudes are scaled by a power of two in one exact product (what underflows is below every threshold).
+ * Thresholds are exact products.  Squares and sums of errors are single roundings (__fmul_rn, __fadd_rn: never
+ * contracted).  With a fixed scale there is one IEEE division.
  *
- * A search of if4 takes 13 candidates of 16 values, about 10 instructions for each of both: the nearest point of
- * a grid comes from a product with the scale's inverse and two additions (nb_kv_nearest).  Seven
+ * A search of if4 tries 13 candidates for 16 values, at about 10 instructions per candidate and value.  The nearest
+ * grid point comes from a product with the scale's inverse and two additions (nb_kv_nearest).  Slower: seven
  * comparisons, as the host does it, took 24 instructions and 2.5 times as long. */
 #ifndef NB_KERNEL_CUDA_COMMON_KV_ENCODE_CUH
 #define NB_KERNEL_CUDA_COMMON_KV_ENCODE_CUH
@@ -37,11 +37,11 @@ struct nb_kv_gaps {
     uint32_t n, off[4 * NB_MAX_SEG + 1], n_bytes[4 * NB_MAX_SEG + 1];
 };
 
-/* What a block encodes into. */
+/* Where a block encodes to. */
 struct nb_kv_dest {
     unsigned char *page;
-    unsigned char *plane;            /* residual plane of the page, or NULL */
-    unsigned long long *n_saturated; /* or NULL */
+    unsigned char *plane;            /* the page's residual plane, or NULL */
+    unsigned long long *n_saturated; /* counter, or NULL */
 };
 
 /* ---- scalars ---- */
@@ -51,18 +51,18 @@ __device__ inline uint32_t nb_kv_mag_bits(float x)
     return __float_as_uint(x) & 0x7fffffffu;
 }
 
-/* As nb_e4m3_from_f32, for numbers. */
+/* Same as nb_e4m3_from_f32, except for NaN. */
 __device__ inline uint32_t nb_kv_to_e4m3(float x)
 {
     const uint32_t u = __float_as_uint(x), sign = u >> 24 & 0x80, mag = u & 0x7fffffffu;
     if (mag >= 0x43e00000u) return sign | 0x7e; /* 448 */
     if (mag >= 0x3c800000u)                     /* 2^-6 */
         return sign | (mag - (120u << 23) + 0x7ffff + (mag >> 20 & 1)) >> 20;
-    /* to multiples of 2^-9: those are the units of 1.5 * 2^14 */
+    /* rounds to a multiple of 2^-9, the last bit of 1.5 * 2^14 */
     return sign | (__float_as_uint(__fadd_rn(__uint_as_float(mag), 24576.0f)) & 0xff);
 }
 
-/* As nb_e4m3_quotient, d of 4, 6, 7. */
+/* Same as nb_e4m3_quotient, for d = 4, 6, 7. */
 __device__ inline uint32_t nb_kv_e4m3_quotient(float a, uint32_t d)
 {
     const float recip = d == 4 ? 0.25f : d == 6 ? 0x1.555556p-3f : 0x1.24924ap-3f;
@@ -79,7 +79,7 @@ __device__ inline uint32_t nb_kv_e4m3_quotient(float a, uint32_t d)
     return c;
 }
 
-/* nb_bf16_ceil_log2 of a magnitude that is not 0, given as a float's bits. */
+/* nb_bf16_ceil_log2 of a nonzero magnitude, given as a float's bits. */
 __device__ inline int nb_kv_ceil_log2(uint32_t mag, uint32_t t)
 {
     uint32_t f = mag >> 16 & 0x7f;
@@ -100,7 +100,7 @@ __device__ inline uint32_t nb_kv_scale_byte(int e)
     return (uint32_t)(b < 2 ? 2 : b > 253 ? 253 : b);
 }
 
-/* The outer byte of a vector whose largest magnitude has these bits (0: 0). */
+/* The outer byte of a vector with this largest magnitude, given as a float's bits (0 gives 0). */
 __device__ inline uint32_t nb_kv_outer_byte(const nb_record_seg &g, uint32_t amax, uint32_t t,
                                             int shift)
 {
@@ -108,7 +108,7 @@ __device__ inline uint32_t nb_kv_outer_byte(const nb_record_seg &g, uint32_t ama
     return g.fixed_scale != 0 ? 127 : nb_kv_scale_byte(nb_kv_ceil_log2(amax, t) - shift);
 }
 
-/* What brings magnitudes to the normalised domain: nb_seg_mag. */
+/* Normalises magnitudes, as nb_seg_mag. */
 struct nb_kv_norm {
     float factor, fixed, top;
 
@@ -130,9 +130,9 @@ struct nb_kv_norm {
     }
 };
 
-/* ---- 16 values of a lane ---- */
+/* ---- a lane's 16 values ---- */
 
-/* N words to n_bytes <= 4 N bytes: in one store where they are whole and aligned. */
+/* Stores n_bytes <= 4 N bytes of N words; in one store if they are complete and aligned. */
 template <int N>
 __device__ inline void nb_kv_store(unsigned char *p, const uint32_t (&w)[N], uint32_t n_bytes)
 {
@@ -153,14 +153,14 @@ __device__ inline void nb_kv_store(unsigned char *p, const uint32_t (&w)[N], uin
         if (b < n_bytes) p[b] = (unsigned char)(w[b / 4] >> (8 * (b & 3)) & 0xff);
 }
 
-/* A lane's part of a vector: values i0..i0 + 15, of which n exist; the others, and outlier channels
- * (their bits are set in `out`), are +0. */
+/* A lane's part of a vector: values i0..i0 + 15, of which n exist.  The others are +0, and so are outlier channels,
+ * whose bits are set in `out`. */
 struct nb_kv_part {
     float x[16];
     uint32_t i0, n, out;
 };
 
-/* place: of the vector's first value among those of the token. */
+/* place: index of the vector's first value among the token's values. */
 __device__ inline void nb_kv_read(const nb_record_seg &g, const float *vec, uint32_t place,
                                   uint32_t i0, bool active, nb_kv_part &v)
 {
@@ -184,7 +184,8 @@ __device__ inline void nb_kv_read(const nb_record_seg &g, const float *vec, uint
     for (int k = 0; k < 16; k++) v.x[k] = nb_bf16_float(nb_bf16_bits(v.x[k]));
     if (g.n_outlier == 0) return;
     for (uint32_t k = 0; k < (uint32_t)g.n_outlier; k++) {
-        const uint32_t at = g.outlier[k] - (place + i0); /* wraps when before */
+        const uint32_t at =
+            g.outlier[k] - (place + i0); /* an outlier before i0 wraps to a large number */
         if (at < 16) v.out |= 1u << at;
     }
 #pragma unroll
@@ -203,7 +204,7 @@ __device__ inline uint32_t nb_kv_amax(const nb_kv_part &v)
     return a;
 }
 
-/* The largest among n neighbouring lanes, n a power of two; by all lanes. */
+/* The maximum over n adjacent lanes, n a power of two.  Called by all lanes. */
 __device__ inline uint32_t nb_kv_lane_max(uint32_t a, uint32_t n)
 {
     for (uint32_t d = 1; d < n; d *= 2) {
@@ -213,7 +214,7 @@ __device__ inline uint32_t nb_kv_lane_max(uint32_t a, uint32_t n)
     return a;
 }
 
-/* ---- 4-bit codes with a scale per block ---- */
+/* ---- 4-bit codes with block scales ---- */
 
 /* Midpoint j of a grid, j = 0..6. */
 __device__ inline float nb_kv_bound(bool steps, int j)
@@ -226,10 +227,10 @@ __device__ inline float nb_kv_step(bool steps, int j)
     return steps ? 1.0f : j < 4 ? 0.5f : j < 6 ? 1.0f : 2.0f;
 }
 
-/* The grid point nearest to ax / s in units of s, for s > 0 of at most 4 significant bits; r: nb_kv_inverse
- * of s.  ax has 8 bits (or exact: any), so that ax / s is a midpoint or far from it: a quotient that
- * errs upwards by some 2^-23 is cut to 20 bits, which makes midpoints exact; adding a number whose last bit
- * is the grid's step then rounds to it, ties to even, as the codes want it. */
+/* The grid point nearest to ax / s, in units of s, for s > 0 with at most 4 significant bits; r: nb_kv_inverse of s.
+ * ax has 8 bits (any precision if the quotient is exact), so ax / s is a midpoint or far from one.  The quotient errs
+ * upwards by some 2^-23; cutting it to 20 bits makes midpoints exact.  Adding a number whose last bit is the grid's
+ * step then rounds to the grid, ties to even, as the codes require. */
 template <bool STEPS> __device__ inline float nb_kv_nearest(float ax, float r)
 {
     const uint32_t u = __float_as_uint(__fmul_rn(ax, r)) & 0xfffffff0u;
@@ -243,7 +244,7 @@ __device__ inline float nb_kv_inverse(float s)
     return s == 0 ? 0 : __uint_as_float(__float_as_uint(__fdiv_rn(1.0f, s)) + 2);
 }
 
-/* The same by comparing with exact products, for an ax of any precision. */
+/* The same by comparison with exact products, for ax of any precision. */
 template <bool STEPS> __device__ inline float nb_kv_nearest_exact(float ax, float s)
 {
     float q = 0;
@@ -256,7 +257,7 @@ template <bool STEPS> __device__ inline float nb_kv_nearest_exact(float ax, floa
     return q;
 }
 
-/* Sum of squared errors at scale s in order of the elements; fixed: the vector has a fixed scale. */
+/* Sum of squared errors at scale s, in order of the elements; fixed: the vector has a fixed scale. */
 template <bool STEPS>
 __device__ inline float nb_kv_block_error(const float (&ax)[16], bool fixed, float s)
 {
@@ -271,20 +272,21 @@ __device__ inline float nb_kv_block_error(const float (&ax)[16], bool fixed, flo
     }
     const float r = nb_kv_inverse(s);
 #pragma unroll
-    for (int i = 0; i < 16; i++) { /* s times a grid point is exact: one rounding */
+    for (int i = 0; i < 16; i++) { /* s times a grid point is exact, so one rounding */
         const float d = __fmaf_rn(-s, nb_kv_nearest<STEPS>(ax[i], r), ax[i]);
         e = __fadd_rn(e, __fmul_rn(d, d));
     }
     return e;
 }
 
-/* Tries n scales around code c (search), or c and then c4, on one grid: strictly less error replaces. */
+/* Tries n scales on one grid: around code c (search), or c and then c4.  Only a strictly smaller error replaces best.
+ * */
 template <bool STEPS>
 __device__ inline void nb_kv_try(const float (&ax)[16], bool fixed, bool search, int n, int c,
                                  int c4, float &best, uint32_t &sf)
 {
 #pragma unroll 1
-    for (int i = 0; i < n; i++) { /* 0, -1, +1, -2, +2, -3, +3, +4, +5, +6 */
+    for (int i = 0; i < n; i++) { /* offsets 0, -1, +1, -2, +2, -3, +3, +4, +5, +6 */
         const int by = i >= 7 ? i - 3 : i & 1 ? -(i + 1) / 2 : i / 2;
         const int k = search ? c + by : i == 0 ? c : c4;
         if (search && (k < 1 || k > 0x7e)) continue;
@@ -296,7 +298,7 @@ __device__ inline void nb_kv_try(const float (&ax)[16], bool fixed, bool search,
     }
 }
 
-/* The scale byte of a block whose largest magnitude is a > 0. */
+/* Chooses the scale byte of a block with largest magnitude a > 0. */
 __device__ inline uint32_t nb_kv_choose(const float (&ax)[16], float a, bool fixed, nb_kv_mode mode,
                                         bool with_steps)
 {
@@ -312,7 +314,7 @@ __device__ inline uint32_t nb_kv_choose(const float (&ax)[16], float a, bool fix
     return sf;
 }
 
-/* The nibbles of a block's values at scale s > 0. */
+/* The nibbles of a block's values, for scale s > 0. */
 template <bool STEPS>
 __device__ inline void nb_kv_nibbles_of(const nb_kv_part &v, const float (&ax)[16], bool fixed,
                                         float s, uint32_t (&w)[2])
@@ -328,7 +330,7 @@ __device__ inline void nb_kv_nibbles_of(const nb_kv_part &v, const float (&ax)[1
     }
 }
 
-/* The residual parts of a block with scale s > 0, codes w (num/residual.h). */
+/* The residual parts of a block with scale s > 0 and codes w (num/residual.h). */
 __device__ inline void nb_kv_residual_of(const nb_kv_part &v, const float (&ax)[16], bool steps,
                                          float top, float s, const uint32_t (&w)[2],
                                          uint32_t (&r)[2])
@@ -359,10 +361,10 @@ __device__ inline void nb_kv_residual_of(const nb_kv_part &v, const float (&ax)[
     }
 }
 
-/* A vector's place in a page. */
+/* A vector's position in a page. */
 struct nb_kv_spot {
     uint32_t t, vec;
-    bool active, first; /* first: the lane that writes what a vector has one of */
+    bool active, first; /* first: this lane writes what exists once per vector */
 };
 
 __device__ inline unsigned char *nb_kv_code_at(const nb_record_seg &g, unsigned char *page,
@@ -427,7 +429,7 @@ __device__ inline void nb_kv_put_mx(const nb_record_seg &g, unsigned char *page,
 
 /* ---- asymmetric 4-bit integers ---- */
 
-/* As nb_fp16_from_f32_sat. */
+/* Same as nb_fp16_from_f32_sat. */
 __device__ inline uint32_t nb_kv_to_f16(float x)
 {
     const uint32_t h = nb_pack_f16(x, 0) & 0xffff;
@@ -438,7 +440,7 @@ __device__ inline float nb_kv_f16(uint32_t h)
     return nb_kv_half2(h).x;
 }
 
-/* As nb_int4_scale. */
+/* Same as nb_int4_scale. */
 __device__ inline uint32_t nb_kv_int4_scale(float range)
 {
     if (!(range > 0)) return 0;
@@ -454,7 +456,7 @@ __device__ inline uint32_t nb_kv_int4_scale(float range)
     return c;
 }
 
-/* FP16 scale and minimum of values in lo..hi. */
+/* FP16 scale and minimum for values in lo..hi. */
 struct nb_kv_int4 {
     uint32_t s, m;
     float sf, mf;
@@ -511,7 +513,7 @@ __device__ inline void nb_kv_put_int4_tok(const nb_record_seg &g, unsigned char 
     nb_kv_put16(s + g.scale_stride / 2, c.m);
 }
 
-/* Rows t0..t0 + 31 of channels 2 j and 2 j + 1 of a vector. */
+/* Encodes rows t0..t0 + 31 of channels 2 j and 2 j + 1 of a vector. */
 __device__ inline void nb_kv_put_int4_pair(const nb_record_seg &g, unsigned char *page,
                                            const nb_kv_rows &x, uint32_t off, uint32_t t0,
                                            uint32_t vec, uint32_t j)
@@ -585,7 +587,7 @@ __device__ inline void nb_kv_put_int8(const nb_record_seg &g, unsigned char *pag
     const nb_kv_norm norm(g, outer);
     uint32_t w[4] = { 0, 0, 0, 0 };
 #pragma unroll
-    for (int i = 0; i < 16; i++) { /* at most 127: 1.5 * 2^23 rounds to whole numbers */
+    for (int i = 0; i < 16; i++) { /* at most 127, so adding 1.5 * 2^23 rounds to integers */
         const float m = norm.mag(v.x[i]);
         const uint32_t q = __float_as_uint(__fadd_rn(m, 12582912.0f)) & 0xff;
         const uint32_t c = __float_as_uint(v.x[i]) >> 31 ? 0u - q : q;
@@ -652,11 +654,11 @@ __device__ inline void nb_kv_put_part(const nb_record &r, uint32_t seg, const nb
     case NB_SEG_DS_MLA: nb_kv_put_ds(g, to.page, p, v); break;
     case NB_SEG_BF16: nb_kv_put_bf16(g, to.page, p, v); break;
     case NB_SEG_F32: nb_kv_put_f32(g, to.page, p, v); break;
-    default: break; /* INT4_CH goes by channels */
+    default: break; /* INT4_CH is encoded by channels */
     }
 }
 
-/* Vector p.vec of row p.t by n_lane lanes, this one the lane-th. */
+/* Encodes vector p.vec of row p.t by n_lane lanes; this is number `lane`. */
 __device__ inline void nb_kv_encode_vec(const nb_record &r, uint32_t seg, const nb_kv_dest &to,
                                         const float *x, const nb_kv_spot &p, uint32_t lane,
                                         uint32_t n_lane)
@@ -715,8 +717,8 @@ __device__ inline void nb_kv_encode_vectors(const nb_record &r, uint32_t seg, co
     }
 }
 
-/* Rows r0..r0 + n_row - 1 of a page of finite values, by the whole block (its size is a multiple of 32).
- * INT4_CH records: r0 and n_row are multiples of 32.  The block with r0 == 0 clears the padding. */
+/* Encodes rows r0..r0 + n_row - 1 of a page of finite values.  Called by the whole block (its size is a multiple of
+ * 32). INT4_CH records: r0 and n_row are multiples of 32.  The block with r0 == 0 clears the padding. */
 __device__ inline void nb_kv_encode_rows(const nb_record &r, const nb_kv_gaps &gap,
                                          const nb_kv_dest &to, const nb_kv_rows &x, uint32_t r0,
                                          uint32_t n_row)

@@ -1,21 +1,21 @@
-/* kv_refine.cuh - values of a page refined by a row of its residual plane: nb_residual_decode, eight at a
- * time, exactly.
+/* kv_refine.cuh - refines values of a page by a row of its residual plane, exactly as nb_residual_decode, eight at a
+ * time.
  *
  *   nb_kv_refine8(r, page, row, tok, i0, v)   v[j] = refined value i0 + j of token tok, segment 0 of one
- *                                             vector; row: the token's in the plane.  Places from dim
- *                                             on give 0. */
+ *                                             vector; row: the token's row in the plane.  Values from
+ *                                             dim on are 0. */
 #ifndef NB_KERNEL_CUDA_COMMON_KV_REFINE_CUH
 #define NB_KERNEL_CUDA_COMMON_KV_REFINE_CUH
 #include "kernel/cuda/common/kv_decode.cuh"
 
-/* Where cell i of a grid ends, i = -1..6, in units of the block scale: the end of cell 7 is `top`. */
+/* The end of cell i of a grid, i = -1..6, in units of the block scale; cell 7 ends at `top`. */
 __device__ inline float nb_kv_cell_end(bool steps, int i)
 {
     const float e2m1 = i < 4 ? 0.5f * (float)i + 0.25f : i == 4 ? 2.5f : i == 5 ? 3.5f : 5.0f;
     return steps ? (float)i + 0.5f : e2m1;
 }
 
-/* Bytes i0 / 2.. of a plane's row, of n. */
+/* Bytes i0 / 2.. of a plane's row of n bytes. */
 __device__ inline uint32_t nb_kv_plane8(const unsigned char *row, uint32_t i0, uint32_t n)
 {
     const unsigned char *p = row + i0 / 2;

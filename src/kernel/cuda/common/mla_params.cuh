@@ -1,11 +1,11 @@
-/* mla_params.cuh - what kernels of absorbed attention get that apply units and scales to scores: from the
- * operation's arguments, once, on the host. */
+/* mla_params.cuh - parameters of the absorbed-attention kernels that apply code units and scales to the scores.  The
+ * host computes them once from the operation's arguments. */
 #ifndef NB_KERNEL_CUDA_COMMON_MLA_PARAMS_CUH
 #define NB_KERNEL_CUDA_COMMON_MLA_PARAMS_CUH
 #include "kernel/cuda/common/ops.cuh"
 
 struct nb_mla_params {
-    const unsigned char *page; /* of block 0, this layer */
+    const unsigned char *page; /* page of block 0, in this layer */
     size_t block_bytes;
     const uint32_t *block;
     const nb_cuda_chunk *chunk;
@@ -15,12 +15,12 @@ struct nb_mla_params {
     size_t q_stride, q_head;
     float *part_o, *part_m, *part_l;
     uint32_t n_head;
-    float k;       /* scores to powers of two: scale, log2(e), the latent's units */
-    float rope_k;  /* the rope key's units in the latent's */
-    float o_scale; /* the latent's units */
+    float k;       /* factor from scores to exponents of 2: scale, log2(e), the latent's unit */
+    float rope_k;  /* the rope key's unit, in units of the latent's */
+    float o_scale; /* the latent's unit */
 };
 
-/* unit: what the kernel's values of the latent are multiplied by to be the codes times their scales. */
+/* unit (not an attention unit): the kernel's latent values times this are the codes times their scales. */
 static inline nb_mla_params nb_mla_params_of(const nb_cuda_mla_args *a, float unit)
 {
     const float fixed[2] = { a->cache.record.seg[0].fixed_scale,

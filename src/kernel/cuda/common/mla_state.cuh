@@ -1,12 +1,13 @@
-/* mla_state.cuh - joining the states of absorbed attention: the one arithmetic that all kernels use.
+/* mla_state.cuh - combines partial states of absorbed attention; all kernels use this one arithmetic.
  *
- * A state is (m, l, o), nb_cuda_ops.h.  States are joined one after the other in order of position,
- * the earlier one left:
+ * A state is (m, l, o), see nb_cuda_ops.h.  A unit is a fixed range of pages whose attention is one such state.
+ * States are combined one after the other in order of position, with the earlier one on the left:
  *   m = max(m0, m1);  x = x0 * 2^(m0 - m) + x1 * 2^(m1 - m)   for l and every element of o,
- * with the second product fused and nothing else contracted, so that a kernel that joins the units
- * where it computed them gives the bits of mla_combine.  An empty state (m = -inf) changes nothing, and
- * its l and o are not read.  A NaN in either stays: max ignores it, the factor becomes NaN.  So that a
- * state of nothing but NaN is not taken for an empty one, who writes states writes nb_mla_state_m(m). */
+ * with the second product fused and nothing else contracted.  So a kernel that combines the units it has computed gives
+ * the bits of mla_combine.
+ *
+ * An empty state (m = -inf) changes nothing, and its l and o are not read.  NaN propagates: max ignores it, but the
+ * factor becomes NaN.  A state made only of NaN must not look empty, so kernels store nb_mla_state_m(m). */
 #ifndef NB_KERNEL_CUDA_COMMON_MLA_STATE_CUH
 #define NB_KERNEL_CUDA_COMMON_MLA_STATE_CUH
 #include "kernel/cuda/common/ptx.cuh"
@@ -17,8 +18,8 @@ __device__ inline float nb_mla_state_m(float m)
 }
 
 struct nb_mla_merge {
-    float m, a, b;      /* the joint m; factors of the earlier and of the later state */
-    bool first, second; /* only the earlier, only the later counts: the other is empty */
+    float m, a, b;      /* the common m; factors of the earlier and the later state */
+    bool first, second; /* only the earlier, or only the later, state counts: the other is empty */
 };
 
 __device__ inline nb_mla_merge nb_mla_merge_of(float m0, float m1)
@@ -32,7 +33,7 @@ __device__ inline nb_mla_merge nb_mla_merge_of(float m0, float m1)
     return f;
 }
 
-/* l, or an element of o.  Where f.first or f.second, the other argument may be anything. */
+/* Combines l, or an element of o.  With f.first or f.second the other argument may be anything. */
 __device__ inline float nb_mla_merged(const nb_mla_merge &f, float x0, float x1)
 {
     const float x = __fmaf_rn(x1, f.b, __fmul_rn(x0, f.a));

@@ -1,21 +1,21 @@
-/* ops.cuh - every operation of the library, as its file defines it and table.cu lists it.
+/* ops.cuh - declares every operation of the library.
  *
- * Operations with several variants have a row each in src/dev/cuda/table.cu; what a row consists of is
- * declared here, those of sm90/ inside the #if, since the emulation does not have them:
- *   nb_cuda_linear_<name>, nb_cuda_linear_<name>_can        (experts, mla alike)
+ * Operations with several variants have one row per variant in src/dev/cuda/table.cu; the functions of each row are
+ * declared here.  Those of sm90/ are inside the #if, because the emulation lacks them:
+ *   nb_cuda_linear_<name>, nb_cuda_linear_<name>_can        (likewise experts, mla)
  *   nb_cuda_mla_<name>_scratch */
 #ifndef NB_KERNEL_CUDA_COMMON_OPS_CUH
 #define NB_KERNEL_CUDA_COMMON_OPS_CUH
 #include "kernel/cuda/common/cu.cuh"
 
-/* Where the rows of attention cut the context: constants of their kernels.  FEW: short ones at first, so that one
- * sequence of 4,096 tokens has 8 blocks. */
+/* How each attention row splits the context into units (nb_cuda_units.h); constants of the kernels.  FEW starts with
+ * short units, so that one sequence of 4,096 tokens has 8 blocks. */
 constexpr nb_cuda_units NB_CUDA_MLA_MMA_UNITS = { 16, 4, 16, 64, 1 },
                         NB_CUDA_MLA_CODES_UNITS = { 16, 4, 8, 32, 2 },
                         NB_CUDA_MLA_FEW_UNITS = { 8, 8, 16, 64, 1 },
                         NB_CUDA_MLA_MANY_UNITS = { 0, 1, 64, 64, 1 };
 
-/* One variant. */
+/* Operations with one variant. */
 void nb_cuda_embed(nb_cuda *g, const nb_cuda_embed_args *a);
 void nb_cuda_norm(nb_cuda *g, const nb_cuda_norm_args *a);
 void nb_cuda_rope_table(nb_cuda *g, const nb_cuda_rope_table_args *a);
@@ -35,7 +35,7 @@ void nb_cuda_gqa(nb_cuda *g, const nb_cuda_gqa_args *a);
 void nb_cuda_prefill(nb_cuda *g, const nb_cuda_prefill_args *a);
 void nb_cuda_sample(nb_cuda *g, const nb_cuda_sample_args *a);
 
-/* Several: what the rows of table.cu consist of. */
+/* Operations with several variants: the functions of table.cu's rows. */
 typedef void nb_cuda_linear_fn(nb_cuda *g, const nb_cuda_linear_args *a);
 typedef bool nb_cuda_linear_can_fn(nb_wtype type, size_t n_out, size_t n_col, bool two_parts);
 typedef void nb_cuda_experts_fn(nb_cuda *g, const nb_cuda_experts_args *a);
@@ -60,7 +60,7 @@ size_t nb_cuda_mla_mma_scratch(const nb_record *r, size_t n_head, size_t n_row);
 void nb_cuda_mla_mma(nb_cuda *g, const nb_cuda_mla_args *a);
 
 #if !NB_CUDA_EMULATED
-/* cuBLASLt, when it is there: opened and closed with the device; its version or 0. */
+/* cuBLASLt, if it is installed: opened and closed with the device; its version, or 0. */
 void nb_cuda_blas_open(nb_cuda *g);
 void nb_cuda_blas_close(nb_cuda *g);
 size_t nb_cuda_blas_version(const nb_cuda *g);
@@ -70,7 +70,7 @@ nb_cuda_experts_fn nb_cuda_experts_wgmma;
 nb_cuda_experts_can_fn nb_cuda_experts_wgmma_can;
 #endif
 
-/* The tables, best first, ended by name == NULL. */
+/* The tables, best row first, terminated by name == NULL. */
 extern const nb_cuda_linear_row nb_cuda_linear_rows[];
 extern const nb_cuda_experts_row nb_cuda_experts_rows[];
 extern const nb_cuda_mla_row nb_cuda_mla_rows[];

@@ -1,6 +1,6 @@
-/* ptx.cuh - instructions that C++ does not have, as functions; the emulation defines the same names.
+/* ptx.cuh - wrappers for instructions that C++ lacks; the emulation defines the same names.
  *
- * Fragments are those of the PTX manual (mma.m16n8k16): lane = 4 g + t.
+ * Fragments are those of the PTX manual (mma.m16n8k16), with lane = 4 g + t:
  *   a[0] rows g, cols 2t,2t+1; a[1] rows g+8; a[2] cols +8; a[3] rows g+8, cols +8
  *   b[0] k = 2t,2t+1, column g; b[1] k + 8
  *   c[0],c[1] row g, columns 2t, 2t+1; c[2],c[3] row g+8 */
@@ -14,7 +14,7 @@ __device__ inline uint32_t nb_smem(const void *p)
 {
     return (uint32_t)__cvta_generic_to_shared(p);
 }
-/* c += a b, operands two to a register. */
+/* c += a b; each register has two operands. */
 __device__ inline void nb_mma_bf16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
 {
     asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
@@ -29,8 +29,8 @@ __device__ inline void nb_mma_f16(float (&c)[4], const uint32_t (&a)[4], uint32_
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
-/* Four 8x8 matrices of 16-bit values: lane i gives the address (shared memory, 16 bytes) of row i % 8
- * of matrix i / 8. */
+/* Loads four 8x8 matrices of 16-bit values; lane i gives the address (shared memory, 16 bytes) of row i % 8 of matrix
+ * i / 8. */
 __device__ inline void nb_ldmatrix4(uint32_t (&r)[4], const void *row)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
@@ -45,14 +45,14 @@ __device__ inline void nb_ldmatrix4_trans(uint32_t (&r)[4], const void *row)
                  : "r"(nb_smem(row))
                  : "memory");
 }
-/* An 8x8 matrix of 16-bit values, a row of two in each of four lanes, transposed. */
+/* Transposes an 8x8 matrix of 16-bit values; each lane has two values of a row. */
 __device__ inline uint32_t nb_movmatrix(uint32_t x)
 {
     uint32_t y;
     asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(y) : "r"(x));
     return y;
 }
-/* 16 bytes from device to shared memory without registers; n_bytes < 16: the rest becomes zero. */
+/* Copies 16 bytes from device to shared memory without registers; n_bytes < 16: the rest becomes zero. */
 __device__ inline void nb_cp_async16(void *dst, const void *src, uint32_t n_bytes = 16)
 {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(nb_smem(dst)), "l"(src),
@@ -63,12 +63,12 @@ __device__ inline void nb_cp_async_commit()
 {
     asm volatile("cp.async.commit_group;" ::: "memory");
 }
-/* Waits until at most N groups are under way. */
+/* Waits until at most N groups are in flight. */
 template <int N> __device__ inline void nb_cp_async_wait()
 {
     asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
 }
-/* 16 bytes of constant device memory that are read once; these loads keep their place. */
+/* Loads 16 bytes of constant device memory that is read once; the compiler does not move these loads. */
 __device__ inline uint4 nb_ldg_stream(const void *p)
 {
     uint4 v;
@@ -77,7 +77,7 @@ __device__ inline uint4 nb_ldg_stream(const void *p)
         : "l"(p));
     return v;
 }
-/* Waits until the kernel before this one has ended (NB_LAUNCH_EARLY); lets the one after it begin. */
+/* nb_grid_wait waits until the previous kernel has ended (NB_LAUNCH_EARLY); nb_grid_next lets the next one start. */
 __device__ inline void nb_grid_wait()
 {
 #if __CUDA_ARCH__ >= 900
@@ -90,12 +90,12 @@ __device__ inline void nb_grid_next()
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }
-/* Barrier id (1..15) for n_thread threads, whole warps of the block. */
+/* Barrier id (1..15) for n_thread threads, which are whole warps of the block. */
 __device__ inline void nb_bar_sync(uint32_t id, uint32_t n_thread)
 {
     asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(n_thread) : "memory");
 }
-/* 2^x, to 2 ulp; results below the smallest normal number are 0. */
+/* 2^x to 2 ulp; results below the smallest normal number are 0. */
 __device__ inline float nb_exp2(float x)
 {
     float y;
@@ -128,7 +128,7 @@ __device__ inline float nb_bf16_float(uint16_t a)
 {
     return __uint_as_float((uint32_t)a << 16);
 }
-/* The forms of a value that y asks for, at element i. */
+/* Stores a value in each form that y asks for, at element i. */
 __device__ inline void nb_put(const nb_cuda_rows &y, size_t i, float v)
 {
     if (y.f) y.f[i] = v;

@@ -1,18 +1,18 @@
-/* rows.cuh - rows of floats four at a time, and sums over a warp.
+/* rows.cuh - loads and stores rows of floats four at a time, and sums over a warp.
  *
- * Rows of unknown stride and length: four values are one access of 16 bytes where `vec` says that
- * rows are aligned, else up to four single ones.  Which of both never changes a result. */
+ * Rows have any stride and length.  With `vec` (rows are aligned) four values are one access of 16 bytes, else up to
+ * four single ones.  The choice never changes a result. */
 #ifndef NB_KERNEL_CUDA_COMMON_ROWS_CUH
 #define NB_KERNEL_CUDA_COMMON_ROWS_CUH
 #include "kernel/cuda/common/ptx.cuh"
 
-/* Are all rows p + t * stride aligned to 16 bytes?  Host. */
+/* Whether all rows p + t * stride are aligned to 16 bytes.  Host only. */
 inline bool nb_rows_aligned(const float *p, size_t stride)
 {
     return (reinterpret_cast<uintptr_t>(p) & 15) == 0 && stride % 4 == 0;
 }
 
-/* v = p[0..4), of which n > 0 are there; the others become 0. */
+/* v = p[0..4), of which n > 0 exist; the others become 0. */
 __device__ inline void nb_load4(float (&v)[4], const float *p, size_t n, bool vec)
 {
     if (vec && n >= 4) {
@@ -37,7 +37,7 @@ __device__ inline void nb_store4(float *p, const float (&v)[4], size_t n, bool v
         if (i < n) p[i] = v[i];
 }
 
-/* The forms of four values at element i of y, i a multiple of 4, of which n are there. */
+/* Stores four values in each form that y asks for, at element i, a multiple of 4; n of them exist. */
 __device__ inline void nb_put4(const nb_cuda_rows &y, size_t i, const float (&v)[4], size_t n)
 {
     if (n < 4) {
@@ -58,7 +58,7 @@ __device__ inline void nb_put4(const nb_cuda_rows &y, size_t i, const float (&v)
     *reinterpret_cast<uint2 *>(y.lo + i) = make_uint2(c, d);
 }
 
-/* The same sum in every lane, of pairs of lanes 16 apart, then 8, ... */
+/* Sum over the warp, the same in every lane; lanes are added in pairs 16 apart, then 8, ... */
 template <typename T> __device__ inline T nb_warp_sum(T x)
 {
     for (int d = 16; d > 0; d >>= 1) x += __shfl_xor_sync(0xffffffffu, x, d);

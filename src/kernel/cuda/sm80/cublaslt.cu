@@ -1,19 +1,19 @@
-/* cublaslt.cu - the row "cublaslt": BF16 products of prompts by NVIDIA's library, when it is there.
+/* cublaslt.cu - the row "cublaslt": y = W x for BF16 weights and prompts, by NVIDIA's library if it is installed.
  *
- * The library is opened at run time (libcublasLt.so.13), so nothing needs it to be installed.  y = W hi,
- * then y += W lo: two products into the same floats.  cuBLASLt picks kernels by the number of tokens; here one
- * algorithm is asked for per (n_out, n_col), for 4096 tokens, without splitting the sum, and used for
- * every number of tokens, so that a row's bits do not depend on it.  What it cannot do (bias, no
- * floats wanted, rows that are not aligned) goes to wgmma or mma_prompt: by the call, never by the
- * number of tokens.
+ * The library is loaded at run time (libcublasLt.so.13), so nothing requires it.  y = W hi, then y += W lo: two
+ * products into the same floats.  cuBLASLt normally picks a kernel by the number of tokens.  Here one algorithm is
+ * requested per (n_out, n_col), for 4096 tokens and without split-K, and used for every number of tokens.  So a
+ * row's bits do not depend on that number.  Calls that cuBLASLt cannot do (bias, no float output wanted, unaligned
+ * rows) go to wgmma or mma_prompt; the call decides, never the number of tokens.
  *
- * On an H100 with cuBLASLt 13.1 the bits of a row were the same for every number of tokens from 1 to 300
- * and for 511, 512, 777, 1024, 2000, 2048 and 4096, in ten shapes (576 x 2048 to 10944 x 2048).  Times
- * there, two parts, 512, 2048 and 8192 tokens (us; linear_wgmma.cu in brackets):
- *   3072 x 2048    48   106  333   (53, 115, 339)
- *    576 x 2048    28    30   65   (27,  54, 124)
- *   4096 x  512    21    55  217   (16,  39, 151)
- * y is read and written once more than needed, so short sums (n_col under 1024) are left to wgmma. */
+ * On an H100 with cuBLASLt 13.1 a row's bits were the same for every number of tokens from 1 to 300 and for 511, 512,
+ * 777, 1024, 2000, 2048 and 4096, in ten shapes (576 x 2048 to 10944 x 2048).
+ * Times there, two parts (us; linear_wgmma.cu in brackets):
+ *   tokens            512        2048        8192
+ *   3072 x 2048    48  (53)   106 (115)   333 (339)
+ *    576 x 2048    28  (27)    30  (54)    65 (124)
+ *   4096 x  512    21  (16)    55  (39)   217 (151)
+ * y is read and written once more than necessary, so short sums (n_col under 1024) are left to wgmma. */
 #include "kernel/cuda/common/ops.cuh"
 
 #if !NB_CUDA_EMULATED
@@ -49,7 +49,7 @@ struct blas {
     size_t n_shape;
 };
 
-/* Whether a device of this process has the library; the rows' `can` has no device to ask. */
+/* Whether a device of this process has loaded the library; the rows' `can` functions get no device to ask. */
 static bool have_library;
 
 #define NEED(field, symbol)                                                                        \
@@ -80,7 +80,7 @@ void nb_cuda_blas_close(nb_cuda *g)
     g->blas = g->blas_work = NULL;
 }
 
-/* Without the library, or when anything fails, g->blas stays NULL. */
+/* If the library is missing or anything fails, g->blas stays NULL. */
 void nb_cuda_blas_open(nb_cuda *g)
 {
     blas *b = static_cast<blas *>(calloc(1, sizeof *b));
@@ -96,13 +96,13 @@ void nb_cuda_blas_open(nb_cuda *g)
     nb_cuda_blas_close(g);
 }
 
-/* Version as cuBLASLt counts it (130100: 13.1), or 0. */
+/* Version in cuBLASLt's numbering (130100: 13.1), or 0. */
 size_t nb_cuda_blas_version(const nb_cuda *g)
 {
     return g->blas ? static_cast<const blas *>(g->blas)->version() : 0;
 }
 
-/* y [n_tok][n_out] = W x in column-major terms: D = A^T B, A = W [n_col x n_out], B = x. */
+/* y [n_tok][n_out] = W x in column-major terms: D = A^T B with A = W [n_col x n_out], B = x. */
 struct problem {
     cublasLtMatmulDescOpaque_t op;
     cublasLtMatrixLayoutOpaque_t w, x, y;
@@ -125,7 +125,7 @@ static bool describe(const blas *b, problem *p, size_t n_out, size_t n_col, size
            layout(&p->y, CUDA_R_32F, n_out, n_tok, y_stride);
 }
 
-/* The one algorithm of a shape: the library's first choice that does not split the sum. */
+/* Chooses the one algorithm of a shape: the library's first proposal that does not split K. */
 static void choose(nb_cuda *g, const blas *b, algo_of *a)
 {
     problem p;
@@ -155,7 +155,7 @@ static void choose(nb_cuda *g, const blas *b, algo_of *a)
     }
 }
 
-/* Of a shape, or NULL. */
+/* The algorithm of a shape, or NULL. */
 static const algo_of *algorithm(nb_cuda *g, size_t n_out, size_t n_col)
 {
     blas *b = static_cast<blas *>(g->blas);

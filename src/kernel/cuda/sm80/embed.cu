@@ -1,7 +1,7 @@
-/* embed.cu - rows of the embedding matrix as float.
+/* embed.cu - token embedding: y[t] = factor * scale * W[id[t]], as float.
  *
- * A block per token and 1,024 columns, a thread per four.  The product is made in double and rounded
- * once, as on the host (embed.h): the same bits.  Bound by memory. */
+ * Block: one token and 1,024 columns; a thread has four.  The product is computed in double and rounded once, as on the
+ * host (embed.h), so the bits are the same.  Bound by memory. */
 #include "kernel/cuda/common/ops.cuh"
 #include "kernel/cuda/common/rows.cuh"
 
@@ -12,7 +12,7 @@ constexpr uint32_t THREADS = 256;
 __device__ float e4m3_value(uint8_t c)
 {
     if ((c & 0x7f) == 0x7f) return __uint_as_float(0x7fc00000u | (uint32_t)(c & 0x80) << 24);
-    /* exponent and fraction as those of a half, whose bias is 8 more */
+    /* shifted to an FP16's exponent and fraction; its bias is 8 more */
     const uint16_t bits = (uint16_t)((c & 0x80) << 8 | (c & 0x7f) << 7);
     return __half2float(__ushort_as_half(bits)) * 256.0f;
 }
@@ -28,7 +28,7 @@ __device__ float code_of(const nb_weight &w, size_t at)
     }
 }
 
-/* Of columns c .. c + 3: blocks of 128 columns have one scale. */
+/* The scale of columns c .. c + 3, which share a block of 128 columns. */
 __device__ float scale_of(const nb_weight &w, size_t r, size_t c)
 {
     if (w.type == NB_W_INT8) return w.scale[r];

@@ -1,13 +1,14 @@
-/* finish.cu - between the projections of attention and attention itself.
+/* finish.cu - the steps between the attention projections and attention: norm, Hadamard transform, rotation (RoPE).
  *
- * MLA: one launch for what a token's latent, rope key and queries need.  Block (t, 0) has the token's row
- * of the cache in shared memory: norm, mean, Hadamard transform (the order of operations of
- * num/hadamard.h: the same bits from the same input), rotation.  Blocks (t, 1 + i) have eight heads of
- * queries each: rotation of the rope parts, BF16 parts of the others.  GQA: a warp per head.
+ * MLA, one launch for a token's latent, rope key and queries:
+ *   block (t, 0)      the token's cache row in shared memory: RMS norm, minus mean, Hadamard transform, rotation of
+ *                     the rope key; order of operations as in num/hadamard.h, so equal input gives equal bits
+ *   block (t, 1 + i)  eight heads of queries: rotation of the rope parts, BF16 parts of the others
+ * GQA: one warp per head of queries or keys.
  *
- * Bound by launch and latency for few tokens (so gains, means and what rotates are there, or asked for, before the
- * projections have ended), by memory for many.  Rotations are fused multiply-adds in the
- * form of the host's vector variants. */
+ * Few tokens: bound by launch and latency, so gains and means are loaded, and rotation tables prefetched, before the
+ * projections have ended.  Many tokens: bound by memory.  Rotations are fused multiply-adds in the form of the
+ * host's vector variants. */
 #include "kernel/cuda/common/ahead.cuh"
 #include "kernel/cuda/common/ops.cuh"
 #include "kernel/cuda/common/rows.cuh"
@@ -27,7 +28,7 @@ __device__ pair rotate(pair x, float c, float s, bool interleaved)
                        : pair{ a, __fmaf_rn(x.a, s, __fmul_rn(x.b, c)) };
 }
 
-/* Where pair j of `half` is in a head: its first value; the second is `other` further on. */
+/* Pair j of `half` in a head: its first value is at j * step, its second `other` further on. */
 struct pairs {
     uint32_t half, step, other;
 };
@@ -42,7 +43,7 @@ __device__ float norm_factor(double squares, size_t dim, float eps)
     return (float)(1.0 / sqrt(squares / (double)dim + (double)eps));
 }
 
-/* x[0..n) in blocks, stage by stage; all threads. */
+/* Hadamard transform of x[0..n) in blocks, stage by stage.  Called by all threads. */
 __device__ void hadamard(float *x, uint32_t n, uint32_t block)
 {
     for (uint32_t h = 1; h < block; h *= 2) {
@@ -56,7 +57,7 @@ __device__ void hadamard(float *x, uint32_t n, uint32_t block)
     }
 }
 
-/* Shared memory of the latent: its values, the gains, the means. */
+/* The latent in shared memory: its values, gains and means. */
 struct latent {
     float *x, *gain, *mean;
 };
@@ -65,7 +66,7 @@ __device__ latent latent_of(const nb_cuda_mla_finish_args &a, float *shared)
     return { shared, shared + a.lora, shared + 2 * a.lora };
 }
 
-/* What does not depend on the kernels before; a thread reads it back itself. */
+/* Loads what does not depend on previous kernels.  Each thread reads back only what it stored itself. */
 __device__ void load_constants(const nb_cuda_mla_finish_args &a, const latent &m)
 {
     for (uint32_t i = threadIdx.x; i < a.lora; i += THREADS) {
@@ -115,7 +116,7 @@ __device__ void finish_rope_key(const nb_cuda_mla_finish_args &a, size_t t)
     }
 }
 
-/* The rope parts of heads [h0, h0 + n). */
+/* Rotates the rope parts of heads [h0, h0 + n). */
 __device__ void finish_rope_query(const nb_cuda_mla_finish_args &a, size_t t, uint32_t h0,
                                   uint32_t n)
 {
@@ -132,7 +133,7 @@ __device__ void finish_rope_query(const nb_cuda_mla_finish_args &a, size_t t, ui
     }
 }
 
-/* The other parts, in the forms that the absorbing product reads. */
+/* Stores the other parts in the forms that the absorbing product reads. */
 __device__ void split_query(const nb_cuda_mla_finish_args &a, size_t t, uint32_t h0, uint32_t n,
                             bool vec)
 {
@@ -174,7 +175,7 @@ __global__ void mla_kernel(nb_cuda_mla_finish_args a, bool vec)
     if (a.q_rope) split_query(a, t, h0, n, vec);
 }
 
-/* One head of one token: a warp, which has x to itself. */
+/* One head of one token, by one warp, which has x to itself. */
 __device__ void finish_head(const nb_cuda_gqa_finish_args &a, float *head, const float *norm,
                             const float *c, float *x)
 {

@@ -1,9 +1,9 @@
-/* kv_decode.cu - pages as rows of BF16 parts and floats, for the expanded form.
+/* kv_decode.cu - decodes pages to rows of BF16 parts and floats, for the expanded form.
  *
- * A thread decodes eight neighbouring values of four tokens, 16 apart, whose loads are under way together, and
- * stores each form in one 16-byte piece (two for floats); threads follow each other along a token's
- * values, then along tokens, so that a warp reads and writes whole lines.  Bounded by memory, mostly by what it writes.  Own rows go the same way
- * from floats.  The values themselves: kv_decode.cuh. */
+ * A thread decodes eight adjacent values of four tokens, 16 apart, with all loads in flight together.  It stores each
+ * form as one 16-byte piece (two for floats).  Threads are ordered along a token's values, then along tokens, so a warp
+ * reads and writes whole lines.  Bound by memory, mostly by the writes.  Own rows are converted the same way from
+ * floats.  kv_decode.cuh decodes the values themselves. */
 #include "kernel/cuda/common/kv_decode.cuh"
 #include "kernel/cuda/common/ops.cuh"
 
@@ -14,10 +14,10 @@ enum { THREADS = 256, PAGE = NB_PAGE_TOK, EACH = 4 };
 
 struct decode {
     nb_cuda_kv_decode_args a;
-    uint32_t seg, off, n_eight; /* segment; its first value in a row; eights of a vector */
+    uint32_t seg, off, n_eight; /* segment; its first value in a row; eights per vector */
 };
 
-/* Values place.. of row i, of which n <= 8 exist, in every form that y asks for. */
+/* Stores values place.. of row i, of which n <= 8 exist, in every form that y asks for. */
 __device__ void put8(const nb_cuda_rows &y, size_t i, uint32_t place, uint32_t n,
                      const float (&v)[8])
 {
@@ -45,7 +45,7 @@ __device__ void put8(const nb_cuda_rows &y, size_t i, uint32_t place, uint32_t n
     *reinterpret_cast<uint4 *>(y.lo + at) = make_uint4(p[0], p[1], p[2], p[3]);
 }
 
-/* Threads in order of page, place in a token, token; each has every 16th token of its page. */
+/* Threads are ordered by page, token, place in the token; each has every 16th token of its page. */
 template <int FMT> __global__ void __launch_bounds__(THREADS) decode_pages(NB_PARAM decode p)
 {
     const nb_cuda_cache &cache = p.a.cache;
@@ -69,7 +69,7 @@ template <int FMT> __global__ void __launch_bounds__(THREADS) decode_pages(NB_PA
              dim - i0 < 8 ? dim - i0 : 8, v[j]);
 }
 
-/* Own rows: as one vector. */
+/* Own rows, treated as one vector. */
 __global__ void __launch_bounds__(THREADS) decode_own(NB_PARAM decode p)
 {
     const nb_cuda_cache &cache = p.a.cache;

@@ -1,7 +1,7 @@
-/* moe_sum.cu - a token's experts, weighted and added in the order of its choices.
+/* moe_sum.cu - y[t] = sum over k of weight[t][k] * e[place[t][k]], in the order of the token's choices.
  *
- * A thread per four values of a token, as many rows as choices.  Product and sum are rounded apart,
- * as on the host (forward_ffn.c).  Bound by memory. */
+ * A thread computes four values of a token from as many rows as there are choices.  Product and sum are rounded
+ * separately, as on the host (forward_ffn.c).  Bound by memory. */
 #include "kernel/cuda/common/ops.cuh"
 #include "kernel/cuda/common/rows.cuh"
 

@@ -1,10 +1,10 @@
-/* norm.cu - the end of a branch and the start of the next: h += f * branch, RMS norm, splitting.
+/* norm.cu - ends a branch and starts the next: h += f * branch, y = RMS norm of h times the gains, split to BF16.
  *
- * A block per row of 256 threads; thread i owns the values 4 i .. 4 i + 3 of every 1,024, in
- * registers up to rows of 8,192 values, so that h is read once.  Squares are summed in one chain per
- * thread, by shuffles in a warp, and over the warps in double.  Bound by the latency of one trip to the L2
- * cache (the gains are read, and h asked for, before the kernel that makes the branch has ended), and by
- * memory for many rows. */
+ * Block: one row, 256 threads.  Thread i owns the values 4 i .. 4 i + 3 of every 1,024; rows of up to 8,192 values stay
+ * in registers, so h is read once.  Squares are summed in one chain per thread, by shuffles within a warp, and over
+ * warps in double.
+ * Few rows: bound by the latency of one round trip to L2; the gains are loaded and h is prefetched before the kernel
+ * that produces the branch has ended.  Many rows: bound by memory. */
 #include "kernel/cuda/common/ahead.cuh"
 #include "kernel/cuda/common/ops.cuh"
 #include "kernel/cuda/common/rows.cuh"
@@ -30,8 +30,8 @@ __device__ void load(float (&v)[4], const nb_cuda_norm_args &a, size_t r, size_t
     nb_load4(v, a.h + r * a.h_stride + i, a.dim - i, vec);
 }
 
-/* A thread's values of moe_sum: its arithmetic; those of several experts are asked for before one is
- * waited for. */
+/* A thread's values of moe_sum, with its arithmetic.  The loads of several experts are issued before the first is
+ * used. */
 template <int V>
 __device__ void sum_experts(float (&b)[V][4], const nb_cuda_norm_args &a, size_t r, bool vec)
 {
@@ -66,7 +66,7 @@ __device__ void sum_experts(float (&b)[V][4], const nb_cuda_norm_args &a, size_t
     }
 }
 
-/* h += f * branch in place, rounded twice as on the host; b: the branch. */
+/* h += f * b in place, rounded twice as on the host; b: the branch. */
 __device__ void add(float (&v)[4], const float (&b)[4], const nb_cuda_norm_args &a, size_t r,
                     size_t i, bool vec)
 {
@@ -87,8 +87,8 @@ __device__ void put(const nb_cuda_norm_args &a, size_t t, size_t i, float (&v)[4
     nb_put4(a.y, t * a.y.stride + i, v, a.dim - i);
 }
 
-/* Rows of up to V * 1,024 values.  All loads come before the first store: behind it they would wait
- * for it, and a row of 7,168 values took twice the time. */
+/* Rows of up to V * 1,024 values.  All loads are issued before the first store: loads behind a store would wait for it,
+ * and a row of 7,168 values took twice the time. */
 template <int V, bool SUM> __global__ void norm_kernel(nb_cuda_norm_args a, bool vec)
 {
     float v[V][4], w[V][4], gain[V][4], squares = 0;
@@ -128,7 +128,7 @@ template <int V, bool SUM> __global__ void norm_kernel(nb_cuda_norm_args a, bool
     }
 }
 
-/* Rows of any length, read twice. */
+/* Rows of any length; h is read twice. */
 __global__ void norm_long_kernel(nb_cuda_norm_args a, bool vec)
 {
     nb_grid_next();
@@ -171,7 +171,7 @@ template <bool SUM> void launch(nb_cuda *g, const nb_cuda_norm_args *a, bool vec
 void nb_cuda_norm(nb_cuda *g, const nb_cuda_norm_args *a)
 {
     nb_cuda_norm_args b = *a;
-    if (b.sum.e && b.dim > 8 * STEP) { /* one after the other */
+    if (b.sum.e && b.dim > 8 * STEP) { /* too long for registers: two operations */
         b.sum.n_tok = b.n_row;
         b.sum.dim = b.dim;
         nb_cuda_moe_sum(g, &b.sum);

@@ -1,7 +1,7 @@
-/* rope.cu - the table of cosines and sines of a step's tokens.
+/* rope.cu - cos_sin[t] = factor * (cos, sin) of inv_freq * pos[t], the rotation table of a step's tokens.
  *
- * A thread per angle.  Arguments reach the context's length, so cosine and sine are those of double;
- * a step has a few thousand of them at most, and one launch for all layers. */
+ * One thread per angle.  Arguments can be as large as the context's length, so cosine and sine are computed in double.
+ * A step has a few thousand of them at most, and one launch serves all layers. */
 #include "kernel/cuda/common/ops.cuh"
 #include "kernel/cuda/common/ptx.cuh"
 

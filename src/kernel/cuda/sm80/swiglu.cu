@@ -1,7 +1,7 @@
-/* swiglu.cu - what works value by value: SwiGLU, and the forms of rows that a product wants.
+/* swiglu.cu - elementwise operations: SwiGLU, y = gate / (1 + exp(-gate)) * up, and splitting rows to BF16 parts.
  *
- * A thread per four values.  Bound by memory; exponentials and quotients are exact to the last bits, as
- * the contract of swiglu.h wants, and hide behind it. */
+ * A thread has four values.  Bound by memory.  Exponentials and quotients are exact to the last bits, as swiglu.h
+ * requires; the memory accesses hide their cost. */
 #include "kernel/cuda/common/ops.cuh"
 #include "kernel/cuda/common/rows.cuh"
 

@@ -1,16 +1,16 @@
-/* thrift.cu - Thrift mode's choice of the tokens that a query reads refined, in four launches.
+/* thrift.cu - Thrift mode: chooses the tokens that a query reads refined, in four launches.
  *
- *   score   a block has one query, 16 MT of its heads and every n-th of its pages, which it takes in
- *           steps of 32 tokens with the tile of mla_tile.cuh: the products of the row "mma", without
- *           values.  Scores of all heads go to device memory.
- *   lse     a block has one head: the largest, then the sum in double, in an order by position.
- *   best    the largest of score - lse over heads, by position.
- *   choose  a block has one query: counts what is above the threshold, finds the cap-th largest a byte at
- *           a time where that is too much, and writes the list in order of position.
+ *   score   score[h][t] = scale * q . latent.  A block has one query, 16 MT of its heads and every n-th of its pages,
+ *           in steps of 32 tokens with the tile of mla_tile.cuh: the products of the row "mma", without values.  The
+ *           scores of all heads go to device memory.
+ *   lse     lse[h] = log of the sum of exp(score).  A block has one head: first the largest, then the sum in double, in
+ *           an order fixed by position.
+ *   best    best[t] = maximum over heads of score - lse, by position.
+ *   choose  A block has one query: it counts the tokens above the threshold; if there are too many, it finds the cap-th
+ *           largest by a radix selection, a byte at a time; then it writes the list in order of position.
  *
- * Whatever the grid, a score is computed alone, and every sum has one order: a choice depends on its
- * sequence only.  Bound by the latency of the decoded pages in `score`, and by 4 n_head bytes a token,
- * written once and read twice. */
+ * A score does not depend on the grid, and every sum has one order, so a choice depends only on its sequence.
+ * Bound by the latency of decoding pages in `score`, and by 4 n_head bytes per token, written once and read twice. */
 #include "kernel/cuda/common/kv_decode.cuh"
 #include "kernel/cuda/common/ops.cuh"
 #include "kernel/cuda/sm80/mla_tile.cuh"
@@ -20,7 +20,7 @@ namespace
 
 enum { THREADS = 256, PICK_THREADS = 512, PAGE = NB_PAGE_TOK };
 
-/* What a row is: its chunk, its page and its place there; n == 0: nothing is chosen. */
+/* A row's chunk, its page and its place in the page; n: tokens of complete pages, 0 if nothing is to be chosen. */
 struct query {
     nb_cuda_chunk c;
     uint32_t page, r0, n;
@@ -53,7 +53,7 @@ __device__ void put8(const float (&v)[8], uint16_t *to, uint32_t lo, bool two)
     if (two) *reinterpret_cast<uint4 *>(to + lo) = nb_mt_rest8(v, p);
 }
 
-/* Half of a page, by the block: latents of FMT, then keys. */
+/* Decodes half of a page, by the whole block: latents of format FMT, then rope keys. */
 template <int FMT, bool LO>
 __device__ void decode(const nb_record &r, const unsigned char *page, uint32_t tok0,
                        const nb_mt_shape &d, uint16_t *tile)
@@ -75,7 +75,7 @@ __device__ void decode(const nb_record &r, const unsigned char *page, uint32_t t
     }
 }
 
-/* Rows of the query's own page, which BF16 holds exactly; those from n_vis on are 0. */
+/* Copies rows of the query's own page, which BF16 holds exactly; rows from n_vis on are 0. */
 __device__ void own_rows(const float *rows, uint32_t t0, uint32_t n_vis, const nb_mt_shape &d,
                          uint16_t *tile)
 {
@@ -88,7 +88,7 @@ __device__ void own_rows(const float *rows, uint32_t t0, uint32_t n_vis, const n
     }
 }
 
-/* The sums of a step's parts; n_tok of them count. */
+/* Adds a step's partial scores and stores the first n_tok tokens' sums. */
 template <int MT>
 __device__ void put_scores(const nb_cuda_thrift_args &a, const nb_mt_work<MT> *s, uint32_t i,
                            uint32_t head0, uint32_t pos, uint32_t n_tok)
@@ -102,7 +102,7 @@ __device__ void put_scores(const nb_cuda_thrift_args &a, const nb_mt_work<MT> *s
     }
 }
 
-/* Grid: (pages dealt out, rows, groups of heads). */
+/* Grid: (blocks that share the pages, rows, groups of heads). */
 template <int MT, bool LO>
 __global__ void __launch_bounds__(THREADS) score(NB_PARAM nb_cuda_thrift_args a, nb_mt_shape d)
 {
@@ -151,7 +151,7 @@ __global__ void __launch_bounds__(THREADS) score(NB_PARAM nb_cuda_thrift_args a,
 
 /* ---- probabilities ---- */
 
-/* The block's largest; a NaN stays. */
+/* The maximum over the block; NaN propagates. */
 __device__ float block_max(float x, float *shared)
 {
     const uint32_t lane = threadIdx.x % 32, w = threadIdx.x / 32;
@@ -168,7 +168,7 @@ __device__ float block_max(float x, float *shared)
     return x;
 }
 
-/* Grid: (heads, rows).  As nb_thrift_lse. */
+/* Grid: (heads, rows).  Same result as nb_thrift_lse. */
 __global__ void __launch_bounds__(THREADS) lse(NB_PARAM nb_cuda_thrift_args a)
 {
     __shared__ float tops[THREADS / 32];
@@ -199,7 +199,7 @@ __global__ void __launch_bounds__(THREADS) lse(NB_PARAM nb_cuda_thrift_args a)
     a.lse[blockIdx.y * a.n_head + blockIdx.x] = plain ? (float)((double)top + log(sums[0])) : top;
 }
 
-/* Grid: (positions dealt out, rows). */
+/* Grid: (blocks that share the positions, rows). */
 __global__ void __launch_bounds__(THREADS) best(NB_PARAM nb_cuda_thrift_args a)
 {
     const uint32_t i = blockIdx.y, nh = (uint32_t)a.n_head;
@@ -219,7 +219,7 @@ __global__ void __launch_bounds__(THREADS) best(NB_PARAM nb_cuda_thrift_args a)
 
 /* ---- the choice ---- */
 
-/* A float's place in the order of all that are no NaN; -0 and +0 are one. */
+/* An integer that orders floats other than NaN; -0 and +0 are equal. */
 __device__ uint32_t order_of(float x)
 {
     const uint32_t u = __float_as_uint(x + 0.0f);
@@ -227,10 +227,10 @@ __device__ uint32_t order_of(float x)
 }
 
 struct limit {
-    uint32_t key, n_equal; /* taken: larger keys, and so many of this one */
+    uint32_t key, n_equal; /* chosen: all larger keys, and this many equal to key */
 };
 
-/* The cap-th largest of those above. */
+/* The cap-th largest of the values above the threshold. */
 __device__ limit last_taken(const float *x, uint32_t n, double above, uint32_t cap, uint32_t *count)
 {
     uint32_t key = 0, known = 0;
@@ -254,7 +254,7 @@ __device__ limit last_taken(const float *x, uint32_t n, double above, uint32_t c
     return { key, cap };
 }
 
-/* Sums of v over the threads before this one; *all over all.  v: two counts of 16 bits. */
+/* Exclusive prefix sum of v over the block's threads; *all becomes the total.  v: two counts of 16 bits. */
 __device__ uint32_t before(uint32_t v, uint32_t *shared, uint32_t *all)
 {
     const uint32_t lane = threadIdx.x % 32, w = threadIdx.x / 32;
@@ -264,7 +264,7 @@ __device__ uint32_t before(uint32_t v, uint32_t *shared, uint32_t *all)
         const uint32_t left = __shfl_up_sync(~0u, sum, b);
         if (lane >= b) sum += left;
     }
-    __syncthreads(); /* what was there is read */
+    __syncthreads(); /* the previous contents have been read */
     if (lane == 31) shared[w] = sum;
     __syncthreads();
     for (uint32_t k = 0; k < PICK_THREADS / 32; k++) {
@@ -302,7 +302,7 @@ __global__ void __launch_bounds__(PICK_THREADS) choose(NB_PARAM nb_cuda_thrift_a
     if (mine) atomicAdd(count, mine);
     __syncthreads();
     const uint32_t n_above = count[0];
-    limit last = { 0, 0 }; /* every key of a number is larger */
+    limit last = { 0, 0 }; /* 0 is below the key of every number */
     if (n_above > cap) last = { UINT32_MAX, 0 };
     if (n_above > cap && cap > 0) last = last_taken(y, x.n, a.log_tau, cap, count);
     uint32_t n_more = 0, n_equal = 0;
