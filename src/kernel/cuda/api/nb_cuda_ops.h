@@ -308,7 +308,7 @@ typedef struct nb_cuda_mla_row {
 typedef struct nb_cuda_thrift_args {
     nb_cuda_cache cache;
     const float *q;            /* row 0 of the step */
-    const uint32_t *row_chunk; /* these as in nb_cuda_mla_args */
+    const uint32_t *row_chunk; /* as in nb_cuda_mla_args */
     const unsigned char *on;   /* indexed from row 0 on */
     nb_cuda_pick pick;         /* its plane is not read */
     float *score, *best, *lse;
@@ -327,8 +327,8 @@ typedef struct nb_cuda_gqa_args {
     nb_cuda_rows y;                  /* [rows][n_head * head_dim] */
     float *part_o, *part_m, *part_l; /* as in MLA, [n_part][n_head][head_dim] */
     const uint32_t *part_first, *row_chunk, *n_item;
-    const nb_cuda_item *
-        item; /* units of NB_CUDA_GQA_UNIT pages, n_unit 1; own pages have no items, since they are processed by row */
+    /* item: units of NB_CUDA_GQA_UNIT pages, n_unit 1; own pages have no items, they are processed by row */
+    const nb_cuda_item *item;
     size_t n_row, n_head, n_kv_head, head_dim, q_stride, max_item;
     float scale;
 } nb_cuda_gqa_args;

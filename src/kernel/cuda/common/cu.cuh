@@ -28,7 +28,8 @@
     } while (0)
 /* NB_LAUNCH_EARLY: the same for a kernel that may start before the previous one has ended (cc 90, programmatic
  * dependent launch).  Such a kernel reads and writes nothing that others write before nb_grid_wait(), which every
- * thread calls. NB_LAUNCH_CLUSTERS: the same, in clusters of the given number of blocks (cc 90). */
+ * thread calls.
+ * NB_LAUNCH_CLUSTERS: the same, in clusters of the given number of blocks (cc 90). */
 #define NB_LAUNCH_CLUSTERS(g, cluster, kernel, grid, block, shared, ...)                           \
     do {                                                                                           \
         if ((g)->error == cudaSuccess) {                                                           \

@@ -184,8 +184,7 @@ __device__ inline void nb_kv_read(const nb_record_seg &g, const float *vec, uint
     for (int k = 0; k < 16; k++) v.x[k] = nb_bf16_float(nb_bf16_bits(v.x[k]));
     if (g.n_outlier == 0) return;
     for (uint32_t k = 0; k < (uint32_t)g.n_outlier; k++) {
-        const uint32_t at =
-            g.outlier[k] - (place + i0); /* an outlier before i0 wraps to a large number */
+        const uint32_t at = g.outlier[k] - (place + i0); /* wraps if the outlier is before i0 */
         if (at < 16) v.out |= 1u << at;
     }
 #pragma unroll
@@ -279,8 +278,7 @@ __device__ inline float nb_kv_block_error(const float (&ax)[16], bool fixed, flo
     return e;
 }
 
-/* Tries n scales on one grid: around code c (search), or c and then c4.  Only a strictly smaller error replaces best.
- * */
+/* Tries n scales on one grid: around code c (search), or c and then c4.  Only a smaller error replaces best. */
 template <bool STEPS>
 __device__ inline void nb_kv_try(const float (&ax)[16], bool fixed, bool search, int n, int c,
                                  int c4, float &best, uint32_t &sf)

@@ -1,8 +1,8 @@
 /* gqa.cu - grouped-query attention over pages of any record, with mma.sync (m16n8k16, BF16 operands).
  *
  * Computes, for each query head, o = sum over tokens of p_t v_t / l with p_t = exp(scale q.k_t - m) and
- * l = sum of p_t.  The context is split into units (a unit: a fixed range of pages whose attention is one partial
- * state (m, l, o); api/nb_cuda_units.h).  join_kernel combines the states of a query in order.
+ * l = sum of p_t.  The context is split into units of NB_CUDA_GQA_UNIT pages (a unit: a fixed range of pages whose
+ * attention is one partial state (m, l, o); api/nb_cuda_units.h).  join_kernel combines the states of a query in order.
  *
  * Block: one work item (a unit of pages, up to NB_CUDA_QUERY_MAX queries) and one KV head.  The rows of its
  * products are the item's queries times the query heads of that KV head, 16 at a time (blockIdx.z).
@@ -35,9 +35,8 @@ namespace
 {
 constexpr uint32_t TOK = NB_PAGE_TOK, WARPS = 4, THREADS = 32 * WARPS, ROWS = 16, WARP_TOK = 16;
 constexpr uint32_t ALL = 0xffffffffu;
-constexpr int
-    ANY = -1,
-    OWN = -2; /* FMT: any format, looked up for each eight values; the own page's rows of floats */
+/* FMT: ANY is any format, looked up for each eight values; OWN is the own page's rows of floats. */
+constexpr int ANY = -1, OWN = -2;
 
 /* NV: head_dim / 8, rounded up to a kernel's; PARTS: BF16 parts of keys and values. */
 template <int NV, int PARTS> struct layout {
@@ -344,8 +343,7 @@ __device__ void join(const nb_cuda_gqa_args &a, const work &w, uint32_t first, f
         l[k] = 0;
         for (uint32_t i = 0; i < WARPS; i++)
             l[k] = __fmaf_rn(ml[i][r][1], nb_exp2(ml[i][r][0] - base), l[k]);
-        if (l[k] != l[k])
-            m[k] = l[k]; /* a NaN score raises no maximum; the state must not look empty */
+        if (l[k] != l[k]) m[k] = l[k]; /* NaN raises no maximum; the state must not look empty */
         factor[k] = nb_exp2(x.m[k] - base);
     }
     for (uint32_t i = 0; i < WARPS; i++) {

@@ -20,8 +20,9 @@
  *   3072 x 2048, BF16, 16 tokens    12.3        9.0
  *   3072 x 2048, FP8,   1 token      4.0        4.9
  *   3072 x 2048, FP8,   8 tokens     8.0        5.1
- *   experts of a layer, BF16, 64     404        494
- *   experts of a layer, FP8,   8     137        152
+ *   experts of a layer,
+ *                BF16, 64 tokens   404        494
+ *                FP8,   8 tokens   137        152
  *
  * Bound by memory.  H100, CUDA graphs of consecutive products, weights not in L2 (us; floor: bytes / 3.0 TB/s):
  *                 tokens      1      4   floor
@@ -31,8 +32,10 @@
  *        2 x 10944 x 2048  32.8   32.7   29.9
  *        102400 x 2048      135    139    140
  *   16 heads 512 x 128      2.7    3.0    0.7
- *   gate, up of 6 experts a token: 28.8, 93.5; floors 23, 92
- *   their down: 17, 50; floors 12, 46; both in a row 43, 143
+ *   6 experts per token:
+ *     gate and up            28.8   93.5   23, 92
+ *     down                   17     50     12, 46
+ *     both in a row          43    143
  * An earlier version, with 8 and 16 tokens:
  *   3072 x 2048     7.7    9.0
  *    576 x 2048     4.2    4.1

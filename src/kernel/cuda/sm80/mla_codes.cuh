@@ -43,10 +43,8 @@ __device__ uint32_t n_next, n_done;
 enum {
     WARPS = 8,
     THREADS = 32 * WARPS,
-    BLOCKS = 2, /* per SM */
-    NT =
-        WARPS /
-        2, /* tiles of 8 tokens in a step; a warp adds the partial scores of one, for half of the rows */
+    BLOCKS = 2,     /* per SM */
+    NT = WARPS / 2, /* tiles of 8 tokens in a step; a warp adds one, for half of the rows */
     T = 8 * NT,
     PAIRS = 8,
     STEPS = PAIRS / 2,

@@ -38,9 +38,8 @@ enum { WARPS = 4, BATCH = 32 };
  * top_a, top_b: after this state, of the supers so far and of this super; top_a < 0: it is the first super. */
 struct step {
     float a, b, l, top_a, top_b;
-    float m; /* m of the super so far */
-    uint32_t
-        at; /* index in the batch, + END on the super's last non-empty state; UINT32_MAX: empty */
+    float m;     /* m of the super so far */
+    uint32_t at; /* index in the batch, + END on the super's last that counts; UINT32_MAX: empty */
 };
 constexpr uint32_t END = 1u << 16;
 
@@ -85,16 +84,15 @@ __device__ uint32_t plan(const ends &e, uint32_t n, uint32_t super, float &m, st
 {
     const uint32_t lane = threadIdx.x % 32;
     const float own = e.m;
-    const float top =
-        prefix_max(own != own ? -FLT_MAX : own, super); /* NaN does not count as empty */
+    const float top = prefix_max(own != own ? -FLT_MAX : own, super); /* NaN is not empty */
     const float left = __shfl_up_sync(~0u, top, 1);
     const uint32_t left_super = __shfl_up_sync(~0u, super, 1);
     const nb_mla_merge g = nb_mla_merge_of(lane > 0 && left_super == super ? left : -INFINITY, own);
     const unsigned some = __ballot_sync(~0u, !g.first);
     const uint32_t next_super = __shfl_down_sync(~0u, super, 1);
     const unsigned borders = __ballot_sync(~0u, lane == 31 || next_super != super);
-    const uint32_t end =
-        lane + (uint32_t)__ffs((int)(borders >> lane)) - 1; /* last lane of the super */
+    /* end: the last lane of the super */
+    const uint32_t end = lane + (uint32_t)__ffs((int)(borders >> lane)) - 1;
     const bool last = !g.first && (some & (0xfffffffeu << lane) & (0xffffffffu >> (31 - end))) == 0;
     const float sum = prefix_max(last ? top : -INFINITY, 0);
     float before = __shfl_up_sync(~0u, sum, 1);
@@ -324,8 +322,7 @@ __global__ void __launch_bounds__(DIMS *GROUPS, 2) mla_combine_long(NB_PARAM nb_
     float m = -INFINITY, l = 0;
     for (uint32_t i0 = 0; i0 < n; i0 += GROUPS * BATCH) {
         const bool own = n - i0 <= GROUPS * BATCH; /* the round includes the own page's state */
-        const uint32_t past =
-            own ? n - 1 : i0 + GROUPS * BATCH; /* end of the units in this round */
+        const uint32_t past = own ? n - 1 : i0 + GROUPS * BATCH; /* end of the round's units */
         const uint32_t super0 = nb_cuda_super_of(a.units, i0);
         const uint32_t n_slot =
             (past > i0 ? nb_cuda_super_of(a.units, past - 1) - super0 + 1 : 0) + own;

@@ -502,8 +502,8 @@ template <int MT, bool LO, int SOURCE, int TEAMS, bool PICK>
 size_t fit(const nb_cuda_mla_args *a, plan &x, size_t most)
 {
     const size_t tile = nb_mt_tile_bytes(x.shape), page = a->cache.record.page_bytes;
-    const size_t fixed =
-        TEAMS * nb_mt_fixed_bytes(MT) + 128; /* +128: reads past the end of a page, unused */
+    /* 128: reads past the end of a page, whose values are not used */
+    const size_t fixed = TEAMS * nb_mt_fixed_bytes(MT) + 128;
     if (SOURCE == BF16_TILES) {
         x.n_tile = fixed + TEAMS * 2 * tile <= most ? 2 : 1;
         x.team_bytes = (uint32_t)(x.n_tile * tile);

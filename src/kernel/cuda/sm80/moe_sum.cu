@@ -1,4 +1,5 @@
-/* moe_sum.cu - y[t] = sum over k of weight[t][k] * e[place[t][k]], in the order of the token's choices.
+/* moe_sum.cu - y[t] = sum over k of weight[t][k] * e[place[t][k]], in the order of the token's choices;
+ * then + shared[t] if there is one.
  *
  * A thread computes four values of a token from as many rows as there are choices.  Product and sum are rounded
  * separately, as on the host (forward_ffn.c).  Bound by memory. */

@@ -170,8 +170,8 @@ __device__ void choose(const plan &p, const slot &s, norm m, size_t t)
         const uint32_t lo = __reduce_max_sync(0xffffffffu, is_hi ? (uint32_t)b.key : 0);
         const bool is_best = is_hi && (uint32_t)b.key == lo;
         const uint32_t e = ~__reduce_max_sync(0xffffffffu, is_best ? ~b.e : 0);
-        if (lane == k % 32)
-            s.chosen[k] = e < n_expert ? e : 0; /* always true: enough experts take part */
+        /* e < n_expert always: enough experts take part */
+        if (lane == k % 32) s.chosen[k] = e < n_expert ? e : 0;
         if (is_best && b.e == e && e < n_expert) {
             s.key[e] = 0;
             b = best_of(s, n_expert);
@@ -333,8 +333,8 @@ __global__ void order_kernel(plan p)
     NB_SHARED(uint32_t, next);
     const uint32_t n_expert = (uint32_t)p.a.n_expert, i0 = blockIdx.x * ORDER_ROWS;
     const uint32_t i1 = p.n_row - i0 < ORDER_ROWS ? p.n_row : i0 + ORDER_ROWS;
-    uint32_t *before = next + n_expert,
-             *bits = before + n_expert; /* before: counts of rows [0, i0) */
+    /* before: counts of rows [0, i0) */
+    uint32_t *before = next + n_expert, *bits = before + n_expert;
     for (uint32_t e = threadIdx.x; e < 2 * n_expert; e += blockDim.x) next[e] = 0;
     __syncthreads();
 #pragma unroll 4
