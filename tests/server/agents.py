@@ -50,6 +50,13 @@ class Server:
         with open(self.log.name, encoding="utf-8") as f:
             return f.read()
 
+    def logs(self, words):
+        """Waits for words in the log, which is written beside the answers."""
+        end = time.monotonic() + WAIT
+        while words not in self.text():
+            assert time.monotonic() < end, f"{words} is not in the log: {self.text()[-500:]}"
+            time.sleep(0.02)
+
     def __enter__(self):
         return self
 
@@ -185,7 +192,7 @@ def test_cut_to_the_room():
         whole = s.ask(CHAT, {"messages": ASK, "max_tokens": 32000})
         assert whole["choices"][0]["finish_reason"] == "length", whole
         assert whole["usage"]["total_tokens"] == 2048, whole["usage"]
-        assert "max_tokens_cut_from=32000" in s.text(), s.text()[-500:]
+        s.logs("max_tokens_cut_from=32000")
         s.ask(CHAT, {"messages": [{"role": "user", "content": "word " * 3000}]}, 400)
         assert s.send("/", None, "HEAD") == (200, "")
 
