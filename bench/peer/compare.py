@@ -1,183 +1,340 @@
 #!/usr/bin/env python3
-"""compare.py - ik_llama.cpp and nibble on the same random weights, in turns, on this machine.
+"""compare.py - nibble, ik_llama.cpp and llama.cpp on the same random weights, in turns, on this machine.
 
-    compare.py --nibble PATH --peer DIR --out FILE [--model DIR] [--depth N] [--rounds N] [--quick]
+    compare.py --nibble PATH --out FILE [--ik SOURCE] [--llama LIBRARIES --llama-source SOURCE]
+               [--part attention,steps] [--level best|avx2] [--weights q8_0,q4_k_m] [--threads N,N]
+               [--depth 512,16384] [--rounds N] [--with 'COMMAND'] [--quick]
 
-DIR is a source tree of ik_llama.cpp with a build in DIR/build (targets ggml and llama-sweep-bench).  The
-engines take turns in each round, so that other load on the machine disturbs both; the result has the medians
-over the rounds:
+SOURCE of --ik is a source tree of ik_llama.cpp with a build in SOURCE/build (--level avx2: in
+SOURCE/build-avx2); LIBRARIES is the folder of llama.cpp's prebuilt libllama.v*.so, and --llama-source the
+source tree of that release.  README.md says how to get them.
 
   attention  attn_peer.c against `nibble bench kernel --op attn_pages`: slope of a decode step's attention
-             between 512 and 32,768 tokens, 16 heads, on one thread and on all
-  whole      llama-sweep-bench (computes the prompt up to --depth, repacked weights) against `nibble bench
-             throughput --weight-dtype int8`, on ds4l from make_model.py; skipped without llama-sweep-bench
+             between 512 tokens and the last --depth
+  steps      llama_peer.c against `nibble bench throughput --depth`: at each depth a prompt of 512 tokens
+             behind it, and single tokens, on the model ds4l of make_model.py
 
-The weights are written once to --model (default build/peer).
+In each round every engine runs once, so that other load disturbs all; the result has medians over the
+rounds, and the rates of the machine in each.  What could not be measured is listed under "missing" with
+the reason.  --part, --weights, --threads and --only choose what a call measures; a FILE that exists keeps
+its other rows, so that a long comparison can be made of short calls.
 """
 import argparse
 import json
 import os
-import re
+import shlex
 import statistics
 import subprocess
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-TYPES = [("q8_0", "fp8"), ("q4_0", "nvfp4"), ("f16", "bf16"), ("q6_0", None), ("iq4_nl", None)]
+CHUNK, STEPS = 512, 32
+# Cache types that are compared, the peers' beside ours; the peers' own best is found among them.
+ATTENTION = {"ik": ["q8_0", "q4_0", "f16", "iq4_nl"], "nibble": ["nvfp4", "fp8", "bf16"]}
+CACHE = {"ik": ["q8_0", "q4_0"], "llama": ["f16"], "nibble": ["nvfp4", "bf16"]}
+# Weights: the peers' file, and what nibble runs: the same file, and its own 8 bits from the BF16 folder.
+WEIGHTS = {"q8_0": [("q8_0", "gguf", []), ("int8", "hf", ["--weight-dtype", "int8"])],
+           "q4_k_m": [("q4_k_m", "gguf", [])],
+           "bf16": [("bf16", "hf", [])]}
+FTYPE = {"q4_k_m": "15", "q5_k_m": "17", "q6_k": "18"}  # enum llama_ftype
 
 
-def run(cmd, timeout=900):
-    """Standard output of a command, or None with a note."""
+class Missing(Exception):
+    """Why a part is not there."""
+
+
+def run(cmd, timeout=1800, env=None):
     try:
-        r = subprocess.run(cmd, capture_output=True, text=True, timeout=timeout)
+        r = subprocess.run(cmd, capture_output=True, text=True, timeout=timeout, env=dict(os.environ, **(env or {})))
     except (OSError, subprocess.TimeoutExpired) as e:
-        sys.stderr.write(f"{cmd[0]}: {e}\n")
-        return None
+        raise Missing(f"{os.path.basename(cmd[0])}: {e}") from e
     if r.returncode != 0:
-        sys.stderr.write(f"{' '.join(cmd)}: exit code {r.returncode}: {r.stderr.strip().splitlines()[-1:]}\n")
-        return None
+        last = (r.stderr.strip().splitlines() or ["it printed nothing"])[-1]
+        raise Missing(f"{shlex.join(cmd)}: exit code {r.returncode}: {last}")
     return r.stdout
 
 
-def peer_attention(a, kind, threads, contexts):
-    """{context: ns of a layer} or None."""
-    out = run([os.path.join(a.peer, "build", "attn_peer"), kind, "16", str(threads)] + [str(c) for c in contexts])
-    rows = [json.loads(line) for line in out.splitlines() if line.startswith("{")] if out else []
-    return {r["context"]: (r["median_ns"], r["cpu_ns"]) for r in rows} if rows else None
+def lines(out, what):
+    rows = [json.loads(s) for s in out.splitlines() if s.startswith("{")]
+    if not rows:
+        raise Missing(f"{what} printed no result")
+    return rows
 
 
-def our_attention(a, record, threads, contexts):
-    out = run([a.nibble, "bench", "kernel", "--op", "attn_pages", "--record", record, "--cache", "cold", "-t", str(threads),
-               "--context", ",".join(str(c) for c in contexts), "--json"])
-    return {int(r["context"]): (r["median_ns"], r["cpu_ns"]) for r in json.loads(out)["results"]} if out else None
+class Engines:
+    """Where the programs are; each is built when it is first needed."""
+
+    def __init__(self, a):
+        self.a = a
+        self.pre = shlex.split(a.with_)
+        self.ik_build = os.path.join(a.ik or "", "build" if a.level == "best" else "build-avx2")
+
+    def ik(self, name):
+        if not self.a.ik:
+            raise Missing("no --ik")
+        exe = os.path.join(self.ik_build, name)
+        script = {"attn_peer": ["build_attn.sh", self.a.ik, exe, self.ik_build],
+                  "llama_peer": ["build_llama.sh", "ik", self.a.ik, self.ik_build, exe]}[name]
+        self.build(script, exe)
+        return exe
+
+    def llama(self):
+        if not self.a.llama or not self.a.llama_source:
+            raise Missing("no --llama and --llama-source")
+        exe = os.path.join(self.a.model, "llama_peer")
+        self.build(["build_llama.sh", "npm", self.a.llama, self.a.llama_source, exe], exe)
+        return exe
+
+    def build(self, script, exe):
+        source = os.path.join(HERE, os.path.basename(exe) + ".c")
+        if not os.path.exists(exe) or os.path.getmtime(exe) < os.path.getmtime(source):
+            run(["sh", os.path.join(HERE, script[0])] + script[1:])
+
+    def llama_env(self):
+        env = {"LLAMA_LIBRARY_DIR": self.a.llama}
+        if self.a.level == "avx2":
+            env["GGML_CPU_LIBRARY"] = os.path.join(self.a.llama, "libggml-cpu-haswell.so")
+        return env
+
+    def caps(self):
+        return ["--cpu-caps", "avx2"] if self.a.level == "avx2" else []
+
+    def machine(self):
+        out = run(self.pre + [self.a.nibble, "bench", "kernel", "--op", "rope", "--json", "--repeat", "1", "--sample-ms", "0",
+                              "--set", "256"] + self.caps())
+        return json.loads(out)
 
 
-def slope(points, i):
-    lo, hi = min(points), max(points)
-    return (points[hi][i] - points[lo][i]) / (hi - lo)
+# ---- models -----------------------------------------------------------------------------------
 
 
-def attention(a):
-    contexts = [512, 2048] if a.quick else [512, 32768]
-    n_core = os.cpu_count() or 1
-    theirs, ours = [], []
-    for threads in sorted({1, n_core}):
-        for kind, record in TYPES:
-            got, mine = [], []
-            for _ in range(a.rounds): # in turns
-                p = peer_attention(a, kind, threads, contexts)
-                if p:
-                    got.append(p)
-                m = our_attention(a, record, threads, contexts) if record else None
-                if m:
-                    mine.append(m)
-            for name, points, to in ((kind, got, theirs), (record, mine, ours)):
-                if points:
-                    to.append({"type": name, "threads": threads, "from": contexts[0], "to": contexts[-1],
-                               "ns_per_token": statistics.median(slope(p, 0) for p in points),
-                               "cpu_ns_per_token": statistics.median(slope(p, 1) for p in points), "rounds": len(points)})
-    return theirs, ours
+def model(e, weights, form):
+    """The GGUF of a form (joint: ik_llama.cpp and nibble; split: llama.cpp), or the folder; made when missing."""
+    a = e.a
+    path = os.path.join(a.model, "ds4l" if form == "hf" else f"ds4l-{form}-{weights}.gguf")
+    if os.path.exists(path if form != "hf" else os.path.join(path, "config.json")):
+        return path
+    os.makedirs(a.model, exist_ok=True)
+    make = [sys.executable, os.path.join(HERE, "make_model.py"), "--shape", "ds4l"]
+    if form == "hf":
+        run(make + ["--hf", path])
+    elif weights in FTYPE:
+        whole = path + ".bf16"
+        try: # quantised by a peer's own function
+            exe, env = (e.llama(), e.llama_env()) if a.llama else (e.ik("llama_peer"), {})
+            run(make + ["--gguf", whole, "--type", "bf16", "--form", form])
+            run([exe, "quantize", whole, path + ".part", FTYPE[weights], str(os.cpu_count())], env=env)
+            os.rename(path + ".part", path)
+        finally:
+            if os.path.exists(whole):
+                os.remove(whole)
+    else:
+        run(make + ["--gguf", path, "--type", weights, "--form", form])
+    return path
 
 
-def sweep(a, gguf, kind):
-    """[(depth, prefill tok/s, decode tok/s)], peak MiB of llama-sweep-bench."""
-    depth = 1024 if a.quick else a.depth
-    cmd = [os.path.join(a.peer, "build", "bin", "llama-sweep-bench"), "-m", gguf, "-c", str(depth + 512), "-ub", "512", "-b",
-           "2048", "-fa", "on", "-mla", "3", "-rtr", "-ctk", kind, "-t", str(os.cpu_count()), "-n", "32",
-           "--output-format", "jsonl", "--sweep-memory"]
-    out = run(cmd, 1200)
-    rows, peak = [], None
-    for line in (out or "").splitlines():
-        m = re.search(r"\{.*\}", line)
-        if not m:
+# ---- one run of one engine ----------------------------------------------------------------------
+
+
+def attention(e, engine, kind, threads):
+    """{context: ns of a layer}"""
+    a = e.a
+    contexts = [512, a.depth[-1]]
+    if engine == "ik":
+        cmd = e.pre + [e.ik("attn_peer"), kind, str(a.heads), str(threads)] + [str(c) for c in contexts]
+        return {r["context"]: r["median_ns"] for r in lines(run(cmd), "attn_peer")}
+    cmd = e.pre + [a.nibble, "bench", "kernel", "--op", "attn_pages", "--record", kind, "--cache", "cold", "-t", str(threads),
+                   "--heads", str(a.heads), "--context", ",".join(str(c) for c in contexts), "--json"] + e.caps()
+    return {int(r["context"]): r["median_ns"] for r in lines(run(cmd), "nibble")[0]["results"]}
+
+
+def peer_steps(e, engine, weights, kind, threads):
+    """[{depth, prompt, decode, peak_mib}]"""
+    exe = e.ik("llama_peer") if engine == "ik" else e.llama()
+    gguf = model(e, weights, "joint" if engine == "ik" else "split")
+    env = dict(e.llama_env() if engine == "llama" else {},
+               PEER_STATE=os.path.join(e.a.model, f"state-{engine}-{e.a.level}-{weights}-{kind}"))
+    depths = [d for d in e.a.depth if engine != "llama" or d <= e.a.llama_depth]
+    if not depths:
+        raise Missing(f"--llama-depth {e.a.llama_depth} leaves no depth")
+    out = run(e.pre + [exe, "steps", gguf, str(threads), kind, str(CHUNK), str(STEPS)] + [str(d) for d in depths], env=env)
+    return lines(out, f"llama_peer of {engine}")
+
+
+def our_steps(e, source, weights, kind, threads, options):
+    a = e.a
+    path = model(e, weights, "hf" if source == "hf" else "joint")
+    common = [a.nibble, "bench", "throughput", path, "--kv-cache-dtype", kind, "-t", str(threads), "--depth",
+              ",".join(str(d) for d in a.depth), "--skip-tokenizer-init", "--json"] + options + e.caps()
+    rows = {d: {"depth": d} for d in a.depth}
+    # Generated tokens use the absorbed form; its one prompt token must, too, or it expands the context.
+    out = run(e.pre + common + ["--mla", "absorbed", "--depth-tokens", str(STEPS)])
+    for r in lines(out, "nibble")[0]["decode"]:
+        rows[r["depth"]].update(decode=r["tokens_per_second"], peak_mib=r["peak_bytes"] / 2**20)
+    out = run(e.pre + common + ["--depth-tokens", "0", "--depth-prefill", str(CHUNK), "--depth-repeat", "1"])
+    for r in lines(out, "nibble")[0]["prefill"]:
+        rows[r["depth"]].update(prompt=r["tokens_per_second"])
+    return list(rows.values())
+
+
+# ---- rounds -------------------------------------------------------------------------------------
+
+
+def plan(e):
+    """[(key of a row, function that measures it)] of one round, the engines in turns."""
+    a, jobs = e.a, []
+    for t in a.threads:
+        if "attention" in a.part:
+            for engine in [x for x in ("nibble", "ik") if x in a.only]:
+                jobs += [({"part": "attention", "engine": engine, "cache": k, "threads": t, "heads": a.heads},
+                          lambda engine=engine, k=k, t=t: [attention(e, engine, k, t)])
+                         for k in a.cache.get(engine, ATTENTION[engine])]
+        if "steps" not in a.part:
             continue
-        try:
-            j = json.loads(m.group(0))
-        except ValueError:
-            continue
-        if "speed_tg" in j:
-            rows.append((j["n_kv"], j.get("speed_pp"), j["speed_tg"]))
-            peak = j.get("rss_hwm_mib", peak)
-    return rows, peak
+        for w in a.weights:
+            for engine in [x for x in ("ik", "llama") if x in a.only]:
+                jobs += [({"part": "steps", "engine": engine, "weights": w, "cache": k, "threads": t},
+                          lambda engine=engine, w=w, k=k, t=t: peer_steps(e, engine, w, k, t))
+                         for k in a.cache.get(engine, CACHE[engine])]
+            if "nibble" in a.only:
+                jobs += [({"part": "steps", "engine": "nibble", "weights": w, "ours": name, "cache": k, "threads": t},
+                          lambda s=s, w=w, k=k, t=t, o=o: our_steps(e, s, w, k, t, o))
+                         for name, s, o in WEIGHTS[w] for k in a.cache.get("nibble", CACHE["nibble"])]
+    return jobs
 
 
-def whole(a):
-    if not os.path.exists(os.path.join(a.peer, "build", "bin", "llama-sweep-bench")):
-        sys.stderr.write("no llama-sweep-bench: whole steps are left out\n")
-        return [], []
-    gguf, hf = os.path.join(a.model, "ds4l.gguf"), os.path.join(a.model, "ds4l")
-    if not os.path.exists(gguf) or not os.path.exists(os.path.join(hf, "config.json")):
-        os.makedirs(a.model, exist_ok=True)
-        if run([sys.executable, os.path.join(HERE, "make_model.py"), "--shape", "ds4l", "--gguf", gguf, "--hf", hf]) is None:
-            return [], []
-    text = run([a.nibble, "bench", "throughput", "--help"]) or ""
-    weight = ["--weight-dtype", "int8"] if "--weight-dtype" in text else []
-    theirs, ours = {}, {}
-    for _ in range(a.rounds):
-        for kind, record in TYPES[:3]:
-            rows, peak = sweep(a, gguf, kind)
-            for depth, pp, tg in rows:
-                theirs.setdefault((kind, depth), []).append((pp, tg, peak))
-            depths = sorted({d for k, d in theirs if k == kind and d >= 512} & {512, 1024, 4096, 16384, 32768})
-            if not depths:
+def measure(e):
+    """(rows, missing, rates of the machine)"""
+    got, missing, rates = {}, {}, []
+    jobs = plan(e)
+    for n in range(e.a.rounds):
+        rates.append(e.machine()["peaks"][0])
+        for key, job in jobs:
+            name = json.dumps(dict(key, level=e.a.level))
+            if name in missing:
                 continue
-            common = [a.nibble, "bench", "throughput", hf] + weight + ["--kv-cache-dtype", record, "--depth",
-                                                                       ",".join(map(str, depths)), "--json"]
-            out = run(common + ["--mla", "absorbed", "--depth-tokens", "32"])
-            for d in json.loads(out)["decode"] if out else []:
-                ours.setdefault((record, d["depth"]), []).append((None, d["tokens_per_second"], d["peak_bytes"] / 2**20))
-            out = run(common + ["--depth-tokens", "0", "--depth-prefill", "512", "--depth-repeat", "1"])
-            for d in json.loads(out)["prefill"] if out else []:
-                ours.setdefault((record, d["depth"]), []).append((d["tokens_per_second"], None, d["peak_bytes"] / 2**20))
-    return flat(theirs), flat(ours)
+            try:
+                got.setdefault(name, []).append(job())
+            except Missing as m:
+                missing[name] = str(m)
+                sys.stderr.write(f"missing: {name}: {m}\n")
+        sys.stderr.write(f"round {n + 1} of {e.a.rounds}\n")
+    rows = []
+    for name, values in got.items():
+        key = json.loads(name)
+        if key["part"] == "attention":
+            lo, hi = min(values[0][0]), max(values[0][0])
+            slopes = [(v[0][hi] - v[0][lo]) / (hi - lo) for v in values]
+            rows.append(dict(key, depth=hi, ns_per_token=statistics.median(slopes), all=slopes, rounds=len(values)))
+            continue
+        for i, first in enumerate(values[0]):
+            row = dict(key, depth=first["depth"], rounds=len(values))
+            for field in ("prompt", "decode", "peak_mib"):
+                row[field] = statistics.median(v[i][field] for v in values)
+                row["all_" + field] = [v[i][field] for v in values]
+            rows.append(row)
+    return rows, [dict(json.loads(k), why=v) for k, v in missing.items()], rates
 
 
-def flat(table):
-    def middle(values, i):
-        v = [x[i] for x in values if x[i] is not None]
-        return statistics.median(v) if v else None
-
-    return [{"type": kind, "depth": depth, "prefill_tokens_per_second": middle(v, 0),
-             "decode_tokens_per_second": middle(v, 1), "peak_mib": middle(v, 2)} for (kind, depth), v in sorted(table.items())]
+# ---- results ------------------------------------------------------------------------------------
 
 
-def ratios(theirs, ours):
-    record = dict(TYPES)
-    mine = {(s["type"], s["threads"]): s["ns_per_token"] for s in ours}
-    return [{"peer": s["type"], "nibble": record[s["type"]], "threads": s["threads"],
-             "peer_over_nibble": s["ns_per_token"] / mine[(record[s["type"]], s["threads"])]}
-            for s in theirs if s["ns_per_token"] > 0 and mine.get((record.get(s["type"]), s["threads"]), 0) > 0]
+def same(row):
+    """What makes two rows the same measurement."""
+    return json.dumps({k: row.get(k) for k in ("part", "level", "engine", "weights", "ours", "cache", "threads", "heads", "depth")})
+
+
+def ratios(rows):
+    """nibble over the best of each peer: of speed, so more than 1 is faster."""
+    out = []
+    for r in [x for x in rows if x["engine"] == "nibble"]:
+        for peer in ("ik", "llama"):
+            theirs = [x for x in rows if x["engine"] == peer and all(
+                x.get(k) == r.get(k) for k in ("part", "level", "weights", "threads", "heads", "depth"))]
+            if not theirs:
+                continue
+            base = {k: r[k] for k in ("part", "level", "weights", "ours", "cache", "threads", "heads", "depth") if k in r}
+            if r["part"] == "attention":
+                best = min(theirs, key=lambda x: x["ns_per_token"])
+                out.append(dict(base, of="attention", peer=peer, peer_cache=best["cache"],
+                                ratio=best["ns_per_token"] / r["ns_per_token"]))
+                continue
+            for field in ("decode", "prompt"):
+                best = max(theirs, key=lambda x: x[field])
+                out.append(dict(base, of=field, peer=peer, peer_cache=best["cache"], ratio=r[field] / best[field]))
+    return out
+
+
+def versions(a):
+    out = {"nibble": run([a.nibble, "--version"]).strip()}
+    for name, tree in (("ours", HERE), ("ik", a.ik), ("llama", a.llama_source)):
+        try:
+            out[name] = run(["git", "-C", tree, "rev-parse", "--short", "HEAD"]).strip() if tree else None
+        except Missing:
+            out[name] = None
+    return out
+
+
+def options():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    words = lambda s: s.split(",")
+    numbers = lambda s: sorted(int(x) for x in s.split(","))
+    p.add_argument("--nibble", required=True)
+    p.add_argument("--out", required=True)
+    p.add_argument("--ik", "--peer")
+    p.add_argument("--llama")
+    p.add_argument("--llama-source")
+    p.add_argument("--model", default=os.path.join(HERE, "..", "..", "build", "peer"), help="folder of the weights")
+    p.add_argument("--part", type=words, default=["attention", "steps"])
+    p.add_argument("--only", type=words, default=["nibble", "ik", "llama"], help="engines")
+    p.add_argument("--level", choices=("best", "avx2"), default="best", help="instruction set level of all engines")
+    p.add_argument("--weights", type=words, default=["q8_0", "q4_k_m"])
+    p.add_argument("--cache", type=json.loads, default={}, help='cache types, such as {"ik": ["q8_0"], "nibble": ["nvfp4"]}')
+    p.add_argument("--threads", type=numbers, default=[os.cpu_count() or 1])
+    p.add_argument("--heads", type=int, default=16, help="of attention")
+    p.add_argument("--depth", type=numbers, default=[512, 16384])
+    p.add_argument("--llama-depth", type=int, default=512, help="the deepest for llama.cpp, whose prompts take long")
+    p.add_argument("--rounds", type=int, default=3)
+    p.add_argument("--with", dest="with_", default="", help="put in front of every timed command, such as 'nice -n -5'")
+    p.add_argument("--quick", action="store_true", help="one round at 512 and 2,048 tokens")
+    a = p.parse_args()
+    if a.quick:
+        a.rounds, a.depth = 1, [512, 2048]
+    for name, known in (("part", ["attention", "steps"]), ("only", ["nibble", "ik", "llama"]), ("weights", list(WEIGHTS))):
+        bad = [x for x in getattr(a, name) if x not in known]
+        if bad:
+            p.error(f"--{name} {bad[0]}: expected {', '.join(known)}")
+    return a
 
 
 def main():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--nibble", required=True)
-    p.add_argument("--peer", required=True)
-    p.add_argument("--out", required=True)
-    p.add_argument("--model", default=os.path.join(HERE, "..", "..", "build", "peer"))
-    p.add_argument("--depth", type=int, default=4096, help="context of whole steps; the peer computes all of it")
-    p.add_argument("--rounds", type=int, default=3)
-    p.add_argument("--quick", action="store_true")
-    a = p.parse_args()
-    if a.quick:
-        a.rounds = 1
-    exe = os.path.join(a.peer, "build", "attn_peer")
-    if not os.path.exists(exe) and run([os.path.join(HERE, "build_attn.sh"), a.peer]) is None:
-        sys.exit("attn_peer could not be built")
-    head = run([a.nibble, "bench", "kernel", "--op", "rope", "--json", "--repeat", "1", "--sample-ms", "0", "--set", "1"])
-    version = run(["git", "-C", a.peer, "rev-parse", "--short", "HEAD"]) or "unknown"
-    ours_at = run(["git", "-C", HERE, "rev-parse", "--short", "HEAD"]) or "unknown"
-    theirs, ours = attention(a)
-    w_theirs, w_ours = whole(a)
-    doc = {"machine": json.loads(head)["machine"] if head else {}, "commit": ours_at.strip(),
-           "peer": f"ik_llama.cpp {version.strip()}, Release, GGML_NATIVE, -mla 3 -fa, repacked weights",
-           "rounds": a.rounds, "attention": theirs, "nibble_attention": ours, "ratios": ratios(theirs, ours),
-           "whole": w_theirs, "nibble_whole": w_ours}
-    with open(a.out, "w") as f:
+    a = options()
+    e = Engines(a)
+    try:
+        head = e.machine()
+    except Missing as m:
+        sys.exit(f"nibble does not run: {m}")
+    rows, missing, rates = measure(e)
+    doc = {"machine": head["machine"], "versions": versions(a), "rates": [], "rows": []}
+    if os.path.exists(a.out):
+        with open(a.out) as f:
+            old = json.load(f)
+        doc["rates"] = old["rates"]
+        new = {same(r) for r in rows}
+        doc["rows"] = [r for r in old["rows"] if same(r) not in new]
+    doc["rates"] += [dict(r, level=a.level) for r in rates]
+    doc["rows"] += [dict(r, commit=doc["versions"]["ours"]) for r in rows]
+    doc["ratios"], doc["missing"] = ratios(doc["rows"]), missing
+    with open(a.out + ".part", "w") as f:
         json.dump(doc, f, indent=1)
         f.write("\n")
+    os.replace(a.out + ".part", a.out)
     for r in doc["ratios"]:
-        print(f"{r['threads']} threads: peer {r['peer']} / nibble {r['nibble']}: {r['peer_over_nibble']:.2f}")
+        what = " ".join(str(r[k]) for k in ("level", "weights", "ours", "cache") if k in r)
+        print(f"{r['of']:9} at {r['depth']:6}, {r['threads']} threads, {what}: {r['ratio']:.2f} of {r['peer']} {r['peer_cache']}")
+    for m in missing:
+        print(f"missing: {m['engine']} {m['part']} {m.get('weights', '')} {m['cache']}: {m['why']}")
+    return 1 if missing and not rows else 0
 
 
-main()
+sys.exit(main())

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """make_model.py - one set of random weights, written as GGUF and as a Hugging Face folder.
 
-    make_model.py --shape thin4 --gguf thin4.gguf --hf thin4-hf [--type q8_0|bf16] [--seed N]
+    make_model.py --shape thin4 --gguf thin4.gguf --hf thin4-hf [--type q8_0|bf16] [--form joint|split] [--seed N]
 
 Each matrix is Gaussian (standard deviation 0.02), rounded to BF16, and drawn from a generator that
 is seeded by its name: both files hold the same numbers, in whatever order they are written.  The
 GGUF side has them in BF16 or in Q8_0 (blocks of 32 signed bytes and an FP16 scale); nibble reads
-BF16 and makes its own 8 bits at load (--weight-dtype int8).
+BF16 and makes its own 8 bits at load (--weight-dtype int8).  The joint form of a GGUF has one matrix
+for keys and values (attn_kv_b), the split form one for each with the keys' transposed (attn_k_b,
+attn_v_b), which makes llama.cpp cache latents.
 
 Shapes are DeepSeek-V2-Lite's (16 heads, kv_lora 512, rope 64, hidden 2048), with fewer layers:
   thin4   4 dense layers with a feed-forward of 256: attention is nearly all of the time
@@ -162,7 +164,7 @@ def gguf_value(key, v):
     return gguf_string(key) + struct.pack("<I", 8) + gguf_string(v)
 
 
-def metadata(s):
+def metadata(s, split):
     moe = s["dense"] < s["layers"]
     a = "deepseek2."
     m = {"general.architecture": "deepseek2", "general.name": "random", a + "block_count": s["layers"],
@@ -178,6 +180,10 @@ def metadata(s):
          "tokenizer.ggml.model": "no_vocab"}
     if s["q_lora"]:
         m[a + "attention.q_lora_rank"] = s["q_lora"]
+    if split:
+        m |= {a + "attention.head_count_kv": 1, a + "attention.key_length": KV_LORA + ROPE,
+              a + "attention.value_length": KV_LORA, a + "attention.key_length_mla": NOPE + ROPE,
+              a + "attention.value_length_mla": D_V}
     return m
 
 
@@ -189,19 +195,40 @@ def gguf_bytes(t, n):
     return n * 4 if t == F32 else n * 2 if t == BF16 else n // 32 * 34
 
 
-def write_gguf(path, s, seed, todo, wanted):
-    groups = [] # (name, shape without experts, kind, [names in the folder])
+def whole(bits, s):
+    return bits
+
+
+def keys(bits, s):
+    """Rows of the latent, columns of the key, per head."""
+    return bits.reshape(s["heads"], NOPE + D_V, KV_LORA)[:, :NOPE].transpose(0, 2, 1)
+
+
+def values(bits, s):
+    return bits.reshape(s["heads"], NOPE + D_V, KV_LORA)[:, NOPE:]
+
+
+def gguf_groups(s, todo, split):
+    """[(name, dimensions with the fastest first, kind, [names in the folder], function of the bits)]"""
+    groups = []
     for name, gname, shape, kind in todo:
         if groups and groups[-1][0] == gname:
             groups[-1][3].append(name)
+        elif split and gname.endswith("attn_kv_b.weight"):
+            groups += [(gname.replace("_kv_b", "_k_b"), [NOPE, KV_LORA, s["heads"]], kind, [name], keys),
+                       (gname.replace("_kv_b", "_v_b"), [KV_LORA, D_V, s["heads"]], kind, [name], values)]
         else:
-            groups.append((gname, shape, kind, [name]))
-    meta = metadata(s)
+            groups.append((gname, list(shape[::-1]), kind, [name], whole))
+    return [(g, d + [len(n)] if "_exps" in g else d, k, n, f) for g, d, k, n, f in groups]
+
+
+def write_gguf(path, s, seed, todo, wanted, split):
+    groups = gguf_groups(s, todo, split)
+    meta = metadata(s, split)
     head = struct.pack("<IIQQ", 0x46554747, 3, len(groups), len(meta))
     head += b"".join(gguf_value(k, v) for k, v in meta.items())
     at = 0
-    for gname, shape, kind, names in groups:
-        dims = list(shape[::-1]) + ([len(names)] if "_exps" in gname else [])
+    for gname, dims, kind, _, _ in groups:
         t = gguf_type(kind, wanted)
         head += gguf_string(gname) + struct.pack(f"<I{len(dims)}QIQ", len(dims), *dims, t, at)
         at += gguf_bytes(t, int(np.prod(dims)))
@@ -209,10 +236,11 @@ def write_gguf(path, s, seed, todo, wanted):
     with open(path, "wb") as f:
         f.write(head + b"\0" * (-len(head) % ALIGN))
         start = f.tell()
-        for gname, shape, kind, names in groups:
+        shapes = {name: shape for name, _, shape, _ in todo}
+        for _, _, kind, names, part in groups:
             f.write(b"\0" * (-(f.tell() - start) % ALIGN))
             for name in names:
-                bits, t = draw(seed, name, shape, kind), gguf_type(kind, wanted)
+                bits, t = part(draw(seed, name, shapes[name], kind), s), gguf_type(kind, wanted)
                 data = bits if t == BF16 else floats(bits) if t == F32 else q8_0(floats(bits))
                 f.write(data.tobytes())
 
@@ -224,6 +252,7 @@ def main():
     p.add_argument("--gguf", help="file to write")
     p.add_argument("--hf", help="folder to write")
     p.add_argument("--type", choices=("q8_0", "bf16"), default="q8_0", help="weights of the GGUF")
+    p.add_argument("--form", choices=("joint", "split"), default="joint", help="keys and values of the GGUF")
     p.add_argument("--seed", type=int, default=1)
     a = p.parse_args()
     if not a.gguf and not a.hf:
@@ -238,7 +267,7 @@ def main():
     if a.hf:
         write_hf(a.hf, s, a.seed, todo)
     if a.gguf:
-        write_gguf(a.gguf, s, a.seed, todo, Q8_0 if a.type == "q8_0" else BF16)
+        write_gguf(a.gguf, s, a.seed, todo, Q8_0 if a.type == "q8_0" else BF16, a.form == "split")
     sys.stdout.write(f"{a.shape}: {sum(int(np.prod(t[2])) for t in todo) / 1e6:.1f} M parameters\n")
 
 
