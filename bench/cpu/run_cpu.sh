@@ -2,7 +2,7 @@
 # run_cpu.sh [--nibble PATH] [--peer DIR] [--quick] - measures the tables of docs/performance.md; use an idle machine.
 #
 # Writes bench/results/cpu_<level>.json (level: the best of this machine) and, with --peer (a source tree of
-# ik_llama.cpp with a build in DIR/build), bench/results/peer_cpu_<level>.json; then renders the tables of
+# ik_llama.cpp with a build in DIR/build), rows of bench/results/peer_cpu.json; then renders the tables of
 # docs/performance.md.  Takes about ten minutes on two cores; --quick takes one and only tries the scripts.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
@@ -85,6 +85,6 @@ fi
 best=$("$nibble" --version | sed -n 's/^this machine: //p' | sed 's/.*+//')
 python3 bench/cpu/report.py collect "$tmp" "bench/results/cpu_${best:-c}.json" || exit 1
 if [ -n "$peer" ]; then
-    python3 bench/peer/compare.py --nibble "$nibble" --peer "$peer" ${quick:+--quick} --out "bench/results/peer_cpu_${best:-c}.json"
+    python3 bench/peer/compare.py --nibble "$nibble" --ik "$peer" ${quick:+--quick} --out bench/results/peer_cpu.json
 fi
 [ -n "$quick" ] || python3 bench/cpu/report.py render docs/performance.md

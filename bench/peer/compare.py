@@ -214,7 +214,8 @@ def measure(e):
             if name in missing:
                 continue
             try:
-                got.setdefault(name, []).append(job())
+                result = job()
+                got.setdefault(name, []).append(result)
             except Missing as m:
                 missing[name] = str(m)
                 sys.stderr.write(f"missing: {name}: {m}\n")
