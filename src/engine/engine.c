@@ -138,6 +138,7 @@ static nb_status create(nb_engine *e, const nb_engine_options *o, nb_error *err)
     e->news.ctx = o->on_news_ctx;
     if (o->cpu_caps) NB_TRY(nb_cpu_caps_parse(o->cpu_caps, &mask, err));
     NB_TRY(nb_engine_read_weight_dtype(e, o, err));
+    NB_TRY(nb_engine_read_activation_dtype(e, o, err));
     NB_TRY(nb_model_config_read_path(o->model, &e->model.c, err));
     NB_TRY(open_source(e, o, err));
     NB_TRY(nb_engine_read_kv(e, o, err));
@@ -274,6 +275,7 @@ static nb_status plan(nb_engine *e, const nb_engine_options *o, nb_memory_plan *
     nb_caps mask = NB_CAPS_ALL;
     if (o->cpu_caps) NB_TRY(nb_cpu_caps_parse(o->cpu_caps, &mask, err));
     NB_TRY(nb_engine_read_weight_dtype(e, o, err));
+    NB_TRY(nb_engine_read_activation_dtype(e, o, err));
     NB_TRY(nb_model_config_read_path(o->model, &e->model.c, err));
     NB_TRY(open_source(e, o, err));
     NB_TRY(nb_engine_read_kv(e, o, err));

@@ -44,7 +44,7 @@ typedef struct nb_engine_kv {
 /* Counters and texts that users see. */
 typedef struct nb_engine_figures {
     double t_create;
-    char kernels[320], warnings[2 * NB_NOTE_BYTES + 512], weights[16];
+    char kernels[400], warnings[2 * NB_NOTE_BYTES + 512], weights[16];
     nb_engine_stats count;    /* the thread's */
     nb_engine_stats snapshot; /* guarded by queue.lock */
 } nb_engine_figures;
@@ -59,6 +59,7 @@ struct nb_engine {
     nb_pages pages;
     bool no_prefix_caching;
     bool int8;          /* --weight-dtype */
+    nb_acts acts;       /* --activation-dtype */
     void *int8_weights; /* [int8_bytes]: codes and scales of e->model's matrices */
     size_t int8_bytes;
     nb_news news; /* fn may be NULL */
@@ -141,6 +142,9 @@ nb_status nb_engine_fold(nb_engine *e, nb_error *err);
 void nb_engine_kv_deinit(nb_engine_kv *k);
 
 /* ---- weight_dtype.c ---- */
+
+/* --activation-dtype: e->acts. */
+nb_status nb_engine_read_activation_dtype(nb_engine *e, const nb_engine_options *o, nb_error *err);
 
 nb_status nb_engine_read_weight_dtype(nb_engine *e, const nb_engine_options *o, nb_error *err);
 /* After loading and folding. */

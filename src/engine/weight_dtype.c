@@ -1,4 +1,5 @@
-/* weight_dtype.c - --weight-dtype: as the checkpoint has them, or as INT8. */
+/* weight_dtype.c - --weight-dtype: as the checkpoint has them, or as INT8; --activation-dtype: what products
+ * make of activations. */
 #include <stdio.h>
 #include <string.h>
 
@@ -13,6 +14,17 @@ nb_status nb_engine_read_weight_dtype(nb_engine *e, const nb_engine_options *o, 
     e->int8 = !strcmp(t, "int8");
     if (e->int8 || !strcmp(t, "auto")) return NB_OK;
     return nb_fail(err, NB_ERR_ARG, "--weight-dtype %.100s: expected auto or int8", t);
+}
+
+nb_status nb_engine_read_activation_dtype(nb_engine *e, const nb_engine_options *o, nb_error *err)
+{
+    const char *t = o->activation_dtype;
+    if (nb_acts_parse(t, &e->acts)) return NB_OK;
+    if (!strcmp(t, "fp8"))
+        return nb_fail(err, NB_ERR_UNSUPPORTED,
+                       "--activation-dtype fp8: no CPU multiplies FP8; int8 is as small and faster");
+    return nb_fail(err, NB_ERR_ARG,
+                   "--activation-dtype %.100s: expected auto, float, bf16 or int8", t);
 }
 
 static nb_status allocate(nb_engine *e, nb_error *err)

@@ -2,8 +2,11 @@
 #include "model/plan.h"
 
 #include <stdio.h>
+#include <string.h>
 
+#include "base/attr.h"
 #include "base/status.h"
+#include "kernel/linear/packed.h"
 
 #define RESOLVE(field, table)                                                                      \
     do {                                                                                           \
@@ -13,7 +16,17 @@
         NB_ASSERT((field)->name != NULL);                                                          \
     } while (0)
 
-void nb_plan_init(nb_plan *p, nb_caps caps)
+bool nb_acts_parse(const char *name, nb_acts *out)
+{
+    static const char *const names[NB_ACT_COUNT] = { "float", "bf16", "int8" };
+    const bool by_type = !name || !strcmp(name, "auto");
+    nb_act act = NB_ACT_FLOAT;
+    while (!by_type && act < NB_ACT_COUNT && strcmp(name, names[act]) != 0) act++;
+    for (int t = 0; t < NB_W_TYPE_COUNT && act < NB_ACT_COUNT; t++) out->of[t] = act;
+    return act < NB_ACT_COUNT;
+}
+
+void nb_plan_init(nb_plan *p, nb_caps caps, const nb_acts *acts)
 {
     p->caps = caps;
     RESOLVE(p->rmsnorm, nb_rmsnorm_variants);
@@ -27,29 +40,31 @@ void nb_plan_init(nb_plan *p, nb_caps caps)
     RESOLVE(p->kv_codec, nb_kv_codec_variants);
     RESOLVE(p->kv_residual, nb_kv_residual_variants);
     for (int t = 0; t < NB_W_TYPE_COUNT; t++) {
-        const nb_linear_variant *v = nb_linear_variants;
-        while (v->name &&
-               (v->type != (nb_wtype)t || v->space != NB_SPACE_HOST || (v->need & ~caps) != 0))
-            v++;
-        NB_ASSERT(v->name != NULL);
-        p->linear[t] = v;
+        p->linear[t] = nb_linear_find((nb_wtype)t, acts ? acts->of[t] : NB_ACT_FLOAT, caps);
+        p->linear_float[t] = nb_linear_find((nb_wtype)t, NB_ACT_FLOAT, caps);
+        NB_ASSERT(p->linear[t] && p->linear_float[t]);
     }
 }
 
 void nb_plan_init_exact(nb_plan *p, nb_caps caps)
 {
-    nb_plan_init(p, caps & ~(nb_caps)NB_CAP_AMX);
+    nb_plan_init(p, caps & ~(nb_caps)NB_CAP_AMX, NULL);
 }
 
 void nb_plan_describe(const nb_plan *p, char *buf, size_t n_bytes)
 {
-    (void)snprintf(
-        buf, n_bytes,
-        "rmsnorm=%s linear_f32=%s linear_bf16=%s linear_f16=%s linear_fp8b=%s "
-        "linear_int8=%s linear_int4=%s linear_fp4=%s rope=%s attn=%s attn_prefill=%s attn_score=%s "
-        "swiglu=%s embed=%s route=%s kv_codec=%s kv_residual=%s",
-        p->rmsnorm->name, p->linear[NB_W_F32]->name, p->linear[NB_W_BF16]->name,
-        p->linear[NB_W_F16]->name, p->linear[NB_W_FP8B]->name, p->linear[NB_W_INT8]->name,
-        p->linear[NB_W_INT4]->name, p->linear[NB_W_FP4]->name, p->rope->name, p->attn->name, p->attn_prefill->name, p->attn_score->name, p->swiglu->name,
-        p->embed->name, p->route->name, p->kv_codec->name, p->kv_residual->name);
+    static const nb_wtype shown[] = { NB_W_F32,  NB_W_BF16, NB_W_F16, NB_W_FP8B,
+                                      NB_W_INT8, NB_W_INT4, NB_W_FP4, NB_W_Q4_K };
+    static const char *const form[NB_ACT_COUNT] = { "", "+bf16", "+int8" };
+    size_t n = (size_t)snprintf(buf, n_bytes, "rmsnorm=%s", p->rmsnorm->name);
+    for (size_t i = 0; i < NB_COUNT(shown) && n < n_bytes; i++)
+        n += (size_t)snprintf(buf + n, n_bytes - n, " linear_%s=%s%s", nb_wtypes[shown[i]].word,
+                              p->linear[shown[i]]->name, form[p->linear[shown[i]]->act]);
+    if (n >= n_bytes) return;
+    (void)snprintf(buf + n, n_bytes - n,
+                   " rope=%s attn=%s attn_prefill=%s attn_score=%s swiglu=%s embed=%s route=%s "
+                   "kv_codec=%s kv_residual=%s",
+                   p->rope->name, p->attn->name, p->attn_prefill->name, p->attn_score->name,
+                   p->swiglu->name, p->embed->name, p->route->name, p->kv_codec->name,
+                   p->kv_residual->name);
 }

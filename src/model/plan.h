@@ -14,10 +14,20 @@
 #include "kernel/route/route.h"
 #include "kernel/swiglu/swiglu.h"
 
+/* --activation-dtype: the form of activations for each type of weights. */
+typedef struct nb_acts {
+    nb_act of[NB_W_TYPE_COUNT];
+} nb_acts;
+
+/* "auto" (NULL, too), "float", "bf16" or "int8"; auto is docs/decisions/031.  Else false. */
+bool nb_acts_parse(const char *name, nb_acts *out);
+
 typedef struct nb_plan {
     nb_caps caps;
     const nb_rmsnorm_variant *rmsnorm;
     const nb_linear_variant *linear[NB_W_TYPE_COUNT];
+    const nb_linear_variant *linear_float[NB_W_TYPE_COUNT]; /* for routers: a rounded input may choose
+                                                               another expert */
     const nb_rope_variant *rope;
     const nb_attn_variant *attn;
     const nb_attn_prefill_variant *attn_prefill;
@@ -29,11 +39,13 @@ typedef struct nb_plan {
     const nb_kv_residual_variant *kv_residual;
 } nb_plan;
 
-void nb_plan_init(nb_plan *p, nb_caps caps);
+/* acts NULL: floats. */
+void nb_plan_init(nb_plan *p, nb_caps caps, const nb_acts *acts);
 /* The same with float products only, for caches that keep floats: AMX rows read activations in two
  * BF16 parts (2^-17) and prompts' keys and values in one. */
 void nb_plan_init_exact(nb_plan *p, nb_caps caps);
-/* "rmsnorm=avx2 linear_bf16=avx2 ..." into buf, always terminated. */
+/* "rmsnorm=avx2 linear_bf16=avx2 linear_int8=avx512+int8 ..." into buf, always terminated: the level, and the
+ * form of activations where it is not float. */
 void nb_plan_describe(const nb_plan *p, char *buf, size_t n_bytes);
 
 #endif

@@ -32,7 +32,7 @@ nb_status nb_rank_init(nb_rank *r, const nb_backend *b, const nb_rank_options *o
     r->o = *o;
     r->whole = &o->model->c;
     if (!r->o.max_seq) r->o.max_seq = o->max_tok;
-    nb_plan_init(&r->plan, o->caps);
+    nb_plan_init(&r->plan, o->caps, &o->acts);
     for (size_t i = 0; i < r->whole->n_layer; i++)
         if (!b->attn[nb_layer_attn(r->whole, i)->kind])
             return nb_fail(err, NB_ERR_UNSUPPORTED, "layer %zu: the %s backend has no %s attention",

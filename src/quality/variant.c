@@ -48,11 +48,12 @@ static const key keys[] = {
     { "fraction", KEY_SHARE, AT(kv_thrift_fraction), NULL, 0 },
     { "pool", KEY_SHARE, AT(kv_thrift_pool), NULL, 0 },
     { "weights", KEY_CHOICE, AT(weight_dtype), "auto|int8", 0 },
+    { "acts", KEY_CHOICE, AT(activation_dtype), "auto|float|bf16|int8", 0 },
     { "mla", KEY_CHOICE, AT(mla), "auto|absorbed|expanded", 0 },
 };
 _Static_assert(NB_COUNT(keys) <= 32, "the set of keys seen is 32 bits");
 static const char KEY_NAMES[] = "mode, rope, transform, calibration, outliers, sinks, skip, "
-                                "scales, thrift, tau, fraction, pool, weights, mla";
+                                "scales, thrift, tau, fraction, pool, weights, acts, mla";
 
 /* What precedes the first c, or all; *rest is what follows it. */
 static nb_str cut(nb_str s, char c, nb_str *rest)

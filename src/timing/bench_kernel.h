@@ -38,6 +38,7 @@ typedef struct nb_kbench_case {
     const char *record; /* nvfp4, ...; MLA, 512 + 64 values                              */
     const char *rope;   /* fp8, bf16, int8; NULL: the record's own                       */
     const char *weight; /* f32, bf16, f16, fp8, int8                                     */
+    const char *act;    /* of linear: float (NULL, too), bf16, int8: its form of activations */
     size_t n_head, n_query;
     size_t context; /* tokens, a multiple of 64; what they cost is told per token    */
     size_t n_row, n_col, n_tok;

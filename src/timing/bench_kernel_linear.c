@@ -147,11 +147,17 @@ static void transposed_step(nb_kb_run *r, size_t item)
     nb_pool_run(r->b->pool, transposed_task, r, ((const linear_op *)r->op)->n_block);
 }
 
-static const nb_linear_variant *variant(nb_caps caps, nb_wtype t)
+/* The row of this form of activations, and only of this one. */
+static const nb_linear_variant *variant(nb_caps caps, nb_wtype t, const char *act, nb_error *err)
 {
-    const nb_linear_variant *v = nb_linear_variants;
-    while (v->name && (v->type != t || v->space != NB_SPACE_HOST || v->need & ~caps)) v++;
-    return v;
+    static const char *const names[NB_ACT_COUNT] = { "float", "bf16", "int8" };
+    nb_act form = NB_ACT_FLOAT;
+    while (act && form < NB_ACT_COUNT && strcmp(act, names[form]) != 0) form++;
+    const nb_linear_variant *v = form < NB_ACT_COUNT ? nb_linear_find(t, form, caps) : NULL;
+    if (v && v->act == form) return v;
+    (void)nb_fail(err, NB_ERR_UNSUPPORTED, "no kernel for weights in %s and activations in %s at this level",
+                  nb_wtypes[t].word, act);
+    return NULL;
 }
 
 static nb_status set_up(nb_kb_run *r, bool transposed, nb_error *err)
@@ -168,10 +174,8 @@ static nb_status set_up(nb_kb_run *r, bool transposed, nb_error *err)
     o->a.y = nb_kb_alloc(r->b, c->n_tok * n_y * sizeof *o->a.y);
     if (!o->a.x || !o->a.y) return nb_kb_nomem(err);
     NB_TRY(nb_kb_weight(r, &o->a.w, err));
-    o->v = variant(r->caps, o->a.w.type);
-    if (!o->v->name || (transposed && !o->v->fn_t))
-        return nb_fail(err, NB_ERR_UNSUPPORTED, "no kernel for weights in %s at this level",
-                       c->weight);
+    o->v = variant(r->caps, o->a.w.type, transposed ? NULL : c->act, err);
+    if (!o->v) return NB_ERR_UNSUPPORTED;
     if (!transposed && o->v->pack) {
         o->n_pack = (c->n_tok + NB_LINEAR_PACK_TOK - 1) / NB_LINEAR_PACK_TOK;
         o->xp = nb_kb_alloc(r->b, o->v->pack_bytes(c->n_tok, c->n_col));

@@ -6,11 +6,21 @@
 #include <stdlib.h>
 
 #include "check/check.h"
+#include "kernel/linear/linear_act8.h"
 #include "kernel/linear/linear_int8.h"
 #include "kernel/linear/linear_order.h"
 #include "kernel/linear/linear_w4.h"
 
-CHK_ROWS(rows, nb_linear_variant, nb_linear_variants, nb_wtypes[v->type].word)
+/* "int8", "int8_act8", ...: rows of one choice. */
+static const char *sub_of(const nb_linear_variant *v)
+{
+    static char name[NB_W_TYPE_COUNT][NB_ACT_COUNT][24];
+    static const char *const form[NB_ACT_COUNT] = { "", "_bf16", "_act8" };
+    char *s = name[v->type][v->act];
+    snprintf(s, sizeof name[0][0], "%s%s", nb_wtypes[v->type].word, form[v->act]);
+    return s;
+}
+CHK_ROWS(rows, nb_linear_variant, nb_linear_variants, sub_of(v))
 
 static const size_t shapes[][3] = {
     /* rows, columns, tokens */
@@ -76,6 +86,32 @@ static double bound_int8(const nb_linear_args *a, size_t row, size_t tok, double
            ((double)a->w.n_col + 1) * 0x1p-126;
 }
 
+/* NB_ACT_INT8: what rounding x may cost, group by group, and the last roundings. */
+static double bound_act8(const nb_linear_args *a, size_t row, size_t tok, double s)
+{
+    const float *x = a->x + tok * a->x_stride;
+    const double n = (double)a->w.n_col;
+    double lost = 0;
+    for (size_t c = 0, end; c < a->w.n_col; c = end) {
+        double max = 0, sum = 0;
+        end = a->w.n_col - c < NB_ACT8_GROUP ? a->w.n_col : c + NB_ACT8_GROUP;
+        for (size_t i = c; i < end; i++) {
+            float w;
+            nb_weight_codes(&a->w, row, i, 1, &w);
+            max = fmax(max, fabs((double)x[i]));
+            sum += fabs((double)w * (double)nb_weight_scale(&a->w, row, i));
+        }
+        lost += (max < (double)NB_ACT8_MIN ? max : max / 254 * (1 + 0x1p-10)) * sum;
+    }
+    return lost + (n / 32 + 12) * 0x1p-24 * s + (n + 1) * 0x1p-126;
+}
+
+/* NB_ACT_BF16: x rounded once, in addition; denormal numbers may count as zeros. */
+static double bound_act16(const nb_linear_args *a, size_t row, size_t tok, double s)
+{
+    return bound_split(a, row, tok, s) + 0x1p-8 * s;
+}
+
 static bool row_is_finite(const float *x, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -88,14 +124,18 @@ static void expect(const subject *s, const nb_linear_args *a, double *want, doub
 {
     const bool transposed = s->transposed;
     const size_t n = transposed ? a->col_end - a->col_begin : a->row_end - a->row_begin;
-    const bool int8 = a->w.type == NB_W_INT8 && !transposed;
-    const bool split = packs(s) && !int8 && !nb_wtype_is_packed(a->w.type);
+    const bool act8 = !transposed && s->v->act == NB_ACT_INT8;
+    const bool act16 = !transposed && s->v->act == NB_ACT_BF16;
+    const bool int8 = a->w.type == NB_W_INT8 && !transposed && !act8;
+    const bool split = s->v->act == NB_ACT_FLOAT && packs(s) && !int8 && !nb_wtype_is_packed(a->w.type);
     (transposed ? nb_linear_t_ref : nb_linear_ref)(a, want, bound);
     for (size_t t = 0; t < a->n_tok; t++) {
-        const bool lost = int8 && !row_is_finite(a->x + t * a->x_stride, a->w.n_col);
+        const bool lost = (int8 || act8) && !row_is_finite(a->x + t * a->x_stride, a->w.n_col);
         for (size_t i = t * n; i < t * n + n; i++) {
             const size_t row = a->row_begin + i - t * n;
-            bound[i] = int8    ? bound_int8(a, row, t, bound[i])
+            bound[i] = act8    ? bound_act8(a, row, t, bound[i])
+                       : act16 ? bound_act16(a, row, t, bound[i])
+                       : int8  ? bound_int8(a, row, t, bound[i])
                        : split ? bound_split(a, row, t, bound[i])
                                : bound_of(a, transposed, bound[i]);
             if (lost) want[i] = NAN; /* the token's scale is a NaN */
@@ -156,19 +196,21 @@ static void check_pack(chk *t, const subject *s, const nb_linear_args *a)
     chk_same_bytes(t, "packed in ranges", one, cut, n_bytes);
 }
 
-/* INT8 sums integers: no variant has a choice. */
+/* INT8 sums integers: no variant has a choice.  NB_ACT_INT8 fixes the few roundings, too. */
 static void check_portable(chk *t, const subject *s, const nb_linear_args *a)
 {
-    if (a->w.type != NB_W_INT8 || s->transposed) return;
+    const nb_linear_variant *c = nb_linear_variants;
+    if (s->transposed || (a->w.type != NB_W_INT8 && s->v->act != NB_ACT_INT8)) return;
+    while (c->name && (c->type != a->w.type || c->act != s->v->act || c->need)) c++;
+    if (!c->name) return;
     const size_t n = a->row_end - a->row_begin;
     nb_linear_args p = *a;
-    void *xp = chk_raw(t, nb_linear_int8_pack_bytes(a->n_tok, a->w.n_col));
-    nb_linear_int8_pack_c(xp, a->x, a->x_stride, a->n_tok, a->w.n_col, a->w.group.column, 0,
-                           a->n_tok);
+    void *xp = chk_raw(t, c->pack_bytes(a->n_tok, a->w.n_col));
+    c->pack(xp, a->x, a->x_stride, a->n_tok, a->w.n_col, a->w.group.column, 0, a->n_tok);
     p.xp = xp;
     p.y = chk_out_rows(t, a->n_tok, n, n);
     p.y_stride = n;
-    nb_linear_int8_c(&p);
+    c->fn(&p);
     chk_same(t, "from the portable row", a->y, a->y_stride, p.y, n, a->n_tok, n);
 }
 
@@ -310,7 +352,7 @@ static void one_case(chk *t, subject *s, const size_t *shape, size_t n_tok, chk_
 static void activations_case(chk *t, subject *s)
 {
     enum { TOK = 12, ROW = 6, COL = 45 };
-    if (s->v->type != NB_W_INT8 || s->transposed || !chk_case(t, "activations")) return;
+    if (s->v->type != NB_W_INT8 || s->v->act != NB_ACT_FLOAT || s->transposed || !chk_case(t, "activations")) return;
     nb_linear_args a = { .n_tok = TOK, .row_end = ROW, .x_stride = COL, .y_stride = ROW };
     float *x = chk_in_rows(t, TOK, COL, COL, CHK_NORMAL);
     static const float factor[TOK] = { 1, 0x1p126f, 0x1p-98f, 0x1p-101f, 0x1p-149f, 1,
@@ -571,16 +613,68 @@ static void pack_down(void *xp, const float *x, size_t x_stride, size_t n_tok, s
     }
 }
 
-#define BUG_P(what, expect, type, fn, fn_t, bytes, pack)                                           \
+/* NB_ACT_INT8. */
+static void act8_rows(const nb_linear_args *a, bool backwards, bool is_short)
+{
+    const size_t n_group = nb_act8_groups(a->w.n_col), n = (a->w.n_col + 31) / 32;
+    for (size_t r = a->row_begin; r < a->row_end; r++)
+        for (size_t k = 0; k < a->n_tok; k++) {
+            const int8_t *w = (const int8_t *)a->w.data + r * a->w.n_col;
+            const int8_t *q = nb_act8_q(a->xp, a->w.n_col, k);
+            float acc = 0;
+            for (size_t i = 0; i < n; i++) {
+                const size_t g = backwards ? n - 1 - i : i;
+                const size_t end = g + 1 == n ? a->w.n_col : g * 32 + 32 - is_short;
+                int32_t sum = 0;
+                for (size_t c = g * 32; c < end; c++) sum += q[c] * w[c];
+                acc = fmaf((float)sum, nb_act8_s(a->xp, a->n_tok, a->w.n_col)[k * n_group + g], acc);
+            }
+            acc *= a->w.scale[r];
+            a->y[k * a->y_stride + r - a->row_begin] = a->bias ? acc + a->bias[r] : acc;
+        }
+}
+static void act8_backwards(const nb_linear_args *a)
+{
+    act8_rows(a, true, false);
+}
+static void act8_short_group(const nb_linear_args *a)
+{
+    act8_rows(a, false, true);
+}
+static void act8_wide_groups(void *xp, const float *x, size_t x_stride, size_t n_tok, size_t n_col,
+                             const uint32_t *column, size_t tok0, size_t tok1)
+{
+    nb_linear_act8_pack_c(xp, x, x_stride, n_tok, n_col, column, tok0, tok1);
+    float *s = (float *)(uintptr_t)nb_act8_s(xp, n_tok, n_col);
+    for (size_t g = tok0 * nb_act8_groups(n_col); g < tok1 * nb_act8_groups(n_col); g += 2)
+        s[g + 1] = s[g]; /* the integers of the second group are of its own scale */
+}
+static void act8_down(void *xp, const float *x, size_t x_stride, size_t n_tok, size_t n_col,
+                      const uint32_t *column, size_t tok0, size_t tok1)
+{
+    nb_linear_act8_pack_c(xp, x, x_stride, n_tok, n_col, column, tok0, tok1);
+    for (size_t k = tok0; k < tok1; k++) /* cuts off instead of rounding */
+        for (size_t c = 0; c < n_col; c++) {
+            const float s = nb_act8_s(xp, n_tok, n_col)[k * nb_act8_groups(n_col) + c / 32];
+            int8_t *q = (int8_t *)(uintptr_t)nb_act8_q(xp, n_col, k);
+            if (s > 0) q[c] = (int8_t)(x[k * x_stride + c] / s);
+        }
+}
+
+#define BUG_A(what, expect, type, fn, fn_t, bytes, pack, act)                                      \
     {                                                                                              \
         what, expect,                                                                              \
         {                                                                                          \
             "broken", "", NB_SPACE_HOST, 0, &(const nb_linear_variant)                             \
             {                                                                                      \
-                "broken", NB_SPACE_HOST, 0, type, fn, fn_t, bytes, pack                            \
+                "broken", NB_SPACE_HOST, 0, type, fn, fn_t, bytes, pack, act                       \
             }                                                                                      \
         }                                                                                          \
     }
+#define BUG_P(what, expect, type, fn, fn_t, bytes, pack)                                           \
+    BUG_A(what, expect, type, fn, fn_t, bytes, pack, NB_ACT_FLOAT)
+#define BUG_ACT8(what, expect, fn, pack)                                                           \
+    BUG_A(what, expect, NB_W_INT8, fn, NULL, nb_linear_act8_pack_bytes, pack, NB_ACT_INT8)
 #define BUG(what, expect, type, fn, fn_t) BUG_P(what, expect, type, fn, fn_t, NULL, NULL)
 #define BUG_INT8(what, expect, fn, pack)                                                           \
     BUG_P(what, expect, NB_W_INT8, fn, NULL, nb_linear_int8_pack_bytes, pack)
@@ -595,6 +689,10 @@ static const chk_broken broken[] = {
     BUG_INT8("pack cuts off", "portable", nb_linear_int8_c, pack_down),
     BUG_INT8("pack forgets the tail of a row", "expected", nb_linear_int8_c, pack_short),
     BUG_INT8("pack of a range reads the wrong rows", "ranges", nb_linear_int8_c, pack_from_0),
+    BUG_ACT8("one scale for two groups", "", nb_linear_int8_act8_c, act8_wide_groups),
+    BUG_ACT8("group sums without their last column", "", act8_short_group, nb_linear_act8_pack_c),
+    BUG_ACT8("groups added in another order", "portable", act8_backwards, nb_linear_act8_pack_c),
+    BUG_ACT8("pack cuts off", "portable", nb_linear_int8_act8_c, act8_down),
     { 0 },
 };
 static const chk_broken broken_t[] = {

@@ -264,6 +264,7 @@ static int run_op(kernel_bench *x, const nb_kbench_op *op)
                                  .record = op->record ? x->record.word[i] : NULL,
                                  .rope = k->rope,
                                  .weight = op->weight ? x->weight.word[i] : NULL,
+                                 .act = k->act,
                                  .n_head = k->heads,
                                  .n_query = k->queries,
                                  .context = x->context.count[0],

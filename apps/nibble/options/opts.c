@@ -440,6 +440,7 @@ nb_engine_options opts_engine(const opts *o)
         .dummy_seed = o->dummy_seed,
         .strict = o->strict,
         .weight_dtype = o->weight_dtype,
+        .activation_dtype = o->activation_dtype,
         .kv_cache_dtype = kv,
         .kv_cache_mode = o->kv_cache_mode,
         .kv_rope_dtype = o->kv_rope_dtype,

@@ -78,7 +78,7 @@ typedef struct bench_opts {
 
 /* Of `nibble bench kernel`: opts_table_bench.c.  Lists are words joined by commas. */
 typedef struct kernel_opts {
-    const char *device, *cuda_library, *op, *record, *rope, *weight, *caps, *context, *cache;
+    const char *device, *cuda_library, *op, *record, *rope, *weight, *act, *caps, *context, *cache;
     size_t heads, queries, batch, rows, cols, tokens, threads, repeat, set_mib; /* 0: default */
     double sample_ms;
     uint64_t seed;
@@ -90,7 +90,7 @@ typedef struct opts {
     /* model and engine */
     const char *model, *load_format, *kv_cache_dtype, *kv_cache_mode, *kv_rope_dtype, *mla;
     const char *kv_calibration, *kv_transform, *kv_skip_layers, *kv_scales, *kv_thrift;
-    const char *weight_dtype;
+    const char *weight_dtype, *activation_dtype;
     size_t kv_outliers, kv_sinks;
     double kv_thrift_tau, kv_thrift_fraction, kv_thrift_pool;
     const char *device, *cuda_library;

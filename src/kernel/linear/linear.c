@@ -1,27 +1,28 @@
 /* linear.c - the table of variants of linear and linear_t. */
+#include "kernel/linear/linear_act8.h"
 #include "kernel/linear/linear_w4.h"
 
 // clang-format off
 /* Rows of a packed type: generic ones, that need its traits only. */
-#define PACKED_C(type) { "c", NB_SPACE_HOST, 0, type, nb_linear_packed_c, nb_linear_t_packed_c, NULL, NULL }
+#define PACKED_C(type) { "c", NB_SPACE_HOST, 0, type, nb_linear_packed_c, nb_linear_t_packed_c, NULL, NULL, NB_ACT_FLOAT }
 #if NB_HAVE_AVX2
-#define PACKED_AVX2(type) { "avx2", NB_SPACE_HOST, NB_CAP_AVX2, type, nb_linear_packed_avx2, nb_linear_t_packed_c, NULL, NULL },
+#define PACKED_AVX2(type) { "avx2", NB_SPACE_HOST, NB_CAP_AVX2, type, nb_linear_packed_avx2, nb_linear_t_packed_c, NULL, NULL, NB_ACT_FLOAT },
 #else
 #define PACKED_AVX2(type)
 #endif
 #if NB_HAVE_AVX512
-#define PACKED_AVX512(type) { "avx512", NB_SPACE_HOST, NB_CAP_AVX512, type, nb_linear_packed_avx512, nb_linear_t_packed_c, NULL, NULL },
+#define PACKED_AVX512(type) { "avx512", NB_SPACE_HOST, NB_CAP_AVX512, type, nb_linear_packed_avx512, nb_linear_t_packed_c, NULL, NULL, NB_ACT_FLOAT },
 #else
 #define PACKED_AVX512(type)
 #endif
 /* INT4 and FP4 have rows of their own, in the same order of summation. */
 #if NB_HAVE_AVX512
-#define W4_AVX512(type) { "avx512", NB_SPACE_HOST, NB_CAP_AVX512, type, nb_linear_w4_avx512, nb_linear_t_w4_avx512, nb_linear_w4_pack_bytes, nb_linear_w4_pack },
+#define W4_AVX512(type) { "avx512", NB_SPACE_HOST, NB_CAP_AVX512, type, nb_linear_w4_avx512, nb_linear_t_w4_avx512, nb_linear_w4_pack_bytes, nb_linear_w4_pack, NB_ACT_FLOAT },
 #else
 #define W4_AVX512(type)
 #endif
 #if NB_HAVE_AVX2
-#define W4_AVX2(type) { "avx2", NB_SPACE_HOST, NB_CAP_AVX2, type, nb_linear_w4_avx2, nb_linear_t_packed_c, nb_linear_w4_pack_bytes, nb_linear_w4_pack },
+#define W4_AVX2(type) { "avx2", NB_SPACE_HOST, NB_CAP_AVX2, type, nb_linear_w4_avx2, nb_linear_t_packed_c, nb_linear_w4_pack_bytes, nb_linear_w4_pack, NB_ACT_FLOAT },
 #else
 #define W4_AVX2(type)
 #endif
@@ -30,7 +31,7 @@
 
 /* Blocks of GGUF with a kernel of their own, in the order of summation of the generic one. */
 #if NB_HAVE_AVX512
-#define FAST_AVX512(type, name) { "avx512", NB_SPACE_HOST, NB_CAP_AVX512, type, nb_linear_##name##_avx512, nb_linear_t_packed_c, NULL, NULL },
+#define FAST_AVX512(type, name) { "avx512", NB_SPACE_HOST, NB_CAP_AVX512, type, nb_linear_##name##_avx512, nb_linear_t_packed_c, NULL, NULL, NB_ACT_FLOAT },
 #else
 #define FAST_AVX512(type, name)
 #endif
@@ -38,34 +39,34 @@
 
 const nb_linear_variant nb_linear_variants[] = {
 #if NB_HAVE_AMX && NB_HAVE_AVX512
-    { "amx", NB_SPACE_HOST, NB_CAP_AMX, NB_W_BF16, nb_linear_bf16_amx, nb_linear_t_bf16_avx512, nb_linear_split_pack_bytes_amx, nb_linear_split_pack_amx },
-    { "amx", NB_SPACE_HOST, NB_CAP_AMX, NB_W_FP8B, nb_linear_fp8b_amx, nb_linear_t_fp8b_avx512, nb_linear_split_pack_bytes_amx, nb_linear_split_pack_amx },
-    { "amx", NB_SPACE_HOST, NB_CAP_AMX, NB_W_INT8, nb_linear_int8_amx, nb_linear_t_int8_avx512, nb_linear_int8_pack_bytes_amx, nb_linear_int8_pack_amx },
+    { "amx", NB_SPACE_HOST, NB_CAP_AMX, NB_W_BF16, nb_linear_bf16_amx, nb_linear_t_bf16_avx512, nb_linear_split_pack_bytes_amx, nb_linear_split_pack_amx, NB_ACT_FLOAT },
+    { "amx", NB_SPACE_HOST, NB_CAP_AMX, NB_W_FP8B, nb_linear_fp8b_amx, nb_linear_t_fp8b_avx512, nb_linear_split_pack_bytes_amx, nb_linear_split_pack_amx, NB_ACT_FLOAT },
+    { "amx", NB_SPACE_HOST, NB_CAP_AMX, NB_W_INT8, nb_linear_int8_amx, nb_linear_t_int8_avx512, nb_linear_int8_pack_bytes_amx, nb_linear_int8_pack_amx, NB_ACT_FLOAT },
 #endif
 #if NB_HAVE_AVX512
-    { "avx512", NB_SPACE_HOST, NB_CAP_AVX512, NB_W_F32,  nb_linear_f32_avx512,  nb_linear_t_f32_avx512, NULL, NULL },
-    { "avx512", NB_SPACE_HOST, NB_CAP_AVX512, NB_W_BF16, nb_linear_bf16_avx512, nb_linear_t_bf16_avx512, NULL, NULL },
-    { "avx512", NB_SPACE_HOST, NB_CAP_AVX512, NB_W_F16,  nb_linear_f16_avx512,  nb_linear_t_f16_avx512, NULL, NULL },
-    { "avx512", NB_SPACE_HOST, NB_CAP_AVX512, NB_W_FP8B, nb_linear_fp8b_avx512, nb_linear_t_fp8b_avx512, NULL, NULL },
-    { "avx512", NB_SPACE_HOST, NB_CAP_AVX512, NB_W_INT8, nb_linear_int8_avx512, nb_linear_t_int8_avx512, nb_linear_int8_pack_bytes, nb_linear_int8_pack_avx512 },
+    { "avx512", NB_SPACE_HOST, NB_CAP_AVX512, NB_W_F32,  nb_linear_f32_avx512,  nb_linear_t_f32_avx512, NULL, NULL, NB_ACT_FLOAT },
+    { "avx512", NB_SPACE_HOST, NB_CAP_AVX512, NB_W_BF16, nb_linear_bf16_avx512, nb_linear_t_bf16_avx512, NULL, NULL, NB_ACT_FLOAT },
+    { "avx512", NB_SPACE_HOST, NB_CAP_AVX512, NB_W_F16,  nb_linear_f16_avx512,  nb_linear_t_f16_avx512, NULL, NULL, NB_ACT_FLOAT },
+    { "avx512", NB_SPACE_HOST, NB_CAP_AVX512, NB_W_FP8B, nb_linear_fp8b_avx512, nb_linear_t_fp8b_avx512, NULL, NULL, NB_ACT_FLOAT },
+    { "avx512", NB_SPACE_HOST, NB_CAP_AVX512, NB_W_INT8, nb_linear_int8_avx512, nb_linear_t_int8_avx512, nb_linear_int8_pack_bytes, nb_linear_int8_pack_avx512, NB_ACT_FLOAT },
 #endif
 #if NB_HAVE_AVX2
-    { "avx2", NB_SPACE_HOST, NB_CAP_AVX2, NB_W_F32,  nb_linear_f32_avx2,  nb_linear_t_f32_avx2, NULL, NULL },
-    { "avx2", NB_SPACE_HOST, NB_CAP_AVX2, NB_W_BF16, nb_linear_bf16_avx2, nb_linear_t_bf16_avx2, NULL, NULL },
-    { "avx2", NB_SPACE_HOST, NB_CAP_AVX2, NB_W_F16,  nb_linear_f16_avx2,  nb_linear_t_f16_avx2, NULL, NULL },
-    { "avx2", NB_SPACE_HOST, NB_CAP_AVX2, NB_W_FP8B, nb_linear_fp8b_avx2, nb_linear_t_fp8b_avx2, NULL, NULL },
-    { "avx2", NB_SPACE_HOST, NB_CAP_AVX2, NB_W_INT8, nb_linear_int8_avx2, nb_linear_t_int8_avx2, nb_linear_int8_pack_bytes, nb_linear_int8_pack_avx2 },
+    { "avx2", NB_SPACE_HOST, NB_CAP_AVX2, NB_W_F32,  nb_linear_f32_avx2,  nb_linear_t_f32_avx2, NULL, NULL, NB_ACT_FLOAT },
+    { "avx2", NB_SPACE_HOST, NB_CAP_AVX2, NB_W_BF16, nb_linear_bf16_avx2, nb_linear_t_bf16_avx2, NULL, NULL, NB_ACT_FLOAT },
+    { "avx2", NB_SPACE_HOST, NB_CAP_AVX2, NB_W_F16,  nb_linear_f16_avx2,  nb_linear_t_f16_avx2, NULL, NULL, NB_ACT_FLOAT },
+    { "avx2", NB_SPACE_HOST, NB_CAP_AVX2, NB_W_FP8B, nb_linear_fp8b_avx2, nb_linear_t_fp8b_avx2, NULL, NULL, NB_ACT_FLOAT },
+    { "avx2", NB_SPACE_HOST, NB_CAP_AVX2, NB_W_INT8, nb_linear_int8_avx2, nb_linear_t_int8_avx2, nb_linear_int8_pack_bytes, nb_linear_int8_pack_avx2, NB_ACT_FLOAT },
 #endif
 #if NB_HAVE_NEON
-    { "neon", NB_SPACE_HOST, NB_CAP_NEON, NB_W_BF16, nb_linear_bf16_neon, nb_linear_t_bf16_neon, NULL, NULL },
-    { "neon", NB_SPACE_HOST, NB_CAP_NEON, NB_W_FP8B, nb_linear_fp8b_neon, nb_linear_t_fp8b_neon, NULL, NULL },
-    { "neon", NB_SPACE_HOST, NB_CAP_NEON, NB_W_INT8, nb_linear_int8_neon, nb_linear_t_int8_neon, nb_linear_int8_pack_bytes, nb_linear_int8_pack_neon },
+    { "neon", NB_SPACE_HOST, NB_CAP_NEON, NB_W_BF16, nb_linear_bf16_neon, nb_linear_t_bf16_neon, NULL, NULL, NB_ACT_FLOAT },
+    { "neon", NB_SPACE_HOST, NB_CAP_NEON, NB_W_FP8B, nb_linear_fp8b_neon, nb_linear_t_fp8b_neon, NULL, NULL, NB_ACT_FLOAT },
+    { "neon", NB_SPACE_HOST, NB_CAP_NEON, NB_W_INT8, nb_linear_int8_neon, nb_linear_t_int8_neon, nb_linear_int8_pack_bytes, nb_linear_int8_pack_neon, NB_ACT_FLOAT },
 #endif
-    { "c",    NB_SPACE_HOST, 0,           NB_W_F32,  nb_linear_f32_c,     nb_linear_t_f32_c, NULL, NULL },
-    { "c",    NB_SPACE_HOST, 0,           NB_W_BF16, nb_linear_bf16_c,    nb_linear_t_bf16_c, NULL, NULL },
-    { "c",    NB_SPACE_HOST, 0,           NB_W_F16,  nb_linear_f16_c,     nb_linear_t_f16_c, NULL, NULL },
-    { "c",    NB_SPACE_HOST, 0,           NB_W_FP8B, nb_linear_fp8b_c,    nb_linear_t_fp8b_c, NULL, NULL },
-    { "c",    NB_SPACE_HOST, 0,           NB_W_INT8, nb_linear_int8_c,    nb_linear_t_int8_c, nb_linear_int8_pack_bytes, nb_linear_int8_pack_c },
+    { "c",    NB_SPACE_HOST, 0,           NB_W_F32,  nb_linear_f32_c,     nb_linear_t_f32_c, NULL, NULL, NB_ACT_FLOAT },
+    { "c",    NB_SPACE_HOST, 0,           NB_W_BF16, nb_linear_bf16_c,    nb_linear_t_bf16_c, NULL, NULL, NB_ACT_FLOAT },
+    { "c",    NB_SPACE_HOST, 0,           NB_W_F16,  nb_linear_f16_c,     nb_linear_t_f16_c, NULL, NULL, NB_ACT_FLOAT },
+    { "c",    NB_SPACE_HOST, 0,           NB_W_FP8B, nb_linear_fp8b_c,    nb_linear_t_fp8b_c, NULL, NULL, NB_ACT_FLOAT },
+    { "c",    NB_SPACE_HOST, 0,           NB_W_INT8, nb_linear_int8_c,    nb_linear_t_int8_c, nb_linear_int8_pack_bytes, nb_linear_int8_pack_c, NB_ACT_FLOAT },
     W4(NB_W_INT4),
     W4(NB_W_FP4),
     PACKED(NB_W_BYTE),
@@ -83,6 +84,20 @@ const nb_linear_variant nb_linear_variants[] = {
     PACKED(NB_W_IQ4_XS),
     FAST(NB_W_MXFP4, mxfp4),
     PACKED(NB_W_GGUF_NVFP4),
+    /* activations in 8 bits (linear_act8.h) */
+    { "c", NB_SPACE_HOST, 0, NB_W_INT8, nb_linear_int8_act8_c, nb_linear_t_int8_c, nb_linear_act8_pack_bytes, nb_linear_act8_pack_c, NB_ACT_INT8 },
     { 0 }
 };
 // clang-format on
+
+const nb_linear_variant *nb_linear_find(nb_wtype type, nb_act act, nb_caps caps)
+{
+    const nb_linear_variant *plain = NULL, *best = NULL;
+    for (const nb_linear_variant *v = nb_linear_variants; v->name; v++) {
+        if (v->type != type || v->space != NB_SPACE_HOST || (v->need & ~caps) != 0) continue;
+        if (!best && v->act == act) best = v;
+        if (!plain && v->act == NB_ACT_FLOAT) plain = v;
+    }
+    /* Portable rows are for machines that have nothing else. */
+    return best && (best->need || !plain->need) ? best : plain;
+}

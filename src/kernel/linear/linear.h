@@ -51,11 +51,18 @@ typedef void nb_linear_pack(void *xp, const float *x, size_t x_stride, size_t n_
  *   linear, INT8: |y - y64| <= lost * sum |W| + 8 * 2^-24 * S, the same bits from every variant:
  *   linear_int8.h has the rule; with m = max |x| of the token lost is m / 32512 * (1 + 2^-10), but
  *   m itself under 2^-100
+ *   linear of rows with NB_ACT_INT8 (linear_act8.h): with a(c) = max |x| of c's group of 32 columns and
+ *             lost(c) = a(c) / 254 * (1 + 2^-10), but a(c) itself where it is under 2^-100,
+ *             |y - y64| <= sum_c lost(c) |W[r][c]| + (n/32 + 12) * 2^-24 * S.  Integer sums of a group are
+ *             exact; a group is one fused multiply-add, and scale and bias round once each; packed types
+ *             round a group's scale and a minimum's share, too
+ *   linear of rows with NB_ACT_BF16: + 2^-8 * S: x is rounded once, and FMA of a row may take denormal
+ *             numbers for zeros
  * for every input whose products and sums stay clear of overflow and underflow
  * (plus n * 2^-126 for the latter); linear_order.h has the derivation.  FP8B:
  * W[r][c] is the exact product e4m3 * scale, the scale is applied to the sum of a
  * block (linear) or to x (linear_t; so INT8's, too).  Non-finite inputs propagate;
- * INT8's linear makes the whole token NaN. */
+ * INT8's linear and NB_ACT_INT8 make the whole token NaN. */
 typedef void nb_linear_fn(const nb_linear_args *a);
 nb_linear_fn nb_linear_f32_c, nb_linear_bf16_c, nb_linear_f16_c, nb_linear_fp8b_c;
 nb_linear_fn nb_linear_f32_avx2, nb_linear_bf16_avx2, nb_linear_f16_avx2, nb_linear_fp8b_avx2;
@@ -94,6 +101,10 @@ typedef struct nb_linear_variant {
     nb_linear_fn *fn, *fn_t;          /* linear and linear_t of this type */
     nb_linear_pack_bytes *pack_bytes; /* NULL with pack: fn reads x */
     nb_linear_pack *pack;
+    nb_act act; /* of fn; fn_t takes floats */
 } nb_linear_variant;
-extern const nb_linear_variant nb_linear_variants[]; /* per type best first */
+extern const nb_linear_variant nb_linear_variants[]; /* per type and form of activations best first */
+
+/* The best row of a level: of this form of activations if the type has one, else with floats. */
+const nb_linear_variant *nb_linear_find(nb_wtype type, nb_act act, nb_caps caps);
 #endif

@@ -147,8 +147,11 @@ static void size_packs(nb_cpu *f, const widths *w)
     const size_t per_job = f->max_tok / NB_TOK_BLOCK + 1;
     for (int t = 0; t < NB_W_TYPE_COUNT; t++) {
         const nb_linear_variant *v = f->r.plan.linear[t];
-        if (v && v->pack && uses_type(f->r.o.model, (nb_wtype)t))
-            f->xp_bytes += pack_bytes(f, v, w);
+        if (!uses_type(f->r.o.model, (nb_wtype)t)) continue;
+        if (v->pack) f->xp_bytes += pack_bytes(f, v, w);
+        if (f->r.plan.linear_float[t] != v && has_moe(f->r.whole)) /* a router of this type */
+            f->xp_bytes = max_size(f->xp_bytes, nb_cpu_pack_bytes(f->r.plan.linear_float[t], f->max_tok,
+                                                                  f->r.whole->hidden));
     }
     /* every expert has an incomplete block of tokens, and they share the complete ones */
     f->max_pack = f->max_job + 4 * per_job + f->max_tok * f->r.whole->top_k / NB_TOK_BLOCK;

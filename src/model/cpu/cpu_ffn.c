@@ -82,7 +82,10 @@ static void route(moe_ctx *m, size_t n_tok)
 {
     nb_cpu *f = m->f;
     const nb_model_config *c = f->r.whole;
-    nb_cpu_linear(f, &m->l->router, NULL, f->xn, c->hidden, f->r_logits, c->n_expert, n_tok);
+    nb_job router =
+        nb_cpu_job(f, &m->l->router, NULL, f->xn, c->hidden, f->r_logits, c->n_expert, n_tok);
+    router.v = f->r.plan.linear_float[m->l->router.type];
+    nb_cpu_run_jobs(f, &router, 1);
     nb_cpu_tokens(f, route_tokens, m, n_tok);
     memset(f->e_count, 0, (c->n_expert + 1) * sizeof *f->e_count);
     for (size_t i = 0; i < n_tok * c->top_k; i++) f->e_count[f->r_id[i]]++;
