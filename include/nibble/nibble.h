@@ -122,6 +122,9 @@ typedef struct nb_engine_options {
     const char *device;          /* cpu, cuda, cuda:N; auto (default): a GPU if there is one and
                                     it supports the options                                 */
     const char *cuda_library;    /* libnibble-cuda.so; default: beside the executable       */
+    const char *cpu_experts;     /* with a GPU, of a model with routed experts: weights of these stay in
+                                    host memory in the first so many layers that have some: a
+                                    number, all, or auto (as many as do not fit); default 0 */
     double gpu_memory_utilization; /* on a GPU: share of its memory for everything; 0: a pool for
                                     one request of max_model_len                            */
     const char *cpu_caps;        /* highest instruction set level to use: c, avx2, ...      */
@@ -188,6 +191,8 @@ typedef struct nb_engine_info {
     uint64_t residual_bytes, sink_bytes;     /* upper bounds, in addition to the pool           */
     const char *device;                      /* "cpu", or the GPU's name */
     uint64_t gpu_weight_bytes;               /* on the GPU; 0 on a CPU */
+    size_t n_cpu_expert_layer;               /* layers whose routed experts are in host memory beside a GPU, */
+    uint64_t cpu_expert_bytes;               /* and their weights */
     const char *kernels;                     /* "linear_bf16=avx2 attn=avx2 ..." */
     const char *warnings; /* of the checkpoint: ignored fields, unused weights; or "" */
 } nb_engine_info;

@@ -36,7 +36,9 @@ nb_prompt_form nb_engine_prompt_form(const nb_engine *e, size_t n_prompt)
     /* longrope: the reference chooses the table for every forward call by its last position,
      * so a text that grows beyond the limit changes over; earlier keys stay as they are. */
     const size_t rope_from = !sw ? SIZE_MAX : n_prompt > sw ? 0 : sw;
-    return (nb_prompt_form){ n_expanded, rope_from };
+    /* Units that the prompt fills, counted from its first token: what is found in the cache changes nothing. */
+    const size_t unit = e->step.upload_tok, n_upload = unit && n_expanded ? n_prompt / unit * unit : 0;
+    return (nb_prompt_form){ n_expanded, n_upload, rope_from };
 }
 
 void nb_answers_add(nb_engine *e, const nb_run *r)
@@ -55,6 +57,7 @@ void nb_answers_add(nb_engine *e, const nb_run *r)
                                .n_tok = v.n_known,
                                .n_prompt = r->n_prompt,
                                .n_expanded = form.n_expanded,
+                               .n_upload = form.n_upload,
                                .rope_from = form.rope_from,
                                .salt = nb_str_c(r->salt) };
     (void)nb_refill_add(e->answers.refill, &t); /* without memory it is dropped, and counted */

@@ -26,7 +26,7 @@ void nb_answers_count(nb_engine *e);
 
 /* How the tokens of a prompt of that length are computed: see nb_sched_request. */
 typedef struct nb_prompt_form {
-    size_t n_expanded, rope_from;
+    size_t n_expanded, n_upload, rope_from;
 } nb_prompt_form;
 nb_prompt_form nb_engine_prompt_form(const nb_engine *e, size_t n_prompt);
 

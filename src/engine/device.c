@@ -122,5 +122,5 @@ nb_status nb_engine_open_device(nb_engine *e, const nb_engine_options *o, nb_err
     nb_gpu *gpu;
     NB_TRY(find(o, &e->model.c, &gpu, why, err));
     e->rank[0].device = nb_device_of(e->dev, gpu);
-    return NB_OK;
+    return nb_engine_read_experts(e, o, why, err);
 }

@@ -96,9 +96,9 @@ static nb_status load_model(nb_engine *e, const nb_engine_options *o, nb_error *
     const nb_model_config c = e->model.c;
     if (o->load_format && !strcmp(o->load_format, "dummy")) begin_phase(o, "making random weights");
     prefault_ctx p = { o->progress, o->progress_ctx };
-    /* A device with memory of its own has a copy in any case. */
-    const bool copy =
-        o->load_format && !strcmp(o->load_format, "copy") && !e->rank[0].device.kind->own_memory;
+    /* A device with memory of its own has a copy in any case, but for experts that stay here. */
+    const bool copy = o->load_format && !strcmp(o->load_format, "copy") &&
+                      (!e->rank[0].device.kind->own_memory || nb_engine_wants_experts(e));
     if (copy) NB_TRY(nb_source_copy(e->source, o->progress ? prefault_report : NULL, &p, err));
     NB_TRY(nb_model_load(&e->model, &c, e->source, err));
     NB_TRY(check_leftovers(e, o, err));
@@ -161,7 +161,8 @@ static nb_status create(nb_engine *e, const nb_engine_options *o, nb_error *err)
     if (e->rank[0].device.kind->own_memory) begin_phase(o, "copying weights to the GPU");
     NB_TRY(nb_engine_allocate(e, o, nb_cpu_caps() & mask, err));
     NB_TRY(nb_source_check(e->source, NULL, err)); /* on a GPU it has read them only now */
-    if (!e->rank[0].device.kind->own_memory) nb_watch_start(&e->step.watch, e->source);
+    if (!e->rank[0].device.kind->own_memory || e->experts.n_layer)
+        nb_watch_start(&e->step.watch, e->source);
     nb_rank_describe(e->rank[0].rank, e->stats.kernels, sizeof e->stats.kernels);
     if (e->model.c.notes[0])
         nb_engine_warn(e, "config.json: unknown fields ignored: %s", e->model.c.notes);
@@ -261,6 +262,8 @@ void nb_engine_get_info(const nb_engine *e, nb_engine_info *info)
         .sink_bytes = e->pages.sink_bytes,
         .device = e->rank[0].device.name,
         .gpu_weight_bytes = e->rank[0].rank ? nb_rank_weight_bytes(e->rank[0].rank) : 0,
+        .n_cpu_expert_layer = e->experts.n_layer,
+        .cpu_expert_bytes = e->experts.n_bytes,
         .kernels = e->stats.kernels,
         .warnings = e->stats.warnings,
     };

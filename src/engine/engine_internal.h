@@ -41,6 +41,13 @@ typedef struct nb_engine_kv {
     nb_arena arena;
 } nb_engine_kv;
 
+/* --cpu-experts (cpu_experts.c). */
+typedef struct nb_engine_experts {
+    nb_expert_place place; /* as asked for */
+    size_t n_layer;        /* as it came to */
+    uint64_t n_bytes;
+} nb_engine_experts;
+
 /* Counters and texts that users see. */
 typedef struct nb_engine_figures {
     double t_create;
@@ -52,6 +59,7 @@ typedef struct nb_engine_figures {
 struct nb_engine {
     /* immutable after create */
     nb_engine_kv kvo;
+    nb_engine_experts experts;
     nb_text *text;
     nb_source *source;
     nb_model model;
@@ -88,6 +96,17 @@ struct nb_engine {
 nb_status nb_engine_choose_records(nb_engine *e, const nb_engine_options *o, nb_error *err);
 /* ---- device.c ---- */
 nb_status nb_engine_open_device(nb_engine *e, const nb_engine_options *o, nb_error *err);
+/* ---- cpu_experts.c ---- */
+
+/* After the device was chosen; why: for which reason it is not a GPU. */
+nb_status nb_engine_read_experts(nb_engine *e, const nb_engine_options *o, const char *why,
+                                 nb_error *err);
+static inline bool nb_engine_wants_experts(const nb_engine *e)
+{
+    return e->experts.place.n_host || e->experts.place.fit;
+}
+/* Memory of the GPU that experts must leave free: the cache's, and what is not to be used at all. */
+void nb_engine_reserve_for_experts(nb_engine *e, const nb_engine_options *o);
 /* ---- planes.c ---- */
 
 /* After the records and the form are chosen: thrift, plane_off, plane_block. */

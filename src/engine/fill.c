@@ -25,6 +25,13 @@ static unsigned n_expanded(const nb_engine *e)
     return absorbed ? 0 : NB_BLOCK_TOK;
 }
 
+/* Whether block i of a prompt of n_tok tokens is in a unit that it fills: loop.c. */
+static unsigned uploaded(const nb_engine *e, size_t i, size_t n_tok)
+{
+    const size_t unit = e->step.upload_tok;
+    return unit && (i + 1) * NB_BLOCK_TOK <= n_tok / unit * unit ? NB_BLOCK_UPLOADED : 0;
+}
+
 static void copy_block(nb_engine *e, uint32_t to, uint32_t from)
 {
     e->rank[0].device.kind->copy(
@@ -35,24 +42,39 @@ static void copy_block(nb_engine *e, uint32_t to, uint32_t from)
                e->rank[0].plane + (size_t)from * e->pages.plane_block, e->pages.plane_block);
 }
 
-static nb_status fill_blocks(nb_engine *e, const fill_job *j, size_t *n_held)
+/* The first block as a shorter prompt has it, which fills no unit. */
+static uint32_t first_otherwise(nb_engine *e, const uint32_t *tok)
 {
     nb_block_key key;
+    if (!e->step.upload_tok || nb_block_key_root(nb_str_c(""), &key) != NB_OK ||
+        nb_block_key_next(&key, tok, n_expanded(e), NB_BLOCK_TOK, &key) != NB_OK)
+        return NB_BLOCK_NONE;
+    return nb_kv_cache_find(e->cache, &key);
+}
+
+static nb_status fill_blocks(nb_engine *e, const fill_job *j, size_t *n_held)
+{
+    nb_block_key key, before;
     size_t n_there = 0;
-    NB_TRY(nb_block_key_root(nb_str_c(""), &key));
+    NB_TRY(nb_block_key_root(nb_str_c(""), &before));
     for (size_t i = 0; i < j->n_block; i++) {
         NB_TRY(
-            nb_block_key_next(&key, j->tok + i * NB_BLOCK_TOK, n_expanded(e), NB_BLOCK_TOK, &key));
+            nb_block_key_next(&before, j->tok + i * NB_BLOCK_TOK,
+                              n_expanded(e) | uploaded(e, i, j->n_block * NB_BLOCK_TOK),
+                              NB_BLOCK_TOK, &key));
+        before = key;
         uint32_t id = nb_kv_cache_find(e->cache, &key);
         if (id != NB_BLOCK_NONE) {
             nb_kv_cache_hold(e->cache, id, false);
             if (n_there == i) n_there++;
         } else {
-            if (n_there == 0)
+            const uint32_t from = n_there ? j->id[i % n_there] : first_otherwise(e, j->tok);
+            if (from == NB_BLOCK_NONE)
                 return nb_fail(j->err, NB_ERR_NOT_FOUND,
                                "the first page of the text is not in the prefix cache");
             NB_TRY(nb_kv_cache_acquire(e->cache, &id));
-            copy_block(e, id, j->id[i % n_there]);
+            copy_block(e, id, from); /* perhaps to itself */
+            if (n_there == 0) n_there = 1;
             id = nb_kv_cache_publish(e->cache, id, &key, i ? j->id[i - 1] : NB_BLOCK_NONE);
         }
         j->id[(*n_held)++] = id;

@@ -114,6 +114,7 @@ static void add(nb_engine *e, nb_run *r, double now)
         .prompt = r->prompt,
         .n_prompt = r->n_prompt,
         .n_expanded = form.n_expanded,
+        .n_upload = form.n_upload,
         .rope_from = form.rope_from,
         .salt = nb_str_c(r->salt),
         .no_lookup = r->on_prompt ||
@@ -246,6 +247,7 @@ static size_t build_chunks(nb_engine *e, size_t n_item, double now)
             .pos0 = it->pos0,
             .rope_long = it->rope_long,
             .absorbed = !it->expanded || e->step.form == NB_FORM_ABSORBED,
+            .upload = it->upload,
             .thrift = !it->expanded && e->pages.thrift.kind != NB_THRIFT_OFF,
         };
         if (it->slot == e->last_page.slot) e->last_page.n_tok = 0; /* it is overwritten */

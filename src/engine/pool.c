@@ -232,8 +232,12 @@ nb_status nb_engine_create_rank(nb_engine *e, nb_caps caps, nb_error *err)
                                  .thrift_pool = e->rank[0].thrift_pool,
                                  .max_seq = e->step.max_num_seqs,
                                  .max_pos = e->step.max_model_len,
-                                 .absorbed_only = e->step.form == NB_FORM_ABSORBED };
-    return nb_rank_create(&ro, &e->rank[0].rank, err);
+                                 .absorbed_only = e->step.form == NB_FORM_ABSORBED,
+                                 .experts = e->experts.place };
+    NB_TRY(nb_rank_create(&ro, &e->rank[0].rank, err));
+    e->experts.n_layer = nb_rank_host_layers(e->rank[0].rank, &e->experts.n_bytes);
+    e->step.upload_tok = nb_rank_upload_tok(e->rank[0].rank);
+    return NB_OK;
 }
 
 static nb_status allocate_before(nb_engine *e, const nb_engine_options *o, nb_caps caps,
@@ -267,6 +271,7 @@ static nb_status allocate_after(nb_engine *e, const nb_engine_options *o, nb_cap
                                 nb_error *err)
 {
     NB_TRY(allocate_tails(e, err));
+    nb_engine_reserve_for_experts(e, o);
     NB_TRY(nb_engine_create_rank(e, caps, err));
     NB_TRY(size_after(e, o, err));
     NB_TRY(fit_length(e, o, err));

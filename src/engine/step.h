@@ -23,6 +23,7 @@ typedef struct nb_engine_rank {
 
 typedef struct nb_engine_step {
     enum { NB_FORM_AUTO, NB_FORM_ABSORBED, NB_FORM_EXPANDED } form; /* --mla */
+    size_t upload_tok; /* nb_rank_upload_tok */
     size_t max_model_len, prefill_chunk, max_num_seqs, max_step_tok, max_chunk_tok;
     /* of the step that runs */
     nb_sched_item *item; /* [max_num_seqs], as chunk and bad */

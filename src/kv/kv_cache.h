@@ -16,7 +16,8 @@
  *
  * n_expanded and n_short (0..64) say how the tokens were computed: how many leading
  * tokens of the block in the expanded form of latent attention (the rest absorbed), and
- * how many with the short table of longrope.  The same ids computed otherwise have other
+ * how many with the short table of longrope.  NB_BLOCK_UPLOADED is added to n_expanded
+ * where routed experts that are in host memory were uploaded (decision 039).  The same ids computed otherwise have other
  * bits, so they are another block: a hit never changes the output.  The salt
  * (`cache_salt`) separates tenants.
  *
@@ -44,7 +45,7 @@
 
 #include "base/str.h"
 
-enum { NB_BLOCK_TOK = 64 };
+enum { NB_BLOCK_TOK = 64, NB_BLOCK_UPLOADED = 128 };
 #define NB_BLOCK_NONE UINT32_MAX
 
 typedef struct nb_block_key {

@@ -83,6 +83,8 @@ struct nb_backend {
     void *(*workspace)(nb_rank *r, size_t *n_bytes); /* NULL: none of the host's */
     void (*describe)(const nb_rank *r, char *buf, size_t n_bytes);
     nb_rank_counts (*count)(const nb_rank *r);
+    size_t (*upload_tok)(const nb_rank *r); /* NULL, as the next: no experts are elsewhere */
+    size_t (*host_layers)(const nb_rank *r, uint64_t *n_bytes);
 };
 extern const nb_backend nb_backend_cpu, nb_backend_cuda;
 

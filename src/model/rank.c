@@ -129,3 +129,14 @@ nb_rank_counts nb_rank_count(const nb_rank *r)
 {
     return r->backend->count(r);
 }
+
+size_t nb_rank_host_layers(const nb_rank *r, uint64_t *n_bytes)
+{
+    *n_bytes = 0;
+    return r->backend->host_layers ? r->backend->host_layers(r, n_bytes) : 0;
+}
+
+size_t nb_rank_upload_tok(const nb_rank *r)
+{
+    return r->backend->upload_tok ? r->backend->upload_tok(r) : 0;
+}

@@ -6,7 +6,7 @@
  * A step computes chunks.  A chunk is consecutive tokens of one sequence.  The rule of the cache: inside its own
  * 64-token page a query attends to BF16 rows; every earlier page it attends to in decoded form, except for the
  * first n_sink tokens of the sequence, which stay in BF16.  A page is encoded when its last token has been
- * computed.  A token's results depend on the earlier tokens of its sequence and on the chunk's `absorbed` flag:
+ * computed.  A token's results depend on the earlier tokens of its sequence and on the chunk's flags:
  * not on the chunk's size, on other chunks, or on the number of threads or ranks.
  *
  * Owned by the engine's thread; ranks share no mutable state. */
@@ -26,6 +26,14 @@ typedef struct nb_backend nb_backend;
 typedef void nb_trace_fn(void *ctx, const char *name, const float *x, size_t n_tok, size_t dim,
                          size_t stride);
 
+/* Where routed experts are when the rest of the model is on a GPU: those of the first n_host layers that have some
+ * stay in host memory.  fit: of as many as do not fit on the device when leave_bytes of its memory stay free. */
+typedef struct nb_expert_place {
+    size_t n_host;
+    bool fit;
+    uint64_t leave_bytes;
+} nb_expert_place;
+
 typedef struct nb_rank_options {
     const nb_model *model;   /* borrowed, as the next two */
     nb_dev *dev;             /* the host's threads */
@@ -40,6 +48,7 @@ typedef struct nb_rank_options {
     nb_thrift_options thrift;    /* MLA only; max_pos: positions of Thrift chunks are below */
     nb_thrift_pool *thrift_pool; /* borrowed; may be NULL with NB_THRIFT_OFF */
     bool absorbed_only;          /* no chunk is in the expanded form */
+    nb_expert_place experts;     /* GPU */
 } nb_rank_options;
 
 typedef struct nb_chunk {
@@ -52,6 +61,7 @@ typedef struct nb_chunk {
     bool rope_long;      /* longrope: the sequence uses the long table */
     bool absorbed;       /* compute in the absorbed form, else expanded, where attention has both */
     bool thrift;         /* absorbed, in Thrift mode, where the pool has planes */
+    bool upload;         /* expanded: experts in host memory are computed on the device (nb_rank_upload_tok) */
 } nb_chunk;
 
 /* Allocates the whole workspace: nothing is allocated in a step. */
@@ -96,6 +106,13 @@ typedef struct nb_rank_counts { /* since creation */
                             shared the reading; CPU */
 } nb_rank_counts;
 nb_rank_counts nb_rank_count(const nb_rank *r);
+
+/* Layers whose routed experts are in host memory beside a GPU, and the bytes of these. */
+size_t nb_rank_host_layers(const nb_rank *r, uint64_t *n_bytes);
+/* A whole number of pages: units of a prompt, from its first token on, that are worth uploading such experts for;
+ * the caller gives `upload` to chunks of units that the prompt fills, and names it in the key of their blocks.
+ * 0: never. */
+size_t nb_rank_upload_tok(const nb_rank *r);
 
 /* NB_ERR_UNSUPPORTED: heads or a latent that no kernel of this GPU takes, whatever the records. */
 nb_status nb_rank_can_compute(const nb_gpu *gpu, const nb_model_config *c, bool absorbed_only,

@@ -13,7 +13,7 @@
 typedef struct text {
     struct text *next;
     uint32_t *tok; /* [n_tok], whole blocks */
-    size_t n_tok, n_prompt, n_expanded, rope_from;
+    size_t n_tok, n_prompt, n_expanded, n_upload, rope_from;
     nb_block_key root, *key; /* [n_tok / 64], or NULL: not looked at yet */
 } text;
 
@@ -88,6 +88,7 @@ static nb_status make_text(const nb_refill_text *q, text **out)
     *t = (text){ .n_tok = q->n_tok / NB_BLOCK_TOK * NB_BLOCK_TOK,
                  .n_prompt = q->n_prompt,
                  .n_expanded = q->n_expanded,
+                 .n_upload = q->n_upload,
                  .rope_from = q->rope_from };
     t->tok = malloc(t->n_tok * sizeof *t->tok);
     const nb_status st = t->tok ? nb_block_key_root(q->salt, &t->root) : NB_ERR_NOMEM;
@@ -157,8 +158,8 @@ static nb_status make_keys(text *t)
     if (!key) return NB_ERR_NOMEM;
     for (size_t b = 0; b < n; b++) {
         const nb_status st = nb_block_key_next(
-            b ? &key[b - 1] : &t->root, t->tok + b * NB_BLOCK_TOK, nb_sched_mark(t->n_expanded, b),
-            nb_sched_mark(t->rope_from, b), &key[b]);
+            b ? &key[b - 1] : &t->root, t->tok + b * NB_BLOCK_TOK,
+            nb_sched_form(t->n_expanded, t->n_upload, b), nb_sched_mark(t->rope_from, b), &key[b]);
         if (st != NB_OK) {
             free(key);
             return st;
@@ -182,6 +183,7 @@ static nb_status start_head(nb_refill *f)
                                   .prompt = t->tok,
                                   .n_prompt = t->n_tok,
                                   .n_expanded = t->n_expanded,
+                                  .n_upload = t->n_upload,
                                   .rope_from = t->rope_from,
                                   .max_item_tok = f->o.chunk_tok,
                                   .deadline = (double)INFINITY,

@@ -46,7 +46,7 @@ void nb_refill_destroy(nb_refill *f);
 typedef struct nb_refill_text {
     const uint32_t *tok; /* [n_tok], copied */
     size_t n_tok, n_prompt;
-    size_t n_expanded, rope_from; /* of a prompt of n_tok tokens: see nb_sched_request */
+    size_t n_expanded, n_upload, rope_from; /* of a prompt of n_tok tokens: see nb_sched_request */
     nb_str salt;
 } nb_refill_text;
 

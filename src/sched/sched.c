@@ -313,7 +313,7 @@ nb_status nb_req_keys(nb_req *r, size_t n)
 {
     for (size_t b = r->n_key; b < n; b++) {
         NB_TRY(nb_block_key_next(b ? &r->key[b - 1] : &r->root, r->tok + b * NB_BLOCK_TOK,
-                                 nb_sched_mark(r->r.n_expanded, b),
+                                 nb_sched_form(r->r.n_expanded, r->r.n_upload, b),
                                  nb_sched_mark(r->r.rope_from, b), &r->key[b]));
         r->n_key = b + 1;
     }

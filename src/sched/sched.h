@@ -16,8 +16,8 @@
  * running, then waiting ones are admitted, in policy order, while tokens, slots and blocks
  * last.  A request gets at most max_chunk_tok tokens of a step while others could use
  * them (a waiting or running request that would get none), else all that is left.  An item
- * never crosses the end of the prompt's form (n_expanded) or rope_from, so that one form
- * and one rope table hold for it.
+ * never crosses the end of the prompt's form (n_expanded, n_upload) or rope_from, so that one
+ * form and one rope table hold for it.
  *
  * Admission: blocks for all known tokens and one more block (capped by max_model_len) must
  * be available and are acquired at once; leading full blocks that the index knows are held
@@ -71,6 +71,7 @@ typedef struct nb_sched_request {
     const uint32_t *prompt; /* copied; 1 .. max_model_len of them                 */
     size_t n_prompt;
     size_t n_expanded;   /* positions below are computed in expanded form          */
+    size_t n_upload;     /* positions below: nb_chunk.upload; whole blocks         */
     size_t rope_from;    /* positions from here use the long rope table; SIZE_MAX  */
     nb_str salt;         /* of the prefix cache                                    */
     bool no_lookup;      /* compute every token (logits of the prompt are wanted)  */
@@ -100,7 +101,7 @@ typedef struct nb_sched_item {
     const uint32_t *tok;   /* [n_tok], until the next call that changes the request   */
     const uint32_t *block; /* [n_block] table of the request, same lifetime         */
     size_t n_block;
-    bool expanded, rope_long;
+    bool expanded, upload, rope_long;
     bool last;       /* all known tokens are computed after it: sample the next */
     bool admitted;   /* this plan admitted it (first time or again)             */
     size_t n_cached; /* tokens found in the prefix cache at (this) admission    */

@@ -101,6 +101,12 @@ static inline unsigned nb_sched_mark(size_t end, size_t b)
     return end <= pos0 ? 0 : (unsigned)nb_min(end - pos0, NB_BLOCK_TOK);
 }
 
+/* The form of block b, in its key. */
+static inline unsigned nb_sched_form(size_t n_expanded, size_t n_upload, size_t b)
+{
+    return nb_sched_mark(n_expanded, b) | (b < n_upload / NB_BLOCK_TOK ? NB_BLOCK_UPLOADED : 0U);
+}
+
 /* sched.c */
 nb_req *nb_sched_find_req(const nb_sched *s, uint64_t id);
 /* The keys of the first n full blocks of known tokens. */

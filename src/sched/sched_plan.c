@@ -21,6 +21,7 @@ static size_t item_limit(const nb_req *r)
 {
     size_t n = n_rest(r);
     if (r->n_computed < r->r.n_expanded) n = nb_min(n, r->r.n_expanded - r->n_computed);
+    if (r->n_computed < r->r.n_upload) n = nb_min(n, r->r.n_upload - r->n_computed);
     if (r->n_computed < r->r.rope_from) n = nb_min(n, r->r.rope_from - r->n_computed);
     return r->r.max_item_tok ? nb_min(n, r->r.max_item_tok) : n;
 }
@@ -221,6 +222,7 @@ static void write_item(const nb_req *r, bool admitted, nb_sched_item *it)
         .block = r->block,
         .n_block = r->n_block,
         .expanded = r->n_computed < r->r.n_expanded,
+        .upload = r->n_computed < r->r.n_upload,
         .rope_long = r->n_computed >= r->r.rope_from,
         .last = r->n_plan == n_rest(r),
         .admitted = admitted,

@@ -457,6 +457,7 @@ nb_engine_options opts_engine(const opts *o)
         .mla = o->mla,
         .device = o->device,
         .cuda_library = o->cuda_library,
+        .cpu_experts = o->cpu_experts,
         .cpu_caps = o->cpu_caps,
         .chat_template = o->chat_template,
         .n_thread = o->threads,

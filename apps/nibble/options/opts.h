@@ -93,7 +93,7 @@ typedef struct opts {
     const char *weight_dtype, *activation_dtype;
     size_t kv_outliers, kv_sinks;
     double kv_thrift_tau, kv_thrift_fraction, kv_thrift_pool;
-    const char *device, *cuda_library;
+    const char *device, *cuda_library, *cpu_experts;
     const char *cpu_caps, *cpu_affinity, *chat_template;
     size_t threads, max_model_len, prefill_chunk;
     uint64_t dummy_seed;

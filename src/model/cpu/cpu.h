@@ -6,6 +6,7 @@
 #include "kernel/attn_pages/attn_pages.h"
 #include "kernel/attn_prefill/attn_prefill.h"
 #include "model/backend.h"
+#include "model/cpu/cpu_experts.h"
 
 enum {
     /* Attention is computed per split of this many pages, and the partial results are combined, so that the

@@ -244,6 +244,25 @@ static nb_status create_floats(nb_cpu *f, const widths *w, nb_error *err)
     return NB_OK;
 }
 
+/* What nb_cpu_experts_run reads and writes. */
+static nb_status create_experts(nb_cpu *f, nb_error *err)
+{
+    const nb_model_config *c = f->r.whole;
+    const size_t rows = f->max_tok * c->top_k;
+    float *xp = NULL;
+    const slot s[] = {
+        { &f->e_x, rows * c->hidden },
+        { &f->e_y, rows * c->hidden },
+        { &f->e_gate, rows * c->moe_inter },
+        { &f->e_up, rows * c->moe_inter },
+        { &f->r_weight, rows },
+        { &xp, (f->xp_bytes + sizeof(float) - 1) / sizeof(float) },
+    };
+    NB_TRY(alloc_slots(f, s, NB_COUNT(s), err));
+    f->xp = (char *)xp;
+    return NB_OK;
+}
+
 static nb_status create_small(nb_cpu *f, nb_error *err)
 {
     const nb_model_config *c = f->r.whole;
@@ -280,12 +299,19 @@ static void size_step(nb_cpu *f)
     f->max_write = o->max_tok / NB_PAGE_TOK + 2 * o->max_seq;
 }
 
-static nb_status create(nb_cpu *f, const nb_rank_options *o, nb_error *err)
+static nb_status create(nb_cpu *f, const nb_rank_options *o, bool experts, nb_error *err)
 {
     NB_TRY(nb_rank_init(&f->r, &nb_backend_cpu, o, err));
     for (size_t i = 0; i < f->r.whole->n_layer; i++)
         if (o->record[i].type == NB_KV_F32) nb_plan_init_exact(&f->r.plan, o->caps);
     size_step(f);
+    if (experts) {
+        const widths none = { 0 };
+        f->max_job = 2 * f->r.part.n_expert + 2;
+        size_packs(f, &none);
+        NB_TRY(create_experts(f, err));
+        return create_small(f, err);
+    }
     if (o->thrift.kind != NB_THRIFT_OFF && nb_attn_any(f->r.whole, NB_ATTN_MLA))
         f->t_stride = (o->thrift.max_pos + NB_PAGE_TOK - 1) / NB_PAGE_TOK * NB_PAGE_TOK;
     NB_TRY(choose_attention(f, err));
@@ -297,16 +323,30 @@ static nb_status create(nb_cpu *f, const nb_rank_options *o, nb_error *err)
     return create_small(f, err);
 }
 
-nb_status nb_cpu_create(const nb_rank_options *o, nb_rank **out, nb_error *err)
+static nb_status make(const nb_rank_options *o, bool experts, nb_rank **out, nb_error *err)
 {
     nb_cpu *f = calloc(1, sizeof *f);
     if (!f) return nb_fail(err, NB_ERR_NOMEM, "out of memory");
-    const nb_status st = create(f, o, err);
+    const nb_status st = create(f, o, experts, err);
     if (st == NB_OK)
         *out = &f->r;
     else
         nb_cpu_destroy(&f->r);
     return st;
+}
+
+nb_status nb_cpu_create(const nb_rank_options *o, nb_rank **out, nb_error *err)
+{
+    return make(o, false, out, err);
+}
+
+nb_status nb_cpu_experts_create(const nb_rank_options *o, size_t max_row, nb_rank **out,
+                                nb_error *err)
+{
+    nb_rank_options part = *o;
+    part.max_tok = max_row;
+    part.max_seq = 1;
+    return make(&part, true, out, err);
 }
 
 void nb_cpu_destroy(nb_rank *r)

@@ -46,7 +46,14 @@ static void dense(nb_cpu *f, const nb_mlp *m, size_t n_tok)
 typedef struct moe_ctx {
     nb_cpu *f;
     const nb_layer *l;
+    bool shared; /* the shared experts too: f->branch */
 } moe_ctx;
+
+static moe_ctx moe_of(nb_cpu *f, size_t layer)
+{
+    const nb_layer *l = &f->r.o.model->layer[layer];
+    return (moe_ctx){ f, l, l->mlp.gate.data != NULL };
+}
 
 static void route_tokens(void *ctx, size_t t0, size_t t1)
 {
@@ -77,7 +84,7 @@ static void gather_tokens(void *ctx, size_t t0, size_t t1)
         memcpy(f->e_x + f->e_slot[i] * h, f->xn + i / k * h, h * sizeof *f->xn);
 }
 
-/* Chooses experts, of the whole model, and gives every (token, choice) a row in expert order. */
+/* Chooses experts, of the whole model. */
 static void route(moe_ctx *m, size_t n_tok)
 {
     nb_cpu *f = m->f;
@@ -87,6 +94,13 @@ static void route(moe_ctx *m, size_t n_tok)
     router.v = f->r.plan.linear_float[m->l->router.type];
     nb_cpu_run_jobs(f, &router, 1);
     nb_cpu_tokens(f, route_tokens, m, n_tok);
+}
+
+/* Gives every (token, choice) a row in expert order. */
+static void order(moe_ctx *m, size_t n_tok)
+{
+    nb_cpu *f = m->f;
+    const nb_model_config *c = f->r.whole;
     memset(f->e_count, 0, (c->n_expert + 1) * sizeof *f->e_count);
     for (size_t i = 0; i < n_tok * c->top_k; i++) f->e_count[f->r_id[i]]++;
     size_t at = 0;
@@ -104,14 +118,14 @@ static void route(moe_ctx *m, size_t n_tok)
 }
 
 /* Gate and up of this rank's experts and of the shared ones, side by side; then down. */
-static void moe(nb_cpu *f, const nb_layer *l, size_t n_tok)
+static void products(moe_ctx *m, size_t n_tok)
 {
+    nb_cpu *f = m->f;
+    const nb_layer *l = m->l;
     const nb_rank_part *part = &f->r.part;
     const size_t h = f->r.whole->hidden, mi = f->r.whole->moe_inter;
     const size_t e0 = part->expert0, e1 = e0 + part->n_expert;
-    moe_ctx m = { f, l };
-    route(&m, n_tok);
-    const bool shared = l->mlp.gate.data != NULL;
+    const bool shared = m->shared;
     const size_t si = shared ? l->mlp.gate.n_row : 0;
     size_t n_job = 0;
     for (size_t e = e0; e < e1; e++) {
@@ -146,11 +160,14 @@ static void moe(nb_cpu *f, const nb_layer *l, size_t n_tok)
 void nb_cpu_feed_forward(nb_rank *r, nb_pass *p, size_t layer)
 {
     nb_cpu *f = nb_cpu_of(r);
-    const nb_layer *l = &r->o.model->layer[layer];
-    if (r->whole->dense[layer])
-        dense(f, &l->mlp, p->n_row);
-    else
-        moe(f, l, p->n_row);
+    moe_ctx m = moe_of(f, layer);
+    if (r->whole->dense[layer]) {
+        dense(f, &m.l->mlp, p->n_row);
+        return;
+    }
+    route(&m, p->n_row);
+    order(&m, p->n_row);
+    products(&m, p->n_row);
 }
 
 /* branch = sum over the choices in their order, then the shared expert, which is in branch. */
@@ -159,7 +176,7 @@ static void combine_tokens(void *ctx, size_t t0, size_t t1)
     const moe_ctx *m = ctx;
     const nb_cpu *f = m->f;
     const size_t h = f->r.whole->hidden, k = f->r.whole->top_k;
-    const bool shared = m->l->mlp.gate.data != NULL;
+    const bool shared = m->shared;
     enum { PART = 64 };
     for (size_t t = t0; t < t1; t++)
         for (size_t i0 = 0; i0 < h; i0 += PART) {
@@ -175,6 +192,28 @@ static void combine_tokens(void *ctx, size_t t0, size_t t1)
 
 void nb_cpu_combine(nb_rank *r, nb_pass *p, size_t layer)
 {
-    moe_ctx m = { nb_cpu_of(r), &r->o.model->layer[layer] };
+    moe_ctx m = moe_of(nb_cpu_of(r), layer);
     if (!r->whole->dense[layer]) nb_cpu_tokens(m.f, combine_tokens, &m, p->n_row);
+}
+
+/* The choice was made elsewhere.  In blocks of the workspace's rows, which change no bit. */
+void nb_cpu_experts_run(nb_rank *r, size_t layer, const nb_cpu_experts_args *a)
+{
+    nb_cpu *f = nb_cpu_of(r);
+    const size_t h = r->whole->hidden, k = r->whole->top_k;
+    float *const xn = f->xn, *const branch = f->branch;
+    moe_ctx m = moe_of(f, layer);
+    m.shared = false;
+    for (size_t t = 0, n; t < a->n_row; t += n) {
+        n = a->n_row - t < f->max_tok ? a->n_row - t : f->max_tok;
+        memcpy(f->r_id, a->id + t * k, n * k * sizeof *f->r_id);
+        memcpy(f->r_weight, a->weight + t * k, n * k * sizeof *f->r_weight);
+        f->xn = (float *)(size_t)(const void *)(a->x + t * h); /* is only read */
+        f->branch = a->y + t * h;
+        order(&m, n);
+        products(&m, n);
+        nb_cpu_tokens(f, combine_tokens, &m, n);
+    }
+    f->xn = xn;
+    f->branch = branch;
 }

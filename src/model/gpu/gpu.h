@@ -45,10 +45,27 @@ typedef struct nb_gpu_stage {
     bool in_flight; /* the host's bytes are being read */
 } nb_gpu_stage;
 
+/* Routed experts in host memory (gpu_experts.c). */
+typedef struct nb_gpu_host {
+    nb_rank *cpu;                            /* their kernels; NULL: all experts are on the device */
+    float *x, *y, *weight;                   /* pinned: rows, their routed sums, the choices' weights */
+    uint32_t *id, *first;                    /* pinned; first: [n_expert + 1] */
+    float *one;                              /* device: [rows] of 1, as place of 0, 1, ... */
+    uint32_t *place;
+    char *stage[2], *pinned[2]; /* groups of experts on their way, device and host */
+    size_t stage_bytes, group;  /* group: experts of a buffer */
+    size_t n_staged;            /* groups so far */
+    bool ahead, on_way;         /* the next group has been staged; one was sent and not joined */
+    bool sparse;                /* only experts with rows are sent */
+} nb_gpu_host;
+
 /* One pass over the layers. */
 typedef struct nb_gpu_pass {
     nb_pass base; /* n_chunk: of the pass */
     nb_cuda_kind kind;
+    bool upload; /* experts in host memory are computed on the device */
+    nb_cuda_graph **seg; /* a graph is being captured: its segments, NULL otherwise */
+    size_t n_seg;
     size_t *which;        /* [n_chunk]: index in the step of the pass's chunk i */
     size_t *tok0, *n_tok; /* [n_chunk]: the part of it that this pass computes */
     size_t n_pad;         /* rows with those of the graph */
@@ -74,6 +91,7 @@ typedef struct nb_gpu_rank {
     nb_cuda *g;
     nb_cuda_info info;
     nb_gpu_weights w;
+    nb_gpu_host host;
     size_t max_values, in_width; /* of the widest layer: a cached row, a row of `in` */
     size_t T, D;                 /* rows of a prompt pass; of a direct one */
     size_t max_block, max_part, max_own, span_tok;
@@ -128,9 +146,9 @@ typedef struct nb_gpu_rank {
     struct {
         size_t n_row, most_item;
         const unsigned char *pool;
-        nb_cuda_graph *graph;
+        nb_cuda_graph **seg; /* [max_seg] */
     } graph[NB_GPU_GRAPHS];
-    size_t n_graph;
+    size_t n_graph, max_seg; /* segments of a graph: one, and two for each layer that waits for the host */
 } nb_gpu_rank;
 
 static inline nb_gpu_rank *nb_gpu_of(nb_rank *r)
@@ -151,6 +169,25 @@ nb_rank_counts nb_gpu_count(const nb_rank *r);
 /* Whether Thrift mode refines tokens of the layer. */
 bool nb_gpu_thrift_layer(const nb_gpu_rank *f, size_t layer);
 
+/* ---- gpu_experts.c ---- */
+
+static inline bool nb_gpu_is_host(const nb_gpu_rank *f, size_t layer)
+{
+    return f->w.layer[layer].host;
+}
+/* Once some layer's experts are the host's, or may be. */
+nb_status nb_gpu_host_create(nb_gpu_rank *f, size_t max_row, nb_error *err);
+void nb_gpu_host_destroy(nb_gpu_rank *f);
+/* e_y [n_pad][hidden] = the routed sum, made on the host; branch = the shared experts'. */
+void nb_gpu_host_moe(nb_gpu_rank *f, nb_gpu_pass *p, size_t layer);
+/* A pass whose graph has been captured. */
+void nb_gpu_host_replay(nb_gpu_rank *f, const nb_gpu_pass *p, nb_cuda_graph *const *seg);
+/* A pass of uploads; e_y and branch of one layer, as experts on the device leave them. */
+void nb_gpu_host_begin(nb_gpu_rank *f, const nb_gpu_pass *p);
+void nb_gpu_host_upload(nb_gpu_rank *f, nb_gpu_pass *p, size_t layer);
+size_t nb_gpu_upload_tok(const nb_rank *r);
+size_t nb_gpu_host_layers(const nb_rank *r, uint64_t *n_bytes);
+
 /* ---- gpu_tables.c: the tables of a pass ---- */
 
 nb_status nb_gpu_pass_upload(nb_gpu_rank *f, nb_gpu_pass *p, nb_error *err);
@@ -170,6 +207,9 @@ nb_status nb_gpu_sample(nb_rank *r, const size_t *tok, const nb_cuda_sample_row 
 
 /* The layers, through a graph: for passes of single tokens. */
 void nb_gpu_pass_graph(nb_gpu_rank *f, nb_gpu_pass *p);
+void nb_gpu_drop_graphs(nb_gpu_rank *f);
+/* branch = the shared experts, where the layer has some. */
+void nb_gpu_shared(nb_gpu_rank *f, const nb_gpu_pass *p, size_t layer);
 void nb_gpu_linear(nb_gpu_rank *f, nb_cuda_kind kind, const nb_gpu_mat *m, nb_cuda_rows x,
                    nb_cuda_rows y, size_t n_tok);
 /* All products of a group: columns of y [n_pad][width of the group]. */

@@ -343,6 +343,7 @@ static void want_common(slots *l, nb_gpu_rank *f, const widths *w)
     }
     want(l, &f->gate_up, R * 2 * inter, sizeof(float));
     want_rows(l, f, &f->xn, max_size(R, f->logit_rows), c->hidden);
+    if (f->w.host && !f->w.floats) want(l, &f->xn.f, R * f->xn.stride, sizeof(float)); /* what the host reads */
     want_rows(l, f, &f->attn_y, R, w->o);
     want_rows(l, f, &f->act, R, inter);
     if (w->q_lora) {
@@ -506,6 +507,31 @@ static void upload_frequencies(nb_gpu_rank *f)
     }
 }
 
+/* ---- experts in host memory ---- */
+
+static nb_status create_graphs(nb_gpu_rank *f, nb_error *err)
+{
+    f->max_seg = 1;
+    for (size_t i = 0; i < f->r.whole->n_layer; i++) f->max_seg += nb_gpu_is_host(f, i) ? 2 : 0;
+    for (size_t i = 0; i < NB_GPU_GRAPHS; i++) {
+        f->graph[i].seg = nb_arena_array(&f->r.arena, f->max_seg, sizeof(nb_cuda_graph *));
+        if (!f->graph[i].seg) return nb_fail(err, NB_ERR_NOMEM, "out of memory");
+    }
+    return NB_OK;
+}
+
+/* With `fit` first all experts are tried, since then no buffers for the host's are needed. */
+static nb_status place_experts(nb_gpu_rank *f, nb_error *err)
+{
+    const nb_expert_place *place = &f->r.o.experts;
+    const nb_model *m = f->r.o.model;
+    const size_t rows = max_size(f->prompt ? f->T : 0, f->D + PAD_ROWS);
+    if (f->w.host && place->fit) NB_TRY(nb_gpu_weights_fit(&f->w, m, place->leave_bytes, true, err));
+    if (f->w.host) NB_TRY(nb_gpu_host_create(f, rows, err));
+    if (f->w.host && place->fit) NB_TRY(nb_gpu_weights_fit(&f->w, m, place->leave_bytes, false, err));
+    return create_graphs(f, err);
+}
+
 static nb_status create(nb_gpu_rank *f, const nb_rank_options *o, nb_error *err)
 {
     const bool mla = nb_attn_any(&o->model->c, NB_ATTN_MLA);
@@ -515,13 +541,15 @@ static nb_status create(nb_gpu_rank *f, const nb_rank_options *o, nb_error *err)
     NB_TRY(nb_rank_init(&f->r, &nb_backend_cuda, o, err));
     NB_TRY(refuse(&f->r.o, err));
     NB_TRY(choose_attention(f, err));
-    NB_TRY(nb_gpu_weights_init(&f->w, o->model, o->device->gpu, f->direct, f->prompt, err));
+    NB_TRY(nb_gpu_weights_init(&f->w, o->model, o->device->gpu, f->direct, f->prompt, &o->experts,
+                               err));
     NB_TRY(choose_glu(f, err));
     const widths w = widths_of(f);
     size(f, &w);
     NB_TRY(create_stages(f, err));
     NB_TRY(allocate(f, &w, err));
     NB_TRY(create_host(f, err));
+    NB_TRY(place_experts(f, err));
     upload_frequencies(f);
     return f->api->sync(f->g, err);
 }
@@ -544,7 +572,8 @@ nb_status nb_gpu_create(const nb_rank_options *o, nb_rank **out, nb_error *err)
 void nb_gpu_destroy(nb_rank *r)
 {
     nb_gpu_rank *f = nb_gpu_of(r);
-    for (size_t i = 0; i < f->n_graph; i++) f->api->graph_destroy(f->g, f->graph[i].graph);
+    nb_gpu_drop_graphs(f);
+    nb_gpu_host_destroy(f);
     for (size_t k = 0; k < 2; k++) {
         f->api->host_free(f->g, f->stage[k].host_mem);
         f->api->free(f->g, f->stage[k].dev_mem);
@@ -563,6 +592,14 @@ void nb_gpu_destroy(nb_rank *r)
 
 /* ---- what it is ---- */
 
+/* Of the first layer's in host memory. */
+static nb_wtype host_type(const nb_gpu_rank *f)
+{
+    size_t i = 0;
+    while (!nb_gpu_is_host(f, i)) i++;
+    return f->r.o.model->layer[i].expert[0].gate.type;
+}
+
 void nb_gpu_describe(const nb_rank *r, char *buf, size_t n_bytes)
 {
     const nb_gpu_rank *f = (const nb_gpu_rank *)(const void *)r;
@@ -571,7 +608,12 @@ void nb_gpu_describe(const nb_rank *r, char *buf, size_t n_bytes)
     size_t at = (size_t)snprintf(buf, n_bytes, "%s: linear=%s", f->info.name, l->o.row[0]->name);
     if (f->prompt && at < n_bytes)
         at += (size_t)snprintf(buf + at, n_bytes - at, " linear_prompt=%s", l->o.row[1]->name);
-    if (l->expert.row_up[0] && at < n_bytes)
+    uint64_t host_bytes;
+    const size_t n_host = nb_gpu_host_layers(r, &host_bytes);
+    if (n_host && at < n_bytes)
+        at += (size_t)snprintf(buf + at, n_bytes - at, " cpu_experts=%zu layers, %s", n_host,
+                               nb_rank_plan(f->host.cpu)->linear[host_type(f)]->name);
+    if (l->expert.row_up[0] && !l->host && at < n_bytes)
         at += (size_t)snprintf(buf + at, n_bytes - at, " experts=%s", l->expert.row_up[0]->name);
     if (f->attn[last] && at < n_bytes)
         (void)snprintf(buf + at, n_bytes - at, " attn_%s=%s",

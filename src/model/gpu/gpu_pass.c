@@ -160,15 +160,15 @@ static void shared_beside(nb_gpu_rank *f, const nb_gpu_pass *p, const nb_gpu_lay
     f->api->side_end(f->g);
 }
 
-/* e_y = the chosen experts' outputs, branch = the shared experts'. */
-static void moe(nb_gpu_rank *f, const nb_gpu_pass *p, const nb_gpu_layer *l, const nb_gpu_glu *glu)
+void nb_gpu_shared(nb_gpu_rank *f, const nb_gpu_pass *p, size_t layer)
+{
+    const nb_gpu_layer *l = &f->w.layer[layer];
+    if (l->down.w.data) dense(f, p, l, &f->glu[layer]);
+}
+
+static void route(nb_gpu_rank *f, const nb_gpu_pass *p, const nb_gpu_layer *l)
 {
     const nb_model_config *c = f->r.whole;
-    const bool shared = l->down.w.data != NULL, beside = shared && p->kind == NB_CUDA_DIRECT;
-    const bool few = p->n_pad <= FEW_ROWS;
-    if (beside && !few) shared_beside(f, p, l, glu, few);
-    nb_gpu_linear(f, p->kind, &l->router, f->xn, nb_gpu_floats(f->r_logits, c->n_expert), p->n_pad);
-    if (beside && few) shared_beside(f, p, l, glu, few);
     f->api->route(f->g, &(nb_cuda_route_args){ .logits = f->r_logits,
                                                .bias = l->router_b,
                                                .id = f->r_id,
@@ -185,6 +185,18 @@ static void moe(nb_gpu_rank *f, const nb_gpu_pass *p, const nb_gpu_layer *l, con
                                                .sigmoid = c->sigmoid,
                                                .normalise = c->normalise,
                                                .factor = c->routed_factor });
+}
+
+/* e_y = the chosen experts' outputs, branch = the shared experts'. */
+static void moe(nb_gpu_rank *f, const nb_gpu_pass *p, const nb_gpu_layer *l, const nb_gpu_glu *glu)
+{
+    const nb_model_config *c = f->r.whole;
+    const bool shared = l->down.w.data != NULL, beside = shared && p->kind == NB_CUDA_DIRECT;
+    const bool few = p->n_pad <= FEW_ROWS;
+    if (beside && !few) shared_beside(f, p, l, glu, few);
+    nb_gpu_linear(f, p->kind, &l->router, f->xn, nb_gpu_floats(f->r_logits, c->n_expert), p->n_pad);
+    if (beside && few) shared_beside(f, p, l, glu, few);
+    route(f, p, l);
     nb_cuda_experts_args a = { .gate = l->expert.gate,
                                .up = l->expert.up,
                                .x = f->xn,
@@ -213,11 +225,21 @@ static void moe(nb_gpu_rank *f, const nb_gpu_pass *p, const nb_gpu_layer *l, con
 static void feed_forward(nb_rank *r, nb_pass *pass, size_t layer)
 {
     nb_gpu_rank *f = nb_gpu_of(r);
-    const nb_gpu_pass *p = nb_gpu_pass_of(pass);
-    if (r->whole->dense[layer])
-        dense(f, p, &f->w.layer[layer], &f->glu[layer]);
-    else
-        moe(f, p, &f->w.layer[layer], &f->glu[layer]);
+    nb_gpu_pass *p = nb_gpu_pass_of(pass);
+    const nb_gpu_layer *l = &f->w.layer[layer];
+    if (r->whole->dense[layer]) {
+        dense(f, p, l, &f->glu[layer]);
+    } else if (!l->host) {
+        moe(f, p, l, &f->glu[layer]);
+    } else {
+        nb_gpu_linear(f, p->kind, &l->router, f->xn, nb_gpu_floats(f->r_logits, r->whole->n_expert),
+                      p->n_pad);
+        route(f, p, l);
+        if (p->upload)
+            nb_gpu_host_upload(f, p, layer);
+        else
+            nb_gpu_host_moe(f, p, layer);
+    }
 }
 
 /* The sum reads every expert's output once, and so may the norm behind it: the two in one kernel save a launch
@@ -239,6 +261,11 @@ static void combine(nb_rank *r, nb_pass *pass, size_t layer)
                                      .y_stride = c->hidden,
                                      .e_stride = c->hidden,
                                      .shared_stride = c->hidden };
+    if (nb_gpu_is_host(f, layer) && !p->upload) { /* e_y is the sum already */
+        p->sum.weight = f->host.one;
+        p->sum.place = f->host.place;
+        p->sum.top_k = 1;
+    }
     if (!r->trace) return;
     f->api->moe_sum(f->g, &p->sum);
     p->sum.e = NULL;
@@ -280,9 +307,10 @@ static void trace(nb_rank *r, nb_pass *pass, const char *what, size_t layer)
 
 /* ---- graphs ---- */
 
-static void drop_graphs(nb_gpu_rank *f)
+void nb_gpu_drop_graphs(nb_gpu_rank *f)
 {
-    for (size_t i = 0; i < f->n_graph; i++) f->api->graph_destroy(f->g, f->graph[i].graph);
+    for (size_t i = 0; i < f->n_graph; i++)
+        for (size_t k = 0; k < f->max_seg; k++) f->api->graph_destroy(f->g, f->graph[i].seg[k]);
     f->n_graph = 0;
 }
 
@@ -296,6 +324,30 @@ static size_t graph_items(const nb_gpu_rank *f, const nb_gpu_pass *p)
     return fits ? few : f->max_part;
 }
 
+/* The pass becomes graph i, and runs while it does: a layer whose experts are the host's cannot be captured before
+ * the layers in front of it have run. */
+static bool capture(nb_gpu_rank *f, nb_gpu_pass *p, size_t i)
+{
+    p->fixed = true;
+    p->base.n_chunk = p->n_pad;
+    p->max_chunk_tok = 1;
+    p->seg = f->graph[i].seg;
+    p->n_seg = 0;
+    f->api->graph_begin(f->g);
+    nb_layers_run(&f->r, &p->base);
+    p->seg[p->n_seg++] = f->api->graph_end(f->g);
+    NB_ASSERT(p->n_seg == f->max_seg);
+    bool whole = true;
+    for (size_t k = 0; k < p->n_seg; k++) whole &= p->seg[k] != NULL;
+    for (size_t k = 0; !whole && k < p->n_seg; k++) f->api->graph_destroy(f->g, p->seg[k]);
+    if (!whole) return false;
+    f->api->graph_launch(f->g, p->seg[p->n_seg - 1]);
+    f->graph[i].n_row = p->n_pad;
+    f->graph[i].most_item = p->most_item;
+    f->graph[i].pool = f->r.pool.page;
+    return true;
+}
+
 void nb_gpu_pass_graph(nb_gpu_rank *f, nb_gpu_pass *p)
 {
     const unsigned char *pool = f->r.pool.page;
@@ -303,7 +355,7 @@ void nb_gpu_pass_graph(nb_gpu_rank *f, nb_gpu_pass *p)
         nb_layers_run(&f->r, &p->base);
         return;
     }
-    if (f->n_graph && f->graph[0].pool != pool) drop_graphs(f);
+    if (f->n_graph && f->graph[0].pool != pool) nb_gpu_drop_graphs(f);
     size_t i = 0;
     p->most_item = graph_items(f, p);
     while (i < f->n_graph &&
@@ -311,23 +363,14 @@ void nb_gpu_pass_graph(nb_gpu_rank *f, nb_gpu_pass *p)
         i++;
     if (i == f->n_graph) {
         if (i == NB_GPU_GRAPHS) {
-            drop_graphs(f);
+            nb_gpu_drop_graphs(f);
             i = 0;
         }
-        p->fixed = true;
-        p->base.n_chunk = p->n_pad;
-        p->max_chunk_tok = 1;
-        f->api->graph_begin(f->g);
-        nb_layers_run(&f->r, &p->base);
-        nb_cuda_graph *graph = f->api->graph_end(f->g);
-        if (!graph) return; /* the device has failed: sync tells */
-        f->graph[i].n_row = p->n_pad;
-        f->graph[i].most_item = p->most_item;
-        f->graph[i].pool = pool;
-        f->graph[i].graph = graph;
+        if (!capture(f, p, i)) return; /* the device has failed: sync tells */
         f->n_graph = i + 1;
+        return;
     }
-    f->api->graph_launch(f->g, f->graph[i].graph);
+    nb_gpu_host_replay(f, p, f->graph[i].seg);
 }
 
 /* ---- the table ---- */
@@ -360,4 +403,6 @@ const nb_backend nb_backend_cuda = {
     .weight_bytes = weight_bytes,
     .describe = nb_gpu_describe,
     .count = nb_gpu_count,
+    .upload_tok = nb_gpu_upload_tok,
+    .host_layers = nb_gpu_host_layers,
 };

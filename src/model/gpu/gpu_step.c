@@ -29,14 +29,16 @@ typedef struct dealer {
     size_t h_row;
 } dealer;
 
-/* The next pass of a kind: all prompt tokens at once, or as many direct ones as fit. */
-static bool deal(dealer *d, nb_cuda_kind kind, nb_gpu_pass *p)
+/* The next pass of a kind: all prompt tokens at once, those whose experts are uploaded for themselves; or as many
+ * direct ones as fit. */
+static bool deal(dealer *d, nb_cuda_kind kind, bool upload, nb_gpu_pass *p)
 {
     nb_gpu_rank *f = d->f;
     const bool direct = kind == NB_CUDA_DIRECT;
     size_t states = 0;
     *p = (nb_gpu_pass){ .base = { .chunk = d->chunk },
                         .kind = kind,
+                        .upload = upload,
                         .which = f->which,
                         .tok0 = f->tok0,
                         .n_tok = f->n_tok,
@@ -44,7 +46,7 @@ static bool deal(dealer *d, nb_cuda_kind kind, nb_gpu_pass *p)
                         .bad = f->bad + f->n_bad };
     for (; d->i < d->n_chunk; d->place += d->chunk[d->i++].n_tok, d->tok = 0) {
         const nb_chunk *c = &d->chunk[d->i];
-        if (is_direct(f, c) != direct) continue;
+        if (is_direct(f, c) != direct || (!direct && c->upload != upload)) continue;
         size_t n = 0;
         const size_t left = c->n_tok - d->tok;
         if (!direct) n = left;
@@ -74,11 +76,11 @@ static bool all_single(const nb_gpu_pass *p)
 }
 
 static nb_status run_kind(nb_gpu_rank *f, const nb_chunk *chunk, size_t n_chunk, nb_cuda_kind kind,
-                          size_t *h_row, nb_error *err)
+                          bool upload, size_t *h_row, nb_error *err)
 {
     dealer d = { .f = f, .chunk = chunk, .n_chunk = n_chunk, .h_row = *h_row };
     nb_gpu_pass p;
-    while (deal(&d, kind, &p)) {
+    while (deal(&d, kind, upload, &p)) {
         /* graphs know the first rows only */
         const bool graph =
             kind == NB_CUDA_DIRECT && d.h_row == 0 && d.i == n_chunk && all_single(&p);
@@ -86,6 +88,7 @@ static nb_status run_kind(nb_gpu_rank *f, const nb_chunk *chunk, size_t n_chunk,
         NB_TRY(nb_gpu_pass_upload(f, &p, err));
         d.h_row += p.n_pad;
         NB_ASSERT(d.h_row <= f->h_rows);
+        if (upload) nb_gpu_host_begin(f, &p);
         if (graph)
             nb_gpu_pass_graph(f, &p);
         else
@@ -156,8 +159,10 @@ nb_status nb_gpu_step(nb_rank *r, const nb_chunk *chunk, size_t n_chunk, unsigne
     f->n_bad = f->ahead = 0;
     if (n_tok == 0) return NB_OK;
     f->api->fill(f->g, f->bad, 0, (n_tok + n_chunk) * sizeof *f->bad);
-    if (f->direct) NB_TRY(run_kind(f, chunk, n_chunk, NB_CUDA_DIRECT, &h_row, err));
-    if (f->prompt) NB_TRY(run_kind(f, chunk, n_chunk, NB_CUDA_PROMPT, &h_row, err));
+    if (f->direct) NB_TRY(run_kind(f, chunk, n_chunk, NB_CUDA_DIRECT, false, &h_row, err));
+    if (f->prompt) NB_TRY(run_kind(f, chunk, n_chunk, NB_CUDA_PROMPT, false, &h_row, err));
+    if (f->prompt && f->host.cpu)
+        NB_TRY(run_kind(f, chunk, n_chunk, NB_CUDA_PROMPT, true, &h_row, err));
     f->api->download(f->g, f->h_bad, f->bad, f->n_bad * sizeof *f->h_bad);
     f->api->download(f->g, f->h_saturated, f->saturated, sizeof *f->h_saturated);
     if (f->thrift)

@@ -284,49 +284,82 @@ static nb_status expanding(uploader *u, const nb_layer *l, nb_gpu_layer *g)
 
 /* ---- experts ---- */
 
+static const nb_weight *expert_matrix(const nb_layer *l, size_t e, size_t off)
+{
+    return (const nb_weight *)(const void *)((const char *)&l->expert[e] + off);
+}
+
 static nb_status stack_experts(uploader *u, const nb_layer *l, size_t off, nb_weight *out)
 {
     const size_t n = u->m->c.n_expert;
     const nb_weight **src = calloc(n, sizeof *src);
     if (!src) return nb_fail(u->err, NB_ERR_NOMEM, "out of memory");
-    bool same = true;
-    for (size_t e = 0; e < n; e++) {
-        src[e] = (const nb_weight *)(const void *)((const char *)&l->expert[e] + off);
-        same &= src[e]->type == src[0]->type;
-    }
-    const nb_status st =
-        same ? stack(u, src, n, out)
-             : nb_fail(u->err, NB_ERR_UNSUPPORTED,
-                       "experts of one layer have weights of different types: a GPU "
-                       "needs one");
+    for (size_t e = 0; e < n; e++) src[e] = expert_matrix(l, e, off);
+    const nb_status st = stack(u, src, n, out);
     free(src);
     return st;
+}
+
+static bool one_type(const nb_model *m, const nb_layer *l, size_t off)
+{
+    const nb_weight *first = expert_matrix(l, 0, off);
+    for (size_t e = 1; e < m->c.n_expert; e++)
+        if (expert_matrix(l, e, off)->type != first->type) return false;
+    return true;
 }
 
 static const nb_cuda_experts_row *find_experts(const uploader *u, int kind, const nb_weight *w)
 {
     const nb_cuda_experts_row *r = nb_gpu_api(u->w->gpu)->experts;
     for (; r->name; r++)
-        if ((int)r->kind == kind && r->cc <= u->cc &&
-            r->can(w->type, w->n_row / u->m->c.n_expert, w->n_col))
-            return r;
+        if ((int)r->kind == kind && r->cc <= u->cc && r->can(w->type, w->n_row, w->n_col)) return r;
     return NULL;
+}
+
+/* Kernels for the layer's experts; returns what the GPU lacks, NULL: nothing. */
+static const char *choose_experts(const uploader *u, const nb_layer *l, nb_gpu_experts *e)
+{
+    const nb_mlp *x = &l->expert[0];
+    if (!one_type(u->m, l, offsetof(nb_mlp, gate)) || !one_type(u->m, l, offsetof(nb_mlp, up)) ||
+        !one_type(u->m, l, offsetof(nb_mlp, down)))
+        return "experts of one layer have weights of different types: a GPU needs one";
+    for (int k = 0; k < 2; k++) {
+        if (!u->use[k]) continue;
+        e->row_up[k] = find_experts(u, k, &x->gate);
+        e->row_down[k] = find_experts(u, k, &x->down);
+        if (!e->row_up[k] || !e->row_down[k] || x->up.type != x->gate.type)
+            return "the GPU has no product for these experts";
+    }
+    return NULL;
+}
+
+static nb_status upload_experts(uploader *u, const nb_layer *l, nb_gpu_layer *g)
+{
+    nb_gpu_experts *e = &g->expert;
+    g->host = false;
+    NB_TRY(stack_experts(u, l, offsetof(nb_mlp, gate), &e->gate));
+    NB_TRY(stack_experts(u, l, offsetof(nb_mlp, up), &e->up));
+    return stack_experts(u, l, offsetof(nb_mlp, down), &e->down);
+}
+
+/* What a buffer of the device can hold as gpu_experts.c lays it out. */
+static bool plain(const nb_weight *w)
+{
+    return !nb_wtype_is_packed(w->type) && !w->row_scales && w->type != NB_W_INT8;
 }
 
 static nb_status experts(uploader *u, const nb_layer *l, nb_gpu_layer *g)
 {
     nb_gpu_experts *e = &g->expert;
-    NB_TRY(stack_experts(u, l, offsetof(nb_mlp, gate), &e->gate));
-    NB_TRY(stack_experts(u, l, offsetof(nb_mlp, up), &e->up));
-    NB_TRY(stack_experts(u, l, offsetof(nb_mlp, down), &e->down));
-    for (int k = 0; k < 2; k++) {
-        if (!u->use[k]) continue;
-        e->row_up[k] = find_experts(u, k, &e->gate);
-        e->row_down[k] = find_experts(u, k, &e->down);
-        if (!e->row_up[k] || !e->row_down[k] || e->up.type != e->gate.type)
-            return nb_fail(u->err, NB_ERR_UNSUPPORTED, "the GPU has no product for these experts");
-        if (e->row_up[k]->floats || e->row_down[k]->floats) u->w->floats = true;
-    }
+    const nb_mlp *x = &l->expert[0];
+    const bool reads = plain(&x->gate) && plain(&x->up) && plain(&x->down);
+    const char *lacks = choose_experts(u, l, e);
+    if (lacks && !g->host) return nb_fail(u->err, NB_ERR_UNSUPPORTED, "%s", lacks);
+    if (lacks || !reads) e->row_up[0] = e->row_up[1] = NULL;
+    if (g->host) u->w->upload &= e->row_up[NB_CUDA_PROMPT] != NULL;
+    for (int k = 0; k < 2; k++)
+        if (e->row_up[k] && (e->row_up[k]->floats || e->row_down[k]->floats)) u->w->floats = true;
+    if (!g->host) NB_TRY(upload_experts(u, l, g));
     NB_TRY(matrix(u, "mlp.gate", &l->router, NULL, &g->router));
     return vector(u, l->router_b, u->m->c.n_expert, &g->router_b);
 }
@@ -388,39 +421,131 @@ static nb_status layer(uploader *u, size_t i)
     return c->dense[i] ? NB_OK : experts(u, l, g);
 }
 
+/* ---- types and places ---- */
+
+typedef struct type_check {
+    const nb_gpu_weights *w;
+    const nb_model *m;
+    nb_error *err;
+} type_check;
+
+/* Whether x is an expert's that stays in host memory. */
+static bool stays(const type_check *t, const nb_weight *x)
+{
+    for (size_t i = 0; i < t->m->c.n_layer; i++) {
+        const nb_mlp *e = t->m->layer[i].expert;
+        if (t->w->layer[i].host && (const char *)x >= (const char *)e &&
+            (const char *)x < (const char *)(e + t->m->c.n_expert))
+            return true;
+    }
+    return false;
+}
+
 /* A matrix whose type no GPU kernel reads, if there is one. */
 static nb_status check_type(void *ctx, const char *name, nb_weight *w)
 {
-    if (!nb_wtype_is_packed(w->type) && !w->row_scales) return NB_OK;
-    return nb_fail(ctx, NB_ERR_UNSUPPORTED,
+    const type_check *t = ctx;
+    if ((!nb_wtype_is_packed(w->type) && !w->row_scales) || stays(t, w)) return NB_OK;
+    return nb_fail(t->err, NB_ERR_UNSUPPORTED,
                    "tensor '%s': a GPU does not run %s weights%s yet; use --device cpu", name,
                    nb_wtypes[w->type].name, w->row_scales ? " with a scale per row" : "");
 }
 
+static void mark_host(nb_gpu_weights *w, const nb_model_config *c, const nb_expert_place *place)
+{
+    const size_t n_host = place->fit ? SIZE_MAX : place->n_host;
+    for (size_t i = 0, n = 0; i < c->n_layer && n < n_host; i++) {
+        if (c->dense[i]) continue;
+        w->layer[i].host = w->host = true;
+        n++;
+    }
+}
+
+static nb_status upload_all(uploader *u)
+{
+    const nb_model *m = u->m;
+    nb_gpu_weights *w = u->w;
+    nb_model view = *m; /* the walk may change matrices; check_type does not */
+    type_check t = { w, m, u->err };
+    NB_TRY(nb_model_each_matrix(&view, check_type, &t));
+    NB_TRY(check_type(&t, "model.embed_tokens.weight", &view.embed));
+    for (size_t i = 0; i < m->c.n_layer; i++) NB_TRY(layer(u, i));
+    /* every logit is of the direct kind: whether its token was a prompt's must not matter */
+    u->use[NB_CUDA_DIRECT] = true;
+    u->use[NB_CUDA_PROMPT] = false;
+    NB_TRY(matrix(u, "lm_head", &m->head, NULL, &w->head));
+    const nb_weight *const embed = &m->embed;
+    if (m->head_is_embed)
+        w->embed.w = w->head.w;
+    else
+        NB_TRY(stack(u, &embed, 1, &w->embed.w));
+    NB_TRY(vector(u, m->final_norm, m->c.hidden, &w->final_norm));
+    return nb_gpu_api(w->gpu)->sync(nb_gpu_handle(w->gpu), u->err);
+}
+
 nb_status nb_gpu_weights_init(nb_gpu_weights *w, const nb_model *m, nb_gpu *gpu, bool direct,
-                              bool expanded, nb_error *err)
+                              bool expanded, const nb_expert_place *place, nb_error *err)
 {
     nb_cuda_info info;
-    nb_model view = *m; /* the walk may change matrices; check_type does not */
-    *w = (nb_gpu_weights){ .gpu = gpu };
-    NB_TRY(nb_model_each_matrix(&view, check_type, err));
-    NB_TRY(check_type(err, "model.embed_tokens.weight", &view.embed));
+    *w = (nb_gpu_weights){ .gpu = gpu, .upload = expanded };
     nb_gpu_api(gpu)->get_info(nb_gpu_handle(gpu), &info);
     uploader u = { w, m, err, info.cc, { direct, expanded } };
     w->layer = nb_arena_array(&w->arena, m->c.n_layer, sizeof *w->layer);
     nb_status st = w->layer ? NB_OK : nb_fail(err, NB_ERR_NOMEM, "out of memory");
-    for (size_t i = 0; i < m->c.n_layer && st == NB_OK; i++) st = layer(&u, i);
-    /* every logit is of the direct kind: whether its token was a prompt's must not matter */
-    u.use[NB_CUDA_DIRECT] = true;
-    u.use[NB_CUDA_PROMPT] = false;
-    if (st == NB_OK) st = matrix(&u, "lm_head", &m->head, NULL, &w->head);
-    if (st == NB_OK && m->head_is_embed) w->embed.w = w->head.w;
-    const nb_weight *const embed = &m->embed;
-    if (st == NB_OK && !m->head_is_embed) st = stack(&u, &embed, 1, &w->embed.w);
-    if (st == NB_OK) st = vector(&u, m->final_norm, m->c.hidden, &w->final_norm);
-    if (st == NB_OK) st = nb_gpu_api(gpu)->sync(nb_gpu_handle(gpu), err);
+    if (st == NB_OK) mark_host(w, &m->c, place);
+    if (st == NB_OK) st = upload_all(&u);
     if (st != NB_OK) nb_gpu_weights_deinit(w);
     return st;
+}
+
+/* ---- experts that fit ---- */
+
+uint64_t nb_gpu_expert_bytes(const nb_model *m, size_t layer)
+{
+    uint64_t n = 0;
+    for (size_t e = 0; e < m->c.n_expert; e++) {
+        const nb_mlp *x = &m->layer[layer].expert[e];
+        const nb_weight *const w[] = { &x->gate, &x->up, &x->down };
+        for (size_t i = 0; i < NB_COUNT(w); i++)
+            n += nb_weight_bytes(w[i]);
+    }
+    return n;
+}
+
+/* Bytes that the device has beside leave_bytes, and beside what is lost at the ends of pieces. */
+static uint64_t room(const nb_gpu_weights *w, uint64_t leave_bytes)
+{
+    nb_cuda_info info;
+    nb_gpu_api(w->gpu)->get_info(nb_gpu_handle(w->gpu), &info);
+    const uint64_t keep = leave_bytes > UINT64_MAX - 3 * PIECE ? UINT64_MAX : leave_bytes + 3 * PIECE;
+    return info.free_bytes > keep ? info.free_bytes - keep : 0;
+}
+
+static bool can_move(const nb_gpu_layer *g)
+{
+    return g->host && (g->expert.row_up[0] || g->expert.row_up[1]);
+}
+
+nb_status nb_gpu_weights_fit(nb_gpu_weights *w, const nb_model *m, uint64_t leave_bytes, bool all,
+                             nb_error *err)
+{
+    uint64_t need = 0;
+    uploader u = { .w = w, .m = m, .err = err };
+    for (size_t i = 0; i < m->c.n_layer; i++) {
+        if (!w->layer[i].host) continue;
+        if (all && !can_move(&w->layer[i])) return NB_OK;
+        need += nb_gpu_expert_bytes(m, i);
+    }
+    if (all && need > room(w, leave_bytes)) return NB_OK;
+    for (size_t i = m->c.n_layer; i-- > 0;) {
+        if (!can_move(&w->layer[i])) continue;
+        if (!all && nb_gpu_expert_bytes(m, i) > room(w, leave_bytes)) break;
+        NB_TRY(upload_experts(&u, &m->layer[i], &w->layer[i]));
+        NB_TRY(nb_gpu_api(w->gpu)->sync(nb_gpu_handle(w->gpu), err));
+    }
+    w->host = false;
+    for (size_t i = 0; i < m->c.n_layer; i++) w->host |= w->layer[i].host;
+    return NB_OK;
 }
 
 void nb_gpu_weights_deinit(nb_gpu_weights *w)

@@ -10,6 +10,7 @@
 #include "dev/gpu.h"
 #include "kernel/cuda/api/nb_cuda.h"
 #include "model/model.h"
+#include "model/rank.h"
 
 /* A matrix and who multiplies with it; row[kind] NULL: never used so. */
 typedef struct nb_gpu_mat {
@@ -43,7 +44,8 @@ typedef struct nb_gpu_layer {
     nb_gpu_group gate_up;
     nb_gpu_mat down, router;
     const float *router_b;
-    nb_gpu_experts expert;
+    nb_gpu_experts expert; /* host: kernels only */
+    bool host;             /* routed experts stay in host memory */
 } nb_gpu_layer;
 
 typedef struct nb_gpu_weights {
@@ -51,6 +53,7 @@ typedef struct nb_gpu_weights {
     const float *final_norm;
     nb_gpu_layer *layer; /* [n_layer] */
     bool floats;         /* some product reads float rows */
+    bool host, upload;   /* some layer is the host's; the GPU has kernels for the experts of these */
     uint64_t n_bytes;    /* of device memory taken */
     /* private */
     nb_gpu *gpu;
@@ -61,10 +64,16 @@ typedef struct nb_gpu_weights {
     nb_arena arena;
 } nb_gpu_weights;
 
-/* form: which of the two are used.  The host's weights are only read during the call.  On failure the
- * line says what was refused, and *w is empty. */
+/* direct, expanded: which of the two forms are used.  The host's weights are only read during the call, but for
+ * experts that stay there: those of the first n_host layers that have some, and with place->fit all, until
+ * nb_gpu_weights_fit.  On failure the line says what was refused, and *w is empty. */
 nb_status nb_gpu_weights_init(nb_gpu_weights *w, const nb_model *m, nb_gpu *gpu, bool direct,
-                              bool expanded, nb_error *err);
+                              bool expanded, const nb_expert_place *place, nb_error *err);
+/* Uploads the experts of as many layers as fit when leave_bytes of the device's memory stay free, the last first.
+ * all: of every layer, or none where they do not fit together. */
+nb_status nb_gpu_weights_fit(nb_gpu_weights *w, const nb_model *m, uint64_t leave_bytes, bool all,
+                             nb_error *err);
+uint64_t nb_gpu_expert_bytes(const nb_model *m, size_t layer);
 void nb_gpu_weights_deinit(nb_gpu_weights *w);
 
 #endif

@@ -99,7 +99,7 @@ template <nb_wtype T> __global__ void __launch_bounds__(WARPS * 32) linear_kerne
 template <nb_wtype T> __global__ void __launch_bounds__(WARPS * 32) experts_kernel(nb_lin j)
 {
     const uint32_t r = blockIdx.y * WARPS + (threadIdx.x >> 5), place = blockIdx.x;
-    if (r >= j.n_out || place >= j.first[j.n_expert]) return;
+    if (r >= j.n_out || place < j.first[0] || place >= j.first[j.n_expert]) return;
     uint32_t e = 0, last = j.n_expert; /* the last one with first[e] <= place */
     while (last - e > 1) {
         const uint32_t mid = (e + last) / 2;
