@@ -26,6 +26,9 @@ cells="bench matrix $lite --load-format dummy --prefill 2048 --repeat 2"
 # A user's 131,072 tokens are 130,816 cached ones and those generated; the memory is what `nibble plan` uses.
 users="bench matrix $lite --load-format dummy --prefill 0 --context 130816 --memory 75021M"
 
+# Contexts that are whole units of uploaded prompts (docs/decisions/039), then 2,048 tokens.
+host="bench throughput --load-format dummy --kv-cache-dtype nvfp4 --depth-batch 1,8 --depth-tokens 24 --depth-prefill 2048 --depth-repeat 2"
+
 # V2-Lite's shape with positions up to 1,048,576; 1,040,000 tokens are 16,250 pages.
 million="bench matrix $long --load-format dummy --prefill 0 --context 1040000 --concurrency 1,4 --repeat 2 --memory 75021M"
 
@@ -46,15 +49,24 @@ command_of() {
     gqa_*) echo "bench throughput $gqa $points --kv-cache-dtype ${1#gqa_} --depth 4k,32k --depth-batch 1,8 --depth-prefill 2048 --depth-repeat 2" ;;
     thrift_off) echo "bench throughput $lite $points --kv-cache-dtype nvfp4 --depth 4k,32k --depth-batch 1,8" ;;
     thrift_token) echo "bench throughput $lite $points --kv-cache-dtype nvfp4 --depth 4k,32k --depth-batch 1,8 --kv-thrift token" ;;
+    # experts in host memory: all, none (_gpu), and the whole model on the CPU (_cpu)
+    host_bf16) echo "$host --depth 768 $lite --cpu-experts all" ;;
+    host_bf16_gpu) echo "$host --depth 768 $lite" ;;
+    host_bf16_cpu) echo "$host --depth 768 $lite" ;;
+    host_int4) echo "$host --depth 768 $configs/v2lite_int4.json --cpu-experts all" ;;
+    host_int4_cpu) echo "$host --depth 768 $configs/v2lite_int4.json" ;;
+    host_v3) echo "$host --depth 1024 $configs/v3_two_layers.json --cpu-experts all" ;;
+    host_v3_gpu) echo "$host --depth 1024 $configs/v3_two_layers.json" ;;
+    host_v3_cpu) echo "$host --depth 1024 $configs/v3_two_layers.json" ;;
     large_*) echo "bench throughput $lite $points --kv-cache-dtype ${1#large_} --depth 32k --depth-batch 64" ;; # H200: 141 GB
     *) return 1 ;;
     esac
 }
 
 all="kernel products products_prompt steps_nvfp4 steps_bf16 fp8 matrix_nvfp4 matrix_fp8 matrix_bf16 users_nvfp4 users_fp8 users_bf16 million_nvfp4 million_fp8 million_bf16
-gqa_nvfp4 gqa_bf16 thrift_off thrift_token large_nvfp4 large_fp8 large_bf16"
+gqa_nvfp4 gqa_bf16 thrift_off thrift_token host_bf16 host_bf16_gpu host_bf16_cpu host_int4 host_int4_cpu host_v3 host_v3_gpu host_v3_cpu large_nvfp4 large_fp8 large_bf16"
 if [ ${#parts[@]} -eq 0 ]; then
-    for p in $all; do printf '%-16s nibble %s --device cuda\n' "$p" "$(command_of "$p")"; done
+    for p in $all; do printf '%-16s nibble %s\n' "$p" "$(command_of "$p")"; done
     exit 0
 fi
 mkdir -p "$out" || exit 1
@@ -63,7 +75,9 @@ for p in "${parts[@]}"; do
     words=$(command_of "$p") || { echo "run_gpu.sh: $p: no such part" >&2 && exit 2; }
     from=$SECONDS
     # shellcheck disable=SC2086
-    if timeout "${PART_S:-120}" "$nibble" $words --device cuda --cuda-library "$library" --json >"$out/$p.json" 2>"$out/$p.err"; then
+    device=cuda
+    [ "${p%_cpu}" = "$p" ] || device=cpu
+    if timeout "${PART_S:-120}" "$nibble" $words --device $device --cuda-library "$library" --json >"$out/$p.json" 2>"$out/$p.err"; then
         echo "$p: $((SECONDS - from)) s"
     else
         echo "$p: failed after $((SECONDS - from)) s: $(tail -n 1 "$out/$p.err" | cut -c 1-200)"

@@ -92,6 +92,10 @@ void nb_layout_place(const nb_demand *d, const nb_layout *l, nb_place *out)
     p.replicated = (double)w->replicated;
     p.dense = (double)(w->bytes - w->expert - w->replicated) / (double)l->tp;
     p.expert = expert_bytes(d, l);
+    if (l->host_layers) {
+        p.host = p.expert * (double)l->host_layers / (double)d->sizes->n_moe_layer;
+        p.expert -= p.host;
+    }
     p.absorbed = absorbed_bytes(d) / (double)l->tp;
     p.weights = p.replicated + p.dense + p.expert + p.absorbed;
     p.cache = floor(p.budget - p.weights - l->reserve_bytes);
@@ -99,6 +103,25 @@ void nb_layout_place(const nb_demand *d, const nb_layout *l, nb_place *out)
     p.kv_share = 1;
     if (!d->sizes->is_mla && n_kv) p.kv_share = (double)((n_kv + l->tp - 1) / l->tp) / (double)n_kv;
     *out = p;
+}
+
+double nb_layout_upload_tok(const nb_sizes *s)
+{
+    enum { ROWS_PER_EXPERT = 32 };
+    if (!s->n_expert) return 0;
+    return ceil(ceil(ROWS_PER_EXPERT * (double)s->n_expert / (double)s->top_k) / NB_PAGE_TOK) *
+           NB_PAGE_TOK;
+}
+
+size_t nb_layout_fit_host(const nb_demand *d, const nb_layout *l, double n_bytes)
+{
+    nb_layout t = *l;
+    nb_place p;
+    for (t.host_layers = 0; t.host_layers < d->sizes->n_moe_layer; t.host_layers++) {
+        nb_layout_place(d, &t, &p);
+        if (p.cache >= n_bytes) break;
+    }
+    return t.host_layers;
 }
 
 double nb_place_blocks(const nb_place *p, const nb_record_size *r)

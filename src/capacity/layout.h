@@ -24,6 +24,9 @@ typedef struct nb_layout {
     size_t n_gpu, tp, dp, ep; /* ep 1: every expert is divided among all GPUs */
     double utilization;       /* of memory_bytes, (0, 1] */
     double reserve_bytes;     /* per GPU, beside weights and cache: workspace, graphs, libraries */
+    /* Layers whose routed experts are in the memory of the host, of one GPU: decision 039. */
+    size_t host_layers;
+    double host_bandwidth, host_link; /* bytes/s: of that memory; from it to the GPU */
 } nb_layout;
 
 /* What is asked. Borrowed for the calls. */
@@ -40,6 +43,7 @@ typedef struct nb_demand {
 typedef struct nb_place {
     double budget;                                       /* utilization * memory */
     double replicated, dense, expert, absorbed, weights; /* weights: their sum */
+    double host;                                         /* experts in the memory of the host */
     double cache;                                        /* what is left, 0 when nothing is */
     double kv_share; /* of a record's values that a GPU keeps: 1 for MLA */
 } nb_place;
@@ -48,6 +52,11 @@ typedef struct nb_place {
  * or more than there are, or that does not divide the GPUs. */
 nb_status nb_layout_check(const nb_demand *d, const nb_layout *l, nb_error *err);
 void nb_layout_place(const nb_demand *d, const nb_layout *l, nb_place *out);
+
+/* Tokens of a prompt's unit, whose experts are uploaded (nb_rank_upload_tok). */
+double nb_layout_upload_tok(const nb_sizes *s);
+/* The fewest host_layers with which n_bytes are left for the cache; all where none does. */
+size_t nb_layout_fit_host(const nb_demand *d, const nb_layout *l, double n_bytes);
 
 /* Blocks of a record (as nb_sizes_record_tp gives it) in a GPU's cache. */
 double nb_place_blocks(const nb_place *p, const nb_record_size *r);

@@ -113,6 +113,16 @@ static double weights_read(const nb_demand *d, const nb_layout *l, const nb_plac
     return p->replicated + dense + p->expert * part;
 }
 
+/* Of experts that the host computes: the rate of its memory, and a wait in each layer. */
+static double host_s(const nb_layout *l, double bytes, bool modelled)
+{
+    enum { WAIT_US = 30 };
+    if (!l->host_layers || !(l->host_bandwidth > 0)) return 0;
+    if (!modelled) return bytes / l->host_bandwidth;
+    return bytes / l->host_bandwidth / nb_efficiency_cpu.weights +
+           (double)l->host_layers * WAIT_US * 1e-6;
+}
+
 /* Whether linear weights are decoded before they are multiplied: they have well under 16 bits. */
 static bool is_narrow(const nb_demand *d)
 {
@@ -167,7 +177,7 @@ static void add_up(nb_time *out, const double t[NB_BOUND_COUNT], double other_s,
     out->products_s = larger(t[NB_BOUND_WEIGHTS], t[NB_BOUND_PRODUCTS]);
     out->attention_s = larger(t[NB_BOUND_CACHE], t[NB_BOUND_ATTENTION]);
     out->other_s = other_s;
-    out->total_s = out->products_s + out->attention_s + other_s;
+    out->total_s = out->products_s + out->attention_s + out->host_s + other_s;
     out->tok_s = out->total_s > 0 ? concurrency / out->total_s : 0;
 }
 
@@ -189,6 +199,9 @@ void nb_step_of(const nb_demand *d, const nb_layout *l, const nb_record_size *r,
     s.n_seq = ceil(concurrency / (double)l->dp);
     s.experts_read = experts_hit(d->sizes, concurrency);
     s.weight_bytes = weights_read(d, l, &p, s.experts_read);
+    if (d->sizes->n_expert) s.host_bytes = p.host * s.experts_read / (double)d->sizes->n_expert;
+    s.most.host_s = host_s(l, s.host_bytes, false);
+    s.model.host_s = host_s(l, s.host_bytes, true);
     s.cache_bytes = s.n_seq * context * r->attn_bytes_tok;
     s.product_flop = 2 * s.n_seq * (k.replicated + (k.dense + k.head) / tp) +
                      2 * k.expert * concurrency / (double)l->n_gpu;
@@ -248,11 +261,17 @@ void nb_prefill_after(const nb_demand *d, const nb_layout *l, const nb_efficienc
     const double other = n_step * (double)d->sizes->n_layer * e->layer_s +
                          n_step * exchange_s(d, l, e, n_tok / n_step);
     const double weights = weights_fraction(d, e, MANY_ROWS);
-    s.reads_weights = read > alone;
-    s.most_s = larger(alone, read);
-    s.model_s = larger(alone / e->prefill, read / weights) + other;
-    s.most_tok_s = dp * n_tok / larger(busy, read);
-    s.model_tok_s = dp * n_tok / (larger(busy / e->prefill, read / weights) + other);
+    const bool upload = l->host_layers && n_tok >= nb_layout_upload_tok(d->sizes);
+    const double sent = upload && l->host_link > 0 ? n_step * p.host / l->host_link : 0;
+    const double part = d->sizes->n_expert ? hit / (double)d->sizes->n_expert : 0;
+    const double on_host = upload ? 0 : host_s(l, p.host * part, false);
+    s.sends_experts = sent > larger(alone, read);
+    s.reads_weights = read > alone && !s.sends_experts;
+    s.most_s = larger(larger(alone, read), sent) + on_host;
+    s.model_s = larger(larger(alone / e->prefill, read / weights), sent) + on_host + other;
+    s.most_tok_s = dp * n_tok / (larger(larger(busy, read), sent) + on_host);
+    s.model_tok_s = dp * n_tok /
+                    (larger(larger(busy / e->prefill, read / weights), sent) + on_host + other);
     *out = s;
 }
 

@@ -19,6 +19,10 @@
  * A step with both: MLA on a GPU makes a pass over the layers for each kind of token (decision 022), so their times are
  * summed; else there is one pass, weights are read once and operations of products summed.
  *
+ * Experts in the memory of the host: a generated token's are read there while the GPU waits, host_bytes / bandwidth; a
+ * prompt's are sent to the GPU, once in each chunk, beside the arithmetic; those of a prompt shorter than a unit are
+ * read by the host.
+ *
  * "most" is this with the data sheet's figures and nothing else: an upper bound of tokens/s.  "model" divides by
  * nb_efficiency and adds launches and exchanges between GPUs: what is to be expected, where the
  * machine is like the one that was measured. */
@@ -59,6 +63,7 @@ const char *nb_bound_text(nb_bound b); /* "bandwidth, weights", ... */
 
 typedef struct nb_time {
     double products_s, attention_s, other_s, total_s;
+    double host_s; /* experts in the memory of the host, which the GPU waits for */
     double tok_s; /* of the whole machine */
 } nb_time;
 
@@ -67,6 +72,7 @@ typedef struct nb_step {
     double n_seq;        /* of the busiest replica */
     double experts_read; /* different experts of a layer that are hit, on all GPUs together */
     double weight_bytes, cache_bytes, product_flop, attention_flop;
+    double host_bytes; /* of experts, read by the host */
     nb_bound bound; /* the longest of the four in `most` */
     nb_time most, model;
 } nb_step;
@@ -79,6 +85,7 @@ typedef struct nb_prefill {
     double flop;               /* of the prompt, all GPUs together */
     double attention_fraction; /* of flop */
     bool reads_weights;        /* the time is that of reading the weights: a short prompt */
+    bool sends_experts;        /* that of sending experts from the memory of the host */
     double most_s,
         model_s; /* until the last layer, of a prompt that is alone: time to first token */
     double most_tok_s, model_tok_s; /* all replicas busy */

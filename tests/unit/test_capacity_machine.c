@@ -303,6 +303,46 @@ static void absorbed_copies(void **state)
     assert_true(p.absorbed == 0);
 }
 
+/* Experts in the memory of the host: their bytes change sides, and a step reads those that are hit there. */
+static void experts_of_the_host(void **state)
+{
+    (void)state;
+    nb_demand d = demand("deepseek-v2-lite", "h100", "nvfp4");
+    nb_layout l = layout(1, 1, 1);
+    const double one = 3.0 * 2048 * 1408 * 2, all = 26 * 64 * one;
+    const nb_record_size *r = nb_sizes_find(&sizes, "nvfp4");
+    nb_place before, p;
+    nb_step s;
+    nb_prefill f;
+    nb_layout_place(&d, &l, &before);
+    near("experts on the GPU", before.expert, all, 1e-12);
+    l.host_layers = 13;
+    l.host_bandwidth = 200e9;
+    l.host_link = 50e9;
+    nb_layout_place(&d, &l, &p);
+    near("half in host memory", p.host, all / 2, 1e-12);
+    near("half on the GPU", p.expert, all / 2, 1e-12);
+    near("the cache gains them", p.cache - before.cache, all / 2, 1e-9);
+    nb_step_of(&d, &l, r, &nb_efficiency_gpu, 1, 512, &s);
+    near("read by the host", s.host_bytes, 13 * 6 * one, 1e-9);
+    near("its time", s.most.host_s, 13 * 6 * one / 200e9, 1e-9);
+    assert_true(s.model.total_s > s.model.host_s && s.model.host_s > s.most.host_s);
+    /* 32 rows for each expert are a unit: 384 tokens */
+    assert_true(nb_layout_upload_tok(&sizes) == 384);
+    l.host_layers = 26;
+    nb_prefill_of(&d, &l, &nb_efficiency_gpu, 2048, 8192, &f);
+    near("sent once", f.most_s, all / 50e9, 1e-9);
+    assert_true(f.sends_experts);
+    nb_prefill_of(&d, &l, &nb_efficiency_gpu, 1, 8192, &f);
+    assert_true(!f.sends_experts && f.most_s < 0.1 * all / 50e9);
+    /* auto */
+    l.host_layers = 0;
+    assert_int_equal(nb_layout_fit_host(&d, &l, 1), 0);
+    const size_t n = nb_layout_fit_host(&d, &l, before.cache + all / 26);
+    assert_int_equal(n, 1);
+    assert_int_equal(nb_layout_fit_host(&d, &l, 1e15), 26);
+}
+
 static void suggestions(void **state)
 {
     (void)state;
@@ -557,6 +597,7 @@ int main(void)
         cmocka_unit_test(v3_on_8_h200),
         cmocka_unit_test(absorbed_copies),
         cmocka_unit_test(steps),
+        cmocka_unit_test(experts_of_the_host),
         cmocka_unit_test(suggestions),
         cmocka_unit_test(attention_floors),
         cmocka_unit_test(measured_steps),

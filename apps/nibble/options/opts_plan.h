@@ -14,6 +14,8 @@ typedef struct plan_opts {
     size_t tp, dp, ep;
     bool enable_ep;
     const char *weight_dtype;
+    const char *cpu_experts;            /* NULL: 0 */
+    double ram_bandwidth, pcie_bandwidth; /* GB/s */
     /* the work: lists */
     const char *context, *concurrency, *prompt;
     size_t chunk;

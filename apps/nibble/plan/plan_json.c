@@ -207,6 +207,20 @@ static json_t *needed_json(maker *k, const plan *p)
     return j;
 }
 
+/* Experts in the memory of the host. */
+static json_t *host_json(maker *k, const plan *p)
+{
+    const nb_layout *l = &p->layout;
+    if (!l->host_layers) return json_null();
+    json_t *j = json_object();
+    put_int(k, j, "layers", (double)l->host_layers);
+    put_int(k, j, "expert_bytes", p->place.host);
+    put_int(k, j, "upload_tokens", nb_layout_upload_tok(&p->sizes));
+    put_known(k, j, "bandwidth", l->host_bandwidth);
+    put_known(k, j, "link", l->host_link);
+    return j;
+}
+
 static json_t *layout_json(maker *k, const plan *p)
 {
     const nb_layout *l = &p->layout;
@@ -230,6 +244,7 @@ static json_t *layout_json(maker *k, const plan *p)
     put_int(k, gpu, "reserve_bytes", l->reserve_bytes);
     put_int(k, gpu, "cache_bytes", p->place.cache);
     put(k, j, "per_gpu", gpu);
+    put(k, j, "host", host_json(k, p));
     return j;
 }
 
@@ -280,6 +295,7 @@ static void put_time(maker *k, json_t *o, const char *key, const plan *p, const 
     put_num(k, j, "step_ms", t->total_s * 1e3);
     put_num(k, j, "products_ms", t->products_s * 1e3);
     put_num(k, j, "attention_ms", t->attention_s * 1e3);
+    put_num(k, j, "host_ms", t->host_s * 1e3);
     put_num(k, j, "other_ms", t->other_s * 1e3);
     put_num(k, j, "tokens_per_second", t->tok_s);
     put_num(k, j, "tokens_per_second_user", t->tok_s / concurrency);
@@ -300,6 +316,7 @@ static json_t *step_json(maker *k, const plan *p, const nb_record_size *r, doubl
     put_int(k, o, "sequences_per_replica", s.n_seq);
     put_num(k, o, "experts_read", s.experts_read);
     put_int(k, o, "weight_bytes", s.weight_bytes);
+    put_int(k, o, "host_bytes", s.host_bytes);
     put_int(k, o, "cache_bytes", s.cache_bytes);
     put_num(k, o, "product_flop", s.product_flop);
     put_num(k, o, "attention_flop", s.attention_flop);

@@ -186,6 +186,18 @@ static void print_cache(const json_t *c)
 
 /* ---- the machine ------------------------------------------------------------ */
 
+/* Experts in the memory of the host. */
+static void print_host(const json_t *h)
+{
+    char a[32];
+    if (!json_is_object(h)) return;
+    cli_bytes_text(num(h, "expert_bytes"), a, sizeof a);
+    (void)printf("%-12sin the host's: routed experts of %.0f layers, %s; sent to the GPU for prompts of %.0f tokens and more\n",
+                 "", num(h, "layers"), a, num(h, "upload_tokens"));
+    if (num(h, "bandwidth") <= 0)
+        (void)printf("%-12sno rates without --ram-bandwidth\n", "");
+}
+
 static void print_machine(const json_t *j)
 {
     const json_t *m = at(j, "machine"), *l = at(j, "layout"), *g = at(l, "per_gpu"),
@@ -215,6 +227,7 @@ static void print_machine(const json_t *j)
         char text[160];
         cli_memory_text(parts, sizeof parts / sizeof *parts, text, sizeof text);
         (void)printf("\n%-12sof %s on each: %s\n", "memory", d, text);
+        print_host(at(l, "host"));
         return;
     }
     cli_bytes_text(num(g, "weight_bytes"), a, sizeof a);

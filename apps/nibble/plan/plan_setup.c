@@ -204,6 +204,40 @@ static int read_machine(plan *p)
 
 /* ---- the layout ----------------------------------------------------------- */
 
+/* --cpu-experts, as the engine reads it. */
+static int place_experts(plan *p)
+{
+    const char *s = p->o->plan.cpu_experts;
+    const size_t n_moe = p->sizes.n_moe_layer;
+    nb_layout *l = &p->layout;
+    char *end = NULL;
+    if (!s || !strcmp(s, "0")) return CLI_OK;
+    const bool all = !strcmp(s, "all"), fit = !strcmp(s, "auto");
+    const long n = !all && !fit && s[0] >= '0' && s[0] <= '9' ? strtol(s, &end, 10) : 0;
+    if (!all && !fit && (!end || *end || n > 100000))
+        return cli_usage("--cpu-experts %.40s: expected a number of layers, all or auto", s);
+    if (n_moe == 0) return cli_usage("--cpu-experts %s: the model has no routed experts", s);
+    if ((size_t)n > n_moe)
+        return cli_usage("--cpu-experts %s: the model has %zu layers with routed experts", s, n_moe);
+    if (p->machine.cpu || l->n_gpu > 1)
+        return cli_usage("--cpu-experts %s: expected one GPU", s);
+    l->host_bandwidth = p->o->plan.ram_bandwidth > 0 ? p->o->plan.ram_bandwidth * 1e9 : 0;
+    l->host_link = p->o->plan.pcie_bandwidth * 1e9;
+    l->host_layers = all ? n_moe : (size_t)n;
+    if (fit) {
+        nb_record_size r;
+        double most = 0;
+        for (size_t i = 0; i < p->context.n; i++)
+            if ((double)p->context.count[i] > most) most = (double)p->context.count[i];
+        if (!plan_record(p, p->marked, &r)) return CLI_OK;
+        l->host_layers = nb_layout_fit_host(&p->demand, l,
+                                            ceil(most / NB_PAGE_TOK) * (double)r.block_bytes +
+                                                (double)p->sizes.tail_bytes_seq);
+    }
+    if (l->host_layers && !(l->host_bandwidth > 0)) p->has_rates = false;
+    return CLI_OK;
+}
+
 static int choose_layout(plan *p)
 {
     const plan_opts *o = &p->o->plan;
@@ -238,11 +272,13 @@ static int choose_layout(plan *p)
     if (o->ep) l->ep = o->ep;
     if (o->enable_ep) l->ep = l->n_gpu;
     if (nb_layout_check(&p->demand, l, &err) != NB_OK) return cli_usage("%s", err.msg);
+    const int code = place_experts(p);
+    if (code != CLI_OK) return code;
     nb_layout_place(&p->demand, l, &p->place);
     nb_record_size r;
     p->fits = plan_record(p, p->marked, &r) && nb_place_blocks(&p->place, &r) >= 1;
     p->price_hour = p->machine.price * (double)l->n_gpu;
-    if (!p->fits && !p->machine.cpu) {
+    if (!p->fits && !p->machine.cpu && !l->host_layers) {
         p->needed_layout = *l;
         p->needed = nb_layout_needed(&p->demand, &p->needed_layout);
     }

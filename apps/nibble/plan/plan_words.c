@@ -92,6 +92,11 @@ static void about_rates(const plan *p, json_t *a)
             "Of %zu experts a token draws %zu, all as likely and tokens independent; those that are hit lie "
             "evenly on the GPUs.",
             p->sizes.n_expert, p->sizes.top_k);
+    if (p->layout.host_layers)
+        say(a,
+            "Experts in host memory: a generated token's are read there, %.2f of its rate \"modelled\", while the GPU "
+            "waits; a prompt's are sent once in each chunk.",
+            nb_efficiency_cpu.weights);
     say(a, "Arithmetic: weights are widened to BF16 as in nibble. %s: %s.", p->marked->name,
         plan_arithmetic(p, p->marked->type));
     if (p->machine.fp8 > 0)
