@@ -21,21 +21,23 @@
 /* How matrices are kept: as they are, as --weight-dtype int8 makes them, or quantised. */
 typedef struct form {
     bool int8;
-    const nb_quant *quant; /* NULL: none */
+    const nb_quant *quant;    /* NULL: none */
+    const unsigned char *of;  /* [NB_QU_COUNT]: 1 + the form of each kind of module, or 0 */
 } form;
-static const form as_is = { false, NULL };
+static const form as_is = { false, NULL, NULL };
 
 static uint64_t matrix(const nb_weight *w, const form *f, nb_quant_unit unit)
 {
     if (w->n_row == 0) return 0;
-    if (f->quant && f->quant->units >> unit & 1)
-        return nb_quant_bytes(f->quant, w->n_row, w->n_col);
+    if (f->quant && f->of[unit])
+        return nb_quant_bytes(&f->quant->form[f->of[unit] - 1], w->n_row, w->n_col);
     return f->int8 ? nb_int8_matrix_bytes(w) : nb_weight_bytes(w);
 }
 
 static uint64_t mlp(const nb_mlp *p, const form *f, nb_quant_unit unit)
 {
-    return matrix(&p->gate, f, unit) + matrix(&p->up, f, unit) + matrix(&p->down, f, unit);
+    return matrix(&p->gate, f, unit) + matrix(&p->up, f, unit) +
+           matrix(&p->down, f, (nb_quant_unit)(unit + 1));
 }
 
 /* One layer: m is a model of this layer alone. */
@@ -50,9 +52,10 @@ static void size_layer(const nb_model *m, const form *f, nb_weight_size *out)
                  { &l->k, NB_QU_K },       { &l->v, NB_QU_V } };
     const nb_mlp *const shared = &l->mlp;
     const nb_quant_unit unit = l->expert ? NB_QU_SHARED : NB_QU_DENSE;
-    const uint64_t router = nb_weight_bytes(&l->router);
+    const uint64_t router = matrix(&l->router, &as_is, NB_QU_ROUTER),
+                   router_own = matrix(&l->router, f, NB_QU_ROUTER);
     const uint64_t embed = nb_weight_bytes(&m->embed), head = nb_weight_bytes(&m->head);
-    uint64_t plain = router + mlp(shared, &as_is, unit), sum = router + mlp(shared, f, unit);
+    uint64_t plain = router + mlp(shared, &as_is, unit), sum = router_own + mlp(shared, f, unit);
     for (size_t i = 0; i < NB_COUNT(attn); i++) {
         plain += matrix(attn[i].w, &as_is, attn[i].unit);
         sum += matrix(attn[i].w, f, attn[i].unit);
@@ -69,42 +72,47 @@ static void size_layer(const nb_model *m, const form *f, nb_weight_size *out)
     out->active = sum + own + (l->expert ? m->c.top_k * out->one_expert : 0);
     out->kv_b = matrix(&l->kv_b, f, NB_QU_KV_B);
     out->replicated =
-        matrix(&l->q_a, f, NB_QU_Q_A) + matrix(&l->kv_a, f, NB_QU_KV_A) + router + own;
+        matrix(&l->q_a, f, NB_QU_Q_A) + matrix(&l->kv_a, f, NB_QU_KV_A) + router_own + own;
 }
 
 /* Embedding, head and final norm: m is any model. */
 static void size_rest(const nb_model *m, const form *f, nb_weight_size *out)
 {
-    const uint64_t embed = nb_weight_bytes(&m->embed), head = matrix(&m->head, f, NB_QU_HEAD);
+    const form plain = { false, f->quant, f->of };
+    const uint64_t embed = matrix(&m->embed, &plain, NB_QU_EMBED);
     const uint64_t norm = m->c.hidden * nb_model_dtype_bytes(&m->c);
-    const bool own = f->int8 || (f->quant && f->quant->units >> NB_QU_HEAD & 1);
+    const bool own = f->int8 || (f->quant && f->of[NB_QU_HEAD]);
     const bool apart = !m->head_is_embed || own; /* a quantised head is another matrix */
+    const uint64_t head = apart ? matrix(&m->head, f, NB_QU_HEAD) : embed;
     *out = (nb_weight_size){ .bytes = head + norm + (apart ? embed : 0),
                              .active = head + norm,
                              .replicated = norm,
                              .embed = apart ? embed : 0 };
 }
 
-static nb_status add_layers(const nb_model_config *c, bool dense, const form *f, size_t n,
-                            bool first, nb_weight_size *sum, nb_error *err)
+/* Adds the layers of c that have this attention and are dense, or are not; m is a model of one. */
+static nb_status add_layers(const nb_model_config *c, const nb_model *m, size_t attn, bool dense,
+                            form *f, nb_weight_size *sum, nb_error *err)
 {
-    nb_model m;
+    const bool each = f->quant == &c->quant;
     nb_weight_size one = { 0 };
-    NB_TRY(nb_model_shapes(&m, c, err));
-    size_layer(&m, f, &one);
-    if (first) size_rest(&m, f, sum);
-    nb_model_deinit(&m);
-    if (one.bytes > MOST_BYTES / n || sum->bytes > MOST_BYTES)
-        return nb_fail(err, NB_ERR_LIMIT,
-                       "config.json: %zu layers of %.3g bytes are too large: expected less than "
-                       "%.3g bytes of weights",
-                       n, (double)one.bytes, (double)MOST_BYTES);
-    sum->bytes += n * one.bytes;
-    sum->active += n * one.active;
-    sum->expert += n * one.expert;
-    sum->kv_b += n * one.kv_b;
-    sum->replicated += n * one.replicated;
-    if (!dense) sum->one_expert = one.one_expert;
+    for (size_t i = 0; i < c->n_layer; i++) {
+        if (c->attn_of[i] != attn || c->dense[i] != dense) continue;
+        if (each) f->of = c->quant_of[i].form;
+        if (sum->bytes == 0) size_rest(m, f, sum);
+        size_layer(m, f, &one);
+        if (one.bytes > MOST_BYTES / c->n_layer || sum->bytes > MOST_BYTES)
+            return nb_fail(err, NB_ERR_LIMIT,
+                           "config.json: %zu layers of %.3g bytes are too large: expected less than "
+                           "%.3g bytes of weights",
+                           c->n_layer, (double)one.bytes, (double)MOST_BYTES);
+        sum->bytes += one.bytes;
+        sum->active += one.active;
+        sum->expert += one.expert;
+        sum->kv_b += one.kv_b;
+        sum->replicated += one.replicated;
+        if (!dense) sum->one_expert = one.one_expert;
+    }
     return NB_OK;
 }
 
@@ -123,8 +131,8 @@ static nb_status size_weights(const nb_model_config *c, nb_sizes_wtype type, nb_
     nb_weight_size sum = { 0 };
     const nb_quant int4 = nb_quant_int4(n_moe > 0);
     form f = { .int8 = type == NB_SIZES_INT8 };
-    if (type == NB_SIZES_INT4) f.quant = &int4;
-    if (type == NB_SIZES_CHECKPOINT && c->quant.bits) f.quant = &c->quant;
+    if (type == NB_SIZES_INT4) f = (form){ .quant = &int4, .of = int4.of };
+    if (type == NB_SIZES_CHECKPOINT && c->quant.n_form) f.quant = &c->quant;
     *one = *c;
     if (type == NB_SIZES_BF16 || type == NB_SIZES_FP8 || type == NB_SIZES_INT4) {
         one->dtype = "bfloat16";
@@ -134,11 +142,14 @@ static nb_status size_weights(const nb_model_config *c, nb_sizes_wtype type, nb_
     one->quant = (nb_quant){ 0 }; /* f has it */
     for (size_t k = 0; k < 2 * c->n_attn; k++) {
         const bool dense = k % 2;
-        const size_t n = count_layers(c, k / 2, dense);
-        if (n == 0) continue;
+        nb_model m;
+        if (count_layers(c, k / 2, dense) == 0) continue;
         one->dense[0] = dense;
         one->attn_of[0] = (unsigned char)(k / 2);
-        NB_TRY(add_layers(one, dense, &f, n, sum.bytes == 0, &sum, err));
+        NB_TRY(nb_model_shapes(&m, one, err));
+        const nb_status st = add_layers(c, &m, k / 2, dense, &f, &sum, err);
+        nb_model_deinit(&m);
+        NB_TRY(st);
     }
     *out = sum;
     return NB_OK;
@@ -152,7 +163,7 @@ static void name_weights(const nb_model_config *c, nb_sizes *s)
     s->weight_bytes_fp8 = w[NB_SIZES_FP8].bytes;
     s->weight_bytes_int8 = w[NB_SIZES_INT8].bytes;
     s->weight_bytes_int4 = w[NB_SIZES_INT4].bytes;
-    s->checkpoint_unknown = c->quant.method[0] && !c->quant.bits;
+    s->checkpoint_unknown = c->quant.method[0] && !c->quant.n_form;
     s->active_bytes = w[NB_SIZES_CHECKPOINT].active;
     s->expert_bytes = w[NB_SIZES_CHECKPOINT].expert;
     s->kv_b_bytes = w[NB_SIZES_CHECKPOINT].kv_b;

@@ -30,6 +30,7 @@ typedef enum nb_wtype {
     /* Blocks of GGUF (num/ggml.h), in the order of nb_dtype; group.outer multiplies NVFP4's. */
     NB_W_Q8_0, NB_W_Q4_0, NB_W_Q4_1, NB_W_Q5_0, NB_W_Q5_1, NB_W_Q2_K, NB_W_Q3_K,
     NB_W_Q4_K, NB_W_Q5_K, NB_W_Q6_K, NB_W_IQ4_NL, NB_W_IQ4_XS, NB_W_MXFP4, NB_W_GGUF_NVFP4,
+    NB_W_IQ2_XXS, NB_W_IQ2_XS, NB_W_IQ2_S, NB_W_IQ3_XXS, NB_W_IQ3_S, NB_W_IQ1_S, NB_W_IQ1_M,
     NB_W_TYPE_COUNT
 } nb_wtype;
 

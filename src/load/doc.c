@@ -19,7 +19,7 @@
 #include "os/file.h"
 
 enum { DOC_MAX_BYTES = 16 << 20, DOC_MAX_DEPTH = 64, DOC_MAX_VALUES = 1 << 20 };
-enum { DOC_MAX_KEY_BYTES = 128, DOC_MAX_PATH_BYTES = 256 };
+enum { DOC_MAX_KEY_BYTES = NB_DOC_KEY_BYTES, DOC_MAX_PATH_BYTES = 2 * NB_DOC_KEY_BYTES };
 
 struct nb_doc {
     json_t *root;
@@ -107,22 +107,34 @@ void nb_doc_at(nb_doc *d, const char *prefix)
     memcpy(d->prefix, prefix, n + 1);
 }
 
+/* Length of the first component of a path, and where it begins: one in quotes may have dots. */
+static size_t component(const char *path, const char **begin, const char **next)
+{
+    const char *const quoted = *path == NB_DOC_QUOTE[0] ? strchr(path + 1, NB_DOC_QUOTE[0]) : NULL;
+    *begin = quoted ? path + 1 : path;
+    const size_t n = quoted ? (size_t)(quoted - *begin) : strcspn(path, ".");
+    *next = *begin + n + (quoted != NULL);
+    *next += **next == '.';
+    return n;
+}
+
 /* One step of a lookup: the components of path below v.  Returns NULL when absent or
  * null.  *not_object is set to the end of the component that should be an object. */
 static json_t *walk(json_t *v, const char *path, const char **not_object)
 {
     while (v && *path) {
-        const size_t n = strcspn(path, ".");
+        const char *begin, *next;
+        const size_t n = component(path, &begin, &next);
         char key[DOC_MAX_KEY_BYTES];
         if (!json_is_object(v)) {
             if (!json_is_null(v)) *not_object = path;
             return NULL;
         }
         if (n >= sizeof key) return NULL;
-        memcpy(key, path, n);
+        memcpy(key, begin, n);
         key[n] = 0;
         v = json_object_get(v, key);
-        path += n + (path[n] == '.');
+        path = next;
     }
     return v && !json_is_null(v) ? v : NULL;
 }
@@ -194,6 +206,11 @@ bool nb_doc_is_object(const nb_doc *d, const char *path)
 bool nb_doc_is_bool(const nb_doc *d, const char *path)
 {
     return json_is_boolean(find(d, path, NULL));
+}
+
+bool nb_doc_is_str(const nb_doc *d, const char *path)
+{
+    return json_is_string(find(d, path, NULL));
 }
 
 static bool to_u64(nb_doc *d, const char *path, const json_t *v, uint64_t lo, uint64_t hi,

@@ -14,6 +14,11 @@
 
 typedef struct nb_doc nb_doc;
 
+/* A component of a path that has dots itself, such as a pattern, stands between two of these:
+ * "dynamic." NB_DOC_QUOTE "%s" NB_DOC_QUOTE ".bits".  Longer ones are never found. */
+#define NB_DOC_QUOTE "\x1f"
+enum { NB_DOC_KEY_BYTES = 256 };
+
 /* name is used in error lines (usually the path).  Limits: 16 MiB, depth 64,
  * no duplicate keys, no trailing bytes. */
 nb_status nb_doc_parse(nb_str json, const char *name, nb_doc **out, nb_error *err);
@@ -38,11 +43,12 @@ bool nb_doc_bool(nb_doc *d, const char *path, bool *out);
 bool nb_doc_str(nb_doc *d, const char *path, const char **out); /* terminated, no NUL inside */
 bool nb_doc_is_object(const nb_doc *d, const char *path);
 bool nb_doc_is_bool(const nb_doc *d, const char *path);
+bool nb_doc_is_str(const nb_doc *d, const char *path);
 /* Arrays of numbers or a single number ("eos_token_id"): up to max values, count in *n. */
 bool nb_doc_u64s(nb_doc *d, const char *path, uint64_t hi, uint64_t *out, size_t max, size_t *n);
 bool nb_doc_f64s(nb_doc *d, const char *path, double *out, size_t max, size_t *n);
 bool nb_doc_strs(nb_doc *d, const char *path, const char **out, size_t max, size_t *n);
-/* Keys of the object at path, in file order; for refusing unknown fields. */
+/* Keys of the object at path, in file order: their number; the first max in out (NULL with 0). */
 size_t nb_doc_keys(const nb_doc *d, const char *path, const char **out, size_t max);
 
 nb_status nb_doc_check(const nb_doc *d, nb_error *err); /* the first error, or NB_OK */

@@ -128,6 +128,9 @@ const nb_gguf_dtype *nb_gguf_dtype_for(nb_dtype t);
 
 /* ---- as a Hugging Face folder (gguf_config.c, gguf_tokenizer.c, gguf_names.c) ---- */
 
+/* The types of the tensors as a quantization_config, the caller's; NULL where none has blocks.  Experts count as
+ * the first one of their layer. */
+nb_status nb_gguf_types(const nb_gguf *g, size_t n_layer, json_t **out, nb_error *err);
 /* config.json as a tree, the caller's. */
 nb_status nb_gguf_config(const nb_gguf *g, json_t **out, nb_error *err);
 /* Appends the text of a file; *found is false for a name that such a folder does not have. */

@@ -506,24 +506,13 @@ static nb_status gqa_finish(maker *m)
                : NB_OK;
 }
 
-/* How many bits the weights of the layers take, for what counts bytes without reading tensors. */
-static nb_status weight_bits(const maker *m)
+/* Quantised weights, for what counts bytes without reading tensors. */
+static nb_status weight_types(const maker *m)
 {
-    double bits = 0, values = 0;
-    bool packed = false;
-    for (size_t i = 0; i < m->g->n_tensor; i++) {
-        const nb_gguf_tensor *t = &m->g->tensor[i];
-        const nb_gguf_dtype *d = nb_gguf_dtype_of(t->type);
-        if (t->n_dim < 2 || t->name.n_bytes < 4 || memcmp(t->name.p, "blk.", 4) != 0) continue;
-        packed |= d->block > 1;
-        bits += 8.0 * (double)t->n_bytes;
-        values += (double)t->n_bytes / (double)d->block_bytes * (double)d->block;
-    }
-    if (!packed || !(values > 0)) return NB_OK;
-    const double each = fmin(bits / values, 16), whole = floor(each);
-    return set(m, "quantization_config",
-               json_pack("{s:s, s:I, s:I}", "quant_method", "gguf", "bits", (json_int_t)whole,
-                         "bits_per_256", (json_int_t)floor((each - whole) * 256 + 0.5)));
+    json_t *types = NULL;
+    const json_int_t n = json_integer_value(json_object_get(m->o, "num_hidden_layers"));
+    NB_TRY(nb_gguf_types(m->g, n > 0 ? (size_t)n : 0, &types, m->err));
+    return types ? set(m, "quantization_config", types) : NB_OK;
 }
 
 static const arch archs[] = {
@@ -555,7 +544,7 @@ static nb_status make(maker *m)
     NB_TRY(m->a->finish(m));
     NB_TRY(rope(m));
     NB_TRY(ends(m));
-    NB_TRY(weight_bits(m));
+    NB_TRY(weight_types(m));
     return note_unknown(m);
 }
 

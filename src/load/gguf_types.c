@@ -2,7 +2,6 @@
  * Numbers and sizes: ggml.h of llama.cpp; from 133 on, ggml.h of ik_llama.cpp. */
 #include "load/gguf.h"
 
-#define CODEBOOK "its code book is not part of nibble (take a file with Q2_K or larger types)"
 #define INTEGER "it is no type of weights"
 #define RARE "it is a rare type"
 #define IK "only ik_llama.cpp has it (take a file for llama.cpp)"
@@ -26,13 +25,13 @@ static const nb_gguf_dtype rows[] = {
     { 23, "IQ4_XS", 256, 136, NB_DT_IQ4_XS, NULL, nb_ggml_iq4_xs },
     { 39, "MXFP4", 32, 17, NB_DT_MXFP4, NULL, nb_ggml_mxfp4 },
     { 40, "NVFP4", 64, 36, NB_DT_NVFP4, NULL, nb_ggml_nvfp4 },
-    { 16, "IQ2_XXS", 256, 66, NB_DT_OTHER, CODEBOOK, NULL },
-    { 17, "IQ2_XS", 256, 74, NB_DT_OTHER, CODEBOOK, NULL },
-    { 18, "IQ3_XXS", 256, 98, NB_DT_OTHER, CODEBOOK, NULL },
-    { 19, "IQ1_S", 256, 50, NB_DT_OTHER, CODEBOOK, NULL },
-    { 21, "IQ3_S", 256, 110, NB_DT_OTHER, CODEBOOK, NULL },
-    { 22, "IQ2_S", 256, 82, NB_DT_OTHER, CODEBOOK, NULL },
-    { 29, "IQ1_M", 256, 56, NB_DT_OTHER, CODEBOOK, NULL },
+    { 16, "IQ2_XXS", 256, 66, NB_DT_IQ2_XXS, NULL, nb_ggml_iq2_xxs },
+    { 17, "IQ2_XS", 256, 74, NB_DT_IQ2_XS, NULL, nb_ggml_iq2_xs },
+    { 18, "IQ3_XXS", 256, 98, NB_DT_IQ3_XXS, NULL, nb_ggml_iq3_xxs },
+    { 19, "IQ1_S", 256, 50, NB_DT_IQ1_S, NULL, nb_ggml_iq1_s },
+    { 21, "IQ3_S", 256, 110, NB_DT_IQ3_S, NULL, nb_ggml_iq3_s },
+    { 22, "IQ2_S", 256, 82, NB_DT_IQ2_S, NULL, nb_ggml_iq2_s },
+    { 29, "IQ1_M", 256, 56, NB_DT_IQ1_M, NULL, nb_ggml_iq1_m },
     { 24, "I8", 1, 1, NB_DT_OTHER, INTEGER, NULL },
     { 25, "I16", 1, 2, NB_DT_OTHER, INTEGER, NULL },
     { 26, "I32", 1, 4, NB_DT_OTHER, INTEGER, NULL },

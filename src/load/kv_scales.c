@@ -76,6 +76,8 @@ static nb_status of_own_file(nb_doc *d, const char *file, nb_kv_algo *out, nb_er
 
 static nb_status of_config(nb_doc *d, const char *file, nb_kv_algo *out, nb_error *err)
 {
+    /* as the configuration itself (model/config.c): of a part of another model its own counts first */
+    if (nb_doc_is_object(d, "text_config.quantization_config")) nb_doc_at(d, "text_config");
     /* a quantization_config that is no object is for the model's configuration to refuse */
     if (!nb_doc_is_object(d, "quantization_config")) return NB_OK;
     if (!nb_doc_has(d, "quantization_config.kv_cache_scheme")) return NB_OK;

@@ -71,12 +71,29 @@ static nb_st_tensor *find_whole(const nb_source *s, const char *name)
     return NULL;
 }
 
+enum { WHOLE_BYTES = 512 };
+
+/* The name in the files of a name that is asked for; false: too long. */
+static bool whole_name(const nb_source *s, const char *name, char out[WHOLE_BYTES])
+{
+    static const char model[] = "model.";
+    const size_t n_model = sizeof model - 1;
+    const char *prefix = s->prefix ? s->prefix : "";
+    if (strncmp(prefix, model, n_model) == 0) { /* it stands for "model." */
+        if (strncmp(name, model, n_model) == 0)
+            name += n_model;
+        else
+            prefix = "";
+    }
+    const int n = snprintf(out, WHOLE_BYTES, "%s%s", prefix, name);
+    return n > 0 && n < WHOLE_BYTES;
+}
+
 static nb_st_tensor *find_tensor(const nb_source *s, const char *name)
 {
-    char whole[512];
+    char whole[WHOLE_BYTES];
     if (!s->prefix) return find_whole(s, name);
-    const int n = snprintf(whole, sizeof whole, "%s%s", s->prefix, name);
-    return n > 0 && (size_t)n < sizeof whole ? find_whole(s, whole) : NULL;
+    return whole_name(s, name, whole) ? find_whole(s, whole) : NULL;
 }
 
 /* Puts tensor `index` into the table; returns an earlier tensor of the same name
@@ -381,15 +398,22 @@ void nb_source_set_prefix(nb_source *s, const char *prefix)
     s->prefix = prefix;
 }
 
+/* The bit of a type in nb_tensor_want.dtypes: all blocks of GGUF share one. */
+static unsigned dtype_bit(nb_dtype t)
+{
+    return t > NB_DT_Q8_0 ? NB_DT_Q8_0 : t;
+}
+
 /* "BF16 or F32 [2048, any]" */
 static void show_want(const nb_tensor_want *w, char *out, size_t cap)
 {
     size_t o = 0;
     const char *sep = "";
     out[0] = 0;
-    for (unsigned t = 0; t < NB_DT_OTHER; t++) {
+    for (unsigned t = 0; t <= NB_DT_Q8_0; t++) {
         if (!(w->dtypes >> t & 1)) continue;
-        o += (size_t)snprintf(out + o, cap - o, "%s%s", sep, nb_dtype_name((nb_dtype)t));
+        o += (size_t)snprintf(out + o, cap - o, "%s%s", sep,
+                              t == NB_DT_Q8_0 ? "blocks of GGUF" : nb_dtype_name((nb_dtype)t));
         sep = " or ";
     }
     o += (size_t)snprintf(out + o, cap - o, " [");
@@ -401,7 +425,7 @@ static void show_want(const nb_tensor_want *w, char *out, size_t cap)
 
 static bool fits(const nb_tensor_want *w, const nb_tensor *t)
 {
-    if (t->dtype == NB_DT_OTHER || !(w->dtypes >> t->dtype & 1) || w->n_dim != t->n_dim)
+    if (t->dtype == NB_DT_OTHER || !(w->dtypes >> dtype_bit(t->dtype) & 1) || w->n_dim != t->n_dim)
         return false;
     for (size_t i = 0; i < t->n_dim; i++)
         if (w->dim[i] && w->dim[i] != t->dim[i]) return false;
@@ -444,10 +468,11 @@ nb_status nb_source_take(nb_source *s, const nb_tensor_want *want, nb_tensor *ou
     if (s->dummy) return take_dummy(s, want, out, err);
     nb_st_tensor *x = find_tensor(s, want->name);
     if (!x) {
+        char whole[WHOLE_BYTES];
+        (void)whole_name(s, want->name, whole);
         show_want(want, wanted, sizeof wanted);
-        return nb_fail(err, NB_ERR_NOT_FOUND, "%s: tensor '%s%s': missing, expected %s",
-                       nb_show_path(s->where).s, s->prefix ? s->prefix : "",
-                       nb_show_c(want->name).s, wanted);
+        return nb_fail(err, NB_ERR_NOT_FOUND, "%s: tensor '%s': missing, expected %s",
+                       nb_show_path(s->where).s, nb_show_c(whole).s, wanted);
     }
     const char *path = s->files[x->file].path;
     if (!fits(want, &x->tensor)) {

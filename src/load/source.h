@@ -18,6 +18,7 @@ typedef enum nb_dtype {
     /* of GGUF: blocks of values (num/ggml.h) */
     NB_DT_Q8_0, NB_DT_Q4_0, NB_DT_Q4_1, NB_DT_Q5_0, NB_DT_Q5_1, NB_DT_Q2_K, NB_DT_Q3_K,
     NB_DT_Q4_K, NB_DT_Q5_K, NB_DT_Q6_K, NB_DT_IQ4_NL, NB_DT_IQ4_XS, NB_DT_MXFP4, NB_DT_NVFP4,
+    NB_DT_IQ2_XXS, NB_DT_IQ2_XS, NB_DT_IQ2_S, NB_DT_IQ3_XXS, NB_DT_IQ3_S, NB_DT_IQ1_S, NB_DT_IQ1_M,
     NB_DT_OTHER /* known to a format, never usable here */
 } nb_dtype;
 const char *nb_dtype_name(nb_dtype t); /* as the format spells it: "BF16", "Q4_K", ... */
@@ -64,7 +65,7 @@ void nb_source_close(nb_source *s);
 /* What the caller needs.  dim == 0 at an index means "any". */
 typedef struct nb_tensor_want {
     const char *name;
-    uint32_t dtypes; /* mask of 1u << nb_dtype that are acceptable             */
+    uint32_t dtypes; /* mask of 1u << nb_dtype that are acceptable; NB_DT_Q8_0: any block of GGUF */
     size_t n_dim, dim[NB_TENSOR_MAX_DIM];
     nb_dtype dummy_dtype; /* what a dummy source makes                              */
     enum { NB_FILL_NORMAL, NB_FILL_ONES, NB_FILL_ZEROS, NB_FILL_CODES } dummy_fill;
@@ -74,7 +75,8 @@ typedef struct nb_tensor_want {
 bool nb_source_has(const nb_source *s, const char *name); /* dummy: always true */
 /* Type and sizes of a tensor, without its data; false: it is not there, or s is a dummy. */
 bool nb_source_peek(const nb_source *s, const char *name, nb_tensor *out);
-/* From now on every name that is asked for has this in front ("language_model."); it outlives s. */
+/* From now on every name that is asked for has this in front ("language_model."); one that begins with "model."
+ * stands for the "model." of names.  It outlives s. */
 void nb_source_set_prefix(nb_source *s, const char *prefix);
 /* NB_ERR_NOT_FOUND (missing), NB_ERR_FORMAT (wrong dtype or shape): the line names
  * file, tensor, what is there and what was expected. */

@@ -359,7 +359,7 @@ static nb_status read_weights(nb_doc *doc, nb_model_config *c, bool any, nb_erro
             return st;
         }
     }
-    NB_TRY(nb_quant_read(doc, c->dense, c->n_layer, &c->quant, err));
+    NB_TRY(nb_quant_read(doc, c->dense, c->n_layer, c->inner, &c->quant, c->quant_of, err));
     const nb_status st = nb_quant_check(doc, &c->quant, &why);
     c->quant.runs = st == NB_OK;
     if (any || st == NB_OK) return NB_OK;

@@ -87,6 +87,7 @@ typedef struct nb_model_config {
     size_t n_eos;
     bool inner;                /* what text_config says */
     nb_quant quant;            /* quantised weights other than FP8 in blocks */
+    nb_quant_layer quant_of[NB_MAX_LAYER]; /* and the form of each matrix */
     char notes[NB_NOTE_BYTES]; /* fields of config.json that are not known and were ignored */
     char assumed
         [NB_NOTE_BYTES]; /* fields that shape the model and are absent, with what they are then */

@@ -25,7 +25,8 @@ static nb_status add_modelopt(const char *model, nb_model_config *c, bool any, n
     if (c->fp8 || c->quant.method[0]) return NB_OK;
     NB_TRY(nb_doc_read_model(model, "hf_quant_config.json", true, &doc, err));
     if (!doc) return NB_OK;
-    nb_status st = nb_quant_read_file(doc, c->dense, c->n_layer, &c->quant, err);
+    nb_status st = nb_quant_read_file(doc, c->dense, c->n_layer, c->inner, &c->quant,
+                                      c->quant_of, err);
     if (st == NB_OK && c->quant.method[0]) {
         nb_error why = { 0 };
         const nb_status ok = nb_quant_check_file(doc, &why);

@@ -1,116 +1,54 @@
-/* config_quant.c - see config_quant.h.
- *
- * Lists of what is not quantised hold names, names with '*', and regular expressions.  They are read for the
- * words by which checkpoints name their matrices, and for the number of a layer; a matrix counts as quantised
- * unless it is named without a layer, or in more than half of the layers that have it. */
+/* config_quant.c - see config_quant.h. */
 #include "model/config_quant.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_NAME = 1 << 16, MAX_GROUP = 8, MAX_LAYER = 1024 };
+#include "model/config_quant_rules.h"
 
-#define UNIT(u) (1u << (u))
-#define ATTENTION (UNIT(NB_QU_O + 1) - 1)
-#define FEED_FORWARD (UNIT(NB_QU_DENSE) | UNIT(NB_QU_SHARED) | UNIT(NB_QU_EXPERT))
-#define LINEAR (ATTENTION | FEED_FORWARD)
+enum { MAX_NAME = 1 << 17, MAX_GROUP = 16, MAX_RULE_KEY = 1 << 16, MAX_LAYER = 1024 };
 
-/* ---- names ---- */
+#define AT "quantization_config."
+#define HEAD NB_QU_BIT(NB_QU_HEAD)
+#define EXPERTS (NB_QU_BIT(NB_QU_EXPERT) | NB_QU_BIT(NB_QU_EXPERT_DOWN))
 
-/* The parts that a name or pattern is about; 0: none of those counted here. */
-static unsigned units_of(const char *s)
+/* What is read, and from where. */
+typedef struct reader {
+    nb_doc *doc;
+    nb_quant *q;
+    nb_quant_rules rules;
+    nb_error *err;
+} reader;
+
+/* ---- forms ---- */
+
+static bool same_form(const nb_quant_form *a, const nb_quant_form *b)
 {
-    static const struct {
-        const char *word;
-        unsigned units;
-    } words[] = {
-        { "q_a_proj", UNIT(NB_QU_Q_A) },
-        { "q_b_proj", UNIT(NB_QU_Q_B) },
-        { "kv_a_proj", UNIT(NB_QU_KV_A) },
-        { "kv_b_proj", UNIT(NB_QU_KV_B) },
-        { "q_proj", UNIT(NB_QU_Q) },
-        { "k_proj", UNIT(NB_QU_K) },
-        { "v_proj", UNIT(NB_QU_V) },
-        { "o_proj", UNIT(NB_QU_O) },
-        { "attn", ATTENTION },
-        { "attention", ATTENTION },
-        { "shared_expert", UNIT(NB_QU_SHARED) },
-        { "experts", UNIT(NB_QU_EXPERT) },
-        { "lm_head", UNIT(NB_QU_HEAD) },
-    };
-    for (size_t i = 0; i < NB_COUNT(words); i++)
-        if (strstr(s, words[i].word)) return words[i].units;
-    const char *mlp = strstr(s, "mlp");
-    if (!mlp) return 0;
-    if (strstr(mlp, "_proj")) return UNIT(NB_QU_DENSE);
-    /* all of it, if nothing but '*', '.' and '$' follows; else the router, which never counts */
-    return mlp[3 + strspn(mlp + 3, ".*$")] ? 0 : FEED_FORWARD;
+    return a->bits == b->bits && a->rows == b->rows && a->cols == b->cols &&
+           a->scale_bits == b->scale_bits && a->zero_bits == b->zero_bits &&
+           a->col_bytes == b->col_bytes && a->fp4 == b->fp4 && a->block == b->block &&
+           a->block_bytes == b->block_bytes && strcmp(a->name, b->name) == 0;
 }
 
-/* The layer that a name has, or -1; of "layers.4*" none is meant alone. */
-static long layer_of(const char *s)
+/* 1 + its place; 0: there are too many. */
+static unsigned char add_form(nb_quant *q, const nb_quant_form *f)
 {
-    const char *p = strstr(s, "layers");
-    if (!p) return -1;
-    p += 6;
-    while (*p == '\\' || *p == '.') p++;
-    const size_t n = strspn(p, "0123456789");
-    if (n == 0 || n > 6 || p[n] == '*') return -1;
-    return strtol(p, NULL, 10);
-}
-
-typedef struct names {
-    unsigned all;                                          /* units named without a layer */
-    unsigned char layer[MAX_LAYER][(NB_QU_COUNT + 7) / 8]; /* bits of units */
-} names;
-
-static void add_name(names *x, const char *s)
-{
-    const long layer = layer_of(s);
-    unsigned units = units_of(s);
-    if (layer < 0) {
-        x->all |= units;
-        return;
+    for (size_t i = 0; i < q->n_form; i++)
+        if (same_form(&q->form[i], f)) return (unsigned char)(i + 1);
+    if (q->n_form == NB_QUANT_MAX_FORM) {
+        q->mixed = true;
+        return 0;
     }
-    if (layer >= MAX_LAYER) return;
-    if (units == 0 && !strstr(s, "mlp") && !strstr(s, "proj") && !strstr(s, "norm"))
-        units = LINEAR; /* a whole layer */
-    for (int u = 0; u < NB_QU_COUNT; u++)
-        if (units & UNIT(u)) x->layer[layer][u / 8] |= (unsigned char)(1u << (u % 8));
+    q->form[q->n_form] = *f;
+    return (unsigned char)++q->n_form;
 }
 
-static nb_status add_list(nb_doc *doc, const char *path, names *x, nb_error *err)
+/* The form of all linear modules of the layers, and of more. */
+static void whole(reader *r, const nb_quant_form *f, unsigned more)
 {
-    const char **s = calloc(MAX_NAME, sizeof *s);
-    size_t n = 0;
-    if (!s) return nb_fail(err, NB_ERR_NOMEM, "out of memory");
-    if (nb_doc_strs(doc, path, s, MAX_NAME, &n))
-        for (size_t i = 0; i < n; i++) add_name(x, s[i]);
-    free((void *)s);
-    return nb_doc_check(doc, err);
+    nb_quant_rule_class(&r->rules, NB_QU_LINEAR | more, add_form(r->q, f));
 }
-
-/* Takes the units that are named out of q->units. */
-static void leave_out(nb_quant *q, const names *x, const bool *dense, size_t n_layer)
-{
-    q->units &= ~x->all;
-    for (int u = 0; u < NB_QU_COUNT; u++) {
-        size_t n = 0, of = 0;
-        for (size_t i = 0; i < n_layer && i < MAX_LAYER; i++) {
-            if ((u == NB_QU_DENSE && !dense[i]) ||
-                ((u == NB_QU_SHARED || u == NB_QU_EXPERT) && dense[i]))
-                continue;
-            of++;
-            n += x->layer[i][u / 8] >> (u % 8) & 1;
-        }
-        if (n == 0 || !(q->units & UNIT(u))) continue;
-        if (2 * n > of) q->units &= ~UNIT(u);
-        if (n < of) q->partly |= UNIT(u);
-    }
-}
-
-/* ---- methods ---- */
 
 static bool in_range(double x, double lo, double hi)
 {
@@ -128,21 +66,115 @@ static bool read_group(nb_doc *doc, const char *path, size_t *out)
     return true;
 }
 
-#define AT "quantization_config."
+/* ---- modules that stay plain ---- */
 
-static void read_gptq(nb_doc *doc, nb_quant *q, bool awq)
+static bool is_method(const reader *r, const char *method)
 {
+    return strcmp(r->q->method, method) == 0;
+}
+
+/* Each method has its own idea of a name. */
+static nb_status add_plain(reader *r, const char *s)
+{
+    nb_pattern_kind kind = strpbrk(s, "*?[") ? NB_PATTERN_WILD : NB_PATTERN_PART;
+    if (is_method(r, "compressed-tensors")) kind = NB_PATTERN_NAME;
+    if (is_method(r, "awq")) kind = NB_PATTERN_SUBSTR;
+    if (strncmp(s, "re:", 3) == 0) {
+        kind = NB_PATTERN_REGEX;
+        s += 3;
+    }
+    return nb_quant_rule_add(&r->rules, kind, s, 0, NB_QR_PLAIN, r->err);
+}
+
+static nb_status add_plain_list(reader *r, const char *path)
+{
+    const char **s = calloc(MAX_NAME, sizeof *s);
+    size_t n = 0;
+    if (!s) return nb_fail(r->err, NB_ERR_NOMEM, "out of memory");
+    nb_status st = NB_OK;
+    if (nb_doc_strs(r->doc, path, s, MAX_NAME, &n))
+        for (size_t i = 0; i < n && st == NB_OK; i++) st = add_plain(r, s[i]);
+    free((void *)s);
+    return st == NB_OK ? nb_doc_check(r->doc, r->err) : st;
+}
+
+/* ---- GPTQ, AWQ, AutoRound ---- */
+
+typedef nb_status key_fn(reader *r, const char *path, const char *key, const nb_quant_form *f);
+
+/* Calls fn for every key of the object at path; paths of its members in quotes. */
+static nb_status each_key(reader *r, const char *path, const nb_quant_form *f, key_fn *fn)
+{
+    const char **key = calloc(MAX_RULE_KEY, sizeof *key);
+    if (!key) return nb_fail(r->err, NB_ERR_NOMEM, "out of memory");
+    const size_t n = nb_doc_keys(r->doc, path, key, MAX_RULE_KEY);
+    nb_status st = NB_OK;
+    if (n > MAX_RULE_KEY)
+        st = nb_fail(r->err, NB_ERR_LIMIT, "%s: %s: more than %d names", nb_doc_name(r->doc), path,
+                     MAX_RULE_KEY);
+    for (size_t i = 0; i < n && st == NB_OK; i++) {
+        char member[NB_DOC_KEY_BYTES + 64];
+        if (strlen(key[i]) >= NB_DOC_KEY_BYTES)
+            st = nb_fail(r->err, NB_ERR_LIMIT, "%s: %s: a name has more than %d bytes",
+                         nb_doc_name(r->doc), path, NB_DOC_KEY_BYTES - 1);
+        if (st != NB_OK) break;
+        (void)snprintf(member, sizeof member, "%s." NB_DOC_QUOTE "%s" NB_DOC_QUOTE, path, key[i]);
+        st = fn(r, member, key[i], f);
+    }
+    free((void *)key);
+    return st == NB_OK ? nb_doc_check(r->doc, r->err) : st;
+}
+
+/* f with the bits and group_size of an object; 0 for 16 bits and more. */
+static unsigned char changed_form(reader *r, const char *path, const nb_quant_form *f)
+{
+    char member[NB_DOC_KEY_BYTES + 80];
+    nb_quant_form own = *f;
+    double bits = (double)f->bits;
+    (void)snprintf(member, sizeof member, "%s.bits", path);
+    (void)nb_doc_f64(r->doc, member, &bits);
+    if (bits >= 16) return 0;
+    (void)snprintf(member, sizeof member, "%s.group_size", path);
+    if (nb_doc_has(r->doc, member) && !read_group(r->doc, member, &own.cols)) r->q->mixed = true;
+    own.bits = in_range(bits, 1, 8) ? (size_t)bits : f->bits;
+    if (own.zero_bits) own.zero_bits = own.bits;
+    return add_form(r->q, &own);
+}
+
+/* GPTQModel: "-:PATTERN" leaves out, "+:PATTERN" or PATTERN changes; the first one that matches. */
+static nb_status dynamic_rule(reader *r, const char *path, const char *key, const nb_quant_form *f)
+{
+    const bool out = strncmp(key, "-:", 2) == 0, change = strncmp(key, "+:", 2) == 0;
+    const unsigned char form = out ? 0 : changed_form(r, path, f);
+    return nb_quant_rule_add(&r->rules, NB_PATTERN_REGEX, key + (out || change ? 2 : 0), form,
+                             NB_QR_PATTERN, r->err);
+}
+
+/* AutoRound: names of modules, or expressions that occur in them. */
+static nb_status extra_rule(reader *r, const char *path, const char *key, const nb_quant_form *f)
+{
+    const unsigned char form = changed_form(r, path, f);
+    if (strpbrk(key, "*+?[(^$|\\"))
+        return nb_quant_rule_add(&r->rules, NB_PATTERN_SEARCH, key, form, NB_QR_PATTERN, r->err);
+    return nb_quant_rule_add(&r->rules, NB_PATTERN_NAME, key, form, NB_QR_NAME, r->err);
+}
+
+static nb_status read_gptq(reader *r, bool awq)
+{
+    nb_doc *doc = r->doc;
+    nb_quant *q = r->q;
+    nb_quant_form f = { .rows = 1, .scale_bits = 16 };
     double bits = 0;
     bool flag = true;
+    const char *type = "";
     if (!nb_doc_f64(doc, AT "bits", &bits) && awq) (void)nb_doc_f64(doc, AT "w_bit", &bits);
     const char *group =
         awq && !nb_doc_has(doc, AT "group_size") ? AT "q_group_size" : AT "group_size";
-    if (!in_range(bits, 1, 8) || !read_group(doc, group, &q->cols)) return;
-    q->bits = (size_t)bits;
-    q->scale_bits = 16;
+    if (!in_range(bits, 1, 8) || !read_group(doc, group, &f.cols)) return NB_OK;
+    f.bits = (size_t)bits;
     if (awq) (void)nb_doc_bool(doc, AT "zero_point", &flag);
-    q->zero_bits = flag ? q->bits : 0;
-    q->col_bytes = awq ? 0 : 4;
+    f.zero_bits = flag ? f.bits : 0;
+    f.col_bytes = awq ? 0 : 4;
     q->pack = awq ? NB_PACK_AWQ : NB_PACK_GPTQ;
     const char *format = "";
     (void)nb_doc_str(doc, AT "checkpoint_format", &format);
@@ -151,178 +183,248 @@ static void read_gptq(nb_doc *doc, nb_quant *q, bool awq)
         !strcmp(format, "auto_round:gptqmodel"))
         q->pack = NB_PACK_GPTQ_V2;
     if (!strcmp(format, "auto_round:auto_awq")) q->pack = NB_PACK_AWQ;
-    if (!awq && nb_doc_is_bool(doc, AT "lm_head") && nb_doc_bool(doc, AT "lm_head", &flag) && flag)
-        q->units |= UNIT(NB_QU_HEAD);
+    if (q->pack == NB_PACK_AWQ) f.col_bytes = 0;
+    if (!strcmp(format, "auto_round:llm_compressor")) {
+        (void)nb_doc_str(doc, AT "data_type", &type);
+        f = (nb_quant_form){ .bits = f.bits, .rows = 1, .cols = f.cols, .scale_bits = 8, .fp4 = f.bits == 4 };
+    }
+    flag = !awq && nb_doc_is_bool(doc, AT "lm_head") && nb_doc_bool(doc, AT "lm_head", &flag) && flag;
+    if (is_method(r, "gptq")) NB_TRY(each_key(r, AT "dynamic", &f, dynamic_rule));
+    if (is_method(r, "auto-round")) NB_TRY(each_key(r, AT "extra_config", &f, extra_rule));
+    whole(r, &f, flag ? HEAD : 0);
+    return NB_OK;
 }
 
-/* What a group's targets are, of the parts that are known. */
-static unsigned targets_of(nb_doc *doc, const char *path)
+/* ---- compressed-tensors ---- */
+
+/* A group's targets: classes, names, and "re:" with an expression.  More than one name for a group is rare, more
+ * than thousands are not meant. */
+static nb_status add_targets(reader *r, const char *path, unsigned char form)
 {
-    const char *s[64];
+    enum { MAX_TARGET = 4096 };
+    if (!nb_doc_has(r->doc, path)) {
+        nb_quant_rule_class(&r->rules, NB_QU_LINEAR | HEAD, form);
+        return NB_OK;
+    }
+    const char **s = calloc(MAX_TARGET, sizeof *s);
     size_t n = 0;
-    unsigned units = 0;
-    if (!nb_doc_has(doc, path)) return LINEAR | UNIT(NB_QU_HEAD);
-    if (!nb_doc_strs(doc, path, s, NB_COUNT(s), &n)) return 0;
-    for (size_t i = 0; i < n; i++)
-        units |= !strcmp(s[i], "Linear") ? LINEAR | UNIT(NB_QU_HEAD) : units_of(s[i]);
-    return units;
+    if (!s) return nb_fail(r->err, NB_ERR_NOMEM, "out of memory");
+    nb_status st = NB_OK;
+    if (nb_doc_strs(r->doc, path, s, MAX_TARGET, &n))
+        for (size_t i = 0; i < n && st == NB_OK; i++) {
+            const bool re = strncmp(s[i], "re:", 3) == 0;
+            if (!strcmp(s[i], "Linear"))
+                nb_quant_rule_class(&r->rules, NB_QU_LINEAR | HEAD, form);
+            else
+                st = nb_quant_rule_add(&r->rules, re ? NB_PATTERN_REGEX : NB_PATTERN_NAME,
+                                       s[i] + (re ? 3 : 0), form, re ? NB_QR_PATTERN : NB_QR_NAME,
+                                       r->err);
+        }
+    free((void *)s);
+    return st;
+}
+
+/* block_structure: [128, 128] or "128x128". */
+static bool read_block(nb_doc *doc, const char *path, nb_quant_form *f)
+{
+    uint64_t block[2] = { 0, 0 };
+    size_t n = 0;
+    const char *text;
+    unsigned a = 0, b = 0;
+    int end = 0;
+    if (nb_doc_is_str(doc, path)) {
+        (void)nb_doc_str(doc, path, &text);
+        if (sscanf(text, "%5ux%5u%n", &a, &b, &end) == 2 && !text[end]) n = 2;
+        block[0] = a;
+        block[1] = b;
+    } else if (!nb_doc_u64s(doc, path, 65536, block, 2, &n)) {
+        return false;
+    }
+    f->rows = (size_t)block[0];
+    f->cols = (size_t)block[1];
+    return n == 2 && f->rows && f->cols;
 }
 
 /* One entry of config_groups; false: it does not say what it takes. */
-static bool read_weights(nb_doc *doc, const char *name, nb_quant *q)
+static bool read_weights(nb_doc *doc, const char *group, nb_quant_form *f)
 {
-    char path[224];
-    const char *strategy = "", *type = "int";
+    char path[2 * NB_DOC_KEY_BYTES];
+    const char *strategy = "", *type = "int", *order = "";
     double bits = 0;
     bool symmetric = true;
-    uint64_t block[2] = { 0, 0 };
-    size_t n = 0;
-    if (strlen(name) > 100 || strchr(name, '.')) return false;
-#define OF(key) ((void)snprintf(path, sizeof path, AT "config_groups.%s." key, name), path)
-    if (!nb_doc_f64(doc, OF("weights.num_bits"), &bits) || !in_range(bits, 1, 8)) return false;
-    (void)nb_doc_str(doc, OF("weights.strategy"), &strategy);
-    (void)nb_doc_str(doc, OF("weights.type"), &type);
-    (void)nb_doc_bool(doc, OF("weights.symmetric"), &symmetric);
-    if (!read_group(doc, OF("weights.group_size"), &q->cols)) return false;
-    const bool is_block = !strcmp(strategy, "block");
-    if (is_block && (!nb_doc_u64s(doc, OF("weights.block_structure"), 65536, block, 2, &n) ||
-                     n != 2 || !block[0] || !block[1]))
-        return false;
-    q->bits = (size_t)bits;
-    q->rows = is_block ? (size_t)block[0] : !strcmp(strategy, "tensor") ? 65536 : 1;
-    if (is_block) q->cols = (size_t)block[1];
+#define OF(key) ((void)snprintf(path, sizeof path, "%s.weights." key, group), path)
+    if (!nb_doc_f64(doc, OF("num_bits"), &bits) || !in_range(bits, 1, 8)) return false;
+    (void)nb_doc_str(doc, OF("strategy"), &strategy);
+    (void)nb_doc_str(doc, OF("type"), &type);
+    (void)nb_doc_bool(doc, OF("symmetric"), &symmetric);
+    if (!read_group(doc, OF("group_size"), &f->cols)) return false;
+    f->bits = (size_t)bits;
+    f->rows = !strcmp(strategy, "tensor") ? 65536 : 1;
+    if (!strcmp(strategy, "block") && !read_block(doc, OF("block_structure"), f)) return false;
     /* FP4's groups have scales of 8 bits (E4M3 or E8M0), others those of the model's type */
-    q->fp4 = !strcmp(type, "float") && q->bits == 4;
-    q->scale_bits = q->fp4 ? 8 : 16;
-    q->zero_bits = symmetric ? 0 : q->bits;
-    q->units = targets_of(doc, OF("targets"));
+    f->fp4 = !strcmp(type, "float") && f->bits == 4;
+    f->scale_bits = f->fp4 ? 8 : 16;
+    f->zero_bits = symmetric ? 0 : f->bits;
+    /* an index of groups for each column */
+    if (nb_doc_is_str(doc, OF("actorder"))) (void)nb_doc_str(doc, OF("actorder"), &order);
+    if (!strcmp(order, "group") || !strcmp(order, "dynamic")) f->col_bytes = 4;
 #undef OF
     return true;
 }
 
 /* A key of config_groups that is a preset's name, with a list of targets. */
-static bool read_preset(nb_doc *doc, const char *name, nb_quant *q)
+static bool read_preset(const char *name, nb_quant_form *f)
 {
     static const struct {
         const char *name;
-        unsigned char bits, rows_all, scale_bits, zero_bits;
-        bool fp4;
-        size_t cols;
+        nb_quant_form form; /* bits, rows, cols, scale_bits, zero_bits */
     } presets[] = {
-        { "W4A16", 4, 0, 16, 0, false, 128 },   { "W4A16_ASYM", 4, 0, 16, 4, false, 128 },
-        { "W4A8", 4, 0, 16, 0, false, 128 },    { "W4AFP8", 4, 0, 16, 0, false, 128 },
-        { "W8A16", 8, 0, 16, 0, false, 0 },     { "W8A8", 8, 0, 16, 0, false, 0 },
-        { "FP8", 8, 1, 16, 0, false, 0 },       { "FP8_DYNAMIC", 8, 0, 16, 0, false, 0 },
-        { "FP8_BLOCK", 8, 0, 16, 0, false, 128 }, { "NVFP4", 4, 0, 8, 0, true, 16 },
-        { "NVFP4A16", 4, 0, 8, 0, true, 16 },   { "MXFP4", 4, 0, 8, 0, true, 32 },
-        { "MXFP4A16", 4, 0, 8, 0, true, 32 },
+        { "W4A16", { 4, 1, 128, 16, 0, 0, false, 0, 0, "" } },
+        { "W4A16_ASYM", { 4, 1, 128, 16, 4, 0, false, 0, 0, "" } },
+        { "W4A8", { 4, 1, 128, 16, 0, 0, false, 0, 0, "" } },
+        { "W4AFP8", { 4, 1, 128, 16, 0, 0, false, 0, 0, "" } },
+        { "W8A16", { 8, 1, 0, 16, 0, 0, false, 0, 0, "" } },
+        { "W8A8", { 8, 1, 0, 16, 0, 0, false, 0, 0, "" } },
+        { "FP8", { 8, 65536, 0, 16, 0, 0, false, 0, 0, "" } },
+        { "FP8_DYNAMIC", { 8, 1, 0, 16, 0, 0, false, 0, 0, "" } },
+        { "FP8_BLOCK", { 8, 128, 128, 16, 0, 0, false, 0, 0, "" } },
+        { "NVFP4", { 4, 1, 16, 8, 0, 0, true, 0, 0, "" } },
+        { "NVFP4A16", { 4, 1, 16, 8, 0, 0, true, 0, 0, "" } },
+        { "MXFP4", { 4, 1, 32, 8, 0, 0, true, 0, 0, "" } },
+        { "MXFP4A16", { 4, 1, 32, 8, 0, 0, true, 0, 0, "" } },
     };
-    char path[224];
-    for (size_t i = 0; i < NB_COUNT(presets); i++) {
-        if (strcmp(name, presets[i].name) != 0) continue;
-        (void)snprintf(path, sizeof path, AT "config_groups.%s", name);
-        if (nb_doc_is_object(doc, path)) return false;
-        q->bits = presets[i].bits;
-        q->rows = presets[i].rows_all ? 65536 : !strcmp(name, "FP8_BLOCK") ? 128 : 1;
-        q->cols = presets[i].cols;
-        q->scale_bits = presets[i].scale_bits;
-        q->zero_bits = presets[i].zero_bits;
-        q->fp4 = presets[i].fp4;
-        q->units = targets_of(doc, path);
-        return true;
-    }
+    for (size_t i = 0; i < NB_COUNT(presets); i++)
+        if (strcmp(name, presets[i].name) == 0) {
+            *f = presets[i].form;
+            return true;
+        }
     return false;
 }
 
-static void read_groups(nb_doc *doc, nb_quant *q)
+static nb_status group_rule(reader *r, const char *path, const char *name, const nb_quant_form *f)
 {
-    const char *name[MAX_GROUP];
-    const size_t n = nb_doc_keys(doc, AT "config_groups", name, MAX_GROUP);
-    nb_quant sum = *q;
-    if (n == 0 || n > MAX_GROUP) return;
-    for (size_t i = 0; i < n; i++) {
-        nb_quant one = *q;
-        if (!read_preset(doc, name[i], &one) && !read_weights(doc, name[i], &one)) return;
-        if (i > 0) { /* several are one where they take the same bytes */
-            const unsigned units = one.units | sum.units;
-            one.units = sum.units;
-            if (memcmp(&one, &sum, sizeof one) != 0) {
-                q->mixed = true;
-                return;
-            }
-            one.units = units;
-        }
-        sum = one;
-    }
-    *q = sum;
+    char targets[2 * NB_DOC_KEY_BYTES];
+    nb_quant_form own = *f;
+    const bool object = nb_doc_is_object(r->doc, path);
+    (void)snprintf(targets, sizeof targets, "%s%s", path, object ? ".targets" : "");
+    if (object ? read_weights(r->doc, path, &own) : read_preset(name, &own))
+        return add_targets(r, targets, add_form(r->q, &own));
+    r->q->mixed |= nb_doc_keys(r->doc, AT "config_groups", NULL, 0) > 1;
+    return NB_OK;
 }
 
-/* By the name of ModelOpt's algorithm; others and mixtures: not known. */
-static void read_algo(const char *algo, nb_quant *q)
+static nb_status read_groups(reader *r)
 {
-    const bool fp4 = !strcmp(algo, "NVFP4") || !strcmp(algo, "W4A16_NVFP4");
-    if (fp4) {
-        q->bits = 4;
-        q->fp4 = true;
-        q->cols = 16;
-        q->scale_bits = 8;
-    } else if (!strncmp(algo, "FP8", 3)) {
-        q->bits = 8;
-        q->scale_bits = 32;
-        q->rows = !strcmp(algo, "FP8") ? 65536 : !strcmp(algo, "FP8_PB_WO") ? 128 : 1;
-        if (q->rows == 128) q->cols = 128;
-    }
-    q->mixed |= !strcmp(algo, "MIXED_PRECISION");
+    const nb_quant_form none = { .rows = 1 };
+    if (nb_doc_keys(r->doc, AT "config_groups", NULL, 0) > MAX_GROUP) return NB_OK;
+    return each_key(r, AT "config_groups", &none, group_rule);
 }
 
-static void read_modelopt(nb_doc *doc, nb_quant *q)
+/* ---- ModelOpt ---- */
+
+/* By the name of ModelOpt's algorithm; others are not known. */
+static bool read_algo(const char *algo, nb_quant_form *f)
+{
+    *f = (nb_quant_form){ .bits = 8, .rows = 1, .scale_bits = 32 };
+    if (!strcmp(algo, "NVFP4") || !strcmp(algo, "W4A16_NVFP4"))
+        *f = (nb_quant_form){ .bits = 4, .rows = 1, .cols = 16, .scale_bits = 8, .fp4 = true };
+    else if (!strcmp(algo, "FP8"))
+        f->rows = 65536;
+    else if (!strncmp(algo, "FP8_PB", 6))
+        f->rows = f->cols = 128;
+    else
+        return !strncmp(algo, "FP8", 3);
+    return true;
+}
+
+/* quantized_layers: the algorithm of a module. */
+static nb_status layer_rule(reader *r, const char *path, const char *key, const nb_quant_form *none)
+{
+    char member[NB_DOC_KEY_BYTES + 80];
+    const char *algo = "";
+    nb_quant_form f;
+    (void)none;
+    (void)snprintf(member, sizeof member, "%s.quant_algo", path);
+    (void)nb_doc_str(r->doc, member, &algo);
+    if (!read_algo(algo, &f)) return NB_OK;
+    return nb_quant_rule_add(&r->rules, strpbrk(key, "*?[") ? NB_PATTERN_WILD : NB_PATTERN_NAME, key,
+                             add_form(r->q, &f), NB_QR_NAME, r->err);
+}
+
+static nb_status modelopt_algo(reader *r, const char *algo, const char *layers)
+{
+    nb_quant_form f;
+    if (read_algo(algo, &f)) whole(r, &f, 0);
+    r->q->mixed |= !strcmp(algo, "MIXED_PRECISION");
+    return each_key(r, layers, NULL, layer_rule);
+}
+
+static nb_status read_modelopt(reader *r)
 {
     const char *algo = "";
-    if (nb_doc_has(doc, AT "config_groups")) read_groups(doc, q);
-    (void)nb_doc_str(doc, AT "quant_algo", &algo);
-    if (q->bits == 0) read_algo(algo, q);
+    if (nb_doc_has(r->doc, AT "config_groups")) NB_TRY(read_groups(r));
+    (void)nb_doc_str(r->doc, AT "quant_algo", &algo);
+    return r->q->n_form ? NB_OK : modelopt_algo(r, algo, AT "quantized_layers");
 }
 
-/* AMD Quark: MXFP4 everywhere but in `exclude`. */
-/* Made of a GGUF's metadata (load/gguf_config.c): its types differ from tensor to tensor, and these are their
- * average: whole bits, and the rest for each 256 values. */
-static void read_gguf(nb_doc *doc, nb_quant *q)
+/* ---- others ---- */
+
+/* Made of a GGUF's metadata (load/gguf_config.c): the types of its tensors, and for each module the type in each
+ * layer. */
+static nb_status read_gguf(reader *r, const bool *dense, size_t n_layer, nb_quant_layer *layer)
 {
-    q->mixed = true;
-    (void)nb_doc_size(doc, AT "bits", 1, 16, &q->bits);
-    (void)nb_doc_size(doc, AT "bits_per_256", 0, 4096, &q->scale_bits);
-    q->cols = 256;
+    const char *types[NB_QUANT_MAX_FORM];
+    uint64_t *of = calloc(MAX_LAYER, sizeof *of);
+    size_t n_type = 0, n = 0;
+    if (!of) return nb_fail(r->err, NB_ERR_NOMEM, "out of memory");
+    r->q->mixed = true;
+    (void)nb_doc_strs(r->doc, AT "types", types, NB_COUNT(types), &n_type);
+    for (size_t i = 0; i < n_type; i++) {
+        nb_quant_form f = { .rows = 1 };
+        if (sscanf(types[i], "%15s %zu %zu", f.name, &f.block, &f.block_bytes) != 3 || !f.block ||
+            f.block > 65536 || f.block_bytes > 65536)
+            f.block = 1;
+        r->q->form[r->q->n_form++] = f;
+    }
+    for (int u = 0; u < NB_QU_COUNT; u++) {
+        char path[NB_DOC_KEY_BYTES];
+        (void)snprintf(path, sizeof path, AT "tensors." NB_DOC_QUOTE "%s" NB_DOC_QUOTE,
+                       nb_quant_unit_name((nb_quant_unit)u));
+        if (!nb_doc_u64s(r->doc, path, n_type, of, MAX_LAYER, &n)) continue;
+        const bool one = u == NB_QU_HEAD || u == NB_QU_EMBED;
+        for (size_t i = 0; i < n_layer; i++)
+            layer[i].form[u] = (unsigned char)(one ? of[0] : i < n ? of[i] : 0);
+    }
+    nb_quant_summarise(r->q, dense, n_layer, layer);
+    free(of);
+    return nb_doc_check(r->doc, r->err);
 }
 
-static void read_quark(nb_doc *doc, nb_quant *q)
+/* AMD Quark: one type for all that `exclude` does not name. */
+static void read_quark(reader *r)
 {
     const char *type = "";
-    (void)nb_doc_str(doc, AT "global_quant_config.weight.dtype", &type);
-    q->mixed = true;
-    if (strcmp(type, "fp4") != 0) return;
-    q->bits = 4;
-    q->fp4 = true;
-    q->cols = 32;
-    q->scale_bits = 8;
+    (void)nb_doc_str(r->doc, AT "global_quant_config.weight.dtype", &type);
+    r->q->mixed = true;
+    if (!strcmp(type, "fp4"))
+        whole(r, &(nb_quant_form){ .bits = 4, .rows = 1, .cols = 32, .scale_bits = 8, .fp4 = true }, 0);
+    else if (!strcmp(type, "fp8_e4m3"))
+        whole(r, &(nb_quant_form){ .bits = 8, .rows = 65536, .scale_bits = 32 }, 0);
 }
 
-static void read_fp8(nb_doc *doc, nb_quant *q, bool fbgemm)
+static void read_fp8(reader *r, bool rows)
 {
     uint64_t block[2] = { 0, 0 };
     size_t n = 0;
-    q->bits = 8;
-    q->scale_bits = 32;
-    if (fbgemm || !nb_doc_has(doc, AT "weight_block_size")) {
-        q->rows = fbgemm ? 1 : 65536; /* a row, or the whole */
-        return;
+    nb_quant_form f = { .bits = 8, .rows = rows ? 1 : 65536, .scale_bits = 32 };
+    if (!rows && nb_doc_has(r->doc, AT "weight_block_size")) {
+        if (!nb_doc_u64s(r->doc, AT "weight_block_size", 65536, block, 2, &n) || n != 2 ||
+            !block[0] || !block[1])
+            return;
+        f.rows = (size_t)block[0];
+        f.cols = (size_t)block[1];
     }
-    if (nb_doc_u64s(doc, AT "weight_block_size", 65536, block, 2, &n) && n == 2 && block[0] &&
-        block[1]) {
-        q->rows = (size_t)block[0];
-        q->cols = (size_t)block[1];
-    } else {
-        q->bits = 0;
-    }
+    whole(r, &f, 0);
 }
 
 /* ---- together ---- */
@@ -334,79 +436,59 @@ static void show(const char *s, char *out, size_t n_bytes)
     out[n] = 0;
 }
 
-/* GPTQModel's rules: "-:PATTERN" leaves out; any other changes bits, and they are then not known. */
-static void read_dynamic(nb_doc *doc, nb_quant *q, names *x)
+static nb_status read_method(reader *r)
 {
-    const char *key[256];
-    const size_t n = nb_doc_keys(doc, AT "dynamic", key, NB_COUNT(key));
-    if (n > NB_COUNT(key)) q->bits = 0;
-    for (size_t i = 0; i < n && i < NB_COUNT(key); i++) {
-        if (strncmp(key[i], "-:", 2) == 0)
-            add_name(x, key[i]);
-        else
-            q->bits = 0, q->mixed = true;
-    }
+    if (is_method(r, "gptq") || is_method(r, "auto-round")) return read_gptq(r, false);
+    if (is_method(r, "awq")) return read_gptq(r, true);
+    if (is_method(r, "compressed-tensors")) return read_groups(r);
+    if (is_method(r, "modelopt")) return read_modelopt(r);
+    if (is_method(r, "quark")) read_quark(r);
+    if (is_method(r, "fp8")) read_fp8(r, false);
+    if (is_method(r, "fbgemm_fp8") || is_method(r, "w8a8_fp8") || is_method(r, "w8a8_int8"))
+        read_fp8(r, true);
+    if (is_method(r, "mxfp4"))
+        nb_quant_rule_class(&r->rules, EXPERTS,
+                            add_form(r->q, &(nb_quant_form){ .bits = 4, .rows = 1, .cols = 32, .scale_bits = 8,
+                                                             .fp4 = true }));
+    r->q->mixed |= is_method(r, "w4afp8");
+    return NB_OK;
 }
 
-nb_status nb_quant_read(nb_doc *doc, const bool *dense, size_t n_layer, nb_quant *out,
-                        nb_error *err)
+nb_status nb_quant_read(nb_doc *doc, const bool *dense, size_t n_layer, bool inner, nb_quant *out,
+                        nb_quant_layer *layer, nb_error *err)
 {
     static const char *const lists[] = { AT "ignore", AT "modules_to_not_convert",
-                                         AT "exclude_modules", AT "exclude" };
+                                         AT "exclude_modules", AT "exclude", AT "ignored_layers" };
     const char *method = "";
-    nb_quant q;
-    memset(&q, 0, sizeof q); /* compared as bytes */
-    q.rows = 1;
-    q.units = LINEAR;
+    nb_quant q = { 0 };
+    reader r = { .doc = doc, .q = &q, .err = err };
     (void)nb_doc_str(doc, AT "quant_method", &method);
     show(method, q.method, sizeof q.method);
-    const bool round = !strcmp(method, "auto-round");
-    if (!strcmp(method, "gptq") || !strcmp(method, "awq") || round)
-        read_gptq(doc, &q, !strcmp(method, "awq"));
-    else if (!strcmp(method, "compressed-tensors"))
-        read_groups(doc, &q);
-    else if (!strcmp(method, "modelopt"))
-        read_modelopt(doc, &q);
-    else if (!strcmp(method, "quark"))
-        read_quark(doc, &q);
-    else if (!strcmp(method, "gguf"))
-        read_gguf(doc, &q);
-    else if (!strcmp(method, "fp8") || !strcmp(method, "fbgemm_fp8"))
-        read_fp8(doc, &q, !strcmp(method, "fbgemm_fp8"));
-    NB_TRY(nb_doc_check(doc, err));
-    names *x = calloc(1, sizeof *x);
-    if (!x) return nb_fail(err, NB_ERR_NOMEM, "out of memory");
-    nb_status st = NB_OK;
-    for (size_t i = 0; i < NB_COUNT(lists) && st == NB_OK; i++)
-        st = add_list(doc, lists[i], x, err);
-    if (!strcmp(method, "gptq")) read_dynamic(doc, &q, x);
-    if (round && nb_doc_has(doc, AT "extra_config")) q.bits = 0, q.mixed = true;
-    q.mixed |= !strcmp(method, "w4afp8");
-    leave_out(&q, x, dense, n_layer);
-    free(x);
+    nb_status st = is_method(&r, "gguf") ? read_gguf(&r, dense, n_layer, layer) : read_method(&r);
+    if (st == NB_OK) st = nb_doc_check(doc, err);
+    if (!is_method(&r, "gguf")) {
+        for (size_t i = 0; i < NB_COUNT(lists) && st == NB_OK; i++) st = add_plain_list(&r, lists[i]);
+        if (st == NB_OK) st = nb_quant_rules_apply(&r.rules, dense, n_layer, inner, &q, layer, err);
+    }
+    nb_quant_rules_deinit(&r.rules);
     if (st == NB_OK) *out = q;
     return st;
 }
 
-nb_status nb_quant_read_file(nb_doc *doc, const bool *dense, size_t n_layer, nb_quant *out,
-                             nb_error *err)
+nb_status nb_quant_read_file(nb_doc *doc, const bool *dense, size_t n_layer, bool inner,
+                             nb_quant *out, nb_quant_layer *layer, nb_error *err)
 {
     const char *algo = "";
-    nb_quant q;
-    memset(&q, 0, sizeof q);
-    *out = q;
+    nb_quant q = { .method = "modelopt" };
+    reader r = { .doc = doc, .q = &q, .err = err };
+    *out = (nb_quant){ 0 };
     (void)nb_doc_str(doc, "quantization.quant_algo", &algo);
     NB_TRY(nb_doc_check(doc, err));
     if (!*algo) return NB_OK;
-    q.rows = 1;
-    q.units = LINEAR;
-    (void)snprintf(q.method, sizeof q.method, "modelopt");
-    read_algo(algo, &q);
-    names *x = calloc(1, sizeof *x);
-    if (!x) return nb_fail(err, NB_ERR_NOMEM, "out of memory");
-    const nb_status st = add_list(doc, "quantization.exclude_modules", x, err);
-    leave_out(&q, x, dense, n_layer);
-    free(x);
+    nb_status st = modelopt_algo(&r, algo, "quantization.quantized_layers");
+    if (st == NB_OK) st = add_plain_list(&r, "quantization.exclude_modules");
+    if (st == NB_OK) st = nb_quant_rules_apply(&r.rules, dense, n_layer, inner, &q, layer, err);
+    nb_quant_rules_deinit(&r.rules);
     if (st == NB_OK) *out = q;
     return st;
 }
@@ -460,7 +542,7 @@ static nb_status check_fields(nb_doc *doc, const char *method, nb_error *err)
 nb_status nb_quant_check(nb_doc *doc, const nb_quant *q, nb_error *err)
 {
     static const char methods[] =
-        "compressed-tensors modelopt fbgemm_fp8 quark awq gptq auto-round w4afp8 gguf";
+        "compressed-tensors modelopt fbgemm_fp8 quark awq gptq auto-round w4afp8 w8a8_int8 w8a8_fp8 mxfp4 gguf";
     if (!in_words(methods, q->method))
         return nb_fail(err, NB_ERR_UNSUPPORTED,
                        "%s: quantization_config.quant_method \"%s\" is not supported (expected: fp8 "
@@ -468,16 +550,17 @@ nb_status nb_quant_check(nb_doc *doc, const nb_quant *q, nb_error *err)
                        nb_doc_name(doc), q->method, methods);
     if (!strcmp(q->method, "gguf")) return NB_OK; /* each tensor is checked when it is taken */
     NB_TRY(check_fields(doc, q->method, err));
-    if (q->bits == 0 && !q->mixed)
+    if (q->n_form == 0 && !q->mixed)
         return nb_fail(err, NB_ERR_UNSUPPORTED,
                        "%s: quantization_config.quant_method \"%s\": does not say how the weights are "
                        "stored (expected: bits, config_groups or quant_algo)",
                        nb_doc_name(doc), q->method);
-    if (q->bits == 0 || q->bits == 8 || (q->bits == 4 && strcmp(q->method, "fbgemm_fp8") != 0))
-        return NB_OK;
-    return nb_fail(err, NB_ERR_UNSUPPORTED,
-                   "%s: quantization_config: weights of %zu bits are not supported (expected: 4, 8)",
-                   nb_doc_name(doc), q->bits);
+    for (size_t i = 0; i < q->n_form; i++)
+        if (q->form[i].bits != 4 && q->form[i].bits != 8)
+            return nb_fail(err, NB_ERR_UNSUPPORTED,
+                           "%s: quantization_config: weights of %zu bits are not supported (expected: 4, 8)",
+                           nb_doc_name(doc), q->form[i].bits);
+    return NB_OK;
 }
 
 nb_status nb_quant_check_file(nb_doc *doc, nb_error *err)
@@ -485,27 +568,34 @@ nb_status nb_quant_check_file(nb_doc *doc, nb_error *err)
     return check_fields(doc, "modelopt", err);
 }
 
-bool nb_quant_has(const nb_quant *q, const char *module)
+const nb_quant_form *nb_quant_main(const nb_quant *q)
 {
-    return q->method[0] && (q->units & units_of(module)) != 0;
+    static const nb_quant_form none;
+    size_t n[NB_QUANT_MAX_FORM + 1] = { 0 }, best = 1;
+    for (int u = 0; u < NB_QU_COUNT; u++) n[q->of[u]]++;
+    for (size_t k = 1; k <= q->n_form; k++)
+        if (n[k] > n[best]) best = k;
+    /* where there are experts, they are most of the model */
+    if (q->of[NB_QU_EXPERT]) best = q->of[NB_QU_EXPERT];
+    return q->n_form ? &q->form[best - 1] : &none;
 }
 
 nb_quant nb_quant_int4(bool experts)
 {
-    return (nb_quant){ .method = "int4",
-                       .bits = 4,
-                       .rows = 1,
-                       .cols = 32,
-                       .scale_bits = 16,
-                       .units = experts ? UNIT(NB_QU_EXPERT) : LINEAR };
+    nb_quant q = { .method = "int4",
+                   .form = { { .bits = 4, .rows = 1, .cols = 32, .scale_bits = 16 } },
+                   .n_form = 1 };
+    for (int u = 0; u < NB_QU_COUNT; u++)
+        q.of[u] = (experts ? EXPERTS : NB_QU_LINEAR) >> u & 1;
+    return q;
 }
 
-uint64_t nb_quant_bytes(const nb_quant *q, size_t n_row, size_t n_col)
+uint64_t nb_quant_bytes(const nb_quant_form *f, size_t n_row, size_t n_col)
 {
     const uint64_t r = n_row, c = n_col;
-    const uint64_t rows = (r + q->rows - 1) / q->rows;
-    const uint64_t cols = q->cols ? (c + q->cols - 1) / q->cols : 1;
-    const uint64_t words = (c * q->bits + 31) / 32;
-    return r * words * 4 + (rows * cols * (q->scale_bits + q->zero_bits) + 7) / 8 +
-           c * q->col_bytes;
+    if (f->block) return r * ((c + f->block - 1) / f->block) * f->block_bytes;
+    const uint64_t rows = (r + f->rows - 1) / f->rows;
+    const uint64_t cols = f->cols ? (c + f->cols - 1) / f->cols : 1;
+    const uint64_t words = (c * f->bits + 31) / 32;
+    return r * words * 4 + (rows * cols * (f->scale_bits + f->zero_bits) + 7) / 8 + c * f->col_bytes;
 }

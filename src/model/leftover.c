@@ -44,10 +44,10 @@ static const char *const suffixes[] = {
 /* Layers that predict further tokens come after the model's own. */
 static bool is_nextn(const nb_model_config *c, const char *name)
 {
-    static const char layers[] = "model.layers.";
+    static const char layers[] = "layers.";
     char *end;
-    if (strncmp(name, "language_model.", 15) == 0) name += 15;
-    if (strncmp(name, layers, sizeof layers - 1) != 0) return false;
+    name = strstr(name, "layers.");
+    if (!name) return false;
     const unsigned long i = strtoul(name + sizeof layers - 1, &end, 10);
     return *end == '.' && i >= c->n_layer && i - c->n_layer < c->n_nextn;
 }

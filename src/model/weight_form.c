@@ -74,18 +74,37 @@ static nb_stype stype_of(nb_dtype t)
                                 : NB_S_E8M0;
 }
 
+/* A form of config.json whose rows have n_group groups; the first one of integers where n_group is 0. */
+static const nb_quant_form *form_with(const nb_form *f, size_t n_group)
+{
+    for (size_t i = 0; i < f->quant->n_form; i++) {
+        const nb_quant_form *x = &f->quant->form[i];
+        const size_t size = x->cols ? x->cols : f->cols;
+        if (!x->fp4 && !x->block && (n_group == 0 || div_up(f->cols, size) == n_group)) return x;
+    }
+    return NULL;
+}
+
 nb_status nb_form_group(nb_form *f, const char *suffix, size_t n_group, size_t *size)
 {
-    const size_t want = f->quant->bits ? f->quant->cols : 0;
-    *size = n_group == 1 ? f->cols : 0;
-    if (n_group > 1 && want && div_up(f->cols, want) == n_group) *size = want;
-    if (n_group > 1 && f->quant->bits == 0 && f->cols % n_group == 0) *size = f->cols / n_group;
-    if (*size == 0 || (want && n_group == 1 && want < f->cols))
+    const nb_quant_form *any = form_with(f, 0), *x = form_with(f, n_group);
+    const size_t want = any && any->cols ? any->cols : f->cols;
+    *size = x && n_group > 1 ? x->cols : n_group == 1 && (x || !any) ? f->cols : 0;
+    if (!any && f->cols % n_group == 0) *size = f->cols / n_group;
+    if (*size == 0)
         return nb_form_bad(f, suffix, "has scales for %zu groups of %zu columns, expected %zu",
-                           n_group, f->cols, want ? div_up(f->cols, want) : 1);
+                           n_group, f->cols, div_up(f->cols, want));
     if (*size % 8 && *size != f->cols)
         return nb_form_bad(f, suffix, "groups of %zu columns, expected a multiple of 8", *size);
     return NB_OK;
+}
+
+bool nb_form_may_have(const nb_form *f, size_t bits)
+{
+    const nb_quant *q = f->quant;
+    for (size_t i = 0; i < q->n_form; i++)
+        if (!q->form[i].fp4 && q->form[i].bits == bits) return true;
+    return form_with(f, 0) == NULL;
 }
 
 nb_status nb_form_check_scales(nb_form *f, const char *suffix, const nb_weight *w)
@@ -157,19 +176,48 @@ static nb_status check_shape(nb_form *f)
                        (unsigned long long)n[0], (unsigned long long)n[1], f->rows, f->cols);
 }
 
-/* Bits from the width of the packed rows, and from config.json. */
+/* Bits from the width of the packed rows, which have to be among those of config.json. */
 static nb_status packed_bits(nb_form *f, size_t words, size_t *bits)
 {
-    const size_t say = f->quant->bits;
+    static const size_t others[] = { 2, 3, 5, 6, 7 };
     for (*bits = 4; *bits <= 8; *bits += 4)
-        if (words == div_up(f->cols * *bits, 32) && (say == 0 || say == *bits)) return NB_OK;
-    if (say == 4 || say == 8)
+        if (words == div_up(f->cols * *bits, 32) && nb_form_may_have(f, *bits)) return NB_OK;
+    for (size_t i = 0; i < NB_COUNT(others); i++) {
+        const size_t b = others[i];
+        if (nb_form_may_have(f, b) && (words == div_up(f->cols * b, 32) || words == div_up(f->cols, 32 / b)))
+            return nb_fail(f->err, NB_ERR_UNSUPPORTED,
+                           "tensor '%s.weight_packed': codes of %zu bits are not supported (expected: 4, 8)",
+                           f->module, b);
+    }
+    const bool four = nb_form_may_have(f, 4), eight = nb_form_may_have(f, 8);
+    if (four && eight)
         return nb_form_bad(f, "weight_packed",
-                           "has %zu words a row, expected %zu for %zu columns of %zu bits", words,
-                           div_up(f->cols * say, 32), f->cols, say);
-    return nb_form_bad(f, "weight_packed",
-                       "has %zu words a row, expected %zu (4 bits) or %zu (8 bits) for %zu columns",
-                       words, div_up(f->cols, 8), div_up(f->cols, 4), f->cols);
+                           "has %zu words a row, expected %zu (4 bits) or %zu (8 bits) for %zu columns",
+                           words, div_up(f->cols, 8), div_up(f->cols, 4), f->cols);
+    return nb_form_bad(f, "weight_packed", "has %zu words a row, expected %zu for %zu columns of %d bits",
+                       words, div_up(f->cols, four ? 8 : 4), f->cols, four ? 4 : 8);
+}
+
+/* Zero points of a group or of all, one signed byte each; a code of 0 is stored as middle. */
+static nb_status signed_zeros(nb_form *f, unsigned middle, nb_weight *w)
+{
+    nb_tensor t;
+    if (!has(f, "weight_zero_point", &t)) return NB_OK;
+    const size_t n_group = nb_weight_n_group(w), n = f->rows * n_group;
+    const bool one = n_elem(&t) == 1;
+    NB_TRY(nb_form_tensor(f, "weight_zero_point", DT(I8), one ? t.n_dim : 2, one ? 1 : f->rows,
+                          one ? 1 : n_group, &t));
+    uint8_t *zero = nb_arena_alloc(f->arena, n);
+    if (!zero) return nb_form_nomem(f);
+    for (size_t i = 0; i < n; i++) {
+        const int z = ((const int8_t *)t.data)[one ? 0 : i] + (int)middle;
+        if (z < 0 || z >= 2 * (int)middle)
+            return nb_form_bad(f, "weight_zero_point", "element %zu is %d, expected %d to %d", i,
+                               z - (int)middle, -(int)middle, (int)middle - 1);
+        zero[i] = (uint8_t)z;
+    }
+    w->group.zero = zero;
+    return NB_OK;
 }
 
 /* Zero points, packed along the rows: word i / (32 / bits), lowest first. */
@@ -178,6 +226,7 @@ static nb_status packed_zeros(nb_form *f, size_t bits, nb_weight *w)
     nb_tensor t;
     if (!has(f, "weight_zero_point", &t)) return NB_OK;
     const size_t n_group = nb_weight_n_group(w), per = 32 / bits;
+    if (t.dtype == NB_DT_I8) return signed_zeros(f, 1u << (bits - 1), w); /* until 2025 */
     NB_TRY(nb_form_tensor(f, "weight_zero_point", DT(I32), 2, div_up(f->rows, per), n_group, &t));
     const uint32_t *word = t.data;
     uint8_t *zero = nb_arena_array(f->arena, f->rows, n_group);
@@ -286,33 +335,21 @@ static nb_status take_fp8(nb_form *f, nb_weight *w)
 
 /* ---- signed bytes ---- */
 
-static nb_status signed_zeros(nb_form *f, nb_weight *w)
-{
-    nb_tensor t;
-    if (!has(f, "weight_zero_point", &t)) return NB_OK;
-    const size_t n_group = nb_weight_n_group(w), n = f->rows * n_group;
-    NB_TRY(nb_form_tensor(f, "weight_zero_point", DT(I8), 2, f->rows, n_group, &t));
-    uint8_t *zero = nb_arena_alloc(f->arena, n);
-    if (!zero) return nb_form_nomem(f);
-    for (size_t i = 0; i < n; i++) zero[i] = ((const uint8_t *)t.data)[i] ^ 0x80;
-    w->group.zero = zero;
-    return NB_OK;
-}
-
 static nb_status take_signed(nb_form *f, nb_weight *w)
 {
     nb_tensor t;
     (void)has(f, "weight", &t);
     const bool nibbles = t.n_dim == 2 && f->cols > 1 && t.dim[1] == f->cols / 2;
-    if (f->cols % 8)
-        return nb_form_bad(f, "weight", "has %zu columns, expected a multiple of 8", f->cols);
+    if (f->cols % (nibbles ? 8 : 4))
+        return nb_form_bad(f, "weight", "has %zu columns, expected a multiple of %d", f->cols,
+                           nibbles ? 8 : 4);
     NB_TRY(nb_form_tensor(f, "weight", DT(I8), 2, f->rows, nibbles ? f->cols / 2 : f->cols, &t));
     w->data = t.data;
     w->type = nibbles ? NB_W_INT4 : NB_W_BYTE;
     w->group.flip = nibbles ? 0x88 : 0x80;
     NB_TRY(take_scales(f, has(f, "weight_scale", &t) ? "weight_scale" : "weight_scale_inv", HALVES,
                        w));
-    return signed_zeros(f, w);
+    return signed_zeros(f, 0x80, w);
 }
 
 /* ---- together ---- */

@@ -16,6 +16,7 @@
  *   X.weight I8, weight_scale                            BYTE           per row or group
  *   X.weight I8 [rows][cols / 2], weight_scale_inv       INT4           W4AFP8
  *   X.qweight, qzeros, scales (g_idx)                    INT4 or BYTE   AWQ, GPTQ, AutoRound
+ *   X_blocks U8 [experts][rows][cols / 32][16], X_scales FP4            gpt-oss MXFP4: all experts of a layer
  *
  * Scales of activations (input_scale, input_global_scale, ...) are not used: activations stay
  * floats. */
@@ -41,6 +42,12 @@ bool nb_form_is_quantised(const nb_source *s, const char *module);
  * tensor.  NB_ERR_FORMAT, NB_ERR_NOT_FOUND, NB_ERR_UNSUPPORTED, NB_ERR_NOMEM. */
 nb_status nb_form_take(nb_form *f, nb_weight *out);
 
+/* Experts of a layer in one tensor: experts is "model.layers.N.mlp.experts". */
+bool nb_form_is_stacked(const nb_source *s, const char *experts);
+/* Matrix `part` ("gate", "up" or "down") of expert j of n: f->module is experts, rows and cols are the matrix's.  Rows
+ * of gate and up take turns in gate_up_proj and are copied; down is a view. */
+nb_status nb_form_take_stacked(nb_form *f, size_t j, size_t n, const char *part, nb_weight *out);
+
 /* ---- between weight_form.c and weight_repack.c ---- */
 
 /* X.suffix with these types and sizes (0: any). */
@@ -50,6 +57,8 @@ nb_status nb_form_bad(const nb_form *f, const char *suffix, const char *fmt, ...
 nb_status nb_form_nomem(const nb_form *f);
 /* The length of groups when a row has n_group of them. */
 nb_status nb_form_group(nb_form *f, const char *suffix, size_t n_group, size_t *size);
+/* Whether config.json has integers of this many bits, or says nothing. */
+bool nb_form_may_have(const nb_form *f, size_t bits);
 nb_status nb_form_check_scales(nb_form *f, const char *suffix, const nb_weight *w);
 /* Sorts the columns of w by group where g_idx [cols] is not their order already. */
 nb_status nb_form_act_order(nb_form *f, const char *suffix, const int32_t *g_idx, nb_weight *w);

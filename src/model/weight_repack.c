@@ -4,7 +4,7 @@
  * [groups][rows / 8] likewise.  GPTQ: word (i, r) of qweight [cols * bits / 32][rows] has the columns from
  * 32 / bits * i on of row r, so that a row's words are those of compressed-tensors; qzeros [groups]
  * [rows * bits / 32], and format "gptq" (v1) stores zero points less 1.  Both have scales
- * [groups][rows], and a value is (code - zero point) * scale. */
+ * [groups][rows], and a value is (code - zero point) * scale.  Here, too: experts that lie in one tensor. */
 #include <stdio.h>
 #include <string.h>
 
@@ -159,20 +159,36 @@ static nb_status take_zeros(nb_form *f, nb_weight *w, size_t n_group, size_t bit
     return NB_OK;
 }
 
+/* Bits from the height of qweight, which have to be among those of config.json. */
+static nb_status gptq_bits(nb_form *f, size_t *bits)
+{
+    nb_tensor t;
+    char name[256];
+    (void)snprintf(name, sizeof name, "%s.qweight", f->module);
+    if (!nb_source_peek(f->source, name, &t) || t.n_dim != 2) return NB_OK; /* refused when it is taken */
+    for (size_t b = 2; b <= 8; b++) {
+        if (t.dim[0] != (f->cols * b + 31) / 32 || !nb_form_may_have(f, b)) continue;
+        *bits = b;
+        if (b == 4 || b == 8) return NB_OK;
+        return nb_fail(f->err, NB_ERR_UNSUPPORTED,
+                       "tensor '%s': codes of %zu bits are not supported (expected: 4, 8)", name, b);
+    }
+    *bits = nb_form_may_have(f, 4) ? 4 : 8;
+    return NB_OK;
+}
+
 nb_status nb_form_take_repacked(nb_form *f, nb_weight *w)
 {
     nb_tensor t;
     char name[256];
-    size_t n_group, bits = 4, n_word = (f->cols + 7) / 8;
+    size_t n_group, bits = 4;
     const bool awq = f->quant->pack == NB_PACK_AWQ;
     if (f->quant->pack == NB_PACK_ROWS)
         return nb_fail(f->err, NB_ERR_UNSUPPORTED,
                        "tensor '%s.qweight': config.json does not say whether it is AWQ or GPTQ",
                        f->module);
-    (void)snprintf(name, sizeof name, "%s.qweight", f->module);
-    if (!awq && nb_source_peek(f->source, name, &t) && t.n_dim == 2 && f->quant->bits != 4 &&
-        t.dim[0] == f->cols / 4)
-        bits = 8, n_word = f->cols / 4;
+    if (!awq) NB_TRY(gptq_bits(f, &bits));
+    const size_t n_word = (f->cols * bits + 31) / 32;
     if (f->cols % (32 / bits) || f->rows % (32 / bits))
         return nb_form_bad(f, "qweight", "is of a matrix [%zu, %zu], expected multiples of %zu",
                            f->rows, f->cols, 32 / bits);
@@ -187,4 +203,63 @@ nb_status nb_form_take_repacked(nb_form *f, nb_weight *w)
     if (awq || !nb_source_peek(f->source, name, &t)) return NB_OK;
     NB_TRY(nb_form_tensor(f, "g_idx", DT(I32), 1, f->cols, 0, &t));
     return nb_form_act_order(f, "g_idx", t.data, w);
+}
+
+/* ---- experts in one tensor ---- */
+
+bool nb_form_is_stacked(const nb_source *s, const char *experts)
+{
+    char name[256];
+    (void)snprintf(name, sizeof name, "%s.gate_up_proj_blocks", experts);
+    return nb_source_has(s, name);
+}
+
+/* dim: [experts, rows, blocks, 16]; the last one is not there for scales. */
+static nb_status take_stack(nb_form *f, const char *name, size_t n_dim, const size_t dim[4],
+                            const uint8_t **out)
+{
+    nb_tensor t;
+    nb_tensor_want want = { .name = name, .dtypes = DT(U8), .n_dim = n_dim };
+    memcpy(want.dim, dim, n_dim * sizeof *dim);
+    NB_TRY(nb_source_take(f->source, &want, &t, f->err));
+    *out = t.data;
+    return NB_OK;
+}
+
+nb_status nb_form_take_stacked(nb_form *f, size_t j, size_t n, const char *part, nb_weight *out)
+{
+    enum { BLOCK = 32 };
+    const bool down = strcmp(part, "down") == 0;
+    const size_t step = down ? 1 : 2, first = !strcmp(part, "up"), n_block = f->cols / BLOCK;
+    const size_t dim[4] = { n, step * f->rows, n_block, BLOCK / 2 };
+    const char *const experts = f->module;
+    char module[256], name[288];
+    const uint8_t *code, *scale;
+    (void)snprintf(module, sizeof module, "%s.%s_proj", experts, down ? "down" : "gate_up");
+    f->module = module;
+    if (f->cols % BLOCK)
+        return nb_form_bad(f, "blocks", "%zu columns, expected a multiple of %d", f->cols, BLOCK);
+    (void)snprintf(name, sizeof name, "%s_blocks", module);
+    NB_TRY(take_stack(f, name, 4, dim, &code));
+    (void)snprintf(name, sizeof name, "%s_scales", module);
+    NB_TRY(take_stack(f, name, 3, dim, &scale));
+    code += j * step * f->rows * n_block * (BLOCK / 2);
+    scale += j * step * f->rows * n_block;
+    if (!down) {
+        uint8_t *c = nb_arena_array(f->arena, f->rows, n_block * (BLOCK / 2));
+        uint8_t *s = nb_arena_array(f->arena, f->rows, n_block);
+        if (!c || !s) return nb_form_nomem(f);
+        for (size_t r = 0; r < f->rows; r++) {
+            const size_t from = step * r + first;
+            memcpy(c + r * n_block * (BLOCK / 2), code + from * n_block * (BLOCK / 2), n_block * (BLOCK / 2));
+            memcpy(s + r * n_block, scale + from * n_block, n_block);
+        }
+        code = c;
+        scale = s;
+    }
+    *out = (nb_weight){ .data = code, .n_row = f->rows, .n_col = f->cols, .type = NB_W_FP4 };
+    out->group = (nb_wgroups){ .scale = scale, .scale_type = NB_S_E8M0, .size = BLOCK, .outer = 1 };
+    NB_TRY(nb_form_check_scales(f, "scales", out));
+    f->module = experts;
+    return NB_OK;
 }

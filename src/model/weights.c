@@ -26,7 +26,7 @@ typedef struct loader {
 
 static nb_wtype wtype_of(nb_dtype t)
 {
-    if (t >= NB_DT_Q8_0 && t <= NB_DT_NVFP4) return NB_W_Q8_0 + (nb_wtype)(t - NB_DT_Q8_0);
+    if (t >= NB_DT_Q8_0 && t < NB_DT_OTHER) return NB_W_Q8_0 + (nb_wtype)(t - NB_DT_Q8_0);
     return t == NB_DT_F32       ? NB_W_F32
            : t == NB_DT_F16     ? NB_W_F16
            : t == NB_DT_F8_E4M3 ? NB_W_FP8B
@@ -39,7 +39,7 @@ static nb_dtype config_dtype(const nb_model_config *c)
 }
 
 /* Blocks of GGUF. */
-#define ANY_BLOCK ((2u << NB_DT_NVFP4) - (1u << NB_DT_Q8_0))
+#define ANY_BLOCK (1u << NB_DT_Q8_0)
 enum { ANY_FLOAT = 1u << NB_DT_F32 | 1u << NB_DT_BF16 | 1u << NB_DT_F16 };
 
 /* From the source, or only what it would say. */
@@ -52,11 +52,10 @@ static nb_status take(loader *l, const nb_tensor_want *want, nb_tensor *out)
     return NB_OK;
 }
 
-/* Random codes in the layout of c->quant: INT4 or FP4 with scales that give weights of about the usual size. */
-static nb_status take_packed_dummy(loader *l, const char *name, size_t rows, size_t cols,
-                                   nb_weight *out)
+/* Random codes in the layout of a form: INT4 or FP4 with scales that give weights of about the usual size. */
+static nb_status take_packed_dummy(loader *l, const nb_quant_form *q, const char *name, size_t rows,
+                                   size_t cols, nb_weight *out)
 {
-    const nb_quant *q = &l->m->c.quant;
     char scale_name[NAME_BYTES + 16];
     nb_tensor t;
     *out = (nb_weight){ .n_row = rows, .n_col = cols };
@@ -98,8 +97,9 @@ static nb_status take_quantised(loader *l, const char *name, size_t rows, size_t
     (void)snprintf(module, sizeof module, "%.*s", (int)(strlen(name) - strlen(".weight")), name);
     *found = false;
     if (dummy) {
-        *found = nb_quant_has(&c->quant, module) && (c->quant.bits == 4 || c->quant.bits == 8);
-        return *found ? take_packed_dummy(l, name, rows, cols, out) : NB_OK;
+        const nb_quant_form *q = nb_quant_of(&c->quant, c->quant_of, c->n_layer, module);
+        *found = q && (q->bits == 4 || q->bits == 8);
+        return *found ? take_packed_dummy(l, q, name, rows, cols, out) : NB_OK;
     }
     *found = nb_form_is_quantised(l->s, module);
     if (!*found) return NB_OK;
@@ -219,6 +219,25 @@ static nb_status take_mlp(loader *l, const char *prefix, size_t inter, bool bias
     return take_vector(l, name, h, false, type, &out->down_b);
 }
 
+/* All experts of a layer in two tensors. */
+static nb_status take_stacked(loader *l, const char *experts, nb_mlp *expert)
+{
+    const nb_model_config *c = &l->m->c;
+    const size_t h = c->hidden, inter = c->moe_inter, n = c->n_expert;
+    nb_form f = { l->s, &l->m->arena, &c->quant, experts, inter, h, l->err };
+    for (size_t j = 0; j < n; j++) {
+        nb_weight *const w[] = { &expert[j].gate, &expert[j].up, &expert[j].down };
+        static const char *const part[] = { "gate", "up", "down" };
+        for (size_t k = 0; k < NB_COUNT(w); k++) {
+            f.rows = k == 2 ? h : inter;
+            f.cols = k == 2 ? inter : h;
+            NB_TRY(nb_form_take_stacked(&f, j, n, part[k], w[k]));
+            l->m->weight_bytes += nb_weight_bytes(w[k]);
+        }
+    }
+    return NB_OK;
+}
+
 static nb_status take_moe(loader *l, size_t i, nb_layer *y)
 {
     const nb_model_config *c = &l->m->c;
@@ -231,7 +250,10 @@ static nb_status take_moe(loader *l, size_t i, nb_layer *y)
     }
     y->expert = nb_arena_array(&l->m->arena, c->n_expert, sizeof *y->expert);
     if (!y->expert) return nb_fail(l->err, NB_ERR_NOMEM, "out of memory for layer %zu", i);
-    for (size_t j = 0; j < c->n_expert; j++) {
+    (void)snprintf(name, sizeof name, "model.layers.%zu.mlp.experts", i);
+    const bool stacked = l->s && !nb_source_has(l->s, "*") && nb_form_is_stacked(l->s, name);
+    if (stacked) NB_TRY(take_stacked(l, name, y->expert));
+    for (size_t j = 0; j < c->n_expert && !stacked; j++) {
         (void)snprintf(name, sizeof name, "model.layers.%zu.mlp.experts.%zu", i, j);
         NB_TRY(take_mlp(l, name, c->moe_inter, false, &y->expert[j]));
     }
@@ -290,15 +312,26 @@ static nb_status take_all(loader *l, bool dummy)
                  : take_matrix(l, "lm_head.weight", c->n_vocab, c->hidden, false, &m->head);
 }
 
-static const char embed[] = "model.embed_tokens.weight",
-                  inner_embed[] = "language_model.model.embed_tokens.weight";
+/* A model that is a part of another has its name before its tensors'. */
+static void find_prefix(nb_source *s)
+{
+    static const struct {
+        const char *prefix, *embed;
+    } rows[] = { { "language_model.", "language_model.model.embed_tokens.weight" },
+                 { "model.language_model.", "model.language_model.embed_tokens.weight" } };
+    if (nb_source_has(s, "model.embed_tokens.weight")) return;
+    for (size_t i = 0; i < NB_COUNT(rows); i++)
+        if (nb_source_has(s, rows[i].embed)) {
+            nb_source_set_prefix(s, rows[i].prefix);
+            return;
+        }
+}
 
 static nb_status load(nb_model *m, const nb_model_config *c, nb_source *s, nb_error *err)
 {
     *m = (nb_model){ .c = *c };
     loader l = { .m = m, .s = s, .err = err };
-    if (s && !nb_source_has(s, embed) && nb_source_has(s, inner_embed))
-        nb_source_set_prefix(s, "language_model.");
+    if (s) find_prefix(s);
     m->layer = nb_arena_array(&m->arena, c->n_layer, sizeof *m->layer);
     if (!m->layer) return nb_fail(err, NB_ERR_NOMEM, "out of memory");
     return take_all(&l, !s || nb_source_has(s, "*")); /* only the generator has every tensor */

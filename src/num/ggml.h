@@ -20,6 +20,9 @@ nb_ggml_values_fn nb_ggml_nvfp4;
 /* 256 values: 84, 110, 144, 176, 210, 136 bytes. */
 nb_ggml_values_fn nb_ggml_q2_k, nb_ggml_q3_k, nb_ggml_q4_k, nb_ggml_q5_k, nb_ggml_q6_k,
     nb_ggml_iq4_xs;
+/* 256 values that are rows of a grid (ggml_iq.c): 66, 74, 82, 98, 110, 50, 56 bytes. */
+nb_ggml_values_fn nb_ggml_iq2_xxs, nb_ggml_iq2_xs, nb_ggml_iq2_s, nb_ggml_iq3_xxs, nb_ggml_iq3_s,
+    nb_ggml_iq1_s, nb_ggml_iq1_m;
 
 /* Scales and minima of the eight sub-blocks of Q4_K and Q5_K, 6 bits each, from their 12 bytes. */
 static inline void nb_ggml_k_scales(const uint8_t s[12], uint8_t scale[8], uint8_t min[8])

@@ -148,6 +148,8 @@ static nb_weight gguf_weight(chk *t, nb_wtype type, size_t n_row, size_t n_col)
         { NB_W_Q8_0, 0, 1 }, { NB_W_Q4_0, 0, 1 },   { NB_W_Q4_1, 0, 2 },   { NB_W_Q5_0, 0, 1 },
         { NB_W_Q5_1, 0, 2 }, { NB_W_Q2_K, 80, 2 },  { NB_W_Q3_K, 108, 1 }, { NB_W_Q4_K, 0, 2 },
         { NB_W_Q5_K, 0, 2 }, { NB_W_Q6_K, 208, 1 }, { NB_W_IQ4_NL, 0, 1 }, { NB_W_IQ4_XS, 0, 1 },
+        { NB_W_IQ2_XXS, 0, 1 }, { NB_W_IQ2_XS, 0, 1 }, { NB_W_IQ2_S, 0, 1 }, { NB_W_IQ3_XXS, 0, 1 },
+        { NB_W_IQ3_S, 0, 1 }, { NB_W_IQ1_S, 0, 1 },
     };
     nb_weight w = { .n_row = n_row, .n_col = n_col, .type = type, .group.outer = 0.75f };
     const size_t n_bytes = nb_weight_data_bytes(&w), block = nb_wtypes[type].block_bytes;
@@ -161,6 +163,7 @@ static nb_weight gguf_weight(chk *t, nb_wtype type, size_t n_row, size_t n_col)
                 memcpy(data + b + halves[k].at + 2 * i, &h, sizeof h);
             }
         if (type == NB_W_MXFP4) data[b] = (uint8_t)(120 + data[b] % 8);
+        if (type == NB_W_IQ1_M) data[b + 55] = (uint8_t)(0x20 | data[b + 55] % 16); /* near 2^-7 */
     }
     w.data = data;
     return w;

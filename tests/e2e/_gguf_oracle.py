@@ -13,12 +13,14 @@ import sys
 from _gguf import ARR, STR, PACK, TYPES, Gguf
 
 NAMES = ["Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS", "MXFP4",
-         "NVFP4"]
+         "NVFP4", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S", "IQ1_S", "IQ1_M"]
 # What llama.cpp takes where the columns are no multiple of 256.
 FALLBACK = {"Q2_K": "Q4_0", "Q3_K": "Q4_0", "Q4_K": "Q5_0", "Q5_K": "Q5_1", "Q6_K": "Q8_0", "IQ4_XS": "IQ4_NL",
-            "NVFP4": "MXFP4"}
+            "NVFP4": "MXFP4", "IQ2_XXS": "IQ4_NL", "IQ2_XS": "IQ4_NL", "IQ2_S": "IQ4_NL", "IQ3_XXS": "IQ4_NL",
+            "IQ3_S": "IQ4_NL", "IQ1_S": "IQ4_NL", "IQ1_M": "IQ4_NL"}
 HALVES = {"Q8_0": [0], "Q4_0": [0], "Q4_1": [0, 2], "Q5_0": [0], "Q5_1": [0, 2], "Q2_K": [80, 82], "Q3_K": [108],
-          "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208], "IQ4_NL": [0], "IQ4_XS": [0]}
+          "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208], "IQ4_NL": [0], "IQ4_XS": [0], "IQ2_XXS": [0], "IQ2_XS": [0], "IQ2_S": [0],
+          "IQ3_XXS": [0], "IQ3_S": [0], "IQ1_S": [0]}
 
 
 def dequantise(lib, kind, data):
@@ -35,7 +37,9 @@ def quantise(lib, kind, data, rows, cols):
     out = ctypes.create_string_buffer(rows * cols // block * size)
     lib.ggml_quantize_chunk.restype = ctypes.c_size_t
     src = (ctypes.c_float * (rows * cols)).from_buffer_copy(data)
-    n = lib.ggml_quantize_chunk(number, src, out, ctypes.c_int64(0), ctypes.c_int64(rows), ctypes.c_int64(cols), None)
+    even = (ctypes.c_float * cols)(*[1.0] * cols) # some types want the columns' importance
+    n = lib.ggml_quantize_chunk(number, src, out, ctypes.c_int64(0), ctypes.c_int64(rows), ctypes.c_int64(cols),
+                                even if kind[:2] == "IQ" else None)
     assert n == len(out.raw), (kind, n, len(out.raw))
     return out.raw
 
@@ -49,6 +53,8 @@ def vectors(lib, path):
             b = bytearray(rng.randrange(256) for _ in range(size))
             for at in HALVES.get(kind, []):
                 b[at:at + 2] = struct.pack("<e", rng.choice((-1, 1)) * rng.uniform(0.001, 2) * 2.0 ** -rng.randrange(12))
+            if kind == "IQ1_M":
+                b[55] = rng.choice((0x20, 0xa0)) | b[55] & 15
             blocks += bytes(b)
         out += struct.pack("<II", number, 3) + blocks + dequantise(lib, kind, blocks)
     with open(path, "wb") as f:

@@ -33,6 +33,27 @@ sys.exit(max(abs(x - y) for x, y in zip(a, b)) > 1e-4 * max(map(abs, a)))  # yar
 PY
 done
 
+# ---- the other architectures: the folder's logits, bit for bit where no factor of the rotation is rounded
+for c in llama3 llama_bias qwen2 qwen3 minicpm3_short; do
+    [ -e "$src/tests/parity/$c/config.json" ] || continue
+    rm -rf "$tmp/c" && cp -R "$src/tests/parity/$c" "$tmp/c"
+    # a constant of llama.cpp's code, which a GGUF does not have
+    sed -i 's/"dim_model_base": *[0-9]*/"dim_model_base": 256/' "$tmp/c/config.json"
+    ok logits "$tmp/c" --tokens "$tmp/ids" --output "$tmp/expected" --rows 0,2,5
+    for kind in "" F32; do
+        # shellcheck disable=SC2086
+        python3 "$src/tests/e2e/_gguf_family.py" "$tmp/c" "$tmp/c.gguf" $kind || die "no GGUF of $c"
+        ok logits "$tmp/c.gguf" --tokens "$tmp/ids" --output "$tmp/rows" --strict --rows 0,2,5
+        python3 - "$tmp/expected" "$tmp/rows" <<'PY' || die "logits of $c ($kind) differ"
+import struct, sys
+a, b = (open(p, "rb").read() for p in sys.argv[1:])
+a, b = (struct.unpack(f"<{len(x) // 4}f", x) for x in (a, b))
+sys.exit(len(a) != len(b) or max(abs(x - y) for x, y in zip(a, b)) > 1e-5 * max(map(abs, a)))
+PY
+        ok plan "$tmp/c.gguf"
+    done
+done
+
 # ---- a small published model: Llama with SentencePiece's vocabulary, whole and in shards
 checkpoint=$src/../shared/data/checkpoints/stories260K.bin
 need "$checkpoint" "no published checkpoint"

@@ -1,7 +1,7 @@
 /* fuzz_weight_form.c - quantised matrices from tensors of any type, size and content.
  *
  * The input describes a well-formed file, so that mutations reach the checks behind the header: four bytes
- * for configuration and matrix, six for each tensor (suffix, type, number of dimensions, three sizes), 0xff,
+ * for configuration, matrix and expert, six for each tensor (suffix, type, number of dimensions, three sizes), 0xff,
  * then the data, repeated.  A matrix that is taken is read to its end as floats. */
 #include <stdint.h>
 #include <stdio.h>
@@ -17,6 +17,7 @@ static const char *const suffixes[] = {
     "weight",       "weight_packed", "weight_scale",       "weight_scale_inv", "weight_scale_2",
     "weight_shape", "weight_g_idx",  "weight_zero_point",  "qweight",          "qzeros",
     "scales",       "g_idx",         "weight_global_scale", "pre_quant_scale",
+    "gate_up_proj_blocks", "gate_up_proj_scales", "down_proj_blocks", "down_proj_scales",
 };
 static const struct {
     const char *name;
@@ -43,15 +44,16 @@ static bool build(const uint8_t **in, const uint8_t *end, nb_buf *out)
     bool ok = nb_buf_add_ch(&head, '{') == NB_OK;
     for (; ok && n_tensor < MAX_TENSOR && end - *in >= 6 && **in != 0xff; *in += 6) {
         const uint8_t *p = *in;
-        const size_t k = p[0] % NB_COUNT(suffixes), n_dim = p[2] % 4;
+        const size_t k = p[0] % NB_COUNT(suffixes), n_dim = p[2] % 5;
         size_t bytes = types[p[1] % NB_COUNT(types)].n_bytes;
         char text[200], shape[40] = "";
         if (seen >> k & 1) continue;
         seen |= 1u << k;
         for (size_t i = 0; i < n_dim; i++) {
-            bytes *= p[3 + i];
+            const unsigned dim = i < 3 ? p[3 + i] : 16;
+            bytes *= dim;
             (void)snprintf(shape + strlen(shape), sizeof shape - strlen(shape), "%s%u", i ? "," : "",
-                           p[3 + i]);
+                           dim);
         }
         if (at + bytes > 1 << 16) continue;
         (void)snprintf(text, sizeof text,
@@ -93,8 +95,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     nb_error e = { 0 };
     if (n < 4) return 0;
     const nb_quant q = { .method = "fuzz",
-                         .bits = bits[data[0] & 3],
-                         .cols = groups[data[0] >> 2 & 3],
+                         .form = { { .bits = bits[data[0] & 3], .cols = groups[data[0] >> 2 & 3] },
+                                   { .bits = 4, .fp4 = true } },
+                         .n_form = (data[0] & 3) ? 2 : 0,
                          .pack = (nb_quant_pack)(data[0] >> 4 & 3) };
     if (!build(&in, end, &file)) goto out;
     if (nb_source_open_bytes(nb_buf_view(&file), "fuzz.safetensors", &s, &e) != NB_OK) {
@@ -103,7 +106,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     }
     nb_weight w;
     nb_form f = { s, &arena, &q, "x", (size_t)data[1] + 1, (size_t)data[2] + 1, &e };
-    const nb_status st = nb_form_take(&f, &w);
+    static const char *const parts[] = { "gate", "up", "down" };
+    const size_t n_expert = (size_t)(data[3] >> 4) + 1;
+    const bool stacked = nb_form_is_stacked(s, "x");
+    const nb_status st = stacked ? nb_form_take_stacked(&f, n_expert - 1, n_expert, parts[data[3] % 3], &w)
+                                 : nb_form_take(&f, &w);
     if (st != NB_OK)
         check_error(&e, st);
     else

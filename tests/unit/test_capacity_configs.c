@@ -69,7 +69,7 @@ static void test_read(void **state)
             fail_msg("%s: %s", b.name, err.msg);
         if (conf.notes[0]) fail_msg("%s: %s", b.name, conf.notes);
         if (conf.assumed[0]) fail_msg("%s: %s", b.name, conf.assumed);
-        assert_true(!conf.inner && (conf.quant.bits > 0) == !strcmp(b.name, "kimi-k2-thinking"));
+        assert_true(!conf.inner && (nb_quant_main(&conf.quant)->bits > 0) == !strcmp(b.name, "kimi-k2-thinking"));
         assert_ptr_equal(note, b.note);
     }
     const char *note = NULL;
@@ -77,7 +77,7 @@ static void test_read(void **state)
     assert_true(!conf.fp8 && conf.n_layer == 61 && !note);
     assert_string_equal(conf.quant.method, "compressed-tensors");
     assert_int_equal(nb_capacity_read_config("kimi-k2.6", &conf, &note, &err), NB_OK);
-    assert_true(conf.quant.bits == 4 && strstr(note, "vision"));
+    assert_true(nb_quant_main(&conf.quant)->bits == 4 && strstr(note, "vision"));
     assert_int_equal(nb_capacity_read_config("kimi-k2-0905", &conf, &note, &err), NB_OK);
     assert_true(conf.fp8 && conf.max_pos == 262144 && !note);
     assert_int_equal(nb_capacity_read_config("kimi-k2", &conf, &note, &err), NB_OK);

@@ -239,7 +239,7 @@ static void test_walk(void **state)
         equal(
             b.name, "as published", sizes.weight_bytes,
             sizes.weight[conf.fp8          ? NB_SIZES_FP8
-                         : conf.quant.bits ? NB_SIZES_INT4
+                         : nb_quant_main(&conf.quant)->bits ? NB_SIZES_INT4
                                            : NB_SIZES_BF16]
                 .bytes);
     }

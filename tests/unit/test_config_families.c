@@ -205,7 +205,7 @@ static void test_rope(void **state)
     nb_error e;
     json_t *j = load("kimi-k2-thinking");
     assert_int_equal(read_json(j, &e), NB_OK);
-    assert_true(conf.quant.bits == 4 && conf.quant.cols == 32); /* its experts are INT4 */
+    assert_true(nb_quant_main(&conf.quant)->bits == 4 && nb_quant_main(&conf.quant)->cols == 32); /* its experts are INT4 */
     near("K2 Thinking", (double)conf.attn[0].softmax_scale, 0.14467963, 1e-6);
     assert_true(!conf.fp8);
     json_decref(j);

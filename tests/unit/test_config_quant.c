@@ -50,6 +50,14 @@ static void counted(const char *text)
     if (nb_sizes_of(&c, &sizes, &e) != NB_OK) fail_msg("%s: %s", text, e.msg);
 }
 
+/* Which kinds of modules have a form in most layers. */
+static unsigned units(void)
+{
+    unsigned n = 0;
+    for (int u = 0; u < NB_QU_COUNT; u++) n |= (unsigned)(c.quant.of[u] > 0) << u;
+    return n;
+}
+
 static void refused(const char *text, bool any, const char *word)
 {
     nb_error e;
@@ -112,22 +120,90 @@ static void test_names(void **state)
 #define IGNORE(list) QUANT(V3, CT(GROUP32, ",\"ignore\":[" list "]"))
     counted(IGNORE("\"lm_head\",\"re:.*self_attn.*\",\"re:.*shared_experts.*\","
                    "\"re:.*mlp\\\\.(gate|up|gate_up|down)_proj.*\""));
-    assert_int_equal(c.quant.units, 1u << NB_QU_EXPERT);
+    assert_int_equal(units(), 1u << NB_QU_EXPERT | 1u << NB_QU_EXPERT_DOWN);
     bytes("experts", sizes.expert_bytes, all * 9 / 16);
     bytes("all", sizes.weight_bytes, sizes.weight_bytes_int4);
     bytes("rest", sizes.weight_bytes - sizes.expert_bytes, sizes.weight_bytes_bf16 - 2 * all);
     counted(IGNORE("\"lm_head\",\"model.layers.1.self_attn.o_proj\",\"model.layers.61*\","
                    "\"re:.*kv_b_proj\",\"model.layers.2.mlp.gate\",\"re:.*mlp.gate$\""));
-    assert_false(c.quant.units >> NB_QU_KV_B & 1 || c.quant.units >> NB_QU_HEAD & 1);
-    assert_true(c.quant.units >> NB_QU_O & 1 && c.quant.units >> NB_QU_Q_A & 1);
+    assert_false(units() >> NB_QU_KV_B & 1 || units() >> NB_QU_HEAD & 1);
+    assert_true(units() >> NB_QU_O & 1 && units() >> NB_QU_Q_A & 1);
     assert_int_equal(c.quant.partly, 1u << NB_QU_O);
     bytes("kv_b", sizes.kv_b_bytes, 4 * 2 * 4 * 64 * 64);
-    counted(IGNORE("\"model.layers.0.mlp.down_proj\",\"model.layers.1.self_attn*\","
-                   "\"model.layers.2.self_attn*\",\"model.layers.3.self_attn*\""));
-    assert_false(c.quant.units >> NB_QU_DENSE & 1 || c.quant.units >> NB_QU_O & 1);
-    assert_true(c.quant.units >> NB_QU_SHARED & 1 && c.quant.partly >> NB_QU_O & 1);
-    assert_false(c.quant.partly >> NB_QU_DENSE & 1);
+    /* names are whole ones: no pattern, and no part of a name */
+    counted(IGNORE("\"lm_head\",\"model.layers.1.self_attn*\",\"mlp\",\"self_attn.o_proj\""));
+    assert_int_equal(units(), (1u << NB_QU_HEAD) - 1);
+    /* expressions match at the start, and as far as they go; a module is also known by its fused name */
+    counted(IGNORE("\"lm_head\",\"re:self_attn\",\"re:model.layers.[0-2]\","
+                   "\"re:.*shared_experts.gate_up_proj$\""));
+    assert_true(c.quant.partly == ((1u << NB_QU_HEAD) - 1) - (1u << NB_QU_DENSE) -
+                                      (1u << NB_QU_DENSE_DOWN) - (1u << NB_QU_SHARED));
+    assert_false(units() >> NB_QU_O & 1 || units() >> NB_QU_SHARED & 1 || units() >> NB_QU_DENSE & 1);
+    assert_true(c.quant_of[3].form[NB_QU_SHARED_DOWN] && c.quant_of[3].form[NB_QU_O]);
+    assert_false(c.quant_of[3].form[NB_QU_SHARED]);
+    refused(IGNORE("\"re:(\""), true, "regular expression \"(\"");
+    refused(IGNORE("\"re:(.+)+(.+)+[0-9][0-9][0-9]q\""), true, "too many steps");
 #undef IGNORE
+}
+
+/* Each method's idea of a name; forms that differ from module to module. */
+static void test_methods(void **state)
+{
+    (void)state;
+    const unsigned attention = (1u << (NB_QU_O + 1)) - 1, linear = (1u << NB_QU_HEAD) - 1;
+    /* awq: any part of a name, so that "mlp.gate" means gate_proj, too */
+    counted(QUANT(V3, "\"quant_method\":\"awq\",\"bits\":4,\"group_size\":32,"
+                      "\"modules_to_not_convert\":[\"self_attn\",\"mlp.gate\"]"));
+    assert_int_equal(units(), linear & ~attention & ~(1u << NB_QU_DENSE));
+    /* ModelOpt: shell patterns for the whole name, or whole parts of one */
+    counted(QUANT(V3, "\"quant_method\":\"modelopt\",\"quant_algo\":\"NVFP4\",\"ignore\":["
+                      "\"lm_head\",\"model.layers.0*\",\"*.self_attn.q_[ab]_proj\",\"mlp.gate\","
+                      "\"self_attn.kv_b_proj\"]"));
+    assert_int_equal(units(), linear & ~(1u << NB_QU_Q_A | 1u << NB_QU_Q_B | 1u << NB_QU_KV_B |
+                                         1u << NB_QU_DENSE | 1u << NB_QU_DENSE_DOWN));
+    assert_false(c.quant_of[0].form[NB_QU_O]);
+    assert_true(c.quant_of[1].form[NB_QU_O]);
+    counted(QUANT(V3, "\"quant_method\":\"modelopt\",\"quant_algo\":\"MIXED_PRECISION\","
+                      "\"quantized_layers\":{\"model.layers.1.self_attn.o_proj\":{\"quant_algo\":\"FP8\"},"
+                      "\"model.layers.*.mlp.experts.*\":{\"quant_algo\":\"NVFP4\",\"group_size\":16}}"));
+    assert_int_equal(c.quant.n_form, 2);
+    assert_true(!sizes.checkpoint_unknown && units() == (3u << NB_QU_EXPERT));
+    /* every expert in FP4, one o_proj with a scale for all */
+    bytes("mixed", sizes.weight_bytes_bf16 - sizes.weight_bytes,
+          3 * 8 * 3 * 96 * 256 * 23 / 16 + 4 * 32 * 256 - 4);
+    /* compressed-tensors: a name wins over an expression, and that over a class, whatever their order */
+#define GROUP(name, target, bits)                                                                  \
+    "\"" name "\":{\"targets\":[" target "],\"weights\":{\"num_bits\":" #bits ",\"group_size\":32}}"
+    counted(QUANT(V3, "\"quant_method\":\"compressed-tensors\",\"ignore\":[\"re:.*kv_b_proj\"],"
+                      "\"config_groups\":{" GROUP("a.b", "\"Linear\"", 4) ","
+                      GROUP("b", "\"re:.*self_attn.*\"", 8) ","
+                      GROUP("c", "\"model.layers.2.self_attn.o_proj\"", 4) "}"));
+    assert_int_equal(units(), (linear | 1u << NB_QU_HEAD) & ~(1u << NB_QU_KV_B));
+    for (size_t i = 0; i < 4; i++) {
+        assert_int_equal(c.quant.form[c.quant_of[i].form[NB_QU_O] - 1].bits, i == 2 ? 4 : 8);
+        assert_int_equal(c.quant.form[c.quant_of[i].form[NB_QU_Q_A] - 1].bits, 8);
+    }
+    assert_int_equal(c.quant.partly, 1u << NB_QU_O);
+    /* GPTQModel: the first expression that matches */
+    counted(QUANT(V3, "\"quant_method\":\"gptq\",\"bits\":4,\"group_size\":32,\"dynamic\":{"
+                      "\"-:.*kv_b\":{},\"+:.*down_proj\":{\"bits\":8,\"group_size\":64},"
+                      "\".*self_attn\":{\"bits\":8},\"-:.*down_proj\":{}}"));
+    assert_int_equal(units(), linear & ~(1u << NB_QU_KV_B));
+    const nb_quant_form *down = &c.quant.form[c.quant.of[NB_QU_EXPERT_DOWN] - 1];
+    assert_true(down->bits == 8 && down->cols == 64 && down->zero_bits == 8);
+    assert_int_equal(c.quant.form[c.quant.of[NB_QU_O] - 1].cols, 32);
+    assert_int_equal(c.quant.form[c.quant.of[NB_QU_EXPERT] - 1].bits, 4);
+    /* AutoRound: names, and expressions that occur anywhere; 16 bits are plain */
+    counted(QUANT(V3, "\"quant_method\":\"auto-round\",\"bits\":4,\"group_size\":128,\"extra_config\":{"
+                      "\"self_attn\\\\.\":{\"bits\":8},\"model.layers.1.self_attn.o_proj\":{\"bits\":16}}"));
+    assert_true(c.quant_of[0].form[NB_QU_O] && !c.quant_of[1].form[NB_QU_O]);
+    assert_int_equal(c.quant.form[c.quant.of[NB_QU_O] - 1].bits, 8);
+    /* block_structure in words */
+    counted(QUANT(LLAMA, CT("\"num_bits\":8,\"type\":\"float\",\"strategy\":\"block\","
+                            "\"block_structure\":\"128x128\"", ",\"ignore\":[\"lm_head\"]")));
+    bytes("blocks", sizes.weight_bytes, REST + 4 * (N_VALUE + 2 * (4 * 4 + 3 * 6)));
+    refused(QUANT(LLAMA, "\"quant_method\":\"gptq\",\"bits\":4,\"dynamic\":{\"+:.*down.*\":{\"bits\":3}}"),
+            false, "weights of 3 bits are not supported");
 }
 
 static void test_unknown_bytes(void **state)
@@ -152,19 +228,19 @@ static void test_unknown_bytes(void **state)
     for (size_t i = 0; i < NB_COUNT(mixed); i++) {
         nb_error e;
         counted(mixed[i]);
-        assert_true(sizes.checkpoint_unknown && c.quant.mixed);
+        assert_true(sizes.checkpoint_unknown == (i == 2) && (i < 2 || c.quant.mixed));
         assert_int_equal(read(mixed[i], false, &e), NB_OK);
     }
     for (size_t i = 0; i < NB_COUNT(texts); i++) {
         counted(texts[i]);
-        assert_true(sizes.checkpoint_unknown && c.quant.bits == 0 && c.quant.method[0]);
+        assert_true(sizes.checkpoint_unknown && nb_quant_main(&c.quant)->bits == 0 && c.quant.method[0]);
         assert_false(c.quant.runs);
         for (const char *p = c.quant.method; *p; p++) assert_true(*p > ' ' && *p < 0x7f);
         refused(texts[i], false, "quantization_config.");
     }
     counted(QUANT(LLAMA, "\"quant_method\":\"compressed-tensors\",\"config_groups\":{"
                          "\"W4A16\":[\"Linear\"]},\"ignore\":[\"lm_head\"]"));
-    assert_true(c.quant.bits == 4 && c.quant.cols == 128);
+    assert_true(nb_quant_main(&c.quant)->bits == 4 && nb_quant_main(&c.quant)->cols == 128);
     refused(texts[0], false, "\"bitsandbytes\" is not supported");
     refused(QUANT(LLAMA, "\"quant_method\":\"gptq\",\"bits\":\"4\""), true,
             "bits: expected a number");
@@ -188,7 +264,7 @@ static void test_text_config(void **state)
     char text[4096];
     (void)snprintf(text, sizeof text, "%s%s}", outer, QUANT(V3, CT(GROUP32, "")));
     counted(text);
-    assert_true(c.inner && c.quant.bits == 4 && c.n_layer == 4);
+    assert_true(c.inner && nb_quant_main(&c.quant)->bits == 4 && c.n_layer == 4);
     nb_error e;
     assert_int_equal(read(text, false, &e), NB_OK); /* the engine runs it, too */
     assert_true(c.quant.runs);
@@ -228,6 +304,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_dense),         cmocka_unit_test(test_names),
+        cmocka_unit_test(test_methods),
         cmocka_unit_test(test_unknown_bytes), cmocka_unit_test(test_text_config),
         cmocka_unit_test(test_assumed),
     };

@@ -2,6 +2,7 @@
  * becomes of the metadata. */
 #include "load_testing.h"
 
+#include "capacity/sizes.h"
 #include "load/gguf.h"
 #include "model/config.h"
 
@@ -227,8 +228,8 @@ static void test_names_and_forms(void **state)
     tensor(&f, "blk.0.attn_k_b.weight", NE(2, 3, 2)); /* nope 2, latent 3, heads 2 */
     tensor(&f, "blk.0.attn_v_b.weight", NE(3, 1, 2)); /* value 1 */
     tensor(&f, "blk.3.nextn.enorm.weight", NE(4));
-    tensor_at(&f, "blk.0.attn_output.weight", NE(256), 16, f.data.n_bytes);
-    for (int i = 0; i < 66; i++) put(&f.data, 0, 1);
+    tensor_at(&f, "blk.0.attn_output.weight", NE(256), 34, f.data.n_bytes);
+    for (int i = 0; i < 54; i++) put(&f.data, 0, 1);
     build(&f, &b);
     if (nb_source_open_bytes(nb_buf_view(&b), "f.gguf", &s, &e) != NB_OK) fail_msg("%s", e.msg);
     assert_int_equal(take(s, "model.embed_tokens.weight", 2, 3, 2)[5], 5);
@@ -252,7 +253,7 @@ static void test_names_and_forms(void **state)
                                .n_dim = 2 };
     assert_int_equal(nb_source_take(s, &o, &t, &e), NB_ERR_UNSUPPORTED);
     check_line(&e, NB_ERR_UNSUPPORTED,
-               "o_proj.weight': type IQ2_XXS is not supported: its code book");
+               "o_proj.weight': type TQ1_0 is not supported: it is a rare type");
     nb_source_close(s);
     nb_buf_deinit(&b);
 }
@@ -353,6 +354,58 @@ static void test_config(void **state)
     }
 }
 
+/* A tensor of 32-value blocks of this many bytes. */
+static void blocks(file *f, const char *name, uint64_t cols, uint64_t rows, uint32_t type, size_t bytes)
+{
+    tensor_at(f, name, NE(cols, rows), type, f->data.n_bytes);
+    for (size_t i = 0; i < cols / 32 * rows * bytes; i++) put(&f->data, 0, 1);
+    while (f->data.n_bytes % 32) put(&f->data, 0, 1);
+}
+
+/* The bytes that are counted are those of the tensors, layer by layer. */
+static void test_sizes(void **state)
+{
+    (void)state;
+    static nb_model_config c;
+    static nb_sizes sizes;
+    file f = { 0 };
+    nb_error e = { 0 };
+    enum { Q8_0 = 34, Q4_0 = 18, N = 64 * 64 / 32 };
+    key_str(&f, "general.architecture", "llama");
+    static const char *const ints[] = { "block_count", "context_length", "embedding_length",
+                                        "attention.head_count", "feed_forward_length" };
+    static const uint32_t v[] = { 2, 128, 64, 2, 64 };
+    for (size_t i = 0; i < NB_COUNT(ints); i++) {
+        char k[96];
+        (void)snprintf(k, sizeof k, "llama.%s", ints[i]);
+        key_u32(&f, k, v[i]);
+    }
+    key_f32(&f, "llama.attention.layer_norm_rms_epsilon", 1e-6f);
+    blocks(&f, "token_embd.weight", 64, 64, 8, Q8_0);
+    tensor(&f, "output_norm.weight", NE(64));
+    for (int i = 0; i < 2; i++) {
+        static const char *const parts[] = { "attn_q", "attn_k", "attn_v", "attn_output",
+                                             "ffn_gate", "ffn_up", "ffn_down" };
+        char name[64];
+        for (size_t k = 0; k < NB_COUNT(parts); k++) {
+            (void)snprintf(name, sizeof name, "blk.%d.%s.weight", i, parts[k]);
+            /* Q8_0 in the first layer's down, a plain v in the second, Q4_0 elsewhere */
+            if (i == 1 && k == 2)
+                tensor(&f, name, NE(64, 64));
+            else
+                blocks(&f, name, 64, 64, k == 6 && i == 0 ? 8 : 2, k == 6 && i == 0 ? Q8_0 : Q4_0);
+        }
+    }
+    if (config(&f, &c, &e) != NB_OK) fail_msg("%s", e.msg);
+    assert_string_equal(c.quant.method, "gguf");
+    assert_string_equal(nb_quant_main(&c.quant)->name, "Q4_0");
+    assert_string_equal(c.quant.form[c.quant_of[0].form[NB_QU_DENSE_DOWN] - 1].name, "Q8_0");
+    assert_string_equal(c.quant.form[c.quant_of[1].form[NB_QU_V] - 1].name, "F32");
+    assert_int_equal(nb_sizes_of(&c, &sizes, &e), NB_OK);
+    /* norms are counted in 16 bits; the head is the embedding */
+    assert_int_equal(sizes.weight_bytes, 12 * N * Q4_0 + 2 * N * Q8_0 + 64 * 64 * 4 + 5 * 64 * 2);
+}
+
 static void test_config_refused(void **state)
 {
     (void)state;
@@ -381,6 +434,7 @@ int main(void)
         cmocka_unit_test(test_headers),   cmocka_unit_test(test_tensors_refused),
         cmocka_unit_test(test_truncated), cmocka_unit_test(test_names_and_forms),
         cmocka_unit_test(test_config),    cmocka_unit_test(test_config_refused),
+        cmocka_unit_test(test_sizes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

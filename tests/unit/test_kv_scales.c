@@ -55,6 +55,18 @@ static const struct algo_case {
       "\"float\"}}}",
       NB_OK, NB_KV_ALGO_FP8, NULL },
     { NULL, "{\"quantization_config\":{\"kv_cache_scheme\":null}}", NB_OK, NB_KV_ALGO_NONE, NULL },
+    { NULL,
+      "{\"text_config\":{\"quantization_config\":{\"kv_cache_scheme\":{\"num_bits\":8,\"type\":"
+      "\"float\"}}}}",
+      NB_OK, NB_KV_ALGO_FP8, NULL },
+    { NULL,
+      "{\"text_config\":{\"quantization_config\":{\"kv_cache_scheme\":\"NVFP4\"}},"
+      "\"quantization_config\":{\"kv_cache_scheme\":null}}",
+      NB_OK, NB_KV_ALGO_NVFP4, NULL },
+    { NULL, "{\"text_config\":{},\"quantization_config\":{\"kv_cache_scheme\":\"NVFP4\"}}", NB_OK,
+      NB_KV_ALGO_NVFP4, NULL },
+    { NULL, "{\"text_config\":{\"quantization_config\":{\"kv_cache_scheme\":\"INT8\"}}}",
+      NB_ERR_UNSUPPORTED, 0, "INT8" },
     { NULL, "{\"quantization_config\":null}", NB_OK, NB_KV_ALGO_NONE, NULL },
     { NULL, "{\"quantization_config\":{\"kv_cache_scheme\":{\"num_bits\":8,\"type\":\"int\"}}}",
       NB_ERR_UNSUPPORTED, 0, "int with 8 bits" },

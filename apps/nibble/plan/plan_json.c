@@ -83,8 +83,10 @@ static void put_checkpoint(maker *k, json_t *j, const nb_model_config *c)
         return;
     }
     (void)snprintf(text, sizeof text, "%s", c->quant.method);
-    if (c->quant.bits)
-        (void)snprintf(text, sizeof text, "%s, %zu bits", c->quant.method, c->quant.bits);
+    const nb_quant_form *f = nb_quant_main(&c->quant);
+    if (f->bits)
+        (void)snprintf(text, sizeof text, "%s, %zu bits", c->quant.method, f->bits);
+    if (f->block) (void)snprintf(text, sizeof text, "%s, %s", c->quant.method, f->name);
     put_str(k, j, "checkpoint_dtype", text);
 }
 

@@ -186,8 +186,8 @@ static void about_fit(const plan *p, json_t *a)
             weights, budget);
 }
 
-/* What is quantised: "the routed experts, attention (kv_b_proj)". */
-static void units_text(const plan *p, const nb_quant *q, char *out, size_t n)
+/* What has form k (from 1): "attention, routed experts". */
+static void units_text(const plan *p, const nb_quant *q, size_t k, char *out, size_t n)
 {
     static const char *const name[NB_QU_COUNT] = {
         [NB_QU_Q] = "q_proj",
@@ -199,41 +199,57 @@ static void units_text(const plan *p, const nb_quant *q, char *out, size_t n)
         [NB_QU_V] = "v_proj",
         [NB_QU_O] = "o_proj",
         [NB_QU_DENSE] = "dense layers",
+        [NB_QU_DENSE_DOWN] = "dense layers' down_proj",
         [NB_QU_SHARED] = "shared experts",
+        [NB_QU_SHARED_DOWN] = "shared experts' down_proj",
         [NB_QU_EXPERT] = "routed experts",
+        [NB_QU_EXPERT_DOWN] = "routed experts' down_proj",
         [NB_QU_HEAD] = "head",
+        [NB_QU_ROUTER] = "router",
+        [NB_QU_EMBED] = "embedding",
     };
     const nb_model_config *c = p->config;
     const bool mla = p->sizes.is_mla;
-    const bool has[NB_QU_COUNT] = {
-        [NB_QU_Q] = !mla || !c->attn[0].q_lora,
-        [NB_QU_Q_A] = mla && c->attn[0].q_lora,
-        [NB_QU_Q_B] = mla && c->attn[0].q_lora,
+    const bool moe = p->sizes.n_moe_layer > 0, dense = p->sizes.n_moe_layer < p->sizes.n_layer;
+    const bool lora = mla && c->attn[0].q_lora, shared = moe && c->n_shared;
+    const unsigned char *of = q->of;
+    bool has[NB_QU_COUNT] = {
+        [NB_QU_Q] = !lora,
+        [NB_QU_Q_A] = lora,
+        [NB_QU_Q_B] = lora,
         [NB_QU_KV_A] = mla,
         [NB_QU_KV_B] = mla,
         [NB_QU_K] = !mla,
         [NB_QU_V] = !mla,
         [NB_QU_O] = true,
-        [NB_QU_DENSE] = p->sizes.n_moe_layer < p->sizes.n_layer,
-        [NB_QU_SHARED] = p->sizes.n_moe_layer && c->n_shared,
-        [NB_QU_EXPERT] = p->sizes.n_moe_layer,
+        [NB_QU_DENSE] = dense,
+        [NB_QU_DENSE_DOWN] = dense && of[NB_QU_DENSE] != of[NB_QU_DENSE_DOWN],
+        [NB_QU_SHARED] = shared,
+        [NB_QU_SHARED_DOWN] = shared && of[NB_QU_SHARED] != of[NB_QU_SHARED_DOWN],
+        [NB_QU_EXPERT] = moe,
+        [NB_QU_EXPERT_DOWN] = moe && of[NB_QU_EXPERT] != of[NB_QU_EXPERT_DOWN],
         [NB_QU_HEAD] = true,
+        [NB_QU_ROUTER] = moe,
+        [NB_QU_EMBED] = true,
     };
     bool attention = true;
     size_t at = 0;
     out[0] = 0;
-    for (int u = 0; u <= NB_QU_O; u++) attention &= !has[u] || q->units >> u & 1;
+    for (int u = 0; u <= NB_QU_O; u++) attention &= !has[u] || of[u] == k;
     if (attention) at += (size_t)snprintf(out, n, "attention");
     for (int u = attention ? NB_QU_DENSE : 0; u < NB_QU_COUNT && at + 32 < n; u++)
-        if (has[u] && q->units >> u & 1)
+        if (has[u] && of[u] == k)
             at += (size_t)snprintf(out + at, n - at, "%s%s", at ? ", " : "", name[u]);
-    if (!at) (void)snprintf(out, n, "nothing");
 }
 
 /* "4 bits and a 16-bit scale for 32 values". */
-static void bits_text(const nb_quant *q, char *out, size_t n)
+static void bits_text(const nb_quant_form *q, char *out, size_t n)
 {
     char group[80] = "a matrix", zero[48] = "";
+    if (q->block) {
+        (void)snprintf(out, n, "%s", q->name);
+        return;
+    }
     if (q->rows == 1 && q->cols)
         (void)snprintf(group, sizeof group, "%zu values", q->cols);
     else if (q->rows == 1)
@@ -247,6 +263,20 @@ static void bits_text(const nb_quant *q, char *out, size_t n)
                    q->scale_bits == 8 ? "an" : "a", q->scale_bits, zero, group);
 }
 
+/* Forms and what has them: "4 bits with a 16-bit scale for 32 values in attention; ...". */
+static void forms_text(const plan *p, const nb_quant *q, char *out, size_t n)
+{
+    char units[256], bits[160];
+    size_t at = 0;
+    out[0] = 0;
+    for (size_t k = 1; k <= q->n_form && at < n; k++) {
+        units_text(p, q, k, units, sizeof units);
+        bits_text(&q->form[k - 1], bits, sizeof bits);
+        if (*units) at += (size_t)snprintf(out + at, n - at, "%s%s in %s", at ? "; " : "", bits, units);
+    }
+    if (!at) (void)snprintf(out, n, "nothing");
+}
+
 /* Quantised weights, and how they were counted. */
 static void about_quant(const plan *p, json_t *a)
 {
@@ -254,15 +284,14 @@ static void about_quant(const plan *p, json_t *a)
                                              : "nibble does not run these weights.";
     const nb_quant int4 = nb_quant_int4(p->sizes.n_moe_layer > 0);
     const nb_quant *q = &p->config->quant;
-    char units[256], bits[160];
-    if (q->bits) {
-        units_text(p, q, units, sizeof units);
-        bits_text(q, bits, sizeof bits);
-        say(a,
-            "The checkpoint's weights are %s: %s in %s; the rest in %s, as far as the names in "
-            "quantization_config say%s. %s",
-            q->method, bits, units, p->config->dtype,
-            q->partly ? ", which differ from layer to layer and are counted as in most" : "", runs);
+    char forms[1000];
+    if (q->n_form) {
+        const bool gguf = nb_quant_main(q)->block > 0;
+        forms_text(p, q, forms, sizeof forms);
+        say(a, "The checkpoint's weights are %s: %s%s%s%s%s. %s", q->method, forms,
+            gguf ? "" : "; the rest in ", gguf ? "" : p->config->dtype,
+            gguf ? ", counted tensor by tensor" : ", as quantization_config says",
+            q->partly ? "; layers differ, and this is what most have" : "", runs);
     } else if (q->method[0]) {
         say(a,
             "The checkpoint's weights are %s, of which config.json does not say the bytes: "
@@ -270,10 +299,9 @@ static void about_quant(const plan *p, json_t *a)
             q->method, runs);
     }
     if (p->demand.wtype != NB_SIZES_INT4) return;
-    units_text(p, &int4, units, sizeof units);
-    bits_text(&int4, bits, sizeof bits);
-    say(a, "int4 is counted as %s in %s, the rest in BF16%s. nibble runs such weights on a CPU only.",
-        bits, units, p->sizes.n_moe_layer ? " (as Kimi K2 Thinking has it)" : "");
+    forms_text(p, &int4, forms, sizeof forms);
+    say(a, "int4 is counted as %s, the rest in BF16%s. nibble runs such weights on a CPU only.", forms,
+        p->sizes.n_moe_layer ? " (as Kimi K2 Thinking has it)" : "");
 }
 
 static void about_weights(const plan *p, json_t *a)

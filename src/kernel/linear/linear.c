@@ -84,6 +84,13 @@ const nb_linear_variant nb_linear_variants[] = {
     PACKED(NB_W_IQ4_XS),
     FAST(NB_W_MXFP4, mxfp4),
     PACKED(NB_W_GGUF_NVFP4),
+    PACKED(NB_W_IQ2_XXS),
+    PACKED(NB_W_IQ2_XS),
+    PACKED(NB_W_IQ2_S),
+    PACKED(NB_W_IQ3_XXS),
+    PACKED(NB_W_IQ3_S),
+    PACKED(NB_W_IQ1_S),
+    PACKED(NB_W_IQ1_M),
     /* activations in 8 bits (linear_act8.h) */
     { "c", NB_SPACE_HOST, 0, NB_W_INT8, nb_linear_int8_act8_c, nb_linear_t_int8_c, nb_linear_act8_pack_bytes, nb_linear_act8_pack_c, NB_ACT_INT8 },
     { 0 }

@@ -146,6 +146,13 @@ BLOCKS(q6_k)
 BLOCKS(iq4_nl)
 BLOCKS(iq4_xs)
 BLOCKS(mxfp4)
+BLOCKS(iq2_xxs)
+BLOCKS(iq2_xs)
+BLOCKS(iq2_s)
+BLOCKS(iq3_xxs)
+BLOCKS(iq3_s)
+BLOCKS(iq1_s)
+BLOCKS(iq1_m)
 
 static void nvfp4_values(const nb_weight *w, size_t r, size_t c, size_t n, float *out)
 {
@@ -178,6 +185,13 @@ const nb_wtype_traits nb_wtypes[NB_W_TYPE_COUNT] = {
     [NB_W_IQ4_XS] = { "IQ4_XS", "iq4_xs", 256, 136, iq4_xs_values },
     [NB_W_MXFP4] = { "MXFP4", "mxfp4", 32, 17, mxfp4_values },
     [NB_W_GGUF_NVFP4] = { "NVFP4 in blocks", "nvfp4-block", 64, 36, nvfp4_values },
+    [NB_W_IQ2_XXS] = { "IQ2_XXS", "iq2_xxs", 256, 66, iq2_xxs_values },
+    [NB_W_IQ2_XS] = { "IQ2_XS", "iq2_xs", 256, 74, iq2_xs_values },
+    [NB_W_IQ2_S] = { "IQ2_S", "iq2_s", 256, 82, iq2_s_values },
+    [NB_W_IQ3_XXS] = { "IQ3_XXS", "iq3_xxs", 256, 98, iq3_xxs_values },
+    [NB_W_IQ3_S] = { "IQ3_S", "iq3_s", 256, 110, iq3_s_values },
+    [NB_W_IQ1_S] = { "IQ1_S", "iq1_s", 256, 50, iq1_s_values },
+    [NB_W_IQ1_M] = { "IQ1_M", "iq1_m", 256, 56, iq1_m_values },
 };
 // clang-format on
 
