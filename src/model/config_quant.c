@@ -28,7 +28,7 @@ static bool same_form(const nb_quant_form *a, const nb_quant_form *b)
     return a->bits == b->bits && a->rows == b->rows && a->cols == b->cols &&
            a->scale_bits == b->scale_bits && a->zero_bits == b->zero_bits &&
            a->col_bytes == b->col_bytes && a->fp4 == b->fp4 && a->block == b->block &&
-           a->block_bytes == b->block_bytes && strcmp(a->name, b->name) == 0;
+           a->block_bytes == b->block_bytes; /* types of GGUF are not compared */
 }
 
 /* 1 + its place; 0: there are too many. */
