@@ -53,7 +53,7 @@ static void size_layer(const nb_model *m, const form *f, nb_weight_size *out)
     const nb_mlp *const shared = &l->mlp;
     const nb_quant_unit unit = l->expert ? NB_QU_SHARED : NB_QU_DENSE;
     const uint64_t router = matrix(&l->router, &as_is, NB_QU_ROUTER),
-                   router_own = matrix(&l->router, f, NB_QU_ROUTER);
+                   router_own = matrix(&l->router, &(form){ false, f->quant, f->of }, NB_QU_ROUTER);
     const uint64_t embed = nb_weight_bytes(&m->embed), head = nb_weight_bytes(&m->head);
     uint64_t plain = router + mlp(shared, &as_is, unit), sum = router_own + mlp(shared, f, unit);
     for (size_t i = 0; i < NB_COUNT(attn); i++) {

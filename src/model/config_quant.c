@@ -186,7 +186,9 @@ static nb_status read_gptq(reader *r, bool awq)
     if (q->pack == NB_PACK_AWQ) f.col_bytes = 0;
     if (!strcmp(format, "auto_round:llm_compressor")) {
         (void)nb_doc_str(doc, AT "data_type", &type);
-        f = (nb_quant_form){ .bits = f.bits, .rows = 1, .cols = f.cols, .scale_bits = 8, .fp4 = f.bits == 4 };
+        f.fp4 = f.bits == 4 && strstr(type, "fp") != NULL;
+        f.scale_bits = f.fp4 ? 8 : 16;
+        f.zero_bits = f.col_bytes = 0;
     }
     flag = !awq && nb_doc_is_bool(doc, AT "lm_head") && nb_doc_bool(doc, AT "lm_head", &flag) && flag;
     if (is_method(r, "gptq")) NB_TRY(each_key(r, AT "dynamic", &f, dynamic_rule));

@@ -30,13 +30,15 @@ refused() {
     python3 "$writer" make "$1" "$src/tests/parity" "$tmp/m" || die "$1: cannot be written"
     sed -i "$2" "$tmp/m/q/config.json"
     fails 1 "$3" logits "$tmp/m/q" --tokens "$tmp/t.json" --device cpu --output "$tmp/x.f32"
-    ok plan "$tmp/m/q"
 }
 for bits in 2 3 5 6 7; do
     refused w4-odd "s/\"num_bits\": 4/\"num_bits\": $bits/" "config.json $bits bits"
+    ok plan "$tmp/m/q"
     refused gptq-odd "s/\"bits\": 4/\"bits\": $bits/" "config.json $bits bits"
+    ok plan "$tmp/m/q"
 done
 refused gptq-8-odd 's/"bits": 8/"bits": 4/' "tensor qweight"
 refused mixed-ints 's/"num_bits": 8, "type": "int", "symmetric": true, "group_size": 64/"num_bits": 8, "group_size": 32/' "tensor groups"
 refused w4-odd 's/"Linear"/"re:(("/' "config.json regular expression"
 refused kimi 's/"compressed-tensors"/"bitsandbytes"/' "bitsandbytes not supported"
+ok plan "$tmp/m/q"

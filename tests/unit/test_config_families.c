@@ -476,7 +476,7 @@ static const struct refusal {
     { "kimi-k2-thinking", "quantization_config",
       "{\"quant_method\":\"compressed-tensors\",\"format\":\"marlin-24\"}", "marlin-24" },
     { "deepseek-v3", "quantization_config.quant_method", "\"bitsandbytes\"", "quant_method" },
-    { "deepseek-v3", "quantization_config.quant_method", "\"mxfp4\"", "quant_method" },
+    { "deepseek-v3", "quantization_config.quant_method", "\"bitsandbytes\"", "quant_method" },
     { "deepseek-v3", "quantization_config",
       "{\"quant_method\":\"modelopt\",\"quant_algo\":\"NVFP4_AWQ\"}", "NVFP4_AWQ" },
     { "deepseek-v3", "quantization_config", "{\"quant_method\":\"gptq\",\"bits\":3}", "3 bits" },
