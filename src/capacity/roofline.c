@@ -60,14 +60,16 @@ nb_efficiency nb_efficiency_flat(double fraction)
 
 const char *nb_bound_name(nb_bound b)
 {
-    static const char *const name[NB_BOUND_COUNT] = { "weights", "products", "cache", "attention" };
+    static const char *const name[NB_BOUND_COUNT] = { "weights", "products", "cache", "attention",
+                                                      "host" };
     return name[b];
 }
 
 const char *nb_bound_text(nb_bound b)
 {
     static const char *const text[NB_BOUND_COUNT] = { "bandwidth: weights", "arithmetic: products",
-                                                      "bandwidth: cache", "arithmetic: attention" };
+                                                      "bandwidth: cache", "arithmetic: attention",
+                                                      "bandwidth: host" };
     return text[b];
 }
 
@@ -171,11 +173,12 @@ static nb_bound longest(const double t[NB_BOUND_COUNT])
     return (nb_bound)b;
 }
 
-/* Fills the sums; t: the four times. */
+/* Fills the sums; t: the times. */
 static void add_up(nb_time *out, const double t[NB_BOUND_COUNT], double other_s, double concurrency)
 {
     out->products_s = larger(t[NB_BOUND_WEIGHTS], t[NB_BOUND_PRODUCTS]);
     out->attention_s = larger(t[NB_BOUND_CACHE], t[NB_BOUND_ATTENTION]);
+    out->host_s = t[NB_BOUND_HOST];
     out->other_s = other_s;
     out->total_s = out->products_s + out->attention_s + out->host_s + other_s;
     out->tok_s = out->total_s > 0 ? concurrency / out->total_s : 0;
@@ -200,8 +203,6 @@ void nb_step_of(const nb_demand *d, const nb_layout *l, const nb_record_size *r,
     s.experts_read = experts_hit(d->sizes, concurrency);
     s.weight_bytes = weights_read(d, l, &p, s.experts_read);
     if (d->sizes->n_expert) s.host_bytes = p.host * s.experts_read / (double)d->sizes->n_expert;
-    s.most.host_s = host_s(l, s.host_bytes, false);
-    s.model.host_s = host_s(l, s.host_bytes, true);
     s.cache_bytes = s.n_seq * context * r->attn_bytes_tok;
     s.product_flop = 2 * s.n_seq * (k.replicated + (k.dense + k.head) / tp) +
                      2 * k.expert * concurrency / (double)l->n_gpu;
@@ -210,10 +211,12 @@ void nb_step_of(const nb_demand *d, const nb_layout *l, const nb_record_size *r,
     const double cache = cache_fraction(e, r->type);
     const double most[NB_BOUND_COUNT] = { s.weight_bytes / m->bandwidth, s.product_flop / m->bf16,
                                           s.cache_bytes / m->bandwidth,
-                                          s.attention_flop / m->bf16 };
+                                          s.attention_flop / m->bf16,
+                                          host_s(l, s.host_bytes, false) };
     const double weights = weights_fraction(d, e, d->sizes->n_expert ? concurrency : s.n_seq);
     const double model[NB_BOUND_COUNT] = { most[0] / weights, most[1] / e->prefill, most[2] / cache,
-                                           most[3] / e->attention };
+                                           most[3] / e->attention,
+                                           host_s(l, s.host_bytes, true) };
     s.bound = longest(most);
     add_up(&s.most, most, 0, concurrency);
     add_up(&s.model, model, (double)d->sizes->n_layer * e->layer_s + exchange_s(d, l, e, s.n_seq),

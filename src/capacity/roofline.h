@@ -56,14 +56,14 @@ typedef enum nb_bound {
     NB_BOUND_PRODUCTS,  /* arithmetic of products */
     NB_BOUND_CACHE,     /* bandwidth: cached tokens */
     NB_BOUND_ATTENTION, /* arithmetic of attention */
+    NB_BOUND_HOST,      /* bandwidth: experts in host memory, which the GPU waits for */
     NB_BOUND_COUNT
 } nb_bound;
 const char *nb_bound_name(nb_bound b); /* "weights", ... */
 const char *nb_bound_text(nb_bound b); /* "bandwidth, weights", ... */
 
 typedef struct nb_time {
-    double products_s, attention_s, other_s, total_s;
-    double host_s; /* experts in the memory of the host, which the GPU waits for */
+    double products_s, attention_s, host_s, other_s, total_s;
     double tok_s; /* of the whole machine */
 } nb_time;
 
@@ -73,7 +73,7 @@ typedef struct nb_step {
     double experts_read; /* different experts of a layer that are hit, on all GPUs together */
     double weight_bytes, cache_bytes, product_flop, attention_flop;
     double host_bytes; /* of experts, read by the host */
-    nb_bound bound; /* the longest of the four in `most` */
+    nb_bound bound; /* the longest of these in `most` */
     nb_time most, model;
 } nb_step;
 /* concurrency sequences in all, dealt to the replicas, with `context` cached tokens each.  r: as

@@ -326,6 +326,7 @@ static void experts_of_the_host(void **state)
     nb_step_of(&d, &l, r, &nb_efficiency_gpu, 1, 512, &s);
     near("read by the host", s.host_bytes, 13 * 6 * one, 1e-9);
     near("its time", s.most.host_s, 13 * 6 * one / 200e9, 1e-9);
+    assert_int_equal(s.bound, NB_BOUND_HOST);
     assert_true(s.model.total_s > s.model.host_s && s.model.host_s > s.most.host_s);
     /* 32 rows for each expert are a unit: 384 tokens */
     assert_true(nb_layout_upload_tok(&sizes) == 384);

@@ -360,7 +360,7 @@ static json_t *prefill_json(maker *k, const plan *p)
         put_int(k, o, "prompt", (double)p->prompt.count[i]);
         put_num(k, o, "flop", f.flop);
         put_num(k, o, "attention_fraction", f.attention_fraction);
-        put_str(k, o, "bound", f.reads_weights ? "weights" : "arithmetic");
+        put_str(k, o, "bound", f.sends_experts ? "host" : f.reads_weights ? "weights" : "arithmetic");
         put_num(k, o, "ttft_ms_most", f.most_s * 1e3);
         put_num(k, o, "ttft_ms_model", f.model_s * 1e3);
         put_num(k, o, "tokens_per_second_most", f.most_tok_s);

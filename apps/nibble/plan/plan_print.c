@@ -291,7 +291,8 @@ bool plan_row_shown(const json_t *report, const json_t *row)
 
 void plan_bound_text(const char *bound, char *out, size_t n)
 {
-    const bool bytes = strcmp(bound, "weights") == 0 || strcmp(bound, "cache") == 0;
+    const bool bytes = strcmp(bound, "weights") == 0 || strcmp(bound, "cache") == 0 ||
+                       strcmp(bound, "host") == 0;
     (void)snprintf(out, n, "%s: %s", bytes ? "bandwidth" : "arithmetic", bound);
 }
 
@@ -336,8 +337,10 @@ static void print_prefill(const json_t *list)
         cell_rate(num(r, "tokens_per_second_most"), 10);
         (void)printf(" | %9.1f ms", num(r, "ttft_ms_model"));
         cell_rate(num(r, "tokens_per_second_model"), 10);
-        (void)printf(" | %s\n",
-                     strcmp(str(r, "bound"), "weights") == 0 ? "bandwidth: weights" : "arithmetic");
+        const char *bound = str(r, "bound");
+        (void)printf(" | %s\n", strcmp(bound, "weights") == 0 ? "bandwidth: weights"
+                                : strcmp(bound, "host") == 0  ? "PCIe: experts"
+                                                              : "arithmetic");
     }
 }
 
