@@ -387,6 +387,9 @@ static nb_status add_shards(nb_gguf *g, const char *path, nb_error *err)
         st = nb_buf_printf(&shard, "%.*s-%05zu-of-%05u.gguf", (int)stem, path, i + 1, name_count);
         if (st != NB_OK) (void)no_memory(path, err);
         if (st == NB_OK) st = add_file(g, shard.p, err);
+        if (st == NB_ERR_NOT_FOUND) /* or it would be the model that is not found */
+            st = nb_fail(err, NB_ERR_IO, "%s: shard %zu of %u is missing", nb_show_path(shard.p).s,
+                         i + 1, name_count);
         if (st == NB_OK) st = check_shard(g, i, count, err);
     }
     nb_buf_deinit(&shard);
