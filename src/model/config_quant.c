@@ -463,7 +463,7 @@ nb_status nb_quant_read(nb_doc *doc, const bool *dense, size_t n_layer, bool inn
                                          AT "exclude_modules", AT "exclude", AT "ignored_layers" };
     const char *method = "";
     nb_quant q = { 0 };
-    reader r = { .doc = doc, .q = &q, .err = err };
+    reader r = { .doc = doc, .q = &q, .rules.file = nb_doc_name(doc), .err = err };
     (void)nb_doc_str(doc, AT "quant_method", &method);
     show(method, q.method, sizeof q.method);
     nb_status st = is_method(&r, "gguf") ? read_gguf(&r, dense, n_layer, layer) : read_method(&r);
@@ -482,7 +482,7 @@ nb_status nb_quant_read_file(nb_doc *doc, const bool *dense, size_t n_layer, boo
 {
     const char *algo = "";
     nb_quant q = { .method = "modelopt" };
-    reader r = { .doc = doc, .q = &q, .err = err };
+    reader r = { .doc = doc, .q = &q, .rules.file = nb_doc_name(doc), .err = err };
     *out = (nb_quant){ 0 };
     (void)nb_doc_str(doc, "quantization.quant_algo", &algo);
     NB_TRY(nb_doc_check(doc, err));

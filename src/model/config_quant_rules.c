@@ -45,15 +45,23 @@ bool nb_quant_unit_in(nb_quant_unit u, bool dense)
                                                                 : true;
 }
 
+/* Puts the file before a line about a name or pattern. */
+static nb_status named(const nb_quant_rules *x, nb_status st, nb_error *err)
+{
+    if (st == NB_OK || !err) return st;
+    const nb_error why = *err;
+    return nb_fail(err, st, "%s: quantization_config: %.300s", x->file, why.msg);
+}
+
 nb_status nb_quant_rule_add(nb_quant_rules *x, nb_pattern_kind kind, const char *text,
                             unsigned char form, nb_quant_rank rank, nb_error *err)
 {
     if (x->n >= MAX_RULE)
-        return nb_fail(err, NB_ERR_LIMIT, "more than %d names of modules", MAX_RULE);
+        return named(x, nb_fail(err, NB_ERR_LIMIT, "more than %d names of modules", MAX_RULE), err);
     if (NB_GROW(x->rule, x->cap, x->n) != NB_OK)
         return nb_fail(err, NB_ERR_NOMEM, "out of memory");
     nb_quant_rule *r = &x->rule[x->n];
-    NB_TRY(nb_pattern_init(&r->pattern, kind, text, err));
+    NB_TRY(named(x, nb_pattern_init(&r->pattern, kind, text, err), err));
     r->form = form;
     r->rank = rank;
     x->n++;
@@ -145,8 +153,9 @@ nb_status nb_quant_rules_apply(const nb_quant_rules *x, const bool *dense, size_
 {
     if (x->n_regex * n_layer > MAX_REGEX_LAYERS || x->n * n_layer > MAX_NAME_LAYERS)
         return nb_fail(err, NB_ERR_LIMIT,
-                       "%zu names and %zu patterns of modules for %zu layers: expected at most %d and %d",
-                       x->n - x->n_regex, x->n_regex, n_layer, MAX_NAME_LAYERS / (int)n_layer,
+                       "%s: quantization_config: %zu names and %zu patterns of modules for %zu layers: "
+                       "expected at most %d and %d",
+                       x->file, x->n - x->n_regex, x->n_regex, n_layer, MAX_NAME_LAYERS / (int)n_layer,
                        MAX_REGEX_LAYERS / (int)n_layer);
     for (size_t i = 0; i < n_layer; i++)
         for (int u = 0; u < NB_QU_COUNT; u++) {
@@ -155,7 +164,7 @@ nb_status nb_quant_rules_apply(const nb_quant_rules *x, const bool *dense, size_
             if (i > 0 && (u == NB_QU_HEAD || u == NB_QU_EMBED))
                 *f = layer[0].form[u];
             else if (nb_quant_unit_in((nb_quant_unit)u, dense[i]))
-                NB_TRY(form_of(x, u, i, inner, f, err));
+                NB_TRY(named(x, form_of(x, u, i, inner, f, err), err));
         }
     nb_quant_summarise(q, dense, n_layer, layer);
     return NB_OK;

@@ -23,6 +23,7 @@ typedef struct nb_quant_rule {
 } nb_quant_rule;
 
 typedef struct nb_quant_rules {
+    const char *file; /* for error lines */
     nb_quant_rule *rule;
     size_t n, cap, n_regex;
     unsigned char base[NB_QU_COUNT]; /* by class, or where no rule matches */
