@@ -46,6 +46,9 @@ fails() {
     fi
 }
 
+# small_memory: from here on 2 GB of addresses, more than a small model needs.  AddressSanitizer reserves terabytes.
+small_memory() { grep -qa __asan_init "$nibble" || ulimit -v 2000000 || die "no limit of memory"; }
+
 # same CASE: $tmp/out equals tests/e2e/<name>.<case>.exact byte for byte.
 same() {
     local exact=$src/tests/e2e/$test_name.$1.exact

@@ -6,10 +6,7 @@ need "$base/config.json" "no parity vectors"
 writer=$src/tests/e2e/_gguf_hostile.py
 printf '[3,141,59,265]' >"$tmp/t.json"
 python3 "$src/tests/e2e/_gguf_family.py" "$base" "$tmp/base.gguf" F32 || die "no GGUF"
-# AddressSanitizer reserves terabytes of addresses.
-limit=2000000
-grep -qa __asan_init "$nibble" && limit=unlimited
-ulimit -v $limit || die "no limit"
+small_memory
 ok logits "$tmp/base.gguf" --tokens "$tmp/t.json" --device cpu --output "$tmp/x.f32" --strict
 while read -r name words; do
     rm -rf "$tmp/m" && mkdir "$tmp/m"

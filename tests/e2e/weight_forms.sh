@@ -26,6 +26,7 @@ if [ -e "$lib" ]; then
 fi
 
 # Damaged tensors and contradictions are refused by name, in one line.
+small_memory
 refused() { fails 1 "$2" logits "$1" --tokens "$tmp/t.json" --device cpu --output "$tmp/x.f32"; }
 while read -r name form words; do
     rm -rf "$tmp/broken" && mkdir "$tmp/broken" && cp -R "$tmp/$form/q" "$tmp/broken/"
