@@ -42,6 +42,7 @@ static nb_status compile(nb_pattern *p, nb_str text, nb_error *err)
     const uint32_t start = p->kind == NB_PATTERN_REGEX ? PCRE2_ANCHORED : 0;
     p->code = pcre2_compile((PCRE2_SPTR)text.p, text.n_bytes,
                             start | PCRE2_NEVER_BACKSLASH_C | PCRE2_NEVER_UTF, &code, &where, NULL);
+    if (!p->code && code == PCRE2_ERROR_HEAP_FAILED) return nb_fail(err, NB_ERR_NOMEM, "out of memory");
     if (!p->code) {
         PCRE2_UCHAR why[128] = { 0 };
         (void)pcre2_get_error_message(code, why, sizeof why);

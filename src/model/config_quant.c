@@ -376,18 +376,20 @@ static nb_status read_modelopt(reader *r)
 static nb_status read_gguf(reader *r, const bool *dense, size_t n_layer, nb_quant_layer *layer)
 {
     const char *types[NB_QUANT_MAX_FORM];
-    uint64_t *of = calloc(MAX_LAYER, sizeof *of);
     size_t n_type = 0, n = 0;
-    if (!of) return nb_fail(r->err, NB_ERR_NOMEM, "out of memory");
     r->q->mixed = true;
     (void)nb_doc_strs(r->doc, AT "types", types, NB_COUNT(types), &n_type);
     for (size_t i = 0; i < n_type; i++) {
         nb_quant_form f = { .rows = 1 };
-        if (sscanf(types[i], "%15s %zu %zu", f.name, &f.block, &f.block_bytes) != 3 || !f.block ||
-            f.block > 65536 || f.block_bytes > 65536)
-            f.block = 1;
+        if (sscanf(types[i], "%15s %5zu %5zu", f.name, &f.block, &f.block_bytes) != 3 || !f.block ||
+            f.block_bytes > 8 * f.block) /* of a config.json that somebody wrote */
+            return nb_fail(r->err, NB_ERR_FORMAT,
+                           "%s: quantization_config.types: expected a name, values and bytes of a block",
+                           nb_doc_name(r->doc));
         r->q->form[r->q->n_form++] = f;
     }
+    uint64_t *of = calloc(MAX_LAYER, sizeof *of);
+    if (!of) return nb_fail(r->err, NB_ERR_NOMEM, "out of memory");
     for (int u = 0; u < NB_QU_COUNT; u++) {
         char path[NB_DOC_KEY_BYTES];
         (void)snprintf(path, sizeof path, AT "tensors." NB_DOC_QUOTE "%s" NB_DOC_QUOTE,
