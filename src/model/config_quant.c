@@ -21,6 +21,13 @@ typedef struct reader {
     nb_error *err;
 } reader;
 
+static void show(const char *s, char *out, size_t n_bytes)
+{
+    size_t n = 0;
+    for (; s[n] && n + 1 < n_bytes; n++) out[n] = s[n] > ' ' && s[n] < 0x7f ? s[n] : '?';
+    out[n] = 0;
+}
+
 /* ---- forms ---- */
 
 static bool same_form(const nb_quant_form *a, const nb_quant_form *b)
@@ -381,11 +388,13 @@ static nb_status read_gguf(reader *r, const bool *dense, size_t n_layer, nb_quan
     (void)nb_doc_strs(r->doc, AT "types", types, NB_COUNT(types), &n_type);
     for (size_t i = 0; i < n_type; i++) {
         nb_quant_form f = { .rows = 1 };
-        if (sscanf(types[i], "%15s %5zu %5zu", f.name, &f.block, &f.block_bytes) != 3 || !f.block ||
+        char name[sizeof f.name];
+        if (sscanf(types[i], "%15s %5zu %5zu", name, &f.block, &f.block_bytes) != 3 || !f.block ||
             f.block_bytes > 8 * f.block) /* of a config.json that somebody wrote */
             return nb_fail(r->err, NB_ERR_FORMAT,
                            "%s: quantization_config.types: expected a name, values and bytes of a block",
                            nb_doc_name(r->doc));
+        show(name, f.name, sizeof f.name);
         r->q->form[r->q->n_form++] = f;
     }
     uint64_t *of = calloc(MAX_LAYER, sizeof *of);
@@ -432,13 +441,6 @@ static void read_fp8(reader *r, bool rows)
 }
 
 /* ---- together ---- */
-
-static void show(const char *s, char *out, size_t n_bytes)
-{
-    size_t n = 0;
-    for (; s[n] && n + 1 < n_bytes; n++) out[n] = s[n] > ' ' && s[n] < 0x7f ? s[n] : '?';
-    out[n] = 0;
-}
 
 static nb_status read_method(reader *r)
 {
