@@ -70,7 +70,7 @@ void nb_ggml_iq2_xs(const uint8_t *b, size_t n, float *out)
     for (; n > 0; n--, b += 74)
         for (size_t i = 0; i < 8; i++)
             for (unsigned l = 0; l < 4; l++, out += 8) {
-                const unsigned q = u16_at(b + 2 + 8 * i + 2 * l), sc = b[66 + i] >> 4 * (l / 2) & 15u;
+                const unsigned q = u16_at(b + 2 + 8 * i + 2 * l), sc = (unsigned)b[66 + i] >> 4 * (l / 2) & 15;
                 const float db = f16_at(b) * (0.5f + (float)sc) * 0.25f;
                 row8(db, nb_ggml_grid_iq2_xs[q & 511], even_signs(q >> 9), out);
             }
@@ -82,8 +82,8 @@ void nb_ggml_iq2_s(const uint8_t *b, size_t n, float *out)
     for (; n > 0; n--, b += 82)
         for (size_t i = 0; i < 8; i++)
             for (unsigned l = 0; l < 4; l++, out += 8) {
-                const unsigned q = b[2 + 4 * i + l] | (b[66 + i] >> 2 * l & 3u) << 8;
-                const unsigned sc = b[74 + i] >> 4 * (l / 2) & 15u;
+                const unsigned q = b[2 + 4 * i + l] | ((unsigned)b[66 + i] >> 2 * l & 3) << 8;
+                const unsigned sc = (unsigned)b[74 + i] >> 4 * (l / 2) & 15;
                 const float db = f16_at(b) * (0.5f + (float)sc) * 0.25f;
                 row8(db, nb_ggml_grid_iq2_s[q], b[34 + 4 * i + l], out);
             }
@@ -108,7 +108,7 @@ void nb_ggml_iq3_s(const uint8_t *b, size_t n, float *out)
     for (; n > 0; n--, b += 110)
         for (size_t i = 0; i < 8; i++) {
             const uint8_t *q = b + 2 + 8 * i;
-            const unsigned h = b[66 + i], sc = b[106 + i / 2] >> 4 * (i & 1) & 15u;
+            const unsigned h = b[66 + i], sc = (unsigned)b[106 + i / 2] >> 4 * (i & 1) & 15;
             const float db = f16_at(b) * (float)(1 + 2 * sc);
             for (unsigned l = 0; l < 4; l++, out += 8)
                 row4(db, s_value, nb_ggml_grid_iq3_s[q[2 * l] | (h >> 2 * l & 1) << 8],
@@ -140,12 +140,12 @@ void nb_ggml_iq1_m(const uint8_t *b, size_t n, float *out)
 {
     for (; n > 0; n--, b += 56) {
         const uint8_t *s = b + 48;
-        const unsigned bits = s[1] >> 4 | (s[3] >> 4 << 4) | (s[5] >> 4 << 8) | (unsigned)s[7] >> 4 << 12;
+        const unsigned bits = (unsigned)s[1] >> 4 | (s[3] & 0xf0u) | (s[5] & 0xf0u) << 4 | (s[7] & 0xf0u) << 8;
         const float d = nb_fp16_to_f32((uint16_t)bits);
         for (size_t i = 0; i < 8; i++)
             for (unsigned l = 0; l < 4; l++, out += 8) {
                 const unsigned sc = u16_at(s + 2 * (i / 2)) >> (6 * (i & 1) + 3 * (l / 2)) & 7;
-                const unsigned h = b[32 + 2 * i + l / 2] >> 4 * (l & 1) & 15u;
+                const unsigned h = (unsigned)b[32 + 2 * i + l / 2] >> 4 * (l & 1) & 15;
                 row1(d * (float)(2 * sc + 1), nb_ggml_grid_iq1[b[4 * i + l] | (h & 7) << 8], h >> 3, out);
             }
     }
