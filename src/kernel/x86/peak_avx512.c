@@ -56,7 +56,14 @@ double nb_peak_int8_avx512(size_t n_round, float *sink)
     __m512i sum = _mm512_setzero_si512();
     int32_t out[16];
 #define START(i) __m512i x##i = _mm512_set1_epi32(i);
-#define STEP(i) x##i = _mm512_dpbusd_epi32(x##i, u, s);
+#if NB_EMULATED
+#define KEEP(x)
+#else
+#define KEEP(x) __asm__ volatile("" : "+v"(x)) /* or gcc copies every sum, which halves the rate */
+#endif
+#define STEP(i)                                                                                    \
+    x##i = _mm512_dpbusd_epi32(x##i, u, s);                                                        \
+    KEEP(x##i);
 #define ADD(i) sum = _mm512_add_epi32(sum, x##i);
     CHAINS(START)
     for (size_t r = 0; r < n_round; r++) {
