@@ -41,18 +41,20 @@ enum { T_LANE = 16, T_COL = 64, T_TOK = 6 }; /* T_COL divides the scale block */
     }
 #define T_ADD4(t, v) T_VEC4(T_ADD, t)
 /* n rows of 64 columns from w, for the tokens of xb [tok][NB_LINEAR_T_CHUNK_MAX]. */
-#define T_TILE(name, TOKS, COL)                                                                    \
+#define T_TILE(name, TOKS, COL, N_LINE)                                                            \
     static void name(const WT_TYPE *w, size_t ws, const float *xb, size_t n, float *total)         \
     {                                                                                              \
         TOKS(T_DECL4, 0)                                                                           \
         for (size_t i = 0; i < n; i++) {                                                           \
             TOKS(T_X, 0)                                                                           \
             T_VEC4(COL, 0)                                                                         \
+            for (int k = 0; k < N_LINE; k++) /* of the next columns */                             \
+                _mm_prefetch((const char *)(w + i * ws + T_COL) + k * 64, _MM_HINT_T0);            \
         }                                                                                          \
         TOKS(T_ADD4, 0)                                                                            \
     }
-T_TILE(tile_t_1, T_TOK1, T_COL1)
-T_TILE(tile_t_6, T_TOK6, T_COL6)
+T_TILE(tile_t_1, T_TOK1, T_COL1, (int)(T_COL * sizeof(WT_TYPE) / 64))
+T_TILE(tile_t_6, T_TOK6, T_COL6, 0)
 
 /* One vector of columns, or the part of it in mask, for one token. */
 static void tile_t_tail(const WT_TYPE *w, size_t ws, const float *xb, size_t n, __mmask16 mask,

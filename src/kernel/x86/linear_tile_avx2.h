@@ -39,6 +39,12 @@ enum { PANEL_ROW = 16, PANEL_TOK = 48, LANE = 8 };
         const __m256 wv = W_LOAD(w + r * ws + i);                                                  \
         T(FMA, r)                                                                                  \
     }
+/* One token: with the next 8 rows, which the hardware does not see coming, in the order of addresses. */
+#define FMA_ROW_ONE(r, T)                                                                          \
+    if (!W_PACKED && (r * LANE * sizeof *w) % 64 == 0)                                             \
+        _mm_prefetch((const char *)(w + 8 * ws + 7 * xs + 8 * i + r * LANE),                       \
+                     _MM_HINT_T0); /* xs: columns before the chunk */                              \
+    FMA_ROW(r, T)
 #define FMA_ROW_TAIL(r, T)                                                                         \
     {                                                                                              \
         const __m256 wv = W_TAIL(w + r * ws + i, n - i);                                           \
@@ -86,7 +92,7 @@ enum { PANEL_ROW = 16, PANEL_TOK = 48, LANE = 8 };
         ROWS(ADD_ROW, TOKS)                                                                        \
         (void)xs, (void)ws, (void)scale;                                                           \
     }
-TILE(tile_8x1, W_TYPE, ROW8, TOK1, FMA_ROW, FMA_ROW_TAIL)
+TILE(tile_8x1, W_TYPE, ROW8, TOK1, FMA_ROW_ONE, FMA_ROW_TAIL)
 TILE(tile_4x1, W_TYPE, ROW4, TOK1, FMA_ROW, FMA_ROW_TAIL)
 TILE(tile_4x2, W_TYPE, ROW4, TOK2, FMA_ROW, FMA_ROW_TAIL)
 TILE(tile_4x3, W_TYPE, ROW4, TOK3, FMA_ROW, FMA_ROW_TAIL)
@@ -128,7 +134,7 @@ static void strip_tiles(const float *strip, const float *x, size_t xs, size_t n,
 
 /* n_row rows x n_tok tokens of the panel over n columns. */
 static void chunk_tiles(const W_TYPE *w, size_t ws, const float *x, size_t xs, size_t n,
-                        size_t n_row, size_t n_tok, const float *scale, float *total)
+                        size_t n_row, size_t n_tok, const float *scale, float *total, size_t c)
 {
     size_t first = 0;
 #if W_STRIP_MIN
@@ -146,7 +152,7 @@ static void chunk_tiles(const W_TYPE *w, size_t ws, const float *x, size_t xs, s
         float *tt = total + t * PANEL_ROW * LANE;
         size_t r = first;
         for (; k == 1 && r + 8 <= n_row; r += 8)
-            tile_8x1(w + r * ws, ws, xt, xs, n, scale + r, tt + r * LANE);
+            tile_8x1(w + r * ws, ws, xt, c, n, scale + r, tt + r * LANE);
         for (; r + 4 <= n_row; r += 4)
             (k == 3   ? tile_4x3
              : k == 2 ? tile_4x2
@@ -186,7 +192,8 @@ static void panel(const nb_linear_args *a, size_t r0, size_t n_row, size_t t0, s
 #else
         const W_TYPE *w = (const W_TYPE *)a->w.data + r0 * n_col + c;
 #endif
-        chunk_tiles(w, WS, a->x + t0 * a->x_stride + c, a->x_stride, n, n_row, n_tok, scale, total);
+        chunk_tiles(w, WS, a->x + t0 * a->x_stride + c, a->x_stride, n, n_row, n_tok, scale, total,
+                    c);
     }
     for (size_t t = 0; t < n_tok; t++) {
         float *y = a->y + (t0 + t) * a->y_stride + (r0 - a->row_begin);

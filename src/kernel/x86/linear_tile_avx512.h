@@ -8,6 +8,7 @@
  *   W_FP8, W_F32    1 for that type, else 0
  *   W_PACKED        1: W_TYPE is float, and rows are copies that nb_packed_values makes; else 0
  *   W_VALUES, W_DOT PACKED, optional: for nb_packed_values; a row's chunk times one token, without a copy
+ *   W_ONE           optional: tile_8x1 of its own, in the same order; false: not for these columns
  *   NAME            the function to define
  *
  * The order of summation is linear_order.h's with 16 lanes in place of 8: column c goes to lane
@@ -65,6 +66,14 @@ static size_t chunk_columns(size_t n_col)
         const __m512 wv = W_LOAD(w + r * ws + i);                                                  \
         T(FMA, r)                                                                                  \
     }
+/* One token: with the rows of the next panel, which the hardware does not see coming.  In the order of
+ * addresses: the same columns of 8 rows of 4 KiB would push each other out of level 1. */
+#define FMA_ROW_ONE(r, T)                                                                          \
+    if (!W_PACKED && (r * LANE * sizeof *w) % 64 == 0)                                             \
+        _mm_prefetch(                                                                              \
+            (const char *)(w + PANEL_ROW * ws + (PANEL_ROW - 1) * xs + PANEL_ROW * i + r * LANE),  \
+            _MM_HINT_T0); /* xs: columns before the chunk */                                       \
+    FMA_ROW(r, T)
 #define FMA_ROW_TAIL(r, T)                                                                         \
     {                                                                                              \
         const __m512 wv = W_TAIL(w + r * ws + i, n - i);                                           \
@@ -116,7 +125,7 @@ static size_t chunk_columns(size_t n_col)
         ROWS(ADD_ROW, TOKS)                                                                        \
         (void)xs, (void)ws, (void)scale;                                                           \
     }
-TILE(tile_8x1, W_TYPE, ROW8, TOK1, FMA_ROW, FMA_ROW_TAIL)
+TILE(tile_8x1, W_TYPE, ROW8, TOK1, FMA_ROW_ONE, FMA_ROW_TAIL)
 TILE(tile_1x1, W_TYPE, ROW1, TOK1, FMA_ROW, FMA_ROW_TAIL)
 TILE(tile_4x1, float, ROW4, TOK1, FMA_ROW_F, FMA_ROW_F_TAIL)
 TILE(tile_4x2, float, ROW4, TOK2, FMA_ROW_F, FMA_ROW_F_TAIL)
@@ -148,10 +157,13 @@ static void make_strip(const W_TYPE *w, size_t ws, size_t n, size_t n_row, float
 
 /* n_row <= PANEL_ROW rows x n_tok tokens of the panel over n columns. */
 static void chunk_one(const W_TYPE *w, size_t ws, const float *x, size_t n, size_t n_row,
-                      const float *scale, float *total)
+                      const float *scale, float *total, size_t c)
 {
+#ifdef W_ONE
+    if (n_row == PANEL_ROW && W_ONE(w, ws, x, c, n, scale, total)) return;
+#endif
     if (n_row == PANEL_ROW) {
-        tile_8x1(w, ws, x, 0, n, scale, total);
+        tile_8x1(w, ws, x, c, n, scale, total);
         return;
     }
     for (size_t r = 0; r < n_row; r++)
@@ -232,7 +244,7 @@ static void panel(const nb_linear_args *a, size_t r0, size_t n_row, size_t t0, s
         const W_TYPE *w = (const W_TYPE *)a->w.data + r0 * n_col + c;
 #endif
         if (a->n_tok == 1)
-            chunk_one(w, WS, x, n, n_row, scale, total);
+            chunk_one(w, WS, x, n, n_row, scale, total, c);
         else
             chunk_many(w, WS, x, a->x_stride, n, n_row, n_tok, scale, total);
     }
