@@ -5,12 +5,16 @@
  * columns; a block is BLOCK columns.  The lanes of a block are joined in 64 bits.  Nothing rounds
  * before the last product, so the order does not matter and all variants agree.
  *
- * A tile is 4 rows x 2 tokens: 8 sums, 4 weights and a product in 16 registers, per 16 columns 4
+ * Few tokens: a tile is 4 rows x 2 tokens: 8 sums, 4 weights and a product in 16 registers, per 16 columns 4
  * widening loads, 2 loads, 8 products and 8 additions; one token: its rows one after the other.
- * One token is bound by the memory, from two on by the products (2 per cycle) with the additions.
+ * One token is bound by the memory.
  *
- * Tried: a strip of 4 rows widened once for all tokens (120 against 120 GFLOP/s at 512 x 2048, 64
- * tokens; 49 against 70 with 4 tokens); one token as a tile of 4 rows (9 GB/s instead of 13 at
+ * From MANY tokens on: a panel of 16 rows and 512 columns is widened and transposed into 16 KiB, so that a
+ * vector has pairs of columns of 8 rows, and used for up to TOKS tokens; a tile is 16 rows x 6 tokens: per pair of
+ * columns 2 loads, 6 broadcasts, 12 products and 12 additions, 6 cycles where two products and four of all operations
+ * can begin in a cycle.  The lines of the next panel are prefetched meanwhile.
+ *
+ * Tried: one token as a tile of 4 rows (9 GB/s instead of 13 at
  * 10944 x 2048, four short streams instead of one); 4 x 3 tiles need more registers than there are. */
 #include <math.h>
 #include <string.h>
@@ -18,7 +22,7 @@
 #include "kernel/linear/linear_int8.h"
 #include "kernel/x86/vec_avx2.h"
 
-enum { BLOCK = 4096, ROWS = 4, TOKS = 64, AHEAD = 2048 };
+enum { BLOCK = 4096, ROWS = 4, TOKS = 128, AHEAD = 2048 };
 
 static inline __m256i load16(const int16_t *p)
 {
@@ -137,6 +141,157 @@ static __m128 as_float(__m256i sum)
     return _mm256_cvtpd_ps(_mm256_sub_pd(_mm256_castsi256_pd(bits), magic));
 }
 
+/* ---- many tokens ---- */
+
+enum {
+    MANY = 8,
+    P_ROW = 16,
+    P_COL = 512, /* 256 pairs of at most 2^22 fit 32 bits */
+    P_TOK = 6,
+    P_LINES = P_ROW * P_COL / 64
+};
+#define INLINE static inline __attribute__((always_inline))
+#define UNROLL _Pragma("GCC unroll 16")
+
+/* 8 rows of 16 columns as pairs: out[j * P_ROW * 2 ...] has columns 2 j, 2 j + 1 of row i in lane i. */
+INLINE void put_pairs(const __m256i *v, int16_t *out)
+{
+    __m256i a[8], b[8];
+    UNROLL
+    for (int i = 0; i < 8; i += 2) {
+        a[i] = _mm256_unpacklo_epi32(v[i], v[i + 1]);
+        a[i + 1] = _mm256_unpackhi_epi32(v[i], v[i + 1]);
+    }
+    UNROLL
+    for (int i = 0; i < 8; i += 4) {
+        b[i] = _mm256_unpacklo_epi64(a[i], a[i + 2]);
+        b[i + 1] = _mm256_unpackhi_epi64(a[i], a[i + 2]);
+        b[i + 2] = _mm256_unpacklo_epi64(a[i + 1], a[i + 3]);
+        b[i + 3] = _mm256_unpackhi_epi64(a[i + 1], a[i + 3]);
+    }
+    UNROLL
+    for (int j = 0; j < 4; j++) {
+        int16_t *p = out + j * P_ROW * 2;
+        _mm256_store_si256((__m256i *)(void *)p, _mm256_permute2x128_si256(b[j], b[j + 4], 0x20));
+        _mm256_store_si256((__m256i *)(void *)(p + 4 * P_ROW * 2),
+                           _mm256_permute2x128_si256(b[j], b[j + 4], 0x31));
+    }
+}
+
+/* n_row <= P_ROW rows, n <= P_COL columns; up to 16 columns after n are 0. */
+static void make_panel(const int8_t *w, size_t ws, size_t n_row, size_t n, int16_t *panel)
+{
+    for (size_t c = 0; c < n; c += 16, panel += 16 * P_ROW)
+        for (size_t r = 0; r < n_row; r += 8) {
+            __m256i v[8];
+            UNROLL
+            for (size_t i = 0; i < 8; i++) { /* rows that are not there: the last */
+                const int8_t *p = w + (r + i < n_row ? r + i : n_row - 1) * ws + c;
+                int8_t tail[16] = { 0 };
+                if (n - c < 16) memcpy(tail, p, n - c);
+                v[i] = widen(n - c < 16 ? tail : p);
+            }
+            put_pairs(v, panel + r * 2);
+        }
+}
+
+INLINE void add_wide(int64_t *sum, __m256i a)
+{
+    __m256i *p = (__m256i *)(void *)sum;
+    _mm256_store_si256(
+        p, _mm256_add_epi64(_mm256_load_si256(p), _mm256_cvtepi32_epi64(_mm256_castsi256_si128(a))));
+    _mm256_store_si256(p + 1, _mm256_add_epi64(_mm256_load_si256(p + 1),
+                                               _mm256_cvtepi32_epi64(_mm256_extracti128_si256(a, 1))));
+}
+
+/* A panel of n_pair pairs of columns times n_tok (literal) tokens: added to sum [tok][P_ROW]. */
+INLINE void tile(const int n_tok, const int16_t *panel, const int16_t *q, size_t qs, size_t n_pair,
+                 int64_t *sum)
+{
+    __m256i a[P_TOK], b[P_TOK];
+    UNROLL
+    for (int t = 0; t < n_tok; t++) a[t] = b[t] = _mm256_setzero_si256();
+    for (size_t i = 0; i < n_pair; i++, panel += 2 * P_ROW) {
+        const __m256i w0 = load16(panel), w1 = load16(panel + P_ROW);
+        UNROLL
+        for (int t = 0; t < n_tok; t++) {
+            int32_t two;
+            memcpy(&two, q + (size_t)t * qs + 2 * i, sizeof two);
+            const __m256i x = _mm256_set1_epi32(two);
+            a[t] = mul_add(a[t], w0, x);
+            b[t] = mul_add(b[t], w1, x);
+            __asm__ volatile("" : "+x"(a[t]), "+x"(b[t])); /* or gcc keeps the sums in memory */
+        }
+    }
+    UNROLL
+    for (int t = 0; t < n_tok; t++) {
+        add_wide(sum + t * P_ROW, a[t]);
+        add_wide(sum + t * P_ROW + 8, b[t]);
+    }
+}
+
+typedef void tile_fn(const int16_t *panel, const int16_t *q, size_t qs, size_t n_pair, int64_t *sum);
+#define TILE(n)                                                                                    \
+    static void tile_##n(const int16_t *panel, const int16_t *q, size_t qs, size_t n_pair,         \
+                         int64_t *sum)                                                             \
+    {                                                                                              \
+        tile(n, panel, q, qs, n_pair, sum);                                                        \
+    }
+TILE(1)
+TILE(2)
+TILE(3)
+TILE(4)
+TILE(5)
+TILE(6)
+static tile_fn *const tiles[P_TOK + 1] = { NULL, tile_1, tile_2, tile_3, tile_4, tile_5, tile_6 };
+
+/* Lines [i0, i1) of a chunk of P_ROW rows, row by row. */
+static void fetch_lines(const int8_t *w, size_t ws, size_t i0, size_t i1)
+{
+    for (size_t i = i0; i < i1; i++)
+        _mm_prefetch((const char *)w + i / (P_COL / 64) * ws + i % (P_COL / 64) * 64, _MM_HINT_T0);
+}
+
+static void write_token(const nb_linear_args *a, size_t r0, size_t n_row, size_t t, const int64_t *sum,
+                        float sx)
+{
+    for (size_t r = 0; r < n_row; r += ROWS) {
+        float scale[ROWS] = { 0 }, bias[ROWS] = { 0 }, out[ROWS];
+        const size_t n = n_row - r < ROWS ? n_row - r : ROWS;
+        memcpy(scale, a->w.scale + r0 + r, n * sizeof *scale);
+        if (a->bias) memcpy(bias, a->bias + r0 + r, n * sizeof *bias);
+        const __m256i s = _mm256_load_si256((const __m256i *)(const void *)(sum + r));
+        __m128 y = _mm_mul_ps(as_float(s), _mm_mul_ps(_mm_loadu_ps(scale), _mm_set1_ps(sx)));
+        if (a->bias) y = _mm_add_ps(y, _mm_loadu_ps(bias));
+        _mm_storeu_ps(out, y);
+        memcpy(a->y + t * a->y_stride + (r0 + r - a->row_begin), out, n * sizeof *out);
+    }
+}
+
+static void panel_times_tokens(const nb_linear_args *a, size_t r0, size_t n_row, size_t t0, size_t n_tok)
+{
+    _Alignas(64) int16_t panel[P_ROW * P_COL];
+    _Alignas(64) int64_t sum[TOKS * P_ROW];
+    const size_t n_col = a->w.n_col, qs = nb_int8_stride(n_col);
+    const int8_t *w = (const int8_t *)a->w.data + r0 * n_col;
+    memset(sum, 0, n_tok * P_ROW * sizeof *sum);
+    for (size_t c = 0; c < n_col; c += P_COL) {
+        const size_t n = n_col - c < P_COL ? n_col - c : P_COL;
+        const int8_t *next = c + P_COL < n_col ? w + c + P_COL : w + P_ROW * n_col;
+        make_panel(w + c, n_col, n_row, n, panel);
+        for (size_t t = 0, k; t < n_tok; t += k) {
+            k = n_tok - t < P_TOK ? n_tok - t : P_TOK;
+            fetch_lines(next, n_col, t * P_LINES / n_tok, (t + k) * P_LINES / n_tok);
+            tiles[k](panel, nb_int8_q(a->xp, n_col, t0 + t) + c, qs, (n + 1) / 2, sum + t * P_ROW);
+        }
+    }
+    for (size_t t = 0; t < n_tok; t++)
+        write_token(a, r0, n_row, t0 + t, sum + t * P_ROW,
+                    nb_int8_sx(a->xp, a->n_tok, n_col)[t0 + t]);
+}
+
+/* ---- few tokens ---- */
+
 static void rows4_times_tokens(const nb_linear_args *a, size_t r0, size_t n_row, size_t t0,
                                size_t n_tok)
 {
@@ -170,10 +325,13 @@ static void rows4_times_tokens(const nb_linear_args *a, size_t r0, size_t n_row,
 
 void nb_linear_int8_avx2(const nb_linear_args *a)
 {
+    const size_t rows = a->n_tok < MANY ? ROWS : P_ROW;
     for (size_t t = 0; t < a->n_tok; t += TOKS)
-        for (size_t r = a->row_begin; r < a->row_end; r += ROWS)
-            rows4_times_tokens(a, r, a->row_end - r < ROWS ? a->row_end - r : ROWS, t,
-                               a->n_tok - t < TOKS ? a->n_tok - t : TOKS);
+        for (size_t r = a->row_begin; r < a->row_end; r += rows) {
+            const size_t n_row = a->row_end - r < rows ? a->row_end - r : rows;
+            (a->n_tok < MANY ? rows4_times_tokens : panel_times_tokens)(
+                a, r, n_row, t, a->n_tok - t < TOKS ? a->n_tok - t : TOKS);
+        }
 }
 
 /* ---- packing ---- */
