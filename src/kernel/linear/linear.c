@@ -92,6 +92,9 @@ const nb_linear_variant nb_linear_variants[] = {
     PACKED(NB_W_IQ1_S),
     PACKED(NB_W_IQ1_M),
     /* activations in 8 bits (linear_act8.h) */
+#if NB_HAVE_AVX512
+    { "avx512", NB_SPACE_HOST, NB_CAP_AVX512, NB_W_INT8, nb_linear_int8_act8_avx512, nb_linear_t_int8_avx512, nb_linear_act8_pack_bytes, nb_linear_act8_pack_avx512, NB_ACT_INT8 },
+#endif
     { "c", NB_SPACE_HOST, 0, NB_W_INT8, nb_linear_int8_act8_c, nb_linear_t_int8_c, nb_linear_act8_pack_bytes, nb_linear_act8_pack_c, NB_ACT_INT8 },
     { 0 }
 };
@@ -105,6 +108,9 @@ const nb_linear_variant *nb_linear_find(nb_wtype type, nb_act act, nb_caps caps)
         if (!best && v->act == act) best = v;
         if (!plain && v->act == NB_ACT_FLOAT) plain = v;
     }
-    /* Portable rows are for machines that have nothing else. */
-    return best && (best->need || !plain->need) ? best : plain;
+    if (!best || act == NB_ACT_FLOAT) return plain; /* every type has a portable row */
+    /* Portable rows are for machines that have nothing else; and tiles multiply two digits, or two parts, faster
+     * than vectors multiply one. */
+    const bool slower = (!best->need && plain->need) || (plain->need & ~best->need & NB_CAP_AMX);
+    return slower ? plain : best;
 }

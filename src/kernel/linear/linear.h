@@ -85,6 +85,7 @@ nb_linear_fn nb_linear_t_f32_avx512, nb_linear_t_bf16_avx512, nb_linear_t_f16_av
 nb_linear_fn nb_linear_bf16_amx, nb_linear_fp8b_amx;
 nb_linear_pack_bytes nb_linear_split_pack_bytes_amx, nb_linear_int8_pack_bytes_amx;
 nb_linear_pack nb_linear_split_pack_amx, nb_linear_int8_pack_amx, nb_linear_int8_pack_neon;
+
 nb_linear_fn nb_linear_bf16_neon, nb_linear_fp8b_neon, nb_linear_int8_neon;
 nb_linear_fn nb_linear_t_bf16_neon, nb_linear_t_fp8b_neon, nb_linear_t_int8_neon;
 
@@ -105,6 +106,6 @@ typedef struct nb_linear_variant {
 } nb_linear_variant;
 extern const nb_linear_variant nb_linear_variants[]; /* per type and form of activations best first */
 
-/* The best row of a level: of this form of activations if the type has one, else with floats. */
+/* The best row of a level: of this form of activations if the type has one that is worth it, else with floats. */
 const nb_linear_variant *nb_linear_find(nb_wtype type, nb_act act, nb_caps caps);
 #endif
