@@ -16,13 +16,19 @@
         NB_ASSERT((field)->name != NULL);                                                          \
     } while (0)
 
+/* docs/decisions/031: where rounding activations costs less than rounding the weights has cost. */
+static nb_act act_of(nb_wtype t)
+{
+    return t == NB_W_INT8 || nb_wtype_is_packed(t) ? NB_ACT_INT8 : NB_ACT_FLOAT;
+}
+
 bool nb_acts_parse(const char *name, nb_acts *out)
 {
     static const char *const names[NB_ACT_COUNT] = { "float", "bf16", "int8" };
-    const bool by_type = !name || !strcmp(name, "auto");
     nb_act act = NB_ACT_FLOAT;
-    while (!by_type && act < NB_ACT_COUNT && strcmp(name, names[act]) != 0) act++;
-    for (int t = 0; t < NB_W_TYPE_COUNT && act < NB_ACT_COUNT; t++) out->of[t] = act;
+    out->asked = name && strcmp(name, "auto") != 0;
+    while (out->asked && act < NB_ACT_COUNT && strcmp(name, names[act]) != 0) act++;
+    for (int t = 0; t < NB_W_TYPE_COUNT; t++) out->of[t] = out->asked ? act : act_of((nb_wtype)t);
     return act < NB_ACT_COUNT;
 }
 
@@ -46,9 +52,9 @@ void nb_plan_init(nb_plan *p, nb_caps caps, const nb_acts *acts)
     }
 }
 
-void nb_plan_init_exact(nb_plan *p, nb_caps caps)
+void nb_plan_init_exact(nb_plan *p, nb_caps caps, const nb_acts *acts)
 {
-    nb_plan_init(p, caps & ~(nb_caps)NB_CAP_AMX, NULL);
+    nb_plan_init(p, caps & ~(nb_caps)NB_CAP_AMX, acts && acts->asked ? acts : NULL);
 }
 
 void nb_plan_describe(const nb_plan *p, char *buf, size_t n_bytes)

@@ -17,6 +17,7 @@
 /* --activation-dtype: the form of activations for each type of weights. */
 typedef struct nb_acts {
     nb_act of[NB_W_TYPE_COUNT];
+    bool asked; /* by name; false: auto */
 } nb_acts;
 
 /* "auto" (NULL, too), "float", "bf16" or "int8"; auto is docs/decisions/031.  Else false. */
@@ -41,9 +42,9 @@ typedef struct nb_plan {
 
 /* acts NULL: floats. */
 void nb_plan_init(nb_plan *p, nb_caps caps, const nb_acts *acts);
-/* The same with float products only, for caches that keep floats: AMX rows read activations in two
- * BF16 parts (2^-17) and prompts' keys and values in one. */
-void nb_plan_init_exact(nb_plan *p, nb_caps caps);
+/* The same with float products only, unless acts asks for others, for caches that keep floats: AMX rows read
+ * activations in two BF16 parts (2^-17) and prompts' keys and values in one. */
+void nb_plan_init_exact(nb_plan *p, nb_caps caps, const nb_acts *acts);
 /* "rmsnorm=avx2 linear_bf16=avx2 linear_int8=avx512+int8 ..." into buf, always terminated: the level, and the
  * form of activations where it is not float. */
 void nb_plan_describe(const nb_plan *p, char *buf, size_t n_bytes);

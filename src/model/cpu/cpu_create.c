@@ -303,7 +303,7 @@ static nb_status create(nb_cpu *f, const nb_rank_options *o, bool experts, nb_er
 {
     NB_TRY(nb_rank_init(&f->r, &nb_backend_cpu, o, err));
     for (size_t i = 0; i < f->r.whole->n_layer; i++)
-        if (o->record[i].type == NB_KV_F32) nb_plan_init_exact(&f->r.plan, o->caps);
+        if (o->record[i].type == NB_KV_F32) nb_plan_init_exact(&f->r.plan, o->caps, &o->acts);
     size_step(f);
     if (experts) {
         const widths none = { 0 };
