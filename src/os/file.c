@@ -407,6 +407,11 @@ void nb_pages_touch(const void *p, size_t n_bytes)
     const size_t page = page_bytes();
     const uintptr_t begin = (uintptr_t)p / page * page, end = (uintptr_t)p + n_bytes;
     (void)posix_madvise((void *)begin, end - begin, POSIX_MADV_WILLNEED); /* only a hint */
+#if defined MADV_POPULATE_READ
+    /* Maps whole runs of pages and reads none of their bytes. An older system refuses it, and a page
+     * that cannot be read fails it: the loop then meets that page as any reader would. */
+    if (madvise((void *)begin, end - begin, MADV_POPULATE_READ) == 0) return;
+#endif
     volatile unsigned char sink = 0;
     for (uintptr_t a = (uintptr_t)p; a < end; a = a / page * page + page)
         sink = *(const volatile unsigned char *)a;

@@ -18,9 +18,13 @@ enum { MAX_FILES = 100000, READ_BYTES = 1 << 20, PROBES = 64, PATH_BYTES = 4096,
 
 bool bench_is_weights(const char *path)
 {
-    static const char end[] = ".safetensors";
-    const size_t n = strlen(path), k = sizeof end - 1;
-    return n >= k && strcmp(path + n - k, end) == 0;
+    static const char *const end[] = { ".safetensors", ".gguf" };
+    const size_t n = strlen(path);
+    for (size_t i = 0; i < sizeof end / sizeof end[0]; i++) {
+        const size_t k = strlen(end[i]);
+        if (n >= k && strcmp(path + n - k, end[i]) == 0) return true;
+    }
+    return false;
 }
 
 static int add(bench_files *f, const char *path, uint64_t n_bytes)
