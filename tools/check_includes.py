@@ -32,7 +32,7 @@ MAY = {
     "model": {"base", "num", "kernel", "kernel/cuda/api", "dev", "load", "kv/kv_pool.h"},
     "sched": {"base", "kv"},
     "engine": {"base", "os", "num", "kernel", "kernel/cuda/api", "dev", "kv", "load", "text", "parse", "sample", "grammar",
-               "model", "sched", "public"},
+               "model", "sched", "timing", "public"},
     "capacity": {"base", "os", "num", "kernel", "load", "model", "kv", "sched", "public"},
     "serve": {"base", "os", "public"},
     "hub": {"base", "os", "load"},

@@ -72,6 +72,7 @@ int cmd_bench_throughput(const struct opts *o); /* bench_throughput.c */
 int cmd_bench_kernel(const struct opts *o);     /* bench_kernel.c */
 int cmd_bench_load(const struct opts *o);       /* bench_load.c */
 int cmd_bench_matrix(const struct opts *o);     /* bench_matrix.c */
+int cmd_bench_tune(const struct opts *o);       /* bench_tune.c */
 int cmd_eval_kl(const struct opts *o);
 int cmd_eval_ppl(const struct opts *o);
 int cmd_eval_compare(const struct opts *o);

@@ -258,7 +258,7 @@ static int measure(size_t n_thread)
         (void)fprintf(stderr, "%s\n", err.msg);
         return 1;
     }
-    nb_plan_init(&plan, nb_cpu_caps());
+    nb_plan_init(&plan, nb_cpu_caps(), NULL);
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
         for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
             for (size_t t = 0; t < sizeof tokens / sizeof *tokens; t++)

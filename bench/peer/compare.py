@@ -153,7 +153,7 @@ def peer_steps(e, engine, weights, kind, threads):
     exe = e.ik("llama_peer") if engine == "ik" else e.llama()
     gguf = model(e, weights, "joint" if engine == "ik" else "split")
     env = dict(e.llama_env() if engine == "llama" else {},
-               PEER_STATE=os.path.join(e.a.model, f"state-{engine}-{e.a.level}-{weights}-{kind}"))
+               PEER_STATE=os.path.join(e.a.model, f"state-{engine}-{kind}")) # of any weights: times do not depend on values
     depths = [d for d in e.a.depth if engine != "llama" or d <= e.a.llama_depth]
     if not depths:
         raise Missing(f"--llama-depth {e.a.llama_depth} leaves no depth")

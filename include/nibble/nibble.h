@@ -128,6 +128,10 @@ typedef struct nb_engine_options {
     double gpu_memory_utilization; /* on a GPU: share of its memory for everything; 0: a pool for
                                     one request of max_model_len                            */
     const char *cpu_caps;        /* highest instruction set level to use: c, avx2, ...      */
+    const char *tune;            /* which level each operation uses: off (default): the best of the
+                                    machine; auto: for models of 256 MiB and more what was measured,
+                                    once, and is kept in the cache folder; on: for any; again:
+                                    measured anew.  Without effect with cpu_caps and on a GPU */
     const char *chat_template;   /* path; overrides the model's                             */
     const char *tool_call_parser; /* auto (default): as the template and the tokens say; none; or
                                     a name of vLLM's: deepseek_v3, kimi_k2, glm47, hermes ... */
@@ -194,6 +198,7 @@ typedef struct nb_engine_info {
     size_t n_cpu_expert_layer;               /* layers whose routed experts are in host memory beside a GPU, */
     uint64_t cpu_expert_bytes;               /* and their weights */
     const char *kernels;                     /* "linear_bf16=avx2 attn=avx2 ..." */
+    const char *tuned; /* path of the file that decided between levels; "": none did */
     const char *warnings; /* of the checkpoint: ignored fields, unused weights; or "" */
 } nb_engine_info;
 NB_API void nb_engine_get_info(const nb_engine *e, nb_engine_info *info);

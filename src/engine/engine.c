@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "engine/engine_internal.h"
+#include "engine/tune.h"
 #include "load/gguf.h"
 #include "model/leftover.h"
 #include "nb_config.h"
@@ -158,6 +159,7 @@ static nb_status create(nb_engine *e, const nb_engine_options *o, nb_error *err)
     const nb_status loaded = load_model(e, o, err);
     nb_dev_spread(e->dev, false);
     NB_TRY(loaded);
+    NB_TRY(nb_engine_tune(e, o, nb_cpu_caps() & mask, err));
     if (e->rank[0].device.kind->own_memory) begin_phase(o, "copying weights to the GPU");
     NB_TRY(nb_engine_allocate(e, o, nb_cpu_caps() & mask, err));
     NB_TRY(nb_source_check(e->source, NULL, err)); /* on a GPU it has read them only now */
@@ -265,6 +267,7 @@ void nb_engine_get_info(const nb_engine *e, nb_engine_info *info)
         .n_cpu_expert_layer = e->experts.n_layer,
         .cpu_expert_bytes = e->experts.n_bytes,
         .kernels = e->stats.kernels,
+        .tuned = e->stats.tuned,
         .warnings = e->stats.warnings,
     };
 }
@@ -291,6 +294,7 @@ static nb_status plan(nb_engine *e, const nb_engine_options *o, nb_memory_plan *
     const nb_model_config *c = &e->model.c;
     e->step.max_model_len = c->max_pos;
     NB_TRY(nb_engine_size_step(e, o, err));
+    nb_levels_all(&e->levels);
     NB_TRY(nb_engine_create_rank(e, nb_cpu_caps() & mask, err));
     p->memory_bytes = nb_os_ram_bytes();
     p->workspace_bytes = nb_engine_workspace_bytes(e);

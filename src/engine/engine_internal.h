@@ -51,7 +51,7 @@ typedef struct nb_engine_experts {
 /* Counters and texts that users see. */
 typedef struct nb_engine_figures {
     double t_create;
-    char kernels[400], warnings[2 * NB_NOTE_BYTES + 512], weights[16];
+    char kernels[400], tuned[512], warnings[2 * NB_NOTE_BYTES + 512], weights[16];
     nb_engine_stats count;    /* the thread's */
     nb_engine_stats snapshot; /* guarded by queue.lock */
 } nb_engine_figures;
@@ -68,6 +68,7 @@ struct nb_engine {
     bool no_prefix_caching;
     bool int8;          /* --weight-dtype */
     nb_acts acts;       /* --activation-dtype */
+    nb_levels levels;   /* --tune */
     void *int8_weights; /* [int8_bytes]: codes and scales of e->model's matrices */
     size_t int8_bytes;
     nb_news news; /* fn may be NULL */

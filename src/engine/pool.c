@@ -227,6 +227,7 @@ nb_status nb_engine_create_rank(nb_engine *e, nb_caps caps, nb_error *err)
                                  .n_sink = e->pages.n_sink,
                                  .caps = caps,
                                  .acts = e->acts,
+                                 .levels = &e->levels,
                                  .max_tok = e->step.max_step_tok,
                                  .thrift = e->pages.thrift,
                                  .thrift_pool = e->rank[0].thrift_pool,

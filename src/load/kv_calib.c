@@ -492,26 +492,6 @@ static nb_status put_file(nb_buf *b, const nb_kv_calib *c)
     return nb_buf_add_c(b, " ]}\n");
 }
 
-/* A file takes its new content at once: written beside it, then renamed.  What is there and is no
- * regular file (/dev/stdout, a link) is written to as it is. */
-static nb_status replace(const char *path, nb_str text, nb_error *err)
-{
-    if (nb_path_is_other(path)) return nb_file_write(path, text.p, text.n_bytes, err);
-    nb_buf tmp = { 0 };
-    nb_status st = nb_buf_printf(&tmp, "%s.tmp", path);
-    if (st != NB_OK) {
-        st = nb_fail(err, st, "%s: out of memory", nb_show_path(path).s);
-    } else {
-        st = nb_file_write(tmp.p, text.p, text.n_bytes, err);
-        if (st == NB_OK && rename(tmp.p, path) != 0)
-            st = nb_fail(err, NB_ERR_IO, "%s: cannot be replaced by %s", nb_show_path(path).s,
-                         nb_show_path(tmp.p).s);
-        if (st != NB_OK) (void)remove(tmp.p);
-    }
-    nb_buf_deinit(&tmp);
-    return st;
-}
-
 nb_status nb_kv_calib_write(const nb_kv_calib *c, const char *path, nb_error *err)
 {
     nb_buf b = { .limit_bytes = MAX_FILE_BYTES };
@@ -526,7 +506,7 @@ nb_status nb_kv_calib_write(const nb_kv_calib *c, const char *path, nb_error *er
         st = nb_kv_calib_parse(b.p, b.n_bytes, path, &back, err);
         if (st == NB_OK) {
             nb_kv_calib_deinit(&back);
-            st = replace(path, nb_buf_view(&b), err);
+            st = nb_file_replace(path, b.p, b.n_bytes, err);
         }
     }
     nb_buf_deinit(&b);

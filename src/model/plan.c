@@ -74,3 +74,21 @@ void nb_plan_describe(const nb_plan *p, char *buf, size_t n_bytes)
                    p->swiglu->name, p->embed->name, p->route->name, p->kv_codec->name,
                    p->kv_residual->name);
 }
+
+void nb_levels_all(nb_levels *l)
+{
+    for (int t = 0; t < NB_W_TYPE_COUNT; t++) l->linear[t] = NB_CAPS_ALL;
+    l->attn_pages = l->attn_prefill = NB_CAPS_ALL;
+}
+
+void nb_plan_limit(nb_plan *p, const nb_levels *l)
+{
+    for (int t = 0; t < NB_W_TYPE_COUNT; t++) {
+        const nb_caps may = p->caps & l->linear[t];
+        p->linear[t] = nb_linear_find((nb_wtype)t, p->linear[t]->act, may);
+        p->linear_float[t] = nb_linear_find((nb_wtype)t, NB_ACT_FLOAT, may);
+        NB_ASSERT(p->linear[t] && p->linear_float[t]);
+    }
+    const nb_caps caps = p->caps & l->attn_prefill;
+    RESOLVE(p->attn_prefill, nb_attn_prefill_variants);
+}

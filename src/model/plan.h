@@ -49,4 +49,12 @@ void nb_plan_init_exact(nb_plan *p, nb_caps caps, const nb_acts *acts);
  * form of activations where it is not float. */
 void nb_plan_describe(const nb_plan *p, char *buf, size_t n_bytes);
 
+/* The instruction set levels that an operation may use, as measured (engine/tune.h); all bits: any. */
+typedef struct nb_levels {
+    nb_caps linear[NB_W_TYPE_COUNT], attn_pages, attn_prefill;
+} nb_levels;
+void nb_levels_all(nb_levels *l);
+/* Chooses again within these levels. */
+void nb_plan_limit(nb_plan *p, const nb_levels *l);
+
 #endif

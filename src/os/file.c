@@ -11,6 +11,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -274,6 +275,39 @@ nb_status nb_file_write(const char *path, const void *p, size_t n_bytes, nb_erro
     /* A full disk may show only here. */
     if (close(fd) != 0 && errno != EINTR) return fail_errno(err, path, "write", errno);
     return NB_OK;
+}
+
+nb_status nb_file_replace(const char *path, const void *p, size_t n_bytes, nb_error *err)
+{
+    if (nb_path_is_other(path)) return nb_file_write(path, p, n_bytes, err);
+    nb_buf tmp = { 0 };
+    nb_status st = nb_buf_printf(&tmp, "%s.tmp", path);
+    if (st != NB_OK) {
+        st = nb_fail(err, st, "%s: out of memory", path);
+    } else {
+        st = nb_file_write(tmp.p, p, n_bytes, err);
+        if (st == NB_OK && rename(tmp.p, path) != 0) st = fail_errno(err, path, "replace", errno);
+        if (st != NB_OK) (void)remove(tmp.p);
+    }
+    nb_buf_deinit(&tmp);
+    return st;
+}
+
+nb_status nb_dir_make(const char *path, nb_error *err)
+{
+    nb_buf b = { 0 };
+    if (nb_buf_add_c(&b, path) != NB_OK) return nb_fail(err, NB_ERR_NOMEM, "out of memory");
+    nb_status st = NB_OK;
+    for (char *p = b.p; *p && st == NB_OK;) {
+        p += strspn(p, "/");
+        p += strcspn(p, "/");
+        const char was = *p;
+        *p = 0;
+        if (mkdir(b.p, 0777) != 0 && !nb_path_is_dir(b.p)) st = fail_errno(err, b.p, "make the folder", errno);
+        *p = was;
+    }
+    nb_buf_deinit(&b);
+    return st;
 }
 
 nb_status nb_path_found(const char *path, bool *found, nb_error *err)

@@ -47,6 +47,11 @@ nb_status nb_file_read(const char *path, size_t max_bytes, nb_buf *out, nb_error
 nb_status nb_stdin_read(size_t max_bytes, nb_buf *out, nb_error *err);
 /* Writes the bytes to path (created with mode 0666 less umask, or truncated). */
 nb_status nb_file_write(const char *path, const void *p, size_t n_bytes, nb_error *err);
+/* The same at once, for readers and after a crash: written beside it, then renamed.  What is there and is
+ * no regular file (/dev/stdout, a link) is written to as it is. */
+nb_status nb_file_replace(const char *path, const void *p, size_t n_bytes, nb_error *err);
+/* Makes a folder and those above it; one that is there is fine. */
+nb_status nb_dir_make(const char *path, nb_error *err);
 
 /* Whether there is a regular file (or a link to one): *found.  What is there and no regular file, such as a
  * dangling link, a fifo or a directory, is NB_ERR_IO, and the line says what it is. */

@@ -373,9 +373,10 @@ static nb_status run_case(nb_kb_run *r, nb_kb_setup *setup, nb_kbench_row *row, 
 {
     NB_TRY(setup(r, err));
     for (size_t i = 0; i < r->n_part; i++) NB_TRY(time_part(r, &r->part[i], &row[i], err));
+    *n = r->n_part;
+    if (r->c->no_floor) return NB_OK;
     const double gbs = read_rate(r->b, r->caps, r->set, r->n_item * r->item_bytes);
     for (size_t i = 0; i < r->n_part; i++) add_floor(r, &r->part[i], gbs, &row[i]);
-    *n = r->n_part;
     return NB_OK;
 }
 

@@ -46,6 +46,7 @@ typedef struct nb_kbench_case {
     size_t set_bytes; /* cold: bytes to go round through, at least                     */
     size_t n_sample;  /* samples of at least sample_s                                  */
     double sample_s;
+    bool no_floor; /* only the times: no rates are measured */
 } nb_kbench_case;
 
 /* Samples of one figure.  mad: median of the distances from the median, times 1.4826 a deviation that

@@ -41,7 +41,7 @@ for w in HF_TOKEN HF_ENDPOINT HF_HUB_OFFLINE http_proxy --include --dry-run; do
 done
 wrong "ORG/NAME" pull not-an-id
 wrong "no-such unknown" pull a/b --no-such
-for g in "eval kl ppl attn ruler compare" "bench serve throughput kernel load matrix"; do
+for g in "eval kl ppl attn ruler compare" "bench serve throughput kernel load tune matrix"; do
     # shellcheck disable=SC2086
     set -- $g
     group=$1

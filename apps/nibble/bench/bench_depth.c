@@ -167,8 +167,8 @@ static void print_head(const depth_bench *x)
 static int print_json(depth_bench *x)
 {
     json_t *j = json_pack(
-        "{s:s, s:s, s:s, s:I, s:f, s:I, s:I, s:s, s:I, s:b, s:I, s:I, s:o, s:o, s:o}", "model",
-        x->o->model, "kv_cache_dtype", x->p.info.kv_dtype, "weights", x->p.info.weights,
+        "{s:s, s:s, s:s, s:s, s:I, s:f, s:I, s:I, s:s, s:I, s:b, s:I, s:I, s:o, s:o, s:o}", "model",
+        x->o->model, "kv_cache_dtype", x->p.info.kv_dtype, "weights", x->p.info.weights, "kernels", x->p.info.kernels,
         "weight_bytes", (json_int_t)x->p.info.weight_bytes, "kv_bytes_per_token",
         x->p.info.kv_bytes_per_tok, "pool_bytes", (json_int_t)x->p.info.kv_pool_bytes,
         "workspace_bytes", (json_int_t)x->p.info.workspace_bytes, "device", x->p.info.device,

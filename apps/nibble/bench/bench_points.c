@@ -56,6 +56,7 @@ nb_status bench_points_init(bench_points *x, const bench_points_spec *s, const n
     cli_progress_end();
     if (st != NB_OK) return st;
     nb_engine_get_info(x->engine, &x->info);
+    if (x->info.warnings && *x->info.warnings) cli_note("warning: %s", x->info.warnings);
     x->ids = malloc((s->max_model_len + BENCH_PAGE) * sizeof *x->ids);
     if (x->ids) return NB_OK;
     (void)snprintf(err->msg, sizeof err->msg, "no memory for %zu token ids", s->max_model_len);

@@ -459,6 +459,7 @@ nb_engine_options opts_engine(const opts *o)
         .cuda_library = o->cuda_library,
         .cpu_experts = o->cpu_experts,
         .cpu_caps = o->cpu_caps,
+        .tune = o->tune,
         .chat_template = o->chat_template,
         .n_thread = o->threads,
         .cpu_affinity = o->cpu_affinity,

@@ -90,7 +90,7 @@ typedef struct opts {
     /* model and engine */
     const char *model, *load_format, *kv_cache_dtype, *kv_cache_mode, *kv_rope_dtype, *mla;
     const char *kv_calibration, *kv_transform, *kv_skip_layers, *kv_scales, *kv_thrift;
-    const char *weight_dtype, *activation_dtype;
+    const char *weight_dtype, *activation_dtype, *tune;
     size_t kv_outliers, kv_sinks;
     double kv_thrift_tau, kv_thrift_fraction, kv_thrift_pool;
     const char *device, *cuda_library, *cpu_experts;
@@ -146,6 +146,7 @@ enum { /* commands, as bits */
        CMD_PLAN = 131072,
        CMD_BENCH_LOAD = 1 << 20,
        CMD_BENCH_MATRIX = 1 << 21,
+       CMD_BENCH_TUNE = 1 << 24,
        CMD_PULL = 1 << 22,
        CMD_VERIFY = 1 << 23,
        CMD_EVAL = CMD_EVAL_ATTN | CMD_EVAL_KL | CMD_EVAL_PPL | CMD_EVAL_RULER | CMD_EVAL_COMPARE

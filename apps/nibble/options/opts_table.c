@@ -4,7 +4,7 @@
 
 /* `serve` has its own form of some */
 #define ONE (CMD_RUN | CMD_CHAT | CMD_LOGITS | CMD_EVAL | CMD_CALIBRATE)
-#define ENGINE (ONE | CMD_SERVE | CMD_BENCH_THROUGHPUT | CMD_BENCH_LOAD | CMD_BENCH_MATRIX)
+#define ENGINE (ONE | CMD_SERVE | CMD_BENCH_THROUGHPUT | CMD_BENCH_LOAD | CMD_BENCH_MATRIX | CMD_BENCH_TUNE)
 #define TEXT (CMD_TOKENIZE | CMD_RENDER)
 #define GENERATE (CMD_RUN | CMD_CHAT)
 #define ALL (ENGINE | TEXT | CMD_INFO)
@@ -168,6 +168,9 @@ static const opt_row rows[] = {
       .help = "with a GPU: keep the routed experts of the first N layers that have some in host memory and compute them on the CPU; all; auto: as many as do not fit on the GPU" },
     { .name = "cpu-caps", .arg = "NAME", .type = OPT_STR, .offset = AT(cpu_caps), .cmds = ENGINE,
       .group = GROUP_MODEL, .help = "highest instruction set level to use, such as c, avx2 or avx512", .unset = "the best of this machine" },
+    { .name = "tune", .arg = "NAME", .type = OPT_CHOICE, .offset = AT(tune), .def = "auto",
+      .choices = "auto|off|on|again", .cmds = ENGINE, .group = GROUP_MODEL,
+      .help = "which level each operation on a CPU uses: auto takes what was measured for a model of 256 MiB and more, once, and is kept in the cache folder; on does for any model, again measures anew, off takes the best level; --cpu-caps decides alone" },
     { .name = "max-model-len", .arg = "N", .type = OPT_COUNT, .offset = AT(max_model_len), .lo = 1,
       .hi = SIZE_MAX_NUM, .cmds = ONE | CMD_INFO, .group = GROUP_MODEL,
       .help = "tokens of context, such as 4096, 4k (4000) or 4K (4096)", .unset = "the model's maximum" },

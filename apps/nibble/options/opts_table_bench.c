@@ -216,7 +216,7 @@ static const opt_row rows[] = {
       .group = GROUP_INPUT, .help = "shortest time of a sample, in milliseconds" },
     { .name = "seed", .arg = "N", .type = OPT_U64, .offset = KAT(seed), .def = "0", .cmds = KERNEL, .group = GROUP_INPUT,
       .help = "of the data" },
-    { .name = "json", .type = OPT_FLAG, .offset = offsetof(opts, json), .cmds = KERNEL | THROUGHPUT | LOAD | MATRIX, .group = GROUP_OUTPUT,
+    { .name = "json", .type = OPT_FLAG, .offset = offsetof(opts, json), .cmds = KERNEL | THROUGHPUT | LOAD | MATRIX | CMD_BENCH_TUNE, .group = GROUP_OUTPUT,
       .help = "print one line of JSON (throughput: with --depth)" },
 
     /* ---- serve, throughput, load: how often ---- */

@@ -3,7 +3,7 @@
 
 #define ENGINE                                                                                     \
     (CMD_RUN | CMD_CHAT | CMD_LOGITS | CMD_SERVE | CMD_BENCH_THROUGHPUT | CMD_BENCH_LOAD |         \
-     CMD_EVAL | CMD_CALIBRATE)
+     CMD_BENCH_TUNE | CMD_EVAL | CMD_CALIBRATE)
 #define AT(field) offsetof(opts, field)
 #define KV .cmds = ENGINE | CMD_BENCH_MATRIX, .group = GROUP_MODEL
 

@@ -163,6 +163,7 @@ static nb_status choose_attention(nb_cpu *f, nb_error *err)
 {
     const nb_rank *r = &f->r;
     const nb_attn_prefill_variant *v = r->plan.attn_prefill;
+    const nb_caps may = r->o.caps & (r->o.levels ? r->o.levels->attn_pages : NB_CAPS_ALL);
     f->over_pages = nb_arena_array(&f->r.arena, r->whole->n_layer, sizeof *f->over_pages);
     if (!f->over_pages) return nb_fail(err, NB_ERR_NOMEM, "out of memory for the workspace");
     for (size_t i = 0; i < r->whole->n_layer; i++) {
@@ -173,7 +174,7 @@ static nb_status choose_attention(nb_cpu *f, nb_error *err)
         ex->q_bytes = v->q_bytes(&ex->dims);
         ex->tile_bytes = v->kv_bytes(&ex->dims);
         f->w_scratch_bytes = max_size(f->w_scratch_bytes, v->scratch(&ex->dims));
-        f->over_pages[i] = nb_attn_pages_for(r->o.caps, &r->o.record[i]);
+        f->over_pages[i] = nb_attn_pages_for(may, &r->o.record[i]);
         if (!f->over_pages[i]) continue;
         f->w_scratch_bytes =
             max_size(f->w_scratch_bytes, f->over_pages[i]->scratch(&r->o.record[i]));
@@ -305,6 +306,7 @@ static nb_status create(nb_cpu *f, const nb_rank_options *o, bool experts, nb_er
     for (size_t i = 0; i < f->r.whole->n_layer; i++)
         if (o->record[i].type == NB_KV_F32) nb_plan_init_exact(&f->r.plan, o->caps, &o->acts);
     size_step(f);
+    if (o->levels) nb_plan_limit(&f->r.plan, o->levels);
     if (experts) {
         const widths none = { 0 };
         f->max_job = 2 * f->r.part.n_expert + 2;

@@ -253,7 +253,14 @@ static void *workspace(nb_rank *r, size_t *n_bytes)
 
 static void describe(const nb_rank *r, char *buf, size_t n_bytes)
 {
+    const nb_cpu *f = (const nb_cpu *)(const void *)r;
     nb_plan_describe(&r->plan, buf, n_bytes);
+    const size_t n = strlen(buf);
+    for (size_t i = 0; f->over_pages && i < r->whole->n_layer; i++) {
+        if (!f->over_pages[i]) continue;
+        (void)snprintf(buf + n, n_bytes - n, " attn_pages=%s", f->over_pages[i]->name);
+        return;
+    }
 }
 
 static nb_rank_counts count(const nb_rank *r)
