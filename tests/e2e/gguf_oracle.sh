@@ -16,10 +16,11 @@ echo '[0,5,100,200,300,400,500,600,700]' >"$tmp/ids"
 
 # compare NAME: $tmp/q.gguf and $tmp/floats.gguf give the same logits on every level of this processor.
 compare() {
-    ok logits "$tmp/floats.gguf" --tokens "$tmp/ids" --output "$tmp/expected" --strict --kv-cache-dtype f32
+    ok logits "$tmp/floats.gguf" --tokens "$tmp/ids" --output "$tmp/expected" --strict --kv-cache-dtype f32 \
+        --activation-dtype float
     for caps in avx512 avx2 c; do
         # an unknown level of this processor is an error: then the next one
-        "$nibble" logits "$tmp/q.gguf" --tokens "$tmp/ids" --output "$tmp/rows" --strict --cpu-caps $caps --kv-cache-dtype f32 \
+        "$nibble" logits "$tmp/q.gguf" --tokens "$tmp/ids" --output "$tmp/rows" --strict --cpu-caps $caps --kv-cache-dtype f32 --activation-dtype float \
             >"$tmp/out" 2>"$tmp/err" || continue
         python3 - "$tmp/expected" "$tmp/rows" "$1-$caps" <<'PY' || die "logits of $1 ($caps) differ"
 import struct, sys

@@ -5,7 +5,8 @@ need "$src/tests/parity/v3/config.json" "no parity vectors"
 writer=$src/tests/e2e/_weight_mix.py
 printf '[3,141,59,265,35,89,7,93,238,46,26,43,300,8,32,79,50,28,8,41,97,169,39,93]' >"$tmp/t.json"
 logits() {
-    ok logits "$1" --tokens "$tmp/t.json" --kv-cache-dtype f32 --device cpu --rows 0,9,23 --output "$2" --strict
+    ok logits "$1" --tokens "$tmp/t.json" --kv-cache-dtype f32 --activation-dtype float --device cpu --rows 0,9,23 \
+        --output "$2" --strict
 }
 # Cases whose quantization_config names every module that is quantised, with scales of 16 bits.
 counted="w4-odd w4-odd-asym w4-odd-act w8-odd-asym preset preset-fp8 preset-mxfp4 mixed-ints mixed-floats block-words
