@@ -52,7 +52,8 @@ def collect(folder, out, commit):
     line = commands()
     for path in sorted(glob.glob(os.path.join(folder, "*.json"))):
         part, run = os.path.basename(path)[:-5], load(path)
-        if doc.setdefault("device", device_of(run)) != device_of(run):
+        # the same model on the machine's CPU is beside the others
+        if doc.setdefault("device", device_of(run)) != device_of(run) and not part.endswith("_cpu"):
             sys.exit(f"{path}: of another device than {out}")
         doc.setdefault("machine", {k: v for k, v in run["machine"].items() if k != "load_average"})
         run["load_average"] = run.pop("machine")["load_average"]
@@ -257,6 +258,23 @@ def thrift():
     return beside(["thrift_off", "thrift_token"], ["without: tokens/s (ms per step)", "--kv-thrift token"])
 
 
+def experts():
+    """Experts in host memory: each run beside its bound and the runs that have all on one side."""
+    doc, rows = recorded("experts_h100.json"), []
+    for model in doc["models"]:
+        part = doc["runs"][model["part"]]
+        for (_, n), r in decode_rows(part).items():
+            b = next(x for x in model["bounds"] if x["sequences"] == n)
+            gpu, cpu = (next((x["median_ms"] for x in doc["runs"].get(f"{model['part']}_{w}", {}).get("decode", []) if x["sequences"] == n), None)
+                        for w in ("gpu", "cpu"))
+            rows.append([model["name"], f"{n} generated", number(r["median_ms"]), number(b["ms"]), f"{r['median_ms'] / b['ms']:.2f}", number(gpu), number(cpu)])
+        p = part["prefill"][0]
+        gpu, cpu = (next((x["median_ms"] for x in doc["runs"].get(f"{model['part']}_{w}", {}).get("prefill", [])), None) for w in ("gpu", "cpu"))
+        b = model["prompt_ms"]
+        rows.append([model["name"], f"a prompt of {p['tokens']:,}", number(p["median_ms"]), number(b), f"{p['median_ms'] / b:.2f}" if b else "", number(gpu), number(cpu)])
+    return table(["model", "tokens", "experts in host memory, ms", "bound, ms", "times the bound", "all on the GPU, ms", "all on the CPU, ms"], rows)
+
+
 def large():
     rows = []
     for record in RECORDS:
@@ -279,7 +297,7 @@ def rounded():
                   "W8A8 / two parts", "largest error of W8A8"], rows)
 
 
-TABLES = {f.__name__: f for f in (attention, flashmla, rates, prompts, users, million, gqa, thrift, large, rounded)}
+TABLES = {f.__name__: f for f in (attention, flashmla, rates, prompts, users, million, gqa, thrift, experts, large, rounded)}
 PLACE = re.compile(r"(<!-- table (\w+) -->\n).*?(<!-- end -->)", re.S)
 
 

@@ -105,10 +105,13 @@ void nb_layout_place(const nb_demand *d, const nb_layout *l, nb_place *out)
     *out = p;
 }
 
-double nb_layout_upload_tok(const nb_sizes *s)
+double nb_layout_upload_tok(const nb_demand *d)
 {
     enum { ROWS_PER_EXPERT = 32 };
-    if (!s->n_expert) return 0;
+    const nb_sizes *s = d->sizes;
+    const bool packed = d->wtype == NB_SIZES_INT4 || d->wtype == NB_SIZES_INT8 ||
+                        (d->wtype == NB_SIZES_CHECKPOINT && d->config->quant.method[0]);
+    if (!s->n_expert || packed) return 0;
     return ceil(ceil(ROWS_PER_EXPERT * (double)s->n_expert / (double)s->top_k) / NB_PAGE_TOK) *
            NB_PAGE_TOK;
 }

@@ -53,8 +53,9 @@ typedef struct nb_place {
 nb_status nb_layout_check(const nb_demand *d, const nb_layout *l, nb_error *err);
 void nb_layout_place(const nb_demand *d, const nb_layout *l, nb_place *out);
 
-/* Tokens of a prompt's unit, whose experts are uploaded (nb_rank_upload_tok). */
-double nb_layout_upload_tok(const nb_sizes *s);
+/* Tokens of a prompt's unit, whose experts are uploaded (nb_rank_upload_tok); 0: they never are, since their weights
+ * are packed. */
+double nb_layout_upload_tok(const nb_demand *d);
 /* The fewest host_layers with which n_bytes are left for the cache; all where none does. */
 size_t nb_layout_fit_host(const nb_demand *d, const nb_layout *l, double n_bytes);
 

@@ -118,7 +118,7 @@ static double weights_read(const nb_demand *d, const nb_layout *l, const nb_plac
 /* Of experts that the host computes: the rate of its memory, and a wait in each layer. */
 static double host_s(const nb_layout *l, double bytes, bool modelled)
 {
-    enum { WAIT_US = 30 };
+    enum { WAIT_US = 100 }; /* bench/results/experts_h100.json */
     if (!l->host_layers || !(l->host_bandwidth > 0)) return 0;
     if (!modelled) return bytes / l->host_bandwidth;
     return bytes / l->host_bandwidth / nb_efficiency_cpu.weights +
@@ -264,7 +264,8 @@ void nb_prefill_after(const nb_demand *d, const nb_layout *l, const nb_efficienc
     const double other = n_step * (double)d->sizes->n_layer * e->layer_s +
                          n_step * exchange_s(d, l, e, n_tok / n_step);
     const double weights = weights_fraction(d, e, MANY_ROWS);
-    const bool upload = l->host_layers && n_tok >= nb_layout_upload_tok(d->sizes);
+    const double unit = nb_layout_upload_tok(d);
+    const bool upload = l->host_layers && unit > 0 && n_tok >= unit;
     const double sent = upload && l->host_link > 0 ? n_step * p.host / l->host_link : 0;
     const double part = d->sizes->n_expert ? hit / (double)d->sizes->n_expert : 0;
     const double on_host = upload ? 0 : host_s(l, p.host * part, false);

@@ -21,7 +21,7 @@
  *
  * Experts in the memory of the host: a generated token's are read there while the GPU waits, host_bytes / bandwidth; a
  * prompt's are sent to the GPU, once in each chunk, beside the arithmetic; those of a prompt shorter than a unit are
- * read by the host.
+ * read by the host, and so are packed ones; its arithmetic is not counted.
  *
  * "most" is this with the data sheet's figures and nothing else: an upper bound of tokens/s.  "model" divides by
  * nb_efficiency and adds launches and exchanges between GPUs: what is to be expected, where the

@@ -329,13 +329,17 @@ static void experts_of_the_host(void **state)
     assert_int_equal(s.bound, NB_BOUND_HOST);
     assert_true(s.model.total_s > s.model.host_s && s.model.host_s > s.most.host_s);
     /* 32 rows for each expert are a unit: 384 tokens */
-    assert_true(nb_layout_upload_tok(&sizes) == 384);
+    assert_true(nb_layout_upload_tok(&d) == 384);
     l.host_layers = 26;
     nb_prefill_of(&d, &l, &nb_efficiency_gpu, 2048, 8192, &f);
     near("sent once", f.most_s, all / 50e9, 1e-9);
     assert_true(f.sends_experts);
     nb_prefill_of(&d, &l, &nb_efficiency_gpu, 1, 8192, &f);
     assert_true(!f.sends_experts && f.most_s < 0.1 * all / 50e9);
+    d.wtype = NB_SIZES_INT4; /* packed: read by the host */
+    nb_prefill_of(&d, &l, &nb_efficiency_gpu, 2048, 8192, &f);
+    assert_false(f.sends_experts);
+    d.wtype = NB_SIZES_CHECKPOINT;
     /* auto */
     l.host_layers = 0;
     assert_int_equal(nb_layout_fit_host(&d, &l, 1), 0);

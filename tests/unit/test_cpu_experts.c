@@ -279,26 +279,38 @@ static void test_places(void **state)
     assert_int_equal(host_layers(&o), 2);
 }
 
+static void refused(const nb_engine_options *o, const char *part)
+{
+    nb_engine *e = NULL;
+    nb_error err = { 0 };
+    if (nb_engine_create(o, &e, &err) == NB_OK) fail_msg("accepted: %s", part);
+    if (!strstr(err.msg, part)) fail_msg("`%s` does not say `%s`", err.msg, part);
+}
+
+#define CONFIG(hidden) \
+    "{\"model_type\":\"deepseek_v3\",\"vocab_size\":64,\"hidden_size\":" hidden \
+    ",\"num_hidden_layers\":3," \
+    "\"num_attention_heads\":2,\"q_lora_rank\":32,\"kv_lora_rank\":64,\"qk_nope_head_dim\":16," \
+    "\"qk_rope_head_dim\":16,\"v_head_dim\":16,\"intermediate_size\":64,\"moe_intermediate_size\":64," \
+    "\"n_routed_experts\":8,\"num_experts_per_tok\":2,\"n_shared_experts\":1,\"n_group\":1," \
+    "\"topk_group\":1,\"first_k_dense_replace\":1,\"norm_topk_prob\":true,\"torch_dtype\":\"bfloat16\"," \
+    "\"max_position_embeddings\":512,\"rms_norm_eps\":1e-6,\"initializer_range\":0.15"
+#define INT4_EXPERTS \
+    "," \
+    "\"quantization_config\":{\"quant_method\":\"compressed-tensors\",\"format\":\"pack-quantized\"," \
+    "\"config_groups\":{\"group_0\":{\"targets\":[\"Linear\"],\"weights\":{\"num_bits\":4," \
+    "\"type\":\"int\",\"strategy\":\"group\",\"group_size\":32,\"symmetric\":true}," \
+    "\"input_activations\":null}},\"ignore\":[\"re:.*self_attn.*\",\"re:.*shared_experts.*\"," \
+    "\"re:.*mlp\\\\.(gate|up|down)_proj.*\",\"re:.*lm_head.*\"]}}"
+
 /* Types that no kernel of the GPU reads. */
 static void test_packed(void **state)
 {
-    static const char config[] =
-        "{\"model_type\":\"deepseek_v3\",\"vocab_size\":64,\"hidden_size\":128,\"num_hidden_layers\":3,"
-        "\"num_attention_heads\":2,\"q_lora_rank\":32,\"kv_lora_rank\":64,\"qk_nope_head_dim\":16,"
-        "\"qk_rope_head_dim\":16,\"v_head_dim\":16,\"intermediate_size\":64,\"moe_intermediate_size\":64,"
-        "\"n_routed_experts\":8,\"num_experts_per_tok\":2,\"n_shared_experts\":1,\"n_group\":1,"
-        "\"topk_group\":1,\"first_k_dense_replace\":1,\"norm_topk_prob\":true,\"torch_dtype\":\"bfloat16\","
-        "\"max_position_embeddings\":512,\"rms_norm_eps\":1e-6,\"initializer_range\":0.15,"
-        "\"quantization_config\":{\"quant_method\":\"compressed-tensors\",\"format\":\"pack-quantized\","
-        "\"config_groups\":{\"group_0\":{\"targets\":[\"Linear\"],\"weights\":{\"num_bits\":4,"
-        "\"type\":\"int\",\"strategy\":\"group\",\"group_size\":32,\"symmetric\":true},"
-        "\"input_activations\":null}},\"ignore\":[\"re:.*self_attn.*\",\"re:.*shared_experts.*\","
-        "\"re:.*mlp\\\\.(gate|up|down)_proj.*\",\"re:.*lm_head.*\"]}}";
     (void)state;
     if (!library()) skip();
     tmp_dir t;
     tmp_open(&t);
-    tmp_write(&t, "config.json", nb_str_c(config));
+    tmp_write(&t, "config.json", nb_str_c(CONFIG("128") INT4_EXPERTS));
     nb_engine_options o = options_of("", "bf16", "all");
     o.model = t.path;
     o.load_format = "dummy";
@@ -311,19 +323,34 @@ static void test_packed(void **state)
     near_gen(&one, &two, 2e-2F, "int4 experts");
     o.device = "cuda";
     o.cpu_experts = "auto";
+    o.activation_dtype = "int8"; /* of the host's products */
     assert_int_equal(host_layers(&o), 2);
+    o.cpu_experts = NULL;
+    refused(&o, "--activation-dtype int8");
+    tmp_close(&t);
+}
+
+/* Rows whose stride on the device is not their width. */
+static void test_odd_width(void **state)
+{
+    (void)state;
+    if (!library()) skip();
+    tmp_dir t;
+    tmp_open(&t);
+    tmp_write(&t, "config.json", nb_str_c(CONFIG("100") "}"));
+    nb_engine_options o = options_of("", "bf16", "all");
+    o.model = t.path;
+    o.load_format = "dummy";
+    nb_sampling s = greedy(N_GEN);
+    s.n_logprobs = 0;
+    generate(&o, 150, &s, &one);
+    o.cpu_experts = NULL;
+    generate(&o, 150, &s, &two);
+    near_gen(&one, &two, 2e-4F, "rows of 100 values");
     tmp_close(&t);
 }
 
 /* ---- what is refused, and failures ---- */
-
-static void refused(const nb_engine_options *o, const char *part)
-{
-    nb_engine *e = NULL;
-    nb_error err = { 0 };
-    if (nb_engine_create(o, &e, &err) == NB_OK) fail_msg("accepted: %s", part);
-    if (!strstr(err.msg, part)) fail_msg("`%s` does not say `%s`", err.msg, part);
-}
 
 static void test_refused(void **state)
 {
@@ -418,6 +445,7 @@ int main(void)
         cmocka_unit_test(test_hit_is_miss),
         cmocka_unit_test(test_places),
         cmocka_unit_test(test_packed),
+        cmocka_unit_test(test_odd_width),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_a_file_that_ends),
         cmocka_unit_test(test_a_device_that_fails),

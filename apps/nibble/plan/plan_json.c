@@ -217,7 +217,7 @@ static json_t *host_json(maker *k, const plan *p)
     json_t *j = json_object();
     put_int(k, j, "layers", (double)l->host_layers);
     put_int(k, j, "expert_bytes", p->place.host);
-    put_int(k, j, "upload_tokens", nb_layout_upload_tok(&p->sizes));
+    put_int(k, j, "upload_tokens", nb_layout_upload_tok(&p->demand));
     put_known(k, j, "bandwidth", l->host_bandwidth);
     put_known(k, j, "link", l->host_link);
     return j;

@@ -192,8 +192,10 @@ static void print_host(const json_t *h)
     char a[32];
     if (!json_is_object(h)) return;
     cli_bytes_text(num(h, "expert_bytes"), a, sizeof a);
-    (void)printf("%-12sin the host's: routed experts of %.0f layers, %s; sent to the GPU for prompts of %.0f tokens and more\n",
-                 "", num(h, "layers"), a, num(h, "upload_tokens"));
+    (void)printf("%-12sin the host's: routed experts of %.0f layers, %s", "", num(h, "layers"), a);
+    if (num(h, "upload_tokens") > 0)
+        (void)printf("; sent to the GPU for prompts of %.0f tokens and more", num(h, "upload_tokens"));
+    (void)fputc('\n', stdout);
     if (num(h, "bandwidth") <= 0)
         (void)printf("%-12sno rates without --ram-bandwidth\n", "");
 }

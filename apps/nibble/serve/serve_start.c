@@ -182,6 +182,11 @@ static void say_memory(const serve_setup *t, const nb_engine_info *i)
         "memory: workspace %s, open pages of %zu requests %s; with weights and KV cache %s of "
         "%s",
         work, i->max_num_seqs, tails, all, machine);
+    char experts[CLI_FIGURE_BYTES];
+    cli_bytes_text((double)i->cpu_expert_bytes, experts, sizeof experts);
+    if (i->n_cpu_expert_layer)
+        serve_say(t, false, "experts: those of %zu layers in host memory, %s", i->n_cpu_expert_layer,
+                  experts);
     serve_say(t, false, "steps: up to %zu requests and %zu tokens", i->max_num_seqs,
               i->max_num_batched_tokens);
 }

@@ -48,8 +48,8 @@ typedef struct nb_gpu_stage {
 /* Routed experts in host memory (gpu_experts.c). */
 typedef struct nb_gpu_host {
     nb_rank *cpu;                            /* their kernels; NULL: all experts are on the device */
-    float *x, *y, *weight;                   /* pinned: rows, their routed sums, the choices' weights */
-    uint32_t *id, *first;                    /* pinned; first: [n_expert + 1] */
+    float *x, *y;                            /* pinned: rows with their choices behind them; routed sums */
+    uint32_t *first;                         /* pinned: [n_expert + 1] */
     float *one;                              /* device: [rows] of 1, as place of 0, 1, ... */
     uint32_t *place;
     char *stage[2], *pinned[2]; /* groups of experts on their way, device and host */
@@ -208,6 +208,8 @@ nb_status nb_gpu_sample(nb_rank *r, const size_t *tok, const nb_cuda_sample_row 
 /* The layers, through a graph: for passes of single tokens. */
 void nb_gpu_pass_graph(nb_gpu_rank *f, nb_gpu_pass *p);
 void nb_gpu_drop_graphs(nb_gpu_rank *f);
+/* Chooses experts: id and weight [n_pad][top_k], and the order by expert. */
+void nb_gpu_route(nb_gpu_rank *f, const nb_gpu_pass *p, size_t layer, uint32_t *id, float *weight);
 /* branch = the shared experts, where the layer has some. */
 void nb_gpu_shared(nb_gpu_rank *f, const nb_gpu_pass *p, size_t layer);
 void nb_gpu_linear(nb_gpu_rank *f, nb_cuda_kind kind, const nb_gpu_mat *m, nb_cuda_rows x,

@@ -324,6 +324,16 @@ static bool has_moe(const nb_model_config *c)
     return false;
 }
 
+/* With experts in host memory the floats are there, and room for their choices behind them. */
+static void want_normalised(slots *l, nb_gpu_rank *f, size_t n)
+{
+    const size_t choice = f->w.host ? 2 * f->r.whole->top_k : 0;
+    f->xn.stride = round8(f->r.whole->hidden);
+    if (f->w.floats || f->w.host) want(l, &f->xn.f, n * (f->xn.stride + choice), sizeof(float));
+    want(l, &f->xn.hi, n * f->xn.stride, 2);
+    want(l, &f->xn.lo, n * f->xn.stride, 2);
+}
+
 static void want_common(slots *l, nb_gpu_rank *f, const widths *w)
 {
     const nb_model_config *c = f->r.whole;
@@ -342,8 +352,7 @@ static void want_common(slots *l, nb_gpu_rank *f, const widths *w)
         want(l, &f->inv_freq_long[k], dim / 2, sizeof(float));
     }
     want(l, &f->gate_up, R * 2 * inter, sizeof(float));
-    want_rows(l, f, &f->xn, max_size(R, f->logit_rows), c->hidden);
-    if (f->w.host && !f->w.floats) want(l, &f->xn.f, R * f->xn.stride, sizeof(float)); /* what the host reads */
+    want_normalised(l, f, max_size(R, f->logit_rows));
     want_rows(l, f, &f->attn_y, R, w->o);
     want_rows(l, f, &f->act, R, inter);
     if (w->q_lora) {

@@ -107,24 +107,24 @@ nb_status nb_gpu_host_create(nb_gpu_rank *f, size_t max_row, nb_error *err)
 {
     nb_gpu_host *x = &f->host;
     const nb_model_config *c = f->r.whole;
-    const size_t k = c->top_k, rows = max_row < CPU_ROWS ? max_row : CPU_ROWS;
+    const size_t rows = max_row < CPU_ROWS ? max_row : CPU_ROWS;
+    const size_t width = f->xn.stride + 2 * c->top_k;
     NB_TRY(nb_cpu_experts_create(&f->r.o, rows, &x->cpu, err));
-    x->x = f->api->host_alloc(f->g, max_row * c->hidden * sizeof *x->x);
+    x->x = f->api->host_alloc(f->g, max_row * width * sizeof *x->x);
     x->y = f->api->host_alloc(f->g, max_row * c->hidden * sizeof *x->y);
-    x->id = f->api->host_alloc(f->g, max_row * k * sizeof *x->id);
-    x->weight = f->api->host_alloc(f->g, max_row * k * sizeof *x->weight);
     /* one choice of weight 1: the routed sum as moe_sum adds it */
     x->one = f->api->alloc(f->g, max_row * sizeof *x->one);
     x->place = f->api->alloc(f->g, max_row * sizeof *x->place);
-    if (!x->x || !x->y || !x->id || !x->weight || !x->one || !x->place)
+    if (!x->x || !x->y || !x->one || !x->place)
         return nb_fail(err, NB_ERR_NOMEM, "out of memory for rows of experts in host memory");
     memset(x->y, 0, max_row * c->hidden * sizeof *x->y);
+    uint32_t *place = (uint32_t *)(void *)(x->x + max_row);
     for (size_t i = 0; i < max_row; i++) {
         x->x[i] = 1;
-        x->id[i] = (uint32_t)i;
+        place[i] = (uint32_t)i;
     }
     f->api->upload(f->g, x->one, x->x, max_row * sizeof *x->one);
-    f->api->upload(f->g, x->place, x->id, max_row * sizeof *x->place);
+    f->api->upload(f->g, x->place, place, max_row * sizeof *x->place);
     NB_TRY(f->api->sync(f->g, err));
     return f->w.upload ? create_staging(f, err) : NB_OK;
 }
@@ -135,8 +135,6 @@ void nb_gpu_host_destroy(nb_gpu_rank *f)
     nb_rank_destroy(x->cpu);
     f->api->host_free(f->g, x->x);
     f->api->host_free(f->g, x->y);
-    f->api->host_free(f->g, x->id);
-    f->api->host_free(f->g, x->weight);
     f->api->host_free(f->g, x->first);
     f->api->free(f->g, x->one);
     f->api->free(f->g, x->place);
@@ -163,17 +161,31 @@ static void segment_begin(nb_gpu_rank *f, const nb_gpu_pass *p)
     if (p->seg) f->api->graph_begin(f->g);
 }
 
+/* Behind n rows of x, on either side: ids, then weights, so that one copy takes all. */
+static uint32_t *ids_of(const nb_gpu_rank *f, float *x, size_t n)
+{
+    return (uint32_t *)(void *)(x + n * f->xn.stride);
+}
+
+static float *weights_of(const nb_gpu_rank *f, float *x, size_t n)
+{
+    return x + n * (f->xn.stride + f->r.whole->top_k);
+}
+
 /* The routed sum of the layer, once its rows are there; after an error of the device there are none. */
 static void sum_on_host(nb_gpu_rank *f, const nb_gpu_pass *p, size_t layer)
 {
     nb_gpu_host *x = &f->host;
+    const size_t h = f->r.whole->hidden, n = p->base.n_row;
     if (f->api->wait(f->g, MARK_ROWS, NULL) != NB_OK) return;
+    for (size_t i = 1; f->xn.stride != h && i < n; i++)
+        memmove(x->x + i * h, x->x + i * f->xn.stride, h * sizeof *x->x);
     nb_cpu_experts_run(x->cpu, layer,
                        &(nb_cpu_experts_args){ .x = x->x,
-                                               .id = x->id,
-                                               .weight = x->weight,
+                                               .id = ids_of(f, x->x, p->n_pad),
+                                               .weight = weights_of(f, x->x, p->n_pad),
                                                .y = x->y,
-                                               .n_row = p->base.n_row });
+                                               .n_row = n });
 }
 
 void nb_gpu_host_moe(nb_gpu_rank *f, nb_gpu_pass *p, size_t layer)
@@ -181,9 +193,8 @@ void nb_gpu_host_moe(nb_gpu_rank *f, nb_gpu_pass *p, size_t layer)
     nb_gpu_host *x = &f->host;
     const nb_model_config *c = f->r.whole;
     const size_t n = p->n_pad;
-    f->api->download(f->g, x->x, f->xn.f, n * c->hidden * sizeof *x->x);
-    f->api->download(f->g, x->id, f->r_id, n * c->top_k * sizeof *x->id);
-    f->api->download(f->g, x->weight, f->r_weight, n * c->top_k * sizeof *x->weight);
+    nb_gpu_route(f, p, layer, ids_of(f, f->xn.f, n), weights_of(f, f->xn.f, n));
+    f->api->download(f->g, x->x, f->xn.f, n * (f->xn.stride + 2 * c->top_k) * sizeof *x->x);
     segment_end(f, p);
     f->api->mark(f->g, MARK_ROWS);
     segment_begin(f, p);
@@ -351,6 +362,7 @@ void nb_gpu_host_begin(nb_gpu_rank *f, const nb_gpu_pass *p)
 void nb_gpu_host_upload(nb_gpu_rank *f, nb_gpu_pass *p, size_t layer)
 {
     nb_gpu_host *x = &f->host;
+    nb_gpu_route(f, p, layer, f->r_id, f->r_weight);
     if (x->sparse) look_at_choice(f);
     if (!x->ahead) stage(f, layer, 0);
     for (size_t e0 = 0; e0 < f->r.part.n_expert; e0 += x->group) {

@@ -166,16 +166,17 @@ void nb_gpu_shared(nb_gpu_rank *f, const nb_gpu_pass *p, size_t layer)
     if (l->down.w.data) dense(f, p, l, &f->glu[layer]);
 }
 
-static void route(nb_gpu_rank *f, const nb_gpu_pass *p, const nb_gpu_layer *l)
+void nb_gpu_route(nb_gpu_rank *f, const nb_gpu_pass *p, size_t layer, uint32_t *id, float *weight)
 {
     const nb_model_config *c = f->r.whole;
+    const nb_gpu_layer *l = &f->w.layer[layer];
     f->api->route(f->g, &(nb_cuda_route_args){ .logits = f->r_logits,
                                                .bias = l->router_b,
-                                               .id = f->r_id,
+                                               .id = id,
                                                .first = f->r_first,
                                                .src = f->r_src,
                                                .place = f->r_place,
-                                               .weight = f->r_weight,
+                                               .weight = weight,
                                                .n_tok = p->n_pad,
                                                .n_expert = c->n_expert,
                                                .top_k = c->top_k,
@@ -188,15 +189,17 @@ static void route(nb_gpu_rank *f, const nb_gpu_pass *p, const nb_gpu_layer *l)
 }
 
 /* e_y = the chosen experts' outputs, branch = the shared experts'. */
-static void moe(nb_gpu_rank *f, const nb_gpu_pass *p, const nb_gpu_layer *l, const nb_gpu_glu *glu)
+static void moe(nb_gpu_rank *f, const nb_gpu_pass *p, size_t layer)
 {
     const nb_model_config *c = f->r.whole;
+    const nb_gpu_layer *l = &f->w.layer[layer];
+    const nb_gpu_glu *glu = &f->glu[layer];
     const bool shared = l->down.w.data != NULL, beside = shared && p->kind == NB_CUDA_DIRECT;
     const bool few = p->n_pad <= FEW_ROWS;
     if (beside && !few) shared_beside(f, p, l, glu, few);
     nb_gpu_linear(f, p->kind, &l->router, f->xn, nb_gpu_floats(f->r_logits, c->n_expert), p->n_pad);
     if (beside && few) shared_beside(f, p, l, glu, few);
-    route(f, p, l);
+    nb_gpu_route(f, p, layer, f->r_id, f->r_weight);
     nb_cuda_experts_args a = { .gate = l->expert.gate,
                                .up = l->expert.up,
                                .x = f->xn,
@@ -230,11 +233,10 @@ static void feed_forward(nb_rank *r, nb_pass *pass, size_t layer)
     if (r->whole->dense[layer]) {
         dense(f, p, l, &f->glu[layer]);
     } else if (!l->host) {
-        moe(f, p, l, &f->glu[layer]);
+        moe(f, p, layer);
     } else {
         nb_gpu_linear(f, p->kind, &l->router, f->xn, nb_gpu_floats(f->r_logits, r->whole->n_expert),
                       p->n_pad);
-        route(f, p, l);
         if (p->upload)
             nb_gpu_host_upload(f, p, layer);
         else
