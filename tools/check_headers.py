@@ -16,12 +16,12 @@ import tree
 
 FLAGS = ("-std=c17 -fsyntax-only -Wall -Wextra -Wshadow -Wundef -Wconversion -Wstrict-prototypes "
          "-Wmissing-prototypes -Wno-unused-function -Werror -ffp-contract=off").split()
-X86 = ("-mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mavx2 -mfma -mf16c -mamx-tile "
+X86 = ("-mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mavx512bf16 -mavx512vbmi -mavx512vbmi2 -mavx2 -mfma -mf16c -mamx-tile "
        "-mamx-int8 -mamx-bf16").split()
 CONFIG = """#define NB_VERSION "0"
 #define NB_BUILD_TYPE ""
 #define NB_COMPILER ""
-""" + "".join(f"#define NB_HAVE_{x} 0\n" for x in "AVX2 AVX512 AMX NEON CUDA LIBEDIT".split()) + "#define NB_EMULATED 0\n"
+""" + "".join(f"#define NB_HAVE_{x} 0\n" for x in "AVX2 AVX512 AVX512BF16 AMX NEON CUDA LIBEDIT".split()) + "#define NB_EMULATED 0\n"
 
 
 def compile_one(job):

@@ -238,6 +238,10 @@ void nb_x(float *a, void *b) {
     _mm512_storeu_ps(a, _mm512_dpbf16_ps(_mm512_loadu_ps(a), *(__m512bh *)b, *(__m512bh *)b)); }'
     object x_avx512.c "$dot" -mavx512f -mavx512bf16
     expect isa 'BF16' "$tmp/t/build"
+    object x_avx512bf16.c "$dot" -mavx512f -mavx512bf16
+    clean isa "$tmp/t/build"
+    object x_avx512bf16.c "$t" -mamx-tile
+    expect isa 'AMX' "$tmp/t/build"
     object x_amx.c "$dot" -mavx512f -mavx512bf16
     clean isa "$tmp/t/build"
     vnni='#include <immintrin.h>

@@ -54,7 +54,8 @@ void nb_plan_init(nb_plan *p, nb_caps caps, const nb_acts *acts)
 
 void nb_plan_init_exact(nb_plan *p, nb_caps caps, const nb_acts *acts)
 {
-    nb_plan_init(p, caps & ~(nb_caps)NB_CAP_AMX, acts && acts->asked ? acts : NULL);
+    nb_plan_init(p, caps & ~(nb_caps)(NB_CAP_AMX | NB_CAP_AVX512BF16),
+                 acts && acts->asked ? acts : NULL);
 }
 
 void nb_plan_describe(const nb_plan *p, char *buf, size_t n_bytes)

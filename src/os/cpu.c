@@ -21,13 +21,15 @@
 #include <sys/auxv.h>
 #endif
 
-#define CPU_BITS ((nb_caps)(NB_CAP_AVX2 | NB_CAP_AVX512 | NB_CAP_AMX | NB_CAP_NEON))
+#define WITH_BF16 (NB_CAP_AVX2 | NB_CAP_AVX512 | NB_CAP_AVX512BF16)
+#define CPU_BITS ((nb_caps)(WITH_BF16 | NB_CAP_AMX | NB_CAP_NEON))
 
 const nb_cpu_level nb_cpu_level_table[] = {
     { "c", 0, 0 },
     { "avx2", NB_CAP_AVX2, NB_CAP_AVX2 },
     { "avx512", NB_CAP_AVX512, NB_CAP_AVX2 | NB_CAP_AVX512 },
-    { "amx", NB_CAP_AMX, NB_CAP_AVX2 | NB_CAP_AVX512 | NB_CAP_AMX },
+    { "avx512bf16", NB_CAP_AVX512BF16, WITH_BF16 },
+    { "amx", NB_CAP_AMX, WITH_BF16 | NB_CAP_AMX },
     { "neon", NB_CAP_NEON, NB_CAP_NEON },
     { 0 },
 };
@@ -77,16 +79,14 @@ static nb_caps detect(void)
     const unsigned bmi1 = 1u << 3, avx2 = 1u << 5, bmi2 = 1u << 8;
     if (!has(os, 6) || !has(f1.c, AVX | FMA | F16C) || !has(f7.b, bmi1 | avx2 | bmi2)) return 0;
 #if NB_EMULATED
-    return NB_CAP_AVX2 | NB_CAP_AVX512 | NB_CAP_AMX; /* tests/emu: on top of AVX2 */
+    return WITH_BF16 | NB_CAP_AMX; /* tests/emu: on top of AVX2 */
 #else
     const unsigned f_dq_bw_vl = 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31, vnni = 1u << 11;
     if (!has(os, 0xe6) || !has(f7.b, f_dq_bw_vl) || !has(f7.c, vnni)) return NB_CAP_AVX2;
     const unsigned bf16_tile_int8 = 1u << 22 | 1u << 24 | 1u << 25, vbmi_vbmi2 = 1u << 1 | 1u << 6;
-    const bool avx512_bf16 = has(cpuid(7, 1).a, 1u << 5);
-    if (!has(os, 0x600e6) || !has(f7.d, bf16_tile_int8) || !has(f7.c, vbmi_vbmi2) || !avx512_bf16 ||
-        !amx_allowed())
-        return NB_CAP_AVX2 | NB_CAP_AVX512;
-    return NB_CAP_AVX2 | NB_CAP_AVX512 | NB_CAP_AMX;
+    if (!has(f7.c, vbmi_vbmi2) || !has(cpuid(7, 1).a, 1u << 5)) return NB_CAP_AVX2 | NB_CAP_AVX512;
+    if (!has(os, 0x600e6) || !has(f7.d, bf16_tile_int8) || !amx_allowed()) return WITH_BF16;
+    return WITH_BF16 | NB_CAP_AMX;
 #endif
 }
 #elif defined(__aarch64__) && defined(__linux__)
@@ -120,7 +120,7 @@ nb_status nb_cpu_caps_name(nb_caps caps, nb_buf *out)
     const char *sep = "";
     for (const nb_cpu_level *v = nb_cpu_level_table; v->name; v++) {
         if ((caps & v->bit) == 0) continue;
-        const bool emulated = NB_EMULATED && (v->bit & (NB_CAP_AVX512 | NB_CAP_AMX));
+        const bool emulated = NB_EMULATED && (v->bit & ~(nb_caps)NB_CAP_AVX2);
         NB_TRY(nb_buf_printf(out, "%s%s%s", sep, v->name, emulated ? " (emulated)" : ""));
         sep = "+";
     }
@@ -141,7 +141,8 @@ nb_status nb_cpu_caps_parse(const char *s, nb_caps *mask, nb_error *err)
     }
     return nb_fail(
         err, NB_ERR_ARG,
-        "unknown instruction-set level `%.32s`, expected c, avx2, avx512, amx, neon or all", s);
+        "unknown instruction-set level `%.32s`, expected c, avx2, avx512, avx512bf16, amx, neon or all",
+        s);
 }
 
 void nb_cpu_model(char *name, size_t n_bytes)

@@ -50,7 +50,8 @@ static void make_bed(bed *b, const char *dir, const char *type, const char *kind
                                  .record = b->e->pages.record,
                                  .n_sink = N_SINK,
                                  .caps = nb_rank_plan(b->e->rank[0].rank)->caps &
-                                         ~(nb_caps)NB_CAP_AMX, /* its weights are BF16 */
+                                         ~(nb_caps)(NB_CAP_AMX |
+                                                    NB_CAP_AVX512BF16), /* whose weights are BF16 */
                                  .max_tok = N_PROMPT,
                                  .thrift = b->e->pages.thrift,
                                  .thrift_pool = b->pool };

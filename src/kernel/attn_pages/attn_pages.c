@@ -12,6 +12,9 @@ const nb_attn_pages_variant nb_attn_pages_variants[] = {
 #if NB_HAVE_AMX
     { "amx", NB_SPACE_HOST, NB_CAP_AVX2 | NB_CAP_AVX512 | NB_CAP_AMX, nb_attn_pages_amx, nb_attn_pages_amx_can, nb_attn_pages_amx_scratch, 0x1p-16f, 0x1p-8f },
 #endif
+#if NB_HAVE_AVX512BF16
+    { "avx512bf16", NB_SPACE_HOST, NB_CAP_AVX2 | NB_CAP_AVX512 | NB_CAP_AVX512BF16, nb_attn_pages_avx512bf16, nb_attn_pages_avx512bf16_can, nb_attn_pages_avx512bf16_scratch, 0x1p-9f, 0x1p-8f },
+#endif
 #if NB_HAVE_AVX512
     { "avx512", NB_SPACE_HOST, NB_CAP_AVX2 | NB_CAP_AVX512, nb_attn_pages_avx512, nb_record_is_mla, nb_attn_pages_avx512_scratch, 0, 0 },
 #endif

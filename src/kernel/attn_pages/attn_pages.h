@@ -43,8 +43,8 @@ typedef struct nb_attn_pages_args {
  * q_eps and p_eps are the row's: the relative rounding of a query and of a weight before their
  * products (0: none beyond float).  Decoded values are never rounded. */
 typedef void nb_attn_pages_fn(const nb_attn_pages_args *a);
-nb_attn_pages_fn nb_attn_pages_c, nb_attn_pages_avx2, nb_attn_pages_avx512, nb_attn_pages_amx,
-    nb_attn_pages_neon;
+nb_attn_pages_fn nb_attn_pages_c, nb_attn_pages_avx2, nb_attn_pages_avx512,
+    nb_attn_pages_avx512bf16, nb_attn_pages_amx, nb_attn_pages_neon;
 size_t nb_attn_pages_avx2_scratch(const nb_record *r);
 
 /* Normalised outputs of all queries in double, [n_query][head_end - head_begin][d1], and A and
@@ -62,8 +62,9 @@ typedef struct nb_attn_pages_variant {
     float q_eps, p_eps;
 } nb_attn_pages_variant;
 extern const nb_attn_pages_variant nb_attn_pages_variants[];
-bool nb_attn_pages_amx_can(const nb_record *r);
+bool nb_attn_pages_amx_can(const nb_record *r), nb_attn_pages_avx512bf16_can(const nb_record *r);
 size_t nb_attn_pages_amx_scratch(const nb_record *r),
+    nb_attn_pages_avx512bf16_scratch(const nb_record *r),
     nb_attn_pages_avx512_scratch(const nb_record *r);
 /* The first row that caps and record allow; NULL for a record that is not of MLA. */
 const nb_attn_pages_variant *nb_attn_pages_for(nb_caps caps, const nb_record *r);

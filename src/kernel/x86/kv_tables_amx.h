@@ -56,10 +56,9 @@ static inline size_t nb_amx_place(nb_amx_order order, size_t p)
 }
 
 /* Four rows of accumulators over a unit's tiles of values, in the order of the values. */
-static inline void nb_amx_natural(nb_amx_order order, const float *c, size_t tile, __m512 y[4])
+static inline void nb_amx_natural(nb_amx_order order, const __m512 x[4], __m512 y[4])
 {
-    const __m512 c0 = _mm512_loadu_ps(c), c1 = _mm512_loadu_ps(c + tile);
-    const __m512 c2 = _mm512_loadu_ps(c + 2 * tile), c3 = _mm512_loadu_ps(c + 3 * tile);
+    const __m512 c0 = x[0], c1 = x[1], c2 = x[2], c3 = x[3];
     if (order == NB_AMX_NIBBLES) {
         const __m512i at = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
         y[0] = _mm512_permutexvar_ps(at, c0);

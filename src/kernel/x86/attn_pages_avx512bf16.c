@@ -1,0 +1,175 @@
+/* attn_pages_avx512bf16.c - attention over encoded pages with BF16 dot products (vdpbf16ps).
+ *
+ * Up to 128 rows (query, head) in blocks of 16 share decoded pages; all pages of the call are one softmax.
+ *   scores  lanes are rows: a pair of a key's values is broadcast from memory, a pair of 16 queries is a
+ *           vector.  Tiles of 16 tokens; after every 64 values the sums go to memory and another 64 values of
+ *           64 tokens (8 KiB) are decoded for all blocks.
+ *   values  lanes are columns: tiles of 4 rows x 64 columns over all tokens of the call, a pair of weights is
+ *           broadcast, a pair of tokens' values is a vector.
+ * Cached values are exact; a query and a weight are rounded to one BF16 number each.
+ *
+ * Order of a row: a score is one chain over the pairs of the latent, another over those of the rope key;
+ * weights in blocks of 32 tokens, two chains; values one chain over the pairs of tokens.
+ *
+ * Bound, 16 rows, cycles per token with two dot products of 512 bits per cycle: scores 144 (17 loads for 16
+ * products), values 128; beside them decoding 40 to 50 (4 bits), weights 15, packing queries 6. */
+#include "kernel/x86/attn_pages_bf16.h"
+
+enum { BLOCKS = 8, Q_KEY = NB_AMX_TILE }; /* Q_KEY: words of a block's queries for 32 values */
+static const form one_part = { .n_part = 1, .n_block = BLOCKS, .all_keys = false };
+
+size_t nb_attn_pages_avx512bf16_scratch(const nb_record *r)
+{
+    return lay_out(NULL, one_part, r, NULL);
+}
+
+bool nb_attn_pages_avx512bf16_can(const nb_record *r)
+{
+    return exact_in_bf16(r);
+}
+
+#define EACH4(M, r) M(r, 0) M(r, 1) M(r, 2) M(r, 3)
+#define GRID4(M) EACH4(M, 0) EACH4(M, 1) EACH4(M, 2) EACH4(M, 3)
+#define EACH16(M)                                                                                  \
+    M(0) M(1) M(2) M(3) M(4) M(5) M(6) M(7) M(8) M(9) M(10) M(11) M(12) M(13) M(14) M(15)
+
+/* s + the products of 16 pairs with the pair at p. */
+static inline __m512 dot_pair(__m512 s, __m512i x, const void *p)
+{
+    int32_t pair;
+    memcpy(&pair, p, sizeof pair);
+    return _mm512_dpbf16_ps(s, (__m512bh)x, (__m512bh)_mm512_set1_epi32(pair));
+}
+
+/* ---- scores ---- */
+
+#define S_LOAD(t) __m512 a##t = fresh ? _mm512_setzero_ps() : _mm512_load_ps(s + (t)*ROWS);
+#define S_DOT(t)                                                                                   \
+    a##t = dot_pair(a##t, x, k##t + 4 * p);                                                        \
+    a##t = dot_pair(a##t, y, k##t + 4 * p + 32);
+#define S_STORE(t) _mm512_store_ps(s + (t)*ROWS, a##t);
+#define S_KEY(t) const uint8_t *const k##t = k + (t)*stride;
+
+/* 16 tokens x 16 rows: s += products of 32 values. */
+static inline void score_tile(const uint8_t *k, size_t stride, const uint16_t *q, float *s,
+                              bool fresh)
+{
+    EACH16(S_KEY)
+    EACH16(S_LOAD)
+    for (size_t p = 0; p < NB_AMX_KEY / 4; p++) {
+        const __m512i x = _mm512_load_si512(q + p * 32), y = _mm512_load_si512(q + (p + 8) * 32);
+        EACH16(S_DOT)
+    }
+    EACH16(S_STORE)
+}
+
+/* A unit of a page's keys for a block of rows; k: where it was decoded to. */
+static void score_unit(const job *j, size_t page, size_t u, size_t block, const uint16_t *k)
+{
+    size_t unit;
+    const nb_amx_seg *g = seg_of(j, u, &unit);
+    float *s = j->s[g != j->seg] + block * j->s_block + page * NB_PAGE_TOK * ROWS;
+    const uint16_t *q = j->q + block * j->q_block + 2 * u * Q_KEY;
+    for (size_t half = 0; half < 2 && has_block(j, u, half); half++, q += Q_KEY)
+        for (size_t t = 0; t < NB_PAGE_TOK; t += 16) {
+            const bool fresh = unit + half == 0;
+            if (g->in_place) {
+                const uint8_t *from = (const uint8_t *)j->a->page[page] + g->g->code_off +
+                                      (unit * NB_AMX_UNIT + half * NB_AMX_KEY) * 2;
+                score_tile(from + t * g->g->code_stride, g->g->code_stride, q, s + t * ROWS, fresh);
+            } else {
+                score_tile((const uint8_t *)(k + half * BLOCK + t * NB_AMX_KEY), 2 * NB_AMX_KEY, q,
+                           s + t * ROWS, fresh);
+            }
+        }
+}
+
+static void scores(const job *j, size_t n_block)
+{
+    for (size_t page = 0; page < j->a->n_page; page++) {
+        nb_amx_page(&j->seg[0], j->a->page[page]);
+        for (size_t u = 0; u < j->n_unit; u++) {
+            prefetch(j, page + 1, u, j->n_unit);
+            for (size_t c = 0; c < NB_PAGE_TOK / NB_AMX_CHUNK; c++)
+                decode_step(j, page, u, c, j->k);
+            for (size_t b = 0; b < n_block; b++) score_unit(j, page, u, b, j->k);
+        }
+    }
+}
+
+/* ---- values ---- */
+
+#define V_ZERO(r, c) __m512 a##r##c = _mm512_setzero_ps();
+#define V_LOAD(r, c) const __m512i v##c = _mm512_load_si512(v + c * next);
+#define V_DOT(r, c) a##r##c = _mm512_dpbf16_ps(a##r##c, (__m512bh)w, (__m512bh)v##c);
+#define V_ROW(r)                                                                                   \
+    {                                                                                              \
+        int32_t pair;                                                                              \
+        memcpy(&pair, p + (r)*32, sizeof pair);                                                    \
+        const __m512i w = _mm512_set1_epi32(pair);                                                 \
+        EACH4(V_DOT, r)                                                                            \
+    }
+#define V_STORE(r)                                                                                 \
+    put_row(j, b, at + r, u, (const __m512[4]){ a##r##0, a##r##1, a##r##2, a##r##3 });
+
+/* o = o * keep + x of a unit, columns in order. */
+static inline void put_row(const job *j, const rows *b, size_t r, size_t u, const __m512 x[4])
+{
+    const __m512 by = _mm512_set1_ps(j->out_by), keep = _mm512_set1_ps(b->keep[r]);
+    __m512 y[4];
+    if (r >= b->n) return;
+    float *to = b->o[r] + u * NB_AMX_UNIT;
+    nb_amx_natural(j->seg[0].order, x, y);
+    for (size_t i = 0; i < 4; i++) {
+        __m512 z = _mm512_mul_ps(y[i], by);
+        if (b->keep[r] != 0) z = _mm512_fmadd_ps(_mm512_loadu_ps(to + 16 * i), keep, z);
+        _mm512_storeu_ps(to + 16 * i, z);
+    }
+}
+
+/* Unit u of rows at .. at + 3. */
+static void values_4(const job *j, const rows *b, size_t u, size_t at)
+{
+    const size_t next = NB_AMX_V_BLOCKS * NB_AMX_TILE;
+    const uint16_t *v = j->v + u * V_UNIT;
+    GRID4(V_ZERO)
+    for (size_t t = 0; t < j->n_tok; t += NB_AMX_V_TOK) {
+        const uint16_t *p = j->p + t * ROWS + at * 32;
+        for (size_t i = 0; i < NB_AMX_V_TOK / 2; i++, p += 2, v += 32) {
+            EACH4(V_LOAD, 0)
+            V_ROW(0)
+            V_ROW(1)
+            V_ROW(2)
+            V_ROW(3)
+        }
+    }
+    V_STORE(0)
+    V_STORE(1)
+    V_STORE(2)
+    V_STORE(3)
+}
+
+void nb_attn_pages_avx512bf16(const nb_attn_pages_args *a)
+{
+    const size_t n_row = a->n_query * (a->head_end - a->head_begin);
+    job j = { .a = a, .n_tok = a->n_page * NB_PAGE_TOK };
+    rows b[BLOCKS];
+    if (n_row == 0) return;
+    lay_out(&j, one_part, a->record, a->scratch);
+    prefetch(&j, 0, 0, 1);
+    token_factors(&j);
+    for (size_t at = 0, n; at < n_row; at += n * ROWS) {
+        n = (n_row - at + ROWS - 1) / ROWS;
+        if (n > BLOCKS) n = BLOCKS;
+        for (size_t i = 0; i < n; i++) {
+            b[i] = rows_from(a, at + i * ROWS);
+            pack_queries(&j, &b[i], i);
+        }
+        scores(&j, n);
+        for (size_t i = 0; i < n; i++) {
+            weights(&j, &b[i], i);
+            for (size_t u = 0; u < j.seg[0].n_unit; u++)
+                for (size_t r = 0; r < b[i].n; r += 4) values_4(&j, &b[i], u, r);
+        }
+    }
+}
