@@ -131,26 +131,60 @@ static void make_case(chk *t, const nb_attn_pages_variant *v, kase *k, const sha
     new_states(t, k);
 }
 
-/* The reference, and the bound of n_page tiles: [n_query][heads of the range][d1]. */
+/* The reference, and the bound of n_page tiles: [n_query][heads of the range][d1].  Of a row that rounds queries to
+ * bytes also those of the rounded queries, whose bound is the tighter. */
 typedef struct wanted {
     double *y, *bound;
+    double *y_byte, *bound_byte; /* or NULL */
 } wanted;
 
-static wanted make_wanted(chk *t, const nb_attn_pages_variant *v, const kase *k)
+/* The query as a row with q_step reads its latent part: bytes, a factor per 64 values. */
+static void round_query(float *q, size_t d1)
+{
+    for (size_t j = 0, n; j < d1; j += n) {
+        double most = 0;
+        n = d1 - j < 64 ? d1 - j : 64;
+        for (size_t i = j; i < j + n; i++) most = fmax(most, fabs((double)q[i]));
+        for (size_t i = j; i < j + n && most > 0; i++)
+            q[i] = (float)(rint((double)q[i] * 127 / most) * most / 127);
+    }
+}
+
+static wanted wanted_of(chk *t, const nb_attn_pages_variant *v, const kase *k, double q_step)
 {
     nb_attn_pages_args a = k->a;
     const size_t d1 = k->r.seg[0].dim, d = d1 + k->r.seg[1].dim;
     const size_t n = a.n_query * (a.head_end - a.head_begin);
-    wanted w = { chk_f64(t, n * d1), chk_f64(t, n * d1) };
-    double *score_abs = chk_f64(t, n), *v_max = chk_f64(t, n);
+    wanted w = { chk_f64(t, n * d1), chk_f64(t, n * d1), NULL, NULL };
+    nb_attn_pages_size *size = chk_raw(t, n * sizeof *size);
     a.scratch = chk_raw(t, d * sizeof(float));
-    nb_attn_pages_ref(&a, w.y, score_abs, v_max);
+    nb_attn_pages_ref(&a, w.y, size);
     for (size_t i = 0; i < n; i++) {
-        const double big_a = score_abs[i], eps = (double)v->q_eps * 2 * big_a + (double)v->p_eps;
+        const double big_a = size[i].a,
+                     eps = (double)v->q_eps * 2 * big_a + q_step * 2 * size[i].b + (double)v->p_eps;
         const double u = 96 + 14 * (double)a.n_page + ((double)d / 4 + 20) * big_a;
         for (size_t j = 0; j < d1; j++)
-            w.bound[i * d1 + j] = (u * 0x1p-24 + eps) * v_max[i] + 0x1p-126;
+            w.bound[i * d1 + j] = (u * 0x1p-24 + eps) * size[i].v_max + 0x1p-126;
     }
+    return w;
+}
+
+static wanted make_wanted(chk *t, const nb_attn_pages_variant *v, const kase *k)
+{
+    const size_t d1 = k->r.seg[0].dim, d = d1 + k->r.seg[1].dim;
+    wanted w = wanted_of(t, v, k, (double)v->q_step);
+    if (v->q_step == 0) return w;
+    kase bytes = *k;
+    bytes.a.query = bytes.query;
+    for (size_t i = 0; i < k->a.n_query; i++) {
+        float *q = chk_raw(t, k->n_head * d * sizeof *q);
+        memcpy(q, k->query[i].q, k->n_head * d * sizeof *q);
+        for (size_t h = 0; h < k->n_head; h++) round_query(q + h * d, d1);
+        bytes.query[i].q = q;
+    }
+    const wanted b = wanted_of(t, v, &bytes, 0);
+    w.y_byte = b.y;
+    w.bound_byte = b.bound;
     return w;
 }
 
@@ -162,6 +196,8 @@ static void compare(chk *t, const kase *k, const wanted *w)
         const nb_attn_query *q = &k->query[i];
         nb_attn_finish(y, q->o + h0 * d1, q->l + h0, n, d1);
         chk_close(t, y, n, d1, d1, w->y + i * n * d1, w->bound + i * n * d1);
+        if (w->y_byte)
+            chk_close(t, y, n, d1, d1, w->y_byte + i * n * d1, w->bound_byte + i * n * d1);
         for (size_t h = 0; h < k->n_head; h++) /* heads outside the range are not touched */
             if ((h < h0 || h >= k->a.head_end) && (q->m[h] != -INFINITY || q->l[h] != 0))
                 chk_fail(t, "touched head %zu outside its range", h);
@@ -461,7 +497,7 @@ static void heads_outside(const nb_attn_pages_args *a)
         {                                                                                          \
             "broken", "nvfp4", NB_SPACE_HOST, 0, &(const nb_attn_pages_variant)                    \
             {                                                                                      \
-                "broken", NB_SPACE_HOST, 0, fn, any, c_scratch, 0, 0                               \
+                "broken", NB_SPACE_HOST, 0, fn, any, c_scratch, 0, 0, 0                            \
             }                                                                                      \
         }                                                                                          \
     }

@@ -7,24 +7,28 @@ static size_t page_floats(const nb_record *r)
     return NB_PAGE_TOK * (r->seg[0].dim + r->seg[1].dim) * sizeof(float);
 }
 
+/* Half a unit of a query in bytes, of 127, and the rounding of its factor. */
+#define Q_BYTE 0x1.02p-8f + 0x1p-20f
+
 // clang-format off
 const nb_attn_pages_variant nb_attn_pages_variants[] = {
 #if NB_HAVE_AMX
-    { "amx", NB_SPACE_HOST, NB_CAP_AVX2 | NB_CAP_AVX512 | NB_CAP_AMX, nb_attn_pages_amx, nb_attn_pages_amx_can, nb_attn_pages_amx_scratch, 0x1p-16f, 0x1p-8f },
+    { "amx", NB_SPACE_HOST, NB_CAP_AVX2 | NB_CAP_AVX512 | NB_CAP_AMX, nb_attn_pages_amx, nb_attn_pages_amx_can, nb_attn_pages_amx_scratch, 0x1p-16f, 0, 0x1p-8f },
 #endif
 #if NB_HAVE_AVX512BF16
-    { "avx512bf16", NB_SPACE_HOST, NB_CAP_AVX2 | NB_CAP_AVX512 | NB_CAP_AVX512BF16, nb_attn_pages_avx512bf16, nb_attn_pages_avx512bf16_can, nb_attn_pages_avx512bf16_scratch, 0x1p-9f, 0x1p-8f },
+    { "avx512int8", NB_SPACE_HOST, NB_CAP_AVX2 | NB_CAP_AVX512 | NB_CAP_AVX512BF16, nb_attn_pages_avx512int8, nb_attn_pages_avx512int8_can, nb_attn_pages_avx512int8_scratch, 0x1p-9f, Q_BYTE, 0x1p-8f },
+    { "avx512bf16", NB_SPACE_HOST, NB_CAP_AVX2 | NB_CAP_AVX512 | NB_CAP_AVX512BF16, nb_attn_pages_avx512bf16, nb_attn_pages_avx512bf16_can, nb_attn_pages_avx512bf16_scratch, 0x1p-9f, 0, 0x1p-8f },
 #endif
 #if NB_HAVE_AVX512
-    { "avx512", NB_SPACE_HOST, NB_CAP_AVX2 | NB_CAP_AVX512, nb_attn_pages_avx512, nb_record_is_mla, nb_attn_pages_avx512_scratch, 0, 0 },
+    { "avx512", NB_SPACE_HOST, NB_CAP_AVX2 | NB_CAP_AVX512, nb_attn_pages_avx512, nb_record_is_mla, nb_attn_pages_avx512_scratch, 0, 0, 0 },
 #endif
 #if NB_HAVE_AVX2
-    { "avx2", NB_SPACE_HOST, NB_CAP_AVX2, nb_attn_pages_avx2, nb_record_is_mla, nb_attn_pages_avx2_scratch, 0, 0 },
+    { "avx2", NB_SPACE_HOST, NB_CAP_AVX2, nb_attn_pages_avx2, nb_record_is_mla, nb_attn_pages_avx2_scratch, 0, 0, 0 },
 #endif
 #if NB_HAVE_NEON
-    { "neon", NB_SPACE_HOST, NB_CAP_NEON, nb_attn_pages_neon, nb_record_is_mla, page_floats, 0, 0 },
+    { "neon", NB_SPACE_HOST, NB_CAP_NEON, nb_attn_pages_neon, nb_record_is_mla, page_floats, 0, 0, 0 },
 #endif
-    { "c", NB_SPACE_HOST, 0, nb_attn_pages_c, nb_record_is_mla, page_floats, 0, 0 },
+    { "c", NB_SPACE_HOST, 0, nb_attn_pages_c, nb_record_is_mla, page_floats, 0, 0, 0 },
     { 0 }
 };
 // clang-format on

@@ -39,18 +39,25 @@ typedef struct nb_attn_pages_args {
 
 /* After attn_finish, with A and |v| as in attn.h, n_page tiles and u = 2^-24:
  *   |y - y64| <= u * (96 + 14 n_page + ((d1 + d2)/4 + 20) A) * max|v|
- *              + (q_eps * 2 A + p_eps) * max|v|
- * q_eps and p_eps are the row's: the relative rounding of a query and of a weight before their
- * products (0: none beyond float).  Decoded values are never rounded. */
+ *              + (q_eps * 2 A + q_step * 2 B + p_eps) * max|v|
+ * A row's q_eps and p_eps are the relative rounding of a query and of a weight before their products.  q_step is
+ * the rounding of a query relative to the largest magnitude Q_i among the 64 values of its segment that it shares a
+ * factor with (i / 64 * 64 on), B = max_t scale * sum Q_i |k_i|: a value off by q_step Q_i moves a score by
+ * q_step Q_i |k_i|, and a score counts twice (attn.h).  0: none beyond float.  Decoded values are never rounded. */
 typedef void nb_attn_pages_fn(const nb_attn_pages_args *a);
-nb_attn_pages_fn nb_attn_pages_c, nb_attn_pages_avx2, nb_attn_pages_avx512,
-    nb_attn_pages_avx512bf16, nb_attn_pages_amx, nb_attn_pages_neon;
-size_t nb_attn_pages_avx2_scratch(const nb_record *r);
+nb_attn_pages_fn nb_attn_pages_c, nb_attn_pages_avx2, nb_attn_pages_avx2int8, nb_attn_pages_avx512,
+    nb_attn_pages_avx512bf16, nb_attn_pages_avx512int8, nb_attn_pages_amx, nb_attn_pages_neon;
+size_t nb_attn_pages_avx2_scratch(const nb_record *r),
+    nb_attn_pages_avx2int8_scratch(const nb_record *r);
 
-/* Normalised outputs of all queries in double, [n_query][head_end - head_begin][d1], and A and
- * max|v| of each ([n_query][head_end - head_begin]); states are not touched, of scratch the first
- * d1 + d2 floats are. */
-void nb_attn_pages_ref(const nb_attn_pages_args *a, double *y64, double *score_abs, double *v_max);
+/* Of a (query, head): what its bound needs. */
+typedef struct nb_attn_pages_size {
+    double a, b, v_max; /* A, B and max|v| */
+} nb_attn_pages_size;
+
+/* Normalised outputs of all queries in double, [n_query][head_end - head_begin][d1], and the sizes of each
+ * ([n_query][head_end - head_begin]); states are not touched, of scratch the first d1 + d2 floats are. */
+void nb_attn_pages_ref(const nb_attn_pages_args *a, double *y64, nb_attn_pages_size *size);
 
 typedef struct nb_attn_pages_variant {
     const char *name;
@@ -59,12 +66,15 @@ typedef struct nb_attn_pages_variant {
     nb_attn_pages_fn *fn;
     bool (*can)(const nb_record *r);       /* MLA records that fn takes; the last row takes all */
     size_t (*scratch)(const nb_record *r); /* bytes for one call */
-    float q_eps, p_eps;
+    float q_eps, q_step, p_eps;
 } nb_attn_pages_variant;
 extern const nb_attn_pages_variant nb_attn_pages_variants[];
-bool nb_attn_pages_amx_can(const nb_record *r), nb_attn_pages_avx512bf16_can(const nb_record *r);
+bool nb_attn_pages_amx_can(const nb_record *r), nb_attn_pages_avx512bf16_can(const nb_record *r),
+    nb_attn_pages_avx512int8_can(const nb_record *r),
+    nb_attn_pages_avx2int8_can(const nb_record *r);
 size_t nb_attn_pages_amx_scratch(const nb_record *r),
     nb_attn_pages_avx512bf16_scratch(const nb_record *r),
+    nb_attn_pages_avx512int8_scratch(const nb_record *r),
     nb_attn_pages_avx512_scratch(const nb_record *r);
 /* The first row that caps and record allow; NULL for a record that is not of MLA. */
 const nb_attn_pages_variant *nb_attn_pages_for(nb_caps caps, const nb_record *r);

@@ -10,6 +10,7 @@ typedef struct rows {
     const nb_attn_pages_args *a;
     size_t first, n, n_head, d1, d2; /* rows (query, head), heads fastest */
     double max[BATCH], sum[BATCH];
+    nb_attn_pages_size *size;
 } rows;
 
 static const float *query_of(const rows *b, size_t i)
@@ -19,19 +20,36 @@ static const float *query_of(const rows *b, size_t i)
     return q + (b->a->head_begin + at % b->n_head) * (b->d1 + b->d2);
 }
 
-/* The score of a decoded token; *abs_sum gets scale times the sum of |products|. */
-static double score(const rows *b, size_t i, const float *x, double *abs_sum)
+/* The score of a decoded token. */
+static double score(const rows *b, size_t i, const float *x)
 {
     const float *q = query_of(b, i);
-    const double scale = (double)b->a->scale;
-    double s = 0, abs = 0;
-    for (size_t j = 0; j < b->d1 + b->d2; j++) {
-        const double p = (double)q[j] * (double)x[j];
-        s += p;
-        abs += fabs(p);
+    double s = 0;
+    for (size_t j = 0; j < b->d1 + b->d2; j++) s += (double)q[j] * (double)x[j];
+    return s * (double)b->a->scale;
+}
+
+/* What a token of values x adds to the sizes of row i. */
+static void grow(rows *b, size_t i, const float *x)
+{
+    enum { SHARED = 64 }; /* values with one Q */
+    const float *q = query_of(b, i);
+    const double scale = fabs((double)b->a->scale);
+    double a = 0, all = 0;
+    for (size_t j = 0, n; j < b->d1 + b->d2; j += n) {
+        const size_t end = j < b->d1 ? b->d1 : b->d1 + b->d2;
+        double most = 0, sum = 0;
+        n = end - j < SHARED ? end - j : SHARED;
+        for (size_t k = j; k < j + n; k++) {
+            a += fabs((double)q[k] * (double)x[k]);
+            most = fmax(most, fabs((double)q[k]));
+            sum += fabs((double)x[k]);
+            if (k < b->d1) b->size[i].v_max = fmax(b->size[i].v_max, fabs((double)x[k]));
+        }
+        all += most * sum;
     }
-    *abs_sum = abs * fabs(scale);
-    return s * scale;
+    b->size[i].a = fmax(b->size[i].a, a * scale);
+    b->size[i].b = fmax(b->size[i].b, all * scale);
 }
 
 static const float *token(const rows *b, size_t t)
@@ -44,20 +62,18 @@ static const float *token(const rows *b, size_t t)
     return x;
 }
 
-static void largest(rows *b, size_t n_tok, double *score_abs, double *v_max)
+static void largest(rows *b, size_t n_tok)
 {
     for (size_t i = 0; i < b->n; i++) {
         b->max[i] = -INFINITY;
-        b->sum[i] = score_abs[i] = v_max[i] = 0;
+        b->sum[i] = 0;
+        b->size[i] = (nb_attn_pages_size){ 0 };
     }
     for (size_t t = 0; t < n_tok; t++) {
         const float *x = token(b, t);
-        double v = 0, abs;
-        for (size_t j = 0; j < b->d1; j++) v = fmax(v, fabs((double)x[j]));
         for (size_t i = 0; i < b->n; i++) {
-            b->max[i] = fmax(b->max[i], score(b, i, x, &abs));
-            score_abs[i] = fmax(score_abs[i], abs);
-            v_max[i] = fmax(v_max[i], v);
+            b->max[i] = fmax(b->max[i], score(b, i, x));
+            grow(b, i, x);
         }
     }
 }
@@ -68,8 +84,7 @@ static void sums(rows *b, size_t n_tok, double *y)
     for (size_t t = 0; t < n_tok; t++) {
         const float *x = token(b, t);
         for (size_t i = 0; i < b->n; i++) {
-            double abs;
-            const double p = exp(score(b, i, x, &abs) - b->max[i]);
+            const double p = exp(score(b, i, x) - b->max[i]);
             b->sum[i] += p;
             for (size_t j = 0; j < b->d1; j++) y[i * b->d1 + j] += p * (double)x[j];
         }
@@ -78,7 +93,7 @@ static void sums(rows *b, size_t n_tok, double *y)
         for (size_t j = 0; j < b->d1; j++) y[i * b->d1 + j] /= b->sum[i];
 }
 
-void nb_attn_pages_ref(const nb_attn_pages_args *a, double *y64, double *score_abs, double *v_max)
+void nb_attn_pages_ref(const nb_attn_pages_args *a, double *y64, nb_attn_pages_size *size)
 {
     rows b = { .a = a, .n_head = a->head_end - a->head_begin };
     b.d1 = a->record->seg[0].dim;
@@ -87,7 +102,8 @@ void nb_attn_pages_ref(const nb_attn_pages_args *a, double *y64, double *score_a
         const size_t left = a->n_query * b.n_head - at;
         b.first = at;
         b.n = left < BATCH ? left : BATCH;
-        largest(&b, a->n_page * NB_PAGE_TOK, score_abs + at, v_max + at);
+        b.size = size + at;
+        largest(&b, a->n_page * NB_PAGE_TOK);
         sums(&b, a->n_page * NB_PAGE_TOK, y64 + at * b.d1);
     }
 }

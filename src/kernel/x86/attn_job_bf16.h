@@ -16,6 +16,7 @@ enum {
     PAGE_TILES = NB_PAGE_TOK / NB_AMX_TOK,   /* of keys: 4 */
     BLOCK = PAGE_TILES * NB_AMX_TILE,        /* words of a block's keys of a page */
     UNIT = NB_AMX_UNIT / NB_AMX_KEY * BLOCK, /* of a unit's */
+    P_BLOCK = NB_AMX_V_BLOCKS * NB_AMX_TILE, /* of a block's weights */
     V_UNIT = NB_AMX_UNIT / 16 * NB_AMX_V_BLOCKS * NB_AMX_TILE /* of all tokens */
 };
 
@@ -28,9 +29,12 @@ typedef struct rows {
 
 /* How a variant cuts its work: a constant of it. */
 typedef struct form {
-    size_t n_part;  /* BF16 numbers of a query: 1, or 2 (hi, lo)          */
-    size_t n_block; /* blocks of rows that share decoded keys and values  */
-    bool all_keys;  /* room for the keys of all pages, not of two units   */
+    size_t n_part;   /* BF16 numbers of a query: 1, or 2 (hi, lo)          */
+    size_t n_block;  /* blocks of rows that share decoded keys and values  */
+    bool all_values; /* all units' values are decoded with the keys, not one at a time after them */
+    bool all_keys;   /* room for the keys of all pages, not of two units   */
+    size_t extra;    /* bytes of the variant's own                         */
+    size_t extra_unit; /* and for each block and unit of the latent       */
 } form;
 
 typedef struct job {
@@ -42,13 +46,16 @@ typedef struct job {
     size_t q_block, s_block; /* from block to block of q (words), of s (floats) */
     /* places in the scratch */
     uint16_t *k; /* [page][unit][2 blocks][64 tokens][32], or two units of one page           */
-    uint16_t *v; /* [d1/16 tiles][8][16 pairs of tokens][16 columns][2]                      */
+    uint16_t
+        *v; /* [d1/16 tiles, or 4][8][16 pairs of tokens][16 columns][2]                      */
     uint16_t *q; /* [block][unit][2 blocks][parts][16 pairs][16 rows][2]                     */
-    uint16_t *p; /* [8][16 rows][32 tokens]                                                  */
+    uint16_t
+        *p; /* [block][8][16 rows][32 tokens]                                                  */
     float *s[2]; /* scores of the segments, [block][256 tokens][16 rows]                     */
     float *o;    /* [2][4 tiles][16 rows][16 columns]                                        */
     float *score_by[2]; /* [256]: factor of a token's scores, the scale of attention in it       */
     float *weight_by;   /* [256]: factor of a token's weight                                     */
+    char *extra;        /* the variant's own                                                     */
     float out_by;       /* the rest of the values' factor                                        */
 } job;
 
@@ -64,15 +71,16 @@ static size_t lay_out(job *j, form f, const nb_record *r, char *base)
 {
     const size_t u0 = (r->seg[0].dim + 63) / 64, u1 = (r->seg[1].dim + 63) / 64;
     const size_t q_block = (u0 + u1) * 2 * f.n_part * NB_AMX_TILE, s_block = TOK_MAX * ROWS;
-    size_t at = 0, place[11];
+    size_t at = 0, place[12];
     place[0] = take(&at, (f.all_keys ? NB_ATTN_PAGES_MAX * (u0 + u1) : 2) * UNIT * sizeof *j->k);
-    place[1] = take(&at, u0 * V_UNIT * sizeof *j->v);
+    place[1] = take(&at, (f.all_values ? u0 : 1) * V_UNIT * sizeof *j->v);
     place[2] = take(&at, f.n_block * q_block * sizeof *j->q);
-    place[3] = take(&at, NB_AMX_V_BLOCKS * NB_AMX_TILE * sizeof *j->p);
+    place[3] = take(&at, f.n_block * P_BLOCK * sizeof *j->p);
     for (size_t i = 4; i < 6; i++) place[i] = take(&at, f.n_block * s_block * sizeof(float));
     place[6] = take(&at, 2 * 4 * ROWS * 16 * sizeof(float));
     for (size_t i = 7; i < 10; i++) place[i] = take(&at, TOK_MAX * sizeof(float));
     place[10] = take(&at, 2 * NB_AMX_TABLE_BYTES);
+    place[11] = take(&at, f.extra + f.n_block * u0 * f.extra_unit);
     if (!base) return at;
     j->f = f;
     j->q_block = q_block;
@@ -83,6 +91,7 @@ static size_t lay_out(job *j, form f, const nb_record *r, char *base)
     j->p = (void *)(base + place[3]);
     j->o = (void *)(base + place[6]);
     j->weight_by = (void *)(base + place[9]);
+    j->extra = base + place[11];
     for (size_t s = 0; s < 2; s++) {
         j->s[s] = (void *)(base + place[4 + s]);
         j->score_by[s] = (void *)(base + place[7 + s]);

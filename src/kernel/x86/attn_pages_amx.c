@@ -27,7 +27,7 @@
 #include "kernel/x86/attn_pages_bf16.h"
 
 enum { Q_BLOCK = 2 * NB_AMX_TILE }; /* words of hi and lo of a block */
-static const form two_parts = { .n_part = 2, .n_block = 1, .all_keys = true };
+static const form two_parts = { .n_part = 2, .n_block = 1, .all_values = true, .all_keys = true };
 
 size_t nb_attn_pages_amx_scratch(const nb_record *r)
 {
@@ -105,6 +105,16 @@ static void store_sums(float *to, size_t next)
 
 /* ---- decoding and scores ---- */
 
+/* Lines of a page that is read soon. */
+static void prefetch(const job *j, size_t page, size_t part, size_t n_part)
+{
+    const size_t n = j->a->record->page_bytes;
+    if (page >= j->a->n_page) return;
+    const char *p = j->a->page[page];
+    for (size_t i = n * part / n_part / 64 * 64; i < n * (part + 1) / n_part; i += 64)
+        _mm_prefetch(p + i, _MM_HINT_T1);
+}
+
 /* Block `half` of unit u; k: where the unit was decoded to. */
 static block_ops block_of(const job *j, size_t page, size_t u, size_t half, const uint16_t *k)
 {
@@ -133,7 +143,6 @@ static void decode_and_score(const job *j)
 {
     zero_sums();
     for (size_t page = 0; page < j->a->n_page; page++) {
-        nb_amx_page(&j->seg[0], j->a->page[page]);
         for (size_t u = 0; u <= j->n_unit; u++) {
             uint16_t *now = j->k + u % 2 * UNIT;
             const uint16_t *before = j->k + (u + 1) % 2 * UNIT;
@@ -155,7 +164,6 @@ static void decode_and_score(const job *j)
 static void decode_all(const job *j)
 {
     for (size_t page = 0; page < j->a->n_page; page++) {
-        nb_amx_page(&j->seg[0], j->a->page[page]);
         for (size_t u = 0; u < j->n_unit; u++) {
             prefetch(j, page + 1, u, j->n_unit);
             for (size_t c = 0; c < NB_PAGE_TOK / NB_AMX_CHUNK; c++)
@@ -235,12 +243,12 @@ void nb_attn_pages_amx(const nb_attn_pages_args *a)
     job j = { .a = a, .n_tok = a->n_page * NB_PAGE_TOK };
     if (n_row == 0) return;
     lay_out(&j, two_parts, a->record, a->scratch);
-    prefetch(&j, 0, 0, 1);
     token_factors(&j);
     if (n_row > ROWS) decode_all(&j);
     for (size_t at = 0; at < n_row; at += ROWS) {
         rows b = rows_from(a, at);
-        pack_queries(&j, &b, 0);
+        ahead next = look_ahead(&j, at ? NB_ATTN_PAGES_MAX : 0, 0, n_pack(&j));
+        pack_queries(&j, &b, 0, 0, &next);
         configure(16);
         if (n_row > ROWS)
             score_all(&j);

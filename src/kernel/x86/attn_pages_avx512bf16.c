@@ -13,19 +13,23 @@
  *
  * Bound, 16 rows, cycles per token with two dot products of 512 bits per cycle: scores 144 (17 loads for 16
  * products), values 128; beside them decoding 40 to 50 (4 bits), weights 15, packing queries 6. */
-#include "kernel/x86/attn_pages_bf16.h"
+#include "kernel/x86/attn_int8_avx512.h"
 
 enum { BLOCKS = 8, Q_KEY = NB_AMX_TILE }; /* Q_KEY: words of a block's queries for 32 values */
-static const form one_part = { .n_part = 1, .n_block = BLOCKS, .all_keys = false };
+static const form one_part = { .n_part = 1, .n_block = BLOCKS, .all_values = true };
+static const form in_bytes = {
+    .n_part = 1, .n_block = BLOCKS, .extra = sizeof(i8_room), .extra_unit = I8_UNIT_BYTES
+};
 
 size_t nb_attn_pages_avx512bf16_scratch(const nb_record *r)
 {
     return lay_out(NULL, one_part, r, NULL);
 }
 
+/* What avx512int8 does not take. */
 bool nb_attn_pages_avx512bf16_can(const nb_record *r)
 {
-    return exact_in_bf16(r);
+    return exact_in_bf16(r) && !i8_reads(&r->seg[0]);
 }
 
 #define EACH4(M, r) M(r, 0) M(r, 1) M(r, 2) M(r, 3)
@@ -52,11 +56,12 @@ static inline __m512 dot_pair(__m512 s, __m512i x, const void *p)
 
 /* 16 tokens x 16 rows: s += products of 32 values. */
 static inline void score_tile(const uint8_t *k, size_t stride, const uint16_t *q, float *s,
-                              bool fresh)
+                              bool fresh, ahead *next)
 {
     EACH16(S_KEY)
     EACH16(S_LOAD)
     for (size_t p = 0; p < NB_AMX_KEY / 4; p++) {
+        ask(next);
         const __m512i x = _mm512_load_si512(q + p * 32), y = _mm512_load_si512(q + (p + 8) * 32);
         EACH16(S_DOT)
     }
@@ -70,28 +75,38 @@ static void score_unit(const job *j, size_t page, size_t u, size_t block, const 
     const nb_amx_seg *g = seg_of(j, u, &unit);
     float *s = j->s[g != j->seg] + block * j->s_block + page * NB_PAGE_TOK * ROWS;
     const uint16_t *q = j->q + block * j->q_block + 2 * u * Q_KEY;
+    const size_t n_step = 2 * PAGE_TILES * 8; /* of a unit */
+    ahead next = look_ahead(j, block || j->f.extra ? NB_ATTN_PAGES_MAX : page + 1, u * n_step,
+                            j->n_unit * n_step);
     for (size_t half = 0; half < 2 && has_block(j, u, half); half++, q += Q_KEY)
         for (size_t t = 0; t < NB_PAGE_TOK; t += 16) {
             const bool fresh = unit + half == 0;
             if (g->in_place) {
                 const uint8_t *from = (const uint8_t *)j->a->page[page] + g->g->code_off +
                                       (unit * NB_AMX_UNIT + half * NB_AMX_KEY) * 2;
-                score_tile(from + t * g->g->code_stride, g->g->code_stride, q, s + t * ROWS, fresh);
+                score_tile(from + t * g->g->code_stride, g->g->code_stride, q, s + t * ROWS, fresh,
+                           &next);
             } else {
                 score_tile((const uint8_t *)(k + half * BLOCK + t * NB_AMX_KEY), 2 * NB_AMX_KEY, q,
-                           s + t * ROWS, fresh);
+                           s + t * ROWS, fresh, &next);
             }
         }
 }
 
 static void scores(const job *j, size_t n_block)
 {
+    i8_room *room = (void *)j->extra;
+    const size_t n_int = j->f.extra ? j->seg[0].n_unit : 0;
     for (size_t page = 0; page < j->a->n_page; page++) {
-        nb_amx_page(&j->seg[0], j->a->page[page]);
-        for (size_t u = 0; u < j->n_unit; u++) {
-            prefetch(j, page + 1, u, j->n_unit);
-            for (size_t c = 0; c < NB_PAGE_TOK / NB_AMX_CHUNK; c++)
+        if (n_int) i8_page(j->seg[0].g, j->a->page[page], room);
+        for (size_t u = 0; u < n_int; u++) {
+            i8_codes(j->seg[0].g, j->a->page[page], u, room);
+            for (size_t b = 0; b < n_block; b++) i8_scores(j, room, page, u, b);
+        }
+        for (size_t u = n_int; u < j->n_unit; u++) {
+            for (size_t c = 0; c < NB_PAGE_TOK / NB_AMX_CHUNK; c++) {
                 decode_step(j, page, u, c, j->k);
+            }
             for (size_t b = 0; b < n_block; b++) score_unit(j, page, u, b, j->k);
         }
     }
@@ -128,13 +143,13 @@ static inline void put_row(const job *j, const rows *b, size_t r, size_t u, cons
 }
 
 /* Unit u of rows at .. at + 3. */
-static void values_4(const job *j, const rows *b, size_t u, size_t at)
+static void values_4(const job *j, const rows *b, size_t u, size_t at, const uint16_t *v,
+                     const uint16_t *weight)
 {
     const size_t next = NB_AMX_V_BLOCKS * NB_AMX_TILE;
-    const uint16_t *v = j->v + u * V_UNIT;
     GRID4(V_ZERO)
     for (size_t t = 0; t < j->n_tok; t += NB_AMX_V_TOK) {
-        const uint16_t *p = j->p + t * ROWS + at * 32;
+        const uint16_t *p = weight + t * ROWS + at * 32;
         for (size_t i = 0; i < NB_AMX_V_TOK / 2; i++, p += 2, v += 32) {
             EACH4(V_LOAD, 0)
             V_ROW(0)
@@ -149,27 +164,57 @@ static void values_4(const job *j, const rows *b, size_t u, size_t at)
     V_STORE(3)
 }
 
-void nb_attn_pages_avx512bf16(const nb_attn_pages_args *a)
+static void values(const job *j, const rows *b, size_t n_block)
+{
+    for (size_t u = 0; u < j->seg[0].n_unit; u++) {
+        const uint16_t *v = j->f.all_values ? j->v + u * V_UNIT : j->v;
+        for (size_t t = 0; !j->f.all_values && t < j->n_tok; t += NB_AMX_CHUNK)
+            nb_amx_decode_chunk(&j->seg[0], j->a->page[t / NB_PAGE_TOK], u, t % NB_PAGE_TOK, NULL,
+                                j->v + t / NB_PAGE_TOK * 2 * NB_AMX_TILE);
+        for (size_t i = 0; i < n_block; i++)
+            for (size_t r = 0; r < b[i].n; r += 4) values_4(j, &b[i], u, r, v, j->p + i * P_BLOCK);
+    }
+}
+
+static void run(const nb_attn_pages_args *a, form f)
 {
     const size_t n_row = a->n_query * (a->head_end - a->head_begin);
     job j = { .a = a, .n_tok = a->n_page * NB_PAGE_TOK };
     rows b[BLOCKS];
     if (n_row == 0) return;
-    lay_out(&j, one_part, a->record, a->scratch);
-    prefetch(&j, 0, 0, 1);
+    lay_out(&j, f, a->record, a->scratch);
     token_factors(&j);
     for (size_t at = 0, n; at < n_row; at += n * ROWS) {
         n = (n_row - at + ROWS - 1) / ROWS;
         if (n > BLOCKS) n = BLOCKS;
         for (size_t i = 0; i < n; i++) {
             b[i] = rows_from(a, at + i * ROWS);
-            pack_queries(&j, &b[i], i);
+            ahead next = look_ahead(&j, at + i ? NB_ATTN_PAGES_MAX : 0, 0, n_pack(&j));
+            if (f.extra) i8_pack_queries(&j, &b[i], i, &next);
+            pack_queries(&j, &b[i], i, f.extra ? 1 : 0, &next);
         }
         scores(&j, n);
-        for (size_t i = 0; i < n; i++) {
-            weights(&j, &b[i], i);
-            for (size_t u = 0; u < j.seg[0].n_unit; u++)
-                for (size_t r = 0; r < b[i].n; r += 4) values_4(&j, &b[i], u, r);
-        }
+        for (size_t i = 0; i < n; i++) weights(&j, &b[i], i);
+        values(&j, b, n);
     }
+}
+
+void nb_attn_pages_avx512bf16(const nb_attn_pages_args *a)
+{
+    run(a, one_part);
+}
+
+void nb_attn_pages_avx512int8(const nb_attn_pages_args *a)
+{
+    run(a, in_bytes);
+}
+
+size_t nb_attn_pages_avx512int8_scratch(const nb_record *r)
+{
+    return lay_out(NULL, in_bytes, r, NULL);
+}
+
+bool nb_attn_pages_avx512int8_can(const nb_record *r)
+{
+    return exact_in_bf16(r) && i8_reads(&r->seg[0]);
 }

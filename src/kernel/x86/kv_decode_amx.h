@@ -55,50 +55,48 @@ static inline __m512i nb_amx_fp4_words(const uint8_t *codes, __m512i table)
     return _mm512_permutexvar_epi16(at, table);
 }
 
-static inline __m256i nb_amx_table_row(const char *table, uint16_t at)
+static inline __m256i nb_amx_table_row(const uint16_t *table, uint8_t scale)
 {
-    return _mm256_load_si256((const void *)(table + at));
+    return _mm256_load_si256((const void *)(table + (size_t)scale * 16));
 }
 
-/* NVFP4, IF4: at[0..3] for 64 values. */
-static inline nb_amx_words nb_amx_nv_token(const char *table, const uint8_t *code,
-                                           const uint16_t *at)
+/* NVFP4, IF4: four scales for 64 values. */
+static inline nb_amx_words nb_amx_nv_token(const uint16_t *table, const uint8_t *code,
+                                           const uint8_t *sf)
 {
-    const __m512i t0 = _mm512_castsi256_si512(nb_amx_table_row(table, at[0]));
-    const __m512i t1 = _mm512_castsi256_si512(nb_amx_table_row(table, at[2]));
+    const uint32_t f = nb_le32_get(sf); /* one load for four */
+    const __m512i t0 = _mm512_castsi256_si512(nb_amx_table_row(table, (uint8_t)f));
+    const __m512i t1 = _mm512_castsi256_si512(nb_amx_table_row(table, (uint8_t)(f >> 16)));
+    const __m256i u0 = nb_amx_table_row(table, (uint8_t)(f >> 8));
+    const __m256i u1 = nb_amx_table_row(table, (uint8_t)(f >> 24));
+    return (nb_amx_words){ nb_amx_fp4_words(code, _mm512_inserti64x4(t0, u0, 1)),
+                           nb_amx_fp4_words(code + 16, _mm512_inserti64x4(t1, u1, 1)) };
+}
+
+/* MXFP4: two. */
+static inline nb_amx_words nb_amx_mx_token(const uint16_t *table, const uint8_t *code,
+                                           const uint8_t *sf)
+{
     return (nb_amx_words){
-        nb_amx_fp4_words(code, _mm512_inserti64x4(t0, nb_amx_table_row(table, at[1]), 1)),
-        nb_amx_fp4_words(code + 16, _mm512_inserti64x4(t1, nb_amx_table_row(table, at[3]), 1))
+        nb_amx_fp4_words(code, _mm512_broadcast_i64x4(nb_amx_table_row(table, sf[0]))),
+        nb_amx_fp4_words(code + 16, _mm512_broadcast_i64x4(nb_amx_table_row(table, sf[1])))
     };
 }
 
-/* MXFP4: at[0..1]. */
-static inline nb_amx_words nb_amx_mx_token(const char *table, const uint8_t *code,
-                                           const uint16_t *at)
-{
-    return (nb_amx_words){
-        nb_amx_fp4_words(code, _mm512_broadcast_i64x4(nb_amx_table_row(table, at[0]))),
-        nb_amx_fp4_words(code + 16, _mm512_broadcast_i64x4(nb_amx_table_row(table, at[1])))
-    };
-}
-
-/* NB_AMX_CHUNK tokens from t on.  v: NULL, or where the values go. */
+/* NB_AMX_CHUNK tokens from t on.  k, v: NULL, or where the keys and the values go. */
 #define NB_AMX_FP4_CHUNK(name, token, n_scale)                                                     \
     static inline void name(const nb_amx_seg *s, const uint8_t *page, size_t unit, size_t t,       \
                             uint16_t *k, uint16_t *v)                                              \
     {                                                                                              \
-        const size_t cs = s->g->code_stride;                                                       \
+        const size_t cs = s->g->code_stride, ss = s->g->scale_stride;                              \
         const uint8_t *code = page + s->g->code_off + t * cs + unit * (NB_AMX_UNIT / 2);           \
-        const uint16_t *at = s->at + t * NB_AMX_SCALES + unit * (n_scale);                         \
-        const char *table = (const char *)s->table;                                                \
-        for (size_t i = t; i < t + NB_AMX_CHUNK; i += 2) {                                         \
-            const nb_amx_words x = token(table, code, at);                                         \
-            const nb_amx_words y = token(table, code + cs, at + NB_AMX_SCALES);                    \
-            nb_amx_put_key(k, i, x);                                                               \
-            nb_amx_put_key(k, i + 1, y);                                                           \
+        const uint8_t *sf = page + s->g->scale_off + t * ss + unit * (n_scale);                    \
+        for (size_t i = t; i < t + NB_AMX_CHUNK; i += 2, code += 2 * cs, sf += 2 * ss) {           \
+            const nb_amx_words x = token(s->table, code, sf);                                      \
+            const nb_amx_words y = token(s->table, code + cs, sf + ss);                            \
+            if (k) nb_amx_put_key(k, i, x);                                                        \
+            if (k) nb_amx_put_key(k, i + 1, y);                                                    \
             if (v) nb_amx_put_values(v, i, x, y);                                                  \
-            code += 2 * cs;                                                                        \
-            at += 2 * NB_AMX_SCALES;                                                               \
         }                                                                                          \
     }
 NB_AMX_FP4_CHUNK(nb_amx_nv_chunk, nb_amx_nv_token, 4)

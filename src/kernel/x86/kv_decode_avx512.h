@@ -34,14 +34,6 @@ static inline __m512i nb_avx512_nibbles(const uint8_t *codes)
     return _mm512_srlv_epi32(both, shift);
 }
 
-/* E4M3 magnitudes of 16 bytes, times f; f holds the 2^8 of the bias. */
-static inline __m512 nb_avx512_e4m3_scales(__m128i b, float f)
-{
-    const __m256i h =
-        _mm256_slli_epi16(_mm256_and_si256(_mm256_cvtepu8_epi16(b), _mm256_set1_epi16(0x7f)), 7);
-    return _mm512_mul_ps(_mm512_cvtph_ps(h), _mm512_set1_ps(f));
-}
-
 /* Two blocks of 16, their grids times their scales. */
 static inline void nb_avx512_fp4_two(const uint8_t *codes, __m512 t0, __m512 t1, float *out)
 {

@@ -29,14 +29,11 @@ typedef struct nb_amx_seg {
     bool in_place;          /* keys are read from the page itself */
     /* 4 bits: [256][16] products; 8 bits: 128 low and 128 high bytes.  Aligned to 64. */
     uint16_t *table;
-    uint16_t *at; /* 4 bits: [64 tokens][64]: where in the table, in bytes, the scales of a page */
-    uint8_t scale_mask; /* lead; and the bits of a scale byte that count                          */
 } nb_amx_seg;
 
 enum {
     NB_AMX_SCALES = 64, /* of a token at most */
-    NB_AMX_AT_BYTES = NB_PAGE_TOK * NB_AMX_SCALES * 2,
-    NB_AMX_TABLE_BYTES = 256 * 16 * 2 + NB_AMX_AT_BYTES /* both */
+    NB_AMX_TABLE_BYTES = 256 * 16 * 2
 };
 
 /* Which formats this file reads. */
@@ -95,7 +92,7 @@ static inline void nb_amx_fp4_table(nb_amx_seg *s)
         _mm512_setr_ps(0, .5f, 1, 1.5f, 2, 3, 4, 6, 0, -.5f, -1, -1.5f, -2, -3, -4, -6);
     const __m512 step = _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 0, -1, -2, -3, -4, -5, -6, -7);
     const __m512 top = _mm512_set1_ps(0x1.fep127f), bottom = _mm512_set1_ps(-0x1.fep127f);
-    for (size_t b = 0; b < (f == NB_SEG_NVFP4 ? 128 : 256); b++) {
+    for (size_t b = 0; b < 256; b++) {
         const float scale =
             f == NB_SEG_MXFP4 ? nb_f32_from_bits((uint32_t)b << 23) : nb_e4m3_value[b & 0x7f];
         __m512 v = _mm512_mul_ps(f == NB_SEG_IF4 && b >= 128 ? step : e2m1, _mm512_set1_ps(scale));
@@ -103,8 +100,6 @@ static inline void nb_amx_fp4_table(nb_amx_seg *s)
         const __m512i w = _mm512_srli_epi32(_mm512_castps_si512(v), 16);
         _mm256_storeu_si256((__m256i *)(void *)(s->table + 16 * b), _mm512_cvtepi32_epi16(w));
     }
-    s->scale_mask = f == NB_SEG_NVFP4 ? 0x7f : 0xff;
-    s->at = s->table + 256 * 16;
 }
 
 /* Low, then high bytes of the BF16 values of magnitudes 0..127. */
@@ -143,23 +138,6 @@ static inline nb_amx_seg nb_amx_open(const nb_record_seg *g, void *table)
         nb_amx_fp4_table(&s);
     }
     return s;
-}
-
-/* Before units of a page are decoded. */
-static inline void nb_amx_page(const nb_amx_seg *s, const uint8_t *page)
-{
-    const nb_record_seg *g = s->g;
-    if (s->order != NB_AMX_NIBBLES) return;
-    for (size_t t = 0; t < NB_PAGE_TOK; t++)
-        for (size_t k = 0; k < g->n_group; k += 32) {
-            const size_t n = g->n_group - k;
-            const __mmask32 in = n >= 32 ? 0xffffffffu : (1u << n) - 1;
-            const __m256i b = _mm256_and_si256(
-                _mm256_maskz_loadu_epi8(in, page + g->scale_off + t * g->scale_stride + k),
-                _mm256_set1_epi8((char)s->scale_mask));
-            _mm512_store_si512(s->at + t * NB_AMX_SCALES + k,
-                               _mm512_slli_epi16(_mm512_cvtepu8_epi16(b), 5));
-        }
 }
 
 #endif
