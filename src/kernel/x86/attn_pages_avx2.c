@@ -30,8 +30,7 @@
 
 #include "kernel/attn/attn.h"
 #include "kernel/kv_codec/kv_codec.h"
-#include "kernel/x86/kv_chunk_avx2.h"
-#include "kernel/x86/vec_avx2.h"
+#include "kernel/x86/attn_int16_avx2.h"
 
 enum { ROWS = 16, BLOCKS = 4, TOK = NB_PAGE_TOK, MAX_ROW = ROWS * BLOCKS, LINE = 64 };
 enum { TABLE = 256 * sizeof(kv_table) / sizeof(float) };
@@ -39,13 +38,19 @@ enum { MIN_16 = 224, MIN_32 = 320, MIN_64 = 576 }; /* d1 + d2 from which DEPTH i
 
 /* Scratch of the chunked path, in floats. */
 typedef struct room {
-    float *c;             /* [d1 / 64][TOK][64] decoded latent                     */
-    float *r;             /* [ceil(d2 / 64)][TOK][64] decoded rope key             */
-    float *q;             /* [BLOCKS][d1 + d2][ROWS] transposed queries            */
-    float *s, *s2;        /* [BLOCKS][TOK][ROWS] scores of latent, rope; weights   */
-    float *row;           /* [max(d1, d2)] a token in its own order                */
-    kv_table *table;      /* [256] of the latent's block scales                    */
-    float *factor[2];     /* [TOK] of latent, rope                                 */
+    float *c;         /* [d1 / 64][TOK][64] decoded latent                     */
+    float *r;         /* [ceil(d2 / 64)][TOK][64] decoded rope key             */
+    float *q;         /* [BLOCKS][d1 + d2][ROWS] transposed queries            */
+    float *s, *s2;    /* [BLOCKS][TOK][ROWS] scores of latent, rope; weights   */
+    float *row;       /* [max(d1, d2)] a token in its own order                */
+    kv_table *table;  /* [256] of the latent's block scales                    */
+    float *factor[2]; /* [TOK] of latent, rope                                 */
+    /* Latents in integers; keys is NULL where they are floats. */
+    i8_keys *keys;   /* [d1 / 64]             */
+    i8_query *bytes; /* [BLOCKS][d1 / 64]     */
+    float *scale;    /* [TOK][n_scale]        */
+    i16_room *sums;
+    size_t n_scale;       /* groups, to a multiple of 8 */
     size_t n_c, n_r;      /* chunks of latent, rope                                */
     size_t d1, d2, depth; /* depth: see the top                                    */
 } room;
@@ -74,7 +79,21 @@ static size_t row_floats(const nb_record *r)
     return ((d1 > d2 ? d1 : d2) + 15) / 16 * 16;
 }
 
-static void layout(const nb_record *r, float *at, room *w)
+static size_t scales(const nb_record *r)
+{
+    return (r->seg[0].n_group + 7) / 8 * 8;
+}
+
+static size_t avx2_bytes(const nb_record *r)
+{
+    const size_t d1 = r->seg[0].dim, d2 = r->seg[1].dim;
+    if (!chunked(r)) return TOK * (d1 + d2) * sizeof(float);
+    const size_t n = (chunks(d1) + chunks(d2)) * TOK * KV_CHUNK + (d1 + d2) * MAX_ROW +
+                     2 * TOK * MAX_ROW + 2 * TOK + TABLE + row_floats(r);
+    return (n * sizeof(float) + 31) / 32 * 32;
+}
+
+static void layout(const nb_record *r, float *at, room *w, bool bytes)
 {
     w->d1 = r->seg[0].dim;
     w->d2 = r->seg[1].dim;
@@ -90,15 +109,47 @@ static void layout(const nb_record *r, float *at, room *w)
     w->factor[1] = w->factor[0] + TOK;
     w->table = (kv_table *)(void *)(w->factor[1] + TOK);
     w->row = w->factor[1] + TOK + TABLE;
+    w->keys = NULL;
+    if (!bytes) return;
+    w->keys = (i8_keys *)(void *)((char *)at + avx2_bytes(r));
+    w->bytes = (i8_query *)(void *)(w->keys + w->n_c);
+    w->sums = (i16_room *)(void *)(w->bytes + BLOCKS * w->n_c);
+    w->scale = (float *)(void *)(w->sums + 1);
+    w->n_scale = scales(r);
 }
 
 size_t nb_attn_pages_avx2_scratch(const nb_record *r)
 {
-    const size_t d1 = r->seg[0].dim, d2 = r->seg[1].dim;
-    if (!chunked(r)) return TOK * (d1 + d2) * sizeof(float);
-    return ((chunks(d1) + chunks(d2)) * TOK * KV_CHUNK + (d1 + d2) * MAX_ROW + 2 * TOK * MAX_ROW +
-            2 * TOK + TABLE + row_floats(r)) *
-           sizeof(float);
+    return avx2_bytes(r);
+}
+
+bool nb_attn_pages_avx2int8_can(const nb_record *r)
+{
+    return nb_record_is_mla(r) && chunked(r) && i8_reads(&r->seg[0]) &&
+           r->seg[0].n_group <= I16_GROUPS;
+}
+
+size_t nb_attn_pages_avx2int8_scratch(const nb_record *r)
+{
+    const size_t n_c = chunks(r->seg[0].dim);
+    return avx2_bytes(r) + n_c * sizeof(i8_keys) + BLOCKS * n_c * sizeof(i8_query) +
+           sizeof(i16_room) + TOK * scales(r) * sizeof(float);
+}
+
+/* A chunk to be decoded, or nothing. */
+typedef struct job {
+    const nb_record_seg *seg; /* NULL: nothing */
+    kv_source from;
+    float *out;
+    const char *ahead; /* lines to ask for meanwhile, n_ahead for each of its 64 rows */
+    size_t n_ahead;
+} job;
+
+/* More lines at once than the cache can wait for are lost (attn_pages_bf16.h). */
+static inline void ask(const job *j, size_t row)
+{
+    const char *p = j->ahead + row * j->n_ahead * LINE;
+    for (size_t i = 0; i < j->n_ahead; i++) _mm_prefetch(p + i * LINE, _MM_HINT_T1);
 }
 
 /* ---- queries ---- */
@@ -123,9 +174,12 @@ static inline void turn8(const float *const *q, size_t at, size_t half, float *o
     Q_PAIR(6, 7, d)
     Q_QUAD(r0, la, lb, 0x44)
     Q_QUAD(r1, la, lb, 0xee)
-    Q_QUAD(r2, ha, hb, 0x44) Q_QUAD(r3, ha, hb, 0xee) Q_QUAD(r4, lc, ld, 0x44)
-        Q_QUAD(r5, lc, ld, 0xee) Q_QUAD(r6, hc, hd, 0x44) Q_QUAD(r7, hc, hd, 0xee) Q_PUT(0, r0, r4)
-            Q_PUT(1, r1, r5) Q_PUT(2, r2, r6) Q_PUT(3, r3, r7)
+    Q_QUAD(r2, ha, hb, 0x44)
+    Q_QUAD(r3, ha, hb, 0xee)
+    Q_QUAD(r4, lc, ld, 0x44)
+    Q_QUAD(r5, lc, ld, 0xee)
+    Q_QUAD(r6, hc, hd, 0x44)
+    Q_QUAD(r7, hc, hd, 0xee) Q_PUT(0, r0, r4) Q_PUT(1, r1, r5) Q_PUT(2, r2, r6) Q_PUT(3, r3, r7)
 }
 
 /* Channels [d, d + n) of 8 rows to out[n][ROWS], in the order of a chunk, or in their own. */
@@ -135,17 +189,28 @@ static void turn_queries(const float *const *q, size_t d, size_t n, bool in_chun
         turn8(q, d + (in_chunk ? j / 2 : j), in_chunk ? KV_CHUNK / 2 : 4, out + j * ROWS);
 }
 
-static void load_queries(const room *w, const rows *b)
+static void load_queries(const room *w, const rows *b, bool latent)
 {
     for (size_t r = 0; r < b->n; r += 8) {
         float *out = w->q + r / ROWS * ROWS * (w->d1 + w->d2) + r % ROWS;
-        for (size_t d = 0; d < w->d1; d += KV_CHUNK)
+        for (size_t d = 0; latent && d < w->d1; d += KV_CHUNK)
             turn_queries(b->q + r, d, KV_CHUNK, true, out + d * ROWS);
         for (size_t d = w->d1, m; d < w->d1 + w->d2; d += m) {
             m = w->d1 + w->d2 - d < KV_CHUNK ? w->d1 + w->d2 - d : KV_CHUNK;
             turn_queries(b->q + r, d, m, m == KV_CHUNK, out + d * ROWS);
         }
     }
+}
+
+/* The latent part in bytes; lanes without a row repeat the first. */
+static void load_bytes(const room *w, const rows *b, const job *first)
+{
+    for (size_t r = 0; r < (b->n + ROWS - 1) / ROWS * ROWS; r++)
+        for (size_t u = 0; u < w->n_c; u++) {
+            if (r < ROWS) ask(first, r * w->n_c + u);
+            i8_pack_row(b->q[r < b->n ? r : 0] + u * I8_UNIT, r % ROWS,
+                        w->bytes + r / ROWS * w->n_c + u);
+        }
 }
 
 /* ---- pages to floats ---- */
@@ -244,16 +309,17 @@ static void scores(const float *k, const float *q, size_t n, size_t n_row, float
 }
 
 /* The same for 64 channels and 16 rows, while another chunk is decoded: a row of it between every
- * eight channels, in units that the products leave idle. */
+ * eight channels, in units that the products leave idle, and a few lines of the next page are asked for. */
 #define FUSED(name, row)                                                                           \
-    static void name(const float *k, const float *q, float *s, const kv_source *from, float *out)  \
+    static void name(const float *k, const float *q, float *s, const job *next)                    \
     {                                                                                              \
         size_t t = 0, at = 0;                                                                      \
         for (; at < TOK; t += 6) {                                                                 \
             const float *k0 = k, *q0_ = q;                                                         \
             TOK6(DECL)                                                                             \
             for (size_t end = at + 8; at < end; at++) {                                            \
-                row(from, at, out + at * KV_CHUNK);                                                \
+                ask(next, at);                                                                     \
+                row(&next->from, at, next->out + at * KV_CHUNK);                                   \
                 CHANNEL(TOK6)                                                                      \
                 CHANNEL(TOK6)                                                                      \
                 CHANNEL(TOK6)                                                                      \
@@ -276,7 +342,7 @@ FUSED(fused_int4, kv_row_int4)
 FUSED(fused_f32, kv_row_f32)
 FUSED(fused_ds, kv_row_ds)
 
-typedef void fused_fn(const float *k, const float *q, float *s, const kv_source *from, float *out);
+typedef void fused_fn(const float *k, const float *q, float *s, const job *next);
 
 static fused_fn *fused_of(nb_seg_fmt fmt)
 {
@@ -298,13 +364,6 @@ static size_t block_rows(const rows *b, size_t k)
     return b->n - k * ROWS < ROWS ? b->n - k * ROWS : ROWS;
 }
 
-/* A chunk to be decoded, or nothing. */
-typedef struct job {
-    const nb_record_seg *seg; /* NULL: nothing */
-    kv_source from;
-    float *out;
-} job;
-
 /* Channels [d, d + n) of the queries with a chunk, all blocks; the job is done on the way. */
 static void score_chunk(const room *w, const rows *b, const float *chunk, size_t d, size_t n,
                         float *s, const job *next)
@@ -314,7 +373,7 @@ static void score_chunk(const room *w, const rows *b, const float *chunk, size_t
     for (size_t k = 0; k * ROWS < b->n; k++) {
         const float *q = w->q + (k * (w->d1 + w->d2) + d) * ROWS;
         if (k == 0 && fused) {
-            fused(chunk, q, s, &next->from, next->out);
+            fused(chunk, q, s, next);
             continue;
         }
         for (size_t i = 0; i < n; i += w->depth) {
@@ -322,7 +381,20 @@ static void score_chunk(const room *w, const rows *b, const float *chunk, size_t
             scores(chunk + i, q + i * ROWS, m, block_rows(b, k), s + k * TOK * ROWS);
         }
     }
-    if (next->seg && !fused) kv_chunk_decode(next->seg->fmt, &next->from, next->out);
+    if (fused) return;
+    for (size_t r = 0; r < TOK; r++) ask(next, r);
+    if (next->seg) kv_chunk_decode(next->seg->fmt, &next->from, next->out);
+}
+
+/* The same of a unit of the latent, in integers. */
+static void score_unit(const room *w, const rows *b, const nb_record_seg *g, const uint8_t *page,
+                       size_t u, const uint8_t *next)
+{
+    const char *ahead = next ? (const char *)next + u * I8_AHEAD : NULL;
+    i8_codes(g, page, u, w->keys + u);
+    for (size_t k = 0; k * ROWS < b->n; k++)
+        i8_unit(w->keys + u, w->bytes + k * w->n_c + u, w->scale + u * I8_GROUPS, w->n_scale,
+                w->s + k * TOK * ROWS, k ? NULL : ahead);
 }
 
 /* ---- weights ---- */
@@ -476,23 +548,27 @@ static void add_values(const room *w, const rows *b, size_t c)
     }
 }
 
-/* ---- pages ---- */
-
-/* A slice of the next page on its way to the second-level cache. */
-static void prefetch(const void *page, size_t n_bytes, size_t part, size_t n_part)
+/* The same of all columns, in integers. */
+static void add_integers(const room *w, const rows *b)
 {
-    if (!page) return;
-    const size_t n = (n_bytes + LINE - 1) / LINE, end = n * (part + 1) / n_part;
-    for (size_t i = n * part / n_part; i < end; i++)
-        _mm_prefetch((const char *)page + i * LINE, _MM_HINT_T1);
+    i16_page(w->scale, w->n_scale, w->sums);
+    for (size_t r = 0; r < b->n; r += 8)
+        i16_weights(w->s + r / ROWS * TOK * ROWS + r % ROWS, r, w->sums);
+    for (size_t g = 0; g < w->n_c * I8_GROUPS; g++) {
+        i16_values(w->keys[g / I8_GROUPS].code, g % I8_GROUPS, w->sums);
+        for (size_t r = 0; r < b->n; r += 4)
+            i16_rows(w->sums, g, r, b->n - r, b->o + r, 16 * g, b->keep + r);
+    }
 }
+
+/* ---- pages ---- */
 
 /* Scores of all chunks, the rope key's first; each while the next one is decoded. */
 static void score_page(const nb_attn_pages_args *a, const room *w, const rows *b,
                        const uint8_t *page, const uint8_t *next, const bool *fast)
 {
     const nb_record_seg *g = a->record->seg;
-    job j;
+    job j = { 0 };
     for (size_t c = 0; c < w->n_r + w->n_c; c++) {
         const bool latent = c >= w->n_r;
         const size_t at = latent ? c - w->n_r : c, to = c + 1 - w->n_r;
@@ -500,14 +576,19 @@ static void score_page(const nb_attn_pages_args *a, const room *w, const rows *b
             kv_set_source(&g[1], page, NULL, at, &j.from);
             kv_chunk_decode(g[1].fmt, &j.from, w->r + at * TOK * KV_CHUNK);
         }
-        j.seg = NULL;
-        if (fast[0] && c + 1 >= w->n_r && to < w->n_c) {
+        j = (job){ .from = j.from };
+        if (next && latent) {
+            j.n_ahead = (a->record->page_bytes / LINE + w->n_c * TOK - 1) / (w->n_c * TOK);
+            j.ahead = (const char *)next + at * TOK * j.n_ahead * LINE;
+        }
+        if (fast[0] && !w->keys && c + 1 >= w->n_r && to < w->n_c) {
             kv_set_source(&g[0], page, w->table, to, &j.from);
             j.seg = &g[0];
             j.out = w->c + to * TOK * KV_CHUNK;
         }
-        if (latent) {
-            prefetch(next, a->record->page_bytes, at, w->n_c);
+        if (latent && w->keys && fast[0]) {
+            score_unit(w, b, &g[0], page, at, next);
+        } else if (latent) {
             score_chunk(w, b, w->c + at * TOK * KV_CHUNK, at * KV_CHUNK, KV_CHUNK, w->s, &j);
         } else {
             const size_t d = at * KV_CHUNK, n = w->d2 - d < KV_CHUNK ? w->d2 - d : KV_CHUNK;
@@ -531,15 +612,25 @@ static void one_page(const nb_attn_pages_args *a, const room *w, rows *b, const 
     }
     memset(w->s, 0, n_s * sizeof *w->s);
     memset(w->s2, 0, n_s * sizeof *w->s2);
+    const bool integers = w->keys && fast[0];
+    if (integers) i8_scales(&a->record->seg[0], page, w->n_scale, w->scale);
+    if (w->keys && !integers) load_queries(w, b, true);
     score_page(a, w, b, page, next, fast);
     for (size_t r = 0; r < b->n; r += 8) weights(w, b, r, a->scale);
-    for (size_t c = 0; c < w->n_c; c++) add_values(w, b, c);
+    if (integers)
+        add_integers(w, b);
+    else
+        for (size_t c = 0; c < w->n_c; c++) add_values(w, b, c);
 }
 
 static void run_rows(const nb_attn_pages_args *a, const room *w, rows *b)
 {
+    const size_t n_step = ROWS * w->n_c;
+    const job first = { .ahead = a->page[0],
+                        .n_ahead = (a->record->page_bytes / LINE + n_step - 1) / n_step };
     for (size_t r = b->n; r % 8 != 0; r++) b->q[r] = b->q[0]; /* lanes without a row */
-    load_queries(w, b);
+    if (w->keys) load_bytes(w, b, &first);
+    load_queries(w, b, !w->keys);
     for (size_t p = 0; p < a->n_page; p++)
         one_page(a, w, b, a->page[p], p + 1 < a->n_page ? a->page[p + 1] : NULL);
     b->n = 0;
@@ -569,7 +660,7 @@ static void plain(const nb_attn_pages_args *a)
     }
 }
 
-void nb_attn_pages_avx2(const nb_attn_pages_args *a)
+static void run(const nb_attn_pages_args *a, bool bytes)
 {
     const size_t d1 = a->record->seg[0].dim, d = d1 + a->record->seg[1].dim;
     room w;
@@ -578,7 +669,7 @@ void nb_attn_pages_avx2(const nb_attn_pages_args *a)
         plain(a);
         return;
     }
-    layout(a->record, a->scratch, &w);
+    layout(a->record, a->scratch, &w, bytes);
     if (kv_has_tables(&a->record->seg[0])) kv_make_tables(&a->record->seg[0], w.table);
     for (size_t i = 0; i < a->n_query; i++) {
         for (size_t h = a->head_begin; h < a->head_end; h++) {
@@ -590,4 +681,14 @@ void nb_attn_pages_avx2(const nb_attn_pages_args *a)
         }
     }
     if (b.n) run_rows(a, &w, &b);
+}
+
+void nb_attn_pages_avx2(const nb_attn_pages_args *a)
+{
+    run(a, false);
+}
+
+void nb_attn_pages_avx2int8(const nb_attn_pages_args *a)
+{
+    run(a, true);
 }
