@@ -47,7 +47,7 @@ typedef struct job {
     /* places in the scratch */
     uint16_t *k; /* [page][unit][2 blocks][64 tokens][32], or two units of one page           */
     uint16_t
-        *v; /* [d1/16 tiles, or 4][8][16 pairs of tokens][16 columns][2]                      */
+        *v; /* [d1/16 tiles, or 2 times 4][8][16 pairs of tokens][16 columns][2]                      */
     uint16_t *q; /* [block][unit][2 blocks][parts][16 pairs][16 rows][2]                     */
     uint16_t
         *p; /* [block][8][16 rows][32 tokens]                                                  */
@@ -73,7 +73,7 @@ static size_t lay_out(job *j, form f, const nb_record *r, char *base)
     const size_t q_block = (u0 + u1) * 2 * f.n_part * NB_AMX_TILE, s_block = TOK_MAX * ROWS;
     size_t at = 0, place[12];
     place[0] = take(&at, (f.all_keys ? NB_ATTN_PAGES_MAX * (u0 + u1) : 2) * UNIT * sizeof *j->k);
-    place[1] = take(&at, (f.all_values ? u0 : 1) * V_UNIT * sizeof *j->v);
+    place[1] = take(&at, (f.all_values ? u0 : 2) * V_UNIT * sizeof *j->v);
     place[2] = take(&at, f.n_block * q_block * sizeof *j->q);
     place[3] = take(&at, f.n_block * P_BLOCK * sizeof *j->p);
     for (size_t i = 4; i < 6; i++) place[i] = take(&at, f.n_block * s_block * sizeof(float));

@@ -142,9 +142,29 @@ static inline void put_row(const job *j, const rows *b, size_t r, size_t u, cons
     }
 }
 
-/* Unit u of rows at .. at + 3. */
+/* A unit of 4-bit values on its way to BF16, two tokens at a time. */
+typedef struct decoder {
+    const job *j;
+    uint16_t *v;
+    size_t unit, t; /* the next token; n_tok: done */
+} decoder;
+
+static inline void decode_pair(decoder *x)
+{
+    const nb_amx_seg *s = &x->j->seg[0];
+    const size_t t = x->t, in = t % NB_PAGE_TOK, cs = s->g->code_stride, ss = s->g->scale_stride;
+    if (t >= x->j->n_tok) return;
+    const uint8_t *page = x->j->a->page[t / NB_PAGE_TOK];
+    const uint8_t *code = page + s->g->code_off + in * cs + x->unit * (NB_AMX_UNIT / 2);
+    const uint8_t *sf = page + s->g->scale_off + in * ss + x->unit * 4;
+    nb_amx_put_values(x->v, t, nb_amx_nv_token(s->table, code, sf),
+                      nb_amx_nv_token(s->table, code + cs, sf + ss));
+    x->t += 2;
+}
+
+/* Unit u of rows at .. at + 3; meanwhile x goes on, in the units that the products leave idle. */
 static void values_4(const job *j, const rows *b, size_t u, size_t at, const uint16_t *v,
-                     const uint16_t *weight)
+                     const uint16_t *weight, decoder *x)
 {
     const size_t next = NB_AMX_V_BLOCKS * NB_AMX_TILE;
     GRID4(V_ZERO)
@@ -156,6 +176,7 @@ static void values_4(const job *j, const rows *b, size_t u, size_t at, const uin
             V_ROW(1)
             V_ROW(2)
             V_ROW(3)
+            if (x && i % 4 == 3) decode_pair(x);
         }
     }
     V_STORE(0)
@@ -166,13 +187,25 @@ static void values_4(const job *j, const rows *b, size_t u, size_t at, const uin
 
 static void values(const job *j, const rows *b, size_t n_block)
 {
-    for (size_t u = 0; u < j->seg[0].n_unit; u++) {
-        const uint16_t *v = j->f.all_values ? j->v + u * V_UNIT : j->v;
-        for (size_t t = 0; !j->f.all_values && t < j->n_tok; t += NB_AMX_CHUNK)
-            nb_amx_decode_chunk(&j->seg[0], j->a->page[t / NB_PAGE_TOK], u, t % NB_PAGE_TOK, NULL,
-                                j->v + t / NB_PAGE_TOK * 2 * NB_AMX_TILE);
+    for (size_t u = 0; u < j->seg[0].n_unit; u++)
         for (size_t i = 0; i < n_block; i++)
-            for (size_t r = 0; r < b[i].n; r += 4) values_4(j, &b[i], u, r, v, j->p + i * P_BLOCK);
+            for (size_t r = 0; r < b[i].n; r += 4)
+                values_4(j, &b[i], u, r, j->v + u * V_UNIT, j->p + i * P_BLOCK, NULL);
+}
+
+/* The same, a unit decoded while the one before is summed. */
+static void values_4bit(const job *j, const rows *b, size_t n_block)
+{
+    decoder x = { .j = j, .v = j->v };
+    while (x.t < j->n_tok) decode_pair(&x);
+    for (size_t u = 0; u < j->seg[0].n_unit; u++) {
+        const uint16_t *v = x.v;
+        const bool last = u + 1 == j->seg[0].n_unit;
+        x = (decoder){ j, j->v + (u + 1) % 2 * V_UNIT, u + 1, last ? j->n_tok : 0 };
+        for (size_t i = 0; i < n_block; i++)
+            for (size_t r = 0; r < b[i].n; r += 4)
+                values_4(j, &b[i], u, r, v, j->p + i * P_BLOCK, &x);
+        while (x.t < j->n_tok) decode_pair(&x);
     }
 }
 
@@ -195,7 +228,10 @@ static void run(const nb_attn_pages_args *a, form f)
         }
         scores(&j, n);
         for (size_t i = 0; i < n; i++) weights(&j, &b[i], i);
-        values(&j, b, n);
+        if (f.extra)
+            values_4bit(&j, b, n);
+        else
+            values(&j, b, n);
     }
 }
 
