@@ -17,6 +17,9 @@
  * shapes taken here; then come the sum with the rope key's part, the scale, and with a fixed scale two
  * more (the product, and the one that the definition rounds every value by): d / 8 + 6.
  *
+ * In integers (nb_attn_pages_avx2int8: NVFP4 and IF4): scores of the latent as in attn_int8_avx2.h, values as in
+ * attn_int16_avx2.h; the rope key, weights and pages with extreme scales as above.
+ *
  * Other shapes and pages with extreme scales: nb_kv_decode_avx2, then the same; or attn of a tile.
  * Bound by the FMA units: (2 d1 + d2) / 8 FMA per row and token; what is over that is the decoding of
  * 512 channels (15 % of the FMA of 16 rows where shuffles and FMA share a unit), the exponentials and

@@ -1,18 +1,25 @@
-/* attn_pages_avx512bf16.c - attention over encoded pages with BF16 dot products (vdpbf16ps).
+/* attn_pages_avx512bf16.c - attention over encoded pages with BF16 dot products (vdpbf16ps), and with integer
+ * ones for the scores of NVFP4 and IF4 (attn_int8_avx512.h).
  *
  * Up to 128 rows (query, head) in blocks of 16 share decoded pages; all pages of the call are one softmax.
  *   scores  lanes are rows: a pair of a key's values is broadcast from memory, a pair of 16 queries is a
  *           vector.  Tiles of 16 tokens; after every 64 values the sums go to memory and another 64 values of
- *           64 tokens (8 KiB) are decoded for all blocks.
+ *           64 tokens (8 KiB) are decoded for all blocks.  The two halves of a key's 32 values are read in turns:
+ *           keys lie 64 bytes apart, and two loads from one bank of the first-level cache take two cycles.
  *   values  lanes are columns: tiles of 4 rows x 64 columns over all tokens of the call, a pair of weights is
- *           broadcast, a pair of tokens' values is a vector.
- * Cached values are exact; a query and a weight are rounded to one BF16 number each.
+ *           broadcast, a pair of tokens' values is a vector.  4-bit values are decoded 64 columns at a time for
+ *           the whole call (32 KiB), while the 64 before are summed; others together with the keys.
+ * Cached values are exact; a weight is rounded to BF16, a query to BF16 or to bytes.
  *
- * Order of a row: a score is one chain over the pairs of the latent, another over those of the rope key;
- * weights in blocks of 32 tokens, two chains; values one chain over the pairs of tokens.
+ * Order of a row: a score is one chain over the pairs of the latent (integers: sums of 16, a chain over groups,
+ * one over units), another over those of the rope key; weights in blocks of 32 tokens, two chains; values
+ * one chain over the pairs of tokens.
  *
- * Bound, 16 rows, cycles per token with two dot products of 512 bits per cycle: scores 144 (17 loads for 16
- * products), values 128; beside them decoding 40 to 50 (4 bits), weights 15, packing queries 6. */
+ * Bound, 16 rows, cycles per token with two dot products of 512 bits per cycle: scores 144 (BF16; 17 loads for
+ * 16 products) or 80 + 16 (integers, rope key), values 128; beside them decoding 40 to 60 (4 bits), weights 15,
+ * packing queries 20.  Measured with pages from memory: 380 (NVFP4), 420 (E4M3), 500 (BF16).
+ * Tried and slower: values of all units decoded with the keys (4 bits: 256 KiB written and read again); half as
+ * many tokens per pass over the values. */
 #include "kernel/x86/attn_int8_avx512.h"
 
 enum { BLOCKS = 8, Q_KEY = NB_AMX_TILE }; /* Q_KEY: words of a block's queries for 32 values */
