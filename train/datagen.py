@@ -399,17 +399,16 @@ class Worker:
         self.k += 1
 
 
-def worker(out, idx, limit=10 ** 9):
+def worker(out, idx, limit=10 ** 9, lengths=(1024, 4096)):
     os.environ['TOKENIZERS_PARALLELISM'] = 'false'
     try:
         os.nice(5)
     except OSError:
         pass
     w = Worker(out, idx)
-    pat = [1024, 4096, 1024, 4096]
     n = 0
     while n < limit and not os.path.exists(os.path.join(out, 'stop')):
-        T = 1024 if n == 0 and idx % 3 else (4096 if n == 0 else pat[(n + idx) % 4])
+        T = lengths[-1] if n == 0 and idx % 3 == 0 else lengths[0] if n == 0 else lengths[(n + idx) % len(lengths)]
         w.shard(T, 256 if T == 1024 else 64)
         n += 1
 
@@ -421,4 +420,4 @@ if __name__ == '__main__':
     elif sys.argv[1] == 'check':
         print(split_corpora(sys.argv[2], True)[2])
     else:
-        worker(sys.argv[2], int(sys.argv[3]), int(sys.argv[4]) if len(sys.argv) > 4 else 10 ** 9)
+        worker(sys.argv[2], int(sys.argv[3]), int(sys.argv[4]) if len(sys.argv) > 4 else 10 ** 9, *[tuple(map(int, sys.argv[5:]))] * (len(sys.argv) > 5))

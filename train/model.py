@@ -13,6 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+import nvfp4
+
 
 @dataclass
 class Cfg:
@@ -40,6 +42,7 @@ class Cfg:
 
 ATTN = 'flash_pad'                  # flash_pad, cudnn, cudnn_pad, math
 DT = torch.bfloat16
+QUANT_CACHE = False                 # latents and rope keys as an nvfp4 cache keeps them (qat.py)
 
 
 def norm(x, w, eps=1e-6):
@@ -105,6 +108,8 @@ class Layer(nn.Module):
         kv = lin(x, self.kva)
         lat = norm(kv[..., :c.kv_rank], self.kvn)
         kr = rope(kv[..., None, c.kv_rank:], cos, sin)
+        if QUANT_CACHE:
+            lat, kr = nvfp4.latent(lat), nvfp4.rope_key(kr)
         kvb = lin(lat, self.kvb).view(B, T, c.heads, c.nope + c.vdim)
         q = torch.cat((q[..., :c.nope], rope(q[..., c.nope:], cos, sin)), -1)
         k = torch.cat((kvb[..., :c.nope], kr.expand(B, T, c.heads, c.rope)), -1)
