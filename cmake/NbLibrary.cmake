@@ -3,7 +3,7 @@
 configure_file("${CMAKE_SOURCE_DIR}/cmake/nb_config.h.in" "${CMAKE_BINARY_DIR}/gen/nb_config.h")
 
 set(nb_folders_api base os num kernel load text parse model sample grammar sched kv dev engine) # what include/nibble needs
-set(nb_folders ${nb_folders_api} serve quality calibrate timing report capacity)
+set(nb_folders ${nb_folders_api} serve quality calibrate timing report capacity convert)
 set(nb_objects "")
 set(nb_built "")
 include(NbEmbed)

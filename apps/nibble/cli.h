@@ -64,6 +64,7 @@ int cmd_logits(const struct opts *o);
 int cmd_plan(const struct opts *o);
 int cmd_pull(const struct opts *o);
 int cmd_verify(const struct opts *o);
+int cmd_convert(const struct opts *o);
 int cmd_tokenize(const struct opts *o);
 int cmd_render(const struct opts *o);
 int cmd_serve(const struct opts *o);

@@ -44,6 +44,10 @@ const command commands[] = {
       "check a model's files against their hashes", cmd_verify, MODEL_FILES,
       "deepseek-ai/DeepSeek-V2-Lite\n"
       "models/nibble-tiny --sha256sums SHA256SUMS" },
+    { "convert", CMD_CONVERT, "MODEL OUT --weight-format NAME [options]",
+      "write a model with its weights in 4 or 8 bits: a folder, or a GGUF file", cmd_convert, MODEL_AND_OUT,
+      "nibble-tiny tiny-nvfp4 --weight-format nvfp4\n"
+      "MODEL model.gguf --weight-format gguf:Q4_K_M" },
     { "logits", CMD_LOGITS, "MODEL --tokens FILE --output FILE [--rows LIST] [options]",
       "write the logits at chosen positions as raw float32", cmd_logits, MODEL_FILES,
       "MODEL --tokens ids.json --rows 0,17 --output rows.f32" },

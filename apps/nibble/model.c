@@ -61,7 +61,7 @@ int model_find(const command *c, opts *o)
     if (c->model == MODEL_NONE || !o->model) return CLI_OK;
     int code = o->revision ? join_revision(c, o) : CLI_OK;
     if (code == CLI_OK && o->gguf_file) code = take_gguf(o);
-    if (code != CLI_OK || c->model != MODEL_FILES) return code;
+    if (code != CLI_OK || (c->model != MODEL_FILES && c->model != MODEL_AND_OUT)) return code;
     const nb_status st = nb_model_find(o->model, &path, &err);
     if (st != NB_OK) return cli_status(st, &err);
     o->path = opts_keep(o, path);

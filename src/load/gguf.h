@@ -159,6 +159,9 @@ typedef nb_status nb_gguf_part_fn(void *ctx, const nb_gguf_part *part, nb_error 
 /* Calls fn for every tensor: experts one by one, names in *names.  A name that is not known is handed on as it is. */
 nb_status nb_gguf_tensors(const nb_gguf *g, nb_arena *names, nb_gguf_part_fn *fn, void *ctx,
                           nb_error *err);
+/* The name of a layer's tensor in a GGUF file, behind "blk.N.", from that in a folder, behind "model.layers.N.";
+ * NULL: none.  Experts and kv_b have other shapes there and are not among them. */
+const char *nb_gguf_layer_name(const char *hf);
 /* Writes the bytes of a part in its Hugging Face form: n_bytes at `to`. */
 nb_status nb_gguf_make(const nb_gguf_part *part, void *to, nb_error *err);
 #endif

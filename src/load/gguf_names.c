@@ -74,6 +74,13 @@ static const expert_row expert_rows[] = {
 static const char *const tables[] = { "rope_freqs.weight", "rope_factors_long.weight",
                                       "rope_factors_short.weight" };
 
+const char *nb_gguf_layer_name(const char *hf)
+{
+    for (size_t i = 0; i < NB_COUNT(layer_rows); i++)
+        if (strcmp(hf, layer_rows[i].hf) == 0) return layer_rows[i].gguf;
+    return NULL;
+}
+
 typedef struct walk {
     const nb_gguf *g;
     nb_arena *names;

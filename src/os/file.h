@@ -75,6 +75,16 @@ nb_status nb_dir_find(const char *dir, const char *suffix, nb_buf *name, size_t 
 nb_status nb_dir_find_folder(const char *dir, const char *prefix, nb_buf *name, size_t *n_match,
                              nb_error *err);
 
+/* Calls fn for every name in dir but "." and "..", in no particular order, until it fails. */
+typedef nb_status nb_dir_fn(void *ctx, const char *name, nb_error *err);
+nb_status nb_dir_each(const char *dir, nb_dir_fn *fn, void *ctx, nb_error *err);
+/* Makes one folder.  NB_ERR_IO, also where there is something of that name. */
+nb_status nb_dir_make(const char *dir, nb_error *err);
+/* Removes a folder and the files in it, as far as it can. */
+void nb_dir_remove(const char *dir);
+/* Gives what is at `from` the name `to`.  NB_ERR_IO. */
+nb_status nb_path_rename(const char *from, const char *to, nb_error *err);
+
 /* Reads one byte of every page in [p, p + n_bytes), after telling the system that
  * they will be needed: what is mapped there is in memory afterwards. */
 void nb_pages_touch(const void *p, size_t n_bytes);

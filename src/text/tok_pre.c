@@ -154,3 +154,22 @@ nb_status nb_tok_load_named_pre(nb_tokenizer *t, nb_str name, nb_error *err)
     t->byte_level = true;
     return add_step(t, NB_PRE_BYTELEVEL, &s, err);
 }
+
+bool nb_tok_pre_name(const char *const *pattern, size_t n, bool ignore_merges,
+                     char out[NB_TOK_PRE_BYTES])
+{
+    /* Two models have one pattern; only one of them takes a word that is a token before it merges. */
+    static const char llama[] = "llama-bpe", glm[] = "glm4", gpt2[] = "gpt-2";
+    const char *name = n == 0 ? gpt2 : NULL; /* ByteLevel splits itself */
+    for (size_t i = 0; i < NB_COUNT(rows) && !name; i++) {
+        size_t k = 0;
+        while (k < n && rows[i].pattern[k] && strcmp(rows[i].pattern[k], pattern[k]) == 0) k++;
+        if (k == n && !rows[i].pattern[k]) name = rows[i].names;
+    }
+    if (!name) return false;
+    if (strncmp(name, llama, sizeof llama - 1) == 0 && !ignore_merges) name = glm;
+    const size_t m = strcspn(name, " ");
+    memcpy(out, name, m); /* all of them are shorter */
+    out[m] = 0;
+    return true;
+}

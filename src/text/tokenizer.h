@@ -122,4 +122,9 @@ nb_str nb_tokenizer_role_text(const nb_tokenizer *t, nb_tok_role role);
  * Empty if there is none of that name. */
 nb_str nb_tokenizer_chat_template(const nb_tokenizer *t, const char *name);
 
+/* llama.cpp's name of a pre-tokenizer, by the patterns of its Splits in order, byte for byte; ignore_merges: the model's
+ * field of that name.  False: it has none. */
+enum { NB_TOK_PRE_BYTES = 32 };
+bool nb_tok_pre_name(const char *const *pattern, size_t n, bool ignore_merges, char out[NB_TOK_PRE_BYTES]);
+
 #endif

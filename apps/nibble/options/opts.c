@@ -340,6 +340,8 @@ static int parse_arguments(const command *c, int argc, char **argv, opts *o, con
             const int code = parse_option(c, argc, argv, &i, o);
             if (code != CLI_OK) return code;
             if (o->model != before) o->config_model = false;
+        } else if (have_model && c->model == MODEL_AND_OUT && !o->convert.out) {
+            o->convert.out = a;
         } else if (have_model || (o->model && !o->config_model)) {
             return cli_usage("%.80s: unexpected argument (MODEL is %.80s)", a, o->model);
         } else if (c->model == MODEL_NONE) {

@@ -12,6 +12,7 @@
 
 #include "nibble/nibble.h"
 
+#include "opts_convert.h"
 #include "opts_eval.h"
 #include "opts_hub.h"
 #include "opts_plan.h"
@@ -116,6 +117,7 @@ typedef struct opts {
     plan_opts plan;
     trace_opts trace;
     hub_opts hub;
+    convert_opts convert;
     const char *revision, *gguf_file;
     const char *path, *id; /* where MODEL is, and its id or NULL: model_find */
     const char *config;    /* path of a YAML file */
@@ -149,6 +151,7 @@ enum { /* commands, as bits */
        CMD_BENCH_TUNE = 1 << 24,
        CMD_PULL = 1 << 22,
        CMD_VERIFY = 1 << 23,
+       CMD_CONVERT = 1 << 24,
        CMD_EVAL = CMD_EVAL_ATTN | CMD_EVAL_KL | CMD_EVAL_PPL | CMD_EVAL_RULER | CMD_EVAL_COMPARE
 };
 
@@ -162,7 +165,8 @@ typedef struct command {
         MODEL_FILES, /* MODEL is a path or an id in the hub cache: o->path */
         MODEL_NAME,  /* the command looks it up itself */
         MODEL_ID,    /* always an id of the hub */
-        MODEL_NONE   /* no such argument */
+        MODEL_NONE,  /* no such argument */
+        MODEL_AND_OUT /* as MODEL_FILES, and a second argument: o->convert.out */
     } model;
     const char *examples; /* one a line, without "nibble NAME "; or NULL */
 } command;

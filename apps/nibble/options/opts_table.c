@@ -152,7 +152,7 @@ static const opt_row rows[] = {
       .choices = "auto|absorbed|expanded", .cmds = ENGINE, .group = GROUP_MODEL,
       .help = "form of latent attention; auto computes prompts expanded and new tokens absorbed" },
     { .name = "threads", .letter = 't', .arg = "N", .type = OPT_SIZE, .offset = AT(threads), .lo = 1,
-      .hi = 1024, .cmds = ENGINE, .group = GROUP_MODEL,
+      .hi = 1024, .cmds = ENGINE | CMD_CONVERT, .group = GROUP_MODEL,
       .help = "worker threads", .unset = "one per physical core" },
     { .name = "cpu-affinity", .arg = "CPUS", .type = OPT_STR, .offset = AT(cpu_affinity), .def = "auto",
       .cmds = ENGINE, .group = GROUP_MODEL,

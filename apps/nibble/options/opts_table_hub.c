@@ -1,7 +1,9 @@
-/* opts_table_hub.c - the options of `nibble pull` and `nibble verify`.  Names are those of `hf download`. */
+/* opts_table_hub.c - the options of `nibble pull`, `nibble verify` (names are those of `hf download`) and
+ * `nibble convert`. */
 #include "opts_table.h"
 
 #define AT(field) offsetof(opts, hub.field)
+#define CAT(field) offsetof(opts, convert.field)
 
 // clang-format off
 static const opt_row rows[] = {
@@ -21,7 +23,19 @@ static const opt_row rows[] = {
       .help = "check against this list, as sha256sum writes it (default: SHA256SUMS in the folder, if there is one)" },
     { .name = "online", .arg = "ID", .type = OPT_STR, .offset = AT(online), .cmds = CMD_VERIFY, .group = GROUP_INPUT,
       .help = "ask the hub for the hashes of this id, such as ORG/NAME or ORG/NAME@REV" },
-    { .name = "json", .type = OPT_FLAG, .offset = offsetof(opts, json), .cmds = CMD_PULL | CMD_VERIFY, .group = GROUP_OUTPUT,
+    { .name = "weight-format", .arg = "NAME", .type = OPT_CHOICE, .offset = CAT(format), .cmds = CMD_CONVERT, .group = GROUP_OUTPUT,
+      .choices = "int4-g32|int4-g128|nvfp4|mxfp4|fp8|fp8-block|bf16|gguf:F32|gguf:F16|gguf:BF16|gguf:Q8_0|gguf:Q4_0|gguf:Q4_1|"
+                 "gguf:Q5_0|gguf:Q5_1|gguf:Q2_K|gguf:Q3_K_S|gguf:Q3_K_M|gguf:Q3_K_L|gguf:Q4_K_S|gguf:Q4_K_M|gguf:Q5_K_S|"
+                 "gguf:Q5_K_M|gguf:Q6_K",
+      .help = "what the matrices of the layers become; gguf: OUT is a file with llama.cpp's mixture of that name, else a folder" },
+    { .name = "keep", .arg = "LIST", .type = OPT_STR, .offset = CAT(keep), .cmds = CMD_CONVERT, .group = GROUP_OUTPUT,
+      .help = "leave the matrices whose name has one of these words as they are, such as kv_b_proj,self_attn" },
+    { .name = "max-shard-size", .arg = "MB", .type = OPT_SIZE, .offset = CAT(max_shard_mb), .lo = 1, .hi = 1e6, .cmds = CMD_CONVERT,
+      .group = GROUP_OUTPUT, .help = "largest file of weights in a folder, in megabytes", .unset = "5000" },
+    { .name = "gguf-pre", .arg = "NAME", .type = OPT_STR, .offset = CAT(gguf_pre), .cmds = CMD_CONVERT, .group = GROUP_OUTPUT,
+      .help = "how llama.cpp splits text before merging (tokenizer.ggml.pre); none leaves the tokenizer out",
+      .unset = "by the patterns of tokenizer.json" },
+    { .name = "json", .type = OPT_FLAG, .offset = offsetof(opts, json), .cmds = CMD_PULL | CMD_VERIFY | CMD_CONVERT, .group = GROUP_OUTPUT,
       .help = "print one line of JSON" },
 };
 // clang-format on

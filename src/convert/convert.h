@@ -1,0 +1,52 @@
+/* convert.h - a checkpoint of floats (or of DeepSeek's FP8 blocks) with its weights in another form.
+ *
+ *   name              file                                      matrices of the layers
+ *   int4-g32, -g128   safetensors, compressed-tensors           INT4, a BF16 scale per 32 or 128 columns
+ *   nvfp4             safetensors, compressed-tensors           E2M1, an E4M3 scale per 16, one float for all
+ *   mxfp4             safetensors, compressed-tensors           E2M1, a power of two per 32
+ *   fp8               safetensors, compressed-tensors           E4M3, a float per row
+ *   fp8-block         safetensors, DeepSeek's own               E4M3, a float per 128 x 128
+ *   bf16              safetensors                               BF16
+ *   gguf:TYPE         one GGUF file                             by llama.cpp's mixture of that name
+ *
+ * Scales are searched block by block for the least squared error (num/fit.h, num/weight_encode.h).  In
+ * safetensors embeddings, the head, routers, norms and what is not a projection of a layer stay as they are,
+ * and so does a matrix whose columns are no multiple of the group.
+ *
+ * Tensors are read from mapped files and written one by one: memory holds one matrix at a time.  The result takes its
+ * name when it is complete. */
+#ifndef NB_CONVERT_CONVERT_H
+#define NB_CONVERT_CONVERT_H
+#include "nibble/nibble.h"
+
+#include "base/status.h"
+
+typedef struct nb_convert_options {
+    const char *model;  /* a Hugging Face folder */
+    const char *out;    /* what will be made; must not exist */
+    const char *format; /* nb_convert_formats */
+    const char *keep; /* words joined by commas: matrices whose name has one stay floats; or NULL */
+    const char *
+        gguf_pre; /* tokenizer.ggml.pre, "none" for a file without tokenizer; NULL: by the patterns */
+    uint64_t max_shard_bytes; /* safetensors; 0: 5 GB */
+    size_t n_thread;          /* 0: one per core */
+    nb_progress_fn *progress; /* or NULL */
+    void *progress_ctx;
+} nb_convert_options;
+
+typedef struct nb_convert_report {
+    size_t n_quantised,
+        n_kept;        /* matrices of layers; kept: asked for, or columns that do not fit */
+    size_t n_fallback; /* GGUF: matrices in another type than the mixture says */
+    size_t n_left_out; /* GGUF: tensors of layers for speculation */
+    uint64_t in_bytes, out_bytes;
+} nb_convert_report;
+
+/* The names, joined by "|". */
+extern const char nb_convert_formats[];
+
+/* NB_ERR_ARG: an unknown format, or OUT exists.  NB_ERR_UNSUPPORTED: a model that the form cannot hold, or one whose
+ * weights are quantised already.  NB_ERR_FORMAT: broken files, values that are not finite.  NB_ERR_IO, NB_ERR_NOMEM.
+ * Nothing is left behind after a failure. */
+nb_status nb_convert(const nb_convert_options *o, nb_convert_report *out, nb_error *err);
+#endif

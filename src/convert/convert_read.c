@@ -1,0 +1,238 @@
+/* convert_read.c - see convert_internal.h: the source's tensors as floats. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "convert/convert_internal.h"
+#include "load/optional.h"
+#include "num/bf16.h"
+#include "num/e4m3.h"
+#include "num/fp16.h"
+
+enum { FP8_BLOCK = 128, NAME_BYTES = 512, MAX_TEXT_BYTES = 64 << 20 };
+#define DT(t) (1u << NB_DT_##t)
+
+nb_status nb_conv_nomem(nb_conv *c)
+{
+    return nb_fail(c->err, NB_ERR_NOMEM, "out of memory");
+}
+
+/* ---- one matrix ---- */
+
+static nb_status already(nb_conv *c, const char *name)
+{
+    return nb_fail(
+        c->err, NB_ERR_UNSUPPORTED,
+        "tensor '%s': the weights are quantised already; convert reads BF16, F16, F32 and FP8 "
+        "in blocks of 128 x 128",
+        nb_show_c(name).s);
+}
+
+static bool has_suffix(const nb_conv *c, const char *module, int n, const char *suffix,
+                       nb_tensor *t)
+{
+    char name[NAME_BYTES];
+    (void)snprintf(name, sizeof name, "%.*s%s", n, module, suffix);
+    return nb_source_peek(c->source, name, t);
+}
+
+/* The scales of FP8 blocks. */
+static nb_status take_scale(nb_conv *c, const char *name, nb_conv_matrix *m)
+{
+    char scale[NAME_BYTES];
+    nb_tensor t, *own = nb_arena_alloc(&c->arena, sizeof *own);
+    if (!own) return nb_conv_nomem(c);
+    (void)snprintf(scale, sizeof scale, "%s_scale_inv", name);
+    if (!nb_source_peek(c->source, scale, &t)) return already(c, name);
+    const nb_tensor_want want = { .name = scale,
+                                  .dtypes = DT(F32) | DT(BF16),
+                                  .n_dim = 2,
+                                  .dim = { (m->rows + FP8_BLOCK - 1) / FP8_BLOCK,
+                                           (m->cols + FP8_BLOCK - 1) / FP8_BLOCK } };
+    NB_TRY(nb_source_take(c->source, &want, own, c->err));
+    m->scale = own;
+    return NB_OK;
+}
+
+nb_status nb_conv_take(nb_conv *c, const char *name, nb_conv_matrix *out)
+{
+    nb_conv_matrix m = { .name = name };
+    nb_tensor t, other;
+    if (!nb_source_peek(c->source, name, &t))
+        return nb_fail(c->err, NB_ERR_NOT_FOUND, "tensor '%s' is missing", nb_show_c(name).s);
+    const size_t n = strlen(name);
+    const int base = n > 7 && strcmp(name + n - 7, ".weight") == 0 ? (int)(n - 7) : (int)n;
+    const bool fp8 = t.dtype == NB_DT_F8_E4M3;
+    if (!(1u << t.dtype & (DT(F32) | DT(BF16) | DT(F16) | DT(F8_E4M3)))) return already(c, name);
+    if (has_suffix(c, name, base, ".weight_scale", &other)) return already(c, name);
+    const nb_tensor_want want = {
+        .name = name, .dtypes = 1u << t.dtype, .n_dim = t.n_dim, .dim = { 0 }
+    };
+    NB_TRY(nb_source_take(c->source, &want, &m.t, c->err));
+    m.cols = m.t.n_dim ? m.t.dim[m.t.n_dim - 1] : 1;
+    m.rows = 1;
+    for (size_t i = 0; i + 1 < m.t.n_dim; i++) m.rows *= m.t.dim[i];
+    if (fp8 && m.t.n_dim != 2) return already(c, name);
+    if (fp8) NB_TRY(take_scale(c, name, &m));
+    *out = m;
+    return NB_OK;
+}
+
+static float scale_at(const nb_tensor *s, size_t i)
+{
+    return s->dtype == NB_DT_F32 ? ((const float *)s->data)[i]
+                                 : nb_bf16_to_f32(((const uint16_t *)s->data)[i]);
+}
+
+static void fp8_row(const nb_conv_matrix *m, size_t r, float *out)
+{
+    const uint8_t *p = (const uint8_t *)m->t.data + r * m->cols;
+    const size_t per = m->scale->dim[1], first = r / FP8_BLOCK * per;
+    for (size_t i = 0; i < m->cols; i++)
+        out[i] = nb_e4m3_to_f32(p[i]) * scale_at(m->scale, first + i / FP8_BLOCK);
+}
+
+void nb_conv_rows(const nb_conv_matrix *m, size_t r, size_t n, float *out)
+{
+    const size_t from = r * m->cols, count = n * m->cols;
+    const uint16_t *half = (const uint16_t *)m->t.data + from;
+    if (m->t.dtype == NB_DT_F32) {
+        memcpy(out, (const float *)m->t.data + from, count * sizeof *out);
+    } else if (m->t.dtype == NB_DT_BF16) {
+        for (size_t i = 0; i < count; i++) out[i] = nb_bf16_to_f32(half[i]);
+    } else if (m->t.dtype == NB_DT_F16) {
+        for (size_t i = 0; i < count; i++) out[i] = nb_fp16_to_f32(half[i]);
+    } else {
+        for (size_t i = 0; i < n; i++) fp8_row(m, r + i, out + i * m->cols);
+    }
+}
+
+bool nb_conv_finite(const float *x, size_t n)
+{
+    float sum = 0; /* 0 * x is 0, or no number */
+    for (size_t i = 0; i < n; i++) sum += 0 * x[i];
+    return sum == 0;
+}
+
+nb_status nb_conv_not_finite(nb_conv *c, const char *name)
+{
+    return nb_fail(c->err, NB_ERR_FORMAT, "tensor '%s' has values that are not finite",
+                   nb_show_c(name).s);
+}
+
+/* ---- strips ---- */
+
+nb_status nb_conv_scratch(nb_conv *c, size_t cols)
+{
+    const size_t n = nb_pool_n_thread(c->pool);
+    if (cols <= c->scratch_cols) return NB_OK;
+    if (cols > SIZE_MAX / sizeof(float) / NB_CONV_STRIP) return nb_conv_nomem(c);
+    if (!c->scratch) c->scratch = calloc(n, sizeof *c->scratch);
+    if (!c->scratch) return nb_conv_nomem(c);
+    for (size_t i = 0; i < n; i++) {
+        free(c->scratch[i]);
+        c->scratch[i] = malloc(NB_CONV_STRIP * cols * sizeof(float));
+        if (!c->scratch[i]) return nb_conv_nomem(c);
+    }
+    c->scratch_cols = cols;
+    return NB_OK;
+}
+
+typedef struct strips {
+    nb_conv *c;
+    const nb_conv_matrix *m;
+    nb_conv_strip_fn *fn;
+    void *ctx;
+    uint8_t *bad; /* [tasks] */
+} strips;
+
+static void strip_task(void *ctx, size_t task, size_t worker)
+{
+    const strips *s = ctx;
+    float *x = s->c->scratch[worker];
+    const size_t r = task * NB_CONV_STRIP, left = s->m->rows - r,
+                 n = left < NB_CONV_STRIP ? left : NB_CONV_STRIP;
+    nb_conv_rows(s->m, r, n, x);
+    s->bad[task] = !nb_conv_finite(x, n * s->m->cols);
+    if (!s->bad[task]) s->fn(s->ctx, x, r, n);
+}
+
+nb_status nb_conv_strips(nb_conv *c, const nb_conv_matrix *m, nb_conv_strip_fn *fn, void *ctx)
+{
+    const size_t n = (m->rows + NB_CONV_STRIP - 1) / NB_CONV_STRIP;
+    NB_TRY(nb_conv_scratch(c, m->cols));
+    strips s = { .c = c, .m = m, .fn = fn, .ctx = ctx, .bad = calloc(n ? n : 1, 1) };
+    if (!s.bad) return nb_conv_nomem(c);
+    nb_pool_run(c->pool, strip_task, &s, n);
+    bool bad = false;
+    for (size_t i = 0; i < n; i++) bad |= s.bad[i];
+    free(s.bad);
+    return bad ? nb_conv_not_finite(c, m->name) : NB_OK;
+}
+
+typedef struct tops {
+    float *top; /* [strips] */
+    size_t cols;
+} tops;
+
+static void top_of_strip(void *ctx, const float *x, size_t r, size_t n)
+{
+    const tops *t = ctx;
+    float a = 0;
+    for (size_t i = 0; i < n * t->cols; i++) a = fmaxf(a, fabsf(x[i]));
+    t->top[r / NB_CONV_STRIP] = a;
+}
+
+nb_status nb_conv_largest(nb_conv *c, const nb_conv_matrix *m, float *out)
+{
+    const size_t n = (m->rows + NB_CONV_STRIP - 1) / NB_CONV_STRIP;
+    tops t = { .top = calloc(n ? n : 1, sizeof *t.top), .cols = m->cols };
+    if (!t.top) return nb_conv_nomem(c);
+    const nb_status st = nb_conv_strips(c, m, top_of_strip, &t);
+    *out = 0;
+    for (size_t i = 0; i < n; i++) *out = fmaxf(*out, t.top[i]);
+    free(t.top);
+    return st;
+}
+
+void nb_conv_progress(nb_conv *c, const nb_conv_matrix *m)
+{
+    c->done_bytes += m->t.n_bytes;
+    nb_source_drop(c->source, m->t.data, m->t.n_bytes);
+    const uint64_t all = nb_source_bytes(c->source);
+    if (c->o->progress)
+        c->o->progress(c->o->progress_ctx, "converting weights",
+                       c->done_bytes < all ? c->done_bytes : all, all);
+}
+
+bool nb_conv_keeps(const nb_conv *c, const char *name)
+{
+    for (const char *p = c->o->keep; p && *p;) {
+        const size_t n = strcspn(p, ",");
+        for (const char *s = name; n && *s; s++)
+            if (strncmp(s, p, n) == 0) return true;
+        p += n + (p[n] == ',');
+    }
+    return false;
+}
+
+/* ---- texts ---- */
+
+nb_status nb_conv_text(nb_conv *c, const char *name, nb_buf *out, bool *found)
+{
+    out->n_bytes = 0;
+    return nb_optional_read(c->o->model, name, MAX_TEXT_BYTES, out, found, c->err);
+}
+
+nb_status nb_conv_json(nb_conv *c, const char *name, json_t **out)
+{
+    nb_buf text = { 0 };
+    bool found;
+    *out = NULL;
+    nb_status st = nb_conv_text(c, name, &text, &found);
+    if (st == NB_OK && found)
+        st = nb_json_parse(nb_buf_view(&text), name,
+                           &(nb_json_limits){ MAX_TEXT_BYTES, 64, 4194304 }, out, c->err);
+    nb_buf_deinit(&text);
+    return st;
+}
