@@ -4,8 +4,9 @@
 python3 qat.py --data DIR --model models/nibble-tiny --out DIR --seconds 75
 
 DIR holds what more_seeds.py prepared and the shards that datagen.py's workers keep writing.  Each run
-starts from the checkpoint and lasts --seconds: `more` is plain training on, the control; `w` sees weights in
-NVFP4, `wkv` also latents and rope keys as the nvfp4 cache keeps them.  The forward pass and the gradient see
+starts from the checkpoint and lasts --seconds.  Its name says what it is: `more` is plain training on, the
+control; `w` sees weights in NVFP4, `kv` latents and rope keys as the nvfp4 cache keeps them, `kd` is taught by the
+checkpoint (the divergence of its distribution from the checkpoint's) and not by the text.  The forward pass and the gradient see
 rounded weights, the step changes the float ones (straight-through estimator); what is saved are these,
 in BF16, for `nibble convert`.
 """
@@ -33,24 +34,37 @@ def groups(m):
     return g
 
 
+def divergence(x, nw, emb, tx, tnw, temb):
+    """mean over all positions of KL(teacher || student); the four sums of head_loss, answers left out"""
+    lg = M.lin(M.norm(x, nw), emb).float().log_softmax(-1)
+    t = M.lin(M.norm(tx, tnw), temb).float().log_softmax(-1)
+    kl = (t.exp() * (t - lg)).sum(-1).mean()
+    z = torch.zeros_like(kl.detach())
+    return kl, torch.stack((z, z, z, z + 1))
+
+
 def one(name, a, pools, books):
-    M.QUANT_CACHE = name == 'wkv'
+    cache, teach, weights = 'kv' in name, 'kd' in name, 'w' in name
     m = M.load_export(a.model, 'cuda')
     for l in m.layers:
         l.compile(dynamic=False)
     m.head_loss = torch.compile(M.head_loss, dynamic=False)
+    teacher = M.load_export(a.model, 'cuda') if teach else None
+    for l in teacher.layers if teach else ():
+        l.compile(dynamic=False)
+    compare = torch.compile(divergence, dynamic=False)
     mats = [p for k, p in m.named_parameters() if p.ndim >= 2 and k != 'emb' and 'router' not in k]
     rest = [p for k, p in m.named_parameters() if p.ndim < 2 or 'router' in k]
     mu = Muon(mats, a.lr, compiled=False)
     ad = torch.optim.AdamW([dict(params=[m.emb], k=1.0), dict(params=rest, k=0.7)], lr=a.adam, betas=(0.9, 0.95), eps=1e-10, weight_decay=0.0, fused=True)
-    fake = None if name == 'more' else nvfp4.Weights(groups(m))
+    fake = nvfp4.Weights(groups(m)) if weights and name != 'more' else None
     g = torch.Generator().manual_seed(a.seed)
     rng = random.Random(a.seed + 1)
     T = 4096
     rows = a.tokens // T
 
     def batch():
-        nb = int(rows * 0.15 + rng.random())
+        nb = int(rows * a.books + rng.random())
         ids, w = pools[T].rows(rows - nb)
         if nb:
             i = torch.randint(0, books.numel() - T - 1, (nb,), generator=g).cuda()
@@ -65,7 +79,16 @@ def one(name, a, pools, books):
             keep = [p.detach().clone() for p in fake.mats]
             with torch.no_grad():
                 torch._foreach_copy_([p.data for p in fake.mats], fake.quantised())
-        loss, st, _ = m.loss(*batch())
+        ids, tgt, w = batch()
+        M.QUANT_CACHE = cache
+        if teach:
+            x, _ = m.body(ids)
+            M.QUANT_CACHE = False
+            with torch.no_grad():
+                tx, _ = teacher.body(ids)
+            loss, st = compare(x, m.nf, m.emb, tx, teacher.nf, teacher.emb)
+        else:
+            loss, st, _ = m.loss(ids, tgt, w)
         loss.backward()
         if fake:
             with torch.no_grad():
@@ -115,6 +138,7 @@ def main():
     ap.add_argument('--out', required=True, help='gets a checkpoint per run, and qat_log.jsonl')
     ap.add_argument('--seconds', type=float, required=True)
     ap.add_argument('--runs', default='w,more,wkv')
+    ap.add_argument('--books', type=float, default=0.15, help='share of the rows that are book text')
     ap.add_argument('--attn', default='cudnn')
     ap.add_argument('--tokens', type=int, default=98304)
     ap.add_argument('--lr', type=float, default=0.0015)

@@ -8,7 +8,7 @@ need "$model/config.json" "no bundled model"
 need "$parity/model.safetensors" "no parity vectors"
 mkdir "$base" && cp "$parity/config.json" "$parity/model.safetensors" "$base"
 printf '[0,141,59,265,35,89,7,93,238,46,26,43,300,8,32,79,50,28,8,41,97,169,39,93]' >"$tmp/t.json"
-logits() { ok logits "$1" --tokens "$tmp/t.json" --kv-cache-dtype f32 --device cpu --rows 0,9,23 --output "$2"; }
+logits() { ok logits "$1" --tokens "$tmp/t.json" --kv-cache-dtype f32 --activation-dtype float --device cpu --rows 0,9,23 --output "$2"; }
 
 logits "$base" "$tmp/base.f32"
 for form in int4-g32 nvfp4 mxfp4 fp8 fp8-block; do

@@ -9,9 +9,9 @@ make() { ok convert "$model" "$tmp/$1.gguf" --weight-format "gguf:$1" --gguf-pre
 
 # Without the library: names and values survive, the metadata is that of the folder.
 make F32
-ok run "$model" -p 'Once upon a time' -n 24 --temperature 0 --json --kv-cache-dtype f32
+ok run "$model" -p 'Once upon a time' -n 24 --temperature 0 --json --kv-cache-dtype f32 --activation-dtype float
 cp "$tmp/out" "$tmp/a"
-ok run "$tmp/F32.gguf" -p 'Once upon a time' -n 24 --temperature 0 --json --kv-cache-dtype f32
+ok run "$tmp/F32.gguf" -p 'Once upon a time' -n 24 --temperature 0 --json --kv-cache-dtype f32 --activation-dtype float
 [ "$(json "$tmp/out" "j['text']")" = "$(json "$tmp/a" "j['text']")" ] || die "F32: another text"
 make Q4_K_M
 ok run "$tmp/Q4_K_M.gguf" --chat -p 'Hello' -n 8
@@ -31,17 +31,17 @@ for type in Q8_0 Q6_K Q5_K_M Q5_1 Q5_0 Q4_K_M Q4_K_S Q4_1 Q4_0 Q3_K_M Q2_K; do
     python3 "$llama" quantise "$lib" "$tmp/F32.gguf" "$tmp/theirs.gguf" $type || die "$type: llama.cpp does not quantise"
     python3 "$py" gguf "$lib/libggml-base.so" "$tmp/F32.gguf" "$tmp/$type.gguf" "$tmp/floats.gguf" "$tmp/theirs.gguf" ||
         die "$type: not as good as llama.cpp's"
-    ok logits "$tmp/$type.gguf" --tokens "$ids" --output "$tmp/q.f32" --kv-cache-dtype f32
-    ok logits "$tmp/floats.gguf" --tokens "$ids" --output "$tmp/f.f32" --kv-cache-dtype f32
+    ok logits "$tmp/$type.gguf" --tokens "$ids" --output "$tmp/q.f32" --kv-cache-dtype f32 --activation-dtype float
+    ok logits "$tmp/floats.gguf" --tokens "$ids" --output "$tmp/f.f32" --kv-cache-dtype f32 --activation-dtype float
     python3 "$llama" logits "$lib" "$tmp/$type.gguf" "$ids" "$tmp/l.f32" || die "$type: llama.cpp does not load it"
-    # llama.cpp rounds activations to 8 bits in its products
+    # llama.cpp rounds activations to 8 bits in its products (5 % of the largest logit with Q2_K)
     python3 - "$tmp/q.f32" "$tmp/f.f32" "$tmp/l.f32" $type <<'PY' || die "$type: other logits"
 import array, sys
 q, f, l = (array.array("f", open(p, "rb").read()) for p in sys.argv[1:4])
 top = max(map(abs, q))
 own, his = (max(abs(x - y) for x, y in zip(q, o)) / top for o in (f, l))
 print("%s: %.1e from its floats, %.1e from llama.cpp" % (sys.argv[4], own, his))
-sys.exit(len(q) != len(l) or own > 1e-4 or his > 0.05)
+sys.exit(len(q) != len(l) or own > 1e-4 or his > 0.1)
 PY
     rm -f "$tmp/theirs.gguf" "$tmp/floats.gguf"
     [ $type = Q8_0 ] || [ $type = Q4_K_M ] || rm -f "$tmp/$type.gguf"
@@ -49,7 +49,7 @@ done
 
 for type in F32 Q8_0; do
     python3 "$llama" greedy "$lib" "$tmp/$type.gguf" "$ids" 9 >"$tmp/theirs" || die "$type: no tokens"
-    ok run "$tmp/$type.gguf" --tokens "$ids" -n 9 --temperature 0 --json --kv-cache-dtype f32
+    ok run "$tmp/$type.gguf" --tokens "$ids" -n 9 --temperature 0 --json --kv-cache-dtype f32 --activation-dtype float
     [ "$(json "$tmp/out" "j['tokens']")" = "$(json "$tmp/theirs" j)" ] || die "$type: other tokens than llama.cpp's"
 done
 printf 'One day in 1984, Zuri said: "Look! 3 red foxes (and a bear)."\n\n  They ran away...\n' >"$tmp/text"
