@@ -8,6 +8,8 @@ Our figures come from `nibble plan --json` and from bench/results; they are comp
 sources_rows.py has the list: what is claimed, how ours is computed, why they differ.
 """
 import functools
+import json
+import os
 import re
 import sys
 
@@ -32,6 +34,10 @@ class Facts:
     @functools.lru_cache(maxsize=None)
     def result(self, name):
         return doc_plan.result(self.root, name)
+
+    def training(self):
+        with open(os.path.join(self.root, "train", "results.json"), encoding="utf-8") as f:
+            return json.load(f)
 
     # Bytes.
 
