@@ -4,7 +4,7 @@
 command -v python3 >/dev/null || skip "there is no python3"
 export PYTHONDONTWRITEBYTECODE=1
 
-for c in serve run chat info pull verify plan logits tokenize render 'bench serve' 'bench throughput' 'bench kernel' 'bench load' 'bench tune' 'bench matrix' \
+for c in serve run chat info pull verify convert plan logits tokenize render 'bench serve' 'bench throughput' 'bench kernel' 'bench load' 'bench tune' 'bench matrix' \
     'eval kl' 'eval ppl' 'eval compare' 'eval attn' 'eval ruler' calibrate; do
     # shellcheck disable=SC2086 # words of a command
     ok $c --help
