@@ -275,6 +275,38 @@ def experts():
     return table(["model", "tokens", "experts in host memory, ms", "bound, ms", "times the bound", "all on the GPU, ms", "all on the CPU, ms"], rows)
 
 
+PACKED = {"bf16": "BF16", "int4": "INT4 experts, BF16 rest", "nvfp4": "NVFP4 experts, BF16 rest", "int8": "BF16, `--weight-dtype int8`",
+          "fp8": "BF16, `--weight-dtype fp8`", "int4_int8": "INT4 experts, `--weight-dtype int8`",
+          "int4_fp8": "INT4 experts, `--weight-dtype fp8`"}
+
+
+def packed():
+    """Whole steps by the type of the weights; in brackets, how many times BF16's tokens per second."""
+    done, rows = runs("gpu_h100_packed.json"), []
+    for name, title in PACKED.items():
+        r, base = done.get(f"packed_{name}"), done.get("packed_bf16")
+        if not r or not base:
+            continue
+        pairs = [(x["tokens_per_second"], y["tokens_per_second"]) for k in ("decode", "prefill") for x, y in zip(r[k], base[k])]
+        rows.append([title] + [f"{number(x)} ({x / y:.2f})" for x, y in pairs])
+    return table(["weights", "1 sequence: tokens/s (times BF16)", "8", "64", "a prompt of 8,192"], rows)
+
+
+def packed_kernels():
+    """Products by the type of the weights, us; in brackets, the share of the floor."""
+    out = []
+    for part, tokens in (("packed_kernels", "1 token"), ("packed_kernels_prompt", "8,192 tokens")):
+        by = {}
+        for r in runs("gpu_h100_packed.json").get(part, {}).get("results", []):
+            what = "experts, 6 of 64" if r["op"] == "experts" else f"{r['rows']:,} x {r['cols']:,}" + (" x 16 heads" if r["products"] > 1 else "")
+            by.setdefault(what, {})[r["weight"]] = r
+        kinds = ("bf16", "fp8", "int8", "int4", "fp4")
+        out.append(table([tokens] + [f"{k}, us" for k in kinds],
+                         [[what] + [f"{number(t[k]['median_ns'] / 1e3)} ({t[k]['floor_ns'] / t[k]['median_ns']:.0%})" if k in t else ""
+                                    for k in kinds] for what, t in by.items()]))
+    return "\n\n".join(out)
+
+
 def large():
     rows = []
     for record in RECORDS:
@@ -297,7 +329,7 @@ def rounded():
                   "W8A8 / two parts", "largest error of W8A8"], rows)
 
 
-TABLES = {f.__name__: f for f in (attention, flashmla, rates, prompts, users, million, gqa, thrift, experts, large, rounded)}
+TABLES = {f.__name__: f for f in (attention, flashmla, rates, prompts, users, million, gqa, thrift, experts, large, rounded, packed, packed_kernels)}
 PLACE = re.compile(r"(<!-- table (\w+) -->\n).*?(<!-- end -->)", re.S)
 
 

@@ -20,6 +20,10 @@ while [ $# -gt 0 ]; do
     shift
 done
 
+# Packed weights beside BF16: one step of a layer's products, and whole steps.
+packed="--load-format dummy --depth-tokens 32 --kv-cache-dtype nvfp4 --depth 512 --depth-batch 1,8,64 --depth-prefill 8192 --depth-repeat 2"
+types="bench kernel --op linear,experts --weight-dtype bf16,fp8,int8,int4,fp4"
+
 lite=$configs/v2lite.json long=$configs/v2lite_1m.json fp8=$configs/v2lite_fp8.json gqa=$models/qwen3-8b.json
 points="--load-format dummy --depth-tokens 32"
 cells="bench matrix $lite --load-format dummy --prefill 2048 --repeat 2"
@@ -41,6 +45,15 @@ command_of() {
     steps_nvfp4) echo "bench throughput $lite $points --kv-cache-dtype nvfp4 --depth 512,4k,32k --depth-batch 1,8,32,64 --depth-prefill 8192 --depth-repeat 2" ;;
     steps_bf16) echo "bench throughput $lite $points --kv-cache-dtype bf16 --depth 4k,32k --depth-batch 1,8,32" ;;
     fp8) echo "bench throughput $fp8 $points --kv-cache-dtype nvfp4 --depth 512,4k,32k --depth-batch 1,8,64 --depth-prefill 8192 --depth-repeat 2" ;;
+    packed_kernels) echo "$types --tokens 1" ;;
+    packed_kernels_prompt) echo "$types --tokens 8192" ;;
+    packed_bf16) echo "bench throughput $lite $packed" ;;
+    packed_int4) echo "bench throughput $configs/v2lite_int4.json $packed" ;;
+    packed_nvfp4) echo "bench throughput $configs/v2lite_nvfp4.json $packed" ;;
+    packed_int8) echo "bench throughput $lite $packed --weight-dtype int8" ;;
+    packed_fp8) echo "bench throughput $lite $packed --weight-dtype fp8" ;;
+    packed_int4_int8) echo "bench throughput $configs/v2lite_int4.json $packed --weight-dtype int8" ;;
+    packed_int4_fp8) echo "bench throughput $configs/v2lite_int4.json $packed --weight-dtype fp8" ;;
     matrix_*) echo "$cells --kv-cache-dtype ${1#matrix_} --context 4k,32k,128k --concurrency 1,8,64" ;;
     users_nvfp4) echo "$users --kv-cache-dtype nvfp4 --concurrency 34,35" ;;
     users_fp8) echo "$users --kv-cache-dtype fp8 --concurrency 20,21" ;;
@@ -64,6 +77,7 @@ command_of() {
 }
 
 all="kernel products products_prompt steps_nvfp4 steps_bf16 fp8 matrix_nvfp4 matrix_fp8 matrix_bf16 users_nvfp4 users_fp8 users_bf16 million_nvfp4 million_fp8 million_bf16
+packed_kernels packed_kernels_prompt packed_bf16 packed_int4 packed_nvfp4 packed_int8 packed_fp8 packed_int4_int8 packed_int4_fp8
 gqa_nvfp4 gqa_bf16 thrift_off thrift_token host_bf16 host_bf16_gpu host_bf16_cpu host_int4 host_int4_cpu host_v3 host_v3_gpu host_v3_cpu large_nvfp4 large_fp8 large_bf16"
 if [ ${#parts[@]} -eq 0 ]; then
     for p in $all; do printf '%-16s nibble %s\n' "$p" "$(command_of "$p")"; done

@@ -169,9 +169,9 @@ static void name_weights(const nb_model_config *c, nb_sizes *s)
     s->kv_b_bytes = w[NB_SIZES_CHECKPOINT].kv_b;
     s->replicated_bytes = w[NB_SIZES_CHECKPOINT].replicated;
     s->absorbed_copy_bytes = w[NB_SIZES_BF16].kv_b;
-    s->gpu_absorbed_bytes = c->fp8               ? 2 * w[NB_SIZES_BF16].kv_b
-                            : c->quant.method[0] ? w[NB_SIZES_BF16].kv_b
-                                                 : s->kv_b_bytes;
+    /* of codes: two BF16 matrices */
+    s->gpu_absorbed_bytes =
+        s->kv_b_bytes < w[NB_SIZES_BF16].kv_b ? 2 * w[NB_SIZES_BF16].kv_b : s->kv_b_bytes;
 }
 
 static nb_status add_weights(const nb_model_config *c, nb_sizes *s, nb_error *err)

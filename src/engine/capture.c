@@ -310,9 +310,9 @@ nb_status nb_engine_model_hash(nb_engine *e, char hex[NB_MODEL_HASH_CHARS + 1], 
                            "--kv-transform %s has changed the weights that the hash is of",
                            e->kvo.transform_text);
     nb_model original; /* views into the source's files again */
-    if (e->int8) NB_TRY(nb_model_load(&original, &e->model.c, e->source, err));
-    nb_status st = nb_model_hash(e->int8 ? &original : &e->model, hex, err);
-    if (e->int8) nb_model_deinit(&original);
+    if (e->quantized) NB_TRY(nb_model_load(&original, &e->model.c, e->source, err));
+    nb_status st = nb_model_hash(e->quantized ? &original : &e->model, hex, err);
+    if (e->quantized) nb_model_deinit(&original);
     if (st == NB_OK) st = nb_source_check_reads(e->source, err);
     return st;
 }

@@ -37,7 +37,6 @@ static const char *lacks(const nb_engine_options *o)
     if (o->kv_thrift && !strcmp(o->kv_thrift, "block-mean")) return "--kv-thrift block-mean";
     if (o->kv_thrift && !strcmp(o->kv_thrift, "quest")) return "--kv-thrift quest";
     if (o->kv_thrift && !strcmp(o->kv_thrift, "block-prob")) return "--kv-thrift block-prob";
-    if (o->weight_dtype && !strcmp(o->weight_dtype, "int8")) return "--weight-dtype int8";
     if (o->cpu_experts && strcmp(o->cpu_experts, "0") != 0) return NULL; /* the host's products have forms */
     if (o->activation_dtype && !strcmp(o->activation_dtype, "bf16")) return "--activation-dtype bf16";
     if (o->activation_dtype && !strcmp(o->activation_dtype, "int8")) return "--activation-dtype int8";

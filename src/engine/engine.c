@@ -103,7 +103,7 @@ static nb_status load_model(nb_engine *e, const nb_engine_options *o, nb_error *
     if (copy) NB_TRY(nb_source_copy(e->source, o->progress ? prefault_report : NULL, &p, err));
     NB_TRY(nb_model_load(&e->model, &c, e->source, err));
     NB_TRY(check_leftovers(e, o, err));
-    if (o->progress && !copy && !e->int8) nb_source_prefault(e->source, prefault_report, &p);
+    if (o->progress && !copy && !e->quantized) nb_source_prefault(e->source, prefault_report, &p);
     NB_TRY(nb_engine_fold(e, err));
     NB_TRY(nb_engine_quantize(e, o, err));
     (void)snprintf(e->stats.weights, sizeof e->stats.weights, "%s", nb_wtypes[e->model.wtype].name);
@@ -208,7 +208,7 @@ void nb_engine_destroy(nb_engine *e)
     nb_engine_release(e);
     nb_queue_deinit(&e->queue);
     nb_model_deinit(&e->model);
-    if (e->dev) nb_dev_free(e->dev, e->int8_weights, e->int8_bytes);
+    if (e->dev) nb_dev_free(e->dev, e->codes, e->codes_bytes);
     nb_engine_kv_deinit(&e->kvo);
     free(e->pages.record);
     free(e->pages.layer_off);

@@ -66,11 +66,11 @@ struct nb_engine {
     nb_dev *dev;
     nb_pages pages;
     bool no_prefix_caching;
-    bool int8;          /* --weight-dtype */
-    nb_acts acts;       /* --activation-dtype */
-    nb_levels levels;   /* --tune */
-    void *int8_weights; /* [int8_bytes]: codes and scales of e->model's matrices */
-    size_t int8_bytes;
+    bool quantized, fp8; /* --weight-dtype int8 or fp8; the latter */
+    nb_acts acts;        /* --activation-dtype */
+    nb_levels levels;    /* --tune */
+    void *codes;         /* [codes_bytes]: codes and scales of e->model's matrices */
+    size_t codes_bytes;
     nb_news news; /* fn may be NULL */
 
     /* any thread */

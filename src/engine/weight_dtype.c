@@ -1,4 +1,4 @@
-/* weight_dtype.c - --weight-dtype: as the checkpoint has them, or as INT8; --activation-dtype: what products
+/* weight_dtype.c - --weight-dtype: as the checkpoint has them, or as INT8 or FP8; --activation-dtype: what products
  * make of activations. */
 #include <stdio.h>
 #include <string.h>
@@ -11,9 +11,10 @@
 nb_status nb_engine_read_weight_dtype(nb_engine *e, const nb_engine_options *o, nb_error *err)
 {
     const char *t = o->weight_dtype ? o->weight_dtype : "auto";
-    e->int8 = !strcmp(t, "int8");
-    if (e->int8 || !strcmp(t, "auto")) return NB_OK;
-    return nb_fail(err, NB_ERR_ARG, "--weight-dtype %.100s: expected auto or int8", t);
+    e->fp8 = !strcmp(t, "fp8");
+    e->quantized = e->fp8 || !strcmp(t, "int8");
+    if (e->quantized || !strcmp(t, "auto")) return NB_OK;
+    return nb_fail(err, NB_ERR_ARG, "--weight-dtype %.100s: expected auto, int8 or fp8", t);
 }
 
 nb_status nb_engine_read_activation_dtype(nb_engine *e, const nb_engine_options *o, nb_error *err)
@@ -30,17 +31,18 @@ nb_status nb_engine_read_activation_dtype(nb_engine *e, const nb_engine_options 
 static nb_status allocate(nb_engine *e, nb_error *err)
 {
     const uint64_t ram = nb_os_ram_bytes();
-    e->int8_bytes = nb_model_int8_bytes(&e->model);
-    if (e->int8_bytes == 0) return NB_OK; /* all matrices are packed already */
-    if (ram && e->int8_bytes > ram)
+    const char *name = e->fp8 ? "FP8" : "INT8";
+    e->codes_bytes = e->fp8 ? nb_model_fp8_bytes(&e->model) : nb_model_int8_bytes(&e->model);
+    if (e->codes_bytes == 0) return NB_OK; /* all matrices are packed already */
+    if (ram && e->codes_bytes > ram)
         return nb_fail(err, NB_ERR_NOMEM,
-                       "INT8 weights of %zu MiB do not fit into the memory of %llu MiB",
-                       e->int8_bytes >> 20, (unsigned long long)(ram >> 20));
-    e->int8_weights = nb_dev_alloc(e->dev, e->int8_bytes);
-    if (!e->int8_weights)
-        return nb_fail(err, NB_ERR_NOMEM, "no memory for INT8 weights of %zu MiB",
-                       e->int8_bytes >> 20);
-    nb_pages_prefer_huge(e->int8_weights, e->int8_bytes);
+                       "%s weights of %zu MiB do not fit into the memory of %llu MiB", name,
+                       e->codes_bytes >> 20, (unsigned long long)(ram >> 20));
+    e->codes = nb_dev_alloc(e->dev, e->codes_bytes);
+    if (!e->codes)
+        return nb_fail(err, NB_ERR_NOMEM, "no memory for %s weights of %zu MiB", name,
+                       e->codes_bytes >> 20);
+    nb_pages_prefer_huge(e->codes, e->codes_bytes);
     return NB_OK;
 }
 
@@ -57,11 +59,12 @@ static void report(void *ctx, const char *label, uint64_t done, uint64_t total)
 
 nb_status nb_engine_quantize(nb_engine *e, const nb_engine_options *o, nb_error *err)
 {
-    if (!e->int8) return NB_OK;
+    if (!e->quantized) return NB_OK;
     NB_TRY(allocate(e, err));
     report_ctx r = { o->progress, o->progress_ctx };
     const nb_quantize_options q = { .dev = e->dev,
-                                    .memory = e->int8_weights,
+                                    .fp8 = e->fp8,
+                                    .memory = e->codes,
                                     .source = e->source,
                                     .progress = o->progress ? report : NULL,
                                     .progress_ctx = &r };
@@ -76,6 +79,8 @@ nb_status nb_engine_plan_weights(nb_engine *e, const nb_engine_options *o, uint6
     NB_TRY(dummy ? nb_model_shapes(&e->model, &c, err)
                  : nb_model_load(&e->model, &c, e->source, err));
     if (!dummy) NB_TRY(nb_engine_fold(e, err));
-    *n_bytes = e->int8 ? nb_model_int8_weight_bytes(&e->model) : e->model.weight_bytes;
+    *n_bytes = !e->quantized ? e->model.weight_bytes
+               : e->fp8      ? nb_model_fp8_weight_bytes(&e->model)
+                             : nb_model_int8_weight_bytes(&e->model);
     return NB_OK;
 }

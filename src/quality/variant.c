@@ -47,7 +47,7 @@ static const key keys[] = {
     { "tau", KEY_SHARE, AT(kv_thrift_tau), NULL, 0 },
     { "fraction", KEY_SHARE, AT(kv_thrift_fraction), NULL, 0 },
     { "pool", KEY_SHARE, AT(kv_thrift_pool), NULL, 0 },
-    { "weights", KEY_CHOICE, AT(weight_dtype), "auto|int8", 0 },
+    { "weights", KEY_CHOICE, AT(weight_dtype), "auto|int8|fp8", 0 },
     { "acts", KEY_CHOICE, AT(activation_dtype), "auto|float|bf16|int8", 0 },
     { "mla", KEY_CHOICE, AT(mla), "auto|absorbed|expanded", 0 },
 };

@@ -37,7 +37,7 @@ const nb_gbench_info *nb_gbench_get_info(const nb_gbench *b);
 typedef struct nb_gbench_case {
     const char *op;                         /* "attn_pages", "linear", "experts" */
     const char *record, *rope;              /* as nb_kbench_case; MLA, 512 + 64 values */
-    const char *weight;                     /* f32, bf16, f16, fp8 */
+    const char *weight;                     /* f32, bf16, f16, fp8, int8, int4, fp4 */
     size_t n_head, n_query, batch, context; /* context: complete pages, then the own one */
     size_t n_row, n_col, n_tok;             /* linear; experts: n_row is one expert's */
     size_t n_batch;                         /* linear: products side by side (heads) */

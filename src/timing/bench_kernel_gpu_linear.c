@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/rng.h"
+#include "kernel/linear/tiled.h"
 #include "num/bf16.h"
 #include "timing/bench_kernel_gpu_internal.h"
 
@@ -36,7 +37,8 @@ static nb_status weight_type(const char *name, nb_wtype *out, nb_error *err)
         const char *name;
         nb_wtype type;
     } types[] = {
-        { "f32", NB_W_F32 }, { "bf16", NB_W_BF16 }, { "f16", NB_W_F16 }, { "fp8", NB_W_FP8B }
+        { "f32", NB_W_F32 }, { "bf16", NB_W_BF16 }, { "f16", NB_W_F16 }, { "fp8", NB_W_FP8B },
+        { "int4", NB_W_INT4 }, { "int8", NB_W_BYTE }, { "fp4", NB_W_FP4 }
     };
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (!strcmp(types[i].name, name)) {
@@ -44,17 +46,18 @@ static nb_status weight_type(const char *name, nb_wtype *out, nb_error *err)
             return NB_OK;
         }
     return nb_fail(err, NB_ERR_ARG,
-                   "%s: no type of weights on a GPU (expected f32, bf16, f16 or fp8)", name);
+                   "%s: no type of weights on a GPU (expected f32, bf16, f16, fp8, int8, int4 or fp4)", name);
 }
 
 /* A small finite value in each of n_bytes of a type. */
 static void fill_unit(unsigned char *p, size_t n_bytes, nb_wtype t, uint64_t seed)
 {
-    const size_t n = n_bytes / nb_wtype_bytes(t);
+    const size_t n = n_bytes / (nb_wtype_is_packed(t) ? 2 : nb_wtype_bytes(t));
     for (size_t i = 0; i < n; i++) {
         const uint64_t z = nb_rng_u64(seed + 3, i);
         const float f = (float)((double)(z >> 11) * 0x1p-52 - 1);
-        const uint16_t h = t == NB_W_BF16 ? nb_bf16_from_f32(f) : (uint16_t)(z & 0xb3ffu);
+        const uint16_t any = (uint16_t)(z & (nb_wtype_is_packed(t) ? 0xbfffu : 0xb3ffu));
+        const uint16_t h = t == NB_W_BF16 ? nb_bf16_from_f32(f) : any;
         if (t == NB_W_F32)
             memcpy(p + 4 * i, &f, 4);
         else if (t == NB_W_FP8B)
@@ -70,13 +73,23 @@ nb_status nb_gb_weight(nb_gb_run *r, size_t n_row, size_t n_col, nb_weight *w, s
     enum { UNIT = 1 << 20 };
     *w = (nb_weight){ .n_row = n_row, .n_col = n_col };
     NB_TRY(weight_type(r->c->weight ? r->c->weight : "bf16", &w->type, err));
-    const size_t n = n_row * n_col * nb_wtype_bytes(w->type);
+    /* tiled: codes, then scales of groups (INT4: of 32 columns, FP4: of 16; INT8: of the row) */
+    const nb_tiled form = { w->type, w->type == NB_W_FP4 ? NB_S_E4M3 : NB_S_BF16, w->type != NB_W_BYTE, false };
+    const bool packed = nb_wtype_is_packed(w->type);
+    const size_t codes = packed ? n_row * nb_tiled_code_bytes(&form, n_col) : n_row * n_col * nb_wtype_bytes(w->type);
+    const size_t planes = packed ? n_row * nb_tiled_scale_bytes(&form, n_col) : 0;
+    const size_t n = (codes + planes + 255) / 256 * 256;
     *n_set = r->c->set_bytes ? nb_gb_sets(r, n) : 1;
     *set_bytes = n;
     unsigned char *unit = malloc(UNIT);
     if (!unit) return nb_gb_nomem(err);
     fill_unit(unit, UNIT, w->type, r->b->seed);
     w->data = nb_gb_repeat(r->b, unit, UNIT, *n_set * n);
+    if (packed) {
+        w->scale = nb_gb_floats(r->b, n_row);
+        if (form.groups) w->group.scale = (const char *)w->data + codes;
+        w->group.scale_type = form.scale_type;
+    }
     if (w->type == NB_W_FP8B) { /* more than enough scales for experts' blocks, too */
         const size_t n_scale = (n_row + NB_FP8_BLOCK) * ((n_col + 127) / 128);
         w->scale = nb_gb_floats(r->b, n_scale);
@@ -93,11 +106,18 @@ typedef struct linear_op {
     size_t set_bytes;
 } linear_op;
 
+/* The weights of another set. */
+static void advance(nb_weight *w, size_t off)
+{
+    w->data = (const char *)w->data + off;
+    if (w->group.scale) w->group.scale = (const char *)w->group.scale + off;
+}
+
 static void linear_step(nb_gb_run *r, size_t i)
 {
     const linear_op *o = r->op;
     nb_cuda_linear_args a = o->a;
-    a.w.data = (const char *)a.w.data + i % r->n_set * o->set_bytes;
+    advance(&a.w, i % r->n_set * o->set_bytes);
     o->row->fn(r->b->g, &a);
 }
 
@@ -157,9 +177,9 @@ static void experts_step(nb_gb_run *r, size_t i)
     const experts_op *o = r->op;
     nb_cuda_experts_args u = o->up, d = o->down;
     const size_t off = i % r->n_set * o->set_bytes;
-    u.gate.data = (const char *)u.gate.data + off;
-    u.up.data = (const char *)u.up.data + off;
-    d.gate.data = (const char *)d.gate.data + off;
+    advance(&u.gate, off);
+    advance(&u.up, off);
+    advance(&d.gate, off);
     o->up_row->fn(r->b->g, &u);
     o->down_row->fn(r->b->g, &d);
 }

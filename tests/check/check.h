@@ -146,6 +146,8 @@ void chk_segs(nb_record_opts *o, bool is_mla, const size_t dim[2], const size_t 
  * takes all codes but NaN with equal probability.  INT8: a scale per row, codes
  * of the pattern's largest magnitude where it has only one. */
 nb_weight chk_weight(chk *t, nb_wtype type, size_t n_row, size_t n_col, chk_pattern p);
+/* Gives FP8 weights a scale per row. */
+void chk_row_scales(chk *t, nb_weight *w);
 
 void chk_arm(chk *t);
 void chk_disarm(chk *t);

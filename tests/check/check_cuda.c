@@ -10,6 +10,8 @@
 
 #include "base/hash.h"
 #include "dev/gpu.h"
+#include "kernel/linear/packed.h"
+#include "kernel/linear/tiled.h"
 
 enum { MAX_BUF = 2048, EDGE = 256, SAMPLES = 15, INNER = 20 };
 static const size_t arena_bytes = (size_t)1 << 29, flush_bytes = (size_t)192 << 20;
@@ -337,16 +339,49 @@ void chk_gpu_parts(chk *t, const nb_cuda_rows *y, size_t n_row, size_t n_col)
     }
 }
 
-nb_weight chk_gpu_weight(chk *t, const nb_weight *host)
+nb_wtype chk_gpu_type(nb_wtype type, bool tile)
 {
-    const size_t n_row = host->n_row, n_col = host->n_col;
+    nb_tiled form;
+    const nb_weight w = { .type = type, .n_col = 32, .group = { .size = 32, .scale_type = NB_S_E8M0 } };
+    if (!nb_wtype_is_packed(type) && !(tile && type == NB_W_INT8)) return type;
+    if (type == NB_W_INT4 || type == NB_W_BYTE) return type;
+    return nb_tiled_of(&w, &form) ? NB_W_TYPE_COUNT : form.type;
+}
+
+nb_weight chk_gpu_draw(chk *t, nb_wtype type, size_t n_row, size_t n_col, chk_pattern p)
+{
+    nb_tiled form;
+    nb_weight w = chk_weight(t, type, n_row, n_col, p);
+    while (nb_wtype_is_packed(type) && nb_tiled_of(&w, &form)) w = chk_weight(t, type, n_row, n_col, p);
+    return w;
+}
+
+static nb_weight tiled(chk *t, const nb_weight *host)
+{
+    nb_tiled form;
+    nb_weight w = { .n_row = host->n_row, .n_col = host->n_col };
+    if (nb_tiled_of(host, &form)) chk_fail(t, "cannot be tiled");
+    const size_t n[4] = { nb_tiled_code_bytes(&form, w.n_col), nb_tiled_scale_bytes(&form, w.n_col),
+                          nb_tiled_zero_bytes(&form, w.n_col), sizeof(float) };
+    void *p[4];
+    for (int i = 0; i < 4; i++) p[i] = n[i] ? chk_raw(t, w.n_row * n[i]) : NULL;
+    const nb_tiled_rows out = { p[0], p[2], p[1], p[3] };
+    nb_tiled_make(host, &form, 0, w.n_row, &out);
+    w.type = form.type;
+    w.data = chk_gpu_in(t, p[0], w.n_row * n[0]);
+    w.scale = chk_gpu_in(t, p[3], w.n_row * n[3]);
+    w.group.scale_type = form.scale_type;
+    if (p[1]) w.group.scale = chk_gpu_in(t, p[1], w.n_row * n[1]);
+    if (p[2]) w.group.zero = chk_gpu_in(t, p[2], w.n_row * n[2]);
+    return w;
+}
+
+nb_weight chk_gpu_weight(chk *t, const nb_weight *host, bool tile)
+{
     nb_weight w = *host;
-    w.data = chk_gpu_in(t, host->data, n_row * n_col * nb_wtype_bytes(host->type));
-    if (host->type == NB_W_INT8) w.scale = chk_gpu_in(t, host->scale, n_row * sizeof(float));
-    if (host->type == NB_W_FP8B) {
-        const size_t n = ((n_row + 127) / 128) * ((n_col + 127) / 128);
-        w.scale = chk_gpu_in(t, host->scale, n * sizeof(float));
-    }
+    if (nb_wtype_is_packed(host->type) || (tile && host->type == NB_W_INT8)) return tiled(t, host);
+    w.data = chk_gpu_in(t, host->data, nb_weight_data_bytes(host));
+    if (nb_weight_scale_bytes(host)) w.scale = chk_gpu_in(t, host->scale, nb_weight_scale_bytes(host));
     return w;
 }
 

@@ -38,8 +38,12 @@ void chk_gpu_arm(chk *t);
 nb_cuda_rows chk_gpu_in_rows(chk *t, float *x, size_t n_row, size_t n_col, size_t stride,
                              int parts);
 nb_cuda_rows chk_gpu_out_rows(chk *t, size_t n_row, size_t stride, int parts);
-/* chk_weight, here and there. */
-nb_weight chk_gpu_weight(chk *t, const nb_weight *host);
+/* A matrix, here and there: tiled (linear/tiled.h) if it is packed, and INT8 if `tile`. */
+nb_weight chk_gpu_weight(chk *t, const nb_weight *host, bool tile);
+/* chk_weight, drawn until a GPU can hold it. */
+nb_weight chk_gpu_draw(chk *t, nb_wtype type, size_t n_row, size_t n_col, chk_pattern p);
+/* The type that a GPU has for weights of a type, if it can; NB_W_TYPE_COUNT: none. */
+nb_wtype chk_gpu_type(nb_wtype type, bool tile);
 /* Host copies of rows: chk_raw memory, every form that is there. */
 nb_cuda_rows chk_gpu_get_rows(chk *t, const nb_cuda_rows *y, size_t n_row);
 /* hi and lo are the parts of f in bits, of all [n_row][n_col] (host rows). */

@@ -4,6 +4,7 @@
  * bits of one with a list. */
 #include "check/check_cuda.h"
 #include "kernel/linear/linear.h"
+#include "kernel/linear/packed.h"
 
 typedef struct shape {
     size_t n_expert, n_out, n_col, n_tok, top_k;
@@ -61,28 +62,54 @@ static order route(chk *t, const shape *s)
     return o;
 }
 
-/* The experts' matrices, each with scales of its own, and all of them on the device. */
-static nb_weight weights(chk *t, const shape *s, nb_wtype type, chk_pattern p, nb_weight *each)
+/* Whether a row wants INT8 tiled. */
+static bool tiles(const nb_cuda_experts_row *v)
 {
-    const size_t n_bytes = s->n_out * s->n_col * nb_wtype_bytes(type);
-    const size_t n_scale = type == NB_W_INT8   ? s->n_out
-                           : type == NB_W_FP8B ? (s->n_out + 127) / 128 * ((s->n_col + 127) / 128)
-                                               : 0;
-    unsigned char *data = chk_raw(t, s->n_expert * n_bytes);
+    return !v->can(NB_W_INT8, 8, 8);
+}
+static bool in_parts(nb_wtype type)
+{
+    return type == NB_W_BF16 || type == NB_W_FP8B || nb_wtype_is_packed(type);
+}
+
+/* Rows [at, at + n) of a matrix whose scales are per row or group. */
+static nb_weight rows_of(const nb_weight *w, size_t at, size_t n)
+{
+    nb_weight y = *w;
+    const size_t n_group = w->group.scale ? nb_weight_n_group(w) : 0;
+    y.n_row = n;
+    y.data = (const char *)w->data + at * nb_wtype_row_bytes(w->type, w->n_col);
+    if (w->scale) y.scale = w->scale + at;
+    if (n_group)
+        y.group.scale = (const char *)w->group.scale + at * n_group * nb_stype_bytes(w->group.scale_type);
+    if (w->group.zero) y.group.zero = w->group.zero + at * n_group;
+    return y;
+}
+
+/* The experts' matrices, each with scales of its own, and all of them on the device. */
+static nb_weight weights(chk *t, const shape *s, nb_wtype type, bool tile, bool rows, chk_pattern p,
+                         nb_weight *each)
+{
+    const nb_weight all = chk_gpu_draw(t, type, s->n_out * s->n_expert, s->n_col, p);
+    nb_weight w = all;
+    if (rows) chk_row_scales(t, &w);
+    if (type != NB_W_FP8B || rows) { /* rows: FP8 with a scale per row */
+        for (size_t e = 0; e < s->n_expert; e++) each[e] = rows_of(&w, e * s->n_out, s->n_out);
+        return chk_gpu_weight(t, &w, tile);
+    }
+    /* blocks begin anew with each expert */
+    const size_t n_scale = (s->n_out + 127) / 128 * ((s->n_col + 127) / 128);
     float *scale = chk_raw(t, s->n_expert * n_scale * sizeof *scale);
-    each[0] = chk_weight(t, type, s->n_out * s->n_expert, s->n_col, p); /* the codes */
-    memcpy(data, each[0].data, s->n_expert * n_bytes);
     chk_fill(t, scale, s->n_expert * n_scale, CHK_NORMAL);
     for (size_t i = 0; i < s->n_expert * n_scale; i++) scale[i] = 0.01f + 0.01f * fabsf(scale[i]);
     for (size_t e = 0; e < s->n_expert; e++)
-        each[e] = (nb_weight){ .data = data + e * n_bytes,
+        each[e] = (nb_weight){ .data = (const char *)all.data + e * s->n_out * s->n_col,
                                .scale = scale + e * n_scale,
                                .n_row = s->n_out,
                                .n_col = s->n_col,
                                .type = type };
-    nb_weight w = { .n_row = s->n_expert * s->n_out, .n_col = s->n_col, .type = type };
-    w.data = chk_gpu_in(t, data, s->n_expert * n_bytes);
-    if (n_scale) w.scale = chk_gpu_in(t, scale, s->n_expert * n_scale * sizeof *scale);
+    w.data = chk_gpu_in(t, all.data, s->n_expert * s->n_out * s->n_col);
+    w.scale = chk_gpu_in(t, scale, s->n_expert * n_scale * sizeof *scale);
     return w;
 }
 
@@ -91,8 +118,10 @@ static double factor_of(nb_wtype type, double n)
     switch (type) {
     case NB_W_BF16: return 170 + n / 4;
     case NB_W_FP8B: return 176 + n / 128;
-    case NB_W_INT8: return 10 + sqrt(n);
-    default: return 8 + sqrt(n);
+    case NB_W_INT8: return 10 + sqrt(n); /* simt */
+    case NB_W_F32:
+    case NB_W_F16: return 8 + sqrt(n);
+    default: return 178 + n / 4;
     }
 }
 
@@ -119,7 +148,7 @@ static void expect(chk *t, const kase *k, const float *y, size_t y_stride)
 {
     const shape *s = &k->s;
     const size_t n_place = s->n_tok * s->top_k;
-    const double f = factor_of(k->w[0]->type, (double)s->n_col) * 0x1p-24;
+    const double f = factor_of(k->a.gate.type, (double)s->n_col) * 0x1p-24;
     double *want = chk_f64(t, n_place * s->n_out), *bound = chk_f64(t, n_place * s->n_out);
     double *up = chk_f64(t, s->n_out), *up_sum = chk_f64(t, s->n_out);
     for (size_t e = 0; e < s->n_expert; e++)
@@ -174,12 +203,13 @@ static void one_case(chk *t, const nb_cuda_experts_row *v, const shape *s, nb_wt
                      chk_pattern p)
 {
     kase k = { .v = v, .s = *s, .o = route(t, s) };
-    const bool parts = type == NB_W_BF16 || type == NB_W_FP8B;
+    const bool parts = in_parts(chk_gpu_type(type, tiles(v)));
     const size_t n_place = s->n_tok * s->top_k, n_x = down ? n_place : s->n_tok;
     for (int m = 0; m < (down ? 1 : 2); m++) k.w[m] = chk_raw(t, s->n_expert * sizeof *k.w[m]);
     nb_cuda_experts_args *a = &k.a;
-    a->gate = weights(t, s, type, p, k.w[0]);
-    if (!down) a->up = weights(t, s, type, p, k.w[1]);
+    const bool rows = type == NB_W_FP8B && chk_u64(t) % 2;
+    a->gate = weights(t, s, type, tiles(v), rows, p, k.w[0]);
+    if (!down) a->up = weights(t, s, type, tiles(v), rows, p, k.w[1]);
     k.x = chk_raw(t, n_x * s->n_col * sizeof *k.x);
     chk_fill(t, k.x, n_x * s->n_col, p);
     a->x = chk_gpu_in_rows(t, k.x, n_x, s->n_col, (s->n_col + 7) / 8 * 8 + 8 * chk_between(t, 0, 1),
@@ -213,7 +243,9 @@ static void test(chk *t, const chk_row *row)
         for (nb_wtype w = 0; w < NB_W_TYPE_COUNT; w++)
             for (int down = 0; down < 2; down++) {
                 const shape *s = &shapes[i];
-                if ((s->device && chk_gpu_info(t)->emulated) || !v->can(w, s->n_out, s->n_col))
+                const nb_wtype there = chk_gpu_type(w, tiles(v));
+                if ((s->device && chk_gpu_info(t)->emulated) || there == NB_W_TYPE_COUNT ||
+                    !v->can(there, s->n_out, s->n_col))
                     continue;
                 const chk_pattern p = patterns[seen++ % NB_COUNT(patterns)];
                 if (chk_case(t, "%zu x %zux%zu, %zu tok, top %zu, type=%d%s %s", s->n_expert,
@@ -244,12 +276,12 @@ static void bench_one(chk *t, const nb_cuda_experts_row *v, nb_wtype type, size_
         16, 1408, 2048, n_tok, 6, true
     }; /* a quarter of DeepSeek-V2-Lite's experts */
     char label[64];
-    if (!v->can(type, s.n_out, s.n_col) || !chk_case(t, "bench")) return;
+    if (!v->can(chk_gpu_type(type, true), s.n_out, s.n_col) || !chk_case(t, "bench")) return;
     kase k = { .v = v, .s = s, .o = route(t, &s) };
     nb_weight *each = chk_raw(t, s.n_expert * sizeof *each);
     job j = { .t = t, .v = v };
-    j.a.gate = weights(t, &s, type, CHK_NORMAL, each);
-    j.a.up = weights(t, &s, type, CHK_NORMAL, each);
+    j.a.gate = weights(t, &s, type, true, false, CHK_NORMAL, each);
+    j.a.up = weights(t, &s, type, true, false, CHK_NORMAL, each);
     k.x = chk_raw(t, n_tok * s.n_col * sizeof *k.x);
     chk_fill(t, k.x, n_tok * s.n_col, CHK_NORMAL);
     j.a.x = chk_gpu_in_rows(t, k.x, n_tok, s.n_col, s.n_col, 2);
@@ -264,9 +296,8 @@ static void bench_one(chk *t, const nb_cuda_experts_row *v, nb_wtype type, size_
     size_t active = 0;
     for (size_t e = 0; e < s.n_expert; e++) active += k.o.first[e] != k.o.first[e + 1];
     const double n = 2.0 * (double)(s.n_out * s.n_col);
-    snprintf(label, sizeof label, "%s gate and up, %zu tok", type == NB_W_BF16 ? "bf16" : "fp8b",
-             n_tok);
-    chk_gpu_time(t, label, n * (double)(active * nb_wtype_bytes(type)),
+    snprintf(label, sizeof label, "%s gate and up, %zu tok", nb_wtypes[type].word, n_tok);
+    chk_gpu_time(t, label, 2.0 * (double)(active * nb_weight_bytes(&each[0])),
                  4 * n * (double)(n_tok * s.top_k), call, &j);
 }
 
@@ -274,9 +305,10 @@ static void bench(chk *t, const chk_row *row)
 {
     const nb_cuda_experts_row *v = row->row;
     if (chk_gpu_info(t)->emulated || strcmp(v->name, "simt") == 0) return;
-    for (nb_wtype w = NB_W_BF16; w <= NB_W_FP8B; w = (nb_wtype)(w + 2)) {
-        bench_one(t, v, w, v->kind == NB_CUDA_DIRECT ? 1 : 256);
-        bench_one(t, v, w, v->kind == NB_CUDA_DIRECT ? 16 : 1024);
+    static const nb_wtype types[] = { NB_W_BF16, NB_W_FP8B, NB_W_Q4_0, NB_W_Q8_0, NB_W_GGUF_NVFP4 };
+    for (size_t i = 0; i < NB_COUNT(types); i++) {
+        bench_one(t, v, types[i], v->kind == NB_CUDA_DIRECT ? 1 : 256);
+        bench_one(t, v, types[i], v->kind == NB_CUDA_DIRECT ? 16 : 1024);
     }
 }
 

@@ -3,6 +3,7 @@
  * promise: a token alone and among any number of others has the same bits, and NaN stays in its row. */
 #include "check/check_cuda.h"
 #include "kernel/linear/linear.h"
+#include "kernel/linear/packed.h"
 
 typedef struct shape {
     size_t n_out, n_col, n_tok, n_batch;
@@ -37,10 +38,22 @@ static double factor_of(nb_wtype type, double n)
     switch (type) {
     /* Tensor cores truncate each sum of 16 terms, by up to 2 units, once for either part. */
     case NB_W_BF16: return 170 + n / 4;
-    case NB_W_FP8B: return 176 + n / 4;
-    case NB_W_INT8: return 10 + sqrt(n);
-    default: return 8 + sqrt(n);
+    case NB_W_INT8: return 10 + sqrt(n); /* simt */
+    case NB_W_F32:
+    case NB_W_F16: return 8 + sqrt(n);
+    default: return 178 + n / 4;
     }
+}
+
+/* Whether a row wants INT8 tiled. */
+static bool tiles(const nb_cuda_linear_row *v)
+{
+    return !v->can(NB_W_INT8, 8, 8, true);
+}
+/* Types whose products read x in parts. */
+static bool in_parts(nb_wtype type)
+{
+    return type == NB_W_BF16 || type == NB_W_FP8B || nb_wtype_is_packed(type);
 }
 
 /* A case on the host and on the device. */
@@ -56,7 +69,7 @@ typedef struct kase {
 
 static float max_scale(const nb_weight *w)
 {
-    const size_t n = w->type == NB_W_FP8B ? (w->n_row + 127) / 128 * ((w->n_col + 127) / 128) : 0;
+    const size_t n = w->type == NB_W_FP8B ? nb_weight_scale_bytes(w) / sizeof(float) : 0;
     float max = 1;
     for (size_t i = 0; i < n; i++) max = fmaxf(max, fabsf(w->scale[i]));
     return max;
@@ -88,7 +101,7 @@ static void expect(chk *t, const kase *k, const float *y, size_t y_stride)
                 const size_t at = i * s->n_out + r;
                 const double y0 = k->y0 ? (double)k->y0[i * y_stride + b * s->n_out + r] : 0;
                 want[at] += y0;
-                bound[at] = factor_of(k->w.type, (double)n_col) * 0x1p-24 * (bound[at] + fabs(y0)) +
+                bound[at] = factor_of(k->a.w.type, (double)n_col) * 0x1p-24 * (bound[at] + fabs(y0)) +
                             0x1p-126 * (x_abs + (double)n_col * (4 + 4 * (double)max_scale(&k->w)));
             }
             memcpy(own + i * s->n_out, y + i * y_stride + b * s->n_out, s->n_out * sizeof *own);
@@ -148,8 +161,9 @@ static void make(chk *t, kase *k, nb_wtype type, chk_pattern p, int parts)
     a->x_batch = (s->n_col + 7) / 8 * 8;
     a->y_batch = s->n_out;
     k->x_cols = (s->n_batch - 1) * a->x_batch + s->n_col;
-    k->w = chk_weight(t, type, (s->n_batch - 1) * a->w_batch + s->n_out, s->n_col, p);
-    a->w = chk_gpu_weight(t, &k->w);
+    k->w = chk_gpu_draw(t, type, (s->n_batch - 1) * a->w_batch + s->n_out, s->n_col, p);
+    if (type == NB_W_FP8B && chk_u64(t) % 2) chk_row_scales(t, &k->w);
+    a->w = chk_gpu_weight(t, &k->w, tiles(k->v));
     k->x = chk_raw(t, s->n_tok * k->x_cols * sizeof *k->x);
     chk_fill(t, k->x, s->n_tok * k->x_cols, p);
     const size_t x_stride = (k->x_cols + 7) / 8 * 8 + 8 * chk_between(t, 0, 2);
@@ -166,7 +180,7 @@ static void one_case(chk *t, const nb_cuda_linear_row *v, const shape *s, nb_wty
                      chk_pattern p)
 {
     kase k = { .v = v, .s = *s };
-    const bool parts = type == NB_W_BF16 || type == NB_W_FP8B, add = chk_u64(t) % 4 == 0;
+    const bool parts = in_parts(chk_gpu_type(type, tiles(v))), add = chk_u64(t) % 4 == 0;
     make(t, &k, type, p, parts ? (int)chk_between(t, 1, 2) : 0);
     const size_t y_cols = s->n_batch * s->n_out, n = s->n_tok;
     const size_t y_stride = (y_cols + 7) / 8 * 8 + 8 * chk_between(t, 0, 1);
@@ -203,7 +217,8 @@ static void test(chk *t, const chk_row *row)
         for (nb_wtype w = 0; w < NB_W_TYPE_COUNT; w++) {
             const shape *s = &shapes[i];
             if (s->device && chk_gpu_info(t)->emulated) continue;
-            if (!v->can(w, s->n_out, s->n_col, true)) continue;
+            const nb_wtype there = chk_gpu_type(w, tiles(v));
+            if (there == NB_W_TYPE_COUNT || !v->can(there, s->n_out, s->n_col, true)) continue;
             const chk_pattern p = (chk_pattern)(seen++ % CHK_PATTERN_COUNT);
             if (chk_case(t, "%zux%zu, %zu tok, %zu batches, type=%d %s", s->n_out, s->n_col,
                          s->n_tok, s->n_batch, (int)w, chk_pattern_name(p)))
@@ -227,18 +242,18 @@ static void call(void *ctx)
 
 static void bench_one(chk *t, const nb_cuda_linear_row *v, nb_wtype type, const shape *s)
 {
-    static const char *const names[] = { "f32", "bf16", "f16", "fp8b", "int8" };
     char label[64];
-    if (!v->can(type, s->n_out, s->n_col, true) || !chk_case(t, "bench")) return;
-    const bool parts = type == NB_W_BF16 || type == NB_W_FP8B;
+    const nb_wtype there = chk_gpu_type(type, true);
+    if (!v->can(there, s->n_out, s->n_col, true) || !chk_case(t, "bench")) return;
+    const bool parts = in_parts(there);
     const double n = (double)(s->n_out * s->n_batch) * (double)s->n_col;
     kase k = { .v = v, .s = *s };
     make(t, &k, type, CHK_NORMAL, parts ? 2 : 0);
     job j = { t, v, k.a };
     j.a.y = chk_gpu_out_rows(t, s->n_tok, (s->n_batch * s->n_out + 7) / 8 * 8, 0);
-    snprintf(label, sizeof label, "%s %zux%zu, %zu tok", names[type], s->n_out * s->n_batch,
+    snprintf(label, sizeof label, "%s %zux%zu, %zu tok", nb_wtypes[type].word, s->n_out * s->n_batch,
              s->n_col, s->n_tok);
-    chk_gpu_time(t, label, n * (double)nb_wtype_bytes(type),
+    chk_gpu_time(t, label, (double)nb_weight_bytes(&k.w),
                  (parts ? 4.0 : 2.0) * n * (double)s->n_tok, call, &j);
 }
 
@@ -258,9 +273,10 @@ static void bench(chk *t, const chk_row *row)
     const nb_cuda_linear_row *v = row->row;
     if (chk_gpu_info(t)->emulated) return;
     const bool d = v->kind == NB_CUDA_DIRECT;
-    for (nb_wtype w = NB_W_BF16; w <= NB_W_FP8B; w = (nb_wtype)(w + 2))
+    static const nb_wtype types[] = { NB_W_BF16, NB_W_FP8B, NB_W_Q4_0, NB_W_Q8_0, NB_W_GGUF_NVFP4 };
+    for (size_t y = 0; y < NB_COUNT(types); y++)
         for (size_t i = 0; i < (d ? NB_COUNT(direct) : NB_COUNT(prompt)); i++)
-            if (strcmp(v->name, "simt") || i < 2) bench_one(t, v, w, d ? &direct[i] : &prompt[i]);
+            if (strcmp(v->name, "simt") || i < 2) bench_one(t, v, types[y], d ? &direct[i] : &prompt[i]);
 }
 
 /* ---- planted bugs ---- */

@@ -208,6 +208,15 @@ nb_weight chk_weight(chk *t, nb_wtype type, size_t n_row, size_t n_col, chk_patt
     return w;
 }
 
+void chk_row_scales(chk *t, nb_weight *w)
+{
+    float *scale = chk_in(t, w->n_row * sizeof *scale);
+    for (size_t r = 0; r < w->n_row; r++)
+        scale[r] = (float)ldexp(1 + chk_unit(t), (int)chk_between(t, 0, 12) - 10);
+    w->scale = scale;
+    w->row_scales = true;
+}
+
 void chk_segs(nb_record_opts *o, bool is_mla, const size_t dim[2], const size_t n_vec[2])
 {
     o->n_seg = 2;

@@ -24,6 +24,11 @@ END
 ok info "$model" --json
 [ "$(json "$tmp/out" 'j["weight_bytes_int8"] < 0.7 * j["weight_bytes"]')" = True ] || die "$(cat "$tmp/out")"
 ok eval kl "$model" --tokens "$tmp/t.json" --formats bf16,bf16:weights=int8 --bootstrap 100 --json
-fails 2 "--weight-dtype int4 auto|int8" run "$model" -p x --weight-dtype int4
-fails 2 "weights int4 auto|int8" eval kl "$model" --tokens "$tmp/t.json" --formats bf16:weights=int4
+fails 2 "--weight-dtype int4 auto|int8|fp8" run "$model" -p x --weight-dtype int4
+run --weight-dtype fp8 --threads 1
+cp "$tmp/out" "$tmp/fp8"
+run --weight-dtype fp8 --threads 2 --prefill-chunk 2
+cmp -s "$tmp/out" "$tmp/fp8" || die "threads or chunks change the text in FP8"
+ok eval kl "$model" --tokens "$tmp/t.json" --formats bf16,bf16:weights=fp8 --bootstrap 100 --json
+fails 2 "weights int4 auto|int8|fp8" eval kl "$model" --tokens "$tmp/t.json" --formats bf16:weights=int4
 exit 0

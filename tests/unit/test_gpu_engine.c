@@ -302,15 +302,15 @@ static void test_refused(void **state)
     o.kv_sinks = 4;
     refused(&o, "--kv-sinks is not there on a GPU");
     o.kv_sinks = 0;
-    o.weight_dtype = "int8";
-    refused(&o, "--weight-dtype int8 is not there on a GPU");
+    o.kv_thrift = "quest";
+    refused(&o, "--kv-thrift quest is not there on a GPU");
     o.device = "auto"; /* then it is computed elsewhere */
     nb_engine *e = open_with(&o);
     nb_engine_info info;
     nb_engine_get_info(e, &info);
     assert_string_equal(info.device, "cpu");
     nb_engine_destroy(e);
-    o.weight_dtype = NULL;
+    o.kv_thrift = NULL;
     o.device = "cuda:x";
     refused(&o, "--device cuda:x: expected auto, cpu, cuda or cuda:N");
     o.device = "cuda:77";

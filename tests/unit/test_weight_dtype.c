@@ -265,17 +265,17 @@ static void test_logits(void **state)
 static void test_words(void **state)
 {
     (void)state;
-    static const char *const word[] = { "int4", "INT8", "bf16", "fp8", "", "int8 " };
+    static const char *const word[] = { "int4", "INT8", "bf16", "FP8", "", "int8 " };
     for (size_t i = 0; i < NB_COUNT(word); i++) {
         nb_engine_options o = options(moonlight, word[i]);
         nb_engine *e = NULL;
         nb_memory_plan p;
         nb_error err = { 0 };
         assert_int_equal(nb_engine_create(&o, &e, &err), NB_ERR_ARG);
-        check_line(&err, NB_ERR_ARG, "expected auto or int8");
+        check_line(&err, NB_ERR_ARG, "expected auto, int8 or fp8");
         err = (nb_error){ 0 };
         assert_int_equal(nb_engine_plan_memory(&o, &p, &err), NB_ERR_ARG);
-        check_line(&err, NB_ERR_ARG, "expected auto or int8");
+        check_line(&err, NB_ERR_ARG, "expected auto, int8 or fp8");
     }
 }
 

@@ -280,7 +280,7 @@ static void forms_text(const plan *p, const nb_quant *q, char *out, size_t n)
 /* Quantised weights, and how they were counted. */
 static void about_quant(const plan *p, json_t *a)
 {
-    const char *runs = p->config->quant.runs ? "nibble runs these weights on a CPU only."
+    const char *runs = p->config->quant.runs ? "nibble runs these weights."
                                              : "nibble does not run these weights.";
     const nb_quant int4 = nb_quant_int4(p->sizes.n_moe_layer > 0);
     const nb_quant *q = &p->config->quant;
@@ -300,7 +300,7 @@ static void about_quant(const plan *p, json_t *a)
     }
     if (p->demand.wtype != NB_SIZES_INT4) return;
     forms_text(p, &int4, forms, sizeof forms);
-    say(a, "int4 is counted as %s, the rest in BF16%s. nibble runs such weights on a CPU only.", forms,
+    say(a, "int4 is counted as %s, the rest in BF16%s.", forms,
         p->sizes.n_moe_layer ? " (as Kimi K2 Thinking has it)" : "");
 }
 
@@ -317,10 +317,6 @@ static void about_weights(const plan *p, json_t *a)
             "a CPU, and %s on a GPU.",
             copy, gpu);
     }
-    if (p->demand.wtype == NB_SIZES_FP8 && !p->config->fp8)
-        say(a, "nibble reads FP8 weights of a checkpoint that has them and makes none.");
-    if (p->demand.wtype == NB_SIZES_INT8 && p->has_machine && !p->machine.cpu)
-        say(a, "nibble computes INT8 weights on a CPU, not on a GPU.");
 }
 
 /* Contexts of which not one fits; prices. */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernel/linear/tiled.h"
 #include "model/gpu/gpu.h"
 #include "model/kv_size.h"
 #include "num/residual.h"
@@ -165,11 +166,22 @@ static nb_status choose_attention(nb_gpu_rank *f, nb_error *err)
 static bool halves(const nb_gpu_group *g, nb_weight *gate, nb_weight *up)
 {
     const nb_weight *w = &g->m[0].w;
-    if (g->n != 1 || !w->data || g->m[0].bias || w->type == NB_W_INT8) return false;
+    if (g->n != 1 || !w->data || g->m[0].bias) return false;
     *gate = *up = *w;
-    gate->n_row = up->n_row = w->n_row / 2;
-    up->data = (const char *)w->data + gate->n_row * w->n_col * nb_wtype_bytes(w->type);
-    if (w->type == NB_W_FP8B)
+    const size_t n = gate->n_row = up->n_row = w->n_row / 2;
+    if (nb_wtype_is_packed(w->type)) {
+        const nb_tiled t = { w->type, w->group.scale_type, true, true };
+        up->data = (const char *)w->data + n * nb_tiled_code_bytes(&t, w->n_col);
+        up->scale = w->scale + n;
+        if (w->group.scale)
+            up->group.scale = (const char *)w->group.scale + n * nb_tiled_scale_bytes(&t, w->n_col);
+        if (w->group.zero) up->group.zero = w->group.zero + n * nb_tiled_zero_bytes(&t, w->n_col);
+        return true;
+    }
+    up->data = (const char *)w->data + n * w->n_col * nb_wtype_bytes(w->type);
+    if (w->type == NB_W_FP8B && w->row_scales)
+        up->scale = w->scale + n;
+    else if (w->type == NB_W_FP8B)
         up->scale = w->scale + div_up(gate->n_row, NB_FP8_BLOCK) * div_up(w->n_col, NB_FP8_BLOCK);
     return true;
 }
@@ -262,7 +274,7 @@ static nb_status create_stages(nb_gpu_rank *f, nb_error *err)
 typedef struct widths {
     size_t heads, q, o, state, q_lora;
     size_t absorbed, nope, latent, v; /* MLA: absorbed queries; parts of queries; sums; outputs */
-    bool mla, fp8_kv_b;
+    bool mla, two_parts;
 } widths;
 
 static widths widths_of(const nb_gpu_rank *f)
@@ -282,7 +294,7 @@ static widths widths_of(const nb_gpu_rank *f)
         w.nope = max_size(w.nope, d->n_head * a->d_nope);
         w.latent = max_size(w.latent, d->n_head * a->kv_lora);
         w.v = max_size(w.v, d->n_head * a->d_v);
-        w.fp8_kv_b |= f->r.o.model->layer[i].kv_b.type == NB_W_FP8B;
+        w.two_parts |= nb_gpu_in_two_parts(f->r.o.model->layer[i].kv_b.type);
     }
     return w;
 }
@@ -413,7 +425,7 @@ static void want_direct(slots *l, nb_gpu_rank *f, const widths *w)
             scratch = max_size(
                 scratch, f->attn[i]->scratch(&f->r.o.record[i], nb_rank_dims(&f->r, i)->n_head, R));
     want(l, &f->attn_scratch, scratch, 1);
-    if (w->fp8_kv_b) want(l, &f->unabsorbed, R * w->v, sizeof(float));
+    if (w->two_parts) want(l, &f->unabsorbed, R * w->v, sizeof(float));
 }
 
 /* One kind of attention in all layers: nb_rank_can_compute. */

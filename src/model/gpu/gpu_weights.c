@@ -6,8 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernel/embed/embed.h"
+#include "kernel/linear/packed.h"
+#include "kernel/linear/tiled.h"
 #include "num/bf16.h"
-#include "num/e4m3.h"
 
 enum { PIECE = 32 << 20, ALIGN = 256 };
 
@@ -94,40 +96,96 @@ static nb_status choose(uploader *u, const char *what, nb_gpu_mat *m, size_t n_o
     return NB_OK;
 }
 
-static size_t scale_count(const nb_weight *w)
+/* Types that a GPU holds in another order (tiled.h). */
+static bool is_tiled(const nb_weight *w)
 {
-    if (w->type == NB_W_INT8) return w->n_row;
-    if (w->type != NB_W_FP8B) return 0;
-    return div_up(w->n_row, NB_FP8_BLOCK) * div_up(w->n_col, NB_FP8_BLOCK);
+    return nb_wtype_is_packed(w->type) || w->type == NB_W_INT8;
 }
 
-static size_t data_bytes(const nb_weight *w)
+static bool tiled_form(const nb_weight *const *src, size_t n, nb_tiled *out)
 {
-    return w->n_row * w->n_col * nb_wtype_bytes(w->type);
+    nb_tiled t;
+    for (size_t i = 0; i < n; i++) {
+        if (!is_tiled(src[i]) || nb_tiled_of(src[i], &t)) return false;
+        if (i == 0) *out = t;
+        if (!nb_tiled_join(out, &t)) return false;
+    }
+    return true;
+}
+
+enum { STAGE_BYTES = 4 << 20 };
+
+/* A plane of the device, and where the next rows of it go. */
+typedef struct plane {
+    char *host, *dev;
+    size_t row_bytes;
+} plane;
+
+static void put_plane(uploader *u, plane *p, size_t n_row)
+{
+    if (p->row_bytes) put(u, p->dev, p->host, n_row * p->row_bytes);
+    p->dev += n_row * p->row_bytes;
+}
+
+/* n matrices of form t, one below the other. */
+static nb_status stack_tiled(uploader *u, const nb_weight *const *src, size_t n, const nb_tiled *t,
+                             nb_weight *out)
+{
+    const size_t n_col = src[0]->n_col;
+    size_t n_row = 0;
+    for (size_t i = 0; i < n; i++) n_row += src[i]->n_row;
+    plane p[] = { { NULL, NULL, nb_tiled_code_bytes(t, n_col) }, { NULL, NULL, nb_tiled_scale_bytes(t, n_col) },
+                  { NULL, NULL, nb_tiled_zero_bytes(t, n_col) }, { NULL, NULL, sizeof(float) } };
+    void *dev[NB_COUNT(p)] = { NULL };
+    const size_t step = STAGE_BYTES / p[0].row_bytes + 1;
+    nb_arena stage = { 0 };
+    nb_status st = NB_OK;
+    for (size_t i = 0; i < NB_COUNT(p) && st == NB_OK; i++) {
+        if (!p[i].row_bytes) continue;
+        st = take(u, n_row * p[i].row_bytes, &dev[i]);
+        p[i].dev = dev[i];
+        p[i].host = nb_arena_array(&stage, step, p[i].row_bytes);
+        if (st == NB_OK && !p[i].host) st = nb_fail(u->err, NB_ERR_NOMEM, "out of memory");
+    }
+    const nb_tiled_rows rows = { (uint8_t *)p[0].host, (uint8_t *)p[2].host, p[1].host,
+                                 (float *)(void *)p[3].host };
+    for (size_t i = 0; i < n && st == NB_OK; i++)
+        for (size_t r = 0; r < src[i]->n_row; r += step) {
+            const size_t m = src[i]->n_row - r < step ? src[i]->n_row - r : step;
+            nb_tiled_make(src[i], t, r, m, &rows);
+            for (size_t k = 0; k < NB_COUNT(p); k++) put_plane(u, &p[k], m);
+        }
+    nb_arena_deinit(&stage);
+    *out = (nb_weight){ .data = dev[0], .scale = dev[3], .n_row = n_row, .n_col = n_col, .type = t->type };
+    out->group.scale = dev[1];
+    out->group.zero = dev[2];
+    out->group.scale_type = t->scale_type;
+    return st;
 }
 
 /* n matrices of one type and n_col, one below the other: [sum of n_row][n_col]. */
 static nb_status stack(uploader *u, const nb_weight *const *src, size_t n, nb_weight *out)
 {
     nb_weight all = *src[0];
-    size_t n_bytes = 0, n_scale = 0;
+    nb_tiled t;
+    if (tiled_form(src, n, &t)) return stack_tiled(u, src, n, &t, out);
+    size_t n_bytes = 0, n_scale = 0; /* bytes */
     void *data, *scale = NULL;
     all.n_row = 0;
     for (size_t i = 0; i < n; i++) {
         all.n_row += src[i]->n_row;
-        n_bytes += data_bytes(src[i]);
-        n_scale += scale_count(src[i]);
+        n_bytes += nb_weight_data_bytes(src[i]);
+        n_scale += nb_weight_scale_bytes(src[i]);
     }
     NB_TRY(take(u, n_bytes, &data));
-    if (n_scale) NB_TRY(take(u, n_scale * sizeof(float), &scale));
-    char *d = data;
-    float *s = scale;
+    if (n_scale) NB_TRY(take(u, n_scale, &scale));
+    char *d = data, *s = scale;
     for (size_t i = 0; i < n; i++) {
-        put(u, d, src[i]->data, data_bytes(src[i]));
-        d += data_bytes(src[i]);
+        put(u, d, src[i]->data, nb_weight_data_bytes(src[i]));
+        d += nb_weight_data_bytes(src[i]);
         if (!n_scale) continue;
-        put(u, s, src[i]->scale, scale_count(src[i]) * sizeof *s);
-        s += scale_count(src[i]);
+        put(u, s, src[i]->scale, nb_weight_scale_bytes(src[i]));
+        s += nb_weight_scale_bytes(src[i]);
     }
     all.data = data;
     all.scale = scale;
@@ -148,12 +206,16 @@ static nb_status matrix(uploader *u, const char *what, const nb_weight *src, con
 
 static bool can_stack(const nb_weight *const *src, size_t n)
 {
+    nb_tiled t;
+    bool same = true;
     for (size_t i = 0; i < n; i++) {
-        if (src[i]->type != src[0]->type || src[i]->n_col != src[0]->n_col) return false;
+        if (src[i]->n_col != src[0]->n_col) return false;
+        same &= src[i]->type == src[0]->type && src[i]->row_scales == src[0]->row_scales;
         /* block scales begin anew at a matrix's first row */
-        if (src[i]->type == NB_W_FP8B && i + 1 < n && src[i]->n_row % NB_FP8_BLOCK) return false;
+        if (src[i]->type == NB_W_FP8B && !src[i]->row_scales && i + 1 < n && src[i]->n_row % NB_FP8_BLOCK)
+            return false;
     }
-    return true;
+    return is_tiled(src[0]) ? tiled_form(src, n, &t) : same;
 }
 
 static nb_status stack_bias(uploader *u, const nb_weight *const *src, const float *const *bias,
@@ -191,15 +253,10 @@ static nb_status group(uploader *u, const char *what, const nb_weight *const *sr
 
 /* ---- the absorbed forms of kv_b ---- */
 
-static float value_at(const nb_weight *w, size_t r, size_t c)
-{
-    const float s = w->scale[r / NB_FP8_BLOCK * div_up(w->n_col, NB_FP8_BLOCK) + c / NB_FP8_BLOCK];
-    return nb_e4m3_to_f32(((const uint8_t *)w->data)[r * w->n_col + c]) * s;
-}
-
 /* Row r, column c of an absorbed form, in kv_b. */
 typedef struct absorbed {
     const nb_weight *kv_b;
+    const float *value; /* kv_b's values if they become two parts */
     size_t n_head, d_nope, d_v;
     bool keys; /* [n_head * kv_lora][d_nope]; else values: [n_head * d_v][kv_lora] */
 } absorbed;
@@ -211,7 +268,7 @@ static void place(const absorbed *a, size_t r, size_t c, size_t *kr, size_t *kc)
     *kc = a->keys ? r % lora : c;
 }
 
-/* part 0 of FP8: BF16 of the value, part 1: of what is left. Others: the element as it is. */
+/* With values, part 0: BF16 of the value, part 1: of what is left. Else: the element as it is. */
 static void fill_row(const absorbed *a, size_t r, size_t n_col, int part, char *out)
 {
     const nb_weight *w = a->kv_b;
@@ -219,11 +276,11 @@ static void fill_row(const absorbed *a, size_t r, size_t n_col, int part, char *
     for (size_t c = 0; c < n_col; c++) {
         size_t kr, kc;
         place(a, r, c, &kr, &kc);
-        if (w->type != NB_W_FP8B) {
+        if (!a->value) {
             memcpy(out + c * size, (const char *)w->data + (kr * w->n_col + kc) * size, size);
             continue;
         }
-        const float v = value_at(w, kr, kc);
+        const float v = a->value[kr * w->n_col + kc];
         const uint16_t hi = nb_bf16_from_f32(v);
         const uint16_t b = part == 0 ? hi : nb_bf16_from_f32(v - nb_bf16_to_f32(hi));
         memcpy(out + 2 * c, &b, 2);
@@ -252,16 +309,12 @@ static nb_status absorbed_form(uploader *u, const absorbed *a, size_t n_row, siz
     return st;
 }
 
-static nb_status absorbing(uploader *u, const nb_attn_config *attn, const nb_layer *l,
-                           nb_gpu_layer *g)
+static nb_status absorb(uploader *u, const nb_attn_config *attn, absorbed *a, nb_gpu_layer *g)
 {
-    if (!u->use[NB_CUDA_DIRECT]) return NB_OK;
-    absorbed a = { &l->kv_b, attn->n_head, attn->d_nope, attn->d_v, true };
-    g->n_part = l->kv_b.type == NB_W_FP8B ? 2 : 1;
-    g->uv_batch = attn->d_v;
-    NB_TRY(absorbed_form(u, &a, attn->n_head * attn->kv_lora, attn->d_nope, g->uk, g->n_part));
-    a.keys = false;
-    NB_TRY(absorbed_form(u, &a, attn->n_head * attn->d_v, attn->kv_lora, g->uv, g->n_part));
+    a->keys = true;
+    NB_TRY(absorbed_form(u, a, attn->n_head * attn->kv_lora, attn->d_nope, g->uk, g->n_part));
+    a->keys = false;
+    NB_TRY(absorbed_form(u, a, attn->n_head * attn->d_v, attn->kv_lora, g->uv, g->n_part));
     const bool prompt = u->use[NB_CUDA_PROMPT];
     u->use[NB_CUDA_PROMPT] = false;
     for (size_t p = 0; p < g->n_part; p++) {
@@ -270,6 +323,30 @@ static nb_status absorbing(uploader *u, const nb_attn_config *attn, const nb_lay
     }
     u->use[NB_CUDA_PROMPT] = prompt;
     return NB_OK;
+}
+
+static nb_status absorbing(uploader *u, const nb_attn_config *attn, const nb_layer *l,
+                           nb_gpu_layer *g)
+{
+    if (!u->use[NB_CUDA_DIRECT]) return NB_OK;
+    const nb_weight *w = &l->kv_b;
+    absorbed a = { w, NULL, attn->n_head, attn->d_nope, attn->d_v, true };
+    g->n_part = nb_gpu_in_two_parts(w->type) ? 2 : 1;
+    g->uv_batch = attn->d_v;
+    if (g->n_part == 1) return absorb(u, attn, &a, g);
+    float *value = malloc(w->n_row * w->n_col * sizeof *value);
+    if (!value) return nb_fail(u->err, NB_ERR_NOMEM, "out of memory");
+    for (uint32_t r = 0; r < w->n_row; r++)
+        nb_embed_c(&(nb_embed_args){ .y = value + r * w->n_col,
+                                     .id = &r,
+                                     .w = *w,
+                                     .n_tok = 1,
+                                     .y_stride = w->n_col,
+                                     .factor = 1.0f });
+    a.value = value;
+    const nb_status st = absorb(u, attn, &a, g);
+    free(value);
+    return st;
 }
 
 static nb_status expanding(uploader *u, const nb_layer *l, nb_gpu_layer *g)
@@ -300,19 +377,29 @@ static nb_status stack_experts(uploader *u, const nb_layer *l, size_t off, nb_we
     return st;
 }
 
-static bool one_type(const nb_model *m, const nb_layer *l, size_t off)
+/* The type that the GPU has for a matrix of all experts; false: they differ, or it has none. */
+static bool one_type(const nb_model *m, const nb_layer *l, size_t off, nb_wtype *out)
 {
     const nb_weight *first = expert_matrix(l, 0, off);
-    for (size_t e = 1; e < m->c.n_expert; e++)
-        if (expert_matrix(l, e, off)->type != first->type) return false;
+    nb_tiled all = { 0 }, t;
+    for (size_t e = 0; e < m->c.n_expert; e++) {
+        const nb_weight *w = expert_matrix(l, e, off);
+        if (is_tiled(first) != is_tiled(w)) return false;
+        if (!is_tiled(first) && (w->type != first->type || w->row_scales != first->row_scales)) return false;
+        if (!is_tiled(first)) continue;
+        if (nb_tiled_of(w, &t)) return false;
+        if (e == 0) all = t;
+        if (!nb_tiled_join(&all, &t)) return false;
+    }
+    *out = is_tiled(first) ? all.type : first->type;
     return true;
 }
 
-static const nb_cuda_experts_row *find_experts(const uploader *u, int kind, const nb_weight *w)
+static const nb_cuda_experts_row *find_experts(const uploader *u, int kind, nb_wtype type, const nb_weight *w)
 {
     const nb_cuda_experts_row *r = nb_gpu_api(u->w->gpu)->experts;
     for (; r->name; r++)
-        if ((int)r->kind == kind && r->cc <= u->cc && r->can(w->type, w->n_row, w->n_col)) return r;
+        if ((int)r->kind == kind && r->cc <= u->cc && r->can(type, w->n_row, w->n_col)) return r;
     return NULL;
 }
 
@@ -320,14 +407,15 @@ static const nb_cuda_experts_row *find_experts(const uploader *u, int kind, cons
 static const char *choose_experts(const uploader *u, const nb_layer *l, nb_gpu_experts *e)
 {
     const nb_mlp *x = &l->expert[0];
-    if (!one_type(u->m, l, offsetof(nb_mlp, gate)) || !one_type(u->m, l, offsetof(nb_mlp, up)) ||
-        !one_type(u->m, l, offsetof(nb_mlp, down)))
+    nb_wtype gate, up, down;
+    if (!one_type(u->m, l, offsetof(nb_mlp, gate), &gate) || !one_type(u->m, l, offsetof(nb_mlp, up), &up) ||
+        !one_type(u->m, l, offsetof(nb_mlp, down), &down))
         return "experts of one layer have weights of different types: a GPU needs one";
     for (int k = 0; k < 2; k++) {
         if (!u->use[k]) continue;
-        e->row_up[k] = find_experts(u, k, &x->gate);
-        e->row_down[k] = find_experts(u, k, &x->down);
-        if (!e->row_up[k] || !e->row_down[k] || x->up.type != x->gate.type)
+        e->row_up[k] = find_experts(u, k, gate, &x->gate);
+        e->row_down[k] = find_experts(u, k, down, &x->down);
+        if (!e->row_up[k] || !e->row_down[k] || up != gate || x->up.row_scales != x->gate.row_scales)
             return "the GPU has no product for these experts";
     }
     return NULL;
@@ -355,7 +443,7 @@ static nb_status experts(uploader *u, const nb_layer *l, nb_gpu_layer *g)
     const bool reads = plain(&x->gate) && plain(&x->up) && plain(&x->down);
     const char *lacks = choose_experts(u, l, e);
     if (lacks && !g->host) return nb_fail(u->err, NB_ERR_UNSUPPORTED, "%s", lacks);
-    if (lacks || !reads) e->row_up[0] = e->row_up[1] = NULL;
+    if (lacks || (g->host && !reads)) e->row_up[0] = e->row_up[1] = NULL;
     if (g->host) u->w->upload &= e->row_up[NB_CUDA_PROMPT] != NULL;
     for (int k = 0; k < 2; k++)
         if (e->row_up[k] && (e->row_up[k]->floats || e->row_down[k]->floats)) u->w->floats = true;
@@ -441,14 +529,17 @@ static bool stays(const type_check *t, const nb_weight *x)
     return false;
 }
 
-/* A matrix whose type no GPU kernel reads, if there is one. */
+/* A matrix that no GPU kernel reads, if there is one. */
 static nb_status check_type(void *ctx, const char *name, nb_weight *w)
 {
     const type_check *t = ctx;
-    if ((!nb_wtype_is_packed(w->type) && !w->row_scales) || stays(t, w)) return NB_OK;
+    nb_tiled form;
+    if (!is_tiled(w) || stays(t, w)) return NB_OK;
+    const char *why = nb_tiled_of(w, &form);
+    if (!why) return NB_OK;
     return nb_fail(t->err, NB_ERR_UNSUPPORTED,
-                   "tensor '%s': a GPU does not run %s weights%s yet; use --device cpu", name,
-                   nb_wtypes[w->type].name, w->row_scales ? " with a scale per row" : "");
+                   "tensor '%s': a GPU does not run %s weights %s yet; use --device cpu", name,
+                   nb_wtypes[w->type].name, why);
 }
 
 static void mark_host(nb_gpu_weights *w, const nb_model_config *c, const nb_expert_place *place)

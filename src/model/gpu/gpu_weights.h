@@ -3,14 +3,21 @@
  * Products of the same rows whose weights are of one type become one matrix.  What the direct form
  * wants of kv_b is stored once more: W_UK transposed per head (linear.h's linear_t does without on a host),
  * and W_UV;
- * where kv_b is FP8 the absorbed forms are two BF16 matrices each, hi + lo to 2^-17.  Experts of a layer
- * follow each other.  Memory is the device's, freed as a whole. */
+ * where kv_b has codes and scales the absorbed forms are two BF16 matrices each, hi + lo to 2^-17.  Experts of
+ * a layer follow each other.  Weights of 4 and 8 bits are tiled (kernel/linear/tiled.h), but FP8.  Memory is
+ * the device's, freed as a whole. */
 #ifndef NB_MODEL_GPU_WEIGHTS_H
 #define NB_MODEL_GPU_WEIGHTS_H
 #include "dev/gpu.h"
 #include "kernel/cuda/api/nb_cuda.h"
 #include "model/model.h"
 #include "model/rank.h"
+
+/* Whether the absorbed forms of kv_b are two matrices. */
+static inline bool nb_gpu_in_two_parts(nb_wtype kv_b)
+{
+    return kv_b >= NB_W_FP8B;
+}
 
 /* A matrix and who multiplies with it; row[kind] NULL: never used so. */
 typedef struct nb_gpu_mat {

@@ -22,6 +22,14 @@ __device__ inline void nb_mma_bf16(float (&c)[4], const uint32_t (&a)[4], uint32
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
+/* c = a b. */
+__device__ inline void nb_mma_bf16_new(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+{
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
+        "{%8,%9}, {%10,%10,%10,%10};"
+        : "=f"(c[0]), "=f"(c[1]), "=f"(c[2]), "=f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "f"(0.0f));
+}
 __device__ inline void nb_mma_f16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
 {
     asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
@@ -104,6 +112,14 @@ __device__ inline float nb_exp2(float x)
 }
 
 #endif /* !NB_CUDA_EMULATED */
+
+#if NB_CUDA_EMULATED
+__device__ inline void nb_mma_bf16_new(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+{
+    c[0] = c[1] = c[2] = c[3] = 0;
+    nb_mma_bf16(c, a, b0, b1);
+}
+#endif
 
 /* Two floats as BF16 or FP16, rounded to nearest even; the first in the low half. */
 __device__ inline uint32_t nb_pack_bf16(float a, float b)

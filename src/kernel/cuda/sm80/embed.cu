@@ -4,6 +4,7 @@
  * host (embed.h), so the bits are the same.  Bound by memory. */
 #include "kernel/cuda/common/ops.cuh"
 #include "kernel/cuda/common/rows.cuh"
+#include "kernel/cuda/sm80/linear_codes.cuh"
 
 namespace
 {
@@ -28,10 +29,28 @@ __device__ float code_of(const nb_weight &w, size_t at)
     }
 }
 
+template <nb_wtype T> __device__ float tiled(const nb_weight &w, size_t r, size_t c)
+{
+    return codes::tiled_value<T>(static_cast<const unsigned char *>(w.data),
+                                 static_cast<const unsigned char *>(w.group.scale), w.group.zero,
+                                 w.group.scale_type, r, (uint32_t)w.n_col, (uint32_t)c);
+}
+
+/* Element c of row r, without scale_of. */
+__device__ float value_of(const nb_weight &w, size_t r, size_t c)
+{
+    switch (w.type) {
+    case NB_W_INT4: return tiled<NB_W_INT4>(w, r, c);
+    case NB_W_BYTE: return tiled<NB_W_BYTE>(w, r, c);
+    case NB_W_FP4: return tiled<NB_W_FP4>(w, r, c);
+    default: return code_of(w, r * w.n_col + c);
+    }
+}
+
 /* The scale of columns c .. c + 3, which share a block of 128 columns. */
 __device__ float scale_of(const nb_weight &w, size_t r, size_t c)
 {
-    if (w.type == NB_W_INT8) return w.scale[r];
+    if (w.type >= NB_W_INT8 || w.row_scales) return w.scale[r];
     if (w.type != NB_W_FP8B) return 1.0f;
     const size_t n_block = (w.n_col + NB_FP8_BLOCK - 1) / NB_FP8_BLOCK;
     return w.scale[r / NB_FP8_BLOCK * n_block + c / NB_FP8_BLOCK];
@@ -47,7 +66,7 @@ __global__ void embed_kernel(nb_cuda_embed_args a, bool vec)
         const double f = (double)a.factor * (double)scale_of(a.w, r, c);
 #pragma unroll
         for (uint32_t j = 0; j < 4; j++)
-            if (j < n) v[j] = (float)(f * (double)code_of(a.w, r * a.w.n_col + c + j));
+            if (j < n) v[j] = (float)(f * (double)value_of(a.w, r, c + j));
     }
     nb_store4(a.y + t * a.y_stride + c, v, n, vec);
 }

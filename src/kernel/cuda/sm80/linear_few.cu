@@ -49,15 +49,15 @@
  * A small product takes about as long as a kernel's launch and drain.  So the next kernel may start early
  * (programmatic dependent launch), and the first weights are prefetched before the kernel that produces x
  * has ended.  Of the experts only down's are prefetched, since only by then are the experts known. */
-#include "kernel/cuda/sm80/linear_mma.cuh"
+#include "kernel/cuda/sm80/linear_few.cuh"
 
 namespace
 {
-enum { PITCH = 20 };               /* floats between tokens of a partial sum: no bank conflicts */
-enum kind { ROWS16, ROWS32, GLU }; /* rows of a warp's tile */
+using namespace few_rows;
 
 template <bool FP8_, kind KIND_, int NT_, bool COPY_> struct few {
     static const bool FP8 = FP8_, COPY = COPY_; /* COPY: x in shared memory, else through L1 */
+    static const bool ROW_FACTOR = false;
     static const kind KIND = KIND_;
     static const int NT = NT_, MT = KIND == ROWS16 ? 1 : 2, ROWS = KIND == ROWS32 ? 32 : 16;
     static const int COLS = FP8 ? 64 : 32; /* columns of one load */
@@ -77,7 +77,7 @@ template <class F> __host__ __device__ inline uint32_t x_pitch(uint32_t range)
 template <class F> struct work {
     const unsigned char *w[F::MT][2];
     const float *scale[F::MT][2];
-    uint32_t batch, k0, k1, tok, n;
+    uint32_t batch, k0, k1, tok, n, step; /* step: FP8, from a block's scale to the next */
     size_t x_at[F::NT]; /* offsets of the lane's tokens; unused with COPY */
 };
 
@@ -181,7 +181,7 @@ __device__ inline void fold(float (&sum)[F::MT][F::NT][4], float (&acc)[F::MT][F
         for (int n = 0; n < F::NT; n++)
 #pragma unroll
             for (int e = 0; e < 4; e++) {
-                const float scale = __ldg(o.scale[m][e >> 1] + block);
+                const float scale = __ldg(o.scale[m][e >> 1] + block * o.step);
                 sum[m][n][e] = __fmaf_rn(scale, acc[m][n][e], sum[m][n][e]);
                 acc[m][n][e] = 0;
             }
@@ -214,41 +214,6 @@ __device__ inline void range_sum(float (&sum)[F::MT][F::NT][4], const nb_lin &j,
     }
 }
 
-/* Stores a warp's sums to shared memory: [m][token][row]. */
-template <class F> __device__ inline void put_part(float *part, const float (&sum)[F::MT][F::NT][4])
-{
-    const uint32_t g = (threadIdx.x & 31) >> 2, t = threadIdx.x & 3;
-#pragma unroll
-    for (int m = 0; m < F::MT; m++)
-#pragma unroll
-        for (int n = 0; n < F::NT; n++)
-#pragma unroll
-            for (int e = 0; e < 4; e++)
-                part[((m * F::NT + n) * 8 + 2 * t + (e & 1)) * PITCH + g + 8 * (e >> 1)] =
-                    sum[m][n][e];
-}
-
-/* Adds the ranges' sums in order and writes the result. */
-template <class F>
-__device__ inline void join(const nb_lin &j, const float *parts, uint32_t n_tile, uint32_t batch,
-                            uint32_t tok0, uint32_t end)
-{
-    const uint32_t one = 8 * F::NT * PITCH, all = F::MT * one; /* floats per tile, per warp */
-    for (uint32_t i = threadIdx.x; i < n_tile * 8 * F::NT * F::ROWS; i += blockDim.x) {
-        const uint32_t r = i % F::ROWS, n = i / F::ROWS % (8 * F::NT),
-                       tile = i / (F::ROWS * 8 * F::NT);
-        const uint32_t row = (blockIdx.x * n_tile + tile) * F::ROWS + r;
-        if (row >= j.n_out || tok0 + n >= end) continue;
-        const float *p = parts + tile * j.n_range * all + r / 16 * one + n * PITCH + r % 16;
-        float v = p[0], up = F::KIND == GLU ? p[one] : 0;
-        for (uint32_t s = 1; s < j.n_range; s++) {
-            v = __fadd_rn(v, p[s * all]);
-            if (F::KIND == GLU) up = __fadd_rn(up, p[s * all + one]);
-        }
-        nb_lin_store(j, batch, tok0 + n, row, F::KIND == GLU ? nb_lin_swiglu(v, up) : v);
-    }
-}
-
 template <class F> __global__ void __launch_bounds__(512, 1) few_kernel(nb_lin j, uint32_t n_tile)
 {
     NB_SHARED(unsigned char, shared); /* first one copy of x per warp, then the sums of all warps */
@@ -261,6 +226,7 @@ template <class F> __global__ void __launch_bounds__(512, 1) few_kernel(nb_lin j
     uint32_t begin = 0, end = j.n_tok;
     o.batch = blockIdx.y;
     if (j.first && !nb_lin_active(j, blockIdx.y, &o.batch, &begin, &end)) return;
+    o.step = !j.row_scales;
     o.k0 = range * j.range;
     o.k1 = o.k0 + j.range < j.n_col ? o.k0 + j.range : j.n_col;
 #pragma unroll
@@ -271,7 +237,7 @@ template <class F> __global__ void __launch_bounds__(512, 1) few_kernel(nb_lin j
             const uint32_t at = row0 + g + 8 * h + (F::KIND == ROWS32 ? 16 * m : 0);
             const uint32_t r = at < j.n_out ? at : j.n_out - 1;
             o.w[m][h] = j.w[matrix] + (o.batch * j.w_rows + r) * j.n_col * (F::FP8 ? 1 : 2);
-            o.scale[m][h] = F::FP8 ? nb_lin_scale(j, matrix, o.batch, r) : nullptr;
+            o.scale[m][h] = F::FP8 ? nb_lin_scale(j, matrix, o.batch, r, 0) : nullptr;
         }
     float *parts = reinterpret_cast<float *>(shared);
     for (o.tok = begin; o.tok < end; o.tok += 8 * F::NT) {

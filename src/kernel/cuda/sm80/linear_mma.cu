@@ -4,6 +4,7 @@
  *   up to 16                        linear_few.cu: weights straight to registers
  *   17 to 64 of one matrix, Hopper  sm90/linear_cluster.cu: clusters of blocks
  *   otherwise                       linear_tile.cu: tiles in shared memory
+ *   tiled weights (INT4, BYTE, FP4)  linear_codes.cu, for any number
  * All give the same bits, so the number of tokens may decide.  The exception is FP8 prompts: they have an
  * order of summation of their own, which only the large tile implements. */
 #include "kernel/cuda/sm80/linear_mma.cuh"
@@ -38,6 +39,10 @@ static void linear(nb_cuda *g, const nb_cuda_linear_args *a, bool prompt)
     if (!a->n_tok || !a->n_out || !a->n_batch) return;
     const bool fp8 = a->w.type == NB_W_FP8B;
     const nb_lin j = nb_lin_of(a);
+    if (nb_lin_tiled(a->w.type)) {
+        nb_lin_codes(g, j, a->w.type, false, a->n_batch, a->n_tok);
+        return;
+    }
     if (!(fp8 && prompt)) {
         if (a->n_tok <= FEW_TOK) {
             if (nb_lin_few(g, j, fp8, false, a->n_batch, a->n_tok)) return;
@@ -73,6 +78,10 @@ static void experts(nb_cuda *g, const nb_cuda_experts_args *a, bool prompt)
     const bool few = a->n_tok <= FEW_TOK || (a->first && mean <= FEW_TOK / 2);
     const size_t active = !a->first ? 1 : a->n_expert < a->n_place ? a->n_expert : a->n_place;
     const size_t at_a_time = a->first && mean <= FEW_TOK / 4 && a->n_tok > 8 ? 8 : a->n_tok;
+    if (nb_lin_tiled(a->gate.type)) {
+        nb_lin_codes(g, j, a->gate.type, glu, active, at_a_time);
+        return;
+    }
     if (!few || (fp8 && prompt) || !nb_lin_few(g, j, fp8, glu, active, at_a_time))
         nb_lin_tile(g, j, fp8, glu, 1, prompt);
 }

@@ -26,14 +26,17 @@
 struct nb_lin {
     const unsigned char *w[2]; /* one matrix, or the gate and up projections */
     const float *scale[2];
+    const unsigned char *group[2], *zero[2]; /* tiled weights (linear/tiled.h): planes, or NULL */
     const float *bias;
     nb_cuda_rows x, y;
     const uint32_t *first, *src; /* experts, else NULL */
     size_t x_batch, y_batch, w_rows;
     uint32_t n_tok, n_out, n_col;
     uint32_t n_range, range;         /* order of summation: number of ranges, columns of each */
-    uint32_t scale_cols, scale_rows; /* scales in a row; rows of scales of an expert */
+    uint32_t scale_cols, scale_rows; /* FP8: scales in a row; rows of scales of an expert */
     uint32_t n_expert;
+    nb_stype stype[2];               /* of groups */
+    bool row_scales;                 /* FP8: a scale per row */
     bool add;
     bool chosen; /* first[] was complete before the previous kernel began */
 };
@@ -52,11 +55,20 @@ static inline void nb_lin_ranges(nb_lin *j)
     j->n_range = n_block ? nb_lin_ceil(n_block, blocks) : 1;
 }
 
+static inline void nb_lin_matrix(nb_lin *j, int m, const nb_weight *w)
+{
+    j->w[m] = static_cast<const unsigned char *>(w->data);
+    j->scale[m] = w->scale;
+    j->group[m] = static_cast<const unsigned char *>(w->group.scale);
+    j->zero[m] = w->group.zero;
+    j->stype[m] = w->group.scale_type;
+}
+
 static inline nb_lin nb_lin_of(const nb_cuda_linear_args *a)
 {
     nb_lin j = {};
-    j.w[0] = static_cast<const unsigned char *>(a->w.data);
-    j.scale[0] = a->w.scale;
+    nb_lin_matrix(&j, 0, &a->w);
+    j.row_scales = a->w.row_scales;
     j.bias = a->bias;
     j.x = a->x;
     j.y = a->y;
@@ -75,10 +87,9 @@ static inline nb_lin nb_lin_of(const nb_cuda_linear_args *a)
 static inline nb_lin nb_lin_of(const nb_cuda_experts_args *a)
 {
     nb_lin j = {};
-    j.w[0] = static_cast<const unsigned char *>(a->gate.data);
-    j.w[1] = static_cast<const unsigned char *>(a->up.data);
-    j.scale[0] = a->gate.scale;
-    j.scale[1] = a->up.scale;
+    nb_lin_matrix(&j, 0, &a->gate);
+    nb_lin_matrix(&j, 1, &a->up);
+    j.row_scales = a->gate.row_scales;
     j.x = a->x;
     j.y = a->y;
     j.first = a->first;
@@ -95,19 +106,26 @@ static inline nb_lin nb_lin_of(const nb_cuda_experts_args *a)
     return j;
 }
 
+/* Types that are tiled (linear/tiled.h). */
+static inline bool nb_lin_tiled(nb_wtype type)
+{
+    return type == NB_W_INT4 || type == NB_W_BYTE || type == NB_W_FP4;
+}
+
 /* Rows are read in pieces of 16 bytes. */
 static inline bool nb_lin_mma_can(nb_wtype type, size_t n_col)
 {
-    return n_col &&
-           ((type == NB_W_BF16 && n_col % 8 == 0) || (type == NB_W_FP8B && n_col % 16 == 0));
+    return n_col && ((type == NB_W_BF16 && n_col % 8 == 0) || (type == NB_W_FP8B && n_col % 16 == 0) ||
+                     (nb_lin_tiled(type) && n_col % 8 == 0));
 }
 
-/* Scales of row r of batch b: [scale_cols]. */
-__device__ inline const float *nb_lin_scale(const nb_lin &j, uint32_t matrix, uint32_t b,
-                                            uint32_t r)
+/* FP8: the scale of columns [128 block, ...) of row r of batch b. */
+__device__ inline const float *nb_lin_scale(const nb_lin &j, uint32_t matrix, uint32_t b, uint32_t r,
+                                            uint32_t block)
 {
+    if (j.row_scales) return j.scale[matrix] + b * j.w_rows + r;
     const size_t row = j.first ? (size_t)b * j.scale_rows + r / 128 : (b * j.w_rows + r) / 128;
-    return j.scale[matrix] + row * j.scale_cols;
+    return j.scale[matrix] + row * j.scale_cols + block;
 }
 
 /* Converts four E4M3 codes to BF16, exactly.  A code's bits, shifted, are those of a BF16 value 2^120 times
@@ -229,11 +247,13 @@ __device__ inline bool nb_lin_active(const nb_lin &j, uint32_t n, uint32_t *expe
 
 /* The kernels.  All give the same bits.
  *   nb_lin_few      few tokens: weights go straight to registers; false: too little shared memory, nothing done
+ *   nb_lin_codes    tiled weights, any number of tokens
  *   nb_lin_tile     many tokens: tiles in shared memory
  *   nb_lin_cluster  (sm90) the blocks of a cluster share the columns of one matrix
  * glu: gate and up, then SwiGLU.  n_batch: batches, or the largest possible number of experts with places.
  * max_tok: the most tokens of a batch or expert; an expert with more takes max_tok at a time. */
 bool nb_lin_few(nb_cuda *g, const nb_lin &j, bool fp8, bool glu, size_t n_batch, size_t max_tok);
+void nb_lin_codes(nb_cuda *g, const nb_lin &j, nb_wtype type, bool glu, size_t n_batch, size_t max_tok);
 void nb_lin_tile(nb_cuda *g, const nb_lin &j, bool fp8, bool glu, size_t n_batch, bool prompt);
 #if !NB_CUDA_EMULATED
 void nb_lin_cluster(nb_cuda *g, const nb_lin &j, bool fp8);

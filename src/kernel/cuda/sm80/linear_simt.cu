@@ -1,6 +1,6 @@
 /* linear_simt.cu - y = W x for any weight type and any shape, in float: the rows "simt".
  *
- * Used for F32, F16 and INT8 weights, and for row lengths that the tensor-core kernels do not support (small
+ * Used for F32, F16 and INT8 weights, and (tiled ones too) for row lengths that the tensor-core kernels do not support (small
  * checkpoints).  A warp computes one row of the weights times up to 4 tokens.
  *
  * Order of summation: lane c % 32 sums column c, up to four terms in a block of 128 columns.  Then the blocks are
@@ -9,7 +9,7 @@
  * Bound by reading the weights element by element, at about a third of the memory bandwidth.
  *
  * BF16 and FP8 weights read x as hi + lo in float; the other types read x.f. */
-#include "kernel/cuda/sm80/linear_mma.cuh"
+#include "kernel/cuda/sm80/linear_codes.cuh"
 
 namespace
 {
@@ -35,6 +35,16 @@ template <nb_wtype T> __device__ inline float weight(const unsigned char *row, u
     return e4m3_value(row[c]);
 }
 
+/* Column c of row r of a matrix, without FP8's scales and factors of rows. */
+template <nb_wtype T>
+__device__ inline float weight_at(const nb_lin &j, uint32_t m, size_t r, const unsigned char *row, uint32_t c)
+{
+    if constexpr (T == NB_W_INT4 || T == NB_W_BYTE || T == NB_W_FP4)
+        return codes::tiled_value<T>(j.w[m], j.group[m], j.zero[m], j.stype[m], r, j.n_col, c);
+    else
+        return weight<T>(row, c);
+}
+
 template <nb_wtype T> __device__ inline float activation(const nb_lin &j, size_t i)
 {
     if (T == NB_W_BF16 || T == NB_W_FP8B) {
@@ -50,27 +60,27 @@ __device__ inline void row_sum(float (&y)[TOK], const nb_lin &j, uint32_t m, uin
                                const size_t (&x_at)[TOK], uint32_t n)
 {
     const uint32_t lane = threadIdx.x & 31;
-    const unsigned char *row = j.w[m] + (b * j.w_rows + r) * j.n_col * item_bytes(T);
-    const float *scale = T == NB_W_FP8B ? nb_lin_scale(j, m, b, r) : nullptr;
+    const size_t at = b * j.w_rows + r;
+    const unsigned char *row = j.w[m] + at * j.n_col * item_bytes(T);
     float total[TOK] = {};
     for (uint32_t k = 0; k < j.n_col; k += 128) {
         float acc[TOK] = {};
         for (uint32_t c = k + lane; c < j.n_col && c < k + 128; c += 32) {
-            const float w = weight<T>(row, c);
+            const float w = weight_at<T>(j, m, at, row, c);
 #pragma unroll
             for (uint32_t i = 0; i < TOK; i++)
                 if (i < n) acc[i] = __fmaf_rn(w, activation<T>(j, x_at[i] + c), acc[i]);
         }
 #pragma unroll
         for (int i = 0; i < TOK; i++)
-            total[i] = T == NB_W_FP8B ? __fmaf_rn(scale[k / 128], acc[i], total[i])
+            total[i] = T == NB_W_FP8B ? __fmaf_rn(*nb_lin_scale(j, m, b, r, k / 128), acc[i], total[i])
                                       : __fadd_rn(total[i], acc[i]);
     }
 #pragma unroll
     for (int i = 0; i < TOK; i++) {
         for (int d = 16; d; d /= 2)
             total[i] = __fadd_rn(total[i], __shfl_xor_sync(0xffffffffu, total[i], d));
-        y[i] = T == NB_W_INT8 ? total[i] * j.scale[m][b * j.w_rows + r] : total[i];
+        y[i] = T >= NB_W_INT8 ? total[i] * j.scale[m][at] : total[i];
     }
 }
 
@@ -135,6 +145,9 @@ void launch(nb_cuda *g, const nb_lin &j, nb_wtype type, size_t n_batch)
     case NB_W_BF16: launch<NB_W_BF16>(g, j, n_batch); break;
     case NB_W_F16: launch<NB_W_F16>(g, j, n_batch); break;
     case NB_W_FP8B: launch<NB_W_FP8B>(g, j, n_batch); break;
+    case NB_W_INT4: launch<NB_W_INT4>(g, j, n_batch); break;
+    case NB_W_BYTE: launch<NB_W_BYTE>(g, j, n_batch); break;
+    case NB_W_FP4: launch<NB_W_FP4>(g, j, n_batch); break;
     default: launch<NB_W_INT8>(g, j, n_batch); break;
     }
 }
@@ -145,7 +158,7 @@ bool nb_cuda_linear_simt_can(nb_wtype type, size_t n_out, size_t n_col, bool two
     (void)n_out;
     (void)n_col;
     (void)two_parts;
-    return !nb_wtype_is_packed(type);
+    return type <= NB_W_FP4;
 }
 
 void nb_cuda_linear_simt(nb_cuda *g, const nb_cuda_linear_args *a)
@@ -157,7 +170,7 @@ bool nb_cuda_experts_simt_can(nb_wtype type, size_t n_out, size_t n_col)
 {
     (void)n_out;
     (void)n_col;
-    return !nb_wtype_is_packed(type);
+    return type <= NB_W_FP4;
 }
 
 void nb_cuda_experts_simt(nb_cuda *g, const nb_cuda_experts_args *a)

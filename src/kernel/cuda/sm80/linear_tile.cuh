@@ -187,7 +187,7 @@ __device__ inline void scales(const nb_lin &j, const part &p, uint32_t row0, uin
         for (int h = 0; h < 2; h++) {
             uint32_t r = row_of<S>(row0, m) + 8 * h;
             r = r < j.n_out ? r : j.n_out - 1;
-            scale[m][h] = __ldg(nb_lin_scale(j, S::GLU && m >= S::MT / 2, p.batch, r) + block);
+            scale[m][h] = __ldg(nb_lin_scale(j, S::GLU && m >= S::MT / 2, p.batch, r, block));
         }
 }
 } // namespace tile

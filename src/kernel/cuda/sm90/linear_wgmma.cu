@@ -289,11 +289,23 @@ bool nb_cuda_linear_wgmma_can(nb_wtype type, size_t n_out, size_t n_col, bool tw
     return n_out && nb_lin_mma_can(type, n_col);
 }
 
+/* The function of a type but BF16; NULL. */
+static nb_lin_wgmma_fn *widening(nb_wtype type)
+{
+    switch (type) {
+    case NB_W_FP8B: return nb_lin_wgmma_fp8;
+    case NB_W_INT4: return nb_lin_wgmma_int4;
+    case NB_W_BYTE: return nb_lin_wgmma_byte;
+    case NB_W_FP4: return nb_lin_wgmma_fp4;
+    default: return nullptr;
+    }
+}
+
 void nb_cuda_linear_wgmma(nb_cuda *g, const nb_cuda_linear_args *a)
 {
     if (!a->n_tok || !a->n_out || !a->n_batch) return;
-    if (a->w.type == NB_W_FP8B)
-        nb_lin_wgmma_fp8(g, nb_lin_of(a), false, a->n_batch, a->n_tok);
+    if (nb_lin_wgmma_fn *fn = widening(a->w.type))
+        fn(g, nb_lin_of(a), false, a->n_batch, a->n_tok);
     else
         launch<false>(g, nb_lin_of(a), a->n_batch, a->n_tok);
 }
@@ -307,8 +319,8 @@ void nb_cuda_experts_wgmma(nb_cuda *g, const nb_cuda_experts_args *a)
 {
     if (!a->n_place || !a->n_out || !a->n_expert) return;
     const size_t n = a->n_place / a->n_expert;
-    if (a->gate.type == NB_W_FP8B)
-        nb_lin_wgmma_fp8(g, nb_lin_of(a), a->up.data != NULL, 1, n);
+    if (nb_lin_wgmma_fn *fn = widening(a->gate.type))
+        fn(g, nb_lin_of(a), a->up.data != NULL, 1, n);
     else if (a->up.data)
         launch<true>(g, nb_lin_of(a), 1, n);
     else

@@ -1,11 +1,12 @@
-/* linear_wgmma.cuh - the sm_90a instructions of linear_wgmma_fp8.cu, and its entry point for linear_wgmma.cu. */
+/* linear_wgmma.cuh - the sm_90a instructions of products with widened weights, and their entry points for linear_wgmma.cu. */
 #ifndef NB_KERNEL_CUDA_SM90_LINEAR_WGMMA_CUH
 #define NB_KERNEL_CUDA_SM90_LINEAR_WGMMA_CUH
 #include "kernel/cuda/sm80/linear_mma.cuh"
 #include "kernel/cuda/sm90/wgmma.cuh"
 
-/* Products with FP8 weights with block scales.  n: tokens per batch or expert. */
-void nb_lin_wgmma_fp8(nb_cuda *g, const nb_lin &j, bool glu, size_t n_batch, size_t n);
+/* Products with FP8 and with tiled weights.  n: tokens per batch or expert. */
+typedef void nb_lin_wgmma_fn(nb_cuda *g, const nb_lin &j, bool glu, size_t n_batch, size_t n);
+nb_lin_wgmma_fn nb_lin_wgmma_fp8, nb_lin_wgmma_int4, nb_lin_wgmma_byte, nb_lin_wgmma_fp4;
 
 namespace lin
 {

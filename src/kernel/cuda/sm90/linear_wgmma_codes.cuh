@@ -1,0 +1,264 @@
+/* linear_wgmma_codes.cuh - y = W x for prompts on Hopper, tiled weights (linear/tiled.h): kernel variant "wgmma" of linear and
+ * experts.  One file per type includes this (linear_wgmma_int4.cu, _byte.cu, _fp4.cu).
+ *
+ * INT4, BYTE: total += scale[row] * (W_32 x_32) for each 32 columns; FP4: total += W x.  x is one BF16 part or two (hi + lo),
+ * which alternate for each 16 columns.  At the end a row's total is multiplied by its factor.
+ *
+ * Rings and tiles are those of linear_wgmma_ring.cuh.  A lane reads 16 bytes of a row's codes at once: its operands for 128
+ * columns (BYTE: 64), in the order of the tensor cores.  The operands of the next 32 columns are made while these multiply.
+ * Scaling 32 columns costs 64 FMA per lane for four wgmma of 64 x 128 x 16; so the tokens are two halves. */
+#ifndef NB_KERNEL_CUDA_SM90_LINEAR_WGMMA_CODES_CUH
+#define NB_KERNEL_CUDA_SM90_LINEAR_WGMMA_CODES_CUH
+#include "kernel/cuda/sm80/linear_codes.cuh"
+#include "kernel/cuda/sm90/linear_wgmma_ring.cuh"
+
+namespace
+{
+using namespace lin;
+
+__device__ inline void cp_async8(uint32_t dst, const void *src)
+{
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(dst), "l"(src) : "memory");
+}
+
+/* What a lane has of a slot: of rows g and g + 8 codes, scales and zeros. */
+template <nb_wtype T> struct rows {
+    const unsigned char *code[2]; /* in shared memory, at the lane's first 16 bytes */
+    uint32_t turn;                /* BYTE: exclusive-or of offsets (swizzle) */
+    uint2 scale[2];
+    uint32_t zero[2];
+    bool groups, zeros, f16, e8m0;
+};
+
+template <nb_wtype T> struct tiled {
+    static const int ROW_BYTES = codes::block_bytes<T>(), PLANE_ROW = T == NB_W_FP4 ? 8 : 12;
+    static const bool ROW_FACTOR = true;
+    static const int CHUNKS = ROW_BYTES / 16, STEP = GROUP / CHUNKS;
+
+    /* A thread loads one chunk of 16 bytes of every STEP-th row. */
+    template <class S>
+    static __device__ inline void load(const plan<S> &s, const nb_lin &j, const part &p, uint32_t slot,
+                                       uint32_t b, uint32_t m)
+    {
+        const uint32_t tid = threadIdx.x, row = tid / CHUNKS, chunk = tid % CHUNKS;
+        const uint32_t n_block = (j.n_col + 127) / 128, stride = n_block * ROW_BYTES;
+        const uint32_t matrix = S::GLU ? m : 0, r0 = row_of<S>(p.row0, 0, m) + row;
+        const size_t first = (size_t)p.batch * j.w_rows;
+        const unsigned char *from = j.w[matrix] + (first + r0) * stride + (b * ROW_BYTES + chunk * 16);
+        const uint32_t at = T == NB_W_BYTE ? chunk ^ (row & 1) << 2 : chunk;
+        uint32_t to = nb_smem(s.w) + slot * S::W_BYTES + row * ROW_BYTES + at * 16;
+#pragma unroll 1
+        for (uint32_t wg = 0; wg < 2; wg++) {
+#pragma unroll
+            for (uint32_t i = 0; i < 64; i += STEP)
+                cp_async16(to + i * ROW_BYTES, from + i * stride, r0 + wg * 64 + i < j.n_out ? 16 : 0);
+            from += (size_t)64 * stride;
+            to += 64 * ROW_BYTES;
+        }
+        const uint32_t r = row_of<S>(p.row0, tid / 64, m) + tid % 64;
+        const size_t block = (first + (r < j.n_out ? r : j.n_out - 1)) * n_block + b;
+        const uint32_t plane = nb_smem(s.planes) + slot * S::PLANE_BYTES;
+        if (j.group[matrix]) cp_async8(plane + tid * 8, j.group[matrix] + block * 8);
+        if (T != NB_W_FP4 && j.zero[matrix]) cp_async4(plane + W_ROWS * 8 + tid * 4, j.zero[matrix] + block * 4);
+    }
+
+    /* The operands of columns 32 q ..: two steps of 16. */
+    static __device__ inline void operands(uint32_t (&a)[2][4], const rows<T> &r, const uint4 (&raw)[2], int q)
+    {
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            const uint32_t word[4] = { raw[h].x, raw[h].y, raw[h].z, raw[h].w };
+            const uint32_t z = r.zeros ? r.zero[h] >> 8 * q & 0xff : 8;
+            uint32_t zero = 0, f[2];
+            if (T == NB_W_INT4 || (T == NB_W_BYTE && r.zeros)) zero = codes::zero_pair<T>(z);
+            uint32_t pair[2] = {};
+            if (T == NB_W_FP4) codes::fp4_scales(pair, r.scale[h], q, r.e8m0);
+#pragma unroll
+            for (int s = 0; s < 2; s++) {
+                if (T == NB_W_INT4) codes::int4_fragment(f, word[q], s, zero);
+                if (T == NB_W_BYTE) codes::byte_fragment(f, word[q % 2 * 2 + s], r.zeros, zero);
+                if (T == NB_W_FP4) codes::fp4_fragment(f, word[q], s, pair[s]);
+                a[s][h] = f[0];
+                a[s][2 + h] = f[1];
+            }
+        }
+    }
+
+    static __device__ inline void read(uint4 (&raw)[2], const rows<T> &r, int half)
+    {
+#pragma unroll
+        for (int h = 0; h < 2; h++)
+            raw[h] = *reinterpret_cast<const uint4 *>(r.code[h] + (half * 64 ^ r.turn));
+    }
+
+    template <class S>
+    static __device__ inline rows<T> rows_of(const plan<S> &s, const nb_lin &j, uint32_t slot, uint32_t m)
+    {
+        const uint32_t tid = threadIdx.x - GROUP, lane = tid % 32, matrix = S::GLU ? m : 0;
+        const uint32_t row = tid / 32 * 16 + lane / 4; /* among the slot's 128 */
+        const unsigned char *plane = s.planes + slot * S::PLANE_BYTES;
+        rows<T> r;
+        r.groups = j.group[matrix] != nullptr;
+        r.zeros = T != NB_W_FP4 && j.zero[matrix] != nullptr;
+        r.f16 = j.stype[matrix] == NB_S_F16;
+        r.e8m0 = j.stype[matrix] == NB_S_E8M0;
+        r.turn = T == NB_W_BYTE ? (row & 1) * 64 : 0;
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            r.code[h] = s.w + slot * S::W_BYTES + (row + 8 * h) * ROW_BYTES + lane % 4 * 16;
+            r.scale[h] = reinterpret_cast<const uint2 *>(plane)[row + 8 * h];
+            r.zero[h] = r.zeros ? reinterpret_cast<const uint32_t *>(plane + W_ROWS * 8)[row + 8 * h] : 0;
+        }
+        return r;
+    }
+
+    template <class S, bool FIRST>
+    static __device__ inline void multiply(float (&total)[S::ACC], float (&)[S::ACC], const plan<S> &s,
+                                           const nb_lin &j, uint32_t slot, place<S::X_STAGES> x, uint32_t m,
+                                           bool last)
+    {
+        const uint32_t lane = threadIdx.x % 32;
+        const rows<T> r = rows_of<S>(s, j, slot, m);
+        uint32_t a[2][2][4];
+        uint4 raw[2];
+        read(raw, r, 0);
+        operands(a[0], r, raw, 0);
+        const uint32_t x0 = x.i;
+        place<S::X_STAGES> x1 = x;
+        x1.next();
+        if (FIRST) {
+            nb_mbar_wait(s.x_full(x0), x.phase);
+            nb_mbar_wait(s.x_full(x1.i), x1.phase);
+            nb_fence_async();
+        }
+        const uint32_t at[2] = { descriptor_low(nb_smem(s.x) + x0 * S::X_BYTES),
+                                 descriptor_low(nb_smem(s.x) + x1.i * S::X_BYTES) };
+        if (T == NB_W_FP4)
+            whole<S>(total, s, r, raw, a, at, x0, last);
+        else
+            halves<S>(total, s, r, raw, a, at, x0, last);
+        __syncwarp();
+        if (lane == 0) {
+            nb_mbar_arrive(s.w_free(slot));
+            if (last) nb_mbar_arrive(s.x_free(x1.i));
+        }
+    }
+
+    /* FP4: 32 columns after the other into the same accumulators. */
+    template <class S>
+    static __device__ inline void whole(float (&total)[S::ACC], const plan<S> &s, const rows<T> &r, uint4 (&raw)[2],
+                                        uint32_t (&a)[2][2][4], const uint32_t (&at)[2], uint32_t x0, bool last)
+    {
+#pragma unroll
+        for (int q = 0; q < 4; q++) {
+            const uint32_t b = at[q / 2] + q % 2 * 4;
+            nb_wg_fence();
+#pragma unroll
+            for (int k = 0; k < 2; k++) {
+                wgmma<S::BN>(total, a[q % 2][k], descriptor(b + 2 * k), 1);
+                if (S::TWO) wgmma<S::BN>(total, a[q % 2][k], descriptor(b + 2 * k + S::PART_BYTES / 16), 1);
+            }
+            nb_wg_commit();
+            if (q > 0) nb_wg_wait<1>();
+            if (q < 3) operands(a[(q + 1) % 2], r, raw, q + 1);
+            /* the products of the first 64 columns have finished */
+            if (q == 2 && threadIdx.x % 32 == 0 && last) nb_mbar_arrive(s.x_free(x0));
+        }
+        nb_wg_wait<0>();
+        nb_wg_hold(total);
+    }
+
+    /* total += scales * part, of the 32 columns q: the tokens of one half. */
+    template <class S, int N>
+    static __device__ inline void fold(float (&total)[S::ACC], float (&part)[N], int half, const rows<T> &r, int q)
+    {
+        nb_wg_hold(part);
+        float scale[2];
+#pragma unroll
+        for (int h = 0; h < 2; h++) scale[h] = r.groups ? codes::group_scale(r.scale[h], q, r.f16) : 1.0f;
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            total[half * N + i] = __fmaf_rn(scale[i >> 1 & 1], part[i], total[half * N + i]);
+    }
+
+    /* INT4, BYTE: tokens in two halves, of which one multiplies while the other is added to the total. */
+    template <class S>
+    static __device__ inline void halves(float (&total)[S::ACC], const plan<S> &s, const rows<T> &r, uint4 (&raw)[2],
+                                         uint32_t (&a)[2][2][4], const uint32_t (&at)[2], uint32_t x0, bool last)
+    {
+#ifndef NB_WGMMA_N
+#define NB_WGMMA_N 2
+#endif
+        const int N = S::BN > 64 ? NB_WGMMA_N : 1, TOK = S::BN / N;
+        float part[N][S::ACC / N];
+#pragma unroll
+        for (int q = 0; q < 4; q++) {
+#pragma unroll
+            for (int half = 0; half < N; half++) {
+                const uint32_t b = at[q / 2] + q % 2 * 4 + half * (TOK * 128 / 16);
+                nb_wg_fence();
+#pragma unroll
+                for (int k = 0; k < 2; k++) {
+                    wgmma<TOK>(part[half], a[q % 2][k], descriptor(b + 2 * k), k);
+                    if (S::TWO) wgmma<TOK>(part[half], a[q % 2][k], descriptor(b + 2 * k + S::PART_BYTES / 16), 1);
+                }
+                nb_wg_commit();
+                if (N == 2 && half == 0 && q > 0) {
+                    nb_wg_wait<1>();
+                    fold<S>(total, part[N - 1], N - 1, r, q - 1);
+                    /* the products of the first 64 columns have finished */
+                    if (q == 2 && threadIdx.x % 32 == 0 && last) nb_mbar_arrive(s.x_free(x0));
+                }
+                if (half == N - 1 && q < 3) {
+                    if (T == NB_W_BYTE && q == 1) read(raw, r, 1);
+                    operands(a[(q + 1) % 2], r, raw, q + 1);
+                }
+                if (N == 2 && half == 1) {
+                    nb_wg_wait<1>();
+                    fold<S>(total, part[0], 0, r, q);
+                }
+                if (N == 1) {
+                    nb_wg_wait<0>();
+                    fold<S>(total, part[0], 0, r, q);
+                    if (q == 2 && threadIdx.x % 32 == 0 && last) nb_mbar_arrive(s.x_free(x0));
+                }
+            }
+        }
+        if (N == 2) {
+            nb_wg_wait<0>();
+            fold<S>(total, part[N - 1], N - 1, r, 3);
+        }
+    }
+};
+
+/* Chooses the tile with the least estimated time; all give the same bits. */
+template <nb_wtype T, bool GLU, bool TWO> void launch(nb_cuda *g, const nb_lin &j, size_t n_batch, size_t n)
+{
+    typedef shape<tiled<T>, GLU, TWO, (GLU ? 2 : 1), 32, 8, (TWO ? 8 : 12)> small;
+    typedef shape<tiled<T>, GLU, TWO, (GLU ? 2 : 1), 64, 6, (TWO ? 6 : 10)> middle;
+    typedef shape<tiled<T>, GLU, TWO, 2, 128, 3, (TWO ? 5 : 9)> large;
+    const size_t s = time_of<small>(g, j, n_batch, n, 75, 0);
+    const size_t m = time_of<middle>(g, j, n_batch, n, 100, 0);
+    const size_t l = time_of<large>(g, j, n_batch, n, GLU ? 150 : 275, 150);
+    if (s < m && s < l)
+        ring_launch<small>(g, j, n_batch);
+    else if (m < l)
+        ring_launch<middle>(g, j, n_batch);
+    else
+        ring_launch<large>(g, j, n_batch);
+}
+
+template <nb_wtype T> void launch(nb_cuda *g, const nb_lin &j, bool glu, size_t n_batch, size_t n)
+{
+    if (glu && j.x.lo)
+        launch<T, true, true>(g, j, n_batch, n);
+    else if (glu)
+        launch<T, true, false>(g, j, n_batch, n);
+    else if (j.x.lo)
+        launch<T, false, true>(g, j, n_batch, n);
+    else
+        launch<T, false, false>(g, j, n_batch, n);
+}
+} // namespace
+
+#endif
