@@ -296,8 +296,10 @@ def packed_kernels():
     """Products by the type of the weights, us; in brackets, the share of the floor."""
     out = []
     for part, tokens in (("packed_kernels", "1 token"), ("packed_kernels_prompt", "8,192 tokens")):
-        by = {}
-        for r in runs("gpu_h100_packed.json").get(part, {}).get("results", []):
+        by, done = {}, runs("gpu_h100_packed.json").get(part)
+        if not done:
+            continue
+        for r in done["results"]:
             what = "experts, 6 of 64" if r["op"] == "experts" else f"{r['rows']:,} x {r['cols']:,}" + (" x 16 heads" if r["products"] > 1 else "")
             by.setdefault(what, {})[r["weight"]] = r
         kinds = ("bf16", "fp8", "int8", "int4", "fp4")

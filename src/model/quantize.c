@@ -16,7 +16,7 @@ enum { ROWS = 32, ALIGN = 64 };
 
 typedef struct quantizer {
     const nb_quantize_options *o;
-    bool fp8;       /* else INT8 */
+    bool fp8; /* else INT8 */
     nb_error *err;
     char *at;       /* the rest of the memory */
     float *scratch; /* [n_worker][widest] */

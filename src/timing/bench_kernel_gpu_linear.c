@@ -36,17 +36,17 @@ static nb_status weight_type(const char *name, nb_wtype *out, nb_error *err)
     static const struct {
         const char *name;
         nb_wtype type;
-    } types[] = {
-        { "f32", NB_W_F32 }, { "bf16", NB_W_BF16 }, { "f16", NB_W_F16 }, { "fp8", NB_W_FP8B },
-        { "int4", NB_W_INT4 }, { "int8", NB_W_BYTE }, { "fp4", NB_W_FP4 }
-    };
+    } types[] = { { "f32", NB_W_F32 },  { "bf16", NB_W_BF16 }, { "f16", NB_W_F16 },
+                  { "fp8", NB_W_FP8B }, { "int4", NB_W_INT4 }, { "int8", NB_W_BYTE },
+                  { "fp4", NB_W_FP4 } };
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (!strcmp(types[i].name, name)) {
             *out = types[i].type;
             return NB_OK;
         }
-    return nb_fail(err, NB_ERR_ARG,
-                   "%s: no type of weights on a GPU (expected f32, bf16, f16, fp8, int8, int4 or fp4)", name);
+    return nb_fail(
+        err, NB_ERR_ARG,
+        "%s: no type of weights on a GPU (expected f32, bf16, f16, fp8, int8, int4 or fp4)", name);
 }
 
 /* A small finite value in each of n_bytes of a type. */
@@ -74,9 +74,11 @@ nb_status nb_gb_weight(nb_gb_run *r, size_t n_row, size_t n_col, nb_weight *w, s
     *w = (nb_weight){ .n_row = n_row, .n_col = n_col };
     NB_TRY(weight_type(r->c->weight ? r->c->weight : "bf16", &w->type, err));
     /* tiled: codes, then scales of groups (INT4: of 32 columns, FP4: of 16; INT8: of the row) */
-    const nb_tiled form = { w->type, w->type == NB_W_FP4 ? NB_S_E4M3 : NB_S_BF16, w->type != NB_W_BYTE, false };
+    const nb_tiled form = { w->type, w->type == NB_W_FP4 ? NB_S_E4M3 : NB_S_BF16,
+                            w->type != NB_W_BYTE, false };
     const bool packed = nb_wtype_is_packed(w->type);
-    const size_t codes = packed ? n_row * nb_tiled_code_bytes(&form, n_col) : n_row * n_col * nb_wtype_bytes(w->type);
+    const size_t codes = packed ? n_row * nb_tiled_code_bytes(&form, n_col)
+                                : n_row * n_col * nb_wtype_bytes(w->type);
     const size_t planes = packed ? n_row * nb_tiled_scale_bytes(&form, n_col) : 0;
     const size_t n = (codes + planes + 255) / 256 * 256;
     *n_set = r->c->set_bytes ? nb_gb_sets(r, n) : 1;

@@ -342,7 +342,9 @@ void chk_gpu_parts(chk *t, const nb_cuda_rows *y, size_t n_row, size_t n_col)
 nb_wtype chk_gpu_type(nb_wtype type, bool tile)
 {
     nb_tiled form;
-    const nb_weight w = { .type = type, .n_col = 32, .group = { .size = 32, .scale_type = NB_S_E8M0 } };
+    const nb_weight w = { .type = type,
+                          .n_col = 32,
+                          .group = { .size = 32, .scale_type = NB_S_E8M0 } };
     if (!nb_wtype_is_packed(type) && !(tile && type == NB_W_INT8)) return type;
     if (type == NB_W_INT4 || type == NB_W_BYTE) return type;
     return nb_tiled_of(&w, &form) ? NB_W_TYPE_COUNT : form.type;
@@ -352,7 +354,8 @@ nb_weight chk_gpu_draw(chk *t, nb_wtype type, size_t n_row, size_t n_col, chk_pa
 {
     nb_tiled form;
     nb_weight w = chk_weight(t, type, n_row, n_col, p);
-    while (nb_wtype_is_packed(type) && nb_tiled_of(&w, &form)) w = chk_weight(t, type, n_row, n_col, p);
+    while (nb_wtype_is_packed(type) && nb_tiled_of(&w, &form))
+        w = chk_weight(t, type, n_row, n_col, p);
     return w;
 }
 
@@ -381,7 +384,8 @@ nb_weight chk_gpu_weight(chk *t, const nb_weight *host, bool tile)
     nb_weight w = *host;
     if (nb_wtype_is_packed(host->type) || (tile && host->type == NB_W_INT8)) return tiled(t, host);
     w.data = chk_gpu_in(t, host->data, nb_weight_data_bytes(host));
-    if (nb_weight_scale_bytes(host)) w.scale = chk_gpu_in(t, host->scale, nb_weight_scale_bytes(host));
+    if (nb_weight_scale_bytes(host))
+        w.scale = chk_gpu_in(t, host->scale, nb_weight_scale_bytes(host));
     return w;
 }
 

@@ -81,7 +81,8 @@ static nb_weight rows_of(const nb_weight *w, size_t at, size_t n)
     y.data = (const char *)w->data + at * nb_wtype_row_bytes(w->type, w->n_col);
     if (w->scale) y.scale = w->scale + at;
     if (n_group)
-        y.group.scale = (const char *)w->group.scale + at * n_group * nb_stype_bytes(w->group.scale_type);
+        y.group.scale =
+            (const char *)w->group.scale + at * n_group * nb_stype_bytes(w->group.scale_type);
     if (w->group.zero) y.group.zero = w->group.zero + at * n_group;
     return y;
 }

@@ -101,8 +101,9 @@ static void expect(chk *t, const kase *k, const float *y, size_t y_stride)
                 const size_t at = i * s->n_out + r;
                 const double y0 = k->y0 ? (double)k->y0[i * y_stride + b * s->n_out + r] : 0;
                 want[at] += y0;
-                bound[at] = factor_of(k->a.w.type, (double)n_col) * 0x1p-24 * (bound[at] + fabs(y0)) +
-                            0x1p-126 * (x_abs + (double)n_col * (4 + 4 * (double)max_scale(&k->w)));
+                bound[at] =
+                    factor_of(k->a.w.type, (double)n_col) * 0x1p-24 * (bound[at] + fabs(y0)) +
+                    0x1p-126 * (x_abs + (double)n_col * (4 + 4 * (double)max_scale(&k->w)));
             }
             memcpy(own + i * s->n_out, y + i * y_stride + b * s->n_out, s->n_out * sizeof *own);
         }
@@ -251,8 +252,8 @@ static void bench_one(chk *t, const nb_cuda_linear_row *v, nb_wtype type, const 
     make(t, &k, type, CHK_NORMAL, parts ? 2 : 0);
     job j = { t, v, k.a };
     j.a.y = chk_gpu_out_rows(t, s->n_tok, (s->n_batch * s->n_out + 7) / 8 * 8, 0);
-    snprintf(label, sizeof label, "%s %zux%zu, %zu tok", nb_wtypes[type].word, s->n_out * s->n_batch,
-             s->n_col, s->n_tok);
+    snprintf(label, sizeof label, "%s %zux%zu, %zu tok", nb_wtypes[type].word,
+             s->n_out * s->n_batch, s->n_col, s->n_tok);
     chk_gpu_time(t, label, (double)nb_weight_bytes(&k.w),
                  (parts ? 4.0 : 2.0) * n * (double)s->n_tok, call, &j);
 }
@@ -276,7 +277,8 @@ static void bench(chk *t, const chk_row *row)
     static const nb_wtype types[] = { NB_W_BF16, NB_W_FP8B, NB_W_Q4_0, NB_W_Q8_0, NB_W_GGUF_NVFP4 };
     for (size_t y = 0; y < NB_COUNT(types); y++)
         for (size_t i = 0; i < (d ? NB_COUNT(direct) : NB_COUNT(prompt)); i++)
-            if (strcmp(v->name, "simt") || i < 2) bench_one(t, v, types[y], d ? &direct[i] : &prompt[i]);
+            if (strcmp(v->name, "simt") || i < 2)
+                bench_one(t, v, types[y], d ? &direct[i] : &prompt[i]);
 }
 
 /* ---- planted bugs ---- */

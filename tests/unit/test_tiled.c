@@ -38,8 +38,8 @@ static double value(const nb_tiled *t, const nb_tiled_rows *x, size_t r, size_t 
     if (t->type == NB_W_FP4) {
         const uint8_t s = ((const uint8_t *)x->scale)[8 * block + in / 16];
         const float scale = t->scale_type == NB_S_E8M0 ? nb_ue8m0_to_f32(s)
-                            : s == NB_E4M3_NAN           ? 480 /* GGUF; see linear_codes.cuh */
-                                                         : nb_e4m3_to_f32(s);
+                            : s == NB_E4M3_NAN         ? 480 /* GGUF; see linear_codes.cuh */
+                                                       : nb_e4m3_to_f32(s);
         return (double)nb_e2m1_to_f32((uint8_t)q) * (double)scale * (double)x->row[r];
     }
     const int zero = t->zeros ? x->zero[4 * block + in / 32] : t->type == NB_W_INT4 ? 8 : 128;
@@ -58,9 +58,11 @@ static void compare(const nb_weight *w)
     if (why) fail_msg("%s: %s", nb_wtypes[w->type].name, why);
     const nb_tiled_rows x = { calloc(ROWS, nb_tiled_code_bytes(&t, COLS)),
                               calloc(ROWS, nb_tiled_zero_bytes(&t, COLS) + 1),
-                              calloc(ROWS, nb_tiled_scale_bytes(&t, COLS) + 1), calloc(ROWS, sizeof(float)) };
+                              calloc(ROWS, nb_tiled_scale_bytes(&t, COLS) + 1),
+                              calloc(ROWS, sizeof(float)) };
     nb_tiled_make(w, &t, 0, 1, &x); /* in two pieces */
-    const nb_tiled_rows rest = { x.code + nb_tiled_code_bytes(&t, COLS), x.zero + nb_tiled_zero_bytes(&t, COLS),
+    const nb_tiled_rows rest = { x.code + nb_tiled_code_bytes(&t, COLS),
+                                 x.zero + nb_tiled_zero_bytes(&t, COLS),
                                  (char *)x.scale + nb_tiled_scale_bytes(&t, COLS), x.row + 1 };
     nb_tiled_make(w, &t, 1, ROWS - 1, &rest);
     for (size_t r = 0; r < ROWS; r++) {
@@ -71,9 +73,12 @@ static void compare(const nb_weight *w)
         else
             nb_packed_values(w, r, 0, COLS, want);
         for (size_t c = 0; c < COLS; c++) {
-            const double got = value(&t, &x, r, c), far = got > (double)want[c] ? got - (double)want[c] : (double)want[c] - got;
+            const double got = value(&t, &x, r, c), far = got > (double)want[c]
+                                                              ? got - (double)want[c]
+                                                              : (double)want[c] - got;
             if (!(far <= 0x1p-22 * (want[c] < 0 ? -(double)want[c] : (double)want[c])))
-                fail_msg("%s [%zu, %zu]: %g, expected %g", nb_wtypes[w->type].name, r, c, got, (double)want[c]);
+                fail_msg("%s [%zu, %zu]: %g, expected %g", nb_wtypes[w->type].name, r, c, got,
+                         (double)want[c]);
         }
     }
     free(x.code);
@@ -106,7 +111,10 @@ static void groups(void **state)
                   { NB_W_FP4, 16, NB_S_E4M3, 0, false },   { NB_W_FP4, 32, NB_S_E8M0, 0, false } };
     for (size_t i = 0; i < NB_COUNT(forms); i++) {
         nb_weight w = { .n_row = ROWS, .n_col = COLS, .type = forms[i].type };
-        w.group = (nb_wgroups){ .size = forms[i].size, .scale_type = forms[i].scale, .outer = 0.75f, .flip = forms[i].flip };
+        w.group = (nb_wgroups){ .size = forms[i].size,
+                                .scale_type = forms[i].scale,
+                                .outer = 0.75f,
+                                .flip = forms[i].flip };
         const size_t n = ROWS * nb_weight_n_group(&w);
         uint8_t *data = codes(nb_weight_data_bytes(&w), i), *zero = codes(n, i + 50);
         uint8_t *scale = malloc(4 * n);
@@ -134,7 +142,8 @@ static void groups(void **state)
 static void blocks(void **state)
 {
     (void)state;
-    static const nb_wtype types[] = { NB_W_Q8_0, NB_W_Q4_0, NB_W_Q5_0, NB_W_IQ4_NL, NB_W_MXFP4, NB_W_GGUF_NVFP4 };
+    static const nb_wtype types[] = { NB_W_Q8_0,   NB_W_Q4_0,  NB_W_Q5_0,
+                                      NB_W_IQ4_NL, NB_W_MXFP4, NB_W_GGUF_NVFP4 };
     for (size_t i = 0; i < NB_COUNT(types); i++) {
         nb_weight w = { .n_row = ROWS, .n_col = COLS, .type = types[i], .group.outer = 0.5f };
         const size_t n = nb_weight_data_bytes(&w), size = nb_wtypes[types[i]].block_bytes;
@@ -159,7 +168,9 @@ static void int8_rows(void **state)
     (void)state;
     static const float scale[ROWS] = { 0.5f, 0, -3 };
     uint8_t *data = codes(ROWS * COLS, 3);
-    const nb_weight w = { .data = data, .scale = scale, .n_row = ROWS, .n_col = COLS, .type = NB_W_INT8 };
+    const nb_weight w = {
+        .data = data, .scale = scale, .n_row = ROWS, .n_col = COLS, .type = NB_W_INT8
+    };
     compare(&w);
     free(data);
 }

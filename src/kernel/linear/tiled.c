@@ -179,10 +179,12 @@ static void plain_codes(const nb_weight *w, const uint8_t *data, size_t c, size_
     }
 }
 
-static void plain_planes(const nb_weight *w, const nb_tiled *t, size_t r, size_t c, size_t n, row *out)
+static void plain_planes(const nb_weight *w, const nb_tiled *t, size_t r, size_t c, size_t n,
+                         row *out)
 {
     const nb_wgroups *g = &w->group;
-    const size_t unit = t->type == NB_W_FP4 ? 16 : 32, n_group = t->groups ? nb_weight_n_group(w) : 1;
+    const size_t unit = t->type == NB_W_FP4 ? 16 : 32,
+                 n_group = t->groups ? nb_weight_n_group(w) : 1;
     if (n == COLS && t->groups && g->size == unit && g->scale_type == t->scale_type && !t->zeros) {
         const size_t k = (r * n_group + c / unit) * nb_stype_bytes(g->scale_type);
         void *to = t->type == NB_W_FP4 ? (void *)out->scale8 : out->scale16;
@@ -195,7 +197,9 @@ static void plain_planes(const nb_weight *w, const nb_tiled *t, size_t r, size_t
             out->scale8[i] = ((const uint8_t *)g->scale)[k];
             continue;
         }
-        out->zero[i] = w->type != NB_W_INT8 && g->zero ? g->zero[k] : t->type == NB_W_INT4 ? 8 : 128;
+        out->zero[i] = w->type != NB_W_INT8 && g->zero ? g->zero[k]
+                       : t->type == NB_W_INT4          ? 8
+                                                       : 128;
         if (!t->groups) continue;
         float s;
         nb_packed_scales(g, k, 1, &s);
@@ -250,8 +254,10 @@ static void put_nibbles(const uint8_t *code, uint8_t *out)
     for (size_t t = 0; t < 4; t++)
         for (size_t j = 0; j < 4; j++) {
             const uint8_t *c = code + 32 * j + 2 * t;
-            const uint32_t even = c[0] | (uint32_t)c[8] << 8 | (uint32_t)c[16] << 16 | (uint32_t)c[24] << 24;
-            const uint32_t odd = c[1] | (uint32_t)c[9] << 8 | (uint32_t)c[17] << 16 | (uint32_t)c[25] << 24;
+            const uint32_t even =
+                c[0] | (uint32_t)c[8] << 8 | (uint32_t)c[16] << 16 | (uint32_t)c[24] << 24;
+            const uint32_t odd =
+                c[1] | (uint32_t)c[9] << 8 | (uint32_t)c[17] << 16 | (uint32_t)c[25] << 24;
             const uint32_t word = squeezed(even) | squeezed(odd) << 16;
             memcpy(out + 16 * t + 4 * j, &word, sizeof word);
         }
@@ -267,7 +273,8 @@ static void put_words(const uint8_t *data, uint8_t flip, uint8_t *out)
         memcpy(o, data + 16 * j, sizeof o);
         for (unsigned t = 0; t < 4; t++) {
             const uint32_t x = ((o[0] >> 8 * t & 255) | (o[1] >> 8 * t & 255) << 8 |
-                                (o[2] >> 8 * t & 255) << 16 | (o[3] >> 8 * t & 255) << 24) ^ f;
+                                (o[2] >> 8 * t & 255) << 16 | (o[3] >> 8 * t & 255) << 24) ^
+                               f;
             word[4 * t + j] = squeezed(x & low) | squeezed(x >> 4 & low) << 16;
         }
     }
@@ -285,7 +292,8 @@ static void put_bytes(const uint8_t *code, uint8_t *out)
             }
 }
 
-void nb_tiled_make(const nb_weight *w, const nb_tiled *t, size_t r0, size_t n, const nb_tiled_rows *out)
+void nb_tiled_make(const nb_weight *w, const nb_tiled *t, size_t r0, size_t n,
+                   const nb_tiled_rows *out)
 {
     const size_t nb = n_block(w->n_col), bytes = nb_tiled_code_bytes(t, w->n_col) / nb;
     const size_t row_bytes = nb_wtype_row_bytes(w->type, w->n_col);
@@ -295,8 +303,8 @@ void nb_tiled_make(const nb_weight *w, const nb_tiled *t, size_t r0, size_t n, c
             row x;
             read_block(w, t, r0 + i, b * COLS, &x);
             if (fast(w, w->n_col - b * COLS < COLS ? 0 : COLS))
-                put_words((const uint8_t *)w->data + ((r0 + i) * row_bytes + b * COLS / 2), w->group.flip,
-                          out->code + at * bytes);
+                put_words((const uint8_t *)w->data + ((r0 + i) * row_bytes + b * COLS / 2),
+                          w->group.flip, out->code + at * bytes);
             else if (t->type == NB_W_BYTE)
                 put_bytes(x.code, out->code + at * bytes);
             else

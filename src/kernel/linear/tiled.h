@@ -16,7 +16,11 @@
 #include "base/status.h"
 #include "kernel/kernel.h"
 
-enum { NB_TILED_COLS = 128, NB_TILED_SCALES = 8, NB_TILED_ZEROS = 4 }; /* columns, bytes of a block */
+enum {
+    NB_TILED_COLS = 128,
+    NB_TILED_SCALES = 8,
+    NB_TILED_ZEROS = 4
+}; /* columns, bytes of a block */
 
 typedef struct nb_tiled {
     nb_wtype type;       /* INT4, BYTE, FP4 */
@@ -44,6 +48,7 @@ typedef struct nb_tiled_rows {
     void *scale;
     float *row;
 } nb_tiled_rows;
-void nb_tiled_make(const nb_weight *w, const nb_tiled *t, size_t r, size_t n, const nb_tiled_rows *out);
+void nb_tiled_make(const nb_weight *w, const nb_tiled *t, size_t r, size_t n,
+                   const nb_tiled_rows *out);
 
 #endif

@@ -134,8 +134,10 @@ static nb_status stack_tiled(uploader *u, const nb_weight *const *src, size_t n,
     const size_t n_col = src[0]->n_col;
     size_t n_row = 0;
     for (size_t i = 0; i < n; i++) n_row += src[i]->n_row;
-    plane p[] = { { NULL, NULL, nb_tiled_code_bytes(t, n_col) }, { NULL, NULL, nb_tiled_scale_bytes(t, n_col) },
-                  { NULL, NULL, nb_tiled_zero_bytes(t, n_col) }, { NULL, NULL, sizeof(float) } };
+    plane p[] = { { NULL, NULL, nb_tiled_code_bytes(t, n_col) },
+                  { NULL, NULL, nb_tiled_scale_bytes(t, n_col) },
+                  { NULL, NULL, nb_tiled_zero_bytes(t, n_col) },
+                  { NULL, NULL, sizeof(float) } };
     void *dev[NB_COUNT(p)] = { NULL };
     const size_t step = STAGE_BYTES / p[0].row_bytes + 1;
     nb_arena stage = { 0 };
@@ -156,7 +158,9 @@ static nb_status stack_tiled(uploader *u, const nb_weight *const *src, size_t n,
             for (size_t k = 0; k < NB_COUNT(p); k++) put_plane(u, &p[k], m);
         }
     nb_arena_deinit(&stage);
-    *out = (nb_weight){ .data = dev[0], .scale = dev[3], .n_row = n_row, .n_col = n_col, .type = t->type };
+    *out = (nb_weight){
+        .data = dev[0], .scale = dev[3], .n_row = n_row, .n_col = n_col, .type = t->type
+    };
     out->group.scale = dev[1];
     out->group.zero = dev[2];
     out->group.scale_type = t->scale_type;
@@ -212,7 +216,8 @@ static bool can_stack(const nb_weight *const *src, size_t n)
         if (src[i]->n_col != src[0]->n_col) return false;
         same &= src[i]->type == src[0]->type && src[i]->row_scales == src[0]->row_scales;
         /* block scales begin anew at a matrix's first row */
-        if (src[i]->type == NB_W_FP8B && !src[i]->row_scales && i + 1 < n && src[i]->n_row % NB_FP8_BLOCK)
+        if (src[i]->type == NB_W_FP8B && !src[i]->row_scales && i + 1 < n &&
+            src[i]->n_row % NB_FP8_BLOCK)
             return false;
     }
     return is_tiled(src[0]) ? tiled_form(src, n, &t) : same;
@@ -385,7 +390,8 @@ static bool one_type(const nb_model *m, const nb_layer *l, size_t off, nb_wtype 
     for (size_t e = 0; e < m->c.n_expert; e++) {
         const nb_weight *w = expert_matrix(l, e, off);
         if (is_tiled(first) != is_tiled(w)) return false;
-        if (!is_tiled(first) && (w->type != first->type || w->row_scales != first->row_scales)) return false;
+        if (!is_tiled(first) && (w->type != first->type || w->row_scales != first->row_scales))
+            return false;
         if (!is_tiled(first)) continue;
         if (nb_tiled_of(w, &t)) return false;
         if (e == 0) all = t;
@@ -395,7 +401,8 @@ static bool one_type(const nb_model *m, const nb_layer *l, size_t off, nb_wtype 
     return true;
 }
 
-static const nb_cuda_experts_row *find_experts(const uploader *u, int kind, nb_wtype type, const nb_weight *w)
+static const nb_cuda_experts_row *find_experts(const uploader *u, int kind, nb_wtype type,
+                                               const nb_weight *w)
 {
     const nb_cuda_experts_row *r = nb_gpu_api(u->w->gpu)->experts;
     for (; r->name; r++)
@@ -408,14 +415,16 @@ static const char *choose_experts(const uploader *u, const nb_layer *l, nb_gpu_e
 {
     const nb_mlp *x = &l->expert[0];
     nb_wtype gate, up, down;
-    if (!one_type(u->m, l, offsetof(nb_mlp, gate), &gate) || !one_type(u->m, l, offsetof(nb_mlp, up), &up) ||
+    if (!one_type(u->m, l, offsetof(nb_mlp, gate), &gate) ||
+        !one_type(u->m, l, offsetof(nb_mlp, up), &up) ||
         !one_type(u->m, l, offsetof(nb_mlp, down), &down))
         return "experts of one layer have weights of different types: a GPU needs one";
     for (int k = 0; k < 2; k++) {
         if (!u->use[k]) continue;
         e->row_up[k] = find_experts(u, k, gate, &x->gate);
         e->row_down[k] = find_experts(u, k, down, &x->down);
-        if (!e->row_up[k] || !e->row_down[k] || up != gate || x->up.row_scales != x->gate.row_scales)
+        if (!e->row_up[k] || !e->row_down[k] || up != gate ||
+            x->up.row_scales != x->gate.row_scales)
             return "the GPU has no product for these experts";
     }
     return NULL;
@@ -597,8 +606,7 @@ uint64_t nb_gpu_expert_bytes(const nb_model *m, size_t layer)
     for (size_t e = 0; e < m->c.n_expert; e++) {
         const nb_mlp *x = &m->layer[layer].expert[e];
         const nb_weight *const w[] = { &x->gate, &x->up, &x->down };
-        for (size_t i = 0; i < NB_COUNT(w); i++)
-            n += nb_weight_bytes(w[i]);
+        for (size_t i = 0; i < NB_COUNT(w); i++) n += nb_weight_bytes(w[i]);
     }
     return n;
 }
@@ -608,7 +616,8 @@ static uint64_t room(const nb_gpu_weights *w, uint64_t leave_bytes)
 {
     nb_cuda_info info;
     nb_gpu_api(w->gpu)->get_info(nb_gpu_handle(w->gpu), &info);
-    const uint64_t keep = leave_bytes > UINT64_MAX - 3 * PIECE ? UINT64_MAX : leave_bytes + 3 * PIECE;
+    const uint64_t keep =
+        leave_bytes > UINT64_MAX - 3 * PIECE ? UINT64_MAX : leave_bytes + 3 * PIECE;
     return info.free_bytes > keep ? info.free_bytes - keep : 0;
 }
 

@@ -9,7 +9,18 @@
  * end a row's sum is multiplied by the row's factor.  One order for any number of tokens, so this is the kernel for all.
  *
  * Tokens: 8 NT at a time; grid.z shares them in pieces of TOKENS where there is one matrix.
- * Bound by memory for few tokens, then by the copies of x. */
+ *
+ * One token: bound by the latency of a block's chain of loads (places, codes, x) and two barriers; large matrices by
+ * memory.  From 8 tokens on by the copies of x, which are larger than the codes.
+ * H100, cold (us), experts' gate and up 1408 x 2048, 6 of 16 chosen, 1 / 16 tokens:
+ *   BF16 (linear_few.cu)                             41.1    76.3
+ *   INT4, 8 ranges, zeros and scales of any type     23.5    59.1
+ *     the same, one block of 128 columns in flight   23.7    58.9
+ *     and 64 registers                               25.4   108
+ *     4 ranges                                       22.4    58.8
+ *     4 ranges, PLAIN (built)                        22.5    54.5
+ *   FP4, 8 ranges 26.1, 63.3; built 22.7, 58.0
+ * Single matrices of a few thousand rows lose with 4 ranges (warm, 2048 x 2048: 4.1 with 8, 6.1 with 4). */
 #include "kernel/cuda/sm80/linear_codes.cuh"
 #include "kernel/cuda/sm80/linear_few.cuh"
 
@@ -25,17 +36,20 @@ template <nb_wtype T_, bool PLAIN_, kind KIND_, int NT_> struct few {
     static const kind KIND = KIND_;
     static const bool ROW_FACTOR = true;
     static const int NT = NT_, MT = KIND == ROWS16 ? 1 : 2, ROWS = KIND == ROWS32 ? 32 : 16;
-    static const int LOADS = T == NB_W_BYTE ? 2 : 1; /* 16 bytes per lane and block of 128 columns */
+    static const int LOADS =
+        T == NB_W_BYTE ? 2 : 1; /* 16 bytes per lane and block of 128 columns */
     static const int CHUNK = NT > 1 || (T == NB_W_BYTE && MT > 1) ? 1 : 2; /* blocks in flight */
-    static const int PITCH_X = CHUNK * 256 + 16; /* bytes between tokens: ldmatrix without bank conflicts */
+    static const int PITCH_X =
+        CHUNK * 256 + 16; /* bytes between tokens: ldmatrix without bank conflicts */
 };
 
 /* A warp's tile: rows, columns [k0, k1), tokens [tok, tok + n). */
 template <class F> struct work {
     size_t row[F::MT][2];
     uint32_t batch, k0, k1, tok, n, n_block;
-    uint32_t x_rows;       /* tokens that shared memory has room for */
-    uint32_t x_at[F::NT];  /* offset of the lane's row for ldmatrix; rows of no token are another's */
+    uint32_t x_rows; /* tokens that shared memory has room for */
+    uint32_t
+        x_at[F::NT]; /* offset of the lane's row for ldmatrix; rows of no token are another's */
 };
 
 /* A block of 128 columns of the lane's rows. */
@@ -76,25 +90,28 @@ __device__ inline void copy_x(unsigned char *x, const nb_lin &j, const work<F> &
 {
     const uint32_t pieces = F::CHUNK * 16, two = j.x.lo != nullptr;
     for (uint32_t i = threadIdx.x & 31; i < (o.n << two) * pieces; i += 32) {
-        const uint32_t at = i / pieces, c = i % pieces, n = at >> two, part = at & two, col = k + c * 8;
+        const uint32_t at = i / pieces, c = i % pieces, n = at >> two, part = at & two,
+                       col = k + c * 8;
         const uint32_t bytes = col < o.k1 ? 16 : 0;
         const uint16_t *from = (part ? j.x.lo : j.x.hi) + x_row(j, o.batch, o.tok + n);
-        nb_cp_async16(x + (part * o.x_rows + n) * F::PITCH_X + c * 16, from + (bytes ? col : 0), bytes);
+        nb_cp_async16(x + (part * o.x_rows + n) * F::PITCH_X + c * 16, from + (bytes ? col : 0),
+                      bytes);
     }
     nb_cp_async_commit();
 }
 
 /* The operands of 32 columns of a row: two fragments. */
 template <class F>
-__device__ inline void operands(uint32_t (&a)[2][2], const nb_lin &j, const block<F> &b, int m, int h,
-                                int quarter)
+__device__ inline void operands(uint32_t (&a)[2][2], const nb_lin &j, const block<F> &b, int m,
+                                int h, int quarter)
 {
     const int matrix = F::KIND == GLU ? m : 0;
     const uint4 &q = b.code[m][h][F::LOADS == 2 ? quarter / 2 : 0];
     const uint32_t word[4] = { q.x, q.y, q.z, q.w };
     const bool zeros = F::T != NB_W_FP4 && !F::PLAIN && j.zero[matrix] != nullptr;
     const uint32_t z = zeros ? b.zero[m][h] >> 8 * quarter & 0xff : 8;
-    const uint32_t zero = F::T == NB_W_INT4 || (F::T == NB_W_BYTE && zeros) ? codes::zero_pair<F::T>(z) : 0;
+    const uint32_t zero =
+        F::T == NB_W_INT4 || (F::T == NB_W_BYTE && zeros) ? codes::zero_pair<F::T>(z) : 0;
     uint32_t pair[2] = {};
     if (F::T == NB_W_FP4)
         codes::fp4_scales(pair, b.scale[m][h], quarter, !F::PLAIN && j.stype[matrix] == NB_S_E8M0);
@@ -109,8 +126,7 @@ __device__ inline void operands(uint32_t (&a)[2][2], const nb_lin &j, const bloc
 /* sum += W x over 32 columns; x: the first of them. */
 template <class F>
 __device__ inline void multiply(float (&sum)[F::MT][F::NT][4], const nb_lin &j, const block<F> &b,
-                                const work<F> &o,
-                                const unsigned char *x, int quarter)
+                                const work<F> &o, const unsigned char *x, int quarter)
 {
     const bool two = j.x.lo != nullptr;
     uint32_t v[2][F::NT][4], a[F::MT][2][2][2];
@@ -118,7 +134,8 @@ __device__ inline void multiply(float (&sum)[F::MT][F::NT][4], const nb_lin &j, 
     for (int part = 0; part < 2; part++)
 #pragma unroll
         for (int n = 0; n < F::NT; n++)
-            if (!part || two) nb_ldmatrix4(v[part][n], x + part * o.x_rows * F::PITCH_X + o.x_at[n]);
+            if (!part || two)
+                nb_ldmatrix4(v[part][n], x + part * o.x_rows * F::PITCH_X + o.x_at[n]);
 #pragma unroll
     for (int m = 0; m < F::MT; m++)
 #pragma unroll
@@ -131,20 +148,21 @@ __device__ inline void multiply(float (&sum)[F::MT][F::NT][4], const nb_lin &j, 
             if (part && !two) continue;
 #pragma unroll
             for (int m = 0; m < F::MT; m++) {
-                const uint32_t w[4] = { a[m][0][s][0], a[m][1][s][0], a[m][0][s][1], a[m][1][s][1] };
+                const uint32_t w[4] = { a[m][0][s][0], a[m][1][s][0], a[m][0][s][1],
+                                        a[m][1][s][1] };
 #pragma unroll
                 for (int n = 0; n < F::NT; n++) {
                     const uint32_t(&x4)[4] = v[part][n];
                     if (F::T != NB_W_FP4 && s == 0 && part == 0)
                         nb_mma_bf16_new(acc[m][n], w, x4[0], x4[1]);
                     else
-                        nb_mma_bf16(F::T == NB_W_FP4 ? sum[m][n] : acc[m][n], w, x4[2 * s], x4[2 * s + 1]);
+                        nb_mma_bf16(F::T == NB_W_FP4 ? sum[m][n] : acc[m][n], w, x4[2 * s],
+                                    x4[2 * s + 1]);
                 }
             }
         }
-    if (F::T == NB_W_FP4) return;
 #pragma unroll
-    for (int m = 0; m < F::MT; m++) {
+    for (int m = 0; F::T != NB_W_FP4 && m < F::MT; m++) {
         const int matrix = F::KIND == GLU ? m : 0;
         const bool f16 = !F::PLAIN && j.group[matrix] && j.stype[matrix] == NB_S_F16;
         float scale[2];
@@ -153,7 +171,8 @@ __device__ inline void multiply(float (&sum)[F::MT][F::NT][4], const nb_lin &j, 
 #pragma unroll
         for (int n = 0; n < F::NT; n++)
 #pragma unroll
-            for (int e = 0; e < 4; e++) sum[m][n][e] = __fmaf_rn(scale[e >> 1], acc[m][n][e], sum[m][n][e]);
+            for (int e = 0; e < 4; e++)
+                sum[m][n][e] = __fmaf_rn(scale[e >> 1], acc[m][n][e], sum[m][n][e]);
     }
 }
 
@@ -186,7 +205,8 @@ __device__ inline void range_sum(float (&sum)[F::MT][F::NT][4], const nb_lin &j,
     }
 }
 
-template <class F> __global__ void __launch_bounds__(512, 1) codes_kernel(nb_lin j, uint32_t n_tile, uint32_t x_rows)
+template <class F>
+__global__ void __launch_bounds__(512, 1) codes_kernel(nb_lin j, uint32_t n_tile, uint32_t x_rows)
 {
     NB_SHARED(unsigned char, shared); /* first one copy of x per warp, then the sums of all warps */
     const uint32_t warp = threadIdx.x >> 5, g = (threadIdx.x & 31) >> 2;
@@ -222,7 +242,8 @@ template <class F> __global__ void __launch_bounds__(512, 1) codes_kernel(nb_lin
             const uint32_t lane = threadIdx.x & 31, t = n * 8 + lane % 8;
             o.x_at[n] = (t < o.n ? t : 0) * F::PITCH_X + lane / 8 * 16;
         }
-        range_sum<F>(sum, j, o, shared + warp * 2 * x_rows * F::PITCH_X, (!j.first || j.chosen) && o.tok == begin);
+        range_sum<F>(sum, j, o, shared + warp * 2 * x_rows * F::PITCH_X,
+                     (!j.first || j.chosen) && o.tok == begin);
         __syncthreads();
         put_part<F>(parts + warp * (F::MT * 8 * F::NT * PITCH), sum);
         __syncthreads();
@@ -267,8 +288,8 @@ void launch(nb_cuda *g, const nb_lin &j, bool glu, size_t n_batch, size_t max_to
 /* Whether a matrix needs no zeros and none but the usual scales. */
 bool plain(const nb_lin &j, int m, nb_wtype type)
 {
-    return !j.w[m] ||
-           (!j.zero[m] && (!j.group[m] || j.stype[m] == (type == NB_W_FP4 ? NB_S_E4M3 : NB_S_BF16)));
+    return !j.w[m] || (!j.zero[m] &&
+                       (!j.group[m] || j.stype[m] == (type == NB_W_FP4 ? NB_S_E4M3 : NB_S_BF16)));
 }
 
 template <nb_wtype T>
@@ -280,8 +301,8 @@ void launch(nb_cuda *g, const nb_lin &j, bool glu, size_t n_batch, size_t max_to
         launch<T, false>(g, j, glu, n_batch, max_tok);
 }
 
-/* Half as many ranges as other weights have: a range of 256 columns would be 128 bytes of a row. */
-void ranges(nb_lin *j)
+/* Half as many ranges as other weights have, so that more blocks fit an SM. */
+void fewer_ranges(nb_lin *j)
 {
     const uint32_t n_block = nb_lin_ceil(j->n_col, 128), most = j->n_out <= 1024 ? 8 : 4;
     const uint32_t blocks = nb_lin_ceil(n_block, most);
@@ -290,10 +311,11 @@ void ranges(nb_lin *j)
 }
 } // namespace
 
-void nb_lin_codes(nb_cuda *g, const nb_lin &args, nb_wtype type, bool glu, size_t n_batch, size_t max_tok)
+void nb_lin_codes(nb_cuda *g, const nb_lin &args, nb_wtype type, bool experts, bool glu,
+                  size_t n_batch, size_t max_tok)
 {
     nb_lin j = args;
-    ranges(&j);
+    if (experts || j.n_out >= 8192) fewer_ranges(&j);
     switch (type) {
     case NB_W_INT4: launch<NB_W_INT4>(g, j, glu, n_batch, max_tok); break;
     case NB_W_BYTE: launch<NB_W_BYTE>(g, j, glu, n_batch, max_tok); break;

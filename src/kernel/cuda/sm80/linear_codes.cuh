@@ -54,7 +54,8 @@ __device__ inline void byte_fragment(uint32_t (&a)[2], uint32_t word, bool zeros
 #pragma unroll
     for (int i = 0; i < 2; i++) {
         const uint32_t x = __byte_perm(word, 0, i ? 0x4342 : 0x4140);
-        const uint32_t low = (x & 0x007f007fu) | 0x43004300u, less = (~x & 0x00800080u) | 0x43004300u;
+        const uint32_t low = (x & 0x007f007fu) | 0x43004300u,
+                       less = (~x & 0x00800080u) | 0x43004300u;
         a[i] = sub2(low, less);
         if (zeros) a[i] = sub2(a[i], zero);
     }
@@ -67,7 +68,8 @@ __device__ inline void fp4_fragment(uint32_t (&a)[2], uint32_t word, int s, uint
     for (int i = 0; i < 2; i++) {
         const int at = 8 * s + 4 * i; /* of the first column's nibble */
         const uint32_t sign = word << (12 - at) & 0x80008000u;
-        const uint32_t rest = at <= 6 ? word << (at <= 6 ? 6 - at : 0) : word >> (at > 6 ? at - 6 : 0);
+        const uint32_t rest =
+            at <= 6 ? word << (at <= 6 ? 6 - at : 0) : word >> (at > 6 ? at - 6 : 0);
         a[i] = mul2(mul2(sign | (rest & 0x01c001c0u), 0x7e807e80u), scale);
     }
 }
@@ -105,8 +107,8 @@ template <nb_wtype T> __host__ __device__ constexpr uint32_t block_bytes()
 /* The value of an element without its row's factor; exact but for the scale's product. */
 template <nb_wtype T>
 __device__ inline float tiled_value(const unsigned char *code, const unsigned char *group,
-                                    const unsigned char *zero, nb_stype stype, size_t row, uint32_t n_col,
-                                    uint32_t c)
+                                    const unsigned char *zero, nb_stype stype, size_t row,
+                                    uint32_t n_col, uint32_t c)
 {
     const uint32_t n_block = (n_col + 127) / 128, in = c % 128, k = in % 32;
     const size_t block = row * n_block + c / 128;

@@ -40,7 +40,7 @@ static void linear(nb_cuda *g, const nb_cuda_linear_args *a, bool prompt)
     const bool fp8 = a->w.type == NB_W_FP8B;
     const nb_lin j = nb_lin_of(a);
     if (nb_lin_tiled(a->w.type)) {
-        nb_lin_codes(g, j, a->w.type, false, a->n_batch, a->n_tok);
+        nb_lin_codes(g, j, a->w.type, false, false, a->n_batch, a->n_tok);
         return;
     }
     if (!(fp8 && prompt)) {
@@ -79,7 +79,7 @@ static void experts(nb_cuda *g, const nb_cuda_experts_args *a, bool prompt)
     const size_t active = !a->first ? 1 : a->n_expert < a->n_place ? a->n_expert : a->n_place;
     const size_t at_a_time = a->first && mean <= FEW_TOK / 4 && a->n_tok > 8 ? 8 : a->n_tok;
     if (nb_lin_tiled(a->gate.type)) {
-        nb_lin_codes(g, j, a->gate.type, glu, active, at_a_time);
+        nb_lin_codes(g, j, a->gate.type, true, glu, active, at_a_time);
         return;
     }
     if (!few || (fp8 && prompt) || !nb_lin_few(g, j, fp8, glu, active, at_a_time))

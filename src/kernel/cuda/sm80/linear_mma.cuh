@@ -250,10 +250,11 @@ __device__ inline bool nb_lin_active(const nb_lin &j, uint32_t n, uint32_t *expe
  *   nb_lin_codes    tiled weights, any number of tokens
  *   nb_lin_tile     many tokens: tiles in shared memory
  *   nb_lin_cluster  (sm90) the blocks of a cluster share the columns of one matrix
- * glu: gate and up, then SwiGLU.  n_batch: batches, or the largest possible number of experts with places.
+ * experts: the operation, whose order of summation differs from linear's; glu: gate and up, then SwiGLU.  n_batch: batches, or the largest possible number of experts with places.
  * max_tok: the most tokens of a batch or expert; an expert with more takes max_tok at a time. */
 bool nb_lin_few(nb_cuda *g, const nb_lin &j, bool fp8, bool glu, size_t n_batch, size_t max_tok);
-void nb_lin_codes(nb_cuda *g, const nb_lin &j, nb_wtype type, bool glu, size_t n_batch, size_t max_tok);
+void nb_lin_codes(nb_cuda *g, const nb_lin &j, nb_wtype type, bool experts, bool glu, size_t n_batch,
+                  size_t max_tok);
 void nb_lin_tile(nb_cuda *g, const nb_lin &j, bool fp8, bool glu, size_t n_batch, bool prompt);
 #if !NB_CUDA_EMULATED
 void nb_lin_cluster(nb_cuda *g, const nb_lin &j, bool fp8);

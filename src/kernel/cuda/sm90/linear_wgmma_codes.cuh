@@ -6,7 +6,11 @@
  *
  * Rings and tiles are those of linear_wgmma_ring.cuh.  A lane reads 16 bytes of a row's codes at once: its operands for 128
  * columns (BYTE: 64), in the order of the tensor cores.  The operands of the next 32 columns are made while these multiply.
- * Scaling 32 columns costs 64 FMA per lane for four wgmma of 64 x 128 x 16; so the tokens are two halves. */
+ * Scaling 32 columns costs 64 FMA per lane for four wgmma of 64 x 128 x 16; meanwhile the other warpgroup multiplies.
+ *
+ * H100, two parts, gate and up of 16 experts 1408 x 2048, 1,024 tokens, top 6 (us): INT4 330, BYTE in groups 422, FP4 319;
+ * BF16 by linear_wgmma.cu 317, FP8 327.
+ * Slower: tokens in two halves, of which one multiplies while the other is scaled: INT4 367, BYTE 446. */
 #ifndef NB_KERNEL_CUDA_SM90_LINEAR_WGMMA_CODES_CUH
 #define NB_KERNEL_CUDA_SM90_LINEAR_WGMMA_CODES_CUH
 #include "kernel/cuda/sm80/linear_codes.cuh"
@@ -37,21 +41,23 @@ template <nb_wtype T> struct tiled {
 
     /* A thread loads one chunk of 16 bytes of every STEP-th row. */
     template <class S>
-    static __device__ inline void load(const plan<S> &s, const nb_lin &j, const part &p, uint32_t slot,
-                                       uint32_t b, uint32_t m)
+    static __device__ inline void load(const plan<S> &s, const nb_lin &j, const part &p,
+                                       uint32_t slot, uint32_t b, uint32_t m)
     {
         const uint32_t tid = threadIdx.x, row = tid / CHUNKS, chunk = tid % CHUNKS;
         const uint32_t n_block = (j.n_col + 127) / 128, stride = n_block * ROW_BYTES;
         const uint32_t matrix = S::GLU ? m : 0, r0 = row_of<S>(p.row0, 0, m) + row;
         const size_t first = (size_t)p.batch * j.w_rows;
-        const unsigned char *from = j.w[matrix] + (first + r0) * stride + (b * ROW_BYTES + chunk * 16);
+        const unsigned char *from =
+            j.w[matrix] + (first + r0) * stride + (b * ROW_BYTES + chunk * 16);
         const uint32_t at = T == NB_W_BYTE ? chunk ^ (row & 1) << 2 : chunk;
         uint32_t to = nb_smem(s.w) + slot * S::W_BYTES + row * ROW_BYTES + at * 16;
 #pragma unroll 1
         for (uint32_t wg = 0; wg < 2; wg++) {
 #pragma unroll
             for (uint32_t i = 0; i < 64; i += STEP)
-                cp_async16(to + i * ROW_BYTES, from + i * stride, r0 + wg * 64 + i < j.n_out ? 16 : 0);
+                cp_async16(to + i * ROW_BYTES, from + i * stride,
+                           r0 + wg * 64 + i < j.n_out ? 16 : 0);
             from += (size_t)64 * stride;
             to += 64 * ROW_BYTES;
         }
@@ -59,11 +65,13 @@ template <nb_wtype T> struct tiled {
         const size_t block = (first + (r < j.n_out ? r : j.n_out - 1)) * n_block + b;
         const uint32_t plane = nb_smem(s.planes) + slot * S::PLANE_BYTES;
         if (j.group[matrix]) cp_async8(plane + tid * 8, j.group[matrix] + block * 8);
-        if (T != NB_W_FP4 && j.zero[matrix]) cp_async4(plane + W_ROWS * 8 + tid * 4, j.zero[matrix] + block * 4);
+        if (T != NB_W_FP4 && j.zero[matrix])
+            cp_async4(plane + W_ROWS * 8 + tid * 4, j.zero[matrix] + block * 4);
     }
 
     /* The operands of columns 32 q ..: two steps of 16. */
-    static __device__ inline void operands(uint32_t (&a)[2][4], const rows<T> &r, const uint4 (&raw)[2], int q)
+    static __device__ inline void operands(uint32_t (&a)[2][4], const rows<T> &r,
+                                           const uint4 (&raw)[2], int q)
     {
 #pragma unroll
         for (int h = 0; h < 2; h++) {
@@ -92,7 +100,8 @@ template <nb_wtype T> struct tiled {
     }
 
     template <class S>
-    static __device__ inline rows<T> rows_of(const plan<S> &s, const nb_lin &j, uint32_t slot, uint32_t m)
+    static __device__ inline rows<T> rows_of(const plan<S> &s, const nb_lin &j, uint32_t slot,
+                                             uint32_t m)
     {
         const uint32_t tid = threadIdx.x - GROUP, lane = tid % 32, matrix = S::GLU ? m : 0;
         const uint32_t row = tid / 32 * 16 + lane / 4; /* among the slot's 128 */
@@ -107,15 +116,16 @@ template <nb_wtype T> struct tiled {
         for (int h = 0; h < 2; h++) {
             r.code[h] = s.w + slot * S::W_BYTES + (row + 8 * h) * ROW_BYTES + lane % 4 * 16;
             r.scale[h] = reinterpret_cast<const uint2 *>(plane)[row + 8 * h];
-            r.zero[h] = r.zeros ? reinterpret_cast<const uint32_t *>(plane + W_ROWS * 8)[row + 8 * h] : 0;
+            r.zero[h] =
+                r.zeros ? reinterpret_cast<const uint32_t *>(plane + W_ROWS * 8)[row + 8 * h] : 0;
         }
         return r;
     }
 
     template <class S, bool FIRST>
-    static __device__ inline void multiply(float (&total)[S::ACC], float (&)[S::ACC], const plan<S> &s,
-                                           const nb_lin &j, uint32_t slot, place<S::X_STAGES> x, uint32_t m,
-                                           bool last)
+    static __device__ inline void multiply(float (&total)[S::ACC], float (&acc)[S::ACC],
+                                           const plan<S> &s, const nb_lin &j, uint32_t slot,
+                                           place<S::X_STAGES> x, uint32_t m, bool last)
     {
         const uint32_t lane = threadIdx.x % 32;
         const rows<T> r = rows_of<S>(s, j, slot, m);
@@ -136,7 +146,7 @@ template <nb_wtype T> struct tiled {
         if (T == NB_W_FP4)
             whole<S>(total, s, r, raw, a, at, x0, last);
         else
-            halves<S>(total, s, r, raw, a, at, x0, last);
+            groups<S>(total, acc, s, r, raw, a, at, x0, last);
         __syncwarp();
         if (lane == 0) {
             nb_mbar_arrive(s.w_free(slot));
@@ -146,8 +156,9 @@ template <nb_wtype T> struct tiled {
 
     /* FP4: 32 columns after the other into the same accumulators. */
     template <class S>
-    static __device__ inline void whole(float (&total)[S::ACC], const plan<S> &s, const rows<T> &r, uint4 (&raw)[2],
-                                        uint32_t (&a)[2][2][4], const uint32_t (&at)[2], uint32_t x0, bool last)
+    static __device__ inline void whole(float (&total)[S::ACC], const plan<S> &s, const rows<T> &r,
+                                        uint4 (&raw)[2], uint32_t (&a)[2][2][4],
+                                        const uint32_t (&at)[2], uint32_t x0, bool last)
     {
 #pragma unroll
         for (int q = 0; q < 4; q++) {
@@ -156,7 +167,8 @@ template <nb_wtype T> struct tiled {
 #pragma unroll
             for (int k = 0; k < 2; k++) {
                 wgmma<S::BN>(total, a[q % 2][k], descriptor(b + 2 * k), 1);
-                if (S::TWO) wgmma<S::BN>(total, a[q % 2][k], descriptor(b + 2 * k + S::PART_BYTES / 16), 1);
+                if (S::TWO)
+                    wgmma<S::BN>(total, a[q % 2][k], descriptor(b + 2 * k + S::PART_BYTES / 16), 1);
             }
             nb_wg_commit();
             if (q > 0) nb_wg_wait<1>();
@@ -168,71 +180,46 @@ template <nb_wtype T> struct tiled {
         nb_wg_hold(total);
     }
 
-    /* total += scales * part, of the 32 columns q: the tokens of one half. */
-    template <class S, int N>
-    static __device__ inline void fold(float (&total)[S::ACC], float (&part)[N], int half, const rows<T> &r, int q)
-    {
-        nb_wg_hold(part);
-        float scale[2];
-#pragma unroll
-        for (int h = 0; h < 2; h++) scale[h] = r.groups ? codes::group_scale(r.scale[h], q, r.f16) : 1.0f;
-#pragma unroll
-        for (int i = 0; i < N; i++)
-            total[half * N + i] = __fmaf_rn(scale[i >> 1 & 1], part[i], total[half * N + i]);
-    }
-
-    /* INT4, BYTE: tokens in two halves, of which one multiplies while the other is added to the total. */
+    /* INT4, BYTE: the products of 32 columns, times the rows' scales, are added to the total. */
     template <class S>
-    static __device__ inline void halves(float (&total)[S::ACC], const plan<S> &s, const rows<T> &r, uint4 (&raw)[2],
-                                         uint32_t (&a)[2][2][4], const uint32_t (&at)[2], uint32_t x0, bool last)
+    static __device__ inline void groups(float (&total)[S::ACC], float (&acc)[S::ACC],
+                                         const plan<S> &s, const rows<T> &r, uint4 (&raw)[2],
+                                         uint32_t (&a)[2][2][4], const uint32_t (&at)[2],
+                                         uint32_t x0, bool last)
     {
-#ifndef NB_WGMMA_N
-#define NB_WGMMA_N 2
-#endif
-        const int N = S::BN > 64 ? NB_WGMMA_N : 1, TOK = S::BN / N;
-        float part[N][S::ACC / N];
 #pragma unroll
         for (int q = 0; q < 4; q++) {
+            const uint32_t b = at[q / 2] + q % 2 * 4;
+            nb_wg_fence();
 #pragma unroll
-            for (int half = 0; half < N; half++) {
-                const uint32_t b = at[q / 2] + q % 2 * 4 + half * (TOK * 128 / 16);
-                nb_wg_fence();
-#pragma unroll
-                for (int k = 0; k < 2; k++) {
-                    wgmma<TOK>(part[half], a[q % 2][k], descriptor(b + 2 * k), k);
-                    if (S::TWO) wgmma<TOK>(part[half], a[q % 2][k], descriptor(b + 2 * k + S::PART_BYTES / 16), 1);
-                }
-                nb_wg_commit();
-                if (N == 2 && half == 0 && q > 0) {
-                    nb_wg_wait<1>();
-                    fold<S>(total, part[N - 1], N - 1, r, q - 1);
-                    /* the products of the first 64 columns have finished */
-                    if (q == 2 && threadIdx.x % 32 == 0 && last) nb_mbar_arrive(s.x_free(x0));
-                }
-                if (half == N - 1 && q < 3) {
-                    if (T == NB_W_BYTE && q == 1) read(raw, r, 1);
-                    operands(a[(q + 1) % 2], r, raw, q + 1);
-                }
-                if (N == 2 && half == 1) {
-                    nb_wg_wait<1>();
-                    fold<S>(total, part[0], 0, r, q);
-                }
-                if (N == 1) {
-                    nb_wg_wait<0>();
-                    fold<S>(total, part[0], 0, r, q);
-                    if (q == 2 && threadIdx.x % 32 == 0 && last) nb_mbar_arrive(s.x_free(x0));
-                }
+            for (int k = 0; k < 2; k++) {
+                wgmma<S::BN>(acc, a[q % 2][k], descriptor(b + 2 * k), k);
+                if (S::TWO)
+                    wgmma<S::BN>(acc, a[q % 2][k], descriptor(b + 2 * k + S::PART_BYTES / 16), 1);
             }
-        }
-        if (N == 2) {
+            nb_wg_commit();
+            if (q < 3) {
+                if (T == NB_W_BYTE && q == 1) read(raw, r, 1);
+                operands(a[(q + 1) % 2], r, raw, q + 1);
+            }
+            float scale[2];
+#pragma unroll
+            for (int h = 0; h < 2; h++)
+                scale[h] = r.groups ? codes::group_scale(r.scale[h], q, r.f16) : 1.0f;
             nb_wg_wait<0>();
-            fold<S>(total, part[N - 1], N - 1, r, 3);
+            nb_wg_hold(acc);
+#pragma unroll
+            for (int i = 0; i < S::ACC; i++)
+                total[i] = __fmaf_rn(scale[i >> 1 & 1], acc[i], total[i]);
+            /* the products of the first 64 columns have finished */
+            if (q == 2 && threadIdx.x % 32 == 0 && last) nb_mbar_arrive(s.x_free(x0));
         }
     }
 };
 
 /* Chooses the tile with the least estimated time; all give the same bits. */
-template <nb_wtype T, bool GLU, bool TWO> void launch(nb_cuda *g, const nb_lin &j, size_t n_batch, size_t n)
+template <nb_wtype T, bool GLU, bool TWO>
+void launch(nb_cuda *g, const nb_lin &j, size_t n_batch, size_t n)
 {
     typedef shape<tiled<T>, GLU, TWO, (GLU ? 2 : 1), 32, 8, (TWO ? 8 : 12)> small;
     typedef shape<tiled<T>, GLU, TWO, (GLU ? 2 : 1), 64, 6, (TWO ? 6 : 10)> middle;

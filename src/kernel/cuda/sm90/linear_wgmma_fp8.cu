@@ -63,82 +63,84 @@ struct fp8 {
     static const int ROW_BYTES = 128, PLANE_ROW = 4;
     static const bool ROW_FACTOR = false;
 
-/* Issues the loads of columns [128 b, 128 b + 128) of tile m's rows, and of their scales.  A thread loads one 16-byte
+    /* Issues the loads of columns [128 b, 128 b + 128) of tile m's rows, and of their scales.  A thread loads one 16-byte
  * chunk of every 16th row. */
-template <class S>
-static __device__ inline void load(const plan<S> &s, const nb_lin &j, const part &p, uint32_t slot,
-                              uint32_t b, uint32_t m)
-{
-    const uint32_t tid = threadIdx.x, row = tid / 8, chunk = tid % 8;
-    const uint32_t matrix = S::GLU ? m : 0, col = b * 128 + chunk * 16;
-    const uint32_t r0 = row_of<S>(p.row0, 0, m) + row, n = col < j.n_col ? 16 : 0;
-    const unsigned char *from = j.w[matrix] + (p.batch * j.w_rows + r0) * j.n_col + col;
-    uint32_t to = nb_smem(s.w) + slot * S::W_BYTES + row * 128 + ((chunk ^ (row & 7)) << 4);
+    template <class S>
+    static __device__ inline void load(const plan<S> &s, const nb_lin &j, const part &p,
+                                       uint32_t slot, uint32_t b, uint32_t m)
+    {
+        const uint32_t tid = threadIdx.x, row = tid / 8, chunk = tid % 8;
+        const uint32_t matrix = S::GLU ? m : 0, col = b * 128 + chunk * 16;
+        const uint32_t r0 = row_of<S>(p.row0, 0, m) + row, n = col < j.n_col ? 16 : 0;
+        const unsigned char *from = j.w[matrix] + (p.batch * j.w_rows + r0) * j.n_col + col;
+        uint32_t to = nb_smem(s.w) + slot * S::W_BYTES + row * 128 + ((chunk ^ (row & 7)) << 4);
 #pragma unroll 1
-    for (uint32_t wg = 0; wg < 2; wg++) {
-        const uint32_t r = r0 + wg * 64;
+        for (uint32_t wg = 0; wg < 2; wg++) {
+            const uint32_t r = r0 + wg * 64;
 #pragma unroll
-        for (uint32_t i = 0; i < 4; i++)
-            cp_async16(to + i * 16 * 128, from + i * 16 * j.n_col, r + i * 16 < j.n_out ? n : 0);
-        from += (size_t)64 * j.n_col;
-        to += 64 * 128;
+            for (uint32_t i = 0; i < 4; i++)
+                cp_async16(to + i * 16 * 128, from + i * 16 * j.n_col,
+                           r + i * 16 < j.n_out ? n : 0);
+            from += (size_t)64 * j.n_col;
+            to += 64 * 128;
+        }
+        const uint32_t r = row_of<S>(p.row0, tid / 64, m) + tid % 64;
+        const float *scale = nb_lin_scale(j, matrix, p.batch, r < j.n_out ? r : j.n_out - 1, b);
+        cp_async4(nb_smem(s.planes) + (slot * W_ROWS + tid) * 4, scale);
     }
-    const uint32_t r = row_of<S>(p.row0, tid / 64, m) + tid % 64;
-    const float *scale = nb_lin_scale(j, matrix, p.batch, r < j.n_out ? r : j.n_out - 1, b);
-    cp_async4(nb_smem(s.planes) + (slot * W_ROWS + tid) * 4, scale);
-}
 
-/* total += the rows' scales times the products of 128 columns, for a tile of 64 rows.  FIRST: wait for x.  last:
+    /* total += the rows' scales times the products of 128 columns, for a tile of 64 rows.  FIRST: wait for x.  last:
  * release x.  Codes are read two steps of 16 columns ahead and widened one step ahead.  Nothing that waits may stand
  * between the products of hi and of lo. */
-template <class S, bool FIRST>
-static __device__ inline void multiply(float (&total)[S::ACC], float (&acc)[S::ACC], const plan<S> &s,
-                                const nb_lin &, uint32_t slot, place<S::X_STAGES> x, uint32_t, bool last)
-{
-    const uint32_t tid = threadIdx.x - GROUP, lane = tid % 32, g = lane / 4, t = lane % 4;
-    const uint32_t row = tid / 32 * 16 + g; /* among the stage's 128 */
-    const uint32_t w = nb_smem(s.w) + slot * S::W_BYTES + row * 128 + (g << 4) + t * 2;
-    uint32_t raw[2][4], a[2][4];
-    codes(raw[0], w);
-    codes(raw[1], w ^ 16);
-    const uint32_t x0 = x.i;
-    place<S::X_STAGES> x1 = x;
-    x1.next();
-    if (FIRST) {
-        nb_mbar_wait(s.x_full(x0), x.phase);
-        nb_mbar_wait(s.x_full(x1.i), x1.phase);
-        nb_fence_async();
-    }
-    operands(a[0], raw[0]);
-    const uint32_t at[2] = { descriptor_low(nb_smem(s.x) + x0 * S::X_BYTES),
-                             descriptor_low(nb_smem(s.x) + x1.i * S::X_BYTES) };
-#pragma unroll
-    for (int k = 0; k < 8; k++) {
-        const uint32_t b = at[k / 4] + k % 4 * 2;
-        nb_wg_fence();
-        wgmma<S::BN>(acc, a[k % 2], descriptor(b), k != 0);
-        if (S::TWO) wgmma<S::BN>(acc, a[k % 2], descriptor(b + S::PART_BYTES / 16), 1);
-        nb_wg_commit();
-        if (k < 6) codes(raw[k % 2], w ^ ((k + 2) << 4));
-        if (k < 7) {
-            nb_wg_wait<1>();
-            operands(a[(k + 1) % 2], raw[(k + 1) % 2]);
+    template <class S, bool FIRST>
+    static __device__ inline void multiply(float (&total)[S::ACC], float (&acc)[S::ACC],
+                                           const plan<S> &s, const nb_lin &, uint32_t slot,
+                                           place<S::X_STAGES> x, uint32_t, bool last)
+    {
+        const uint32_t tid = threadIdx.x - GROUP, lane = tid % 32, g = lane / 4, t = lane % 4;
+        const uint32_t row = tid / 32 * 16 + g; /* among the stage's 128 */
+        const uint32_t w = nb_smem(s.w) + slot * S::W_BYTES + row * 128 + (g << 4) + t * 2;
+        uint32_t raw[2][4], a[2][4];
+        codes(raw[0], w);
+        codes(raw[1], w ^ 16);
+        const uint32_t x0 = x.i;
+        place<S::X_STAGES> x1 = x;
+        x1.next();
+        if (FIRST) {
+            nb_mbar_wait(s.x_full(x0), x.phase);
+            nb_mbar_wait(s.x_full(x1.i), x1.phase);
+            nb_fence_async();
         }
-        /* the products of the first 64 columns have finished */
-        if (k == 4 && lane == 0 && last) nb_mbar_arrive(s.x_free(x0));
-    }
-    const float *planes = reinterpret_cast<const float *>(s.planes) + slot * W_ROWS + row;
-    const float scale[2] = { planes[0], planes[8] };
-    nb_wg_wait<0>();
-    nb_wg_hold(acc);
-    __syncwarp();
-    if (lane == 0) {
-        nb_mbar_arrive(s.w_free(slot));
-        if (last) nb_mbar_arrive(s.x_free(x1.i));
-    }
+        operands(a[0], raw[0]);
+        const uint32_t at[2] = { descriptor_low(nb_smem(s.x) + x0 * S::X_BYTES),
+                                 descriptor_low(nb_smem(s.x) + x1.i * S::X_BYTES) };
 #pragma unroll
-    for (int i = 0; i < S::ACC; i++) total[i] = __fmaf_rn(scale[i >> 1 & 1], acc[i], total[i]);
-}
+        for (int k = 0; k < 8; k++) {
+            const uint32_t b = at[k / 4] + k % 4 * 2;
+            nb_wg_fence();
+            wgmma<S::BN>(acc, a[k % 2], descriptor(b), k != 0);
+            if (S::TWO) wgmma<S::BN>(acc, a[k % 2], descriptor(b + S::PART_BYTES / 16), 1);
+            nb_wg_commit();
+            if (k < 6) codes(raw[k % 2], w ^ ((k + 2) << 4));
+            if (k < 7) {
+                nb_wg_wait<1>();
+                operands(a[(k + 1) % 2], raw[(k + 1) % 2]);
+            }
+            /* the products of the first 64 columns have finished */
+            if (k == 4 && lane == 0 && last) nb_mbar_arrive(s.x_free(x0));
+        }
+        const float *planes = reinterpret_cast<const float *>(s.planes) + slot * W_ROWS + row;
+        const float scale[2] = { planes[0], planes[8] };
+        nb_wg_wait<0>();
+        nb_wg_hold(acc);
+        __syncwarp();
+        if (lane == 0) {
+            nb_mbar_arrive(s.w_free(slot));
+            if (last) nb_mbar_arrive(s.x_free(x1.i));
+        }
+#pragma unroll
+        for (int i = 0; i < S::ACC; i++) total[i] = __fmaf_rn(scale[i >> 1 & 1], acc[i], total[i]);
+    }
 };
 
 /* Chooses the tile with the least estimated time; all give the same bits. */

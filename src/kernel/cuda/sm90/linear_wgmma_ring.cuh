@@ -23,7 +23,8 @@ enum {
     OUT_BYTES = 8 * OUT_TOK * OUT_PITCH * 4,
 };
 
-template <class P_, bool GLU_, bool TWO_, int MT_, int BN_, int W_STAGES_, int X_STAGES_> struct shape {
+template <class P_, bool GLU_, bool TWO_, int MT_, int BN_, int W_STAGES_, int X_STAGES_>
+struct shape {
     typedef P_ P;
     static const bool GLU = GLU_, TWO = TWO_;
     static const int MT = MT_, BN = BN_; /* MT: 64-row tiles per warpgroup; BN: tokens */
@@ -31,8 +32,9 @@ template <class P_, bool GLU_, bool TWO_, int MT_, int BN_, int W_STAGES_, int X
     static const int ROWS = GLU ? 128 : MT * 128;
     static const int PART_BYTES = BN * 128, X_BYTES = (TWO ? 2 : 1) * PART_BYTES;
     static const int W_BYTES = W_ROWS * P::ROW_BYTES, PLANE_BYTES = W_ROWS * P::PLANE_ROW;
-    static const size_t BYTES = 1024 + X_STAGES * X_BYTES + W_STAGES * (W_BYTES + PLANE_BYTES + 32) +
-                                W_STAGES * 16 + X_STAGES * 16 + OUT_BYTES;
+    static const size_t BYTES = 1024 + X_STAGES * X_BYTES +
+                                W_STAGES * (W_BYTES + PLANE_BYTES + 32) + W_STAGES * 16 +
+                                X_STAGES * 16 + OUT_BYTES;
     static_assert(BYTES <= 227 << 10, "shared memory of a block");
     static_assert(!GLU || MT == 2, "gate and up");
 };
@@ -53,7 +55,7 @@ struct list {
 template <class S> struct plan {
     unsigned char *x, *w, *out;
     unsigned char *planes; /* [W_STAGES][PLANE_BYTES] */
-    part *parts;  /* [W_STAGES]: the tile of each stage of weights */
+    part *parts;           /* [W_STAGES]: the tile of each stage of weights */
     uint32_t bar;
     __device__ inline uint32_t w_full(uint32_t i) const
     {
@@ -241,7 +243,8 @@ __device__ inline void put(const nb_lin &j, const part &p, const plan<S> &s,
 
 /* Multiplies the rows of a warpgroup's tile m by their factors. */
 template <class S>
-__device__ inline void row_factors(float (&total)[S::ACC], const nb_lin &j, const part &p, uint32_t m)
+__device__ inline void row_factors(float (&total)[S::ACC], const nb_lin &j, const part &p,
+                                   uint32_t m)
 {
     const uint32_t warp = (threadIdx.x - GROUP) / 32, g = threadIdx.x % 32 / 4;
     const uint32_t r0 = row_of<S>(p.row0, warp / 4, m) + warp % 4 * 16 + g;
