@@ -211,6 +211,12 @@ same_tokens() {
     done | side_by_side tokens 20
 }
 
+# Every published form of quantised weights.
+packed_weights() {
+    NB_TEST_CUDA=$(cd "$(dirname "$library")" && pwd)/$(basename "$library") timeout -k 5 "$limit" \
+        sh tests/e2e/weight_forms.sh "$build/nibble" "$PWD"
+}
+
 kernel_times() {
     timeout -k 5 "$limit" "$build/nibble" bench kernel --device cuda --cuda-library "$library" --kv-cache-dtype bf16,fp8,nvfp4,if4
 }
@@ -225,6 +231,7 @@ step "checker, every case" 150 check
 step "checker finds planted bugs" 60 self_test
 step "parity checkpoints on the GPU" 40 parity
 step "tokens of GPU and CPU" 40 same_tokens
+step "packed weights" 100 packed_weights
 step "memcheck" 100 sanitize memcheck 95
 step "times beside the roofline" 100 kernel_times
 step "whole steps" 60 whole_steps

@@ -1,5 +1,5 @@
 # weight_forms.sh - checkpoints in every published form of quantised weights: the logits are those of the same
-# weights as floats, on the CPU and on an emulated GPU.
+# weights as floats, on the CPU and on an emulated GPU (NB_TEST_CUDA: on a real one).
 . "$2/tests/e2e/_lib.sh"
 base=$src/tests/parity/kimi_k2
 writer=$src/tests/e2e/_weight_forms.py
@@ -8,7 +8,7 @@ printf '[3,141,59,265,35,89,7,93,238,46,26,43,300,8,32,79,50,28,8,41,97,169,39,9
 logits() { ok logits "$1" --tokens "$tmp/t.json" --kv-cache-dtype f32 --activation-dtype float --device cpu --rows 0,9,23 \
         --output "$2" $3; }
 
-lib=$(dirname "$nibble")/libnibble-cuda-emu.so
+lib=${NB_TEST_CUDA:-$(dirname "$nibble")/libnibble-cuda-emu.so}
 on_gpu=0
 
 logits "$base" "$tmp/base.f32" ""
