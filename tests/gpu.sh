@@ -214,7 +214,7 @@ same_tokens() {
 # Every published form of quantised weights.
 packed_weights() {
     NB_TEST_CUDA=$(cd "$(dirname "$library")" && pwd)/$(basename "$library") timeout -k 5 "$limit" \
-        sh tests/e2e/weight_forms.sh "$build/nibble" "$PWD"
+        bash tests/e2e/weight_forms.sh "$build/nibble" "$PWD"
 }
 
 kernel_times() {
