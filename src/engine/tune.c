@@ -16,10 +16,10 @@
 
 enum {
     FEW_TOK = 1,
-    MANY_TOK = 64,       /* of a prompt; an expert gets about so many of 512 */
-    CONTEXT = 2048,      /* of decode attention */
+    MANY_TOK = 64,  /* of a prompt; an expert gets about so many of 512 */
+    CONTEXT = 2048, /* of decode attention */
     COLD_BYTES = 64 << 20,
-    ROUNDS = 3,          /* the levels take turns; the best of each counts */
+    ROUNDS = 3, /* the levels take turns; the best of each counts */
     SAMPLES = 2,
     MAX_SHAPE = 64,
     LEAST_BYTES = 256 << 20, /* weights of a model that is measured unasked */
@@ -44,8 +44,8 @@ static nb_status count_shape(void *ctx, const char *name, nb_weight *w)
     shapes *s = ctx;
     (void)name;
     size_t i = 0;
-    while (i < s->n && (s->of[i].type != w->type || s->of[i].n_row != w->n_row ||
-                        s->of[i].n_col != w->n_col))
+    while (i < s->n &&
+           (s->of[i].type != w->type || s->of[i].n_row != w->n_row || s->of[i].n_col != w->n_col))
         i++;
     if (i == MAX_SHAPE) return NB_OK;
     if (i == s->n) s->of[s->n++] = (shape){ .type = w->type, .n_row = w->n_row, .n_col = w->n_col };
@@ -223,7 +223,8 @@ static void apply(nb_engine *e, const nb_tune *t)
     (void)snprintf(e->stats.tuned, sizeof e->stats.tuned, "%s", t->path.p);
 }
 
-static nb_status measure_and_keep(nb_engine *e, const nb_engine_options *o, nb_tune *t, nb_error *err)
+static nb_status measure_and_keep(nb_engine *e, const nb_engine_options *o, nb_tune *t,
+                                  nb_error *err)
 {
     nb_error why = { 0 };
     if (o->progress) o->progress(o->progress_ctx, "timing kernels", 0, 0);
@@ -233,8 +234,11 @@ static nb_status measure_and_keep(nb_engine *e, const nb_engine_options *o, nb_t
     if (st == NB_OK)
         apply(e, t);
     else
-        nb_engine_warn(e, "%s; kernels are taken in the order of their tables, because what was measured "
-                          "cannot be kept", why.msg);
+        nb_engine_warn(
+            e,
+            "%s; kernels are taken in the order of their tables, because what was measured "
+            "cannot be kept",
+            why.msg);
     return NB_OK;
 }
 
@@ -252,7 +256,8 @@ nb_status nb_engine_tune(nb_engine *e, const nb_engine_options *o, nb_caps caps,
     nb_tune *t = calloc(1, sizeof *t);
     if (!t) return nb_fail(err, NB_ERR_NOMEM, "out of memory");
     for (size_t i = 0; i < e->model.c.n_layer; i++) /* nb_plan_init_exact */
-        if (e->pages.record[i].type == NB_KV_F32) caps &= ~(nb_caps)NB_CAP_AMX;
+        if (e->pages.record[i].type == NB_KV_F32)
+            caps &= ~(nb_caps)(NB_CAP_AMX | NB_CAP_AVX512BF16);
     add_products(t, e, caps);
     add_attention(t, e, caps);
     nb_error why = { 0 };

@@ -139,14 +139,14 @@ typedef struct wanted {
 } wanted;
 
 /* The query as a row with q_step reads its latent part: bytes, a factor per 64 values. */
-static void round_query(float *q, size_t d1)
+static void round_query(float *q, size_t d1, double steps)
 {
     for (size_t j = 0, n; j < d1; j += n) {
         double most = 0;
         n = d1 - j < 64 ? d1 - j : 64;
         for (size_t i = j; i < j + n; i++) most = fmax(most, fabs((double)q[i]));
         for (size_t i = j; i < j + n && most > 0; i++)
-            q[i] = (float)(rint((double)q[i] * 127 / most) * most / 127);
+            q[i] = (float)(rint((double)q[i] * steps / most) * most / steps);
     }
 }
 
@@ -179,7 +179,7 @@ static wanted make_wanted(chk *t, const nb_attn_pages_variant *v, const kase *k)
     for (size_t i = 0; i < k->a.n_query; i++) {
         float *q = chk_raw(t, k->n_head * d * sizeof *q);
         memcpy(q, k->query[i].q, k->n_head * d * sizeof *q);
-        for (size_t h = 0; h < k->n_head; h++) round_query(q + h * d, d1);
+        for (size_t h = 0; h < k->n_head; h++) round_query(q + h * d, d1, 127);
         bytes.query[i].q = q;
     }
     const wanted b = wanted_of(t, v, &bytes, 0);
@@ -515,13 +515,31 @@ static void heads_outside(const nb_attn_pages_args *a)
     if (a->head_begin > 0) a->query[0].l[a->head_begin - 1] = 1;
 }
 
-#define BUG(what, expect, fn)                                                                      \
+static void coarse_queries(const nb_attn_pages_args *a)
+{
+    const size_t d1 = a->record->seg[0].dim, d = d1 + a->record->seg[1].dim;
+    static float q[MAX_QUERY][128 * 576];
+    nb_attn_query query[MAX_QUERY];
+    nb_attn_pages_args b = *a;
+    for (size_t i = 0; i < a->n_query; i++) {
+        query[i] = a->query[i];
+        query[i].q = q[i];
+        memcpy(q[i] + a->head_begin * d, a->query[i].q + a->head_begin * d,
+               (a->head_end - a->head_begin) * d * sizeof(float));
+        for (size_t h = a->head_begin; h < a->head_end; h++) round_query(q[i] + h * d, d1, 126);
+    }
+    b.query = query;
+    nb_attn_pages_c(&b);
+}
+
+#define BUG(what, expect, fn) BUG_STEP(what, expect, fn, 0)
+#define BUG_STEP(what, expect, fn, q_step)                                                         \
     {                                                                                              \
         what, expect,                                                                              \
         {                                                                                          \
             "broken", "nvfp4", NB_SPACE_HOST, 0, &(const nb_attn_pages_variant)                    \
             {                                                                                      \
-                "broken", NB_SPACE_HOST, 0, fn, any, c_scratch, 0, 0, 0                            \
+                "broken", NB_SPACE_HOST, 0, fn, any, c_scratch, 0, q_step, 0                       \
             }                                                                                      \
         }                                                                                          \
     }
@@ -535,6 +553,7 @@ static const chk_broken broken[] = {
     BUG("scratch is written past its end", "", writes_past_scratch),
     BUG("a NaN spreads to the next head", "other bits", nan_spreads),
     BUG("a head outside the range is touched", "", heads_outside),
+    BUG_STEP("bytes of 126 steps instead of 127", "expected", coarse_queries, 0x1p-8f),
     { 0 },
 };
 

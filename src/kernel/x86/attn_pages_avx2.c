@@ -151,6 +151,7 @@ typedef struct job {
 /* More lines at once than the cache can wait for are lost (attn_pages_bf16.h). */
 static inline void ask(const job *j, size_t row)
 {
+    if (j->n_ahead == 0) return;
     const char *p = j->ahead + row * j->n_ahead * LINE;
     for (size_t i = 0; i < j->n_ahead; i++) _mm_prefetch(p + i * LINE, _MM_HINT_T1);
 }
