@@ -28,7 +28,11 @@ static nb_status check_out(const nb_convert_options *o, nb_error *err)
     if (nb_path_is_dir(o->out) || nb_path_is_file(o->out) || nb_path_is_other(o->out))
         return nb_fail(err, NB_ERR_ARG, "%s: is there already; give a name that is free",
                        nb_show_path(o->out).s);
-    if (!nb_path_is_dir(o->model))
+    nb_buf config = { 0 };
+    const bool folder =
+        nb_path_join(&config, o->model, "config.json") == NB_OK && nb_path_is_file(config.p);
+    nb_buf_deinit(&config);
+    if (!folder) /* a GGUF file has its configuration inside */
         return nb_fail(err, NB_ERR_UNSUPPORTED,
                        "%s: convert reads a Hugging Face folder with safetensors",
                        nb_show_path(o->model).s);

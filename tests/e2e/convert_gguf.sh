@@ -16,6 +16,7 @@ ok run "$tmp/F32.gguf" -p 'Once upon a time' -n 24 --temperature 0 --json --kv-c
 make Q4_K_M
 ok run "$tmp/Q4_K_M.gguf" --chat -p 'Hello' -n 8
 fails 1 "gguf-pre" convert "$model" "$tmp/x.gguf" --weight-format gguf:Q8_0
+fails 1 "folder" convert "$tmp/F32.gguf" "$tmp/x.gguf" --weight-format gguf:Q8_0
 fails 2 "keep" convert "$model" "$tmp/x.gguf" --weight-format gguf:Q8_0 --keep kv_b
 [ -e "$tmp/x.gguf" ] || [ -e "$tmp/x.gguf.partial" ] && die "a failure leaves something"
 

@@ -151,7 +151,7 @@ enum { /* commands, as bits */
        CMD_BENCH_TUNE = 1 << 24,
        CMD_PULL = 1 << 22,
        CMD_VERIFY = 1 << 23,
-       CMD_CONVERT = 1 << 24,
+       CMD_CONVERT = 1 << 25,
        CMD_EVAL = CMD_EVAL_ATTN | CMD_EVAL_KL | CMD_EVAL_PPL | CMD_EVAL_RULER | CMD_EVAL_COMPARE
 };
 
