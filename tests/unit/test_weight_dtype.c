@@ -9,6 +9,7 @@
 #include "model/fold.h"
 #include "model/quantize.h"
 #include "nibble/measure.h"
+#include "num/fp8_row.h"
 #include "num/int8_row.h"
 
 static const char moonlight[] = "tests/parity/v3_moonlight";
@@ -31,6 +32,23 @@ static void check_row(const float *w, size_t n)
         if ((double)code[i] != want)
             fail_msg("[%zu] %a of %a: %d, not %g", i, (double)w[i], m, code[i], want);
     }
+}
+
+/* A row's largest weight is 448 times its scale; codes are the nearest ones. */
+static void test_fp8_rule(void **state)
+{
+    (void)state;
+    static const float w[] = { 2, -1, 0.5f, 0, 2.0f / 448, -2.0f / 448 / 1024, 1.03f };
+    static const uint8_t want[] = { 0x7e, 0xf6, 0x6e, 0, 0x38, 0x80, 0x76 };
+    uint8_t code[NB_COUNT(w)];
+    float scale;
+    assert_true(nb_fp8_row(w, NB_COUNT(w), code, &scale));
+    assert_true(scale == 2.0f / 448.0f);
+    for (size_t i = 0; i < NB_COUNT(w); i++) assert_int_equal(code[i], want[i]);
+    assert_true(nb_fp8_row((const float[]){ 0, -0x1p-101f }, 2, code, &scale));
+    assert_true(scale == 0 && (code[0] & 0x7f) == 0 && (code[1] & 0x7f) == 0);
+    assert_false(nb_fp8_row((const float[]){ 1, INFINITY }, 2, code, &scale));
+    assert_false(nb_fp8_row((const float[]){ NAN }, 1, code, &scale));
 }
 
 static void test_rule(void **state)
@@ -331,6 +349,7 @@ static void test_not_finite(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_fp8_rule),
         cmocka_unit_test(test_rule),       cmocka_unit_test(test_families),
         cmocka_unit_test(test_dummy),      cmocka_unit_test(test_after_fold),
         cmocka_unit_test(test_logits),     cmocka_unit_test(test_words),
