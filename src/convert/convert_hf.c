@@ -519,7 +519,7 @@ nb_status nb_conv_hf(nb_conv *c, const char *format)
     nb_status st = nb_buf_add_c(&dir, ".partial") == NB_OK ? NB_OK : nb_conv_nomem(c);
     bool made = false;
     h.dir = dir.p;
-    if (st == NB_OK) st = nb_dir_make(h.dir, c->err);
+    if (st == NB_OK) st = nb_dir_make_new(h.dir, c->err);
     made = st == NB_OK;
     if (st == NB_OK) st = make(&h);
     if (h.file) (void)fclose(h.file);

@@ -34,7 +34,7 @@ nb_status nb_dir_each(const char *dir, nb_dir_fn *fn, void *ctx, nb_error *err)
     return st;
 }
 
-nb_status nb_dir_make(const char *dir, nb_error *err)
+nb_status nb_dir_make_new(const char *dir, nb_error *err)
 {
     return mkdir(dir, 0777) == 0 ? NB_OK : failed(dir, "make the folder", err);
 }

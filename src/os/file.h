@@ -78,8 +78,8 @@ nb_status nb_dir_find_folder(const char *dir, const char *prefix, nb_buf *name, 
 /* Calls fn for every name in dir but "." and "..", in no particular order, until it fails. */
 typedef nb_status nb_dir_fn(void *ctx, const char *name, nb_error *err);
 nb_status nb_dir_each(const char *dir, nb_dir_fn *fn, void *ctx, nb_error *err);
-/* Makes one folder.  NB_ERR_IO, also where there is something of that name. */
-nb_status nb_dir_make(const char *dir, nb_error *err);
+/* Makes one folder, a new one.  NB_ERR_IO, also where there is something of that name. */
+nb_status nb_dir_make_new(const char *dir, nb_error *err);
 /* Removes a folder and the files in it, as far as it can. */
 void nb_dir_remove(const char *dir);
 /* Gives what is at `from` the name `to`.  NB_ERR_IO. */
