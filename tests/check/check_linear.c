@@ -9,7 +9,7 @@
 #include "kernel/linear/linear_act8.h"
 #include "kernel/linear/linear_int8.h"
 #include "kernel/linear/linear_order.h"
-#include "kernel/linear/linear_w4.h"
+#include "kernel/linear/linear_units.h"
 
 /* "int8", "int8_act8", ...: rows of one choice. */
 static const char *sub_of(const nb_linear_variant *v)
@@ -42,6 +42,11 @@ typedef struct subject {
 static bool packs(const subject *s)
 {
     return !s->transposed && s->v->pack;
+}
+
+static bool in_integers(nb_wtype type)
+{
+    return type == NB_W_INT8 || nb_packed_has_units(type);
 }
 
 static double bound_of(const nb_linear_args *a, bool transposed, double s)
@@ -112,6 +117,31 @@ static double bound_act16(const nb_linear_args *a, size_t row, size_t tok, doubl
     return bound_split(a, row, tok, s) + 0x1p-8 * s;
 }
 
+/* Packed types, linear: linear_units.h; x_max: 16256, or 127.  Columns in the order of the codes. */
+static double bound_packed(const nb_linear_args *a, size_t row, size_t tok, double x_max)
+{
+    const uint32_t *column = a->w.group.column;
+    const double n = (double)a->w.n_col;
+    double lost = 0, most = a->bias ? fabs((double)a->bias[row]) : 0, least = 0;
+    for (size_t u = 0; u < nb_pk_units(a->w.n_col); u++) {
+        nb_packed_unit w;
+        double max = 0, sum = 0;
+        nb_packed_unit_of(&a->w, row, u, &w);
+        for (size_t i = 0; i < NB_PK_UNIT && u * NB_PK_UNIT + i < a->w.n_col; i++) {
+            const size_t c = u * NB_PK_UNIT + i;
+            const double x = fabs((double)a->x[tok * a->x_stride + (column ? column[c] : c)]);
+            const double code = (double)w.code[i] - w.zero[i / 8], min = (double)w.min[i / 8];
+            const double scale = fabs((double)w.scale[i / 8]);
+            if (x > max) max = x;
+            sum += fabs(code * (double)w.scale[i / 8] + min);
+            most += x * (fabs(code) * scale + fabs(min));
+            least += scale + fabs(min) + 1;
+        }
+        lost += sum * (max < (double)NB_PK_X_MIN ? max : max / x_max / 2 * (1 + 0x1p-10));
+    }
+    return lost + (72 + n / 512) * 0x1p-24 * most + least * 0x1p-126;
+}
+
 static bool row_is_finite(const float *x, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -124,16 +154,19 @@ static void expect(const subject *s, const nb_linear_args *a, double *want, doub
 {
     const bool transposed = s->transposed;
     const size_t n = transposed ? a->col_end - a->col_begin : a->row_end - a->row_begin;
+    const bool packed = !transposed && nb_packed_has_units(a->w.type);
     const bool act8 = !transposed && s->v->act == NB_ACT_INT8;
+    const double x_max = (double)(act8 ? NB_PK_X_MAX8 : NB_PK_X_MAX);
     const bool act16 = !transposed && s->v->act == NB_ACT_BF16;
     const bool int8 = a->w.type == NB_W_INT8 && !transposed && !act8;
-    const bool split = s->v->act == NB_ACT_FLOAT && packs(s) && !int8 && !nb_wtype_is_packed(a->w.type);
+    const bool split = s->v->act == NB_ACT_FLOAT && packs(s) && !int8 && !packed;
     (transposed ? nb_linear_t_ref : nb_linear_ref)(a, want, bound);
     for (size_t t = 0; t < a->n_tok; t++) {
-        const bool lost = (int8 || act8) && !row_is_finite(a->x + t * a->x_stride, a->w.n_col);
+        const bool lost = (int8 || act8 || packed) && !row_is_finite(a->x + t * a->x_stride, a->w.n_col);
         for (size_t i = t * n; i < t * n + n; i++) {
             const size_t row = a->row_begin + i - t * n;
-            bound[i] = act8    ? bound_act8(a, row, t, bound[i])
+            bound[i] = packed  ? bound_packed(a, row, t, x_max)
+                       : act8  ? bound_act8(a, row, t, bound[i])
                        : act16 ? bound_act16(a, row, t, bound[i])
                        : int8  ? bound_int8(a, row, t, bound[i])
                        : split ? bound_split(a, row, t, bound[i])
@@ -196,11 +229,11 @@ static void check_pack(chk *t, const subject *s, const nb_linear_args *a)
     chk_same_bytes(t, "packed in ranges", one, cut, n_bytes);
 }
 
-/* INT8 sums integers: no variant has a choice.  NB_ACT_INT8 fixes the few roundings, too. */
+/* INT8 and packed types sum integers in one order: no variant has a choice.  NB_ACT_INT8 fixes the few roundings, too. */
 static void check_portable(chk *t, const subject *s, const nb_linear_args *a)
 {
     const nb_linear_variant *c = nb_linear_variants;
-    if (s->transposed || (a->w.type != NB_W_INT8 && s->v->act != NB_ACT_INT8)) return;
+    if (s->transposed || (!in_integers(a->w.type) && s->v->act != NB_ACT_INT8)) return;
     while (c->name && (c->type != a->w.type || c->act != s->v->act || c->need)) c++;
     if (!c->name) return;
     const size_t n = a->row_end - a->row_begin;
@@ -212,30 +245,6 @@ static void check_portable(chk *t, const subject *s, const nb_linear_args *a)
     p.y_stride = n;
     c->fn(&p);
     chk_same(t, "from the portable row", a->y, a->y_stride, p.y, n, a->n_tok, n);
-}
-
-/* The rows of codes of 4 bits have one order: the same values, but for what underflows. */
-static void check_w4(chk *t, const subject *s, const nb_linear_args *a)
-{
-#if NB_HAVE_AVX2
-    if (!packs(s) || s->v->pack != nb_linear_w4_pack || a->n_tok == 0) return;
-    const size_t n = a->row_end - a->row_begin;
-    nb_linear_args p = *a;
-    void *xp = chk_raw(t, nb_linear_w4_pack_bytes(a->n_tok, a->w.n_col));
-    double *want = chk_f64(t, a->n_tok * n), *none = chk_f64(t, a->n_tok * n);
-    nb_linear_w4_pack(xp, a->x, a->x_stride, a->n_tok, a->w.n_col, a->w.group.column, 0, a->n_tok);
-    p.xp = xp;
-    p.y = chk_out_rows(t, a->n_tok, n, n);
-    p.y_stride = n;
-    nb_linear_w4_avx2(&p);
-    for (size_t i = 0; i < a->n_tok * n; i++) {
-        want[i] = (double)p.y[i];
-        none[i] = ((double)a->w.n_col + 1) * 0x1p-126;
-    }
-    chk_close(t, a->y, a->n_tok, n, a->y_stride, want, none);
-#else
-    (void)t, (void)s, (void)a;
-#endif
 }
 
 static void check_splits(chk *t, const subject *s, const nb_linear_args *a)
@@ -309,7 +318,6 @@ static void run_case(chk *t, subject *s, nb_linear_args *a)
     chk_close(t, a->y, a->n_tok, n, a->y_stride, want, bound);
     check_pack(t, s, a);
     check_portable(t, s, a);
-    check_w4(t, s, a);
 }
 
 static void give_row_scales(chk *t, nb_weight *w)

@@ -1,6 +1,6 @@
 /* linear.c - the table of variants of linear and linear_t. */
 #include "kernel/linear/linear_act8.h"
-#include "kernel/linear/linear_w4.h"
+#include "kernel/linear/linear_units.h"
 
 // clang-format off
 /* Rows of a packed type: generic ones, that need its traits only. */
@@ -15,27 +15,25 @@
 #else
 #define PACKED_AVX512(type)
 #endif
-/* INT4 and FP4 have rows of their own, in the same order of summation. */
-#if NB_HAVE_AVX512
-#define W4_AVX512(type) { "avx512", NB_SPACE_HOST, NB_CAP_AVX512, type, nb_linear_w4_avx512, nb_linear_t_w4_avx512, nb_linear_w4_pack_bytes, nb_linear_w4_pack, NB_ACT_FLOAT },
-#else
-#define W4_AVX512(type)
-#endif
-#if NB_HAVE_AVX2
-#define W4_AVX2(type) { "avx2", NB_SPACE_HOST, NB_CAP_AVX2, type, nb_linear_w4_avx2, nb_linear_t_packed_c, nb_linear_w4_pack_bytes, nb_linear_w4_pack, NB_ACT_FLOAT },
-#else
-#define W4_AVX2(type)
-#endif
-#define W4(type) W4_AVX512(type) W4_AVX2(type) PACKED_C(type)
 #define PACKED(type) PACKED_AVX512(type) PACKED_AVX2(type) PACKED_C(type)
 
-/* Blocks of GGUF with a kernel of their own, in the order of summation of the generic one. */
-#if NB_HAVE_AVX512
-#define FAST_AVX512(type, name) { "avx512", NB_SPACE_HOST, NB_CAP_AVX512, type, nb_linear_##name##_avx512, nb_linear_t_packed_c, NULL, NULL, NB_ACT_FLOAT },
+/* Types whose blocks are units of integers (linear_units.h).  Activations in 8 bits are another pack, and for VNNI half the
+ * work.  WORDS: eight columns are a word (nb_packed_is_words). */
+#define UNITS_C(type, act, pack) { "c", NB_SPACE_HOST, 0, type, nb_linear_units_c, nb_linear_t_packed_c, nb_linear_units_pack_bytes, nb_linear_units_##pack##_c, act },
+#if NB_HAVE_AVX2
+#define UNITS_AVX2(type, pack) { "avx2", NB_SPACE_HOST, NB_CAP_AVX2, type, nb_linear_units_avx2, nb_linear_t_units_avx2, nb_linear_units_pack_bytes, nb_linear_units_##pack##_avx2, NB_ACT_FLOAT },
 #else
-#define FAST_AVX512(type, name)
+#define UNITS_AVX2(type, pack)
 #endif
-#define FAST(type, name) FAST_AVX512(type, name) PACKED_AVX2(type) PACKED_C(type)
+#if NB_HAVE_AVX512
+#define UNITS_AVX512(type, fn, pack, act) { "avx512", NB_SPACE_HOST, NB_CAP_AVX512, type, nb_linear_##fn##_avx512, nb_linear_t_units_avx512, nb_linear_units_pack_bytes, nb_linear_units_##pack##_avx512, act },
+#else
+#define UNITS_AVX512(type, fn, pack, act)
+#endif
+#define UNITS(type) UNITS_AVX512(type, units, pack, NB_ACT_FLOAT) UNITS_AVX2(type, pack) UNITS_C(type, NB_ACT_FLOAT, pack) \
+    UNITS_AVX512(type, units8, pack8, NB_ACT_INT8) UNITS_C(type, NB_ACT_INT8, pack8)
+#define WORDS(type) UNITS_AVX512(type, units, pack_words, NB_ACT_FLOAT) UNITS_AVX2(type, pack_words) UNITS_C(type, NB_ACT_FLOAT, pack) \
+    UNITS_AVX512(type, units8, pack8_words, NB_ACT_INT8) UNITS_C(type, NB_ACT_INT8, pack8)
 
 const nb_linear_variant nb_linear_variants[] = {
 #if NB_HAVE_AMX && NB_HAVE_AVX512
@@ -67,23 +65,23 @@ const nb_linear_variant nb_linear_variants[] = {
     { "c",    NB_SPACE_HOST, 0,           NB_W_F16,  nb_linear_f16_c,     nb_linear_t_f16_c, NULL, NULL, NB_ACT_FLOAT },
     { "c",    NB_SPACE_HOST, 0,           NB_W_FP8B, nb_linear_fp8b_c,    nb_linear_t_fp8b_c, NULL, NULL, NB_ACT_FLOAT },
     { "c",    NB_SPACE_HOST, 0,           NB_W_INT8, nb_linear_int8_c,    nb_linear_t_int8_c, nb_linear_int8_pack_bytes, nb_linear_int8_pack_c, NB_ACT_FLOAT },
-    W4(NB_W_INT4),
-    W4(NB_W_FP4),
-    PACKED(NB_W_BYTE),
-    FAST(NB_W_Q8_0, q8_0),
-    FAST(NB_W_Q4_0, q4_0),
-    PACKED(NB_W_Q4_1),
-    FAST(NB_W_Q5_0, q5_0),
-    PACKED(NB_W_Q5_1),
-    PACKED(NB_W_Q2_K),
-    PACKED(NB_W_Q3_K),
-    FAST(NB_W_Q4_K, q4_k),
-    FAST(NB_W_Q5_K, q5_k),
-    FAST(NB_W_Q6_K, q6_k),
-    FAST(NB_W_IQ4_NL, iq4_nl),
-    PACKED(NB_W_IQ4_XS),
-    FAST(NB_W_MXFP4, mxfp4),
-    PACKED(NB_W_GGUF_NVFP4),
+    WORDS(NB_W_INT4)
+    WORDS(NB_W_FP4)
+    UNITS(NB_W_BYTE)
+    UNITS(NB_W_Q8_0)
+    UNITS(NB_W_Q4_0)
+    UNITS(NB_W_Q4_1)
+    UNITS(NB_W_Q5_0)
+    UNITS(NB_W_Q5_1)
+    UNITS(NB_W_Q2_K)
+    UNITS(NB_W_Q3_K)
+    UNITS(NB_W_Q4_K)
+    UNITS(NB_W_Q5_K)
+    UNITS(NB_W_Q6_K)
+    UNITS(NB_W_IQ4_NL)
+    UNITS(NB_W_IQ4_XS)
+    UNITS(NB_W_MXFP4)
+    UNITS(NB_W_GGUF_NVFP4)
     PACKED(NB_W_IQ2_XXS),
     PACKED(NB_W_IQ2_XS),
     PACKED(NB_W_IQ2_S),

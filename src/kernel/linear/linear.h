@@ -45,8 +45,8 @@ typedef void nb_linear_pack(void *xp, const float *x, size_t x_stride, size_t n_
  *   linear of BF16 and FP8B with a pack (x in two BF16 parts, linear_amx.h):
  *             |y - y64| <= (170 + n/15) * 2^-24 * S,  FP8B (176 + n/128) * 2^-24 * S,
  *             + 2^-126 * sum (|x| + |W| + 4 + 4 scale) for what underflows
- *   linear of packed types: |y - y64| <= (40 + n/128) * 2^-24 * S, where W[r][c] is the value rounded to
- *             float
+ *   linear of packed types: linear_units.h, the same bits from every variant; of IQ1 to IQ3
+ *             |y - y64| <= (40 + n/128) * 2^-24 * S, where W[r][c] is the value rounded to float
  *   linear_t  |y - y64| <= (4 + 2 sqrt(n)) * 2^-24 * S,  packed types (6 + 2 sqrt(n)) * 2^-24 * S
  *   linear, INT8: |y - y64| <= lost * sum |W| + 8 * 2^-24 * S, the same bits from every variant:
  *   linear_int8.h has the rule; with m = max |x| of the token lost is m / 32512 * (1 + 2^-10), but
@@ -62,7 +62,7 @@ typedef void nb_linear_pack(void *xp, const float *x, size_t x_stride, size_t n_
  * (plus n * 2^-126 for the latter); linear_order.h has the derivation.  FP8B:
  * W[r][c] is the exact product e4m3 * scale, the scale is applied to the sum of a
  * block (linear) or to x (linear_t; so INT8's, too).  Non-finite inputs propagate;
- * INT8's linear and NB_ACT_INT8 make the whole token NaN. */
+ * linear of INT8, of types in units and with NB_ACT_INT8 makes the whole token NaN. */
 typedef void nb_linear_fn(const nb_linear_args *a);
 nb_linear_fn nb_linear_f32_c, nb_linear_bf16_c, nb_linear_f16_c, nb_linear_fp8b_c;
 nb_linear_fn nb_linear_f32_avx2, nb_linear_bf16_avx2, nb_linear_f16_avx2, nb_linear_fp8b_avx2;
@@ -70,9 +70,6 @@ nb_linear_fn nb_linear_int8_c, nb_linear_int8_avx2, nb_linear_int8_avx512, nb_li
 nb_linear_fn nb_linear_t_int8_c, nb_linear_t_int8_avx2, nb_linear_t_int8_avx512;
 nb_linear_fn nb_linear_packed_c, nb_linear_packed_avx2, nb_linear_packed_avx512;
 nb_linear_fn nb_linear_t_packed_c;
-nb_linear_fn nb_linear_q8_0_avx512, nb_linear_q4_0_avx512, nb_linear_q5_0_avx512,
-    nb_linear_q4_k_avx512, nb_linear_q5_k_avx512, nb_linear_q6_k_avx512, nb_linear_iq4_nl_avx512,
-    nb_linear_mxfp4_avx512;
 nb_linear_pack_bytes nb_linear_int8_pack_bytes;
 nb_linear_pack nb_linear_int8_pack_c, nb_linear_int8_pack_avx2, nb_linear_int8_pack_avx512;
 nb_linear_fn nb_linear_t_f32_c, nb_linear_t_bf16_c, nb_linear_t_f16_c, nb_linear_t_fp8b_c;

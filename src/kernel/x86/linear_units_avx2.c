@@ -1,0 +1,272 @@
+/* linear_units_avx2.c - products with packed weights in AVX2: 8 rows to a vector.
+ *
+ * A byte product of AVX2 saturates where codes have 8 bits, so four codes are two pairs of 16 bits (`and` and a
+ * shift, once for all tokens of a tile) and vpmaddwd multiplies them with x in 16 bits: 16 products for it
+ * and an addition, where FMA has 8. */
+#include <string.h>
+
+#include "kernel/linear/linear_units.h"
+#include "kernel/x86/vec_avx2.h"
+
+enum { LANES = 8 };
+typedef __m256i vi;
+typedef __m256 vf;
+#define vi_load(p) _mm256_loadu_si256((const __m256i *)(const void *)(p))
+#define vi_store(p, v) _mm256_storeu_si256((__m256i *)(void *)(p), v)
+#define vi_set1(x) _mm256_set1_epi32(x)
+#define vi_set8(x) _mm256_set1_epi8(x)
+#define vi_bytes16(...) _mm256_broadcastsi128_si256(_mm_setr_epi8(__VA_ARGS__))
+#define vi_and(a, b) _mm256_and_si256(a, b)
+#define vi_or(a, b) _mm256_or_si256(a, b)
+#define vi_xor(a, b) _mm256_xor_si256(a, b)
+#define vi_sub(a, b) _mm256_sub_epi32(a, b)
+#define vi_min8(a, b) _mm256_min_epu8(a, b)
+#define vi_add8(a, b) _mm256_add_epi8(a, b)
+#define vi_srl(a, n) _mm256_srli_epi32(a, (int)(n))
+#define vi_sll(a, n) _mm256_slli_epi32(a, (int)(n))
+#define vi_sra(a, n) _mm256_srai_epi32(a, (int)(n))
+#define vi_shuffle8(t, i) _mm256_shuffle_epi8(t, i)
+#define vi_float(a) _mm256_cvtepi32_ps(a)
+#define vi_as_float(a) _mm256_castsi256_ps(a)
+#define vi_of_float(a) _mm256_castps_si256(a)
+/* Where a == b yes, else no. */
+#define vi_select_eq(a, b, yes, no) _mm256_blendv_epi8(no, yes, _mm256_cmpeq_epi32(a, b))
+#define vf_load(p) _mm256_loadu_ps(p)
+#define vf_store(p, v) _mm256_storeu_ps(p, v)
+#define vf_set1(x) _mm256_set1_ps(x)
+#define vf_mul(a, b) _mm256_mul_ps(a, b)
+#define vf_fma(a, b, c) _mm256_fmadd_ps(a, b, c)
+#define v_join4(a, b, c, d) nb_avx2_join4(a, b, c, d)
+
+static inline __m256 vf_half(__m256i a)
+{
+    const __m256i v = _mm256_packus_epi32(_mm256_and_si256(a, _mm256_set1_epi32(0xffff)), a);
+    return _mm256_cvtph_ps(_mm256_castsi256_si128(_mm256_permute4x64_epi64(v, 8)));
+}
+
+static inline __attribute__((always_inline)) __m256i rows2(const uint8_t *p, size_t s)
+{
+    return _mm256_set_m128i(_mm_loadu_si128((const __m128i *)(const void *)(p + 4 * s)),
+                            _mm_loadu_si128((const __m128i *)(const void *)p));
+}
+
+static inline __attribute__((always_inline)) void vi_rows16(const uint8_t *p, size_t s, __m256i out[4])
+{
+    const __m256i a = rows2(p, s), b = rows2(p + s, s), c = rows2(p + 2 * s, s), d = rows2(p + 3 * s, s);
+    const __m256i ab = _mm256_unpacklo_epi32(a, b), ab2 = _mm256_unpackhi_epi32(a, b);
+    const __m256i cd = _mm256_unpacklo_epi32(c, d), cd2 = _mm256_unpackhi_epi32(c, d);
+    out[0] = _mm256_unpacklo_epi64(ab, cd);
+    out[1] = _mm256_unpackhi_epi64(ab, cd);
+    out[2] = _mm256_unpacklo_epi64(ab2, cd2);
+    out[3] = _mm256_unpackhi_epi64(ab2, cd2);
+}
+
+#include "kernel/x86/units_unpack.h"
+
+/* ---- activations: pairs for the even and the odd bytes of four codes ---- */
+
+static void pack_sums(nb_pk_x *o, const int16_t q[NB_PK_UNIT])
+{
+    int32_t half[2] = { 0, 0 };
+    for (size_t i = 0; i < NB_PK_UNIT; i++) half[i / 16] += q[i];
+    const int32_t sum[3] = { half[0] + half[1], half[0], half[1] };
+    for (size_t k = 0; k < 3; k++) {
+        const int32_t lo = ((-sum[k] + 64) & 127) - 64;
+        o->minus[k][0] = (int16_t)lo;
+        o->minus[k][1] = (int16_t)((-sum[k] - lo) / 128);
+        o->sum[k] = (float)sum[k] * o->sx;
+    }
+    o->unused = 0;
+}
+
+static inline int32_t max8(__m256i m)
+{
+    __m128i v = _mm_max_epu32(_mm256_castsi256_si128(m), _mm256_extracti128_si256(m, 1));
+    v = _mm_max_epu32(v, _mm_shuffle_epi32(v, 0x4e));
+    v = _mm_max_epu32(v, _mm_shuffle_epi32(v, 0xb1));
+    return _mm_cvtsi128_si32(v);
+}
+
+static void pack_unit(const float *x, bool words, nb_pk_x *o)
+{
+    const __m256i mag = _mm256_set1_epi32(0x7fffffff);
+    __m256i most = _mm256_setzero_si256();
+    for (size_t i = 0; i < NB_PK_UNIT; i += 8) most = _mm256_max_epu32(most, _mm256_and_si256(mag, vi_load(x + i)));
+    const int32_t bits = max8(most);
+    _Alignas(32) int16_t q[NB_PK_UNIT] = { 0 };
+    float m, inv = 0;
+    memcpy(&m, &bits, sizeof m);
+    o->sx = 0;
+    if (bits >= 0x7f800000) {
+        const uint32_t nan = 0x7fc00000;
+        memcpy(&o->sx, &nan, sizeof nan);
+    } else if (m >= NB_PK_X_MIN) {
+        inv = NB_PK_X_MAX / m;
+        o->sx = m / NB_PK_X_MAX;
+    }
+    for (size_t i = 0; inv > 0 && i < NB_PK_UNIT; i += 8) {
+        const __m256i v = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x + i), _mm256_set1_ps(inv)));
+        _mm_storeu_si128((__m128i *)(void *)(q + i),
+                         _mm_packs_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1)));
+    }
+    pack_sums(o, q);
+    /* Bytes 0..3 of codes: pairs (0, 2), (1, 3); with words they are columns 0 2 4 6, then 1 3 5 7. */
+    static const uint8_t plain[8] = { 0, 2, 1, 3, 4, 6, 5, 7 }, word[8] = { 0, 4, 2, 6, 1, 5, 3, 7 };
+    const uint8_t *order = words ? word : plain;
+    for (size_t i = 0; i < NB_PK_UNIT; i++) o->q[i] = q[i / 8 * 8 + order[i % 8]];
+}
+
+static void pack(void *xp, const float *x, size_t x_stride, size_t n_col, const uint32_t *column,
+                 size_t tok0, size_t tok1, bool words)
+{
+    const size_t n_unit = nb_pk_units(n_col);
+    for (size_t t = tok0; t < tok1; t++) {
+        const float *from = x + t * x_stride;
+        nb_pk_x *to = (nb_pk_x *)xp + t * n_unit;
+        for (size_t u = 0; u < n_unit; u++) {
+            const size_t c = u * NB_PK_UNIT, n = n_col - c < NB_PK_UNIT ? n_col - c : NB_PK_UNIT;
+            float v[NB_PK_UNIT] = { 0 };
+            for (size_t i = 0; (column || n < NB_PK_UNIT) && i < n; i++)
+                v[i] = from[column ? column[c + i] : c + i];
+            pack_unit(column || n < NB_PK_UNIT ? v : from + c, words, &to[u]);
+        }
+    }
+}
+
+void nb_linear_units_pack_avx2(void *xp, const float *x, size_t x_stride, size_t n_tok,
+                                size_t n_col, const uint32_t *column, size_t tok0, size_t tok1)
+{
+    (void)n_tok;
+    pack(xp, x, x_stride, n_col, column, tok0, tok1, false);
+}
+void nb_linear_units_pack_words_avx2(void *xp, const float *x, size_t x_stride, size_t n_tok,
+                                      size_t n_col, const uint32_t *column, size_t tok0,
+                                      size_t tok1)
+{
+    (void)n_tok;
+    pack(xp, x, x_stride, n_col, column, tok0, tok1, true);
+}
+
+/* ---- sums ---- */
+
+typedef enum kind { ZERO_32, ZERO_16, ZERO_8, MIN_32, MIN_16, KINDS } kind;
+enum { MAX_TOK = 4, DOT_SIZES = 3 };
+static const int dot_size[DOT_SIZES] = { 1, 2, 4 };
+typedef void dot_fn(const panel *p, const nb_pk_x *x, size_t xs, size_t n_unit, vf *total);
+
+INLINE __m256i pair(const nb_pk_x *x, size_t at)
+{
+    int32_t v;
+    memcpy(&v, (const char *)x + at, sizeof v);
+    return _mm256_set1_epi32(v);
+}
+INLINE __m256i add_dot(__m256i sum, __m256i a, __m256i b)
+{
+    return _mm256_add_epi32(sum, _mm256_madd_epi16(a, b));
+}
+
+/* One span: vectors [j0, j1) of unit u for n (literal) tokens. */
+INLINE void span(const int n, const kind k, const panel *p, const nb_pk_x *x, size_t xs, size_t u,
+                 const int j0, const int j1, size_t s, const int sum, vf *total)
+{
+    const __m256i low = _mm256_set1_epi32(0x00ff00ff);
+    __m256i part[MAX_TOK];
+    UNROLL
+    for (int t = 0; t < n; t++) part[t] = _mm256_setzero_si256();
+    UNROLL
+    for (int j = j0; j < j1; j++) {
+        const __m256i c = vi_load(p->code[u][j]);
+        const __m256i even = _mm256_and_si256(c, low), odd = _mm256_srli_epi16(c, 8);
+        UNROLL
+        for (int t = 0; t < n; t++) {
+            part[t] = add_dot(part[t], even, pair(x + (size_t)t * xs, 8 * (size_t)j));
+            part[t] = add_dot(part[t], odd, pair(x + (size_t)t * xs, 8 * (size_t)j + 4));
+        }
+    }
+    if (k == ZERO_32 || k == ZERO_16) {
+        const __m256i z = vi_load(p->zero[s]);
+        UNROLL
+        for (int t = 0; t < n; t++)
+            part[t] = add_dot(part[t], z, pair(x + (size_t)t * xs, offsetof(nb_pk_x, minus) + 4 * (size_t)sum));
+    }
+    if (k == ZERO_8) { /* sums of 8 columns are not packed: zeros as codes */
+        const __m256i z = _mm256_and_si256(vi_load(p->zero[s]), _mm256_set1_epi32(255));
+        const __m256i zz = _mm256_or_si256(z, _mm256_slli_epi32(z, 16));
+        UNROLL
+        for (int t = 0; t < n; t++)
+            for (int j = 2 * j0; j < 2 * j1; j++)
+                part[t] = _mm256_sub_epi32(
+                    part[t], _mm256_madd_epi16(zz, pair(x + (size_t)t * xs, 4 * (size_t)j)));
+    }
+    const vf scale = vf_load(p->scale[s]);
+    UNROLL
+    for (int t = 0; t < n; t++) {
+        const vf f = _mm256_mul_ps(_mm256_cvtepi32_ps(part[t]), _mm256_set1_ps(x[(size_t)t * xs].sx));
+        total[t] = _mm256_fmadd_ps(f, scale, total[t]);
+    }
+    if (k == MIN_32 || k == MIN_16) {
+        const vf min = vf_load(p->min[s]);
+        UNROLL
+        for (int t = 0; t < n; t++)
+            total[t] = _mm256_fmadd_ps(_mm256_set1_ps(x[(size_t)t * xs].sum[sum]), min, total[t]);
+    }
+}
+
+INLINE void dot(const int n, const kind k, const panel *p, const nb_pk_x *x, size_t xs,
+                size_t n_unit, vf *out)
+{
+    vf total[MAX_TOK];
+    UNROLL
+    for (int t = 0; t < n; t++) total[t] = _mm256_setzero_ps();
+    for (size_t u = 0; u < n_unit; u++, x++) {
+        if (k == ZERO_32 || k == MIN_32) {
+            span(n, k, p, x, xs, u, 0, 8, u, 0, total);
+        } else if (k == ZERO_16 || k == MIN_16) {
+            span(n, k, p, x, xs, u, 0, 4, 2 * u, 1, total);
+            span(n, k, p, x, xs, u, 4, 8, 2 * u + 1, 2, total);
+        } else {
+            span(n, k, p, x, xs, u, 0, 2, 4 * u, 0, total);
+            span(n, k, p, x, xs, u, 2, 4, 4 * u + 1, 0, total);
+            span(n, k, p, x, xs, u, 4, 6, 4 * u + 2, 0, total);
+            span(n, k, p, x, xs, u, 6, 8, 4 * u + 3, 0, total);
+        }
+    }
+    UNROLL
+    for (int t = 0; t < n; t++) out[t] = total[t];
+}
+
+#define DOT(n, kind, name)                                                                         \
+    static void name##_##n(const panel *p, const nb_pk_x *x, size_t xs, size_t n_unit, vf *total)  \
+    {                                                                                              \
+        dot(n, kind, p, x, xs, n_unit, total);                                                     \
+    }
+#define DOTS(kind, name) DOT(1, kind, name) DOT(2, kind, name) DOT(4, kind, name)
+#define ROW(name) { name##_1, name##_2, name##_4 }
+DOTS(ZERO_32, zero32)
+DOTS(ZERO_16, zero16)
+DOTS(ZERO_8, zero8)
+DOTS(MIN_32, min32)
+DOTS(MIN_16, min16)
+static dot_fn *const dots[1][KINDS][DOT_SIZES] = {
+    { ROW(zero32), ROW(zero16), ROW(zero8), ROW(min32), ROW(min16) },
+};
+
+static void add_to_y(float *y, size_t n_row, vf total, bool first, const float *bias)
+{
+    const __m256i m = nb_avx2_mask(n_row);
+    if (!first) total = _mm256_add_ps(_mm256_maskload_ps(y, m), total);
+    if (bias) total = _mm256_add_ps(total, _mm256_maskload_ps(bias, m));
+    _mm256_maskstore_ps(y, m, total);
+}
+
+#include "kernel/x86/units_drive.h"
+#include "kernel/x86/units_t.h"
+
+void nb_linear_units_avx2(const nb_linear_args *a)
+{
+    linear_units(a, false);
+}
+void nb_linear_t_units_avx2(const nb_linear_args *a)
+{
+    linear_t_units(a);
+}

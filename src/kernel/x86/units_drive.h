@@ -1,0 +1,97 @@
+/* units_drive.h - the loops of products with packed weights: linear_units.h; included after units_unpack.h by
+ * linear_units_avx2.c and linear_units_avx512.c, which define before:
+ *
+ *   dot_fn *dots[kinds][...]      see there
+ *   add_to_y(y, n_row, total, first, bias)
+ *
+ * Segments are outermost, then panels of rows: with one token a panel is unpacked into L1 and used at once; with many
+ * PANELS panels are unpacked and used for all tokens, a tile of tokens at a time, whose activations stay in L1. */
+
+enum { PANELS = 4, ROW_BYTES = NB_PK_SEG * 34 + 64 }; /* of a row's segment: Q8_0 has the most */
+
+/* The segment of r->n_row < LANES rows, or one that ends within 16 bytes of codes, in whole units. */
+static void copy_rows(rows *r, size_t n_bytes, uint8_t *to)
+{
+    for (size_t i = 0; i < LANES; i++) {
+        uint8_t *p = to + i * ROW_BYTES;
+        if (i < r->n_row) memcpy(p, r->p + i * r->stride, n_bytes);
+        memset(p + (i < r->n_row ? n_bytes : 0), 0, ROW_BYTES - (i < r->n_row ? n_bytes : 0));
+    }
+    r->p = to;
+    r->stride = ROW_BYTES;
+}
+
+/* Bytes from a segment to the one after the next: of the same rows, or of the rows after them.  The pieces are too short for
+ * the hardware to see what comes. */
+static size_t two_on(size_t stride, size_t left, size_t n_bytes)
+{
+    return 2 * n_bytes < left ? 2 * n_bytes : LANES * stride + 2 * n_bytes - stride;
+}
+
+/* Rows [r, r + LANES) of the matrix, those before `end`, units [u, u + n_unit). */
+static void unpack_panel(const nb_linear_args *a, size_t r, size_t end, size_t u, size_t n_unit,
+                         bool ahead, panel *o)
+{
+    const nb_wtype_traits *x = &nb_wtypes[a->w.type];
+    const bool grouped = a->w.type <= NB_W_FP4, byte = a->w.type == NB_W_BYTE;
+    const size_t stride = nb_wtype_row_bytes(a->w.type, a->w.n_col);
+    const size_t at = grouped ? u * (byte ? 32 : 16) : u * NB_PK_UNIT / x->block * x->block_bytes;
+    const size_t whole = grouped ? n_unit * (byte ? 32 : 16)
+                                 : (n_unit * NB_PK_UNIT + x->block - 1) / x->block * x->block_bytes;
+    const size_t have = stride - at < whole ? stride - at : whole;
+    uint8_t copy[LANES * ROW_BYTES];
+    rows s = { .p = (const uint8_t *)a->w.data + r * stride + at,
+               .stride = stride,
+               .w = &a->w,
+               .row = r,
+               .n_row = end - r < LANES ? end - r : LANES,
+               .unit = u,
+               .span = nb_packed_span(&a->w) };
+    if (s.n_row < LANES || have < whole)
+        copy_rows(&s, have, copy);
+    else if (ahead)
+        s.ahead = two_on(stride, stride - at, whole);
+    unpacks[a->w.type](&s, n_unit, o);
+}
+
+/* Tokens [t0, t0 + n_tok) times an unpacked segment of rows from r. */
+static void panel_times(const nb_linear_args *a, const panel *p, size_t r, size_t u, size_t n_unit,
+                        size_t t0, size_t n_tok, dot_fn *const *dot)
+{
+    const size_t n_all = nb_pk_units(a->w.n_col), n_row = a->row_end - r;
+    const bool last = u + n_unit == n_all;
+    for (size_t t = t0, n, k; t < t0 + n_tok; t += n) {
+        vf total[MAX_TOK];
+        for (k = DOT_SIZES - 1; (size_t)dot_size[k] > t0 + n_tok - t;) k--;
+        n = (size_t)dot_size[k];
+        dot[k](p, (const nb_pk_x *)a->xp + t * n_all + u, n_all, n_unit, total);
+        for (size_t i = 0; i < n; i++)
+            add_to_y(a->y + (t + i) * a->y_stride + (r - a->row_begin),
+                     n_row < LANES ? n_row : LANES, total[i], u == 0,
+                     last && a->bias ? a->bias + r : NULL);
+    }
+}
+
+static void linear_units(const nb_linear_args *a, bool eight)
+{
+    panel p[PANELS];
+    const size_t n_all = nb_pk_units(a->w.n_col), span = nb_packed_span(&a->w);
+    const kind k = nb_packed_has_min(a->w.type) ? (span == 32 ? MIN_32 : MIN_16)
+                   : span == 32               ? ZERO_32
+                   : span == 16               ? ZERO_16
+                                              : ZERO_8;
+    dot_fn *const *dot = dots[eight][k];
+    const size_t n_panel = a->n_tok < 4 ? 1 : PANELS;
+    for (size_t r = a->row_begin; r < a->row_end; r += n_panel * LANES)
+        for (size_t u = 0; u < n_all; u += NB_PK_SEG) {
+            const size_t n_unit = n_all - u < NB_PK_SEG ? n_all - u : NB_PK_SEG;
+            size_t n = 0;
+            for (; n < n_panel && r + n * LANES < a->row_end; n++)
+                unpack_panel(a, r + n * LANES, a->row_end, u, n_unit, n_panel == 1, &p[n]);
+            for (size_t t = 0; t < a->n_tok; t += MAX_TOK) {
+                const size_t m = a->n_tok - t < MAX_TOK ? a->n_tok - t : MAX_TOK;
+                for (size_t i = 0; i < n; i++)
+                    panel_times(a, &p[i], r + i * LANES, u, n_unit, t, m, dot);
+            }
+        }
+}
