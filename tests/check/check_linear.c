@@ -679,6 +679,44 @@ static void act8_down(void *xp, const float *x, size_t x_stride, size_t n_tok, s
             }                                                                                      \
         }                                                                                          \
     }
+/* Packed types in units. */
+static void no_zeros(const nb_linear_args *a)
+{
+    nb_linear_args b = *a;
+    b.w.group.zero = NULL;
+    nb_linear_units_c(&b);
+}
+static void one_chain(const nb_linear_args *a)
+{
+    const size_t n_unit = nb_pk_units(a->w.n_col); /* without segments */
+    for (size_t r = a->row_begin; r < a->row_end; r++)
+        for (size_t k = 0; k < a->n_tok; k++) {
+            float y = 0;
+            for (size_t u = 0; u < n_unit; u++) {
+                const nb_pk_x *x = (const nb_pk_x *)a->xp + k * n_unit + u;
+                nb_packed_unit w;
+                int32_t part = 0;
+                nb_packed_unit_of(&a->w, r, u, &w);
+                for (size_t i = 0; i < NB_PK_UNIT; i++) part += x->q[i] * (w.code[i] - w.zero[0]);
+                y = fmaf((float)part * x->sx, w.scale[0], y);
+            }
+            a->y[k * a->y_stride + r - a->row_begin] = a->bias ? y + a->bias[r] : y;
+        }
+}
+static void pack_no_sums(void *xp, const float *x, size_t x_stride, size_t n_tok, size_t n_col,
+                         const uint32_t *column, size_t tok0, size_t tok1)
+{
+    nb_pk_x *to = xp;
+    nb_linear_units_pack_c(xp, x, x_stride, n_tok, n_col, column, tok0, tok1);
+    for (size_t i = tok0 * nb_pk_units(n_col); i < tok1 * nb_pk_units(n_col); i++) to[i].sum[0] = 0;
+}
+static void pack_in_order(void *xp, const float *x, size_t x_stride, size_t n_tok, size_t n_col,
+                          const uint32_t *column, size_t tok0, size_t tok1)
+{
+    (void)column; /* act order */
+    nb_linear_units_pack_c(xp, x, x_stride, n_tok, n_col, NULL, tok0, tok1);
+}
+
 #define BUG_P(what, expect, type, fn, fn_t, bytes, pack)                                           \
     BUG_A(what, expect, type, fn, fn_t, bytes, pack, NB_ACT_FLOAT)
 #define BUG_ACT8(what, expect, fn, pack)                                                           \
@@ -686,6 +724,8 @@ static void act8_down(void *xp, const float *x, size_t x_stride, size_t n_tok, s
 #define BUG(what, expect, type, fn, fn_t) BUG_P(what, expect, type, fn, fn_t, NULL, NULL)
 #define BUG_INT8(what, expect, fn, pack)                                                           \
     BUG_P(what, expect, NB_W_INT8, fn, NULL, nb_linear_int8_pack_bytes, pack)
+#define BUG_UNITS(what, expect, type, fn, pack)                                                     \
+    BUG_P(what, expect, type, fn, NULL, nb_linear_units_pack_bytes, pack)
 static const chk_broken broken[] = {
     BUG("forgotten tail", "expected", NB_W_BF16, no_tail, NULL),
     BUG("over-read of the last row", "signal", NB_W_BF16, over_read, NULL),
@@ -701,6 +741,10 @@ static const chk_broken broken[] = {
     BUG_ACT8("group sums without their last column", "", act8_short_group, nb_linear_act8_pack_c),
     BUG_ACT8("groups added in another order", "portable", act8_backwards, nb_linear_act8_pack_c),
     BUG_ACT8("pack cuts off", "portable", nb_linear_int8_act8_c, act8_down),
+    BUG_UNITS("zero points forgotten", "expected", NB_W_INT4, no_zeros, nb_linear_units_pack_c),
+    BUG_UNITS("act order forgotten", "expected", NB_W_INT4, nb_linear_units_c, pack_in_order),
+    BUG_UNITS("sums of the minima forgotten", "expected", NB_W_Q4_K, nb_linear_units_c, pack_no_sums),
+    BUG_UNITS("one chain over all units", "portable", NB_W_Q8_0, one_chain, nb_linear_units_pack_c),
     { 0 },
 };
 static const chk_broken broken_t[] = {

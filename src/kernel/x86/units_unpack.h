@@ -9,8 +9,8 @@
  *
  * A panel is LANES rows of a segment: a vector of codes has four columns of each row, a byte each.
  * The bytes of a row come 16 at a time, so that transposing costs 8 shuffles for 4 vectors; a stored byte's two
- * nibbles are two columns, separated by `and` and a shift for all rows at once.  Scales of FP16 lie apart in
- * short blocks and are copied by scalar instructions, which have ports of their own. */
+ * nibbles are two columns, separated by `and` and a shift for all rows at once.  Scales come the same way.  Scalar
+ * copies were slower: a vector can not be loaded at once from where its parts were just stored. */
 
 typedef struct panel {
     _Alignas(64) uint8_t code[NB_PK_SEG][8][LANES * 4];
@@ -57,38 +57,6 @@ INLINE vi high4(vi v)
     return vi_and(vi_srl(v, 4), vi_set8(15));
 }
 
-/* The 16 bits at byte `at` of each row. */
-INLINE vi halves(const rows *r, size_t at)
-{
-    _Alignas(64) uint32_t h[LANES];
-    for (size_t i = 0; i < LANES; i++) {
-        uint16_t v;
-        memcpy(&v, r->p + i * r->stride + at, 2);
-        h[i] = v;
-    }
-    return vi_load(h);
-}
-/* FP16 at byte `at` of blocks of `step` bytes as floats.  In two loops: a vector can not be loaded at once from where
- * its parts were just stored. */
-INLINE void half_scales(const rows *r, size_t at, size_t step, size_t n_unit, float (*out)[LANES])
-{
-    for (size_t i = 0; i < LANES; i++) {
-        const uint8_t *p = r->p + i * r->stride + at;
-        for (size_t u = 0; u < n_unit; u++, p += step) {
-            uint32_t w = 0;
-            memcpy(&w, p, 2);
-            memcpy(&out[u][i], &w, 4);
-        }
-    }
-    for (size_t u = 0; u < n_unit; u++) vf_store(out[u], vf_half(vi_load(out[u])));
-}
-INLINE vi words_at(const rows *r, size_t at)
-{
-    _Alignas(64) uint32_t h[LANES];
-    for (size_t i = 0; i < LANES; i++) memcpy(&h[i], r->p + i * r->stride + at, 4);
-    return vi_load(h);
-}
-
 /* 16 bytes at `at` of each row.  A line of a row is prefetched once, by one of the four quads that read it; all at once
  * they would fill the queue of misses, and the core would wait. */
 INLINE void quad(const rows *r, size_t at, vi out[4])
@@ -98,6 +66,20 @@ INLINE void quad(const rows *r, size_t at, vi out[4])
     UNROLL
     for (size_t i = 0; i < LANES / 4; i++) _mm_prefetch(next + i * r->stride, _MM_HINT_T0);
     vi_rows16(p, r->stride, out);
+}
+
+/* The same 16 bytes without: what comes before the codes. */
+INLINE void head(const rows *r, size_t at, vi out[4])
+{
+    vi_rows16(r->p + at, r->stride, out);
+}
+INLINE vf first_half(vi v)
+{
+    return vf_half(vi_and(v, vi_set1(0xffff)));
+}
+INLINE vf second_half(vi v)
+{
+    return vf_half(vi_srl(v, 16));
 }
 
 /* ---- scales of planes ---- */
@@ -290,8 +272,10 @@ static void unpack_byte(const rows *r, size_t n_unit, panel *o)
 
 static void unpack_q8_0(const rows *r, size_t n_unit, panel *o)
 {
-    half_scales(r, 0, 34, n_unit, o->scale);
     for (size_t u = 0; u < n_unit; u++) {
+        vi h[4];
+        head(r, 34 * u, h);
+        put_scale(o, u, first_half(h[0]));
         put_bytes(r, 34 * u + 2, vi_set8((char)0x80), o->code[u]);
     }
     set_zero(o, n_unit, 128);
@@ -309,10 +293,10 @@ INLINE void put_nibbles(const rows *r, size_t at, uint8_t (*code)[LANES * 4])
     }
 }
 /* The same with 32 fifth bits: byte k / 2 of them beside each other, a bit for each byte, cut down to 16. */
-INLINE void put_fives(const rows *r, size_t at, size_t bits, uint8_t (*code)[LANES * 4])
+INLINE void put_fives(const rows *r, size_t at, vi h, uint8_t (*code)[LANES * 4])
 {
     const vi order = vi_bytes16(0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12, 12, 12, 12), one = vi_set8(1);
-    const vi each = vi_set1((int)0x80402010), most = vi_set8(16), h = words_at(r, bits);
+    const vi each = vi_set1((int)0x80402010), most = vi_set8(16);
     vi v[4], byte = order;
     quad(r, at, v);
     UNROLL
@@ -337,41 +321,51 @@ INLINE void put_looked_up(const rows *r, size_t at, vi table, uint8_t (*code)[LA
 
 static void unpack_q4_0(const rows *r, size_t n_unit, panel *o)
 {
-    half_scales(r, 0, 18, n_unit, o->scale);
     for (size_t u = 0; u < n_unit; u++) {
+        vi h[4];
+        head(r, 18 * u, h);
+        put_scale(o, u, first_half(h[0]));
         put_nibbles(r, 18 * u + 2, o->code[u]);
     }
     set_zero(o, n_unit, 8);
 }
 static void unpack_q4_1(const rows *r, size_t n_unit, panel *o)
 {
-    half_scales(r, 0, 20, n_unit, o->scale);
-    half_scales(r, 2, 20, n_unit, o->min);
     for (size_t u = 0; u < n_unit; u++) {
+        vi h[4];
+        head(r, 20 * u, h);
+        put_scale(o, u, first_half(h[0]));
+        vf_store(o->min[u], second_half(h[0]));
         put_nibbles(r, 20 * u + 4, o->code[u]);
     }
 }
 static void unpack_q5_0(const rows *r, size_t n_unit, panel *o)
 {
-    half_scales(r, 0, 22, n_unit, o->scale);
     for (size_t u = 0; u < n_unit; u++) {
-        put_fives(r, 22 * u + 6, 22 * u + 2, o->code[u]);
+        vi h[4];
+        head(r, 22 * u, h);
+        put_scale(o, u, first_half(h[0]));
+        put_fives(r, 22 * u + 6, vi_or(vi_srl(h[0], 16), vi_sll(h[1], 16)), o->code[u]);
     }
     set_zero(o, n_unit, 16);
 }
 static void unpack_q5_1(const rows *r, size_t n_unit, panel *o)
 {
-    half_scales(r, 0, 24, n_unit, o->scale);
-    half_scales(r, 2, 24, n_unit, o->min);
     for (size_t u = 0; u < n_unit; u++) {
-        put_fives(r, 24 * u + 8, 24 * u + 4, o->code[u]);
+        vi h[4];
+        head(r, 24 * u, h);
+        put_scale(o, u, first_half(h[0]));
+        vf_store(o->min[u], second_half(h[0]));
+        put_fives(r, 24 * u + 8, h[1], o->code[u]);
     }
 }
 static void unpack_iq4_nl(const rows *r, size_t n_unit, panel *o)
 {
-    half_scales(r, 0, 18, n_unit, o->scale);
     const vi table = IQ4_TABLE;
     for (size_t u = 0; u < n_unit; u++) {
+        vi h[4];
+        head(r, 18 * u, h);
+        put_scale(o, u, first_half(h[0]));
         put_looked_up(r, 18 * u + 2, table, o->code[u]);
     }
     set_zero(o, n_unit, 128);
@@ -381,7 +375,9 @@ static void unpack_mxfp4(const rows *r, size_t n_unit, panel *o)
     const vi table = FP4_TABLE;
     for (size_t u = 0; u < n_unit; u++) {
         /* 2^(e - 128), for twice the values: 2^(e - 1 - 127), subnormal for e of 0 and 1 */
-        const vi e = vi_and(halves(r, 17 * u), vi_set1(255));
+        vi h[4];
+        head(r, 17 * u, h);
+        const vi e = vi_and(h[0], vi_set1(255));
         vi f = vi_sll(vi_sub(e, vi_set1(1)), 23);
         f = vi_select_eq(e, vi_set1(0), vi_set1(0x00200000), f);
         f = vi_select_eq(e, vi_set1(1), vi_set1(0x00400000), f);
@@ -397,12 +393,12 @@ static void unpack_nvfp4(const rows *r, size_t n_unit, panel *o)
     const vf outer = vf_set1(r->w->group.outer);
     for (size_t u = 0; u < n_unit; u++) {
         const size_t at = 36 * (u / 2), k = u & 1;
-        const vi s = words_at(r, at);
-        vi v[4];
+        vi v[4], s[4];
+        head(r, at, s);
         quad(r, at + 4 + 16 * k, v);
         UNROLL
         for (size_t h = 0; h < 2; h++) {
-            const vi e = vi_and(vi_srl(s, (int)(16 * k + 8 * h)), byte);
+            const vi e = vi_and(vi_srl(s[0], (int)(16 * k + 8 * h)), byte);
             const vf d = vf_mul(vf_half(vi_sll(vi_and(e, most), 7)), vf_set1(128)); /* half */
             const vi f = vi_select_eq(e, most, vi_set1(0), vi_of_float(d));
             put_scale(o, 2 * u + h, vf_mul(vi_as_float(f), outer));
@@ -421,7 +417,7 @@ static inline void k_scales(const rows *r, size_t at, panel *o, size_t u)
 {
     vi h[4];
     quad(r, at, h);
-    const vf d = vf_half(vi_and(h[0], vi_set1(0xffff))), m = vf_mul(vf_half(vi_srl(h[0], 16)), vf_set1(-1));
+    const vf d = first_half(h[0]), m = vf_mul(second_half(h[0]), vf_set1(-1));
     const vi six = vi_set1(63), low = vi_set1(15), top = vi_set1(48);
     UNROLL
     for (int j = 0; j < 4; j++) {
@@ -491,8 +487,9 @@ static void unpack_q6_k(const rows *r, size_t n_unit, panel *o)
     const vi top = vi_set8(48);
     for (size_t u = 0; u < n_unit; u += 8) {
         const size_t at = 210 * (u / 8);
-        const vf d = vf_half(halves(r, at + 208));
-        vi s[4];
+        vi s[4], e[4];
+        head(r, at + 194, e);
+        const vf d = second_half(e[3]);
         quad(r, at + 192, s);
         UNROLL
         for (int i = 0; i < 16; i++)
@@ -522,9 +519,9 @@ static void unpack_q2_k(const rows *r, size_t n_unit, panel *o)
     const vi two = vi_set8(3), low = vi_set1(15);
     for (size_t u = 0; u < n_unit; u += 8) {
         const size_t at = 84 * (u / 8);
-        const vi dm = words_at(r, at + 80);
-        const vf d = vf_half(vi_and(dm, vi_set1(0xffff))), m = vf_mul(vf_half(vi_srl(dm, 16)), vf_set1(-1));
-        vi s[4];
+        vi s[4], e[4];
+        head(r, at + 68, e);
+        const vf d = first_half(e[3]), m = vf_mul(second_half(e[3]), vf_set1(-1));
         quad(r, at, s);
         UNROLL
         for (int i = 0; i < 16; i++) {
@@ -551,8 +548,9 @@ static void unpack_q3_k(const rows *r, size_t n_unit, panel *o)
     const vi two = vi_set8(3), bit = vi_set8(4), low = vi_set1(15), top = vi_set1(48);
     for (size_t u = 0; u < n_unit; u += 8) {
         const size_t at = 110 * (u / 8);
-        const vf d = vf_half(halves(r, at + 108));
-        vi s[4];
+        vi s[4], e[4];
+        head(r, at + 94, e);
+        const vf d = second_half(e[3]);
         quad(r, at + 92, s);
         UNROLL
         for (int i = 0; i < 16; i++) {
@@ -585,8 +583,10 @@ static void unpack_iq4_xs(const rows *r, size_t n_unit, panel *o)
     const vi table = IQ4_TABLE, low = vi_set1(15), top = vi_set1(48);
     for (size_t u = 0; u < n_unit; u += 8) {
         const size_t at = 136 * (u / 8);
-        const vi dh = words_at(r, at), l = words_at(r, at + 4), h = vi_srl(dh, 16);
-        const vf d = vf_half(vi_and(dh, vi_set1(0xffff)));
+        vi e[4];
+        head(r, at, e);
+        const vi l = e[1], h = vi_srl(e[0], 16);
+        const vf d = first_half(e[0]);
         UNROLL
         for (size_t i = 0; i < 8; i++) {
             const vi lo = vi_and(vi_srl(l, (int)(4 * i)), low);
