@@ -61,7 +61,9 @@ static inline __attribute__((always_inline)) void vi_rows16(const uint8_t *p, si
     out[3] = _mm256_unpackhi_epi64(ab2, cd2);
 }
 
-#include "kernel/x86/units_unpack.h"
+#include "kernel/x86/units_panel.h"
+#include "kernel/x86/units_short.h"
+#include "kernel/x86/units_k.h"
 
 /* ---- activations: pairs for the even and the odd bytes of four codes ---- */
 

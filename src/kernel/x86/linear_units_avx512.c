@@ -59,7 +59,9 @@ static inline __attribute__((always_inline)) void vi_rows16(const uint8_t *p, si
     out[3] = _mm512_unpackhi_epi64(ab2, cd2);
 }
 
-#include "kernel/x86/units_unpack.h"
+#include "kernel/x86/units_panel.h"
+#include "kernel/x86/units_short.h"
+#include "kernel/x86/units_k.h"
 
 /* ---- activations: digits of 7 bits, [hi 32][lo 32] bytes of a unit in place of 16-bit integers ---- */
 

@@ -1,4 +1,4 @@
-/* units_drive.h - the loops of products with packed weights: linear_units.h; included after units_unpack.h by
+/* units_drive.h - the loops of products with packed weights: linear_units.h; included after units_k.h by
  * linear_units_avx2.c and linear_units_avx512.c, which define before:
  *
  *   dot_fn *dots[kinds][...]      see there
