@@ -1,7 +1,7 @@
 /* units_k.h - units of blocks of 256 columns, and the table of all types; after units_short.h. */
 
 /* Scales and minima of the eight units of Q4_K and Q5_K. */
-static inline void k_scales(const rows *r, size_t at, panel *o, size_t u)
+INLINE void k_scales(const rows *r, size_t at, panel *o, size_t u)
 {
     vi h[4];
     quad(r, at, h);
