@@ -21,11 +21,14 @@ static void copy_rows(rows *r, size_t n_bytes, uint8_t *to)
     r->stride = ROW_BYTES;
 }
 
-/* Bytes from a segment to the one after the next: of the same rows, or of the rows after them.  The pieces are too short for
- * the hardware to see what comes. */
-static size_t two_on(size_t stride, size_t left, size_t n_bytes)
+/* The segment after the next, of these rows or of the rows after them, is to be prefetched (quad()): the first line of
+ * each row now, because quads of two segments may leave it out.  The pieces are too short for the hardware to see what
+ * comes. */
+static void fetch_two_on(rows *r, size_t left, size_t n_bytes)
 {
-    return 2 * n_bytes < left ? 2 * n_bytes : LANES * stride + 2 * n_bytes - stride;
+    r->ahead = 2 * n_bytes < left ? 2 * n_bytes : LANES * r->stride + 2 * n_bytes - r->stride;
+    for (size_t i = 0; i < LANES; i++)
+        _mm_prefetch((const char *)r->p + i * r->stride + r->ahead, _MM_HINT_T0);
 }
 
 /* Rows [r, r + LANES) of the matrix, those before `end`, units [u, u + n_unit). */
@@ -50,7 +53,7 @@ static void unpack_panel(const nb_linear_args *a, size_t r, size_t end, size_t u
     if (s.n_row < LANES || have < whole)
         copy_rows(&s, have, copy);
     else if (ahead)
-        s.ahead = two_on(stride, stride - at, whole);
+        fetch_two_on(&s, stride - at, whole);
     unpacks[a->w.type](&s, n_unit, o);
 }
 
