@@ -57,15 +57,20 @@ INLINE vi high4(vi v)
     return vi_and(vi_srl(v, 4), vi_set8(15));
 }
 
-/* 16 bytes at `at` of each row.  A line of a row is prefetched once, by one of the four quads that read it; all at once
- * they would fill the queue of misses, and the core would wait. */
-INLINE void quad(const rows *r, size_t at, vi out[4])
+/* 16 bytes at `at` of each row.  The rows' lines are prefetched by the quads that read them, LANES / parts rows by each:
+ * all at once they would fill the queue of misses, and the core would wait.  Parts is 64 over the bytes from quad to
+ * quad, or less. */
+INLINE void quad_of(const rows *r, size_t at, const size_t parts, vi out[4])
 {
     const uint8_t *p = r->p + at;
-    const char *next = (const char *)p + r->ahead + at / 16 % 4 * (LANES / 4) * r->stride;
+    const char *next = (const char *)p + r->ahead + at / 16 % parts * (LANES / parts) * r->stride;
     UNROLL
-    for (size_t i = 0; i < LANES / 4; i++) _mm_prefetch(next + i * r->stride, _MM_HINT_T0);
+    for (size_t i = 0; i < LANES / parts; i++) _mm_prefetch(next + i * r->stride, _MM_HINT_T0);
     vi_rows16(p, r->stride, out);
+}
+INLINE void quad(const rows *r, size_t at, vi out[4])
+{
+    quad_of(r, at, 4, out);
 }
 
 /* The same 16 bytes without: what comes before the codes. */

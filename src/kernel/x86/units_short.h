@@ -40,12 +40,12 @@ static void unpack_fp4(const rows *r, size_t n_unit, panel *o)
 }
 
 /* 32 bytes. */
-INLINE void put_bytes(const rows *r, size_t at, vi flip, uint8_t (*code)[LANES * 4])
+INLINE void put_bytes(const rows *r, size_t at, const size_t parts, vi flip, uint8_t (*code)[LANES * 4])
 {
     UNROLL
     for (size_t h = 0; h < 2; h++) {
         vi v[4];
-        quad(r, at + 16 * h, v);
+        quad_of(r, at + 16 * h, parts, v);
         UNROLL
         for (size_t k = 0; k < 4; k++) put(code, 4 * h + k, vi_xor(v[k], flip));
     }
@@ -54,7 +54,7 @@ INLINE void put_bytes(const rows *r, size_t at, vi flip, uint8_t (*code)[LANES *
 static void unpack_byte(const rows *r, size_t n_unit, panel *o)
 {
     const vi flip = vi_set8((char)r->w->group.flip);
-    for (size_t u = 0; u < n_unit; u++) put_bytes(r, 32 * u, flip, o->code[u]);
+    for (size_t u = 0; u < n_unit; u++) put_bytes(r, 32 * u, 4, flip, o->code[u]);
     planes(r, n_unit, 128, o);
 }
 
@@ -64,7 +64,7 @@ static void unpack_q8_0(const rows *r, size_t n_unit, panel *o)
         vi h[4];
         head(r, 34 * u, h);
         put_scale(o, u, first_half(h[0]));
-        put_bytes(r, 34 * u + 2, vi_set8((char)0x80), o->code[u]);
+        put_bytes(r, 34 * u + 2, 2, vi_set8((char)0x80), o->code[u]);
     }
     set_zero(o, n_unit, 128);
 }
@@ -73,7 +73,7 @@ static void unpack_q8_0(const rows *r, size_t n_unit, panel *o)
 INLINE void put_nibbles(const rows *r, size_t at, uint8_t (*code)[LANES * 4])
 {
     vi v[4];
-    quad(r, at, v);
+    quad_of(r, at, 2, v);
     UNROLL
     for (size_t k = 0; k < 4; k++) {
         put(code, k, low4(v[k]));
@@ -86,7 +86,7 @@ INLINE void put_fives(const rows *r, size_t at, vi h, uint8_t (*code)[LANES * 4]
     const vi order = vi_bytes16(0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12, 12, 12, 12), one = vi_set8(1);
     const vi each = vi_set1((int)0x80402010), most = vi_set8(16);
     vi v[4], byte = order;
-    quad(r, at, v);
+    quad_of(r, at, 2, v);
     UNROLL
     for (size_t k = 0; k < 8; k += 2) {
         const vi odd = vi_shuffle8(h, byte), even = vi_sll(odd, 4);
@@ -99,7 +99,7 @@ INLINE void put_fives(const rows *r, size_t at, vi h, uint8_t (*code)[LANES * 4]
 INLINE void put_looked_up(const rows *r, size_t at, vi table, uint8_t (*code)[LANES * 4])
 {
     vi v[4];
-    quad(r, at, v);
+    quad_of(r, at, 2, v);
     UNROLL
     for (size_t k = 0; k < 4; k++) {
         put(code, k, vi_shuffle8(table, low4(v[k])));
@@ -183,7 +183,7 @@ static void unpack_nvfp4(const rows *r, size_t n_unit, panel *o)
         const size_t at = 36 * (u / 2), k = u & 1;
         vi v[4], s[4];
         head(r, at, s);
-        quad(r, at + 4 + 16 * k, v);
+        quad_of(r, at + 4 + 16 * k, 2, v);
         UNROLL
         for (size_t h = 0; h < 2; h++) {
             const vi e = vi_and(vi_srl(s[0], (int)(16 * k + 8 * h)), byte);
