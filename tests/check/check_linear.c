@@ -117,7 +117,7 @@ static double bound_act16(const nb_linear_args *a, size_t row, size_t tok, doubl
     return bound_split(a, row, tok, s) + 0x1p-8 * s;
 }
 
-/* Packed types, linear: linear_units.h; x_max: 16256, or 127.  Columns in the order of the codes. */
+/* Packed types, linear: linear_units.h; x_max: 32512, or 127.  Columns in the order of the codes. */
 static double bound_packed(const nb_linear_args *a, size_t row, size_t tok, double x_max)
 {
     const uint32_t *column = a->w.group.column;

@@ -5,10 +5,10 @@
  *   W[r][c] = (code[c] - zero) * scale + min        code 0..255, zero 0..255
  *
  * with one zero, scale and min for each span of 8, 16 or 32 of its columns (nb_packed_unit); a matrix has one
- * width of span, and a type has zeros or minima, not both.  A unit of a token becomes 15-bit
- * integers with one scale, by the rule of linear_int8.h for 32 values:
+ * width of span, and a type has zeros or minima, not both.  A unit of a token becomes 16-bit
+ * integers with one scale:
  *
- *   a = max |x[c]|;  q[c] = round_to_nearest_even(x[c] * (16256 / a));  sx = a / 16256
+ *   a = max |x[c]|;  q[c] = round_to_nearest_even(x[c] * (32512 / a));  sx = a / 32512
  *
  * (a < 2^-100: q and sx are 0; an x[c] not finite: q is 0 and sx is the NaN 0x7fc00000).  Products are
  *
@@ -19,8 +19,8 @@
  * total starts from 0 at each segment of 16 units; y is the sum of the segments' totals in order, then the bias.  This
  * is the only order there is: one token and many, every variant, give the same bits.
  *
- * Digits: q is 128 hi + lo, hi in -127..127, lo in -64..63, two signed bytes, and a code is an unsigned one.  Rows of
- * the table with activations in 8 bits (NB_ACT_INT8) have 127 in place of 16256, and no second digit.
+ * Digits: q is 256 hi + lo, hi in -127..127, lo in -128..127, two signed bytes, and a code is an unsigned one.  Rows of
+ * the table with activations in 8 bits (NB_ACT_INT8) have 127 in place of 32512, and no second digit.
  *
  * Error, with M = sum |x| (|code - zero| scale, or code scale + |min|) + |bias| over the row: rounding x costs at
  * most sx/2 (1 + 2^-10) in each x of a unit.  The rest: converting the part, sx, its product, scale (outer), the
@@ -39,7 +39,7 @@ enum {
     NB_PK_SEG_COL = NB_PK_UNIT * NB_PK_SEG,
     NB_PK_RECORD = 96,                  /* bytes of a packed unit of x */
 };
-#define NB_PK_X_MAX 16256.0f
+#define NB_PK_X_MAX 32512.0f /* 127 * 256 */
 #define NB_PK_X_MAX8 127.0f
 #define NB_PK_X_MIN 0x1p-100f
 

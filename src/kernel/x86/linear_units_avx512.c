@@ -63,7 +63,7 @@ static inline __attribute__((always_inline)) void vi_rows16(const uint8_t *p, si
 #include "kernel/x86/units_short.h"
 #include "kernel/x86/units_k.h"
 
-/* ---- activations: digits of 7 bits, [hi 32][lo 32] bytes of a unit in place of 16-bit integers ---- */
+/* ---- activations: two digits, [hi 32][lo 32] bytes of a unit in place of 16-bit integers ---- */
 
 static inline int32_t sum_of(__m512i v)
 {
@@ -104,11 +104,11 @@ static inline void pack_unit(__m512 x0, __m512 x1, float most, __m256i order, nb
     const __m512i q0 = _mm512_cvtps_epi32(_mm512_mul_ps(x0, f)), q1 = _mm512_cvtps_epi32(_mm512_mul_ps(x1, f));
     __m512i h0 = q0, h1 = q1;
     if (most > 127) {
-        const __m512i half = _mm512_set1_epi32(64);
-        h0 = _mm512_srai_epi32(_mm512_add_epi32(q0, half), 7);
-        h1 = _mm512_srai_epi32(_mm512_add_epi32(q1, half), 7);
-        const __m512i l0 = _mm512_sub_epi32(q0, _mm512_slli_epi32(h0, 7));
-        const __m512i l1 = _mm512_sub_epi32(q1, _mm512_slli_epi32(h1, 7));
+        const __m512i half = _mm512_set1_epi32(128);
+        h0 = _mm512_srai_epi32(_mm512_add_epi32(q0, half), 8);
+        h1 = _mm512_srai_epi32(_mm512_add_epi32(q1, half), 8);
+        const __m512i l0 = _mm512_sub_epi32(q0, _mm512_slli_epi32(h0, 8));
+        const __m512i l1 = _mm512_sub_epi32(q1, _mm512_slli_epi32(h1, 8));
         const __m256i lo = _mm256_set_m128i(_mm512_cvtepi32_epi8(l1), _mm512_cvtepi32_epi8(l0));
         _mm256_storeu_si256((__m256i *)(void *)(o->q + 16), _mm256_shuffle_epi8(lo, order));
     } else {
@@ -207,7 +207,7 @@ INLINE void span(const int n, const bool eight, const kind k, const panel *p, co
     const vf scale = _mm512_loadu_ps(p->scale[s]);
     UNROLL
     for (int t = 0; t < n; t++) {
-        const __m512i part = _mm512_add_epi32(eight ? hi[t] : _mm512_slli_epi32(hi[t], 7), lo[t]);
+        const __m512i part = _mm512_add_epi32(eight ? hi[t] : _mm512_slli_epi32(hi[t], 8), lo[t]);
         const vf f = _mm512_mul_ps(_mm512_cvtepi32_ps(part), _mm512_set1_ps(x[(size_t)t * xs].sx));
         total[t] = _mm512_fmadd_ps(f, scale, total[t]);
     }
