@@ -15,8 +15,7 @@ cmp "$tmp/blocks" "$src/tests/data/ggml_blocks.bin" || die "tests/data/ggml_bloc
 echo '[0,5,100,200,300,400,500,600,700]' >"$tmp/ids"
 
 # compare NAME: $tmp/q.gguf and $tmp/floats.gguf give the same logits, to 2e-4 of the largest, on every level of this
-# processor.  Products with packed weights round activations to 16 bits (linear_units.h); the worst seen is 1.2e-4 (Q5_K),
-# where a wrong code of a type moves logits by tens of per cent.
+# processor.  Products with packed weights round activations to 16 bits (linear_units.h); the worst seen is 1.2e-4 (Q5_K).
 compare() {
     ok logits "$tmp/floats.gguf" --tokens "$tmp/ids" --output "$tmp/expected" --strict --kv-cache-dtype f32 \
         --activation-dtype float
