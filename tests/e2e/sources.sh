@@ -20,9 +20,10 @@ chmod +x "$tmp/once"
 # A copy in which one figure is another.
 copy() {
     rm -rf "$tmp/root"
-    mkdir -p "$tmp/root/bench" "$tmp/root/docs"
+    mkdir -p "$tmp/root/bench" "$tmp/root/docs" "$tmp/root/train"
     cp -R "$src/bench/results" "$tmp/root/bench/"
     cp "$src/docs/sources.md" "$tmp/root/docs/"
+    cp "$src/train/results.json" "$tmp/root/train/"
 }
 other() {
     compare "$tmp/root" "$2" && die "not seen: $1"
