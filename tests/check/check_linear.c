@@ -114,7 +114,7 @@ static double bound_act8(const nb_linear_args *a, size_t row, size_t tok, double
 /* NB_ACT_BF16: x rounded once, in addition; denormal numbers may count as zeros. */
 static double bound_act16(const nb_linear_args *a, size_t row, size_t tok, double s)
 {
-    return bound_split(a, row, tok, s) + 0x1p-8 * s;
+    return bound_split(a, row, tok, s) + 0x1.04p-9 * s;
 }
 
 /* Packed types, linear: linear_units.h; x_max: 32512, or 127.  Columns in the order of the codes. */
@@ -669,6 +669,21 @@ static void act8_down(void *xp, const float *x, size_t x_stride, size_t n_tok, s
         }
 }
 
+/* NB_ACT_BF16. */
+static void act16_down(void *xp, const float *x, size_t x_stride, size_t n_tok, size_t n_col,
+                       const uint32_t *column, size_t tok0, size_t tok1)
+{
+    nb_linear_act16_pack_c(xp, x, x_stride, n_tok, n_col, column, tok0, tok1);
+    const size_t stride = nb_linear_act16_pack_bytes_c(1, n_col) / sizeof(float);
+    for (size_t k = tok0; k < tok1; k++) /* cuts off instead of rounding */
+        for (size_t c = 0; c < n_col; c++) {
+            uint32_t bits;
+            memcpy(&bits, &x[k * x_stride + c], sizeof bits);
+            bits &= 0xffff0000u;
+            memcpy((float *)xp + k * stride + c, &bits, sizeof bits);
+        }
+}
+
 #define BUG_A(what, expect, type, fn, fn_t, bytes, pack, act)                                      \
     {                                                                                              \
         what, expect,                                                                              \
@@ -745,6 +760,8 @@ static const chk_broken broken[] = {
     BUG_UNITS("act order forgotten", "expected", NB_W_INT4, nb_linear_units_c, pack_in_order),
     BUG_UNITS("sums of the minima forgotten", "expected", NB_W_Q4_K, nb_linear_units_c, pack_no_sums),
     BUG_UNITS("one chain over all units", "portable", NB_W_Q8_0, one_chain, nb_linear_units_pack_c),
+    BUG_A("activations cut off to BF16", "expected", NB_W_BF16, nb_linear_bf16_act16_c, NULL,
+          nb_linear_act16_pack_bytes_c, act16_down, NB_ACT_BF16),
     { 0 },
 };
 static const chk_broken broken_t[] = {

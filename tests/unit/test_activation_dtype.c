@@ -42,6 +42,12 @@ static void test_rows(void **state)
     assert_int_equal(nb_linear_find(NB_W_INT8, NB_ACT_INT8, NB_CAP_AVX2 | NB_CAP_AVX512)->act,
                      NB_ACT_INT8);
 #endif
+#if NB_HAVE_AVX512BF16
+    assert_int_equal(nb_linear_find(NB_W_BF16, NB_ACT_BF16,
+                                    NB_CAP_AVX2 | NB_CAP_AVX512 | NB_CAP_AVX512BF16)->act,
+                     NB_ACT_BF16);
+    assert_int_equal(nb_linear_find(NB_W_BF16, NB_ACT_BF16, all)->act, NB_ACT_FLOAT); /* tiles */
+#endif
     nb_acts a;
     assert_true(nb_acts_parse("int8", &a) && a.asked && a.of[NB_W_BF16] == NB_ACT_INT8);
     assert_true(nb_acts_parse("bf16", &a) && a.of[NB_W_INT8] == NB_ACT_BF16);

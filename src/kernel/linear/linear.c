@@ -89,6 +89,10 @@ const nb_linear_variant nb_linear_variants[] = {
     PACKED(NB_W_IQ3_S),
     PACKED(NB_W_IQ1_S),
     PACKED(NB_W_IQ1_M),
+#if NB_HAVE_AVX512BF16
+    { "avx512bf16", NB_SPACE_HOST, NB_CAP_AVX512BF16, NB_W_BF16, nb_linear_bf16_act16_avx512bf16, nb_linear_t_bf16_avx512, nb_linear_act16_pack_bytes, nb_linear_act16_pack_avx512bf16, NB_ACT_BF16 },
+#endif
+    { "c", NB_SPACE_HOST, 0, NB_W_BF16, nb_linear_bf16_act16_c, nb_linear_t_bf16_c, nb_linear_act16_pack_bytes_c, nb_linear_act16_pack_c, NB_ACT_BF16 },
     /* activations in 8 bits (linear_act8.h) */
 #if NB_HAVE_AVX512
     { "avx512", NB_SPACE_HOST, NB_CAP_AVX512, NB_W_INT8, nb_linear_int8_act8_avx512, nb_linear_t_int8_avx512, nb_linear_act8_pack_bytes, nb_linear_act8_pack_avx512, NB_ACT_INT8 },

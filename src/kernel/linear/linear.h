@@ -56,8 +56,9 @@ typedef void nb_linear_pack(void *xp, const float *x, size_t x_stride, size_t n_
  *             |y - y64| <= sum_c lost(c) |W[r][c]| + (n/32 + 12) * 2^-24 * S.  Integer sums of a group are
  *             exact; a group is one fused multiply-add, and scale and bias round once each; packed types
  *             round a group's scale and a minimum's share, too
- *   linear of rows with NB_ACT_BF16: + 2^-8 * S: x is rounded once, and FMA of a row may take denormal
- *             numbers for zeros
+ *   linear of BF16 with NB_ACT_BF16: (2^-9 (1 + 2^-6) + (170 + n/15) * 2^-24) * S + 2^-126 * sum (|x| + |W| + 8): x is
+ *             rounded once (2^-9), sums are chains in chunks of 1,024 columns, and denormal numbers may
+ *             count as zeros
  * for every input whose products and sums stay clear of overflow and underflow
  * (plus n * 2^-126 for the latter); linear_order.h has the derivation.  FP8B:
  * W[r][c] is the exact product e4m3 * scale, the scale is applied to the sum of a
@@ -83,6 +84,9 @@ nb_linear_fn nb_linear_bf16_amx, nb_linear_fp8b_amx;
 nb_linear_pack_bytes nb_linear_split_pack_bytes_amx, nb_linear_int8_pack_bytes_amx;
 nb_linear_pack nb_linear_split_pack_amx, nb_linear_int8_pack_amx, nb_linear_int8_pack_neon;
 
+nb_linear_fn nb_linear_bf16_act16_c, nb_linear_bf16_act16_avx512bf16;
+nb_linear_pack_bytes nb_linear_act16_pack_bytes, nb_linear_act16_pack_bytes_c;
+nb_linear_pack nb_linear_act16_pack_c, nb_linear_act16_pack_avx512bf16;
 nb_linear_fn nb_linear_bf16_neon, nb_linear_fp8b_neon, nb_linear_int8_neon;
 nb_linear_fn nb_linear_t_bf16_neon, nb_linear_t_fp8b_neon, nb_linear_t_int8_neon;
 
