@@ -13,6 +13,9 @@ const nb_attn_prefill_variant nb_attn_prefill_variants[] = {
 #if NB_HAVE_AMX
     ROW("amx",    amx,    NB_CAP_AMX,    0x1.05p-8f), /* BF16, and the polynomial of 2^x */
 #endif
+#if NB_HAVE_AVX512BF16
+    ROW("avx512bf16", avx512bf16, NB_CAP_AVX512BF16, 0x1.02p-8f), /* BF16 */
+#endif
 #if NB_HAVE_AVX512
     ROW("avx512", avx512, NB_CAP_AVX512, 0),
 #endif

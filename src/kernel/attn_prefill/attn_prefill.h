@@ -83,6 +83,7 @@ extern const nb_attn_prefill_variant nb_attn_prefill_variants[];
 NB_ATTN_PREFILL_DECLARE(c)
 NB_ATTN_PREFILL_DECLARE(avx2)
 NB_ATTN_PREFILL_DECLARE(avx512)
+NB_ATTN_PREFILL_DECLARE(avx512bf16)
 NB_ATTN_PREFILL_DECLARE(amx)
 #undef NB_ATTN_PREFILL_DECLARE
 #endif
