@@ -114,7 +114,7 @@ static double bound_act8(const nb_linear_args *a, size_t row, size_t tok, double
 /* NB_ACT_BF16: x rounded once, in addition; denormal numbers may count as zeros. */
 static double bound_act16(const nb_linear_args *a, size_t row, size_t tok, double s)
 {
-    return bound_split(a, row, tok, s) + 0x1.04p-9 * s;
+    return bound_split(a, row, tok, s) + 0x1.01p-8 * s;
 }
 
 /* Packed types, linear: linear_units.h; x_max: 32512, or 127.  Columns in the order of the codes. */

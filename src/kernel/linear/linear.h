@@ -56,8 +56,8 @@ typedef void nb_linear_pack(void *xp, const float *x, size_t x_stride, size_t n_
  *             |y - y64| <= sum_c lost(c) |W[r][c]| + (n/32 + 12) * 2^-24 * S.  Integer sums of a group are
  *             exact; a group is one fused multiply-add, and scale and bias round once each; packed types
  *             round a group's scale and a minimum's share, too
- *   linear of BF16 with NB_ACT_BF16: (2^-9 (1 + 2^-6) + (170 + n/15) * 2^-24) * S + 2^-126 * sum (|x| + |W| + 8): x is
- *             rounded once (2^-9), sums are chains in chunks of 1,024 columns, and denormal numbers may
+ *   linear of BF16 with NB_ACT_BF16: (2^-8 (1 + 2^-8) + (170 + n/15) * 2^-24) * S + 2^-126 * sum (|x| + |W| + 8): x is
+ *             rounded once (2^-8), sums are chains in chunks of 1,024 columns, and denormal numbers may
  *             count as zeros
  * for every input whose products and sums stay clear of overflow and underflow
  * (plus n * 2^-126 for the latter); linear_order.h has the derivation.  FP8B:

@@ -3,7 +3,7 @@
  *
  * Order of an output: columns 2 i and 2 i + 1 modulo 32 go to lane i, each an FMA without denormal numbers; a chunk
  * of 1,024 columns is one chain, chunks are added in turn, and lanes are joined as in linear_order.h.  So a
- * term meets at most 64 + n/1024 + 6 roundings of 2^-24, beside the 2^-9 of x.
+ * term meets at most 64 + n/1024 + 6 roundings of 2^-24, beside the 2^-8 of x.
  *
  * One token: 8 rows at a time, up to 6: tiles of 4 rows from the matrix, with the next 8 rows prefetched in the
  * order of addresses.  More: 8 rows of a chunk are
