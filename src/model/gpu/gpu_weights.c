@@ -452,8 +452,8 @@ static nb_status experts(uploader *u, const nb_layer *l, nb_gpu_layer *g)
     const bool reads = plain(&x->gate) && plain(&x->up) && plain(&x->down);
     const char *lacks = choose_experts(u, l, e);
     if (lacks && !g->host) return nb_fail(u->err, NB_ERR_UNSUPPORTED, "%s", lacks);
-    if (lacks || (g->host && !reads)) e->row_up[0] = e->row_up[1] = NULL;
-    if (g->host) u->w->upload &= e->row_up[NB_CUDA_PROMPT] != NULL;
+    if (lacks) e->row_up[0] = e->row_up[1] = NULL;
+    if (g->host) u->w->upload &= reads && e->row_up[NB_CUDA_PROMPT] != NULL;
     for (int k = 0; k < 2; k++)
         if (e->row_up[k] && (e->row_up[k]->floats || e->row_down[k]->floats)) u->w->floats = true;
     if (!g->host) NB_TRY(upload_experts(u, l, g));
