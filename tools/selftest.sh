@@ -71,7 +71,7 @@ plant src/num/x.c "$c#include \"kv/kv_pool.h\"\n" includes 'num must not include
 plant src/model/x.c "$c#include \"kv/kv_cache.h\"\n" includes 'model must not include'
 plant src/text/x.c "$c#include <unistd.h>\n" includes 'not standard C'
 plant src/kv/x.c "$c#include <jansson.h>\n" includes 'may be included in'
-plant src/model/x.c "$c#include <pcre2.h>\n" includes 'may be included in text only'
+plant src/model/x.c "$c#include <pcre2.h>\n" includes 'may be included in load, text only'
 plant src/model/x.c "$c#  include  <immintrin.h>\n" includes 'kernel/x86 only'
 plant src/num/x.c "${c}int nb_f(void) { return !malloc (1); }\n" includes 'allocates nothing'
 plant src/text/x.c "${c}void nb_f(void) { abort(); }\n" includes 'errors are values'

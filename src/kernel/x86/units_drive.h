@@ -1,5 +1,5 @@
-/* units_drive.h - the loops of products with packed weights: linear_units.h; included after units_k.h by
- * linear_units_avx2.c and linear_units_avx512.c, which define before:
+/* units_drive.h - the loops of products with packed weights: linear_units.h; included once, after units_k.h, by
+ * each of linear_units_avx2.c and linear_units_avx512.c, which define before:
  *
  *   dot_fn *dots[kinds][...]      see there
  *   add_to_y(y, n_row, total, first, bias)

@@ -1,4 +1,4 @@
-/* units_k.h - units of blocks of 256 columns, and the table of all types; after units_short.h. */
+/* units_k.h - units of blocks of 256 columns, and the table of all types; included once, after units_short.h. */
 
 /* Scales and minima of the eight units of Q4_K and Q5_K. */
 INLINE void k_scales(const rows *r, size_t at, panel *o, size_t u)

@@ -1,4 +1,4 @@
-/* units_panel.h - units of packed weights as bytes, one row to a lane; included by linear_units_avx2.c and
+/* units_panel.h - units of packed weights as bytes, one row to a lane; included once by each of linear_units_avx2.c and
  * linear_units_avx512.c, which define before:
  *
  *   vi, vf, LANES                 a vector of LANES integers of 32 bits, or of floats
@@ -31,7 +31,11 @@ typedef struct rows {
 } rows;
 
 #define INLINE static inline __attribute__((always_inline))
+#ifdef __SANITIZE_ADDRESS__ /* gcc warns there of loops whose bounds it has not folded yet */
+#define UNROLL
+#else
 #define UNROLL _Pragma("GCC unroll 16")
+#endif
 
 INLINE void put(uint8_t (*code)[LANES * 4], size_t k, vi v)
 {

@@ -1,4 +1,5 @@
-/* units_short.h - units of types with planes of scales, and of blocks of 32 and 64 columns; after units_panel.h. */
+/* units_short.h - units of types with planes of scales, and of blocks of 32 and 64 columns; included once,
+ * after units_panel.h. */
 
 typedef void unpack_fn(const rows *r, size_t n_unit, panel *o);
 

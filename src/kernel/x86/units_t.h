@@ -1,5 +1,5 @@
-/* units_t.h - linear_t with packed weights; included after units_drive.h by linear_units_avx2.c and
- * linear_units_avx512.c.
+/* units_t.h - linear_t with packed weights; included once, after units_drive.h, by each of
+ * linear_units_avx2.c and linear_units_avx512.c.
  *
  * A panel is made as for linear.  Its rows lie in lanes, so that a column of a panel is a vector: its value, one
  * fma from the code, times x, is added to the column's sums.  After at most T_PANELS panels the lanes of a column
