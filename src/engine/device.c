@@ -39,6 +39,7 @@ static const char *lacks(const nb_engine_options *o)
     if (o->kv_thrift && !strcmp(o->kv_thrift, "block-prob")) return "--kv-thrift block-prob";
     if (o->cpu_experts && strcmp(o->cpu_experts, "0") != 0) return NULL; /* the host's products have forms */
     if (o->activation_dtype && !strcmp(o->activation_dtype, "bf16")) return "--activation-dtype bf16";
+    if (o->activation_dtype && !strcmp(o->activation_dtype, "int16")) return "--activation-dtype int16";
     if (o->activation_dtype && !strcmp(o->activation_dtype, "int8")) return "--activation-dtype int8";
     return NULL;
 }

@@ -37,8 +37,9 @@ typedef enum nb_wtype {
 /* What a product makes of its activations before it multiplies (--activation-dtype).  A row of the table of
  * linear has one form; each has its own bound (linear/linear.h). */
 typedef enum nb_act {
-    NB_ACT_FLOAT, /* kept to 15 bits and more: floats, two BF16 parts, two digits for INT8 weights */
+    NB_ACT_FLOAT, /* floats, or as good: two BF16 parts, two digits for INT8 weights               */
     NB_ACT_BF16,  /* rounded to BF16 once                                                          */
+    NB_ACT_INT16, /* packed weights: 16 bits, a scale per 32 columns (linear/linear_units.h)       */
     NB_ACT_INT8,  /* one digit of 8 bits, a scale per 32 columns (linear/linear_act8.h)            */
     NB_ACT_COUNT
 } nb_act;

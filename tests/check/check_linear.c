@@ -15,7 +15,7 @@
 static const char *sub_of(const nb_linear_variant *v)
 {
     static char name[NB_W_TYPE_COUNT][NB_ACT_COUNT][24];
-    static const char *const form[NB_ACT_COUNT] = { "", "_bf16", "_act8" };
+    static const char *const form[NB_ACT_COUNT] = { "", "_bf16", "_int16", "_act8" };
     char *s = name[v->type][v->act];
     snprintf(s, sizeof name[0][0], "%s%s", nb_wtypes[v->type].word, form[v->act]);
     return s;
@@ -44,9 +44,9 @@ static bool packs(const subject *s)
     return !s->transposed && s->v->pack;
 }
 
-static bool in_integers(nb_wtype type)
+static bool in_integers(const nb_linear_variant *v)
 {
-    return type == NB_W_INT8 || nb_packed_has_units(type);
+    return v->type == NB_W_INT8 || v->act == NB_ACT_INT16 || v->act == NB_ACT_INT8;
 }
 
 static double bound_of(const nb_linear_args *a, bool transposed, double s)
@@ -154,7 +154,7 @@ static void expect(const subject *s, const nb_linear_args *a, double *want, doub
 {
     const bool transposed = s->transposed;
     const size_t n = transposed ? a->col_end - a->col_begin : a->row_end - a->row_begin;
-    const bool packed = !transposed && nb_packed_has_units(a->w.type);
+    const bool packed = !transposed && nb_packed_has_units(a->w.type) && s->v->act != NB_ACT_FLOAT;
     const bool act8 = !transposed && s->v->act == NB_ACT_INT8;
     const double x_max = (double)(act8 ? NB_PK_X_MAX8 : NB_PK_X_MAX);
     const bool act16 = !transposed && s->v->act == NB_ACT_BF16;
@@ -233,7 +233,7 @@ static void check_pack(chk *t, const subject *s, const nb_linear_args *a)
 static void check_portable(chk *t, const subject *s, const nb_linear_args *a)
 {
     const nb_linear_variant *c = nb_linear_variants;
-    if (s->transposed || (!in_integers(a->w.type) && s->v->act != NB_ACT_INT8)) return;
+    if (s->transposed || !in_integers(s->v)) return;
     while (c->name && (c->type != a->w.type || c->act != s->v->act || c->need)) c++;
     if (!c->name) return;
     const size_t n = a->row_end - a->row_begin;
@@ -740,7 +740,7 @@ static void pack_in_order(void *xp, const float *x, size_t x_stride, size_t n_to
 #define BUG_INT8(what, expect, fn, pack)                                                           \
     BUG_P(what, expect, NB_W_INT8, fn, NULL, nb_linear_int8_pack_bytes, pack)
 #define BUG_UNITS(what, expect, type, fn, pack)                                                     \
-    BUG_P(what, expect, type, fn, NULL, nb_linear_units_pack_bytes, pack)
+    BUG_A(what, expect, type, fn, NULL, nb_linear_units_pack_bytes, pack, NB_ACT_INT16)
 static const chk_broken broken[] = {
     BUG("forgotten tail", "expected", NB_W_BF16, no_tail, NULL),
     BUG("over-read of the last row", "signal", NB_W_BF16, over_read, NULL),

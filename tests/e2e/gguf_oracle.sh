@@ -14,8 +14,7 @@ cmp "$tmp/blocks" "$src/tests/data/ggml_blocks.bin" || die "tests/data/ggml_bloc
 
 echo '[0,5,100,200,300,400,500,600,700]' >"$tmp/ids"
 
-# compare NAME: $tmp/q.gguf and $tmp/floats.gguf give the same logits, to 2e-4 of the largest, on every level of this
-# processor.  Products with packed weights round activations to 16 bits (linear_units.h); the worst seen is 1.2e-4 (Q5_K).
+# compare NAME: $tmp/q.gguf and $tmp/floats.gguf give the same logits, to 1e-3, on every level of this processor.
 compare() {
     ok logits "$tmp/floats.gguf" --tokens "$tmp/ids" --output "$tmp/expected" --strict --kv-cache-dtype f32 \
         --activation-dtype float
@@ -29,7 +28,7 @@ a, b = (open(p, "rb").read() for p in sys.argv[1:3])
 a, b = (struct.unpack(f"<{len(x) // 4}f", x) for x in (a, b))
 worst = max(abs(x - y) for x, y in zip(a, b))
 print(f"{sys.argv[3]}: {worst:.2e} of {max(map(abs, a)):.2f}")
-sys.exit(worst > 2e-4 * max(map(abs, a)) or len(a) != len(b) or not a)
+sys.exit(worst > 1e-3 or len(a) != len(b) or not a)
 PY
     done
 }

@@ -33,7 +33,8 @@ static void test_rows(void **state)
             for (nb_caps caps = 0;; caps = all) {
                 const nb_linear_variant *v = nb_linear_find((nb_wtype)t, (nb_act)act, caps);
                 assert_true(v && v->type == (nb_wtype)t && (v->need & ~caps) == 0);
-                assert_true(v->act == (nb_act)act || v->act == NB_ACT_FLOAT);
+                assert_true(v->act == (nb_act)act || v->act == NB_ACT_FLOAT ||
+                            (act != NB_ACT_FLOAT && v->act == NB_ACT_INT16));
                 if (caps) break;
             }
     assert_int_equal(nb_linear_find(NB_W_INT8, NB_ACT_INT8, 0)->act, NB_ACT_INT8);
@@ -47,6 +48,11 @@ static void test_rows(void **state)
                                     NB_CAP_AVX2 | NB_CAP_AVX512 | NB_CAP_AVX512BF16)->act,
                      NB_ACT_BF16);
     assert_int_equal(nb_linear_find(NB_W_BF16, NB_ACT_BF16, all)->act, NB_ACT_FLOAT); /* tiles */
+#endif
+    assert_int_equal(nb_linear_find(NB_W_Q4_K, NB_ACT_FLOAT, all)->act, NB_ACT_FLOAT);
+    assert_int_equal(nb_linear_find(NB_W_Q4_K, NB_ACT_BF16, all)->act, NB_ACT_INT16);
+#if NB_HAVE_AVX2
+    assert_int_equal(nb_linear_find(NB_W_Q4_K, NB_ACT_INT8, NB_CAP_AVX2)->act, NB_ACT_INT16);
 #endif
     nb_acts a;
     assert_true(nb_acts_parse("int8", &a) && a.asked && a.of[NB_W_BF16] == NB_ACT_INT8);
@@ -141,7 +147,7 @@ static void test_words(void **state)
         nb_memory_plan p;
         err = (nb_error){ 0 };
         assert_int_equal(nb_engine_create(&o, &e, &err), NB_ERR_ARG);
-        check_line(&err, NB_ERR_ARG, "expected auto, float, bf16 or int8");
+        check_line(&err, NB_ERR_ARG, "expected auto, float, bf16, int16 or int8");
         err = (nb_error){ 0 };
         assert_int_equal(nb_engine_plan_memory(&o, &p, &err), NB_ERR_ARG);
     }

@@ -3,25 +3,26 @@
 #include "kernel/linear/linear_units.h"
 
 // clang-format off
-/* Rows of a packed type: generic ones, that need its traits only. */
+/* Rows of a packed type with exact products of floats: they need its traits only.  fn_t: of the level. */
 #define PACKED_C(type) { "c", NB_SPACE_HOST, 0, type, nb_linear_packed_c, nb_linear_t_packed_c, NULL, NULL, NB_ACT_FLOAT }
 #if NB_HAVE_AVX2
-#define PACKED_AVX2(type) { "avx2", NB_SPACE_HOST, NB_CAP_AVX2, type, nb_linear_packed_avx2, nb_linear_t_packed_c, NULL, NULL, NB_ACT_FLOAT },
+#define PACKED_AVX2(type, t) { "avx2", NB_SPACE_HOST, NB_CAP_AVX2, type, nb_linear_packed_avx2, nb_linear_t_##t, NULL, NULL, NB_ACT_FLOAT },
 #else
-#define PACKED_AVX2(type)
+#define PACKED_AVX2(type, t)
 #endif
 #if NB_HAVE_AVX512
-#define PACKED_AVX512(type) { "avx512", NB_SPACE_HOST, NB_CAP_AVX512, type, nb_linear_packed_avx512, nb_linear_t_packed_c, NULL, NULL, NB_ACT_FLOAT },
+#define PACKED_AVX512(type, t) { "avx512", NB_SPACE_HOST, NB_CAP_AVX512, type, nb_linear_packed_avx512, nb_linear_t_##t, NULL, NULL, NB_ACT_FLOAT },
 #else
-#define PACKED_AVX512(type)
+#define PACKED_AVX512(type, t)
 #endif
-#define PACKED(type) PACKED_AVX512(type) PACKED_AVX2(type) PACKED_C(type)
+#define PACKED(type) PACKED_AVX512(type, packed_c) PACKED_AVX2(type, packed_c) PACKED_C(type)
+#define EXACT(type) PACKED_AVX512(type, units_avx512) PACKED_AVX2(type, units_avx2) PACKED_C(type),
 
 /* Types whose blocks are units of integers (linear_units.h).  Activations in 8 bits are another pack, and for VNNI half the
  * work.  WORDS: eight columns are a word (nb_packed_is_words). */
 #define UNITS_C(type, act, pack) { "c", NB_SPACE_HOST, 0, type, nb_linear_units_c, nb_linear_t_packed_c, nb_linear_units_pack_bytes, nb_linear_units_##pack##_c, act },
 #if NB_HAVE_AVX2
-#define UNITS_AVX2(type, pack) { "avx2", NB_SPACE_HOST, NB_CAP_AVX2, type, nb_linear_units_avx2, nb_linear_t_units_avx2, nb_linear_units_pack_bytes, nb_linear_units_##pack##_avx2, NB_ACT_FLOAT },
+#define UNITS_AVX2(type, pack) { "avx2", NB_SPACE_HOST, NB_CAP_AVX2, type, nb_linear_units_avx2, nb_linear_t_units_avx2, nb_linear_units_pack_bytes, nb_linear_units_##pack##_avx2, NB_ACT_INT16 },
 #else
 #define UNITS_AVX2(type, pack)
 #endif
@@ -30,9 +31,9 @@
 #else
 #define UNITS_AVX512(type, fn, pack, act)
 #endif
-#define UNITS(type) UNITS_AVX512(type, units, pack, NB_ACT_FLOAT) UNITS_AVX2(type, pack) UNITS_C(type, NB_ACT_FLOAT, pack) \
+#define UNITS(type) EXACT(type) UNITS_AVX512(type, units, pack, NB_ACT_INT16) UNITS_AVX2(type, pack) UNITS_C(type, NB_ACT_INT16, pack) \
     UNITS_AVX512(type, units8, pack8, NB_ACT_INT8) UNITS_C(type, NB_ACT_INT8, pack8)
-#define WORDS(type) UNITS_AVX512(type, units, pack_words, NB_ACT_FLOAT) UNITS_AVX2(type, pack_words) UNITS_C(type, NB_ACT_FLOAT, pack) \
+#define WORDS(type) EXACT(type) UNITS_AVX512(type, units, pack_words, NB_ACT_INT16) UNITS_AVX2(type, pack_words) UNITS_C(type, NB_ACT_INT16, pack) \
     UNITS_AVX512(type, units8, pack8_words, NB_ACT_INT8) UNITS_C(type, NB_ACT_INT8, pack8)
 
 const nb_linear_variant nb_linear_variants[] = {
@@ -104,12 +105,14 @@ const nb_linear_variant nb_linear_variants[] = {
 
 const nb_linear_variant *nb_linear_find(nb_wtype type, nb_act act, nb_caps caps)
 {
-    const nb_linear_variant *plain = NULL, *best = NULL;
+    const nb_linear_variant *plain = NULL, *best = NULL, *more = NULL; /* more: of 16 bits */
     for (const nb_linear_variant *v = nb_linear_variants; v->name; v++) {
         if (v->type != type || v->space != NB_SPACE_HOST || (v->need & ~caps) != 0) continue;
         if (!best && v->act == act) best = v;
+        if (!more && v->act == NB_ACT_INT16) more = v;
         if (!plain && v->act == NB_ACT_FLOAT) plain = v;
     }
+    if (act != NB_ACT_FLOAT && more) plain = more;
     if (!best || act == NB_ACT_FLOAT) return plain; /* every type has a portable row */
     /* Portable rows are for machines that have nothing else; and tiles multiply two digits, or two parts, faster
      * than vectors multiply one. */

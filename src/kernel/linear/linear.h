@@ -45,8 +45,8 @@ typedef void nb_linear_pack(void *xp, const float *x, size_t x_stride, size_t n_
  *   linear of BF16 and FP8B with a pack (x in two BF16 parts, linear_amx.h):
  *             |y - y64| <= (170 + n/15) * 2^-24 * S,  FP8B (176 + n/128) * 2^-24 * S,
  *             + 2^-126 * sum (|x| + |W| + 4 + 4 scale) for what underflows
- *   linear of packed types: linear_units.h, the same bits from every variant; of IQ1 to IQ3
- *             |y - y64| <= (40 + n/128) * 2^-24 * S, where W[r][c] is the value rounded to float
+ *   linear of packed types: |y - y64| <= (40 + n/128) * 2^-24 * S, where W[r][c] is the value rounded to float;
+ *             of their rows with NB_ACT_INT16: linear_units.h, the same bits from every variant
  *   linear_t  |y - y64| <= (4 + 2 sqrt(n)) * 2^-24 * S,  packed types (6 + 2 sqrt(n)) * 2^-24 * S
  *   linear, INT8: |y - y64| <= lost * sum |W| + 8 * 2^-24 * S, the same bits from every variant:
  *   linear_int8.h has the rule; with m = max |x| of the token lost is m / 32512 * (1 + 2^-10), but
@@ -63,7 +63,7 @@ typedef void nb_linear_pack(void *xp, const float *x, size_t x_stride, size_t n_
  * (plus n * 2^-126 for the latter); linear_order.h has the derivation.  FP8B:
  * W[r][c] is the exact product e4m3 * scale, the scale is applied to the sum of a
  * block (linear) or to x (linear_t; so INT8's, too).  Non-finite inputs propagate;
- * linear of INT8, of types in units and with NB_ACT_INT8 makes the whole token NaN. */
+ * linear of INT8 and of rows with NB_ACT_INT16 and NB_ACT_INT8 makes the whole token NaN. */
 typedef void nb_linear_fn(const nb_linear_args *a);
 nb_linear_fn nb_linear_f32_c, nb_linear_bf16_c, nb_linear_f16_c, nb_linear_fp8b_c;
 nb_linear_fn nb_linear_f32_avx2, nb_linear_bf16_avx2, nb_linear_f16_avx2, nb_linear_fp8b_avx2;
@@ -107,6 +107,7 @@ typedef struct nb_linear_variant {
 } nb_linear_variant;
 extern const nb_linear_variant nb_linear_variants[]; /* per type and form of activations best first */
 
-/* The best row of a level: of this form of activations if the type has one that is worth it, else with floats. */
+/* The best row of a level: of this form of activations if the type has one that is worth it, else of the next that
+ * keeps more of them: 16 bits for packed types, then floats. */
 const nb_linear_variant *nb_linear_find(nb_wtype type, nb_act act, nb_caps caps);
 #endif
