@@ -170,10 +170,10 @@ describe("openai", () => {
       assert.ok(l.tokens.join("").endsWith(a.text));
       const scored = (await text({ max_tokens: 0, echo: true, logprobs: 2, prompt: a.text })).choices[0];
       assert.equal(scored.text, a.text);
-      // The same but for rounding: prompts take the expanded form of attention, new tokens the absorbed.
+      // The same but for rounding: prompts take the expanded form of attention, new tokens the absorbed, some in BF16.
       assert.equal(scored.logprobs.token_logprobs.length, n);
       scored.logprobs.token_logprobs.slice(1).forEach((x, i) =>
-        assert.ok(Math.abs(x - l.token_logprobs[i + 1]) < 1e-4, `${x} ${l.token_logprobs[i + 1]}`));
+        assert.ok(Math.abs(x - l.token_logprobs[i + 1]) < 1e-3, `${x} ${l.token_logprobs[i + 1]}`));
     });
 
     test("several in one stream", async () => {
