@@ -44,9 +44,10 @@ ok bench serve --port "$port" --backend openai-chat $more --result-filename "$tm
 ok bench throughput "$model" $engine $more --result-filename "$tmp/g.json" --dataset-name prefix_repetition \
     --prefix-repetition-prefix-len 128 --prefix-repetition-num-prefixes 1 --prefix-repetition-suffix-len 4 \
     --prefix-repetition-output-len 4 --max-concurrency 1
+# Times per token have no row where they are 0: tokens of a fast model arrive together.
 for f in f g h; do
     [ "$(json "$tmp/$f.json" '(set("schema command version commit date machine results noise repeats".split()) <= set(j) and
-        j["commit"] == "abc" and j["x"] == "y" and j["completed"] == 2 and len(j["results"]) == 7 and
+        j["commit"] == "abc" and j["x"] == "y" and j["completed"] == 2 and len(j["results"]) >= 5 and
         all(r["n"] == 2 and r["lo"] <= r["median"] <= r["hi"] for r in j["results"]))')" = True ] || die "runs: $(cat "$tmp/$f.json")"
     [ "$(json "$tmp/$f.json" 'any(r["name"].endswith(" output") and abs(r["lo"] / j["output_throughput"] - 1) < 1e-6
         for r in j["results"])')" = True ] || die "the figures are not those of the middle run, of two the slower: $(cat "$tmp/$f.json")"
