@@ -103,14 +103,16 @@ def speed(plan, root):
     few, many = share(16), share(128)
     if not many[0] > 1:
         sys.exit("plan_docs: FlashMLA is no longer faster with 128 heads: README's sentence needs another wording")
-    cpu = result(root, "peer_cpu_avx2")
-    peer = [only(cpu["attention"], type="iq4_nl", threads=n)["ns_per_token"] / only(cpu["nibble_attention"], type="nvfp4", threads=n)["ns_per_token"]
-            for n in (1, 2)]
+    cpu = [r for r in result(root, "peer_cpu")["ratios"] if r["level"] == "best" and r["peer"] == "ik" and r["threads"] == 2 and r["cache"] == "nvfp4"]
+    attn = only(cpu, of="attention", depth=16384, heads=16)["ratio"]
+    step = {(w, of): only(cpu, of=of, ours=w, depth=512)["ratio"] for w in ("int8", "q4_k_m") for of in ("decode", "prompt")}
     return (f"- On one H100, V2-Lite's shape with nvfp4 generates {rate('decode', 4096, 1):,.0f} tokens/s for one user with 4,096 cached tokens, "
             f"and {rate('decode', K32, 64):,.0f} for 64 users with 32,768 each.\n"
             f"  It reads prompts at {rate('prefill', 512, 8192):,.0f} tokens/s.\n"
             f"- With 16 heads, attention over nvfp4 pages takes {few[0]:.2f} to {few[1]:.2f} of FlashMLA's time over BF16; with 128 heads FlashMLA is faster.\n"
-            f"- On two AVX2 cores, 4-bit attention runs at {peer[0]:.1f} (one thread) to {peer[1]:.1f} times (two threads) the speed of ik_llama.cpp's fastest 4-bit format.")
+            f"- On two cores with AVX-512, attention over 16,384 tokens runs at {attn:.1f} times the speed of ik_llama.cpp's best cache type.\n"
+            f"  With 8-bit weights nibble generates at {step['int8', 'decode']:.1f} times and reads prompts at {step['int8', 'prompt']:.1f} times its speed, "
+            f"with Q4_K_M at {step['q4_k_m', 'decode']:.1f} and {step['q4_k_m', 'prompt']:.1f} times.")
 
 
 def accuracy(plan, root):

@@ -78,7 +78,7 @@ def slopes(doc, run):
 # ---- tables: each takes the files of one machine -------------------------------------------------
 
 
-def machine(doc, peer):
+def machine(doc):
     m = doc["machine"]
     lines = [f"{m['cpu']}, {m['processors']} processors, levels {m['caps']}; caches {m['l1_bytes'] >> 10} KiB, "
              f"{m['l2_bytes'] >> 10} KiB, {m['l3_bytes'] >> 20} MiB; {m['memory_bytes'] / 2**30:.1f} GiB; "
@@ -88,7 +88,7 @@ def machine(doc, peer):
     return "\n".join(lines)
 
 
-def floors(doc, _):
+def floors(doc):
     rows = []
     for run in ("slope", "slope_1"):
         r = doc["runs"].get(run)
@@ -98,7 +98,7 @@ def floors(doc, _):
     return table(["level", "threads", "read, GB/s", "f32, GFLOP/s", "BF16 tiles, GFLOP/s", "integer products, Gop/s"], rows)
 
 
-def slope(doc, _):
+def slope(doc):
     rows = []
     for run in ("slope", "slope_1"):
         t = doc["runs"].get(run, {}).get("threads")
@@ -109,26 +109,45 @@ def slope(doc, _):
     return table(["cache format", "variant", "threads", "ns", "best", "floor", "ns / floor"], rows)
 
 
-def peer_attention(doc, peer):
-    """The peer's types beside nibble's formats, measured in turns, and beside the run of the slopes."""
-    ours = {(a["type"], a["threads"]): a["ns_per_token"] for a in peer["nibble_attention"]}
-    alone = {(r, doc["runs"][run]["threads"]): s["ns_per_token"] for run in ("slope", "slope_1") for (_, r), s in slopes(doc, run).items()}
-    rows = []
-    for theirs, record in (("q4_0", "nvfp4"), ("iq4_nl", "nvfp4"), ("q8_0", "fp8"), ("f16", "bf16")):
-        for a in sorted(peer["attention"], key=lambda a: -a["threads"]):
-            if a["type"] != theirs:
-                continue
-            turn, own = ours[record, a["threads"]], alone[record, a["threads"]]
-            rows.append([f"{theirs} / {record}", a["threads"], number(a["ns_per_token"]), number(turn), f"{a['ns_per_token'] / turn:.2f}",
-                         number(own), f"{a['ns_per_token'] / own:.2f}"])
-    return f"Peer: {peer['peer']}.\n\n" + table(["peer's type / nibble's format", "threads", "peer, ns", "nibble in turns, ns", "peer / nibble",
-                                                "nibble in the run above, ns", "peer / nibble"], rows)
+def beside(rows, row, engine, field, better):
+    """The best row of a peer for the same work: (text of its figure and cache type, nibble over it as a factor of speed)."""
+    same = [r for r in rows if r["engine"] == engine and
+            all(r.get(k) == row.get(k) for k in ("part", "level", "weights", "threads", "heads", "depth"))]
+    if not same:
+        return ["", ""]
+    best = better(same, key=lambda r: r[field])
+    ratio = row[field] / best[field] if better is max else best[field] / row[field]
+    return [f"{number(best[field])} ({best['cache']})", f"{ratio:.2f}"]
+
+
+def engines(which):
+    """Tables of bench/peer/compare.py: all engines in turns, losing rows included."""
+    path = os.path.join(RESULTS, "peer_cpu.json")
+    if not os.path.exists(path):
+        return "Not measured yet."
+    doc = load(path)
+    rows = sorted(doc["rows"], key=lambda r: (r["level"] != "best", -r["threads"], r.get("heads", 0), order(r.get("ours", ""), ["int8", "q8_0", "q4_k_m"]),
+                                              r["depth"], order(r["cache"], RECORDS)))
+    if which == "machine":
+        m, rates = doc["machine"], [r for r in doc["rates"] if r["level"] == "best"]
+        commits = ", ".join(sorted({r["commit"] for r in rows if r.get("commit")}))
+        return (f"{m['cpu']}, {m['processors']} processors, levels {m['caps']}; caches {m['l1_bytes'] >> 10} KiB, {m['l2_bytes'] >> 10} KiB, "
+                f"{m['l3_bytes'] >> 20} MiB; {m['memory_bytes'] / 2**30:.1f} GiB; {m['compiler']} {m['build']}; commit {commits}.\n"
+                f"Best rates in the rounds: {max(r['f32_gops'] for r in rates):,.0f} GFLOP/s in f32, {max(r['int8_gops'] for r in rates):,.0f} Gop/s in integers.")
+    ours = [r for r in rows if r["engine"] == "nibble"]
+    if which == "attention":
+        return table(["cache format", "heads", "level", "threads", "nibble, ns", "ik_llama.cpp, ns", "times its speed"],
+                     [[r["cache"], r["heads"], r["level"], r["threads"], number(r["ns_per_token"])] + beside(rows, r, "ik", "ns_per_token", min)
+                      for r in ours if r["part"] == "attention"])
+    return table(["weights", "level", "threads", "after", "nibble", "ik_llama.cpp", "times its speed", "llama.cpp", "times its speed"],
+                 [[r["ours"], r["level"], r["threads"], f"{r['depth']:,}", f"{number(r[which])} ({r['cache']})"] +
+                  beside(rows, r, "ik", which, max) + beside(rows, r, "llama", which, max) for r in ours if r["part"] == "steps"])
 
 
 RUNS = ("heads128", "prefill", "decode", "gemm", "absorb", "codec", "small")
 
 
-def kernels(doc, _):
+def kernels(doc):
     """Operations on cold data; one pair of columns per level.  Packing has no floor and is left out."""
     rows, levels = {}, []
     for run in RUNS:
@@ -144,7 +163,7 @@ def kernels(doc, _):
                  [[*key] + [t.get(v, "") for v in levels] for key, t in rows.items()])
 
 
-def steps(doc, _):
+def steps(doc):
     """Whole steps: a row per cache format, with the memory of the deepest point."""
     rows, depths = [], []
     for name, r in doc["runs"].items():
@@ -156,7 +175,7 @@ def steps(doc, _):
     return table(["cache format"] + [f"tokens/s after {d:,}" for d in depths] + ["cache MiB", "workspace MiB", "peak MiB"], rows)
 
 
-def crowd(doc, _):
+def crowd(doc):
     rows = []
     for r in doc["runs"].values():
         rows += [[f"{r['kv_cache_dtype']}, a prompt of {d['tokens']:,} tokens", f"{d['depth']:,}", number(d["tokens_per_second"])]
@@ -188,7 +207,7 @@ def server():
     return table(["what", "measured"], rows)
 
 
-TABLES = {"machine": machine, "floors": floors, "slope": slope, "peer": peer_attention, "kernels": kernels, "steps": steps, "crowd": crowd}
+TABLES = {"machine": machine, "floors": floors, "slope": slope, "kernels": kernels, "steps": steps, "crowd": crowd}
 
 
 def render(path):
@@ -198,11 +217,12 @@ def render(path):
         name, level = match.group(1), match.group(2)
         if name == "server":
             return f"<!-- table {name} {level} -->\n{server()}\n<!-- end -->"
+        if name == "engines":
+            return f"<!-- table {name} {level} -->\n{engines(level)}\n<!-- end -->"
         ours = os.path.join(RESULTS, f"cpu_{level}.json")
-        peer = os.path.join(RESULTS, f"peer_cpu_{level}.json")
         body = "Not measured yet."
         if os.path.exists(ours):
-            body = TABLES[name](load(ours), load(peer) if os.path.exists(peer) else None)
+            body = TABLES[name](load(ours))
         return f"<!-- table {name} {level} -->\n{body}\n<!-- end -->"
 
     new = re.sub(r"<!-- table (\w+) (\w+) -->.*?<!-- end -->", replace, text, flags=re.S)

@@ -199,12 +199,12 @@ def plan(e):
             if "nibble" in a.only:
                 jobs += [({"part": "steps", "engine": "nibble", "weights": w, "ours": name, "cache": k, "threads": t},
                           lambda s=s, w=w, k=k, t=t, o=o: our_steps(e, s, w, k, t, o))
-                         for name, s, o in WEIGHTS[w] for k in a.cache.get("nibble", CACHE["nibble"])]
+                         for name, s, o in WEIGHTS[w] if not a.ours or name in a.ours for k in a.cache.get("nibble", CACHE["nibble"])]
     return jobs
 
 
-def measure(e):
-    """(rows, missing, rates of the machine)"""
+def measure(e, keep):
+    """Calls keep(rows, missing, rates of the machine) after each round; what it was given last is the result."""
     got, missing, rates = {}, {}, []
     jobs = plan(e)
     for n in range(e.a.rounds):
@@ -220,6 +220,10 @@ def measure(e):
                 missing[name] = str(m)
                 sys.stderr.write(f"missing: {name}: {m}\n")
         sys.stderr.write(f"round {n + 1} of {e.a.rounds}\n")
+        keep(rows_of(got), [dict(json.loads(k), why=v) for k, v in missing.items()], rates)
+
+
+def rows_of(got):
     rows = []
     for name, values in got.items():
         key = json.loads(name)
@@ -234,7 +238,7 @@ def measure(e):
                 row[field] = statistics.median(v[i][field] for v in values)
                 row["all_" + field] = [v[i][field] for v in values]
             rows.append(row)
-    return rows, [dict(json.loads(k), why=v) for k, v in missing.items()], rates
+    return rows
 
 
 # ---- results ------------------------------------------------------------------------------------
@@ -291,12 +295,14 @@ def options():
     p.add_argument("--level", choices=("best", "avx2"), default="best", help="instruction set level of all engines")
     p.add_argument("--weights", type=words, default=["q8_0", "q4_k_m"])
     p.add_argument("--cache", type=json.loads, default={}, help='cache types, such as {"ik": ["q8_0"], "nibble": ["nvfp4"]}')
+    p.add_argument("--ours", type=words, help="of nibble's rows only those with these weights, such as int8")
     p.add_argument("--threads", type=numbers, default=[os.cpu_count() or 1])
     p.add_argument("--heads", type=int, default=16, help="of attention")
     p.add_argument("--depth", type=numbers, default=[512, 16384])
     p.add_argument("--llama-depth", type=int, default=512, help="the deepest for llama.cpp, whose prompts take long")
     p.add_argument("--rounds", type=int, default=3)
     p.add_argument("--with", dest="with_", default="", help="put in front of every timed command, such as 'nice -n -5'")
+    p.add_argument("--commit", help="of nibble, where it is not the one of these scripts")
     p.add_argument("--quick", action="store_true", help="one round at 512 and 2,048 tokens")
     a = p.parse_args()
     if a.quick:
@@ -308,6 +314,19 @@ def options():
     return a
 
 
+def save(a, head, old, rows, missing, rates):
+    """Writes the file: the old rows that were not measured again, and the new ones."""
+    new = {same(r) for r in rows}
+    doc = {"machine": head["machine"], "versions": versions(a), "rates": old["rates"] + [dict(r, level=a.level) for r in rates]}
+    doc["rows"] = [r for r in old["rows"] if same(r) not in new] + [dict(r, commit=a.commit or doc["versions"]["ours"]) for r in rows]
+    doc["ratios"], doc["missing"] = ratios(doc["rows"]), missing
+    with open(a.out + ".part", "w") as f:
+        json.dump(doc, f, indent=1)
+        f.write("\n")
+    os.replace(a.out + ".part", a.out)
+    return doc
+
+
 def main():
     a = options()
     e = Engines(a)
@@ -315,27 +334,20 @@ def main():
         head = e.machine()
     except Missing as m:
         sys.exit(f"nibble does not run: {m}")
-    rows, missing, rates = measure(e)
-    doc = {"machine": head["machine"], "versions": versions(a), "rates": [], "rows": []}
+    old = {"rates": [], "rows": []}
     if os.path.exists(a.out):
         with open(a.out) as f:
             old = json.load(f)
-        doc["rates"] = old["rates"]
-        new = {same(r) for r in rows}
-        doc["rows"] = [r for r in old["rows"] if same(r) not in new]
-    doc["rates"] += [dict(r, level=a.level) for r in rates]
-    doc["rows"] += [dict(r, commit=doc["versions"]["ours"]) for r in rows]
-    doc["ratios"], doc["missing"] = ratios(doc["rows"]), missing
-    with open(a.out + ".part", "w") as f:
-        json.dump(doc, f, indent=1)
-        f.write("\n")
-    os.replace(a.out + ".part", a.out)
+    last = []
+    measure(e, lambda rows, missing, rates: last.append(save(a, head, old, rows, missing, rates)))
+    doc = last[-1]
     for r in doc["ratios"]:
         what = " ".join(str(r[k]) for k in ("level", "weights", "ours", "cache") if k in r)
         print(f"{r['of']:9} at {r['depth']:6}, {r['threads']} threads, {what}: {r['ratio']:.2f} of {r['peer']} {r['peer_cache']}")
-    for m in missing:
+    for m in doc["missing"]:
         print(f"missing: {m['engine']} {m['part']} {m.get('weights', '')} {m['cache']}: {m['why']}")
-    return 1 if missing and not rows else 0
+    measured = len(doc["rows"]) > len([r for r in old["rows"] if r in doc["rows"]])
+    return 0 if measured or not doc["missing"] else 1
 
 
 sys.exit(main())

@@ -15,7 +15,7 @@ changed() { # FILE SED-SCRIPT
     mkdir -p "$tmp/root/docs" "$tmp/root/bench/results"
     cp "$src/README.md" "$tmp/root/"
     cp "$src/docs/models.md" "$src/docs/capacity.md" "$tmp/root/docs/"
-    for f in flashmla_h100 gpu_h100 gpu_h100_runs peer_cpu_avx2 accuracy; do
+    for f in flashmla_h100 gpu_h100 gpu_h100_runs peer_cpu accuracy; do
         cp "$src/bench/results/$f.json" "$tmp/root/bench/results/"
     done
     sed "$2" "$src/$1" >"$tmp/root/$1"
