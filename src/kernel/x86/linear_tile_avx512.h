@@ -7,7 +7,6 @@
  *   W_CHUNK_SCALE(w, r, c, n)  factor of chunk [c, c + n) of row r (FP8B only)
  *   W_FP8, W_F32    1 for that type, else 0
  *   W_PACKED        1: W_TYPE is float, and rows are copies that nb_packed_values makes; else 0
- *   W_VALUES, W_DOT PACKED, optional: for nb_packed_values; a row's chunk times one token, without a copy
  *   W_ONE           optional: tile_8x1 of its own, in the same order; false: not for these columns
  *   NAME            the function to define
  *
@@ -29,10 +28,6 @@
 #include "kernel/x86/vec_avx512.h"
 
 enum { PANEL_ROW = 8, PANEL_TOK = 48, LANE = 16, TILE_ROW = 4, TILE_TOK = 6, CHUNK_MAX = 1024 };
-
-#if !defined W_VALUES
-#define W_VALUES nb_packed_values
-#endif
 
 /* Columns of a chunk. */
 static size_t chunk_columns(size_t n_col)
@@ -235,11 +230,7 @@ static void panel(const nb_linear_args *a, size_t r0, size_t n_row, size_t t0, s
         for (size_t r = 0; r < n_row; r++) scale[r] = W_CHUNK_SCALE(&a->w, r0 + r, c, n);
 #endif
 #if W_PACKED
-#ifdef W_DOT
-        for (size_t r = 0; a->n_tok == 1 && r < n_row; r++) W_DOT(&a->w, r0 + r, c, n, x, TOTAL(r, 0));
-        if (a->n_tok == 1) continue;
-#endif
-        for (size_t r = 0; r < n_row; r++) W_VALUES(&a->w, r0 + r, c, n, w + r * WS);
+        for (size_t r = 0; r < n_row; r++) nb_packed_values(&a->w, r0 + r, c, n, w + r * WS);
 #else
         const W_TYPE *w = (const W_TYPE *)a->w.data + r0 * n_col + c;
 #endif
