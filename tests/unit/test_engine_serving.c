@@ -418,6 +418,7 @@ static void test_abort(void **state)
     submit(waiting, &rq);
     rq = request_of(deferred, id, 40, &s);
     rq.after = beside->id;
+    deferred->hold_at = 1; /* it may begin before this thread sees the end of the other */
     submit(deferred, &rq);
     rq = request_of(last, id, 50, &few);
     submit(last, &rq);
@@ -436,6 +437,7 @@ static void test_abort(void **state)
     expect_end(beside, "cancelled", 0);
     nb_engine_abort(e, beside->id); /* gone */
     nb_engine_abort(e, deferred->id);
+    let_go(deferred);
     wait_done(deferred);
     assert_true(!strcmp(deferred->reason, "cancelled"));
     expect_end(last, "length", 3);
