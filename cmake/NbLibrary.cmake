@@ -2,7 +2,7 @@
 # the command `nibble`.  What other programs link is made of the same objects in NbInstall.cmake.
 configure_file("${CMAKE_SOURCE_DIR}/cmake/nb_config.h.in" "${CMAKE_BINARY_DIR}/gen/nb_config.h")
 
-set(nb_folders_api base os num kernel load text parse model sample grammar sched kv dev timing engine) # what include/nibble needs
+set(nb_folders_api base os num kernel load text parse model sample grammar sched kv dev comm timing engine) # what include/nibble needs
 set(nb_folders ${nb_folders_api} serve quality calibrate report capacity convert)
 set(nb_objects "")
 set(nb_built "")

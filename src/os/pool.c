@@ -26,6 +26,7 @@
 #include <string.h>
 
 #include "os/clock.h"
+#include "os/thread.h"
 
 /* About 100 microseconds at 3 GHz with ~40 cycles a pause: longer than the gaps
  * inside a step, far shorter than a time slice. */
@@ -56,15 +57,6 @@ typedef struct worker_arg {
     nb_pool *p;
     size_t worker;
 } worker_arg;
-
-static void pause_cpu(void)
-{
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("yield");
-#endif
-}
 
 /* ---- ranges ---- */
 
@@ -128,7 +120,7 @@ static void wait_job(nb_pool *p, uint64_t seen)
 {
     for (int i = 0; p->spin && i < POOL_SPINS; i++) {
         if (!nothing_new(p, seen)) return;
-        pause_cpu();
+        nb_cpu_pause();
     }
     (void)pthread_mutex_lock(&p->lock);
     /* Either announce sees the count, or this sees the job: all four are sequentially consistent. */
@@ -181,7 +173,7 @@ void nb_pool_run(nb_pool *p, nb_task_fn *fn, void *ctx, size_t n_task)
     while (atomic_load_explicit(&p->done, memory_order_acquire) != n_task) {
         if (n_spin < POOL_SPINS) {
             n_spin++;
-            pause_cpu();
+            nb_cpu_pause();
         } else {
             (void)sched_yield();
         }

@@ -32,4 +32,14 @@ void nb_cond_wait_for(nb_cond *c, nb_mutex *m, unsigned timeout_ms); /* at most 
 void nb_cond_signal(nb_cond *c);                                     /* one of those who wait */
 void nb_cond_broadcast(nb_cond *c);                                  /* all of them */
 
+/* In a loop that looks again and again: leaves the core's resources to its other thread for some cycles. */
+static inline void nb_cpu_pause(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
 #endif
