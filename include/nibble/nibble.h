@@ -136,7 +136,11 @@ typedef struct nb_engine_options {
     const char *tool_call_parser; /* auto (default): as the template and the tokens say; none; or
                                     a name of vLLM's: deepseek_v3, kimi_k2, glm47, hermes ... */
     const char *reasoning_parser; /* the same for thoughts: deepseek_r1, kimi_k2 ...         */
-    size_t n_thread;             /* default: physical cores available                       */
+    size_t n_thread;              /* of all ranks; default: physical cores available         */
+    size_t
+        tensor_parallel_size; /* ranks that compute the same tokens together, each its heads, columns
+                                    and experts, and a cache of its own: on a CPU 1 (default) to 8,
+                                    with the same results                                   */
     const char *cpu_affinity;    /* auto (default), none, or CPUs for the threads: 0-3,8    */
     size_t max_model_len;        /* tokens of context; default: the model's maximum         */
     size_t prefill_chunk;        /* most prompt tokens of one request in a step; default
@@ -184,9 +188,10 @@ typedef struct nb_engine_info {
     size_t kv_values_per_tok;                /* all layers */
     uint64_t kv_pool_bytes;
     size_t kv_pool_tok, n_thread;
+    size_t n_rank;                           /* each has such a pool (kv_pool_bytes) */
     size_t n_block, block_tok;               /* blocks of the pool; tokens of a block (64) */
-    uint64_t block_bytes, tail_bytes;        /* one block; the open pages of max_num_seqs */
-    uint64_t workspace_bytes;                /* activations and logits of a step */
+    uint64_t block_bytes, tail_bytes; /* one block; the open pages of max_num_seqs, of all ranks */
+    uint64_t workspace_bytes;         /* activations of all ranks and logits of a step */
     size_t max_num_seqs, max_num_batched_tokens;
     bool no_prefix_caching;                  /* as in the options */
     const char *kv_layout;                   /* planes of a page in words, "codes 64x256 + ..." */
@@ -220,7 +225,8 @@ NB_API nb_status nb_engine_find_device(const nb_engine_options *o, nb_device_inf
 typedef struct nb_memory_plan {
     uint64_t memory_bytes; /* what the process may use of this machine; 0: unknown */
     uint64_t weight_bytes, workspace_bytes, tail_bytes, block_bytes;
-    /* Per block in addition: the residual plane and its share of rows (kv_thrift), sinks (kv_sinks). */
+    /* Per block in addition: the residual plane and its share of rows (kv_thrift), sinks (kv_sinks), the other
+     * ranks' copies. */
     uint64_t residual_block_bytes;
     size_t block_tok;
     size_t max_model_len;  /* the model's own limit, whatever the options say */

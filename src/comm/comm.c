@@ -67,23 +67,21 @@ static void wake_all(group *g)
     nb_mutex_unlock(g->lock);
 }
 
-void nb_comm_fail(nb_comm *c, const char *why)
+void nb_comm_fail(nb_comm *c, size_t who, const char *why)
 {
     group *g = c->g;
     nb_mutex_lock(g->lock);
     if (!atomic_load_explicit(&g->failed, memory_order_relaxed)) {
-        (void)snprintf(g->why, sizeof g->why, "rank %zu of %zu: %.900s", c->rank, g->n_rank, why);
+        (void)snprintf(g->why, sizeof g->why, "rank %zu of %zu: %.900s", who, g->n_rank, why);
         atomic_store(&g->failed, true);
     }
     nb_mutex_unlock(g->lock);
     wake_all(g);
 }
 
-/* The same, about what rank `who` did. */
 static nb_status fail_about(nb_comm *c, size_t who, const char *why, nb_error *err)
 {
-    nb_comm about = { c->g, who, 0 };
-    nb_comm_fail(&about, why);
+    nb_comm_fail(c, who, why);
     return nb_comm_check(c, err);
 }
 
@@ -154,7 +152,8 @@ static nb_status begin(nb_comm *c, call_kind kind, nb_error *err)
         NB_TRY(await(c, k, false, err));
         const uint64_t word = atomic_load(&g->slot[k].ready);
         const call_kind other = (call_kind)(word & ((1u << KIND_BITS) - 1));
-        if (word >> KIND_BITS != c->number || other == kind) continue; /* later: it has looked itself */
+        if (word >> KIND_BITS != c->number || other == kind)
+            continue; /* later: it has looked itself */
         char why[128];
         (void)snprintf(why, sizeof why, "calls %s where rank %zu calls %s", call_name[other],
                        c->rank, call_name[kind]);
@@ -209,7 +208,8 @@ static nb_status take_blocks(nb_comm *c, call_kind kind, const nb_comm_block *se
     NB_TRY(nb_comm_check(c, err));
     g->slot[c->rank].send = send;
     NB_TRY(begin(c, kind, err));
-    for (size_t i = 0; i < g->n_rank; i++) { /* its neighbour's first, so that ranks read different memory */
+    for (size_t i = 0; i < g->n_rank;
+         i++) { /* its neighbour's first, so that ranks read different memory */
         const size_t k = (c->rank + i) % g->n_rank;
         NB_TRY(copy_block(c, k, &g->slot[k].send[kind == EXCHANGE ? c->rank : 0], &recv[k], err));
     }
@@ -297,6 +297,11 @@ size_t nb_comm_n_rank(const nb_comm *c)
 void nb_comm_set_limit(nb_comm *c, double limit_s)
 {
     c->g->limit_s = limit_s;
+}
+
+double nb_comm_limit(const nb_comm *c)
+{
+    return c->g->limit_s;
 }
 
 static void free_group(group *g)

@@ -56,11 +56,12 @@ nb_status nb_comm_sum(nb_comm *c, const float *part, size_t n_part, size_t strid
 /* NB_ERR_FAILED on all ranks if one of them has another value than rank 0; what: "decisions of a step". */
 nb_status nb_comm_agree(nb_comm *c, uint64_t value, const char *what, nb_error *err);
 
-/* Ends the calls of all ranks with this reason: the first one counts. */
-void nb_comm_fail(nb_comm *c, const char *why);
+/* Ends the calls of all ranks with this reason, which is rank who's: the first one counts. */
+void nb_comm_fail(nb_comm *c, size_t who, const char *why);
 /* NB_ERR_FAILED and the reason, or NB_OK. */
 nb_status nb_comm_check(const nb_comm *c, nb_error *err);
 /* Before the first call, or between two: of all ranks. */
 void nb_comm_set_limit(nb_comm *c, double limit_s);
+double nb_comm_limit(const nb_comm *c); /* seconds */
 
 #endif

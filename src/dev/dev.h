@@ -17,6 +17,10 @@ nb_status nb_dev_create_host(size_t n_thread, nb_dev **out, nb_error *err); /* 0
 /* Binds the workers to CPUs, as os/places.h says for "auto" (or NULL), "none", or a list; the thread
  * that runs tasks binds itself with nb_dev_enter. */
 nb_status nb_dev_bind(nb_dev *d, const char *affinity, nb_error *err);
+/* The same of one of n_part devices with as many threads each, whose threads are placed together.  Where they are
+ * bound and there are several parts, memory of this one is taken where its threads touch it first. */
+nb_status nb_dev_bind_part(nb_dev *d, const char *affinity, size_t part, size_t n_part,
+                           nb_error *err);
 void nb_dev_enter(nb_dev *d);
 /* Between on and off: what this thread, and threads that it starts, touch first is spread over the
  * memory nodes of the machine. */

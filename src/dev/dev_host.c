@@ -10,6 +10,7 @@ struct nb_dev {
     nb_pool *pool;
     nb_machine machine;
     bool free; /* nothing but the machine says where threads may run */
+    bool near; /* memory is not spread over the nodes */
 };
 
 nb_status nb_dev_create_host(size_t n_thread, nb_dev **out, nb_error *err)
@@ -26,14 +27,21 @@ nb_status nb_dev_create_host(size_t n_thread, nb_dev **out, nb_error *err)
     return NB_OK;
 }
 
-nb_status nb_dev_bind(nb_dev *d, const char *affinity, nb_error *err)
+nb_status nb_dev_bind_part(nb_dev *d, const char *affinity, size_t part, size_t n_part,
+                           nb_error *err)
 {
     uint16_t cpu[NB_MAX_CPU];
+    const size_t n_own = nb_pool_n_thread(d->pool);
     size_t n;
-    NB_TRY(
-        nb_places_choose(&d->machine, affinity, d->free, nb_pool_n_thread(d->pool), cpu, &n, err));
-    if (n) nb_pool_bind(d->pool, cpu);
+    NB_TRY(nb_places_choose(&d->machine, affinity, d->free, n_own * n_part, cpu, &n, err));
+    if (n) nb_pool_bind(d->pool, cpu + part * n_own);
+    d->near = n && n_part > 1;
     return NB_OK;
+}
+
+nb_status nb_dev_bind(nb_dev *d, const char *affinity, nb_error *err)
+{
+    return nb_dev_bind_part(d, affinity, 0, 1, err);
 }
 
 void nb_dev_enter(nb_dev *d)
@@ -66,7 +74,7 @@ void nb_dev_run(nb_dev *d, nb_dev_task_fn *fn, void *ctx, size_t n_task)
 void *nb_dev_alloc(nb_dev *d, size_t n_bytes)
 {
     void *p = nb_pages_alloc(n_bytes ? n_bytes : 1);
-    nb_interleave(&d->machine, p, n_bytes);
+    if (!d->near) nb_interleave(&d->machine, p, n_bytes);
     return p;
 }
 

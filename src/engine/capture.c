@@ -276,6 +276,9 @@ nb_status nb_engine_capture(nb_engine *e, const uint32_t *tokens, size_t n_tok, 
     if (e->rank[0].device.kind->own_memory)
         return nb_fail(err, NB_ERR_UNSUPPORTED,
                        "attention inputs are taken on the CPU only (--device cpu)");
+    if (e->ranks.n > 1)
+        return nb_fail(err, NB_ERR_UNSUPPORTED,
+                       "attention inputs are taken on one rank only (--tensor-parallel-size 1)");
     NB_TRY(nb_engine_check_tokens(e, tokens, n_tok, err));
     for (size_t i = 0; i < n_pos; i++)
         if (pos[i] >= n_tok || (i && pos[i] <= pos[i - 1]))

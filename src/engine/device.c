@@ -33,6 +33,7 @@ static nb_status parse(const char *s, wanted *w, nb_error *err)
 /* What the GPU part does not do; NULL: nothing of it is asked for. */
 static const char *lacks(const nb_engine_options *o)
 {
+    if (o->tensor_parallel_size > 1) return "--tensor-parallel-size above 1";
     if (o->kv_sinks) return "--kv-sinks";
     if (o->kv_thrift && !strcmp(o->kv_thrift, "block-mean")) return "--kv-thrift block-mean";
     if (o->kv_thrift && !strcmp(o->kv_thrift, "quest")) return "--kv-thrift quest";
@@ -123,5 +124,7 @@ nb_status nb_engine_open_device(nb_engine *e, const nb_engine_options *o, nb_err
     nb_gpu *gpu;
     NB_TRY(find(o, &e->model.c, &gpu, why, err));
     e->rank[0].device = nb_device_of(e->dev, gpu);
+    for (size_t k = 1; k < e->ranks.n; k++) /* ranks are the host's: lacks() */
+        e->rank[k].device = nb_device_of(e->ranks.seat[k].dev, NULL);
     return nb_engine_read_experts(e, o, why, err);
 }

@@ -146,10 +146,10 @@ static nb_status create(nb_engine *e, const nb_engine_options *o, nb_error *err)
     NB_TRY(nb_engine_choose_records(e, o, err));
     NB_TRY(choose_form(e, o->mla, err));
     NB_TRY(nb_engine_read_thrift(e, o, err));
-    NB_TRY(nb_dev_create_host(o->n_thread, &e->dev, err));
+    NB_TRY(nb_engine_lay_out(e, o, err));
     NB_TRY(nb_engine_open_device(e, o, err));
     nb_error why = { 0 };
-    if (nb_dev_bind(e->dev, o->cpu_affinity, &why) != NB_OK)
+    if (nb_ranks_bind(&e->ranks, o->cpu_affinity, &why) != NB_OK)
         return nb_fail(err, NB_ERR_ARG, "--cpu-affinity %s", why.msg);
     NB_TRY(nb_engine_size_pool(e, o, err));
     NB_TRY(nb_engine_size_step(e, o, err));
@@ -217,6 +217,7 @@ void nb_engine_destroy(nb_engine *e)
     free(e->pages.plane_off);
     if (e->source) nb_source_close(e->source);
     nb_device_close(&e->rank[0].device);
+    nb_ranks_deinit(&e->ranks);
     nb_dev_destroy(e->dev);
     nb_text_destroy(e->text);
     free(e);
@@ -248,11 +249,12 @@ void nb_engine_get_info(const nb_engine *e, nb_engine_info *info)
         .kv_values_per_tok = e->pages.tail_off[c->n_layer] / NB_PAGE_TOK,
         .kv_pool_bytes = e->pages.kv_bytes,
         .kv_pool_tok = e->pages.n_block * NB_PAGE_TOK,
-        .n_thread = nb_dev_n_worker(e->dev),
+        .n_thread = e->ranks.n * nb_dev_n_worker(e->dev),
+        .n_rank = e->ranks.n,
         .n_block = e->pages.n_block,
         .block_tok = NB_PAGE_TOK,
         .block_bytes = e->pages.block_bytes,
-        .tail_bytes = e->step.max_num_seqs * e->pages.tail_bytes,
+        .tail_bytes = e->ranks.n * e->step.max_num_seqs * e->pages.tail_bytes,
         .workspace_bytes = nb_engine_workspace_bytes(e),
         .max_num_seqs = e->step.max_num_seqs,
         .max_num_batched_tokens = e->step.max_step_tok,
@@ -261,7 +263,7 @@ void nb_engine_get_info(const nb_engine *e, nb_engine_info *info)
         .kv_transform = e->kvo.transform_text,
         .kv_thrift = nb_thrift_name(e->pages.thrift.kind),
         .residual_bytes = nb_engine_plane_bytes(e, e->pages.n_block),
-        .sink_bytes = e->pages.sink_bytes,
+        .sink_bytes = e->ranks.n * e->pages.sink_bytes,
         .device = e->rank[0].device.name,
         .gpu_weight_bytes = e->rank[0].rank ? nb_rank_weight_bytes(e->rank[0].rank) : 0,
         .n_cpu_expert_layer = e->experts.n_layer,
@@ -288,20 +290,22 @@ static nb_status plan(nb_engine *e, const nb_engine_options *o, nb_memory_plan *
     NB_TRY(nb_engine_choose_records(e, o, err));
     NB_TRY(choose_form(e, o->mla, err));
     NB_TRY(nb_engine_read_thrift(e, o, err));
-    NB_TRY(nb_dev_create_host(o->n_thread, &e->dev, err));
-    e->rank[0].device = nb_device_of(e->dev, NULL);
+    NB_TRY(nb_engine_lay_out(e, o, err));
+    for (size_t k = 0; k < e->ranks.n; k++)
+        e->rank[k].device = nb_device_of(e->ranks.seat[k].dev, NULL);
     NB_TRY(nb_engine_plan_weights(e, o, &p->weight_bytes, err));
     const nb_model_config *c = &e->model.c;
     e->step.max_model_len = c->max_pos;
     NB_TRY(nb_engine_size_step(e, o, err));
     nb_levels_all(&e->levels);
-    NB_TRY(nb_engine_create_rank(e, nb_cpu_caps() & mask, err));
+    NB_TRY(nb_engine_create_ranks(e, nb_cpu_caps() & mask, err));
     p->memory_bytes = nb_os_ram_bytes();
     p->workspace_bytes = nb_engine_workspace_bytes(e);
-    p->tail_bytes = e->step.max_num_seqs * e->pages.tail_bytes;
+    const size_t n = e->ranks.n;
+    p->tail_bytes = n * e->step.max_num_seqs * e->pages.tail_bytes;
     p->block_bytes = e->pages.block_bytes;
-    p->residual_block_bytes =
-        nb_engine_plane_bytes(e, PLAN_BLOCKS) / PLAN_BLOCKS + nb_engine_sink_block_bytes(e);
+    p->residual_block_bytes = nb_engine_plane_bytes(e, PLAN_BLOCKS) / PLAN_BLOCKS +
+                              n * nb_engine_sink_block_bytes(e) + (n - 1) * e->pages.block_bytes;
     p->block_tok = NB_PAGE_TOK;
     p->max_model_len = c->max_pos;
     (void)snprintf(p->dtype, sizeof p->dtype, "%s", c->fp8 ? "fp8" : c->dtype);

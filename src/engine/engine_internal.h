@@ -63,7 +63,8 @@ struct nb_engine {
     nb_text *text;
     nb_source *source;
     nb_model model;
-    nb_dev *dev;
+    nb_dev *dev;    /* of the engine's thread: rank 0's */
+    nb_ranks ranks; /* their number, and their threads */
     nb_pages pages;
     bool no_prefix_caching;
     bool quantized, fp8; /* --weight-dtype int8 or fp8; the latter */
@@ -95,6 +96,10 @@ struct nb_engine {
 /* The record of each layer, from e->kvo and the options.  Sets record, layer_off,
  * block_bytes, n_sink and kv_dtype of e->pages. */
 nb_status nb_engine_choose_records(nb_engine *e, const nb_engine_options *o, nb_error *err);
+/* ---- layout.c ---- */
+
+/* --tensor-parallel-size: e->ranks and e->dev, when model and record are known. */
+nb_status nb_engine_lay_out(nb_engine *e, const nb_engine_options *o, nb_error *err);
 /* ---- device.c ---- */
 nb_status nb_engine_open_device(nb_engine *e, const nb_engine_options *o, nb_error *err);
 /* ---- cpu_experts.c ---- */
@@ -119,8 +124,12 @@ void nb_engine_release_planes(nb_engine *e);
 
 /* kv_layout: the planes of a page in words. */
 void nb_engine_describe_layout(nb_engine *e);
-/* Where the cache is, as the rank sees it. */
-nb_kv_pool nb_engine_pool(const nb_engine *e);
+/* Where the cache is, as a rank sees it; rank 0. */
+nb_kv_pool nb_engine_pool_of(const nb_engine *e, const nb_engine_rank *r);
+static inline nb_kv_pool nb_engine_pool(const nb_engine *e)
+{
+    return nb_engine_pool_of(e, &e->rank[0]);
+}
 /* ---- pool.c: the memory of the cache ---- */
 
 /* Before loading: max_model_len, and n_block and kv_bytes where the pool is the host's memory. */
@@ -129,7 +138,7 @@ nb_status nb_engine_size_pool(nb_engine *e, const nb_engine_options *o, nb_error
 nb_status nb_engine_allocate_pool(nb_engine *e, const nb_engine_options *o, nb_caps caps,
                                   nb_error *err);
 void nb_engine_release_pool(nb_engine *e);
-nb_status nb_engine_create_rank(nb_engine *e, nb_caps caps, nb_error *err);
+nb_status nb_engine_create_ranks(nb_engine *e, nb_caps caps, nb_error *err);
 /* Touches memory of the host in parallel, in pieces between which the progress is reported. */
 void nb_engine_commit(nb_engine *e, const nb_engine_options *o, const char *what, void *p,
                       size_t n_bytes, size_t before, size_t total);

@@ -34,9 +34,11 @@ static unsigned uploaded(const nb_engine *e, size_t i, size_t n_tok)
 
 static void copy_block(nb_engine *e, uint32_t to, uint32_t from)
 {
-    e->rank[0].device.kind->copy(
-        &e->rank[0].device, e->rank[0].kv + (size_t)to * e->pages.block_bytes,
-        e->rank[0].kv + (size_t)from * e->pages.block_bytes, e->pages.block_bytes);
+    const size_t n_bytes = e->pages.block_bytes;
+    for (size_t k = 0; k < e->ranks.n; k++) {
+        nb_engine_rank *r = &e->rank[k];
+        r->device.kind->copy(&r->device, r->kv + to * n_bytes, r->kv + from * n_bytes, n_bytes);
+    }
     if (e->rank[0].plane)
         memcpy(e->rank[0].plane + (size_t)to * e->pages.plane_block,
                e->rank[0].plane + (size_t)from * e->pages.plane_block, e->pages.plane_block);

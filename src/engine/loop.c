@@ -61,7 +61,7 @@ static void leave(nb_engine *e)
     e->over = NULL;
     e->over_end = &e->over;
     for (nb_run *r = list; r; r = r->over_next) {
-        if (r->added) {
+        if (r->added && !e->ranks.stuck) { /* else a rank may still read what it has there */
             nb_engine_note_page(e, r);
             nb_answers_add(e, r);
             r->out.n_preempted = nb_sched_n_preempted(e->sched, r->id);
@@ -100,7 +100,7 @@ static void fail_engine(nb_engine *e, nb_status st, const nb_error *why)
     e->queue.failed = true;
     nb_mutex_unlock(e->queue.lock);
     if (e->news.fn) e->news.fn(e->news.ctx, true, e->queue.why_failed);
-    nb_answers_clear(e);
+    if (!e->ranks.stuck) nb_answers_clear(e);
     for (nb_run *r = e->live; r; r = r->next) nb_run_fail(e, r, NB_ERR_FAILED, e->queue.why_failed);
 }
 
@@ -153,9 +153,9 @@ static mail collect(nb_engine *e, bool busy)
             nb_cond_wait_for(e->queue.wake, e->queue.lock, IDLE_RETRY_MS);
             break;
         }
-        const unsigned ms = nb_answers_pending(e)                  ? NB_REFILL_QUIET_MS
-                            : e->step.watch.on && !e->queue.failed ? WATCH_MS
-                                                                   : 0;
+        const unsigned ms = !e->ranks.stuck && nb_answers_pending(e) ? NB_REFILL_QUIET_MS
+                            : e->step.watch.on && !e->queue.failed   ? WATCH_MS
+                                                                     : 0;
         if (ms) {
             nb_cond_wait_for(e->queue.wake, e->queue.lock, ms);
             break;
@@ -260,7 +260,8 @@ static nb_status compute(nb_engine *e, size_t n_item, nb_error *err)
 {
     memset(e->step.bad, 0, n_item);
     if (e->step.fail_step) return nb_fail(err, NB_ERR_INTERNAL, "a failure made by a test");
-    const nb_status st = nb_rank_step(e->rank[0].rank, e->step.chunk, n_item, e->step.bad, err);
+    const nb_rank_job job = { .chunk = e->step.chunk, .n = n_item, .bad = e->step.bad };
+    const nb_status st = nb_ranks_run(&e->ranks, &job, err);
     const nb_status read =
         nb_watch_reads(&e->step.watch, err); /* explains values that are not finite */
     return read == NB_OK ? st : read;
@@ -387,11 +388,12 @@ void nb_engine_main(void *engine)
         const mail m = collect(e, busy);
         const double now = nb_clock_s();
         receive(e, &m, now);
-        end_expired(e, now);
+        if (!e->ranks.stuck) end_expired(e, now);
         answer_calls(e, m.calls);
         if (m.stopping) break;
         if (!e->queue.failed) look_at_files(e, now);
-        busy = step(e, nb_clock_s());
+        busy = !e->ranks.stuck &&
+               step(e, nb_clock_s()); /* stuck: the scheduler still has what has ended */
         if (busy && !e->over) nb_engine_publish(e);
         leave(e);
     }

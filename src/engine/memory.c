@@ -16,8 +16,10 @@ enum {
 
 size_t nb_engine_workspace_bytes(const nb_engine *e)
 {
-    return nb_rank_bytes(e->rank[0].rank) + e->step.logits_bytes +
-           e->step.n_scratch * nb_sample_scratch_bytes(e->model.c.n_vocab);
+    size_t n =
+        e->step.logits_bytes + e->step.n_scratch * nb_sample_scratch_bytes(e->model.c.n_vocab);
+    for (size_t k = 0; k < e->ranks.n; k++) n += nb_rank_bytes(e->rank[k].rank);
+    return n;
 }
 
 static size_t min_size(size_t a, size_t b)
@@ -112,26 +114,40 @@ static nb_status allocate_step(nb_engine *e, nb_error *err)
     return NB_OK;
 }
 
+/* Of every rank whose workspace is the host's, and the logits. */
+static void commit_workspace(nb_engine *e, const nb_engine_options *o)
+{
+    size_t n_bytes, at = 0, all = e->step.logits_bytes;
+    for (size_t k = 0; k < e->ranks.n; k++) {
+        if (!nb_rank_workspace(e->rank[k].rank, &n_bytes)) return;
+        all += n_bytes;
+    }
+    for (size_t k = 0; k < e->ranks.n; k++) {
+        void *work = nb_rank_workspace(e->rank[k].rank, &n_bytes);
+        nb_engine_commit(e, o, "allocating the workspace", work, n_bytes, at, all);
+        at += n_bytes;
+    }
+    nb_engine_commit(e, o, "allocating the workspace", e->step.logits, e->step.logits_bytes, at,
+                     all);
+}
+
 nb_status nb_engine_allocate(nb_engine *e, const nb_engine_options *o, nb_caps caps, nb_error *err)
 {
     NB_TRY(nb_engine_allocate_pool(e, o, caps, err));
     NB_TRY(create_sched(e, o, err));
-    const nb_kv_pool pool = nb_engine_pool(e);
-    (void)nb_rank_set_pool(e->rank[0].rank, &pool);
+    for (size_t k = 0; k < e->ranks.n; k++) {
+        const nb_kv_pool pool = nb_engine_pool_of(e, &e->rank[k]);
+        (void)nb_rank_set_pool(e->rank[k].rank, &pool);
+    }
     NB_TRY(allocate_step(e, err));
-    size_t n_bytes;
-    void *work = nb_rank_workspace(e->rank[0].rank, &n_bytes);
-    if (!o->commit_memory || !work) return NB_OK;
-    const size_t all = n_bytes + e->step.logits_bytes;
-    nb_engine_commit(e, o, "allocating the workspace", work, n_bytes, 0, all);
-    nb_engine_commit(e, o, "allocating the workspace", e->step.logits, e->step.logits_bytes,
-                     n_bytes, all);
-    return NB_OK;
+    if (o->commit_memory) commit_workspace(e, o);
+    return nb_ranks_start(&e->ranks, err);
 }
 
 void nb_engine_release(nb_engine *e)
 {
-    nb_rank_destroy(e->rank[0].rank);
+    nb_ranks_stop(&e->ranks);
+    for (size_t k = 0; k < e->ranks.n; k++) nb_rank_destroy(e->rank[k].rank);
     nb_refill_destroy(e->answers.refill);
     nb_sched_destroy(e->sched);
     nb_kv_cache_destroy(e->cache);

@@ -202,27 +202,33 @@ static nb_status no_memory(const nb_engine *e, const char *what, size_t n_bytes,
 static nb_status allocate_tails(nb_engine *e, nb_error *err)
 {
     const size_t n_bytes = e->step.max_num_seqs * e->pages.tail_bytes;
-    e->rank[0].tails = e->rank[0].device.kind->alloc(&e->rank[0].device, n_bytes);
-    return e->rank[0].tails ? NB_OK : no_memory(e, "open pages", n_bytes, err);
+    for (size_t k = 0; k < e->ranks.n; k++) {
+        nb_engine_rank *r = &e->rank[k];
+        r->tails = r->device.kind->alloc(&r->device, n_bytes);
+        if (!r->tails) return no_memory(e, "open pages", n_bytes, err);
+    }
+    return NB_OK;
 }
 
 static nb_status allocate_blocks(nb_engine *e, nb_error *err)
 {
-    e->rank[0].kv = e->rank[0].device.kind->alloc(&e->rank[0].device, e->pages.kv_bytes);
-    if (!e->rank[0].kv) return no_memory(e, "a KV cache", e->pages.kv_bytes, err);
-    if (e->pages.n_sink)
-        e->rank[0].sinks = e->rank[0].device.kind->alloc(&e->rank[0].device, e->pages.sink_bytes);
-    if (e->pages.n_sink && !e->rank[0].sinks)
-        return no_memory(e, "the rows of --kv-sinks", e->pages.sink_bytes, err);
+    for (size_t k = 0; k < e->ranks.n; k++) {
+        nb_engine_rank *r = &e->rank[k];
+        r->kv = r->device.kind->alloc(&r->device, e->pages.kv_bytes);
+        if (!r->kv) return no_memory(e, "a KV cache", e->pages.kv_bytes, err);
+        if (e->pages.n_sink) r->sinks = r->device.kind->alloc(&r->device, e->pages.sink_bytes);
+        if (e->pages.n_sink && !r->sinks)
+            return no_memory(e, "the rows of --kv-sinks", e->pages.sink_bytes, err);
+    }
     return nb_engine_create_planes(e, err);
 }
 
-nb_status nb_engine_create_rank(nb_engine *e, nb_caps caps, nb_error *err)
+static nb_status create_rank(nb_engine *e, size_t k, nb_caps caps, nb_error *err)
 {
-    e->pages.thrift.max_pos = e->step.max_model_len;
     const nb_rank_options ro = { .model = &e->model,
-                                 .device = &e->rank[0].device,
-                                 .dev = e->dev,
+                                 .device = &e->rank[k].device,
+                                 .dev = e->ranks.seat[k].dev,
+                                 .comm = e->ranks.seat[k].comm,
                                  .record = e->pages.record,
                                  .n_sink = e->pages.n_sink,
                                  .caps = caps,
@@ -235,7 +241,15 @@ nb_status nb_engine_create_rank(nb_engine *e, nb_caps caps, nb_error *err)
                                  .max_pos = e->step.max_model_len,
                                  .absorbed_only = e->step.form == NB_FORM_ABSORBED,
                                  .experts = e->experts.place };
-    NB_TRY(nb_rank_create(&ro, &e->rank[0].rank, err));
+    NB_TRY(nb_rank_create(&ro, &e->rank[k].rank, err));
+    e->ranks.seat[k].rank = e->rank[k].rank;
+    return NB_OK;
+}
+
+nb_status nb_engine_create_ranks(nb_engine *e, nb_caps caps, nb_error *err)
+{
+    e->pages.thrift.max_pos = e->step.max_model_len;
+    for (size_t k = 0; k < e->ranks.n; k++) NB_TRY(create_rank(e, k, caps, err));
     e->experts.n_layer = nb_rank_host_layers(e->rank[0].rank, &e->experts.n_bytes);
     e->step.upload_tok = nb_rank_upload_tok(e->rank[0].rank);
     return NB_OK;
@@ -244,28 +258,29 @@ nb_status nb_engine_create_rank(nb_engine *e, nb_caps caps, nb_error *err)
 static nb_status allocate_before(nb_engine *e, const nb_engine_options *o, nb_caps caps,
                                  nb_error *err)
 {
-    const size_t tails = e->step.max_num_seqs * e->pages.tail_bytes,
+    const size_t tails = e->step.max_num_seqs * e->pages.tail_bytes, n = e->ranks.n,
                  planes = e->pages.n_block * e->pages.plane_block;
     uint64_t ram, left;
     e->rank[0].device.kind->memory(&e->rank[0].device, &ram, &left);
-    if (o->commit_memory && ram && e->pages.kv_bytes + planes + tails > ram)
+    if (o->commit_memory && ram && n * (e->pages.kv_bytes + planes + tails) > ram)
         return nb_fail(err, NB_ERR_NOMEM,
                        "a KV cache of %zu MiB and %zu MiB of open pages do not fit into the memory "
                        "of %llu MiB",
-                       (e->pages.kv_bytes + planes) >> 20, tails >> 20,
+                       n * (e->pages.kv_bytes + planes) >> 20, n * tails >> 20,
                        (unsigned long long)(ram >> 20));
     NB_TRY(allocate_blocks(e, err));
     NB_TRY(allocate_tails(e, err));
-    if (o->commit_memory) {
-        const size_t all = e->pages.kv_bytes + planes + tails;
-        nb_engine_commit(e, o, "allocating the KV cache", e->rank[0].kv, e->pages.kv_bytes, 0, all);
+    for (size_t k = 0; o->commit_memory && k < n; k++) {
+        const size_t one = e->pages.kv_bytes + planes + tails, all = n * one, at = k * one;
+        nb_engine_commit(e, o, "allocating the KV cache", e->rank[k].kv, e->pages.kv_bytes, at,
+                         all);
         if (planes)
-            nb_engine_commit(e, o, "allocating the KV cache", e->rank[0].plane, planes,
-                             e->pages.kv_bytes, all);
-        nb_engine_commit(e, o, "allocating the KV cache", e->rank[0].tails, tails,
-                         e->pages.kv_bytes + planes, all);
+            nb_engine_commit(e, o, "allocating the KV cache", e->rank[k].plane, planes,
+                             at + e->pages.kv_bytes, all);
+        nb_engine_commit(e, o, "allocating the KV cache", e->rank[k].tails, tails,
+                         at + e->pages.kv_bytes + planes, all);
     }
-    return nb_engine_create_rank(e, caps, err);
+    return nb_engine_create_ranks(e, caps, err);
 }
 
 static nb_status allocate_after(nb_engine *e, const nb_engine_options *o, nb_caps caps,
@@ -273,7 +288,7 @@ static nb_status allocate_after(nb_engine *e, const nb_engine_options *o, nb_cap
 {
     NB_TRY(allocate_tails(e, err));
     nb_engine_reserve_for_experts(e, o);
-    NB_TRY(nb_engine_create_rank(e, caps, err));
+    NB_TRY(nb_engine_create_ranks(e, caps, err));
     NB_TRY(size_after(e, o, err));
     NB_TRY(fit_length(e, o, err));
     NB_TRY(allocate_blocks(e, err));
@@ -289,11 +304,13 @@ nb_status nb_engine_allocate_pool(nb_engine *e, const nb_engine_options *o, nb_c
 
 void nb_engine_release_pool(nb_engine *e)
 {
-    nb_device *d = &e->rank[0].device;
-    if (!d->kind) return;
+    if (!e->rank[0].device.kind) return;
     nb_engine_release_planes(e);
-    d->kind->free(d, e->rank[0].kv, e->pages.kv_bytes);
-    d->kind->free(d, e->rank[0].tails, e->step.max_num_seqs * e->pages.tail_bytes);
-    d->kind->free(d, e->rank[0].sinks, e->pages.sink_bytes);
-    d->kind->host_free(d, e->step.logits, e->step.logits_bytes);
+    for (size_t k = 0; k < e->ranks.n; k++) {
+        nb_engine_rank *r = &e->rank[k];
+        r->device.kind->free(&r->device, r->kv, e->pages.kv_bytes);
+        r->device.kind->free(&r->device, r->tails, e->step.max_num_seqs * e->pages.tail_bytes);
+        r->device.kind->free(&r->device, r->sinks, e->pages.sink_bytes);
+    }
+    e->rank[0].device.kind->host_free(&e->rank[0].device, e->step.logits, e->step.logits_bytes);
 }

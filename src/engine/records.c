@@ -190,19 +190,19 @@ nb_status nb_engine_choose_records(nb_engine *e, const nb_engine_options *o, nb_
     return NB_OK;
 }
 
-nb_kv_pool nb_engine_pool(const nb_engine *e)
+nb_kv_pool nb_engine_pool_of(const nb_engine *e, const nb_engine_rank *r)
 {
     return (nb_kv_pool){
-        .page = e->rank[0].kv,
+        .page = r->kv,
         .block_bytes = e->pages.block_bytes,
         .page_off = e->pages.layer_off,
-        .tail = e->rank[0].tails,
-        .tail_floats = e->pages.tail_bytes / sizeof *e->rank[0].tails,
+        .tail = r->tails,
+        .tail_floats = e->pages.tail_bytes / sizeof *r->tails,
         .tail_off = e->pages.tail_off,
-        .sink = e->rank[0].sinks,
+        .sink = r->sinks,
         .sink_block = e->pages.sink_off[e->model.c.n_layer],
         .sink_off = e->pages.sink_off,
-        .plane = e->rank[0].plane,
+        .plane = r->plane,
         .plane_block = e->pages.plane_block,
         .plane_off = e->pages.plane_off,
     };

@@ -197,7 +197,8 @@ static nb_status compute_pass(nb_engine *e, pass *p, nb_error *err)
 {
     for (size_t i = 0; i < p->n; i++) e->step.place[i] = p->row[i].place;
     if (drawn_there(e, p)) return draw_there(e, p, err);
-    NB_TRY(nb_rank_logits(e->rank[0].rank, e->step.place, p->n, e->step.logits, err));
+    const nb_rank_job job = { .tok = e->step.place, .n = p->n, .logits = e->step.logits };
+    NB_TRY(nb_ranks_run(&e->ranks, &job, err));
     NB_TRY(nb_watch_reads(&e->step.watch, err));
     nb_dev_run(e->dev, sample_task, p, p->n < e->step.n_scratch ? p->n : e->step.n_scratch);
     return NB_OK;

@@ -2,12 +2,13 @@
 #ifndef NB_ENGINE_STEP_H
 #define NB_ENGINE_STEP_H
 #include "dev/device.h"
+#include "engine/ranks.h"
 #include "engine/run.h"
 #include "engine/watch.h"
 #include "model/rank.h"
 #include "sched/sched.h"
 
-enum { NB_ENGINE_MAX_STEP_TOK = 65536, NB_ENGINE_MAX_RANK = 1 };
+enum { NB_ENGINE_MAX_STEP_TOK = 65536 };
 
 /* A device that computes, and its memory of the cache (nb_pages says where is what). */
 typedef struct nb_engine_rank {

@@ -12,12 +12,31 @@
  * depends on the whole model (nb_rank.whole), so that any division into ranks has the same bits. */
 typedef struct nb_rank_part {
     size_t layer0, n_layer;           /* layers [layer0, layer0 + n_layer) */
-    nb_attn_config attn[NB_MAX_ATTN]; /* heads: of this rank */
+    nb_attn_config attn
+        [NB_MAX_ATTN]; /* n_head: query heads of this rank; n_kv_head: of the whole model, since each
+                                         rank has the whole cache */
+    size_t head0[NB_MAX_ATTN];        /* the first of them */
     nb_attn_dims *dims;               /* [whole n_layer] */
-    size_t expert0, n_expert;         /* routed experts */
-    size_t inter, shared_inter;       /* columns of a dense layer; of the shared experts */
-    size_t vocab0, n_vocab;           /* rows of the head */
+    size_t expert0, expert_step, n_expert; /* routed experts expert0, expert0 + expert_step, ... */
+    size_t inter0, inter;                  /* columns of a dense layer */
+    size_t shared0, shared_inter;          /* of the shared experts */
+    size_t out0, n_out;                    /* columns of the branch */
+    size_t vocab0, n_vocab;                /* rows of the head */
 } nb_rank_part;
+
+/* Part `rank` of n_rank of n things: *first, and how many; equal but for one unit.  Parts begin at multiples of unit. */
+static inline size_t nb_rank_part_of(size_t n, size_t unit, size_t n_rank, size_t rank,
+                                     size_t *first)
+{
+    const size_t end = n / unit * (rank + 1) / n_rank * unit;
+    *first = n / unit * rank / n_rank * unit;
+    return (rank + 1 == n_rank ? n : end) - *first;
+}
+/* The same of columns, in units of 16 where there are enough. */
+static inline size_t nb_rank_cut(size_t n, size_t n_rank, size_t rank, size_t *first)
+{
+    return nb_rank_part_of(n, n >= 16 * n_rank ? 16 : 1, n_rank, rank, first);
+}
 
 struct nb_rank {
     const nb_backend *backend;
@@ -54,6 +73,16 @@ typedef enum nb_norm_at {
     NB_NORM_AT_FEED_FORWARD
 } nb_norm_at;
 
+/* Where the parts of several ranks meet.  Every backend uses those that its division needs: the CPU divides the
+ * columns of each product and gathers inputs and outputs; where sums are cut into ranges (GPUs), the inputs stay
+ * where they are, and the outputs are an ordered sum. */
+typedef enum nb_meeting {
+    NB_MEET_HEADS,  /* attended: the heads' outputs */
+    NB_MEET_OUTPUT, /* after the output projection: the branch */
+    NB_MEET_HIDDEN, /* after feed_forward: activations between its products; the experts' outputs */
+    NB_MEET_BRANCH  /* after combine: the branch */
+} nb_meeting;
+
 struct nb_backend {
     const char *name;
     nb_status (*create)(const nb_rank_options *o, nb_rank **out, nb_error *err);
@@ -68,13 +97,17 @@ struct nb_backend {
     void (*begin)(nb_rank *r, nb_pass *p); /* embedding and rotary tables: the residual stream */
     const nb_attn_ops *attn[NB_ATTN_KINDS];
     void (*output)(nb_rank *r, nb_pass *p, size_t layer); /* branch = W_o heads */
-    void (*feed_forward)(nb_rank *r, nb_pass *p,
-                         size_t layer); /* branch, or the experts' outputs */
-    /* branch = weighted sum of the experts' outputs and the shared ones; a dense layer has it already.  With
-     * one rank a backend may leave the sum to add_norm, which follows and reads the outputs anyway. */
+    /* Up to where the parts of ranks meet: the experts' outputs, the activations between the other products. */
+    void (*feed_forward)(nb_rank *r, nb_pass *p, size_t layer);
+    /* branch = the rest: weighted sum of the experts' outputs and the shared ones, or the dense ones.  With
+     * one rank a backend may do parts of it before, or leave the sum to add_norm, which follows and reads the
+     * outputs anyway. */
     void (*combine)(nb_rank *r, nb_pass *p, size_t layer);
     /* stream += factor * branch (not at NB_NORM_AT_BEGIN), then the norm that stands there. */
     void (*add_norm)(nb_rank *r, nb_pass *p, size_t layer, nb_norm_at at);
+    /* Exchanges what ranks have for each other; false: it failed, for good.  Not called without nb_rank.o.comm;
+     * NULL: this backend has one rank only. */
+    bool (*meet)(nb_rank *r, nb_pass *p, size_t layer, nb_meeting at);
     /* One tensor of the pass to nb_rank.trace. */
     void (*trace)(nb_rank *r, nb_pass *p, const char *what, size_t layer);
     /* ---- about a rank ---- */
@@ -88,7 +121,7 @@ struct nb_backend {
 };
 extern const nb_backend nb_backend_cpu, nb_backend_cuda;
 
-/* All layers of one pass (layers.c). */
+/* All layers of one pass (layers.c); ends early when another rank has failed. */
 void nb_layers_run(nb_rank *r, nb_pass *p);
 
 /* Sets what all backends share: options, part, plan.  The backend's create calls it first. */
@@ -99,6 +132,11 @@ void nb_rank_deinit(nb_rank *r);
 static inline const nb_attn_config *nb_rank_attn(const nb_rank *r, size_t layer)
 {
     return &r->part.attn[r->whole->attn_of[layer]];
+}
+/* Its first head in the whole model, where the weights' rows are. */
+static inline size_t nb_rank_head0(const nb_rank *r, size_t layer)
+{
+    return r->part.head0[r->whole->attn_of[layer]];
 }
 static inline const nb_attn_dims *nb_rank_dims(const nb_rank *r, size_t layer)
 {

@@ -6,8 +6,13 @@ static void trace(nb_rank *r, nb_pass *p, const char *what, size_t layer)
     if (r->trace) r->backend->trace(r, p, what, layer);
 }
 
-/* With several ranks the parts of the branch are exchanged where it says so. */
-static void run_layer(nb_rank *r, nb_pass *p, size_t i)
+/* False: another rank has failed, and what was to come is missing. */
+static bool meet(nb_rank *r, nb_pass *p, size_t layer, nb_meeting at)
+{
+    return !r->o.comm || r->backend->meet(r, p, layer, at);
+}
+
+static bool run_layer(nb_rank *r, nb_pass *p, size_t i)
 {
     const nb_backend *b = r->backend;
     const nb_attn_ops *a = b->attn[nb_rank_attn(r, i)->kind];
@@ -16,16 +21,19 @@ static void run_layer(nb_rank *r, nb_pass *p, size_t i)
     trace(r, p, "kv", i);
     a->append(r, p, i);
     a->attend(r, p, i);
+    if (!meet(r, p, i, NB_MEET_HEADS)) return false;
     b->output(r, p, i);
-    /* exchange: the heads' parts of the output */
+    if (!meet(r, p, i, NB_MEET_OUTPUT)) return false;
     trace(r, p, "attn_out", i);
     b->add_norm(r, p, i, NB_NORM_AT_ATTENTION);
     b->feed_forward(r, p, i);
+    if (!meet(r, p, i, NB_MEET_HIDDEN)) return false;
     b->combine(r, p, i);
-    /* exchange: the experts' or columns' parts of the output */
+    if (!meet(r, p, i, NB_MEET_BRANCH)) return false;
     trace(r, p, "mlp_out", i);
     b->add_norm(r, p, i, NB_NORM_AT_FEED_FORWARD);
     trace(r, p, "out", i);
+    return true;
 }
 
 void nb_layers_run(nb_rank *r, nb_pass *p)
@@ -34,5 +42,6 @@ void nb_layers_run(nb_rank *r, nb_pass *p)
     r->backend->begin(r, p);
     trace(r, p, "embed", SIZE_MAX);
     r->backend->add_norm(r, p, part->layer0, NB_NORM_AT_BEGIN);
-    for (size_t i = part->layer0; i < part->layer0 + part->n_layer; i++) run_layer(r, p, i);
+    for (size_t i = part->layer0; i < part->layer0 + part->n_layer; i++)
+        if (!run_layer(r, p, i)) return;
 }

@@ -1,4 +1,5 @@
 /* rank.c - see rank.h: what all backends share. */
+#include "base/hash.h"
 #include "model/backend.h"
 
 static const nb_backend *backend_of(const nb_rank_options *o)
@@ -6,19 +7,53 @@ static const nb_backend *backend_of(const nb_rank_options *o)
     return o->device && o->device->gpu ? &nb_backend_cuda : &nb_backend_cpu;
 }
 
-/* One rank computes the whole model. */
+/* Every rank needs a head.  With KV heads its heads are whole groups, or a part of one. */
+static bool divides_heads(const nb_attn_config *a, size_t n_rank)
+{
+    if (a->n_kv_head == 0) return n_rank <= a->n_head;
+    return a->n_head % n_rank == 0 && (a->n_kv_head % n_rank == 0 || n_rank % a->n_kv_head == 0);
+}
+
+nb_status nb_rank_can_divide(const nb_model_config *c, size_t n_rank, nb_error *err)
+{
+    for (size_t k = 0; k < c->n_attn; k++) {
+        const nb_attn_config *a = &c->attn[k];
+        if (divides_heads(a, n_rank)) continue;
+        if (a->n_kv_head)
+            return nb_fail(
+                err, NB_ERR_UNSUPPORTED,
+                "%zu heads in %zu groups cannot be divided among %zu ranks so that each has "
+                "whole groups or a part of one",
+                a->n_head, a->n_kv_head, n_rank);
+        return nb_fail(err, NB_ERR_UNSUPPORTED, "the model has %zu heads, fewer than %zu ranks",
+                       a->n_head, n_rank);
+    }
+    return NB_OK;
+}
+
+/* The whole model, or part nb_comm_rank of it.  Experts are dealt out in turn: those that a router's groups hold are
+ * neighbours, and so not all on one rank. */
 static nb_status take_part(nb_rank *r, nb_error *err)
 {
     const nb_model_config *c = r->whole;
     nb_rank_part *p = &r->part;
+    const size_t n = r->o.comm ? nb_comm_n_rank(r->o.comm) : 1;
+    const size_t me = r->o.comm ? nb_comm_rank(r->o.comm) : 0;
+    NB_TRY(nb_rank_can_divide(c, n, err));
     *p = (nb_rank_part){ .n_layer = c->n_layer,
-                         .n_expert = c->n_expert,
-                         .inter = c->inter,
-                         .shared_inter = c->n_shared * c->moe_inter,
-                         .n_vocab = c->n_vocab };
+                         .expert0 = me,
+                         .expert_step = n,
+                         .n_expert = (c->n_expert + n - 1 - me) / n };
+    p->inter = nb_rank_cut(c->inter, n, me, &p->inter0);
+    p->shared_inter = nb_rank_cut(c->n_shared * c->moe_inter, n, me, &p->shared0);
+    p->n_out = nb_rank_cut(c->hidden, n, me, &p->out0);
+    p->n_vocab = nb_rank_cut(c->n_vocab, n, me, &p->vocab0);
     p->dims = nb_arena_array(&r->arena, c->n_layer, sizeof *p->dims);
     if (!p->dims) return nb_fail(err, NB_ERR_NOMEM, "out of memory");
-    for (size_t k = 0; k < c->n_attn; k++) p->attn[k] = c->attn[k];
+    for (size_t k = 0; k < c->n_attn; k++) {
+        p->attn[k] = c->attn[k];
+        p->attn[k].n_head = nb_rank_part_of(c->attn[k].n_head, 1, n, me, &p->head0[k]);
+    }
     for (size_t i = 0; i < c->n_layer; i++) {
         const nb_attn_config *a = nb_rank_attn(r, i);
         p->dims[i] = nb_attention_of(a->kind)->dims(a);
@@ -33,6 +68,14 @@ nb_status nb_rank_init(nb_rank *r, const nb_backend *b, const nb_rank_options *o
     r->whole = &o->model->c;
     if (!r->o.max_seq) r->o.max_seq = o->max_tok;
     nb_plan_init(&r->plan, o->caps, &o->acts);
+    if (o->comm && !b->meet)
+        return nb_fail(err, NB_ERR_UNSUPPORTED, "the %s backend computes on one rank only",
+                       b->name);
+    if (o->comm && o->thrift.kind != NB_THRIFT_OFF)
+        return nb_fail(err, NB_ERR_UNSUPPORTED,
+                       "Thrift mode chooses tokens with all heads, which %zu ranks "
+                       "do not have",
+                       nb_comm_n_rank(o->comm));
     for (size_t i = 0; i < r->whole->n_layer; i++)
         if (!b->attn[nb_layer_attn(r->whole, i)->kind])
             return nb_fail(err, NB_ERR_UNSUPPORTED, "layer %zu: the %s backend has no %s attention",
@@ -70,15 +113,44 @@ nb_kv_pool nb_rank_set_pool(nb_rank *r, const nb_kv_pool *pool)
     return before;
 }
 
+/* What a step is told to do. */
+static uint64_t hash_of(const nb_chunk *chunk, size_t n_chunk)
+{
+    uint64_t h = n_chunk;
+    for (size_t i = 0; i < n_chunk; i++) {
+        const nb_chunk *c = &chunk[i];
+        const uint64_t v[] = { c->slot, c->n_tok, c->pos0, c->n_block,
+                               (uint64_t)c->rope_long | (uint64_t)c->absorbed << 1 |
+                                   (uint64_t)c->thrift << 2 | (uint64_t)c->upload << 3 };
+        h = nb_hash_bytes(v, sizeof v, h);
+        h = nb_hash_bytes(c->tok, c->n_tok * sizeof *c->tok, h);
+        h = nb_hash_bytes(c->block, c->n_block * sizeof *c->block, h);
+    }
+    return h;
+}
+
+/* With several ranks a failure of this one is told to the others, and one of theirs ends this step, too. */
+static nb_status told(nb_rank *r, nb_status st, nb_error *err)
+{
+    nb_comm *c = r->o.comm;
+    if (!c || st == NB_ERR_FAILED) return st;
+    if (st != NB_OK && st != NB_ERR_NONFINITE)
+        nb_comm_fail(c, nb_comm_rank(c), err && err->msg[0] ? err->msg : nb_status_text(st));
+    const nb_status all = nb_comm_check(c, NULL);
+    return all == NB_OK ? st : nb_comm_check(c, err);
+}
+
 nb_status nb_rank_step(nb_rank *r, const nb_chunk *chunk, size_t n_chunk, unsigned char *bad,
                        nb_error *err)
 {
-    return r->backend->step(r, chunk, n_chunk, bad, err);
+    if (r->o.comm)
+        NB_TRY(nb_comm_agree(r->o.comm, hash_of(chunk, n_chunk), "decisions of a step", err));
+    return told(r, r->backend->step(r, chunk, n_chunk, bad, err), err);
 }
 
 nb_status nb_rank_logits(nb_rank *r, const size_t *tok, size_t n, float *logits, nb_error *err)
 {
-    return r->backend->logits(r, tok, n, logits, err);
+    return told(r, r->backend->logits(r, tok, n, logits, err), err);
 }
 
 bool nb_rank_can_sample(const nb_rank *r)

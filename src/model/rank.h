@@ -1,7 +1,9 @@
 /* rank.h - one device that computes a model, or a part of it, step by step.
  *
  * A rank has a device, weights, buffers, a pool of cache blocks, and the dimensions of its part of the model
- * (nb_rank_part).  The engine owns an array of ranks; today it has one, which computes everything.
+ * (nb_rank_part).  The engine owns an array of ranks.  One rank computes everything; several, joined by an
+ * nb_comm, compute the same tokens together (tensor parallelism): each its heads, columns and experts, with a
+ * whole copy of the cache.  Each is called by a thread of its own, all with the same chunks.
  *
  * A step computes chunks.  A chunk is consecutive tokens of one sequence.  The rule of the cache: inside its own
  * 64-token page a query attends to BF16 rows; every earlier page it attends to in decoded form, except for the
@@ -12,6 +14,7 @@
  * Owned by the engine's thread; ranks share no mutable state. */
 #ifndef NB_MODEL_RANK_H
 #define NB_MODEL_RANK_H
+#include "comm/comm.h"
 #include "dev/device.h"
 #include "kv/kv_pool.h"
 #include "model/attention.h"
@@ -50,6 +53,7 @@ typedef struct nb_rank_options {
     nb_thrift_pool *thrift_pool; /* borrowed; may be NULL with NB_THRIFT_OFF */
     bool absorbed_only;          /* no chunk is in the expanded form */
     nb_expert_place experts;     /* GPU */
+    nb_comm *comm;               /* this rank's end, borrowed; NULL: it is the only one */
 } nb_rank_options;
 
 typedef struct nb_chunk {
@@ -74,11 +78,13 @@ nb_kv_pool nb_rank_set_pool(nb_rank *r, const nb_kv_pool *pool);
 /* Runs the chunks.  NB_ERR_NONFINITE when a value to be stored is not finite: err describes the first, bad[i]
  * (may be NULL) is 1 for each such chunk, whose cache, open page and logits are void; the other chunks are
  * complete.  A step is never run again on the same slots, which already hold its rows.  After an error of the
- * device this and the next two fail with NB_ERR_INTERNAL for good. */
+ * device this and the next two fail with NB_ERR_INTERNAL for good.  Several ranks first compare a hash of the
+ * chunks; a rank that fails, is late or has other chunks ends the step on all ranks, with NB_ERR_FAILED for good. */
 nb_status nb_rank_step(nb_rank *r, const nb_chunk *chunk, size_t n_chunk, unsigned char *bad,
                        nb_error *err);
 /* Logits of tokens of the last step, until the next one: tok[n] are places in its batch (the chunks' tokens one
- * after the other), n <= max_tok; logits: [n][n_vocab], memory of the host. */
+ * after the other), n <= max_tok; logits: [n][n_vocab], memory of the host, one array for all ranks: each writes its
+ * columns of the vocabulary, and together they are whole when all have returned. */
 nb_status nb_rank_logits(nb_rank *r, const size_t *tok, size_t n, float *logits, nb_error *err);
 /* Draws tokens from the logits of these places on the device, where nb_rank_can_sample.  id[n]: UINT32_MAX where
  * the logits are not finite. */
@@ -114,6 +120,9 @@ size_t nb_rank_host_layers(const nb_rank *r, uint64_t *n_bytes);
  * the caller gives `upload` to chunks of units that the prompt fills, and names it in the key of their blocks.
  * 0: never. */
 size_t nb_rank_upload_tok(const nb_rank *r);
+
+/* NB_ERR_UNSUPPORTED: a model whose heads cannot be divided among n_rank ranks (of columns and experts a rank may have none). */
+nb_status nb_rank_can_divide(const nb_model_config *c, size_t n_rank, nb_error *err);
 
 /* NB_ERR_UNSUPPORTED: heads or a latent that no kernel of this GPU takes, whatever the records. */
 nb_status nb_rank_can_compute(const nb_gpu *gpu, const nb_model_config *c, bool absorbed_only,

@@ -18,9 +18,9 @@ for o in --host --port --uds --api-key --ssl-certfile --ssl-keyfile --ssl-ca-cer
     --enable-request-id-headers --enable-force-include-usage --max-connections --drain-timeout; do
     grep -q -- "$o\\|\[no-\]${o#--}" "$tmp/out" || die "serve --help does not have $o"
 done
-grep -q -- --tensor-parallel-size "$tmp/out" && die "serve --help lists options of other servers"
+grep -q -- --pipeline-parallel-size "$tmp/out" && die "serve --help lists options of other servers"
 ok serve --help=all
-for o in --prefix-caching-hash-algo --enable-chunked-prefill --tensor-parallel-size --enforce-eager --ctx-size; do
+for o in --prefix-caching-hash-algo --enable-chunked-prefill --pipeline-parallel-size --enforce-eager --ctx-size; do
     grep -q -- "$o" "$tmp/out" || die "serve --help=all does not have $o"
 done
 ok serve --help=parallel
@@ -34,6 +34,7 @@ fine --host 0.0.0.0 --port 0 --served-model-name a b c --api-key k1 k2 --api-key
 fine --max_model_len 2k --gpu_memory_utilization=0.9 --max-num-seqs 32 --max-num-batched-tokens 2K
 fine --max-model-len auto --max-model-len -1 --max-model-len 25.6k --kv-cache-memory-bytes 512M
 fine -tp 1 -pp 1 -dp 1 -dcp=1 --tensor-parallel-size 1 --no-enable-expert-parallel --api-server-count 1
+fine -tp 2 --enable-expert-parallel --tp-size 8
 fine --no-enable-prefix-caching --enable-chunked-prefill --prefix-caching-hash-algo sha256 --block-size 64
 fine --enable-prompt-tokens-details --enable-request-id-headers --enable-force-include-usage
 fine --enforce-eager --trust-remote-code --disable-log-stats --uvicorn-log-level warning --swap-space 4
@@ -47,13 +48,11 @@ fine --max-header-bytes 64K --max-body-bytes 1M --max-connections 10 --read-time
 fine --uds "$tmp/socket" --no-page --dev-endpoints --skip-tokenizer-init -t 2 --max-n 4 --max-stop 2
 
 # What cannot be is refused with the reason.
-wrong "--tensor-parallel-size 2 not supported" --tensor-parallel-size 2
-wrong "-tp 2 not supported" -tp 2
-wrong "-tp 2 not supported" -tp=2
+wrong "--tensor-parallel-size 9 [1, 8]" --tensor-parallel-size 9
+wrong "-tp 0 [1, 8]" -tp 0
+wrong "-tp 9 [1, 8]" -tp=9
 wrong "-dp 4 router" -dp 4
 wrong "-pp 2 supported" -pp 2
-wrong "-ep supported" -ep
-wrong "--enable-expert-parallel supported" --enable-expert-parallel
 wrong "--no-enable-chunked-prefill always" --no-enable-chunked-prefill
 wrong "--prefix-caching-hash-algo xxhash SHA-256" --prefix-caching-hash-algo xxhash
 wrong "--dtype fp8 checkpoint --kv-cache-dtype" --dtype fp8
@@ -129,7 +128,7 @@ printf 'port:\n' | conf; wrong_conf "1: port no value"
 printf 'port: {a: b}\n' | conf; wrong_conf "1: port mapping"
 printf 'a: 1\n' | conf; wrong_conf "1: a unknown"
 printf 'host: &x h\nuds: *x\n' | conf; wrong_conf "2: uds alias"
-printf 'tensor-parallel-size: 8\n' | conf; wrong_conf "1: tensor-parallel-size 8 not supported"
+printf 'pipeline-parallel-size: 8\n' | conf; wrong_conf "1: pipeline-parallel-size 8 not supported"
 printf 'enable-prefix-caching: perhaps\n' | conf; wrong_conf "1: enable-prefix-caching perhaps true"
 printf 'kv-events-config:\n  enable: true\n' | conf; wrong_conf "1: kv-events-config not supported"
 printf 'config: other.yaml\n' | conf; wrong_conf "1: config not"

@@ -5,6 +5,7 @@
 #include <jansson.h>
 
 #include "capacity/configs.h"
+#include "capacity/layout.h"
 #include "capacity/sizes.h"
 #include "engine/engine_internal.h"
 #include "model/quantize.h"
@@ -517,6 +518,71 @@ static void test_engines(void **state)
     tmp_close(&dir);
 }
 
+/* What each of n ranks allocates is what the planner gives a device of such a layout, and the plan of the memory has
+ * all of them together. */
+static void check_ranks(const nb_engine_options *o, size_t n)
+{
+    nb_memory_plan p;
+    nb_error err = { 0 };
+    nb_engine_info i;
+    nb_record_size r;
+    nb_machine m = { .memory_bytes = 1e12, .cpu = true };
+    const nb_layout l = { .n_gpu = n, .tp = n, .dp = 1, .ep = 1, .utilization = 1 };
+    const nb_demand d = {
+        .config = &conf, .sizes = &sizes, .wtype = NB_SIZES_CHECKPOINT, .machine = &m
+    };
+    nb_place place;
+    nb_layout_place(&d, &l, &place);
+    assert_true(place.kv_share == 1);
+    if (nb_sizes_record_tp(&conf, NB_KV_NVFP4, nb_rope_fmt_default(true), n, &r, &err) != NB_OK)
+        fail_msg("%s", err.msg);
+    if (nb_engine_plan_memory(o, &p, &err) != NB_OK) fail_msg("%s", err.msg);
+    nb_engine *e = make_engine(o);
+    nb_engine_get_info(e, &i);
+    equal(o->model, "ranks", i.n_rank, n);
+    equal(o->model, "block of a rank", i.block_bytes, r.block_bytes);
+    equal(o->model, "pool of a rank", e->pages.kv_bytes, i.n_block * r.block_bytes);
+    equal(o->model, "open pages of all", i.tail_bytes, n * i.max_num_seqs * sizes.tail_bytes_seq);
+    equal(o->model, "sinks of all", i.sink_bytes,
+          n * i.n_block * o->kv_sinks * sizes.sink_bytes_block);
+    equal(o->model, "plan: block", p.block_bytes, r.block_bytes);
+    equal(o->model, "plan: beside a block", p.residual_block_bytes,
+          (n - 1) * r.block_bytes + n * o->kv_sinks * sizes.sink_bytes_block);
+    equal(o->model, "plan: open pages", p.tail_bytes, i.tail_bytes);
+    equal(o->model, "plan: workspace", p.workspace_bytes, i.workspace_bytes);
+    for (size_t k = 0; k < n; k++) { /* each is there, to its last byte */
+        assert_int_equal(e->rank[k].kv[e->pages.kv_bytes - 1], 0);
+        assert_int_equal(((unsigned char *)e->rank[k].tails)[i.tail_bytes / n - 1], 0);
+    }
+    nb_engine_destroy(e);
+}
+
+static void test_ranks(void **state)
+{
+    (void)state;
+    static const char *const models[] = { "deepseek-v3", "glm-4.7-flash", "minicpm3-4b" };
+    tmp_dir dir;
+    char path[300];
+    tmp_open(&dir);
+    for (size_t k = 0; k < NB_COUNT(models); k++)
+        for (size_t n = 1; n <= 4; n++) {
+            const nb_engine_options o = { .model = small_config(&dir, models[k], path),
+                                          .load_format = "dummy",
+                                          .kv_cache_dtype = "nvfp4",
+                                          .kv_sinks = 3,
+                                          .max_model_len = 256,
+                                          .max_num_seqs = 2,
+                                          .prefill_chunk = 16,
+                                          .no_text = true,
+                                          .device = "cpu",
+                                          .tensor_parallel_size = n,
+                                          .n_thread = 1 };
+            read_and_size(o.model);
+            check_ranks(&o, n);
+        }
+    tmp_close(&dir);
+}
+
 /* On a GPU (emulated): the same blocks and open pages; weights in pieces of 32 MiB, of which the last
  * two and what a tensor left free in one are not used. */
 static void test_gpu(void **state)
@@ -621,7 +687,8 @@ int main(void)
         cmocka_unit_test(test_walk),       cmocka_unit_test(test_int4_experts),
         cmocka_unit_test(test_walk_small), cmocka_unit_test(test_tensor_parallel),
         cmocka_unit_test(test_engines),    cmocka_unit_test(test_gpu),
-        cmocka_unit_test(test_plans),      cmocka_unit_test(test_too_large),
+        cmocka_unit_test(test_ranks),      cmocka_unit_test(test_plans),
+        cmocka_unit_test(test_too_large),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -292,7 +292,7 @@ static void with_fault(rank *r)
     if (faulty && f->kind == LOST) return;
     if (faulty && f->kind == LATE) nap(0.6);
     if (faulty && f->kind == REPORTS)
-        nb_comm_fail(r->c, "it has no memory");
+        nb_comm_fail(r->c, f->who, "it has no memory");
     else
         r->st = faulty_call(r, f, faulty);
     const nb_error first = r->err;
@@ -352,10 +352,8 @@ static void test_create(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_create),
-                                        cmocka_unit_test(test_bytes),
-                                        cmocka_unit_test(test_barrier),
-                                        cmocka_unit_test(test_sum),
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_create), cmocka_unit_test(test_bytes),
+                                        cmocka_unit_test(test_barrier), cmocka_unit_test(test_sum),
                                         cmocka_unit_test(test_faults) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

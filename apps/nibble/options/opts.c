@@ -464,6 +464,7 @@ nb_engine_options opts_engine(const opts *o)
         .tune = o->tune,
         .chat_template = o->chat_template,
         .n_thread = o->threads,
+        .tensor_parallel_size = o->tensor_parallel,
         .cpu_affinity = o->cpu_affinity,
         .max_model_len = o->max_model_len,
         .prefill_chunk = o->prefill_chunk,

@@ -5,6 +5,7 @@
 /* `serve` has its own form of some */
 #define ONE (CMD_RUN | CMD_CHAT | CMD_LOGITS | CMD_EVAL | CMD_CALIBRATE)
 #define ENGINE (ONE | CMD_SERVE | CMD_BENCH_THROUGHPUT | CMD_BENCH_LOAD | CMD_BENCH_MATRIX | CMD_BENCH_TUNE)
+#define RANKS (CMD_RUN | CMD_CHAT | CMD_LOGITS | CMD_EVAL | CMD_SERVE | CMD_BENCH_THROUGHPUT | CMD_BENCH_LOAD)
 #define TEXT (CMD_TOKENIZE | CMD_RENDER)
 #define GENERATE (CMD_RUN | CMD_CHAT)
 #define ALL (ENGINE | TEXT | CMD_INFO)
@@ -153,7 +154,14 @@ static const opt_row rows[] = {
       .help = "form of latent attention; auto computes prompts expanded and new tokens absorbed" },
     { .name = "threads", .letter = 't', .arg = "N", .type = OPT_SIZE, .offset = AT(threads), .lo = 1,
       .hi = 1024, .cmds = ENGINE | CMD_CONVERT, .group = GROUP_MODEL,
-      .help = "worker threads", .unset = "one per physical core" },
+      .help = "worker threads, of all ranks together", .unset = "one per physical core" },
+    { .name = "tensor-parallel-size", .alias = "tp-size|tp", .dash = "tp", .arg = "N", .type = OPT_SIZE,
+      .offset = AT(tensor_parallel), .def = "1", .lo = 1, .hi = 8, .cmds = RANKS, .group = GROUP_MODEL,
+      .help = "ranks that compute every token together, on a CPU: each has its heads, columns and experts, threads / N threads, and a copy of the cache; results are the same" },
+    { .name = "data-parallel-size", .alias = "dp-size|dp", .dash = "dp", .arg = "N", .type = OPT_ONLY, .choices = "1",
+      .cmds = RANKS & ~CMD_SERVE, .group = GROUP_FOREIGN, .help = "all ranks compute the same requests" },
+    { .name = "enable-expert-parallel", .dash = "ep", .type = OPT_IGNORE, .cmds = RANKS & ~CMD_SERVE, .group = GROUP_FOREIGN,
+      .help = "ranks of --tensor-parallel-size have whole experts in any case" },
     { .name = "cpu-affinity", .arg = "CPUS", .type = OPT_STR, .offset = AT(cpu_affinity), .def = "auto",
       .cmds = ENGINE, .group = GROUP_MODEL,
       .help = "CPUs for the threads, such as 0-3,8; auto gives each thread a core where nothing else restricts the process; none leaves it to the system" },

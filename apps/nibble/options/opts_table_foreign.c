@@ -26,8 +26,8 @@
     .group = GROUP_FOREIGN
 #define ANY .cmds = CMD_SERVE | CMD_RUN | CMD_CHAT
 
-#define ONE_DEVICE "nibble computes a model on one device, in one process"
-#define ROUTER ONE_DEVICE "; start several servers behind a router instead"
+#define ONE_DEVICE "nibble computes a model in one process, on one GPU or on the ranks of --tensor-parallel-size"
+#define ROUTER "all ranks compute the same requests; start several servers behind a router instead"
 #define ONE_PROCESS "there is one process, so nothing is exchanged between processes"
 #define NO_MEDIA "requests hold text only: images, audio and video are refused"
 #define NO_LORA "adapters are not supported; merge them into the checkpoint"
@@ -102,12 +102,11 @@ static const opt_row rows[] = {
     { ONLY("sampling-defaults", "model", "--generation-config vllm turns the model's defaults off") },
 
     /* ---- more than one device or process ---- */
-    { ONLY("tensor-parallel-size", "1", ONE_DEVICE "; tensor parallelism would not divide the latent cache"), .dash = "tp", .alias = "tp-size|tp" },
     { ONLY("pipeline-parallel-size", "1", ONE_DEVICE), .dash = "pp", .alias = "pp-size|pp" },
     { ONLY("data-parallel-size", "1", ROUTER), .dash = "dp", .alias = "dp-size|dp" },
     { ONLY("decode-context-parallel-size", "1", ONE_DEVICE), .dash = "dcp", .alias = "dcp-size" },
     { ONLY("prefill-context-parallel-size", "1", ONE_DEVICE), .dash = "pcp" },
-    { OFF("enable-expert-parallel", ONE_DEVICE), .dash = "ep" },
+    { FLAG("enable-expert-parallel", "ranks of --tensor-parallel-size have whole experts in any case"), .dash = "ep" },
     { ONLY("expert-parallel-size", "1", ONE_DEVICE), .alias = "ep-size|ep" },
     { ONLY("api-server-count", "1", "one thread serves all connections"), .dash = "asc" },
     { ONLY("nnodes", "1", ONE_DEVICE), .dash = "n" },

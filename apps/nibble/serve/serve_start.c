@@ -126,6 +126,9 @@ static void say_model(const serve_setup *t, const nb_engine_info *i)
     cli_count_text((double)i->n_param, n, sizeof n);
     serve_say(t, false, "model: %s, %s parameters, weights %s (%s), %zu threads", i->family, n,
               weights, i->weights, i->n_thread);
+    if (i->n_rank > 1)
+        serve_say(t, false, "ranks: %zu, of %zu threads each; every one has a KV cache of its own",
+                  i->n_rank, i->n_thread / i->n_rank);
     if (i->kernels && *i->kernels) serve_say(t, false, "kernels: %s", i->kernels);
 }
 
@@ -172,8 +175,8 @@ static void say_memory(const serve_setup *t, const nb_engine_info *i)
     char machine[CLI_FIGURE_BYTES];
     cli_bytes_text((double)i->workspace_bytes, work, sizeof work);
     cli_bytes_text((double)i->tail_bytes, tails, sizeof tails);
-    cli_bytes_text((double)(weights + i->workspace_bytes + i->tail_bytes + i->kv_pool_bytes +
-                            i->residual_bytes + i->sink_bytes),
+    cli_bytes_text((double)(weights + i->workspace_bytes + i->tail_bytes +
+                            i->n_rank * i->kv_pool_bytes + i->residual_bytes + i->sink_bytes),
                    all, sizeof all);
     cli_bytes_text((double)(gpu ? t->device.memory_bytes : t->plan.memory_bytes), machine,
                    sizeof machine);

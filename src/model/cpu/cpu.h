@@ -7,6 +7,7 @@
 #include "kernel/attn_prefill/attn_prefill.h"
 #include "model/backend.h"
 #include "model/cpu/cpu_experts.h"
+#include "model/cpu/cpu_job.h"
 
 enum {
     /* Attention is computed per split of this many pages, and the partial results are combined, so that the
@@ -19,23 +20,6 @@ enum {
     NB_WAVE = 64,       /* partial results in hand, of one query each */
     NB_CASCADE_MAX = 16 /* sequences that attend to a split in one task */
 };
-
-/* A product to be computed; jobs of one call run side by side. */
-typedef struct nb_job {
-    nb_linear_args a;
-    const nb_linear_variant *v;
-    size_t rows, n_row_block, first; /* rows of a task; blocks of rows; index of the first task */
-    size_t pack;                     /* where v has pack: the first of its blocks of tokens */
-} nb_job;
-
-/* Activations of a block of tokens in the form that a variant reads. */
-typedef struct nb_pack {
-    nb_linear_pack *pack;
-    char *xp;
-    const float *x;
-    size_t x_stride, n_tok, n_col, first; /* first: index of its first task */
-    const uint32_t *column;
-} nb_pack;
 
 /* Sizes of the expanded form, of one kind of attention. */
 typedef struct nb_cpu_expand {
@@ -67,6 +51,8 @@ typedef struct nb_cpu {
     float *q;                    /* [n_head * d_q] */
     float *kv;                   /* [n_values] */
     float *attn;                 /* [n_head * d_o] */
+    float *
+        whole; /* several ranks: what a product reads that all of them made; as wide as the widest needs */
     float *branch;               /* [hidden] */
     float *cos_sin[NB_MAX_ATTN]; /* of each kind of attention: [rope.dim] */
     /* rows of the chunks that touch more than one page: [max_raw] of the layer's n_values */
@@ -108,11 +94,12 @@ typedef struct nb_cpu {
     float *w_scratch;       /* [n_worker][w_scratch_bytes] of variants */
     size_t w_scratch_bytes;
     /* feed forward */
-    float *gate, *up;                 /* [max_tok * ...] dense or shared: [max_tok][max inter] */
+    float *gate, *up;                 /* dense or shared: [max_tok][columns of this rank] */
     float *e_x, *e_gate, *e_up, *e_y; /* [max_tok * top_k] rows, sorted by expert */
     float *r_logits, *r_weight;
     uint32_t *r_id;
     size_t *e_count, *e_first, *e_slot; /* [n_expert + 1] x2, [max_tok * top_k] */
+    size_t e_rank[NB_COMM_MAX_RANK + 1]; /* the first row of each rank's experts; the end */
     nb_job *job;
     /* packed activations of the call in hand */
     nb_pack *pack; /* [max_pack] */
@@ -210,8 +197,8 @@ typedef struct nb_cpu_kind {
     const float *(*queries)(nb_cpu *f, size_t layer, const float *q, size_t n_q, size_t *stride);
     /* The heads' outputs y [n_q][n_head * d_o] from f->tot_o. */
     void (*outputs)(nb_cpu *f, size_t layer, size_t n_q, float *y);
-    /* Where keys and values are in rows [n][n_values], and their widths. */
-    void (*tile)(const nb_attn_config *attn, const float *rows, nb_attn_args *a);
+    /* Where keys and values of this rank's heads are in rows [n][n_values], and their widths. */
+    void (*tile)(const nb_cpu_attn *s, const float *rows, nb_attn_args *a);
 } nb_cpu_kind;
 #define X(NAME, name) extern const nb_cpu_kind nb_cpu_kind_##name;
 NB_ATTENTIONS(X)
@@ -242,5 +229,14 @@ void nb_cpu_thrift_query(const nb_cpu_attn *s, size_t tok, const float *q, size_
 
 void nb_cpu_feed_forward(nb_rank *r, nb_pass *p, size_t layer);
 void nb_cpu_combine(nb_rank *r, nb_pass *p, size_t layer);
+
+/* ---- cpu_meet.c: several ranks ---- */
+
+bool nb_cpu_meet(nb_rank *r, nb_pass *p, size_t layer, nb_meeting at);
+/* What a product reads: the part that this rank made, where there are no others, else the whole. */
+static inline const float *nb_cpu_whole(const nb_cpu *f, const float *own)
+{
+    return f->r.o.comm ? f->whole : own;
+}
 
 #endif

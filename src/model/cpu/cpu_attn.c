@@ -110,7 +110,7 @@ static void split_tile(const nb_split_args *x, const float *rows, bool own)
         .v_stride = d->n_values,
         .scale = attn->softmax_scale,
     };
-    nb_cpu_kind_of(attn)->tile(attn, rows, &a);
+    nb_cpu_kind_of(attn)->tile(x->s, rows, &a);
     x->s->f->r.plan.attn->fn(&a);
 }
 

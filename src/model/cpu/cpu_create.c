@@ -79,6 +79,7 @@ static bool uses_type(const nb_model *m, nb_wtype type)
 typedef struct widths {
     size_t heads, q, o, state,
         values; /* query heads; all heads' queries, outputs, sums; cached row */
+    size_t o_whole; /* outputs of all ranks' heads */
     size_t q_lora;
     bool expanded;            /* some attention has the expanded form; then: */
     size_t absorbed, kv_lora; /* all heads' absorbed queries; the latent */
@@ -97,6 +98,7 @@ static widths widths_of(const nb_cpu *f)
         w.heads = max_size(w.heads, d->n_head);
         w.q = max_size(w.q, d->n_head * d->d_q);
         w.o = max_size(w.o, d->n_head * d->d_o);
+        w.o_whole = max_size(w.o_whole, nb_layer_dims(r->whole, i).n_head * d->d_o);
         w.state = max_size(w.state, d->n_head * d->d_state);
         w.values = max_size(w.values, d->n_values);
         w.q_lora = max_size(w.q_lora, a->q_lora);
@@ -123,7 +125,8 @@ static size_t pack_bytes(const nb_cpu *f, const nb_linear_variant *v, const widt
     /* an expert's rows are rounded up to NB_LINEAR_PACK_TOK */
     const size_t n_exp = rows < c->n_expert ? rows : c->n_expert;
     const size_t padded = rows + n_exp * (NB_LINEAR_PACK_TOK - 1) + NB_LINEAR_PACK_TOK;
-    const size_t si = f->r.part.shared_inter, cols[] = { c->hidden, w->q_lora, w->o, f->r.part.inter, si };
+    const size_t si = c->n_shared * c->moe_inter,
+                 cols[] = { c->hidden, w->q_lora, w->o_whole, c->inter, si };
     size_t most = 0;
     for (size_t i = 0; i < NB_COUNT(cols); i++)
         most = max_size(most, cols[i] ? nb_cpu_pack_bytes(v, T, cols[i]) : 0);
@@ -193,6 +196,8 @@ static nb_status create_floats(nb_cpu *f, const widths *w, nb_error *err)
     const size_t nw = nb_dev_n_worker(f->r.o.dev), Q = NB_PAGE_TOK, ex = w->expanded ? 1 : 0;
     const size_t inter = max_size(f->r.part.inter, moe ? f->r.part.shared_inter : 0);
     const size_t rows = moe ? T * c->top_k : 0;
+    const size_t whole =
+        max_size(w->o_whole, max_size(c->inter, moe ? c->n_shared * c->moe_inter : 0));
     float *xp = NULL;
     const slot s[] = {
         { &f->h, T * h },
@@ -202,6 +207,7 @@ static nb_status create_floats(nb_cpu *f, const widths *w, nb_error *err)
         { &f->q, T * w->q },
         { &f->kv, T * w->values },
         { &f->attn, T * w->o },
+        { &f->whole, f->r.o.comm ? T * whole : 0 },
         { &f->cos_sin[0], T * c->attn[0].rope.dim },
         { &f->cos_sin[1], T * c->attn[1].rope.dim },
         { &f->cos_sin[2], T * c->attn[2].rope.dim },

@@ -94,6 +94,7 @@ static void tile_task(void *ctx, size_t task, size_t worker)
     const nb_attn_config *attn = x->s->attn;
     const size_t n_slot = x->n_dec + x->n_own, h = task / n_slot, slot = task % n_slot;
     const size_t d_nv = attn->d_nope + attn->d_v;
+    const size_t row = (nb_rank_head0(&f->r, x->s->layer) + h) * d_nv; /* of W_kv_b */
     float *y = f->w_tile + worker * NB_PAGE_TOK * d_nv;
     size_t n_tok;
     const float *rows = slot_rows(x, slot, &n_tok);
@@ -101,8 +102,8 @@ static void tile_task(void *ctx, size_t task, size_t worker)
                                 .x = rows,
                                 .w = x->s->l->kv_b,
                                 .n_tok = n_tok,
-                                .row_begin = h * d_nv,
-                                .row_end = (h + 1) * d_nv,
+                                .row_begin = row,
+                                .row_end = row + d_nv,
                                 .x_stride = x->s->d->n_values,
                                 .y_stride = d_nv,
                                 .xp = x->xp_bytes ? f->xp + slot * x->xp_bytes : NULL });

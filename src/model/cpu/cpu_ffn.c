@@ -32,15 +32,33 @@ static void swiglu(nb_cpu *f, float *gate, const float *up, size_t n_tok, size_t
     nb_cpu_tokens(f, swiglu_tokens, &s, n_tok);
 }
 
-/* f->branch = down(silu(gate x) * up x) for the activations in f->xn. */
+/* Jobs of gate and up of a dense layer or of the shared experts: columns [col0, col0 + n_col), into f->gate and f->up. */
+static void gate_up(nb_cpu *f, const nb_mlp *m, size_t col0, size_t n_col, size_t n_tok,
+                    nb_job job[2])
+{
+    const size_t h = f->r.whole->hidden;
+    job[0] = nb_cpu_rows(nb_cpu_job(f, &m->gate, m->gate_b, f->xn, h, f->gate, n_col, n_tok), col0,
+                         n_col);
+    job[1] =
+        nb_cpu_rows(nb_cpu_job(f, &m->up, m->up_b, f->xn, h, f->up, n_col, n_tok), col0, n_col);
+}
+
+/* The job of this rank's columns of f->branch, from the activations of all ranks. */
+static nb_job down(const nb_cpu *f, const nb_mlp *m, size_t n_tok)
+{
+    const nb_rank_part *part = &f->r.part;
+    const nb_job j = nb_cpu_job(f, &m->down, m->down_b, nb_cpu_whole(f, f->gate), m->down.n_col,
+                                f->branch + part->out0, f->r.whole->hidden, n_tok);
+    return nb_cpu_rows(j, part->out0, part->n_out);
+}
+
+/* f->gate = silu(gate x) * up x for the activations in f->xn. */
 static void dense(nb_cpu *f, const nb_mlp *m, size_t n_tok)
 {
-    const size_t h = f->r.whole->hidden, inter = m->gate.n_row;
-    f->job[0] = nb_cpu_job(f, &m->gate, m->gate_b, f->xn, h, f->gate, inter, n_tok);
-    f->job[1] = nb_cpu_job(f, &m->up, m->up_b, f->xn, h, f->up, inter, n_tok);
+    const nb_rank_part *part = &f->r.part;
+    gate_up(f, m, part->inter0, part->inter, n_tok, f->job);
     nb_cpu_run_jobs(f, f->job, 2);
-    swiglu(f, f->gate, f->up, n_tok, inter);
-    nb_cpu_linear(f, &m->down, m->down_b, f->gate, inter, f->branch, h, n_tok);
+    swiglu(f, f->gate, f->up, n_tok, part->inter);
 }
 
 typedef struct moe_ctx {
@@ -79,9 +97,10 @@ static void gather_tokens(void *ctx, size_t t0, size_t t1)
 {
     const moe_ctx *m = ctx;
     nb_cpu *f = m->f;
-    const size_t h = f->r.whole->hidden, k = f->r.whole->top_k;
+    const size_t h = f->r.whole->hidden, k = f->r.whole->top_k, me = f->r.part.expert0;
     for (size_t i = t0 * k; i < t1 * k; i++)
-        memcpy(f->e_x + f->e_slot[i] * h, f->xn + i / k * h, h * sizeof *f->xn);
+        if (f->e_slot[i] >= f->e_rank[me] && f->e_slot[i] < f->e_rank[me + 1])
+            memcpy(f->e_x + f->e_slot[i] * h, f->xn + i / k * h, h * sizeof *f->xn);
 }
 
 /* Chooses experts, of the whole model. */
@@ -96,19 +115,23 @@ static void route(moe_ctx *m, size_t n_tok)
     nb_cpu_tokens(f, route_tokens, m, n_tok);
 }
 
-/* Gives every (token, choice) a row in expert order. */
+/* Gives every (token, choice) a row, in the order of ranks, then of experts. */
 static void order(moe_ctx *m, size_t n_tok)
 {
     nb_cpu *f = m->f;
     const nb_model_config *c = f->r.whole;
     memset(f->e_count, 0, (c->n_expert + 1) * sizeof *f->e_count);
     for (size_t i = 0; i < n_tok * c->top_k; i++) f->e_count[f->r_id[i]]++;
+    const size_t step = f->r.part.expert_step;
     size_t at = 0;
-    for (size_t e = 0; e < c->n_expert; e++) {
-        f->e_first[e] = at;
-        at += f->e_count[e];
+    for (size_t k = 0; k < step; k++) {
+        f->e_rank[k] = at;
+        for (size_t e = k; e < c->n_expert; e += step) {
+            f->e_first[e] = at;
+            at += f->e_count[e];
+        }
     }
-    f->e_first[c->n_expert] = at;
+    f->e_rank[step] = at;
     memset(f->e_count, 0, (c->n_expert + 1) * sizeof *f->e_count);
     for (size_t i = 0; i < n_tok * c->top_k; i++) {
         const uint32_t e = f->r_id[i];
@@ -117,43 +140,41 @@ static void order(moe_ctx *m, size_t n_tok)
     if (n_tok > 1) nb_cpu_tokens(f, gather_tokens, m, n_tok); /* one token: all rows are x */
 }
 
-/* Gate and up of this rank's experts and of the shared ones, side by side; then down. */
+/* Gate and up of this rank's experts and of the shared ones, side by side; then down, where the shared ones need not
+ * wait for other ranks. */
 static void products(moe_ctx *m, size_t n_tok)
 {
     nb_cpu *f = m->f;
     const nb_layer *l = m->l;
     const nb_rank_part *part = &f->r.part;
     const size_t h = f->r.whole->hidden, mi = f->r.whole->moe_inter;
-    const size_t e0 = part->expert0, e1 = e0 + part->n_expert;
-    const bool shared = m->shared;
-    const size_t si = shared ? l->mlp.gate.n_row : 0;
+    const size_t e0 = part->expert0, end = f->r.whole->n_expert, step = part->expert_step;
+    const size_t si = part->shared_inter;
     size_t n_job = 0;
-    for (size_t e = e0; e < e1; e++) {
-        const size_t r = f->e_first[e], n = f->e_first[e + 1] - r;
+    for (size_t e = e0; e < end; e += step) {
+        const size_t r = f->e_first[e], n = f->e_count[e];
         if (n == 0) continue;
         const nb_mlp *p = &l->expert[e];
         const float *ex = n_tok == 1 ? f->xn : f->e_x + r * h;
         f->job[n_job++] = nb_cpu_job(f, &p->gate, NULL, ex, h, f->e_gate + r * mi, mi, n);
         f->job[n_job++] = nb_cpu_job(f, &p->up, NULL, ex, h, f->e_up + r * mi, mi, n);
     }
-    if (shared) {
-        f->job[n_job++] = nb_cpu_job(f, &l->mlp.gate, l->mlp.gate_b, f->xn, h, f->gate, si, n_tok);
-        f->job[n_job++] = nb_cpu_job(f, &l->mlp.up, l->mlp.up_b, f->xn, h, f->up, si, n_tok);
+    if (m->shared) {
+        gate_up(f, &l->mlp, part->shared0, si, n_tok, f->job + n_job);
+        n_job += 2;
     }
     nb_cpu_run_jobs(f, f->job, n_job);
-    const size_t first = f->e_first[e0] * mi;
-    swiglu(f, f->e_gate + first, f->e_up + first, f->e_first[e1] - f->e_first[e0], mi);
-    if (shared) swiglu(f, f->gate, f->up, n_tok, si);
+    const size_t first = f->e_rank[e0] * mi;
+    swiglu(f, f->e_gate + first, f->e_up + first, f->e_rank[e0 + 1] - f->e_rank[e0], mi);
+    if (m->shared) swiglu(f, f->gate, f->up, n_tok, si);
     n_job = 0;
-    for (size_t e = e0; e < e1; e++) {
-        const size_t r = f->e_first[e], n = f->e_first[e + 1] - r;
+    for (size_t e = e0; e < end; e += step) {
+        const size_t r = f->e_first[e], n = f->e_count[e];
         if (n == 0) continue;
         f->job[n_job++] =
             nb_cpu_job(f, &l->expert[e].down, NULL, f->e_gate + r * mi, mi, f->e_y + r * h, h, n);
     }
-    if (shared)
-        f->job[n_job++] =
-            nb_cpu_job(f, &l->mlp.down, l->mlp.down_b, f->gate, si, f->branch, h, n_tok);
+    if (m->shared && !f->r.o.comm) f->job[n_job++] = down(f, &l->mlp, n_tok);
     nb_cpu_run_jobs(f, f->job, n_job);
 }
 
@@ -170,17 +191,18 @@ void nb_cpu_feed_forward(nb_rank *r, nb_pass *p, size_t layer)
     products(&m, p->n_row);
 }
 
-/* branch = sum over the choices in their order, then the shared expert, which is in branch. */
+/* This rank's columns of branch = sum over the choices in their order, then the shared expert, which is in branch. */
 static void combine_tokens(void *ctx, size_t t0, size_t t1)
 {
     const moe_ctx *m = ctx;
     const nb_cpu *f = m->f;
     const size_t h = f->r.whole->hidden, k = f->r.whole->top_k;
+    const size_t first = f->r.part.out0, end = first + f->r.part.n_out;
     const bool shared = m->shared;
     enum { PART = 64 };
     for (size_t t = t0; t < t1; t++)
-        for (size_t i0 = 0; i0 < h; i0 += PART) {
-            const size_t n = h - i0 < PART ? h - i0 : PART;
+        for (size_t i0 = first; i0 < end; i0 += PART) {
+            const size_t n = end - i0 < PART ? end - i0 : PART;
             float s[PART] = { 0 }, *y = f->branch + t * h + i0;
             for (size_t j = t * k; j < (t + 1) * k; j++) {
                 const float w = f->r_weight[j], *e = f->e_y + f->e_slot[j] * h + i0;
@@ -193,7 +215,12 @@ static void combine_tokens(void *ctx, size_t t0, size_t t1)
 void nb_cpu_combine(nb_rank *r, nb_pass *p, size_t layer)
 {
     moe_ctx m = moe_of(nb_cpu_of(r), layer);
-    if (!r->whole->dense[layer]) nb_cpu_tokens(m.f, combine_tokens, &m, p->n_row);
+    const bool dense = r->whole->dense[layer];
+    if (dense || (m.shared && r->o.comm)) {
+        nb_job j = down(m.f, &m.l->mlp, p->n_row);
+        nb_cpu_run_jobs(m.f, &j, 1);
+    }
+    if (!dense) nb_cpu_tokens(m.f, combine_tokens, &m, p->n_row);
 }
 
 /* The choice was made elsewhere.  In blocks of the workspace's rows, which change no bit. */

@@ -35,7 +35,8 @@ static void project(nb_rank *r, nb_pass *p, size_t layer)
     const size_t q_w = attn->n_head * attn->head_dim, k_w = attn->n_kv_head * attn->head_dim;
     gqa_ctx x = { f, l, attn, layer, n };
     nb_job job[3];
-    job[0] = nb_cpu_job(f, &l->q, l->q_b_bias, f->xn, h, f->q, q_w, p->n_row);
+    job[0] = nb_cpu_rows(nb_cpu_job(f, &l->q, l->q_b_bias, f->xn, h, f->q, q_w, p->n_row),
+                         nb_rank_head0(r, layer) * attn->head_dim, q_w);
     job[1] = nb_cpu_job(f, &l->k, l->k_b, f->xn, h, f->kv, n, p->n_row);
     job[2] = nb_cpu_job(f, &l->v, l->v_b, f->xn, h, f->kv + k_w, n, p->n_row);
     nb_cpu_run_jobs(f, job, 3);
@@ -58,11 +59,15 @@ static void outputs(nb_cpu *f, size_t layer, size_t n_q, float *y)
     memcpy(y, f->tot_o, n_q * attn->n_head * attn->head_dim * sizeof *y);
 }
 
-static void tile(const nb_attn_config *attn, const float *rows, nb_attn_args *a)
+/* The heads of a rank belong to whole groups, or to a part of one. */
+static void tile(const nb_cpu_attn *s, const float *rows, nb_attn_args *a)
 {
+    const nb_attn_config *attn = s->attn;
+    const size_t group = nb_layer_attn(s->f->r.whole, s->layer)->n_head / attn->n_kv_head;
+    rows += nb_rank_head0(&s->f->r, s->layer) / group * attn->head_dim;
     a->k1 = a->k2 = rows;
     a->v = rows + attn->n_kv_head * attn->head_dim;
-    a->group = attn->n_head / attn->n_kv_head;
+    a->group = group < attn->n_head ? group : attn->n_head;
     a->d1 = attn->head_dim;
     a->k1_head = a->v_head = attn->head_dim;
 }

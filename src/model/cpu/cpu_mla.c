@@ -54,18 +54,21 @@ static void project(nb_rank *r, nb_pass *p, size_t layer)
     nb_cpu *f = nb_cpu_of(r);
     const nb_layer *l = &r->o.model->layer[layer];
     const nb_attn_config *attn = nb_rank_attn(r, layer);
-    const size_t h = r->whole->hidden, q_w = attn->n_head * (attn->d_nope + attn->d_rope);
+    const size_t h = r->whole->hidden, d_qk = attn->d_nope + attn->d_rope;
+    const size_t q_w = attn->n_head * d_qk, q0 = nb_rank_head0(r, layer) * d_qk; /* rows of W_q */
     mla_ctx x = { f, l, attn, layer, nb_rank_dims(r, layer)->n_values };
     nb_job job[2];
     job[0] = nb_cpu_job(f, &l->kv_a, l->kv_a_b, f->xn, h, f->kv, x.n_values, p->n_row);
     if (attn->q_lora)
         job[1] = nb_cpu_job(f, &l->q_a, l->q_a_b, f->xn, h, f->qa, attn->q_lora, p->n_row);
     else
-        job[1] = nb_cpu_job(f, &l->q, NULL, f->xn, h, f->q, q_w, p->n_row);
+        job[1] = nb_cpu_rows(nb_cpu_job(f, &l->q, NULL, f->xn, h, f->q, q_w, p->n_row), q0, q_w);
     nb_cpu_run_jobs(f, job, 2);
     if (attn->q_lora) {
         nb_cpu_tokens(f, norm_qa, &x, p->n_row);
-        nb_cpu_linear(f, &l->q_b, NULL, f->qa, attn->q_lora, f->q, q_w, p->n_row);
+        job[0] = nb_cpu_rows(nb_cpu_job(f, &l->q_b, NULL, f->qa, attn->q_lora, f->q, q_w, p->n_row),
+                             q0, q_w);
+        nb_cpu_run_jobs(f, job, 1);
     }
     nb_cpu_tokens(f, finish, &x, p->n_row);
 }
@@ -79,7 +82,7 @@ typedef struct absorb_ctx {
     const nb_layer *l;
     const nb_attn_config *attn;
     const float *q;
-    size_t n_q, n_col_block;
+    size_t n_q, n_col_block, head0;
 } absorb_ctx;
 
 /* q~_h = W_UK,h^T q^n_h for one head and a range of latent channels. */
@@ -90,14 +93,15 @@ static void absorb_task(void *ctx, size_t task, size_t worker)
     const nb_attn_config *attn = x->attn;
     const size_t h = task / x->n_col_block, col = task % x->n_col_block * ABSORB_COLS;
     const size_t d_qk = attn->d_nope + attn->d_rope, d_abs = attn->kv_lora + attn->d_rope;
+    const size_t row = (x->head0 + h) * (attn->d_nope + attn->d_v); /* of W_kv_b */
     float *y = x->f->qx + h * d_abs;
     nb_linear_args a = {
         .y = y + col,
         .x = x->q + h * d_qk,
         .w = x->l->kv_b,
         .n_tok = x->n_q,
-        .row_begin = h * (attn->d_nope + attn->d_v),
-        .row_end = h * (attn->d_nope + attn->d_v) + attn->d_nope,
+        .row_begin = row,
+        .row_end = row + attn->d_nope,
         .col_begin = col,
         .col_end = col + ABSORB_COLS < attn->kv_lora ? col + ABSORB_COLS : attn->kv_lora,
         .x_stride = attn->n_head * d_qk,
@@ -119,6 +123,7 @@ static const float *absorb(nb_cpu *f, size_t layer, const float *q, size_t n_q, 
                      .attn = attn,
                      .q = q,
                      .n_q = n_q,
+                     .head0 = nb_rank_head0(&f->r, layer),
                      .n_col_block = (attn->kv_lora + ABSORB_COLS - 1) / ABSORB_COLS };
     nb_dev_run(f->r.o.dev, absorb_task, &x, attn->n_head * x.n_col_block);
     *stride = attn->n_head * (attn->kv_lora + attn->d_rope);
@@ -130,19 +135,20 @@ static void unabsorb(nb_cpu *f, size_t layer, size_t n_q, float *y)
 {
     const nb_layer *l = &f->r.o.model->layer[layer];
     const nb_attn_config *attn = nb_rank_attn(&f->r, layer);
+    const size_t d_nv = attn->d_nope + attn->d_v, head0 = nb_rank_head0(&f->r, layer);
     for (size_t h = 0; h < attn->n_head; h++) {
         f->job[h] = nb_cpu_job(f, &l->kv_b, NULL, f->tot_o + h * attn->kv_lora,
                                attn->n_head * attn->kv_lora, y + h * attn->d_v,
                                attn->n_head * attn->d_v, n_q);
-        f->job[h].a.row_begin = h * (attn->d_nope + attn->d_v) + attn->d_nope;
-        f->job[h].a.row_end = (h + 1) * (attn->d_nope + attn->d_v);
+        f->job[h] = nb_cpu_rows(f->job[h], (head0 + h) * d_nv + attn->d_nope, attn->d_v);
     }
     nb_cpu_run_jobs(f, f->job, attn->n_head);
 }
 
 /* All heads share the latents, which are the values too. */
-static void tile(const nb_attn_config *attn, const float *rows, nb_attn_args *a)
+static void tile(const nb_cpu_attn *s, const float *rows, nb_attn_args *a)
 {
+    const nb_attn_config *attn = s->attn;
     a->k1 = rows;
     a->k2 = rows + attn->kv_lora;
     a->v = rows;

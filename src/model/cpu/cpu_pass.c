@@ -98,9 +98,13 @@ static void output(nb_rank *r, nb_pass *p, size_t layer)
 {
     nb_cpu *f = nb_cpu_of(r);
     const nb_layer *l = &r->o.model->layer[layer];
-    const nb_attn_dims *d = nb_rank_dims(r, layer);
-    nb_cpu_linear(f, &l->o, l->o_b, f->attn, d->n_head * d->d_o, f->branch, r->whole->hidden,
-                  p->n_row);
+    const nb_rank_part *part = &r->part;
+    const size_t w = nb_layer_dims(r->whole, layer).n_head * nb_rank_dims(r, layer)->d_o,
+                 h = r->whole->hidden;
+    nb_job j = nb_cpu_job(f, &l->o, l->o_b, nb_cpu_whole(f, f->attn), w, f->branch + part->out0, h,
+                          p->n_row);
+    j = nb_cpu_rows(j, part->out0, part->n_out);
+    nb_cpu_run_jobs(f, &j, 1);
 }
 
 typedef struct norm_ctx {
@@ -227,7 +231,10 @@ static nb_status logits_of(nb_rank *r, const size_t *tok, size_t n, float *logit
     logits_ctx x = { f, tok };
     nb_cpu_tokens(f, final_tokens, &x, n);
     trace_to(r, "final_norm", SIZE_MAX, f->xn, n, h);
-    nb_cpu_linear(f, &r->o.model->head, NULL, f->xn, h, logits, r->part.n_vocab, n);
+    nb_job j = nb_cpu_job(f, &r->o.model->head, NULL, f->xn, h, logits + r->part.vocab0,
+                          r->whole->n_vocab, n);
+    j = nb_cpu_rows(j, r->part.vocab0, r->part.n_vocab);
+    nb_cpu_run_jobs(f, &j, 1);
     return NB_OK;
 }
 
@@ -287,6 +294,7 @@ const nb_backend nb_backend_cpu = {
     .feed_forward = nb_cpu_feed_forward,
     .combine = nb_cpu_combine,
     .add_norm = add_norm,
+    .meet = nb_cpu_meet,
     .trace = trace,
     .bytes = bytes,
     .weight_bytes = weight_bytes,
