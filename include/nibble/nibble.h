@@ -152,6 +152,9 @@ typedef struct nb_engine_options {
                                     max_num_seqs                                            */
     size_t max_chunk_tok;        /* most prompt tokens of one request in a step while others
                                     wait; default half of max_num_batched_tokens            */
+    double max_step_s;           /* of a step in which requests also generate: prompts are cut to fit,
+                                    by what steps took before; 0 (default): no limit; negative:
+                                    three times a step without prompts                      */
     uint64_t kv_cache_bytes;     /* of the pool; default: one request of max_model_len      */
     bool max_model_len_auto;     /* set max_model_len to what fits into kv_cache_bytes      */
     bool commit_memory;          /* touch the pool at create, so that it cannot fail later  */

@@ -344,6 +344,7 @@ static bool step(nb_engine *e, double now)
         nb_run_end(e, r, "length"); /* only the prompt was asked for */
     }
     e->answers.t_busy = nb_clock_s();
+    nb_sched_timed(e->sched, e->answers.t_busy - now);
     nb_engine_count_step(e, n_tok, e->answers.t_busy - now);
     return true;
 }

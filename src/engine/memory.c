@@ -1,10 +1,12 @@
 /* memory.c - how large a step is, and the allocation of its workspace: the rank, logits, scratch.  `info` and the
  * start-up log print the same fields. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/engine_internal.h"
+#include "model/attention.h"
 
 enum {
     DEFAULT_NUM_SEQS = 32,
@@ -39,6 +41,9 @@ nb_status nb_engine_size_step(nb_engine *e, const nb_engine_options *o, nb_error
 {
     if (!(o->priority_age_s >= 0 && o->priority_age_s < 1e12)) /* not a number: neither */
         return nb_fail(err, NB_ERR_RANGE, "--priority-age %g: expected seconds", o->priority_age_s);
+    if (!isfinite(o->max_step_s))
+        return nb_fail(err, NB_ERR_RANGE, "--max-step-ms %g: expected milliseconds",
+                       1e3 * o->max_step_s);
     NB_TRY(check_option("--prefill-chunk", o->prefill_chunk, err));
     NB_TRY(check_option("--max-num-seqs", o->max_num_seqs, err));
     NB_TRY(check_option("--max-num-batched-tokens", o->max_num_batched_tokens, err));
@@ -74,6 +79,17 @@ nb_status nb_engine_size_step(nb_engine *e, const nb_engine_options *o, nb_error
 
 /* ---- allocation ---- */
 
+/* How many tokens cost as much as a pair of a prompt's query and a token it attends to, by operations. */
+static double pair_tokens(const nb_model_config *c)
+{
+    nb_model_size size;
+    double pair = 0;
+    nb_model_config_size(c, &size);
+    for (size_t i = 0; i < c->n_layer; i++)
+        pair += nb_layer_attention(c, i)->cost(nb_layer_attn(c, i)).pair_flop_prompt;
+    return size.n_param_active ? pair / (2 * (double)size.n_param_active) : 0;
+}
+
 static nb_status create_sched(nb_engine *e, const nb_engine_options *o, nb_error *err)
 {
     e->no_prefix_caching = o->no_prefix_caching;
@@ -85,6 +101,8 @@ static nb_status create_sched(nb_engine *e, const nb_engine_options *o, nb_error
                                   .max_step_tok = e->step.max_step_tok,
                                   .max_chunk_tok = e->step.max_chunk_tok,
                                   .max_model_len = e->step.max_model_len,
+                                  .max_step_s = o->max_step_s,
+                                  .pair_tok = pair_tokens(&e->model.c),
                                   .priority = o->priority_scheduling,
                                   .age_s =
                                       o->priority_age_s > 0 ? o->priority_age_s : DEFAULT_AGE_S };

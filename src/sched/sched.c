@@ -142,6 +142,11 @@ static nb_status check_options(const nb_sched_options *o, size_t n_block, nb_err
                        o->max_model_len, n_block, NB_BLOCK_TOK, n_block * NB_BLOCK_TOK);
     if (!(o->age_s >= 0))
         return nb_fail(err, NB_ERR_ARG, "scheduler: %g s per level; expected 0 or more", o->age_s);
+    if (!isfinite(o->max_step_s) || !(o->pair_tok >= 0) || !isfinite(o->pair_tok))
+        return nb_fail(
+            err, NB_ERR_ARG,
+            "scheduler: steps of %g s with %g tokens per pair; expected numbers, the latter not negative",
+            o->max_step_s, o->pair_tok);
     return NB_OK;
 }
 
@@ -156,6 +161,7 @@ nb_status nb_sched_create(const nb_sched_options *o, nb_kv_cache *kv, nb_sched *
     s->kv = kv;
     s->n_kv_block = ks.n_block;
     s->first_deadline = (double)INFINITY;
+    s->pace = (nb_pace){ .max_step_s = o->max_step_s, .pair_tok = o->pair_tok };
     s->bucket_mask = 63;
     s->bucket = calloc(s->bucket_mask + 1, sizeof *s->bucket);
     s->run = calloc(o->max_num_seqs, sizeof *s->run);
@@ -260,9 +266,10 @@ nb_status nb_sched_add(nb_sched *s, const nb_sched_request *q, double now, nb_er
         return nb_fail(err, NB_ERR_ARG, "request %llu: %zu keys; expected at most %zu",
                        (unsigned long long)q->id, q->n_key, q->n_prompt / NB_BLOCK_TOK);
     if (q->background && (s->background || q->after))
-        return nb_fail(err, NB_ERR_ARG,
-                       "request %llu: a second one in the background, or one that waits for another",
-                       (unsigned long long)q->id);
+        return nb_fail(
+            err, NB_ERR_ARG,
+            "request %llu: a second one in the background, or one that waits for another",
+            (unsigned long long)q->id);
     nb_req *r = NULL;
     nb_status st = grow_tables(s);
     if (st == NB_OK) st = make_req(s, q, &r);

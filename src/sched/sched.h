@@ -15,7 +15,9 @@
  * with one token to compute (decodes) first, in order of admission; then the rest of the
  * running, then waiting ones are admitted, in policy order, while tokens, slots and blocks
  * last.  A request gets at most max_chunk_tok tokens of a step while others could use
- * them (a waiting or running request that would get none), else all that is left.  An item
+ * them (a waiting or running request that would get none), else all that is left.  In a plan with decodes,
+ * other items together have at most the work that fits into max_step_s (pace.h), but NB_BLOCK_TOK tokens at least,
+ * so that every request goes on.  An item
  * never crosses the end of the prompt's form (n_expanded, n_upload) or rope_from, so that one
  * form and one rope table hold for it.
  *
@@ -59,6 +61,9 @@ typedef struct nb_sched_options {
     size_t max_model_len; /* known tokens of a request, at most; needs this many tokens of blocks */
     bool priority;        /* policy: priority instead of fcfs */
     double age_s;         /* priority: seconds of waiting per level; 0: never */
+    double max_step_s;    /* of steps with decodes; 0: no limit; negative: derived (pace.h) */
+    double
+        pair_tok; /* a pair of a prompt's query and a token it sees costs as much as so many tokens */
 } nb_sched_options;
 
 /* Borrows the cache. NB_ERR_ARG where max_model_len does not fit the pool. */
@@ -83,7 +88,8 @@ typedef struct nb_sched_request {
      * are made from the tokens. */
     const nb_block_key *key;
     size_t n_key;
-    bool background; /* No user's: the statistics do not count it, and it takes the slot that was given
+    bool
+        background; /* No user's: the statistics do not count it, and it takes the slot that was given
                         up first, whose open page is of least use (refill.h).  One at a time, without
                         `after`. */
     void *user;
@@ -109,6 +115,8 @@ typedef struct nb_sched_item {
 
 /* item[max_num_seqs]. Returns the number of items; 0: nothing can be done now. */
 size_t nb_sched_plan(nb_sched *s, double now, nb_sched_item *item);
+/* The step of the last plan took so many seconds; what max_step_s is held with. */
+void nb_sched_timed(nb_sched *s, double seconds);
 /* The planned item of request id has been computed. */
 nb_status nb_sched_computed(nb_sched *s, uint64_t id);
 /* One more known token. NB_ERR_LIMIT at max_model_len: the caller ends the request first. */

@@ -2,6 +2,7 @@
  * by one to see that the check finds it. */
 #ifndef NB_SCHED_INTERNAL_H
 #define NB_SCHED_INTERNAL_H
+#include "sched/pace.h"
 #include "sched/sched.h"
 
 typedef enum nb_req_state {
@@ -70,6 +71,9 @@ struct nb_sched {
     size_t *free_slot; /* a stack                                                */
     size_t n_run, n_free_slot;
     size_t budget; /* tokens the plan being made can still give */
+    nb_pace pace;
+    size_t n_decode;        /* of the plan being made, or the last one; as the next two */
+    double work, work_left; /* of prompts: given, can still be given (INFINITY: no limit) */
 
     nb_req_class *cls; /* levels somebody waits in; cap_cls >= n_req             */
     size_t n_cls, cap_cls;

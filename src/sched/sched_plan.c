@@ -26,10 +26,40 @@ static size_t item_limit(const nb_req *r)
     return r->r.max_item_tok ? nb_min(n, r->r.max_item_tok) : n;
 }
 
+static bool is_decode(const nb_req *r)
+{
+    return n_rest(r) == 1;
+}
+
+/* How many of n more tokens of r fit into the work that is left.  Whole blocks where something is cut off;
+ * the first prompt of a step gets one block in any case. */
+static size_t paced(const nb_sched *s, const nb_req *r, size_t n)
+{
+    if (is_decode(r)) return n;
+    const size_t before = r->n_computed + r->n_plan;
+    size_t fit = nb_pace_fit(&s->pace, s->work_left, n, before);
+    if (fit < n) {
+        const size_t end = (before + fit) / NB_BLOCK_TOK * NB_BLOCK_TOK;
+        fit = end > before ? end - before : 0;
+    }
+    return fit || s->work > 0 ? fit : nb_min(n, NB_BLOCK_TOK);
+}
+
 static void give(nb_sched *s, nb_req *r, size_t n_tok)
 {
+    if (!is_decode(r)) {
+        const double work = nb_pace_chunk(&s->pace, n_tok, r->n_computed + r->n_plan);
+        s->work += work;
+        s->work_left = fmax(0, s->work_left - work);
+    }
     r->n_plan += n_tok;
     s->budget -= n_tok;
+}
+
+/* Whether another prompt could get something. */
+static bool has_room(const nb_sched *s)
+{
+    return s->budget && (s->work_left >= NB_BLOCK_TOK || !(s->work > 0));
 }
 
 /* ---- preemption ---- */
@@ -80,9 +110,10 @@ static void plan_running(nb_sched *s, bool decodes, double now)
 {
     for (size_t i = 0; i < s->n_run && s->budget;) {
         nb_req *r = s->run[i];
-        if (n_rest(r) && (n_rest(r) == 1) == decodes && r->n_plan == 0) {
-            const size_t n = nb_min(nb_min(item_limit(r), s->o.max_chunk_tok), s->budget);
-            if (get_blocks(s, r, r->n_computed + n, now)) give(s, r, n);
+        if (n_rest(r) && is_decode(r) == decodes && r->n_plan == 0) {
+            const size_t most = nb_min(nb_min(item_limit(r), s->o.max_chunk_tok), s->budget);
+            const size_t n = paced(s, r, most);
+            if (n && get_blocks(s, r, r->n_computed + n, now)) give(s, r, n);
         }
         /* Victims before it moved it; when it was one itself, run_pos is where the next is now. */
         i = r->state == NB_REQ_RUNNING ? r->run_pos + 1 : r->run_pos;
@@ -187,10 +218,12 @@ static bool admit(nb_sched *s, nb_req *r, double now)
 
 static void plan_waiting(nb_sched *s, double now)
 {
-    while (s->budget && s->n_free_slot) {
+    while (has_room(s) && s->n_free_slot) {
         nb_req *r = next_waiting(s, now);
         if (!r || !admit(s, r, now)) return;
-        give(s, r, nb_min(nb_min(item_limit(r), s->o.max_chunk_tok), s->budget));
+        const size_t most = nb_min(nb_min(item_limit(r), s->o.max_chunk_tok), s->budget);
+        const size_t n = paced(s, r, most);
+        give(s, r, n ? n : nb_min(most, NB_BLOCK_TOK)); /* who is admitted gets something */
     }
 }
 
@@ -201,7 +234,8 @@ static void plan_left(nb_sched *s)
 {
     for (size_t i = 0; i < s->n_run && s->budget; i++) {
         nb_req *r = s->run[i];
-        size_t end = r->n_computed + nb_min(item_limit(r), r->n_plan + s->budget);
+        const size_t more = nb_min(item_limit(r) - r->n_plan, s->budget);
+        size_t end = r->n_computed + r->n_plan + (more ? paced(s, r, more) : 0);
         while (r->n_block < nb_n_block(end) &&
                nb_kv_cache_acquire(s->kv, &r->block[r->n_block]) == NB_OK)
             r->n_block++;
@@ -242,11 +276,42 @@ static size_t write_items(const nb_sched *s, size_t n_before, nb_sched_item *ite
     return n;
 }
 
+/* What the plan holds so far, without victims. */
+static void count_plan(nb_sched *s)
+{
+    s->n_decode = 0;
+    s->work = 0;
+    for (size_t i = 0; i < s->n_run; i++) {
+        const nb_req *r = s->run[i];
+        if (r->n_plan && is_decode(r))
+            s->n_decode++;
+        else
+            s->work += nb_pace_chunk(&s->pace, r->n_plan, r->n_computed);
+    }
+}
+
+/* Work of prompts that run, or could run at once. */
+static double backlog(const nb_sched *s)
+{
+    double work = 0;
+    for (size_t i = 0; i < s->n_run; i++)
+        if (!is_decode(s->run[i]))
+            work += nb_pace_chunk(&s->pace, n_rest(s->run[i]), s->run[i]->n_computed);
+    if (s->n_queued)
+        work += (double)s->n_queued_tok * (double)nb_min(s->n_free_slot, s->n_queued) /
+                (double)s->n_queued;
+    return work;
+}
+
 size_t nb_sched_plan(nb_sched *s, double now, nb_sched_item *item)
 {
     for (size_t i = 0; i < s->n_run; i++) s->run[i]->n_plan = 0; /* planned and never computed */
     s->budget = s->o.max_step_tok;
+    s->work = 0;
+    s->work_left = (double)INFINITY;
     plan_running(s, true, now);
+    count_plan(s);
+    if (s->n_decode) s->work_left = nb_pace_work(&s->pace, s->n_decode, backlog(s));
     plan_running(s, false, now);
     if (s->n_run && s->run[0]->n_plan == 0 && n_rest(s->run[0])) {
         /* The oldest got no block, since all others were better.  One of these may have been a
@@ -257,5 +322,11 @@ size_t nb_sched_plan(nb_sched *s, double now, nb_sched_item *item)
     const size_t n_before = s->n_run;
     plan_waiting(s, now);
     plan_left(s);
+    count_plan(s);
     return write_items(s, n_before, item);
+}
+
+void nb_sched_timed(nb_sched *s, double seconds)
+{
+    nb_pace_note(&s->pace, s->n_decode, s->work, seconds);
 }

@@ -39,7 +39,7 @@ fine --no-enable-prefix-caching --enable-chunked-prefill --prefix-caching-hash-a
 fine --enable-prompt-tokens-details --enable-request-id-headers --enable-force-include-usage
 fine --enforce-eager --trust-remote-code --disable-log-stats --uvicorn-log-level warning --swap-space 4
 fine --dtype auto --dtype bfloat16 --dtype half --device cpu --device auto --quantization None --seed 7
-fine --scheduling-policy priority --priority-age 5 --max-num-queued-reqs 100 --max-num-queued-tokens 100k
+fine --scheduling-policy priority --priority-age 5 --max-step-ms 40 --max-num-queued-reqs 100 --max-num-queued-tokens 100k
 fine --disable-log-requests --no-log-requests --log-requests --enable-log-requests --log-format json
 fine --allowed-origins '["https://a.example", "http://b.example:8080"]' --allowed-origins '*'
 fine --allowed-origins https://a.example http://b.example --generation-config vllm --kv-cache-dtype fp8

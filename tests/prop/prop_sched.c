@@ -155,6 +155,14 @@ static int report(sim *w, const sim_plan *pl)
     return 0;
 }
 
+/* Anything: the rules of a plan hold whatever steps take. */
+static double step_seconds(sim *w, const sim_plan *pl)
+{
+    double s = prop_one_in(w->p, 20) ? 1 : 0;
+    for (size_t i = 0; i < pl->n_item; i++) s += 1e-4 * (double)pl->item[i].n_tok;
+    return s * (double)prop_below(w->p, 3);
+}
+
 static int step_once(sim *w, sim_plan *pl)
 {
     if (refills.f && n_live(w) == 0 && prop_one_in(w->p, 2)) return refill_step(w, &refills);
@@ -165,6 +173,7 @@ static int step_once(sim *w, sim_plan *pl)
     abort_some(w, w->abort_rate);
     if (sim_forward(w, pl->item, pl->n_item)) return 1;
     abort_some(w, w->abort_rate);
+    nb_sched_timed(w->s, step_seconds(w, pl));
     return report(w, pl);
 }
 
@@ -238,6 +247,10 @@ static void some_options(sim *w)
     o->max_chunk_tok = prop_between(p, 1, o->max_step_tok);
     o->priority = prop_one_in(p, 3);
     o->age_s = prop_one_in(p, 2) ? 0 : (double)prop_between(p, 1, 40);
+    o->max_step_s = prop_one_in(p, 2)   ? 0
+                    : prop_one_in(p, 2) ? -1
+                                        : 1e-3 * (double)prop_between(p, 1, 100);
+    o->pair_tok = prop_one_in(p, 2) ? 0 : 1e-3;
     switch (prop_below(p, 5)) {
     case 0: w->form = FORM_ABSORBED; break;
     case 1: w->form = FORM_EXPANDED; break;
@@ -468,11 +481,57 @@ static int check_create(void)
         size_t n_block;
         bool ok;
     } kind[] = {
-        { { 4, 8, 8, 640, false, 0 }, 10, true },       { { 4, 8, 8, 641, false, 0 }, 10, false },
-        { { 4, 3, 3, 64, false, 0 }, 10, false },       { { 0, 8, 8, 64, false, 0 }, 10, false },
-        { { 4, 8, 8, 0, false, 0 }, 10, false },        { { 4, 8, 0, 64, false, 0 }, 10, false },
-        { { 4, 8, 8, SIZE_MAX, false, 0 }, 10, false }, { { 4, 8, 8, 64, true, -1 }, 10, false },
-        { { 4, 8, 8, 64, true, NAN }, 10, false },
+        { { .max_num_seqs = 4, .max_step_tok = 8, .max_chunk_tok = 8, .max_model_len = 640 },
+          10,
+          true },
+        { { .max_num_seqs = 4, .max_step_tok = 8, .max_chunk_tok = 8, .max_model_len = 641 },
+          10,
+          false },
+        { { .max_num_seqs = 4, .max_step_tok = 3, .max_chunk_tok = 3, .max_model_len = 64 },
+          10,
+          false },
+        { { .max_num_seqs = 0, .max_step_tok = 8, .max_chunk_tok = 8, .max_model_len = 64 },
+          10,
+          false },
+        { { .max_num_seqs = 4, .max_step_tok = 8, .max_chunk_tok = 8, .max_model_len = 0 },
+          10,
+          false },
+        { { .max_num_seqs = 4, .max_step_tok = 8, .max_chunk_tok = 0, .max_model_len = 64 },
+          10,
+          false },
+        { { .max_num_seqs = 4, .max_step_tok = 8, .max_chunk_tok = 8, .max_model_len = SIZE_MAX },
+          10,
+          false },
+        { { .max_num_seqs = 4,
+            .max_step_tok = 8,
+            .max_chunk_tok = 8,
+            .max_model_len = 64,
+            .priority = true,
+            .age_s = -1 },
+          10,
+          false },
+        { { .max_num_seqs = 4,
+            .max_step_tok = 8,
+            .max_chunk_tok = 8,
+            .max_model_len = 64,
+            .priority = true,
+            .age_s = NAN },
+          10,
+          false },
+        { { .max_num_seqs = 4,
+            .max_step_tok = 8,
+            .max_chunk_tok = 8,
+            .max_model_len = 64,
+            .max_step_s = NAN },
+          10,
+          false },
+        { { .max_num_seqs = 4,
+            .max_step_tok = 8,
+            .max_chunk_tok = 8,
+            .max_model_len = 64,
+            .pair_tok = -1 },
+          10,
+          false },
     };
     for (size_t i = 0; i < NB_COUNT(kind); i++) {
         const nb_kv_cache_options ko = { .n_block = kind[i].n_block, .index = true };
@@ -503,10 +562,11 @@ int main(int argc, char **argv)
         check_starvation(1) || check_starvation(0))
         return 1;
     if (prop_main(argc, argv, "prop_sched", run, STEPS)) return 1;
-    printf("tokens found %llu, again %llu; set back %llu; blocks evicted %llu, merged %llu; refilled "
-           "%llu tokens, dropped %llu\n",
-           LL(reached.hits), LL(reached.again_hits), LL(reached.preempted), LL(reached.evicted),
-           LL(reached.duplicate), LL(reached.refilled), LL(reached.refill_drops));
+    printf(
+        "tokens found %llu, again %llu; set back %llu; blocks evicted %llu, merged %llu; refilled "
+        "%llu tokens, dropped %llu\n",
+        LL(reached.hits), LL(reached.again_hits), LL(reached.preempted), LL(reached.evicted),
+        LL(reached.duplicate), LL(reached.refilled), LL(reached.refill_drops));
     if (argc == 1 && !(reached.hits && reached.again_hits && reached.preempted && reached.evicted &&
                        reached.duplicate && reached.refilled && reached.refill_drops))
         return complain("the runs do not reach what they test");

@@ -274,17 +274,31 @@ static int check_order(sim *w, const sim_plan *pl)
     return 0;
 }
 
-/* Who runs gets something, unless there is nothing left to get. */
-static int check_progress(const sim *w, const sim_plan *pl)
+/* Prompts may have been cut by max_step_s: there are decodes, and another prompt has got something. */
+static bool may_be_cut(sim *w, const sim_plan *pl)
 {
+    bool decodes = false, prompts = false;
+    for (size_t i = 0; i < pl->n_item; i++) {
+        const sim_req *r = sim_find(w, pl->item[i].id);
+        const bool decode = r->n_known - pl->item[i].pos0 == 1;
+        decodes |= decode;
+        prompts |= !decode;
+    }
+    return w->o.max_step_s < 0 || w->o.max_step_s > 0 ? decodes && prompts : false;
+}
+
+/* Who runs gets something, unless there is nothing left to get. */
+static int check_progress(sim *w, const sim_plan *pl)
+{
+    const bool cut = may_be_cut(w, pl);
     for (const sim_req *r = w->req; r < w->req + SIM_LIVE; r++) {
         if (!r->live || !r->running || r->unsure || r->item) continue;
         const bool needs_block = r->n_computed / NB_BLOCK_TOK >= r->n_table;
         const bool decode = r->n_known - r->n_computed == 1;
-        if (!needs_block && (decode || pl->n_tok < w->o.max_step_tok))
+        if (!needs_block && (decode || (!cut && pl->n_tok < w->o.max_step_tok)))
             return prop_fail(w->p, "request %llu runs and got nothing of %zu tokens, %zu used",
                              LL(r->rq.id), w->o.max_step_tok, pl->n_tok);
-        if (needs_block && !pl->n_victim && nb_kv_cache_available(w->kv))
+        if (needs_block && !cut && !pl->n_victim && nb_kv_cache_available(w->kv))
             return prop_fail(w->p, "request %llu waits for a block, %zu are there", LL(r->rq.id),
                              nb_kv_cache_available(w->kv));
         if (!pl->unsure && !w->o.priority && r == oldest(w))
@@ -390,6 +404,7 @@ static int check_shares(sim *w, const sim_plan *pl)
     prop *p = w->p;
     if (pl->n_tok > w->o.max_step_tok)
         return prop_fail(p, "%zu tokens in a step, at most %zu", pl->n_tok, w->o.max_step_tok);
+    if (may_be_cut(w, pl)) return 0;
     const size_t left = w->o.max_step_tok - pl->n_tok;
     size_t n_want = 0; /* who could use a larger share */
     bool ignored = false;

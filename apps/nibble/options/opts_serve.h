@@ -29,7 +29,7 @@ typedef struct serve_opts {
     size_t max_queued_reqs, max_queued_tok, max_logprobs, max_n, max_stop;
     double request_timeout_s;
     const char *generation_config, *scheduling_policy;
-    double priority_age_s;
+    double priority_age_s, max_step_ms; /* the latter: 0 is derived */
     uint64_t seed;
     bool force_include_usage, dev_endpoints, page;
     struct json_t *override_generation_config, *chat_template_kwargs; /* objects, or NULL */

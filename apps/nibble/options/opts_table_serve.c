@@ -116,6 +116,8 @@ static const opt_row rows[] = {
       .def = "0", .lo = 0, .hi = 65536, STEPS, .help = "tokens per step; 0 is 512, on a GPU 8192" },
     { .name = "long-prefill-token-threshold", .arg = "N", .type = OPT_COUNT, .offset = AT(max_chunk_tok), .lo = 0, .hi = 65536, STEPS,
       .help = "prompt tokens of one request per step while others wait; 0 is half of a step" },
+    { .name = "max-step-ms", .arg = "MS", .type = OPT_NUM, .offset = AT(max_step_ms), .def = "0", .lo = 0, .hi = 1e9, STEPS,
+      .help = "milliseconds of a step in which requests also generate, prompts are cut to fit; 0 is three times a step without prompts" },
 
     /* ---- model and memory ---- */
     { .name = "max-model-len", .alias = "context-length", .arg = "N", .type = OPT_COUNT, .offset = AT(max_model_len), .lo = -1, .hi = COUNT_MAX, MEMORY,

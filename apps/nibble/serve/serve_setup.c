@@ -167,6 +167,7 @@ static void fill_engine(const opts *o, bool gpu, nb_engine_options *e)
     e->max_num_seqs = v->max_num_seqs;
     e->max_num_batched_tokens = step;
     e->max_chunk_tok = v->max_chunk_tok < step ? v->max_chunk_tok : step;
+    e->max_step_s = v->max_step_ms > 0 ? v->max_step_ms / 1e3 : -1;
     e->commit_memory = true;
     e->tool_call_parser = v->tool_call_parser;
     e->reasoning_parser = v->reasoning_parser;
