@@ -1,3 +1,4 @@
+/* pace.c - the line through the last steps, and what follows from it. */
 #include "sched/pace.h"
 
 #include <math.h>
