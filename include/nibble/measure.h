@@ -36,6 +36,22 @@ NB_API nb_status nb_engine_capture(nb_engine *e, const uint32_t *tokens, size_t 
                                    const size_t *pos, size_t n_pos, nb_capture_fn *fn, void *ctx,
                                    nb_error *err);
 
+/* One product of the forward pass: a matrix, by its name in a Hugging Face folder, and its inputs x[n_tok][n_col].
+ * head: SIZE_MAX, or with kv_b_proj the head whose query x (n_col: its part without rotation) is multiplied with
+ * W_UK; the latents, which meet all rows of kv_b_proj, come once more with SIZE_MAX. */
+typedef struct nb_product {
+    const char *name;
+    size_t head;
+    const float *x;
+    size_t n_tok, n_col, stride;
+} nb_product;
+/* On the engine's thread; a non-zero return value ends the text. */
+typedef int nb_product_fn(void *ctx, const nb_product *p);
+
+/* Computes a text as nb_engine_capture does, and calls fn for every product of the layers before it.  CPU only. */
+NB_API nb_status nb_engine_products(nb_engine *e, const uint32_t *tokens, size_t n_tok,
+                                    nb_product_fn *fn, void *ctx, nb_error *err);
+
 /* Logits of a given text whose tokens from n_prompt on are computed one by one, as generated tokens
  * are (absorbed form, --kv-thrift).  sink is called for each row n_prompt - 1 ... n_tok - 1, in
  * order, on the engine's thread.  0 < n_prompt < n_tok, and n_tok fits the context.  A non-zero

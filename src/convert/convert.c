@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "convert/convert_internal.h"
+#include "convert/gguf_out.h"
+#include "convert/hf_format.h"
 #include "os/file.h"
 
 const char nb_convert_formats[] =
@@ -23,8 +25,17 @@ static bool is_one_of(const char *names, const char *s)
     return false;
 }
 
-static nb_status check_out(const nb_convert_options *o, nb_error *err)
+bool nb_convert_searches(const char *format)
 {
+    const bool gguf = strncmp(format, "gguf:", 5) == 0;
+    const nb_hf_format *f = gguf ? NULL : nb_hf_format_of(format);
+    return gguf ? nb_gguf_mix_searches(format + 5) : f && f->search;
+}
+
+nb_status nb_convert_check(const nb_convert_options *o, nb_error *err)
+{
+    if (!is_one_of(nb_convert_formats, o->format))
+        return nb_fail(err, NB_ERR_ARG, "format '%s' is not known", nb_show_c(o->format).s);
     if (nb_path_is_dir(o->out) || nb_path_is_file(o->out) || nb_path_is_other(o->out))
         return nb_fail(err, NB_ERR_ARG, "%s: is there already; give a name that is free",
                        nb_show_path(o->out).s);
@@ -66,6 +77,7 @@ static void close_model(nb_conv *c)
     const size_t n = c->pool ? nb_pool_n_thread(c->pool) : 0;
     for (size_t i = 0; c->scratch && i < n; i++) free(c->scratch[i]);
     free(c->scratch);
+    free(c->importance);
     if (c->pool) nb_pool_destroy(c->pool);
     if (c->source) nb_source_close(c->source);
     json_decref(c->config);
@@ -76,9 +88,7 @@ nb_status nb_convert(const nb_convert_options *o, nb_convert_report *out, nb_err
 {
     static const char gguf[] = "gguf:";
     *out = (nb_convert_report){ 0 };
-    if (!is_one_of(nb_convert_formats, o->format))
-        return nb_fail(err, NB_ERR_ARG, "format '%s' is not known", nb_show_c(o->format).s);
-    NB_TRY(check_out(o, err));
+    NB_TRY(nb_convert_check(o, err));
     nb_conv c = { .o = o, .report = out, .err = err };
     nb_status st = open_model(&c);
     if (st == NB_OK) st = nb_pool_create(o->n_thread, &c.pool, err);

@@ -20,6 +20,7 @@
 #include "nibble/nibble.h"
 
 #include "base/status.h"
+#include "convert/imatrix.h"
 
 typedef struct nb_convert_options {
     const char *model;  /* a Hugging Face folder */
@@ -28,6 +29,7 @@ typedef struct nb_convert_options {
     const char *keep; /* words joined by commas: matrices whose name has one stay floats; or NULL */
     const char *
         gguf_pre; /* tokenizer.ggml.pre, "none" for a file without tokenizer; NULL: by the patterns */
+    const nb_imatrix *imatrix; /* borrowed; how much each column's error counts, or NULL: all alike */
     uint64_t max_shard_bytes; /* safetensors; 0: 5 GB */
     size_t n_thread;          /* 0: one per core */
     nb_progress_fn *progress; /* or NULL */
@@ -39,14 +41,21 @@ typedef struct nb_convert_report {
         n_kept;        /* matrices of layers; kept: asked for, or columns that do not fit */
     size_t n_fallback; /* GGUF: matrices in another type than the mixture says */
     size_t n_left_out; /* GGUF: tensors of layers for speculation */
+    /* with an imatrix, of matrices whose scales are searched: with values of their own; with the mean of the layer's
+     * experts, because they got fewer than NB_IMATRIX_FEW_ROWS inputs; with none.  Halves of kv_b count by heads. */
+    size_t n_weighted, n_shared, n_unweighted;
     uint64_t in_bytes, out_bytes;
 } nb_convert_report;
 
 /* The names, joined by "|". */
 extern const char nb_convert_formats[];
 
+/* Whether a format searches for scales, so that an imatrix changes it. */
+bool nb_convert_searches(const char *format);
+
 /* NB_ERR_ARG: an unknown format, or OUT exists.  NB_ERR_UNSUPPORTED: a model that the form cannot hold, or one whose
  * weights are quantised already.  NB_ERR_FORMAT: broken files, values that are not finite.  NB_ERR_IO, NB_ERR_NOMEM.
  * Nothing is left behind after a failure. */
+nb_status nb_convert_check(const nb_convert_options *o, nb_error *err); /* what it asks before it reads weights */
 nb_status nb_convert(const nb_convert_options *o, nb_convert_report *out, nb_error *err);
 #endif

@@ -60,13 +60,17 @@ static nb_ggml_encode_fn *encoder_of(const nb_gguf_dtype *t)
 typedef struct encode_job {
     nb_ggml_encode_fn *fn;
     size_t cols, block, row_bytes;
+    const float *w; /* weights of the columns, others for each w_rows rows; or NULL */
+    size_t w_rows;
     uint8_t *out;
 } encode_job;
 
 static void encode_strip(void *ctx, const float *x, size_t r, size_t n)
 {
     const encode_job *j = ctx;
-    j->fn(x, NULL, n * j->cols / j->block, j->out + r * j->row_bytes);
+    if (!j->w) j->fn(x, NULL, n * j->cols / j->block, j->out + r * j->row_bytes);
+    for (size_t i = r; j->w && i < r + n; i++, x += j->cols)
+        j->fn(x, j->w + i / j->w_rows * j->cols, j->cols / j->block, j->out + i * j->row_bytes);
 }
 
 /* ---- which tensors ---- */
@@ -217,6 +221,13 @@ static nb_status write_matrix(writer *w, const source *s, const nb_conv_matrix *
                      .block = t->block,
                      .row_bytes = m->cols / t->block * t->block_bytes };
     if (!j.fn) return no_place(w, s->name);
+    if (t->block > 1) { /* else nothing is searched */
+        const nb_imatrix_part part = s->kind == FROM_K   ? NB_IMATRIX_UK
+                                     : s->kind == FROM_V ? NB_IMATRIX_UV
+                                                         : NB_IMATRIX_WHOLE;
+        j.w_rows = part == NB_IMATRIX_WHOLE ? m->rows : m->rows / w->heads;
+        NB_TRY(nb_conv_importance(w->c, m->name, part, w->heads, m->cols, &j.w));
+    }
     j.out = malloc(m->rows * j.row_bytes + 1);
     if (!j.out) return nb_conv_nomem(w->c);
     nb_status st = nb_conv_strips(w->c, m, encode_strip, &j);

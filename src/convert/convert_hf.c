@@ -363,6 +363,7 @@ static nb_status write_headers(hf *h)
 
 typedef struct strip_job {
     const item *it;
+    const float *w;
     float outer;
     uint8_t *out[NB_HF_MAX_OUT];
 } strip_job;
@@ -370,7 +371,7 @@ typedef struct strip_job {
 static void encode_strip(void *ctx, const float *x, size_t r, size_t n)
 {
     const strip_job *j = ctx;
-    j->it->format->strip(j->it->format, x, r, n, j->it->rows, j->it->cols, j->outer, j->out);
+    j->it->format->strip(j->it->format, x, j->w, r, n, j->it->rows, j->it->cols, j->outer, j->out);
 }
 
 static nb_status put(hf *h, const out_tensor *o, const void *p)
@@ -399,6 +400,8 @@ static nb_status code_item(hf *h, const item *it)
     nb_conv_matrix m;
     nb_status st = nb_conv_take(h->c, it->name, &m);
     strip_job j = { .it = it, .outer = it->outer ? *it->outer : 1 };
+    if (st == NB_OK && it->format->search)
+        st = nb_conv_importance(h->c, it->name, NB_IMATRIX_WHOLE, 0, m.cols, &j.w);
     for (size_t i = 0; st == NB_OK && i < it->n_out; i++) {
         j.out[i] = calloc(1, h->out[it->first + i].bytes ? (size_t)h->out[it->first + i].bytes : 1);
         if (!j.out[i]) st = nb_conv_nomem(h->c);

@@ -22,6 +22,8 @@ typedef struct nb_conv {
     float **scratch; /* [threads], each [NB_CONV_STRIP][scratch_cols] */
     size_t scratch_cols;
     uint64_t done_bytes;
+    float *importance; /* of nb_conv_importance */
+    size_t n_importance;
 } nb_conv;
 
 /* A matrix of the source, as floats. */
@@ -49,6 +51,10 @@ typedef void nb_conv_strip_fn(void *ctx, const float *x, size_t r, size_t n);
 nb_status nb_conv_strips(nb_conv *c, const nb_conv_matrix *m, nb_conv_strip_fn *fn, void *ctx);
 /* The largest magnitude of a matrix. */
 nb_status nb_conv_largest(nb_conv *c, const nb_conv_matrix *m, float *out);
+/* *w: weights of the matrix's columns, [n_head][cols] where part is one of kv_b's halves, else [cols]; NULL: none.  Valid
+ * until the next call. */
+nb_status nb_conv_importance(nb_conv *c, const char *name, nb_imatrix_part part, size_t n_head,
+                             size_t cols, const float **w);
 /* A matrix is done. */
 void nb_conv_progress(nb_conv *c, const nb_conv_matrix *m);
 /* Whether `name` has one of the words of --keep. */

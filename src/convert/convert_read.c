@@ -195,6 +195,34 @@ nb_status nb_conv_largest(nb_conv *c, const nb_conv_matrix *m, float *out)
     return st;
 }
 
+nb_status nb_conv_importance(nb_conv *c, const char *name, nb_imatrix_part part, size_t n_head,
+                             size_t cols, const float **w)
+{
+    const size_t n = part == NB_IMATRIX_WHOLE ? 1 : n_head;
+    size_t found = 0;
+    *w = NULL;
+    if (!c->o->imatrix) return NB_OK;
+    if (n * cols > c->n_importance) {
+        free(c->importance);
+        c->n_importance = 0;
+        c->importance = malloc(n * cols * sizeof *c->importance);
+        if (!c->importance) return nb_conv_nomem(c);
+        c->n_importance = n * cols;
+    }
+    for (size_t h = 0; h < n; h++) {
+        float *to = c->importance + h * cols;
+        nb_imatrix_found how;
+        NB_TRY(nb_imatrix_weights(c->o->imatrix, name, part, h, cols, to, &how, c->err));
+        for (size_t i = 0; how == NB_IMATRIX_NONE && i < cols; i++) to[i] = 1;
+        found += how != NB_IMATRIX_NONE;
+        c->report->n_weighted += how == NB_IMATRIX_OWN;
+        c->report->n_shared += how == NB_IMATRIX_SHARED;
+        c->report->n_unweighted += how == NB_IMATRIX_NONE;
+    }
+    if (found) *w = c->importance;
+    return NB_OK;
+}
+
 void nb_conv_progress(nb_conv *c, const nb_conv_matrix *m)
 {
     c->done_bytes += m->t.n_bytes;

@@ -66,6 +66,12 @@ const nb_gguf_mix *nb_gguf_mix_of(const char *name)
     return NULL;
 }
 
+bool nb_gguf_mix_searches(const char *name)
+{
+    const nb_gguf_mix *m = nb_gguf_mix_of(name);
+    return m && nb_gguf_dtype_of((uint32_t)m->base)->block > 1;
+}
+
 uint32_t nb_gguf_mix_number(const nb_gguf_mix *m)
 {
     return m->number;

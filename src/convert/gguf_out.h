@@ -50,6 +50,7 @@ nb_status nb_gguf_put_tokenizer(nb_conv *c, nb_gguf_out *g);
 typedef struct nb_gguf_mix nb_gguf_mix;
 /* NULL: no such name. */
 const nb_gguf_mix *nb_gguf_mix_of(const char *name);
+bool nb_gguf_mix_searches(const char *name); /* has types with scales */
 uint32_t nb_gguf_mix_number(const nb_gguf_mix *m); /* general.file_type */
 typedef struct nb_gguf_place {
     const char *name; /* in the file, behind "blk.N." */

@@ -38,13 +38,14 @@ static void put64(uint8_t *p, uint64_t v)
     for (int i = 0; i < 8; i++) p[i] = (uint8_t)(v >> 8 * i);
 }
 
-static void int4_strip(const nb_hf_format *f, const float *x, size_t r, size_t n, size_t rows,
-                       size_t cols, float outer, uint8_t *const out[NB_HF_MAX_OUT])
+static void int4_strip(const nb_hf_format *f, const float *x, const float *w, size_t r, size_t n,
+                       size_t rows, size_t cols, float outer,
+                       uint8_t *const out[NB_HF_MAX_OUT])
 {
     (void)outer;
     uint16_t *scale = (uint16_t *)out[1] + r * (cols / f->group);
     for (size_t i = 0; i < n; i++, x += cols, scale += cols / f->group)
-        nb_encode_int4(x, cols, f->group, out[0] + (r + i) * (cols / 2), scale);
+        nb_encode_int4(x, w, cols, f->group, out[0] + (r + i) * (cols / 2), scale);
     if (r + n < rows) return;
     put64(out[2], rows);
     put64(out[2] + 8, cols);
@@ -87,12 +88,13 @@ static void nvfp4_describe(const nb_hf_format *f, size_t rows, size_t cols,
     out[2] = tensor(".weight_global_scale", "F32", 4, 1, 0);
 }
 
-static void nvfp4_strip(const nb_hf_format *f, const float *x, size_t r, size_t n, size_t rows,
-                        size_t cols, float outer, uint8_t *const out[NB_HF_MAX_OUT])
+static void nvfp4_strip(const nb_hf_format *f, const float *x, const float *w, size_t r, size_t n,
+                        size_t rows, size_t cols, float outer,
+                        uint8_t *const out[NB_HF_MAX_OUT])
 {
     const float divisor = 1 / outer;
     for (size_t i = r; i < r + n; i++, x += cols)
-        nb_encode_nvfp4(x, cols, 1 / divisor, out[0] + i * (cols / 2),
+        nb_encode_nvfp4(x, w, cols, 1 / divisor, out[0] + i * (cols / 2),
                         out[1] + i * (cols / f->group));
     if (r + n == rows) memcpy(out[2], &divisor, sizeof divisor);
 }
@@ -110,13 +112,14 @@ static void mxfp4_describe(const nb_hf_format *f, size_t rows, size_t cols,
     out[1] = tensor(".weight_scale", "U8", 1, rows, cols / f->group);
 }
 
-static void mxfp4_strip(const nb_hf_format *f, const float *x, size_t r, size_t n, size_t rows,
-                        size_t cols, float outer, uint8_t *const out[NB_HF_MAX_OUT])
+static void mxfp4_strip(const nb_hf_format *f, const float *x, const float *w, size_t r, size_t n,
+                        size_t rows, size_t cols, float outer,
+                        uint8_t *const out[NB_HF_MAX_OUT])
 {
     (void)outer;
     (void)rows;
     for (size_t i = r; i < r + n; i++, x += cols)
-        nb_encode_mxfp4(x, cols, out[0] + i * (cols / 2), out[1] + i * (cols / f->group));
+        nb_encode_mxfp4(x, w, cols, out[0] + i * (cols / 2), out[1] + i * (cols / f->group));
 }
 
 static json_t *mxfp4_config(const nb_hf_format *f, json_t *ignore)
@@ -145,9 +148,11 @@ static float fp8_scale(const float *x, size_t n, size_t rows, size_t stride)
     return s > 0 ? s : 1;
 }
 
-static void fp8_strip(const nb_hf_format *f, const float *x, size_t r, size_t n, size_t rows,
-                      size_t cols, float outer, uint8_t *const out[NB_HF_MAX_OUT])
+static void fp8_strip(const nb_hf_format *f, const float *x, const float *w, size_t r, size_t n,
+                      size_t rows, size_t cols, float outer,
+                      uint8_t *const out[NB_HF_MAX_OUT])
 {
+    (void)w;
     (void)f;
     (void)rows;
     (void)outer;
@@ -174,9 +179,11 @@ static void block_describe(const nb_hf_format *f, size_t rows, size_t cols,
                     (cols + FP8_BLOCK - 1) / FP8_BLOCK);
 }
 
-static void block_strip(const nb_hf_format *f, const float *x, size_t r, size_t n, size_t rows,
-                        size_t cols, float outer, uint8_t *const out[NB_HF_MAX_OUT])
+static void block_strip(const nb_hf_format *f, const float *x, const float *w, size_t r, size_t n,
+                        size_t rows, size_t cols, float outer,
+                        uint8_t *const out[NB_HF_MAX_OUT])
 {
+    (void)w;
     (void)f;
     (void)rows;
     (void)outer;
@@ -207,9 +214,11 @@ static void bf16_describe(const nb_hf_format *f, size_t rows, size_t cols,
     out[0] = tensor(".weight", "BF16", 2, rows, cols);
 }
 
-static void bf16_strip(const nb_hf_format *f, const float *x, size_t r, size_t n, size_t rows,
-                       size_t cols, float outer, uint8_t *const out[NB_HF_MAX_OUT])
+static void bf16_strip(const nb_hf_format *f, const float *x, const float *w, size_t r, size_t n,
+                       size_t rows, size_t cols, float outer,
+                       uint8_t *const out[NB_HF_MAX_OUT])
 {
+    (void)w;
     (void)f;
     (void)rows;
     (void)outer;
@@ -219,13 +228,13 @@ static void bf16_strip(const nb_hf_format *f, const float *x, size_t r, size_t n
 
 // clang-format off
 static const nb_hf_format rows[] = {
-    { "int4-g32",   32, 3, false, int4_describe,  int4_strip,  int4_config },
-    { "int4-g128", 128, 3, false, int4_describe,  int4_strip,  int4_config },
-    { "nvfp4",      16, 3, true,  nvfp4_describe, nvfp4_strip, nvfp4_config },
-    { "mxfp4",      32, 2, false, mxfp4_describe, mxfp4_strip, mxfp4_config },
-    { "fp8",         1, 2, false, fp8_describe,   fp8_strip,   fp8_config },
-    { "fp8-block",   1, 2, false, block_describe, block_strip, block_config },
-    { "bf16",        1, 1, false, bf16_describe,  bf16_strip,  NULL },
+    { "int4-g32",   32, 3, false, true,  int4_describe,  int4_strip,  int4_config },
+    { "int4-g128", 128, 3, false, true,  int4_describe,  int4_strip,  int4_config },
+    { "nvfp4",      16, 3, true,  true,  nvfp4_describe, nvfp4_strip, nvfp4_config },
+    { "mxfp4",      32, 2, false, true,  mxfp4_describe, mxfp4_strip, mxfp4_config },
+    { "fp8",         1, 2, false, false, fp8_describe,   fp8_strip,   fp8_config },
+    { "fp8-block",   1, 2, false, false, block_describe, block_strip, block_config },
+    { "bf16",        1, 1, false, false, bf16_describe,  bf16_strip,  NULL },
 };
 // clang-format on
 

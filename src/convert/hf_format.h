@@ -21,13 +21,14 @@ typedef struct nb_hf_format {
     size_t group; /* columns that share a scale and divide a row; 1: any number of columns */
     size_t n_out; /* tensors of a module */
     bool outer;   /* a scale for the whole matrix, and for those that are multiplied together */
+    bool search;  /* scales are searched: the columns' weights count */
     /* The tensors of a matrix. */
     void (*describe)(const struct nb_hf_format *f, size_t rows, size_t cols,
                      nb_hf_tensor out[NB_HF_MAX_OUT]);
-    /* Writes rows [r, r + n) of each tensor; r is a multiple of 128.  outer: the matrix's scale.  The last rows also
-     * write what there is one of. */
-    void (*strip)(const struct nb_hf_format *f, const float *x, size_t r, size_t n, size_t rows,
-                  size_t cols, float outer, uint8_t *const out[NB_HF_MAX_OUT]);
+    /* Writes rows [r, r + n) of each tensor; r is a multiple of 128.  w: weights of the columns, or NULL.  outer: the
+     * matrix's scale.  The last rows also write what there is one of. */
+    void (*strip)(const struct nb_hf_format *f, const float *x, const float *w, size_t r, size_t n,
+                  size_t rows, size_t cols, float outer, uint8_t *const out[NB_HF_MAX_OUT]);
     /* quantization_config; ignore: names of modules (stolen).  NULL function: none. */
     json_t *(*config)(const struct nb_hf_format *f, json_t *ignore);
 } nb_hf_format;

@@ -1,4 +1,4 @@
-/* capture.c - nb_engine_capture: the attention inputs of a text; nb_engine_model_hash.
+/* capture.c - nb_engine_capture: the attention inputs of a text; nb_engine_products; nb_engine_model_hash.
  *
  * The text is computed by the engine's own forward pass, chunk by chunk as a prompt would be, but
  * into pages of its own: neither the cache nor the requests of the engine know of it.  Between two
@@ -13,6 +13,20 @@
 #include "nibble/measure.h"
 
 #define MAX_COPY_BYTES ((uint64_t)4 << 30)
+
+/* The matrices that a product may be of, by their data. */
+typedef struct named_matrix {
+    const void *data;
+    const char *name;
+} named_matrix;
+typedef struct product_table {
+    nb_arena names;
+    named_matrix *m;
+    size_t n, cap;
+    nb_product_fn *fn;
+    void *ctx;
+    int ended; /* what fn has returned */
+} product_table;
 
 typedef struct capture {
     nb_engine *e;
@@ -32,6 +46,7 @@ typedef struct capture {
     float *q;            /* [n_layer][n_pos][q_w]      */
     float *q_abs, *w_uv; /* MLA, of one layer: [n_pos][n_head][kv_lora + d_rope]; see measure.h */
     size_t q_abs_bytes, w_uv_bytes;
+    product_table *products; /* nb_engine_products: instead of kv and q */
     /* of the step in hand */
     nb_status st;
     nb_error err;
@@ -66,6 +81,25 @@ static void take(void *ctx, const char *name, const float *x, size_t n_tok, size
     }
 }
 
+static void observe(void *ctx, const nb_weight *w, size_t head, const float *x, size_t n_tok,
+                    size_t n_col, size_t stride)
+{
+    product_table *t = ctx;
+    size_t lo = 0, hi = t->n;
+    while (lo < hi) {
+        const size_t mid = (lo + hi) / 2;
+        if ((uintptr_t)t->m[mid].data < (uintptr_t)w->data)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    if (t->ended || lo == t->n || t->m[lo].data != w->data) return; /* a router */
+    const nb_product p = {
+        .name = t->m[lo].name, .head = head, .x = x, .n_tok = n_tok, .n_col = n_col, .stride = stride
+    };
+    t->ended = t->fn(t->ctx, &p);
+}
+
 /* One chunk, on the engine's thread. */
 static void step(nb_engine *e, void *ctx)
 {
@@ -81,11 +115,15 @@ static void step(nb_engine *e, void *ctx)
         .absorbed = e->step.form == NB_FORM_ABSORBED,
     };
     const nb_kv_pool before = nb_rank_set_pool(e->rank[0].rank, &c->view);
-    nb_rank_set_trace(e->rank[0].rank, take, c);
+    if (c->products)
+        nb_rank_set_observer(e->rank[0].rank, observe, c->products);
+    else
+        nb_rank_set_trace(e->rank[0].rank, take, c);
     c->st = nb_rank_step(e->rank[0].rank, &chunk, 1, NULL, &c->err);
     if (c->st == NB_OK) c->st = nb_source_check_reads(e->source, &c->err);
     (void)nb_rank_set_pool(e->rank[0].rank, &before);
     nb_rank_set_trace(e->rank[0].rank, NULL, NULL);
+    nb_rank_set_observer(e->rank[0].rank, NULL, NULL);
 }
 
 static nb_status compute(capture *c, unsigned seq, nb_error *err)
@@ -96,6 +134,8 @@ static nb_status compute(capture *c, unsigned seq, nb_error *err)
             return nb_fail(err, NB_ERR_CANCELLED, "the capture was cancelled");
         NB_TRY(nb_engine_call(c->e, step, c));
         if (c->st != NB_OK) return nb_fail(err, c->st, "%s", c->err.msg);
+        if (c->products && c->products->ended)
+            return nb_fail(err, NB_ERR_CANCELLED, "the capture was ended by its caller");
         c->done += n;
     }
     return NB_OK;
@@ -117,7 +157,8 @@ static nb_status allocate(capture *c, nb_error *err)
     const size_t sink = m->n_layer * e->pages.n_sink * c->n_values;
     uint64_t need = 0;
     add_bytes(&need, n_block, e->pages.block_bytes + sizeof *c->block);
-    add_bytes(&need, (uint64_t)c->n_layer * c->n_tok, c->n_values * sizeof *c->kv);
+    const size_t n_kv = c->products ? 0 : c->n_layer * c->n_tok;
+    add_bytes(&need, n_kv, c->n_values * sizeof *c->kv);
     add_bytes(&need, (uint64_t)c->n_layer * c->n_pos, c->q_w * sizeof *c->q);
     add_bytes(&need, 1, c->w_uv_bytes);
     add_bytes(&need, 1, c->q_abs_bytes);
@@ -131,7 +172,7 @@ static nb_status allocate(capture *c, nb_error *err)
     c->pool = calloc(n_block, e->pages.block_bytes);
     c->block = calloc(n_block, sizeof *c->block);
     c->tail = calloc(1, e->pages.tail_bytes);
-    c->kv = malloc(c->n_layer * c->n_tok * c->n_values * sizeof *c->kv);
+    c->kv = malloc((n_kv ? n_kv : 1) * c->n_values * sizeof *c->kv);
     if (sink) c->sink = calloc(sink, sizeof *c->sink);
     if (c->n_pos) c->q = malloc(c->n_layer * c->n_pos * c->q_w * sizeof *c->q);
     if (c->w_uv_bytes) c->w_uv = malloc(c->w_uv_bytes);
@@ -267,19 +308,26 @@ static void size_layers(capture *c)
     }
 }
 
+/* What both kinds of capture ask of the engine. */
+static nb_status can_capture(nb_engine *e, const uint32_t *tokens, size_t n_tok, nb_error *err)
+{
+    if (nb_thread_is_current(e->queue.thread))
+        return nb_fail(err, NB_ERR_ARG, "a capture was asked for from a callback");
+    if (e->rank[0].device.kind->own_memory)
+        return nb_fail(err, NB_ERR_UNSUPPORTED,
+                       "inputs of attention and of products are taken on the CPU only (--device cpu)");
+    if (e->ranks.n > 1)
+        return nb_fail(err, NB_ERR_UNSUPPORTED,
+                       "inputs of attention and of products are taken on one rank only "
+                       "(--tensor-parallel-size 1)");
+    return nb_engine_check_tokens(e, tokens, n_tok, err);
+}
+
 nb_status nb_engine_capture(nb_engine *e, const uint32_t *tokens, size_t n_tok, const size_t *pos,
                             size_t n_pos, nb_capture_fn *fn, void *ctx, nb_error *err)
 {
     if (!e || !fn || (n_pos && !pos)) return nb_fail(err, NB_ERR_ARG, "an argument is missing");
-    if (nb_thread_is_current(e->queue.thread))
-        return nb_fail(err, NB_ERR_ARG, "nb_engine_capture was called from a callback");
-    if (e->rank[0].device.kind->own_memory)
-        return nb_fail(err, NB_ERR_UNSUPPORTED,
-                       "attention inputs are taken on the CPU only (--device cpu)");
-    if (e->ranks.n > 1)
-        return nb_fail(err, NB_ERR_UNSUPPORTED,
-                       "attention inputs are taken on one rank only (--tensor-parallel-size 1)");
-    NB_TRY(nb_engine_check_tokens(e, tokens, n_tok, err));
+    NB_TRY(can_capture(e, tokens, n_tok, err));
     for (size_t i = 0; i < n_pos; i++)
         if (pos[i] >= n_tok || (i && pos[i] <= pos[i - 1]))
             return nb_fail(err, NB_ERR_RANGE, "query %zu: expected ascending positions below %zu",
@@ -295,6 +343,46 @@ nb_status nb_engine_capture(nb_engine *e, const uint32_t *tokens, size_t n_tok, 
     if (st == NB_OK) st = deliver(&c, fn, ctx, err);
     if (st == NB_OK) st = nb_source_check_reads(e->source, err);
     release(&c);
+    return st;
+}
+
+/* ---- products ---- */
+
+static nb_status add_matrix(void *ctx, const char *name, nb_weight *w)
+{
+    product_table *t = ctx;
+    if (NB_GROW(t->m, t->cap, t->n) != NB_OK) return NB_ERR_NOMEM;
+    t->m[t->n].data = w->data;
+    t->m[t->n].name = nb_arena_strdup(&t->names, nb_str_c(name));
+    return t->m[t->n++].name ? NB_OK : NB_ERR_NOMEM;
+}
+
+static int by_data(const void *a, const void *b)
+{
+    const named_matrix *x = a, *y = b;
+    return (uintptr_t)x->data < (uintptr_t)y->data ? -1 : (uintptr_t)x->data > (uintptr_t)y->data;
+}
+
+nb_status nb_engine_products(nb_engine *e, const uint32_t *tokens, size_t n_tok, nb_product_fn *fn,
+                             void *ctx, nb_error *err)
+{
+    if (!e || !fn) return nb_fail(err, NB_ERR_ARG, "an argument is missing");
+    NB_TRY(can_capture(e, tokens, n_tok, err));
+    const unsigned seq = atomic_load_explicit(&e->cancel_seq, memory_order_relaxed);
+    product_table t = { .fn = fn, .ctx = ctx };
+    capture c = {
+        .e = e, .tok = tokens, .n_tok = n_tok, .n_layer = e->model.c.n_layer, .products = &t
+    };
+    size_layers(&c);
+    nb_status st = nb_model_each_matrix(&e->model, add_matrix, &t);
+    if (st != NB_OK) st = nb_fail(err, st, "out of memory");
+    if (t.n) qsort(t.m, t.n, sizeof *t.m, by_data);
+    if (st == NB_OK) st = allocate(&c, err);
+    if (st == NB_OK) st = compute(&c, seq, err);
+    if (st == NB_OK) st = nb_source_check_reads(e->source, err);
+    release(&c);
+    free(t.m);
+    nb_arena_deinit(&t.names);
     return st;
 }
 

@@ -47,6 +47,8 @@ struct nb_rank {
     nb_plan plan; /* of the host */
     nb_trace_fn *trace;
     void *trace_ctx;
+    nb_observe_fn *observe;
+    void *observe_ctx;
     nb_arena arena; /* small things */
 };
 

@@ -197,6 +197,12 @@ void nb_rank_set_trace(nb_rank *r, nb_trace_fn *trace, void *ctx)
     r->trace_ctx = ctx;
 }
 
+void nb_rank_set_observer(nb_rank *r, nb_observe_fn *observe, void *ctx)
+{
+    r->observe = observe;
+    r->observe_ctx = ctx;
+}
+
 nb_rank_counts nb_rank_count(const nb_rank *r)
 {
     return r->backend->count(r);

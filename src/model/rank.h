@@ -29,6 +29,12 @@ typedef struct nb_backend nb_backend;
 typedef void nb_trace_fn(void *ctx, const char *name, const float *x, size_t n_tok, size_t dim,
                          size_t stride);
 
+/* Called on the engine's thread before each product of a step on the CPU when set: w, and its inputs x[n_tok][n_col]
+ * with the given stride.  head is SIZE_MAX, or with W_kv_b the head whose W_UK absorbs this query (n_col = d_nope); the
+ * latents come once with SIZE_MAX. */
+typedef void nb_observe_fn(void *ctx, const nb_weight *w, size_t head, const float *x, size_t n_tok,
+                           size_t n_col, size_t stride);
+
 /* Where routed experts are when the rest of the model is on a GPU: those of the first n_host layers that have some
  * stay in host memory.  fit: of as many as do not fit on the device when leave_bytes of its memory stay free. */
 typedef struct nb_expert_place {
@@ -103,7 +109,8 @@ void *nb_rank_workspace(nb_rank *r, size_t *n_bytes);
 void nb_rank_describe(const nb_rank *r, char *buf, size_t n_bytes);
 /* Kernels of the host, also where the rank is on a GPU. */
 const nb_plan *nb_rank_plan(const nb_rank *r);
-void nb_rank_set_trace(nb_rank *r, nb_trace_fn *trace, void *ctx); /* NULL: off */
+void nb_rank_set_trace(nb_rank *r, nb_trace_fn *trace, void *ctx);       /* NULL: off */
+void nb_rank_set_observer(nb_rank *r, nb_observe_fn *observe, void *ctx); /* NULL: off */
 
 typedef struct nb_rank_counts { /* since creation */
     nb_thrift_count thrift;

@@ -19,17 +19,18 @@ static float largest(const float *x, size_t n)
 
 /* ---- INT4 ---- */
 
-void nb_encode_int4(const float *x, size_t n, size_t group, uint8_t *codes, uint16_t *scale)
+void nb_encode_int4(const float *x, const float *w, size_t n, size_t group, uint8_t *codes,
+                    uint16_t *scale)
 {
     int8_t q[MAX_GROUP];
-    for (; n >= group; n -= group, x += group, codes += group / 2) {
-        const uint16_t mid = nb_bf16_from_f32(nb_fit_scale(x, NULL, group, -8, 7, true));
+    for (; n >= group; n -= group, x += group, w = w ? w + group : NULL, codes += group / 2) {
+        const uint16_t mid = nb_bf16_from_f32(nb_fit_scale(x, w, group, -8, 7, true));
         uint16_t best = 0x3f80; /* 1, for zeros */
         float least = INFINITY;
         for (int k = -1; k <= 1 && mid; k++) {
             const uint16_t s = (uint16_t)(mid + k);
             const float e = s && nb_bf16_is_finite(s)
-                                ? nb_fit_codes(x, NULL, group, nb_bf16_to_f32(s), 0, -8, 7, NULL)
+                                ? nb_fit_codes(x, w, group, nb_bf16_to_f32(s), 0, -8, 7, NULL)
                                 : INFINITY;
             if (!(e < least)) continue;
             least = e;
@@ -52,12 +53,12 @@ static inline float e2m1_near(float y)
     return m < 2 ? a : m < 4 ? b : c;
 }
 
-static float fp4_error(const float *x, size_t n, float s)
+static float fp4_error(const float *x, const float *w, size_t n, float s)
 {
     float e = 0;
     for (size_t i = 0; i < n; i++) {
         const float y = fabsf(x[i]), r = y - e2m1_near(y / s) * s;
-        e += r * r;
+        e += (w ? w[i] : 1) * r * r;
     }
     return e;
 }
@@ -70,16 +71,17 @@ static void fp4_codes(const float *x, size_t n, float s, uint8_t *codes)
     }
 }
 
-void nb_encode_nvfp4(const float *x, size_t n, float outer, uint8_t *codes, uint8_t *scale)
+void nb_encode_nvfp4(const float *x, const float *w, size_t n, float outer, uint8_t *codes,
+                     uint8_t *scale)
 {
     enum { GROUP = 16, DOWN = 3, UP = 6 };
-    for (; n >= GROUP; n -= GROUP, x += GROUP, codes += GROUP / 2) {
+    for (; n >= GROUP; n -= GROUP, x += GROUP, w = w ? w + GROUP : NULL, codes += GROUP / 2) {
         const int mid = nb_e4m3_from_f32(largest(x, GROUP) / (6 * outer));
         int best = 0x38; /* 1, for zeros */
         float least = INFINITY;
         for (int c = mid - DOWN; mid && c <= mid + UP; c++) {
             if (c < 1 || c > NB_E4M3_MAX) continue;
-            const float e = fp4_error(x, GROUP, nb_e4m3_to_f32((uint8_t)c) * outer);
+            const float e = fp4_error(x, w, GROUP, nb_e4m3_to_f32((uint8_t)c) * outer);
             if (!(e < least)) continue;
             least = e;
             best = c;
@@ -90,10 +92,10 @@ void nb_encode_nvfp4(const float *x, size_t n, float outer, uint8_t *codes, uint
     }
 }
 
-void nb_encode_mxfp4(const float *x, size_t n, uint8_t *codes, uint8_t *scale)
+void nb_encode_mxfp4(const float *x, const float *w, size_t n, uint8_t *codes, uint8_t *scale)
 {
     enum { GROUP = 32 };
-    for (; n >= GROUP; n -= GROUP, x += GROUP, codes += GROUP / 2) {
+    for (; n >= GROUP; n -= GROUP, x += GROUP, w = w ? w + GROUP : NULL, codes += GROUP / 2) {
         const float top = largest(x, GROUP);
         int best = 127, mid = 0;
         float least = INFINITY;
@@ -101,7 +103,7 @@ void nb_encode_mxfp4(const float *x, size_t n, uint8_t *codes, uint8_t *scale)
             (void)frexpf(top / 6, &mid);
             for (int e = mid - 1; e <= mid + 1; e++) {
                 if (e < -126 || e > 127) continue;
-                const float f = fp4_error(x, GROUP, nb_f32_pow2(e));
+                const float f = fp4_error(x, w, GROUP, nb_f32_pow2(e));
                 if (!(f < least)) continue;
                 least = f;
                 best = e + 127;

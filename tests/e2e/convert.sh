@@ -39,6 +39,36 @@ ok convert "$base" "$tmp/kept" --weight-format fp8 --keep kv_b_proj,mlp.experts.
 [ "$(json "$tmp/out" "j['kept'] > 0")" = True ] || die "--keep: $(cat "$tmp/out")"
 logits "$tmp/kept" "$tmp/a.f32"
 
+# How much columns count: from a text, and from both forms of llama.cpp's files; equal weights change nothing.
+imatrix() { python3 "$src/tests/e2e/_imatrix.py" "$@" blk.0.attn_q_a.weight:1:320 blk.0.attn_kv_b.weight:1:512 blk.1.ffn_gate_exps.weight:8:320 blk.1.ffn_down_exps.weight:8:96; }
+for i in 1 2 3 4 5 6 7 8 9; do printf 'Once upon a time there was a fox who lived near the river, and %s owls came to see him. ' $i; done >"$tmp/text"
+ok convert "$model" "$tmp/plain" --weight-format int4-g32
+ok convert "$model" "$tmp/cal" --weight-format int4-g32 --calibration-text "$tmp/text" --threads 2 --json
+[ "$(json "$tmp/out" "j['weighted'] > 0 and j['shared'] > 0 and j['unweighted'] == 0 and j['calibration_tokens'] > 100")" = True ] || die "calibration: $(cat "$tmp/out")"
+ok convert "$model" "$tmp/one" --weight-format int4-g32 --calibration-text "$tmp/text" --threads 1
+python3 "$py" same "$tmp/cal" "$tmp/one" || die "threads change what a text calibrates"
+python3 "$py" same "$tmp/cal" "$tmp/plain" >/dev/null 2>&1 && die "a text changes nothing"
+imatrix gguf "$tmp/flat.gguf" --flat
+ok convert "$model" "$tmp/flat" --weight-format int4-g32 --imatrix "$tmp/flat.gguf"
+python3 "$py" same "$tmp/flat" "$tmp/plain" || die "equal weights change bytes"
+imatrix gguf "$tmp/i.gguf" && imatrix dat "$tmp/i.dat"
+ok convert "$model" "$tmp/a" --weight-format int4-g32 --imatrix "$tmp/i.gguf" --json
+[ "$(json "$tmp/out" "[j['weighted'], j['shared'], j['unweighted'] > 0]")" = "[18, 0, True]" ] || die "imatrix: $(cat "$tmp/out")"
+ok convert "$model" "$tmp/b" --weight-format int4-g32 --imatrix "$tmp/i.dat"
+python3 "$py" same "$tmp/a" "$tmp/b" || die "the two forms of an importance matrix differ"
+python3 "$py" same "$tmp/a" "$tmp/plain" >/dev/null 2>&1 && die "an importance matrix changes nothing"
+imatrix gguf "$tmp/few.gguf" --few 3
+ok convert "$model" "$tmp/few.out" --weight-format gguf:Q4_0 --gguf-pre deepseek-v3 --imatrix "$tmp/few.gguf" --json
+[ "$(json "$tmp/out" "j['shared']")" = 2 ] || die "few inputs: $(cat "$tmp/out")"
+head -c 3000 "$tmp/i.dat" >"$tmp/cut.dat"
+fails 1 "cut.dat importance matrix" convert "$model" "$tmp/x" --weight-format nvfp4 --imatrix "$tmp/cut.dat"
+fails 1 "importance matrix imatrix" convert "$model" "$tmp/x" --weight-format nvfp4 --imatrix "$tmp/few.out"
+python3 "$src/tests/e2e/_imatrix.py" gguf "$tmp/other.gguf" blk.0.attn_q_a.weight:1:64
+fails 1 "attn_q_a 64 values 320 columns" convert "$model" "$tmp/x" --weight-format nvfp4 --imatrix "$tmp/other.gguf"
+fails 2 "calibration-text fp8" convert "$model" "$tmp/x" --weight-format fp8 --calibration-text "$tmp/text"
+fails 2 "not both" convert "$model" "$tmp/x" --weight-format nvfp4 --calibration-text "$tmp/text" --imatrix "$tmp/i.dat"
+fails 2 "n-tokens" convert "$model" "$tmp/x" --weight-format nvfp4 --n-tokens 5
+
 fails 1 "already name free" convert "$base" "$tmp/kept" --weight-format fp8
 fails 1 "quantised already" convert "$tmp/kept" "$tmp/x" --weight-format nvfp4
 fails 2 "weight-format nvfp4" convert "$base" "$tmp/x" --weight-format nvfp5

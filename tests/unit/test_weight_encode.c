@@ -128,6 +128,64 @@ static void test_weights(void **state)
     }
 }
 
+/* Floats of groups that an encoder of safetensors forms makes of x. */
+typedef void group_fn(const float *x, const float *w, float *y);
+
+static void int4_groups(const float *x, const float *w, float *y)
+{
+    uint8_t codes[N / 2];
+    uint16_t scale[N / 32];
+    nb_encode_int4(x, w, N, 32, codes, scale);
+    for (size_t i = 0; i < N; i++)
+        y[i] = (float)((codes[i / 2] >> (i & 1 ? 4 : 0) & 15) - 8) * nb_bf16_to_f32(scale[i / 32]);
+}
+
+static void nvfp4_groups(const float *x, const float *w, float *y)
+{
+    uint8_t codes[N / 2], scale[N / 16];
+    nb_encode_nvfp4(x, w, N, 0.01f, codes, scale);
+    for (size_t i = 0; i < N; i++)
+        y[i] = nb_e2m1_to_f32(codes[i / 2] >> (i & 1 ? 4 : 0) & 15) *
+               (nb_e4m3_to_f32(scale[i / 16]) * 0.01f);
+}
+
+static void mxfp4_groups(const float *x, const float *w, float *y)
+{
+    uint8_t codes[N / 2], scale[N / 32];
+    nb_encode_mxfp4(x, w, N, codes, scale);
+    for (size_t i = 0; i < N; i++)
+        y[i] =
+            nb_e2m1_to_f32(codes[i / 2] >> (i & 1 ? 4 : 0) & 15) * nb_f32_pow2(scale[i / 32] - 127);
+}
+
+static double weighted(const float *x, const float *y, const float *w)
+{
+    double e = 0;
+    for (size_t i = 0; i < N; i++) e += (double)(w[i] * (x[i] - y[i]) * (x[i] - y[i]));
+    return e;
+}
+
+/* Weights of the columns move the scales to where they count, and equal weights change nothing. */
+static void test_group_weights(void **state)
+{
+    (void)state;
+    static group_fn *const fns[] = { int4_groups, nvfp4_groups, mxfp4_groups };
+    float x[N], w[N], plain[N], with[N], ones[N];
+    normals(5, x, 1);
+    for (size_t i = 0; i < N; i++) {
+        w[i] = i % 4 ? 0.01f : 10;
+        ones[i] = 1;
+    }
+    for (size_t f = 0; f < sizeof fns / sizeof *fns; f++) {
+        fns[f](x, NULL, plain);
+        fns[f](x, ones, with);
+        assert_memory_equal(plain, with, sizeof plain);
+        fns[f](x, w, with);
+        const double a = weighted(x, plain, w), b = weighted(x, with, w);
+        if (!(b < a)) fail_msg("form %zu: %g with weights, %g without", f, b, a);
+    }
+}
+
 static double plain_fp4(const float *x, float top)
 {
     double e = 0;
@@ -148,7 +206,7 @@ static void test_nvfp4(void **state)
     memset(x + 32, 0, 16 * sizeof *x);
     for (size_t i = 0; i < N; i++) top = fmaxf(top, fabsf(x[i]));
     const float outer = nb_encode_nvfp4_outer(top);
-    nb_encode_nvfp4(x, N, outer, codes, scale);
+    nb_encode_nvfp4(x, NULL, N, outer, codes, scale);
     double plain = 0;
     for (size_t i = 0; i < N; i++)
         y[i] = nb_e2m1_to_f32(codes[i / 2] >> (i & 1 ? 4 : 0) & 15) *
@@ -164,7 +222,7 @@ static void test_nvfp4(void **state)
         e += ((double)x[i] - (double)y[i]) * ((double)x[i] - (double)y[i]);
     if (!(e < 0.9 * plain)) fail_msg("nvfp4: %g, without a search %g", e, plain);
     for (size_t i = 32; i < 48; i++) assert_true(y[i] == 0);
-    nb_encode_nvfp4(y, N, outer, again, scale2); /* its own values are exact */
+    nb_encode_nvfp4(y, NULL, N, outer, again, scale2); /* its own values are exact */
     for (size_t i = 0; i < N; i++)
         assert_true(y[i] == nb_e2m1_to_f32(again[i / 2] >> (i & 1 ? 4 : 0) & 15) *
                                 (nb_e4m3_to_f32(scale2[i / 16]) * outer));
@@ -178,21 +236,21 @@ static void test_int4_mxfp4(void **state)
     uint16_t scale[N / 32];
     normals(11, x, 0.03f);
     memset(x + 64, 0, 32 * sizeof *x);
-    nb_encode_int4(x, N, 32, codes, scale);
+    nb_encode_int4(x, NULL, N, 32, codes, scale);
     for (size_t i = 0; i < N; i++)
         y[i] = (float)((codes[i / 2] >> (i & 1 ? 4 : 0) & 15) - 8) * nb_bf16_to_f32(scale[i / 32]);
     if (!(error_of(x, y) < 0.1)) fail_msg("int4: %g", error_of(x, y));
     for (size_t i = 64; i < 96; i++) assert_true(y[i] == 0);
     for (size_t i = 0; i < N / 32; i++) assert_true(scale[i] > 0 && scale[i] < NB_BF16_INF);
-    nb_encode_mxfp4(x, N, codes, e8);
+    nb_encode_mxfp4(x, NULL, N, codes, e8);
     for (size_t i = 0; i < N; i++)
         y[i] = nb_e2m1_to_f32(codes[i / 2] >> (i & 1 ? 4 : 0) & 15) * nb_f32_pow2(e8[i / 32] - 127);
     if (!(error_of(x, y) < 0.13)) fail_msg("mxfp4: %g", error_of(x, y));
     static const float edge[] = { 1e-38f, 1e-45f, 3e38f };
     for (size_t k = 0; k < 3; k++) {
         for (size_t i = 0; i < 32; i++) x[i] = edge[k];
-        nb_encode_int4(x, 32, 32, codes, scale);
-        nb_encode_mxfp4(x, 32, codes, e8);
+        nb_encode_int4(x, NULL, 32, 32, codes, scale);
+        nb_encode_mxfp4(x, NULL, 32, codes, e8);
         assert_true(e8[0] > 0 && e8[0] < 255 && nb_bf16_is_finite(scale[0]) && scale[0] > 0);
     }
 }
@@ -202,6 +260,7 @@ int main(void)
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_ggml),
                                         cmocka_unit_test(test_ggml_edges),
                                         cmocka_unit_test(test_weights),
+                                        cmocka_unit_test(test_group_weights),
                                         cmocka_unit_test(test_nvfp4),
                                         cmocka_unit_test(test_int4_mxfp4) };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,7 +5,7 @@
 
 typedef struct convert_opts {
     const char *out; /* the second argument */
-    const char *format, *keep, *gguf_pre;
+    const char *format, *keep, *gguf_pre, *calibration, *imatrix;
     size_t max_shard_mb;
 } convert_opts;
 

@@ -28,6 +28,10 @@ static const opt_row rows[] = {
                  "gguf:Q5_0|gguf:Q5_1|gguf:Q2_K|gguf:Q3_K_S|gguf:Q3_K_M|gguf:Q3_K_L|gguf:Q4_K_S|gguf:Q4_K_M|gguf:Q5_K_S|"
                  "gguf:Q5_K_M|gguf:Q6_K",
       .help = "what the matrices of the layers become; gguf: OUT is a file with llama.cpp's mixture of that name, else a folder" },
+    { .name = "calibration-text", .arg = "FILE", .type = OPT_STR, .offset = CAT(calibration), .cmds = CMD_CONVERT, .group = GROUP_INPUT,
+      .help = "run the model over this text first, and let the errors of columns count by the mean square of their inputs" },
+    { .name = "imatrix", .arg = "FILE", .type = OPT_STR, .offset = CAT(imatrix), .cmds = CMD_CONVERT, .group = GROUP_INPUT,
+      .help = "the same from an importance matrix of llama.cpp, in GGUF or in the older .dat form" },
     { .name = "keep", .arg = "LIST", .type = OPT_STR, .offset = CAT(keep), .cmds = CMD_CONVERT, .group = GROUP_OUTPUT,
       .help = "leave the matrices whose name has one of these words as they are, such as kv_b_proj,self_attn" },
     { .name = "max-shard-size", .arg = "MB", .type = OPT_SIZE, .offset = CAT(max_shard_mb), .lo = 1, .hi = 1e6, .cmds = CMD_CONVERT,

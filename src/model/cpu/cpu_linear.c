@@ -155,6 +155,9 @@ static void run_block(void *ctx, size_t task, size_t worker)
 void nb_cpu_run_jobs(nb_cpu *f, nb_job *job, size_t n_job)
 {
     size_t n_task = 0;
+    for (size_t i = 0; f->r.observe && i < n_job; i++)
+        f->r.observe(f->r.observe_ctx, &job[i].a.w, SIZE_MAX, job[i].a.x, job[i].a.n_tok,
+                     job[i].a.w.n_col, job[i].a.x_stride);
     pack_jobs(f, job, n_job);
     for (size_t i = 0; i < n_job; i++) {
         nb_job *j = &job[i];

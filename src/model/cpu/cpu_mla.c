@@ -49,6 +49,18 @@ static void finish(void *ctx, size_t t0, size_t t1)
     balance_rope(x, t0, t1);
 }
 
+/* The inputs of W_kv_b, whatever form attention has. */
+static void observe(const mla_ctx *x, size_t n_tok)
+{
+    const nb_cpu *f = x->f;
+    const nb_attn_config *a = x->attn;
+    const size_t d_qk = a->d_nope + a->d_rope;
+    f->r.observe(f->r.observe_ctx, &x->l->kv_b, SIZE_MAX, f->kv, n_tok, a->kv_lora, x->n_values);
+    for (size_t h = 0; h < a->n_head; h++)
+        f->r.observe(f->r.observe_ctx, &x->l->kv_b, h, f->q + h * d_qk, n_tok, a->d_nope,
+                     a->n_head * d_qk);
+}
+
 static void project(nb_rank *r, nb_pass *p, size_t layer)
 {
     nb_cpu *f = nb_cpu_of(r);
@@ -71,6 +83,7 @@ static void project(nb_rank *r, nb_pass *p, size_t layer)
         nb_cpu_run_jobs(f, job, 1);
     }
     nb_cpu_tokens(f, finish, &x, p->n_row);
+    if (r->observe) observe(&x, p->n_row);
 }
 
 /* ---- absorbing ---- */
