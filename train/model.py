@@ -40,6 +40,8 @@ class Cfg:
     max_pos: int = 4096
 
 
+# nibble-tiny, and about 60 M parameters with its cache: the same layers, latents and rope keys
+CFG = {'tiny': Cfg(), 'small': Cfg(hidden=768, heads=12, q_rank=256, inter=2304, moe_inter=256)}
 ATTN = 'flash_pad'                  # flash_pad, cudnn, cudnn_pad, math
 DT = torch.bfloat16
 QUANT_CACHE = False                 # latents and rope keys as an nvfp4 cache keeps them (qat.py)

@@ -69,6 +69,7 @@ def main():
     ap.add_argument('--out', required=True)
     ap.add_argument('--seconds', type=float, required=True)
     ap.add_argument('--attn', default='cudnn')
+    ap.add_argument('--size', default='tiny', choices=sorted(M.CFG))
     ap.add_argument('--tokens', type=int, default=98304)
     ap.add_argument('--lr', type=float, default=0.02)
     ap.add_argument('--adam', type=float, default=0.003)
@@ -90,7 +91,7 @@ def main():
     torch.backends.cuda.enable_math_sdp(False)
     torch._dynamo.config.recompile_limit = 64
     torch.set_float32_matmul_precision('high')
-    m = M.Model(M.Cfg()).cuda()
+    m = M.Model(M.CFG[a.size]).cuda()
     n = sum(p.numel() for p in m.parameters())
     print('parameters', n, flush=True)
     for l in m.layers:
