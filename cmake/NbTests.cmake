@@ -304,12 +304,12 @@ if(NOT NB_FUZZ STREQUAL "OFF")
 endif()
 
 file(GLOB sources CONFIGURE_DEPENDS "${nb_test_dir}/e2e/*.sh")
-# The program with the model's output forced, for tests of clients.
+# The program with the model's output forced, for tests of clients, and with ranks that fail.
 if(nb_app AND nb_kinds AND NOT NB_LTO)
-    nb_test_program(nibble-forced . "${nb_test_dir}/server/forced.c" $<TARGET_OBJECTS:nibble_cli>)
+    nb_test_program(nibble-forced . "${nb_test_dir}/server/forced.c" "${nb_test_dir}/server/rank_fault.c" $<TARGET_OBJECTS:nibble_cli>)
     target_link_libraries(nibble-forced PRIVATE nibble_cli)
     target_link_options(nibble-forced PRIVATE
-        "LINKER:--wrap=nb_run_create,--wrap=nb_run_destroy,--wrap=nb_sampler_next")
+        "LINKER:--wrap=nb_run_create,--wrap=nb_run_destroy,--wrap=nb_sampler_next,--wrap=nb_ranks_run")
 endif()
 
 if(nb_app AND nb_kinds)

@@ -106,6 +106,7 @@ struct nb_metrics {
     nb_buf cache_config;          /* the labels of vllm:cache_config_info */
     char record[32], layout[256]; /* of the cache; escaped */
     double kv_bytes_per_tok;
+    size_t n_rank;
     uint64_t block_bytes, tail_bytes, weight_bytes, workspace_bytes, residual_bytes;
     bool thrift; /* its counters are shown */
     double len_le[MAX_BUCKET];
@@ -261,6 +262,7 @@ nb_status nb_metrics_create(const char *model_name, const nb_engine_info *info, 
         return st;
     }
     m->kv_bytes_per_tok = info->kv_bytes_per_tok;
+    m->n_rank = info->n_rank;
     m->block_bytes = info->block_bytes;
     m->tail_bytes = info->tail_bytes;
     m->weight_bytes = info->weight_bytes;
@@ -522,6 +524,8 @@ static void write_ours(writer *w, const nb_engine_stats *st, const nb_metrics_ga
                (double)uses[i].n_block * (double)m->block_bytes);
     sample(w, "nibble:kv_pool_bytes", "use=\"tails\"", (double)m->tail_bytes);
     gauge(w, "nibble:weight_bytes", "Bytes of the weights.", (double)m->weight_bytes);
+    gauge(w, "nibble:ranks", "Ranks that compute every token together, each with a copy of the pool.",
+          (double)m->n_rank);
     gauge(w, "nibble:workspace_bytes", "Bytes of activations and logits.",
           (double)m->workspace_bytes);
     gauge(w, "nibble:num_waiting_tokens", "Prompt tokens not computed yet.",
