@@ -18,7 +18,7 @@ typedef struct attn_op {
     const nb_attn_variant *rows;
     const nb_attn_score_variant *score;
     nb_record record;
-    size_t n_page, n_split, n_head, n_query, wave, split0, n_wave, n_hb, scratch_bytes;
+    size_t n_page, split_pages, n_split, n_head, n_query, wave, split0, n_wave, n_hb, scratch_bytes;
     float *q;                         /* [n_query][n_head][VALUES] */
     float *part_o, *part_m, *part_l;  /* [wave][n_query][n_head] states */
     float *tot_o, *tot_m, *tot_l, *s; /* s: [n_thread][n_head][64] */
@@ -45,19 +45,20 @@ static void heads(const attn_op *o, size_t i, size_t *b, size_t *e)
 static void pages_split(const nb_kb_run *r, const attn_op *o, size_t w, size_t h0, size_t h1,
                         size_t worker)
 {
-    const size_t split = o->split0 + w, p0 = split * KB_SPLIT_PAGES, nh = o->n_head;
+    const size_t split = o->split0 + w, p0 = split * o->split_pages, nh = o->n_head;
     const unsigned char *item = nb_kb_item(r, r->item);
-    const void *page[KB_SPLIT_PAGES];
+    const void *page[KB_SPLIT_MAX + 1] = { 0 }; /* and the first of the next split */
+    size_t n_page = 0;
     nb_attn_query query[64];
     nb_attn_pages_args a = { .record = &o->record,
-                             .page = page,
                              .query = query,
                              .head_begin = h0,
                              .head_end = h1,
                              .scale = o->scale,
                              .scratch = o->scratch + worker * o->scratch_bytes };
-    for (; a.n_page < KB_SPLIT_PAGES && p0 + a.n_page < o->n_page; a.n_page++)
-        page[a.n_page] = item + (p0 + a.n_page) * o->record.page_bytes;
+    for (; n_page < o->split_pages && p0 + n_page < o->n_page; n_page++)
+        page[n_page] = item + (p0 + n_page) * o->record.page_bytes;
+    if (p0 + n_page < o->n_page) page[n_page] = item + (p0 + n_page) * o->record.page_bytes;
     for (size_t q0 = 0; q0 < o->n_query; q0 += a.n_query) {
         a.n_query = o->n_query - q0 < 64 ? o->n_query - q0 : 64;
         for (size_t i = 0; i < a.n_query; i++) {
@@ -66,7 +67,12 @@ static void pages_split(const nb_kb_run *r, const attn_op *o, size_t w, size_t h
                                         o->part_m + at, o->part_l + at };
             reset(o->part_m + at + h0, o->part_l + at + h0, h1 - h0);
         }
-        o->pages->fn(&a);
+        for (size_t p = 0; p < n_page; p += a.n_page) {
+            a.page = page + p;
+            a.n_page = n_page - p < NB_ATTN_PAGES_MAX ? n_page - p : NB_ATTN_PAGES_MAX;
+            a.next = page[p + a.n_page];
+            o->pages->fn(&a);
+        }
     }
 }
 
@@ -74,7 +80,7 @@ static void pages_split(const nb_kb_run *r, const attn_op *o, size_t w, size_t h
 
 static void rows_split(const nb_kb_run *r, const attn_op *o, size_t w, size_t h0, size_t h1)
 {
-    const size_t split = o->split0 + w, p0 = split * KB_SPLIT_PAGES, nh = o->n_head;
+    const size_t split = o->split0 + w, p0 = split * o->split_pages, nh = o->n_head;
     const float *item = (const float *)(const void *)nb_kb_item(r, r->item);
     const size_t at = w * o->n_query * nh;
     nb_attn_args a = { .o = o->part_o + at * LATENT,
@@ -98,7 +104,7 @@ static void rows_split(const nb_kb_run *r, const attn_op *o, size_t w, size_t h0
                        .v_stride = VALUES,
                        .scale = o->scale };
     for (size_t i = 0; i < o->n_query; i++) reset(a.m + i * nh + h0, a.l + i * nh + h0, h1 - h0);
-    for (size_t p = p0; p < p0 + KB_SPLIT_PAGES && p < o->n_page; p++) {
+    for (size_t p = p0; p < p0 + o->split_pages && p < o->n_page; p++) {
         a.k1 = a.v = item + p * PAGE_FLOATS;
         a.k2 = a.k1 + LATENT;
         o->rows->fn(&a);
@@ -163,7 +169,8 @@ static attn_op *new_op(nb_kb_run *r)
     o->n_head = r->c->n_head;
     o->n_query = r->c->n_query;
     o->n_page = r->c->context / NB_PAGE_TOK;
-    o->n_split = (o->n_page + KB_SPLIT_PAGES - 1) / KB_SPLIT_PAGES;
+    o->split_pages = o->n_page < 128 ? 4 : KB_SPLIT_MAX;
+    o->n_split = (o->n_page + o->split_pages - 1) / o->split_pages;
     o->wave = KB_WAVE / o->n_query ? KB_WAVE / o->n_query : 1;
     o->scale = 1 / sqrtf(192);
     const size_t n = o->wave * o->n_query * o->n_head, t = o->n_query * o->n_head;

@@ -10,7 +10,7 @@
 #include "os/pool.h"
 #include "timing/bench_kernel.h"
 
-enum { KB_ROW_BLOCK = 32, KB_SPLIT_PAGES = 4, KB_WAVE = 64 }; /* as src/model cuts its work */
+enum { KB_ROW_BLOCK = 32, KB_SPLIT_MAX = 8, KB_WAVE = 64 }; /* as src/model cuts its work */
 
 typedef enum nb_kb_peak { KB_PEAK_NONE, KB_PEAK_F32, KB_PEAK_BF16, KB_PEAK_INT8 } nb_kb_peak;
 

@@ -12,7 +12,8 @@ enum {
     N_LONG = 300, /* tokens of the beginnings: 4 pages and a part, 2 pages and a part */
     N_SHORT = 150,
     N_STEP = 30, /* generated: the open page of the first is filled on the way */
-    MAX_PAGE = 6,
+    FAR = 123,   /* pages put before the first, so that they pass page 128 while they generate */
+    MAX_PAGE = FAR + 6,
     N_BLOCK = 32,
     N_SINK = 3
 };
@@ -24,6 +25,8 @@ typedef struct bed {
     nb_kv_pool kv;
     uint32_t block[N_SEQ][MAX_PAGE];
     size_t n_vocab;
+    size_t far;    /* pages before the first sequences: 0 or FAR */
+    bool expanded; /* generated tokens use the expanded form */
 } bed;
 
 static size_t length_of(size_t i)
@@ -82,7 +85,7 @@ static nb_chunk chunk_of(bed *b, size_t i, const uint32_t *id, size_t n, size_t 
                        .tok = id,
                        .n_tok = n,
                        .pos0 = pos,
-                       .absorbed = n == 1 };
+                       .absorbed = n == 1 && !b->expanded };
 }
 
 static void run(bed *b, const nb_chunk *c, size_t n)
@@ -105,6 +108,15 @@ static void begin(bed *b)
     }
 }
 
+/* The first sequences' whole pages again and again, then their open one. */
+static void go_far(bed *b)
+{
+    b->far = FAR;
+    for (size_t i = 0; i < N_FIRST; i++)
+        for (uint32_t p = 0; p < MAX_PAGE; p++)
+            b->block[i][p] = p < FAR + N_LONG / 64 ? p % 3 : 6 + 2 * (uint32_t)i + p % 2;
+}
+
 /* N_STEP tokens of sequences [i0, i1) side by side; out: [N_STEP][N_SEQ][n_vocab] logits. */
 static void generate(bed *b, size_t i0, size_t i1, float *out)
 {
@@ -114,7 +126,8 @@ static void generate(bed *b, size_t i0, size_t i1, float *out)
         nb_chunk c[N_SEQ];
         size_t place[N_SEQ];
         for (size_t i = i0; i < i1; i++) {
-            c[i - i0] = chunk_of(b, i, &id[i][t], 1, length_of(i) + t);
+            const size_t far = i < N_FIRST ? b->far * 64 : 0;
+            c[i - i0] = chunk_of(b, i, &id[i][t], 1, far + length_of(i) + t);
             place[i - i0] = i - i0;
         }
         run(b, c, i1 - i0);
@@ -164,6 +177,44 @@ static void test_alone_and_together(void **state)
     check("tests/parity/llama3", "nvfp4"); /* attention of another kind */
 }
 
+/* From page 128 on the splits of a context are longer. */
+static void test_far(void **state)
+{
+    (void)state;
+    bed b;
+    make_bed(&b, "tests/parity/v3_geom", "nvfp4", 1);
+    begin(&b);
+    go_far(&b);
+    const size_t n = N_STEP * N_SEQ * b.n_vocab;
+    float *want = calloc(n, sizeof *want), *got = calloc(n, sizeof *got);
+    for (size_t i = 0; i < N_SEQ; i++) generate(&b, i, i + 1, want);
+    drop_bed(&b);
+    make_bed(&b, "tests/parity/v3_geom", "nvfp4", 3);
+    begin(&b);
+    go_far(&b);
+    generate(&b, 0, N_SEQ, got);
+    assert_true(same_floats(want, got, n));
+    drop_bed(&b);
+    /* the expanded form sums in another order, and keeps its splits */
+    for (int expanded = 0; expanded < 2; expanded++) {
+        make_bed(&b, "tests/parity/v3_geom", "f32", 2);
+        begin(&b);
+        go_far(&b);
+        b.expanded = expanded;
+        generate(&b, 0, 1, expanded ? got : want);
+        if (!expanded) drop_bed(&b);
+    }
+    for (size_t t = 0; t < N_STEP; t++)
+        for (size_t k = 0; k < b.n_vocab; k++) {
+            const size_t at = t * N_SEQ * b.n_vocab + k;
+            if (!(fabsf(want[at] - got[at]) < 1e-4f))
+                fail_msg("token %zu: %g, expanded %g", t, (double)want[at], (double)got[at]);
+        }
+    drop_bed(&b);
+    free(want);
+    free(got);
+}
+
 static void test_read_once(void **state)
 {
     (void)state;
@@ -198,6 +249,7 @@ int main(void)
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_alone_and_together),
+        cmocka_unit_test(test_far),
         cmocka_unit_test(test_read_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

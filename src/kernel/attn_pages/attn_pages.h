@@ -17,7 +17,7 @@
 #include "kernel/kernel.h"
 #include "num/record.h"
 
-/* Most pages of a call: a split of the context (NB_SPLIT_PAGES in src/model). */
+/* Most pages of a call; longer splits of the context take several calls (src/model/cpu/cpu_attn.c). */
 enum { NB_ATTN_PAGES_MAX = 4 };
 
 /* One query token: its absorbed query and its state.  Different queries have different states. */
@@ -34,6 +34,7 @@ typedef struct nb_attn_pages_args {
     size_t n_query;
     size_t head_begin, head_end; /* heads of every query to compute                             */
     float scale;
+    const void *next; /* a page that this thread will probably read next, to be fetched; or NULL */
     void *scratch; /* variant->scratch(record) bytes, aligned to 64; no meaning outside a call  */
 } nb_attn_pages_args;
 

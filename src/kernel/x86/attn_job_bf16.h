@@ -32,6 +32,8 @@ typedef struct form {
     size_t n_part;   /* BF16 numbers of a query: 1, or 2 (hi, lo)          */
     size_t n_block;  /* blocks of rows that share decoded keys and values  */
     bool all_values; /* all units' values are decoded with the keys, not one at a time after them */
+    bool no_values;  /* values are decoded where they are used             */
+    bool pairs;      /* weights lie as [pair of tokens][row], not as tiles */
     bool all_keys;   /* room for the keys of all pages, not of two units   */
     size_t extra;    /* bytes of the variant's own                         */
     size_t extra_unit; /* and for each block and unit of the latent       */
@@ -73,7 +75,7 @@ static size_t lay_out(job *j, form f, const nb_record *r, char *base)
     const size_t q_block = (u0 + u1) * 2 * f.n_part * NB_AMX_TILE, s_block = TOK_MAX * ROWS;
     size_t at = 0, place[12];
     place[0] = take(&at, (f.all_keys ? NB_ATTN_PAGES_MAX * (u0 + u1) : 2) * UNIT * sizeof *j->k);
-    place[1] = take(&at, (f.all_values ? u0 : 2) * V_UNIT * sizeof *j->v);
+    place[1] = take(&at, (f.no_values ? 0 : f.all_values ? u0 : 2) * V_UNIT * sizeof *j->v);
     place[2] = take(&at, f.n_block * q_block * sizeof *j->q);
     place[3] = take(&at, f.n_block * P_BLOCK * sizeof *j->p);
     for (size_t i = 4; i < 6; i++) place[i] = take(&at, f.n_block * s_block * sizeof(float));

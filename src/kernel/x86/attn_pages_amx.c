@@ -247,7 +247,7 @@ void nb_attn_pages_amx(const nb_attn_pages_args *a)
     if (n_row > ROWS) decode_all(&j);
     for (size_t at = 0; at < n_row; at += ROWS) {
         rows b = rows_from(a, at);
-        ahead next = look_ahead(&j, at ? NB_ATTN_PAGES_MAX : 0, 0, n_pack(&j));
+        ahead next = look_ahead(&j, at ? NB_ATTN_PAGES_MAX : 0, 0, n_pack(&j, false));
         pack_queries(&j, &b, 0, 0, &next);
         configure(16);
         if (n_row > ROWS)

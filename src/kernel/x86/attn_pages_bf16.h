@@ -16,11 +16,16 @@ typedef struct ahead {
 } ahead;
 
 /* For steps from `step` on, of n_step that share the page. */
+static ahead look_at(const job *j, const void *page, size_t step, size_t n_step)
+{
+    if (!page) return (ahead){ 0 };
+    const size_t n = (j->a->record->page_bytes / 64 + n_step - 1) / n_step;
+    return (ahead){ (const char *)page + step * n * 64, n };
+}
+
 static ahead look_ahead(const job *j, size_t page, size_t step, size_t n_step)
 {
-    if (page >= j->a->n_page) return (ahead){ 0 };
-    const size_t n = (j->a->record->page_bytes / 64 + n_step - 1) / n_step;
-    return (ahead){ (const char *)j->a->page[page] + step * n * 64, n };
+    return look_at(j, page < j->a->n_page ? j->a->page[page] : NULL, step, n_step);
 }
 
 static inline void ask(ahead *x)
@@ -70,10 +75,11 @@ static inline void put_one(const float *x, const float *y, uint16_t *to)
     _mm512_store_si512(to, _mm512_permutexvar_epi16(turn, (__m512i)both));
 }
 
-/* Steps of packing a block. */
-static size_t n_pack(const job *j)
+/* Steps of packing a block; ints: the latent as bytes (attn_int8_avx512.h). */
+static size_t n_pack(const job *j, bool ints)
 {
-    return j->n_unit * (NB_AMX_UNIT / 16) * ROWS;
+    const size_t n_int = ints ? j->seg[0].n_unit : 0;
+    return (n_int + (j->n_unit - n_int) * (NB_AMX_UNIT / 16)) * ROWS;
 }
 
 /* Queries of the rows of a block, the segments from s0 on. */
@@ -160,7 +166,9 @@ static inline __m512 weigh_block(const job *j, const float *from, size_t t, __m5
 {
     const __m512i half = _mm512_set1_epi32(0x8000), high = _mm512_set1_epi32((int)0xffff0000);
     __m512 sum0 = _mm512_setzero_ps(), sum1 = _mm512_setzero_ps();
-    _Alignas(64) uint32_t pair[16][ROWS];
+    p += t / NB_AMX_V_TOK * NB_AMX_TILE;
+    _Alignas(64) uint16_t tile[NB_AMX_TILE];
+    uint16_t *pair = j->f.pairs ? p : tile;
     __m512i row[ROWS];
     for (size_t i = 0; i < 16; i++) {
         const float *s = from + (t + 2 * i) * ROWS, *by = j->weight_by + t + 2 * i;
@@ -172,10 +180,10 @@ static inline __m512 weigh_block(const job *j, const float *from, size_t t, __m5
         const __m512i p1 = _mm512_castps_si512(_mm512_mul_ps(w1, _mm512_set1_ps(by[1])));
         const __m512i r0 = _mm512_srli_epi32(_mm512_add_epi32(p0, half), 16);
         const __m512i r1 = _mm512_add_epi32(p1, half);
-        _mm512_store_si512(pair[i], _mm512_ternarylogic_epi32(r0, r1, high, 0xf8));
+        _mm512_store_si512(pair + 2 * ROWS * i, _mm512_ternarylogic_epi32(r0, r1, high, 0xf8));
     }
-    nb_avx512_columns16(pair, sizeof pair[0], row);
-    p += t / NB_AMX_V_TOK * NB_AMX_TILE;
+    if (j->f.pairs) return _mm512_add_ps(sum0, sum1);
+    nb_avx512_columns16(tile, 4 * ROWS, row);
     for (size_t r = 0; r < ROWS; r++) _mm512_store_si512(p + r * 32, row[r]);
     return _mm512_add_ps(sum0, sum1);
 }

@@ -11,14 +11,16 @@
 
 enum {
     /* Attention is computed per split of this many pages, and the partial results are combined, so that the
-     * splits of a long context run in parallel: a constant, because the order of summation is part of the
-     * result. */
+     * splits of a long context run in parallel.  The order of summation is part of the result, so that only
+     * the position of a query decides: from page NB_SPLIT_LONG on, where there are enough, they are longer. */
     NB_SPLIT_PAGES = 4,
-    NB_SPLIT_TOK = NB_SPLIT_PAGES * NB_PAGE_TOK,
-    NB_TOK_BLOCK = 256, /* tokens of a product per task */
-    NB_DECODE_MAX = 64, /* sequences that decode side by side */
-    NB_WAVE = 64,       /* partial results in hand, of one query each */
-    NB_CASCADE_MAX = 16 /* sequences that attend to a split in one task */
+    NB_SPLIT_MAX = 2 * NB_SPLIT_PAGES,
+    NB_SPLIT_LONG = 128,
+    NB_SPLIT_TOK = NB_SPLIT_PAGES * NB_PAGE_TOK, /* of the expanded form: always NB_SPLIT_PAGES */
+    NB_TOK_BLOCK = 256,                          /* tokens of a product per task */
+    NB_DECODE_MAX = 64,                          /* sequences that decode side by side */
+    NB_WAVE = 64,                                /* partial results in hand, of one query each */
+    NB_CASCADE_MAX = 16                          /* sequences that attend to a split in one task */
 };
 
 /* Sizes of the expanded form, of one kind of attention. */
@@ -181,7 +183,9 @@ void nb_cpu_attend(nb_rank *r, nb_pass *p, size_t layer);
 /* n sequences that share the complete pages of the split, with at most 64 queries and the same split and
  * heads; picks only with n = 1.  Each result is what it would be alone. */
 void nb_cpu_attn_split(const nb_split_args *a, size_t n, size_t worker);
-size_t nb_cpu_n_closed(size_t page, size_t split); /* complete pages of a split before `page` */
+/* For a query in a page: pages of a split, splits, complete pages of a split before it. */
+size_t nb_cpu_split_pages(size_t page), nb_cpu_n_split(size_t page);
+size_t nb_cpu_n_closed(size_t page, size_t split);
 /* A complete page: its bytes; all its values as float rows [64][n_values]; how many of its first tokens are
  * kept in BF16 beside it. */
 unsigned char *nb_cpu_page_of(const nb_cpu_attn *s, size_t page);

@@ -3,7 +3,7 @@
  * A query in page p sees pages 0..p-1 decoded and page p's rows in BF16.  There are two ways.  Direct: queries
  * against the cached rows (absorbed MLA; GQA), a tile of at most 64 queries of one page at a time; the splits
  * of the context are independent tasks.  Expanded: cpu_expand.c.  Either way the partial result of a (query,
- * head) is computed per split of NB_SPLIT_PAGES pages, and partial results are combined in order of position:
+ * head) is computed per split (cpu.h), and partial results are combined in order of position:
  * the result does not depend on how the work was cut.
  *
  * Runs of complete pages of a split go to one call of attn_pages, which reads their bytes.  A page with sinks or
@@ -79,10 +79,20 @@ static void head_range(size_t n_head, size_t n_hb, size_t i, size_t *b, size_t *
     *e = n_head * (i + 1) / n_hb;
 }
 
+size_t nb_cpu_split_pages(size_t page)
+{
+    return page < NB_SPLIT_LONG ? NB_SPLIT_PAGES : NB_SPLIT_MAX;
+}
+
+size_t nb_cpu_n_split(size_t page)
+{
+    return page / nb_cpu_split_pages(page) + 1;
+}
+
 size_t nb_cpu_n_closed(size_t page, size_t split)
 {
-    const size_t j0 = split * NB_SPLIT_PAGES, n = page > j0 ? page - j0 : 0;
-    return n < NB_SPLIT_PAGES ? n : NB_SPLIT_PAGES;
+    const size_t most = nb_cpu_split_pages(page), j0 = split * most, n = page > j0 ? page - j0 : 0;
+    return n < most ? n : most;
 }
 
 /* One tile of rows for the queries of x: a decoded page, or the open one. */
@@ -119,6 +129,9 @@ static void split_pages(const nb_split_args *a, size_t n, const void *const *pag
                         size_t worker)
 {
     nb_cpu *f = a->s->f;
+    const size_t split_end = (a->split + 1) * nb_cpu_split_pages(a->page);
+    /* a thread's tasks are neighbours */
+    const void *soon = split_end < a->page ? nb_cpu_page_of(a->s, split_end) : NULL;
     nb_attn_query query[NB_PAGE_TOK];
     size_t n_query = 0;
     const size_t nh = a->s->d->n_head;
@@ -129,16 +142,20 @@ static void split_pages(const nb_split_args *a, size_t n, const void *const *pag
                                                 .o = a[k].o + i * nh * a->s->d->d_state,
                                                 .m = a[k].m + i * nh,
                                                 .l = a[k].l + i * nh };
-    f->over_pages[a->s->layer]->fn(
-        &(nb_attn_pages_args){ .record = nb_cpu_record(a->s),
-                               .page = page,
-                               .n_page = n_page,
-                               .query = query,
-                               .n_query = n_query,
-                               .head_begin = a->head_begin,
-                               .head_end = a->head_end,
-                               .scale = a->s->attn->softmax_scale,
-                               .scratch = (char *)f->w_scratch + worker * f->w_scratch_bytes });
+    nb_attn_pages_args x = { .record = nb_cpu_record(a->s),
+                             .query = query,
+                             .n_query = n_query,
+                             .head_begin = a->head_begin,
+                             .head_end = a->head_end,
+                             .scale = a->s->attn->softmax_scale,
+                             .scratch = (char *)f->w_scratch + worker * f->w_scratch_bytes };
+    for (size_t at = 0; at < n_page; at += x.n_page) {
+        const size_t left = n_page - at;
+        x.page = page + at;
+        x.n_page = left < NB_ATTN_PAGES_MAX ? left : NB_ATTN_PAGES_MAX;
+        x.next = x.n_page < left ? page[at + x.n_page] : soon;
+        f->over_pages[a->s->layer]->fn(&x);
+    }
 }
 
 /* Whether attn_pages may read the page: nothing stands beside its bytes. */
@@ -152,14 +169,14 @@ static bool plain_page(const nb_split_args *x, size_t page)
 void nb_cpu_attn_split(const nb_split_args *a, size_t n, size_t worker)
 {
     nb_cpu *f = a->s->f;
-    const size_t nh = a->s->d->n_head, j0 = a->split * NB_SPLIT_PAGES;
+    const size_t nh = a->s->d->n_head, most = nb_cpu_split_pages(a->page), j0 = a->split * most;
     const size_t n_closed = nb_cpu_n_closed(a->page, a->split);
     float *rows = f->w_page + worker * NB_PAGE_TOK * a->s->d->n_values;
     for (size_t k = 0; k < n; k++)
         for (size_t i = 0; i < a[k].n_q; i++)
             nb_cpu_reset(a[k].m + i * nh + a->head_begin, a[k].l + i * nh + a->head_begin,
                          a->head_end - a->head_begin);
-    const void *run[NB_SPLIT_PAGES] = { 0 };
+    const void *run[NB_SPLIT_MAX] = { 0 };
     size_t n_run = 0;
     for (size_t j = j0; j < j0 + n_closed; j++) {
         if (plain_page(a, j)) {
@@ -175,7 +192,7 @@ void nb_cpu_attn_split(const nb_split_args *a, size_t n, size_t worker)
     split_pages(a, n, run, n_run, worker);
     atomic_fetch_add_explicit(&f->n_page_read, n_closed, memory_order_relaxed);
     for (size_t k = 0; k < n; k++)
-        if (a[k].page >= j0 && a[k].page < j0 + NB_SPLIT_PAGES)
+        if (a[k].page >= j0 && a[k].page < j0 + most)
             split_tile(&a[k],
                        a[k].s->own + (a[k].page - a[k].s->p0) * NB_PAGE_TOK * a->s->d->n_values,
                        true);
@@ -222,7 +239,7 @@ static void direct_waves(direct_ctx *x)
 {
     nb_cpu *f = x->s->f;
     const size_t nh = x->s->d->n_head, n_worker = nb_dev_n_worker(f->r.o.dev);
-    const size_t n_split = x->page / NB_SPLIT_PAGES + 1;
+    const size_t n_split = nb_cpu_n_split(x->page);
     const size_t wave = NB_WAVE / x->n_q;
     nb_cpu_reset(f->tot_m, f->tot_l, x->n_q * nh);
     for (; x->split0 < n_split; x->split0 += x->n_wave) {

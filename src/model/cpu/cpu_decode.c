@@ -50,8 +50,10 @@ _Static_assert(NB_DECODE_MAX <= UINT8_MAX, "state_seq");
 static bool same_pages(const decode_ctx *x, size_t i, size_t k, size_t split)
 {
     const nb_cpu_attn *a = &x->seq[i].s, *b = &x->seq[k].s;
-    const size_t n = nb_cpu_n_closed(a->p0, split), j0 = split * NB_SPLIT_PAGES;
-    if (n == 0 || n != nb_cpu_n_closed(b->p0, split)) return false;
+    const size_t most = nb_cpu_split_pages(a->p0), j0 = split * most;
+    const size_t n = nb_cpu_n_closed(a->p0, split);
+    if (most != nb_cpu_split_pages(b->p0) || n == 0 || n != nb_cpu_n_closed(b->p0, split))
+        return false;
     for (size_t j = j0; j < j0 + n; j++)
         if (a->c->block[j] != b->c->block[j]) return false;
     return true;
@@ -180,7 +182,7 @@ void nb_cpu_decode(nb_cpu *f, const nb_pass *p, size_t i0, size_t n, size_t laye
         decode_seq *d = &x.seq[i];
         d->s = nb_cpu_attn_of(f, p, i0 + i, layer);
         d->thrift = nb_cpu_thrift_on(&d->s);
-        d->n_split = d->thrift ? 0 : d->s.p0 / NB_SPLIT_PAGES + 1;
+        d->n_split = d->thrift ? 0 : nb_cpu_n_split(d->s.p0);
         if (d->n_split > x.max_split) x.max_split = d->n_split;
     }
     x.q = kind->queries(f, layer, f->q + t0 * x.d->n_head * x.d->d_q, n, &x.q_stride);

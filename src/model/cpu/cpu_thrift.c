@@ -317,7 +317,7 @@ void nb_cpu_thrift_query(const nb_cpu_attn *s, size_t tok, const float *q, size_
         f->tot_m[row * nh + h] = -INFINITY;
         f->tot_l[row * nh + h] = 0;
     }
-    const size_t n_split = x.page / NB_SPLIT_PAGES + 1, n_worker = nb_dev_n_worker(f->r.o.dev);
+    const size_t n_split = nb_cpu_n_split(x.page), n_worker = nb_dev_n_worker(f->r.o.dev);
     const size_t wave = NB_WAVE;
     for (; x.split0 < n_split; x.split0 += x.n_wave) {
         x.n_wave = n_split - x.split0 < wave ? n_split - x.split0 : wave;
