@@ -636,7 +636,7 @@ static void run_rows(const nb_attn_pages_args *a, const room *w, rows *b)
     if (w->keys) load_bytes(w, b, &first);
     load_queries(w, b, !w->keys);
     for (size_t p = 0; p < a->n_page; p++)
-        one_page(a, w, b, a->page[p], p + 1 < a->n_page ? a->page[p + 1] : NULL);
+        one_page(a, w, b, a->page[p], p + 1 < a->n_page ? a->page[p + 1] : a->next);
     b->n = 0;
 }
 
