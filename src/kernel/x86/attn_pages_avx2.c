@@ -139,21 +139,25 @@ size_t nb_attn_pages_avx2int8_scratch(const nb_record *r)
            sizeof(i16_room) + TOK * scales(r) * sizeof(float);
 }
 
+/* Lines to be asked for meanwhile, n for each row of a chunk. */
+typedef struct ahead {
+    const char *at;
+    size_t n;
+} ahead;
+
 /* A chunk to be decoded, or nothing. */
 typedef struct job {
     const nb_record_seg *seg; /* NULL: nothing */
     kv_source from;
     float *out;
-    const char *ahead; /* lines to ask for meanwhile, n_ahead for each of its 64 rows */
-    size_t n_ahead;
+    ahead next;
 } job;
 
 /* More lines at once than the cache can wait for are lost (attn_pages_bf16.h). */
-static inline void ask(const job *j, size_t row)
+static inline void ask(const ahead *x, size_t row)
 {
-    if (j->n_ahead == 0) return;
-    const char *p = j->ahead + row * j->n_ahead * LINE;
-    for (size_t i = 0; i < j->n_ahead; i++) _mm_prefetch(p + i * LINE, _MM_HINT_T1);
+    const char *p = x->at + row * x->n * LINE;
+    for (size_t i = 0; i < x->n; i++) _mm_prefetch(p + i * LINE, _MM_HINT_T1);
 }
 
 /* ---- queries ---- */
@@ -207,7 +211,7 @@ static void load_queries(const room *w, const rows *b, bool latent)
 }
 
 /* The latent part in bytes; lanes without a row repeat the first. */
-static void load_bytes(const room *w, const rows *b, const job *first)
+static void load_bytes(const room *w, const rows *b, const ahead *first)
 {
     for (size_t r = 0; r < (b->n + ROWS - 1) / ROWS * ROWS; r++)
         for (size_t u = 0; u < w->n_c; u++) {
@@ -322,7 +326,7 @@ static void scores(const float *k, const float *q, size_t n, size_t n_row, float
             const float *k0 = k, *q0_ = q;                                                         \
             TOK6(DECL)                                                                             \
             for (size_t end = at + 8; at < end; at++) {                                            \
-                ask(next, at);                                                                     \
+                ask(&next->next, at);                                                               \
                 row(&next->from, at, next->out + at * KV_CHUNK);                                   \
                 CHANNEL(TOK6)                                                                      \
                 CHANNEL(TOK6)                                                                      \
@@ -386,7 +390,7 @@ static void score_chunk(const room *w, const rows *b, const float *chunk, size_t
         }
     }
     if (fused) return;
-    for (size_t r = 0; r < TOK; r++) ask(next, r);
+    for (size_t r = 0; r < TOK; r++) ask(&next->next, r);
     if (next->seg) kv_chunk_decode(next->seg->fmt, &next->from, next->out);
 }
 
@@ -394,11 +398,11 @@ static void score_chunk(const room *w, const rows *b, const float *chunk, size_t
 static void score_unit(const room *w, const rows *b, const nb_record_seg *g, const uint8_t *page,
                        size_t u, const uint8_t *next)
 {
-    const char *ahead = next ? (const char *)next + u * I8_AHEAD : NULL;
+    const char *soon = next ? (const char *)next + u * I8_AHEAD : NULL;
     i8_codes(g, page, u, w->keys + u);
     for (size_t k = 0; k * ROWS < b->n; k++)
         i8_unit(w->keys + u, w->bytes + k * w->n_c + u, w->scale + u * I8_GROUPS, w->n_scale,
-                w->s + k * TOK * ROWS, k ? NULL : ahead);
+                w->s + k * TOK * ROWS, k ? NULL : soon);
 }
 
 /* ---- weights ---- */
@@ -572,7 +576,8 @@ static void score_page(const nb_attn_pages_args *a, const room *w, const rows *b
                        const uint8_t *page, const uint8_t *next, const bool *fast)
 {
     const nb_record_seg *g = a->record->seg;
-    job j = { 0 };
+    job j;
+    memset(&j, 0, sizeof j);
     for (size_t c = 0; c < w->n_r + w->n_c; c++) {
         const bool latent = c >= w->n_r;
         const size_t at = latent ? c - w->n_r : c, to = c + 1 - w->n_r;
@@ -580,10 +585,11 @@ static void score_page(const nb_attn_pages_args *a, const room *w, const rows *b
             kv_set_source(&g[1], page, NULL, at, &j.from);
             kv_chunk_decode(g[1].fmt, &j.from, w->r + at * TOK * KV_CHUNK);
         }
-        j = (job){ .from = j.from };
+        j.seg = NULL; /* its source is large: set where it is read */
+        j.next.n = 0;
         if (next && latent) {
-            j.n_ahead = (a->record->page_bytes / LINE + w->n_c * TOK - 1) / (w->n_c * TOK);
-            j.ahead = (const char *)next + at * TOK * j.n_ahead * LINE;
+            j.next.n = (a->record->page_bytes / LINE + w->n_c * TOK - 1) / (w->n_c * TOK);
+            j.next.at = (const char *)next + at * TOK * j.next.n * LINE;
         }
         if (fast[0] && !w->keys && c + 1 >= w->n_r && to < w->n_c) {
             kv_set_source(&g[0], page, w->table, to, &j.from);
@@ -630,8 +636,7 @@ static void one_page(const nb_attn_pages_args *a, const room *w, rows *b, const 
 static void run_rows(const nb_attn_pages_args *a, const room *w, rows *b)
 {
     const size_t n_step = ROWS * w->n_c;
-    const job first = { .ahead = a->page[0],
-                        .n_ahead = (a->record->page_bytes / LINE + n_step - 1) / n_step };
+    const ahead first = { a->page[0], (a->record->page_bytes / LINE + n_step - 1) / n_step };
     for (size_t r = b->n; r % 8 != 0; r++) b->q[r] = b->q[0]; /* lanes without a row */
     if (w->keys) load_bytes(w, b, &first);
     load_queries(w, b, !w->keys);
