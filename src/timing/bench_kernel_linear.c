@@ -25,7 +25,7 @@ static nb_status weight_type(const char *name, nb_wtype *out, nb_error *err)
             return NB_OK;
         }
     return nb_fail(err, NB_ERR_ARG,
-                   "%s: no type of weights (expected f32, bf16, f16, fp8, int8, int4 or fp4)", name);
+                   "%s: no type of weights (expected f32, bf16, f16, fp8, int8, int4, fp4 or a type of GGUF, such as q4_k)", name);
 }
 
 /* Codes of finite numbers of ordinary size; none is subnormal. */
@@ -185,7 +185,8 @@ static nb_status set_up(nb_kb_run *r, bool transposed, nb_error *err)
                             : (c->n_row + KB_ROW_BLOCK - 1) / KB_ROW_BLOCK;
     const double n = (double)c->n_row * (double)c->n_col;
     const nb_weight *w = &o->a.w;
-    const nb_kb_peak peak = w->type == NB_W_INT8 ? KB_PEAK_INT8 : KB_PEAK_BF16;
+    const bool whole = w->type == NB_W_INT8 || o->v->act == NB_ACT_INT8;
+    const nb_kb_peak peak = whole ? KB_PEAK_INT8 : KB_PEAK_BF16;
     r->part[r->n_part++] = (nb_kb_part){ .name = "",
                                          .variant = o->v->name,
                                          .step = transposed ? transposed_step : linear_step,

@@ -15,7 +15,8 @@
 #include "timing/bench_kernel.h"
 
 static const char *const records[] = { NB_KV_NAMES NULL };
-static const char *const weights[] = { "f32", "bf16", "f16", "fp8", "int8", "int4", "fp4", NULL };
+static const char *const weights[] = { "f32", "bf16", "f16", "fp8", "int8", "int4", "fp4",
+                                      "q8_0", "q4_0", "q5_0", "q4_k", "q5_k", "q6_k", NULL };
 
 typedef struct kernel_bench {
     const opts *o;

@@ -22,19 +22,19 @@
  * work.  WORDS: eight columns are a word (nb_packed_is_words). */
 #define UNITS_C(type, act, pack) { "c", NB_SPACE_HOST, 0, type, nb_linear_units_c, nb_linear_t_packed_c, nb_linear_units_pack_bytes, nb_linear_units_##pack##_c, act },
 #if NB_HAVE_AVX2
-#define UNITS_AVX2(type, pack) { "avx2", NB_SPACE_HOST, NB_CAP_AVX2, type, nb_linear_units_avx2, nb_linear_t_units_avx2, nb_linear_units_pack_bytes, nb_linear_units_##pack##_avx2, NB_ACT_INT16 },
+#define UNITS_AVX2(type, fn, pack, act) { "avx2", NB_SPACE_HOST, NB_CAP_AVX2, type, nb_linear_##fn##_avx2, nb_linear_t_units_avx2, nb_linear_units_pack_bytes, nb_linear_units_##pack##_avx2, act },
 #else
-#define UNITS_AVX2(type, pack)
+#define UNITS_AVX2(type, fn, pack, act)
 #endif
 #if NB_HAVE_AVX512
 #define UNITS_AVX512(type, fn, pack, act) { "avx512", NB_SPACE_HOST, NB_CAP_AVX512, type, nb_linear_##fn##_avx512, nb_linear_t_units_avx512, nb_linear_units_pack_bytes, nb_linear_units_##pack##_avx512, act },
 #else
 #define UNITS_AVX512(type, fn, pack, act)
 #endif
-#define UNITS(type) EXACT(type) UNITS_AVX512(type, units, pack, NB_ACT_INT16) UNITS_AVX2(type, pack) UNITS_C(type, NB_ACT_INT16, pack) \
-    UNITS_AVX512(type, units8, pack8, NB_ACT_INT8) UNITS_C(type, NB_ACT_INT8, pack8)
-#define WORDS(type) EXACT(type) UNITS_AVX512(type, units, pack_words, NB_ACT_INT16) UNITS_AVX2(type, pack_words) UNITS_C(type, NB_ACT_INT16, pack) \
-    UNITS_AVX512(type, units8, pack8_words, NB_ACT_INT8) UNITS_C(type, NB_ACT_INT8, pack8)
+#define UNITS(type) EXACT(type) UNITS_AVX512(type, units, pack, NB_ACT_INT16) UNITS_AVX2(type, units, pack, NB_ACT_INT16) UNITS_C(type, NB_ACT_INT16, pack) \
+    UNITS_AVX512(type, units8, pack8, NB_ACT_INT8) UNITS_AVX2(type, units8, pack8, NB_ACT_INT8) UNITS_C(type, NB_ACT_INT8, pack8)
+#define WORDS(type) EXACT(type) UNITS_AVX512(type, units, pack_words, NB_ACT_INT16) UNITS_AVX2(type, units, pack_words, NB_ACT_INT16) UNITS_C(type, NB_ACT_INT16, pack) \
+    UNITS_AVX512(type, units8, pack8_words, NB_ACT_INT8) UNITS_AVX2(type, units8, pack8_words, NB_ACT_INT8) UNITS_C(type, NB_ACT_INT8, pack8)
 
 const nb_linear_variant nb_linear_variants[] = {
 #if NB_HAVE_AMX && NB_HAVE_AVX512

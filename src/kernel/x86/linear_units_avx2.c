@@ -44,28 +44,55 @@ static inline __m256 vf_half(__m256i a)
     return _mm256_cvtph_ps(_mm256_castsi256_si128(_mm256_permute4x64_epi64(v, 8)));
 }
 
-static inline __attribute__((always_inline)) __m256i rows2(const uint8_t *p, size_t s)
+static inline __attribute__((always_inline)) __m256i vi_part(const uint8_t *p, size_t s)
 {
     return _mm256_set_m128i(_mm_loadu_si128((const __m128i *)(const void *)(p + 4 * s)),
                             _mm_loadu_si128((const __m128i *)(const void *)p));
 }
+#define vi_lo32(a, b) _mm256_unpacklo_epi32(a, b)
+#define vi_hi32(a, b) _mm256_unpackhi_epi32(a, b)
+#define vi_lo64(a, b) _mm256_unpacklo_epi64(a, b)
+#define vi_hi64(a, b) _mm256_unpackhi_epi64(a, b)
 
-static inline __attribute__((always_inline)) void vi_rows16(const uint8_t *p, size_t s, __m256i out[4])
+/* One token: units_direct.h.  vpmaddubsw adds two products of a code and a digit in 16 bits.  Codes of up to six bits
+ * may be added twice: 4 * 63 * 127 = 32004.  Others are made signed, and digits take their sign: 2 * 128 * 127 = 32512. */
+#define vi_zero() _mm256_setzero_si256()
+#define vi_add(a, b) _mm256_add_epi32(a, b)
+#define vi_digits(p) _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)(p)))
+#define vi_ones() _mm256_set1_epi16(1)
+#define vi_bias(most) ((most) > 63 ? 128 : 0)
+#define vi_dot2(sum, a, b) _mm256_add_epi32(sum, _mm256_madd_epi16(a, b))
+#define vi_pairs(a, b) _mm256_madd_epi16(_mm256_packs_epi32(a, b), vi_ones())
+#define vi_even(a, b) _mm256_castps_si256(_mm256_shuffle_ps(_mm256_castsi256_ps(a), _mm256_castsi256_ps(b), 0x88))
+#define vi_odd(a, b) _mm256_castps_si256(_mm256_shuffle_ps(_mm256_castsi256_ps(a), _mm256_castsi256_ps(b), 0xdd))
+static inline __attribute__((always_inline)) __m256i signed_pairs(__m256i code, __m256i x)
 {
-    const __m256i a = rows2(p, s), b = rows2(p + s, s), c = rows2(p + 2 * s, s), d = rows2(p + 3 * s, s);
-    const __m256i ab = _mm256_unpacklo_epi32(a, b), ab2 = _mm256_unpackhi_epi32(a, b);
-    const __m256i cd = _mm256_unpacklo_epi32(c, d), cd2 = _mm256_unpackhi_epi32(c, d);
-    out[0] = _mm256_unpacklo_epi64(ab, cd);
-    out[1] = _mm256_unpackhi_epi64(ab, cd);
-    out[2] = _mm256_unpacklo_epi64(ab2, cd2);
-    out[3] = _mm256_unpackhi_epi64(ab2, cd2);
+    return _mm256_maddubs_epi16(_mm256_abs_epi8(code), _mm256_sign_epi8(x, code));
+}
+static inline __attribute__((always_inline)) __m256i vi_dot(const int most, __m256i sum, __m256i code, __m256i x)
+{
+    if (most <= 63) return _mm256_add_epi16(sum, _mm256_maddubs_epi16(code, x));
+    return vi_dot2(sum, signed_pairs(_mm256_xor_si256(code, _mm256_set1_epi8((char)0x80)), x), vi_ones());
+}
+static inline __attribute__((always_inline)) __m256i vi_dwords(const int most, __m256i sum)
+{
+    return most <= 63 ? _mm256_madd_epi16(sum, vi_ones()) : sum;
+}
+static inline __attribute__((always_inline)) __m256i vi_fifth(__m256i code, __m256i v, const int at, const int half)
+{
+    const char i = (char)(at + 2 * half), j = (char)(at + 2 * half + 1);
+    const __m256i each = _mm256_set1_epi64x((long long)0x8040201008040201);
+    const __m256i bits = _mm256_shuffle_epi8(v, vi_bytes16(i, i, i, i, i, i, i, i, j, j, j, j, j, j, j, j));
+    const __m256i set = _mm256_cmpeq_epi8(_mm256_and_si256(bits, each), each);
+    return _mm256_or_si256(code, _mm256_and_si256(set, _mm256_set1_epi8(16)));
 }
 
 #include "kernel/x86/units_panel.h"
 #include "kernel/x86/units_short.h"
 #include "kernel/x86/units_k.h"
+#include "kernel/x86/units_direct.h"
 
-/* ---- activations: pairs for the even and the odd bytes of four codes ---- */
+/* ---- activations: pairs for the even and the odd bytes of four codes; bytes, if they have 8 bits ---- */
 
 static void pack_sums(nb_pk_x *o, const int16_t q[NB_PK_UNIT])
 {
@@ -89,7 +116,7 @@ static inline int32_t max8(__m256i m)
     return _mm_cvtsi128_si32(v);
 }
 
-static void pack_unit(const float *x, bool words, nb_pk_x *o)
+static void pack_unit(const float *x, float max, bool words, nb_pk_x *o)
 {
     const __m256i mag = _mm256_set1_epi32(0x7fffffff);
     __m256i most = _mm256_setzero_si256();
@@ -103,8 +130,8 @@ static void pack_unit(const float *x, bool words, nb_pk_x *o)
         const uint32_t nan = 0x7fc00000;
         memcpy(&o->sx, &nan, sizeof nan);
     } else if (m >= NB_PK_X_MIN) {
-        inv = NB_PK_X_MAX / m;
-        o->sx = m / NB_PK_X_MAX;
+        inv = max / m;
+        o->sx = m / max;
     }
     for (size_t i = 0; inv > 0 && i < NB_PK_UNIT; i += 8) {
         const __m256i v = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x + i), _mm256_set1_ps(inv)));
@@ -112,6 +139,15 @@ static void pack_unit(const float *x, bool words, nb_pk_x *o)
                          _mm_packs_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1)));
     }
     pack_sums(o, q);
+    if (max == NB_PK_X_MAX8) {
+        const __m256i lo = vi_load(q), hi = vi_load(q + 16);
+        const __m256i bytes = _mm256_permute4x64_epi64(_mm256_packs_epi16(lo, hi), 0xd8);
+        const __m256i even_odd = vi_bytes16(0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15);
+        const __m256i v = words ? _mm256_shuffle_epi8(bytes, even_odd) : bytes;
+        vi_store(o->q, v); /* then those of low nibbles, of high ones (x_words) */
+        vi_store(o->q + 16, _mm256_permutevar8x32_epi32(v, _mm256_setr_epi32(0, 2, 4, 6, 1, 3, 5, 7)));
+        return;
+    }
     /* Bytes 0..3 of codes: pairs (0, 2), (1, 3); with words they are columns 0 2 4 6, then 1 3 5 7. */
     static const uint8_t plain[8] = { 0, 2, 1, 3, 4, 6, 5, 7 }, word[8] = { 0, 4, 2, 6, 1, 5, 3, 7 };
     const uint8_t *order = words ? word : plain;
@@ -119,7 +155,7 @@ static void pack_unit(const float *x, bool words, nb_pk_x *o)
 }
 
 static void pack(void *xp, const float *x, size_t x_stride, size_t n_col, const uint32_t *column,
-                 size_t tok0, size_t tok1, bool words)
+                 size_t tok0, size_t tok1, float max, bool words)
 {
     const size_t n_unit = nb_pk_units(n_col);
     for (size_t t = tok0; t < tok1; t++) {
@@ -130,24 +166,22 @@ static void pack(void *xp, const float *x, size_t x_stride, size_t n_col, const 
             float v[NB_PK_UNIT] = { 0 };
             for (size_t i = 0; (column || n < NB_PK_UNIT) && i < n; i++)
                 v[i] = from[column ? column[c + i] : c + i];
-            pack_unit(column || n < NB_PK_UNIT ? v : from + c, words, &to[u]);
+            pack_unit(column || n < NB_PK_UNIT ? v : from + c, max, words, &to[u]);
         }
     }
 }
 
-void nb_linear_units_pack_avx2(void *xp, const float *x, size_t x_stride, size_t n_tok,
-                                size_t n_col, const uint32_t *column, size_t tok0, size_t tok1)
-{
-    (void)n_tok;
-    pack(xp, x, x_stride, n_col, column, tok0, tok1, false);
-}
-void nb_linear_units_pack_words_avx2(void *xp, const float *x, size_t x_stride, size_t n_tok,
-                                      size_t n_col, const uint32_t *column, size_t tok0,
-                                      size_t tok1)
-{
-    (void)n_tok;
-    pack(xp, x, x_stride, n_col, column, tok0, tok1, true);
-}
+#define PACK(name, max, words)                                                                     \
+    void name(void *xp, const float *x, size_t x_stride, size_t n_tok, size_t n_col,               \
+              const uint32_t *column, size_t tok0, size_t tok1)                                    \
+    {                                                                                              \
+        (void)n_tok;                                                                               \
+        pack(xp, x, x_stride, n_col, column, tok0, tok1, max, words);                              \
+    }
+PACK(nb_linear_units_pack_avx2, NB_PK_X_MAX, false)
+PACK(nb_linear_units_pack_words_avx2, NB_PK_X_MAX, true)
+PACK(nb_linear_units_pack8_avx2, NB_PK_X_MAX8, false)
+PACK(nb_linear_units_pack8_words_avx2, NB_PK_X_MAX8, true)
 
 /* ---- sums ---- */
 
@@ -167,9 +201,27 @@ INLINE __m256i add_dot(__m256i sum, __m256i a, __m256i b)
     return _mm256_add_epi32(sum, _mm256_madd_epi16(a, b));
 }
 
+/* Parts of n tokens, times scales. */
+INLINE void plus_parts(const int n, const kind k, const panel *p, const nb_pk_x *x, size_t xs, size_t s, const int sum,
+                       const __m256i *part, vf *total)
+{
+    const vf scale = vf_load(p->scale[s]);
+    UNROLL
+    for (int t = 0; t < n; t++) {
+        const vf f = _mm256_mul_ps(_mm256_cvtepi32_ps(part[t]), _mm256_set1_ps(x[(size_t)t * xs].sx));
+        total[t] = _mm256_fmadd_ps(f, scale, total[t]);
+    }
+    if (k == MIN_32 || k == MIN_16) {
+        const vf min = vf_load(p->min[s]);
+        UNROLL
+        for (int t = 0; t < n; t++)
+            total[t] = _mm256_fmadd_ps(_mm256_set1_ps(x[(size_t)t * xs].sum[sum]), min, total[t]);
+    }
+}
+
 /* One span: vectors [j0, j1) of unit u for n (literal) tokens. */
-INLINE void span(const int n, const kind k, const panel *p, const nb_pk_x *x, size_t xs, size_t u,
-                 const int j0, const int j1, size_t s, const int sum, vf *total)
+INLINE void span16(const int n, const kind k, const panel *p, const nb_pk_x *x, size_t xs, size_t u,
+                   const int j0, const int j1, size_t s, const int sum, vf *total)
 {
     const __m256i low = _mm256_set1_epi32(0x00ff00ff);
     __m256i part[MAX_TOK];
@@ -200,21 +252,65 @@ INLINE void span(const int n, const kind k, const panel *p, const nb_pk_x *x, si
                 part[t] = _mm256_sub_epi32(
                     part[t], _mm256_madd_epi16(zz, pair(x + (size_t)t * xs, 4 * (size_t)j)));
     }
-    const vf scale = vf_load(p->scale[s]);
-    UNROLL
-    for (int t = 0; t < n; t++) {
-        const vf f = _mm256_mul_ps(_mm256_cvtepi32_ps(part[t]), _mm256_set1_ps(x[(size_t)t * xs].sx));
-        total[t] = _mm256_fmadd_ps(f, scale, total[t]);
-    }
-    if (k == MIN_32 || k == MIN_16) {
-        const vf min = vf_load(p->min[s]);
-        UNROLL
-        for (int t = 0; t < n; t++)
-            total[t] = _mm256_fmadd_ps(_mm256_set1_ps(x[(size_t)t * xs].sum[sum]), min, total[t]);
-    }
+    plus_parts(n, k, p, x, xs, s, sum, part, total);
 }
 
-INLINE void dot(const int n, const kind k, const panel *p, const nb_pk_x *x, size_t xs,
+/* Minus the sum of 8 columns' digits, as a pair (minus, 0). */
+INLINE __m256i minus8(const nb_pk_x *x, int j)
+{
+    const __m256i one = _mm256_set1_epi8(1);
+    const __m256i a = _mm256_maddubs_epi16(one, pair(x, 4 * (size_t)j));
+    const __m256i b = _mm256_maddubs_epi16(one, pair(x, 4 * (size_t)j + 4));
+    const __m256i sum = _mm256_madd_epi16(_mm256_add_epi16(a, b), vi_ones());
+    return _mm256_and_si256(_mm256_sub_epi32(vi_zero(), sum), vi_set1(0xffff));
+}
+
+/* The same of activations in 8 bits: `most` is the largest code of the type (literal), and says how many products
+ * 16 bits hold. */
+INLINE void span8(const int n, const int most, const kind k, const panel *p, const nb_pk_x *x, size_t xs, size_t u,
+                  const int j0, const int j1, size_t s, const int sum, vf *total)
+{
+    const int run = most > 63 ? 1 : 32767 / (2 * 127 * most); /* of vpmaddubsw */
+    __m256i part[MAX_TOK], words[MAX_TOK];
+    UNROLL
+    for (int t = 0; t < n; t++) part[t] = _mm256_setzero_si256();
+    UNROLL
+    for (int j = j0; j < j1; j++) {
+        __m256i c = vi_load(p->code[u][j]);
+        if (most > 63) c = _mm256_xor_si256(c, _mm256_set1_epi8((char)0x80));
+        const bool first = (j - j0) % run == 0, last = j + 1 == j1 || (j + 1 - j0) % run == 0;
+        UNROLL
+        for (int t = 0; t < n; t++) {
+            const __m256i d = pair(x + (size_t)t * xs, 4 * (size_t)j);
+            const __m256i w = most > 63 ? signed_pairs(c, d) : _mm256_maddubs_epi16(c, d);
+            words[t] = first ? w : _mm256_add_epi16(words[t], w);
+            if (last) part[t] = add_dot(part[t], words[t], vi_ones());
+        }
+    }
+    if (k <= ZERO_8) {
+        const __m256i bias = vi_set1(vi_bias(most) | vi_bias(most) << 23);
+        const __m256i z = _mm256_sub_epi16(vi_load(p->zero[s]), bias);
+        UNROLL
+        for (int t = 0; t < n; t++) {
+            const nb_pk_x *xt = x + (size_t)t * xs;
+            const __m256i minus = k == ZERO_8 ? minus8(xt, j0) : pair(xt, offsetof(nb_pk_x, minus) + 4 * (size_t)sum);
+            part[t] = add_dot(part[t], z, minus);
+        }
+    }
+    plus_parts(n, k, p, x, xs, s, sum, part, total);
+}
+
+/* most: of 8 bits; 0: 16 bits. */
+INLINE void span(const int n, const int most, const kind k, const panel *p, const nb_pk_x *x, size_t xs, size_t u,
+                 const int j0, const int j1, size_t s, const int sum, vf *total)
+{
+    if (most)
+        span8(n, most, k, p, x, xs, u, j0, j1, s, sum, total);
+    else
+        span16(n, k, p, x, xs, u, j0, j1, s, sum, total);
+}
+
+INLINE void dot(const int n, const int most, const kind k, const panel *p, const nb_pk_x *x, size_t xs,
                 size_t n_unit, vf *out)
 {
     vf total[MAX_TOK];
@@ -222,36 +318,72 @@ INLINE void dot(const int n, const kind k, const panel *p, const nb_pk_x *x, siz
     for (int t = 0; t < n; t++) total[t] = _mm256_setzero_ps();
     for (size_t u = 0; u < n_unit; u++, x++) {
         if (k == ZERO_32 || k == MIN_32) {
-            span(n, k, p, x, xs, u, 0, 8, u, 0, total);
+            span(n, most, k, p, x, xs, u, 0, 8, u, 0, total);
         } else if (k == ZERO_16 || k == MIN_16) {
-            span(n, k, p, x, xs, u, 0, 4, 2 * u, 1, total);
-            span(n, k, p, x, xs, u, 4, 8, 2 * u + 1, 2, total);
+            span(n, most, k, p, x, xs, u, 0, 4, 2 * u, 1, total);
+            span(n, most, k, p, x, xs, u, 4, 8, 2 * u + 1, 2, total);
         } else {
-            span(n, k, p, x, xs, u, 0, 2, 4 * u, 0, total);
-            span(n, k, p, x, xs, u, 2, 4, 4 * u + 1, 0, total);
-            span(n, k, p, x, xs, u, 4, 6, 4 * u + 2, 0, total);
-            span(n, k, p, x, xs, u, 6, 8, 4 * u + 3, 0, total);
+            span(n, most, k, p, x, xs, u, 0, 2, 4 * u, 0, total);
+            span(n, most, k, p, x, xs, u, 2, 4, 4 * u + 1, 0, total);
+            span(n, most, k, p, x, xs, u, 4, 6, 4 * u + 2, 0, total);
+            span(n, most, k, p, x, xs, u, 6, 8, 4 * u + 3, 0, total);
         }
     }
     UNROLL
     for (int t = 0; t < n; t++) out[t] = total[t];
 }
 
-#define DOT(n, kind, name)                                                                         \
+#define DOT(n, most, kind, name)                                                                   \
     static void name##_##n(const panel *p, const nb_pk_x *x, size_t xs, size_t n_unit, vf *total)  \
     {                                                                                              \
-        dot(n, kind, p, x, xs, n_unit, total);                                                     \
+        dot(n, most, kind, p, x, xs, n_unit, total);                                               \
     }
-#define DOTS(kind, name) DOT(1, kind, name) DOT(2, kind, name) DOT(4, kind, name)
+#define DOTS(most, kind, name) DOT(1, most, kind, name) DOT(2, most, kind, name) DOT(4, most, kind, name)
 #define ROW(name) { name##_1, name##_2, name##_4 }
-DOTS(ZERO_32, zero32)
-DOTS(ZERO_16, zero16)
-DOTS(ZERO_8, zero8)
-DOTS(MIN_32, min32)
-DOTS(MIN_16, min16)
-static dot_fn *const dots[1][KINDS][DOT_SIZES] = {
+DOTS(0, ZERO_32, zero32)
+DOTS(0, ZERO_16, zero16)
+DOTS(0, ZERO_8, zero8)
+DOTS(0, MIN_32, min32)
+DOTS(0, MIN_16, min16)
+DOTS(15, ZERO_32, nibble_zero32)
+DOTS(15, ZERO_16, nibble_zero16)
+DOTS(15, MIN_32, nibble_min32)
+DOTS(15, MIN_16, nibble_min16)
+DOTS(31, ZERO_32, five_zero32)
+DOTS(31, ZERO_16, five_zero16)
+DOTS(31, MIN_32, five_min32)
+DOTS(63, ZERO_16, six_zero16)
+DOTS(255, ZERO_32, byte_zero32)
+DOTS(255, ZERO_16, byte_zero16)
+DOTS(255, ZERO_8, byte_zero8)
+/* With 16 bits, and with 8 of codes that are at most 15, 31, 63 and 255. */
+static dot_fn *const dots[5][KINDS][DOT_SIZES] = {
     { ROW(zero32), ROW(zero16), ROW(zero8), ROW(min32), ROW(min16) },
+    { ROW(nibble_zero32), ROW(nibble_zero16), ROW(byte_zero8), ROW(nibble_min32), ROW(nibble_min16) },
+    { ROW(five_zero32), ROW(five_zero16), ROW(byte_zero8), ROW(five_min32) },
+    { [ZERO_16] = ROW(six_zero16) },
+    { ROW(byte_zero32), ROW(byte_zero16), ROW(byte_zero8) },
 };
+
+static dot_fn *const *dots_of(nb_wtype type, bool eight, kind k)
+{
+    switch (type) {
+    case NB_W_INT4:
+    case NB_W_Q4_0:
+    case NB_W_Q4_1:
+    case NB_W_Q2_K:
+    case NB_W_Q3_K:
+    case NB_W_Q4_K: return dots[eight ? 1 : 0][k];
+    case NB_W_FP4: /* at most 24 */
+    case NB_W_MXFP4:
+    case NB_W_GGUF_NVFP4:
+    case NB_W_Q5_0:
+    case NB_W_Q5_1:
+    case NB_W_Q5_K: return dots[eight ? 2 : 0][k];
+    case NB_W_Q6_K: return dots[eight ? 3 : 0][k];
+    default: return dots[eight ? 4 : 0][k];
+    }
+}
 
 static void add_to_y(float *y, size_t n_row, vf total, bool first, const float *bias)
 {
@@ -267,6 +399,10 @@ static void add_to_y(float *y, size_t n_row, vf total, bool first, const float *
 void nb_linear_units_avx2(const nb_linear_args *a)
 {
     linear_units(a, false);
+}
+void nb_linear_units8_avx2(const nb_linear_args *a)
+{
+    linear_units(a, true);
 }
 void nb_linear_t_units_avx2(const nb_linear_args *a)
 {

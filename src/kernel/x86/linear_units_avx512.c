@@ -40,28 +40,41 @@ typedef __m512 vf;
 #define v_join4(a, b, c, d) nb_avx512_join4(a, b, c, d)
 
 #define ROW16(p) _mm_loadu_si128((const __m128i *)(const void *)(p))
-static inline __attribute__((always_inline)) __m512i rows4(const uint8_t *p, size_t s)
+static inline __attribute__((always_inline)) __m512i vi_part(const uint8_t *p, size_t s)
 {
     const __m512i a = _mm512_castsi128_si512(ROW16(p));
     const __m512i b = _mm512_mask_broadcast_i32x4(a, 0xf0, ROW16(p + 4 * s));
     const __m512i c = _mm512_mask_broadcast_i32x4(b, 0xf00, ROW16(p + 8 * s));
     return _mm512_mask_broadcast_i32x4(c, 0xf000, ROW16(p + 12 * s));
 }
+#define vi_lo32(a, b) _mm512_unpacklo_epi32(a, b)
+#define vi_hi32(a, b) _mm512_unpackhi_epi32(a, b)
+#define vi_lo64(a, b) _mm512_unpacklo_epi64(a, b)
+#define vi_hi64(a, b) _mm512_unpackhi_epi64(a, b)
 
-static inline __attribute__((always_inline)) void vi_rows16(const uint8_t *p, size_t s, __m512i out[4])
+/* One token: units_direct.h. */
+#define vi_zero() _mm512_setzero_si512()
+#define vi_add(a, b) _mm512_add_epi32(a, b)
+#define vi_digits(p) _mm512_broadcast_i32x4(ROW16(p))
+#define vi_dot(most, sum, code, x) ((void)(most), _mm512_dpbusd_epi32(sum, code, x))
+#define vi_dwords(most, sum) ((void)(most), sum)
+#define vi_bias(most) ((void)(most), 0)
+#define vi_dot2(sum, a, b) _mm512_dpwssd_epi32(sum, a, b)
+#define vi_pairs(a, b) _mm512_madd_epi16(_mm512_packs_epi32(a, b), _mm512_set1_epi16(1))
+#define vi_even(a, b) _mm512_castps_si512(_mm512_shuffle_ps(_mm512_castsi512_ps(a), _mm512_castsi512_ps(b), 0x88))
+#define vi_odd(a, b) _mm512_castps_si512(_mm512_shuffle_ps(_mm512_castsi512_ps(a), _mm512_castsi512_ps(b), 0xdd))
+static inline __attribute__((always_inline)) __m512i vi_fifth(__m512i code, __m512i v, const int at, const int half)
 {
-    const __m512i a = rows4(p, s), b = rows4(p + s, s), c = rows4(p + 2 * s, s), d = rows4(p + 3 * s, s);
-    const __m512i ab = _mm512_unpacklo_epi32(a, b), ab2 = _mm512_unpackhi_epi32(a, b);
-    const __m512i cd = _mm512_unpacklo_epi32(c, d), cd2 = _mm512_unpackhi_epi32(c, d);
-    out[0] = _mm512_unpacklo_epi64(ab, cd);
-    out[1] = _mm512_unpackhi_epi64(ab, cd);
-    out[2] = _mm512_unpacklo_epi64(ab2, cd2);
-    out[3] = _mm512_unpackhi_epi64(ab2, cd2);
+    const char i = (char)(at + 2 * half), j = (char)(at + 2 * half + 1);
+    const __m512i bits = _mm512_shuffle_epi8(v, vi_bytes16(i, i, i, i, i, i, i, i, j, j, j, j, j, j, j, j));
+    const __mmask64 set = _mm512_test_epi8_mask(bits, _mm512_set1_epi64((long long)0x8040201008040201));
+    return _mm512_mask_add_epi8(code, set, code, _mm512_set1_epi8(16));
 }
 
 #include "kernel/x86/units_panel.h"
 #include "kernel/x86/units_short.h"
 #include "kernel/x86/units_k.h"
+#include "kernel/x86/units_direct.h"
 
 /* ---- activations: two digits, [hi 32][lo 32] bytes of a unit in place of 16-bit integers ---- */
 
@@ -111,11 +124,12 @@ static inline void pack_unit(__m512 x0, __m512 x1, float most, __m256i order, nb
         const __m512i l1 = _mm512_sub_epi32(q1, _mm512_slli_epi32(h1, 8));
         const __m256i lo = _mm256_set_m128i(_mm512_cvtepi32_epi8(l1), _mm512_cvtepi32_epi8(l0));
         _mm256_storeu_si256((__m256i *)(void *)(o->q + 16), _mm256_shuffle_epi8(lo, order));
-    } else {
-        _mm256_storeu_si256((__m256i *)(void *)(o->q + 16), _mm256_setzero_si256());
     }
-    const __m256i hi = _mm256_set_m128i(_mm512_cvtepi32_epi8(h1), _mm512_cvtepi32_epi8(h0));
-    _mm256_storeu_si256((__m256i *)(void *)o->q, _mm256_shuffle_epi8(hi, order));
+    const __m256i hi = _mm256_shuffle_epi8(_mm256_set_m128i(_mm512_cvtepi32_epi8(h1), _mm512_cvtepi32_epi8(h0)), order);
+    _mm256_storeu_si256((__m256i *)(void *)o->q, hi);
+    if (most <= 127) /* words: of low nibbles, of high ones (x_words) */
+        _mm256_storeu_si256((__m256i *)(void *)(o->q + 16),
+                            _mm256_permutevar8x32_epi32(hi, _mm256_setr_epi32(0, 2, 4, 6, 1, 3, 5, 7)));
     set_sums(o, sum_of(q0), sum_of(q1));
 }
 
@@ -264,6 +278,12 @@ static dot_fn *const dots[2][KINDS][DOT_SIZES] = {
     { ROW(zero32), ROW(zero16), ROW(zero8), ROW(min32), ROW(min16) },
     { ROW(eight_zero32), ROW(eight_zero16), ROW(eight_zero8), ROW(eight_min32), ROW(eight_min16) },
 };
+
+static dot_fn *const *dots_of(nb_wtype type, bool eight, kind k)
+{
+    (void)type;
+    return dots[eight][k];
+}
 
 static void add_to_y(float *y, size_t n_row, vf total, bool first, const float *bias)
 {

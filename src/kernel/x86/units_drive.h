@@ -1,13 +1,13 @@
 /* units_drive.h - the loops of products with packed weights: linear_units.h; included once, after units_k.h, by
  * each of linear_units_avx2.c and linear_units_avx512.c, which define before:
  *
- *   dot_fn *dots[kinds][...]      see there
+ *   dots_of(type, eight, kind)    dot_fns of so many tokens: see there
  *   add_to_y(y, n_row, total, first, bias)
  *
  * Segments are outermost, then panels of rows: with one token a panel is unpacked into L1 and used at once; with many
  * PANELS panels are unpacked and used for all tokens, a tile of tokens at a time, whose activations stay in L1. */
 
-enum { PANELS = 4, ROW_BYTES = NB_PK_SEG * 34 + 64 }; /* of a row's segment: Q8_0 has the most */
+enum { PANELS = 4, DIRECT_TOK = 3, ROW_BYTES = NB_PK_SEG * 34 + 64 }; /* of a row's segment: Q8_0 has the most */
 
 /* The segment of r->n_row < LANES rows, or one that ends within 16 bytes of codes, in whole units. */
 static void copy_rows(rows *r, size_t n_bytes, uint8_t *to)
@@ -31,9 +31,8 @@ static void fetch_two_on(rows *r, size_t left, size_t n_bytes)
         _mm_prefetch((const char *)r->p + i * r->stride + r->ahead, _MM_HINT_T0);
 }
 
-/* Rows [r, r + LANES) of the matrix, those before `end`, units [u, u + n_unit). */
-static void unpack_panel(const nb_linear_args *a, size_t r, size_t end, size_t u, size_t n_unit,
-                         bool ahead, panel *o)
+/* Rows [r, r + LANES) of the matrix, those before `end`, units [u, u + n_unit); a copy of what ends there. */
+static rows rows_of(const nb_linear_args *a, size_t r, size_t end, size_t u, size_t n_unit, bool ahead, uint8_t *copy)
 {
     const nb_wtype_traits *x = &nb_wtypes[a->w.type];
     const bool grouped = a->w.type <= NB_W_FP4, byte = a->w.type == NB_W_BYTE;
@@ -42,7 +41,6 @@ static void unpack_panel(const nb_linear_args *a, size_t r, size_t end, size_t u
     const size_t whole = grouped ? n_unit * (byte ? 32 : 16)
                                  : (n_unit * NB_PK_UNIT + x->block - 1) / x->block * x->block_bytes;
     const size_t have = stride - at < whole ? stride - at : whole;
-    uint8_t copy[LANES * ROW_BYTES];
     rows s = { .p = (const uint8_t *)a->w.data + r * stride + at,
                .stride = stride,
                .w = &a->w,
@@ -54,7 +52,35 @@ static void unpack_panel(const nb_linear_args *a, size_t r, size_t end, size_t u
         copy_rows(&s, have, copy);
     else if (ahead)
         fetch_two_on(&s, stride - at, whole);
+    return s;
+}
+
+static void unpack_panel(const nb_linear_args *a, size_t r, size_t end, size_t u, size_t n_unit,
+                         bool ahead, panel *o)
+{
+    uint8_t copy[LANES * ROW_BYTES];
+    const rows s = rows_of(a, r, end, u, n_unit, ahead, copy);
     unpacks[a->w.type](&s, n_unit, o);
+}
+
+/* A few tokens, one after the other, while the rows are in L1. */
+static void linear_direct(const nb_linear_args *a, direct_fn *direct)
+{
+    panel p;
+    uint8_t copy[LANES * ROW_BYTES];
+    const size_t n_all = nb_pk_units(a->w.n_col);
+    for (size_t r = a->row_begin; r < a->row_end; r += LANES)
+        for (size_t u = 0; u < n_all; u += NB_PK_SEG) {
+            const size_t n_unit = n_all - u < NB_PK_SEG ? n_all - u : NB_PK_SEG, n_row = a->row_end - r;
+            rows s = rows_of(a, r, a->row_end, u, n_unit, true, copy);
+            for (size_t t = 0; t < a->n_tok; t++) {
+                vf total = vf_set1(0);
+                direct(&s, n_unit, &p, (const nb_pk_x *)a->xp + t * n_all + u, &total);
+                add_to_y(a->y + t * a->y_stride + (r - a->row_begin), n_row < LANES ? n_row : LANES, total, u == 0,
+                         u + n_unit == n_all && a->bias ? a->bias + r : NULL);
+                s.ahead = 0;
+            }
+        }
 }
 
 /* Tokens [t0, t0 + n_tok) times an unpacked segment of rows from r. */
@@ -83,7 +109,12 @@ static void linear_units(const nb_linear_args *a, bool eight)
                    : span == 32               ? ZERO_32
                    : span == 16               ? ZERO_16
                                               : ZERO_8;
-    dot_fn *const *dot = dots[eight][k];
+    direct_fn *direct = eight && a->n_tok <= DIRECT_TOK ? direct_of(&a->w, span) : NULL;
+    if (direct) {
+        linear_direct(a, direct);
+        return;
+    }
+    dot_fn *const *dot = dots_of(a->w.type, eight, k);
     const size_t n_panel = a->n_tok < 4 ? 1 : PANELS;
     for (size_t r = a->row_begin; r < a->row_end; r += n_panel * LANES)
         for (size_t u = 0; u < n_all; u += NB_PK_SEG) {

@@ -70,18 +70,22 @@ INLINE vi signed_byte(vi v, int j)
     return vi_sra(vi_sll(v, 24 - 8 * j), 24);
 }
 
+INLINE void q6_k_scales(const rows *r, size_t at, panel *o, size_t u)
+{
+    vi s[4], e[4];
+    head(r, at + 194, e);
+    const vf d = second_half(e[3]);
+    quad(r, at + 192, s);
+    UNROLL
+    for (int i = 0; i < 16; i++) put_scale(o, 2 * u + (size_t)i, vf_mul(d, vi_float(signed_byte(s[i / 4], i % 4))));
+}
+
 static void unpack_q6_k(const rows *r, size_t n_unit, panel *o)
 {
     const vi top = vi_set8(48);
     for (size_t u = 0; u < n_unit; u += 8) {
         const size_t at = 210 * (u / 8);
-        vi s[4], e[4];
-        head(r, at + 194, e);
-        const vf d = second_half(e[3]);
-        quad(r, at + 192, s);
-        UNROLL
-        for (int i = 0; i < 16; i++)
-            put_scale(o, 2 * u + (size_t)i, vf_mul(d, vi_float(signed_byte(s[i / 4], i % 4))));
+        q6_k_scales(r, at, o, u);
         UNROLL
         for (size_t i = 0; i < 4; i++) { /* half of 128 columns, half of 32 bytes */
             const size_t p = i / 2, h = i & 1;
@@ -166,22 +170,29 @@ static void unpack_q3_k(const rows *r, size_t n_unit, panel *o)
     set_zero(o, 2 * n_unit, 4);
 }
 
+INLINE void iq4_xs_scales(const rows *r, size_t at, panel *o, size_t u)
+{
+    const vi low = vi_set1(15), top = vi_set1(48);
+    vi e[4];
+    head(r, at, e);
+    const vi l = e[1], h = vi_srl(e[0], 16);
+    const vf d = first_half(e[0]);
+    UNROLL
+    for (size_t i = 0; i < 8; i++) {
+        const vi lo = vi_and(vi_srl(l, (int)(4 * i)), low);
+        const vi hi = vi_and(vi_sll(vi_srl(h, (int)(2 * i)), 4), top);
+        put_scale(o, u + i, vf_mul(d, vi_float(vi_sub(vi_or(lo, hi), vi_set1(32)))));
+    }
+}
+
 static void unpack_iq4_xs(const rows *r, size_t n_unit, panel *o)
 {
-    const vi table = IQ4_TABLE, low = vi_set1(15), top = vi_set1(48);
+    const vi table = IQ4_TABLE;
     for (size_t u = 0; u < n_unit; u += 8) {
         const size_t at = 136 * (u / 8);
-        vi e[4];
-        head(r, at, e);
-        const vi l = e[1], h = vi_srl(e[0], 16);
-        const vf d = first_half(e[0]);
+        iq4_xs_scales(r, at, o, u);
         UNROLL
-        for (size_t i = 0; i < 8; i++) {
-            const vi lo = vi_and(vi_srl(l, (int)(4 * i)), low);
-            const vi hi = vi_and(vi_sll(vi_srl(h, (int)(2 * i)), 4), top);
-            put_scale(o, u + i, vf_mul(d, vi_float(vi_sub(vi_or(lo, hi), vi_set1(32)))));
-            put_looked_up(r, at + 8 + 16 * i, table, o->code[u + i]);
-        }
+        for (size_t i = 0; i < 8; i++) put_looked_up(r, at + 8 + 16 * i, table, o->code[u + i]);
     }
     set_zero(o, n_unit, 128);
 }

@@ -5,7 +5,8 @@
  *   vi_load, vi_store, vi_set1, vi_set8, vi_bytes16 (16 bytes in each quarter or half)
  *   vi_and, vi_or, vi_xor, vi_srl, vi_sll, vi_sra (32 bits), vi_shuffle8, vi_min8, vi_add8
  *   vi_float, vf_half (low 16 bits of each lane as FP16), vf_mul, vf_set1, vf_store
- *   vi_rows16(p, stride, out)     bytes [0, 16) of LANES rows: out[k] has dword k of each row
+ *   vi_part(p, stride)            bytes [0, 16) of rows 0, 4 and so on
+ *   vi_lo32, vi_hi32, vi_lo64, vi_hi64 (a, b)        interleave within quarters or halves
  *
  * A panel is LANES rows of a segment: a vector of codes has four columns of each row, a byte each.
  * The bytes of a row come 16 at a time, so that transposing costs 8 shuffles for 4 vectors; a stored byte's two
@@ -37,6 +38,17 @@ typedef struct rows {
 #define UNROLL _Pragma("GCC unroll 16")
 #endif
 
+/* Bytes [0, 16) of LANES rows: out[k] has dword k of each row. */
+INLINE void vi_rows16(const uint8_t *p, size_t s, vi out[4])
+{
+    const vi a = vi_part(p, s), b = vi_part(p + s, s), c = vi_part(p + 2 * s, s), d = vi_part(p + 3 * s, s);
+    const vi ab = vi_lo32(a, b), ab2 = vi_hi32(a, b), cd = vi_lo32(c, d), cd2 = vi_hi32(c, d);
+    out[0] = vi_lo64(ab, cd);
+    out[1] = vi_hi64(ab, cd);
+    out[2] = vi_lo64(ab2, cd2);
+    out[3] = vi_hi64(ab2, cd2);
+}
+
 INLINE void put(uint8_t (*code)[LANES * 4], size_t k, vi v)
 {
     vi_store(code[k], v);
@@ -64,13 +76,16 @@ INLINE vi high4(vi v)
 /* 16 bytes at `at` of each row.  The rows' lines are prefetched by the quads that read them, LANES / parts rows by each:
  * all at once they would fill the queue of misses, and the core would wait.  Parts is 64 over the bytes from quad to
  * quad, or less. */
-INLINE void quad_of(const rows *r, size_t at, const size_t parts, vi out[4])
+INLINE void fetch_ahead(const rows *r, size_t at, const size_t parts)
 {
-    const uint8_t *p = r->p + at;
-    const char *next = (const char *)p + r->ahead + at / 16 % parts * (LANES / parts) * r->stride;
+    const char *next = (const char *)r->p + at + r->ahead + at / 16 % parts * (LANES / parts) * r->stride;
     UNROLL
     for (size_t i = 0; i < LANES / parts; i++) _mm_prefetch(next + i * r->stride, _MM_HINT_T0);
-    vi_rows16(p, r->stride, out);
+}
+INLINE void quad_of(const rows *r, size_t at, const size_t parts, vi out[4])
+{
+    fetch_ahead(r, at, parts);
+    vi_rows16(r->p + at, r->stride, out);
 }
 INLINE void quad(const rows *r, size_t at, vi out[4])
 {

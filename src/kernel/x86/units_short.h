@@ -159,19 +159,21 @@ static void unpack_iq4_nl(const rows *r, size_t n_unit, panel *o)
     }
     set_zero(o, n_unit, 128);
 }
+/* 2^(e - 128) of byte 0, for twice the values: 2^(e - 1 - 127), subnormal for e of 0 and 1. */
+INLINE vf half_e8m0(vi v)
+{
+    const vi e = vi_and(v, vi_set1(255));
+    const vi f = vi_select_eq(e, vi_set1(0), vi_set1(0x00200000), vi_sll(vi_sub(e, vi_set1(1)), 23));
+    return vi_as_float(vi_select_eq(e, vi_set1(1), vi_set1(0x00400000), f));
+}
 static void unpack_mxfp4(const rows *r, size_t n_unit, panel *o)
 {
     const vi table = FP4_TABLE;
     for (size_t u = 0; u < n_unit; u++) {
-        /* 2^(e - 128), for twice the values: 2^(e - 1 - 127), subnormal for e of 0 and 1 */
         vi h[4];
         head(r, 17 * u, h);
-        const vi e = vi_and(h[0], vi_set1(255));
-        vi f = vi_sll(vi_sub(e, vi_set1(1)), 23);
-        f = vi_select_eq(e, vi_set1(0), vi_set1(0x00200000), f);
-        f = vi_select_eq(e, vi_set1(1), vi_set1(0x00400000), f);
         put_looked_up(r, 17 * u + 1, table, o->code[u]);
-        put_scale(o, u, vi_as_float(f));
+        put_scale(o, u, half_e8m0(h[0]));
     }
     set_zero(o, n_unit, 12);
 }
