@@ -265,6 +265,9 @@ INLINE __m256i minus8(const nb_pk_x *x, int j)
     return _mm256_and_si256(_mm256_sub_epi32(vi_zero(), sum), vi_set1(0xffff));
 }
 
+/* gcc would put off all tokens but the first, and spill their products. */
+#define HOLD(v) __asm__("" : "+x"(v))
+
 /* The same of activations in 8 bits: `most` is the largest code of the type (literal), and says how many products
  * 16 bits hold. */
 INLINE void span8(const int n, const int most, const kind k, const panel *p, const nb_pk_x *x, size_t xs, size_t u,
@@ -284,7 +287,10 @@ INLINE void span8(const int n, const int most, const kind k, const panel *p, con
             const __m256i d = pair(x + (size_t)t * xs, 4 * (size_t)j);
             const __m256i w = most > 63 ? signed_pairs(c, d) : _mm256_maddubs_epi16(c, d);
             words[t] = first ? w : _mm256_add_epi16(words[t], w);
-            if (last) part[t] = add_dot(part[t], words[t], vi_ones());
+            HOLD(words[t]);
+            if (!last) continue;
+            part[t] = add_dot(part[t], words[t], vi_ones());
+            HOLD(part[t]);
         }
     }
     if (k <= ZERO_8) {

@@ -256,19 +256,21 @@ static void direct_q6_k(const rows *r, size_t n_unit, panel *o, const nb_pk_x *x
             vi part[4][2];
             UNROLL
             for (int h = 0; h < 2; h++) {
-                vi a[4], b[4], t[4], c[4][4];
+                vi a[4], b[4], t[4];
                 raw_of(r, at + 64 * p + 16 * (size_t)h, 4, a);
                 raw_of(r, at + 64 * p + 32 + 16 * (size_t)h, 4, b);
                 raw_of(r, at + 128 + 32 * p + 16 * (size_t)h, 4, t);
                 UNROLL
-                for (int k = 0; k < 4; k++) {
-                    c[0][k] = vi_dot(63, vi_zero(), vi_or(low4(a[k]), vi_and(vi_sll(t[k], 4), top)), x_digits(x, h));
-                    c[1][k] = vi_dot(63, vi_zero(), vi_or(low4(b[k]), vi_and(vi_sll(t[k], 2), top)), x_digits(x + 1, h));
-                    c[2][k] = vi_dot(63, vi_zero(), vi_or(high4(a[k]), vi_and(t[k], top)), x_digits(x + 2, h));
-                    c[3][k] = vi_dot(63, vi_zero(), vi_or(high4(b[k]), vi_and(vi_srl(t[k], 2), top)), x_digits(x + 3, h));
+                for (int i = 0; i < 4; i++) {
+                    const vi digits = x_digits(x + i, h);
+                    vi acc[4];
+                    UNROLL
+                    for (int k = 0; k < 4; k++) {
+                        const vi low = i & 1 ? b[k] : a[k], up = i == 3 ? vi_srl(t[k], 2) : vi_sll(t[k], 4 - 2 * i);
+                        acc[k] = vi_dot(63, vi_zero(), vi_or(i < 2 ? low4(low) : high4(low), vi_and(up, top)), digits);
+                    }
+                    part[i][h] = plus_zero(join(63, 4, acc), zero, x + i, 1 + h);
                 }
-                UNROLL
-                for (int i = 0; i < 4; i++) part[i][h] = plus_zero(join(63, 4, c[i]), zero, x + i, 1 + h);
             }
             UNROLL
             for (size_t i = 0; i < 8; i++)

@@ -7,7 +7,7 @@
  * Segments are outermost, then panels of rows: with one token a panel is unpacked into L1 and used at once; with many
  * PANELS panels are unpacked and used for all tokens, a tile of tokens at a time, whose activations stay in L1. */
 
-enum { PANELS = 4, DIRECT_TOK = 3, ROW_BYTES = NB_PK_SEG * 34 + 64 }; /* of a row's segment: Q8_0 has the most */
+enum { PANELS = 4, DIRECT_TOK = 3, AHEAD = 3, ROW_BYTES = NB_PK_SEG * 34 + 64 }; /* of a row's segment: Q8_0 has the most */
 
 /* The segment of r->n_row < LANES rows, or one that ends within 16 bytes of codes, in whole units. */
 static void copy_rows(rows *r, size_t n_bytes, uint8_t *to)
@@ -21,12 +21,13 @@ static void copy_rows(rows *r, size_t n_bytes, uint8_t *to)
     r->stride = ROW_BYTES;
 }
 
-/* The segment after the next, of these rows or of the rows after them, is to be prefetched (quad()): the first line of
+/* The third segment on, of these rows or of the rows after them, is to be prefetched (quad()): the first line of
  * each row now, because quads of two segments may leave it out.  The pieces are too short for the hardware to see what
  * comes. */
-static void fetch_two_on(rows *r, size_t left, size_t n_bytes)
+static void fetch_on(rows *r, size_t left, size_t n_bytes)
 {
-    r->ahead = 2 * n_bytes < left ? 2 * n_bytes : LANES * r->stride + 2 * n_bytes - r->stride;
+    const size_t to = r->stride - left + AHEAD * n_bytes; /* of these rows laid end to end */
+    r->ahead = to / r->stride * (LANES - 1) * r->stride + AHEAD * n_bytes;
     for (size_t i = 0; i < LANES; i++)
         _mm_prefetch((const char *)r->p + i * r->stride + r->ahead, _MM_HINT_T0);
 }
@@ -51,7 +52,7 @@ static rows rows_of(const nb_linear_args *a, size_t r, size_t end, size_t u, siz
     if (s.n_row < LANES || have < whole)
         copy_rows(&s, have, copy);
     else if (ahead)
-        fetch_two_on(&s, stride - at, whole);
+        fetch_on(&s, stride - at, whole);
     return s;
 }
 
