@@ -42,7 +42,7 @@ set(nb_test_costs check_cuda_emu=110 test_gpu_engine=95 check=66 server_soak=53 
     e2e_bench_matrix=12 e2e_plan=12 e2e_bench_kernel=12 test_cascade_engine=12 test_thrift_engine=11
     test_engine_serving=10 test_ranks_engine=21)
 # Tests that ./test.sh leaves to ./test.sh --all: long ones whose code other tests run too.
-set(nb_test_all "^(server_soak|server_agents_slow|e2e_plan_trace_slow|e2e_parity_run|e2e_retrieval|e2e_make_hard|e2e_eval_kl|e2e_gguf_(oracle|tokenizers)|.*_rest[0-9])$")
+set(nb_test_all "^(server_soak|promises_on_ranks|server_agents_slow|e2e_plan_trace_slow|e2e_parity_run|e2e_retrieval|e2e_make_hard|e2e_eval_kl|e2e_gguf_(oracle|tokenizers)|.*_rest[0-9])$")
 # Under a sanitizer they are also other whole programs than those that parse input from outside, browsers, and
 # the engine on the emulated GPU.
 if(NB_SANITIZE)
@@ -162,6 +162,9 @@ if(nb_kinds)
     set_source_files_properties("${runner}" PROPERTIES COMPILE_OPTIONS
         "-Wno-strict-prototypes;-Wno-unknown-warning-option;-Wno-deprecated-non-prototype")
     nb_test_program(nibble-unit . ${sources} ${helpers} "${runner}")
+    # The promises once more, where several ranks compute (tests/unit/engine_testing.h).
+    nb_test(promises_on_ranks 300 unit nibble-unit test_promises_engine)
+    set_property(TEST promises_on_ranks APPEND PROPERTY ENVIRONMENT NB_TEST_RANKS=2)
 endif()
 
 if(nb_kinds)

@@ -41,6 +41,12 @@ static inline nb_engine *make_engine(const nb_engine_options *o)
         with.device = "cuda";
         with.cuda_library = cuda;
     }
+    const char *ranks = getenv("NB_TEST_RANKS"); /* the same test on so many ranks, where the model allows it */
+    if (ranks && !with.device && !with.tensor_parallel_size) {
+        with.tensor_parallel_size = (size_t)strtoul(ranks, NULL, 10);
+        if (nb_engine_create(&with, &e, &err) == NB_OK) return e;
+        with.tensor_parallel_size = 1;
+    }
     if (nb_engine_create(&with, &e, &err) != NB_OK) fail_msg("%s: %s", o->model, err.msg);
     return e;
 }

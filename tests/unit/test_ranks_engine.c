@@ -16,6 +16,7 @@ static uint32_t prompt[N_PROMPT];
 typedef struct set_up {
     const char *dir, *kv, *mla, *weights;
     size_t n_thread, n_sink;
+    const char *caps; /* level of kernels; NULL: the best */
 } set_up;
 
 static nb_engine_options options_of(const set_up *s, size_t n_rank)
@@ -25,6 +26,7 @@ static nb_engine_options options_of(const set_up *s, size_t n_rank)
                                 .mla = s->mla,
                                 .weight_dtype = s->weights,
                                 .kv_sinks = s->n_sink,
+                                .cpu_caps = s->caps,
                                 .no_text = true,
                                 .device = "cpu",
                                 .n_thread = s->n_thread,
@@ -151,13 +153,18 @@ static void test_ways(void **state)
 {
     (void)state;
     static const set_up ways[] = {
-        { "tests/parity/v3", "f32", "absorbed", NULL, 1, 0 },
-        { "tests/parity/v3", "bf16", "expanded", NULL, 8, 0 },
-        { "tests/parity/v3", "int4", NULL, "int8", 4, 0 },
-        { "tests/parity/v3_geom", "nvfp4", "absorbed", "fp8", 2, 3 },
-        { "tests/parity/v2_lite", "fp8", NULL, "int8", 6, 5 },
-        { "tests/parity/llama3", "int4", NULL, NULL, 4, 2 },
-        { "tests/parity/qwen2", "bf16", NULL, "int8", 1, 0 },
+        { "tests/parity/v3", "f32", "absorbed", NULL, 1, 0, NULL },
+        { "tests/parity/v3", "bf16", "expanded", NULL, 8, 0, NULL },
+        { "tests/parity/v3", "int4", NULL, "int8", 4, 0, NULL },
+        { "tests/parity/v3_geom", "nvfp4", "absorbed", "fp8", 2, 3, NULL },
+        { "tests/parity/v2_lite", "fp8", NULL, "int8", 6, 5, NULL },
+        { "tests/parity/llama3", "int4", NULL, NULL, 4, 2, NULL },
+        { "tests/parity/qwen2", "bf16", NULL, "int8", 1, 0, NULL },
+        { "tests/parity/v3_sharded", "nvfp4", NULL, NULL, 1, 0, "c" },
+        { "tests/parity/v3_sharded", "nvfp4", NULL, NULL, 1, 0, "avx2" },
+        { "tests/parity/v3_sharded", "nvfp4", NULL, "int8", 1, 0, "avx2" },
+        { "tests/parity/v3_fp8", "fp8", NULL, NULL, 1, 0, "avx2" },
+        { "tests/parity/v3_fp8", "fp8", NULL, NULL, 1, 0, "c" },
     };
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) (void)check_model(&ways[i]);
 }

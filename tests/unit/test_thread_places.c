@@ -241,6 +241,8 @@ static void test_here(void **state)
     while (!m.allowed[c]) c++;
     (void)snprintf(list, sizeof list, "%zu", c);
     assert_int_equal(nb_dev_bind(d, list, &err), NB_ERR_ARG); /* one CPU, two threads */
+    assert_int_equal(nb_dev_bind_part(d, list, 1, 2, &err), NB_ERR_ARG); /* for four */
+    assert_int_equal(nb_dev_bind_part(d, NULL, 1, 2, &err), NB_OK);
     assert_int_equal(nb_dev_bind(d, NULL, &err), NB_OK);
     nb_dev_run(d, task, ran, 100);
     for (size_t i = 0; i < 100; i++) assert_int_equal(ran[i], 1);
