@@ -2,8 +2,9 @@
  *
  * A matrix has the same bytes in both: rows one after another.  Three things differ.  Routed experts are slices of one
  * tensor.  llama.cpp stores the rows of Llama's q and k in the order of its own rotation, pairs beside each other.
- * W_kv_b comes in two: attn_k_b is W_UK transposed per head, so that its blocks run along another dimension than the
- * model reads; both are made floats and joined. */
+ * W_kv_b comes in two: attn_k_b is W_UK transposed per head, so that its blocks run along another dimension than prompts
+ * read; both are made floats and joined.  Where both have blocks, they are there as they are, too, as k_b_proj and
+ * v_b_proj: the absorbed form reads them so. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -161,6 +162,19 @@ static nb_status experts(const walk *w, const nb_gguf_tensor *t, const expert_ro
     return NB_OK;
 }
 
+/* attn_k_b or attn_v_b as one matrix, the heads one below the other. */
+static nb_status half(const walk *w, const nb_gguf_tensor *t, unsigned long layer, const char *what,
+                      size_t rows)
+{
+    char name[128];
+    nb_gguf_part p = as_it_is(t, 2);
+    p.n_dim = 2;
+    p.dim[0] = rows;
+    p.dim[1] = t->dim[0];
+    (void)snprintf(name, sizeof name, "model.layers.%lu.self_attn.%s.weight", layer, what);
+    return emit(w, &p, name);
+}
+
 static nb_status kv_b(const walk *w, const nb_gguf_tensor *k, unsigned long layer)
 {
     char name[128];
@@ -188,7 +202,10 @@ static nb_status kv_b(const walk *w, const nb_gguf_tensor *k, unsigned long laye
     p.n_bytes = p.dim[0] * lora * (p.dtype == NB_DT_F32 ? 4 : 2);
     p.data = k->data;
     (void)snprintf(name, sizeof name, "model.layers.%lu.self_attn.kv_b_proj.weight", layer);
-    return emit(w, &p, name);
+    NB_TRY(emit(w, &p, name));
+    if (p.dtype == NB_DT_OTHER || kt->block == 1 || vt->block == 1) return NB_OK;
+    NB_TRY(half(w, k, layer, "k_b_proj", n_head * lora));
+    return half(w, v, layer, "v_b_proj", n_head * d_v);
 }
 
 /* X.scale beside X.weight (NVFP4): one for the matrix, or one for each expert. */

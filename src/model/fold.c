@@ -288,6 +288,10 @@ static nb_status fold(folder *x)
     uint64_t bytes = x->m->weight_bytes;
     bytes += nb_weight_bytes(&y.kv_a) + nb_weight_bytes(&y.kv_b);
     bytes -= nb_weight_bytes(&x->l->kv_a) + nb_weight_bytes(&x->l->kv_b);
+    if (y.absorb_k.data && y.kv_b.data != x->l->kv_b.data) {
+        bytes -= nb_weight_bytes(&y.absorb_k) + nb_weight_bytes(&y.absorb_v);
+        y.absorb_k = y.absorb_v = (nb_weight){ 0 };
+    }
     if (y.o_b && !x->l->o_b) bytes += c->hidden * sizeof *y.o_b;
     if (y.kv_mean) bytes += attn->kv_lora * sizeof *y.kv_mean;
     x->m->weight_bytes = bytes;

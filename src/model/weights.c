@@ -277,6 +277,20 @@ static nb_status take_row(loader *l, const nb_tensor_row *r, size_t layer)
     return NB_OK;
 }
 
+/* See nb_layer.absorb_k. */
+static nb_status take_halves(loader *l, size_t i, nb_layer *y)
+{
+    const nb_attn_config *a = nb_layer_attn(&l->m->c, i);
+    char k[NAME_BYTES], v[NAME_BYTES];
+    (void)snprintf(k, sizeof k, "model.layers.%zu.self_attn.k_b_proj.weight", i);
+    (void)snprintf(v, sizeof v, "model.layers.%zu.self_attn.v_b_proj.weight", i);
+    if (a->kind != NB_ATTN_MLA || !l->s || nb_source_has(l->s, "*") || !nb_source_has(l->s, k) ||
+        !nb_source_has(l->s, v))
+        return NB_OK;
+    NB_TRY(take_matrix(l, k, a->n_head * a->kv_lora, a->d_nope, false, &y->absorb_k));
+    return take_matrix(l, v, a->n_head * a->d_v, a->kv_lora, false, &y->absorb_v);
+}
+
 static nb_status take_layer(loader *l, size_t i)
 {
     const nb_model_config *c = &l->m->c;
@@ -285,6 +299,7 @@ static nb_status take_layer(loader *l, size_t i)
     char name[NAME_BYTES];
     for (size_t k = 0; k < NB_COUNT(norm_rows); k++) NB_TRY(take_row(l, &norm_rows[k], i));
     for (size_t k = 0; k < a->n_tensor; k++) NB_TRY(take_row(l, &a->tensor[k], i));
+    NB_TRY(take_halves(l, i, y));
     if (!c->dense[i]) return take_moe(l, i, y);
     (void)snprintf(name, sizeof name, "model.layers.%zu.mlp", i);
     return take_mlp(l, name, c->inter, c->mlp_bias, &y->mlp);

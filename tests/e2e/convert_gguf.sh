@@ -14,6 +14,20 @@ cp "$tmp/out" "$tmp/a"
 ok run "$tmp/F32.gguf" -p 'Once upon a time' -n 24 --temperature 0 --json --kv-cache-dtype f32 --activation-dtype float
 [ "$(json "$tmp/out" "j['text']")" = "$(json "$tmp/a" "j['text']")" ] || die "F32: another text"
 make Q4_K_M
+# Prompts read kv_b as floats, generated tokens its packed halves: the same values, so the same perplexity.
+for i in 1 2 3 4 5 6; do printf 'Once upon a time there was a fox who lived near river %s. He was sad. "Come and play," said the owl. ' $i; done >"$tmp/story"
+for type in F32 Q4_K_M; do
+    for form in "" --decode; do
+        # shellcheck disable=SC2086
+        ok eval ppl "$tmp/$type.gguf" --text "$tmp/story" --context 120 --formats f32 --activation-dtype float $form --json
+        json "$tmp/out" "j['variants'][0]['perplexity']['value']" >>"$tmp/ppl"
+    done
+done
+python3 - "$tmp/ppl" <<'PY' || die "generated tokens do not read the packed kv_b as prompts do: $(cat "$tmp/ppl")"
+import sys
+a, b, c, d = map(float, open(sys.argv[1]).read().split())
+sys.exit(not (abs(a / b - 1) < 1e-5 and abs(c / d - 1) < 1e-5 and abs(a / c - 1) > 1e-5))
+PY
 ok run "$tmp/Q4_K_M.gguf" --chat -p 'Hello' -n 8
 fails 1 "gguf-pre" convert "$model" "$tmp/x.gguf" --weight-format gguf:Q8_0
 fails 1 "folder" convert "$tmp/F32.gguf" "$tmp/x.gguf" --weight-format gguf:Q8_0

@@ -68,8 +68,12 @@ static bool uses_type(const nb_model *m, nb_wtype type)
     nb_model view =
         *m; /* the walk hands out matrices that its caller may change; this one does not */
     (void)nb_model_each_matrix(&view, look_at, &t);
-    for (size_t i = 0; i < m->c.n_layer; i++)
-        t.found |= m->layer[i].router.data && m->layer[i].router.type == type;
+    for (size_t i = 0; i < m->c.n_layer; i++) {
+        const nb_layer *l = &m->layer[i];
+        const nb_weight *const also[] = { &l->router, &l->absorb_k, &l->absorb_v };
+        for (size_t k = 0; k < NB_COUNT(also); k++)
+            t.found |= also[k]->data && also[k]->type == type;
+    }
     return t.found;
 }
 
@@ -82,7 +86,7 @@ typedef struct widths {
     size_t o_whole; /* outputs of all ranks' heads */
     size_t q_lora;
     bool expanded;            /* some attention has the expanded form; then: */
-    size_t absorbed, kv_lora; /* all heads' absorbed queries; the latent */
+    size_t absorbed, kv_lora; /* all heads' absorbed queries; the latent, or what W_UK reads */
     size_t ex_q, ex_tile;     /* bytes of all heads' packed queries of a page, and of their tiles */
     size_t ex_o, d_v, keys_vals; /* all heads' outputs; a head's value; a head's key and value */
 } widths;
@@ -105,7 +109,7 @@ static widths widths_of(const nb_cpu *f)
         if (!nb_attention_of(a->kind)->has_expanded) continue;
         w.expanded = true;
         w.absorbed = max_size(w.absorbed, d->n_head * d->n_values);
-        w.kv_lora = max_size(w.kv_lora, a->kv_lora);
+        w.kv_lora = max_size(w.kv_lora, max_size(a->kv_lora, a->d_nope));
         w.ex_q = max_size(w.ex_q, d->n_head * ex->q_bytes);
         w.ex_tile = max_size(w.ex_tile, d->n_head * ex->tile_bytes);
         w.ex_o = max_size(w.ex_o, d->n_head * a->d_v);

@@ -127,6 +127,24 @@ static void absorb_task(void *ctx, size_t task, size_t worker)
                    attn->d_rope * sizeof *y);
 }
 
+/* The same with W_UK transposed and packed: a product for each head. */
+static void absorb_packed(nb_cpu *f, const absorb_ctx *x)
+{
+    const nb_attn_config *attn = x->attn;
+    const size_t d_qk = attn->d_nope + attn->d_rope, d_abs = attn->kv_lora + attn->d_rope;
+    for (size_t h = 0; h < attn->n_head; h++) {
+        const float *q = x->q + h * d_qk;
+        float *y = f->qx + h * d_abs;
+        f->job[h] = nb_cpu_job(f, &x->l->absorb_k, NULL, q, attn->n_head * d_qk, y,
+                               attn->n_head * d_abs, x->n_q);
+        f->job[h] = nb_cpu_rows(f->job[h], (x->head0 + h) * attn->kv_lora, attn->kv_lora);
+        for (size_t i = 0; i < x->n_q; i++)
+            memcpy(y + i * attn->n_head * d_abs + attn->kv_lora,
+                   q + i * attn->n_head * d_qk + attn->d_nope, attn->d_rope * sizeof *y);
+    }
+    nb_cpu_run_jobs(f, f->job, attn->n_head);
+}
+
 /* f->qx = absorbed queries of n_q <= 64 tokens. */
 static const float *absorb(nb_cpu *f, size_t layer, const float *q, size_t n_q, size_t *stride)
 {
@@ -138,7 +156,10 @@ static const float *absorb(nb_cpu *f, size_t layer, const float *q, size_t n_q, 
                      .n_q = n_q,
                      .head0 = nb_rank_head0(&f->r, layer),
                      .n_col_block = (attn->kv_lora + ABSORB_COLS - 1) / ABSORB_COLS };
-    nb_dev_run(f->r.o.dev, absorb_task, &x, attn->n_head * x.n_col_block);
+    if (x.l->absorb_k.data)
+        absorb_packed(f, &x);
+    else
+        nb_dev_run(f->r.o.dev, absorb_task, &x, attn->n_head * x.n_col_block);
     *stride = attn->n_head * (attn->kv_lora + attn->d_rope);
     return f->qx;
 }
@@ -149,11 +170,14 @@ static void unabsorb(nb_cpu *f, size_t layer, size_t n_q, float *y)
     const nb_layer *l = &f->r.o.model->layer[layer];
     const nb_attn_config *attn = nb_rank_attn(&f->r, layer);
     const size_t d_nv = attn->d_nope + attn->d_v, head0 = nb_rank_head0(&f->r, layer);
+    const bool packed = l->absorb_v.data != NULL;
     for (size_t h = 0; h < attn->n_head; h++) {
-        f->job[h] = nb_cpu_job(f, &l->kv_b, NULL, f->tot_o + h * attn->kv_lora,
+        f->job[h] = nb_cpu_job(f, packed ? &l->absorb_v : &l->kv_b, NULL, f->tot_o + h * attn->kv_lora,
                                attn->n_head * attn->kv_lora, y + h * attn->d_v,
                                attn->n_head * attn->d_v, n_q);
-        f->job[h] = nb_cpu_rows(f->job[h], (head0 + h) * d_nv + attn->d_nope, attn->d_v);
+        f->job[h] = nb_cpu_rows(
+            f->job[h],
+            packed ? (head0 + h) * attn->d_v : (head0 + h) * d_nv + attn->d_nope, attn->d_v);
     }
     nb_cpu_run_jobs(f, f->job, attn->n_head);
 }
