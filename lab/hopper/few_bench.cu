@@ -12,11 +12,11 @@
 #if defined CODES && CODES
 #define nb_cuda_mla_few nb_cuda_mla_codes
 #ifndef UNITS
-#define UNITS 16, 4, 8, 32, 2
+#define UNITS 16, 4, 8, 32, 2, UINT32_MAX, 2
 #endif
 #else
 #ifndef UNITS
-#define UNITS 8, 8, 16, 64, 1
+#define UNITS 8, 8, 16, 64, 1, UINT32_MAX, 2
 #endif
 #endif
 void nb_cuda_mla_few(nb_cuda *g, const nb_cuda_mla_args *a);
@@ -178,7 +178,7 @@ static int run(nb_cuda *g, const shape &z)
     first[n_row] = (uint32_t)total;
     std::vector<nb_cuda_item> it(total + 1);
     const size_t ni =
-        nb_cuda_items(gr.data(), z.b, UN, g->n_sm, !getenv("NOFOLD"), first.data(), it.data());
+        nb_cuda_items(gr.data(), z.b, UN, g->n_sm, H, !getenv("NOFOLD"), first.data(), it.data());
     std::vector<float> q((size_t)n_row * H * 576);
     for (auto &v : q) v = (float)((int)(rnd() % 2001) - 1000) / 500.f;
     if (getenv("NANROW") && n_row > 1) q[5 * 576 + 3] = NAN;

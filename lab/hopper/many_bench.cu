@@ -1,6 +1,6 @@
 /* many_bench.cu - checks mla_many.cu against double, compares its bits between runs and grids, and times it.
  *
- * many_bench [check|bench|b64|more] [0: bf16, 1: fp8, 2: nvfp4, 3: if4] */
+ * many_bench [check|small|bench|b64|few|more] [0: bf16, 1: fp8, 2: nvfp4, 3: if4] */
 #include "kernel/cuda/api/nb_cuda_items.h"
 #include "kernel/cuda/sm90/mla_many.cu"
 #include "driver.cuh"
@@ -179,7 +179,7 @@ static void build(setup &s, int kind, bool int8, int nh, int n_q, const std::vec
                                                    : (s.block.size() * 7919ull + 13) % n_pool);
         gr.push_back({ (uint32_t)i, row, (uint32_t)n_q, (uint32_t)np[i] });
         for (int k = 0; k < n_q; k++)
-            s.first.push_back(s.first.back() + nb_cuda_n_unit({ 0, 1, UNIT, 64, 1 }, np[i])),
+            s.first.push_back(s.first.back() + nb_cuda_n_unit(UNITS, np[i])),
                 rc.push_back(i);
         s.chunk.push_back(c);
         row += n_q;
@@ -187,7 +187,7 @@ static void build(setup &s, int kind, bool int8, int nh, int n_q, const std::vec
     s.n_part = s.first.back();
     std::vector<nb_cuda_item> it(s.n_part + 8);
     s.n_item =
-        nb_cuda_items(gr.data(), gr.size(), { 0, 1, UNIT, 64, 1 }, 132, fold, s.first.data(), it.data());
+        nb_cuda_items(gr.data(), gr.size(), UNITS, 132, nh, fold, s.first.data(), it.data());
     nb_cuda_mla_args &a = s.a;
     a.cache.block_bytes = r.page_bytes, a.cache.record = r, a.cache.n_chunk = np.size();
     a.cache.pool = pool ? (unsigned char *)pool : s.up(s.pages);
@@ -200,7 +200,7 @@ static void build(setup &s, int kind, bool int8, int nh, int n_q, const std::vec
     a.part_m = (float *)s.get(s.n_part * nh * 4), a.part_l = (float *)s.get(s.n_part * nh * 4);
     a.part_first = s.up(s.first), a.row_chunk = s.up(rc), a.item = s.up(it);
     a.n_item = s.up(std::vector<uint32_t>{ (uint32_t)s.n_item });
-    a.units = { 0, 1, UNIT, 64, 1 };
+    a.units = UNITS;
     a.scratch = s.get(nb_cuda_mla_many_scratch(&r, nh, row));
     a.n_row = row, a.n_head = nh, a.lora = 512, a.d_rope = 64, a.max_item = s.n_item + 3,
     a.scale = 1 / sqrtf(192.f);
@@ -254,13 +254,16 @@ static void check(int kind, bool int8, int nh, int n_q, const std::vector<int> &
     const std::vector<float> y = run_once(s);
     setup f;
     build(f, kind, int8, nh, n_q, np, true, 97, 97, wild, nullptr, 77 + seed);
-    /* force folding of everything */
+    /* fold every super */
     std::vector<nb_cuda_item> it;
     for (size_t c = 0; c < np.size(); c++)
-        if (np[c])
-            it.push_back({ (uint32_t)c, (uint32_t)(c * n_q), (uint32_t)n_q, 0,
-                           (uint32_t)nb_cuda_n_unit({ 0, 1, UNIT, 64, 1 }, np[c]), (uint32_t)np[c], 0,
-                           0 });
+        for (uint32_t p = 0; p < (uint32_t)np[c]; p += UNITS.super) {
+            const nb_cuda_group g = { (uint32_t)c, (uint32_t)(c * n_q), (uint32_t)n_q,
+                                      (uint32_t)np[c] };
+            const nb_cuda_cut cut = { UNITS, true, 64 };
+            const size_t u = nb_cuda_unit_of(UNITS, p);
+            it.push_back(nb_cuda_item_at(&g, UNITS, u, nb_cuda_fold(&cut, np[c], u), 0));
+        }
     std::stable_sort(it.begin(), it.end(), [](const nb_cuda_item &a, const nb_cuda_item &b) {
         return a.n_page > b.n_page;
     });
@@ -353,7 +356,7 @@ int main(int argc, char **argv)
     const char *what = argc > 1 ? argv[1] : "all";
     int only = argc > 2 ? atoi(argv[2]) : -1;
     setbuf(stdout, nullptr);
-    if (what[0] != 'b' && strcmp(what, "more"))
+    if (what[0] != 'b' && strcmp(what, "more") && strcmp(what, "few"))
         for (int k = 0; k < 4; k++) {
             if (only >= 0 && k != only) continue;
             check(k, true, 64, 1, { 1, 2, 3, 5, 64, 65, 130, 200 }, false, k);
@@ -361,6 +364,8 @@ int main(int argc, char **argv)
             check(k, true, 128, 1, { 200, 1, 7, 64 }, false, k + 9);
             check(k, true, 40, 3, { 1, 0, 70, 129 }, false, k + 19);
             check(k, true, 128, 4, { 3, 67 }, false, k + 29);
+            check(k, true, 16, 1, { 200, 1, 7, 64 }, false, k + 9);
+            check(k, true, 32, 2, { 5, 520 }, false, k + 9);
             if (k)
                 check(k, false, 64, 2, { 1, 70, 3 }, false, k + 39),
                     check(k, true, 64, 1, { 4, 70, 3 }, true, k + 49);
@@ -370,9 +375,19 @@ int main(int argc, char **argv)
             if (only >= 0 && k != only) continue;
             bench(k, 64, 32, 32768);
             if (strcmp(what, "b64")) bench(k, 128, 32, 32768);
+            if (!strcmp(what, "more") || !strcmp(what, "few")) {
+                for (int nh = 64; nh <= 128; nh *= 2) {
+                    bench(k, nh, 1, 512), bench(k, nh, 1, 4096);
+                    bench(k, nh, 1, 32768), bench(k, nh, 1, 131072);
+                }
+                bench(k, 128, 8, 4096), bench(k, 128, 16, 4096), bench(k, 128, 64, 4096);
+            }
             if (!strcmp(what, "more")) {
-                bench(k, 64, 128, 4096);
-                bench(k, 128, 4, 131072), bench(k, 128, 1, 131072);
+                bench(k, 64, 8, 4096), bench(k, 64, 16, 4096), bench(k, 64, 32, 4096);
+                bench(k, 64, 64, 4096), bench(k, 64, 128, 4096), bench(k, 128, 128, 4096);
+                bench(k, 64, 128, 1024), bench(k, 128, 128, 1024);
+                bench(k, 128, 4, 131072), bench(k, 64, 4, 131072), bench(k, 16, 1, 4096);
+                bench(k, 16, 1, 131072), bench(k, 16, 32, 32768);
             }
         }
 }

@@ -18,7 +18,7 @@
 namespace
 {
 
-enum { LAYERS = 8, REPS = 24, TOKENS = 64, N = 576, LORA = 512, UNIT_PAGES = 64 };
+enum { LAYERS = 8, REPS = 24, TOKENS = 64, N = 576, LORA = 512 };
 
 uint64_t rng_state;
 uint32_t rnd()
@@ -103,7 +103,7 @@ void make_world(world &w, nb_cuda *g, int nh, int n_row, int open, uint32_t n_pa
         chunk[r].row0 = r, chunk[r].n_tok = 1, chunk[r].block0 = r * n_page;
         chunk[r].pos0 = n_page * 64 + open, chunk[r].tail = tails + (size_t)r * LAYERS * rows;
         rc[r] = r;
-        w.first.push_back(w.first.back() + nb_cuda_n_unit({ 0, 1, UNIT_PAGES, UNIT_PAGES, 1 }, n_page) + 1);
+        w.first.push_back(w.first.back() + nb_cuda_n_unit(NB_CUDA_MLA_MANY_UNITS, n_page) + 1);
     }
     w.n_part = w.first.back();
     w.q.resize((size_t)n_row * nh * N);
@@ -285,10 +285,10 @@ static void time_beside(nb_cuda *g, int nh, int n_row, int n_tok)
     for (size_t i = 0; i < block.size(); i++) block[i] = (uint32_t)((i * 7919 + 13) % n_pool);
     std::vector<nb_cuda_group> group(n_row);
     for (int i = 0; i < n_row; i++) group[i] = { (uint32_t)i, (uint32_t)i, 1, n_page };
-    a.units = { 0, 1, UNIT_PAGES, UNIT_PAGES, 1 };
+    a.units = NB_CUDA_MLA_MANY_UNITS;
     std::vector<nb_cuda_item> item(w.n_part + 8);
     const size_t n_item =
-        nb_cuda_items(group.data(), n_row, a.units, g->n_sm, true, w.first.data(), item.data());
+        nb_cuda_items(group.data(), n_row, a.units, g->n_sm, a.n_head, true, w.first.data(), item.data());
     a.cache.pool = pool, a.cache.block_bytes = r.page_bytes, a.cache.block = w.up(block);
     a.item = w.up(item), a.max_item = n_item;
     a.n_item = w.up(std::vector<uint32_t>{ (uint32_t)n_item });

@@ -120,8 +120,8 @@ static bool plan(const nb_gb_run *r, const attn_op *o, size_t n_page, char *tail
         const size_t k = (i * 2654435761u + 12345) & (pow2 - 1);
         if (k < n) h->block[at++] = (uint32_t)k;
     }
-    h->n_item = (uint32_t)nb_cuda_items(h->group, c->batch, o->row->units, r->b->info.n_sm, true,
-                                        h->first, h->item);
+    h->n_item = (uint32_t)nb_cuda_items(h->group, c->batch, o->row->units, r->b->info.n_sm,
+                                        c->n_head, true, h->first, h->item);
     return true;
 }
 

@@ -231,7 +231,7 @@ static nb_cuda_rows run(chk *t, const kase *k, bool random, uint32_t only)
     }
     const size_t n_state = part_first[k->n_row] * s->n_head;
     const uint32_t n_item = (uint32_t)nb_cuda_items(group, make_groups(t, k, random, only, group),
-                                                    NB_CUDA_GQA_UNITS, 1, false, part_first, item);
+                                                    NB_CUDA_GQA_UNITS, 1, 1, false, part_first, item);
     nb_cuda_chunk chunk[MAX_CHUNK];
     float *rows = chk_gpu_in(t, k->rows, k->rows_n * sizeof(float));
     for (size_t i = 0; i < k->n_chunk; i++) {
@@ -391,7 +391,7 @@ static void bench_case(chk *t, nb_kv_type type, size_t n_seq, size_t n_page)
         part_first[i + 1] = part_first[i] + (uint32_t)nb_cuda_n_unit(NB_CUDA_GQA_UNITS, n_page) + 1;
     }
     const uint32_t n_item =
-        (uint32_t)nb_cuda_items(group, n_seq, NB_CUDA_GQA_UNITS, 1, false, part_first, item);
+        (uint32_t)nb_cuda_items(group, n_seq, NB_CUDA_GQA_UNITS, 1, 1, false, part_first, item);
     const size_t n_state = part_first[n_seq] * (size_t)HEADS, n_q = n_seq * HEADS * DIM;
     float *q = chk_raw(t, n_q * sizeof *q);
     chk_fill(t, q, n_q, CHK_NORMAL);

@@ -292,7 +292,7 @@ static result run(chk *t, const nb_cuda_mla_row *v, const kase *k, const cut *ho
     const size_t n_group = make_groups(t, k, how, only, group);
     const uint32_t n_item =
         (uint32_t)nb_cuda_items(group, n_group, v->units, how->random ? chk_between(t, 1, 8) : 1,
-                                how->fold, part_first, item);
+                                s->n_head, how->fold, part_first, item);
     nb_cuda_chunk chunk[MAX_CHUNK];
     float *rows = chk_gpu_in(t, k->rows, k->rows_n * sizeof(float));
     for (size_t i = 0; i < k->n_chunk; i++) {
@@ -463,6 +463,37 @@ static void check_single(chk *t, const nb_cuda_mla_row *v, const kase *k, result
         }
 }
 
+/* Some of the heads alone, as on one of several devices: the same bits. */
+static void check_slice(chk *t, const nb_cuda_mla_row *v, const kase *k, result y)
+{
+    const size_t all = k->s->n_head, stride = y_stride_of(k);
+    if (!v->slices || all < 16) return;
+    shape some = *k->s;
+    kase part = *k;
+    some.n_head = 8 * chk_between(t, 1, all / 8 - 1);
+    const size_t h0 = chk_between(t, 0, all - some.n_head), n = some.n_head * some.d1;
+    if (!v->can(&k->r, some.n_head)) {
+        chk_fail(t, "takes %zu heads, but not %zu of them", all, some.n_head);
+        return;
+    }
+    part.s = &some;
+    float *q = chk_raw(t, k->n_row * k->q_stride * sizeof *q);
+    memset(q, 0xff, k->n_row * k->q_stride * sizeof *q);
+    for (size_t i = 0; i < k->n_row; i++)
+        memcpy(q + i * k->q_stride, k->q + i * k->q_stride + h0 * k->q_head,
+               some.n_head * k->q_head * sizeof *q);
+    part.q = q;
+    const result z = run(t, v, &part, &(cut){ 1, true, true }, UINT32_MAX);
+    for (size_t i = 0; i < k->n_row; i++)
+        if (!skipped(k, i, UINT32_MAX) &&
+            memcmp(y.f + i * stride + h0 * some.d1, z.f + i * y_stride_of(&part),
+                   n * sizeof(float)) != 0) {
+            chk_fail(t, "other bits in row %zu where only heads %zu to %zu are computed", i, h0,
+                     h0 + some.n_head - 1);
+            return;
+        }
+}
+
 static void one_case(chk *t, const nb_cuda_mla_row *v, const kase *k)
 {
     const cut plain = { 1, false, false }, fold = { NB_CUDA_QUERY_MAX, true, true };
@@ -472,6 +503,7 @@ static void one_case(chk *t, const nb_cuda_mla_row *v, const kase *k)
          SIZE_MAX, 0);
     same(t, "alone", k, y, run(t, v, k, &plain, 0), 0, SIZE_MAX, 0);
     check_single(t, v, k, y);
+    check_slice(t, v, k, y);
     check_nan(t, v, k, y);
 }
 

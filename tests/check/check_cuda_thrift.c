@@ -217,7 +217,7 @@ static float *attend(chk *t, const kase *k, const nb_cuda_thrift_args *p, size_t
         if (is) group[n_group++] = (nb_cuda_group){ k->row_chunk[i], (uint32_t)i, 1, (uint32_t)n };
     }
     const uint32_t n_item = (uint32_t)nb_cuda_items(group, n_group, v->units, chk_between(t, 1, 5),
-                                                    true, part_first, item);
+                                                    s->n_head, true, part_first, item);
     const size_t n_state = part_first[k->n_row] * s->n_head;
     *y_stride = (s->n_head * s->d1 + 7) / 8 * 8;
     nb_cuda_mla_args a = {

@@ -26,16 +26,16 @@ const nb_cuda_experts_row nb_cuda_experts_rows[] = {
 };
 const nb_cuda_mla_row nb_cuda_mla_rows[] = {
 #if !NB_CUDA_EMULATED
-    { "wgmma_few", 90, NB_CUDA_MLA_FEW_UNITS, 4e-3f, false, nb_cuda_mla_few_can,
+    { "wgmma_few", 90, NB_CUDA_MLA_FEW_UNITS, 4e-3f, false, false, nb_cuda_mla_few_can,
       nb_cuda_mla_few_scratch, nb_cuda_mla_few },
-    { "wgmma_many", 90, NB_CUDA_MLA_MANY_UNITS, 2e-2f, false, nb_cuda_mla_many_can,
+    { "wgmma_many", 90, NB_CUDA_MLA_MANY_UNITS, 2e-2f, false, true, nb_cuda_mla_many_can,
       nb_cuda_mla_many_scratch, nb_cuda_mla_many },
 #endif
-    { "mma_codes", 80, NB_CUDA_MLA_CODES_UNITS, 4e-3f, false, nb_cuda_mla_codes_can,
+    { "mma_codes", 80, NB_CUDA_MLA_CODES_UNITS, 4e-3f, false, false, nb_cuda_mla_codes_can,
       nb_cuda_mla_codes_scratch, nb_cuda_mla_codes },
-    { "mma", 80, NB_CUDA_MLA_MMA_UNITS, 5e-4f, true, nb_cuda_mla_mma_can, nb_cuda_mla_mma_scratch,
-      nb_cuda_mla_mma },
-    { NULL, 0, NB_CUDA_MLA_MMA_UNITS, 0, false, NULL, NULL, NULL },
+    { "mma", 80, NB_CUDA_MLA_MMA_UNITS, 5e-4f, true, false, nb_cuda_mla_mma_can,
+      nb_cuda_mla_mma_scratch, nb_cuda_mla_mma },
+    { NULL, 0, NB_CUDA_MLA_MMA_UNITS, 0, false, false, NULL, NULL, NULL },
 };
 
 extern "C" __attribute__((visibility("default"))) const nb_cuda_api *nb_cuda_get_api(void)

@@ -23,6 +23,7 @@ enum {
 typedef struct nb_gpu_set {
     nb_cuda_units units;
     bool mla;
+    size_t n_head; /* of its first layer */
 } nb_gpu_set;
 
 /* Where the small arrays of a pass are: the same layout in pinned and in device memory. */

@@ -119,13 +119,13 @@ static bool fits(const nb_gpu_rank *f, const nb_cuda_mla_row *r, size_t layer)
 }
 
 /* The set of layers that are cut like this; NB_GPU_SETS when there is no room for another. */
-static size_t set_for(nb_gpu_rank *f, nb_cuda_units units, bool mla)
+static size_t set_for(nb_gpu_rank *f, nb_cuda_units units, bool mla, size_t n_head)
 {
     size_t s = 0;
     while (s < f->n_set &&
            (f->set[s].mla != mla || memcmp(&f->set[s].units, &units, sizeof units) != 0))
         s++;
-    if (s == f->n_set && s < NB_GPU_SETS) f->set[f->n_set++] = (nb_gpu_set){ units, mla };
+    if (s == f->n_set && s < NB_GPU_SETS) f->set[f->n_set++] = (nb_gpu_set){ units, mla, n_head };
     return s;
 }
 
@@ -139,7 +139,7 @@ static nb_status choose_layer(nb_gpu_rank *f, size_t i, nb_error *err)
         return nb_fail(err, NB_ERR_UNSUPPORTED,
                        "layer %zu: the GPU has no attention over %s pages of %zu + %zu values", i,
                        nb_kv_type_name(f->r.o.record[i].type), attn->kv_lora, attn->d_rope);
-    const size_t s = set_for(f, mla ? r->units : NB_CUDA_GQA_UNITS, mla);
+    const size_t s = set_for(f, mla ? r->units : NB_CUDA_GQA_UNITS, mla, attn->n_head);
     if (s == NB_GPU_SETS)
         return nb_fail(
             err, NB_ERR_UNSUPPORTED,

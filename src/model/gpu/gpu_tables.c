@@ -67,7 +67,7 @@ static void fill_items(nb_gpu_rank *f, nb_gpu_pass *p, size_t n_group)
         for (size_t r = p->base.n_row; r <= p->n_pad; r++) x->part_first[s][r] = at;
         NB_ASSERT(at <= f->max_part);
         p->n_item[s] = nb_cuda_items(f->group, n_group, f->set[s].units, f->info.n_sm,
-                                     f->set[s].mla, x->part_first[s], x->item[s]);
+                                     f->set[s].n_head, f->set[s].mla, x->part_first[s], x->item[s]);
         x->n_item[s] = (uint32_t)p->n_item[s];
     }
 }

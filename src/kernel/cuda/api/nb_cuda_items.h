@@ -13,41 +13,36 @@ typedef struct nb_cuda_group {
 enum { NB_CUDA_ITEM_BUCKETS = 64 };
 
 /* How a step's groups are split.  Without fold, an item is one unit.  With fold, it is a whole super, whose states are
- * combined by the block that computes them.  Where units are as large as supers, fold makes one item of a chain of
- * units from unit 0 on, with as many pages as an SM has on average. */
+ * combined by the block that computes them. */
 typedef struct nb_cuda_cut {
     nb_cuda_units units;
     bool fold;
-    size_t chain; /* pages */
-    size_t longest;
+    size_t longest; /* pages */
 } nb_cuda_cut;
 
-/* Estimated load, in pages, of the busiest SM, when n items of n_page pages in total are distributed.  An item costs
- * about two pages extra. */
-static inline size_t nb_cuda_rounds(size_t n, size_t n_page, size_t n_sm)
+/* Estimated load, in pages, of the busiest SM, when n items of n_page pages in total are distributed and each costs
+ * `cost` pages extra. */
+static inline size_t nb_cuda_rounds(size_t n, size_t n_page, size_t n_sm, size_t cost)
 {
-    return n ? (n + n_sm - 1) / n_sm * (n_page + 2 * n) / n : 0;
+    return n ? (n + n_sm - 1) / n_sm * (n_page + cost * n) / n : 0;
 }
 
 static inline nb_cuda_cut nb_cuda_cut_of(const nb_cuda_group *g, size_t n_group, nb_cuda_units s,
-                                         size_t n_sm, bool fold)
+                                         size_t n_sm, size_t n_head, bool fold)
 {
-    nb_cuda_cut c = { s, fold, 0, s.rest > s.first ? s.rest : s.first };
+    nb_cuda_cut c = { s, fold, s.rest > s.first ? s.rest : s.first };
     size_t total = 0, n_unit = 0, n_super = 0;
-    n_sm *= s.blocks;
+    n_sm = n_sm * s.blocks / ((n_head + s.heads - 1) / s.heads);
+    if (n_sm == 0) n_sm = 1;
     for (size_t i = 0; i < n_group; i++) {
         total += g[i].n_page;
         n_unit += nb_cuda_n_unit(s, g[i].n_page);
         n_super += (g[i].n_page + s.super - 1) / s.super;
     }
     if (!fold) return c;
-    if (s.rest >= s.super) {
-        c.chain = (total + n_sm - 1) / n_sm;
-        if (c.chain + s.rest > c.longest) c.longest = c.chain + s.rest;
-    } else {
-        c.fold = nb_cuda_rounds(n_super, total, n_sm) <= nb_cuda_rounds(n_unit, total, n_sm);
-        c.longest = s.super;
-    }
+    c.fold =
+        nb_cuda_rounds(n_super, total, n_sm, s.cost) <= nb_cuda_rounds(n_unit, total, n_sm, s.cost);
+    if (c.fold) c.longest = s.super;
     return c;
 }
 
@@ -55,15 +50,9 @@ static inline nb_cuda_cut nb_cuda_cut_of(const nb_cuda_group *g, size_t n_group,
 static inline size_t nb_cuda_fold(const nb_cuda_cut *c, size_t n_page, size_t u)
 {
     if (!c->fold || n_page == 0) return 1;
-    size_t end;
-    if (c->units.rest >= c->units.super) {
-        if (u > 0) return 1;
-        end = nb_cuda_n_unit(c->units, c->chain < n_page ? c->chain : n_page);
-    } else {
-        const size_t super = c->units.super,
-                     next = (nb_cuda_unit_page(c->units, u) / super + 1) * super;
-        end = nb_cuda_n_unit(c->units, next < n_page ? next : n_page);
-    }
+    const size_t super = c->units.super,
+                 next = (nb_cuda_unit_page(c->units, u) / super + 1) * super,
+                 end = nb_cuda_n_unit(c->units, next < n_page ? next : n_page);
     return end > u ? end - u : 1;
 }
 
@@ -85,12 +74,13 @@ static inline nb_cuda_item nb_cuda_item_at(const nb_cuda_group *g, nb_cuda_units
 }
 
 /* Writes the items of all groups, longest first (to 1/64 of the longest), and returns their number, at most the sum of
- * nb_cuda_n_unit.  part_first is the step's.  fold allows folding (see nb_cuda_cut); false for GQA. */
+ * nb_cuda_n_unit.  part_first is the step's.  fold allows folding (see nb_cuda_cut); false for GQA.  n_sm and n_head:
+ * of the device and the layer; they decide how items are balanced, and no bit. */
 static inline size_t nb_cuda_items(const nb_cuda_group *g, size_t n_group, nb_cuda_units s,
-                                   size_t n_sm, bool fold, const uint32_t *part_first,
-                                   nb_cuda_item *out)
+                                   size_t n_sm, size_t n_head, bool fold,
+                                   const uint32_t *part_first, nb_cuda_item *out)
 {
-    const nb_cuda_cut c = nb_cuda_cut_of(g, n_group, s, n_sm, fold);
+    const nb_cuda_cut c = nb_cuda_cut_of(g, n_group, s, n_sm, n_head, fold);
     size_t at[NB_CUDA_ITEM_BUCKETS + 1] = { 0 };
     for (int place = 0; place < 2; place++) { /* count, then place: the longest bucket first */
         for (size_t i = 0; i < n_group; i++) {

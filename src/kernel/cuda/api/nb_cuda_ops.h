@@ -234,9 +234,8 @@ typedef struct nb_cuda_kv_decode_args {
  * states combined in order of position, those of a super first, so it does not depend on which block computed them.
  *
  * A work item is n_q consecutive queries of one chunk in one page, and their units [unit0, unit0 + n_unit).  n_unit > 1
- * only from the start of a super and within it (for units as large as supers: from unit 0 on).  The computing block
- * then combines the states, by the same arithmetic, into the state of unit0; the others become empty (m = -inf, l = 0,
- * o not read).  Items are sorted, longest first. */
+ * only from the start of a super and within it.  The computing block then combines the states, by the same arithmetic,
+ * into the state of unit0; the others become empty (m = -inf, l = 0, o not read).  Items are sorted, longest first. */
 typedef struct nb_cuda_item {
     uint32_t chunk, row0, n_q;      /* row0: in the step */
     uint32_t unit0, n_unit, n_page; /* n_page: in total, from the first page of unit0 on */
@@ -292,6 +291,8 @@ typedef struct nb_cuda_mla_row {
     nb_cuda_units units;
     float error;  /* relative error, see above */
     bool refines; /* reads args.pick: tokens refined in Thrift mode */
+    bool
+        slices; /* a head has the same bits beside any other number of heads: they may be split over devices */
     bool (*can)(const nb_record *r, size_t n_head);
     size_t (*scratch)(const nb_record *r, size_t n_head, size_t n_row);
     void (*fn)(nb_cuda *g, const nb_cuda_mla_args *a);
@@ -333,7 +334,7 @@ typedef struct nb_cuda_gqa_args {
     float scale;
 } nb_cuda_gqa_args;
 enum { NB_CUDA_GQA_UNIT = 8 };
-#define NB_CUDA_GQA_UNITS ((nb_cuda_units){ 0, 1, NB_CUDA_GQA_UNIT, 64, 1 })
+#define NB_CUDA_GQA_UNITS ((nb_cuda_units){ 0, 1, NB_CUDA_GQA_UNIT, 64, 1, UINT32_MAX, 2 })
 
 /* Expanded MLA: the queries of one chunk, all heads, against the heads' keys and values rebuilt from latents (BF16,
  * single).  Pages [page0, page0 + n_page) are given decoded, as dec and rope; a query in page p uses those before p.

@@ -9,8 +9,8 @@
  *
  * A super covers `super` pages, counted from position 0.  States are combined in two steps: those of a super in order,
  * then the supers in order.  So a kernel that has all units of a super may combine them itself, wherever in the
- * sequence the super is.  No unit crosses a boundary of supers, except that units as large as a super, or larger,
- * are a super each.  A super has at most 32 units, and their number divides 32. */
+ * sequence the super is.  No unit crosses a boundary of supers.  A super has at most 32 units, and their number
+ * divides 32. */
 #ifndef NB_KERNEL_CUDA_API_NB_CUDA_UNITS_H
 #define NB_KERNEL_CUDA_API_NB_CUDA_UNITS_H
 #include <stddef.h>
@@ -25,7 +25,10 @@
 typedef struct nb_cuda_units {
     uint32_t n_first, first, rest; /* rest > 0; first > 0 where n_first > 0 */
     uint32_t super;                /* pages of a super */
-    uint32_t blocks;               /* blocks of the kernel that an SM runs at a time */
+    /* What the host needs to balance work; it changes no bit. */
+    uint32_t blocks; /* blocks of the kernel that an SM runs at a time */
+    uint32_t heads;  /* heads that a block takes; a query with more needs several blocks */
+    uint32_t cost;   /* what ending an item costs, in pages */
 } nb_cuda_units;
 
 /* Number of pages of unit u. */
@@ -56,7 +59,7 @@ NB_CUDA_BOTH size_t nb_cuda_n_unit(nb_cuda_units s, size_t n_page)
 /* The super that contains unit u. */
 NB_CUDA_BOTH uint32_t nb_cuda_super_of(nb_cuda_units s, uint32_t u)
 {
-    return s.rest >= s.super ? u : (uint32_t)(nb_cuda_unit_page(s, u) / s.super);
+    return (uint32_t)(nb_cuda_unit_page(s, u) / s.super);
 }
 
 #endif

@@ -6,6 +6,9 @@
  * with the second product fused and nothing else contracted.  So a kernel that combines the units it has computed gives
  * the bits of mla_combine.
  *
+ * A factor below 2^-40 counts as 0: what it scales is below the last bit of l.  So a kernel whose references m are
+ * multiples of 32 has exact factors 1, 2^-32 and 0, and may leave the sum of o to memory (mla_many.cu).
+ *
  * An empty state (m = -inf) changes nothing, and its l and o are not read.  NaN propagates: max ignores it, but the
  * factor becomes NaN.  A state made only of NaN must not look empty, so kernels store nb_mla_state_m(m). */
 #ifndef NB_KERNEL_CUDA_COMMON_MLA_STATE_CUH
@@ -22,14 +25,19 @@ struct nb_mla_merge {
     bool first, second; /* only the earlier, or only the later, state counts: the other is empty */
 };
 
+__device__ inline float nb_mla_factor(float d)
+{
+    return d < -40 ? 0 : nb_exp2(d);
+}
+
 __device__ inline nb_mla_merge nb_mla_merge_of(float m0, float m1)
 {
     nb_mla_merge f;
     f.first = m1 == -INFINITY;
     f.second = m0 == -INFINITY && !f.first;
     f.m = f.first ? m0 : f.second ? m1 : fmaxf(m0, m1);
-    f.a = nb_exp2(m0 - f.m);
-    f.b = nb_exp2(m1 - f.m);
+    f.a = nb_mla_factor(m0 - f.m);
+    f.b = nb_mla_factor(m1 - f.m);
     return f;
 }
 

@@ -8,12 +8,12 @@
 #define NB_KERNEL_CUDA_COMMON_OPS_CUH
 #include "kernel/cuda/common/cu.cuh"
 
-/* How each attention row splits the context into units (nb_cuda_units.h); constants of the kernels.  FEW starts with
- * short units, so that one sequence of 4,096 tokens has 8 blocks. */
-constexpr nb_cuda_units NB_CUDA_MLA_MMA_UNITS = { 16, 4, 16, 64, 1 },
-                        NB_CUDA_MLA_CODES_UNITS = { 16, 4, 8, 32, 2 },
-                        NB_CUDA_MLA_FEW_UNITS = { 8, 8, 16, 64, 1 },
-                        NB_CUDA_MLA_MANY_UNITS = { 0, 1, 64, 64, 1 };
+/* How each attention row splits the context into units (nb_cuda_units.h); constants of the kernels.  FEW and MANY have
+ * the same: one sequence of 4,096 tokens has 8 units, one of 32,768 has 36 (docs/decisions/046). */
+constexpr nb_cuda_units NB_CUDA_MLA_MMA_UNITS = { 16, 4, 16, 64, 1, UINT32_MAX, 2 },
+                        NB_CUDA_MLA_CODES_UNITS = { 16, 4, 8, 32, 2, UINT32_MAX, 2 },
+                        NB_CUDA_MLA_FEW_UNITS = { 8, 8, 16, 64, 1, UINT32_MAX, 2 },
+                        NB_CUDA_MLA_MANY_UNITS = { 8, 8, 16, 64, 1, 64, 4 };
 
 /* Operations with one variant. */
 void nb_cuda_embed(nb_cuda *g, const nb_cuda_embed_args *a);

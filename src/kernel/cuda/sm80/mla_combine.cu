@@ -14,8 +14,9 @@
  *                     once; empty states (of folded units) are skipped before anything of theirs is read
  *   mla_combine       fewer: one dimension per thread; the first 32 states' o are in flight before the first factor is
  *                     known; bound by latency
- *   mla_combine_long  one or two queries: 8 batches of 32 states in parallel, each reduced to its supers' states in
- *                     shared memory, then the chain of supers; up to 32 states as mla_combine
+ *   mla_combine_long  one or two queries of 16 heads, or one of 64: 8, or 2, batches of 32 states in parallel, each
+ *                     reduced to its supers' states in shared memory, then the chain of supers; up to 32 states as
+ *                     mla_combine
  *
  * Bound by reading the states: 4 (lora + 2) bytes for each state of a (row, head).
  * H100, 16 heads, ncu with cold caches (us):
@@ -257,16 +258,17 @@ __global__ void __launch_bounds__(32 * WARPS) mla_combine_wide(NB_PARAM nb_cuda_
 }
 
 /* The states of the supers in a round of GROUPS batches, [super of the round]. */
-enum { GROUPS = 8, DIMS = 64, SUPERS = 9 /* per batch, with the own page */ };
-struct supers {
+enum { DIMS = 64, SUPERS = 9 /* per batch, with the own page */ };
+template <int GROUPS> struct supers {
     float m[GROUPS * SUPERS], l[GROUPS * SUPERS], o[GROUPS * SUPERS][DIMS];
 };
 
 /* Reduces states [i0, i0 + 32) of n to their supers' states in `to`.  Slot 0 is super `super0` of the row; the last
  * slot, n_slot - 1, is the own page's if the round includes it.  Called by two warps, one dimension per thread. */
+template <int GROUPS>
 __device__ void join_batch(const nb_cuda_mla_args &a, size_t first, uint32_t i0, uint32_t n,
                            size_t head, uint32_t c, uint32_t super0, uint32_t n_slot, step *f,
-                           supers &to)
+                           supers<GROUPS> &to)
 {
     const uint32_t lane = threadIdx.x % 32, d = threadIdx.x % DIMS;
     const uint32_t k = n > i0 ? (n - i0 < BATCH ? n - i0 : (uint32_t)BATCH) : 0;
@@ -301,10 +303,12 @@ __device__ void join_batch(const nb_cuda_mla_args &a, size_t first, uint32_t i0,
 }
 
 /* Few rows with many states: the batches of a round in parallel, then the chain of their supers. */
-__global__ void __launch_bounds__(DIMS *GROUPS, 2) mla_combine_long(NB_PARAM nb_cuda_mla_args a)
+template <int GROUPS>
+__global__ void __launch_bounds__(DIMS *GROUPS, GROUPS == 2 ? 6 : 2)
+    mla_combine_long(NB_PARAM nb_cuda_mla_args a)
 {
     __shared__ step steps[2 * GROUPS][BATCH];
-    __shared__ supers s;
+    __shared__ supers<GROUPS> s;
     const size_t nh = a.n_head, row = blockIdx.x / nh, head = blockIdx.x % nh;
     const uint32_t group = threadIdx.x / DIMS, d = threadIdx.x % DIMS, c = blockIdx.y * DIMS + d,
                    lane = threadIdx.x % 32;
@@ -354,10 +358,14 @@ void nb_cuda_mla_combine(nb_cuda *g, const nb_cuda_mla_args *a)
 {
     const size_t n = a->n_row * a->n_head;
     if (n == 0) return;
-    if (a->lora >= 2 * DIMS && n * a->lora <= 128 * (size_t)g->n_sm &&
-        (BATCH * a->units.rest + a->units.super - 1) / a->units.super < SUPERS) {
+    const bool supers = a->lora >= 2 * DIMS &&
+                        (BATCH * a->units.rest + a->units.super - 1) / a->units.super < SUPERS;
+    if (supers && n * a->lora <= 256 * (size_t)g->n_sm) {
         const dim3 grid((unsigned)n, (unsigned)((a->lora + DIMS - 1) / DIMS));
-        NB_LAUNCH_EARLY(g, mla_combine_long, grid, DIMS * GROUPS, 0, *a);
+        if (n * a->lora <= 128 * (size_t)g->n_sm)
+            NB_LAUNCH_EARLY(g, (mla_combine_long<8>), grid, DIMS * 8, 0, *a);
+        else
+            NB_LAUNCH_EARLY(g, (mla_combine_long<2>), grid, DIMS * 2, 0, *a);
     } else if (a->lora % 4 == 0 && n * a->lora >= 2048 * (size_t)g->n_sm) {
         const dim3 grid((unsigned)((n + WARPS - 1) / WARPS), (unsigned)((a->lora + 511) / 512));
         NB_LAUNCH_EARLY(g, mla_combine_wide, grid, 32 * WARPS, 0, *a);

@@ -25,8 +25,9 @@ namespace
 
 enum { TEAMS = 2, THREADS = TEAMS * NB_MT_THREADS, AT_ROWS = 4, AT_COLS = 5 };
 
-/* Models with this many heads or more use mla_tail_many.cu (the same models that use mla_many.cu). */
-constexpr size_t MANY_HEADS = 33;
+/* Models with this many heads or more use mla_tail_many.cu, and so does every part of the heads of a row whose heads
+ * may be split (a block of it takes MANY_ROWS of them). */
+constexpr size_t MANY_HEADS = 33, MANY_ROWS = NB_CUDA_MLA_MANY_UNITS.heads;
 
 /* A thread's share of the rows; a warp has rows t = warp, warp + 16, ... */
 struct rows4 {
@@ -180,7 +181,7 @@ __global__ void __launch_bounds__(NB_MT_THREADS)
 void nb_cuda_mla_tail(nb_cuda *g, const nb_cuda_mla_args *a)
 {
     if (a->n_row == 0) return;
-    const bool by_heads = a->n_head >= MANY_HEADS;
+    const bool by_heads = a->n_head >= MANY_HEADS || a->units.heads == MANY_ROWS;
     if (a->cache.record.type != NB_KV_F32 &&
         (a->tail == NB_CUDA_TAIL_MANY || (a->tail == NB_CUDA_TAIL_RULE && by_heads))) {
         nb_cuda_mla_tail_many(g, a);

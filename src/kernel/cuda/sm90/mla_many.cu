@@ -1,10 +1,11 @@
-/* mla_many.cu - MLA attention over complete pages on Hopper (sm_90a), for models with more than 32 heads.
+/* mla_many.cu - MLA attention over complete pages on Hopper (sm_90a), for models with many heads, and for any multiple of
+ * 8 of them.
  *
  * A row is one (query token, head).  For each row and each unit of pages the kernel computes a partial state, with
  * K_j the key of token j (512 latent values, 64 rope values) and V_j its latent:
  *   s_j = scale log2(e) q . K_j;  m = a reference near max s_j;  l = sum 2^(s_j - m);  o = sum 2^(s_j - m) V_j
- * mla_combine turns the states into the result.  A unit is a fixed range of pages (64 here) whose attention is one
- * partial state; a super is a fixed group of units combined in order (here each unit is its own super).
+ * mla_combine turns the states into the result.  A unit is a fixed range of pages whose attention is one partial
+ * state; a super is a fixed group of units combined in order (nb_cuda_units.h).
  *
  * Work: a block takes 64 rows of a work item, which fill wgmma's 64-row side, and walks over the item's pages.  A page
  * of 64 tokens becomes a tile in shared memory; tiles are double-buffered.  Blocks are persistent, one per SM.
@@ -21,8 +22,12 @@
  * tile is released 16 tokens at a time.  A kernel before this one packs the queries into the scratch memory: FP16 or
  * BF16, each row times a power of two that brings its largest value to 2^9, dims in the order of the tiles.
  *
- * Lazy softmax: m of a row follows the row's maximum only when that exceeds m by more than 6, a factor of 2^6 in the
- * weights.  So sums are seldom rescaled.  Each row decides alone, so no row changes another's bits.  m passes from
+ * End of a unit: the sums of 64 rows take half of the registers, so a block cannot keep those of the earlier units.  It
+ * adds to them in memory and waits for nothing (docs/decisions/046).  The other group waits for the next tile's weights,
+ * so they come before the sums.  What the end needs of global memory is looked up when the work begins.
+ *
+ * Lazy softmax: m of a row follows the row's maximum, rounded up to a whole number, only when that exceeds m by more
+ * than 6, a factor of 2^6 in the weights.  So sums are seldom rescaled.  Each row decides alone, so no row changes another's bits.  m passes from
  * tile to tile, from one group to the other.  Each group has its own sum l; the two are added at the end of a unit.
  * The result does not depend on which group has a unit's first tile.
  *
@@ -32,10 +37,13 @@
  * Clusters of two blocks (BF16, heads a multiple of 128): each block loads half of every tile and multicasts it to
  * both.
  *
- * H100 80GB HBM3, 32 sequences of 32,768 tokens, mla_combine included.  In ms, with 64 / 128 heads:
- *               bf16            fp8             nvfp4
- *   this        0.449 / 0.615   0.363 / 0.674   0.352 / 0.678
- *   the goal    0.45  / 0.50    0.30  / 0.50    0.27  / 0.50
+ * H100 80GB HBM3, mla_combine included.  In ms, with 64 / 128 heads:
+ *                    bf16            fp8             nvfp4
+ *   32 x 32,768      0.534 / 0.713   0.413 / 0.753   0.385 / 0.749
+ *     the goal       0.45  / 0.50    0.30  / 0.50    0.27  / 0.50
+ *   1 x 32,768       0.050 / 0.060   0.056 / 0.063   0.057 / 0.059
+ *     the goal                                       0.045 / 0.045
+ *   1 x 4,096        0.030 / 0.035   0.035 / 0.038   0.036 / 0.035
  *
  * What bounds it: a tile of 64 tokens and 64 rows needs 2,176 cycles of tensor cores and 2,430 of shared memory.  Only
  * two tiles fit, and each is held for decoding, scores, softmax and values in sequence.
@@ -44,7 +52,7 @@
  *   - two producer warpgroups: spilled registers
  *   - roles by product, one group for scores, two for values, one for pages
  *   - page decoding shared by a cluster of two blocks: remote stores take longer than decoding
- *   - units of 32 pages: 5 to 9 % slower here, although one sequence alone was faster (0.202 to 0.124 ms) */
+ *   - loading a page's codes a whole page ahead: 0.408 / 0.786 ms with 104 registers, 0.525 / 1.009 with 88 */
 #include <cuda.h>
 
 #include "kernel/cuda/common/mla_state.cuh"
@@ -64,16 +72,26 @@ struct tensor_maps {
     CUtensorMap latent, rope;
 };
 
-/* A group's position: tile n of the block is page p of n_page of the block's work `round`.  n_page 0: the end. */
+/* Pages of the unit that contains page p, less 1.  Units are powers of two and lie at multiples of their size. */
+__device__ inline uint32_t unit_mask(uint32_t p)
+{
+    constexpr uint32_t SHORT = UNITS.n_first * UNITS.first;
+    static_assert((UNITS.first & (UNITS.first - 1)) == 0 && (UNITS.rest & (UNITS.rest - 1)) == 0 &&
+                  SHORT % UNITS.rest == 0);
+    return (p < SHORT ? UNITS.first : UNITS.rest) - 1;
+}
+
+/* A group's position: tile n of the block is page p of the sequence, of the block's work `round`, whose pages end at
+ * `end`.  end 0: no more work. */
 struct many_seq {
-    uint32_t round, p, n_page;
+    uint32_t round, p, end;
     __device__ bool first() const
     {
-        return p % UNIT == 0;
+        return (p & unit_mask(p)) == 0;
     }
     __device__ bool last() const
     {
-        return p % UNIT == UNIT - 1 || p + 1 == n_page;
+        return (~p & unit_mask(p)) == 0 || p + 1 == end;
     }
 };
 
@@ -82,15 +100,21 @@ __device__ inline many_work work_at(uint32_t base, uint32_t round)
     const uint4 v = ld_shared(base + AT_WORK + round % 8 * 16);
     return { v.x, v.y, v.z, v.w };
 }
+__device__ inline uint32_t rows_at(uint32_t base, uint32_t round)
+{
+    return base + AT_ROW + round % 4 * 256;
+}
 __device__ inline many_seq seq_start(uint32_t base)
 {
-    return { 0, 0, work_at(base, 0).n_page };
+    const many_work w = work_at(base, 0);
+    return { 0, w.page, w.end };
 }
 __device__ inline many_seq seq_next(const many_seq &s, uint32_t base)
 {
-    if (s.p + 1 < s.n_page) return { s.round, s.p + 1, s.n_page };
-    if (s.n_page == 0) return s;
-    return { s.round + 1, 0, work_at(base, s.round + 1).n_page };
+    if (s.p + 1 < s.end) return { s.round, s.p + 1, s.end };
+    if (s.end == 0) return s;
+    const many_work w = work_at(base, s.round + 1);
+    return { s.round + 1, w.page, w.end };
 }
 
 struct softmax_state { /* of rows g and g + 8 of a warp; l sums the group's own tiles only */
@@ -153,7 +177,7 @@ __device__ __forceinline__ bool softmax_top(float (&s)[32], softmax_state &z, fl
         top[i] = fmaxf(top[i], __shfl_xor_sync(~0u, top[i], 1));
         top[i] = fmaxf(top[i], __shfl_xor_sync(~0u, top[i], 2));
         const bool own = top[i] > z.m[i] + LAZY || z.m[i] == -INFINITY;
-        const float m = own ? fmaxf(top[i], z.m[i]) : z.m[i];
+        const float m = own ? fmaxf(ceilf(top[i]), z.m[i]) : z.m[i];
         corr[i] = own ? nb_exp2(z.m[i] - m) : 1;
         if (m == -INFINITY) corr[i] = 1;
         up |= own;
@@ -194,57 +218,56 @@ __device__ __forceinline__ void softmax_weights(float (&s)[32], softmax_state &z
     }
 }
 
-struct row_at { /* index of (part, head) of the state of a row's first unit; SIZE_MAX: no row */
-    size_t at[2];
-};
-__device__ inline row_at rows_of(const nb_cuda_mla_args &a, const many_work &w, uint32_t tid_)
+/* Index of (part, head) of the state of a row's first unit; UINT32_MAX: no row.  It is computed when a work begins,
+ * because at the end of a unit the way to it through memory would hold up both groups. */
+__device__ inline uint32_t row_of(const nb_cuda_mla_args &a, const many_work &w, uint32_t row)
 {
     const nb_cuda_item &it = a.item[w.item];
-    const uint32_t nh = (uint32_t)a.n_head, n = it.n_q * nh, tid = here(tid_);
-    row_at r;
-#pragma unroll
-    for (int i = 0; i < 2; i++) {
-        const uint32_t flat = ROWS * w.blk + tid / 32 * 16 + tid % 32 / 4 + 8 * i;
-        r.at[i] = SIZE_MAX;
-        if (flat < n)
-            r.at[i] = (size_t)(a.part_first[it.row0 + flat / nh] + it.unit0) * nh + flat % nh;
-    }
-    return r;
+    const uint32_t nh = (uint32_t)a.n_head, flat = w.flat - it.row0 * nh + row;
+    if (flat >= it.n_q * nh) return UINT32_MAX;
+    return (a.part_first[it.row0 + flat / nh] + it.unit0) * nh + flat % nh;
 }
 
-/* End of unit k: writes its m and l (k == 0), or combines them with the item's so far.  sum: of all weights. */
-__device__ inline void unit_state(const nb_cuda_mla_args &a, const many_work &work, uint32_t k,
-                                  const softmax_state &z, const float (&sum)[2], uint32_t state,
-                                  uint32_t top, uint32_t tid)
+/* The index of page p's unit within its work. */
+__device__ inline uint32_t unit_in(const many_work &w, uint32_t p)
 {
-    const row_at r = rows_of(a, work, tid);
+    return (uint32_t)(nb_cuda_unit_of(UNITS, p) - nb_cuda_unit_of(UNITS, w.page));
+}
+
+/* The reference m of a unit's state: the next multiple of 32.  References of tiles are whole numbers, so what a state
+ * is multiplied with, here and where states are combined, is 1, another power of two, or 0 (mla_state.cuh). */
+__device__ inline float state_top(float m)
+{
+    return nb_mla_state_m(ceilf(m * 0.03125f) * 32);
+}
+
+/* End of unit k of a work: writes its m and l (k == 0), or combines them with the work's so far, which are at `top`.
+ * sum: of all weights.  rows: of the work (row_of). */
+__device__ inline void unit_state(const nb_cuda_mla_args &a, uint32_t k, const softmax_state &z,
+                                  const float (&sum)[2], uint32_t ends, uint32_t top, uint32_t rows,
+                                  uint32_t tid)
+{
     const many_lane_of v = lane_at(tid);
 #pragma unroll
     for (int i = 0; i < 2; i++) {
         float l = sum[i];
         l += __shfl_xor_sync(~0u, l, 1);
         l += __shfl_xor_sync(~0u, l, 2);
-        const float m = nb_mla_state_m(z.m[i]);
+        const float m = state_top(z.m[i]);
+        l *= nb_exp2(z.m[i] - m);
         const uint32_t row = (16 * v.w + v.g + 8 * i) * 4;
-        const bool own = v.t == 0 && r.at[i] != SIZE_MAX;
-        float m0 = -INFINITY, l0 = 0;
-        if (k > 0) m0 = ld_float(top + row);
-        if (k > 0 && own) l0 = a.part_l[r.at[i]];
-        __syncwarp();
+        if (v.t != 0) continue;
+        const float m0 = k > 0 ? ld_float(top + row) : -INFINITY;
         const nb_mla_merge f = nb_mla_merge_of(m0, m);
-        const float m2 = k > 0 ? f.m : m, l2 = nb_mla_merged(f, l0, l);
-        if (v.t == 0) {
-            st_float(state + 512 + row, m0), st_float(state + 768 + row, m);
-            st_float(top + row, m2);
-        }
-        if (own) {
-            a.part_m[r.at[i]] = m2;
-            a.part_l[r.at[i]] = l2;
-            if (k > 0) {
-                a.part_m[r.at[i] + k * a.n_head] = -INFINITY;
-                a.part_l[r.at[i] + k * a.n_head] = 0;
-            }
-        }
+        const float l2 = nb_mla_merged(f, k > 0 ? ld_float(top + 256 + row) : 0, l);
+        st_float(ends + row, m0), st_float(ends + 256 + row, m), st_float(ends + 512 + row, z.m[i]);
+        st_float(top + row, f.m), st_float(top + 256 + row, l2);
+        const uint32_t at = ld_word(rows + row);
+        if (at == UINT32_MAX) continue;
+        a.part_m[at] = f.m, a.part_l[at] = l2;
+        if (k == 0) continue;
+        const size_t empty = at + (size_t)k * a.n_head;
+        a.part_m[empty] = -INFINITY, a.part_l[empty] = 0;
     }
 }
 
@@ -258,53 +281,94 @@ __device__ inline void load_queries(const many_plan &x, uint32_t flat, uint32_t 
 
 /* ---- values ---- */
 
-/* Epilogue of a unit: writes its sums (k == 0), or combines them with the item's so far.  group: which half of each
- * 128 dims. */
-template <int KIND>
-__device__ __forceinline__ void put_values(const nb_cuda_mla_args &a, const many_work &w,
-                                           const float (&o)[128], uint32_t group, uint32_t k,
-                                           uint32_t state, uint32_t tid_, float scale)
+/* A thread's part of a row of sums in memory: 4 dims of every second step of 8 columns of the accumulator. */
+template <int KIND> struct many_out {
+    static constexpr bool PAIRS = KIND == KIND_NVFP4 || KIND == KIND_IF4; /* 1 3, 5 7, 0 2, 4 6 */
+    static constexpr uint32_t STEP = many_dim<KIND>(0, 8) - many_dim<KIND>(0, 0);
+    /* Steps j and j + 1 of a lane meet in the lane that differs in this bit; `high` lanes take step j + 1. */
+    static constexpr uint32_t OTHER = PAIRS ? 2 : 1;
+    bool high;
+    float *to;
+    __device__ many_out(float *row, uint32_t group, uint32_t t)
+        : high(t & OTHER), to(row + group * (many_dim<KIND>(4, 0) - PAIRS) +
+                              (PAIRS ? t % 2 : t / 2) * 4 + (high ? STEP : 0))
+    {
+    }
+    __device__ float4 *at(int j) const /* j: even */
+    {
+        return reinterpret_cast<float4 *>(to + many_dim<KIND>(j / 8, 8 * (j % 8)) - PAIRS);
+    }
+};
+
+/* Multiplies this thread's part of a row. */
+template <int KIND> __device__ __forceinline__ void rescale(const many_out<KIND> &out, float by)
 {
-    const many_lane_of z = lane_at(tid_);
-    const row_at r = rows_of(a, w, tid_);
+#pragma unroll
+    for (int j0 = 0; j0 < 32; j0 += 2 * BATCH) {
+        float4 v[BATCH];
+#pragma unroll
+        for (int j = 0; j < BATCH; j++) v[j] = ld_l2(out.at(j0 + 2 * j));
+#pragma unroll
+        for (int j = 0; j < BATCH; j++)
+            *out.at(j0 + 2 * j) = make_float4(__fmul_rn(v[j].x, by), __fmul_rn(v[j].y, by),
+                                              __fmul_rn(v[j].z, by), __fmul_rn(v[j].w, by));
+    }
+}
+
+/* What a unit's end needs of the state of this thread's rows: the factor of the unit's sums and that of the sums so
+ * far. */
+struct many_ends {
+    float own[2], before[2];
+};
+__device__ inline many_ends ends_of(uint32_t ends, uint32_t tid, bool before, float scale)
+{
+    const many_lane_of z = lane_at(tid);
+    many_ends e;
 #pragma unroll
     for (int i = 0; i < 2; i++) {
-        nb_mla_merge f;
-        if (k > 0) {
-            const uint32_t at = state + 512 + (16 * z.w + z.g + 8 * i) * 4;
-            f = nb_mla_merge_of(ld_float(at), ld_float(at + 256));
-        }
-        constexpr bool PAIRS = KIND == KIND_NVFP4 || KIND == KIND_IF4; /* 1 3, 5 7, 0 2, 4 6 */
-        const uint32_t own = PAIRS ? (z.t & 1) * 4 + (z.t & 2) : 2 * z.t;
-        /* Offsets from here are constants for the compiler; with one address per dim it spilled registers. */
-        float *to = a.part_o + (r.at[i] == SIZE_MAX ? 0 : r.at[i]) * LORA + own +
-                    group * (many_dim<KIND>(4, 0) - PAIRS);
+        const uint32_t at = ends + (16 * z.w + z.g + 8 * i) * 4;
+        const float m = ld_float(at + 256);
+        const nb_mla_merge f = nb_mla_merge_of(before ? ld_float(at) : -INFINITY, m);
+        e.own[i] = scale * nb_exp2(ld_float(at + 512) - m) * (f.second ? 1 : f.b);
+        e.before[i] = f.second ? 1 : f.a;
+    }
+    return e;
+}
+
+/* Epilogue of a unit: writes its sums (first), or adds them to those of the item so far, in memory.  The factors are
+ * powers of two and memory adds as fmaf does, so the result has the bits of nb_mla_merged.  Nothing waits for an
+ * addition.  group: which half of each 128 dims. */
+template <int KIND>
+__device__ __forceinline__ void put_values(const nb_cuda_mla_args &a, uint32_t rows,
+                                           const float (&o)[128], uint32_t group, bool first,
+                                           const many_ends &e, uint32_t tid_)
+{
+    using out_of = many_out<KIND>;
+    const many_lane_of z = lane_at(tid_);
 #pragma unroll
-        for (int cj = 0; cj < 32; cj += BATCH) {
-            const uint32_t c = cj / 8;
-            /* Load a batch at once: interleaved stores would keep the loads apart. */
-            float2 old[BATCH];
+    for (int i = 0; i < 2; i++) {
+        const uint32_t at = ld_word(rows + (16 * z.w + z.g + 8 * i) * 4);
+        const bool row = at != UINT32_MAX;
+        const out_of out(a.part_o + (row ? (size_t)at * LORA : 0), group, z.t);
+        if (row && e.before[i] != 1) rescale<KIND>(out, e.before[i]); /* seldom; also NaN */
 #pragma unroll
-            for (int j = 0; j < BATCH; j++) {
-                const uint32_t d = many_dim<KIND>(c, 8 * ((cj + j) % 8)) - PAIRS;
-                if (k > 0 && r.at[i] != SIZE_MAX) old[j] = *reinterpret_cast<float2 *>(to + d);
-            }
+        for (int j = 0; j < 32; j += 2) {
+            float2 v[2];
 #pragma unroll
-            for (int j = 0; j < BATCH; j++) {
-                const int e = 32 * c + 4 * ((cj + j) % 8) + 2 * i;
-                const uint32_t d = many_dim<KIND>(c, 8 * ((cj + j) % 8)) - PAIRS;
-                float2 v = make_float2(o[e] * scale, o[e + 1] * scale);
-                if (PAIRS) {
-                    const float x = __shfl_xor_sync(~0u, z.t < 2 ? v.y : v.x, 2);
-                    v = z.t < 2 ? make_float2(x, v.x) : make_float2(v.y, x);
+            for (int h = 0; h < 2; h++) {
+                const int x = 4 * (j + h) + 2 * i;
+                v[h] = make_float2(o[x] * e.own[i], o[x + 1] * e.own[i]);
+                if (out_of::PAIRS) {
+                    const float y = __shfl_xor_sync(~0u, z.t < 2 ? v[h].y : v[h].x, 2);
+                    v[h] = z.t < 2 ? make_float2(y, v[h].x) : make_float2(v[h].y, y);
                 }
-                if (r.at[i] == SIZE_MAX) continue;
-                if (k > 0) {
-                    v.x = nb_mla_merged(f, old[j].x, v.x);
-                    v.y = nb_mla_merged(f, old[j].y, v.y);
-                }
-                *reinterpret_cast<float2 *>(to + d) = v;
             }
+            const float x = __shfl_xor_sync(~0u, out.high ? v[0].x : v[1].x, out_of::OTHER),
+                        y = __shfl_xor_sync(~0u, out.high ? v[0].y : v[1].y, out_of::OTHER);
+            const float4 sum = make_float4(out.high ? x : v[0].x, out.high ? y : v[0].y,
+                                           out.high ? v[1].x : x, out.high ? v[1].y : y);
+            if (row && first) *out.at(j) = sum;
+            if (row && !first) red_add4(out.at(j), sum);
         }
     }
 }
@@ -312,7 +376,7 @@ __device__ __forceinline__ void put_values(const nb_cuda_mla_args &a, const many
 /* ---- both ---- */
 
 struct many_tile { /* tile n of the block */
-    uint32_t ph, at, full, empty, p_full, state, flag, token;
+    uint32_t ph, at, full, empty, p_full, state, ends, flag, token;
 };
 __device__ inline many_tile tile_at(uint32_t base, uint32_t n)
 {
@@ -322,7 +386,8 @@ __device__ inline many_tile tile_at(uint32_t base, uint32_t n)
              base + BAR_FULL + 40 * b,
              base + BAR_EMPTY + 32 * b,
              base + BAR_P + 8 * b,
-             base + AT_STATE + b * 1024,
+             base + AT_STATE + b * 512,
+             base + AT_END + n % 4 * 768,
              base + AT_FLAG + b * 16,
              base + AT_TOKEN + b * 512 };
 }
@@ -361,12 +426,15 @@ __device__ __forceinline__ void give(const many_tile &t, uint32_t delta, bool le
 
 /* Loads the queries of a new work and their factors.  Nothing reads the old ones any more: the previous tile's weights
  * are complete. */
-__device__ __forceinline__ void start_work(const many_plan &x, const many_seq &cur, uint32_t base,
-                                           uint32_t tid, softmax_state &z)
+__device__ __forceinline__ void start_work(const nb_cuda_mla_args &a, const many_plan &x,
+                                           const many_seq &cur, uint32_t base, uint32_t tid,
+                                           softmax_state &z)
 {
-    const uint32_t flat = work_at(base, cur.round).flat;
-    if (cur.p == 0 && tid == 0) load_queries(x, flat, base);
-    const uint32_t row = flat + 16 * (tid / 32) + tid % 32 / 4;
+    const many_work work = work_at(base, cur.round);
+    if (cur.p == work.page && tid == 0) load_queries(x, work.flat, base);
+    if (cur.p == work.page && tid < ROWS)
+        st_word(rows_at(base, cur.round) + 4 * tid, row_of(a, work, tid));
+    const uint32_t row = work.flat + 16 * (tid / 32) + tid % 32 / 4;
     z.q_factor[0] = x.q_factor[row], z.q_factor[1] = x.q_factor[row + 8];
     nb_mbar_wait(base + BAR_Q, cur.round & 1);
 }
@@ -391,7 +459,7 @@ __device__ __forceinline__ void put_weights(const nb_cuda_mla_args &a, const man
     }
     if (lane == 0) st_float(t.flag + 4 * w, flag ? 1 : 0);
     const bool end = cur.last();
-    if (!end && (cur.p % UNIT == UNIT - 2 || cur.p + 2 == cur.n_page)) {
+    if (!end && many_seq{ cur.round, cur.p + 1, cur.end }.last()) {
         st_float(base + AT_SUM + 4 * tid, z.l[0]);
         st_float(base + AT_SUM + 512 + 4 * tid, z.l[1]);
     }
@@ -401,7 +469,8 @@ __device__ __forceinline__ void put_weights(const nb_cuda_mla_args &a, const man
             sum[0] += ld_float(base + AT_SUM + 4 * tid) * corr[0];
             sum[1] += ld_float(base + AT_SUM + 512 + 4 * tid) * corr[1];
         }
-        unit_state(a, work_at(base, cur.round), cur.p / UNIT, z, sum, t.state, base + AT_TOP, tid);
+        unit_state(a, unit_in(work_at(base, cur.round), cur.p), z, sum, t.ends, base + AT_TOP,
+                   rows_at(base, cur.round), tid);
     }
     nb_fence_async();
     __syncwarp();
@@ -409,12 +478,12 @@ __device__ __forceinline__ void put_weights(const nb_cuda_mla_args &a, const man
 }
 
 /* Computes the values of the previous tile u, then the scores of tile t except their first stage, which is already in
- * flight.  give_pre: release u when its values are done.  more: tile t exists.  If it does not, the same products run
+ * flight.  more: tile t exists.  If it does not, the same products run
  * on stale data and the result is ignored: the compiler would wait for products in flight across a branch. */
 template <int KIND, int CL>
 __device__ __forceinline__ void values_then_scores(float (&o)[128], float (&s)[32],
                                                    const many_tile &u, const many_seq &pre,
-                                                   const many_tile &t, bool more, bool give_pre,
+                                                   const many_tile &t, bool more, bool leads,
                                                    uint32_t base, uint32_t group,
                                                    const float (&corr)[2], bool flag,
                                                    uint32_t delta)
@@ -423,13 +492,13 @@ __device__ __forceinline__ void values_then_scores(float (&o)[128], float (&s)[3
     nb_mbar_wait(t.full + 8, t.ph ^ !more);
     scores_stage<KIND, 1>(s, base, t.at);
     nb_wg_wait<1>();
-    give<CL>(u, delta, give_pre);
+    give<CL>(u, delta, leads);
     nb_mbar_wait(t.full + 16, t.ph ^ !more);
     scores_stage<KIND, 2>(s, base, t.at);
     nb_wg_wait<0>();
 }
 
-/* Computes the values of tile t and releases it 16 tokens at a time, unless it ends a unit. */
+/* Computes the values of tile t and releases it 16 tokens at a time. */
 template <int KIND, int CL>
 __device__ __forceinline__ void values_of(float (&o)[128], const many_tile &t, const many_seq &cur,
                                           uint32_t group, const float (&corr)[2], bool flag,
@@ -444,6 +513,18 @@ __device__ __forceinline__ void values_of(float (&o)[128], const many_tile &t, c
     if (leads) mb_arrive_cl<CL>(t.empty + 16, delta);
     nb_wg_wait<0>();
     if (leads) mb_arrive_cl<CL>(t.empty + 24, delta);
+}
+
+/* Passes on the sums of the unit whose last page is tile t. */
+template <int KIND>
+__device__ __forceinline__ void end_unit(const nb_cuda_mla_args &a, const many_plan &x,
+                                         const many_seq &q, const many_tile &t,
+                                         const float (&o)[128], uint32_t base, uint32_t group,
+                                         uint32_t tid)
+{
+    const bool first = unit_in(work_at(base, q.round), q.p) == 0;
+    const many_ends e = ends_of(t.ends, tid, !first, x.v_scale);
+    put_values<KIND>(a, rows_at(base, q.round), o, group, first, e, tid);
 }
 
 /* An attention group: scores of every second tile, and half of the value dims of every tile. */
@@ -468,15 +549,15 @@ __device__ __forceinline__ void attend(const nb_cuda_mla_args &a, const many_pla
         if (n > 0) {
             nb_mbar_wait(u.full, u.ph);
             pre = n == 1 ? seq_start(base) : seq_next(cur, base);
-            if (pre.n_page == 0) break;
+            if (pre.end == 0) break;
         }
-        if (n == 0 || pre.p + 1 == pre.n_page) nb_mbar_wait(t.full, t.ph); /* its work is known */
+        if (n == 0 || pre.p + 1 == pre.end) nb_mbar_wait(t.full, t.ph); /* its work is known */
         cur = n == 0 ? seq_start(base) : seq_next(pre, base);
-        const bool more = cur.n_page != 0, end = n > 0 && pre.last();
+        const bool more = cur.end != 0, end = n > 0 && pre.last();
         if (more && cur.round != round) {
             round = cur.round;
             if (n > 0) nb_mbar_wait(u.p_full, u.ph);
-            start_work(x, cur, base, tid, z);
+            start_work(a, x, cur, base, tid, z);
         }
         nb_mbar_wait(t.full, t.ph);
         scores_stage<KIND, 0>(s, base, t.at); /* overlaps the other group's softmax */
@@ -488,31 +569,24 @@ __device__ __forceinline__ void attend(const nb_cuda_mla_args &a, const many_pla
             z.m[i] = ld_float(u.state + 256 + row + 32 * i);
             z.l[i] = pre.first() ? 0 : z.l[i] * corr[i];
         }
-        values_then_scores<KIND, CL>(o, s, u, pre, t, more, lane == 0 && n > 0 && !end, base, group,
-                                     corr, flag, delta);
-        if (end) {
-            put_values<KIND>(a, work_at(base, pre.round), o, group, pre.p / UNIT, u.state, tid,
-                             x.v_scale);
-            __syncwarp();
-            give<CL>(u, delta, lane == 0);
-        }
-        if (!more) break;
-        if (cur.first()) {
+        values_then_scores<KIND, CL>(o, s, u, pre, t, more, lane == 0 && n > 0, base, group, corr,
+                                     flag, delta);
+        if (more) {
+            if (cur.first()) {
 #pragma unroll
-            for (int i = 0; i < 2; i++) z.m[i] = -INFINITY, z.l[i] = 0;
+                for (int i = 0; i < 2; i++) z.m[i] = -INFINITY, z.l[i] = 0;
+            }
+            flag = softmax_top<KIND>(s, z, corr, t.token + 16 * (lane % 4));
+            /* the whole group has read the rope key */
+            nb_bar_sync(1 + group, 128);
+            put_weights<KIND>(a, t, cur, s, z, corr, flag, base, tid);
         }
-        flag = softmax_top<KIND>(s, z, corr, t.token + 16 * (lane % 4));
-        /* the whole group has read the rope key */
-        nb_bar_sync(1 + group, 128);
-        put_weights<KIND>(a, t, cur, s, z, corr, flag, base, tid);
+        /* The other group waits for these weights, so they come first. */
+        if (end) end_unit<KIND>(a, x, pre, u, o, base, group, tid);
+        if (!more) break;
         nb_mbar_wait(t.p_full, t.ph);
-        values_of<KIND, CL>(o, t, cur, group, corr, flag, lane == 0 && !cur.last(), delta);
-        if (cur.last()) {
-            put_values<KIND>(a, work_at(base, cur.round), o, group, cur.p / UNIT, t.state, tid,
-                             x.v_scale);
-            __syncwarp();
-            give<CL>(t, delta, lane == 0);
-        }
+        values_of<KIND, CL>(o, t, cur, group, corr, flag, lane == 0, delta);
+        if (cur.last()) end_unit<KIND>(a, x, cur, t, o, base, group, tid);
     }
 }
 
@@ -686,7 +760,7 @@ template <int KIND> void launch(nb_cuda *g, const nb_cuda_mla_args *a)
 
 bool nb_cuda_mla_many_can(const nb_record *r, size_t n_head)
 {
-    if (n_head <= 32 || n_head % 8 || r->n_seg != 2) return false;
+    if (n_head == 0 || n_head % 8 || r->n_seg != 2) return false;
     const nb_record_seg *s = r->seg;
     if (s[0].dim != LORA || s[1].dim != ROPE || s[0].n_vec != 1 || s[1].n_vec != 1) return false;
     if (s[0].n_outlier || s[1].n_outlier || r->page_bytes % 16) return false;

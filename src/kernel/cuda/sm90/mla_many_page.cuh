@@ -26,16 +26,19 @@ namespace
 {
 
 enum { KIND_BF16, KIND_FP8, KIND_NVFP4, KIND_IF4 };
-enum { UNIT = NB_CUDA_MLA_MANY_UNITS.rest, ROWS = 64, LORA = 512, ROPE = 64 };
+constexpr nb_cuda_units UNITS = NB_CUDA_MLA_MANY_UNITS;
+enum { ROWS = 64, LORA = 512, ROPE = 64 };
 enum { CHUNK = 8192, TILE = 9 * CHUNK };
 
 /* Layout of shared memory; it starts at a multiple of 1024 bytes. */
 enum {
     AT_TILE = TILE,                /* the queries lie before it, as a tile */
     AT_TOKEN = AT_TILE + 2 * TILE, /* [2 tiles][64 tokens] of (2^c, c) */
-    AT_STATE = AT_TOKEN + 1024,    /* [2 tiles][4][64]: factor, m, earlier m, unit's m */
-    AT_TOP = AT_STATE + 2048,      /* m of the item so far: [64] */
-    AT_SUM = AT_TOP + 256,         /* [2][128 threads]: sums of weights */
+    AT_STATE = AT_TOKEN + 1024,    /* [2 tiles][2][64]: factor, m */
+    AT_END = AT_STATE + 1024,      /* [4 tiles][3][64]: earlier m, unit's m, the last tile's */
+    AT_TOP = AT_END + 3072,        /* m and l of the work so far: [2][64] */
+    AT_ROW = AT_TOP + 512,         /* [4 works][64]: row_of */
+    AT_SUM = AT_ROW + 1024,        /* [2][128 threads]: sums of weights */
     AT_FLAG = AT_SUM + 1024,       /* [2 tiles][4 warps] */
     AT_WORK = AT_FLAG + 32,        /* [8] of many_work */
     AT_ZERO = AT_WORK + 128,       /* a word that is 0 */
@@ -61,7 +64,7 @@ struct many_plan {
 };
 
 /* The latent dim at column x of chunk c (< 8) of a tile. */
-template <int KIND> __host__ __device__ inline uint32_t many_dim(uint32_t c, uint32_t x)
+template <int KIND> __host__ __device__ constexpr uint32_t many_dim(uint32_t c, uint32_t x)
 {
     const uint32_t half = c / 4, base = c % 4 * 128, col = x / 8, e = x % 8;
     if (KIND == KIND_BF16) return base + 64 * half + x;
@@ -76,8 +79,8 @@ template <int KIND> __host__ __device__ inline uint32_t many_dim(uint32_t c, uin
 /* A work is 64 rows of a work item.  Block b of G takes works b, 2 G - 1 - b, 2 G + b, ..., which balances lists sorted
  * by length.  The producer finds them and publishes them in a ring (AT_WORK). */
 struct many_work {
-    uint32_t item, blk, n_page; /* n_page 0: the end */
-    uint32_t flat;              /* first row of the packed queries */
+    uint32_t item, page, end; /* pages [page, end) of the sequence; end 0: no more work */
+    uint32_t flat;            /* first row of the packed queries */
 };
 struct many_walk {
     uint32_t round, item, before, n_item, lane; /* before: works before `item` */
@@ -108,10 +111,12 @@ template <int CL> __device__ inline many_work walk_next(const nb_cuda_mla_args &
             const int at = __ffs(in) - 1;
             const uint32_t first = k.before + __shfl_sync(~0u, sum - own, at);
             many_work w;
-            w.item = k.item + at, w.blk = want - first;
-            if (CL > 1) w.blk = CL * w.blk + nb_cluster_rank();
+            w.item = k.item + at;
+            uint32_t blk = want - first;
+            if (CL > 1) blk = CL * blk + nb_cluster_rank();
             const nb_cuda_item &it = a.item[w.item];
-            w.n_page = it.n_page, w.flat = it.row0 * (uint32_t)a.n_head + ROWS * w.blk;
+            w.page = (uint32_t)nb_cuda_unit_page(UNITS, it.unit0), w.end = w.page + it.n_page;
+            w.flat = it.row0 * (uint32_t)a.n_head + ROWS * blk;
             k.item += at, k.before = first;
             return w;
         }
@@ -134,11 +139,10 @@ template <int CL> __device__ inline void pages_work(const nb_cuda_mla_args &a, m
 {
     const uint32_t at = s.works + s.walk.round % 8 * 16;
     const many_work w = walk_next<CL>(a, s.walk);
-    if (s.tid == 0) st_shared(at, w.item, w.blk, w.n_page, w.flat);
-    s.n = w.n_page, s.p = 0;
+    if (s.tid == 0) st_shared(at, w.item, w.page, w.end, w.flat);
+    s.n = w.end - w.page, s.p = 0;
     if (s.n == 0) return;
-    const nb_cuda_item &it = a.item[w.item];
-    s.block = a.cache.block + a.cache.chunk[it.chunk].block0 + (size_t)it.unit0 * UNIT;
+    s.block = a.cache.block + a.cache.chunk[a.item[w.item].chunk].block0 + w.page;
 }
 template <int CL>
 __device__ inline void pages_start(const nb_cuda_mla_args &a, many_pages &s, uint32_t base,

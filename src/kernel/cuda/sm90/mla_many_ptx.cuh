@@ -120,6 +120,10 @@ __device__ inline void st_float(uint32_t at, float x)
 {
     asm volatile("st.shared.f32 [%0], %1;" ::"r"(at), "f"(x) : "memory");
 }
+__device__ inline void st_word(uint32_t at, uint32_t x)
+{
+    asm volatile("st.shared.b32 [%0], %1;" ::"r"(at), "r"(x) : "memory");
+}
 __device__ inline uint32_t ld_word(uint32_t at)
 {
     uint32_t x;
@@ -131,6 +135,23 @@ __device__ inline float ld_float(uint32_t at)
     float x;
     asm volatile("ld.shared.f32 %0, [%1];" : "=f"(x) : "r"(at) : "memory");
     return x;
+}
+/* Adds to four floats in memory and returns at once.  Additions of a thread to one address keep their order. */
+__device__ inline void red_add4(float4 *to, const float4 &v)
+{
+    asm volatile("red.global.add.v4.f32 [%0], {%1,%2,%3,%4};" ::"l"(to), "f"(v.x), "f"(v.y),
+                 "f"(v.z), "f"(v.w)
+                 : "memory");
+}
+/* Reads past L1, which does not see such additions. */
+__device__ inline float4 ld_l2(const float4 *p)
+{
+    float4 v;
+    asm volatile("ld.global.cg.v4.f32 {%0,%1,%2,%3}, [%4];"
+                 : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+                 : "l"(p)
+                 : "memory");
+    return v;
 }
 /* Loads of a page.  This block reads each byte once, so they bypass L1. */
 __device__ inline uint4 ld_page(const unsigned char *p)
