@@ -9,7 +9,7 @@ activations, F32 cache); by transformers in F32 from the folder as it is; and by
 matrices compressed-tensors' own decompress functions have made.  `direct` needs transformers' loader for the form,
 `library` only needs the library that defines it.  The bound is on the largest difference over the largest logit.
 FP8 activations of the direct path are rounded by the library, so that only its decompressed weights are compared
-closely.  Each line says what was done; the exit code is 1 where a comparison that could be made fails.
+closely.  Each line says what was done; the exit code is 1 where a comparison fails, else 77 where a form could not be compared.
 """
 import json
 import os
@@ -105,7 +105,7 @@ def compare(what, a, b, bound):
 def check(nibble, model, work, form):
     folder, plain = os.path.join(work, form), os.path.join(work, form + "-plain")
     run(nibble, "convert", model, folder, "--weight-format", form)
-    own, ok = own_logits(nibble, folder, work), True
+    own, results = own_logits(nibble, folder, work), []
     tries = [("direct", lambda: their_logits(folder), ROUNDED.get(form, BOUND))]
     if form not in ("bf16", "fp8-block"):
         def library():
@@ -120,10 +120,10 @@ def check(nibble, model, work, form):
             if os.environ.get("VERBOSE"):
                 traceback.print_exc()
             continue
-        ok &= compare(form + " " + name, own, theirs, bound)
+        results.append(compare(form + " " + name, own, theirs, bound))
     shutil.rmtree(folder)
     shutil.rmtree(plain, ignore_errors=True)
-    return ok
+    return results
 
 
 def main():
@@ -140,9 +140,11 @@ def main():
     except Exception as e:
         versions.append("no compressed-tensors (%s: %s)" % (type(e).__name__, e))
     print("torch, transformers, compressed-tensors:", ", ".join(versions), flush=True)
-    bad = [f for f in (sys.argv[4:] or FORMS) if not check(nibble, model, work, f)]
-    print("transformers_load: %s" % ("failed: " + " ".join(bad) if bad else "passed"))
-    return 1 if bad else 0
+    results = {f: check(nibble, model, work, f) for f in (sys.argv[4:] or FORMS)}
+    bad, none = [f for f, r in results.items() if not all(r)], [f for f, r in results.items() if not r]
+    print("transformers_load: %d of %d forms compared%s%s" % (len(results) - len(none), len(results),
+          ", failed: " + " ".join(bad) if bad else "", ", not loaded: " + " ".join(none) if none else ""))
+    return 1 if bad else 77 if none else 0
 
 
 if __name__ == "__main__":
