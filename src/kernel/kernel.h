@@ -55,8 +55,12 @@ static inline size_t nb_wtype_bytes(nb_wtype t)
     return t == NB_W_F32 ? 4 : t == NB_W_FP8B || t == NB_W_INT8 ? 1 : 2;
 }
 
-/* Types of the scales of groups; E4M3 and E8M0 have no sign to speak of, but any code is read. */
-typedef enum nb_stype { NB_S_F32, NB_S_BF16, NB_S_F16, NB_S_E4M3, NB_S_E8M0 } nb_stype;
+/* Types of the scales of groups; E4M3 and E8M0 have no sign to speak of, but any code is read.  The last four
+ * are those of K blocks as a GPU holds them (linear/tiled.h). */
+typedef enum nb_stype {
+    NB_S_F32, NB_S_BF16, NB_S_F16, NB_S_E4M3, NB_S_E8M0,
+    NB_S_F16_MIN, NB_S_K32, NB_S_K16, NB_S_K16_MIN
+} nb_stype;
 
 /* What INT4, BYTE and FP4 have beside their codes.  A group is `size` columns of one row, the last one
  * of a row may be shorter; a row has n_group = ceil(n_col / size) of them.  With `place` a row's codes

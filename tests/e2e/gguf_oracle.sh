@@ -14,14 +14,21 @@ cmp "$tmp/blocks" "$src/tests/data/ggml_blocks.bin" || die "tests/data/ggml_bloc
 
 echo '[0,5,100,200,300,400,500,600,700]' >"$tmp/ids"
 
-# compare NAME: $tmp/q.gguf and $tmp/floats.gguf give the same logits, to 1e-3, on every level of this processor.
+cuda=${NB_TEST_CUDA:-$(dirname "$nibble")/libnibble-cuda-emu.so}
+
+# compare NAME: $tmp/q.gguf and $tmp/floats.gguf give the same logits, to 1e-3, on every level of this processor, and on a
+# GPU, which may be emulated.
 compare() {
     ok logits "$tmp/floats.gguf" --tokens "$tmp/ids" --output "$tmp/expected" --strict --kv-cache-dtype f32 \
         --activation-dtype float
-    for caps in avx512 avx2 c; do
+    for caps in avx512 avx2 c cuda; do
+        how="--cpu-caps $caps --activation-dtype float"
+        [ $caps != cuda ] || how="--device cuda --cuda-library $cuda --mla absorbed"
+        [ $caps != cuda ] || [ -e "$cuda" ] || continue
         # an unknown level of this processor is an error: then the next one
-        "$nibble" logits "$tmp/q.gguf" --tokens "$tmp/ids" --output "$tmp/rows" --strict --cpu-caps $caps --kv-cache-dtype f32 --activation-dtype float \
-            >"$tmp/out" 2>"$tmp/err" || continue
+        # shellcheck disable=SC2086
+        "$nibble" logits "$tmp/q.gguf" --tokens "$tmp/ids" --output "$tmp/rows" --strict --kv-cache-dtype f32 $how \
+            >"$tmp/out" 2>"$tmp/err" || { [ $caps != cuda ] && continue; die "$1: $(cat "$tmp/err")"; }
         python3 - "$tmp/expected" "$tmp/rows" "$1-$caps" <<'PY' || die "logits of $1 ($caps) differ"
 import struct, sys
 a, b = (open(p, "rb").read() for p in sys.argv[1:3])

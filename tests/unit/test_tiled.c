@@ -20,6 +20,27 @@
 
 enum { ROWS = 3, COLS = 320 }; /* two and a half blocks */
 
+static double half_at(const uint8_t *p)
+{
+    uint16_t h;
+    memcpy(&h, p, sizeof h);
+    return (double)nb_fp16_to_f32(h);
+}
+
+/* The table of tiled.h: column `in` of a block of 128. */
+static double k_value(const nb_tiled *t, const nb_tiled_rows *x, size_t block, size_t in, int code)
+{
+    const uint8_t *s = (const uint8_t *)x->scale + 8 * block;
+    const bool per32 = t->scale_type == NB_S_F16_MIN || t->scale_type == NB_S_K32;
+    const int q = code - (t->type == NB_W_BYTE ? 128 : per32 ? 0 : 8);
+    if (t->scale_type == NB_S_F16_MIN)
+        return q * half_at(s + 2 * (in / 32)) + half_at(x->zero + 8 * block + 2 * (in / 32));
+    const double d = half_at(x->zero + 4 * block), m = half_at(x->zero + 4 * block + 2);
+    if (t->scale_type == NB_S_K32) return q * d * s[in / 32] - m * s[4 + in / 32];
+    if (t->scale_type == NB_S_K16) return q * d * (int8_t)s[in / 16];
+    return q * d * (s[in / 16] & 15) - m * (s[in / 16] >> 4);
+}
+
 /* Element (r, c) by the words of tiled.h. */
 static double value(const nb_tiled *t, const nb_tiled_rows *x, size_t r, size_t c)
 {
@@ -42,6 +63,7 @@ static double value(const nb_tiled *t, const nb_tiled_rows *x, size_t r, size_t 
                                                        : nb_e4m3_to_f32(s);
         return (double)nb_e2m1_to_f32((uint8_t)q) * (double)scale * (double)x->row[r];
     }
+    if (nb_stype_is_k(t->scale_type)) return k_value(t, x, block, in, (int)q) * (double)x->row[r];
     const int zero = t->zeros ? x->zero[4 * block + in / 32] : t->type == NB_W_INT4 ? 8 : 128;
     double scale = 1;
     if (t->groups) {
@@ -163,6 +185,35 @@ static void blocks(void **state)
     }
 }
 
+/* K blocks, with minima, and IQ: any bytes but the FP16 numbers, which are finite. */
+static void k_blocks(void **state)
+{
+    (void)state;
+    static const struct {
+        nb_wtype type;
+        size_t at, n; /* of FP16 numbers; n 0: IQ1_M's, which is spread */
+    } types[] = { { NB_W_Q4_1, 0, 2 },   { NB_W_Q5_1, 0, 2 },    { NB_W_Q2_K, 80, 2 },
+                  { NB_W_Q3_K, 108, 1 }, { NB_W_Q4_K, 0, 2 },    { NB_W_Q5_K, 0, 2 },
+                  { NB_W_Q6_K, 208, 1 }, { NB_W_IQ4_XS, 0, 1 },  { NB_W_IQ2_XXS, 0, 1 },
+                  { NB_W_IQ2_XS, 0, 1 }, { NB_W_IQ2_S, 0, 1 },   { NB_W_IQ3_XXS, 0, 1 },
+                  { NB_W_IQ3_S, 0, 1 },  { NB_W_IQ1_S, 0, 1 },   { NB_W_IQ1_M, 0, 0 } };
+    for (size_t i = 0; i < NB_COUNT(types); i++) {
+        nb_weight w = { .n_row = ROWS, .n_col = COLS, .type = types[i].type };
+        const size_t n = nb_weight_data_bytes(&w), size = nb_wtypes[w.type].block_bytes;
+        uint8_t *data = codes(n, i + 90);
+        for (size_t b = 0; b < n; b += size) {
+            for (size_t k = 0; k < types[i].n; k++) {
+                const uint16_t d = nb_fp16_from_f32((float)(b / size % 5 + k + 1) * (k ? 0.5f : -0.375f));
+                memcpy(data + b + types[i].at + 2 * k, &d, 2);
+            }
+            if (!types[i].n) data[b + 55] = (uint8_t)(0xa0 | data[b + 55] % 16);
+        }
+        w.data = data;
+        compare(&w);
+        free(data);
+    }
+}
+
 static void int8_rows(void **state)
 {
     (void)state;
@@ -196,13 +247,13 @@ static void refused(void **state)
     assert_false(nb_tiled_join(&t, &u));
     w.group.place = place;
     assert_non_null(strstr(nb_tiled_of(&w, &t), "act order"));
-    w.type = NB_W_Q4_K;
+    w.type = NB_W_BF16;
     assert_non_null(nb_tiled_of(&w, &t));
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(groups), cmocka_unit_test(blocks),
+    const struct CMUnitTest tests[] = { cmocka_unit_test(groups), cmocka_unit_test(blocks), cmocka_unit_test(k_blocks),
                                         cmocka_unit_test(int8_rows), cmocka_unit_test(refused) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

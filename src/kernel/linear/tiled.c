@@ -3,15 +3,22 @@
 
 #include <string.h>
 
+#include "kernel/linear/linear_units.h"
 #include "kernel/linear/packed.h"
 #include "num/bf16.h"
 #include "num/fp16.h"
+#include "num/ggml.h"
 
 enum { COLS = NB_TILED_COLS };
 
 static size_t n_block(size_t n_col)
 {
     return (n_col + COLS - 1) / COLS;
+}
+
+static size_t zero_bytes(const nb_tiled *t) /* of a block */
+{
+    return t->scale_type == NB_S_F16_MIN ? 2 * NB_TILED_ZEROS : NB_TILED_ZEROS;
 }
 
 size_t nb_tiled_code_bytes(const nb_tiled *t, size_t n_col)
@@ -24,7 +31,7 @@ size_t nb_tiled_scale_bytes(const nb_tiled *t, size_t n_col)
 }
 size_t nb_tiled_zero_bytes(const nb_tiled *t, size_t n_col)
 {
-    return t->zeros ? n_block(n_col) * NB_TILED_ZEROS : 0;
+    return t->zeros ? n_block(n_col) * zero_bytes(t) : 0;
 }
 size_t nb_tiled_bytes(const nb_tiled *t, size_t n_row, size_t n_col)
 {
@@ -71,29 +78,44 @@ static const char *of_groups(const nb_weight *w, nb_tiled *out)
                : "with scales that 16 bits do not hold";
 }
 
+/* Blocks of GGUF: their form, and the factor of every row. */
+static const struct {
+    nb_wtype from, type;
+    nb_stype scale;
+    float row;
+} of_blocks[] = {
+    { NB_W_Q4_0, NB_W_INT4, NB_S_F16, 1 },         { NB_W_Q8_0, NB_W_BYTE, NB_S_F16, 1 },
+    { NB_W_Q5_0, NB_W_BYTE, NB_S_F16, 1 },         { NB_W_IQ4_NL, NB_W_BYTE, NB_S_F16, 1 },
+    { NB_W_MXFP4, NB_W_FP4, NB_S_E8M0, 1 },        { NB_W_GGUF_NVFP4, NB_W_FP4, NB_S_E4M3, 1 },
+    { NB_W_Q4_1, NB_W_INT4, NB_S_F16_MIN, 1 },     { NB_W_Q5_1, NB_W_BYTE, NB_S_F16_MIN, 1 },
+    { NB_W_Q4_K, NB_W_INT4, NB_S_K32, 1 },         { NB_W_Q5_K, NB_W_BYTE, NB_S_K32, 1 },
+    { NB_W_Q6_K, NB_W_BYTE, NB_S_K16, 1 },         { NB_W_Q3_K, NB_W_INT4, NB_S_K16, 1 },
+    { NB_W_Q2_K, NB_W_INT4, NB_S_K16_MIN, 1 },     { NB_W_IQ4_XS, NB_W_BYTE, NB_S_K16, 1 },
+    { NB_W_IQ2_XXS, NB_W_BYTE, NB_S_K16, 0.125f }, { NB_W_IQ2_XS, NB_W_BYTE, NB_S_K16, 0.125f },
+    { NB_W_IQ2_S, NB_W_BYTE, NB_S_K16, 0.125f },   { NB_W_IQ3_XXS, NB_W_BYTE, NB_S_K16, 0.25f },
+    { NB_W_IQ3_S, NB_W_BYTE, NB_S_K16, 1 },        { NB_W_IQ1_S, NB_W_BYTE, NB_S_K16, 0.125f },
+    { NB_W_IQ1_M, NB_W_BYTE, NB_S_K16, 0.125f },
+};
+
+static size_t block_row(nb_wtype type)
+{
+    size_t i = 0;
+    while (i < NB_COUNT(of_blocks) && of_blocks[i].from != type) i++;
+    return i;
+}
+
 const char *nb_tiled_of(const nb_weight *w, nb_tiled *out)
 {
     *out = (nb_tiled){ w->type, NB_S_F16, false, false };
-    switch (w->type) {
-    case NB_W_INT8: out->type = NB_W_BYTE; return NULL;
-    case NB_W_INT4:
-    case NB_W_BYTE:
-    case NB_W_FP4: return of_groups(w, out);
-    case NB_W_Q4_0: out->type = NB_W_INT4; break;
-    case NB_W_Q8_0:
-    case NB_W_Q5_0:
-    case NB_W_IQ4_NL: out->type = NB_W_BYTE; break;
-    case NB_W_MXFP4:
-        out->type = NB_W_FP4;
-        out->scale_type = NB_S_E8M0;
-        break;
-    case NB_W_GGUF_NVFP4:
-        out->type = NB_W_FP4;
-        out->scale_type = NB_S_E4M3;
-        break;
-    default: return "of this type";
+    if (w->type == NB_W_INT8) {
+        out->type = NB_W_BYTE;
+        return NULL;
     }
-    out->groups = true;
+    if (w->type == NB_W_INT4 || w->type == NB_W_BYTE || w->type == NB_W_FP4) return of_groups(w, out);
+    const size_t i = block_row(w->type);
+    if (i == NB_COUNT(of_blocks)) return "of this type";
+    *out = (nb_tiled){ of_blocks[i].type, of_blocks[i].scale, true,
+                       nb_stype_is_k(of_blocks[i].scale) };
     return NULL;
 }
 
@@ -109,8 +131,8 @@ bool nb_tiled_join(nb_tiled *a, const nb_tiled *b)
 
 /* codes: one per byte, as they are multiplied before zero is subtracted; scale and zero of every `unit` columns. */
 typedef struct row {
-    uint8_t code[256], scale8[16], zero[8]; /* of up to two blocks */
-    uint16_t scale16[8];
+    uint8_t code[256], scale8[16], zero[8]; /* code: a block of GGUF may be two of these */
+    uint16_t scale16[8], zero16[4];
 } row;
 
 static const int8_t iq4[16] = { -127, -104, -83, -65, -49, -35, -22, -10,
@@ -156,6 +178,113 @@ static void ggml_block(nb_wtype type, const uint8_t *b, size_t c, row *out)
         nibbles_apart(b + 1, 16, code);
         out->scale8[c / 16] = out->scale8[c / 16 + 1] = b[0];
         return;
+    }
+}
+
+/* ---- blocks with minima, or scales in two levels ---- */
+
+static unsigned u16_of(const uint8_t *p)
+{
+    return p[0] | (unsigned)p[1] << 8;
+}
+
+/* The signed scale of columns [16 i, 16 i + 16) of a block of 256, in units of the block's d, times the row's factor. */
+static int k16_scale(nb_wtype type, const uint8_t *b, size_t i)
+{
+    const size_t u = i / 2; /* 32 columns */
+    switch (type) {
+    case NB_W_Q6_K: return (int8_t)b[192 + i];
+    case NB_W_Q3_K: {
+        const uint8_t *s = b + 96;
+        const int lo = i < 8 ? s[i] & 15 : s[i - 8] >> 4, hi = s[8 + i % 4] >> 2 * (i / 4) & 3;
+        return lo + 16 * hi - 32;
+    }
+    case NB_W_IQ4_XS:
+        return (b[4 + u / 2] >> 4 * (u & 1) & 15) + 16 * (int)(u16_of(b + 2) >> 2 * u & 3) - 32;
+    case NB_W_IQ2_XXS: return 2 * (b[2 + 8 * u + 7] >> 4) + 1;
+    case NB_W_IQ2_XS: return 2 * (b[66 + u] >> 4 * (i & 1) & 15) + 1;
+    case NB_W_IQ2_S: return 2 * (b[74 + u] >> 4 * (i & 1) & 15) + 1;
+    case NB_W_IQ3_XXS: return 2 * (b[66 + 4 * u + 3] >> 4) + 1;
+    case NB_W_IQ3_S: return 2 * (b[106 + u / 2] >> 4 * (u & 1) & 15) + 1;
+    case NB_W_IQ1_S: return 2 * (int)(u16_of(b + 34 + 2 * u) >> 12 & 7) + 1;
+    default: /* IQ1_M */
+        return 2 * (int)(u16_of(b + 48 + 2 * (u / 2)) >> (6 * (u & 1) + 3 * (i & 1)) & 7) + 1;
+    }
+}
+
+/* IQ1 to IQ3: the values of a block whose d is 1, over their scales, are integers. */
+static void grid_codes(const nb_weight *w, float factor, const uint8_t *block, size_t half, row *out)
+{
+    uint8_t one[128];
+    float v[256];
+    const nb_weight copy = { .data = one, .n_row = 1, .n_col = 256, .type = w->type };
+    memcpy(one, block, nb_wtypes[w->type].block_bytes);
+    if (w->type == NB_W_IQ1_M) { /* its d is spread over four words */
+        for (size_t k = 0; k < 4; k++) one[49 + 2 * k] &= 15;
+        one[53] |= 0xc0;
+        one[55] |= 0x30;
+    } else
+        one[0] = 0, one[1] = 0x3c;
+    nb_wtypes[w->type].values(&copy, 0, 0, 256, v);
+    for (size_t c = 0; c < COLS; c++) {
+        const size_t at = COLS * half + c;
+        const float q = v[at] / (factor * (float)k16_scale(w->type, block, at / 16));
+        out->code[c] = (uint8_t)(128 + (int)q);
+    }
+}
+
+static uint16_t d_of(nb_wtype type, const uint8_t *b)
+{
+    const size_t at = type == NB_W_Q6_K   ? 208
+                      : type == NB_W_Q3_K ? 108
+                      : type == NB_W_Q2_K ? 80
+                                          : 0;
+    if (type != NB_W_IQ1_M) return (uint16_t)u16_of(b + at);
+    return (uint16_t)(b[49] >> 4 | b[51] >> 4 << 4 | b[53] >> 4 << 8 | b[55] >> 4 << 12);
+}
+
+/* The scales of half a block of 256; b is the block. */
+static void k_planes(nb_wtype type, nb_stype s, const uint8_t *b, size_t half, row *out)
+{
+    const uint16_t d = d_of(type, b);
+    uint8_t sc[8], mn[8];
+    memcpy(out->zero, &d, 2);
+    memset(out->zero + 2, 0, 2);
+    if (s == NB_S_K32) {
+        nb_ggml_k_scales(b + 4, sc, mn);
+        memcpy(out->scale8, sc + 4 * half, 4);
+        memcpy(out->scale8 + 4, mn + 4 * half, 4);
+        memcpy(out->zero + 2, b + 2, 2);
+    } else if (s == NB_S_K16_MIN) {
+        memcpy(out->scale8, b + 8 * half, 8);
+        memcpy(out->zero + 2, b + 82, 2);
+    } else
+        for (size_t i = 0; i < 8; i++) out->scale8[i] = (uint8_t)k16_scale(type, b, 8 * half + i);
+}
+
+/* Columns [c, c + n) of row r, n <= 128, by units of 32. */
+static void k_block(const nb_weight *w, const nb_tiled *t, size_t r, size_t c, size_t n, row *out)
+{
+    const nb_wtype_traits *x = &nb_wtypes[w->type];
+    const uint8_t *b = (const uint8_t *)w->data + r * nb_wtype_row_bytes(w->type, w->n_col) +
+                       c / x->block * x->block_bytes;
+    const size_t half = c % x->block / COLS;
+    const int zero = t->type == NB_W_BYTE                                         ? 128
+                     : t->scale_type == NB_S_F16_MIN || t->scale_type == NB_S_K32 ? 0
+                                                                                  : 8;
+    if (x->block == 256) k_planes(w->type, t->scale_type, b, half, out);
+    if (!nb_packed_has_units(w->type)) {
+        grid_codes(w, of_blocks[block_row(w->type)].row, b, half, out);
+        return;
+    }
+    for (size_t u = 0; u < (n + NB_PK_UNIT - 1) / NB_PK_UNIT; u++) {
+        nb_packed_unit q;
+        nb_packed_unit_of(w, r, c / NB_PK_UNIT + u, &q);
+        for (size_t i = 0; i < NB_PK_UNIT; i++)
+            out->code[NB_PK_UNIT * u + i] = (uint8_t)(q.code[i] - q.zero[i / 8] + zero);
+        if (x->block != 32) continue;
+        memcpy(&out->scale16[u], b + u * x->block_bytes, 2);
+        memcpy(&out->zero16[u], b + u * x->block_bytes + 2, 2);
     }
 }
 
@@ -220,6 +349,10 @@ static void read_block(const nb_weight *w, const nb_tiled *t, size_t r, size_t c
     const uint8_t *data = (const uint8_t *)w->data + r * nb_wtype_row_bytes(w->type, w->n_col);
     memset(out, 0, sizeof *out);
     memset(out->zero, t->type == NB_W_INT4 ? 8 : 128, sizeof out->zero);
+    if (nb_stype_is_k(t->scale_type)) {
+        k_block(w, t, r, c, n, out);
+        return;
+    }
     if (w->type > NB_W_FP4) {
         for (size_t i = 0; i < n; i += x->block)
             ggml_block(w->type, data + (c + i) / x->block * x->block_bytes, i, out);
@@ -235,7 +368,8 @@ static float row_factor(const nb_weight *w, const nb_tiled *t, size_t r)
 {
     float s = 1;
     if (w->type == NB_W_INT8) return w->scale[r];
-    if (w->type > NB_W_FP4) return w->type == NB_W_GGUF_NVFP4 ? w->group.outer : 1.0f;
+    if (w->type == NB_W_GGUF_NVFP4) return w->group.outer;
+    if (w->type > NB_W_FP4) return of_blocks[block_row(w->type)].row;
     if (!t->groups) nb_packed_scales(&w->group, r, 1, &s);
     return s * w->group.outer;
 }
@@ -292,6 +426,12 @@ static void put_bytes(const uint8_t *code, uint8_t *out)
             }
 }
 
+/* Whether scales are bytes. */
+static bool bytes_of_scale(const nb_tiled *t)
+{
+    return t->type == NB_W_FP4 || t->scale_type >= NB_S_K32;
+}
+
 void nb_tiled_make(const nb_weight *w, const nb_tiled *t, size_t r0, size_t n,
                    const nb_tiled_rows *out)
 {
@@ -311,8 +451,11 @@ void nb_tiled_make(const nb_weight *w, const nb_tiled *t, size_t r0, size_t n,
                 put_nibbles(x.code, out->code + at * bytes);
             if (t->groups)
                 memcpy((uint8_t *)out->scale + at * NB_TILED_SCALES,
-                       t->type == NB_W_FP4 ? (const void *)x.scale8 : x.scale16, NB_TILED_SCALES);
-            if (t->zeros) memcpy(out->zero + at * NB_TILED_ZEROS, x.zero, NB_TILED_ZEROS);
+                       bytes_of_scale(t) ? (const void *)x.scale8 : x.scale16, NB_TILED_SCALES);
+            if (t->zeros)
+                memcpy(out->zero + at * zero_bytes(t),
+                       t->scale_type == NB_S_F16_MIN ? (const void *)x.zero16 : x.zero,
+                       zero_bytes(t));
         }
         out->row[i] = row_factor(w, t, r0 + i);
     }

@@ -562,8 +562,8 @@ static nb_status create(nb_gpu_rank *f, const nb_rank_options *o, nb_error *err)
     NB_TRY(nb_rank_init(&f->r, &nb_backend_cuda, o, err));
     NB_TRY(refuse(&f->r.o, err));
     NB_TRY(choose_attention(f, err));
-    NB_TRY(nb_gpu_weights_init(&f->w, o->model, o->device->gpu, f->direct, f->prompt, &o->experts,
-                               err));
+    NB_TRY(nb_gpu_weights_init(&f->w, o->model, o->device->gpu, f->r.o.dev, f->direct, f->prompt,
+                               &o->experts, err));
     NB_TRY(choose_glu(f, err));
     const widths w = widths_of(f);
     size(f, &w);

@@ -7,7 +7,7 @@
  *                 back.  The host waits for the device in each such layer, so a graph is cut there, into segments.
  *   uploaded      prompts that fill whole units (nb_rank_upload_tok): the layer's experts pass through two buffers
  *                 of the device, a group of experts at a time.  A group is copied to pinned memory by the host's
- *                 threads, then sent beside the stream while the group before it is computed. */
+ *                 threads, which make its tiles if it is packed, then sent beside the stream while the group before it is computed. */
 #include <string.h>
 
 #include "model/cpu/cpu_experts.h"
@@ -35,35 +35,19 @@ static size_t round_up(size_t n)
 
 /* ---- memory ---- */
 
-/* Bytes of one expert's codes, and of its scales. */
-static size_t data_bytes(const nb_weight *w)
-{
-    return w->n_row * w->n_col * nb_wtype_bytes(w->type);
-}
-
-static size_t scale_bytes(const nb_weight *w)
-{
-    return w->type == NB_W_FP8B
-               ? div_up(w->n_row, NB_FP8_BLOCK) * div_up(w->n_col, NB_FP8_BLOCK) * sizeof(float)
-               : 0;
-}
-
 static const nb_weight *matrix(const nb_mlp *m, size_t i)
 {
     return i == 0 ? &m->gate : i == 1 ? &m->up : &m->down;
 }
 
-/* Where the matrices of n experts of the layer are in a buffer; returns its bytes. */
-static size_t lay_out(const nb_mlp *m, size_t n, size_t data[3], size_t scale[3])
+/* Where the planes of the matrices of some experts are in a buffer, and bytes of one expert in each. */
+typedef struct layout {
+    size_t at[3][NB_GPU_PLANES], one[3][NB_GPU_PLANES], n_bytes;
+} layout;
+
+static const nb_gpu_form *form_of(const nb_gpu_rank *f, size_t layer, size_t i)
 {
-    size_t at = 0;
-    for (size_t i = 0; i < 3; i++) {
-        data[i] = at;
-        at += round_up(n * data_bytes(matrix(m, i)));
-        scale[i] = at;
-        at += round_up(n * scale_bytes(matrix(m, i)));
-    }
-    return at;
+    return &f->w.layer[layer].expert.form[i];
 }
 
 static const nb_mlp *experts_of(const nb_gpu_rank *f, size_t layer)
@@ -71,22 +55,38 @@ static const nb_mlp *experts_of(const nb_gpu_rank *f, size_t layer)
     return f->r.o.model->layer[layer].expert;
 }
 
+static layout lay_out(const nb_gpu_rank *f, size_t layer, size_t n)
+{
+    layout l = { 0 };
+    for (size_t i = 0; i < 3; i++) {
+        const nb_weight *w = matrix(experts_of(f, layer), i);
+        nb_gpu_plane_bytes(form_of(f, layer, i), w->n_col, l.one[i]);
+        for (size_t k = 0; k < NB_GPU_PLANES; k++) l.one[i][k] *= w->n_row;
+        if (w->type == NB_W_FP8B) l.one[i][NB_GPU_ROW] = nb_weight_scale_bytes(w);
+        for (size_t k = 0; k < NB_GPU_PLANES; k++) {
+            l.at[i][k] = l.n_bytes;
+            l.n_bytes += round_up(n * l.one[i][k]);
+        }
+    }
+    return l;
+}
+
 /* All layers that can be uploaded have one size of group, so that the buffers fit each. */
 static nb_status create_staging(nb_gpu_rank *f, nb_error *err)
 {
     nb_gpu_host *x = &f->host;
     const size_t n_expert = f->r.part.n_expert, half = div_up(n_expert, 2);
-    size_t one = 0, data[3], scale[3];
+    size_t one = 0;
     for (size_t i = 0; i < f->r.whole->n_layer; i++) {
         if (!nb_gpu_is_host(f, i)) continue;
-        const size_t n = lay_out(experts_of(f, i), 1, data, scale);
+        const size_t n = lay_out(f, i, 1).n_bytes;
         if (n > one) one = n;
     }
     x->group = GROUP_BYTES / one;
     x->group = x->group < 1 ? 1 : x->group > half ? half : x->group; /* one is sent, another computed */
     for (size_t i = 0; i < f->r.whole->n_layer; i++) {
         if (!nb_gpu_is_host(f, i)) continue;
-        const size_t n = lay_out(experts_of(f, i), x->group, data, scale);
+        const size_t n = lay_out(f, i, x->group).n_bytes;
         if (n > x->stage_bytes) x->stage_bytes = n;
     }
     for (size_t b = 0; b < 2; b++) {
@@ -220,11 +220,10 @@ void nb_gpu_host_replay(nb_gpu_rank *f, const nb_gpu_pass *p, nb_cuda_graph *con
 /* ---- uploaded ---- */
 
 typedef struct copy_job {
-    const nb_gpu_host *x;
+    const nb_gpu_rank *f;
     char *to;
-    const nb_mlp *expert; /* of the layer */
-    size_t e0, n;
-    size_t data[3], scale[3];
+    size_t layer, e0, n;
+    layout l;
     size_t n_piece; /* of an expert's largest matrix */
 } copy_job;
 
@@ -234,18 +233,34 @@ static bool wanted(const nb_gpu_host *x, size_t e)
     return !x->sparse || x->first[e + 1] > x->first[e];
 }
 
+/* Rows of a piece. */
+static size_t piece_rows(const nb_weight *w, const size_t one[NB_GPU_PLANES])
+{
+    const size_t row = one[NB_GPU_CODES] / w->n_row;
+    return row < COPY_BYTES ? COPY_BYTES / row : 1;
+}
+
 static void copy_task(void *ctx, size_t task, size_t worker)
 {
     (void)worker;
     const copy_job *j = ctx;
     const size_t piece = task % j->n_piece, i = task / j->n_piece % 3, e = task / j->n_piece / 3;
-    if (!wanted(j->x, j->e0 + e)) return;
-    const nb_weight *w = matrix(&j->expert[j->e0 + e], i);
-    const size_t at = piece * COPY_BYTES, all = data_bytes(w), ns = scale_bytes(w);
-    if (at < all)
-        memcpy(j->to + j->data[i] + e * all + at, (const char *)w->data + at,
-               all - at < COPY_BYTES ? all - at : COPY_BYTES);
-    if (piece == 0 && ns) memcpy(j->to + j->scale[i] + e * ns, w->scale, ns);
+    if (!wanted(&j->f->host, j->e0 + e)) return;
+    const nb_weight *w = matrix(&experts_of(j->f, j->layer)[j->e0 + e], i);
+    const nb_gpu_form *form = form_of(j->f, j->layer, i);
+    const size_t *one = j->l.one[i], step = piece_rows(w, one), r = piece * step;
+    if (r >= w->n_row) return;
+    const size_t n = w->n_row - r < step ? w->n_row - r : step;
+    void *to[NB_GPU_PLANES];
+    for (size_t k = 0; k < NB_GPU_PLANES; k++)
+        to[k] = j->to + j->l.at[i][k] + e * one[k] + r * (one[k] / w->n_row);
+    if (form->shape == NB_GPU_TILES) {
+        nb_gpu_make_rows(w, form, r, n, to);
+        return;
+    }
+    const size_t row = one[NB_GPU_CODES] / w->n_row;
+    memcpy(to[NB_GPU_CODES], (const char *)w->data + r * row, n * row);
+    if (r == 0 && one[NB_GPU_ROW]) memcpy(to[NB_GPU_ROW], w->scale, one[NB_GPU_ROW]);
 }
 
 /* The next group: its layer and first expert; false: the pass needs no other. */
@@ -268,11 +283,10 @@ static void send(nb_gpu_rank *f, const copy_job *j, char *dev, size_t n_bytes)
     }
     for (size_t e = 0; e < j->n; e++) {
         if (!wanted(&f->host, j->e0 + e)) continue;
-        for (size_t i = 0; i < 3; i++) {
-            const nb_weight *w = matrix(&j->expert[j->e0 + e], i);
-            const size_t d = j->data[i] + e * data_bytes(w), s = j->scale[i] + e * scale_bytes(w);
-            f->api->upload(f->g, dev + d, j->to + d, data_bytes(w));
-            f->api->upload(f->g, dev + s, j->to + s, scale_bytes(w));
+        for (size_t i = 0; i < 3 * NB_GPU_PLANES; i++) {
+            const size_t n = j->l.one[i / NB_GPU_PLANES][i % NB_GPU_PLANES];
+            const size_t at = j->l.at[i / NB_GPU_PLANES][i % NB_GPU_PLANES] + e * n;
+            if (n) f->api->upload(f->g, dev + at, j->to + at, n);
         }
     }
 }
@@ -283,31 +297,33 @@ static void stage(nb_gpu_rank *f, size_t layer, size_t e0)
 {
     nb_gpu_host *x = &f->host;
     const size_t b = x->n_staged % 2, left = f->r.part.n_expert - e0;
-    copy_job j = { .x = x, .to = x->pinned[b], .expert = experts_of(f, layer), .e0 = e0 };
-    size_t most = 0;
+    copy_job j = { .f = f, .to = x->pinned[b], .layer = layer, .e0 = e0 };
     j.n = left < x->group ? left : x->group;
-    const size_t n_bytes = lay_out(j.expert, j.n, j.data, j.scale);
-    for (size_t i = 0; i < 3; i++)
-        if (data_bytes(matrix(j.expert, i)) > most) most = data_bytes(matrix(j.expert, i));
-    j.n_piece = div_up(most, COPY_BYTES);
+    j.l = lay_out(f, layer, j.n);
+    for (size_t i = 0; i < 3; i++) {
+        const nb_weight *w = matrix(experts_of(f, layer), i);
+        const size_t n = div_up(w->n_row, piece_rows(w, j.l.one[i]));
+        if (n > j.n_piece) j.n_piece = n;
+    }
     if (f->api->wait(f->g, MARK_SENT + (int)b, NULL) != NB_OK) return;
     nb_dev_run(f->r.o.dev, copy_task, &j, j.n * 3 * j.n_piece);
     if (x->on_way) f->api->side_join(f->g);
     f->api->side_begin(f->g, false);
-    send(f, &j, x->stage[b], n_bytes);
+    send(f, &j, x->stage[b], j.l.n_bytes);
     f->api->mark(f->g, MARK_SENT + (int)b);
     f->api->side_end(f->g);
     x->on_way = true;
     x->n_staged++;
 }
 
-static nb_weight staged(const nb_weight *w, const char *stage, size_t data, size_t scale, size_t n)
+static nb_weight staged(const nb_gpu_rank *f, size_t layer, size_t i, const layout *l, char *stage,
+                        size_t n)
 {
-    nb_weight s = *w;
-    s.data = stage + data;
-    s.scale = scale_bytes(w) ? (const float *)(const void *)(stage + scale) : NULL;
-    s.n_row = n * w->n_row;
-    return s;
+    const nb_weight *w = matrix(experts_of(f, layer), i);
+    void *plane[NB_GPU_PLANES];
+    for (size_t k = 0; k < NB_GPU_PLANES; k++)
+        plane[k] = l->one[i][k] ? stage + l->at[i][k] : NULL;
+    return nb_gpu_weight_of(form_of(f, layer, i), n * w->n_row, w->n_col, plane);
 }
 
 /* e_act, e_y of the rows of experts [e0, e0 + n), from buffer b. */
@@ -316,12 +332,10 @@ static void compute(nb_gpu_rank *f, const nb_gpu_pass *p, size_t layer, size_t e
     const nb_gpu_host *x = &f->host;
     const nb_model_config *c = f->r.whole;
     const nb_gpu_experts *k = &f->w.layer[layer].expert;
-    const nb_mlp *m = experts_of(f, layer);
     const size_t left = f->r.part.n_expert - e0, n = left < x->group ? left : x->group;
-    size_t data[3], scale[3];
-    (void)lay_out(m, n, data, scale);
-    nb_cuda_experts_args a = { .gate = staged(&m->gate, x->stage[b], data[0], scale[0], n),
-                               .up = staged(&m->up, x->stage[b], data[1], scale[1], n),
+    const layout l = lay_out(f, layer, n);
+    nb_cuda_experts_args a = { .gate = staged(f, layer, 0, &l, x->stage[b], n),
+                               .up = staged(f, layer, 1, &l, x->stage[b], n),
                                .x = f->xn,
                                .y = f->e_act,
                                .first = f->r_first + e0,
@@ -331,7 +345,7 @@ static void compute(nb_gpu_rank *f, const nb_gpu_pass *p, size_t layer, size_t e
                                .n_tok = p->n_pad,
                                .n_place = p->n_pad * c->top_k };
     k->row_up[p->kind]->fn(f->g, &a);
-    a.gate = staged(&m->down, x->stage[b], data[2], scale[2], n);
+    a.gate = staged(f, layer, 2, &l, x->stage[b], n);
     a.up = (nb_weight){ 0 };
     a.x = f->e_act;
     a.y = nb_gpu_floats(f->e_y, c->hidden);

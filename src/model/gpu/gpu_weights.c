@@ -8,7 +8,6 @@
 
 #include "kernel/embed/embed.h"
 #include "kernel/linear/packed.h"
-#include "kernel/linear/tiled.h"
 #include "num/bf16.h"
 
 enum { PIECE = 32 << 20, ALIGN = 256 };
@@ -16,6 +15,7 @@ enum { PIECE = 32 << 20, ALIGN = 256 };
 typedef struct uploader {
     nb_gpu_weights *w;
     const nb_model *m;
+    nb_dev *dev;
     nb_error *err;
     int cc;
     bool use[2]; /* by kind */
@@ -96,23 +96,6 @@ static nb_status choose(uploader *u, const char *what, nb_gpu_mat *m, size_t n_o
     return NB_OK;
 }
 
-/* Types that a GPU holds in another order (tiled.h). */
-static bool is_tiled(const nb_weight *w)
-{
-    return nb_wtype_is_packed(w->type) || w->type == NB_W_INT8;
-}
-
-static bool tiled_form(const nb_weight *const *src, size_t n, nb_tiled *out)
-{
-    nb_tiled t;
-    for (size_t i = 0; i < n; i++) {
-        if (!is_tiled(src[i]) || nb_tiled_of(src[i], &t)) return false;
-        if (i == 0) *out = t;
-        if (!nb_tiled_join(out, &t)) return false;
-    }
-    return true;
-}
-
 enum { STAGE_BYTES = 4 << 20 };
 
 /* A plane of the device, and where the next rows of it go. */
@@ -127,52 +110,45 @@ static void put_plane(uploader *u, plane *p, size_t n_row)
     p->dev += n_row * p->row_bytes;
 }
 
-/* n matrices of form t, one below the other. */
-static nb_status stack_tiled(uploader *u, const nb_weight *const *src, size_t n, const nb_tiled *t,
-                             nb_weight *out)
+/* n matrices of form f, one below the other, made by the host's threads. */
+static nb_status stack_made(uploader *u, const nb_weight *const *src, size_t n, const nb_gpu_form *f,
+                            nb_weight *out)
 {
     const size_t n_col = src[0]->n_col;
-    size_t n_row = 0;
+    size_t n_row = 0, bytes[NB_GPU_PLANES];
+    nb_gpu_plane_bytes(f, n_col, bytes);
     for (size_t i = 0; i < n; i++) n_row += src[i]->n_row;
-    plane p[] = { { NULL, NULL, nb_tiled_code_bytes(t, n_col) },
-                  { NULL, NULL, nb_tiled_scale_bytes(t, n_col) },
-                  { NULL, NULL, nb_tiled_zero_bytes(t, n_col) },
-                  { NULL, NULL, sizeof(float) } };
-    void *dev[NB_COUNT(p)] = { NULL };
-    const size_t step = STAGE_BYTES / p[0].row_bytes + 1;
+    plane p[NB_GPU_PLANES];
+    void *dev[NB_GPU_PLANES] = { NULL }, *host[NB_GPU_PLANES] = { NULL };
+    const size_t step = STAGE_BYTES / bytes[NB_GPU_CODES] + 1;
     nb_arena stage = { 0 };
     nb_status st = NB_OK;
     for (size_t i = 0; i < NB_COUNT(p) && st == NB_OK; i++) {
-        if (!p[i].row_bytes) continue;
-        st = take(u, n_row * p[i].row_bytes, &dev[i]);
+        p[i] = (plane){ .row_bytes = bytes[i] };
+        if (!bytes[i]) continue;
+        st = take(u, n_row * bytes[i], &dev[i]);
         p[i].dev = dev[i];
-        p[i].host = nb_arena_array(&stage, step, p[i].row_bytes);
+        p[i].host = host[i] = nb_arena_array(&stage, step, bytes[i]);
         if (st == NB_OK && !p[i].host) st = nb_fail(u->err, NB_ERR_NOMEM, "out of memory");
     }
-    const nb_tiled_rows rows = { (uint8_t *)p[0].host, (uint8_t *)p[2].host, p[1].host,
-                                 (float *)(void *)p[3].host };
     for (size_t i = 0; i < n && st == NB_OK; i++)
         for (size_t r = 0; r < src[i]->n_row; r += step) {
             const size_t m = src[i]->n_row - r < step ? src[i]->n_row - r : step;
-            nb_tiled_make(src[i], t, r, m, &rows);
+            nb_gpu_make_all(u->dev, src[i], f, r, m, host);
             for (size_t k = 0; k < NB_COUNT(p); k++) put_plane(u, &p[k], m);
         }
     nb_arena_deinit(&stage);
-    *out = (nb_weight){
-        .data = dev[0], .scale = dev[3], .n_row = n_row, .n_col = n_col, .type = t->type
-    };
-    out->group.scale = dev[1];
-    out->group.zero = dev[2];
-    out->group.scale_type = t->scale_type;
+    *out = nb_gpu_weight_of(f, n_row, n_col, dev);
     return st;
 }
 
-/* n matrices of one type and n_col, one below the other: [sum of n_row][n_col]. */
+/* n matrices of one form and n_col, one below the other: [sum of n_row][n_col]. */
 static nb_status stack(uploader *u, const nb_weight *const *src, size_t n, nb_weight *out)
 {
     nb_weight all = *src[0];
-    nb_tiled t;
-    if (tiled_form(src, n, &t)) return stack_tiled(u, src, n, &t, out);
+    nb_gpu_form f;
+    (void)nb_gpu_form_of(src, n, &f);
+    if (f.shape != NB_GPU_AS_IT_IS) return stack_made(u, src, n, &f, out);
     size_t n_bytes = 0, n_scale = 0; /* bytes */
     void *data, *scale = NULL;
     all.n_row = 0;
@@ -210,17 +186,15 @@ static nb_status matrix(uploader *u, const char *what, const nb_weight *src, con
 
 static bool can_stack(const nb_weight *const *src, size_t n)
 {
-    nb_tiled t;
-    bool same = true;
+    nb_gpu_form f;
     for (size_t i = 0; i < n; i++) {
         if (src[i]->n_col != src[0]->n_col) return false;
-        same &= src[i]->type == src[0]->type && src[i]->row_scales == src[0]->row_scales;
         /* block scales begin anew at a matrix's first row */
         if (src[i]->type == NB_W_FP8B && !src[i]->row_scales && i + 1 < n &&
             src[i]->n_row % NB_FP8_BLOCK)
             return false;
     }
-    return is_tiled(src[0]) ? tiled_form(src, n, &t) : same;
+    return nb_gpu_form_of(src, n, &f);
 }
 
 static nb_status stack_bias(uploader *u, const nb_weight *const *src, const float *const *bias,
@@ -371,34 +345,21 @@ static const nb_weight *expert_matrix(const nb_layer *l, size_t e, size_t off)
     return (const nb_weight *)(const void *)((const char *)&l->expert[e] + off);
 }
 
-static nb_status stack_experts(uploader *u, const nb_layer *l, size_t off, nb_weight *out)
+/* What `off` is of every expert, freed by the caller; NULL: out of memory. */
+static const nb_weight **each_expert(const nb_model *m, const nb_layer *l, size_t off)
 {
-    const size_t n = u->m->c.n_expert;
-    const nb_weight **src = calloc(n, sizeof *src);
-    if (!src) return nb_fail(u->err, NB_ERR_NOMEM, "out of memory");
-    for (size_t e = 0; e < n; e++) src[e] = expert_matrix(l, e, off);
-    const nb_status st = stack(u, src, n, out);
-    free(src);
-    return st;
+    const nb_weight **src = calloc(m->c.n_expert, sizeof *src);
+    for (size_t e = 0; src && e < m->c.n_expert; e++) src[e] = expert_matrix(l, e, off);
+    return src;
 }
 
-/* The type that the GPU has for a matrix of all experts; false: they differ, or it has none. */
-static bool one_type(const nb_model *m, const nb_layer *l, size_t off, nb_wtype *out)
+static nb_status stack_experts(uploader *u, const nb_layer *l, size_t off, nb_weight *out)
 {
-    const nb_weight *first = expert_matrix(l, 0, off);
-    nb_tiled all = { 0 }, t;
-    for (size_t e = 0; e < m->c.n_expert; e++) {
-        const nb_weight *w = expert_matrix(l, e, off);
-        if (is_tiled(first) != is_tiled(w)) return false;
-        if (!is_tiled(first) && (w->type != first->type || w->row_scales != first->row_scales))
-            return false;
-        if (!is_tiled(first)) continue;
-        if (nb_tiled_of(w, &t)) return false;
-        if (e == 0) all = t;
-        if (!nb_tiled_join(&all, &t)) return false;
-    }
-    *out = is_tiled(first) ? all.type : first->type;
-    return true;
+    const nb_weight **src = each_expert(u->m, l, off);
+    if (!src) return nb_fail(u->err, NB_ERR_NOMEM, "out of memory");
+    const nb_status st = stack(u, src, u->m->c.n_expert, out);
+    free(src);
+    return st;
 }
 
 static const nb_cuda_experts_row *find_experts(const uploader *u, int kind, nb_wtype type,
@@ -410,24 +371,31 @@ static const nb_cuda_experts_row *find_experts(const uploader *u, int kind, nb_w
     return NULL;
 }
 
-/* Kernels for the layer's experts; returns what the GPU lacks, NULL: nothing. */
-static const char *choose_experts(const uploader *u, const nb_layer *l, nb_gpu_experts *e)
+/* Forms and kernels of the layer's experts; *lacks: what the GPU has not, NULL: nothing. */
+static nb_status choose_experts(const uploader *u, const nb_layer *l, nb_gpu_experts *e,
+                                const char **lacks)
 {
+    static const size_t off[3] = { offsetof(nb_mlp, gate), offsetof(nb_mlp, up),
+                                   offsetof(nb_mlp, down) };
+    static const char *const differ[3] = { "gate_proj has several", "up_proj has several",
+                                           "down_proj has several" };
     const nb_mlp *x = &l->expert[0];
-    nb_wtype gate, up, down;
-    if (!one_type(u->m, l, offsetof(nb_mlp, gate), &gate) ||
-        !one_type(u->m, l, offsetof(nb_mlp, up), &up) ||
-        !one_type(u->m, l, offsetof(nb_mlp, down), &down))
-        return "experts of one layer have weights of different types: a GPU needs one";
-    for (int k = 0; k < 2; k++) {
-        if (!u->use[k]) continue;
-        e->row_up[k] = find_experts(u, k, gate, &x->gate);
-        e->row_down[k] = find_experts(u, k, down, &x->down);
-        if (!e->row_up[k] || !e->row_down[k] || up != gate ||
-            x->up.row_scales != x->gate.row_scales)
-            return "the GPU has no product for these experts";
+    *lacks = NULL;
+    for (size_t i = 0; i < NB_COUNT(off); i++) {
+        const nb_weight **src = each_expert(u->m, l, off[i]);
+        if (!src) return nb_fail(u->err, NB_ERR_NOMEM, "out of memory");
+        if (!nb_gpu_form_of(src, u->m->c.n_expert, &e->form[i])) *lacks = differ[i];
+        free(src);
     }
-    return NULL;
+    if (!*lacks && !nb_gpu_form_pair(&e->form[0], &e->form[1]))
+        *lacks = "gate_proj and up_proj have different ones";
+    for (int k = 0; k < 2 && !*lacks; k++) {
+        if (!u->use[k]) continue;
+        e->row_up[k] = find_experts(u, k, e->form[0].type, &x->gate);
+        e->row_down[k] = find_experts(u, k, e->form[2].type, &x->down);
+        if (!e->row_up[k] || !e->row_down[k]) *lacks = "there is no product for them";
+    }
+    return NB_OK;
 }
 
 static nb_status upload_experts(uploader *u, const nb_layer *l, nb_gpu_layer *g)
@@ -439,20 +407,28 @@ static nb_status upload_experts(uploader *u, const nb_layer *l, nb_gpu_layer *g)
     return stack_experts(u, l, offsetof(nb_mlp, down), &e->down);
 }
 
-/* What a buffer of the device can hold as gpu_experts.c lays it out. */
-static bool plain(const nb_weight *w)
+/* What gpu_experts.c can send: not FP8 with a scale per row, nor what becomes floats. */
+static bool can_send(const nb_gpu_experts *e)
 {
-    return !nb_wtype_is_packed(w->type) && !w->row_scales && w->type != NB_W_INT8;
+    for (size_t i = 0; i < NB_COUNT(e->form); i++)
+        if (e->form[i].shape == NB_GPU_FLOATS || e->form[i].row_scales) return false;
+    return true;
 }
 
-static nb_status experts(uploader *u, const nb_layer *l, nb_gpu_layer *g)
+static nb_status experts(uploader *u, size_t layer, nb_gpu_layer *g)
 {
     nb_gpu_experts *e = &g->expert;
-    const nb_mlp *x = &l->expert[0];
-    const bool reads = plain(&x->gate) && plain(&x->up) && plain(&x->down);
-    const char *lacks = choose_experts(u, l, e);
-    if (lacks && !g->host) return nb_fail(u->err, NB_ERR_UNSUPPORTED, "%s", lacks);
+    const nb_layer *l = &u->m->layer[layer];
+    const char *lacks;
+    NB_TRY(choose_experts(u, l, e, &lacks));
+    if (lacks && !g->host)
+        return nb_fail(u->err, NB_ERR_UNSUPPORTED,
+                       "model.layers.%zu.mlp.experts: a GPU needs one form of weights for the "
+                       "experts of a layer, and %s (%s, %s, %s ...); use --cpu-experts all",
+                       layer, lacks, nb_wtypes[l->expert[0].gate.type].name,
+                       nb_wtypes[l->expert[0].up.type].name, nb_wtypes[l->expert[0].down.type].name);
     if (lacks) e->row_up[0] = e->row_up[1] = NULL;
+    const bool reads = !lacks && can_send(e);
     if (g->host) u->w->upload &= reads && e->row_up[NB_CUDA_PROMPT] != NULL;
     for (int k = 0; k < 2; k++)
         if (e->row_up[k] && (e->row_up[k]->floats || e->row_down[k]->floats)) u->w->floats = true;
@@ -515,41 +491,10 @@ static nb_status layer(uploader *u, size_t i)
         NB_TRY(group(u, "gate_proj, up_proj", src, bias, 2, &g->gate_up));
         NB_TRY(matrix(u, "down_proj", &l->mlp.down, l->mlp.down_b, &g->down));
     }
-    return c->dense[i] ? NB_OK : experts(u, l, g);
+    return c->dense[i] ? NB_OK : experts(u, i, g);
 }
 
-/* ---- types and places ---- */
-
-typedef struct type_check {
-    const nb_gpu_weights *w;
-    const nb_model *m;
-    nb_error *err;
-} type_check;
-
-/* Whether x is an expert's that stays in host memory. */
-static bool stays(const type_check *t, const nb_weight *x)
-{
-    for (size_t i = 0; i < t->m->c.n_layer; i++) {
-        const nb_mlp *e = t->m->layer[i].expert;
-        if (t->w->layer[i].host && (const char *)x >= (const char *)e &&
-            (const char *)x < (const char *)(e + t->m->c.n_expert))
-            return true;
-    }
-    return false;
-}
-
-/* A matrix that no GPU kernel reads, if there is one. */
-static nb_status check_type(void *ctx, const char *name, nb_weight *w)
-{
-    const type_check *t = ctx;
-    nb_tiled form;
-    if (!is_tiled(w) || stays(t, w)) return NB_OK;
-    const char *why = nb_tiled_of(w, &form);
-    if (!why) return NB_OK;
-    return nb_fail(t->err, NB_ERR_UNSUPPORTED,
-                   "tensor '%s': a GPU does not run %s weights %s yet; use --device cpu", name,
-                   nb_wtypes[w->type].name, why);
-}
+/* ---- places ---- */
 
 static void mark_host(nb_gpu_weights *w, const nb_model_config *c, const nb_expert_place *place)
 {
@@ -565,10 +510,6 @@ static nb_status upload_all(uploader *u)
 {
     const nb_model *m = u->m;
     nb_gpu_weights *w = u->w;
-    nb_model view = *m; /* the walk may change matrices; check_type does not */
-    type_check t = { w, m, u->err };
-    NB_TRY(nb_model_each_matrix(&view, check_type, &t));
-    NB_TRY(check_type(&t, "model.embed_tokens.weight", &view.embed));
     for (size_t i = 0; i < m->c.n_layer; i++) NB_TRY(layer(u, i));
     /* every logit is of the direct kind: whether its token was a prompt's must not matter */
     u->use[NB_CUDA_DIRECT] = true;
@@ -583,13 +524,13 @@ static nb_status upload_all(uploader *u)
     return nb_gpu_api(w->gpu)->sync(nb_gpu_handle(w->gpu), u->err);
 }
 
-nb_status nb_gpu_weights_init(nb_gpu_weights *w, const nb_model *m, nb_gpu *gpu, bool direct,
-                              bool expanded, const nb_expert_place *place, nb_error *err)
+nb_status nb_gpu_weights_init(nb_gpu_weights *w, const nb_model *m, nb_gpu *gpu, nb_dev *dev,
+                              bool direct, bool expanded, const nb_expert_place *place, nb_error *err)
 {
     nb_cuda_info info;
-    *w = (nb_gpu_weights){ .gpu = gpu, .upload = expanded };
+    *w = (nb_gpu_weights){ .gpu = gpu, .dev = dev, .upload = expanded };
     nb_gpu_api(gpu)->get_info(nb_gpu_handle(gpu), &info);
-    uploader u = { w, m, err, info.cc, { direct, expanded } };
+    uploader u = { w, m, dev, err, info.cc, { direct, expanded } };
     w->layer = nb_arena_array(&w->arena, m->c.n_layer, sizeof *w->layer);
     nb_status st = w->layer ? NB_OK : nb_fail(err, NB_ERR_NOMEM, "out of memory");
     if (st == NB_OK) mark_host(w, &m->c, place);
@@ -611,6 +552,22 @@ uint64_t nb_gpu_expert_bytes(const nb_model *m, size_t layer)
     return n;
 }
 
+/* The same on the device. */
+static uint64_t device_bytes(const nb_gpu_weights *w, const nb_model *m, size_t layer)
+{
+    const nb_gpu_experts *x = &w->layer[layer].expert;
+    const nb_mlp *e = &m->layer[layer].expert[0];
+    const nb_weight *const one[] = { &e->gate, &e->up, &e->down };
+    uint64_t n = 0;
+    for (size_t i = 0; i < NB_COUNT(one); i++) {
+        size_t bytes[NB_GPU_PLANES];
+        nb_gpu_plane_bytes(&x->form[i], one[i]->n_col, bytes);
+        for (size_t k = 0; k < NB_GPU_PLANES; k++) n += one[i]->n_row * bytes[k];
+        n += x->form[i].shape == NB_GPU_AS_IT_IS ? nb_weight_scale_bytes(one[i]) : 0;
+    }
+    return n * m->c.n_expert;
+}
+
 /* Bytes that the device has beside leave_bytes, and beside what is lost at the ends of pieces. */
 static uint64_t room(const nb_gpu_weights *w, uint64_t leave_bytes)
 {
@@ -630,16 +587,16 @@ nb_status nb_gpu_weights_fit(nb_gpu_weights *w, const nb_model *m, uint64_t leav
                              nb_error *err)
 {
     uint64_t need = 0;
-    uploader u = { .w = w, .m = m, .err = err };
+    uploader u = { .w = w, .m = m, .dev = w->dev, .err = err };
     for (size_t i = 0; i < m->c.n_layer; i++) {
         if (!w->layer[i].host) continue;
         if (all && !can_move(&w->layer[i])) return NB_OK;
-        need += nb_gpu_expert_bytes(m, i);
+        need += device_bytes(w, m, i);
     }
     if (all && need > room(w, leave_bytes)) return NB_OK;
     for (size_t i = m->c.n_layer; i-- > 0;) {
         if (!can_move(&w->layer[i])) continue;
-        if (!all && nb_gpu_expert_bytes(m, i) > room(w, leave_bytes)) break;
+        if (!all && device_bytes(w, m, i) > room(w, leave_bytes)) break;
         NB_TRY(upload_experts(&u, &m->layer[i], &w->layer[i]));
         NB_TRY(nb_gpu_api(w->gpu)->sync(nb_gpu_handle(w->gpu), err));
     }

@@ -4,12 +4,14 @@
  * wants of kv_b is stored once more: W_UK transposed per head (linear.h's linear_t does without on a host),
  * and W_UV;
  * where kv_b has codes and scales the absorbed forms are two BF16 matrices each, hi + lo to 2^-17.  Experts of
- * a layer follow each other.  Weights of 4 and 8 bits are tiled (kernel/linear/tiled.h), but FP8.  Memory is
- * the device's, freed as a whole. */
+ * a layer follow each other.  Weights of 4 and 8 bits are tiled (kernel/linear/tiled.h), but FP8; those in act order, in
+ * groups that are no multiples of 32 columns, or with scales that 16 bits do not hold, become floats.  Memory is the
+ * device's, freed as a whole. */
 #ifndef NB_MODEL_GPU_WEIGHTS_H
 #define NB_MODEL_GPU_WEIGHTS_H
 #include "dev/gpu.h"
 #include "kernel/cuda/api/nb_cuda.h"
+#include "model/gpu/gpu_tiles.h"
 #include "model/model.h"
 #include "model/rank.h"
 
@@ -36,6 +38,7 @@ typedef struct nb_gpu_group {
 
 typedef struct nb_gpu_experts {
     nb_weight gate, up, down;
+    nb_gpu_form form[3]; /* of them, also where they stay in host memory */
     const nb_cuda_experts_row *row_up[2], *row_down[2]; /* by kind */
 } nb_gpu_experts;
 
@@ -64,6 +67,7 @@ typedef struct nb_gpu_weights {
     uint64_t n_bytes;    /* of device memory taken */
     /* private */
     nb_gpu *gpu;
+    nb_dev *dev; /* whose threads make tiles */
     void **chunk;
     size_t n_chunk;
     char *at;
@@ -74,8 +78,8 @@ typedef struct nb_gpu_weights {
 /* direct, expanded: which of the two forms are used.  The host's weights are only read during the call, but for
  * experts that stay there: those of the first n_host layers that have some, and with place->fit all, until
  * nb_gpu_weights_fit.  On failure the line says what was refused, and *w is empty. */
-nb_status nb_gpu_weights_init(nb_gpu_weights *w, const nb_model *m, nb_gpu *gpu, bool direct,
-                              bool expanded, const nb_expert_place *place, nb_error *err);
+nb_status nb_gpu_weights_init(nb_gpu_weights *w, const nb_model *m, nb_gpu *gpu, nb_dev *dev,
+                              bool direct, bool expanded, const nb_expert_place *place, nb_error *err);
 /* Uploads the experts of as many layers as fit when leave_bytes of the device's memory stay free, the last first.
  * all: of every layer, or none where they do not fit together. */
 nb_status nb_gpu_weights_fit(nb_gpu_weights *w, const nb_model *m, uint64_t leave_bytes, bool all,

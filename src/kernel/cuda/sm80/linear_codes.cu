@@ -5,7 +5,8 @@
  * shared memory per warp and read by ldmatrix.
  *
  * Order of summation: 32 columns are summed by mma (of 16 columns: hi, then lo), multiplied by the row's scale and
- * added to the range's sum (INT4, BYTE).  Values of FP4 are exact in BF16 with their scales: a range is one sum.  At the
+ * added to the range's sum (INT4, BYTE; K16 forms: 16 columns).  The sum of x over the same columns, which is one more mma
+ * with a matrix of ones, is then multiplied by the row's min and added (K forms).  Values of FP4 are exact in BF16 with their scales: a range is one sum.  At the
  * end a row's sum is multiplied by the row's factor.  One order for any number of tokens, so this is the kernel for all.
  *
  * Tokens: 8 NT at a time; grid.z shares them in pieces of TOKENS where there is one matrix.
@@ -30,9 +31,13 @@ using namespace few_rows;
 
 enum { TOKENS = 64 };
 
-template <nb_wtype T_, bool PLAIN_, kind KIND_, int NT_> struct few {
+using codes::scheme;
+
+template <nb_wtype T_, scheme SCHEME_, kind KIND_, int NT_> struct few {
     static const nb_wtype T = T_;
-    static const bool PLAIN = PLAIN_; /* no zeros, and scales in BF16 (FP4: in E4M3) */
+    static const scheme SCHEME = SCHEME_;
+    static const bool PLAIN = SCHEME == codes::PLAIN, K = SCHEME >= codes::K32;
+    static const int SPAN = SCHEME == codes::K16 ? 1 : 2; /* fragments of 16 columns with one scale */
     static const kind KIND = KIND_;
     static const bool ROW_FACTOR = true;
     static const int NT = NT_, MT = KIND == ROWS16 ? 1 : 2, ROWS = KIND == ROWS32 ? 32 : 16;
@@ -56,7 +61,7 @@ template <class F> struct work {
 template <class F> struct block {
     uint4 code[F::MT][2][F::LOADS];
     uint2 scale[F::MT][2];
-    uint32_t zero[F::MT][2];
+    uint2 zero[F::MT][2]; /* F16_MIN: 8 bytes, else the first 4 */
 };
 
 template <class F>
@@ -74,8 +79,11 @@ __device__ inline void load(block<F> &b, const nb_lin &j, const work<F> &o, uint
             for (int l = 0; l < F::LOADS; l++) b.code[m][h][l] = nb_ldg_stream(p + 64 * l);
             if (j.group[matrix])
                 b.scale[m][h] = __ldg(reinterpret_cast<const uint2 *>(j.group[matrix]) + i);
-            if (F::T != NB_W_FP4 && !F::PLAIN && j.zero[matrix])
-                b.zero[m][h] = __ldg(reinterpret_cast<const uint32_t *>(j.zero[matrix]) + i);
+            if (F::T == NB_W_FP4 || F::PLAIN || !j.zero[matrix]) continue;
+            if (F::SCHEME == codes::K32 && j.stype[matrix] == NB_S_F16_MIN)
+                b.zero[m][h] = __ldg(reinterpret_cast<const uint2 *>(j.zero[matrix]) + i);
+            else
+                b.zero[m][h].x = __ldg(reinterpret_cast<const uint32_t *>(j.zero[matrix]) + i);
         }
 }
 
@@ -100,6 +108,14 @@ __device__ inline void copy_x(unsigned char *x, const nb_lin &j, const work<F> &
     nb_cp_async_commit();
 }
 
+/* One of the two types of a K scheme. */
+template <class F> __device__ inline nb_stype k_type(const nb_lin &j, int matrix)
+{
+    if (F::SCHEME == codes::K32)
+        return j.stype[matrix] == NB_S_F16_MIN ? NB_S_F16_MIN : NB_S_K32;
+    return j.stype[matrix] == NB_S_K16_MIN ? NB_S_K16_MIN : NB_S_K16;
+}
+
 /* The operands of 32 columns of a row: two fragments. */
 template <class F>
 __device__ inline void operands(uint32_t (&a)[2][2], const nb_lin &j, const block<F> &b, int m,
@@ -108,8 +124,10 @@ __device__ inline void operands(uint32_t (&a)[2][2], const nb_lin &j, const bloc
     const int matrix = F::KIND == GLU ? m : 0;
     const uint4 &q = b.code[m][h][F::LOADS == 2 ? quarter / 2 : 0];
     const uint32_t word[4] = { q.x, q.y, q.z, q.w };
-    const bool zeros = F::T != NB_W_FP4 && !F::PLAIN && j.zero[matrix] != nullptr;
-    const uint32_t z = zeros ? b.zero[m][h] >> 8 * quarter & 0xff : 8;
+    const bool zeros = F::T != NB_W_FP4 && F::SCHEME == codes::ANY && j.zero[matrix] != nullptr;
+    const uint32_t z = F::K    ? codes::k_zero(F::T, F::SCHEME == codes::K16)
+                       : zeros ? b.zero[m][h].x >> 8 * quarter & 0xff
+                               : 8;
     const uint32_t zero =
         F::T == NB_W_INT4 || (F::T == NB_W_BYTE && zeros) ? codes::zero_pair<F::T>(z) : 0;
     uint32_t pair[2] = {};
@@ -120,6 +138,34 @@ __device__ inline void operands(uint32_t (&a)[2][2], const nb_lin &j, const bloc
         if (F::T == NB_W_INT4) codes::int4_fragment(a[s], word[quarter], s, zero);
         if (F::T == NB_W_BYTE) codes::byte_fragment(a[s], word[quarter % 2 * 2 + s], zeros, zero);
         if (F::T == NB_W_FP4) codes::fp4_fragment(a[s], word[quarter], s, pair[s]);
+    }
+}
+
+/* sum += scale * acc, and + min * x_sum in K forms, for the columns that end with the i-th 16 of the block. */
+template <class F>
+__device__ inline void add_span(float (&sum)[F::MT][F::NT][4], const float (&acc)[F::MT][F::NT][4],
+                                const float (&x_sum)[F::NT][4], const nb_lin &j, const block<F> &b,
+                                int i)
+{
+#pragma unroll
+    for (int m = 0; m < F::MT; m++) {
+        const int matrix = F::KIND == GLU ? m : 0;
+        const bool f16 = F::SCHEME == codes::ANY && j.group[matrix] && j.stype[matrix] == NB_S_F16;
+        float2 f[2];
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            if (F::K)
+                f[h] = codes::k_scale(b.scale[m][h], b.zero[m][h], i, k_type<F>(j, matrix));
+            else
+                f[h] = make_float2(codes::group_scale(b.scale[m][h], i / 2, f16), 0);
+        }
+#pragma unroll
+        for (int n = 0; n < F::NT; n++)
+#pragma unroll
+            for (int e = 0; e < 4; e++) {
+                sum[m][n][e] = __fmaf_rn(f[e >> 1].x, acc[m][n][e], sum[m][n][e]);
+                if (F::K) sum[m][n][e] = __fmaf_rn(f[e >> 1].y, x_sum[n][e], sum[m][n][e]);
+            }
     }
 }
 
@@ -140,39 +186,36 @@ __device__ inline void multiply(float (&sum)[F::MT][F::NT][4], const nb_lin &j, 
     for (int m = 0; m < F::MT; m++)
 #pragma unroll
         for (int h = 0; h < 2; h++) operands<F>(a[m][h], j, b, m, h, quarter);
-    float acc[F::MT][F::NT][4];
+    float acc[F::MT][F::NT][4], x_sum[F::NT][4];
+    const uint32_t ones[4] = { 0x3f803f80u, 0x3f803f80u, 0x3f803f80u, 0x3f803f80u };
 #pragma unroll
-    for (int s = 0; s < 2; s++)
+    for (int s = 0; s < 2; s++) {
 #pragma unroll
         for (int part = 0; part < 2; part++) {
             if (part && !two) continue;
+            const bool fresh = part == 0 && s % F::SPAN == 0;
 #pragma unroll
-            for (int m = 0; m < F::MT; m++) {
-                const uint32_t w[4] = { a[m][0][s][0], a[m][1][s][0], a[m][0][s][1],
-                                        a[m][1][s][1] };
+            for (int n = 0; n < F::NT; n++) {
+                const uint32_t(&x4)[4] = v[part][n];
 #pragma unroll
-                for (int n = 0; n < F::NT; n++) {
-                    const uint32_t(&x4)[4] = v[part][n];
-                    if (F::T != NB_W_FP4 && s == 0 && part == 0)
-                        nb_mma_bf16_new(acc[m][n], w, x4[0], x4[1]);
+                for (int m = 0; m < F::MT; m++) {
+                    const uint32_t w[4] = { a[m][0][s][0], a[m][1][s][0], a[m][0][s][1],
+                                            a[m][1][s][1] };
+                    if (F::T != NB_W_FP4 && fresh)
+                        nb_mma_bf16_new(acc[m][n], w, x4[2 * s], x4[2 * s + 1]);
                     else
                         nb_mma_bf16(F::T == NB_W_FP4 ? sum[m][n] : acc[m][n], w, x4[2 * s],
                                     x4[2 * s + 1]);
                 }
+                if (!F::K) continue;
+                if (fresh)
+                    nb_mma_bf16_new(x_sum[n], ones, x4[2 * s], x4[2 * s + 1]);
+                else
+                    nb_mma_bf16(x_sum[n], ones, x4[2 * s], x4[2 * s + 1]);
             }
         }
-#pragma unroll
-    for (int m = 0; F::T != NB_W_FP4 && m < F::MT; m++) {
-        const int matrix = F::KIND == GLU ? m : 0;
-        const bool f16 = !F::PLAIN && j.group[matrix] && j.stype[matrix] == NB_S_F16;
-        float scale[2];
-#pragma unroll
-        for (int h = 0; h < 2; h++) scale[h] = codes::group_scale(b.scale[m][h], quarter, f16);
-#pragma unroll
-        for (int n = 0; n < F::NT; n++)
-#pragma unroll
-            for (int e = 0; e < 4; e++)
-                sum[m][n][e] = __fmaf_rn(scale[e >> 1], acc[m][n][e], sum[m][n][e]);
+        if (F::T != NB_W_FP4 && (s + 1) % F::SPAN == 0)
+            add_span<F>(sum, acc, x_sum, j, b, 2 * quarter + s);
     }
 }
 
@@ -265,26 +308,27 @@ template <class F> void launch(nb_cuda *g, const nb_lin &j, size_t n_batch, size
     NB_LAUNCH_EARLY(g, (codes_kernel<F>), grid, dim3(n_warp * 32), bytes, j, n_tile, x_rows);
 }
 
-template <nb_wtype T, bool PLAIN, kind KIND>
+template <nb_wtype T, scheme S, kind KIND>
 void launch(nb_cuda *g, const nb_lin &j, size_t n_batch, size_t max_tok)
 {
     if (max_tok > 8)
-        launch<few<T, PLAIN, KIND, 2>>(g, j, n_batch, max_tok);
+        launch<few<T, S, KIND, 2>>(g, j, n_batch, max_tok);
     else
-        launch<few<T, PLAIN, KIND, 1>>(g, j, n_batch, max_tok);
+        launch<few<T, S, KIND, 1>>(g, j, n_batch, max_tok);
 }
 
-template <nb_wtype T, bool PLAIN>
+template <nb_wtype T, scheme S>
 void launch(nb_cuda *g, const nb_lin &j, bool glu, size_t n_batch, size_t max_tok)
 {
     const bool large = j.first ? j.n_out >= 512 : j.n_out * n_batch >= 8192;
     if (glu)
-        launch<T, PLAIN, GLU>(g, j, n_batch, max_tok);
+        launch<T, S, GLU>(g, j, n_batch, max_tok);
     else if (large)
-        launch<T, PLAIN, ROWS32>(g, j, n_batch, max_tok);
+        launch<T, S, ROWS32>(g, j, n_batch, max_tok);
     else
-        launch<T, PLAIN, ROWS16>(g, j, n_batch, max_tok);
+        launch<T, S, ROWS16>(g, j, n_batch, max_tok);
 }
+
 /* Whether a matrix needs no zeros and none but the usual scales. */
 bool plain(const nb_lin &j, int m, nb_wtype type)
 {
@@ -295,10 +339,16 @@ bool plain(const nb_lin &j, int m, nb_wtype type)
 template <nb_wtype T>
 void launch(nb_cuda *g, const nb_lin &j, bool glu, size_t n_batch, size_t max_tok)
 {
+    if constexpr (T != NB_W_FP4) {
+        if (j.group[0] && j.stype[0] >= NB_S_K16)
+            return launch<T, codes::K16>(g, j, glu, n_batch, max_tok);
+        if (j.group[0] && nb_stype_is_k(j.stype[0]))
+            return launch<T, codes::K32>(g, j, glu, n_batch, max_tok);
+    }
     if (plain(j, 0, T) && plain(j, 1, T))
-        launch<T, true>(g, j, glu, n_batch, max_tok);
+        launch<T, codes::PLAIN>(g, j, glu, n_batch, max_tok);
     else
-        launch<T, false>(g, j, glu, n_batch, max_tok);
+        launch<T, codes::ANY>(g, j, glu, n_batch, max_tok);
 }
 
 /* Half as many ranges as other weights have, so that more blocks fit an SM. */

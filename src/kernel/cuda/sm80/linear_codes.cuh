@@ -5,10 +5,12 @@
  * exact in BF16:
  *   INT4   code - zero, in -16..15; the scale multiplies the sum of 32 columns
  *   BYTE   code - zero, in -255..255; likewise
- *   FP4    code * scale: 2 significant bits of E2M1 times 4 of E4M3, or times a power of two */
+ *   FP4    code * scale: 2 significant bits of E2M1 times 4 of E4M3, or times a power of two
+ * K forms: as INT4 and BYTE with a constant zero. */
 #ifndef NB_KERNEL_CUDA_SM80_LINEAR_CODES_CUH
 #define NB_KERNEL_CUDA_SM80_LINEAR_CODES_CUH
 #include "kernel/cuda/sm80/linear_mma.cuh"
+#include "kernel/linear/tiled.h"
 
 namespace codes
 {
@@ -98,6 +100,40 @@ __device__ inline float group_scale(const uint2 &four, int k, bool f16)
     return f16 ? __half2float(__ushort_as_half((unsigned short)h)) : __uint_as_float(h << 16);
 }
 
+/* What the kernels tell apart of a matrix's planes. */
+enum scheme {
+    PLAIN, /* no zeros, and scales in BF16 (FP4: in E4M3) */
+    ANY,   /* zeros, scales of any type */
+    K32,   /* F16_MIN, K32: a scale and a min per 32 columns */
+    K16    /* K16, K16_MIN: per 16 columns */
+};
+
+__device__ inline float half_float(uint32_t h)
+{
+    return __half2float(__ushort_as_half((unsigned short)(h & 0xffff)));
+}
+
+/* Scale (x) and min (y) of columns [16 i, 16 i + 16) of a block of a K form; zero: 8 bytes, of which F16_MIN alone has
+ * the second half. */
+__device__ inline float2 k_scale(const uint2 &scale, const uint2 &zero, int i, nb_stype type)
+{
+    const uint32_t s = (i < 4 ? scale.x : scale.y) >> 8 * (i & 3) & 0xff;
+    const float d = half_float(zero.x), m = half_float(zero.x >> 16);
+    if (type == NB_S_K16) return make_float2(d * (float)(int)(signed char)s, 0);
+    if (type == NB_S_K16_MIN) return make_float2(d * (float)(s & 15), -(m * (float)(s >> 4)));
+    const int q = i / 2;
+    if (type == NB_S_F16_MIN)
+        return make_float2(half_float((q < 2 ? scale.x : scale.y) >> 16 * (q & 1)),
+                           half_float((q < 2 ? zero.x : zero.y) >> 16 * (q & 1)));
+    return make_float2(d * (float)(scale.x >> 8 * q & 0xff), -(m * (float)(scale.y >> 8 * q & 0xff)));
+}
+
+/* The zero of codes in a K form. */
+__host__ __device__ constexpr uint32_t k_zero(nb_wtype type, bool per_16)
+{
+    return type == NB_W_BYTE ? 128 : per_16 ? 8 : 0;
+}
+
 /* Bytes of the codes of 128 columns. */
 template <nb_wtype T> __host__ __device__ constexpr uint32_t block_bytes()
 {
@@ -127,6 +163,15 @@ __device__ inline float tiled_value(const unsigned char *code, const unsigned ch
         const float half[8] = { 0, 0.5f, 1, 1.5f, 2, 3, 4, 6 };
         const float v = __uint_as_float(fp4_scale(s, (int)(in / 16), stype == NB_S_E8M0) << 16);
         return (q & 8 ? -half[q & 7] : half[q & 7]) * v;
+    }
+    if (nb_stype_is_k(stype)) {
+        uint2 z = make_uint2(0, 0);
+        if (stype == NB_S_F16_MIN)
+            memcpy(&z, zero + 8 * block, 8);
+        else
+            memcpy(&z.x, zero + 4 * block, 4);
+        const float2 f = k_scale(s, z, (int)(in / 16), stype);
+        return __fadd_rn(__fmul_rn(f.x, (float)((int)q - (int)k_zero(T, stype >= NB_S_K16))), f.y);
     }
     const int z = zero ? zero[4 * block + in / 32] : T == NB_W_INT4 ? 8 : 128;
     return (float)((int)q - z) * (group ? group_scale(s, (int)(in / 32), stype == NB_S_F16) : 1.0f);
