@@ -31,22 +31,29 @@ static nb_cuda_rows random_rows(nb_gbench *b, size_t n_row, size_t n_col)
     return x;
 }
 
-static nb_status weight_type(const char *name, nb_wtype *out, nb_error *err)
+static nb_status weight_type(const char *name, nb_tiled *out, nb_error *err)
 {
     static const struct {
         const char *name;
-        nb_wtype type;
-    } types[] = { { "f32", NB_W_F32 },  { "bf16", NB_W_BF16 }, { "f16", NB_W_F16 },
-                  { "fp8", NB_W_FP8B }, { "int4", NB_W_INT4 }, { "int8", NB_W_BYTE },
-                  { "fp4", NB_W_FP4 } };
+        nb_tiled form; /* the type, and planes of packed ones */
+    } types[] = { { "f32", { NB_W_F32, NB_S_F32, false, false } },
+                  { "bf16", { NB_W_BF16, NB_S_F32, false, false } },
+                  { "f16", { NB_W_F16, NB_S_F32, false, false } },
+                  { "fp8", { NB_W_FP8B, NB_S_F32, false, false } },
+                  { "int8", { NB_W_BYTE, NB_S_BF16, false, false } }, /* a scale per row */
+                  { "int4", { NB_W_INT4, NB_S_BF16, true, false } },  /* per 32 columns */
+                  { "fp4", { NB_W_FP4, NB_S_E4M3, true, false } },    /* per 16 */
+                  { "q4_k", { NB_W_INT4, NB_S_K32, true, true } },
+                  { "q6_k", { NB_W_BYTE, NB_S_K16, true, true } } };
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (!strcmp(types[i].name, name)) {
-            *out = types[i].type;
+            *out = types[i].form;
             return NB_OK;
         }
-    return nb_fail(
-        err, NB_ERR_ARG,
-        "%s: no type of weights on a GPU (expected f32, bf16, f16, fp8, int8, int4 or fp4)", name);
+    return nb_fail(err, NB_ERR_ARG,
+                   "%s: no type of weights on a GPU (expected f32, bf16, f16, fp8, int8, int4, fp4, "
+                   "q4_k or q6_k)",
+                   name);
 }
 
 /* A small finite value in each of n_bytes of a type. */
@@ -72,14 +79,14 @@ nb_status nb_gb_weight(nb_gb_run *r, size_t n_row, size_t n_col, nb_weight *w, s
 {
     enum { UNIT = 1 << 20 };
     *w = (nb_weight){ .n_row = n_row, .n_col = n_col };
-    NB_TRY(weight_type(r->c->weight ? r->c->weight : "bf16", &w->type, err));
-    /* tiled: codes, then scales of groups (INT4: of 32 columns, FP4: of 16; INT8: of the row) */
-    const nb_tiled form = { w->type, w->type == NB_W_FP4 ? NB_S_E4M3 : NB_S_BF16,
-                            w->type != NB_W_BYTE, false };
+    nb_tiled form;
+    NB_TRY(weight_type(r->c->weight ? r->c->weight : "bf16", &form, err));
+    w->type = form.type;
     const bool packed = nb_wtype_is_packed(w->type);
     const size_t codes = packed ? n_row * nb_tiled_code_bytes(&form, n_col)
                                 : n_row * n_col * nb_wtype_bytes(w->type);
-    const size_t planes = packed ? n_row * nb_tiled_scale_bytes(&form, n_col) : 0;
+    const size_t scales = packed ? n_row * nb_tiled_scale_bytes(&form, n_col) : 0;
+    const size_t planes = scales + (packed ? n_row * nb_tiled_zero_bytes(&form, n_col) : 0);
     const size_t n = (codes + planes + 255) / 256 * 256;
     *n_set = r->c->set_bytes ? nb_gb_sets(r, n) : 1;
     *set_bytes = n;
@@ -90,6 +97,7 @@ nb_status nb_gb_weight(nb_gb_run *r, size_t n_row, size_t n_col, nb_weight *w, s
     if (packed) {
         w->scale = nb_gb_floats(r->b, n_row);
         if (form.groups) w->group.scale = (const char *)w->data + codes;
+        if (form.zeros) w->group.zero = (const uint8_t *)w->data + codes + scales;
         w->group.scale_type = form.scale_type;
     }
     if (w->type == NB_W_FP8B) { /* more than enough scales for experts' blocks, too */
@@ -113,6 +121,7 @@ static void advance(nb_weight *w, size_t off)
 {
     w->data = (const char *)w->data + off;
     if (w->group.scale) w->group.scale = (const char *)w->group.scale + off;
+    if (w->group.zero) w->group.zero += off;
 }
 
 static void linear_step(nb_gb_run *r, size_t i)

@@ -53,7 +53,8 @@ class Gguf:
         assert n == len(data), (name, kind, ne, n, len(data))
         self.tensors.append((name, number, ne, data))
 
-    def bytes(self):
+    def head(self):
+        """All that is in front of the tensors' data."""
         pad = lambda n: -n % self.alignment
         head, at = [], 0
         for name, number, ne, data in self.tensors:
@@ -62,8 +63,10 @@ class Gguf:
             at += len(data) + pad(len(data))
         out = b"GGUF" + struct.pack("<Iqq", self.version, len(self.tensors), len(self.kv))
         out += b"".join(string(k) + v for k, v in self.kv) + b"".join(head)
-        out += b"\0" * pad(len(out))
-        return out + b"".join(t[3] + b"\0" * pad(len(t[3])) for t in self.tensors)
+        return out + b"\0" * pad(len(out))
+
+    def bytes(self):
+        return self.head() + b"".join(t[3] + b"\0" * (-len(t[3]) % self.alignment) for t in self.tensors)
 
     def write(self, path):
         with open(path, "wb") as f:

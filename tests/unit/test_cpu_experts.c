@@ -303,7 +303,7 @@ static void refused(const nb_engine_options *o, const char *part)
     "\"input_activations\":null}},\"ignore\":[\"re:.*self_attn.*\",\"re:.*shared_experts.*\"," \
     "\"re:.*mlp\\\\.(gate|up|down)_proj.*\",\"re:.*lm_head.*\"]}}"
 
-/* Packed experts are computed on the host or lie on the GPU; they are not uploaded. */
+/* Packed experts: on the host, uploaded for a prompt's units, or on the GPU. */
 static void test_packed(void **state)
 {
     (void)state;
@@ -323,6 +323,8 @@ static void test_packed(void **state)
     generate(&o, N_PROMPT, &s, &two);
     near_gen(&one, &two, 2e-2F, "int4 experts");
     o.device = "cuda";
+    generate(&o, N_PROMPT, &s, &three);
+    near_gen(&one, &three, 1e-3F, "int4 experts, uploaded");
     o.cpu_experts = "auto";
     assert_int_equal(host_layers(&o), 0);
     o.gpu_memory_utilization = 1e-9;

@@ -18,7 +18,7 @@ enum { MIB = 1 << 20, SET_MIB = 2048 };
 
 static const char *const ops[] = { "attn_pages", "linear", "experts", NULL };
 static const char *const records[] = { NB_KV_NAMES NULL };
-static const char *const weights[] = { "bf16", "fp8", "f16", "f32", "int8", "int4", "fp4", NULL };
+static const char *const weights[] = { "bf16", "fp8", "f16", "f32", "int8", "int4", "fp4", "q4_k", "q6_k", NULL };
 
 /* heads, sequences, tokens */
 static const size_t attn_shapes[][3] = {

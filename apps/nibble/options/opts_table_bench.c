@@ -185,7 +185,7 @@ static const opt_row rows[] = {
     { .name = "kv-rope-dtype", .arg = "NAME", .type = OPT_CHOICE, .offset = KAT(rope), .choices = "fp8|bf16|int8",
       .cmds = KERNEL, .group = GROUP_INPUT, .help = "rope part of a record", .unset = "int8" },
     { .name = "weight-dtype", .arg = "LIST", .type = OPT_STR, .offset = KAT(weight), .def = "bf16", .cmds = KERNEL,
-      .group = GROUP_INPUT, .help = "matrices: all, or of f32, bf16, f16, fp8, int8, int4, fp4; on a CPU also q8_0, q4_0, q5_0, q4_k, q5_k, q6_k" },
+      .group = GROUP_INPUT, .help = "matrices: all, or of f32, bf16, f16, fp8, int8, int4, fp4; also q4_k, q6_k; on a CPU q8_0, q4_0, q5_0, q5_k" },
     { .name = "activation-dtype", .arg = "NAME", .type = OPT_CHOICE, .offset = KAT(act), .def = "float",
       .choices = "float|bf16|int16|int8", .cmds = KERNEL, .group = GROUP_INPUT, .help = "what linear makes of activations" },
     { .name = "cpu-caps", .arg = "LIST", .type = OPT_STR, .offset = KAT(caps), .cmds = KERNEL, .group = GROUP_INPUT,
