@@ -164,7 +164,7 @@ __device__ inline float tiled_value(const unsigned char *code, const unsigned ch
         const float v = __uint_as_float(fp4_scale(s, (int)(in / 16), stype == NB_S_E8M0) << 16);
         return (q & 8 ? -half[q & 7] : half[q & 7]) * v;
     }
-    if (nb_stype_is_k(stype)) {
+    if (stype >= NB_S_F16_MIN) {
         uint2 z = make_uint2(0, 0);
         if (stype == NB_S_F16_MIN)
             memcpy(&z, zero + 8 * block, 8);
