@@ -43,7 +43,7 @@ template <nb_wtype T_, scheme SCHEME_, kind KIND_, int NT_> struct few {
     static const int NT = NT_, MT = KIND == ROWS16 ? 1 : 2, ROWS = KIND == ROWS32 ? 32 : 16;
     static const int LOADS =
         T == NB_W_BYTE ? 2 : 1; /* 16 bytes per lane and block of 128 columns */
-    static const int CHUNK = NT > 1 || (T == NB_W_BYTE && MT > 1) ? 1 : 2; /* blocks in flight, each loaded anew once used */
+    static const int CHUNK = NT > 1 || (T == NB_W_BYTE && MT > 1) ? 1 : 2; /* blocks in flight */
     static const int PITCH_X =
         CHUNK * 256 + 16; /* bytes between tokens: ldmatrix without bank conflicts */
 };
@@ -92,18 +92,20 @@ __device__ inline size_t x_row(const nb_lin &j, uint32_t batch, uint32_t tok)
     return (j.src ? j.src[tok] : tok) * j.x.stride + (j.first ? 0 : batch * j.x_batch);
 }
 
-/* Copies columns [k, k + 128) of every token to shared memory: [part][x_rows][PITCH_X], of which x is the slot. */
+/* Copies columns [k, k + 128 CHUNK) of every token to shared memory: [part][x_rows][PITCH_X]. */
 template <class F>
 __device__ inline void copy_x(unsigned char *x, const nb_lin &j, const work<F> &o, uint32_t k)
 {
-    const uint32_t two = j.x.lo != nullptr;
-    for (uint32_t i = threadIdx.x & 31; i < (o.n << two) * 16; i += 32) {
-        const uint32_t at = i / 16, c = i % 16, n = at >> two, part = at & two, col = k + c * 8;
+    const uint32_t pieces = F::CHUNK * 16, two = j.x.lo != nullptr;
+    for (uint32_t i = threadIdx.x & 31; i < (o.n << two) * pieces; i += 32) {
+        const uint32_t at = i / pieces, c = i % pieces, n = at >> two, part = at & two,
+                       col = k + c * 8;
         const uint32_t bytes = col < o.k1 ? 16 : 0;
         const uint16_t *from = (part ? j.x.lo : j.x.hi) + x_row(j, o.batch, o.tok + n);
         nb_cp_async16(x + (part * o.x_rows + n) * F::PITCH_X + c * 16, from + (bytes ? col : 0),
                       bytes);
     }
+    nb_cp_async_commit();
 }
 
 /* One of the two types of a K scheme. */
@@ -228,34 +230,22 @@ __device__ inline void range_sum(float (&sum)[F::MT][F::NT][4], const nb_lin &j,
 #pragma unroll
         for (int m = 0; m < F::MT; m++) /* without groups every scale is BF16's 1 */
             b[i].scale[m][0] = b[i].scale[m][1] = make_uint2(0x3f803f80u, 0x3f803f80u);
-#pragma unroll
-    for (int i = 0; i < F::CHUNK; i++)
-        if (i == 0 || o.k0 + i * 128 < o.k1) load<F>(b[i], j, o, o.k0 / 128 + i);
-    if (early) nb_grid_wait();
-#pragma unroll
-    for (int i = 0; i < F::CHUNK; i++) {
-        copy_x<F>(x + i * 256, j, o, o.k0 + i * 128);
-        nb_cp_async_commit();
-    }
     for (uint32_t k = o.k0; k < o.k1; k += F::CHUNK * 128) {
 #pragma unroll
+        for (int i = 0; i < F::CHUNK; i++)
+            if (i == 0 || k + i * 128 < o.k1) load<F>(b[i], j, o, k / 128 + i);
+        if (early && k == o.k0) nb_grid_wait();
+        copy_x<F>(x, j, o, k);
+        nb_cp_async_wait<0>();
+        __syncwarp();
+#pragma unroll
         for (int i = 0; i < F::CHUNK; i++) {
-            const uint32_t at = k + i * 128, next = at + F::CHUNK * 128;
-            if (at >= o.k1) break;
-            nb_cp_async_wait<F::CHUNK - 1>();
-            __syncwarp();
+            if (k + i * 128 >= o.k1) break;
 #pragma unroll
             for (int q = 0; q < 4; q++) multiply<F>(sum, j, b[i], o, x + i * 256 + q * 64, q);
-            __syncwarp();
-            if (next < o.k1) {
-                load<F>(b[i], j, o, next / 128);
-                copy_x<F>(x + i * 256, j, o, next);
-            }
-            nb_cp_async_commit();
         }
+        __syncwarp();
     }
-    nb_cp_async_wait<0>();
-    __syncwarp();
 }
 
 template <class F>
