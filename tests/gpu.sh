@@ -23,7 +23,7 @@ tokens_of() { # DEVICE OPTION...: greedy tokens of $model in $dtype
     device=$1
     shift
     timeout -k 5 "$limit" "$build/nibble" run "$model" --skip-tokenizer-init --tokens "$logs/ids.json" -n 24 --temperature 0 \
-        --json --kv-cache-dtype "$dtype" --device "$device" --cuda-library "$library" "$@"
+        --json --kv-cache-dtype "$dtype" --activation-dtype float --device "$device" --cuda-library "$library" "$@"
 }
 
 # Other tokens are a fault unless two were as likely, to what both may differ by (parity.c: 0.05 with BF16

@@ -98,8 +98,9 @@ typedef struct nb_engine_options {
     bool strict; /* weights that config.json does not use are an error, not a warning */
     const char *weight_dtype;    /* auto (default): as in the checkpoint; int8: quantised per row
                                     while loading                                           */
-    const char *activation_dtype; /* what products on a CPU make of activations: auto (default), float,
-                                    bf16, int16, int8 (a scale per 32 columns)              */
+    const char *activation_dtype; /* what products make of activations: auto (default), float, bf16;
+                                    on a CPU int16, int8 (a scale per 32 columns); on a GPU fp8
+                                    (a scale per 128 columns)                               */
     const char *kv_cache_dtype;  /* auto (default), f32, bf16, fp8, nvfp4, if4, mxfp4, int4, fp8_ds_mla */
     const char *kv_cache_mode;   /* encoder of 4-bit records: basic, 4over6, search         */
     const char *kv_rope_dtype;   /* int8 (default), fp8 (default where a checkpoint's FP8

@@ -39,7 +39,6 @@ static const char *lacks(const nb_engine_options *o)
     if (o->kv_thrift && !strcmp(o->kv_thrift, "quest")) return "--kv-thrift quest";
     if (o->kv_thrift && !strcmp(o->kv_thrift, "block-prob")) return "--kv-thrift block-prob";
     if (o->cpu_experts && strcmp(o->cpu_experts, "0") != 0) return NULL; /* the host's products have forms */
-    if (o->activation_dtype && !strcmp(o->activation_dtype, "bf16")) return "--activation-dtype bf16";
     if (o->activation_dtype && !strcmp(o->activation_dtype, "int16")) return "--activation-dtype int16";
     if (o->activation_dtype && !strcmp(o->activation_dtype, "int8")) return "--activation-dtype int8";
     return NULL;
@@ -123,6 +122,9 @@ nb_status nb_engine_open_device(nb_engine *e, const nb_engine_options *o, nb_err
     char why[NB_ERROR_MSG_BYTES];
     nb_gpu *gpu;
     NB_TRY(find(o, &e->model.c, &gpu, why, err));
+    if (!gpu && e->acts.of[0] == NB_ACT_FP8)
+        return nb_fail(err, NB_ERR_UNSUPPORTED,
+                       "--activation-dtype fp8: no CPU multiplies FP8; int8 is as small and faster");
     e->rank[0].device = nb_device_of(e->dev, gpu);
     for (size_t k = 1; k < e->ranks.n; k++) /* ranks are the host's: lacks() */
         e->rank[k].device = nb_device_of(e->ranks.seat[k].dev, NULL);

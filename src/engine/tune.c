@@ -56,7 +56,7 @@ static nb_status count_shape(void *ctx, const char *name, nb_weight *w)
 /* The row that an operation would use with these capabilities, for telling candidates apart. */
 static const void *row_of(const nb_tune_op *op, const nb_engine *e, nb_caps caps, const char **act)
 {
-    static const char *const form[NB_ACT_COUNT] = { "float", "bf16", "int16", "int8" };
+    static const char *const form[NB_ACT_COUNT] = { "float", "bf16", "int16", "int8", "fp8" };
     if (op->kind == NB_TUNE_LINEAR) {
         const nb_linear_variant *v = nb_linear_find(op->type, e->acts.of[op->type], caps);
         *act = form[v->act];

@@ -21,11 +21,8 @@ nb_status nb_engine_read_activation_dtype(nb_engine *e, const nb_engine_options 
 {
     const char *t = o->activation_dtype;
     if (nb_acts_parse(t, &e->acts)) return NB_OK;
-    if (!strcmp(t, "fp8"))
-        return nb_fail(err, NB_ERR_UNSUPPORTED,
-                       "--activation-dtype fp8: no CPU multiplies FP8; int8 is as small and faster");
     return nb_fail(err, NB_ERR_ARG,
-                   "--activation-dtype %.100s: expected auto, float, bf16, int16 or int8", t);
+                   "--activation-dtype %.100s: expected auto, float, bf16, int16, int8 or fp8", t);
 }
 
 static nb_status allocate(nb_engine *e, nb_error *err)

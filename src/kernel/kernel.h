@@ -41,6 +41,7 @@ typedef enum nb_act {
     NB_ACT_BF16,  /* rounded to BF16 once                                                          */
     NB_ACT_INT16, /* packed weights: 16 bits, a scale per 32 columns (linear/linear_units.h)       */
     NB_ACT_INT8,  /* one digit of 8 bits, a scale per 32 columns (linear/linear_act8.h)            */
+    NB_ACT_FP8,   /* a GPU's prompts times FP8 weights: E4M3, a scale per 128 columns; others: BF16  */
     NB_ACT_COUNT
 } nb_act;
 

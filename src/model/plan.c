@@ -24,7 +24,7 @@ static nb_act act_of(nb_wtype t)
 
 bool nb_acts_parse(const char *name, nb_acts *out)
 {
-    static const char *const names[NB_ACT_COUNT] = { "float", "bf16", "int16", "int8" };
+    static const char *const names[NB_ACT_COUNT] = { "float", "bf16", "int16", "int8", "fp8" };
     nb_act act = NB_ACT_FLOAT;
     out->asked = name && strcmp(name, "auto") != 0;
     while (out->asked && act < NB_ACT_COUNT && strcmp(name, names[act]) != 0) act++;
@@ -62,7 +62,7 @@ void nb_plan_describe(const nb_plan *p, char *buf, size_t n_bytes)
 {
     static const nb_wtype shown[] = { NB_W_F32,  NB_W_BF16, NB_W_F16, NB_W_FP8B,
                                       NB_W_INT8, NB_W_INT4, NB_W_FP4, NB_W_Q4_K };
-    static const char *const form[NB_ACT_COUNT] = { "", "+bf16", "+int16", "+int8" };
+    static const char *const form[NB_ACT_COUNT] = { "", "+bf16", "+int16", "+int8", "+fp8" };
     size_t n = (size_t)snprintf(buf, n_bytes, "rmsnorm=%s", p->rmsnorm->name);
     for (size_t i = 0; i < NB_COUNT(shown) && n < n_bytes; i++)
         n += (size_t)snprintf(buf + n, n_bytes - n, " linear_%s=%s%s", nb_wtypes[shown[i]].word,

@@ -20,7 +20,7 @@ typedef struct nb_acts {
     bool asked; /* by name; false: auto */
 } nb_acts;
 
-/* "auto" (NULL, too), "float", "bf16" or "int8"; auto is docs/decisions/031.  Else false. */
+/* "auto" (NULL, too), "float", "bf16", "int16", "int8" or "fp8"; auto is docs/decisions/031.  Else false. */
 bool nb_acts_parse(const char *name, nb_acts *out);
 
 typedef struct nb_plan {

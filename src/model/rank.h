@@ -50,7 +50,7 @@ typedef struct nb_rank_options {
     const nb_record *record; /* [n_layer] */
     size_t n_sink;           /* first tokens of a sequence read in BF16, 0..64 */
     nb_caps caps;
-    nb_acts acts;                /* CPU: the form of activations in products */
+    nb_acts acts;                /* the form of activations in products; GPU: float or BF16 */
     const nb_levels *levels;     /* CPU: borrowed; NULL: all */
     size_t max_tok;              /* most tokens in one step, all chunks together */
     size_t max_seq;              /* most chunks in one step; 0: max_tok */

@@ -48,7 +48,7 @@ static const key keys[] = {
     { "fraction", KEY_SHARE, AT(kv_thrift_fraction), NULL, 0 },
     { "pool", KEY_SHARE, AT(kv_thrift_pool), NULL, 0 },
     { "weights", KEY_CHOICE, AT(weight_dtype), "auto|int8|fp8", 0 },
-    { "acts", KEY_CHOICE, AT(activation_dtype), "auto|float|bf16|int16|int8", 0 },
+    { "acts", KEY_CHOICE, AT(activation_dtype), "auto|float|bf16|int16|int8|fp8", 0 },
     { "mla", KEY_CHOICE, AT(mla), "auto|absorbed|expanded", 0 },
 };
 _Static_assert(NB_COUNT(keys) <= 32, "the set of keys seen is 32 bits");

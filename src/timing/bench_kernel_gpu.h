@@ -42,6 +42,7 @@ typedef struct nb_gbench_case {
     size_t n_row, n_col, n_tok;             /* linear; experts: n_row is one expert's */
     size_t n_batch;                         /* linear: products side by side (heads) */
     size_t n_expert, top_k;                 /* experts */
+    const char *act;                        /* of products: float (NULL, too), bf16, fp8 */
     bool prompt;                            /* of the kind PROMPT, else DIRECT */
     size_t set_bytes, n_sample;
     double sample_s;

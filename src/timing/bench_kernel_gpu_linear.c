@@ -31,6 +31,37 @@ static nb_cuda_rows random_rows(nb_gbench *b, size_t n_row, size_t n_col)
     return x;
 }
 
+static bool as_codes(const nb_gbench_case *c)
+{
+    return c->act && !strcmp(c->act, "fp8");
+}
+
+/* The parts of x that products read: c->act. */
+static nb_status take_parts(const nb_gbench_case *c, nb_cuda_rows *x, nb_error *err)
+{
+    const bool one = as_codes(c) || (c->act && !strcmp(c->act, "bf16"));
+    if (c->act && !one && strcmp(c->act, "float") != 0)
+        return nb_fail(err, NB_ERR_UNSUPPORTED,
+                       "--activation-dtype %s: a GPU has float, bf16 and fp8", c->act);
+    if (one) x->lo = NULL;
+    return NB_OK;
+}
+
+/* Room for n rows as codes, which each product makes anew. */
+static nb_cuda_codes new_codes(nb_gbench *b, size_t n, size_t n_col)
+{
+    const size_t g = (n_col + 127) / 128;
+    return (nb_cuda_codes){ .q = nb_gb_alloc(b, n * g * 128),
+                            .s = nb_gb_alloc(b, n * g * sizeof(float)),
+                            .stride = g * 128,
+                            .s_stride = g };
+}
+
+static void quantise(const nb_gbench *b, nb_cuda_rows x, nb_cuda_codes y, size_t n, size_t dim)
+{
+    b->api->quantise(b->g, &(nb_cuda_quantise_args){ .x = x, .y = y, .n_tok = n, .dim = dim });
+}
+
 static nb_status weight_type(const char *name, nb_tiled *out, nb_error *err)
 {
     static const struct {
@@ -129,15 +160,18 @@ static void linear_step(nb_gb_run *r, size_t i)
     const linear_op *o = r->op;
     nb_cuda_linear_args a = o->a;
     advance(&a.w, i % r->n_set * o->set_bytes);
+    if (a.xq.q) quantise(r->b, a.x, a.xq, a.n_tok, a.w.n_col);
     o->row->fn(r->b->g, &a);
 }
 
-static const nb_cuda_linear_row *find_linear(const nb_gbench *b, bool prompt, nb_wtype t,
+static const nb_cuda_linear_row *find_linear(const nb_gbench *b, bool prompt, bool codes, nb_wtype t,
                                              size_t n_out, size_t n_col, bool two)
 {
     const nb_cuda_kind kind = prompt ? NB_CUDA_PROMPT : NB_CUDA_DIRECT;
     for (const nb_cuda_linear_row *r = b->api->linear; r->name; r++)
-        if (r->kind == kind && r->cc <= b->cuda.cc && r->can(t, n_out, n_col, two)) return r;
+        if (r->kind == kind && r->cc <= b->cuda.cc && r->codes == codes &&
+            r->can(t, n_out, n_col, two))
+            return r;
     return NULL;
 }
 
@@ -153,14 +187,16 @@ nb_status nb_gb_linear(nb_gb_run *r, nb_error *err)
         return nb_fail(err, NB_ERR_RANGE, "a product of %zu x %zu, %zu tokens, %zu times", c->n_row,
                        c->n_col, c->n_tok, c->n_batch);
     const size_t n_batch = c->n_batch, set_rows = n_batch * c->n_row;
+    if (as_codes(c) && n_batch > 1)
+        return nb_fail(err, NB_ERR_UNSUPPORTED, "the GPU has no products of heads with activations in FP8");
     NB_TRY(nb_gb_weight(r, set_rows, c->n_col, &o->a.w, &r->n_set, &o->set_bytes, err));
-    const bool two = !c->prompt;
-    o->row = find_linear(b, c->prompt, o->a.w.type, c->n_row, c->n_col, two);
+    o->row = find_linear(b, c->prompt, as_codes(c), o->a.w.type, c->n_row, c->n_col, true);
     if (!o->row)
         return nb_fail(err, NB_ERR_UNSUPPORTED, "the GPU has no product of weights in %s",
                        c->weight);
     o->a.x = random_rows(b, c->n_tok, n_batch * c->n_col);
-    if (!two) o->a.x.lo = NULL;
+    NB_TRY(take_parts(c, &o->a.x, err));
+    if (as_codes(c)) o->a.xq = new_codes(b, c->n_tok, c->n_col);
     o->a.y = nb_gb_rows(b, c->n_tok, set_rows);
     o->a.y.hi = o->a.y.lo = NULL;
     o->a.n_tok = c->n_tok;
@@ -171,7 +207,7 @@ nb_status nb_gb_linear(nb_gb_run *r, nb_error *err)
     r->step = linear_step;
     r->bytes = (double)o->set_bytes;
     r->set_bytes = (double)r->n_set * r->bytes;
-    r->ops = 2.0 * (double)(set_rows * c->n_col) * (double)c->n_tok * (two ? 2 : 1);
+    r->ops = 2.0 * (double)(set_rows * c->n_col) * (double)c->n_tok * (o->a.x.lo ? 2 : 1);
     return b->nomem ? nb_gb_nomem(err) : NB_OK;
 }
 
@@ -191,16 +227,19 @@ static void experts_step(nb_gb_run *r, size_t i)
     advance(&u.gate, off);
     advance(&u.up, off);
     advance(&d.gate, off);
+    if (u.xq.q) quantise(r->b, u.x, u.xq, u.n_tok, u.gate.n_col);
     o->up_row->fn(r->b->g, &u);
+    if (d.xq.q) quantise(r->b, d.x, d.xq, d.n_place, d.gate.n_col);
     o->down_row->fn(r->b->g, &d);
 }
 
-static const nb_cuda_experts_row *find_experts(const nb_gbench *b, bool prompt, nb_wtype t,
+static const nb_cuda_experts_row *find_experts(const nb_gbench *b, bool prompt, bool codes, nb_wtype t,
                                                size_t n_out, size_t n_col)
 {
     const nb_cuda_kind kind = prompt ? NB_CUDA_PROMPT : NB_CUDA_DIRECT;
     for (const nb_cuda_experts_row *r = b->api->experts; r->name; r++)
-        if (r->kind == kind && r->cc <= b->cuda.cc && r->can(t, n_out, n_col)) return r;
+        if (r->kind == kind && r->cc <= b->cuda.cc && r->codes == codes && r->can(t, n_out, n_col))
+            return r;
     return NULL;
 }
 
@@ -245,8 +284,8 @@ nb_status nb_gb_experts(nb_gb_run *r, nb_error *err)
     for (int i = 0; i < 3; i++)
         NB_TRY(nb_gb_weight(r, i < 2 ? n_row : c->n_expert * c->n_col, i < 2 ? c->n_col : c->n_row,
                             &w[i], &r->n_set, &o->set_bytes, err));
-    o->up_row = find_experts(b, c->prompt, w[0].type, c->n_row, c->n_col);
-    o->down_row = find_experts(b, c->prompt, w[0].type, c->n_col, c->n_row);
+    o->up_row = find_experts(b, c->prompt, as_codes(c), w[0].type, c->n_row, c->n_col);
+    o->down_row = find_experts(b, c->prompt, as_codes(c), w[0].type, c->n_col, c->n_row);
     if (!o->up_row || !o->down_row)
         return nb_fail(err, NB_ERR_UNSUPPORTED, "the GPU has no experts with weights in %s",
                        c->weight);
@@ -258,10 +297,12 @@ nb_status nb_gb_experts(nb_gb_run *r, nb_error *err)
     free(first);
     free(src);
     if (!good) return nb_gb_nomem(err);
-    const nb_cuda_rows act = nb_gb_rows(b, n_place, c->n_row);
+    nb_cuda_rows x = random_rows(b, c->n_tok, c->n_col), act = nb_gb_rows(b, n_place, c->n_row);
+    NB_TRY(take_parts(c, &x, err));
+    if (!x.lo) act.lo = NULL;
     o->up = (nb_cuda_experts_args){ .gate = w[0],
                                     .up = w[1],
-                                    .x = random_rows(b, c->n_tok, c->n_col),
+                                    .x = x,
                                     .y = act,
                                     .first = d_first,
                                     .src = d_src,
@@ -277,11 +318,15 @@ nb_status nb_gb_experts(nb_gb_run *r, nb_error *err)
     o->down.n_out = c->n_col;
     o->down.y = nb_gb_rows(b, n_place, c->n_col);
     o->down.y.hi = o->down.y.lo = NULL;
+    if (as_codes(c)) {
+        o->up.xq = new_codes(b, c->n_tok, c->n_col);
+        o->down.xq = new_codes(b, n_place, c->n_row);
+    }
     r->variant = o->up_row->name;
     r->step = experts_step;
     const double share = (double)n_used / (double)c->n_expert;
     r->bytes = 3 * (double)o->set_bytes * share;
     r->set_bytes = 3 * (double)r->n_set * (double)o->set_bytes;
-    r->ops = 2.0 * 3 * (double)(c->n_row * c->n_col) * (double)n_place * (c->prompt ? 1 : 2);
+    r->ops = 2.0 * 3 * (double)(c->n_row * c->n_col) * (double)n_place * (x.lo ? 2 : 1);
     return b->nomem ? nb_gb_nomem(err) : NB_OK;
 }

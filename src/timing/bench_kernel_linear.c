@@ -150,7 +150,7 @@ static void transposed_step(nb_kb_run *r, size_t item)
 /* The row of this form of activations, and only of this one. */
 static const nb_linear_variant *variant(nb_caps caps, nb_wtype t, const char *act, nb_error *err)
 {
-    static const char *const names[NB_ACT_COUNT] = { "float", "bf16", "int16", "int8" };
+    static const char *const names[NB_ACT_COUNT] = { "float", "bf16", "int16", "int8", "fp8" };
     nb_act form = NB_ACT_FLOAT;
     while (act && form < NB_ACT_COUNT && strcmp(act, names[form]) != 0) form++;
     const nb_linear_variant *v = form < NB_ACT_COUNT ? nb_linear_find(t, form, caps) : NULL;

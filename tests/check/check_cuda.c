@@ -6,6 +6,8 @@
  * that reads beyond it are found too. */
 #include "check/check_cuda.h"
 
+#include "num/e4m3.h"
+
 #include <stdlib.h>
 
 #include "base/hash.h"
@@ -469,3 +471,67 @@ OPS(DECLARE)
 #define ADDRESS(op) &chk_cuda_##op,
 const chk_op *const chk_cuda_ops[] = { OPS(ADDRESS) };
 const size_t chk_cuda_n_op = NB_COUNT(chk_cuda_ops);
+
+/* ---- codes ---- */
+
+chk_codes chk_gpu_codes(chk *t, const float *x, size_t n_row, size_t n_col, size_t x_stride,
+                        nb_cuda_codes *dev)
+{
+    const size_t n_group = (n_col + 127) / 128;
+    chk_codes y = { .stride = n_group * 128, .s_stride = n_group };
+    y.q = chk_raw(t, n_row * y.stride);
+    y.s = chk_raw(t, n_row * n_group * sizeof *y.s);
+    memset(y.q, 0, n_row * y.stride);
+    for (size_t i = 0; i < n_row * n_group; i++) {
+        const size_t row = i / n_group, c0 = i % n_group * 128, n = n_col - c0 < 128 ? n_col - c0 : 128;
+        const float *v = x + row * x_stride + c0;
+        float a = 0;
+        bool finite = true;
+        for (size_t c = 0; c < n; c++) {
+            finite &= isfinite(v[c]) != 0;
+            a = fmaxf(a, fabsf(v[c]));
+        }
+        const bool zero = !finite || a < NB_CUDA_CODES_MIN;
+        const float inv = zero ? 0 : 448.0f / a;
+        for (size_t c = 0; c < n && !zero; c++)
+            y.q[row * y.stride + c0 + c] = nb_e4m3_from_f32(v[c] * inv);
+        y.s[i] = !finite ? NAN : zero ? 0 : a / 448.0f;
+    }
+    *dev = (nb_cuda_codes){ .q = chk_gpu_in(t, y.q, n_row * y.stride),
+                            .s = chk_gpu_in(t, y.s, n_row * n_group * sizeof *y.s),
+                            .stride = y.stride,
+                            .s_stride = y.s_stride };
+    return y;
+}
+
+static double e4m3(uint8_t c)
+{
+    const double v = (double)nb_e4m3_value[c & 0x7f];
+    return c & 0x80 ? -v : v;
+}
+
+void chk_codes_sum(const chk_codes *x, size_t row, const nb_weight *w, size_t r, double *want,
+                   double *bound)
+{
+    const uint8_t *code = (const uint8_t *)w->data + r * w->n_col, *q = x->q + row * x->stride;
+    *want = *bound = 0;
+    for (size_t b = 0; b * 128 < w->n_col; b++) {
+        const size_t end = b * 128 + 128 < w->n_col ? b * 128 + 128 : w->n_col;
+        const double factor = (double)x->s[row * x->s_stride + b] *
+                              (double)(w->row_scales ? w->scale[r]
+                                                     : w->scale[r / 128 * x->s_stride + b]);
+        double sum = 0, lost = 0;
+        for (size_t k = b * 128; k < end; k += 32) {
+            double most = fabs(sum) + lost;
+            for (size_t c = k; c < k + 32 && c < end; c++) {
+                const double p = e4m3(code[c]) * e4m3(q[c]);
+                most = fmax(most, fabs(p));
+                sum += p;
+            }
+            lost += 33 * 0x1p-13 * most;
+        }
+        *want += factor * sum;
+        *bound += fabs(factor) * (lost + 0x1p-22 * fabs(sum));
+        *bound += 0x1p-23 * fabs(*want); /* the running sum */
+    }
+}

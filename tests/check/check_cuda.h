@@ -37,6 +37,18 @@ void chk_gpu_arm(chk *t);
  * rounded to BF16 first), 2: f, hi and lo.  Gaps hold the canary. */
 nb_cuda_rows chk_gpu_in_rows(chk *t, float *x, size_t n_row, size_t n_col, size_t stride,
                              int parts);
+/* Rows as codes (nb_cuda_quantise_args), made on the host from BF16 values [n_row][x_stride], and their copy. */
+typedef struct chk_codes {
+    uint8_t *q; /* [n_row][stride] */
+    float *s;   /* [n_row][s_stride] */
+    size_t stride, s_stride;
+} chk_codes;
+chk_codes chk_gpu_codes(chk *t, const float *x, size_t n_row, size_t n_col, size_t x_stride,
+                        nb_cuda_codes *dev);
+/* The sum of row r of w (FP8B) and a row of codes, exactly, and what the tensor cores may lose of it: each of 32 products and
+ * the sum before them less than 2^-13 of the largest of these. */
+void chk_codes_sum(const chk_codes *x, size_t row, const nb_weight *w, size_t r, double *want,
+                   double *bound);
 nb_cuda_rows chk_gpu_out_rows(chk *t, size_t n_row, size_t stride, int parts);
 /* A matrix, here and there: tiled (linear/tiled.h) if it is packed, and INT8 if `tile`. */
 nb_weight chk_gpu_weight(chk *t, const nb_weight *host, bool tile);

@@ -134,6 +134,7 @@ typedef struct kase {
     nb_weight *w[2];
     float *x; /* [n_tok or n_place][n_col] */
     nb_cuda_experts_args a;
+    chk_codes xq; /* rows that read codes */
 } kase;
 
 /* What SwiGLU makes of g and u known up to dg and du: |silu'| <= 1.1, |silu(g)| <= |g|. */
@@ -145,8 +146,32 @@ static double swiglu(double g, double dg, double u, double du, double *bound)
     return y;
 }
 
+/* As expect, for codes. */
+static void expect_codes(chk *t, const kase *k, const float *y, size_t y_stride)
+{
+    const shape *s = &k->s;
+    const size_t n_place = s->n_tok * s->top_k;
+    double *want = chk_f64(t, n_place * s->n_out), *bound = chk_f64(t, n_place * s->n_out);
+    for (size_t e = 0; e < s->n_expert; e++)
+        for (size_t p = k->o.first[e]; p < k->o.first[e + 1]; p++)
+            for (size_t r = 0; r < s->n_out; r++) {
+                double *w = want + p * s->n_out + r, *b = bound + p * s->n_out + r, up, lost;
+                const size_t row = k->a.src ? k->o.src[p] : p;
+                chk_codes_sum(&k->xq, row, &k->w[0][e], r, w, b);
+                *b += 0x1p-126;
+                if (!k->w[1]) continue;
+                chk_codes_sum(&k->xq, row, &k->w[1][e], r, &up, &lost);
+                *w = swiglu(*w, *b, up, lost + 0x1p-126, b);
+            }
+    chk_close(t, y, n_place, s->n_out, y_stride, want, bound);
+}
+
 static void expect(chk *t, const kase *k, const float *y, size_t y_stride)
 {
+    if (k->v->codes) {
+        expect_codes(t, k, y, y_stride);
+        return;
+    }
     const shape *s = &k->s;
     const size_t n_place = s->n_tok * s->top_k;
     const double f = factor_of(k->a.gate.type, (double)s->n_col) * 0x1p-24;
@@ -214,7 +239,8 @@ static void one_case(chk *t, const nb_cuda_experts_row *v, const shape *s, nb_wt
     k.x = chk_raw(t, n_x * s->n_col * sizeof *k.x);
     chk_fill(t, k.x, n_x * s->n_col, p);
     a->x = chk_gpu_in_rows(t, k.x, n_x, s->n_col, (s->n_col + 7) / 8 * 8 + 8 * chk_between(t, 0, 1),
-                           parts ? (int)chk_between(t, 1, 2) : 0);
+                           v->codes ? 1 : parts ? (int)chk_between(t, 1, 2) : 0);
+    if (v->codes) k.xq = chk_gpu_codes(t, k.x, n_x, s->n_col, s->n_col, &a->xq);
     a->y = chk_gpu_out_rows(t, n_place, (s->n_out + 7) / 8 * 8 + 8 * chk_between(t, 0, 1),
                             down ? 0 : (int)chk_between(t, 0, 2));
     const bool list = s->n_expert > 1 || v->kind != NB_CUDA_DIRECT;
@@ -287,6 +313,7 @@ static void bench_one(chk *t, const nb_cuda_experts_row *v, nb_wtype type, size_
     k.x = chk_raw(t, n_tok * s.n_col * sizeof *k.x);
     chk_fill(t, k.x, n_tok * s.n_col, CHK_NORMAL);
     j.a.x = chk_gpu_in_rows(t, k.x, n_tok, s.n_col, s.n_col, 2);
+    if (v->codes) (void)chk_gpu_codes(t, k.x, n_tok, s.n_col, s.n_col, &j.a.xq);
     j.a.y = chk_gpu_out_rows(t, n_tok * s.top_k, s.n_out, 2);
     j.a.y.f = NULL;
     j.a.first = chk_gpu_in(t, k.o.first, (s.n_expert + 1) * sizeof *k.o.first);

@@ -65,6 +65,7 @@ typedef struct kase {
     float *x; /* [n_tok][x_cols] */
     size_t x_cols;
     nb_cuda_linear_args a;
+    chk_codes xq; /* rows that read codes */
 } kase;
 
 static float max_scale(const nb_weight *w)
@@ -75,11 +76,32 @@ static float max_scale(const nb_weight *w)
     return max;
 }
 
+/* Sums of codes: exact, and what the tensor cores may lose. */
+static void expect_codes(chk *t, const kase *k, const float *y, size_t y_stride)
+{
+    const size_t n_out = k->s.n_out, n_y = k->s.n_tok * n_out;
+    double *want = chk_f64(t, n_y), *bound = chk_f64(t, n_y);
+    float *own = chk_raw(t, n_y * sizeof *own);
+    for (size_t i = 0; i < n_y; i++) {
+        const size_t tok = i / n_out, r = i % n_out;
+        const double y0 = k->y0 ? (double)k->y0[tok * y_stride + r] : 0;
+        chk_codes_sum(&k->xq, tok, &k->w, r, &want[i], &bound[i]);
+        want[i] += (k->bias ? (double)k->bias[r] : 0) + y0;
+        bound[i] += 0x1p-22 * (fabs(want[i]) + fabs(y0)) + 0x1p-126;
+        own[i] = y[tok * y_stride + r];
+    }
+    chk_close(t, own, k->s.n_tok, n_out, n_out, want, bound);
+}
+
 /* y [n_tok][y_stride] of the host against the reference. */
 static void expect(chk *t, const kase *k, const float *y, size_t y_stride)
 {
     const shape *s = &k->s;
     const size_t n_y = s->n_tok * s->n_out, n_col = k->w.n_col;
+    if (k->v->codes) {
+        expect_codes(t, k, y, y_stride);
+        return;
+    }
     double *want = chk_f64(t, n_y), *bound = chk_f64(t, n_y);
     double *w_sum = chk_f64(t, s->n_out), *w_abs = chk_f64(t, s->n_out);
     float *ones = chk_raw(t, n_col * sizeof *ones), *own = chk_raw(t, n_y * sizeof *own);
@@ -125,6 +147,7 @@ static void alone(chk *t, const kase *k, const float *all, size_t first, size_t 
     a.x.f += first * a.x.stride;
     if (a.x.hi) a.x.hi += first * a.x.stride;
     if (a.x.lo) a.x.lo += first * a.x.stride;
+    if (a.xq.q) a.xq.q += first * a.xq.stride, a.xq.s += first * a.xq.s_stride;
     a.y = chk_gpu_out_rows(t, n, a.y.stride, 0);
     chk_gpu_call(t, k->v->fn(chk_gpu(t), &a));
     const nb_cuda_rows y = chk_gpu_get_rows(t, &a.y, n);
@@ -138,7 +161,8 @@ static void poisoned(chk *t, const kase *k, const float *all)
     nb_cuda_linear_args a = k->a;
     float *x = chk_copy(t, k->x, k->s.n_tok * k->x_cols * sizeof *x, false);
     for (size_t c = 0; c < k->x_cols; c += k->w.n_col) x[bad * k->x_cols + c] = NAN;
-    a.x = chk_gpu_in_rows(t, x, k->s.n_tok, k->x_cols, a.x.stride, a.x.lo ? 2 : a.x.hi ? 1 : 0);
+    a.x = chk_gpu_in_rows(t, x, k->s.n_tok, k->x_cols, a.x.stride,  a.x.lo ? 2 : a.x.hi ? 1 : 0);
+    if (k->v->codes) (void)chk_gpu_codes(t, x, k->s.n_tok, k->w.n_col, k->x_cols, &a.xq);
     a.y = chk_gpu_out_rows(t, k->s.n_tok, a.y.stride, 0);
     chk_gpu_call(t, k->v->fn(chk_gpu(t), &a));
     const nb_cuda_rows y = chk_gpu_get_rows(t, &a.y, k->s.n_tok);
@@ -169,6 +193,7 @@ static void make(chk *t, kase *k, nb_wtype type, chk_pattern p, int parts)
     chk_fill(t, k->x, s->n_tok * k->x_cols, p);
     const size_t x_stride = (k->x_cols + 7) / 8 * 8 + 8 * chk_between(t, 0, 2);
     a->x = chk_gpu_in_rows(t, k->x, s->n_tok, k->x_cols, x_stride, parts);
+    if (k->v->codes) k->xq = chk_gpu_codes(t, k->x, s->n_tok, s->n_col, k->x_cols, &a->xq);
     if (s->n_batch == 1 && chk_u64(t) % 2) {
         float *bias = chk_raw(t, s->n_out * sizeof *bias);
         chk_fill(t, bias, s->n_out, p);
@@ -182,7 +207,7 @@ static void one_case(chk *t, const nb_cuda_linear_row *v, const shape *s, nb_wty
 {
     kase k = { .v = v, .s = *s };
     const bool parts = in_parts(chk_gpu_type(type, tiles(v))), add = chk_u64(t) % 4 == 0;
-    make(t, &k, type, p, parts ? (int)chk_between(t, 1, 2) : 0);
+    make(t, &k, type, p, parts ? v->codes ? 1 : (int)chk_between(t, 1, 2) : 0);
     const size_t y_cols = s->n_batch * s->n_out, n = s->n_tok;
     const size_t y_stride = (y_cols + 7) / 8 * 8 + 8 * chk_between(t, 0, 1);
     k.a.y = chk_gpu_out_rows(t, n, y_stride, (int)chk_between(t, 0, 2));
@@ -218,6 +243,7 @@ static void test(chk *t, const chk_row *row)
         for (nb_wtype w = 0; w < NB_W_TYPE_COUNT; w++) {
             const shape *s = &shapes[i];
             if (s->device && chk_gpu_info(t)->emulated) continue;
+            if (v->codes && s->n_batch > 1) continue;
             /* the references of large shapes take long: each has one or two of these types */
             if (s->device && w >= NB_W_INT8 && (i + w) % 8) continue;
             const nb_wtype there = chk_gpu_type(w, tiles(v));
@@ -251,13 +277,13 @@ static void bench_one(chk *t, const nb_cuda_linear_row *v, nb_wtype type, const 
     const bool parts = in_parts(there);
     const double n = (double)(s->n_out * s->n_batch) * (double)s->n_col;
     kase k = { .v = v, .s = *s };
-    make(t, &k, type, CHK_NORMAL, parts ? 2 : 0);
+    make(t, &k, type, CHK_NORMAL, v->codes ? 1 : parts ? 2 : 0);
     job j = { t, v, k.a };
     j.a.y = chk_gpu_out_rows(t, s->n_tok, (s->n_batch * s->n_out + 7) / 8 * 8, 0);
     snprintf(label, sizeof label, "%s %zux%zu, %zu tok", nb_wtypes[type].word,
              s->n_out * s->n_batch, s->n_col, s->n_tok);
     chk_gpu_time(t, label, (double)nb_weight_bytes(&k.w),
-                 (parts ? 4.0 : 2.0) * n * (double)s->n_tok, call, &j);
+                 (parts && !v->codes ? 4.0 : 2.0) * n * (double)s->n_tok, call, &j);
 }
 
 /* Shapes of DeepSeek-V2-Lite. */
@@ -343,7 +369,7 @@ static void one_token_less(nb_cuda *g, const nb_cuda_linear_args *a)
         {                                                                                          \
             "broken", "", NB_SPACE_CUDA, 0, &(const nb_cuda_linear_row)                            \
             {                                                                                      \
-                "broken", 80, NB_CUDA_DIRECT, false, can, fn                                       \
+                "broken", 80, NB_CUDA_DIRECT, false, can, fn, false                                      \
             }                                                                                      \
         }                                                                                          \
     }

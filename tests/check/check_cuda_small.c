@@ -291,6 +291,28 @@ static void split_one(chk *t, size_t n_tok, size_t dim, chk_pattern p)
     }
 }
 
+/* Codes and scales, byte for byte. */
+static void quantise_one(chk *t, size_t n_tok, size_t dim, chk_pattern p)
+{
+    float *x = chk_in_rows(t, n_tok, dim, dim, p);
+    if (chk_u64(t) % 4 == 0) spoil(t, x, dim);
+    nb_cuda_quantise_args a = { .n_tok = n_tok, .dim = dim };
+    a.x = chk_gpu_in_rows(t, x, n_tok, dim, (dim + 7) / 8 * 8, 1);
+    const chk_codes want = chk_gpu_codes(t, x, n_tok, dim, dim, &a.y);
+    const size_t n_q = n_tok * want.stride, n_s = n_tok * want.s_stride;
+    uint8_t *q = chk_raw(t, n_q);
+    float *s = chk_raw(t, n_s * sizeof *s);
+    a.y.q = chk_gpu_out(t, n_q);
+    a.y.s = chk_gpu_out(t, n_s * sizeof *s);
+    chk_gpu_call(t, chk_gpu_api(t)->quantise(chk_gpu(t), &a));
+    chk_gpu_get(t, q, a.y.q, n_q);
+    chk_gpu_get(t, s, a.y.s, n_s * sizeof *s);
+    chk_same_bytes(t, "codes", want.q, q, n_q);
+    for (size_t i = 0; i < n_s; i++)
+        if (s[i] != want.s[i] && !(isnan(s[i]) && isnan(want.s[i])))
+            chk_fail(t, "scale %zu is %.9g, not %.9g", i, (double)s[i], (double)want.s[i]);
+}
+
 static void test_swiglu(chk *t, const chk_row *row)
 {
     (void)row;
@@ -302,6 +324,9 @@ static void test_swiglu(chk *t, const chk_row *row)
             }
             if (chk_case(t, "split dim=%zu %u", dims[d], k)) {
                 split_one(t, chk_between(t, 1, 3), dims[d], (chk_pattern)(chk_u64(t) % 9));
+            }
+            if (chk_case(t, "quantise dim=%zu %u", dims[d], k)) {
+                quantise_one(t, chk_between(t, 1, 3), dims[d], (chk_pattern)(chk_u64(t) % 9));
             }
         }
 }

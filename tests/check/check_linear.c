@@ -15,7 +15,7 @@
 static const char *sub_of(const nb_linear_variant *v)
 {
     static char name[NB_W_TYPE_COUNT][NB_ACT_COUNT][24];
-    static const char *const form[NB_ACT_COUNT] = { "", "_bf16", "_int16", "_act8" };
+    static const char *const form[NB_ACT_COUNT] = { "", "_bf16", "_int16", "_act8", "_fp8" };
     char *s = name[v->type][v->act];
     snprintf(s, sizeof name[0][0], "%s%s", nb_wtypes[v->type].word, form[v->act]);
     return s;

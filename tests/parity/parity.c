@@ -144,6 +144,7 @@ static nb_engine *open_engine(const char *dir, const char *dtype, const char *ml
                                   .device = cuda ? "cuda" : "cpu",
                                   .cuda_library = cuda,
                                   .kv_cache_dtype = dtype,
+                                  .activation_dtype = cuda ? "float" : NULL,
                                   .mla = mla,
                                   .prefill_chunk = chunk,
                                   .n_thread = threads,

@@ -58,9 +58,10 @@ static void test_rows(void **state)
     assert_true(nb_acts_parse("int8", &a) && a.asked && a.of[NB_W_BF16] == NB_ACT_INT8);
     assert_true(nb_acts_parse("bf16", &a) && a.of[NB_W_INT8] == NB_ACT_BF16);
     assert_true(nb_acts_parse("float", &a) && a.of[NB_W_INT8] == NB_ACT_FLOAT);
+    assert_true(nb_acts_parse("fp8", &a) && a.of[NB_W_BF16] == NB_ACT_FP8);
     assert_true(nb_acts_parse("auto", &a) && !a.asked);
     assert_true(nb_acts_parse(NULL, &a) && !a.asked);
-    assert_false(nb_acts_parse("", &a) || nb_acts_parse("fp8", &a) || nb_acts_parse("INT8", &a));
+    assert_false(nb_acts_parse("", &a) || nb_acts_parse("INT8", &a));
     nb_plan p; /* routers keep floats */
     (void)nb_acts_parse("int8", &a);
     nb_plan_init(&p, 0, &a);
@@ -147,7 +148,7 @@ static void test_words(void **state)
         nb_memory_plan p;
         err = (nb_error){ 0 };
         assert_int_equal(nb_engine_create(&o, &e, &err), NB_ERR_ARG);
-        check_line(&err, NB_ERR_ARG, "expected auto, float, bf16, int16 or int8");
+        check_line(&err, NB_ERR_ARG, "expected auto, float, bf16, int16, int8 or fp8");
         err = (nb_error){ 0 };
         assert_int_equal(nb_engine_plan_memory(&o, &p, &err), NB_ERR_ARG);
     }

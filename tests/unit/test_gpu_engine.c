@@ -80,6 +80,7 @@ static void test_tokens_of_the_cpu(void **state)
     const nb_sampling s = greedy(N_GEN);
     for (size_t i = 0; i < NB_COUNT(models); i += STRIDE) {
         nb_engine_options o = options_of(models[i].dir, models[i].kv, models[i].mla);
+        o.activation_dtype = "float"; /* prompts of a GPU may round them */
         generate(&o, &s, &one);
         o.device = "cpu";
         generate(&o, &s, &two);
@@ -193,10 +194,11 @@ static void test_alone_and_in_a_crowd(void **state)
     nb_mutex_destroy(c.lock);
 }
 
-static void check_hit(const char *kv)
+static void check_hit(const char *kv, const char *acts)
 {
     nb_engine_options o = options_of("tests/parity/v3_geom", kv, "absorbed");
     o.kv_cache_bytes = 16 << 20;
+    o.activation_dtype = acts;
     nb_sampling s = greedy(N_GEN);
     s.n_logprobs = 0;
     nb_engine *e = open_with(&o);
@@ -216,8 +218,8 @@ static void test_hit_is_miss(void **state)
 {
     (void)state;
     if (!library()) skip();
-    check_hit("nvfp4");
-    if (STRIDE == 1) check_hit("fp8");
+    check_hit("nvfp4", "bf16");
+    if (STRIDE == 1) check_hit("fp8", "float");
 }
 
 /* A conversation whose answers are computed again between its turns: the next turn finds them, and what
@@ -294,10 +296,34 @@ static void refused(const nb_engine_options *o, const char *part)
     if (!strstr(err.msg, part)) fail_msg("`%s` does not say `%s`", err.msg, part);
 }
 
+/* What products make of activations: generated tokens, prompts. */
+static void check_acts(void)
+{
+    nb_engine_options all = options_of("tests/parity/v3_geom", "nvfp4", "auto"), *o = &all;
+    static const char *const acts[][3] = { { NULL, "linear=mma ", "linear_prompt=mma_prompt+bf16 " },
+                                           { "float", "linear=mma ", "linear_prompt=mma_prompt " },
+                                           { "bf16", "linear=mma+bf16 ",
+                                             "linear_prompt=mma_prompt+bf16 " } };
+    nb_engine_info info;
+    for (size_t i = 0; i < NB_COUNT(acts); i++) {
+        o->activation_dtype = acts[i][0];
+        nb_engine *e = open_with(o);
+        nb_engine_get_info(e, &info);
+        for (size_t k = 1; k < 3; k++)
+            if (!strstr(info.kernels, acts[i][k])) fail_msg("%s: no %s", info.kernels, acts[i][k]);
+        nb_engine_destroy(e);
+    }
+    o->activation_dtype = "int16";
+    refused(o, "--activation-dtype int16 is not there on a GPU");
+    o->activation_dtype = "fp8";
+    refused(o, "has no product in FP8");
+}
+
 static void test_refused(void **state)
 {
     (void)state;
     if (!library()) skip();
+    check_acts();
     nb_engine_options o = options_of("tests/parity/v2_lite", "nvfp4", "auto");
     o.kv_sinks = 4;
     refused(&o, "--kv-sinks is not there on a GPU");

@@ -107,16 +107,17 @@ static void show(const nb_gbench_case *c, const nb_gbench_row *r)
 static void name_of(const gpu_bench *x, const nb_gbench_case *c, char *out, size_t n_bytes)
 {
     const char *device = nb_gbench_get_info(x->b)->emulated ? "emulated" : "cuda";
+    const char *form = c->act && strcmp(c->act, "float") != 0 ? c->act : NULL;
     if (!strcmp(c->op, "attn_pages"))
         (void)snprintf(out, n_bytes, "%s %s %s%s%s heads=%zu queries=%zu batch=%zu context=%zu",
                        c->op, device, c->record, c->rope ? " rope=" : "", c->rope ? c->rope : "",
                        c->n_head, c->n_query, c->batch, c->context);
     else if (!strcmp(c->op, "linear"))
-        (void)snprintf(out, n_bytes, "%s %s %s rows=%zu cols=%zu products=%zu tokens=%zu", c->op,
-                       device, c->weight, c->n_row, c->n_col, c->n_batch, c->n_tok);
+        (void)snprintf(out, n_bytes, "%s %s %s%s%s rows=%zu cols=%zu products=%zu tokens=%zu", c->op,
+                       device, c->weight, form ? " activations=" : "", form ? form : "", c->n_row, c->n_col, c->n_batch, c->n_tok);
     else
-        (void)snprintf(out, n_bytes, "%s %s %s experts=%zu top=%zu rows=%zu cols=%zu tokens=%zu",
-                       c->op, device, c->weight, c->n_expert, c->top_k, c->n_row, c->n_col,
+        (void)snprintf(out, n_bytes, "%s %s %s%s%s experts=%zu top=%zu rows=%zu cols=%zu tokens=%zu",
+                       c->op, device, c->weight, form ? " activations=" : "", form ? form : "", c->n_expert, c->top_k, c->n_row, c->n_col,
                        c->n_tok);
 }
 
@@ -201,7 +202,7 @@ static int run_linear(gpu_bench *x, const char *weight)
     for (size_t i = 0; i < n && code == CLI_OK; i++) {
         const size_t *s = linear_shapes[i];
         nb_gbench_case c = {
-            .op = "linear", .weight = weight, .n_row = s[0], .n_col = s[1], .n_batch = s[2]
+            .op = "linear", .weight = weight, .act = x->k->act, .n_row = s[0], .n_col = s[1], .n_batch = s[2]
         };
         if (own_sizes(x->k)) {
             c.n_row = x->k->rows ? x->k->rows : 2048;
@@ -217,6 +218,7 @@ static int run_experts(gpu_bench *x, const char *weight)
 {
     nb_gbench_case c = { .op = "experts",
                          .weight = weight,
+                         .act = x->k->act,
                          .n_row = x->k->rows ? x->k->rows : EXPERT_ROWS,
                          .n_col = x->k->cols ? x->k->cols : EXPERT_COLS,
                          .n_expert = EXPERTS,

@@ -148,7 +148,7 @@ static const opt_row rows[] = {
       .help = "auto keeps the checkpoint's types; int8 and fp8 quantise each row while loading" },
     { .name = "activation-dtype", .arg = "NAME", .type = OPT_CHOICE, .offset = AT(activation_dtype),
       .def = "auto", .choices = "auto|float|bf16|int16|int8|fp8", .cmds = ENGINE, .group = GROUP_MODEL,
-      .help = "what products on a CPU make of activations: float, rounded to bf16, or int16 or int8 with a scale per 32 columns; auto decides by the type of the weights; a GPU has float only, fp8 is not there yet" },
+      .help = "what products make of activations: float, rounded to bf16, on a CPU int16 or int8 with a scale per 32 columns, on a GPU fp8 with a scale per 128 (prompts times FP8 weights; the rest bf16); auto: a GPU rounds prompts to bf16, a CPU decides by the type of the weights" },
     { .name = "mla", .arg = "NAME", .type = OPT_CHOICE, .offset = AT(mla), .def = "auto",
       .choices = "auto|absorbed|expanded", .cmds = ENGINE, .group = GROUP_MODEL,
       .help = "form of latent attention; auto computes prompts expanded and new tokens absorbed" },

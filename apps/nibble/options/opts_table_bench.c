@@ -187,7 +187,7 @@ static const opt_row rows[] = {
     { .name = "weight-dtype", .arg = "LIST", .type = OPT_STR, .offset = KAT(weight), .def = "bf16", .cmds = KERNEL,
       .group = GROUP_INPUT, .help = "matrices: all, or of f32, bf16, f16, fp8, int8, int4, fp4; also q4_k, q6_k; on a CPU q8_0, q4_0, q5_0, q5_k" },
     { .name = "activation-dtype", .arg = "NAME", .type = OPT_CHOICE, .offset = KAT(act), .def = "float",
-      .choices = "float|bf16|int16|int8", .cmds = KERNEL, .group = GROUP_INPUT, .help = "what linear makes of activations" },
+      .choices = "float|bf16|int16|int8|fp8", .cmds = KERNEL, .group = GROUP_INPUT, .help = "what linear makes of activations" },
     { .name = "cpu-caps", .arg = "LIST", .type = OPT_STR, .offset = KAT(caps), .cmds = KERNEL, .group = GROUP_INPUT,
       .help = "instruction set levels, such as c,avx2; all: every one of this machine", .unset = "the best" },
     { .name = "heads", .arg = "N", .type = OPT_SIZE, .offset = KAT(heads), .def = "16", .lo = 1, .hi = 1024, .cmds = KERNEL,

@@ -7,6 +7,7 @@ const nb_cuda_linear_row nb_cuda_linear_rows[] = {
     { "mma", 80, NB_CUDA_DIRECT, false, nb_cuda_linear_mma_can, nb_cuda_linear_mma },
     { "simt", 80, NB_CUDA_DIRECT, true, nb_cuda_linear_simt_can, nb_cuda_linear_simt },
 #if !NB_CUDA_EMULATED
+    { "wgmma_codes", 90, NB_CUDA_PROMPT, false, nb_cuda_linear_wgmma_codes_can, nb_cuda_linear_wgmma_codes, true },
     { "cublaslt", 80, NB_CUDA_PROMPT, false, nb_cuda_linear_cublaslt_can, nb_cuda_linear_cublaslt },
     { "wgmma", 90, NB_CUDA_PROMPT, false, nb_cuda_linear_wgmma_can, nb_cuda_linear_wgmma },
 #endif
@@ -18,6 +19,7 @@ const nb_cuda_experts_row nb_cuda_experts_rows[] = {
     { "mma", 80, NB_CUDA_DIRECT, false, nb_cuda_experts_mma_can, nb_cuda_experts_mma },
     { "simt", 80, NB_CUDA_DIRECT, true, nb_cuda_experts_simt_can, nb_cuda_experts_simt },
 #if !NB_CUDA_EMULATED
+    { "wgmma_codes", 90, NB_CUDA_PROMPT, false, nb_cuda_experts_wgmma_codes_can, nb_cuda_experts_wgmma_codes, true },
     { "wgmma", 90, NB_CUDA_PROMPT, false, nb_cuda_experts_wgmma_can, nb_cuda_experts_wgmma },
 #endif
     { "mma_prompt", 80, NB_CUDA_PROMPT, false, nb_cuda_experts_mma_can, nb_cuda_experts_mma_prompt },
@@ -57,7 +59,7 @@ extern "C" __attribute__((visibility("default"))) const nb_cuda_api *nb_cuda_get
         nb_cuda_embed,           nb_cuda_norm,
         nb_cuda_rope_table,      nb_cuda_mla_finish,
         nb_cuda_gqa_finish,      nb_cuda_swiglu,
-        nb_cuda_split,           nb_cuda_route,
+        nb_cuda_split,           nb_cuda_quantise,        nb_cuda_route,
         nb_cuda_moe_sum,         nb_cuda_kv_append,
         nb_cuda_kv_decode,       nb_cuda_mla_tail,
         nb_cuda_mla_combine,        nb_cuda_thrift,

@@ -86,6 +86,11 @@ typedef struct nb_gpu_glu {
     nb_weight gate, up;
 } nb_gpu_glu;
 
+/* Rows that enter products.  Without lo they were rounded to BF16 once. */
+typedef struct nb_gpu_inputs {
+    nb_cuda_rows xn, qa, q_nope, u, attn_y, act, e_act, lat;
+} nb_gpu_inputs;
+
 typedef struct nb_gpu_rank {
     nb_rank r;
     const nb_cuda_api *api;
@@ -109,7 +114,10 @@ typedef struct nb_gpu_rank {
     size_t work_bytes, pinned_bytes;
     float *h; /* [h_rows][hidden]: the step's tokens, pass after pass */
     size_t h_rows;
-    nb_cuda_rows xn, qa, q_nope, u, attn_y, act, e_act;
+    nb_act acts[2];     /* by kind: FLOAT (two BF16 parts), BF16 or FP8 */
+    nb_gpu_inputs x[2]; /* by kind: the same buffers, with the parts that its products read */
+    nb_cuda_codes xq;   /* FP8: of the product that comes next */
+    nb_cuda_rows xn;    /* those of x with every part, for norms to write and routers to read */
     float *in, *q, *qx, *branch;
     float *cos_sin[NB_MAX_ATTN], *inv_freq[NB_MAX_ATTN], *inv_freq_long[NB_MAX_ATTN];
     float *gate_up, *r_logits, *r_weight, *e_y;
@@ -123,8 +131,7 @@ typedef struct nb_gpu_rank {
     uint64_t *t_count, *h_count; /* [NB_GPU_COUNTS]; h_count: pinned, as of the last step */
     size_t t_rows, t_stride;
     float *unabsorbed;      /* [rows][n_head * d_v], where kv_b has two parts */
-    nb_cuda_rows lat, rope; /* decoded latents and rope keys of a span, or of the own pages */
-    nb_cuda_rows rope_own;
+    nb_cuda_rows rope, rope_own; /* decoded rope keys of a span, and of the own pages */
     uint16_t *kv_ctx, *kv_own; /* rebuilt keys and values */
     float *pm, *pl, *po;
     uint32_t *bad; /* [max_seq + 16] */
@@ -213,6 +220,10 @@ void nb_gpu_drop_graphs(nb_gpu_rank *f);
 void nb_gpu_route(nb_gpu_rank *f, const nb_gpu_pass *p, size_t layer, uint32_t *id, float *weight);
 /* branch = the shared experts, where the layer has some. */
 void nb_gpu_shared(nb_gpu_rank *f, const nb_gpu_pass *p, size_t layer);
+/* n rows of dim values as codes, until the next call. */
+nb_cuda_codes nb_gpu_quantise(nb_gpu_rank *f, nb_cuda_rows x, size_t n, size_t dim);
+/* The product of experts; rows of a->x: n_tok with src, else n_place. */
+void nb_gpu_experts_run(nb_gpu_rank *f, const nb_cuda_experts_row *row, nb_cuda_experts_args a);
 void nb_gpu_linear(nb_gpu_rank *f, nb_cuda_kind kind, const nb_gpu_mat *m, nb_cuda_rows x,
                    nb_cuda_rows y, size_t n_tok);
 /* All products of a group: columns of y [n_pad][width of the group]. */

@@ -320,13 +320,20 @@ static void want(slots *l, void *at, size_t n, size_t size)
     l->s[l->n++] = (slot){ at, (n * size + ALIGN - 1) / ALIGN * ALIGN };
 }
 
+/* Whether products of some kind read two parts. */
+static bool two_parts(const nb_gpu_rank *f)
+{
+    return (f->direct && f->acts[NB_CUDA_DIRECT] == NB_ACT_FLOAT) ||
+           (f->prompt && f->acts[NB_CUDA_PROMPT] == NB_ACT_FLOAT);
+}
+
 /* n rows that enter products: parts, and floats where some product reads these. */
 static void want_rows(slots *l, const nb_gpu_rank *f, nb_cuda_rows *r, size_t n, size_t width)
 {
     r->stride = round8(width);
     if (f->w.floats) want(l, &r->f, n * r->stride, sizeof(float));
     want(l, &r->hi, n * r->stride, 2);
-    want(l, &r->lo, n * r->stride, 2);
+    if (two_parts(f)) want(l, &r->lo, n * r->stride, 2);
 }
 
 static bool has_moe(const nb_model_config *c)
@@ -336,14 +343,14 @@ static bool has_moe(const nb_model_config *c)
     return false;
 }
 
-/* With experts in host memory the floats are there, and room for their choices behind them. */
+/* With experts in host memory the floats are there, and room for their choices behind them.  Routers read two parts. */
 static void want_normalised(slots *l, nb_gpu_rank *f, size_t n)
 {
     const size_t choice = f->w.host ? 2 * f->r.whole->top_k : 0;
     f->xn.stride = round8(f->r.whole->hidden);
     if (f->w.floats || f->w.host) want(l, &f->xn.f, n * (f->xn.stride + choice), sizeof(float));
     want(l, &f->xn.hi, n * f->xn.stride, 2);
-    want(l, &f->xn.lo, n * f->xn.stride, 2);
+    if (two_parts(f) || has_moe(f->r.whole)) want(l, &f->xn.lo, n * f->xn.stride, 2);
 }
 
 static void want_common(slots *l, nb_gpu_rank *f, const widths *w)
@@ -351,6 +358,7 @@ static void want_common(slots *l, nb_gpu_rank *f, const widths *w)
     const nb_model_config *c = f->r.whole;
     const nb_rank_part *part = &f->r.part;
     const bool moe = has_moe(c);
+    nb_gpu_inputs *x = &f->x[0];
     const size_t R = max_size(f->prompt ? f->T : 0, f->direct ? f->D + PAD_ROWS : 0);
     const size_t inter = max_size(part->inter, moe ? part->shared_inter : 0);
     const size_t rows = moe ? R * c->top_k : 0;
@@ -365,14 +373,14 @@ static void want_common(slots *l, nb_gpu_rank *f, const widths *w)
     }
     want(l, &f->gate_up, R * 2 * inter, sizeof(float));
     want_normalised(l, f, max_size(R, f->logit_rows));
-    want_rows(l, f, &f->attn_y, R, w->o);
-    want_rows(l, f, &f->act, R, inter);
+    want_rows(l, f, &x->attn_y, R, w->o);
+    want_rows(l, f, &x->act, R, inter);
     if (w->q_lora) {
-        want_rows(l, f, &f->qa, R, w->q_lora);
+        want_rows(l, f, &x->qa, R, w->q_lora);
         want(l, &f->q, R * w->q, sizeof(float));
     }
     if (moe) {
-        want_rows(l, f, &f->e_act, rows, c->moe_inter);
+        want_rows(l, f, &x->e_act, rows, c->moe_inter);
         want(l, &f->e_y, rows * c->hidden, sizeof(float));
         want(l, &f->r_logits, R * c->n_expert, sizeof(float));
         want(l, &f->r_weight, rows, sizeof(float));
@@ -418,8 +426,8 @@ static void want_direct(slots *l, nb_gpu_rank *f, const widths *w)
     want(l, &f->part_l, f->max_part * w->heads, sizeof(float));
     if (!w->mla) return;
     want(l, &f->qx, R * w->absorbed, sizeof(float));
-    want_rows(l, f, &f->q_nope, R, w->nope);
-    want_rows(l, f, &f->u, R, w->latent);
+    want_rows(l, f, &f->x[0].q_nope, R, w->nope);
+    want_rows(l, f, &f->x[0].u, R, w->latent);
     for (size_t i = 0; i < f->r.whole->n_layer; i++)
         if (f->attn[i])
             scratch = max_size(
@@ -435,7 +443,7 @@ static void want_prompt(slots *l, nb_gpu_rank *f)
     const size_t nh = attn->n_head, own = (f->T / NB_PAGE_TOK + 2) * NB_PAGE_TOK;
     const size_t width = round8(nh * (attn->d_nope + attn->d_v));
     if (!f->prompt) return;
-    want_rows(l, f, &f->lat, max_size(own, f->span_tok), attn->kv_lora);
+    want_rows(l, f, &f->x[0].lat, max_size(own, f->span_tok), attn->kv_lora);
     f->rope.stride = f->rope_own.stride = round8(attn->d_rope);
     want(l, &f->rope.hi, f->span_tok * f->rope.stride, 2);
     want(l, &f->rope_own.hi, own * f->rope.stride, 2);
@@ -446,6 +454,32 @@ static void want_prompt(slots *l, nb_gpu_rank *f)
     want(l, &f->po, f->T * nh * attn->d_v, sizeof(float));
 }
 
+/* The buffers as the products of a kind read them. */
+static nb_gpu_inputs inputs_of(const nb_gpu_rank *f, nb_cuda_kind kind)
+{
+    nb_gpu_inputs x = f->x[0];
+    nb_cuda_rows *const all[] = { &x.xn,     &x.qa,  &x.q_nope, &x.u,
+                                  &x.attn_y, &x.act, &x.e_act,  &x.lat };
+    x.xn = f->xn;
+    for (size_t i = 0; i < NB_COUNT(all) && f->acts[kind] != NB_ACT_FLOAT; i++) all[i]->lo = NULL;
+    return x;
+}
+
+/* The largest x of a prompt's products, as codes. */
+static void want_codes(slots *l, nb_gpu_rank *f, const widths *w)
+{
+    const nb_model_config *c = f->r.whole;
+    const nb_gpu_inputs *x = &f->x[0];
+    const size_t places = has_moe(c) ? f->T * c->top_k : 0;
+    if (!f->prompt || f->acts[NB_CUDA_PROMPT] != NB_ACT_FP8) return;
+    size_t width = max_size(max_size(w->o, w->q_lora), max_size(f->xn.stride, x->act.stride));
+    size_t n = f->T * div_up(width, 128); /* groups */
+    n = max_size(n, places * div_up(c->moe_inter, 128));
+    n = max_size(n, max_size((f->T / NB_PAGE_TOK + 2) * NB_PAGE_TOK, f->span_tok) * div_up(x->lat.stride, 128));
+    want(l, &f->xq.q, n, 128);
+    want(l, &f->xq.s, n, sizeof(float));
+}
+
 static nb_status allocate(nb_gpu_rank *f, const widths *w, nb_error *err)
 {
     slots l = { .n = 0 };
@@ -454,6 +488,7 @@ static nb_status allocate(nb_gpu_rank *f, const widths *w, nb_error *err)
     want_direct(&l, f, w);
     want_thrift(&l, f, w);
     want_prompt(&l, f);
+    want_codes(&l, f, w);
     for (size_t i = 0; i < l.n; i++) n_bytes += l.s[i].n_bytes;
     f->work = f->api->alloc(f->g, n_bytes);
     if (!f->work)
@@ -468,6 +503,7 @@ static nb_status allocate(nb_gpu_rank *f, const widths *w, nb_error *err)
         p += l.s[i].n_bytes;
     }
     f->api->fill(f->g, f->work, 0, n_bytes);
+    for (size_t k = 2; k-- > 0;) f->x[k] = inputs_of(f, (nb_cuda_kind)k);
     return NB_OK;
 }
 
@@ -553,6 +589,31 @@ static nb_status place_experts(nb_gpu_rank *f, nb_error *err)
     return create_graphs(f, err);
 }
 
+/* docs/decisions/045.  An f32 cache keeps floats unless others are asked for. */
+static void choose_acts(nb_gpu_rank *f)
+{
+    const nb_acts *a = &f->r.o.acts;
+    bool exact = false;
+    for (size_t i = 0; i < f->r.whole->n_layer; i++) exact |= f->r.o.record[i].type == NB_KV_F32;
+    const nb_act asked = a->asked ? a->of[NB_W_BF16] : NB_ACT_FLOAT;
+    const bool fp8 = asked == NB_ACT_FP8, bf16 = fp8 || asked == NB_ACT_BF16;
+    f->acts[NB_CUDA_DIRECT] = bf16 ? NB_ACT_BF16 : NB_ACT_FLOAT;
+    f->acts[NB_CUDA_PROMPT] = fp8                              ? NB_ACT_FP8
+                              : bf16 || (!a->asked && !exact) ? NB_ACT_BF16
+                                                              : NB_ACT_FLOAT;
+}
+
+static nb_status can_codes(const nb_gpu_rank *f, nb_error *err)
+{
+    const nb_cuda_linear_row *r = f->api->linear;
+    if (f->acts[NB_CUDA_PROMPT] != NB_ACT_FP8) return NB_OK;
+    while (r->name && (!r->codes || r->cc > f->info.cc)) r++;
+    return r->name ? NB_OK
+                   : nb_fail(err, NB_ERR_UNSUPPORTED,
+                             "--activation-dtype fp8: %s has no product in FP8 (Hopper GPUs have)",
+                             f->info.name);
+}
+
 static nb_status create(nb_gpu_rank *f, const nb_rank_options *o, nb_error *err)
 {
     const bool mla = nb_attn_any(&o->model->c, NB_ATTN_MLA);
@@ -561,9 +622,11 @@ static nb_status create(nb_gpu_rank *f, const nb_rank_options *o, nb_error *err)
     f->thrift = mla && o->thrift.kind == NB_THRIFT_TOKEN;
     NB_TRY(nb_rank_init(&f->r, &nb_backend_cuda, o, err));
     NB_TRY(refuse(&f->r.o, err));
+    choose_acts(f);
+    NB_TRY(can_codes(f, err));
     NB_TRY(choose_attention(f, err));
     NB_TRY(nb_gpu_weights_init(&f->w, o->model, o->device->gpu, f->r.o.dev, f->direct, f->prompt,
-                               &o->experts, err));
+                               f->acts[NB_CUDA_PROMPT] == NB_ACT_FP8, &o->experts, err));
     NB_TRY(choose_glu(f, err));
     const widths w = widths_of(f);
     size(f, &w);
@@ -621,14 +684,23 @@ static nb_wtype host_type(const nb_gpu_rank *f)
     return f->r.o.model->layer[i].expert[0].gate.type;
 }
 
+/* What products of the row make of activations: as in nb_plan_describe. */
+static const char *form_of(const nb_gpu_rank *f, const nb_cuda_linear_row *r)
+{
+    if (r->codes) return "+fp8";
+    return r->floats || f->acts[r->kind] == NB_ACT_FLOAT ? "" : "+bf16";
+}
+
 void nb_gpu_describe(const nb_rank *r, char *buf, size_t n_bytes)
 {
     const nb_gpu_rank *f = (const nb_gpu_rank *)(const void *)r;
     const nb_gpu_layer *l = &f->w.layer[f->r.whole->n_layer - 1];
     const size_t last = f->r.whole->n_layer - 1;
-    size_t at = (size_t)snprintf(buf, n_bytes, "%s: linear=%s", f->info.name, l->o.row[0]->name);
+    size_t at = (size_t)snprintf(buf, n_bytes, "%s: linear=%s%s", f->info.name, l->o.row[0]->name,
+                                 form_of(f, l->o.row[0]));
     if (f->prompt && at < n_bytes)
-        at += (size_t)snprintf(buf + at, n_bytes - at, " linear_prompt=%s", l->o.row[1]->name);
+        at += (size_t)snprintf(buf + at, n_bytes - at, " linear_prompt=%s%s", l->o.row[1]->name,
+                               form_of(f, l->o.row[1]));
     uint64_t host_bytes;
     const size_t n_host = nb_gpu_host_layers(r, &host_bytes);
     if (n_host && at < n_bytes)

@@ -336,23 +336,23 @@ static void compute(nb_gpu_rank *f, const nb_gpu_pass *p, size_t layer, size_t e
     const layout l = lay_out(f, layer, n);
     nb_cuda_experts_args a = { .gate = staged(f, layer, 0, &l, x->stage[b], n),
                                .up = staged(f, layer, 1, &l, x->stage[b], n),
-                               .x = f->xn,
-                               .y = f->e_act,
+                               .x = f->x[p->kind].xn,
+                               .y = f->x[p->kind].e_act,
                                .first = f->r_first + e0,
                                .src = f->r_src,
                                .n_expert = n,
                                .n_out = c->moe_inter,
                                .n_tok = p->n_pad,
                                .n_place = p->n_pad * c->top_k };
-    k->row_up[p->kind]->fn(f->g, &a);
+    nb_gpu_experts_run(f, k->row_up[p->kind], a);
     a.gate = staged(f, layer, 2, &l, x->stage[b], n);
     a.up = (nb_weight){ 0 };
-    a.x = f->e_act;
+    a.x = f->x[p->kind].e_act;
     a.y = nb_gpu_floats(f->e_y, c->hidden);
     a.src = NULL;
     a.n_out = c->hidden;
     a.chosen = true;
-    k->row_down[p->kind]->fn(f->g, &a);
+    nb_gpu_experts_run(f, k->row_down[p->kind], a);
 }
 
 /* With few rows the host waits for the choice and sends only experts that have some; groups of the next layer are

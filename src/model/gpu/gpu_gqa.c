@@ -7,7 +7,7 @@ static void project(nb_rank *r, nb_pass *pass, size_t layer)
     const nb_gpu_pass *p = nb_gpu_pass_of(pass);
     const nb_attn_config *attn = nb_rank_attn(r, layer);
     const nb_gpu_layer *l = &f->w.layer[layer];
-    nb_gpu_group_run(f, p, &l->in, f->xn, f->in);
+    nb_gpu_group_run(f, p, &l->in, f->x[p->kind].xn, f->in);
     f->api->gqa_finish(f->g,
                        &(nb_cuda_gqa_finish_args){ .q = f->in,
                                                    .kv = f->in + l->in.at[1],
@@ -34,7 +34,7 @@ static void attend(nb_rank *r, nb_pass *pass, size_t layer)
     const size_t set = f->set_of[layer], width = attn->n_head * attn->head_dim;
     f->api->gqa(f->g, &(nb_cuda_gqa_args){ .cache = nb_gpu_cache(f, p, layer),
                                            .q = f->in,
-                                           .y = nb_gpu_rows_of(f->attn_y, width),
+                                           .y = nb_gpu_rows_of(f->x[p->kind].attn_y, width),
                                            .part_o = f->part_o,
                                            .part_m = f->part_m,
                                            .part_l = f->part_l,

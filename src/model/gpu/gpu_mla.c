@@ -15,9 +15,9 @@ static void project(nb_rank *r, nb_pass *pass, size_t layer)
     const bool direct = p->kind == NB_CUDA_DIRECT;
     float *q = f->in;
     size_t q_stride = l->in.width;
-    nb_gpu_group_run(f, p, &l->in, f->xn, f->in);
+    nb_gpu_group_run(f, p, &l->in, f->x[p->kind].xn, f->in);
     if (attn->q_lora) {
-        const nb_cuda_rows qa = nb_gpu_rows_of(f->qa, attn->q_lora);
+        const nb_cuda_rows qa = nb_gpu_rows_of(f->x[p->kind].qa, attn->q_lora);
         f->api->norm(f->g, &(nb_cuda_norm_args){ .h = f->in,
                                                  .w = l->q_a_norm,
                                                  .y = qa,
@@ -48,7 +48,7 @@ static void project(nb_rank *r, nb_pass *pass, size_t layer)
                                   .eps = attn->eps_lora,
                                   .interleaved = attn->rope.interleaved };
     if (direct) {
-        a.q_nope = nb_gpu_rows_of(f->q_nope, attn->n_head * attn->d_nope);
+        a.q_nope = nb_gpu_rows_of(f->x[p->kind].q_nope, attn->n_head * attn->d_nope);
         a.q_rope = f->qx + attn->kv_lora;
         a.q_rope_head = attn->kv_lora + attn->d_rope;
         a.q_rope_stride = attn->n_head * a.q_rope_head;
@@ -109,11 +109,11 @@ static void direct(nb_gpu_rank *f, const nb_gpu_pass *p, size_t layer)
     const nb_attn_config *attn = nb_rank_attn(&f->r, layer);
     const nb_gpu_layer *l = &f->w.layer[layer];
     const nb_gpu_section *x = &f->stage[p->kind].dev;
-    const nb_cuda_rows u = nb_gpu_rows_of(f->u, attn->n_head * attn->kv_lora);
-    const nb_cuda_rows heads = nb_gpu_rows_of(f->attn_y, attn->n_head * attn->d_v);
+    const nb_cuda_rows u = nb_gpu_rows_of(f->x[p->kind].u, attn->n_head * attn->kv_lora);
+    const nb_cuda_rows heads = nb_gpu_rows_of(f->x[p->kind].attn_y, attn->n_head * attn->d_v);
     const size_t set = f->set_of[layer], q_head = attn->kv_lora + attn->d_rope;
     per_head(f, p, l->uk, l->n_part, attn->n_head,
-             (nb_cuda_linear_args){ .x = nb_gpu_rows_of(f->q_nope, attn->n_head * attn->d_nope),
+             (nb_cuda_linear_args){ .x = nb_gpu_rows_of(f->x[p->kind].q_nope, attn->n_head * attn->d_nope),
                                     .y = { .f = f->qx, .stride = attn->n_head * q_head },
                                     .n_out = attn->kv_lora,
                                     .x_batch = attn->d_nope,
@@ -177,7 +177,7 @@ static void expand(nb_gpu_rank *f, const nb_gpu_pass *p, size_t layer, size_t ch
 {
     const nb_attn_config *attn = nb_rank_attn(&f->r, layer);
     const bool one = exact(&f->r.o.record[layer]);
-    nb_cuda_rows lat = f->lat;
+    nb_cuda_rows lat = f->x[p->kind].lat;
     if (one) lat.lo = NULL;
     f->api->kv_decode(f->g, &(nb_cuda_kv_decode_args){ .cache = nb_gpu_cache(f, p, layer),
                                                        .chunk = chunk,
@@ -208,7 +208,7 @@ static void prompt_chunk(nb_gpu_rank *f, const nb_gpu_pass *p, size_t layer, siz
                                .m = f->pm,
                                .l = f->pl,
                                .o = f->po,
-                               .y = nb_gpu_rows_of(f->attn_y, attn->n_head * attn->d_v),
+                               .y = nb_gpu_rows_of(f->x[p->kind].attn_y, attn->n_head * attn->d_v),
                                .row0 = row0,
                                .n_tok = n_tok,
                                .pos0 = pos0,

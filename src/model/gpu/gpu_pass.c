@@ -7,16 +7,33 @@
 
 /* ---- products, begin ---- */
 
+nb_cuda_codes nb_gpu_quantise(nb_gpu_rank *f, nb_cuda_rows x, size_t n, size_t dim)
+{
+    nb_cuda_codes y = f->xq;
+    y.s_stride = (dim + 127) / 128;
+    y.stride = y.s_stride * 128;
+    f->api->quantise(f->g, &(nb_cuda_quantise_args){ .x = x, .y = y, .n_tok = n, .dim = dim });
+    return y;
+}
+
 void nb_gpu_linear(nb_gpu_rank *f, nb_cuda_kind kind, const nb_gpu_mat *m, nb_cuda_rows x,
                    nb_cuda_rows y, size_t n_tok)
 {
-    m->row[kind]->fn(f->g, &(nb_cuda_linear_args){ .w = m->w,
-                                                   .bias = m->bias,
-                                                   .x = x,
-                                                   .y = y,
-                                                   .n_tok = n_tok,
-                                                   .n_batch = 1,
-                                                   .n_out = m->w.n_row });
+    nb_cuda_linear_args a = { .w = m->w,
+                              .bias = m->bias,
+                              .x = x,
+                              .y = y,
+                              .n_tok = n_tok,
+                              .n_batch = 1,
+                              .n_out = m->w.n_row };
+    if (m->row[kind]->codes) a.xq = nb_gpu_quantise(f, x, n_tok, m->w.n_col);
+    m->row[kind]->fn(f->g, &a);
+}
+
+void nb_gpu_experts_run(nb_gpu_rank *f, const nb_cuda_experts_row *row, nb_cuda_experts_args a)
+{
+    if (row->codes) a.xq = nb_gpu_quantise(f, a.x, a.src ? a.n_tok : a.n_place, a.gate.n_col);
+    row->fn(f->g, &a);
 }
 
 void nb_gpu_group_run(nb_gpu_rank *f, const nb_gpu_pass *p, const nb_gpu_group *g, nb_cuda_rows x,
@@ -78,7 +95,7 @@ static void output(nb_rank *r, nb_pass *pass, size_t layer)
     nb_gpu_rank *f = nb_gpu_of(r);
     const nb_gpu_pass *p = nb_gpu_pass_of(pass);
     const nb_attn_dims *d = nb_rank_dims(r, layer);
-    nb_gpu_linear(f, p->kind, &f->w.layer[layer].o, nb_gpu_rows_of(f->attn_y, d->n_head * d->d_o),
+    nb_gpu_linear(f, p->kind, &f->w.layer[layer].o, nb_gpu_rows_of(f->x[p->kind].attn_y, d->n_head * d->d_o),
                   nb_gpu_floats(f->branch, r->whole->hidden), p->n_pad);
 }
 
@@ -119,21 +136,22 @@ static void gate_up(nb_gpu_rank *f, const nb_gpu_pass *p, const nb_gpu_layer *l,
                     const nb_gpu_glu *glu)
 {
     const size_t inter = l->gate_up.width / 2;
+    const nb_gpu_inputs *x = &f->x[p->kind];
     if (p->kind == NB_CUDA_DIRECT && glu->row) {
         glu->row->fn(f->g, &(nb_cuda_experts_args){ .gate = glu->gate,
                                                     .up = glu->up,
-                                                    .x = f->xn,
-                                                    .y = f->act,
+                                                    .x = x->xn,
+                                                    .y = x->act,
                                                     .n_expert = 1,
                                                     .n_out = inter,
                                                     .n_tok = p->n_pad,
                                                     .n_place = p->n_pad });
         return;
     }
-    nb_gpu_group_run(f, p, &l->gate_up, f->xn, f->gate_up);
+    nb_gpu_group_run(f, p, &l->gate_up, x->xn, f->gate_up);
     f->api->swiglu(f->g, &(nb_cuda_swiglu_args){ .gate = f->gate_up,
                                                  .up = f->gate_up + inter,
-                                                 .y = f->act,
+                                                 .y = x->act,
                                                  .n_tok = p->n_pad,
                                                  .dim = inter,
                                                  .in_stride = 2 * inter });
@@ -145,7 +163,7 @@ static void dense(nb_gpu_rank *f, const nb_gpu_pass *p, const nb_gpu_layer *l,
 {
     const size_t hidden = f->r.whole->hidden;
     gate_up(f, p, l, glu);
-    nb_gpu_linear(f, p->kind, &l->down, f->act, nb_gpu_floats(f->branch, hidden), p->n_pad);
+    nb_gpu_linear(f, p->kind, &l->down, f->x[p->kind].act, nb_gpu_floats(f->branch, hidden), p->n_pad);
 }
 
 /* Shared experts beside the choice of the others, so that their weights come meanwhile.  Few rows: they begin early,
@@ -202,23 +220,23 @@ static void moe(nb_gpu_rank *f, const nb_gpu_pass *p, size_t layer)
     nb_gpu_route(f, p, layer, f->r_id, f->r_weight);
     nb_cuda_experts_args a = { .gate = l->expert.gate,
                                .up = l->expert.up,
-                               .x = f->xn,
-                               .y = f->e_act,
+                               .x = f->x[p->kind].xn,
+                               .y = f->x[p->kind].e_act,
                                .first = f->r_first + f->r.part.expert0, /* of this rank's experts */
                                .src = f->r_src,
                                .n_expert = f->r.part.n_expert,
                                .n_out = c->moe_inter,
                                .n_tok = p->n_pad,
                                .n_place = p->n_pad * c->top_k };
-    l->expert.row_up[p->kind]->fn(f->g, &a);
+    nb_gpu_experts_run(f, l->expert.row_up[p->kind], a);
     a.gate = l->expert.down;
     a.up = (nb_weight){ 0 };
-    a.x = f->e_act;
+    a.x = f->x[p->kind].e_act;
     a.y = nb_gpu_floats(f->e_y, c->hidden);
     a.src = NULL;
     a.n_out = c->hidden;
     a.chosen = true;
-    l->expert.row_down[p->kind]->fn(f->g, &a);
+    nb_gpu_experts_run(f, l->expert.row_down[p->kind], a);
     if (beside)
         f->api->side_join(f->g);
     else if (shared)

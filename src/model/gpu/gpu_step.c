@@ -115,7 +115,7 @@ static void logits_of_rows(nb_gpu_rank *f, const uint32_t *row, size_t n)
                                              .h_stride = c->hidden,
                                              .eps = c->eps,
                                              .y_factor = c->logit_factor });
-    nb_gpu_linear(f, NB_CUDA_DIRECT, &f->w.head, f->xn,
+    nb_gpu_linear(f, NB_CUDA_DIRECT, &f->w.head, f->x[NB_CUDA_DIRECT].xn,
                   (nb_cuda_rows){ .f = f->logits, .stride = f->r.part.n_vocab }, n);
 }
 

@@ -19,6 +19,7 @@ typedef struct uploader {
     nb_error *err;
     int cc;
     bool use[2]; /* by kind */
+    bool codes;  /* rows that read activations as codes are taken */
 } uploader;
 
 static size_t div_up(size_t a, size_t b)
@@ -78,7 +79,9 @@ static const nb_cuda_linear_row *find_linear(const uploader *u, nb_cuda_kind kin
 {
     const nb_cuda_linear_row *r = nb_gpu_api(u->w->gpu)->linear;
     for (; r->name; r++)
-        if (r->kind == kind && r->cc <= u->cc && r->can(type, n_out, n_col, two_parts)) return r;
+        if (r->kind == kind && r->cc <= u->cc && (u->codes || !r->codes) &&
+            r->can(type, n_out, n_col, two_parts))
+            return r;
     return NULL;
 }
 
@@ -367,7 +370,9 @@ static const nb_cuda_experts_row *find_experts(const uploader *u, int kind, nb_w
 {
     const nb_cuda_experts_row *r = nb_gpu_api(u->w->gpu)->experts;
     for (; r->name; r++)
-        if ((int)r->kind == kind && r->cc <= u->cc && r->can(type, w->n_row, w->n_col)) return r;
+        if ((int)r->kind == kind && r->cc <= u->cc && (u->codes || !r->codes) &&
+            r->can(type, w->n_row, w->n_col))
+            return r;
     return NULL;
 }
 
@@ -525,12 +530,13 @@ static nb_status upload_all(uploader *u)
 }
 
 nb_status nb_gpu_weights_init(nb_gpu_weights *w, const nb_model *m, nb_gpu *gpu, nb_dev *dev,
-                              bool direct, bool expanded, const nb_expert_place *place, nb_error *err)
+                              bool direct, bool expanded, bool codes,
+                              const nb_expert_place *place, nb_error *err)
 {
     nb_cuda_info info;
     *w = (nb_gpu_weights){ .gpu = gpu, .dev = dev, .upload = expanded };
     nb_gpu_api(gpu)->get_info(nb_gpu_handle(gpu), &info);
-    uploader u = { w, m, dev, err, info.cc, { direct, expanded } };
+    uploader u = { w, m, dev, err, info.cc, { direct, expanded }, codes };
     w->layer = nb_arena_array(&w->arena, m->c.n_layer, sizeof *w->layer);
     nb_status st = w->layer ? NB_OK : nb_fail(err, NB_ERR_NOMEM, "out of memory");
     if (st == NB_OK) mark_host(w, &m->c, place);

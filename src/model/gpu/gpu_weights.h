@@ -75,11 +75,12 @@ typedef struct nb_gpu_weights {
     nb_arena arena;
 } nb_gpu_weights;
 
-/* direct, expanded: which of the two forms are used.  The host's weights are only read during the call, but for
+/* direct, expanded: which of the two forms are used; codes: products may round activations to FP8.  The host's weights are only read during the call, but for
  * experts that stay there: those of the first n_host layers that have some, and with place->fit all, until
  * nb_gpu_weights_fit.  On failure the line says what was refused, and *w is empty. */
 nb_status nb_gpu_weights_init(nb_gpu_weights *w, const nb_model *m, nb_gpu *gpu, nb_dev *dev,
-                              bool direct, bool expanded, const nb_expert_place *place, nb_error *err);
+                              bool direct, bool expanded, bool codes,
+                              const nb_expert_place *place, nb_error *err);
 /* Uploads the experts of as many layers as fit when leave_bytes of the device's memory stay free, the last first.
  * all: of every layer, or none where they do not fit together. */
 nb_status nb_gpu_weights_fit(nb_gpu_weights *w, const nb_model *m, uint64_t leave_bytes, bool all,

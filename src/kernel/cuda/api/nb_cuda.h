@@ -16,7 +16,7 @@
 #include "base/status.h"
 #include "kernel/cuda/api/nb_cuda_ops.h"
 
-enum { NB_CUDA_VERSION = 6 };
+enum { NB_CUDA_VERSION = 7 };
 
 typedef struct nb_cuda_info {
     char name[96];  /* "NVIDIA H100 80GB HBM3" */
@@ -77,6 +77,7 @@ typedef struct nb_cuda_api {
     void (*gqa_finish)(nb_cuda *g, const nb_cuda_gqa_finish_args *a);
     void (*swiglu)(nb_cuda *g, const nb_cuda_swiglu_args *a);
     void (*split)(nb_cuda *g, const nb_cuda_split_args *a);
+    void (*quantise)(nb_cuda *g, const nb_cuda_quantise_args *a);
     void (*route)(nb_cuda *g, const nb_cuda_route_args *a);
     void (*moe_sum)(nb_cuda *g, const nb_cuda_moe_sum_args *a);
     void (*kv_append)(nb_cuda *g, const nb_cuda_kv_append_args *a);

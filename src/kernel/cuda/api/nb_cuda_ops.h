@@ -27,6 +27,14 @@ typedef struct nb_cuda_rows {
     size_t stride;
 } nb_cuda_rows;
 
+/* Rows in 8 bits: E4M3 codes with a scale per 128 columns, x[c] = s[c / 128] q[c].  stride: bytes, a multiple of 128; the
+ * codes behind a row's last value are 0.  s_stride: floats, at least stride / 128. */
+typedef struct nb_cuda_codes {
+    unsigned char *q;
+    float *s;
+    size_t stride, s_stride;
+} nb_cuda_codes;
+
 /* ---- tokens ---- */
 
 typedef struct nb_cuda_embed_args { /* embed.h */
@@ -111,6 +119,16 @@ typedef struct nb_cuda_split_args { /* y = x in the forms of y */
     size_t n_tok, dim, x_stride;
 } nb_cuda_split_args;
 
+/* y = x in 8 bits, as DeepSeek trained: of each 128 columns of a row, in float,
+ *   a = max |x[c]|;  inv = 448 / a;  q[c] = E4M3 nearest to x[c] * inv, ties to even;  s = a / 448
+ * a < 2^-100: all q and s are 0; an x[c] that is not finite: all q are 0 and s is NaN. */
+typedef struct nb_cuda_quantise_args {
+    nb_cuda_rows x; /* hi only */
+    nb_cuda_codes y;
+    size_t n_tok, dim;
+} nb_cuda_quantise_args;
+#define NB_CUDA_CODES_MIN 0x1p-100f
+
 /* ---- products ---- */
 
 /* The kind of a product decides its bits.  A token's products are all of one kind, by what the token is
@@ -122,10 +140,13 @@ typedef enum nb_cuda_kind { NB_CUDA_DIRECT, NB_CUDA_PROMPT } nb_cuda_kind;
  * rows [b * w_batch, b * w_batch + n_out) of w, y + b * y_batch.  Without batches n_batch is 1 and
  * n_out is w.n_row.  bias [n_out] (n_batch 1 only).  add: y += (y.f only, no parts).
  * FP8B: as linear.h; block scales apply to whole rows of w, so w_batch and n_out need no alignment.
- * Bound: that of linear.h for a pack of two parts; with lo NULL that of exact x. */
+ * Bound: that of linear.h for a pack of two parts; with lo NULL that of exact x.
+ * Rows that read codes: x is in xq (n_batch 1).  Each 128 columns are summed by the tensor cores, which keep 13 bits
+ * behind the largest of 32 products and the sum so far; s and the weights' scale multiply that sum in float. */
 typedef struct nb_cuda_linear_args {
     nb_weight w; /* n_col: length of the sum and of w's rows */
     const float *bias;
+    nb_cuda_codes xq;
     nb_cuda_rows x, y;
     size_t n_tok, n_batch, n_out, x_batch, y_batch, w_batch;
     bool add;
@@ -138,6 +159,7 @@ typedef struct nb_cuda_linear_row {
     bool floats; /* reads x as floats, not as parts */
     bool (*can)(nb_wtype type, size_t n_out, size_t n_col, bool two_parts);
     void (*fn)(nb_cuda *g, const nb_cuda_linear_args *a);
+    bool codes; /* reads x as codes, which rounds it: only for who asks for that */
 } nb_cuda_linear_row;
 
 /* Computes route.h, then the order by expert.  Row i = t * top_k + k is choice k of token t:
@@ -160,6 +182,7 @@ typedef struct nb_cuda_route_args {
  * first NULL (rows of kind DIRECT): one expert, which has all n_tok = n_place rows in their order. */
 typedef struct nb_cuda_experts_args {
     nb_weight gate, up; /* n_row = n_expert * n_out */
+    nb_cuda_codes xq;   /* x of rows that read codes */
     nb_cuda_rows x, y;  /* x: [n_tok] with src, [n_place] without; y: [n_place], floats for down */
     const uint32_t *first, *src;
     size_t n_expert, n_out, n_tok, n_place; /* n_place = n_tok * top_k */
@@ -173,6 +196,7 @@ typedef struct nb_cuda_experts_row {
     bool floats; /* as above */
     bool (*can)(nb_wtype type, size_t n_out, size_t n_col);
     void (*fn)(nb_cuda *g, const nb_cuda_experts_args *a);
+    bool codes;
 } nb_cuda_experts_row;
 
 /* ---- the cache ---- */

@@ -23,6 +23,7 @@ void nb_cuda_mla_finish(nb_cuda *g, const nb_cuda_mla_finish_args *a);
 void nb_cuda_gqa_finish(nb_cuda *g, const nb_cuda_gqa_finish_args *a);
 void nb_cuda_swiglu(nb_cuda *g, const nb_cuda_swiglu_args *a);
 void nb_cuda_split(nb_cuda *g, const nb_cuda_split_args *a);
+void nb_cuda_quantise(nb_cuda *g, const nb_cuda_quantise_args *a);
 void nb_cuda_route(nb_cuda *g, const nb_cuda_route_args *a);
 void nb_cuda_moe_sum(nb_cuda *g, const nb_cuda_moe_sum_args *a);
 bool nb_cuda_can_cache(const nb_record *r);
@@ -64,10 +65,10 @@ void nb_cuda_mla_mma(nb_cuda *g, const nb_cuda_mla_args *a);
 void nb_cuda_blas_open(nb_cuda *g);
 void nb_cuda_blas_close(nb_cuda *g);
 size_t nb_cuda_blas_version(const nb_cuda *g);
-nb_cuda_linear_fn nb_cuda_linear_cublaslt, nb_cuda_linear_wgmma;
-nb_cuda_linear_can_fn nb_cuda_linear_cublaslt_can, nb_cuda_linear_wgmma_can;
-nb_cuda_experts_fn nb_cuda_experts_wgmma;
-nb_cuda_experts_can_fn nb_cuda_experts_wgmma_can;
+nb_cuda_linear_fn nb_cuda_linear_cublaslt, nb_cuda_linear_wgmma, nb_cuda_linear_wgmma_codes;
+nb_cuda_linear_can_fn nb_cuda_linear_cublaslt_can, nb_cuda_linear_wgmma_can, nb_cuda_linear_wgmma_codes_can;
+nb_cuda_experts_fn nb_cuda_experts_wgmma, nb_cuda_experts_wgmma_codes;
+nb_cuda_experts_can_fn nb_cuda_experts_wgmma_can, nb_cuda_experts_wgmma_codes_can;
 #endif
 
 /* The tables, best row first, terminated by name == NULL. */

@@ -29,6 +29,7 @@ struct nb_lin {
     const unsigned char *group[2], *zero[2]; /* tiled weights (linear/tiled.h): planes, or NULL */
     const float *bias;
     nb_cuda_rows x, y;
+    nb_cuda_codes xq; /* x of kernels that read codes */
     const uint32_t *first, *src; /* experts, else NULL */
     size_t x_batch, y_batch, w_rows;
     uint32_t n_tok, n_out, n_col;
@@ -71,6 +72,7 @@ static inline nb_lin nb_lin_of(const nb_cuda_linear_args *a)
     j.row_scales = a->w.row_scales;
     j.bias = a->bias;
     j.x = a->x;
+    j.xq = a->xq;
     j.y = a->y;
     j.x_batch = a->x_batch;
     j.y_batch = a->y_batch;
@@ -91,6 +93,7 @@ static inline nb_lin nb_lin_of(const nb_cuda_experts_args *a)
     nb_lin_matrix(&j, 1, &a->up);
     j.row_scales = a->gate.row_scales;
     j.x = a->x;
+    j.xq = a->xq;
     j.y = a->y;
     j.first = a->first;
     j.src = a->src;

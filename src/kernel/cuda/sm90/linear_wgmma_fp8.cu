@@ -59,36 +59,7 @@ __device__ inline void operands(uint32_t (&a)[4], const uint32_t (&raw)[4])
     }
 }
 
-struct fp8 {
-    static const int ROW_BYTES = 128, PLANE_ROW = 4;
-    static const bool ROW_FACTOR = false;
-
-    /* Issues the loads of columns [128 b, 128 b + 128) of tile m's rows, and of their scales.  A thread loads one 16-byte
- * chunk of every 16th row. */
-    template <class S>
-    static __device__ inline void load(const plan<S> &s, const nb_lin &j, const part &p,
-                                       uint32_t slot, uint32_t b, uint32_t m)
-    {
-        const uint32_t tid = threadIdx.x, row = tid / 8, chunk = tid % 8;
-        const uint32_t matrix = S::GLU ? m : 0, col = b * 128 + chunk * 16;
-        const uint32_t r0 = row_of<S>(p.row0, 0, m) + row, n = col < j.n_col ? 16 : 0;
-        const unsigned char *from = j.w[matrix] + (p.batch * j.w_rows + r0) * j.n_col + col;
-        uint32_t to = nb_smem(s.w) + slot * S::W_BYTES + row * 128 + ((chunk ^ (row & 7)) << 4);
-#pragma unroll 1
-        for (uint32_t wg = 0; wg < 2; wg++) {
-            const uint32_t r = r0 + wg * 64;
-#pragma unroll
-            for (uint32_t i = 0; i < 4; i++)
-                cp_async16(to + i * 16 * 128, from + i * 16 * j.n_col,
-                           r + i * 16 < j.n_out ? n : 0);
-            from += (size_t)64 * j.n_col;
-            to += 64 * 128;
-        }
-        const uint32_t r = row_of<S>(p.row0, tid / 64, m) + tid % 64;
-        const float *scale = nb_lin_scale(j, matrix, p.batch, r < j.n_out ? r : j.n_out - 1, b);
-        cp_async4(nb_smem(s.planes) + (slot * W_ROWS + tid) * 4, scale);
-    }
-
+struct fp8 : e4m3_rows {
     /* total += the rows' scales times the products of 128 columns, for a tile of 64 rows.  FIRST: wait for x.  last:
  * release x.  Codes are read two steps of 16 columns ahead and widened one step ahead.  Nothing that waits may stand
  * between the products of hi and of lo. */

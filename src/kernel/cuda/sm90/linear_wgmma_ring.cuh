@@ -6,7 +6,8 @@
  *   ROW_FACTOR  a row's sum is multiplied by nb_lin.scale[row] at the end
  *   load        the producer: issues the loads of columns [128 b, 128 b + 128) of tile m into a slot
  *   multiply    a consumer warpgroup: total += W x over a slot's 128 columns; waits for x if FIRST, releases the slot, and
- *               x if `last` */
+ *               x if `last`
+ * x_rows<P>, how x is stored: stages per 128 columns, bytes of scales beside one, and its loads. */
 #ifndef NB_KERNEL_CUDA_SM90_LINEAR_WGMMA_RING_CUH
 #define NB_KERNEL_CUDA_SM90_LINEAR_WGMMA_RING_CUH
 #include "kernel/cuda/sm90/linear_wgmma.cuh"
@@ -23,16 +24,23 @@ enum {
     OUT_BYTES = 8 * OUT_TOK * OUT_PITCH * 4,
 };
 
+/* BF16: a stage is 64 columns. */
+template <class P> struct x_rows {
+    static const int PER_BLOCK = 2, PLANE_ROW = 0; /* PLANE_ROW: bytes of a token */
+};
+
 template <class P_, bool GLU_, bool TWO_, int MT_, int BN_, int W_STAGES_, int X_STAGES_>
 struct shape {
     typedef P_ P;
+    typedef x_rows<P_> X;
     static const bool GLU = GLU_, TWO = TWO_;
     static const int MT = MT_, BN = BN_; /* MT: 64-row tiles per warpgroup; BN: tokens */
     static const int W_STAGES = W_STAGES_, X_STAGES = X_STAGES_, ACC = BN / 2;
     static const int ROWS = GLU ? 128 : MT * 128;
     static const int PART_BYTES = BN * 128, X_BYTES = (TWO ? 2 : 1) * PART_BYTES;
     static const int W_BYTES = W_ROWS * P::ROW_BYTES, PLANE_BYTES = W_ROWS * P::PLANE_ROW;
-    static const size_t BYTES = 1024 + X_STAGES * X_BYTES +
+    static const int X_PLANE_BYTES = BN * X::PLANE_ROW;
+    static const size_t BYTES = 1024 + X_STAGES * (X_BYTES + X_PLANE_BYTES) +
                                 W_STAGES * (W_BYTES + PLANE_BYTES + 32) + W_STAGES * 16 +
                                 X_STAGES * 16 + OUT_BYTES;
     static_assert(BYTES <= 227 << 10, "shared memory of a block");
@@ -55,6 +63,7 @@ struct list {
 template <class S> struct plan {
     unsigned char *x, *w, *out;
     unsigned char *planes; /* [W_STAGES][PLANE_BYTES] */
+    unsigned char *x_planes; /* [X_STAGES][X_PLANE_BYTES] */
     part *parts;           /* [W_STAGES]: the tile of each stage of weights */
     uint32_t bar;
     __device__ inline uint32_t w_full(uint32_t i) const
@@ -82,7 +91,8 @@ template <class S> __device__ inline plan<S> plan_of(unsigned char *shared)
     s.w = s.x + S::X_STAGES * S::X_BYTES;
     s.out = s.w + S::W_STAGES * S::W_BYTES;
     s.planes = s.out + OUT_BYTES;
-    s.parts = reinterpret_cast<part *>(s.planes + S::W_STAGES * S::PLANE_BYTES);
+    s.x_planes = s.planes + S::W_STAGES * S::PLANE_BYTES;
+    s.parts = reinterpret_cast<part *>(s.x_planes + S::X_STAGES * S::X_PLANE_BYTES);
     s.bar = nb_smem(s.parts + S::W_STAGES);
     return s;
 }
@@ -129,7 +139,7 @@ template <class S> __device__ inline uint32_t row_of(uint32_t row0, uint32_t wg,
     return row0 + wg * 64 + (S::GLU ? 0 : m * 128);
 }
 
-/* Offset in x of the row of this lane's token, in units of 16 bytes; NONE: no token.  Lane 4 i + l of a warp holds the
+/* The row of x of this lane's token; NONE: no token.  Lane 4 i + l of a warp holds the
  * token of the warp's l-th row in the i-th 16 rows of a stage. */
 const uint32_t NONE = 0xffffffffu;
 template <class S> __device__ inline uint32_t token_of(const nb_lin &j, const part &p)
@@ -137,8 +147,15 @@ template <class S> __device__ inline uint32_t token_of(const nb_lin &j, const pa
     const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const uint32_t i = lane / 4 * 16 + warp * 4 + lane % 4, t = p.begin + i;
     if (i >= S::BN || t >= p.end) return NONE;
-    const size_t at = (j.src ? j.src[t] : t) * j.x.stride + (j.first ? 0 : p.batch * j.x_batch);
-    return (uint32_t)(at / 8);
+    return j.src ? j.src[t] : t;
+}
+
+/* What load_x needs of the lane's token: its offset in x, in units of 16 bytes. */
+template <class S>
+__device__ inline uint32_t offset_of(const nb_lin &j, const part &p, uint32_t row)
+{
+    if (row == NONE) return NONE;
+    return (uint32_t)((row * j.x.stride + (j.first ? 0 : p.batch * j.x_batch)) / 8);
 }
 
 /* Issues the loads of columns [64 c, 64 c + 64) of the tile's tokens, hi and lo. */
@@ -158,6 +175,56 @@ __device__ inline void load_x(const plan<S> &s, const nb_lin &j, uint32_t mine, 
     }
 }
 
+/* Issues the loads of 128 columns of codes, and of their scales.  mine: the lane's row of x. */
+template <class S>
+__device__ inline void load_codes(const plan<S> &s, const nb_lin &j, uint32_t mine, uint32_t slot,
+                                  uint32_t b)
+{
+    const uint32_t row = threadIdx.x / 8, chunk = threadIdx.x % 8, lane = threadIdx.x % 32;
+    const uint32_t to = nb_smem(s.x) + slot * S::X_BYTES + row * 128 + ((chunk ^ (row & 7)) << 4);
+#pragma unroll 4
+    for (int i = 0; i < S::BN / 16; i++) {
+        const uint32_t at = __shfl_sync(0xffffffffu, mine, i * 4 + lane / 8);
+        const size_t from = at == NONE ? 0 : at * j.xq.stride + b * 128 + chunk * 16;
+        cp_async16(to + i * 16 * 128, j.xq.q + from, at == NONE ? 0 : 16);
+    }
+    const uint32_t tok = lane / 4 * 16 + threadIdx.x / 32 * 4 + lane % 4; /* as token_of has them */
+    if (mine != NONE)
+        cp_async4(nb_smem(s.x_planes) + (slot * S::BN + tok) * 4, j.xq.s + mine * j.xq.s_stride + b);
+}
+
+/* Weights in E4M3: how they are stored and loaded. */
+struct e4m3_rows {
+    static const int ROW_BYTES = 128, PLANE_ROW = 4;
+    static const bool ROW_FACTOR = false;
+
+    /* Issues the loads of columns [128 b, 128 b + 128) of tile m's rows, and of their scales.  A thread loads one 16-byte
+ * chunk of every 16th row. */
+    template <class S>
+    static __device__ inline void load(const plan<S> &s, const nb_lin &j, const part &p,
+                                       uint32_t slot, uint32_t b, uint32_t m)
+    {
+        const uint32_t tid = threadIdx.x, row = tid / 8, chunk = tid % 8;
+        const uint32_t matrix = S::GLU ? m : 0, col = b * 128 + chunk * 16;
+        const uint32_t r0 = row_of<S>(p.row0, 0, m) + row, n = col < j.n_col ? 16 : 0;
+        const unsigned char *from = j.w[matrix] + (p.batch * j.w_rows + r0) * j.n_col + col;
+        uint32_t to = nb_smem(s.w) + slot * S::W_BYTES + row * 128 + ((chunk ^ (row & 7)) << 4);
+#pragma unroll 1
+        for (uint32_t wg = 0; wg < 2; wg++) {
+            const uint32_t r = r0 + wg * 64;
+#pragma unroll
+            for (uint32_t i = 0; i < 4; i++)
+                cp_async16(to + i * 16 * 128, from + i * 16 * j.n_col,
+                           r + i * 16 < j.n_out ? n : 0);
+            from += (size_t)64 * j.n_col;
+            to += 64 * 128;
+        }
+        const uint32_t r = row_of<S>(p.row0, tid / 64, m) + tid % 64;
+        const float *scale = nb_lin_scale(j, matrix, p.batch, r < j.n_out ? r : j.n_out - 1, b);
+        cp_async4(nb_smem(s.planes) + (slot * W_ROWS + tid) * 4, scale);
+    }
+};
+
 template <class S> __device__ inline void bring(const plan<S> &s, const nb_lin &j, const list &all)
 {
     const uint32_t n_block = (j.n_col + 127) / 128;
@@ -167,7 +234,8 @@ template <class S> __device__ inline void bring(const plan<S> &s, const nb_lin &
         part p;
         if (!find_part<S>(j, n, all, &p)) break;
         if (p.n_m == 0) continue;
-        const uint32_t mine = token_of<S>(j, p);
+        const bool codes = S::X::PLANE_ROW > 0;
+        const uint32_t row = token_of<S>(j, p), mine = codes ? row : offset_of<S>(j, p, row);
         for (uint32_t b = 0; b < n_block; b++) {
 #pragma unroll 1
             for (uint32_t m = 0; m < p.n_m; m++) {
@@ -179,9 +247,12 @@ template <class S> __device__ inline void bring(const plan<S> &s, const nb_lin &
                 }
                 mbar_arrive_loaded(s.w_full(w.i));
                 w.next();
-                for (uint32_t c = 0; m == 0 && c < 2; c++) {
+                for (uint32_t c = 0; m == 0 && c < S::X::PER_BLOCK; c++) {
                     nb_mbar_wait(s.x_free(x.i), x.phase);
-                    load_x<S>(s, j, mine, x.i, 2 * b + c);
+                    if (codes)
+                        load_codes<S>(s, j, mine, x.i, b);
+                    else
+                        load_x<S>(s, j, mine, x.i, 2 * b + c);
                     mbar_arrive_loaded(s.x_full(x.i));
                     x.next();
                 }
@@ -282,8 +353,7 @@ template <class S> __device__ inline void consume(const plan<S> &s, const nb_lin
                     S::P::template multiply<S, false>(total[m], acc, s, j, w.i, x, m, last);
                 w.next();
             }
-            x.next();
-            x.next();
+            for (int c = 0; c < S::X::PER_BLOCK; c++) x.next();
         }
         if (S::P::ROW_FACTOR)
 #pragma unroll
