@@ -52,7 +52,7 @@ static void test_rows(void **state)
     assert_int_equal(nb_linear_find(NB_W_Q4_K, NB_ACT_FLOAT, all)->act, NB_ACT_FLOAT);
     assert_int_equal(nb_linear_find(NB_W_Q4_K, NB_ACT_BF16, all)->act, NB_ACT_INT16);
 #if NB_HAVE_AVX2
-    assert_int_equal(nb_linear_find(NB_W_Q4_K, NB_ACT_INT8, NB_CAP_AVX2)->act, NB_ACT_INT16);
+    assert_int_equal(nb_linear_find(NB_W_Q4_K, NB_ACT_INT8, NB_CAP_AVX2)->act, NB_ACT_INT8);
 #endif
     nb_acts a;
     assert_true(nb_acts_parse("int8", &a) && a.asked && a.of[NB_W_BF16] == NB_ACT_INT8);
