@@ -131,6 +131,7 @@ MODELS = (
     ("DeepSeek-V2-Lite", "deepseek-v2-lite", "deepseek-ai/DeepSeek-V2-Lite-Chat"),
     ("Moonlight-16B", "moonlight-16b", "moonshotai/Moonlight-16B-A3B-Instruct"),
     ("GLM-4.7-Flash", "glm-4.7-flash", "zai-org/GLM-4.7-Flash"),
+    ("Sarvam-105B", "sarvam-105b", "sarvamai/sarvam-105b"),
     ("DeepSeek-V3, R1, V3.1", "deepseek-v3", "deepseek-ai/DeepSeek-V3-0324"),
     ("Kimi K2", "kimi-k2", "moonshotai/Kimi-K2-Instruct"),
 )

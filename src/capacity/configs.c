@@ -36,6 +36,8 @@ static const struct {
     { "qwen3-4b-instruct-2507", "qwen3-4b-2507", NULL },
     { "qwen3-4b-thinking-2507", "qwen3-4b-2507", NULL },
     { "youtu-llm", "youtu-llm-2b", NULL },
+    { "mistral-small-4-119b", "mistral-small-4", NULL },
+    { "mistral-large-3-675b", "mistral-large-3", NULL },
 };
 
 #define INDEXER                                                                                    \
@@ -81,6 +83,9 @@ static const struct {
     { "deepseek-v3",
       "the published files also hold a layer for multi-token prediction (11.6 G parameters "
       "beside copies of embedding and head), which nibble does not load" },
+    { "mistral-small-4", VISION },
+    { "mistral-large-3",
+      VISION ", under Mistral's own names and without config.json, which nibble does not read" },
     { "glm-4.7-flash",
       "the published files also hold a layer for multi-token prediction (0.64 G parameters), which "
       "nibble does not load" },

@@ -105,6 +105,8 @@ struct nb_backend {
      * one rank a backend may do parts of it before, or leave the sum to add_norm, which follows and reads the
      * outputs anyway. */
     void (*combine)(nb_rank *r, nb_pass *p, size_t layer);
+    /* branch = the norm of it, in layers that have one. */
+    void (*branch_norm)(nb_rank *r, nb_pass *p, size_t layer);
     /* stream += factor * branch (not at NB_NORM_AT_BEGIN), then the norm that stands there. */
     void (*add_norm)(nb_rank *r, nb_pass *p, size_t layer, nb_norm_at at);
     /* Exchanges what ranks have for each other; false: it failed, for good.  Not called without nb_rank.o.comm;

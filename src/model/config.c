@@ -18,7 +18,8 @@
 static const nb_family *const families[] = {
     &nb_family_deepseek_v2, &nb_family_deepseek_v3, &nb_family_glm4_moe_lite,
     &nb_family_minicpm3,    &nb_family_youtu,       &nb_family_llama,
-    &nb_family_qwen2,       &nb_family_qwen3,       &nb_family_mixed,
+    &nb_family_qwen2,       &nb_family_qwen3,       &nb_family_axk1,
+    &nb_family_sarvam_mla,  &nb_family_mistral4,    &nb_family_mixed,
 };
 
 /* Refused for every family unless it has one of these values. */
@@ -200,10 +201,11 @@ static nb_status refuse(nb_doc *doc, const nb_only *o, nb_error *err)
                    nb_doc_name(doc), o->key, *found ? found : " this value", o->num);
 }
 
-static nb_status check_only(nb_doc *doc, const nb_only *o, nb_error *err)
+/* Keys in `but` are read elsewhere. */
+static nb_status check_only(nb_doc *doc, const nb_only *o, const char *const *but, nb_error *err)
 {
     for (; o->key; o++) {
-        if (!nb_doc_has(doc, o->key)) continue;
+        if (!nb_doc_has(doc, o->key) || listed(but, o->key)) continue;
         if (o->text) {
             const char *v;
             if (!*o->text || !nb_doc_str(doc, o->key, &v) || !text_accepted(o->text, v))
@@ -324,7 +326,7 @@ static nb_status read_fp8(nb_doc *doc, nb_model_config *c, nb_error *err)
 {
     uint64_t block[3] = { 128, 128, 0 };
     size_t n = 2;
-    NB_TRY(check_only(doc, fp8_only, err));
+    NB_TRY(check_only(doc, fp8_only, NULL, err));
     (void)nb_doc_u64s(doc, "quantization_config.weight_block_size", 1 << 20, block, 3, &n);
     NB_TRY(nb_doc_check(doc, err));
     if (n != 2 || block[0] != 128 || block[1] != 128)
@@ -458,8 +460,8 @@ static nb_status read_config(nb_doc *doc, nb_model_config *c, bool any, nb_error
     }
     if (!f) return unknown_family(doc, type, c->inner ? " in text_config" : "", err);
     c->family = f->name;
-    NB_TRY(check_only(doc, common_only, err));
-    NB_TRY(check_only(doc, f->only, err));
+    NB_TRY(check_only(doc, common_only, f->known, err));
+    NB_TRY(check_only(doc, f->only, NULL, err));
     NB_TRY(read_common(doc, c, err));
     for (const nb_field *q = f->fields; q->key; q++) NB_TRY(read_field(doc, q, c, err));
     NB_TRY(f->finish(doc, c, err));
@@ -515,6 +517,7 @@ void nb_model_config_size(const nb_model_config *c, nb_model_size *s)
                                                                (c->router_bias ? c->n_expert : 0);
             ffn = c->n_expert * one + fixed;
             ffn_active = c->top_k * one + fixed;
+            if (c->branch_norm) total += h, active += h;
         }
         total += attn_params(c, i) + ffn;
         active += attn_params(c, i) + ffn_active;

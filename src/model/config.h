@@ -47,6 +47,9 @@ typedef struct nb_attn_config {
     nb_attn_kind kind;
     size_t n_head;
     float softmax_scale;
+    /* Queries at position p are multiplied by 1 + q_beta * ln(1 + floor(p / q_orig)); 0: they are not.  MLA only. */
+    float q_beta;
+    size_t q_orig;
     nb_rope_config rope;
     /* MLA */
     size_t q_lora; /* 0: plain q_proj */
@@ -70,6 +73,7 @@ typedef struct nb_model_config {
     size_t n_attn;
     unsigned char attn_of[NB_MAX_LAYER]; /* layer -> attn[] */
     bool mlp_bias;
+    bool branch_norm; /* a norm on the output of MoE blocks, before it is added */
     /* feed forward */
     size_t inter, moe_inter, n_expert, n_shared, top_k, n_group, topk_group;
     int group_top; /* route.h */

@@ -43,14 +43,14 @@ typedef struct nb_family {
     const char *const *model_types; /* config.json's model_type, ended by NULL */
     const nb_field *fields;         /* ended by key == NULL */
     const nb_only *only;            /* ended by key == NULL */
-    const char *const *known;       /* read by finish or harmless, ended by NULL */
+    const char *const *known;       /* read by finish or harmless, ended by NULL; what is refused for all is not then */
     /* Derives and checks the rest; the doc's first error is checked by the caller. */
     nb_status (*finish)(nb_doc *doc, nb_model_config *c, nb_error *err);
 } nb_family;
 
 extern const nb_family nb_family_deepseek_v2, nb_family_deepseek_v3, nb_family_glm4_moe_lite,
     nb_family_minicpm3, nb_family_youtu, nb_family_llama, nb_family_qwen2, nb_family_qwen3,
-    nb_family_mixed;
+    nb_family_axk1, nb_family_sarvam_mla, nb_family_mistral4, nb_family_mixed;
 
 /* Adds an absent key and its value to c->assumed (config.c). */
 void nb_config_assume(nb_model_config *c, const char *key, double value);

@@ -204,6 +204,7 @@ static const struct {
 } rope_rules[] = {
     { "default", rope_default }, { "linear", rope_linear }, { "yarn", rope_yarn },
     { "llama3", rope_llama3 },   { "longrope", rope_long },
+    { "deepseek_yarn", rope_yarn },
 };
 
 nb_status nb_family_rope(nb_doc *doc, nb_model_config *c, size_t dim, bool interleaved,
@@ -251,7 +252,13 @@ nb_status nb_family_mla_scale(nb_doc *doc, nb_model_config *c, nb_error *err)
 {
     rope_reader r = { .doc = doc, .c = c, .dict = rope_dict(doc) };
     double scale = 1 / sqrt((double)(c->attn[0].d_nope + c->attn[0].d_rope)), all = 0, factor = 1;
-    if (r.dict && strcmp(rope_type(doc, r.dict), "default") != 0 &&
+    bool apply = true; /* false: of models that were trained without mscale */
+    if (r.dict) {
+        char path[PATH_BYTES];
+        (void)snprintf(path, sizeof path, "%s.apply_yarn_scaling", r.dict);
+        (void)nb_doc_bool(doc, path, &apply);
+    }
+    if (r.dict && apply && strcmp(rope_type(doc, r.dict), "default") != 0 &&
         rope_f64(&r, "mscale_all_dim", &all) && all != 0 && rope_f64(&r, "factor", &factor)) {
         const double m = mscale(factor, all);
         scale *= m * m;

@@ -1,12 +1,12 @@
 /* family_deepseek.c - DeepSeek V2 (V2, V2-Lite, V2.5), V3 (V3, R1, V3.1,
- * Moonlight, Kimi K2), Youtu and GLM-4.7-Flash: one kind of attention, and
+ * Moonlight, Kimi K2), A.X-K1, Sarvam, Youtu and GLM-4.7-Flash: one kind of attention, and
  * feed-forward blocks that differ in routing.
  *
  * Defaults of absent keys are those of the families' classes in transformers. */
 #include <math.h>
 #include <string.h>
 
-#include "model/family.h"
+#include "model/family_mla.h"
 
 static const char *const known_mla[] = {
     "topk_method",
@@ -20,87 +20,10 @@ static const char *const known_mla[] = {
     "mlp_layer_types",
     "embedding_initializer_range",
     "kv_lora_rank",
-    "hidden_act",
     "norm_topk_prob",
     "q_lora_rank",
     NULL,
 };
-
-#define MLA_FIELDS(q_def, kv_def, nope_def, rope_def, v_def, eps_def, pos_def)                     \
-    NB_F_SIZE("kv_lora_rank", attn[0].kv_lora, kv_def, 1, 65536),                                  \
-        NB_F_SIZE("qk_nope_head_dim", attn[0].d_nope, nope_def, 1, 65536),                         \
-        NB_F_SIZE("qk_rope_head_dim", attn[0].d_rope, rope_def, 2, 2 * NB_MAX_ROPE_PAIR),          \
-        NB_F_SIZE("v_head_dim", attn[0].d_v, v_def, 1, 65536),                                     \
-        NB_F_F32("rms_norm_eps", eps, eps_def, 1e-30, 1),                                          \
-        NB_F_SIZE("max_position_embeddings", max_pos, pos_def, 1, 1u << 30),                       \
-        NB_F_SIZE("intermediate_size", inter, NAN, 1, NB_DIM_MAX),                                 \
-        NB_F_BOOL("attention_bias", attn[0].qa_bias, 0)
-
-#define MOE_FIELDS(exp_def, shared_def, inter_def, scale_def)                                      \
-    NB_F_SIZE("n_routed_experts", n_expert, exp_def, 0, 4096),                                     \
-        NB_F_SIZE("n_shared_experts", n_shared, shared_def, 0, 256),                               \
-        NB_F_SIZE("moe_intermediate_size", moe_inter, inter_def, 0, NB_DIM_MAX),                   \
-        NB_F_F32("routed_scaling_factor", routed_factor, scale_def, -1e6, 1e6)
-
-#define FIELDS_END                                                                                 \
-    {                                                                                              \
-        NULL, NB_FIELD_SIZE, 0, 0, 0, 0                                                            \
-    }
-
-/* q_lora_rank: null means a plain q_proj, absent means the class default. */
-static nb_status read_q_lora(nb_doc *doc, nb_model_config *c, size_t absent, nb_error *err)
-{
-    c->attn[0].q_lora = nb_doc_present(doc, "q_lora_rank") ? 0 : absent;
-    if (c->attn[0].q_lora) nb_config_assume(c, "q_lora_rank", (double)c->attn[0].q_lora);
-    (void)nb_doc_size(doc, "q_lora_rank", 0, 65536, &c->attn[0].q_lora);
-    return nb_doc_check(doc, err);
-}
-
-static nb_status finish_mla(nb_doc *doc, nb_model_config *c, size_t q_lora, bool interleaved,
-                            nb_error *err)
-{
-    c->attn[0].kind = NB_ATTN_MLA;
-    c->attn[0].o_bias = c->attn[0].qa_bias;
-    NB_TRY(read_q_lora(doc, c, q_lora, err));
-    NB_TRY(nb_family_rope(doc, c, c->attn[0].d_rope, interleaved, err));
-    return nb_family_mla_scale(doc, c, err);
-}
-
-/* Counts that are present and null: none, whatever the class default. */
-static void null_counts(const nb_doc *doc, nb_model_config *c)
-{
-    if (nb_doc_present(doc, "n_routed_experts") && !nb_doc_has(doc, "n_routed_experts"))
-        c->n_expert = 0;
-    if (nb_doc_present(doc, "n_shared_experts") && !nb_doc_has(doc, "n_shared_experts"))
-        c->n_shared = 0;
-}
-
-/* As the classes have it, all layers are dense when k is not below their number. */
-static void dense_first(nb_model_config *c, size_t k)
-{
-    for (size_t i = 0; i < c->n_layer; i++) c->dense[i] = i < k || c->n_expert == 0;
-}
-
-/* first_k_dense_replace; *k has the class default. */
-static void read_dense(nb_doc *doc, nb_model_config *c, size_t *k)
-{
-    const bool absent = !nb_doc_present(doc, "first_k_dense_replace");
-    (void)nb_doc_size(doc, "first_k_dense_replace", 0, 1 << 20, k);
-    if (absent && *k) nb_config_assume(c, "first_k_dense_replace", (double)*k);
-}
-
-static nb_status read_groups(nb_doc *doc, nb_model_config *c, size_t n_def, size_t k_def,
-                             nb_error *err)
-{
-    const bool n_absent = !nb_doc_present(doc, "n_group"), k_absent = !nb_doc_present(doc, "topk_group");
-    c->n_group = n_absent ? n_def : 1; /* null: no groups */
-    c->topk_group = k_absent ? k_def : 1;
-    if (n_absent && n_def != 1 && c->n_expert) nb_config_assume(c, "n_group", (double)n_def);
-    if (k_absent && k_def != 1 && c->n_expert) nb_config_assume(c, "topk_group", (double)k_def);
-    (void)nb_doc_size(doc, "n_group", 1, 4096, &c->n_group);
-    (void)nb_doc_size(doc, "topk_group", 1, 4096, &c->topk_group);
-    return nb_doc_check(doc, err);
-}
 
 /* ---- deepseek_v2 ---- */
 
@@ -122,16 +45,13 @@ static const nb_only v2_only[] = {
 
 static nb_status v2_finish(nb_doc *doc, nb_model_config *c, nb_error *err)
 {
-    size_t first = 0;
     const char *method = "greedy";
-    read_dense(doc, c, &first);
+    nb_mla_dense(doc, c, 0);
     (void)nb_doc_str(doc, "topk_method", &method);
-    null_counts(doc, c);
-    dense_first(c, first);
-    NB_TRY(read_groups(doc, c, 1, 1, err));
+    NB_TRY(nb_mla_groups(doc, c, 1, 1, err));
     if (!strcmp(method, "greedy")) c->n_group = c->topk_group = 1;
     NB_TRY(nb_family_check_experts(doc, c, err));
-    return finish_mla(doc, c, 1536, true, err);
+    return nb_mla_finish(doc, c, 1536, true, err);
 }
 
 const nb_family nb_family_deepseek_v2 = {
@@ -158,22 +78,100 @@ static void sigmoid_routing(nb_model_config *c)
     c->group_top = 2;
 }
 
+static nb_status like_v3(nb_doc *doc, nb_model_config *c, size_t n_dense, nb_error *err)
+{
+    bool interleaved = true;
+    nb_mla_dense(doc, c, n_dense);
+    (void)nb_doc_bool(doc, "rope_interleave", &interleaved);
+    sigmoid_routing(c);
+    NB_TRY(nb_mla_groups(doc, c, 8, 4, err));
+    NB_TRY(nb_family_check_experts(doc, c, err));
+    return nb_mla_finish(doc, c, 1536, interleaved, err);
+}
+
 static nb_status v3_finish(nb_doc *doc, nb_model_config *c, nb_error *err)
 {
-    size_t first = 3;
-    bool interleaved = true;
-    read_dense(doc, c, &first);
-    (void)nb_doc_bool(doc, "rope_interleave", &interleaved);
-    null_counts(doc, c);
-    dense_first(c, first);
-    sigmoid_routing(c);
-    NB_TRY(read_groups(doc, c, 8, 4, err));
-    NB_TRY(nb_family_check_experts(doc, c, err));
-    return finish_mla(doc, c, 1536, interleaved, err);
+    return like_v3(doc, c, 3, err);
 }
 
 const nb_family nb_family_deepseek_v3 = {
     "deepseek_v3", v3_types, v3_fields, v3_only, known_mla, v3_finish,
+};
+
+/* ---- axk1 (A.X-K1): V3, and a norm on the output of MoE blocks ---- */
+
+static const char *const axk1_types[] = { "axk1", "AXK1", NULL };
+static const nb_field axk1_fields[] = {
+    MLA_FIELDS(1536, 512, 128, 64, 128, 1e-6, 32768),  MOE_FIELDS(192, 1, 2048, 2.5),
+    NB_F_SIZE("num_experts_per_tok", top_k, 8, 0, 64), NB_F_BOOL("tie_word_embeddings", tied, 0),
+    NB_F_BOOL("norm_topk_prob", normalise, 1),         FIELDS_END,
+};
+
+static nb_status axk1_finish(nb_doc *doc, nb_model_config *c, nb_error *err)
+{
+    c->branch_norm = true;
+    return like_v3(doc, c, 1, err);
+}
+
+const nb_family nb_family_axk1 = {
+    "axk1", axk1_types, axk1_fields, v3_only, known_mla, axk1_finish,
+};
+
+/* ---- sarvam_mla (Sarvam-105B): V3 with other keys ---- */
+
+/* head_dim is what a cache row holds, q_head_dim repeats the widths.  Where groups are not given, they have eight
+ * experts, and two count.  The bias's mean has no influence: masked groups are left out, whatever their bias. */
+static const char *const sarvam_types[] = { "sarvam_mla", NULL };
+static const char *const sarvam_known[] = {
+    "first_k_dense_replace", "attention_bias", "rope_interleave", "n_group",
+    "topk_group",            "q_lora_rank",    "q_head_dim",      "moe_shared_expert_intermediate_size",
+    "embedding_dropout",     "output_dropout", "router_dtype",    "scoring_func",
+    "topk_method",           NULL,
+};
+static const nb_field sarvam_fields[] = {
+    MLA_FIELDS(0, 512, 128, 64, 128, 1e-6, 4096),
+    NB_F_SIZE("num_experts", n_expert, 128, 0, 4096),
+    NB_F_SIZE("num_shared_experts", n_shared, 1, 0, 256),
+    NB_F_SIZE("moe_intermediate_size", moe_inter, 2048, 0, NB_DIM_MAX),
+    NB_F_F32("routed_scaling_factor", routed_factor, 2.5, -1e6, 1e6),
+    NB_F_SIZE("num_experts_per_tok", top_k, 8, 0, 64),
+    NB_F_BOOL("tie_word_embeddings", tied, 0),
+    NB_F_BOOL("norm_topk_prob", normalise, 1),
+    FIELDS_END,
+};
+static const nb_only sarvam_only[] = {
+    { "score_function", "sigmoid", 0 },
+    { "scoring_func", "sigmoid", 0 },
+    { "topk_method", "noaux_tc", 0 },
+    { "moe_router_enable_expert_bias", NULL, 1 },
+    { "moe_layer_freq", NULL, 1 },
+    { "use_bias", NULL, 0 },
+    { "use_qkv_bias", NULL, 0 },
+    { "n_routed_experts", NULL, NAN },
+    { NULL, NULL, 0 },
+};
+
+static nb_status sarvam_finish(nb_doc *doc, nb_model_config *c, nb_error *err)
+{
+    bool interleaved = true;
+    size_t shared = c->n_shared * c->moe_inter;
+    nb_mla_dense(doc, c, 1);
+    (void)nb_doc_bool(doc, "rope_interleave", &interleaved);
+    (void)nb_doc_size(doc, "moe_shared_expert_intermediate_size", 0, NB_DIM_MAX, &shared);
+    NB_TRY(nb_doc_check(doc, err));
+    if (shared != c->n_shared * c->moe_inter)
+        return nb_fail(err, NB_ERR_UNSUPPORTED,
+                       "%s: moe_shared_expert_intermediate_size: %zu is not supported (expected: "
+                       "num_shared_experts * moe_intermediate_size, %zu)",
+                       nb_doc_name(doc), shared, c->n_shared * c->moe_inter);
+    sigmoid_routing(c);
+    NB_TRY(nb_mla_groups(doc, c, c->n_expert > 8 ? c->n_expert / 8 : 1, c->n_expert > 8 ? 2 : 1, err));
+    NB_TRY(nb_family_check_experts(doc, c, err));
+    return nb_mla_finish(doc, c, 0, interleaved, err);
+}
+
+const nb_family nb_family_sarvam_mla = {
+    "sarvam_mla", sarvam_types, sarvam_fields, sarvam_only, sarvam_known, sarvam_finish,
 };
 
 /* ---- glm4_moe_lite (GLM-4.7-Flash) ---- */
@@ -193,8 +191,8 @@ static nb_status glm_finish(nb_doc *doc, nb_model_config *c, nb_error *err)
     (void)nb_doc_bool(doc, "rope_interleave", &interleaved);
     /* The class knows head_dim as another name of qk_rope_head_dim, and it wins. */
     (void)nb_doc_size(doc, "head_dim", 2, 2 * NB_MAX_ROPE_PAIR, &c->attn[0].d_rope);
-    null_counts(doc, c);
-    dense_first(c, 1);
+    nb_mla_null_counts(doc, c);
+    nb_mla_dense_first(c, 1);
     if (nb_doc_strs(doc, "mlp_layer_types", kind, NB_MAX_LAYER, &n)) {
         if (n != c->n_layer)
             return nb_fail(err, NB_ERR_FORMAT, "%s: mlp_layer_types has %zu entries, expected %zu",
@@ -208,9 +206,9 @@ static nb_status glm_finish(nb_doc *doc, nb_model_config *c, nb_error *err)
         }
     }
     sigmoid_routing(c);
-    NB_TRY(read_groups(doc, c, 1, 1, err));
+    NB_TRY(nb_mla_groups(doc, c, 1, 1, err));
     NB_TRY(nb_family_check_experts(doc, c, err));
-    return finish_mla(doc, c, 768, interleaved, err);
+    return nb_mla_finish(doc, c, 768, interleaved, err);
 }
 
 const nb_family nb_family_glm4_moe_lite = {
@@ -235,8 +233,8 @@ static nb_status youtu_finish(nb_doc *doc, nb_model_config *c, nb_error *err)
 {
     bool interleaved = true;
     (void)nb_doc_bool(doc, "rope_interleave", &interleaved);
-    dense_first(c, c->n_layer);
-    return finish_mla(doc, c, 1536, interleaved, err);
+    nb_mla_dense_first(c, c->n_layer);
+    return nb_mla_finish(doc, c, 1536, interleaved, err);
 }
 
 const nb_family nb_family_youtu = {
@@ -248,7 +246,7 @@ const nb_family nb_family_youtu = {
 static const char *const minicpm_types[] = { "minicpm3", NULL };
 static const char *const known_minicpm[] = {
     "scale_emb",      "scale_depth", "dim_model_base", "v_head_dim", "q_lora_rank",
-    "attention_bias", "hidden_act",  "mup_base_model", NULL,
+    "attention_bias",  "mup_base_model", NULL,
 };
 static const nb_field minicpm_fields[] = {
     NB_F_SIZE("kv_lora_rank", attn[0].kv_lora, 256, 1, 65536),
@@ -279,8 +277,8 @@ static nb_status minicpm_finish(nb_doc *doc, nb_model_config *c, nb_error *err)
     NB_TRY(nb_doc_check(doc, err));
     if (c->attn[0].d_v == 0)
         return nb_fail(err, NB_ERR_FORMAT, "%s: v_head_dim is 0", nb_doc_name(doc));
-    dense_first(c, c->n_layer);
-    return finish_mla(doc, c, 768, false, err);
+    nb_mla_dense_first(c, c->n_layer);
+    return nb_mla_finish(doc, c, 768, false, err);
 }
 
 const nb_family nb_family_minicpm3 = {

@@ -6,7 +6,7 @@
 #include "model/family.h"
 
 static const char *const known_gqa[] = {
-    "attention_bias", "mlp_bias", "head_dim", "num_key_value_heads", "hidden_act", NULL,
+    "attention_bias", "mlp_bias", "head_dim", "num_key_value_heads", NULL,
 };
 
 #define GQA_FIELDS(kv_def, eps_def, pos_def, bias_def)                                             \

@@ -30,6 +30,7 @@ static bool run_layer(nb_rank *r, nb_pass *p, size_t i)
     if (!meet(r, p, i, NB_MEET_HIDDEN)) return false;
     b->combine(r, p, i);
     if (!meet(r, p, i, NB_MEET_BRANCH)) return false;
+    if (r->o.model->layer[i].branch_norm) b->branch_norm(r, p, i);
     trace(r, p, "mlp_out", i);
     b->add_norm(r, p, i, NB_NORM_AT_FEED_FORWARD);
     trace(r, p, "out", i);

@@ -33,6 +33,8 @@ static const char *const suffixes[] = {
     ".kv_scale",
     ".prob_scale",
     ".input_scale",
+    ".activation_scale",
+    "_proj_activation_scale",
     ".input_scale_ub",
     ".input_global_scale",
     ".input_zero_point",

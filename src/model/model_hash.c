@@ -91,6 +91,11 @@ static void add_config(hasher *h, const nb_model_config *c)
     add(h, c->family, strlen(c->family) + 1);
     for (size_t i = 0; i < NB_COUNT(n); i++) add_size(h, n[i]);
     add(h, x, sizeof x);
+    for (size_t k = 0; k < c->n_attn; k++)
+        if (c->attn[k].q_beta != 0) {
+            add(h, &c->attn[k].q_beta, sizeof c->attn[k].q_beta);
+            add_size(h, c->attn[k].q_orig);
+        }
     if (c->n_attn == 1) return;
     for (size_t k = 1; k < c->n_attn; k++) add_attention(h, &c->attn[k]);
     add(h, c->attn_of, c->n_layer);
@@ -123,6 +128,7 @@ static void add_layer(hasher *h, const nb_model *m, size_t layer)
     add_matrix(h, &l->q_b, false);
     add_matrix(h, &l->o, false);
     add_vector(h, l->post_norm, c->hidden);
+    if (l->branch_norm) add_vector(h, l->branch_norm, c->hidden);
     add_mlp(h, &l->mlp);
     add_matrix(h, &l->router, false);
     for (size_t i = 0; l->expert && i < c->n_expert; i++) add_mlp(h, &l->expert[i]);

@@ -304,6 +304,20 @@ static nb_status fp8_scales(nb_form *f, const char *suffix, const nb_tensor *t, 
     return NB_OK;
 }
 
+nb_status nb_form_one_scale(nb_form *f, const nb_tensor *t, size_t i, nb_weight *w)
+{
+    const size_t n = div_up(w->n_row, NB_FP8_BLOCK) * div_up(w->n_col, NB_FP8_BLOCK);
+    float *scale = nb_arena_array(f->arena, n, sizeof *scale);
+    if (!scale) return nb_form_nomem(f);
+    nb_packed_scales(&(nb_wgroups){ .scale = t->data, .scale_type = stype_of(t->dtype) }, i, 1, scale);
+    if (!isfinite(scale[0]))
+        return nb_form_bad(f, "gate_up_proj_scale_inv, down_proj_scale_inv",
+                           "element %zu is %g, expected a finite scale", i, (double)scale[0]);
+    for (size_t k = 1; k < n; k++) scale[k] = scale[0];
+    w->scale = scale;
+    return NB_OK;
+}
+
 static nb_status take_fp8(nb_form *f, nb_weight *w)
 {
     nb_tensor t, s;

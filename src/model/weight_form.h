@@ -16,6 +16,8 @@
  *   X.weight I8, weight_scale                            BYTE           per row or group
  *   X.weight I8 [rows][cols / 2], weight_scale_inv       INT4           W4AFP8
  *   X.qweight, qzeros, scales (g_idx)                    INT4 or BYTE   AWQ, GPTQ, AutoRound
+ *   X float [experts][rows][cols]                        as it is       all experts of a layer, gate above up
+ *   X F8_E4M3 [experts][rows][cols], X_scale_inv         FP8B           the same, one scale for each expert
  *   X_blocks U8 [experts][rows][cols / 32][16], X_scales FP4            gpt-oss MXFP4: all experts of a layer
  *
  * Scales of activations (input_scale, input_global_scale, ...) are not used: activations stay
@@ -45,7 +47,7 @@ nb_status nb_form_take(nb_form *f, nb_weight *out);
 /* Experts of a layer in one tensor: experts is "model.layers.N.mlp.experts". */
 bool nb_form_is_stacked(const nb_source *s, const char *experts);
 /* Matrix `part` ("gate", "up" or "down") of expert j of n: f->module is experts, rows and cols are the matrix's.  Rows
- * of gate and up take turns in gate_up_proj and are copied; down is a view. */
+ * of MXFP4's gate and up take turns in gate_up_proj and are copied; all else are views. */
 nb_status nb_form_take_stacked(nb_form *f, size_t j, size_t n, const char *part, nb_weight *out);
 
 /* ---- between weight_form.c and weight_repack.c ---- */
@@ -62,6 +64,8 @@ bool nb_form_may_have(const nb_form *f, size_t bits);
 nb_status nb_form_check_scales(nb_form *f, const char *suffix, const nb_weight *w);
 /* Sorts the columns of w by group where g_idx [cols] is not their order already. */
 nb_status nb_form_act_order(nb_form *f, const char *suffix, const int32_t *g_idx, nb_weight *w);
+/* Gives a FP8B weight element i of t as the scale of all its blocks. */
+nb_status nb_form_one_scale(nb_form *f, const nb_tensor *t, size_t i, nb_weight *w);
 nb_status nb_form_take_repacked(nb_form *f, nb_weight *out);
 
 #endif

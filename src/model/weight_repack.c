@@ -211,7 +211,38 @@ bool nb_form_is_stacked(const nb_source *s, const char *experts)
 {
     char name[256];
     (void)snprintf(name, sizeof name, "%s.gate_up_proj_blocks", experts);
+    if (nb_source_has(s, name)) return true;
+    (void)snprintf(name, sizeof name, "%s.gate_up_proj", experts);
     return nb_source_has(s, name);
+}
+
+/* Floats or E4M3: the rows of all gates, or of one expert's gate and up, follow each other. */
+static nb_status take_plain_stack(nb_form *f, size_t j, size_t n, const char *part, nb_weight *out)
+{
+    enum { FLOATS = DT(F32) | DT(BF16) | DT(F16) };
+    const bool down = strcmp(part, "down") == 0;
+    const size_t step = down ? 1 : 2, first = !strcmp(part, "up");
+    char name[288];
+    nb_tensor t, s;
+    (void)snprintf(name, sizeof name, "%s.%s_proj", f->module, down ? "down" : "gate_up");
+    const nb_tensor_want want = { .name = name,
+                                  .dtypes = FLOATS | DT(F8_E4M3),
+                                  .n_dim = 3,
+                                  .dim = { n, step * f->rows, f->cols } };
+    NB_TRY(nb_source_take(f->source, &want, &t, f->err));
+    const size_t at = (j * step + first) * f->rows * f->cols * nb_dtype_bytes(t.dtype);
+    *out = (nb_weight){ .data = (const char *)t.data + at, .n_row = f->rows, .n_col = f->cols };
+    out->type = t.dtype == NB_DT_F32    ? NB_W_F32
+                : t.dtype == NB_DT_BF16 ? NB_W_BF16
+                : t.dtype == NB_DT_F16  ? NB_W_F16
+                                        : NB_W_FP8B;
+    if (out->type != NB_W_FP8B) return NB_OK;
+    (void)snprintf(name, sizeof name, "%s.%s_proj_scale_inv", f->module, down ? "down" : "gate_up");
+    const nb_tensor_want sw = {
+        .name = name, .dtypes = DT(F32) | DT(BF16), .n_dim = 3, .dim = { n, 1, 1 }
+    };
+    NB_TRY(nb_source_take(f->source, &sw, &s, f->err));
+    return nb_form_one_scale(f, &s, j, out);
 }
 
 /* dim: [experts, rows, blocks, 16]; the last one is not there for scales. */
@@ -229,6 +260,9 @@ static nb_status take_stack(nb_form *f, const char *name, size_t n_dim, const si
 nb_status nb_form_take_stacked(nb_form *f, size_t j, size_t n, const char *part, nb_weight *out)
 {
     enum { BLOCK = 32 };
+    char blocks[288];
+    (void)snprintf(blocks, sizeof blocks, "%s.gate_up_proj_blocks", f->module);
+    if (!nb_source_has(f->source, blocks)) return take_plain_stack(f, j, n, part, out);
     const bool down = strcmp(part, "down") == 0;
     const size_t step = down ? 1 : 2, first = !strcmp(part, "up"), n_block = f->cols / BLOCK;
     const size_t dim[4] = { n, step * f->rows, n_block, BLOCK / 2 };

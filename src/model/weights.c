@@ -300,6 +300,10 @@ static nb_status take_layer(loader *l, size_t i)
     for (size_t k = 0; k < NB_COUNT(norm_rows); k++) NB_TRY(take_row(l, &norm_rows[k], i));
     for (size_t k = 0; k < a->n_tensor; k++) NB_TRY(take_row(l, &a->tensor[k], i));
     NB_TRY(take_halves(l, i, y));
+    if (c->branch_norm && !c->dense[i]) {
+        (void)snprintf(name, sizeof name, "model.layers.%zu.post_mlp_layernorm.weight", i);
+        NB_TRY(take_vector(l, name, c->hidden, true, config_dtype(c), &y->branch_norm));
+    }
     if (!c->dense[i]) return take_moe(l, i, y);
     (void)snprintf(name, sizeof name, "model.layers.%zu.mlp", i);
     return take_mlp(l, name, c->inter, c->mlp_bias, &y->mlp);

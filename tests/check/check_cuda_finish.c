@@ -16,6 +16,8 @@ typedef struct mla_case {
 
 typedef struct mla_host {
     float *q, *kv, *norm, *mean, *rope_k, *rope_q, *cos_sin;
+    float *scale;  /* of each token's queries; NULL: none */
+    float *scaled; /* q multiplied by it */
 } mla_host;
 
 static mla_host mla_values(chk *t, const mla_case *c, size_t q_stride, size_t kv_stride)
@@ -37,9 +39,9 @@ static mla_host mla_values(chk *t, const mla_case *c, size_t q_stride, size_t kv
     return h;
 }
 
-/* Rotated heads of x (stride between tokens and heads), times factor: reference and bound. */
+/* Rotated heads of x (stride between tokens and heads), times factor, times the token's scale: reference and bound. */
 static void rope_want(chk *t, const mla_case *c, const mla_host *h, float *x, size_t tok_stride,
-                      size_t n_head, size_t head_stride, const float *factor, const float *got,
+                      size_t n_head, size_t head_stride, const float *factor, const float *scale, const float *got,
                       size_t got_tok, size_t got_head)
 {
     const size_t d = c->d_rope, n = c->n_tok * n_head * d, half = d / 2;
@@ -61,17 +63,19 @@ static void rope_want(chk *t, const mla_case *c, const mla_host *h, float *x, si
         bound[i] = 3 * 0x1p-24 * (fabs((double)v[k]) + fabs((double)v[other])) + 0x1p-148;
         if (factor) want[i] *= (double)factor[k];
         if (factor) bound[i] = bound[i] * (double)factor[k] + 0x1p-148;
+        if (scale) want[i] *= (double)scale[tok];
+        if (scale) bound[i] = bound[i] * (double)scale[tok] + 0x1p-24 * fabs(want[i]) + 0x1p-148;
         dense[i] = got[tok * got_tok + head * got_head + k];
     }
     chk_close(t, dense, 1, n, n, want, bound);
 }
 
-static void mla_one(chk *t, const mla_case *c)
+static void mla_one(chk *t, const mla_case *c, bool scaled)
 {
     const size_t d_qk = c->d_nope + c->d_rope, n_values = c->lora + c->d_rope;
     const size_t q_stride = c->n_head * d_qk + 4 * chk_between(t, 0, 2);
     const size_t kv_stride = n_values + chk_between(t, 0, 3);
-    const mla_host h = mla_values(t, c, q_stride, kv_stride);
+    mla_host h = mla_values(t, c, q_stride, kv_stride);
     const size_t n_q = c->n_tok * q_stride * sizeof(float);
     const size_t n_kv = c->n_tok * kv_stride * sizeof(float);
     const size_t w_nope = c->n_head * c->d_nope, nope_stride = (w_nope + 7) / 8 * 8 + 8;
@@ -87,6 +91,17 @@ static void mla_one(chk *t, const mla_case *c)
                                   .interleaved = c->interleaved };
     a.q_rope_head = c->d_rope + chk_between(t, 0, 9);
     a.q_rope_stride = a.q_rope_head * c->n_head + chk_between(t, 0, 9);
+    h.scaled = chk_raw(t, n_q);
+    memcpy(h.scaled, h.q, n_q);
+    if (scaled) {
+        h.scale = chk_raw(t, c->n_tok * sizeof *h.scale);
+        for (size_t i = 0; i < c->n_tok; i++) h.scale[i] = 1 + (float)chk_unit(t);
+        for (size_t i = 0; i < c->n_tok * c->n_head; i++)
+            for (size_t k = 0; k < c->d_nope; k++)
+                h.scaled[i / c->n_head * q_stride + i % c->n_head * d_qk + k] *=
+                    h.scale[i / c->n_head];
+        a.q_scale = chk_gpu_in(t, h.scale, c->n_tok * sizeof *h.scale);
+    }
     a.norm = chk_gpu_in(t, h.norm, c->lora * sizeof(float));
     a.cos_sin = chk_gpu_in(t, h.cos_sin, c->n_tok * c->d_rope * sizeof(float));
     if (c->balance) {
@@ -135,34 +150,35 @@ static void mla_one(chk *t, const mla_case *c)
         if (c->hadamard) nb_hadamard(x, c->lora, c->hadamard);
     }
     chk_same(t, "mean and transform", kv, kv_stride, kv1, kv_stride, c->n_tok, kv_stride);
-    rope_want(t, c, &h, h.kv + c->lora, kv_stride, 1, 0, c->balance ? h.rope_k : NULL, kv + c->lora,
+    rope_want(t, c, &h, h.kv + c->lora, kv_stride, 1, 0, c->balance ? h.rope_k : NULL, NULL, kv + c->lora,
               kv_stride, 0);
     if (!c->direct) {
         rope_want(t, c, &h, h.q + c->d_nope, q_stride, c->n_head, d_qk,
-                  c->balance ? h.rope_q : NULL, q + c->d_nope, q_stride, d_qk);
+                  c->balance ? h.rope_q : NULL, h.scale, q + c->d_nope, q_stride, d_qk);
         for (size_t i = 0; i < c->n_tok * c->n_head; i++)
             chk_same_bytes(t, "the other parts of queries",
                            q + i / c->n_head * q_stride + i % c->n_head * d_qk,
-                           h.q + i / c->n_head * q_stride + i % c->n_head * d_qk,
+                           h.scaled + i / c->n_head * q_stride + i % c->n_head * d_qk,
                            c->d_nope * sizeof *q);
         return;
     }
     chk_gpu_get(t, rope, a.q_rope, n_rope);
     rope_want(t, c, &h, h.q + c->d_nope, q_stride, c->n_head, d_qk, c->balance ? h.rope_q : NULL,
-              rope, a.q_rope_stride, a.q_rope_head);
+              h.scale, rope, a.q_rope_stride, a.q_rope_head);
     chk_same_bytes(t, "queries", q, h.q, n_q);
     const nb_cuda_rows got = chk_gpu_get_rows(t, &nope, c->n_tok);
     chk_gpu_parts(t, &got, c->n_tok, w_nope);
     for (size_t i = 0; i < c->n_tok * c->n_head; i++)
         chk_same_bytes(
             t, "parts of queries", got.f + i / c->n_head * nope_stride + i % c->n_head * c->d_nope,
-            h.q + i / c->n_head * q_stride + i % c->n_head * d_qk, c->d_nope * sizeof *q);
+            h.scaled + i / c->n_head * q_stride + i % c->n_head * d_qk, c->d_nope * sizeof *q);
     const size_t last = c->n_tok - 1;
     const nb_cuda_rows alone = chk_gpu_out_rows(t, 1, nope_stride, 2);
     a.n_tok = 1;
     a.q += last * q_stride;
     a.kv = chk_gpu_inout(t, h.kv + last * kv_stride, kv_stride * sizeof(float));
     a.cos_sin += last * c->d_rope;
+    if (a.q_scale) a.q_scale += last;
     a.q_nope = alone;
     chk_gpu_call(t, chk_gpu_api(t)->mla_finish(chk_gpu(t), &a));
     const nb_cuda_rows got1 = chk_gpu_get_rows(t, &alone, 1);
@@ -189,7 +205,7 @@ static void gqa_want(chk *t, const gqa_case *c, const float *cos_sin, float *x, 
 {
     const mla_case m = { .n_tok = c->n_tok, .d_rope = c->rope_dim, .interleaved = c->interleaved };
     const mla_host h = { .cos_sin = (float *)(uintptr_t)cos_sin };
-    rope_want(t, &m, &h, x, stride, n_head, c->head_dim, NULL, got, stride, c->head_dim);
+    rope_want(t, &m, &h, x, stride, n_head, c->head_dim, NULL, NULL, got, stride, c->head_dim);
     for (size_t i = 0; i < c->n_tok * n_head; i++) {
         const size_t at = i / n_head * stride + i % n_head * c->head_dim + c->rope_dim;
         chk_same_bytes(t, "not rotated", got + at, x + at, (c->head_dim - c->rope_dim) * sizeof *x);
@@ -279,7 +295,7 @@ static void test_finish(chk *t, const chk_row *row)
     };
     for (size_t i = 0; i < 2 * NB_COUNT(mla); i++)
         if (chk_case(t, "mla %zu", i)) {
-            mla_one(t, &mla[i / 2]);
+            mla_one(t, &mla[i / 2], i % 2);
         }
     for (size_t i = 0; i < 2 * NB_COUNT(gqa); i++)
         if (chk_case(t, "gqa %zu", i)) {

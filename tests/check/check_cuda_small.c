@@ -216,8 +216,23 @@ static void table_one(chk *t, size_t n_tok, size_t dim, bool with_long)
         a.inv_freq_long = chk_gpu_in(t, freq + half, half * sizeof *freq);
         a.rope_long = chk_gpu_in(t, is_long, n_tok);
     }
+    out scale = make_out(t, 1, n_tok, 1);
+    if (with_long) {
+        a.q_scale = scale.dev.f;
+        a.q_beta = 0.1f + 0.3f * (float)chk_unit(t);
+        a.q_orig = chk_between(t, 1, 9000);
+    }
     chk_gpu_call(t, chk_gpu_api(t)->rope_table(chk_gpu(t), &a));
     get_out(t, &y);
+    double *grown = chk_f64(t, n_tok), *grown_bound = chk_f64(t, n_tok);
+    for (size_t i = 0; i < n_tok && with_long; i++) {
+        grown[i] = 1 + (double)a.q_beta * log(1 + floor((double)pos[i] / (double)a.q_orig));
+        grown_bound[i] = 1.01 * 0x1p-24 * grown[i];
+    }
+    if (with_long) {
+        get_out(t, &scale);
+        chk_close(t, scale.host.f, 1, n_tok, n_tok, grown, grown_bound);
+    }
     double *want = chk_f64(t, n_tok * dim), *bound = chk_f64(t, n_tok * dim);
     for (size_t i = 0; i < n_tok; i++)
         for (size_t j = 0; j < half; j++) {

@@ -17,6 +17,7 @@ DeepSeek's own code does, so nothing is patched; check_v2_scale() fails if that 
 """
 import argparse
 import contextlib
+import copy
 import json
 import math
 import multiprocessing as mp
@@ -50,15 +51,32 @@ ROWS = [0, 1, 17, 63, 64, 65, 100, 127, 128, 149]
 
 
 # ------------------------------------------------------------------------------------------------
+# Families without a class of their own here: V3's, with these keys.
+AS_V3 = {"kimi_k2": {}, "sarvam_mla": {"num_experts": "n_routed_experts", "num_shared_experts": "n_shared_experts"}}
+
+
+def as_class(cfg):
+    """The configuration as a class of transformers has it."""
+    cfg = copy.deepcopy({k: v for k, v in cfg.items() if k not in ("quantization_config", "auto_map")})
+    names = AS_V3.get(cfg["model_type"])
+    if names is None:
+        return cfg
+    if cfg["model_type"] == "sarvam_mla":
+        cfg.pop("head_dim")
+        cfg["rope_scaling"]["type"] = "yarn"
+    return {**{names.get(k, k): v for k, v in cfg.items()}, "model_type": "deepseek_v3"}
+
+
 def make_config(cfg):
     import transformers as tf
-    cfg = {k: v for k, v in cfg.items() if k not in ("quantization_config", "auto_map")}
-    mt = cfg.pop("model_type")
-    return tf.models.auto.configuration_auto.CONFIG_MAPPING["deepseek_v3" if mt == "kimi_k2" else mt](**cfg)
+    cfg = as_class(cfg)
+    return tf.models.auto.configuration_auto.CONFIG_MAPPING[cfg.pop("model_type")](**cfg)
 
 
 def model_class(config):
     import transformers as tf
+    if config.model_type == "mistral4":  # AutoModel knows it as a part of mistral3 only
+        return tf.Mistral4ForCausalLM
     return tf.models.auto.modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
 
 
@@ -119,7 +137,7 @@ def make_weights(spec, config, seed, level):
         for k, s in (("enorm.weight", (h,)), ("hnorm.weight", (h,)), ("eh_proj.weight", (h, 2 * h)),
                      ("input_layernorm.weight", (h,)), ("self_attn.o_proj.weight", (h, 24)), ("shared_head.norm.weight", (h,))):
             shapes[f"model.layers.{n}.{k}"] = torch.empty(s, device="meta")
-    out, deq = {}, {}
+    out, deq = {}, {"tensors": {}}
     for name in sorted(shapes):
         p = shapes[name]
         if name.endswith("e_score_correction_bias"):
@@ -127,10 +145,12 @@ def make_weights(spec, config, seed, level):
             continue
         if "norm" in name:
             w = 1 + 0.2 * torch.randn(p.shape, generator=g)
+            if "post_mlp_layernorm" in name:
+                w *= spec.get("post", 1.0)
             if name == "model.norm.weight" and config.tie_word_embeddings:
                 # a random sign per channel: otherwise a tied head would make every token repeat itself
                 w *= torch.randint(0, 2, p.shape, generator=g) * 2 - 1
-            out[name] = w.to(dtype)
+            out[name.replace(".mlp.post_mlp_", ".post_mlp_")] = w.to(dtype)  # as axk1's checkpoints have it
             continue
         if name.endswith(".bias"):
             branch = ".o_proj." in name or ".down_proj." in name
@@ -171,6 +191,7 @@ def make_weights(spec, config, seed, level):
                 deq[k] = d
             else:
                 out[k] = v.to(dtype).contiguous()
+    deq["tensors"] = out
     return out, deq
 
 
@@ -182,7 +203,7 @@ def route_terms(gate, x, cfg):
     bias = getattr(gate, "e_score_correction_bias", None)
     if bias is None:
         b = logits
-        ng = cfg.n_group if cfg.topk_method != "greedy" else 1
+        ng = cfg.n_group if getattr(cfg, "topk_method", "greedy") != "greedy" else 1
         red = lambda t: t.max(-1).values
     else:
         b = logits.sigmoid() + bias
@@ -419,6 +440,9 @@ def write_checkpoint(d, spec, config, tensors):
         config.architectures = [model_class(config).__name__]
         config.dtype = getattr(torch, spec.get("dtype", "bfloat16"))
         config.save_pretrained(d)
+    if spec.get("outer"):
+        wrap(d, spec["outer"])
+    tensors = stored(spec, tensors)
     meta = {"format": "pt"}
     if not spec.get("sharded"):
         save_file(tensors, os.path.join(d, "model.safetensors"), metadata=meta)
@@ -444,20 +468,76 @@ def write_checkpoint(d, spec, config, tensors):
         f.write("\n")
 
 
+def wrap(d, outer):
+    """config.json becomes text_config of a model with vision."""
+    path = os.path.join(d, "config.json")
+    text = json.load(open(path))
+    text.pop("architectures", None)
+    whole = {"architectures": ["Mistral3ForConditionalGeneration"], "model_type": outer, "text_config": text,
+             "vision_config": {"model_type": "pixtral"}, "dtype": text.pop("dtype", "bfloat16"), "image_token_id": 10}
+    with open(path, "w") as f:
+        json.dump(whole, f, indent=2)
+        f.write("\n")
+
+
+def stacked(tensors):
+    """All experts of a layer in one tensor, gate above up."""
+    import torch
+    out, parts = {}, {}
+    for k, v in tensors.items():
+        if ".mlp.experts." not in k:
+            out[k] = v
+            continue
+        pre, rest = k.split(".mlp.experts.")
+        e, role = rest.split(".")[:2]
+        parts.setdefault(pre + ".mlp.experts.", {}).setdefault(role, {})[int(e)] = v
+    for pre, roles in parts.items():
+        n = len(roles["down_proj"])
+        out[pre + "down_proj"] = torch.stack([roles["down_proj"][e] for e in range(n)])
+        out[pre + "gate_up_proj"] = torch.stack([torch.cat([roles["gate_proj"][e], roles["up_proj"][e]]) for e in range(n)])
+    return out
+
+
+def stored(spec, tensors):
+    """What stands in the file: names of a part of another model, and its vision's."""
+    import torch
+    if spec.get("stacked"):
+        tensors = stacked(tensors)
+    if not spec.get("outer"):
+        return tensors
+    out = {("model.language_model." + k[6:] if k.startswith("model.") else k): v for k, v in tensors.items()}
+    out["model.vision_tower.patch_conv.weight"] = torch.zeros(4, 3, 2, 2, dtype=torch.bfloat16)
+    out["model.multi_modal_projector.linear_1.weight"] = torch.zeros(8, 8, dtype=torch.bfloat16)
+    return out
+
+
+def load_own(config, tensors):
+    """The model without from_pretrained, which has no loader for mistral4's text."""
+    import torch
+    config._attn_implementation = "eager"
+    config._experts_implementation = "eager"
+    model = model_class(config)(config).float()
+    missing, unexpected = model.load_state_dict({k: v.float() for k, v in stacked(tensors).items()}, strict=False)
+    assert not missing and not unexpected, (missing, unexpected)
+    assert model.config._attn_implementation == "eager"
+    return model.eval()
+
+
 def load_back(d, spec, config, deq):
     """The model as from_pretrained reads it, in f32; FP8 goes through a dequantised copy."""
     import torch
     from safetensors.torch import load_file, save_file
     tmp = None
     src = d
-    if spec.get("fp8") or spec["cfg"]["model_type"] == "kimi_k2":
+    if spec["cfg"]["model_type"] == "mistral4":
+        return load_own(make_config(spec["cfg"]), deq["tensors"])
+    if spec.get("fp8") or spec["cfg"]["model_type"] in AS_V3:
         tmp = tempfile.mkdtemp()
         src = tmp
         t = load_file(os.path.join(d, "model.safetensors"))
         t = {k: deq.get(k, v) for k, v in t.items() if not k.endswith("_scale_inv")}
         save_file(t, os.path.join(tmp, "model.safetensors"), metadata={"format": "pt"})
-        cfg = {k: v for k, v in spec["cfg"].items() if k not in ("quantization_config", "auto_map")}
-        cfg["model_type"] = "deepseek_v3"
+        cfg = as_class(spec["cfg"])
         with open(os.path.join(tmp, "config.json"), "w") as f:
             json.dump(cfg, f)
     import transformers as tf
@@ -490,8 +570,10 @@ def verify(model, spec, tensors, deq):
                 a, b = sd[f"{pre}.mlp.experts.gate_up_proj"][int(e)].chunk(2, dim=0)
                 got = a if role == "gate_proj" else b
         else:
-            got = sd[k]
+            got = sd[k.replace(".post_mlp_", ".mlp.post_mlp_")]
         assert got.dtype == torch.float32 and torch.equal(got, want), k
+    if model.config.model_type == "mistral4":
+        return []
     tmp = tempfile.mkdtemp()
     model.save_pretrained(tmp)
     names = set()

@@ -18,7 +18,8 @@ SMALL_MOE = {"n_routed_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_
 
 # published: config.json is this dict as it stands (older spellings); otherwise transformers writes it.
 # dtype: stored dtype; std: overrides of the weight scales (see scales()); bias: (mean, std) of e_score_correction_bias;
-# lat: factor on what goes into the latent norms, so that their eps shows.
+# lat: factor on what goes into the latent norms, so that their eps shows; post: on the gains of norms behind a block;
+# stacked: all experts of a layer in one tensor; outer: model_type of the model whose text_config this is.
 CASES = {}
 
 
@@ -186,9 +187,47 @@ case("qwen3", {
     "qwen3: q_norm/k_norm, one kv head, head_dim 24, yarn 4 (cos/sin * 1.139), eps 1e-3",
     std={"embed": 0.3})
 
+case("axk1", {
+    **BASE, **SMALL_MOE, "model_type": "axk1", "hidden_size": 72, "num_attention_heads": 3, "num_key_value_heads": 3,
+    "q_lora_rank": 44, "kv_lora_rank": 40, "qk_nope_head_dim": 12, "qk_rope_head_dim": 16, "v_head_dim": 20,
+    "n_routed_experts": 16, "num_experts_per_tok": 4, "n_group": 4, "topk_group": 2, "norm_topk_prob": True,
+    "routed_scaling_factor": 2.5, "rms_norm_eps": 1e-3, "max_position_embeddings": 32768,
+    "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}},
+    "A.X-K1: a norm on the output of MoE blocks (experts and shared ones, before the residual add), none on dense ones; eps 1e-3",
+    bias=(-0.3, 0.5), std={"exp_down": 0.1, "down": 0.1}, post=0.4)
+case("sarvam_mla", {
+    "architectures": ["SarvamMLAForCausalLM"], "auto_map": {"AutoConfig": "configuration_sarvam_moe.SarvamMLAConfig"},
+    **BASE, "model_type": "sarvam_mla", "attention_dropout": 0.0, "hidden_size": 80, "num_attention_heads": 5,
+    "num_key_value_heads": 5, "q_lora_rank": None, "kv_lora_rank": 48, "qk_nope_head_dim": 12, "qk_rope_head_dim": 16,
+    "v_head_dim": 20, "head_dim": 64, "q_head_dim": 28, "intermediate_size": 96, "moe_intermediate_size": 24, "num_experts": 16,
+    "num_experts_per_tok": 4, "num_shared_experts": 2, "n_group": 4, "topk_group": 2, "first_k_dense_replace": 1,
+    "norm_topk_prob": True, "routed_scaling_factor": 2.5, "moe_router_enable_expert_bias": True, "rms_norm_eps": 1e-6,
+    "rope_theta": 10000.0, "max_position_embeddings": 131072, "tie_word_embeddings": False, "torch_dtype": "bfloat16",
+    "rope_scaling": {**YARN_V3, "type": "deepseek_yarn", "factor": 40}},
+    "Sarvam-105B: num_experts and num_shared_experts, head_dim not read, deepseek_yarn, biases whose mean is not 0; old spelling",
+    published=True, bias=(0.7, 0.4))
+M4 = {**BASE, "model_type": "mistral4", **SMALL_MOE, "hidden_size": 72, "num_attention_heads": 4, "num_key_value_heads": 4,
+      "kv_lora_rank": 40, "qk_nope_head_dim": 16, "qk_rope_head_dim": 16, "v_head_dim": 24, "n_group": 1, "topk_group": 1,
+      "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 11}
+case("mistral4", {
+    **M4, "q_lora_rank": 44, "first_k_dense_replace": 0, "n_routed_experts": 12, "num_experts_per_tok": 4,
+    "norm_topk_prob": True, "routed_scaling_factor": 1.0, "max_position_embeddings": 1024,
+    "rope_parameters": {"rope_type": "yarn", "type": "yarn", "rope_theta": 10000.0, "factor": 16.0,
+                        "original_max_position_embeddings": 32, "max_position_embeddings": 1024, "beta_fast": 32.0, "beta_slow": 1.0,
+                        "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.3}},
+    "Mistral Small 4: softmax routing, normalised; queries grow with the position (llama_4_scaling_beta); no dense layer; experts of a layer in one tensor; the part text_config of another model",
+    stacked=True, outer="mistral3")
+case("mistral4_flat", {
+    **M4, "q_lora_rank": None, "first_k_dense_replace": 1, "norm_topk_prob": False, "routed_scaling_factor": 1.7,
+    "rope_interleave": False, "max_position_embeddings": 4096, "rms_norm_eps": 1e-3,
+    "rope_parameters": {"rope_type": "yarn", "rope_theta": 1000.0, "factor": 4.0, "original_max_position_embeddings": 64,
+                        "llama_4_scaling_beta": 0.1, "beta_fast": 4.0, "beta_slow": 1.0}},
+    "mistral4 alone: a dense layer, not normalised, factor 1.7, half-split rope, yarn without mscale keys, one tensor per expert",
+    std={"embed": 0.3}, lat=0.03)
+
 # Where the search starts: the best of three accepted seeds (--lanes 3) is the one kept.
 FIRST_SEED = {
     "v2_group": 1001, "v3": 1001, "v3_moonlight": 1001, "kimi_k2": 1001, "v3_sharded": 1001, "v3_f32": 1001,
     "glm4_types": 1001, "minicpm3_short": 1001, "minicpm3_long": 1001, "llama_bias": 1001, "qwen3": 1001,
-    "youtu_f16": 2001, "llama3": 2001,
+    "youtu_f16": 2001, "llama3": 2001, "axk1": 2001, "sarvam_mla": 2001, "mistral4": 1001, "mistral4_flat": 1001,
 }

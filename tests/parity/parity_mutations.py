@@ -73,6 +73,14 @@ def mutations(model):
             out["no groups"] = every("topk_method", "greedy")
         else:
             out["no groups"] = every("topk_group", cfg.n_group)
+    post = [layer.mlp for layer in core.layers if hasattr(layer.mlp, "post_mlp_layernorm")]
+    out["no post_mlp_layernorm"] = [(mlp, "post_mlp_layernorm", torch.nn.Identity()) for mlp in post]
+    out["post_mlp_layernorm eps 1e-6"] = [(mlp.post_mlp_layernorm, "variance_epsilon", 1e-6) for mlp in post]
+    if cfg.model_type == "mistral4":
+        rope = cfg.rope_parameters
+        out["no query scaling"] = [(cfg, "rope_parameters", {**rope, "llama_4_scaling_beta": 0.0})]
+        out["query scaling by max_position_embeddings"] = [
+            (cfg, "rope_parameters", {**rope, "original_max_position_embeddings": cfg.max_position_embeddings})]
     gates = [m for m in mods if getattr(m, "e_score_correction_bias", None) is not None]
     out["no correction bias"] = [(m, "e_score_correction_bias", 0.0) for m in gates]
     for role in ("q_a_proj", "kv_a_proj_with_mqa", "o_proj", "q_proj", "k_proj", "v_proj", "gate_proj", "up_proj", "down_proj"):

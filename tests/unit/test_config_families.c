@@ -105,6 +105,10 @@ static const struct published {
     { "glm-4.7-flash", "glm4_moe_lite", 29.94, 3.9, 0.0625, 54144, 354 },
     { "youtu-llm-2b", "youtu", 1.96, 0, 0.07216878, 36864, 354 },
     { "minicpm3-4b", "minicpm3", 4.07, 0, 0.10206207, 35712, 0 },
+    { "a.x-k1", "axk1", 518.98, 32.8, 0.07216878, 70272, 354 },
+    { "sarvam-105b", "sarvam_mla", 106.03, 12.4, 0.13523378, 36864, 354 },
+    { "mistral-small-4", "mistral4", 118.97, 6.6, 0.19496949, 23040, 0 },
+    { "mistral-large-3", "mistral4", 673.42, 39.9, 0.07216878, 70272, 354 },
     { "llama-3.2-1b", "llama", 1.236, 0, 0.125, 32768, 0 },
     { "llama-3.1-8b", "llama", 8.030, 0, 0.08838835, 131072, 0 },
     { "qwen2.5-0.5b", "qwen2", 0.494, 0, 0.125, 12288, 0 },
@@ -199,6 +203,9 @@ static void test_rope(void **state)
     check_ramp("deepseek-v2", 1e4, 40, 10, 23);
     check_ramp("deepseek-v3", 1e4, 40, 10, 23);
     check_ramp("kimi-k2", 5e4, 32, 19, 20);
+    check_ramp("sarvam-105b", 1e4, 40, 10, 23);
+    check_ramp("mistral-small-4", 1e4, 128, 12, 25);
+    check_ramp("mistral-large-3", 1e4, 36, 12, 25);
     check_ramp("moonlight-16b", 5e4, 1, 0, 1);
     check_ramp("glm-4.7-flash", 1e6, 1, 0, 1);
     check_ramp("youtu-llm-2b", 1.6e6, 1, 0, 1);
@@ -244,6 +251,63 @@ static void test_rope(void **state)
     read_named("qwen3-8b");
     near("qwen3", (double)conf.attn[0].rope.inv_freq[1], pow(1e6, -2 / 128.0), 1e-6);
     assert_true(!conf.attn[0].rope.interleaved);
+}
+
+/* Families that are DeepSeek's attention with other keys. */
+static void test_mla_relatives(void **state)
+{
+    (void)state;
+    read_named("a.x-k1");
+    assert_true(conf.branch_norm && conf.sigmoid && conf.router_bias && conf.normalise);
+    assert_true(conf.dense[0] && !conf.dense[1] && conf.n_group == 8 && conf.topk_group == 4);
+    read_named("deepseek-v3");
+    assert_true(!conf.branch_norm && conf.attn[0].q_beta == 0);
+
+    nb_error err;
+    json_t *absent = load("sarvam-105b"); /* sixteen groups of which two count, by default */
+    patch(absent, "n_group", NULL);
+    patch(absent, "topk_group", NULL);
+    assert_int_equal(read_json(absent, &err), NB_OK);
+    assert_string_equal(conf.assumed, "n_group 16, topk_group 2");
+    json_decref(absent);
+    assert_true(conf.n_expert == 128 && conf.n_shared == 1 && conf.attn[0].q_lora == 0);
+    assert_true(conf.n_group == 16 && conf.topk_group == 2 && conf.group_top == 2 && conf.sigmoid);
+    assert_true(conf.attn[0].d_rope == 64 && conf.dense[0] && !conf.dense[1]);
+
+    read_named("mistral-small-4");
+    assert_true(!conf.sigmoid && !conf.router_bias && conf.normalise && !conf.dense[0]);
+    assert_true(conf.attn[0].q_orig == 8192 && conf.attn[0].kv_lora == 256);
+    near("beta", (double)conf.attn[0].q_beta, 0.1, 1e-6);
+    read_named("mistral-large-3");
+    assert_true(conf.dense[2] && !conf.dense[3] && conf.attn[0].q_orig == 8192);
+
+    static const struct {
+        const char *file, *path, *value, *error;
+    } bad[] = {
+        { "a.x-k1", "scoring_func", "\"softmax\"", "scoring_func" },
+        { "sarvam-105b", "score_function", "\"softmax\"", "score_function" },
+        { "sarvam-105b", "moe_router_enable_expert_bias", "false", "moe_router_enable_expert_bias" },
+        { "sarvam-105b", "moe_shared_expert_intermediate_size", "4096",
+          "moe_shared_expert_intermediate_size: 4096" },
+        { "sarvam-105b", "n_group", "7", "n_group must divide" },
+        { "sarvam-105b", "partial_rotary_factor", "0.5", "partial_rotary_factor" },
+        { "mistral-large-3", "rope_parameters.partial_rotary_factor", "0.5",
+          "partial_rotary_factor: 0.5 is not supported (expected: 0.333333" },
+        { "mistral-large-3", "rope_parameters.llama_4_scaling_beta", "\"x\"", "llama_4_scaling_beta" },
+        { "mistral-large-3", "rope_parameters.llama_4_scaling_beta", "1e30", "llama_4_scaling_beta" },
+        { "mistral-large-3", "rope_parameters.original_max_position_embeddings", "0",
+          "original_max_position_embeddings" },
+        { "mistral-large-3", "attn_logit_softcapping", "30", "attn_logit_softcapping" },
+        { "deepseek-v3", "llama_4_scaling", "{\"beta\": 0.1}", "llama_4_scaling" },
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        nb_error e;
+        json_t *j = load(bad[i].file);
+        patch(j, bad[i].path, bad[i].value);
+        if (read_json(j, &e) == NB_OK || !strstr(e.msg, bad[i].error))
+            fail_msg("%s with %s: %s", bad[i].file, bad[i].path, e.msg);
+        json_decref(j);
+    }
 }
 
 static void test_fields(void **state)
@@ -583,7 +647,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_published), cmocka_unit_test(test_exact_counts),
-        cmocka_unit_test(test_rope),      cmocka_unit_test(test_fields),
+        cmocka_unit_test(test_rope),      cmocka_unit_test(test_mla_relatives), cmocka_unit_test(test_fields),
         cmocka_unit_test(test_spellings), cmocka_unit_test(test_unknown_fields),
         cmocka_unit_test(test_refusals),
     };

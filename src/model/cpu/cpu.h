@@ -57,6 +57,7 @@ typedef struct nb_cpu {
         whole; /* several ranks: what a product reads that all of them made; as wide as the widest needs */
     float *branch;               /* [hidden] */
     float *cos_sin[NB_MAX_ATTN]; /* of each kind of attention: [rope.dim] */
+    float *q_scale[NB_MAX_ATTN]; /* of each kind that scales its queries by position: one value */
     /* rows of the chunks that touch more than one page: [max_raw] of the layer's n_values */
     float *raw;
     size_t max_raw;

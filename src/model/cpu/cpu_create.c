@@ -216,6 +216,10 @@ static nb_status create_floats(nb_cpu *f, const widths *w, nb_error *err)
         { &f->cos_sin[1], T * c->attn[1].rope.dim },
         { &f->cos_sin[2], T * c->attn[2].rope.dim },
         { &f->cos_sin[3], T * c->attn[3].rope.dim },
+        { &f->q_scale[0], c->attn[0].q_beta != 0 ? T : 0 },
+        { &f->q_scale[1], c->attn[1].q_beta != 0 ? T : 0 },
+        { &f->q_scale[2], c->attn[2].q_beta != 0 ? T : 0 },
+        { &f->q_scale[3], c->attn[3].q_beta != 0 ? T : 0 },
         { &f->raw, f->max_raw * w->values },
         { &f->qx, Q * w->absorbed },
         { &f->part_o, NB_WAVE * w->state },
@@ -249,7 +253,7 @@ static nb_status create_floats(nb_cpu *f, const widths *w, nb_error *err)
         { &f->r_weight, rows },
         { &xp, (f->xp_bytes + sizeof(float) - 1) / sizeof(float) },
     };
-    _Static_assert(NB_MAX_ATTN == 4, "cos_sin");
+    _Static_assert(NB_MAX_ATTN == 4, "cos_sin, q_scale");
     NB_TRY(alloc_slots(f, s, NB_COUNT(s), err));
     f->xp = (char *)xp;
     return NB_OK;

@@ -27,6 +27,16 @@ static void balance_rope(const mla_ctx *x, size_t t0, size_t t1)
     }
 }
 
+/* Queries of late positions are longer, in models that were trained so. */
+static void scale_queries(const mla_ctx *x, size_t t0, size_t t1)
+{
+    const size_t n = x->attn->n_head * (x->attn->d_nope + x->attn->d_rope);
+    if (x->attn->q_beta == 0) return;
+    const float *scale = x->f->q_scale[x->f->r.whole->attn_of[x->layer]];
+    for (size_t t = t0; t < t1; t++)
+        for (size_t i = 0; i < n; i++) x->f->q[t * n + i] *= scale[t];
+}
+
 static void norm_qa(void *ctx, size_t t0, size_t t1)
 {
     const mla_ctx *x = ctx;
@@ -47,6 +57,7 @@ static void finish(void *ctx, size_t t0, size_t t1)
     nb_cpu_rope(f, x->layer, f->kv + attn->kv_lora, t0, t1, 1, n, 0);
     nb_cpu_rope(f, x->layer, f->q + attn->d_nope, t0, t1, attn->n_head, attn->n_head * d_qk, d_qk);
     balance_rope(x, t0, t1);
+    scale_queries(x, t0, t1);
 }
 
 /* The inputs of W_kv_b, whatever form attention has. */

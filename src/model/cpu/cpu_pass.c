@@ -69,9 +69,13 @@ static void begin_chunk(nb_cpu *f, const nb_chunk *c, size_t at, size_t t0, size
                                           .y_stride = h,
                                           .factor = m->embed_factor });
     for (size_t k = 0; k < m->n_attn; k++) {
-        const nb_rope_config *r = &m->attn[k].rope;
+        const nb_attn_config *a = &m->attn[k];
+        const nb_rope_config *r = &a->rope;
         for (size_t t = t0; t < t1; t++)
             rotary_row(r, c->rope_long, c->pos0 + t, f->cos_sin[k] + (at + t) * r->dim);
+        for (size_t t = t0; a->q_beta != 0 && t < t1; t++)
+            f->q_scale[k][at + t] = (float)(1 + (double)a->q_beta *
+                                                    log1p((double)((c->pos0 + t) / a->q_orig)));
     }
 }
 
@@ -130,6 +134,20 @@ static void add_norm(nb_rank *r, nb_pass *p, size_t layer, nb_norm_at at)
 {
     norm_ctx x = { nb_cpu_of(r), nb_rank_norm(r, layer, at), at != NB_NORM_AT_BEGIN };
     nb_cpu_tokens(x.f, norm_tokens, &x, p->n_row);
+}
+
+static void branch_norm_tokens(void *ctx, size_t t0, size_t t1)
+{
+    const norm_ctx *x = ctx;
+    const nb_model_config *c = x->f->r.whole;
+    float *branch = x->f->branch + t0 * c->hidden;
+    nb_cpu_norm(x->f, x->w, c->eps, branch, c->hidden, branch, c->hidden, t1 - t0, c->hidden);
+}
+
+static void branch_norm(nb_rank *r, nb_pass *p, size_t layer)
+{
+    norm_ctx x = { nb_cpu_of(r), r->o.model->layer[layer].branch_norm, false };
+    nb_cpu_tokens(x.f, branch_norm_tokens, &x, p->n_row);
 }
 
 /* ---- traces ---- */
@@ -293,6 +311,7 @@ const nb_backend nb_backend_cpu = {
     .output = output,
     .feed_forward = nb_cpu_feed_forward,
     .combine = nb_cpu_combine,
+    .branch_norm = branch_norm,
     .add_norm = add_norm,
     .meet = nb_cpu_meet,
     .trace = trace,

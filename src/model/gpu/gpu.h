@@ -119,6 +119,7 @@ typedef struct nb_gpu_rank {
     nb_cuda_codes xq;   /* FP8: of the product that comes next */
     nb_cuda_rows xn;    /* those of x with every part, for norms to write and routers to read */
     float *in, *q, *qx, *branch;
+    float *q_scale[NB_MAX_ATTN]; /* as nb_cpu has them */
     float *cos_sin[NB_MAX_ATTN], *inv_freq[NB_MAX_ATTN], *inv_freq_long[NB_MAX_ATTN];
     float *gate_up, *r_logits, *r_weight, *e_y;
     uint32_t *r_id, *r_first, *r_src, *r_place;

@@ -368,6 +368,7 @@ static void want_common(slots *l, nb_gpu_rank *f, const widths *w)
     for (size_t k = 0; k < c->n_attn; k++) {
         const size_t dim = c->attn[k].rope.dim;
         want(l, &f->cos_sin[k], R * dim, sizeof(float));
+        if (c->attn[k].q_beta != 0) want(l, &f->q_scale[k], R, sizeof(float));
         want(l, &f->inv_freq[k], dim / 2, sizeof(float));
         want(l, &f->inv_freq_long[k], dim / 2, sizeof(float));
     }

@@ -37,6 +37,7 @@ static void project(nb_rank *r, nb_pass *pass, size_t layer)
                                   .rope_k = l->rope_k,
                                   .rope_q = l->rope_q,
                                   .cos_sin = f->cos_sin[r->whole->attn_of[layer]],
+                                  .q_scale = f->q_scale[r->whole->attn_of[layer]],
                                   .n_tok = p->n_pad,
                                   .n_head = attn->n_head,
                                   .d_nope = attn->d_nope,

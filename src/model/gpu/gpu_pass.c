@@ -65,7 +65,10 @@ static void begin(nb_rank *r, nb_pass *pass)
                                                              .inv_freq_long = f->inv_freq_long[k],
                                                              .n_tok = p->n_pad,
                                                              .dim = rope->dim,
-                                                             .factor = rope->factor });
+                                                             .factor = rope->factor,
+                                                             .q_scale = f->q_scale[k],
+                                                             .q_beta = c->attn[k].q_beta,
+                                                             .q_orig = c->attn[k].q_orig });
     }
 }
 
@@ -127,6 +130,24 @@ static void add_norm(nb_rank *r, nb_pass *pass, size_t layer, nb_norm_at at)
                                              .y_factor = 1,
                                              .sum = p->sum });
     p->sum.e = NULL;
+}
+
+/* In place: the kernel reads a row before it writes it. */
+static void branch_norm(nb_rank *r, nb_pass *pass, size_t layer)
+{
+    nb_gpu_rank *f = nb_gpu_of(r);
+    nb_gpu_pass *p = nb_gpu_pass_of(pass);
+    const size_t n = r->whole->hidden;
+    if (p->sum.e) f->api->moe_sum(f->g, &p->sum);
+    p->sum.e = NULL;
+    f->api->norm(f->g, &(nb_cuda_norm_args){ .h = f->branch,
+                                             .w = f->w.layer[layer].branch_norm,
+                                             .y = nb_gpu_floats(f->branch, n),
+                                             .n_row = p->n_pad,
+                                             .dim = n,
+                                             .h_stride = n,
+                                             .eps = r->whole->eps,
+                                             .y_factor = 1 });
 }
 
 /* ---- feed forward ---- */
@@ -417,6 +438,7 @@ const nb_backend nb_backend_cuda = {
     .output = output,
     .feed_forward = feed_forward,
     .combine = combine,
+    .branch_norm = branch_norm,
     .add_norm = add_norm,
     .trace = trace,
     .bytes = bytes,

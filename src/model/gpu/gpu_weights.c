@@ -488,6 +488,7 @@ static nb_status layer(uploader *u, size_t i)
     nb_gpu_layer *g = &u->w->layer[i];
     NB_TRY(vector(u, l->in_norm, c->hidden, &g->in_norm));
     NB_TRY(vector(u, l->post_norm, c->hidden, &g->post_norm));
+    if (l->branch_norm) NB_TRY(vector(u, l->branch_norm, c->hidden, &g->branch_norm));
     NB_TRY(attention(u, i));
     NB_TRY(matrix(u, "o_proj", &l->o, l->o_b, &g->o));
     if (l->mlp.gate.data) {

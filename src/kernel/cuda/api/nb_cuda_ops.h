@@ -68,7 +68,8 @@ typedef struct nb_cuda_norm_args {
 } nb_cuda_norm_args;
 
 /* cos_sin[t] = factor * (cos, sin)(inv_freq[j] * (float)pos[t]): the angle is rounded to float; cosine and sine are
- * computed in double and rounded.  Where rope_long[t] != 0 (may be NULL), inv_freq_long is used. */
+ * computed in double and rounded.  Where rope_long[t] != 0 (may be NULL), inv_freq_long is used.
+ * q_scale (may be NULL) [t] = 1 + q_beta * ln(1 + pos[t] / q_orig), an integer quotient; in double, rounded. */
 typedef struct nb_cuda_rope_table_args {
     float *cos_sin; /* [n_tok][dim]: dim/2 cosines, then sines */
     const uint32_t *pos;
@@ -76,20 +77,25 @@ typedef struct nb_cuda_rope_table_args {
     const float *inv_freq, *inv_freq_long; /* [dim / 2] */
     size_t n_tok, dim;
     float factor;
+    float *q_scale; /* [n_tok] */
+    float q_beta;
+    size_t q_orig; /* at least 1 */
 } nb_cuda_rope_table_args;
 
 /* Follows the projections of MLA, for each token (forward.c, finish_mla).  In place: the latent kv[0..lora) is
  * normalised, minus mean, and transformed (Hadamard in blocks of `hadamard`, num/hadamard.h; 0: none).  The rope key
  * kv[lora..lora + d_rope) and the heads' rope parts of q are rotated, and multiplied by rope_k and rope_q if given.
+ * Then all of q is multiplied by q_scale[t], if given.
  * q's results:
  *   direct form:   q_nope (parts of [n_tok][n_head * d_nope]) for the absorbing product, and the rope
  *                  parts to q_rope[t * q_rope_stride + h * q_rope_head + i]
- *   expanded form: q_nope.hi and q_rope are NULL: the rope parts are written back to q. */
+ *   expanded form: q_nope.hi and q_rope are NULL: the rope parts (with q_scale, all) are written back to q. */
 typedef struct nb_cuda_mla_finish_args {
     float *q;                                   /* [n_tok][q_stride]: heads of d_nope + d_rope */
     float *kv;                                  /* [n_tok][kv_stride] */
     const float *norm, *mean, *rope_k, *rope_q; /* [lora]; [lora] or NULL; [d_rope] or NULL x2 */
     const float *cos_sin;                       /* [n_tok][d_rope] */
+    const float *q_scale;                       /* [n_tok] or NULL */
     nb_cuda_rows q_nope;                        /* stride >= n_head * d_nope */
     float *q_rope;
     size_t n_tok, n_head, d_nope, d_rope, lora, q_stride, kv_stride, q_rope_stride, q_rope_head;

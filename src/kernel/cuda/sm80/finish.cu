@@ -116,20 +116,37 @@ __device__ void finish_rope_key(const nb_cuda_mla_finish_args &a, size_t t)
     }
 }
 
+__device__ float query_scale(const nb_cuda_mla_finish_args &a, size_t t)
+{
+    return a.q_scale ? a.q_scale[t] : 1;
+}
+
 /* Rotates the rope parts of heads [h0, h0 + n). */
 __device__ void finish_rope_query(const nb_cuda_mla_finish_args &a, size_t t, uint32_t h0,
                                   uint32_t n)
 {
     const pairs p = pairs_of(a.d_rope, a.interleaved);
-    const float *c = a.cos_sin + t * a.d_rope;
+    const float *c = a.cos_sin + t * a.d_rope, scale = query_scale(a, t);
     for (uint32_t at = threadIdx.x; at < n * p.half; at += THREADS) {
         const uint32_t h = h0 + at / p.half, j = at % p.half, i = j * p.step, o = i + p.other;
         float *q = a.q + t * a.q_stride + h * (a.d_nope + a.d_rope) + a.d_nope;
         pair y = rotate({ q[i], q[o] }, c[j], c[p.half + j], a.interleaved);
         if (a.rope_q) y = { y.a * a.rope_q[i], y.b * a.rope_q[o] };
         float *to = a.q_rope ? a.q_rope + t * a.q_rope_stride + h * a.q_rope_head : q;
-        to[i] = y.a;
-        to[o] = y.b;
+        to[i] = __fmul_rn(y.a, scale);
+        to[o] = __fmul_rn(y.b, scale);
+    }
+}
+
+/* Scales the other parts, where they stay. */
+__device__ void scale_query(const nb_cuda_mla_finish_args &a, size_t t, uint32_t h0, uint32_t n)
+{
+    const uint32_t d = (uint32_t)a.d_nope;
+    const float scale = query_scale(a, t);
+    float *q = a.q + t * a.q_stride + h0 * (a.d_nope + a.d_rope);
+    for (uint32_t i = threadIdx.x; i < n * d; i += THREADS) {
+        float *x = q + i / d * (a.d_nope + a.d_rope) + i % d;
+        *x = __fmul_rn(*x, scale);
     }
 }
 
@@ -140,14 +157,16 @@ __device__ void split_query(const nb_cuda_mla_finish_args &a, size_t t, uint32_t
     const uint32_t d = (uint32_t)a.d_nope;
     const float *q = a.q + t * a.q_stride + h0 * (a.d_nope + a.d_rope);
     const size_t y = t * a.q_nope.stride + (size_t)h0 * d;
+    const float scale = query_scale(a, t);
     if (!vec) {
         for (uint32_t i = threadIdx.x; i < n * d; i += THREADS)
-            nb_put(a.q_nope, y + i, q[i / d * (a.d_nope + a.d_rope) + i % d]);
+            nb_put(a.q_nope, y + i, __fmul_rn(q[i / d * (a.d_nope + a.d_rope) + i % d], scale));
         return;
     }
     for (uint32_t i = 4 * threadIdx.x; i < n * d; i += 4 * THREADS) {
         float v[4];
         nb_load4(v, q + i / d * (a.d_nope + a.d_rope) + i % d, 4, true);
+        for (int k = 0; k < 4; k++) v[k] = __fmul_rn(v[k], scale);
         nb_put4(a.q_nope, y + i, v, 4);
     }
 }
@@ -172,7 +191,10 @@ __global__ void mla_kernel(nb_cuda_mla_finish_args a, bool vec)
     const uint32_t h0 = (blockIdx.y - 1) * HEADS, left = (uint32_t)a.n_head - h0;
     const uint32_t n = left < HEADS ? left : HEADS;
     finish_rope_query(a, t, h0, n);
-    if (a.q_rope) split_query(a, t, h0, n, vec);
+    if (a.q_rope)
+        split_query(a, t, h0, n, vec);
+    else if (a.q_scale)
+        scale_query(a, t, h0, n);
 }
 
 /* One head of one token, by one warp, which has x to itself. */

@@ -21,6 +21,8 @@ __global__ void table_kernel(nb_cuda_rope_table_args a)
     float *row = a.cos_sin + t * a.dim;
     row[j] = __fmul_rn((float)cos(angle), a.factor);
     row[half + j] = __fmul_rn((float)sin(angle), a.factor);
+    if (a.q_scale && j == 0)
+        a.q_scale[t] = (float)(1 + (double)a.q_beta * log1p((double)(a.pos[t] / a.q_orig)));
 }
 } /* namespace */
 
