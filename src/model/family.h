@@ -43,7 +43,8 @@ typedef struct nb_family {
     const char *const *model_types; /* config.json's model_type, ended by NULL */
     const nb_field *fields;         /* ended by key == NULL */
     const nb_only *only;            /* ended by key == NULL */
-    const char *const *known;       /* read by finish or harmless, ended by NULL; what is refused for all is not then */
+    const char *const
+        *known; /* read by finish or harmless, ended by NULL; what is refused for all is not then */
     /* Derives and checks the rest; the doc's first error is checked by the caller. */
     nb_status (*finish)(nb_doc *doc, nb_model_config *c, nb_error *err);
 } nb_family;

@@ -203,8 +203,7 @@ static const struct {
     nb_status (*fn)(rope_reader *r, nb_error *err);
 } rope_rules[] = {
     { "default", rope_default }, { "linear", rope_linear }, { "yarn", rope_yarn },
-    { "llama3", rope_llama3 },   { "longrope", rope_long },
-    { "deepseek_yarn", rope_yarn },
+    { "llama3", rope_llama3 },   { "longrope", rope_long }, { "deepseek_yarn", rope_yarn },
 };
 
 nb_status nb_family_rope(nb_doc *doc, nb_model_config *c, size_t dim, bool interleaved,

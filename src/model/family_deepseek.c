@@ -123,10 +123,20 @@ const nb_family nb_family_axk1 = {
  * experts, and two count.  The bias's mean has no influence: masked groups are left out, whatever their bias. */
 static const char *const sarvam_types[] = { "sarvam_mla", NULL };
 static const char *const sarvam_known[] = {
-    "first_k_dense_replace", "attention_bias", "rope_interleave", "n_group",
-    "topk_group",            "q_lora_rank",    "q_head_dim",      "moe_shared_expert_intermediate_size",
-    "embedding_dropout",     "output_dropout", "router_dtype",    "scoring_func",
-    "topk_method",           NULL,
+    "first_k_dense_replace",
+    "attention_bias",
+    "rope_interleave",
+    "n_group",
+    "topk_group",
+    "q_lora_rank",
+    "q_head_dim",
+    "moe_shared_expert_intermediate_size",
+    "embedding_dropout",
+    "output_dropout",
+    "router_dtype",
+    "scoring_func",
+    "topk_method",
+    NULL,
 };
 static const nb_field sarvam_fields[] = {
     MLA_FIELDS(0, 512, 128, 64, 128, 1e-6, 4096),
@@ -165,7 +175,8 @@ static nb_status sarvam_finish(nb_doc *doc, nb_model_config *c, nb_error *err)
                        "num_shared_experts * moe_intermediate_size, %zu)",
                        nb_doc_name(doc), shared, c->n_shared * c->moe_inter);
     sigmoid_routing(c);
-    NB_TRY(nb_mla_groups(doc, c, c->n_expert > 8 ? c->n_expert / 8 : 1, c->n_expert > 8 ? 2 : 1, err));
+    NB_TRY(
+        nb_mla_groups(doc, c, c->n_expert > 8 ? c->n_expert / 8 : 1, c->n_expert > 8 ? 2 : 1, err));
     NB_TRY(nb_family_check_experts(doc, c, err));
     return nb_mla_finish(doc, c, 0, interleaved, err);
 }
@@ -245,8 +256,8 @@ const nb_family nb_family_youtu = {
 
 static const char *const minicpm_types[] = { "minicpm3", NULL };
 static const char *const known_minicpm[] = {
-    "scale_emb",      "scale_depth", "dim_model_base", "v_head_dim", "q_lora_rank",
-    "attention_bias",  "mup_base_model", NULL,
+    "scale_emb",   "scale_depth",    "dim_model_base", "v_head_dim",
+    "q_lora_rank", "attention_bias", "mup_base_model", NULL,
 };
 static const nb_field minicpm_fields[] = {
     NB_F_SIZE("kv_lora_rank", attn[0].kv_lora, 256, 1, 65536),

@@ -28,8 +28,11 @@ static const nb_field fields[] = {
     NB_F_BOOL("norm_topk_prob", normalise, 1),         FIELDS_END,
 };
 static const nb_only only[] = {
-    { "scoring_func", "softmax", 0 }, { "topk_method", "greedy", 0 }, { "moe_layer_freq", NULL, 1 },
-    { "mlp_bias", NULL, 0 },          { NULL, NULL, 0 },
+    { "scoring_func", "softmax", 0 },
+    { "topk_method", "greedy", 0 },
+    { "moe_layer_freq", NULL, 1 },
+    { "mlp_bias", NULL, 0 },
+    { NULL, NULL, 0 },
 };
 
 /* What of a head is rotated follows from the widths; the key may repeat it. */

@@ -45,7 +45,8 @@ void nb_mla_dense(nb_doc *doc, nb_model_config *c, size_t k)
 
 nb_status nb_mla_groups(nb_doc *doc, nb_model_config *c, size_t n_def, size_t k_def, nb_error *err)
 {
-    const bool n_absent = !nb_doc_present(doc, "n_group"), k_absent = !nb_doc_present(doc, "topk_group");
+    const bool n_absent = !nb_doc_present(doc, "n_group"),
+               k_absent = !nb_doc_present(doc, "topk_group");
     c->n_group = n_absent ? n_def : 1; /* null: no groups */
     c->topk_group = k_absent ? k_def : 1;
     if (n_absent && n_def != 1 && c->n_expert) nb_config_assume(c, "n_group", (double)n_def);

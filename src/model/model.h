@@ -16,7 +16,8 @@ typedef struct nb_mlp {
 
 typedef struct nb_layer {
     const float *in_norm, *post_norm; /* [hidden] */
-    const float *branch_norm; /* [hidden]: of what the feed-forward block adds to the stream; NULL: none */
+    const float
+        *branch_norm; /* [hidden]: of what the feed-forward block adds to the stream; NULL: none */
     /* MLA: q (no q_lora) or q_a, q_b; kv_a [kv_lora + d_rope][hidden]; kv_b
      * [n_head * (d_nope + d_v)][kv_lora], per head W_UK rows then W_UV rows. */
     nb_weight q, q_a, q_b, kv_a, kv_b, o;

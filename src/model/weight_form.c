@@ -309,7 +309,8 @@ nb_status nb_form_one_scale(nb_form *f, const nb_tensor *t, size_t i, nb_weight 
     const size_t n = div_up(w->n_row, NB_FP8_BLOCK) * div_up(w->n_col, NB_FP8_BLOCK);
     float *scale = nb_arena_array(f->arena, n, sizeof *scale);
     if (!scale) return nb_form_nomem(f);
-    nb_packed_scales(&(nb_wgroups){ .scale = t->data, .scale_type = stype_of(t->dtype) }, i, 1, scale);
+    nb_packed_scales(&(nb_wgroups){ .scale = t->data, .scale_type = stype_of(t->dtype) }, i, 1,
+                     scale);
     if (!isfinite(scale[0]))
         return nb_form_bad(f, "gate_up_proj_scale_inv, down_proj_scale_inv",
                            "element %zu is %g, expected a finite scale", i, (double)scale[0]);

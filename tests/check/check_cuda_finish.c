@@ -41,8 +41,8 @@ static mla_host mla_values(chk *t, const mla_case *c, size_t q_stride, size_t kv
 
 /* Rotated heads of x (stride between tokens and heads), times factor, times the token's scale: reference and bound. */
 static void rope_want(chk *t, const mla_case *c, const mla_host *h, float *x, size_t tok_stride,
-                      size_t n_head, size_t head_stride, const float *factor, const float *scale, const float *got,
-                      size_t got_tok, size_t got_head)
+                      size_t n_head, size_t head_stride, const float *factor, const float *scale,
+                      const float *got, size_t got_tok, size_t got_head)
 {
     const size_t d = c->d_rope, n = c->n_tok * n_head * d, half = d / 2;
     double *want = chk_f64(t, n), *bound = chk_f64(t, n);
@@ -150,8 +150,8 @@ static void mla_one(chk *t, const mla_case *c, bool scaled)
         if (c->hadamard) nb_hadamard(x, c->lora, c->hadamard);
     }
     chk_same(t, "mean and transform", kv, kv_stride, kv1, kv_stride, c->n_tok, kv_stride);
-    rope_want(t, c, &h, h.kv + c->lora, kv_stride, 1, 0, c->balance ? h.rope_k : NULL, NULL, kv + c->lora,
-              kv_stride, 0);
+    rope_want(t, c, &h, h.kv + c->lora, kv_stride, 1, 0, c->balance ? h.rope_k : NULL, NULL,
+              kv + c->lora, kv_stride, 0);
     if (!c->direct) {
         rope_want(t, c, &h, h.q + c->d_nope, q_stride, c->n_head, d_qk,
                   c->balance ? h.rope_q : NULL, h.scale, q + c->d_nope, q_stride, d_qk);

@@ -286,15 +286,18 @@ static void test_mla_relatives(void **state)
     } bad[] = {
         { "a.x-k1", "scoring_func", "\"softmax\"", "scoring_func" },
         { "sarvam-105b", "score_function", "\"softmax\"", "score_function" },
-        { "sarvam-105b", "moe_router_enable_expert_bias", "false", "moe_router_enable_expert_bias" },
+        { "sarvam-105b", "moe_router_enable_expert_bias", "false",
+          "moe_router_enable_expert_bias" },
         { "sarvam-105b", "moe_shared_expert_intermediate_size", "4096",
           "moe_shared_expert_intermediate_size: 4096" },
         { "sarvam-105b", "n_group", "7", "n_group must divide" },
         { "sarvam-105b", "partial_rotary_factor", "0.5", "partial_rotary_factor" },
         { "mistral-large-3", "rope_parameters.partial_rotary_factor", "0.5",
           "partial_rotary_factor: 0.5 is not supported (expected: 0.333333" },
-        { "mistral-large-3", "rope_parameters.llama_4_scaling_beta", "\"x\"", "llama_4_scaling_beta" },
-        { "mistral-large-3", "rope_parameters.llama_4_scaling_beta", "1e30", "llama_4_scaling_beta" },
+        { "mistral-large-3", "rope_parameters.llama_4_scaling_beta", "\"x\"",
+          "llama_4_scaling_beta" },
+        { "mistral-large-3", "rope_parameters.llama_4_scaling_beta", "1e30",
+          "llama_4_scaling_beta" },
         { "mistral-large-3", "rope_parameters.original_max_position_embeddings", "0",
           "original_max_position_embeddings" },
         { "mistral-large-3", "attn_logit_softcapping", "30", "attn_logit_softcapping" },
@@ -646,10 +649,10 @@ static void test_refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_published), cmocka_unit_test(test_exact_counts),
-        cmocka_unit_test(test_rope),      cmocka_unit_test(test_mla_relatives), cmocka_unit_test(test_fields),
-        cmocka_unit_test(test_spellings), cmocka_unit_test(test_unknown_fields),
-        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_published),      cmocka_unit_test(test_exact_counts),
+        cmocka_unit_test(test_rope),           cmocka_unit_test(test_mla_relatives),
+        cmocka_unit_test(test_fields),         cmocka_unit_test(test_spellings),
+        cmocka_unit_test(test_unknown_fields), cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -74,8 +74,8 @@ static void begin_chunk(nb_cpu *f, const nb_chunk *c, size_t at, size_t t0, size
         for (size_t t = t0; t < t1; t++)
             rotary_row(r, c->rope_long, c->pos0 + t, f->cos_sin[k] + (at + t) * r->dim);
         for (size_t t = t0; a->q_beta != 0 && t < t1; t++)
-            f->q_scale[k][at + t] = (float)(1 + (double)a->q_beta *
-                                                    log1p((double)((c->pos0 + t) / a->q_orig)));
+            f->q_scale[k][at + t] =
+                (float)(1 + (double)a->q_beta * log1p((double)((c->pos0 + t) / a->q_orig)));
     }
 }
 

@@ -43,8 +43,8 @@ typedef struct nb_gpu_experts {
 } nb_gpu_experts;
 
 typedef struct nb_gpu_layer {
-    const float *in_norm, *post_norm, *branch_norm, *q_a_norm, *kv_a_norm, *mean, *rope_k, *rope_q, *q_norm,
-        *k_norm;
+    const float *in_norm, *post_norm, *branch_norm, *q_a_norm, *kv_a_norm, *mean, *rope_k, *rope_q,
+        *q_norm, *k_norm;
     nb_gpu_group in;         /* MLA: q or q_a, then kv_a; GQA: q, k, v */
     nb_gpu_mat q_b, kv_b, o; /* kv_b: the expanded form */
     nb_gpu_mat uk[2],
