@@ -70,6 +70,21 @@ static void rope_want(chk *t, const mla_case *c, const mla_host *h, float *x, si
     chk_close(t, dense, 1, n, n, want, bound);
 }
 
+/* Scales of tokens, and the parts of queries that are not rotated, times them. */
+static void scale_queries(chk *t, const mla_case *c, mla_host *h, size_t q_stride, bool scaled)
+{
+    const size_t n = c->n_tok * q_stride * sizeof *h->q, d_qk = c->d_nope + c->d_rope;
+    h->scaled = chk_raw(t, n);
+    memcpy(h->scaled, h->q, n);
+    if (!scaled) return;
+    h->scale = chk_raw(t, c->n_tok * sizeof *h->scale);
+    for (size_t i = 0; i < c->n_tok; i++) h->scale[i] = 1 + (float)chk_unit(t);
+    for (size_t i = 0; i < c->n_tok * c->n_head; i++)
+        for (size_t k = 0; k < c->d_nope; k++)
+            h->scaled[i / c->n_head * q_stride + i % c->n_head * d_qk + k] *=
+                h->scale[i / c->n_head];
+}
+
 static void mla_one(chk *t, const mla_case *c, bool scaled)
 {
     const size_t d_qk = c->d_nope + c->d_rope, n_values = c->lora + c->d_rope;
@@ -91,17 +106,8 @@ static void mla_one(chk *t, const mla_case *c, bool scaled)
                                   .interleaved = c->interleaved };
     a.q_rope_head = c->d_rope + chk_between(t, 0, 9);
     a.q_rope_stride = a.q_rope_head * c->n_head + chk_between(t, 0, 9);
-    h.scaled = chk_raw(t, n_q);
-    memcpy(h.scaled, h.q, n_q);
-    if (scaled) {
-        h.scale = chk_raw(t, c->n_tok * sizeof *h.scale);
-        for (size_t i = 0; i < c->n_tok; i++) h.scale[i] = 1 + (float)chk_unit(t);
-        for (size_t i = 0; i < c->n_tok * c->n_head; i++)
-            for (size_t k = 0; k < c->d_nope; k++)
-                h.scaled[i / c->n_head * q_stride + i % c->n_head * d_qk + k] *=
-                    h.scale[i / c->n_head];
-        a.q_scale = chk_gpu_in(t, h.scale, c->n_tok * sizeof *h.scale);
-    }
+    scale_queries(t, c, &h, q_stride, scaled);
+    if (scaled) a.q_scale = chk_gpu_in(t, h.scale, c->n_tok * sizeof *h.scale);
     a.norm = chk_gpu_in(t, h.norm, c->lora * sizeof(float));
     a.cos_sin = chk_gpu_in(t, h.cos_sin, c->n_tok * c->d_rope * sizeof(float));
     if (c->balance) {
