@@ -302,6 +302,7 @@ def options():
     p.add_argument("--llama-depth", type=int, default=512, help="the deepest for llama.cpp, whose prompts take long")
     p.add_argument("--rounds", type=int, default=3)
     p.add_argument("--with", dest="with_", default="", help="put in front of every timed command, such as 'nice -n -5'")
+    p.add_argument("--add", metavar="COMMIT", help="add the rounds to those of the file's rows of this commit")
     p.add_argument("--commit", help="of nibble, where it is not the one of these scripts")
     p.add_argument("--quick", action="store_true", help="one round at 512 and 2,048 tokens")
     a = p.parse_args()
@@ -314,9 +315,25 @@ def options():
     return a
 
 
+def joined(old, row):
+    """row with the rounds of the old one, for --add."""
+    row = dict(row, rounds=old["rounds"] + row["rounds"])
+    for field in ("prompt", "decode", "peak_mib"):
+        if field in row:
+            row["all_" + field] = old["all_" + field] + row["all_" + field]
+            row[field] = statistics.median(row["all_" + field])
+    if "all" in row:
+        row["all"] = old["all"] + row["all"]
+        row["ns_per_token"] = statistics.median(row["all"])
+    return row
+
+
 def save(a, head, old, rows, missing, rates):
     """Writes the file: the old rows that were not measured again, and the new ones."""
     new = {same(r) for r in rows}
+    if a.add:
+        before = {same(r): r for r in old["rows"] if r.get("commit") == a.add}
+        rows = [joined(before[same(r)], r) if same(r) in before else r for r in rows]
     doc = {"machine": head["machine"], "versions": versions(a), "rates": old["rates"] + [dict(r, level=a.level) for r in rates]}
     doc["rows"] = [r for r in old["rows"] if same(r) not in new] + [dict(r, commit=a.commit or doc["versions"]["ours"]) for r in rows]
     doc["ratios"], doc["missing"] = ratios(doc["rows"]), missing
