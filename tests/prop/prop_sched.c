@@ -476,70 +476,34 @@ static int check_after(void)
 
 static int check_create(void)
 {
+    enum { BLOCKS = 10 };
     static const struct {
-        nb_sched_options o;
-        size_t n_block;
+        size_t seqs, step, chunk, len;
+        double age_s, max_step_s, pair_tok;
         bool ok;
     } kind[] = {
-        { { .max_num_seqs = 4, .max_step_tok = 8, .max_chunk_tok = 8, .max_model_len = 640 },
-          10,
-          true },
-        { { .max_num_seqs = 4, .max_step_tok = 8, .max_chunk_tok = 8, .max_model_len = 641 },
-          10,
-          false },
-        { { .max_num_seqs = 4, .max_step_tok = 3, .max_chunk_tok = 3, .max_model_len = 64 },
-          10,
-          false },
-        { { .max_num_seqs = 0, .max_step_tok = 8, .max_chunk_tok = 8, .max_model_len = 64 },
-          10,
-          false },
-        { { .max_num_seqs = 4, .max_step_tok = 8, .max_chunk_tok = 8, .max_model_len = 0 },
-          10,
-          false },
-        { { .max_num_seqs = 4, .max_step_tok = 8, .max_chunk_tok = 0, .max_model_len = 64 },
-          10,
-          false },
-        { { .max_num_seqs = 4, .max_step_tok = 8, .max_chunk_tok = 8, .max_model_len = SIZE_MAX },
-          10,
-          false },
-        { { .max_num_seqs = 4,
-            .max_step_tok = 8,
-            .max_chunk_tok = 8,
-            .max_model_len = 64,
-            .priority = true,
-            .age_s = -1 },
-          10,
-          false },
-        { { .max_num_seqs = 4,
-            .max_step_tok = 8,
-            .max_chunk_tok = 8,
-            .max_model_len = 64,
-            .priority = true,
-            .age_s = NAN },
-          10,
-          false },
-        { { .max_num_seqs = 4,
-            .max_step_tok = 8,
-            .max_chunk_tok = 8,
-            .max_model_len = 64,
-            .max_step_s = NAN },
-          10,
-          false },
-        { { .max_num_seqs = 4,
-            .max_step_tok = 8,
-            .max_chunk_tok = 8,
-            .max_model_len = 64,
-            .pair_tok = -1 },
-          10,
-          false },
+        { 4, 8, 8, 640, 0, 0, 0, true },       { 4, 8, 8, 641, 0, 0, 0, false },
+        { 4, 3, 3, 64, 0, 0, 0, false },       { 0, 8, 8, 64, 0, 0, 0, false },
+        { 4, 8, 8, 0, 0, 0, 0, false },        { 4, 8, 0, 64, 0, 0, 0, false },
+        { 4, 8, 8, SIZE_MAX, 0, 0, 0, false }, { 4, 8, 8, 64, -1, 0, 0, false },
+        { 4, 8, 8, 64, NAN, 0, 0, false },     { 4, 8, 8, 64, 0, NAN, 0, false },
+        { 4, 8, 8, 64, 0, 0, -1, false },
     };
     for (size_t i = 0; i < NB_COUNT(kind); i++) {
-        const nb_kv_cache_options ko = { .n_block = kind[i].n_block, .index = true };
+        const nb_kv_cache_options ko = { .n_block = BLOCKS, .index = true };
+        const nb_sched_options o = { .max_num_seqs = kind[i].seqs,
+                                     .max_step_tok = kind[i].step,
+                                     .max_chunk_tok = kind[i].chunk,
+                                     .max_model_len = kind[i].len,
+                                     .priority = true,
+                                     .age_s = kind[i].age_s,
+                                     .max_step_s = kind[i].max_step_s,
+                                     .pair_tok = kind[i].pair_tok };
         nb_kv_cache *kv = NULL;
         nb_sched *s = NULL;
         nb_error err = { 0 };
         NB_ASSERT(nb_kv_cache_create(&ko, &kv, NULL) == NB_OK);
-        const nb_status st = nb_sched_create(&kind[i].o, kv, &s, &err);
+        const nb_status st = nb_sched_create(&o, kv, &s, &err);
         nb_sched_destroy(s);
         nb_kv_cache_destroy(kv);
         if ((st == NB_OK) != kind[i].ok || (st != NB_OK && !err.msg[0])) {
