@@ -2,14 +2,11 @@
 
     python3 _serve_weights.py NIBBLE MODEL FOLDER
 """
-import contextlib
-import http.client
 import os
 import shutil
-import threading
 import time
 
-from _server import MODEL, TMP, WAIT, Server, ask, complete, run_tests, stream
+from _server import MODEL, TMP, WAIT, Server, ask, break_under_load, complete, expect_failed, run_tests
 
 SHARD = "model-00001-of-00002.safetensors"
 
@@ -27,42 +24,16 @@ def until_unhealthy(server):
         time.sleep(0.05)
 
 
-def expect_failed(server, words):
-    """Every request gets 503 with the reason; the process lives until it is told to end, and fails."""
-    for path, body in (("/health", None), ("/v1/completions", {"prompt": "Once"}),
-                       ("/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}]})):
-        status, answer = ask(server.connect(), path, body)
-        assert status == 503, (path, status, answer)
-        assert SHARD in answer["error"]["message"], answer
-        assert answer["error"]["message"].count("engine has failed") == 1, answer
-    assert ask(server.connect(), "/metrics")[0] == 200
-    assert server.process.poll() is None
-    assert server.stop() == 1, server.text()
-    lines = [line for line in server.log if " ERROR engine " in line]
-    assert len(lines) == 1 and SHARD in lines[0] and words in lines[0], server.text()
-    assert "restart the server" in lines[0], lines
+def expect_lost_shard(server, words):
+    line = expect_failed(server, SHARD)
+    assert words in line and "restart the server" in line, line
 
 
 def test_truncated_under_load():
     folder, shard = copy_model("truncated")
     with Server(folder, "--port", "0") as s:
-        ends, threads = [], []
-
-        def reader(answer):
-            with contextlib.suppress(http.client.HTTPException):
-                ends.append(answer.read().decode())
-
-        for _ in range(4):
-            threads.append(threading.Thread(target=reader, args=(stream(s, 3000),)))
-            threads[-1].start()
-        os.truncate(shard, 100000)
-        for t in threads:
-            t.join(WAIT)
-        assert len(ends) == 4
-        for text in ends:
-            last = text.strip().split("\n\n")[-2:]
-            assert '"code":503' in last[0] and SHARD in last[0] and last[1] == "data: [DONE]", last
-        expect_failed(s, "cannot be read at byte ")
+        break_under_load(s, lambda: os.truncate(shard, 100000), SHARD)
+        expect_lost_shard(s, "cannot be read at byte ")
 
 
 def test_truncated_when_idle():
@@ -71,7 +42,7 @@ def test_truncated_when_idle():
         assert complete(s.connect())["usage"]["completion_tokens"] == 16
         os.truncate(shard, 100000)
         until_unhealthy(s)
-        expect_failed(s, "was changed in place: it had ")
+        expect_lost_shard(s, "was changed in place: it had ")
 
 
 def test_overwritten():
@@ -83,7 +54,7 @@ def test_overwritten():
             f.write(b"\x3c" * 100000)
         os.utime(shard, ns=(before.st_atime_ns, before.st_mtime_ns))
         until_unhealthy(s)
-        expect_failed(s, "was changed in place")
+        expect_lost_shard(s, "was changed in place")
 
 
 def test_harmless():

@@ -2,6 +2,7 @@
 
 The scripts that import it are called as python3 SCRIPT NIBBLE MODEL FOLDER [TEST...].
 """
+import contextlib
 import http.client
 import json
 import os
@@ -108,6 +109,44 @@ def stream(server, max_tokens):
     assert answer.status == 200
     assert answer.readline().startswith(b"data: {")
     return answer
+
+
+def break_under_load(server, act, *words):
+    """Four streams run when act() breaks the engine: each ends with 503, and with all of the words."""
+    ends, threads = [], []
+
+    def reader(answer):
+        with contextlib.suppress(http.client.HTTPException):
+            ends.append(answer.read().decode())
+
+    for _ in range(4):
+        threads.append(threading.Thread(target=reader, args=(stream(server, 3000),)))
+        threads[-1].start()
+    act()
+    for t in threads:
+        t.join(WAIT)
+    assert len(ends) == 4, server.text()
+    for text in ends:
+        last = text.strip().split("\n\n")[-2:]
+        assert '"code":503' in last[0] and last[1] == "data: [DONE]", last
+        assert all(word in last[0] for word in words), last
+
+
+def expect_failed(server, *words):
+    """Every request gets 503 with the reason; the process lives until it is told to end, and fails."""
+    for path, body in (("/health", None), ("/v1/completions", {"prompt": "Once"}),
+                       ("/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}]})):
+        status, answer = ask(server.connect(), path, body)
+        assert status == 503, (path, status, answer)
+        message = answer["error"]["message"]
+        assert all(word in message for word in words), answer
+        assert message.count("engine has failed") == 1, answer
+    assert ask(server.connect(), "/metrics")[0] == 200
+    assert server.process.poll() is None
+    assert server.stop() == 1, server.text()
+    lines = [line for line in server.log if " ERROR engine " in line]
+    assert len(lines) == 1 and all(word in lines[0] for word in words), server.text()
+    return lines[0]
 
 
 def run_tests(tests):
