@@ -31,10 +31,15 @@
 #else
 #define UNITS_AVX512(type, fn, pack, act)
 #endif
+#if NB_HAVE_AMX && NB_HAVE_AVX512
+#define UNITS_AMX(type, pack) { "amx", NB_SPACE_HOST, NB_CAP_AMX, type, nb_linear_units8_amx, nb_linear_t_units_avx512, nb_linear_units8_pack_bytes_amx, nb_linear_units8_##pack##_amx, NB_ACT_INT8 },
+#else
+#define UNITS_AMX(type, pack)
+#endif
 #define UNITS(type) EXACT(type) UNITS_AVX512(type, units, pack, NB_ACT_INT16) UNITS_AVX2(type, units, pack, NB_ACT_INT16) UNITS_C(type, NB_ACT_INT16, pack) \
-    UNITS_AVX512(type, units8, pack8, NB_ACT_INT8) UNITS_AVX2(type, units8, pack8, NB_ACT_INT8) UNITS_C(type, NB_ACT_INT8, pack8)
+    UNITS_AMX(type, pack) UNITS_AVX512(type, units8, pack8, NB_ACT_INT8) UNITS_AVX2(type, units8, pack8, NB_ACT_INT8) UNITS_C(type, NB_ACT_INT8, pack8)
 #define WORDS(type) EXACT(type) UNITS_AVX512(type, units, pack_words, NB_ACT_INT16) UNITS_AVX2(type, units, pack_words, NB_ACT_INT16) UNITS_C(type, NB_ACT_INT16, pack) \
-    UNITS_AVX512(type, units8, pack8_words, NB_ACT_INT8) UNITS_AVX2(type, units8, pack8_words, NB_ACT_INT8) UNITS_C(type, NB_ACT_INT8, pack8)
+    UNITS_AMX(type, pack_words) UNITS_AVX512(type, units8, pack8_words, NB_ACT_INT8) UNITS_AVX2(type, units8, pack8_words, NB_ACT_INT8) UNITS_C(type, NB_ACT_INT8, pack8)
 
 const nb_linear_variant nb_linear_variants[] = {
 #if NB_HAVE_AMX && NB_HAVE_AVX512

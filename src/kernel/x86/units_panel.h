@@ -13,12 +13,7 @@
  * nibbles are two columns, separated by `and` and a shift for all rows at once.  Scales come the same way.  Scalar
  * copies were slower: a vector can not be loaded at once from where its parts were just stored. */
 
-typedef struct panel {
-    _Alignas(64) uint8_t code[NB_PK_SEG][8][LANES * 4];
-    float scale[NB_PK_SEG * 4][LANES]; /* of each span */
-    float min[NB_PK_SEG * 2][LANES];
-    uint32_t zero[NB_PK_SEG * 4][LANES]; /* zero | 128 zero << 16 */
-} panel;
+#include "kernel/x86/units_types.h"
 
 /* What the unpackers read: LANES rows, from the segment's first unit on. */
 typedef struct rows {
