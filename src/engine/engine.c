@@ -56,6 +56,11 @@ static void prefault_report(void *ctx, uint64_t done, uint64_t total, const char
     p->fn(p->ctx, "reading weights", done, total);
 }
 
+static void on_threads(void *dev, nb_source_task_fn *task, void *ctx, size_t n_task)
+{
+    nb_dev_run(dev, task, ctx, n_task);
+}
+
 /* A phase of the start whose length is not known. */
 static void begin_phase(const nb_engine_options *o, const char *what)
 {
@@ -103,7 +108,7 @@ static nb_status load_model(nb_engine *e, const nb_engine_options *o, nb_error *
     if (copy) NB_TRY(nb_source_copy(e->source, o->progress ? prefault_report : NULL, &p, err));
     NB_TRY(nb_model_load(&e->model, &c, e->source, err));
     NB_TRY(check_leftovers(e, o, err));
-    if (o->progress && !copy && !e->quantized) nb_source_prefault(e->source, prefault_report, &p);
+    if (o->progress && !copy && !e->quantized) nb_source_prefault(e->source, on_threads, e->dev, prefault_report, &p);
     NB_TRY(nb_engine_fold(e, err));
     NB_TRY(nb_engine_quantize(e, o, err));
     (void)snprintf(e->stats.weights, sizeof e->stats.weights, "%s", nb_wtypes[e->model.wtype].name);

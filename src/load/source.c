@@ -17,7 +17,7 @@
 #include "load/optional.h"
 #include "load/source_internal.h"
 
-enum { MAX_SHARDS = 10000, MAX_INDEX_BYTES = 100000000, TOUCH_BYTES = 64 << 20 };
+enum { MAX_SHARDS = 10000, MAX_INDEX_BYTES = 100000000, TOUCH_BYTES = 16 << 20, TOUCH_TASKS = 16 };
 
 static nb_status no_memory(const char *where, nb_error *err)
 {
@@ -521,7 +521,26 @@ static const char *file_name(const source_file *f)
     return slash ? slash + 1 : f->path;
 }
 
-void nb_source_prefault(const nb_source *s, nb_source_progress_fn *report, void *ctx)
+typedef struct touching {
+    const unsigned char *p;
+    size_t n_bytes;
+} touching;
+
+static void touch_task(void *ctx, size_t task, size_t worker)
+{
+    (void)worker;
+    const touching *t = ctx;
+    const size_t at = task * TOUCH_BYTES, rest = t->n_bytes - at;
+    nb_pages_touch(t->p + at, rest < TOUCH_BYTES ? rest : TOUCH_BYTES);
+}
+
+static void run_here(void *run_ctx, nb_source_task_fn *task, void *ctx, size_t n_task)
+{
+    (void)run_ctx;
+    for (size_t i = 0; i < n_task; i++) task(ctx, i, 0);
+}
+
+void nb_source_prefault(const nb_source *s, nb_source_run_fn *run, void *run_ctx, nb_source_progress_fn *report, void *ctx)
 {
     uint64_t total = 0, done = 0;
     for (size_t i = 0; i < s->n_file; i++) total += s->files[i].map.n_bytes;
@@ -529,11 +548,13 @@ void nb_source_prefault(const nb_source *s, nb_source_progress_fn *report, void 
     for (size_t i = 0; i < s->n_file; i++) {
         const nb_file_map *m = &s->files[i].map;
         const nb_shown label = nb_show_c(file_name(&s->files[i]));
+        const size_t piece = (size_t)TOUCH_BYTES * TOUCH_TASKS;
         if (i == 0 && report) report(ctx, 0, total, label.s);
-        for (size_t at = 0; at < m->n_bytes; at += TOUCH_BYTES) {
-            const size_t rest = m->n_bytes - at, n = rest < TOUCH_BYTES ? rest : TOUCH_BYTES;
-            nb_pages_touch(m->p + at, n);
-            done += n;
+        for (size_t at = 0; at < m->n_bytes; at += piece) {
+            const size_t rest = m->n_bytes - at;
+            touching t = { m->p + at, rest < piece ? rest : piece };
+            (run ? run : run_here)(run_ctx, touch_task, &t, (t.n_bytes + TOUCH_BYTES - 1) / TOUCH_BYTES);
+            done += t.n_bytes;
             if (report) report(ctx, done, total, label.s);
         }
     }

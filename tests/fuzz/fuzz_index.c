@@ -51,7 +51,7 @@ static void use(nb_source *s)
     size_t left = 0;
     while (nb_source_leftover(s, left)) left++;
     if (left > nb_source_n_tensor(s)) abort();
-    nb_source_prefault(s, NULL, NULL);
+    nb_source_prefault(s, NULL, NULL, NULL, NULL);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)

@@ -235,7 +235,7 @@ static void test_dummy_values(void **state)
         assert_int_equal(nb_source_bytes(s), t.n_bytes);
         assert_true(nb_source_has(s, "anything"));
         assert_null(nb_source_leftover(s, 0));
-        nb_source_prefault(s, NULL, NULL);
+        nb_source_prefault(s, NULL, NULL, NULL, NULL);
         nb_source_close(s);
     }
 }
@@ -363,6 +363,12 @@ static void on_progress(void *ctx, uint64_t done, uint64_t total, const char *la
     p->n_call++;
 }
 
+static void backwards(void *run_ctx, nb_source_task_fn *task, void *ctx, size_t n_task)
+{
+    *(size_t *)run_ctx += n_task;
+    while (n_task-- > 0) task(ctx, n_task, 7);
+}
+
 static void test_prefault(void **state)
 {
     (void)state;
@@ -376,13 +382,15 @@ static void test_prefault(void **state)
               nb_str_c("{\"weight_map\":{\"a\":\"m-1.safetensors\",\"big\":\"m-2.safetensors\"}}"));
     assert_int_equal(nb_source_open_dir(t.path, &s, &e), NB_OK);
     seen p = { .monotonic = true, .first_done = 99 };
-    nb_source_prefault(s, on_progress, &p);
+    size_t n_task = 0;
+    nb_source_prefault(s, backwards, &n_task, on_progress, &p);
+    assert_int_equal(n_task, 2);
     assert_true(p.monotonic);
     assert_int_equal(p.n_call, 3);
     assert_int_equal(p.first_done, 0);
     assert_true(p.total > 100009);
     assert_int_equal(p.last_done, p.total);
-    nb_source_prefault(s, NULL, NULL);
+    nb_source_prefault(s, NULL, NULL, NULL, NULL);
     nb_source_close(s);
     tmp_close(&t);
 }

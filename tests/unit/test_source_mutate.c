@@ -159,7 +159,7 @@ static void use(nb_source *s)
         n_taken++;
         for (size_t k = 0; k < t.n_bytes; k++) checksum += ((const unsigned char *)t.data)[k];
     }
-    nb_source_prefault(s, NULL, NULL);
+    nb_source_prefault(s, NULL, NULL, NULL, NULL);
     nb_source_close(s);
 }
 

@@ -19,7 +19,8 @@
 #define EXACT(type) PACKED_AVX512(type, units_avx512) PACKED_AVX2(type, units_avx2) PACKED_C(type),
 
 /* Types whose blocks are units of integers (linear_units.h).  Activations in 8 bits are another pack, and for VNNI half the
- * work.  WORDS: eight columns are a word (nb_packed_is_words). */
+ * work.  WORDS: eight columns are a word (nb_packed_is_words).  UNITS16: spans of 16 columns, which leave half of a tile
+ * empty. */
 #define UNITS_C(type, act, pack) { "c", NB_SPACE_HOST, 0, type, nb_linear_units_c, nb_linear_t_packed_c, nb_linear_units_pack_bytes, nb_linear_units_##pack##_c, act },
 #if NB_HAVE_AVX2
 #define UNITS_AVX2(type, fn, pack, act) { "avx2", NB_SPACE_HOST, NB_CAP_AVX2, type, nb_linear_##fn##_avx2, nb_linear_t_units_avx2, nb_linear_units_pack_bytes, nb_linear_units_##pack##_avx2, act },
@@ -36,8 +37,9 @@
 #else
 #define UNITS_AMX(type, pack)
 #endif
-#define UNITS(type) EXACT(type) UNITS_AVX512(type, units, pack, NB_ACT_INT16) UNITS_AVX2(type, units, pack, NB_ACT_INT16) UNITS_C(type, NB_ACT_INT16, pack) \
-    UNITS_AMX(type, pack) UNITS_AVX512(type, units8, pack8, NB_ACT_INT8) UNITS_AVX2(type, units8, pack8, NB_ACT_INT8) UNITS_C(type, NB_ACT_INT8, pack8)
+#define UNITS16(type) EXACT(type) UNITS_AVX512(type, units, pack, NB_ACT_INT16) UNITS_AVX2(type, units, pack, NB_ACT_INT16) UNITS_C(type, NB_ACT_INT16, pack) \
+    UNITS_AVX512(type, units8, pack8, NB_ACT_INT8) UNITS_AVX2(type, units8, pack8, NB_ACT_INT8) UNITS_C(type, NB_ACT_INT8, pack8)
+#define UNITS(type) UNITS_AMX(type, pack) UNITS16(type)
 #define WORDS(type) EXACT(type) UNITS_AVX512(type, units, pack_words, NB_ACT_INT16) UNITS_AVX2(type, units, pack_words, NB_ACT_INT16) UNITS_C(type, NB_ACT_INT16, pack) \
     UNITS_AMX(type, pack_words) UNITS_AVX512(type, units8, pack8_words, NB_ACT_INT8) UNITS_AVX2(type, units8, pack8_words, NB_ACT_INT8) UNITS_C(type, NB_ACT_INT8, pack8)
 
@@ -79,15 +81,15 @@ const nb_linear_variant nb_linear_variants[] = {
     UNITS(NB_W_Q4_1)
     UNITS(NB_W_Q5_0)
     UNITS(NB_W_Q5_1)
-    UNITS(NB_W_Q2_K)
-    UNITS(NB_W_Q3_K)
+    UNITS16(NB_W_Q2_K)
+    UNITS16(NB_W_Q3_K)
     UNITS(NB_W_Q4_K)
     UNITS(NB_W_Q5_K)
-    UNITS(NB_W_Q6_K)
+    UNITS16(NB_W_Q6_K)
     UNITS(NB_W_IQ4_NL)
     UNITS(NB_W_IQ4_XS)
     UNITS(NB_W_MXFP4)
-    UNITS(NB_W_GGUF_NVFP4)
+    UNITS16(NB_W_GGUF_NVFP4)
     PACKED(NB_W_IQ2_XXS),
     PACKED(NB_W_IQ2_XS),
     PACKED(NB_W_IQ2_S),

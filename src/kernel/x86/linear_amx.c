@@ -143,7 +143,7 @@ typedef struct block {
 /* Asks for share u of n of the weights of a panel. */
 static void prefetch_panel(const block *b, size_t r, size_t step, size_t u, size_t n)
 {
-    const size_t bytes = row_bytes(b->a), n_row = least(b->r1 - r, NB_AMX_ROWS);
+    const size_t bytes = row_bytes(b->a), n_row = r < b->r1 ? least(b->r1 - r, NB_AMX_ROWS) : NB_AMX_ROWS;
     const size_t step_bytes = b->type->step_col * nb_wtype_bytes(b->a->w.type);
     const size_t from = step * step_bytes;
     const size_t to = least(from + NB_AMX_PANEL_STEPS * step_bytes, bytes);
@@ -157,9 +157,10 @@ static void panel_times_tokens(block *b, size_t r, size_t step, uint8_t *panel, 
 {
     const size_t n_row = least(b->r1 - r, NB_AMX_ROWS), unit = NB_AMX_TOK * b->type->unit_blocks;
     const size_t n_unit = (b->tok1 - b->tok0 + unit - 1) / unit;
-    const bool last_row = r + NB_AMX_ROWS >= b->r1;
-    const size_t next_r = last_row ? b->r0 : r + NB_AMX_ROWS;
-    const size_t next_step = last_row ? step + NB_AMX_PANEL_STEPS : step;
+    const bool last_row = r + NB_AMX_ROWS >= b->r1, last_step = step + NB_AMX_PANEL_STEPS >= b->n_step;
+    /* after the block: the rows behind it, which the next task of this thread will read */
+    const size_t next_r = !last_row ? r + NB_AMX_ROWS : last_step ? b->r1 : b->r0;
+    const size_t next_step = !last_row ? step : last_step ? 0 : step + NB_AMX_PANEL_STEPS;
     nb_amx_part p = { .a = b->a,
                       .r = r,
                       .n_row = n_row,
@@ -173,7 +174,7 @@ static void panel_times_tokens(block *b, size_t r, size_t step, uint8_t *panel, 
     for (size_t u = 0; u < n_unit; u++, p.acc += UNIT_BYTES) {
         set_tokens(&p, b->type, b->tok0 + u * unit);
         configure(&p, &b->config);
-        if (next_step < b->n_step) prefetch_panel(b, next_r, next_step, u, n_unit);
+        prefetch_panel(b, next_r, next_step, u, n_unit);
         b->type->multiply(&p);
     }
 }

@@ -81,15 +81,18 @@ nb_linear_pack_bytes nb_linear_split_pack_bytes_amx;
 nb_linear_pack nb_linear_split_pack_amx;
 
 /* Line s of n_line of the rows of p is used now: asks for lines 8 and more later, 8 of 4 rows at a
- * time, so that 32 rows come once in 8 lines and each in a run.  Into L2: rows a multiple of 4 KiB
- * apart share a set of L1. */
+ * time, so that 32 rows come once in 8 lines and each in a run; behind the last line for the first ones of the 32 rows
+ * after them.  Into L2: rows a multiple of 4 KiB apart share a set of L1. */
 static inline void nb_amx_prefetch(const nb_amx_part *p, size_t s, size_t n_line)
 {
-    const size_t at = (s / 8 + 1) * 8;
-    if (at >= n_line) return;
+    size_t at = (s / 8 + 1) * 8;
+    const uint8_t *w = p->w;
+    if (at >= n_line) {
+        at = (at - n_line) / 8 * 8;
+        w += NB_AMX_ROWS * p->w_row;
+    }
     for (size_t i = s % 8 * 4; i < s % 8 * 4 + 4 && i < p->n_row; i++)
-        for (size_t k = 0; k < 8; k++)
-            _mm_prefetch((const char *)p->w + i * p->w_row + (at + k) * 64, _MM_HINT_T1);
+        for (size_t k = 0; k < 8; k++) _mm_prefetch((const char *)w + i * p->w_row + (at + k) * 64, _MM_HINT_T1);
 }
 
 #endif

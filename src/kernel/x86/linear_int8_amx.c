@@ -116,6 +116,17 @@ static inline __m256 sum8(const int32_t *hi, const int32_t *lo)
     return _mm512_cvtepi64_ps(_mm512_add_epi64(_mm512_slli_epi64(h, 7), l));
 }
 
+/* 16 of them.  As 128 h + l with l in 0..127: where h fits in 24 bits, as it nearly always does, one FMA rounds the sum. */
+static inline __m512 sum16(const int32_t *hi, const int32_t *lo)
+{
+    const __m512i low = _mm512_load_si512(lo), most = _mm512_set1_epi32(1 << 24);
+    const __m512i h = _mm512_add_epi32(_mm512_load_si512(hi), _mm512_srai_epi32(low, 7));
+    const __m512i l = _mm512_and_si512(low, _mm512_set1_epi32(127));
+    if (_mm512_cmpge_epu32_mask(_mm512_add_epi32(h, most), _mm512_add_epi32(most, most)))
+        return _mm512_insertf32x8(_mm512_castps256_ps512(sum8(hi, lo)), sum8(hi + 8, lo + 8), 1);
+    return _mm512_fmadd_ps(_mm512_cvtepi32_ps(h), _mm512_set1_ps(128), _mm512_cvtepi32_ps(l));
+}
+
 static void finish(const nb_amx_part *p)
 {
     const nb_linear_args *a = p->a;
@@ -128,9 +139,7 @@ static void finish(const nb_amx_part *p)
         const int32_t *hi = (const int32_t *)(const void *)(p->acc + i / 16 * 2 * NB_AMX_TILE);
         const int32_t *lo = hi + 256;
         for (size_t k = 0; k < 16; k++) {
-            const __m512 sum =
-                _mm512_insertf32x8(_mm512_castps256_ps512(sum8(hi + 16 * k, lo + 16 * k)),
-                                   sum8(hi + 16 * k + 8, lo + 16 * k + 8), 1);
+            const __m512 sum = sum16(hi + 16 * k, lo + 16 * k);
             const __m512 scale = _mm512_set1_ps(k < n ? a->w.scale[r + k] : 0);
             _mm512_store_ps(row[k], _mm512_mul_ps(sum, _mm512_mul_ps(scale, sx)));
         }

@@ -4,7 +4,8 @@
  * so that a thread, which gets a run of tasks, keeps its activations in the cache and streams
  * neighbouring rows of the weight.  256 tokens of 2,048 values in 16 bits are a MiB, half of a
  * level-2 cache, and enough to hide the weights' bytes behind the arithmetic (256 operations a byte).
- * 32 rows are enough to pay for a task when there is one token, 64 when there are many.
+ * 32 rows are enough to pay for a task when there are a few tokens.  With more, a task reads its activations once for up
+ * to 128 rows, if that leaves enough tasks for the threads.
  *
  * Where a variant reads activations in a form of its own, each distinct x of a call is packed
  * once before, per block of tokens.  No cut changes a bit of a result: linear.h. */
@@ -12,8 +13,9 @@
 
 enum {
     ROWS = 32,           /* output rows per task */
-    ROWS_MANY = 64,      /* from MANY_TOK tokens on */
-    MANY_TOK = 64,       /* tokens */
+    ROWS_MANY = 128,     /* at most, from MANY_TOK tokens on */
+    MANY_TOK = 16,       /* tokens */
+    TASKS = 8,           /* per thread, at least, where rows are more than ROWS */
     INLINE_PACK = 32768, /* values: about 5 microseconds, as long as waking others */
 };
 
@@ -152,6 +154,17 @@ static void run_block(void *ctx, size_t task, size_t worker)
     j->v->fn(&a);
 }
 
+/* Rows of a task of many tokens. */
+static size_t rows_per_task(const nb_cpu *f, const nb_job *job, size_t n_job)
+{
+    size_t n_block = 0; /* of ROWS rows */
+    for (size_t i = 0; i < n_job; i++)
+        n_block += div_up(job[i].a.row_end - job[i].a.row_begin, ROWS) * div_up(job[i].a.n_tok, NB_TOK_BLOCK);
+    size_t rows = ROWS_MANY;
+    while (rows > ROWS && n_block * ROWS < rows * TASKS * nb_dev_n_worker(f->r.o.dev)) rows /= 2;
+    return rows;
+}
+
 void nb_cpu_run_jobs(nb_cpu *f, nb_job *job, size_t n_job)
 {
     size_t n_task = 0;
@@ -159,9 +172,10 @@ void nb_cpu_run_jobs(nb_cpu *f, nb_job *job, size_t n_job)
         f->r.observe(f->r.observe_ctx, &job[i].a.w, SIZE_MAX, job[i].a.x, job[i].a.n_tok,
                      job[i].a.w.n_col, job[i].a.x_stride);
     pack_jobs(f, job, n_job);
+    const size_t many = rows_per_task(f, job, n_job);
     for (size_t i = 0; i < n_job; i++) {
         nb_job *j = &job[i];
-        j->rows = j->a.n_tok < MANY_TOK ? ROWS : ROWS_MANY;
+        j->rows = j->a.n_tok < MANY_TOK ? ROWS : many;
         j->first = n_task;
         j->n_row_block = div_up(j->a.row_end - j->a.row_begin, j->rows);
         n_task += j->n_row_block * div_up(j->a.n_tok, NB_TOK_BLOCK);
