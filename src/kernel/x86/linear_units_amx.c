@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "kernel/x86/amx_tile.h"
-#include "kernel/x86/vec_avx512.h"
+#include "kernel/x86/units_pack_avx512.h"
 
 enum { LANES = 16 };
 #include "kernel/x86/units_types.h"
@@ -39,49 +39,53 @@ size_t nb_linear_units8_pack_bytes_amx(size_t n_tok, size_t n_col)
     return (n_tok + TOK - 1) / TOK * nb_pk_units(n_col) * sizeof(block_unit);
 }
 
-static void put(block_unit *to, size_t t, const nb_pk_x *x)
+/* Token t of a segment. */
+static void put(const nb_pk_seg *s, size_t n_unit, size_t t, block_unit *to)
 {
-    memcpy(to->q[t], x->q, NB_PK_UNIT);
-    to->sx[t] = x->sx;
-    for (size_t k = 0; k < 3; k++) {
-        memcpy(&to->minus[k][t], x->minus[k], sizeof(int32_t));
-        to->sum[k][t] = x->sum[k];
+    for (size_t u = 0; u < n_unit; u++, to++) {
+        memcpy(to->q[t], s->q[u], NB_PK_UNIT);
+        to->sx[t] = s->sx[u];
+        for (size_t k = 0; k < 3; k++) {
+            to->minus[k][t] = s->minus[k][u];
+            to->sum[k][t] = s->sum[k][u];
+        }
     }
 }
 
-static void pack(nb_linear_pack *one, void *xp, const float *x, size_t x_stride, size_t n_tok, size_t n_col,
-                 const uint32_t *column, size_t tok0, size_t tok1)
+/* One segment of all tokens after the other: the block's part stays in L1. */
+static void pack(void *xp, const float *x, size_t x_stride, size_t n_col, const uint32_t *column, size_t tok0, size_t tok1,
+                 bool words)
 {
-    nb_pk_x row[NB_PK_SEG];
     const size_t n_unit = nb_pk_units(n_col);
-    if (n_tok <= FEW) {
-        one(xp, x, x_stride, n_tok, n_col, column, tok0, tok1);
-        return;
-    }
+    const __m256i order = nb_pk_order(words);
+    nb_pk_seg s;
     for (size_t t0 = tok0; t0 < tok1; t0 += TOK) {
         block_unit *to = (block_unit *)xp + t0 / TOK * n_unit;
         const size_t nt = tok1 - t0 < TOK ? tok1 - t0 : TOK;
         if (nt < TOK) memset(to, 0, n_unit * sizeof *to);
-        for (size_t t = 0; t < nt; t++) {
-            const float *from = x + (t0 + t) * x_stride;
-            for (size_t c = 0, u = 0; c < n_col; c += NB_PK_SEG_COL) {
-                const size_t n = n_col - c < NB_PK_SEG_COL ? n_col - c : NB_PK_SEG_COL;
-                one(row, column ? from : from + c, x_stride, 1, n, column ? column + c : NULL, 0, 1);
-                for (size_t k = 0; k < nb_pk_units(n); k++) put(&to[u++], t, &row[k]);
+        for (size_t u = 0; u < n_unit; u += NB_PK_SEG)
+            for (size_t t = 0; t < nt; t++) {
+                nb_pk_segment_at(x + (t0 + t) * x_stride, column, u * NB_PK_UNIT, n_col, order, &s);
+                put(&s, n_unit - u < NB_PK_SEG ? n_unit - u : NB_PK_SEG, t, to + u);
             }
-        }
     }
 }
 
 void nb_linear_units8_pack_amx(void *xp, const float *x, size_t x_stride, size_t n_tok, size_t n_col,
                                const uint32_t *column, size_t tok0, size_t tok1)
 {
-    pack(nb_linear_units_pack8_avx512, xp, x, x_stride, n_tok, n_col, column, tok0, tok1);
+    if (n_tok <= FEW)
+        nb_linear_units_pack8_avx512(xp, x, x_stride, n_tok, n_col, column, tok0, tok1);
+    else
+        pack(xp, x, x_stride, n_col, column, tok0, tok1, false);
 }
 void nb_linear_units8_pack_words_amx(void *xp, const float *x, size_t x_stride, size_t n_tok, size_t n_col,
                                      const uint32_t *column, size_t tok0, size_t tok1)
 {
-    pack(nb_linear_units_pack8_words_avx512, xp, x, x_stride, n_tok, n_col, column, tok0, tok1);
+    if (n_tok <= FEW)
+        nb_linear_units_pack8_words_avx512(xp, x, x_stride, n_tok, n_col, column, tok0, tok1);
+    else
+        pack(xp, x, x_stride, n_col, column, tok0, tok1, true);
 }
 
 /* ---- spans: tiles to sums, sums to totals ---- */

@@ -5,8 +5,7 @@
  * need no joining of lanes, and scales are vectors.  */
 #include <string.h>
 
-#include "kernel/linear/linear_units.h"
-#include "kernel/x86/vec_avx512.h"
+#include "kernel/x86/units_pack_avx512.h"
 
 enum { LANES = 16 };
 typedef __m512i vi;
@@ -76,7 +75,7 @@ static inline __attribute__((always_inline)) __m512i vi_fifth(__m512i code, __m5
 #include "kernel/x86/units_k.h"
 #include "kernel/x86/units_direct.h"
 
-/* ---- activations: two digits, [hi 32][lo 32] bytes of a unit in place of 16-bit integers ---- */
+/* ---- activations: [hi 32][lo 32] bytes of a unit in place of 16-bit integers ---- */
 
 static inline int32_t sum_of(__m512i v)
 {
@@ -95,7 +94,8 @@ static inline void set_sums(nb_pk_x *o, int32_t first, int32_t second)
     o->unused = 0;
 }
 
-static inline void pack_unit(__m512 x0, __m512 x1, float most, __m256i order, nb_pk_x *o)
+/* Two digits. */
+static inline void pack_unit(__m512 x0, __m512 x1, __m256i order, nb_pk_x *o)
 {
     const __m512i mag = _mm512_set1_epi32(0x7fffffff);
     const __m512i m0 = _mm512_and_si512(mag, _mm512_castps_si512(x0));
@@ -109,38 +109,29 @@ static inline void pack_unit(__m512 x0, __m512 x1, float most, __m256i order, nb
         sx = 0x7fc00000;
         memcpy(&o->sx, &sx, sizeof sx);
     } else if (m >= NB_PK_X_MIN) {
-        inv = most / m;
-        o->sx = m / most;
+        inv = NB_PK_X_MAX / m;
+        o->sx = m / NB_PK_X_MAX;
     }
     if (inv == 0) x0 = x1 = _mm512_setzero_ps();
     const __m512 f = _mm512_set1_ps(inv);
     const __m512i q0 = _mm512_cvtps_epi32(_mm512_mul_ps(x0, f)), q1 = _mm512_cvtps_epi32(_mm512_mul_ps(x1, f));
-    __m512i h0 = q0, h1 = q1;
-    if (most > 127) {
-        const __m512i half = _mm512_set1_epi32(128);
-        h0 = _mm512_srai_epi32(_mm512_add_epi32(q0, half), 8);
-        h1 = _mm512_srai_epi32(_mm512_add_epi32(q1, half), 8);
-        const __m512i l0 = _mm512_sub_epi32(q0, _mm512_slli_epi32(h0, 8));
-        const __m512i l1 = _mm512_sub_epi32(q1, _mm512_slli_epi32(h1, 8));
-        const __m256i lo = _mm256_set_m128i(_mm512_cvtepi32_epi8(l1), _mm512_cvtepi32_epi8(l0));
-        _mm256_storeu_si256((__m256i *)(void *)(o->q + 16), _mm256_shuffle_epi8(lo, order));
-    }
-    const __m256i hi = _mm256_shuffle_epi8(_mm256_set_m128i(_mm512_cvtepi32_epi8(h1), _mm512_cvtepi32_epi8(h0)), order);
-    _mm256_storeu_si256((__m256i *)(void *)o->q, hi);
-    if (most <= 127) /* words: of low nibbles, of high ones (x_words) */
-        _mm256_storeu_si256((__m256i *)(void *)(o->q + 16),
-                            _mm256_permutevar8x32_epi32(hi, _mm256_setr_epi32(0, 2, 4, 6, 1, 3, 5, 7)));
+    const __m512i half = _mm512_set1_epi32(128);
+    const __m512i h0 = _mm512_srai_epi32(_mm512_add_epi32(q0, half), 8);
+    const __m512i h1 = _mm512_srai_epi32(_mm512_add_epi32(q1, half), 8);
+    const __m512i l0 = _mm512_sub_epi32(q0, _mm512_slli_epi32(h0, 8));
+    const __m512i l1 = _mm512_sub_epi32(q1, _mm512_slli_epi32(h1, 8));
+    const __m256i lo = _mm256_set_m128i(_mm512_cvtepi32_epi8(l1), _mm512_cvtepi32_epi8(l0));
+    const __m256i hi = _mm256_set_m128i(_mm512_cvtepi32_epi8(h1), _mm512_cvtepi32_epi8(h0));
+    _mm256_storeu_si256((__m256i *)(void *)(o->q + 16), _mm256_shuffle_epi8(lo, order));
+    _mm256_storeu_si256((__m256i *)(void *)o->q, _mm256_shuffle_epi8(hi, order));
     set_sums(o, sum_of(q0), sum_of(q1));
 }
 
 static void pack(void *xp, const float *x, size_t x_stride, size_t n_col, const uint32_t *column,
-                 size_t tok0, size_t tok1, float most, bool words)
+                 size_t tok0, size_t tok1, bool words)
 {
     const size_t n_unit = nb_pk_units(n_col);
-    const __m256i plain = _mm256_broadcastsi128_si256(
-        _mm_setr_epi8(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15));
-    const __m256i even_odd = _mm256_broadcastsi128_si256(
-        _mm_setr_epi8(0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15));
+    const __m256i order = nb_pk_order(words);
     for (size_t t = tok0; t < tok1; t++) {
         const float *from = x + t * x_stride;
         nb_pk_x *to = (nb_pk_x *)xp + t * n_unit;
@@ -151,23 +142,48 @@ static void pack(void *xp, const float *x, size_t x_stride, size_t n_col, const 
             float v[NB_PK_UNIT] = { 0 };
             for (size_t i = 0; column && i < NB_PK_UNIT && i < left; i++) v[i] = from[column[c + i]];
             const float *p = column ? v : from + c;
-            pack_unit(_mm512_maskz_loadu_ps(m0, p), _mm512_maskz_loadu_ps(m1, p + (m1 ? 16 : 0)), most,
-                      words ? even_odd : plain, &to[u]);
+            pack_unit(_mm512_maskz_loadu_ps(m0, p), _mm512_maskz_loadu_ps(m1, p + (m1 ? 16 : 0)), order, &to[u]);
         }
     }
 }
 
-#define PACK(name, most, words)                                                                    \
+/* One digit; in place of the second one the words of low nibbles, then of high ones (x_words). */
+static void pack8(void *xp, const float *x, size_t x_stride, size_t n_col, const uint32_t *column,
+                  size_t tok0, size_t tok1, bool words)
+{
+    const size_t n_unit = nb_pk_units(n_col);
+    const __m256i order = nb_pk_order(words);
+    nb_pk_seg s;
+    for (size_t t = tok0; t < tok1; t++) {
+        nb_pk_x *to = (nb_pk_x *)xp + t * n_unit;
+        for (size_t u = 0; u < n_unit; u++, to++) {
+            const size_t i = u % NB_PK_SEG;
+            if (i == 0) nb_pk_segment_at(x + t * x_stride, column, u * NB_PK_UNIT, n_col, order, &s);
+            const __m256i q = _mm256_load_si256((const __m256i *)(const void *)s.q[i]);
+            _mm256_storeu_si256((__m256i *)(void *)to->q, q);
+            _mm256_storeu_si256((__m256i *)(void *)(to->q + 16),
+                                _mm256_permutevar8x32_epi32(q, _mm256_setr_epi32(0, 2, 4, 6, 1, 3, 5, 7)));
+            to->sx = s.sx[i];
+            for (size_t k = 0; k < 3; k++) {
+                memcpy(to->minus[k], &s.minus[k][i], sizeof s.minus[k][i]);
+                to->sum[k] = s.sum[k][i];
+            }
+            to->unused = 0;
+        }
+    }
+}
+
+#define PACK(name, fn, words)                                                                      \
     void name(void *xp, const float *x, size_t x_stride, size_t n_tok, size_t n_col,               \
               const uint32_t *column, size_t tok0, size_t tok1)                                    \
     {                                                                                              \
         (void)n_tok;                                                                               \
-        pack(xp, x, x_stride, n_col, column, tok0, tok1, most, words);                             \
+        fn(xp, x, x_stride, n_col, column, tok0, tok1, words);                                     \
     }
-PACK(nb_linear_units_pack_avx512, NB_PK_X_MAX, false)
-PACK(nb_linear_units_pack_words_avx512, NB_PK_X_MAX, true)
-PACK(nb_linear_units_pack8_avx512, NB_PK_X_MAX8, false)
-PACK(nb_linear_units_pack8_words_avx512, NB_PK_X_MAX8, true)
+PACK(nb_linear_units_pack_avx512, pack, false)
+PACK(nb_linear_units_pack_words_avx512, pack, true)
+PACK(nb_linear_units_pack8_avx512, pack8, false)
+PACK(nb_linear_units_pack8_words_avx512, pack8, true)
 
 /* ---- sums ---- */
 
