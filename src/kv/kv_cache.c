@@ -122,6 +122,7 @@ static void enter_index(nb_kv_cache *c, uint32_t id, const nb_block_key *key, ui
 static void leave_index(nb_kv_cache *c, uint32_t id)
 {
     nb_kv_block *b = &c->block[id];
+    nb_kv_snap_drop(c, id);
     uint32_t *at = &c->bucket[nb_kv_bucket(c, &b->key)];
     while (*at != id) at = &c->block[*at].chain;
     *at = b->chain;
@@ -193,6 +194,9 @@ nb_status nb_kv_cache_create(const nb_kv_cache_options *o, nb_kv_cache **out, nb
     if (o->evict >= NB_KV_N_EVICT)
         return nb_fail(err, NB_ERR_ARG, "KV cache: policy %d; expected 0 to %d", (int)o->evict,
                        NB_KV_N_EVICT - 1);
+    if (o->n_snap >= NONE)
+        return nb_fail(err, NB_ERR_ARG, "KV cache: %zu snapshots; expected 0 to %lu", o->n_snap,
+                       (unsigned long)NONE - 1);
     nb_kv_cache *c = calloc(1, sizeof *c);
     if (!c) return nb_fail(err, NB_ERR_NOMEM, "KV cache: out of memory");
     c->block = calloc(o->n_block, sizeof *c->block);
@@ -201,6 +205,7 @@ nb_status nb_kv_cache_create(const nb_kv_cache_options *o, nb_kv_cache **out, nb
     c->bucket = calloc(n_bucket, sizeof *c->bucket);
     nb_status st = NB_OK;
     if (o->evict != NB_KV_EVICT_CLASSES) st = nb_kv_leaves_create(o->evict, o->n_block, &c->leaves);
+    if (st == NB_OK) st = nb_kv_snaps_create(c, o->n_snap);
     if (!c->block || !c->bucket || st != NB_OK) {
         nb_kv_cache_destroy(c);
         return nb_fail(err, NB_ERR_NOMEM, "KV cache: no memory for the names of %zu blocks",
@@ -215,7 +220,7 @@ nb_status nb_kv_cache_create(const nb_kv_cache_options *o, nb_kv_cache **out, nb
     for (size_t i = 0; i < n_bucket; i++) c->bucket[i] = NONE;
     for (size_t i = o->n_block; i-- > 0;) { /* a short run touches the lowest blocks */
         nb_kv_block *b = &c->block[i];
-        b->parent = b->child = b->sib_prev = b->sib_next = NONE;
+        b->parent = b->child = b->sib_prev = b->sib_next = b->snap = NONE;
         push_free(c, (uint32_t)i);
     }
     *out = c;
@@ -226,6 +231,7 @@ void nb_kv_cache_destroy(nb_kv_cache *c)
 {
     if (!c) return;
     nb_kv_leaves_destroy(c->leaves);
+    free(c->snap);
     free(c->block);
     free(c->bucket);
     free(c);
@@ -324,6 +330,7 @@ size_t nb_kv_cache_reset(nb_kv_cache *c)
     for (size_t i = c->n_block; i-- > 0;) {
         nb_kv_block *b = &c->block[i];
         if (!b->indexed) continue;
+        nb_kv_snap_drop(c, (uint32_t)i);
         b->parent = b->child = b->sib_prev = b->sib_next = NONE;
         b->indexed = b->many = false;
         b->n_hit = 0;
@@ -346,7 +353,11 @@ void nb_kv_cache_get_stats(const nb_kv_cache *c, nb_kv_cache_stats *s)
                               .n_indexed = c->n_indexed,
                               .n_evicted = c->n_evicted,
                               .n_published = c->n_published,
-                              .n_duplicate = c->n_duplicate };
+                              .n_duplicate = c->n_duplicate,
+                              .n_snap = c->n_snap,
+                              .n_snap_used = c->n_snap_used,
+                              .n_snap_taken = c->n_snap_taken };
+    for (size_t i = 0; i < c->n_snap; i++) s->n_snap_pin += c->snap[i].n_pin;
 }
 
 void nb_kv_cache_block(const nb_kv_cache *c, uint32_t id, nb_kv_block_info *info)

@@ -34,6 +34,12 @@
  * have no classes, and of the cached blocks that no indexed block continues (the leaves) the one of
  * least rank goes first.
  *
+ * Snapshots: a model whose layers keep a state per sequence (linear attention, docs/decisions/052) can go on from
+ * a block only where the state at its end was kept.  There are n_snap places for such states, far fewer than
+ * blocks.  A place is free, or pinned (being written or read), or belongs to an indexed block, at most one to each.
+ * When there is no free place, the one that was used least recently and is not pinned is taken from its block.  A
+ * block that leaves the index gives up its snapshot.
+ *
  * Owned by the engine thread.  Every operation is O(1) but for release (O(n)), reset and
  * check; other policies than the engine's add O(log leaves).  Nothing is allocated after create.  Ids out of range and giving back what is not
  * held are mistakes of ours: they stop the program. */
@@ -47,6 +53,7 @@
 
 enum { NB_BLOCK_TOK = 64, NB_BLOCK_UPLOADED = 128 };
 #define NB_BLOCK_NONE UINT32_MAX
+#define NB_SNAP_NONE UINT32_MAX
 
 typedef struct nb_block_key {
     unsigned char b[32];
@@ -79,6 +86,7 @@ typedef struct nb_kv_cache_options {
     bool index;             /* false: publish does nothing, find finds nothing         */
     double protected_share; /* of all blocks, [0, 1]; 0.25 is a good value             */
     nb_kv_evict evict;      /* 0: the engine's                                         */
+    size_t n_snap;          /* places for snapshots, 0 .. UINT32_MAX - 1               */
 } nb_kv_cache_options;
 
 nb_status nb_kv_cache_create(const nb_kv_cache_options *o, nb_kv_cache **out, nb_error *err);
@@ -107,6 +115,21 @@ size_t nb_kv_cache_available(const nb_kv_cache *c);
  * Returns the number of blocks that left the index. */
 size_t nb_kv_cache_reset(nb_kv_cache *c);
 
+/* ---- snapshots (kv_snap.c) ---- */
+
+/* The snapshot of an indexed block, or NB_SNAP_NONE. */
+uint32_t nb_kv_snap_of(const nb_kv_cache *c, uint32_t block);
+/* A place to write to, pinned, that belongs to no block; NB_SNAP_NONE when all are pinned. */
+uint32_t nb_kv_snap_acquire(nb_kv_cache *c);
+/* What was written to a place from acquire is the state at the end of `block`; unpins it.  The place becomes free
+ * where the block is not indexed or has a snapshot already. */
+void nb_kv_snap_give(nb_kv_cache *c, uint32_t snap, uint32_t block);
+/* One more pin of the snapshot of a block, which is then the one used most recently: it is not overwritten before
+ * it is released, even if the block leaves the index. */
+void nb_kv_snap_pin(nb_kv_cache *c, uint32_t snap);
+/* One pin less; also of a place from acquire that was not written. */
+void nb_kv_snap_unpin(nb_kv_cache *c, uint32_t snap);
+
 typedef struct nb_kv_cache_stats {
     size_t n_block, n_free, n_held, n_once, n_many; /* once, many: cached blocks by class; all
                                                        are `once` of other policies         */
@@ -114,6 +137,8 @@ typedef struct nb_kv_cache_stats {
     uint64_t n_evicted;   /* blocks that left the index to make room, since create       */
     uint64_t n_published; /* blocks that entered the index                               */
     uint64_t n_duplicate; /* publish returned another block                              */
+    size_t n_snap, n_snap_used, n_snap_pin; /* places; of blocks; pins                   */
+    uint64_t n_snap_taken; /* snapshots that were taken from their blocks to make room   */
 } nb_kv_cache_stats;
 void nb_kv_cache_get_stats(const nb_kv_cache *c, nb_kv_cache_stats *s);
 

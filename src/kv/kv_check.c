@@ -102,6 +102,7 @@ const char *nb_kv_cache_check(const nb_kv_cache *c)
     if (!what && c->many.n > c->many_cap) what = "class: more `many` blocks than their share";
     if (!what) what = check_buckets(c);
     if (!what) what = check_blocks(c);
+    if (!what) what = nb_kv_snaps_check(c);
     if (!what && !c->index && c->n_indexed) what = "index: in use although switched off";
     return what;
 }

@@ -13,6 +13,7 @@ typedef struct nb_kv_block {
     uint32_t sib_prev, sib_next; /* the other children of the parent                        */
     uint32_t chain;              /* next indexed block of the same bucket                   */
     uint32_t prev, next;         /* cached: neighbours in its class, towards old and young  */
+    uint32_t snap;               /* indexed: its snapshot, or NONE                          */
     bool indexed, many;
 } nb_kv_block;
 
@@ -21,6 +22,13 @@ typedef struct nb_kv_class {
     uint32_t old, young; /* NONE when empty */
     size_t n;
 } nb_kv_class;
+
+/* A place for a snapshot: free, or pinned, or of a block. */
+typedef struct nb_kv_snap {
+    uint32_t block;      /* that it belongs to, or NONE                                     */
+    uint32_t n_pin;
+    uint32_t prev, next; /* of a block: neighbours in order of use; free: next              */
+} nb_kv_snap;
 
 /* What other policies than the engine's keep: a heap of the leaves among the cached blocks, least rank at
  * the top.  Arrays of n_block. */
@@ -45,6 +53,10 @@ struct nb_kv_cache {
     nb_kv_leaves *leaves; /* NULL: the engine's policy; else `once` is a count without a list */
     nb_kv_class once, many;
     uint64_t n_evicted, n_published, n_duplicate;
+    nb_kv_snap *snap; /* [n_snap]                                          */
+    size_t n_snap, n_snap_used;
+    uint32_t snap_free, snap_old, snap_young; /* a stack; ends of the list in order of use */
+    uint64_t n_snap_taken;
 };
 
 /* kv_leaves.c */
@@ -59,6 +71,11 @@ void nb_kv_leaves_remove(nb_kv_leaves *l, uint32_t id); /* it is not; nothing wh
 uint32_t nb_kv_leaves_victim(nb_kv_leaves *l);          /* stays in; NONE when there is none */
 void nb_kv_leaves_reset(nb_kv_leaves *l, size_t n_block);
 const char *nb_kv_leaves_check(const nb_kv_cache *c);
+
+/* kv_snap.c */
+nb_status nb_kv_snaps_create(nb_kv_cache *c, size_t n);
+void nb_kv_snap_drop(nb_kv_cache *c, uint32_t block); /* the block leaves the index */
+const char *nb_kv_snaps_check(const nb_kv_cache *c);
 
 size_t nb_kv_bucket(const nb_kv_cache *c, const nb_block_key *key);
 

@@ -176,6 +176,15 @@ static size_t n_found(const nb_refill *f, const text *t)
     return n;
 }
 
+/* All blocks are there, and the next turn can go on from the last one. */
+static bool is_there(const nb_refill *f, const text *t, size_t n)
+{
+    const size_t n_all = t->n_tok / NB_BLOCK_TOK;
+    return n == n_all && (!f->s->o.snap_tok ||
+                          nb_kv_snap_of(f->kv, nb_kv_cache_find(f->kv, &t->key[n - 1])) !=
+                              NB_SNAP_NONE);
+}
+
 static nb_status start_head(nb_refill *f)
 {
     const text *t = f->head;
@@ -202,7 +211,7 @@ bool nb_refill_start(nb_refill *f, double idle_s)
         text *t = f->head;
         const bool have_keys = make_keys(t) == NB_OK;
         const size_t n = have_keys ? n_found(f, t) : 0;
-        if (have_keys && n == t->n_tok / NB_BLOCK_TOK)
+        if (have_keys && is_there(f, t, n))
             leave(f, &f->stat.n_done);
         else if (!have_keys || n < t->n_prompt / NB_BLOCK_TOK || start_head(f) != NB_OK)
             leave(f, &f->stat.n_dropped);

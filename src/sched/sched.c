@@ -140,6 +140,10 @@ static nb_status check_options(const nb_sched_options *o, size_t n_block, nb_err
                        "scheduler: a length of %zu tokens with %zu cache blocks of %d tokens; "
                        "expected 1 to %zu",
                        o->max_model_len, n_block, NB_BLOCK_TOK, n_block * NB_BLOCK_TOK);
+    if (o->snap_tok % NB_BLOCK_TOK)
+        return nb_fail(err, NB_ERR_ARG,
+                       "scheduler: %zu tokens between snapshots; expected a multiple of %d",
+                       o->snap_tok, NB_BLOCK_TOK);
     if (!(o->age_s >= 0))
         return nb_fail(err, NB_ERR_ARG, "scheduler: %g s per level; expected 0 or more", o->age_s);
     if (!isfinite(o->max_step_s) || !(o->pair_tok >= 0) || !isfinite(o->pair_tok))
@@ -194,6 +198,8 @@ void nb_sched_destroy(nb_sched *s)
     for (nb_req *r = s->all_head, *next; r; r = next) {
         next = r->all_next;
         nb_kv_cache_release(s->kv, r->block, r->n_block);
+        nb_sched_unpin(s, &r->load);
+        nb_sched_unpin(s, &r->save);
         free_req(r);
     }
     free(s->bucket);
@@ -239,6 +245,7 @@ static nb_status make_req(const nb_sched *s, const nb_sched_request *q, nb_req *
         return st;
     }
     r->r = *q;
+    r->load = r->save = NB_SNAP_NONE;
     r->r.prompt = NULL;
     r->r.salt = (nb_str){ 0 };
     r->r.key = NULL;
@@ -365,17 +372,32 @@ nb_status nb_sched_computed(nb_sched *s, uint64_t id)
     if (r->n_plan == 0) return NB_ERR_ARG;
     r->n_computed += r->n_plan;
     r->n_plan = 0;
+    nb_sched_unpin(s, &r->load);
+    const nb_status st = publish(s, r);
+    if (st == NB_OK && r->save != NB_SNAP_NONE) {
+        nb_kv_snap_give(s->kv, r->save, r->block[r->n_computed / NB_BLOCK_TOK - 1]);
+        r->save = NB_SNAP_NONE;
+    }
     if (!r->prompt_done && r->n_computed >= r->r.n_prompt) {
         r->prompt_done = true;
         wake(s, r);
     }
-    return publish(s, r);
+    return st;
 }
 
 /* ---- going ---- */
 
+void nb_sched_unpin(nb_sched *s, uint32_t *snap)
+{
+    if (*snap != NB_SNAP_NONE) nb_kv_snap_unpin(s->kv, *snap);
+    *snap = NB_SNAP_NONE;
+}
+
 void nb_sched_stop(nb_sched *s, nb_req *r)
 {
+    nb_sched_unpin(s, &r->load);
+    nb_sched_unpin(s, &r->save);
+    r->branch = 0;
     nb_kv_cache_release(s->kv, r->block, r->n_block);
     s->n_gain += r->n_block;
     s->budget += r->n_plan;

@@ -27,6 +27,13 @@
  * of the queue is not overtaken by others of its class for lack of blocks.
  * A request with `after` waits until that request has computed its prompt or has gone.
  *
+ * Where the model keeps a state per sequence (snap_tok; kv_cache.h, docs/decisions/052), a hit ends at the last found
+ * block that has a snapshot.  Items end at the positions where snapshots are taken: multiples of snap_tok; the last
+ * end of a block that lies before the prompt's last token, and the prompt's end where it is one; and where the known
+ * blocks of a prompt ended that a hit could not reach.  The item that begins a request after a hit names the snapshot
+ * to start from (load), one that ends at such a position the place for a new one (save), unless the block has one or
+ * all places are pinned.  The engine loads before it computes and saves afterwards.
+ *
  * Preemption: when a running request needs a block and there is none, the victim is, among
  * the running (with the priority policy: among those of the worst priority, never one
  * better than the one in need), the one with the least computed tokens, of equals
@@ -64,6 +71,7 @@ typedef struct nb_sched_options {
     double max_step_s;    /* of steps with decodes; 0: no limit; negative: derived (pace.h) */
     double
         pair_tok; /* a pair of a prompt's query and a token it sees costs as much as so many tokens */
+    size_t snap_tok; /* tokens between snapshots, a multiple of NB_BLOCK_TOK; 0: the model has no states */
 } nb_sched_options;
 
 /* Borrows the cache. NB_ERR_ARG where max_model_len does not fit the pool. */
@@ -111,6 +119,7 @@ typedef struct nb_sched_item {
     bool last;       /* all known tokens are computed after it: sample the next */
     bool admitted;   /* this plan admitted it (first time or again)             */
     size_t n_cached; /* tokens found in the prefix cache at (this) admission    */
+    uint32_t load, save; /* snapshots; NB_SNAP_NONE                             */
 } nb_sched_item;
 
 /* item[max_num_seqs]. Returns the number of items; 0: nothing can be done now. */

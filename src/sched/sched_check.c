@@ -145,6 +145,24 @@ static const char *check_table(const nb_sched *s, const nb_req *r)
     return r->n_pub <= r->n_key ? NULL : "blocks: published without a key";
 }
 
+/* Nobody but its running requests pins snapshots. */
+static const char *check_snaps(const nb_sched *s)
+{
+    size_t n = 0;
+    nb_kv_cache_stats ks;
+    nb_kv_cache_get_stats(s->kv, &ks);
+    for (const nb_req *r = s->all_head; r; r = r->all_next) {
+        n += (size_t)(r->load != NB_SNAP_NONE) + (size_t)(r->save != NB_SNAP_NONE);
+        if (r->save != NB_SNAP_NONE && (!r->n_plan || (r->n_computed + r->n_plan) % NB_BLOCK_TOK))
+            return "snapshots: one to be taken inside a block";
+        if (r->load != NB_SNAP_NONE && r->n_computed != r->n_cached)
+            return "snapshots: one to be loaded behind the hit";
+        if (r->state != NB_REQ_RUNNING && (r->load != NB_SNAP_NONE || r->save != NB_SNAP_NONE))
+            return "snapshots: of a waiting request";
+    }
+    return n == ks.n_snap_pin ? NULL : "snapshots: pins and requests disagree";
+}
+
 /* Nobody but the scheduler's requests holds blocks. */
 static const char *check_holds(const nb_sched *s)
 {
@@ -159,7 +177,7 @@ static const char *check_holds(const nb_sched *s)
         nb_kv_cache_block(s->kv, (uint32_t)i, &info);
         if (info.n_ref != s->count[i]) return "blocks: holders and tables disagree";
     }
-    return NULL;
+    return check_snaps(s);
 }
 
 const char *nb_sched_check(const nb_sched *s)

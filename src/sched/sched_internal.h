@@ -46,6 +46,8 @@ struct nb_req {
     size_t n_cached; /* tokens found at the last admission                     */
     size_t n_plan;   /* tokens of its item in the current plan, 0: none        */
     size_t run_pos, slot;
+    uint32_t load, save; /* pinned snapshots of the item to come, of the planned one; or NB_SNAP_NONE */
+    size_t branch;       /* where found blocks ended that have no snapshot; 0: none */
 };
 
 /* Waiting requests of one level. */
@@ -121,6 +123,8 @@ void nb_req_list_remove(nb_req_list *l, nb_req *r);
 /* Into the queue of its class: at its head, or by arrival. */
 void nb_sched_enqueue(nb_sched *s, nb_req *r, bool head, double now);
 void nb_sched_dequeue(nb_sched *s, nb_req *r);
+/* The snapshot in *snap is not needed any more; NB_SNAP_NONE: nothing. */
+void nb_sched_unpin(nb_sched *s, uint32_t *snap);
 /* A running request gives up its slot and its blocks, and its item in the current plan. */
 void nb_sched_stop(nb_sched *s, nb_req *r);
 

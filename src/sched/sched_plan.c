@@ -16,10 +16,37 @@ static size_t n_rest(const nb_req *r)
     return r->n_known - r->n_computed;
 }
 
-/* Tokens r can compute in one item: one form, one rope table, its own cap. */
-static size_t item_limit(const nb_req *r)
+/* ---- snapshots ---- */
+
+/* The next position behind `pos` where a snapshot of r is taken; SIZE_MAX: there is none. */
+static size_t next_snap(const nb_sched *s, const nb_req *r, size_t pos)
 {
-    size_t n = n_rest(r);
+    if (!s->o.snap_tok) return SIZE_MAX;
+    const size_t prompt = r->r.n_prompt, last = (prompt - 1) / NB_BLOCK_TOK * NB_BLOCK_TOK;
+    const size_t at[] = { r->branch, r->r.background ? 0 : last,
+                          prompt % NB_BLOCK_TOK ? 0 : prompt };
+    size_t next = (pos / s->o.snap_tok + 1) * s->o.snap_tok;
+    for (size_t i = 0; i < NB_COUNT(at); i++)
+        if (at[i] > pos) next = nb_min(next, at[i]);
+    return next;
+}
+
+/* A place for the state at the end of r's item, where one is taken and the block is not known to have one. */
+static void find_place(nb_sched *s, nb_req *r)
+{
+    const size_t end = r->n_computed + r->n_plan;
+    if (r->n_plan == 0 || next_snap(s, r, r->n_computed) != end) return;
+    const size_t n = end / NB_BLOCK_TOK;
+    if (nb_req_keys(r, n) != NB_OK) return; /* costs a hit, not the request */
+    const uint32_t have = nb_kv_cache_find(s->kv, &r->key[n - 1]);
+    if (have == NB_BLOCK_NONE || nb_kv_snap_of(s->kv, have) == NB_SNAP_NONE)
+        r->save = nb_kv_snap_acquire(s->kv);
+}
+
+/* Tokens r can compute in one item: one form, one rope table, its own cap, no snapshot inside. */
+static size_t item_limit(const nb_sched *s, const nb_req *r)
+{
+    size_t n = nb_min(n_rest(r), next_snap(s, r, r->n_computed) - r->n_computed);
     if (r->n_computed < r->r.n_expanded) n = nb_min(n, r->r.n_expanded - r->n_computed);
     if (r->n_computed < r->r.n_upload) n = nb_min(n, r->r.n_upload - r->n_computed);
     if (r->n_computed < r->r.rope_from) n = nb_min(n, r->r.rope_from - r->n_computed);
@@ -111,7 +138,7 @@ static void plan_running(nb_sched *s, bool decodes, double now)
     for (size_t i = 0; i < s->n_run && s->budget;) {
         nb_req *r = s->run[i];
         if (n_rest(r) && is_decode(r) == decodes && r->n_plan == 0) {
-            const size_t most = nb_min(nb_min(item_limit(r), s->o.max_chunk_tok), s->budget);
+            const size_t most = nb_min(nb_min(item_limit(s, r), s->o.max_chunk_tok), s->budget);
             const size_t n = paced(s, r, most);
             if (n && get_blocks(s, r, r->n_computed + n, now)) give(s, r, n);
         }
@@ -157,20 +184,25 @@ static nb_req *next_waiting(const nb_sched *s, double now)
     return best;
 }
 
-/* Leading blocks that the index has, into r->block; *n_held: held by others already. */
+/* Leading blocks that the index has, into r->block, up to one to go on from; *n_held: held by others already. */
 static size_t look_up(const nb_sched *s, nb_req *r, size_t *n_held)
 {
     const size_t n_max = r->r.no_lookup ? 0 : (r->n_known - 1) / NB_BLOCK_TOK;
     size_t n = 0;
     *n_held = 0;
     for (; n < n_max; n++) {
-        nb_kv_block_info info;
         if (nb_req_keys(r, n + 1) != NB_OK) break; /* costs a hit, not the request */
         const uint32_t id = nb_kv_cache_find(s->kv, &r->key[n]);
         if (id == NB_BLOCK_NONE) break;
-        nb_kv_cache_block(s->kv, id, &info);
-        *n_held += info.n_ref != 0;
         r->block[n] = id;
+    }
+    const size_t n_found = n;
+    while (s->o.snap_tok && n && nb_kv_snap_of(s->kv, r->block[n - 1]) == NB_SNAP_NONE) n--;
+    r->branch = n < n_found ? n_found * NB_BLOCK_TOK : 0;
+    for (size_t i = 0; i < n; i++) {
+        nb_kv_block_info info;
+        nb_kv_cache_block(s->kv, r->block[i], &info);
+        *n_held += info.n_ref != 0;
     }
     return n;
 }
@@ -197,6 +229,10 @@ static bool admit(nb_sched *s, nb_req *r, double now)
         return false;
     }
     for (size_t i = 0; i < n_hit; i++) nb_kv_cache_hold(s->kv, r->block[i], true);
+    if (s->o.snap_tok && n_hit) {
+        r->load = nb_kv_snap_of(s->kv, r->block[n_hit - 1]);
+        nb_kv_snap_pin(s->kv, r->load);
+    }
     for (r->n_block = n_hit; r->n_block < n_all; r->n_block++) {
         const nb_status st = nb_kv_cache_acquire(s->kv, &r->block[r->n_block]);
         NB_ASSERT(st == NB_OK); /* that many are available */
@@ -221,7 +257,7 @@ static void plan_waiting(nb_sched *s, double now)
     while (has_room(s) && s->n_free_slot) {
         nb_req *r = next_waiting(s, now);
         if (!r || !admit(s, r, now)) return;
-        const size_t most = nb_min(nb_min(item_limit(r), s->o.max_chunk_tok), s->budget);
+        const size_t most = nb_min(nb_min(item_limit(s, r), s->o.max_chunk_tok), s->budget);
         const size_t n = paced(s, r, most);
         give(s, r, n ? n : nb_min(most, NB_BLOCK_TOK)); /* who is admitted gets something */
     }
@@ -234,7 +270,7 @@ static void plan_left(nb_sched *s)
 {
     for (size_t i = 0; i < s->n_run && s->budget; i++) {
         nb_req *r = s->run[i];
-        const size_t more = nb_min(item_limit(r) - r->n_plan, s->budget);
+        const size_t more = nb_min(item_limit(s, r) - r->n_plan, s->budget);
         size_t end = r->n_computed + r->n_plan + (more ? paced(s, r, more) : 0);
         while (r->n_block < nb_n_block(end) &&
                nb_kv_cache_acquire(s->kv, &r->block[r->n_block]) == NB_OK)
@@ -261,6 +297,8 @@ static void write_item(const nb_req *r, bool admitted, nb_sched_item *it)
         .last = r->n_plan == n_rest(r),
         .admitted = admitted,
         .n_cached = r->n_cached,
+        .load = r->load,
+        .save = r->save,
     };
 }
 
@@ -305,7 +343,10 @@ static double backlog(const nb_sched *s)
 
 size_t nb_sched_plan(nb_sched *s, double now, nb_sched_item *item)
 {
-    for (size_t i = 0; i < s->n_run; i++) s->run[i]->n_plan = 0; /* planned and never computed */
+    for (size_t i = 0; i < s->n_run; i++) { /* planned and never computed */
+        s->run[i]->n_plan = 0;
+        nb_sched_unpin(s, &s->run[i]->save);
+    }
     s->budget = s->o.max_step_tok;
     s->work = 0;
     s->work_left = (double)INFINITY;
@@ -323,6 +364,7 @@ size_t nb_sched_plan(nb_sched *s, double now, nb_sched_item *item)
     plan_waiting(s, now);
     plan_left(s);
     count_plan(s);
+    for (size_t i = 0; i < s->n_run; i++) find_place(s, s->run[i]);
     return write_items(s, n_before, item);
 }
 

@@ -251,6 +251,8 @@ static void some_options(sim *w)
                     : prop_one_in(p, 2) ? -1
                                         : 1e-3 * (double)prop_between(p, 1, 100);
     o->pair_tok = prop_one_in(p, 2) ? 0 : 1e-3;
+    o->snap_tok = prop_one_in(p, 2) ? 0 : NB_BLOCK_TOK * prop_between(p, 1, 5);
+    w->ko.n_snap = o->snap_tok ? prop_between(p, 0, prop_one_in(p, 2) ? 4 : SIM_BLOCKS) : 0;
     switch (prop_below(p, 5)) {
     case 0: w->form = FORM_ABSORBED; break;
     case 1: w->form = FORM_EXPANDED; break;
@@ -268,6 +270,7 @@ static void some_options(sim *w)
 /* What the runs have reached, so that a change of the workload cannot hide it. */
 static struct reached {
     uint64_t hits, again_hits, preempted, evicted, duplicate, refilled, refill_drops;
+    uint64_t snap_hits, snap_taken; /* of runs with snapshots: tokens found; snapshots that made room */
 } reached;
 
 static void count_reached(const sim *w)
@@ -281,6 +284,8 @@ static void count_reached(const sim *w)
     reached.preempted += s.n_preempted;
     reached.evicted += k.n_evicted;
     reached.duplicate += k.n_duplicate;
+    if (w->o.snap_tok) reached.snap_hits += s.prefix_hits;
+    reached.snap_taken += k.n_snap_taken;
     reached.refilled += refills.n_tok;
     reached.refill_drops += refills.n_dropped;
 }
@@ -532,7 +537,8 @@ int main(int argc, char **argv)
         LL(reached.hits), LL(reached.again_hits), LL(reached.preempted), LL(reached.evicted),
         LL(reached.duplicate), LL(reached.refilled), LL(reached.refill_drops));
     if (argc == 1 && !(reached.hits && reached.again_hits && reached.preempted && reached.evicted &&
-                       reached.duplicate && reached.refilled && reached.refill_drops))
+                       reached.duplicate && reached.refilled && reached.refill_drops &&
+                       reached.snap_hits && reached.snap_taken))
         return complain("the runs do not reach what they test");
     return 0;
 }

@@ -135,7 +135,7 @@ static bool next_text(sim *w, refill_model *m)
         size_t n = 0;
         as_request(m, &w->refill);
         while (n < n_all && nb_kv_cache_find(w->kv, sim_key(&w->refill, n)) != NB_BLOCK_NONE) n++;
-        if (n == n_all)
+        if (n == n_all && (!w->o.snap_tok || sim_has_snap(w, &w->refill, n - 1)))
             take_out(m, 0, &m->n_done);
         else if (n < m->text[0].n_prompt / NB_BLOCK_TOK)
             take_out(m, 0, &m->n_dropped);
@@ -164,7 +164,7 @@ static int check_item(sim *w, const refill_model *m, const nb_sched_item *it)
     if (it->n_tok == 0 || it->n_tok > m->o.chunk_tok || end > r->n_known)
         return prop_fail(p, "a refill of %zu tokens at %zu of %zu", it->n_tok, it->pos0,
                          r->n_known);
-    if (it->pos0 < least * NB_BLOCK_TOK)
+    if (it->pos0 < least * NB_BLOCK_TOK && !w->o.snap_tok)
         return prop_fail(p, "a refill computes the prompt from %zu", it->pos0);
     if (memcmp(it->tok, r->tok + it->pos0, it->n_tok * sizeof *it->tok) != 0)
         return prop_fail(p, "a refill of other tokens");

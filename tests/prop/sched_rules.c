@@ -23,9 +23,17 @@ static size_t pages_at_admission(const sim *w, const sim_req *r)
 }
 
 /* The end of the tokens that one item may compute from `at` on. */
-static size_t natural_end(const sim_req *r, size_t at)
+static size_t natural_end(const sim *w, const sim_req *r, size_t at)
 {
     size_t end = r->n_known;
+    if (w->o.snap_tok) {
+        const size_t next = (at / w->o.snap_tok + 1) * w->o.snap_tok;
+        const size_t last = (r->rq.n_prompt - 1) / NB_BLOCK_TOK * NB_BLOCK_TOK;
+        if (next < end) end = next;
+        if (at < last && last < end) end = last;
+        if (at < r->rq.n_prompt && r->rq.n_prompt % NB_BLOCK_TOK == 0 && r->rq.n_prompt < end)
+            end = r->rq.n_prompt;
+    }
     if (at < r->rq.n_expanded && r->rq.n_expanded < end) end = r->rq.n_expanded;
     if (at < r->rq.rope_from && r->rq.rope_from < end) end = r->rq.rope_from;
     if (r->rq.max_item_tok && end - at > r->rq.max_item_tok) end = at + r->rq.max_item_tok;
@@ -34,13 +42,29 @@ static size_t natural_end(const sim_req *r, size_t at)
 
 /* ---- one item ---- */
 
-static int check_tokens(const sim *w, const sim_req *r, const nb_sched_item *it)
+/* Loaded after a hit only; taken at the ends of blocks, at any rate where the prompt's last one ends. */
+static int check_snaps(const sim *w, sim_req *r, const nb_sched_item *it)
+{
+    prop *p = w->p;
+    const size_t end = it->pos0 + it->n_tok, last = (r->rq.n_prompt - 1) / NB_BLOCK_TOK * NB_BLOCK_TOK;
+    if ((it->load != NB_SNAP_NONE) != (w->o.snap_tok && it->pos0 && it->pos0 == it->n_cached))
+        return prop_fail(p, "request %llu at %zu, %zu found: snapshot %d", LL(it->id), it->pos0,
+                         it->n_cached, (int)it->load);
+    if (it->save != NB_SNAP_NONE && (!w->o.snap_tok || end % NB_BLOCK_TOK || it->save >= w->ko.n_snap))
+        return prop_fail(p, "request %llu: snapshot %d is taken at %zu", LL(it->id), (int)it->save, end);
+    if (w->o.snap_tok && w->ko.n_snap > 2 * SIM_SEQS && end == last && it->save == NB_SNAP_NONE &&
+        nb_kv_cache_find(w->kv, sim_key(r, end / NB_BLOCK_TOK - 1)) == NB_BLOCK_NONE)
+        return prop_fail(p, "request %llu: no snapshot is taken at %zu", LL(it->id), end);
+    return 0;
+}
+
+static int check_tokens(const sim *w, sim_req *r, const nb_sched_item *it)
 {
     prop *p = w->p;
     const size_t end = it->pos0 + it->n_tok;
-    if (it->n_tok == 0 || end > r->n_known || end > natural_end(r, it->pos0))
+    if (it->n_tok == 0 || end > r->n_known || end > natural_end(w, r, it->pos0))
         return prop_fail(p, "request %llu: tokens %zu to %zu of %zu, may end at %zu", LL(it->id),
-                         it->pos0, end, r->n_known, natural_end(r, it->pos0));
+                         it->pos0, end, r->n_known, natural_end(w, r, it->pos0));
     if (memcmp(it->tok, r->tok + it->pos0, it->n_tok * sizeof *it->tok) != 0)
         return prop_fail(p, "request %llu: other tokens than were given", LL(it->id));
     if (it->last != (end == r->n_known))
@@ -50,7 +74,7 @@ static int check_tokens(const sim *w, const sim_req *r, const nb_sched_item *it)
         it->rope_long != (it->pos0 >= r->rq.rope_from))
         return prop_fail(p, "request %llu at %zu: expanded %d, long rope %d", LL(it->id), it->pos0,
                          it->expanded, it->rope_long);
-    return 0;
+    return check_snaps(w, r, it);
 }
 
 static int check_place(const sim *w, const sim_req *r, const nb_sched_item *it)
@@ -425,7 +449,8 @@ static int check_shares(sim *w, const sim_plan *pl)
             return prop_fail(p, "request %llu got %zu tokens while others got none", LL(it->id),
                              it->n_tok);
         const size_t cap = n_want > 1 ? w->o.max_chunk_tok : SIZE_MAX;
-        if (left && it->pos0 + it->n_tok < natural_end(r, it->pos0) && it->n_tok < cap)
+        if (w->o.snap_tok && (it->pos0 + it->n_tok) % NB_BLOCK_TOK == 0) continue; /* for a snapshot */
+        if (left && it->pos0 + it->n_tok < natural_end(w, r, it->pos0) && it->n_tok < cap)
             return prop_fail(p, "request %llu got %zu tokens, %zu were left", LL(it->id), it->n_tok,
                              left);
     }

@@ -62,7 +62,14 @@ size_t sim_hits(const sim *w, sim_req *r)
     while ((n + 1) * NB_BLOCK_TOK < r->n_known &&
            nb_kv_cache_find(w->kv, sim_key(r, n)) != NB_BLOCK_NONE)
         n++;
+    while (w->o.snap_tok && n && !sim_has_snap(w, r, n - 1)) n--;
     return n;
+}
+
+bool sim_has_snap(const sim *w, sim_req *r, size_t page)
+{
+    const uint32_t id = nb_kv_cache_find(w->kv, sim_key(r, page));
+    return id != NB_BLOCK_NONE && nb_kv_snap_of(w->kv, id) != NB_SNAP_NONE;
 }
 
 /* ---- texts ---- */
@@ -188,6 +195,7 @@ void sim_clear_new(sim *w, const sim_req *r, const nb_sched_item *it)
     if (it->admitted) {
         from = it->n_cached / NB_BLOCK_TOK;
         for (size_t i = 0; i < NB_BLOCK_TOK; i++) w->tail[it->slot][i] = poison;
+        w->state[it->slot] = poison;
     }
     for (size_t k = from; k < it->n_block; k++)
         for (size_t i = 0; i < NB_BLOCK_TOK; i++) w->block[it->block[k]][i] = poison;
@@ -208,8 +216,20 @@ static int read_before(sim *w, const sim_req *r, const nb_sched_item *it)
     return 0;
 }
 
+/* The state of the tokens before the item: in the slot, or from a snapshot. */
+static int load_state(sim *w, const sim_req *r, const nb_sched_item *it)
+{
+    if (!w->o.snap_tok) return 0;
+    if (it->load != NB_SNAP_NONE) w->state[it->slot] = w->snap[it->load];
+    if (it->pos0 && w->state[it->slot] != r->ref[it->pos0 - 1])
+        return prop_fail(w->p, "request %llu at %zu: its state is not there (snapshot %d)",
+                         (unsigned long long)it->id, it->pos0, (int)it->load);
+    return 0;
+}
+
 static void compute(sim *w, const sim_req *r, const nb_sched_item *it)
 {
+    w->state[it->slot] = r->ref[it->pos0 + it->n_tok - 1];
     for (size_t i = it->pos0; i < it->pos0 + it->n_tok; i++) {
         uint64_t *tail = w->tail[it->slot];
         tail[i % NB_BLOCK_TOK] = r->ref[i] ^ in_tail;
@@ -223,11 +243,14 @@ int sim_forward(sim *w, const nb_sched_item *item, size_t n_item)
 {
     for (size_t i = 0; i < n_item; i++) {
         const sim_req *r = sim_find(w, item[i].id);
-        if (r && read_before(w, r, &item[i])) return 1;
+        if (r && (read_before(w, r, &item[i]) || load_state(w, r, &item[i]))) return 1;
     }
     for (size_t i = 0; i < n_item; i++) {
         const sim_req *r = sim_find(w, item[i].id);
         if (r) compute(w, r, &item[i]);
     }
+    for (size_t i = 0; i < n_item; i++)
+        if (sim_find(w, item[i].id) && item[i].save != NB_SNAP_NONE)
+            w->snap[item[i].save] = w->state[item[i].slot];
     return 0;
 }

@@ -7,7 +7,8 @@
  * tail, and when a page's last token is computed the page goes from the tail into its block.
  * Before it computes an item the engine reads everything that comes before it, through the
  * block table and the tail it was given: it must be what the request alone in an empty engine
- * would have written.  So whatever is found, shared, evicted, handed out again or overwritten
+ * would have written.  Where the model has states, the slot also keeps the last token's number, which comes from
+ * the token before or from a snapshot.  So whatever is found, shared, evicted, handed out again or overwritten
  * too early is seen by the first request it hurts. */
 #ifndef NB_TESTS_SCHED_SIM_H
 #define NB_TESTS_SCHED_SIM_H
@@ -72,6 +73,7 @@ struct sim {
     sim_req req[SIM_LIVE];
     uint64_t block[SIM_BLOCKS][NB_BLOCK_TOK];
     uint64_t tail[SIM_SEQS][NB_BLOCK_TOK];
+    uint64_t state[SIM_SEQS], snap[SIM_BLOCKS]; /* with snap_tok: the number of the last token computed */
     struct {
         uint32_t tok[SIM_TOK];
         size_t n, n_prompt;
@@ -95,6 +97,8 @@ void sim_known(sim_req *r, uint32_t tok);
 /* Blocks of r that the index could give it now. */
 size_t sim_hits(const sim *w, sim_req *r);
 const nb_block_key *sim_key(sim_req *r, size_t page);
+/* The index has the page, with a snapshot. */
+bool sim_has_snap(const sim *w, sim_req *r, size_t page);
 /* Pages of the item that are new in r's table hold nothing yet; so does the tail of a request
  * just admitted. */
 void sim_clear_new(sim *w, const sim_req *r, const nb_sched_item *it);
