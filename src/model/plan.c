@@ -45,6 +45,7 @@ void nb_plan_init(nb_plan *p, nb_caps caps, const nb_acts *acts)
     RESOLVE(p->route, nb_route_variants);
     RESOLVE(p->kv_codec, nb_kv_codec_variants);
     RESOLVE(p->kv_residual, nb_kv_residual_variants);
+    RESOLVE(p->kda, nb_kda_variants);
     for (int t = 0; t < NB_W_TYPE_COUNT; t++) {
         p->linear[t] = nb_linear_find((nb_wtype)t, acts ? acts->of[t] : NB_ACT_FLOAT, caps);
         p->linear_float[t] = nb_linear_find((nb_wtype)t, NB_ACT_FLOAT, caps);
@@ -70,10 +71,10 @@ void nb_plan_describe(const nb_plan *p, char *buf, size_t n_bytes)
     if (n >= n_bytes) return;
     (void)snprintf(buf + n, n_bytes - n,
                    " rope=%s attn=%s attn_prefill=%s attn_score=%s swiglu=%s embed=%s route=%s "
-                   "kv_codec=%s kv_residual=%s",
+                   "kv_codec=%s kv_residual=%s kda=%s",
                    p->rope->name, p->attn->name, p->attn_prefill->name, p->attn_score->name,
                    p->swiglu->name, p->embed->name, p->route->name, p->kv_codec->name,
-                   p->kv_residual->name);
+                   p->kv_residual->name, p->kda->name);
 }
 
 void nb_levels_all(nb_levels *l)

@@ -6,6 +6,7 @@
 #include "kernel/attn_prefill/attn_prefill.h"
 #include "kernel/attn_score/attn_score.h"
 #include "kernel/embed/embed.h"
+#include "kernel/kda/kda.h"
 #include "kernel/kv_codec/kv_codec.h"
 #include "kernel/kv_residual/kv_residual.h"
 #include "kernel/linear/linear.h"
@@ -38,6 +39,7 @@ typedef struct nb_plan {
     const nb_route_variant *route;
     const nb_kv_codec_variant *kv_codec;
     const nb_kv_residual_variant *kv_residual;
+    const nb_kda_variant *kda;
 } nb_plan;
 
 /* acts NULL: floats. */

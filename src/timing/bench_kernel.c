@@ -35,11 +35,12 @@ const nb_kbench_op nb_kbench_ops[] = {
     { "swiglu",       "the activation of a feed-forward block",         false, false, false },
     { "route",        "choice of experts",                              false, false, false },
     { "embed",        "rows of the embedding",                          false, true,  false },
+    { "kda",          "delta attention with a state per head",          false, false, false },
     { NULL, NULL, false, false, false },
 };
 static nb_kb_setup *const setups[] = { nb_kb_attn_pages, nb_kb_attn_prefill, nb_kb_attn, nb_kb_attn_score,
                                     nb_kb_linear, nb_kb_linear_t, nb_kb_kv_codec, nb_kb_kv_residual,
-                                    nb_kb_rmsnorm, nb_kb_rope, nb_kb_swiglu, nb_kb_route, nb_kb_embed };
+                                    nb_kb_rmsnorm, nb_kb_rope, nb_kb_swiglu, nb_kb_route, nb_kb_embed, nb_kb_kda };
 // clang-format on
 
 nb_status nb_kb_nomem(nb_error *err)

@@ -87,7 +87,7 @@ nb_kb_setup nb_kb_attn_pages, nb_kb_attn, nb_kb_attn_score,
     nb_kb_attn_prefill;                        /* bench_kernel_attn.c, _prefill.c */
 nb_kb_setup nb_kb_kv_codec, nb_kb_kv_residual; /* bench_kernel_kv.c */
 nb_kb_setup nb_kb_linear, nb_kb_linear_t;      /* bench_kernel_linear.c */
-nb_kb_setup nb_kb_rmsnorm, nb_kb_rope, nb_kb_swiglu, nb_kb_route,
-    nb_kb_embed; /* bench_kernel_small.c */
+nb_kb_setup nb_kb_rmsnorm, nb_kb_rope, nb_kb_swiglu, nb_kb_route, nb_kb_embed,
+    nb_kb_kda; /* bench_kernel_small.c */
 
 #endif

@@ -5,13 +5,14 @@
 
 #include "base/rng.h"
 #include "kernel/embed/embed.h"
+#include "kernel/kda/kda.h"
 #include "kernel/rmsnorm/rmsnorm.h"
 #include "kernel/rope/rope.h"
 #include "kernel/route/route.h"
 #include "kernel/swiglu/swiglu.h"
 #include "timing/bench_kernel_internal.h"
 
-enum { ROPE = 64, TOP_K = 6, TASK_TOK = 8 };
+enum { ROPE = 64, TOP_K = 6, TASK_TOK = 8, KDA_DIM = 128 };
 
 typedef struct small_op {
     const nb_rmsnorm_variant *norm;
@@ -19,6 +20,7 @@ typedef struct small_op {
     const nb_swiglu_variant *swiglu;
     const nb_route_variant *route;
     const nb_embed_variant *embed;
+    const nb_kda_variant *kda;
     nb_weight w;
     float *y, *gain;
     uint32_t *id;
@@ -216,5 +218,56 @@ nb_status nb_kb_embed(nb_kb_run *r, nb_error *err)
                       .variant = o->embed->name,
                       .step = embed_step,
                       .bytes = (double)(n * nb_wtype_row_bytes(o->w.type, o->dim)) };
+    return NB_OK;
+}
+
+/* A task is a head: its state is a part of the item, its inputs are the same for all. */
+static void kda_task(void *ctx, size_t task, size_t worker)
+{
+    const nb_kb_run *r = ctx;
+    const small_op *o = r->op;
+    const size_t d = KDA_DIM, n = r->c->n_tok;
+    (void)worker;
+    o->kda->fn(&(nb_kda_args){ .y = o->y + task * n * d,
+                               .s = in_rows(r) + task * d * d,
+                               .q = o->gain,
+                               .k = o->gain,
+                               .v = o->gain,
+                               .a = o->gain,
+                               .beta = o->gain,
+                               .n_tok = n,
+                               .d_k = d,
+                               .d_v = d,
+                               .y_stride = d,
+                               .s_stride = d,
+                               .qk_stride = d,
+                               .v_stride = d,
+                               .a_stride = d,
+                               .beta_stride = 1 });
+}
+
+static void kda_step(nb_kb_run *r, size_t item)
+{
+    r->item = item;
+    nb_pool_run(r->b->pool, kda_task, r, r->c->n_head);
+}
+
+nb_status nb_kb_kda(nb_kb_run *r, nb_error *err)
+{
+    small_op *o = nb_kb_alloc(r->b, sizeof *o);
+    const size_t n = r->c->n_tok * KDA_DIM, n_state = r->c->n_head * KDA_DIM * KDA_DIM;
+    if (!o) return nb_kb_nomem(err);
+    r->op = o;
+    o->y = nb_kb_alloc(r->b, r->c->n_head * n * sizeof *o->y);
+    o->gain = nb_kb_alloc(r->b, n * sizeof *o->gain);
+    const float *model = nb_kb_floats(r->b, n_state, 6);
+    if (!o->y || !o->gain || !model) return nb_kb_nomem(err);
+    for (size_t i = 0; i < n; i++) o->gain[i] = 1.0f / 16; /* keys of length 0.7, decays of 1/16 */
+    NB_TRY(nb_kb_make_set(r, model, 1, n_state * sizeof *model, err));
+    KB_PICK(o->kda, nb_kda_variants, r->caps);
+    r->part[r->n_part++] = (nb_kb_part){ .name = "",
+                                         .variant = o->kda->name,
+                                         .step = kda_step,
+                                         .bytes = 2.0 * (double)(n_state * sizeof *model) };
     return NB_OK;
 }

@@ -179,7 +179,7 @@ static const opt_row rows[] = {
       .help = "the CUDA part", .unset = "libnibble-cuda.so beside the program or in lib/nibble" },
     { .name = "op", .arg = "LIST", .type = OPT_STR, .offset = KAT(op), .def = "attn_pages", .cmds = KERNEL, .group = GROUP_INPUT,
       .help = "all, or of attn_pages, attn_prefill, attn, attn_score, linear, linear_t, kv_codec, kv_residual, rmsnorm, rope, "
-              "swiglu, route, embed; on a GPU attn_pages, linear, experts" },
+              "swiglu, route, embed, kda; on a GPU attn_pages, linear, experts" },
     { .name = "kv-cache-dtype", .alias = "record", .arg = "LIST", .type = OPT_STR, .offset = KAT(record), .def = "nvfp4",
       .cmds = KERNEL, .group = GROUP_INPUT, .help = "records of pages, one or more of all" NB_KV_LIST },
     { .name = "kv-rope-dtype", .arg = "NAME", .type = OPT_CHOICE, .offset = KAT(rope), .choices = "fp8|bf16|int8",
