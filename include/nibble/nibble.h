@@ -160,6 +160,10 @@ typedef struct nb_engine_options {
     bool max_model_len_auto;     /* set max_model_len to what fits into kv_cache_bytes      */
     bool commit_memory;          /* touch the pool at create, so that it cannot fail later  */
     bool no_prefix_caching;      /* compute every prompt                                    */
+    size_t n_snapshot;           /* models that keep a state per request: states kept at ends of
+                                    blocks, where cached prefixes can be continued; default
+                                    max_num_seqs, at least 8                                */
+    size_t snapshot_tok;         /* tokens between these, a multiple of 64; default 512     */
     bool cache_answers;          /* while idle, compute answers again in a prompt's form, so that
                                     the next turn of a conversation finds them; takes effect
                                     with the prefix cache                                   */
@@ -194,7 +198,11 @@ typedef struct nb_engine_info {
     size_t kv_pool_tok, n_thread;
     size_t n_rank;                           /* each has such a pool (kv_pool_bytes) */
     size_t n_block, block_tok;               /* blocks of the pool; tokens of a block (64) */
-    uint64_t block_bytes, tail_bytes; /* one block; the open pages of max_num_seqs, of all ranks */
+    uint64_t block_bytes,
+        tail_bytes;    /* one block; open pages and states of max_num_seqs requests, and
+                                         snapshots of states, of all ranks */
+    size_t n_snapshot; /* of states; each of state_bytes, as a request's; 0: no states */
+    uint64_t state_bytes;
     uint64_t workspace_bytes;         /* activations of all ranks and logits of a step */
     size_t max_num_seqs, max_num_batched_tokens;
     bool no_prefix_caching;                  /* as in the options */

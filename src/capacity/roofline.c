@@ -203,7 +203,8 @@ void nb_step_of(const nb_demand *d, const nb_layout *l, const nb_record_size *r,
     s.experts_read = experts_hit(d->sizes, concurrency);
     s.weight_bytes = weights_read(d, l, &p, s.experts_read);
     if (d->sizes->n_expert) s.host_bytes = p.host * s.experts_read / (double)d->sizes->n_expert;
-    s.cache_bytes = s.n_seq * context * r->attn_bytes_tok;
+    s.cache_bytes = s.n_seq * (context * r->attn_bytes_tok +
+                               2 * (double)d->sizes->state_bytes); /* states are read and written */
     s.product_flop = 2 * s.n_seq * (k.replicated + (k.dense + k.head) / tp) +
                      2 * k.expert * concurrency / (double)l->n_gpu;
     s.attention_flop = s.n_seq * context * d->sizes->attn_flop_decode / tp;

@@ -49,7 +49,9 @@ static void size_layer(const nb_model *m, const form *f, nb_weight_size *out)
         nb_quant_unit unit;
     } attn[] = { { &l->q, NB_QU_Q },       { &l->q_a, NB_QU_Q_A },   { &l->q_b, NB_QU_Q_B },
                  { &l->kv_a, NB_QU_KV_A }, { &l->kv_b, NB_QU_KV_B }, { &l->o, NB_QU_O },
-                 { &l->k, NB_QU_K },       { &l->v, NB_QU_V } };
+                 { &l->k, NB_QU_K },       { &l->v, NB_QU_V },       { &l->f_a, NB_QU_Q },
+                 { &l->f_b, NB_QU_Q },     { &l->g_a, NB_QU_Q },     { &l->g_b, NB_QU_Q },
+                 { &l->beta, NB_QU_Q } };
     const nb_mlp *const shared = &l->mlp;
     const nb_quant_unit unit = l->expert ? NB_QU_SHARED : NB_QU_DENSE;
     const uint64_t router = matrix(&l->router, &as_is, NB_QU_ROUTER),
@@ -233,15 +235,16 @@ static nb_status fill_record(const nb_model_config *c, const nb_record *all, nb_
     size_t read = 0, row;
     NB_TRY(nb_kv_layer_offsets(all, n, off, err));
     for (size_t i = 0; i < n; i++) read += read_bytes(&all[i]);
-    *out = (nb_record_size){ .type = all->type,
-                             .rope = rope,
-                             .rope_varies = rope_varies(c, all->type),
-                             .name = nb_kv_type_name(all->type),
-                             .page_bytes = all->page_bytes,
-                             .block_bytes = off[n],
-                             .bytes_tok_layer = nb_record_bytes_per_tok(all),
-                             .bytes_tok = (double)off[n] / NB_PAGE_TOK,
-                             .attn_bytes_tok = (double)read / NB_PAGE_TOK };
+    *out =
+        (nb_record_size){ .type = all->type,
+                          .rope = rope,
+                          .rope_varies = rope_varies(c, all->type),
+                          .name = nb_kv_type_name(all->type),
+                          .page_bytes = all[nb_attn_first_cached(c)].page_bytes,
+                          .block_bytes = off[n],
+                          .bytes_tok_layer = nb_record_bytes_per_tok(&all[nb_attn_first_cached(c)]),
+                          .bytes_tok = (double)off[n] / NB_PAGE_TOK,
+                          .attn_bytes_tok = (double)read / NB_PAGE_TOK };
     (void)nb_kv_plane_offsets(all, n, off, &row);
     if (nb_attn_all(c, NB_ATTN_MLA)) out->plane_bytes = off[n]; /* Thrift mode is MLA's */
     return NB_OK;
@@ -265,6 +268,7 @@ static nb_status add_records(const nb_model_config *c, nb_sizes *s, nb_record *a
                              nb_error *err)
 {
     const nb_rope_fmt first = nb_rope_fmt_default(nb_attn_any(c, NB_ATTN_MLA));
+    s->state_bytes = nb_attn_state_offsets(c, NULL) * sizeof(float);
     const nb_rope_fmt ropes[] = { first, NB_ROPE_FP8, NB_ROPE_INT8, NB_ROPE_BF16 };
     for (int t = 0; t < NB_KV_TYPE_COUNT; t++)
         for (size_t k = 0; k < NB_COUNT(ropes); k++) {
@@ -273,7 +277,7 @@ static nb_status add_records(const nb_model_config *c, nb_sizes *s, nb_record *a
             if (!layer_records(c, (nb_kv_type)t, ropes[k], 1, all, NULL)) continue;
             NB_ASSERT(s->n_record < NB_SIZES_MAX_RECORD);
             NB_TRY(fill_record(c, all, ropes[k], off, &s->record[s->n_record++], err));
-            s->tail_bytes_seq = nb_kv_tail_offsets(all, c->n_layer, NULL);
+            s->tail_bytes_seq = nb_kv_tail_offsets(all, c->n_layer, NULL) + s->state_bytes;
             s->sink_bytes_block = nb_kv_sink_offsets(all, c->n_layer, 1, NULL);
         }
     if (s->n_record) return NB_OK;
@@ -293,29 +297,30 @@ static nb_status size_records(const nb_model_config *c, nb_sizes *s, nb_error *e
 
 /* ---- other attention ---- */
 
-static void add_equivalent(const nb_model_config *c, nb_sizes *s, const char *name,
+static void add_equivalent(nb_sizes *s, const char *name,
                            size_t n_kv_head, double k_dim, double v_dim)
 {
     const double layer = 2 * (double)n_kv_head * (k_dim + v_dim);
     s->equivalent[s->n_equivalent++] = (nb_attn_equivalent){
-        name, n_kv_head, k_dim, v_dim, layer, layer * (double)c->n_layer,
+        name, n_kv_head, k_dim, v_dim, layer, layer * (double)s->n_cached_layer,
     };
 }
 
-/* Equivalents are of the first layer's attention, in all layers. */
+/* Equivalents are of the attention of the first layer that caches something, in all that do. */
 static void add_attention(const nb_model_config *c, nb_sizes *s)
 {
-    const nb_attn_config *a = nb_layer_attn(c, 0);
-    const nb_attn_cost first = nb_layer_attention(c, 0)->cost(a);
+    const size_t at = nb_attn_first_cached(c);
+    const nb_attn_config *a = nb_layer_attn(c, at);
+    const nb_attn_cost first = nb_layer_attention(c, at)->cost(a);
     const double k = (double)first.k_dim, v = (double)first.v_dim;
     const size_t heads = a->n_head;
     if (s->is_mla)
-        add_equivalent(c, s, "mla", 1, (double)(a->kv_lora + a->d_rope), 0);
+        add_equivalent(s, "mla", 1, (double)(a->kv_lora + a->d_rope), 0);
     else
-        add_equivalent(c, s, "gqa", first.n_kv_head, k, v);
-    add_equivalent(c, s, "mha", heads, k, v);
-    add_equivalent(c, s, "gqa8", heads < 8 ? heads : 8, k, v);
-    add_equivalent(c, s, "mqa", 1, k, v);
+        add_equivalent(s, "gqa", first.n_kv_head, k, v);
+    add_equivalent(s, "mha", heads, k, v);
+    add_equivalent(s, "gqa8", heads < 8 ? heads : 8, k, v);
+    add_equivalent(s, "mqa", 1, k, v);
     for (size_t i = 0; i < c->n_layer; i++) {
         const nb_attn_cost n = nb_layer_attention(c, i)->cost(nb_layer_attn(c, i));
         s->attn_flop_prefill += n.pair_flop_prompt;
@@ -329,7 +334,12 @@ static void add_attention(const nb_model_config *c, nb_sizes *s)
 static nb_status size_all(const nb_model_config *c, nb_sizes *s, nb_error *err)
 {
     nb_model_size n;
-    s->is_mla = nb_attn_all(c, NB_ATTN_MLA);
+    s->is_mla = true;
+    for (size_t i = 0; i < c->n_layer; i++) {
+        const bool cached = nb_layer_dims(c, i).n_values != 0;
+        s->n_cached_layer += cached;
+        s->is_mla &= !cached || nb_layer_attn(c, i)->kind == NB_ATTN_MLA;
+    }
     s->own = nb_kv_type_own(c);
     s->n_layer = c->n_layer;
     for (size_t i = 0; i < c->n_layer; i++) s->n_moe_layer += !c->dense[i];

@@ -61,7 +61,8 @@ typedef struct nb_weight_size {
 typedef struct nb_sizes {
     uint64_t n_param, n_param_active; /* of the config's layers; MTP layers are not loaded */
     size_t n_layer, n_moe_layer, n_expert, top_k;
-    bool is_mla;
+    size_t n_cached_layer; /* layers whose tokens are cached */
+    bool is_mla;           /* all of these have latent attention */
     nb_kv_type own; /* what --kv-cache-dtype auto is */
     nb_weight_size weight[NB_SIZES_N_WTYPE];
     bool checkpoint_unknown; /* weight[NB_SIZES_CHECKPOINT] and what is of it say nothing */
@@ -78,7 +79,9 @@ typedef struct nb_sizes {
     size_t n_record;
     nb_attn_equivalent equivalent[4];
     size_t n_equivalent;
-    uint64_t tail_bytes_seq;   /* engine, beside the blocks: open pages of a running request */
+    uint64_t
+        tail_bytes_seq; /* engine, beside the blocks: open pages and states of a running request */
+    uint64_t state_bytes; /* of these, the states, which a snapshot takes too; 0: there are none */
     uint64_t sink_bytes_block; /* beside each block, per token of --kv-sinks */
     /* Operations (a multiply-add is 2) of attention, all layers and heads, per (query, cached token):
      * decode: MLA absorbed, 2 (2 kv_lora + d_rope) per head; prefill: MLA expanded, 2 (d_nope + d_rope +

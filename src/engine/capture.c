@@ -333,6 +333,10 @@ nb_status nb_engine_capture(nb_engine *e, const uint32_t *tokens, size_t n_tok, 
             return nb_fail(err, NB_ERR_RANGE, "query %zu: expected ascending positions below %zu",
                            pos[i], n_tok);
     const nb_model_config *m = &e->model.c;
+    if (nb_engine_state_bytes(e))
+        return nb_fail(err, NB_ERR_UNSUPPORTED,
+                       "inputs of attention: %s has layers that keep a state and cache nothing",
+                       m->family);
     const unsigned seq = atomic_load_explicit(&e->cancel_seq, memory_order_relaxed);
     capture c = {
         .e = e, .tok = tokens, .n_tok = n_tok, .pos = pos, .n_pos = n_pos, .n_layer = m->n_layer

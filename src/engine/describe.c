@@ -16,7 +16,7 @@ static json_t *describe_record(const nb_model_config *c, nb_kv_type type, double
         if (nb_kv_record(a, type, nb_attn_rope_fmt(a), &r, NULL) != NB_OK)
             return NULL; /* a shape this record cannot hold */
         block += r.page_bytes;
-        if (i == 0) first = r;
+        if (!first.page_bytes) first = r; /* of the layers that cache something */
     }
     const double layer = nb_record_bytes_per_tok(&first);
     const double tok = (double)block / NB_PAGE_TOK;
@@ -47,10 +47,11 @@ static int add_size(json_t *j, const char *key, uint64_t v)
     return json_object_set_new(j, key, json_integer((json_int_t)v));
 }
 
-/* Attention is that of the first layer. */
+/* Attention is that of the first layer that caches something. */
 static int add_geometry(json_t *j, const nb_model_config *c)
 {
-    const nb_attn_config *attn = nb_layer_attn(c, 0);
+    const nb_attn_config *attn = nb_layer_attn(c, nb_attn_first_cached(c));
+    const size_t state = nb_attn_state_offsets(c, NULL) * sizeof(float);
     size_t n_moe = 0;
     int bad = 0;
     for (size_t i = 0; i < c->n_layer; i++) n_moe += !c->dense[i];
@@ -62,6 +63,7 @@ static int add_geometry(json_t *j, const nb_model_config *c)
     } else {
         bad |= add_size(j, "n_kv_head", attn->n_kv_head) | add_size(j, "head_dim", attn->head_dim);
     }
+    if (state) bad |= add_size(j, "state_bytes_per_request", state);
     bad |= json_object_set_new(j, "softmax_scale", json_real((double)attn->softmax_scale));
     if (n_moe) {
         bad |= add_size(j, "moe_layers", n_moe) | add_size(j, "n_expert", c->n_expert) |
@@ -85,7 +87,7 @@ static int add_weights(json_t *j, const nb_model_config *c)
 static nb_status describe(const nb_model_config *c, char **text)
 {
     nb_model_size s;
-    const nb_attn_config *attn = nb_layer_attn(c, 0);
+    const nb_attn_config *attn = nb_layer_attn(c, nb_attn_first_cached(c));
     nb_model_config_size(c, &s);
     json_t *j = json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:s, s:b}", "family",
                           c->family, "n_param", (json_int_t)s.n_param, "n_param_active",

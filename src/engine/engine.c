@@ -218,6 +218,7 @@ void nb_engine_destroy(nb_engine *e)
     free(e->pages.record);
     free(e->pages.layer_off);
     free(e->pages.tail_off);
+    free(e->pages.state_off);
     free(e->pages.sink_off);
     free(e->pages.plane_off);
     if (e->source) nb_source_close(e->source);
@@ -259,7 +260,10 @@ void nb_engine_get_info(const nb_engine *e, nb_engine_info *info)
         .n_block = e->pages.n_block,
         .block_tok = NB_PAGE_TOK,
         .block_bytes = e->pages.block_bytes,
-        .tail_bytes = e->ranks.n * e->step.max_num_seqs * e->pages.tail_bytes,
+        .tail_bytes =
+            e->ranks.n * (e->step.max_num_seqs * e->pages.tail_bytes + nb_engine_snap_bytes(e)),
+        .n_snapshot = e->pages.n_snap,
+        .state_bytes = nb_engine_state_bytes(e),
         .workspace_bytes = nb_engine_workspace_bytes(e),
         .max_num_seqs = e->step.max_num_seqs,
         .max_num_batched_tokens = e->step.max_step_tok,
@@ -307,7 +311,7 @@ static nb_status plan(nb_engine *e, const nb_engine_options *o, nb_memory_plan *
     p->memory_bytes = nb_os_ram_bytes();
     p->workspace_bytes = nb_engine_workspace_bytes(e);
     const size_t n = e->ranks.n;
-    p->tail_bytes = n * e->step.max_num_seqs * e->pages.tail_bytes;
+    p->tail_bytes = n * (e->step.max_num_seqs * e->pages.tail_bytes + nb_engine_snap_bytes(e));
     p->block_bytes = e->pages.block_bytes;
     p->residual_block_bytes = nb_engine_plane_bytes(e, PLAN_BLOCKS) / PLAN_BLOCKS +
                               n * nb_engine_sink_block_bytes(e) + (n - 1) * e->pages.block_bytes;

@@ -153,6 +153,15 @@ void nb_engine_release(nb_engine *e);
 /* Of rows of --kv-sinks beside a block, which may be the first of a sequence. */
 size_t nb_engine_sink_block_bytes(const nb_engine *e);
 size_t nb_engine_workspace_bytes(const nb_engine *e);
+/* The states of one request, and all snapshots of such, of one rank. */
+static inline size_t nb_engine_state_bytes(const nb_engine *e)
+{
+    return e->pages.state_off[e->model.c.n_layer] * sizeof(float);
+}
+static inline size_t nb_engine_snap_bytes(const nb_engine *e)
+{
+    return e->pages.n_snap * nb_engine_state_bytes(e);
+}
 /* The open page of a slot: layer i at + tail_off[i]. */
 static inline float *nb_engine_tail(const nb_engine *e, size_t slot)
 {

@@ -97,9 +97,11 @@ nb_status nb_engine_fill(nb_engine *e, const uint32_t *tokens, size_t n_tok, nb_
 {
     NB_TRY(nb_engine_check_caller(e, "nb_engine_fill", err));
     NB_TRY(nb_engine_check_tokens(e, tokens, n_tok, err));
-    if (e->no_prefix_caching || e->model.c.attn[0].rope.switch_tok)
+    if (e->no_prefix_caching || e->model.c.attn[0].rope.switch_tok || nb_engine_state_bytes(e))
         return nb_fail(err, NB_ERR_UNSUPPORTED, "a context cannot be filled %s",
-                       e->no_prefix_caching ? "without the prefix cache" : "with longrope");
+                       e->no_prefix_caching       ? "without the prefix cache"
+                       : nb_engine_state_bytes(e) ? "where layers keep a state per request"
+                                                  : "with longrope");
     fill_job j = { .tok = tokens, .n_block = n_tok / NB_BLOCK_TOK, .err = err };
     if (j.n_block == 0) return NB_OK;
     j.id = malloc(j.n_block * sizeof *j.id);

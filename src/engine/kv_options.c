@@ -147,7 +147,7 @@ static nb_status check_transform(const nb_engine *e, const nb_engine_options *o,
     if (!all) return NB_OK;
     if (!nb_attn_all(c, NB_ATTN_MLA))
         return nb_fail(err, NB_ERR_UNSUPPORTED,
-                       "--kv-transform %s: needs MLA, and %s caches the keys and values of heads",
+                       "--kv-transform %s: needs MLA in every layer, and %s has other attention",
                        name, c->family);
     if (all & (NB_TRANSFORM_CENTER | NB_TRANSFORM_EQUALIZE) && !e->kvo.have_calib)
         return nb_fail(err, NB_ERR_ARG,

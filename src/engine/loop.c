@@ -247,6 +247,8 @@ static size_t build_chunks(nb_engine *e, size_t n_item, double now)
             .pos0 = it->pos0,
             .rope_long = it->rope_long,
             .absorbed = !it->expanded || e->step.form == NB_FORM_ABSORBED,
+            .load = it->load + 1, /* NB_SNAP_NONE + 1 is 0 */
+            .save = it->save + 1,
             .upload = it->upload,
             .thrift = !it->expanded && e->pages.thrift.kind != NB_THRIFT_OFF,
         };

@@ -12,7 +12,9 @@ enum {
     DEFAULT_NUM_SEQS = 32,
     MAX_SCRATCH = 8,         /* threads that sample at once */
     LOGITS_BYTES = 64 << 20, /* about this much for rows of logits */
-    DEFAULT_AGE_S = 30
+    DEFAULT_AGE_S = 30,
+    LEAST_SNAPSHOTS = 8,
+    DEFAULT_SNAP_TOK = 512 /* tokens between snapshots of states: docs/decisions/052 */
 };
 #define PROTECTED_SHARE 0.25 /* of the blocks, for prefixes found again: docs/trace-replay.md */
 
@@ -35,6 +37,27 @@ static nb_status check_option(const char *name, size_t v, nb_error *err)
 {
     if (v <= NB_ENGINE_MAX_STEP_TOK) return NB_OK;
     return nb_fail(err, NB_ERR_RANGE, "%s %zu: expected 1 to %d", name, v, NB_ENGINE_MAX_STEP_TOK);
+}
+
+/* What a slot takes, and the snapshots of states. */
+static nb_status size_states(nb_engine *e, const nb_engine_options *o, nb_error *err)
+{
+    const size_t state = nb_engine_state_bytes(e);
+    nb_pages *p = &e->pages;
+    p->tail_bytes = p->tail_off[e->model.c.n_layer] * sizeof *e->rank[0].tails + state;
+    if (!state) return NB_OK;
+    p->snap_tok = o->snapshot_tok ? o->snapshot_tok : DEFAULT_SNAP_TOK;
+    p->n_snap = o->n_snapshot                            ? o->n_snapshot
+                : e->step.max_num_seqs > LEAST_SNAPSHOTS ? e->step.max_num_seqs
+                                                         : LEAST_SNAPSHOTS;
+    if (o->no_prefix_caching) p->n_snap = 0;
+    if (p->snap_tok % NB_PAGE_TOK)
+        return nb_fail(err, NB_ERR_ARG,
+                       "--checkpoint-every-n-tokens %zu: expected a multiple of %d", p->snap_tok,
+                       NB_PAGE_TOK);
+    if (p->n_snap > SIZE_MAX / 4 / state || p->n_snap >= UINT32_MAX)
+        return nb_fail(err, NB_ERR_LIMIT, "--ctx-checkpoints %zu is too large", p->n_snap);
+    return NB_OK;
 }
 
 nb_status nb_engine_size_step(nb_engine *e, const nb_engine_options *o, nb_error *err)
@@ -69,7 +92,7 @@ nb_status nb_engine_size_step(nb_engine *e, const nb_engine_options *o, nb_error
     if (e->step.max_row < e->step.max_num_seqs) e->step.max_row = e->step.max_num_seqs;
     e->step.max_row = min_size(e->step.max_row, e->step.max_step_tok);
     e->step.logits_bytes = e->step.max_row * e->model.c.n_vocab * sizeof *e->step.logits;
-    e->pages.tail_bytes = e->pages.tail_off[e->model.c.n_layer] * sizeof *e->rank[0].tails;
+    NB_TRY(size_states(e, o, err));
     if (e->pages.tail_bytes > SIZE_MAX / 2 / e->step.max_num_seqs)
         return nb_fail(err, NB_ERR_LIMIT, "--max-num-seqs %zu is too large", e->step.max_num_seqs);
     e->step.n_scratch =
@@ -95,6 +118,7 @@ static nb_status create_sched(nb_engine *e, const nb_engine_options *o, nb_error
     e->no_prefix_caching = o->no_prefix_caching;
     const nb_kv_cache_options ko = { .n_block = e->pages.n_block,
                                      .index = !o->no_prefix_caching,
+                                     .n_snap = e->pages.n_snap,
                                      .protected_share = PROTECTED_SHARE };
     NB_TRY(nb_kv_cache_create(&ko, &e->cache, err));
     const nb_sched_options so = { .max_num_seqs = e->step.max_num_seqs,
@@ -103,6 +127,7 @@ static nb_status create_sched(nb_engine *e, const nb_engine_options *o, nb_error
                                   .max_model_len = e->step.max_model_len,
                                   .max_step_s = o->max_step_s,
                                   .pair_tok = pair_tokens(&e->model.c),
+                                  .snap_tok = e->pages.n_snap ? e->pages.snap_tok : 0,
                                   .priority = o->priority_scheduling,
                                   .age_s =
                                       o->priority_age_s > 0 ? o->priority_age_s : DEFAULT_AGE_S };

@@ -15,7 +15,9 @@ typedef struct nb_pages {
     size_t *tail_off;  /* the same of open pages in a slot, in floats */
     size_t *sink_off;  /* and of sinks, in values */
     size_t n_block, block_bytes, kv_bytes; /* n_block * block_bytes: the pool */
-    size_t tail_bytes;                     /* of one slot */
+    size_t tail_bytes;                     /* of one slot: open pages, then states */
+    size_t *state_off;       /* [n_layer + 1], in floats: where a layer's state begins; the end */
+    size_t n_snap, snap_tok; /* snapshots of states; the tokens between them, 0: no states */
     size_t n_sink;                         /* first tokens of a sequence in BF16 */
     size_t sink_bytes;                     /* of the rows of sinks; virtual until used */
     /* Thrift mode */

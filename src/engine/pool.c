@@ -206,6 +206,9 @@ static nb_status allocate_tails(nb_engine *e, nb_error *err)
         nb_engine_rank *r = &e->rank[k];
         r->tails = r->device.kind->alloc(&r->device, n_bytes);
         if (!r->tails) return no_memory(e, "open pages", n_bytes, err);
+        if (e->pages.n_snap) r->snaps = r->device.kind->alloc(&r->device, nb_engine_snap_bytes(e));
+        if (e->pages.n_snap && !r->snaps)
+            return no_memory(e, "snapshots of states", nb_engine_snap_bytes(e), err);
     }
     return NB_OK;
 }
@@ -259,19 +262,19 @@ static nb_status allocate_before(nb_engine *e, const nb_engine_options *o, nb_ca
                                  nb_error *err)
 {
     const size_t tails = e->step.max_num_seqs * e->pages.tail_bytes, n = e->ranks.n,
-                 planes = e->pages.n_block * e->pages.plane_block;
+                 planes = e->pages.n_block * e->pages.plane_block, snaps = nb_engine_snap_bytes(e);
     uint64_t ram, left;
     e->rank[0].device.kind->memory(&e->rank[0].device, &ram, &left);
-    if (o->commit_memory && ram && n * (e->pages.kv_bytes + planes + tails) > ram)
+    if (o->commit_memory && ram && n * (e->pages.kv_bytes + planes + tails + snaps) > ram)
         return nb_fail(err, NB_ERR_NOMEM,
                        "a KV cache of %zu MiB and %zu MiB of open pages do not fit into the memory "
                        "of %llu MiB",
-                       n * (e->pages.kv_bytes + planes) >> 20, n * tails >> 20,
+                       n * (e->pages.kv_bytes + planes) >> 20, n * (tails + snaps) >> 20,
                        (unsigned long long)(ram >> 20));
     NB_TRY(allocate_blocks(e, err));
     NB_TRY(allocate_tails(e, err));
     for (size_t k = 0; o->commit_memory && k < n; k++) {
-        const size_t one = e->pages.kv_bytes + planes + tails, all = n * one, at = k * one;
+        const size_t one = e->pages.kv_bytes + planes + tails + snaps, all = n * one, at = k * one;
         nb_engine_commit(e, o, "allocating the KV cache", e->rank[k].kv, e->pages.kv_bytes, at,
                          all);
         if (planes)
@@ -279,6 +282,9 @@ static nb_status allocate_before(nb_engine *e, const nb_engine_options *o, nb_ca
                              at + e->pages.kv_bytes, all);
         nb_engine_commit(e, o, "allocating the KV cache", e->rank[k].tails, tails,
                          at + e->pages.kv_bytes + planes, all);
+        if (snaps)
+            nb_engine_commit(e, o, "allocating the KV cache", e->rank[k].snaps, snaps,
+                             at + e->pages.kv_bytes + planes + tails, all);
     }
     return nb_engine_create_ranks(e, caps, err);
 }
@@ -310,6 +316,7 @@ void nb_engine_release_pool(nb_engine *e)
         nb_engine_rank *r = &e->rank[k];
         r->device.kind->free(&r->device, r->kv, e->pages.kv_bytes);
         r->device.kind->free(&r->device, r->tails, e->step.max_num_seqs * e->pages.tail_bytes);
+        r->device.kind->free(&r->device, r->snaps, nb_engine_snap_bytes(e));
         r->device.kind->free(&r->device, r->sinks, e->pages.sink_bytes);
     }
     e->rank[0].device.kind->host_free(&e->rank[0].device, e->step.logits, e->step.logits_bytes);

@@ -135,6 +135,10 @@ static nb_status choose(nb_engine *e, const wish *w, size_t layer, bool skip, nb
     nb_kv_type type = w->type;
     nb_kv_mode mode = nb_kv_mode_default(type);
     const nb_attn_config *attn = nb_layer_attn(&e->model.c, layer);
+    if (!nb_attention_of(attn->kind)->record) { /* it caches nothing */
+        const nb_record_opts none = { .type = type };
+        return nb_record_init(&e->pages.record[layer], &none, err);
+    }
     nb_rope_fmt rope =
         attn->kind == NB_ATTN_MLA || w->have_rope ? w->rope : nb_rope_fmt_default(false);
     if (l) calibrated(l, w, &type, &mode, &rope);
@@ -177,7 +181,9 @@ nb_status nb_engine_choose_records(nb_engine *e, const nb_engine_options *o, nb_
     e->pages.layer_off = calloc(n_layer + 1, sizeof *e->pages.layer_off);
     e->pages.tail_off = calloc(n_layer + 1, sizeof *e->pages.tail_off);
     e->pages.sink_off = calloc(n_layer + 1, sizeof *e->pages.sink_off);
-    if (!e->pages.record || !e->pages.layer_off || !e->pages.tail_off || !e->pages.sink_off)
+    e->pages.state_off = calloc(n_layer + 1, sizeof *e->pages.state_off);
+    if (!e->pages.state_off || !e->pages.record || !e->pages.layer_off || !e->pages.tail_off ||
+        !e->pages.sink_off)
         return nb_fail(err, NB_ERR_NOMEM, "out of memory");
     const char *name = w.by_calib ? "calibrated" : nb_kv_type_name(w.type);
     (void)snprintf(e->pages.kv_dtype, sizeof e->pages.kv_dtype, "%s", name);
@@ -186,6 +192,7 @@ nb_status nb_engine_choose_records(nb_engine *e, const nb_engine_options *o, nb_
     e->pages.block_bytes = e->pages.layer_off[n_layer];
     e->pages.n_sink = o->kv_sinks;
     (void)nb_kv_tail_offsets(e->pages.record, n_layer, e->pages.tail_off);
+    (void)nb_attn_state_offsets(&e->model.c, e->pages.state_off);
     (void)nb_kv_sink_offsets(e->pages.record, n_layer, e->pages.n_sink, e->pages.sink_off);
     return NB_OK;
 }
@@ -199,6 +206,10 @@ nb_kv_pool nb_engine_pool_of(const nb_engine *e, const nb_engine_rank *r)
         .tail = r->tails,
         .tail_floats = e->pages.tail_bytes / sizeof *r->tails,
         .tail_off = e->pages.tail_off,
+        .state0 = e->pages.tail_off[e->model.c.n_layer],
+        .state_floats = e->pages.state_off[e->model.c.n_layer],
+        .state_off = e->pages.state_off,
+        .snap = r->snaps,
         .sink = r->sinks,
         .sink_block = e->pages.sink_off[e->model.c.n_layer],
         .sink_off = e->pages.sink_off,
@@ -220,6 +231,10 @@ static bool same_layout(const nb_record *a, const nb_record *b)
 /* The planes of a page, in the order of their offsets (record.h). */
 static void describe_page(const nb_record *r, const char *const *name, nb_buf *b)
 {
+    if (r->n_seg == 0) {
+        (void)nb_buf_printf(b, "a state per request");
+        return;
+    }
     if (nb_kv_traits[r->type]->in_rows) {
         (void)nb_buf_printf(b, "rows %dx%zu", NB_PAGE_TOK, r->seg[0].code_stride);
         return;

@@ -15,6 +15,7 @@ typedef struct nb_engine_rank {
     nb_device device;
     nb_rank *rank;
     unsigned char *kv;    /* block b, layer i: kv + b * block_bytes + layer_off[i] */
+    float *snaps;         /* snapshot i: snaps + i * state_off[n_layer]; NULL: none */
     float *tails;         /* slot s, layer i: [64][n_values] open page, see nb_engine_tail */
     unsigned char *plane; /* block b, layer i: plane + b * plane_block + plane_off[i] */
     nb_thrift_pool *thrift_pool;

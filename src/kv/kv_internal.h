@@ -25,7 +25,7 @@ typedef struct nb_kv_class {
 
 /* A place for a snapshot: free, or pinned, or of a block. */
 typedef struct nb_kv_snap {
-    uint32_t block;      /* that it belongs to, or NONE                                     */
+    uint32_t block; /* that it belongs to, or NONE                                     */
     uint32_t n_pin;
     uint32_t prev, next; /* of a block: neighbours in order of use; free: next              */
 } nb_kv_snap;

@@ -16,6 +16,12 @@ typedef struct nb_kv_pool {
                                values rounded to BF16 (f32 records: not rounded) */
     size_t tail_floats;
     const size_t *tail_off; /* [n_layer] */
+    /* States of the layers that keep one per sequence (decision 052): slot s, layer i at
+     * tail + s * tail_floats + state0 + state_off[i].  Snapshot k, counted from 1, has those of all layers:
+     * snap + (k - 1) * state_floats.  A chunk from position 0 begins with zeros. */
+    size_t state0, state_floats; /* 0 floats: there are none */
+    const size_t *state_off;     /* [n_layer] */
+    float *snap;
     uint16_t
         *sink; /* --kv-sinks: BF16 rows [n_sink][n_values] of a sequence's first tokens, for its
                                first block b, layer i: sink + b * sink_block + sink_off[i]; NULL without */

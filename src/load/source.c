@@ -425,8 +425,11 @@ static void show_want(const nb_tensor_want *w, char *out, size_t cap)
 
 static bool fits(const nb_tensor_want *w, const nb_tensor *t)
 {
-    if (t->dtype == NB_DT_OTHER || !(w->dtypes >> dtype_bit(t->dtype) & 1) || w->n_dim != t->n_dim)
-        return false;
+    size_t n = 1;
+    if (t->dtype == NB_DT_OTHER || !(w->dtypes >> dtype_bit(t->dtype) & 1)) return false;
+    for (size_t i = 0; i < t->n_dim; i++) n *= t->dim[i]; /* fits: its bytes do */
+    if (w->any_shape) return n == w->dim[0];
+    if (w->n_dim != t->n_dim) return false;
     for (size_t i = 0; i < t->n_dim; i++)
         if (w->dim[i] && w->dim[i] != t->dim[i]) return false;
     return true;

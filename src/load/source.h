@@ -67,6 +67,7 @@ typedef struct nb_tensor_want {
     const char *name;
     uint32_t dtypes; /* mask of 1u << nb_dtype that are acceptable; NB_DT_Q8_0: any block of GGUF */
     size_t n_dim, dim[NB_TENSOR_MAX_DIM];
+    bool any_shape;       /* dim[0] elements in any number of dimensions */
     nb_dtype dummy_dtype; /* what a dummy source makes                              */
     enum { NB_FILL_NORMAL, NB_FILL_ONES, NB_FILL_ZEROS, NB_FILL_CODES } dummy_fill;
 } nb_tensor_want;

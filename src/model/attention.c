@@ -30,3 +30,25 @@ bool nb_attn_all(const nb_model_config *c, nb_attn_kind kind)
         if (nb_layer_attn(c, i)->kind != kind) return false;
     return true;
 }
+
+size_t nb_attn_state_offsets(const nb_model_config *c, size_t *off)
+{
+    size_t n = 0;
+    for (size_t i = 0; i <= c->n_layer; i++) {
+        if (off) off[i] = n;
+        if (i < c->n_layer) n += nb_layer_dims(c, i).n_state;
+    }
+    return n;
+}
+
+bool nb_attn_has_state(const nb_model_config *c)
+{
+    return nb_attn_state_offsets(c, NULL) != 0;
+}
+
+size_t nb_attn_first_cached(const nb_model_config *c)
+{
+    size_t i = 0;
+    while (i + 1 < c->n_layer && !nb_layer_dims(c, i).n_values) i++;
+    return i;
+}

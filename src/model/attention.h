@@ -14,7 +14,9 @@ typedef struct nb_attn_dims {
     size_t d_q;      /* of a head's projected query */
     size_t d_o;      /* of a head's output */
     size_t d_state;  /* of a head's weighted sum over cached rows */
-    size_t n_values; /* of a cached token */
+    size_t n_values; /* of a cached token; 0: the layer has no pages */
+    size_t n_state;  /* of a sequence's state, as it is after its last token; 0: there is none */
+    size_t d_low;    /* of a token between two products; 0: nothing is there */
 } nb_attn_dims;
 
 /* A tensor of a layer: a matrix [rows][cols] in an nb_weight of nb_layer, or a vector [rows] in a
@@ -25,8 +27,13 @@ typedef struct nb_tensor_row {
     size_t off;                            /* in nb_layer */
     nb_tensor_dim_fn *rows, *cols;         /* cols NULL: a vector */
     bool (*when)(const nb_attn_config *a); /* whether it exists; NULL: always */
-    bool ones; /* what a dummy vector holds: ones (norms) or zeros (biases) */
+    unsigned flags;                        /* NB_T_ONES, which is true, ... */
 } nb_tensor_row;
+enum {
+    NB_T_ONES = 1,      /* a dummy vector holds ones (norms), not zeros (biases) */
+    NB_T_ANY_SHAPE = 2, /* of a vector only the number of elements is checked */
+    NB_T_F32 = 4        /* checkpoints have the vector in F32 */
+};
 
 /* What a token costs, of one layer. */
 typedef struct nb_attn_cost {
@@ -47,7 +54,7 @@ typedef struct nb_attention {
     bool has_expanded;
     bool has_rope_key; /* a segment of the record is stored as --kv-rope-dtype says */
     nb_attn_dims (*dims)(const nb_attn_config *a);
-    /* The shape of a cached token; type, mode and rope are set. */
+    /* The shape of a cached token; type, mode and rope are set.  NULL: nothing of a token is cached. */
     void (*record)(const nb_attn_config *a, nb_record_opts *o);
     /* After a layer's tensors were loaded; NULL: nothing. */
     nb_status (*loaded)(nb_model *m, size_t layer, nb_error *err);
@@ -79,5 +86,12 @@ static inline nb_rope_fmt nb_attn_rope_fmt(const nb_attn_config *a)
 /* Whether some layer, or every layer, is of this kind. */
 bool nb_attn_any(const nb_model_config *c, nb_attn_kind kind);
 bool nb_attn_all(const nb_model_config *c, nb_attn_kind kind);
+
+/* Whether some layer keeps a state per sequence, and what these take: off[n_layer + 1] (may be NULL), in floats, where
+ * each layer's begins; returns all of them. */
+/* The first layer that has pages. */
+size_t nb_attn_first_cached(const nb_model_config *c);
+bool nb_attn_has_state(const nb_model_config *c);
+size_t nb_attn_state_offsets(const nb_model_config *c, size_t *off);
 
 #endif

@@ -83,7 +83,8 @@ static nb_attn_dims dims(const nb_attn_config *a)
                            .d_q = a->d_nope + a->d_rope,
                            .d_o = a->d_v,
                            .d_state = a->kv_lora,
-                           .n_values = a->kv_lora + a->d_rope };
+                           .n_values = a->kv_lora + a->d_rope,
+                           .d_low = a->q_lora };
 }
 
 static void record(const nb_attn_config *a, nb_record_opts *o)

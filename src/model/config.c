@@ -19,6 +19,7 @@ static const nb_family *const families[] = {
     &nb_family_deepseek_v2, &nb_family_deepseek_v3, &nb_family_glm4_moe_lite, &nb_family_minicpm3,
     &nb_family_youtu,       &nb_family_llama,       &nb_family_qwen2,         &nb_family_qwen3,
     &nb_family_axk1,        &nb_family_sarvam_mla,  &nb_family_mistral4,      &nb_family_mixed,
+    &nb_family_kimi_linear,
 };
 
 /* Refused for every family unless it has one of these values. */
@@ -486,7 +487,8 @@ void nb_model_record_opts(const nb_attn_config *a, nb_kv_type type, nb_kv_mode m
                           nb_rope_fmt rope, nb_record_opts *o)
 {
     *o = (nb_record_opts){ .type = type, .mode = mode, .rope = rope };
-    nb_attention_of(a->kind)->record(a, o);
+    const nb_attention *kind = nb_attention_of(a->kind);
+    if (kind->record) kind->record(a, o);
 }
 
 /* Numbers in a layer's norms and attention. */

@@ -24,7 +24,7 @@ enum {
 
 /* Kinds of attention: X(NAME, name) gives NB_ATTN_NAME, and the rows nb_attention_name (attention.h) and
  * nb_cpu_kind_name (cpu/cpu.h).  docs/add-an-attention.md shows how to add one. */
-#define NB_ATTENTIONS(X) X(MLA, mla) X(GQA, gqa)
+#define NB_ATTENTIONS(X) X(MLA, mla) X(GQA, gqa) X(KDA, kda)
 
 typedef enum nb_attn_kind {
 #define X(NAME, name) NB_ATTN_##NAME,
@@ -56,12 +56,17 @@ typedef struct nb_attn_config {
     size_t kv_lora, d_nope, d_rope, d_v;
     float eps_lora; /* of the q_a and kv_a norms */
     bool qa_bias;
-    /* GQA */
-    size_t n_kv_head, head_dim;
+    /* GQA; KDA: head_dim is of keys and of values, conv the tokens that a short convolution sees */
+    size_t n_kv_head, head_dim, conv;
     bool qk_norm, q_bias, kv_bias;
     /* both */
     bool o_bias;
 } nb_attn_config;
+
+/* What a family's checkpoints call the block with experts, and the matrices of an expert. */
+typedef struct nb_moe_names {
+    const char *block, *gate, *up, *down;
+} nb_moe_names;
 
 typedef struct nb_model_config {
     const char *family; /* name of the family's table, static  */
@@ -80,6 +85,7 @@ typedef struct nb_model_config {
     bool sigmoid, normalise, router_bias;
     float routed_factor;
     bool dense[NB_MAX_LAYER];
+    const nb_moe_names *moe_names; /* static; NULL: mlp, gate_proj, up_proj, down_proj */
     /* scalars (1 for most families) */
     float embed_factor, branch_factor, logit_factor;
     bool tied;

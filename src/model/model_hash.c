@@ -74,6 +74,7 @@ static void add_attention(hasher *h, const nb_attn_config *a)
                          a->d_nope,   a->d_rope,  a->d_v,      a->n_kv_head,
                          a->head_dim, a->qk_norm, a->rope.dim, a->rope.interleaved };
     for (size_t i = 0; i < NB_COUNT(n); i++) add_size(h, n[i]);
+    if (a->conv) add_size(h, a->conv);
     add(h, &a->eps_lora, sizeof a->eps_lora);
 }
 
@@ -115,6 +116,15 @@ static void add_layer(hasher *h, const nb_model *m, size_t layer)
         add_vector(h, l->kv_a_norm, attn->kv_lora);
         add_matrix(h, &l->kv_b, true);
         add_vector(h, l->q_a_norm, attn->q_lora);
+    } else if (attn->kind == NB_ATTN_KDA) {
+        const size_t n = attn->n_head * attn->head_dim;
+        const nb_weight *const w[] = { &l->k, &l->v, &l->f_a, &l->f_b, &l->g_a, &l->g_b, &l->beta };
+        const float *const conv[] = { l->q_conv, l->k_conv, l->v_conv };
+        for (size_t i = 0; i < NB_COUNT(w); i++) add_matrix(h, w[i], true);
+        for (size_t i = 0; i < NB_COUNT(conv); i++) add_vector(h, conv[i], n * attn->conv);
+        add_vector(h, l->a_log, attn->n_head);
+        add_vector(h, l->dt_bias, n);
+        add_vector(h, l->o_norm, attn->head_dim);
     } else {
         add_matrix(h, &l->k, true);
         add_matrix(h, &l->v, true);

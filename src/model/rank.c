@@ -16,6 +16,9 @@ static bool divides_heads(const nb_attn_config *a, size_t n_rank)
 
 nb_status nb_rank_can_divide(const nb_model_config *c, size_t n_rank, nb_error *err)
 {
+    if (n_rank > 1 && nb_attn_has_state(c))
+        return nb_fail(err, NB_ERR_UNSUPPORTED,
+                       "%s: layers that keep a state per request run on one rank only", c->family);
     for (size_t k = 0; k < c->n_attn; k++) {
         const nb_attn_config *a = &c->attn[k];
         if (divides_heads(a, n_rank)) continue;
@@ -119,9 +122,14 @@ static uint64_t hash_of(const nb_chunk *chunk, size_t n_chunk)
     uint64_t h = n_chunk;
     for (size_t i = 0; i < n_chunk; i++) {
         const nb_chunk *c = &chunk[i];
-        const uint64_t v[] = { c->slot, c->n_tok, c->pos0, c->n_block,
+        const uint64_t v[] = { c->slot,
+                               c->n_tok,
+                               c->pos0,
+                               c->n_block,
                                (uint64_t)c->rope_long | (uint64_t)c->absorbed << 1 |
-                                   (uint64_t)c->thrift << 2 | (uint64_t)c->upload << 3 };
+                                   (uint64_t)c->thrift << 2 | (uint64_t)c->upload << 3,
+                               c->load,
+                               c->save };
         h = nb_hash_bytes(v, sizeof v, h);
         h = nb_hash_bytes(c->tok, c->n_tok * sizeof *c->tok, h);
         h = nb_hash_bytes(c->block, c->n_block * sizeof *c->block, h);

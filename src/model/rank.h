@@ -72,6 +72,8 @@ typedef struct nb_chunk {
     bool rope_long;      /* longrope: the sequence uses the long table */
     bool absorbed;       /* compute in the absorbed form, else expanded, where attention has both */
     bool thrift;         /* absorbed, in Thrift mode, where the pool has planes */
+    uint32_t load,
+        save; /* snapshots of the pool, counted from 1, that the states begin with and leave; 0: none */
     bool upload;         /* expanded: experts in host memory are computed on the device (nb_rank_upload_tok) */
 } nb_chunk;
 

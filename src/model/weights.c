@@ -169,14 +169,15 @@ static nb_status take_matrix(loader *l, const char *name, size_t rows, size_t co
 }
 
 /* type: what checkpoints have it in; any float is read. */
-static nb_status take_vector(loader *l, const char *name, size_t n, bool ones, nb_dtype type,
-                             const float **out)
+static nb_status take_elements(loader *l, const char *name, size_t n, bool ones, nb_dtype type,
+                               bool any_shape, const float **out)
 {
     const nb_tensor_want want = {
         .name = name,
         .dtypes = ANY_FLOAT,
         .n_dim = 1,
         .dim = { n },
+        .any_shape = any_shape,
         .dummy_dtype = type,
         .dummy_fill = ones ? NB_FILL_ONES : NB_FILL_ZEROS,
     };
@@ -199,17 +200,39 @@ static nb_status take_vector(loader *l, const char *name, size_t n, bool ones, n
     return NB_OK;
 }
 
+static nb_status take_vector(loader *l, const char *name, size_t n, bool ones, nb_dtype type,
+                             const float **out)
+{
+    return take_elements(l, name, n, ones, type, false, out);
+}
+
+static const nb_moe_names usual = { "mlp", "gate_proj", "up_proj", "down_proj" };
+
+static const nb_moe_names *moe_names(const nb_model_config *c)
+{
+    return c->moe_names ? c->moe_names : &usual;
+}
+
+/* Of an expert, with the names of its matrices. */
+static nb_status take_expert(loader *l, const char *prefix, size_t inter, const nb_moe_names *n,
+                             nb_mlp *out)
+{
+    const size_t h = l->m->c.hidden;
+    char name[NAME_BYTES];
+    (void)snprintf(name, sizeof name, "%s.%s.weight", prefix, n->gate);
+    NB_TRY(take_matrix(l, name, inter, h, true, &out->gate));
+    (void)snprintf(name, sizeof name, "%s.%s.weight", prefix, n->up);
+    NB_TRY(take_matrix(l, name, inter, h, true, &out->up));
+    (void)snprintf(name, sizeof name, "%s.%s.weight", prefix, n->down);
+    return take_matrix(l, name, h, inter, true, &out->down);
+}
+
 static nb_status take_mlp(loader *l, const char *prefix, size_t inter, bool bias, nb_mlp *out)
 {
     const size_t h = l->m->c.hidden;
     const nb_dtype type = config_dtype(&l->m->c);
     char name[NAME_BYTES];
-    (void)snprintf(name, sizeof name, "%s.gate_proj.weight", prefix);
-    NB_TRY(take_matrix(l, name, inter, h, true, &out->gate));
-    (void)snprintf(name, sizeof name, "%s.up_proj.weight", prefix);
-    NB_TRY(take_matrix(l, name, inter, h, true, &out->up));
-    (void)snprintf(name, sizeof name, "%s.down_proj.weight", prefix);
-    NB_TRY(take_matrix(l, name, h, inter, true, &out->down));
+    NB_TRY(take_expert(l, prefix, inter, &usual, out));
     if (!bias) return NB_OK;
     (void)snprintf(name, sizeof name, "%s.gate_proj.bias", prefix);
     NB_TRY(take_vector(l, name, inter, false, type, &out->gate_b));
@@ -241,24 +264,26 @@ static nb_status take_stacked(loader *l, const char *experts, nb_mlp *expert)
 static nb_status take_moe(loader *l, size_t i, nb_layer *y)
 {
     const nb_model_config *c = &l->m->c;
+    const nb_moe_names *n = moe_names(c);
     char name[NAME_BYTES];
-    (void)snprintf(name, sizeof name, "model.layers.%zu.mlp.gate.weight", i);
+    (void)snprintf(name, sizeof name, "model.layers.%zu.%s.gate.weight", i, n->block);
     NB_TRY(take_matrix(l, name, c->n_expert, c->hidden, false, &y->router));
     if (c->router_bias) {
-        (void)snprintf(name, sizeof name, "model.layers.%zu.mlp.gate.e_score_correction_bias", i);
+        (void)snprintf(name, sizeof name, "model.layers.%zu.%s.gate.e_score_correction_bias", i,
+                       n->block);
         NB_TRY(take_vector(l, name, c->n_expert, false, NB_DT_F32, &y->router_b));
     }
     y->expert = nb_arena_array(&l->m->arena, c->n_expert, sizeof *y->expert);
     if (!y->expert) return nb_fail(l->err, NB_ERR_NOMEM, "out of memory for layer %zu", i);
-    (void)snprintf(name, sizeof name, "model.layers.%zu.mlp.experts", i);
+    (void)snprintf(name, sizeof name, "model.layers.%zu.%s.experts", i, n->block);
     const bool stacked = l->s && !nb_source_has(l->s, "*") && nb_form_is_stacked(l->s, name);
     if (stacked) NB_TRY(take_stacked(l, name, y->expert));
     for (size_t j = 0; j < c->n_expert && !stacked; j++) {
-        (void)snprintf(name, sizeof name, "model.layers.%zu.mlp.experts.%zu", i, j);
-        NB_TRY(take_mlp(l, name, c->moe_inter, false, &y->expert[j]));
+        (void)snprintf(name, sizeof name, "model.layers.%zu.%s.experts.%zu", i, n->block, j);
+        NB_TRY(take_expert(l, name, c->moe_inter, n, &y->expert[j]));
     }
     if (c->n_shared == 0) return NB_OK;
-    (void)snprintf(name, sizeof name, "model.layers.%zu.mlp.shared_experts", i);
+    (void)snprintf(name, sizeof name, "model.layers.%zu.%s.shared_experts", i, n->block);
     return take_mlp(l, name, c->n_shared * c->moe_inter, c->mlp_bias, &y->mlp);
 }
 
@@ -272,7 +297,9 @@ static nb_status take_row(loader *l, const nb_tensor_row *r, size_t layer)
     void *at = (char *)&l->m->layer[layer] + r->off;
     if (r->cols) return take_matrix(l, name, r->rows(c, a), r->cols(c, a), true, at);
     const float *v;
-    NB_TRY(take_vector(l, name, r->rows(c, a), r->ones, config_dtype(c), &v));
+    NB_TRY(take_elements(l, name, r->rows(c, a), r->flags & NB_T_ONES,
+                         r->flags & NB_T_F32 ? NB_DT_F32 : config_dtype(c),
+                         r->flags & NB_T_ANY_SHAPE, &v));
     memcpy(at, &v, sizeof v);
     return NB_OK;
 }
@@ -388,14 +415,15 @@ size_t nb_model_dtype_bytes(const nb_model_config *c)
 
 /* ---- walking ---- */
 
-static nb_status each_of_mlp(nb_mlp *p, const char *prefix, nb_matrix_fn *fn, void *ctx)
+static nb_status each_of_mlp(nb_mlp *p, const char *prefix, const nb_moe_names *n, nb_matrix_fn *fn,
+                             void *ctx)
 {
     nb_weight *const w[] = { &p->gate, &p->up, &p->down };
-    static const char *const part[] = { "gate", "up", "down" };
+    const char *const part[] = { n->gate, n->up, n->down };
     char name[NAME_BYTES + 32];
     for (size_t i = 0; i < NB_COUNT(w); i++) {
         if (w[i]->n_row == 0) continue;
-        (void)snprintf(name, sizeof name, "%s.%s_proj.weight", prefix, part[i]);
+        (void)snprintf(name, sizeof name, "%s.%s.weight", prefix, part[i]);
         NB_TRY(fn(ctx, name, w[i]));
     }
     return NB_OK;
@@ -406,6 +434,7 @@ static nb_status each_of_layer(nb_model *m, size_t i, nb_matrix_fn *fn, void *ct
     const nb_attn_config *a = nb_layer_attn(&m->c, i);
     const nb_attention *kind = nb_attention_of(a->kind);
     nb_layer *y = &m->layer[i];
+    const nb_moe_names *n = moe_names(&m->c);
     char name[NAME_BYTES];
     for (size_t k = 0; k < kind->n_tensor; k++) {
         const nb_tensor_row *r = &kind->tensor[k];
@@ -414,12 +443,12 @@ static nb_status each_of_layer(nb_model *m, size_t i, nb_matrix_fn *fn, void *ct
         NB_TRY(fn(ctx, name, (nb_weight *)(void *)((char *)y + r->off)));
     }
     for (size_t j = 0; y->expert && j < m->c.n_expert; j++) {
-        (void)snprintf(name, sizeof name, "model.layers.%zu.mlp.experts.%zu", i, j);
-        NB_TRY(each_of_mlp(&y->expert[j], name, fn, ctx));
+        (void)snprintf(name, sizeof name, "model.layers.%zu.%s.experts.%zu", i, n->block, j);
+        NB_TRY(each_of_mlp(&y->expert[j], name, n, fn, ctx));
     }
-    (void)snprintf(name, sizeof name, "model.layers.%zu.mlp%s", i,
+    (void)snprintf(name, sizeof name, "model.layers.%zu.%s%s", i, y->expert ? n->block : "mlp",
                    y->expert ? ".shared_experts" : "");
-    return each_of_mlp(&y->mlp, name, fn, ctx);
+    return each_of_mlp(&y->mlp, name, &usual, fn, ctx);
 }
 
 nb_status nb_model_each_matrix(nb_model *m, nb_matrix_fn *fn, void *ctx)

@@ -116,7 +116,7 @@ typedef struct nb_record_opts {
     nb_kv_type type;
     nb_kv_mode mode;  /* one that the type has (nb_kv_trait); ignored where it has none   */
     nb_rope_fmt rope; /* with no rope key anything but NB_ROPE_FP8 is refused             */
-    size_t n_seg;     /* 1..NB_MAX_SEG */
+    size_t n_seg;     /* 1..NB_MAX_SEG; 0: nothing is cached, a page takes no bytes */
     nb_seg_opts seg[NB_MAX_SEG];
 } nb_record_opts;
 

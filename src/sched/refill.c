@@ -180,9 +180,9 @@ static size_t n_found(const nb_refill *f, const text *t)
 static bool is_there(const nb_refill *f, const text *t, size_t n)
 {
     const size_t n_all = t->n_tok / NB_BLOCK_TOK;
-    return n == n_all && (!f->s->o.snap_tok ||
-                          nb_kv_snap_of(f->kv, nb_kv_cache_find(f->kv, &t->key[n - 1])) !=
-                              NB_SNAP_NONE);
+    return n == n_all &&
+           (!f->s->o.snap_tok ||
+            nb_kv_snap_of(f->kv, nb_kv_cache_find(f->kv, &t->key[n - 1])) != NB_SNAP_NONE);
 }
 
 static nb_status start_head(nb_refill *f)

@@ -71,7 +71,8 @@ typedef struct nb_sched_options {
     double max_step_s;    /* of steps with decodes; 0: no limit; negative: derived (pace.h) */
     double
         pair_tok; /* a pair of a prompt's query and a token it sees costs as much as so many tokens */
-    size_t snap_tok; /* tokens between snapshots, a multiple of NB_BLOCK_TOK; 0: the model has no states */
+    size_t
+        snap_tok; /* tokens between snapshots, a multiple of NB_BLOCK_TOK; 0: the model has no states */
 } nb_sched_options;
 
 /* Borrows the cache. NB_ERR_ARG where max_model_len does not fit the pool. */

@@ -46,8 +46,9 @@ struct nb_req {
     size_t n_cached; /* tokens found at the last admission                     */
     size_t n_plan;   /* tokens of its item in the current plan, 0: none        */
     size_t run_pos, slot;
-    uint32_t load, save; /* pinned snapshots of the item to come, of the planned one; or NB_SNAP_NONE */
-    size_t branch;       /* where found blocks ended that have no snapshot; 0: none */
+    uint32_t load,
+        save;      /* pinned snapshots of the item to come, of the planned one; or NB_SNAP_NONE */
+    size_t branch; /* where found blocks ended that have no snapshot; 0: none */
 };
 
 /* Waiting requests of one level. */

@@ -270,7 +270,8 @@ static void some_options(sim *w)
 /* What the runs have reached, so that a change of the workload cannot hide it. */
 static struct reached {
     uint64_t hits, again_hits, preempted, evicted, duplicate, refilled, refill_drops;
-    uint64_t snap_hits, snap_taken; /* of runs with snapshots: tokens found; snapshots that made room */
+    uint64_t snap_hits,
+        snap_taken; /* of runs with snapshots: tokens found; snapshots that made room */
 } reached;
 
 static void count_reached(const sim *w)

@@ -46,12 +46,15 @@ static size_t natural_end(const sim *w, const sim_req *r, size_t at)
 static int check_snaps(const sim *w, sim_req *r, const nb_sched_item *it)
 {
     prop *p = w->p;
-    const size_t end = it->pos0 + it->n_tok, last = (r->rq.n_prompt - 1) / NB_BLOCK_TOK * NB_BLOCK_TOK;
+    const size_t end = it->pos0 + it->n_tok,
+                 last = (r->rq.n_prompt - 1) / NB_BLOCK_TOK * NB_BLOCK_TOK;
     if ((it->load != NB_SNAP_NONE) != (w->o.snap_tok && it->pos0 && it->pos0 == it->n_cached))
         return prop_fail(p, "request %llu at %zu, %zu found: snapshot %d", LL(it->id), it->pos0,
                          it->n_cached, (int)it->load);
-    if (it->save != NB_SNAP_NONE && (!w->o.snap_tok || end % NB_BLOCK_TOK || it->save >= w->ko.n_snap))
-        return prop_fail(p, "request %llu: snapshot %d is taken at %zu", LL(it->id), (int)it->save, end);
+    if (it->save != NB_SNAP_NONE &&
+        (!w->o.snap_tok || end % NB_BLOCK_TOK || it->save >= w->ko.n_snap))
+        return prop_fail(p, "request %llu: snapshot %d is taken at %zu", LL(it->id), (int)it->save,
+                         end);
     if (w->o.snap_tok && w->ko.n_snap > 2 * SIM_SEQS && end == last && it->save == NB_SNAP_NONE &&
         nb_kv_cache_find(w->kv, sim_key(r, end / NB_BLOCK_TOK - 1)) == NB_BLOCK_NONE)
         return prop_fail(p, "request %llu: no snapshot is taken at %zu", LL(it->id), end);
@@ -449,7 +452,8 @@ static int check_shares(sim *w, const sim_plan *pl)
             return prop_fail(p, "request %llu got %zu tokens while others got none", LL(it->id),
                              it->n_tok);
         const size_t cap = n_want > 1 ? w->o.max_chunk_tok : SIZE_MAX;
-        if (w->o.snap_tok && (it->pos0 + it->n_tok) % NB_BLOCK_TOK == 0) continue; /* for a snapshot */
+        if (w->o.snap_tok && (it->pos0 + it->n_tok) % NB_BLOCK_TOK == 0)
+            continue; /* for a snapshot */
         if (left && it->pos0 + it->n_tok < natural_end(w, r, it->pos0) && it->n_tok < cap)
             return prop_fail(p, "request %llu got %zu tokens, %zu were left", LL(it->id), it->n_tok,
                              left);

@@ -73,7 +73,8 @@ struct sim {
     sim_req req[SIM_LIVE];
     uint64_t block[SIM_BLOCKS][NB_BLOCK_TOK];
     uint64_t tail[SIM_SEQS][NB_BLOCK_TOK];
-    uint64_t state[SIM_SEQS], snap[SIM_BLOCKS]; /* with snap_tok: the number of the last token computed */
+    uint64_t state[SIM_SEQS],
+        snap[SIM_BLOCKS]; /* with snap_tok: the number of the last token computed */
     struct {
         uint32_t tok[SIM_TOK];
         size_t n, n_prompt;

@@ -57,6 +57,7 @@ static const struct published {
     { "youtu-llm-2b", 1.96, 36864, 20992, 327680 },
     { "a.x-k1", 518.98, 70272, 40016, 2498560 },
     { "sarvam-105b", 106.03, 36864, 20992, 1310720 },
+    { "kimi-linear-48b", 49.12, 8064, 4592, 143360 },
     { "mistral-small-4", 118.97, 23040, 14112, 589824 },
     { "mistral-large-3", 673.42, 70272, 40016, 4997120 },
     { "llama-3.2-1b", 1.236, 32768, 0, 131072 },
@@ -236,8 +237,12 @@ static void test_walk(void **state)
         const bool large = sizes.n_moe_layer * sizes.n_expert > 5000;
         for (int t = 0; t < NB_SIZES_N_WTYPE && (!large || !strcmp(b.name, "deepseek-v3")); t++)
             check_walk(b.name, (nb_sizes_wtype)t);
-        /* all in BF16: two bytes for a parameter, four for a router's bias */
-        const uint64_t bias = conf.router_bias ? sizes.n_moe_layer * sizes.n_expert : 0;
+        /* all in BF16: two bytes for a parameter, four for a router's bias and for what decays a state */
+        uint64_t bias = conf.router_bias ? sizes.n_moe_layer * sizes.n_expert : 0;
+        for (size_t k = 0; k < conf.n_layer; k++) {
+            const nb_attn_config *a = &conf.attn[conf.attn_of[k]];
+            if (a->kind == NB_ATTN_KDA) bias += a->n_head * (a->head_dim + 1);
+        }
         equal(b.name, "BF16", sizes.weight_bytes_bf16, 2 * (sizes.n_param + bias));
         equal(b.name, "active", sizes.weight[NB_SIZES_BF16].active,
               2 * (sizes.n_param_active + bias));
@@ -343,6 +348,8 @@ static const engine_case engine_cases[] = {
     { "tests/parity/glm4_moe_lite", "mxfp4", NULL, 0, NULL, 0, NULL, NULL },
     { "tests/parity/llama_bias", "int4", NULL, 5, "1", 1, NULL, NULL },
     { "tests/parity/qwen3", "nvfp4", NULL, 0, NULL, 0, NULL, "int8" },
+    { "tests/parity/kimi_linear", "nvfp4", NULL, 2, NULL, 0, NULL,
+      "int8" }, /* states and snapshots */
     { "deepseek-v3", "nvfp4", NULL, 4, "0,60", 2, "token", NULL },
     { "deepseek-v3", "fp8_ds_mla", NULL, 1, NULL, 0, NULL, "int8" },
     { "deepseek-v2", "int4", "bf16", 0, NULL, 0, NULL, NULL },
@@ -371,7 +378,7 @@ static expected expect(const engine_case *c)
     const nb_record_size *r =
         strcmp(c->record, "auto") != 0 ? nb_sizes_find_rope(&sizes, c->record, rope) : own;
     assert_true(own && r);
-    const size_t n = sizes.n_layer - c->n_skip;
+    const size_t n = sizes.n_cached_layer - c->n_skip;
     expected x = { .block = n * r->page_bytes + c->n_skip * own->page_bytes,
                    .sink_block = c->n_sink * sizes.sink_bytes_block };
     if (!c->thrift) return x;
@@ -397,7 +404,9 @@ static void check_engine(const engine_case *c, const nb_engine *e)
     equal(c->model, "pool as allocated", e->pages.kv_bytes, i.n_block * x.block);
     equal(c->model, "end of a block", e->pages.layer_off[sizes.n_layer], x.block);
     assert_true(i.kv_bytes_per_tok == (double)x.block / NB_PAGE_TOK);
-    equal(c->model, "open pages", i.tail_bytes, i.max_num_seqs * sizes.tail_bytes_seq);
+    equal(c->model, "state", i.state_bytes, sizes.state_bytes);
+    equal(c->model, "open pages", i.tail_bytes,
+          i.max_num_seqs * sizes.tail_bytes_seq + i.n_snapshot * sizes.state_bytes);
     equal(c->model, "sinks", i.sink_bytes, i.n_block * x.sink_block);
     equal(c->model, "planes", e->pages.plane_block, x.plane_block);
     equal(c->model, "beside", i.residual_bytes,
@@ -417,7 +426,8 @@ static void check_plan(const engine_case *c, const nb_engine_options *o, size_t 
     nb_error err = { 0 };
     if (nb_engine_plan_memory(o, &p, &err) != NB_OK) fail_msg("%s: %s", c->model, err.msg);
     equal(c->model, "plan: block", p.block_bytes, x.block);
-    equal(c->model, "plan: open pages", p.tail_bytes, n_seq * sizes.tail_bytes_seq);
+    equal(c->model, "plan: open pages", p.tail_bytes,
+          n_seq * sizes.tail_bytes_seq + 8 * sizes.state_bytes); /* snapshots: 8 at least */
     equal(c->model, "plan: weights", p.weight_bytes,
           sizes.weight[c->weights ? NB_SIZES_INT8 : NB_SIZES_CHECKPOINT].bytes);
     if (!c->thrift) equal(c->model, "plan: beside", p.residual_block_bytes, x.sink_block);

@@ -107,6 +107,7 @@ static const struct published {
     { "minicpm3-4b", "minicpm3", 4.07, 0, 0.10206207, 35712, 0 },
     { "a.x-k1", "axk1", 518.98, 32.8, 0.07216878, 70272, 354 },
     { "sarvam-105b", "sarvam_mla", 106.03, 12.4, 0.13523378, 36864, 354 },
+    { "kimi-linear-48b", "kimi_linear", 49.12, 3.48, 0.07216878, 8064, 354 },
     { "mistral-small-4", "mistral4", 118.97, 6.6, 0.19496949, 23040, 0 },
     { "mistral-large-3", "mistral4", 673.42, 39.9, 0.07216878, 70272, 354 },
     { "llama-3.2-1b", "llama", 1.236, 0, 0.125, 32768, 0 },
@@ -146,7 +147,9 @@ static void test_published(void **state)
         else
             near(p->file, (double)s.n_param_active, (double)s.n_param - (conf.tied ? 0 : table),
                  1e-12);
-        near(p->file, record_bytes(NB_KV_BF16) * (double)conf.n_layer, (double)p->bf16_bytes, 0);
+        size_t n_cached = 0; /* layers with pages, which have the first attention */
+        for (size_t k = 0; k < conf.n_layer; k++) n_cached += conf.attn_of[k] == 0;
+        near(p->file, record_bytes(NB_KV_BF16) * (double)n_cached, (double)p->bf16_bytes, 0);
         if (p->nvfp4_layer) near(p->file, record_bytes(NB_KV_NVFP4), (double)p->nvfp4_layer, 0);
     }
 }
@@ -281,6 +284,11 @@ static void test_mla_relatives(void **state)
     read_named("mistral-large-3");
     assert_true(conf.dense[2] && !conf.dense[3] && conf.attn[0].q_orig == 8192);
 
+    read_named("kimi-linear-48b");
+    assert_true(conf.n_attn == 2 && conf.attn[0].rope.dim == 0 && conf.attn[1].conv == 4);
+    assert_true(conf.attn_of[3] == 0 && conf.attn_of[26] == 0 && conf.attn_of[25] == 1);
+    assert_true(conf.max_pos == 1048576 && conf.top_k == 8 && conf.n_shared == 1 && conf.dense[0]);
+
     static const struct {
         const char *file, *path, *value, *error;
     } bad[] = {
@@ -301,6 +309,14 @@ static void test_mla_relatives(void **state)
         { "mistral-large-3", "rope_parameters.original_max_position_embeddings", "0",
           "original_max_position_embeddings" },
         { "mistral-large-3", "attn_logit_softcapping", "30", "attn_logit_softcapping" },
+        { "kimi-linear-48b", "mla_use_nope", "false", "mla_use_nope: only true" },
+        { "kimi-linear-48b", "num_expert_group", "8", "num_expert_group" },
+        { "kimi-linear-48b", "mla_use_output_gate", "true", "mla_use_output_gate" },
+        { "kimi-linear-48b", "linear_attn_config.gate_lower_bound", "-5", "gate_lower_bound" },
+        { "kimi-linear-48b", "linear_attn_config.kda_layers", "[1, 2]", "names 9 of 27 layers" },
+        { "kimi-linear-48b", "linear_attn_config.kda_layers", "[4]", "layer 4; expected each" },
+        { "kimi-linear-48b", "linear_attn_config.full_attn_layers", "[0]", "layer 0; expected" },
+        { "kimi-linear-48b", "linear_attn_config.num_heads", "0", "num_heads" },
         { "deepseek-v3", "llama_4_scaling", "{\"beta\": 0.1}", "llama_4_scaling" },
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {

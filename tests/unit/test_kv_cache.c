@@ -384,6 +384,79 @@ static void test_held_leaf(void **state)
     nb_kv_cache_destroy(c);
 }
 
+/* --- snapshots ------------------------------------------------------------------------------- */
+
+static nb_kv_cache *with_snaps(size_t n_block, size_t n_snap)
+{
+    const nb_kv_cache_options o = {
+        .n_block = n_block, .index = true, .protected_share = 0.5, .n_snap = n_snap
+    };
+    nb_kv_cache *c = NULL;
+    assert_int_equal(nb_kv_cache_create(&o, &c, NULL), NB_OK);
+    return c;
+}
+
+static nb_kv_cache_stats stats_of(const nb_kv_cache *c)
+{
+    nb_kv_cache_stats s;
+    ok(c);
+    nb_kv_cache_get_stats(c, &s);
+    return s;
+}
+
+/* The one that was used least recently makes room; a pinned one does not; a block takes its own with it. */
+static void test_snapshots(void **state)
+{
+    (void)state;
+    nb_kv_cache *c = with_snaps(6, 3);
+    uint32_t a[4], s[4];
+    compute(c, 1, 4, a);
+    for (size_t i = 0; i < 3; i++) {
+        s[i] = nb_kv_snap_acquire(c);
+        assert_int_not_equal(s[i], NB_SNAP_NONE);
+        if (i < 2) nb_kv_snap_give(c, s[i], a[i]);
+    }
+    assert_int_equal(stats_of(c).n_snap_pin, 1);
+    nb_kv_snap_pin(c, s[0]); /* it is read: a[1]'s is the oldest now */
+    nb_kv_snap_unpin(c, s[0]);
+    s[3] = nb_kv_snap_acquire(c);
+    assert_int_equal(s[3], s[1]);
+    assert_int_equal(nb_kv_snap_of(c, a[1]), NB_SNAP_NONE);
+    assert_int_equal(stats_of(c).n_snap_taken, 1);
+    nb_kv_snap_pin(c, s[0]);
+    assert_int_equal(nb_kv_snap_acquire(c), NB_SNAP_NONE); /* all are pinned */
+    nb_kv_snap_give(c, s[2], a[0]);                        /* it has one */
+    nb_kv_snap_give(c, s[3], a[3]);
+    assert_int_equal(nb_kv_snap_of(c, a[0]), s[0]);
+    assert_int_equal(stats_of(c).n_snap_used, 2);
+    nb_kv_cache_release(c, a, 4);
+    assert_int_equal(nb_kv_cache_reset(c), 4); /* a reader goes on with what it has pinned */
+    assert_int_equal(stats_of(c).n_snap_used, 0);
+    assert_int_not_equal(nb_kv_snap_acquire(c), s[0]);
+    nb_kv_snap_unpin(c, s[0]);
+    assert_int_equal(nb_kv_snap_acquire(c), s[0]);
+    ok(c);
+    nb_kv_cache_destroy(c);
+}
+
+/* A block that is evicted gives its snapshot up. */
+static void test_snapshot_goes_with_block(void **state)
+{
+    (void)state;
+    nb_kv_cache *c = with_snaps(2, 2);
+    uint32_t a[2], x;
+    compute(c, 1, 2, a);
+    nb_kv_snap_give(c, nb_kv_snap_acquire(c), a[1]);
+    nb_kv_cache_release(c, a, 2);
+    assert_int_equal(stats_of(c).n_snap_used, 1);
+    assert_int_equal(nb_kv_cache_acquire(c, &x), NB_OK);
+    assert_int_equal(x, a[1]);
+    assert_int_equal(stats_of(c).n_snap_used, 0);
+    nb_kv_snap_give(c, nb_kv_snap_acquire(c), x); /* not indexed: the place is free again */
+    assert_int_equal(stats_of(c).n_snap_used + stats_of(c).n_snap_pin, 0);
+    nb_kv_cache_destroy(c);
+}
+
 /* --- what must be noticed -------------------------------------------------------------------- */
 
 static void aborts(void (*what)(nb_kv_cache *c))
@@ -437,9 +510,23 @@ static void publish_twice(nb_kv_cache *c)
     k.b[0] = 2;
     (void)nb_kv_cache_publish(c, id, &k, NONE);
 }
+static void unpin_free(nb_kv_cache *c)
+{
+    nb_kv_snap_unpin(c, 0);
+}
+static void give_twice(nb_kv_cache *c)
+{
+    nb_kv_cache *d = with_snaps(2, 1);
+    const uint32_t s = nb_kv_snap_acquire(d);
+    (void)c;
+    nb_kv_snap_give(d, s, 0);
+    nb_kv_snap_give(d, s, 0);
+}
 static void test_misuse(void **state)
 {
     (void)state;
+    aborts(unpin_free);
+    aborts(give_twice);
     aborts(release_free);
     aborts(release_outside);
     aborts(release_twice);
@@ -517,6 +604,21 @@ static void test_check_finds(void **state)
     BREAKS(c, k[b[1]].sib_prev, b[2]);
     BREAKS(c, c->index, false);
     nb_kv_cache_destroy(c);
+
+    c = with_snaps(4, 3);
+    compute(c, 1, 2, a);
+    nb_kv_snap_give(c, nb_kv_snap_acquire(c), a[0]);
+    nb_kv_snap_give(c, nb_kv_snap_acquire(c), a[1]);
+    BREAKS(c, c->snap_free, NONE);
+    BREAKS(c, c->snap_old, c->snap_young);
+    BREAKS(c, c->snap_young, NONE);
+    BREAKS(c, c->n_snap_used, 1);
+    BREAKS(c, c->snap[0].block, a[1]);
+    BREAKS(c, c->snap[1].prev, NONE);
+    BREAKS(c, c->block[a[0]].snap, NONE);
+    BREAKS(c, c->block[a[0]].snap, 2);
+    BREAKS(c, c->snap[2].n_pin, 1);
+    nb_kv_cache_destroy(c);
 }
 
 int main(void)
@@ -525,6 +627,7 @@ int main(void)
         cmocka_unit_test(test_sha_itself),     cmocka_unit_test(test_keys),
         cmocka_unit_test(test_create),         cmocka_unit_test(test_states),
         cmocka_unit_test(test_duplicate),      cmocka_unit_test(test_tail_first),
+        cmocka_unit_test(test_snapshots),      cmocka_unit_test(test_snapshot_goes_with_block),
         cmocka_unit_test(test_scan_resistant), cmocka_unit_test(test_reset),
         cmocka_unit_test(test_held_leaf),      cmocka_unit_test(test_misuse),
         cmocka_unit_test(test_check_finds),

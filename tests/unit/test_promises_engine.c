@@ -217,22 +217,27 @@ typedef struct subject {
     size_t sinks;     /* --kv-sinks */
     const char *skip; /* layers in the model's own type */
     const char *thrift;
+    size_t snaps, snap_tok; /* layers with states: --ctx-checkpoints, --checkpoint-every-n-tokens */
 } subject;
 
 static const subject subjects[] = {
-    { "tests/parity/v3", "bf16", "auto", false, 0, 0, NULL, NULL },
-    { "tests/parity/v3", "nvfp4", "auto", false, 0, 0, NULL, NULL },
-    { "tests/parity/v3", "bf16", "absorbed", true, 0, 0, NULL, NULL },
-    { "tests/parity/v3", "nvfp4", "absorbed", true, 0, 0, NULL, NULL },
-    { "tests/parity/v3", "bf16", "expanded", true, 0, 0, NULL, NULL },
-    { "tests/parity/v3", "nvfp4", "expanded", true, 0, 0, NULL, NULL },
+    { "tests/parity/v3", "bf16", "auto", false, 0, 0, NULL, NULL, 0, 0 },
+    { "tests/parity/v3", "nvfp4", "auto", false, 0, 0, NULL, NULL, 0, 0 },
+    { "tests/parity/v3", "bf16", "absorbed", true, 0, 0, NULL, NULL, 0, 0 },
+    { "tests/parity/v3", "nvfp4", "absorbed", true, 0, 0, NULL, NULL, 0, 0 },
+    { "tests/parity/v3", "bf16", "expanded", true, 0, 0, NULL, NULL, 0, 0 },
+    { "tests/parity/v3", "nvfp4", "expanded", true, 0, 0, NULL, NULL, 0, 0 },
     { "tests/parity/llama3", "nvfp4", "auto", true, 0, 0, NULL,
-      NULL }, /* attention of another kind */
+      NULL, 0, 0 }, /* attention of another kind */
     { "tests/parity/minicpm3_long", "bf16", "auto", false, 96, 0, NULL,
-      NULL }, /* two tables of angles */
+      NULL, 0, 0 }, /* two tables of angles */
     { "tests/parity/v3", "nvfp4", "absorbed", true, 0, .sinks = 5, .skip = "1" },
     { "tests/parity/v3", "if4", "absorbed", false, 0, .skip = "0", .thrift = "block-prob" },
     { "tests/parity/v3", "nvfp4", "auto", false, 0, .sinks = 5, .thrift = "token" },
+    /* layers with states: a snapshot where the prompt ends; at every block; two places for all requests */
+    { "tests/parity/kimi_linear", "nvfp4", "auto", false, 0, .snaps = 100 },
+    { "tests/parity/kimi_linear", "bf16", "absorbed", true, 0, .snaps = 100, .snap_tok = 64 },
+    { "tests/parity/kimi_linear", "bf16", "auto", false, 0, .snaps = 2, .snap_tok = 128 },
 };
 
 static nb_engine_options options_of(const subject *m)
@@ -245,12 +250,20 @@ static nb_engine_options options_of(const subject *m)
                                 .kv_thrift = m->thrift,
                                 .kv_thrift_tau = 1e-6,
                                 .kv_thrift_fraction = 0.3,
+                                .n_snapshot = m->snaps,
+                                .snapshot_tok = m->snap_tok,
                                 .n_thread = 1,
                                 .no_text = true,
                                 .max_model_len = MODEL_LEN };
 }
 
 static uint64_t block_bytes; /* of the subject */
+
+/* So few places that what is found depends on what came between. */
+static bool few_snapshots(const subject *m)
+{
+    return m->snaps && m->snaps < N_Q;
+}
 
 static uint64_t pool_bytes(size_t n_block)
 {
@@ -288,7 +301,7 @@ static void check_warm(const subject *m)
             ask(e, &ask_of[i], &got[0]);
             same_answer(&want[i], &got[0], round ? "with its prefix in the cache" : "cold");
             const size_t pages = ask_of[i].score ? 0 : (ask_of[i].n - 1) / 64 * 64;
-            if (round && got[0].n_cached != pages)
+            if (round && got[0].n_cached != pages && !few_snapshots(m))
                 fail_msg("%s, request %zu: %zu tokens found, expected %zu", where, i,
                          got[0].n_cached, pages);
         }
@@ -436,7 +449,7 @@ static void check_choices(const subject *m)
         wait_for(0);
         for (size_t i = 0; i < N_CHOICE; i++) {
             same_answer(&cold[i], &got[i], "one of several choices");
-            if (i && n_block > 4) assert_int_equal(got[i].n_cached, 128);
+            if (i && n_block > 4 && !few_snapshots(m)) assert_int_equal(got[i].n_cached, 128);
         }
         check_engine(e);
         nb_engine_destroy(e);
@@ -479,7 +492,7 @@ static void check_turns(const subject *m, bool answers)
         size_t pages = (m->long_chains ? computed : prompt) / 64 * 64;
         if (m->rope_switch && turn == 1) pages = 0; /* all angles are others now */
         if (answers) pages = history / 64 * 64;
-        if (got[0].n_cached != pages)
+        if (got[0].n_cached != pages && !few_snapshots(m))
             fail_msg("%s, turn %zu: %zu tokens found, expected %zu", where, turn, got[0].n_cached,
                      pages);
         prompt = q.n;
@@ -496,7 +509,7 @@ static void check_turns(const subject *m, bool answers)
     nb_engine_stats s;
     wait_for_refills(warm);
     nb_engine_get_stats(warm, &s);
-    if (answers && !m->long_chains) assert_int_equal(s.refill_tok, n_again);
+    if (answers && !m->long_chains && !few_snapshots(m)) assert_int_equal(s.refill_tok, n_again);
     if (!answers) assert_int_equal(s.refill_tok + s.n_refill_done + s.n_refill_dropped, 0);
     nb_engine_destroy(warm);
 }
@@ -515,7 +528,7 @@ static void check_salts(const subject *m)
         q.n = 129;
         ask(e, &q, &got[i]);
         if (i) same_answer(&got[0], &got[i], "with a salt");
-        if (got[i].n_cached != found[i])
+        if (got[i].n_cached != found[i] && !few_snapshots(m))
             fail_msg("%s, salt %zu: %zu tokens found, expected %zu", where, i, got[i].n_cached,
                      found[i]);
     }

@@ -124,6 +124,77 @@ static const nb_sched_item *item_of(const rig *t, uint64_t id)
     return NULL;
 }
 
+/* ---- states and their snapshots ---- */
+
+static rig make_with_states(size_t n_block, size_t n_snap)
+{
+    rig t = { 0 };
+    nb_sched_options o = usual;
+    o.max_step_tok = o.max_chunk_tok = 512;
+    o.snap_tok = 128;
+    const nb_kv_cache_options ko = {
+        .n_block = n_block, .index = true, .protected_share = 0.75, .n_snap = n_snap
+    };
+    assert_int_equal(nb_kv_cache_create(&ko, &t.kv, NULL), NB_OK);
+    assert_int_equal(nb_sched_create(&o, t.kv, &t.s, NULL), NB_OK);
+    return t;
+}
+
+/* Items end where snapshots are taken; a hit ends at one and names it; a second prompt that parts from the first
+ * gets one there. */
+static void test_snapshots(void **state)
+{
+    (void)state;
+    rig t = make_with_states(32, 8);
+    add(&t, 1, 1, 330);
+    static const size_t end[] = { 128, 256, 320, 330 };
+    for (size_t i = 0, at = 0; i < NB_COUNT(end); at = end[i++]) {
+        plan(&t);
+        expect(&t, 0, 1, at, end[i] - at, i == 3);
+        assert_int_equal(t.item[0].load, NB_SNAP_NONE);
+        assert_int_equal(t.item[0].save == NB_SNAP_NONE, i == 3);
+        compute(&t);
+    }
+    nb_sched_remove(t.s, 1);
+    add(&t, 2, 1, 330); /* the same prompt */
+    plan(&t);
+    expect(&t, 0, 2, 320, 10, true);
+    assert_true(t.item[0].load != NB_SNAP_NONE && t.item[0].n_cached == 320);
+    compute(&t);
+    nb_sched_remove(t.s, 2);
+    add(&t, 3, 1,
+        200); /* parts behind block 3, which has none: its end is computed again, and kept */
+    plan(&t);
+    expect(&t, 0, 3, 128, 64, false);
+    assert_true(t.item[0].load != NB_SNAP_NONE && t.item[0].save != NB_SNAP_NONE);
+    const uint32_t load = t.item[0].load;
+    plan(&t); /* never computed: the place was given back */
+    assert_int_equal(t.item[0].load, load);
+    compute(&t);
+    nb_sched_remove(t.s, 3);
+    add(&t, 4, 1, 200);
+    plan(&t);
+    expect(&t, 0, 4, 192, 8, true);
+    done(&t);
+}
+
+/* Without a place nothing is kept, and everything is computed. */
+static void test_no_places(void **state)
+{
+    (void)state;
+    rig t = make_with_states(32, 0);
+    for (uint64_t id = 1; id <= 2; id++) {
+        add(&t, id, 1, 150);
+        plan(&t);
+        expect(&t, 0, id, 0, 128, false);
+        assert_int_equal(t.item[0].save, NB_SNAP_NONE);
+        compute(&t);
+        step(&t);
+        nb_sched_remove(t.s, id);
+    }
+    done(&t);
+}
+
 /* ---- one request ---- */
 
 static void test_one(void **state)
@@ -878,6 +949,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one),
+        cmocka_unit_test(test_snapshots),
+        cmocka_unit_test(test_no_places),
         cmocka_unit_test(test_void),
         cmocka_unit_test(test_forms),
         cmocka_unit_test(test_keys),

@@ -450,6 +450,8 @@ nb_engine_options opts_engine(const opts *o)
         .kv_transform = o->kv_transform,
         .kv_outliers = o->kv_outliers,
         .kv_sinks = o->kv_sinks,
+        .n_snapshot = o->n_snapshot,
+        .snapshot_tok = o->snapshot_tok,
         .kv_skip_layers = o->kv_skip_layers,
         .kv_scales = o->kv_scales,
         .kv_thrift = o->kv_thrift,

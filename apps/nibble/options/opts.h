@@ -92,7 +92,7 @@ typedef struct opts {
     const char *model, *load_format, *kv_cache_dtype, *kv_cache_mode, *kv_rope_dtype, *mla;
     const char *kv_calibration, *kv_transform, *kv_skip_layers, *kv_scales, *kv_thrift;
     const char *weight_dtype, *activation_dtype, *tune;
-    size_t kv_outliers, kv_sinks;
+    size_t kv_outliers, kv_sinks, n_snapshot, snapshot_tok;
     double kv_thrift_tau, kv_thrift_fraction, kv_thrift_pool;
     const char *device, *cuda_library, *cpu_experts;
     const char *cpu_caps, *cpu_affinity, *chat_template;

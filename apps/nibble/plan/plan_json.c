@@ -158,6 +158,7 @@ static json_t *cache_json(maker *k, const plan *p)
     json_t *j = json_object(), *records = json_array(), *equivalents = json_array();
     put_int(k, j, "block_tokens", NB_PAGE_TOK);
     put_int(k, j, "open_page_bytes", (double)p->sizes.tail_bytes_seq);
+    if (p->sizes.state_bytes) put_int(k, j, "state_bytes", (double)p->sizes.state_bytes);
     for (size_t i = 0; i < p->sizes.n_record; i++)
         push(k, records, record_json(k, p, &p->sizes.record[i], base, mha));
     put(k, j, "records", records);

@@ -185,6 +185,13 @@ static void say_memory(const serve_setup *t, const nb_engine_info *i)
         "memory: workspace %s, open pages of %zu requests %s; with weights and KV cache %s of "
         "%s",
         work, i->max_num_seqs, tails, all, machine);
+    char state[CLI_FIGURE_BYTES];
+    cli_bytes_text((double)i->state_bytes, state, sizeof state);
+    if (i->state_bytes)
+        serve_say(
+            t, false,
+            "states: %s of a request, in its open pages' room, and %zu snapshots for prefixes",
+            state, i->n_snapshot);
     char experts[CLI_FIGURE_BYTES];
     cli_bytes_text((double)i->cpu_expert_bytes, experts, sizeof experts);
     if (i->n_cpu_expert_layer)

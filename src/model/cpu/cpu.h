@@ -44,7 +44,7 @@ typedef struct nb_cpu_place {
 typedef struct nb_cpu {
     nb_rank r;
     size_t max_tok, max_page, max_job; /* max_page: that one chunk touches */
-    size_t max_values;                 /* of a cached token, in any layer */
+    size_t max_values, max_head;       /* of a cached token; of heads, in any layer */
     char *work;                        /* one allocation for all float buffers below */
     size_t work_bytes;
     /* [max_tok] rows each, as wide as the widest layer needs */
@@ -65,7 +65,7 @@ typedef struct nb_cpu {
     nb_cpu_place *place; /* [max_seq], as chunk_bad: chunks whose values cannot be stored */
     unsigned char *chunk_bad;
     nb_cpu_page *page; /* [n_page <= max_write] that it writes to, as page_bad */
-    unsigned char *page_bad;
+    unsigned char *page_bad, *head_bad; /* the latter [max_seq][max_head], of a layer with states */
     size_t n_page, max_write, n_bad;
     nb_error *err; /* of the first bad chunk; may be NULL */
     /* direct attention (absorbed MLA, GQA): one query tile of <= 64 tokens */

@@ -12,7 +12,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "model/cpu/cpu.h"
+#include "model/cpu/cpu_state.h"
 #include "num/bf16.h"
 #include "num/residual.h"
 #include "num/traits.h"
@@ -330,9 +330,8 @@ static bool is_decode(const nb_cpu *f, const nb_pass *p, size_t i, const nb_attn
     return p->chunk[i].n_tok == 1 && is_direct(attn, &p->chunk[i]) && !f->chunk_bad[i];
 }
 
-/* A chunk with a value that cannot be stored goes on as zeros, so that what follows stays finite; rows do not
- * mix, so the other chunks never see it. */
-static void blank_chunk(nb_cpu *f, const nb_pass *p, size_t i, size_t layer)
+/* Rows do not mix, so the other chunks never see it. */
+void nb_cpu_blank_chunk(nb_cpu *f, const nb_pass *p, size_t i, size_t layer)
 {
     const nb_attn_dims *d = nb_rank_dims(&f->r, layer);
     const size_t h = f->r.whole->hidden, o = d->n_head * d->d_o, t0 = f->place[i].tok0;
@@ -354,5 +353,5 @@ void nb_cpu_attend(nb_rank *r, nb_pass *p, size_t layer)
         if (!f->chunk_bad[i]) attend_chunk(f, p, i, layer);
     }
     for (size_t i = 0; f->n_bad && i < p->n_chunk; i++)
-        if (f->chunk_bad[i]) blank_chunk(f, p, i, layer);
+        if (f->chunk_bad[i]) nb_cpu_blank_chunk(f, p, i, layer);
 }

@@ -2,7 +2,7 @@
  * table of buffers. */
 #include <stdlib.h>
 
-#include "model/cpu/cpu.h"
+#include "model/cpu/cpu_state.h"
 
 typedef struct slot {
     float **at;
@@ -105,7 +105,7 @@ static widths widths_of(const nb_cpu *f)
         w.o_whole = max_size(w.o_whole, nb_layer_dims(r->whole, i).n_head * d->d_o);
         w.state = max_size(w.state, d->n_head * d->d_state);
         w.values = max_size(w.values, d->n_values);
-        w.q_lora = max_size(w.q_lora, a->q_lora);
+        w.q_lora = max_size(w.q_lora, d->d_low);
         if (!nb_attention_of(a->kind)->has_expanded) continue;
         w.expanded = true;
         w.absorbed = max_size(w.absorbed, d->n_head * d->n_values);
@@ -175,6 +175,8 @@ static nb_status choose_attention(nb_cpu *f, nb_error *err)
     if (!f->over_pages) return nb_fail(err, NB_ERR_NOMEM, "out of memory for the workspace");
     for (size_t i = 0; i < r->whole->n_layer; i++) {
         const nb_attn_config *a = nb_rank_attn(r, i);
+        if (a->kind == NB_ATTN_KDA)
+            f->w_scratch_bytes = max_size(f->w_scratch_bytes, nb_cpu_kda_scratch(a));
         if (a->kind != NB_ATTN_MLA) continue;
         nb_cpu_expand *ex = &f->ex[r->whole->attn_of[i]];
         ex->dims = (nb_attn_prefill_dims){ .d1 = a->d_nope, .d2 = a->d_rope, .d_v = a->d_v };
@@ -287,6 +289,7 @@ static nb_status create_small(nb_cpu *f, nb_error *err)
     f->pack = nb_arena_array(a, f->max_pack, sizeof *f->pack);
     f->place = nb_arena_array(a, f->r.o.max_seq, sizeof *f->place);
     f->chunk_bad = nb_arena_array(a, f->r.o.max_seq, 1);
+    f->head_bad = nb_arena_array(a, f->r.o.max_seq * f->max_head, 1);
     f->page = nb_arena_array(a, f->max_write, sizeof *f->page);
     f->page_bad = nb_arena_array(a, f->max_write, 1);
     f->r_id = nb_arena_array(a, rows, sizeof *f->r_id);
@@ -296,8 +299,9 @@ static nb_status create_small(nb_cpu *f, nb_error *err)
     f->t_pick = nb_arena_array(a, f->t_stride, sizeof *f->t_pick);
     f->t_row = nb_arena_array(a, f->t_stride, sizeof *f->t_row);
     f->t_first = nb_arena_array(a, f->t_stride / NB_PAGE_TOK + 1, sizeof *f->t_first);
-    if (!f->t_pick || !f->t_row || !f->t_first || !f->job || !f->pack || !f->place || !f->page ||
-        !f->page_bad || !f->chunk_bad || !f->r_id || !f->e_slot || !f->e_count || !f->e_first)
+    if (!f->head_bad || !f->t_pick || !f->t_row || !f->t_first || !f->job || !f->pack ||
+        !f->place || !f->page || !f->page_bad || !f->chunk_bad || !f->r_id || !f->e_slot ||
+        !f->e_count || !f->e_first)
         return nb_fail(err, NB_ERR_NOMEM, "out of memory for the workspace");
     return NB_OK;
 }
@@ -333,7 +337,8 @@ static nb_status create(nb_cpu *f, const nb_rank_options *o, bool experts, nb_er
     NB_TRY(choose_attention(f, err));
     const widths w = widths_of(f);
     f->max_values = w.values;
-    f->max_job = max_size(2 * f->r.part.n_expert + 2, max_size(w.heads, 4));
+    f->max_head = w.heads;
+    f->max_job = max_size(2 * f->r.part.n_expert + 2, max_size(w.heads, 8));
     size_packs(f, &w);
     NB_TRY(create_floats(f, &w, err));
     return create_small(f, err);

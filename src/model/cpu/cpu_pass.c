@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "model/cpu/cpu.h"
+#include "model/cpu/cpu_state.h"
 
 void nb_cpu_norm(const nb_cpu *f, const float *w, float eps, const float *x, size_t x_stride,
                  float *y, size_t y_stride, size_t n_row, size_t dim)
@@ -26,6 +26,7 @@ void nb_cpu_rope(const nb_cpu *f, size_t layer, float *x, size_t t0, size_t t1, 
                  size_t tok_stride, size_t head_stride)
 {
     const nb_rope_config *r = &nb_rank_attn(&f->r, layer)->rope;
+    if (r->dim == 0) return; /* keys and queries are not rotated */
     const float *table = f->cos_sin[f->r.whole->attn_of[layer]];
     f->r.plan.rope->fn(&(nb_rope_args){ .x = x + t0 * tok_stride,
                                         .cos_sin = table + t0 * r->dim,
@@ -213,7 +214,9 @@ static nb_status step(nb_rank *r, const nb_chunk *chunk, size_t n_chunk, unsigne
     nb_pass p = { .chunk = chunk, .n_chunk = n_chunk, .n_row = place_chunks(f, chunk, n_chunk) };
     if (p.n_row == 0) return NB_OK;
     f->err = err;
+    nb_cpu_states_begin(f, &p);
     nb_layers_run(r, &p);
+    nb_cpu_states_end(f, &p);
     f->err = NULL;
     if (bad) memcpy(bad, f->chunk_bad, n_chunk);
     return f->n_bad ? NB_ERR_NONFINITE : NB_OK;
