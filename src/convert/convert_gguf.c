@@ -1,8 +1,9 @@
 /* convert_gguf.c - one GGUF file: its tensors from those of the folder.
  *
- * Three things differ from a folder.  The experts of a layer are one tensor, their matrices one behind the other.
- * kv_b comes in two: attn_k_b is W_UK transposed for each head, [heads][latent][nope], and attn_v_b W_UV,
- * [heads][v][latent].  Norms, biases and routers are F32. */
+ * Five things differ from a folder.  The experts of a layer are one tensor, their matrices one behind the other.
+ * kv_b of deepseek2 comes in two: attn_k_b is W_UK transposed for each head, [heads][latent][nope], and attn_v_b W_UV,
+ * [heads][v][latent].  The rows of llama's q and k that rotate together lie beside each other: row i + j * d / 2 of a head
+ * becomes row 2i + j.  Factors of the rotation are tensors.  Norms, biases and routers are F32. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,13 +14,21 @@
 
 enum { NAME_BYTES = 256 };
 
-typedef enum source_kind { FROM_TENSOR, FROM_EXPERTS, FROM_K, FROM_V } source_kind;
+typedef enum source_kind {
+    FROM_TENSOR,
+    FROM_EXPERTS,
+    FROM_K,
+    FROM_V,
+    FROM_PAIRS, /* heads whose rows are put in pairs */
+    FROM_TABLE
+} source_kind;
 
 /* Where a tensor of the file comes from. */
 typedef struct source {
     source_kind kind;
     const char *name; /* in the folder; of experts: that of the first */
-    size_t n_expert;
+    size_t n_head;    /* FROM_PAIRS */
+    const nb_gguf_table *table;
     size_t layer, rank; /* order in the file */
     nb_gguf_out_tensor out;
 } source;
@@ -27,11 +36,10 @@ typedef struct source {
 typedef struct writer {
     nb_conv *c;
     const nb_gguf_mix *mix;
-    size_t n_layer, n_expert, heads, nope, v, lora;
+    nb_gguf_model model;
     size_t skip; /* of "language_model." in front of names */
     source *src;
     size_t n, cap;
-    bool tied;
     FILE *file;
     const char *path;
 } writer;
@@ -79,12 +87,16 @@ static nb_status add(writer *w, const source *s, size_t n_dim, const size_t ne[3
 {
     nb_conv *c = w->c;
     const char *dot = strncmp(s->out.name, "blk.", 4) == 0 ? strchr(s->out.name + 4, '.') : NULL;
+    const nb_gguf_model *g = &w->model;
     const nb_gguf_place p = { .name = dot ? dot + 1 : s->out.name,
                               .layer = s->layer - 1,
-                              .n_layer = w->n_layer,
-                              .n_expert = w->n_expert,
+                              .n_layer = g->n_layer,
+                              .n_expert = g->n_expert,
+                              .shared_by = g->head / g->kv_head,
+                              .large = g->n_layer == 80 && g->kind >= NB_GGUF_GQA &&
+                                       (strcmp(g->arch, "qwen2") == 0 || g->head != g->kv_head),
                               .cols = ne[0],
-                              .head = strcmp(s->out.name, w->tied ? "token_embd.weight"
+                              .head = strcmp(s->out.name, g->tied ? "token_embd.weight"
                                                                   : "output.weight") == 0 };
     bool fallback = false;
     const bool floats = n_dim == 1 || strncmp(p.name, "ffn_gate_inp.", 13) == 0;
@@ -103,21 +115,36 @@ static nb_status add(writer *w, const source *s, size_t n_dim, const size_t ne[3
 
 static nb_status no_place(const writer *w, const char *name)
 {
-    return nb_fail(w->c->err, NB_ERR_UNSUPPORTED,
-                   "tensor '%s' has no place in a GGUF file of deepseek2", nb_show_c(name).s);
+    return nb_fail(w->c->err, NB_ERR_UNSUPPORTED, "tensor '%s' has no place in a GGUF file of %s",
+                   nb_show_c(name).s, w->model.arch);
 }
 
 static nb_status add_kv_b(writer *w, source *s, const nb_tensor *t)
 {
-    if (t->n_dim != 2 || t->dim[0] != w->heads * (w->nope + w->v) || t->dim[1] != w->lora)
+    const nb_gguf_model *d = &w->model;
+    if (t->n_dim != 2 || t->dim[0] != d->head * (d->nope + d->v) || t->dim[1] != d->lora)
         return nb_fail(w->c->err, NB_ERR_FORMAT, "tensor '%s': expected [%zu, %zu]",
-                       nb_show_c(s->name).s, w->heads * (w->nope + w->v), w->lora);
+                       nb_show_c(s->name).s, d->head * (d->nope + d->v), d->lora);
     s->kind = FROM_K;
     (void)snprintf(s->out.name, sizeof s->out.name, "blk.%zu.attn_k_b.weight", s->layer - 1);
-    NB_TRY(add(w, s, 3, (size_t[3]){ w->nope, w->lora, w->heads }));
+    NB_TRY(add(w, s, 3, (size_t[3]){ d->nope, d->lora, d->head }));
     s->kind = FROM_V;
     (void)snprintf(s->out.name, sizeof s->out.name, "blk.%zu.attn_v_b.weight", s->layer - 1);
-    return add(w, s, 3, (size_t[3]){ w->lora, w->v, w->heads });
+    return add(w, s, 3, (size_t[3]){ d->lora, d->v, d->head });
+}
+
+/* q and k of llama: their heads' rows in pairs. */
+static nb_status add_pairs(writer *w, source *s, const nb_tensor *t, const size_t ne[3])
+{
+    const bool q = strncmp(strrchr(s->out.name, '_'), "_q.", 3) == 0;
+    s->kind = FROM_PAIRS;
+    s->n_head = q ? w->model.head : w->model.kv_head;
+    if (t->dim[0] != s->n_head * w->model.head_dim)
+        return nb_fail(w->c->err, NB_ERR_FORMAT,
+                       "tensor '%s' has %zu rows, expected %zu: %zu heads of %zu",
+                       nb_show_c(s->name).s, t->dim[0], s->n_head * w->model.head_dim, s->n_head,
+                       w->model.head_dim);
+    return add(w, s, t->n_dim, ne);
 }
 
 /* rest: the name behind "model.layers.N.". */
@@ -125,30 +152,33 @@ static nb_status add_of_layer(writer *w, source *s, const char *rest, const nb_t
 {
     unsigned long expert;
     int used = 0;
-    if (s->layer > w->n_layer) {
+    if (s->layer > w->model.n_layer) {
         w->c->report->n_left_out++;
         return NB_OK;
     }
-    if (strcmp(rest, "self_attn.kv_b_proj.weight") == 0) return add_kv_b(w, s, t);
+    if (w->model.kind == NB_GGUF_MLA && strcmp(rest, "self_attn.kv_b_proj.weight") == 0)
+        return add_kv_b(w, s, t);
     if (sscanf(rest, "mlp.experts.%6lu.%n", &expert, &used) == 1 && used) {
         const char *part = rest + used;
         const char *which = !strcmp(part, "gate_proj.weight")   ? "gate"
                             : !strcmp(part, "up_proj.weight")   ? "up"
                             : !strcmp(part, "down_proj.weight") ? "down"
                                                                 : NULL;
-        if (!which || t->n_dim != 2) return no_place(w, s->name);
+        if (!which || t->n_dim != 2 || w->model.n_expert == 0) return no_place(w, s->name);
         if (expert != 0) return NB_OK;
         s->kind = FROM_EXPERTS;
-        s->n_expert = w->n_expert;
         (void)snprintf(s->out.name, sizeof s->out.name, "blk.%zu.ffn_%s_exps.weight", s->layer - 1,
                        which);
-        return add(w, s, 3, (size_t[3]){ t->dim[1], t->dim[0], w->n_expert });
+        return add(w, s, 3, (size_t[3]){ t->dim[1], t->dim[0], w->model.n_expert });
     }
     const char *name = nb_gguf_layer_name(rest);
     if (!name || t->n_dim < 1 || t->n_dim > 2) return no_place(w, s->name);
     (void)snprintf(s->out.name, sizeof s->out.name, "blk.%zu.%.40s", s->layer - 1, name);
-    return add(w, s, t->n_dim,
-               (size_t[3]){ t->dim[t->n_dim - 1], t->n_dim > 1 ? t->dim[0] : 1, 1 });
+    const size_t ne[3] = { t->dim[t->n_dim - 1], t->n_dim > 1 ? t->dim[0] : 1, 1 };
+    if (w->model.kind == NB_GGUF_GQA_PAIRS &&
+        (strncmp(name, "attn_q.", 7) == 0 || strncmp(name, "attn_k.", 7) == 0))
+        return add_pairs(w, s, t, ne);
+    return add(w, s, t->n_dim, ne);
 }
 
 static nb_status add_tensor(writer *w, const char *full)
@@ -171,7 +201,7 @@ static nb_status add_tensor(writer *w, const char *full)
     }
     for (size_t i = 0; i < sizeof top / sizeof *top; i++) {
         if (strcmp(name, top[i][0]) != 0 || t.n_dim < 1 || t.n_dim > 2) continue;
-        if (i == 2 && w->tied) return NB_OK;
+        if (i == 2 && w->model.tied) return NB_OK;
         (void)snprintf(s.out.name, sizeof s.out.name, "%s", top[i][1]);
         return add(w, &s, t.n_dim,
                    (size_t[3]){ t.dim[t.n_dim - 1], t.n_dim > 1 ? t.dim[0] : 1, 1 });
@@ -199,6 +229,13 @@ static nb_status list_tensors(writer *w)
         if (w->skip && strncmp(name, "language_model.", w->skip) != 0) continue; /* vision */
         NB_TRY(add_tensor(w, name));
     }
+    for (size_t i = 0; i < NB_COUNT(w->model.table); i++) {
+        source s = { .kind = FROM_TABLE, .table = &w->model.table[i] };
+        if (!s.table->name) continue;
+        s.name = s.table->name;
+        (void)snprintf(s.out.name, sizeof s.out.name, "%s", s.name);
+        NB_TRY(add(w, &s, 1, (size_t[3]){ s.table->n, 1, 1 }));
+    }
     qsort(w->src, w->n, sizeof *w->src, by_layer);
     return NB_OK;
 }
@@ -225,8 +262,8 @@ static nb_status write_matrix(writer *w, const source *s, const nb_conv_matrix *
         const nb_imatrix_part part = s->kind == FROM_K   ? NB_IMATRIX_UK
                                      : s->kind == FROM_V ? NB_IMATRIX_UV
                                                          : NB_IMATRIX_WHOLE;
-        j.w_rows = part == NB_IMATRIX_WHOLE ? m->rows : m->rows / w->heads;
-        NB_TRY(nb_conv_importance(w->c, m->name, part, w->heads, m->cols, &j.w));
+        j.w_rows = part == NB_IMATRIX_WHOLE ? m->rows : m->rows / w->model.head;
+        NB_TRY(nb_conv_importance(w->c, m->name, part, w->model.head, m->cols, &j.w));
     }
     j.out = malloc(m->rows * j.row_bytes + 1);
     if (!j.out) return nb_conv_nomem(w->c);
@@ -240,7 +277,7 @@ static nb_status write_experts(writer *w, const source *s)
 {
     char name[NAME_BYTES];
     const char *at = strstr(s->name, "experts.0."), *rest = at + strlen("experts.0.");
-    for (size_t i = 0; i < s->n_expert; i++) {
+    for (size_t i = 0; i < w->model.n_expert; i++) {
         nb_conv_matrix m;
         const int n = snprintf(name, sizeof name, "%.*sexperts.%zu.%s", (int)(at - s->name),
                                s->name, i, rest);
@@ -267,39 +304,73 @@ static void copy_strip(void *ctx, const float *x, size_t r, size_t n)
     memcpy(j->to + r * j->cols, x, n * j->cols * sizeof *x);
 }
 
-/* Rows of heads, of each `d` from row `first` on, kept or transposed. */
-static void part_of_heads(const writer *w, const float *kv, size_t first, size_t d, bool transpose,
-                          float *to)
+/* All of a matrix as floats; *out is the caller's, to be freed in any case. */
+static nb_status floats_of(const writer *w, const nb_conv_matrix *m, float **out)
 {
-    for (size_t h = 0; h < w->heads; h++, to += d * w->lora) {
-        const float *from = kv + (h * (w->nope + w->v) + first) * w->lora;
+    *out = malloc(m->rows * m->cols * sizeof **out + 1);
+    if (!*out) return nb_conv_nomem(w->c);
+    copy_job j = { *out, m->cols };
+    return nb_conv_strips(w->c, m, copy_strip, &j);
+}
+
+/* Rows of heads, of each `d` from row `first` on, kept or transposed. */
+static void part_of_heads(const nb_gguf_model *g, const float *kv, size_t first, size_t d,
+                          bool transpose, float *to)
+{
+    for (size_t h = 0; h < g->head; h++, to += d * g->lora) {
+        const float *from = kv + (h * (g->nope + g->v) + first) * g->lora;
         for (size_t i = 0; i < d; i++)
-            for (size_t k = 0; k < w->lora; k++)
-                to[transpose ? k * d + i : i * w->lora + k] = from[i * w->lora + k];
+            for (size_t k = 0; k < g->lora; k++)
+                to[transpose ? k * d + i : i * g->lora + k] = from[i * g->lora + k];
     }
 }
 
 static nb_status write_kv_b(writer *w, const source *s)
 {
+    const nb_gguf_model *g = &w->model;
+    const bool k = s->kind == FROM_K;
+    const size_t d = k ? g->nope : g->v;
     nb_conv_matrix m;
+    float *kv = NULL;
     NB_TRY(nb_conv_take(w->c, s->name, &m));
-    const size_t d = s->kind == FROM_K ? w->nope : w->v;
-    float *kv = malloc(m.rows * m.cols * sizeof *kv + 1),
-          *part = malloc(w->heads * d * w->lora * sizeof *part + 1);
-    nb_status st = kv && part ? NB_OK : nb_conv_nomem(w->c);
-    copy_job j = { kv, m.cols };
-    if (st == NB_OK) st = nb_conv_strips(w->c, &m, copy_strip, &j);
+    float *part = malloc(g->head * d * g->lora * sizeof *part + 1);
+    nb_status st = part ? floats_of(w, &m, &kv) : nb_conv_nomem(w->c);
     if (st == NB_OK) {
-        part_of_heads(w, kv, s->kind == FROM_K ? 0 : w->nope, d, s->kind == FROM_K, part);
+        part_of_heads(g, kv, k ? 0 : g->nope, d, k, part);
         const nb_conv_matrix p = { .name = s->name,
                                    .t = { .data = part, .dtype = NB_DT_F32 },
-                                   .rows = w->heads * (s->kind == FROM_K ? w->lora : d),
-                                   .cols = s->kind == FROM_K ? d : w->lora };
+                                   .rows = g->head * (k ? g->lora : d),
+                                   .cols = k ? d : g->lora };
         st = write_matrix(w, s, &p);
     }
     free(kv);
     free(part);
-    if (st == NB_OK && s->kind == FROM_V) nb_conv_progress(w->c, &m);
+    if (st == NB_OK && !k) nb_conv_progress(w->c, &m);
+    return st;
+}
+
+static nb_status write_pairs(writer *w, const source *s)
+{
+    nb_conv_matrix m;
+    float *x = NULL;
+    NB_TRY(nb_conv_take(w->c, s->name, &m));
+    const size_t rows = m.t.dim[0], cols = m.t.n_dim > 1 ? m.cols : 1, d = rows / s->n_head;
+    float *pairs = malloc(rows * cols * sizeof *pairs + 1);
+    nb_status st = pairs ? floats_of(w, &m, &x) : nb_conv_nomem(w->c);
+    if (st == NB_OK) {
+        for (size_t r = 0; r < rows; r++) {
+            const size_t i = r % d, from = r - i + i / 2 + i % 2 * (d / 2);
+            memcpy(pairs + r * cols, x + from * cols, cols * sizeof *x);
+        }
+        const nb_conv_matrix p = { .name = s->name,
+                                   .t = { .data = pairs, .dtype = NB_DT_F32 },
+                                   .rows = m.rows,
+                                   .cols = m.cols };
+        st = write_matrix(w, s, &p);
+    }
+    free(x);
+    free(pairs);
+    if (st == NB_OK) nb_conv_progress(w->c, &m);
     return st;
 }
 
@@ -309,8 +380,16 @@ static nb_status write_source(writer *w, const source *s)
     nb_conv_matrix m;
     if (s->kind == FROM_EXPERTS) {
         NB_TRY(write_experts(w, s));
-    } else if (s->kind != FROM_TENSOR) {
+    } else if (s->kind == FROM_K || s->kind == FROM_V) {
         NB_TRY(write_kv_b(w, s));
+    } else if (s->kind == FROM_PAIRS) {
+        NB_TRY(write_pairs(w, s));
+    } else if (s->kind == FROM_TABLE) {
+        const nb_conv_matrix p = { .name = s->name,
+                                   .t = { .data = s->table->v, .dtype = NB_DT_F32 },
+                                   .rows = 1,
+                                   .cols = s->table->n };
+        NB_TRY(write_matrix(w, s, &p));
     } else {
         NB_TRY(nb_conv_take(w->c, s->name, &m));
         NB_TRY(write_matrix(w, s, &m));
@@ -321,28 +400,13 @@ static nb_status write_source(writer *w, const source *s)
 
 /* ---- together ---- */
 
-static nb_status count_of(nb_conv *c, const char *field, size_t *out)
-{
-    const json_t *v = json_object_get(c->text, field);
-    const json_int_t n = json_integer_value(v);
-    if (n < 1 || n > 1 << 20)
-        return nb_fail(c->err, NB_ERR_FORMAT, "config.json: %s: expected 1 to 1048576", field);
-    *out = (size_t)n;
-    return NB_OK;
-}
-
 /* The head of the file, into *head. */
 static nb_status describe(writer *w, nb_gguf_out *g, nb_buf *head)
 {
     nb_conv *c = w->c;
-    NB_TRY(nb_gguf_put_model(c, g, &w->n_layer, &w->n_expert));
-    NB_TRY(count_of(c, "num_attention_heads", &w->heads));
-    NB_TRY(count_of(c, "qk_nope_head_dim", &w->nope));
-    NB_TRY(count_of(c, "v_head_dim", &w->v));
-    NB_TRY(count_of(c, "kv_lora_rank", &w->lora));
+    NB_TRY(nb_gguf_put_model(c, g, &w->model));
     nb_gguf_put_u32(g, "general.file_type", nb_gguf_mix_number(w->mix));
     NB_TRY(nb_gguf_put_tokenizer(c, g));
-    w->tied = json_is_true(json_object_get(c->text, "tie_word_embeddings"));
     NB_TRY(list_tensors(w));
     nb_gguf_out_tensor *t = calloc(w->n ? w->n : 1, sizeof *t);
     if (!t) return nb_conv_nomem(c);

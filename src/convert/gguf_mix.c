@@ -32,28 +32,33 @@ struct nb_gguf_mix {
     int down;       /* of the others */
     int output;     /* attn_output, of models without exactly 8 experts */
     int output_8;   /* of those with 8 */
+    size_t v_n;     /* attn_v and attn_kv_b: of the first v_n layers, */
+    int v_first;
+    int v_often;  /* of the layers that get more bits, */
+    int v;        /* of the others, */
+    int v_shared; /* and of these where four query heads or more share a key head */
 };
 
 // clang-format off
 static const nb_gguf_mix mixes[] = {
-    /*  name      no  base  down of the first   often  others  output  with 8 experts */
-    { "F32",      0, F32,  SAME,  0, SAME, SAME, SAME, SAME },
-    { "F16",      1, F16,  SAME,  0, SAME, SAME, SAME, SAME },
-    { "BF16",    32, BF16, SAME,  0, SAME, SAME, SAME, SAME },
-    { "Q8_0",     7, Q8_0, SAME,  0, SAME, SAME, SAME, SAME },
-    { "Q4_0",     2, Q4_0, SAME,  0, SAME, SAME, SAME, SAME },
-    { "Q4_1",     3, Q4_1, SAME,  0, SAME, SAME, SAME, SAME },
-    { "Q5_0",     8, Q5_0, SAME,  0, SAME, SAME, SAME, SAME },
-    { "Q5_1",     9, Q5_1, SAME,  0, SAME, SAME, SAME, SAME },
-    { "Q2_K",    10, Q2_K, SAME,  0, Q3_K, Q3_K, Q3_K, Q5_K },
-    { "Q3_K_S",  11, Q3_K, SAME,  0, SAME, SAME, SAME, Q5_K },
-    { "Q3_K_M",  12, Q3_K, Q5_K, 16, Q4_K, Q4_K, Q4_K, Q5_K },
-    { "Q3_K_L",  13, Q3_K, SAME,  0, Q5_K, Q5_K, Q5_K, SAME },
-    { "Q4_K_S",  14, Q4_K, Q5_K,  8, SAME, SAME, SAME, Q5_K },
-    { "Q4_K_M",  15, Q4_K, SAME,  0, Q6_K, SAME, SAME, Q5_K },
-    { "Q5_K_S",  16, Q5_K, SAME,  0, SAME, SAME, SAME, SAME },
-    { "Q5_K_M",  17, Q5_K, SAME,  0, Q6_K, SAME, SAME, SAME },
-    { "Q6_K",    18, Q6_K, SAME,  0, SAME, SAME, SAME, SAME },
+    /*  name      no  base  down of the first   often  others  output  8   v of the first  often  others  shared */
+    { "F32",      0, F32,  SAME,  0, SAME, SAME, SAME, SAME,  0, SAME, SAME, SAME, SAME },
+    { "F16",      1, F16,  SAME,  0, SAME, SAME, SAME, SAME,  0, SAME, SAME, SAME, SAME },
+    { "BF16",    32, BF16, SAME,  0, SAME, SAME, SAME, SAME,  0, SAME, SAME, SAME, SAME },
+    { "Q8_0",     7, Q8_0, SAME,  0, SAME, SAME, SAME, SAME,  0, SAME, SAME, SAME, SAME },
+    { "Q4_0",     2, Q4_0, SAME,  0, SAME, SAME, SAME, SAME,  0, SAME, SAME, SAME, SAME },
+    { "Q4_1",     3, Q4_1, SAME,  0, SAME, SAME, SAME, SAME,  0, SAME, SAME, SAME, SAME },
+    { "Q5_0",     8, Q5_0, SAME,  0, SAME, SAME, SAME, SAME,  0, SAME, SAME, SAME, SAME },
+    { "Q5_1",     9, Q5_1, SAME,  0, SAME, SAME, SAME, SAME,  0, SAME, SAME, SAME, SAME },
+    { "Q2_K",    10, Q2_K, SAME,  0, Q3_K, Q3_K, Q3_K, Q5_K,  0, SAME, SAME, Q3_K, Q4_K },
+    { "Q3_K_S",  11, Q3_K, SAME,  0, SAME, SAME, SAME, Q5_K,  0, SAME, SAME, SAME, SAME },
+    { "Q3_K_M",  12, Q3_K, Q5_K, 16, Q4_K, Q4_K, Q4_K, Q5_K,  2, Q5_K, SAME, Q4_K, Q4_K },
+    { "Q3_K_L",  13, Q3_K, SAME,  0, Q5_K, Q5_K, Q5_K, SAME,  0, SAME, SAME, Q5_K, Q5_K },
+    { "Q4_K_S",  14, Q4_K, Q5_K,  8, SAME, SAME, SAME, Q5_K,  4, Q5_K, SAME, SAME, SAME },
+    { "Q4_K_M",  15, Q4_K, SAME,  0, Q6_K, SAME, SAME, Q5_K,  0, SAME, Q6_K, SAME, SAME },
+    { "Q5_K_S",  16, Q5_K, SAME,  0, SAME, SAME, SAME, SAME,  0, SAME, SAME, SAME, SAME },
+    { "Q5_K_M",  17, Q5_K, SAME,  0, Q6_K, SAME, SAME, SAME,  0, SAME, Q6_K, SAME, SAME },
+    { "Q6_K",    18, Q6_K, SAME,  0, SAME, SAME, SAME, SAME,  0, SAME, SAME, SAME, SAME },
 };
 /* What is taken where the columns are no multiple of 256. */
 static const int fallbacks[][2] = { { Q2_K, Q4_0 }, { Q3_K, Q4_0 }, { Q4_K, Q5_0 }, { Q5_K, Q5_1 }, { Q6_K, Q8_0 } };
@@ -83,13 +88,27 @@ static bool more_bits(size_t i, size_t n)
     return i < n / 8 || i >= 7 * n / 8 || (i - n / 8) % 3 == 2;
 }
 
+/* Of the values, or of what they are made of. */
+static int type_of_v(const nb_gguf_mix *m, const nb_gguf_place *p)
+{
+    int t = p->layer < m->v_n                                       ? m->v_first
+            : more_bits(p->layer, p->n_layer) && m->v_often != SAME ? m->v_often
+            : p->shared_by >= 4                                     ? m->v_shared
+                                                                    : m->v;
+    if (t == SAME) t = m->base;
+    if (p->large && (t == Q3_K || t == Q4_K)) t = Q5_K;
+    return p->n_expert == 8 ? Q8_0 : t;
+}
+
 static int type_of(const nb_gguf_mix *m, const nb_gguf_place *p)
 {
     const nb_gguf_dtype *base = nb_gguf_dtype_of((uint32_t)m->base);
     int t = SAME;
     if (base->block == 1) return m->base;
     if (p->head) return p->cols % base->block || m->base == Q8_0 ? Q8_0 : Q6_K;
-    if (strncmp(p->name, "ffn_down", 8) == 0)
+    if (strcmp(p->name, "attn_v.weight") == 0 || strcmp(p->name, "attn_kv_b.weight") == 0)
+        t = type_of_v(m, p);
+    else if (strncmp(p->name, "ffn_down", 8) == 0)
         t = m->part && p->layer < p->n_layer / m->part ? m->down_first
             : more_bits(p->layer, p->n_layer)          ? m->down_often
                                                        : m->down;

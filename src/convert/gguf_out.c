@@ -36,6 +36,12 @@ void nb_gguf_item_i32(nb_gguf_out *g, int32_t v)
 {
     add_le(g, (uint32_t)v, 4);
 }
+void nb_gguf_item_f32(nb_gguf_out *g, float v)
+{
+    uint32_t u;
+    memcpy(&u, &v, sizeof u);
+    add_le(g, u, 4);
+}
 void nb_gguf_put_u32(nb_gguf_out *g, const char *key, uint32_t v)
 {
     add_key(g, key, NB_GGUF_U32);
@@ -43,10 +49,8 @@ void nb_gguf_put_u32(nb_gguf_out *g, const char *key, uint32_t v)
 }
 void nb_gguf_put_f32(nb_gguf_out *g, const char *key, float v)
 {
-    uint32_t u;
-    memcpy(&u, &v, sizeof u);
     add_key(g, key, NB_GGUF_F32);
-    add_le(g, u, 4);
+    nb_gguf_item_f32(g, v);
 }
 void nb_gguf_put_bool(nb_gguf_out *g, const char *key, bool v)
 {

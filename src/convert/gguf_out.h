@@ -25,6 +25,7 @@ void nb_gguf_put_str(nb_gguf_out *g, const char *key, nb_str v);
 void nb_gguf_put_array(nb_gguf_out *g, const char *key, nb_gguf_type type, uint64_t n);
 void nb_gguf_item_str(nb_gguf_out *g, nb_str v);
 void nb_gguf_item_i32(nb_gguf_out *g, int32_t v);
+void nb_gguf_item_f32(nb_gguf_out *g, float v);
 
 /* One tensor of the file. */
 typedef struct nb_gguf_out_tensor {
@@ -39,9 +40,36 @@ nb_status nb_gguf_out_head(nb_gguf_out *g, const nb_gguf_out_tensor *t, size_t n
 
 /* ---- metadata of a model ---- */
 
-/* gguf_meta.c: the keys of the architecture.  *n_layer, *n_expert: of the model.  NB_ERR_UNSUPPORTED names the field that
- * the architecture cannot say. */
-nb_status nb_gguf_put_model(nb_conv *c, nb_gguf_out *g, size_t *n_layer, size_t *n_expert);
+/* How attention is stored. */
+typedef enum nb_gguf_kind {
+    NB_GGUF_MLA,       /* kv_b in two: attn_k_b, which is W_UK transposed, and attn_v_b */
+    NB_GGUF_MLA_WHOLE, /* kv_b as it is */
+    NB_GGUF_GQA,
+    NB_GGUF_GQA_PAIRS /* rows of q and k that rotate together beside each other */
+} nb_gguf_kind;
+
+enum { NB_GGUF_MAX_TABLE = 512 };
+/* Factors that divide the frequencies of the rotation: a tensor of their own. */
+typedef struct nb_gguf_table {
+    const char *name; /* NULL: none */
+    size_t n;
+    float v[NB_GGUF_MAX_TABLE];
+} nb_gguf_table;
+
+/* What the tensors of a model depend on. */
+typedef struct nb_gguf_model {
+    const char *arch; /* general.architecture */
+    nb_gguf_kind kind;
+    size_t n_layer, n_expert, head, kv_head;
+    size_t nope, v, lora; /* MLA */
+    size_t head_dim;      /* GQA */
+    bool tied;            /* the embedding is the head's matrix, too */
+    nb_gguf_table table[2];
+} nb_gguf_model;
+
+/* gguf_meta.c: the keys of the architecture.  NB_ERR_UNSUPPORTED names the field that the architecture cannot say;
+ * NB_ERR_FORMAT one that is broken. */
+nb_status nb_gguf_put_model(nb_conv *c, nb_gguf_out *g, nb_gguf_model *model);
 /* gguf_vocab.c: tokenizer and chat template. */
 nb_status nb_gguf_put_tokenizer(nb_conv *c, nb_gguf_out *g);
 
@@ -50,12 +78,14 @@ nb_status nb_gguf_put_tokenizer(nb_conv *c, nb_gguf_out *g);
 typedef struct nb_gguf_mix nb_gguf_mix;
 /* NULL: no such name. */
 const nb_gguf_mix *nb_gguf_mix_of(const char *name);
-bool nb_gguf_mix_searches(const char *name); /* has types with scales */
+bool nb_gguf_mix_searches(const char *name);       /* has types with scales */
 uint32_t nb_gguf_mix_number(const nb_gguf_mix *m); /* general.file_type */
 typedef struct nb_gguf_place {
     const char *name; /* in the file, behind "blk.N." */
     size_t layer, n_layer, n_expert, cols;
-    bool head; /* the matrix of the logits */
+    size_t shared_by; /* query heads that share a key head */
+    bool head;        /* the matrix of the logits */
+    bool large;       /* what llama.cpp calls a model of 70B */
 } nb_gguf_place;
 /* *fallback: the columns did not fit the type that was meant. */
 const nb_gguf_dtype *nb_gguf_mix_type(const nb_gguf_mix *m, const nb_gguf_place *p, bool *fallback);

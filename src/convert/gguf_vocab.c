@@ -1,24 +1,26 @@
 /* gguf_vocab.c - tokenizer.json, tokenizer_config.json and the chat template as GGUF metadata (load/gguf_tokenizer.c
- * is the reverse).  Only byte-level BPE: what llama.cpp calls gpt2. */
+ * is the reverse): byte-level BPE, which llama.cpp calls gpt2, and SentencePiece's BPE (gguf_spm.c), which it calls llama. */
+#include "convert/gguf_vocab.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "convert/gguf_out.h"
 #include "text/tokenizer.h"
 
-enum { MAX_TOKEN = 1 << 22, MAX_PATTERN = 8, NORMAL = 1, CONTROL = 3, USER = 4, UNUSED = 5 };
+enum { MAX_TOKEN = 1 << 22, MAX_PATTERN = 8 };
 
-typedef struct vocab {
-    nb_conv *c;
-    nb_gguf_out *g;
-    json_t *json, *config; /* tokenizer.json, tokenizer_config.json (or NULL) */
-    const char **token;    /* [n]; NULL: no token of that id */
-    unsigned char *type;
-    size_t n;
-} vocab;
+typedef nb_gguf_vocab vocab;
+enum {
+    NORMAL = NB_GGUF_NORMAL,
+    UNKNOWN = NB_GGUF_UNKNOWN,
+    CONTROL = NB_GGUF_CONTROL,
+    USER = NB_GGUF_USER,
+    UNUSED = NB_GGUF_UNUSED,
+    BYTE = NB_GGUF_BYTE
+};
 
-static nb_status refuse(const vocab *v, const char *what)
+nb_status nb_gguf_vocab_refuse(const vocab *v, const char *what)
 {
     return nb_fail(v->c->err, NB_ERR_UNSUPPORTED,
                    "tokenizer.json: %s (--gguf-pre none writes a file without a tokenizer)", what);
@@ -60,7 +62,7 @@ static nb_status put_pre(const vocab *v)
     bool bytes = false;
     const json_t *p = json_object_get(v->json, "pre_tokenizer");
     const bool known = patterns(p, list, &n, &bytes);
-    if (!bytes) return refuse(v, "it is no byte-level BPE");
+    if (!bytes) return nb_gguf_vocab_refuse(v, "it is no byte-level BPE");
     const bool ignore =
         json_is_true(json_object_get(json_object_get(v->json, "model"), "ignore_merges"));
     if (!given && (!known || !nb_tok_pre_name(list, n, ignore, name)))
@@ -77,10 +79,17 @@ static nb_status put_pre(const vocab *v)
 static nb_status set_token(vocab *v, json_int_t id, const char *text, unsigned char type)
 {
     if (id < 0 || (size_t)id >= v->n || !text)
-        return refuse(v, "a token has no id below vocab_size");
+        return nb_gguf_vocab_refuse(v, "a token has no id below vocab_size");
     v->token[id] = text;
     v->type[id] = type;
     return NB_OK;
+}
+
+/* <0x00> to <0xFF> */
+static bool is_byte(const char *s)
+{
+    return strlen(s) == 6 && strncmp(s, "<0x", 3) == 0 && strspn(s + 3, "0123456789ABCDEF") == 2 &&
+           s[5] == '>';
 }
 
 static nb_status read_tokens(vocab *v)
@@ -90,9 +99,8 @@ static nb_status read_tokens(vocab *v)
                  *words = json_object_get(model, "vocab");
     const char *type = json_string_value(json_object_get(model, "type")), *text;
     size_t i;
-    if ((type && strcmp(type, "BPE") != 0) || !json_is_object(words) ||
-        json_is_true(json_object_get(model, "byte_fallback")))
-        return refuse(v, "it is no byte-level BPE");
+    if ((type && strcmp(type, "BPE") != 0) || !json_is_object(words))
+        return nb_gguf_vocab_refuse(v, "it is no BPE");
     if (!json_is_integer(size) || json_integer_value(size) < 1 ||
         json_integer_value(size) > MAX_TOKEN)
         return nb_fail(v->c->err, NB_ERR_FORMAT, "config.json: vocab_size: expected 1 to %d",
@@ -108,7 +116,7 @@ static nb_status read_tokens(vocab *v)
                          json_is_integer(json_object_iter_value(it))
                              ? json_integer_value(json_object_iter_value(it))
                              : -1,
-                         text, NORMAL));
+                         text, v->spm && is_byte(text) ? BYTE : NORMAL));
     }
     json_array_foreach(json_object_get(v->json, "added_tokens"), i, x)
     {
@@ -117,6 +125,9 @@ static nb_status read_tokens(vocab *v)
         NB_TRY(set_token(v, json_is_integer(id) ? json_integer_value(id) : -1, text,
                          json_is_true(json_object_get(x, "special")) ? CONTROL : USER));
     }
+    text = json_string_value(json_object_get(model, "unk_token"));
+    for (i = 0; v->spm && text && i < v->n; i++)
+        if (v->token[i] && strcmp(v->token[i], text) == 0) v->type[i] = UNKNOWN;
     return NB_OK;
 }
 
@@ -149,7 +160,7 @@ static nb_status put_merges(const vocab *v)
         else if (a && b)
             st = nb_buf_printf(&both, "%s %s", a, b);
         else
-            st = refuse(v, "a merge is no pair of tokens");
+            st = nb_gguf_vocab_refuse(v, "a merge is no pair of tokens");
         if (st != NB_OK) break;
         nb_gguf_item_str(v->g, nb_buf_view(&both));
     }
@@ -244,11 +255,12 @@ static nb_status put_all(vocab *v)
             v->c->err, NB_ERR_UNSUPPORTED,
             "%s: has no tokenizer.json (--gguf-pre none writes a file without a tokenizer)",
             nb_show_path(v->c->o->model).s);
-    nb_gguf_put_str(v->g, "tokenizer.ggml.model", nb_str_c("gpt2"));
-    NB_TRY(put_pre(v));
+    v->spm = json_is_true(json_object_get(json_object_get(v->json, "model"), "byte_fallback"));
+    nb_gguf_put_str(v->g, "tokenizer.ggml.model", nb_str_c(v->spm ? "llama" : "gpt2"));
+    if (!v->spm) NB_TRY(put_pre(v));
     NB_TRY(read_tokens(v));
     put_tokens(v);
-    NB_TRY(put_merges(v));
+    NB_TRY(v->spm ? nb_gguf_put_spm(v) : put_merges(v));
     put_roles(v);
     put_add_bos(v);
     return put_template(v);

@@ -66,6 +66,7 @@ static const char *const read_elsewhere[] = {
     "rope.scaling.type",
     "rope.scaling.factor",
     "rope.scaling.original_context_length",
+    "rope.scaling.attn_factor",
     "rope.scaling.finetuned",
     "rope.scaling.yarn_log_multiplier",
     "rope.scaling.yarn_beta_fast",
@@ -92,7 +93,6 @@ static const only_row only[] = {
     { "logit_scale", 1 },
     { "embedding_scale", 1 },
     { "residual_scale", 1 },
-    { "rope.scaling.attn_factor", 1 },
     { "rope.scaling.yarn_attn_factor", 1 },
     { "rope.scaling.yarn_ext_factor", 1 },
     { "rope.scale_linear", 1 },
@@ -289,8 +289,8 @@ static nb_status factors(const maker *m, const char *tensor, json_t **list)
     return a ? NB_OK : no_memory(m);
 }
 
-/* Factors that divide the frequencies: LongRoPE, and what Llama 3.1 becomes. */
-static nb_status tables(const maker *m, double original, bool *found)
+/* Factors that divide the frequencies: LongRoPE, and what Llama 3.1 becomes.  attention: what magnifies the rotation. */
+static nb_status tables(const maker *m, double original, double attention, bool *found)
 {
     json_t *s = NULL, *l = NULL;
     NB_TRY(factors(m, "rope_factors_short.weight", &s));
@@ -310,7 +310,7 @@ static nb_status tables(const maker *m, double original, bool *found)
     }
     return set(m, "rope_scaling",
                json_pack("{s:s, s:o, s:o, s:f, s:f}", "rope_type", "longrope", "short_factor", s,
-                         "long_factor", l, "attention_factor", 1.0,
+                         "long_factor", l, "attention_factor", attention,
                          "original_max_position_embeddings", original));
 }
 
@@ -341,12 +341,19 @@ static nb_status rope(const maker *m)
 {
     char full[KEY_BYTES];
     nb_str type = { "none", 4 };
-    double factor = 1, original = 0;
+    double factor = 1, original = 0, attention = 1;
     bool found, table = false;
     original = (double)json_integer_value(json_object_get(m->o, "max_position_embeddings"));
     NB_TRY(get_f64(m, "rope.scaling.original_context_length", &original, &found));
-    NB_TRY(tables(m, original, &table));
+    NB_TRY(get_f64(m, "rope.scaling.attn_factor", &attention, &found));
+    if (attention == 0) attention = 1; /* llama.cpp's word for "off" */
+    NB_TRY(tables(m, original, attention, &table));
     if (table) return NB_OK;
+    if (attention != 1)
+        return nb_fail(m->err, NB_ERR_UNSUPPORTED,
+                       "%s: metadata '%s' %g is not supported without rope_factors (expected: 1)",
+                       nb_show_path(nb_gguf_name(m->g)).s,
+                       key_of(m, "rope.scaling.attn_factor", full), attention);
     NB_TRY(nb_gguf_str(m->g, key_of(m, "rope.scaling.type", full), &type, &found, m->err));
     NB_TRY(get_f64(m, "rope.scaling.factor", &factor, &found));
     if (nb_str_eqc(type, "none") || factor == 0) return NB_OK;

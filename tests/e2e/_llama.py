@@ -61,7 +61,11 @@ def open_model(lib, path):
 class Session:
     def __init__(self, lib, path):
         self.lib, self.model = lib, open_model(lib, path)
-        self.ctx = lib.llama_init_from_model(self.model, lib.llama_context_default_params())
+        params = lib.llama_context_default_params()
+        field = ctypes.cast(ctypes.byref(params), ctypes.POINTER(ctypes.c_int32))
+        assert field[26:28] == [1, 1] # type_k, type_v: F16, which logits would show
+        field[26], field[27], field[13] = 0, 0, 0 # F32, and no flash attention
+        self.ctx = lib.llama_init_from_model(self.model, params)
         assert self.ctx, path + ": no context"
         lib.llama_set_n_threads(P(self.ctx), 1, 1) # its threads spin while they wait
         self.vocab = lib.llama_model_get_vocab(self.model)
