@@ -10,7 +10,7 @@
 #include "os/file.h"
 
 const char nb_convert_formats[] =
-    "int4-g32|int4-g128|nvfp4|mxfp4|fp8|fp8-block|bf16|gguf:F32|gguf:F16|gguf:BF16|gguf:Q8_0|gguf:Q4_0|gguf:Q4_1|"
+    "int4-g32|int4-g128|nvfp4|mxfp4|fp8|fp8-block|modelopt-nvfp4|modelopt-fp8|bf16|gguf:F32|gguf:F16|gguf:BF16|gguf:Q8_0|gguf:Q4_0|gguf:Q4_1|"
     "gguf:Q5_0|gguf:Q5_1|gguf:Q2_K|gguf:Q3_K_S|gguf:Q3_K_M|gguf:Q3_K_L|gguf:Q4_K_S|gguf:Q4_K_M|gguf:Q5_K_S|"
     "gguf:Q5_K_M|gguf:Q6_K";
 

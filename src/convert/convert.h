@@ -6,6 +6,8 @@
  *   mxfp4             safetensors, compressed-tensors           E2M1, a power of two per 32
  *   fp8               safetensors, compressed-tensors           E4M3, a float per row
  *   fp8-block         safetensors, DeepSeek's own               E4M3, a float per 128 x 128
+ *   modelopt-nvfp4    safetensors, ModelOpt                     as nvfp4, the float multiplies
+ *   modelopt-fp8      safetensors, ModelOpt                     as fp8
  *   bf16              safetensors                               BF16
  *   gguf:TYPE         one GGUF file                             by llama.cpp's mixture of that name
  *
@@ -29,7 +31,8 @@ typedef struct nb_convert_options {
     const char *keep; /* words joined by commas: matrices whose name has one stay floats; or NULL */
     const char *
         gguf_pre; /* tokenizer.ggml.pre, "none" for a file without tokenizer; NULL: by the patterns */
-    const nb_imatrix *imatrix; /* borrowed; how much each column's error counts, or NULL: all alike */
+    const nb_imatrix
+        *imatrix; /* borrowed; how much each column's error counts, or NULL: all alike */
     uint64_t max_shard_bytes; /* safetensors; 0: 5 GB */
     size_t n_thread;          /* 0: one per core */
     nb_progress_fn *progress; /* or NULL */
@@ -56,6 +59,7 @@ bool nb_convert_searches(const char *format);
 /* NB_ERR_ARG: an unknown format, or OUT exists.  NB_ERR_UNSUPPORTED: a model that the form cannot hold, or one whose
  * weights are quantised already.  NB_ERR_FORMAT: broken files, values that are not finite.  NB_ERR_IO, NB_ERR_NOMEM.
  * Nothing is left behind after a failure. */
-nb_status nb_convert_check(const nb_convert_options *o, nb_error *err); /* what it asks before it reads weights */
+nb_status nb_convert_check(const nb_convert_options *o,
+                           nb_error *err); /* what it asks before it reads weights */
 nb_status nb_convert(const nb_convert_options *o, nb_convert_report *out, nb_error *err);
 #endif

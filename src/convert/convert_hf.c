@@ -447,7 +447,12 @@ static nb_status write_config(hf *h)
         json_object_set_new(text, "quantization_config",
                             h->format->config(h->format, json_incref(h->ignore))) != 0)
         return nb_conv_nomem(h->c);
-    return write_json(h, "config.json", h->c->config);
+    NB_TRY(write_json(h, "config.json", h->c->config));
+    if (!h->format->file) return NB_OK;
+    json_t *j = h->format->file(h->format, json_incref(h->ignore));
+    const nb_status st = write_json(h, "hf_quant_config.json", j);
+    json_decref(j);
+    return st;
 }
 
 /* Files beside the weights go along: tokenizer, templates, code, licence.  Weights of other forms do not. */
@@ -511,8 +516,7 @@ nb_status nb_conv_hf(nb_conv *c, const char *format)
 {
     hf h = { .c = c, .format = nb_hf_format_of(format), .map = json_object() };
     nb_buf dir = { 0 };
-    h.ignore = json_pack("[s,s]", "lm_head",
-                         strcmp(format, "fp8-block") ? "re:.*mlp[.]gate$" : "mlp.gate");
+    h.ignore = json_pack("[s,s]", "lm_head", h.format->routers);
     if (!h.map || !h.ignore || nb_buf_add_c(&dir, c->o->out) != NB_OK) {
         json_decref(h.map);
         json_decref(h.ignore);

@@ -1,5 +1,6 @@
-/* hf_format.c - see hf_format.h.  Layouts: compressed_tensors/compressors of compressed-tensors, and DeepSeek-V3's
- * own FP8 blocks; the same as src/model/weight_form.c reads.  The scale of the whole NVFP4 matrix divides. */
+/* hf_format.c - see hf_format.h.  Layouts: compressed_tensors/compressors of compressed-tensors, DeepSeek-V3's own FP8
+ * blocks, and modelopt/torch/export of NVIDIA's Model Optimizer; the same as src/model/weight_form.c reads.  The scale of the
+ * whole NVFP4 matrix divides in compressed-tensors and multiplies in ModelOpt. */
 #include "convert/hf_format.h"
 
 #include <math.h>
@@ -39,8 +40,7 @@ static void put64(uint8_t *p, uint64_t v)
 }
 
 static void int4_strip(const nb_hf_format *f, const float *x, const float *w, size_t r, size_t n,
-                       size_t rows, size_t cols, float outer,
-                       uint8_t *const out[NB_HF_MAX_OUT])
+                       size_t rows, size_t cols, float outer, uint8_t *const out[NB_HF_MAX_OUT])
 {
     (void)outer;
     uint16_t *scale = (uint16_t *)out[1] + r * (cols / f->group);
@@ -89,8 +89,7 @@ static void nvfp4_describe(const nb_hf_format *f, size_t rows, size_t cols,
 }
 
 static void nvfp4_strip(const nb_hf_format *f, const float *x, const float *w, size_t r, size_t n,
-                        size_t rows, size_t cols, float outer,
-                        uint8_t *const out[NB_HF_MAX_OUT])
+                        size_t rows, size_t cols, float outer, uint8_t *const out[NB_HF_MAX_OUT])
 {
     const float divisor = 1 / outer;
     for (size_t i = r; i < r + n; i++, x += cols)
@@ -113,8 +112,7 @@ static void mxfp4_describe(const nb_hf_format *f, size_t rows, size_t cols,
 }
 
 static void mxfp4_strip(const nb_hf_format *f, const float *x, const float *w, size_t r, size_t n,
-                        size_t rows, size_t cols, float outer,
-                        uint8_t *const out[NB_HF_MAX_OUT])
+                        size_t rows, size_t cols, float outer, uint8_t *const out[NB_HF_MAX_OUT])
 {
     (void)outer;
     (void)rows;
@@ -149,8 +147,7 @@ static float fp8_scale(const float *x, size_t n, size_t rows, size_t stride)
 }
 
 static void fp8_strip(const nb_hf_format *f, const float *x, const float *w, size_t r, size_t n,
-                      size_t rows, size_t cols, float outer,
-                      uint8_t *const out[NB_HF_MAX_OUT])
+                      size_t rows, size_t cols, float outer, uint8_t *const out[NB_HF_MAX_OUT])
 {
     (void)w;
     (void)f;
@@ -180,8 +177,7 @@ static void block_describe(const nb_hf_format *f, size_t rows, size_t cols,
 }
 
 static void block_strip(const nb_hf_format *f, const float *x, const float *w, size_t r, size_t n,
-                        size_t rows, size_t cols, float outer,
-                        uint8_t *const out[NB_HF_MAX_OUT])
+                        size_t rows, size_t cols, float outer, uint8_t *const out[NB_HF_MAX_OUT])
 {
     (void)w;
     (void)f;
@@ -205,6 +201,56 @@ static json_t *block_config(const nb_hf_format *f, json_t *ignore)
                      "modules_to_not_convert", ignore);
 }
 
+/* ---- ModelOpt ----
+ *
+ * Scales of activations need a text, so both algorithms are ones that have none in the file. */
+
+static void mo_nvfp4_describe(const nb_hf_format *f, size_t rows, size_t cols,
+                              nb_hf_tensor out[NB_HF_MAX_OUT])
+{
+    out[0] = tensor(".weight", "U8", 1, rows, cols / 2);
+    out[1] = tensor(".weight_scale", "F8_E4M3", 1, rows, cols / f->group);
+    out[2] = tensor(".weight_scale_2", "F32", 4, 1, 0);
+    out[2].n_dim = 0;
+}
+
+static void mo_nvfp4_strip(const nb_hf_format *f, const float *x, const float *w, size_t r,
+                           size_t n, size_t rows, size_t cols, float outer,
+                           uint8_t *const out[NB_HF_MAX_OUT])
+{
+    for (size_t i = r; i < r + n; i++, x += cols)
+        nb_encode_nvfp4(x, w, cols, outer, out[0] + i * (cols / 2), out[1] + i * (cols / f->group));
+    if (r + n == rows) memcpy(out[2], &outer, sizeof outer);
+}
+
+static void mo_fp8_describe(const nb_hf_format *f, size_t rows, size_t cols,
+                            nb_hf_tensor out[NB_HF_MAX_OUT])
+{
+    (void)f;
+    out[0] = tensor(".weight", "F8_E4M3", 1, rows, cols);
+    out[1] = tensor(".weight_scale", "F32", 4, rows, 0);
+}
+
+static const char *mo_algo(const nb_hf_format *f)
+{
+    return f->outer ? "W4A16_NVFP4" : "FP8_PER_CHANNEL_PER_TOKEN";
+}
+
+static json_t *mo_config(const nb_hf_format *f, json_t *ignore)
+{
+    return json_pack("{s:s, s:s, s:o, s:{s:s}}", "quant_method", "modelopt", "quant_algo",
+                     mo_algo(f), "ignore", ignore, "producer", "name", "nibble");
+}
+
+static json_t *mo_file(const nb_hf_format *f, json_t *ignore)
+{
+    json_t *q = json_pack("{s:s, s:n, s:o}", "quant_algo", mo_algo(f), "kv_cache_quant_algo",
+                          "exclude_modules", ignore);
+    if (q && f->outer)
+        (void)json_object_set_new(q, "group_size", json_integer((json_int_t)f->group));
+    return json_pack("{s:{s:s}, s:o}", "producer", "name", "nibble", "quantization", q);
+}
+
 /* ---- bf16 ---- */
 
 static void bf16_describe(const nb_hf_format *f, size_t rows, size_t cols,
@@ -215,8 +261,7 @@ static void bf16_describe(const nb_hf_format *f, size_t rows, size_t cols,
 }
 
 static void bf16_strip(const nb_hf_format *f, const float *x, const float *w, size_t r, size_t n,
-                       size_t rows, size_t cols, float outer,
-                       uint8_t *const out[NB_HF_MAX_OUT])
+                       size_t rows, size_t cols, float outer, uint8_t *const out[NB_HF_MAX_OUT])
 {
     (void)w;
     (void)f;
@@ -227,14 +272,17 @@ static void bf16_strip(const nb_hf_format *f, const float *x, const float *w, si
 }
 
 // clang-format off
+static const char regex[] = "re:.*mlp[.]gate$", wild[] = "*mlp.gate", word[] = "mlp.gate";
 static const nb_hf_format rows[] = {
-    { "int4-g32",   32, 3, false, true,  int4_describe,  int4_strip,  int4_config },
-    { "int4-g128", 128, 3, false, true,  int4_describe,  int4_strip,  int4_config },
-    { "nvfp4",      16, 3, true,  true,  nvfp4_describe, nvfp4_strip, nvfp4_config },
-    { "mxfp4",      32, 2, false, true,  mxfp4_describe, mxfp4_strip, mxfp4_config },
-    { "fp8",         1, 2, false, false, fp8_describe,   fp8_strip,   fp8_config },
-    { "fp8-block",   1, 2, false, false, block_describe, block_strip, block_config },
-    { "bf16",        1, 1, false, false, bf16_describe,  bf16_strip,  NULL },
+    { "int4-g32",        32, 3, false, true,  regex, int4_describe,     int4_strip,     int4_config,  NULL },
+    { "int4-g128",      128, 3, false, true,  regex, int4_describe,     int4_strip,     int4_config,  NULL },
+    { "nvfp4",           16, 3, true,  true,  regex, nvfp4_describe,    nvfp4_strip,    nvfp4_config, NULL },
+    { "mxfp4",           32, 2, false, true,  regex, mxfp4_describe,    mxfp4_strip,    mxfp4_config, NULL },
+    { "fp8",              1, 2, false, false, regex, fp8_describe,      fp8_strip,      fp8_config,   NULL },
+    { "fp8-block",        1, 2, false, false, word,  block_describe,    block_strip,    block_config, NULL },
+    { "modelopt-nvfp4",  16, 3, true,  true,  wild,  mo_nvfp4_describe, mo_nvfp4_strip, mo_config,    mo_file },
+    { "modelopt-fp8",     1, 2, false, false, wild,  mo_fp8_describe,   fp8_strip,      mo_config,    mo_file },
+    { "bf16",             1, 1, false, false, regex, bf16_describe,     bf16_strip,     NULL,         NULL },
 };
 // clang-format on
 

@@ -22,6 +22,7 @@ typedef struct nb_hf_format {
     size_t n_out; /* tensors of a module */
     bool outer;   /* a scale for the whole matrix, and for those that are multiplied together */
     bool search;  /* scales are searched: the columns' weights count */
+    const char *routers; /* how its list of what stays names the routers */
     /* The tensors of a matrix. */
     void (*describe)(const struct nb_hf_format *f, size_t rows, size_t cols,
                      nb_hf_tensor out[NB_HF_MAX_OUT]);
@@ -31,6 +32,8 @@ typedef struct nb_hf_format {
                   size_t rows, size_t cols, float outer, uint8_t *const out[NB_HF_MAX_OUT]);
     /* quantization_config; ignore: names of modules (stolen).  NULL function: none. */
     json_t *(*config)(const struct nb_hf_format *f, json_t *ignore);
+    /* hf_quant_config.json, likewise. */
+    json_t *(*file)(const struct nb_hf_format *f, json_t *ignore);
 } nb_hf_format;
 
 /* NULL: no such name. */

@@ -92,12 +92,28 @@ def fp8_block(t, m, n, k, g):
     return [E4M3_ALL[c] * s[i // k // 128 * shape[1] + i % k // 128] for i, c in enumerate(t[m + ".weight"][2])]
 
 
+def mo_nvfp4(t, m, n, k, g):
+    assert t[m + ".weight"][:2] == ("U8", [n, k // 2]) and t[m + ".weight_scale"][:2] == ("F8_E4M3", [n, k // 16])
+    assert t[m + ".weight_scale_2"][:2] == ("F32", [])
+    outer = struct.unpack("<f", t[m + ".weight_scale_2"][2])[0]
+    s = [E4M3_ALL[c] * outer for c in t[m + ".weight_scale"][2]]
+    assert all(x > 0 for x in s)
+    return [NIBBLE[c] * s[i // 16] for i, c in enumerate(codes4(t[m + ".weight"][2]))]
+
+
+def mo_fp8(t, m, n, k, g):
+    assert t[m + ".weight_scale"][:2] == ("F32", [n])
+    return fp8({**t, m + ".weight_scale": ("F32", [n, 1], t[m + ".weight_scale"][2])}, m, n, k, g)
+
+
 # name: reader, group, tensors of a module, bound of the relative error (root of the sums of squares), codes of the largest
 FORMS = {"int4-g32": (int4, 32, ("weight_packed", "weight_scale", "weight_shape"), 0.10, 7),
          "int4-g128": (int4, 128, ("weight_packed", "weight_scale", "weight_shape"), 0.13, 7),
          "nvfp4": (nvfp4, 16, ("weight_packed", "weight_scale", "weight_global_scale"), 0.10, 6),
          "mxfp4": (mxfp4, 32, ("weight_packed", "weight_scale"), 0.13, 6),
          "fp8": (fp8, 1, ("weight", "weight_scale"), 0.03, 0),
+         "modelopt-nvfp4": (mo_nvfp4, 16, ("weight", "weight_scale", "weight_scale_2"), 0.10, 6),
+         "modelopt-fp8": (mo_fp8, 1, ("weight", "weight_scale"), 0.03, 0),
          "fp8-block": (fp8_block, 1, ("weight", "weight_scale_inv"), 0.03, 0)}
 
 
@@ -127,6 +143,13 @@ def check(form, source, made, out):
     with open(os.path.join(made, "config.json"), encoding="utf-8") as f:
         quant = json.load(f)["quantization_config"]
     kept = quant.get("ignore", quant.get("modules_to_not_convert"))
+    beside = os.path.join(made, "hf_quant_config.json")
+    assert os.path.exists(beside) == form.startswith("modelopt"), "hf_quant_config.json"
+    if os.path.exists(beside):
+        with open(beside, encoding="utf-8") as f:
+            q = json.load(f)["quantization"]
+        assert q["exclude_modules"] == kept and q["quant_algo"] == quant["quant_algo"] and q["kv_cache_quant_algo"] is None
+        assert q.get("group_size") == (g if form == "modelopt-nvfp4" else None)
     worst, total, searched, size, used = 0, 0.0, 0.0, 0.0, set()
     for name, (dtype, shape, raw) in a.items():
         m = name[:-len(".weight")] if name.endswith(".weight") else None
@@ -264,6 +287,16 @@ if __name__ == "__main__":
     what, rest = sys.argv[1], sys.argv[2:]
     if what == "check":
         check(*rest)
+    elif what == "drop": # of ModelOpt's two descriptions one
+        path = os.path.join(rest[0], "config.json" if rest[1] == "config" else "hf_quant_config.json")
+        if rest[1] == "config":
+            with open(path, encoding="utf-8") as f:
+                c = json.load(f)
+            del c["quantization_config"]
+            with open(path, "w", encoding="utf-8") as f:
+                json.dump(c, f)
+        else:
+            os.remove(path)
     elif what == "same":
         assert folder(rest[0]) == folder(rest[1])
     else:

@@ -11,7 +11,7 @@ printf '[0,141,59,265,35,89,7,93,238,46,26,43,300,8,32,79,50,28,8,41,97,169,39,9
 logits() { ok logits "$1" --tokens "$tmp/t.json" --kv-cache-dtype f32 --activation-dtype float --device cpu --rows 0,9,23 --output "$2"; }
 
 logits "$base" "$tmp/base.f32"
-for form in int4-g32 nvfp4 mxfp4 fp8 fp8-block; do
+for form in int4-g32 nvfp4 mxfp4 fp8 fp8-block modelopt-nvfp4 modelopt-fp8; do
     ok convert "$base" "$tmp/q" --weight-format $form --threads 2
     [ -e "$tmp/q.partial" ] && die "$form: a folder is left"
     python3 "$py" check $form "$base" "$tmp/q" "$tmp/f" || die "$form: wrong tensors"
@@ -20,6 +20,16 @@ for form in int4-g32 nvfp4 mxfp4 fp8 fp8-block; do
     python3 "$src/tests/e2e/_weight_forms.py" compare "$tmp/q.f32" "$tmp/f.f32" "$tmp/base.f32" || die "$form: wrong logits"
     ok convert "$base" "$tmp/one" --weight-format $form --threads 1 --max-shard-size 1
     python3 "$py" same "$tmp/q" "$tmp/one" || die "$form: threads or shards change bytes"
+    cp "$tmp/q.f32" "$tmp/q.$form"
+    case $form in modelopt-*) # either of the two descriptions is enough, and both formats have the same codes
+        for drop in config file; do
+            rm -rf "$tmp/half" && cp -R "$tmp/q" "$tmp/half"
+            python3 "$py" drop "$tmp/half" $drop
+            logits "$tmp/half" "$tmp/half.f32"
+            cmp -s "$tmp/half.f32" "$tmp/q.f32" || die "$form: other logits without the $drop"
+        done
+        [ $form = modelopt-nvfp4 ] || cmp -s "$tmp/q.f32" "$tmp/q.fp8" || die "$form: other logits than fp8" ;;
+    esac
     rm -rf "${tmp:?}/q" "$tmp/f" "$tmp/one"
 done
 

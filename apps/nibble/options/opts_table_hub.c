@@ -24,7 +24,7 @@ static const opt_row rows[] = {
     { .name = "online", .arg = "ID", .type = OPT_STR, .offset = AT(online), .cmds = CMD_VERIFY, .group = GROUP_INPUT,
       .help = "ask the hub for the hashes of this id, such as ORG/NAME or ORG/NAME@REV" },
     { .name = "weight-format", .arg = "NAME", .type = OPT_CHOICE, .offset = CAT(format), .cmds = CMD_CONVERT, .group = GROUP_OUTPUT,
-      .choices = "int4-g32|int4-g128|nvfp4|mxfp4|fp8|fp8-block|bf16|gguf:F32|gguf:F16|gguf:BF16|gguf:Q8_0|gguf:Q4_0|gguf:Q4_1|"
+      .choices = "int4-g32|int4-g128|nvfp4|mxfp4|fp8|fp8-block|modelopt-nvfp4|modelopt-fp8|bf16|gguf:F32|gguf:F16|gguf:BF16|gguf:Q8_0|gguf:Q4_0|gguf:Q4_1|"
                  "gguf:Q5_0|gguf:Q5_1|gguf:Q2_K|gguf:Q3_K_S|gguf:Q3_K_M|gguf:Q3_K_L|gguf:Q4_K_S|gguf:Q4_K_M|gguf:Q5_K_S|"
                  "gguf:Q5_K_M|gguf:Q6_K",
       .help = "what the matrices of the layers become; gguf: OUT is a file with llama.cpp's mixture of that name, else a folder" },
