@@ -9,7 +9,8 @@
  * Types whose spans are always of 16 columns have no row: they take two products where VNNI takes no more than for 32, and
  * are no faster here (70 ns for 16 rows x 16 tokens x 32 columns of Q6_K, 68 by VNNI; Q4_K 37 and 52).
  *
- * Up to FEW tokens pack and multiply as AVX-512 does: a tile costs as much for one token as for 16. */
+ * Up to FEW tokens pack and multiply as AVX-512 does: a tile costs as much for one token as for 16 (Q4_K, 128 rows x 2,048
+ * columns: 8 tokens 30 us and 22, 16 tokens 30 and 34).  So few take no more room in units of 96 bytes a token than a block. */
 #include <string.h>
 
 #include "kernel/x86/amx_tile.h"
@@ -21,7 +22,7 @@ enum { LANES = 16 };
 #define INLINE static inline __attribute__((always_inline))
 #define UNROLL _Pragma("GCC unroll 16")
 
-enum { TOK = NB_LINEAR_PACK_TOK, FEW = 4, PANELS = 4, AHEAD = 4, RING = 2 * AHEAD };
+enum { TOK = NB_LINEAR_PACK_TOK, FEW = 10, PANELS = 4, AHEAD = 4, RING = 2 * AHEAD };
 
 /* 16 tokens' unit; tokens that are missing are zeros.  Sums as in nb_pk_x: of the unit and of its halves. */
 typedef struct block_unit {
