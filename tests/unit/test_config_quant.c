@@ -273,8 +273,8 @@ static void test_text_config(void **state)
                    V3);
     counted(text);
     assert_string_equal(c.quant.method, "awq");
-    (void)snprintf(text, sizeof text, "%s{\"model_type\":\"kimi_linear\"}}", outer);
-    refused(text, true, "\"kimi_linear\" in text_config is not supported");
+    (void)snprintf(text, sizeof text, "%s{\"model_type\":\"gemma3_text\"}}", outer);
+    refused(text, true, "\"gemma3_text\" in text_config is not supported");
     (void)snprintf(text, sizeof text, "%s{\"model_type\":3}}", outer);
     refused(text, true, "text_config.model_type: expected a string");
     (void)snprintf(text, sizeof text, "%s7}", outer);
