@@ -51,6 +51,27 @@ static const nb_tensor_row tensors[] = {
     { "self_attn.o_proj.weight", AT(o), nb_dim_hidden, channels, NULL, 0 },
 };
 
+/* [channel][tap] of the file to [tap][channel], so that a token's channels are neighbours. */
+static nb_status turn(nb_model *m, const float **taps, size_t n, size_t w, nb_error *err)
+{
+    float *t = nb_arena_array(&m->arena, n * w, sizeof *t);
+    if (!t) return nb_fail(err, NB_ERR_NOMEM, "out of memory for short convolutions");
+    for (size_t i = 0; i < n; i++)
+        for (size_t b = 0; b < w; b++) t[b * n + i] = (*taps)[i * w + b];
+    *taps = t;
+    return NB_OK;
+}
+
+static nb_status loaded(nb_model *m, size_t layer, nb_error *err)
+{
+    const nb_attn_config *a = nb_layer_attn(&m->c, layer);
+    nb_layer *l = &m->layer[layer];
+    const float **const taps[] = { &l->q_conv, &l->k_conv, &l->v_conv };
+    for (size_t j = 0; j < NB_COUNT(taps); j++)
+        NB_TRY(turn(m, taps[j], a->n_head * a->head_dim, a->conv, err));
+    return NB_OK;
+}
+
 static nb_attn_dims dims(const nb_attn_config *a)
 {
     const size_t d = a->head_dim;
@@ -72,5 +93,6 @@ const nb_attention nb_attention_kda = {
     .tensor = tensors,
     .n_tensor = NB_COUNT(tensors),
     .dims = dims,
+    .loaded = loaded,
     .cost = cost,
 };

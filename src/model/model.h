@@ -36,7 +36,7 @@ typedef struct nb_layer {
     nb_weight k, v;
     const float *k_b, *v_b, *q_norm, *k_norm;
     /* KDA: decay f_b f_a x [n_head * head_dim], gate of the output g_b g_a x, beta [n_head]; the convolutions'
-     * [n_head * head_dim][conv]; a_log [n_head], dt_bias [n_head * head_dim], o_norm [head_dim]. */
+     * [conv][n_head * head_dim], turned so by loading; a_log [n_head], dt_bias [n_head * head_dim], o_norm [head_dim]. */
     nb_weight f_a, f_b, g_a, g_b, beta;
     const float *q_conv, *k_conv, *v_conv, *a_log, *dt_bias, *o_norm;
     nb_mlp mlp;            /* dense layer, or the shared experts (gate.data NULL: none) */

@@ -569,17 +569,18 @@ static void test_text_alone(void **state)
 
 /* ---- values that are not finite ---- */
 
-/* A copy of the tiny model with `value` in one element of a BF16 tensor. */
-static void poisoned(const tmp_dir *dir, const char *tensor, size_t element, uint16_t value)
+/* A copy of the model with `value` in one element of a BF16 tensor. */
+static void poisoned_copy(const tmp_dir *dir, const char *model, const char *tensor, size_t element,
+                          uint16_t value)
 {
     nb_buf file = { 0 };
     nb_error err;
     char path[700];
-    (void)snprintf(path, sizeof path, "%s/config.json", in_source(tiny));
+    (void)snprintf(path, sizeof path, "%s/config.json", in_source(model));
     assert_int_equal(nb_file_read(path, 1 << 20, &file, &err), NB_OK);
     tmp_write(dir, "config.json", nb_buf_view(&file));
     file.n_bytes = 0;
-    (void)snprintf(path, sizeof path, "%s/model.safetensors", in_source(tiny));
+    (void)snprintf(path, sizeof path, "%s/model.safetensors", in_source(model));
     assert_int_equal(nb_file_read(path, 8 << 20, &file, &err), NB_OK);
     uint64_t n = 0;
     for (int i = 0; i < 8; i++) n |= (uint64_t)(unsigned char)file.p[i] << (8 * i);
@@ -595,6 +596,50 @@ static void poisoned(const tmp_dir *dir, const char *tensor, size_t element, uin
     json_decref(head);
     tmp_write(dir, "model.safetensors", nb_buf_view(&file));
     nb_buf_deinit(&file);
+}
+
+static void poisoned(const tmp_dir *dir, const char *tensor, size_t element, uint16_t value)
+{
+    poisoned_copy(dir, tiny, tensor, element, value);
+}
+
+/* A state that is not finite fails its request alone, is never a snapshot, and is gone with it. */
+static void test_nonfinite_state(void **state)
+{
+    (void)state;
+    enum { BAD_TOK = 7, HIDDEN = 72, VOCAB = 160 };
+    static const char model[] = "tests/parity/kimi_linear";
+    static uint32_t id[150], bad[150];
+    random_ids(id, 150, VOCAB, 8);
+    for (size_t i = 0; i < 150; i++) id[i] += id[i] == BAD_TOK;
+    memcpy(bad, id, sizeof bad);
+    bad[140] = BAD_TOK; /* behind the snapshot at 128 */
+    nb_sampling s = greedy(10);
+    const nb_logit_bias never = { BAD_TOK, -100 };
+    s.logit_bias = &never;
+    s.n_logit_bias = 1;
+    nb_engine_options o = { .n_thread = 2, .max_num_seqs = 1, .no_text = true };
+    o.model = in_source(model);
+    nb_engine *e = make_engine(&o);
+    run_gen(e, id, 150, &s, &g2);
+    nb_engine_destroy(e);
+    tmp_dir dir;
+    nb_error err;
+    tmp_open(&dir);
+    poisoned_copy(&dir, model, "model.embed_tokens.weight", BAD_TOK * HIDDEN + 5, 0xff80);
+    o.model = dir.path;
+    e = make_engine(&o);
+    for (int round = 0; round < 3; round++) { /* in one slot: nothing of it is left there */
+        gen_reset(&g1);
+        assert_int_equal(try_run(e, bad, 150, &s, &g1, &err), NB_ERR_NONFINITE);
+        check_line(&err, NB_ERR_NONFINITE, "layer 0: a value of the state");
+        gen_reset(&g1);
+        run_gen(e, id, 150, &s, &g1);
+        assert_memory_equal(g1.seen, g2.seen, 10 * sizeof *g1.seen);
+        assert_int_equal(g1.r.n_cached, 128); /* the good part of the failed prompt */
+    }
+    nb_engine_destroy(e);
+    tmp_close(&dir);
 }
 
 static void test_nonfinite(void **state)
@@ -668,7 +713,7 @@ int main(void)
         cmocka_unit_test(test_cancel),           cmocka_unit_test(test_cancel_from_thread),
         cmocka_unit_test(test_end_ids),          cmocka_unit_test(test_logprobs),
         cmocka_unit_test(test_text_and_stop),    cmocka_unit_test(test_text_alone),
-        cmocka_unit_test(test_nonfinite),
+        cmocka_unit_test(test_nonfinite), cmocka_unit_test(test_nonfinite_state),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,7 +18,7 @@ static size_t width(const nb_attn_config *a)
 
 size_t nb_cpu_kda_scratch(const nb_attn_config *a)
 {
-    return (4 * TILE * a->head_dim + TILE) * sizeof(float);
+    return (5 * TILE * a->head_dim + TILE) * sizeof(float);
 }
 
 static void project(nb_rank *r, nb_pass *p, size_t layer)
@@ -59,7 +59,8 @@ typedef struct head {
     const float *row; /* of the chunk's first token in f->q, stride w */
     size_t w;
     float *s, *conv; /* its state; the rows before the chunk [3][conv - 1][n], all heads */
-    float *q, *k, *v, *decay, *beta; /* of a tile: [TILE][head_dim], [TILE] */
+    float *q, *k, *v, *decay, *ones; /* of a tile: [TILE][head_dim] */
+    float *beta;                     /* [TILE] */
     float *y;                        /* of the chunk's first token, stride n */
 } head;
 
@@ -68,22 +69,25 @@ static float sigmoid(float x)
     return 1 / (1 + expf(-x));
 }
 
-/* y = silu(conv) of part j (q, k, v) of token t; false: an input is not finite. */
-static bool convolve(const head *x, unsigned j, size_t t, const float *taps, float *y)
+/* Rows y[n][head_dim] = silu(conv) of part j (q, k, v) of tokens [t0, t0 + n); false: one is not finite. */
+static bool convolve(const head *x, unsigned j, size_t t0, size_t n, const float *taps, float *y)
 {
     const size_t d = x->a->head_dim, w = x->a->conv, at = x->h * d;
     bool finite = true;
-    for (size_t i = 0; i < d; i++) y[i] = 0;
-    for (size_t b = 0; b < w; b++) { /* b tokens back from the oldest */
-        const bool before = t + b < w - 1;
-        const float *in = before ? x->conv + (j * (w - 1) + t + b) * x->n + at
-                                 : x->row + (t + b - (w - 1)) * x->w + j * x->n + at;
-        for (size_t i = 0; i < d; i++) y[i] += taps[(at + i) * w + b] * in[i];
+    for (size_t t = 0; t < n; t++) {
+        float *row = y + t * d;
+        for (size_t i = 0; i < d; i++) row[i] = 0;
+        for (size_t b = 0; b < w; b++) { /* from the oldest on */
+            const bool before = t0 + t + b < w - 1;
+            const float *in = before ? x->conv + (j * (w - 1) + t0 + t + b) * x->n + at
+                                     : x->row + (t0 + t + b - (w - 1)) * x->w + j * x->n + at;
+            const float *tap = taps + b * x->n + at;
+            for (size_t i = 0; i < d; i++) row[i] += tap[i] * in[i];
+        }
     }
-    for (size_t i = 0; i < d; i++) {
-        finite &= isfinite(y[i]) != 0;
-        y[i] *= sigmoid(y[i]);
-    }
+    x->f->r.plan.swiglu->fn(&(nb_swiglu_args){
+        .y = y, .gate = y, .up = x->ones, .n_tok = n, .dim = d, .in_stride = d, .y_stride = d });
+    for (size_t i = 0; i < n * d; i++) finite &= isfinite(y[i]) != 0;
     return finite;
 }
 
@@ -101,12 +105,11 @@ static bool prepare(const head *x, size_t t0, size_t n)
 {
     const size_t d = x->a->head_dim, at = x->h * d;
     const float rate = expf(x->l->a_log[x->h]);
-    bool finite = true;
+    bool finite = convolve(x, 0, t0, n, x->l->q_conv, x->q);
+    finite &= convolve(x, 1, t0, n, x->l->k_conv, x->k);
+    finite &= convolve(x, 2, t0, n, x->l->v_conv, x->v);
     for (size_t t = 0; t < n; t++) {
         const float *row = x->row + (t0 + t) * x->w;
-        finite &= convolve(x, 0, t0 + t, x->l->q_conv, x->q + t * d);
-        finite &= convolve(x, 1, t0 + t, x->l->k_conv, x->k + t * d);
-        finite &= convolve(x, 2, t0 + t, x->l->v_conv, x->v + t * d);
         normalise(x->q + t * d, d, x->a->softmax_scale);
         normalise(x->k + t * d, d, 1);
         for (size_t i = 0; i < d; i++) {
@@ -205,7 +208,9 @@ static void head_task(void *ctx, size_t task, size_t worker)
     x.k = x.q + TILE * d;
     x.v = x.k + TILE * d;
     x.decay = x.v + TILE * d;
-    x.beta = x.decay + TILE * d;
+    x.ones = x.decay + TILE * d;
+    x.beta = x.ones + TILE * d;
+    for (size_t k = 0; k < (x.c->n_tok < TILE ? x.c->n_tok : TILE) * d; k++) x.ones[k] = 1;
     x.y = f->attn + t0 * n + x.h * d;
     f->head_bad[task] = !f->chunk_bad[i] && !run_head(&x);
 }
