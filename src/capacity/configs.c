@@ -22,6 +22,9 @@ static const struct {
     { "deepseek-r1", "deepseek-v3", NULL },
     { "deepseek-r1-zero", "deepseek-v3", NULL },
     { "deepseek-v3.1", "deepseek-v3", NULL },
+    { "deepseek-v3.2-exp", "deepseek-v3.2", NULL },
+    { "deepseek-v3.2-speciale", "deepseek-v3.2", NULL },
+    { "glm-5.1", "glm-5", NULL },
     { "kimi-k2-instruct-0905", "kimi-k2-0905", NULL },
     { "kimi-k2.5", "kimi-k2-thinking", VISION },
     { "kimi-k2.6", "kimi-k2-thinking", VISION },
@@ -41,9 +44,6 @@ static const struct {
     { "mistral-large-3-675b", "mistral-large-3", NULL },
 };
 
-#define INDEXER                                                                                    \
-    "sparse attention with an indexer, whose keys are one more cache (132 bytes of a token and "   \
-    "layer)"
 #define EXPERTS "grouped-query attention with routed experts"
 #define LINEAR "linear attention in most layers, whose state is no cache of tokens"
 #define WINDOWS "windows of attention in some layers"
@@ -52,9 +52,7 @@ static const struct {
 static const struct {
     const char *pattern, *why;
 } not_supported[] = {
-    { "deepseek-v3-2*", INDEXER },
     { "glm-5-3*", LINEAR },
-    { "glm-5*", INDEXER },
     { "deepseek-v4*", "compressed attention without a latent projection of values" },
     { "kimi-k3*", LINEAR },
     { "longcat*", "two blocks of attention in a layer" },
@@ -83,6 +81,13 @@ static const struct {
     { "deepseek-v3",
       "the published files also hold a layer for multi-token prediction (11.6 G parameters "
       "beside copies of embedding and head), which nibble does not load" },
+    { "deepseek-v3.2",
+      "the published files also hold a layer for multi-token prediction, which nibble does not load" },
+    { "glm-5",
+      "the published files also hold a layer for multi-token prediction (9.95 G parameters), which "
+      "nibble does not load" },
+    { "glm-5.2",
+      "the published files also hold a layer for multi-token prediction, which nibble does not load" },
     { "mistral-small-4", VISION },
     { "mistral-large-3",
       VISION ", under Mistral's own names and without config.json, which nibble does not read" },

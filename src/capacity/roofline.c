@@ -190,6 +190,12 @@ static double cache_fraction(const nb_efficiency *e, nb_kv_type type)
     return bits >= 16 ? e->cache_wide : bits == 8 ? e->cache_fp8 : e->cache;
 }
 
+/* Pairs of a query with n cached tokens that are computed: sparse attention leaves some out. */
+static double pairs_computed(const nb_sizes *s, double n)
+{
+    return s->attn_most_pairs > 0 && n > s->attn_most_pairs ? s->attn_most_pairs : n;
+}
+
 void nb_step_of(const nb_demand *d, const nb_layout *l, const nb_record_size *r,
                 const nb_efficiency *e, double concurrency, double context, nb_step *out)
 {
@@ -203,11 +209,14 @@ void nb_step_of(const nb_demand *d, const nb_layout *l, const nb_record_size *r,
     s.experts_read = experts_hit(d->sizes, concurrency);
     s.weight_bytes = weights_read(d, l, &p, s.experts_read);
     if (d->sizes->n_expert) s.host_bytes = p.host * s.experts_read / (double)d->sizes->n_expert;
-    s.cache_bytes = s.n_seq * (context * r->attn_bytes_tok +
-                               2 * (double)d->sizes->state_bytes); /* states are read and written */
+    const nb_sizes *z = d->sizes;
+    const double pairs = pairs_computed(z, context), choose = z->choose_bytes_tok;
+    s.cache_bytes = s.n_seq * (context * choose + pairs * (r->attn_bytes_tok - choose) +
+                               2 * (double)z->state_bytes); /* states are read and written */
     s.product_flop = 2 * s.n_seq * (k.replicated + (k.dense + k.head) / tp) +
                      2 * k.expert * concurrency / (double)l->n_gpu;
-    s.attention_flop = s.n_seq * context * d->sizes->attn_flop_decode / tp;
+    /* every rank chooses for itself */
+    s.attention_flop = s.n_seq * (pairs * z->attn_flop_decode / tp + context * z->attn_flop_choose);
 
     const double cache = cache_fraction(e, r->type);
     const double most[NB_BOUND_COUNT] = { s.weight_bytes / m->bandwidth, s.product_flop / m->bf16,
@@ -234,10 +243,17 @@ typedef struct prompt_flop {
 
 static prompt_flop prompt_flop_of(const nb_demand *d, const params *k, const nb_prompt_work *w)
 {
-    return (prompt_flop){ .replicated = 2 * k->replicated * w->n_tok,
-                          .dense = 2 * k->dense * w->n_tok + d->sizes->expand_flop_tok * w->rebuilt,
-                          .expert = 2 * k->expert * w->n_tok,
-                          .attention = d->sizes->attn_flop_prefill * w->pairs };
+    const nb_sizes *s = d->sizes;
+    prompt_flop f = { .replicated = 2 * k->replicated * w->n_tok,
+                      .dense = 2 * k->dense * w->n_tok + s->expand_flop_tok * w->rebuilt,
+                      .expert = 2 * k->expert * w->n_tok,
+                      .attention = s->attn_flop_prefill * w->pairs };
+    const double most = w->n_tok * s->attn_most_pairs;
+    if (most > 0 && w->pairs > most) { /* on average a token sees more than it attends to */
+        f.dense = 2 * k->dense * w->n_tok;
+        f.attention = s->attn_flop_decode * most + s->attn_flop_choose * w->pairs;
+    }
+    return f;
 }
 
 void nb_prefill_after(const nb_demand *d, const nb_layout *l, const nb_efficiency *e, double n_tok,

@@ -62,6 +62,11 @@ static void size_layer(const nb_model *m, const form *f, nb_weight_size *out)
         plain += matrix(attn[i].w, &as_is, attn[i].unit);
         sum += matrix(attn[i].w, f, attn[i].unit);
     }
+    const nb_weight *const index[] = { &l->index_q, &l->index_k }; /* no form has a name for these */
+    for (size_t i = 0; i < NB_COUNT(index); i++) {
+        plain += matrix(index[i], &as_is, NB_QU_O);
+        sum += matrix(index[i], &(form){ .int8 = f->int8 }, NB_QU_O);
+    }
     if (l->expert) {
         out->one_expert = mlp(&l->expert[0], f, NB_QU_EXPERT);
         out->expert = m->c.n_expert * out->one_expert;
@@ -209,7 +214,7 @@ unsigned nb_sizes_code_bits(nb_kv_type t)
 
 static bool rope_varies(const nb_model_config *c, nb_kv_type t)
 {
-    return nb_attn_any(c, NB_ATTN_MLA) && !nb_kv_traits[t]->own_rope;
+    return nb_attn_any_latent(c) && !nb_kv_traits[t]->own_rope;
 }
 
 /* The record of each layer, heads of the cache divided by tp; false: the type cannot hold some layer. */
@@ -218,7 +223,7 @@ static bool layer_records(const nb_model_config *c, nb_kv_type type, nb_rope_fmt
 {
     for (size_t i = 0; i < c->n_layer; i++) {
         const nb_attn_config *a = nb_layer_attn(c, i);
-        const bool mla = a->kind == NB_ATTN_MLA;
+        const bool mla = nb_attn_is_latent(a);
         nb_record_opts o;
         nb_model_record_opts(a, type, nb_kv_mode_default(type),
                              mla ? rope : nb_rope_fmt_default(false), &o);
@@ -267,7 +272,7 @@ nb_status nb_sizes_record_tp(const nb_model_config *c, nb_kv_type type, nb_rope_
 static nb_status add_records(const nb_model_config *c, nb_sizes *s, nb_record *all, size_t *off,
                              nb_error *err)
 {
-    const nb_rope_fmt first = nb_rope_fmt_default(nb_attn_any(c, NB_ATTN_MLA));
+    const nb_rope_fmt first = nb_rope_fmt_default(nb_attn_any_latent(c));
     s->state_bytes = nb_attn_state_offsets(c, NULL) * sizeof(float);
     const nb_rope_fmt ropes[] = { first, NB_ROPE_FP8, NB_ROPE_INT8, NB_ROPE_BF16 };
     for (int t = 0; t < NB_KV_TYPE_COUNT; t++)
@@ -326,6 +331,9 @@ static void add_attention(const nb_model_config *c, nb_sizes *s)
         s->attn_flop_prefill += n.pair_flop_prompt;
         s->attn_flop_decode += n.pair_flop_decode;
         s->expand_flop_tok += n.expand_flop;
+        s->attn_flop_choose += n.pair_flop_choose;
+        s->attn_most_pairs = (double)n.most_pairs;
+        if (n.pair_flop_choose > 0) s->choose_bytes_tok += (double)a->index_dim + 1;
     }
 }
 
@@ -338,7 +346,7 @@ static nb_status size_all(const nb_model_config *c, nb_sizes *s, nb_error *err)
     for (size_t i = 0; i < c->n_layer; i++) {
         const bool cached = nb_layer_dims(c, i).n_values != 0;
         s->n_cached_layer += cached;
-        s->is_mla &= !cached || nb_layer_attn(c, i)->kind == NB_ATTN_MLA;
+        s->is_mla &= !cached || nb_attn_is_latent(nb_layer_attn(c, i));
     }
     s->own = nb_kv_type_own(c);
     s->n_layer = c->n_layer;

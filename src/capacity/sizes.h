@@ -87,6 +87,9 @@ typedef struct nb_sizes {
      * decode: MLA absorbed, 2 (2 kv_lora + d_rope) per head; prefill: MLA expanded, 2 (d_nope + d_rope +
      * d_v).  Absorbing a query, or expanding its key, is kv_b's product and in n_param_active. */
     double attn_flop_decode, attn_flop_prefill;
+    /* Sparse attention: of choosing, per pair; pairs of a query that are computed at most (0: all), as attn_flop_decode
+     * says; and what is read of every cached token for the choice, the rest only of those that are chosen. */
+    double attn_flop_choose, attn_most_pairs, choose_bytes_tok;
     double expand_flop_tok; /* MLA: expanding one token of a cached prefix again, all layers */
 } nb_sizes;
 

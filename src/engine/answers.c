@@ -31,7 +31,7 @@ nb_prompt_form nb_engine_prompt_form(const nb_engine *e, size_t n_prompt)
     size_t n_expanded = n_prompt;
     /* In Thrift mode generated tokens differ from a prompt's also where both are absorbed. */
     if (e->step.form == NB_FORM_ABSORBED && e->pages.thrift.kind == NB_THRIFT_OFF) n_expanded = 0;
-    if (e->step.form == NB_FORM_EXPANDED || !nb_attn_any(&e->model.c, NB_ATTN_MLA))
+    if (e->step.form == NB_FORM_EXPANDED || !nb_attn_any_latent(&e->model.c))
         n_expanded = SIZE_MAX;
     /* longrope: the reference chooses the table for every forward call by its last position,
      * so a text that grows beyond the limit changes over; earlier keys stay as they are. */

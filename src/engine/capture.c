@@ -311,6 +311,10 @@ static void size_layers(capture *c)
 /* What both kinds of capture ask of the engine. */
 static nb_status can_capture(nb_engine *e, const uint32_t *tokens, size_t n_tok, nb_error *err)
 {
+    if (nb_attn_any(&e->model.c, NB_ATTN_DSA))
+        return nb_fail(err, NB_ERR_UNSUPPORTED,
+                       "inputs of attention are not taken of a model with sparse attention (%s)",
+                       e->model.c.family);
     if (nb_thread_is_current(e->queue.thread))
         return nb_fail(err, NB_ERR_ARG, "a capture was asked for from a callback");
     if (e->rank[0].device.kind->own_memory)

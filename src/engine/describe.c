@@ -55,11 +55,18 @@ static int add_geometry(json_t *j, const nb_model_config *c)
     size_t n_moe = 0;
     int bad = 0;
     for (size_t i = 0; i < c->n_layer; i++) n_moe += !c->dense[i];
-    if (attn->kind == NB_ATTN_MLA) {
+    if (nb_attn_is_latent(attn)) {
         bad |= add_size(j, "kv_lora_rank", attn->kv_lora) |
                add_size(j, "qk_rope_head_dim", attn->d_rope) |
                add_size(j, "qk_nope_head_dim", attn->d_nope) | add_size(j, "v_head_dim", attn->d_v);
         if (attn->q_lora) bad |= add_size(j, "q_lora_rank", attn->q_lora);
+        if (attn->kind == NB_ATTN_DSA) {
+            size_t n_own = 0;
+            for (size_t i = 0; i < c->n_layer; i++) n_own += !nb_layer_attn(c, i)->index_shared;
+            bad |= add_size(j, "index_n_heads", attn->index_head) |
+                   add_size(j, "index_head_dim", attn->index_dim) |
+                   add_size(j, "index_topk", attn->index_topk) | add_size(j, "index_layers", n_own);
+        }
     } else {
         bad |= add_size(j, "n_kv_head", attn->n_kv_head) | add_size(j, "head_dim", attn->head_dim);
     }

@@ -158,7 +158,7 @@ static json_t *tokens(const nb_engine *e, const page_copy *p)
 static json_t *shape(const nb_engine *e, size_t layer)
 {
     const nb_record *r = &e->pages.record[layer];
-    static const char *const names[NB_ROLE_COUNT] = { "latent", "rope key", "keys", "values" };
+    static const char *const names[NB_ROLE_COUNT] = { "latent", "rope key", "keys", "values", "index key" };
     json_t *list = json_array();
     for (size_t s = 0; list && s < r->n_seg; s++) {
         json_t *g = json_pack("{s:s, s:I, s:I}", "name", names[r->seg[s].role], "n_vec",

@@ -45,6 +45,9 @@ static nb_status check_geometry(const nb_engine *e, const char *path, nb_error *
             err, NB_ERR_UNSUPPORTED,
             "--kv-calibration %s: not for a model whose layers have several kinds of attention",
             path);
+    if (attn->kind == NB_ATTN_DSA)
+        return nb_fail(err, NB_ERR_UNSUPPORTED,
+                       "--kv-calibration %s: not for a model with sparse attention (%s)", path, c->family);
     const bool mla = attn->kind == NB_ATTN_MLA;
     const size_t n_values = mla ? attn->kv_lora : attn->n_kv_head * attn->head_dim;
     if (k->is_mla != mla)
@@ -145,7 +148,7 @@ static nb_status check_transform(const nb_engine *e, const nb_engine_options *o,
     const nb_model_config *c = &e->model.c;
     const char *name = e->kvo.transform_text;
     if (!all) return NB_OK;
-    if (!nb_attn_all(c, NB_ATTN_MLA))
+    if (!nb_attn_all_latent(c))
         return nb_fail(err, NB_ERR_UNSUPPORTED,
                        "--kv-transform %s: needs MLA in every layer, and %s has other attention",
                        name, c->family);
@@ -220,7 +223,7 @@ static nb_status parse_scales(const char *text, scales_from *out, nb_error *err)
 /* The first layer without the scales that its cache would need, or n_layer. */
 static size_t first_without(const nb_engine *e, const nb_kv_scale *s)
 {
-    const bool mla = e->model.c.attn[0].kind == NB_ATTN_MLA;
+    const bool mla = nb_attn_is_latent(&e->model.c.attn[0]);
     size_t i = 0;
     while (i < e->model.c.n_layer && (mla ? s[i].k > 0 || s[i].v > 0 : s[i].k > 0 && s[i].v > 0))
         i++;
@@ -248,7 +251,7 @@ static void take_scales(nb_engine *e, nb_kv_scale *s, nb_kv_type t)
     const size_t n = e->model.c.n_layer;
     size_t n_one = 0;
     for (size_t i = 0; i < n; i++) {
-        if (e->model.c.attn[0].kind == NB_ATTN_MLA)
+        if (nb_attn_is_latent(&e->model.c.attn[0]))
             s[i].k = s[i].v = s[i].k > s[i].v ? s[i].k : s[i].v;
         n_one += t == NB_KV_NVFP4 && (s[i].k == 1 || s[i].v == 1);
     }

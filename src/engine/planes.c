@@ -27,6 +27,10 @@ nb_status nb_engine_read_thrift(nb_engine *e, const nb_engine_options *o, nb_err
     NB_TRY(nb_thrift_parse(o->kv_thrift, o->kv_thrift_tau, o->kv_thrift_fraction, o->kv_thrift_pool,
                            &e->pages.thrift, err));
     if (e->pages.thrift.kind == NB_THRIFT_OFF) return NB_OK;
+    if (nb_attn_any(&e->model.c, NB_ATTN_DSA))
+        return nb_fail(err, NB_ERR_UNSUPPORTED,
+                       "--kv-thrift %s: not with sparse attention (%s), whose indexer chooses the tokens; expected off",
+                       o->kv_thrift, e->model.c.family);
     if (!nb_attn_all(&e->model.c, NB_ATTN_MLA))
         return nb_fail(err, NB_ERR_UNSUPPORTED,
                        "--kv-thrift %s: %s has no latent attention, which Thrift mode is made for; "

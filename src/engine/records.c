@@ -140,12 +140,12 @@ static nb_status choose(nb_engine *e, const wish *w, size_t layer, bool skip, nb
         return nb_record_init(&e->pages.record[layer], &none, err);
     }
     nb_rope_fmt rope =
-        attn->kind == NB_ATTN_MLA || w->have_rope ? w->rope : nb_rope_fmt_default(false);
+        nb_attn_is_latent(attn) || w->have_rope ? w->rope : nb_rope_fmt_default(false);
     if (l) calibrated(l, w, &type, &mode, &rope);
     if (w->have_mode) mode = w->mode;
     if (w->have_rope) rope = w->rope;
     /* A checkpoint's FP8 scale was measured for both parts of a token. */
-    else if (type == NB_KV_FP8 && e->kvo.scale && attn->kind == NB_ATTN_MLA &&
+    else if (type == NB_KV_FP8 && e->kvo.scale && nb_attn_is_latent(attn) &&
              (e->kvo.scale[layer].k > 0 || e->kvo.scale[layer].v > 0))
         rope = NB_ROPE_FP8;
     if (skip) type = w->own;

@@ -121,7 +121,7 @@ static void add_attention(nb_tune *t, nb_engine *e, nb_caps caps)
 {
     for (size_t i = 0; i < e->model.c.n_layer; i++) {
         const nb_attn_config *a = nb_layer_attn(&e->model.c, i);
-        if (a->kind != NB_ATTN_MLA) continue;
+        if (!nb_attn_is_latent(a)) continue;
         nb_tune_op op = { .kind = NB_TUNE_PAGES,
                           .record = &e->pages.record[i],
                           .n_head = a->n_head,

@@ -52,3 +52,17 @@ size_t nb_attn_first_cached(const nb_model_config *c)
     while (i + 1 < c->n_layer && !nb_layer_dims(c, i).n_values) i++;
     return i;
 }
+
+bool nb_attn_any_latent(const nb_model_config *c)
+{
+    for (size_t i = 0; i < c->n_layer; i++)
+        if (nb_attn_is_latent(nb_layer_attn(c, i))) return true;
+    return false;
+}
+
+bool nb_attn_all_latent(const nb_model_config *c)
+{
+    for (size_t i = 0; i < c->n_layer; i++)
+        if (!nb_attn_is_latent(nb_layer_attn(c, i))) return false;
+    return true;
+}

@@ -32,7 +32,8 @@ typedef struct nb_tensor_row {
 enum {
     NB_T_ONES = 1,      /* a dummy vector holds ones (norms), not zeros (biases) */
     NB_T_ANY_SHAPE = 2, /* of a vector only the number of elements is checked */
-    NB_T_F32 = 4        /* checkpoints have the vector in F32 */
+    NB_T_F32 = 4,       /* checkpoints have the vector in F32 */
+    NB_T_KEEP = 8       /* a matrix that keeps its type: its outputs choose, as a router's do */
 };
 
 /* What a token costs, of one layer. */
@@ -42,6 +43,10 @@ typedef struct nb_attn_cost {
     double expand_flop;      /* per cached token that is expanded for a prompt; 0: never */
     size_t k_dim, v_dim;     /* of one head, as MHA would cache them */
     size_t n_kv_head;        /* heads that the cache keeps; 1 with MLA */
+    /* Sparse attention: what choosing costs per pair, and how many pairs of a query are computed at most, all of them as
+     * pair_flop_decode says; 0: all pairs. */
+    double pair_flop_choose;
+    size_t most_pairs;
 } nb_attn_cost;
 
 typedef struct nb_attention {
@@ -86,6 +91,12 @@ static inline nb_rope_fmt nb_attn_rope_fmt(const nb_attn_config *a)
 /* Whether some layer, or every layer, is of this kind. */
 bool nb_attn_any(const nb_model_config *c, nb_attn_kind kind);
 bool nb_attn_all(const nb_model_config *c, nb_attn_kind kind);
+/* Whether it caches a latent and a rope key: MLA, with or without an indexer. */
+static inline bool nb_attn_is_latent(const nb_attn_config *a)
+{
+    return a->kind == NB_ATTN_MLA || a->kind == NB_ATTN_DSA;
+}
+bool nb_attn_any_latent(const nb_model_config *c), nb_attn_all_latent(const nb_model_config *c);
 
 /* Whether some layer keeps a state per sequence, and what these take: off[n_layer + 1] (may be NULL), in floats, where
  * each layer's begins; returns all of them. */

@@ -18,8 +18,8 @@
 static const nb_family *const families[] = {
     &nb_family_deepseek_v2, &nb_family_deepseek_v3, &nb_family_glm4_moe_lite, &nb_family_minicpm3,
     &nb_family_youtu,       &nb_family_llama,       &nb_family_qwen2,         &nb_family_qwen3,
-    &nb_family_axk1,        &nb_family_sarvam_mla,  &nb_family_mistral4,      &nb_family_mixed,
-    &nb_family_kimi_linear,
+    &nb_family_axk1,        &nb_family_sarvam_mla,  &nb_family_mistral4,      &nb_family_deepseek_v32,
+    &nb_family_glm_moe_dsa, &nb_family_mixed,       &nb_family_kimi_linear,
 };
 
 /* Refused for every family unless it has one of these values. */

@@ -24,7 +24,7 @@ enum {
 
 /* Kinds of attention: X(NAME, name) gives NB_ATTN_NAME, and the rows nb_attention_name (attention.h) and
  * nb_cpu_kind_name (cpu/cpu.h).  docs/add-an-attention.md shows how to add one. */
-#define NB_ATTENTIONS(X) X(MLA, mla) X(GQA, gqa) X(KDA, kda)
+#define NB_ATTENTIONS(X) X(MLA, mla) X(GQA, gqa) X(KDA, kda) X(DSA, dsa)
 
 typedef enum nb_attn_kind {
 #define X(NAME, name) NB_ATTN_##NAME,
@@ -56,6 +56,10 @@ typedef struct nb_attn_config {
     size_t kv_lora, d_nope, d_rope, d_v;
     float eps_lora; /* of the q_a and kv_a norms */
     bool qa_bias;
+    /* DSA: MLA over the tokens that an indexer chooses, all of them where there are at most index_topk */
+    size_t index_head, index_dim, index_topk;
+    bool index_interleaved; /* pairs of the indexer's rotation, which turns its first d_rope values */
+    bool index_shared;      /* no indexer: the choice of the nearest layer before that has one */
     /* GQA; KDA: head_dim is of keys and of values, conv the tokens that a short convolution sees */
     size_t n_kv_head, head_dim, conv;
     bool qk_norm, q_bias, kv_bias;

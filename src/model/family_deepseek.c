@@ -197,25 +197,12 @@ static const nb_field glm_fields[] = {
 static nb_status glm_finish(nb_doc *doc, nb_model_config *c, nb_error *err)
 {
     bool interleaved = true;
-    const char *kind[NB_MAX_LAYER];
-    size_t n = 0;
     (void)nb_doc_bool(doc, "rope_interleave", &interleaved);
     /* The class knows head_dim as another name of qk_rope_head_dim, and it wins. */
     (void)nb_doc_size(doc, "head_dim", 2, 2 * NB_MAX_ROPE_PAIR, &c->attn[0].d_rope);
     nb_mla_null_counts(doc, c);
     nb_mla_dense_first(c, 1);
-    if (nb_doc_strs(doc, "mlp_layer_types", kind, NB_MAX_LAYER, &n)) {
-        if (n != c->n_layer)
-            return nb_fail(err, NB_ERR_FORMAT, "%s: mlp_layer_types has %zu entries, expected %zu",
-                           nb_doc_name(doc), n, c->n_layer);
-        for (size_t i = 0; i < n; i++) {
-            c->dense[i] = !strcmp(kind[i], "dense");
-            if (!c->dense[i] && strcmp(kind[i], "sparse") != 0)
-                return nb_fail(err, NB_ERR_UNSUPPORTED,
-                               "%s: mlp_layer_types: \"%s\" is not supported (dense, sparse)",
-                               nb_doc_name(doc), kind[i]);
-        }
-    }
+    NB_TRY(nb_mla_dense_list(doc, c, err));
     sigmoid_routing(c);
     NB_TRY(nb_mla_groups(doc, c, 1, 1, err));
     NB_TRY(nb_family_check_experts(doc, c, err));

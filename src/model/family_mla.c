@@ -1,6 +1,8 @@
 /* family_mla.c - see family_mla.h. */
 #include "model/family_mla.h"
 
+#include <string.h>
+
 /* q_lora_rank: null means a plain q_proj, absent means the class default. */
 static nb_status read_q_lora(nb_doc *doc, nb_model_config *c, size_t absent, nb_error *err)
 {
@@ -41,6 +43,24 @@ void nb_mla_dense(nb_doc *doc, nb_model_config *c, size_t k)
     if (absent && k) nb_config_assume(c, "first_k_dense_replace", (double)k);
     nb_mla_null_counts(doc, c);
     nb_mla_dense_first(c, k);
+}
+
+nb_status nb_mla_dense_list(nb_doc *doc, nb_model_config *c, nb_error *err)
+{
+    const char *kind[NB_MAX_LAYER];
+    size_t n = 0;
+    if (!nb_doc_strs(doc, "mlp_layer_types", kind, NB_MAX_LAYER, &n)) return nb_doc_check(doc, err);
+    if (n != c->n_layer)
+        return nb_fail(err, NB_ERR_FORMAT, "%s: mlp_layer_types has %zu entries, expected %zu",
+                       nb_doc_name(doc), n, c->n_layer);
+    for (size_t i = 0; i < n; i++) {
+        c->dense[i] = !strcmp(kind[i], "dense");
+        if (!c->dense[i] && strcmp(kind[i], "sparse") != 0)
+            return nb_fail(err, NB_ERR_UNSUPPORTED,
+                           "%s: mlp_layer_types: \"%s\" is not supported (dense, sparse)",
+                           nb_doc_name(doc), kind[i]);
+    }
+    return NB_OK;
 }
 
 nb_status nb_mla_groups(nb_doc *doc, nb_model_config *c, size_t n_def, size_t k_def, nb_error *err)

@@ -31,6 +31,8 @@ void nb_mla_null_counts(const nb_doc *doc, nb_model_config *c);
 void nb_mla_dense_first(nb_model_config *c, size_t k);
 /* Both of these, with first_k_dense_replace (absent: k). */
 void nb_mla_dense(nb_doc *doc, nb_model_config *c, size_t k);
+/* mlp_layer_types ("dense" or "sparse" for each layer), where it is there. */
+nb_status nb_mla_dense_list(nb_doc *doc, nb_model_config *c, nb_error *err);
 /* n_group and topk_group (null: no groups). */
 nb_status nb_mla_groups(nb_doc *doc, nb_model_config *c, size_t n_def, size_t k_def, nb_error *err);
 /* q_lora_rank (null: a plain q_proj; absent: q_lora), the rotation, the softmax scale. */

@@ -24,6 +24,7 @@
 
 #include "kernel/embed/embed.h"
 #include "load/kv_calib.h"
+#include "model/attention.h"
 #include "num/bf16.h"
 #include "num/fp16.h"
 
@@ -245,7 +246,7 @@ static nb_status check(folder *x)
     const nb_fold *f = x->f;
     const nb_attn_config *attn = nb_layer_attn(&x->m->c, x->layer);
     const size_t n = attn->kv_lora;
-    if (attn->kind != NB_ATTN_MLA)
+    if (!nb_attn_is_latent(attn))
         return nb_fail(x->err, NB_ERR_UNSUPPORTED, "transforms of the KV cache need MLA");
     if (x->l->kv_mean || x->l->kv_hadamard)
         return nb_fail(x->err, NB_ERR_INTERNAL, "layer %zu: is already transformed", x->layer);

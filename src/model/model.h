@@ -32,6 +32,9 @@ typedef struct nb_layer {
     /* [d_rope] powers of two, one per pair, and their inverses: what rotated keys and queries are
      * multiplied with (rope_balance.c); NULL: all are 1. */
     const float *rope_k, *rope_q;
+    /* DSA, of layers with an indexer: its queries from the normed q_a, its keys, its heads' weights */
+    nb_weight index_q, index_k, index_w;
+    const float *index_norm, *index_norm_b; /* layer norm of a key */
     /* GQA */
     nb_weight k, v;
     const float *k_b, *v_b, *q_norm, *k_norm;
@@ -66,8 +69,8 @@ nb_status nb_model_shapes(nb_model *m, const nb_model_config *c, nb_error *err);
 
 /* Of a number in the checkpoint's own type, in which norms and biases are. */
 size_t nb_model_dtype_bytes(const nb_model_config *c);
-/* Calls fn for the matrices of all layers and the head, not for embedding and routers; name is the
- * tensor's.  Ends at the first failure, which it returns. */
+/* Calls fn for the matrices of all layers and the head, not for embedding, routers and what else is kept
+ * (NB_T_KEEP); name is the tensor's.  Ends at the first failure, which it returns. */
 typedef nb_status nb_matrix_fn(void *ctx, const char *name, nb_weight *w);
 nb_status nb_model_each_matrix(nb_model *m, nb_matrix_fn *fn, void *ctx);
 

@@ -9,6 +9,7 @@
 #include <openssl/evp.h>
 #include <string.h>
 
+#include "model/attention.h"
 #include "model/fold.h"
 
 enum { SAMPLES = 4, SAMPLE_BYTES = 1024 };
@@ -107,7 +108,7 @@ static void add_layer(hasher *h, const nb_model *m, size_t layer)
     const nb_model_config *c = &m->c;
     const nb_layer *l = &m->layer[layer];
     const nb_attn_config *attn = nb_layer_attn(c, layer);
-    const bool mla = attn->kind == NB_ATTN_MLA;
+    const bool mla = nb_attn_is_latent(attn);
     const size_t kv_w = attn->n_kv_head * attn->head_dim;
     add_vector(h, l->in_norm, c->hidden);
     if (mla) {
@@ -116,6 +117,13 @@ static void add_layer(hasher *h, const nb_model *m, size_t layer)
         add_vector(h, l->kv_a_norm, attn->kv_lora);
         add_matrix(h, &l->kv_b, true);
         add_vector(h, l->q_a_norm, attn->q_lora);
+        if (attn->kind == NB_ATTN_DSA && !attn->index_shared) {
+            add_matrix(h, &l->index_k, true);
+            add_vector(h, l->index_norm, attn->index_dim);
+            add_vector(h, l->index_norm_b, attn->index_dim);
+            add_matrix(h, &l->index_q, false);
+            add_matrix(h, &l->index_w, false);
+        }
     } else if (attn->kind == NB_ATTN_KDA) {
         const size_t n = attn->n_head * attn->head_dim;
         const nb_weight *const w[] = { &l->k, &l->v, &l->f_a, &l->f_b, &l->g_a, &l->g_b, &l->beta };

@@ -46,6 +46,8 @@ void nb_plan_init(nb_plan *p, nb_caps caps, const nb_acts *acts)
     RESOLVE(p->kv_codec, nb_kv_codec_variants);
     RESOLVE(p->kv_residual, nb_kv_residual_variants);
     RESOLVE(p->kda, nb_kda_variants);
+    RESOLVE(p->index_score, nb_index_score_variants);
+    RESOLVE(p->index_topk, nb_index_topk_variants);
     for (int t = 0; t < NB_W_TYPE_COUNT; t++) {
         p->linear[t] = nb_linear_find((nb_wtype)t, acts ? acts->of[t] : NB_ACT_FLOAT, caps);
         p->linear_float[t] = nb_linear_find((nb_wtype)t, NB_ACT_FLOAT, caps);

@@ -6,6 +6,8 @@
 #include "kernel/attn_prefill/attn_prefill.h"
 #include "kernel/attn_score/attn_score.h"
 #include "kernel/embed/embed.h"
+#include "kernel/index_score/index_score.h"
+#include "kernel/index_topk/index_topk.h"
 #include "kernel/kda/kda.h"
 #include "kernel/kv_codec/kv_codec.h"
 #include "kernel/kv_residual/kv_residual.h"
@@ -40,6 +42,8 @@ typedef struct nb_plan {
     const nb_kv_codec_variant *kv_codec;
     const nb_kv_residual_variant *kv_residual;
     const nb_kda_variant *kda;
+    const nb_index_score_variant *index_score;
+    const nb_index_topk_variant *index_topk;
 } nb_plan;
 
 /* acts NULL: floats. */

@@ -295,7 +295,8 @@ static nb_status take_row(loader *l, const nb_tensor_row *r, size_t layer)
     if (r->when && !r->when(a)) return NB_OK;
     (void)snprintf(name, sizeof name, "model.layers.%zu.%s", layer, r->name);
     void *at = (char *)&l->m->layer[layer] + r->off;
-    if (r->cols) return take_matrix(l, name, r->rows(c, a), r->cols(c, a), true, at);
+    const bool may_fp8 = !(r->flags & NB_T_KEEP) || (l->s && !nb_source_has(l->s, "*"));
+    if (r->cols) return take_matrix(l, name, r->rows(c, a), r->cols(c, a), may_fp8, at);
     const float *v;
     NB_TRY(take_elements(l, name, r->rows(c, a), r->flags & NB_T_ONES,
                          r->flags & NB_T_F32 ? NB_DT_F32 : config_dtype(c),
@@ -311,7 +312,7 @@ static nb_status take_halves(loader *l, size_t i, nb_layer *y)
     char k[NAME_BYTES], v[NAME_BYTES];
     (void)snprintf(k, sizeof k, "model.layers.%zu.self_attn.k_b_proj.weight", i);
     (void)snprintf(v, sizeof v, "model.layers.%zu.self_attn.v_b_proj.weight", i);
-    if (a->kind != NB_ATTN_MLA || !l->s || nb_source_has(l->s, "*") || !nb_source_has(l->s, k) ||
+    if (!nb_attn_is_latent(a) || !l->s || nb_source_has(l->s, "*") || !nb_source_has(l->s, k) ||
         !nb_source_has(l->s, v))
         return NB_OK;
     NB_TRY(take_matrix(l, k, a->n_head * a->kv_lora, a->d_nope, false, &y->absorb_k));
@@ -438,7 +439,7 @@ static nb_status each_of_layer(nb_model *m, size_t i, nb_matrix_fn *fn, void *ct
     char name[NAME_BYTES];
     for (size_t k = 0; k < kind->n_tensor; k++) {
         const nb_tensor_row *r = &kind->tensor[k];
-        if (!r->cols || (r->when && !r->when(a))) continue;
+        if (!r->cols || r->flags & NB_T_KEEP || (r->when && !r->when(a))) continue;
         (void)snprintf(name, sizeof name, "model.layers.%zu.%s", i, r->name);
         NB_TRY(fn(ctx, name, (nb_weight *)(void *)((char *)y + r->off)));
     }

@@ -102,6 +102,8 @@ static nb_seg_fmt pick_fmt(const nb_record_opts *o, size_t s)
     };
     const nb_kv_trait *k = nb_kv_traits[o->type];
     if (o->seg[s].role == NB_ROLE_ROPE && !k->own_rope) return rope[o->rope];
+    if (o->seg[s].role == NB_ROLE_INDEX)
+        return k->fmt[NB_ROLE_LATENT] == NB_SEG_F32 ? NB_SEG_F32 : NB_SEG_E4M3;
     return k->fmt[o->seg[s].role];
 }
 
@@ -174,6 +176,15 @@ static nb_status check_shape(const nb_record_opts *o, size_t s, nb_error *err)
                        "KV cache type %s: segment %zu has %zu x %zu values per token; at most "
                        "%d are supported",
                        name, s, g->n_vec, g->dim, MAX_VALUES);
+    if (g->role == NB_ROLE_INDEX && k->in_rows)
+        return nb_fail(err, NB_ERR_UNSUPPORTED,
+                       "KV cache type %s: its rows have no place for the keys of an indexer (sparse attention)",
+                       name);
+    if (g->role == NB_ROLE_INDEX && g->n_vec != 1)
+        return nb_fail(err, NB_ERR_UNSUPPORTED,
+                       "KV cache type %s: a token has one key of an indexer, not %zu vectors", name,
+                       g->n_vec);
+    if (g->role == NB_ROLE_INDEX) return NB_OK;
     const bool mla = g->role == NB_ROLE_LATENT || g->role == NB_ROLE_ROPE;
     if (mla && g->n_vec != 1)
         return nb_fail(err, NB_ERR_UNSUPPORTED,

@@ -2,7 +2,8 @@
  *
  * A *page* holds NB_PAGE_TOK tokens of one layer.  A token is one to four
  * *segments*: for MLA the latent (kv_lora_rank values) and the rope key
- * (qk_rope_head_dim values); for GQA the keys and the values of all KV heads.
+ * (qk_rope_head_dim values), and with sparse attention the indexer's key; for GQA the keys and the values of all
+ * KV heads.
  * A segment is n_vec vectors of dim values; each vector has its own scales.
  * Outside a page the values of a token follow each other, segment by segment.
  *
@@ -69,6 +70,7 @@ typedef enum nb_seg_role {
     NB_ROLE_ROPE, /* the rope key of MLA */
     NB_ROLE_K,
     NB_ROLE_V,
+    NB_ROLE_INDEX, /* the key of a sparse attention's indexer: E4M3 in every record but f32 */
     NB_ROLE_COUNT
 } nb_seg_role;
 
@@ -134,8 +136,8 @@ typedef struct nb_record_opts {
 
 /* Lays out a record.  NB_ERR_UNSUPPORTED with a line naming the reason when the
  * type cannot hold the shape (fp8_ds_mla needs MLA with a latent that is a
- * multiple of 128; dims and vectors must be 1..65536 with at most 2^24 values
- * per token and segment; a latent and a rope key are one vector each). */
+ * multiple of 128 and no indexer's key; dims and vectors must be 1..65536 with at most 2^24 values
+ * per token and segment; a latent, a rope key and an indexer's key are one vector each). */
 nb_status nb_record_init(nb_record *r, const nb_record_opts *o, nb_error *err);
 
 /* A latent and a rope key come first. */
@@ -188,6 +190,13 @@ void nb_record_store_f32(const nb_record *r, void *page, const float *x, size_t 
  * start at out + i * out_stride.  All values are exact in float. */
 void nb_record_decode(const nb_record *r, const void *page, size_t s, size_t tok0, size_t n_tok,
                       float *out, size_t out_stride);
+
+/* Whether the bytes of a token in segments [0, n_seg) stand for it wherever they are: no scale is shared by several
+ * tokens, and the record is in planes. */
+bool nb_record_can_move(const nb_record *r, size_t n_seg);
+/* Copies the bytes of a token in segments [0, n_seg) to another page, as another token of it; nothing else of dst is
+ * written.  nb_record_can_move(r, n_seg). */
+void nb_record_move(const nb_record *r, size_t n_seg, void *dst, size_t dst_tok, const void *src, size_t src_tok);
 
 /* NB_ERR_FORMAT if a page holds bytes that no encoder writes and that are no
  * numbers or no scales (an E4M3 NaN, an INT8 code of -128, an FP16 or BF16 NaN or infinity, an outer

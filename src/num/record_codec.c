@@ -145,3 +145,29 @@ void nb_record_decode(const nb_record *r, const void *page, size_t s, size_t tok
         decode_side(g, p, t, out);
     }
 }
+
+bool nb_record_can_move(const nb_record *r, size_t n_seg)
+{
+    for (size_t s = 0; s < n_seg; s++)
+        if (nb_seg_traits[r->seg[s].fmt]->group_tok) return false;
+    return !nb_kv_traits[r->type]->in_rows;
+}
+
+void nb_record_move(const nb_record *r, size_t n_seg, void *dst, size_t dst_tok, const void *src,
+                    size_t src_tok)
+{
+    uint8_t *to = dst;
+    const uint8_t *from = src;
+    for (size_t s = 0; s < n_seg; s++) {
+        const nb_record_seg *g = &r->seg[s];
+        const struct {
+            size_t off, stride;
+        } plane[] = { { g->code_off, g->code_stride },
+                      { g->scale_off, g->scale_stride },
+                      { g->outer_off, g->outer_stride },
+                      { g->side_off, g->side_stride } };
+        for (size_t k = 0; k < NB_COUNT(plane); k++)
+            memcpy(to + plane[k].off + dst_tok * plane[k].stride,
+                   from + plane[k].off + src_tok * plane[k].stride, plane[k].stride);
+    }
+}

@@ -26,6 +26,8 @@ const nb_kbench_op nb_kbench_ops[] = {
     { "attn_prefill", "prefill attention, packed tiles (expanded)",     false, false, true },
     { "attn",         "attention over decoded rows",                    false, false, true },
     { "attn_score",   "scores alone, of Thrift mode's first pass",      false, false, true },
+    { "index_score",  "an indexer's scores: 64 heads of 128, FP8 keys", false, false, true },
+    { "index_topk",   "the 2,048 largest scores, one thread",           false, false, true },
     { "linear",       "activations times a stored matrix",              false, true,  false },
     { "linear_t",     "the same, transposed: absorbing a query",        false, true,  false },
     { "kv_codec",     "pages to floats, and BF16 rows to pages",        true,  false, true },
@@ -39,6 +41,7 @@ const nb_kbench_op nb_kbench_ops[] = {
     { NULL, NULL, false, false, false },
 };
 static nb_kb_setup *const setups[] = { nb_kb_attn_pages, nb_kb_attn_prefill, nb_kb_attn, nb_kb_attn_score,
+                                    nb_kb_index_score, nb_kb_index_topk,
                                     nb_kb_linear, nb_kb_linear_t, nb_kb_kv_codec, nb_kb_kv_residual,
                                     nb_kb_rmsnorm, nb_kb_rope, nb_kb_swiglu, nb_kb_route, nb_kb_embed, nb_kb_kda };
 // clang-format on

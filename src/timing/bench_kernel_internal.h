@@ -85,6 +85,7 @@ void nb_kb_set_weight(nb_weight *w, const unsigned char *item);
 
 nb_kb_setup nb_kb_attn_pages, nb_kb_attn, nb_kb_attn_score,
     nb_kb_attn_prefill;                        /* bench_kernel_attn.c, _prefill.c */
+nb_kb_setup nb_kb_index_score, nb_kb_index_topk; /* bench_kernel_index.c */
 nb_kb_setup nb_kb_kv_codec, nb_kb_kv_residual; /* bench_kernel_kv.c */
 nb_kb_setup nb_kb_linear, nb_kb_linear_t;      /* bench_kernel_linear.c */
 nb_kb_setup nb_kb_rmsnorm, nb_kb_rope, nb_kb_swiglu, nb_kb_route, nb_kb_embed,

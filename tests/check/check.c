@@ -26,7 +26,8 @@ static const chk_op *const host_ops[] = { &chk_embed,      &chk_rmsnorm,     &ch
                                           &chk_linear_t,   &chk_rope,        &chk_attn,
                                           &chk_attn_score, &chk_swiglu,      &chk_route,
                                           &chk_kv_codec,   &chk_kv_residual, &chk_attn_prefill,
-                                          &chk_attn_pages, &chk_kda };
+                                          &chk_attn_pages,   &chk_index_score,  &chk_index_topk,
+                                          &chk_kda };
 static const chk_op *const *ops = host_ops;
 static size_t n_op = NB_COUNT(host_ops);
 enum { MAX_ROW = 512, MAX_CRASH_RUNS = 8 };

@@ -47,7 +47,7 @@ typedef struct chk_op {
 } chk_op;
 extern const chk_op chk_rmsnorm, chk_linear, chk_linear_t, chk_rope, chk_attn, chk_attn_score,
     chk_attn_prefill, chk_swiglu, chk_embed, chk_route, chk_kv_codec, chk_kv_residual,
-    chk_attn_pages, chk_kda;
+    chk_attn_pages, chk_index_score, chk_index_topk, chk_kda;
 
 /* Defines fn, the chk_op.rows of a table whose rows have name, space and need. */
 #define CHK_ROWS(fn, type, table, sub_of_v)                                                        \

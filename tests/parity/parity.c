@@ -7,7 +7,11 @@
  * absorbed form and for several chunk sizes, compares every traced tensor in
  * order of computation and names the first that diverges, then the logits and the
  * greedy continuation.  Bounds: f32 1e-3 and KL 1e-7 (float noise); bf16 0.05 and
- * KL 1e-4. */
+ * KL 1e-4.
+ *
+ * Sparse attention (layers.I.index in the expected values): with an f32 cache every choice is the same.  A rounded cache
+ * moves scores, and a choice that changes moves a logit by more than rounding does: then the share of equal choices is
+ * bounded, and the divergence. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,12 +24,17 @@ enum { N_GREEDY = 40, MAX_NAME = 96 };
 static const struct cache {
     const char *dtype;
     double max_diff, max_kl, max_tensor;
-} caches[] = { { "f32", 1e-3, 1e-7, 1e-3 }, { "bf16", 0.05, 1e-4, 0.05 } };
+    double min_same; /* sparse attention: of the choices */
+} caches[] = { { "f32", 1e-3, 1e-7, 1e-3, 1 }, { "bf16", 0.05, 1e-4, 0.05, 1 } },
+  sparse[] = { { "bf16", 3, 0.5, INFINITY, 0.9 },
+               { "fp8", 3, 0.5, INFINITY, 0.88 },
+               { "nvfp4", 4, 0.6, INFINITY, 0.86 } };
 
 typedef struct expected {
     nb_source *src;
     const int32_t *tokens, *rows, *greedy;
     size_t n_tok, n_row;
+    bool sparse; /* there are choices of an indexer */
 } expected;
 
 typedef struct tracer {
@@ -35,6 +44,7 @@ typedef struct tracer {
     char first[MAX_NAME]; /* first tensor that diverged, or "" */
     double worst;         /* largest relative error seen */
     char worst_name[MAX_NAME];
+    size_t pos, n_choice, n_same; /* of a choice that follows; choices so far, and those that are expected */
 } tracer;
 
 static bool take(const expected *x, const char *name, nb_dtype type, size_t n_dim, nb_tensor *t)
@@ -62,7 +72,50 @@ static bool load_expected(const char *dir, expected *x)
     x->n_row = t.dim[0];
     if (!take(x, "greedy", NB_DT_I32, 1, &t) || t.dim[0] != N_GREEDY) return false;
     x->greedy = t.data;
+    x->sparse = take(x, "layers.0.index", NB_DT_I32, 2, &t);
     return true;
+}
+
+static void off_by(tracer *tr, const char *name, size_t pos, double diff, double big)
+{
+    if (diff / big > tr->worst) {
+        tr->worst = diff / big;
+        (void)snprintf(tr->worst_name, sizeof tr->worst_name, "%s (position %zu)", name, pos);
+    }
+    if (diff / big > tr->max_tensor && !tr->first[0])
+        (void)snprintf(tr->first, sizeof tr->first, "%s (position %zu): off by %.3g of %.3g", name,
+                       pos, diff, big);
+}
+
+/* The scores of a row, of its n positions. */
+static void on_scores(tracer *tr, const char *name, const float *v, size_t n)
+{
+    nb_tensor t;
+    tr->pos = n - 1;
+    if (!take(tr->x, name, NB_DT_F32, 2, &t) || t.dim[1] < n) return;
+    for (size_t r = 0; r < tr->x->n_row; r++) {
+        const float *want = (const float *)t.data + r * t.dim[1];
+        double big = 1e-9, diff = 0;
+        if ((size_t)tr->x->rows[r] != tr->pos) continue;
+        for (size_t i = 0; i < n; i++) {
+            big = fmax(big, fabs((double)want[i]));
+            diff = fmax(diff, fabs((double)v[i] - (double)want[i]));
+        }
+        off_by(tr, name, tr->pos, diff, big);
+    }
+}
+
+/* The positions that a row has chosen, as floats. */
+static void on_choice(tracer *tr, const char *name, const float *v, size_t k)
+{
+    nb_tensor t;
+    if (!take(tr->x, name, NB_DT_I32, 2, &t) || t.dim[1] != k || tr->pos >= t.dim[0]) return;
+    const int32_t *want = (const int32_t *)t.data + tr->pos * k;
+    for (size_t i = 0, j = 0; i < k; i++) { /* both ascend */
+        while (j < k && want[j] < (int32_t)v[i]) j++;
+        tr->n_same += j < k && want[j] == (int32_t)v[i];
+    }
+    tr->n_choice += k;
 }
 
 /* Row by row: |a - b| against the row's largest magnitude. */
@@ -71,6 +124,10 @@ static void on_trace(void *ctx, const char *name, const float *v, size_t n_tok, 
 {
     tracer *tr = ctx;
     nb_tensor t;
+    const char *last = strrchr(name, '.');
+    if (last && !strcmp(last, ".index_score")) on_scores(tr, name, v, dim);
+    if (last && !strcmp(last, ".index")) on_choice(tr, name, v, dim);
+    if (last && !strncmp(last, ".index", strlen(".index"))) return;
     if (!take(tr->x, name, NB_DT_F32, 2, &t) || t.dim[1] != dim) return;
     const float *want = t.data;
     const bool wanted_rows_only = !strcmp(name, "final_norm");
@@ -87,14 +144,7 @@ static void on_trace(void *ctx, const char *name, const float *v, size_t n_tok, 
             diff = fmax(diff, fabs((double)got[i] - (double)want[r * dim + i]));
             if (isnan(got[i])) diff = INFINITY;
         }
-        if (diff / big > tr->worst) {
-            tr->worst = diff / big;
-            (void)snprintf(tr->worst_name, sizeof tr->worst_name, "%s (position %d)", name,
-                           tr->x->rows[r]);
-        }
-        if (diff / big > tr->max_tensor && !tr->first[0])
-            (void)snprintf(tr->first, sizeof tr->first, "%s (position %d): off by %.3g of %.3g",
-                           name, tr->x->rows[r], diff, big);
+        off_by(tr, name, (size_t)tr->x->rows[r], diff, big);
     }
 }
 
@@ -175,13 +225,18 @@ static int check_logits(const char *dir, const expected *x, const struct cache *
     if (chunk >= x->n_tok) nb_rank_set_trace(e->rank[0].rank, on_trace, &tr);
     logit_check c = { .x = x, .want = t.data, .n_vocab = t.dim[1] };
     const nb_status st = nb_logits(e, ids, x->n_tok, rows, x->n_row, on_logits, &c, &err);
-    const int bad =
-        st != NB_OK || c.seen != x->n_row || !(c.diff <= kv->max_diff) || !(c.kl <= kv->max_kl);
+    const double same = tr.n_choice ? (double)tr.n_same / (double)tr.n_choice : 1;
+    const int bad = st != NB_OK || c.seen != x->n_row || !(c.diff <= kv->max_diff) ||
+                    !(c.kl <= kv->max_kl) || same < kv->min_same ||
+                    (x->sparse && chunk >= x->n_tok && tr.n_choice == 0);
     printf(
         "%s kv=%s mla=%s chunk=%zu: logits differ by %.2g (at most %.2g), KL %.2g (at most %.2g), worst "
         "tensor %.2g %s%s%s\n",
         bad ? "FAIL" : "ok  ", kv->dtype, mla, chunk, c.diff, kv->max_diff, c.kl, kv->max_kl,
         tr.worst, tr.worst_name, st != NB_OK ? ": " : "", st != NB_OK ? err.msg : "");
+    if (tr.n_choice)
+        printf("     %zu of %zu choices of tokens are the same: %.4f (at least %.2f)\n", tr.n_same,
+               tr.n_choice, same, kv->min_same);
     if (bad && tr.first[0]) printf("     first diverging tensor: %s\n", tr.first);
     nb_engine_destroy(e);
     return bad;
@@ -211,6 +266,15 @@ static int check_greedy(const char *dir, const expected *x, const struct cache *
     return bad;
 }
 
+/* Records that round: prompts only, since generated tokens may part. */
+static int check_sparse(const char *dir, const expected *x)
+{
+    int bad = 0;
+    for (size_t i = 0; i < NB_COUNT(sparse); i++)
+        bad += check_logits(dir, x, &sparse[i], i % 2 ? "absorbed" : "auto", 512);
+    return bad;
+}
+
 int main(int argc, char **argv)
 {
     expected x = { 0 };
@@ -222,12 +286,14 @@ int main(int argc, char **argv)
     int bad = 0;
     static const char *const forms[] = { "expanded", "absorbed", "auto" };
     static const size_t chunks[] = { 512, 7, 64 };
-    for (size_t i = 0; i < NB_COUNT(caches) * NB_COUNT(forms); i++) {
+    const size_t n_cache = x.sparse ? 1 : NB_COUNT(caches); /* f32 */
+    if (x.sparse) bad += check_sparse(argv[1], &x);
+    for (size_t i = 0; i < n_cache * NB_COUNT(forms); i++) {
         const struct cache *kv = &caches[i / NB_COUNT(forms)];
         const char *mla = forms[i % NB_COUNT(forms)];
         /* A GPU's expanded form attends to keys and values in BF16 whatever the cache holds. */
         const struct cache rounded = { kv->dtype, caches[1].max_diff, caches[1].max_kl,
-                                       caches[1].max_tensor };
+                                       caches[1].max_tensor, 1 };
         if (getenv("NB_TEST_CUDA") && strcmp(mla, "absorbed") != 0) kv = &rounded;
         for (size_t k = 0; k < NB_COUNT(chunks); k++)
             bad += check_logits(argv[1], &x, kv, mla, chunks[k]);

@@ -108,7 +108,7 @@ static void test_unknown(void **state)
     check_unknown("deepseek-v5", "nearest name is deepseek-v");
     check_unknown("deepseek-v4", "deepseek-v4: not supported: it has compressed attention");
     check_unknown("deepseek-ai/DeepSeek-V3.2-Exp", "not supported: it has sparse attention");
-    check_unknown("glm-5", "indexer");
+    check_unknown("glm-5.3-flash", "linear attention");
     check_unknown("GLM-5.3-Flash", "linear attention");
     check_unknown("qwen3-30b-a3b", "routed experts");
     check_unknown("Qwen/Qwen3-235B-A22B-Instruct-2507", "routed experts");

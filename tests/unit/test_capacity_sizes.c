@@ -109,6 +109,31 @@ static void test_published(void **state)
     }
 }
 
+/* Sparse attention: the indexer's keys are one more plane, 129 bytes a token, of layers that have an indexer; a token is
+ * attended to by at most index_topk others. */
+static void test_indexer(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *model;
+        double param, bf16, nvfp4, own, layers;
+    } rows[] = { { "deepseek-v3.2", 671.88, 1282, 484, 61, 61 },
+                 { "glm-5", 743.9, 1282, 484, 78, 78 },
+                 { "glm-5.2", 743.4, 1282, 484, 21, 78 } };
+    for (size_t i = 0; i < NB_COUNT(rows); i++) {
+        read_and_size(rows[i].model);
+        const double off = (double)sizes.n_param / 1e9 / rows[i].param - 1, rest = rows[i].layers - rows[i].own;
+        if (off > 2e-3 || off < -2e-3)
+            fail_msg("%s: %.3f G parameters", rows[i].model, (double)sizes.n_param / 1e9);
+        equal(rows[i].model, "bf16", (uint64_t)bytes_tok("bf16"),
+              (uint64_t)(rows[i].own * rows[i].bf16 + rest * 1152));
+        equal(rows[i].model, "nvfp4", (uint64_t)bytes_tok("nvfp4"),
+              (uint64_t)(rows[i].own * rows[i].nvfp4 + rest * 354));
+        assert_null(nb_sizes_find(&sizes, "fp8_ds_mla"));
+        assert_true(sizes.attn_most_pairs == 2048 && sizes.choose_bytes_tok == 129 * rows[i].own);
+    }
+}
+
 /* V3 in full: what the documents of nibble state of its records and of other attention. */
 static void test_v3(void **state)
 {
@@ -702,7 +727,7 @@ int main(void)
         cmocka_unit_test(test_walk_small), cmocka_unit_test(test_tensor_parallel),
         cmocka_unit_test(test_engines),    cmocka_unit_test(test_gpu),
         cmocka_unit_test(test_ranks),      cmocka_unit_test(test_plans),
-        cmocka_unit_test(test_too_large),
+        cmocka_unit_test(test_too_large), cmocka_unit_test(test_indexer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -108,6 +108,8 @@ static const struct published {
     { "a.x-k1", "axk1", 518.98, 32.8, 0.07216878, 70272, 354 },
     { "sarvam-105b", "sarvam_mla", 106.03, 12.4, 0.13523378, 36864, 354 },
     { "kimi-linear-48b", "kimi_linear", 49.12, 3.48, 0.07216878, 8064, 354 },
+    { "deepseek-v3.2", "deepseek_v32", 671.88, 38.4, 0.13523378, 78202, 484 },
+    { "glm-5", "glm_moe_dsa", 743.9, 41.8, 0.0625, 99996, 484 },
     { "mistral-small-4", "mistral4", 118.97, 6.6, 0.19496949, 23040, 0 },
     { "mistral-large-3", "mistral4", 673.42, 39.9, 0.07216878, 70272, 354 },
     { "llama-3.2-1b", "llama", 1.236, 0, 0.125, 32768, 0 },
@@ -329,6 +331,44 @@ static void test_mla_relatives(void **state)
     }
 }
 
+/* Attention with an indexer, and layers that share one. */
+static void test_indexers(void **state)
+{
+    (void)state;
+    nb_error err;
+    read_named("deepseek-v3.2");
+    const nb_attn_config *a = &conf.attn[0];
+    assert_true(a->kind == NB_ATTN_DSA && conf.n_attn == 1 && !a->index_shared);
+    assert_true(a->index_head == 64 && a->index_dim == 128 && a->index_topk == 2048);
+    assert_true(a->rope.interleaved && !a->index_interleaved && a->q_lora == 1536);
+    assert_true(conf.n_group == 8 && conf.dense[2] && !conf.dense[3] && conf.fp8);
+    read_named("glm-5");
+    assert_true(a->index_interleaved && a->index_head == 32 && conf.n_group == 1 && conf.n_attn == 1);
+    json_t *j = load("glm-5");
+    patch(j, "indexer_rope_interleave", "false");
+    patch(j, "index_topk_pattern", "\"FFSSSSFSSSFSSSFSSSFSSSFSSSFSSSFSSSFSSSFSSSFSSSFSSSFSSSFSSSFSSSFSSSFSSSFSSSFSSS\"");
+    assert_int_equal(read_json(j, &err), NB_OK);
+    assert_true(!a->index_interleaved && conf.attn_of[1] == 0 && conf.attn_of[2] == 1 && conf.attn_of[6] == 0);
+    json_decref(j);
+
+    read_named("glm-5.2");
+    size_t n_own = 0;
+    for (size_t i = 0; i < conf.n_layer; i++) n_own += !nb_layer_attn(&conf, i)->index_shared;
+    assert_true(n_own == 21 && conf.n_attn == 2 && conf.attn_of[2] == 0 && conf.attn_of[3] == 1);
+    assert_true(conf.attn_of[6] == 0 && conf.attn_of[7] == 1 && conf.attn[0].d_rope == 64);
+    assert_true(conf.attn[1].kind == NB_ATTN_DSA && conf.attn[1].index_topk == 2048);
+    const unsigned char listed[2] = { conf.attn_of[10], conf.attn_of[77] };
+    j = load("glm-5.2"); /* the period says the same as the list */
+    patch(j, "indexer_types", NULL);
+    assert_int_equal(read_json(j, &err), NB_OK);
+    n_own = 0;
+    for (size_t i = 0; i < conf.n_layer; i++) n_own += !nb_layer_attn(&conf, i)->index_shared;
+    assert_true(n_own == 21 && conf.attn_of[10] == listed[0] && conf.attn_of[77] == listed[1]);
+    patch(j, "index_skip_topk_offset", "0"); /* layer 0 has one whatever the period */
+    assert_int_equal(read_json(j, &err), NB_ERR_FORMAT);
+    json_decref(j);
+}
+
 static void test_fields(void **state)
 {
     (void)state;
@@ -480,8 +520,6 @@ static const struct refusal {
     const char *names;               /* what the line has to name, beside the file */
 } refusals[] = {
     { "deepseek-v3", "model_type", "\"deepseek_v4\"", "deepseek_v4" },
-    { "deepseek-v3", "model_type", "\"deepseek_v32\"", "deepseek_v32" },
-    { "deepseek-v3", "model_type", "\"glm_moe_dsa\"", "glm_moe_dsa" },
     { "deepseek-v3", "model_type", "\"mistral\"", "deepseek_v3" }, /* says what there is */
     { "deepseek-v3", "model_type", NULL, "model_type" },
     { "deepseek-v3", "model_type", "7", "model_type" },
@@ -493,6 +531,15 @@ static const struct refusal {
       "sliding_attention" },
     { "llama-3.1-8b", "layer_types", "3", "layer_types" },
     { "deepseek-v3", "index_topk", "2048", "index_topk" },
+    { "deepseek-v3.2", "index_topk", "0", "index_topk" },
+    { "deepseek-v3.2", "index_n_heads", "0", "index_n_heads" },
+    { "deepseek-v3.2", "index_head_dim", "32", "index_head_dim" },
+    { "deepseek-v3.2", "index_head_dim", "1e9", "index_head_dim" },
+    { "deepseek-v3.2", "q_lora_rank", "null", "q_lora_rank" },
+    { "glm-5.2", "indexer_types", "[\"full\"]", "indexer_types" },
+    { "glm-5.2", "indexer_types", "\"full\"", "indexer_types" },
+    { "glm-5", "index_topk_pattern", "\"FSFS\"", "index_topk_pattern" },
+    { "glm-5", "index_skip_topk_offset", "-1", "index_skip_topk_offset" },
     { "deepseek-v3", "use_mla_nope", "true", "use_mla_nope" },
     { "deepseek-v3", "attn_logit_softcapping", "50.0", "attn_logit_softcapping" },
     { "deepseek-v3", "final_logit_softcapping", "30.0", "final_logit_softcapping" },
@@ -668,6 +715,7 @@ int main(void)
         cmocka_unit_test(test_published),      cmocka_unit_test(test_exact_counts),
         cmocka_unit_test(test_rope),           cmocka_unit_test(test_mla_relatives),
         cmocka_unit_test(test_fields),         cmocka_unit_test(test_spellings),
+        cmocka_unit_test(test_indexers),
         cmocka_unit_test(test_unknown_fields), cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -238,6 +238,8 @@ static const subject subjects[] = {
     { "tests/parity/kimi_linear", "nvfp4", "auto", false, 0, .snaps = 100 },
     { "tests/parity/kimi_linear", "bf16", "absorbed", true, 0, .snaps = 100, .snap_tok = 64 },
     { "tests/parity/kimi_linear", "bf16", "auto", false, 0, .snaps = 2, .snap_tok = 128 },
+    { "tests/parity/v32", "nvfp4", "auto", false, 0, .sinks = 5 }, /* an indexer in each layer */
+    { "tests/parity/glm52", "bf16", "absorbed", true, 0, .sinks = 0 }, /* layers that share one */
 };
 
 static nb_engine_options options_of(const subject *m)

@@ -109,6 +109,50 @@ static void outlier_planes(void **state)
     }
 }
 
+/* MLA with an indexer's key: its plane, and tokens that move to another page byte by byte. */
+static void indexer_and_moves(void **state)
+{
+    static uint8_t from[1 << 17], to[1 << 17];
+    static float a[64 * 700], b[64 * 700];
+    (void)state;
+    for (int type = 0; type < NB_KV_TYPE_COUNT; type++) {
+        nb_record_opts o = { .type = (nb_kv_type)type, .mode = nb_kv_mode_default((nb_kv_type)type),
+                             .rope = NB_ROPE_INT8, NB_SEGS_MLA(512, 64) };
+        nb_error err = { 0 };
+        nb_record r;
+        o.seg[o.n_seg++] = (nb_seg_opts){ .role = NB_ROLE_INDEX, .dim = 124, .n_vec = 1 };
+        if (nb_kv_traits[type]->in_rows) {
+            assert_int_equal(nb_record_init(&r, &o, &err), NB_ERR_UNSUPPORTED);
+            assert_non_null(strstr(err.msg, "indexer"));
+            continue;
+        }
+        assert_int_equal(nb_record_init(&r, &o, &err), NB_OK);
+        assert_int_equal(r.seg[2].fmt, type == NB_KV_F32 ? NB_SEG_F32 : NB_SEG_E4M3);
+        assert_true(r.n_seg == 3 && nb_record_is_mla(&r) && r.seg[2].first == 576 && r.n_values == 700);
+        const bool can = nb_record_can_move(&r, 2);
+        assert_true(can == (type != NB_KV_INT4));
+        if (!can) continue;
+        rd_page p = rd_make(&r, 0, 5);
+        assert_int_equal(rd_encode(&r, from, &p), NB_OK);
+        memset(to, 0xa5, r.page_bytes);
+        for (size_t t = 0; t < NB_PAGE_TOK; t++) nb_record_move(&r, 2, to, t, from, 63 - t);
+        for (size_t s = 0; s < 2; s++) {
+            const size_t n = nb_seg_values(&r.seg[s]);
+            nb_record_decode(&r, from, s, 0, 64, a, n);
+            nb_record_decode(&r, to, s, 0, 64, b, n);
+            for (size_t t = 0; t < NB_PAGE_TOK; t++)
+                assert_memory_equal(b + t * n, a + (63 - t) * n, n * sizeof *a);
+        }
+        for (size_t i = 0; i < NB_PAGE_TOK * r.seg[2].code_stride; i++)
+            assert_int_equal(to[r.seg[2].code_off + i], 0xa5);
+        rd_free(&p);
+    }
+    nb_record_opts two = { .type = NB_KV_NVFP4, .mode = NB_KV_4OVER6, .n_seg = 1,
+                           .seg[0] = { .role = NB_ROLE_INDEX, .dim = 8, .n_vec = 2 } };
+    nb_record r;
+    assert_int_equal(nb_record_init(&r, &two, NULL), NB_ERR_UNSUPPORTED);
+}
+
 /* A record of one to four segments: each has the codes and values that it has alone. */
 static void one_to_four_segments(void **state)
 {
@@ -368,6 +412,7 @@ int main(void)
         cmocka_unit_test(page_sizes),
         cmocka_unit_test(plane_offsets),
         cmocka_unit_test(one_to_four_segments),
+        cmocka_unit_test(indexer_and_moves),
         cmocka_unit_test(outlier_planes),
         cmocka_unit_test(outlier_check),
         cmocka_unit_test(planes_disjoint),

@@ -178,7 +178,7 @@ static const opt_row rows[] = {
     { .name = "cuda-library", .arg = "FILE", .type = OPT_STR, .offset = KAT(cuda_library), .cmds = KERNEL, .group = GROUP_INPUT,
       .help = "the CUDA part", .unset = "libnibble-cuda.so beside the program or in lib/nibble" },
     { .name = "op", .arg = "LIST", .type = OPT_STR, .offset = KAT(op), .def = "attn_pages", .cmds = KERNEL, .group = GROUP_INPUT,
-      .help = "all, or of attn_pages, attn_prefill, attn, attn_score, linear, linear_t, kv_codec, kv_residual, rmsnorm, rope, "
+      .help = "all, or of attn_pages, attn_prefill, attn, attn_score, index_score, index_topk, linear, linear_t, kv_codec, kv_residual, rmsnorm, rope, "
               "swiglu, route, embed, kda; on a GPU attn_pages, linear, experts" },
     { .name = "kv-cache-dtype", .alias = "record", .arg = "LIST", .type = OPT_STR, .offset = KAT(record), .def = "nvfp4",
       .cmds = KERNEL, .group = GROUP_INPUT, .help = "records of pages, one or more of all" NB_KV_LIST },

@@ -45,6 +45,17 @@ static void put_str(maker *k, json_t *o, const char *key, const char *s)
 
 /* ---- the model ------------------------------------------------------------ */
 
+/* Sparse attention; index_layers: with an indexer of their own. */
+static void put_indexer(maker *k, json_t *j, const nb_model_config *c)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < c->n_layer; i++) n += !nb_layer_attn(c, i)->index_shared;
+    put_int(k, j, "index_n_heads", (double)c->attn[0].index_head);
+    put_int(k, j, "index_head_dim", (double)c->attn[0].index_dim);
+    put_int(k, j, "index_topk", (double)c->attn[0].index_topk);
+    put_int(k, j, "index_layers", (double)n);
+}
+
 static json_t *model_json(maker *k, const plan *p)
 {
     const nb_model_config *c = p->config;
@@ -64,6 +75,7 @@ static json_t *model_json(maker *k, const plan *p)
         put_int(k, j, "qk_rope_head_dim", (double)c->attn[0].d_rope);
         put_int(k, j, "qk_nope_head_dim", (double)c->attn[0].d_nope);
         put_int(k, j, "v_head_dim", (double)c->attn[0].d_v);
+        if (p->sizes.attn_most_pairs > 0) put_indexer(k, j, c);
     } else {
         put_int(k, j, "n_kv_head", (double)c->attn[0].n_kv_head);
         put_int(k, j, "head_dim", (double)c->attn[0].head_dim);

@@ -194,16 +194,20 @@ static nb_status add_head(nb_buf *to, const json_t *j)
 
 static nb_status add_model(nb_buf *to, const json_t *j)
 {
+    char sparse[96] = "";
     static const char *const column[] = {
         "type", "size", "bytes", "of it experts", "read for one token", "whole on every device"
     };
     const json_t *m = at(j, "model"), *w = at(j, "weights"), *types = at(w, "types");
-    char n[32], text[400], attention[96], experts[96] = "";
+    char n[32], text[480], attention[192], experts[96] = "";
     cli_count_text(num(m, "max_position"), n, sizeof n);
+    if (num(m, "index_topk") > 0)
+        (void)snprintf(sparse, sizeof sparse, "; a token attends to %.0f others at most",
+                       num(m, "index_topk"));
     if (strcmp(str(m, "attention"), "mla") == 0)
         (void)snprintf(attention, sizeof attention,
-                       "latent attention (MLA): %.0f numbers and a rope key of %.0f a layer",
-                       num(m, "kv_lora_rank"), num(m, "qk_rope_head_dim"));
+                       "latent attention (MLA): %.0f numbers and a rope key of %.0f a layer%s",
+                       num(m, "kv_lora_rank"), num(m, "qk_rope_head_dim"), sparse);
     else
         (void)snprintf(attention, sizeof attention, "%.0f KV heads of %.0f", num(m, "n_kv_head"),
                        num(m, "head_dim"));

@@ -112,6 +112,9 @@ static void print_model(const json_t *m)
                      num(m, "qk_rope_head_dim"));
     else
         (void)printf("%.0f KV heads of %.0f", num(m, "n_kv_head"), num(m, "head_dim"));
+    if (num(m, "index_topk") > 0)
+        (void)printf(", indexers in %.0f layers choose %.0f tokens", num(m, "index_layers"),
+                     num(m, "index_topk"));
     if (num(m, "n_expert") > 0)
         (void)printf(", %.0f experts, %.0f per token", num(m, "n_expert"),
                      num(m, "experts_per_token"));

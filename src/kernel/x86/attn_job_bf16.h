@@ -107,7 +107,7 @@ static size_t lay_out(job *j, form f, const nb_record *r, char *base)
 static bool exact_in_bf16(const nb_record *r)
 {
     const nb_record_seg *c = &r->seg[0], *k = &r->seg[1];
-    if (r->n_seg != 2 || !nb_amx_reads(c) || !nb_amx_reads(k)) return false;
+    if (!nb_record_is_mla(r) || !nb_amx_reads(c) || !nb_amx_reads(k)) return false;
     if (k->fmt != NB_SEG_BF16 && k->fmt != NB_SEG_E4M3 && k->fmt != NB_SEG_INT8) return false;
     return c->dim % NB_AMX_UNIT == 0 && k->dim % NB_AMX_KEY == 0 && c->dim <= 1024 && k->dim <= 256;
 }

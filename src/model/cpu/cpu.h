@@ -6,6 +6,7 @@
 #include "kernel/attn_pages/attn_pages.h"
 #include "kernel/attn_prefill/attn_prefill.h"
 #include "model/backend.h"
+#include "model/cpu/cpu_dsa.h"
 #include "model/cpu/cpu_experts.h"
 #include "model/cpu/cpu_job.h"
 
@@ -81,6 +82,7 @@ typedef struct nb_cpu {
     size_t t_stride;             /* tokens, whole pages; 0: off */
     nb_thrift_count thrift_count;
     atomic_uint_least64_t n_saturated; /* pages are encoded by many workers */
+    nb_cpu_sparse sparse;
     /* attention over whole pages: the variant of each layer, where it has one */
     const nb_attn_pages_variant **over_pages; /* [n_layer] */
     atomic_uint_least64_t n_page_read;

@@ -307,25 +307,26 @@ static bool is_direct(const nb_attn_config *attn, const nb_chunk *c)
     return c->absorbed || !nb_attention_of(attn->kind)->has_expanded;
 }
 
-static void attend_chunk(nb_cpu *f, const nb_pass *p, size_t i, size_t layer)
+void nb_cpu_attend_first(nb_cpu *f, const nb_pass *p, size_t i, size_t layer, size_t n_tok)
 {
     nb_cpu_attn s = nb_cpu_attn_of(f, p, i, layer);
+    nb_chunk c = *s.c;
     const bool direct = is_direct(s.attn, s.c);
+    c.n_tok = n_tok;
+    s.c = &c;
+    s.n_end = s.in0 + n_tok;
+    s.n_page = (s.n_end + NB_PAGE_TOK - 1) / NB_PAGE_TOK;
     if (!direct) nb_cpu_expanded(&s);
-    for (size_t tok = 0; direct && tok < s.c->n_tok;) {
-        const size_t room = NB_PAGE_TOK - (s.c->pos0 + tok) % NB_PAGE_TOK, left = s.c->n_tok - tok;
+    for (size_t tok = 0; direct && tok < n_tok;) {
+        const size_t room = NB_PAGE_TOK - (c.pos0 + tok) % NB_PAGE_TOK, left = n_tok - tok;
         const size_t n_q = left < room ? left : room;
         direct_tile(&s, tok, n_q);
         tok += n_q;
     }
-    const size_t last = s.n_end % NB_PAGE_TOK; /* rows of the page that stays open */
-    if (s.own != s.tail && last)
-        memcpy(s.tail, s.own + (s.n_page - 1) * NB_PAGE_TOK * s.d->n_values,
-               last * s.d->n_values * sizeof *s.tail);
 }
 
 /* Single tokens that read the cached rows: what a running request computes in a step. */
-static bool is_decode(const nb_cpu *f, const nb_pass *p, size_t i, const nb_attn_config *attn)
+bool nb_cpu_is_decode(const nb_cpu *f, const nb_pass *p, size_t i, const nb_attn_config *attn)
 {
     return p->chunk[i].n_tok == 1 && is_direct(attn, &p->chunk[i]) && !f->chunk_bad[i];
 }
@@ -339,19 +340,32 @@ void nb_cpu_blank_chunk(nb_cpu *f, const nb_pass *p, size_t i, size_t layer)
     memset(f->attn + t0 * o, 0, p->chunk[i].n_tok * o * sizeof *f->attn);
 }
 
+void nb_cpu_close_chunks(nb_cpu *f, const nb_pass *p, size_t layer)
+{
+    for (size_t i = 0; i < p->n_chunk; i++) {
+        const nb_cpu_attn s = nb_cpu_attn_of(f, p, i, layer);
+        const size_t last = s.n_end % NB_PAGE_TOK; /* rows of the page that stays open */
+        if (f->chunk_bad[i])
+            nb_cpu_blank_chunk(f, p, i, layer);
+        else if (s.own != s.tail && last)
+            memcpy(s.tail, s.own + (s.n_page - 1) * NB_PAGE_TOK * s.d->n_values,
+                   last * s.d->n_values * sizeof *s.tail);
+    }
+}
+
 void nb_cpu_attend(nb_rank *r, nb_pass *p, size_t layer)
 {
     nb_cpu *f = nb_cpu_of(r);
     const nb_attn_config *attn = nb_rank_attn(r, layer);
     for (size_t i = 0, n; i < p->n_chunk; i += n) {
-        for (n = 0; i + n < p->n_chunk && n < NB_DECODE_MAX && is_decode(f, p, i + n, attn);) n++;
+        for (n = 0; i + n < p->n_chunk && n < NB_DECODE_MAX && nb_cpu_is_decode(f, p, i + n, attn);)
+            n++;
         if (n) {
             nb_cpu_decode(f, p, i, n, layer);
             continue;
         }
         n = 1;
-        if (!f->chunk_bad[i]) attend_chunk(f, p, i, layer);
+        if (!f->chunk_bad[i]) nb_cpu_attend_first(f, p, i, layer, p->chunk[i].n_tok);
     }
-    for (size_t i = 0; f->n_bad && i < p->n_chunk; i++)
-        if (f->chunk_bad[i]) nb_cpu_blank_chunk(f, p, i, layer);
+    nb_cpu_close_chunks(f, p, layer);
 }

@@ -4,6 +4,8 @@
 
 #include "model/cpu/cpu_state.h"
 
+enum { GATHER_ALIGN = 128 }; /* of a page */
+
 typedef struct slot {
     float **at;
     size_t n_floats;
@@ -70,7 +72,7 @@ static bool uses_type(const nb_model *m, nb_wtype type)
     (void)nb_model_each_matrix(&view, look_at, &t);
     for (size_t i = 0; i < m->c.n_layer; i++) {
         const nb_layer *l = &m->layer[i];
-        const nb_weight *const also[] = { &l->router, &l->absorb_k, &l->absorb_v };
+        const nb_weight *const also[] = { &l->router, &l->absorb_k, &l->absorb_v, &l->index_w };
         for (size_t k = 0; k < NB_COUNT(also); k++)
             t.found |= also[k]->data && also[k]->type == type;
     }
@@ -89,6 +91,7 @@ typedef struct widths {
     size_t absorbed, kv_lora; /* all heads' absorbed queries; the latent, or what W_UK reads */
     size_t ex_q, ex_tile;     /* bytes of all heads' packed queries of a page, and of their tiles */
     size_t ex_o, d_v, keys_vals; /* all heads' outputs; a head's value; a head's key and value */
+    size_t index_q, index_w, index_pack, topk; /* sparse attention; index_pack: bytes of a packed query */
 } widths;
 
 static widths widths_of(const nb_cpu *f)
@@ -106,6 +109,13 @@ static widths widths_of(const nb_cpu *f)
         w.state = max_size(w.state, d->n_head * d->d_state);
         w.values = max_size(w.values, d->n_values);
         w.q_lora = max_size(w.q_lora, d->d_low);
+        if (a->kind == NB_ATTN_DSA) {
+            const size_t pack = r->plan.index_score->q_bytes(a->index_head, a->index_dim);
+            w.index_q = max_size(w.index_q, a->index_head * a->index_dim);
+            w.index_w = max_size(w.index_w, a->index_head);
+            w.index_pack = max_size(w.index_pack, pack);
+            w.topk = max_size(w.topk, a->index_topk);
+        }
         if (!nb_attention_of(a->kind)->has_expanded) continue;
         w.expanded = true;
         w.absorbed = max_size(w.absorbed, d->n_head * d->n_values);
@@ -156,7 +166,7 @@ static void size_packs(nb_cpu *f, const widths *w)
         const nb_linear_variant *v = f->r.plan.linear[t];
         if (!uses_type(f->r.o.model, (nb_wtype)t)) continue;
         if (v->pack) f->xp_bytes += pack_bytes(f, v, w);
-        if (f->r.plan.linear_float[t] != v && has_moe(f->r.whole)) /* a router of this type */
+        if (f->r.plan.linear_float[t] != v && (has_moe(f->r.whole) || w->topk)) /* a router, an indexer's weights */
             f->xp_bytes = max_size(f->xp_bytes, nb_cpu_pack_bytes(f->r.plan.linear_float[t], f->max_tok,
                                                                   f->r.whole->hidden));
     }
@@ -165,6 +175,15 @@ static void size_packs(nb_cpu *f, const widths *w)
 }
 
 /* ---- attention ---- */
+
+/* What sparse attention adds to a worker's memory. */
+static void size_sparse(nb_cpu *f, const nb_attn_config *a, const nb_record *r)
+{
+    const size_t scratch = f->r.plan.index_score->scratch(a->index_head, a->index_dim);
+    f->w_scratch_bytes = max_size(f->w_scratch_bytes, scratch);
+    if (nb_record_can_move(r, 2))
+        f->sparse.gather_bytes = max_size(f->sparse.gather_bytes, NB_ATTN_PAGES_MAX * r->page_bytes);
+}
 
 static nb_status choose_attention(nb_cpu *f, nb_error *err)
 {
@@ -177,7 +196,7 @@ static nb_status choose_attention(nb_cpu *f, nb_error *err)
         const nb_attn_config *a = nb_rank_attn(r, i);
         if (a->kind == NB_ATTN_KDA)
             f->w_scratch_bytes = max_size(f->w_scratch_bytes, nb_cpu_kda_scratch(a));
-        if (a->kind != NB_ATTN_MLA) continue;
+        if (!nb_attn_is_latent(a)) continue;
         nb_cpu_expand *ex = &f->ex[r->whole->attn_of[i]];
         ex->dims = (nb_attn_prefill_dims){ .d1 = a->d_nope, .d2 = a->d_rope, .d_v = a->d_v };
         ex->q_bytes = v->q_bytes(&ex->dims);
@@ -187,6 +206,7 @@ static nb_status choose_attention(nb_cpu *f, nb_error *err)
         if (!f->over_pages[i]) continue;
         f->w_scratch_bytes =
             max_size(f->w_scratch_bytes, f->over_pages[i]->scratch(&r->o.record[i]));
+        if (a->kind == NB_ATTN_DSA) size_sparse(f, a, &r->o.record[i]);
     }
     f->w_scratch_bytes = (f->w_scratch_bytes + 63) / 64 * 64;
     return NB_OK;
@@ -204,7 +224,8 @@ static nb_status create_floats(nb_cpu *f, const widths *w, nb_error *err)
     const size_t rows = moe ? T * c->top_k : 0;
     const size_t whole =
         max_size(w->o_whole, max_size(c->inter, moe ? c->n_shared * c->moe_inter : 0));
-    float *xp = NULL;
+    const size_t long_ctx = f->sparse.stride ? 1 : 0;
+    float *xp = NULL, *chosen = NULL, *gather = NULL;
     const slot s[] = {
         { &f->h, T * h },
         { &f->xn, T * h },
@@ -245,6 +266,12 @@ static nb_status create_floats(nb_cpu *f, const widths *w, nb_error *err)
         { &f->w_m, ex * nw * Q },
         { &f->w_l, ex * nw * Q },
         { &f->w_scratch, nw * f->w_scratch_bytes / sizeof(float) },
+        { &f->sparse.q, T * w->index_q },
+        { &f->sparse.w, T * w->index_w },
+        { &f->sparse.pack, long_ctx * NB_INDEX_QUERY * w->index_pack / sizeof(float) },
+        { &f->sparse.score, NB_INDEX_QUERY * f->sparse.stride },
+        { &chosen, long_ctx * T * w->topk },
+        { &gather, (nw * f->sparse.gather_bytes + GATHER_ALIGN) / sizeof(float) },
         { &f->gate, T * inter },
         { &f->up, T * inter },
         { &f->e_x, rows * h },
@@ -258,6 +285,9 @@ static nb_status create_floats(nb_cpu *f, const widths *w, nb_error *err)
     _Static_assert(NB_MAX_ATTN == 4, "cos_sin, q_scale");
     NB_TRY(alloc_slots(f, s, NB_COUNT(s), err));
     f->xp = (char *)xp;
+    f->sparse.chosen = (uint32_t *)(void *)chosen;
+    f->sparse.gather = (unsigned char *)gather;
+    f->sparse.gather += (GATHER_ALIGN - (uintptr_t)f->sparse.gather % GATHER_ALIGN) % GATHER_ALIGN;
     return NB_OK;
 }
 
@@ -336,6 +366,8 @@ static nb_status create(nb_cpu *f, const nb_rank_options *o, bool experts, nb_er
         f->t_stride = (o->thrift.max_pos + NB_PAGE_TOK - 1) / NB_PAGE_TOK * NB_PAGE_TOK;
     NB_TRY(choose_attention(f, err));
     const widths w = widths_of(f);
+    if (w.topk && o->max_pos > w.topk)
+        f->sparse.stride = (o->max_pos + NB_PAGE_TOK - 1) / NB_PAGE_TOK * NB_PAGE_TOK;
     f->max_values = w.values;
     f->max_head = w.heads;
     f->max_job = max_size(2 * f->r.part.n_expert + 2, max_size(w.heads, 8));

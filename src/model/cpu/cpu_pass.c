@@ -287,8 +287,12 @@ static void describe(const nb_rank *r, char *buf, size_t n_bytes)
     for (size_t i = 0; f->over_pages && i < r->whole->n_layer; i++) {
         if (!f->over_pages[i]) continue;
         (void)snprintf(buf + n, n_bytes - n, " attn_pages=%s", f->over_pages[i]->name);
-        return;
+        break;
     }
+    const size_t end = strlen(buf);
+    if (nb_attn_any(r->whole, NB_ATTN_DSA) && end < n_bytes)
+        (void)snprintf(buf + end, n_bytes - end, " index_score=%s index_topk=%s",
+                       r->plan.index_score->name, r->plan.index_topk->name);
 }
 
 static nb_rank_counts count(const nb_rank *r)

@@ -74,6 +74,11 @@ static nb_status can_attend(const nb_gpu *gpu, const nb_attn_config *a, bool abs
 nb_status nb_rank_can_compute(const nb_gpu *gpu, const nb_model_config *c, bool absorbed_only,
                               nb_error *err)
 {
+    for (size_t k = 0; k < c->n_attn; k++)
+        if (!nb_backend_cuda.attn[c->attn[k].kind])
+            return nb_fail(err, NB_ERR_UNSUPPORTED,
+                           "%s: attention of kind %s is supported on the CPU only (--device cpu)",
+                           c->family, nb_attention_of(c->attn[k].kind)->name);
     if (c->n_attn > 1 && !absorbed_only)
         return nb_fail(
             err, NB_ERR_UNSUPPORTED,
