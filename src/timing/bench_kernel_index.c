@@ -69,7 +69,7 @@ nb_status nb_kb_index_score(nb_kb_run *r, nb_error *err)
 {
     index_op *o = nb_kb_alloc(r->b, sizeof *o);
     const size_t nt = nb_pool_n_thread(r->b->pool);
-    void *model;
+    void *model = NULL;
     if (!o) return nb_kb_nomem(err);
     r->op = o;
     o->n_page = r->c->context / NB_PAGE_TOK;
