@@ -101,7 +101,8 @@ static nb_status describe(const nb_model_config *c, char **text)
                           (json_int_t)s.n_param_active, "n_layer", (json_int_t)c->n_layer, "hidden",
                           (json_int_t)c->hidden, "n_head", (json_int_t)attn->n_head, "vocab",
                           (json_int_t)c->n_vocab, "max_position", (json_int_t)c->max_pos,
-                          "attention", c->n_attn > 1 ? "mixed" : nb_attention_of(attn->kind)->name,
+                          "attention",
+                          nb_attn_all(c, attn->kind) ? nb_attention_of(attn->kind)->name : "mixed",
                           "dtype", c->fp8 ? "fp8" : c->dtype, "tied", c->tied);
     const int bad = !j || add_weights(j, c) || add_geometry(j, c) ||
                     json_object_set_new(j, "records", describe_records(c)) ||
