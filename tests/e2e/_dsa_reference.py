@@ -67,7 +67,7 @@ def shared_layers(cfg):
 
 def make(family, d):
     base = {"vocab_size": 96, "hidden_size": 40, "intermediate_size": 64, "num_attention_heads": 3, "num_key_value_heads": 3,
-            "q_lora_rank": 28, "kv_lora_rank": 24, "qk_nope_head_dim": 12, "qk_rope_head_dim": 8, "v_head_dim": 10,
+            "q_lora_rank": 28, "kv_lora_rank": 32, "qk_nope_head_dim": 12, "qk_rope_head_dim": 8, "v_head_dim": 10,
             "n_routed_experts": 6, "num_experts_per_tok": 2, "n_shared_experts": 1, "moe_intermediate_size": 16,
             "first_k_dense_replace": 1, "norm_topk_prob": True, "routed_scaling_factor": 1.5, "hidden_act": "silu",
             "index_n_heads": 10, "index_head_dim": 16, "index_topk": 20, "dtype": "float32", "max_position_embeddings": 1024,

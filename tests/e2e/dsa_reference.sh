@@ -75,8 +75,9 @@ done
 # What is not there is refused by name.
 fails 1 "kv-thrift sparse" logits "$tmp/glm5" --tokens "$tmp/tokens.json" --rows 1 --output "$tmp/z" --kv-cache-dtype nvfp4 \
     --kv-thrift token
-fails 1 "fp8_ds_mla indexer" logits "$tmp/glm5" --tokens "$tmp/tokens.json" --rows 1 --output "$tmp/z" \
-    --kv-cache-dtype fp8_ds_mla
+edit "$tmp/glm5" '{"kv_lora_rank": 128}'
+fails 1 "fp8_ds_mla indexer" logits "$tmp/glm5/config.json" --load-format dummy --tokens "$tmp/tokens.json" --rows 1 \
+    --output "$tmp/z" --kv-cache-dtype fp8_ds_mla
 edit "$tmp/glm5" '{"q_lora_rank": null}'
 fails 1 "q_lora_rank indexer" info "$tmp/glm5"
 exit 0

@@ -267,6 +267,7 @@ static void test_walk(void **state)
         for (size_t k = 0; k < conf.n_layer; k++) {
             const nb_attn_config *a = &conf.attn[conf.attn_of[k]];
             if (a->kind == NB_ATTN_KDA) bias += a->n_head * (a->head_dim + 1);
+            if (a->kind == NB_ATTN_DSA && !a->index_shared) bias += 2 * a->index_dim; /* a norm */
         }
         equal(b.name, "BF16", sizes.weight_bytes_bf16, 2 * (sizes.n_param + bias));
         equal(b.name, "active", sizes.weight[NB_SIZES_BF16].active,

@@ -112,7 +112,7 @@ static void outlier_planes(void **state)
 /* MLA with an indexer's key: its plane, and tokens that move to another page byte by byte. */
 static void indexer_and_moves(void **state)
 {
-    static uint8_t from[1 << 17], to[1 << 17];
+    static uint8_t from[1 << 18], to[1 << 18];
     static float a[64 * 700], b[64 * 700];
     (void)state;
     for (int type = 0; type < NB_KV_TYPE_COUNT; type++) {
