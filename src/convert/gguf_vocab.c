@@ -246,6 +246,27 @@ static nb_status put_template(const vocab *v)
     return NB_OK;
 }
 
+nb_status nb_gguf_put_vocab(vocab *v)
+{
+    v->spm = json_is_true(json_object_get(json_object_get(v->json, "model"), "byte_fallback"));
+    nb_gguf_put_str(v->g, "tokenizer.ggml.model", nb_str_c(v->spm ? "llama" : "gpt2"));
+    nb_status st = v->spm ? NB_OK : put_pre(v);
+    if (st == NB_OK) st = read_tokens(v);
+    if (st == NB_OK) {
+        put_tokens(v);
+        st = v->spm ? nb_gguf_put_spm(v) : put_merges(v);
+    }
+    if (st == NB_OK) {
+        put_roles(v);
+        put_add_bos(v);
+    }
+    free(v->token);
+    free(v->type);
+    v->token = NULL;
+    v->type = NULL;
+    return st;
+}
+
 static nb_status put_all(vocab *v)
 {
     NB_TRY(nb_conv_json(v->c, "tokenizer.json", &v->json));
@@ -255,14 +276,7 @@ static nb_status put_all(vocab *v)
             v->c->err, NB_ERR_UNSUPPORTED,
             "%s: has no tokenizer.json (--gguf-pre none writes a file without a tokenizer)",
             nb_show_path(v->c->o->model).s);
-    v->spm = json_is_true(json_object_get(json_object_get(v->json, "model"), "byte_fallback"));
-    nb_gguf_put_str(v->g, "tokenizer.ggml.model", nb_str_c(v->spm ? "llama" : "gpt2"));
-    if (!v->spm) NB_TRY(put_pre(v));
-    NB_TRY(read_tokens(v));
-    put_tokens(v);
-    NB_TRY(v->spm ? nb_gguf_put_spm(v) : put_merges(v));
-    put_roles(v);
-    put_add_bos(v);
+    NB_TRY(nb_gguf_put_vocab(v));
     return put_template(v);
 }
 
@@ -274,8 +288,6 @@ nb_status nb_gguf_put_tokenizer(nb_conv *c, nb_gguf_out *g)
         return NB_OK;
     }
     const nb_status st = put_all(&v);
-    free(v.token);
-    free(v.type);
     json_decref(v.json);
     json_decref(v.config);
     return st;

@@ -23,6 +23,8 @@ typedef struct nb_gguf_vocab {
     bool spm; /* SentencePiece's BPE */
 } nb_gguf_vocab;
 
+/* All keys but the chat template, of v->json and v->config (borrowed). */
+nb_status nb_gguf_put_vocab(nb_gguf_vocab *v);
 nb_status nb_gguf_vocab_refuse(const nb_gguf_vocab *v, const char *what);
 /* Scores, and how blanks are treated. */
 nb_status nb_gguf_put_spm(const nb_gguf_vocab *v);
