@@ -29,7 +29,7 @@ nb_status nb_engine_read_experts(nb_engine *e, const nb_engine_options *o, const
     size_t n_moe = 0;
     NB_TRY(parse(o->cpu_experts, p, err));
     if (!nb_engine_wants_experts(e)) return NB_OK;
-    for (size_t i = 0; i < c->n_layer; i++) n_moe += !c->dense[i];
+    for (size_t i = 0; i < c->n_layer; i++) n_moe += nb_layer_has_experts(c, i);
     if (n_moe == 0)
         return nb_fail(err, NB_ERR_ARG, "--cpu-experts %s: the model has no routed experts",
                        o->cpu_experts);

@@ -54,7 +54,7 @@ static int add_geometry(json_t *j, const nb_model_config *c)
     const size_t state = nb_attn_state_offsets(c, NULL) * sizeof(float);
     size_t n_moe = 0;
     int bad = 0;
-    for (size_t i = 0; i < c->n_layer; i++) n_moe += !c->dense[i];
+    for (size_t i = 0; i < c->n_layer; i++) n_moe += nb_layer_has_experts(c, i);
     if (nb_attn_is_latent(attn)) {
         bad |= add_size(j, "kv_lora_rank", attn->kv_lora) |
                add_size(j, "qk_rope_head_dim", attn->d_rope) |
@@ -76,6 +76,7 @@ static int add_geometry(json_t *j, const nb_model_config *c)
         bad |= add_size(j, "moe_layers", n_moe) | add_size(j, "n_expert", c->n_expert) |
                add_size(j, "experts_per_token", c->top_k) |
                add_size(j, "n_shared_expert", c->n_shared);
+        if (c->n_zero) bad |= add_size(j, "n_zero_expert", c->n_zero);
     }
     return bad;
 }

@@ -116,6 +116,21 @@ static nb_attn_cost cost(const nb_attn_config *a)
                            .n_kv_head = 1 };
 }
 
+static void scale(const float *norm, size_t n, float factor)
+{
+    float *w = (float *)(size_t)(const void *)norm; /* of the model's own arena */
+    for (size_t i = 0; w && factor != 0 && i < n; i++) w[i] *= factor;
+}
+
+/* The factors go into the norms; the cached latent then has its. */
+static nb_status loaded(nb_model *m, size_t layer, nb_error *err)
+{
+    const nb_attn_config *a = nb_layer_attn(&m->c, layer);
+    scale(m->layer[layer].q_a_norm, a->q_lora, a->q_a_factor);
+    scale(m->layer[layer].kv_a_norm, a->kv_lora, a->kv_a_factor);
+    return nb_rope_balance(m, layer, err);
+}
+
 const nb_attention nb_attention_mla = {
     .name = "mla",
     .plane = { "latent", "rope" },
@@ -125,7 +140,7 @@ const nb_attention nb_attention_mla = {
     .has_rope_key = true,
     .dims = dims,
     .record = record,
-    .loaded = nb_rope_balance,
+    .loaded = loaded,
     .cost = cost,
 };
 

@@ -19,7 +19,7 @@ static const nb_family *const families[] = {
     &nb_family_deepseek_v2, &nb_family_deepseek_v3, &nb_family_glm4_moe_lite, &nb_family_minicpm3,
     &nb_family_youtu,       &nb_family_llama,       &nb_family_qwen2,         &nb_family_qwen3,
     &nb_family_axk1,        &nb_family_sarvam_mla,  &nb_family_mistral4,      &nb_family_deepseek_v32,
-    &nb_family_glm_moe_dsa, &nb_family_mixed,       &nb_family_kimi_linear,
+    &nb_family_glm_moe_dsa, &nb_family_mixed,       &nb_family_kimi_linear,   &nb_family_longcat,
 };
 
 /* Refused for every family unless it has one of these values. */
@@ -282,7 +282,7 @@ static nb_status read_field(nb_doc *doc, const nb_field *f, nb_model_config *c, 
     return nb_doc_check(doc, err);
 }
 
-/* Fields of every family. */
+/* Fields of every family; one that a family has in its own table is read as it says. */
 static const nb_field common_fields[] = {
     NB_F_SIZE("vocab_size", n_vocab, NAN, 1, 1 << 24),
     NB_F_SIZE("hidden_size", hidden, NAN, 1, NB_DIM_MAX),
@@ -361,6 +361,10 @@ static nb_status read_weights(nb_doc *doc, nb_model_config *c, bool any, nb_erro
             return st;
         }
     }
+    if (c->paired)
+        return nb_fail(err, NB_ERR_UNSUPPORTED,
+                       "%s: quantization_config.quant_method: \"%.40s\" is not supported for %s (expected: fp8)",
+                       nb_doc_name(doc), method, c->family);
     NB_TRY(nb_quant_read(doc, c->dense, c->n_layer, c->inner, &c->quant, c->quant_of, err));
     const nb_status st = nb_quant_check(doc, &c->quant, &why);
     c->quant.runs = st == NB_OK;
@@ -369,9 +373,18 @@ static nb_status read_weights(nb_doc *doc, nb_model_config *c, bool any, nb_erro
     return st;
 }
 
-static nb_status read_common(nb_doc *doc, nb_model_config *c, nb_error *err)
+static bool has_own(const nb_family *family, const nb_field *f)
 {
-    for (const nb_field *f = common_fields; f->key; f++) NB_TRY(read_field(doc, f, c, err));
+    for (const nb_field *q = family->fields; q->key; q++)
+        if (q->offset == f->offset) return true;
+    return false;
+}
+
+static nb_status read_common(nb_doc *doc, const nb_family *family, nb_model_config *c,
+                             nb_error *err)
+{
+    for (const nb_field *f = common_fields; f->key; f++)
+        if (!has_own(family, f)) NB_TRY(read_field(doc, f, c, err));
     NB_TRY(read_dtype(doc, c, err));
     c->init_range = 0.02;
     (void)nb_doc_f64(doc, "initializer_range", &c->init_range);
@@ -462,7 +475,7 @@ static nb_status read_config(nb_doc *doc, nb_model_config *c, bool any, nb_error
     c->family = f->name;
     NB_TRY(check_only(doc, common_only, f->known, err));
     NB_TRY(check_only(doc, f->only, NULL, err));
-    NB_TRY(read_common(doc, c, err));
+    NB_TRY(read_common(doc, f, c, err));
     for (const nb_field *q = f->fields; q->key; q++) NB_TRY(read_field(doc, q, c, err));
     NB_TRY(f->finish(doc, c, err));
     NB_TRY(nb_doc_check(doc, err));
@@ -510,14 +523,13 @@ void nb_model_config_size(const nb_model_config *c, nb_model_size *s)
     const uint64_t h = c->hidden;
     uint64_t total = 0, active = 0;
     for (size_t i = 0; i < c->n_layer; i++) {
-        uint64_t ffn, ffn_active;
-        if (c->dense[i]) {
-            ffn = ffn_active = 3 * h * c->inter + (c->mlp_bias ? 2 * c->inter + h : 0);
-        } else {
-            const uint64_t one = 3 * h * c->moe_inter, fixed = c->n_shared * one + c->n_expert * h +
-                                                               (c->router_bias ? c->n_expert : 0);
-            ffn = c->n_expert * one + fixed;
-            ffn_active = c->top_k * one + fixed;
+        uint64_t ffn = 0, ffn_active = 0;
+        if (c->dense[i]) ffn = ffn_active = 3 * h * c->inter + (c->mlp_bias ? 2 * c->inter + h : 0);
+        if (nb_layer_has_experts(c, i)) {
+            const uint64_t one = 3 * h * c->moe_inter, n = nb_n_choice(c),
+                           fixed = c->n_shared * one + n * h + (c->router_bias ? n : 0);
+            ffn += c->n_expert * one + fixed;
+            ffn_active += c->top_k * one + fixed;
             if (c->branch_norm) total += h, active += h;
         }
         total += attn_params(c, i) + ffn;

@@ -60,6 +60,7 @@ typedef struct nb_attn_config {
     size_t index_head, index_dim, index_topk;
     bool index_interleaved; /* pairs of the indexer's rotation, which turns its first d_rope values */
     bool index_shared;      /* no indexer: the choice of the nearest layer before that has one */
+    float q_a_factor, kv_a_factor; /* multiply what these norms give; 0: nothing does */
     /* GQA; KDA: head_dim is of keys and of values, conv the tokens that a short convolution sees */
     size_t n_kv_head, head_dim, conv;
     bool qk_norm, q_bias, kv_bias;
@@ -81,14 +82,20 @@ typedef struct nb_model_config {
     nb_attn_config attn[NB_MAX_ATTN];
     size_t n_attn;
     unsigned char attn_of[NB_MAX_LAYER]; /* layer -> attn[] */
+    /* A published layer is two of these: its tensors are "self_attn.0..." and "self_attn.1...". */
+    bool paired;
     bool mlp_bias;
     bool branch_norm; /* a norm on the output of MoE blocks, before it is added */
     /* feed forward */
     size_t inter, moe_inter, n_expert, n_shared, top_k, n_group, topk_group;
+    size_t n_zero; /* further choices of the router, behind the experts: they give back what they read */
     int group_top; /* route.h */
     bool sigmoid, normalise, router_bias;
     float routed_factor;
     bool dense[NB_MAX_LAYER];
+    /* Dense layers with routed experts beside: these read what the dense block reads, and their sum is added to the
+     * branch of the next layer's, which is dense, too. */
+    bool shortcut[NB_MAX_LAYER];
     const nb_moe_names *moe_names; /* static; NULL: mlp, gate_proj, up_proj, down_proj */
     /* scalars (1 for most families) */
     float embed_factor, branch_factor, logit_factor;
@@ -111,6 +118,21 @@ typedef struct nb_model_config {
 static inline const nb_attn_config *nb_layer_attn(const nb_model_config *c, size_t layer)
 {
     return &c->attn[c->attn_of[layer]];
+}
+
+/* Whether a layer has routed experts; what the router chooses among. */
+static inline bool nb_layer_has_experts(const nb_model_config *c, size_t layer)
+{
+    return !c->dense[layer] || c->shortcut[layer];
+}
+static inline size_t nb_n_choice(const nb_model_config *c)
+{
+    return c->n_expert + c->n_zero;
+}
+/* Whether the sum of the layer before is added to this layer's branch. */
+static inline bool nb_layer_ends_shortcut(const nb_model_config *c, size_t layer)
+{
+    return layer > 0 && c->shortcut[layer - 1];
 }
 
 /* Reads and validates; of a model with several parts the one in text_config.   An unknown family, an unsupported field or value is

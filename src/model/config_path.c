@@ -25,6 +25,11 @@ static nb_status add_modelopt(const char *model, nb_model_config *c, bool any, n
     if (c->fp8 || c->quant.method[0]) return NB_OK;
     NB_TRY(nb_doc_read_model(model, "hf_quant_config.json", true, &doc, err));
     if (!doc) return NB_OK;
+    if (c->paired) {
+        nb_doc_destroy(doc);
+        return nb_fail(err, NB_ERR_UNSUPPORTED, "hf_quant_config.json is not supported for %s",
+                       c->family);
+    }
     nb_status st = nb_quant_read_file(doc, c->dense, c->n_layer, c->inner, &c->quant,
                                       c->quant_of, err);
     if (st == NB_OK && c->quant.method[0]) {

@@ -52,7 +52,7 @@ typedef struct nb_family {
 extern const nb_family nb_family_deepseek_v2, nb_family_deepseek_v3, nb_family_glm4_moe_lite,
     nb_family_minicpm3, nb_family_youtu, nb_family_llama, nb_family_qwen2, nb_family_qwen3,
     nb_family_axk1, nb_family_sarvam_mla, nb_family_mistral4, nb_family_deepseek_v32,
-    nb_family_glm_moe_dsa, nb_family_mixed, nb_family_kimi_linear;
+    nb_family_glm_moe_dsa, nb_family_mixed, nb_family_kimi_linear, nb_family_longcat;
 
 /* Adds an absent key and its value to c->assumed (config.c). */
 void nb_config_assume(nb_model_config *c, const char *key, double value);

@@ -271,22 +271,22 @@ nb_status nb_family_mla_scale(nb_doc *doc, nb_model_config *c, nb_error *err)
 nb_status nb_family_check_experts(const nb_doc *doc, const nb_model_config *c, nb_error *err)
 {
     bool any = false;
-    for (size_t i = 0; i < c->n_layer; i++) any |= !c->dense[i];
+    for (size_t i = 0; i < c->n_layer; i++) any |= nb_layer_has_experts(c, i);
     if (!any) return NB_OK;
     const char *what = NULL;
-    if (c->n_expert == 0 || c->n_expert > NB_ROUTE_MAX_EXPERT)
+    if (c->n_expert == 0 || nb_n_choice(c) > NB_ROUTE_MAX_EXPERT)
         what = "n_routed_experts out of range";
     else if (c->moe_inter == 0)
         what = "moe_intermediate_size is missing";
-    else if (c->top_k == 0 || c->top_k > c->n_expert || c->top_k > NB_ROUTE_MAX_TOPK)
+    else if (c->top_k == 0 || c->top_k > nb_n_choice(c) || c->top_k > NB_ROUTE_MAX_TOPK)
         what = "num_experts_per_tok must be between 1 and the number of experts (at most 64)";
-    else if (c->n_group == 0 || c->n_expert % c->n_group)
+    else if (c->n_group == 0 || nb_n_choice(c) % c->n_group)
         what = "n_group must divide n_routed_experts";
     else if (c->topk_group == 0 || c->topk_group > c->n_group)
         what = "topk_group must be between 1 and n_group";
-    else if (c->top_k > c->topk_group * (c->n_expert / c->n_group))
+    else if (c->top_k > c->topk_group * (nb_n_choice(c) / c->n_group))
         what = "num_experts_per_tok exceeds the experts of topk_group groups";
-    else if (c->group_top == 2 && c->n_group > 1 && c->n_expert / c->n_group < 2)
+    else if (c->group_top == 2 && c->n_group > 1 && nb_n_choice(c) / c->n_group < 2)
         what = "groups need at least two experts";
     return what ? nb_fail(err, NB_ERR_FORMAT, "%s: %s", nb_doc_name(doc), what) : NB_OK;
 }

@@ -98,6 +98,10 @@ static void add_config(hasher *h, const nb_model_config *c)
             add(h, &c->attn[k].q_beta, sizeof c->attn[k].q_beta);
             add_size(h, c->attn[k].q_orig);
         }
+    if (c->paired) { /* the factors are in the norms */
+        add_size(h, c->n_zero);
+        add(h, c->shortcut, c->n_layer);
+    }
     if (c->n_attn == 1) return;
     for (size_t k = 1; k < c->n_attn; k++) add_attention(h, &c->attn[k]);
     add(h, c->attn_of, c->n_layer);

@@ -24,6 +24,39 @@ typedef struct loader {
     nb_error *err;
 } loader;
 
+static const nb_moe_names usual = { "mlp", "gate_proj", "up_proj", "down_proj" };
+
+static const nb_moe_names *moe_names(const nb_model_config *c)
+{
+    return c->moe_names ? c->moe_names : &usual;
+}
+
+/* The published name of a layer's tensor or module, but the experts'.  In a pair, what stands before the first point has
+ * the number of the layer in it. */
+static void name_of(const nb_model_config *c, size_t layer, const char *rest, char out[NAME_BYTES])
+{
+    const int n = (int)strcspn(rest, ".");
+    if (!c->paired)
+        (void)snprintf(out, NAME_BYTES, "model.layers.%zu.%s", layer, rest);
+    else
+        (void)snprintf(out, NAME_BYTES, "model.layers.%zu.%.*s.%zu%s", layer / 2, n, rest, layer % 2,
+                       rest + n);
+}
+
+/* In the block of experts. */
+static void moe_name(const nb_model_config *c, size_t layer, const char *rest, char out[NAME_BYTES])
+{
+    (void)snprintf(out, NAME_BYTES, "model.layers.%zu.%s.%s", c->paired ? layer / 2 : layer,
+                   moe_names(c)->block, rest);
+}
+
+static void expert_name(const nb_model_config *c, size_t layer, size_t expert, char out[NAME_BYTES])
+{
+    char rest[32];
+    (void)snprintf(rest, sizeof rest, "experts.%zu", expert);
+    moe_name(c, layer, rest, out);
+}
+
 static nb_wtype wtype_of(nb_dtype t)
 {
     if (t >= NB_DT_Q8_0 && t < NB_DT_OTHER) return NB_W_Q8_0 + (nb_wtype)(t - NB_DT_Q8_0);
@@ -206,13 +239,6 @@ static nb_status take_vector(loader *l, const char *name, size_t n, bool ones, n
     return take_elements(l, name, n, ones, type, false, out);
 }
 
-static const nb_moe_names usual = { "mlp", "gate_proj", "up_proj", "down_proj" };
-
-static const nb_moe_names *moe_names(const nb_model_config *c)
-{
-    return c->moe_names ? c->moe_names : &usual;
-}
-
 /* Of an expert, with the names of its matrices. */
 static nb_status take_expert(loader *l, const char *prefix, size_t inter, const nb_moe_names *n,
                              nb_mlp *out)
@@ -264,26 +290,26 @@ static nb_status take_stacked(loader *l, const char *experts, nb_mlp *expert)
 static nb_status take_moe(loader *l, size_t i, nb_layer *y)
 {
     const nb_model_config *c = &l->m->c;
-    const nb_moe_names *n = moe_names(c);
+    const nb_moe_names *names = moe_names(c);
+    const size_t n = nb_n_choice(c);
     char name[NAME_BYTES];
-    (void)snprintf(name, sizeof name, "model.layers.%zu.%s.gate.weight", i, n->block);
-    NB_TRY(take_matrix(l, name, c->n_expert, c->hidden, false, &y->router));
+    moe_name(c, i, c->paired ? "router.classifier.weight" : "gate.weight", name);
+    NB_TRY(take_matrix(l, name, n, c->hidden, false, &y->router));
     if (c->router_bias) {
-        (void)snprintf(name, sizeof name, "model.layers.%zu.%s.gate.e_score_correction_bias", i,
-                       n->block);
-        NB_TRY(take_vector(l, name, c->n_expert, false, NB_DT_F32, &y->router_b));
+        moe_name(c, i, c->paired ? "router.e_score_correction_bias" : "gate.e_score_correction_bias", name);
+        NB_TRY(take_vector(l, name, n, false, NB_DT_F32, &y->router_b));
     }
     y->expert = nb_arena_array(&l->m->arena, c->n_expert, sizeof *y->expert);
     if (!y->expert) return nb_fail(l->err, NB_ERR_NOMEM, "out of memory for layer %zu", i);
-    (void)snprintf(name, sizeof name, "model.layers.%zu.%s.experts", i, n->block);
+    moe_name(c, i, "experts", name);
     const bool stacked = l->s && !nb_source_has(l->s, "*") && nb_form_is_stacked(l->s, name);
     if (stacked) NB_TRY(take_stacked(l, name, y->expert));
     for (size_t j = 0; j < c->n_expert && !stacked; j++) {
-        (void)snprintf(name, sizeof name, "model.layers.%zu.%s.experts.%zu", i, n->block, j);
-        NB_TRY(take_expert(l, name, c->moe_inter, n, &y->expert[j]));
+        expert_name(c, i, j, name);
+        NB_TRY(take_expert(l, name, c->moe_inter, names, &y->expert[j]));
     }
     if (c->n_shared == 0) return NB_OK;
-    (void)snprintf(name, sizeof name, "model.layers.%zu.%s.shared_experts", i, n->block);
+    moe_name(c, i, "shared_experts", name);
     return take_mlp(l, name, c->n_shared * c->moe_inter, c->mlp_bias, &y->mlp);
 }
 
@@ -293,7 +319,7 @@ static nb_status take_row(loader *l, const nb_tensor_row *r, size_t layer)
     const nb_attn_config *a = nb_layer_attn(c, layer);
     char name[NAME_BYTES];
     if (r->when && !r->when(a)) return NB_OK;
-    (void)snprintf(name, sizeof name, "model.layers.%zu.%s", layer, r->name);
+    name_of(c, layer, r->name, name);
     void *at = (char *)&l->m->layer[layer] + r->off;
     const bool may_fp8 = !(r->flags & NB_T_KEEP) || (l->s && !nb_source_has(l->s, "*"));
     if (r->cols) return take_matrix(l, name, r->rows(c, a), r->cols(c, a), may_fp8, at);
@@ -310,8 +336,8 @@ static nb_status take_halves(loader *l, size_t i, nb_layer *y)
 {
     const nb_attn_config *a = nb_layer_attn(&l->m->c, i);
     char k[NAME_BYTES], v[NAME_BYTES];
-    (void)snprintf(k, sizeof k, "model.layers.%zu.self_attn.k_b_proj.weight", i);
-    (void)snprintf(v, sizeof v, "model.layers.%zu.self_attn.v_b_proj.weight", i);
+    name_of(&l->m->c, i, "self_attn.k_b_proj.weight", k);
+    name_of(&l->m->c, i, "self_attn.v_b_proj.weight", v);
     if (!nb_attn_is_latent(a) || !l->s || nb_source_has(l->s, "*") || !nb_source_has(l->s, k) ||
         !nb_source_has(l->s, v))
         return NB_OK;
@@ -329,11 +355,12 @@ static nb_status take_layer(loader *l, size_t i)
     for (size_t k = 0; k < a->n_tensor; k++) NB_TRY(take_row(l, &a->tensor[k], i));
     NB_TRY(take_halves(l, i, y));
     if (c->branch_norm && !c->dense[i]) {
-        (void)snprintf(name, sizeof name, "model.layers.%zu.post_mlp_layernorm.weight", i);
+        name_of(c, i, "post_mlp_layernorm.weight", name);
         NB_TRY(take_vector(l, name, c->hidden, true, config_dtype(c), &y->branch_norm));
     }
-    if (!c->dense[i]) return take_moe(l, i, y);
-    (void)snprintf(name, sizeof name, "model.layers.%zu.mlp", i);
+    if (nb_layer_has_experts(c, i)) NB_TRY(take_moe(l, i, y));
+    if (!c->dense[i]) return NB_OK;
+    name_of(c, i, c->paired ? "mlps" : "mlp", name);
     return take_mlp(l, name, c->inter, c->mlp_bias, &y->mlp);
 }
 
@@ -440,15 +467,17 @@ static nb_status each_of_layer(nb_model *m, size_t i, nb_matrix_fn *fn, void *ct
     for (size_t k = 0; k < kind->n_tensor; k++) {
         const nb_tensor_row *r = &kind->tensor[k];
         if (!r->cols || r->flags & NB_T_KEEP || (r->when && !r->when(a))) continue;
-        (void)snprintf(name, sizeof name, "model.layers.%zu.%s", i, r->name);
+        name_of(&m->c, i, r->name, name);
         NB_TRY(fn(ctx, name, (nb_weight *)(void *)((char *)y + r->off)));
     }
     for (size_t j = 0; y->expert && j < m->c.n_expert; j++) {
-        (void)snprintf(name, sizeof name, "model.layers.%zu.%s.experts.%zu", i, n->block, j);
+        expert_name(&m->c, i, j, name);
         NB_TRY(each_of_mlp(&y->expert[j], name, n, fn, ctx));
     }
-    (void)snprintf(name, sizeof name, "model.layers.%zu.%s%s", i, y->expert ? n->block : "mlp",
-                   y->expert ? ".shared_experts" : "");
+    if (y->expert && !m->c.dense[i])
+        moe_name(&m->c, i, "shared_experts", name);
+    else
+        name_of(&m->c, i, m->c.paired ? "mlps" : "mlp", name);
     return each_of_mlp(&y->mlp, name, &usual, fn, ctx);
 }
 

@@ -77,7 +77,23 @@ def model_class(config):
     import transformers as tf
     if config.model_type == "mistral4":  # AutoModel knows it as a part of mistral3 only
         return tf.Mistral4ForCausalLM
+    if config.model_type == "longcat_flash":
+        return tf.LongcatFlashForCausalLM
     return tf.models.auto.modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
+
+
+def attentions(model):
+    """In their order; a layer of longcat_flash has two."""
+    return [a for layer in model.model.layers for a in (layer.self_attn if longcat(model) else [layer.self_attn])]
+
+
+def longcat(model):
+    return model.config.model_type == "longcat_flash"
+
+
+def router_of(layer):
+    gate = getattr(layer.mlp, "gate", None)
+    return getattr(layer.mlp, "router", None) if gate is None else gate
 
 
 def scales(spec, config, model, level):
@@ -97,9 +113,14 @@ def scales(spec, config, model, level):
     for k in ("o", "down", "exp_down"):
         s[k] *= res * 0.85 ** level
     s["branch_bias"] = 0.4 * res
-    attn = model.model.layers[0].self_attn
+    attn = attentions(model)[0]
     f2 = float(model.model.rotary_emb.attention_scaling) ** 2
-    if hasattr(attn, "kv_b_proj"):
+    if longcat(model):
+        kv = attn.mla_scale_kv_lora
+        s["o"] /= kv
+        unit = attn.mla_scale_q_lora * math.sqrt(config.qk_nope_head_dim * (s["kvb"] * kv) ** 2 +
+                                                 config.qk_rope_head_dim * (s["kva"] * f2) ** 2)
+    elif hasattr(attn, "kv_b_proj"):
         unit = math.sqrt(config.qk_nope_head_dim * s["kvb"] ** 2 + config.qk_rope_head_dim * (s["kva"] * f2) ** 2)
     else:
         unit = math.sqrt(attn.head_dim) * s["k"] * f2
@@ -110,7 +131,7 @@ def scales(spec, config, model, level):
 def std_of(name, p, s):
     """Weight scale by role; the fan-in is the last dimension."""
     fan = p.shape[-1]
-    for key, role in (("embed_tokens", "embed"), ("lm_head", "head"), (".mlp.gate.weight", "gate"),
+    for key, role in (("embed_tokens", "embed"), ("lm_head", "head"), (".mlp.gate.weight", "gate"), ("classifier", "gate"),
                       ("q_a_proj", "qa"), ("q_b_proj", "q"), ("q_proj", "q"), ("k_proj", "k"),
                       ("kv_a_proj", "kva"), ("kv_b_proj", "kvb"), ("v_proj", "v"), ("o_proj", "o"),
                       ("experts.down_proj", "exp_down"), ("experts.gate_up_proj", "exp_up"),
@@ -132,7 +153,11 @@ def make_weights(spec, config, seed, level):
     shapes = {k: v for k, v in model.state_dict().items()}
     if config.tie_word_embeddings:
         shapes.pop("lm_head.weight", None)
-    if spec.get("mtp"):
+    if spec.get("mtp") and longcat(model):
+        h = config.hidden_size
+        for k, s in (("norm.weight", (h,)), ("layers.0.eh_proj.weight", (h, 2 * h)), ("layers.0.enorm.m.weight", (h,))):
+            shapes["model.mtp." + k] = torch.empty(s, device="meta")
+    elif spec.get("mtp"):
         n, h = config.num_hidden_layers, config.hidden_size
         for k, s in (("enorm.weight", (h,)), ("hnorm.weight", (h,)), ("eh_proj.weight", (h, 2 * h)),
                      ("input_layernorm.weight", (h,)), ("self_attn.o_proj.weight", (h, 24)), ("shared_head.norm.weight", (h,))):
@@ -165,14 +190,14 @@ def make_weights(spec, config, seed, level):
         if ".mlp.experts." in name:
             pre = name[:name.index(".experts.") + len(".experts.")]
             parts = {}
-            for e in range(w.shape[0]):
+            for e in range(config.n_routed_experts if longcat(model) else w.shape[0]):  # the others are the identity
                 if name.endswith("gate_up_proj"):
                     a, b = w[e].chunk(2, dim=0)
                     parts[f"{pre}{e}.gate_proj.weight"], parts[f"{pre}{e}.up_proj.weight"] = a, b
                 else:
                     parts[f"{pre}{e}.down_proj.weight"] = w[e]
         for k, v in parts.items():
-            if spec.get("fp8") and not any(x in k for x in ("embed_tokens", "lm_head", ".mlp.gate.weight")):
+            if spec.get("fp8") and not any(x in k for x in ("embed_tokens", "lm_head", ".mlp.gate.weight", "classifier", "mtp.")):
                 r, c = v.shape
                 q = torch.empty(r, c, dtype=torch.float8_e4m3fn)
                 sc = torch.empty((r + 127) // 128, (c + 127) // 128)
@@ -199,9 +224,13 @@ def route_terms(gate, x, cfg):
     """The values that are compared [N, experts], and how far each token's choice is from a tie [N].
     For a softmax these are the logits: same order, and the noise does not depend on the expert's share."""
     import torch
-    logits = x.float() @ gate.weight.float().t()
+    weight = gate.weight if cfg.model_type != "longcat_flash" else gate.classifier.weight
+    logits = x.float() @ weight.float().t()
     bias = getattr(gate, "e_score_correction_bias", None)
-    if bias is None:
+    if cfg.model_type == "longcat_flash":
+        b = logits.softmax(-1) + bias
+        ng = 1
+    elif bias is None:
         b = logits
         ng = cfg.n_group if getattr(cfg, "topk_method", "greedy") != "greedy" else 1
         red = lambda t: t.max(-1).values
@@ -210,7 +239,7 @@ def route_terms(gate, x, cfg):
         ng = cfg.n_group
         red = lambda t: t.topk(2, -1)[0].sum(-1)
     all_b = b
-    k, tg = cfg.num_experts_per_tok, cfg.topk_group
+    k, tg = cfg.num_experts_per_tok, getattr(cfg, "topk_group", 1)
     gap = torch.full((b.shape[0],), math.inf)
     if ng and ng > 1 and tg < ng:
         gs = red(b.view(b.shape[0], ng, -1))
@@ -231,11 +260,11 @@ def routes(model):
     def add(i):
         def f(m, a, kw):
             x = a[0] if a else kw["hidden_states"]
-            rec[i] = route_terms(m.gate, x.reshape(-1, x.shape[-1]), model.config)
+            rec[i] = route_terms(router_of(model.model.layers[i]), x.reshape(-1, x.shape[-1]), model.config)
         return f
 
     for i, layer in enumerate(model.model.layers):
-        if getattr(layer.mlp, "gate", None) is not None:
+        if router_of(layer) is not None:
             hooks.append(layer.mlp.register_forward_pre_hook(add(i), with_kwargs=True))
     try:
         yield rec
@@ -248,8 +277,8 @@ def routes(model):
 def bf16_cache(model):
     """Rounds to bfloat16 what an engine caches: normed latent and rotated rope key; K and V without MLA."""
     import torch
-    layers = model.model.layers
-    mod = sys.modules[type(layers[0].self_attn).__module__]
+    layers = attentions(model)
+    mod = sys.modules[type(layers[0]).__module__]
     old = mod.eager_attention_forward
     calls, hooks = [], []
 
@@ -265,10 +294,11 @@ def bf16_cache(model):
             key, value = rnd(key), rnd(value)
         return old(module, query, key, value, *a, **kw)
 
-    for layer in layers:
-        norm = getattr(layer.self_attn, "kv_a_layernorm", None)
+    for attn in layers:
+        norm = getattr(attn, "kv_a_layernorm", None)
         if norm is not None:
-            hooks.append(norm.register_forward_hook(lambda m, a, out: rnd(out)))
+            by = getattr(attn, "mla_scale_kv_lora", 1.0)  # the latent is cached with its factor
+            hooks.append(norm.register_forward_hook(lambda m, a, out, by=by: rnd(out * by) / by))
     mod.eager_attention_forward = eager
     try:
         yield
@@ -402,13 +432,23 @@ def capture(model, tokens):
             cap[key] = t[0, rows].float().clone()
         return f
 
+    for i, attn in enumerate(attentions(model)):
+        hooks.append(attn.register_forward_hook(keep(f"layers.{i}.attn_out"), with_kwargs=True))
     for i, layer in enumerate(core.layers):
-        hooks.append(layer.self_attn.register_forward_hook(keep(f"layers.{i}.attn_out"), with_kwargs=True))
+        if longcat(model):  # each layer is two of nibble's, and the experts' sum is added in the second
+            hooks.append(layer.mlps[0].register_forward_hook(keep(f"layers.{2 * i}.mlp_out"), with_kwargs=True))
+            hooks.append(layer.input_layernorm[1].register_forward_pre_hook(keep_in(f"layers.{2 * i}.out"), with_kwargs=True))
+            hooks.append(layer.mlps[1].register_forward_hook(keep(f"layers.{2 * i + 1}.mlp_out"), with_kwargs=True))
+            hooks.append(layer.mlp.register_forward_hook(keep(f"layers.{2 * i}.experts"), with_kwargs=True))
+            hooks.append(layer.register_forward_hook(keep(f"layers.{2 * i + 1}.out"), with_kwargs=True))
+            continue
         hooks.append(layer.mlp.register_forward_hook(keep(f"layers.{i}.mlp_out"), with_kwargs=True))
         hooks.append(layer.register_forward_hook(keep(f"layers.{i}.out"), with_kwargs=True))
     hooks.append(core.layers[0].register_forward_pre_hook(keep_in("embed"), with_kwargs=True))
     hooks.append(model.lm_head.register_forward_pre_hook(keep_in("final_norm"), with_kwargs=True))
     cap["logits"] = logits_of(model, tokens)[rows].clone()
+    for i in range(len(core.layers) if longcat(model) else 0):
+        cap[f"layers.{2 * i + 1}.mlp_out"] += cap[f"layers.{2 * i}.experts"]
     for h in hooks:
         h.remove()
     return cap, sum(sharp) / max(1, len(sharp))
@@ -512,12 +552,17 @@ def stored(spec, tensors):
 
 
 def load_own(config, tensors):
-    """The model without from_pretrained, which has no loader for mistral4's text."""
+    """The model without from_pretrained: it has no loader for mistral4's text, and longcat_flash has rows for experts
+    that are the identity."""
     import torch
     config._attn_implementation = "eager"
     config._experts_implementation = "eager"
     model = model_class(config)(config).float()
-    missing, unexpected = model.load_state_dict({k: v.float() for k, v in stacked(tensors).items()}, strict=False)
+    state = {k: v.float() for k, v in stacked(tensors).items() if not k.startswith("model.mtp.")}
+    for k, v in model.state_dict().items():
+        if longcat(model) and k in state and state[k].shape != v.shape and state[k].shape[1:] == v.shape[1:]:
+            state[k] = torch.cat([state[k], torch.zeros(v.shape[0] - state[k].shape[0], *v.shape[1:])])
+    missing, unexpected = model.load_state_dict(state, strict=False)
     assert not missing and not unexpected, (missing, unexpected)
     assert model.config._attn_implementation == "eager"
     return model.eval()
@@ -529,8 +574,9 @@ def load_back(d, spec, config, deq):
     from safetensors.torch import load_file, save_file
     tmp = None
     src = d
-    if spec["cfg"]["model_type"] == "mistral4":
-        return load_own(make_config(spec["cfg"]), deq["tensors"])
+    if spec["cfg"]["model_type"] in ("mistral4", "longcat_flash"):
+        own = {k: deq.get(k, v) for k, v in deq["tensors"].items() if not k.endswith("_scale_inv")}
+        return load_own(make_config(spec["cfg"]), own)
     if spec.get("fp8") or spec["cfg"]["model_type"] in AS_V3:
         tmp = tempfile.mkdtemp()
         src = tmp
@@ -558,7 +604,7 @@ def verify(model, spec, tensors, deq):
     from safetensors.torch import load_file
     sd = model.state_dict()
     for k, t in tensors.items():
-        if k.endswith("_scale_inv") or f"layers.{model.config.num_hidden_layers}." in k:
+        if k.endswith("_scale_inv") or f"layers.{model.config.num_hidden_layers}." in k or k.startswith("model.mtp."):
             continue
         want = deq.get(k, t.float() if t.dtype != torch.float8_e4m3fn else None)
         if ".mlp.experts." in k:
@@ -572,7 +618,7 @@ def verify(model, spec, tensors, deq):
         else:
             got = sd[k.replace(".post_mlp_", ".mlp.post_mlp_")]
         assert got.dtype == torch.float32 and torch.equal(got, want), k
-    if model.config.model_type == "mistral4":
+    if model.config.model_type in ("mistral4", "longcat_flash"):
         return []
     tmp = tempfile.mkdtemp()
     model.save_pretrained(tmp)
@@ -656,7 +702,7 @@ def run_case(job):
                 continue
             tokens, greedy, margin, info = found
             cap, sharp = capture(model, tokens)
-            info.update(seed=seed, level=level, softmax_scale=model.model.layers[0].self_attn.scaling,
+            info.update(seed=seed, level=level, softmax_scale=attentions(model)[0].scaling,
                         rope_factor=float(model.model.rotary_emb.attention_scaling), attn_sharpness=sharp)
             diff = verify(model, spec, tensors, deq)
             info["mutations"] = measure_mutations(model, tokens)

@@ -224,6 +224,26 @@ case("mistral4_flat", {
                         "llama_4_scaling_beta": 0.1, "beta_fast": 4.0, "beta_slow": 1.0}},
     "mistral4 alone: a dense layer, not normalised, factor 1.7, half-split rope, yarn without mscale keys, one tensor per expert",
     std={"embed": 0.3}, lat=0.03)
+LONGCAT = {
+    "architectures": ["LongcatFlashForCausalLM"], "attention_bias": False, "attention_dropout": 0.0,
+    "auto_map": {"AutoConfig": "configuration_longcat_flash.LongcatFlashConfig"}, "model_type": "longcat_flash",
+    "vocab_size": 320, "num_layers": 2, "max_position_embeddings": 131072, "use_cache": True, "bos_token_id": 1,
+    "eos_token_id": 2, "rope_theta": 10000000.0, "attention_method": "MLA", "mla_scale_q_lora": True, "mla_scale_kv_lora": True,
+    "zero_expert_type": "identity", "torch_dtype": "bfloat16"}
+case("longcat_flash", {
+    **LONGCAT, "hidden_size": 72, "num_attention_heads": 3, "q_lora_rank": 44, "kv_lora_rank": 40, "qk_nope_head_dim": 24,
+    "qk_rope_head_dim": 16, "head_dim": 16, "v_head_dim": 20, "ffn_hidden_size": 100, "expert_ffn_hidden_size": 28,
+    "n_routed_experts": 10, "zero_expert_num": 5, "moe_topk": 4, "routed_scaling_factor": 2.0, "rms_norm_eps": 1e-3},
+    "LongCat-Flash: two attentions and two dense blocks per layer, experts that read the first block's input and are added at the end, experts that are the identity, softmax routing with a bias, scaled queries and latents, an MTP layer to ignore",
+    published=True, bias=(0.0, 0.08), mtp=True, lat=0.03, std={"exp_down": 0.4})
+case("longcat_fp8", {
+    **LONGCAT, "hidden_size": 160, "num_attention_heads": 3, "q_lora_rank": 136, "kv_lora_rank": 132, "qk_nope_head_dim": 24,
+    "qk_rope_head_dim": 16, "head_dim": 16, "v_head_dim": 20, "ffn_hidden_size": 200, "expert_ffn_hidden_size": 40,
+    "n_routed_experts": 6, "zero_expert_num": 3, "moe_topk": 3, "routed_scaling_factor": 1.5, "rms_norm_eps": 1e-5,
+    "quantization_config": {"activation_scheme": "dynamic", "fmt": "e4m3", "quant_method": "fp8",
+                            "weight_block_size": [128, 128]}},
+    "LongCat-Flash with F8_E4M3 weights and weight_scale_inv in 128x128 blocks; weight-only",
+    published=True, fp8=True, bias=(0.0, 0.08), std={"exp_down": 0.4})
 
 # Where the search starts: the best of three accepted seeds (--lanes 3) is the one kept.
 FIRST_SEED = {

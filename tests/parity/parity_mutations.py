@@ -38,6 +38,27 @@ def mask_zero():
         torch.Tensor.masked_fill = old
 
 
+@contextlib.contextmanager
+def early_experts(core):
+    """longcat_flash: the experts' sum is added with the first of a layer's two dense blocks."""
+    hooks, held = [], {}
+
+    def hold(i):
+        def f(_m, _a, out):
+            held[i] = out
+            return out * 0
+        return f
+
+    for i, layer in enumerate(core.layers):
+        hooks.append(layer.mlp.register_forward_hook(hold(i)))
+        hooks.append(layer.mlps[0].register_forward_hook(lambda m, a, out, i=i: out + held[i]))
+    try:
+        yield
+    finally:
+        for h in hooks:
+            h.remove()
+
+
 def mutations(model):
     """Mistakes an engine could make: name -> context in which the model makes it."""
     import torch
@@ -49,7 +70,8 @@ def mutations(model):
         return [(m, attr, value) for m in mods if attr in vars(m) and getattr(m, attr) != value and has(m)]
 
     eps = cfg.rms_norm_eps
-    att = [layer.self_attn for layer in core.layers]
+    att = [a for layer in core.layers
+           for a in (layer.self_attn if isinstance(layer.self_attn, torch.nn.ModuleList) else [layer.self_attn])]
     mla = hasattr(att[0], "kv_b_proj")
     if mla:
         out["no mscale^2"] = every("scaling", att[0].qk_head_dim ** -0.5)
@@ -81,6 +103,12 @@ def mutations(model):
         out["no query scaling"] = [(cfg, "rope_parameters", {**rope, "llama_4_scaling_beta": 0.0})]
         out["query scaling by max_position_embeddings"] = [
             (cfg, "rope_parameters", {**rope, "original_max_position_embeddings": cfg.max_position_embeddings})]
+    if cfg.model_type == "longcat_flash":
+        out["queries not scaled"] = every("mla_scale_q_lora", 1.0)
+        out["latents not scaled"] = every("mla_scale_kv_lora", 1.0)
+        nothing = torch.nn.Identity()
+        nothing.forward = torch.zeros_like
+        out["zero experts add nothing"] = [(m, "identity_expert", nothing) for m in mods if hasattr(m, "identity_expert")]
     gates = [m for m in mods if getattr(m, "e_score_correction_bias", None) is not None]
     out["no correction bias"] = [(m, "e_score_correction_bias", 0.0) for m in gates]
     for role in ("q_a_proj", "kv_a_proj_with_mqa", "o_proj", "q_proj", "k_proj", "v_proj", "gate_proj", "up_proj", "down_proj"):
@@ -94,4 +122,6 @@ def mutations(model):
     res = {k: changed(v) for k, v in out.items() if v}
     if (getattr(cfg, "n_group", None) or 1) > 1 and cfg.model_type != "deepseek_v2":
         res["groups masked with 0.0"] = mask_zero()
+    if cfg.model_type == "longcat_flash":
+        res["experts added after the first block"] = early_experts(core)
     return res

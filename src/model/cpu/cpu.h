@@ -103,7 +103,7 @@ typedef struct nb_cpu {
     float *e_x, *e_gate, *e_up, *e_y; /* [max_tok * top_k] rows, sorted by expert */
     float *r_logits, *r_weight;
     uint32_t *r_id;
-    size_t *e_count, *e_first, *e_slot; /* [n_expert + 1] x2, [max_tok * top_k] */
+    size_t *e_count, *e_first, *e_slot; /* [n_choice + 1] x2, [max_tok * top_k] */
     size_t e_rank[NB_COMM_MAX_RANK + 1]; /* the first row of each rank's experts; the end */
     nb_job *job;
     /* packed activations of the call in hand */

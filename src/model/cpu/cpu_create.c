@@ -25,7 +25,7 @@ static size_t slot_bytes(const slot *s)
 static bool has_moe(const nb_model_config *c)
 {
     for (size_t i = 0; i < c->n_layer; i++)
-        if (!c->dense[i]) return true;
+        if (nb_layer_has_experts(c, i)) return true;
     return false;
 }
 
@@ -278,7 +278,7 @@ static nb_status create_floats(nb_cpu *f, const widths *w, nb_error *err)
         { &f->e_y, rows * h },
         { &f->e_gate, rows * c->moe_inter },
         { &f->e_up, rows * c->moe_inter },
-        { &f->r_logits, moe ? T * c->n_expert : 0 },
+        { &f->r_logits, moe ? T * nb_n_choice(c) : 0 },
         { &f->r_weight, rows },
         { &xp, (f->xp_bytes + sizeof(float) - 1) / sizeof(float) },
     };
@@ -324,8 +324,8 @@ static nb_status create_small(nb_cpu *f, nb_error *err)
     f->page_bad = nb_arena_array(a, f->max_write, 1);
     f->r_id = nb_arena_array(a, rows, sizeof *f->r_id);
     f->e_slot = nb_arena_array(a, rows, sizeof *f->e_slot);
-    f->e_count = nb_arena_array(a, c->n_expert + 1, sizeof *f->e_count);
-    f->e_first = nb_arena_array(a, c->n_expert + 1, sizeof *f->e_first);
+    f->e_count = nb_arena_array(a, nb_n_choice(c) + 1, sizeof *f->e_count);
+    f->e_first = nb_arena_array(a, nb_n_choice(c) + 1, sizeof *f->e_first);
     f->t_pick = nb_arena_array(a, f->t_stride, sizeof *f->t_pick);
     f->t_row = nb_arena_array(a, f->t_stride, sizeof *f->t_row);
     f->t_first = nb_arena_array(a, f->t_stride / NB_PAGE_TOK + 1, sizeof *f->t_first);

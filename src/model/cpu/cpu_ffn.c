@@ -2,7 +2,8 @@
  *
  * Tokens are sorted by expert, so that an expert's weights are read once for all of its tokens.  Every
  * (token, expert) output is kept apart; combine adds them per token in the order of the router's choice, then
- * the shared expert, so the sum does not depend on what else is in the batch. */
+ * the shared expert, so the sum does not depend on what else is in the batch.  Outputs of a shortcut's experts stay
+ * where they are until the next layer's combine: that layer is dense and has none of its own. */
 #include <string.h>
 
 #include "model/cpu/cpu.h"
@@ -70,7 +71,7 @@ typedef struct moe_ctx {
 static moe_ctx moe_of(nb_cpu *f, size_t layer)
 {
     const nb_layer *l = &f->r.o.model->layer[layer];
-    return (moe_ctx){ f, l, l->mlp.gate.data != NULL };
+    return (moe_ctx){ f, l, !f->r.whole->dense[layer] && l->mlp.gate.data != NULL };
 }
 
 static void route_tokens(void *ctx, size_t t0, size_t t1)
@@ -80,10 +81,10 @@ static void route_tokens(void *ctx, size_t t0, size_t t1)
     const nb_model_config *c = f->r.whole;
     f->r.plan.route->fn(&(nb_route_args){ .id = f->r_id + t0 * c->top_k,
                                           .weight = f->r_weight + t0 * c->top_k,
-                                          .logits = f->r_logits + t0 * c->n_expert,
+                                          .logits = f->r_logits + t0 * nb_n_choice(c),
                                           .bias = m->l->router_b,
                                           .n_tok = t1 - t0,
-                                          .n_expert = c->n_expert,
+                                          .n_expert = nb_n_choice(c),
                                           .top_k = c->top_k,
                                           .n_group = c->n_group,
                                           .topk_group = c->topk_group,
@@ -98,9 +99,11 @@ static void gather_tokens(void *ctx, size_t t0, size_t t1)
     const moe_ctx *m = ctx;
     nb_cpu *f = m->f;
     const size_t h = f->r.whole->hidden, k = f->r.whole->top_k, me = f->r.part.expert0;
-    for (size_t i = t0 * k; i < t1 * k; i++)
+    for (size_t i = t0 * k; i < t1 * k; i++) {
+        float *to = f->r_id[i] < f->r.whole->n_expert ? f->e_x : f->e_y; /* the others give it back */
         if (f->e_slot[i] >= f->e_rank[me] && f->e_slot[i] < f->e_rank[me + 1])
-            memcpy(f->e_x + f->e_slot[i] * h, f->xn + i / k * h, h * sizeof *f->xn);
+            memcpy(to + f->e_slot[i] * h, f->xn + i / k * h, h * sizeof *f->xn);
+    }
 }
 
 /* Chooses experts, of the whole model. */
@@ -109,7 +112,7 @@ static void route(moe_ctx *m, size_t n_tok)
     nb_cpu *f = m->f;
     const nb_model_config *c = f->r.whole;
     nb_job router =
-        nb_cpu_job(f, &m->l->router, NULL, f->xn, c->hidden, f->r_logits, c->n_expert, n_tok);
+        nb_cpu_job(f, &m->l->router, NULL, f->xn, c->hidden, f->r_logits, nb_n_choice(c), n_tok);
     router.v = f->r.plan.linear_float[m->l->router.type];
     nb_cpu_run_jobs(f, &router, 1);
     nb_cpu_tokens(f, route_tokens, m, n_tok);
@@ -120,24 +123,26 @@ static void order(moe_ctx *m, size_t n_tok)
 {
     nb_cpu *f = m->f;
     const nb_model_config *c = f->r.whole;
-    memset(f->e_count, 0, (c->n_expert + 1) * sizeof *f->e_count);
+    const size_t n_choice = nb_n_choice(c);
+    memset(f->e_count, 0, (n_choice + 1) * sizeof *f->e_count);
     for (size_t i = 0; i < n_tok * c->top_k; i++) f->e_count[f->r_id[i]]++;
     const size_t step = f->r.part.expert_step;
     size_t at = 0;
     for (size_t k = 0; k < step; k++) {
         f->e_rank[k] = at;
-        for (size_t e = k; e < c->n_expert; e += step) {
+        for (size_t e = k; e < n_choice; e += step) {
             f->e_first[e] = at;
             at += f->e_count[e];
         }
     }
     f->e_rank[step] = at;
-    memset(f->e_count, 0, (c->n_expert + 1) * sizeof *f->e_count);
+    memset(f->e_count, 0, (n_choice + 1) * sizeof *f->e_count);
     for (size_t i = 0; i < n_tok * c->top_k; i++) {
         const uint32_t e = f->r_id[i];
         f->e_slot[i] = f->e_first[e] + f->e_count[e]++;
     }
-    if (n_tok > 1) nb_cpu_tokens(f, gather_tokens, m, n_tok); /* one token: all rows are x */
+    /* one token: all rows are x */
+    if (n_tok > 1 || c->n_zero) nb_cpu_tokens(f, gather_tokens, m, n_tok);
 }
 
 /* Gate and up of this rank's experts and of the shared ones, side by side; then down, where the shared ones need not
@@ -150,10 +155,11 @@ static void products(moe_ctx *m, size_t n_tok)
     const size_t h = f->r.whole->hidden, mi = f->r.whole->moe_inter;
     const size_t e0 = part->expert0, end = f->r.whole->n_expert, step = part->expert_step;
     const size_t si = part->shared_inter;
-    size_t n_job = 0;
+    size_t n_job = 0, n_row = 0;
     for (size_t e = e0; e < end; e += step) {
         const size_t r = f->e_first[e], n = f->e_count[e];
         if (n == 0) continue;
+        n_row += n;
         const nb_mlp *p = &l->expert[e];
         const float *ex = n_tok == 1 ? f->xn : f->e_x + r * h;
         f->job[n_job++] = nb_cpu_job(f, &p->gate, NULL, ex, h, f->e_gate + r * mi, mi, n);
@@ -165,7 +171,7 @@ static void products(moe_ctx *m, size_t n_tok)
     }
     nb_cpu_run_jobs(f, f->job, n_job);
     const size_t first = f->e_rank[e0] * mi;
-    swiglu(f, f->e_gate + first, f->e_up + first, f->e_rank[e0 + 1] - f->e_rank[e0], mi);
+    swiglu(f, f->e_gate + first, f->e_up + first, n_row, mi);
     if (m->shared) swiglu(f, f->gate, f->up, n_tok, si);
     n_job = 0;
     for (size_t e = e0; e < end; e += step) {
@@ -182,16 +188,16 @@ void nb_cpu_feed_forward(nb_rank *r, nb_pass *p, size_t layer)
 {
     nb_cpu *f = nb_cpu_of(r);
     moe_ctx m = moe_of(f, layer);
-    if (r->whole->dense[layer]) {
-        dense(f, &m.l->mlp, p->n_row);
-        return;
+    if (nb_layer_has_experts(r->whole, layer)) {
+        route(&m, p->n_row);
+        order(&m, p->n_row);
+        products(&m, p->n_row);
     }
-    route(&m, p->n_row);
-    order(&m, p->n_row);
-    products(&m, p->n_row);
+    if (r->whole->dense[layer]) dense(f, &m.l->mlp, p->n_row);
 }
 
-/* This rank's columns of branch = sum over the choices in their order, then the shared expert, which is in branch. */
+/* This rank's columns of branch = sum over the choices in their order, then the shared expert (or the dense block at
+ * the end of a shortcut), which is in branch. */
 static void combine_tokens(void *ctx, size_t t0, size_t t1)
 {
     const moe_ctx *m = ctx;
@@ -220,7 +226,9 @@ void nb_cpu_combine(nb_rank *r, nb_pass *p, size_t layer)
         nb_job j = down(m.f, &m.l->mlp, p->n_row);
         nb_cpu_run_jobs(m.f, &j, 1);
     }
-    if (!dense) nb_cpu_tokens(m.f, combine_tokens, &m, p->n_row);
+    m.shared |= dense;
+    if (!dense || nb_layer_ends_shortcut(r->whole, layer))
+        nb_cpu_tokens(m.f, combine_tokens, &m, p->n_row);
 }
 
 /* The choice was made elsewhere.  In blocks of the workspace's rows, which change no bit. */

@@ -80,7 +80,7 @@ static bool meet_hidden(nb_cpu *f, const nb_pass *p, size_t layer)
     const size_t n = dense ? c->inter : c->n_shared * c->moe_inter;
     const size_t own = dense ? f->r.part.inter : f->r.part.shared_inter;
     size_t first[NB_COMM_MAX_RANK + 1];
-    if (!dense && !meet_experts(f)) return false;
+    if (nb_layer_has_experts(c, layer) && !meet_experts(f)) return false;
     if (n == 0) return true;
     cuts(f, n, first);
     return gather(f, p->n_row, f->gate, own, first, f->whole, n);
