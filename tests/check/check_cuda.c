@@ -455,6 +455,7 @@ void chk_gpu_time(chk *t, const char *label, double bytes, double flops, chk_ben
     X(finish)                                                                                      \
     X(swiglu)                                                                                      \
     X(moe_sum)                                                                                     \
+    X(zero_experts)                                                                                \
     X(route)                                                                                       \
     X(sample)                                                                                      \
     X(linear)                                                                                      \

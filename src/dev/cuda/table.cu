@@ -60,7 +60,7 @@ extern "C" __attribute__((visibility("default"))) const nb_cuda_api *nb_cuda_get
         nb_cuda_rope_table,      nb_cuda_mla_finish,
         nb_cuda_gqa_finish,      nb_cuda_swiglu,
         nb_cuda_split,           nb_cuda_quantise,        nb_cuda_route,
-        nb_cuda_moe_sum,         nb_cuda_kv_append,
+        nb_cuda_moe_sum,         nb_cuda_zero_experts,    nb_cuda_kv_append,
         nb_cuda_kv_decode,       nb_cuda_mla_tail,
         nb_cuda_mla_combine,        nb_cuda_thrift,
         nb_cuda_gqa,             nb_cuda_prefill,

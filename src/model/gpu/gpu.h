@@ -219,8 +219,9 @@ void nb_gpu_pass_graph(nb_gpu_rank *f, nb_gpu_pass *p);
 void nb_gpu_drop_graphs(nb_gpu_rank *f);
 /* Chooses experts: id and weight [n_pad][top_k], and the order by expert. */
 void nb_gpu_route(nb_gpu_rank *f, const nb_gpu_pass *p, size_t layer, uint32_t *id, float *weight);
-/* branch = the shared experts, where the layer has some. */
+/* branch = the shared experts, where the layer has some, or the dense block of a shortcut. */
 void nb_gpu_shared(nb_gpu_rank *f, const nb_gpu_pass *p, size_t layer);
+void nb_gpu_zero_experts(nb_gpu_rank *f, const nb_gpu_pass *p); /* e_y of the choices that have no weights */
 /* n rows of dim values as codes, until the next call. */
 nb_cuda_codes nb_gpu_quantise(nb_gpu_rank *f, nb_cuda_rows x, size_t n, size_t dim);
 /* The product of experts; rows of a->x: n_tok with src, else n_place. */

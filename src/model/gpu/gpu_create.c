@@ -344,7 +344,7 @@ static void want_rows(slots *l, const nb_gpu_rank *f, nb_cuda_rows *r, size_t n,
 static bool has_moe(const nb_model_config *c)
 {
     for (size_t i = 0; i < c->n_layer; i++)
-        if (!c->dense[i]) return true;
+        if (nb_layer_has_experts(c, i)) return true;
     return false;
 }
 
@@ -388,12 +388,12 @@ static void want_common(slots *l, nb_gpu_rank *f, const widths *w)
     if (moe) {
         want_rows(l, f, &x->e_act, rows, c->moe_inter);
         want(l, &f->e_y, rows * c->hidden, sizeof(float));
-        want(l, &f->r_logits, R * c->n_expert, sizeof(float));
+        want(l, &f->r_logits, R * nb_n_choice(c), sizeof(float));
         want(l, &f->r_weight, rows, sizeof(float));
         want(l, &f->r_id, rows, sizeof(uint32_t));
         want(l, &f->r_src, rows, sizeof(uint32_t));
         want(l, &f->r_place, rows, sizeof(uint32_t));
-        want(l, &f->r_first, c->n_expert + 1, sizeof(uint32_t));
+        want(l, &f->r_first, nb_n_choice(c) + 1, sizeof(uint32_t));
     }
     want(l, &f->own, f->max_own * NB_PAGE_TOK * f->max_values, sizeof(float));
     want(l, &f->bad, f->r.o.max_tok + f->r.o.max_seq + PAD_ROWS, sizeof(uint32_t));

@@ -391,6 +391,7 @@ void nb_gpu_host_upload(nb_gpu_rank *f, nb_gpu_pass *p, size_t layer)
         }
         compute(f, p, layer, e0, b);
     }
+    nb_gpu_zero_experts(f, p);
     nb_gpu_shared(f, p, layer);
 }
 

@@ -217,7 +217,7 @@ void nb_gpu_route(nb_gpu_rank *f, const nb_gpu_pass *p, size_t layer, uint32_t *
                                                .place = f->r_place,
                                                .weight = weight,
                                                .n_tok = p->n_pad,
-                                               .n_expert = c->n_expert,
+                                               .n_expert = nb_n_choice(c),
                                                .top_k = c->top_k,
                                                .n_group = c->n_group,
                                                .topk_group = c->topk_group,
@@ -227,7 +227,21 @@ void nb_gpu_route(nb_gpu_rank *f, const nb_gpu_pass *p, size_t layer, uint32_t *
                                                .factor = c->routed_factor });
 }
 
-/* e_y = the chosen experts' outputs, branch = the shared experts'. */
+void nb_gpu_zero_experts(nb_gpu_rank *f, const nb_gpu_pass *p)
+{
+    const nb_model_config *c = f->r.whole;
+    if (!c->n_zero) return;
+    f->api->zero_experts(f->g, &(nb_cuda_zero_experts_args){ .x = f->xn,
+                                                             .y = f->e_y,
+                                                             .first = f->r_first + c->n_expert,
+                                                             .src = f->r_src,
+                                                             .n_zero = c->n_zero,
+                                                             .n_place = p->n_pad * c->top_k,
+                                                             .dim = c->hidden,
+                                                             .y_stride = c->hidden });
+}
+
+/* e_y = the chosen experts' outputs, branch = the shared experts', or that of the dense block beside them. */
 static void moe(nb_gpu_rank *f, const nb_gpu_pass *p, size_t layer)
 {
     const nb_model_config *c = f->r.whole;
@@ -236,7 +250,7 @@ static void moe(nb_gpu_rank *f, const nb_gpu_pass *p, size_t layer)
     const bool shared = l->down.w.data != NULL, beside = shared && p->kind == NB_CUDA_DIRECT;
     const bool few = p->n_pad <= FEW_ROWS;
     if (beside && !few) shared_beside(f, p, l, glu, few);
-    nb_gpu_linear(f, p->kind, &l->router, f->xn, nb_gpu_floats(f->r_logits, c->n_expert), p->n_pad);
+    nb_gpu_linear(f, p->kind, &l->router, f->xn, nb_gpu_floats(f->r_logits, nb_n_choice(c)), p->n_pad);
     if (beside && few) shared_beside(f, p, l, glu, few);
     nb_gpu_route(f, p, layer, f->r_id, f->r_weight);
     nb_cuda_experts_args a = { .gate = l->expert.gate,
@@ -258,6 +272,7 @@ static void moe(nb_gpu_rank *f, const nb_gpu_pass *p, size_t layer)
     a.n_out = c->hidden;
     a.chosen = true;
     nb_gpu_experts_run(f, l->expert.row_down[p->kind], a);
+    nb_gpu_zero_experts(f, p);
     if (beside)
         f->api->side_join(f->g);
     else if (shared)
@@ -269,12 +284,12 @@ static void feed_forward(nb_rank *r, nb_pass *pass, size_t layer)
     nb_gpu_rank *f = nb_gpu_of(r);
     nb_gpu_pass *p = nb_gpu_pass_of(pass);
     const nb_gpu_layer *l = &f->w.layer[layer];
-    if (r->whole->dense[layer]) {
+    if (!nb_layer_has_experts(r->whole, layer)) {
         dense(f, p, l, &f->glu[layer]);
     } else if (!l->host) {
         moe(f, p, layer);
     } else {
-        nb_gpu_linear(f, p->kind, &l->router, f->xn, nb_gpu_floats(f->r_logits, r->whole->n_expert),
+        nb_gpu_linear(f, p->kind, &l->router, f->xn, nb_gpu_floats(f->r_logits, nb_n_choice(r->whole)),
                       p->n_pad);
         if (p->upload)
             nb_gpu_host_upload(f, p, layer);
@@ -284,13 +299,15 @@ static void feed_forward(nb_rank *r, nb_pass *pass, size_t layer)
 }
 
 /* The sum reads every expert's output once, and so may the norm behind it: the two in one kernel save a launch
- * and a pass over the branch.  A trace looks between them. */
+ * and a pass over the branch.  A trace looks between them.  A shortcut's outputs stay in e_y until the next layer's
+ * combine: that layer is dense and has none of its own. */
 static void combine(nb_rank *r, nb_pass *pass, size_t layer)
 {
     nb_gpu_rank *f = nb_gpu_of(r);
     nb_gpu_pass *p = nb_gpu_pass_of(pass);
     const nb_model_config *c = r->whole;
-    if (c->dense[layer]) return;
+    const bool end = nb_layer_ends_shortcut(c, layer);
+    if (c->dense[layer] && !end) return;
     p->sum = (nb_cuda_moe_sum_args){ .y = f->branch,
                                      .e = f->e_y,
                                      .shared = f->w.layer[layer].down.w.data ? f->branch : NULL,
@@ -302,7 +319,7 @@ static void combine(nb_rank *r, nb_pass *pass, size_t layer)
                                      .y_stride = c->hidden,
                                      .e_stride = c->hidden,
                                      .shared_stride = c->hidden };
-    if (nb_gpu_is_host(f, layer) && !p->upload) { /* e_y is the sum already */
+    if (nb_gpu_is_host(f, end ? layer - 1 : layer) && !p->upload) { /* e_y is the sum already */
         p->sum.weight = f->host.one;
         p->sum.place = f->host.place;
         p->sum.top_k = 1;

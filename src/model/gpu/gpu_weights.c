@@ -439,7 +439,7 @@ static nb_status experts(uploader *u, size_t layer, nb_gpu_layer *g)
         if (e->row_up[k] && (e->row_up[k]->floats || e->row_down[k]->floats)) u->w->floats = true;
     if (!g->host) NB_TRY(upload_experts(u, l, g));
     NB_TRY(matrix(u, "mlp.gate", &l->router, NULL, &g->router));
-    return vector(u, l->router_b, u->m->c.n_expert, &g->router_b);
+    return vector(u, l->router_b, nb_n_choice(&u->m->c), &g->router_b);
 }
 
 /* ---- layers ---- */
@@ -497,7 +497,7 @@ static nb_status layer(uploader *u, size_t i)
         NB_TRY(group(u, "gate_proj, up_proj", src, bias, 2, &g->gate_up));
         NB_TRY(matrix(u, "down_proj", &l->mlp.down, l->mlp.down_b, &g->down));
     }
-    return c->dense[i] ? NB_OK : experts(u, i, g);
+    return nb_layer_has_experts(c, i) ? experts(u, i, g) : NB_OK;
 }
 
 /* ---- places ---- */
@@ -506,7 +506,7 @@ static void mark_host(nb_gpu_weights *w, const nb_model_config *c, const nb_expe
 {
     const size_t n_host = place->fit ? SIZE_MAX : place->n_host;
     for (size_t i = 0, n = 0; i < c->n_layer && n < n_host; i++) {
-        if (c->dense[i]) continue;
+        if (!nb_layer_has_experts(c, i)) continue;
         w->layer[i].host = w->host = true;
         n++;
     }

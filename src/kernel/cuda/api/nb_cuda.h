@@ -16,7 +16,7 @@
 #include "base/status.h"
 #include "kernel/cuda/api/nb_cuda_ops.h"
 
-enum { NB_CUDA_VERSION = 7 };
+enum { NB_CUDA_VERSION = 8 };
 
 typedef struct nb_cuda_info {
     char name[96];  /* "NVIDIA H100 80GB HBM3" */
@@ -80,6 +80,7 @@ typedef struct nb_cuda_api {
     void (*quantise)(nb_cuda *g, const nb_cuda_quantise_args *a);
     void (*route)(nb_cuda *g, const nb_cuda_route_args *a);
     void (*moe_sum)(nb_cuda *g, const nb_cuda_moe_sum_args *a);
+    void (*zero_experts)(nb_cuda *g, const nb_cuda_zero_experts_args *a);
     void (*kv_append)(nb_cuda *g, const nb_cuda_kv_append_args *a);
     void (*kv_decode)(nb_cuda *g, const nb_cuda_kv_decode_args *a);
     void (*mla_tail)(nb_cuda *g, const nb_cuda_mla_args *a);

@@ -205,6 +205,15 @@ typedef struct nb_cuda_experts_row {
     bool codes;
 } nb_cuda_experts_row;
 
+/* Choices that give back what they read (zero experts): y[p] = x[src[p]] for places first[0] <= p < first[n_zero] of
+ * n_place.  x: hi and lo (NULL: 0), in float; 2^-17 |x|. */
+typedef struct nb_cuda_zero_experts_args {
+    nb_cuda_rows x;
+    float *y; /* [n_place][y_stride] */
+    const uint32_t *first, *src;
+    size_t n_zero, n_place, dim, y_stride;
+} nb_cuda_zero_experts_args;
+
 /* ---- the cache ---- */
 
 /* Consecutive tokens of one sequence in a step.  n_tok 0: padding of a graph, ignored.

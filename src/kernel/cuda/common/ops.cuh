@@ -26,6 +26,7 @@ void nb_cuda_split(nb_cuda *g, const nb_cuda_split_args *a);
 void nb_cuda_quantise(nb_cuda *g, const nb_cuda_quantise_args *a);
 void nb_cuda_route(nb_cuda *g, const nb_cuda_route_args *a);
 void nb_cuda_moe_sum(nb_cuda *g, const nb_cuda_moe_sum_args *a);
+void nb_cuda_zero_experts(nb_cuda *g, const nb_cuda_zero_experts_args *a);
 bool nb_cuda_can_cache(const nb_record *r);
 void nb_cuda_kv_append(nb_cuda *g, const nb_cuda_kv_append_args *a);
 void nb_cuda_kv_decode(nb_cuda *g, const nb_cuda_kv_decode_args *a);
