@@ -100,8 +100,9 @@ void nb_layout_place(const nb_demand *d, const nb_layout *l, nb_place *out)
     p.weights = p.replicated + p.dense + p.expert + p.absorbed;
     p.cache = floor(p.budget - p.weights - l->reserve_bytes);
     if (!(p.cache > 0)) p.cache = 0;
-    p.kv_share = 1;
-    if (!d->sizes->is_mla && n_kv) p.kv_share = (double)((n_kv + l->tp - 1) / l->tp) / (double)n_kv;
+    p.read_share = 1;
+    if (!d->sizes->is_mla && !d->machine->cpu && n_kv)
+        p.read_share = (double)((n_kv + l->tp - 1) / l->tp) / (double)n_kv;
     *out = p;
 }
 
@@ -135,7 +136,7 @@ double nb_place_blocks(const nb_place *p, const nb_record_size *r)
 double nb_place_users(const nb_place *p, const nb_record_size *r, double tail_bytes, size_t n_tok)
 {
     const double blocks = (double)(n_tok / NB_PAGE_TOK + (n_tok % NB_PAGE_TOK != 0));
-    const double one = blocks * (double)r->block_bytes + tail_bytes * p->kv_share;
+    const double one = blocks * (double)r->block_bytes + tail_bytes;
     return one > 0 ? floor(p->cache / one) : 0;
 }
 
@@ -153,12 +154,11 @@ static size_t expert_groups(const nb_demand *d, const nb_layout *l)
 /* Tokens of cache in all; *weights: bytes per GPU. */
 static double tokens_of(const nb_demand *d, const nb_layout *l, double *weights)
 {
-    nb_record_size r;
+    const nb_record_size *r = nb_sizes_find_rope(d->sizes, nb_kv_type_name(d->kv), d->rope);
     nb_place p;
     nb_layout_place(d, l, &p);
     *weights = p.weights;
-    if (nb_sizes_record_tp(d->config, d->kv, d->rope, l->tp, &r, NULL) != NB_OK) return 0;
-    return nb_place_blocks(&p, &r) * NB_PAGE_TOK * (double)l->dp;
+    return r ? nb_place_blocks(&p, r) * NB_PAGE_TOK * (double)l->dp : 0;
 }
 
 bool nb_layout_suggest(const nb_demand *d, nb_layout *l)

@@ -2,15 +2,15 @@
  *
  * n_gpu = tp * dp.  A replica is tp GPUs that compute the same tokens; dp replicas have users of
  * their own.  Of the weights a GPU has
- *   replicated   all of it on each GPU (q_a, kv_a, router, norms)
+ *   replicated   all of it on each GPU (q_a, kv_a, k, v, router, norms)
  *   dense        1 / tp: attention's heads, dense and shared feed-forward, embedding, head
  *   experts      1 / n_gpu: the experts are dealt to ep groups of n_gpu / ep GPUs, which divide each of
  *                theirs; the replicas share them, as in vLLM
  *   absorbed     MLA on a GPU: copies of W_UK and W_UV, 1 / tp (sizes.h)
- * and of the cache: MLA's latent is one for all heads, so tensor parallelism does not divide it: each of
- * the tp GPUs keeps the whole latent of the replica's users.  K and V of GQA are divided until a
- * GPU has one KV head.  Sources: vLLM PR 26877 (-tp 8 is 8 copies), specs of tensor, data and
- * expert parallelism as vLLM and TensorRT-LLM have them.
+ * and of the cache all: each of the tp GPUs keeps the whole blocks of the replica's users, as nibble's ranks do
+ * (docs/several-gpus.md).  MLA's latent is one for all heads; of GQA's K and V a GPU reads its heads' part.  Other
+ * engines divide K and V until a GPU has one KV head.  Sources: vLLM PR 26877 (-tp 8 is 8 copies), specs of tensor, data
+ * and expert parallelism as vLLM and TensorRT-LLM have them.
  *
  * Plain data; nothing to free. */
 #ifndef NB_CAPACITY_LAYOUT_H
@@ -45,7 +45,7 @@ typedef struct nb_place {
     double replicated, dense, expert, absorbed, weights; /* weights: their sum */
     double host;                                         /* experts in the memory of the host */
     double cache;                                        /* what is left, 0 when nothing is */
-    double kv_share; /* of a record's values that a GPU keeps: 1 for MLA */
+    double read_share; /* of a page's bytes that attention of a GPU reads: 1 for MLA, and on a processor */
 } nb_place;
 
 /* NB_ERR_ARG with a line that names the option: tp that does not divide the heads, ep without experts
@@ -59,7 +59,7 @@ double nb_layout_upload_tok(const nb_demand *d);
 /* The fewest host_layers with which n_bytes are left for the cache; all where none does. */
 size_t nb_layout_fit_host(const nb_demand *d, const nb_layout *l, double n_bytes);
 
-/* Blocks of a record (as nb_sizes_record_tp gives it) in a GPU's cache. */
+/* Blocks of a record in a GPU's cache. */
 double nb_place_blocks(const nb_place *p, const nb_record_size *r);
 /* Users of a replica with n_tok tokens each, prompt and answer: whole blocks, and the open page that
  * each running request has (tail_bytes, of nb_sizes). */

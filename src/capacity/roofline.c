@@ -211,7 +211,7 @@ void nb_step_of(const nb_demand *d, const nb_layout *l, const nb_record_size *r,
     if (d->sizes->n_expert) s.host_bytes = p.host * s.experts_read / (double)d->sizes->n_expert;
     const nb_sizes *z = d->sizes;
     const double pairs = pairs_computed(z, context), choose = z->choose_bytes_tok;
-    s.cache_bytes = s.n_seq * (context * choose + pairs * (r->attn_bytes_tok - choose) +
+    s.cache_bytes = s.n_seq * ((context * choose + pairs * (r->attn_bytes_tok - choose)) * p.read_share +
                                2 * (double)z->state_bytes); /* states are read and written */
     s.product_flop = 2 * s.n_seq * (k.replicated + (k.dense + k.head) / tp) +
                      2 * k.expert * concurrency / (double)l->n_gpu;

@@ -76,8 +76,8 @@ typedef struct nb_step {
     nb_bound bound; /* the longest of these in `most` */
     nb_time most, model;
 } nb_step;
-/* concurrency sequences in all, dealt to the replicas, with `context` cached tokens each.  r: as
- * nb_sizes_record_tp gives it for l->tp. The machine's bandwidth and bf16 are not 0. */
+/* concurrency sequences in all, dealt to the replicas, with `context` cached tokens each.  The
+ * machine's bandwidth and bf16 are not 0. */
 void nb_step_of(const nb_demand *d, const nb_layout *l, const nb_record_size *r,
                 const nb_efficiency *e, double concurrency, double context, nb_step *out);
 

@@ -1,6 +1,6 @@
 /* sizes.c - see sizes.h.
  *
- * Layers of a model have few shapes: dense or with experts, and one for each kind of attention.  So the weights
+ * Layers of a model have few shapes: dense, with experts or with both, and one for each kind of attention.  So the weights
  * come from models of one layer, walked as the engine walks them, times the number of such layers: V3's
  * 58 x 256 experts are not named one by one, and the sums are the same to the byte. */
 #include "capacity/sizes.h"
@@ -53,7 +53,7 @@ static void size_layer(const nb_model *m, const form *f, nb_weight_size *out)
                  { &l->f_b, NB_QU_Q },     { &l->g_a, NB_QU_Q },     { &l->g_b, NB_QU_Q },
                  { &l->beta, NB_QU_Q } };
     const nb_mlp *const shared = &l->mlp;
-    const nb_quant_unit unit = l->expert ? NB_QU_SHARED : NB_QU_DENSE;
+    const nb_quant_unit unit = m->c.dense[0] ? NB_QU_DENSE : NB_QU_SHARED;
     const uint64_t router = matrix(&l->router, &as_is, NB_QU_ROUTER),
                    router_own = matrix(&l->router, &(form){ false, f->quant, f->of }, NB_QU_ROUTER);
     const uint64_t embed = nb_weight_bytes(&m->embed), head = nb_weight_bytes(&m->head);
@@ -76,10 +76,11 @@ static void size_layer(const nb_model *m, const form *f, nb_weight_size *out)
     const uint64_t vectors = m->weight_bytes - plain - embed - (m->head_is_embed ? 0 : head);
     const uint64_t own = vectors - m->c.hidden * nb_model_dtype_bytes(&m->c);
     out->bytes = sum + own + out->expert;
-    out->active = sum + own + (l->expert ? m->c.top_k * out->one_expert : 0);
+    const size_t most = m->c.top_k < m->c.n_expert ? m->c.top_k : m->c.n_expert;
+    out->active = sum + own + (l->expert ? most * out->one_expert : 0);
     out->kv_b = matrix(&l->kv_b, f, NB_QU_KV_B);
-    out->replicated =
-        matrix(&l->q_a, f, NB_QU_Q_A) + matrix(&l->kv_a, f, NB_QU_KV_A) + router_own + own;
+    out->replicated = matrix(&l->q_a, f, NB_QU_Q_A) + matrix(&l->kv_a, f, NB_QU_KV_A) +
+                      matrix(&l->k, f, NB_QU_K) + matrix(&l->v, f, NB_QU_V) + router_own + own;
 }
 
 /* Embedding, head and final norm: m is any model. */
@@ -97,14 +98,26 @@ static void size_rest(const nb_model *m, const form *f, nb_weight_size *out)
                              .embed = apart ? embed : 0 };
 }
 
-/* Adds the layers of c that have this attention and are dense, or are not; m is a model of one. */
-static nb_status add_layers(const nb_model_config *c, const nb_model *m, size_t attn, bool dense,
-                            form *f, nb_weight_size *sum, nb_error *err)
+/* A shape of layers. */
+typedef struct shape {
+    size_t attn;
+    bool dense, shortcut;
+} shape;
+
+static bool has_shape(const nb_model_config *c, size_t layer, const shape *s)
+{
+    return c->attn_of[layer] == s->attn && c->dense[layer] == s->dense &&
+           c->shortcut[layer] == s->shortcut;
+}
+
+/* Adds the layers of c that have this shape; m is a model of one. */
+static nb_status add_layers(const nb_model_config *c, const nb_model *m, const shape *s, form *f,
+                            nb_weight_size *sum, nb_error *err)
 {
     const bool each = f->quant == &c->quant;
     nb_weight_size one = { 0 };
     for (size_t i = 0; i < c->n_layer; i++) {
-        if (c->attn_of[i] != attn || c->dense[i] != dense) continue;
+        if (!has_shape(c, i, s)) continue;
         if (each) f->of = c->quant_of[i].form;
         if (sum->bytes == 0) size_rest(m, f, sum);
         size_layer(m, f, &one);
@@ -118,17 +131,16 @@ static nb_status add_layers(const nb_model_config *c, const nb_model *m, size_t 
         sum->expert += one.expert;
         sum->kv_b += one.kv_b;
         sum->replicated += one.replicated;
-        if (!dense) sum->one_expert = one.one_expert;
+        if (nb_layer_has_experts(c, i)) sum->one_expert = one.one_expert;
     }
     return NB_OK;
 }
 
-/* Layers with this kind of attention that are dense, or are not. */
-static size_t count_layers(const nb_model_config *c, size_t attn, bool dense)
+static bool any_layer(const nb_model_config *c, const shape *s)
 {
-    size_t n = 0;
-    for (size_t i = 0; i < c->n_layer; i++) n += c->attn_of[i] == attn && c->dense[i] == dense;
-    return n;
+    for (size_t i = 0; i < c->n_layer; i++)
+        if (has_shape(c, i, s)) return true;
+    return false;
 }
 
 /* one: a copy of the configuration, its number of layers and type changed here. */
@@ -147,14 +159,15 @@ static nb_status size_weights(const nb_model_config *c, nb_sizes_wtype type, nb_
     }
     one->n_layer = 1;
     one->quant = (nb_quant){ 0 }; /* f has it */
-    for (size_t k = 0; k < 2 * c->n_attn; k++) {
-        const bool dense = k % 2;
+    for (size_t k = 0; k < 4 * c->n_attn; k++) {
+        const shape s = { k / 4, k % 2, k / 2 % 2 };
         nb_model m;
-        if (count_layers(c, k / 2, dense) == 0) continue;
-        one->dense[0] = dense;
-        one->attn_of[0] = (unsigned char)(k / 2);
+        if (!any_layer(c, &s)) continue;
+        one->dense[0] = s.dense;
+        one->shortcut[0] = s.shortcut;
+        one->attn_of[0] = (unsigned char)s.attn;
         NB_TRY(nb_model_shapes(&m, one, err));
-        const nb_status st = add_layers(c, &m, k / 2, dense, &f, &sum, err);
+        const nb_status st = add_layers(c, &m, &s, &f, &sum, err);
         nb_model_deinit(&m);
         NB_TRY(st);
     }
@@ -217,9 +230,9 @@ static bool rope_varies(const nb_model_config *c, nb_kv_type t)
     return nb_attn_any_latent(c) && !nb_kv_traits[t]->own_rope;
 }
 
-/* The record of each layer, heads of the cache divided by tp; false: the type cannot hold some layer. */
-static bool layer_records(const nb_model_config *c, nb_kv_type type, nb_rope_fmt rope, size_t tp,
-                          nb_record *all, nb_error *err)
+/* The record of each layer; false: the type cannot hold some layer. */
+static bool layer_records(const nb_model_config *c, nb_kv_type type, nb_rope_fmt rope,
+                          nb_record *all)
 {
     for (size_t i = 0; i < c->n_layer; i++) {
         const nb_attn_config *a = nb_layer_attn(c, i);
@@ -227,8 +240,7 @@ static bool layer_records(const nb_model_config *c, nb_kv_type type, nb_rope_fmt
         nb_record_opts o;
         nb_model_record_opts(a, type, nb_kv_mode_default(type),
                              mla ? rope : nb_rope_fmt_default(false), &o);
-        if (!mla) o.seg[0].n_vec = o.seg[1].n_vec = a->n_kv_head / tp + (a->n_kv_head % tp != 0);
-        if (nb_record_init(&all[i], &o, err) != NB_OK) return false;
+        if (nb_record_init(&all[i], &o, NULL) != NB_OK) return false;
     }
     return true;
 }
@@ -255,20 +267,6 @@ static nb_status fill_record(const nb_model_config *c, const nb_record *all, nb_
     return NB_OK;
 }
 
-nb_status nb_sizes_record_tp(const nb_model_config *c, nb_kv_type type, nb_rope_fmt rope, size_t tp,
-                             nb_record_size *out, nb_error *err)
-{
-    if (tp == 0) return nb_fail(err, NB_ERR_RANGE, "tensor parallel 0: expected at least 1");
-    nb_record *all = calloc(c->n_layer, sizeof *all);
-    size_t *off = calloc(c->n_layer + 1, sizeof *off);
-    nb_status st = all && off ? NB_OK : nb_fail(err, NB_ERR_NOMEM, "out of memory");
-    if (st == NB_OK && !layer_records(c, type, rope, tp, all, err)) st = NB_ERR_UNSUPPORTED;
-    if (st == NB_OK) st = fill_record(c, all, rope, off, out, err);
-    free(all);
-    free(off);
-    return st;
-}
-
 static nb_status add_records(const nb_model_config *c, nb_sizes *s, nb_record *all, size_t *off,
                              nb_error *err)
 {
@@ -279,7 +277,7 @@ static nb_status add_records(const nb_model_config *c, nb_sizes *s, nb_record *a
         for (size_t k = 0; k < NB_COUNT(ropes); k++) {
             if (k > 0 && (ropes[k] == first || !rope_varies(c, (nb_kv_type)t))) continue;
             /* a shape that this record cannot hold has no row */
-            if (!layer_records(c, (nb_kv_type)t, ropes[k], 1, all, NULL)) continue;
+            if (!layer_records(c, (nb_kv_type)t, ropes[k], all)) continue;
             NB_ASSERT(s->n_record < NB_SIZES_MAX_RECORD);
             NB_TRY(fill_record(c, all, ropes[k], off, &s->record[s->n_record++], err));
             s->tail_bytes_seq = nb_kv_tail_offsets(all, c->n_layer, NULL) + s->state_bytes;
@@ -350,10 +348,10 @@ static nb_status size_all(const nb_model_config *c, nb_sizes *s, nb_error *err)
     }
     s->own = nb_kv_type_own(c);
     s->n_layer = c->n_layer;
-    for (size_t i = 0; i < c->n_layer; i++) s->n_moe_layer += !c->dense[i];
+    for (size_t i = 0; i < c->n_layer; i++) s->n_moe_layer += nb_layer_has_experts(c, i);
     if (s->n_moe_layer) {
         s->n_expert = c->n_expert;
-        s->top_k = c->top_k;
+        s->top_k = c->top_k < c->n_expert ? c->top_k : c->n_expert; /* zero experts may be chosen, too */
     }
     NB_TRY(add_weights(c, s, err)); /* first: it refuses what is too large to count */
     nb_model_config_size(c, &n);

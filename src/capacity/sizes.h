@@ -50,11 +50,12 @@ typedef enum nb_sizes_wtype {
 } nb_sizes_wtype;
 typedef struct nb_weight_size {
     uint64_t bytes;
-    uint64_t active;     /* top_k experts of each layer, the head; of the embedding nothing */
+    uint64_t active;     /* top_k experts of each layer, the head; of the embedding nothing.  At most, where the router
+                            has choices without weights */
     uint64_t expert;     /* all routed experts, which expert parallelism divides */
     uint64_t one_expert; /* of one layer: expert / (n_moe_layer * n_expert) */
     uint64_t kv_b;       /* MLA: kv_b_proj, that both forms use */
-    uint64_t replicated; /* not divided by tensor parallelism: q_a, kv_a, router, vectors */
+    uint64_t replicated; /* not divided by tensor parallelism: q_a, kv_a, k, v, router, vectors */
     uint64_t embed;      /* the embedding, where the head is another matrix; never read whole */
 } nb_weight_size;
 
@@ -100,8 +101,5 @@ const nb_record_size *nb_sizes_find(const nb_sizes *s, const char *name);
 const nb_record_size *nb_sizes_find_rope(const nb_sizes *s, const char *name, nb_rope_fmt rope);
 /* Bits of a record's codes: 4, 8, 16 or 32. */
 unsigned nb_sizes_code_bits(nb_kv_type t);
-/* What one of tp GPUs keeps of a record. */
-nb_status nb_sizes_record_tp(const nb_model_config *c, nb_kv_type type, nb_rope_fmt rope, size_t tp,
-                             nb_record_size *out, nb_error *err);
 
 #endif

@@ -38,17 +38,11 @@ assert abs(g["expert_bytes"] - w["expert_bytes"] * uneven / n) < 2
 whole = {r["dtype"]: r for r in j["cache"]["records"] if r["default_rope"] or r["marked"]}
 for r in j["capacity"]:
     block = r["block_bytes_per_gpu"]
-    if j["model"]["attention"] == "mla":
-        assert block == whole[r["dtype"]]["block_bytes"] and l["cache_copies"] == tp # not divided
-        share = 1
-    else:
-        heads = j["model"]["n_kv_head"]
-        share = math.ceil(heads / tp) / heads
-        assert abs(block / whole[r["dtype"]]["block_bytes"] / share - 1) < 0.05
+    assert block == whole[r["dtype"]]["block_bytes"] and l["cache_copies"] == tp # not divided
     assert r["blocks_per_replica"] == g["cache_bytes"] // block
     assert r["tokens"] == 64 * r["blocks_per_replica"] * dp
     for x in r["contexts"]:
-        one = math.ceil(x["context"] / 64) * block + j["cache"]["open_page_bytes"] * share
+        one = math.ceil(x["context"] / 64) * block + j["cache"]["open_page_bytes"]
         assert x["users_per_replica"] == g["cache_bytes"] // one, (r["dtype"], x)
         assert x["users"] == dp * x["users_per_replica"]
         if c and x["users"]:

@@ -250,7 +250,7 @@ static void v3_on_8_h200(void **state)
     near("absorbed", p.absorbed, v.absorbed, 1e-9);
     near("cache", p.cache, budget - v.expert / 8 - v.dense - v.replicated - v.absorbed - 4 * GIB,
          1e-4);
-    assert_int_equal(nb_sizes_record_tp(&conf, d.kv, d.rope, 1, &r, NULL), NB_OK);
+    r = *nb_sizes_find(&sizes, "nvfp4");
     assert_int_equal(r.page_bytes, 22656); /* ARCHITECTURE.md */
     assert_true(nb_place_blocks(&p, &r) == floor(p.cache / (61 * 22656.0)));
     const double dp8 = nb_place_users(&p, &r, (double)sizes.tail_bytes_seq, 131072);
@@ -267,14 +267,12 @@ static void v3_on_8_h200(void **state)
     nb_layout_place(&d, &l, &p);
     near("cache of TP 8", p.cache,
          budget - (v.expert + v.dense + v.absorbed) / 8 - v.replicated - 4 * GIB, 1e-4);
-    assert_int_equal(nb_sizes_record_tp(&conf, d.kv, d.rope, 8, &r, NULL), NB_OK);
-    assert_int_equal(r.page_bytes, 22656); /* not an eighth */
-    assert_true(p.kv_share == 1);
+    assert_true(p.read_share == 1);
     const double tp8 = nb_place_users(&p, &r, (double)sizes.tail_bytes_seq, 131072);
     assert_true(tp8 == users_by_hand(p.cache, 22656, 131072));
     assert_true(tp8 == 17);
     /* FP8, as the article has it for "16-18 users": 512 + 64 bytes and two scales */
-    assert_int_equal(nb_sizes_record_tp(&conf, NB_KV_FP8, d.rope, 8, &r, NULL), NB_OK);
+    r = *nb_sizes_find(&sizes, "fp8");
     assert_true(nb_place_users(&p, &r, (double)sizes.tail_bytes_seq, 131072) ==
                 users_by_hand(p.cache, (double)r.page_bytes, 131072));
     near("fp8 page", (double)r.page_bytes, 64 * 578.0, 1e-9);
@@ -364,16 +362,25 @@ static void suggestions(void **state)
     nb_place p;
     nb_layout_place(&d, &l, &p);
     assert_true(p.cache > 0);
-    /* GQA: its cache is divided, so tensor parallelism holds the most */
+    /* GQA: a GPU reads its heads of the cache, and keeps all of it */
     d = demand("llama-3.1-70b", "h100", "bf16");
     l = layout(1, 4, 1);
     assert_true(nb_layout_suggest(&d, &l));
     assert_true(l.tp == 4 && l.dp == 1 && l.ep == 1);
     nb_layout_place(&d, &l, &p);
-    assert_true(p.kv_share == 0.25);
+    assert_true(p.read_share == 0.25);
+    const double kv = 80.0 * 2 * 1024 * 8192 * 2, norms = 161.0 * 8192 * 2; /* k_proj, v_proj: on each */
+    near("replicated", p.replicated, kv + norms, 1e-9);
+    near("divided", p.dense, ((double)sizes.weight_bytes - kv - norms) / 4, 1e-9);
+    const double pages = 80.0 * 64 * 2 * 8 * 128 * 2;
+    assert_true(nb_place_blocks(&p, nb_sizes_find(&sizes, "bf16")) == floor(p.cache / pages));
     l = layout(16, 1, 1); /* 8 KV heads: at least one on each GPU */
     nb_layout_place(&d, &l, &p);
-    assert_true(p.kv_share == 0.125);
+    assert_true(p.read_share == 0.125);
+    machine.cpu = true; /* a rank of a processor decodes whole pages */
+    nb_layout_place(&d, &l, &p);
+    assert_true(p.read_share == 1);
+    machine.cpu = false;
     /* no GPU is enough for nothing */
     machine.memory_bytes = 1e6;
     assert_int_equal(nb_layout_needed(&d, &l), 0);
@@ -406,7 +413,7 @@ static void attention_floors(void **state)
         nb_step s;
         machine.bandwidth = 3.0e12;
         machine.bf16 = 798e12;
-        assert_int_equal(nb_sizes_record_tp(&conf, d.kv, d.rope, 1, &r, NULL), NB_OK);
+        r = *nb_sizes_find_rope(&sizes, nb_kv_type_name(d.kv), d.rope);
         nb_step_of(&d, &l, &r, &e, n_seq, context, &s);
         const double tokens = n_seq * context * (double)conf.n_layer;
         near("bytes", s.cache_bytes / tokens, rows[i].bytes, 1e-3);
@@ -427,7 +434,7 @@ static void steps(void **state)
     const nb_layout one = layout(1, 1, 1), four = layout(1, 4, 4);
     nb_record_size r;
     nb_step s;
-    assert_int_equal(nb_sizes_record_tp(&conf, d.kv, d.rope, 1, &r, NULL), NB_OK);
+    r = *nb_sizes_find_rope(&sizes, nb_kv_type_name(d.kv), d.rope);
     nb_step_of(&d, &four, &r, &nb_efficiency_gpu, 10, 1000, &s);
     assert_true(s.n_seq == 3);
     near("cache", s.cache_bytes, 3 * 1000 * r.attn_bytes_tok, 1e-12);
@@ -469,7 +476,7 @@ static void measured_steps(void **state)
         const nb_demand d = demand("deepseek-v2-lite", "h100", rows[i].record);
         nb_record_size r;
         nb_step s;
-        assert_int_equal(nb_sizes_record_tp(&conf, d.kv, d.rope, 1, &r, NULL), NB_OK);
+        r = *nb_sizes_find_rope(&sizes, nb_kv_type_name(d.kv), d.rope);
         nb_step_of(&d, &l, &r, &nb_efficiency_gpu, rows[i].n_seq, rows[i].context, &s);
         near("ms a step", s.model.total_s * 1e3, rows[i].ms, 0.08);
         assert_true(s.most.total_s * 1e3 < rows[i].ms); /* a bound is one */
@@ -568,7 +575,8 @@ static void prompts(void **state)
     assert_false(f.reads_weights);
     near("rate", f.most_tok_s, n / f.most_s, 1e-9);
     nb_prefill_of(&d, &l2, &nb_efficiency_gpu, n, 8192, &g);
-    near("two GPUs", g.most_s, f.most_s / 2, 1e-3);
+    const double kv = 2 * n * 32 * 4096 * 2 * 1024; /* keys and values, on each */
+    near("two GPUs", g.most_s, (flop + kv) / 2 / 989.4e12, 1e-3);
     assert_true(g.model_s > f.model_s / 2); /* exchanges */
     /* four chunks of a latent prompt: keys of 1, 2 and 3 chunks are rebuilt, kv_b's product each */
     const nb_demand mla = demand("deepseek-v2-lite", "h100", "nvfp4");

@@ -37,8 +37,6 @@ typedef struct plan {
 /* plan_setup.c.  Deinit in any case. */
 int plan_setup(const opts *o, plan *p);
 void plan_deinit(plan *p);
-/* The record of one GPU of the layout; false: it cannot hold the shape. */
-bool plan_record(const plan *p, const nb_record_size *of, nb_record_size *out);
 /* All records with the rope key that is asked for, or the default one: *i counts from 0.  NULL behind the
  * last. */
 const nb_record_size *plan_next_record(const plan *p, size_t *i);

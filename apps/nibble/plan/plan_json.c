@@ -246,7 +246,7 @@ static json_t *layout_json(maker *k, const plan *p)
     put_int(k, j, "data_parallel", (double)l->dp);
     put_int(k, j, "expert_parallel", (double)l->ep);
     put(k, j, "suggested", json_boolean(p->suggested));
-    put_int(k, j, "cache_copies", p->sizes.is_mla ? (double)l->tp : 1);
+    put_int(k, j, "cache_copies", (double)l->tp);
     put_num(k, j, "utilization", l->utilization);
     put(k, j, "fits", json_boolean(p->fits));
     put(k, j, "needed", needed_json(k, p));
@@ -273,21 +273,19 @@ static double users_of(const plan *p, const nb_record_size *r, size_t n_tok)
 static json_t *capacity_json(maker *k, const plan *p)
 {
     json_t *j = json_array();
-    nb_record_size r;
-    const nb_record_size *of;
-    for (size_t i = 0; p->has_machine && (of = plan_next_record(p, &i)) != NULL;) {
-        if (!plan_record(p, of, &r)) continue;
-        const double blocks = nb_place_blocks(&p->place, &r), dp = (double)p->layout.dp;
+    const nb_record_size *r;
+    for (size_t i = 0; p->has_machine && (r = plan_next_record(p, &i)) != NULL;) {
+        const double blocks = nb_place_blocks(&p->place, r), dp = (double)p->layout.dp;
         json_t *o = json_object(), *contexts = json_array();
-        put_str(k, o, "dtype", of->name);
-        put(k, o, "marked", json_boolean(of == p->marked));
-        put_str(k, o, "arithmetic", plan_arithmetic(p, of->type));
-        put_int(k, o, "block_bytes_per_gpu", (double)r.block_bytes);
+        put_str(k, o, "dtype", r->name);
+        put(k, o, "marked", json_boolean(r == p->marked));
+        put_str(k, o, "arithmetic", plan_arithmetic(p, r->type));
+        put_int(k, o, "block_bytes_per_gpu", (double)r->block_bytes);
         put_int(k, o, "blocks_per_replica", blocks);
         put_int(k, o, "tokens_per_replica", blocks * NB_PAGE_TOK);
         put_int(k, o, "tokens", blocks * NB_PAGE_TOK * dp);
         for (size_t c = 0; c < p->context.n; c++) {
-            const double users = users_of(p, &r, p->context.count[c]);
+            const double users = users_of(p, r, p->context.count[c]);
             json_t *u = json_object();
             put_int(k, u, "context", (double)p->context.count[c]);
             put_int(k, u, "users_per_replica", users / dp);
@@ -345,18 +343,16 @@ static json_t *step_json(maker *k, const plan *p, const nb_record_size *r, doubl
 static json_t *decode_json(maker *k, const plan *p)
 {
     json_t *j = json_array();
-    nb_record_size r;
-    const nb_record_size *of;
-    for (size_t i = 0; p->has_rates && p->fits && (of = plan_next_record(p, &i)) != NULL;) {
-        if (!plan_record(p, of, &r)) continue;
+    const nb_record_size *r;
+    for (size_t i = 0; p->has_rates && p->fits && (r = plan_next_record(p, &i)) != NULL;) {
         for (size_t c = 0; c < p->context.n; c++) {
             const double context = (double)p->context.count[c];
-            const double users = users_of(p, &r, p->context.count[c]);
+            const double users = users_of(p, r, p->context.count[c]);
             for (size_t n = 0; n < p->concurrency.n; n++) {
                 const double x = (double)p->concurrency.count[n];
-                if (x < users) push(k, j, step_json(k, p, &r, x, context, false));
+                if (x < users) push(k, j, step_json(k, p, r, x, context, false));
             }
-            if (users > 0) push(k, j, step_json(k, p, &r, users, context, true));
+            if (users > 0) push(k, j, step_json(k, p, r, users, context, true));
         }
     }
     return j;

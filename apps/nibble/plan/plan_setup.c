@@ -131,11 +131,6 @@ const nb_record_size *plan_next_record(const plan *p, size_t *i)
     return NULL;
 }
 
-bool plan_record(const plan *p, const nb_record_size *of, nb_record_size *out)
-{
-    return nb_sizes_record_tp(p->config, of->type, of->rope, p->layout.tp, out, NULL) == NB_OK;
-}
-
 /* ---- the machine ---------------------------------------------------------- */
 
 static int unknown_gpu(const plan *p, const char *name)
@@ -225,13 +220,11 @@ static int place_experts(plan *p)
     l->host_link = p->o->plan.pcie_bandwidth * 1e9;
     l->host_layers = all ? n_moe : (size_t)n;
     if (fit) {
-        nb_record_size r;
         double most = 0;
         for (size_t i = 0; i < p->context.n; i++)
             if ((double)p->context.count[i] > most) most = (double)p->context.count[i];
-        if (!plan_record(p, p->marked, &r)) return CLI_OK;
         l->host_layers = nb_layout_fit_host(&p->demand, l,
-                                            ceil(most / NB_PAGE_TOK) * (double)r.block_bytes +
+                                            ceil(most / NB_PAGE_TOK) * (double)p->marked->block_bytes +
                                                 (double)p->sizes.tail_bytes_seq);
     }
     if (l->host_layers && !(l->host_bandwidth > 0)) p->has_rates = false;
@@ -275,8 +268,7 @@ static int choose_layout(plan *p)
     const int code = place_experts(p);
     if (code != CLI_OK) return code;
     nb_layout_place(&p->demand, l, &p->place);
-    nb_record_size r;
-    p->fits = plan_record(p, p->marked, &r) && nb_place_blocks(&p->place, &r) >= 1;
+    p->fits = nb_place_blocks(&p->place, p->marked) >= 1;
     p->price_hour = p->machine.price * (double)l->n_gpu;
     if (!p->fits && !p->machine.cpu && !l->host_layers) {
         p->needed_layout = *l;

@@ -127,23 +127,19 @@ json_t *plan_assumptions(const plan *p)
 
 /* ---- notes ------------------------------------------------------------------- */
 
-/* What tensor parallelism over all GPUs would hold of a latent cache. */
+/* What tensor parallelism over all GPUs would hold. */
 static void about_copies(const plan *p, json_t *a)
 {
     nb_layout l = p->layout;
-    nb_record_size r;
     nb_place place;
     l.tp = l.n_gpu;
     l.dp = l.ep = 1;
-    if (!p->sizes.is_mla || p->layout.tp == l.n_gpu ||
-        nb_layout_check(&p->demand, &l, NULL) != NB_OK ||
-        nb_sizes_record_tp(p->config, p->marked->type, p->marked->rope, l.tp, &r, NULL) != NB_OK)
-        return;
+    if (p->layout.tp == l.n_gpu || nb_layout_check(&p->demand, &l, NULL) != NB_OK) return;
     nb_layout_place(&p->demand, &l, &place);
     say(a,
-        "Tensor parallelism does not divide the latent: %zu GPUs as one replica would keep %zu copies and hold "
+        "Tensor parallelism does not divide the cache: %zu GPUs as one replica would keep %zu copies and hold "
         "%.0f tokens of %s.",
-        l.tp, l.tp, nb_place_blocks(&place, &r) * NB_PAGE_TOK, p->marked->name);
+        l.tp, l.tp, nb_place_blocks(&place, p->marked) * NB_PAGE_TOK, p->marked->name);
 }
 
 static void about_layout(const plan *p, json_t *a)
@@ -156,8 +152,9 @@ static void about_layout(const plan *p, json_t *a)
             l->tp, l->tp);
     if (!p->sizes.is_mla && l->tp > 1)
         say(a,
-            "Keys and values are divided down to one head per GPU: each GPU keeps %.4g of a token.",
-            p->place.kv_share);
+            "nibble's tensor parallelism does not divide keys and values: the %zu GPUs of a replica keep %zu copies, and "
+            "attention on each reads %.4g of a token. Tokens and users are counted once.",
+            l->tp, l->tp, p->place.read_share);
     if (p->suggested && l->n_gpu > 1)
         say(a,
             "The layout is the one that holds the most tokens of %s: tensor parallel %zu, data parallel %zu%s.",
@@ -322,12 +319,12 @@ static void about_weights(const plan *p, json_t *a)
 /* Contexts of which not one fits; prices. */
 static void about_use(const plan *p, json_t *a)
 {
-    nb_record_size r;
-    if (!p->fits || !plan_record(p, p->marked, &r)) return;
+    const nb_record_size *r = p->marked;
+    if (!p->fits) return;
     for (size_t i = 0; i < p->context.n; i++)
-        if (nb_place_users(&p->place, &r, (double)p->sizes.tail_bytes_seq, p->context.count[i]) < 1)
+        if (nb_place_users(&p->place, r, (double)p->sizes.tail_bytes_seq, p->context.count[i]) < 1)
             say(a, "No user of %zu tokens fits in %s: a replica holds %.0f tokens.",
-                p->context.count[i], p->marked->name, nb_place_blocks(&p->place, &r) * NB_PAGE_TOK);
+                p->context.count[i], r->name, nb_place_blocks(&p->place, r) * NB_PAGE_TOK);
     if (!(p->price_hour > 0)) say(a, "No price of this device is known: --price X an hour.");
 }
 
