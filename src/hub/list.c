@@ -200,13 +200,28 @@ static bool is_usable(const char *path)
            !any((nb_hub_globs){ unusable, NB_COUNT(unusable) }, path, FNM_PATHNAME);
 }
 
+/* Whether the weights are there in Mistral's own layout alone. */
+static bool only_consolidated(const nb_hub_list *l)
+{
+    bool has = false;
+    for (size_t i = 0; i < l->n; i++) {
+        const char *path = l->file[i].path;
+        if (matches("*.safetensors", path, FNM_PATHNAME) && is_usable(path)) return false;
+        has |= matches("consolidated*.safetensors", path, FNM_PATHNAME);
+    }
+    return has;
+}
+
 void nb_hub_list_select(nb_hub_list *l, nb_hub_globs include, nb_hub_globs exclude)
 {
     size_t n = 0;
+    const bool consolidated = only_consolidated(l);
     l->n_bytes = 0;
     for (size_t i = 0; i < l->n; i++) {
         const char *path = l->file[i].path;
-        const bool wanted = include.n ? any(include, path, 0) : is_usable(path);
+        const bool usual = is_usable(path) ||
+                           (consolidated && matches("consolidated*.safetensors*", path, FNM_PATHNAME));
+        const bool wanted = include.n ? any(include, path, 0) : usual;
         if (!wanted || any(exclude, path, 0)) continue;
         l->n_bytes += l->file[i].n_bytes;
         l->file[n++] = l->file[i];

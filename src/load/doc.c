@@ -16,6 +16,7 @@
 #include "load/hub.h"
 #include "load/load_internal.h"
 #include "load/optional.h"
+#include "load/params.h"
 #include "os/file.h"
 
 enum { DOC_MAX_BYTES = 16 << 20, DOC_MAX_DEPTH = 64, DOC_MAX_VALUES = 1 << 20 };
@@ -57,6 +58,20 @@ nb_status nb_doc_read(const char *path, nb_doc **out, nb_error *err)
     return st;
 }
 
+/* A folder in Mistral's own layout: the configuration is made of its params.json. */
+static nb_status read_params(const char *dir, nb_doc **out, bool *found, nb_error *err)
+{
+    nb_buf path = { 0 }, text = { 0 }, config = { 0 };
+    nb_status st = nb_optional_find(dir, "params.json", &path, found, err);
+    if (st == NB_OK && *found) st = nb_file_read(path.p, DOC_MAX_BYTES, &text, err);
+    if (st == NB_OK && *found) st = nb_params_config(nb_buf_view(&text), path.p, &config, err);
+    if (st == NB_OK && *found) st = nb_doc_parse(nb_buf_view(&config), path.p, out, err);
+    nb_buf_deinit(&path);
+    nb_buf_deinit(&text);
+    nb_buf_deinit(&config);
+    return st;
+}
+
 nb_status nb_doc_read_model(const char *model, const char *name, bool may_lack, nb_doc **out,
                             nb_error *err)
 {
@@ -78,6 +93,16 @@ nb_status nb_doc_read_model(const char *model, const char *name, bool may_lack, 
     else if (!strcmp(name, "config.json"))
         st = nb_buf_add_c(&path, model) == NB_OK ? NB_OK
                                                  : nb_fail(err, NB_ERR_NOMEM, "out of memory");
+    if (st == NB_OK && !found && path.n_bytes && !strcmp(name, "config.json") &&
+        nb_path_is_dir(model)) {
+        bool is_params = false;
+        st = read_params(model, &d, &is_params, err);
+        if (is_params || st != NB_OK) {
+            nb_buf_deinit(&path);
+            if (st == NB_OK) *out = d;
+            return st;
+        }
+    }
     if (st == NB_OK && path.n_bytes == 0 && !may_lack)
         st = nb_fail(err, NB_ERR_NOT_FOUND, "%s: no directory, so it has no %s", model, name);
     if (st == NB_OK && path.n_bytes && (found || !may_lack))

@@ -24,7 +24,7 @@ enum { NB_DOC_KEY_BYTES = 256 };
 nb_status nb_doc_parse(nb_str json, const char *name, nb_doc **out, nb_error *err);
 nb_status nb_doc_read(const char *path, nb_doc **out, nb_error *err);
 /* A file of MODEL: in its directory; where MODEL is a file, that is its config.json and it has no
- * other.  Of a GGUF it is made of the metadata.  *out is NULL when an absent file is allowed (may_lack). */
+ * other.  Of a GGUF it is made of the metadata, without a config.json of params.json (params.h).  *out is NULL when an absent file is allowed (may_lack). */
 nb_status nb_doc_read_model(const char *model, const char *name, bool may_lack, nb_doc **out,
                             nb_error *err);
 void nb_doc_destroy(nb_doc *d);

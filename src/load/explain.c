@@ -88,7 +88,8 @@ static nb_status explain_dir(const char *dir, nb_status st, nb_error *err)
     const char *format = format_in(dir);
     nb_buf folder = { 0 };
     size_t n_snapshot = 0;
-    if (st != NB_ERR_NOT_FOUND || has_file(dir, "config.json")) return st;
+    if (st != NB_ERR_NOT_FOUND || has_file(dir, "config.json") || has_file(dir, "params.json"))
+        return st;
     st = nb_dir_find_folder(dir, "snapshots", &folder, &n_snapshot, NULL);
     nb_buf_deinit(&folder);
     if (st == NB_OK && n_snapshot)

@@ -15,6 +15,7 @@
 #include "load/explain.h"
 #include "load/hub.h"
 #include "load/optional.h"
+#include "load/params.h"
 #include "load/source_internal.h"
 
 enum { MAX_SHARDS = 10000, MAX_INDEX_BYTES = 100000000, TOUCH_BYTES = 16 << 20, TOUCH_TASKS = 16 };
@@ -322,6 +323,35 @@ static nb_status add_index(nb_source *s, const char *dir, const char *path, nb_e
     return st;
 }
 
+/* Names of Mistral's own layout become those of a Hugging Face folder; what has none there keeps its own. */
+static nb_status rename_all(nb_source *s, nb_error *err)
+{
+    char name[WHOLE_BYTES];
+    for (size_t i = 0; i < s->n_tensor; i++) {
+        nb_st_tensor *x = &s->tensors[i];
+        if (!nb_params_tensor(x->name, name, sizeof name)) continue;
+        x->name = nb_arena_strdup(&s->names, nb_str_c(name));
+        if (!x->name) return no_memory(s->where, err);
+        x->n_name_bytes = strlen(name);
+    }
+    return finish_single(s, err);
+}
+
+/* consolidated.safetensors or shards of it; *found: they are there. */
+static nb_status add_consolidated(nb_source *s, const char *dir, bool *found, nb_error *err)
+{
+    nb_buf path = { 0 };
+    nb_status st = nb_optional_find(dir, "consolidated.safetensors", &path, found, err);
+    if (st == NB_OK && *found) {
+        st = add_file(s, path.p, err);
+    } else if (st == NB_OK) {
+        st = nb_optional_find(dir, "consolidated.safetensors.index.json", &path, found, err);
+        if (st == NB_OK && *found) st = add_index(s, dir, path.p, err);
+    }
+    nb_buf_deinit(&path);
+    return st == NB_OK && *found ? rename_all(s, err) : st;
+}
+
 static nb_status add_dir(nb_source *s, const char *dir, nb_error *err)
 {
     nb_buf path = { 0 }, name = { 0 };
@@ -339,6 +369,7 @@ static nb_status add_dir(nb_source *s, const char *dir, nb_error *err)
     }
     if (st == NB_OK) st = nb_optional_find(dir, "model.safetensors.index.json", &path, &found, err);
     if (st == NB_OK && found) st = add_index(s, dir, path.p, err);
+    if (st == NB_OK && !found) st = add_consolidated(s, dir, &found, err);
     if (st != NB_OK || found) goto out;
     NB_TRY_OUT(nb_dir_find(dir, ".safetensors", &name, &n, err));
     if (n == 0) {

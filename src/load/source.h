@@ -37,7 +37,8 @@ typedef struct nb_tensor {
 typedef struct nb_source nb_source;
 
 /* Opens the GGUF that DIR is, or has (nb_gguf_resolve).  Else opens DIR/model.safetensors, or else
- * DIR/model.safetensors.index.json with its shards, or else the only *.safetensors file there (transformers has that order).
+ * DIR/model.safetensors.index.json with its shards (transformers has that order), or else the same of "consolidated",
+ * whose tensors get the names of a Hugging Face folder (params.h), or else the only *.safetensors file there.
  * Every header is checked whole: sizes, dtypes, shapes, offsets in range, no overlaps,
  * no holes, names unique, shard names that stay inside DIR (relative, without "..";
  * links are followed).  One error line names the file, the tensor and the expectation.

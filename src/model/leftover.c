@@ -18,6 +18,10 @@ static const char *const prefixes[] = {
     "multi_modal_projector.",
     "model.multi_modal_projector.",
     "audio_tower.",
+    "vision_encoder.",
+    "vision_language_adapter.",
+    "patch_merger.",
+    "pre_mm_projector_norm.",
     "mtp.",
     "model.mtp.",
 };

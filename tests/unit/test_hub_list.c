@@ -57,6 +57,10 @@ static void test_choice(void **state)
                  "model-00001-of-00002.safetensors consolidated.safetensors");
     check_choice(all, "original/*", NULL, "original/x.safetensors");
     check_choice("a.json b.json c.json", "[!a].json", "c*", "b.json");
+    check_choice("params.json tekken.json consolidated-00001-of-00002.safetensors consolidated.safetensors.index.json "
+                 "x/consolidated.safetensors",
+                 NULL, NULL,
+                 "params.json consolidated-00001-of-00002.safetensors consolidated.safetensors.index.json");
     check_choice("a.json A.json", "a.*", NULL, "a.json");
     check_choice("a.json", "*.bin", NULL, "");
 }
