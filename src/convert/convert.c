@@ -50,6 +50,29 @@ nb_status nb_convert_check(const nb_convert_options *o, nb_error *err)
     return NB_OK;
 }
 
+/* The embedding under one of the prefixes that a part of another model has. */
+static bool find_embedding(const nb_conv *c, nb_tensor *t)
+{
+    static const char *const names[] = { "model.embed_tokens.weight",
+                                         "language_model.model.embed_tokens.weight",
+                                         "model.language_model.embed_tokens.weight" };
+    for (size_t i = 0; i < NB_COUNT(names); i++)
+        if (nb_source_peek(c->source, names[i], t)) return true;
+    return false;
+}
+
+/* Forms that nibble could not read back. */
+static nb_status check_family(const nb_conv *c)
+{
+    const char *type = json_string_value(json_object_get(c->text, "model_type"));
+    if (!type || strcmp(type, "longcat_flash") != 0 || is_one_of("fp8-block|bf16", c->o->format))
+        return NB_OK;
+    return nb_fail(c->err, NB_ERR_UNSUPPORTED,
+                   "config.json: model_type \"longcat_flash\": --weight-format %s is not supported (expected: "
+                   "fp8-block, bf16)",
+                   c->o->format);
+}
+
 static nb_status open_model(nb_conv *c)
 {
     nb_tensor t;
@@ -61,8 +84,8 @@ static nb_status open_model(nb_conv *c)
     if (st != NB_OK) return st;
     c->text = json_object_get(c->config, "text_config");
     if (!json_is_object(c->text)) c->text = c->config;
-    if (!nb_source_peek(c->source, "language_model.model.embed_tokens.weight", &t) &&
-        !nb_source_peek(c->source, "model.embed_tokens.weight", &t))
+    NB_TRY(check_family(c));
+    if (!find_embedding(c, &t))
         return nb_fail(c->err, NB_ERR_FORMAT, "%s: tensor 'model.embed_tokens.weight' is missing",
                        nb_show_path(c->o->model).s);
     if (1u << t.dtype & ~(1u << NB_DT_F32 | 1u << NB_DT_BF16 | 1u << NB_DT_F16))

@@ -66,7 +66,8 @@ static const nb_hf_format *format_for(const hf *h, const char *name, const nb_co
     static const char bf16[] = "bf16";
     const bool coded = m->t.dtype == NB_DT_F8_E4M3;
     if (strcmp(h->format->name, bf16) == 0)
-        return m->t.n_dim == 2 && ends_with(name, ".weight") && !ends_with(name, "mlp.gate.weight")
+        return m->t.n_dim == 2 && ends_with(name, ".weight") && !ends_with(name, "mlp.gate.weight") &&
+                       !ends_with(name, "classifier.weight")
                    ? h->format
                    : NULL;
     const bool wanted = m->t.n_dim == 2 && is_projection(name);
@@ -221,17 +222,25 @@ static nb_status plan_item(hf *h, item *it)
     return NB_OK;
 }
 
-/* Names of the source, but the scales that belong to a matrix. */
+/* Names of the source, but the scales that belong to a matrix; experts that share a tensor become single ones. */
 static nb_status list_items(hf *h)
 {
     nb_conv *c = h->c;
     const size_t n = nb_source_n_tensor(c->source);
-    h->items = nb_arena_array(&c->arena, n ? n : 1, sizeof *h->items);
+    const char *name;
+    size_t most = 1;
+    for (size_t i = 0; i < n && (name = nb_source_leftover(c->source, i)) != NULL; i++)
+        most += 1 + nb_conv_n_stacked(c, name);
+    h->items = nb_arena_array(&c->arena, most, sizeof *h->items);
     if (!h->items) return nb_conv_nomem(c);
-    for (size_t i = 0; i < n; i++) {
-        const char *name = nb_source_leftover(c->source, i);
-        if (!name) break;
-        if (!ends_with(name, ".weight_scale_inv")) h->items[h->n_item++].name = name;
+    for (size_t i = 0; i < n && (name = nb_source_leftover(c->source, i)) != NULL; i++) {
+        const size_t parts = nb_conv_n_stacked(c, name);
+        for (size_t k = 0; k < parts; k++) {
+            char *own;
+            NB_TRY(nb_conv_stacked_name(c, name, k, &own));
+            h->items[h->n_item++].name = own;
+        }
+        if (!parts && !ends_with(name, ".weight_scale_inv")) h->items[h->n_item++].name = name;
     }
     for (size_t i = 0; i < h->n_item; i++) NB_TRY(plan_item(h, &h->items[i]));
     return NB_OK;
@@ -387,9 +396,12 @@ static nb_status copy_item(hf *h, const item *it)
     nb_conv *c = h->c;
     nb_conv_matrix m = { .name = it->name };
     nb_tensor t;
-    (void)nb_source_peek(c->source, it->name, &t);
-    const nb_tensor_want want = { .name = it->name, .dtypes = 1u << t.dtype, .n_dim = t.n_dim };
-    NB_TRY(nb_source_take(c->source, &want, &m.t, c->err));
+    if (nb_source_peek(c->source, it->name, &t)) {
+        const nb_tensor_want want = { .name = it->name, .dtypes = 1u << t.dtype, .n_dim = t.n_dim };
+        NB_TRY(nb_source_take(c->source, &want, &m.t, c->err));
+    } else {
+        NB_TRY(nb_conv_take(c, it->name, &m)); /* of a stack */
+    }
     NB_TRY(put(h, &h->out[it->first], m.t.data));
     nb_conv_progress(c, &m);
     return NB_OK;

@@ -36,8 +36,13 @@ typedef struct nb_conv_matrix {
 
 /* ---- convert_read.c ---- */
 
-/* Takes tensor `name`.  A module with other tensors of codes is refused: it is quantised already. */
+/* Takes tensor `name`.  A module with other tensors of codes is refused: it is quantised already.  Where all experts of a
+ * layer are in one tensor, an expert's matrix is taken by the name that it would have alone. */
 nb_status nb_conv_take(nb_conv *c, const char *name, nb_conv_matrix *out);
+/* Matrices that tensor `name` holds if it has all experts of a layer ("...mlp.experts.gate_up_proj", "...down_proj"); 0:
+ * it does not.  The name of one: *out. */
+size_t nb_conv_n_stacked(const nb_conv *c, const char *name);
+nb_status nb_conv_stacked_name(nb_conv *c, const char *name, size_t i, char **out);
 /* Rows [r, r + n) as floats.  Codes of FP8 are multiplied by their scale. */
 void nb_conv_rows(const nb_conv_matrix *m, size_t r, size_t n, float *out);
 bool nb_conv_finite(const float *x, size_t n);

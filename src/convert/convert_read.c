@@ -54,10 +54,81 @@ static nb_status take_scale(nb_conv *c, const char *name, nb_conv_matrix *m)
     return NB_OK;
 }
 
+/* ---- experts in one tensor ---- */
+
+static const char experts[] = ".mlp.experts.";
+
+/* 2: gate above up, 1: down, of [n_expert][rows][cols]; 0: neither. */
+static size_t stacked_parts(const nb_conv *c, const char *name, nb_tensor *t)
+{
+    const char *at = strstr(name, experts);
+    if (!at || !nb_source_peek(c->source, name, t) || t->n_dim != 3) return 0;
+    at += sizeof experts - 1;
+    return !strcmp(at, "gate_up_proj") && t->dim[1] % 2 == 0 ? 2 : !strcmp(at, "down_proj") ? 1 : 0;
+}
+
+size_t nb_conv_n_stacked(const nb_conv *c, const char *name)
+{
+    nb_tensor t;
+    const size_t parts = stacked_parts(c, name, &t);
+    return parts ? parts * t.dim[0] : 0;
+}
+
+nb_status nb_conv_stacked_name(nb_conv *c, const char *name, size_t i, char **out)
+{
+    nb_tensor t;
+    char text[NAME_BYTES];
+    const size_t parts = stacked_parts(c, name, &t);
+    const int head = (int)(strstr(name, experts) - name + (ptrdiff_t)sizeof experts - 1);
+    const char *part = parts == 1 ? "down_proj" : i % 2 ? "up_proj" : "gate_proj";
+    const int n = snprintf(text, sizeof text, "%.*s%zu.%s.weight", head, name, i / parts, part);
+    if (n < 0 || (size_t)n >= sizeof text)
+        return nb_fail(c->err, NB_ERR_LIMIT, "tensor '%s': its name is too long",
+                       nb_show_c(name).s);
+    *out = nb_arena_strdup(&c->arena, nb_str_c(text));
+    return *out ? NB_OK : nb_conv_nomem(c);
+}
+
+/* The matrix of one expert in a tensor of all; *found: there is such a tensor. */
+static nb_status take_stacked(nb_conv *c, const char *name, nb_conv_matrix *out, bool *found)
+{
+    unsigned long e;
+    int used = 0;
+    char whole[NAME_BYTES];
+    nb_tensor t;
+    const char *at = strstr(name, experts), *part;
+    *found = false;
+    if (!at || sscanf(at + sizeof experts - 1, "%6lu.%n", &e, &used) != 1 || !used) return NB_OK;
+    part = at + sizeof experts - 1 + used;
+    const bool down = !strcmp(part, "down_proj.weight"), up = !strcmp(part, "up_proj.weight");
+    if (!down && !up && strcmp(part, "gate_proj.weight") != 0) return NB_OK;
+    const int n = snprintf(whole, sizeof whole, "%.*s%s", (int)(at - name + (ptrdiff_t)sizeof experts - 1),
+                           name, down ? "down_proj" : "gate_up_proj");
+    if (n < 0 || (size_t)n >= sizeof whole || !stacked_parts(c, whole, &t) || e >= t.dim[0])
+        return NB_OK;
+    *found = true;
+    if (!(1u << t.dtype & (DT(F32) | DT(BF16) | DT(F16)))) return already(c, whole);
+    const nb_tensor_want want = { .name = whole, .dtypes = 1u << t.dtype, .n_dim = 3 };
+    NB_TRY(nb_source_take(c->source, &want, &t, c->err));
+    nb_conv_matrix m = { .name = name, .t = t, .rows = t.dim[1] / (down ? 1 : 2), .cols = t.dim[2] };
+    m.t.n_dim = 2;
+    m.t.dim[0] = m.rows;
+    m.t.dim[1] = m.cols;
+    m.t.n_bytes = m.rows * m.cols * nb_dtype_bytes(t.dtype);
+    m.t.data = (const char *)t.data + ((down ? e : 2 * e + up) * m.t.n_bytes);
+    *out = m;
+    return NB_OK;
+}
+
 nb_status nb_conv_take(nb_conv *c, const char *name, nb_conv_matrix *out)
 {
     nb_conv_matrix m = { .name = name };
     nb_tensor t, other;
+    bool found = false;
+    if (!nb_source_peek(c->source, name, &t)) {
+        NB_TRY(take_stacked(c, name, out, &found));
+        if (found) return NB_OK;
+    }
     if (!nb_source_peek(c->source, name, &t))
         return nb_fail(c->err, NB_ERR_NOT_FOUND, "tensor '%s' is missing", nb_show_c(name).s);
     const size_t n = strlen(name);
