@@ -529,7 +529,7 @@ void nb_model_config_size(const nb_model_config *c, nb_model_size *s)
             const uint64_t one = 3 * h * c->moe_inter, n = nb_n_choice(c),
                            fixed = c->n_shared * one + n * h + (c->router_bias ? n : 0);
             ffn += c->n_expert * one + fixed;
-            ffn_active += c->top_k * one + fixed;
+            ffn_active += (c->top_k < c->n_expert ? c->top_k : c->n_expert) * one + fixed;
             if (c->branch_norm) total += h, active += h;
         }
         total += attn_params(c, i) + ffn;

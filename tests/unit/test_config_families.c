@@ -112,6 +112,8 @@ static const struct published {
     { "glm-5", "glm_moe_dsa", 743.9, 41.8, 0.0625, 99996, 484 },
     { "mistral-small-4", "mistral4", 118.97, 6.6, 0.19496949, 23040, 0 },
     { "mistral-large-3", "mistral4", 673.42, 39.9, 0.07216878, 70272, 354 },
+    { "longcat-flash", "longcat_flash", 560.66, 31.3, 0.07216878, 64512, 354 },
+    { "gigachat3-10b", "deepseek_v3", 10.673, 1.8, 0.07216878, 29952, 354 },
     { "llama-3.2-1b", "llama", 1.236, 0, 0.125, 32768, 0 },
     { "llama-3.1-8b", "llama", 8.030, 0, 0.08838835, 131072, 0 },
     { "qwen2.5-0.5b", "qwen2", 0.494, 0, 0.125, 12288, 0 },
@@ -367,6 +369,72 @@ static void test_indexers(void **state)
     patch(j, "index_skip_topk_offset", "0"); /* layer 0 has one whatever the period */
     assert_int_equal(read_json(j, &err), NB_ERR_FORMAT);
     json_decref(j);
+}
+
+/* Two layers for each published one, choices without weights, factors of queries and latents. */
+static void test_longcat(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *path, *value, *error;
+    } bad[] = {
+        { "num_layers", NULL, "num_layers is missing" },
+        { "num_layers", "600", "num_layers" },
+        { "ffn_hidden_size", NULL, "ffn_hidden_size is missing" },
+        { "rope_theta", NULL, "rope_theta is missing" },
+        { "q_lora_rank", "null", "q_lora_rank: null is not supported" },
+        { "zero_expert_type", "\"copy\"", "zero_expert_type: \"copy\" is not supported (expected: identity)" },
+        { "attention_method", "\"MHA\"", "attention_method" },
+        { "router_bias", "true", "router_bias: true is not supported" },
+        { "zero_expert_num", "4096", "n_routed_experts out of range" },
+        { "moe_topk", "0", "moe_topk" },
+        { "mla_scale_q_lora", "2", "mla_scale_q_lora" },
+        { "index_topk", "64", "index_topk" },
+        { "quantization_config", "{\"quant_method\": \"gptq\", \"bits\": 4}",
+          "\"gptq\" is not supported for longcat_flash (expected: fp8)" },
+    };
+    nb_error err;
+    nb_model_size s;
+    read_named("longcat-flash");
+    const nb_attn_config *a = &conf.attn[0];
+    assert_true(conf.n_layer == 56 && conf.paired && conf.n_expert == 512 && conf.n_zero == 256);
+    assert_true(nb_n_choice(&conf) == 768 && conf.top_k == 12 && conf.n_shared == 0);
+    assert_true(conf.router_bias && !conf.sigmoid && !conf.normalise && conf.n_group == 1);
+    assert_true(a->rope.interleaved && a->q_lora == 1536 && !a->qa_bias);
+    for (size_t i = 0; i < 56; i++) {
+        assert_true(conf.dense[i] && conf.shortcut[i] == (i % 2 == 0));
+        assert_true(nb_layer_has_experts(&conf, i) == (i % 2 == 0));
+        assert_true(nb_layer_ends_shortcut(&conf, i) == (i % 2 == 1));
+    }
+    near("queries", (double)a->q_a_factor, 2, 1e-7);
+    near("latents", (double)a->kv_a_factor, 3.46410162, 1e-7);
+    near("factor", (double)conf.routed_factor, 6, 0);
+    near("eps", (double)conf.eps, 1e-5, 1e-6);
+    near("eps of latents", (double)a->eps_lora, 1e-6, 1e-6);
+    near("theta", (double)a->rope.inv_freq[1], pow(1e7, -2 / 64.0), 1e-6);
+    nb_model_config_size(&conf, &s);
+    assert_int_equal(s.n_param, 560664980480); /* by the formulas of the report, without its MTP layer */
+
+    json_t *j = load("longcat-flash"); /* as transformers writes it */
+    patch(j, "num_hidden_layers", "56");
+    patch(j, "rope_theta", NULL);
+    patch(j, "rope_parameters", "{\"rope_type\": \"default\", \"rope_theta\": 10000000.0}");
+    patch(j, "zero_expert_num", "null");
+    patch(j, "mla_scale_kv_lora", "false");
+    patch(j, "norm_topk_prob", "true");
+    patch(j, "quantization_config",
+          "{\"quant_method\": \"fp8\", \"weight_block_size\": [128, 128], \"activation_scheme\": \"dynamic\"}");
+    if (read_json(j, &err) != NB_OK) fail_msg("%s", err.msg);
+    assert_true(conf.n_layer == 56 && conf.n_zero == 0 && conf.fp8 && conf.normalise);
+    near("latents", (double)conf.attn[0].kv_a_factor, 1, 0);
+    json_decref(j);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        j = load("longcat-flash");
+        patch(j, bad[i].path, bad[i].value);
+        if (read_json(j, &err) == NB_OK || !strstr(err.msg, bad[i].error))
+            fail_msg("%s %s: %s", bad[i].path, bad[i].value ? bad[i].value : "absent", err.msg);
+        json_decref(j);
+    }
 }
 
 static void test_fields(void **state)
@@ -716,6 +784,7 @@ int main(void)
         cmocka_unit_test(test_rope),           cmocka_unit_test(test_mla_relatives),
         cmocka_unit_test(test_fields),         cmocka_unit_test(test_spellings),
         cmocka_unit_test(test_indexers),
+        cmocka_unit_test(test_longcat),
         cmocka_unit_test(test_unknown_fields), cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -69,6 +69,7 @@ static const struct {
 } models[] = {
     { "tests/parity/v2_lite", "nvfp4", "auto" },
     { "tests/parity/v3_fp8", "fp8", "absorbed" },
+    { "tests/parity/longcat_flash", "nvfp4", "absorbed" },
     { "tests/parity/v3_f32", "f32", "absorbed" },
     { "tests/parity/llama3", "if4", "auto" },
 };

@@ -36,6 +36,7 @@ static const struct model_case {
     { "tests/parity/v3_geom", all_types, one_form, 0 }, /* the large models' geometry */
     { "tests/parity/v3_geom", two_types, forced, 0 },
     { "tests/parity/v3", odd_types, forms, 0 }, /* sizes that divide by nothing */
+    { "tests/parity/longcat_flash", two_types, one_form, 0 },
     { "tests/parity/llama3", gqa_types, one_form, 0 },
     { "tests/parity/minicpm3_long", two_types, one_form, 96 },
 };
