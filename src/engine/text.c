@@ -32,7 +32,7 @@ struct nb_text {
 };
 
 typedef struct text_files {
-    nb_buf tokenizer, tiktoken, config, special_map, added, tmpl;
+    nb_buf tokenizer, tiktoken, tekken, config, special_map, added, tmpl;
 } text_files;
 
 static nb_status read_files(const char *dir, text_files *f, nb_error *err)
@@ -46,12 +46,14 @@ static nb_status read_files(const char *dir, text_files *f, nb_error *err)
         if (!found)
             NB_TRY(nb_optional_read(dir, "tokenizer.model", TOKENIZER_MAX_BYTES, &f->tiktoken,
                                     &found, err));
+        if (!found)
+            NB_TRY(nb_optional_read(dir, "tekken.json", TOKENIZER_MAX_BYTES, &f->tekken, &found, err));
         if (!found && !nb_path_is_dir(dir) && !nb_gguf_is(dir)) return nb_explain_model(dir, NB_ERR_NOT_FOUND, err);
         if (!found)
             return nb_hub_missing(
                 dir,
                 nb_fail(err, NB_ERR_NOT_FOUND,
-                        "%s: no tokenizer there (expected tokenizer.json or tiktoken.model)", dir),
+                        "%s: no tokenizer there (expected tokenizer.json, tiktoken.model or tekken.json)", dir),
                 err);
     }
     NB_TRY(
@@ -138,6 +140,7 @@ static nb_status build_text(nb_text *t, const char *dir, const char *chat_templa
         const nb_tokenizer_files tf = {
             .tokenizer_json = nb_buf_view(&f.tokenizer),
             .tiktoken_model = nb_buf_view(&f.tiktoken),
+            .tekken_json = nb_buf_view(&f.tekken),
             .tokenizer_config_json = nb_buf_view(&f.config),
             .special_tokens_map_json = nb_buf_view(&f.special_map),
             .added_tokens_json = nb_buf_view(&f.added),
@@ -151,6 +154,7 @@ static nb_status build_text(nb_text *t, const char *dir, const char *chat_templa
     if (st == NB_OK) st = load_template(t, &f, chat_template, err);
     nb_buf_deinit(&f.tokenizer);
     nb_buf_deinit(&f.tiktoken);
+    nb_buf_deinit(&f.tekken);
     nb_buf_deinit(&f.config);
     nb_buf_deinit(&f.special_map);
     nb_buf_deinit(&f.added);

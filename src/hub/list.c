@@ -172,7 +172,7 @@ bool nb_hub_next_page(const char *link, char *url, size_t n_bytes)
 static const char *const usable[] = {
     "config.json", "generation_config.json", "hf_quant_config.json", "params.json",
     "*.safetensors", "*.safetensors.index.json",
-    "tokenizer*", "tiktoken.model", "special_tokens_map.json", "added_tokens.json",
+    "tokenizer*", "tiktoken.model", "tekken.json", "special_tokens_map.json", "added_tokens.json",
     "vocab.json", "merges.txt", "vocab.txt", "*.jinja", "chat_template.json",
     "LICENSE*", "README.md"
 };

@@ -314,6 +314,13 @@ void nb_tok_byte_tables(nb_tokenizer *t);
 nb_status nb_tok_load_tiktoken(nb_tokenizer *t, nb_str file, const json_t *config, nb_error *err);
 /* The family's special tokens that the configuration did not name. */
 nb_status nb_tok_tiktoken_special(nb_tokenizer *t, nb_error *err);
+/* A token by its rank, text in base64; where: in front of error lines; buf: scratch.  NB_ERR_ARG: no base64. */
+nb_status nb_tok_put_rank(nb_tokenizer *t, nb_str text, uint64_t id, const char *where, nb_buf *buf,
+                          nb_error *err);
+/* A merge for every cut of every token into two tokens. */
+nb_status nb_tok_rank_merges(nb_tokenizer *t, const char *where, nb_error *err);
+/* Model, pipeline and control tokens of a tekken.json. */
+nb_status nb_tok_load_tekken(nb_tokenizer *t, const json_t *root, nb_error *err);
 /* Adds a token, or changes one with this content: a->id counts only where the
  * content has none yet.  The flags of a token that is there already are replaced
  * with update true, except that special stays. */

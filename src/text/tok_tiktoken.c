@@ -66,21 +66,32 @@ static nb_status add_line(nb_tokenizer *t, nb_str s, size_t line, nb_buf *buf, n
         if (*d < '0' || *d > '9' || rank > UINT32_MAX) return bad_line(line, err);
         rank = rank * 10 + (uint64_t)(*d - '0');
     }
-    if (!base64_decode(s.p, (size_t)(sp - s.p), buf) || !buf->n_bytes) return bad_line(line, err);
-    NB_TRY(nb_tok_reserve_id(t, rank, FILE_NAME, err));
-    if (t->flags[rank])
-        return nb_fail(err, NB_ERR_FORMAT, FILE_NAME ": line %zu: rank %llu is given twice", line,
-                       (unsigned long long)rank);
+    char where[64];
+    (void)snprintf(where, sizeof where, FILE_NAME ": line %zu", line);
+    const nb_str text = { s.p, (size_t)(sp - s.p) };
+    const nb_status st = nb_tok_put_rank(t, text, rank, where, buf, err);
+    return st == NB_ERR_ARG ? bad_line(line, err) : st;
+}
+
+nb_status nb_tok_put_rank(nb_tokenizer *t, nb_str text, uint64_t id, const char *where, nb_buf *buf,
+                          nb_error *err)
+{
     nb_tok_slot *slot;
     bool added = false;
-    t->flags[rank] = NB_TF_EXISTS | NB_TF_MODEL;
-    nb_status st = nb_tok_blob_add(t, nb_buf_view(buf), &t->key[rank]);
+    buf->n_bytes = 0;
+    if (text.n_bytes > 2 * NB_TOK_MAX_TOKEN_BYTES || !base64_decode(text.p, text.n_bytes, buf) ||
+        !buf->n_bytes)
+        return nb_fail(err, NB_ERR_ARG, "%s: a token in base64 expected", where);
+    NB_TRY(nb_tok_reserve_id(t, id, where, err));
+    if (t->flags[id])
+        return nb_fail(err, NB_ERR_FORMAT, "%s: rank %llu is given twice", where,
+                       (unsigned long long)id);
+    t->flags[id] = NB_TF_EXISTS | NB_TF_MODEL;
+    nb_status st = nb_tok_blob_add(t, nb_buf_view(buf), &t->key[id]);
     if (st == NB_OK)
-        st = nb_tok_map_put(&t->keys, t->key, &t->blob, nb_buf_view(buf), (uint32_t)rank, &slot,
-                            &added);
-    if (st != NB_OK) return nb_fail(err, st, FILE_NAME ": %s", nb_status_text(st));
-    if (!added)
-        return nb_fail(err, NB_ERR_FORMAT, FILE_NAME ": line %zu: a token is given twice", line);
+        st = nb_tok_map_put(&t->keys, t->key, &t->blob, nb_buf_view(buf), (uint32_t)id, &slot, &added);
+    if (st != NB_OK) return nb_fail(err, st, "%s: %s", where, nb_status_text(st));
+    if (!added) return nb_fail(err, NB_ERR_FORMAT, "%s: a token is given twice", where);
     if (buf->n_bytes > t->max_key_bytes) t->max_key_bytes = buf->n_bytes;
     return NB_OK;
 }
@@ -107,8 +118,7 @@ static nb_status load_ranks(nb_tokenizer *t, nb_str file, size_t *n_ranks, nb_er
     return st;
 }
 
-/* A merge for every cut of every token into two tokens. */
-static nb_status make_merges(nb_tokenizer *t, nb_error *err)
+nb_status nb_tok_rank_merges(nb_tokenizer *t, const char *where, nb_error *err)
 {
     for (uint32_t id = 0; id < t->n_ids; id++) {
         const nb_str s = nb_tok_bytes(t, t->key[id]);
@@ -119,7 +129,7 @@ static nb_status make_merges(nb_tokenizer *t, nb_error *err)
                 nb_tok_map_get(&t->keys, t->key, &t->blob, s.p + cut, s.n_bytes - cut);
             if (!b) continue;
             const nb_status st = nb_tok_merges_put(&t->merges, a->value, b->value, id, id);
-            if (st != NB_OK) return nb_fail(err, st, FILE_NAME ": %s", nb_status_text(st));
+            if (st != NB_OK) return nb_fail(err, st, "%s: %s", where, nb_status_text(st));
         }
     }
     return NB_OK;
@@ -215,5 +225,5 @@ nb_status nb_tok_load_tiktoken(nb_tokenizer *t, nb_str file, const json_t *confi
             return nb_fail(err, NB_ERR_FORMAT, FILE_NAME ": no token for the byte 0x%02x", b);
     NB_TRY(find_family(t, n_ranks, config, err));
     NB_TRY(make_pipeline(t, err));
-    return make_merges(t, err);
+    return nb_tok_rank_merges(t, FILE_NAME, err);
 }

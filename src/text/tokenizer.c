@@ -33,7 +33,7 @@ static nb_status parse(nb_str s, const char *name, json_t **out, nb_error *err)
 }
 
 typedef struct documents {
-    json_t *tokenizer, *config, *map, *added;
+    json_t *tokenizer, *tekken, *config, *map, *added;
 } documents;
 
 static nb_status load_json(nb_tokenizer *t, const documents *d, nb_error *err)
@@ -48,12 +48,17 @@ static nb_status load_json(nb_tokenizer *t, const documents *d, nb_error *err)
 static nb_status load(nb_tokenizer *t, const nb_tokenizer_files *files, documents *d, nb_error *err)
 {
     NB_TRY(parse(files->tokenizer_json, "tokenizer.json", &d->tokenizer, err));
+    if (!d->tokenizer && !files->tiktoken_model.n_bytes)
+        NB_TRY(parse(files->tekken_json, "tekken.json", &d->tekken, err));
     NB_TRY(parse(files->tokenizer_config_json, "tokenizer_config.json", &d->config, err));
     NB_TRY(parse(files->special_tokens_map_json, "special_tokens_map.json", &d->map, err));
     NB_TRY(parse(files->added_tokens_json, "added_tokens.json", &d->added, err));
     nb_tok_class_table(t->classes);
     if (d->tokenizer) {
         NB_TRY(load_json(t, d, err));
+    } else if (d->tekken) {
+        NB_TRY(nb_tok_load_tekken(t, d->tekken, err));
+        NB_TRY(nb_tok_load_config(t, d->config, d->map, d->added, err));
     } else {
         NB_TRY(nb_tok_load_tiktoken(t, files->tiktoken_model, d->config, err));
         NB_TRY(nb_tok_load_config(t, d->config, d->map, d->added, err));
@@ -68,8 +73,9 @@ nb_status nb_tokenizer_create(const nb_tokenizer_files *files, nb_tokenizer **ou
 {
     documents d = { 0 };
     nb_tok_error_clear(err);
-    if (!files->tokenizer_json.n_bytes && !files->tiktoken_model.n_bytes)
-        return nb_fail(err, NB_ERR_ARG, "tokenizer: tokenizer.json or tiktoken.model expected");
+    if (!files->tokenizer_json.n_bytes && !files->tiktoken_model.n_bytes && !files->tekken_json.n_bytes)
+        return nb_fail(err, NB_ERR_ARG,
+                       "tokenizer: tokenizer.json, tiktoken.model or tekken.json expected");
     nb_tokenizer *t = calloc(1, sizeof *t);
     if (t) t->classes = malloc(NB_CC_TABLE_ITEMS * sizeof *t->classes);
     if (!t || !t->classes) {
@@ -79,6 +85,7 @@ nb_status nb_tokenizer_create(const nb_tokenizer_files *files, nb_tokenizer **ou
     for (int r = 0; r < NB_TOK_N_ROLES; r++) t->role_id[r] = NB_TOK_NONE;
     const nb_status st = load(t, files, &d, err);
     json_decref(d.tokenizer);
+    json_decref(d.tekken);
     json_decref(d.config);
     json_decref(d.map);
     json_decref(d.added);

@@ -8,6 +8,7 @@
  *                    tok_pipe.c; anything else is refused by name.
  *   tiktoken.model   lines "base64 rank" (Kimi K2, Llama 3): the split pattern
  *                    is not in the file, so unknown families are refused.
+ *   tekken.json      Mistral's own: pattern, ranks and control tokens in one file.
  *   tokenizer_config.json, special_tokens_map.json, added_tokens.json
  *                    names of the special tokens, flags, the chat template.
  *
@@ -16,7 +17,7 @@
  *    CodeLlamaTokenizer[Fast]) tokenizer_config.json's add_bos_token (default
  *    true) and add_eos_token (default false) decide, as those classes rebuild
  *    the post-processor; for all other classes tokenizer.json's post_processor
- *    decides.  tiktoken files: Kimi adds none, Llama 3 adds BOS.
+ *    decides.  tiktoken files: Kimi adds none, Llama 3 adds BOS; so does tekken.json.
  *  - bytes that are not UTF-8 are read as U+FFFD, one per maximal invalid
  *    subsequence (what decoding with errors="replace" gives in Python).
  *
@@ -40,10 +41,11 @@ enum {
 };
 
 /* Contents of the files (not paths); an absent file is { NULL, 0 }.  One of
- * tokenizer_json and tiktoken_model is needed; tokenizer_json wins. */
+ * the first three is needed; the first one that is there wins. */
 typedef struct nb_tokenizer_files {
     nb_str tokenizer_json;
     nb_str tiktoken_model; /* tiktoken.model, or tokenizer.model in that form */
+    nb_str tekken_json;
     nb_str tokenizer_config_json;
     nb_str special_tokens_map_json;
     nb_str added_tokens_json;

@@ -1,7 +1,7 @@
 /* fuzz_tokenizer.c - any bytes as a tokenizer file and a text.
  *
- * Input: FILE [NUL TEXT [NUL CONFIG]].  A FILE that starts with '{' is a tokenizer.json, others are
- * tiktoken ranks of the Kimi family.  What must hold for every tokenizer that can be made: ids are
+ * Input: FILE [NUL TEXT [NUL CONFIG]].  A FILE that starts with '{"config"' is a tekken.json, with '{' a tokenizer.json,
+ * others are tiktoken ranks of the Kimi family.  What must hold for every tokenizer that can be made: ids are
  * known ones, decoding in one go equals decoding id by id, both valid UTF-8, and without
  * NB_TOK_PARSE_SPECIAL a text makes no control token out of more than one character. */
 #include <stdint.h>
@@ -90,7 +90,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     nb_str rest = { (const char *)data, n };
     const nb_str file = next_part(&rest), text = next_part(&rest), config = next_part(&rest);
     nb_tokenizer_files files = { .tokenizer_config_json = config };
-    if (file.n_bytes && file.p[0] == '{') {
+    if (file.n_bytes > 9 && !memcmp(file.p, "{\"config\"", 9)) {
+        files.tekken_json = file;
+    } else if (file.n_bytes && file.p[0] == '{') {
         files.tokenizer_json = file;
     } else {
         files.tiktoken_model = file;

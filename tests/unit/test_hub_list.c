@@ -60,7 +60,8 @@ static void test_choice(void **state)
     check_choice("params.json tekken.json consolidated-00001-of-00002.safetensors consolidated.safetensors.index.json "
                  "x/consolidated.safetensors",
                  NULL, NULL,
-                 "params.json consolidated-00001-of-00002.safetensors consolidated.safetensors.index.json");
+                 "params.json tekken.json consolidated-00001-of-00002.safetensors "
+                 "consolidated.safetensors.index.json");
     check_choice("a.json A.json", "a.*", NULL, "a.json");
     check_choice("a.json", "*.bin", NULL, "");
 }
