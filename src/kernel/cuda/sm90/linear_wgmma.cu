@@ -290,13 +290,14 @@ bool nb_cuda_linear_wgmma_can(nb_wtype type, size_t n_out, size_t n_col, bool tw
     return n_out && nb_lin_mma_can(type, n_col);
 }
 
-/* The function of a type but BF16; NULL. */
-static nb_lin_wgmma_fn *widening(nb_wtype type)
+/* The function of a form but BF16; NULL. */
+static nb_lin_wgmma_fn *widening(const nb_weight *w)
 {
-    switch (type) {
+    const bool k = nb_stype_is_k(w->group.scale_type);
+    switch (w->type) {
     case NB_W_FP8B: return nb_lin_wgmma_fp8;
-    case NB_W_INT4: return nb_lin_wgmma_int4;
-    case NB_W_BYTE: return nb_lin_wgmma_byte;
+    case NB_W_INT4: return k ? nb_lin_wgmma_int4_k : nb_lin_wgmma_int4;
+    case NB_W_BYTE: return k ? nb_lin_wgmma_byte_k : nb_lin_wgmma_byte;
     case NB_W_FP4: return nb_lin_wgmma_fp4;
     default: return nullptr;
     }
@@ -305,9 +306,7 @@ static nb_lin_wgmma_fn *widening(nb_wtype type)
 void nb_cuda_linear_wgmma(nb_cuda *g, const nb_cuda_linear_args *a)
 {
     if (!a->n_tok || !a->n_out || !a->n_batch) return;
-    if (nb_stype_is_k(a->w.group.scale_type))
-        nb_cuda_linear_mma_prompt(g, a); /* K forms: no kernel of its own yet */
-    else if (nb_lin_wgmma_fn *fn = widening(a->w.type))
+    if (nb_lin_wgmma_fn *fn = widening(&a->w))
         fn(g, nb_lin_of(a), false, a->n_batch, a->n_tok);
     else
         launch<false>(g, nb_lin_of(a), a->n_batch, a->n_tok);
@@ -322,9 +321,7 @@ void nb_cuda_experts_wgmma(nb_cuda *g, const nb_cuda_experts_args *a)
 {
     if (!a->n_place || !a->n_out || !a->n_expert) return;
     const size_t n = a->n_place / a->n_expert;
-    if (nb_stype_is_k(a->gate.group.scale_type))
-        nb_cuda_experts_mma_prompt(g, a);
-    else if (nb_lin_wgmma_fn *fn = widening(a->gate.type))
+    if (nb_lin_wgmma_fn *fn = widening(&a->gate))
         fn(g, nb_lin_of(a), a->up.data != NULL, 1, n);
     else if (a->up.data)
         launch<true>(g, nb_lin_of(a), 1, n);

@@ -1,8 +1,10 @@
 /* linear_wgmma_codes.cuh - y = W x for prompts on Hopper, tiled weights (linear/tiled.h): kernel variant "wgmma" of linear and
- * experts.  One file per type includes this (linear_wgmma_int4.cu, _byte.cu, _fp4.cu).
+ * experts.  One file per type includes this (linear_wgmma_int4.cu, _byte.cu, _fp4.cu, _int4_k.cu, _byte_k.cu).
  *
  * INT4, BYTE: total += scale[row] * (W_32 x_32) for each 32 columns; FP4: total += W x.  x is one BF16 part or two (hi + lo),
  * which alternate for each 16 columns.  At the end a row's total is multiplied by its factor.
+ * K forms: a value code * scale + min is made in float and enters as two BF16 parts; per 16 columns hi x_hi, hi x_lo,
+ * lo x_hi are added to the total.  Left out, and lost by the parts: less than 2^-16 of each product.
  *
  * Rings and tiles are those of linear_wgmma_ring.cuh.  A lane reads 16 bytes of a row's codes at once: its operands for 128
  * columns (BYTE: 64), in the order of the tensor cores.  The operands of the next 32 columns are made while these multiply.
@@ -29,13 +31,15 @@ __device__ inline void cp_async8(uint32_t dst, const void *src)
 template <nb_wtype T> struct rows {
     const unsigned char *code[2]; /* in shared memory, at the lane's first 16 bytes */
     uint32_t turn;                /* BYTE: exclusive-or of offsets (swizzle) */
-    uint2 scale[2];
-    uint32_t zero[2];
+    uint2 scale[2], zero[2]; /* zero: F16_MIN has 8 bytes, others 4 */
+    nb_stype type;
     bool groups, zeros, f16, e8m0;
 };
 
-template <nb_wtype T> struct tiled {
-    static const int ROW_BYTES = codes::block_bytes<T>(), PLANE_ROW = T == NB_W_FP4 ? 8 : 12;
+/* K: the forms with minima, or scales in two levels. */
+template <nb_wtype T, bool K = false> struct tiled {
+    static const int ROW_BYTES = codes::block_bytes<T>(), ZERO = K ? 8 : T == NB_W_FP4 ? 0 : 4,
+                     PLANE_ROW = 8 + ZERO;
     static const bool ROW_FACTOR = true;
     static const int CHUNKS = ROW_BYTES / 16, STEP = GROUP / CHUNKS;
 
@@ -65,8 +69,11 @@ template <nb_wtype T> struct tiled {
         const size_t block = (first + (r < j.n_out ? r : j.n_out - 1)) * n_block + b;
         const uint32_t plane = nb_smem(s.planes) + slot * S::PLANE_BYTES;
         if (j.group[matrix]) cp_async8(plane + tid * 8, j.group[matrix] + block * 8);
-        if (T != NB_W_FP4 && j.zero[matrix])
-            cp_async4(plane + W_ROWS * 8 + tid * 4, j.zero[matrix] + block * 4);
+        const uint32_t zero = plane + W_ROWS * 8 + tid * ZERO;
+        if (K && j.stype[matrix] == NB_S_F16_MIN)
+            cp_async8(zero, j.zero[matrix] + block * 8);
+        else if (ZERO && j.zero[matrix])
+            cp_async4(zero, j.zero[matrix] + block * 4);
     }
 
     /* The operands of columns 32 q ..: two steps of 16. */
@@ -76,7 +83,7 @@ template <nb_wtype T> struct tiled {
 #pragma unroll
         for (int h = 0; h < 2; h++) {
             const uint32_t word[4] = { raw[h].x, raw[h].y, raw[h].z, raw[h].w };
-            const uint32_t z = r.zeros ? r.zero[h] >> 8 * q & 0xff : 8;
+            const uint32_t z = r.zeros ? r.zero[h].x >> 8 * q & 0xff : 8;
             uint32_t zero = 0, f[2];
             if (T == NB_W_INT4 || (T == NB_W_BYTE && r.zeros)) zero = codes::zero_pair<T>(z);
             uint32_t pair[2] = {};
@@ -88,6 +95,37 @@ template <nb_wtype T> struct tiled {
                 if (T == NB_W_FP4) codes::fp4_fragment(f, word[q], s, pair[s]);
                 a[s][h] = f[0];
                 a[s][2 + h] = f[1];
+            }
+        }
+    }
+
+    /* The values of columns 32 q .. as two parts, hi and lo: [step][part]. */
+    static __device__ inline void values(uint32_t (&a)[2][2][4], const rows<T> &r,
+                                         const uint4 (&raw)[2], int q)
+    {
+        const bool per_16 = r.type >= NB_S_K16;
+        const uint32_t z = codes::k_zero(T, false), z16 = codes::k_zero(T, true);
+        const uint32_t zero = T == NB_W_INT4 ? codes::zero_pair<T>(per_16 ? z16 : z) : 0;
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            const uint32_t word[4] = { raw[h].x, raw[h].y, raw[h].z, raw[h].w };
+#pragma unroll
+            for (int s = 0; s < 2; s++) {
+                const float2 k = codes::k_scale(r.scale[h], r.zero[h], 2 * q + s, r.type);
+                uint32_t f[2];
+                if (T == NB_W_INT4)
+                    codes::int4_fragment(f, word[q], s, zero);
+                else
+                    codes::byte_fragment(f, word[q % 2 * 2 + s], false, 0);
+#pragma unroll
+                for (int i = 0; i < 2; i++) {
+                    const float v0 = __fmaf_rn(k.x, __uint_as_float(f[i] << 16), k.y);
+                    const float v1 = __fmaf_rn(k.x, __uint_as_float(f[i] & 0xffff0000u), k.y);
+                    const uint32_t hi = nb_pack_bf16(v0, v1);
+                    a[s][0][2 * i + h] = hi;
+                    a[s][1][2 * i + h] = nb_pack_bf16(v0 - __uint_as_float(hi << 16),
+                                                      v1 - __uint_as_float(hi & 0xffff0000u));
+                }
             }
         }
     }
@@ -107,6 +145,7 @@ template <nb_wtype T> struct tiled {
         const uint32_t row = tid / 32 * 16 + lane / 4; /* among the slot's 128 */
         const unsigned char *plane = s.planes + slot * S::PLANE_BYTES;
         rows<T> r;
+        r.type = j.stype[matrix];
         r.groups = j.group[matrix] != nullptr;
         r.zeros = T != NB_W_FP4 && j.zero[matrix] != nullptr;
         r.f16 = j.stype[matrix] == NB_S_F16;
@@ -116,8 +155,12 @@ template <nb_wtype T> struct tiled {
         for (int h = 0; h < 2; h++) {
             r.code[h] = s.w + slot * S::W_BYTES + (row + 8 * h) * ROW_BYTES + lane % 4 * 16;
             r.scale[h] = reinterpret_cast<const uint2 *>(plane)[row + 8 * h];
-            r.zero[h] =
-                r.zeros ? reinterpret_cast<const uint32_t *>(plane + W_ROWS * 8)[row + 8 * h] : 0;
+            const unsigned char *zero = plane + W_ROWS * 8 + (row + 8 * h) * ZERO;
+            r.zero[h] = make_uint2(0, 0);
+            if (K)
+                r.zero[h] = *reinterpret_cast<const uint2 *>(zero);
+            else if (r.zeros)
+                r.zero[h].x = *reinterpret_cast<const uint32_t *>(zero);
         }
         return r;
     }
@@ -129,10 +172,13 @@ template <nb_wtype T> struct tiled {
     {
         const uint32_t lane = threadIdx.x % 32;
         const rows<T> r = rows_of<S>(s, j, slot, m);
-        uint32_t a[2][2][4];
+        uint32_t a[2][2][4], two[2][2][2][4];
         uint4 raw[2];
         read(raw, r, 0);
-        operands(a[0], r, raw, 0);
+        if (K)
+            values(two[0], r, raw, 0);
+        else
+            operands(a[0], r, raw, 0);
         const uint32_t x0 = x.i;
         place<S::X_STAGES> x1 = x;
         x1.next();
@@ -143,7 +189,9 @@ template <nb_wtype T> struct tiled {
         }
         const uint32_t at[2] = { descriptor_low(nb_smem(s.x) + x0 * S::X_BYTES),
                                  descriptor_low(nb_smem(s.x) + x1.i * S::X_BYTES) };
-        if (T == NB_W_FP4)
+        if (K)
+            in_two_parts<S>(total, s, r, raw, two, at, x0, last);
+        else if (T == NB_W_FP4)
             whole<S>(total, s, r, raw, a, at, x0, last);
         else
             groups<S>(total, acc, s, r, raw, a, at, x0, last);
@@ -173,6 +221,36 @@ template <nb_wtype T> struct tiled {
             nb_wg_commit();
             if (q > 0) nb_wg_wait<1>();
             if (q < 3) operands(a[(q + 1) % 2], r, raw, q + 1);
+            /* the products of the first 64 columns have finished */
+            if (q == 2 && threadIdx.x % 32 == 0 && last) nb_mbar_arrive(s.x_free(x0));
+        }
+        nb_wg_wait<0>();
+        nb_wg_hold(total);
+    }
+
+    /* K: hi x and lo x, without lo times lo. */
+    template <class S>
+    static __device__ inline void in_two_parts(float (&total)[S::ACC], const plan<S> &s,
+                                               const rows<T> &r, uint4 (&raw)[2],
+                                               uint32_t (&a)[2][2][2][4], const uint32_t (&at)[2],
+                                               uint32_t x0, bool last)
+    {
+#pragma unroll
+        for (int q = 0; q < 4; q++) {
+            const uint32_t b = at[q / 2] + q % 2 * 4;
+            nb_wg_fence();
+#pragma unroll
+            for (int k = 0; k < 2; k++) {
+                wgmma<S::BN>(total, a[q % 2][k][0], descriptor(b + 2 * k), 1);
+                if (S::TWO)
+                    wgmma<S::BN>(total, a[q % 2][k][0],
+                                 descriptor(b + 2 * k + S::PART_BYTES / 16), 1);
+                wgmma<S::BN>(total, a[q % 2][k][1], descriptor(b + 2 * k), 1);
+            }
+            nb_wg_commit();
+            if (q > 0) nb_wg_wait<1>();
+            if (T == NB_W_BYTE && q == 1) read(raw, r, 1);
+            if (q < 3) values(a[(q + 1) % 2], r, raw, q + 1);
             /* the products of the first 64 columns have finished */
             if (q == 2 && threadIdx.x % 32 == 0 && last) nb_mbar_arrive(s.x_free(x0));
         }
@@ -218,12 +296,12 @@ template <nb_wtype T> struct tiled {
 };
 
 /* Chooses the tile with the least estimated time; all give the same bits. */
-template <nb_wtype T, bool GLU, bool TWO>
+template <class P, bool GLU, bool TWO>
 void launch(nb_cuda *g, const nb_lin &j, size_t n_batch, size_t n)
 {
-    typedef shape<tiled<T>, GLU, TWO, (GLU ? 2 : 1), 32, 8, (TWO ? 8 : 12)> small;
-    typedef shape<tiled<T>, GLU, TWO, (GLU ? 2 : 1), 64, 6, (TWO ? 6 : 10)> middle;
-    typedef shape<tiled<T>, GLU, TWO, 2, 128, 3, (TWO ? 5 : 9)> large;
+    typedef shape<P, GLU, TWO, (GLU ? 2 : 1), 32, 8, (TWO ? 8 : 12)> small;
+    typedef shape<P, GLU, TWO, (GLU ? 2 : 1), 64, 6, (TWO ? 6 : 10)> middle;
+    typedef shape<P, GLU, TWO, 2, 128, 3, (TWO ? 5 : 9)> large;
     const size_t s = time_of<small>(g, j, n_batch, n, 75, 0);
     const size_t m = time_of<middle>(g, j, n_batch, n, 100, 0);
     const size_t l = time_of<large>(g, j, n_batch, n, GLU ? 150 : 275, 150);
@@ -235,16 +313,16 @@ void launch(nb_cuda *g, const nb_lin &j, size_t n_batch, size_t n)
         ring_launch<large>(g, j, n_batch);
 }
 
-template <nb_wtype T> void launch(nb_cuda *g, const nb_lin &j, bool glu, size_t n_batch, size_t n)
+template <class P> void launch(nb_cuda *g, const nb_lin &j, bool glu, size_t n_batch, size_t n)
 {
     if (glu && j.x.lo)
-        launch<T, true, true>(g, j, n_batch, n);
+        launch<P, true, true>(g, j, n_batch, n);
     else if (glu)
-        launch<T, true, false>(g, j, n_batch, n);
+        launch<P, true, false>(g, j, n_batch, n);
     else if (j.x.lo)
-        launch<T, false, true>(g, j, n_batch, n);
+        launch<P, false, true>(g, j, n_batch, n);
     else
-        launch<T, false, false>(g, j, n_batch, n);
+        launch<P, false, false>(g, j, n_batch, n);
 }
 } // namespace
 

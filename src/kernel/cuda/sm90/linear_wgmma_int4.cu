@@ -3,5 +3,5 @@
 
 void nb_lin_wgmma_int4(nb_cuda *g, const nb_lin &j, bool glu, size_t n_batch, size_t n)
 {
-    launch<NB_W_INT4>(g, j, glu, n_batch, n);
+    launch<tiled<NB_W_INT4>>(g, j, glu, n_batch, n);
 }
