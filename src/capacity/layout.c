@@ -74,13 +74,13 @@ static double expert_bytes(const nb_demand *d, const nb_layout *l)
            (double)(l->n_gpu / l->ep);
 }
 
-/* nibble keeps W_UK and W_UV beside kv_b on a GPU, of FP8 matrices as two BF16 parts. */
+/* nibble keeps W_UK and W_UV beside kv_b on a GPU. */
 static double absorbed_bytes(const nb_demand *d)
 {
     const nb_sizes *s = d->sizes;
     if (!s->is_mla || d->machine->cpu) return 0;
     if (d->wtype == NB_SIZES_CHECKPOINT) return (double)s->gpu_absorbed_bytes;
-    return (double)s->absorbed_copy_bytes * (d->wtype == NB_SIZES_FP8 ? 2 : 1);
+    return (double)(d->wtype == NB_SIZES_FP8 ? s->gpu_absorbed_fp8_bytes : s->absorbed_copy_bytes);
 }
 
 void nb_layout_place(const nb_demand *d, const nb_layout *l, nb_place *out)

@@ -175,6 +175,18 @@ static nb_status size_weights(const nb_model_config *c, nb_sizes_wtype type, nb_
     return NB_OK;
 }
 
+/* Bytes of W_UK and W_UV on a GPU (model/gpu/gpu_weights.h): of FP8 in blocks that lie within a head as they are, of
+ * other codes two BF16 matrices. */
+static uint64_t gpu_absorbed(const nb_model_config *c, const nb_sizes *s, nb_sizes_wtype type)
+{
+    const uint64_t own = s->weight[type].kv_b, bf16 = s->weight[NB_SIZES_BF16].kv_b;
+    bool blocks = own == s->weight[NB_SIZES_FP8].kv_b;
+    for (size_t i = 0; i < c->n_attn; i++)
+        blocks &= c->attn[i].d_nope % NB_FP8_BLOCK == 0 && c->attn[i].d_v % NB_FP8_BLOCK == 0 &&
+                  c->attn[i].kv_lora % NB_FP8_BLOCK == 0;
+    return own < bf16 && !blocks ? 2 * bf16 : own;
+}
+
 static void name_weights(const nb_model_config *c, nb_sizes *s)
 {
     const nb_weight_size *w = s->weight;
@@ -189,9 +201,8 @@ static void name_weights(const nb_model_config *c, nb_sizes *s)
     s->kv_b_bytes = w[NB_SIZES_CHECKPOINT].kv_b;
     s->replicated_bytes = w[NB_SIZES_CHECKPOINT].replicated;
     s->absorbed_copy_bytes = w[NB_SIZES_BF16].kv_b;
-    /* of codes: two BF16 matrices */
-    s->gpu_absorbed_bytes =
-        s->kv_b_bytes < w[NB_SIZES_BF16].kv_b ? 2 * w[NB_SIZES_BF16].kv_b : s->kv_b_bytes;
+    s->gpu_absorbed_bytes = gpu_absorbed(c, s, NB_SIZES_CHECKPOINT);
+    s->gpu_absorbed_fp8_bytes = gpu_absorbed(c, s, NB_SIZES_FP8);
 }
 
 static nb_status add_weights(const nb_model_config *c, nb_sizes *s, nb_error *err)

@@ -74,8 +74,9 @@ typedef struct nb_sizes {
         replicated_bytes; /* as the checkpoint has them */
     /* MLA, absorbed form: W_UK and W_UV once more in BF16, which other engines add to kv_b.
      * nibble adds nothing on a CPU, where both forms read kv_b.  On a GPU the absorbed matrices
-     * are copies in the checkpoint's type, of FP8 two BF16 parts: gpu_absorbed_bytes. */
-    uint64_t absorbed_copy_bytes, gpu_absorbed_bytes;
+     * are copies in the checkpoint's type, FP8 too where its blocks lie within a head; of other
+     * codes two BF16 parts: gpu_absorbed_bytes.  The last: of weights in FP8. */
+    uint64_t absorbed_copy_bytes, gpu_absorbed_bytes, gpu_absorbed_fp8_bytes;
     nb_record_size record[NB_SIZES_MAX_RECORD]; /* of a type the default rope key first */
     size_t n_record;
     nb_attn_equivalent equivalent[4];

@@ -71,7 +71,7 @@ check() {
 check deepseek-v3 --gpu h200 --gpus 8
 [ "$(json "$tmp/out" '[j["layout"][k] for k in ("tensor_parallel", "data_parallel", "expert_parallel", "suggested")]')" = "[1, 8, 8, True]" ] || die "layout"
 users() { json "$tmp/out" "[x['users'] for r in j['capacity'] if r['dtype'] == '$1' for x in r['contexts'] if x['context'] == 131072]"; }
-[ "$(users nvfp4) $(users fp8)" = "[80] [48]" ] || die "users at 128k: $(users nvfp4) $(users fp8)"
+[ "$(users nvfp4) $(users fp8)" = "[88] [56]" ] || die "users at 128k: $(users nvfp4) $(users fp8)"
 check deepseek-v3 --gpu h200 -tp 8
 [ "$(users nvfp4) $(users fp8) $(users bf16)" = "[17] [10] [5]" ] || die "users at 128k of TP 8: $(users nvfp4)"
 [ "$(json "$tmp/out" 'any("8 copies" in s for s in j["notes"]), j["layout"]["cache_copies"]')" = "(True, 8)" ] || die "copies"

@@ -69,7 +69,7 @@ sound() {
 ok plan deepseek-v3 --json --html "$tmp/page.html"
 sound "deepseek-v3: sizes" "70,272" "every head (MHA), bf16"
 ok plan deepseek-v3 --gpu h200 --gpus 8 --json --html "$tmp/page.html"
-sound "deepseek-v3 on 8 x NVIDIA H200" "KV cache: 27.4 GiB" "\$14.16 an hour"
+sound "deepseek-v3 on 8 x NVIDIA H200" "KV cache: 30.3 GiB" "\$14.16 an hour"
 ok plan deepseek-v3 --gpu h200 --gpus 8 --context 1,100,8k,131072,1M --kv-cache-dtype nvfp4 --kv-rope-dtype fp8 --tokens-per-second 900 \
     --json --html "$tmp/page.html"
 sound "nvfp4, rope fp8" "Measured: 900 tokens per second cost \$4.37"

@@ -5,6 +5,7 @@
 
 #include "engine_testing.h"
 
+#include <math.h>
 #include <time.h>
 
 #include "engine/engine_internal.h"
@@ -88,6 +89,40 @@ static void test_tokens_of_the_cpu(void **state)
         if (one.n_seen != N_GEN || memcmp(one.seen, two.seen, sizeof *one.seen * N_GEN) != 0)
             fail_msg("%s, %s: the GPU's tokens are not the CPU's", models[i].dir, models[i].kv);
     }
+}
+
+/* Heads of 128 values: W_UK and W_UV keep the FP8 blocks of kv_b. */
+static void test_absorbed_forms_in_fp8_blocks(void **state)
+{
+    static const char config[] =
+        "{\"model_type\":\"deepseek_v3\",\"vocab_size\":320,\"hidden_size\":256,\"num_hidden_layers\":2,"
+        "\"num_attention_heads\":2,\"num_key_value_heads\":2,\"q_lora_rank\":128,\"kv_lora_rank\":256,"
+        "\"qk_nope_head_dim\":128,\"qk_rope_head_dim\":64,\"v_head_dim\":128,\"intermediate_size\":256,"
+        "\"first_k_dense_replace\":2,\"moe_intermediate_size\":64,\"n_routed_experts\":4,"
+        "\"num_experts_per_tok\":2,\"n_shared_experts\":1,\"n_group\":1,\"topk_group\":1,"
+        "\"routed_scaling_factor\":1,\"norm_topk_prob\":true,\"scoring_func\":\"sigmoid\","
+        "\"topk_method\":\"noaux_tc\",\"rope_theta\":10000,\"max_position_embeddings\":256,"
+        "\"rms_norm_eps\":1e-6,\"tie_word_embeddings\":false,\"quantization_config\":{\"quant_method\":"
+        "\"fp8\",\"fmt\":\"e4m3\",\"activation_scheme\":\"dynamic\",\"weight_block_size\":[128,128]}}";
+    (void)state;
+    if (!library()) skip();
+    tmp_dir t;
+    tmp_open(&t);
+    tmp_write(&t, "config.json", nb_str_c(config));
+    nb_engine_options o = options_of("", "f32", "absorbed");
+    o.model = t.path;
+    o.load_format = "dummy";
+    o.activation_dtype = "float";
+    const nb_sampling s = greedy(N_GEN);
+    generate(&o, &s, &one);
+    o.device = "cpu";
+    generate(&o, &s, &two);
+    assert_int_equal(one.n_seen, N_GEN);
+    assert_memory_equal(one.seen, two.seen, sizeof *one.seen * N_GEN);
+    for (size_t i = 0; i < N_GEN; i++)
+        if (fabsf(one.logprob[i] - two.logprob[i]) > 1e-4f)
+            fail_msg("token %zu: log-probability %g, on the CPU %g", i, (double)one.logprob[i], (double)two.logprob[i]);
+    tmp_close(&t);
 }
 
 static void test_sizes_of_steps(void **state)
@@ -415,6 +450,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_tokens_of_the_cpu),
+        cmocka_unit_test(test_absorbed_forms_in_fp8_blocks),
         cmocka_unit_test(test_sizes_of_steps),
         cmocka_unit_test(test_alone_and_in_a_crowd),
         cmocka_unit_test(test_hit_is_miss),

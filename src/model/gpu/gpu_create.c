@@ -299,7 +299,7 @@ static widths widths_of(const nb_gpu_rank *f)
         w.nope = max_size(w.nope, d->n_head * a->d_nope);
         w.latent = max_size(w.latent, d->n_head * a->kv_lora);
         w.v = max_size(w.v, d->n_head * a->d_v);
-        w.two_parts |= nb_gpu_in_two_parts(f->r.o.model->layer[i].kv_b.type);
+        w.two_parts |= nb_gpu_in_two_parts(&f->r.o.model->layer[i].kv_b, a);
     }
     return w;
 }

@@ -291,12 +291,36 @@ static nb_status absorbed_form(uploader *u, const absorbed *a, size_t n_row, siz
     return st;
 }
 
+/* Scales of an absorbed form whose blocks are blocks of kv_b (nb_gpu_keeps_blocks). */
+static nb_status absorbed_scales(uploader *u, const absorbed *a, nb_weight *w)
+{
+    enum { B = NB_FP8_BLOCK };
+    const size_t n_row = w->n_row / B, n_col = w->n_col / B, n_bytes = n_row * n_col * sizeof(float);
+    void *dev;
+    float *scale = malloc(n_bytes);
+    if (!scale) return nb_fail(u->err, NB_ERR_NOMEM, "out of memory");
+    for (size_t r = 0; r < n_row; r++)
+        for (size_t c = 0; c < n_col; c++) {
+            size_t kr, kc;
+            place(a, r * B, c * B, &kr, &kc);
+            scale[r * n_col + c] = a->kv_b->scale[kr / B * (a->kv_b->n_col / B) + kc / B];
+        }
+    const nb_status st = take(u, n_bytes, &dev);
+    if (st == NB_OK) put(u, dev, scale, n_bytes);
+    free(scale);
+    w->scale = dev;
+    return st;
+}
+
 static nb_status absorb(uploader *u, const nb_attn_config *attn, absorbed *a, nb_gpu_layer *g)
 {
+    const bool blocks = nb_gpu_keeps_blocks(a->kv_b, attn);
     a->keys = true;
     NB_TRY(absorbed_form(u, a, attn->n_head * attn->kv_lora, attn->d_nope, g->uk, g->n_part));
+    if (blocks) NB_TRY(absorbed_scales(u, a, &g->uk->w));
     a->keys = false;
     NB_TRY(absorbed_form(u, a, attn->n_head * attn->d_v, attn->kv_lora, g->uv, g->n_part));
+    if (blocks) NB_TRY(absorbed_scales(u, a, &g->uv->w));
     const bool prompt = u->use[NB_CUDA_PROMPT];
     u->use[NB_CUDA_PROMPT] = false;
     for (size_t p = 0; p < g->n_part; p++) {
@@ -313,7 +337,7 @@ static nb_status absorbing(uploader *u, const nb_attn_config *attn, const nb_lay
     if (!u->use[NB_CUDA_DIRECT]) return NB_OK;
     const nb_weight *w = &l->kv_b;
     absorbed a = { w, NULL, attn->n_head, attn->d_nope, attn->d_v, true };
-    g->n_part = nb_gpu_in_two_parts(w->type) ? 2 : 1;
+    g->n_part = nb_gpu_in_two_parts(w, attn) ? 2 : 1;
     g->uv_batch = attn->d_v;
     if (g->n_part == 1) return absorb(u, attn, &a, g);
     float *value = malloc(w->n_row * w->n_col * sizeof *value);

@@ -3,8 +3,8 @@
  * Products of the same rows whose weights are of one type become one matrix.  What the direct form
  * wants of kv_b is stored once more: W_UK transposed per head (linear.h's linear_t does without on a host),
  * and W_UV;
- * where kv_b has codes and scales the absorbed forms are two BF16 matrices each, hi + lo to 2^-17.  Experts of
- * a layer follow each other.  Weights of 4 and 8 bits are tiled (kernel/linear/tiled.h), but FP8; those in act order, in
+ * FP8 with blocks that lie within a head keeps its codes and scales there; where kv_b has other codes and scales the
+ * absorbed forms are two BF16 matrices each, hi + lo to 2^-17.  Experts of a layer follow each other.  Weights of 4 and 8 bits are tiled (kernel/linear/tiled.h), but FP8; those in act order, in
  * groups that are no multiples of 32 columns, or with scales that 16 bits do not hold, become floats.  Memory is the
  * device's, freed as a whole. */
 #ifndef NB_MODEL_GPU_WEIGHTS_H
@@ -15,10 +15,17 @@
 #include "model/model.h"
 #include "model/rank.h"
 
-/* Whether the absorbed forms of kv_b are two matrices. */
-static inline bool nb_gpu_in_two_parts(nb_wtype kv_b)
+/* Whether the absorbed forms of kv_b keep its blocks of FP8: each lies within the keys or the values of one head. */
+static inline bool nb_gpu_keeps_blocks(const nb_weight *kv_b, const nb_attn_config *a)
 {
-    return kv_b >= NB_W_FP8B;
+    return kv_b->type == NB_W_FP8B && !kv_b->row_scales && a->d_nope % NB_FP8_BLOCK == 0 &&
+           a->d_v % NB_FP8_BLOCK == 0 && a->kv_lora % NB_FP8_BLOCK == 0;
+}
+
+/* Whether the absorbed forms of kv_b are two matrices. */
+static inline bool nb_gpu_in_two_parts(const nb_weight *kv_b, const nb_attn_config *a)
+{
+    return kv_b->type >= NB_W_FP8B && !nb_gpu_keeps_blocks(kv_b, a);
 }
 
 /* A matrix and who multiplies with it; row[kind] NULL: never used so. */
