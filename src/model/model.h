@@ -23,7 +23,7 @@ typedef struct nb_layer {
     nb_weight q, q_a, q_b, kv_a, kv_b, o;
     /* The halves of kv_b in their packed form, where a GGUF file has them so: W_UK of each head transposed
      * [n_head * kv_lora][d_nope], and W_UV [n_head * d_v][kv_lora].  data NULL: there are none, or kv_b has
-     * changed since.  Only the CPU's absorbed form reads them. */
+     * changed since.  Only absorbed forms read them. */
     nb_weight absorb_k, absorb_v;
     const float *q_a_norm, *kv_a_norm;
     const float *q_b_bias, *q_a_b, *kv_a_b, *o_b; /* q_b_bias: GQA's q bias */

@@ -33,9 +33,11 @@ static size_t rows(chk_row *out, size_t max)
     return n;
 }
 
-static double factor_of(nb_wtype type, double n)
+static double factor_of(const nb_weight *w, nb_cuda_kind kind, double n)
 {
-    switch (type) {
+    /* K forms: of three products of parts each leaves 2^-18 out, and there are three sums of 16 terms */
+    if (kind == NB_CUDA_PROMPT && nb_stype_is_k(w->group.scale_type)) return 306 + 3 * n / 8;
+    switch (w->type) {
     /* Tensor cores truncate each sum of 16 terms, by up to 2 units, once for either part. */
     case NB_W_BF16: return 170 + n / 4;
     case NB_W_INT8: return 10 + sqrt(n); /* simt */
@@ -124,7 +126,7 @@ static void expect(chk *t, const kase *k, const float *y, size_t y_stride)
                 const double y0 = k->y0 ? (double)k->y0[i * y_stride + b * s->n_out + r] : 0;
                 want[at] += y0;
                 bound[at] =
-                    factor_of(k->a.w.type, (double)n_col) * 0x1p-24 * (bound[at] + fabs(y0)) +
+                    factor_of(&k->a.w, k->v->kind, (double)n_col) * 0x1p-24 * (bound[at] + fabs(y0)) +
                     0x1p-126 * (x_abs + (double)n_col * (4 + 4 * (double)max_scale(&k->w)));
             }
             memcpy(own + i * s->n_out, y + i * y_stride + b * s->n_out, s->n_out * sizeof *own);

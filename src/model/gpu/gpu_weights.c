@@ -312,15 +312,9 @@ static nb_status absorbed_scales(uploader *u, const absorbed *a, nb_weight *w)
     return st;
 }
 
-static nb_status absorb(uploader *u, const nb_attn_config *attn, absorbed *a, nb_gpu_layer *g)
+/* Chooses the kernels of uk and uv; prompts do not use them. */
+static nb_status choose_absorbed(uploader *u, const nb_attn_config *attn, nb_gpu_layer *g)
 {
-    const bool blocks = nb_gpu_keeps_blocks(a->kv_b, attn);
-    a->keys = true;
-    NB_TRY(absorbed_form(u, a, attn->n_head * attn->kv_lora, attn->d_nope, g->uk, g->n_part));
-    if (blocks) NB_TRY(absorbed_scales(u, a, &g->uk->w));
-    a->keys = false;
-    NB_TRY(absorbed_form(u, a, attn->n_head * attn->d_v, attn->kv_lora, g->uv, g->n_part));
-    if (blocks) NB_TRY(absorbed_scales(u, a, &g->uv->w));
     const bool prompt = u->use[NB_CUDA_PROMPT];
     u->use[NB_CUDA_PROMPT] = false;
     for (size_t p = 0; p < g->n_part; p++) {
@@ -331,6 +325,48 @@ static nb_status absorb(uploader *u, const nb_attn_config *attn, absorbed *a, nb
     return NB_OK;
 }
 
+static nb_status absorb(uploader *u, const nb_attn_config *attn, absorbed *a, nb_gpu_layer *g)
+{
+    const bool blocks = nb_gpu_keeps_blocks(a->kv_b, attn);
+    a->keys = true;
+    NB_TRY(absorbed_form(u, a, attn->n_head * attn->kv_lora, attn->d_nope, g->uk, g->n_part));
+    if (blocks) NB_TRY(absorbed_scales(u, a, &g->uk->w));
+    a->keys = false;
+    NB_TRY(absorbed_form(u, a, attn->n_head * attn->d_v, attn->kv_lora, g->uv, g->n_part));
+    return blocks ? absorbed_scales(u, a, &g->uv->w) : NB_OK;
+}
+
+/* The file's own halves of kv_b, where they have tiles. */
+static bool has_packed_halves(const nb_layer *l)
+{
+    const nb_weight *half[2] = { &l->absorb_k, &l->absorb_v };
+    nb_gpu_form f;
+    for (size_t i = 0; i < NB_COUNT(half); i++)
+        if (!half[i]->data || !nb_gpu_form_of(&half[i], 1, &f) || f.shape != NB_GPU_TILES) return false;
+    return true;
+}
+
+static nb_status absorb_packed(uploader *u, const nb_layer *l, nb_gpu_layer *g)
+{
+    const nb_weight *k = &l->absorb_k, *v = &l->absorb_v;
+    NB_TRY(stack(u, &k, 1, &g->uk->w));
+    return stack(u, &v, 1, &g->uv->w);
+}
+
+/* The values of kv_b as floats, freed by the caller; NULL: out of memory. */
+static float *values_of(const nb_weight *w)
+{
+    float *value = malloc(w->n_row * w->n_col * sizeof *value);
+    for (uint32_t r = 0; value && r < w->n_row; r++)
+        nb_embed_c(&(nb_embed_args){ .y = value + r * w->n_col,
+                                     .id = &r,
+                                     .w = *w,
+                                     .n_tok = 1,
+                                     .y_stride = w->n_col,
+                                     .factor = 1.0f });
+    return value;
+}
+
 static nb_status absorbing(uploader *u, const nb_attn_config *attn, const nb_layer *l,
                            nb_gpu_layer *g)
 {
@@ -339,19 +375,36 @@ static nb_status absorbing(uploader *u, const nb_attn_config *attn, const nb_lay
     absorbed a = { w, NULL, attn->n_head, attn->d_nope, attn->d_v, true };
     g->n_part = nb_gpu_in_two_parts(w, attn) ? 2 : 1;
     g->uv_batch = attn->d_v;
-    if (g->n_part == 1) return absorb(u, attn, &a, g);
-    float *value = malloc(w->n_row * w->n_col * sizeof *value);
-    if (!value) return nb_fail(u->err, NB_ERR_NOMEM, "out of memory");
-    for (uint32_t r = 0; r < w->n_row; r++)
-        nb_embed_c(&(nb_embed_args){ .y = value + r * w->n_col,
-                                     .id = &r,
-                                     .w = *w,
-                                     .n_tok = 1,
-                                     .y_stride = w->n_col,
-                                     .factor = 1.0f });
-    a.value = value;
-    const nb_status st = absorb(u, attn, &a, g);
+    if (has_packed_halves(l))
+        NB_TRY(absorb_packed(u, l, g));
+    else if (g->n_part == 1)
+        NB_TRY(absorb(u, attn, &a, g));
+    else {
+        float *value = values_of(w);
+        if (!value) return nb_fail(u->err, NB_ERR_NOMEM, "out of memory");
+        a.value = value;
+        const nb_status st = absorb(u, attn, &a, g);
+        free(value);
+        NB_TRY(st);
+    }
+    return choose_absorbed(u, attn, g);
+}
+
+/* kv_b in BF16, where its halves are packed along different dimensions: its product is rounded to BF16 in any case. */
+static nb_status expanding_packed(uploader *u, const nb_layer *l, nb_gpu_layer *g)
+{
+    const nb_weight *w = &l->kv_b;
+    const size_t n = w->n_row * w->n_col;
+    float *value = values_of(w);
+    uint16_t *b = malloc(n * sizeof *b);
+    nb_status st = value && b ? NB_OK : nb_fail(u->err, NB_ERR_NOMEM, "out of memory");
+    for (size_t i = 0; i < n && st == NB_OK; i++) b[i] = nb_bf16_from_f32(value[i]);
+    if (st == NB_OK)
+        st = matrix(u, "kv_b_proj",
+                    &(nb_weight){ .data = b, .n_row = w->n_row, .n_col = w->n_col, .type = NB_W_BF16 },
+                    NULL, &g->kv_b);
     free(value);
+    free(b);
     return st;
 }
 
@@ -360,7 +413,9 @@ static nb_status expanding(uploader *u, const nb_layer *l, nb_gpu_layer *g)
     const bool direct = u->use[NB_CUDA_DIRECT];
     if (!u->use[NB_CUDA_PROMPT]) return NB_OK;
     u->use[NB_CUDA_DIRECT] = false;
-    const nb_status st = matrix(u, "kv_b_proj", &l->kv_b, NULL, &g->kv_b);
+    const nb_status st = l->absorb_k.data && l->kv_b.type == NB_W_F32
+                             ? expanding_packed(u, l, g)
+                             : matrix(u, "kv_b_proj", &l->kv_b, NULL, &g->kv_b);
     u->use[NB_CUDA_DIRECT] = direct;
     return st;
 }

@@ -146,7 +146,8 @@ typedef enum nb_cuda_kind { NB_CUDA_DIRECT, NB_CUDA_PROMPT } nb_cuda_kind;
  * rows [b * w_batch, b * w_batch + n_out) of w, y + b * y_batch.  Without batches n_batch is 1 and
  * n_out is w.n_row.  bias [n_out] (n_batch 1 only).  add: y += (y.f only, no parts).
  * FP8B: as linear.h; block scales apply to whole rows of w, so w_batch and n_out need no alignment.
- * Bound: that of linear.h for a pack of two parts; with lo NULL that of exact x.
+ * Bound: that of linear.h for a pack of two parts; with lo NULL that of exact x.  Prompts with K forms
+ * (nb_stype_is_k): (306 + 3/8 n) * 2^-24 * S, since values of W enter as two BF16 parts, too.
  * Rows that read codes: x is in xq (n_batch 1).  Each 128 columns are summed by the tensor cores, which keep 13 bits
  * behind the largest of 32 products and the sum so far; s and the weights' scale multiply that sum in float. */
 typedef struct nb_cuda_linear_args {
