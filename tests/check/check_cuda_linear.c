@@ -4,6 +4,7 @@
 #include "check/check_cuda.h"
 #include "kernel/linear/linear.h"
 #include "kernel/linear/packed.h"
+#include "kernel/linear/tiled.h"
 
 typedef struct shape {
     size_t n_out, n_col, n_tok, n_batch;
