@@ -12,6 +12,9 @@ enum { MAX_NAME = 96, LIST_BYTES = 800 };
 
 #define VISION "the text model only; the published files also hold a vision tower"
 
+#define MTP_V4                                                                                     \
+    "the published files also hold a layer for multi-token prediction, which nibble does not load"
+
 /* Other names of the same geometry; note: beside those of the name, or NULL. */
 static const struct {
     const char *alias, *name, *note;
@@ -56,7 +59,6 @@ static const struct {
     const char *pattern, *why;
 } not_supported[] = {
     { "glm-5-3*", LINEAR },
-    { "deepseek-v4*", "compressed attention without a latent projection of values" },
     { "kimi-k3*", LINEAR },
     { "longcat*", "parts that LongCat-Flash does not have (n-gram embeddings, sparse attention, sound)" },
     { "gigachat3*", "a configuration that is not bundled: give its config.json" },
@@ -98,6 +100,8 @@ static const struct {
       "28 layers with two attentions each count as 56; a token's 12 choices are counted as 12 experts, fewer where the "
       "router picks zero experts; the published files also hold a layer for multi-token prediction, which nibble does "
       "not load" },
+    { "deepseek-v4-flash", MTP_V4 },
+    { "deepseek-v4-pro", MTP_V4 },
     { "mistral-small-4", VISION },
     { "mistral-large-3",
       VISION ", under Mistral's own names and with params.json in place of config.json" },

@@ -40,6 +40,15 @@ static uint64_t mlp(const nb_mlp *p, const form *f, nb_quant_unit unit)
            matrix(&p->down, f, (nb_quant_unit)(unit + 1));
 }
 
+/* What is neither in a layer nor embedding or head: the final norm, and the weights that make one of several residual
+ * streams. */
+static uint64_t last_bytes(const nb_model *m)
+{
+    const size_t s = m->c.n_stream;
+    return m->c.hidden * nb_model_dtype_bytes(&m->c) +
+           (s ? (s * s * m->c.hidden + s + 1) * sizeof(float) : 0);
+}
+
 /* One layer: m is a model of this layer alone. */
 static void size_layer(const nb_model *m, const form *f, nb_weight_size *out)
 {
@@ -51,7 +60,7 @@ static void size_layer(const nb_model *m, const form *f, nb_weight_size *out)
                  { &l->kv_a, NB_QU_KV_A }, { &l->kv_b, NB_QU_KV_B }, { &l->o, NB_QU_O },
                  { &l->k, NB_QU_K },       { &l->v, NB_QU_V },       { &l->f_a, NB_QU_Q },
                  { &l->f_b, NB_QU_Q },     { &l->g_a, NB_QU_Q },     { &l->g_b, NB_QU_Q },
-                 { &l->beta, NB_QU_Q } };
+                 { &l->beta, NB_QU_Q },    { &l->o_a, NB_QU_O },     { &l->idx_q, NB_QU_Q_B } };
     const nb_mlp *const shared = &l->mlp;
     const nb_quant_unit unit = m->c.dense[0] ? NB_QU_DENSE : NB_QU_SHARED;
     const uint64_t router = matrix(&l->router, &as_is, NB_QU_ROUTER),
@@ -74,7 +83,7 @@ static void size_layer(const nb_model *m, const form *f, nb_weight_size *out)
     }
     /* What is left of the walk's sum are vectors. */
     const uint64_t vectors = m->weight_bytes - plain - embed - (m->head_is_embed ? 0 : head);
-    const uint64_t own = vectors - m->c.hidden * nb_model_dtype_bytes(&m->c);
+    const uint64_t own = vectors - last_bytes(m);
     out->bytes = sum + own + out->expert;
     const size_t most = m->c.top_k < m->c.n_expert ? m->c.top_k : m->c.n_expert;
     out->active = sum + own + (l->expert ? most * out->one_expert : 0);
@@ -88,7 +97,7 @@ static void size_rest(const nb_model *m, const form *f, nb_weight_size *out)
 {
     const form plain = { false, f->quant, f->of };
     const uint64_t embed = matrix(&m->embed, &plain, NB_QU_EMBED);
-    const uint64_t norm = m->c.hidden * nb_model_dtype_bytes(&m->c);
+    const uint64_t norm = last_bytes(m);
     const bool own = f->int8 || (f->quant && f->of[NB_QU_HEAD]);
     const bool apart = !m->head_is_embed || own; /* a quantised head is another matrix */
     const uint64_t head = apart ? matrix(&m->head, f, NB_QU_HEAD) : embed;
@@ -101,13 +110,13 @@ static void size_rest(const nb_model *m, const form *f, nb_weight_size *out)
 /* A shape of layers. */
 typedef struct shape {
     size_t attn;
-    bool dense, shortcut;
+    bool dense, shortcut, hashed;
 } shape;
 
 static bool has_shape(const nb_model_config *c, size_t layer, const shape *s)
 {
     return c->attn_of[layer] == s->attn && c->dense[layer] == s->dense &&
-           c->shortcut[layer] == s->shortcut;
+           c->shortcut[layer] == s->shortcut && nb_layer_is_hashed(c, layer) == s->hashed;
 }
 
 /* Adds the layers of c that have this shape; m is a model of one. */
@@ -159,12 +168,13 @@ static nb_status size_weights(const nb_model_config *c, nb_sizes_wtype type, nb_
     }
     one->n_layer = 1;
     one->quant = (nb_quant){ 0 }; /* f has it */
-    for (size_t k = 0; k < 4 * c->n_attn; k++) {
-        const shape s = { k / 4, k % 2, k / 2 % 2 };
+    for (size_t k = 0; k < 8 * c->n_attn; k++) {
+        const shape s = { k / 8, k % 2, k / 2 % 2, k / 4 % 2 };
         nb_model m;
         if (!any_layer(c, &s)) continue;
         one->dense[0] = s.dense;
         one->shortcut[0] = s.shortcut;
+        one->n_hash = s.hashed;
         one->attn_of[0] = (unsigned char)s.attn;
         NB_TRY(nb_model_shapes(&m, one, err));
         const nb_status st = add_layers(c, &m, &s, &f, &sum, err);
@@ -223,10 +233,10 @@ static size_t read_bytes(const nb_record *r)
 {
     const nb_record_seg *g = r->seg;
     size_t n = 0;
-    if (nb_kv_traits[r->type]->in_rows) return g->code_stride * NB_PAGE_TOK; /* whole rows */
+    if (nb_kv_traits[r->type]->in_rows) return g->code_stride * r->n_row; /* whole rows */
     for (size_t i = 0; i < r->n_seg; i++) {
-        n += NB_PAGE_TOK * (g[i].code_stride + g[i].outer_stride + g[i].side_stride);
-        n += nb_seg_scale_rows(g[i].fmt) * g[i].scale_stride;
+        n += r->n_row * (g[i].code_stride + g[i].outer_stride + g[i].side_stride);
+        n += nb_seg_scale_rows(g[i].fmt, r->n_row) * g[i].scale_stride;
     }
     return n;
 }
@@ -238,7 +248,7 @@ unsigned nb_sizes_code_bits(nb_kv_type t)
 
 static bool rope_varies(const nb_model_config *c, nb_kv_type t)
 {
-    return nb_attn_any_latent(c) && !nb_kv_traits[t]->own_rope;
+    return nb_attn_any_rope_key(c) && !nb_kv_traits[t]->own_rope;
 }
 
 /* The record of each layer; false: the type cannot hold some layer. */
@@ -247,10 +257,10 @@ static bool layer_records(const nb_model_config *c, nb_kv_type type, nb_rope_fmt
 {
     for (size_t i = 0; i < c->n_layer; i++) {
         const nb_attn_config *a = nb_layer_attn(c, i);
-        const bool mla = nb_attn_is_latent(a);
+        const bool key = nb_attention_of(a->kind)->has_rope_key;
         nb_record_opts o;
         nb_model_record_opts(a, type, nb_kv_mode_default(type),
-                             mla ? rope : nb_rope_fmt_default(false), &o);
+                             key ? rope : nb_rope_fmt_default(false), &o);
         if (nb_record_init(&all[i], &o, NULL) != NB_OK) return false;
     }
     return true;
@@ -281,7 +291,7 @@ static nb_status fill_record(const nb_model_config *c, const nb_record *all, nb_
 static nb_status add_records(const nb_model_config *c, nb_sizes *s, nb_record *all, size_t *off,
                              nb_error *err)
 {
-    const nb_rope_fmt first = nb_rope_fmt_default(nb_attn_any_latent(c));
+    const nb_rope_fmt first = nb_rope_fmt_default(nb_attn_any_rope_key(c));
     s->state_bytes = nb_attn_state_offsets(c, NULL) * sizeof(float);
     const nb_rope_fmt ropes[] = { first, NB_ROPE_FP8, NB_ROPE_INT8, NB_ROPE_BF16 };
     for (int t = 0; t < NB_KV_TYPE_COUNT; t++)
@@ -320,6 +330,18 @@ static void add_equivalent(nb_sizes *s, const char *name,
     };
 }
 
+/* Values that a token adds to the cache in a layer that caches, on average. */
+static double compressed_values(const nb_model_config *c)
+{
+    double n = 0, n_layer = 0;
+    for (size_t i = 0; i < c->n_layer; i++) {
+        const size_t ratio = nb_layer_attn(c, i)->ratio;
+        if (ratio) n += (double)nb_layer_dims(c, i).n_values / (double)ratio;
+        n_layer += ratio != 0;
+    }
+    return n_layer > 0 ? n / n_layer : 0;
+}
+
 /* Equivalents are of the attention of the first layer that caches something, in all that do. */
 static void add_attention(const nb_model_config *c, nb_sizes *s)
 {
@@ -328,7 +350,9 @@ static void add_attention(const nb_model_config *c, nb_sizes *s)
     const nb_attn_cost first = nb_layer_attention(c, at)->cost(a);
     const double k = (double)first.k_dim, v = (double)first.v_dim;
     const size_t heads = a->n_head;
-    if (s->is_mla)
+    if (a->kind == NB_ATTN_CSA)
+        add_equivalent(s, "csa", 1, compressed_values(c), 0);
+    else if (s->is_mla)
         add_equivalent(s, "mla", 1, (double)(a->kv_lora + a->d_rope), 0);
     else
         add_equivalent(s, "gqa", first.n_kv_head, k, v);
@@ -357,6 +381,8 @@ static nb_status size_all(const nb_model_config *c, nb_sizes *s, nb_error *err)
         s->n_cached_layer += cached;
         s->is_mla &= !cached || nb_attn_is_latent(nb_layer_attn(c, i));
     }
+    s->attention = nb_layer_attention(c, nb_attn_first_cached(c))->name;
+    s->has_rope_key = nb_attn_any_rope_key(c);
     s->own = nb_kv_type_own(c);
     s->n_layer = c->n_layer;
     for (size_t i = 0; i < c->n_layer; i++) s->n_moe_layer += nb_layer_has_experts(c, i);
@@ -395,5 +421,5 @@ const nb_record_size *nb_sizes_find_rope(const nb_sizes *s, const char *name, nb
 
 const nb_record_size *nb_sizes_find(const nb_sizes *s, const char *name)
 {
-    return nb_sizes_find_rope(s, name, nb_rope_fmt_default(s->is_mla));
+    return nb_sizes_find_rope(s, name, nb_rope_fmt_default(s->has_rope_key));
 }

@@ -64,6 +64,8 @@ typedef struct nb_sizes {
     size_t n_layer, n_moe_layer, n_expert, top_k;
     size_t n_cached_layer; /* layers whose tokens are cached */
     bool is_mla;           /* all of these have latent attention */
+    const char *attention; /* of the first of them: "mla", "gqa", "csa" */
+    bool has_rope_key;     /* --kv-rope-dtype means something for some record */
     nb_kv_type own; /* what --kv-cache-dtype auto is */
     nb_weight_size weight[NB_SIZES_N_WTYPE];
     bool checkpoint_unknown; /* weight[NB_SIZES_CHECKPOINT] and what is of it say nothing */

@@ -311,6 +311,11 @@ static void size_layers(capture *c)
 /* What both kinds of capture ask of the engine. */
 static nb_status can_capture(nb_engine *e, const uint32_t *tokens, size_t n_tok, nb_error *err)
 {
+    if (nb_attn_any(&e->model.c, NB_ATTN_CSA))
+        return nb_fail(err, NB_ERR_UNSUPPORTED,
+                       "inputs of compressed attention (%s) cannot be taken: eval and calibrate measure rows of "
+                       "single tokens",
+                       e->model.c.family);
     if (nb_attn_any(&e->model.c, NB_ATTN_DSA))
         return nb_fail(err, NB_ERR_UNSUPPORTED,
                        "inputs of attention are not taken of a model with sparse attention (%s)",

@@ -234,6 +234,15 @@ const nb_text *nb_engine_text(const nb_engine *e)
     return e->text;
 }
 
+/* Values that a token adds to the cache, in all layers. */
+static size_t values_per_tok(const nb_engine *e)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < e->model.c.n_layer; i++)
+        n += e->pages.record[i].n_row * e->pages.record[i].n_values;
+    return n / NB_PAGE_TOK;
+}
+
 void nb_engine_get_info(const nb_engine *e, nb_engine_info *info)
 {
     const nb_model_config *c = &e->model.c;
@@ -252,7 +261,7 @@ void nb_engine_get_info(const nb_engine *e, nb_engine_info *info)
         .vocab = c->n_vocab,
         .max_model_len = e->step.max_model_len,
         .kv_bytes_per_tok = (double)e->pages.block_bytes / NB_PAGE_TOK,
-        .kv_values_per_tok = e->pages.tail_off[c->n_layer] / NB_PAGE_TOK,
+        .kv_values_per_tok = values_per_tok(e),
         .kv_pool_bytes = e->pages.kv_bytes,
         .kv_pool_tok = e->pages.n_block * NB_PAGE_TOK,
         .n_thread = e->ranks.n * nb_dev_n_worker(e->dev),

@@ -356,6 +356,10 @@ nb_status nb_engine_page_json(nb_engine *e, size_t layer, size_t tok, char **jso
         return nb_fail(err, NB_ERR_RANGE, "layer is %zu: expected 0..%zu", layer,
                        e->model.c.n_layer - 1);
     const size_t n = e->pages.record[layer].n_values;
+    if (nb_layer_attn(&e->model.c, layer)->kind == NB_ATTN_CSA)
+        return nb_fail(err, NB_ERR_UNSUPPORTED,
+                       "layer %zu has compressed attention, whose rows stand for several tokens: no picture of a page",
+                       layer);
     if (tok >= NB_PAGE_TOK)
         return nb_fail(err, NB_ERR_RANGE, "tok is %zu: expected 0..%d", tok, NB_PAGE_TOK - 1);
     if (n > TOKEN_VALUES)

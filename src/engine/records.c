@@ -54,6 +54,10 @@ static nb_status read_wish(const nb_engine *e, const nb_engine_options *o, wish 
     w->n_outlier = o->kv_outliers;
     if (o->kv_sinks > NB_PAGE_TOK)
         return nb_fail(err, NB_ERR_RANGE, "--kv-sinks %zu: at most %d", o->kv_sinks, NB_PAGE_TOK);
+    if (o->kv_sinks && nb_attn_any(&e->model.c, NB_ATTN_CSA))
+        return nb_fail(err, NB_ERR_UNSUPPORTED,
+                       "--kv-sinks %zu: rows of compressed attention (%s) stand for several tokens", o->kv_sinks,
+                       e->model.c.family);
     return NB_OK;
 }
 
@@ -140,7 +144,7 @@ static nb_status choose(nb_engine *e, const wish *w, size_t layer, bool skip, nb
         return nb_record_init(&e->pages.record[layer], &none, err);
     }
     nb_rope_fmt rope =
-        nb_attn_is_latent(attn) || w->have_rope ? w->rope : nb_rope_fmt_default(false);
+        nb_attention_of(attn->kind)->has_rope_key || w->have_rope ? w->rope : nb_rope_fmt_default(false);
     if (l) calibrated(l, w, &type, &mode, &rope);
     if (w->have_mode) mode = w->mode;
     if (w->have_rope) rope = w->rope;
@@ -236,23 +240,23 @@ static void describe_page(const nb_record *r, const char *const *name, nb_buf *b
         return;
     }
     if (nb_kv_traits[r->type]->in_rows) {
-        (void)nb_buf_printf(b, "rows %dx%zu", NB_PAGE_TOK, r->seg[0].code_stride);
+        (void)nb_buf_printf(b, "rows %zux%zu", r->n_row, r->seg[0].code_stride);
         return;
     }
     for (size_t i = 0; i < r->n_seg; i++) {
         const nb_record_seg *s = &r->seg[i];
-        (void)nb_buf_printf(b, "%s%s%s %dx%zu", i ? " + " : "", name[i],
-                            s->fmt == NB_SEG_INT8 ? " int8" : "", NB_PAGE_TOK, s->code_stride);
+        (void)nb_buf_printf(b, "%s%s%s %zux%zu", i ? " + " : "", name[i],
+                            s->fmt == NB_SEG_INT8 ? " int8" : "", r->n_row, s->code_stride);
         if (s->scale_stride)
-            (void)nb_buf_printf(b, " + scales %zux%zu", nb_seg_scale_rows(s->fmt), s->scale_stride);
+            (void)nb_buf_printf(b, " + scales %zux%zu", nb_seg_scale_rows(s->fmt, r->n_row), s->scale_stride);
     }
     for (size_t i = 0; i < r->n_seg; i++)
         if (r->seg[i].outer_stride)
-            (void)nb_buf_printf(b, " + %s outer %dx%zu", name[i], NB_PAGE_TOK,
+            (void)nb_buf_printf(b, " + %s outer %zux%zu", name[i], r->n_row,
                                 r->seg[i].outer_stride);
     for (size_t i = 0; i < r->n_seg; i++)
         if (r->seg[i].n_outlier)
-            (void)nb_buf_printf(b, " + %s outliers %dx%zu", name[i], NB_PAGE_TOK,
+            (void)nb_buf_printf(b, " + %s outliers %zux%zu", name[i], r->n_row,
                                 r->seg[i].side_stride);
 }
 

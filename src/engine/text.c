@@ -109,6 +109,15 @@ nb_status nb_text_set_formats(nb_text *t, const char *calls, const char *thought
     return NB_OK;
 }
 
+/* The tokenizer of DeepSeek V4: the first in which this is a token. */
+static bool is_v4(const nb_text *t)
+{
+    static const char *const names[] = { "\xef\xbd\x9c" "DSML" "\xef\xbd\x9c", "<think>", "</think>" };
+    for (size_t i = 0; i < NB_COUNT(names); i++)
+        if (find_token(t->tok, nb_str_c(names[i])) == NB_PARSE_NO_ID) return false;
+    return true;
+}
+
 static nb_status load_template(nb_text *t, const text_files *f, const char *path, nb_error *err)
 {
     nb_str src = nb_tokenizer_chat_template(t->tok, "default");
@@ -122,6 +131,10 @@ static nb_status load_template(nb_text *t, const text_files *f, const char *path
     } else if (f->tmpl.n_bytes) {
         src = nb_buf_view(&f->tmpl);
         name = "chat_template.jinja";
+    }
+    if (st == NB_OK && !src.n_bytes && is_v4(t)) {
+        src = nb_chat_template_v4();
+        name = "the template of DeepSeek V4";
     }
     if (st == NB_OK && src.n_bytes) {
         st = nb_jinja_parse(src, &t->tmpl, err);

@@ -33,7 +33,7 @@ static const dtype_row dtypes[] = {
     { "U16", 16, NB_DT_OTHER },       { "U32", 32, NB_DT_OTHER },
     { "U64", 64, NB_DT_OTHER },       { "C64", 64, NB_DT_OTHER },
     { "F4", 4, NB_DT_OTHER },         { "F6_E2M3", 6, NB_DT_OTHER },
-    { "F6_E3M2", 6, NB_DT_OTHER },    { "F8_E8M0", 8, NB_DT_OTHER },
+    { "F6_E3M2", 6, NB_DT_OTHER },    { "F8_E8M0", 8, NB_DT_F8_E8M0 },
     { "F8_E4M3FNUZ", 8, NB_DT_OTHER }, { "F8_E5M2FNUZ", 8, NB_DT_OTHER },
 };
 // clang-format on

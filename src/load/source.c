@@ -93,6 +93,7 @@ static bool whole_name(const nb_source *s, const char *name, char out[WHOLE_BYTE
 static nb_st_tensor *find_tensor(const nb_source *s, const char *name)
 {
     char whole[WHOLE_BYTES];
+    if (s->rename) return s->rename(name, whole, sizeof whole) ? find_whole(s, whole) : NULL;
     if (!s->prefix) return find_whole(s, name);
     return whole_name(s, name, whole) ? find_whole(s, whole) : NULL;
 }
@@ -422,6 +423,11 @@ bool nb_source_peek(const nb_source *s, const char *name, nb_tensor *out)
     *out = x->tensor;
     out->data = NULL;
     return true;
+}
+
+void nb_source_set_names(nb_source *s, nb_source_names_fn *fn)
+{
+    s->rename = fn;
 }
 
 void nb_source_set_prefix(nb_source *s, const char *prefix)

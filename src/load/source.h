@@ -14,7 +14,7 @@
 
 typedef enum nb_dtype {
     NB_DT_F32, NB_DT_BF16, NB_DT_F16, NB_DT_F8_E4M3,
-    NB_DT_F64, NB_DT_I64, NB_DT_I32, NB_DT_I16, NB_DT_I8, NB_DT_U8, NB_DT_BOOL, NB_DT_F8_E5M2,
+    NB_DT_F64, NB_DT_I64, NB_DT_I32, NB_DT_I16, NB_DT_I8, NB_DT_U8, NB_DT_BOOL, NB_DT_F8_E5M2, NB_DT_F8_E8M0,
     /* of GGUF: blocks of values (num/ggml.h) */
     NB_DT_Q8_0, NB_DT_Q4_0, NB_DT_Q4_1, NB_DT_Q5_0, NB_DT_Q5_1, NB_DT_Q2_K, NB_DT_Q3_K,
     NB_DT_Q4_K, NB_DT_Q5_K, NB_DT_Q6_K, NB_DT_IQ4_NL, NB_DT_IQ4_XS, NB_DT_MXFP4, NB_DT_NVFP4,
@@ -80,6 +80,12 @@ bool nb_source_peek(const nb_source *s, const char *name, nb_tensor *out);
 /* From now on every name that is asked for has this in front ("language_model."); one that begins with "model."
  * stands for the "model." of names.  It outlives s. */
 void nb_source_set_prefix(nb_source *s, const char *prefix);
+/* From now on every name that is asked for becomes another one in the files; a name for which fn has none is not
+ * there. */
+typedef bool nb_source_names_fn(const char *name, char *out, size_t n_bytes);
+void nb_source_set_names(nb_source *s, nb_source_names_fn *fn);
+/* DeepSeek V4's published names (names_v4.c). */
+nb_source_names_fn nb_names_v4;
 /* NB_ERR_NOT_FOUND (missing), NB_ERR_FORMAT (wrong dtype or shape): the line names
  * file, tensor, what is there and what was expected. */
 /* Taking a tensor again is allowed.  A tensor whose address its element size does not

@@ -29,6 +29,7 @@ struct nb_source {
     uint64_t hash_seed;
     leftover_cursor *cursor;
     const char *prefix; /* of names that are asked for, or NULL */
+    nb_source_names_fn *rename; /* the names in the files, or NULL */
 };
 
 /* A GGUF file and its other shards; bytes: instead of the file at path (borrowed), or NULL.  Its maps become the

@@ -66,3 +66,9 @@ bool nb_attn_all_latent(const nb_model_config *c)
         if (!nb_attn_is_latent(nb_layer_attn(c, i))) return false;
     return true;
 }
+bool nb_attn_any_rope_key(const nb_model_config *c)
+{
+    for (size_t i = 0; i < c->n_layer; i++)
+        if (nb_layer_attention(c, i)->has_rope_key) return true;
+    return false;
+}

@@ -33,7 +33,7 @@ enum {
     NB_T_ONES = 1,      /* a dummy vector holds ones (norms), not zeros (biases) */
     NB_T_ANY_SHAPE = 2, /* of a vector only the number of elements is checked */
     NB_T_F32 = 4,       /* checkpoints have the vector in F32 */
-    NB_T_KEEP = 8       /* a matrix that keeps its type: its outputs choose, as a router's do */
+    NB_T_KEEP = 8       /* a matrix that keeps its type: its outputs choose, as a router's do, or no file quantises it */
 };
 
 /* What a token costs, of one layer. */
@@ -97,6 +97,8 @@ static inline bool nb_attn_is_latent(const nb_attn_config *a)
     return a->kind == NB_ATTN_MLA || a->kind == NB_ATTN_DSA;
 }
 bool nb_attn_any_latent(const nb_model_config *c), nb_attn_all_latent(const nb_model_config *c);
+/* Whether some layer keeps a rope key, whose format --kv-rope-dtype gives. */
+bool nb_attn_any_rope_key(const nb_model_config *c);
 
 /* Whether some layer keeps a state per sequence, and what these take: off[n_layer + 1] (may be NULL), in floats, where
  * each layer's begins; returns all of them. */

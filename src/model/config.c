@@ -20,6 +20,7 @@ static const nb_family *const families[] = {
     &nb_family_youtu,       &nb_family_llama,       &nb_family_qwen2,         &nb_family_qwen3,
     &nb_family_axk1,        &nb_family_sarvam_mla,  &nb_family_mistral4,      &nb_family_deepseek_v32,
     &nb_family_glm_moe_dsa, &nb_family_mixed,       &nb_family_kimi_linear,   &nb_family_longcat,
+    &nb_family_deepseek_v4,
 };
 
 /* Refused for every family unless it has one of these values. */
@@ -355,6 +356,10 @@ static nb_status read_weights(nb_doc *doc, nb_model_config *c, bool any, nb_erro
     if (!strcmp(method, "modelopt") && cache_only(doc)) return NB_OK;
     if (!strcmp(method, "fp8")) {
         const nb_status st = read_fp8(doc, c, &why);
+        if (st == NB_OK && c->n_stream) { /* the family that publishes E8M0 scales */
+            c->fp8 = false;
+            nb_quant_set_v4(c->dense, c->n_layer, &c->quant, c->quant_of);
+        }
         if (st == NB_OK) return NB_OK;
         if (st != NB_ERR_UNSUPPORTED || !any) {
             if (err) *err = why;
@@ -504,12 +509,19 @@ void nb_model_record_opts(const nb_attn_config *a, nb_kv_type type, nb_kv_mode m
     if (kind->record) kind->record(a, o);
 }
 
-/* Numbers in a layer's norms and attention. */
+/* Of one place where residual streams are mixed; the last, before the head, has weights of streams alone. */
+static uint64_t mix_params(const nb_model_config *c)
+{
+    const uint64_t s = c->n_stream, n = (2 + s) * s;
+    return s ? n * s * c->hidden + n + 3 : 0;
+}
+
+/* Numbers in a layer's norms, attention and mixing of streams. */
 static uint64_t attn_params(const nb_model_config *c, size_t layer)
 {
     const nb_attn_config *a = nb_layer_attn(c, layer);
     const nb_attention *kind = nb_attention_of(a->kind);
-    uint64_t n = 2 * (uint64_t)c->hidden;
+    uint64_t n = 2 * ((uint64_t)c->hidden + mix_params(c));
     for (size_t k = 0; k < kind->n_tensor; k++) {
         const nb_tensor_row *r = &kind->tensor[k];
         if (r->when && !r->when(a)) continue;
@@ -526,8 +538,9 @@ void nb_model_config_size(const nb_model_config *c, nb_model_size *s)
         uint64_t ffn = 0, ffn_active = 0;
         if (c->dense[i]) ffn = ffn_active = 3 * h * c->inter + (c->mlp_bias ? 2 * c->inter + h : 0);
         if (nb_layer_has_experts(c, i)) {
+            const bool bias = c->router_bias && !nb_layer_is_hashed(c, i);
             const uint64_t one = 3 * h * c->moe_inter, n = nb_n_choice(c),
-                           fixed = c->n_shared * one + n * h + (c->router_bias ? n : 0);
+                           fixed = c->n_shared * one + n * h + (bias ? n : 0);
             ffn += c->n_expert * one + fixed;
             ffn_active += (c->top_k < c->n_expert ? c->top_k : c->n_expert) * one + fixed;
             if (c->branch_norm) total += h, active += h;
@@ -535,7 +548,10 @@ void nb_model_config_size(const nb_model_config *c, nb_model_size *s)
         total += attn_params(c, i) + ffn;
         active += attn_params(c, i) + ffn_active;
     }
-    const uint64_t emb = (uint64_t)c->n_vocab * h;
+    const uint64_t emb = (uint64_t)c->n_vocab * h, s_n = c->n_stream;
+    const uint64_t mix = s_n ? s_n * s_n * h + s_n + 1 : 0;
+    total += mix;
+    active += mix;
     s->n_param = total + h + emb * (c->tied ? 1 : 2);
     s->n_param_active = active + h + emb; /* the head; one embedding row is nothing */
 }

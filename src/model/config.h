@@ -24,7 +24,7 @@ enum {
 
 /* Kinds of attention: X(NAME, name) gives NB_ATTN_NAME, and the rows nb_attention_name (attention.h) and
  * nb_cpu_kind_name (cpu/cpu.h).  docs/add-an-attention.md shows how to add one. */
-#define NB_ATTENTIONS(X) X(MLA, mla) X(GQA, gqa) X(KDA, kda) X(DSA, dsa)
+#define NB_ATTENTIONS(X) X(MLA, mla) X(GQA, gqa) X(KDA, kda) X(DSA, dsa) X(CSA, csa)
 
 typedef enum nb_attn_kind {
 #define X(NAME, name) NB_ATTN_##NAME,
@@ -66,6 +66,11 @@ typedef struct nb_attn_config {
     bool qk_norm, q_bias, kv_bias;
     /* both */
     bool o_bias;
+    /* CSA, beside q_lora, head_dim and d_rope: a window of the last tokens, and one row for every `ratio` tokens before
+     * (0: the window alone; 4: those that the indexer chooses; 128: all). */
+    size_t window, ratio;
+    size_t o_group, o_lora; /* the heads' outputs go through o_group products of o_lora rows each */
+    size_t idx_head, idx_dim, idx_top;
 } nb_attn_config;
 
 /* What a family's checkpoints call the block with experts, and the matrices of an expert. */
@@ -86,11 +91,17 @@ typedef struct nb_model_config {
     bool paired;
     bool mlp_bias;
     bool branch_norm; /* a norm on the output of MoE blocks, before it is added */
+    /* Several residual streams that every sublayer reads mixed and writes to (mHC); 0: there is one, and it adds. */
+    size_t n_stream, n_sinkhorn;
+    float stream_eps;
     /* feed forward */
     size_t inter, moe_inter, n_expert, n_shared, top_k, n_group, topk_group;
     size_t n_zero; /* further choices of the router, behind the experts: they give back what they read */
     int group_top; /* route.h */
     bool sigmoid, normalise, router_bias;
+    bool sqrt_softplus; /* scores are sqrt(ln(1 + e^logit)) */
+    size_t n_hash;      /* the first layers choose experts by a table of tokens, without a bias */
+    float act_limit;    /* gate is at most this before SiLU, up within +-this; 0: no limit */
     float routed_factor;
     bool dense[NB_MAX_LAYER];
     /* Dense layers with routed experts beside: these read what the dense block reads, and their sum is added to the
@@ -133,6 +144,11 @@ static inline size_t nb_n_choice(const nb_model_config *c)
 static inline bool nb_layer_ends_shortcut(const nb_model_config *c, size_t layer)
 {
     return layer > 0 && c->shortcut[layer - 1];
+}
+/* Whether a layer's experts are chosen by the token alone. */
+static inline bool nb_layer_is_hashed(const nb_model_config *c, size_t layer)
+{
+    return layer < c->n_hash;
 }
 
 /* Reads and validates; of a model with several parts the one in text_config.   An unknown family, an unsupported field or value is

@@ -605,3 +605,19 @@ uint64_t nb_quant_bytes(const nb_quant_form *f, size_t n_row, size_t n_col)
     const uint64_t words = (c * f->bits + 31) / 32;
     return r * words * 4 + (rows * cols * (f->scale_bits + f->zero_bits) + 7) / 8 + c * f->col_bytes;
 }
+
+void nb_quant_set_v4(const bool *dense, size_t n_layer, nb_quant *out, nb_quant_layer *layer)
+{
+    static const nb_quant_form fp8 = { .bits = 8, .rows = 128, .cols = 128, .scale_bits = 8,
+                                       .name = "FP8" };
+    static const nb_quant_form fp4 = { .bits = 4, .rows = 1, .cols = 32, .scale_bits = 8,
+                                       .fp4 = true, .name = "MXFP4" };
+    *out = (nb_quant){ .method = "fp8", .runs = true };
+    const unsigned char eight = add_form(out, &fp8), four = add_form(out, &fp4);
+    for (size_t i = 0; i < n_layer; i++)
+        for (int u = 0; u < NB_QU_COUNT; u++) {
+            const unsigned bit = NB_QU_BIT(u);
+            layer[i].form[u] = bit & EXPERTS ? four : bit & NB_QU_LINEAR ? eight : 0;
+        }
+    nb_quant_summarise(out, dense, n_layer, layer);
+}

@@ -93,6 +93,8 @@ nb_status nb_quant_check_file(nb_doc *doc, nb_error *err);
 
 /* The form that most matrices have; without forms all of it is 0. */
 const nb_quant_form *nb_quant_main(const nb_quant *q);
+/* DeepSeek V4: FP8 in blocks of 128x128 with scales of 8 bits, routed experts in MXFP4. */
+void nb_quant_set_v4(const bool *dense, size_t n_layer, nb_quant *out, nb_quant_layer *layer);
 /* The form of a module by its name; NULL: plain, or not known. */
 const nb_quant_form *nb_quant_of(const nb_quant *q, const nb_quant_layer *layer, size_t n_layer,
                                  const char *module);

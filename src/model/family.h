@@ -52,7 +52,8 @@ typedef struct nb_family {
 extern const nb_family nb_family_deepseek_v2, nb_family_deepseek_v3, nb_family_glm4_moe_lite,
     nb_family_minicpm3, nb_family_youtu, nb_family_llama, nb_family_qwen2, nb_family_qwen3,
     nb_family_axk1, nb_family_sarvam_mla, nb_family_mistral4, nb_family_deepseek_v32,
-    nb_family_glm_moe_dsa, nb_family_mixed, nb_family_kimi_linear, nb_family_longcat;
+    nb_family_glm_moe_dsa, nb_family_mixed, nb_family_kimi_linear, nb_family_longcat,
+    nb_family_deepseek_v4;
 
 /* Adds an absent key and its value to c->assumed (config.c). */
 void nb_config_assume(nb_model_config *c, const char *key, double value);
@@ -62,6 +63,9 @@ enum { NB_DIM_MAX = 1 << 20 };
 /* Fills c->attn[0].rope for `dim` rotated values from rope_scaling / rope_parameters. */
 nb_status nb_family_rope(nb_doc *doc, nb_model_config *c, size_t dim, bool interleaved,
                          nb_error *err);
+/* The same from one dictionary of the file (NULL: none); theta where it has none of its own. */
+nb_status nb_family_rope_from(nb_doc *doc, nb_model_config *c, const char *dict, double theta,
+                              size_t dim, bool interleaved, nb_error *err);
 /* (d_nope + d_rope)^-0.5 with the mscale rule of DeepSeek. */
 nb_status nb_family_mla_scale(nb_doc *doc, nb_model_config *c, nb_error *err);
 /* n_group, topk_group, top_k against n_expert. */

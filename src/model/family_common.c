@@ -206,11 +206,10 @@ static const struct {
     { "llama3", rope_llama3 },   { "longrope", rope_long }, { "deepseek_yarn", rope_yarn },
 };
 
-nb_status nb_family_rope(nb_doc *doc, nb_model_config *c, size_t dim, bool interleaved,
-                         nb_error *err)
+nb_status nb_family_rope_from(nb_doc *doc, nb_model_config *c, const char *dict, double theta,
+                              size_t dim, bool interleaved, nb_error *err)
 {
-    rope_reader r = { .doc = doc, .c = c, .dict = rope_dict(doc), .dim = dim, .theta = 10000 };
-    NB_TRY(check_dict(doc, err));
+    rope_reader r = { .doc = doc, .c = c, .dict = dict, .dim = dim, .theta = theta };
     c->attn[0].rope.dim = dim;
     c->attn[0].rope.interleaved = interleaved;
     c->attn[0].rope.factor = 1;
@@ -218,7 +217,7 @@ nb_status nb_family_rope(nb_doc *doc, nb_model_config *c, size_t dim, bool inter
         return nb_fail(err, NB_ERR_UNSUPPORTED,
                        "%s: %zu rotated values per head, expected an even number from 2 to %d",
                        nb_doc_name(doc), dim, 2 * NB_MAX_ROPE_PAIR);
-    if (!rope_f64(&r, "rope_theta", &r.theta)) (void)nb_doc_f64(doc, "rope_theta", &r.theta);
+    (void)rope_f64(&r, "rope_theta", &r.theta);
     r.orig = (double)c->max_pos;
     (void)rope_f64(&r, "original_max_position_embeddings", &r.orig);
     (void)nb_doc_f64(doc, "original_max_position_embeddings", &r.orig);
@@ -245,6 +244,15 @@ nb_status nb_family_rope(nb_doc *doc, nb_model_config *c, size_t dim, bool inter
         "%s: rope type \"%s\" is not supported (supported: default, linear, yarn, llama3, "
         "longrope)",
         nb_doc_name(doc), type);
+}
+
+nb_status nb_family_rope(nb_doc *doc, nb_model_config *c, size_t dim, bool interleaved,
+                         nb_error *err)
+{
+    double theta = 10000;
+    NB_TRY(check_dict(doc, err));
+    (void)nb_doc_f64(doc, "rope_theta", &theta);
+    return nb_family_rope_from(doc, c, rope_dict(doc), theta, dim, interleaved, err);
 }
 
 nb_status nb_family_mla_scale(nb_doc *doc, nb_model_config *c, nb_error *err)

@@ -45,7 +45,7 @@ size_t nb_kv_tail_offsets(const nb_record *record, size_t n_layer, size_t *off)
     size_t n = 0;
     for (size_t i = 0; i <= n_layer; i++) {
         if (off) off[i] = n;
-        if (i < n_layer) n += NB_PAGE_TOK * record[i].n_values;
+        if (i < n_layer) n += record[i].n_row * record[i].n_values;
     }
     return n * sizeof(float);
 }

@@ -14,6 +14,19 @@ typedef struct nb_mlp {
     const float *gate_b, *up_b, *down_b; /* NULL: no bias */
 } nb_mlp;
 
+/* Rows from several tokens (attn_csa.c): kv and gate [width][hidden], ape [ratio][width], norm [dim]. */
+typedef struct nb_compressor {
+    nb_weight kv, gate;
+    const float *ape, *norm;
+} nb_compressor;
+
+/* Where n_stream = s residual streams are mixed before a sublayer: fn [(2 + s) s][s hidden], base of as many values,
+ * scale [3]; before the head fn [s][s hidden] in F32, base [s], scale [1]. */
+typedef struct nb_mix {
+    nb_weight fn;
+    const float *base, *scale;
+} nb_mix;
+
 typedef struct nb_layer {
     const float *in_norm, *post_norm; /* [hidden] */
     const float
@@ -42,9 +55,16 @@ typedef struct nb_layer {
      * [conv][n_head * head_dim], turned so by loading; a_log [n_head], dt_bias [n_head * head_dim], o_norm [head_dim]. */
     nb_weight f_a, f_b, g_a, g_b, beta;
     const float *q_conv, *k_conv, *v_conv, *a_log, *dt_bias, *o_norm;
+    /* CSA: q_a, q_b, q_a_norm; kv_a and kv_a_norm make rows [head_dim]; o_a [o_group * o_lora][n_head * head_dim /
+     * o_group], o [hidden][o_group * o_lora] */
+    nb_weight o_a, idx_q, idx_w;
+    const float *sink; /* [n_head] */
+    nb_compressor comp, idx_comp;
+    nb_mix mix[2];         /* before attention, before feed-forward; fn.data NULL: one stream */
     nb_mlp mlp;            /* dense layer, or the shared experts (gate.data NULL: none) */
     nb_weight router;      /* [n_expert][hidden] */
     const float *router_b; /* e_score_correction_bias */
+    const uint16_t *hash;  /* [n_vocab][top_k] distinct experts of a token; NULL: the router chooses */
     nb_mlp *expert;        /* [n_expert] */
 } nb_layer;
 
@@ -53,6 +73,7 @@ typedef struct nb_model {
     nb_weight embed, head; /* [n_vocab][hidden] */
     bool head_is_embed;    /* one matrix is both */
     const float *final_norm;
+    nb_mix mix;            /* of several residual streams, before final_norm */
     nb_layer *layer;       /* [n_layer] */
     uint64_t weight_bytes; /* of all matrices and vectors */
     nb_wtype wtype;        /* of the first layer's o_proj: what `info` prints */

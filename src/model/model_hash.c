@@ -9,7 +9,7 @@
 #include <openssl/evp.h>
 #include <string.h>
 
-#include "model/attention.h"
+#include "model/attn_csa.h"
 #include "model/fold.h"
 
 enum { SAMPLES = 4, SAMPLE_BYTES = 1024 };
@@ -79,6 +79,54 @@ static void add_attention(hasher *h, const nb_attn_config *a)
     add(h, &a->eps_lora, sizeof a->eps_lora);
 }
 
+/* What models with compressed attention and several residual streams have beside the rest. */
+static void add_streams(hasher *h, const nb_model_config *c)
+{
+    const size_t n[] = { c->n_stream, c->n_sinkhorn, c->n_hash, c->sqrt_softplus };
+    for (size_t i = 0; i < NB_COUNT(n); i++) add_size(h, n[i]);
+    add(h, &c->stream_eps, sizeof c->stream_eps);
+    add(h, &c->act_limit, sizeof c->act_limit);
+    for (size_t k = 0; k < c->n_attn; k++) {
+        const nb_attn_config *a = &c->attn[k];
+        const size_t m[] = { a->window,   a->ratio,   a->o_group, a->o_lora,
+                             a->idx_head, a->idx_dim, a->idx_top };
+        for (size_t i = 0; i < NB_COUNT(m); i++) add_size(h, m[i]);
+    }
+}
+
+static void add_compressor(hasher *h, const nb_compressor *x, const nb_attn_config *a, size_t dim)
+{
+    if (!x->norm) return;
+    add_matrix(h, &x->kv, true);
+    add_matrix(h, &x->gate, true);
+    add_vector(h, x->ape, a->ratio * nb_csa_width(a, dim));
+    add_vector(h, x->norm, dim);
+}
+
+static void add_mix(hasher *h, const nb_mix *m, size_t n, size_t n_scale)
+{
+    add_matrix(h, &m->fn, true);
+    add_vector(h, m->base, n);
+    add_vector(h, m->scale, n_scale);
+}
+
+static void add_csa(hasher *h, const nb_layer *l, const nb_model_config *c, const nb_attn_config *a)
+{
+    const size_t s = c->n_stream;
+    add_matrix(h, &l->kv_a, true);
+    add_vector(h, l->kv_a_norm, a->head_dim);
+    add_vector(h, l->q_a_norm, a->q_lora);
+    add_vector(h, l->sink, a->n_head);
+    add_matrix(h, &l->o_a, false);
+    add_compressor(h, &l->comp, a, a->head_dim);
+    add_compressor(h, &l->idx_comp, a, a->idx_dim);
+    add_matrix(h, &l->idx_q, false);
+    add_matrix(h, &l->idx_w, false);
+    for (size_t i = 0; i < 2; i++) add_mix(h, &l->mix[i], (2 + s) * s, 3);
+    add_size(h, l->hash != NULL);
+    if (l->hash) add(h, l->hash, c->n_vocab * c->top_k * sizeof *l->hash);
+}
+
 static void add_config(hasher *h, const nb_model_config *c)
 {
     static const char version[] = "nibble model 1"; /* hashed with its terminating 0 */
@@ -102,6 +150,7 @@ static void add_config(hasher *h, const nb_model_config *c)
         add_size(h, c->n_zero);
         add(h, c->shortcut, c->n_layer);
     }
+    if (c->n_stream) add_streams(h, c);
     if (c->n_attn == 1) return;
     for (size_t k = 1; k < c->n_attn; k++) add_attention(h, &c->attn[k]);
     add(h, c->attn_of, c->n_layer);
@@ -128,6 +177,8 @@ static void add_layer(hasher *h, const nb_model *m, size_t layer)
             add_matrix(h, &l->index_q, false);
             add_matrix(h, &l->index_w, false);
         }
+    } else if (attn->kind == NB_ATTN_CSA) {
+        add_csa(h, l, c, attn);
     } else if (attn->kind == NB_ATTN_KDA) {
         const size_t n = attn->n_head * attn->head_dim;
         const nb_weight *const w[] = { &l->k, &l->v, &l->f_a, &l->f_b, &l->g_a, &l->g_b, &l->beta };

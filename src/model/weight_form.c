@@ -337,11 +337,13 @@ static nb_status take_fp8(nb_form *f, nb_weight *w)
         };
         NB_TRY(nb_source_take(f->source, &want, &s, f->err));
     } else if (one) {
-        NB_TRY(nb_form_tensor(f, suffix, HALVES, s.n_dim, s.n_dim ? 1 : 0, s.n_dim > 1, &s));
+        NB_TRY(nb_form_tensor(f, suffix, HALVES | DT(F8_E8M0), s.n_dim, s.n_dim ? 1 : 0, s.n_dim > 1,
+                              &s));
     } else {
         const bool vector = there && s.n_dim == 1;
         w->row_scales = vector || (there && s.n_dim == 2 && s.dim[1] == 1 && s.dim[0] != nr);
-        NB_TRY(nb_form_tensor(f, suffix, HALVES, vector ? 1 : 2, w->row_scales ? f->rows : nr,
+        NB_TRY(nb_form_tensor(f, suffix, HALVES | DT(F8_E8M0), vector ? 1 : 2,
+                              w->row_scales ? f->rows : nr,
                               w->row_scales ? 1 : nc, &s));
     }
     NB_TRY(fp8_scales(f, suffix, &s, w->row_scales ? f->rows : nr * nc, &w->scale));
@@ -350,9 +352,29 @@ static nb_status take_fp8(nb_form *f, nb_weight *w)
 
 /* ---- signed bytes ---- */
 
+/* E2M1, whose scales tell it from integers: two codes in a byte, the even column in the low bits, E8M0 scales of 32
+ * columns. */
+static nb_status take_signed_fp4(nb_form *f, nb_weight *w)
+{
+    static const char scales[] = "weight_scale_inv";
+    nb_tensor t, s;
+    if (f->cols % 8)
+        return nb_form_bad(f, "weight", "has %zu columns, expected a multiple of 8", f->cols);
+    NB_TRY(nb_form_tensor(f, "weight", DT(I8), 2, f->rows, f->cols / 2, &t));
+    NB_TRY(nb_form_tensor(f, scales, DT(F8_E8M0), 2, f->rows, div_up(f->cols, 32), &s));
+    w->type = NB_W_FP4;
+    w->data = t.data;
+    w->group.size = 32;
+    w->group.scale = s.data;
+    w->group.scale_type = NB_S_E8M0;
+    w->group.outer = 1;
+    return nb_form_check_scales(f, scales, w);
+}
+
 static nb_status take_signed(nb_form *f, nb_weight *w)
 {
     nb_tensor t;
+    if (has(f, "weight_scale_inv", &t) && t.dtype == NB_DT_F8_E8M0) return take_signed_fp4(f, w);
     (void)has(f, "weight", &t);
     const bool nibbles = t.n_dim == 2 && f->cols > 1 && t.dim[1] == f->cols / 2;
     if (f->cols % (nibbles ? 8 : 4))

@@ -12,9 +12,10 @@
  *                                                                       divides), mxfp4-pack
  *   X.weight U8, weight_scale                            FP4            ModelOpt NVFP4 (weight_scale_2
  *                                                                       multiplies), Quark MXFP4
- *   X.weight F8_E4M3, weight_scale or weight_scale_inv   FP8B           per tensor, per row, 128x128
+ *   X.weight F8_E4M3, weight_scale or weight_scale_inv   FP8B           per tensor, per row, 128x128; also E8M0
  *   X.weight I8, weight_scale                            BYTE           per row or group
  *   X.weight I8 [rows][cols / 2], weight_scale_inv       INT4           W4AFP8
+ *   the same with weight_scale_inv E8M0                  FP4            DeepSeek V4's experts
  *   X.qweight, qzeros, scales (g_idx)                    INT4 or BYTE   AWQ, GPTQ, AutoRound
  *   X float [experts][rows][cols]                        as it is       all experts of a layer, gate above up
  *   X F8_E4M3 [experts][rows][cols], X_scale_inv         FP8B           the same, one scale for each expert

@@ -18,6 +18,31 @@ static const nb_tensor_row norm_rows[] = {
     { "post_attention_layernorm.weight", AT(post_norm), nb_dim_hidden, NULL, NULL, true },
 };
 
+/* What a layer of several residual streams has. */
+#define MIX_ROWS(name, member)                                                                     \
+    { name ".fn", AT(member.fn), mix_rows, mix_cols, NULL, NB_T_F32 | NB_T_KEEP },           \
+        { name ".base", AT(member.base), mix_rows, NULL, NULL, NB_T_F32 },                      \
+    {                                                                                              \
+        name ".scale", AT(member.scale), mix_scales, NULL, NULL, NB_T_ONES | NB_T_F32         \
+    }
+static size_t mix_rows(const nb_model_config *c, const nb_attn_config *a)
+{
+    (void)a;
+    return (2 + c->n_stream) * c->n_stream;
+}
+static size_t mix_cols(const nb_model_config *c, const nb_attn_config *a)
+{
+    (void)a;
+    return c->n_stream * c->hidden;
+}
+static size_t mix_scales(const nb_model_config *c, const nb_attn_config *a)
+{
+    (void)c;
+    (void)a;
+    return 3;
+}
+static const nb_tensor_row stream_rows[] = { MIX_ROWS("attn_hc", mix[0]), MIX_ROWS("ffn_hc", mix[1]) };
+
 typedef struct loader {
     nb_model *m;
     nb_source *s; /* NULL: shapes only */
@@ -163,8 +188,9 @@ static nb_status take_outer(loader *l, const char *name, nb_weight *out)
                    (double)out->group.outer);
 }
 
-static nb_status take_matrix(loader *l, const char *name, size_t rows, size_t cols, bool may_fp8,
-                             nb_weight *out)
+/* type: what checkpoints have it in. */
+static nb_status take_matrix_of(loader *l, const char *name, size_t rows, size_t cols, bool may_fp8,
+                                nb_dtype type, nb_weight *out)
 {
     bool found = false;
     if (may_fp8) NB_TRY(take_quantised(l, name, rows, cols, out, &found));
@@ -175,7 +201,7 @@ static nb_status take_matrix(loader *l, const char *name, size_t rows, size_t co
         .dtypes = ANY_FLOAT | ANY_BLOCK | (fp8 ? 1u << NB_DT_F8_E4M3 : 0),
         .n_dim = 2,
         .dim = { rows, cols },
-        .dummy_dtype = fp8 ? NB_DT_F8_E4M3 : config_dtype(&l->m->c),
+        .dummy_dtype = fp8 ? NB_DT_F8_E4M3 : type,
         .dummy_fill = NB_FILL_NORMAL,
     };
     nb_tensor t;
@@ -199,6 +225,12 @@ static nb_status take_matrix(loader *l, const char *name, size_t rows, size_t co
     out->scale = t.data;
     l->m->weight_bytes += t.n_bytes;
     return NB_OK;
+}
+
+static nb_status take_matrix(loader *l, const char *name, size_t rows, size_t cols, bool may_fp8,
+                             nb_weight *out)
+{
+    return take_matrix_of(l, name, rows, cols, may_fp8, config_dtype(&l->m->c), out);
 }
 
 /* type: what checkpoints have it in; any float is read. */
@@ -287,6 +319,42 @@ static nb_status take_stacked(loader *l, const char *experts, nb_mlp *expert)
     return NB_OK;
 }
 
+/* The experts of every token. */
+static nb_status take_hash(loader *l, size_t i, nb_layer *y)
+{
+    const nb_model_config *c = &l->m->c;
+    const size_t n = c->n_vocab * c->top_k;
+    const nb_dtype type = NB_DT_I64;
+    char name[NAME_BYTES];
+    nb_tensor t;
+    (void)snprintf(name, sizeof name, "model.layers.%zu.mlp.gate.tid2eid", i);
+    const nb_tensor_want want = { .name = name,
+                                  .dtypes = 1u << NB_DT_I64 | 1u << NB_DT_I32,
+                                  .n_dim = 2,
+                                  .dim = { c->n_vocab, c->top_k },
+                                  .dummy_dtype = type,
+                                  .dummy_fill = NB_FILL_ZEROS };
+    const bool dummy = l->s && nb_source_has(l->s, "*");
+    if (!dummy) NB_TRY(take(l, &want, &t));
+    l->m->weight_bytes += dummy ? n * nb_dtype_bytes(type) : t.n_bytes;
+    if (!l->s) return NB_OK;
+    uint16_t *hash = nb_arena_array(&l->m->arena, n, sizeof *hash);
+    if (!hash) return nb_fail(l->err, NB_ERR_NOMEM, "out of memory for %s", name);
+    for (size_t k = 0; k < n; k++) {
+        /* without a file: neighbours, another first one for each token */
+        const int64_t id = dummy ? (int64_t)((k / c->top_k * 7919 + k % c->top_k) % c->n_expert)
+                           : t.dtype == NB_DT_I64 ? ((const int64_t *)t.data)[k]
+                                                  : ((const int32_t *)t.data)[k];
+        if (id < 0 || (uint64_t)id >= c->n_expert)
+            return nb_fail(l->err, NB_ERR_FORMAT,
+                           "tensor '%s': [%zu, %zu] is %lld, expected an expert 0 to %zu", name,
+                           k / c->top_k, k % c->top_k, (long long)id, c->n_expert - 1);
+        hash[k] = (uint16_t)id;
+    }
+    y->hash = hash;
+    return NB_OK;
+}
+
 static nb_status take_moe(loader *l, size_t i, nb_layer *y)
 {
     const nb_model_config *c = &l->m->c;
@@ -295,7 +363,8 @@ static nb_status take_moe(loader *l, size_t i, nb_layer *y)
     char name[NAME_BYTES];
     moe_name(c, i, c->paired ? "router.classifier.weight" : "gate.weight", name);
     NB_TRY(take_matrix(l, name, n, c->hidden, false, &y->router));
-    if (c->router_bias) {
+    if (nb_layer_is_hashed(c, i)) NB_TRY(take_hash(l, i, y));
+    if (c->router_bias && !nb_layer_is_hashed(c, i)) {
         moe_name(c, i, c->paired ? "router.e_score_correction_bias" : "gate.e_score_correction_bias", name);
         NB_TRY(take_vector(l, name, n, false, NB_DT_F32, &y->router_b));
     }
@@ -322,10 +391,11 @@ static nb_status take_row(loader *l, const nb_tensor_row *r, size_t layer)
     name_of(c, layer, r->name, name);
     void *at = (char *)&l->m->layer[layer] + r->off;
     const bool may_fp8 = !(r->flags & NB_T_KEEP) || (l->s && !nb_source_has(l->s, "*"));
-    if (r->cols) return take_matrix(l, name, r->rows(c, a), r->cols(c, a), may_fp8, at);
+    const nb_dtype type = r->flags & NB_T_F32 ? NB_DT_F32 : config_dtype(c);
+    if (r->cols)
+        return take_matrix_of(l, name, r->rows(c, a), r->cols(c, a), may_fp8, type, at);
     const float *v;
-    NB_TRY(take_elements(l, name, r->rows(c, a), r->flags & NB_T_ONES,
-                         r->flags & NB_T_F32 ? NB_DT_F32 : config_dtype(c),
+    NB_TRY(take_elements(l, name, r->rows(c, a), r->flags & NB_T_ONES, type,
                          r->flags & NB_T_ANY_SHAPE, &v));
     memcpy(at, &v, sizeof v);
     return NB_OK;
@@ -352,6 +422,8 @@ static nb_status take_layer(loader *l, size_t i)
     nb_layer *y = &l->m->layer[i];
     char name[NAME_BYTES];
     for (size_t k = 0; k < NB_COUNT(norm_rows); k++) NB_TRY(take_row(l, &norm_rows[k], i));
+    for (size_t k = 0; c->n_stream && k < NB_COUNT(stream_rows); k++)
+        NB_TRY(take_row(l, &stream_rows[k], i));
     for (size_t k = 0; k < a->n_tensor; k++) NB_TRY(take_row(l, &a->tensor[k], i));
     NB_TRY(take_halves(l, i, y));
     if (c->branch_norm && !c->dense[i]) {
@@ -364,12 +436,24 @@ static nb_status take_layer(loader *l, size_t i)
     return take_mlp(l, name, c->inter, c->mlp_bias, &y->mlp);
 }
 
+static nb_status take_last_mix(loader *l)
+{
+    nb_model *m = l->m;
+    const size_t s = m->c.n_stream;
+    const float *fn;
+    NB_TRY(take_elements(l, "model.hc_head.hc_fn", s * s * m->c.hidden, false, NB_DT_F32, true, &fn));
+    m->mix.fn = (nb_weight){ .data = fn, .n_row = s, .n_col = s * m->c.hidden, .type = NB_W_F32 };
+    NB_TRY(take_vector(l, "model.hc_head.hc_base", s, false, NB_DT_F32, &m->mix.base));
+    return take_vector(l, "model.hc_head.hc_scale", 1, true, NB_DT_F32, &m->mix.scale);
+}
+
 static nb_status take_all(loader *l, bool dummy)
 {
     nb_model *m = l->m;
     const nb_model_config *c = &m->c;
     NB_TRY(take_matrix(l, "model.embed_tokens.weight", c->n_vocab, c->hidden, false, &m->embed));
     NB_TRY(take_vector(l, "model.norm.weight", c->hidden, true, config_dtype(c), &m->final_norm));
+    if (c->n_stream) NB_TRY(take_last_mix(l));
     for (size_t i = 0; i < c->n_layer; i++) NB_TRY(take_layer(l, i));
     m->wtype = m->layer[0].o.type;
     /* A tied model that ships its own lm_head uses it, as transformers does. */
@@ -394,6 +478,10 @@ static void find_prefix(nb_source *s)
     } rows[] = { { "language_model.", "language_model.model.embed_tokens.weight" },
                  { "model.language_model.", "model.language_model.embed_tokens.weight" } };
     if (nb_source_has(s, "model.embed_tokens.weight")) return;
+    if (nb_source_has(s, "embed.weight") && nb_source_has(s, "layers.0.attn.wq_a.weight")) {
+        nb_source_set_names(s, nb_names_v4);
+        return;
+    }
     for (size_t i = 0; i < NB_COUNT(rows); i++)
         if (nb_source_has(s, rows[i].embed)) {
             nb_source_set_prefix(s, rows[i].prefix);

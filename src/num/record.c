@@ -209,6 +209,26 @@ static bool has_rope_key(const nb_record_opts *o)
     return false;
 }
 
+/* Rows of a page. */
+static size_t n_row_of(size_t row_tok)
+{
+    return row_tok ? (NB_PAGE_TOK + row_tok - 1) / row_tok : NB_PAGE_TOK;
+}
+
+/* A page of compressed attention may have fewer rows than those that share a scale. */
+static nb_status check_rows(const nb_record_opts *o, nb_error *err)
+{
+    const size_t n_row = n_row_of(o->row_tok);
+    for (size_t s = 0; s < o->n_seg; s++) {
+        const unsigned group = nb_seg_traits[pick_fmt(o, s)]->group_tok;
+        if (group && n_row % group)
+            return nb_fail(err, NB_ERR_UNSUPPORTED,
+                           "KV cache type %s: %u rows share a scale, but a page of compressed attention has %zu",
+                           nb_kv_type_name(o->type), group, n_row);
+    }
+    return NB_OK;
+}
+
 static nb_status check_opts(const nb_record_opts *o, nb_error *err)
 {
     if ((unsigned)o->type >= NB_KV_TYPE_COUNT)
@@ -226,6 +246,7 @@ static nb_status check_opts(const nb_record_opts *o, nb_error *err)
         return nb_fail(err, NB_ERR_UNSUPPORTED, "KV cache type %s: rope key format %d is not known",
                        name, (int)o->rope);
     for (size_t s = 0; s < o->n_seg; s++) NB_TRY(check_shape(o, s, err));
+    NB_TRY(check_rows(o, err));
     if (o->rope != NB_ROPE_FP8 && !has_rope_key(o))
         return nb_fail(err, NB_ERR_UNSUPPORTED,
                        "KV cache type %s: a rope key in %s needs MLA; this model caches K and V",
@@ -268,7 +289,7 @@ static size_t layout_rows(nb_record *r)
         g->code_stride = row;
         if (g->scale_stride) g->scale_stride = row;
     }
-    return row * NB_PAGE_TOK;
+    return row * r->n_row;
 }
 
 static size_t layout_planes(nb_record *r)
@@ -277,24 +298,24 @@ static size_t layout_planes(nb_record *r)
     for (size_t s = 0; s < r->n_seg; s++) {
         nb_record_seg *g = &r->seg[s];
         g->code_off = at;
-        at = round_up(at + g->code_stride * NB_PAGE_TOK);
+        at = round_up(at + g->code_stride * r->n_row);
         if (g->scale_stride) {
             g->scale_off = at;
-            at = round_up(at + g->scale_stride * nb_seg_scale_rows(g->fmt));
+            at = round_up(at + g->scale_stride * nb_seg_scale_rows(g->fmt, r->n_row));
         }
     }
     for (size_t s = 0; s < r->n_seg; s++) {
         nb_record_seg *g = &r->seg[s];
         if (g->outer_stride) {
             g->outer_off = at;
-            at += g->outer_stride * NB_PAGE_TOK;
+            at += g->outer_stride * r->n_row;
         }
     }
     for (size_t s = 0; s < r->n_seg; s++) {
         nb_record_seg *g = &r->seg[s];
         if (g->side_stride) {
             g->side_off = round_up(at);
-            at = g->side_off + g->side_stride * NB_PAGE_TOK;
+            at = g->side_off + g->side_stride * r->n_row;
         }
     }
     return at;
@@ -324,6 +345,7 @@ nb_status nb_record_init(nb_record *r, const nb_record_opts *o, nb_error *err)
     NB_TRY(check_opts(o, err));
     r->mode = nb_kv_traits[o->type]->modes ? o->mode : NB_KV_BASIC;
     r->n_seg = o->n_seg;
+    r->n_row = n_row_of(o->row_tok);
     for (size_t s = 0; s < r->n_seg; s++) {
         set_seg(&r->seg[s], o, s);
         r->seg[s].first = r->n_values;
@@ -428,7 +450,7 @@ static nb_status check_scales(const checker *c, const nb_record_seg *g, const nb
         .off = g->scale_off,
         .stride = g->scale_stride,
         .n = g->n_vec * g->n_group,
-        .n_row = nb_seg_scale_rows(g->fmt),
+        .n_row = nb_seg_scale_rows(g->fmt, c->r->n_row),
         .before = in_rows ? g->scale_off : 0,
         .row_name = f->group_tok ? "group" : "token",
     };
@@ -445,7 +467,7 @@ nb_status nb_record_check_page(const nb_record *r, const void *page, nb_error *e
     for (c.s = 0; c.s < r->n_seg; c.s++) {
         const nb_record_seg *g = &r->seg[c.s];
         const nb_seg_trait *f = nb_seg_traits[g->fmt];
-        const size_t n = nb_seg_values(g), n_tok = NB_PAGE_TOK;
+        const size_t n = nb_seg_values(g), n_tok = r->n_row;
         const size_t before = nb_kv_traits[r->type]->in_rows ? g->code_off : 0;
         const plane codes = { f->code, g->code_off, g->code_stride, n, n_tok, before, "token" };
         const plane outer = { NB_NUM_UE8M0, g->outer_off, g->outer_stride, g->n_vec, n_tok, 0,

@@ -5,6 +5,8 @@
  * (qk_rope_head_dim values), and with sparse attention the indexer's key; for GQA the keys and the values of all
  * KV heads.
  * A segment is n_vec vectors of dim values; each vector has its own scales.
+ * With compressed attention a row of the page stands for several tokens, and a page has fewer rows: read "row" for
+ * "token" below (row_tok; where it is more than 64, only some pages' row means anything).
  * Outside a page the values of a token follow each other, segment by segment.
  *
  * Pages are planar.  Plane order: for each segment its codes and its block
@@ -103,7 +105,8 @@ typedef struct nb_record {
     size_t n_seg;
     nb_record_seg seg[NB_MAX_SEG];
     size_t page_bytes; /* multiple of 128 */
-    size_t n_values;   /* values per token: sum of n_vec * dim */
+    size_t n_values;   /* values per row: sum of n_vec * dim */
+    size_t n_row;      /* rows of a page: 64, one for each token, but for compressed attention */
 } nb_record;
 
 typedef struct nb_seg_opts {
@@ -118,6 +121,7 @@ typedef struct nb_record_opts {
     nb_kv_type type;
     nb_kv_mode mode;  /* one that the type has (nb_kv_trait); ignored where it has none   */
     nb_rope_fmt rope; /* with no rope key anything but NB_ROPE_FP8 is refused             */
+    size_t row_tok;   /* tokens that a row stands for; 0: one                                */
     size_t n_seg;     /* 1..NB_MAX_SEG; 0: nothing is cached, a page takes no bytes */
     nb_seg_opts seg[NB_MAX_SEG];
 } nb_record_opts;

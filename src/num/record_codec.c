@@ -29,7 +29,7 @@
 static bool all_finite(const nb_record *r, const uint16_t *x, size_t x_stride)
 {
     unsigned bad = 0;
-    for (size_t t = 0; t < NB_PAGE_TOK;
+    for (size_t t = 0; t < r->n_row;
          t++) /* the carry into bit 15 marks an exponent of all ones */
         for (size_t i = 0; i < r->n_values; i++) bad |= (x[t * x_stride + i] & NB_BF16_MAG) + 0x80u;
     return (bad & 0x8000u) == 0;
@@ -47,7 +47,7 @@ static void encode_vecs(const nb_record *r, const nb_record_seg *g, uint8_t *pag
                         const uint16_t *x, size_t x_stride)
 {
     const size_t vec_bytes = nb_seg_code_bytes(g);
-    for (size_t t = 0; t < NB_PAGE_TOK; t++)
+    for (size_t t = 0; t < r->n_row; t++)
         for (size_t v = 0; v < g->n_vec; v++)
             nb_seg_traits[g->fmt]->encode_vec(&(nb_enc_vec){
                 .g = g,
@@ -60,9 +60,10 @@ static void encode_vecs(const nb_record *r, const nb_record_seg *g, uint8_t *pag
             });
 }
 
-static void encode_side(const nb_record_seg *g, uint8_t *page, const uint16_t *x, size_t stride)
+static void encode_side(const nb_record *r, const nb_record_seg *g, uint8_t *page,
+                        const uint16_t *x, size_t stride)
 {
-    for (size_t t = 0; t < NB_PAGE_TOK; t++)
+    for (size_t t = 0; t < r->n_row; t++)
         for (size_t k = 0; k < g->n_outlier; k++)
             nb_le16_put(page + g->side_off + t * g->side_stride + 2 * k,
                         x[t * stride + g->outlier[k]]);
@@ -75,7 +76,7 @@ uint64_t nb_record_count_saturated(const nb_record *r, const uint16_t *x, size_t
         const nb_record_seg *g = &r->seg[s];
         if (g->fixed_scale == 0) continue;
         const float top = nb_seg_traits[g->fmt]->fixed_top;
-        for (size_t t = 0; t < NB_PAGE_TOK; t++) {
+        for (size_t t = 0; t < r->n_row; t++) {
             size_t next = 0;
             for (size_t i = 0; i < nb_seg_values(g); i++) {
                 const float a = nb_bf16_to_f32(x[t * x_stride + g->first + i] & NB_BF16_MAG);
@@ -96,7 +97,7 @@ nb_status nb_record_encode_page(const nb_record *r, void *page, const uint16_t *
     for (size_t s = 0; s < r->n_seg; s++) {
         const nb_record_seg *g = &r->seg[s];
         const nb_seg_trait *f = nb_seg_traits[g->fmt];
-        encode_side(g, page, x + g->first, x_stride);
+        encode_side(r, g, page, x + g->first, x_stride);
         if (f->encode_seg)
             f->encode_seg(g, page, x + g->first, x_stride);
         else
@@ -110,7 +111,7 @@ void nb_record_store_f32(const nb_record *r, void *page, const float *x, size_t 
     memset(page, 0, r->page_bytes);
     for (size_t s = 0; s < r->n_seg; s++) {
         const nb_record_seg *g = &r->seg[s];
-        for (size_t t = 0; t < NB_PAGE_TOK; t++) {
+        for (size_t t = 0; t < r->n_row; t++) {
             uint8_t *codes = (uint8_t *)page + g->code_off + t * g->code_stride;
             for (size_t i = 0; i < nb_seg_values(g); i++)
                 nb_le32_put(codes + 4 * i, nb_f32_bits(x[t * x_stride + g->first + i]));

@@ -71,11 +71,11 @@ static inline unsigned nb_kv_bits(nb_kv_type t)
     return nb_num_bits(nb_kv_main(t)->code);
 }
 
-/* Rows of block scales of a segment's page: 64, or fewer where tokens share them. */
-static inline size_t nb_seg_scale_rows(nb_seg_fmt f)
+/* Rows of block scales of a segment's page with n_row rows: as many, or fewer where rows share them. */
+static inline size_t nb_seg_scale_rows(nb_seg_fmt f, size_t n_row)
 {
     const unsigned n = nb_seg_traits[f]->group_tok;
-    return NB_PAGE_TOK / (n ? n : 1);
+    return n_row / (n ? n : 1);
 }
 
 #define X(NAME, trait) extern const nb_seg_trait trait;

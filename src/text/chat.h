@@ -71,4 +71,7 @@ nb_status nb_chat_render(const nb_jinja *tmpl, const nb_chat_input *in, nb_buf *
 nb_status nb_chat_template_text(const json_t *config, const char *name, nb_str *out,
                                 nb_error *err);
 
+/* The template of DeepSeek V4, whose files have an encoder in its place (template_v4.c); borrowed for good. */
+nb_str nb_chat_template_v4(void);
+
 #endif

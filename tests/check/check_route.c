@@ -9,7 +9,8 @@ CHK_ROWS(rows, nb_route_variant, nb_route_variants, "")
 typedef struct shape {
     size_t n_expert, top_k, n_group, topk_group;
     int group_top;
-    bool sigmoid, normalise, bias;
+    int score; /* 0: softmax, 1: sigmoid, 2: sqrt(softplus) */
+    bool normalise, bias;
 } shape;
 
 static const shape shapes[] = {
@@ -19,6 +20,7 @@ static const shape shapes[] = {
     { 160, 6, 8, 3, 1, false, false, false }, { 256, 8, 8, 4, 2, true, true, true },
     { 384, 8, 1, 1, 2, true, true, true },    { 12, 3, 4, 2, 2, true, false, true },
     { 9, 2, 9, 3, 2, true, true, false },     { 513, 64, 27, 20, 1, false, true, true },
+    { 256, 6, 1, 1, 1, 2, true, true },       { 8, 2, 1, 1, 1, 2, false, false },
 };
 
 /* One token's ids against the reference's. */
@@ -61,7 +63,8 @@ static nb_route_args make_args(chk *t, const shape *s, size_t n_tok, chk_pattern
     a.n_group = s->n_group;
     a.topk_group = s->topk_group;
     a.group_top = s->group_top;
-    a.sigmoid = s->sigmoid;
+    a.sigmoid = s->score == 1;
+    a.sqrt_softplus = s->score == 2;
     a.normalise = s->normalise;
     a.factor = chk_u64(t) % 2 ? 1.0f : 2.5f;
     float *x = chk_in_rows(t, n_tok, s->n_expert, s->n_expert, p);
@@ -95,6 +98,24 @@ static void one_case(chk *t, nb_route_fn *fn, const shape *s, size_t n_tok, chk_
     }
 }
 
+/* Ids that are given: they stay, and their weights are the reference's. */
+static void given_case(chk *t, nb_route_fn *fn, const shape *s, size_t n_tok, chk_pattern p)
+{
+    nb_route_args a = make_args(t, s, n_tok, p);
+    uint32_t *id = chk_raw(t, n_tok * s->top_k * sizeof *id);
+    double *weight = chk_f64(t, n_tok * s->top_k), *choice = chk_f64(t, n_tok * s->n_expert);
+    a.given = true;
+    for (size_t k = 0; k < n_tok; k++) {
+        const size_t first = chk_u64(t) % s->n_expert;
+        for (size_t j = 0; j < s->top_k; j++)
+            id[k * s->top_k + j] = a.id[k * s->top_k + j] = (uint32_t)((first + 3 * j) % s->n_expert);
+    }
+    nb_route_ref(&a, id, weight, choice);
+    chk_call(t, fn(&a));
+    chk_same_bytes(t, "given ids", a.id, id, n_tok * s->top_k * sizeof *id);
+    compare(t, &a, s, id, weight, choice);
+}
+
 /* NaN and infinities: whatever the weights, ids are valid and distinct. */
 static void hostile_case(chk *t, nb_route_fn *fn, const shape *s)
 {
@@ -120,6 +141,8 @@ static void test(chk *t, const chk_row *row)
             if (chk_case(t, "shape %zu (%zu experts, %zu groups) %s", i, shapes[i].n_expert,
                          shapes[i].n_group, chk_pattern_name(p)))
                 one_case(t, fn, &shapes[i], chk_between(t, 1, 5), p);
+        if (shapes[i].score == 2 && chk_case(t, "shape %zu given", i))
+            given_case(t, fn, &shapes[i], chk_between(t, 1, 5), CHK_NORMAL);
         if (chk_case(t, "shape %zu hostile", i)) hostile_case(t, fn, &shapes[i]);
     }
     if (chk_case(t, "no tokens")) one_case(t, fn, &shapes[4], 0, CHK_NORMAL);

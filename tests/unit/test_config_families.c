@@ -587,7 +587,7 @@ static const struct refusal {
     const char *file, *path, *value; /* value NULL: the key is removed */
     const char *names;               /* what the line has to name, beside the file */
 } refusals[] = {
-    { "deepseek-v3", "model_type", "\"deepseek_v4\"", "deepseek_v4" },
+    { "deepseek-v3", "model_type", "\"deepseek_v9\"", "deepseek_v9" },
     { "deepseek-v3", "model_type", "\"mistral\"", "deepseek_v3" }, /* says what there is */
     { "deepseek-v3", "model_type", NULL, "model_type" },
     { "deepseek-v3", "model_type", "7", "model_type" },

@@ -240,6 +240,9 @@ static const subject subjects[] = {
     { "tests/parity/kimi_linear", "bf16", "auto", false, 0, .snaps = 2, .snap_tok = 128 },
     { "tests/parity/v32", "nvfp4", "auto", false, 0, .sinks = 5 }, /* an indexer in each layer */
     { "tests/parity/glm52", "bf16", "absorbed", true, 0, .sinks = 0 }, /* layers that share one */
+    { "tests/parity/v4", "nvfp4", "auto", false, 0, .snaps = 100 },
+    { "tests/parity/v4", "bf16", "auto", true, 0, .snaps = 100, .snap_tok = 64 },
+    { "tests/parity/v4", "fp8", "auto", false, 0, .snaps = 2, .snap_tok = 128 },
 };
 
 static nb_engine_options options_of(const subject *m)

@@ -1,11 +1,11 @@
 /* route.h - choice of experts for each token.
  *
- * score = softmax(logits) or sigmoid(logits); choice = score + bias (bias may be
+ * score = softmax(logits), sigmoid(logits) or sqrt(ln(1 + e^logits)); choice = score + bias (bias may be
  * NULL).  With n_group > 1 the experts form equal groups; a group's rank is its
  * largest choice (group_top = 1) or the sum of its two largest (group_top = 2);
  * only the topk_group best groups take part.  The top_k best choices are taken;
  * equal values go to the lower index.  weight = score of the chosen, then
- * / (sum + 1e-20) if normalise, then * factor.
+ * / (sum + 1e-20) if normalise, then * factor.  Where the ids are given, they are read: only weights are made.
  * Source: DeepSeek-V2 (arXiv 2405.04434) and V3 (arXiv 2412.19437); tie rule ours. */
 #ifndef NB_KERNEL_ROUTE_H
 #define NB_KERNEL_ROUTE_H
@@ -22,6 +22,8 @@ typedef struct nb_route_args {
     size_t n_group, topk_group; /* 1, 1: no groups                        */
     int group_top;        /* 1: max of group, 2: sum of the two largest   */
     bool sigmoid;         /* else softmax over all experts                */
+    bool sqrt_softplus;   /* instead of both                              */
+    bool given;           /* id is read, each < n_expert                  */
     bool normalise;
     float factor;
 } nb_route_args;

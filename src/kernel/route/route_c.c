@@ -15,7 +15,12 @@ typedef struct scratch {
 
 static void scores(const nb_route_args *a, const float *logits, scratch *s)
 {
-    if (a->sigmoid) {
+    if (a->sqrt_softplus) {
+        for (size_t e = 0; e < a->n_expert; e++) {
+            const double x = (double)logits[e];
+            s->score[e] = sqrt(x > 40 ? x : log1p(exp(x)));
+        }
+    } else if (a->sigmoid) {
         for (size_t e = 0; e < a->n_expert; e++)
             s->score[e] = 1.0 / (1.0 + exp(-(double)logits[e]));
     } else {
@@ -75,7 +80,7 @@ void nb_route_c(const nb_route_args *a)
         scores(a, a->logits + t * a->n_expert, &s);
         if (a->n_group > 1) mask_groups(a, &s);
         for (size_t k = 0; k < a->top_k; k++) {
-            const size_t e = best(s.choice, s.off, a->n_expert);
+            const size_t e = a->given ? id[k] : best(s.choice, s.off, a->n_expert);
             s.off[e] = true;
             id[k] = (uint32_t)e;
             sum += s.score[e];

@@ -11,6 +11,8 @@ static bool before(const double *v, size_t i, size_t j)
 
 static double score_of(const nb_route_args *a, const float *x, size_t e)
 {
+    if (a->sqrt_softplus)
+        return sqrt((double)x[e] > 40 ? (double)x[e] : log1p(exp((double)x[e])));
     if (a->sigmoid) return 1.0 / (1.0 + exp(-(double)x[e]));
     double max = -INFINITY, sum = 0;
     for (size_t i = 0; i < a->n_expert; i++) max = fmax(max, (double)x[i]);
@@ -53,7 +55,7 @@ void nb_route_ref(const nb_route_args *a, uint32_t *id, double *weight, double *
         for (size_t e = 0; e < a->n_expert; e++)
             choice[e] = score_of(a, x, e) + (a->bias ? (double)a->bias[e] : 0);
         if (a->n_group > 1) mask_groups(a, choice);
-        for (size_t e = 0; e < a->n_expert; e++) {
+        for (size_t e = 0; e < a->n_expert && !a->given; e++) {
             size_t place = 0;
             for (size_t i = 0; i < a->n_expert; i++) place += i != e && before(choice, i, e);
             if (place < a->top_k) id[t * a->top_k + place] = (uint32_t)e;

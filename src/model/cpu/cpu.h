@@ -9,6 +9,7 @@
 #include "model/cpu/cpu_dsa.h"
 #include "model/cpu/cpu_experts.h"
 #include "model/cpu/cpu_job.h"
+#include "model/cpu/cpu_parts.h"
 
 enum {
     /* Attention is computed per split of this many pages, and the partial results are combined, so that the
@@ -31,25 +32,23 @@ typedef struct nb_cpu_expand {
         tile_bytes; /* one head's packed queries of a page; its packed keys and values */
 } nb_cpu_expand;
 
-/* A page that a step writes to: page i of a chunk's pages. */
-typedef struct nb_cpu_page {
-    uint32_t chunk, i;
-} nb_cpu_page;
-
 /* Where a chunk stands in a step. */
 typedef struct nb_cpu_place {
     size_t tok0; /* its first token in the step's buffers */
     size_t row0; /* its row in `raw`, of in-page index 0; SIZE_MAX: it stays inside its open page */
 } nb_cpu_place;
 
-typedef struct nb_cpu {
+struct nb_cpu {
     nb_rank r;
     size_t max_tok, max_page, max_job; /* max_page: that one chunk touches */
     size_t max_values, max_head;       /* of a cached token; of heads, in any layer */
     char *work;                        /* one allocation for all float buffers below */
     size_t work_bytes;
     /* [max_tok] rows each, as wide as the widest layer needs */
-    float *h, *xn;               /* [hidden]: residual stream, normalised */
+    float *h, *xn;               /* [streams * hidden]: residual; [hidden]: normalised */
+    float *stream_m, *stream_w;  /* several streams: products with fn [(2 + s) s]; post [s] and C [s][s] */
+    const nb_cpu_residual *residual;
+    nb_cpu_csa csa;
     float *qa;                   /* [q_lora] */
     float *q;                    /* [n_head * d_q] */
     float *kv;                   /* [n_values] */
@@ -110,7 +109,7 @@ typedef struct nb_cpu {
     nb_pack *pack; /* [max_pack] */
     size_t max_pack, xp_bytes;
     char *xp;
-} nb_cpu;
+};
 
 /* Pages that a split may hold twice: decoded for later pages, and as they are for their own. */
 enum { NB_EX_SLOTS = 2 * NB_SPLIT_PAGES };

@@ -331,12 +331,18 @@ bool nb_cpu_is_decode(const nb_cpu *f, const nb_pass *p, size_t i, const nb_attn
     return p->chunk[i].n_tok == 1 && is_direct(attn, &p->chunk[i]) && !f->chunk_bad[i];
 }
 
+void nb_cpu_blank(nb_cpu *f, const nb_pass *p, size_t i)
+{
+    const size_t h = nb_cpu_stream_width(f->r.whole);
+    memset(f->h + f->place[i].tok0 * h, 0, p->chunk[i].n_tok * h * sizeof *f->h);
+}
+
 /* Rows do not mix, so the other chunks never see it. */
 void nb_cpu_blank_chunk(nb_cpu *f, const nb_pass *p, size_t i, size_t layer)
 {
     const nb_attn_dims *d = nb_rank_dims(&f->r, layer);
-    const size_t h = f->r.whole->hidden, o = d->n_head * d->d_o, t0 = f->place[i].tok0;
-    memset(f->h + t0 * h, 0, p->chunk[i].n_tok * h * sizeof *f->h);
+    const size_t o = d->n_head * d->d_o, t0 = f->place[i].tok0;
+    nb_cpu_blank(f, p, i);
     memset(f->attn + t0 * o, 0, p->chunk[i].n_tok * o * sizeof *f->attn);
 }
 

@@ -2,6 +2,7 @@
  * table of buffers. */
 #include <stdlib.h>
 
+#include "model/cpu/cpu_csa.h"
 #include "model/cpu/cpu_state.h"
 
 enum { GATHER_ALIGN = 128 }; /* of a page */
@@ -72,7 +73,9 @@ static bool uses_type(const nb_model *m, nb_wtype type)
     (void)nb_model_each_matrix(&view, look_at, &t);
     for (size_t i = 0; i < m->c.n_layer; i++) {
         const nb_layer *l = &m->layer[i];
-        const nb_weight *const also[] = { &l->router, &l->absorb_k, &l->absorb_v, &l->index_w };
+        const nb_weight *const also[] = { &l->router,    &l->absorb_k,     &l->absorb_v,     &l->index_w,
+                                          &l->mix[0].fn, &l->mix[1].fn,    &l->comp.kv,      &l->comp.gate,
+                                          &l->idx_w,     &l->idx_comp.kv,  &l->idx_comp.gate };
         for (size_t k = 0; k < NB_COUNT(also); k++)
             t.found |= also[k]->data && also[k]->type == type;
     }
@@ -90,9 +93,22 @@ typedef struct widths {
     bool expanded;            /* some attention has the expanded form; then: */
     size_t absorbed, kv_lora; /* all heads' absorbed queries; the latent, or what W_UK reads */
     size_t ex_q, ex_tile;     /* bytes of all heads' packed queries of a page, and of their tiles */
+    size_t comp, icomp, iq, iw, group; /* CSA: of a token (nb_cpu_csa); columns of a group's product */
+    size_t n_group;
     size_t ex_o, d_v, keys_vals; /* all heads' outputs; a head's value; a head's key and value */
     size_t index_q, index_w, index_pack, topk; /* sparse attention; index_pack: bytes of a packed query */
 } widths;
+
+static void csa_widths(const nb_attn_config *a, widths *w)
+{
+    w->values = max_size(w->values, nb_csa_values(a)); /* of a window alone, too */
+    if (a->ratio) w->comp = max_size(w->comp, 2 * nb_csa_width(a, a->head_dim));
+    w->icomp = max_size(w->icomp, 2 * nb_csa_width(a, a->idx_dim));
+    w->iq = max_size(w->iq, a->idx_head * a->idx_dim);
+    w->iw = max_size(w->iw, a->idx_head);
+    w->group = max_size(w->group, a->n_head * a->head_dim / a->o_group);
+    w->n_group = max_size(w->n_group, a->o_group);
+}
 
 static widths widths_of(const nb_cpu *f)
 {
@@ -116,6 +132,7 @@ static widths widths_of(const nb_cpu *f)
             w.index_pack = max_size(w.index_pack, pack);
             w.topk = max_size(w.topk, a->index_topk);
         }
+        if (a->kind == NB_ATTN_CSA) csa_widths(a, &w);
         if (!nb_attention_of(a->kind)->has_expanded) continue;
         w.expanded = true;
         w.absorbed = max_size(w.absorbed, d->n_head * d->n_values);
@@ -140,10 +157,11 @@ static size_t pack_bytes(const nb_cpu *f, const nb_linear_variant *v, const widt
     const size_t n_exp = rows < c->n_expert ? rows : c->n_expert;
     const size_t padded = rows + n_exp * (NB_LINEAR_PACK_TOK - 1) + NB_LINEAR_PACK_TOK;
     const size_t si = c->n_shared * c->moe_inter,
-                 cols[] = { c->hidden, w->q_lora, w->o_whole, c->inter, si };
+                 cols[] = { nb_cpu_stream_width(c), w->q_lora, w->o_whole, c->inter, si };
     size_t most = 0;
     for (size_t i = 0; i < NB_COUNT(cols); i++)
         most = max_size(most, cols[i] ? nb_cpu_pack_bytes(v, T, cols[i]) : 0);
+    if (w->n_group) most = max_size(most, w->n_group * nb_cpu_pack_bytes(v, T, w->group));
     if (w->expanded) {
         const size_t page = nb_cpu_pack_bytes(v, NB_PAGE_TOK, w->kv_lora);
         most = max_size(most,
@@ -218,7 +236,7 @@ static nb_status create_floats(nb_cpu *f, const widths *w, nb_error *err)
 {
     const nb_model_config *c = f->r.whole;
     const bool moe = has_moe(c);
-    const size_t T = f->max_tok, h = c->hidden, nh = w->heads;
+    const size_t T = f->max_tok, h = c->hidden, nh = w->heads, s_n = c->n_stream;
     const size_t nw = nb_dev_n_worker(f->r.o.dev), Q = NB_PAGE_TOK, ex = w->expanded ? 1 : 0;
     const size_t inter = max_size(f->r.part.inter, moe ? f->r.part.shared_inter : 0);
     const size_t rows = moe ? T * c->top_k : 0;
@@ -227,7 +245,17 @@ static nb_status create_floats(nb_cpu *f, const widths *w, nb_error *err)
     const size_t long_ctx = f->sparse.stride ? 1 : 0;
     float *xp = NULL, *chosen = NULL, *gather = NULL;
     const slot s[] = {
-        { &f->h, T * h },
+        { &f->h, T * nb_cpu_stream_width(c) },
+        { &f->stream_m, T * (2 + s_n) * s_n },
+        { &f->stream_w, T * (1 + s_n) * s_n },
+        { &f->csa.comp, T * w->comp },
+        { &f->csa.icomp, T * w->icomp },
+        { &f->csa.iq, T * w->iq },
+        { &f->csa.iw, T * w->iw },
+        { &f->csa.ones, f->csa.max_dim },
+        { &f->csa.score, NB_CSA_TILE * f->csa.max_row },
+        { &f->csa.w_row, nw * NB_ATTN_TILE * f->csa.max_dim },
+        { &f->csa.w_state, nw * f->csa.max_state },
         { &f->xn, T * h },
         { &f->branch, T * h },
         { &f->qa, T * w->q_lora },
@@ -288,6 +316,7 @@ static nb_status create_floats(nb_cpu *f, const widths *w, nb_error *err)
     f->sparse.chosen = (uint32_t *)(void *)chosen;
     f->sparse.gather = (unsigned char *)gather;
     f->sparse.gather += (GATHER_ALIGN - (uintptr_t)f->sparse.gather % GATHER_ALIGN) % GATHER_ALIGN;
+    for (size_t i = 0; i < f->csa.max_dim; i++) f->csa.ones[i] = 1;
     return NB_OK;
 }
 
@@ -326,6 +355,11 @@ static nb_status create_small(nb_cpu *f, nb_error *err)
     f->e_slot = nb_arena_array(a, rows, sizeof *f->e_slot);
     f->e_count = nb_arena_array(a, nb_n_choice(c) + 1, sizeof *f->e_count);
     f->e_first = nb_arena_array(a, nb_n_choice(c) + 1, sizeof *f->e_first);
+    f->csa.pick = nb_arena_array(a, NB_CSA_TILE * f->csa.max_top, sizeof *f->csa.pick);
+    f->csa.n_pick = nb_arena_array(a, NB_CSA_TILE, sizeof *f->csa.n_pick);
+    f->csa.bad = nb_arena_array(a, f->r.o.max_seq, 1);
+    if (!f->csa.pick || !f->csa.n_pick || !f->csa.bad)
+        return nb_fail(err, NB_ERR_NOMEM, "out of memory for the workspace");
     f->t_pick = nb_arena_array(a, f->t_stride, sizeof *f->t_pick);
     f->t_row = nb_arena_array(a, f->t_stride, sizeof *f->t_row);
     f->t_first = nb_arena_array(a, f->t_stride / NB_PAGE_TOK + 1, sizeof *f->t_first);
@@ -348,9 +382,25 @@ static void size_step(nb_cpu *f)
     f->max_write = o->max_tok / NB_PAGE_TOK + 2 * o->max_seq;
 }
 
+static void size_csa(nb_cpu *f)
+{
+    nb_cpu_csa *x = &f->csa;
+    for (size_t i = 0; i < f->r.whole->n_layer; i++) {
+        const nb_attn_config *a = nb_rank_attn(&f->r, i);
+        if (a->kind != NB_ATTN_CSA) continue;
+        x->max_dim = max_size(x->max_dim, max_size(a->head_dim, a->idx_dim));
+        x->max_state = max_size(x->max_state, a->n_head * (a->head_dim + 2));
+        x->max_top = max_size(x->max_top, a->idx_top);
+        if (a->idx_top) x->max_row = max_size(x->max_row, f->r.o.max_pos / a->ratio + 1);
+    }
+    x->max_state = (x->max_state + 15) / 16 * 16;
+}
+
 static nb_status create(nb_cpu *f, const nb_rank_options *o, bool experts, nb_error *err)
 {
     NB_TRY(nb_rank_init(&f->r, &nb_backend_cpu, o, err));
+    f->residual = nb_cpu_residual_of(f->r.whole);
+    size_csa(f);
     for (size_t i = 0; i < f->r.whole->n_layer; i++)
         if (o->record[i].type == NB_KV_F32) nb_plan_init_exact(&f->r.plan, o->caps, &o->acts);
     size_step(f);

@@ -4,20 +4,25 @@
  * (token, expert) output is kept apart; combine adds them per token in the order of the router's choice, then
  * the shared expert, so the sum does not depend on what else is in the batch.  Outputs of a shortcut's experts stay
  * where they are until the next layer's combine: that layer is dense and has none of its own. */
+#include <math.h>
 #include <string.h>
 
 #include "model/cpu/cpu.h"
 
 typedef struct swiglu_ctx {
     nb_cpu *f;
-    float *gate;
-    const float *up;
+    float *gate, *up; /* limited in place */
     size_t dim;
 } swiglu_ctx;
 
 static void swiglu_tokens(void *ctx, size_t t0, size_t t1)
 {
     const swiglu_ctx *s = ctx;
+    const float top = s->f->r.whole->act_limit;
+    for (size_t i = t0 * s->dim; top > 0 && i < t1 * s->dim; i++) {
+        s->gate[i] = fminf(s->gate[i], top);
+        s->up[i] = fmaxf(fminf(s->up[i], top), -top);
+    }
     s->f->r.plan.swiglu->fn(&(nb_swiglu_args){ .y = s->gate + t0 * s->dim,
                                                .gate = s->gate + t0 * s->dim,
                                                .up = s->up + t0 * s->dim,
@@ -27,7 +32,7 @@ static void swiglu_tokens(void *ctx, size_t t0, size_t t1)
                                                .y_stride = s->dim });
 }
 
-static void swiglu(nb_cpu *f, float *gate, const float *up, size_t n_tok, size_t dim)
+static void swiglu(nb_cpu *f, float *gate, float *up, size_t n_tok, size_t dim)
 {
     swiglu_ctx s = { f, gate, up, dim };
     nb_cpu_tokens(f, swiglu_tokens, &s, n_tok);
@@ -90,6 +95,8 @@ static void route_tokens(void *ctx, size_t t0, size_t t1)
                                           .topk_group = c->topk_group,
                                           .group_top = c->group_top,
                                           .sigmoid = c->sigmoid,
+                                          .sqrt_softplus = c->sqrt_softplus,
+                                          .given = m->l->hash != NULL,
                                           .normalise = c->normalise,
                                           .factor = c->routed_factor });
 }
@@ -106,10 +113,23 @@ static void gather_tokens(void *ctx, size_t t0, size_t t1)
     }
 }
 
+/* The experts that the tokens themselves name. */
+static void look_up(moe_ctx *m, const nb_pass *p)
+{
+    const nb_model_config *c = m->f->r.whole;
+    uint32_t *id = m->f->r_id;
+    for (size_t i = 0; i < p->n_chunk; i++)
+        for (size_t t = 0; t < p->chunk[i].n_tok; t++)
+            for (size_t k = 0; k < c->top_k; k++)
+                *id++ = m->l->hash[p->chunk[i].tok[t] * c->top_k + k];
+}
+
 /* Chooses experts, of the whole model. */
-static void route(moe_ctx *m, size_t n_tok)
+static void route(moe_ctx *m, const nb_pass *p)
 {
     nb_cpu *f = m->f;
+    const size_t n_tok = p->n_row;
+    if (m->l->hash) look_up(m, p);
     const nb_model_config *c = f->r.whole;
     nb_job router =
         nb_cpu_job(f, &m->l->router, NULL, f->xn, c->hidden, f->r_logits, nb_n_choice(c), n_tok);
@@ -189,7 +209,7 @@ void nb_cpu_feed_forward(nb_rank *r, nb_pass *p, size_t layer)
     nb_cpu *f = nb_cpu_of(r);
     moe_ctx m = moe_of(f, layer);
     if (nb_layer_has_experts(r->whole, layer)) {
-        route(&m, p->n_row);
+        route(&m, p);
         order(&m, p->n_row);
         products(&m, p->n_row);
     }

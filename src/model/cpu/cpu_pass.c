@@ -45,8 +45,7 @@ typedef struct pass_ctx {
     const nb_pass *p;
 } pass_ctx;
 
-/* Cosines and sines of one position: row[rope.dim]. */
-static void rotary_row(const nb_rope_config *r, bool rope_long, size_t pos, float *row)
+void nb_cpu_rotary_row(const nb_rope_config *r, bool rope_long, size_t pos, float *row)
 {
     const size_t half = r->dim / 2;
     for (size_t j = 0; j < half; j++) {
@@ -62,7 +61,7 @@ static void rotary_row(const nb_rope_config *r, bool rope_long, size_t pos, floa
 static void begin_chunk(nb_cpu *f, const nb_chunk *c, size_t at, size_t t0, size_t t1)
 {
     const nb_model_config *m = f->r.whole;
-    const size_t h = m->hidden;
+    const size_t h = nb_cpu_stream_width(m); /* into the first stream */
     f->r.plan.embed->fn(&(nb_embed_args){ .y = f->h + (at + t0) * h,
                                           .id = c->tok + t0,
                                           .w = f->r.o.model->embed,
@@ -73,7 +72,7 @@ static void begin_chunk(nb_cpu *f, const nb_chunk *c, size_t at, size_t t0, size
         const nb_attn_config *a = &m->attn[k];
         const nb_rope_config *r = &a->rope;
         for (size_t t = t0; t < t1; t++)
-            rotary_row(r, c->rope_long, c->pos0 + t, f->cos_sin[k] + (at + t) * r->dim);
+            nb_cpu_rotary_row(r, c->rope_long, c->pos0 + t, f->cos_sin[k] + (at + t) * r->dim);
         for (size_t t = t0; a->q_beta != 0 && t < t1; t++)
             f->q_scale[k][at + t] =
                 (float)(1 + (double)a->q_beta * log1p((double)((c->pos0 + t) / a->q_orig)));
@@ -114,27 +113,12 @@ static void output(nb_rank *r, nb_pass *p, size_t layer)
 
 typedef struct norm_ctx {
     nb_cpu *f;
-    const float *w; /* of the norm; NULL: none */
-    bool add;
+    const float *w;
 } norm_ctx;
-
-static void norm_tokens(void *ctx, size_t t0, size_t t1)
-{
-    const norm_ctx *x = ctx;
-    nb_cpu *f = x->f;
-    const nb_model_config *c = f->r.whole;
-    const float s = c->branch_factor;
-    const size_t n = c->hidden;
-    float *h = f->h + t0 * n;
-    const float *branch = f->branch + t0 * n;
-    for (size_t i = 0; x->add && i < (t1 - t0) * n; i++) h[i] += s * branch[i];
-    if (x->w) nb_cpu_norm(f, x->w, c->eps, h, n, f->xn + t0 * n, n, t1 - t0, n);
-}
 
 static void add_norm(nb_rank *r, nb_pass *p, size_t layer, nb_norm_at at)
 {
-    norm_ctx x = { nb_cpu_of(r), nb_rank_norm(r, layer, at), at != NB_NORM_AT_BEGIN };
-    nb_cpu_tokens(x.f, norm_tokens, &x, p->n_row);
+    nb_cpu_of(r)->residual->add_norm(r, p, layer, at);
 }
 
 static void branch_norm_tokens(void *ctx, size_t t0, size_t t1)
@@ -147,14 +131,14 @@ static void branch_norm_tokens(void *ctx, size_t t0, size_t t1)
 
 static void branch_norm(nb_rank *r, nb_pass *p, size_t layer)
 {
-    norm_ctx x = { nb_cpu_of(r), r->o.model->layer[layer].branch_norm, false };
+    norm_ctx x = { nb_cpu_of(r), r->o.model->layer[layer].branch_norm };
     nb_cpu_tokens(x.f, branch_norm_tokens, &x, p->n_row);
 }
 
 /* ---- traces ---- */
 
 static void trace_to(nb_rank *r, const char *what, size_t layer, const float *x, size_t n_tok,
-                     size_t dim)
+                     size_t dim, size_t stride)
 {
     char name[64];
     if (!r->trace) return;
@@ -162,25 +146,28 @@ static void trace_to(nb_rank *r, const char *what, size_t layer, const float *x,
         (void)snprintf(name, sizeof name, "%s", what);
     else
         (void)snprintf(name, sizeof name, "layers.%zu.%s", layer, what);
-    r->trace(r->trace_ctx, name, x, n_tok, dim, dim);
+    r->trace(r->trace_ctx, name, x, n_tok, dim, stride);
 }
 
 static void trace(nb_rank *r, nb_pass *p, const char *what, size_t layer)
 {
     nb_cpu *f = nb_cpu_of(r);
     const bool in_layer = layer != SIZE_MAX;
-    const size_t hidden = r->whole->hidden;
+    const size_t hidden = r->whole->hidden, wide = nb_cpu_stream_width(r->whole);
     const nb_attn_dims none = { 0 }, *d = in_layer ? nb_rank_dims(r, layer) : &none;
     const struct {
         const char *what;
         const float *x;
-        size_t dim;
-    } tensors[] = { { "q", f->q, d->n_head * d->d_q }, { "kv", f->kv, d->n_values },
-                    { "attn_out", f->branch, hidden }, { "mlp_out", f->branch, hidden },
-                    { "out", f->h, hidden },           { "embed", f->h, hidden } };
+        size_t dim, stride;
+    } tensors[] = { { "q", f->q, d->n_head * d->d_q, d->n_head * d->d_q },
+                    { "kv", f->kv, d->n_values, d->n_values },
+                    { "attn_out", f->branch, hidden, hidden },
+                    { "mlp_out", f->branch, hidden, hidden },
+                    { "out", f->h, wide, wide },
+                    { "embed", f->h, hidden, wide } };
     for (size_t i = 0; i < NB_COUNT(tensors); i++)
         if (!strcmp(tensors[i].what, what))
-            trace_to(r, what, layer, tensors[i].x, p->n_row, tensors[i].dim);
+            trace_to(r, what, layer, tensors[i].x, p->n_row, tensors[i].dim, tensors[i].stride);
 }
 
 /* ---- a step ---- */
@@ -237,7 +224,7 @@ static void final_tokens(void *ctx, size_t t0, size_t t1)
     const size_t h = c->hidden;
     for (size_t i = t0; i < t1; i++) {
         float *xn = f->xn + i * h;
-        nb_cpu_norm(f, f->r.o.model->final_norm, c->eps, f->h + x->tok[i] * h, h, xn, h, 1, h);
+        f->residual->last(f, x->tok[i], xn);
         for (size_t k = 0; c->logit_factor != 1.0f && k < h; k++) xn[k] *= c->logit_factor;
     }
 }
@@ -251,7 +238,7 @@ static nb_status logits_of(nb_rank *r, const size_t *tok, size_t n, float *logit
     if (n == 0) return NB_OK;
     logits_ctx x = { f, tok };
     nb_cpu_tokens(f, final_tokens, &x, n);
-    trace_to(r, "final_norm", SIZE_MAX, f->xn, n, h);
+    trace_to(r, "final_norm", SIZE_MAX, f->xn, n, h, h);
     nb_job j = nb_cpu_job(f, &r->o.model->head, NULL, f->xn, h, logits + r->part.vocab0,
                           r->whole->n_vocab, n);
     j = nb_cpu_rows(j, r->part.vocab0, r->part.n_vocab);

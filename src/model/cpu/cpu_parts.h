@@ -1,0 +1,46 @@
+/* cpu_parts.h - parts of the CPU backend with files of their own: the residual (cpu_streams.c), and the buffers of
+ * compressed attention (cpu_csa.c). */
+#ifndef NB_MODEL_CPU_PARTS_H
+#define NB_MODEL_CPU_PARTS_H
+#include "model/backend.h"
+
+typedef struct nb_cpu nb_cpu;
+
+/* A page that a step writes to: page i of a chunk's pages. */
+typedef struct nb_cpu_page {
+    uint32_t chunk, i;
+} nb_cpu_page;
+
+/* Compressed attention (cpu_csa.c). */
+typedef struct nb_cpu_csa {
+    float *comp, *icomp; /* [max_tok][2][width]: kv and gate of rows, and of the indexer's keys */
+    float *iq,
+        *iw;      /* [max_tok] queries [idx_head][idx_dim] and weights [idx_head] of the indexer */
+    float *ones;  /* [max_dim]: weights of a norm that has none */
+    float *score; /* [NB_CSA_TILE][max_row] */
+    float *w_row, *w_state; /* per worker: rows [64][max_dim]; a query's state, max_state floats */
+    uint32_t *pick;         /* [NB_CSA_TILE][max_top] */
+    size_t *n_pick;         /* [NB_CSA_TILE] */
+    unsigned char *bad;     /* [max_seq] */
+    size_t max_row, max_top, max_dim, max_state;
+} nb_cpu_csa;
+
+/* How branches are added, and what the next sublayer reads (backend.h: add_norm); last: token tok's normalised row for
+ * the head, y [hidden]. */
+typedef struct nb_cpu_residual {
+    void (*add_norm)(nb_rank *r, nb_pass *p, size_t layer, nb_norm_at at);
+    void (*last)(nb_cpu *f, size_t tok, float *y);
+} nb_cpu_residual;
+const nb_cpu_residual *nb_cpu_residual_of(const nb_model_config *c);
+/* Floats of a token in nb_cpu.h: of all its streams. */
+static inline size_t nb_cpu_stream_width(const nb_model_config *c)
+{
+    return (c->n_stream ? c->n_stream : 1) * c->hidden;
+}
+
+/* The hidden state of a chunk becomes zeros: one with a value that cannot be stored. */
+void nb_cpu_blank(nb_cpu *f, const nb_pass *p, size_t i);
+/* Cosines and sines of one position: row[rope.dim]. */
+void nb_cpu_rotary_row(const nb_rope_config *r, bool rope_long, size_t pos, float *row);
+
+#endif
