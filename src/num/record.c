@@ -339,10 +339,11 @@ static void set_seg(nb_record_seg *g, const nb_record_opts *o, size_t s)
 
 nb_status nb_record_init(nb_record *r, const nb_record_opts *o, nb_error *err)
 {
+    const bool nothing = o->n_seg == 0 && (unsigned)o->type < NB_KV_TYPE_COUNT;
+    if (!nothing) NB_TRY(check_opts(o, err));
     memset(r, 0, sizeof *r);
     r->type = o->type;
-    if (o->n_seg == 0 && (unsigned)o->type < NB_KV_TYPE_COUNT) return NB_OK;
-    NB_TRY(check_opts(o, err));
+    if (nothing) return NB_OK;
     r->mode = nb_kv_traits[o->type]->modes ? o->mode : NB_KV_BASIC;
     r->n_seg = o->n_seg;
     r->n_row = n_row_of(o->row_tok);
