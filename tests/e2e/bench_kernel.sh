@@ -12,7 +12,7 @@ done
 # shellcheck disable=SC2086
 ok bench kernel --op all --kv-cache-dtype all --weight-dtype f32,bf16,f16,fp8 --cpu-caps all --json --context 64,192 \
     --rows 64 --cols 64 --tokens 3 --heads 4 --queries 2 --cache cold $quick
-[ "$(json "$tmp/out" 'len(set(r["op"] for r in j["results"]))')" = 13 ] || die "not 13 operations"
+[ "$(json "$tmp/out" 'len(set(r["op"] for r in j["results"]))')" = 16 ] || die "not 16 operations"
 [ "$(json "$tmp/out" 'all(r["median_ns"] >= r["best_ns"] > 0 for r in j["results"])')" = True ] || die "times"
 [ "$(json "$tmp/out" 'sorted(set(r["record"] for r in j["results"] if r["op"] == "attn_pages"))')" = \
     "['bf16', 'f32', 'fp8', 'fp8_ds_mla', 'if4', 'int4', 'mxfp4', 'nvfp4']" ] || die "records"
