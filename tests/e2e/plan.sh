@@ -138,7 +138,7 @@ ok plan "$tmp/$(printf 'a\377b')" --gpu h100 --context 1M --json
 
 # What is refused, by name.
 fails 1 "deepseek-v33" plan deepseek-v33
-fails 1 "sparse attention" plan deepseek-ai/DeepSeek-V3.2
+fails 1 "linear attention" plan moonshotai/Kimi-K3
 printf '{"model_type":"llama","a":"\\u0000"}' >"$tmp/config.json"
 fails 1 "character refused" plan "$tmp/config.json"
 grep -q ALLOW "$tmp/err" && die "a constant of a library: $(cat "$tmp/err")"
