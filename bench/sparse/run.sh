@@ -37,7 +37,7 @@ LAYERS = 2
 
 def points(name):
     j = json.load(open(f"{sys.argv[1]}/{name}.json"))
-    return {p["depth"]: 1000 / p["decode_tok_s"] / LAYERS for p in j["points"]}
+    return {p["depth"]: 1000 / p["tokens_per_second"] / LAYERS for p in j["decode"]}
 
 
 dense, sparse = points("dense"), points("sparse")
