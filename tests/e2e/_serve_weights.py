@@ -36,6 +36,15 @@ def test_truncated_under_load():
         expect_lost_shard(s, "cannot be read at byte ")
 
 
+def test_exit_on_failure():
+    folder, shard = copy_model("exit")
+    with Server(folder, "--port", "0", "--exit-on-failure") as s:
+        assert complete(s.connect())["usage"]["completion_tokens"] == 16
+        os.truncate(shard, 100000)
+        assert s.end() == 1, s.text()
+        assert any(" ERROR engine " in line and "has failed" in line for line in s.log), s.text()
+
+
 def test_truncated_when_idle():
     folder, shard = copy_model("idle")
     with Server(folder, "--port", "0") as s:

@@ -45,7 +45,7 @@ typedef struct serve_opts {
     bool prefix_caching, cache_answers;
     /* logs */
     const char *log_format, *log_file;
-    bool log_requests;
+    bool log_requests, exit_on_failure;
 } serve_opts;
 
 #endif

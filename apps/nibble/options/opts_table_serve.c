@@ -59,6 +59,8 @@ static const opt_row rows[] = {
       .help = "form of the log's lines" },
     { .name = "log-file", .arg = "FILE", .type = OPT_STR, .offset = AT(log_file), SERVE,
       .help = "append the log to FILE, and open it again on SIGHUP or SIGUSR1", .unset = "standard error"},
+    { .name = "exit-on-failure", .type = OPT_FLAG, .offset = AT(exit_on_failure), SERVE,
+      .help = "when the engine has failed, answer what is under way, then end with exit code 1, for a supervisor that restarts programs" },
     { .name = "log-requests", .alias = "enable-log-requests", .type = OPT_BOOL, .offset = AT(log_requests), .def = "1", SERVE,
       .help = "log a line for each request" },
     { .name = "disable-log-requests", .type = OPT_UNSET, .offset = AT(log_requests), SERVE,

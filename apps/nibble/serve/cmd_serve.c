@@ -33,6 +33,20 @@ static int run(const opts *o, const serve_setup *t, nb_engine *e)
     return st == NB_OK ? CLI_OK : fail(t->server.log, o, st, &err);
 }
 
+/* On the engine's thread; what is under way is answered with the reason. */
+static void end_on_failure(void *log, bool failed, const char *line)
+{
+    nb_serve_news(log, failed, line);
+    if (failed) serve_signals_stop();
+}
+
+/* A rank that hangs would be waited for: then the process ends with it. */
+static bool may_hang(const opts *o, nb_engine *e)
+{
+    nb_error err = { 0 };
+    return o->serve.exit_on_failure && e && nb_engine_health(e, &err) != NB_OK;
+}
+
 static int start(const opts *o, nb_serve_log *log)
 {
     nb_error err = { 0 };
@@ -41,7 +55,7 @@ static int start(const opts *o, nb_serve_log *log)
     int code = serve_setup_init(o, &t);
     if (code == CLI_OK) {
         t.server.log = log;
-        t.engine.on_news = nb_serve_news;
+        t.engine.on_news = o->serve.exit_on_failure ? end_on_failure : nb_serve_news;
         t.engine.on_news_ctx = log;
         t.server.max_connections = serve_raise_file_limit(o->serve.max_connections);
         t.engine.progress = serve_progress;
@@ -54,7 +68,7 @@ static int start(const opts *o, nb_serve_log *log)
         cli_progress_end();
         code = st == NB_OK ? run(o, &t, e) : fail(log, o, st, &err);
     }
-    nb_engine_destroy(e);
+    if (!may_hang(o, e)) nb_engine_destroy(e);
     serve_setup_deinit(&t);
     return code;
 }

@@ -59,6 +59,16 @@ static void stop(int sig)
     }
 }
 
+void serve_signals_stop(void)
+{
+    (void)pthread_mutex_lock(&to.lock);
+    if (to.serve) {
+        notify("STOPPING=1");
+        nb_serve_stop(to.serve, "a signal stops it now");
+    }
+    (void)pthread_mutex_unlock(&to.lock);
+}
+
 static void take(int sig)
 {
     if (sig != SIGUSR1 && (sig != SIGHUP || terminal_has_gone()))

@@ -17,5 +17,7 @@ void serve_signals_block(void);
 nb_status serve_signals_start(nb_serve_log *log, nb_error *err);
 /* From now on signals are for s.  NULL: server and log end; what still comes is ignored. */
 void serve_signals_attach(nb_serve *s);
+/* As SIGTERM, from any thread. */
+void serve_signals_stop(void);
 
 #endif
