@@ -33,6 +33,7 @@ typedef struct kase {
     uint32_t *block, row_chunk[MAX_ROW];
     unsigned char *pool;
     float *dec, *rows, *q; /* dec: [N_BLOCK][64][n_value] */
+    size_t n_whole, head0; /* as in nb_cuda_gqa_args */
 } kase;
 
 static float value(chk *t)
@@ -260,6 +261,8 @@ static nb_cuda_rows run(chk *t, const kase *k, bool random, uint32_t only)
         .n_row = k->n_row,
         .n_head = s->n_head,
         .n_kv_head = s->n_kv,
+        .n_whole = k->n_whole,
+        .head0 = k->head0,
         .head_dim = s->dim,
         .q_stride = k->q_stride,
         .max_item = n_item + (random ? chk_between(t, 0, 9) : 0),
@@ -294,6 +297,35 @@ static void same(chk *t, const char *why, const kase *k, const nb_cuda_rows *a,
              k->s->n_head * k->s->dim);
 }
 
+/* A part of the heads alone, as on one of several devices: their bits.  Whole groups, or some heads of one. */
+static void check_part(chk *t, const kase *k, const nb_cuda_rows *y)
+{
+    const shape *s = k->s;
+    const size_t group = s->n_head / s->n_kv, dim = s->dim;
+    shape some = *s;
+    kase part = *k;
+    if (s->n_head < 2) return;
+    if (chk_u64(t) % 2 && group > 1) {
+        some.n_head = chk_between(t, 1, group - 1);
+        part.head0 = chk_between(t, 0, s->n_kv - 1) * group + chk_between(t, 0, group - some.n_head);
+    } else {
+        some.n_head = chk_between(t, 1, s->n_kv) * group;
+        part.head0 = chk_between(t, 0, (s->n_head - some.n_head) / group) * group;
+    }
+    part.n_whole = s->n_head;
+    part.s = &some;
+    part.q = chk_raw(t, k->n_row * k->q_stride * sizeof *part.q);
+    memset(part.q, 0xff, k->n_row * k->q_stride * sizeof *part.q);
+    for (size_t i = 0; i < k->n_row; i++)
+        memcpy(part.q + i * k->q_stride, k->q + i * k->q_stride + part.head0 * dim,
+               some.n_head * dim * sizeof *part.q);
+    const nb_cuda_rows z = run(t, &part, true, UINT32_MAX);
+    for (size_t i = 0; i < k->n_row; i++)
+        if (k->row_chunk[i] != UINT32_MAX)
+            chk_same(t, "a part of the heads", y->f + i * y->stride + part.head0 * dim, 0, z.f + i * z.stride, 0,
+                     1, some.n_head * dim);
+}
+
 static void check_nan(chk *t, const kase *k, const nb_cuda_rows *y)
 {
     kase bad = *k;
@@ -324,6 +356,7 @@ static void one_case(chk *t, const kase *k)
     same(t, "queries grouped", k, &y, &z, 0, k->n_row - 1);
     const nb_cuda_rows w = run(t, k, false, 0);
     same(t, "alone", k, &y, &w, 0, k->chunk[0].n_tok);
+    check_part(t, k, &y);
     check_nan(t, k, &y);
 }
 

@@ -157,6 +157,25 @@ static void alone(chk *t, const kase *k, const float *all, size_t first, size_t 
     chk_same(t, "alone", all + first * a.y.stride, a.y.stride, y.f, a.y.stride, n, y_cols);
 }
 
+/* Some rows of the matrix alone, as on one of several devices: their bits. */
+static void part(chk *t, const kase *k, const float *all)
+{
+    const bool blocks = k->w.type == NB_W_FP8B && !k->w.row_scales;
+    const size_t unit = blocks ? NB_FP8_BLOCK : 1, n_out = k->s.n_out;
+    if (k->s.n_batch > 1 || n_out <= unit) return;
+    const size_t first = chk_between(t, 0, (n_out - 1) / unit) * unit, n = chk_between(t, 1, n_out - first);
+    const nb_weight w = nb_weight_rows(&k->w, first, n);
+    nb_cuda_linear_args a = k->a;
+    a.w = chk_gpu_weight(t, &w, tiles(k->v));
+    if (a.bias) a.bias += first;
+    a.n_out = n;
+    a.n_whole = n_out;
+    a.y = chk_gpu_out_rows(t, k->s.n_tok, (n + 7) / 8 * 8, 0);
+    chk_gpu_call(t, k->v->fn(chk_gpu(t), &a));
+    const nb_cuda_rows y = chk_gpu_get_rows(t, &a.y, k->s.n_tok);
+    chk_same(t, "a part of the matrix", all + first, k->a.y.stride, y.f, a.y.stride, k->s.n_tok, n);
+}
+
 /* NaN in one token. */
 static void poisoned(chk *t, const kase *k, const float *all)
 {
@@ -235,6 +254,7 @@ static void one_case(chk *t, const nb_cuda_linear_row *v, const shape *s, nb_wty
     }
     if (t->failed || add) return;
     for (size_t m = 1; m < n; m = 2 * m + 1 + m / 8) alone(t, &k, y.f, chk_between(t, 0, n - m), m);
+    part(t, &k, y.f);
     poisoned(t, &k, y.f);
 }
 

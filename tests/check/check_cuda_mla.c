@@ -46,6 +46,7 @@ typedef struct kase {
     float *rows; /* of all chunks; tail or own point into it */
     size_t rows_n;
     float *q; /* [n_row][n_head][q_head] */
+    size_t n_whole; /* heads that these are a part of; 0: these */
     size_t q_head, q_stride;
     uint32_t row_chunk[MAX_ROW];
 } kase;
@@ -325,6 +326,7 @@ static result run(chk *t, const nb_cuda_mla_row *v, const kase *k, const cut *ho
         .scratch = chk_gpu_out(t, v->scratch(&k->r, s->n_head, k->n_row)),
         .n_row = k->n_row,
         .n_head = s->n_head,
+        .n_whole = k->n_whole,
         .lora = s->d1,
         .d_rope = s->d2,
         .q_stride = k->q_stride,
@@ -467,16 +469,18 @@ static void check_single(chk *t, const nb_cuda_mla_row *v, const kase *k, result
 static void check_slice(chk *t, const nb_cuda_mla_row *v, const kase *k, result y)
 {
     const size_t all = k->s->n_head, stride = y_stride_of(k);
-    if (!v->slices || all < 16) return;
+    const bool eights = !v->can(&k->r, all - 1) && all % 8 == 0; /* takes multiples of 8 heads */
+    if (!v->slices || all < 2 || (eights && all < 16)) return;
     shape some = *k->s;
     kase part = *k;
-    some.n_head = 8 * chk_between(t, 1, all / 8 - 1);
+    some.n_head = eights ? 8 * chk_between(t, 1, all / 8 - 1) : chk_between(t, 1, all - 1);
     const size_t h0 = chk_between(t, 0, all - some.n_head), n = some.n_head * some.d1;
     if (!v->can(&k->r, some.n_head)) {
         chk_fail(t, "takes %zu heads, but not %zu of them", all, some.n_head);
         return;
     }
     part.s = &some;
+    part.n_whole = all;
     float *q = chk_raw(t, k->n_row * k->q_stride * sizeof *q);
     memset(q, 0xff, k->n_row * k->q_stride * sizeof *q);
     for (size_t i = 0; i < k->n_row; i++)

@@ -42,7 +42,7 @@ static nb_route_args make_args(chk *t, const shape *s, size_t n_tok, chk_pattern
     return a;
 }
 
-static result run(chk *t, const nb_route_args *a)
+static result run(chk *t, const nb_route_args *a, size_t n_rank)
 {
     const size_t n = a->n_tok * a->top_k * 4, n_first = (a->n_expert + 1) * 4;
     nb_cuda_route_args g = { .n_tok = a->n_tok,
@@ -50,6 +50,7 @@ static result run(chk *t, const nb_route_args *a)
                              .top_k = a->top_k,
                              .n_group = a->n_group,
                              .topk_group = a->topk_group,
+                             .n_rank = n_rank,
                              .group_top = a->group_top,
                              .sigmoid = a->sigmoid,
                              .normalise = a->normalise,
@@ -84,13 +85,15 @@ static bool ids_valid(chk *t, const nb_route_args *a, const result *r)
     return true;
 }
 
-static void order_right(chk *t, const nb_route_args *a, const result *r)
+/* The experts of rank 0 in ascending order, then those of rank 1, ... */
+static void order_right(chk *t, const nb_route_args *a, const result *r, size_t n_rank)
 {
     const size_t n = a->n_tok * a->top_k;
     uint32_t at = 0;
-    for (uint32_t e = 0; e < a->n_expert; e++) {
-        if (r->first[e] != at) {
-            chk_fail(t, "expert %u begins at %u, expected %u", e, r->first[e], at);
+    for (size_t s = 0, k = 0, e = 0; s < a->n_expert; s++, e += n_rank) {
+        while (e >= a->n_expert) e = ++k;
+        if (r->first[s] != at) {
+            chk_fail(t, "expert %zu begins at %u, expected %u", e, r->first[s], at);
             return;
         }
         for (size_t i = 0; i < n; i++) {
@@ -138,15 +141,20 @@ static void one_case(chk *t, const shape *s, size_t n_tok, chk_pattern p, bool h
     for (size_t i = 0; hostile && i < n_tok / 2 * s->n_expert; i++)
         if (i < s->n_expert || chk_u64(t) % 3 == 0) x[i] = bad[chk_u64(t) % 3];
     for (size_t i = 0; hostile && n_tok > 1 && i < s->n_expert; i++) x[i] = NAN;
-    const result r = run(t, &a);
+    const result r = run(t, &a, 1);
     if (!ids_valid(t, &a, &r)) return;
-    order_right(t, &a, &r);
+    order_right(t, &a, &r, 1);
+    const size_t n_rank = chk_between(t, 2, 8);
+    const result parts = run(t, &a, n_rank);
+    order_right(t, &a, &parts, n_rank);
+    chk_same_bytes(t, "ids for ranks", parts.id, r.id, n_tok * s->top_k * 4);
+    chk_same_bytes(t, "weights for ranks", parts.weight, r.weight, n_tok * s->top_k * 4);
     if (!hostile) compare(t, &a, &r);
     for (size_t k = n_tok > 3 ? n_tok - 3 : 0; k < n_tok; k++) {
         nb_route_args one = a;
         one.n_tok = 1;
         one.logits = a.logits + k * s->n_expert;
-        const result alone = run(t, &one);
+        const result alone = run(t, &one, 1);
         chk_same_bytes(t, "ids of a token alone", alone.id, r.id + k * s->top_k, s->top_k * 4);
         chk_same_bytes(t, "weights of a token alone", alone.weight, r.weight + k * s->top_k,
                        s->top_k * 4);

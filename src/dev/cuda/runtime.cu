@@ -211,6 +211,24 @@ void nb_cuda_rt_get_info(nb_cuda *g, nb_cuda_info *info)
     info->free_bytes = free_bytes;
 }
 
+nb_status nb_cuda_rt_see(nb_cuda *g, nb_cuda *other, nb_error *err)
+{
+    int can = 0;
+    if (!usable(g) || g->index == other->index) return report(g, err);
+    if (cudaDeviceCanAccessPeer(&can, g->index, other->index) != cudaSuccess) can = 0;
+    cudaGetLastError();
+    if (!can)
+        return fail(err, NB_ERR_UNSUPPORTED,
+                    "GPU %d cannot read the memory of GPU %d (NVLink, or PCIe without isolation)",
+                    g->index, other->index);
+    const cudaError_t e = cudaDeviceEnablePeerAccess(other->index, 0);
+    if (e == cudaErrorPeerAccessAlreadyEnabled)
+        cudaGetLastError();
+    else
+        nb_cuda_check(g, e, "cudaDeviceEnablePeerAccess");
+    return report(g, err);
+}
+
 /* ---- memory ---- */
 
 void *nb_cuda_rt_alloc(nb_cuda *g, size_t n_bytes)

@@ -7,6 +7,7 @@ int nb_cuda_rt_n_device(nb_error *err);
 nb_status nb_cuda_rt_open(int index, nb_cuda **out, nb_error *err);
 void nb_cuda_rt_close(nb_cuda *g);
 void nb_cuda_rt_get_info(nb_cuda *g, nb_cuda_info *info);
+nb_status nb_cuda_rt_see(nb_cuda *g, nb_cuda *other, nb_error *err);
 void *nb_cuda_rt_alloc(nb_cuda *g, size_t n_bytes);
 void nb_cuda_rt_free(nb_cuda *g, void *p);
 void *nb_cuda_rt_host_alloc(nb_cuda *g, size_t n_bytes);

@@ -28,14 +28,14 @@ const nb_cuda_experts_row nb_cuda_experts_rows[] = {
 };
 const nb_cuda_mla_row nb_cuda_mla_rows[] = {
 #if !NB_CUDA_EMULATED
-    { "wgmma_few", 90, NB_CUDA_MLA_FEW_UNITS, 4e-3f, false, false, nb_cuda_mla_few_can,
+    { "wgmma_few", 90, NB_CUDA_MLA_FEW_UNITS, 4e-3f, false, true, nb_cuda_mla_few_can,
       nb_cuda_mla_few_scratch, nb_cuda_mla_few },
     { "wgmma_many", 90, NB_CUDA_MLA_MANY_UNITS, 2e-2f, false, true, nb_cuda_mla_many_can,
       nb_cuda_mla_many_scratch, nb_cuda_mla_many },
 #endif
-    { "mma_codes", 80, NB_CUDA_MLA_CODES_UNITS, 4e-3f, false, false, nb_cuda_mla_codes_can,
+    { "mma_codes", 80, NB_CUDA_MLA_CODES_UNITS, 4e-3f, false, true, nb_cuda_mla_codes_can,
       nb_cuda_mla_codes_scratch, nb_cuda_mla_codes },
-    { "mma", 80, NB_CUDA_MLA_MMA_UNITS, 5e-4f, true, false, nb_cuda_mla_mma_can,
+    { "mma", 80, NB_CUDA_MLA_MMA_UNITS, 5e-4f, true, true, nb_cuda_mla_mma_can,
       nb_cuda_mla_mma_scratch, nb_cuda_mla_mma },
     { NULL, 0, NB_CUDA_MLA_MMA_UNITS, 0, false, false, NULL, NULL, NULL },
 };
@@ -46,6 +46,7 @@ extern "C" __attribute__((visibility("default"))) const nb_cuda_api *nb_cuda_get
         NB_CUDA_VERSION,         sizeof(nb_cuda_api),
         nb_cuda_rt_n_device,     nb_cuda_rt_open,
         nb_cuda_rt_close,        nb_cuda_rt_get_info,
+        nb_cuda_rt_see,
         nb_cuda_rt_alloc,        nb_cuda_rt_free,
         nb_cuda_rt_host_alloc,   nb_cuda_rt_host_free,
         nb_cuda_rt_upload,       nb_cuda_rt_download,
@@ -64,7 +65,7 @@ extern "C" __attribute__((visibility("default"))) const nb_cuda_api *nb_cuda_get
         nb_cuda_kv_decode,       nb_cuda_mla_tail,
         nb_cuda_mla_combine,        nb_cuda_thrift,
         nb_cuda_gqa,             nb_cuda_prefill,
-        nb_cuda_sample,          nb_cuda_linear_rows,
+        nb_cuda_sample,          nb_cuda_exchange,        nb_cuda_linear_rows,
         nb_cuda_experts_rows,    nb_cuda_mla_rows,
         nb_cuda_can_cache,
     };

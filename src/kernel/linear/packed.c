@@ -29,6 +29,22 @@ size_t nb_weight_scale_bytes(const nb_weight *w)
     return w->type == NB_W_FP8B ? n_block * sizeof *w->scale : 0;
 }
 
+nb_weight nb_weight_rows(const nb_weight *w, size_t first, size_t n)
+{
+    nb_weight v = *w;
+    const size_t n_group = w->group.size ? nb_weight_n_group(w) : 0;
+    v.n_row = n;
+    v.data = (const char *)w->data + first * nb_wtype_row_bytes(w->type, w->n_col);
+    if (w->scale && w->type == NB_W_FP8B && !w->row_scales)
+        v.scale = w->scale + first / NB_FP8_BLOCK * ((w->n_col + NB_FP8_BLOCK - 1) / NB_FP8_BLOCK);
+    else if (w->scale)
+        v.scale = w->scale + first;
+    if (w->group.scale)
+        v.group.scale = (const char *)w->group.scale + first * n_group * nb_stype_bytes(w->group.scale_type);
+    if (w->group.zero) v.group.zero = w->group.zero + first * n_group;
+    return v;
+}
+
 size_t nb_weight_bytes(const nb_weight *w)
 {
     return nb_weight_data_bytes(w) + nb_weight_scale_bytes(w) + nb_weight_plane_bytes(w);

@@ -40,6 +40,9 @@ static inline size_t nb_weight_data_bytes(const nb_weight *w)
 size_t nb_weight_scale_bytes(const nb_weight *w);
 size_t nb_weight_bytes(const nb_weight *w);
 
+/* Rows [first, first + n) of a matrix, as one.  FP8B with a scale per block: first is a multiple of NB_FP8_BLOCK. */
+nb_weight nb_weight_rows(const nb_weight *w, size_t first, size_t n);
+
 /* Groups of a row, and bytes of the planes of scales and of zero points. */
 static inline size_t nb_weight_n_group(const nb_weight *w)
 {

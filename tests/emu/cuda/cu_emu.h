@@ -10,6 +10,8 @@
  *   - addresses that are not aligned in ldmatrix and cp.async; bytes that cp.async brings are seen
  *     after the wait only, as those that no wait has asked for need not be there
  *   - grids, blocks and shared memory that a device refuses
+ * A kernel that waits for another device (nb_wait) starts again from its first block until what it waits for is there,
+ * and other threads' kernels run meanwhile.
  * Not found: races between threads that the order of fibers hides, static __shared__ that is read before
  * it is written.  Not emulated: several streams at once (all work is in order), time.
  *
@@ -213,6 +215,28 @@ inline uint4 nb_ldg_stream(const void *p)
 {
     if ((uintptr_t)p % 16) nb_emu_fail("a load of 16 bytes from %p: not aligned", p);
     return *static_cast<const uint4 *>(p);
+}
+/* Ends the kernel; it starts again a moment later. */
+[[noreturn]] void nb_emu_again();
+/* Since its first start, in seconds. */
+double nb_emu_waited_s();
+struct nb_wait {};
+inline bool nb_wait_more(nb_wait *, const volatile uint32_t *alarm)
+{
+    if (alarm[0] || nb_emu_waited_s() > alarm[1] * 1e-3) return false;
+    nb_emu_again();
+}
+inline void nb_signal(uint64_t *p, uint64_t v)
+{
+    __atomic_store_n(p, v, __ATOMIC_RELEASE);
+}
+inline uint64_t nb_signalled(const uint64_t *p)
+{
+    return __atomic_load_n(p, __ATOMIC_ACQUIRE);
+}
+template <class T> inline T nb_load_peer(const T *p)
+{
+    return *p;
 }
 inline void nb_grid_wait() {}
 inline void nb_grid_next() {}

@@ -14,6 +14,7 @@ enum cudaError_t {
     cudaErrorInsufficientDriver = 35,
     cudaErrorNoDevice = 100,
     cudaErrorInvalidDevice = 101,
+    cudaErrorPeerAccessAlreadyEnabled = 704,
     cudaErrorLaunchFailure = 719,
     cudaErrorNotSupported = 801,
     cudaErrorStreamCaptureUnsupported = 900,
@@ -49,6 +50,8 @@ cudaError_t cudaGetLastError();
 cudaError_t cudaPeekAtLastError();
 cudaError_t cudaGetDeviceCount(int *n);
 cudaError_t cudaSetDevice(int index);
+cudaError_t cudaDeviceCanAccessPeer(int *can, int index, int other);
+cudaError_t cudaDeviceEnablePeerAccess(int other, unsigned flags);
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int index);
 cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr a, int index);
 cudaError_t cudaDriverGetVersion(int *v);

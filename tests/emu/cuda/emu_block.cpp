@@ -46,6 +46,8 @@ static struct {
         unsigned n, lanes[MAX_WARP];
     } bar[16];
     bool failed, reverse, late; /* late: cp.async copies when it is waited for */
+    bool again;                 /* the kernel waits for another device */
+    double waited_s;
     char why[320];
     warp w[MAX_WARP];
     wait wait_of[MAX_THREAD];
@@ -125,6 +127,16 @@ __attribute__((format(printf, 1, 2))) static void fail_after(const char *fmt, ..
     va_start(ap, fmt);
     note(fmt, ap);
     va_end(ap);
+}
+
+void nb_emu_again()
+{
+    b.again = true;
+    leave_block();
+}
+double nb_emu_waited_s()
+{
+    return b.waited_s;
 }
 
 static void copy_until(unsigned thread, unsigned group)
@@ -387,7 +399,7 @@ static void run_block(const nb_emu_call *c)
     first_thread();
 }
 
-const char *nb_emu_run(const nb_emu_call *c, unsigned order)
+const char *nb_emu_run(const nb_emu_call *c, unsigned order, double waited_s, bool *again)
 {
     if (!b.stacks) {
         void *p = mmap(NULL, (size_t)MAX_THREAD * STACK_BYTES, PROT_READ | PROT_WRITE,
@@ -402,7 +414,8 @@ const char *nb_emu_run(const nb_emu_call *c, unsigned order)
         for (b.n_free = 0; b.n_free < MAX_THREAD; b.n_free++)
             b.free_stack[b.n_free] = (unsigned short)(MAX_THREAD - 1 - b.n_free);
     b.call = c;
-    b.failed = false;
+    b.failed = b.again = false;
+    b.waited_s = waited_s;
     b.reverse = order & 1;
     b.late = !(order & 2);
     b.n_thread = c->block.x * c->block.y * c->block.z;
@@ -417,7 +430,7 @@ const char *nb_emu_run(const nb_emu_call *c, unsigned order)
     memset(shared, NB_EMU_CANARY, CANARY_BYTES);
     memset(shared + CANARY_BYTES + c->shared_bytes, NB_EMU_CANARY, CANARY_BYTES);
     const size_t n_block = (size_t)c->grid.x * c->grid.y * c->grid.z;
-    for (size_t i = 0; i < n_block && !b.failed; i++) {
+    for (size_t i = 0; i < n_block && !b.failed && !b.again; i++) {
         const size_t k = order & 4 ? n_block - 1 - i : i;
         nb_emu_block_idx.x = (unsigned)(k % c->grid.x);
         nb_emu_block_idx.y = (unsigned)(k / c->grid.x % c->grid.y);
@@ -425,5 +438,6 @@ const char *nb_emu_run(const nb_emu_call *c, unsigned order)
         run_block(c);
         if (!b.failed) check_shared(c->shared_bytes);
     }
+    *again = b.again && !b.failed;
     return b.failed ? b.why : NULL;
 }

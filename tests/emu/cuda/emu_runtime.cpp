@@ -27,6 +27,7 @@ struct limit {
 std::mutex lock; /* one kernel at a time: the emulation has one block */
 limit *limits;
 unsigned n_launch;
+const unsigned AGAIN_US = 50;
 const size_t PAGE = 4096, FILL_BYTES = 16 << 20;
 } // namespace
 
@@ -60,14 +61,20 @@ static size_t limit_of(const void *kernel)
 }
 static cudaError_t run_call(nb_emu_stream *s, const nb_emu_call *c)
 {
-    std::lock_guard<std::mutex> hold(lock);
-    const char *why = nb_emu_run(c, n_launch++);
-    if (!why) return cudaSuccess;
-    if (!s->error) {
-        s->error = cudaErrorLaunchFailure;
-        snprintf(s->why, sizeof s->why, "%s", why);
+    const auto start = std::chrono::steady_clock::now();
+    for (;; usleep(AGAIN_US)) {
+        const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - start;
+        bool again = false;
+        std::lock_guard<std::mutex> hold(lock);
+        const char *why = nb_emu_run(c, n_launch++, waited.count(), &again);
+        if (!why && again) continue;
+        if (!why) return cudaSuccess;
+        if (!s->error) {
+            s->error = cudaErrorLaunchFailure;
+            snprintf(s->why, sizeof s->why, "%s", why);
+        }
+        return cudaErrorLaunchFailure;
     }
-    return cudaErrorLaunchFailure;
 }
 
 static void record(nb_emu_graph *x, const node &n)
@@ -146,6 +153,15 @@ cudaError_t cudaGetDeviceCount(int *n)
 cudaError_t cudaSetDevice(int index)
 {
     return index ? cudaErrorInvalidDevice : cudaSuccess;
+}
+cudaError_t cudaDeviceCanAccessPeer(int *can, int, int)
+{
+    *can = 1;
+    return cudaSuccess;
+}
+cudaError_t cudaDeviceEnablePeerAccess(int, unsigned)
+{
+    return cudaSuccess;
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int)
 {

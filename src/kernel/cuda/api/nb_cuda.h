@@ -34,6 +34,8 @@ typedef struct nb_cuda_api {
     nb_status (*open)(int index, nb_cuda **out, nb_error *err);
     void (*close)(nb_cuda *g); /* NULL does nothing; memory from alloc is not freed */
     void (*get_info)(nb_cuda *g, nb_cuda_info *info);
+    /* g's kernels may read and write the memory of other from now on.  NB_ERR_UNSUPPORTED: the two have no way. */
+    nb_status (*see)(nb_cuda *g, nb_cuda *other, nb_error *err);
 
     /* Device memory, aligned to 256; NULL if refused (not sticky).  free waits for the device. */
     void *(*alloc)(nb_cuda *g, size_t n_bytes);
@@ -89,6 +91,7 @@ typedef struct nb_cuda_api {
     void (*gqa)(nb_cuda *g, const nb_cuda_gqa_args *a);
     void (*prefill)(nb_cuda *g, const nb_cuda_prefill_args *a);
     void (*sample)(nb_cuda *g, const nb_cuda_sample_args *a);
+    void (*exchange)(nb_cuda *g, const nb_cuda_exchange_args *a);
     /* Operations with several variants: rows, best first, terminated by name == NULL. */
     const nb_cuda_linear_row *linear;
     const nb_cuda_experts_row *experts;

@@ -156,6 +156,7 @@ typedef struct nb_cuda_linear_args {
     nb_cuda_codes xq;
     nb_cuda_rows x, y;
     size_t n_tok, n_batch, n_out, x_batch, y_batch, w_batch;
+    size_t n_whole; /* w is a part of a matrix with so many outputs, whose bits it has; 0: n_out */
     bool add;
 } nb_cuda_linear_args;
 
@@ -171,16 +172,26 @@ typedef struct nb_cuda_linear_row {
 
 /* Computes route.h, then the order by expert.  Row i = t * top_k + k is choice k of token t:
  *   first[e]..first[e + 1]  the places of expert e's rows, in ascending i; first [n_expert + 1]
- *   src[place] = t;  place[i] */
+ *   src[place] = t;  place[i]
+ * n_rank > 1: experts are sorted by e % n_rank first, so that those of a rank follow each other; first[s] then belongs to
+ * the expert at place s of this order (NB_CUDA_EXPERT_AT). */
 typedef struct nb_cuda_route_args {
     const float *logits, *bias;         /* [n_tok][n_expert], [n_expert] or NULL */
     uint32_t *id, *first, *src, *place; /* [n_tok][top_k], ..., [n_tok * top_k] x2 */
     float *weight;                      /* [n_tok][top_k] */
     size_t n_tok, n_expert, top_k, n_group, topk_group;
+    size_t n_rank; /* 0: 1 */
     int group_top;
     bool sigmoid, normalise;
     float factor;
 } nb_cuda_route_args;
+
+/* Experts of ranks before this one. */
+#define NB_CUDA_EXPERT_0(n_expert, n_rank, rank)                                                   \
+    ((n_expert) / (n_rank) * (rank) + ((rank) < (n_expert) % (n_rank) ? (rank) : (n_expert) % (n_rank)))
+/* Where expert e stands when experts are sorted by e % n_rank. */
+#define NB_CUDA_EXPERT_AT(e, n_expert, n_rank)                                                     \
+    (NB_CUDA_EXPERT_0(n_expert, n_rank, (e) % (n_rank)) + (e) / (n_rank))
 
 /* Products of the experts over the places of route.  With up.data, act[p] = swiglu(gate x[src[p]], up x[src[p]])
  * (parts, and f for SIMT rows); else y[p] = gate x[p] (the down product: gate is down).
@@ -193,6 +204,7 @@ typedef struct nb_cuda_experts_args {
     nb_cuda_rows x, y;  /* x: [n_tok] with src, [n_place] without; y: [n_place], floats for down */
     const uint32_t *first, *src;
     size_t n_expert, n_out, n_tok, n_place; /* n_place = n_tok * top_k */
+    size_t n_whole; /* as in nb_cuda_linear_args */
     bool chosen; /* the previous operation was an experts product with the same first */
 } nb_cuda_experts_args;
 
@@ -317,6 +329,7 @@ typedef struct nb_cuda_mla_args {
     const uint32_t *n_item;
     void *scratch; /* row.scratch(...) bytes: the queries in the row's own form */
     size_t n_row, n_head, lora, d_rope, q_stride, q_head;
+    size_t n_whole;      /* n_head are a part of so many heads, whose bits they have; 0: n_head */
     size_t max_item;     /* maximum of *n_item in this graph; decides the grid */
     nb_cuda_units units; /* the row's */
     float scale;
@@ -332,7 +345,7 @@ typedef struct nb_cuda_mla_row {
     float error;  /* relative error, see above */
     bool refines; /* reads args.pick: tokens refined in Thrift mode */
     bool
-        slices; /* a head has the same bits beside any other number of heads: they may be split over devices */
+        slices; /* with n_whole a head has the same bits beside any number of heads: they may be split over devices */
     bool (*can)(const nb_record *r, size_t n_head);
     size_t (*scratch)(const nb_record *r, size_t n_head, size_t n_row);
     void (*fn)(nb_cuda *g, const nb_cuda_mla_args *a);
@@ -371,6 +384,7 @@ typedef struct nb_cuda_gqa_args {
     /* item: units of NB_CUDA_GQA_UNIT pages, n_unit 1; own pages have no items, they are processed by row */
     const nb_cuda_item *item;
     size_t n_row, n_head, n_kv_head, head_dim, q_stride, max_item;
+    size_t n_whole, head0; /* the heads are [head0, head0 + n_head) of n_whole, whole groups or a part of one; n_whole 0: all */
     float scale;
 } nb_cuda_gqa_args;
 enum { NB_CUDA_GQA_UNIT = 8 };
@@ -397,6 +411,47 @@ typedef struct nb_cuda_prefill_args {
     bool first, last;
     float scale;
 } nb_cuda_prefill_args;
+
+/* ---- between ranks ---- */
+
+enum { NB_CUDA_MAX_RANK = 8, NB_CUDA_MAX_TAKE = 40, NB_CUDA_WHAT_BITS = 24 };
+
+/* A rank's own, in the memory of its device, at first zero. */
+typedef struct nb_cuda_meeting {
+    uint64_t arrived[NB_CUDA_MAX_RANK]; /* written by rank k: number of its last exchange << WHAT_BITS | what */
+    uint64_t number;                    /* of this rank's last exchange */
+    uint64_t failed; /* 0, or the first failure: nb_cuda_failure << 32 | rank that it is about; for good */
+    uint32_t ticket, reserved; /* blocks that are done */
+} nb_cuda_meeting;
+
+typedef enum nb_cuda_failure {
+    NB_CUDA_LOST = 1, /* no sign of the rank within the limit */
+    NB_CUDA_OTHER,    /* the rank does something else */
+    NB_CUDA_ALARM     /* the host said stop */
+} nb_cuda_failure;
+
+/* Rows that a rank takes from another one's memory, which its device can read.  Sizes in bytes, even. */
+typedef struct nb_cuda_take {
+    const void *from;
+    void *to;
+    size_t n_row, row_bytes, from_stride, to_stride;
+    const uint32_t *begin, *end; /* only rows [*begin, *end); NULL: all n_row */
+} nb_cuda_take;
+
+/* Every rank calls this in the same order with the same `what` (< 2^WHAT_BITS).  It says that it has come, waits until
+ * all others have, then copies its takes.  What the work before the call has written on any rank is seen.
+ *   A `from` must stay as it is until its rank has been through one more exchange: then everybody has copied.
+ * A rank that is late for alarm[1] milliseconds, or that has another `what`, is noted in meeting[rank]->failed; then
+ * nothing is copied, and all later exchanges of this rank end at once.  alarm (memory of the host): alarm[0] not 0 ends
+ * the waiting.
+ * No block waits for another one of its own grid, so any grid fits any device, and blocks may run one after the other. */
+typedef struct nb_cuda_exchange_args {
+    nb_cuda_meeting *meeting[NB_CUDA_MAX_RANK]; /* of every rank */
+    const volatile uint32_t *alarm;
+    size_t rank, n_rank, n_take;
+    uint32_t what;
+    nb_cuda_take take[NB_CUDA_MAX_TAKE];
+} nb_cuda_exchange_args;
 
 /* ---- sampling ---- */
 

@@ -36,6 +36,7 @@ void nb_cuda_thrift(nb_cuda *g, const nb_cuda_thrift_args *a);
 void nb_cuda_gqa(nb_cuda *g, const nb_cuda_gqa_args *a);
 void nb_cuda_prefill(nb_cuda *g, const nb_cuda_prefill_args *a);
 void nb_cuda_sample(nb_cuda *g, const nb_cuda_sample_args *a);
+void nb_cuda_exchange(nb_cuda *g, const nb_cuda_exchange_args *a);
 
 /* Operations with several variants: the functions of table.cu's rows. */
 typedef void nb_cuda_linear_fn(nb_cuda *g, const nb_cuda_linear_args *a);

@@ -98,6 +98,40 @@ __device__ inline void nb_grid_next()
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }
+/* ---- other devices ---- */
+
+/* What nb_wait_more knows; zero at first. */
+struct nb_wait {
+    uint64_t t0;
+    uint32_t n;
+};
+/* False when waiting has taken alarm[1] milliseconds, or alarm[0] is set: memory of the host, looked at now and then. */
+__device__ inline bool nb_wait_more(nb_wait *w, const volatile uint32_t *alarm)
+{
+    if (++w->n % 1024) return true;
+    uint64_t now;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+    if (!w->t0) w->t0 = now;
+    return !alarm[0] && now - w->t0 < (uint64_t)alarm[1] * 1000000;
+}
+/* All that this thread knows to be written is there for who sees the word, on any device. */
+__device__ inline void nb_signal(uint64_t *p, uint64_t v)
+{
+    __threadfence_system();
+    asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(p), "l"(v) : "memory");
+}
+__device__ inline uint64_t nb_signalled(const uint64_t *p)
+{
+    uint64_t v;
+    asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");
+    return v;
+}
+/* A load that no cache of this device answers with what was there before. */
+template <class T> __device__ inline T nb_load_peer(const T *p)
+{
+    return __ldcv(p);
+}
+
 /* Barrier id (1..15) for n_thread threads, which are whole warps of the block. */
 __device__ inline void nb_bar_sync(uint32_t id, uint32_t n_thread)
 {

@@ -3,7 +3,7 @@
  * The library is loaded at run time (libcublasLt.so.13), so nothing requires it.  y = W hi, then y += W lo: two
  * products into the same floats.  cuBLASLt normally picks a kernel by the number of tokens.  Here one algorithm is
  * requested per (n_out, n_col), for 4096 tokens and without split-K, and used for every number of tokens.  So a
- * row's bits do not depend on that number.  Calls that cuBLASLt cannot do (bias, no float output wanted, unaligned
+ * row's bits do not depend on that number.  A part of a matrix (n_whole) takes the algorithm of the whole.  Calls that cuBLASLt cannot do (bias, no float output wanted, unaligned
  * rows) go to wgmma or mma_prompt; the call decides, never the number of tokens.
  *
  * On an H100 with cuBLASLt 13.1 a row's bits were the same for every number of tokens from 1 to 300 and for 511, 512,
@@ -200,7 +200,7 @@ void nb_cuda_linear_cublaslt(nb_cuda *g, const nb_cuda_linear_args *a)
         reinterpret_cast<uintptr_t>(a->y.f) | reinterpret_cast<uintptr_t>(a->w.data);
     const bool aligned = at % 16 == 0 && a->y.stride % 4 == 0 && a->x.stride % 8 == 0;
     const algo_of *f = NULL;
-    if (a->y.f && a->n_batch == 1 && !a->bias && aligned) f = algorithm(g, a->n_out, a->w.n_col);
+    if (a->y.f && a->n_batch == 1 && !a->bias && aligned) f = algorithm(g, a->n_whole ? a->n_whole : a->n_out, a->w.n_col);
     if (!f || !describe(static_cast<const blas *>(g->blas), &p, a->n_out, a->w.n_col, a->n_tok,
                         a->x.stride, a->y.stride)) {
         (g->cc >= 90 ? nb_cuda_linear_wgmma : nb_cuda_linear_mma_prompt)(g, a);

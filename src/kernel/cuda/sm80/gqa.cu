@@ -52,13 +52,23 @@ template <int NV, int PARTS> struct layout {
 /* What a block computes: n_q queries from row0 on; its rows are r = 16 blockIdx.z + .. of n_q * group. */
 struct work {
     const nb_cuda_chunk *chunk;
-    uint32_t row0, n_q, head, group, n_row;
+    uint32_t row0, n_q, head, kv, group, n_row; /* head: KV head among those of these heads; kv: in the cache */
     uint32_t page0, n_page; /* pages of the sequence */
     uint32_t limit;         /* own page: number of tokens seen */
     const float *own;       /* own page: its first row of floats */
     uint32_t part_back;     /* own page: its state is the query's last; else the unit */
     uint32_t unit;
 };
+
+/* Query heads of a KV head in the whole model; the first KV head of these heads. */
+__host__ __device__ inline uint32_t group_of(const nb_cuda_gqa_args &a)
+{
+    return (uint32_t)((a.n_whole ? a.n_whole : a.n_head) / a.n_kv_head);
+}
+__device__ inline uint32_t kv0_of(const nb_cuda_gqa_args &a)
+{
+    return (uint32_t)a.head0 / group_of(a);
+}
 
 __device__ inline work work_of_item(const nb_cuda_gqa_args &a, const nb_cuda_item &it)
 {
@@ -162,16 +172,16 @@ __device__ inline void load8(const nb_cuda_gqa_args &a, const work &w, const uns
     if constexpr (FMT == OWN) {
         const uint32_t dim = (uint32_t)a.head_dim;
         const float *row = w.own + tok * a.cache.record.n_values + (seg ? a.n_kv_head * dim : 0) +
-                           w.head * dim + i0;
+                           w.kv * dim + i0;
 #pragma unroll
         for (uint32_t k = 0; k < 8; k++) v[k] = tok < w.limit && i0 + k < dim ? row[k] : 0;
     } else if constexpr (FMT == ANY) {
-        const eight x = load8_any(s, page, tok, w.head, i0);
+        const eight x = load8_any(s, page, tok, w.kv, i0);
 #pragma unroll
         for (uint32_t k = 0; k < 8; k++) v[k] = x.v[k];
     } else {
         if (!usual(s, width)) __builtin_unreachable();
-        nb_kv_load8<FMT>(s, page, tok, w.head, i0, v);
+        nb_kv_load8<FMT>(s, page, tok, w.kv, i0, v);
     }
 }
 
@@ -392,7 +402,8 @@ __global__ void __launch_bounds__(THREADS, NV <= 16 ? 4 : 2)
         w = work_of_item(a, a.item[blockIdx.x]);
     }
     w.head = blockIdx.y;
-    w.group = (uint32_t)(a.n_head / a.n_kv_head);
+    w.kv = kv0_of(a) + blockIdx.y;
+    w.group = (uint32_t)(a.n_head / gridDim.y);
     w.n_row = w.n_q * w.group;
     const uint32_t first = blockIdx.z * ROWS;
     if (first >= w.n_row || w.n_page == 0) return;
@@ -460,12 +471,13 @@ __global__ void join_kernel(NB_PARAM nb_cuda_gqa_args a)
 template <int FMT, int NV, int PARTS>
 void launch(nb_cuda *g, const nb_cuda_gqa_args &a, size_t n_block, size_t n_q)
 {
-    const uint32_t n_z = (uint32_t)((n_q * (a.n_head / a.n_kv_head) + ROWS - 1) / ROWS);
+    const uint32_t group = group_of(a), n_kv = (uint32_t)((a.n_head + group - 1) / group);
+    const uint32_t n_z = (uint32_t)((n_q * (a.n_head / n_kv) + ROWS - 1) / ROWS);
     const float scale_log2 = a.scale * 1.44269504088896340736f;
     const uint32_t bytes = layout<NV, PARTS>::bytes;
     if (n_block == 0) return;
     NB_SHARED_LIMIT(g, (gqa_kernel<FMT, NV, PARTS>), bytes);
-    NB_LAUNCH(g, (gqa_kernel<FMT, NV, PARTS>), dim3((unsigned)n_block, (unsigned)a.n_kv_head, n_z),
+    NB_LAUNCH(g, (gqa_kernel<FMT, NV, PARTS>), dim3((unsigned)n_block, n_kv, n_z),
               THREADS, bytes, a, scale_log2);
 }
 

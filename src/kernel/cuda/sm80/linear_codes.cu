@@ -354,7 +354,7 @@ void launch(nb_cuda *g, const nb_lin &j, bool glu, size_t n_batch, size_t max_to
 /* Half as many ranges as other weights have, so that more blocks fit an SM. */
 void fewer_ranges(nb_lin *j)
 {
-    const uint32_t n_block = nb_lin_ceil(j->n_col, 128), most = j->n_out <= 1024 ? 8 : 4;
+    const uint32_t n_block = nb_lin_ceil(j->n_col, 128), most = j->n_whole <= 1024 ? 8 : 4;
     const uint32_t blocks = nb_lin_ceil(n_block, most);
     j->range = blocks * 128;
     j->n_range = nb_lin_ceil(n_block, blocks);
@@ -365,7 +365,7 @@ void nb_lin_codes(nb_cuda *g, const nb_lin &args, nb_wtype type, bool experts, b
                   size_t n_batch, size_t max_tok)
 {
     nb_lin j = args;
-    if (experts || j.n_out >= 8192) fewer_ranges(&j);
+    if (experts || j.n_whole >= 8192) fewer_ranges(&j);
     switch (type) {
     case NB_W_INT4: launch<NB_W_INT4>(g, j, glu, n_batch, max_tok); break;
     case NB_W_BYTE: launch<NB_W_BYTE>(g, j, glu, n_batch, max_tok); break;

@@ -33,6 +33,7 @@ struct nb_lin {
     const uint32_t *first, *src; /* experts, else NULL */
     size_t x_batch, y_batch, w_rows;
     uint32_t n_tok, n_out, n_col;
+    uint32_t n_whole; /* outputs of the whole matrix, which decide the ranges */
     uint32_t n_range, range;         /* order of summation: number of ranges, columns of each */
     uint32_t scale_cols, scale_rows; /* FP8: scales in a row; rows of scales of an expert */
     uint32_t n_expert;
@@ -47,10 +48,10 @@ static inline uint32_t nb_lin_ceil(size_t a, size_t b)
     return (uint32_t)((a + b - 1) / b);
 }
 
-/* The order of summation depends only on the matrix's shape. */
+/* The order of summation depends only on the shape of the whole matrix. */
 static inline void nb_lin_ranges(nb_lin *j)
 {
-    const uint32_t most = j->n_out <= 1024 ? 16 : 8, n_block = nb_lin_ceil(j->n_col, 128);
+    const uint32_t most = j->n_whole <= 1024 ? 16 : 8, n_block = nb_lin_ceil(j->n_col, 128);
     const uint32_t blocks = n_block ? nb_lin_ceil(n_block, most) : 1;
     j->range = blocks * 128;
     j->n_range = n_block ? nb_lin_ceil(n_block, blocks) : 1;
@@ -79,6 +80,7 @@ static inline nb_lin nb_lin_of(const nb_cuda_linear_args *a)
     j.w_rows = a->w_batch;
     j.n_tok = (uint32_t)a->n_tok;
     j.n_out = (uint32_t)a->n_out;
+    j.n_whole = (uint32_t)(a->n_whole ? a->n_whole : a->n_out);
     j.n_col = (uint32_t)a->w.n_col;
     j.scale_cols = nb_lin_ceil(a->w.n_col, 128);
     j.add = a->add;
@@ -101,6 +103,7 @@ static inline nb_lin nb_lin_of(const nb_cuda_experts_args *a)
     j.w_rows = a->n_out;
     j.n_tok = (uint32_t)a->n_place;
     j.n_out = (uint32_t)a->n_out;
+    j.n_whole = (uint32_t)(a->n_whole ? a->n_whole : a->n_out);
     j.n_col = (uint32_t)a->gate.n_col;
     j.scale_cols = nb_lin_ceil(a->gate.n_col, 128);
     j.scale_rows = nb_lin_ceil(a->n_out, 128);

@@ -181,7 +181,8 @@ __global__ void __launch_bounds__(NB_MT_THREADS)
 void nb_cuda_mla_tail(nb_cuda *g, const nb_cuda_mla_args *a)
 {
     if (a->n_row == 0) return;
-    const bool by_heads = a->n_head >= MANY_HEADS || a->units.heads == MANY_ROWS;
+    const size_t n_whole = a->n_whole ? a->n_whole : a->n_head;
+    const bool by_heads = n_whole >= MANY_HEADS || a->units.heads == MANY_ROWS;
     if (a->cache.record.type != NB_KV_F32 &&
         (a->tail == NB_CUDA_TAIL_MANY || (a->tail == NB_CUDA_TAIL_RULE && by_heads))) {
         nb_cuda_mla_tail_many(g, a);

@@ -10,7 +10,7 @@
  *
  * Order: a counting sort.  A row's place is the first place of its expert, plus the number of the expert's rows before
  * it: those in earlier chunks of rows, and the bits before its own in the expert's mask of this chunk.  Counts are
- * integers, so the order of the additions does not matter.
+ * integers, so the order of the additions does not matter.  Experts are counted where they stand in the order of places.
  *
  *   tokens            launches
  *   1                 one: the places are the ranks of the experts, no counts
@@ -57,6 +57,13 @@ __device__ slot slot_of(const plan &p, unsigned char *shared, uint32_t i)
     s.chosen = reinterpret_cast<uint32_t *>(s.score + p.a.top_k);
     s.off = s.chosen + p.a.top_k;
     return s;
+}
+
+/* Where expert e stands in the order of places. */
+__device__ uint32_t at(const plan &p, uint32_t e)
+{
+    const uint32_t n = (uint32_t)p.a.n_rank;
+    return n > 1 ? NB_CUDA_EXPERT_AT(e, (uint32_t)p.a.n_expert, n) : e;
 }
 
 /* Larger values have larger keys; no key is 0. */
@@ -246,10 +253,10 @@ __device__ void order_rows(const plan &p, uint32_t i0, uint32_t i1, uint32_t *ne
         for (uint32_t i = threadIdx.x; i < n_expert * n_word; i += blockDim.x) bits[i] = 0;
         __syncthreads();
         for (uint32_t i = c + threadIdx.x; i < end; i += blockDim.x)
-            atomicOr(&bits[p.a.id[i] * n_word + (i - c) / 32], 1u << (i - c) % 32);
+            atomicOr(&bits[at(p, p.a.id[i]) * n_word + (i - c) / 32], 1u << (i - c) % 32);
         __syncthreads();
         for (uint32_t i = c + threadIdx.x; i < end; i += blockDim.x) {
-            const uint32_t e = p.a.id[i], *mask = bits + e * n_word, w = (i - c) / 32;
+            const uint32_t e = at(p, p.a.id[i]), *mask = bits + e * n_word, w = (i - c) / 32;
             uint32_t place = next[e] + __popc(mask[w] & ((1u << (i - c) % 32) - 1));
             for (uint32_t k = 0; k < w; k++) place += __popc(mask[k]);
             p.a.place[i] = place;
@@ -286,13 +293,14 @@ __global__ void one_kernel(plan p)
     const uint32_t *chosen = slot_of(p, shared, 0).chosen, top_k = (uint32_t)p.a.top_k;
     for (uint32_t e = threadIdx.x; e <= p.a.n_expert; e += blockDim.x) {
         uint32_t before = 0;
-        for (uint32_t k = 0; k < top_k; k++) before += chosen[k] < e;
+        for (uint32_t k = 0; k < top_k; k++) before += at(p, chosen[k]) < e;
         p.a.first[e] = before;
     }
     for (uint32_t k = threadIdx.x; k < top_k; k += blockDim.x) {
         uint32_t before = 0;
+        const uint32_t e = at(p, chosen[k]);
         for (uint32_t i = 0; i < top_k; i++)
-            before += chosen[i] < chosen[k] || (chosen[i] == chosen[k] && i < k);
+            before += at(p, chosen[i]) < e || (chosen[i] == chosen[k] && i < k);
         p.a.place[k] = before;
         p.a.src[before] = 0;
     }
@@ -310,7 +318,7 @@ __global__ void fused_kernel(plan p)
         const size_t left = p.a.n_tok - t;
         choose_tokens(p, rest, t, left < p.n_slot ? (uint32_t)left : p.n_slot);
     }
-    for (uint32_t i = threadIdx.x; i < p.n_row; i += blockDim.x) atomicAdd(&next[p.a.id[i]], 1u);
+    for (uint32_t i = threadIdx.x; i < p.n_row; i += blockDim.x) atomicAdd(&next[at(p, p.a.id[i])], 1u);
     __syncthreads();
     sums_before(next, n_expert);
     store_first(p, next);
@@ -339,7 +347,7 @@ __global__ void order_kernel(plan p)
     __syncthreads();
 #pragma unroll 4
     for (uint32_t i = threadIdx.x; i < p.n_row; i += blockDim.x)
-        atomicAdd((i < i0 ? before : next) + p.a.id[i], 1u);
+        atomicAdd((i < i0 ? before : next) + at(p, p.a.id[i]), 1u);
     __syncthreads();
     for (uint32_t e = threadIdx.x; e < n_expert; e += blockDim.x) next[e] += before[e];
     __syncthreads();

@@ -96,7 +96,9 @@ template <int FMT, int N, int GROUPS, bool PAIR> void launch(nb_cuda *g, const n
 template <int FMT> void launch_rows(nb_cuda *g, const nb_cuda_mla_args *a)
 {
     const bool single = FMT == few::FP8 || a->n_row <= a->cache.n_chunk;
-    if (FMT == few::BF16 || a->n_head <= 8 || (a->n_head <= 16 && single)) {
+    /* the heads of a rank are summed as the whole model's */
+    const size_t n_head = FMT == few::FP8 && a->n_whole ? a->n_whole : a->n_head;
+    if (FMT == few::BF16 || n_head <= 8 || (n_head <= 16 && single)) {
         if (a->n_row == 1 &&
             2 * a->max_item <= (size_t)g->n_sm) /* with more rows, clusters start later */
             launch<FMT, 16, 2, true>(g, a);
