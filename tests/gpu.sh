@@ -1,5 +1,5 @@
 #!/bin/sh
-# gpu.sh [BUILD] - everything that needs a GPU, on a machine that has one: checks, then times.
+# gpu.sh [BUILD] - everything that needs one GPU (several: gpu2.sh), on a machine that has one: checks, then times.
 #
 #   tests/gpu.sh              builds the preset `cuda` first
 #   tests/gpu.sh BUILD        a folder that was built before: nibble, nibble-check, nibble-parity and

@@ -1,13 +1,17 @@
 /* bench_comm.c - the exchange table: microseconds of a call of comm.h among ranks that are threads, from 4 KiB to 16 MiB.
  *
- *   bench_comm [RANKS...]     default: 2 4 8
+ *   bench_comm [RANKS...]                             default: 2 4 8
+ *   bench_comm --cuda LIBRARY [--gpus 0,1,...]        ranks are GPUs (default: all): the exchange of nb_cuda_ops.h
  *
  * bytes: what a rank gives.  gather: every rank gets all of it; exchange: each rank a part; sum: one part [bytes / 4]
- * of every rank.  The median of repetitions on rank 0, waiting for the others included. */
+ * of every rank.  The median of repetitions on rank 0, waiting for the others included.
+ * GPUs: a graph of IN_GRAPH gathers, the median of graphs divided by that. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "comm/comm.h"
+#include "dev/gpu.h"
 #include "os/clock.h"
 #include "os/pool.h"
 #include "os/thread.h"
@@ -88,9 +92,162 @@ static int table(size_t n)
     return 0;
 }
 
+/* ---- GPUs ---- */
+
+enum { IN_GRAPH = 20, LIMIT_MS = 20000 };
+
+typedef struct gpu_rank {
+    struct gpu_bench *all;
+    size_t k;
+    nb_gpu *gpu;
+    const nb_cuda_api *api;
+    nb_cuda *g;
+    char *own, *got; /* [max], [n][max] */
+    nb_cuda_meeting *meeting;
+    volatile uint32_t *alarm;
+    double us;
+    bool failed;
+} gpu_rank;
+
+typedef struct gpu_bench {
+    size_t n, n_bytes, max_bytes;
+    nb_comm *c[NB_CUDA_MAX_RANK];
+    gpu_rank r[NB_CUDA_MAX_RANK];
+} gpu_bench;
+
+static void gpu_gather(gpu_rank *r)
+{
+    const gpu_bench *b = r->all;
+    nb_cuda_exchange_args a = { .alarm = r->alarm, .rank = r->k, .n_rank = b->n, .what = 1 };
+    for (size_t k = 0; k < b->n; k++) {
+        a.meeting[k] = b->r[k].meeting;
+        a.take[a.n_take++] = (nb_cuda_take){ .from = b->r[k].own,
+                                             .to = r->got + k * b->max_bytes,
+                                             .n_row = 1,
+                                             .row_bytes = b->n_bytes,
+                                             .from_stride = b->n_bytes,
+                                             .to_stride = b->n_bytes };
+    }
+    r->api->exchange(r->g, &a);
+}
+
+static void gpu_run(void *arg)
+{
+    gpu_rank *r = arg;
+    const gpu_bench *b = r->all;
+    double t[REPS];
+    r->api->graph_begin(r->g);
+    for (int i = 0; i < IN_GRAPH; i++) gpu_gather(r);
+    nb_cuda_graph *x = r->api->graph_end(r->g);
+    uint64_t failed = 0;
+    for (int i = 0; i < REPS; i++) {
+        (void)nb_comm_barrier(b->c[r->k], NULL);
+        gpu_gather(r); /* all have come */
+        r->api->mark(r->g, 0);
+        r->api->graph_launch(r->g, x);
+        r->api->mark(r->g, 1);
+        r->failed |= r->api->sync(r->g, NULL) != NB_OK;
+        t[i] = r->api->elapsed_s(r->g, 0, 1) * 1e6 / IN_GRAPH;
+    }
+    r->api->download(r->g, &failed, &r->meeting->failed, sizeof failed);
+    r->failed |= r->api->sync(r->g, NULL) != NB_OK || failed;
+    r->api->graph_destroy(r->g, x);
+    qsort(t, REPS, sizeof *t, by_value);
+    r->us = t[REPS / 2];
+}
+
+static int gpu_open(gpu_rank *r, const char *library, int index)
+{
+    nb_error err = { 0 };
+    const size_t max = r->all->max_bytes;
+    if (nb_gpu_open(library, index, &r->gpu, &err) != NB_OK) {
+        (void)fprintf(stderr, "bench_comm: %s\n", err.msg);
+        return 1;
+    }
+    r->api = nb_gpu_api(r->gpu);
+    r->g = nb_gpu_handle(r->gpu);
+    r->own = r->api->alloc(r->g, max);
+    r->got = r->api->alloc(r->g, r->all->n * max);
+    r->meeting = r->api->alloc(r->g, sizeof *r->meeting);
+    r->alarm = r->api->host_alloc(r->g, 2 * sizeof *r->alarm);
+    if (!r->own || !r->got || !r->meeting || !r->alarm) return 1;
+    r->alarm[0] = 0;
+    r->alarm[1] = LIMIT_MS;
+    r->api->fill(r->g, r->own, 1, max);
+    r->api->fill(r->g, r->meeting, 0, sizeof *r->meeting);
+    return r->api->sync(r->g, NULL) != NB_OK;
+}
+
+static int gpu_size(gpu_bench *b, size_t n_bytes)
+{
+    nb_thread *t[NB_CUDA_MAX_RANK];
+    b->n_bytes = n_bytes;
+    for (size_t k = 0; k < b->n; k++)
+        if (nb_thread_create(gpu_run, &b->r[k], &t[k], NULL) != NB_OK) return 1;
+    for (size_t k = 0; k < b->n; k++) nb_thread_join(t[k]);
+    for (size_t k = 0; k < b->n; k++)
+        if (b->r[k].failed) return 1;
+    printf("%10zu %10.1f\n", n_bytes, b->r[0].us);
+    return 0;
+}
+
+static int gpu_table(const char *library, const int *index, size_t n)
+{
+    static gpu_bench b;
+    nb_cuda_info info;
+    b.n = n;
+    b.max_bytes = MAX_BYTES;
+    if (nb_comm_create(n, 60, false, b.c, NULL) != NB_OK) return 1;
+    for (size_t k = 0; k < n; k++) {
+        b.r[k].all = &b;
+        b.r[k].k = k;
+        if (gpu_open(&b.r[k], library, index[k])) return 1;
+    }
+    for (size_t k = 0; k < n; k++)
+        for (size_t o = 0; o < n; o++) {
+            nb_error err = { 0 };
+            if (b.r[k].api->see(b.r[k].g, b.r[o].g, &err) == NB_OK) continue;
+            (void)fprintf(stderr, "bench_comm: %s\n", err.msg);
+            return 1;
+        }
+    b.r[0].api->get_info(b.r[0].g, &info);
+    printf("%zu x %s\n%10s %10s\n", n, info.name, "bytes", "gather us");
+    for (size_t bytes = 4096; bytes <= (info.emulated ? 65536 : MAX_BYTES); bytes *= 4)
+        if (gpu_size(&b, bytes)) return 1;
+    return 0;
+}
+
+/* Numbers between commas; NULL: all GPUs, or as many as ranks are possible. */
+static int gpus(const char *library, const char *list)
+{
+    int index[NB_CUDA_MAX_RANK];
+    size_t n = 0;
+    if (list) {
+        for (const char *s = list; n < NB_CUDA_MAX_RANK; s++) {
+            char *end;
+            index[n++] = (int)strtol(s, &end, 10);
+            s = end;
+            if (*s != ',') break;
+        }
+        return gpu_table(library, index, n);
+    }
+    nb_gpu *g;
+    nb_error err = { 0 };
+    if (nb_gpu_open(library, 0, &g, &err) != NB_OK) {
+        (void)fprintf(stderr, "bench_comm: %s\n", err.msg);
+        return 1;
+    }
+    const int all = nb_gpu_api(g)->n_device(&err);
+    for (; n < NB_CUDA_MAX_RANK && (int)n < all; n++) index[n] = (int)n;
+    nb_gpu_close(g);
+    return gpu_table(library, index, n);
+}
+
 int main(int argc, char **argv)
 {
     static const size_t usual[] = { 2, 4, 8 };
+    if (argc >= 3 && !strcmp(argv[1], "--cuda"))
+        return gpus(argv[2], argc >= 5 && !strcmp(argv[3], "--gpus") ? argv[4] : NULL);
     for (int i = 1; i < argc; i++) {
         const long n = strtol(argv[i], NULL, 10);
         if (n < 1 || n > MAX_RANK) {

@@ -120,7 +120,7 @@ typedef struct nb_engine_options {
                                     default 0.05), as a share                               */
     double kv_thrift_pool;       /* share of rows kept near the kernels; default 0.02       */
     const char *mla;             /* auto (default), absorbed, expanded                      */
-    const char *device;          /* cpu, cuda, cuda:N; auto (default): a GPU if there is one and
+    const char *device;          /* cpu, cuda, cuda:N, cuda:N,M,... for ranks; auto (default): a GPU if there is one and
                                     it supports the options                                 */
     const char *cuda_library;    /* libnibble-cuda.so; default: beside the executable       */
     const char *cpu_experts;     /* with a GPU, of a model with routed experts: weights of these stay in
@@ -140,8 +140,8 @@ typedef struct nb_engine_options {
     size_t n_thread;              /* of all ranks; default: physical cores available         */
     size_t
         tensor_parallel_size; /* ranks that compute the same tokens together, each its heads, columns
-                                    and experts, and a cache of its own: on a CPU 1 (default) to 8,
-                                    with the same results                                   */
+                                    and experts, and a cache of its own: 1 (default) to 8, on a
+                                    CPU or as many GPUs, with the same results              */
     const char *cpu_affinity;    /* auto (default), none, or CPUs for the threads: 0-3,8    */
     size_t max_model_len;        /* tokens of context; default: the model's maximum         */
     size_t prefill_chunk;        /* most prompt tokens of one request in a step; default

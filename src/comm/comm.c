@@ -32,6 +32,7 @@ typedef struct slot {
     const float *part;
     size_t n_part, stride, n;
     uint64_t value;
+    volatile uint32_t *alarm; /* guarded by the lock; or NULL */
 } slot;
 
 typedef struct group {
@@ -74,9 +75,20 @@ void nb_comm_fail(nb_comm *c, size_t who, const char *why)
     if (!atomic_load_explicit(&g->failed, memory_order_relaxed)) {
         (void)snprintf(g->why, sizeof g->why, "rank %zu of %zu: %.900s", who, g->n_rank, why);
         atomic_store(&g->failed, true);
+        for (size_t k = 0; k < g->n_rank; k++)
+            if (g->slot[k].alarm) *g->slot[k].alarm = 1;
     }
     nb_mutex_unlock(g->lock);
     wake_all(g);
+}
+
+void nb_comm_set_alarm(nb_comm *c, volatile uint32_t *word)
+{
+    group *g = c->g;
+    nb_mutex_lock(g->lock);
+    g->slot[c->rank].alarm = word;
+    if (word && atomic_load_explicit(&g->failed, memory_order_relaxed)) *word = 1;
+    nb_mutex_unlock(g->lock);
 }
 
 static nb_status fail_about(nb_comm *c, size_t who, const char *why, nb_error *err)

@@ -58,6 +58,9 @@ nb_status nb_comm_agree(nb_comm *c, uint64_t value, const char *what, nb_error *
 
 /* Ends the calls of all ranks with this reason, which is rank who's: the first one counts. */
 void nb_comm_fail(nb_comm *c, size_t who, const char *why);
+/* *word becomes 1 when any rank has failed, for devices that wait without looking at this one's calls; NULL: no more.
+ * When no rank is in a call.  A failure before counts, too. */
+void nb_comm_set_alarm(nb_comm *c, volatile uint32_t *word);
 /* NB_ERR_FAILED and the reason, or NB_OK. */
 nb_status nb_comm_check(const nb_comm *c, nb_error *err);
 /* Before the first call, or between two: of all ranks. */

@@ -10,30 +10,46 @@
 
 typedef struct wanted {
     enum { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA } kind;
-    int index;
+    int index[NB_ENGINE_MAX_RANK]; /* of each rank's GPU */
 } wanted;
 
-static nb_status parse(const char *s, wanted *w, nb_error *err)
+/* Numbers between commas; one: the first of neighbours. */
+static bool parse_indices(const char *s, int index[NB_ENGINE_MAX_RANK], size_t *n)
 {
-    *w = (wanted){ DEVICE_AUTO, 0 };
+    for (*n = 0; *n < NB_ENGINE_MAX_RANK; s++) {
+        char *end = NULL;
+        if (*s < '0' || *s > '9') return false;
+        const long x = strtol(s, &end, 10);
+        if (x > 1023) return false;
+        index[(*n)++] = (int)x;
+        s = end;
+        if (*s != ',') break;
+    }
+    if (*s) return false;
+    for (size_t k = 1; *n == 1 && k < NB_ENGINE_MAX_RANK; k++) index[k] = index[0] + (int)k;
+    return true;
+}
+
+static nb_status parse(const char *s, size_t n_rank, wanted *w, nb_error *err)
+{
+    size_t n = 1;
+    *w = (wanted){ .kind = DEVICE_AUTO };
+    for (size_t k = 0; k < NB_ENGINE_MAX_RANK; k++) w->index[k] = (int)k;
     if (!s || !strcmp(s, "auto")) return NB_OK;
     w->kind = !strcmp(s, "cpu") ? DEVICE_CPU : DEVICE_CUDA;
     if (w->kind == DEVICE_CPU || !strcmp(s, "cuda")) return NB_OK;
-    char *end = NULL;
-    if (!strncmp(s, "cuda:", 5) && s[5] >= '0' && s[5] <= '9') {
-        const long n = strtol(s + 5, &end, 10);
-        if (*end == 0 && n <= 1023) {
-            w->index = (int)n;
-            return NB_OK;
-        }
-    }
-    return nb_fail(err, NB_ERR_ARG, "--device %.60s: expected auto, cpu, cuda or cuda:N", s);
+    if (strncmp(s, "cuda:", 5) != 0 || !parse_indices(s + 5, w->index, &n))
+        return nb_fail(err, NB_ERR_ARG,
+                       "--device %.60s: expected auto, cpu, cuda or cuda:N (cuda:N,M,... with a GPU for each rank)", s);
+    if (n > 1 && n != n_rank)
+        return nb_fail(err, NB_ERR_ARG, "--device %.60s has %zu GPUs for %zu rank%s", s, n, n_rank,
+                       n_rank > 1 ? "s" : "");
+    return NB_OK;
 }
 
 /* What the GPU part does not do; NULL: nothing of it is asked for. */
 static const char *lacks(const nb_engine_options *o)
 {
-    if (o->tensor_parallel_size > 1) return "--tensor-parallel-size above 1";
     if (o->kv_sinks) return "--kv-sinks";
     if (o->kv_thrift && !strcmp(o->kv_thrift, "block-mean")) return "--kv-thrift block-mean";
     if (o->kv_thrift && !strcmp(o->kv_thrift, "quest")) return "--kv-thrift quest";
@@ -66,7 +82,7 @@ static nb_status find(const nb_engine_options *o, const nb_model_config *c, nb_g
     nb_error e = { 0 };
     *gpu = NULL;
     why[0] = 0;
-    NB_TRY(parse(o->device, &w, err));
+    NB_TRY(parse(o->device, o->tensor_parallel_size ? o->tensor_parallel_size : 1, &w, err));
     if (w.kind == DEVICE_CPU) return NB_OK;
     const char *lack = lacks(o);
     if (lack && w.kind == DEVICE_CUDA)
@@ -76,7 +92,7 @@ static nb_status find(const nb_engine_options *o, const nb_model_config *c, nb_g
         (void)snprintf(why, NB_ERROR_MSG_BYTES, "%s is there on the CPU only", lack);
         return NB_OK;
     }
-    nb_status st = nb_gpu_open(o->cuda_library, w.index, gpu, &e);
+    nb_status st = nb_gpu_open(o->cuda_library, w.index[0], gpu, &e);
     const bool opened = st == NB_OK;
     if (opened && c) st = nb_rank_can_compute(*gpu, c, o->mla && !strcmp(o->mla, "absorbed"), &e);
     if (opened && c && st == NB_OK) st = can_cache(*gpu, o, c, &e);
@@ -117,6 +133,29 @@ nb_status nb_engine_find_device(const nb_engine_options *o, nb_device_info *out,
     return NB_OK;
 }
 
+/* A GPU for each rank beside the first.  The emulation has one device, which they share. */
+static nb_status open_others(nb_engine *e, const nb_engine_options *o, nb_error *err)
+{
+    wanted w;
+    nb_cuda_info info;
+    nb_gpu *gpu = e->rank[0].device.gpu;
+    NB_TRY(parse(o->device, e->ranks.n, &w, err));
+    nb_gpu_api(gpu)->get_info(nb_gpu_handle(gpu), &info);
+    e->rank[0].gpu_index = w.index[0];
+    for (size_t k = 1; k < e->ranks.n; k++) {
+        e->rank[k].gpu_index = info.emulated ? w.index[0] : w.index[k];
+        NB_TRY(nb_gpu_open(o->cuda_library, e->rank[k].gpu_index, &gpu, err));
+        e->rank[k].device = nb_device_of(e->ranks.seat[k].dev, gpu);
+        if (strcmp(e->rank[k].device.name, e->rank[0].device.name) != 0)
+            return nb_fail(err, NB_ERR_UNSUPPORTED,
+                           "ranks on different GPUs (%.60s, %.60s) would round differently",
+                           e->rank[0].device.name, e->rank[k].device.name);
+    }
+    if (e->ranks.n > 1 && !info.emulated)
+        nb_engine_warn(e, "several GPUs have been tested in emulation only (docs/several-gpus.md)");
+    return NB_OK;
+}
+
 nb_status nb_engine_open_device(nb_engine *e, const nb_engine_options *o, nb_error *err)
 {
     char why[NB_ERROR_MSG_BYTES];
@@ -126,7 +165,8 @@ nb_status nb_engine_open_device(nb_engine *e, const nb_engine_options *o, nb_err
         return nb_fail(err, NB_ERR_UNSUPPORTED,
                        "--activation-dtype fp8: no CPU multiplies FP8; int8 is as small and faster");
     e->rank[0].device = nb_device_of(e->dev, gpu);
-    for (size_t k = 1; k < e->ranks.n; k++) /* ranks are the host's: lacks() */
+    if (gpu) NB_TRY(open_others(e, o, err));
+    for (size_t k = 1; !gpu && k < e->ranks.n; k++)
         e->rank[k].device = nb_device_of(e->ranks.seat[k].dev, NULL);
     return nb_engine_read_experts(e, o, why, err);
 }

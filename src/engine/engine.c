@@ -222,7 +222,7 @@ void nb_engine_destroy(nb_engine *e)
     free(e->pages.sink_off);
     free(e->pages.plane_off);
     if (e->source) nb_source_close(e->source);
-    nb_device_close(&e->rank[0].device);
+    for (size_t k = 0; k < NB_ENGINE_MAX_RANK; k++) nb_device_close(&e->rank[k].device);
     nb_ranks_deinit(&e->ranks);
     nb_dev_destroy(e->dev);
     nb_text_destroy(e->text);

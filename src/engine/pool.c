@@ -89,19 +89,38 @@ static nb_status size_before(nb_engine *e, const nb_engine_options *o, size_t le
     return NB_OK;
 }
 
+/* Memory of the device that has least, and what is left of it; *n_share: ranks on it. */
+static void least_memory(nb_engine *e, uint64_t *all, uint64_t *left, size_t *n_share)
+{
+    *left = UINT64_MAX;
+    *n_share = 1;
+    for (size_t k = 0; k < e->ranks.n; k++) {
+        uint64_t a, l;
+        size_t n = 0;
+        e->rank[k].device.kind->memory(&e->rank[k].device, &a, &l);
+        for (size_t i = 0; i < e->ranks.n; i++) n += e->rank[i].gpu_index == e->rank[k].gpu_index;
+        if (l / n >= *left / *n_share) continue;
+        *all = a;
+        *left = l;
+        *n_share = n;
+    }
+}
+
 /* The same from what a device has left once everything else is there. */
 static nb_status size_after(nb_engine *e, const nb_engine_options *o, nb_error *err)
 {
-    uint64_t all, left, pool;
-    e->rank[0].device.kind->memory(&e->rank[0].device, &all, &left);
+    uint64_t all = 0, left, pool;
+    size_t n_share;
+    least_memory(e, &all, &left, &n_share);
     const double used = (double)all - (double)left;
     const double share = o->gpu_memory_utilization * (double)all;
+    left /= n_share;
     const uint64_t one =
         (e->step.max_model_len + NB_PAGE_TOK - 1) / NB_PAGE_TOK * e->pages.block_bytes;
     if (o->kv_cache_bytes)
         pool = o->kv_cache_bytes;
     else if (o->gpu_memory_utilization > 0)
-        pool = share > used ? (uint64_t)(share - used) : 0;
+        pool = share > used ? (uint64_t)(share - used) / n_share : 0;
     else /* one request */
         pool = one < left / 10 * 9 ? one : left / 10 * 9;
     if (pool > left)
@@ -252,7 +271,12 @@ static nb_status create_rank(nb_engine *e, size_t k, nb_caps caps, nb_error *err
 nb_status nb_engine_create_ranks(nb_engine *e, nb_caps caps, nb_error *err)
 {
     e->pages.thrift.max_pos = e->step.max_model_len;
-    for (size_t k = 0; k < e->ranks.n; k++) NB_TRY(create_rank(e, k, caps, err));
+    nb_rank *all[NB_ENGINE_MAX_RANK];
+    for (size_t k = 0; k < e->ranks.n; k++) {
+        NB_TRY(create_rank(e, k, caps, err));
+        all[k] = e->rank[k].rank;
+    }
+    NB_TRY(nb_rank_connect(all, e->ranks.n, err));
     e->experts.n_layer = nb_rank_host_layers(e->rank[0].rank, &e->experts.n_bytes);
     e->step.upload_tok = nb_rank_upload_tok(e->rank[0].rank);
     return NB_OK;
@@ -298,7 +322,9 @@ static nb_status allocate_after(nb_engine *e, const nb_engine_options *o, nb_cap
     NB_TRY(size_after(e, o, err));
     NB_TRY(fit_length(e, o, err));
     NB_TRY(allocate_blocks(e, err));
-    return e->rank[0].device.kind->sync(&e->rank[0].device, err);
+    for (size_t k = 0; k < e->ranks.n; k++)
+        NB_TRY(e->rank[k].device.kind->sync(&e->rank[k].device, err));
+    return NB_OK;
 }
 
 nb_status nb_engine_allocate_pool(nb_engine *e, const nb_engine_options *o, nb_caps caps,

@@ -44,6 +44,7 @@ static bool with_fault(nb_rank_seat *s, const nb_rank_job *j, nb_rank_fault what
         wrong.chunk = &other;
         wrong.n = 1;
         break;
+    case NB_FAULT_ROWS: nb_rank_plant_rows(s->rank); break;
     case NB_FAULT_NONE: break;
     }
     s->st = do_job(s, &wrong, NULL);

@@ -13,6 +13,7 @@ enum { NB_ENGINE_MAX_STEP_TOK = 65536 };
 /* A device that computes, and its memory of the cache (nb_pages says where is what). */
 typedef struct nb_engine_rank {
     nb_device device;
+    int gpu_index; /* two ranks may share a GPU: for tests */
     nb_rank *rank;
     unsigned char *kv;    /* block b, layer i: kv + b * block_bytes + layer_off[i] */
     float *snaps;         /* snapshot i: snaps + i * state_off[n_layer]; NULL: none */

@@ -57,6 +57,7 @@ typedef struct nb_attention {
     /* Prompts can be computed in two forms: absorbed (from cached rows) and expanded (keys and values rebuilt
      * per head).  False: there is one form, which counts as absorbed. */
     bool has_expanded;
+    bool divides;      /* several ranks may compute some of the heads each; else one rank computes the model */
     bool has_rope_key; /* a segment of the record is stored as --kv-rope-dtype says */
     nb_attn_dims (*dims)(const nb_attn_config *a);
     /* The shape of a cached token; type, mode and rope are set.  NULL: nothing of a token is cached. */

@@ -84,6 +84,7 @@ const nb_attention nb_attention_gqa = {
     .plane = { "keys", "values" },
     .tensor = tensors,
     .n_tensor = NB_COUNT(tensors),
+    .divides = true,
     .dims = dims,
     .record = record,
     .cost = cost,

@@ -137,6 +137,7 @@ const nb_attention nb_attention_mla = {
     .tensor = tensors,
     .n_tensor = NB_COUNT(tensors),
     .has_expanded = true,
+    .divides = true,
     .has_rope_key = true,
     .dims = dims,
     .record = record,

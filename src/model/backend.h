@@ -22,6 +22,7 @@ typedef struct nb_rank_part {
     size_t shared0, shared_inter;          /* of the shared experts */
     size_t out0, n_out;                    /* columns of the branch */
     size_t vocab0, n_vocab;                /* rows of the head */
+    size_t unit;                           /* columns are cut at multiples of it where there are enough */
 } nb_rank_part;
 
 /* Part `rank` of n_rank of n things: *first, and how many; equal but for one unit.  Parts begin at multiples of unit. */
@@ -32,10 +33,12 @@ static inline size_t nb_rank_part_of(size_t n, size_t unit, size_t n_rank, size_
     *first = n / unit * rank / n_rank * unit;
     return (rank + 1 == n_rank ? n : end) - *first;
 }
-/* The same of columns, in units of 16 where there are enough. */
-static inline size_t nb_rank_cut(size_t n, size_t n_rank, size_t rank, size_t *first)
+enum { NB_RANK_UNIT = 16 };
+/* The same of columns, in units of `unit`, or of 16, where there are enough. */
+static inline size_t nb_rank_cut(size_t n, size_t unit, size_t n_rank, size_t rank, size_t *first)
 {
-    return nb_rank_part_of(n, n >= 16 * n_rank ? 16 : 1, n_rank, rank, first);
+    if (n < unit * n_rank) unit = n >= NB_RANK_UNIT * n_rank ? NB_RANK_UNIT : 1;
+    return nb_rank_part_of(n, unit, n_rank, rank, first);
 }
 
 struct nb_rank {
@@ -50,6 +53,7 @@ struct nb_rank {
     nb_observe_fn *observe;
     void *observe_ctx;
     nb_arena arena; /* small things */
+    bool plant_rows; /* tests */
 };
 
 /* Some tokens of a step on their way through the layers; a backend's own pass begins with one. */
@@ -112,6 +116,8 @@ struct nb_backend {
     /* Exchanges what ranks have for each other; false: it failed, for good.  Not called without nb_rank.o.comm;
      * NULL: this backend has one rank only. */
     bool (*meet)(nb_rank *r, nb_pass *p, size_t layer, nb_meeting at);
+    /* When all ranks are there: learns where the others' memory is.  NULL: it need not know. */
+    nb_status (*connect)(nb_rank *r, nb_rank *const *all, nb_error *err);
     /* One tensor of the pass to nb_rank.trace. */
     void (*trace)(nb_rank *r, nb_pass *p, const char *what, size_t layer);
     /* ---- about a rank ---- */

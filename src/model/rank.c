@@ -21,6 +21,9 @@ nb_status nb_rank_can_divide(const nb_model_config *c, size_t n_rank, nb_error *
                        "%s: layers that keep a state per request run on one rank only", c->family);
     for (size_t k = 0; k < c->n_attn; k++) {
         const nb_attn_config *a = &c->attn[k];
+        if (n_rank > 1 && !nb_attention_of(a->kind)->divides)
+            return nb_fail(err, NB_ERR_UNSUPPORTED, "%s attention is computed by one rank only",
+                           nb_attention_of(a->kind)->name);
         if (divides_heads(a, n_rank)) continue;
         if (a->n_kv_head)
             return nb_fail(
@@ -32,6 +35,23 @@ nb_status nb_rank_can_divide(const nb_model_config *c, size_t n_rank, nb_error *
                        a->n_head, n_rank);
     }
     return NB_OK;
+}
+
+static bool has_blocks(const nb_weight *w)
+{
+    return w->type == NB_W_FP8B && !w->row_scales;
+}
+
+/* A device's copy of some rows begins with a block of scales. */
+static size_t unit_of(const nb_rank *r)
+{
+    const nb_model *m = r->o.model;
+    bool blocks = has_blocks(&m->head);
+    if (!r->o.device || !r->o.device->kind->own_memory) return NB_RANK_UNIT;
+    for (size_t i = 0; i < m->c.n_layer; i++)
+        blocks |= has_blocks(&m->layer[i].o) || has_blocks(&m->layer[i].mlp.gate) ||
+                  has_blocks(&m->layer[i].mlp.down);
+    return blocks ? NB_FP8_BLOCK : NB_RANK_UNIT;
 }
 
 /* The whole model, or part nb_comm_rank of it.  Experts are dealt out in turn: those that a router's groups hold are
@@ -47,10 +67,11 @@ static nb_status take_part(nb_rank *r, nb_error *err)
                          .expert0 = me,
                          .expert_step = n,
                          .n_expert = (c->n_expert + n - 1 - me) / n };
-    p->inter = nb_rank_cut(c->inter, n, me, &p->inter0);
-    p->shared_inter = nb_rank_cut(c->n_shared * c->moe_inter, n, me, &p->shared0);
-    p->n_out = nb_rank_cut(c->hidden, n, me, &p->out0);
-    p->n_vocab = nb_rank_cut(c->n_vocab, n, me, &p->vocab0);
+    p->unit = unit_of(r);
+    p->inter = nb_rank_cut(c->inter, p->unit, n, me, &p->inter0);
+    p->shared_inter = nb_rank_cut(c->n_shared * c->moe_inter, p->unit, n, me, &p->shared0);
+    p->n_out = nb_rank_cut(c->hidden, p->unit, n, me, &p->out0);
+    p->n_vocab = nb_rank_cut(c->n_vocab, p->unit, n, me, &p->vocab0);
     p->dims = nb_arena_array(&r->arena, c->n_layer, sizeof *p->dims);
     if (!p->dims) return nb_fail(err, NB_ERR_NOMEM, "out of memory");
     for (size_t k = 0; k < c->n_attn; k++) {
@@ -104,6 +125,13 @@ nb_status nb_rank_create(const nb_rank_options *o, nb_rank **out, nb_error *err)
     return backend_of(o)->create(o, out, err);
 }
 
+nb_status nb_rank_connect(nb_rank *const *all, size_t n, nb_error *err)
+{
+    for (size_t k = 0; n > 1 && k < n; k++)
+        if (all[k]->backend->connect) NB_TRY(all[k]->backend->connect(all[k], all, err));
+    return NB_OK;
+}
+
 void nb_rank_destroy(nb_rank *r)
 {
     if (r) r->backend->destroy(r);
@@ -153,7 +181,13 @@ nb_status nb_rank_step(nb_rank *r, const nb_chunk *chunk, size_t n_chunk, unsign
 {
     if (r->o.comm)
         NB_TRY(nb_comm_agree(r->o.comm, hash_of(chunk, n_chunk), "decisions of a step", err));
+    if (r->plant_rows) n_chunk--; /* rows of the graph are those of another step */
     return told(r, r->backend->step(r, chunk, n_chunk, bad, err), err);
+}
+
+void nb_rank_plant_rows(nb_rank *r)
+{
+    r->plant_rows = true;
 }
 
 nb_status nb_rank_logits(nb_rank *r, const size_t *tok, size_t n, float *logits, nb_error *err)
@@ -163,7 +197,7 @@ nb_status nb_rank_logits(nb_rank *r, const size_t *tok, size_t n, float *logits,
 
 bool nb_rank_can_sample(const nb_rank *r)
 {
-    return r->backend->sample != NULL;
+    return r->backend->sample && !r->o.comm; /* ranks have parts of the logits */
 }
 
 nb_status nb_rank_sample(nb_rank *r, const size_t *tok, const nb_cuda_sample_row *row, size_t n,

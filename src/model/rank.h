@@ -79,6 +79,8 @@ typedef struct nb_chunk {
 
 /* Allocates the whole workspace: nothing is allocated in a step. */
 nb_status nb_rank_create(const nb_rank_options *o, nb_rank **out, nb_error *err);
+/* When all ranks of a model have been created, before their first step. */
+nb_status nb_rank_connect(nb_rank *const *all, size_t n, nb_error *err);
 void nb_rank_destroy(nb_rank *r);
 /* The cache that steps read and write from now on; returns the one before.  *pool is copied. */
 nb_kv_pool nb_rank_set_pool(nb_rank *r, const nb_kv_pool *pool);
@@ -111,6 +113,8 @@ void *nb_rank_workspace(nb_rank *r, size_t *n_bytes);
 void nb_rank_describe(const nb_rank *r, char *buf, size_t n_bytes);
 /* Kernels of the host, also where the rank is on a GPU. */
 const nb_plan *nb_rank_plan(const nb_rank *r);
+/* Tests: from now on steps leave out their last chunk, after the ranks have compared what they are told. */
+void nb_rank_plant_rows(nb_rank *r);
 void nb_rank_set_trace(nb_rank *r, nb_trace_fn *trace, void *ctx);       /* NULL: off */
 void nb_rank_set_observer(nb_rank *r, nb_observe_fn *observe, void *ctx); /* NULL: off */
 

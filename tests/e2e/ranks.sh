@@ -42,5 +42,4 @@ ok bench throughput "$model" --num-prompts 2 --input-len 8 --output-len 4 -tp 2
 fails 2 "-dp 2 same requests" run "$model" -p x -dp 2
 fails 2 "--tensor-parallel-size 9" run "$model" -p x --tensor-parallel-size 9
 fails 1 "--tensor-parallel-size 2 --kv-thrift" run "$model" -p x -tp 2 --kv-thrift token --kv-cache-dtype nvfp4
-fails 1 "--tensor-parallel-size above 1 cpu" run "$model" -p x -tp 2 --device cuda
 exit 0

@@ -1,4 +1,4 @@
-/* test_ranks_engine.c - several ranks on the CPU compute what one computes, bit for bit: logits, tokens, pages; and
+/* test_ranks_engine.c - several ranks, on the CPU or emulated GPUs, compute what one computes, bit for bit: logits, tokens, pages; and
  * when a rank fails, hangs or is told something else, requests end with the reason, and nothing waits for ever. */
 #include "engine_testing.h"
 
@@ -9,7 +9,7 @@
 #include "nb_config.h"
 #include "os/clock.h"
 
-enum { N_PROMPT = 150, N_GEN = 20, MAX_MODEL = 40 };
+enum { N_PROMPT = 150, N_GEN = 20, N_PAGE = 4, MAX_MODEL = 40 };
 static gen base_gen, this_gen; /* large: not on the stack */
 static uint32_t prompt[N_PROMPT];
 
@@ -17,7 +17,24 @@ typedef struct set_up {
     const char *dir, *kv, *mla, *weights;
     size_t n_thread, n_sink;
     const char *caps; /* level of kernels; NULL: the best */
+    bool gpu;         /* ranks are GPUs: emulated, or those of the machine; shorter texts */
 } set_up;
+
+static const char *library(void)
+{
+    const char *s = getenv("NB_TEST_CUDA");
+    if (!s || !*s) s = getenv("NB_CUDA_EMU_LIBRARY");
+    return s && *s ? s : NULL;
+}
+
+static size_t n_prompt_of(const set_up *s)
+{
+    return s->gpu ? 100 : N_PROMPT;
+}
+static size_t n_gen_of(const set_up *s)
+{
+    return s->gpu ? 6 : N_GEN;
+}
 
 static nb_engine_options options_of(const set_up *s, size_t n_rank)
 {
@@ -28,7 +45,8 @@ static nb_engine_options options_of(const set_up *s, size_t n_rank)
                                 .kv_sinks = s->n_sink,
                                 .cpu_caps = s->caps,
                                 .no_text = true,
-                                .device = "cpu",
+                                .device = s->gpu ? "cuda" : "cpu",
+                                .cuda_library = s->gpu ? library() : NULL,
                                 .n_thread = s->n_thread,
                                 .tensor_parallel_size = n_rank,
                                 .prefill_chunk = 96,
@@ -48,6 +66,17 @@ static void drop(outcome *o)
     free(o->pool);
 }
 
+/* The first n_bytes of a rank's pool, to be freed. */
+static unsigned char *pool_of(nb_engine *e, size_t k, size_t n_bytes)
+{
+    nb_device *d = &e->rank[k].device;
+    unsigned char *p = malloc(n_bytes);
+    assert_non_null(p);
+    assert_true(n_bytes <= e->pages.kv_bytes);
+    d->kind->read(d, p, e->rank[k].kv, n_bytes);
+    return p;
+}
+
 static void compute(const set_up *s, size_t n_rank, outcome *o, gen *g)
 {
     const nb_engine_options eo = options_of(s, n_rank);
@@ -56,35 +85,39 @@ static void compute(const set_up *s, size_t n_rank, outcome *o, gen *g)
     nb_engine_get_info(e, &info);
     assert_int_equal(info.n_rank, n_rank);
     size_t row[N_PROMPT];
-    const nb_sampling sampling = greedy(N_GEN);
-    for (size_t i = 0; i < N_PROMPT; i++) row[i] = i;
+    const size_t n_prompt = n_prompt_of(s);
+    const nb_sampling sampling = greedy(n_gen_of(s));
+    for (size_t i = 0; i < n_prompt; i++) row[i] = i;
     o->n_vocab = info.vocab;
-    random_ids(prompt, N_PROMPT, o->n_vocab, 21);
-    o->logits = logits_at(e, prompt, N_PROMPT, row, N_PROMPT);
+    random_ids(prompt, n_prompt, o->n_vocab, 21);
+    o->logits = logits_at(e, prompt, n_prompt, row, n_prompt);
     gen_reset(g);
-    run_gen(e, prompt, N_PROMPT, &sampling, g);
-    for (size_t k = 1; k < n_rank; k++)
-        if (memcmp(e->rank[0].kv, e->rank[k].kv, e->pages.kv_bytes) != 0)
+    run_gen(e, prompt, n_prompt, &sampling, g);
+    o->pool_bytes = (size_t)N_PAGE * e->pages.block_bytes; /* GPUs have larger pools */
+    o->pool = pool_of(e, 0, o->pool_bytes);
+    for (size_t k = 1; k < n_rank; k++) {
+        unsigned char *other = pool_of(e, k, o->pool_bytes);
+        if (memcmp(o->pool, other, o->pool_bytes) != 0)
             fail_msg("%s, %s: the pages of rank %zu of %zu are not those of rank 0", s->dir, s->kv,
                      k, n_rank);
-    o->pool_bytes = e->pages.kv_bytes;
-    o->pool = malloc(o->pool_bytes);
-    assert_non_null(o->pool);
-    memcpy(o->pool, e->rank[0].kv, o->pool_bytes);
+        free(other);
+    }
     nb_engine_destroy(e);
 }
 
 static void compare(const set_up *s, size_t n_rank, const outcome *a, const outcome *b)
 {
     char what[300];
-    (void)snprintf(what, sizeof what, "%s, %s, mla %s, weights %s, %zu ranks", s->dir, s->kv,
-                   s->mla ? s->mla : "auto", s->weights ? s->weights : "auto", n_rank);
-    for (size_t i = 0; i < N_PROMPT; i++)
+    const size_t n_gen = n_gen_of(s);
+    (void)snprintf(what, sizeof what, "%s, %s, mla %s, weights %s, %zu %s", s->dir, s->kv,
+                   s->mla ? s->mla : "auto", s->weights ? s->weights : "auto", n_rank,
+                   s->gpu ? "GPUs" : "ranks");
+    for (size_t i = 0; i < n_prompt_of(s); i++)
         if (!same_floats(a->logits + i * a->n_vocab, b->logits + i * b->n_vocab, a->n_vocab))
             fail_msg("%s: logits of position %zu differ", what, i);
-    if (base_gen.n_seen != N_GEN || this_gen.n_seen != N_GEN ||
-        memcmp(base_gen.seen, this_gen.seen, N_GEN * sizeof *base_gen.seen) != 0 ||
-        !same_floats(base_gen.logprob, this_gen.logprob, N_GEN))
+    if (base_gen.n_seen != n_gen || this_gen.n_seen != n_gen ||
+        memcmp(base_gen.seen, this_gen.seen, n_gen * sizeof *base_gen.seen) != 0 ||
+        !same_floats(base_gen.logprob, this_gen.logprob, n_gen))
         fail_msg("%s: other tokens or log-probabilities", what);
     assert_int_equal(a->pool_bytes, b->pool_bytes);
     if (memcmp(a->pool, b->pool, a->pool_bytes) != 0)
@@ -97,11 +130,12 @@ static void compare(const set_up *s, size_t n_rank, const outcome *a, const outc
 /* 1 rank against those of 2, 3, 4 and 8 that the heads allow; the others are refused. Returns how many there were. */
 static size_t check_model(const set_up *s)
 {
-    static const size_t sizes[] = { 2, 3, 4, 8 };
+    static const size_t all[] = { 2, 3, 4, 8 }, gpus[] = { 2, 4, 8 };
+    const size_t *sizes = s->gpu ? gpus : all, n_size = s->gpu ? NB_COUNT(gpus) : NB_COUNT(all);
     size_t n_done = 0;
     outcome want = { 0 };
     compute(s, 1, &want, &base_gen);
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    for (size_t i = 0; i < n_size; i++) {
         const nb_engine_options o = options_of(s, sizes[i]);
         nb_model_config c;
         nb_error err = { 0 };
@@ -153,18 +187,18 @@ static void test_ways(void **state)
 {
     (void)state;
     static const set_up ways[] = {
-        { "tests/parity/v3", "f32", "absorbed", NULL, 1, 0, NULL },
-        { "tests/parity/v3", "bf16", "expanded", NULL, 8, 0, NULL },
-        { "tests/parity/v3", "int4", NULL, "int8", 4, 0, NULL },
-        { "tests/parity/v3_geom", "nvfp4", "absorbed", "fp8", 2, 3, NULL },
-        { "tests/parity/v2_lite", "fp8", NULL, "int8", 6, 5, NULL },
-        { "tests/parity/llama3", "int4", NULL, NULL, 4, 2, NULL },
-        { "tests/parity/qwen2", "bf16", NULL, "int8", 1, 0, NULL },
-        { "tests/parity/v3_sharded", "nvfp4", NULL, NULL, 1, 0, "c" },
-        { "tests/parity/v3_sharded", "nvfp4", NULL, NULL, 1, 0, "avx2" },
-        { "tests/parity/v3_sharded", "nvfp4", NULL, "int8", 1, 0, "avx2" },
-        { "tests/parity/v3_fp8", "fp8", NULL, NULL, 1, 0, "avx2" },
-        { "tests/parity/v3_fp8", "fp8", NULL, NULL, 1, 0, "c" },
+        { "tests/parity/v3", "f32", "absorbed", NULL, 1, 0, NULL, false },
+        { "tests/parity/v3", "bf16", "expanded", NULL, 8, 0, NULL, false },
+        { "tests/parity/v3", "int4", NULL, "int8", 4, 0, NULL, false },
+        { "tests/parity/v3_geom", "nvfp4", "absorbed", "fp8", 2, 3, NULL, false },
+        { "tests/parity/v2_lite", "fp8", NULL, "int8", 6, 5, NULL, false },
+        { "tests/parity/llama3", "int4", NULL, NULL, 4, 2, NULL, false },
+        { "tests/parity/qwen2", "bf16", NULL, "int8", 1, 0, NULL, false },
+        { "tests/parity/v3_sharded", "nvfp4", NULL, NULL, 1, 0, "c", false },
+        { "tests/parity/v3_sharded", "nvfp4", NULL, NULL, 1, 0, "avx2", false },
+        { "tests/parity/v3_sharded", "nvfp4", NULL, "int8", 1, 0, "avx2", false },
+        { "tests/parity/v3_fp8", "fp8", NULL, NULL, 1, 0, "avx2", false },
+        { "tests/parity/v3_fp8", "fp8", NULL, NULL, 1, 0, "c", false },
     };
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) (void)check_model(&ways[i]);
 }
@@ -178,6 +212,24 @@ static void test_nibble_tiny(void **state)
         exit(SKIP_EXIT);
     }
     assert_int_equal(check_model(&s), 4);
+    const set_up gpu = { .dir = "models/nibble-tiny", .kv = "nvfp4", .gpu = true };
+    if (library()) assert_int_equal(check_model(&gpu), 3);
+}
+
+/* The same on GPUs: forms of attention, records, weights that GPUs hold otherwise. */
+static void test_gpus(void **state)
+{
+    (void)state;
+    static const set_up ways[] = {
+        { .dir = "tests/parity/v3_sharded", .kv = "nvfp4", .gpu = true },
+        { .dir = "tests/parity/v3_geom", .kv = "fp8", .mla = "absorbed", .gpu = true },
+        { .dir = "tests/parity/v2_lite", .kv = "nvfp4", .weights = "int8", .gpu = true },
+        { .dir = "tests/parity/v3", .kv = "f32", .gpu = true },
+        { .dir = "tests/parity/qwen2", .kv = "int4", .gpu = true },
+        { .dir = "tests/parity/llama3", .kv = "bf16", .gpu = true },
+    };
+    if (!library()) skip();
+    for (size_t i = 0; i < NB_COUNT(ways); i++) assert_true(check_model(&ways[i]) > 0);
 }
 
 /* The comparison finds one bit. */
@@ -209,7 +261,7 @@ static void test_cuts(void **state)
         for (size_t n_rank = 1; n_rank <= 8; n_rank++) {
             size_t at = 0, first;
             for (size_t k = 0; k < n_rank; k++) {
-                const size_t len = nb_rank_cut(n[i], n_rank, k, &first);
+                const size_t len = nb_rank_cut(n[i], NB_RANK_UNIT, n_rank, k, &first);
                 assert_int_equal(first, at);
                 if (n[i] >= 16 * n_rank) assert_int_equal(first % 16, 0);
                 if (n[i] >= n_rank) assert_true(len > 0);
@@ -232,9 +284,9 @@ static void test_refused(void **state)
         { { .tensor_parallel_size = 9 }, NB_ERR_RANGE, "expected 1 to 8" },
         { { .tensor_parallel_size = 8 }, NB_ERR_UNSUPPORTED, "4 heads, fewer than 8 ranks" },
         { { .tensor_parallel_size = 2, .kv_thrift = "token" }, NB_ERR_UNSUPPORTED, "--kv-thrift" },
-        { { .tensor_parallel_size = 2, .device = "cuda" },
-          NB_ERR_UNSUPPORTED,
-          "--tensor-parallel-size above 1" },
+        { { .device = "cuda:0,1" }, NB_ERR_ARG, "has 2 GPUs for 1 rank" },
+        { { .tensor_parallel_size = 2, .device = "cuda:0,1,2" }, NB_ERR_ARG, "has 3 GPUs for 2 ranks" },
+        { { .tensor_parallel_size = 2, .device = "cuda:0,," }, NB_ERR_ARG, "expected auto, cpu, cuda" },
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         nb_engine_options o = bad[i].o;
@@ -281,10 +333,10 @@ static int count_token(void *ctx, const nb_token_event *ev)
 }
 
 /* A rank does wrong while four requests run: all end with the reason, and new ones are refused. */
-static void check_fault(nb_rank_fault what, bool logits, size_t rank, const char *line)
+static void check_fault(nb_rank_fault what, bool logits, bool gpu, size_t rank, const char *line)
 {
     enum { N = 4 };
-    const set_up s = { .dir = "tests/parity/v3_sharded", .kv = "nvfp4", .n_thread = 1 };
+    const set_up s = { .dir = "tests/parity/v3_sharded", .kv = "nvfp4", .n_thread = 1, .gpu = gpu };
     nb_engine_options o = options_of(&s, 4);
     o.kv_cache_bytes = 4 << 20;
     nb_engine *e = make_engine(&o);
@@ -337,11 +389,21 @@ static void test_faults(void **state)
 {
     (void)state;
     for (int logits = 0; logits < 2; logits++) {
-        check_fault(NB_FAULT_REPORTS, logits, 2, "rank 2 of 4: a failure made by a test");
-        check_fault(NB_FAULT_LOST, logits, 3, "rank 3 of 4: no sign of it");
-        check_fault(NB_FAULT_LATE, logits, 1, "rank 1 of 4: no sign of it");
+        check_fault(NB_FAULT_REPORTS, logits, false, 2, "rank 2 of 4: a failure made by a test");
+        check_fault(NB_FAULT_LOST, logits, false, 3, "rank 3 of 4: no sign of it");
+        check_fault(NB_FAULT_LATE, logits, false, 1, "rank 1 of 4: no sign of it");
     }
-    check_fault(NB_FAULT_DECISION, false, 2, "rank 2 of 4: its decisions of a step differ");
+    check_fault(NB_FAULT_DECISION, false, false, 2, "rank 2 of 4: its decisions of a step differ");
+}
+
+static void test_gpu_faults(void **state)
+{
+    (void)state;
+    if (!library()) skip();
+    check_fault(NB_FAULT_REPORTS, false, true, 2, "rank 2 of 4: a failure made by a test");
+    check_fault(NB_FAULT_LOST, false, true, 3, "rank 3 of 4: no sign of it");
+    check_fault(NB_FAULT_LATE, true, true, 1, "rank 1 of 4: no sign of it");
+    check_fault(NB_FAULT_ROWS, false, true, 2, "of 4: its GPU computes something else than that of rank");
 }
 
 int main(void)
@@ -350,7 +412,8 @@ int main(void)
         cmocka_unit_test(test_cuts),        cmocka_unit_test(test_refused),
         cmocka_unit_test(test_planted),     cmocka_unit_test(test_all_checkpoints),
         cmocka_unit_test(test_ways),        cmocka_unit_test(test_faults),
-        cmocka_unit_test(test_nibble_tiny),
+        cmocka_unit_test(test_nibble_tiny), cmocka_unit_test(test_gpus),
+        cmocka_unit_test(test_gpu_faults),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

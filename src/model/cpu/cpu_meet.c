@@ -25,7 +25,8 @@ static bool gather(nb_cpu *f, size_t n_row, float *own, size_t own_stride, const
 static void cuts(const nb_cpu *f, size_t n, size_t first[NB_COMM_MAX_RANK + 1])
 {
     const size_t n_rank = nb_comm_n_rank(f->r.o.comm);
-    for (size_t k = 0; k < n_rank; k++) (void)nb_rank_cut(n, n_rank, k, &first[k]);
+    for (size_t k = 0; k < n_rank; k++)
+        (void)nb_rank_cut(n, f->r.part.unit, n_rank, k, &first[k]);
     first[n_rank] = n;
 }
 

@@ -8,6 +8,7 @@
 #define NB_MODEL_GPU_H
 #include "kernel/cuda/api/nb_cuda_items.h"
 #include "model/backend.h"
+#include "model/gpu/gpu_ranks.h"
 #include "model/gpu/gpu_weights.h"
 
 enum {
@@ -84,20 +85,17 @@ typedef struct nb_gpu_pass {
 typedef struct nb_gpu_glu {
     const nb_cuda_experts_row *row;
     nb_weight gate, up;
+    size_t n_whole; /* rows of each in the whole model */
 } nb_gpu_glu;
 
-/* Rows that enter products.  Without lo they were rounded to BF16 once. */
-typedef struct nb_gpu_inputs {
-    nb_cuda_rows xn, qa, q_nope, u, attn_y, act, e_act, lat;
-} nb_gpu_inputs;
-
-typedef struct nb_gpu_rank {
+struct nb_gpu_rank {
     nb_rank r;
     const nb_cuda_api *api;
     nb_cuda *g;
     nb_cuda_info info;
     nb_gpu_weights w;
     nb_gpu_host host;
+    nb_gpu_ranks ranks;
     size_t max_values, in_width; /* of the widest layer: a cached row, a row of `in` */
     size_t T, D;                 /* rows of a prompt pass; of a direct one */
     size_t max_block, max_part, max_own, span_tok;
@@ -158,7 +156,7 @@ typedef struct nb_gpu_rank {
         nb_cuda_graph **seg; /* [max_seg] */
     } graph[NB_GPU_GRAPHS];
     size_t n_graph, max_seg; /* segments of a graph: one, and two for each layer that waits for the host */
-} nb_gpu_rank;
+};
 
 static inline nb_gpu_rank *nb_gpu_of(nb_rank *r)
 {

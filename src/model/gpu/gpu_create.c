@@ -89,6 +89,18 @@ nb_status nb_rank_can_compute(const nb_gpu *gpu, const nb_model_config *c, bool 
 
 static nb_status refuse(const nb_rank_options *o, nb_error *err)
 {
+    if (o->comm && nb_comm_n_rank(o->comm) > NB_CUDA_MAX_RANK)
+        return nb_fail(err, NB_ERR_RANGE, "%zu ranks: GPUs have at most %d", nb_comm_n_rank(o->comm),
+                       NB_CUDA_MAX_RANK);
+    if (o->comm && (o->experts.n_host || o->experts.fit))
+        return nb_fail(err, NB_ERR_UNSUPPORTED,
+                       "--cpu-experts: experts in host memory are for one rank only");
+    for (size_t i = 0; o->comm && i < o->model->c.n_layer; i++)
+        if (o->model->c.n_zero || o->model->c.shortcut[i])
+            return nb_fail(err, NB_ERR_UNSUPPORTED,
+                           "%s: experts that give back what they read, or whose outputs a later layer adds, are computed "
+                           "by one GPU only",
+                           o->model->c.family);
     if (o->n_sink)
         return nb_fail(err, NB_ERR_UNSUPPORTED,
                        "--kv-sinks is supported on the CPU only (--device cpu)");
@@ -144,6 +156,14 @@ static nb_status choose_layer(nb_gpu_rank *f, size_t i, nb_error *err)
         return nb_fail(err, NB_ERR_UNSUPPORTED,
                        "layer %zu: the GPU has no attention over %s pages of %zu + %zu values", i,
                        nb_kv_type_name(f->r.o.record[i].type), attn->kv_lora, attn->d_rope);
+    if (mla && f->r.o.comm && !r->slices)
+        return nb_fail(err, NB_ERR_UNSUPPORTED,
+                       "layer %zu: %s attention computes the heads together, so %zu ranks would have other results", i,
+                       r->name, nb_comm_n_rank(f->r.o.comm));
+    if (mla && f->r.o.comm && !r->can(&f->r.o.record[i], attn->n_head))
+        return nb_fail(err, NB_ERR_UNSUPPORTED,
+                       "layer %zu: %s attention takes all %zu heads, but not the %zu of one of %zu ranks", i, r->name,
+                       nb_layer_attn(f->r.whole, i)->n_head, attn->n_head, nb_comm_n_rank(f->r.o.comm));
     const size_t s = set_for(f, mla ? r->units : NB_CUDA_GQA_UNITS, mla, attn->n_head);
     if (s == NB_GPU_SETS)
         return nb_fail(
@@ -167,11 +187,16 @@ static nb_status choose_attention(nb_gpu_rank *f, nb_error *err)
 
 /* ---- gate and up in one ---- */
 
-/* The halves of a joined matrix; false: they are two matrices, or have a bias. */
+/* The halves of a matrix that is joined in the whole model; false: they are two matrices, or have a bias. */
 static bool halves(const nb_gpu_group *g, nb_weight *gate, nb_weight *up)
 {
     const nb_weight *w = &g->m[0].w;
-    if (g->n != 1 || !w->data || g->m[0].bias) return false;
+    if (!g->joined || !w->data || g->m[0].bias) return false;
+    if (g->n == 2) { /* a rank's parts, which do not fit below each other */
+        *gate = g->m[0].w;
+        *up = g->m[1].w;
+        return true;
+    }
     *gate = *up = *w;
     const size_t n = gate->n_row = up->n_row = w->n_row / 2;
     if (nb_wtype_is_packed(w->type)) {
@@ -198,10 +223,12 @@ static nb_status choose_glu(nb_gpu_rank *f, nb_error *err)
     if (!f->glu) return nb_fail(err, NB_ERR_NOMEM, "out of memory");
     for (size_t i = 0; i < n_layer; i++) {
         nb_gpu_glu *x = &f->glu[i];
+        const nb_model_config *c = f->r.whole;
         if (!halves(&f->w.layer[i].gate_up, &x->gate, &x->up)) continue;
+        x->n_whole = c->dense[i] ? c->inter : c->n_shared * c->moe_inter;
         const nb_cuda_experts_row *r = f->api->experts;
         while (r->name && (r->kind != NB_CUDA_DIRECT || r->cc > f->info.cc ||
-                           !r->can(x->gate.type, x->gate.n_row, x->gate.n_col)))
+                           !r->can(x->gate.type, x->n_whole, x->gate.n_col)))
             r++;
         /* the rows' floats are there where the products read them */
         if (r->name && (f->w.floats || !r->floats)) x->row = r;
@@ -278,6 +305,7 @@ static nb_status create_stages(nb_gpu_rank *f, nb_error *err)
 /* What a token takes, in the layer that takes most: all heads together. */
 typedef struct widths {
     size_t heads, q, o, state, q_lora;
+    size_t all_o; /* o of all ranks */
     size_t absorbed, nope, latent, v; /* MLA: absorbed queries; parts of queries; sums; outputs */
     bool mla, two_parts;
 } widths;
@@ -291,6 +319,7 @@ static widths widths_of(const nb_gpu_rank *f)
         w.heads = max_size(w.heads, d->n_head);
         w.q = max_size(w.q, d->n_head * d->d_q);
         w.o = max_size(w.o, d->n_head * d->d_o);
+        w.all_o = max_size(w.all_o, nb_layer_dims(f->r.whole, i).n_head * d->d_o);
         w.state = max_size(w.state, d->n_head * d->d_state);
         if (a->kind != NB_ATTN_MLA) continue;
         w.mla = true;
@@ -381,6 +410,14 @@ static void want_common(slots *l, nb_gpu_rank *f, const widths *w)
     want_normalised(l, f, max_size(R, f->logit_rows));
     want_rows(l, f, &x->attn_y, R, w->o);
     want_rows(l, f, &x->act, R, inter);
+    if (f->ranks.n > 1) {
+        f->ranks.stride = round8(part->n_out);
+        want_rows(l, f, &x->heads, R, w->all_o);
+        want_rows(l, f, &x->hidden, R, max_size(c->inter, moe ? c->n_shared * c->moe_inter : 0));
+        want(l, &f->ranks.out, R * f->ranks.stride, sizeof(float));
+        want(l, &f->ranks.sum, R * f->ranks.stride, sizeof(float));
+        want(l, &f->ranks.meeting, 1, sizeof *f->ranks.meeting);
+    }
     if (w->q_lora) {
         want_rows(l, f, &x->qa, R, w->q_lora);
         want(l, &f->q, R * w->q, sizeof(float));
@@ -465,8 +502,13 @@ static nb_gpu_inputs inputs_of(const nb_gpu_rank *f, nb_cuda_kind kind)
 {
     nb_gpu_inputs x = f->x[0];
     nb_cuda_rows *const all[] = { &x.xn,     &x.qa,  &x.q_nope, &x.u,
-                                  &x.attn_y, &x.act, &x.e_act,  &x.lat };
+                                  &x.attn_y, &x.act, &x.e_act,  &x.lat,
+                                  &x.heads,  &x.hidden };
     x.xn = f->xn;
+    if (f->ranks.n == 1) {
+        x.heads = x.attn_y;
+        x.hidden = x.act;
+    }
     for (size_t i = 0; i < NB_COUNT(all) && f->acts[kind] != NB_ACT_FLOAT; i++) all[i]->lo = NULL;
     return x;
 }
@@ -478,7 +520,8 @@ static void want_codes(slots *l, nb_gpu_rank *f, const widths *w)
     const nb_gpu_inputs *x = &f->x[0];
     const size_t places = has_moe(c) ? f->T * c->top_k : 0;
     if (!f->prompt || f->acts[NB_CUDA_PROMPT] != NB_ACT_FP8) return;
-    size_t width = max_size(max_size(w->o, w->q_lora), max_size(f->xn.stride, x->act.stride));
+    size_t width = max_size(max_size(w->all_o, w->q_lora),
+                            max_size(f->xn.stride, max_size(x->act.stride, x->hidden.stride)));
     size_t n = f->T * div_up(width, 128); /* groups */
     n = max_size(n, places * div_up(c->moe_inter, 128));
     n = max_size(n, max_size((f->T / NB_PAGE_TOK + 2) * NB_PAGE_TOK, f->span_tok) * div_up(x->lat.stride, 128));
@@ -631,8 +674,9 @@ static nb_status create(nb_gpu_rank *f, const nb_rank_options *o, nb_error *err)
     choose_acts(f);
     NB_TRY(can_codes(f, err));
     NB_TRY(choose_attention(f, err));
-    NB_TRY(nb_gpu_weights_init(&f->w, o->model, o->device->gpu, f->r.o.dev, f->direct, f->prompt,
-                               f->acts[NB_CUDA_PROMPT] == NB_ACT_FP8, &o->experts, err));
+    NB_TRY(nb_gpu_ranks_create(f, err));
+    NB_TRY(nb_gpu_weights_init(&f->w, o->model, &f->r.part, o->device->gpu, f->r.o.dev, f->direct,
+                               f->prompt, f->acts[NB_CUDA_PROMPT] == NB_ACT_FP8, &o->experts, err));
     NB_TRY(choose_glu(f, err));
     const widths w = widths_of(f);
     size(f, &w);
@@ -668,6 +712,7 @@ void nb_gpu_destroy(nb_rank *r)
         f->api->host_free(f->g, f->stage[k].host_mem);
         f->api->free(f->g, f->stage[k].dev_mem);
     }
+    nb_gpu_ranks_destroy(f);
     f->api->free(f->g, f->work);
     f->api->host_free(f->g, f->h_bad);
     f->api->host_free(f->g, f->h_row);

@@ -44,6 +44,8 @@ static void attend(nb_rank *r, nb_pass *pass, size_t layer)
                                            .item = x->item[set],
                                            .n_row = p->n_pad,
                                            .n_head = attn->n_head,
+                                           .n_whole = nb_layer_attn(r->whole, layer)->n_head,
+                                           .head0 = nb_rank_head0(r, layer),
                                            .n_kv_head = attn->n_kv_head,
                                            .head_dim = attn->head_dim,
                                            .q_stride = f->w.layer[layer].in.width,

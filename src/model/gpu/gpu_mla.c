@@ -133,6 +133,7 @@ static void direct(nb_gpu_rank *f, const nb_gpu_pass *p, size_t layer)
                            .scratch = f->attn_scratch,
                            .n_row = p->n_pad,
                            .n_head = attn->n_head,
+                           .n_whole = nb_layer_attn(f->r.whole, layer)->n_head,
                            .lora = attn->kv_lora,
                            .d_rope = attn->d_rope,
                            .q_stride = attn->n_head * q_head,

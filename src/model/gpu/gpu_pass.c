@@ -25,7 +25,9 @@ void nb_gpu_linear(nb_gpu_rank *f, nb_cuda_kind kind, const nb_gpu_mat *m, nb_cu
                               .y = y,
                               .n_tok = n_tok,
                               .n_batch = 1,
-                              .n_out = m->w.n_row };
+                              .n_out = m->w.n_row,
+                              .n_whole = m->n_whole };
+    if (!m->w.n_row) return; /* of a rank */
     if (m->row[kind]->codes) a.xq = nb_gpu_quantise(f, x, n_tok, m->w.n_col);
     m->row[kind]->fn(f->g, &a);
 }
@@ -93,13 +95,20 @@ void nb_gpu_append(nb_rank *r, nb_pass *pass, size_t layer)
                                          .plane_layer_off = planes ? kv->plane_off[layer] : 0 });
 }
 
+/* Where a rank's columns of the branch go. */
+static nb_cuda_rows branch_of(const nb_gpu_rank *f, float *own)
+{
+    return f->ranks.n > 1 ? nb_gpu_floats(own, f->ranks.stride)
+                          : nb_gpu_floats(f->branch, f->r.whole->hidden);
+}
+
 static void output(nb_rank *r, nb_pass *pass, size_t layer)
 {
     nb_gpu_rank *f = nb_gpu_of(r);
     const nb_gpu_pass *p = nb_gpu_pass_of(pass);
-    const nb_attn_dims *d = nb_rank_dims(r, layer);
-    nb_gpu_linear(f, p->kind, &f->w.layer[layer].o, nb_gpu_rows_of(f->x[p->kind].attn_y, d->n_head * d->d_o),
-                  nb_gpu_floats(f->branch, r->whole->hidden), p->n_pad);
+    const size_t width = nb_layer_dims(r->whole, layer).n_head * nb_rank_dims(r, layer)->d_o;
+    nb_gpu_linear(f, p->kind, &f->w.layer[layer].o, nb_gpu_rows_of(f->x[p->kind].heads, width),
+                  branch_of(f, f->ranks.out), p->n_pad);
 }
 
 /* The norm of add_norm, on the device. */
@@ -157,7 +166,9 @@ static void gate_up(nb_gpu_rank *f, const nb_gpu_pass *p, const nb_gpu_layer *l,
                     const nb_gpu_glu *glu)
 {
     const size_t inter = l->gate_up.width / 2;
-    const nb_gpu_inputs *x = &f->x[p->kind];
+    nb_gpu_inputs x[1] = { f->x[p->kind] };
+    if (!inter) return; /* of a rank */
+    if (f->ranks.n > 1) x->act = nb_gpu_rows_of(x->act, inter);
     if (p->kind == NB_CUDA_DIRECT && glu->row) {
         glu->row->fn(f->g, &(nb_cuda_experts_args){ .gate = glu->gate,
                                                     .up = glu->up,
@@ -165,6 +176,7 @@ static void gate_up(nb_gpu_rank *f, const nb_gpu_pass *p, const nb_gpu_layer *l,
                                                     .y = x->act,
                                                     .n_expert = 1,
                                                     .n_out = inter,
+                                                    .n_whole = glu->n_whole,
                                                     .n_tok = p->n_pad,
                                                     .n_place = p->n_pad });
         return;
@@ -178,13 +190,20 @@ static void gate_up(nb_gpu_rank *f, const nb_gpu_pass *p, const nb_gpu_layer *l,
                                                  .in_stride = 2 * inter });
 }
 
-/* branch = down(silu(gate) * up), or the shared experts. */
+/* The second product: with several ranks after they have met. */
+static void down(nb_gpu_rank *f, const nb_gpu_pass *p, const nb_gpu_layer *l)
+{
+    const nb_cuda_rows x = f->ranks.n > 1 ? nb_gpu_rows_of(f->x[p->kind].hidden, l->down.w.n_col)
+                                          : f->x[p->kind].act;
+    nb_gpu_linear(f, p->kind, &l->down, x, branch_of(f, f->ranks.sum), p->n_pad);
+}
+
+/* branch = down(silu(gate) * up), or the shared experts; of one of several ranks the first product only. */
 static void dense(nb_gpu_rank *f, const nb_gpu_pass *p, const nb_gpu_layer *l,
                   const nb_gpu_glu *glu)
 {
-    const size_t hidden = f->r.whole->hidden;
     gate_up(f, p, l, glu);
-    nb_gpu_linear(f, p->kind, &l->down, f->x[p->kind].act, nb_gpu_floats(f->branch, hidden), p->n_pad);
+    if (f->ranks.n == 1) down(f, p, l);
 }
 
 /* Shared experts beside the choice of the others, so that their weights come meanwhile.  Few rows: they begin early,
@@ -199,10 +218,15 @@ static void shared_beside(nb_gpu_rank *f, const nb_gpu_pass *p, const nb_gpu_lay
     f->api->side_end(f->g);
 }
 
+static bool has_shared(const nb_gpu_rank *f, size_t layer)
+{
+    return f->r.o.model->layer[layer].mlp.down.data != NULL;
+}
+
 void nb_gpu_shared(nb_gpu_rank *f, const nb_gpu_pass *p, size_t layer)
 {
     const nb_gpu_layer *l = &f->w.layer[layer];
-    if (l->down.w.data) dense(f, p, l, &f->glu[layer]);
+    if (has_shared(f, layer)) dense(f, p, l, &f->glu[layer]);
 }
 
 void nb_gpu_route(nb_gpu_rank *f, const nb_gpu_pass *p, size_t layer, uint32_t *id, float *weight)
@@ -221,6 +245,7 @@ void nb_gpu_route(nb_gpu_rank *f, const nb_gpu_pass *p, size_t layer, uint32_t *
                                                .top_k = c->top_k,
                                                .n_group = c->n_group,
                                                .topk_group = c->topk_group,
+                                               .n_rank = f->ranks.n,
                                                .group_top = c->group_top,
                                                .sigmoid = c->sigmoid,
                                                .normalise = c->normalise,
@@ -247,7 +272,7 @@ static void moe(nb_gpu_rank *f, const nb_gpu_pass *p, size_t layer)
     const nb_model_config *c = f->r.whole;
     const nb_gpu_layer *l = &f->w.layer[layer];
     const nb_gpu_glu *glu = &f->glu[layer];
-    const bool shared = l->down.w.data != NULL, beside = shared && p->kind == NB_CUDA_DIRECT;
+    const bool shared = has_shared(f, layer), beside = shared && p->kind == NB_CUDA_DIRECT;
     const bool few = p->n_pad <= FEW_ROWS;
     if (beside && !few) shared_beside(f, p, l, glu, few);
     nb_gpu_linear(f, p->kind, &l->router, f->xn, nb_gpu_floats(f->r_logits, nb_n_choice(c)), p->n_pad);
@@ -257,13 +282,13 @@ static void moe(nb_gpu_rank *f, const nb_gpu_pass *p, size_t layer)
                                .up = l->expert.up,
                                .x = f->x[p->kind].xn,
                                .y = f->x[p->kind].e_act,
-                               .first = f->r_first + f->r.part.expert0, /* of this rank's experts */
+                               .first = f->r_first + NB_CUDA_EXPERT_0(c->n_expert, f->ranks.n, f->ranks.me),
                                .src = f->r_src,
                                .n_expert = f->r.part.n_expert,
                                .n_out = c->moe_inter,
                                .n_tok = p->n_pad,
                                .n_place = p->n_pad * c->top_k };
-    nb_gpu_experts_run(f, l->expert.row_up[p->kind], a);
+    if (a.n_expert) nb_gpu_experts_run(f, l->expert.row_up[p->kind], a);
     a.gate = l->expert.down;
     a.up = (nb_weight){ 0 };
     a.x = f->x[p->kind].e_act;
@@ -271,7 +296,7 @@ static void moe(nb_gpu_rank *f, const nb_gpu_pass *p, size_t layer)
     a.src = NULL;
     a.n_out = c->hidden;
     a.chosen = true;
-    nb_gpu_experts_run(f, l->expert.row_down[p->kind], a);
+    if (a.n_expert) nb_gpu_experts_run(f, l->expert.row_down[p->kind], a);
     nb_gpu_zero_experts(f, p);
     if (beside)
         f->api->side_join(f->g);
@@ -298,6 +323,27 @@ static void feed_forward(nb_rank *r, nb_pass *pass, size_t layer)
     }
 }
 
+/* A rank's columns. */
+static void combine_part(nb_gpu_rank *f, const nb_gpu_pass *p, size_t layer)
+{
+    const nb_model_config *c = f->r.whole;
+    const bool shared = has_shared(f, layer);
+    const nb_cuda_rows y = branch_of(f, f->ranks.sum);
+    if (shared) down(f, p, &f->w.layer[layer]);
+    if (c->dense[layer] || !f->r.part.n_out) return;
+    f->api->moe_sum(f->g, &(nb_cuda_moe_sum_args){ .y = y.f,
+                                                   .e = f->e_y + f->r.part.out0,
+                                                   .shared = shared ? y.f : NULL,
+                                                   .weight = f->r_weight,
+                                                   .place = f->r_place,
+                                                   .n_tok = p->n_pad,
+                                                   .top_k = c->top_k,
+                                                   .dim = f->r.part.n_out,
+                                                   .y_stride = y.stride,
+                                                   .e_stride = c->hidden,
+                                                   .shared_stride = y.stride });
+}
+
 /* The sum reads every expert's output once, and so may the norm behind it: the two in one kernel save a launch
  * and a pass over the branch.  A trace looks between them.  A shortcut's outputs stay in e_y until the next layer's
  * combine: that layer is dense and has none of its own. */
@@ -306,11 +352,15 @@ static void combine(nb_rank *r, nb_pass *pass, size_t layer)
     nb_gpu_rank *f = nb_gpu_of(r);
     nb_gpu_pass *p = nb_gpu_pass_of(pass);
     const nb_model_config *c = r->whole;
+    if (f->ranks.n > 1) {
+        combine_part(f, p, layer);
+        return;
+    }
     const bool end = nb_layer_ends_shortcut(c, layer);
     if (c->dense[layer] && !end) return;
     p->sum = (nb_cuda_moe_sum_args){ .y = f->branch,
                                      .e = f->e_y,
-                                     .shared = f->w.layer[layer].down.w.data ? f->branch : NULL,
+                                     .shared = has_shared(f, layer) ? f->branch : NULL,
                                      .weight = f->r_weight,
                                      .place = f->r_place,
                                      .n_tok = p->n_pad,
@@ -457,6 +507,8 @@ const nb_backend nb_backend_cuda = {
     .combine = combine,
     .branch_norm = branch_norm,
     .add_norm = add_norm,
+    .meet = nb_gpu_meet,
+    .connect = nb_gpu_connect,
     .trace = trace,
     .bytes = bytes,
     .weight_bytes = weight_bytes,

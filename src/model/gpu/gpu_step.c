@@ -158,6 +158,7 @@ nb_status nb_gpu_step(nb_rank *r, const nb_chunk *chunk, size_t n_chunk, unsigne
     NB_ASSERT(n_chunk <= f->r.o.max_seq);
     f->n_bad = f->ahead = 0;
     if (n_tok == 0) return NB_OK;
+    nb_gpu_ranks_begin(f);
     f->api->fill(f->g, f->bad, 0, (n_tok + n_chunk) * sizeof *f->bad);
     if (f->direct) NB_TRY(run_kind(f, chunk, n_chunk, NB_CUDA_DIRECT, false, &h_row, err));
     if (f->prompt) NB_TRY(run_kind(f, chunk, n_chunk, NB_CUDA_PROMPT, false, &h_row, err));
@@ -167,12 +168,14 @@ nb_status nb_gpu_step(nb_rank *r, const nb_chunk *chunk, size_t n_chunk, unsigne
     f->api->download(f->g, f->h_saturated, f->saturated, sizeof *f->h_saturated);
     if (f->thrift)
         f->api->download(f->g, f->h_count, f->t_count, NB_GPU_COUNTS * sizeof *f->h_count);
+    nb_gpu_ranks_end(f);
     /* While the host looks at this the device computes logits. */
     f->api->mark(f->g, MARK);
     f->ahead = rows_ahead(f, chunk, n_chunk);
     if (f->ahead) logits_of_rows(f, NULL, f->ahead);
     NB_TRY(f->api->wait(f->g, MARK, err));
     f->stage[0].in_flight = f->stage[1].in_flight = false;
+    NB_TRY(nb_gpu_ranks_check(f, err));
     return report(f, chunk, n_chunk, bad, err);
 }
 
@@ -195,11 +198,15 @@ static void logits_of(nb_gpu_rank *f, const size_t *tok, size_t n)
 nb_status nb_gpu_logits(nb_rank *r, const size_t *tok, size_t n, float *logits, nb_error *err)
 {
     nb_gpu_rank *f = nb_gpu_of(r);
-    const size_t v = f->r.part.n_vocab;
+    const size_t v = f->r.part.n_vocab, whole = r->whole->n_vocab;
     for (size_t i = 0, k; i < n; i += k) {
         k = n - i < f->logit_rows ? n - i : f->logit_rows;
         logits_of(f, tok + i, k);
-        f->api->download(f->g, logits + i * v, f->logits, k * v * sizeof *logits);
+        if (v == whole)
+            f->api->download(f->g, logits + i * v, f->logits, k * v * sizeof *logits);
+        for (size_t j = 0; v != whole && j < k; j++)
+            f->api->download(f->g, logits + (i + j) * whole + f->r.part.vocab0, f->logits + j * v,
+                             v * sizeof *logits);
         NB_TRY(f->api->sync(f->g, err)); /* the rows' numbers are used again */
     }
     return NB_OK;

@@ -8,6 +8,7 @@
 
 #include "kernel/embed/embed.h"
 #include "kernel/linear/packed.h"
+#include "model/backend.h"
 #include "num/bf16.h"
 
 enum { PIECE = 32 << 20, ALIGN = 256 };
@@ -15,6 +16,7 @@ enum { PIECE = 32 << 20, ALIGN = 256 };
 typedef struct uploader {
     nb_gpu_weights *w;
     const nb_model *m;
+    const nb_rank_part *part;
     nb_dev *dev;
     nb_error *err;
     int cc;
@@ -85,8 +87,10 @@ static const nb_cuda_linear_row *find_linear(const uploader *u, nb_cuda_kind kin
     return NULL;
 }
 
+/* n_out: of the whole matrix. */
 static nb_status choose(uploader *u, const char *what, nb_gpu_mat *m, size_t n_out, bool two_parts)
 {
+    m->n_whole = n_out;
     for (int k = 0; k < 2; k++) {
         if (!u->use[k]) continue;
         m->row[k] = find_linear(u, (nb_cuda_kind)k, m->w.type, n_out, m->w.n_col, two_parts);
@@ -176,12 +180,41 @@ static nb_status stack(uploader *u, const nb_weight *const *src, size_t n, nb_we
     return NB_OK;
 }
 
-static nb_status matrix(uploader *u, const char *what, const nb_weight *src, const float *bias,
+/* ---- parts ---- */
+
+/* Rows that a rank has of a matrix. */
+typedef struct rows {
+    size_t first, n;
+} rows;
+
+static rows all_of(const nb_weight *w)
+{
+    return (rows){ 0, w->n_row };
+}
+
+/* A view of some rows. */
+static nb_status view(const uploader *u, const char *what, const nb_weight *w, rows r, nb_weight *out)
+{
+    const bool blocks = w->type == NB_W_FP8B && !w->row_scales;
+    if (blocks && r.n && r.first % NB_FP8_BLOCK)
+        return nb_fail(u->err, NB_ERR_UNSUPPORTED,
+                       "%s: on a GPU the part of a rank must begin with a block of %d rows that have one scale, and "
+                       "this one begins at row %zu; fewer ranks may do, or --device cpu",
+                       what, NB_FP8_BLOCK, r.first);
+    *out = nb_weight_rows(w, r.first, r.n);
+    return NB_OK;
+}
+
+/* Rows r of a matrix; a rank may have none. */
+static nb_status matrix(uploader *u, const char *what, const nb_weight *src, const float *bias, rows r,
                         nb_gpu_mat *out)
 {
-    if (!src->data) return NB_OK;
-    NB_TRY(stack(u, &src, 1, &out->w));
-    NB_TRY(vector(u, bias, src->n_row, &out->bias));
+    nb_weight w;
+    const nb_weight *one = &w;
+    if (!src->data || r.n == 0) return NB_OK;
+    NB_TRY(view(u, what, src, r, &w));
+    NB_TRY(stack(u, &one, 1, &out->w));
+    NB_TRY(vector(u, bias ? bias + r.first : NULL, r.n, &out->bias));
     return choose(u, what, out, src->n_row, true);
 }
 
@@ -215,22 +248,36 @@ static nb_status stack_bias(uploader *u, const nb_weight *const *src, const floa
     return st;
 }
 
+/* Rows r[i] of the n matrices. */
 static nb_status group(uploader *u, const char *what, const nb_weight *const *src,
-                       const float *const *bias, size_t n, nb_gpu_group *g)
+                       const float *const *bias, const rows *r, size_t n, nb_gpu_group *g)
 {
-    *g = (nb_gpu_group){ .n = n };
+    nb_weight part[NB_GPU_JOIN];
+    const nb_weight *have[NB_GPU_JOIN];
+    const float *b[NB_GPU_JOIN];
+    size_t n_whole = 0;
+    bool empty = false;
+    *g = (nb_gpu_group){ .n = n, .joined = can_stack(src, n) };
     for (size_t i = 0; i < n; i++) {
+        NB_TRY(view(u, what, src[i], r[i], &part[i]));
+        have[i] = &part[i];
+        b[i] = bias[i] ? bias[i] + r[i].first : NULL;
         g->at[i] = g->width;
-        g->width += src[i]->n_row;
+        g->width += r[i].n;
+        n_whole += src[i]->n_row;
+        empty |= r[i].n == 0;
     }
-    if (!can_stack(src, n)) {
-        for (size_t i = 0; i < n; i++) NB_TRY(matrix(u, what, src[i], bias[i], &g->m[i]));
+    if (!g->joined || empty || !can_stack(have, n)) {
+        for (size_t i = 0; i < n; i++) {
+            NB_TRY(matrix(u, what, src[i], bias[i], r[i], &g->m[i]));
+            if (g->joined && g->m[i].w.data) NB_TRY(choose(u, what, &g->m[i], n_whole, true));
+        }
         return NB_OK;
     }
     g->n = 1;
-    NB_TRY(stack(u, src, n, &g->m[0].w));
-    NB_TRY(stack_bias(u, src, bias, n, g->width, &g->m[0].bias));
-    return choose(u, what, &g->m[0], g->width, true);
+    NB_TRY(stack(u, have, n, &g->m[0].w));
+    NB_TRY(stack_bias(u, have, b, n, g->width, &g->m[0].bias));
+    return choose(u, what, &g->m[0], n_whole, true);
 }
 
 /* ---- the absorbed forms of kv_b ---- */
@@ -325,6 +372,12 @@ static nb_status choose_absorbed(uploader *u, const nb_attn_config *attn, nb_gpu
     return NB_OK;
 }
 
+/* The rows of this rank's heads, d_head each. */
+static rows heads_of(const nb_attn_config *attn, size_t head0, size_t d_head)
+{
+    return (rows){ head0 * d_head, attn->n_head * d_head };
+}
+
 static nb_status absorb(uploader *u, const nb_attn_config *attn, absorbed *a, nb_gpu_layer *g)
 {
     const bool blocks = nb_gpu_keeps_blocks(a->kv_b, attn);
@@ -346,11 +399,15 @@ static bool has_packed_halves(const nb_layer *l)
     return true;
 }
 
-static nb_status absorb_packed(uploader *u, const nb_layer *l, nb_gpu_layer *g)
+static nb_status absorb_packed(uploader *u, const nb_attn_config *attn, size_t head0, const nb_layer *l,
+                               nb_gpu_layer *g)
 {
-    const nb_weight *k = &l->absorb_k, *v = &l->absorb_v;
-    NB_TRY(stack(u, &k, 1, &g->uk->w));
-    return stack(u, &v, 1, &g->uv->w);
+    nb_weight k, v;
+    const nb_weight *one[2] = { &k, &v };
+    NB_TRY(view(u, "kv_b_proj", &l->absorb_k, heads_of(attn, head0, attn->kv_lora), &k));
+    NB_TRY(view(u, "kv_b_proj", &l->absorb_v, heads_of(attn, head0, attn->d_v), &v));
+    NB_TRY(stack(u, &one[0], 1, &g->uk->w));
+    return stack(u, &one[1], 1, &g->uv->w);
 }
 
 /* The values of kv_b as floats, freed by the caller; NULL: out of memory. */
@@ -367,16 +424,18 @@ static float *values_of(const nb_weight *w)
     return value;
 }
 
-static nb_status absorbing(uploader *u, const nb_attn_config *attn, const nb_layer *l,
+static nb_status absorbing(uploader *u, const nb_attn_config *attn, size_t head0, const nb_layer *l,
                            nb_gpu_layer *g)
 {
+    nb_weight own;
+    const nb_weight *w = &own;
     if (!u->use[NB_CUDA_DIRECT]) return NB_OK;
-    const nb_weight *w = &l->kv_b;
+    NB_TRY(view(u, "kv_b_proj", &l->kv_b, heads_of(attn, head0, attn->d_nope + attn->d_v), &own));
     absorbed a = { w, NULL, attn->n_head, attn->d_nope, attn->d_v, true };
     g->n_part = nb_gpu_in_two_parts(w, attn) ? 2 : 1;
     g->uv_batch = attn->d_v;
     if (has_packed_halves(l))
-        NB_TRY(absorb_packed(u, l, g));
+        NB_TRY(absorb_packed(u, attn, head0, l, g));
     else if (g->n_part == 1)
         NB_TRY(absorb(u, attn, &a, g));
     else {
@@ -391,9 +450,8 @@ static nb_status absorbing(uploader *u, const nb_attn_config *attn, const nb_lay
 }
 
 /* kv_b in BF16, where its halves are packed along different dimensions: its product is rounded to BF16 in any case. */
-static nb_status expanding_packed(uploader *u, const nb_layer *l, nb_gpu_layer *g)
+static nb_status expanding_packed(uploader *u, const nb_weight *w, rows own, nb_gpu_layer *g)
 {
-    const nb_weight *w = &l->kv_b;
     const size_t n = w->n_row * w->n_col;
     float *value = values_of(w);
     uint16_t *b = malloc(n * sizeof *b);
@@ -402,20 +460,22 @@ static nb_status expanding_packed(uploader *u, const nb_layer *l, nb_gpu_layer *
     if (st == NB_OK)
         st = matrix(u, "kv_b_proj",
                     &(nb_weight){ .data = b, .n_row = w->n_row, .n_col = w->n_col, .type = NB_W_BF16 },
-                    NULL, &g->kv_b);
+                    NULL, own, &g->kv_b);
     free(value);
     free(b);
     return st;
 }
 
-static nb_status expanding(uploader *u, const nb_layer *l, nb_gpu_layer *g)
+static nb_status expanding(uploader *u, const nb_attn_config *attn, size_t head0, const nb_layer *l,
+                           nb_gpu_layer *g)
 {
     const bool direct = u->use[NB_CUDA_DIRECT];
     if (!u->use[NB_CUDA_PROMPT]) return NB_OK;
     u->use[NB_CUDA_DIRECT] = false;
+    const rows own = heads_of(attn, head0, attn->d_nope + attn->d_v);
     const nb_status st = l->absorb_k.data && l->kv_b.type == NB_W_F32
-                             ? expanding_packed(u, l, g)
-                             : matrix(u, "kv_b_proj", &l->kv_b, NULL, &g->kv_b);
+                             ? expanding_packed(u, &l->kv_b, own, g)
+                             : matrix(u, "kv_b_proj", &l->kv_b, NULL, own, &g->kv_b);
     u->use[NB_CUDA_DIRECT] = direct;
     return st;
 }
@@ -435,11 +495,14 @@ static const nb_weight **each_expert(const nb_model *m, const nb_layer *l, size_
     return src;
 }
 
+/* This rank's, one below the other. */
 static nb_status stack_experts(uploader *u, const nb_layer *l, size_t off, nb_weight *out)
 {
+    const nb_rank_part *p = u->part;
     const nb_weight **src = each_expert(u->m, l, off);
     if (!src) return nb_fail(u->err, NB_ERR_NOMEM, "out of memory");
-    const nb_status st = stack(u, src, u->m->c.n_expert, out);
+    for (size_t i = 0; i < p->n_expert; i++) src[i] = src[p->expert0 + i * p->expert_step];
+    const nb_status st = p->n_expert ? stack(u, src, p->n_expert, out) : NB_OK;
     free(src);
     return st;
 }
@@ -517,47 +580,51 @@ static nb_status experts(uploader *u, size_t layer, nb_gpu_layer *g)
     for (int k = 0; k < 2; k++)
         if (e->row_up[k] && (e->row_up[k]->floats || e->row_down[k]->floats)) u->w->floats = true;
     if (!g->host) NB_TRY(upload_experts(u, l, g));
-    NB_TRY(matrix(u, "mlp.gate", &l->router, NULL, &g->router));
+    NB_TRY(matrix(u, "mlp.gate", &l->router, NULL, all_of(&l->router), &g->router));
     return vector(u, l->router_b, nb_n_choice(&u->m->c), &g->router_b);
 }
 
 /* ---- layers ---- */
 
-static nb_status upload_gqa(uploader *u, const nb_attn_config *attn, const nb_layer *l,
+static nb_status upload_gqa(uploader *u, const nb_attn_config *attn, size_t head0, const nb_layer *l,
                             nb_gpu_layer *g)
 {
+    const rows part[] = { heads_of(attn, head0, attn->head_dim), all_of(&l->k), all_of(&l->v) };
     const nb_weight *const src[] = { &l->q, &l->k, &l->v };
     const float *const bias[] = { l->q_b_bias, l->k_b, l->v_b };
     NB_TRY(vector(u, l->q_norm, attn->head_dim, &g->q_norm));
     NB_TRY(vector(u, l->k_norm, attn->head_dim, &g->k_norm));
-    return group(u, "q_proj, k_proj, v_proj", src, bias, 3, &g->in);
+    return group(u, "q_proj, k_proj, v_proj", src, bias, part, 3, &g->in);
 }
 
-static nb_status upload_mla(uploader *u, const nb_attn_config *attn, const nb_layer *l,
+static nb_status upload_mla(uploader *u, const nb_attn_config *attn, size_t head0, const nb_layer *l,
                             nb_gpu_layer *g)
 {
+    const rows q = heads_of(attn, head0, attn->d_nope + attn->d_rope);
+    const rows part[] = { attn->q_lora ? all_of(&l->q_a) : q, all_of(&l->kv_a) };
     const nb_weight *const src[] = { attn->q_lora ? &l->q_a : &l->q, &l->kv_a };
     const float *const bias[] = { attn->q_lora ? l->q_a_b : NULL, l->kv_a_b };
-    NB_TRY(group(u, "q_proj, kv_a_proj", src, bias, 2, &g->in));
+    NB_TRY(group(u, "q_proj, kv_a_proj", src, bias, part, 2, &g->in));
     NB_TRY(vector(u, l->q_a_norm, attn->q_lora, &g->q_a_norm));
     NB_TRY(vector(u, l->kv_a_norm, attn->kv_lora, &g->kv_a_norm));
     NB_TRY(vector(u, l->kv_mean, attn->kv_lora, &g->mean));
     NB_TRY(vector(u, l->rope_k, attn->d_rope, &g->rope_k));
     NB_TRY(vector(u, l->rope_q, attn->d_rope, &g->rope_q));
-    if (attn->q_lora) NB_TRY(matrix(u, "q_b_proj", &l->q_b, NULL, &g->q_b));
-    NB_TRY(absorbing(u, attn, l, g));
-    return expanding(u, l, g);
+    if (attn->q_lora) NB_TRY(matrix(u, "q_b_proj", &l->q_b, NULL, q, &g->q_b));
+    NB_TRY(absorbing(u, attn, head0, l, g));
+    return expanding(u, attn, head0, l, g);
 }
 
 static nb_status attention(uploader *u, size_t i)
 {
-    typedef nb_status upload_fn(uploader *, const nb_attn_config *, const nb_layer *,
+    typedef nb_status upload_fn(uploader *, const nb_attn_config *, size_t, const nb_layer *,
                                 nb_gpu_layer *);
     static upload_fn *const kinds[NB_ATTN_KINDS] = {
         [NB_ATTN_MLA] = upload_mla, [NB_ATTN_GQA] = upload_gqa
     };
-    const nb_attn_config *attn = nb_layer_attn(&u->m->c, i);
-    return kinds[attn->kind](u, attn, &u->m->layer[i], &u->w->layer[i]);
+    const size_t which = u->m->c.attn_of[i];
+    const nb_attn_config *attn = &u->part->attn[which];
+    return kinds[attn->kind](u, attn, u->part->head0[which], &u->m->layer[i], &u->w->layer[i]);
 }
 
 static nb_status layer(uploader *u, size_t i)
@@ -569,12 +636,17 @@ static nb_status layer(uploader *u, size_t i)
     NB_TRY(vector(u, l->post_norm, c->hidden, &g->post_norm));
     if (l->branch_norm) NB_TRY(vector(u, l->branch_norm, c->hidden, &g->branch_norm));
     NB_TRY(attention(u, i));
-    NB_TRY(matrix(u, "o_proj", &l->o, l->o_b, &g->o));
+    const nb_rank_part *p = u->part;
+    const rows out = { p->out0, p->n_out };
+    NB_TRY(matrix(u, "o_proj", &l->o, l->o_b, out, &g->o));
     if (l->mlp.gate.data) {
+        const rows inter = c->dense[i] ? (rows){ p->inter0, p->inter }
+                                       : (rows){ p->shared0, p->shared_inter };
+        const rows part[] = { inter, inter };
         const nb_weight *const src[] = { &l->mlp.gate, &l->mlp.up };
         const float *const bias[] = { l->mlp.gate_b, l->mlp.up_b };
-        NB_TRY(group(u, "gate_proj, up_proj", src, bias, 2, &g->gate_up));
-        NB_TRY(matrix(u, "down_proj", &l->mlp.down, l->mlp.down_b, &g->down));
+        NB_TRY(group(u, "gate_proj, up_proj", src, bias, part, 2, &g->gate_up));
+        NB_TRY(matrix(u, "down_proj", &l->mlp.down, l->mlp.down_b, out, &g->down));
     }
     return nb_layer_has_experts(c, i) ? experts(u, i, g) : NB_OK;
 }
@@ -599,9 +671,10 @@ static nb_status upload_all(uploader *u)
     /* every logit is of the direct kind: whether its token was a prompt's must not matter */
     u->use[NB_CUDA_DIRECT] = true;
     u->use[NB_CUDA_PROMPT] = false;
-    NB_TRY(matrix(u, "lm_head", &m->head, NULL, &w->head));
+    const rows vocab = { u->part->vocab0, u->part->n_vocab };
+    NB_TRY(matrix(u, "lm_head", &m->head, NULL, vocab, &w->head));
     const nb_weight *const embed = &m->embed;
-    if (m->head_is_embed)
+    if (m->head_is_embed && vocab.n == m->head.n_row)
         w->embed.w = w->head.w;
     else
         NB_TRY(stack(u, &embed, 1, &w->embed.w));
@@ -609,14 +682,14 @@ static nb_status upload_all(uploader *u)
     return nb_gpu_api(w->gpu)->sync(nb_gpu_handle(w->gpu), u->err);
 }
 
-nb_status nb_gpu_weights_init(nb_gpu_weights *w, const nb_model *m, nb_gpu *gpu, nb_dev *dev,
-                              bool direct, bool expanded, bool codes,
+nb_status nb_gpu_weights_init(nb_gpu_weights *w, const nb_model *m, const nb_rank_part *part,
+                              nb_gpu *gpu, nb_dev *dev, bool direct, bool expanded, bool codes,
                               const nb_expert_place *place, nb_error *err)
 {
     nb_cuda_info info;
-    *w = (nb_gpu_weights){ .gpu = gpu, .dev = dev, .upload = expanded };
+    *w = (nb_gpu_weights){ .gpu = gpu, .dev = dev, .part = part, .upload = expanded };
     nb_gpu_api(gpu)->get_info(nb_gpu_handle(gpu), &info);
-    uploader u = { w, m, dev, err, info.cc, { direct, expanded }, codes };
+    uploader u = { w, m, part, dev, err, info.cc, { direct, expanded }, codes };
     w->layer = nb_arena_array(&w->arena, m->c.n_layer, sizeof *w->layer);
     nb_status st = w->layer ? NB_OK : nb_fail(err, NB_ERR_NOMEM, "out of memory");
     if (st == NB_OK) mark_host(w, &m->c, place);
@@ -673,7 +746,7 @@ nb_status nb_gpu_weights_fit(nb_gpu_weights *w, const nb_model *m, uint64_t leav
                              nb_error *err)
 {
     uint64_t need = 0;
-    uploader u = { .w = w, .m = m, .dev = w->dev, .err = err };
+    uploader u = { .w = w, .m = m, .part = w->part, .dev = w->dev, .err = err };
     for (size_t i = 0; i < m->c.n_layer; i++) {
         if (!w->layer[i].host) continue;
         if (all && !can_move(&w->layer[i])) return NB_OK;

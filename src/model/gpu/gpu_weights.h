@@ -6,7 +6,10 @@
  * FP8 with blocks that lie within a head keeps its codes and scales there; where kv_b has other codes and scales the
  * absorbed forms are two BF16 matrices each, hi + lo to 2^-17.  Experts of a layer follow each other.  Weights of 4 and 8 bits are tiled (kernel/linear/tiled.h), but FP8; those in act order, in
  * groups that are no multiples of 32 columns, or with scales that 16 bits do not hold, become floats.  Memory is the
- * device's, freed as a whole. */
+ * device's, freed as a whole.
+ *
+ * One of several ranks has the rows of its part (nb_rank_part): heads of attention, columns of the other products, its
+ * experts one after the other. */
 #ifndef NB_MODEL_GPU_WEIGHTS_H
 #define NB_MODEL_GPU_WEIGHTS_H
 #include "dev/gpu.h"
@@ -31,6 +34,7 @@ static inline bool nb_gpu_in_two_parts(const nb_weight *kv_b, const nb_attn_conf
 /* A matrix and who multiplies with it; row[kind] NULL: never used so. */
 typedef struct nb_gpu_mat {
     nb_weight w;
+    size_t n_whole; /* rows of the matrix that w is a part of */
     const float *bias;
     const nb_cuda_linear_row *row[2];
 } nb_gpu_mat;
@@ -41,6 +45,7 @@ enum { NB_GPU_JOIN = 3 };
 typedef struct nb_gpu_group {
     nb_gpu_mat m[NB_GPU_JOIN];
     size_t n, at[NB_GPU_JOIN], width;
+    bool joined; /* one product in the whole model */
 } nb_gpu_group;
 
 typedef struct nb_gpu_experts {
@@ -75,6 +80,7 @@ typedef struct nb_gpu_weights {
     /* private */
     nb_gpu *gpu;
     nb_dev *dev; /* whose threads make tiles */
+    const struct nb_rank_part *part; /* of the model that is here; the rank's */
     void **chunk;
     size_t n_chunk;
     char *at;
@@ -82,11 +88,11 @@ typedef struct nb_gpu_weights {
     nb_arena arena;
 } nb_gpu_weights;
 
-/* direct, expanded: which of the two forms are used; codes: products may round activations to FP8.  The host's weights are only read during the call, but for
+/* part: what this rank has of the model.  direct, expanded: which of the two forms are used; codes: products may round activations to FP8.  The host's weights are only read during the call, but for
  * experts that stay there: those of the first n_host layers that have some, and with place->fit all, until
  * nb_gpu_weights_fit.  On failure the line says what was refused, and *w is empty. */
-nb_status nb_gpu_weights_init(nb_gpu_weights *w, const nb_model *m, nb_gpu *gpu, nb_dev *dev,
-                              bool direct, bool expanded, bool codes,
+nb_status nb_gpu_weights_init(nb_gpu_weights *w, const nb_model *m, const struct nb_rank_part *part,
+                              nb_gpu *gpu, nb_dev *dev, bool direct, bool expanded, bool codes,
                               const nb_expert_place *place, nb_error *err);
 /* Uploads the experts of as many layers as fit when leave_bytes of the device's memory stay free, the last first.
  * all: of every layer, or none where they do not fit together. */
