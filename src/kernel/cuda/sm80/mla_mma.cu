@@ -560,7 +560,8 @@ void nb_cuda_mla_mma(nb_cuda *g, const nb_cuda_mla_args *a)
     plan x = {};
     x.shape = nb_mt_shape_of(a->lora, a->d_rope);
     x.scale = a->scale * 1.44269504088896341f;
-    if (a->n_head > 16)
+    /* one or two teams: the order of summation depends on it */
+    if ((a->n_whole ? a->n_whole : a->n_head) > 16)
         launch_teams<2, 1>(g, a, x);
     else if (!launch_teams<1, 2>(g, a, x))
         launch_teams<1, 1>(g, a, x);
