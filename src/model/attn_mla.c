@@ -207,6 +207,7 @@ const nb_attention nb_attention_dsa = {
     .tensor = dsa_tensors,
     .n_tensor = NB_COUNT(dsa_tensors),
     .has_expanded = true,
+    .divides = true,
     .has_rope_key = true,
     .dims = dsa_dims,
     .record = dsa_record,
