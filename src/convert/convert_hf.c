@@ -53,12 +53,21 @@ static bool ends_with(const char *s, const char *end)
     return n >= m && strcmp(s + n - m, end) == 0;
 }
 
+/* An expert's matrix of Kimi-Linear: w1 is the gate, w3 up, w2 down. */
+static bool is_numbered(const char *name)
+{
+    return strstr(name, ".experts.") &&
+           (ends_with(name, ".w1.weight") || ends_with(name, ".w2.weight") ||
+            ends_with(name, ".w3.weight"));
+}
+
 /* A projection of a layer. */
 static bool is_projection(const char *name)
 {
     return strstr(name, "model.layers.") && !strstr(name, ".indexer.") &&
            !strstr(name, "eh_proj") &&
-           (ends_with(name, "_proj.weight") || ends_with(name, "_proj_with_mqa.weight"));
+           (ends_with(name, "_proj.weight") || ends_with(name, "_proj_with_mqa.weight") ||
+            is_numbered(name));
 }
 
 static const nb_hf_format *format_for(const hf *h, const char *name, const nb_conv_matrix *m)
@@ -66,7 +75,7 @@ static const nb_hf_format *format_for(const hf *h, const char *name, const nb_co
     static const char bf16[] = "bf16";
     const bool coded = m->t.dtype == NB_DT_F8_E4M3;
     if (strcmp(h->format->name, bf16) == 0)
-        return m->t.n_dim == 2 && ends_with(name, ".weight") && !ends_with(name, "mlp.gate.weight") &&
+        return m->t.n_dim == 2 && ends_with(name, ".weight") && !ends_with(name, ".gate.weight") &&
                        !ends_with(name, "classifier.weight")
                    ? h->format
                    : NULL;
@@ -81,9 +90,15 @@ static const nb_hf_format *format_for(const hf *h, const char *name, const nb_co
 static const char *partner_key(const char *name, char *out, size_t n)
 {
     static const char *const parts[][2] = {
-        { "gate_proj", "gate_up" }, { "up_proj", "gate_up" },          { "q_a_proj", "qkv_a" },
-        { "q_proj", "qkv" },        { "kv_a_proj_with_mqa", "qkv_a" }, { "k_proj", "qkv" },
+        { "gate_proj", "gate_up" },
+        { "up_proj", "gate_up" },
+        { "q_a_proj", "qkv_a" },
+        { "q_proj", "qkv" },
+        { "kv_a_proj_with_mqa", "qkv_a" },
+        { "k_proj", "qkv" },
         { "v_proj", "qkv" },
+        { "w1", "gate_up" },
+        { "w3", "gate_up" },
     };
     const char *last = strrchr(name, '.');
     while (last && last > name && last[-1] != '.') last--;

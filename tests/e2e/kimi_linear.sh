@@ -20,4 +20,10 @@ import json, sys
 c = json.load(open(sys.argv[1]))["cache"]
 assert c["state_bytes"] == 20 * 4 * 32 * 128 * (128 + 9), c["state_bytes"]
 PY
+# every matrix of the layers but the routers, the experts' under their names, too; and it runs
+ok convert "$m" "$tmp/fp8" --weight-format fp8
+grep -q "182 matrices of the layers in fp8" "$tmp/out" "$tmp/err" || die "convert: other matrices"
+ok run "$tmp/fp8" --tokens "$tmp/ids" -n 4 --ignore-eos
+ok convert "$m" "$tmp/nvfp4" --weight-format nvfp4
+ok run "$tmp/nvfp4" --tokens "$tmp/ids" -n 4 --ignore-eos
 exit 0
