@@ -18,6 +18,7 @@
 
 enum {
     WIDTH = 720,
+    PLOT_LEFT = 84,
     MAX_SERIES = 64,
     MAX_POINTS = 1 << 20,
     MAX_BARS = 512,
@@ -379,7 +380,7 @@ static nb_status add_line(nb_buf *out, const frame *f, const nb_svg_series *s, s
 static nb_status add_legend(nb_buf *out, const nb_svg_series *s, size_t n, double top,
                             double *height)
 {
-    const double left = 72, line = 20;
+    const double left = PLOT_LEFT, line = 20;
     double x = left, y = top + 14;
     for (size_t i = 0; i < n; i++) {
         const double w = 34 + text_width(s[i].name, MAX_LABEL) + 18;
@@ -432,7 +433,7 @@ nb_status nb_svg_lines(nb_buf *out, const nb_svg_axes *a, const nb_svg_series *s
 {
     if (n_series == 0) return NB_ERR_ARG;
     if (n_series > MAX_SERIES) return NB_ERR_LIMIT;
-    frame f = { .x = { .from = 72, .to = WIDTH - 16, .log = a->log_x },
+    frame f = { .x = { .from = PLOT_LEFT, .to = WIDTH - 16, .log = a->log_x },
                 .y = { .from = 340, .to = 40, .log = a->log_y } };
     NB_TRY(fit(&f, s, n_series));
     double legend;

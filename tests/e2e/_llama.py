@@ -53,7 +53,10 @@ def library(folder):
 
 
 def open_model(lib, path):
-    model = lib.llama_model_load_from_file(path.encode(), lib.llama_model_default_params())
+    params = lib.llama_model_default_params()
+    assert params.b[74] == 1 # use_extra_bufts: weights in tiles, with which llama.cpp aborts where there is AMX
+    params.b[74] = 0
+    model = lib.llama_model_load_from_file(path.encode(), params)
     assert model, path + ": llama.cpp does not load it"
     return model
 

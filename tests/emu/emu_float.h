@@ -116,7 +116,6 @@ EMU double emu_rsqrt14(double v)
 }
 EMU_W3(EMU_F1I, roundscale_ps, f, 32, ps, emu_round_to)
 EMU_W3(EMU_F1I, roundscale_pd, d, 64, pd, emu_round_to)
-EMU_W3(EMU_F1I, reduce_ps, f, 32, ps, emu_reduce)
 EMU_W3(EMU_F1I, reduce_pd, d, 64, pd, emu_reduce)
 EMU_W3(EMU_F1, getexp_ps, f, 32, ps, emu_getexp)
 EMU_W3(EMU_F1, getexp_pd, d, 64, pd, emu_getexp)

@@ -75,7 +75,7 @@ static void test_take_refused(void **state)
     nb_tensor t = { .n_bytes = 77 };
     assert_int_equal(
         open_header("{\"a\":{\"dtype\":\"F8_E4M3\",\"shape\":[2,3],\"data_offsets\":[0,6]},"
-                    "\"o\":{\"dtype\":\"F8_E8M0\",\"shape\":[2],\"data_offsets\":[6,8]}}",
+                    "\"o\":{\"dtype\":\"F8_E5M2FNUZ\",\"shape\":[2],\"data_offsets\":[6,8]}}",
                     8, &s, &e),
         NB_OK);
     nb_tensor_want w = {

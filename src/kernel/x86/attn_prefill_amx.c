@@ -266,7 +266,7 @@ static void all_scores(const work *w)
 /* 2^x + 2^-8 of it for x <= 0, of which the upper 16 bits are the weight rounded to BF16. */
 static inline __m512 power(__m512 x)
 {
-    const __m512 f = _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
+    const __m512 f = _mm512_sub_ps(x, _mm512_roundscale_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC));
     __m512 y = _mm512_set1_ps(0x1.3f96a4p-4f);
     y = _mm512_fmadd_ps(y, f, _mm512_set1_ps(0x1.cefc4cp-3f));
     y = _mm512_fmadd_ps(y, f, _mm512_set1_ps(0x1.64444cp-1f));
