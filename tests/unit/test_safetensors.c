@@ -316,7 +316,7 @@ static void test_dtypes(void **state)
     assert_string_equal(nb_dtype_name(NB_DT_F8_E4M3), "F8_E4M3");
     assert_non_null(nb_dtype_name(NB_DT_OTHER));
     assert_int_equal(nb_dtype_bytes(NB_DT_OTHER), 0);
-    static const size_t want[NB_DT_OTHER] = { 4, 2, 2, 1, 8, 8, 4, 2, 1, 1, 1, 1 };
+    static const size_t want[NB_DT_OTHER] = { 4, 2, 2, 1, 8, 8, 4, 2, 1, 1, 1, 1, 1 };
     for (int t = 0; t < NB_DT_OTHER; t++) assert_int_equal(nb_dtype_bytes((nb_dtype)t), want[t]);
 }
 
