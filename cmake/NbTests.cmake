@@ -35,12 +35,12 @@ set(nb_test_env
 
 # Seconds on two cores, of those that take long: ctest begins with them, so that none is alone at the end.
 # What is not named here takes less than ten.
-set(nb_test_costs check_cuda_emu=110 test_gpu_engine=95 check=66 server_soak=53 e2e_parity_run=53 test_gpu_thrift=48
+set(nb_test_costs test_gpu_engine=130 check_cuda_emu=120 check=90 server_soak=53 e2e_parity_run=53 test_gpu_thrift=48
     web_page=40 web_chat=40 server_clients=36 e2e_retrieval=35 test_promises_engine=34 server_wire=33 e2e_serve_turns=30 check_emulated=43
     test_invariance=30 e2e_plan_trace_slow=23 test_hostile_models=22 e2e_serve_api=22 e2e_bench_serve=21
     e2e_calibrate=20 web_reports=20 e2e_dummy=17 e2e_eval_ruler=17 e2e_make_hard=17 e2e_eval_kl=16 test_bundled=13
     e2e_bench_matrix=12 e2e_plan=12 e2e_bench_kernel=12 test_cascade_engine=12 test_thrift_engine=11
-    test_engine_serving=10 test_ranks_engine=21 e2e_convert_gguf_families=60)
+    test_engine_serving=10 test_ranks_engine=21 e2e_convert_gguf_families=90)
 # Tests that ./test.sh leaves to ./test.sh --all: long ones whose code other tests run too.
 set(nb_test_all "^(server_soak|promises_on_ranks|server_agents_slow|e2e_plan_trace_slow|e2e_parity_run|e2e_retrieval|e2e_make_hard|e2e_eval_kl|e2e_gguf_(oracle|tokenizers)|.*_rest[0-9])$")
 # Under a sanitizer they are also other whole programs than those that parse input from outside, browsers, and
@@ -155,7 +155,7 @@ if(nb_kinds)
             COMPILE_OPTIONS -Wno-missing-prototypes)
         string(APPEND nb_unit_declared "int ${name}_main();\n")
         string(APPEND nb_unit_rows "    { \"${name}\", ${name}_main },\n")
-        nb_test(${name} 300 "unit;fast" nibble-unit ${name})
+        nb_test(${name} 600 "unit;fast" nibble-unit ${name})
     endforeach()
     set(runner "${CMAKE_BINARY_DIR}/gen/nibble_unit.c")
     configure_file("${CMAKE_SOURCE_DIR}/cmake/nibble_unit.c.in" "${runner}" @ONLY)
@@ -186,7 +186,7 @@ if(sources AND nb_kinds)
     if(NB_EMULATED) # the lower levels are those of every other build
         nb_test_check(check_emulated 240 "check;emu" --all-caps --from avx512)
     else()
-        nb_test_check(check 300 check --all-caps)
+        nb_test_check(check 600 check --all-caps)
     endif()
     nb_test(check_self_test 180 check nibble-check --self-test)
     if(NB_HAVE_CUDA_EMU)
