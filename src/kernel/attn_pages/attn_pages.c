@@ -13,7 +13,7 @@ static size_t page_floats(const nb_record *r)
 // clang-format off
 const nb_attn_pages_variant nb_attn_pages_variants[] = {
 #if NB_HAVE_AMX
-    { "amx", NB_SPACE_HOST, NB_CAP_AVX2 | NB_CAP_AVX512 | NB_CAP_AMX, nb_attn_pages_amx, nb_attn_pages_amx_can, nb_attn_pages_amx_scratch, 0x1p-9f, 0, 0x1p-8f },
+    { "amx", NB_SPACE_HOST, NB_CAP_AVX2 | NB_CAP_AVX512 | NB_CAP_AMX, nb_attn_pages_amx, nb_attn_pages_amx_can, nb_attn_pages_amx_scratch, 0x1p-16f, 0, 0x1p-8f },
 #endif
 #if NB_HAVE_AVX512BF16
     { "avx512int8", NB_SPACE_HOST, NB_CAP_AVX2 | NB_CAP_AVX512 | NB_CAP_AVX512BF16, nb_attn_pages_avx512int8, nb_attn_pages_avx512int8_can, nb_attn_pages_avx512int8_scratch, 0x1p-9f, Q_BYTE, 0x1p-8f },

@@ -29,11 +29,13 @@ typedef struct rows {
 
 /* How a variant cuts its work: a constant of it. */
 typedef struct form {
-    size_t n_block; /* blocks of rows that share decoded keys and values  */
-    bool
-        all_values; /* all values of the call are decoded with the keys; else where they are used */
-    bool pairs;     /* weights lie as [pair of tokens][row], not as tiles */
-    size_t extra;   /* bytes of the variant's own                         */
+    size_t n_part;   /* BF16 numbers of a query: 1, or 2 (hi, lo)          */
+    size_t n_block;  /* blocks of rows that share decoded keys and values  */
+    bool all_values; /* all units' values are decoded with the keys, not one at a time after them */
+    bool no_values;  /* values are decoded where they are used             */
+    bool pairs;      /* weights lie as [pair of tokens][row], not as tiles */
+    bool all_keys;   /* room for the keys of all pages, not of two units   */
+    size_t extra;    /* bytes of the variant's own                         */
     size_t extra_unit; /* and for each block and unit of the latent       */
 } form;
 
@@ -43,19 +45,18 @@ typedef struct job {
     nb_amx_seg seg[2];
     size_t n_unit; /* of both segments */
     size_t n_tok;
-    bool ring_k;             /* AMX: of keys only two units are kept */
     size_t q_block, s_block; /* from block to block of q (words), of s (floats) */
     /* places in the scratch */
-    uint16_t *k; /* a unit of a page: [2 blocks][64 tokens][32]                              */
-    uint16_t *v; /* [d1/16 tiles][8][16 pairs of tokens][16 columns][2], with all_values     */
-    uint16_t *q; /* [block][unit][2 blocks][16 pairs][16 rows][2]                            */
+    uint16_t *k; /* [page][unit][2 blocks][64 tokens][32], or two units of one page           */
+    uint16_t
+        *v; /* [d1/16 tiles, or 2 times 4][8][16 pairs of tokens][16 columns][2]                      */
+    uint16_t *q; /* [block][unit][2 blocks][parts][16 pairs][16 rows][2]                     */
     uint16_t
         *p; /* [block][8][16 rows][32 tokens]                                                  */
     float *s[2]; /* scores of the segments, [block][256 tokens][16 rows]                     */
-    float *o;    /* [4 tiles][16 rows][16 columns]                                           */
+    float *o;    /* [2][4 tiles][16 rows][16 columns]                                        */
     float *score_by[2]; /* [256]: factor of a token's scores, the scale of attention in it       */
     float *weight_by;   /* [256]: factor of a token's weight                                     */
-    uint16_t *sf;       /* 4-bit latents: rows of the scales of a page, nb_amx_page_rows          */
     char *extra;        /* the variant's own                                                     */
     float out_by;       /* the rest of the values' factor                                        */
 } job;
@@ -71,18 +72,17 @@ static size_t take(size_t *at, size_t n_bytes)
 static size_t lay_out(job *j, form f, const nb_record *r, char *base)
 {
     const size_t u0 = (r->seg[0].dim + 63) / 64, u1 = (r->seg[1].dim + 63) / 64;
-    const size_t q_block = (u0 + u1) * 2 * NB_AMX_TILE, s_block = TOK_MAX * ROWS;
-    size_t at = 0, place[13];
-    place[0] = take(&at, UNIT * sizeof *j->k);
-    place[1] = take(&at, (f.all_values ? u0 : 0) * V_UNIT * sizeof *j->v);
+    const size_t q_block = (u0 + u1) * 2 * f.n_part * NB_AMX_TILE, s_block = TOK_MAX * ROWS;
+    size_t at = 0, place[12];
+    place[0] = take(&at, (f.all_keys ? NB_ATTN_PAGES_MAX * (u0 + u1) : 2) * UNIT * sizeof *j->k);
+    place[1] = take(&at, (f.no_values ? 0 : f.all_values ? u0 : 2) * V_UNIT * sizeof *j->v);
     place[2] = take(&at, f.n_block * q_block * sizeof *j->q);
     place[3] = take(&at, f.n_block * P_BLOCK * sizeof *j->p);
     for (size_t i = 4; i < 6; i++) place[i] = take(&at, f.n_block * s_block * sizeof(float));
-    place[6] = take(&at, 4 * ROWS * 16 * sizeof(float));
+    place[6] = take(&at, 2 * 4 * ROWS * 16 * sizeof(float));
     for (size_t i = 7; i < 10; i++) place[i] = take(&at, TOK_MAX * sizeof(float));
     place[10] = take(&at, 2 * NB_AMX_TABLE_BYTES);
     place[11] = take(&at, f.extra + f.n_block * u0 * f.extra_unit);
-    place[12] = take(&at, NB_PAGE_TOK * NB_AMX_SCALES * sizeof *j->sf);
     if (!base) return at;
     j->f = f;
     j->q_block = q_block;
@@ -94,7 +94,6 @@ static size_t lay_out(job *j, form f, const nb_record *r, char *base)
     j->o = (void *)(base + place[6]);
     j->weight_by = (void *)(base + place[9]);
     j->extra = base + place[11];
-    j->sf = (void *)(base + place[12]);
     for (size_t s = 0; s < 2; s++) {
         j->s[s] = (void *)(base + place[4 + s]);
         j->score_by[s] = (void *)(base + place[7 + s]);

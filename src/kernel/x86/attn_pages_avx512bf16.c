@@ -30,10 +30,13 @@ enum {
     Q_KEY = NB_AMX_TILE, /* words of a block's queries for 32 values */
     V_ASK = 16           /* tokens from one prefetch to the next     */
 };
-static const form one_part = { .n_block = BLOCKS, .all_values = true, .pairs = true };
-static const form in_bytes = {
-    .n_block = BLOCKS, .pairs = true, .extra = sizeof(i8_room), .extra_unit = I8_UNIT_BYTES
-};
+static const form one_part = { .n_part = 1, .n_block = BLOCKS, .all_values = true, .pairs = true };
+static const form in_bytes = { .n_part = 1,
+                               .n_block = BLOCKS,
+                               .no_values = true,
+                               .pairs = true,
+                               .extra = sizeof(i8_room),
+                               .extra_unit = I8_UNIT_BYTES };
 
 size_t nb_attn_pages_avx512bf16_scratch(const nb_record *r)
 {
@@ -107,38 +110,20 @@ static void score_unit(const job *j, size_t page, size_t u, size_t block, const 
         }
 }
 
-/* Keys of unit u of a page, and of the latent the values, where they are kept. */
-static void decode_unit(const job *j, size_t page, size_t u)
-{
-    size_t unit;
-    const nb_amx_seg *s = seg_of(j, u, &unit);
-    nb_amx_keys k = { j->k, BLOCK };
-    nb_amx_values v = { .next = P_BLOCK };
-    const bool with_values = s == &j->seg[0] && j->f.all_values;
-    for (size_t t = 0; t < NB_PAGE_TOK; t += NB_AMX_CHUNK, k.k += NB_AMX_CHUNK * NB_AMX_KEY) {
-        if (with_values)
-            v.v = j->v + unit * V_UNIT + (page * 2 + t / NB_AMX_V_TOK) * NB_AMX_TILE +
-                  t % NB_AMX_V_TOK / 2 * 32;
-        const nb_amx_from from = rows_of(j, page, s, unit, t);
-        nb_amx_decode_chunk(s->g->fmt, s, &from, k, v, with_values ? NB_AMX_KV : NB_AMX_K);
-    }
-}
-
 static void scores(const job *j, size_t n_block)
 {
     i8_room *room = (void *)j->extra;
     const size_t n_int = j->f.extra ? j->seg[0].n_unit : 0;
     for (size_t page = 0; page < j->a->n_page; page++) {
-        if (n_int)
-            i8_page(j, page, room);
-        else
-            page_rows(j, page);
+        if (n_int) i8_page(j, page, room);
         for (size_t u = 0; u < n_int; u++) {
             i8_codes(j, page, u, room);
             for (size_t b = 0; b < n_block; b++) i8_scores(j, room, page, u, b);
         }
         for (size_t u = n_int; u < j->n_unit; u++) {
-            decode_unit(j, page, u);
+            for (size_t c = 0; c < NB_PAGE_TOK / NB_AMX_CHUNK; c++) {
+                decode_step(j, page, u, c, j->k);
+            }
             for (size_t b = 0; b < n_block; b++) score_unit(j, page, u, b, j->k);
         }
     }
@@ -213,6 +198,21 @@ static void values(const job *j, const rows *b, size_t n_block)
 
 /* ---- 4-bit values, decoded where they are used ---- */
 
+/* 16 columns of two tokens in pairs, as nb_amx_put_values orders them; code: the codes of both, two bytes in
+ * turns, in each quarter; sf: the scale of each. */
+static inline __m512i value_pairs(const uint16_t *table, __m512i code, uint8_t sf0, uint8_t sf1)
+{
+    const __m512i shift =
+        _mm512_setr_epi32(0, 0, 0, 0, 0x40004, 0x40004, 0x40004, 0x40004, 0x80008, 0x80008, 0x80008,
+                          0x80008, 0xc000c, 0xc000c, 0xc000c, 0xc000c);
+    const __m512i second = _mm512_set1_epi32(0x100000); /* the other token's row */
+    const __m512i row = _mm512_inserti64x4(_mm512_castsi256_si512(nb_amx_table_row(table, sf0)),
+                                           nb_amx_table_row(table, sf1), 1);
+    const __m512i n = _mm512_srlv_epi16(code, shift);
+    return _mm512_permutexvar_epi16(
+        _mm512_ternarylogic_epi32(n, _mm512_set1_epi16(15), second, 0xea), row);
+}
+
 #define H_EACH8(M) M(0) M(1) M(2) M(3) M(4) M(5) M(6) M(7)
 #define H_ZERO(r) __m512 a##r = _mm512_setzero_ps(), c##r = _mm512_setzero_ps();
 #define H_ROW(r)                                                                                   \
@@ -225,13 +225,15 @@ static void values(const job *j, const rows *b, size_t n_block)
     }
 #define H_STORE(r) put_half(j, b, at + r, half, a##r, c##r);
 
-/* o = o * keep + (x, y) of 32 columns. */
+/* o = o * keep + x of 32 columns, x in the order of nibbles. */
 static inline void put_half(const job *j, const rows *b, size_t r, size_t half, __m512 x, __m512 y)
 {
+    const __m512i at = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
     const __m512 by = _mm512_set1_ps(j->out_by), keep = _mm512_set1_ps(b->keep[r]);
     if (r >= b->n) return;
     float *to = b->o[r] + half * (NB_AMX_UNIT / 2);
-    __m512 z[2] = { _mm512_mul_ps(x, by), _mm512_mul_ps(y, by) };
+    __m512 z[2] = { _mm512_mul_ps(_mm512_permutexvar_ps(at, x), by),
+                    _mm512_mul_ps(_mm512_permutexvar_ps(at, y), by) };
     for (size_t i = 0; i < 2; i++) {
         if (b->keep[r] != 0) z[i] = _mm512_fmadd_ps(_mm512_loadu_ps(to + 16 * i), keep, z[i]);
         _mm512_storeu_ps(to + 16 * i, z[i]);
@@ -253,13 +255,13 @@ static void values_8(const job *j, const rows *b, size_t half, size_t at, const 
         const uint16_t *p = weight + t * ROWS + at * 2;
         for (size_t i = 0; i < NB_PAGE_TOK; i += 2, code += 128, sf += 2 * ss, p += 2 * ROWS) {
             if (i % V_ASK == 0) ask(&soon);
-            const __m512i codes =
-                _mm512_inserti32x4(_mm512_castsi128_si512(_mm_load_si128((const void *)code)),
-                                   _mm_load_si128((const void *)(code + 64)), 1);
+            const __m512i x = _mm512_broadcast_i32x4(_mm_load_si128((const void *)code));
+            const __m512i y = _mm512_broadcast_i32x4(_mm_load_si128((const void *)(code + 64)));
+            const uint32_t f = nb_le16_get(sf), g = nb_le16_get(sf + ss);
             const __m512i v0 =
-                nb_amx_fp4_pairs(s->table, codes, 0, 16, 32 * (size_t)sf[0], 32 * (size_t)sf[ss]);
-            const __m512i v1 = nb_amx_fp4_pairs(s->table, codes, 1, 16, 32 * (size_t)sf[1],
-                                                32 * (size_t)sf[ss + 1]);
+                value_pairs(s->table, _mm512_unpacklo_epi16(x, y), (uint8_t)f, (uint8_t)g);
+            const __m512i v1 = value_pairs(s->table, _mm512_unpackhi_epi16(x, y), (uint8_t)(f >> 8),
+                                           (uint8_t)(g >> 8));
             H_EACH8(H_ROW)
         }
     }
@@ -288,7 +290,7 @@ static void run(const nb_attn_pages_args *a, form f)
         if (n > BLOCKS) n = BLOCKS;
         for (size_t i = 0; i < n; i++) {
             b[i] = rows_from(a, at + i * ROWS);
-            ahead next = look_ahead(&j, at + i ? NB_ATTN_PAGES_MAX : 0, 0, n_pack(&j));
+            ahead next = look_ahead(&j, at + i ? NB_ATTN_PAGES_MAX : 0, 0, n_pack(&j, f.extra));
             if (f.extra) i8_pack_queries(&j, &b[i], i, &next);
             pack_queries(&j, &b[i], i, f.extra ? 1 : 0, &next);
         }

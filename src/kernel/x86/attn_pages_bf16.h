@@ -2,7 +2,7 @@
  * of queries, steps of decoding, softmax.
  *
  * Rows (query, head) go in blocks of 16, which are the lanes of scores and of exp; all pages of the call
- * are one softmax.  A query is one BF16 number per value; the sum of the weights is of unrounded weights;
+ * are one softmax.  A query is one or two BF16 numbers; the sum of the weights is of unrounded weights;
  * P = weight * outer scale, rounded to BF16 in pairs of tokens. */
 #ifndef NB_KERNEL_ATTN_PAGES_BF16_H
 #define NB_KERNEL_ATTN_PAGES_BF16_H
@@ -35,45 +35,81 @@ static inline void ask(ahead *x)
 
 /* ---- queries ---- */
 
-/* Steps of packing a block, at most. */
-static size_t n_pack(const job *j)
+/* 16 values of 16 rows as 16 columns; rows that do not exist are zero. */
+static void load_columns(const rows *b, size_t d, float *columns, ahead *next)
 {
-    return j->n_unit * ROWS;
+    _Alignas(64) float t[ROWS][16];
+    __m512i c[16];
+    for (size_t r = 0; r < ROWS; r++) {
+        ask(next);
+        _mm512_store_ps(t[r], r < b->n ? _mm512_loadu_ps(b->q[r] + d) : _mm512_setzero_ps());
+    }
+    nb_avx512_columns16(t, sizeof t[0], c);
+    for (size_t i = 0; i < 16; i++) _mm512_store_si512(columns + 16 * i, c[i]);
 }
 
-/* 64 values of a row as BF16, to nearest (a NaN stays one); those from n on are zero. */
-static inline void load_unit(const float *q, size_t n, __m512i x[2])
+/* Two columns of queries as hi and lo pairs.  hi is rounded to nearest, halves away from zero, in the integers:
+ * |lo| <= 2^-8 |q|, and rounding lo leaves 2^-16 |q|. */
+static inline void put_pair(const float *x, const float *y, uint16_t *hi, uint16_t *lo)
 {
-    __m512 f[4];
-    for (size_t i = 0; i < 4; i++)
-        f[i] = 16 * i < n ? _mm512_loadu_ps(q + 16 * i) : _mm512_setzero_ps();
-    x[0] = (__m512i)_mm512_cvtne2ps_pbh(f[1], f[0]);
-    x[1] = (__m512i)_mm512_cvtne2ps_pbh(f[3], f[2]);
+    const __m512i half = _mm512_set1_epi32(0x8000), high = _mm512_set1_epi32((int)0xffff0000);
+    const __m512i xb = _mm512_load_si512(x), yb = _mm512_load_si512(y);
+    const __m512i xh = _mm512_and_si512(_mm512_add_epi32(xb, half), high);
+    const __m512i yh = _mm512_and_si512(_mm512_add_epi32(yb, half), high);
+    const __m512 xl = _mm512_sub_ps(_mm512_castsi512_ps(xb), _mm512_castsi512_ps(xh));
+    const __m512 yl = _mm512_sub_ps(_mm512_castsi512_ps(yb), _mm512_castsi512_ps(yh));
+    const __m512i xr = _mm512_add_epi32(_mm512_castps_si512(xl), half);
+    const __m512i yr = _mm512_add_epi32(_mm512_castps_si512(yl), half);
+    _mm512_store_si512(hi, _mm512_or_si512(_mm512_srli_epi32(xh, 16), yh));
+    /* (xr >> 16) | (yr & high) */
+    _mm512_store_si512(lo, _mm512_ternarylogic_epi32(_mm512_srli_epi32(xr, 16), yr, high, 0xf8));
 }
 
-/* Queries of the rows of a block, the segments from s0 on: pairs of values in the order of decoded keys. */
+/* The same as one pair of BF16 numbers, to nearest; a NaN stays one. */
+static inline void put_one(const float *x, const float *y, uint16_t *to)
+{
+    const __m512i turn =
+        _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6,
+                         21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+    const __m512bh both = _mm512_cvtne2ps_pbh(_mm512_load_ps(y), _mm512_load_ps(x));
+    _mm512_store_si512(to, _mm512_permutexvar_epi16(turn, (__m512i)both));
+}
+
+/* Steps of packing a block; ints: the latent as bytes (attn_int8_avx512.h). */
+static size_t n_pack(const job *j, bool ints)
+{
+    const size_t n_int = ints ? j->seg[0].n_unit : 0;
+    return (n_int + (j->n_unit - n_int) * (NB_AMX_UNIT / 16)) * ROWS;
+}
+
+/* Queries of the rows of a block, the segments from s0 on. */
 static void pack_queries(const job *j, const rows *b, size_t block, size_t s0, ahead *next)
 {
-    _Alignas(64) uint16_t at[NB_AMX_UNIT];
-    _Alignas(64) uint16_t t[2][ROWS][NB_AMX_KEY];
-    uint16_t *to = j->q + block * j->q_block + (s0 ? j->seg[0].n_unit * 2 * NB_AMX_TILE : 0);
-    memset(t, 0, sizeof t); /* rows that do not exist */
-    for (size_t s = s0, from = s0 ? j->seg[0].g->dim : 0; s < 2; from += j->seg[s].g->dim, s++) {
+    uint8_t place[NB_AMX_UNIT];
+    _Alignas(64) float column[NB_AMX_UNIT][ROWS];
+    const size_t q_key = j->f.n_part * NB_AMX_TILE;
+    uint16_t *q = j->q + block * j->q_block + (s0 ? j->seg[0].n_unit * 2 * q_key : 0);
+    size_t from = s0 ? j->seg[0].g->dim : 0;
+    for (size_t s = s0; s < 2; from += j->seg[s].g->dim, s++) {
         const size_t dim = j->seg[s].g->dim;
-        for (size_t p = 0; p < NB_AMX_UNIT; p++) at[p] = (uint16_t)nb_amx_place(j->seg[s].order, p);
-        const __m512i at0 = _mm512_load_si512(at), at1 = _mm512_load_si512(at + 32);
-        for (size_t d = 0; d < dim; d += NB_AMX_UNIT) {
-            __m512i x[2], c[16];
-            for (size_t r = 0; r < b->n; r++) {
-                ask(next);
-                load_unit(b->q[r] + from + d, dim - d, x);
-                _mm512_store_si512(t[0][r], _mm512_permutex2var_epi16(x[0], at0, x[1]));
-                _mm512_store_si512(t[1][r], _mm512_permutex2var_epi16(x[0], at1, x[1]));
+        for (size_t p = 0; p < NB_AMX_UNIT; p++)
+            place[p] = (uint8_t)nb_amx_place(j->seg[s].order, p);
+        for (size_t u = 0; u < j->seg[s].n_unit; u++) {
+            for (size_t d = 0; d < NB_AMX_UNIT; d += 16) {
+                if (u * NB_AMX_UNIT + d < dim)
+                    load_columns(b, from + u * NB_AMX_UNIT + d, column[d], next);
+                else
+                    memset(column[d], 0, 16 * sizeof column[d]);
             }
-            for (size_t h = 0; h < 2; h++, to += NB_AMX_TILE) {
-                nb_avx512_columns16(t[h], sizeof t[h][0], c);
-                for (size_t i = 0; i < 16; i++) _mm512_store_si512(to + 32 * i, c[i]);
+            for (size_t p = 0; p < NB_AMX_UNIT; p += 2) {
+                uint16_t *to = q + p / 32 * q_key + p % 32 * 16;
+                const float *x = column[place[p]], *y = column[place[p + 1]];
+                if (j->f.n_part == 2)
+                    put_pair(x, y, to, to + NB_AMX_TILE);
+                else
+                    put_one(x, y, to);
             }
+            q += 2 * q_key;
         }
     }
 }
@@ -88,19 +124,14 @@ static const nb_amx_seg *seg_of(const job *j, size_t u, size_t *unit)
     return &j->seg[rope];
 }
 
-/* Before units of a page are decoded. */
-static void page_rows(const job *j, size_t page)
+/* Chunk c (of 8) of unit u of a page. */
+static inline void decode_step(const job *j, size_t page, size_t u, size_t c, uint16_t *k)
 {
-    if (j->seg[0].order == NB_AMX_NIBBLES) nb_amx_page_rows(&j->seg[0], j->a->page[page], j->sf);
-}
-
-/* Tokens from t on of a unit of a segment. */
-static inline nb_amx_from rows_of(const job *j, size_t page, const nb_amx_seg *s, size_t unit,
-                                  size_t t)
-{
-    const size_t of_unit = s->g->fmt == NB_SEG_MXFP4 ? 2 : 4;
-    return (nb_amx_from){ j->a->page[page], unit, t, j->sf + t * NB_AMX_SCALES + unit * of_unit,
-                          NB_AMX_SCALES };
+    size_t unit;
+    const nb_amx_seg *s = seg_of(j, u, &unit);
+    const bool with_values = s == &j->seg[0] && j->f.all_values;
+    uint16_t *v = with_values ? j->v + unit * V_UNIT + page * 2 * NB_AMX_TILE : NULL;
+    nb_amx_decode_chunk(s, j->a->page[page], unit, c * NB_AMX_CHUNK, k, v);
 }
 
 static bool has_block(const job *j, size_t u, size_t half)

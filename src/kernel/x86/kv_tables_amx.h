@@ -27,7 +27,7 @@ typedef struct nb_amx_seg {
     nb_amx_order order;
     size_t n_unit, n_block; /* of 64 and of 32 values */
     bool in_place;          /* keys are read from the page itself */
-    /* 4 bits: [256] rows of 16 products; 8 bits: 128 low and 128 high bytes.  Aligned to 64. */
+    /* 4 bits: [256][16] products; 8 bits: 128 low and 128 high bytes.  Aligned to 64. */
     uint16_t *table;
 } nb_amx_seg;
 
@@ -49,7 +49,7 @@ static inline size_t nb_amx_place(nb_amx_order order, size_t p)
 {
     const size_t block = p / 32, g = p % 32 / 8, i = p % 8;
     if (order == NB_AMX_BYTES) return 16 * g + 8 * block + i;
-    return order == NB_AMX_NIBBLES ? 32 * block + 16 * (i / 4) + 4 * g + i % 4 : p;
+    return order == NB_AMX_NIBBLES ? 32 * block + 4 * i + g : p;
 }
 
 /* Four rows of accumulators over a unit's tiles of values, in the order of the values. */
@@ -57,7 +57,11 @@ static inline void nb_amx_natural(nb_amx_order order, const __m512 x[4], __m512 
 {
     const __m512 c0 = x[0], c1 = x[1], c2 = x[2], c3 = x[3];
     if (order == NB_AMX_NIBBLES) {
-        for (size_t i = 0; i < 4; i++) y[i] = x[i];
+        const __m512i at = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+        y[0] = _mm512_permutexvar_ps(at, c0);
+        y[1] = _mm512_permutexvar_ps(at, c1);
+        y[2] = _mm512_permutexvar_ps(at, c2);
+        y[3] = _mm512_permutexvar_ps(at, c3);
     } else if (order == NB_AMX_BYTES) {
         const __m512 a = _mm512_shuffle_f32x4(c0, c1, 0x44), b = _mm512_shuffle_f32x4(c2, c3, 0x44);
         const __m512 d = _mm512_shuffle_f32x4(c0, c1, 0xee), e = _mm512_shuffle_f32x4(c2, c3, 0xee);
@@ -79,7 +83,7 @@ static inline void nb_amx_natural(nb_amx_order order, const __m512 x[4], __m512 
 
 /* ---- tables ---- */
 
-/* Row b: the 16 codes of a block whose scale byte is b, in BF16: 16 low bytes, 16 high ones.  MXFP4: what would reach 2^128 is
+/* Row b: the 16 codes of a block whose scale byte is b, in BF16.  MXFP4: what would reach 2^128 is
  * the largest BF16. */
 static inline void nb_amx_fp4_table(nb_amx_seg *s)
 {
@@ -93,10 +97,8 @@ static inline void nb_amx_fp4_table(nb_amx_seg *s)
             f == NB_SEG_MXFP4 ? nb_f32_from_bits((uint32_t)b << 23) : nb_e4m3_value[b & 0x7f];
         __m512 v = _mm512_mul_ps(f == NB_SEG_IF4 && b >= 128 ? step : e2m1, _mm512_set1_ps(scale));
         v = _mm512_min_ps(_mm512_max_ps(v, bottom), top);
-        const __m512i w = _mm512_castps_si512(v);
-        __m128i *row = (__m128i *)(void *)(s->table + 16 * b);
-        _mm_store_si128(row, _mm512_cvtepi32_epi8(_mm512_srli_epi32(w, 16)));
-        _mm_store_si128(row + 1, _mm512_cvtepi32_epi8(_mm512_srli_epi32(w, 24)));
+        const __m512i w = _mm512_srli_epi32(_mm512_castps_si512(v), 16);
+        _mm256_storeu_si256((__m256i *)(void *)(s->table + 16 * b), _mm512_cvtepi32_epi16(w));
     }
 }
 
