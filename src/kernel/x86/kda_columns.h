@@ -1,6 +1,6 @@
 /* kda_columns.h - kda in blocks of VEC vectors of columns, for AVX2 and AVX-512: see kda_c.c.  The including file
  * defines LANE, VEC, v_float, v_mask, V(op) (an intrinsic), V_LOAD_SOME, V_STORE_SOME (the first columns of a vector),
- * V_MASK(n) and NAME.  Behind the last whole vector columns are masked: nothing beyond d_v is read or written. */
+ * V_MASK(n) and NAME: included once by each of kda_avx2.c and kda_avx512.c.  Behind the last whole vector columns are masked: nothing beyond d_v is read or written. */
 #include "kernel/kda/kda.h"
 
 /* In one order, whatever the columns. */

@@ -1,7 +1,5 @@
 /* units_types.h - a panel of packed weights (units_panel.h); shared by the files that make panels and those that
- * multiply them.  LANES, the rows of a panel, is defined before. */
-#ifndef NB_KERNEL_UNITS_TYPES_H
-#define NB_KERNEL_UNITS_TYPES_H
+ * multiply them.  LANES, the rows of a panel, is defined before; included once by each of them. */
 #include "kernel/linear/linear_units.h"
 
 /* Codes: four columns of each row in a vector, a byte each. */
@@ -14,5 +12,3 @@ typedef struct panel {
 
 /* Rows [r, r + 16) of the matrix, those before `end`, units [u, u + n_unit) of one segment. */
 void nb_units_panel_avx512(const nb_linear_args *a, size_t r, size_t end, size_t u, size_t n_unit, panel *o);
-
-#endif
