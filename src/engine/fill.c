@@ -3,7 +3,8 @@
  * The blocks of a text that are not in the prefix cache are acquired, get the bytes of blocks of the
  * same text that are there, over and over, and are published under the keys that its prompt would
  * give them.  From there on everything is the ordinary engine: a request finds the blocks, decodes
- * their pages and attends to them.  Only the values belong to other tokens. */
+ * their pages and attends to them.  Only the values belong to other tokens.  Where layers keep a state per sequence,
+ * the last block gets a snapshot: a copy of another block's, or zeros. */
 #include <stdlib.h>
 
 #include "engine/engine_internal.h"
@@ -20,8 +21,8 @@ typedef struct fill_job {
 /* How many leading tokens of a block of a prompt are computed in the expanded form: loop.c. */
 static unsigned n_expanded(const nb_engine *e)
 {
-    const bool absorbed = nb_attn_any_latent(&e->model.c) &&
-                          e->step.form == NB_FORM_ABSORBED && e->pages.thrift.kind == NB_THRIFT_OFF;
+    const bool absorbed = nb_attn_any_latent(&e->model.c) && e->step.form == NB_FORM_ABSORBED &&
+                          e->pages.thrift.kind == NB_THRIFT_OFF;
     return absorbed ? 0 : NB_BLOCK_TOK;
 }
 
@@ -60,10 +61,9 @@ static nb_status fill_blocks(nb_engine *e, const fill_job *j, size_t *n_held)
     size_t n_there = 0;
     NB_TRY(nb_block_key_root(nb_str_c(""), &before));
     for (size_t i = 0; i < j->n_block; i++) {
-        NB_TRY(
-            nb_block_key_next(&before, j->tok + i * NB_BLOCK_TOK,
-                              n_expanded(e) | uploaded(e, i, j->n_block * NB_BLOCK_TOK),
-                              NB_BLOCK_TOK, &key));
+        NB_TRY(nb_block_key_next(&before, j->tok + i * NB_BLOCK_TOK,
+                                 n_expanded(e) | uploaded(e, i, j->n_block * NB_BLOCK_TOK),
+                                 NB_BLOCK_TOK, &key));
         before = key;
         uint32_t id = nb_kv_cache_find(e->cache, &key);
         if (id != NB_BLOCK_NONE) {
@@ -84,11 +84,41 @@ static nb_status fill_blocks(nb_engine *e, const fill_job *j, size_t *n_held)
     return NB_OK;
 }
 
+/* The last block gets a snapshot, so that a prompt goes on behind it. */
+static nb_status give_state(nb_engine *e, const fill_job *j)
+{
+    const uint32_t last = j->id[j->n_block - 1];
+    const size_t n = nb_engine_state_bytes(e);
+    uint32_t from = NB_SNAP_NONE;
+    if (nb_kv_snap_of(e->cache, last) != NB_SNAP_NONE) return NB_OK;
+    for (size_t i = 0; i < j->n_block && from == NB_SNAP_NONE; i++)
+        from = nb_kv_snap_of(e->cache, j->id[i]);
+    if (from != NB_SNAP_NONE) nb_kv_snap_pin(e->cache, from); /* acquire takes another place */
+    const uint32_t to = nb_kv_snap_acquire(e->cache);
+    if (to != NB_SNAP_NONE) {
+        for (size_t k = 0; k < e->ranks.n; k++) {
+            nb_engine_rank *r = &e->rank[k];
+            char *at = (char *)r->snaps + to * n;
+            if (from == NB_SNAP_NONE)
+                memset(at, 0, n);
+            else
+                r->device.kind->copy(&r->device, at, (char *)r->snaps + from * n, n);
+        }
+        nb_kv_snap_give(e->cache, to, last);
+    }
+    if (from != NB_SNAP_NONE) nb_kv_snap_unpin(e->cache, from);
+    return to != NB_SNAP_NONE
+               ? NB_OK
+               : nb_fail(j->err, NB_ERR_LIMIT,
+                         "no place for a snapshot of states is free (--ctx-checkpoints)");
+}
+
 static void fill(nb_engine *e, void *ctx)
 {
     fill_job *j = ctx;
     size_t n_held = 0;
     j->st = fill_blocks(e, j, &n_held);
+    if (j->st == NB_OK && nb_engine_state_bytes(e)) j->st = give_state(e, j);
     nb_kv_cache_release(e->cache, j->id, n_held);
     nb_engine_publish(e);
 }
@@ -97,11 +127,9 @@ nb_status nb_engine_fill(nb_engine *e, const uint32_t *tokens, size_t n_tok, nb_
 {
     NB_TRY(nb_engine_check_caller(e, "nb_engine_fill", err));
     NB_TRY(nb_engine_check_tokens(e, tokens, n_tok, err));
-    if (e->no_prefix_caching || e->model.c.attn[0].rope.switch_tok || nb_engine_state_bytes(e))
+    if (e->no_prefix_caching || e->model.c.attn[0].rope.switch_tok)
         return nb_fail(err, NB_ERR_UNSUPPORTED, "a context cannot be filled %s",
-                       e->no_prefix_caching       ? "without the prefix cache"
-                       : nb_engine_state_bytes(e) ? "where layers keep a state per request"
-                                                  : "with longrope");
+                       e->no_prefix_caching ? "without the prefix cache" : "with longrope");
     fill_job j = { .tok = tokens, .n_block = n_tok / NB_BLOCK_TOK, .err = err };
     if (j.n_block == 0) return NB_OK;
     j.id = malloc(j.n_block * sizeof *j.id);

@@ -10,15 +10,23 @@ CHK_ROWS(rows, nb_kv_codec_variant, nb_kv_codec_variants, "")
 typedef struct shape {
     bool is_mla;
     nb_rope_fmt rope;
-    size_t dim[2], n_vec[2];
+    size_t dim[2], n_vec[2], row_tok;
 } shape;
 
 static const shape shapes[] = {
-    { true, NB_ROPE_FP8, { 512, 64 }, { 1, 1 } },   { true, NB_ROPE_BF16, { 512, 64 }, { 1, 1 } },
-    { true, NB_ROPE_FP8, { 256, 32 }, { 1, 1 } },   { true, NB_ROPE_FP8, { 40, 6 }, { 1, 1 } },
-    { true, NB_ROPE_FP8, { 1, 2 }, { 1, 1 } },      { true, NB_ROPE_FP8, { 31, 17 }, { 1, 1 } },
-    { false, NB_ROPE_FP8, { 128, 128 }, { 2, 2 } }, { false, NB_ROPE_FP8, { 33, 33 }, { 3, 3 } },
-    { true, NB_ROPE_INT8, { 64, 64 }, { 1, 1 } },   { true, NB_ROPE_INT8, { 31, 300 }, { 1, 1 } },
+    { true, NB_ROPE_FP8, { 512, 64 }, { 1, 1 }, 0 },
+    { true, NB_ROPE_BF16, { 512, 64 }, { 1, 1 }, 0 },
+    { true, NB_ROPE_FP8, { 256, 32 }, { 1, 1 }, 0 },
+    { true, NB_ROPE_FP8, { 40, 6 }, { 1, 1 }, 0 },
+    { true, NB_ROPE_FP8, { 1, 2 }, { 1, 1 }, 0 },
+    { true, NB_ROPE_FP8, { 31, 17 }, { 1, 1 }, 0 },
+    { false, NB_ROPE_FP8, { 128, 128 }, { 2, 2 }, 0 },
+    { false, NB_ROPE_FP8, { 33, 33 }, { 3, 3 }, 0 },
+    { true, NB_ROPE_INT8, { 64, 64 }, { 1, 1 }, 0 },
+    { true, NB_ROPE_INT8, { 31, 300 }, { 1, 1 }, 0 },
+    /* compressed attention: 16 rows, one row */
+    { true, NB_ROPE_INT8, { 448, 64 }, { 1, 1 }, 4 },
+    { true, NB_ROPE_FP8, { 24, 8 }, { 1, 1 }, 128 },
 };
 
 typedef struct page {
@@ -46,7 +54,7 @@ static bool make_page(chk *t, page *p, const shape *s, nb_kv_type type, nb_kv_mo
                       chk_pattern pat, unsigned extra)
 {
     uint16_t places[2][NB_MAX_OUTLIER];
-    nb_record_opts o = { .type = type, .mode = mode, .rope = s->rope };
+    nb_record_opts o = { .type = type, .mode = mode, .rope = s->rope, .row_tok = s->row_tok };
     chk_segs(&o, s->is_mla, s->dim, s->n_vec);
     for (size_t k = 0; k < 2 && extra & OUTLIERS; k++) {
         o.seg[k].outlier = places[k];
@@ -58,9 +66,9 @@ static bool make_page(chk *t, page *p, const shape *s, nb_kv_type type, nb_kv_mo
                 o.seg[k].fixed_scale = (float)(1e-4 + chk_unit(t) * 0.004);
     if (nb_record_init(&p->r, &o, NULL) != NB_OK) return false; /* a shape the type cannot hold */
     p->stride = p->r.n_values + chk_between(t, 0, 5);
-    uint16_t *x = chk_in(t, chk_rows_bytes(NB_PAGE_TOK, p->r.n_values, p->stride, 2));
+    uint16_t *x = chk_in(t, chk_rows_bytes(p->r.n_row, p->r.n_values, p->stride, 2));
     for (size_t k = 0; k < 2; k++)
-        for (size_t i = 0; i < NB_PAGE_TOK; i++) {
+        for (size_t i = 0; i < p->r.n_row; i++) {
             float row[512];
             uint16_t *to = x + i * p->stride + p->r.seg[k].first;
             chk_fill(t, row, nb_seg_values(&p->r.seg[k]), pat);
@@ -80,10 +88,10 @@ static bool make_page(chk *t, page *p, const shape *s, nb_kv_type type, nb_kv_mo
 static void check_decode(chk *t, nb_kv_decode_fn *fn, const page *p)
 {
     for (size_t s = 0; s < p->r.n_seg; s++) {
-        const size_t n = p->r.seg[s].dim * p->r.seg[s].n_vec;
+        const size_t n = p->r.seg[s].dim * p->r.seg[s].n_vec, n_row = p->r.n_row;
         for (int k = 0; k < 5; k++) {
-            const size_t tok0 = k ? chk_between(t, 0, NB_PAGE_TOK) : 0;
-            const size_t n_tok = k ? chk_between(t, 0, NB_PAGE_TOK - tok0) : NB_PAGE_TOK;
+            const size_t tok0 = k ? chk_between(t, 0, n_row) : 0;
+            const size_t n_tok = k ? chk_between(t, 0, n_row - tok0) : n_row;
             const size_t stride = n + (k % 2 ? chk_between(t, 0, 5) : 0);
             float *got = chk_out_rows(t, n_tok, n, stride);
             float *want = chk_raw(t, chk_rows_bytes(n_tok, n, stride, sizeof *want));
@@ -105,7 +113,7 @@ static void check_encode(chk *t, nb_kv_encode_fn *fn, const page *p)
     memcpy(old, got, p->r.page_bytes);
     uint16_t *x = (uint16_t *)(uintptr_t)p->x; /* one NaN: refused, page untouched */
     const size_t n = p->r.n_values;
-    const size_t at = chk_between(t, 0, NB_PAGE_TOK - 1) * p->stride + chk_between(t, 0, n - 1);
+    const size_t at = chk_between(t, 0, p->r.n_row - 1) * p->stride + chk_between(t, 0, n - 1);
     const uint16_t keep = x[at];
     nb_status st = NB_OK;
     x[at] = chk_u64(t) % 2 ? 0x7fc0 : 0xff80;

@@ -57,6 +57,39 @@ static void found(const char *mla)
     nb_engine_destroy(e);
 }
 
+/* Layers that keep a state per sequence: the last block has a snapshot, more than once with a single place. */
+static void test_states(void **state)
+{
+    static const char *const dirs[] = { "tests/parity/kimi_linear", "tests/parity/v4" };
+    (void)state;
+    for (size_t i = 0; i < 2 * NB_COUNT(dirs); i++) {
+        nb_engine *e = make_engine(&(nb_engine_options){ .model = in_source(dirs[i / 2]),
+                                                         .kv_cache_dtype = "nvfp4",
+                                                         .no_text = true,
+                                                         .n_snapshot = i % 2 ? 1 : 0,
+                                                         .max_model_len = LONG + 2 * PAGE,
+                                                         .n_thread = 1 });
+        nb_error err = { 0 };
+        uint32_t id[LONG + 1];
+        random_ids(id, LONG + 1, 96, 5);
+        nb_result r = run(e, id, PAGE, 0);
+        nb_result_deinit(&r);
+        const nb_status st = nb_engine_fill(e, id, LONG, &err);
+        if (i % 2) { /* its place is that of the copied block */
+            assert_int_equal(st, NB_ERR_LIMIT);
+        } else {
+            if (st != NB_OK) fail_msg("%s", err.msg);
+            assert_int_equal(nb_engine_fill(e, id, LONG, &err), NB_OK);
+            r = run(e, id, LONG + 1, 4);
+            assert_int_equal(r.n_cached, LONG);
+            assert_int_equal(r.n_tokens, 4);
+            nb_result_deinit(&r);
+        }
+        assert_int_equal(nb_engine_check(e, &err), NB_OK);
+        nb_engine_destroy(e);
+    }
+}
+
 static void test_found(void **state)
 {
     (void)state;
@@ -113,6 +146,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_found),
+        cmocka_unit_test(test_states),
         cmocka_unit_test(test_originals),
         cmocka_unit_test(test_refused),
     };

@@ -243,6 +243,9 @@ static const subject subjects[] = {
     { "tests/parity/v4", "nvfp4", "auto", false, 0, .snaps = 100 },
     { "tests/parity/v4", "bf16", "auto", true, 0, .snaps = 100, .snap_tok = 64 },
     { "tests/parity/v4", "fp8", "auto", false, 0, .snaps = 2, .snap_tok = 128 },
+    { "tests/parity/v4", "if4", "auto", false, 0, .snaps = 100 },
+    { "tests/parity/v4", "mxfp4", "auto", false, 0, .snaps = 3, .snap_tok = 64 },
+    { "tests/parity/v4", "f32", "auto", false, 0, .snaps = 100 },
 };
 
 static nb_engine_options options_of(const subject *m)

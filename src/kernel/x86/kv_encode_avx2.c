@@ -302,7 +302,7 @@ static void encode_int8(const nb_record_seg *g, const uint16_t *x, uint8_t *code
 static bool all_finite(const nb_record *r, const uint16_t *x, size_t x_stride)
 {
     __m256i bad = _mm256_setzero_si256();
-    for (size_t t = 0; t < NB_PAGE_TOK; t++)
+    for (size_t t = 0; t < r->n_row; t++)
         for (size_t i = 0; i < r->n_values;
              i += BLOCK) /* an exponent of ones carries into bit 15 */
             bad = _mm256_or_si256(
@@ -358,7 +358,7 @@ nb_status nb_kv_encode_avx2(const nb_record *r, void *page, const uint16_t *x, s
     memset(page, 0, r->page_bytes);
     for (size_t s = 0; s < r->n_seg; s++) {
         const nb_record_seg *g = &r->seg[s];
-        for (size_t t = 0; t < NB_PAGE_TOK; t++) {
+        for (size_t t = 0; t < r->n_row; t++) {
             uint16_t copy[MASK_MAX];
             const uint16_t *row = x + t * x_stride + g->first;
             if (g->n_outlier > 0) row = set_aside(g, page, t, row, copy);

@@ -94,13 +94,15 @@ typedef struct widths {
     size_t absorbed, kv_lora; /* all heads' absorbed queries; the latent, or what W_UK reads */
     size_t ex_q, ex_tile;     /* bytes of all heads' packed queries of a page, and of their tiles */
     size_t comp, icomp, iq, iw, group; /* CSA: of a token (nb_cpu_csa); columns of a group's product */
-    size_t n_group;
+    size_t n_group, csa_pack;          /* bytes of a packed query of its indexer */
     size_t ex_o, d_v, keys_vals; /* all heads' outputs; a head's value; a head's key and value */
     size_t index_q, index_w, index_pack, topk; /* sparse attention; index_pack: bytes of a packed query */
 } widths;
 
-static void csa_widths(const nb_attn_config *a, widths *w)
+static void csa_widths(const nb_plan *p, const nb_attn_config *a, widths *w)
 {
+    if (a->idx_top)
+        w->csa_pack = max_size(w->csa_pack, p->index_score->q_bytes(a->idx_head, a->idx_dim));
     w->values = max_size(w->values, nb_csa_values(a)); /* of a window alone, too */
     if (a->ratio) w->comp = max_size(w->comp, 2 * nb_csa_width(a, a->head_dim));
     w->icomp = max_size(w->icomp, 2 * nb_csa_width(a, a->idx_dim));
@@ -132,7 +134,7 @@ static widths widths_of(const nb_cpu *f)
             w.index_pack = max_size(w.index_pack, pack);
             w.topk = max_size(w.topk, a->index_topk);
         }
-        if (a->kind == NB_ATTN_CSA) csa_widths(a, &w);
+        if (a->kind == NB_ATTN_CSA) csa_widths(&r->plan, a, &w);
         if (!nb_attention_of(a->kind)->has_expanded) continue;
         w.expanded = true;
         w.absorbed = max_size(w.absorbed, d->n_head * d->n_values);
@@ -195,12 +197,17 @@ static void size_packs(nb_cpu *f, const widths *w)
 /* ---- attention ---- */
 
 /* What sparse attention adds to a worker's memory. */
-static void size_sparse(nb_cpu *f, const nb_attn_config *a, const nb_record *r)
+static void size_sparse(nb_cpu *f, const nb_record *r)
 {
-    const size_t scratch = f->r.plan.index_score->scratch(a->index_head, a->index_dim);
-    f->w_scratch_bytes = max_size(f->w_scratch_bytes, scratch);
     if (nb_record_can_move(r, 2))
         f->sparse.gather_bytes = max_size(f->sparse.gather_bytes, NB_ATTN_PAGES_MAX * r->page_bytes);
+}
+
+/* Of index_score, for a layer that has an indexer. */
+static size_t index_scratch(const nb_plan *p, const nb_attn_config *a)
+{
+    if (a->kind == NB_ATTN_DSA) return p->index_score->scratch(a->index_head, a->index_dim);
+    return a->idx_top ? p->index_score->scratch(a->idx_head, a->idx_dim) : 0;
 }
 
 static nb_status choose_attention(nb_cpu *f, nb_error *err)
@@ -214,6 +221,7 @@ static nb_status choose_attention(nb_cpu *f, nb_error *err)
         const nb_attn_config *a = nb_rank_attn(r, i);
         if (a->kind == NB_ATTN_KDA)
             f->w_scratch_bytes = max_size(f->w_scratch_bytes, nb_cpu_kda_scratch(a));
+        f->w_scratch_bytes = max_size(f->w_scratch_bytes, index_scratch(&r->plan, a));
         if (!nb_attn_is_latent(a)) continue;
         nb_cpu_expand *ex = &f->ex[r->whole->attn_of[i]];
         ex->dims = (nb_attn_prefill_dims){ .d1 = a->d_nope, .d2 = a->d_rope, .d_v = a->d_v };
@@ -224,7 +232,7 @@ static nb_status choose_attention(nb_cpu *f, nb_error *err)
         if (!f->over_pages[i]) continue;
         f->w_scratch_bytes =
             max_size(f->w_scratch_bytes, f->over_pages[i]->scratch(&r->o.record[i]));
-        if (a->kind == NB_ATTN_DSA) size_sparse(f, a, &r->o.record[i]);
+        if (a->kind == NB_ATTN_DSA) size_sparse(f, &r->o.record[i]);
     }
     f->w_scratch_bytes = (f->w_scratch_bytes + 63) / 64 * 64;
     return NB_OK;
@@ -253,6 +261,7 @@ static nb_status create_floats(nb_cpu *f, const widths *w, nb_error *err)
         { &f->csa.iq, T * w->iq },
         { &f->csa.iw, T * w->iw },
         { &f->csa.ones, f->csa.max_dim },
+        { &f->csa.pack, NB_CSA_TILE * w->csa_pack / sizeof(float) },
         { &f->csa.score, NB_CSA_TILE * f->csa.max_row },
         { &f->csa.w_row, nw * NB_ATTN_TILE * f->csa.max_dim },
         { &f->csa.w_state, nw * f->csa.max_state },

@@ -129,7 +129,8 @@ static void project(nb_rank *r, nb_pass *p, size_t layer)
         float *to = f->csa.icomp;
         job[k++] = nb_cpu_job(f, &l->idx_comp.kv, NULL, f->xn, h, to, 2 * x.keys, n);
         job[k++] = nb_cpu_job(f, &l->idx_comp.gate, NULL, f->xn, h, to + x.keys, 2 * x.keys, n);
-        job[k++] = nb_cpu_job(f, &l->idx_w, NULL, f->xn, h, f->csa.iw, a->idx_head, n);
+        job[k] = nb_cpu_job(f, &l->idx_w, NULL, f->xn, h, f->csa.iw, a->idx_head, n);
+        job[k++].v = f->r.plan.linear_float[l->idx_w.type];
     }
     nb_cpu_run_jobs(f, job, k);
     nb_cpu_tokens(f, finish_rows, &x, n);
@@ -249,7 +250,7 @@ static bool encode_page(const nb_csa *x, size_t page, const float *rows, uint16_
         return true;
     }
     for (size_t k = 0; k < r->n_row * r->n_values; k++) half[k] = nb_bf16_from_f32(rows[k]);
-    return nb_record_encode_page(r, to, half, r->n_values) == NB_OK;
+    return x->s.f->r.plan.kv_codec->encode(r, to, half, r->n_values) == NB_OK;
 }
 
 /* Where the row that ends at pos is made. */
@@ -336,16 +337,23 @@ static void append(nb_rank *r, nb_pass *p, size_t layer)
 
 /* ---- attend ---- */
 
-void nb_csa_row(const nb_csa *x, size_t page, size_t w, size_t seg, float *out)
+void nb_csa_rows(const nb_csa *x, size_t page, size_t w, size_t n, size_t seg, float *out,
+                 size_t stride)
 {
     const nb_record *r = nb_cpu_record(&x->s);
-    const size_t last = (w + 1) * x->s.attn->ratio - 1;
-    const size_t first = r->seg[seg].first, n = r->seg[seg].dim;
-    if (last / NB_PAGE_TOK >= page)
-        memcpy(out, row_at(x, last) + first, n * sizeof *out);
-    else
-        nb_record_decode(r, nb_cpu_page_of(&x->s, last / NB_PAGE_TOK), seg,
-                         last % NB_PAGE_TOK / x->s.attn->ratio, 1, out, n);
+    const nb_record_seg *g = &r->seg[seg];
+    for (size_t i = 0, m; i < n; i += m) {
+        const size_t last = (w + i + 1) * x->s.attn->ratio - 1, in = last / NB_PAGE_TOK;
+        const size_t row = last % NB_PAGE_TOK / x->s.attn->ratio;
+        m = 1;
+        if (in >= page) {
+            memcpy(out + i * stride, row_at(x, last) + g->first, g->dim * sizeof *out);
+            continue;
+        }
+        m = n - i < r->n_row - row ? n - i : r->n_row - row;
+        x->s.f->r.plan.kv_codec->decode(r, nb_cpu_page_of(&x->s, in), seg, row, m, out + i * stride,
+                                        stride);
+    }
 }
 
 /* Row of the window at pos: of this chunk, or of the tokens before. */
@@ -421,8 +429,8 @@ static void attend_query(void *ctx, size_t task, size_t worker)
                 continue;
             }
             const size_t w = pick ? pick[at] : at;
-            nb_csa_row(x, pos / NB_PAGE_TOK, w, 0, row);
-            nb_csa_row(x, pos / NB_PAGE_TOK, w, 1, row + hd - a->d_rope);
+            nb_csa_rows(x, pos / NB_PAGE_TOK, w, 1, 0, row, hd);
+            nb_csa_rows(x, pos / NB_PAGE_TOK, w, 1, 1, row + hd - a->d_rope, hd);
         }
         args.n_kv = args.vis0 = n;
         f->r.plan.attn->fn(&args);

@@ -4,8 +4,10 @@
 #include "model/attn_csa.h"
 #include "model/cpu/cpu.h"
 
-/* Queries whose rows are chosen together. */
-enum { NB_CSA_TILE = 16 };
+enum {
+    NB_CSA_TILE = 16,    /* queries whose rows are chosen together */
+    NB_CSA_INDEX_SEG = 2 /* the indexer's keys, behind a row's two segments */
+};
 
 /* One chunk in one layer. */
 typedef struct nb_csa {
@@ -16,8 +18,10 @@ typedef struct nb_csa {
     size_t row_floats; /* of a page's rows in s.own */
 } nb_csa;
 
-/* Row w of compressed rows for a query in page `page`: values [first, first + n) of the row, decoded or as they are. */
-void nb_csa_row(const nb_csa *x, size_t page, size_t w, size_t seg, float *out);
+/* Segment seg of compressed rows [w, w + n) as a query in page `page` reads them, decoded or as they were made:
+ * out [n][stride]. */
+void nb_csa_rows(const nb_csa *x, size_t page, size_t w, size_t n, size_t seg, float *out,
+                 size_t stride);
 /* Compressed rows that the query at pos may attend to. */
 static inline size_t nb_csa_n_row(const nb_attn_config *a, size_t pos)
 {

@@ -2,79 +2,73 @@
  * best.
  *
  *   s(p, w) = sum_h w_h max(0, q_h . k_w),   w_h with the factor (n_head dim)^-1/2
- * The idx_top rows of the largest scores, of equal ones the earlier, in ascending order.  A score depends on its query
- * and its key alone, so the choice depends on the position only. */
-#include <string.h>
-
+ * The idx_top rows of the largest scores, of equal ones the earlier, in ascending order: index_score and index_topk.
+ * A score depends on its query and its key alone, so the choice depends on the position only. */
 #include "model/cpu/cpu_csa.h"
 
-enum { BLOCK = 256 }; /* rows of a task */
+enum {
+    BLOCK = 4 * NB_INDEX_TOK, /* rows of a task */
+    RUNS = 2                  /* pages that a tile of queries may touch */
+};
+
+/* Queries of one page: they see the same rows in the same form. */
+typedef struct score_run {
+    size_t first, n, page; /* queries of the tile */
+    size_t n_row; /* that the last of them sees; 0: all of them see all rows that there are */
+    size_t task0;
+} score_run;
 
 typedef struct score_ctx {
     const nb_csa *x;
-    size_t tok, n_block;
+    size_t tok, n_task, n_run;
+    score_run run[RUNS];
 } score_ctx;
 
-static float dot(const float *a, const float *b, size_t n)
+static void *packed(const nb_csa *x, size_t i)
 {
-    float s[8] = { 0 };
-    size_t i = 0;
-    for (; i + 8 <= n; i += 8)
-        for (size_t k = 0; k < 8; k++) s[k] += a[i + k] * b[i + k];
-    for (; i < n; i++) s[0] += a[i] * b[i];
-    return ((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7]));
+    const nb_cpu *f = x->s.f;
+    const nb_attn_config *a = x->s.attn;
+    return (char *)f->csa.pack + i * f->r.plan.index_score->q_bytes(a->idx_head, a->idx_dim);
 }
 
-static void score_block(void *ctx, size_t task, size_t worker)
+static void pack_query(void *ctx, size_t i, size_t worker)
+{
+    (void)worker;
+    const score_ctx *y = ctx;
+    const nb_cpu_attn *s = &y->x->s;
+    const nb_cpu *f = s->f;
+    const size_t nh = s->attn->idx_head, dim = s->attn->idx_dim, at = s->t0 + y->tok + i;
+    f->r.plan.index_score->pack(nh, dim, f->csa.iq + at * nh * dim, f->csa.iw + at * nh,
+                                packed(y->x, i));
+}
+
+static void score_rows(void *ctx, size_t task, size_t worker)
 {
     const score_ctx *y = ctx;
     const nb_csa *x = y->x;
-    const nb_cpu_attn *s = &x->s;
-    nb_cpu *f = s->f;
-    const nb_attn_config *a = s->attn;
-    const size_t i = task / y->n_block, tok = y->tok + i, pos = s->c->pos0 + tok;
-    const size_t n = nb_csa_n_row(a, pos), w0 = task % y->n_block * BLOCK;
-    const float *q = f->csa.iq + (s->t0 + tok) * a->idx_head * a->idx_dim;
-    const float *weight = f->csa.iw + (s->t0 + tok) * a->idx_head;
+    nb_cpu *f = x->s.f;
+    const nb_attn_config *a = x->s.attn;
+    const score_run *r = y->run;
+    while (r + 1 < y->run + y->n_run && r[1].task0 <= task) r++;
+    const size_t w0 = (task - r->task0) * BLOCK;
+    const size_t end = w0 + BLOCK < r->n_row ? w0 + BLOCK : r->n_row;
     float *key = f->csa.w_row + worker * NB_ATTN_TILE * f->csa.max_dim;
-    if (n <= a->idx_top) return; /* all are taken */
-    for (size_t w = w0; w < n && w < w0 + BLOCK; w++) {
-        float sum = 0;
-        nb_csa_row(x, pos / NB_PAGE_TOK, w, 2, key);
-        for (size_t h = 0; h < a->idx_head; h++) {
-            const float d = dot(q + h * a->idx_dim, key, a->idx_dim);
-            sum += weight[h] * (d > 0 ? d : 0);
-        }
-        f->csa.score[i * f->csa.max_row + w] = sum;
+    _Static_assert((int)NB_INDEX_TOK <= (int)NB_ATTN_TILE, "w_row");
+    for (size_t w = w0; w < end; w += NB_INDEX_TOK) {
+        const size_t n = end - w < NB_INDEX_TOK ? end - w : NB_INDEX_TOK;
+        nb_csa_rows(x, r->page, w, n, NB_CSA_INDEX_SEG, key, a->idx_dim);
+        f->r.plan.index_score->fn(
+            &(nb_index_score_args){ .s = f->csa.score + r->first * f->csa.max_row + w,
+                                    .q = packed(x, r->first),
+                                    .k = key,
+                                    .scratch = (char *)f->w_scratch + worker * f->w_scratch_bytes,
+                                    .n_query = r->n,
+                                    .n_head = a->idx_head,
+                                    .dim = a->idx_dim,
+                                    .n_tok = n,
+                                    .s_stride = f->csa.max_row,
+                                    .k_stride = a->idx_dim });
     }
-}
-
-/* A score as a number in the same order, -0 as +0. */
-static uint32_t order(float s)
-{
-    uint32_t u;
-    s += 0.0f;
-    memcpy(&u, &s, sizeof u);
-    return u & 0x80000000u ? ~u : u | 0x80000000u;
-}
-
-/* The k-th largest of n scores by bits from the top; *n_equal: how many of its equals belong to the first k. */
-static uint32_t kth(const float *s, size_t n, size_t k, size_t *n_equal)
-{
-    uint32_t prefix = 0, mask = 0;
-    for (int shift = 24; shift >= 0; shift -= 8) {
-        size_t count[256] = { 0 };
-        for (size_t i = 0; i < n; i++) {
-            const uint32_t u = order(s[i]);
-            if ((u & mask) == prefix) count[u >> shift & 255]++;
-        }
-        uint32_t b = 255;
-        while (k > count[b]) k -= count[b--];
-        prefix |= b << shift;
-        mask |= 255u << shift;
-    }
-    *n_equal = k;
-    return prefix;
 }
 
 static void choose_rows(void *ctx, size_t i, size_t worker)
@@ -84,28 +78,43 @@ static void choose_rows(void *ctx, size_t i, size_t worker)
     const nb_cpu_attn *s = &y->x->s;
     nb_cpu *f = s->f;
     const size_t n = nb_csa_n_row(s->attn, s->c->pos0 + y->tok + i), top = s->attn->idx_top;
-    const float *score = f->csa.score + i * f->csa.max_row;
     uint32_t *pick = f->csa.pick + i * f->csa.max_top;
-    size_t n_equal = 0, k = 0;
     f->csa.n_pick[i] = n < top ? n : top;
-    if (n <= top) {
+    if (n > top)
+        f->r.plan.index_topk->fn(&(nb_index_topk_args){
+            .s = f->csa.score + i * f->csa.max_row, .at = pick, .n = n, .k = top });
+    else
         for (uint32_t w = 0; w < n; w++) pick[w] = w;
-        return;
+}
+
+/* Divides the tile's queries by their pages, and counts tasks. */
+static void make_runs(score_ctx *y, size_t n)
+{
+    _Static_assert((int)NB_CSA_TILE <= (int)NB_PAGE_TOK, "RUNS");
+    const nb_cpu_attn *s = &y->x->s;
+    for (size_t i = 0; i < n; i++) {
+        const size_t pos = s->c->pos0 + y->tok + i, page = pos / NB_PAGE_TOK;
+        if (y->n_run == 0 || y->run[y->n_run - 1].page != page)
+            y->run[y->n_run++] = (score_run){ .first = i, .page = page };
+        score_run *r = &y->run[y->n_run - 1];
+        const size_t n_row = nb_csa_n_row(s->attn, pos);
+        r->n = i + 1 - r->first;
+        r->n_row = n_row > s->attn->idx_top ? n_row : 0;
     }
-    const uint32_t cut = kth(score, n, top, &n_equal);
-    for (uint32_t w = 0; w < n && k < top; w++) {
-        const uint32_t u = order(score[w]);
-        if (u < cut || (u == cut && n_equal == 0)) continue;
-        n_equal -= u == cut;
-        pick[k++] = w;
+    for (size_t k = 0; k < y->n_run; k++) {
+        y->run[k].task0 = y->n_task;
+        y->n_task += (y->run[k].n_row + BLOCK - 1) / BLOCK;
     }
 }
 
 void nb_csa_choose(const nb_csa *x, size_t tok, size_t n)
 {
-    const nb_cpu_attn *s = &x->s;
-    const size_t rows = nb_csa_n_row(s->attn, s->c->pos0 + tok + n - 1);
-    score_ctx y = { x, tok, (rows + BLOCK - 1) / BLOCK };
-    if (rows > s->attn->idx_top) nb_dev_run(s->f->r.o.dev, score_block, &y, n * y.n_block);
-    nb_dev_run(s->f->r.o.dev, choose_rows, &y, n);
+    nb_dev *dev = x->s.f->r.o.dev;
+    score_ctx y = { .x = x, .tok = tok };
+    make_runs(&y, n);
+    if (y.n_task) {
+        nb_dev_run(dev, pack_query, &y, n);
+        nb_dev_run(dev, score_rows, &y, y.n_task);
+    }
+    nb_dev_run(dev, choose_rows, &y, n);
 }

@@ -17,6 +17,7 @@ typedef struct nb_cpu_csa {
     float *iq,
         *iw;      /* [max_tok] queries [idx_head][idx_dim] and weights [idx_head] of the indexer */
     float *ones;  /* [max_dim]: weights of a norm that has none */
+    float *pack;  /* [NB_CSA_TILE] packed queries of the indexer */
     float *score; /* [NB_CSA_TILE][max_row] */
     float *w_row, *w_state; /* per worker: rows [64][max_dim]; a query's state, max_state floats */
     uint32_t *pick;         /* [NB_CSA_TILE][max_top] */
