@@ -228,27 +228,31 @@ static void alone(chk *t, const kase *k, const float *all, size_t tok, size_t n)
         chk_same(t, "alone", all + was[i] * a.y.stride, 0, y.f + i * a.y.stride, 0, 1, s->n_out);
 }
 
-static void one_case(chk *t, const nb_cuda_experts_row *v, const shape *s, nb_wtype type, bool down,
+/* What is multiplied: gate and up of chosen tokens with SwiGLU, down of places, or one matrix of chosen tokens. */
+typedef enum product { GATE_UP, DOWN, GATE } product;
+static const char *const product_word[] = { "", " down", " gate" };
+
+static void one_case(chk *t, const nb_cuda_experts_row *v, const shape *s, nb_wtype type, product what,
                      chk_pattern p)
 {
     kase k = { .v = v, .s = *s, .o = route(t, s) };
     const bool parts = in_parts(chk_gpu_type(type, tiles(v)));
-    const size_t n_place = s->n_tok * s->top_k, n_x = down ? n_place : s->n_tok;
-    for (int m = 0; m < (down ? 1 : 2); m++) k.w[m] = chk_raw(t, s->n_expert * sizeof *k.w[m]);
+    const size_t n_place = s->n_tok * s->top_k, n_x = what == DOWN ? n_place : s->n_tok;
+    for (int m = 0; m < (what == GATE_UP ? 2 : 1); m++) k.w[m] = chk_raw(t, s->n_expert * sizeof *k.w[m]);
     nb_cuda_experts_args *a = &k.a;
     const bool rows = type == NB_W_FP8B && chk_u64(t) % 2;
     a->gate = weights(t, s, type, tiles(v), rows, p, k.w[0]);
-    if (!down) a->up = weights(t, s, type, tiles(v), rows, p, k.w[1]);
+    if (what == GATE_UP) a->up = weights(t, s, type, tiles(v), rows, p, k.w[1]);
     k.x = chk_raw(t, n_x * s->n_col * sizeof *k.x);
     chk_fill(t, k.x, n_x * s->n_col, p);
     a->x = chk_gpu_in_rows(t, k.x, n_x, s->n_col, (s->n_col + 7) / 8 * 8 + 8 * chk_between(t, 0, 1),
                            v->codes ? 1 : parts ? (int)chk_between(t, 1, 2) : 0);
     if (v->codes) k.xq = chk_gpu_codes(t, k.x, n_x, s->n_col, s->n_col, &a->xq);
     a->y = chk_gpu_out_rows(t, n_place, (s->n_out + 7) / 8 * 8 + 8 * chk_between(t, 0, 1),
-                            down ? 0 : (int)chk_between(t, 0, 2));
+                            what == GATE_UP ? (int)chk_between(t, 0, 2) : 0);
     const bool list = s->n_expert > 1 || v->kind != NB_CUDA_DIRECT;
     if (list) a->first = chk_gpu_in(t, k.o.first, (s->n_expert + 1) * sizeof *k.o.first);
-    if (list && !down) a->src = chk_gpu_in(t, k.o.src, n_place * sizeof *k.o.src);
+    if (list && what != DOWN) a->src = chk_gpu_in(t, k.o.src, n_place * sizeof *k.o.src);
     a->n_expert = s->n_expert;
     a->n_out = s->n_out;
     a->n_tok = s->n_tok;
@@ -257,7 +261,7 @@ static void one_case(chk *t, const nb_cuda_experts_row *v, const shape *s, nb_wt
     const nb_cuda_rows y = chk_gpu_get_rows(t, &a->y, n_place);
     expect(t, &k, y.f, a->y.stride);
     chk_gpu_parts(t, &y, n_place, s->n_out);
-    if (t->failed || down) return;
+    if (t->failed || what == DOWN) return;
     for (size_t n = 1; n < s->n_tok; n = 3 * n + 1)
         alone(t, &k, y.f, chk_between(t, 0, s->n_tok - n), n);
 }
@@ -271,18 +275,19 @@ static void test(chk *t, const chk_row *row)
     size_t seen = 0;
     for (size_t i = 0; i < NB_COUNT(shapes); i++)
         for (nb_wtype w = 0; w < NB_W_TYPE_COUNT; w++)
-            for (int down = 0; down < 2; down++) {
+            for (product what = GATE_UP; what <= GATE; what++) {
                 const shape *s = &shapes[i];
                 if (s->device && w >= NB_W_INT8 && (i + w) % 8) continue; /* as check_cuda_linear.c */
+                if (what == GATE && chk_gpu_info(t)->emulated && (i + w) % 4) continue;
                 const nb_wtype there = chk_gpu_type(w, tiles(v));
                 if ((s->device && chk_gpu_info(t)->emulated) || there == NB_W_TYPE_COUNT ||
                     !v->can(there, s->n_out, s->n_col))
                     continue;
                 const chk_pattern p = patterns[seen++ % NB_COUNT(patterns)];
                 if (chk_case(t, "%zu x %zux%zu, %zu tok, top %zu, type=%d%s %s", s->n_expert,
-                             s->n_out, s->n_col, s->n_tok, s->top_k, (int)w, down ? " down" : "",
+                             s->n_out, s->n_col, s->n_tok, s->top_k, (int)w, product_word[what],
                              chk_pattern_name(p)))
-                    one_case(t, v, s, w, down != 0, p);
+                    one_case(t, v, s, w, what, p);
             }
 }
 

@@ -5,6 +5,8 @@
       names exactly the matrices that stayed; the relative error of each is within the form's bound, and not above that
       of scales without a search.  OUT_DIR: the same values as F32.
   _convert.py same DIR_A DIR_B          the same tensors to the byte (other shards, other number of threads)
+  _convert.py splice OUT.gguf BASE.gguf WORD OTHER.gguf ...
+      BASE with the tensors of OTHER whose names have WORD
   _convert.py gguf LIB F32.gguf MADE.gguf OUT.gguf [THEIRS.gguf]
       MADE has the tensors of F32.gguf, as floats by llama.cpp's library in OUT; THEIRS was made from F32 by
       llama.cpp: the same types everywhere, and no tensor of MADE has more squared error.  Prints the ratio of the sums.
@@ -283,6 +285,19 @@ def compare_gguf(path, f32, made, out, theirs=None):
         print("%s: squared error %.4f of llama.cpp's" % (os.path.basename(made), ours / his))
 
 
+def splice(out, base, *others):
+    g = Gguf()
+    g.kv, tensors = gguf(base)
+    for word, other in zip(others[::2], others[1::2]):
+        took = {name: t for name, t in gguf(other)[1].items() if word in name}
+        assert took and set(took) <= set(tensors), word
+        assert any(t[0] != tensors[name][0] for name, t in took.items()), word + ": the same type"
+        tensors.update(took)
+    for name, (kind, ne, data) in tensors.items():
+        g.tensor(name, kind, ne, data)
+    g.write(out)
+
+
 if __name__ == "__main__":
     what, rest = sys.argv[1], sys.argv[2:]
     if what == "check":
@@ -297,6 +312,8 @@ if __name__ == "__main__":
                 json.dump(c, f)
         else:
             os.remove(path)
+    elif what == "splice":
+        splice(*rest)
     elif what == "same":
         assert folder(rest[0]) == folder(rest[1])
     else:

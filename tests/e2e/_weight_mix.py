@@ -1,10 +1,10 @@
 """Random checkpoints in mixtures of published weight formats, written from the formulas alone (standard library).
 
-  _weight_mix.py list                    names of the cases
+  _weight_mix.py list [gpu]              names of the cases; of those that a GPU shall run, too
   _weight_mix.py make CASE CONFIGS OUT   OUT/q: the checkpoint; OUT/f: the values of its codes in F32; CASE may be
                                          llama3, qwen2, qwen3 or minicpm3_short: nothing is quantised, for GGUF
                                          CONFIGS: tests/parity, whose config.json files name the families
-  _weight_mix.py compare A.f32 B.f32     logits agree to 1e-4 of the largest
+  _weight_mix.py compare A.f32 B.f32 [N] logits agree to 1e-4, or N, of the largest
   _weight_mix.py bytes Q PLAN.json       `nibble plan --json` counts the bytes of Q's tensors to 1 %
 
 Codes and scales are drawn at random, so that every code, zero point and order of columns occurs; nothing is quantised.
@@ -428,9 +428,34 @@ CASES = {
                             ".*self_attn.*": {"bits": 8, "group_size": 64},
                             "model.layers.0.self_attn.kv_b_proj": {"bits": 16, "data_type": "float"},
                             "model.layers.1.self_attn.kv_b_proj": {"bits": 16, "data_type": "float"}})),
+    # Experts of a layer in several forms (ON_GPU).
+    "experts-apart": case("v3", EVEN, of(("gate_proj", ct(4, 32)), ("up_proj", ct(8, 64, sym=False)), ("down_proj", ct(4, 128))),
+                          {"quant_method": "compressed-tensors", "format": "pack-quantized", "ignore": ["re:.*self_attn.*", "lm_head"],
+                           "config_groups": {
+                               "group_0": {"targets": ["re:.*gate_proj"], "weights": w(4, 32)},
+                               "group_1": {"targets": ["re:.*up_proj"], "weights": w(8, 64, False)},
+                               "group_2": {"targets": ["re:.*down_proj"], "weights": w(4, 128)}}}),
+    "experts-plain": case("kimi_k2", EVEN, of((".experts.1.", None), (".experts.", ct(4, 32))),
+                          ct_config("pack-quantized", w(4, 32), EXPERTS_ONLY + (r"re:.*\.experts\.1\..*",)), "inner", shards=2),
+    "experts-round": case("v2_lite", ODD, of(("experts.2.down_proj", None), ("experts.0.up_proj", gptq(8, 64, v1=False)),
+                                             (".experts.", gptq(4, 32, v1=False))),
+                          round_config("auto_round", extra_config={
+                              ".*self_attn.*": {"bits": 16}, ".*mlp.(gate|up|down)_proj": {"bits": 16}, ".*shared_experts.*": {"bits": 16},
+                              "model.layers.1.mlp.experts.0.up_proj": {"bits": 8, "group_size": 64},
+                              "model.layers.1.mlp.experts.2.down_proj": {"bits": 16, "data_type": "float"}})),
+    "experts-modelopt": case("v3", EVEN, of(("experts.3.down_proj", None), ("experts.0.", fp8("scalar")), ("experts.1.up_proj", fp8("scalar")),
+                                            (".experts.", NV_MO)),
+                             {"quant_algo": "MIXED_PRECISION", "kv_cache_quant_algo": None, "quantized_layers": {
+                                 f"model.layers.1.mlp.experts.{j}.{m}_proj": {"quant_algo": "FP8"} if j == 0 or (j, m) == (1, "up") else
+                                 {"quant_algo": "NVFP4", "group_size": 16}
+                                 for j in range(4) for m in ("gate", "up", "down") if (j, m) != (3, "down")}}, "file"),
+    # act order shuffles the groups of some experts only: on a GPU these are floats
+    "experts-act": case("v3", ODD, of(("experts.1.", gptq(4, 32, act=True)), ("experts.2.up", gptq(4, 32, act=True)), (".experts.", gptq(4, 32)),
+                                      ("_proj", gptq(4, 32))), gptq_config(4, 32, desc_act=True)),
     "stacked": case("v3", EVEN, every(None), {"quant_method": "mxfp4", "modules_to_not_convert": [
         "model.layers.*.self_attn", "model.embed_tokens", "lm_head"]}, stacked=True),
 }
+ON_GPU = [name for name in CASES if name.startswith("experts-")] + ["modelopt-mixed", "mixed-ints", "round-extra"]
 for family in FAMILIES:
     CASES["w4/" + family] = case(family, {"num_hidden_layers": 2}, every(ct(4, 8, sym=False)), ct_config("pack-quantized", w(4, 8, False)))
     CASES["fp8/" + family] = case(family, {"num_hidden_layers": 2}, every(fp8("channel", "BF16")),
@@ -520,12 +545,12 @@ def make(name, configs, out):
             json.dump({"producer": {"name": "modelopt", "version": "0.39"}, "quantization": x["config"]}, f)
 
 
-def compare(a, b):
+def compare(a, b, limit=1e-4):
     a, b = (array.array("f", open(p, "rb").read()) for p in (a, b))
     assert len(a) == len(b) > 0
     size = max(abs(x) for x in b)
     worst = max(abs(x - y) for x, y in zip(a, b))
-    assert size > 0.1 and worst <= 1e-4 * size, "logits of up to %g differ by %g" % (size, worst)
+    assert size > 0.1 and worst <= float(limit) * size, "logits of up to %g differ by %g" % (size, worst)
 
 
 def count(folder, plan):
@@ -546,7 +571,7 @@ if __name__ == "__main__":
     if sys.argv[1] == "bytes":
         count(*sys.argv[2:])
     elif sys.argv[1] == "list":
-        print("\n".join(CASES))
+        print("\n".join(CASES if len(sys.argv) == 2 else ON_GPU))
     elif sys.argv[1] == "make":
         make(*sys.argv[2:])
     else:

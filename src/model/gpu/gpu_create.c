@@ -424,7 +424,7 @@ static void want_common(slots *l, nb_gpu_rank *f, const widths *w)
     }
     if (moe) {
         want_rows(l, f, &x->e_act, rows, c->moe_inter);
-        want(l, &f->e_y, rows * c->hidden, sizeof(float));
+        want(l, &f->e_y, rows * (f->w.apart ? max_size(c->hidden, nb_gpu_apart_width(c)) : c->hidden), sizeof(float));
         want(l, &f->r_logits, R * nb_n_choice(c), sizeof(float));
         want(l, &f->r_weight, rows, sizeof(float));
         want(l, &f->r_id, rows, sizeof(uint32_t));
@@ -757,8 +757,8 @@ void nb_gpu_describe(const nb_rank *r, char *buf, size_t n_bytes)
     if (n_host && at < n_bytes)
         at += (size_t)snprintf(buf + at, n_bytes - at, " cpu_experts=%zu layers, %s", n_host,
                                nb_rank_plan(f->host.cpu)->linear[host_type(f)]->name);
-    if (l->expert.row_up[0] && !l->host && at < n_bytes)
-        at += (size_t)snprintf(buf + at, n_bytes - at, " experts=%s", l->expert.row_up[0]->name);
+    if (l->expert.n_run && !l->host && at < n_bytes)
+        at += (size_t)snprintf(buf + at, n_bytes - at, " experts=%s", l->expert.run->row[NB_GPU_GATE][0]->name);
     if (f->attn[last] && at < n_bytes)
         (void)snprintf(buf + at, n_bytes - at, " attn_%s=%s",
                        nb_kv_type_name(f->r.o.record[last].type), f->attn[last]->name);

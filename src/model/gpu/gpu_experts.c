@@ -35,19 +35,14 @@ static size_t round_up(size_t n)
 
 /* ---- memory ---- */
 
-static const nb_weight *matrix(const nb_mlp *m, size_t i)
-{
-    return i == 0 ? &m->gate : i == 1 ? &m->up : &m->down;
-}
-
 /* Where the planes of the matrices of some experts are in a buffer, and bytes of one expert in each. */
 typedef struct layout {
-    size_t at[3][NB_GPU_PLANES], one[3][NB_GPU_PLANES], n_bytes;
+    size_t at[NB_GPU_EXPERT_MATS][NB_GPU_PLANES], one[NB_GPU_EXPERT_MATS][NB_GPU_PLANES], n_bytes;
 } layout;
 
 static const nb_gpu_form *form_of(const nb_gpu_rank *f, size_t layer, size_t i)
 {
-    return &f->w.layer[layer].expert.form[i];
+    return &f->w.layer[layer].expert.run->form[i]; /* one run: nb_gpu_runs_can_send */
 }
 
 static const nb_mlp *experts_of(const nb_gpu_rank *f, size_t layer)
@@ -58,8 +53,8 @@ static const nb_mlp *experts_of(const nb_gpu_rank *f, size_t layer)
 static layout lay_out(const nb_gpu_rank *f, size_t layer, size_t n)
 {
     layout l = { 0 };
-    for (size_t i = 0; i < 3; i++) {
-        const nb_weight *w = matrix(experts_of(f, layer), i);
+    for (size_t i = 0; i < NB_GPU_EXPERT_MATS; i++) {
+        const nb_weight *w = nb_gpu_expert_mat(experts_of(f, layer), i);
         nb_gpu_plane_bytes(form_of(f, layer, i), w->n_col, l.one[i]);
         for (size_t k = 0; k < NB_GPU_PLANES; k++) l.one[i][k] *= w->n_row;
         if (w->type == NB_W_FP8B) l.one[i][NB_GPU_ROW] = nb_weight_scale_bytes(w);
@@ -244,9 +239,10 @@ static void copy_task(void *ctx, size_t task, size_t worker)
 {
     (void)worker;
     const copy_job *j = ctx;
-    const size_t piece = task % j->n_piece, i = task / j->n_piece % 3, e = task / j->n_piece / 3;
+    const size_t piece = task % j->n_piece, at = task / j->n_piece;
+    const size_t i = at % NB_GPU_EXPERT_MATS, e = at / NB_GPU_EXPERT_MATS;
     if (!wanted(&j->f->host, j->e0 + e)) return;
-    const nb_weight *w = matrix(&experts_of(j->f, j->layer)[j->e0 + e], i);
+    const nb_weight *w = nb_gpu_expert_mat(&experts_of(j->f, j->layer)[j->e0 + e], i);
     const nb_gpu_form *form = form_of(j->f, j->layer, i);
     const size_t *one = j->l.one[i], step = piece_rows(w, one), r = piece * step;
     if (r >= w->n_row) return;
@@ -283,7 +279,7 @@ static void send(nb_gpu_rank *f, const copy_job *j, char *dev, size_t n_bytes)
     }
     for (size_t e = 0; e < j->n; e++) {
         if (!wanted(&f->host, j->e0 + e)) continue;
-        for (size_t i = 0; i < 3 * NB_GPU_PLANES; i++) {
+        for (size_t i = 0; i < NB_GPU_EXPERT_MATS * NB_GPU_PLANES; i++) {
             const size_t n = j->l.one[i / NB_GPU_PLANES][i % NB_GPU_PLANES];
             const size_t at = j->l.at[i / NB_GPU_PLANES][i % NB_GPU_PLANES] + e * n;
             if (n) f->api->upload(f->g, dev + at, j->to + at, n);
@@ -300,13 +296,13 @@ static void stage(nb_gpu_rank *f, size_t layer, size_t e0)
     copy_job j = { .f = f, .to = x->pinned[b], .layer = layer, .e0 = e0 };
     j.n = left < x->group ? left : x->group;
     j.l = lay_out(f, layer, j.n);
-    for (size_t i = 0; i < 3; i++) {
-        const nb_weight *w = matrix(experts_of(f, layer), i);
+    for (size_t i = 0; i < NB_GPU_EXPERT_MATS; i++) {
+        const nb_weight *w = nb_gpu_expert_mat(experts_of(f, layer), i);
         const size_t n = div_up(w->n_row, piece_rows(w, j.l.one[i]));
         if (n > j.n_piece) j.n_piece = n;
     }
     if (f->api->wait(f->g, MARK_SENT + (int)b, NULL) != NB_OK) return;
-    nb_dev_run(f->r.o.dev, copy_task, &j, j.n * 3 * j.n_piece);
+    nb_dev_run(f->r.o.dev, copy_task, &j, j.n * NB_GPU_EXPERT_MATS * j.n_piece);
     if (x->on_way) f->api->side_join(f->g);
     f->api->side_begin(f->g, false);
     send(f, &j, x->stage[b], j.l.n_bytes);
@@ -319,7 +315,7 @@ static void stage(nb_gpu_rank *f, size_t layer, size_t e0)
 static nb_weight staged(const nb_gpu_rank *f, size_t layer, size_t i, const layout *l, char *stage,
                         size_t n)
 {
-    const nb_weight *w = matrix(experts_of(f, layer), i);
+    const nb_weight *w = nb_gpu_expert_mat(experts_of(f, layer), i);
     void *plane[NB_GPU_PLANES];
     for (size_t k = 0; k < NB_GPU_PLANES; k++)
         plane[k] = l->one[i][k] ? stage + l->at[i][k] : NULL;
@@ -331,11 +327,11 @@ static void compute(nb_gpu_rank *f, const nb_gpu_pass *p, size_t layer, size_t e
 {
     const nb_gpu_host *x = &f->host;
     const nb_model_config *c = f->r.whole;
-    const nb_gpu_experts *k = &f->w.layer[layer].expert;
+    const nb_gpu_run *k = f->w.layer[layer].expert.run;
     const size_t left = f->r.part.n_expert - e0, n = left < x->group ? left : x->group;
     const layout l = lay_out(f, layer, n);
-    nb_cuda_experts_args a = { .gate = staged(f, layer, 0, &l, x->stage[b], n),
-                               .up = staged(f, layer, 1, &l, x->stage[b], n),
+    nb_cuda_experts_args a = { .gate = staged(f, layer, NB_GPU_GATE, &l, x->stage[b], n),
+                               .up = staged(f, layer, NB_GPU_UP, &l, x->stage[b], n),
                                .x = f->x[p->kind].xn,
                                .y = f->x[p->kind].e_act,
                                .first = f->r_first + e0,
@@ -344,15 +340,15 @@ static void compute(nb_gpu_rank *f, const nb_gpu_pass *p, size_t layer, size_t e
                                .n_out = c->moe_inter,
                                .n_tok = p->n_pad,
                                .n_place = p->n_pad * c->top_k };
-    nb_gpu_experts_run(f, k->row_up[p->kind], a);
-    a.gate = staged(f, layer, 2, &l, x->stage[b], n);
+    nb_gpu_experts_run(f, k->row[NB_GPU_GATE][p->kind], a);
+    a.gate = staged(f, layer, NB_GPU_DOWN, &l, x->stage[b], n);
     a.up = (nb_weight){ 0 };
     a.x = f->x[p->kind].e_act;
     a.y = nb_gpu_floats(f->e_y, c->hidden);
     a.src = NULL;
     a.n_out = c->hidden;
     a.chosen = true;
-    nb_gpu_experts_run(f, k->row_down[p->kind], a);
+    nb_gpu_experts_run(f, k->row[NB_GPU_DOWN][p->kind], a);
 }
 
 /* With few rows the host waits for the choice and sends only experts that have some; groups of the next layer are

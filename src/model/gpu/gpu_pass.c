@@ -266,37 +266,77 @@ void nb_gpu_zero_experts(nb_gpu_rank *f, const nb_gpu_pass *p)
                                                              .y_stride = c->hidden });
 }
 
+/* A product of the run's experts, of matrix i. */
+static nb_cuda_experts_args run_args(const nb_gpu_rank *f, const nb_gpu_pass *p, const nb_gpu_run *r, size_t i)
+{
+    const nb_model_config *c = f->r.whole;
+    return (nb_cuda_experts_args){
+        .gate = r->w[i],
+        .first = f->r_first + NB_CUDA_EXPERT_0(c->n_expert, f->ranks.n, f->ranks.me) + r->first,
+        .n_expert = r->n,
+        .n_tok = p->n_pad,
+        .n_place = p->n_pad * c->top_k
+    };
+}
+
+/* e_act = swiglu of gate and up, each from a product of its own.  Their rows lie in e_y, which down's product writes
+ * later.  SwiGLU goes over the places of all experts; those of other runs are written after it. */
+static void gate_up_apart(nb_gpu_rank *f, const nb_gpu_pass *p, const nb_gpu_experts *x)
+{
+    const size_t inter = f->r.whole->moe_inter, width = nb_gpu_apart_width(f->r.whole);
+    for (size_t k = 0; k < x->n_run; k++)
+        for (size_t i = NB_GPU_GATE; i <= NB_GPU_UP && x->run[k].apart; i++) {
+            nb_cuda_experts_args a = run_args(f, p, &x->run[k], i);
+            a.x = f->x[p->kind].xn;
+            a.y = nb_gpu_floats(f->e_y + (i == NB_GPU_UP ? width / 2 : 0), width);
+            a.src = f->r_src;
+            a.n_out = inter;
+            nb_gpu_experts_run(f, x->run[k].row[i][p->kind], a);
+        }
+    f->api->swiglu(f->g, &(nb_cuda_swiglu_args){ .gate = f->e_y,
+                                                 .up = f->e_y + width / 2,
+                                                 .y = f->x[p->kind].e_act,
+                                                 .n_tok = p->n_pad * f->r.whole->top_k,
+                                                 .dim = inter,
+                                                 .in_stride = width });
+}
+
+/* e_y = the outputs of this rank's chosen experts. */
+static void routed(nb_gpu_rank *f, const nb_gpu_pass *p, const nb_gpu_experts *x)
+{
+    if (x->apart) gate_up_apart(f, p, x);
+    for (size_t k = 0; k < x->n_run; k++) {
+        if (x->run[k].apart) continue;
+        nb_cuda_experts_args a = run_args(f, p, &x->run[k], NB_GPU_GATE);
+        a.up = x->run[k].w[NB_GPU_UP];
+        a.x = f->x[p->kind].xn;
+        a.y = f->x[p->kind].e_act;
+        a.src = f->r_src;
+        a.n_out = f->r.whole->moe_inter;
+        nb_gpu_experts_run(f, x->run[k].row[NB_GPU_GATE][p->kind], a);
+    }
+    for (size_t k = 0; k < x->n_run; k++) {
+        nb_cuda_experts_args a = run_args(f, p, &x->run[k], NB_GPU_DOWN);
+        a.x = f->x[p->kind].e_act;
+        a.y = nb_gpu_floats(f->e_y, f->r.whole->hidden);
+        a.n_out = f->r.whole->hidden;
+        a.chosen = x->n_run == 1 && !x->apart;
+        nb_gpu_experts_run(f, x->run[k].row[NB_GPU_DOWN][p->kind], a);
+    }
+}
+
 /* e_y = the chosen experts' outputs, branch = the shared experts', or that of the dense block beside them. */
 static void moe(nb_gpu_rank *f, const nb_gpu_pass *p, size_t layer)
 {
-    const nb_model_config *c = f->r.whole;
     const nb_gpu_layer *l = &f->w.layer[layer];
     const nb_gpu_glu *glu = &f->glu[layer];
     const bool shared = has_shared(f, layer), beside = shared && p->kind == NB_CUDA_DIRECT;
     const bool few = p->n_pad <= FEW_ROWS;
     if (beside && !few) shared_beside(f, p, l, glu, few);
-    nb_gpu_linear(f, p->kind, &l->router, f->xn, nb_gpu_floats(f->r_logits, nb_n_choice(c)), p->n_pad);
+    nb_gpu_linear(f, p->kind, &l->router, f->xn, nb_gpu_floats(f->r_logits, nb_n_choice(f->r.whole)), p->n_pad);
     if (beside && few) shared_beside(f, p, l, glu, few);
     nb_gpu_route(f, p, layer, f->r_id, f->r_weight);
-    nb_cuda_experts_args a = { .gate = l->expert.gate,
-                               .up = l->expert.up,
-                               .x = f->x[p->kind].xn,
-                               .y = f->x[p->kind].e_act,
-                               .first = f->r_first + NB_CUDA_EXPERT_0(c->n_expert, f->ranks.n, f->ranks.me),
-                               .src = f->r_src,
-                               .n_expert = f->r.part.n_expert,
-                               .n_out = c->moe_inter,
-                               .n_tok = p->n_pad,
-                               .n_place = p->n_pad * c->top_k };
-    if (a.n_expert) nb_gpu_experts_run(f, l->expert.row_up[p->kind], a);
-    a.gate = l->expert.down;
-    a.up = (nb_weight){ 0 };
-    a.x = f->x[p->kind].e_act;
-    a.y = nb_gpu_floats(f->e_y, c->hidden);
-    a.src = NULL;
-    a.n_out = c->hidden;
-    a.chosen = true;
-    if (a.n_expert) nb_gpu_experts_run(f, l->expert.row_down[p->kind], a);
+    routed(f, p, &l->expert);
     nb_gpu_zero_experts(f, p);
     if (beside)
         f->api->side_join(f->g);

@@ -22,14 +22,18 @@ static nb_gpu_form one(const nb_weight *w)
     return f;
 }
 
+bool nb_gpu_form_join(nb_gpu_form *a, const nb_gpu_form *b)
+{
+    if (a->shape != b->shape || a->type != b->type || a->row_scales != b->row_scales) return false;
+    return a->shape != NB_GPU_TILES || nb_tiled_join(&a->tile, &b->tile);
+}
+
 bool nb_gpu_form_of(const nb_weight *const *src, size_t n, nb_gpu_form *out)
 {
     *out = one(src[0]);
     for (size_t i = 1; i < n; i++) {
         const nb_gpu_form f = one(src[i]);
-        if (f.shape != out->shape || f.type != out->type || f.row_scales != out->row_scales)
-            return false;
-        if (f.shape == NB_GPU_TILES && !nb_tiled_join(&out->tile, &f.tile)) return false;
+        if (!nb_gpu_form_join(out, &f)) return false;
     }
     return true;
 }

@@ -17,6 +17,8 @@ typedef struct nb_gpu_form {
 
 /* The form of n matrices with one n_col, each in it; false: there is none. */
 bool nb_gpu_form_of(const nb_weight *const *src, size_t n, nb_gpu_form *out);
+/* Makes *a the form of both; false: there is none, and *a is as it was. */
+bool nb_gpu_form_join(nb_gpu_form *a, const nb_gpu_form *b);
 /* Whether one product can read both, as gate and up. */
 bool nb_gpu_form_pair(const nb_gpu_form *a, const nb_gpu_form *b);
 

@@ -482,104 +482,40 @@ static nb_status expanding(uploader *u, const nb_attn_config *attn, size_t head0
 
 /* ---- experts ---- */
 
-static const nb_weight *expert_matrix(const nb_layer *l, size_t e, size_t off)
+/* Matrix k of a run's experts, one below the other. */
+static nb_status stack_run(uploader *u, const nb_mlp *expert, nb_gpu_run *r, size_t k)
 {
-    return (const nb_weight *)(const void *)((const char *)&l->expert[e] + off);
-}
-
-/* What `off` is of every expert, freed by the caller; NULL: out of memory. */
-static const nb_weight **each_expert(const nb_model *m, const nb_layer *l, size_t off)
-{
-    const nb_weight **src = calloc(m->c.n_expert, sizeof *src);
-    for (size_t e = 0; src && e < m->c.n_expert; e++) src[e] = expert_matrix(l, e, off);
-    return src;
-}
-
-/* This rank's, one below the other. */
-static nb_status stack_experts(uploader *u, const nb_layer *l, size_t off, nb_weight *out)
-{
-    const nb_rank_part *p = u->part;
-    const nb_weight **src = each_expert(u->m, l, off);
+    const nb_weight **src = calloc(r->n, sizeof *src);
     if (!src) return nb_fail(u->err, NB_ERR_NOMEM, "out of memory");
-    for (size_t i = 0; i < p->n_expert; i++) src[i] = src[p->expert0 + i * p->expert_step];
-    const nb_status st = p->n_expert ? stack(u, src, p->n_expert, out) : NB_OK;
+    for (size_t i = 0; i < r->n; i++)
+        src[i] = nb_gpu_expert_mat(&expert[nb_gpu_expert_of(u->part, r->first + i)], k);
+    const nb_status st = stack(u, src, r->n, &r->w[k]);
     free(src);
     return st;
 }
 
-static const nb_cuda_experts_row *find_experts(const uploader *u, int kind, nb_wtype type,
-                                               const nb_weight *w)
-{
-    const nb_cuda_experts_row *r = nb_gpu_api(u->w->gpu)->experts;
-    for (; r->name; r++)
-        if ((int)r->kind == kind && r->cc <= u->cc && (u->codes || !r->codes) &&
-            r->can(type, w->n_row, w->n_col))
-            return r;
-    return NULL;
-}
-
-/* Forms and kernels of the layer's experts; *lacks: what the GPU has not, NULL: nothing. */
-static nb_status choose_experts(const uploader *u, const nb_layer *l, nb_gpu_experts *e,
-                                const char **lacks)
-{
-    static const size_t off[3] = { offsetof(nb_mlp, gate), offsetof(nb_mlp, up),
-                                   offsetof(nb_mlp, down) };
-    static const char *const differ[3] = { "gate_proj has several", "up_proj has several",
-                                           "down_proj has several" };
-    const nb_mlp *x = &l->expert[0];
-    *lacks = NULL;
-    for (size_t i = 0; i < NB_COUNT(off); i++) {
-        const nb_weight **src = each_expert(u->m, l, off[i]);
-        if (!src) return nb_fail(u->err, NB_ERR_NOMEM, "out of memory");
-        if (!nb_gpu_form_of(src, u->m->c.n_expert, &e->form[i])) *lacks = differ[i];
-        free(src);
-    }
-    if (!*lacks && !nb_gpu_form_pair(&e->form[0], &e->form[1]))
-        *lacks = "gate_proj and up_proj have different ones";
-    for (int k = 0; k < 2 && !*lacks; k++) {
-        if (!u->use[k]) continue;
-        e->row_up[k] = find_experts(u, k, e->form[0].type, &x->gate);
-        e->row_down[k] = find_experts(u, k, e->form[2].type, &x->down);
-        if (!e->row_up[k] || !e->row_down[k]) *lacks = "there is no product for them";
-    }
-    return NB_OK;
-}
-
 static nb_status upload_experts(uploader *u, const nb_layer *l, nb_gpu_layer *g)
 {
-    nb_gpu_experts *e = &g->expert;
     g->host = false;
-    NB_TRY(stack_experts(u, l, offsetof(nb_mlp, gate), &e->gate));
-    NB_TRY(stack_experts(u, l, offsetof(nb_mlp, up), &e->up));
-    return stack_experts(u, l, offsetof(nb_mlp, down), &e->down);
-}
-
-/* What gpu_experts.c can send: not FP8 with a scale per row, nor what becomes floats. */
-static bool can_send(const nb_gpu_experts *e)
-{
-    for (size_t i = 0; i < NB_COUNT(e->form); i++)
-        if (e->form[i].shape == NB_GPU_FLOATS || e->form[i].row_scales) return false;
-    return true;
+    for (size_t i = 0; i < g->expert.n_run; i++)
+        for (size_t k = 0; k < NB_GPU_EXPERT_MATS; k++)
+            NB_TRY(stack_run(u, l->expert, &g->expert.run[i], k));
+    return NB_OK;
 }
 
 static nb_status experts(uploader *u, size_t layer, nb_gpu_layer *g)
 {
     nb_gpu_experts *e = &g->expert;
+    nb_gpu_weights *w = u->w;
     const nb_layer *l = &u->m->layer[layer];
-    const char *lacks;
-    NB_TRY(choose_experts(u, l, e, &lacks));
-    if (lacks && !g->host)
-        return nb_fail(u->err, NB_ERR_UNSUPPORTED,
-                       "model.layers.%zu.mlp.experts: a GPU needs one form of weights for the "
-                       "experts of a layer, and %s (%s, %s, %s ...); use --cpu-experts all",
-                       layer, lacks, nb_wtypes[l->expert[0].gate.type].name,
-                       nb_wtypes[l->expert[0].up.type].name, nb_wtypes[l->expert[0].down.type].name);
-    if (lacks) e->row_up[0] = e->row_up[1] = NULL;
-    const bool reads = !lacks && can_send(e);
-    if (g->host) u->w->upload &= reads && e->row_up[NB_CUDA_PROMPT] != NULL;
-    for (int k = 0; k < 2; k++)
-        if (e->row_up[k] && (e->row_up[k]->floats || e->row_down[k]->floats)) u->w->floats = true;
-    if (!g->host) NB_TRY(upload_experts(u, l, g));
+    const nb_gpu_row_limits limits = { nb_gpu_api(w->gpu)->experts, u->cc, { u->use[0], u->use[1] }, u->codes };
+    NB_TRY(nb_gpu_runs_init(e, l->expert, layer, u->part, &limits, &w->arena, u->err));
+    w->floats |= e->floats;
+    w->apart |= e->apart;
+    if (g->host)
+        w->upload &= nb_gpu_runs_can_send(e);
+    else
+        NB_TRY(upload_experts(u, l, g));
     NB_TRY(matrix(u, "mlp.gate", &l->router, NULL, all_of(&l->router), &g->router));
     return vector(u, l->router_b, nb_n_choice(&u->m->c), &g->router_b);
 }
@@ -714,17 +650,7 @@ uint64_t nb_gpu_expert_bytes(const nb_model *m, size_t layer)
 /* The same on the device. */
 static uint64_t device_bytes(const nb_gpu_weights *w, const nb_model *m, size_t layer)
 {
-    const nb_gpu_experts *x = &w->layer[layer].expert;
-    const nb_mlp *e = &m->layer[layer].expert[0];
-    const nb_weight *const one[] = { &e->gate, &e->up, &e->down };
-    uint64_t n = 0;
-    for (size_t i = 0; i < NB_COUNT(one); i++) {
-        size_t bytes[NB_GPU_PLANES];
-        nb_gpu_plane_bytes(&x->form[i], one[i]->n_col, bytes);
-        for (size_t k = 0; k < NB_GPU_PLANES; k++) n += one[i]->n_row * bytes[k];
-        n += x->form[i].shape == NB_GPU_AS_IT_IS ? nb_weight_scale_bytes(one[i]) : 0;
-    }
-    return n * m->c.n_expert;
+    return nb_gpu_runs_bytes(&w->layer[layer].expert, m->layer[layer].expert, w->part);
 }
 
 /* Bytes that the device has beside leave_bytes, and beside what is lost at the ends of pieces. */
@@ -737,24 +663,17 @@ static uint64_t room(const nb_gpu_weights *w, uint64_t leave_bytes)
     return info.free_bytes > keep ? info.free_bytes - keep : 0;
 }
 
-static bool can_move(const nb_gpu_layer *g)
-{
-    return g->host && (g->expert.row_up[0] || g->expert.row_up[1]);
-}
-
 nb_status nb_gpu_weights_fit(nb_gpu_weights *w, const nb_model *m, uint64_t leave_bytes, bool all,
                              nb_error *err)
 {
     uint64_t need = 0;
     uploader u = { .w = w, .m = m, .part = w->part, .dev = w->dev, .err = err };
     for (size_t i = 0; i < m->c.n_layer; i++) {
-        if (!w->layer[i].host) continue;
-        if (all && !can_move(&w->layer[i])) return NB_OK;
-        need += device_bytes(w, m, i);
+        if (w->layer[i].host) need += device_bytes(w, m, i);
     }
     if (all && need > room(w, leave_bytes)) return NB_OK;
     for (size_t i = m->c.n_layer; i-- > 0;) {
-        if (!can_move(&w->layer[i])) continue;
+        if (!w->layer[i].host) continue;
         if (!all && device_bytes(w, m, i) > room(w, leave_bytes)) break;
         NB_TRY(upload_experts(&u, &m->layer[i], &w->layer[i]));
         NB_TRY(nb_gpu_api(w->gpu)->sync(nb_gpu_handle(w->gpu), err));

@@ -14,7 +14,7 @@
 #define NB_MODEL_GPU_WEIGHTS_H
 #include "dev/gpu.h"
 #include "kernel/cuda/api/nb_cuda.h"
-#include "model/gpu/gpu_tiles.h"
+#include "model/gpu/gpu_runs.h"
 #include "model/model.h"
 #include "model/rank.h"
 
@@ -48,11 +48,11 @@ typedef struct nb_gpu_group {
     bool joined; /* one product in the whole model */
 } nb_gpu_group;
 
-typedef struct nb_gpu_experts {
-    nb_weight gate, up, down;
-    nb_gpu_form form[3]; /* of them, also where they stay in host memory */
-    const nb_cuda_experts_row *row_up[2], *row_down[2]; /* by kind */
-} nb_gpu_experts;
+/* Columns of a row of gate, then up, where they are two products. */
+static inline size_t nb_gpu_apart_width(const nb_model_config *c)
+{
+    return (c->moe_inter + 7) / 8 * 16;
+}
 
 typedef struct nb_gpu_layer {
     const float *in_norm, *post_norm, *branch_norm, *q_a_norm, *kv_a_norm, *mean, *rope_k, *rope_q,
@@ -66,7 +66,7 @@ typedef struct nb_gpu_layer {
     nb_gpu_group gate_up;
     nb_gpu_mat down, router;
     const float *router_b;
-    nb_gpu_experts expert; /* host: kernels only */
+    nb_gpu_experts expert; /* host: forms and kernels only */
     bool host;             /* routed experts stay in host memory */
 } nb_gpu_layer;
 
@@ -75,7 +75,8 @@ typedef struct nb_gpu_weights {
     const float *final_norm;
     nb_gpu_layer *layer; /* [n_layer] */
     bool floats;         /* some product reads float rows */
-    bool host, upload;   /* some layer is the host's; the GPU has kernels for the experts of these */
+    bool apart;          /* some experts' gate and up are two products */
+    bool host, upload;   /* some layer is the host's; the experts of all these can be sent */
     uint64_t n_bytes;    /* of device memory taken */
     /* private */
     nb_gpu *gpu;

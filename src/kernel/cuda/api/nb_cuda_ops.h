@@ -194,14 +194,14 @@ typedef struct nb_cuda_route_args {
     (NB_CUDA_EXPERT_0(n_expert, n_rank, (e) % (n_rank)) + (e) / (n_rank))
 
 /* Products of the experts over the places of route.  With up.data, act[p] = swiglu(gate x[src[p]], up x[src[p]])
- * (parts, and f for SIMT rows); else y[p] = gate x[p] (the down product: gate is down).
+ * (parts, and f for SIMT rows); else y[p] = gate x[src[p]], without src gate x[p] (the down product: gate is down).
  * Weights of all experts are contiguous: [n_expert * n_out][n_col], FP8B scales
  * [n_expert][ceil(n_out / 128)][ceil(n_col / 128)].
  * first NULL (rows of kind DIRECT): one expert, which has all n_tok = n_place rows in their order. */
 typedef struct nb_cuda_experts_args {
     nb_weight gate, up; /* n_row = n_expert * n_out */
     nb_cuda_codes xq;   /* x of rows that read codes */
-    nb_cuda_rows x, y;  /* x: [n_tok] with src, [n_place] without; y: [n_place], floats for down */
+    nb_cuda_rows x, y;  /* x: [n_tok] with src, [n_place] without; y: [n_place], floats without up */
     const uint32_t *first, *src;
     size_t n_expert, n_out, n_tok, n_place; /* n_place = n_tok * top_k */
     size_t n_whole; /* as in nb_cuda_linear_args */
