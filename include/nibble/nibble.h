@@ -142,6 +142,9 @@ typedef struct nb_engine_options {
         tensor_parallel_size; /* ranks that compute the same tokens together, each its heads, columns
                                     and experts, and a cache of its own: 1 (default) to 8, on a
                                     CPU or as many GPUs, with the same results              */
+    size_t data_parallel_size;   /* CPU ranks with requests and a cache of their own, 1 (default) to 8, that
+                                    divide the routed experts; results are the same         */
+    bool enable_expert_parallel; /* needed for data_parallel_size where there are experts   */
     const char *cpu_affinity;    /* auto (default), none, or CPUs for the threads: 0-3,8    */
     size_t max_model_len;        /* tokens of context; default: the model's maximum         */
     size_t prefill_chunk;        /* most prompt tokens of one request in a step; default
@@ -197,6 +200,7 @@ typedef struct nb_engine_info {
     uint64_t kv_pool_bytes;
     size_t kv_pool_tok, n_thread;
     size_t n_rank;                           /* each has such a pool (kv_pool_bytes) */
+    size_t n_data_rank;                      /* n_rank if each has requests of its own, else 1 */
     size_t n_block, block_tok;               /* blocks of the pool; tokens of a block (64) */
     uint64_t block_bytes,
         tail_bytes;    /* one block; open pages and states of max_num_seqs requests, and

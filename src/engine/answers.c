@@ -12,7 +12,7 @@ enum {
 
 nb_status nb_engine_create_answers(nb_engine *e, const nb_engine_options *o, nb_error *err)
 {
-    if (!o->cache_answers || o->no_prefix_caching) return NB_OK;
+    if (!o->cache_answers || o->no_prefix_caching || e->n_shard > 1) return NB_OK;
     const size_t n_block = e->step.max_step_tok / STEP_PART / NB_BLOCK_TOK;
     const nb_refill_options ro = { .max_text = MAX_TEXT,
                                    .max_tok = e->step.max_model_len > MAX_TOK
@@ -20,7 +20,7 @@ nb_status nb_engine_create_answers(nb_engine *e, const nb_engine_options *o, nb_
                                                   : MAX_TOK,
                                    .chunk_tok = (n_block ? n_block : 1) * NB_BLOCK_TOK,
                                    .quiet_s = NB_REFILL_QUIET_MS / 1000.0 };
-    return nb_refill_create(&ro, e->sched, e->cache, &e->answers.refill, err);
+    return nb_refill_create(&ro, e->shard[0].sched, e->shard[0].cache, &e->answers.refill, err);
 }
 
 nb_prompt_form nb_engine_prompt_form(const nb_engine *e, size_t n_prompt)
@@ -50,8 +50,8 @@ void nb_answers_add(nb_engine *e, const nb_run *r)
         strcmp(r->out.finish_reason, "timeout") == 0)
         return;
     /* The last token was sampled, not computed; in a text that fills the context it is left out. */
-    (void)nb_sched_push(e->sched, r->id, r->out.tokens[r->out.n_tokens - 1]);
-    if (!nb_sched_look(e->sched, r->id, &v)) return;
+    (void)nb_sched_push(nb_sched_of(e, r), r->id, r->out.tokens[r->out.n_tokens - 1]);
+    if (!nb_sched_look(nb_sched_of(e, r), r->id, &v)) return;
     const nb_prompt_form form = nb_engine_prompt_form(e, v.n_known);
     const nb_refill_text t = { .tok = v.tok,
                                .n_tok = v.n_known,

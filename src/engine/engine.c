@@ -266,6 +266,7 @@ void nb_engine_get_info(const nb_engine *e, nb_engine_info *info)
         .kv_pool_tok = e->pages.n_block * NB_PAGE_TOK,
         .n_thread = e->ranks.n * nb_dev_n_worker(e->dev),
         .n_rank = e->ranks.n,
+        .n_data_rank = e->n_shard,
         .n_block = e->pages.n_block,
         .block_tok = NB_PAGE_TOK,
         .block_bytes = e->pages.block_bytes,

@@ -24,7 +24,7 @@
  * slot's buffer until the slot is used again. */
 typedef struct nb_last_page {
     nb_request_id id;
-    size_t slot, pos0, n_tok; /* n_tok 0: there is none, or its rows are gone */
+    size_t shard, slot, pos0, n_tok; /* n_tok 0: there is none, or its rows are gone */
     uint32_t tok[NB_BLOCK_TOK];
 } nb_last_page;
 
@@ -56,6 +56,13 @@ typedef struct nb_engine_figures {
     nb_engine_stats snapshot; /* guarded by queue.lock */
 } nb_engine_figures;
 
+/* A scheduler and the blocks that it plans with.  There is one, for all ranks together, or one for each data-parallel
+ * rank, which alone computes its requests. */
+typedef struct nb_shard {
+    nb_kv_cache *cache;
+    nb_sched *sched;
+} nb_shard;
+
 struct nb_engine {
     /* immutable after create */
     nb_engine_kv kvo;
@@ -82,8 +89,8 @@ struct nb_engine {
     nb_engine_rank rank[NB_ENGINE_MAX_RANK];
     nb_engine_step step;
     nb_engine_figures stats;
-    nb_kv_cache *cache;
-    nb_sched *sched;
+    nb_shard shard[NB_ENGINE_MAX_RANK];
+    size_t n_shard; /* immutable */
     nb_answers answers;
     nb_run *live;             /* list of those taken */
     nb_run *over, **over_end; /* list of those that have ended */
@@ -98,8 +105,22 @@ struct nb_engine {
 nb_status nb_engine_choose_records(nb_engine *e, const nb_engine_options *o, nb_error *err);
 /* ---- layout.c ---- */
 
-/* --tensor-parallel-size: e->ranks and e->dev, when model and record are known. */
+/* --tensor-parallel-size and --data-parallel-size: e->n_shard, e->ranks and e->dev, when model and record are known. */
 nb_status nb_engine_lay_out(nb_engine *e, const nb_engine_options *o, nb_error *err);
+/* ---- shards.c ---- */
+
+/* The shard for a new request: where another is that it waits for, else where it costs least. */
+size_t nb_engine_place(nb_engine *e, const nb_sched_request *rq);
+/* Plans a step of all shards: items of shard k are [first[k], first[k + 1]) of e->step.item.  Returns their number. */
+size_t nb_shards_plan(nb_engine *e, double now);
+/* The step took so many seconds. */
+void nb_shards_timed(nb_engine *e, double seconds);
+static inline nb_sched *nb_sched_of(const nb_engine *e, const nb_run *r)
+{
+    return e->shard[r->shard].sched;
+}
+/* Sums of all shards. */
+void nb_shards_stats(const nb_engine *e, nb_sched_stats *s, nb_kv_cache_stats *k);
 /* ---- device.c ---- */
 nb_status nb_engine_open_device(nb_engine *e, const nb_engine_options *o, nb_error *err);
 /* ---- cpu_experts.c ---- */
@@ -162,10 +183,10 @@ static inline size_t nb_engine_snap_bytes(const nb_engine *e)
 {
     return e->pages.n_snap * nb_engine_state_bytes(e);
 }
-/* The open page of a slot: layer i at + tail_off[i]. */
-static inline float *nb_engine_tail(const nb_engine *e, size_t slot)
+/* The open page of a shard's slot: layer i at + tail_off[i]. */
+static inline float *nb_engine_tail(const nb_engine *e, size_t shard, size_t slot)
 {
-    return e->rank[0].tails + slot * (e->pages.tail_bytes / sizeof(float));
+    return e->rank[shard].tails + slot * (e->pages.tail_bytes / sizeof(float));
 }
 
 /* ---- kv_options.c ---- */

@@ -14,6 +14,7 @@ typedef struct fill_job {
     const uint32_t *tok;
     size_t n_block;
     uint32_t *id; /* [n_block], held */
+    nb_kv_cache *cache;
     nb_status st;
     nb_error *err;
 } fill_job;
@@ -46,13 +47,13 @@ static void copy_block(nb_engine *e, uint32_t to, uint32_t from)
 }
 
 /* The first block as a shorter prompt has it, which fills no unit. */
-static uint32_t first_otherwise(nb_engine *e, const uint32_t *tok)
+static uint32_t first_otherwise(const nb_engine *e, const nb_kv_cache *cache, const uint32_t *tok)
 {
     nb_block_key key;
     if (!e->step.upload_tok || nb_block_key_root(nb_str_c(""), &key) != NB_OK ||
         nb_block_key_next(&key, tok, n_expanded(e), NB_BLOCK_TOK, &key) != NB_OK)
         return NB_BLOCK_NONE;
-    return nb_kv_cache_find(e->cache, &key);
+    return nb_kv_cache_find(cache, &key);
 }
 
 static nb_status fill_blocks(nb_engine *e, const fill_job *j, size_t *n_held)
@@ -65,19 +66,19 @@ static nb_status fill_blocks(nb_engine *e, const fill_job *j, size_t *n_held)
                                  n_expanded(e) | uploaded(e, i, j->n_block * NB_BLOCK_TOK),
                                  NB_BLOCK_TOK, &key));
         before = key;
-        uint32_t id = nb_kv_cache_find(e->cache, &key);
+        uint32_t id = nb_kv_cache_find(j->cache, &key);
         if (id != NB_BLOCK_NONE) {
-            nb_kv_cache_hold(e->cache, id, false);
+            nb_kv_cache_hold(j->cache, id, false);
             if (n_there == i) n_there++;
         } else {
-            const uint32_t from = n_there ? j->id[i % n_there] : first_otherwise(e, j->tok);
+            const uint32_t from = n_there ? j->id[i % n_there] : first_otherwise(e, j->cache, j->tok);
             if (from == NB_BLOCK_NONE)
                 return nb_fail(j->err, NB_ERR_NOT_FOUND,
                                "the first page of the text is not in the prefix cache");
-            NB_TRY(nb_kv_cache_acquire(e->cache, &id));
+            NB_TRY(nb_kv_cache_acquire(j->cache, &id));
             copy_block(e, id, from); /* perhaps to itself */
             if (n_there == 0) n_there = 1;
-            id = nb_kv_cache_publish(e->cache, id, &key, i ? j->id[i - 1] : NB_BLOCK_NONE);
+            id = nb_kv_cache_publish(j->cache, id, &key, i ? j->id[i - 1] : NB_BLOCK_NONE);
         }
         j->id[(*n_held)++] = id;
     }
@@ -90,11 +91,11 @@ static nb_status give_state(nb_engine *e, const fill_job *j)
     const uint32_t last = j->id[j->n_block - 1];
     const size_t n = nb_engine_state_bytes(e);
     uint32_t from = NB_SNAP_NONE;
-    if (nb_kv_snap_of(e->cache, last) != NB_SNAP_NONE) return NB_OK;
+    if (nb_kv_snap_of(j->cache, last) != NB_SNAP_NONE) return NB_OK;
     for (size_t i = 0; i < j->n_block && from == NB_SNAP_NONE; i++)
-        from = nb_kv_snap_of(e->cache, j->id[i]);
-    if (from != NB_SNAP_NONE) nb_kv_snap_pin(e->cache, from); /* acquire takes another place */
-    const uint32_t to = nb_kv_snap_acquire(e->cache);
+        from = nb_kv_snap_of(j->cache, j->id[i]);
+    if (from != NB_SNAP_NONE) nb_kv_snap_pin(j->cache, from); /* acquire takes another place */
+    const uint32_t to = nb_kv_snap_acquire(j->cache);
     if (to != NB_SNAP_NONE) {
         for (size_t k = 0; k < e->ranks.n; k++) {
             nb_engine_rank *r = &e->rank[k];
@@ -104,9 +105,9 @@ static nb_status give_state(nb_engine *e, const fill_job *j)
             else
                 r->device.kind->copy(&r->device, at, (char *)r->snaps + from * n, n);
         }
-        nb_kv_snap_give(e->cache, to, last);
+        nb_kv_snap_give(j->cache, to, last);
     }
-    if (from != NB_SNAP_NONE) nb_kv_snap_unpin(e->cache, from);
+    if (from != NB_SNAP_NONE) nb_kv_snap_unpin(j->cache, from);
     return to != NB_SNAP_NONE
                ? NB_OK
                : nb_fail(j->err, NB_ERR_LIMIT,
@@ -117,9 +118,10 @@ static void fill(nb_engine *e, void *ctx)
 {
     fill_job *j = ctx;
     size_t n_held = 0;
+    j->cache = e->shard[0].cache;
     j->st = fill_blocks(e, j, &n_held);
     if (j->st == NB_OK && nb_engine_state_bytes(e)) j->st = give_state(e, j);
-    nb_kv_cache_release(e->cache, j->id, n_held);
+    nb_kv_cache_release(j->cache, j->id, n_held);
     nb_engine_publish(e);
 }
 
@@ -127,6 +129,8 @@ nb_status nb_engine_fill(nb_engine *e, const uint32_t *tokens, size_t n_tok, nb_
 {
     NB_TRY(nb_engine_check_caller(e, "nb_engine_fill", err));
     NB_TRY(nb_engine_check_tokens(e, tokens, n_tok, err));
+    if (e->n_shard > 1)
+        return nb_fail(err, NB_ERR_UNSUPPORTED, "a context cannot be filled with --data-parallel-size %zu", e->n_shard);
     if (e->no_prefix_caching || e->model.c.attn[0].rope.switch_tok)
         return nb_fail(err, NB_ERR_UNSUPPORTED, "a context cannot be filled %s",
                        e->no_prefix_caching ? "without the prefix cache" : "with longrope");

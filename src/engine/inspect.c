@@ -43,8 +43,10 @@ typedef struct snapshot {
 static void copy_block(const nb_engine *e, uint32_t id, cell *out)
 {
     nb_kv_block_info b = { 0 };
-    nb_kv_cache_block(e->cache, id, &b);
-    *out = (cell){ .parent = b.indexed ? b.parent : NB_BLOCK_NONE, .n_ref = b.n_ref, .state = '.' };
+    const uint32_t first = id / (uint32_t)e->pages.n_block * (uint32_t)e->pages.n_block; /* of its shard */
+    nb_kv_cache_block(e->shard[id / e->pages.n_block].cache, id - first, &b);
+    const bool continues = b.indexed && b.parent != NB_BLOCK_NONE;
+    *out = (cell){ .parent = continues ? first + b.parent : NB_BLOCK_NONE, .n_ref = b.n_ref, .state = '.' };
     if (b.n_ref)
         out->state = 'h';
     else if (b.indexed)
@@ -56,7 +58,8 @@ static void copy_block(const nb_engine *e, uint32_t id, cell *out)
     if (memcmp(out->key, none, KEY_BYTES) == 0) out->key[KEY_BYTES - 1] = 1;
 }
 
-static void copy_request(snapshot *s, const nb_run *r, const nb_sched_look_at *v)
+/* first: the number of the shard's first block. */
+static void copy_request(snapshot *s, const nb_run *r, uint32_t first, const nb_sched_look_at *v)
 {
     shown_request *q = &s->req[s->n_req++];
     *q = (shown_request){
@@ -64,11 +67,11 @@ static void copy_request(snapshot *s, const nb_run *r, const nb_sched_look_at *v
     };
     for (size_t i = 0; i < v->n_block; i++) {
         block_run *last = q->n_run ? &s->run[s->n_run - 1] : NULL;
-        if (last && v->block[i] == last->first + last->n) {
+        if (last && first + v->block[i] == last->first + last->n) {
             last->n++;
         } else {
             if (s->n_run == SHOWN_RUNS) return;
-            s->run[s->n_run++] = (block_run){ v->block[i], 1 };
+            s->run[s->n_run++] = (block_run){ first + v->block[i], 1 };
             q->n_run++;
         }
     }
@@ -77,13 +80,14 @@ static void copy_request(snapshot *s, const nb_run *r, const nb_sched_look_at *v
 static void take(nb_engine *e, void *ctx)
 {
     snapshot *s = ctx;
-    nb_kv_cache_get_stats(e->cache, &s->stats);
+    nb_sched_stats sched;
+    nb_shards_stats(e, &sched, &s->stats);
     for (size_t i = 0; i < s->n_shown; i++) copy_block(e, (uint32_t)i, &s->cell[i]);
     for (const nb_run *r = e->live; r; r = r->next) {
         nb_sched_look_at v;
-        if (!r->added || !nb_sched_look(e->sched, r->id, &v) || !v.running) continue;
+        if (!r->added || !nb_sched_look(nb_sched_of(e, r), r->id, &v) || !v.running) continue;
         if (s->n_req < SHOWN_REQUESTS)
-            copy_request(s, r, &v);
+            copy_request(s, r, (uint32_t)(r->shard * e->pages.n_block), &v);
         else
             s->n_left_out++;
     }
@@ -177,7 +181,7 @@ static nb_status write_snapshot(const nb_engine *e, const snapshot *s, nb_buf *b
         nb_buf_printf(b,
                       "{\"n_block\":%zu,\"block_tok\":%d,\"block_bytes\":%zu,\"kv_dtype\":\"%s\","
                       "\"evicted\":%" PRIu64 ",\"published\":%" PRIu64 ",\"state\":\"",
-                      e->pages.n_block, NB_BLOCK_TOK, e->pages.block_bytes, e->pages.kv_dtype,
+                      e->n_shard * e->pages.n_block, NB_BLOCK_TOK, e->pages.block_bytes, e->pages.kv_dtype,
                       s->stats.n_evicted, s->stats.n_published));
     NB_TRY(nb_buf_reserve(b, s->n_shown));
     for (size_t i = 0; i < s->n_shown; i++) NB_TRY(nb_buf_add_ch(b, s->cell[i].state));
@@ -192,7 +196,8 @@ static nb_status write_snapshot(const nb_engine *e, const snapshot *s, nb_buf *b
 nb_status nb_engine_cache_json(nb_engine *e, char **json, nb_error *err)
 {
     if (!e || !json) return nb_fail(err, NB_ERR_ARG, "no engine given");
-    snapshot s = { .n_shown = e->pages.n_block < SHOWN_BLOCKS ? e->pages.n_block : SHOWN_BLOCKS };
+    const size_t n_block = e->n_shard * e->pages.n_block;
+    snapshot s = { .n_shown = n_block < SHOWN_BLOCKS ? n_block : SHOWN_BLOCKS };
     nb_buf b = { 0 };
     s.cell = malloc(s.n_shown * sizeof *s.cell);
     s.run = malloc(SHOWN_RUNS * sizeof *s.run);

@@ -39,20 +39,20 @@ typedef struct page_copy {
 void nb_engine_note_page(nb_engine *e, const nb_run *r)
 {
     nb_sched_look_at v;
-    if (!nb_sched_look(e->sched, r->id, &v) || !v.running) return;
+    if (!nb_sched_look(nb_sched_of(e, r), r->id, &v) || !v.running) return;
     const size_t n = v.n_computed % NB_BLOCK_TOK, pos0 = v.n_computed - n;
     if (n == 0) return; /* no open page: an earlier note may still hold */
-    e->last_page = (nb_last_page){ .id = r->id, .slot = v.slot, .pos0 = pos0, .n_tok = n };
+    e->last_page = (nb_last_page){ .id = r->id, .shard = r->shard, .slot = v.slot, .pos0 = pos0, .n_tok = n };
     memcpy(e->last_page.tok, v.tok + pos0, n * sizeof *v.tok);
 }
 
-static void copy_rows(nb_engine *e, page_copy *p, size_t slot, const uint32_t *tok)
+static void copy_rows(nb_engine *e, page_copy *p, size_t shard, size_t slot, const uint32_t *tok)
 {
     const size_t n_values = e->pages.record[p->layer].n_values;
-    const float *page = nb_engine_tail(e, slot) + e->pages.tail_off[p->layer];
+    const float *page = nb_engine_tail(e, shard, slot) + e->pages.tail_off[p->layer];
     memcpy(p->tok, tok, p->n_tok * sizeof *tok);
-    e->rank[0].device.kind->read(&e->rank[0].device, p->x, page,
-                                 p->n_tok * n_values * sizeof *page);
+    e->rank[shard].device.kind->read(&e->rank[shard].device, p->x, page,
+                                     p->n_tok * n_values * sizeof *page);
     p->have = true;
 }
 
@@ -60,23 +60,25 @@ static void take(nb_engine *e, void *ctx)
 {
     page_copy *p = ctx;
     nb_sched_look_at best = { 0 };
+    size_t shard = 0;
     for (const nb_run *r = e->live; r; r = r->next) {
         nb_sched_look_at v;
-        if (!r->added || !nb_sched_look(e->sched, r->id, &v) || !v.running) continue;
+        if (!r->added || !nb_sched_look(nb_sched_of(e, r), r->id, &v) || !v.running) continue;
         if (v.n_computed % NB_BLOCK_TOK == 0 || (p->id && r->id > p->id)) continue;
         p->id = r->id;
         best = v;
+        shard = r->shard;
     }
     if (p->id) {
         p->running = true;
         p->n_tok = best.n_computed % NB_BLOCK_TOK;
         p->pos0 = best.n_computed - p->n_tok;
-        copy_rows(e, p, best.slot, best.tok + p->pos0);
+        copy_rows(e, p, shard, best.slot, best.tok + p->pos0);
     } else if (e->last_page.n_tok) {
         p->id = e->last_page.id;
         p->n_tok = e->last_page.n_tok;
         p->pos0 = e->last_page.pos0;
-        copy_rows(e, p, e->last_page.slot, e->last_page.tok);
+        copy_rows(e, p, e->last_page.shard, e->last_page.slot, e->last_page.tok);
     }
 }
 

@@ -1,29 +1,48 @@
-/* layout.c - --tensor-parallel-size: how many ranks there are, and their threads. */
+/* layout.c - --tensor-parallel-size and --data-parallel-size: how many ranks there are, and their threads. */
 #include "engine/engine_internal.h"
 #include "os/pool.h"
 
-/* What several ranks do not do. */
-static nb_status check(const nb_engine *e, size_t n, nb_error *err)
+/* What several ranks do not do, whatever they share. */
+static nb_status check(const nb_engine *e, const char *name, size_t n, nb_error *err)
 {
-    nb_error why = { 0 };
     if (n > NB_ENGINE_MAX_RANK)
-        return nb_fail(err, NB_ERR_RANGE, "--tensor-parallel-size %zu: expected 1 to %d", n,
-                       NB_ENGINE_MAX_RANK);
-    if (n == 1) return NB_OK;
-    if (e->pages.thrift.kind != NB_THRIFT_OFF)
-        return nb_fail(
-            err, NB_ERR_UNSUPPORTED,
-            "--tensor-parallel-size %zu: --kv-thrift chooses tokens with all heads, and a rank has "
-            "some of them; one of the two must go",
-            n);
-    const nb_status st = nb_rank_can_divide(&e->model.c, n, &why);
-    return st == NB_OK ? NB_OK : nb_fail(err, st, "--tensor-parallel-size %zu: %s", n, why.msg);
+        return nb_fail(err, NB_ERR_RANGE, "%s %zu: expected 1 to %d", name, n, NB_ENGINE_MAX_RANK);
+    if (n > 1 && e->pages.thrift.kind != NB_THRIFT_OFF)
+        return nb_fail(err, NB_ERR_UNSUPPORTED,
+                       "%s %zu: --kv-thrift chooses tokens with all heads and has one residual plane, so it takes one "
+                       "rank; one of the two must go",
+                       name, n);
+    return NB_OK;
+}
+
+static nb_status check_data(const nb_engine *e, const nb_engine_options *o, size_t n_tensor, size_t n, nb_error *err)
+{
+    bool experts = false;
+    for (size_t i = 0; i < e->model.c.n_layer; i++) experts |= nb_layer_has_experts(&e->model.c, i);
+    NB_TRY(check(e, "--data-parallel-size", n, err));
+    if (n > 1 && n_tensor > 1)
+        return nb_fail(err, NB_ERR_UNSUPPORTED,
+                       "--data-parallel-size %zu with --tensor-parallel-size %zu: ranks share either their requests or "
+                       "their heads; one of the two must be 1",
+                       n, n_tensor);
+    if (n > 1 && experts && !o->enable_expert_parallel)
+        return nb_fail(err, NB_ERR_UNSUPPORTED,
+                       "--data-parallel-size %zu: the ranks of a model with routed experts divide these, which needs "
+                       "--enable-expert-parallel",
+                       n);
+    return NB_OK;
 }
 
 nb_status nb_engine_lay_out(nb_engine *e, const nb_engine_options *o, nb_error *err)
 {
-    const size_t n = o->tensor_parallel_size ? o->tensor_parallel_size : 1;
-    NB_TRY(check(e, n, err));
-    const size_t all = o->n_thread ? o->n_thread : nb_os_n_core();
+    const size_t n_tensor = o->tensor_parallel_size ? o->tensor_parallel_size : 1;
+    const size_t n_data = o->data_parallel_size ? o->data_parallel_size : 1;
+    nb_error why = { 0 };
+    NB_TRY(check(e, "--tensor-parallel-size", n_tensor, err));
+    NB_TRY(check_data(e, o, n_tensor, n_data, err));
+    const nb_status st = n_tensor > 1 ? nb_rank_can_divide(&e->model.c, n_tensor, &why) : NB_OK;
+    if (st != NB_OK) return nb_fail(err, st, "--tensor-parallel-size %zu: %s", n_tensor, why.msg);
+    e->n_shard = n_data;
+    const size_t n = n_data * n_tensor, all = o->n_thread ? o->n_thread : nb_os_n_core();
     return nb_ranks_create(&e->ranks, n, all > n ? all / n : 1, &e->dev, err);
 }

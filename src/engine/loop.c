@@ -64,8 +64,8 @@ static void leave(nb_engine *e)
         if (r->added && !e->ranks.stuck) { /* else a rank may still read what it has there */
             nb_engine_note_page(e, r);
             nb_answers_add(e, r);
-            r->out.n_preempted = nb_sched_n_preempted(e->sched, r->id);
-            nb_sched_remove(e->sched, r->id);
+            r->out.n_preempted = nb_sched_n_preempted(nb_sched_of(e, r), r->id);
+            nb_sched_remove(nb_sched_of(e, r), r->id);
         }
         if (r->prev)
             r->prev->next = r->next;
@@ -127,7 +127,8 @@ static void add(nb_engine *e, nb_run *r, double now)
     };
     nb_error err = { 0 };
     nb_answers_yield(e, r, now);
-    const nb_status st = nb_sched_add(e->sched, &rq, now, &err);
+    r->shard = nb_engine_place(e, &rq);
+    const nb_status st = nb_sched_add(nb_sched_of(e, r), &rq, now, &err);
     if (st != NB_OK) {
         nb_run_fail(e, r, st, err.msg[0] ? err.msg : nb_status_text(st));
         return;
@@ -209,12 +210,12 @@ static void end_cancelled(nb_engine *e)
         if (nb_run_cancelled(e, r)) nb_run_end(e, r, "cancelled");
 }
 
-static void end_expired(nb_engine *e, double now)
+static void end_expired(nb_engine *e, nb_sched *s, double now)
 {
     uint64_t id[32];
     size_t n;
     do {
-        n = nb_sched_expired(e->sched, now, id, NB_COUNT(id));
+        n = nb_sched_expired(s, now, id, NB_COUNT(id));
         for (size_t i = 0; i < n; i++) {
             nb_mutex_lock(e->queue.lock);
             nb_run *r = nb_queue_find(&e->queue, id[i]);
@@ -252,7 +253,8 @@ static size_t build_chunks(nb_engine *e, size_t n_item, double now)
             .upload = it->upload,
             .thrift = !it->expanded && e->pages.thrift.kind != NB_THRIFT_OFF,
         };
-        if (it->slot == e->last_page.slot) e->last_page.n_tok = 0; /* it is overwritten */
+        if (it->slot == e->last_page.slot && (!r || r->shard == e->last_page.shard))
+            e->last_page.n_tok = 0; /* it is overwritten */
         n_tok += it->n_tok;
     }
     return n_tok;
@@ -262,7 +264,10 @@ static nb_status compute(nb_engine *e, size_t n_item, nb_error *err)
 {
     memset(e->step.bad, 0, n_item);
     if (e->step.fail_step) return nb_fail(err, NB_ERR_INTERNAL, "a failure made by a test");
-    const nb_rank_job job = { .chunk = e->step.chunk, .n = n_item, .bad = e->step.bad };
+    const nb_rank_job job = { .chunk = e->step.chunk,
+                              .n = n_item,
+                              .first = e->n_shard > 1 ? e->step.first : NULL,
+                              .bad = e->step.bad };
     const nb_status st = nb_ranks_run(&e->ranks, &job, err);
     const nb_status read =
         nb_watch_reads(&e->step.watch, err); /* explains values that are not finite */
@@ -278,7 +283,7 @@ static void settle(nb_engine *e, size_t n_item, const char *why_bad)
             nb_run_fail(e, r, NB_ERR_NONFINITE, why_bad);
             continue;
         }
-        const nb_status st = nb_sched_computed(e->sched, e->step.item[i].id);
+        const nb_status st = nb_sched_computed(nb_sched_of(e, r), e->step.item[i].id);
         if (st != NB_OK) nb_run_fail(e, r, st, nb_status_text(st));
     }
 }
@@ -302,10 +307,10 @@ static void step_refill(nb_engine *e, double now)
 
 static size_t plan(nb_engine *e, double now)
 {
-    const size_t n_item = nb_sched_plan(e->sched, now, e->step.item);
+    const size_t n_item = nb_shards_plan(e, now);
     if (n_item || !nb_answers_pending(e)) return n_item;
     if (nb_refill_start(e->answers.refill, now - e->answers.t_busy))
-        return nb_sched_plan(e->sched, now, e->step.item);
+        return nb_shards_plan(e, now);
     nb_engine_publish(e); /* some may have left without a step */
     return 0;
 }
@@ -333,7 +338,7 @@ static bool step(nb_engine *e, double now)
         if (r->on_prompt && r->n_prompt_seen == 0 && !r->over)
             nb_run_show_prompt(e, r, r->prompt[0], NULL);
     }
-    const nb_status drawn = nb_rows_run(e, nb_rows_plan(e, n_item), &err);
+    const nb_status drawn = nb_rows_run(e, nb_rows_plan(e), &err);
     if (drawn != NB_OK) {
         fail_engine(e, drawn, &err);
         return true;
@@ -346,7 +351,7 @@ static bool step(nb_engine *e, double now)
         nb_run_end(e, r, "length"); /* only the prompt was asked for */
     }
     e->answers.t_busy = nb_clock_s();
-    nb_sched_timed(e->sched, e->answers.t_busy - now);
+    nb_shards_timed(e, e->answers.t_busy - now);
     nb_engine_count_step(e, n_tok, e->answers.t_busy - now);
     return true;
 }
@@ -391,7 +396,7 @@ void nb_engine_main(void *engine)
         const mail m = collect(e, busy);
         const double now = nb_clock_s();
         receive(e, &m, now);
-        if (!e->ranks.stuck) end_expired(e, now);
+        for (size_t k = 0; k < e->n_shard && !e->ranks.stuck; k++) end_expired(e, e->shard[k].sched, now);
         answer_calls(e, m.calls);
         if (m.stopping) break;
         if (!e->queue.failed) look_at_files(e, now);

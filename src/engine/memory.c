@@ -120,7 +120,6 @@ static nb_status create_sched(nb_engine *e, const nb_engine_options *o, nb_error
                                      .index = !o->no_prefix_caching,
                                      .n_snap = e->pages.n_snap,
                                      .protected_share = PROTECTED_SHARE };
-    NB_TRY(nb_kv_cache_create(&ko, &e->cache, err));
     const nb_sched_options so = { .max_num_seqs = e->step.max_num_seqs,
                                   .max_step_tok = e->step.max_step_tok,
                                   .max_chunk_tok = e->step.max_chunk_tok,
@@ -131,16 +130,20 @@ static nb_status create_sched(nb_engine *e, const nb_engine_options *o, nb_error
                                   .priority = o->priority_scheduling,
                                   .age_s =
                                       o->priority_age_s > 0 ? o->priority_age_s : DEFAULT_AGE_S };
-    NB_TRY(nb_sched_create(&so, e->cache, &e->sched, err));
+    for (size_t k = 0; k < e->n_shard; k++) {
+        NB_TRY(nb_kv_cache_create(&ko, &e->shard[k].cache, err));
+        NB_TRY(nb_sched_create(&so, e->shard[k].cache, &e->shard[k].sched, err));
+    }
     return nb_engine_create_answers(e, o, err);
 }
 
 static nb_status allocate_step(nb_engine *e, nb_error *err)
 {
-    e->step.item = calloc(e->step.max_num_seqs, sizeof *e->step.item);
-    e->step.chunk = calloc(e->step.max_num_seqs, sizeof *e->step.chunk);
-    e->step.bad = calloc(e->step.max_num_seqs, sizeof *e->step.bad);
-    e->step.row = calloc(e->step.max_step_tok, sizeof *e->step.row);
+    const size_t n_item = e->n_shard * e->step.max_num_seqs;
+    e->step.item = calloc(n_item, sizeof *e->step.item);
+    e->step.chunk = calloc(n_item, sizeof *e->step.chunk);
+    e->step.bad = calloc(n_item, sizeof *e->step.bad);
+    e->step.row = calloc(e->n_shard * e->step.max_step_tok, sizeof *e->step.row);
     e->step.place = calloc(e->step.max_row, sizeof *e->step.place);
     e->step.sampled = calloc(e->step.max_row, sizeof *e->step.sampled);
     e->step.row_st = calloc(e->step.max_row, sizeof *e->step.row_st);
@@ -192,8 +195,10 @@ void nb_engine_release(nb_engine *e)
     nb_ranks_stop(&e->ranks);
     for (size_t k = 0; k < e->ranks.n; k++) nb_rank_destroy(e->rank[k].rank);
     nb_refill_destroy(e->answers.refill);
-    nb_sched_destroy(e->sched);
-    nb_kv_cache_destroy(e->cache);
+    for (size_t k = 0; k < e->n_shard; k++) {
+        nb_sched_destroy(e->shard[k].sched);
+        nb_kv_cache_destroy(e->shard[k].cache);
+    }
     nb_engine_release_pool(e);
     for (size_t i = 0; e->step.scratch && i < e->step.n_scratch; i++)
         nb_sample_scratch_destroy(e->step.scratch[i]);

@@ -17,8 +17,10 @@ enum { GRACE_MS = 1000 }; /* for ranks to return once one of them has failed */
 static nb_status do_job(nb_rank_seat *s, const nb_rank_job *j, unsigned char *bad)
 {
     s->err = (nb_error){ 0 };
+    if (j->chunk && j->first) return nb_rank_step_share(s->rank, j->chunk, j->first, bad, &s->err);
     if (j->chunk) return nb_rank_step(s->rank, j->chunk, j->n, bad, &s->err);
-    return nb_rank_logits(s->rank, j->tok, j->n, j->logits, &s->err);
+    const size_t at = j->first ? j->first[s->k] : 0, n = j->first ? j->first[s->k + 1] - at : j->n;
+    return nb_rank_logits(s->rank, j->tok + at, n, j->logits + at * j->n_vocab, &s->err);
 }
 
 /* What tests have planted; false: the thread ends. */
@@ -26,6 +28,7 @@ static bool with_fault(nb_rank_seat *s, const nb_rank_job *j, nb_rank_fault what
 {
     nb_chunk other;
     nb_rank_job wrong = *j;
+    size_t first[NB_ENGINE_MAX_RANK + 1];
     switch (what) {
     case NB_FAULT_LOST: return false;
     case NB_FAULT_REPORTS:
@@ -43,11 +46,13 @@ static bool with_fault(nb_rank_seat *s, const nb_rank_job *j, nb_rank_fault what
         other.slot++;
         wrong.chunk = &other;
         wrong.n = 1;
+        for (size_t k = 0; k <= s->all->n; k++) first[k] = k > s->k;
+        if (j->first) wrong.first = first;
         break;
     case NB_FAULT_ROWS: nb_rank_plant_rows(s->rank); break;
     case NB_FAULT_NONE: break;
     }
-    s->st = do_job(s, &wrong, NULL);
+    s->st = do_job(s, &wrong, j->first ? j->bad : NULL);
     return true;
 }
 
@@ -129,12 +134,11 @@ nb_status nb_ranks_run(nb_ranks *r, const nb_rank_job *job, nb_error *err)
     s->st = do_job(s, job, job->bad);
     await_others(r);
     if (r->stuck) return nb_comm_check(s->comm, err);
+    const nb_rank_seat *worst = NULL; /* a value that is not finite ends one request, anything else the engine */
     for (size_t k = 0; k < r->n; k++)
-        if (r->seat[k].st != NB_OK)
-            return nb_fail(err, r->seat[k].st, "%s",
-                           r->seat[k].err.msg[0] ? r->seat[k].err.msg
-                                                 : nb_status_text(r->seat[k].st));
-    return NB_OK;
+        if (r->seat[k].st != NB_OK && (!worst || worst->st == NB_ERR_NONFINITE)) worst = &r->seat[k];
+    if (!worst) return NB_OK;
+    return nb_fail(err, worst->st, "%s", worst->err.msg[0] ? worst->err.msg : nb_status_text(worst->st));
 }
 
 /* ---- life ---- */

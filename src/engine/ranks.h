@@ -1,6 +1,6 @@
 /* ranks.h - the ranks that compute a step together: rank 0 on the engine's thread, the others on threads of their own.
  *
- * All get the same chunks.  A step is over when every rank has returned.  When one of them does not come back (comm.h
+ * All get the same chunks; a data-parallel rank computes its own of them.  A step is over when every rank has returned.  When one of them does not come back (comm.h
  * has the limit), the others end the step, and the engine fails: `stuck` is then true, and what a step reads stays as
  * it is until the engine is destroyed, which waits for that rank. */
 #ifndef NB_ENGINE_RANKS_H
@@ -16,9 +16,11 @@ enum { NB_ENGINE_MAX_RANK = 8 };
 typedef struct nb_rank_job {
     const nb_chunk *chunk; /* NULL: logits */
     size_t n;              /* chunks, or rows */
-    unsigned char *bad;    /* of rank 0's */
+    const size_t *first;   /* data-parallel: rank k has chunks, or rows, [first[k], first[k + 1]); else NULL */
+    unsigned char *bad;    /* of chunks, by rank 0 or by their rank */
     const size_t *tok;
-    float *logits;
+    float *logits; /* [n][n_vocab] */
+    size_t n_vocab;
 } nb_rank_job;
 
 /* Tests: what a rank does wrong in its next job; not an option. */

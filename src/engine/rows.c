@@ -11,14 +11,15 @@
 static void add_row(nb_engine *e, size_t *n, nb_run *run, size_t place, size_t pos,
                     nb_row_kind kind)
 {
-    NB_ASSERT(*n < e->step.max_step_tok);
+    NB_ASSERT(*n < e->n_shard * e->step.max_step_tok);
     e->step.row[(*n)++] = (nb_row){ .run = run, .place = place, .pos = pos, .kind = kind };
 }
 
-size_t nb_rows_plan(nb_engine *e, size_t n_item)
+/* Rows of the items of one shard, whose batch they are places in. */
+static void plan_shard(nb_engine *e, size_t shard, size_t *n_row)
 {
-    size_t n = 0, at = 0;
-    for (size_t i = 0; i < n_item; at += e->step.item[i++].n_tok) {
+    size_t n = *n_row, at = 0;
+    for (size_t i = e->step.first[shard]; i < e->step.first[shard + 1]; at += e->step.item[i++].n_tok) {
         const nb_sched_item *it = &e->step.item[i];
         nb_run *r = it->user;
         const size_t end = it->pos0 + it->n_tok;
@@ -40,6 +41,13 @@ size_t nb_rows_plan(nb_engine *e, size_t n_item)
         if (it->last && r->max_tokens)
             add_row(e, &n, r, at + it->n_tok - 1, end - 1, NB_ROW_SAMPLE);
     }
+    *n_row = n;
+}
+
+size_t nb_rows_plan(nb_engine *e)
+{
+    size_t n = 0;
+    for (size_t k = 0; k < e->n_shard; k++) plan_shard(e, k, &n);
     return n;
 }
 
@@ -111,7 +119,7 @@ static void deliver_sample(nb_engine *e, nb_run *r, const nb_sample_out *s)
     free(r->prompt); /* counted by the sampler, shown */
     r->prompt = NULL;
     nb_status st = nb_run_accept(e, r, s);
-    if (st == NB_OK && !r->over) st = nb_sched_push(e->sched, r->id, s->id);
+    if (st == NB_OK && !r->over) st = nb_sched_push(nb_sched_of(e, r), r->id, s->id);
     if (st != NB_OK) nb_run_fail(e, r, st, nb_status_text(st));
 }
 
@@ -134,7 +142,7 @@ static void deliver_forced(nb_engine *e, const nb_row *row, const float *logits)
         nb_run_end(e, r, "length");
         return;
     }
-    const nb_status st = nb_sched_push(e->sched, r->id, r->forced[next]);
+    const nb_status st = nb_sched_push(nb_sched_of(e, r), r->id, r->forced[next]);
     if (st != NB_OK) nb_run_fail(e, r, st, nb_status_text(st));
 }
 
@@ -195,9 +203,18 @@ static nb_status draw_there(nb_engine *e, const pass *p, nb_error *err)
 
 static nb_status compute_pass(nb_engine *e, pass *p, nb_error *err)
 {
-    for (size_t i = 0; i < p->n; i++) e->step.place[i] = p->row[i].place;
+    size_t first[NB_ENGINE_MAX_RANK + 1] = { 0 };
+    for (size_t i = 0; i < p->n; i++) {
+        e->step.place[i] = p->row[i].place;
+        first[p->row[i].run->shard + 1]++;
+    }
+    for (size_t k = 0; k < e->n_shard; k++) first[k + 1] += first[k];
     if (drawn_there(e, p)) return draw_there(e, p, err);
-    const nb_rank_job job = { .tok = e->step.place, .n = p->n, .logits = e->step.logits };
+    const nb_rank_job job = { .tok = e->step.place,
+                              .n = p->n,
+                              .first = e->n_shard > 1 ? first : NULL,
+                              .logits = e->step.logits,
+                              .n_vocab = e->model.c.n_vocab };
     NB_TRY(nb_ranks_run(&e->ranks, &job, err));
     NB_TRY(nb_watch_reads(&e->step.watch, err));
     nb_dev_run(e->dev, sample_task, p, p->n < e->step.n_scratch ? p->n : e->step.n_scratch);

@@ -45,7 +45,8 @@ typedef struct nb_run {
 
     struct nb_run *prev, *next; /* all that the thread has taken         */
     struct nb_run *over_next;   /* ended, result not delivered           */
-    bool added;                 /* the scheduler knows it                */
+    bool added;                 /* the scheduler of its shard knows it   */
+    size_t shard;
     bool over;
     nb_status st; /* over: NB_OK, or why it failed: err                  */
     nb_error err;
@@ -114,7 +115,7 @@ void nb_run_fail(nb_engine *e, nb_run *r, nb_status st, const char *msg);
 
 /* ---- rows.c: what a step's logits are for ---- */
 
-size_t nb_rows_plan(nb_engine *e, size_t n_item);
+size_t nb_rows_plan(nb_engine *e);
 /* An error is the device's. */
 nb_status nb_rows_run(nb_engine *e, size_t n_row, nb_error *err);
 

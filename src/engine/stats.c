@@ -22,8 +22,7 @@ void nb_engine_publish(nb_engine *e)
     nb_sched_stats s;
     nb_kv_cache_stats k;
     nb_engine_stats *c = &e->stats.count;
-    nb_sched_get_stats(e->sched, &s);
-    nb_kv_cache_get_stats(e->cache, &k);
+    nb_shards_stats(e, &s, &k);
     c->n_running = s.n_running;
     c->n_waiting = s.n_waiting;
     c->n_deferred = s.n_deferred;
@@ -68,7 +67,7 @@ void nb_engine_get_stats(const nb_engine *e, nb_engine_stats *s)
 static void reset_cache(nb_engine *e, void *ctx)
 {
     nb_answers_clear(e);
-    *(size_t *)ctx = nb_kv_cache_reset(e->cache);
+    for (size_t k = 0; k < e->n_shard; k++) *(size_t *)ctx += nb_kv_cache_reset(e->shard[k].cache);
     nb_engine_publish(e);
 }
 
@@ -85,7 +84,8 @@ static const char *check_lists(const nb_engine *e)
 {
     size_t n_live = 0, n_added = 0, n_table = 0, n_queue = 0;
     nb_sched_stats s;
-    nb_sched_get_stats(e->sched, &s);
+    nb_kv_cache_stats kv;
+    nb_shards_stats(e, &s, &kv);
     for (const nb_run *r = e->live; r; r = r->next) {
         if (r->next && r->next->prev != r) return "engine: the list of requests is broken";
         if (r->over) return "engine: a request that has ended is still listed";
@@ -108,7 +108,7 @@ static const char *check_lists(const nb_engine *e)
 static void check(nb_engine *e, void *ctx)
 {
     const char **what = ctx;
-    *what = nb_sched_check(e->sched);
+    for (size_t k = 0; k < e->n_shard && !*what; k++) *what = nb_sched_check(e->shard[k].sched);
     if (!*what && e->answers.refill) *what = nb_refill_check(e->answers.refill);
     if (*what) return;
     nb_mutex_lock(e->queue.lock);

@@ -29,10 +29,11 @@ typedef struct nb_engine_step {
     size_t upload_tok; /* nb_rank_upload_tok */
     size_t max_model_len, prefill_chunk, max_num_seqs, max_step_tok, max_chunk_tok;
     /* of the step that runs */
-    nb_sched_item *item; /* [max_num_seqs], as chunk and bad */
+    nb_sched_item *item; /* [shards * max_num_seqs], as chunk and bad */
+    size_t first[NB_ENGINE_MAX_RANK + 1]; /* where the items of each shard begin; the end */
     nb_chunk *chunk;
     unsigned char *bad;
-    nb_row *row;   /* [max_step_tok] */
+    nb_row *row;   /* [shards * max_step_tok], in the order of shards */
     size_t *place; /* [max_row], as sampled, row_st, draw and drawn */
     nb_sample_out *sampled;
     nb_status *row_st;

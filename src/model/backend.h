@@ -16,6 +16,7 @@ typedef struct nb_rank_part {
         [NB_MAX_ATTN]; /* n_head: query heads of this rank; n_kv_head: of the whole model, since each
                                          rank has the whole cache */
     size_t head0[NB_MAX_ATTN];        /* the first of them */
+    size_t head_unit[NB_MAX_ATTN];    /* heads are cut at multiples of it */
     nb_attn_dims *dims;               /* [whole n_layer] */
     size_t expert0, expert_step, n_expert; /* routed experts expert0, expert0 + expert_step, ... */
     size_t inter0, inter;                  /* columns of a dense layer */
@@ -53,6 +54,7 @@ struct nb_rank {
     nb_observe_fn *observe;
     void *observe_ctx;
     nb_arena arena; /* small things */
+    size_t rows_of[NB_COMM_MAX_RANK]; /* data-parallel: tokens of each rank in the step */
     bool plant_rows; /* tests */
 };
 
@@ -133,6 +135,8 @@ extern const nb_backend nb_backend_cpu, nb_backend_cuda;
 
 /* All layers of one pass (layers.c); ends early when another rank has failed. */
 void nb_layers_run(nb_rank *r, nb_pass *p);
+/* A data-parallel rank without tokens in this step, while others have some: only its experts. */
+void nb_layers_idle(nb_rank *r, nb_pass *p);
 
 /* Sets what all backends share: options, part, plan.  The backend's create calls it first. */
 nb_status nb_rank_init(nb_rank *r, const nb_backend *b, const nb_rank_options *o, nb_error *err);
@@ -147,6 +151,15 @@ static inline const nb_attn_config *nb_rank_attn(const nb_rank *r, size_t layer)
 static inline size_t nb_rank_head0(const nb_rank *r, size_t layer)
 {
     return r->part.head0[r->whole->attn_of[layer]];
+}
+/* Whether it computes a part of every product, and meets others for the rest. */
+static inline bool nb_rank_divided(const nb_rank *r)
+{
+    return r->o.comm && !r->o.data_parallel;
+}
+static inline size_t nb_rank_head_unit(const nb_rank *r, size_t layer)
+{
+    return r->part.head_unit[r->whole->attn_of[layer]];
 }
 static inline const nb_attn_dims *nb_rank_dims(const nb_rank *r, size_t layer)
 {

@@ -9,7 +9,9 @@ static void trace(nb_rank *r, nb_pass *p, const char *what, size_t layer)
 /* False: another rank has failed, and what was to come is missing. */
 static bool meet(nb_rank *r, nb_pass *p, size_t layer, nb_meeting at)
 {
-    return !r->o.comm || r->backend->meet(r, p, layer, at);
+    const bool experts = at == NB_MEET_HIDDEN && nb_layer_has_experts(r->whole, layer);
+    if (!r->o.comm || (r->o.data_parallel && !experts)) return true;
+    return r->backend->meet(r, p, layer, at);
 }
 
 static bool run_layer(nb_rank *r, nb_pass *p, size_t i)
@@ -35,6 +37,12 @@ static bool run_layer(nb_rank *r, nb_pass *p, size_t i)
     b->add_norm(r, p, i, NB_NORM_AT_FEED_FORWARD);
     trace(r, p, "out", i);
     return true;
+}
+
+void nb_layers_idle(nb_rank *r, nb_pass *p)
+{
+    for (size_t i = 0; i < r->whole->n_layer; i++)
+        if (!meet(r, p, i, NB_MEET_HIDDEN)) return;
 }
 
 void nb_layers_run(nb_rank *r, nb_pass *p)

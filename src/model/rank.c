@@ -54,19 +54,65 @@ static size_t unit_of(const nb_rank *r)
     return blocks ? NB_FP8_BLOCK : NB_RANK_UNIT;
 }
 
+static size_t gcd(size_t a, size_t b)
+{
+    while (b) {
+        const size_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+/* A device's copy of the rows of some heads begins with a block of scales, in each matrix that is cut by heads:
+ * DeepSeek-V3's queries have 192 rows per head, so its heads are cut at multiples of 2. */
+static size_t head_unit_of(const nb_rank *r, size_t which)
+{
+    const nb_attn_config *a = &r->whole->attn[which];
+    size_t unit = 1;
+    if (!r->o.device || !r->o.device->kind->own_memory) return unit;
+    for (size_t i = 0; i < r->whole->n_layer; i++) {
+        const nb_layer *l = &r->o.model->layer[i];
+        const nb_weight *const w[] = { &l->q, &l->q_b, &l->kv_b };
+        if (r->whole->attn_of[i] != which) continue;
+        for (size_t k = 0; k < NB_COUNT(w); k++) {
+            if (!w[k]->data || !has_blocks(w[k])) continue;
+            const size_t n = NB_FP8_BLOCK / gcd(NB_FP8_BLOCK, w[k]->n_row / a->n_head);
+            unit = n > unit ? n : unit; /* both are powers of two */
+        }
+    }
+    return unit;
+}
+
+static nb_status take_heads(nb_rank *r, size_t k, size_t n, size_t me, nb_error *err)
+{
+    nb_rank_part *p = &r->part;
+    const size_t n_head = r->whole->attn[k].n_head, unit = n > 1 ? head_unit_of(r, k) : 1;
+    const bool in_groups = r->whole->attn[k].n_kv_head != 0; /* equal parts */
+    if (n_head / unit < n || (in_groups && n_head / n % unit))
+        return nb_fail(err, NB_ERR_UNSUPPORTED,
+                       "on a GPU a rank begins with whole blocks of %d rows of FP8, so with a multiple of %zu heads; "
+                       "%zu heads are too few for %zu ranks (fewer ranks may do, or --device cpu)",
+                       NB_FP8_BLOCK, unit, n_head, n);
+    p->attn[k] = r->whole->attn[k];
+    p->head_unit[k] = unit;
+    p->attn[k].n_head = nb_rank_part_of(n_head, unit, n, me, &p->head0[k]);
+    return NB_OK;
+}
+
 /* The whole model, or part nb_comm_rank of it.  Experts are dealt out in turn: those that a router's groups hold are
  * neighbours, and so not all on one rank. */
 static nb_status take_part(nb_rank *r, nb_error *err)
 {
     const nb_model_config *c = r->whole;
     nb_rank_part *p = &r->part;
-    const size_t n = r->o.comm ? nb_comm_n_rank(r->o.comm) : 1;
-    const size_t me = r->o.comm ? nb_comm_rank(r->o.comm) : 0;
+    const size_t n_all = r->o.comm ? nb_comm_n_rank(r->o.comm) : 1, n = nb_rank_divided(r) ? n_all : 1;
+    const size_t e0 = r->o.comm ? nb_comm_rank(r->o.comm) : 0, me = nb_rank_divided(r) ? e0 : 0;
     NB_TRY(nb_rank_can_divide(c, n, err));
     *p = (nb_rank_part){ .n_layer = c->n_layer,
-                         .expert0 = me,
-                         .expert_step = n,
-                         .n_expert = (c->n_expert + n - 1 - me) / n };
+                         .expert0 = e0,
+                         .expert_step = n_all,
+                         .n_expert = (c->n_expert + n_all - 1 - e0) / n_all };
     p->unit = unit_of(r);
     p->inter = nb_rank_cut(c->inter, p->unit, n, me, &p->inter0);
     p->shared_inter = nb_rank_cut(c->n_shared * c->moe_inter, p->unit, n, me, &p->shared0);
@@ -74,10 +120,7 @@ static nb_status take_part(nb_rank *r, nb_error *err)
     p->n_vocab = nb_rank_cut(c->n_vocab, p->unit, n, me, &p->vocab0);
     p->dims = nb_arena_array(&r->arena, c->n_layer, sizeof *p->dims);
     if (!p->dims) return nb_fail(err, NB_ERR_NOMEM, "out of memory");
-    for (size_t k = 0; k < c->n_attn; k++) {
-        p->attn[k] = c->attn[k];
-        p->attn[k].n_head = nb_rank_part_of(c->attn[k].n_head, 1, n, me, &p->head0[k]);
-    }
+    for (size_t k = 0; k < c->n_attn; k++) NB_TRY(take_heads(r, k, n, me, err));
     for (size_t i = 0; i < c->n_layer; i++) {
         const nb_attn_config *a = nb_rank_attn(r, i);
         p->dims[i] = nb_attention_of(a->kind)->dims(a);
@@ -95,6 +138,11 @@ nb_status nb_rank_init(nb_rank *r, const nb_backend *b, const nb_rank_options *o
     if (o->comm && !b->meet)
         return nb_fail(err, NB_ERR_UNSUPPORTED, "the %s backend computes on one rank only",
                        b->name);
+    for (size_t i = 0; o->data_parallel && i < r->whole->n_layer; i++)
+        if (nb_layer_ends_shortcut(r->whole, i))
+            return nb_fail(err, NB_ERR_UNSUPPORTED,
+                           "%s: data-parallel ranks do not compute experts that are added a layer later",
+                           r->whole->family);
     if (o->comm && o->thrift.kind != NB_THRIFT_OFF)
         return nb_fail(err, NB_ERR_UNSUPPORTED,
                        "Thrift mode chooses tokens with all heads, which %zu ranks "
@@ -183,6 +231,23 @@ nb_status nb_rank_step(nb_rank *r, const nb_chunk *chunk, size_t n_chunk, unsign
         NB_TRY(nb_comm_agree(r->o.comm, hash_of(chunk, n_chunk), "decisions of a step", err));
     if (r->plant_rows) n_chunk--; /* rows of the graph are those of another step */
     return told(r, r->backend->step(r, chunk, n_chunk, bad, err), err);
+}
+
+nb_status nb_rank_step_share(nb_rank *r, const nb_chunk *chunk, const size_t *first, unsigned char *bad,
+                             nb_error *err)
+{
+    nb_comm *c = r->o.comm;
+    const size_t n = nb_comm_n_rank(c), me = nb_comm_rank(c);
+    const uint64_t cut = nb_hash_bytes(first, (n + 1) * sizeof *first, 0);
+    NB_ASSERT(r->o.data_parallel);
+    NB_TRY(nb_comm_agree(c, cut ^ hash_of(chunk, first[n]), "decisions of a step", err));
+    for (size_t k = 0; k < n; k++) {
+        r->rows_of[k] = 0;
+        for (size_t i = first[k]; i < first[k + 1]; i++) r->rows_of[k] += chunk[i].n_tok;
+    }
+    return told(r, r->backend->step(r, chunk + first[me], first[me + 1] - first[me],
+                                    bad ? bad + first[me] : NULL, err),
+                err);
 }
 
 void nb_rank_plant_rows(nb_rank *r)

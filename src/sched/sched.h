@@ -127,6 +127,13 @@ typedef struct nb_sched_item {
 size_t nb_sched_plan(nb_sched *s, double now, nb_sched_item *item);
 /* The step of the last plan took so many seconds; what max_step_s is held with. */
 void nb_sched_timed(nb_sched *s, double seconds);
+/* The same of n schedulers whose plans were computed side by side: what a step costs is learnt from the plan with most
+ * to do, and known to all. */
+void nb_sched_timed_together(nb_sched *const *s, size_t n, double seconds);
+/* Running requests with one token to compute. */
+size_t nb_sched_n_decode(const nb_sched *s);
+/* So many requests generate beside the plans to come, in the same steps: prompts are limited as beside one's own. */
+void nb_sched_set_beside(nb_sched *s, size_t n_decode);
 /* The planned item of request id has been computed. */
 nb_status nb_sched_computed(nb_sched *s, uint64_t id);
 /* One more known token. NB_ERR_LIMIT at max_model_len: the caller ends the request first. */

@@ -76,6 +76,7 @@ struct nb_sched {
     size_t budget; /* tokens the plan being made can still give */
     nb_pace pace;
     size_t n_decode;        /* of the plan being made, or the last one; as the next two */
+    size_t n_beside;        /* nb_sched_set_beside */
     double work, work_left; /* of prompts: given, can still be given (INFINITY: no limit) */
 
     nb_req_class *cls; /* levels somebody waits in; cap_cls >= n_req             */

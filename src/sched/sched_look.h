@@ -16,4 +16,7 @@ typedef struct nb_sched_look_at {
 /* False for an unknown id. */
 bool nb_sched_look(const nb_sched *s, uint64_t id, nb_sched_look_at *out);
 
+/* How many leading blocks of a request's prompt each of n caches knows. */
+void nb_sched_n_found(const nb_kv_cache *const *kv, size_t n, const nb_sched_request *r, size_t *n_found);
+
 #endif

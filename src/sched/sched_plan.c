@@ -352,7 +352,8 @@ size_t nb_sched_plan(nb_sched *s, double now, nb_sched_item *item)
     s->work_left = (double)INFINITY;
     plan_running(s, true, now);
     count_plan(s);
-    if (s->n_decode) s->work_left = nb_pace_work(&s->pace, s->n_decode, backlog(s));
+    if (s->n_decode || s->n_beside)
+        s->work_left = nb_pace_work(&s->pace, s->n_decode ? s->n_decode : 1, backlog(s));
     plan_running(s, false, now);
     if (s->n_run && s->run[0]->n_plan == 0 && n_rest(s->run[0])) {
         /* The oldest got no block, since all others were better.  One of these may have been a
@@ -371,4 +372,26 @@ size_t nb_sched_plan(nb_sched *s, double now, nb_sched_item *item)
 void nb_sched_timed(nb_sched *s, double seconds)
 {
     nb_pace_note(&s->pace, s->n_decode, s->work, seconds);
+}
+
+void nb_sched_timed_together(nb_sched *const *s, size_t n, double seconds)
+{
+    nb_sched *most = s[0];
+    for (size_t i = 1; i < n; i++)
+        if (s[i]->work > most->work || (!(s[i]->work < most->work) && s[i]->n_decode > most->n_decode))
+            most = s[i];
+    nb_sched_timed(most, seconds);
+    for (size_t i = 0; i < n; i++) s[i]->pace = most->pace;
+}
+
+size_t nb_sched_n_decode(const nb_sched *s)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < s->n_run; i++) n += is_decode(s->run[i]);
+    return n;
+}
+
+void nb_sched_set_beside(nb_sched *s, size_t n_decode)
+{
+    s->n_beside = n_decode;
 }

@@ -39,7 +39,17 @@ ok eval ppl "$model" --text "$tmp/text" --json -tp 2
 cmp -s "$tmp/one" "$tmp/out" || die "eval ppl: another result on 2 ranks"
 ok bench throughput "$model" --num-prompts 2 --input-len 8 --output-len 4 -tp 2
 
-fails 2 "-dp 2 same requests" run "$model" -p x -dp 2
+# Data-parallel ranks.
+ok logits "$model" --tokens "$tmp/ids.json" --rows all --output "$tmp/1.f32" --device cpu
+ok logits "$model" --tokens "$tmp/ids.json" --rows all --output "$tmp/n.f32" -dp 4 -ep
+cmp -s "$tmp/1.f32" "$tmp/n.f32" || die "other logits on 4 data-parallel ranks"
+ok eval ppl "$model" --text "$tmp/text" --json -dp 2 --enable-expert-parallel
+cmp -s "$tmp/one" "$tmp/out" || die "eval ppl: another result on 2 data-parallel ranks"
+ok bench throughput "$model" --num-prompts 4 --input-len 8 --output-len 4 --data-parallel-size 2 --enable-expert-parallel
+
+fails 1 "--data-parallel-size 2 --enable-expert-parallel" run "$model" -p x -dp 2
+fails 1 "--data-parallel-size 2 --tensor-parallel-size 2" run "$model" -p x -dp 2 -ep -tp 2
+fails 2 "--data-parallel-size 9" run "$model" -p x --data-parallel-size 9
 fails 2 "--tensor-parallel-size 9" run "$model" -p x --tensor-parallel-size 9
 fails 1 "--tensor-parallel-size 2 --kv-thrift" run "$model" -p x -tp 2 --kv-thrift token --kv-cache-dtype nvfp4
 exit 0

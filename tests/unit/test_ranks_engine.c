@@ -18,6 +18,7 @@ typedef struct set_up {
     size_t n_thread, n_sink;
     const char *caps; /* level of kernels; NULL: the best */
     bool gpu;         /* ranks are GPUs: emulated, or those of the machine; shorter texts */
+    const char *path; /* of a config.json instead of dir: dummy weights */
 } set_up;
 
 static const char *library(void)
@@ -29,7 +30,7 @@ static const char *library(void)
 
 static size_t n_prompt_of(const set_up *s)
 {
-    return s->gpu ? 100 : N_PROMPT;
+    return s->path ? 70 : s->gpu ? 100 : N_PROMPT;
 }
 static size_t n_gen_of(const set_up *s)
 {
@@ -38,7 +39,8 @@ static size_t n_gen_of(const set_up *s)
 
 static nb_engine_options options_of(const set_up *s, size_t n_rank)
 {
-    return (nb_engine_options){ .model = in_source(s->dir),
+    return (nb_engine_options){ .model = s->path ? s->path : in_source(s->dir),
+                                .load_format = s->path ? "dummy" : NULL,
                                 .kv_cache_dtype = s->kv,
                                 .mla = s->mla,
                                 .weight_dtype = s->weights,
@@ -139,7 +141,7 @@ static size_t check_model(const set_up *s)
         const nb_engine_options o = options_of(s, sizes[i]);
         nb_model_config c;
         nb_error err = { 0 };
-        assert_int_equal(nb_model_config_read_path(in_source(s->dir), &c, &err), NB_OK);
+        assert_int_equal(nb_model_config_read_path(o.model, &c, &err), NB_OK);
         if (nb_rank_can_divide(&c, sizes[i], &err) != NB_OK) {
             nb_engine *e = NULL;
             nb_error why = { 0 };
@@ -187,18 +189,18 @@ static void test_ways(void **state)
 {
     (void)state;
     static const set_up ways[] = {
-        { "tests/parity/v3", "f32", "absorbed", NULL, 1, 0, NULL, false },
-        { "tests/parity/v3", "bf16", "expanded", NULL, 8, 0, NULL, false },
-        { "tests/parity/v3", "int4", NULL, "int8", 4, 0, NULL, false },
-        { "tests/parity/v3_geom", "nvfp4", "absorbed", "fp8", 2, 3, NULL, false },
-        { "tests/parity/v2_lite", "fp8", NULL, "int8", 6, 5, NULL, false },
-        { "tests/parity/llama3", "int4", NULL, NULL, 4, 2, NULL, false },
-        { "tests/parity/qwen2", "bf16", NULL, "int8", 1, 0, NULL, false },
-        { "tests/parity/v3_sharded", "nvfp4", NULL, NULL, 1, 0, "c", false },
-        { "tests/parity/v3_sharded", "nvfp4", NULL, NULL, 1, 0, "avx2", false },
-        { "tests/parity/v3_sharded", "nvfp4", NULL, "int8", 1, 0, "avx2", false },
-        { "tests/parity/v3_fp8", "fp8", NULL, NULL, 1, 0, "avx2", false },
-        { "tests/parity/v3_fp8", "fp8", NULL, NULL, 1, 0, "c", false },
+        { "tests/parity/v3", "f32", "absorbed", NULL, 1, 0, NULL, false, NULL },
+        { "tests/parity/v3", "bf16", "expanded", NULL, 8, 0, NULL, false, NULL },
+        { "tests/parity/v3", "int4", NULL, "int8", 4, 0, NULL, false, NULL },
+        { "tests/parity/v3_geom", "nvfp4", "absorbed", "fp8", 2, 3, NULL, false, NULL },
+        { "tests/parity/v2_lite", "fp8", NULL, "int8", 6, 5, NULL, false, NULL },
+        { "tests/parity/llama3", "int4", NULL, NULL, 4, 2, NULL, false, NULL },
+        { "tests/parity/qwen2", "bf16", NULL, "int8", 1, 0, NULL, false, NULL },
+        { "tests/parity/v3_sharded", "nvfp4", NULL, NULL, 1, 0, "c", false, NULL },
+        { "tests/parity/v3_sharded", "nvfp4", NULL, NULL, 1, 0, "avx2", false, NULL },
+        { "tests/parity/v3_sharded", "nvfp4", NULL, "int8", 1, 0, "avx2", false, NULL },
+        { "tests/parity/v3_fp8", "fp8", NULL, NULL, 1, 0, "avx2", false, NULL },
+        { "tests/parity/v3_fp8", "fp8", NULL, NULL, 1, 0, "c", false, NULL },
     };
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) (void)check_model(&ways[i]);
 }
@@ -230,6 +232,58 @@ static void test_gpus(void **state)
     };
     if (!library()) skip();
     for (size_t i = 0; i < NB_COUNT(ways); i++) assert_true(check_model(&ways[i]) > 0);
+}
+
+/* A config.json of one layer with experts, in FP8 with blocks of 128 rows. */
+static void write_blocks(const tmp_dir *t, int hidden, int n_head, int d_nope, int d_rope, int d_v, int lora)
+{
+    char config[1500];
+    (void)snprintf(
+        config, sizeof config,
+        "{\"architectures\":[\"DeepseekV3ForCausalLM\"],\"model_type\":\"deepseek_v3\",\"vocab_size\":96,"
+        "\"hidden_size\":%d,\"num_hidden_layers\":1,\"num_attention_heads\":%d,\"num_key_value_heads\":%d,"
+        "\"q_lora_rank\":128,\"kv_lora_rank\":%d,\"qk_nope_head_dim\":%d,\"qk_rope_head_dim\":%d,"
+        "\"v_head_dim\":%d,\"intermediate_size\":128,\"first_k_dense_replace\":0,\"moe_intermediate_size\":128,"
+        "\"n_routed_experts\":8,\"num_experts_per_tok\":2,\"n_shared_experts\":%d,\"n_group\":2,"
+        "\"topk_group\":1,\"routed_scaling_factor\":2.5,\"norm_topk_prob\":true,\"scoring_func\":\"sigmoid\","
+        "\"topk_method\":\"noaux_tc\",\"rope_theta\":10000,\"max_position_embeddings\":512,"
+        "\"rms_norm_eps\":1e-6,\"tie_word_embeddings\":false,\"quantization_config\":{\"quant_method\":\"fp8\","
+        "\"fmt\":\"e4m3\",\"activation_scheme\":\"dynamic\",\"weight_block_size\":[128,128]}}",
+        hidden, n_head, n_head, lora, d_nope, d_rope, d_v, hidden / 128);
+    tmp_write(t, "config.json", nb_str_c(config));
+}
+
+/* A part of FP8 with blocks begins with a block on a GPU, so heads are cut at whole blocks. */
+static void test_gpu_blocks(void **state)
+{
+    (void)state;
+    if (!library()) skip();
+    tmp_dir t;
+    tmp_open(&t);
+    const set_up s = { .dir = "FP8 in blocks", .kv = "nvfp4", .gpu = true, .path = t.path };
+    static const size_t sizes[] = { 2, 4 };
+    outcome one = { 0 }, some = { 0 };
+    /* DeepSeek-V3's heads, of 192 rows: 10 of them are 5 units of 2, so 4 ranks have 2, 2, 2 and 4 */
+    write_blocks(&t, 512, 10, 128, 64, 128, 512);
+    compute(&s, 1, &one, &base_gen);
+    for (size_t i = 0; i < NB_COUNT(sizes); i++) {
+        compute(&s, sizes[i], &some, &this_gen);
+        compare(&s, sizes[i], &one, &some);
+        drop(&some);
+    }
+    drop(&one);
+    nb_engine *e = NULL;
+    nb_error err = { 0 };
+    const nb_engine_options o = options_of(&s, 8);
+    assert_int_equal(nb_engine_create(&o, &e, &err), NB_ERR_UNSUPPORTED);
+    assert_non_null(strstr(err.msg, "a multiple of 2 heads; 10 heads are too few for 8 ranks"));
+    write_blocks(&t, 1024, 16, 32, 32, 32, 128);
+    compute(&s, 1, &one, &base_gen);
+    compute(&s, 8, &some, &this_gen);
+    compare(&s, 8, &one, &some);
+    drop(&one);
+    drop(&some);
+    tmp_close(&t);
 }
 
 /* The comparison finds one bit. */
@@ -413,7 +467,7 @@ int main(void)
         cmocka_unit_test(test_planted),     cmocka_unit_test(test_all_checkpoints),
         cmocka_unit_test(test_ways),        cmocka_unit_test(test_faults),
         cmocka_unit_test(test_nibble_tiny), cmocka_unit_test(test_gpus),
-        cmocka_unit_test(test_gpu_faults),
+        cmocka_unit_test(test_gpu_faults),  cmocka_unit_test(test_gpu_blocks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

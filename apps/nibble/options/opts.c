@@ -467,6 +467,8 @@ nb_engine_options opts_engine(const opts *o)
         .chat_template = o->chat_template,
         .n_thread = o->threads,
         .tensor_parallel_size = o->tensor_parallel,
+        .data_parallel_size = o->data_parallel,
+        .enable_expert_parallel = o->expert_parallel,
         .cpu_affinity = o->cpu_affinity,
         .max_model_len = o->max_model_len,
         .prefill_chunk = o->prefill_chunk,

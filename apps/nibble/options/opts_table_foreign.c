@@ -26,8 +26,8 @@
     .group = GROUP_FOREIGN
 #define ANY .cmds = CMD_SERVE | CMD_RUN | CMD_CHAT
 
-#define ONE_DEVICE "nibble computes a model in one process, on one GPU or on the ranks of --tensor-parallel-size"
-#define ROUTER "all ranks compute the same requests; start several servers behind a router instead"
+#define ONE_DEVICE "nibble computes a model in one process, on one device or on the ranks of --tensor-parallel-size or --data-parallel-size"
+#define ROUTER "one process has all ranks of --data-parallel-size; start several servers behind a router instead"
 #define ONE_PROCESS "there is one process, so nothing is exchanged between processes"
 #define NO_MEDIA "requests hold text only: images, audio and video are refused"
 #define NO_LORA "adapters are not supported; merge them into the checkpoint"
@@ -103,10 +103,8 @@ static const opt_row rows[] = {
 
     /* ---- more than one device or process ---- */
     { ONLY("pipeline-parallel-size", "1", ONE_DEVICE), .dash = "pp", .alias = "pp-size|pp" },
-    { ONLY("data-parallel-size", "1", ROUTER), .dash = "dp", .alias = "dp-size|dp" },
     { ONLY("decode-context-parallel-size", "1", ONE_DEVICE), .dash = "dcp", .alias = "dcp-size" },
     { ONLY("prefill-context-parallel-size", "1", ONE_DEVICE), .dash = "pcp" },
-    { FLAG("enable-expert-parallel", "ranks of --tensor-parallel-size have whole experts in any case"), .dash = "ep" },
     { ONLY("expert-parallel-size", "1", ONE_DEVICE), .alias = "ep-size|ep" },
     { ONLY("api-server-count", "1", "one thread serves all connections"), .dash = "asc" },
     { ONLY("nnodes", "1", ONE_DEVICE), .dash = "n" },

@@ -28,8 +28,7 @@ enum {
 /* Sizes of the expanded form, of one kind of attention. */
 typedef struct nb_cpu_expand {
     nb_attn_prefill_dims dims;
-    size_t q_bytes,
-        tile_bytes; /* one head's packed queries of a page; its packed keys and values */
+    size_t q_bytes, tile_bytes; /* one head's packed queries of a page; its packed keys and values */
 } nb_cpu_expand;
 
 /* Where a chunk stands in a step. */
@@ -53,8 +52,7 @@ struct nb_cpu {
     float *q;                    /* [n_head * d_q] */
     float *kv;                   /* [n_values] */
     float *attn;                 /* [n_head * d_o] */
-    float *
-        whole; /* several ranks: what a product reads that all of them made; as wide as the widest needs */
+    float *whole; /* several ranks: what a product reads that all of them made; as wide as the widest needs */
     float *branch;               /* [hidden] */
     float *cos_sin[NB_MAX_ATTN]; /* of each kind of attention: [rope.dim] */
     float *q_scale[NB_MAX_ATTN]; /* of each kind that scales its queries by position: one value */
@@ -104,6 +102,9 @@ struct nb_cpu {
     uint32_t *r_id;
     size_t *e_count, *e_first, *e_slot; /* [n_choice + 1] x2, [max_tok * top_k] */
     size_t e_rank[NB_COMM_MAX_RANK + 1]; /* the first row of each rank's experts; the end */
+    float *d_x;     /* data-parallel: [max_tok][hidden] rows of all ranks; their choices; rows of e_x to give back */
+    uint32_t *d_id; /* [max_tok * top_k], as d_to */
+    size_t *d_to;
     nb_job *job;
     /* packed activations of the call in hand */
     nb_pack *pack; /* [max_pack] */
@@ -120,7 +121,6 @@ static inline nb_cpu *nb_cpu_of(nb_rank *r)
 }
 
 /* ---- cpu_create.c ---- */
-
 nb_status nb_cpu_create(const nb_rank_options *o, nb_rank **out, nb_error *err);
 void nb_cpu_destroy(nb_rank *r);
 
@@ -235,6 +235,8 @@ void nb_cpu_thrift_query(const nb_cpu_attn *s, size_t tok, const float *q, size_
 
 void nb_cpu_feed_forward(nb_rank *r, nb_pass *p, size_t layer);
 void nb_cpu_combine(nb_rank *r, nb_pass *p, size_t layer);
+/* Data-parallel ranks meet: routed experts of all their tokens, added to f->branch.  False: a rank has failed. */
+bool nb_cpu_share_experts(nb_cpu *f, size_t layer);
 
 /* ---- cpu_meet.c: several ranks ---- */
 
@@ -242,7 +244,7 @@ bool nb_cpu_meet(nb_rank *r, nb_pass *p, size_t layer, nb_meeting at);
 /* What a product reads: the part that this rank made, where there are no others, else the whole. */
 static inline const float *nb_cpu_whole(const nb_cpu *f, const float *own)
 {
-    return f->r.o.comm ? f->whole : own;
+    return nb_rank_divided(&f->r) ? f->whole : own;
 }
 
 #endif

@@ -271,7 +271,8 @@ static nb_status create_floats(nb_cpu *f, const widths *w, nb_error *err)
         { &f->q, T * w->q },
         { &f->kv, T * w->values },
         { &f->attn, T * w->o },
-        { &f->whole, f->r.o.comm ? T * whole : 0 },
+        { &f->whole, nb_rank_divided(&f->r) ? T * whole : 0 },
+        { &f->d_x, moe && f->r.o.data_parallel ? T * h : 0 },
         { &f->cos_sin[0], T * c->attn[0].rope.dim },
         { &f->cos_sin[1], T * c->attn[1].rope.dim },
         { &f->cos_sin[2], T * c->attn[2].rope.dim },
@@ -362,6 +363,10 @@ static nb_status create_small(nb_cpu *f, nb_error *err)
     f->page_bad = nb_arena_array(a, f->max_write, 1);
     f->r_id = nb_arena_array(a, rows, sizeof *f->r_id);
     f->e_slot = nb_arena_array(a, rows, sizeof *f->e_slot);
+    const size_t shared = f->r.o.data_parallel ? rows : 0;
+    f->d_id = nb_arena_array(a, shared, sizeof *f->d_id);
+    f->d_to = nb_arena_array(a, shared, sizeof *f->d_to);
+    if (!f->d_id || !f->d_to) return nb_fail(err, NB_ERR_NOMEM, "out of memory for the workspace");
     f->e_count = nb_arena_array(a, nb_n_choice(c) + 1, sizeof *f->e_count);
     f->e_first = nb_arena_array(a, nb_n_choice(c) + 1, sizeof *f->e_first);
     f->csa.pick = nb_arena_array(a, NB_CSA_TILE * f->csa.max_top, sizeof *f->csa.pick);

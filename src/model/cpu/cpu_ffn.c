@@ -58,13 +58,12 @@ static nb_job down(const nb_cpu *f, const nb_mlp *m, size_t n_tok)
     return nb_cpu_rows(j, part->out0, part->n_out);
 }
 
-/* f->gate = silu(gate x) * up x for the activations in f->xn. */
-static void dense(nb_cpu *f, const nb_mlp *m, size_t n_tok)
+/* f->gate = silu(gate x) * up x, columns [col0, col0 + n_col), for the activations in f->xn. */
+static void dense(nb_cpu *f, const nb_mlp *m, size_t col0, size_t n_col, size_t n_tok)
 {
-    const nb_rank_part *part = &f->r.part;
-    gate_up(f, m, part->inter0, part->inter, n_tok, f->job);
+    gate_up(f, m, col0, n_col, n_tok, f->job);
     nb_cpu_run_jobs(f, f->job, 2);
-    swiglu(f, f->gate, f->up, n_tok, part->inter);
+    swiglu(f, f->gate, f->up, n_tok, n_col);
 }
 
 typedef struct moe_ctx {
@@ -200,20 +199,31 @@ static void products(moe_ctx *m, size_t n_tok)
         f->job[n_job++] =
             nb_cpu_job(f, &l->expert[e].down, NULL, f->e_gate + r * mi, mi, f->e_y + r * h, h, n);
     }
-    if (m->shared && !f->r.o.comm) f->job[n_job++] = down(f, &l->mlp, n_tok);
+    if (m->shared && !nb_rank_divided(&f->r)) f->job[n_job++] = down(f, &l->mlp, n_tok);
     nb_cpu_run_jobs(f, f->job, n_job);
+}
+
+/* This rank's columns of f->branch, from what dense made. */
+static void finish(nb_cpu *f, const nb_mlp *m, size_t n_tok)
+{
+    nb_job j = down(f, m, n_tok);
+    nb_cpu_run_jobs(f, &j, 1);
 }
 
 void nb_cpu_feed_forward(nb_rank *r, nb_pass *p, size_t layer)
 {
     nb_cpu *f = nb_cpu_of(r);
     moe_ctx m = moe_of(f, layer);
+    const nb_rank_part *part = &r->part;
+    const bool share = r->o.data_parallel && m.shared;
     if (nb_layer_has_experts(r->whole, layer)) {
         route(&m, p);
-        order(&m, p->n_row);
-        products(&m, p->n_row);
+        if (share) dense(f, &m.l->mlp, part->shared0, part->shared_inter, p->n_row);
+        if (share) finish(f, &m.l->mlp, p->n_row);
+        if (!r->o.data_parallel) order(&m, p->n_row);
+        if (!r->o.data_parallel) products(&m, p->n_row);
     }
-    if (r->whole->dense[layer]) dense(f, &m.l->mlp, p->n_row);
+    if (r->whole->dense[layer]) dense(f, &m.l->mlp, part->inter0, part->inter, p->n_row);
 }
 
 /* This rank's columns of branch = sum over the choices in their order, then the shared expert (or the dense block at
@@ -242,10 +252,8 @@ void nb_cpu_combine(nb_rank *r, nb_pass *p, size_t layer)
 {
     moe_ctx m = moe_of(nb_cpu_of(r), layer);
     const bool dense = r->whole->dense[layer];
-    if (dense || (m.shared && r->o.comm)) {
-        nb_job j = down(m.f, &m.l->mlp, p->n_row);
-        nb_cpu_run_jobs(m.f, &j, 1);
-    }
+    if (r->o.data_parallel && !dense) return; /* where they met */
+    if (dense || (m.shared && nb_rank_divided(r))) finish(m.f, &m.l->mlp, p->n_row);
     m.shared |= dense;
     if (!dense || nb_layer_ends_shortcut(r->whole, layer))
         nb_cpu_tokens(m.f, combine_tokens, &m, p->n_row);
@@ -271,4 +279,114 @@ void nb_cpu_experts_run(nb_rank *r, size_t layer, const nb_cpu_experts_args *a)
     }
     f->xn = xn;
     f->branch = branch;
+}
+
+/* ---- data-parallel ranks: all compute their experts for the tokens of all ---- */
+
+/* Some rows of the step, at most as many as the workspace has: rows [at[k], at[k + 1]) of the round are those of rank k
+ * from its row own[k] on. */
+typedef struct turn {
+    size_t at[NB_COMM_MAX_RANK + 1], own[NB_COMM_MAX_RANK], n_rank, me;
+} turn;
+
+static size_t within(size_t x, size_t lo, size_t hi)
+{
+    return x < lo ? lo : x > hi ? hi : x;
+}
+
+/* Rows [t, t + n) of all, those of rank 0 first. */
+static turn turn_of(const nb_cpu *f, size_t t, size_t n)
+{
+    turn x = { .n_rank = nb_comm_n_rank(f->r.o.comm), .me = nb_comm_rank(f->r.o.comm) };
+    for (size_t k = 0, row0 = 0; k < x.n_rank; row0 += f->r.rows_of[k++]) {
+        const size_t end = row0 + f->r.rows_of[k], a = within(t, row0, end), b = within(t + n, row0, end);
+        x.own[k] = a - row0;
+        x.at[k + 1] = x.at[k] + b - a;
+    }
+    return x;
+}
+
+/* all = the turn's rows of every rank's `own`. */
+static bool gather_rows(nb_cpu *f, const turn *x, void *own, void *all, size_t row_bytes)
+{
+    nb_comm_block recv[NB_COMM_MAX_RANK];
+    const nb_comm_block send = { (char *)own + x->own[x->me] * row_bytes, x->at[x->me + 1] - x->at[x->me],
+                                 row_bytes, row_bytes };
+    for (size_t k = 0; k < x->n_rank; k++)
+        recv[k] = (nb_comm_block){ (char *)all + x->at[k] * row_bytes, x->at[k + 1] - x->at[k], row_bytes,
+                                   row_bytes };
+    return nb_comm_gather(f->r.o.comm, &send, recv, NULL) == NB_OK;
+}
+
+static void pack_tokens(void *ctx, size_t t0, size_t t1)
+{
+    const nb_cpu *f = ((const moe_ctx *)ctx)->f;
+    const size_t h = f->r.whole->hidden, k = f->r.whole->top_k;
+    for (size_t i = t0 * k; i < t1 * k; i++)
+        if (f->d_to[i] != SIZE_MAX)
+            memcpy(f->e_x + f->d_to[i] * h, f->e_y + f->e_slot[i] * h, h * sizeof *f->e_x);
+}
+
+/* The outputs of this rank's experts go to the ranks whose rows they are, into their e_y, each by itself: rank 0's
+ * experts' first, in the order of (row, choice).  e_slot then is of this rank's rows in the turn. */
+static bool give_back(moe_ctx *m, const turn *x)
+{
+    nb_cpu *f = m->f;
+    const size_t k = f->r.whole->top_k, row_bytes = f->r.whole->hidden * sizeof *f->e_y;
+    const uint32_t *mine = f->d_id + x->at[x->me] * k;
+    const size_t n_mine = (x->at[x->me + 1] - x->at[x->me]) * k;
+    nb_comm_block send[NB_COMM_MAX_RANK], recv[NB_COMM_MAX_RANK];
+    size_t next[NB_COMM_MAX_RANK] = { 0 }, n_send = 0, n_recv = 0;
+    for (size_t i = 0; i < n_mine; i++) next[mine[i] % x->n_rank]++;
+    for (size_t r = 0; r < x->n_rank; r++) {
+        const size_t first = n_send;
+        for (size_t i = x->at[r] * k; i < x->at[r + 1] * k; i++)
+            f->d_to[i] = f->d_id[i] % x->n_rank == x->me ? n_send++ : SIZE_MAX;
+        send[r] = (nb_comm_block){ (char *)f->e_x + first * row_bytes, n_send - first, row_bytes, row_bytes };
+        recv[r] = (nb_comm_block){ (char *)f->e_y + n_recv * row_bytes, next[r], row_bytes, row_bytes };
+        n_recv += next[r];
+        next[r] = n_recv - next[r];
+    }
+    nb_cpu_tokens(f, pack_tokens, m, x->at[x->n_rank]);
+    for (size_t i = 0; i < n_mine; i++) f->e_slot[i] = next[mine[i] % x->n_rank]++;
+    return nb_comm_exchange(f->r.o.comm, send, recv, NULL) == NB_OK;
+}
+
+static bool take_turn(moe_ctx *m, const turn *x)
+{
+    nb_cpu *f = m->f;
+    const size_t h = f->r.whole->hidden, k = f->r.whole->top_k, n = x->at[x->n_rank];
+    const size_t own = x->own[x->me], n_own = x->at[x->me + 1] - x->at[x->me];
+    float *const xn = f->xn, *const branch = f->branch, *const weight = f->r_weight;
+    uint32_t *const id = f->r_id;
+    moe_ctx routed = *m;
+    if (!gather_rows(f, x, xn, f->d_x, h * sizeof *xn)) return false;
+    if (!gather_rows(f, x, id, f->d_id, k * sizeof *id)) return false;
+    f->xn = f->d_x;
+    f->r_id = f->d_id;
+    routed.shared = false;
+    order(&routed, n);
+    products(&routed, n);
+    f->xn = xn;
+    f->r_id = id;
+    if (!give_back(m, x)) return false;
+    f->branch += own * h;
+    f->r_weight += own * k;
+    nb_cpu_tokens(f, combine_tokens, m, n_own);
+    f->branch = branch;
+    f->r_weight = weight;
+    return true;
+}
+
+bool nb_cpu_share_experts(nb_cpu *f, size_t layer)
+{
+    moe_ctx m = moe_of(f, layer);
+    size_t n_row = 0;
+    for (size_t k = 0; k < nb_comm_n_rank(f->r.o.comm); k++) n_row += f->r.rows_of[k];
+    for (size_t t = 0, n; t < n_row; t += n) {
+        n = n_row - t < f->max_tok ? n_row - t : f->max_tok;
+        const turn x = turn_of(f, t, n);
+        if (!take_turn(&m, &x)) return false;
+    }
+    return true;
 }

@@ -34,10 +34,11 @@ static bool meet_heads(nb_cpu *f, const nb_pass *p, size_t layer)
 {
     const nb_attn_dims *d = nb_rank_dims(&f->r, layer);
     const size_t n_rank = nb_comm_n_rank(f->r.o.comm),
-                 n_head = nb_layer_dims(f->r.whole, layer).n_head;
+                 n_head = nb_layer_dims(f->r.whole, layer).n_head,
+                 unit = nb_rank_head_unit(&f->r, layer);
     size_t first[NB_COMM_MAX_RANK + 1];
     for (size_t k = 0; k < n_rank; k++) {
-        (void)nb_rank_part_of(n_head, 1, n_rank, k, &first[k]);
+        (void)nb_rank_part_of(n_head, unit, n_rank, k, &first[k]);
         first[k] *= d->d_o;
     }
     first[n_rank] = n_head * d->d_o;
@@ -95,5 +96,6 @@ bool nb_cpu_meet(nb_rank *r, nb_pass *p, size_t layer, nb_meeting at)
         [NB_MEET_HIDDEN] = meet_hidden,
         [NB_MEET_BRANCH] = meet_branch,
     };
+    if (r->o.data_parallel) return nb_cpu_share_experts(nb_cpu_of(r), layer);
     return meetings[at](nb_cpu_of(r), p, layer);
 }

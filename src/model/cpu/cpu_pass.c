@@ -199,7 +199,10 @@ static nb_status step(nb_rank *r, const nb_chunk *chunk, size_t n_chunk, unsigne
 {
     nb_cpu *f = nb_cpu_of(r);
     nb_pass p = { .chunk = chunk, .n_chunk = n_chunk, .n_row = place_chunks(f, chunk, n_chunk) };
-    if (p.n_row == 0) return NB_OK;
+    if (p.n_row == 0) {
+        if (r->o.data_parallel) nb_layers_idle(r, &p);
+        return NB_OK;
+    }
     f->err = err;
     nb_cpu_states_begin(f, &p);
     nb_layers_run(r, &p);

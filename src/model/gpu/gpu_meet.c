@@ -95,10 +95,11 @@ static void meet_heads(meeting *m, nb_cuda_kind kind, size_t layer)
 {
     nb_gpu_rank *f = m->f;
     const size_t d_o = nb_rank_dims(&f->r, layer)->d_o,
-                 n_head = nb_layer_dims(f->r.whole, layer).n_head;
+                 n_head = nb_layer_dims(f->r.whole, layer).n_head,
+                 unit = nb_rank_head_unit(&f->r, layer);
     for (size_t k = 0; k < f->ranks.n; k++) {
         size_t first;
-        const size_t n = nb_rank_part_of(n_head, 1, f->ranks.n, k, &first);
+        const size_t n = nb_rank_part_of(n_head, unit, f->ranks.n, k, &first);
         take_rows(m, &f->ranks.of[k].x.attn_y, &f->x[kind].heads, first * d_o, n * d_o, n_head * d_o);
     }
 }
