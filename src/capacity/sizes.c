@@ -34,6 +34,17 @@ static uint64_t matrix(const nb_weight *w, const form *f, nb_quant_unit unit)
     return f->int8 ? nb_int8_matrix_bytes(w) : nb_weight_bytes(w);
 }
 
+/* kv_b; of a GGUF in halves, what these take. */
+static uint64_t kv_b_bytes(const nb_model *m, const form *f)
+{
+    const nb_weight *w = &m->layer[0].kv_b;
+    const nb_attn_config *a = nb_layer_attn(&m->c, 0);
+    const unsigned char k = f->quant ? f->of[NB_QU_K_B] : 0, v = f->quant ? f->of[NB_QU_V_B] : 0;
+    if (!k || !v || w->n_row == 0) return matrix(w, f, NB_QU_KV_B);
+    return nb_quant_bytes(&f->quant->form[k - 1], a->n_head * a->kv_lora, a->d_nope) +
+           nb_quant_bytes(&f->quant->form[v - 1], a->n_head * a->d_v, a->kv_lora);
+}
+
 static uint64_t mlp(const nb_mlp *p, const form *f, nb_quant_unit unit)
 {
     return matrix(&p->gate, f, unit) + matrix(&p->up, f, unit) +
@@ -57,7 +68,7 @@ static void size_layer(const nb_model *m, const form *f, nb_weight_size *out)
         const nb_weight *w;
         nb_quant_unit unit;
     } attn[] = { { &l->q, NB_QU_Q },       { &l->q_a, NB_QU_Q_A },   { &l->q_b, NB_QU_Q_B },
-                 { &l->kv_a, NB_QU_KV_A }, { &l->kv_b, NB_QU_KV_B }, { &l->o, NB_QU_O },
+                 { &l->kv_a, NB_QU_KV_A }, { &l->o, NB_QU_O },
                  { &l->k, NB_QU_K },       { &l->v, NB_QU_V },       { &l->f_a, NB_QU_Q },
                  { &l->f_b, NB_QU_Q },     { &l->g_a, NB_QU_Q },     { &l->g_b, NB_QU_Q },
                  { &l->beta, NB_QU_Q },    { &l->o_a, NB_QU_O },     { &l->idx_q, NB_QU_Q_B } };
@@ -66,7 +77,8 @@ static void size_layer(const nb_model *m, const form *f, nb_weight_size *out)
     const uint64_t router = matrix(&l->router, &as_is, NB_QU_ROUTER),
                    router_own = matrix(&l->router, &(form){ false, f->quant, f->of }, NB_QU_ROUTER);
     const uint64_t embed = nb_weight_bytes(&m->embed), head = nb_weight_bytes(&m->head);
-    uint64_t plain = router + mlp(shared, &as_is, unit), sum = router_own + mlp(shared, f, unit);
+    uint64_t plain = router + mlp(shared, &as_is, unit) + kv_b_bytes(m, &as_is);
+    uint64_t sum = router_own + mlp(shared, f, unit) + kv_b_bytes(m, f);
     for (size_t i = 0; i < NB_COUNT(attn); i++) {
         plain += matrix(attn[i].w, &as_is, attn[i].unit);
         sum += matrix(attn[i].w, f, attn[i].unit);
@@ -87,7 +99,8 @@ static void size_layer(const nb_model *m, const form *f, nb_weight_size *out)
     out->bytes = sum + own + out->expert;
     const size_t most = m->c.top_k < m->c.n_expert ? m->c.top_k : m->c.n_expert;
     out->active = sum + own + (l->expert ? most * out->one_expert : 0);
-    out->kv_b = matrix(&l->kv_b, f, NB_QU_KV_B);
+    out->kv_b = kv_b_bytes(m, f);
+    out->halves = f->quant && f->of[NB_QU_K_B];
     out->replicated = matrix(&l->q_a, f, NB_QU_Q_A) + matrix(&l->kv_a, f, NB_QU_KV_A) +
                       matrix(&l->k, f, NB_QU_K) + matrix(&l->v, f, NB_QU_V) + router_own + own;
 }
@@ -139,6 +152,7 @@ static nb_status add_layers(const nb_model_config *c, const nb_model *m, const s
         sum->active += one.active;
         sum->expert += one.expert;
         sum->kv_b += one.kv_b;
+        sum->halves |= one.halves;
         sum->replicated += one.replicated;
         if (nb_layer_has_experts(c, i)) sum->one_expert = one.one_expert;
     }
@@ -186,7 +200,7 @@ static nb_status size_weights(const nb_model_config *c, nb_sizes_wtype type, nb_
 }
 
 /* Bytes of W_UK and W_UV on a GPU (model/gpu/gpu_weights.h): of FP8 in blocks that lie within a head as they are, of
- * other codes two BF16 matrices. */
+ * other codes two BF16 matrices.  Halves count as kv_b already; there the BF16 of the expanded form comes beside them. */
 static uint64_t gpu_absorbed(const nb_model_config *c, const nb_sizes *s, nb_sizes_wtype type)
 {
     const uint64_t own = s->weight[type].kv_b, bf16 = s->weight[NB_SIZES_BF16].kv_b;
@@ -194,6 +208,7 @@ static uint64_t gpu_absorbed(const nb_model_config *c, const nb_sizes *s, nb_siz
     for (size_t i = 0; i < c->n_attn; i++)
         blocks &= c->attn[i].d_nope % NB_FP8_BLOCK == 0 && c->attn[i].d_v % NB_FP8_BLOCK == 0 &&
                   c->attn[i].kv_lora % NB_FP8_BLOCK == 0;
+    if (s->weight[type].halves) return bf16;
     return own < bf16 && !blocks ? 2 * bf16 : own;
 }
 

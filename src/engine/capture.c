@@ -10,6 +10,7 @@
 
 #include "engine/engine_internal.h"
 #include "model/fold.h"
+#include "model/kv_b.h"
 #include "nibble/measure.h"
 
 #define MAX_COPY_BYTES ((uint64_t)4 << 30)
@@ -93,7 +94,7 @@ static void observe(void *ctx, const nb_weight *w, size_t head, const float *x, 
         else
             hi = mid;
     }
-    if (t->ended || lo == t->n || t->m[lo].data != w->data) return; /* a router */
+    if (t->ended || lo == t->n || t->m[lo].data != w->data) return; /* a router, kv_b in halves */
     const nb_product p = {
         .name = t->m[lo].name, .head = head, .x = x, .n_tok = n_tok, .n_col = n_col, .stride = stride
     };
@@ -206,7 +207,7 @@ static void release(capture *c)
 /* ---- one layer, as the caller sees it ---- */
 
 /* q~_h = W_UK,h^T q^n_h | rope part. */
-static void absorb(const capture *c, const nb_attn_config *a, const nb_layer *l, const float *q)
+static void absorb(const capture *c, const nb_attn_config *a, const nb_weight *kv_b, const float *q)
 {
     const nb_plan *plan = nb_rank_plan(c->e->rank[0].rank);
     const size_t d_qk = a->d_nope + a->d_rope, d_abs = a->kv_lora + a->d_rope;
@@ -214,7 +215,7 @@ static void absorb(const capture *c, const nb_attn_config *a, const nb_layer *l,
         const nb_linear_args args = {
             .y = c->q_abs + h * d_abs,
             .x = q + h * d_qk,
-            .w = l->kv_b,
+            .w = *kv_b,
             .n_tok = c->n_pos,
             .row_begin = h * (a->d_nope + a->d_v),
             .row_end = h * (a->d_nope + a->d_v) + a->d_nope,
@@ -231,21 +232,21 @@ static void absorb(const capture *c, const nb_attn_config *a, const nb_layer *l,
 }
 
 /* The value rows of kv_b: rows of a matrix as float is what the embedding kernel does. */
-static void copy_w_uv(const capture *c, const nb_attn_config *a, const nb_layer *l)
+static void copy_w_uv(const capture *c, const nb_attn_config *a, const nb_weight *kv_b)
 {
     const nb_plan *plan = nb_rank_plan(c->e->rank[0].rank);
     for (size_t r = 0; r < a->n_head * a->d_v; r++) {
         const uint32_t id = (uint32_t)(r / a->d_v * (a->d_nope + a->d_v) + a->d_nope + r % a->d_v);
         plan->embed->fn(&(nb_embed_args){ .y = c->w_uv + r * a->kv_lora,
                                           .id = &id,
-                                          .w = l->kv_b,
+                                          .w = *kv_b,
                                           .n_tok = 1,
                                           .y_stride = a->kv_lora,
                                           .factor = 1 });
     }
 }
 
-static nb_capture_layer layer_of(const capture *c, size_t i)
+static nb_capture_layer layer_of(const capture *c, size_t i, const nb_weight *kv_b)
 {
     const nb_attn_config *a = nb_layer_attn(&c->e->model.c, i);
     const nb_attn_dims d = nb_layer_dims(&c->e->model.c, i);
@@ -253,8 +254,8 @@ static nb_capture_layer layer_of(const capture *c, size_t i)
     const nb_record *r = &c->e->pages.record[i];
     const float *q = c->q ? c->q + i * c->n_pos * c->q_w : NULL;
     if (mla) {
-        absorb(c, a, &c->e->model.layer[i], q);
-        copy_w_uv(c, a, &c->e->model.layer[i]);
+        absorb(c, a, kv_b, q);
+        copy_w_uv(c, a, kv_b);
     }
     return (nb_capture_layer){
         .layer = i,
@@ -280,12 +281,19 @@ static nb_capture_layer layer_of(const capture *c, size_t i)
 
 static nb_status deliver(const capture *c, nb_capture_fn *fn, void *ctx, nb_error *err)
 {
-    for (size_t i = 0; i < c->n_layer; i++) {
-        const nb_capture_layer l = layer_of(c, i);
-        if (fn(ctx, &l) != 0)
-            return nb_fail(err, NB_ERR_CANCELLED, "the capture was ended by its caller");
+    nb_status st = NB_OK;
+    for (size_t i = 0; i < c->n_layer && st == NB_OK; i++) {
+        const nb_layer *own = &c->e->model.layer[i];
+        nb_arena joined = { 0 };
+        nb_weight kv_b = own->kv_b;
+        if (nb_kv_b_in_halves(own)) st = nb_kv_b_joined(own, nb_layer_attn(&c->e->model.c, i), &joined, &kv_b, err);
+        if (st == NB_OK) {
+            const nb_capture_layer l = layer_of(c, i, &kv_b);
+            if (fn(ctx, &l) != 0) st = nb_fail(err, NB_ERR_CANCELLED, "the capture was ended by its caller");
+        }
+        nb_arena_deinit(&joined);
     }
-    return NB_OK;
+    return st;
 }
 
 static size_t max_size(size_t a, size_t b)

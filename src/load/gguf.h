@@ -143,7 +143,7 @@ nb_status nb_gguf_read_text(const char *model, const char *name, nb_buf *out, bo
 typedef enum nb_gguf_form {
     NB_GGUF_AS_IT_IS,
     NB_GGUF_ROPE_ROWS, /* rows of each head: pairs (2i, 2i + 1) become (i, i + d/2) */
-    NB_GGUF_KV_B       /* attn_k_b and attn_v_b joined, as floats */
+    NB_GGUF_KV_B       /* attn_k_b and attn_v_b of one plain type, joined */
 } nb_gguf_form;
 typedef struct nb_gguf_part {
     const char *name; /* as in a Hugging Face folder */

@@ -3,8 +3,8 @@
  * A matrix has the same bytes in both: rows one after another.  Three things differ.  Routed experts are slices of one
  * tensor.  llama.cpp stores the rows of Llama's q and k in the order of its own rotation, pairs beside each other.
  * W_kv_b comes in two: attn_k_b is W_UK transposed per head, so that its blocks run along another dimension than prompts
- * read; both are made floats and joined.  Where both have blocks, they are there as they are, too, as k_b_proj and
- * v_b_proj: the absorbed form reads them so. */
+ * read.  Where one of them has blocks, or they have different types, they are there as k_b_proj and v_b_proj
+ * (model/kv_b.h); else they are joined. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -189,23 +189,22 @@ static nb_status kv_b(const walk *w, const nb_gguf_tensor *k, unsigned long laye
                    "its shape and that of attn_v_b do not fit: expected [nope, latent, heads] and "
                    "[latent, value, heads]");
     const nb_gguf_dtype *kt = nb_gguf_dtype_of(k->type), *vt = nb_gguf_dtype_of(v->type);
-    nb_gguf_part p = {
-        .t = k, .t2 = v, .form = NB_GGUF_KV_B, .n_head = n_head, .n_dim = 2, .dtype = NB_DT_F32
-    };
-    if (!kt->values || !vt->values) p.dtype = NB_DT_OTHER; /* it is refused when it is taken */
-    if (kt == vt && kt->block == 1 && kt->dtype != NB_DT_OTHER) p.dtype = kt->dtype;
+    const bool read = kt->values && vt->values;
+    nb_gguf_part p = { .t = k, .t2 = v, .form = NB_GGUF_KV_B, .n_head = n_head, .n_dim = 2 };
+    p.dtype = read ? kt->dtype : NB_DT_OTHER; /* it is refused when it is taken */
     if (nope > SIZE_MAX - d_v || (n_head && nope + d_v > SIZE_MAX / n_head) ||
         (lora && n_head * (nope + d_v) > SIZE_MAX / 4 / lora))
         return bad(w, k, "has more bytes than can be addressed");
+    if (read && (kt != vt || kt->block > 1)) {
+        NB_TRY(half(w, k, layer, "k_b_proj", n_head * lora));
+        return half(w, v, layer, "v_b_proj", n_head * d_v);
+    }
     p.dim[0] = n_head * (nope + d_v);
     p.dim[1] = lora;
     p.n_bytes = p.dim[0] * lora * (p.dtype == NB_DT_F32 ? 4 : 2);
     p.data = k->data;
     (void)snprintf(name, sizeof name, "model.layers.%lu.self_attn.kv_b_proj.weight", layer);
-    NB_TRY(emit(w, &p, name));
-    if (p.dtype == NB_DT_OTHER || kt->block == 1 || vt->block == 1) return NB_OK;
-    NB_TRY(half(w, k, layer, "k_b_proj", n_head * lora));
-    return half(w, v, layer, "v_b_proj", n_head * d_v);
+    return emit(w, &p, name);
 }
 
 /* X.scale beside X.weight (NVFP4): one for the matrix, or one for each expert. */

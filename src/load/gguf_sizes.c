@@ -42,10 +42,7 @@ static nb_status count_part(void *ctx, const nb_gguf_part *p, nb_error *err)
     unsigned long layer = 0;
     int used = 0;
     const size_t n = strlen(p->name), k = sizeof weight - 1;
-    /* a type that is not read keeps its size; joined matrices are counted as they are made */
-    const nb_gguf_dtype *d = nb_gguf_dtype_of(p->t->type);
-    if (p->form == NB_GGUF_KV_B && p->dtype != NB_DT_OTHER)
-        d = nb_gguf_dtype_of(p->dtype == NB_DT_F32 ? 0 : p->dtype == NB_DT_F16 ? 1 : 30);
+    const nb_gguf_dtype *d = nb_gguf_dtype_of(p->t->type); /* a type that is not read keeps its size */
     if (p->n_dim != 2 || n <= k || n - k >= sizeof module || strcmp(p->name + n - k, weight) != 0)
         return NB_OK;
     (void)snprintf(module, sizeof module, "%.*s", (int)(n - k), p->name);

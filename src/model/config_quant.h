@@ -36,6 +36,8 @@ typedef enum nb_quant_unit {
     NB_QU_HEAD,
     NB_QU_ROUTER, /* in GGUF files only, as the next */
     NB_QU_EMBED,
+    NB_QU_K_B, /* kv_b in halves: W_UK transposed, W_UV */
+    NB_QU_V_B,
     NB_QU_COUNT
 } nb_quant_unit;
 

@@ -30,6 +30,8 @@ static const struct {
     [NB_QU_HEAD] = { "lm_head", NULL },
     [NB_QU_ROUTER] = { "mlp.gate", NULL },
     [NB_QU_EMBED] = { "model.embed_tokens", NULL },
+    [NB_QU_K_B] = { "self_attn.k_b_proj", NULL },
+    [NB_QU_V_B] = { "self_attn.v_b_proj", NULL },
 };
 
 const char *nb_quant_unit_name(nb_quant_unit u)
@@ -163,7 +165,7 @@ nb_status nb_quant_rules_apply(const nb_quant_rules *x, const bool *dense, size_
             *f = 0;
             if (i > 0 && (u == NB_QU_HEAD || u == NB_QU_EMBED))
                 *f = layer[0].form[u];
-            else if (nb_quant_unit_in((nb_quant_unit)u, dense[i]))
+            else if (u < NB_QU_K_B && nb_quant_unit_in((nb_quant_unit)u, dense[i]))
                 NB_TRY(named(x, form_of(x, u, i, inner, f, err), err));
         }
     nb_quant_summarise(q, dense, n_layer, layer);

@@ -15,7 +15,8 @@
  * their range becomes F32).  FP8 with block scales cannot hold a permuted or scaled matrix: each
  * value, code times scale, is rounded once to BF16 (relative error up to 2^-9, where the code times
  * scale has more than 8 significant bits); with H it goes to F32 straight.  H is computed in double
- * and rounded once to F32.  Packed types (packed.h) go to F32, which holds their values.  The constant of o_proj is summed in double from the weights as loaded.
+ * and rounded once to F32.  Packed types (packed.h) and halves (kv_b.h) go to F32, which holds their values.  The constant of
+ * o_proj is summed in double from the weights as loaded.
  * What remains is that sums run over permuted channels, in another order. */
 #include "model/fold.h"
 
@@ -25,6 +26,7 @@
 #include "kernel/embed/embed.h"
 #include "load/kv_calib.h"
 #include "model/attention.h"
+#include "model/kv_b.h"
 #include "num/bf16.h"
 #include "num/fp16.h"
 
@@ -33,6 +35,7 @@ typedef struct folder {
     nb_layer *l;
     const nb_fold *f;
     size_t layer;
+    nb_weight kv_b; /* the layer's; of halves in the scratch */
     nb_arena scratch;
     float *row;   /* [max(n_col of kv_a, kv_b, o)] */
     double *wide; /* [max(kv_lora, n_head * d_v)] */
@@ -140,7 +143,7 @@ typedef struct rounding {
 
 static rounding kv_b_rows(folder *x, void *data, nb_wtype type)
 {
-    const nb_weight *old = &x->l->kv_b;
+    const nb_weight *old = &x->kv_b;
     const nb_fold *f = x->f;
     const size_t n = old->n_col;
     rounding q = { true, true };
@@ -164,7 +167,7 @@ static rounding kv_b_rows(folder *x, void *data, nb_wtype type)
 
 static nb_status fold_kv_b(folder *x, nb_weight *w)
 {
-    const nb_weight *old = &x->l->kv_b;
+    const nb_weight *old = &x->kv_b;
     if (!x->f->perm && !x->f->scale_log2 && !x->f->hadamard) return NB_OK;
     const bool fp8 = old->type == NB_W_FP8B;
     const nb_wtype type = x->f->hadamard ? NB_W_F32 : unpacked(old->type);
@@ -219,7 +222,7 @@ static nb_status fold_output(folder *x, const float **bias)
     double *u = x->wide;
     if (!b) return no_memory(x);
     for (size_t k = 0; k < n_v; k++) {
-        read_row(&x->l->kv_b,
+        read_row(&x->kv_b,
                  k / attn->d_v * (attn->d_nope + attn->d_v) + attn->d_nope + k % attn->d_v, x->row);
         u[k] = 0;
         for (size_t i = 0; i < attn->kv_lora; i++)
@@ -281,6 +284,8 @@ static nb_status fold(folder *x)
     x->row = nb_arena_array(&x->scratch, n, sizeof *x->row);
     x->wide = nb_arena_array(&x->scratch, n, sizeof *x->wide);
     if (!x->row || !x->wide) return no_memory(x);
+    x->kv_b = x->l->kv_b;
+    if (nb_kv_b_in_halves(x->l)) NB_TRY(nb_kv_b_joined(x->l, attn, &x->scratch, &x->kv_b, x->err));
     NB_TRY(fold_output(x, &y.o_b));
     NB_TRY(fold_norm(x, &y.kv_a_norm, &y.kv_mean));
     NB_TRY(fold_kv_a(x, &y.kv_a, &y.kv_a_b));
@@ -289,7 +294,7 @@ static nb_status fold(folder *x)
     uint64_t bytes = x->m->weight_bytes;
     bytes += nb_weight_bytes(&y.kv_a) + nb_weight_bytes(&y.kv_b);
     bytes -= nb_weight_bytes(&x->l->kv_a) + nb_weight_bytes(&x->l->kv_b);
-    if (y.absorb_k.data && y.kv_b.data != x->l->kv_b.data) {
+    if (nb_kv_b_in_halves(&y) && y.kv_b.data) { /* there is a new one */
         bytes -= nb_weight_bytes(&y.absorb_k) + nb_weight_bytes(&y.absorb_v);
         y.absorb_k = y.absorb_v = (nb_weight){ 0 };
     }

@@ -34,9 +34,9 @@ typedef struct nb_layer {
     /* MLA: q (no q_lora) or q_a, q_b; kv_a [kv_lora + d_rope][hidden]; kv_b
      * [n_head * (d_nope + d_v)][kv_lora], per head W_UK rows then W_UV rows. */
     nb_weight q, q_a, q_b, kv_a, kv_b, o;
-    /* The halves of kv_b in their packed form, where a GGUF file has them so: W_UK of each head transposed
-     * [n_head * kv_lora][d_nope], and W_UV [n_head * d_v][kv_lora].  data NULL: there are none, or kv_b has
-     * changed since.  Only absorbed forms read them. */
+    /* The halves of kv_b, where a GGUF file has them in forms that cannot be joined: W_UK of each head transposed
+     * [n_head * kv_lora][d_nope], and W_UV [n_head * d_v][kv_lora].  kv_b is absent then (kv_b.h).  data NULL: there are
+     * none. */
     nb_weight absorb_k, absorb_v;
     const float *q_a_norm, *kv_a_norm;
     const float *q_b_bias, *q_a_b, *kv_a_b, *o_b; /* q_b_bias: GQA's q bias */

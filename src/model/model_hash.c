@@ -11,6 +11,7 @@
 
 #include "model/attn_csa.h"
 #include "model/fold.h"
+#include "model/kv_b.h"
 
 enum { SAMPLES = 4, SAMPLE_BYTES = 1024 };
 
@@ -54,6 +55,16 @@ static void add_matrix(hasher *h, const nb_weight *w, bool whole)
     if (w->group.scale)
         add_bytes(h, w->group.scale,
                   w->n_row * nb_weight_n_group(w) * nb_stype_bytes(w->group.scale_type), whole);
+}
+
+/* Halves count as the floats that they are together. */
+static void add_kv_b(hasher *h, const nb_layer *l, const nb_attn_config *a)
+{
+    nb_arena joined = { 0 };
+    nb_weight kv_b = l->kv_b;
+    if (nb_kv_b_in_halves(l)) h->ok = h->ok && nb_kv_b_joined(l, a, &joined, &kv_b, NULL) == NB_OK;
+    if (h->ok) add_matrix(h, &kv_b, true);
+    nb_arena_deinit(&joined);
 }
 
 static void add_vector(hasher *h, const float *v, size_t n)
@@ -168,7 +179,7 @@ static void add_layer(hasher *h, const nb_model *m, size_t layer)
         add_matrix(h, &l->kv_a, true);
         add_vector(h, l->kv_a_b, attn->kv_lora + attn->d_rope);
         add_vector(h, l->kv_a_norm, attn->kv_lora);
-        add_matrix(h, &l->kv_b, true);
+        add_kv_b(h, l, attn);
         add_vector(h, l->q_a_norm, attn->q_lora);
         if (attn->kind == NB_ATTN_DSA && !attn->index_shared) {
             add_matrix(h, &l->index_k, true);

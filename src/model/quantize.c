@@ -159,10 +159,6 @@ static uint64_t weight_bytes(nb_model *m, bool fp8)
 {
     originals_ctx old = { 0, fp8 };
     (void)nb_model_each_matrix(m, originals, &old);
-    for (size_t i = 0; i < m->c.n_layer; i++)
-        if (m->layer[i].absorb_k.data && !stays(&m->layer[i].kv_b, fp8))
-            old.bytes +=
-                nb_weight_bytes(&m->layer[i].absorb_k) + nb_weight_bytes(&m->layer[i].absorb_v);
     /* A tied head's original stays as the embedding. */
     if (m->head_is_embed && !stays(&m->head, fp8)) old.bytes -= nb_weight_bytes(&m->head);
     return m->weight_bytes - old.bytes + codes_bytes(m, fp8);
@@ -189,9 +185,6 @@ nb_status nb_model_quantize(nb_model *m, const nb_quantize_options *o, nb_error 
     const nb_status st = nb_model_each_matrix(m, quantize, &q);
     nb_arena_deinit(&scratch);
     if (st != NB_OK) return st;
-    for (size_t i = 0; i < m->c.n_layer; i++) /* both forms of attention read the same weights */
-        if (m->layer[i].kv_b.type == NB_W_INT8 || m->layer[i].kv_b.type == NB_W_FP8B)
-            m->layer[i].absorb_k = m->layer[i].absorb_v = (nb_weight){ 0 };
     nb_arena_deinit(&m->folded);
     m->head_is_embed = false;
     m->weight_bytes = bytes;

@@ -43,6 +43,8 @@ static size_t mix_scales(const nb_model_config *c, const nb_attn_config *a)
 }
 static const nb_tensor_row stream_rows[] = { MIX_ROWS("attn_hc", mix[0]), MIX_ROWS("ffn_hc", mix[1]) };
 
+static const char k_b[] = "self_attn.k_b_proj.weight", v_b[] = "self_attn.v_b_proj.weight";
+
 typedef struct loader {
     nb_model *m;
     nb_source *s; /* NULL: shapes only */
@@ -401,13 +403,13 @@ static nb_status take_row(loader *l, const nb_tensor_row *r, size_t layer)
     return NB_OK;
 }
 
-/* See nb_layer.absorb_k. */
+/* kv_b in halves, if the file has it so: see nb_layer.absorb_k. */
 static nb_status take_halves(loader *l, size_t i, nb_layer *y)
 {
     const nb_attn_config *a = nb_layer_attn(&l->m->c, i);
     char k[NAME_BYTES], v[NAME_BYTES];
-    name_of(&l->m->c, i, "self_attn.k_b_proj.weight", k);
-    name_of(&l->m->c, i, "self_attn.v_b_proj.weight", v);
+    name_of(&l->m->c, i, k_b, k);
+    name_of(&l->m->c, i, v_b, v);
     if (!nb_attn_is_latent(a) || !l->s || nb_source_has(l->s, "*") || !nb_source_has(l->s, k) ||
         !nb_source_has(l->s, v))
         return NB_OK;
@@ -424,8 +426,9 @@ static nb_status take_layer(loader *l, size_t i)
     for (size_t k = 0; k < NB_COUNT(norm_rows); k++) NB_TRY(take_row(l, &norm_rows[k], i));
     for (size_t k = 0; c->n_stream && k < NB_COUNT(stream_rows); k++)
         NB_TRY(take_row(l, &stream_rows[k], i));
-    for (size_t k = 0; k < a->n_tensor; k++) NB_TRY(take_row(l, &a->tensor[k], i));
     NB_TRY(take_halves(l, i, y));
+    for (size_t k = 0; k < a->n_tensor; k++)
+        if (!y->absorb_k.data || a->tensor[k].off != AT(kv_b)) NB_TRY(take_row(l, &a->tensor[k], i));
     if (c->branch_norm && !c->dense[i]) {
         name_of(c, i, "post_mlp_layernorm.weight", name);
         NB_TRY(take_vector(l, name, c->hidden, true, config_dtype(c), &y->branch_norm));
@@ -556,7 +559,14 @@ static nb_status each_of_layer(nb_model *m, size_t i, nb_matrix_fn *fn, void *ct
         const nb_tensor_row *r = &kind->tensor[k];
         if (!r->cols || r->flags & NB_T_KEEP || (r->when && !r->when(a))) continue;
         name_of(&m->c, i, r->name, name);
-        NB_TRY(fn(ctx, name, (nb_weight *)(void *)((char *)y + r->off)));
+        if (r->off != AT(kv_b) || !y->absorb_k.data) {
+            NB_TRY(fn(ctx, name, (nb_weight *)(void *)((char *)y + r->off)));
+            continue;
+        }
+        name_of(&m->c, i, k_b, name);
+        NB_TRY(fn(ctx, name, &y->absorb_k));
+        name_of(&m->c, i, v_b, name);
+        NB_TRY(fn(ctx, name, &y->absorb_v));
     }
     for (size_t j = 0; y->expert && j < m->c.n_expert; j++) {
         expert_name(&m->c, i, j, name);

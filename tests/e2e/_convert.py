@@ -5,6 +5,7 @@
       names exactly the matrices that stayed; the relative error of each is within the form's bound, and not above that
       of scales without a search.  OUT_DIR: the same values as F32.
   _convert.py same DIR_A DIR_B          the same tensors to the byte (other shards, other number of threads)
+  _convert.py bytes MADE.gguf PLAN.json  `nibble plan --json` counts the bytes of the tensors, to 1 %
   _convert.py splice OUT.gguf BASE.gguf WORD OTHER.gguf ...
       BASE with the tensors of OTHER whose names have WORD
   _convert.py gguf LIB F32.gguf MADE.gguf OUT.gguf [THEIRS.gguf]
@@ -312,6 +313,11 @@ if __name__ == "__main__":
                 json.dump(c, f)
         else:
             os.remove(path)
+    elif what == "bytes":
+        with open(rest[1], encoding="utf-8") as f:
+            count = [t for t in json.load(f)["weights"]["types"] if t["dtype"] == "checkpoint"][0]["bytes"]
+        there = sum(len(t[2]) for t in gguf(rest[0])[1].values())
+        assert abs(count - there) < 0.01 * there, "plan counts %d bytes, the file has %d" % (count, there)
     elif what == "splice":
         splice(*rest)
     elif what == "same":

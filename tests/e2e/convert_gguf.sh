@@ -29,6 +29,9 @@ a, b, c, d = map(float, open(sys.argv[1]).read().split())
 sys.exit(not (abs(a / b - 1) < 1e-5 and abs(c / d - 1) < 1e-5 and abs(a / c - 1) > 1e-5))
 PY
 ok run "$tmp/Q4_K_M.gguf" --chat -p 'Hello' -n 8
+# What `plan` counts is what the file has: attn_k_b and attn_v_b have no other form beside them.
+ok plan "$tmp/Q4_K_M.gguf" --json
+python3 "$py" bytes "$tmp/Q4_K_M.gguf" "$tmp/out" || die "plan counts other bytes than the file has"
 fails 1 "gguf-pre" convert "$model" "$tmp/x.gguf" --weight-format gguf:Q8_0
 fails 1 "folder" convert "$tmp/F32.gguf" "$tmp/x.gguf" --weight-format gguf:Q8_0
 fails 2 "keep" convert "$model" "$tmp/x.gguf" --weight-format gguf:Q8_0 --keep kv_b

@@ -204,6 +204,8 @@ static void units_text(const plan *p, const nb_quant *q, size_t k, char *out, si
         [NB_QU_HEAD] = "head",
         [NB_QU_ROUTER] = "router",
         [NB_QU_EMBED] = "embedding",
+        [NB_QU_K_B] = "k_b_proj",
+        [NB_QU_V_B] = "v_b_proj",
     };
     const nb_model_config *c = p->config;
     const bool mla = p->sizes.is_mla;
@@ -215,7 +217,7 @@ static void units_text(const plan *p, const nb_quant *q, size_t k, char *out, si
         [NB_QU_Q_A] = lora,
         [NB_QU_Q_B] = lora,
         [NB_QU_KV_A] = mla,
-        [NB_QU_KV_B] = mla,
+        [NB_QU_KV_B] = mla && !of[NB_QU_K_B],
         [NB_QU_K] = !mla,
         [NB_QU_V] = !mla,
         [NB_QU_O] = true,
@@ -228,6 +230,8 @@ static void units_text(const plan *p, const nb_quant *q, size_t k, char *out, si
         [NB_QU_HEAD] = true,
         [NB_QU_ROUTER] = moe,
         [NB_QU_EMBED] = true,
+        [NB_QU_K_B] = of[NB_QU_K_B],
+        [NB_QU_V_B] = of[NB_QU_V_B],
     };
     bool attention = true;
     size_t at = 0;

@@ -83,8 +83,7 @@ struct nb_cpu {
     /* attention over whole pages: the variant of each layer, where it has one */
     const nb_attn_pages_variant **over_pages; /* [n_layer] */
     atomic_uint_least64_t n_page_read;
-    /* expanded attention */
-    nb_cpu_expand ex[NB_MAX_ATTN];
+    nb_cpu_expand ex[NB_MAX_ATTN]; /* expanded attention */
     float *dec;          /* [NB_SPLIT_TOK] decoded rows of a split */
     float *ex_q;         /* packed queries [max_page][n_head], each q_bytes */
     float *ex_tile;      /* packed tiles of a split [NB_EX_SLOTS][n_head], each tile_bytes */
@@ -92,9 +91,10 @@ struct nb_cpu {
     /* per worker */
     float *w_page;          /* [n_worker][64 * max_values] a decoded page */
     float *w_tile;          /* [n_worker][64 * (d_nope + d_v)] keys and values of one head */
+    float *w_kv_b;          /* [n_worker][w_kv_b_floats] of nb_kv_b_head: 1 + head * n_layer + layer is w_kv_b_of */
     float *w_o, *w_m, *w_l; /* [n_worker][64] x d_v, 1, 1: a partial result of the expanded form */
     float *w_scratch;       /* [n_worker][w_scratch_bytes] of variants */
-    size_t w_scratch_bytes;
+    size_t w_scratch_bytes, w_kv_b_floats, *w_kv_b_of;
     /* feed forward */
     float *gate, *up;                 /* dense or shared: [max_tok][columns of this rank] */
     float *e_x, *e_gate, *e_up, *e_y; /* [max_tok * top_k] rows, sorted by expert */

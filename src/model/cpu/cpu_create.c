@@ -4,6 +4,7 @@
 
 #include "model/cpu/cpu_csa.h"
 #include "model/cpu/cpu_state.h"
+#include "model/kv_b.h"
 
 enum { GATHER_ALIGN = 128 }; /* of a page */
 
@@ -79,6 +80,8 @@ static bool uses_type(const nb_model *m, nb_wtype type)
         for (size_t k = 0; k < NB_COUNT(also); k++)
             t.found |= also[k]->data && also[k]->type == type;
     }
+    if (type == NB_W_F32) /* their expanded form is float */
+        for (size_t i = 0; i < m->c.n_layer; i++) t.found |= nb_kv_b_in_halves(&m->layer[i]);
     return t.found;
 }
 
@@ -96,6 +99,7 @@ typedef struct widths {
     size_t comp, icomp, iq, iw, group; /* CSA: of a token (nb_cpu_csa); columns of a group's product */
     size_t n_group, csa_pack;          /* bytes of a packed query of its indexer */
     size_t ex_o, d_v, keys_vals; /* all heads' outputs; a head's value; a head's key and value */
+    size_t kv_b_head;            /* floats for a head's rows of kv_b, where these are in halves */
     size_t index_q, index_w, index_pack, topk; /* sparse attention; index_pack: bytes of a packed query */
 } widths;
 
@@ -144,6 +148,8 @@ static widths widths_of(const nb_cpu *f)
         w.ex_o = max_size(w.ex_o, d->n_head * a->d_v);
         w.d_v = max_size(w.d_v, a->d_v);
         w.keys_vals = max_size(w.keys_vals, a->d_nope + a->d_v);
+        if (nb_kv_b_in_halves(&r->o.model->layer[i]))
+            w.kv_b_head = max_size(w.kv_b_head, (nb_kv_b_head_floats(a) + 15) / 16 * 16);
     }
     return w;
 }
@@ -300,6 +306,7 @@ static nb_status create_floats(nb_cpu *f, const widths *w, nb_error *err)
         { &f->el, ex * T * nh },
         { &f->w_page, nw * Q * w->values },
         { &f->w_tile, nw * Q * w->keys_vals },
+        { &f->w_kv_b, nw * w->kv_b_head },
         { &f->w_o, nw * Q * w->d_v },
         { &f->w_m, ex * nw * Q },
         { &f->w_l, ex * nw * Q },
@@ -323,6 +330,7 @@ static nb_status create_floats(nb_cpu *f, const widths *w, nb_error *err)
     _Static_assert(NB_MAX_ATTN == 4, "cos_sin, q_scale");
     NB_TRY(alloc_slots(f, s, NB_COUNT(s), err));
     f->xp = (char *)xp;
+    f->w_kv_b_floats = w->kv_b_head;
     f->sparse.chosen = (uint32_t *)(void *)chosen;
     f->sparse.gather = (unsigned char *)gather;
     f->sparse.gather += (GATHER_ALIGN - (uintptr_t)f->sparse.gather % GATHER_ALIGN) % GATHER_ALIGN;
@@ -437,6 +445,8 @@ static nb_status create(nb_cpu *f, const nb_rank_options *o, bool experts, nb_er
     f->max_job = max_size(2 * f->r.part.n_expert + 2, max_size(w.heads, 8));
     size_packs(f, &w);
     NB_TRY(create_floats(f, &w, err));
+    f->w_kv_b_of = nb_arena_array(&f->r.arena, nb_dev_n_worker(o->dev), sizeof *f->w_kv_b_of);
+    if (!f->w_kv_b_of) return nb_fail(err, NB_ERR_NOMEM, "out of memory for the workspace");
     return create_small(f, err);
 }
 

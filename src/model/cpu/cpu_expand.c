@@ -2,13 +2,15 @@
  *
  * Per split of the context the pages are decoded once, and of each (page, head) the keys and values
  * are rebuilt by W_kv_b and packed at once, page after page for one head: its 256 rows of the
- * weight stay in the cache, and what is rebuilt never leaves it unpacked.  Queries are packed once
+ * weight stay in the cache, and what is rebuilt never leaves it unpacked.  Where a file has W_kv_b in halves (kv_b.h), a
+ * worker makes the head's rows floats when it comes to the head.  Queries are packed once
  * per chunk.  Then every (page of queries, head) goes over the tiles of the split; the pages of a
  * head follow each other, so that a thread keeps its tiles.
  *
  * A page of the chunk may be there twice: decoded for later queries, and as BF16 rows for its own.
  * Each split has a state of its own, merged in order of position: see cpu_attn.c. */
 #include "model/cpu/cpu.h"
+#include "model/kv_b.h"
 
 typedef struct expand_ctx {
     const nb_cpu_attn *s;
@@ -87,6 +89,22 @@ static void rows_task(void *ctx, size_t slot, size_t worker)
                    x->s->l->kv_b.group.column, 0, n_tok);
 }
 
+/* The head's rows of W_kv_b, from row *row of what is returned. */
+static nb_weight head_weight(const expand_ctx *x, size_t head, size_t worker, size_t *row)
+{
+    nb_cpu *f = x->s->f;
+    const nb_layer *l = x->s->l;
+    const nb_attn_config *attn = x->s->attn;
+    const size_t d_nv = attn->d_nope + attn->d_v, of = 1 + head * f->r.whole->n_layer + x->s->layer;
+    *row = head * d_nv;
+    if (!nb_kv_b_in_halves(l)) return l->kv_b;
+    float *own = f->w_kv_b + worker * f->w_kv_b_floats;
+    if (f->w_kv_b_of[worker] != of) nb_kv_b_head(l, attn, head, own);
+    f->w_kv_b_of[worker] = of;
+    *row = 0;
+    return (nb_weight){ .data = own, .n_row = d_nv, .n_col = attn->kv_lora, .type = NB_W_F32 };
+}
+
 static void tile_task(void *ctx, size_t task, size_t worker)
 {
     const expand_ctx *x = ctx;
@@ -94,13 +112,14 @@ static void tile_task(void *ctx, size_t task, size_t worker)
     const nb_attn_config *attn = x->s->attn;
     const size_t n_slot = x->n_dec + x->n_own, h = task / n_slot, slot = task % n_slot;
     const size_t d_nv = attn->d_nope + attn->d_v;
-    const size_t row = (nb_rank_head0(&f->r, x->s->layer) + h) * d_nv; /* of W_kv_b */
+    size_t row;
+    const nb_weight w = head_weight(x, nb_rank_head0(&f->r, x->s->layer) + h, worker, &row);
     float *y = f->w_tile + worker * NB_PAGE_TOK * d_nv;
     size_t n_tok;
     const float *rows = slot_rows(x, slot, &n_tok);
     x->v->fn(&(nb_linear_args){ .y = y,
                                 .x = rows,
-                                .w = x->s->l->kv_b,
+                                .w = w,
                                 .n_tok = n_tok,
                                 .row_begin = row,
                                 .row_end = row + d_nv,
@@ -177,7 +196,7 @@ void nb_cpu_expanded(const nb_cpu_attn *s)
 {
     nb_cpu *f = s->f;
     const nb_attn_config *attn = s->attn;
-    const nb_linear_variant *v = f->r.plan.linear[s->l->kv_b.type];
+    const nb_linear_variant *v = f->r.plan.linear[s->l->kv_b.type]; /* halves: F32, which is 0 */
     const size_t nh = attn->n_head, p_last = s->p0 + s->n_page - 1;
     expand_ctx x = { .s = s, .v = v };
     if (v->pack) x.xp_bytes = v->pack_bytes(NB_PAGE_TOK, attn->kv_lora);

@@ -9,6 +9,7 @@
 #include "kernel/embed/embed.h"
 #include "kernel/linear/packed.h"
 #include "model/backend.h"
+#include "model/kv_b.h"
 #include "num/bf16.h"
 
 enum { PIECE = 32 << 20, ALIGN = 256 };
@@ -425,14 +426,14 @@ static float *values_of(const nb_weight *w)
 }
 
 static nb_status absorbing(uploader *u, const nb_attn_config *attn, size_t head0, const nb_layer *l,
-                           nb_gpu_layer *g)
+                           const nb_weight *kv_b, nb_gpu_layer *g)
 {
     nb_weight own;
     const nb_weight *w = &own;
     if (!u->use[NB_CUDA_DIRECT]) return NB_OK;
-    NB_TRY(view(u, "kv_b_proj", &l->kv_b, heads_of(attn, head0, attn->d_nope + attn->d_v), &own));
+    NB_TRY(view(u, "kv_b_proj", kv_b, heads_of(attn, head0, attn->d_nope + attn->d_v), &own));
     absorbed a = { w, NULL, attn->n_head, attn->d_nope, attn->d_v, true };
-    g->n_part = nb_gpu_in_two_parts(w, attn) ? 2 : 1;
+    g->n_part = nb_gpu_in_two_parts(w, attn) ? 2 : 1; /* halves: F32 */
     g->uv_batch = attn->d_v;
     if (has_packed_halves(l))
         NB_TRY(absorb_packed(u, attn, head0, l, g));
@@ -467,16 +468,30 @@ static nb_status expanding_packed(uploader *u, const nb_weight *w, rows own, nb_
 }
 
 static nb_status expanding(uploader *u, const nb_attn_config *attn, size_t head0, const nb_layer *l,
-                           nb_gpu_layer *g)
+                           const nb_weight *kv_b, nb_gpu_layer *g)
 {
     const bool direct = u->use[NB_CUDA_DIRECT];
     if (!u->use[NB_CUDA_PROMPT]) return NB_OK;
     u->use[NB_CUDA_DIRECT] = false;
     const rows own = heads_of(attn, head0, attn->d_nope + attn->d_v);
-    const nb_status st = l->absorb_k.data && l->kv_b.type == NB_W_F32
-                             ? expanding_packed(u, &l->kv_b, own, g)
-                             : matrix(u, "kv_b_proj", &l->kv_b, NULL, own, &g->kv_b);
+    const nb_status st = nb_kv_b_in_halves(l) ? expanding_packed(u, kv_b, own, g)
+                                              : matrix(u, "kv_b_proj", kv_b, NULL, own, &g->kv_b);
     u->use[NB_CUDA_DIRECT] = direct;
+    return st;
+}
+
+/* Of halves, kv_b as a whole is there during the upload only. */
+static nb_status upload_kv_b(uploader *u, const nb_attn_config *attn, size_t head0, const nb_layer *l,
+                             nb_gpu_layer *g)
+{
+    nb_arena joined = { 0 };
+    nb_weight kv_b = l->kv_b;
+    nb_attn_config whole = *attn;
+    whole.n_head = l->absorb_v.n_row / attn->d_v; /* of all ranks */
+    nb_status st = nb_kv_b_in_halves(l) ? nb_kv_b_joined(l, &whole, &joined, &kv_b, u->err) : NB_OK;
+    if (st == NB_OK) st = absorbing(u, attn, head0, l, &kv_b, g);
+    if (st == NB_OK) st = expanding(u, attn, head0, l, &kv_b, g);
+    nb_arena_deinit(&joined);
     return st;
 }
 
@@ -547,8 +562,7 @@ static nb_status upload_mla(uploader *u, const nb_attn_config *attn, size_t head
     NB_TRY(vector(u, l->rope_k, attn->d_rope, &g->rope_k));
     NB_TRY(vector(u, l->rope_q, attn->d_rope, &g->rope_q));
     if (attn->q_lora) NB_TRY(matrix(u, "q_b_proj", &l->q_b, NULL, q, &g->q_b));
-    NB_TRY(absorbing(u, attn, head0, l, g));
-    return expanding(u, attn, head0, l, g);
+    return upload_kv_b(u, attn, head0, l, g);
 }
 
 static nb_status attention(uploader *u, size_t i)
