@@ -44,9 +44,9 @@ verdict() {
 
 # hash MODEL IDS DEVICE RANKS OPTION...
 hash() {
-    model=$1 ids=$2 device=$3 ranks=$4
+    hash_model=$1 hash_ids=$2 device=$3 ranks=$4
     shift 4
-    "$build/nibble" logits "$model" --tokens "$ids" --rows all --output "$logs/rows.f32" --device "$device" \
+    "$build/nibble" logits "$hash_model" --tokens "$hash_ids" --rows all --output "$logs/rows.f32" --device "$device" \
         --cuda-library "$library" --tensor-parallel-size "$ranks" "$@" >"$logs/last.log" 2>&1 || return 1
     sha256sum <"$logs/rows.f32" | cut -c 1-16
 }
@@ -56,6 +56,7 @@ same() {
     name=$1 model=$2 ids=$3
     shift 3
     one=$(hash "$model" "$ids" "cuda:${list%%,*}" 1 "$@") || {
+        grep -q 'supported on the CPU only\|not support' "$logs/last.log" && return
         verdict "$name" 1 "one GPU: $(tail -n 1 "$logs/last.log")"
         return
     }
@@ -64,7 +65,7 @@ same() {
         [ "$(printf '%s' "$gpus" | tr ',' '\n' | wc -w)" -eq $n ] || break
         got=$(hash "$model" "$ids" "cuda:$gpus" $n "$@")
         rc=$?
-        if [ $rc -ne 0 ] && grep -q 'fewer than\|cannot be divided\|one scale' "$logs/last.log"; then
+        if [ $rc -ne 0 ] && grep -q 'fewer than\|cannot be divided\|one scale\|by one GPU' "$logs/last.log"; then
             printf 'skip  %-44s %s\n' "$name, $n ranks" "$(tail -n 1 "$logs/last.log" | cut -c 1-120)"
             continue
         fi

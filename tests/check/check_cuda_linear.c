@@ -36,8 +36,9 @@ static size_t rows(chk_row *out, size_t max)
 
 static double factor_of(const nb_weight *w, nb_cuda_kind kind, double n)
 {
-    /* K forms: of three products of parts each leaves 2^-18 out, and there are three sums of 16 terms */
-    if (kind == NB_CUDA_PROMPT && nb_stype_is_k(w->group.scale_type)) return 306 + 3 * n / 8;
+    /* K forms: two BF16 parts leave 2^-17 of x and of W out, the product of the lower parts that is not computed is up
+     * to 2^-16 (512 in all), and there are three sums of 16 terms */
+    if (kind == NB_CUDA_PROMPT && nb_stype_is_k(w->group.scale_type)) return 562 + 3 * n / 8;
     switch (w->type) {
     /* Tensor cores truncate each sum of 16 terms, by up to 2 units, once for either part. */
     case NB_W_BF16: return 170 + n / 4;
@@ -161,9 +162,10 @@ static void alone(chk *t, const kase *k, const float *all, size_t first, size_t 
 static void part(chk *t, const kase *k, const float *all)
 {
     const bool blocks = k->w.type == NB_W_FP8B && !k->w.row_scales;
-    const size_t unit = blocks ? NB_FP8_BLOCK : 1, n_out = k->s.n_out;
+    const size_t unit = blocks ? NB_FP8_BLOCK : k->s.n_out % 8 == 0 ? 8 : 1, n_out = k->s.n_out;
     if (k->s.n_batch > 1 || n_out <= unit) return;
-    const size_t first = chk_between(t, 0, (n_out - 1) / unit) * unit, n = chk_between(t, 1, n_out - first);
+    const size_t first = chk_between(t, 0, (n_out - 1) / unit) * unit, most = n_out - first,
+                 n = blocks ? chk_between(t, 1, most) : chk_between(t, 1, most / unit) * unit;
     const nb_weight w = nb_weight_rows(&k->w, first, n);
     nb_cuda_linear_args a = k->a;
     a.w = chk_gpu_weight(t, &w, tiles(k->v));

@@ -200,9 +200,14 @@ static const float *own_page(const kase *k, size_t row)
     return c->own + (position(k, row) / NB_PAGE_TOK - c->pos0 / NB_PAGE_TOK) * per_page;
 }
 
-/* A score, and what it may be off by (root mean square) where a kernel rounds the query to FP16: each
- * product by up to 2^-11 of it, evenly. */
-static double score(const kase *k, const float *q, const float *x, double *noise)
+/* What a row rounds a query's values to, at most: FP16, and BF16 in wgmma_many for BF16 pages. */
+static double query_rounding(const nb_cuda_mla_row *v, const kase *k)
+{
+    return k->r.seg[0].fmt == NB_SEG_BF16 && strcmp(v->name, "wgmma_many") == 0 ? 0x1p-8 : 0x1p-11;
+}
+
+/* A score, and what it may be off by (root mean square) where each product is by up to `rounding` of it, evenly. */
+static double score(const kase *k, const float *q, const float *x, double rounding, double *noise)
 {
     double s = 0, squares = 0;
     for (size_t i = 0; i < k->n_value; i++) {
@@ -210,39 +215,49 @@ static double score(const kase *k, const float *q, const float *x, double *noise
         s += p;
         squares += p * p;
     }
-    *noise = sqrt(squares / 3) * (double)k->scale * 0x1p-11;
+    *noise = sqrt(squares / 3) * (double)k->scale * rounding;
     return s * (double)k->scale;
 }
 
-/* Tokens that occur `times` times; max first, sums then.  noise: the largest of a token's score, that is
- * of the logarithm of its weight. */
-static void reference(const kase *k, size_t row, size_t head, double *y, double *noise)
+/* Tokens that occur `times` times; max first, sums then.  noise: what y may be off by because scores are: with p the
+ * weights and d the largest error of a score, y moves by at most d * sum p |x - y| (norms over values). */
+static void reference(const kase *k, size_t row, size_t head, double rounding, double *y, double *noise)
 {
     const size_t pos = position(k, row), n_own = pos % NB_PAGE_TOK + 1;
     const float *q = k->q + row * k->q_stride + head * k->q_head, *own = own_page(k, row);
     const nb_cuda_chunk *c = &k->chunk[k->row_chunk[row]];
     size_t times[N_BLOCK + 1] = { 0 };
-    double s[N_BLOCK + 1][NB_PAGE_TOK], top = -INFINITY, sum = 0;
+    double s[N_BLOCK + 1][NB_PAGE_TOK], top = -INFINITY, sum = 0, far = 0, worst = 0;
     for (size_t p = 0; p < pos / NB_PAGE_TOK; p++) times[k->block[c->block0 + p]]++;
     times[N_BLOCK] = 1;
-    *noise = 0;
     for (size_t b = 0; b <= N_BLOCK; b++)
         for (size_t i = 0; times[b] && i < (b < N_BLOCK ? NB_PAGE_TOK : n_own); i++) {
             const float *x = b < N_BLOCK ? k->dec + b * NB_PAGE_TOK * k->n_value : own;
             double off;
-            s[b][i] = score(k, q, x + i * k->n_value, &off);
+            s[b][i] = score(k, q, x + i * k->n_value, rounding, &off);
             top = fmax(top, s[b][i]);
-            *noise = fmax(*noise, off);
+            worst = fmax(worst, off);
         }
     for (size_t j = 0; j < k->s->d1; j++) y[j] = 0;
     for (size_t b = 0; b <= N_BLOCK; b++)
         for (size_t i = 0; times[b] && i < (b < N_BLOCK ? NB_PAGE_TOK : n_own); i++) {
             const float *x = b < N_BLOCK ? k->dec + b * NB_PAGE_TOK * k->n_value : own;
-            const double p = exp(s[b][i] - top) * (double)times[b];
-            sum += p;
-            for (size_t j = 0; j < k->s->d1; j++) y[j] += p * (double)x[i * k->n_value + j];
+            s[b][i] = exp(s[b][i] - top) * (double)times[b];
+            sum += s[b][i];
+            for (size_t j = 0; j < k->s->d1; j++) y[j] += s[b][i] * (double)x[i * k->n_value + j];
         }
     for (size_t j = 0; j < k->s->d1; j++) y[j] /= sum;
+    for (size_t b = 0; b <= N_BLOCK; b++)
+        for (size_t i = 0; times[b] && i < (b < N_BLOCK ? NB_PAGE_TOK : n_own); i++) {
+            const float *x = b < N_BLOCK ? k->dec + b * NB_PAGE_TOK * k->n_value : own;
+            double square = 0;
+            for (size_t j = 0; j < k->s->d1; j++) {
+                const double off = (double)x[i * k->n_value + j] - y[j];
+                square += off * off;
+            }
+            far += s[b][i] / sum * sqrt(square);
+        }
+    *noise = worst * far;
 }
 
 /* ---- a run ---- */
@@ -358,8 +373,8 @@ static size_t y_stride_of(const kase *k)
     return (k->s->n_head * k->s->d1 + 7) / 8 * 8 + 8;
 }
 
-/* Error of each (row, head) in the norm over its values: the row's, and four times what the scores are
- * off by (large scores need a finer query).  The parts are those of the floats. */
+/* Error of each (row, head) in the norm over its values: the row's, and four times the reference's noise (large scores
+ * need a finer query).  The parts are those of the floats. */
 static void compare(chk *t, const nb_cuda_mla_row *v, const kase *k, result y)
 {
     const size_t d1 = k->s->d1, stride = y_stride_of(k);
@@ -370,7 +385,7 @@ static void compare(chk *t, const nb_cuda_mla_row *v, const kase *k, result y)
             if (chk_u64(t) % some != 0) continue;
             const size_t at = row * stride + h * d1;
             double err = 0, norm = 0, noise;
-            reference(k, row, h, want, &noise);
+            reference(k, row, h, query_rounding(v, k), want, &noise);
             for (size_t j = 0; j < d1; j++) {
                 const double f = (double)y.f[at + j], e = f - want[j];
                 const uint16_t hi = nb_bf16_from_f32(y.f[at + j]);
@@ -380,12 +395,11 @@ static void compare(chk *t, const nb_cuda_mla_row *v, const kase *k, result y)
                 if (hi != y.hi[at + j] || lo != y.lo[at + j])
                     chk_fail(t, "row %zu head %zu: parts are not those of %g", row, h, f);
             }
-            const double bound = (double)v->error + 4 * noise;
-            const double part = sqrt(err) / (sqrt(norm) * bound + 0x1p-100);
+            const double bound = (double)v->error * sqrt(norm) + 4 * noise + 0x1p-100, part = sqrt(err) / bound;
             chk_worst(t, part);
             if (!(part <= 1))
-                chk_fail(t, "row %zu head %zu position %zu: error %.3g of the norm, at most %.3g",
-                         row, h, position(k, row), sqrt(err / norm), bound);
+                chk_fail(t, "row %zu head %zu position %zu: error %.3g, at most %.3g",
+                         row, h, position(k, row), sqrt(err), bound);
         }
     }
 }

@@ -99,6 +99,10 @@ static nb_status choose(uploader *u, const char *what, nb_gpu_mat *m, size_t n_o
             return nb_fail(u->err, NB_ERR_UNSUPPORTED,
                            "%s: the GPU has no product for %s weights of %zux%zu", what,
                            nb_wtypes[m->w.type].name, n_out, m->w.n_col);
+        if (m->w.n_row && !m->row[k]->can(m->w.type, m->w.n_row, m->w.n_col, two_parts))
+            return nb_fail(u->err, NB_ERR_UNSUPPORTED,
+                           "%s: %s computes %zux%zu, but not the %zu rows of a rank; expected a multiple of 8: use fewer ranks",
+                           what, m->row[k]->name, n_out, m->w.n_col, m->w.n_row);
         if (m->row[k]->floats) u->w->floats = true;
     }
     return NB_OK;

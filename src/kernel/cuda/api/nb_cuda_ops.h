@@ -147,7 +147,7 @@ typedef enum nb_cuda_kind { NB_CUDA_DIRECT, NB_CUDA_PROMPT } nb_cuda_kind;
  * n_out is w.n_row.  bias [n_out] (n_batch 1 only).  add: y += (y.f only, no parts).
  * FP8B: as linear.h; block scales apply to whole rows of w, so w_batch and n_out need no alignment.
  * Bound: that of linear.h for a pack of two parts; with lo NULL that of exact x.  Prompts with K forms
- * (nb_stype_is_k): (306 + 3/8 n) * 2^-24 * S, since values of W enter as two BF16 parts, too.
+ * (nb_stype_is_k): (562 + 3/8 n) * 2^-24 * S, since values of W enter as two BF16 parts, too.
  * Rows that read codes: x is in xq (n_batch 1).  Each 128 columns are summed by the tensor cores, which keep 13 bits
  * behind the largest of 32 products and the sum so far; s and the weights' scale multiply that sum in float. */
 typedef struct nb_cuda_linear_args {
@@ -156,7 +156,7 @@ typedef struct nb_cuda_linear_args {
     nb_cuda_codes xq;
     nb_cuda_rows x, y;
     size_t n_tok, n_batch, n_out, x_batch, y_batch, w_batch;
-    size_t n_whole; /* w is a part of a matrix with so many outputs, whose bits it has; 0: n_out */
+    size_t n_whole; /* w is a part of a matrix with so many outputs, whose bits it has; 0: n_out.  `can` holds for both */
     bool add;
 } nb_cuda_linear_args;
 
