@@ -94,18 +94,23 @@ static inline __attribute__((always_inline)) __m256i vi_fifth(__m256i code, __m2
 
 /* ---- activations: pairs for the even and the odd bytes of four codes; bytes, if they have 8 bits ---- */
 
-static void pack_sums(nb_pk_x *o, const int16_t q[NB_PK_UNIT])
+/* sx, minus, sum and unused from q of both halves: a few vectors, because scalars cost more than the products of a row. */
+INLINE void pack_sums(nb_pk_x *o, float sx, __m256i half0, __m256i half1)
 {
-    int32_t half[2] = { 0, 0 };
-    for (size_t i = 0; i < NB_PK_UNIT; i++) half[i / 16] += q[i];
-    const int32_t sum[3] = { half[0] + half[1], half[0], half[1] };
-    for (size_t k = 0; k < 3; k++) {
-        const int32_t lo = ((-sum[k] + 64) & 127) - 64;
-        o->minus[k][0] = (int16_t)lo;
-        o->minus[k][1] = (int16_t)((-sum[k] - lo) / 128);
-        o->sum[k] = (float)sum[k] * o->sx;
-    }
-    o->unused = 0;
+    const __m256i pairs = _mm256_hadd_epi32(_mm256_madd_epi16(half0, vi_ones()), _mm256_madd_epi16(half1, vi_ones()));
+    const __m256i quads = _mm256_hadd_epi32(pairs, pairs);
+    const __m128i half = _mm_add_epi32(_mm256_castsi256_si128(quads), _mm256_extracti128_si256(quads, 1));
+    /* Of the unit, the first half, the second half, nothing. */
+    const __m128i both = _mm_add_epi32(half, _mm_shuffle_epi32(half, 0xb1)), none = _mm_setzero_si128();
+    const __m128i sum = _mm_blend_epi16(_mm_alignr_epi8(half, both, 12), none, 0xc0);
+    const __m128i n = _mm_sub_epi32(none, sum), c64 = _mm_set1_epi32(64), low = _mm_set1_epi32(127);
+    const __m128i lo = _mm_sub_epi32(_mm_and_si128(_mm_add_epi32(n, c64), low), c64);
+    const __m128i hi = _mm_srai_epi32(_mm_sub_epi32(n, lo), 7); /* exact */
+    const __m128i minus = _mm_blend_epi16(lo, _mm_slli_epi32(hi, 16), 0xaa);
+    const __m128 by = _mm_blend_ps(_mm_set1_ps(sx), _mm_setzero_ps(), 8);
+    const __m128 first = _mm_castsi128_ps(_mm_alignr_epi8(minus, _mm_slli_si128(_mm_castps_si128(by), 12), 12));
+    _mm_storeu_ps(&o->sx, first);
+    _mm_storeu_ps(o->sum, _mm_mul_ps(_mm_cvtepi32_ps(sum), by));
 }
 
 static inline int32_t max8(__m256i m)
@@ -116,32 +121,35 @@ static inline int32_t max8(__m256i m)
     return _mm_cvtsi128_si32(v);
 }
 
-static void pack_unit(const float *x, float max, bool words, nb_pk_x *o)
+/* 16 values as integers of 16 bits. */
+INLINE __m256i pack16(const float *x, __m256 inv)
+{
+    const __m256i a = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x), inv));
+    const __m256i b = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x + 8), inv));
+    return _mm256_permute4x64_epi64(_mm256_packs_epi32(a, b), 0xd8);
+}
+
+INLINE void pack_unit(const float *x, const float max, const bool words, nb_pk_x *o)
 {
     const __m256i mag = _mm256_set1_epi32(0x7fffffff);
-    __m256i most = _mm256_setzero_si256();
-    for (size_t i = 0; i < NB_PK_UNIT; i += 8) most = _mm256_max_epu32(most, _mm256_and_si256(mag, vi_load(x + i)));
-    const int32_t bits = max8(most);
-    _Alignas(32) int16_t q[NB_PK_UNIT] = { 0 };
-    float m, inv = 0;
+    const __m256i a = _mm256_max_epu32(_mm256_and_si256(mag, vi_load(x)), _mm256_and_si256(mag, vi_load(x + 8)));
+    const __m256i b = _mm256_max_epu32(_mm256_and_si256(mag, vi_load(x + 16)), _mm256_and_si256(mag, vi_load(x + 24)));
+    const int32_t bits = max8(_mm256_max_epu32(a, b));
+    __m256i half0 = vi_zero(), half1 = vi_zero();
+    float m, sx = 0;
     memcpy(&m, &bits, sizeof m);
-    o->sx = 0;
     if (bits >= 0x7f800000) {
         const uint32_t nan = 0x7fc00000;
-        memcpy(&o->sx, &nan, sizeof nan);
+        memcpy(&sx, &nan, sizeof nan);
     } else if (m >= NB_PK_X_MIN) {
-        inv = max / m;
-        o->sx = m / max;
+        const __m256 inv = _mm256_set1_ps(max / m);
+        sx = m / max;
+        half0 = pack16(x, inv);
+        half1 = pack16(x + 16, inv);
     }
-    for (size_t i = 0; inv > 0 && i < NB_PK_UNIT; i += 8) {
-        const __m256i v = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x + i), _mm256_set1_ps(inv)));
-        _mm_storeu_si128((__m128i *)(void *)(q + i),
-                         _mm_packs_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1)));
-    }
-    pack_sums(o, q);
+    pack_sums(o, sx, half0, half1);
     if (max == NB_PK_X_MAX8) {
-        const __m256i lo = vi_load(q), hi = vi_load(q + 16);
-        const __m256i bytes = _mm256_permute4x64_epi64(_mm256_packs_epi16(lo, hi), 0xd8);
+        const __m256i bytes = _mm256_permute4x64_epi64(_mm256_packs_epi16(half0, half1), 0xd8);
         const __m256i even_odd = vi_bytes16(0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15);
         const __m256i v = words ? _mm256_shuffle_epi8(bytes, even_odd) : bytes;
         vi_store(o->q, v); /* then those of low nibbles, of high ones (x_words) */
@@ -149,13 +157,14 @@ static void pack_unit(const float *x, float max, bool words, nb_pk_x *o)
         return;
     }
     /* Bytes 0..3 of codes: pairs (0, 2), (1, 3); with words they are columns 0 2 4 6, then 1 3 5 7. */
-    static const uint8_t plain[8] = { 0, 2, 1, 3, 4, 6, 5, 7 }, word[8] = { 0, 4, 2, 6, 1, 5, 3, 7 };
-    const uint8_t *order = words ? word : plain;
-    for (size_t i = 0; i < NB_PK_UNIT; i++) o->q[i] = q[i / 8 * 8 + order[i % 8]];
+    const __m256i order = words ? vi_bytes16(0, 1, 8, 9, 4, 5, 12, 13, 2, 3, 10, 11, 6, 7, 14, 15)
+                                : vi_bytes16(0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15);
+    vi_store(o->q, _mm256_shuffle_epi8(half0, order));
+    vi_store(o->q + 16, _mm256_shuffle_epi8(half1, order));
 }
 
-static void pack(void *xp, const float *x, size_t x_stride, size_t n_col, const uint32_t *column,
-                 size_t tok0, size_t tok1, float max, bool words)
+INLINE void pack(void *xp, const float *x, size_t x_stride, size_t n_col, const uint32_t *column,
+                 size_t tok0, size_t tok1, const float max, const bool words)
 {
     const size_t n_unit = nb_pk_units(n_col);
     for (size_t t = tok0; t < tok1; t++) {
@@ -186,7 +195,7 @@ PACK(nb_linear_units_pack8_words_avx2, NB_PK_X_MAX8, true)
 /* ---- sums ---- */
 
 typedef enum kind { ZERO_32, ZERO_16, ZERO_8, MIN_32, MIN_16, KINDS } kind;
-enum { MAX_TOK = 4, DOT_SIZES = 3 };
+enum { MAX_TOK = 4, MAX_PANEL = 2, DOT_SIZES = 3 };
 static const int dot_size[DOT_SIZES] = { 1, 2, 4 };
 typedef void dot_fn(const panel *p, const nb_pk_x *x, size_t xs, size_t n_unit, vf *total);
 
@@ -268,81 +277,89 @@ INLINE __m256i minus8(const nb_pk_x *x, int j)
 /* gcc would put off all tokens but the first, and spill their products. */
 #define HOLD(v) __asm__("" : "+x"(v))
 
-/* The same of activations in 8 bits: `most` is the largest code of the type (literal), and says how many products
- * 16 bits hold. */
-INLINE void span8(const int n, const int most, const kind k, const panel *p, const nb_pk_x *x, size_t xs, size_t u,
-                  const int j0, const int j1, size_t s, const int sum, vf *total)
+/* The same of activations in 8 bits, of np (literal) panels: `most` is the largest code of the type (literal), and says
+ * how many products 16 bits hold. */
+INLINE void span8(const int np, const int n, const int most, const kind k, const panel *p, const nb_pk_x *x, size_t xs,
+                  size_t u, const int j0, const int j1, size_t s, const int sum, vf *total)
 {
     const int run = most > 63 ? 1 : 32767 / (2 * 127 * most); /* of vpmaddubsw */
-    __m256i part[MAX_TOK], words[MAX_TOK];
-    UNROLL
-    for (int t = 0; t < n; t++) part[t] = _mm256_setzero_si256();
+    __m256i part[MAX_PANEL][MAX_TOK], words[MAX_PANEL][MAX_TOK], c[MAX_PANEL];
     UNROLL
     for (int j = j0; j < j1; j++) {
-        __m256i c = vi_load(p->code[u][j]);
-        if (most > 63) c = _mm256_xor_si256(c, _mm256_set1_epi8((char)0x80));
+        UNROLL
+        for (int i = 0; i < np; i++) {
+            c[i] = vi_load(p[i].code[u][j]);
+            if (most > 63) c[i] = _mm256_xor_si256(c[i], _mm256_set1_epi8((char)0x80));
+        }
         const bool first = (j - j0) % run == 0, last = j + 1 == j1 || (j + 1 - j0) % run == 0;
         UNROLL
         for (int t = 0; t < n; t++) {
             const __m256i d = pair(x + (size_t)t * xs, 4 * (size_t)j);
-            const __m256i w = most > 63 ? signed_pairs(c, d) : _mm256_maddubs_epi16(c, d);
-            words[t] = first ? w : _mm256_add_epi16(words[t], w);
-            HOLD(words[t]);
-            if (!last) continue;
-            part[t] = add_dot(part[t], words[t], vi_ones());
-            HOLD(part[t]);
+            UNROLL
+            for (int i = 0; i < np; i++) {
+                const __m256i w = most > 63 ? signed_pairs(c[i], d) : _mm256_maddubs_epi16(c[i], d);
+                words[i][t] = first ? w : _mm256_add_epi16(words[i][t], w);
+                HOLD(words[i][t]);
+                if (!last) continue;
+                const __m256i sums = _mm256_madd_epi16(words[i][t], vi_ones());
+                part[i][t] = j - j0 < run ? sums : _mm256_add_epi32(part[i][t], sums);
+                HOLD(part[i][t]);
+            }
         }
     }
-    if (k <= ZERO_8) {
-        const __m256i bias = vi_set1(vi_bias(most) | vi_bias(most) << 23);
-        const __m256i z = _mm256_sub_epi16(vi_load(p->zero[s]), bias);
-        UNROLL
-        for (int t = 0; t < n; t++) {
-            const nb_pk_x *xt = x + (size_t)t * xs;
-            const __m256i minus = k == ZERO_8 ? minus8(xt, j0) : pair(xt, offsetof(nb_pk_x, minus) + 4 * (size_t)sum);
-            part[t] = add_dot(part[t], z, minus);
+    UNROLL
+    for (int i = 0; i < np; i++) {
+        if (k <= ZERO_8) {
+            const __m256i bias = vi_set1(vi_bias(most) | vi_bias(most) << 23);
+            const __m256i z = _mm256_sub_epi16(vi_load(p[i].zero[s]), bias);
+            UNROLL
+            for (int t = 0; t < n; t++) {
+                const nb_pk_x *xt = x + (size_t)t * xs;
+                const __m256i minus = k == ZERO_8 ? minus8(xt, j0) : pair(xt, offsetof(nb_pk_x, minus) + 4 * (size_t)sum);
+                part[i][t] = add_dot(part[i][t], z, minus);
+            }
         }
+        plus_parts(n, k, &p[i], x, xs, s, sum, part[i], total + i * n);
     }
-    plus_parts(n, k, p, x, xs, s, sum, part, total);
 }
 
-/* most: of 8 bits; 0: 16 bits. */
-INLINE void span(const int n, const int most, const kind k, const panel *p, const nb_pk_x *x, size_t xs, size_t u,
-                 const int j0, const int j1, size_t s, const int sum, vf *total)
+/* most: of 8 bits; 0: 16 bits, of one panel. */
+INLINE void span(const int np, const int n, const int most, const kind k, const panel *p, const nb_pk_x *x, size_t xs,
+                 size_t u, const int j0, const int j1, size_t s, const int sum, vf *total)
 {
     if (most)
-        span8(n, most, k, p, x, xs, u, j0, j1, s, sum, total);
+        span8(np, n, most, k, p, x, xs, u, j0, j1, s, sum, total);
     else
         span16(n, k, p, x, xs, u, j0, j1, s, sum, total);
 }
 
-INLINE void dot(const int n, const int most, const kind k, const panel *p, const nb_pk_x *x, size_t xs,
+INLINE void dot(const int np, const int n, const int most, const kind k, const panel *p, const nb_pk_x *x, size_t xs,
                 size_t n_unit, vf *out)
 {
-    vf total[MAX_TOK];
+    vf total[MAX_PANEL * MAX_TOK];
     UNROLL
-    for (int t = 0; t < n; t++) total[t] = _mm256_setzero_ps();
+    for (int t = 0; t < np * n; t++) total[t] = _mm256_setzero_ps();
     for (size_t u = 0; u < n_unit; u++, x++) {
         if (k == ZERO_32 || k == MIN_32) {
-            span(n, most, k, p, x, xs, u, 0, 8, u, 0, total);
+            span(np, n, most, k, p, x, xs, u, 0, 8, u, 0, total);
         } else if (k == ZERO_16 || k == MIN_16) {
-            span(n, most, k, p, x, xs, u, 0, 4, 2 * u, 1, total);
-            span(n, most, k, p, x, xs, u, 4, 8, 2 * u + 1, 2, total);
+            span(np, n, most, k, p, x, xs, u, 0, 4, 2 * u, 1, total);
+            span(np, n, most, k, p, x, xs, u, 4, 8, 2 * u + 1, 2, total);
         } else {
-            span(n, most, k, p, x, xs, u, 0, 2, 4 * u, 0, total);
-            span(n, most, k, p, x, xs, u, 2, 4, 4 * u + 1, 0, total);
-            span(n, most, k, p, x, xs, u, 4, 6, 4 * u + 2, 0, total);
-            span(n, most, k, p, x, xs, u, 6, 8, 4 * u + 3, 0, total);
+            span(np, n, most, k, p, x, xs, u, 0, 2, 4 * u, 0, total);
+            span(np, n, most, k, p, x, xs, u, 2, 4, 4 * u + 1, 0, total);
+            span(np, n, most, k, p, x, xs, u, 4, 6, 4 * u + 2, 0, total);
+            span(np, n, most, k, p, x, xs, u, 6, 8, 4 * u + 3, 0, total);
         }
     }
     UNROLL
-    for (int t = 0; t < n; t++) out[t] = total[t];
+    for (int t = 0; t < np * n; t++) out[t] = total[t];
 }
 
 #define DOT(n, most, kind, name)                                                                   \
     static void name##_##n(const panel *p, const nb_pk_x *x, size_t xs, size_t n_unit, vf *total)  \
     {                                                                                              \
-        dot(n, most, kind, p, x, xs, n_unit, total);                                               \
+        dot(1, n, most, kind, p, x, xs, n_unit, total);                                               \
     }
 #define DOTS(most, kind, name) DOT(1, most, kind, name) DOT(2, most, kind, name) DOT(4, most, kind, name)
 #define ROW(name) { name##_1, name##_2, name##_4 }
@@ -371,24 +388,59 @@ static dot_fn *const dots[5][KINDS][DOT_SIZES] = {
     { ROW(byte_zero32), ROW(byte_zero16), ROW(byte_zero8) },
 };
 
-static dot_fn *const *dots_of(nb_wtype type, bool eight, kind k)
+/* Which row of dots has the codes of a type. */
+static int dots_row(nb_wtype type, bool eight)
 {
+    if (!eight) return 0;
     switch (type) {
     case NB_W_INT4:
     case NB_W_Q4_0:
     case NB_W_Q4_1:
     case NB_W_Q2_K:
     case NB_W_Q3_K:
-    case NB_W_Q4_K: return dots[eight ? 1 : 0][k];
+    case NB_W_Q4_K: return 1;
     case NB_W_FP4: /* at most 24 */
     case NB_W_MXFP4:
     case NB_W_GGUF_NVFP4:
     case NB_W_Q5_0:
     case NB_W_Q5_1:
-    case NB_W_Q5_K: return dots[eight ? 2 : 0][k];
-    case NB_W_Q6_K: return dots[eight ? 3 : 0][k];
-    default: return dots[eight ? 4 : 0][k];
+    case NB_W_Q5_K: return 2;
+    case NB_W_Q6_K: return 3;
+    default: return 4;
     }
+}
+
+static dot_fn *const *dots_of(nb_wtype type, bool eight, kind k)
+{
+    return dots[dots_row(type, eight)][k];
+}
+
+/* Two panels times MAX_TOK tokens: digits are broadcast for both, and more sums are on their way at once. */
+#define PAIR(most, kind, name)                                                                     \
+    static void name##_pair(const panel *p, const nb_pk_x *x, size_t xs, size_t n_unit, vf *total) \
+    {                                                                                              \
+        dot(MAX_PANEL, MAX_TOK, most, kind, p, x, xs, n_unit, total);                              \
+    }
+PAIR(15, ZERO_32, nibble_zero32)
+PAIR(15, ZERO_16, nibble_zero16)
+PAIR(15, MIN_32, nibble_min32)
+PAIR(15, MIN_16, nibble_min16)
+PAIR(31, ZERO_32, five_zero32)
+PAIR(31, ZERO_16, five_zero16)
+PAIR(31, MIN_32, five_min32)
+PAIR(63, ZERO_16, six_zero16)
+PAIR(255, ZERO_32, byte_zero32)
+static dot_fn *const pairs[5][KINDS] = {
+    { NULL },
+    { nibble_zero32_pair, nibble_zero16_pair, NULL, nibble_min32_pair, nibble_min16_pair },
+    { five_zero32_pair, five_zero16_pair, NULL, five_min32_pair },
+    { [ZERO_16] = six_zero16_pair },
+    { byte_zero32_pair },
+};
+
+static dot_fn *pair_of(nb_wtype type, bool eight, kind k)
+{
+    return pairs[dots_row(type, eight)][k];
 }
 
 static void add_to_y(float *y, size_t n_row, vf total, bool first, const float *bias)

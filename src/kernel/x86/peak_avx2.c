@@ -53,7 +53,10 @@ double nb_peak_int8_avx2(size_t n_round, float *sink)
     __m256i sum = _mm256_setzero_si256();
     const __m256i a = _mm256_set1_epi16(3);
 #define START(i) __m256i x##i = _mm256_set1_epi32(i);
-#define STEP(i) x##i = _mm256_add_epi32(x##i, _mm256_madd_epi16(x##i, a));
+/* In place, or gcc makes all products first and has no registers for them. */
+#define STEP(i)                                                                                    \
+    x##i = _mm256_add_epi32(x##i, _mm256_madd_epi16(x##i, a));                                     \
+    __asm__("" : "+x"(x##i));
 #define ADD(i) sum = _mm256_add_epi32(sum, x##i);
     TWELVE(START)
     for (size_t r = 0; r < n_round; r++) {

@@ -2,6 +2,7 @@
  * each of linear_units_avx2.c and linear_units_avx512.c, which define before:
  *
  *   dots_of(type, eight, kind)    dot_fns of so many tokens: see there
+ *   pair_of(type, eight, kind)    of two panels and MAX_TOK tokens, totals [panel][token]; or NULL
  *   add_to_y(y, n_row, total, first, bias)
  *
  * Segments are outermost, then panels of rows: with one token a panel is unpacked into L1 and used at once; with many
@@ -84,22 +85,37 @@ static void linear_direct(const nb_linear_args *a, direct_fn *direct)
         }
 }
 
+/* Totals of tokens [t, t + n) times units [u, u + n_unit) of rows from r. */
+static void add_totals(const nb_linear_args *a, size_t r, size_t u, size_t n_unit, size_t t, size_t n, const vf *total)
+{
+    const size_t n_row = a->row_end - r;
+    const bool last = u + n_unit == nb_pk_units(a->w.n_col);
+    for (size_t i = 0; i < n; i++)
+        add_to_y(a->y + (t + i) * a->y_stride + (r - a->row_begin), n_row < LANES ? n_row : LANES, total[i], u == 0,
+                 last && a->bias ? a->bias + r : NULL);
+}
+
 /* Tokens [t0, t0 + n_tok) times an unpacked segment of rows from r. */
 static void panel_times(const nb_linear_args *a, const panel *p, size_t r, size_t u, size_t n_unit,
                         size_t t0, size_t n_tok, dot_fn *const *dot)
 {
-    const size_t n_all = nb_pk_units(a->w.n_col), n_row = a->row_end - r;
-    const bool last = u + n_unit == n_all;
+    const size_t n_all = nb_pk_units(a->w.n_col);
     for (size_t t = t0, n, k; t < t0 + n_tok; t += n) {
         vf total[MAX_TOK];
         for (k = DOT_SIZES - 1; (size_t)dot_size[k] > t0 + n_tok - t;) k--;
         n = (size_t)dot_size[k];
         dot[k](p, (const nb_pk_x *)a->xp + t * n_all + u, n_all, n_unit, total);
-        for (size_t i = 0; i < n; i++)
-            add_to_y(a->y + (t + i) * a->y_stride + (r - a->row_begin),
-                     n_row < LANES ? n_row : LANES, total[i], u == 0,
-                     last && a->bias ? a->bias + r : NULL);
+        add_totals(a, r, u, n_unit, t, n, total);
     }
+}
+
+/* MAX_TOK tokens from t on times two panels. */
+static void pair_times(const nb_linear_args *a, const panel *p, size_t r, size_t u, size_t n_unit, size_t t, dot_fn *two)
+{
+    const size_t n_all = nb_pk_units(a->w.n_col);
+    vf total[2 * MAX_TOK];
+    two(p, (const nb_pk_x *)a->xp + t * n_all + u, n_all, n_unit, total);
+    for (size_t i = 0; i < 2; i++) add_totals(a, r + i * LANES, u, n_unit, t, MAX_TOK, total + i * MAX_TOK);
 }
 
 static void linear_units(const nb_linear_args *a, bool eight)
@@ -115,7 +131,7 @@ static void linear_units(const nb_linear_args *a, bool eight)
         linear_direct(a, direct);
         return;
     }
-    dot_fn *const *dot = dots_of(a->w.type, eight, k);
+    dot_fn *const *dot = dots_of(a->w.type, eight, k), *two = pair_of(a->w.type, eight, k);
     const size_t n_panel = a->n_tok < 4 ? 1 : PANELS;
     for (size_t r = a->row_begin; r < a->row_end; r += n_panel * LANES)
         for (size_t u = 0; u < n_all; u += NB_PK_SEG) {
@@ -125,8 +141,9 @@ static void linear_units(const nb_linear_args *a, bool eight)
                 unpack_panel(a, r + n * LANES, a->row_end, u, n_unit, n_panel == 1, &p[n]);
             for (size_t t = 0; t < a->n_tok; t += MAX_TOK) {
                 const size_t m = a->n_tok - t < MAX_TOK ? a->n_tok - t : MAX_TOK;
-                for (size_t i = 0; i < n; i++)
-                    panel_times(a, &p[i], r + i * LANES, u, n_unit, t, m, dot);
+                size_t i = 0;
+                for (; two && m == MAX_TOK && i + 2 <= n; i += 2) pair_times(a, &p[i], r + i * LANES, u, n_unit, t, two);
+                for (; i < n; i++) panel_times(a, &p[i], r + i * LANES, u, n_unit, t, m, dot);
             }
         }
 }

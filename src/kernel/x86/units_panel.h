@@ -170,34 +170,30 @@ INLINE void plane_vectors(const plane *p, const size_t bytes, vi *out)
     }
 }
 
-/* The scales of p, times outer, in place. */
-INLINE void scales_times(nb_stype t, size_t n, vf outer, vi *v)
+/* The scales of p, times outer; of type t (literal), n rounded up to what 16 bytes hold. */
+INLINE void scales_of(const nb_stype t, const size_t bytes, const plane *p, vf outer, float (*out)[LANES])
 {
-    for (size_t i = 0; i < n; i++) v[i] = vi_of_float(vf_mul(scale_of(t, v[i]), outer));
+    const vi mask = vi_set1(bytes == 1 ? 255 : 65535);
+    for (size_t i = 0; i < p->n; i += 16 / bytes) {
+        vi v[4];
+        vi_rows16(p->p + i * bytes, p->stride, v);
+        UNROLL
+        for (size_t k = 0; k < 4; k++)
+            UNROLL
+            for (size_t j = 0; j < 4 / bytes; j++) {
+                const vi raw = bytes == 4 ? v[k] : vi_and(vi_srl(v[k], 8 * bytes * j), mask);
+                vf_store(*out++, vf_mul(scale_of(t, raw), outer));
+            }
+    }
 }
-static void plane_scales(nb_stype t, const plane *p, vf outer, vi *v)
+static void plane_scales(nb_stype t, const plane *p, vf outer, float (*out)[LANES])
 {
     switch (t) {
-    case NB_S_F32:
-        plane_vectors(p, 4, v);
-        scales_times(NB_S_F32, p->n, outer, v);
-        break;
-    case NB_S_BF16:
-        plane_vectors(p, 2, v);
-        scales_times(NB_S_BF16, p->n, outer, v);
-        break;
-    case NB_S_F16:
-        plane_vectors(p, 2, v);
-        scales_times(NB_S_F16, p->n, outer, v);
-        break;
-    case NB_S_E4M3:
-        plane_vectors(p, 1, v);
-        scales_times(NB_S_E4M3, p->n, outer, v);
-        break;
-    default:
-        plane_vectors(p, 1, v);
-        scales_times(NB_S_E8M0, p->n, outer, v);
-        break;
+    case NB_S_F32: scales_of(NB_S_F32, 4, p, outer, out); break;
+    case NB_S_BF16: scales_of(NB_S_BF16, 2, p, outer, out); break;
+    case NB_S_F16: scales_of(NB_S_F16, 2, p, outer, out); break;
+    case NB_S_E4M3: scales_of(NB_S_E4M3, 1, p, outer, out); break;
+    default: scales_of(NB_S_E8M0, 1, p, outer, out); break;
     }
 }
 
@@ -211,9 +207,11 @@ static void planes(const rows *r, size_t n_unit, int zero, panel *o)
     const size_t n_span = n_unit * NB_PK_UNIT / r->span;
     const vf outer = vf_set1(r->w->type == NB_W_FP4 ? 0.5f * g->outer : g->outer);
     uint8_t copy[LANES * PLANE_ROW];
-    vi scale[GROUPS + 16], zeros[GROUPS + 16];
+    vi zeros[GROUPS + 16];
+    _Alignas(64) float scale[GROUPS + 16][LANES];
+    const bool each = g->size == r->span && n == n_span; /* a group is a span */
     plane p = plane_of(r, g->scale, nb_stype_bytes(g->scale_type), first, n, copy);
-    plane_scales(g->scale_type, &p, outer, scale);
+    plane_scales(g->scale_type, &p, outer, each ? o->scale : scale);
     if (g->zero) {
         p = plane_of(r, g->zero, 1, first, n, copy);
         plane_vectors(&p, 1, zeros);
@@ -221,10 +219,11 @@ static void planes(const rows *r, size_t n_unit, int zero, panel *o)
     } else {
         set_zero(o, n_span, zero);
     }
+    if (each && !g->zero) return;
     size_t k = 0, to = (first + 1) * g->size; /* group k ends before column `to` */
     for (size_t i = 0, c = c0; i < n_span; i++, c += r->span) {
         if (c >= to) k++, to += g->size;
-        put_scale(o, i, c < end ? vi_as_float(scale[k]) : vf_set1(0));
+        if (!each) put_scale(o, i, c < end ? vf_load(scale[k]) : vf_set1(0));
         if (g->zero) vi_store(o->zero[i], c < end ? zeros[k] : vi_set1(0));
     }
 }
