@@ -120,16 +120,17 @@ def beside(rows, row, engine, field, better):
     return [f"{number(best[field])} ({best['cache']})", f"{ratio:.2f}"]
 
 
-def engines(which):
-    """Tables of bench/peer/compare.py: all engines in turns, losing rows included."""
-    path = os.path.join(RESULTS, "peer_cpu.json")
+def engines(which, name):
+    """Tables of a result of bench/peer/compare.py: all engines in turns, losing rows included."""
+    path = os.path.join(RESULTS, f"{name}.json")
     if not os.path.exists(path):
         return "Not measured yet."
     doc = load(path)
     rows = sorted(doc["rows"], key=lambda r: (r["level"] != "best", -r["threads"], r.get("heads", 0), order(r.get("ours", ""), ["int8", "q8_0", "q4_k_m"]),
                                               r["depth"], order(r["cache"], RECORDS)))
     if which == "machine":
-        m, rates = doc["machine"], [r for r in doc["rates"] if r["level"] == "best"]
+        m, levels = doc["machine"], {r["level"] for r in doc["rates"]}
+        rates = [r for r in doc["rates"] if r["level"] == ("best" if "best" in levels else "avx2")]
         commits = ", ".join(sorted({r["commit"] for r in rows if r.get("commit")}))
         return (f"{m['cpu']}, {m['processors']} processors, levels {m['caps']}; caches {m['l1_bytes'] >> 10} KiB, {m['l2_bytes'] >> 10} KiB, "
                 f"{m['l3_bytes'] >> 20} MiB; {m['memory_bytes'] / 2**30:.1f} GiB; {m['compiler']} {m['build']}; commit {commits}.\n"
@@ -217,8 +218,8 @@ def render(path):
         name, level = match.group(1), match.group(2)
         if name == "server":
             return f"<!-- table {name} {level} -->\n{server()}\n<!-- end -->"
-        if name == "engines":
-            return f"<!-- table {name} {level} -->\n{engines(level)}\n<!-- end -->"
+        if name.startswith("engines"): # engines: peer_cpu.json, engines_avx2: peer_cpu_avx2.json
+            return f"<!-- table {name} {level} -->\n{engines(level, name.replace('engines', 'peer_cpu'))}\n<!-- end -->"
         ours = os.path.join(RESULTS, f"cpu_{level}.json")
         body = "Not measured yet."
         if os.path.exists(ours):
