@@ -356,6 +356,16 @@ nb_status nb_record_init(nb_record *r, const nb_record_opts *o, nb_error *err)
     return NB_OK;
 }
 
+void nb_record_cut(const nb_record *r, size_t n_seg, nb_record *out)
+{
+    *out = *r;
+    out->n_seg = n_seg < r->n_seg ? n_seg : r->n_seg;
+    out->n_values = 0;
+    for (size_t s = 0; s < out->n_seg; s++) out->n_values += nb_seg_values(&out->seg[s]);
+    for (size_t s = out->n_seg; s < NB_MAX_SEG; s++) memset(&out->seg[s], 0, sizeof out->seg[s]);
+    out->page_bytes = round_up(nb_kv_traits[r->type]->in_rows ? layout_rows(out) : layout_planes(out));
+}
+
 double nb_record_bytes_per_tok(const nb_record *r)
 {
     return (double)r->page_bytes / NB_PAGE_TOK;

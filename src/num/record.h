@@ -150,6 +150,9 @@ static inline bool nb_record_is_mla(const nb_record *r)
     return r->n_seg >= 2 && r->seg[0].role == NB_ROLE_LATENT && r->seg[1].role == NB_ROLE_ROPE;
 }
 
+/* The first n_seg segments of r as a record of their own. */
+void nb_record_cut(const nb_record *r, size_t n_seg, nb_record *out);
+
 /* Values per token of a segment. */
 static inline size_t nb_seg_values(const nb_record_seg *g)
 {

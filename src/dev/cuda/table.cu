@@ -39,6 +39,11 @@ const nb_cuda_mla_row nb_cuda_mla_rows[] = {
       nb_cuda_mla_mma_scratch, nb_cuda_mla_mma },
     { NULL, 0, NB_CUDA_MLA_MMA_UNITS, 0, false, false, NULL, NULL, NULL },
 };
+const nb_cuda_index_row nb_cuda_index_rows[] = {
+    { "mma", 80, true, 0x1p-11f, nb_cuda_index_score_mma_can, nb_cuda_index_score_mma },
+    { "simt", 80, false, 0, nb_cuda_index_score_simt_can, nb_cuda_index_score_simt },
+    { NULL, 0, false, 0, NULL, NULL },
+};
 
 extern "C" __attribute__((visibility("default"))) const nb_cuda_api *nb_cuda_get_api(void)
 {
@@ -65,8 +70,9 @@ extern "C" __attribute__((visibility("default"))) const nb_cuda_api *nb_cuda_get
         nb_cuda_kv_decode,       nb_cuda_mla_tail,
         nb_cuda_mla_combine,        nb_cuda_thrift,
         nb_cuda_gqa,             nb_cuda_prefill,
+        nb_cuda_index_finish,    nb_cuda_index_topk,      nb_cuda_gather,
         nb_cuda_sample,          nb_cuda_exchange,        nb_cuda_linear_rows,
-        nb_cuda_experts_rows,    nb_cuda_mla_rows,
+        nb_cuda_experts_rows,    nb_cuda_mla_rows,        nb_cuda_index_rows,
         nb_cuda_can_cache,
     };
     return &api;

@@ -45,6 +45,7 @@ static nb_status no_latent(const nb_gpu *gpu, const nb_attn_config *a, nb_error 
     nb_record r;
     nb_cuda_info info;
     NB_TRY(nb_kv_record(a, NB_KV_BF16, NB_ROPE_BF16, &r, err));
+    if (a->kind == NB_ATTN_DSA) nb_record_cut(&r, 2, &r);
     api->get_info(nb_gpu_handle(gpu), &info);
     for (const nb_cuda_mla_row *row = api->mla; row->name; row++)
         if (row->cc <= info.cc && row->can(&r, a->n_head)) return NB_OK;
@@ -62,7 +63,7 @@ static nb_status can_attend(const nb_gpu *gpu, const nb_attn_config *a, bool abs
                    : nb_fail(err, NB_ERR_UNSUPPORTED,
                              "heads of %zu values: a GPU has attention for at most 256",
                              a->head_dim);
-    if (!absorbed_only && (a->d_v > 256 || a->d_nope + a->d_rope > 320))
+    if (a->kind == NB_ATTN_MLA && !absorbed_only && (a->d_v > 256 || a->d_nope + a->d_rope > 320))
         return nb_fail(
             err, NB_ERR_UNSUPPORTED,
             "heads of %zu + %zu and %zu values: a GPU has attention of prompts for at most 320 "
@@ -79,7 +80,7 @@ nb_status nb_rank_can_compute(const nb_gpu *gpu, const nb_model_config *c, bool 
             return nb_fail(err, NB_ERR_UNSUPPORTED,
                            "%s: attention of kind %s is supported on the CPU only (--device cpu)",
                            c->family, nb_attention_of(c->attn[k].kind)->name);
-    if (c->n_attn > 1 && !absorbed_only)
+    if (c->n_attn > 1 && !absorbed_only && !nb_attn_all(c, NB_ATTN_DSA))
         return nb_fail(
             err, NB_ERR_UNSUPPORTED,
             "layers of several kinds of attention: a GPU computes them with --mla absorbed only");
@@ -129,8 +130,9 @@ bool nb_gpu_thrift_layer(const nb_gpu_rank *f, size_t layer)
 /* Whether the row fits the layer. */
 static bool fits(const nb_gpu_rank *f, const nb_cuda_mla_row *r, size_t layer)
 {
+    const nb_record record = nb_gpu_attn_record(f, layer);
     if (r->cc > f->info.cc ||
-        !r->can(&f->r.o.record[layer], nb_layer_attn(f->r.whole, layer)->n_head))
+        !r->can(&record, nb_layer_attn(f->r.whole, layer)->n_head))
         return false;
     return r->refines || !nb_gpu_thrift_layer(f, layer);
 }
@@ -149,7 +151,8 @@ static size_t set_for(nb_gpu_rank *f, nb_cuda_units units, bool mla, size_t n_he
 static nb_status choose_layer(nb_gpu_rank *f, size_t i, nb_error *err)
 {
     const nb_attn_config *attn = nb_rank_attn(&f->r, i);
-    const bool mla = attn->kind == NB_ATTN_MLA;
+    const bool mla = nb_attn_is_latent(attn);
+    const nb_record record = nb_gpu_attn_record(f, i);
     const nb_cuda_mla_row *r = f->api->mla;
     while (mla && r->name && !fits(f, r, i)) r++;
     if (mla && !r->name)
@@ -160,7 +163,7 @@ static nb_status choose_layer(nb_gpu_rank *f, size_t i, nb_error *err)
         return nb_fail(err, NB_ERR_UNSUPPORTED,
                        "layer %zu: %s attention computes the heads together, so %zu ranks would have other results", i,
                        r->name, nb_comm_n_rank(f->r.o.comm));
-    if (mla && f->r.o.comm && !r->can(&f->r.o.record[i], attn->n_head))
+    if (mla && f->r.o.comm && !r->can(&record, attn->n_head))
         return nb_fail(err, NB_ERR_UNSUPPORTED,
                        "layer %zu: %s attention takes all %zu heads, but not the %zu of one of %zu ranks", i, r->name,
                        nb_layer_attn(f->r.whole, i)->n_head, attn->n_head, nb_comm_n_rank(f->r.o.comm));
@@ -182,7 +185,7 @@ static nb_status choose_attention(nb_gpu_rank *f, nb_error *err)
     f->set_of = nb_arena_array(&f->r.arena, n_layer, 1);
     if (!f->attn || !f->set_of) return nb_fail(err, NB_ERR_NOMEM, "out of memory");
     for (size_t i = 0; i < n_layer; i++) NB_TRY(choose_layer(f, i, err));
-    return NB_OK;
+    return nb_gpu_dsa_choose(f, err);
 }
 
 /* ---- gate and up in one ---- */
@@ -321,10 +324,10 @@ static widths widths_of(const nb_gpu_rank *f)
         w.o = max_size(w.o, d->n_head * d->d_o);
         w.all_o = max_size(w.all_o, nb_layer_dims(f->r.whole, i).n_head * d->d_o);
         w.state = max_size(w.state, d->n_head * d->d_state);
-        if (a->kind != NB_ATTN_MLA) continue;
+        if (!nb_attn_is_latent(a)) continue;
         w.mla = true;
         w.q_lora = max_size(w.q_lora, a->q_lora);
-        w.absorbed = max_size(w.absorbed, d->n_head * d->n_values);
+        w.absorbed = max_size(w.absorbed, d->n_head * (a->kv_lora + a->d_rope));
         w.nope = max_size(w.nope, d->n_head * a->d_nope);
         w.latent = max_size(w.latent, d->n_head * a->kv_lora);
         w.v = max_size(w.v, d->n_head * a->d_v);
@@ -335,23 +338,17 @@ static widths widths_of(const nb_gpu_rank *f)
 
 /* ---- buffers ---- */
 
-/* A buffer: where its pointer goes, its bytes. */
-typedef struct slot {
-    void *at; /* of a pointer */
-    size_t n_bytes;
-} slot;
-
-enum { MAX_SLOTS = 80 };
+enum { MAX_SLOTS = 100 };
 
 typedef struct slots {
-    slot s[MAX_SLOTS];
+    nb_gpu_slot s[MAX_SLOTS];
     size_t n;
 } slots;
 
 static void want(slots *l, void *at, size_t n, size_t size)
 {
     NB_ASSERT(l->n < MAX_SLOTS);
-    l->s[l->n++] = (slot){ at, (n * size + ALIGN - 1) / ALIGN * ALIGN };
+    l->s[l->n++] = (nb_gpu_slot){ at, (n * size + ALIGN - 1) / ALIGN * ALIGN };
 }
 
 /* Whether products of some kind read two parts. */
@@ -377,14 +374,14 @@ static bool has_moe(const nb_model_config *c)
     return false;
 }
 
-/* With experts in host memory the floats are there, and room for their choices behind them.  Routers read two parts. */
+/* With experts in host memory the floats are there, and room for their choices behind them.  Routers and indexers read two parts. */
 static void want_normalised(slots *l, nb_gpu_rank *f, size_t n)
 {
     const size_t choice = f->w.host ? 2 * f->r.whole->top_k : 0;
     f->xn.stride = round8(f->r.whole->hidden);
     if (f->w.floats || f->w.host) want(l, &f->xn.f, n * (f->xn.stride + choice), sizeof(float));
     want(l, &f->xn.hi, n * f->xn.stride, 2);
-    if (two_parts(f) || has_moe(f->r.whole)) want(l, &f->xn.lo, n * f->xn.stride, 2);
+    if (two_parts(f) || has_moe(f->r.whole) || f->sparse.topk) want(l, &f->xn.lo, n * f->xn.stride, 2);
 }
 
 static void want_common(slots *l, nb_gpu_rank *f, const widths *w)
@@ -459,6 +456,13 @@ static void want_thrift(slots *l, nb_gpu_rank *f, const widths *w)
     want(l, &f->t_count, NB_GPU_COUNTS, sizeof(uint64_t));
 }
 
+/* Of the layer's attention over pages, for n rows. */
+static size_t scratch_of(const nb_gpu_rank *f, size_t layer, size_t n)
+{
+    const nb_record r = nb_gpu_attn_record(f, layer);
+    return f->attn[layer]->scratch(&r, nb_rank_dims(&f->r, layer)->n_head, n);
+}
+
 static void want_direct(slots *l, nb_gpu_rank *f, const widths *w)
 {
     const size_t R = f->D + PAD_ROWS;
@@ -474,18 +478,25 @@ static void want_direct(slots *l, nb_gpu_rank *f, const widths *w)
     for (size_t i = 0; i < f->r.whole->n_layer; i++)
         if (f->attn[i])
             scratch = max_size(
-                scratch, f->attn[i]->scratch(&f->r.o.record[i], nb_rank_dims(&f->r, i)->n_head, R));
+                scratch, scratch_of(f, i, R));
     want(l, &f->attn_scratch, scratch, 1);
     if (w->two_parts) want(l, &f->unabsorbed, R * w->v, sizeof(float));
 }
 
-/* One kind of attention in all layers: nb_rank_can_compute. */
+static void want_sparse(slots *l, nb_gpu_rank *f)
+{
+    nb_gpu_slot s[NB_GPU_DSA_SLOTS];
+    const size_t n = nb_gpu_dsa_slots(f, max_size(f->prompt ? f->T : 0, f->D + PAD_ROWS), s);
+    for (size_t i = 0; i < n; i++) want(l, s[i].at, s[i].n_bytes, 1);
+}
+
+/* One kind of attention in all layers: nb_rank_can_compute.  Sparse attention has no expanded form. */
 static void want_prompt(slots *l, nb_gpu_rank *f)
 {
     const nb_attn_config *attn = nb_rank_attn(&f->r, 0);
     const size_t nh = attn->n_head, own = (f->T / NB_PAGE_TOK + 2) * NB_PAGE_TOK;
     const size_t width = round8(nh * (attn->d_nope + attn->d_v));
-    if (!f->prompt) return;
+    if (!f->prompt || f->sparse.topk) return;
     want_rows(l, f, &f->x[0].lat, max_size(own, f->span_tok), attn->kv_lora);
     f->rope.stride = f->rope_own.stride = round8(attn->d_rope);
     want(l, &f->rope.hi, f->span_tok * f->rope.stride, 2);
@@ -536,6 +547,7 @@ static nb_status allocate(nb_gpu_rank *f, const widths *w, nb_error *err)
     want_common(&l, f, w);
     want_direct(&l, f, w);
     want_thrift(&l, f, w);
+    want_sparse(&l, f);
     want_prompt(&l, f);
     want_codes(&l, f, w);
     for (size_t i = 0; i < l.n; i++) n_bytes += l.s[i].n_bytes;
@@ -594,13 +606,16 @@ static void size(nb_gpu_rank *f, const widths *w)
     f->T = f->r.o.max_tok;
     f->D = max_size(f->r.o.max_seq, min_size(f->T, NB_GPU_DIRECT_TOK));
     f->h_rows = f->r.o.max_tok + PAD_ROWS;
+    const size_t sparse = nb_gpu_dsa_states(f);
     for (size_t i = 0; i < f->n_set; i++)
         states = max_size(states, nb_cuda_n_unit(f->set[i].units, f->max_block) + 1);
+    if (sparse) states = sparse;
     const size_t fit = PART_BYTES / (w->state * sizeof(float));
     f->max_part = max_size(states, min_size(fit, (f->D + PAD_ROWS) * states));
     f->max_own = f->T / NB_PAGE_TOK + 2 * min_size(f->r.o.max_seq, f->T / 2 + 1) + 2;
     f->span_tok = w->heads > WIDE_HEADS ? NB_GPU_SPAN_TOK / 2 : NB_GPU_SPAN_TOK;
     f->logit_rows = min_size(f->r.o.max_tok, NB_GPU_LOGIT_ROWS);
+    nb_gpu_dsa_size(f);
 }
 
 static void upload_frequencies(nb_gpu_rank *f)
@@ -665,9 +680,9 @@ static nb_status can_codes(const nb_gpu_rank *f, nb_error *err)
 
 static nb_status create(nb_gpu_rank *f, const nb_rank_options *o, nb_error *err)
 {
-    const bool mla = nb_attn_any(&o->model->c, NB_ATTN_MLA);
+    const bool mla = nb_attn_any(&o->model->c, NB_ATTN_MLA), dsa = nb_attn_any(&o->model->c, NB_ATTN_DSA);
     f->direct = true; /* logits, and what is generated */
-    f->prompt = mla && !o->absorbed_only;
+    f->prompt = (mla || dsa) && !o->absorbed_only;
     f->thrift = mla && o->thrift.kind == NB_THRIFT_TOKEN;
     NB_TRY(nb_rank_init(&f->r, &nb_backend_cuda, o, err));
     NB_TRY(refuse(&f->r.o, err));
@@ -682,6 +697,7 @@ static nb_status create(nb_gpu_rank *f, const nb_rank_options *o, nb_error *err)
     size(f, &w);
     NB_TRY(create_stages(f, err));
     NB_TRY(allocate(f, &w, err));
+    NB_TRY(nb_gpu_dsa_create(f, err));
     NB_TRY(create_host(f, err));
     NB_TRY(place_experts(f, err));
     upload_frequencies(f);

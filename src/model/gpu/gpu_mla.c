@@ -2,7 +2,7 @@
  * the context. */
 #include <math.h>
 
-#include "model/gpu/gpu.h"
+#include "model/gpu/gpu_mla.h"
 #include "num/traits.h"
 
 static void project(nb_rank *r, nb_pass *pass, size_t layer)
@@ -59,17 +59,54 @@ static void project(nb_rank *r, nb_pass *pass, size_t layer)
 
 /* ---- direct ---- */
 
-/* y (+)= the batched product of every head. */
-static void per_head(nb_gpu_rank *f, const nb_gpu_pass *p, const nb_gpu_mat *m, size_t n_part,
-                     size_t n_head, nb_cuda_linear_args a)
+/* y (+)= the batched product of every head, for n rows. */
+static void per_head(nb_gpu_rank *f, const nb_gpu_mat *m, size_t n_part, size_t n_head, size_t n,
+                     nb_cuda_linear_args a)
 {
     for (size_t k = 0; k < n_part; k++) {
         a.w = m[k].w;
-        a.n_tok = p->n_pad;
+        a.n_tok = n;
         a.n_batch = n_head;
         a.add = k > 0;
-        m[k].row[p->kind]->fn(f->g, &a);
+        m[k].row[NB_CUDA_DIRECT]->fn(f->g, &a);
     }
+}
+
+void nb_gpu_absorb(nb_gpu_rank *f, size_t layer, size_t n)
+{
+    const nb_attn_config *attn = nb_rank_attn(&f->r, layer);
+    const nb_gpu_layer *l = &f->w.layer[layer];
+    const size_t q_head = attn->kv_lora + attn->d_rope;
+    per_head(f, l->uk, l->n_part, attn->n_head, n,
+             (nb_cuda_linear_args){ .x = nb_gpu_rows_of(f->x[NB_CUDA_DIRECT].q_nope, attn->n_head * attn->d_nope),
+                                    .y = { .f = f->qx, .stride = attn->n_head * q_head },
+                                    .n_out = attn->kv_lora,
+                                    .x_batch = attn->d_nope,
+                                    .y_batch = q_head,
+                                    .w_batch = attn->kv_lora });
+}
+
+void nb_gpu_unabsorb(nb_gpu_rank *f, size_t layer, nb_cuda_rows u, nb_cuda_rows out, size_t n)
+{
+    const nb_attn_config *attn = nb_rank_attn(&f->r, layer);
+    const nb_gpu_layer *l = &f->w.layer[layer];
+    /* the products of two parts are added, as floats */
+    const nb_cuda_rows y =
+        l->n_part == 1 ? out
+                       : (nb_cuda_rows){ .f = f->unabsorbed, .stride = attn->n_head * attn->d_v };
+    per_head(f, l->uv, l->n_part, attn->n_head, n,
+             (nb_cuda_linear_args){ .x = u,
+                                    .y = y,
+                                    .n_out = attn->d_v,
+                                    .x_batch = attn->kv_lora,
+                                    .y_batch = attn->d_v,
+                                    .w_batch = l->uv_batch });
+    if (l->n_part > 1)
+        f->api->split(f->g, &(nb_cuda_split_args){ .x = y.f,
+                                                   .y = out,
+                                                   .n_tok = n,
+                                                   .dim = attn->n_head * attn->d_v,
+                                                   .x_stride = y.stride });
 }
 
 /* The tokens that each row reads refined, as many rows at a time as there is room for scores. */
@@ -108,18 +145,11 @@ static nb_cuda_pick pick_tokens(nb_gpu_rank *f, const nb_gpu_pass *p, size_t lay
 static void direct(nb_gpu_rank *f, const nb_gpu_pass *p, size_t layer)
 {
     const nb_attn_config *attn = nb_rank_attn(&f->r, layer);
-    const nb_gpu_layer *l = &f->w.layer[layer];
     const nb_gpu_section *x = &f->stage[p->kind].dev;
     const nb_cuda_rows u = nb_gpu_rows_of(f->x[p->kind].u, attn->n_head * attn->kv_lora);
     const nb_cuda_rows heads = nb_gpu_rows_of(f->x[p->kind].attn_y, attn->n_head * attn->d_v);
     const size_t set = f->set_of[layer], q_head = attn->kv_lora + attn->d_rope;
-    per_head(f, p, l->uk, l->n_part, attn->n_head,
-             (nb_cuda_linear_args){ .x = nb_gpu_rows_of(f->x[p->kind].q_nope, attn->n_head * attn->d_nope),
-                                    .y = { .f = f->qx, .stride = attn->n_head * q_head },
-                                    .n_out = attn->kv_lora,
-                                    .x_batch = attn->d_nope,
-                                    .y_batch = q_head,
-                                    .w_batch = attn->kv_lora });
+    nb_gpu_absorb(f, layer, p->n_pad);
     nb_cuda_mla_args a = { .cache = nb_gpu_cache(f, p, layer),
                            .q = f->qx,
                            .y = u,
@@ -146,23 +176,7 @@ static void direct(nb_gpu_rank *f, const nb_gpu_pass *p, size_t layer)
     if (a.beside) f->attn[layer]->fn(f->g, &a);
     f->api->mla_tail(f->g, &a);
     f->api->mla_combine(f->g, &a);
-    /* the products of two parts are added, as floats */
-    const nb_cuda_rows y =
-        l->n_part == 1 ? heads
-                       : (nb_cuda_rows){ .f = f->unabsorbed, .stride = attn->n_head * attn->d_v };
-    per_head(f, p, l->uv, l->n_part, attn->n_head,
-             (nb_cuda_linear_args){ .x = u,
-                                    .y = y,
-                                    .n_out = attn->d_v,
-                                    .x_batch = attn->kv_lora,
-                                    .y_batch = attn->d_v,
-                                    .w_batch = l->uv_batch });
-    if (l->n_part > 1)
-        f->api->split(f->g, &(nb_cuda_split_args){ .x = y.f,
-                                                   .y = heads,
-                                                   .n_tok = p->n_pad,
-                                                   .dim = attn->n_head * attn->d_v,
-                                                   .x_stride = y.stride });
+    nb_gpu_unabsorb(f, layer, u, heads, p->n_pad);
 }
 
 /* ---- expanded ---- */

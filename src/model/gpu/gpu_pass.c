@@ -434,7 +434,7 @@ static void trace(nb_rank *r, nb_pass *pass, const char *what, size_t layer)
         const nb_gpu_group *in = &f->w.layer[layer].in;
         const bool q = what[0] == 'q', low_rank = q && nb_rank_attn(r, layer)->q_lora;
         /* direct MLA has divided its queries already */
-        if (q && p->kind == NB_CUDA_DIRECT && nb_rank_attn(r, layer)->kind == NB_ATTN_MLA) return;
+        if (q && p->kind == NB_CUDA_DIRECT && nb_rank_attn(r, layer)->kind != NB_ATTN_GQA) return;
         dim = q ? d->n_head * d->d_q : d->n_values;
         x = low_rank ? f->q : q ? f->in : f->in + in->at[1];
         stride = low_rank ? dim : in->width;
@@ -541,7 +541,7 @@ const nb_backend nb_backend_cuda = {
     .logits = nb_gpu_logits,
     .sample = nb_gpu_sample,
     .begin = begin,
-    .attn = { [NB_ATTN_MLA] = &nb_gpu_ops_mla, [NB_ATTN_GQA] = &nb_gpu_ops_gqa },
+    .attn = { [NB_ATTN_MLA] = &nb_gpu_ops_mla, [NB_ATTN_GQA] = &nb_gpu_ops_gqa, [NB_ATTN_DSA] = &nb_gpu_ops_dsa },
     .output = output,
     .feed_forward = feed_forward,
     .combine = combine,

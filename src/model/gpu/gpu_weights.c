@@ -494,7 +494,8 @@ static nb_status upload_kv_b(uploader *u, const nb_attn_config *attn, size_t hea
     whole.n_head = l->absorb_v.n_row / attn->d_v; /* of all ranks */
     nb_status st = nb_kv_b_in_halves(l) ? nb_kv_b_joined(l, &whole, &joined, &kv_b, u->err) : NB_OK;
     if (st == NB_OK) st = absorbing(u, attn, head0, l, &kv_b, g);
-    if (st == NB_OK) st = expanding(u, attn, head0, l, &kv_b, g);
+    /* sparse attention has no expanded form (gpu_dsa.c) */
+    if (st == NB_OK && attn->kind != NB_ATTN_DSA) st = expanding(u, attn, head0, l, &kv_b, g);
     nb_arena_deinit(&joined);
     return st;
 }
@@ -552,14 +553,17 @@ static nb_status upload_gqa(uploader *u, const nb_attn_config *attn, size_t head
     return group(u, "q_proj, k_proj, v_proj", src, bias, part, 3, &g->in);
 }
 
-static nb_status upload_mla(uploader *u, const nb_attn_config *attn, size_t head0, const nb_layer *l,
-                            nb_gpu_layer *g)
+/* Latent attention, and the keys of an indexer (NULL: none). */
+static nb_status upload_latent(uploader *u, const nb_attn_config *attn, size_t head0, const nb_layer *l,
+                               const nb_weight *index_k, nb_gpu_layer *g)
 {
     const rows q = heads_of(attn, head0, attn->d_nope + attn->d_rope);
-    const rows part[] = { attn->q_lora ? all_of(&l->q_a) : q, all_of(&l->kv_a) };
-    const nb_weight *const src[] = { attn->q_lora ? &l->q_a : &l->q, &l->kv_a };
-    const float *const bias[] = { attn->q_lora ? l->q_a_b : NULL, l->kv_a_b };
-    NB_TRY(group(u, "q_proj, kv_a_proj", src, bias, part, 2, &g->in));
+    const rows part[] = { attn->q_lora ? all_of(&l->q_a) : q, all_of(&l->kv_a),
+                          index_k ? all_of(index_k) : (rows){ 0, 0 } };
+    const nb_weight *const src[] = { attn->q_lora ? &l->q_a : &l->q, &l->kv_a, index_k };
+    const float *const bias[] = { attn->q_lora ? l->q_a_b : NULL, l->kv_a_b, NULL };
+    NB_TRY(group(u, index_k ? "q_a_proj, kv_a_proj, indexer.wk" : "q_proj, kv_a_proj", src, bias, part,
+                 index_k ? 3 : 2, &g->in));
     NB_TRY(vector(u, l->q_a_norm, attn->q_lora, &g->q_a_norm));
     NB_TRY(vector(u, l->kv_a_norm, attn->kv_lora, &g->kv_a_norm));
     NB_TRY(vector(u, l->kv_mean, attn->kv_lora, &g->mean));
@@ -569,12 +573,30 @@ static nb_status upload_mla(uploader *u, const nb_attn_config *attn, size_t head
     return upload_kv_b(u, attn, head0, l, g);
 }
 
+static nb_status upload_mla(uploader *u, const nb_attn_config *attn, size_t head0, const nb_layer *l,
+                            nb_gpu_layer *g)
+{
+    return upload_latent(u, attn, head0, l, NULL, g);
+}
+
+/* Every rank has the whole indexer. */
+static nb_status upload_dsa(uploader *u, const nb_attn_config *attn, size_t head0, const nb_layer *l,
+                            nb_gpu_layer *g)
+{
+    NB_TRY(upload_latent(u, attn, head0, l, attn->index_shared ? NULL : &l->index_k, g));
+    if (attn->index_shared) return NB_OK;
+    NB_TRY(vector(u, l->index_norm, attn->index_dim, &g->index_norm));
+    NB_TRY(vector(u, l->index_norm_b, attn->index_dim, &g->index_norm_b));
+    NB_TRY(matrix(u, "indexer.wq_b", &l->index_q, NULL, all_of(&l->index_q), &g->index_q));
+    return matrix(u, "indexer.weights_proj", &l->index_w, NULL, all_of(&l->index_w), &g->index_w);
+}
+
 static nb_status attention(uploader *u, size_t i)
 {
     typedef nb_status upload_fn(uploader *, const nb_attn_config *, size_t, const nb_layer *,
                                 nb_gpu_layer *);
     static upload_fn *const kinds[NB_ATTN_KINDS] = {
-        [NB_ATTN_MLA] = upload_mla, [NB_ATTN_GQA] = upload_gqa
+        [NB_ATTN_MLA] = upload_mla, [NB_ATTN_GQA] = upload_gqa, [NB_ATTN_DSA] = upload_dsa
     };
     const size_t which = u->m->c.attn_of[i];
     const nb_attn_config *attn = &u->part->attn[which];

@@ -56,8 +56,9 @@ static inline size_t nb_gpu_apart_width(const nb_model_config *c)
 
 typedef struct nb_gpu_layer {
     const float *in_norm, *post_norm, *branch_norm, *q_a_norm, *kv_a_norm, *mean, *rope_k, *rope_q,
-        *q_norm, *k_norm;
-    nb_gpu_group in;         /* MLA: q or q_a, then kv_a; GQA: q, k, v */
+        *q_norm, *k_norm, *index_norm, *index_norm_b;
+    nb_gpu_group in;         /* MLA: q or q_a, then kv_a, then the keys of an indexer; GQA: q, k, v */
+    nb_gpu_mat index_q, index_w;
     nb_gpu_mat q_b, kv_b, o; /* kv_b: the expanded form */
     nb_gpu_mat uk[2],
         uv[2]; /* absorbing: [n_head * kv_lora][d_nope], [n_head * uv_batch][kv_lora]; */

@@ -16,7 +16,7 @@
 #include "base/status.h"
 #include "kernel/cuda/api/nb_cuda_ops.h"
 
-enum { NB_CUDA_VERSION = 8 };
+enum { NB_CUDA_VERSION = 9 };
 
 typedef struct nb_cuda_info {
     char name[96];  /* "NVIDIA H100 80GB HBM3" */
@@ -90,12 +90,16 @@ typedef struct nb_cuda_api {
     void (*thrift)(nb_cuda *g, const nb_cuda_thrift_args *a);
     void (*gqa)(nb_cuda *g, const nb_cuda_gqa_args *a);
     void (*prefill)(nb_cuda *g, const nb_cuda_prefill_args *a);
+    void (*index_finish)(nb_cuda *g, const nb_cuda_index_finish_args *a);
+    void (*index_topk)(nb_cuda *g, const nb_cuda_index_topk_args *a);
+    void (*gather)(nb_cuda *g, const nb_cuda_gather_args *a);
     void (*sample)(nb_cuda *g, const nb_cuda_sample_args *a);
     void (*exchange)(nb_cuda *g, const nb_cuda_exchange_args *a);
     /* Operations with several variants: rows, best first, terminated by name == NULL. */
     const nb_cuda_linear_row *linear;
     const nb_cuda_experts_row *experts;
     const nb_cuda_mla_row *mla;
+    const nb_cuda_index_row *index_score;
     /* Whether the operations support a record.  They accept no other record. */
     bool (*can_cache)(const nb_record *r);
 } nb_cuda_api;

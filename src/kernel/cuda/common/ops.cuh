@@ -35,6 +35,9 @@ void nb_cuda_mla_combine(nb_cuda *g, const nb_cuda_mla_args *a);
 void nb_cuda_thrift(nb_cuda *g, const nb_cuda_thrift_args *a);
 void nb_cuda_gqa(nb_cuda *g, const nb_cuda_gqa_args *a);
 void nb_cuda_prefill(nb_cuda *g, const nb_cuda_prefill_args *a);
+void nb_cuda_index_finish(nb_cuda *g, const nb_cuda_index_finish_args *a);
+void nb_cuda_index_topk(nb_cuda *g, const nb_cuda_index_topk_args *a);
+void nb_cuda_gather(nb_cuda *g, const nb_cuda_gather_args *a);
 void nb_cuda_sample(nb_cuda *g, const nb_cuda_sample_args *a);
 void nb_cuda_exchange(nb_cuda *g, const nb_cuda_exchange_args *a);
 
@@ -62,6 +65,11 @@ bool nb_cuda_mla_mma_can(const nb_record *r, size_t n_head);
 size_t nb_cuda_mla_mma_scratch(const nb_record *r, size_t n_head, size_t n_row);
 void nb_cuda_mla_mma(nb_cuda *g, const nb_cuda_mla_args *a);
 
+bool nb_cuda_index_score_mma_can(const nb_record *r, size_t seg, size_t n_head);
+void nb_cuda_index_score_mma(nb_cuda *g, const nb_cuda_index_score_args *a);
+bool nb_cuda_index_score_simt_can(const nb_record *r, size_t seg, size_t n_head);
+void nb_cuda_index_score_simt(nb_cuda *g, const nb_cuda_index_score_args *a);
+
 #if !NB_CUDA_EMULATED
 /* cuBLASLt, if it is installed: opened and closed with the device; its version, or 0. */
 void nb_cuda_blas_open(nb_cuda *g);
@@ -77,5 +85,6 @@ nb_cuda_experts_can_fn nb_cuda_experts_wgmma_can, nb_cuda_experts_wgmma_codes_ca
 extern const nb_cuda_linear_row nb_cuda_linear_rows[];
 extern const nb_cuda_experts_row nb_cuda_experts_rows[];
 extern const nb_cuda_mla_row nb_cuda_mla_rows[];
+extern const nb_cuda_index_row nb_cuda_index_rows[];
 
 #endif
