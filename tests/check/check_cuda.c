@@ -464,6 +464,10 @@ void chk_gpu_time(chk *t, const char *label, double bytes, double flops, chk_ben
     X(mla)                                                                                         \
     X(mla_tail)                                                                                    \
     X(thrift)                                                                                      \
+    X(index_finish)                                                                                \
+    X(index_score)                                                                                 \
+    X(index_topk)                                                                                  \
+    X(gather)                                                                                      \
     X(prefill)                                                                                     \
     X(gqa)
 /* clang-format on */

@@ -183,14 +183,11 @@ static void member_done(void *ctx, nb_status st, const nb_result *r, const nb_er
     on_done(((member *)ctx)->c, st, r, err);
 }
 
-static void test_alone_and_in_a_crowd(void **state)
+static void check_crowd(nb_engine_options o)
 {
-    (void)state;
-    if (!library()) skip();
     crowd c = { .st = NB_OK };
     assert_int_equal(nb_mutex_create(&c.lock), NB_OK);
     assert_int_equal(nb_cond_create(&c.wake), NB_OK);
-    nb_engine_options o = options_of("tests/parity/v2_lite", "nvfp4", "auto");
     o.kv_cache_bytes = 16 << 20;
     o.max_num_seqs = N_CROWD;
     nb_sampling s = greedy(N_GEN);
@@ -230,11 +227,16 @@ static void test_alone_and_in_a_crowd(void **state)
     nb_mutex_destroy(c.lock);
 }
 
-static void check_hit(const char *kv, const char *acts)
+static void test_alone_and_in_a_crowd(void **state)
 {
-    nb_engine_options o = options_of("tests/parity/v3_geom", kv, "absorbed");
+    (void)state;
+    if (!library()) skip();
+    check_crowd(options_of("tests/parity/v2_lite", "nvfp4", "auto"));
+}
+
+static void check_hit(nb_engine_options o)
+{
     o.kv_cache_bytes = 16 << 20;
-    o.activation_dtype = acts;
     nb_sampling s = greedy(N_GEN);
     s.n_logprobs = 0;
     nb_engine *e = open_with(&o);
@@ -245,7 +247,7 @@ static void check_hit(const char *kv, const char *acts)
     run_gen(e, prompt, N_PROMPT, &s, &two);
     assert_int_equal(one.r.n_cached, 0);
     assert_int_equal(two.r.n_cached, N_PROMPT / 64 * 64);
-    same_gen(&one, &two, kv);
+    same_gen(&one, &two, "a hit");
     nb_engine_destroy(e);
 }
 
@@ -254,8 +256,90 @@ static void test_hit_is_miss(void **state)
 {
     (void)state;
     if (!library()) skip();
-    check_hit("nvfp4", "bf16");
-    if (STRIDE == 1) check_hit("fp8", "float");
+    nb_engine_options o = options_of("tests/parity/v3_geom", "nvfp4", "absorbed");
+    o.activation_dtype = "bf16";
+    check_hit(o);
+    o.kv_cache_dtype = "fp8";
+    o.activation_dtype = "float";
+    if (STRIDE == 1) check_hit(o);
+}
+
+/* ---- sparse attention ---- */
+
+/* Three layers, the last without an indexer of its own, which choose topk tokens. */
+static nb_engine_options sparse_model(const tmp_dir *t, size_t topk, const char *kv, const char *mla)
+{
+    char config[1024];
+    (void)snprintf(config, sizeof config,
+                   "{\"model_type\":\"glm_moe_dsa\",\"vocab_size\":320,\"hidden_size\":128,\"num_hidden_layers\":3,"
+                   "\"num_attention_heads\":4,\"num_key_value_heads\":4,\"q_lora_rank\":64,\"kv_lora_rank\":96,"
+                   "\"qk_nope_head_dim\":32,\"qk_rope_head_dim\":16,\"v_head_dim\":24,\"intermediate_size\":128,"
+                   "\"first_k_dense_replace\":3,\"moe_intermediate_size\":64,\"n_routed_experts\":4,"
+                   "\"num_experts_per_tok\":2,\"n_shared_experts\":1,\"n_group\":1,\"topk_group\":1,"
+                   "\"index_n_heads\":5,\"index_head_dim\":64,\"index_topk\":%zu,\"index_topk_pattern\":\"FFS\","
+                   "\"rope_parameters\":{\"rope_type\":\"default\",\"rope_theta\":10000},"
+                   "\"max_position_embeddings\":256,\"rms_norm_eps\":1e-6,\"tie_word_embeddings\":false}",
+                   topk);
+    tmp_write(t, "config.json", nb_str_c(config));
+    nb_engine_options o = options_of("", kv, mla);
+    o.model = t->path;
+    o.load_format = "dummy";
+    return o;
+}
+
+/* The GPU's tokens and log-probabilities are the CPU's; the cache rounds nothing, so that both choose the same. */
+static void check_sparse_cpu(const tmp_dir *t, size_t topk, const char *mla)
+{
+    nb_sampling s = greedy(N_GEN);
+    s.n_logprobs = 0;
+    nb_engine_options o = sparse_model(t, topk, "f32", mla);
+    o.activation_dtype = "float";
+    generate(&o, &s, &one);
+    o.device = "cpu";
+    generate(&o, &s, &two);
+    assert_int_equal(one.n_seen, N_GEN);
+    assert_memory_equal(one.seen, two.seen, sizeof *one.seen * N_GEN);
+    for (size_t i = 0; i < N_GEN; i++)
+        if (fabsf(one.logprob[i] - two.logprob[i]) > 1e-4f)
+            fail_msg("top %zu, %s, token %zu: log-probability %g, on the CPU %g", topk, mla, i, (double)one.logprob[i],
+                     (double)two.logprob[i]);
+}
+
+static void test_sparse_attention(void **state)
+{
+    static const size_t chunk[] = { 150, 7 };
+    (void)state;
+    if (!library()) skip();
+    tmp_dir t;
+    tmp_open(&t);
+    check_sparse_cpu(&t, 136, "auto");
+    check_sparse_cpu(&t, 70, "absorbed");
+    nb_sampling s = greedy(N_GEN);
+    s.n_logprobs = 0;
+    nb_engine_options o = sparse_model(&t, 70, "nvfp4", "auto");
+    generate(&o, &s, &one);
+    for (size_t k = 0; k < NB_COUNT(chunk); k++) {
+        o.prefill_chunk = chunk[k];
+        generate(&o, &s, &two);
+        same_gen(&one, &two, "sparse attention, other steps");
+    }
+    check_crowd(sparse_model(&t, 100, "nvfp4", "auto"));
+    check_hit(sparse_model(&t, 70, "fp8", "absorbed"));
+    tmp_close(&t);
+}
+
+static void test_sparse_attention_refused(void **state)
+{
+    (void)state;
+    if (!library()) skip();
+    tmp_dir t;
+    tmp_open(&t);
+    nb_engine *e = NULL;
+    nb_error err = { 0 };
+    const nb_engine_options o = sparse_model(&t, 70, "int4", "auto");
+    assert_int_equal(nb_engine_create(&o, &e, &err), NB_ERR_UNSUPPORTED);
+    assert_non_null(strstr(err.msg, "int4"));
+    tmp_close(&t);
 }
 
 /* A conversation whose answers are computed again between its turns: the next turn finds them, and what
@@ -454,6 +538,8 @@ int main(void)
         cmocka_unit_test(test_sizes_of_steps),
         cmocka_unit_test(test_alone_and_in_a_crowd),
         cmocka_unit_test(test_hit_is_miss),
+        cmocka_unit_test(test_sparse_attention),
+        cmocka_unit_test(test_sparse_attention_refused),
         cmocka_unit_test(test_answers_are_found),
         cmocka_unit_test(test_drawn_on_the_device),
         cmocka_unit_test(test_refused),

@@ -14,7 +14,7 @@
 #ifndef NB_KERNEL_CUDA_API_NB_CUDA_H
 #define NB_KERNEL_CUDA_API_NB_CUDA_H
 #include "base/status.h"
-#include "kernel/cuda/api/nb_cuda_ops.h"
+#include "kernel/cuda/api/nb_cuda_sparse.h"
 
 enum { NB_CUDA_VERSION = 9 };
 

@@ -412,10 +412,6 @@ typedef struct nb_cuda_prefill_args {
     float scale;
 } nb_cuda_prefill_args;
 
-/* ---- sparse attention ---- */
-
-#include "kernel/cuda/api/nb_cuda_sparse.h" /* needs what is above */
-
 /* ---- between ranks ---- */
 
 enum { NB_CUDA_MAX_RANK = 8, NB_CUDA_MAX_TAKE = 40, NB_CUDA_WHAT_BITS = 24 };

@@ -6,6 +6,7 @@
  * n = p + 1 tokens.  With n <= k it attends to all of them, and its scores are not computed. */
 #ifndef NB_KERNEL_CUDA_API_NB_CUDA_SPARSE_H
 #define NB_KERNEL_CUDA_API_NB_CUDA_SPARSE_H
+#include "kernel/cuda/api/nb_cuda_ops.h"
 
 /* In place, as attn_mla.c defines them: keys are normalised (LayerNorm, eps 1e-6), the first d_rope values of keys and
  * queries are rotated, and where dim is a power of two, both go through a Hadamard transform.  w is multiplied by
@@ -54,7 +55,7 @@ typedef struct nb_cuda_index_row {
 } nb_cuda_index_row;
 
 /* at[i] = the choice of index_topk.h among the n scores of the row: ascending positions, min(n, k) of them.
- * scratch: n_row * NB_CUDA_TOPK_SCRATCH(stride) words, all zero before the first call, and again after each. */
+ * scratch: n_row * NB_CUDA_TOPK_SCRATCH(stride) words, all zero before the first call with this stride. */
 typedef struct nb_cuda_index_topk_args {
     const nb_cuda_chunk *chunk;
     const uint32_t *row_chunk;
