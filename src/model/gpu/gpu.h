@@ -8,11 +8,11 @@
 #define NB_MODEL_GPU_H
 #include "kernel/cuda/api/nb_cuda_items.h"
 #include "model/backend.h"
+#include "model/gpu/gpu_dsa.h"
 #include "model/gpu/gpu_ranks.h"
 #include "model/gpu/gpu_weights.h"
 
 enum {
-    NB_GPU_SETS = 2,         /* sizes of units among the layers' kernels */
     NB_GPU_DIRECT_TOK = 512, /* rows of a direct pass, unless more sequences decode */
     NB_GPU_SPAN_TOK = 4096,  /* of a prompt's context expanded at once */
     NB_GPU_GRAPHS = 64,
@@ -87,29 +87,6 @@ typedef struct nb_gpu_glu {
     nb_weight gate, up;
     size_t n_whole; /* rows of each in the whole model */
 } nb_gpu_glu;
-
-/* Sparse attention (gpu_dsa.c): how a kind of pass cuts the chosen pages of a row, and where these are. */
-typedef struct nb_gpu_sparse_cut {
-    size_t unit_page, n_unit, table_stride;
-    uint32_t *table, *part_first; /* device: [rows][table_stride]; [rows + 1] */
-} nb_gpu_sparse_cut;
-
-typedef struct nb_gpu_sparse {
-    size_t topk;   /* 0: no layer is sparse */
-    size_t rows;   /* of a group, which the buffers are for */
-    size_t n_page, page_bytes, n_values, head, q_width, q16_width; /* of the widest layer */
-    size_t stride; /* positions of the longest sequence */
-    const nb_cuda_index_row **score_row; /* [n_layer] */
-    nb_gpu_sparse_cut cut[NB_GPU_SETS][2]; /* by kind */
-    size_t n_unit;                         /* of a row, at most */
-    /* device: as in nb_cuda_sparse.h, for a group; chosen: [rows of a pass][topk], until the next layer with an indexer */
-    float *q, *w, *w16, *score, *rest, *own;
-    uint16_t *q16;
-    uint32_t *chosen, *scratch, *has, *n_item;
-    unsigned char *page;
-    nb_cuda_chunk *chunk;
-    nb_cuda_item *item;
-} nb_gpu_sparse;
 
 struct nb_gpu_rank {
     nb_rank r;
@@ -268,22 +245,5 @@ void nb_gpu_append(nb_rank *r, nb_pass *p, size_t layer);
 /* ---- gpu_mla.c, gpu_gqa.c, gpu_dsa.c ---- */
 
 extern const nb_attn_ops nb_gpu_ops_mla, nb_gpu_ops_gqa, nb_gpu_ops_dsa;
-
-/* A buffer: where its pointer goes, its bytes. */
-typedef struct nb_gpu_slot {
-    void *at; /* of a pointer */
-    size_t n_bytes;
-} nb_gpu_slot;
-enum { NB_GPU_DSA_SLOTS = 24 };
-
-/* The record that attention over pages sees: that of the layer, without the keys of an indexer. */
-nb_record nb_gpu_attn_record(const nb_gpu_rank *f, size_t layer);
-/* In order of creation: kernels; states of a row at most (0: no layer is sparse); rows of a group, once max_part is
- * known; buffers, for passes of at most max_row rows; what is uploaded. */
-nb_status nb_gpu_dsa_choose(nb_gpu_rank *f, nb_error *err);
-size_t nb_gpu_dsa_states(nb_gpu_rank *f);
-void nb_gpu_dsa_size(nb_gpu_rank *f);
-size_t nb_gpu_dsa_slots(nb_gpu_rank *f, size_t max_row, nb_gpu_slot *out);
-nb_status nb_gpu_dsa_create(nb_gpu_rank *f, nb_error *err);
 
 #endif
