@@ -40,7 +40,7 @@ def length(n_tok):
 
 
 def decode(plan, dtype, context, sequences):
-    return only(plan["decode"], dtype=dtype, context=context, concurrency=sequences, all_that_fit=False)
+    return only(plan["decode"], dtype=dtype, context=context, concurrency=sequences)
 
 
 def full(plan, dtype, context):

@@ -406,6 +406,13 @@ NB_API nb_status nb_engine_reset_prefix_cache(nb_engine *e, size_t *n_block);
 
 enum { NB_STEP_TOK_BUCKETS = 13 }; /* 1, 8, 16, 32, ... 16384, and above: see step_tok */
 
+enum { NB_MAX_DATA_RANK = 8 };
+/* Requests and blocks of a data-parallel rank; fields as in nb_engine_stats. */
+typedef struct nb_data_rank_stats {
+    size_t n_running, n_waiting, n_deferred, n_block, n_block_held;
+    uint64_t prefix_queries, prefix_hits, n_preempted;
+} nb_data_rank_stats;
+
 /* A snapshot taken between steps.  Counters are since creation. */
 typedef struct nb_engine_stats {
     size_t n_running, n_waiting, n_deferred; /* deferred: those of waiting with `after` */
@@ -432,6 +439,9 @@ typedef struct nb_engine_stats {
     uint64_t thrift_scored, thrift_refined, thrift_over, thrift_pool_hits, thrift_base_bytes,
         thrift_residual_bytes;
     double uptime_s;
+    /* Each data-parallel rank; of requests and blocks above, the sums are there.  n_data_rank 1: one has all. */
+    size_t n_data_rank;
+    nb_data_rank_stats data_rank[NB_MAX_DATA_RANK];
 } nb_engine_stats;
 NB_API void nb_engine_get_stats(const nb_engine *e, nb_engine_stats *s);
 

@@ -90,7 +90,9 @@ void nb_layout_place(const nb_demand *d, const nb_layout *l, nb_place *out)
     nb_place p = { 0 };
     p.budget = floor(l->utilization * d->machine->memory_bytes);
     p.replicated = (double)w->replicated;
-    p.dense = (double)(w->bytes - w->expert - w->replicated) / (double)l->tp;
+    p.embed = (double)w->embed / (d->machine->cpu ? (double)l->tp : 1);
+    if (l->tp > 1 && !d->machine->cpu) p.embed = (double)w->embed_copy;
+    p.dense = (double)(w->bytes - w->expert - w->replicated - w->embed) / (double)l->tp + p.embed;
     p.expert = expert_bytes(d, l);
     if (l->host_layers) {
         p.host = p.expert * (double)l->host_layers / (double)d->sizes->n_moe_layer;

@@ -3,7 +3,7 @@
  * n_gpu = tp * dp.  A replica is tp GPUs that compute the same tokens; dp replicas have users of
  * their own.  Of the weights a GPU has
  *   replicated   all of it on each GPU (q_a, kv_a, k, v, router, norms)
- *   dense        1 / tp: attention's heads, dense and shared feed-forward, embedding, head
+ *   dense        1 / tp: attention's heads, dense and shared feed-forward, head; the embedding, whole on each GPU
  *   experts      1 / n_gpu: the experts are dealt to ep groups of n_gpu / ep GPUs, which divide each of
  *                theirs; the replicas share them, as in vLLM
  *   absorbed     MLA on a GPU: copies of W_UK and W_UV, 1 / tp (sizes.h)
@@ -43,6 +43,7 @@ typedef struct nb_demand {
 typedef struct nb_place {
     double budget;                                       /* utilization * memory */
     double replicated, dense, expert, absorbed, weights; /* weights: their sum */
+    double embed; /* of dense: the embedding, of which a step reads some rows */
     double host;                                         /* experts in the memory of the host */
     double cache;                                        /* what is left, 0 when nothing is */
     double read_share; /* of a page's bytes that attention of a GPU reads: 1 for MLA, and on a processor */

@@ -107,10 +107,9 @@ static double experts_hit(const nb_sizes *s, double n_tok)
 }
 
 /* Bytes of weights that a step reads on a GPU. */
-static double weights_read(const nb_demand *d, const nb_layout *l, const nb_place *p, double hit)
+static double weights_read(const nb_demand *d, const nb_place *p, double hit)
 {
-    const nb_weight_size *w = &d->sizes->weight[d->wtype];
-    const double dense = p->dense - (double)w->embed / (double)l->tp;
+    const double dense = p->dense - p->embed;
     const double part = d->sizes->n_expert ? hit / (double)d->sizes->n_expert : 0;
     return p->replicated + dense + p->expert * part;
 }
@@ -207,7 +206,7 @@ void nb_step_of(const nb_demand *d, const nb_layout *l, const nb_record_size *r,
     nb_layout_place(d, l, &p);
     s.n_seq = ceil(concurrency / (double)l->dp);
     s.experts_read = experts_hit(d->sizes, concurrency);
-    s.weight_bytes = weights_read(d, l, &p, s.experts_read);
+    s.weight_bytes = weights_read(d, &p, s.experts_read);
     if (d->sizes->n_expert) s.host_bytes = p.host * s.experts_read / (double)d->sizes->n_expert;
     const nb_sizes *z = d->sizes;
     const double pairs = pairs_computed(z, context), choose = z->choose_bytes_tok;
@@ -274,7 +273,7 @@ void nb_prefill_after(const nb_demand *d, const nb_layout *l, const nb_efficienc
     s.attention_fraction = s.flop > 0 ? f.attention / s.flop : 0;
 
     const double hit = experts_hit(d->sizes, n_tok < chunk ? n_tok : chunk);
-    const double read = n_step * weights_read(d, l, &p, hit) / m->bandwidth;
+    const double read = n_step * weights_read(d, &p, hit) / m->bandwidth;
     const double alone =
         (f.replicated + (f.dense + f.attention) / tp + f.expert / (double)l->n_gpu) / m->bf16;
     const double busy = (f.replicated + (f.dense + f.attention + f.expert) / tp) / m->bf16;
@@ -333,7 +332,7 @@ double nb_mixed_s(const nb_demand *d, const nb_layout *l, const nb_record_size *
         n_row += s.n_seq;
         n_tok += m->n_seq;
     }
-    const double read = weights_read(d, l, &p, experts_hit(d->sizes, n_tok));
+    const double read = weights_read(d, &p, experts_hit(d->sizes, n_tok));
     return before_s +
            larger(flop / d->machine->bf16 / e->prefill,
                   read / d->machine->bandwidth / weights_fraction(d, e, MANY_ROWS)) +

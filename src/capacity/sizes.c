@@ -117,6 +117,7 @@ static void size_rest(const nb_model *m, const form *f, nb_weight_size *out)
     *out = (nb_weight_size){ .bytes = head + norm + (apart ? embed : 0),
                              .active = head + norm,
                              .replicated = norm,
+                             .embed_copy = embed,
                              .embed = apart ? embed : 0 };
 }
 

@@ -57,6 +57,7 @@ typedef struct nb_weight_size {
     uint64_t kv_b;       /* MLA: kv_b_proj, that both forms use */
     bool halves;         /* a GGUF has that as attn_k_b and attn_v_b */
     uint64_t replicated; /* not divided by tensor parallelism: q_a, kv_a, k, v, router, vectors */
+    uint64_t embed_copy; /* the embedding, whatever the head is: several GPUs have one each */
     uint64_t embed;      /* the embedding, where the head is another matrix; never read whole */
 } nb_weight_size;
 

@@ -121,6 +121,8 @@ static inline nb_sched *nb_sched_of(const nb_engine *e, const nb_run *r)
 }
 /* Sums of all shards. */
 void nb_shards_stats(const nb_engine *e, nb_sched_stats *s, nb_kv_cache_stats *k);
+/* Each by itself: data_rank of the statistics. */
+void nb_shards_count(const nb_engine *e, nb_engine_stats *out);
 /* ---- device.c ---- */
 nb_status nb_engine_open_device(nb_engine *e, const nb_engine_options *o, nb_error *err);
 /* ---- cpu_experts.c ---- */

@@ -164,6 +164,7 @@ static mail collect(nb_engine *e, bool busy)
         nb_cond_wait(e->queue.wake, e->queue.lock);
     }
     const mail m = { e->queue.first, e->queue.calls, e->queue.stopping, e->queue.failed };
+    e->stats.snapshot.data_rank[0].n_waiting += e->queue.n_queued;
     e->stats.snapshot.n_waiting +=
         e->queue.n_queued; /* until the scheduler's own figures are published */
     e->stats.snapshot.n_waiting_tok += e->queue.n_queued_tok;

@@ -113,3 +113,23 @@ void nb_shards_stats(const nb_engine *e, nb_sched_stats *s, nb_kv_cache_stats *k
         k->n_snap_taken += b.n_snap_taken;
     }
 }
+
+void nb_shards_count(const nb_engine *e, nb_engine_stats *out)
+{
+    _Static_assert((int)NB_MAX_DATA_RANK == (int)NB_ENGINE_MAX_RANK, "data_rank has room for every rank");
+    out->n_data_rank = e->n_shard;
+    for (size_t i = 0; i < e->n_shard; i++) {
+        nb_sched_stats s;
+        nb_kv_cache_stats k;
+        nb_sched_get_stats(e->shard[i].sched, &s);
+        nb_kv_cache_get_stats(e->shard[i].cache, &k);
+        out->data_rank[i] = (nb_data_rank_stats){ .n_running = s.n_running,
+                                                  .n_waiting = s.n_waiting,
+                                                  .n_deferred = s.n_deferred,
+                                                  .n_block = k.n_block,
+                                                  .n_block_held = k.n_held,
+                                                  .prefix_queries = s.prefix_queries,
+                                                  .prefix_hits = s.prefix_hits,
+                                                  .n_preempted = s.n_preempted };
+    }
+}

@@ -23,6 +23,7 @@ void nb_engine_publish(nb_engine *e)
     nb_kv_cache_stats k;
     nb_engine_stats *c = &e->stats.count;
     nb_shards_stats(e, &s, &k);
+    nb_shards_count(e, c);
     c->n_running = s.n_running;
     c->n_waiting = s.n_waiting;
     c->n_deferred = s.n_deferred;
@@ -58,7 +59,8 @@ void nb_engine_get_stats(const nb_engine *e, nb_engine_stats *s)
 {
     nb_mutex_lock(e->queue.lock);
     *s = e->stats.snapshot;
-    s->n_waiting += e->queue.n_queued; /* submitted during the step that is running */
+    s->data_rank[0].n_waiting += e->queue.n_queued; /* they have no rank yet */
+    s->n_waiting += e->queue.n_queued;              /* submitted during the step that is running */
     s->n_waiting_tok += e->queue.n_queued_tok;
     nb_mutex_unlock(e->queue.lock);
     s->uptime_s = nb_clock_s() - e->stats.t_create;

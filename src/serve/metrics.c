@@ -103,6 +103,7 @@ typedef struct http_row {
 
 struct nb_metrics {
     nb_buf labels;                /* model_name="...",engine="0" */
+    int n_model_label;            /* bytes of its part before engine */
     nb_buf cache_config;          /* the labels of vllm:cache_config_info */
     char record[32], layout[256]; /* of the cache; escaped */
     double kv_bytes_per_tok;
@@ -239,7 +240,9 @@ static nb_status make_labels(nb_metrics *m, const char *model_name, const nb_eng
 {
     NB_TRY(nb_buf_add_c(&m->labels, "model_name=\""));
     NB_TRY(add_escaped(&m->labels, nb_str_c(model_name)));
-    NB_TRY(nb_buf_add_c(&m->labels, "\",engine=\"0\""));
+    NB_TRY(nb_buf_add_c(&m->labels, "\""));
+    m->n_model_label = (int)m->labels.n_bytes;
+    NB_TRY(nb_buf_add_c(&m->labels, ",engine=\"0\""));
     NB_TRY(copy_escaped(m->record, sizeof m->record, info->kv_dtype));
     NB_TRY(copy_escaped(m->layout, sizeof m->layout, info->kv_layout));
     return nb_buf_printf(&m->cache_config,
@@ -374,37 +377,114 @@ static void put_hist(writer *w, const char *name, const char *help, const hist *
     put_buckets(w, name, w->m->labels.p, h->le, h->n_le, h->count, h->sum);
 }
 
-static void write_engine_gauges(writer *w, const nb_engine_stats *st)
+/* ---- figures of each data-parallel rank, which vLLM calls an engine ---- */
+
+typedef double rank_fn(const nb_data_rank_stats *r);
+
+static size_t n_data_rank(const nb_engine_stats *st)
 {
-    const double usage = st->n_block ? (double)st->n_block_held / (double)st->n_block : 0;
-    const size_t deferred = st->n_deferred < st->n_waiting ? st->n_deferred : st->n_waiting;
-    gauge(w, "vllm:num_requests_running", "Requests in the running batch.", (double)st->n_running);
-    gauge(w, "vllm:num_requests_waiting", "Requests waiting to be run.", (double)st->n_waiting);
+    return st->n_data_rank ? st->n_data_rank : 1;
+}
+
+/* more, f: of each rank; f NULL: 1. */
+static void rank_samples(writer *w, const nb_engine_stats *st, const char *name, const char *more, rank_fn *f)
+{
+    for (size_t k = 0; k < n_data_rank(st); k++) {
+        PUT(w, "%s{%.*s,engine=\"%zu\"%s%s} ", name, w->m->n_model_label, w->m->labels.p, k, more ? "," : "",
+            more ? more : "");
+        put_number(w, f ? f(&st->data_rank[k]) : 1);
+        PUT(w, "\n");
+    }
+}
+
+static void of_ranks(writer *w, const nb_engine_stats *st, const char *name, const char *type, const char *help,
+                     rank_fn *f)
+{
+    head(w, name, type, help);
+    rank_samples(w, st, name, NULL, f);
+}
+
+static double rank_running(const nb_data_rank_stats *r)
+{
+    return (double)r->n_running;
+}
+static double rank_waiting(const nb_data_rank_stats *r)
+{
+    return (double)r->n_waiting;
+}
+static double rank_deferred(const nb_data_rank_stats *r)
+{
+    return (double)(r->n_deferred < r->n_waiting ? r->n_deferred : r->n_waiting);
+}
+static double rank_capacity(const nb_data_rank_stats *r)
+{
+    return rank_waiting(r) - rank_deferred(r);
+}
+static double rank_usage(const nb_data_rank_stats *r)
+{
+    return r->n_block ? (double)r->n_block_held / (double)r->n_block : 0;
+}
+static double rank_queries(const nb_data_rank_stats *r)
+{
+    return (double)r->prefix_queries;
+}
+static double rank_hits(const nb_data_rank_stats *r)
+{
+    return (double)r->prefix_hits;
+}
+static double rank_preempted(const nb_data_rank_stats *r)
+{
+    return (double)r->n_preempted;
+}
+
+/* Where there is one rank, it has what all have. */
+static nb_engine_stats with_ranks(const nb_engine_stats *st)
+{
+    nb_engine_stats s = *st;
+    if (s.n_data_rank > 1) return s;
+    s.data_rank[0] = (nb_data_rank_stats){ .n_running = st->n_running,
+                                           .n_waiting = st->n_waiting,
+                                           .n_deferred = st->n_deferred,
+                                           .n_block = st->n_block,
+                                           .n_block_held = st->n_block_held,
+                                           .prefix_queries = st->prefix_queries,
+                                           .prefix_hits = st->prefix_hits,
+                                           .n_preempted = st->n_preempted };
+    return s;
+}
+
+static void write_ranks(writer *w, const nb_engine_stats *all)
+{
+    const nb_engine_stats s = with_ranks(all), *const st = &s;
+    static const struct {
+        const char *name, *type, *help;
+        rank_fn *f;
+    } rows[] = {
+        { "vllm:num_requests_running", "gauge", "Requests in the running batch.", rank_running },
+        { "vllm:num_requests_waiting", "gauge", "Requests waiting to be run.", rank_waiting },
+        { "vllm:kv_cache_usage_perc", "gauge", "Share of the KV blocks held by requests, 0 to 1.", rank_usage },
+        { "vllm:gpu_cache_usage_perc", "gauge", "Older name of vllm:kv_cache_usage_perc.", rank_usage },
+        { "vllm:prefix_cache_queries_total", "counter", "Tokens looked up in the prefix cache.", rank_queries },
+        { "vllm:prefix_cache_hits_total", "counter", "Tokens found in the prefix cache.", rank_hits },
+        { "vllm:gpu_prefix_cache_queries_total", "counter", "Older name of vllm:prefix_cache_queries_total.",
+          rank_queries },
+        { "vllm:gpu_prefix_cache_hits_total", "counter", "Older name of vllm:prefix_cache_hits_total.", rank_hits },
+        { "vllm:num_preemptions_total", "counter", "Requests set back to the queue.", rank_preempted },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        of_ranks(w, st, rows[i].name, rows[i].type, rows[i].help, rows[i].f);
     head(w, "vllm:num_requests_waiting_by_reason", "gauge",
          "Waiting requests: for capacity, or deferred until another has computed its prompt.");
-    sample(w, "vllm:num_requests_waiting_by_reason", "reason=\"capacity\"",
-           (double)(st->n_waiting - deferred));
-    sample(w, "vllm:num_requests_waiting_by_reason", "reason=\"deferred\"", (double)deferred);
-    gauge(w, "vllm:kv_cache_usage_perc", "Share of the KV blocks held by requests, 0 to 1.", usage);
-    gauge(w, "vllm:gpu_cache_usage_perc", "Older name of vllm:kv_cache_usage_perc.", usage);
+    rank_samples(w, st, "vllm:num_requests_waiting_by_reason", "reason=\"capacity\"", rank_capacity);
+    rank_samples(w, st, "vllm:num_requests_waiting_by_reason", "reason=\"deferred\"", rank_deferred);
     head(w, "vllm:cache_config_info", "gauge", "Configuration of the KV cache.");
-    sample(w, "vllm:cache_config_info", w->m->cache_config.p, 1);
+    rank_samples(w, st, "vllm:cache_config_info", w->m->cache_config.p, NULL);
 }
 
 static void write_engine_counters(writer *w, const nb_engine_stats *st)
 {
     const uint64_t cached =
         st->prompt_tok_cached < st->prompt_tok ? st->prompt_tok_cached : st->prompt_tok;
-    counter(w, "vllm:prefix_cache_queries_total", "Tokens looked up in the prefix cache.",
-            (double)st->prefix_queries);
-    counter(w, "vllm:prefix_cache_hits_total", "Tokens found in the prefix cache.",
-            (double)st->prefix_hits);
-    counter(w, "vllm:gpu_prefix_cache_queries_total",
-            "Older name of vllm:prefix_cache_queries_total.", (double)st->prefix_queries);
-    counter(w, "vllm:gpu_prefix_cache_hits_total", "Older name of vllm:prefix_cache_hits_total.",
-            (double)st->prefix_hits);
-    counter(w, "vllm:num_preemptions_total", "Requests set back to the queue.",
-            (double)st->n_preempted);
     counter(w, "vllm:prompt_tokens_total", "Prompt tokens, computed or found in the cache.",
             (double)st->prompt_tok);
     counter(w, "vllm:prompt_tokens_cached_total", "Prompt tokens found in the cache.",
@@ -524,7 +604,7 @@ static void write_ours(writer *w, const nb_engine_stats *st, const nb_metrics_ga
                (double)uses[i].n_block * (double)m->block_bytes);
     sample(w, "nibble:kv_pool_bytes", "use=\"tails\"", (double)m->tail_bytes);
     gauge(w, "nibble:weight_bytes", "Bytes of the weights.", (double)m->weight_bytes);
-    gauge(w, "nibble:ranks", "Ranks that compute every token together, each with a copy of the pool.",
+    gauge(w, "nibble:ranks", "Ranks: they compute every token together, or have requests of their own.",
           (double)m->n_rank);
     gauge(w, "nibble:workspace_bytes", "Bytes of activations and logits.",
           (double)m->workspace_bytes);
@@ -583,7 +663,7 @@ nb_status nb_metrics_write(const nb_metrics *m, const nb_engine_stats *st,
                            const nb_metrics_gauges *g, nb_buf *out)
 {
     writer w = { .m = m, .out = out };
-    write_engine_gauges(&w, st);
+    write_ranks(&w, st);
     write_engine_counters(&w, st);
     write_requests(&w);
     write_ours(&w, st, g);

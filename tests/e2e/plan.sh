@@ -30,8 +30,9 @@ parts = g["replicated_bytes"] + g["dense_bytes"] + g["expert_bytes"] + g["absorb
 assert abs(g["weight_bytes"] - parts) < 5
 assert abs(g["cache_bytes"] - max(0, g["budget_bytes"] - parts - g["reserve_bytes"])) < 5
 w = next(t for t in j["weights"]["types"] if t["dtype"] == j["weights"]["dtype"])
-dense = w["bytes"] - w["expert_bytes"] - w["replicated_bytes"]
-assert abs(g["dense_bytes"] - dense / tp) < 2
+dense = w["bytes"] - w["expert_bytes"] - w["replicated_bytes"] - w["embedding_bytes"]
+assert abs(g["dense_bytes"] - g["embedding_bytes"] - dense / tp) < 2
+assert not w["embedding_bytes"] or g["embedding_bytes"] in (w["embedding_bytes"], w["embedding_bytes"] // tp)
 experts = j["model"]["n_expert"]
 uneven = math.ceil(experts / l["expert_parallel"]) * l["expert_parallel"] / experts if experts else 1
 assert abs(g["expert_bytes"] - w["expert_bytes"] * uneven / n) < 2
@@ -73,7 +74,7 @@ check deepseek-v3 --gpu h200 --gpus 8
 users() { json "$tmp/out" "[x['users'] for r in j['capacity'] if r['dtype'] == '$1' for x in r['contexts'] if x['context'] == 131072]"; }
 [ "$(users nvfp4) $(users fp8)" = "[88] [56]" ] || die "users at 128k: $(users nvfp4) $(users fp8)"
 check deepseek-v3 --gpu h200 -tp 8
-[ "$(users nvfp4) $(users fp8) $(users bf16)" = "[17] [10] [5]" ] || die "users at 128k of TP 8: $(users nvfp4)"
+[ "$(users nvfp4) $(users fp8) $(users bf16)" = "[16] [10] [5]" ] || die "users at 128k of TP 8: $(users nvfp4)"
 [ "$(json "$tmp/out" 'any("8 copies" in s for s in j["notes"]), j["layout"]["cache_copies"]')" = "(True, 8)" ] || die "copies"
 check deepseek-v3 --gpu h200 --gpus 16 --dp 8 --ep 4 --kv-cache-dtype nvfp4 --kv-rope-dtype bf16 --weight-dtype bf16 --gpu-memory-utilization 0.99
 check llama-3.1-70b --gpu h100 --gpus 4 --price 2.5 --context 8k,128k --concurrency 1,2,3 --prompt 512

@@ -4,10 +4,12 @@
 
 #include <jansson.h>
 
+#include <math.h>
 #include "capacity/configs.h"
 #include "capacity/layout.h"
 #include "capacity/sizes.h"
 #include "engine/engine_internal.h"
+#include "model/gpu/gpu.h"
 #include "model/quantize.h"
 
 static nb_model_config conf; /* large: not on the stack, as the next */
@@ -596,6 +598,11 @@ static void test_ranks(void **state)
                                           .tensor_parallel_size = n,
                                           .n_thread = 1 };
             read_and_size(o.model);
+            nb_engine_options data = o;
+            data.tensor_parallel_size = 1;
+            data.data_parallel_size = n;
+            data.enable_expert_parallel = true;
+            if (strcmp(models[k], "longcat-flash") != 0) check_ranks(&data, n);
             if (nb_rank_can_divide(&conf, n, NULL) != NB_OK) continue; /* groups of heads */
             check_ranks(&o, n);
         }
@@ -643,6 +650,68 @@ static void test_gpu(void **state)
                      models[k], (unsigned long long)i.gpu_weight_bytes, (unsigned long long)least);
         nb_engine_destroy(e);
     }
+    tmp_close(&dir);
+}
+
+/* The small config with few layers and a large vocabulary, so that an embedding counts. */
+static void widen(const char *path)
+{
+    json_t *j = json_load_file(path, 0, NULL);
+    assert_non_null(j);
+    assert_int_equal(json_object_set_new(j, "vocab_size", json_integer(1 << 15)), 0);
+    assert_int_equal(json_object_set_new(j, "num_hidden_layers", json_integer(4)), 0);
+    assert_int_equal(json_dump_file(j, path, 0), 0);
+    json_decref(j);
+}
+
+/* Weights of several (emulated) GPUs are those of the plan's layout; norms are floats there. */
+static void test_gpu_ranks(void **state)
+{
+    (void)state;
+    static const char *const models[] = { "deepseek-v2-lite", "glm-4.7-flash", "llama-3.2-3b" };
+    const char *library = getenv("NB_CUDA_EMU_LIBRARY");
+    tmp_dir dir;
+    char path[300];
+    if (!library || !nb_path_is_file(library)) {
+        print_message("skipped: no emulation of CUDA\n");
+        skip();
+    }
+    tmp_open(&dir);
+    for (size_t m = 0; m < NB_COUNT(models); m++)
+        for (size_t n = 1; n <= 4; n *= 2) {
+            const nb_engine_options o = { .model = small_config(&dir, models[m], path),
+                                          .load_format = "dummy",
+                                          .kv_cache_dtype = "nvfp4",
+                                          .max_model_len = 128,
+                                          .max_num_seqs = 2,
+                                          .max_num_batched_tokens = 64,
+                                          .no_text = true,
+                                          .device = "cuda",
+                                          .cuda_library = library,
+                                          .tensor_parallel_size = n,
+                                          .n_thread = 1 };
+            nb_machine gpu = { .memory_bytes = 1e12 };
+            const nb_layout l = { .n_gpu = n, .tp = n, .dp = 1, .ep = n, .utilization = 1 };
+            const nb_demand d = {
+                .config = &conf, .sizes = &sizes, .wtype = NB_SIZES_CHECKPOINT, .machine = &gpu
+            };
+            nb_engine *e = NULL;
+            nb_error err = { 0 };
+            nb_place place;
+            double used = 0;
+            widen(path);
+            read_and_size(path);
+            nb_layout_place(&d, &l, &place);
+            if (nb_engine_create(&o, &e, &err) != NB_OK) fail_msg("%s: %s", models[m], err.msg);
+            for (size_t k = 0; k < n; k++) {
+                used += (double)nb_gpu_of(e->rank[k].rank)->w.used_bytes;
+                assert_true(nb_gpu_of(e->rank[k].rank)->w.used_bytes <= nb_rank_weight_bytes(e->rank[k].rank));
+            }
+            if (fabs(used / (double)n - place.weights) > 0.01 * place.weights)
+                fail_msg("%s, %zu GPUs: %.0f bytes of weights on each, the plan has %.0f", models[m], n,
+                         used / (double)n, place.weights);
+            nb_engine_destroy(e);
+        }
     tmp_close(&dir);
 }
 
@@ -706,6 +775,7 @@ int main(void)
         cmocka_unit_test(test_walk),       cmocka_unit_test(test_int4_experts),
         cmocka_unit_test(test_walk_small),
         cmocka_unit_test(test_engines),    cmocka_unit_test(test_gpu),
+        cmocka_unit_test(test_gpu_ranks),
         cmocka_unit_test(test_ranks),      cmocka_unit_test(test_plans),
         cmocka_unit_test(test_too_large), cmocka_unit_test(test_indexer),
     };

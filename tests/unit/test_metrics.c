@@ -475,9 +475,35 @@ static void test_limited_buffer(void **state)
     nb_metrics_destroy(NULL);
 }
 
+/* Data-parallel ranks are engines; the rest stays with engine 0. */
+static void test_data_ranks(void **state)
+{
+    (void)state;
+    nb_metrics *m = make("m");
+    const nb_engine_stats st = {
+        .n_running = 5,
+        .generated_tok = 9,
+        .n_data_rank = 2,
+        .data_rank = { { .n_running = 2, .n_waiting = 3, .n_deferred = 1, .n_block = 10, .n_block_held = 5, .prefix_hits = 7 },
+                       { .n_running = 3, .n_block = 10, .n_preempted = 4 } },
+    };
+    char *t = text_of(m, &st);
+    has(t, "vllm:num_requests_running{model_name=\"m\",engine=\"0\"} 2");
+    has(t, "vllm:num_requests_running{model_name=\"m\",engine=\"1\"} 3");
+    has(t, "vllm:num_requests_waiting_by_reason{model_name=\"m\",engine=\"0\",reason=\"capacity\"} 2");
+    has(t, "vllm:kv_cache_usage_perc{model_name=\"m\",engine=\"0\"} 0.5");
+    has(t, "vllm:kv_cache_usage_perc{model_name=\"m\",engine=\"1\"} 0");
+    has(t, "vllm:prefix_cache_hits_total{model_name=\"m\",engine=\"0\"} 7");
+    has(t, "vllm:num_preemptions_total{model_name=\"m\",engine=\"1\"} 4");
+    has(t, "vllm:generation_tokens_total{model_name=\"m\",engine=\"0\"} 9");
+    free(t);
+    nb_metrics_destroy(m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_data_ranks),
         cmocka_unit_test(test_names),
         cmocka_unit_test(test_engine_values),
         cmocka_unit_test(test_requests),

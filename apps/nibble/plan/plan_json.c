@@ -117,6 +117,7 @@ static json_t *weights_json(maker *k, const plan *p)
         put_int(k, t, "active_bytes", (double)w->active);
         put_int(k, t, "expert_bytes", (double)w->expert);
         put_int(k, t, "replicated_bytes", (double)w->replicated);
+        put_int(k, t, "embedding_bytes", (double)w->embed);
         put_int(k, t, "kv_b_bytes", (double)w->kv_b);
         push(k, types, t);
     }
@@ -253,6 +254,7 @@ static json_t *layout_json(maker *k, const plan *p)
     put_int(k, gpu, "budget_bytes", p->place.budget);
     put_int(k, gpu, "replicated_bytes", p->place.replicated);
     put_int(k, gpu, "dense_bytes", p->place.dense);
+    put_int(k, gpu, "embedding_bytes", p->place.embed);
     put_int(k, gpu, "expert_bytes", p->place.expert);
     put_int(k, gpu, "absorbed_bytes", p->place.absorbed);
     put_int(k, gpu, "weight_bytes", p->place.weights);

@@ -34,6 +34,7 @@ static nb_status take(uploader *u, size_t n_bytes, void **out)
 {
     nb_gpu_weights *w = u->w;
     const size_t n = div_up(n_bytes, ALIGN) * ALIGN;
+    w->used_bytes += n;
     if (n > w->left) {
         const size_t piece = n > PIECE / 4 ? n : PIECE;
         void **grown = realloc(w->chunk, (w->n_chunk + 1) * sizeof *grown);

@@ -78,7 +78,7 @@ typedef struct nb_gpu_weights {
     bool floats;         /* some product reads float rows */
     bool apart;          /* some experts' gate and up are two products */
     bool host, upload;   /* some layer is the host's; the experts of all these can be sent */
-    uint64_t n_bytes;    /* of device memory taken */
+    uint64_t n_bytes, used_bytes; /* of device memory taken, in pieces; of these in use */
     /* private */
     nb_gpu *gpu;
     nb_dev *dev; /* whose threads make tiles */
