@@ -34,6 +34,7 @@ typedef __m256 vf;
 #define vf_load(p) _mm256_loadu_ps(p)
 #define vf_store(p, v) _mm256_storeu_ps(p, v)
 #define vf_set1(x) _mm256_set1_ps(x)
+#define vf_add(a, b) _mm256_add_ps(a, b)
 #define vf_mul(a, b) _mm256_mul_ps(a, b)
 #define vf_fma(a, b, c) _mm256_fmadd_ps(a, b, c)
 #define v_join4(a, b, c, d) nb_avx2_join4(a, b, c, d)
@@ -443,8 +444,15 @@ static dot_fn *pair_of(nb_wtype type, bool eight, kind k)
     return pairs[dots_row(type, eight)][k];
 }
 
+/* Masked stores take as long as a unit on a Zen 3, and the next segment waits for them: only where rows are missing. */
 static void add_to_y(float *y, size_t n_row, vf total, bool first, const float *bias)
 {
+    if (n_row == LANES) {
+        if (!first) total = _mm256_add_ps(vf_load(y), total);
+        if (bias) total = _mm256_add_ps(total, vf_load(bias));
+        vf_store(y, total);
+        return;
+    }
     const __m256i m = nb_avx2_mask(n_row);
     if (!first) total = _mm256_add_ps(_mm256_maskload_ps(y, m), total);
     if (bias) total = _mm256_add_ps(total, _mm256_maskload_ps(bias, m));

@@ -34,6 +34,7 @@ typedef __m512 vf;
 #define vf_load(p) _mm512_loadu_ps(p)
 #define vf_store(p, v) _mm512_storeu_ps(p, v)
 #define vf_set1(x) _mm512_set1_ps(x)
+#define vf_add(a, b) _mm512_add_ps(a, b)
 #define vf_mul(a, b) _mm512_mul_ps(a, b)
 #define vf_fma(a, b, c) _mm512_fmadd_ps(a, b, c)
 #define v_join4(a, b, c, d) nb_avx512_join4(a, b, c, d)

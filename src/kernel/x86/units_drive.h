@@ -8,7 +8,7 @@
  * Segments are outermost, then panels of rows: with one token a panel is unpacked into L1 and used at once; with many
  * PANELS panels are unpacked and used for all tokens, a tile of tokens at a time, whose activations stay in L1. */
 
-enum { PANELS = 4, DIRECT_TOK = 3, AHEAD = 3, ROW_BYTES = NB_PK_SEG * 34 + 64 }; /* of a row's segment: Q8_0 has the most */
+enum { PANELS = 4, BLOCK_TOK = 256, DIRECT_TOK = 3, AHEAD = 3, ROW_BYTES = NB_PK_SEG * 34 + 64 }; /* of a row's segment: Q8_0 has the most */
 
 /* The segment of r->n_row < LANES rows, or one that ends within 16 bytes of codes, in whole units. */
 static void copy_rows(rows *r, size_t n_bytes, uint8_t *to)
@@ -85,43 +85,81 @@ static void linear_direct(const nb_linear_args *a, direct_fn *direct)
         }
 }
 
-/* Totals of tokens [t, t + n) times units [u, u + n_unit) of rows from r. */
-static void add_totals(const nb_linear_args *a, size_t r, size_t u, size_t n_unit, size_t t, size_t n, const vf *total)
+/* Sums of a block of tokens times PANELS panels of rows: rows of y may lie so far apart that few of them fit in a cache. */
+typedef struct block {
+    const nb_linear_args *a;
+    size_t r, t; /* first row, first token */
+    _Alignas(64) float sum[BLOCK_TOK][PANELS * LANES];
+} block;
+
+/* Totals of panel `at` and tokens [t, t + n) of the block. */
+INLINE void add_totals(block *b, size_t at, size_t t, size_t n, bool first, const vf *total)
 {
-    const size_t n_row = a->row_end - r;
-    const bool last = u + n_unit == nb_pk_units(a->w.n_col);
-    for (size_t i = 0; i < n; i++)
-        add_to_y(a->y + (t + i) * a->y_stride + (r - a->row_begin), n_row < LANES ? n_row : LANES, total[i], u == 0,
-                 last && a->bias ? a->bias + r : NULL);
+    for (size_t i = 0; i < n; i++) {
+        float *s = b->sum[t + i] + at * LANES;
+        vf_store(s, first ? total[i] : vf_add(vf_load(s), total[i]));
+    }
 }
 
-/* Tokens [t0, t0 + n_tok) times an unpacked segment of rows from r. */
-static void panel_times(const nb_linear_args *a, const panel *p, size_t r, size_t u, size_t n_unit,
-                        size_t t0, size_t n_tok, dot_fn *const *dot)
+/* Tokens [t0, t0 + n_tok) of the block times an unpacked segment from unit u on. */
+static void panel_times(block *b, const panel *p, size_t at, size_t u, size_t n_unit, size_t t0, size_t n_tok,
+                        dot_fn *const *dot)
 {
-    const size_t n_all = nb_pk_units(a->w.n_col);
+    const size_t n_all = nb_pk_units(b->a->w.n_col);
     for (size_t t = t0, n, k; t < t0 + n_tok; t += n) {
         vf total[MAX_TOK];
         for (k = DOT_SIZES - 1; (size_t)dot_size[k] > t0 + n_tok - t;) k--;
         n = (size_t)dot_size[k];
-        dot[k](p, (const nb_pk_x *)a->xp + t * n_all + u, n_all, n_unit, total);
-        add_totals(a, r, u, n_unit, t, n, total);
+        dot[k](p, (const nb_pk_x *)b->a->xp + (b->t + t) * n_all + u, n_all, n_unit, total);
+        add_totals(b, at, t, n, u == 0, total);
     }
 }
 
 /* MAX_TOK tokens from t on times two panels. */
-static void pair_times(const nb_linear_args *a, const panel *p, size_t r, size_t u, size_t n_unit, size_t t, dot_fn *two)
+static void pair_times(block *b, const panel *p, size_t at, size_t u, size_t n_unit, size_t t, dot_fn *two)
 {
-    const size_t n_all = nb_pk_units(a->w.n_col);
+    const size_t n_all = nb_pk_units(b->a->w.n_col);
     vf total[2 * MAX_TOK];
-    two(p, (const nb_pk_x *)a->xp + t * n_all + u, n_all, n_unit, total);
-    for (size_t i = 0; i < 2; i++) add_totals(a, r + i * LANES, u, n_unit, t, MAX_TOK, total + i * MAX_TOK);
+    two(p, (const nb_pk_x *)b->a->xp + (b->t + t) * n_all + u, n_all, n_unit, total);
+    for (size_t i = 0; i < 2; i++) add_totals(b, at + i, t, MAX_TOK, u == 0, total + i * MAX_TOK);
+}
+
+static void put_block(const block *b, size_t n_panel, size_t n_tok)
+{
+    const nb_linear_args *a = b->a;
+    for (size_t t = 0; t < n_tok; t++)
+        for (size_t r = b->r, i = 0; i < n_panel * LANES && r < a->row_end; i += LANES, r += LANES)
+            add_to_y(a->y + (b->t + t) * a->y_stride + (r - a->row_begin), a->row_end - r < LANES ? a->row_end - r : LANES,
+                     vf_load(b->sum[t] + i), true, a->bias ? a->bias + r : NULL);
+}
+
+/* n_panel panels of rows from r on times tokens from t on. */
+static void block_times(const nb_linear_args *a, size_t r, size_t n_panel, size_t t0, dot_fn *const *dot, dot_fn *two)
+{
+    panel p[PANELS];
+    block b;
+    const size_t n_all = nb_pk_units(a->w.n_col), n_tok = a->n_tok - t0 < BLOCK_TOK ? a->n_tok - t0 : BLOCK_TOK;
+    b.a = a;
+    b.r = r;
+    b.t = t0;
+    for (size_t u = 0; u < n_all; u += NB_PK_SEG) {
+        const size_t n_unit = n_all - u < NB_PK_SEG ? n_all - u : NB_PK_SEG;
+        size_t n = 0;
+        for (; n < n_panel && r + n * LANES < a->row_end; n++)
+            unpack_panel(a, r + n * LANES, a->row_end, u, n_unit, n_panel == 1, &p[n]);
+        for (size_t t = 0; t < n_tok; t += MAX_TOK) {
+            const size_t m = n_tok - t < MAX_TOK ? n_tok - t : MAX_TOK;
+            size_t i = 0;
+            for (; two && m == MAX_TOK && i + 2 <= n; i += 2) pair_times(&b, &p[i], i, u, n_unit, t, two);
+            for (; i < n; i++) panel_times(&b, &p[i], i, u, n_unit, t, m, dot);
+        }
+    }
+    put_block(&b, n_panel, n_tok);
 }
 
 static void linear_units(const nb_linear_args *a, bool eight)
 {
-    panel p[PANELS];
-    const size_t n_all = nb_pk_units(a->w.n_col), span = nb_packed_span(&a->w);
+    const size_t span = nb_packed_span(&a->w);
     const kind k = nb_packed_has_min(a->w.type) ? (span == 32 ? MIN_32 : MIN_16)
                    : span == 32               ? ZERO_32
                    : span == 16               ? ZERO_16
@@ -132,18 +170,9 @@ static void linear_units(const nb_linear_args *a, bool eight)
         return;
     }
     dot_fn *const *dot = dots_of(a->w.type, eight, k), *two = pair_of(a->w.type, eight, k);
-    const size_t n_panel = a->n_tok < 4 ? 1 : PANELS;
-    for (size_t r = a->row_begin; r < a->row_end; r += n_panel * LANES)
-        for (size_t u = 0; u < n_all; u += NB_PK_SEG) {
-            const size_t n_unit = n_all - u < NB_PK_SEG ? n_all - u : NB_PK_SEG;
-            size_t n = 0;
-            for (; n < n_panel && r + n * LANES < a->row_end; n++)
-                unpack_panel(a, r + n * LANES, a->row_end, u, n_unit, n_panel == 1, &p[n]);
-            for (size_t t = 0; t < a->n_tok; t += MAX_TOK) {
-                const size_t m = a->n_tok - t < MAX_TOK ? a->n_tok - t : MAX_TOK;
-                size_t i = 0;
-                for (; two && m == MAX_TOK && i + 2 <= n; i += 2) pair_times(a, &p[i], r + i * LANES, u, n_unit, t, two);
-                for (; i < n; i++) panel_times(a, &p[i], r + i * LANES, u, n_unit, t, m, dot);
-            }
+    for (size_t t = 0; t < a->n_tok; t += BLOCK_TOK)
+        for (size_t r = a->row_begin, n; r < a->row_end; r += n * LANES) {
+            n = a->n_tok < 4 ? 1 : PANELS;
+            block_times(a, r, n, t, dot, two);
         }
 }
