@@ -318,6 +318,11 @@ static void about_weights(const plan *p, json_t *a)
             "a CPU, and %s on a GPU.",
             copy, gpu);
     }
+    if (s->is_mla && p->config->attn[0].index_topk)
+        say(a,
+            "Sparse attention: a token attends to at most %zu others, on a CPU and on a GPU; caches in int4 are for a "
+            "CPU only.",
+            p->config->attn[0].index_topk);
 }
 
 /* Contexts of which not one fits; prices. */
