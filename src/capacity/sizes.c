@@ -286,9 +286,12 @@ static nb_status fill_record(const nb_model_config *c, const nb_record *all, nb_
                              size_t *off, nb_record_size *out, nb_error *err)
 {
     const size_t n = c->n_layer;
-    size_t read = 0, row;
+    size_t read = 0, n_cached = 0, row;
     NB_TRY(nb_kv_layer_offsets(all, n, off, err));
-    for (size_t i = 0; i < n; i++) read += read_bytes(&all[i]);
+    for (size_t i = 0; i < n; i++) {
+        read += read_bytes(&all[i]);
+        n_cached += all[i].page_bytes > 0;
+    }
     *out =
         (nb_record_size){ .type = all->type,
                           .rope = rope,
@@ -296,7 +299,8 @@ static nb_status fill_record(const nb_model_config *c, const nb_record *all, nb_
                           .name = nb_kv_type_name(all->type),
                           .page_bytes = all[nb_attn_first_cached(c)].page_bytes,
                           .block_bytes = off[n],
-                          .bytes_tok_layer = nb_record_bytes_per_tok(&all[nb_attn_first_cached(c)]),
+                          .bytes_tok_layer =
+                              n_cached ? (double)off[n] / NB_PAGE_TOK / (double)n_cached : 0,
                           .bytes_tok = (double)off[n] / NB_PAGE_TOK,
                           .attn_bytes_tok = (double)read / NB_PAGE_TOK };
     (void)nb_kv_plane_offsets(all, n, off, &row);

@@ -22,7 +22,7 @@ typedef struct nb_record_size {
     size_t page_bytes;      /* one layer, 64 tokens */
     size_t block_bytes;     /* all layers, 64 tokens: the unit of allocation */
     size_t plane_bytes;     /* beside a block in Thrift mode: residual planes; 0: it has none */
-    double bytes_tok_layer; /* page_bytes / 64 */
+    double bytes_tok_layer; /* bytes_tok / layers that cache something */
     double bytes_tok;       /* block_bytes / 64 */
     double attn_bytes_tok;  /* that a decode step reads of a cached token, all layers: bytes_tok
                                without padding, once for all heads */

@@ -65,6 +65,10 @@ static bool find_embedding(const nb_conv *c, nb_tensor *t)
 static nb_status check_family(const nb_conv *c)
 {
     const char *type = json_string_value(json_object_get(c->text, "model_type"));
+    if (type && !strcmp(type, "deepseek_v4"))
+        return nb_fail(c->err, NB_ERR_UNSUPPORTED,
+                       "config.json: model_type \"deepseek_v4\" is not converted: its experts have 4 bits "
+                       "already; nibble reads the published files as they are");
     if (!type || strcmp(type, "longcat_flash") != 0 || is_one_of("fp8-block|bf16", c->o->format))
         return NB_OK;
     return nb_fail(c->err, NB_ERR_UNSUPPORTED,

@@ -70,6 +70,12 @@ static bool is_projection(const char *name)
             is_numbered(name));
 }
 
+/* A matrix of an indexer, which stays as it is: choices are more sensitive than values. */
+static bool is_indexer(const char *name)
+{
+    return strstr(name, "model.layers.") && strstr(name, ".indexer.") && ends_with(name, ".weight");
+}
+
 static const nb_hf_format *format_for(const hf *h, const char *name, const nb_conv_matrix *m)
 {
     static const char bf16[] = "bf16";
@@ -218,7 +224,7 @@ static nb_status plan_item(hf *h, item *it)
     it->rows = m.rows;
     it->cols = m.cols;
     it->format = format_for(h, it->name, &m);
-    if (is_projection(it->name) && m.t.n_dim == 2) {
+    if ((is_projection(it->name) || is_indexer(it->name)) && m.t.n_dim == 2) {
         if (it->format == h->format)
             c->report->n_quantised++;
         else

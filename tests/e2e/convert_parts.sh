@@ -39,4 +39,15 @@ fails 1 "mistral4 GGUF deepseek_v3" convert "$m4" "$tmp/x.gguf" --weight-format 
 mkdir "$tmp/longcat" && cp "$src/models/configs/longcat-flash.json" "$tmp/longcat/config.json"
 cp "$kimi/model.safetensors" "$tmp/longcat"
 fails 1 "longcat_flash int4-g32 fp8-block" convert "$tmp/longcat" "$tmp/x" --weight-format int4-g32
+fails 1 "deepseek_v4 4 bits already" convert "$src/tests/parity/v4" "$tmp/x" --weight-format nvfp4
+
+# Matrices of an indexer stay as they are, and the configuration says so.
+echo "[1, 2, 3, 4]" >"$tmp/dsa.json"
+for form in nvfp4 fp8-block; do
+    ok convert "$src/tests/parity/v32_fp8" "$tmp/v32-$form" --weight-format $form
+    ok logits "$tmp/v32-$form" --tokens "$tmp/dsa.json" --rows 3 --output "$tmp/x.f32" --threads 1
+    for m in wq_b wk weights_proj; do
+        grep -q "self_attn.indexer.$m\"" "$tmp/v32-$form/config.json" || die "$form: $m is not named"
+    done
+done
 exit 0

@@ -107,8 +107,8 @@ static void about_rates(const plan *p, json_t *a)
     say(a,
         "A step makes one token of each sequence: no speculation. Work on prompts between the steps "
         "is not counted.");
-    say(a, "Prompts: nothing of them is cached, %zu tokens a step, attention in the expanded form.",
-        p->o->plan.chunk);
+    say(a, "Prompts: nothing of them is cached, %zu tokens a step%s.", p->o->plan.chunk,
+        strcmp(p->sizes.attention, "mla") ? "" : ", attention in the expanded form");
 }
 
 json_t *plan_assumptions(const plan *p)
