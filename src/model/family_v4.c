@@ -135,6 +135,11 @@ static nb_status set_kinds(const nb_doc *doc, nb_model_config *c, const uint64_t
         }
         c->attn_of[i] = (unsigned char)k;
     }
+    if (c->n_attn == 1 && c->attn[0].ratio == 0)
+        return nb_fail(err, NB_ERR_UNSUPPORTED,
+                       "%s: all %zu layers have a window alone: models without cached rows are not "
+                       "supported",
+                       nb_doc_name(doc), c->n_layer);
     return NB_OK;
 }
 

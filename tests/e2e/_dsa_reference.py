@@ -2,7 +2,8 @@
 """Sparse attention in float64, with numpy: what the definition gives for a checkpoint.
 
     _dsa_reference.py CHECKPOINT_DIR TOKENS.json OUT_DIR      logits [tokens][vocab] as logits.f64, choices as choices.json
-    _dsa_reference.py --make FAMILY CHECKPOINT_DIR            a tiny random checkpoint: deepseek_v32, glm5 or glm52
+    _dsa_reference.py --make FAMILY CHECKPOINT_DIR [JSON]     a tiny random checkpoint: deepseek_v32, glm5 or glm52,
+                                                              with other values in its config.json
     _dsa_reference.py --keys CHECKPOINT_DIR TOKENS.json       how many choices stay when the indexer's keys are rounded
 
 Written from DeepSeek's inference code and the papers' formulas; F32 and BF16 weights, one file.  The keys of the indexer
@@ -65,7 +66,7 @@ def shared_layers(cfg):
     return [max(i - off + 1, 0) % max(freq, 1) != 0 for i in range(n)]
 
 
-def make(family, d):
+def make(family, d, other=None):
     base = {"vocab_size": 96, "hidden_size": 40, "intermediate_size": 64, "num_attention_heads": 3, "num_key_value_heads": 3,
             "q_lora_rank": 28, "kv_lora_rank": 32, "qk_nope_head_dim": 12, "qk_rope_head_dim": 8, "v_head_dim": 10,
             "n_routed_experts": 6, "num_experts_per_tok": 2, "n_shared_experts": 1, "moe_intermediate_size": 16,
@@ -85,6 +86,7 @@ def make(family, d):
         cfg = {**base, "model_type": "glm_moe_dsa", "num_hidden_layers": 6, "n_group": 1, "topk_group": 1, "head_dim": 192,
                "index_topk_freq": 3, "index_skip_topk_offset": 2, "index_topk_pattern": None,
                "rope_parameters": {"rope_theta": 100000, "rope_type": "default"}}
+    cfg.update(other or {})
     g = np.random.default_rng(7)
     h, H = cfg["hidden_size"], cfg["num_attention_heads"]
     qa, kv, n, r, v = (cfg[k] for k in ("q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim"))
@@ -98,7 +100,8 @@ def make(family, d):
         t[name] = 1 + 0.2 * g.standard_normal(size)
 
     mat("model.embed_tokens.weight", cfg["vocab_size"], h, math.sqrt(h))
-    mat("lm_head.weight", cfg["vocab_size"], h, 1.5)
+    if not cfg["tie_word_embeddings"]:
+        mat("lm_head.weight", cfg["vocab_size"], h, 1.5)
     norm("model.norm.weight", h)
     for i, shared in enumerate(shared_layers(cfg)):
         p = f"model.layers.{i}."
@@ -309,6 +312,7 @@ def forward(cfg, t, tokens):
     scale = (cfg["qk_nope_head_dim"] + cfg["qk_rope_head_dim"]) ** -0.5 * square
     h = t["model.embed_tokens.weight"][tokens]
     chosen, choices = None, {}
+    head = "model.embed_tokens.weight" if cfg["tie_word_embeddings"] else "lm_head.weight"
     for i in range(cfg["num_hidden_layers"]):
         p, eps = f"model.layers.{i}.", cfg["rms_norm_eps"]
         o, chosen, score = attend(cfg, t, i, rms(h, t[p + "input_layernorm.weight"], eps), pos, (f, factor), scale, chosen)
@@ -317,7 +321,7 @@ def forward(cfg, t, tokens):
         h = h + o
         x = rms(h, t[p + "post_attention_layernorm.weight"], eps)
         h = h + (moe(cfg, t, p + "mlp.", x) if p + "mlp.gate.weight" in t else mlp(t, p + "mlp.", x))
-    return rms(h, t["model.norm.weight"], cfg["rms_norm_eps"]) @ t["lm_head.weight"].T, choices
+    return rms(h, t["model.norm.weight"], cfg["rms_norm_eps"]) @ t[head].T, choices
 
 
 def index_gap(cfg, choices):
@@ -332,7 +336,7 @@ def index_gap(cfg, choices):
 
 def main():
     if sys.argv[1] == "--make":
-        make(sys.argv[2], sys.argv[3])
+        make(sys.argv[2], sys.argv[3], json.loads(sys.argv[4]) if len(sys.argv) > 4 else None)
         return
     if sys.argv[1] == "--keys":
         cfg, t = read(sys.argv[2])

@@ -27,17 +27,31 @@ sys.exit(not diff <= float(sys.argv[3]))
 PY
 }
 
-for family in deepseek_v32 glm5 glm52; do
-    $py "$ref" --make $family "$tmp/$family" || die "cannot make $family"
-    mkdir "$tmp/$family.ref"
-    $py "$ref" "$tmp/$family" "$tmp/tokens.json" "$tmp/$family.ref" || die "no reference of $family"
+# check NAME FAMILY JSON: a checkpoint of that family with these values in its config.json has the reference's logits.
+check() {
+    $py "$ref" --make "$2" "$tmp/$1" "$3" || die "cannot make $1"
+    mkdir "$tmp/$1.ref"
+    $py "$ref" "$tmp/$1" "$tmp/tokens.json" "$tmp/$1.ref" || die "no reference of $1"
     for form in absorbed expanded; do
         for chunk in 512 7; do
-            ok logits "$tmp/$family" --tokens "$tmp/tokens.json" --rows "$rows" --output "$tmp/x.f32" \
+            ok logits "$tmp/$1" --tokens "$tmp/tokens.json" --rows "$rows" --output "$tmp/x.f32" \
                 --kv-cache-dtype f32 --mla $form --prefill-chunk $chunk --threads 2
-            compare $family "$tmp/x.f32" 1e-4
+            compare "$1" "$tmp/x.f32" 1e-4
         done
     done
+}
+
+# Shapes that no published model has: no dense layer, one choice, an indexer of one head, groups of experts, tied
+# embeddings, indexers shared at odd places.
+check odd deepseek_v32 '{"num_attention_heads": 1, "num_key_value_heads": 1, "q_lora_rank": 9, "kv_lora_rank": 33,
+    "v_head_dim": 3, "first_k_dense_replace": 0, "n_group": 3, "topk_group": 2, "index_n_heads": 33, "index_topk": 1}'
+check tied glm5 '{"num_attention_heads": 7, "num_key_value_heads": 7, "num_hidden_layers": 5, "index_n_heads": 1,
+    "index_topk": 65, "index_topk_pattern": "FSSFS", "tie_word_embeddings": true, "first_k_dense_replace": 9}'
+check shared glm5 '{"num_hidden_layers": 4, "indexer_types": ["full", "full", "shared", "shared"], "n_group": 2,
+    "first_k_dense_replace": 0, "norm_topk_prob": false, "qk_rope_head_dim": 16, "index_head_dim": 16}'
+
+for family in deepseek_v32 glm5 glm52; do
+    check $family $family '{}'
     # what is cached changes choices that are close, and nothing else
     ok logits "$tmp/$family" --tokens "$tmp/tokens.json" --rows "$rows" --output "$tmp/x.f32" --kv-cache-dtype nvfp4
     ok logits "$tmp/$family" --tokens "$tmp/tokens.json" --rows "$rows" --output "$tmp/y.f32" --kv-cache-dtype nvfp4 \

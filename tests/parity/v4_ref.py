@@ -313,6 +313,8 @@ class Reference:
     def compressed(self, x, p, ratio, width, freq):
         """Rows [n // ratio][width]."""
         n = len(x) // ratio
+        if n == 0:
+            return np.zeros((0, width))
         kv, gate = self.linear(x, p + "wkv.weight"), self.linear(x, p + "wgate.weight")
         kv = kv[:n * ratio].reshape(n, ratio, -1)
         gate = gate[:n * ratio].reshape(n, ratio, -1) + self.w(p + "ape")
@@ -320,8 +322,6 @@ class Reference:
             pad = lambda a, v: np.concatenate([np.full((1,) + a.shape[1:], v), a])[:n]
             kv = np.concatenate([pad(kv[..., :width], 0.0), kv[..., width:]], 1)
             gate = np.concatenate([pad(gate[..., :width], -np.inf), gate[..., width:]], 1)
-        if n == 0:
-            return np.zeros((0, width))
         row = (softmax(gate, 1) * kv).sum(1)
         row = rms(row, self.c["rms_norm_eps"]) * self.w(p + "norm.weight")
         return self.cache(rotate(row, np.arange(n) * ratio, freq))

@@ -148,6 +148,7 @@ static void test_refusals(void **state)
     } cases[] = {
         { ", \"qk_rope_head_dim\": 8, \"compress_ratios\": [0, 4, 8, 4]}", "compress_ratios" },
         { ", \"qk_rope_head_dim\": 8, \"compress_ratios\": [0, 4]}", "compress_ratios has 2" },
+        { ", \"qk_rope_head_dim\": 8, \"compress_ratios\": [0, 0, 0, 0]}", "a window alone" },
         { ", \"layer_types\": [\"sliding_attention\", \"full_attention\", \"sliding_attention\","
           "\"sliding_attention\"]}",
           "layer_types: the entry of layer 1" },
