@@ -4,7 +4,8 @@
     _dsa_reference.py CHECKPOINT_DIR TOKENS.json OUT_DIR      logits [tokens][vocab] as logits.f64, choices as choices.json
     _dsa_reference.py --make FAMILY CHECKPOINT_DIR [JSON]     a tiny random checkpoint: deepseek_v32, glm5 or glm52,
                                                               with other values in its config.json
-    _dsa_reference.py --keys CHECKPOINT_DIR TOKENS.json       how many choices stay when the indexer's keys are rounded
+    _dsa_reference.py --keys CHECKPOINT_DIR TOKENS.json       how many choices stay when the indexer's keys are rounded, and the
+                                                              divergence of the logits
 
 Written from DeepSeek's inference code and the papers' formulas; F32 and BF16 weights, one file.  The keys of the indexer
 are not quantised: with an f32 cache nibble's are not, either."""
@@ -199,7 +200,8 @@ E2M1 = np.array([0, .5, 1, 1.5, 2, 3, 4, 6])
 
 
 def rounded(key, form):
-    """Keys [tokens, d] as a page would hold them: a power of two per token; nvfp4: and an E4M3 scale per 16."""
+    """Keys [tokens, d] as a page would hold them: a power of two per token, of mxfp4 per 32 values; nvfp4: and an E4M3
+    scale per 16."""
     top = np.abs(key).max(-1, keepdims=True)
     if form == "e4m3":
         s = 2.0 ** np.ceil(np.log2(top / 448))
@@ -207,6 +209,10 @@ def rounded(key, form):
     if form == "int8":
         s = 2.0 ** np.ceil(np.log2(top / 127))
         return np.round(key / s) * s
+    if form == "mxfp4":  # 68 bytes of 128 values
+        y = key.reshape(len(key), -1, min(32, key.shape[-1]))
+        s = 2.0 ** np.ceil(np.log2(np.maximum(np.abs(y).max(-1, keepdims=True), 1e-30) / 6))
+        return (to_grid(y / s, E2M1) * s).reshape(key.shape)
     s = 2.0 ** np.ceil(np.log2(top / 1536))
     y = (key / s).reshape(len(key), -1, 16)
     b = to_grid(np.abs(y).max(-1, keepdims=True) / 6, E4M3)
@@ -226,12 +232,13 @@ def largest(score, k):
     return seen
 
 
+FORMS = ("e4m3", "int8", "nvfp4", "mxfp4")
 KEPT = {}  # form -> [choices that stay, choices]
 
 
 def count_kept(q, key, w, k, seen):
     for turn in ("", " after Hadamard"):
-        for form in ("e4m3", "int8", "nvfp4"):
+        for form in FORMS:
             again = hadamard(key) if turn else key
             got = largest(scores_of(hadamard(q) if turn else q, rounded(again, form), w), k)[k:]
             n = KEPT.setdefault(form + turn, [0, 0])
@@ -252,6 +259,8 @@ def choose(cfg, t, a, x, qa, pos, rope):
     key = np.concatenate([rotate(key[..., :r], pos, f, factor, pairs), key[..., r:]], -1)
     w = x @ t[a + "indexer.weights_proj.weight"].T * H ** -0.5
     score = scores_of(q, key, w)
+    if cfg.get("key_form"):
+        score = scores_of(hadamard(q), rounded(hadamard(key), cfg["key_form"]), w)
     seen = largest(score, k)
     if cfg.get("count_kept") and d & (d - 1) == 0:
         count_kept(q, key, w, k, seen)
@@ -324,6 +333,11 @@ def forward(cfg, t, tokens):
     return rms(h, t["model.norm.weight"], cfg["rms_norm_eps"]) @ t[head].T, choices
 
 
+def log_softmax(x):
+    x = x - x.max(-1, keepdims=True)
+    return x - np.log(np.exp(x).sum(-1, keepdims=True))
+
+
 def index_gap(cfg, choices):
     """The smallest distance of a choice from a tie, relative to the row's largest score."""
     k, worst = cfg["index_topk"], math.inf
@@ -340,9 +354,14 @@ def main():
         return
     if sys.argv[1] == "--keys":
         cfg, t = read(sys.argv[2])
-        forward({**cfg, "count_kept": True}, t, np.array(json.load(open(sys.argv[3]))))
+        tokens = np.array(json.load(open(sys.argv[3])))
+        exact = log_softmax(forward({**cfg, "count_kept": True}, t, tokens)[0])
         for form, (same, n) in KEPT.items():
             print(f"{form}: {same} of {n} choices stay, {same / n:.4f}")
+        for form in FORMS if cfg["index_head_dim"] & (cfg["index_head_dim"] - 1) == 0 else ():
+            got = log_softmax(forward({**cfg, "key_form": form}, t, tokens)[0])
+            kl = (np.exp(exact) * (exact - got)).sum(-1)[cfg["index_topk"]:]
+            print(f"{form} after Hadamard: KL {kl.mean():.3g}, median {np.median(kl):.3g}")
         return
     cfg, t = read(sys.argv[1])
     tokens = json.load(open(sys.argv[2]))
