@@ -1,4 +1,5 @@
-/* gguf_find.c - the GGUF of a MODEL: the file itself, or the one in a folder. */
+/* gguf_find.c - the GGUF of a MODEL: the file itself, the one in a folder, or the one in a folder's only folder that holds
+ * some, since repositories have a folder for each quantisation. */
 #include <stdio.h>
 
 #include "load/gguf.h"
@@ -31,6 +32,47 @@ static bool is_split(const char *dir, const char *first, size_t n)
     return all;
 }
 
+typedef struct folders {
+    const char *dir;
+    nb_buf *path; /* of one that holds GGUF files */
+    size_t n;
+} folders;
+
+static nb_status look_into(void *ctx, const char *name, nb_error *err)
+{
+    folders *f = ctx;
+    nb_buf path = { 0 }, file = { 0 };
+    nb_status st = nb_path_join(&path, f->dir, name);
+    if (st == NB_OK && nb_path_is_dir(path.p) && count(path.p, ".gguf", &file)) {
+        f->n++;
+        f->path->n_bytes = 0;
+        st = nb_buf_add_c(f->path, path.p);
+    }
+    nb_buf_deinit(&path);
+    nb_buf_deinit(&file);
+    return st == NB_OK ? st : nb_fail(err, st, "%s: out of memory", nb_show_path(f->dir).s);
+}
+
+/* The only folder of dir that holds GGUF files; *n: how many do. */
+static nb_status only_folder(const char *dir, nb_buf *path, size_t *n, nb_error *err)
+{
+    folders f = { .dir = dir, .path = path };
+    NB_TRY(nb_dir_each(dir, look_into, &f, err));
+    *n = f.n;
+    if (f.n <= 1) return NB_OK;
+    return nb_fail(err, NB_ERR_ARG,
+                   "%s: %zu folders in it hold GGUF files; --gguf-file FOLDER/NAME chooses a file, or its first shard",
+                   nb_show_path(dir).s, f.n);
+}
+
+static bool has_config(const char *dir)
+{
+    nb_buf path = { 0 };
+    const bool has = nb_path_join(&path, dir, "config.json") == NB_OK && nb_path_is_file(path.p);
+    nb_buf_deinit(&path);
+    return has;
+}
+
 static nb_status in_folder(const char *dir, nb_buf *path, bool *found, nb_error *err)
 {
     nb_buf name = { 0 };
@@ -53,7 +95,15 @@ static nb_status in_folder(const char *dir, nb_buf *path, bool *found, nb_error 
 
 nb_status nb_gguf_resolve(const char *model, nb_buf *path, bool *found, nb_error *err)
 {
-    if (nb_path_is_dir(model)) return in_folder(model, path, found, err);
+    if (nb_path_is_dir(model)) {
+        nb_buf folder = { 0 };
+        size_t n = 0;
+        nb_status st = in_folder(model, path, found, err);
+        if (st == NB_OK && !*found && !has_config(model)) st = only_folder(model, &folder, &n, err);
+        if (st == NB_OK && n) st = in_folder(folder.p, path, found, err);
+        nb_buf_deinit(&folder);
+        return st;
+    }
     *found = nb_gguf_is(model);
     path->n_bytes = 0;
     if (!*found || nb_buf_add_c(path, model) == NB_OK) return NB_OK;

@@ -10,6 +10,10 @@ enum { TURN = 16 }; /* rows of the transposed W_UK at a time: 64 bytes of a row 
 static void read_rows(const nb_weight *w, size_t first, size_t n, float *out)
 {
     uint32_t id[TURN];
+    if (nb_wtype_is_packed(w->type)) { /* whole rows: a block is read once */
+        for (size_t i = 0; i < n; i++) nb_packed_values(w, first + i, 0, w->n_col, out + i * w->n_col);
+        return;
+    }
     for (size_t i = 0; i < n; i++) id[i] = (uint32_t)(first + i);
     nb_embed_c(&(nb_embed_args){
         .y = out, .id = id, .w = *w, .n_tok = n, .y_stride = w->n_col, .factor = 1.0f });

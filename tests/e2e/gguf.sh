@@ -44,11 +44,12 @@ for c in llama3 llama_bias qwen2 qwen3 minicpm3_short; do
     rm -rf "$tmp/c" && cp -R "$src/tests/parity/$c" "$tmp/c"
     # a constant of llama.cpp's code, which a GGUF does not have
     sed -i 's/"dim_model_base": *[0-9]*/"dim_model_base": 256/' "$tmp/c/config.json"
-    logits "$tmp/c" --tokens "$tmp/ids" --output "$tmp/expected" --rows 0,2,5
+    # a rounded factor moves keys to another BF16 value
+    logits "$tmp/c" --tokens "$tmp/ids" --output "$tmp/expected" --rows 0,2,5 --kv-cache-dtype f32
     for kind in "" F32; do
         # shellcheck disable=SC2086
         python3 "$src/tests/e2e/_gguf_family.py" "$tmp/c" "$tmp/c.gguf" $kind || die "no GGUF of $c"
-        logits "$tmp/c.gguf" --tokens "$tmp/ids" --output "$tmp/rows" --strict --rows 0,2,5
+        logits "$tmp/c.gguf" --tokens "$tmp/ids" --output "$tmp/rows" --strict --rows 0,2,5 --kv-cache-dtype f32
         python3 - "$tmp/expected" "$tmp/rows" <<'PY' || die "logits of $c ($kind) differ"
 import struct, sys
 a, b = (open(p, "rb").read() for p in sys.argv[1:])
@@ -80,6 +81,14 @@ fails 1 "shard 2 of 3 first" info "$tmp/st/split-00002-of-00003.gguf"
 mkdir "$tmp/folder" && cp "$tmp"/st/split-* "$tmp/folder"
 greedy "$tmp/folder" -p ""
 [ "$(json "$tmp/out" 'j["tokens"]')" = "$tokens" ] || die "a folder with shards"
+mkdir "$tmp/repository" && mv "$tmp/folder" "$tmp/repository/Q4_K_M"
+greedy "$tmp/repository" -p ""
+[ "$(json "$tmp/out" 'j["tokens"]')" = "$tokens" ] || die "a folder in a folder"
+mkdir "$tmp/repository/Q8_0" && cp "$tmp/st/model.gguf" "$tmp/repository/Q8_0"
+fails 1 "2 folders --gguf-file" info "$tmp/repository"
+greedy "$tmp/repository" -p "" --gguf-file Q8_0/model.gguf
+[ "$(json "$tmp/out" 'j["tokens"]')" = "$tokens" ] || die "--gguf-file with a folder"
+mv "$tmp/repository/Q4_K_M" "$tmp/folder"
 rm "$tmp/folder/split-00002-of-00003.gguf"
 fails 1 "GGUF" info "$tmp/folder"
 cp "$tmp/st/split-00001-of-00003.gguf" "$tmp/folder/split-00002-of-00003.gguf"
