@@ -152,8 +152,8 @@ static nb_status open_others(nb_engine *e, const nb_engine_options *o, nb_error 
                            "ranks on different GPUs (%.60s, %.60s) would round differently",
                            e->rank[0].device.name, e->rank[k].device.name);
     }
-    if (e->ranks.n > 1 && !info.emulated)
-        nb_engine_warn(e, "several GPUs have been tested in emulation only (docs/several-gpus.md)");
+    if (e->ranks.n > 2 && !info.emulated)
+        nb_engine_warn(e, "more than two GPUs have been tested in emulation only (docs/several-gpus.md)");
     return NB_OK;
 }
 
