@@ -336,7 +336,7 @@ static nb_status can_capture(nb_engine *e, const uint32_t *tokens, size_t n_tok,
     if (e->ranks.n > 1)
         return nb_fail(err, NB_ERR_UNSUPPORTED,
                        "inputs of attention and of products are taken on one rank only "
-                       "(--tensor-parallel-size 1)");
+                       "(--tensor-parallel-size 1, --data-parallel-size 1)");
     return nb_engine_check_tokens(e, tokens, n_tok, err);
 }
 

@@ -4,6 +4,7 @@
  * Rows are worked off in passes of as many as the buffer holds.  Within a pass rows are
  * independent of each other: they are sampled in parallel, then delivered in order. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "engine/engine_internal.h"
 #include "os/clock.h"
@@ -203,7 +204,8 @@ static nb_status draw_there(nb_engine *e, const pass *p, nb_error *err)
 
 static nb_status compute_pass(nb_engine *e, pass *p, nb_error *err)
 {
-    size_t first[NB_ENGINE_MAX_RANK + 1] = { 0 };
+    size_t *first = e->step.row_first;
+    memset(first, 0, sizeof e->step.row_first);
     for (size_t i = 0; i < p->n; i++) {
         e->step.place[i] = p->row[i].place;
         first[p->row[i].run->shard + 1]++;

@@ -35,6 +35,7 @@ typedef struct nb_engine_step {
     unsigned char *bad;
     nb_row *row;   /* [shards * max_step_tok], in the order of shards */
     size_t *place; /* [max_row], as sampled, row_st, draw and drawn */
+    size_t row_first[NB_ENGINE_MAX_RANK + 1]; /* where the rows of each shard begin in `place`; outlives a rank that hangs */
     nb_sample_out *sampled;
     nb_status *row_st;
     nb_cuda_sample_row *draw; /* rows that the device draws */

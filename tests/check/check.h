@@ -74,7 +74,7 @@ typedef enum chk_pattern {
 } chk_pattern;
 const char *chk_pattern_name(chk_pattern p);
 
-enum { CHK_MAX_BUF = 96, CHK_MAX_CRASH = 64, CHK_NAME = 160 };
+enum { CHK_MAX_BUF = 192, CHK_MAX_CRASH = 64, CHK_NAME = 160 };
 
 typedef struct chk_buf {
     unsigned char *map, *p; /* the mapping with its guard pages; the buffer */

@@ -49,9 +49,7 @@ static void make_bed(bed *b, const char *dir, const char *type, const char *kind
                                  .dev = b->dev,
                                  .record = b->e->pages.record,
                                  .n_sink = N_SINK,
-                                 .caps = nb_rank_plan(b->e->rank[0].rank)->caps &
-                                         ~(nb_caps)(NB_CAP_AMX |
-                                                    NB_CAP_AVX512BF16), /* whose weights are BF16 */
+                                 .caps = 0, /* the portable variants round neither queries nor weights */
                                  .max_tok = N_PROMPT,
                                  .thrift = b->e->pages.thrift,
                                  .thrift_pool = b->pool };

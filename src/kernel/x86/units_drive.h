@@ -8,7 +8,7 @@
  * Segments are outermost, then panels of rows: with one token a panel is unpacked into L1 and used at once; with many
  * PANELS panels are unpacked and used for all tokens, a tile of tokens at a time, whose activations stay in L1. */
 
-enum { PANELS = 4, BLOCK_TOK = 256, DIRECT_TOK = 3, AHEAD = 3, ROW_BYTES = NB_PK_SEG * 34 + 64 }; /* of a row's segment: Q8_0 has the most */
+enum { PANELS = 4, BLOCK_TOK = 2048 / LANES, DIRECT_TOK = 3, AHEAD = 3, ROW_BYTES = NB_PK_SEG * 34 + 64 }; /* of a row's segment: Q8_0 has the most */
 
 /* The segment of r->n_row < LANES rows, or one that ends within 16 bytes of codes, in whole units. */
 static void copy_rows(rows *r, size_t n_bytes, uint8_t *to)

@@ -358,7 +358,8 @@ static void attend_group(const group *x, const float *q, nb_cuda_rows y)
                            .q_head = q_head,
                            .max_item = n * c->n_unit,
                            .units = f->set[f->set_of[x->layer]].units,
-                           .scale = a->softmax_scale };
+                           .scale = a->softmax_scale,
+                           .fresh = true }; /* gather */
     nb_cuda_mla_args rest = m, own = m;
     rest.cache.chunk = s->chunk + n;
     rest.row_chunk = s->has + n;

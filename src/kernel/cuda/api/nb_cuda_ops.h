@@ -333,6 +333,7 @@ typedef struct nb_cuda_mla_args {
     size_t max_item;     /* maximum of *n_item in this graph; decides the grid */
     nb_cuda_units units; /* the row's */
     float scale;
+    bool fresh;        /* the operation before wrote items, chunks or pages: nothing of them is read ahead of its end */
     bool beside;       /* mla_tail only */
     nb_cuda_tail tail; /* mla_tail only */
     nb_cuda_pick pick; /* only rows with `refines`; items of queries with n > 0 have n_q 1 */

@@ -232,7 +232,7 @@ __global__ void __launch_bounds__(64) mla_combine(NB_PARAM nb_cuda_mla_args a)
     const size_t nh = a.n_head, row = blockIdx.x / nh, head = blockIdx.x % nh;
     const uint32_t c = blockIdx.y * 64 + threadIdx.x;
     nb_grid_next();
-    const size_t first = a.part_first[row]; /* tables are complete before the step's first kernel */
+    const size_t first = a.part_first[row]; /* tables are complete before the step's first kernel, or by the join before this one (DSA) */
     const uint32_t end = a.part_first[row + 1], chunk = a.row_chunk[row];
     nb_grid_wait();
     if (blockIdx.y * 64 + threadIdx.x / 32 * 32 >= a.lora) return;

@@ -86,6 +86,7 @@ template <int FMT, int N, int GROUPS, bool PAIR> void launch(nb_cuda *g, const n
                                                 : a->max_item < n_sm ? a->max_item
                                                                      : n_sm;
     NB_SHARED_LIMIT(g, (few::mla_few<FMT, N, GROUPS, PAIR>), L::BYTES);
+    if (a->fresh) g->whole = true; /* it reads items, chunks and pages before it waits */
     NB_LAUNCH_CLUSTERS(g, PAIR ? 2 : 1, (few::mla_few<FMT, N, GROUPS, PAIR>), (unsigned)most,
                        L::THREADS, L::BYTES, p, codes, rope);
 }

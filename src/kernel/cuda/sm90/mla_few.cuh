@@ -65,9 +65,9 @@ __device__ inline void fetch(const params &a, const CUtensorMap *codes, const CU
         const nb_cuda_chunk chunk = a.chunk[it.chunk];
         const uint32_t *block = a.block + chunk.block0 + nb_cuda_unit_page(UNITS, it.unit0);
         uint32_t b = block[from < it.n_page ? from : 0], following = 0;
-        /* In a chunk of one token, the pages before that token were complete before this step.  So the first copies
-         * are issued while earlier kernels still run.  The counters must wait: the previous launch may still be using
-         * them. */
+        /* In a chunk of one token, the pages before that token were complete before this step, or this kernel waits for
+         * the one before (args.fresh).  So the first copies are issued while earlier kernels still run.  The counters
+         * must wait: the previous launch may still be using them. */
         const auto begin = [&]() {
             if (n == 0) nb_grid_wait();
             following = PAIR ? n_item : gridDim.x + atomicAdd(a.next, 1u);
