@@ -70,8 +70,7 @@ static double expert_bytes(const nb_demand *d, const nb_layout *l)
     const nb_weight_size *w = &s->weight[d->wtype];
     if (s->n_expert == 0) return 0;
     const size_t most = (s->n_expert + l->ep - 1) / l->ep;
-    return (double)s->n_moe_layer * (double)most * (double)w->one_expert /
-           (double)(l->n_gpu / l->ep);
+    return (double)w->expert / (double)s->n_expert * (double)most / (double)(l->n_gpu / l->ep);
 }
 
 /* nibble keeps W_UK and W_UV beside kv_b on a GPU. */

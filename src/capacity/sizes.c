@@ -23,15 +23,21 @@ typedef struct form {
     bool int8;
     const nb_quant *quant;    /* NULL: none */
     const unsigned char *of;  /* [NB_QU_COUNT]: 1 + the form of each kind of module, or 0 */
+    size_t layer;             /* whose experts may differ */
 } form;
-static const form as_is = { false, NULL, NULL };
+static const form as_is = { false, NULL, NULL, 0 };
+
+/* k: 1 + a form of f->quant, or 0. */
+static uint64_t matrix_in(const nb_weight *w, const form *f, size_t k)
+{
+    if (w->n_row == 0) return 0;
+    if (k) return nb_quant_bytes(&f->quant->form[k - 1], w->n_row, w->n_col);
+    return f->int8 ? nb_int8_matrix_bytes(w) : nb_weight_bytes(w);
+}
 
 static uint64_t matrix(const nb_weight *w, const form *f, nb_quant_unit unit)
 {
-    if (w->n_row == 0) return 0;
-    if (f->quant && f->of[unit])
-        return nb_quant_bytes(&f->quant->form[f->of[unit] - 1], w->n_row, w->n_col);
-    return f->int8 ? nb_int8_matrix_bytes(w) : nb_weight_bytes(w);
+    return matrix_in(w, f, f->quant ? f->of[unit] : 0);
 }
 
 /* kv_b; of a GGUF in halves, what these take. */
@@ -47,8 +53,24 @@ static uint64_t kv_b_bytes(const nb_model *m, const form *f)
 
 static uint64_t mlp(const nb_mlp *p, const form *f, nb_quant_unit unit)
 {
-    return matrix(&p->gate, f, unit) + matrix(&p->up, f, unit) +
-           matrix(&p->down, f, (nb_quant_unit)(unit + 1));
+    return matrix(&p->gate, f, unit) + matrix(&p->up, f, (nb_quant_unit)(unit + 1)) +
+           matrix(&p->down, f, (nb_quant_unit)(unit + 2));
+}
+
+/* All routed experts of a layer. */
+static uint64_t experts(const nb_model *m, const form *f)
+{
+    const nb_mlp *p = &m->layer[0].expert[0];
+    const nb_weight *const of[3] = { &p->gate, &p->up, &p->down };
+    uint64_t sum = m->c.n_expert * mlp(p, f, NB_QU_EXPERT);
+    for (size_t i = 0; f->quant && i < f->quant->n_odd; i++) {
+        const nb_quant_odd *o = &f->quant->odd[i];
+        if (o->layer != f->layer) continue;
+        const nb_weight *w = of[o->unit - NB_QU_EXPERT];
+        sum += o->n * matrix_in(w, f, o->form); /* modulo 2^64, in any order */
+        sum -= o->n * matrix(w, f, (nb_quant_unit)o->unit);
+    }
+    return sum;
 }
 
 /* What is neither in a layer nor embedding or head: the final norm, and the weights that make one of several residual
@@ -75,7 +97,7 @@ static void size_layer(const nb_model *m, const form *f, nb_weight_size *out)
     const nb_mlp *const shared = &l->mlp;
     const nb_quant_unit unit = m->c.dense[0] ? NB_QU_DENSE : NB_QU_SHARED;
     const uint64_t router = matrix(&l->router, &as_is, NB_QU_ROUTER),
-                   router_own = matrix(&l->router, &(form){ false, f->quant, f->of }, NB_QU_ROUTER);
+                   router_own = matrix(&l->router, &(form){ false, f->quant, f->of, 0 }, NB_QU_ROUTER);
     const uint64_t embed = nb_weight_bytes(&m->embed), head = nb_weight_bytes(&m->head);
     uint64_t plain = router + mlp(shared, &as_is, unit) + kv_b_bytes(m, &as_is);
     uint64_t sum = router_own + mlp(shared, f, unit) + kv_b_bytes(m, f);
@@ -89,8 +111,8 @@ static void size_layer(const nb_model *m, const form *f, nb_weight_size *out)
         sum += matrix(index[i], &(form){ .int8 = f->int8 }, NB_QU_O);
     }
     if (l->expert) {
-        out->one_expert = mlp(&l->expert[0], f, NB_QU_EXPERT);
-        out->expert = m->c.n_expert * out->one_expert;
+        out->expert = experts(m, f);
+        out->one_expert = out->expert / m->c.n_expert;
         plain += m->c.n_expert * mlp(&l->expert[0], &as_is, NB_QU_EXPERT);
     }
     /* What is left of the walk's sum are vectors. */
@@ -98,7 +120,7 @@ static void size_layer(const nb_model *m, const form *f, nb_weight_size *out)
     const uint64_t own = vectors - last_bytes(m);
     out->bytes = sum + own + out->expert;
     const size_t most = m->c.top_k < m->c.n_expert ? m->c.top_k : m->c.n_expert;
-    out->active = sum + own + (l->expert ? most * out->one_expert : 0);
+    out->active = sum + own + (l->expert ? out->expert / m->c.n_expert * most : 0);
     out->kv_b = kv_b_bytes(m, f);
     out->halves = f->quant && f->of[NB_QU_K_B];
     out->replicated = matrix(&l->q_a, f, NB_QU_Q_A) + matrix(&l->kv_a, f, NB_QU_KV_A) +
@@ -108,7 +130,7 @@ static void size_layer(const nb_model *m, const form *f, nb_weight_size *out)
 /* Embedding, head and final norm: m is any model. */
 static void size_rest(const nb_model *m, const form *f, nb_weight_size *out)
 {
-    const form plain = { false, f->quant, f->of };
+    const form plain = { false, f->quant, f->of, 0 };
     const uint64_t embed = matrix(&m->embed, &plain, NB_QU_EMBED);
     const uint64_t norm = last_bytes(m);
     const bool own = f->int8 || (f->quant && f->of[NB_QU_HEAD]);
@@ -142,6 +164,7 @@ static nb_status add_layers(const nb_model_config *c, const nb_model *m, const s
     for (size_t i = 0; i < c->n_layer; i++) {
         if (!has_shape(c, i, s)) continue;
         if (each) f->of = c->quant_of[i].form;
+        f->layer = i;
         if (sum->bytes == 0) size_rest(m, f, sum);
         size_layer(m, f, &one);
         if (one.bytes > MOST_BYTES / c->n_layer || sum->bytes > MOST_BYTES)
@@ -155,7 +178,6 @@ static nb_status add_layers(const nb_model_config *c, const nb_model *m, const s
         sum->kv_b += one.kv_b;
         sum->halves |= one.halves;
         sum->replicated += one.replicated;
-        if (nb_layer_has_experts(c, i)) sum->one_expert = one.one_expert;
     }
     return NB_OK;
 }
@@ -196,6 +218,7 @@ static nb_status size_weights(const nb_model_config *c, nb_sizes_wtype type, nb_
         nb_model_deinit(&m);
         NB_TRY(st);
     }
+    if (n_moe) sum.one_expert = sum.expert / (n_moe * c->n_expert);
     *out = sum;
     return NB_OK;
 }

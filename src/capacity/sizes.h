@@ -50,10 +50,10 @@ typedef enum nb_sizes_wtype {
 } nb_sizes_wtype;
 typedef struct nb_weight_size {
     uint64_t bytes;
-    uint64_t active;     /* top_k experts of each layer, the head; of the embedding nothing.  At most, where the router
+    uint64_t active;     /* top_k experts of each layer, of their mean size, the head; of the embedding nothing.  At most, where the router
                             has choices without weights */
     uint64_t expert;     /* all routed experts, which expert parallelism divides */
-    uint64_t one_expert; /* of one layer: expert / (n_moe_layer * n_expert) */
+    uint64_t one_expert; /* the mean: expert / (n_moe_layer * n_expert), rounded down */
     uint64_t kv_b;       /* MLA: kv_b_proj, that both forms use */
     bool halves;         /* a GGUF has that as attn_k_b and attn_v_b */
     uint64_t replicated; /* not divided by tensor parallelism: q_a, kv_a, k, v, router, vectors */

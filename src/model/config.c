@@ -370,7 +370,8 @@ static nb_status read_weights(nb_doc *doc, nb_model_config *c, bool any, nb_erro
         return nb_fail(err, NB_ERR_UNSUPPORTED,
                        "%s: quantization_config.quant_method: \"%.40s\" is not supported for %s (expected: fp8)",
                        nb_doc_name(doc), method, c->family);
-    NB_TRY(nb_quant_read(doc, c->dense, c->n_layer, c->inner, &c->quant, c->quant_of, err));
+    const nb_quant_model m = { c->dense, c->n_layer, c->n_expert, c->inner };
+    NB_TRY(nb_quant_read(doc, &m, &c->quant, c->quant_of, err));
     const nb_status st = nb_quant_check(doc, &c->quant, &why);
     c->quant.runs = st == NB_OK;
     if (any || st == NB_OK) return NB_OK;

@@ -30,8 +30,8 @@ static nb_status add_modelopt(const char *model, nb_model_config *c, bool any, n
         return nb_fail(err, NB_ERR_UNSUPPORTED, "hf_quant_config.json is not supported for %s",
                        c->family);
     }
-    nb_status st = nb_quant_read_file(doc, c->dense, c->n_layer, c->inner, &c->quant,
-                                      c->quant_of, err);
+    const nb_quant_model m = { c->dense, c->n_layer, c->n_expert, c->inner };
+    nb_status st = nb_quant_read_file(doc, &m, &c->quant, c->quant_of, err);
     if (st == NB_OK && c->quant.method[0]) {
         nb_error why = { 0 };
         const nb_status ok = nb_quant_check_file(doc, &why);

@@ -11,7 +11,7 @@ enum { MAX_NAME = 1 << 17, MAX_GROUP = 16, MAX_RULE_KEY = 1 << 16, MAX_LAYER = 1
 
 #define AT "quantization_config."
 #define HEAD NB_QU_BIT(NB_QU_HEAD)
-#define EXPERTS (NB_QU_BIT(NB_QU_EXPERT) | NB_QU_BIT(NB_QU_EXPERT_DOWN))
+#define EXPERTS (NB_QU_BIT(NB_QU_EXPERT) | NB_QU_BIT(NB_QU_EXPERT_UP) | NB_QU_BIT(NB_QU_EXPERT_DOWN))
 
 /* What is read, and from where. */
 typedef struct reader {
@@ -356,8 +356,9 @@ static nb_status layer_rule(reader *r, const char *path, const char *key, const 
     (void)snprintf(member, sizeof member, "%s.quant_algo", path);
     (void)nb_doc_str(r->doc, member, &algo);
     if (!read_algo(algo, &f)) return NB_OK;
-    return nb_quant_rule_add(&r->rules, strpbrk(key, "*?[") ? NB_PATTERN_WILD : NB_PATTERN_NAME, key,
-                             add_form(r->q, &f), NB_QR_NAME, r->err);
+    const bool wild = strpbrk(key, "*?[") != NULL;
+    return nb_quant_rule_add(&r->rules, wild ? NB_PATTERN_WILD : NB_PATTERN_NAME, key,
+                             add_form(r->q, &f), wild ? NB_QR_PATTERN : NB_QR_NAME, r->err);
 }
 
 static nb_status modelopt_algo(reader *r, const char *algo, const char *layers)
@@ -380,8 +381,9 @@ static nb_status read_modelopt(reader *r)
 
 /* Made of a GGUF's metadata (load/gguf_config.c): the types of its tensors, and for each module the type in each
  * layer. */
-static nb_status read_gguf(reader *r, const bool *dense, size_t n_layer, nb_quant_layer *layer)
+static nb_status read_gguf(reader *r, const nb_quant_model *m, nb_quant_layer *layer)
 {
+    const size_t n_layer = m->n_layer;
     const char *types[NB_QUANT_MAX_FORM];
     size_t n_type = 0, n = 0;
     r->q->mixed = true;
@@ -408,7 +410,7 @@ static nb_status read_gguf(reader *r, const bool *dense, size_t n_layer, nb_quan
         for (size_t i = 0; i < n_layer; i++)
             layer[i].form[u] = (unsigned char)(one ? of[0] : i < n ? of[i] : 0);
     }
-    nb_quant_summarise(r->q, dense, n_layer, layer);
+    nb_quant_summarise(r->q, m->dense, n_layer, layer);
     free(of);
     return nb_doc_check(r->doc, r->err);
 }
@@ -460,8 +462,8 @@ static nb_status read_method(reader *r)
     return NB_OK;
 }
 
-nb_status nb_quant_read(nb_doc *doc, const bool *dense, size_t n_layer, bool inner, nb_quant *out,
-                        nb_quant_layer *layer, nb_error *err)
+nb_status nb_quant_read(nb_doc *doc, const nb_quant_model *m, nb_quant *out, nb_quant_layer *layer,
+                        nb_error *err)
 {
     static const char *const lists[] = { AT "ignore", AT "modules_to_not_convert",
                                          AT "exclude_modules", AT "exclude", AT "ignored_layers" };
@@ -470,19 +472,19 @@ nb_status nb_quant_read(nb_doc *doc, const bool *dense, size_t n_layer, bool inn
     reader r = { .doc = doc, .q = &q, .rules.file = nb_doc_name(doc), .err = err };
     (void)nb_doc_str(doc, AT "quant_method", &method);
     show(method, q.method, sizeof q.method);
-    nb_status st = is_method(&r, "gguf") ? read_gguf(&r, dense, n_layer, layer) : read_method(&r);
+    nb_status st = is_method(&r, "gguf") ? read_gguf(&r, m, layer) : read_method(&r);
     if (st == NB_OK) st = nb_doc_check(doc, err);
     if (!is_method(&r, "gguf")) {
         for (size_t i = 0; i < NB_COUNT(lists) && st == NB_OK; i++) st = add_plain_list(&r, lists[i]);
-        if (st == NB_OK) st = nb_quant_rules_apply(&r.rules, dense, n_layer, inner, &q, layer, err);
+        if (st == NB_OK) st = nb_quant_rules_apply(&r.rules, m, &q, layer, err);
     }
     nb_quant_rules_deinit(&r.rules);
     if (st == NB_OK) *out = q;
     return st;
 }
 
-nb_status nb_quant_read_file(nb_doc *doc, const bool *dense, size_t n_layer, bool inner,
-                             nb_quant *out, nb_quant_layer *layer, nb_error *err)
+nb_status nb_quant_read_file(nb_doc *doc, const nb_quant_model *m, nb_quant *out,
+                             nb_quant_layer *layer, nb_error *err)
 {
     const char *algo = "";
     nb_quant q = { .method = "modelopt" };
@@ -493,7 +495,7 @@ nb_status nb_quant_read_file(nb_doc *doc, const bool *dense, size_t n_layer, boo
     if (!*algo) return NB_OK;
     nb_status st = modelopt_algo(&r, algo, "quantization.quantized_layers");
     if (st == NB_OK) st = add_plain_list(&r, "quantization.exclude_modules");
-    if (st == NB_OK) st = nb_quant_rules_apply(&r.rules, dense, n_layer, inner, &q, layer, err);
+    if (st == NB_OK) st = nb_quant_rules_apply(&r.rules, m, &q, layer, err);
     nb_quant_rules_deinit(&r.rules);
     if (st == NB_OK) *out = q;
     return st;

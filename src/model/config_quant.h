@@ -17,7 +17,7 @@
 
 #include "load/doc.h"
 
-/* Modules that are quantised together, or not at all.  The first of a feed-forward are gate and up. */
+/* Kinds of modules.  Of a feed-forward gate, up and down, in this order. */
 typedef enum nb_quant_unit {
     NB_QU_Q,
     NB_QU_Q_A,
@@ -28,10 +28,13 @@ typedef enum nb_quant_unit {
     NB_QU_V,
     NB_QU_O,
     NB_QU_DENSE, /* feed-forward of dense layers */
+    NB_QU_DENSE_UP,
     NB_QU_DENSE_DOWN,
     NB_QU_SHARED, /* shared experts */
+    NB_QU_SHARED_UP,
     NB_QU_SHARED_DOWN,
     NB_QU_EXPERT, /* routed ones */
+    NB_QU_EXPERT_UP,
     NB_QU_EXPERT_DOWN,
     NB_QU_HEAD,
     NB_QU_ROUTER, /* in GGUF files only, as the next */
@@ -62,12 +65,19 @@ typedef struct nb_quant_form {
     char name[16];
 } nb_quant_form;
 
-/* The form of each kind of module in each layer: 0 plain, else 1 + its place in nb_quant.form. */
+/* The form of each kind of module in each layer: 0 plain, else 1 + its place in nb_quant.form.  Of routed experts the
+ * form of the first one; nb_quant.odd has those of other forms. */
 typedef struct nb_quant_layer {
     unsigned char form[NB_QU_COUNT];
 } nb_quant_layer;
 
-enum { NB_QUANT_MAX_FORM = 32 };
+/* n routed experts of a layer whose matrix of kind `unit` has another form than the first one's. */
+typedef struct nb_quant_odd {
+    unsigned short layer, n;
+    unsigned char unit, form;
+} nb_quant_odd;
+
+enum { NB_QUANT_MAX_FORM = 32, NB_QUANT_MAX_ODD = 2048 };
 typedef struct nb_quant {
     char method[32]; /* "": none; printable */
     nb_quant_form form[NB_QUANT_MAX_FORM];
@@ -77,17 +87,27 @@ typedef struct nb_quant {
     bool runs;                    /* nibble runs them, on a CPU */
     unsigned char of[NB_QU_COUNT]; /* as in nb_quant_layer, in most layers */
     unsigned partly;              /* mask of 1 << nb_quant_unit: not the same in all layers */
+    size_t n_expert;
+    nb_quant_odd odd[NB_QUANT_MAX_ODD]; /* in the order of layers */
+    size_t n_odd;
 } nb_quant;
 
-/* What quantization_config says.  dense: [n_layer] layers without experts; layer: [n_layer] receives the forms;
- * inner: names may begin with "language_model.".  A method that is not known, or parameters that say nothing, are no
+/* Of which model: its layers, dense or not; routed experts of a layer; whether names may begin with
+ * "language_model.". */
+typedef struct nb_quant_model {
+    const bool *dense; /* [n_layer] */
+    size_t n_layer, n_expert;
+    bool inner;
+} nb_quant_model;
+
+/* What quantization_config says.  layer: [m->n_layer] receives the forms.  A method that is not known, or parameters that say nothing, are no
  * failure: there are no forms then.  NB_ERR_FORMAT, NB_ERR_LIMIT, NB_ERR_NOMEM. */
-nb_status nb_quant_read(nb_doc *doc, const bool *dense, size_t n_layer, bool inner, nb_quant *out,
-                        nb_quant_layer *layer, nb_error *err);
+nb_status nb_quant_read(nb_doc *doc, const nb_quant_model *m, nb_quant *out, nb_quant_layer *layer,
+                        nb_error *err);
 
 /* The same from ModelOpt's hf_quant_config.json; out->method "" where it leaves the weights alone. */
-nb_status nb_quant_read_file(nb_doc *doc, const bool *dense, size_t n_layer, bool inner,
-                             nb_quant *out, nb_quant_layer *layer, nb_error *err);
+nb_status nb_quant_read_file(nb_doc *doc, const nb_quant_model *m, nb_quant *out,
+                             nb_quant_layer *layer, nb_error *err);
 /* Whether nibble runs such weights: NB_ERR_UNSUPPORTED names the field and its value. */
 nb_status nb_quant_check(nb_doc *doc, const nb_quant *q, nb_error *err);
 /* The same of the file. */
@@ -97,7 +117,8 @@ nb_status nb_quant_check_file(nb_doc *doc, nb_error *err);
 const nb_quant_form *nb_quant_main(const nb_quant *q);
 /* DeepSeek V4: FP8 in blocks of 128x128 with scales of 8 bits, routed experts in MXFP4. */
 void nb_quant_set_v4(const bool *dense, size_t n_layer, nb_quant *out, nb_quant_layer *layer);
-/* The form of a module by its name; NULL: plain, or not known. */
+/* The form of a module by its name; NULL: plain, or not known.  Experts that have another form than the first are
+ * taken to be the last ones, which is right for made-up weights. */
 const nb_quant_form *nb_quant_of(const nb_quant *q, const nb_quant_layer *layer, size_t n_layer,
                                  const char *module);
 

@@ -20,6 +20,8 @@ typedef struct nb_quant_rule {
     nb_pattern pattern;
     unsigned char form; /* 0: plain, else 1 + form */
     nb_quant_rank rank;
+    long layer, expert; /* the only ones whose modules it can match; -1: any */
+    bool tells;         /* it may match one expert of a layer and not another */
 } nb_quant_rule;
 
 typedef struct nb_quant_rules {
@@ -36,9 +38,9 @@ nb_status nb_quant_rule_add(nb_quant_rules *x, nb_pattern_kind kind, const char 
 void nb_quant_rule_class(nb_quant_rules *x, unsigned units, unsigned char form);
 void nb_quant_rules_deinit(nb_quant_rules *x);
 
-/* Fills layer [n_layer], q->of and q->partly. */
-nb_status nb_quant_rules_apply(const nb_quant_rules *x, const bool *dense, size_t n_layer,
-                               bool inner, nb_quant *q, nb_quant_layer *layer, nb_error *err);
+/* Fills layer [m->n_layer], q->of, q->partly and q->odd. */
+nb_status nb_quant_rules_apply(const nb_quant_rules *x, const nb_quant_model *m, nb_quant *q,
+                               nb_quant_layer *layer, nb_error *err);
 /* q->of and q->partly from layer. */
 void nb_quant_summarise(nb_quant *q, const bool *dense, size_t n_layer,
                         const nb_quant_layer *layer);

@@ -12,6 +12,7 @@
 #include "capacity/sizes.h"
 #include "load/doc.h"
 #include "model/config.h"
+#include "model/model.h"
 
 #define LLAMA                                                                                      \
     "\"model_type\":\"llama\",\"vocab_size\":64,\"hidden_size\":256,\"num_hidden_layers\":4,"      \
@@ -36,7 +37,7 @@ static nb_status read(const char *text, bool any, nb_error *err)
 {
     nb_doc *d = NULL;
     *err = (nb_error){ 0 };
-    assert_int_equal(nb_doc_parse(nb_str_c(text), "config.json", &d, err), NB_OK);
+    if (nb_doc_parse(nb_str_c(text), "config.json", &d, err) != NB_OK) fail_msg("%s: %s", text, err->msg);
     const nb_status st =
         any ? nb_model_config_read_any(d, &c, err) : nb_model_config_read(d, &c, err);
     nb_doc_destroy(d);
@@ -120,7 +121,7 @@ static void test_names(void **state)
 #define IGNORE(list) QUANT(V3, CT(GROUP32, ",\"ignore\":[" list "]"))
     counted(IGNORE("\"lm_head\",\"re:.*self_attn.*\",\"re:.*shared_experts.*\","
                    "\"re:.*mlp\\\\.(gate|up|gate_up|down)_proj.*\""));
-    assert_int_equal(units(), 1u << NB_QU_EXPERT | 1u << NB_QU_EXPERT_DOWN);
+    assert_int_equal(units(), 7u << NB_QU_EXPERT);
     bytes("experts", sizes.expert_bytes, all * 9 / 16);
     bytes("all", sizes.weight_bytes, sizes.weight_bytes_int4);
     bytes("rest", sizes.weight_bytes - sizes.expert_bytes, sizes.weight_bytes_bf16 - 2 * all);
@@ -136,8 +137,8 @@ static void test_names(void **state)
     /* expressions match at the start, and as far as they go; a module is also known by its fused name */
     counted(IGNORE("\"lm_head\",\"re:self_attn\",\"re:model.layers.[0-2]\","
                    "\"re:.*shared_experts.gate_up_proj$\""));
-    assert_true(c.quant.partly == ((1u << NB_QU_HEAD) - 1) - (1u << NB_QU_DENSE) -
-                                      (1u << NB_QU_DENSE_DOWN) - (1u << NB_QU_SHARED));
+    assert_true(c.quant.partly == ((1u << NB_QU_HEAD) - 1) - (7u << NB_QU_DENSE) -
+                                      (3u << NB_QU_SHARED));
     assert_false(units() >> NB_QU_O & 1 || units() >> NB_QU_SHARED & 1 || units() >> NB_QU_DENSE & 1);
     assert_true(c.quant_of[3].form[NB_QU_SHARED_DOWN] && c.quant_of[3].form[NB_QU_O]);
     assert_false(c.quant_of[3].form[NB_QU_SHARED]);
@@ -160,14 +161,14 @@ static void test_methods(void **state)
                       "\"lm_head\",\"model.layers.0*\",\"*.self_attn.q_[ab]_proj\",\"mlp.gate\","
                       "\"self_attn.kv_b_proj\"]"));
     assert_int_equal(units(), linear & ~(1u << NB_QU_Q_A | 1u << NB_QU_Q_B | 1u << NB_QU_KV_B |
-                                         1u << NB_QU_DENSE | 1u << NB_QU_DENSE_DOWN));
+                                         7u << NB_QU_DENSE));
     assert_false(c.quant_of[0].form[NB_QU_O]);
     assert_true(c.quant_of[1].form[NB_QU_O]);
     counted(QUANT(V3, "\"quant_method\":\"modelopt\",\"quant_algo\":\"MIXED_PRECISION\","
                       "\"quantized_layers\":{\"model.layers.1.self_attn.o_proj\":{\"quant_algo\":\"FP8\"},"
                       "\"model.layers.*.mlp.experts.*\":{\"quant_algo\":\"NVFP4\",\"group_size\":16}}"));
     assert_int_equal(c.quant.n_form, 2);
-    assert_true(!sizes.checkpoint_unknown && units() == (3u << NB_QU_EXPERT));
+    assert_true(!sizes.checkpoint_unknown && units() == (7u << NB_QU_EXPERT));
     /* every expert in FP4, one o_proj with a scale for all */
     bytes("mixed", sizes.weight_bytes_bf16 - sizes.weight_bytes,
           3 * 8 * 3 * 96 * 256 * 23 / 16 + 4 * 32 * 256 - 4);
@@ -204,6 +205,55 @@ static void test_methods(void **state)
     bytes("blocks", sizes.weight_bytes, REST + 4 * (N_VALUE + 2 * (4 * 4 + 3 * 6)));
     refused(QUANT(LLAMA, "\"quant_method\":\"gptq\",\"bits\":4,\"dynamic\":{\"+:.*down.*\":{\"bits\":3}}"),
             false, "weights of 3 bits are not supported");
+}
+
+/* What the loader takes for made-up weights of this configuration. */
+static void allocated(const char *what)
+{
+    nb_error e = { 0 };
+    nb_model m;
+    if (nb_model_shapes(&m, &c, &e) != NB_OK) fail_msg("%s: %s", what, e.msg);
+    bytes(what, sizes.weight_bytes, m.weight_bytes);
+    nb_model_deinit(&m);
+}
+
+/* Experts of one layer, and the matrices of one expert, in forms of their own: 3 layers of 8 experts of 96 x 256. */
+static void test_experts(void **state)
+{
+    (void)state;
+    const uint64_t one = 96 * 256, four = one * 9 / 16, eight = one + one / 16, plain = 2 * one;
+    const uint64_t row8 = one + 2 * 96, down8 = one + 2 * 256;
+    counted(QUANT(V3, "\"quant_method\":\"compressed-tensors\",\"ignore\":["
+                      "\"model.layers.1.mlp.experts.3.up_proj\",\"re:.*layers.2.mlp.experts.[5-7].down_proj\"],"
+                      "\"config_groups\":{" GROUP("a", "\"model.layers.1.mlp.experts.7.gate_proj\","
+                                 "\"re:.*layers.3.mlp.experts.0.*\"", 8) ","
+                      GROUP("b", "\"re:.*experts.*\"", 4) "}"));
+    bytes("experts", sizes.expert_bytes,
+          3 * 8 * 3 * four + 4 * (plain - four) + 4 * (eight - four));
+    allocated("experts");
+    bytes("mean", sizes.weight[NB_SIZES_CHECKPOINT].one_expert, sizes.expert_bytes / 24);
+    assert_int_equal(c.quant.partly, 7u << NB_QU_EXPERT);
+    /* the whole of an expert, and one matrix of it; patterns of names and of parts */
+    counted(QUANT(V3, "\"quant_method\":\"modelopt\",\"quant_algo\":\"MIXED_PRECISION\",\"ignore\":["
+                      "\"model.layers.3.mlp.experts.1\",\"experts.2.up_proj\"],\"quantized_layers\":{"
+                      "\"model.layers.*.mlp.experts.*\":{\"quant_algo\":\"FP8_PER_CHANNEL_PER_TOKEN\"},"
+                      "\"model.layers.2.mlp.experts.6.down_proj\":{\"quant_algo\":\"W4A16_NVFP4\"}}"));
+    const uint64_t channel = 2 * (one + 4 * 96) + one + 4 * 256;
+    bytes("ModelOpt", sizes.expert_bytes,
+          24 * channel + (3 * plain - channel) + 3 * (plain - one - 4 * 96) + four - (one + 4 * 256));
+    /* AutoRound: other bits for single matrices; 16 are plain */
+    counted(QUANT(V3, "\"quant_method\":\"auto-round\",\"bits\":4,\"group_size\":32,\"sym\":true,"
+                      "\"packing_format\":\"auto_round:auto_awq\",\"extra_config\":{"
+                      "\"model.layers.1.mlp.experts.2.up_proj\":{\"bits\":8,\"group_size\":-1},"
+                      "\"experts\\\\.4\\\\.down_proj\":{\"bits\":8,\"group_size\":-1},"
+                      "\"model.layers.2.mlp.experts.0.gate_proj\":{\"bits\":16}}"));
+    const uint64_t zero = one / 32 / 2;
+    bytes("AutoRound", sizes.expert_bytes,
+          24 * 3 * (four + zero) + (row8 + 96) + 3 * (down8 + 256) + plain - 5 * (four + zero));
+    /* as many names as experts and layers: fast, and at last refused */
+    refused(QUANT(V3, "\"quant_method\":\"compressed-tensors\",\"config_groups\":{" GROUP(
+                          "a", "\"re:.*experts.[0-9]*[02468].up_proj\",\"re:(((.*)\"", 4) "}"),
+            true, "regular expression");
 }
 
 static void test_unknown_bytes(void **state)
@@ -304,7 +354,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_dense),         cmocka_unit_test(test_names),
-        cmocka_unit_test(test_methods),
+        cmocka_unit_test(test_methods), cmocka_unit_test(test_experts),
         cmocka_unit_test(test_unknown_bytes), cmocka_unit_test(test_text_config),
         cmocka_unit_test(test_assumed),
     };

@@ -196,10 +196,13 @@ static void units_text(const plan *p, const nb_quant *q, size_t k, char *out, si
         [NB_QU_V] = "v_proj",
         [NB_QU_O] = "o_proj",
         [NB_QU_DENSE] = "dense layers",
+        [NB_QU_DENSE_UP] = "dense layers' up_proj",
         [NB_QU_DENSE_DOWN] = "dense layers' down_proj",
         [NB_QU_SHARED] = "shared experts",
+        [NB_QU_SHARED_UP] = "shared experts' up_proj",
         [NB_QU_SHARED_DOWN] = "shared experts' down_proj",
         [NB_QU_EXPERT] = "routed experts",
+        [NB_QU_EXPERT_UP] = "routed experts' up_proj",
         [NB_QU_EXPERT_DOWN] = "routed experts' down_proj",
         [NB_QU_HEAD] = "head",
         [NB_QU_ROUTER] = "router",
@@ -222,10 +225,13 @@ static void units_text(const plan *p, const nb_quant *q, size_t k, char *out, si
         [NB_QU_V] = !mla,
         [NB_QU_O] = true,
         [NB_QU_DENSE] = dense,
+        [NB_QU_DENSE_UP] = dense && of[NB_QU_DENSE] != of[NB_QU_DENSE_UP],
         [NB_QU_DENSE_DOWN] = dense && of[NB_QU_DENSE] != of[NB_QU_DENSE_DOWN],
         [NB_QU_SHARED] = shared,
+        [NB_QU_SHARED_UP] = shared && of[NB_QU_SHARED] != of[NB_QU_SHARED_UP],
         [NB_QU_SHARED_DOWN] = shared && of[NB_QU_SHARED] != of[NB_QU_SHARED_DOWN],
         [NB_QU_EXPERT] = moe,
+        [NB_QU_EXPERT_UP] = moe && of[NB_QU_EXPERT] != of[NB_QU_EXPERT_UP],
         [NB_QU_EXPERT_DOWN] = moe && of[NB_QU_EXPERT] != of[NB_QU_EXPERT_DOWN],
         [NB_QU_HEAD] = true,
         [NB_QU_ROUTER] = moe,
@@ -292,7 +298,9 @@ static void about_quant(const plan *p, json_t *a)
         say(a, "The checkpoint's weights are %s: %s%s%s%s%s. %s", q->method, forms,
             gguf ? "" : "; the rest in ", gguf ? "" : p->config->dtype,
             gguf ? ", counted tensor by tensor" : ", as quantization_config says",
-            q->partly ? "; layers differ, and this is what most have" : "", runs);
+            q->n_odd     ? "; experts and layers differ, and this is what the first experts of most have"
+            : q->partly ? "; layers differ, and this is what most have"
+                        : "", runs);
     } else if (q->method[0]) {
         say(a,
             "The checkpoint's weights are %s, of which config.json does not say the bytes: "
