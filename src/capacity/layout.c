@@ -1,5 +1,6 @@
 /* layout.c - see layout.h. */
 #include "capacity/layout.h"
+#include "model/rank.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -105,6 +106,12 @@ void nb_layout_place(const nb_demand *d, const nb_layout *l, nb_place *out)
     if (!d->sizes->is_mla && !d->machine->cpu && n_kv)
         p.read_share = (double)((n_kv + l->tp - 1) / l->tp) / (double)n_kv;
     *out = p;
+}
+
+nb_status nb_layout_runs(const nb_demand *d, const nb_layout *l, nb_error *err)
+{
+    if (!d->machine->cpu) NB_TRY(nb_rank_can_on_gpus(d->config, false, l->n_gpu, err));
+    return nb_rank_can_divide(d->config, l->tp, err);
 }
 
 double nb_layout_upload_tok(const nb_demand *d)

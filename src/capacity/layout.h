@@ -54,6 +54,10 @@ typedef struct nb_place {
 nb_status nb_layout_check(const nb_demand *d, const nb_layout *l, nb_error *err);
 void nb_layout_place(const nb_demand *d, const nb_layout *l, nb_place *out);
 
+/* NB_ERR_UNSUPPORTED, NB_ERR_RANGE: nibble does not compute the model so; asked of the functions that the engine asks
+ * (model/rank.h).  What depends on the GPU's library is not known here. */
+nb_status nb_layout_runs(const nb_demand *d, const nb_layout *l, nb_error *err);
+
 /* Tokens of a prompt's unit, whose experts are uploaded (nb_rank_upload_tok); 0: they never are, since their weights
  * are packed. */
 double nb_layout_upload_tok(const nb_demand *d);

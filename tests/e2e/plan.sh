@@ -99,6 +99,22 @@ done
 ok plan deepseek-v3 --gpu h200 --gpus 8 --tokens-per-second 9500
 grep -qF '$0.414 a million tokens = 14.16 / (9500 * 3600) * 10^6' "$tmp/out" || die "cost of a measured rate"
 
+# Whether nibble computes it so: the engine's own answer.
+runs() { json "$tmp/out" 'j["layout"]["runs"], (j["layout"]["why_not"] or "-").split(":")[0]'; }
+for m in deepseek-v3 deepseek-v3.2 longcat-flash; do
+    check $m --gpu h200 --gpus 1
+    [ "$(runs)" = "(True, '-')" ] || die "$m runs on a GPU: $(runs)"
+done
+check longcat-flash --gpu h200 --gpus 8
+[ "$(runs)" = "(False, 'longcat_flash')" ] || die "zero experts on several GPUs: $(runs)"
+check kimi-linear-48b --gpu h100
+[ "$(runs)" = "(False, 'kimi_linear')" ] || die "linear attention on a GPU: $(runs)"
+[ "$(json "$tmp/out" 'any(j["layout"]["why_not"] in s for s in j["notes"])')" = True ] || die "a note of why not"
+ok plan kimi-linear-48b --gpu h100
+grep -q "nibble does not run it so: kimi_linear: attention of kind kda" "$tmp/out" || die "why not"
+check kimi-linear-48b --memory 256GB
+[ "$(runs)" = "(True, '-')" ] || die "linear attention on a CPU: $(runs)"
+
 # Quantised weights: counted as the checkpoint says, or as --weight-dtype does.
 check kimi-k2-thinking --gpu h200 --gpus 8
 [ "$(json "$tmp/out" 'j["weights"]["types"][0]["bytes"], j["layout"]["fits"], any("runs these weights" in s for s in j["notes"])')" = "(594205351936, True, True)" ] ||

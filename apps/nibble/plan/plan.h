@@ -26,6 +26,7 @@ typedef struct plan {
     nb_layout layout;
     bool suggested; /* the layout is ours */
     bool fits;      /* there is room for a block */
+    nb_error why_not; /* nibble does not compute the model so; msg "": it does */
     size_t needed;  /* does not fit: GPUs of this kind that would do, 0: none */
     nb_layout needed_layout;
     nb_place place;

@@ -250,6 +250,11 @@ static json_t *layout_json(maker *k, const plan *p)
     put_int(k, j, "cache_copies", (double)l->tp);
     put_num(k, j, "utilization", l->utilization);
     put(k, j, "fits", json_boolean(p->fits));
+    put(k, j, "runs", json_boolean(!*p->why_not.msg));
+    if (*p->why_not.msg)
+        put_str(k, j, "why_not", p->why_not.msg);
+    else
+        put(k, j, "why_not", json_null());
     put(k, j, "needed", needed_json(k, p));
     put_int(k, gpu, "budget_bytes", p->place.budget);
     put_int(k, gpu, "replicated_bytes", p->place.replicated);

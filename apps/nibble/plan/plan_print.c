@@ -203,6 +203,14 @@ static void print_host(const json_t *h)
         (void)printf("%-12sno rates without --ram-bandwidth\n", "");
 }
 
+static void print_why_not(const json_t *l)
+{
+    if (is(l, "runs")) return;
+    (void)printf("%-12snibble does not run it so: ", "");
+    print_plain(str(l, "why_not"));
+    (void)fputc('\n', stdout);
+}
+
 static void print_machine(const json_t *j)
 {
     const json_t *m = at(j, "machine"), *l = at(j, "layout"), *g = at(l, "per_gpu"),
@@ -233,6 +241,7 @@ static void print_machine(const json_t *j)
         cli_memory_text(parts, sizeof parts / sizeof *parts, text, sizeof text);
         (void)printf("\n%-12sof %s on each: %s\n", "memory", d, text);
         print_host(at(l, "host"));
+        print_why_not(l);
         return;
     }
     cli_bytes_text(num(g, "weight_bytes"), a, sizeof a);
@@ -243,6 +252,7 @@ static void print_machine(const json_t *j)
     if (json_is_object(n))
         (void)printf("%-12s%.0f of them would do: tensor parallel %.0f, data parallel %.0f\n", "",
                      num(n, "gpus"), num(n, "tensor_parallel"), num(n, "data_parallel"));
+    print_why_not(l);
 }
 
 static void print_capacity(const json_t *list)

@@ -270,6 +270,7 @@ static int choose_layout(plan *p)
     nb_layout_place(&p->demand, l, &p->place);
     p->fits = nb_place_blocks(&p->place, p->marked) >= 1;
     p->price_hour = p->machine.price * (double)l->n_gpu;
+    if (nb_layout_runs(&p->demand, l, &p->why_not) == NB_OK) p->why_not.msg[0] = 0;
     if (!p->fits && !p->machine.cpu && !l->host_layers) {
         p->needed_layout = *l;
         p->needed = nb_layout_needed(&p->demand, &p->needed_layout);

@@ -367,6 +367,9 @@ json_t *plan_notes(const plan *p)
     json_t *a = json_array();
     if (!a) return a;
     if (p->has_machine) {
+        if (*p->why_not.msg)
+            say(a, "nibble does not run it so: %s. The figures say what the bytes and the arithmetic allow.",
+                p->why_not.msg);
         about_fit(p, a);
         about_use(p, a);
         about_layout(p, a);

@@ -54,26 +54,21 @@ static nb_status no_latent(const nb_gpu *gpu, const nb_attn_config *a, nb_error 
                    a->kv_lora, a->d_rope, a->n_head);
 }
 
-static nb_status can_attend(const nb_gpu *gpu, const nb_attn_config *a, bool absorbed_only,
-                            nb_error *err)
+static nb_status can_attend(const nb_attn_config *a, bool absorbed_only, nb_error *err)
 {
-    if (a->kind == NB_ATTN_GQA)
-        return a->head_dim <= 256
-                   ? NB_OK
-                   : nb_fail(err, NB_ERR_UNSUPPORTED,
-                             "heads of %zu values: a GPU has attention for at most 256",
-                             a->head_dim);
+    if (a->kind == NB_ATTN_GQA && a->head_dim > 256)
+        return nb_fail(err, NB_ERR_UNSUPPORTED,
+                       "heads of %zu values: a GPU has attention for at most 256", a->head_dim);
     if (a->kind == NB_ATTN_MLA && !absorbed_only && (a->d_v > 256 || a->d_nope + a->d_rope > 320))
         return nb_fail(
             err, NB_ERR_UNSUPPORTED,
             "heads of %zu + %zu and %zu values: a GPU has attention of prompts for at most 320 "
             "and 256 (use --mla absorbed)",
             a->d_nope, a->d_rope, a->d_v);
-    return no_latent(gpu, a, err);
+    return NB_OK;
 }
 
-nb_status nb_rank_can_compute(const nb_gpu *gpu, const nb_model_config *c, bool absorbed_only,
-                              nb_error *err)
+nb_status nb_rank_can_on_gpus(const nb_model_config *c, bool absorbed_only, size_t n_rank, nb_error *err)
 {
     for (size_t k = 0; k < c->n_attn; k++)
         if (!nb_backend_cuda.attn[c->attn[k].kind])
@@ -84,24 +79,33 @@ nb_status nb_rank_can_compute(const nb_gpu *gpu, const nb_model_config *c, bool 
         return nb_fail(
             err, NB_ERR_UNSUPPORTED,
             "layers of several kinds of attention: a GPU computes them with --mla absorbed only");
-    for (size_t k = 0; k < c->n_attn; k++) NB_TRY(can_attend(gpu, &c->attn[k], absorbed_only, err));
+    for (size_t k = 0; k < c->n_attn; k++) NB_TRY(can_attend(&c->attn[k], absorbed_only, err));
+    if (n_rank > NB_CUDA_MAX_RANK)
+        return nb_fail(err, NB_ERR_RANGE, "%zu ranks: GPUs have at most %d", n_rank, NB_CUDA_MAX_RANK);
+    for (size_t i = 0; n_rank > 1 && i < c->n_layer; i++)
+        if (c->n_zero || c->shortcut[i])
+            return nb_fail(err, NB_ERR_UNSUPPORTED,
+                           "%s: experts that give back what they read, or whose outputs a later layer adds, are computed "
+                           "by one GPU only",
+                           c->family);
+    return NB_OK;
+}
+
+nb_status nb_rank_can_compute(const nb_gpu *gpu, const nb_model_config *c, bool absorbed_only,
+                              nb_error *err)
+{
+    NB_TRY(nb_rank_can_on_gpus(c, absorbed_only, 1, err));
+    for (size_t k = 0; k < c->n_attn; k++)
+        if (nb_attn_is_latent(&c->attn[k])) NB_TRY(no_latent(gpu, &c->attn[k], err));
     return NB_OK;
 }
 
 static nb_status refuse(const nb_rank_options *o, nb_error *err)
 {
-    if (o->comm && nb_comm_n_rank(o->comm) > NB_CUDA_MAX_RANK)
-        return nb_fail(err, NB_ERR_RANGE, "%zu ranks: GPUs have at most %d", nb_comm_n_rank(o->comm),
-                       NB_CUDA_MAX_RANK);
+    NB_TRY(nb_rank_can_on_gpus(&o->model->c, o->absorbed_only, o->comm ? nb_comm_n_rank(o->comm) : 1, err));
     if (o->comm && (o->experts.n_host || o->experts.fit))
         return nb_fail(err, NB_ERR_UNSUPPORTED,
                        "--cpu-experts: experts in host memory are for one rank only");
-    for (size_t i = 0; o->comm && i < o->model->c.n_layer; i++)
-        if (o->model->c.n_zero || o->model->c.shortcut[i])
-            return nb_fail(err, NB_ERR_UNSUPPORTED,
-                           "%s: experts that give back what they read, or whose outputs a later layer adds, are computed "
-                           "by one GPU only",
-                           o->model->c.family);
     if (o->n_sink)
         return nb_fail(err, NB_ERR_UNSUPPORTED,
                        "--kv-sinks is supported on the CPU only (--device cpu)");
