@@ -40,7 +40,7 @@ set(nb_test_costs test_gpu_engine=130 check_cuda_emu=120 check=90 server_soak=53
     test_invariance=30 e2e_plan_trace_slow=23 test_hostile_models=22 e2e_serve_api=22 e2e_bench_serve=21
     e2e_calibrate=20 web_reports=20 e2e_dummy=17 e2e_eval_ruler=17 e2e_make_hard=17 e2e_eval_kl=16 test_bundled=13
     e2e_bench_matrix=12 e2e_plan=12 e2e_bench_kernel=12 test_cascade_engine=12 test_thrift_engine=11
-    test_engine_serving=10 test_ranks_engine=60 test_data_ranks=15 e2e_convert_gguf_families=90)
+    test_engine_serving=10 test_ranks_engine=60 test_data_ranks=55 e2e_convert_gguf_families=90)
 # Tests that ./test.sh leaves to ./test.sh --all: long ones whose code other tests run too.
 set(nb_test_all "^(server_soak|promises_on_ranks|server_agents_slow|e2e_plan_trace_slow|e2e_parity_run|e2e_retrieval|e2e_make_hard|e2e_eval_kl|e2e_gguf_(oracle|tokenizers)|.*_rest[0-9])$")
 # Under a sanitizer they are also other whole programs than those that parse input from outside, browsers, and

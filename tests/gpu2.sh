@@ -80,6 +80,7 @@ unit() { # NAME TEST
 }
 
 unit "exchanges; lost, late and other ranks" test_comm_cuda
+unit "data-parallel ranks, on two GPUs" test_data_ranks
 for model in tests/parity/*/config.json; do
     for mla in auto absorbed; do
         same "$(basename "$(dirname "$model")") $mla" "$(dirname "$model")" "$logs/few.json" --kv-cache-dtype nvfp4 --mla $mla \
@@ -96,8 +97,11 @@ verdict "exchange table" $? ""
 cat "$logs/exchange.log"
 for n in 1 "$(printf '%s' "$list" | tr ',' '\n' | wc -w)"; do
     gpus=$(printf '%s' "$list" | cut -d , -f "1-$n")
-    echo "V2-Lite's shape, $n rank(s):"
-    "$build/nibble" bench throughput bench/gpu/v2lite.json --load-format dummy --device "cuda:$gpus" --tensor-parallel-size "$n" \
-        --cuda-library "$library" --kv-cache-dtype nvfp4 --depth 4k,32k --depth-batch 1,32 --depth-prefill 8192 2>&1 | tail -n 8
+    for way in "--tensor-parallel-size $n" "--data-parallel-size $n --enable-expert-parallel"; do
+        echo "V2-Lite's shape, $way:"
+        # shellcheck disable=SC2086
+        "$build/nibble" bench throughput bench/gpu/v2lite.json --load-format dummy --device "cuda:$gpus" $way \
+            --cuda-library "$library" --kv-cache-dtype nvfp4 --depth 4k,32k --depth-batch 1,32 --depth-prefill 8192 2>&1 | tail -n 8
+    done
 done
 [ "$failed" -eq 0 ]

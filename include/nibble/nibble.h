@@ -142,8 +142,8 @@ typedef struct nb_engine_options {
         tensor_parallel_size; /* ranks that compute the same tokens together, each its heads, columns
                                     and experts, and a cache of its own: 1 (default) to 8, on a
                                     CPU or as many GPUs, with the same results              */
-    size_t data_parallel_size;   /* CPU ranks with requests and a cache of their own, 1 (default) to 8, that
-                                    divide the routed experts; results are the same         */
+    size_t data_parallel_size;   /* ranks with requests and a cache of their own, 1 (default) to 8, on a CPU or
+                                    as many GPUs, that divide the routed experts; results are the same */
     bool enable_expert_parallel; /* needed for data_parallel_size where there are experts   */
     const char *cpu_affinity;    /* auto (default), none, or CPUs for the threads: 0-3,8    */
     size_t max_model_len;        /* tokens of context; default: the model's maximum         */

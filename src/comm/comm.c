@@ -28,7 +28,8 @@ enum { KIND_BITS = 3 };
 typedef struct slot {
     alignas(LINE) _Atomic uint64_t ready; /* number << KIND_BITS | kind */
     alignas(LINE) _Atomic uint64_t done;  /* number */
-    const nb_comm_block *send;            /* GATHER: one, EXCHANGE: one for each rank */
+    nb_comm_block send[NB_COMM_MAX_RANK]; /* GATHER: one, EXCHANGE: one for each rank; copies, since a rank that is late
+                                             may read them when the caller's have gone */
     const float *part;
     size_t n_part, stride, n;
     uint64_t value;
@@ -218,7 +219,7 @@ static nb_status take_blocks(nb_comm *c, call_kind kind, const nb_comm_block *se
 {
     group *g = c->g;
     NB_TRY(nb_comm_check(c, err));
-    g->slot[c->rank].send = send;
+    memcpy(g->slot[c->rank].send, send, (kind == EXCHANGE ? g->n_rank : 1) * sizeof *send);
     NB_TRY(begin(c, kind, err));
     for (size_t i = 0; i < g->n_rank;
          i++) { /* its neighbour's first, so that ranks read different memory */

@@ -51,7 +51,6 @@ static nb_status parse(const char *s, size_t n_rank, wanted *w, nb_error *err)
 static const char *lacks(const nb_engine_options *o)
 {
     if (o->kv_sinks) return "--kv-sinks";
-    if (o->data_parallel_size > 1) return "--data-parallel-size";
     if (o->kv_thrift && !strcmp(o->kv_thrift, "block-mean")) return "--kv-thrift block-mean";
     if (o->kv_thrift && !strcmp(o->kv_thrift, "quest")) return "--kv-thrift quest";
     if (o->kv_thrift && !strcmp(o->kv_thrift, "block-prob")) return "--kv-thrift block-prob";
@@ -83,7 +82,8 @@ static nb_status find(const nb_engine_options *o, const nb_model_config *c, nb_g
     nb_error e = { 0 };
     *gpu = NULL;
     why[0] = 0;
-    NB_TRY(parse(o->device, o->tensor_parallel_size ? o->tensor_parallel_size : 1, &w, err));
+    const size_t n_tensor = o->tensor_parallel_size ? o->tensor_parallel_size : 1;
+    NB_TRY(parse(o->device, n_tensor * (o->data_parallel_size ? o->data_parallel_size : 1), &w, err));
     if (w.kind == DEVICE_CPU) return NB_OK;
     const char *lack = lacks(o);
     if (lack && w.kind == DEVICE_CUDA)

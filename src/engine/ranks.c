@@ -20,6 +20,7 @@ static nb_status do_job(nb_rank_seat *s, const nb_rank_job *j, unsigned char *ba
     if (j->chunk && j->first) return nb_rank_step_share(s->rank, j->chunk, j->first, bad, &s->err);
     if (j->chunk) return nb_rank_step(s->rank, j->chunk, j->n, bad, &s->err);
     const size_t at = j->first ? j->first[s->k] : 0, n = j->first ? j->first[s->k + 1] - at : j->n;
+    if (j->draw) return nb_rank_sample(s->rank, j->tok + at, j->draw + at, n, j->id + at, &s->err);
     return nb_rank_logits(s->rank, j->tok + at, n, j->logits + at * j->n_vocab, &s->err);
 }
 
@@ -123,6 +124,7 @@ nb_status nb_ranks_run(nb_ranks *r, const nb_rank_job *job, nb_error *err)
     nb_rank_seat *s = &r->seat[0];
     if (r->n == 1) {
         if (job->chunk) return nb_rank_step(s->rank, job->chunk, job->n, job->bad, err);
+        if (job->draw) return nb_rank_sample(s->rank, job->tok, job->draw, job->n, job->id, err);
         return nb_rank_logits(s->rank, job->tok, job->n, job->logits, err);
     }
     if (r->stuck) return nb_comm_check(s->comm, err);

@@ -21,6 +21,8 @@ typedef struct nb_rank_job {
     const size_t *tok;
     float *logits; /* [n][n_vocab] */
     size_t n_vocab;
+    const nb_cuda_sample_row *draw; /* [n], not NULL: the devices draw id[n] (nb_rank_sample), and there are no logits */
+    uint32_t *id;
 } nb_rank_job;
 
 /* Tests: what a rank does wrong in its next job; not an option. */

@@ -189,7 +189,12 @@ static bool drawn_there(nb_engine *e, const pass *p)
 
 static nb_status draw_there(nb_engine *e, const pass *p, nb_error *err)
 {
-    NB_TRY(nb_rank_sample(e->rank[0].rank, e->step.place, e->step.draw, p->n, e->step.drawn, err));
+    const nb_rank_job job = { .tok = e->step.place,
+                              .n = p->n,
+                              .first = e->n_shard > 1 ? e->step.row_first : NULL,
+                              .draw = e->step.draw,
+                              .id = e->step.drawn };
+    NB_TRY(nb_ranks_run(&e->ranks, &job, err));
     for (size_t i = 0; i < p->n; i++) {
         const nb_run *r = p->row[i].run;
         const uint32_t id = r->at_script < r->n_script ? r->script[r->at_script] : e->step.drawn[i];

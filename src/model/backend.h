@@ -54,8 +54,11 @@ struct nb_rank {
     nb_observe_fn *observe;
     void *observe_ctx;
     nb_arena arena; /* small things */
-    size_t rows_of[NB_COMM_MAX_RANK]; /* data-parallel: tokens of each rank in the step */
-    bool plant_rows; /* tests */
+    struct {
+        const nb_chunk *chunk;
+        size_t n_chunk, n_row; /* n_row: tokens */
+    } share[NB_COMM_MAX_RANK]; /* data-parallel: what each rank has in the step */
+    bool plant_rows;           /* tests */
 };
 
 /* Some tokens of a step on their way through the layers; a backend's own pass begins with one. */
@@ -116,7 +119,7 @@ struct nb_backend {
     /* stream += factor * branch (not at NB_NORM_AT_BEGIN), then the norm that stands there. */
     void (*add_norm)(nb_rank *r, nb_pass *p, size_t layer, nb_norm_at at);
     /* Exchanges what ranks have for each other; false: it failed, for good.  Not called without nb_rank.o.comm;
-     * NULL: this backend has one rank only. */
+     * NULL: this backend has one rank only.  Data-parallel ranks: called for NB_MEET_HIDDEN only, in every layer. */
     bool (*meet)(nb_rank *r, nb_pass *p, size_t layer, nb_meeting at);
     /* When all ranks are there: learns where the others' memory is.  NULL: it need not know. */
     nb_status (*connect)(nb_rank *r, nb_rank *const *all, nb_error *err);

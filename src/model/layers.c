@@ -10,8 +10,6 @@ static void trace(nb_rank *r, nb_pass *p, const char *what, size_t layer)
 static bool meet(nb_rank *r, nb_pass *p, size_t layer, nb_meeting at)
 {
     if (!r->o.comm || (r->o.data_parallel && at != NB_MEET_HIDDEN)) return true;
-    if (r->o.data_parallel && !nb_layer_has_experts(r->whole, layer)) /* so that a lost rank is known from a slow one */
-        return nb_comm_barrier(r->o.comm, NULL) == NB_OK;
     return r->backend->meet(r, p, layer, at);
 }
 

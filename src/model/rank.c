@@ -242,10 +242,13 @@ nb_status nb_rank_step_share(nb_rank *r, const nb_chunk *chunk, const size_t *fi
     NB_ASSERT(r->o.data_parallel);
     NB_TRY(nb_comm_agree(c, cut ^ hash_of(chunk, first[n]), "decisions of a step", err));
     for (size_t k = 0; k < n; k++) {
-        r->rows_of[k] = 0;
-        for (size_t i = first[k]; i < first[k + 1]; i++) r->rows_of[k] += chunk[i].n_tok;
+        r->share[k].chunk = chunk + first[k];
+        r->share[k].n_chunk = first[k + 1] - first[k];
+        if (r->plant_rows && k == me && r->share[k].n_chunk) r->share[k].n_chunk--;
+        r->share[k].n_row = 0;
+        for (size_t i = 0; i < r->share[k].n_chunk; i++) r->share[k].n_row += r->share[k].chunk[i].n_tok;
     }
-    return told(r, r->backend->step(r, chunk + first[me], first[me + 1] - first[me],
+    return told(r, r->backend->step(r, r->share[me].chunk, r->share[me].n_chunk,
                                     bad ? bad + first[me] : NULL, err),
                 err);
 }
@@ -262,14 +265,14 @@ nb_status nb_rank_logits(nb_rank *r, const size_t *tok, size_t n, float *logits,
 
 bool nb_rank_can_sample(const nb_rank *r)
 {
-    return r->backend->sample && !r->o.comm; /* ranks have parts of the logits */
+    return r->backend->sample && !nb_rank_divided(r); /* else ranks have parts of the logits */
 }
 
 nb_status nb_rank_sample(nb_rank *r, const size_t *tok, const nb_cuda_sample_row *row, size_t n,
                          uint32_t *id, nb_error *err)
 {
     NB_ASSERT(r->backend->sample);
-    return r->backend->sample(r, tok, row, n, id, err);
+    return told(r, r->backend->sample(r, tok, row, n, id, err), err);
 }
 
 size_t nb_rank_bytes(const nb_rank *r)

@@ -109,6 +109,39 @@ static void order_right(chk *t, const nb_route_args *a, const result *r, size_t 
     if (r->first[a->n_expert] != n) chk_fail(t, "%u rows, expected %zu", r->first[a->n_expert], n);
 }
 
+/* The order of a choice that has been made, with tokens that have none. */
+static void order_given(chk *t, const nb_route_args *a, const result *r, size_t n_rank)
+{
+    const size_t k = a->top_k, n = a->n_tok * k;
+    nb_cuda_route_args g = { .n_tok = a->n_tok, .n_expert = a->n_expert, .top_k = k, .n_rank = n_rank };
+    unsigned char *on = chk_raw(t, a->n_tok);
+    uint32_t *first = chk_raw(t, (a->n_expert + 1) * 4), *src = chk_raw(t, n * 4), *place = chk_raw(t, n * 4);
+    const bool all = chk_u64(t) % 4 == 0;
+    for (size_t i = 0; i < a->n_tok; i++) on[i] = all || chk_u64(t) % 3 != 0;
+    g.id = (uint32_t *)(uintptr_t)chk_gpu_in(t, r->id, n * 4);
+    g.on = all && chk_u64(t) % 2 ? NULL : chk_gpu_in(t, on, a->n_tok);
+    g.first = chk_gpu_out(t, (a->n_expert + 1) * 4);
+    g.src = chk_gpu_out(t, n * 4);
+    g.place = chk_gpu_out(t, n * 4);
+    chk_gpu_call(t, chk_gpu_api(t)->route(chk_gpu(t), &g));
+    chk_gpu_get(t, first, g.first, (a->n_expert + 1) * 4);
+    chk_gpu_get(t, src, g.src, n * 4);
+    chk_gpu_get(t, place, g.place, n * 4);
+    uint32_t at = 0;
+    bool right = true;
+    for (size_t s = 0, q = 0, e = 0; s < a->n_expert; s++, e += n_rank) {
+        while (e >= a->n_expert) e = ++q;
+        right &= first[s] == at;
+        for (size_t i = 0; i < n && right; i++) {
+            if (r->id[i] != e || !on[i / k]) continue;
+            right = place[i] == at && src[at] == i / k;
+            at++;
+        }
+    }
+    for (size_t i = 0; i < n && right; i++) right = on[i / k] || place[i] == 0;
+    if (!right || first[a->n_expert] != at) chk_fail(t, "another order of %u rows that are given", at);
+}
+
 static void compare(chk *t, const nb_route_args *a, const result *r)
 {
     const size_t k = a->top_k, n = a->n_tok * k;
@@ -147,6 +180,7 @@ static void one_case(chk *t, const shape *s, size_t n_tok, chk_pattern p, bool h
     const size_t n_rank = chk_between(t, 2, 8);
     const result parts = run(t, &a, n_rank);
     order_right(t, &a, &parts, n_rank);
+    order_given(t, &a, &parts, n_rank);
     chk_same_bytes(t, "ids for ranks", parts.id, r.id, n_tok * s->top_k * 4);
     chk_same_bytes(t, "weights for ranks", parts.weight, r.weight, n_tok * s->top_k * 4);
     if (!hostile) compare(t, &a, &r);

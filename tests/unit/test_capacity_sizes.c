@@ -664,7 +664,33 @@ static void widen(const char *path)
     json_decref(j);
 }
 
-/* Weights of several (emulated) GPUs are those of the plan's layout; norms are floats there. */
+/* Weights of n (emulated) GPUs are those of the plan's layout; norms are floats there. */
+static void check_gpu_ranks(const nb_engine_options *o, const char *model, size_t tp, size_t dp)
+{
+    const size_t n = tp * dp;
+    nb_machine gpu = { .memory_bytes = 1e12 };
+    const nb_layout l = { .n_gpu = n, .tp = tp, .dp = dp, .ep = n, .utilization = 1 };
+    const nb_demand d = { .config = &conf, .sizes = &sizes, .wtype = NB_SIZES_CHECKPOINT, .machine = &gpu };
+    nb_engine *e = NULL;
+    nb_error err = { 0 };
+    nb_engine_info i;
+    nb_place place;
+    double used = 0;
+    nb_layout_place(&d, &l, &place);
+    if (nb_engine_create(o, &e, &err) != NB_OK) fail_msg("%s: %s", model, err.msg);
+    for (size_t k = 0; k < n; k++) {
+        used += (double)nb_gpu_of(e->rank[k].rank)->w.used_bytes;
+        assert_true(nb_gpu_of(e->rank[k].rank)->w.used_bytes <= nb_rank_weight_bytes(e->rank[k].rank));
+    }
+    if (fabs(used / (double)n - place.weights) > 0.01 * place.weights)
+        fail_msg("%s, %zu x %zu GPUs: %.0f bytes of weights on each, the plan has %.0f", model, tp, dp,
+                 used / (double)n, place.weights);
+    nb_engine_get_info(e, &i);
+    equal(model, "block", i.block_bytes, nb_sizes_find(&sizes, "nvfp4")->block_bytes);
+    equal(model, "pool", e->pages.kv_bytes, e->pages.n_block * i.block_bytes);
+    nb_engine_destroy(e);
+}
+
 static void test_gpu_ranks(void **state)
 {
     (void)state;
@@ -690,27 +716,14 @@ static void test_gpu_ranks(void **state)
                                           .cuda_library = library,
                                           .tensor_parallel_size = n,
                                           .n_thread = 1 };
-            nb_machine gpu = { .memory_bytes = 1e12 };
-            const nb_layout l = { .n_gpu = n, .tp = n, .dp = 1, .ep = n, .utilization = 1 };
-            const nb_demand d = {
-                .config = &conf, .sizes = &sizes, .wtype = NB_SIZES_CHECKPOINT, .machine = &gpu
-            };
-            nb_engine *e = NULL;
-            nb_error err = { 0 };
-            nb_place place;
-            double used = 0;
+            nb_engine_options data = o;
+            data.tensor_parallel_size = 1;
+            data.data_parallel_size = n;
+            data.enable_expert_parallel = true;
             widen(path);
             read_and_size(path);
-            nb_layout_place(&d, &l, &place);
-            if (nb_engine_create(&o, &e, &err) != NB_OK) fail_msg("%s: %s", models[m], err.msg);
-            for (size_t k = 0; k < n; k++) {
-                used += (double)nb_gpu_of(e->rank[k].rank)->w.used_bytes;
-                assert_true(nb_gpu_of(e->rank[k].rank)->w.used_bytes <= nb_rank_weight_bytes(e->rank[k].rank));
-            }
-            if (fabs(used / (double)n - place.weights) > 0.01 * place.weights)
-                fail_msg("%s, %zu GPUs: %.0f bytes of weights on each, the plan has %.0f", models[m], n,
-                         used / (double)n, place.weights);
-            nb_engine_destroy(e);
+            check_gpu_ranks(&o, models[m], n, 1);
+            if (n > 1) check_gpu_ranks(&data, models[m], 1, n);
         }
     tmp_close(&dir);
 }

@@ -14,7 +14,7 @@
 #include "dev/gpu.h"
 #include "os/thread.h"
 
-enum { MAX = 8, ROWS = 5, CALLS = 6 };
+enum { MAX = 8, ROWS = 5, CALLS = 6, LISTED = 5, SALTED = 4 }; /* calls with a list of rows; from which on with salt */
 
 static const char *library(void)
 {
@@ -24,7 +24,7 @@ static const char *library(void)
 }
 
 /* What a test does on one rank. */
-typedef enum deed { PLAIN, GRAPH, ABSENT, GONE, OTHER, SWAPPED, WAITS } deed;
+typedef enum deed { PLAIN, GRAPH, ABSENT, GONE, OTHER, SALT, SWAPPED, WAITS } deed;
 
 typedef struct rank {
     struct group *g;
@@ -36,6 +36,7 @@ typedef struct rank {
     unsigned char *give, *get; /* device: [CALLS][ROWS][width], [MAX][CALLS][ROWS][width] */
     nb_cuda_meeting *meeting;
     uint32_t *range;           /* device: [2] */
+    uint32_t *list, *salt;     /* device: [ROWS]; [1] */
     volatile uint32_t *alarm;  /* pinned */
     unsigned char *seen;       /* host: get */
     uint64_t failed;
@@ -58,11 +59,12 @@ static size_t area(const group *g)
     return ROWS * g->width;
 }
 
-/* Call i: rows [1, 4) of every rank's area i with `ranged`, else all. */
+/* Call i: rows [1, 4) of every rank's area i with `ranged`, else all; LISTED: of these only 1 and 3. */
 static nb_cuda_exchange_args args_of(rank *r, size_t i, bool ranged)
 {
     group *g = r->g;
     nb_cuda_exchange_args a = { .alarm = r->alarm, .rank = r->k, .n_rank = g->n, .what = (uint32_t)(100 + i) };
+    if (i >= SALTED) a.salt = r->salt;
     for (size_t k = 0; k < g->n; k++) {
         a.meeting[k] = g->r[k].meeting;
         a.take[a.n_take++] = (nb_cuda_take){ .from = g->r[k].give + i * area(g) + g->skew,
@@ -72,7 +74,8 @@ static nb_cuda_exchange_args args_of(rank *r, size_t i, bool ranged)
                                              .from_stride = g->width,
                                              .to_stride = g->width,
                                              .begin = ranged ? r->range : NULL,
-                                             .end = ranged ? r->range + 1 : NULL };
+                                             .end = ranged ? r->range + 1 : NULL,
+                                             .row = i == LISTED ? r->list : NULL };
     }
     return a;
 }
@@ -112,20 +115,25 @@ static void open_rank(rank *r, uint32_t limit_ms)
     r->api = nb_gpu_api(r->gpu);
     r->c = nb_gpu_handle(r->gpu);
     const size_t n_give = CALLS * area(g), n_get = g->n * n_give;
-    const uint32_t range[2] = { 1, 4 };
+    const uint32_t range[2] = { 1, 4 }, list[ROWS] = { 3, 0, 1, 4, 3 },
+                   salt = r->deed == SALT ? 0x5a5a5b : 0x5a5a5a;
     unsigned char *mine = malloc(n_give);
     r->give = r->api->alloc(r->c, n_give);
     r->get = r->api->alloc(r->c, n_get);
     r->meeting = r->api->alloc(r->c, sizeof *r->meeting);
     r->range = r->api->alloc(r->c, sizeof range);
+    r->list = r->api->alloc(r->c, sizeof list);
+    r->salt = r->api->alloc(r->c, sizeof salt);
     r->alarm = r->api->host_alloc(r->c, 2 * sizeof *r->alarm);
     r->seen = malloc(n_get);
-    assert_true(mine && r->give && r->get && r->meeting && r->range && r->alarm && r->seen);
+    assert_true(mine && r->give && r->get && r->meeting && r->range && r->list && r->salt && r->alarm && r->seen);
     for (size_t i = 0; i < n_give; i++) mine[i] = value(r->k, i / area(g), i % area(g));
     r->alarm[0] = r->deed == WAITS;
     r->alarm[1] = limit_ms;
     r->api->upload(r->c, r->give, mine, n_give);
     r->api->upload(r->c, r->range, range, sizeof range);
+    r->api->upload(r->c, r->list, list, sizeof list);
+    r->api->upload(r->c, r->salt, &salt, sizeof salt);
     r->api->fill(r->c, r->get, 0, n_get);
     r->api->fill(r->c, r->meeting, 0, sizeof *r->meeting);
     assert_int_equal(r->api->sync(r->c, NULL), NB_OK);
@@ -138,6 +146,8 @@ static void close_rank(rank *r)
     r->api->free(r->c, r->get);
     r->api->free(r->c, r->meeting);
     r->api->free(r->c, r->range);
+    r->api->free(r->c, r->list);
+    r->api->free(r->c, r->salt);
     r->api->host_free(r->c, (void *)(uintptr_t)r->alarm);
     free(r->seen);
     nb_gpu_close(r->gpu);
@@ -168,7 +178,7 @@ static unsigned char wanted(const group *g, size_t from, size_t n, size_t i)
 {
     const size_t row = (i - g->skew) / g->width, col = (i - g->skew) % g->width;
     const bool in = i >= g->skew && row < ROWS && col < g->row_bytes && (n % 2 == 0 || (row >= 1 && row < 4));
-    return in ? value(from, n, i) : 0;
+    return in && (n != LISTED || row != 2) ? value(from, n, i) : 0;
 }
 
 static void check_bytes(const group *g, size_t n_call)
@@ -235,6 +245,12 @@ static void test_faults(void **state)
     check_failed(&g.r[2], NB_CUDA_OTHER, 1);
     assert_int_equal(g.r[1].failed >> 32, NB_CUDA_OTHER);
     check_bytes(&g, 2);
+    done(&g);
+
+    run(&g, (const deed[]){ SALT, PLAIN, PLAIN }, 300);
+    check_failed(&g.r[1], NB_CUDA_OTHER, 0);
+    check_failed(&g.r[2], NB_CUDA_OTHER, 0);
+    check_bytes(&g, SALTED);
     done(&g);
 
     run(&g, (const deed[]){ PLAIN, PLAIN, SWAPPED }, 300); /* calls 1 and 2 */

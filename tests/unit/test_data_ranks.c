@@ -5,6 +5,7 @@
 #include <dirent.h>
 
 #include "engine/engine_internal.h"
+#include "model/gpu/gpu.h"
 #include "os/clock.h"
 #include "sched/sched_look.h"
 
@@ -28,17 +29,15 @@ typedef struct crowd {
 
 static uint32_t ids[N_REQ][MAX_PROMPT];
 
-/* Lengths around pages; the last request has the first one's prompt, and more. */
-static size_t n_prompt_of(size_t i)
-{
-    static const size_t n[N_REQ] = { 150, 1, 64, 65, 200, 30, 129, 7, 170 };
-    return n[i];
-}
+static size_t n_prompt[N_REQ];
 
-static void make_prompts(size_t n_vocab)
+/* Lengths around pages, shorter where a GPU is emulated; the last request has the first one's prompt, and more. */
+static void make_prompts(size_t n_vocab, bool emulated)
 {
-    for (size_t i = 0; i < N_REQ; i++) random_ids(ids[i], n_prompt_of(i), n_vocab, 40 + i);
-    memcpy(ids[N_REQ - 1], ids[0], n_prompt_of(0) * sizeof *ids[0]);
+    static const size_t n[2][N_REQ] = { { 150, 1, 64, 65, 200, 30, 129, 7, 170 }, { 70, 1, 64, 65, 66, 3, 67, 7, 80 } };
+    memcpy(n_prompt, n[emulated], sizeof n_prompt);
+    for (size_t i = 0; i < N_REQ; i++) random_ids(ids[i], n_prompt[i], n_vocab, 40 + i);
+    memcpy(ids[N_REQ - 1], ids[0], n_prompt[0] * sizeof *ids[0]);
 }
 
 static int on_answer(void *ctx, const nb_token_event *ev)
@@ -73,7 +72,7 @@ static void submit_all(nb_engine *e, crowd *c)
         nb_sampling s = greedy(N_TOK);
         s.n_logprobs = 1;
         const nb_request rq = { .prompt = ids[i],
-                                .n_prompt = n_prompt_of(i),
+                                .n_prompt = n_prompt[i],
                                 .sampling = s,
                                 .on_token = on_answer,
                                 .on_token_ctx = &c->a[i],
@@ -97,7 +96,22 @@ static void await_all(crowd *c)
 typedef struct set_up {
     const char *dir, *kv, *mla, *weights;
     size_t n_thread, chunk, n_sink; /* chunk 0: 96 */
+    bool gpu;                       /* ranks are GPUs: emulated, or those of the machine */
+    bool two;                       /* not 4 ranks */
 } set_up;
+
+/* The GPUs are those of the machine, which has two. */
+static bool on_machine(void)
+{
+    const char *s = getenv("NB_TEST_CUDA");
+    return s && *s;
+}
+
+static const char *library(void)
+{
+    const char *s = getenv(on_machine() ? "NB_TEST_CUDA" : "NB_CUDA_EMU_LIBRARY");
+    return s && *s ? s : NULL;
+}
 
 static nb_engine *engine_of(const set_up *s, size_t n_rank, nb_status *st, nb_error *err)
 {
@@ -107,8 +121,9 @@ static nb_engine *engine_of(const set_up *s, size_t n_rank, nb_status *st, nb_er
                                   .weight_dtype = s->weights,
                                   .kv_sinks = s->n_sink,
                                   .no_text = true,
-                                  .device = "cpu",
-                                  .n_thread = s->n_thread,
+                                  .device = s->gpu ? "cuda" : "cpu",
+                                  .cuda_library = s->gpu ? library() : NULL,
+                                  .n_thread = s->n_thread ? s->n_thread : 1,
                                   .data_parallel_size = n_rank,
                                   .enable_expert_parallel = true,
                                   .max_num_batched_tokens = s->chunk ? s->chunk : 96,
@@ -120,10 +135,18 @@ static nb_engine *engine_of(const set_up *s, size_t n_rank, nb_status *st, nb_er
     return e;
 }
 
+static void read_block(nb_engine *e, size_t rank, size_t block, unsigned char *to)
+{
+    nb_device *d = &e->rank[rank].device;
+    d->kind->read(d, to, e->rank[rank].kv + block * e->pages.block_bytes, e->pages.block_bytes);
+}
+
 /* Every block that a shard can find has the bytes that one rank computed for the same key. Returns shards with blocks. */
 static size_t compare_pages(const set_up *s, nb_engine *one, nb_engine *many)
 {
     size_t n_used = 0, n_bytes = one->pages.block_bytes;
+    unsigned char *page[2] = { malloc(n_bytes), malloc(n_bytes) };
+    assert_true(page[0] && page[1]);
     assert_int_equal(many->pages.block_bytes, n_bytes);
     for (size_t k = 0; k < many->n_shard; k++) {
         size_t n_found = 0;
@@ -134,17 +157,21 @@ static size_t compare_pages(const set_up *s, nb_engine *one, nb_engine *many)
             const uint32_t same = nb_kv_cache_find(one->shard[0].cache, &info.key);
             if (same == NB_BLOCK_NONE) continue; /* it was evicted */
             n_found++;
-            if (memcmp(many->rank[k].kv + b * n_bytes, one->rank[0].kv + same * n_bytes, n_bytes) != 0)
+            read_block(one, 0, same, page[0]);
+            read_block(many, k, b, page[1]);
+            if (memcmp(page[0], page[1], n_bytes) != 0)
                 fail_msg("%s, %s: block %zu of rank %zu has other bytes", s->dir, s->kv, b, k);
         }
         n_used += n_found > 0;
     }
+    free(page[0]);
+    free(page[1]);
     return n_used;
 }
 
 static void compare_logits(const set_up *s, nb_engine *one, nb_engine *many)
 {
-    const size_t n = 100, n_vocab = vocab_of(one);
+    const size_t n = s->gpu ? 65 : 100, n_vocab = vocab_of(one);
     size_t row[100];
     for (size_t i = 0; i < n; i++) row[i] = i;
     float *a = logits_at(one, ids[4], n, row, n), *b = logits_at(many, ids[4], n, row, n);
@@ -155,24 +182,25 @@ static void compare_logits(const set_up *s, nb_engine *one, nb_engine *many)
     free(b);
 }
 
-/* 1 rank against 2 and 4; how many sizes were compared (a family may be refused by name). */
+/* 1 rank against 2 and 4, of two GPUs 2; how many sizes were compared (a family may be refused by name). */
 static size_t check_model(const set_up *s)
 {
     static const size_t sizes[] = { 2, 4 };
+    const size_t n_size = s->two || (s->gpu && on_machine()) ? 1 : 2;
     static crowd want, got;
     nb_status st;
     nb_error err = { 0 };
     size_t n_done = 0;
     nb_engine *one = engine_of(s, 1, &st, &err);
     if (!one) fail_msg("%s: %s", s->dir, err.msg);
-    make_prompts(vocab_of(one));
+    make_prompts(vocab_of(one), s->gpu && !on_machine());
     submit_all(one, &want);
     await_all(&want);
-    for (size_t i = 0; i < NB_COUNT(sizes); i++) {
+    for (size_t i = 0; i < n_size; i++) {
         nb_engine *many = engine_of(s, sizes[i], &st, &err);
         if (!many) {
             assert_int_equal(st, NB_ERR_UNSUPPORTED);
-            assert_non_null(strstr(err.msg, "data-parallel"));
+            assert_non_null(strstr(err.msg, s->gpu ? "by one GPU only" : "data-parallel"));
             continue;
         }
         submit_all(many, &got);
@@ -186,6 +214,7 @@ static size_t check_model(const set_up *s)
                 fail_msg("%s, %s: request %zu has other tokens or log-probabilities on %zu ranks", s->dir, s->kv,
                          q, sizes[i]);
         }
+        for (size_t k = 0; s->gpu && k < sizes[i]; k++) assert_true(nb_gpu_of(many->rank[k].rank)->n_graph > 0);
         const size_t used = compare_pages(s, one, many);
         if (used < 2) fail_msg("%s: %zu of %zu ranks had a whole page", s->dir, used, sizes[i]);
         compare_logits(s, one, many);
@@ -197,10 +226,9 @@ static size_t check_model(const set_up *s)
     return n_done;
 }
 
-/* Every checkpoint of tests/parity: all kinds of attention, states, weights. */
-static void test_all_checkpoints(void **state)
+/* Every checkpoint of tests/parity: all kinds of attention, states, weights; of GPUs what one of them computes. */
+static void check_all(bool gpu)
 {
-    (void)state;
     char name[MAX_MODEL][300];
     size_t n = 0, n_done = 0;
     DIR *d = opendir(in_source("tests/parity"));
@@ -215,10 +243,29 @@ static void test_all_checkpoints(void **state)
     (void)closedir(d);
     assert_true(n >= 20);
     for (size_t i = 0; i < n; i++) {
-        const set_up s = { .dir = name[i], .kv = "nvfp4", .n_thread = 1 };
+        const set_up s = { .dir = name[i], .kv = "nvfp4", .n_thread = 1, .gpu = gpu };
+        nb_status st;
+        nb_error err = { 0 };
+        nb_engine *one = gpu ? engine_of(&s, 1, &st, &err) : NULL;
+        if (gpu && !one) continue; /* it is for the CPU */
+        nb_engine_destroy(one);
         n_done += check_model(&s);
     }
-    assert_true(n_done >= 2 * (n - 2)); /* LongCat's experts are refused */
+    assert_true(n_done >= (gpu ? n / 2 : 2 * (n - 2))); /* LongCat's experts are refused */
+}
+
+static void test_all_checkpoints(void **state)
+{
+    (void)state;
+    check_all(false);
+}
+
+/* In emulation they take minutes: test_gpus has some. */
+static void test_all_on_gpus(void **state)
+{
+    (void)state;
+    if (!on_machine()) skip();
+    check_all(true);
 }
 
 /* Steps that hold fewer rows than the ranks have together, and records, forms, types of weights. */
@@ -240,6 +287,23 @@ static void test_nibble_tiny(void **state)
     const set_up s = { .dir = "models/nibble-tiny", .kv = "nvfp4", .n_thread = 2 };
     if (!have_file("models/nibble-tiny/config.json")) skip();
     assert_int_equal(check_model(&s), 2);
+    const set_up gpu = { .dir = "models/nibble-tiny", .kv = "nvfp4", .gpu = true, .two = true };
+    if (on_machine()) assert_int_equal(check_model(&gpu), 1);
+}
+
+/* The same on GPUs: forms of attention, records, types of weights, steps that take turns, models without experts. */
+static void test_gpus(void **state)
+{
+    (void)state;
+    static const set_up ways[] = {
+        { .dir = "tests/parity/v3_sharded", .kv = "nvfp4", .gpu = true },
+        { .dir = "tests/parity/v3", .kv = "bf16", .mla = "absorbed", .chunk = 9, .gpu = true, .two = true },
+        { .dir = "tests/parity/v3_fp8", .kv = "fp8", .chunk = 33, .gpu = true, .two = true },
+        { .dir = "tests/parity/v2_lite", .kv = "nvfp4", .weights = "int8", .gpu = true, .two = true },
+        { .dir = "tests/parity/llama3", .kv = "bf16", .gpu = true, .two = true },
+    };
+    if (!library()) skip();
+    for (size_t i = 0; i < NB_COUNT(ways); i++) assert_true(check_model(&ways[i]) > 0);
 }
 
 /* ---- placement ---- */
@@ -253,12 +317,12 @@ static void test_placement(void **state)
     nb_error err = { 0 };
     nb_engine *e = engine_of(&s, 4, &st, &err);
     assert_non_null(e);
-    make_prompts(vocab_of(e));
+    make_prompts(vocab_of(e), false);
     submit_all(e, &c);
     await_all(&c);
     /* nothing runs: the rank that knows the prompt has the least to do, wherever that is */
     for (size_t i = 0; i < N_REQ; i++) {
-        nb_sched_request rq = { .id = 1000 + i, .prompt = ids[i], .n_prompt = n_prompt_of(i), .rope_from = SIZE_MAX,
+        nb_sched_request rq = { .id = 1000 + i, .prompt = ids[i], .n_prompt = n_prompt[i], .rope_from = SIZE_MAX,
                                 .salt = nb_str_c("") };
         const nb_prompt_form form = nb_engine_prompt_form(e, rq.n_prompt);
         rq.n_expanded = form.n_expanded;
@@ -279,16 +343,16 @@ static void test_placement(void **state)
 
 /* ---- a rank that fails ---- */
 
-static void check_fault(nb_rank_fault what, size_t rank, const char *line)
+static void check_fault(nb_rank_fault what, bool gpu, size_t rank, const char *line)
 {
-    const set_up s = { .dir = "tests/parity/v3_sharded", .kv = "nvfp4", .n_thread = 1 };
+    const set_up s = { .dir = "tests/parity/v3_sharded", .kv = "nvfp4", .n_thread = 1, .gpu = gpu };
     static crowd c;
     nb_status st;
     nb_error err = { 0 };
-    nb_engine *e = engine_of(&s, 4, &st, &err);
+    nb_engine *e = engine_of(&s, gpu && on_machine() ? 2 : 4, &st, &err);
     assert_non_null(e);
     if (what == NB_FAULT_LOST || what == NB_FAULT_LATE) nb_comm_set_limit(e->ranks.seat[0].comm, 1.5);
-    make_prompts(vocab_of(e));
+    make_prompts(vocab_of(e), false);
     nb_mutex_lock(e->ranks.lock);
     e->ranks.fault.rank = rank;
     e->ranks.fault.late_ms = 4000;
@@ -308,10 +372,22 @@ static void check_fault(nb_rank_fault what, size_t rank, const char *line)
 static void test_faults(void **state)
 {
     (void)state;
-    check_fault(NB_FAULT_REPORTS, 2, "rank 2 of 4: a failure made by a test");
-    check_fault(NB_FAULT_LOST, 3, "rank 3 of 4: no sign of it");
-    check_fault(NB_FAULT_LATE, 1, "rank 1 of 4: no sign of it");
-    check_fault(NB_FAULT_DECISION, 2, "rank 2 of 4: its decisions of a step differ");
+    check_fault(NB_FAULT_REPORTS, false, 2, "rank 2 of 4: a failure made by a test");
+    check_fault(NB_FAULT_LOST, false, 3, "rank 3 of 4: no sign of it");
+    check_fault(NB_FAULT_LATE, false, 1, "rank 1 of 4: no sign of it");
+    check_fault(NB_FAULT_DECISION, false, 2, "rank 2 of 4: its decisions of a step differ");
+    check_fault(NB_FAULT_ROWS, false, 1, "gives");
+}
+
+static void test_gpu_faults(void **state)
+{
+    (void)state;
+    if (!library()) skip();
+    check_fault(NB_FAULT_REPORTS, true, 1, ": a failure made by a test");
+    check_fault(NB_FAULT_LOST, true, 1, ": no sign of it");
+    check_fault(NB_FAULT_LATE, true, 1, ": no sign of it");
+    check_fault(NB_FAULT_DECISION, true, 1, ": its decisions of a step differ");
+    check_fault(NB_FAULT_ROWS, true, 1, "its GPU computes something else than that of rank");
 }
 
 static void test_refused(void **state)
@@ -330,9 +406,6 @@ static void test_refused(void **state)
         { { .data_parallel_size = 2, .enable_expert_parallel = true, .kv_thrift = "token" },
           NB_ERR_UNSUPPORTED,
           "--kv-thrift" },
-        { { .data_parallel_size = 2, .enable_expert_parallel = true, .device = "cuda" },
-          NB_ERR_UNSUPPORTED,
-          "--data-parallel-size is not there on a GPU" },
     };
     for (size_t i = 0; i < NB_COUNT(bad); i++) {
         nb_engine_options o = bad[i].o;
@@ -351,6 +424,8 @@ int main(void)
         cmocka_unit_test(test_refused),   cmocka_unit_test(test_placement),
         cmocka_unit_test(test_ways),      cmocka_unit_test(test_all_checkpoints),
         cmocka_unit_test(test_faults),    cmocka_unit_test(test_nibble_tiny),
+        cmocka_unit_test(test_gpus),      cmocka_unit_test(test_gpu_faults),
+        cmocka_unit_test(test_all_on_gpus),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

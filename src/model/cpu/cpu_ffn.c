@@ -298,8 +298,8 @@ static size_t within(size_t x, size_t lo, size_t hi)
 static turn turn_of(const nb_cpu *f, size_t t, size_t n)
 {
     turn x = { .n_rank = nb_comm_n_rank(f->r.o.comm), .me = nb_comm_rank(f->r.o.comm) };
-    for (size_t k = 0, row0 = 0; k < x.n_rank; row0 += f->r.rows_of[k++]) {
-        const size_t end = row0 + f->r.rows_of[k], a = within(t, row0, end), b = within(t + n, row0, end);
+    for (size_t k = 0, row0 = 0; k < x.n_rank; row0 += f->r.share[k++].n_row) {
+        const size_t end = row0 + f->r.share[k].n_row, a = within(t, row0, end), b = within(t + n, row0, end);
         x.own[k] = a - row0;
         x.at[k + 1] = x.at[k] + b - a;
     }
@@ -382,7 +382,7 @@ bool nb_cpu_share_experts(nb_cpu *f, size_t layer)
 {
     moe_ctx m = moe_of(f, layer);
     size_t n_row = 0;
-    for (size_t k = 0; k < nb_comm_n_rank(f->r.o.comm); k++) n_row += f->r.rows_of[k];
+    for (size_t k = 0; k < nb_comm_n_rank(f->r.o.comm); k++) n_row += f->r.share[k].n_row;
     for (size_t t = 0, n; t < n_row; t += n) {
         n = n_row - t < f->max_tok ? n_row - t : f->max_tok;
         const turn x = turn_of(f, t, n);

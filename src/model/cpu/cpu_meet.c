@@ -96,6 +96,8 @@ bool nb_cpu_meet(nb_rank *r, nb_pass *p, size_t layer, nb_meeting at)
         [NB_MEET_HIDDEN] = meet_hidden,
         [NB_MEET_BRANCH] = meet_branch,
     };
+    if (r->o.data_parallel && !nb_layer_has_experts(r->whole, layer)) /* so that a lost rank is known from a slow one */
+        return nb_comm_barrier(r->o.comm, NULL) == NB_OK;
     if (r->o.data_parallel) return nb_cpu_share_experts(nb_cpu_of(r), layer);
     return meetings[at](nb_cpu_of(r), p, layer);
 }

@@ -10,6 +10,7 @@
 #include "model/backend.h"
 #include "model/gpu/gpu_dsa.h"
 #include "model/gpu/gpu_ranks.h"
+#include "model/gpu/gpu_stage.h"
 #include "model/gpu/gpu_weights.h"
 
 enum {
@@ -26,26 +27,6 @@ typedef struct nb_gpu_set {
     bool mla;
     size_t n_head; /* of its first layer */
 } nb_gpu_set;
-
-/* Where the small arrays of a pass are: the same layout in pinned and in device memory. */
-typedef struct nb_gpu_section {
-    uint32_t *n_item; /* [NB_GPU_SETS] */
-    uint32_t *tok, *pos, *row_chunk;
-    unsigned char *rope_long, *thrift; /* thrift: whether the row is in Thrift mode */
-    uint32_t *part_first[NB_GPU_SETS]; /* [n_row + 1] */
-    nb_cuda_chunk *chunk;
-    nb_cuda_item *item[NB_GPU_SETS];
-    uint32_t *block;
-} nb_gpu_section;
-
-/* Sizes and memory of the sections of one kind of pass. */
-typedef struct nb_gpu_stage {
-    size_t max_row, max_chunk, max_item, max_block;
-    size_t fixed_bytes, item_off[NB_GPU_SETS], block_off, n_bytes;
-    nb_gpu_section host, dev;
-    char *host_mem, *dev_mem;
-    bool in_flight; /* the host's bytes are being read */
-} nb_gpu_stage;
 
 /* Routed experts in host memory (gpu_experts.c). */
 typedef struct nb_gpu_host {
@@ -78,6 +59,8 @@ typedef struct nb_gpu_pass {
     bool fixed;               /* captured: sizes of the graph */
     size_t most_item;         /* of a graph's set */
     nb_cuda_moe_sum_args sum; /* experts' outputs that the next add_norm adds up; e NULL: none */
+    nb_gpu_round round;       /* data-parallel ranks */
+    bool beside;              /* the shared experts are on the side stream */
 } nb_gpu_pass;
 
 /* gate and up of a layer's dense MLP (or shared experts) as one operation of direct tokens; row NULL: as
@@ -152,7 +135,7 @@ struct nb_gpu_rank {
     nb_cuda_sample_row *h_sample;   /* pinned */
     uint64_t *h_saturated;          /* pinned */
     struct {
-        size_t n_row, most_item;
+        size_t n_row, n_all, most_item; /* n_all: of each data-parallel rank */
         const unsigned char *pool;
         nb_cuda_graph **seg; /* [max_seg] */
     } graph[NB_GPU_GRAPHS];
@@ -213,11 +196,15 @@ nb_status nb_gpu_sample(nb_rank *r, const size_t *tok, const nb_cuda_sample_row 
 
 /* ---- gpu_pass.c: operations of a pass ---- */
 
-/* The layers, through a graph: for passes of single tokens. */
+/* The layers; without rows, what other ranks need of this one. */
+void nb_gpu_pass_layers(nb_gpu_rank *f, nb_gpu_pass *p);
+/* The same through a graph: for passes of single tokens. */
 void nb_gpu_pass_graph(nb_gpu_rank *f, nb_gpu_pass *p);
 void nb_gpu_drop_graphs(nb_gpu_rank *f);
 /* Chooses experts: id and weight [n_pad][top_k], and the order by expert. */
 void nb_gpu_route(nb_gpu_rank *f, const nb_gpu_pass *p, size_t layer, uint32_t *id, float *weight);
+/* e_y = the outputs of this rank's experts for n rows of x, as r_first and r_src have them. */
+void nb_gpu_routed(nb_gpu_rank *f, nb_cuda_kind kind, size_t layer, nb_cuda_rows x, size_t n);
 /* branch = the shared experts, where the layer has some, or the dense block of a shortcut. */
 void nb_gpu_shared(nb_gpu_rank *f, const nb_gpu_pass *p, size_t layer);
 void nb_gpu_zero_experts(nb_gpu_rank *f, const nb_gpu_pass *p); /* e_y of the choices that have no weights */

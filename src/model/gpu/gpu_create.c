@@ -163,11 +163,11 @@ static nb_status choose_layer(nb_gpu_rank *f, size_t i, nb_error *err)
         return nb_fail(err, NB_ERR_UNSUPPORTED,
                        "layer %zu: the GPU has no attention over %s pages of %zu + %zu values", i,
                        nb_kv_type_name(f->r.o.record[i].type), attn->kv_lora, attn->d_rope);
-    if (mla && f->r.o.comm && !r->slices)
+    if (mla && nb_rank_divided(&f->r) && !r->slices)
         return nb_fail(err, NB_ERR_UNSUPPORTED,
                        "layer %zu: %s attention computes the heads together, so %zu ranks would have other results", i,
                        r->name, nb_comm_n_rank(f->r.o.comm));
-    if (mla && f->r.o.comm && !r->can(&record, attn->n_head))
+    if (mla && nb_rank_divided(&f->r) && !r->can(&record, attn->n_head))
         return nb_fail(err, NB_ERR_UNSUPPORTED,
                        "layer %zu: %s attention takes all %zu heads, but not the %zu of one of %zu ranks", i, r->name,
                        nb_layer_attn(f->r.whole, i)->n_head, attn->n_head, nb_comm_n_rank(f->r.o.comm));
@@ -262,6 +262,8 @@ static void lay_out(nb_gpu_stage *s, size_t n_set, char *base, nb_gpu_section *x
     x->row_chunk = cut(&at, base, s->max_row * sizeof *x->row_chunk);
     x->rope_long = cut(&at, base, s->max_row);
     x->thrift = cut(&at, base, s->max_row);
+    x->on = cut(&at, base, s->on_bytes);
+    x->salt = cut(&at, base, sizeof *x->salt);
     for (size_t i = 0; i < n_set; i++)
         x->part_first[i] = cut(&at, base, (s->max_row + 1) * sizeof **x->part_first);
     x->chunk = cut(&at, base, s->max_chunk * sizeof *x->chunk);
@@ -303,6 +305,7 @@ static nb_status create_stages(nb_gpu_rank *f, nb_error *err)
     *p = (nb_gpu_stage){
         .max_row = f->T, .max_chunk = f->r.o.max_seq, .max_item = 1, .max_block = blocks
     };
+    d->on_bytes = nb_gpu_share_on_bytes(f, d->max_row);
     if (f->direct) NB_TRY(create_stage(f, d, err));
     return f->prompt ? create_stage(f, p, err) : NB_OK;
 }
@@ -396,7 +399,7 @@ static void want_common(slots *l, nb_gpu_rank *f, const widths *w)
     nb_gpu_inputs *x = &f->x[0];
     const size_t R = max_size(f->prompt ? f->T : 0, f->direct ? f->D + PAD_ROWS : 0);
     const size_t inter = max_size(part->inter, moe ? part->shared_inter : 0);
-    const size_t rows = moe ? R * c->top_k : 0;
+    const size_t rows = moe ? (R + nb_gpu_share_rows(&f->r)) * c->top_k : 0;
     want(l, &f->h, f->h_rows * c->hidden, sizeof(float));
     want(l, &f->branch, R * c->hidden, sizeof(float));
     want(l, &f->in, R * f->in_width, sizeof(float));
@@ -411,13 +414,19 @@ static void want_common(slots *l, nb_gpu_rank *f, const widths *w)
     want_normalised(l, f, max_size(R, f->logit_rows));
     want_rows(l, f, &x->attn_y, R, w->o);
     want_rows(l, f, &x->act, R, inter);
-    if (f->ranks.n > 1) {
+    if (f->ranks.n > 1) want(l, &f->ranks.meeting, 1, sizeof *f->ranks.meeting);
+    if (f->r.o.data_parallel && moe) {
+        f->ranks.all.max_row[NB_CUDA_DIRECT] = R;
+        f->ranks.all.max_row[NB_CUDA_PROMPT] = f->T;
+        want_rows(l, f, &f->ranks.all.xn[0], R + nb_gpu_share_rows(&f->r), c->hidden);
+        want(l, &f->ranks.all.id, rows, sizeof(uint32_t));
+    }
+    if (f->ranks.divided) {
         f->ranks.stride = round8(part->n_out);
         want_rows(l, f, &x->heads, R, w->all_o);
         want_rows(l, f, &x->hidden, R, max_size(c->inter, moe ? c->n_shared * c->moe_inter : 0));
         want(l, &f->ranks.out, R * f->ranks.stride, sizeof(float));
         want(l, &f->ranks.sum, R * f->ranks.stride, sizeof(float));
-        want(l, &f->ranks.meeting, 1, sizeof *f->ranks.meeting);
     }
     if (w->q_lora) {
         want_rows(l, f, &x->qa, R, w->q_lora);
@@ -520,7 +529,7 @@ static nb_gpu_inputs inputs_of(const nb_gpu_rank *f, nb_cuda_kind kind)
                                   &x.attn_y, &x.act, &x.e_act,  &x.lat,
                                   &x.heads,  &x.hidden };
     x.xn = f->xn;
-    if (f->ranks.n == 1) {
+    if (!f->ranks.divided) {
         x.heads = x.attn_y;
         x.hidden = x.act;
     }
@@ -533,11 +542,11 @@ static void want_codes(slots *l, nb_gpu_rank *f, const widths *w)
 {
     const nb_model_config *c = f->r.whole;
     const nb_gpu_inputs *x = &f->x[0];
-    const size_t places = has_moe(c) ? f->T * c->top_k : 0;
+    const size_t places = has_moe(c) ? (f->T + nb_gpu_share_rows(&f->r)) * c->top_k : 0;
     if (!f->prompt || f->acts[NB_CUDA_PROMPT] != NB_ACT_FP8) return;
     size_t width = max_size(max_size(w->all_o, w->q_lora),
                             max_size(f->xn.stride, max_size(x->act.stride, x->hidden.stride)));
-    size_t n = f->T * div_up(width, 128); /* groups */
+    size_t n = (f->T + nb_gpu_share_rows(&f->r)) * div_up(width, 128); /* groups */
     n = max_size(n, places * div_up(c->moe_inter, 128));
     n = max_size(n, max_size((f->T / NB_PAGE_TOK + 2) * NB_PAGE_TOK, f->span_tok) * div_up(x->lat.stride, 128));
     want(l, &f->xq.q, n, 128);
@@ -568,7 +577,11 @@ static nb_status allocate(nb_gpu_rank *f, const widths *w, nb_error *err)
         p += l.s[i].n_bytes;
     }
     f->api->fill(f->g, f->work, 0, n_bytes);
-    for (size_t k = 2; k-- > 0;) f->x[k] = inputs_of(f, (nb_cuda_kind)k);
+    for (size_t k = 2; k-- > 0;) {
+        f->x[k] = inputs_of(f, (nb_cuda_kind)k);
+        f->ranks.all.xn[k] = f->ranks.all.xn[0];
+        if (f->acts[k] != NB_ACT_FLOAT) f->ranks.all.xn[k].lo = NULL;
+    }
     return NB_OK;
 }
 
@@ -609,7 +622,7 @@ static void size(nb_gpu_rank *f, const widths *w)
     f->max_block = div_up(f->r.o.max_pos, NB_PAGE_TOK);
     f->T = f->r.o.max_tok;
     f->D = max_size(f->r.o.max_seq, min_size(f->T, NB_GPU_DIRECT_TOK));
-    f->h_rows = f->r.o.max_tok + PAD_ROWS;
+    f->h_rows = f->r.o.max_tok + PAD_ROWS + (f->r.o.data_parallel ? f->D : 0); /* a graph has another rank's rows */
     const size_t sparse = nb_gpu_dsa_states(f);
     for (size_t i = 0; i < f->n_set; i++)
         states = max_size(states, nb_cuda_n_unit(f->set[i].units, f->max_block) + 1);

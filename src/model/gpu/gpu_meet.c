@@ -19,6 +19,7 @@ nb_status nb_gpu_ranks_create(nb_gpu_rank *f, nb_error *err)
     nb_comm *c = f->r.o.comm;
     x->n = c ? nb_comm_n_rank(c) : 1;
     x->me = c ? nb_comm_rank(c) : 0;
+    x->divided = nb_rank_divided(&f->r);
     if (x->n == 1) return NB_OK;
     uint32_t *alarm = f->api->host_alloc(f->g, 2 * sizeof *alarm);
     x->alarm = alarm;
@@ -49,6 +50,7 @@ nb_status nb_gpu_connect(nb_rank *r, nb_rank *const *all, nb_error *err)
                                          .out = o->ranks.out,
                                          .sum = o->ranks.sum,
                                          .e_y = o->e_y,
+                                         .id = o->r_id,
                                          .meeting = o->ranks.meeting };
     }
     return f->api->sync(f->g, err);
@@ -56,17 +58,22 @@ nb_status nb_gpu_connect(nb_rank *r, nb_rank *const *all, nb_error *err)
 
 /* ---- a meeting ---- */
 
-typedef struct meeting {
-    nb_gpu_rank *f;
-    nb_cuda_exchange_args a;
-    size_t n_row;
-} meeting;
+typedef nb_gpu_meet_args meeting;
 
-/* n values of `size` bytes of each row. */
-static void take(meeting *m, const void *from, size_t from_stride, void *to, size_t to_stride, size_t n,
-                 size_t size)
+nb_gpu_meet_args nb_gpu_meet_begin(nb_gpu_rank *f, size_t n_row, uint32_t what)
 {
-    if (!n || !to) return;
+    meeting m = { .f = f, .n_row = n_row };
+    m.a.alarm = f->ranks.alarm;
+    m.a.rank = f->ranks.me;
+    m.a.n_rank = f->ranks.n;
+    m.a.what = what;
+    for (size_t k = 0; k < f->ranks.n; k++) m.a.meeting[k] = f->ranks.of[k].meeting;
+    return m;
+}
+
+void nb_gpu_take(meeting *m, const void *from, size_t from_stride, void *to, size_t to_stride, size_t n, size_t size)
+{
+    if (!n || !to || !m->n_row) return;
     NB_ASSERT(m->a.n_take < NB_CUDA_MAX_TAKE);
     m->a.take[m->a.n_take++] = (nb_cuda_take){ .from = from,
                                                .to = to,
@@ -86,9 +93,9 @@ static void take_rows(meeting *m, const nb_cuda_rows *own, const nb_cuda_rows *a
                       size_t n, size_t width)
 {
     const size_t from = round8(n), to = round8(width);
-    take(m, own->f, from, all->f ? all->f + first : NULL, to, n, sizeof(float));
-    take(m, own->hi, from, all->hi ? all->hi + first : NULL, to, n, sizeof *all->hi);
-    take(m, own->lo, from, all->lo ? all->lo + first : NULL, to, n, sizeof *all->lo);
+    nb_gpu_take(m, own->f, from, all->f ? all->f + first : NULL, to, n, sizeof(float));
+    nb_gpu_take(m, own->hi, from, all->hi ? all->hi + first : NULL, to, n, sizeof *all->hi);
+    nb_gpu_take(m, own->lo, from, all->lo ? all->lo + first : NULL, to, n, sizeof *all->lo);
 }
 
 static void meet_heads(meeting *m, nb_cuda_kind kind, size_t layer)
@@ -114,7 +121,7 @@ static void meet_experts(meeting *m)
         const uint32_t *first = f->r_first + NB_CUDA_EXPERT_0(n_expert, f->ranks.n, k);
         const size_t n = n_expert / f->ranks.n + (k < n_expert % f->ranks.n);
         if (k == f->ranks.me || !f->r.part.n_out) continue;
-        take(m, f->ranks.of[k].e_y + out0, h, f->e_y + out0, h, f->r.part.n_out, sizeof(float));
+        nb_gpu_take(m, f->ranks.of[k].e_y + out0, h, f->e_y + out0, h, f->r.part.n_out, sizeof(float));
         m->a.take[m->a.n_take - 1].begin = first;
         m->a.take[m->a.n_take - 1].end = first + n;
     }
@@ -141,7 +148,7 @@ static void meet_branch(meeting *m, bool sum)
         size_t first;
         const size_t n = nb_rank_cut(h, f->r.part.unit, f->ranks.n, k, &first);
         const nb_gpu_gives *from = &f->ranks.of[k];
-        take(m, sum ? from->sum : from->out, round8(n), f->branch + first, h, n, sizeof(float));
+        nb_gpu_take(m, sum ? from->sum : from->out, round8(n), f->branch + first, h, n, sizeof(float));
     }
 }
 
@@ -155,12 +162,9 @@ bool nb_gpu_meet(nb_rank *r, nb_pass *pass, size_t layer, nb_meeting at)
 {
     nb_gpu_rank *f = nb_gpu_of(r);
     const nb_gpu_pass *p = nb_gpu_pass_of(pass);
-    meeting m = { .f = f, .n_row = p->n_pad };
-    m.a.alarm = f->ranks.alarm;
-    m.a.rank = f->ranks.me;
-    m.a.n_rank = f->ranks.n;
-    m.a.what = what(p, layer, at);
-    for (size_t k = 0; k < f->ranks.n; k++) m.a.meeting[k] = f->ranks.of[k].meeting;
+    if (r->o.data_parallel && nb_layer_has_experts(r->whole, layer)) nb_gpu_share(f, pass, layer);
+    if (r->o.data_parallel) return true;
+    meeting m = nb_gpu_meet_begin(f, p->n_pad, what(p, layer, at));
     switch (at) {
     case NB_MEET_HEADS: meet_heads(&m, p->kind, layer); break;
     case NB_MEET_OUTPUT: meet_branch(&m, false); break;

@@ -98,8 +98,8 @@ void nb_gpu_append(nb_rank *r, nb_pass *pass, size_t layer)
 /* Where a rank's columns of the branch go. */
 static nb_cuda_rows branch_of(const nb_gpu_rank *f, float *own)
 {
-    return f->ranks.n > 1 ? nb_gpu_floats(own, f->ranks.stride)
-                          : nb_gpu_floats(f->branch, f->r.whole->hidden);
+    return f->ranks.divided ? nb_gpu_floats(own, f->ranks.stride)
+                            : nb_gpu_floats(f->branch, f->r.whole->hidden);
 }
 
 static void output(nb_rank *r, nb_pass *pass, size_t layer)
@@ -168,7 +168,7 @@ static void gate_up(nb_gpu_rank *f, const nb_gpu_pass *p, const nb_gpu_layer *l,
     const size_t inter = l->gate_up.width / 2;
     nb_gpu_inputs x[1] = { f->x[p->kind] };
     if (!inter) return; /* of a rank */
-    if (f->ranks.n > 1) x->act = nb_gpu_rows_of(x->act, inter);
+    if (f->ranks.divided) x->act = nb_gpu_rows_of(x->act, inter);
     if (p->kind == NB_CUDA_DIRECT && glu->row) {
         glu->row->fn(f->g, &(nb_cuda_experts_args){ .gate = glu->gate,
                                                     .up = glu->up,
@@ -193,8 +193,8 @@ static void gate_up(nb_gpu_rank *f, const nb_gpu_pass *p, const nb_gpu_layer *l,
 /* The second product: with several ranks after they have met. */
 static void down(nb_gpu_rank *f, const nb_gpu_pass *p, const nb_gpu_layer *l)
 {
-    const nb_cuda_rows x = f->ranks.n > 1 ? nb_gpu_rows_of(f->x[p->kind].hidden, l->down.w.n_col)
-                                          : f->x[p->kind].act;
+    const nb_cuda_rows x = f->ranks.divided ? nb_gpu_rows_of(f->x[p->kind].hidden, l->down.w.n_col)
+                                            : f->x[p->kind].act;
     nb_gpu_linear(f, p->kind, &l->down, x, branch_of(f, f->ranks.sum), p->n_pad);
 }
 
@@ -203,7 +203,7 @@ static void dense(nb_gpu_rank *f, const nb_gpu_pass *p, const nb_gpu_layer *l,
                   const nb_gpu_glu *glu)
 {
     gate_up(f, p, l, glu);
-    if (f->ranks.n == 1) down(f, p, l);
+    if (!f->ranks.divided) down(f, p, l);
 }
 
 /* Shared experts beside the choice of the others, so that their weights come meanwhile.  Few rows: they begin early,
@@ -266,67 +266,68 @@ void nb_gpu_zero_experts(nb_gpu_rank *f, const nb_gpu_pass *p)
                                                              .y_stride = c->hidden });
 }
 
-/* A product of the run's experts, of matrix i. */
-static nb_cuda_experts_args run_args(const nb_gpu_rank *f, const nb_gpu_pass *p, const nb_gpu_run *r, size_t i)
+/* A product of the run's experts, of matrix i, for n rows. */
+static nb_cuda_experts_args run_args(const nb_gpu_rank *f, size_t n, const nb_gpu_run *r, size_t i)
 {
     const nb_model_config *c = f->r.whole;
     return (nb_cuda_experts_args){
         .gate = r->w[i],
         .first = f->r_first + NB_CUDA_EXPERT_0(c->n_expert, f->ranks.n, f->ranks.me) + r->first,
         .n_expert = r->n,
-        .n_tok = p->n_pad,
-        .n_place = p->n_pad * c->top_k
+        .n_tok = n,
+        .n_place = n * c->top_k
     };
 }
 
 /* e_act = swiglu of gate and up, each from a product of its own.  Their rows lie in e_y, which down's product writes
  * later.  SwiGLU goes over the places of all experts; those of other runs are written after it. */
-static void gate_up_apart(nb_gpu_rank *f, const nb_gpu_pass *p, const nb_gpu_experts *x)
+static void gate_up_apart(nb_gpu_rank *f, nb_cuda_kind kind, const nb_gpu_experts *x, nb_cuda_rows xn, size_t n)
 {
     const size_t inter = f->r.whole->moe_inter, width = nb_gpu_apart_width(f->r.whole);
     for (size_t k = 0; k < x->n_run; k++)
         for (size_t i = NB_GPU_GATE; i <= NB_GPU_UP && x->run[k].apart; i++) {
-            nb_cuda_experts_args a = run_args(f, p, &x->run[k], i);
-            a.x = f->x[p->kind].xn;
+            nb_cuda_experts_args a = run_args(f, n, &x->run[k], i);
+            a.x = xn;
             a.y = nb_gpu_floats(f->e_y + (i == NB_GPU_UP ? width / 2 : 0), width);
             a.src = f->r_src;
             a.n_out = inter;
-            nb_gpu_experts_run(f, x->run[k].row[i][p->kind], a);
+            nb_gpu_experts_run(f, x->run[k].row[i][kind], a);
         }
     f->api->swiglu(f->g, &(nb_cuda_swiglu_args){ .gate = f->e_y,
                                                  .up = f->e_y + width / 2,
-                                                 .y = f->x[p->kind].e_act,
-                                                 .n_tok = p->n_pad * f->r.whole->top_k,
+                                                 .y = f->x[kind].e_act,
+                                                 .n_tok = n * f->r.whole->top_k,
                                                  .dim = inter,
                                                  .in_stride = width });
 }
 
-/* e_y = the outputs of this rank's chosen experts. */
-static void routed(nb_gpu_rank *f, const nb_gpu_pass *p, const nb_gpu_experts *x)
+void nb_gpu_routed(nb_gpu_rank *f, nb_cuda_kind kind, size_t layer, nb_cuda_rows xn, size_t n)
 {
-    if (x->apart) gate_up_apart(f, p, x);
+    const nb_gpu_experts *x = &f->w.layer[layer].expert;
+    if (x->apart) gate_up_apart(f, kind, x, xn, n);
     for (size_t k = 0; k < x->n_run; k++) {
         if (x->run[k].apart) continue;
-        nb_cuda_experts_args a = run_args(f, p, &x->run[k], NB_GPU_GATE);
+        nb_cuda_experts_args a = run_args(f, n, &x->run[k], NB_GPU_GATE);
         a.up = x->run[k].w[NB_GPU_UP];
-        a.x = f->x[p->kind].xn;
-        a.y = f->x[p->kind].e_act;
+        a.x = xn;
+        a.y = f->x[kind].e_act;
         a.src = f->r_src;
         a.n_out = f->r.whole->moe_inter;
-        nb_gpu_experts_run(f, x->run[k].row[NB_GPU_GATE][p->kind], a);
+        nb_gpu_experts_run(f, x->run[k].row[NB_GPU_GATE][kind], a);
     }
     for (size_t k = 0; k < x->n_run; k++) {
-        nb_cuda_experts_args a = run_args(f, p, &x->run[k], NB_GPU_DOWN);
-        a.x = f->x[p->kind].e_act;
+        nb_cuda_experts_args a = run_args(f, n, &x->run[k], NB_GPU_DOWN);
+        a.x = f->x[kind].e_act;
         a.y = nb_gpu_floats(f->e_y, f->r.whole->hidden);
         a.n_out = f->r.whole->hidden;
         a.chosen = x->n_run == 1 && !x->apart;
-        nb_gpu_experts_run(f, x->run[k].row[NB_GPU_DOWN][p->kind], a);
+        nb_gpu_experts_run(f, x->run[k].row[NB_GPU_DOWN][kind], a);
     }
 }
 
-/* e_y = the chosen experts' outputs, branch = the shared experts', or that of the dense block beside them. */
-static void moe(nb_gpu_rank *f, const nb_gpu_pass *p, size_t layer)
+/* e_y = the chosen experts' outputs, branch = the shared experts', or that of the dense block beside them.  A
+ * data-parallel rank makes its choice here, and meets the others for the experts (nb_gpu_share). */
+static void moe(nb_gpu_rank *f, nb_gpu_pass *p, size_t layer)
 {
     const nb_gpu_layer *l = &f->w.layer[layer];
     const nb_gpu_glu *glu = &f->glu[layer];
@@ -336,7 +337,9 @@ static void moe(nb_gpu_rank *f, const nb_gpu_pass *p, size_t layer)
     nb_gpu_linear(f, p->kind, &l->router, f->xn, nb_gpu_floats(f->r_logits, nb_n_choice(f->r.whole)), p->n_pad);
     if (beside && few) shared_beside(f, p, l, glu, few);
     nb_gpu_route(f, p, layer, f->r_id, f->r_weight);
-    routed(f, p, &l->expert);
+    p->beside = beside && f->r.o.data_parallel;
+    if (p->beside) return;
+    if (!f->r.o.data_parallel) nb_gpu_routed(f, p->kind, layer, f->x[p->kind].xn, p->n_pad);
     nb_gpu_zero_experts(f, p);
     if (beside)
         f->api->side_join(f->g);
@@ -392,10 +395,11 @@ static void combine(nb_rank *r, nb_pass *pass, size_t layer)
     nb_gpu_rank *f = nb_gpu_of(r);
     nb_gpu_pass *p = nb_gpu_pass_of(pass);
     const nb_model_config *c = r->whole;
-    if (f->ranks.n > 1) {
+    if (f->ranks.divided) {
         combine_part(f, p, layer);
         return;
     }
+    if (r->o.data_parallel && nb_layer_has_experts(c, layer)) return; /* where they met */
     const bool end = nb_layer_ends_shortcut(c, layer);
     if (c->dense[layer] && !end) return;
     p->sum = (nb_cuda_moe_sum_args){ .y = f->branch,
@@ -472,6 +476,14 @@ static size_t graph_items(const nb_gpu_rank *f, const nb_gpu_pass *p)
     return fits ? few : f->max_part;
 }
 
+void nb_gpu_pass_layers(nb_gpu_rank *f, nb_gpu_pass *p)
+{
+    if (p->base.n_row)
+        nb_layers_run(&f->r, &p->base);
+    else
+        nb_layers_idle(&f->r, &p->base);
+}
+
 /* The pass becomes graph i, and runs while it does: a layer whose experts are the host's cannot be captured before
  * the layers in front of it have run. */
 static bool capture(nb_gpu_rank *f, nb_gpu_pass *p, size_t i)
@@ -482,7 +494,7 @@ static bool capture(nb_gpu_rank *f, nb_gpu_pass *p, size_t i)
     p->seg = f->graph[i].seg;
     p->n_seg = 0;
     f->api->graph_begin(f->g);
-    nb_layers_run(&f->r, &p->base);
+    nb_gpu_pass_layers(f, p);
     p->seg[p->n_seg++] = f->api->graph_end(f->g);
     NB_ASSERT(p->n_seg == f->max_seg);
     bool whole = true;
@@ -491,6 +503,7 @@ static bool capture(nb_gpu_rank *f, nb_gpu_pass *p, size_t i)
     if (!whole) return false;
     f->api->graph_launch(f->g, p->seg[p->n_seg - 1]);
     f->graph[i].n_row = p->n_pad;
+    f->graph[i].n_all = p->round.n[0];
     f->graph[i].most_item = p->most_item;
     f->graph[i].pool = f->r.pool.page;
     return true;
@@ -500,14 +513,15 @@ void nb_gpu_pass_graph(nb_gpu_rank *f, nb_gpu_pass *p)
 {
     const unsigned char *pool = f->r.pool.page;
     if (f->r.trace) { /* what is downloaded in between cannot be captured */
-        nb_layers_run(&f->r, &p->base);
+        nb_gpu_pass_layers(f, p);
         return;
     }
     if (f->n_graph && f->graph[0].pool != pool) nb_gpu_drop_graphs(f);
     size_t i = 0;
     p->most_item = graph_items(f, p);
     while (i < f->n_graph &&
-           (f->graph[i].n_row != p->n_pad || f->graph[i].most_item != p->most_item))
+           (f->graph[i].n_row != p->n_pad || f->graph[i].n_all != p->round.n[0] ||
+            f->graph[i].most_item != p->most_item))
         i++;
     if (i == f->n_graph) {
         if (i == NB_GPU_GRAPHS) {

@@ -24,6 +24,7 @@ static size_t states_of(const nb_gpu_rank *f, size_t pos)
 
 typedef struct dealer {
     nb_gpu_rank *f;
+    bool own; /* else of another rank: how many rows its passes have */
     const nb_chunk *chunk;
     size_t n_chunk;
     size_t i, tok, place; /* next chunk, its next token, the chunk's place in the batch */
@@ -57,12 +58,15 @@ static bool deal(dealer *d, nb_cuda_kind kind, bool upload, nb_gpu_pass *p)
             states += s;
         }
         if (n == 0) break;
-        for (size_t k = 0; k < n; k++)
+        for (size_t k = 0; d->own && k < n; k++)
             f->row_of[d->place + d->tok + k] = d->h_row + p->base.n_row + k;
-        f->which[p->base.n_chunk] = d->i;
-        f->tok0[p->base.n_chunk] = d->tok;
-        f->n_tok[p->base.n_chunk++] = n;
-        f->bad_of[f->n_bad++] = d->i;
+        if (d->own) {
+            f->which[p->base.n_chunk] = d->i;
+            f->tok0[p->base.n_chunk] = d->tok;
+            f->n_tok[p->base.n_chunk] = n;
+            f->bad_of[f->n_bad++] = d->i;
+        }
+        p->base.n_chunk++;
         p->base.n_row += n;
         d->tok += n;
         if (d->tok < c->n_tok) break;
@@ -76,26 +80,49 @@ static bool all_single(const nb_gpu_pass *p)
     return p->base.n_row == p->base.n_chunk;
 }
 
+/* The next pass of every rank that plans for itself; false: none has any.  A graph, if it can be one on all. */
+static bool deal_round(dealer *all, size_t n, size_t me, nb_cuda_kind kind, bool upload, nb_gpu_pass *own)
+{
+    nb_gpu_round x = { .graph = kind == NB_CUDA_DIRECT };
+    bool any = false;
+    size_t most = 0;
+    for (size_t k = 0; k < n; k++) {
+        nb_gpu_pass other, *p = k == me ? own : &other;
+        dealer *d = &all[k];
+        const bool some = deal(d, kind, upload, p);
+        any |= some;
+        /* graphs know the first rows only */
+        x.graph &= !some || (d->h_row == 0 && d->i == d->n_chunk && all_single(p));
+        x.n_row[k] = x.n[k] = p->base.n_row;
+        if (k != me) d->h_row += p->base.n_row;
+        if (nb_gpu_bucket(p->base.n_row) > most) most = nb_gpu_bucket(p->base.n_row);
+    }
+    for (size_t k = 0; x.graph && k < n; k++) x.n[k] = most;
+    if (x.graph && own->base.n_row) own->n_pad = most; /* nobody is ready before the rank with most */
+    own->round = x;
+    return any;
+}
+
 static nb_status run_kind(nb_gpu_rank *f, const nb_chunk *chunk, size_t n_chunk, nb_cuda_kind kind,
                           bool upload, size_t *h_row, nb_error *err)
 {
-    dealer d = { .f = f, .chunk = chunk, .n_chunk = n_chunk, .h_row = *h_row };
+    dealer all[NB_CUDA_MAX_RANK];
+    const size_t n = f->r.o.data_parallel ? f->ranks.n : 1, me = n > 1 ? f->ranks.me : 0;
     nb_gpu_pass p;
-    while (deal(&d, kind, upload, &p)) {
-        /* graphs know the first rows only */
-        const bool graph =
-            kind == NB_CUDA_DIRECT && d.h_row == 0 && d.i == n_chunk && all_single(&p);
-        if (graph) p.n_pad = nb_gpu_bucket(p.base.n_row);
+    for (size_t k = 0; n > 1 && k < n; k++)
+        all[k] = (dealer){ .f = f, .chunk = f->r.share[k].chunk, .n_chunk = f->r.share[k].n_chunk, .h_row = *h_row };
+    all[me] = (dealer){ .f = f, .own = true, .chunk = chunk, .n_chunk = n_chunk, .h_row = *h_row };
+    while (deal_round(all, n, me, kind, upload, &p)) {
         NB_TRY(nb_gpu_pass_upload(f, &p, err));
-        d.h_row += p.n_pad;
-        NB_ASSERT(d.h_row <= f->h_rows);
+        all[me].h_row += p.n_pad;
+        NB_ASSERT(all[me].h_row <= f->h_rows);
         if (upload) nb_gpu_host_begin(f, &p);
-        if (graph)
+        if (p.round.graph)
             nb_gpu_pass_graph(f, &p);
         else
-            nb_layers_run(&f->r, &p.base);
+            nb_gpu_pass_layers(f, &p);
     }
-    *h_row = d.h_row;
+    *h_row = all[me].h_row;
     return NB_OK;
 }
 
@@ -158,7 +185,9 @@ nb_status nb_gpu_step(nb_rank *r, const nb_chunk *chunk, size_t n_chunk, unsigne
     }
     NB_ASSERT(n_chunk <= f->r.o.max_seq);
     f->n_bad = f->ahead = 0;
-    if (n_tok == 0) return NB_OK;
+    size_t n_all = n_tok;
+    for (size_t k = 0; r->o.data_parallel && k < f->ranks.n; k++) n_all += r->share[k].n_row;
+    if (n_all == 0) return NB_OK;
     nb_gpu_ranks_begin(f);
     f->api->fill(f->g, f->bad, 0, (n_tok + n_chunk) * sizeof *f->bad);
     if (f->direct) NB_TRY(run_kind(f, chunk, n_chunk, NB_CUDA_DIRECT, false, &h_row, err));

@@ -88,6 +88,8 @@ nb_status nb_gpu_pass_upload(nb_gpu_rank *f, nb_gpu_pass *p, nb_error *err)
         x->chunk[p->base.n_chunk + r - p->base.n_row] = (nb_cuda_chunk){ 0 };
     }
     if (p->kind == NB_CUDA_DIRECT) fill_items(f, p, n_group);
+    if (f->r.o.data_parallel && p->round.graph) nb_gpu_share_on(f, p->kind, &p->round, x->on);
+    if (f->r.o.data_parallel) *x->salt = nb_gpu_share_salt(p->kind, &p->round);
     f->api->upload(f->g, s->dev_mem, s->host_mem, s->fixed_bytes);
     for (size_t i = 0; p->kind == NB_CUDA_DIRECT && i < f->n_set; i++)
         f->api->upload(f->g, s->dev.item[i], x->item[i], p->n_item[i] * sizeof *x->item[i]);

@@ -16,7 +16,7 @@
 #include "base/status.h"
 #include "kernel/cuda/api/nb_cuda_sparse.h"
 
-enum { NB_CUDA_VERSION = 10 };
+enum { NB_CUDA_VERSION = 11 };
 
 typedef struct nb_cuda_info {
     char name[96];  /* "NVIDIA H100 80GB HBM3" */

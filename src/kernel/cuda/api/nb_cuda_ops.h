@@ -174,7 +174,9 @@ typedef struct nb_cuda_linear_row {
  *   first[e]..first[e + 1]  the places of expert e's rows, in ascending i; first [n_expert + 1]
  *   src[place] = t;  place[i]
  * n_rank > 1: experts are sorted by e % n_rank first, so that those of a rank follow each other; first[s] then belongs to
- * the expert at place s of this order (NB_CUDA_EXPERT_AT). */
+ * the expert at place s of this order (NB_CUDA_EXPERT_AT).
+ * logits NULL: the choice has been made; id is an input, weight is not used, and only the order is computed.  Rows of
+ * tokens with on[t] == 0 (on NULL: none) then have no place, and place[i] = 0. */
 typedef struct nb_cuda_route_args {
     const float *logits, *bias;         /* [n_tok][n_expert], [n_expert] or NULL */
     uint32_t *id, *first, *src, *place; /* [n_tok][top_k], ..., [n_tok * top_k] x2 */
@@ -184,6 +186,7 @@ typedef struct nb_cuda_route_args {
     int group_top;
     bool sigmoid, normalise;
     float factor;
+    const unsigned char *on; /* [n_tok] or NULL */
 } nb_cuda_route_args;
 
 /* Experts of ranks before this one. */
@@ -431,15 +434,18 @@ typedef enum nb_cuda_failure {
     NB_CUDA_ALARM     /* the host said stop */
 } nb_cuda_failure;
 
-/* Rows that a rank takes from another one's memory, which its device can read.  Sizes in bytes, even. */
+/* Rows that a rank takes from another one's memory, which its device can read.  Sizes in bytes, even.
+ * With row: rows row[0..n_row) of both, but only those in [*begin, *end). */
 typedef struct nb_cuda_take {
     const void *from;
     void *to;
     size_t n_row, row_bytes, from_stride, to_stride;
     const uint32_t *begin, *end; /* only rows [*begin, *end); NULL: all n_row */
+    const uint32_t *row;         /* [n_row] or NULL */
 } nb_cuda_take;
 
-/* Every rank calls this in the same order with the same `what` (< 2^WHAT_BITS).  It says that it has come, waits until
+/* Every rank calls this in the same order with the same `what` (< 2^WHAT_BITS; exclusive or with *salt, if given: what a
+ * graph cannot know).  It says that it has come, waits until
  * all others have, then copies its takes.  What the work before the call has written on any rank is seen.
  *   A `from` must stay as it is until its rank has been through one more exchange: then everybody has copied.
  * A rank that is late for alarm[1] milliseconds, or that has another `what`, is noted in meeting[rank]->failed; then
@@ -451,6 +457,7 @@ typedef struct nb_cuda_exchange_args {
     const volatile uint32_t *alarm;
     size_t rank, n_rank, n_take;
     uint32_t what;
+    const uint32_t *salt; /* < 2^WHAT_BITS; or NULL */
     nb_cuda_take take[NB_CUDA_MAX_TAKE];
 } nb_cuda_exchange_args;
 

@@ -20,7 +20,7 @@ __device__ void note(nb_cuda_meeting *me, nb_cuda_failure what, uint32_t rank)
 }
 
 /* Waits for rank k's exchange n. */
-__device__ bool await(const nb_cuda_exchange_args &a, nb_cuda_meeting *me, uint32_t k, uint64_t n)
+__device__ bool await(const nb_cuda_exchange_args &a, nb_cuda_meeting *me, uint32_t k, uint64_t n, uint32_t what)
 {
     nb_wait w = {};
     uint64_t v;
@@ -30,7 +30,7 @@ __device__ bool await(const nb_cuda_exchange_args &a, nb_cuda_meeting *me, uint3
             return false;
         }
     /* a rank that is further has compared what it read of this one */
-    if (v >> NB_CUDA_WHAT_BITS != n || (uint32_t)(v & ((1u << NB_CUDA_WHAT_BITS) - 1)) == a.what) return true;
+    if (v >> NB_CUDA_WHAT_BITS != n || (uint32_t)(v & ((1u << NB_CUDA_WHAT_BITS) - 1)) == what) return true;
     note(me, NB_CUDA_OTHER, k);
     return false;
 }
@@ -49,12 +49,32 @@ __device__ void copy(const nb_cuda_take &x, size_t row0, size_t n_row, uint32_t 
     }
 }
 
+/* The rows of a list. */
+template <class T> __device__ void copy_rows(const nb_cuda_take &x, uint32_t part, uint32_t n_part)
+{
+    const size_t per = x.row_bytes / sizeof(T), n = x.n_row * per, step = (size_t)n_part * THREADS;
+    const uint32_t begin = *x.begin, end = *x.end;
+#pragma unroll 4
+    for (size_t i = (size_t)part * THREADS + threadIdx.x; i < n; i += step) {
+        const size_t r = x.row[i / per], c = i % per * sizeof(T);
+        if (r < begin || r >= end) continue;
+        *reinterpret_cast<T *>(static_cast<char *>(x.to) + r * x.to_stride + c) = nb_load_peer(
+            reinterpret_cast<const T *>(static_cast<const char *>(x.from) + r * x.from_stride + c));
+    }
+}
+
 __device__ void copy_take(const nb_cuda_take &x, uint32_t part, uint32_t n_part)
 {
     const size_t row0 = x.begin ? *x.begin : 0, end = x.begin ? *x.end : x.n_row;
     const size_t all = (size_t)x.from | (size_t)x.to | x.row_bytes | x.from_stride | x.to_stride;
     if (end <= row0) return;
-    if (all % 16 == 0)
+    if (x.row && all % 16 == 0)
+        copy_rows<uint4>(x, part, n_part);
+    else if (x.row && all % 4 == 0)
+        copy_rows<uint32_t>(x, part, n_part);
+    else if (x.row)
+        copy_rows<unsigned short>(x, part, n_part);
+    else if (all % 16 == 0)
         copy<uint4>(x, row0, end - row0, part, n_part);
     else if (all % 4 == 0)
         copy<uint32_t>(x, row0, end - row0, part, n_part);
@@ -67,11 +87,12 @@ __global__ void exchange_kernel(NB_PARAM nb_cuda_exchange_args a, uint32_t n_par
     nb_cuda_meeting *me = a.meeting[a.rank];
     const uint32_t t = threadIdx.x;
     const uint64_t n = me->number + 1;
+    const uint32_t what = a.salt ? a.what ^ *a.salt : a.what;
     const bool other = t < a.n_rank && t != a.rank;
     if (__syncthreads_or(me->failed != 0)) return;
-    if (other) nb_signal(&a.meeting[t]->arrived[a.rank], n << NB_CUDA_WHAT_BITS | a.what);
+    if (other) nb_signal(&a.meeting[t]->arrived[a.rank], n << NB_CUDA_WHAT_BITS | what);
     __syncthreads();
-    if (!__syncthreads_and(!other || await(a, me, t, n))) return;
+    if (!__syncthreads_and(!other || await(a, me, t, n, what))) return;
     if (a.n_take) copy_take(a.take[blockIdx.x / n_part], blockIdx.x % n_part, n_part);
     __syncthreads();
     if (t == 0) {

@@ -12,7 +12,7 @@
  * it: those in earlier chunks of rows, and the bits before its own in the expert's mask of this chunk.  Counts are
  * integers, so the order of the additions does not matter.  Experts are counted where they stand in the order of places.
  *
- *   tokens            launches
+ *   tokens            launches (choices that are given: the sort alone)
  *   1                 one: the places are the ranks of the experts, no counts
  *   up to FUSED_TOK   one block does everything, because a launch costs more than the work
  *   more              two: blocks choose, a token each until every SM has one; then blocks of ORDER_ROWS rows sort.
@@ -64,6 +64,12 @@ __device__ uint32_t at(const plan &p, uint32_t e)
 {
     const uint32_t n = (uint32_t)p.a.n_rank;
     return n > 1 ? NB_CUDA_EXPERT_AT(e, (uint32_t)p.a.n_expert, n) : e;
+}
+
+/* Whether row i is to have a place. */
+__device__ bool is_on(const plan &p, uint32_t i)
+{
+    return !p.a.on || p.a.on[i / (uint32_t)p.a.top_k];
 }
 
 /* Larger values have larger keys; no key is 0. */
@@ -253,9 +259,13 @@ __device__ void order_rows(const plan &p, uint32_t i0, uint32_t i1, uint32_t *ne
         for (uint32_t i = threadIdx.x; i < n_expert * n_word; i += blockDim.x) bits[i] = 0;
         __syncthreads();
         for (uint32_t i = c + threadIdx.x; i < end; i += blockDim.x)
-            atomicOr(&bits[at(p, p.a.id[i]) * n_word + (i - c) / 32], 1u << (i - c) % 32);
+            if (is_on(p, i)) atomicOr(&bits[at(p, p.a.id[i]) * n_word + (i - c) / 32], 1u << (i - c) % 32);
         __syncthreads();
         for (uint32_t i = c + threadIdx.x; i < end; i += blockDim.x) {
+            if (!is_on(p, i)) {
+                p.a.place[i] = 0;
+                continue;
+            }
             const uint32_t e = at(p, p.a.id[i]), *mask = bits + e * n_word, w = (i - c) / 32;
             uint32_t place = next[e] + __popc(mask[w] & ((1u << (i - c) % 32) - 1));
             for (uint32_t k = 0; k < w; k++) place += __popc(mask[k]);
@@ -270,10 +280,11 @@ __device__ void order_rows(const plan &p, uint32_t i0, uint32_t i1, uint32_t *ne
     }
 }
 
-__device__ void store_first(const plan &p, const uint32_t *first)
+/* n_row: rows with a place. */
+__device__ void store_first(const plan &p, const uint32_t *first, uint32_t n_row)
 {
     for (uint32_t e = threadIdx.x; e < p.a.n_expert; e += blockDim.x) p.a.first[e] = first[e];
-    if (threadIdx.x == 0) p.a.first[p.a.n_expert] = p.n_row;
+    if (threadIdx.x == 0) p.a.first[p.a.n_expert] = n_row;
 }
 
 /* The next kernel, experts, fills all SMs.  If it started early, its waiting blocks would keep out the shared experts,
@@ -321,7 +332,7 @@ __global__ void fused_kernel(plan p)
     for (uint32_t i = threadIdx.x; i < p.n_row; i += blockDim.x) atomicAdd(&next[at(p, p.a.id[i])], 1u);
     __syncthreads();
     sums_before(next, n_expert);
-    store_first(p, next);
+    store_first(p, next, p.n_row);
     order_rows(p, 0, p.n_row, next, reinterpret_cast<uint32_t *>(rest));
 }
 
@@ -347,12 +358,14 @@ __global__ void order_kernel(plan p)
     __syncthreads();
 #pragma unroll 4
     for (uint32_t i = threadIdx.x; i < p.n_row; i += blockDim.x)
-        atomicAdd((i < i0 ? before : next) + at(p, p.a.id[i]), 1u);
+        if (is_on(p, i)) atomicAdd((i < i0 ? before : next) + at(p, p.a.id[i]), 1u);
     __syncthreads();
     for (uint32_t e = threadIdx.x; e < n_expert; e += blockDim.x) next[e] += before[e];
     __syncthreads();
+    const uint32_t last = next[n_expert - 1];
+    __syncthreads();
     sums_before(next, n_expert);
-    if (blockIdx.x == 0) store_first(p, next);
+    if (blockIdx.x == 0) store_first(p, next, next[n_expert - 1] + last);
     __syncthreads();
     for (uint32_t e = threadIdx.x; e < n_expert; e += blockDim.x) next[e] += before[e];
     __syncthreads();
@@ -367,13 +380,13 @@ void nb_cuda_route(nb_cuda *g, const nb_cuda_route_args *a)
     plan p = { *a, 1, (uint32_t)bytes, 1, (uint32_t)(a->n_tok * a->top_k) };
     while (p.n_word < BIT_WORDS && 2 * p.n_word * 4 * n_expert <= BIT_BYTES) p.n_word *= 2;
     const size_t bit_bytes = p.n_word * 4 * n_expert;
-    const bool fused = a->n_tok <= FUSED_TOK;
+    const bool fused = a->logits && a->n_tok <= FUSED_TOK;
     const uint32_t threads = fused && a->n_tok > FUSED_FEW ? 1024 : 256;
     const size_t share = fused ? a->n_tok : (a->n_tok + (size_t)g->n_sm - 1) / (size_t)g->n_sm;
     const size_t most = share < threads / 32 ? share : threads / 32;
     while (p.n_slot < most && (p.n_slot + 1) * bytes <= KEY_BYTES) p.n_slot++;
     const size_t key_bytes = p.n_slot * bytes;
-    if (a->n_tok == 1 && key_bytes <= 48 * 1024) {
+    if (a->logits && a->n_tok == 1 && key_bytes <= 48 * 1024) {
         NB_LAUNCH_EARLY(g, one_kernel, 1, ONE_THREADS, key_bytes, p);
         return;
     }
@@ -386,7 +399,7 @@ void nb_cuda_route(nb_cuda *g, const nb_cuda_route_args *a)
     const size_t shared = 2 * n_expert * 4 + bit_bytes;
     if (key_bytes > 48 * 1024) NB_SHARED_LIMIT(g, choose_kernel, key_bytes);
     if (shared > 48 * 1024) NB_SHARED_LIMIT(g, order_kernel, shared);
-    NB_LAUNCH_EARLY(g, choose_kernel, (unsigned)((a->n_tok + p.n_slot - 1) / p.n_slot), threads,
-                    key_bytes, p);
+    if (a->logits)
+        NB_LAUNCH_EARLY(g, choose_kernel, (unsigned)((a->n_tok + p.n_slot - 1) / p.n_slot), threads, key_bytes, p);
     NB_LAUNCH_EARLY(g, order_kernel, (p.n_row + ORDER_ROWS - 1) / ORDER_ROWS, 1024, shared, p);
 }
