@@ -468,6 +468,10 @@ void chk_gpu_time(chk *t, const char *label, double bytes, double flops, chk_ben
     X(index_score)                                                                                 \
     X(index_topk)                                                                                  \
     X(gather)                                                                                      \
+    X(csa_turn)                                                                                    \
+    X(csa_append)                                                                                  \
+    X(csa_attend)                                                                                  \
+    X(streams)                                                                                     \
     X(prefill)                                                                                     \
     X(gqa)
 /* clang-format on */

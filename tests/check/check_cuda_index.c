@@ -8,7 +8,7 @@
 
 typedef struct finish_case {
     size_t n_tok, n_head, dim, d_rope;
-    bool interleaved;
+    bool interleaved, last; /* last: queries alone, the last values turned, no transform */
 } finish_case;
 
 /* LayerNorm where norm is given, rotation, Hadamard transform; *size: what errors are relative to. */
@@ -23,14 +23,15 @@ static void finish_ref(const finish_case *c, const float *x, const float *norm, 
     for (size_t i = 0; norm && i < n; i++)
         y[i] = (y[i] - mean) / sqrt(var + 1e-6) * (double)norm[i] + (double)bias[i];
     for (size_t j = 0; j < half; j++) {
-        const size_t a = c->interleaved ? 2 * j : j, b = c->interleaved ? a + 1 : a + half;
+        const size_t from = c->last ? n - c->d_rope : 0;
+        const size_t a = from + (c->interleaved ? 2 * j : j), b = c->interleaved ? a + 1 : a + half;
         const double u = y[a], v = y[b];
         y[a] = u * (double)cs[j] - v * (double)cs[half + j];
         y[b] = v * (double)cs[j] + u * (double)cs[half + j];
     }
     *size = 0;
     for (size_t i = 0; i < n; i++) *size += fabs(y[i]);
-    if (n & (n - 1)) return;
+    if (n & (n - 1) || c->last) return;
     for (size_t h = 1; h < n; h *= 2)
         for (size_t i = 0; i < n / 2; i++) {
             const size_t j = i / h * 2 * h + i % h;
@@ -101,7 +102,7 @@ static void one_finish(chk *t, const finish_case *c, chk_pattern p)
             const double angle = chk_unit(t) * 6.3;
             cs[i + j] = (float)cos(angle), cs[i + c->d_rope / 2 + j] = (float)sin(angle);
         }
-    const nb_cuda_index_finish_args a = { .k = chk_gpu_inout(t, k, c->n_tok * stride * sizeof *k),
+    nb_cuda_index_finish_args a = { .k = chk_gpu_inout(t, k, c->n_tok * stride * sizeof *k),
                                           .norm = chk_gpu_in(t, norm, c->dim * sizeof *norm),
                                           .bias = chk_gpu_in(t, bias, c->dim * sizeof *bias),
                                           .q = chk_gpu_inout(t, q, nq * sizeof *q),
@@ -114,14 +115,17 @@ static void one_finish(chk *t, const finish_case *c, chk_pattern p)
                                           .dim = c->dim,
                                           .d_rope = c->d_rope,
                                           .k_stride = stride,
-                                          .interleaved = c->interleaved };
+                                          .interleaved = c->interleaved,
+                                          .last = c->last };
+    float *keys = a.k;
+    if (c->last) a.k = NULL;
     chk_gpu_call(t, chk_gpu_api(t)->index_finish(chk_gpu(t), &a));
     float *gk = chk_raw(t, (c->n_tok * stride + 1) * sizeof *gk), *gq = chk_raw(t, nq * sizeof *gq),
           *gw = chk_raw(t, nw * sizeof *gw);
-    chk_gpu_get(t, gk, a.k, c->n_tok * stride * sizeof *gk);
+    chk_gpu_get(t, gk, keys, c->n_tok * stride * sizeof *gk);
     chk_gpu_get(t, gq, a.q, nq * sizeof *gq);
     chk_gpu_get(t, gw, a.w, nw * sizeof *gw);
-    check_rows(t, c, "key", gk, stride, k, c->n_tok, 1, norm, bias, cs);
+    if (!c->last) check_rows(t, c, "key", gk, stride, k, c->n_tok, 1, norm, bias, cs);
     for (size_t i = 0; i < c->n_tok; i++)
         if (memcmp(gk + i * stride + c->dim, k + i * stride + c->dim, (stride - c->dim) * sizeof *k) != 0)
             chk_fail(t, "wrote between keys");
@@ -141,8 +145,9 @@ static void one_finish(chk *t, const finish_case *c, chk_pattern p)
 static void test_finish(chk *t, const chk_row *row)
 {
     static const finish_case cases[] = {
-        { 1, 1, 4, 4, false },   { 3, 5, 64, 16, true },   { 2, 12, 32, 16, false }, { 1, 64, 128, 64, false },
-        { 2, 32, 128, 64, true }, { 4, 3, 24, 8, false },  { 1, 17, 192, 2, true },  { 1, 2, 1024, 64, false },
+        { 1, 1, 4, 4, false, false },   { 3, 5, 64, 16, true, false },   { 2, 12, 32, 16, false, false }, { 1, 64, 128, 64, false, false },
+        { 2, 32, 128, 64, true, false }, { 4, 3, 24, 8, false, false },  { 1, 17, 192, 2, true, false },  { 1, 2, 1024, 64, false, false },
+        { 3, 5, 64, 16, true, true }, { 2, 64, 128, 64, true, true }, { 1, 3, 40, 8, false, true },
     };
     (void)row;
     for (size_t i = 0; i < NB_COUNT(cases); i++)
@@ -158,6 +163,7 @@ enum { MAX_ROW = 40 };
 
 typedef struct topk_case {
     size_t n_row, k, most; /* scores of the longest row */
+    size_t ratio;          /* of compressed rows; 0: tokens */
 } topk_case;
 
 typedef enum topk_pattern { RANDOM, EQUAL, FEW_VALUES, CLOSE, NANS, ZEROS, TOPK_PATTERNS } topk_pattern;
@@ -185,7 +191,7 @@ static void one_topk(chk *t, const topk_case *c, topk_pattern p)
     memset(scratch, 0, n_scratch * sizeof *scratch);
     for (size_t i = 0; i < c->n_row; i++) { /* the longest, one that sees all, others, padding; in pairs of a chunk */
         const size_t n = i == 0 ? c->most : i == 1 ? (c->k < c->most ? c->k : c->most) : chk_between(t, 1, c->most);
-        chunk[i] = (nb_cuda_chunk){ .row0 = (uint32_t)i, .n_tok = 1, .pos0 = (uint32_t)(n - 1) };
+        chunk[i] = (nb_cuda_chunk){ .row0 = (uint32_t)i, .n_tok = 1, .pos0 = (uint32_t)(c->ratio ? n * c->ratio + c->ratio - 2 : n - 1) };
         row_chunk[i] = i % 7 == 5 ? UINT32_MAX : (uint32_t)i;
         for (size_t j = 0; j < stride; j++) s[i * stride + j] = j < n ? score_of(t, p) : NAN;
     }
@@ -196,14 +202,15 @@ static void one_topk(chk *t, const topk_case *c, topk_pattern p)
                                   .scratch = chk_gpu_inout(t, scratch, n_scratch * sizeof *scratch),
                                   .n_row = c->n_row,
                                   .k = c->k,
-                                  .stride = stride };
+                                  .stride = stride,
+                                  .ratio = c->ratio };
     uint32_t *at = chk_raw(t, c->n_row * c->k * sizeof *at), *want = chk_raw(t, c->k * sizeof *want);
     for (int turn = 0; turn < 2; turn++) { /* the second time with what the first has left, for the last rows */
         const size_t first = turn ? c->n_row / 2 : 0;
         chk_gpu_call(t, chk_gpu_api(t)->index_topk(chk_gpu(t), &a));
         chk_gpu_get(t, at, a.at, a.n_row * c->k * sizeof *at);
         for (size_t i = 0; i < a.n_row; i++) {
-            const size_t r = first + i, n = (size_t)chunk[r].pos0 + 1, k = n < c->k ? n : c->k;
+            const size_t r = first + i, n = ((size_t)chunk[r].pos0 + 1) / (c->ratio ? c->ratio : 1), k = n < c->k ? n : c->k;
             if (row_chunk[r] == UINT32_MAX) continue;
             nb_index_topk_c(&(nb_index_topk_args){ .s = s + r * stride, .at = want, .n = n, .k = k });
             if (memcmp(want, at + i * c->k, k * sizeof *want) == 0) continue;
@@ -220,7 +227,8 @@ static void one_topk(chk *t, const topk_case *c, topk_pattern p)
 static void test_topk(chk *t, const chk_row *row)
 {
     static const topk_case cases[] = {
-        { 1, 1, 2 }, { 5, 16, 150 }, { 9, 64, 4096 }, { 3, 2048, 4097 }, { 2, 100, 9000 }, { 40, 33, 700 }, { 1, 2048, 12000 },
+        { 1, 1, 2, 0 }, { 5, 16, 150, 0 }, { 9, 64, 4096, 0 }, { 3, 2048, 4097, 0 }, { 2, 100, 9000, 0 }, { 40, 33, 700, 0 }, { 1, 2048, 12000, 0 },
+        { 9, 64, 5000, 4 }, { 4, 512, 300, 4 },
     };
     (void)row;
     for (size_t i = 0; i < NB_COUNT(cases); i++)

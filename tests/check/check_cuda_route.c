@@ -8,16 +8,27 @@ typedef struct shape {
     size_t n_expert, top_k, n_group, topk_group;
     int group_top;
     bool sigmoid, normalise, bias;
+    bool softplus, given; /* given: ids come from a table of tokens */
 } shape;
 
 static const shape shapes[] = {
-    { 1, 1, 1, 1, 1, false, false, false },   { 8, 2, 1, 1, 1, false, true, false },
-    { 16, 16, 1, 1, 1, true, true, false },   { 60, 4, 1, 1, 1, false, false, false },
-    { 64, 6, 1, 1, 1, false, false, false },  { 64, 6, 1, 1, 1, true, true, true },
-    { 160, 6, 8, 3, 1, false, false, false }, { 256, 8, 8, 4, 2, true, true, true },
-    { 384, 8, 1, 1, 2, true, true, true },    { 12, 3, 4, 2, 2, true, false, true },
-    { 9, 2, 9, 3, 2, true, true, false },     { 513, 64, 27, 20, 1, false, true, true },
-    { 80, 3, 40, 5, 2, true, true, true },    { 1200, 2, 1, 1, 1, false, true, false },
+    { 1, 1, 1, 1, 1, false, false, false, false, false },
+    { 8, 2, 1, 1, 1, false, true, false, false, false },
+    { 16, 16, 1, 1, 1, true, true, false, false, false },
+    { 60, 4, 1, 1, 1, false, false, false, false, false },
+    { 64, 6, 1, 1, 1, false, false, false, false, false },
+    { 64, 6, 1, 1, 1, true, true, true, false, false },
+    { 160, 6, 8, 3, 1, false, false, false, false, false },
+    { 256, 8, 8, 4, 2, true, true, true, false, false },
+    { 384, 8, 1, 1, 2, true, true, true, false, false },
+    { 12, 3, 4, 2, 2, true, false, true, false, false },
+    { 9, 2, 9, 3, 2, true, true, false, false, false },
+    { 513, 64, 27, 20, 1, false, true, true, false, false },
+    { 80, 3, 40, 5, 2, true, true, true, false, false },
+    { 1200, 2, 1, 1, 1, false, true, false, false, false },
+    { 256, 6, 1, 1, 1, false, true, true, true, false },
+    { 256, 6, 1, 1, 1, false, true, false, true, true },
+    { 9, 2, 1, 1, 1, true, false, false, false, true },
 };
 
 /* What one call gives, on the host. */
@@ -33,6 +44,8 @@ static nb_route_args make_args(chk *t, const shape *s, size_t n_tok, chk_pattern
     a.topk_group = s->topk_group;
     a.group_top = s->group_top;
     a.sigmoid = s->sigmoid;
+    a.sqrt_softplus = s->softplus;
+    a.given = s->given;
     a.normalise = s->normalise;
     a.factor = chk_u64(t) % 2 ? 1.0f : 2.5f;
     float *x = chk_in_rows(t, n_tok, s->n_expert, s->n_expert, p);
@@ -42,7 +55,26 @@ static nb_route_args make_args(chk *t, const shape *s, size_t n_tok, chk_pattern
     return a;
 }
 
-static result run(chk *t, const nb_route_args *a, size_t n_rank)
+enum { N_VOCAB = 50 };
+static uint16_t table[N_VOCAB * NB_ROUTE_MAX_TOPK];
+
+/* A table of distinct experts. */
+static void make_table(chk *t, const nb_route_args *a)
+{
+    for (size_t v = 0; v < N_VOCAB; v++) {
+        const size_t first = chk_between(t, 0, a->n_expert - 1);
+        for (size_t k = 0; k < a->top_k; k++) table[v * a->top_k + k] = (uint16_t)((first + k) % a->n_expert);
+    }
+}
+
+/* Token `tok` of the table; one behind its end, as padding is. */
+static uint32_t id_of(size_t tok)
+{
+    return tok % 11 == 10 ? UINT32_MAX : (uint32_t)(tok * 7 % N_VOCAB);
+}
+
+/* tok0: the first token's number in the table. */
+static result run(chk *t, const nb_route_args *a, size_t n_rank, size_t tok0)
 {
     const size_t n = a->n_tok * a->top_k * 4, n_first = (a->n_expert + 1) * 4;
     nb_cuda_route_args g = { .n_tok = a->n_tok,
@@ -53,8 +85,16 @@ static result run(chk *t, const nb_route_args *a, size_t n_rank)
                              .n_rank = n_rank,
                              .group_top = a->group_top,
                              .sigmoid = a->sigmoid,
+                             .sqrt_softplus = a->sqrt_softplus,
                              .normalise = a->normalise,
-                             .factor = a->factor };
+                             .factor = a->factor,
+                             .n_vocab = N_VOCAB };
+    if (a->given) {
+        uint32_t *tok = chk_raw(t, a->n_tok * sizeof *tok);
+        for (size_t i = 0; i < a->n_tok; i++) tok[i] = id_of(tok0 + i);
+        g.tok = chk_gpu_in(t, tok, a->n_tok * sizeof *tok);
+        g.table = chk_gpu_in(t, table, N_VOCAB * a->top_k * sizeof *table);
+    }
     g.logits = chk_gpu_in(t, a->logits, a->n_tok * a->n_expert * sizeof(float));
     if (a->bias) g.bias = chk_gpu_in(t, a->bias, a->n_expert * sizeof(float));
     g.id = chk_gpu_out(t, n);
@@ -148,6 +188,10 @@ static void compare(chk *t, const nb_route_args *a, const result *r)
     uint32_t *id = chk_raw(t, n * sizeof *id);
     double *weight = chk_f64(t, n), *choice = chk_f64(t, a->n_tok * a->n_expert);
     double bound[NB_ROUTE_MAX_TOPK];
+    for (size_t i = 0; a->given && i < n; i++) {
+        const uint32_t tok = id_of(i / k);
+        id[i] = table[(tok < N_VOCAB ? tok : 0) * k + i % k];
+    }
     nb_route_ref(a, id, weight, choice);
     for (size_t tok = 0; tok < a->n_tok; tok++) {
         const double *c = choice + tok * a->n_expert;
@@ -170,15 +214,16 @@ static void one_case(chk *t, const shape *s, size_t n_tok, chk_pattern p, bool h
 {
     static const float bad[] = { NAN, INFINITY, -INFINITY };
     const nb_route_args a = make_args(t, s, n_tok, p);
+    make_table(t, &a);
     float *x = (float *)(uintptr_t)a.logits;
     for (size_t i = 0; hostile && i < n_tok / 2 * s->n_expert; i++)
         if (i < s->n_expert || chk_u64(t) % 3 == 0) x[i] = bad[chk_u64(t) % 3];
     for (size_t i = 0; hostile && n_tok > 1 && i < s->n_expert; i++) x[i] = NAN;
-    const result r = run(t, &a, 1);
+    const result r = run(t, &a, 1, 0);
     if (!ids_valid(t, &a, &r)) return;
     order_right(t, &a, &r, 1);
     const size_t n_rank = chk_between(t, 2, 8);
-    const result parts = run(t, &a, n_rank);
+    const result parts = run(t, &a, n_rank, 0);
     order_right(t, &a, &parts, n_rank);
     order_given(t, &a, &parts, n_rank);
     chk_same_bytes(t, "ids for ranks", parts.id, r.id, n_tok * s->top_k * 4);
@@ -188,7 +233,7 @@ static void one_case(chk *t, const shape *s, size_t n_tok, chk_pattern p, bool h
         nb_route_args one = a;
         one.n_tok = 1;
         one.logits = a.logits + k * s->n_expert;
-        const result alone = run(t, &one, 1);
+        const result alone = run(t, &one, 1, k);
         chk_same_bytes(t, "ids of a token alone", alone.id, r.id + k * s->top_k, s->top_k * 4);
         chk_same_bytes(t, "weights of a token alone", alone.weight, r.weight + k * s->top_k,
                        s->top_k * 4);

@@ -267,13 +267,22 @@ static void swiglu_one(chk *t, size_t n_tok, size_t dim, chk_pattern p, unsigned
         if (i % h.in_stride < dim) gate[i] = (float)(240 * chk_unit(t) - 120);
     if (how == 2) spoil(t, gate + (n_tok - 1) * h.in_stride, dim);
     double *want = chk_f64(t, n_tok * dim), *bound = chk_f64(t, n_tok * dim);
-    nb_swiglu_ref(&h, want);
+    const float limit = how == 1 ? (float)(chk_unit(t) * 20 + 0.5) : 0;
+    float *up = chk_in_rows(t, n_tok, dim, h.in_stride, CHK_ZERO);
+    float *lower = chk_in_rows(t, n_tok, dim, h.in_stride, CHK_ZERO);
+    for (size_t i = 0; limit > 0 && i < n_tok * h.in_stride - (h.in_stride - dim); i++) {
+        lower[i] = fminf(gate[i], limit);
+        up[i] = fmaxf(fminf(h.up[i], limit), -limit);
+    }
+    nb_swiglu_args lim = h;
+    if (limit > 0) lim.gate = lower, lim.up = up;
+    nb_swiglu_ref(&lim, want);
     for (size_t i = 0; i < n_tok * dim; i++) {
         const double u = fabs((double)h.up[i / dim * h.in_stride + i % dim]);
         bound[i] = 8 * 0x1p-24 * fabs(want[i]) + 0x1p-126 * (1 + 0x1p-16 * u);
     }
     out y = make_out(t, n_tok, dim, chk_u64(t) % 3 ? 7 : 3), alone = make_out(t, 1, dim, 7);
-    nb_cuda_swiglu_args a = { .n_tok = n_tok, .dim = dim, .in_stride = h.in_stride, .y = y.dev };
+    nb_cuda_swiglu_args a = { .n_tok = n_tok, .dim = dim, .in_stride = h.in_stride, .y = y.dev, .limit = limit };
     a.gate = input(t, h.gate, n_tok, dim, h.in_stride);
     a.up = input(t, h.up, n_tok, dim, h.in_stride);
     chk_gpu_call(t, chk_gpu_api(t)->swiglu(chk_gpu(t), &a));

@@ -10,13 +10,26 @@ enum { N_BLOCK = 5, N_CHUNK = 4, MAX_ROW = 24, MAX_PAGE = 300, SEG = 2 };
 typedef struct shape {
     size_t lora, rope, dim, n_head, k, n_page; /* n_page: complete pages of the long sequence */
     bool device;                               /* too slow for the emulation */
+    size_t ratio;                              /* scores of compressed rows, k of them; 0: of tokens */
 } shape;
 
 static const shape shapes[] = {
-    { 32, 8, 32, 3, 20, 2, false },      { 64, 16, 64, 12, 70, 4, false },     { 96, 16, 64, 17, 130, 6, false },
-    { 32, 16, 128, 5, 64, 5, false },    { 32, 8, 128, 64, 100, 3, false },    { 24, 8, 40, 2, 200, 5, false },
-    { 512, 64, 128, 8, 129, 4, false },  { 512, 64, 128, 64, 2048, 40, true }, { 512, 64, 128, 32, 2048, 131, true },
-    { 512, 64, 128, 40, 512, 64, true }, { 128, 64, 64, 64, 300, 200, true },
+    { 32, 8, 32, 3, 20, 2, false, 0 },
+    { 64, 16, 64, 12, 70, 4, false, 0 },
+    { 96, 16, 64, 17, 130, 6, false, 0 },
+    { 32, 16, 128, 5, 64, 5, false, 0 },
+    { 32, 8, 128, 64, 100, 3, false, 0 },
+    { 24, 8, 40, 2, 200, 5, false, 0 },
+    { 512, 64, 128, 8, 129, 4, false, 0 },
+    { 512, 64, 128, 64, 2048, 40, true, 0 },
+    { 512, 64, 128, 32, 2048, 131, true, 0 },
+    { 512, 64, 128, 40, 512, 64, true, 0 },
+    { 128, 64, 64, 64, 300, 200, true, 0 },
+};
+
+static const shape compressed[] = {
+    { 32, 8, 32, 3, 20, 4, false, 4 },   { 64, 16, 64, 12, 30, 7, false, 4 },    { 96, 16, 128, 17, 50, 9, false, 4 },
+    { 32, 16, 128, 5, 33, 4, false, 2 }, { 448, 64, 128, 64, 512, 150, true, 4 },
 };
 
 typedef struct kase {
@@ -44,6 +57,7 @@ static bool make_record(nb_record *r, const shape *s, nb_kv_type type)
                                .mode = nb_kv_mode_default(type),
                                .rope = NB_ROPE_INT8,
                                .n_seg = 3,
+                               .row_tok = s->ratio,
                                .seg = { { .role = NB_ROLE_LATENT, .dim = s->lora, .n_vec = 1 },
                                         { .role = NB_ROLE_ROPE, .dim = s->rope, .n_vec = 1 },
                                         { .role = NB_ROLE_INDEX, .dim = s->dim, .n_vec = 1 } } };
@@ -52,12 +66,12 @@ static bool make_record(nb_record *r, const shape *s, nb_kv_type type)
 
 static void make_pages(chk *t, kase *k)
 {
-    const size_t nv = k->r.n_values, n = NB_PAGE_TOK * nv;
+    const size_t nv = k->r.n_values, n = k->r.n_row * nv;
     k->layer_off = 128;
     k->block_bytes = k->layer_off + k->r.page_bytes + 128;
     k->pool = chk_raw(t, N_BLOCK * k->block_bytes);
     memset(k->pool, 0xff, N_BLOCK * k->block_bytes);
-    k->dec = chk_raw(t, N_BLOCK * n * sizeof(float));
+    k->dec = chk_raw(t, (N_BLOCK * n + 1) * sizeof(float));
     uint16_t *h = chk_raw(t, n * sizeof *h);
     float *x = chk_raw(t, n * sizeof *x);
     for (size_t b = 0; b < N_BLOCK; b++) {
@@ -71,14 +85,14 @@ static void make_pages(chk *t, kase *k)
         else if (nb_record_encode_page(&k->r, page, h, nv) != NB_OK)
             chk_fail(t, "the specification refuses finite values");
         for (size_t s = 0; s < k->r.n_seg; s++)
-            nb_record_decode(&k->r, page, s, 0, NB_PAGE_TOK, k->dec + b * n + k->r.seg[s].first, nv);
+            nb_record_decode(&k->r, page, s, 0, k->r.n_row, k->dec + b * n + k->r.seg[s].first, nv);
     }
 }
 
 static void make_chunks(chk *t, kase *k)
 {
     static const size_t n_tok[N_CHUNK] = { 1, 5, 2, 1 };
-    const size_t per_page = NB_PAGE_TOK * k->r.n_values, n = k->s->n_page * NB_PAGE_TOK;
+    const size_t per_page = k->r.n_row * k->r.n_values, n = k->s->n_page * NB_PAGE_TOK;
     const size_t pos[N_CHUNK] = { n + chk_between(t, 0, 63), n / 2 / NB_PAGE_TOK * NB_PAGE_TOK + 61, n + 5,
                                   k->s->k > 1 ? chk_between(t, 0, k->s->k - 1 < n ? k->s->k - 1 : n) : 0 };
     k->n_row = k->n_block = 0;
@@ -121,20 +135,25 @@ static size_t position(const kase *k, size_t row)
     return c->pos0 + (row - c->row0);
 }
 
-/* A token as the row sees it. */
+/* Tokens, or compressed rows, that the row sees. */
+static size_t seen(const kase *k, size_t row)
+{
+    return (position(k, row) + 1) / (k->s->ratio ? k->s->ratio : 1);
+}
+
+/* One of them as the row sees it. */
 static const float *token(const kase *k, size_t row, size_t pos)
 {
     const nb_cuda_chunk *c = &k->chunk[k->row_chunk[row]];
-    const size_t nv = k->r.n_values, own = position(k, row) / NB_PAGE_TOK;
-    if (pos / NB_PAGE_TOK != own)
-        return k->dec + (k->block[c->block0 + pos / NB_PAGE_TOK] * NB_PAGE_TOK + pos % NB_PAGE_TOK) * nv;
-    return (c->own ? c->own + (own - c->pos0 / NB_PAGE_TOK) * NB_PAGE_TOK * nv : c->tail) + pos % NB_PAGE_TOK * nv;
+    const size_t nv = k->r.n_values, own = position(k, row) / NB_PAGE_TOK, per = k->r.n_row;
+    if (pos / per != own) return k->dec + (k->block[c->block0 + pos / per] * per + pos % per) * nv;
+    return (c->own ? c->own + (own - c->pos0 / NB_PAGE_TOK) * per * nv : c->tail) + pos % per * nv;
 }
 
 /* The case on the device; the second layer's tail. */
 static nb_cuda_cache upload(chk *t, const kase *k)
 {
-    const size_t per_page = NB_PAGE_TOK * k->r.n_values;
+    const size_t per_page = k->r.n_row * k->r.n_values;
     nb_cuda_chunk chunk[N_CHUNK];
     float *rows = chk_gpu_in(t, k->rows, N_CHUNK * 2 * per_page * sizeof *rows);
     memcpy(chunk, k->chunk, sizeof chunk);
@@ -213,7 +232,7 @@ static void check_score(chk *t, const kase *k, const nb_cuda_index_row *v, size_
 
 static bool scored(const kase *k, size_t row)
 {
-    return k->row_chunk[row] != UINT32_MAX && position(k, row) >= k->s->k;
+    return k->row_chunk[row] != UINT32_MAX && seen(k, row) > k->s->k;
 }
 
 static void one_score(chk *t, const nb_cuda_index_row *v, kase *k)
@@ -228,14 +247,15 @@ static void one_score(chk *t, const nb_cuda_index_row *v, kase *k)
                                    .k = k->s->k,
                                    .seg = SEG,
                                    .stride = k->stride,
-                                   .share = 1 };
+                                   .share = 1,
+                                   .ratio = k->s->ratio };
     pack(t, k, &a);
     float *all = chk_raw(t, n * sizeof *all), *one = chk_raw(t, n * sizeof *one);
     chk_gpu_get(t, one, a.score, n * sizeof *one); /* the canary */
     chk_gpu_call(t, v->fn(chk_gpu(t), &a));
     chk_gpu_get(t, all, a.score, n * sizeof *all);
     for (size_t r = 0; r < k->n_row; r++) {
-        for (size_t p = 0; scored(k, r) && p <= position(k, r); p++) check_score(t, k, v, r, p, all[r * k->stride + p]);
+        for (size_t p = 0; scored(k, r) && p < seen(k, r); p++) check_score(t, k, v, r, p, all[r * k->stride + p]);
         if (!scored(k, r)) chk_same_bytes(t, "a row that does not choose", all + r * k->stride, one, k->stride * sizeof *one);
     }
     /* alone; and rows of a chunk together */
@@ -244,7 +264,7 @@ static void one_score(chk *t, const nb_cuda_index_row *v, kase *k)
         nb_cuda_index_score_args b = a;
         b.row0 = turn ? k->chunk[1].row0 : 0;
         b.n_row = turn ? k->chunk[1].n_tok : 1;
-        b.share = turn ? 4 : 1;
+        b.share = turn && !b.ratio ? 4 : 1;
         b.q += b.row0 * nq, b.w += b.row0 * k->s->n_head;
         if (b.q16) b.q16 += b.row0 * nh * k->s->dim, b.w16 += b.row0 * nh;
         b.score = chk_gpu_out(t, b.n_row * k->stride * sizeof(float));
@@ -253,7 +273,7 @@ static void one_score(chk *t, const nb_cuda_index_row *v, kase *k)
         for (size_t i = 0; i < b.n_row; i++)
             if (scored(k, b.row0 + i))
                 chk_same(t, turn ? "sharing keys" : "alone", all + (b.row0 + i) * k->stride, k->stride, one + i * k->stride,
-                         k->stride, 1, position(k, b.row0 + i) + 1);
+                         k->stride, 1, seen(k, b.row0 + i));
     }
 }
 
@@ -267,13 +287,13 @@ static void test_score(chk *t, const chk_row *row)
     static kase k;
     static const nb_kv_type types[] = { NB_KV_NVFP4, NB_KV_F32 };
     const nb_cuda_index_row *v = row->row;
-    for (size_t i = 0; i < NB_COUNT(shapes); i++)
+    for (size_t i = 0; i < NB_COUNT(shapes) + NB_COUNT(compressed); i++)
         for (size_t j = 0; j < NB_COUNT(types); j++) {
-            const shape *s = &shapes[i];
+            const shape *s = i < NB_COUNT(shapes) ? &shapes[i] : &compressed[i - NB_COUNT(shapes)];
             nb_record r;
             if (!wanted(t, s) || !make_record(&r, s, types[j]) || !v->can(&r, SEG, s->n_head)) continue;
-            if (chk_case(t, "%s, %zu heads of %zu, %zu pages, top %zu", nb_kv_type_name(types[j]), s->n_head, s->dim,
-                         s->n_page, s->k) &&
+            if (chk_case(t, "%s, %zu heads of %zu, %zu pages, top %zu%s", nb_kv_type_name(types[j]), s->n_head, s->dim,
+                         s->n_page, s->k, s->ratio ? " of compressed rows" : "") &&
                 make_case(t, &k, s, types[j]))
                 one_score(t, v, &k);
         }
@@ -483,7 +503,7 @@ static void bench_score(chk *t, const chk_row *row)
     } list[] = { { 1, 64, false }, { 4, 64, false }, { 8, 64, false }, { 1, 32, false }, { 8, 64, true } };
     for (size_t i = 0; i < NB_COUNT(list); i++) {
         const size_t n = list[i].n_row, nh = list[i].n_head, stride = (BENCH_PAGE + 1) * NB_PAGE_TOK;
-        const shape s = { 512, 64, 128, nh, 2048, 0, false };
+        const shape s = { 512, 64, 128, nh, 2048, 0, false, 0 };
         uint32_t row_chunk[BENCH_ROW];
         char label[96];
         if (!chk_case(t, "bench %zu", i)) continue;
@@ -512,7 +532,7 @@ static void bench_gather(chk *t, const chk_row *row)
     (void)row;
     for (size_t i = 0; i < NB_COUNT(rows); i++) {
         const size_t n = rows[i], k = 2048, n_page = 32, n_unit = 16, nh = 128;
-        const shape s = { 512, 64, 128, 64, k, 0, false };
+        const shape s = { 512, 64, 128, 64, k, 0, false, 0 };
         uint32_t row_chunk[BENCH_ROW];
         char label[96];
         if (!chk_case(t, "bench %zu", i)) continue;

@@ -328,6 +328,78 @@ static void test_sparse_attention(void **state)
     tmp_close(&t);
 }
 
+/* ---- compressed attention, several residual streams ---- */
+
+/* Layers of all three kinds with rows of dim values; in f32 with dim 32, the definition in floats. */
+static nb_engine_options compressed_model(const tmp_dir *t, size_t dim, const char *kv)
+{
+    char config[1536];
+    (void)snprintf(config, sizeof config,
+                   "{\"model_type\":\"deepseek_v4\",\"vocab_size\":320,\"hidden_size\":128,\"num_hidden_layers\":4,"
+                   "\"num_attention_heads\":4,\"head_dim\":%zu,\"qk_rope_head_dim\":%zu,\"q_lora_rank\":64,\"o_groups\":2,"
+                   "\"o_lora_rank\":64,\"index_n_heads\":5,\"index_head_dim\":64,\"index_topk\":24,\"n_routed_experts\":8,"
+                   "\"num_experts_per_tok\":2,\"moe_intermediate_size\":64,\"num_hash_layers\":2,\"hc_mult\":4,"
+                   "\"hc_sinkhorn_iters\":20,\"swiglu_limit\":1.5,\"sliding_window\":70,\"compress_ratios\":[4,0,128,4,0],"
+                   "\"rope_theta\":10000,\"compress_rope_theta\":160000,\"rope_scaling\":{\"type\":\"yarn\",\"factor\":16,"
+                   "\"original_max_position_embeddings\":256,\"beta_fast\":32,\"beta_slow\":1},"
+                   "\"max_position_embeddings\":512,\"rms_norm_eps\":1e-6,\"tie_word_embeddings\":false}",
+                   dim, dim / 8);
+    tmp_write(t, "config.json", nb_str_c(config));
+    nb_engine_options o = options_of("", kv, "auto");
+    o.model = t->path;
+    o.load_format = "dummy";
+    o.snapshot_tok = 64;
+    return o;
+}
+
+static void test_compressed_on_the_cpu_too(void **state)
+{
+    static const size_t dims[] = { 32, 512 };
+    (void)state;
+    if (!library()) skip();
+    tmp_dir t;
+    tmp_open(&t);
+    nb_sampling s = greedy(N_GEN);
+    s.n_logprobs = 0;
+    for (size_t i = 0; i < NB_COUNT(dims); i++) {
+        nb_engine_options o = compressed_model(&t, dims[i], "f32");
+        o.activation_dtype = "float";
+        generate(&o, &s, &one);
+        o.device = "cpu";
+        generate(&o, &s, &two);
+        assert_int_equal(one.n_seen, N_GEN);
+        for (size_t k = 0; k < N_GEN; k++)
+            if (one.seen[k] != two.seen[k] || fabsf(one.logprob[k] - two.logprob[k]) > 2e-4f)
+                fail_msg("rows of %zu, token %zu: %u with %g, on the CPU %u with %g", dims[i], k, one.seen[k],
+                         (double)one.logprob[k], two.seen[k], (double)two.logprob[k]);
+    }
+    tmp_close(&t);
+}
+
+/* Sizes of steps, a crowd, a hit behind a snapshot. */
+static void test_compressed_attention(void **state)
+{
+    static const size_t chunk[] = { 150, 7 };
+    (void)state;
+    if (!library()) skip();
+    tmp_dir t;
+    tmp_open(&t);
+    nb_sampling s = greedy(N_GEN);
+    s.n_logprobs = 0;
+    nb_engine_options o = compressed_model(&t, 512, "nvfp4");
+    generate(&o, &s, &one);
+    for (size_t k = 0; k < NB_COUNT(chunk); k++) {
+        o.prefill_chunk = chunk[k];
+        generate(&o, &s, &two);
+        same_gen(&one, &two, "compressed attention, other steps");
+    }
+    o = compressed_model(&t, 64, "fp8");
+    o.prefill_chunk = 33;
+    check_crowd(o);
+    check_hit(compressed_model(&t, 64, "nvfp4"));
+    tmp_close(&t);
+}
+
 static void test_sparse_attention_refused(void **state)
 {
     (void)state;
@@ -539,6 +611,8 @@ int main(void)
         cmocka_unit_test(test_alone_and_in_a_crowd),
         cmocka_unit_test(test_hit_is_miss),
         cmocka_unit_test(test_sparse_attention),
+        cmocka_unit_test(test_compressed_on_the_cpu_too),
+        cmocka_unit_test(test_compressed_attention),
         cmocka_unit_test(test_sparse_attention_refused),
         cmocka_unit_test(test_answers_are_found),
         cmocka_unit_test(test_drawn_on_the_device),

@@ -45,6 +45,12 @@ const nb_cuda_index_row nb_cuda_index_rows[] = {
     { NULL, 0, false, 0, NULL, NULL },
 };
 
+const nb_cuda_csa_row nb_cuda_csa_rows[] = {
+    { "mma", 80, 1e-4f, nb_cuda_csa_mma_can, nb_cuda_csa_mma },
+    { "simt", 80, 1e-5f, nb_cuda_csa_simt_can, nb_cuda_csa_simt },
+    { NULL, 0, 0, NULL, NULL },
+};
+
 extern "C" __attribute__((visibility("default"))) const nb_cuda_api *nb_cuda_get_api(void)
 {
     static const nb_cuda_api api = {
@@ -71,8 +77,11 @@ extern "C" __attribute__((visibility("default"))) const nb_cuda_api *nb_cuda_get
         nb_cuda_mla_combine,        nb_cuda_thrift,
         nb_cuda_gqa,             nb_cuda_prefill,
         nb_cuda_index_finish,    nb_cuda_index_topk,      nb_cuda_gather,
+        nb_cuda_csa_turn,        nb_cuda_csa_append,
+        nb_cuda_csa_keep,        nb_cuda_streams,
         nb_cuda_sample,          nb_cuda_exchange,        nb_cuda_linear_rows,
         nb_cuda_experts_rows,    nb_cuda_mla_rows,        nb_cuda_index_rows,
+        nb_cuda_csa_rows,
         nb_cuda_can_cache,
     };
     return &api;

@@ -8,6 +8,7 @@
 #define NB_MODEL_GPU_H
 #include "kernel/cuda/api/nb_cuda_items.h"
 #include "model/backend.h"
+#include "model/gpu/gpu_csa.h"
 #include "model/gpu/gpu_dsa.h"
 #include "model/gpu/gpu_ranks.h"
 #include "model/gpu/gpu_stage.h"
@@ -93,7 +94,7 @@ struct nb_gpu_rank {
     /* device memory: one allocation */
     char *work;
     size_t work_bytes, pinned_bytes;
-    float *h; /* [h_rows][hidden]: the step's tokens, pass after pass */
+    float *h; /* [h_rows][nb_gpu_h_width]: the step's tokens, pass after pass */
     size_t h_rows;
     nb_act acts[2];     /* by kind: FLOAT (two BF16 parts), BF16 or FP8 */
     nb_gpu_inputs x[2]; /* by kind: the same buffers, with the parts that its products read */
@@ -107,6 +108,8 @@ struct nb_gpu_rank {
     float *part_o, *part_m, *part_l, *own;
     void *attn_scratch;
     nb_gpu_sparse sparse;
+    nb_gpu_csa csa;
+    float *stream_w, *stream_part; /* of several streams: a token's weights, scratch (nb_cuda_streams_args) */
     /* Thrift mode: what was picked, and scratch for t_rows rows at a time */
     bool thrift;
     nb_cuda_pick pick;
@@ -149,6 +152,12 @@ static inline nb_gpu_rank *nb_gpu_of(nb_rank *r)
 static inline nb_gpu_pass *nb_gpu_pass_of(nb_pass *p)
 {
     return (nb_gpu_pass *)(void *)p;
+}
+
+/* Values of a token in h: of all its streams. */
+static inline size_t nb_gpu_h_width(const nb_gpu_rank *f)
+{
+    return f->r.whole->hidden * (f->r.whole->n_stream ? f->r.whole->n_stream : 1);
 }
 
 /* ---- gpu_create.c ---- */
@@ -229,8 +238,13 @@ static inline nb_cuda_rows nb_gpu_rows_of(nb_cuda_rows x, size_t width)
 }
 void nb_gpu_append(nb_rank *r, nb_pass *p, size_t layer);
 
-/* ---- gpu_mla.c, gpu_gqa.c, gpu_dsa.c ---- */
+/* ---- gpu_streams.c: add_norm of several streams, w its norm; xn of the rows row[0..n) (NULL: the first), for the head ---- */
 
-extern const nb_attn_ops nb_gpu_ops_mla, nb_gpu_ops_gqa, nb_gpu_ops_dsa;
+void nb_gpu_streams_add_norm(nb_gpu_rank *f, nb_gpu_pass *p, size_t layer, nb_norm_at at, const float *w);
+void nb_gpu_streams_last(nb_gpu_rank *f, const uint32_t *row, size_t n);
+
+/* ---- gpu_mla.c, gpu_gqa.c, gpu_dsa.c, gpu_csa.c ---- */
+
+extern const nb_attn_ops nb_gpu_ops_mla, nb_gpu_ops_gqa, nb_gpu_ops_dsa, nb_gpu_ops_csa;
 
 #endif

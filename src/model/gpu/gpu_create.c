@@ -59,6 +59,7 @@ static nb_status can_attend(const nb_attn_config *a, bool absorbed_only, nb_erro
     if (a->kind == NB_ATTN_GQA && a->head_dim > 256)
         return nb_fail(err, NB_ERR_UNSUPPORTED,
                        "heads of %zu values: a GPU has attention for at most 256", a->head_dim);
+    if (a->kind == NB_ATTN_CSA) return nb_gpu_csa_can(a, err);
     if (a->kind == NB_ATTN_MLA && !absorbed_only && (a->d_v > 256 || a->d_nope + a->d_rope > 320))
         return nb_fail(
             err, NB_ERR_UNSUPPORTED,
@@ -75,13 +76,17 @@ nb_status nb_rank_can_on_gpus(const nb_model_config *c, bool absorbed_only, size
             return nb_fail(err, NB_ERR_UNSUPPORTED,
                            "%s: attention of kind %s is supported on the CPU only (--device cpu)",
                            c->family, nb_attention_of(c->attn[k].kind)->name);
-    if (c->n_attn > 1 && !absorbed_only && !nb_attn_all(c, NB_ATTN_DSA))
+    if (c->n_attn > 1 && !absorbed_only && !nb_attn_all(c, NB_ATTN_DSA) && !nb_attn_all(c, NB_ATTN_CSA))
         return nb_fail(
             err, NB_ERR_UNSUPPORTED,
             "layers of several kinds of attention: a GPU computes them with --mla absorbed only");
     for (size_t k = 0; k < c->n_attn; k++) NB_TRY(can_attend(&c->attn[k], absorbed_only, err));
     if (n_rank > NB_CUDA_MAX_RANK)
         return nb_fail(err, NB_ERR_RANGE, "%zu ranks: GPUs have at most %d", n_rank, NB_CUDA_MAX_RANK);
+    for (size_t k = 0; n_rank > 1 && k < c->n_attn; k++)
+        if (!nb_attention_of(c->attn[k].kind)->divides)
+            return nb_fail(err, NB_ERR_UNSUPPORTED, "%s: attention of kind %s is computed by one GPU only", c->family,
+                           nb_attention_of(c->attn[k].kind)->name);
     for (size_t i = 0; n_rank > 1 && i < c->n_layer; i++)
         if (c->n_zero || c->shortcut[i])
             return nb_fail(err, NB_ERR_UNSUPPORTED,
@@ -156,6 +161,7 @@ static nb_status choose_layer(nb_gpu_rank *f, size_t i, nb_error *err)
 {
     const nb_attn_config *attn = nb_rank_attn(&f->r, i);
     const bool mla = nb_attn_is_latent(attn);
+    if (attn->kind == NB_ATTN_CSA) return nb_gpu_csa_choose(f, i, err);
     const nb_record record = nb_gpu_attn_record(f, i);
     const nb_cuda_mla_row *r = f->api->mla;
     while (mla && r->name && !fits(f, r, i)) r++;
@@ -331,6 +337,7 @@ static widths widths_of(const nb_gpu_rank *f)
         w.o = max_size(w.o, d->n_head * d->d_o);
         w.all_o = max_size(w.all_o, nb_layer_dims(f->r.whole, i).n_head * d->d_o);
         w.state = max_size(w.state, d->n_head * d->d_state);
+        if (a->kind == NB_ATTN_CSA) w.q_lora = max_size(w.q_lora, a->q_lora);
         if (!nb_attn_is_latent(a)) continue;
         w.mla = true;
         w.q_lora = max_size(w.q_lora, a->q_lora);
@@ -400,7 +407,7 @@ static void want_common(slots *l, nb_gpu_rank *f, const widths *w)
     const size_t R = max_size(f->prompt ? f->T : 0, f->direct ? f->D + PAD_ROWS : 0);
     const size_t inter = max_size(part->inter, moe ? part->shared_inter : 0);
     const size_t rows = moe ? (R + nb_gpu_share_rows(&f->r)) * c->top_k : 0;
-    want(l, &f->h, f->h_rows * c->hidden, sizeof(float));
+    want(l, &f->h, f->h_rows * nb_gpu_h_width(f), sizeof(float));
     want(l, &f->branch, R * c->hidden, sizeof(float));
     want(l, &f->in, R * f->in_width, sizeof(float));
     for (size_t k = 0; k < c->n_attn; k++) {
@@ -496,6 +503,23 @@ static void want_direct(slots *l, nb_gpu_rank *f, const widths *w)
     if (w->two_parts) want(l, &f->unabsorbed, R * w->v, sizeof(float));
 }
 
+static void want_streams(slots *l, nb_gpu_rank *f)
+{
+    const size_t s = f->r.whole->n_stream, n = max_size(max_size(f->prompt ? f->T : 0, f->D + PAD_ROWS), f->logit_rows);
+    if (!s) return;
+    want(l, &f->stream_w, n * (s + s * s), sizeof(float));
+    want(l, &f->stream_part, n * NB_CUDA_MIX_SLICES(f->r.whole->hidden) * NB_CUDA_MIX_SUMS(s), sizeof(float));
+}
+
+static void want_compressed(slots *l, nb_gpu_rank *f)
+{
+    nb_gpu_slot s[NB_GPU_CSA_SLOTS];
+    const size_t rows = max_size(f->prompt ? f->T : 0, f->D + PAD_ROWS);
+    const size_t n = nb_gpu_csa_slots(f, rows, s);
+    for (size_t i = 0; i < n; i++) want(l, s[i].at, s[i].n_bytes, 1);
+    if (n) want_rows(l, f, &f->csa.y, rows, f->csa.out_width);
+}
+
 static void want_sparse(slots *l, nb_gpu_rank *f)
 {
     nb_gpu_slot s[NB_GPU_DSA_SLOTS];
@@ -561,6 +585,8 @@ static nb_status allocate(nb_gpu_rank *f, const widths *w, nb_error *err)
     want_direct(&l, f, w);
     want_thrift(&l, f, w);
     want_sparse(&l, f);
+    want_streams(&l, f);
+    want_compressed(&l, f);
     want_prompt(&l, f);
     want_codes(&l, f, w);
     for (size_t i = 0; i < l.n; i++) n_bytes += l.s[i].n_bytes;
@@ -623,16 +649,18 @@ static void size(nb_gpu_rank *f, const widths *w)
     f->T = f->r.o.max_tok;
     f->D = max_size(f->r.o.max_seq, min_size(f->T, NB_GPU_DIRECT_TOK));
     f->h_rows = f->r.o.max_tok + PAD_ROWS + (f->r.o.data_parallel ? f->D : 0); /* a graph has another rank's rows */
-    const size_t sparse = nb_gpu_dsa_states(f);
+    const size_t sparse = nb_gpu_dsa_states(f), compressed = nb_gpu_csa_states(f);
     for (size_t i = 0; i < f->n_set; i++)
         states = max_size(states, nb_cuda_n_unit(f->set[i].units, f->max_block) + 1);
     if (sparse) states = sparse;
+    if (compressed) states = compressed;
     const size_t fit = PART_BYTES / (w->state * sizeof(float));
     f->max_part = max_size(states, min_size(fit, (f->D + PAD_ROWS) * states));
     f->max_own = f->T / NB_PAGE_TOK + 2 * min_size(f->r.o.max_seq, f->T / 2 + 1) + 2;
     f->span_tok = w->heads > WIDE_HEADS ? NB_GPU_SPAN_TOK / 2 : NB_GPU_SPAN_TOK;
     f->logit_rows = min_size(f->r.o.max_tok, NB_GPU_LOGIT_ROWS);
     nb_gpu_dsa_size(f);
+    nb_gpu_csa_size(f);
 }
 
 static void upload_frequencies(nb_gpu_rank *f)
@@ -792,6 +820,9 @@ void nb_gpu_describe(const nb_rank *r, char *buf, size_t n_bytes)
                                nb_rank_plan(f->host.cpu)->linear[host_type(f)]->name);
     if (l->expert.n_run && !l->host && at < n_bytes)
         at += (size_t)snprintf(buf + at, n_bytes - at, " experts=%s", l->expert.run->row[NB_GPU_GATE][0]->name);
+    if (f->csa.any && at < n_bytes)
+        (void)snprintf(buf + at, n_bytes - at, " attn_%s=%s", nb_kv_type_name(f->r.o.record[last].type),
+                       f->csa.row[last]->name);
     if (f->attn[last] && at < n_bytes)
         (void)snprintf(buf + at, n_bytes - at, " attn_%s=%s",
                        nb_kv_type_name(f->r.o.record[last].type), f->attn[last]->name);

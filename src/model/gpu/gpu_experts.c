@@ -339,7 +339,8 @@ static void compute(nb_gpu_rank *f, const nb_gpu_pass *p, size_t layer, size_t e
                                .n_expert = n,
                                .n_out = c->moe_inter,
                                .n_tok = p->n_pad,
-                               .n_place = p->n_pad * c->top_k };
+                               .n_place = p->n_pad * c->top_k,
+                               .limit = c->act_limit };
     nb_gpu_experts_run(f, k->row[NB_GPU_GATE][p->kind], a);
     a.gate = staged(f, layer, NB_GPU_DOWN, &l, x->stage[b], n);
     a.up = (nb_weight){ 0 };

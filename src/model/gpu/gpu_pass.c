@@ -51,11 +51,11 @@ static void begin(nb_rank *r, nb_pass *pass)
     nb_gpu_pass *p = nb_gpu_pass_of(pass);
     const nb_model_config *c = r->whole;
     const nb_gpu_section *x = &f->stage[p->kind].dev;
-    f->api->embed(f->g, &(nb_cuda_embed_args){ .y = f->h + p->h_row0 * c->hidden,
+    f->api->embed(f->g, &(nb_cuda_embed_args){ .y = f->h + p->h_row0 * nb_gpu_h_width(f),
                                                .id = x->tok,
                                                .w = f->w.embed.w,
                                                .n_tok = p->n_pad,
-                                               .y_stride = c->hidden,
+                                               .y_stride = nb_gpu_h_width(f),
                                                .factor = c->embed_factor });
     for (size_t k = 0; k < c->n_attn; k++) {
         const nb_rope_config *rope = &c->attn[k].rope;
@@ -126,6 +126,10 @@ static void add_norm(nb_rank *r, nb_pass *pass, size_t layer, nb_norm_at at)
     nb_gpu_rank *f = nb_gpu_of(r);
     nb_gpu_pass *p = nb_gpu_pass_of(pass);
     const nb_model_config *c = r->whole;
+    if (c->n_stream) {
+        nb_gpu_streams_add_norm(f, p, layer, at, norm_at(f, layer, at));
+        return;
+    }
     f->api->norm(f->g, &(nb_cuda_norm_args){ .h = f->h + p->h_row0 * c->hidden,
                                              .branch = at == NB_NORM_AT_BEGIN ? NULL : f->branch,
                                              .w = norm_at(f, layer, at),
@@ -178,7 +182,8 @@ static void gate_up(nb_gpu_rank *f, const nb_gpu_pass *p, const nb_gpu_layer *l,
                                                     .n_out = inter,
                                                     .n_whole = glu->n_whole,
                                                     .n_tok = p->n_pad,
-                                                    .n_place = p->n_pad });
+                                                    .n_place = p->n_pad,
+                                                    .limit = f->r.whole->act_limit });
         return;
     }
     nb_gpu_group_run(f, p, &l->gate_up, x->xn, f->gate_up);
@@ -187,7 +192,8 @@ static void gate_up(nb_gpu_rank *f, const nb_gpu_pass *p, const nb_gpu_layer *l,
                                                  .y = x->act,
                                                  .n_tok = p->n_pad,
                                                  .dim = inter,
-                                                 .in_stride = 2 * inter });
+                                                 .in_stride = 2 * inter,
+                                                 .limit = f->r.whole->act_limit });
 }
 
 /* The second product: with several ranks after they have met. */
@@ -248,8 +254,12 @@ void nb_gpu_route(nb_gpu_rank *f, const nb_gpu_pass *p, size_t layer, uint32_t *
                                                .n_rank = f->ranks.n,
                                                .group_top = c->group_top,
                                                .sigmoid = c->sigmoid,
+                                               .sqrt_softplus = c->sqrt_softplus,
                                                .normalise = c->normalise,
-                                               .factor = c->routed_factor });
+                                               .factor = c->routed_factor,
+                                               .table = l->hash,
+                                               .tok = f->stage[p->kind].dev.tok,
+                                               .n_vocab = c->n_vocab });
 }
 
 void nb_gpu_zero_experts(nb_gpu_rank *f, const nb_gpu_pass *p)
@@ -275,7 +285,8 @@ static nb_cuda_experts_args run_args(const nb_gpu_rank *f, size_t n, const nb_gp
         .first = f->r_first + NB_CUDA_EXPERT_0(c->n_expert, f->ranks.n, f->ranks.me) + r->first,
         .n_expert = r->n,
         .n_tok = n,
-        .n_place = n * c->top_k
+        .n_place = n * c->top_k,
+        .limit = c->act_limit
     };
 }
 
@@ -298,7 +309,8 @@ static void gate_up_apart(nb_gpu_rank *f, nb_cuda_kind kind, const nb_gpu_expert
                                                  .y = f->x[kind].e_act,
                                                  .n_tok = n * f->r.whole->top_k,
                                                  .dim = inter,
-                                                 .in_stride = width });
+                                                 .in_stride = width,
+                                                 .limit = f->r.whole->act_limit });
 }
 
 void nb_gpu_routed(nb_gpu_rank *f, nb_cuda_kind kind, size_t layer, nb_cuda_rows xn, size_t n)
@@ -429,11 +441,12 @@ static void trace(nb_rank *r, nb_pass *pass, const char *what, size_t layer)
 {
     nb_gpu_rank *f = nb_gpu_of(r);
     const nb_gpu_pass *p = nb_gpu_pass_of(pass);
-    const size_t hidden = r->whole->hidden;
+    const size_t hidden = r->whole->hidden, wide = nb_gpu_h_width(f);
     char name[64];
     const float *x = f->branch;
     size_t dim = hidden, stride = hidden;
     if (layer != SIZE_MAX && (!strcmp(what, "q") || !strcmp(what, "kv"))) {
+        if (f->csa.any) return; /* queries in place; rows are made elsewhere */
         const nb_attn_dims *d = nb_rank_dims(r, layer);
         const nb_gpu_group *in = &f->w.layer[layer].in;
         const bool q = what[0] == 'q', low_rank = q && nb_rank_attn(r, layer)->q_lora;
@@ -443,7 +456,9 @@ static void trace(nb_rank *r, nb_pass *pass, const char *what, size_t layer)
         x = low_rank ? f->q : q ? f->in : f->in + in->at[1];
         stride = low_rank ? dim : in->width;
     } else if (!strcmp(what, "out") || !strcmp(what, "embed")) {
-        x = f->h + p->h_row0 * hidden;
+        x = f->h + p->h_row0 * wide;
+        dim = layer == SIZE_MAX ? hidden : wide;
+        stride = wide;
     }
     float *copy = malloc(p->base.n_row * stride * sizeof *copy);
     if (!copy) return;
@@ -555,7 +570,7 @@ const nb_backend nb_backend_cuda = {
     .logits = nb_gpu_logits,
     .sample = nb_gpu_sample,
     .begin = begin,
-    .attn = { [NB_ATTN_MLA] = &nb_gpu_ops_mla, [NB_ATTN_GQA] = &nb_gpu_ops_gqa, [NB_ATTN_DSA] = &nb_gpu_ops_dsa },
+    .attn = { [NB_ATTN_MLA] = &nb_gpu_ops_mla, [NB_ATTN_GQA] = &nb_gpu_ops_gqa, [NB_ATTN_DSA] = &nb_gpu_ops_dsa, [NB_ATTN_CSA] = &nb_gpu_ops_csa },
     .output = output,
     .feed_forward = feed_forward,
     .combine = combine,

@@ -134,7 +134,10 @@ enum { MARK = 0 };
 static void logits_of_rows(nb_gpu_rank *f, const uint32_t *row, size_t n)
 {
     const nb_model_config *c = f->r.whole;
-    f->api->norm(f->g, &(nb_cuda_norm_args){ .h = f->h,
+    if (c->n_stream)
+        nb_gpu_streams_last(f, row, n);
+    else
+        f->api->norm(f->g, &(nb_cuda_norm_args){ .h = f->h,
                                              .w = f->w.final_norm,
                                              .row = row,
                                              .y = f->xn,
@@ -190,10 +193,12 @@ nb_status nb_gpu_step(nb_rank *r, const nb_chunk *chunk, size_t n_chunk, unsigne
     if (n_all == 0) return NB_OK;
     nb_gpu_ranks_begin(f);
     f->api->fill(f->g, f->bad, 0, (n_tok + n_chunk) * sizeof *f->bad);
+    nb_gpu_states_begin(f, chunk, n_chunk);
     if (f->direct) NB_TRY(run_kind(f, chunk, n_chunk, NB_CUDA_DIRECT, false, &h_row, err));
     if (f->prompt) NB_TRY(run_kind(f, chunk, n_chunk, NB_CUDA_PROMPT, false, &h_row, err));
     if (f->prompt && f->host.cpu)
         NB_TRY(run_kind(f, chunk, n_chunk, NB_CUDA_PROMPT, true, &h_row, err));
+    nb_gpu_states_end(f, chunk, n_chunk);
     f->api->download(f->g, f->h_bad, f->bad, f->n_bad * sizeof *f->h_bad);
     f->api->download(f->g, f->h_saturated, f->saturated, sizeof *f->h_saturated);
     if (f->thrift)

@@ -8,6 +8,7 @@
 
 #include "kernel/embed/embed.h"
 #include "kernel/linear/packed.h"
+#include "model/attn_csa.h"
 #include "model/backend.h"
 #include "model/kv_b.h"
 #include "num/bf16.h"
@@ -592,16 +593,68 @@ static nb_status upload_dsa(uploader *u, const nb_attn_config *attn, size_t head
     return matrix(u, "indexer.weights_proj", &l->index_w, NULL, all_of(&l->index_w), &g->index_w);
 }
 
+static nb_status upload_csa(uploader *u, const nb_attn_config *a, size_t head0, const nb_layer *l, nb_gpu_layer *g)
+{
+    const nb_weight *const in[] = { &l->q_a, &l->kv_a };
+    const nb_weight *const comp[] = { &l->comp.kv, &l->comp.gate, &l->idx_comp.kv, &l->idx_comp.gate };
+    const float *const none[NB_GPU_JOIN] = { NULL };
+    const rows in_rows[] = { all_of(in[0]), all_of(in[1]) };
+    const rows comp_rows[] = { all_of(comp[0]), all_of(comp[1]), all_of(comp[2]), all_of(comp[3]) };
+    const size_t keys = nb_csa_width(a, a->idx_dim);
+    (void)head0; /* one rank */
+    NB_TRY(group(u, "q_a_proj, kv_proj", in, none, in_rows, 2, &g->in));
+    NB_TRY(vector(u, l->q_a_norm, a->q_lora, &g->q_a_norm));
+    NB_TRY(vector(u, l->kv_a_norm, a->head_dim, &g->kv_a_norm));
+    NB_TRY(vector(u, l->sink, a->n_head, &g->sink));
+    NB_TRY(matrix(u, "q_b_proj", &l->q_b, NULL, all_of(&l->q_b), &g->q_b));
+    NB_TRY(matrix(u, "o_a_proj", &l->o_a, NULL, all_of(&l->o_a), &g->o_a));
+    if (!a->ratio) return NB_OK;
+    NB_TRY(group(u, "compressor", comp, none, comp_rows, a->idx_top ? 4 : 2, &g->comp));
+    NB_TRY(vector(u, l->comp.ape, a->ratio * nb_csa_width(a, a->head_dim), &g->ape[0]));
+    NB_TRY(vector(u, l->comp.norm, a->head_dim, &g->comp_norm[0]));
+    if (!a->idx_top) return NB_OK;
+    NB_TRY(vector(u, l->idx_comp.ape, a->ratio * keys, &g->ape[1]));
+    NB_TRY(vector(u, l->idx_comp.norm, a->idx_dim, &g->comp_norm[1]));
+    NB_TRY(matrix(u, "indexer.q_b_proj", &l->idx_q, NULL, all_of(&l->idx_q), &g->index_q));
+    return matrix(u, "indexer.scorer.weights_proj", &l->idx_w, NULL, all_of(&l->idx_w), &g->index_w);
+}
+
 static nb_status attention(uploader *u, size_t i)
 {
     typedef nb_status upload_fn(uploader *, const nb_attn_config *, size_t, const nb_layer *,
                                 nb_gpu_layer *);
     static upload_fn *const kinds[NB_ATTN_KINDS] = {
-        [NB_ATTN_MLA] = upload_mla, [NB_ATTN_GQA] = upload_gqa, [NB_ATTN_DSA] = upload_dsa
+        [NB_ATTN_MLA] = upload_mla, [NB_ATTN_GQA] = upload_gqa, [NB_ATTN_DSA] = upload_dsa, [NB_ATTN_CSA] = upload_csa
     };
     const size_t which = u->m->c.attn_of[i];
     const nb_attn_config *attn = &u->part->attn[which];
     return kinds[attn->kind](u, attn, u->part->head0[which], &u->m->layer[i], &u->w->layer[i]);
+}
+
+/* Of n_scale scales. */
+static nb_status streams(uploader *u, const nb_mix *m, size_t n_scale, nb_gpu_mix *g)
+{
+    if (!m->fn.data) return NB_OK;
+    float *fn = values_of(&m->fn);
+    if (!fn) return nb_fail(u->err, NB_ERR_NOMEM, "out of memory");
+    const nb_status st = vector(u, fn, m->fn.n_row * m->fn.n_col, &g->fn);
+    free(fn);
+    NB_TRY(st);
+    NB_TRY(vector(u, m->base, m->fn.n_row, &g->base));
+    return vector(u, m->scale, n_scale, &g->scale);
+}
+
+/* Streams, and experts by token. */
+static nb_status mixed(uploader *u, const nb_layer *l, nb_gpu_layer *g)
+{
+    const nb_model_config *c = &u->m->c;
+    for (size_t k = 0; k < NB_COUNT(g->mix); k++) NB_TRY(streams(u, &l->mix[k], 3, &g->mix[k]));
+    if (!l->hash) return NB_OK;
+    void *p;
+    NB_TRY(take(u, c->n_vocab * c->top_k * sizeof *l->hash, &p));
+    put(u, p, l->hash, c->n_vocab * c->top_k * sizeof *l->hash);
+    g->hash = p;
+    return NB_OK;
 }
 
 static nb_status layer(uploader *u, size_t i)
@@ -613,6 +666,7 @@ static nb_status layer(uploader *u, size_t i)
     NB_TRY(vector(u, l->post_norm, c->hidden, &g->post_norm));
     if (l->branch_norm) NB_TRY(vector(u, l->branch_norm, c->hidden, &g->branch_norm));
     NB_TRY(attention(u, i));
+    NB_TRY(mixed(u, l, g));
     const nb_rank_part *p = u->part;
     const rows out = { p->out0, p->n_out };
     NB_TRY(matrix(u, "o_proj", &l->o, l->o_b, out, &g->o));
@@ -656,6 +710,7 @@ static nb_status upload_all(uploader *u)
     else
         NB_TRY(stack(u, &embed, 1, &w->embed.w));
     NB_TRY(vector(u, m->final_norm, m->c.hidden, &w->final_norm));
+    NB_TRY(streams(u, &m->mix, 1, &w->mix));
     return nb_gpu_api(w->gpu)->sync(nb_gpu_handle(w->gpu), u->err);
 }
 

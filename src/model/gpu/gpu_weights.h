@@ -39,7 +39,7 @@ typedef struct nb_gpu_mat {
     const nb_cuda_linear_row *row[2];
 } nb_gpu_mat;
 
-enum { NB_GPU_JOIN = 3 };
+enum { NB_GPU_JOIN = 4 };
 
 /* Products of the same rows: outputs of matrix i go to columns [at[i], at[i] + rows) of one buffer. */
 typedef struct nb_gpu_group {
@@ -54,11 +54,22 @@ static inline size_t nb_gpu_apart_width(const nb_model_config *c)
     return (c->moe_inter + 7) / 8 * 16;
 }
 
+/* A place where residual streams are mixed: fn in F32; NULL: there is one stream. */
+typedef struct nb_gpu_mix {
+    const float *fn, *base, *scale;
+} nb_gpu_mix;
+
 typedef struct nb_gpu_layer {
     const float *in_norm, *post_norm, *branch_norm, *q_a_norm, *kv_a_norm, *mean, *rope_k, *rope_q,
         *q_norm, *k_norm, *index_norm, *index_norm_b;
     nb_gpu_group in;         /* MLA: q or q_a, then kv_a, then the keys of an indexer; GQA: q, k, v */
     nb_gpu_mat index_q, index_w;
+    /* CSA, beside q_a and kv_a in `in`: kv and gate of the compressor, then of the indexer's */
+    nb_gpu_group comp;
+    const float *ape[2], *comp_norm[2], *sink;
+    nb_gpu_mat o_a; /* [o_group * o_lora][columns of a group] */
+    nb_gpu_mix mix[2];
+    const uint16_t *hash; /* [n_vocab][top_k]; NULL: the router chooses */
     nb_gpu_mat q_b, kv_b, o; /* kv_b: the expanded form */
     nb_gpu_mat uk[2],
         uv[2]; /* absorbing: [n_head * kv_lora][d_nope], [n_head * uv_batch][kv_lora]; */
@@ -74,6 +85,7 @@ typedef struct nb_gpu_layer {
 typedef struct nb_gpu_weights {
     nb_gpu_mat embed, head; /* embed: w only */
     const float *final_norm;
+    nb_gpu_mix mix; /* before it */
     nb_gpu_layer *layer; /* [n_layer] */
     bool floats;         /* some product reads float rows */
     bool apart;          /* some experts' gate and up are two products */

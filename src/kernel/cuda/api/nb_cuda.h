@@ -14,7 +14,7 @@
 #ifndef NB_KERNEL_CUDA_API_NB_CUDA_H
 #define NB_KERNEL_CUDA_API_NB_CUDA_H
 #include "base/status.h"
-#include "kernel/cuda/api/nb_cuda_sparse.h"
+#include "kernel/cuda/api/nb_cuda_csa.h"
 
 enum { NB_CUDA_VERSION = 11 };
 
@@ -93,6 +93,10 @@ typedef struct nb_cuda_api {
     void (*index_finish)(nb_cuda *g, const nb_cuda_index_finish_args *a);
     void (*index_topk)(nb_cuda *g, const nb_cuda_index_topk_args *a);
     void (*gather)(nb_cuda *g, const nb_cuda_gather_args *a);
+    void (*csa_turn)(nb_cuda *g, const nb_cuda_csa_turn_args *a);
+    void (*csa_append)(nb_cuda *g, const nb_cuda_csa_append_args *a);
+    void (*csa_keep)(nb_cuda *g, const nb_cuda_csa_keep_args *a);
+    void (*streams)(nb_cuda *g, const nb_cuda_streams_args *a);
     void (*sample)(nb_cuda *g, const nb_cuda_sample_args *a);
     void (*exchange)(nb_cuda *g, const nb_cuda_exchange_args *a);
     /* Operations with several variants: rows, best first, terminated by name == NULL. */
@@ -100,6 +104,7 @@ typedef struct nb_cuda_api {
     const nb_cuda_experts_row *experts;
     const nb_cuda_mla_row *mla;
     const nb_cuda_index_row *index_score;
+    const nb_cuda_csa_row *csa_attend;
     /* Whether the operations support a record.  They accept no other record. */
     bool (*can_cache)(const nb_record *r);
 } nb_cuda_api;

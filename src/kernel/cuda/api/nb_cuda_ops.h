@@ -113,10 +113,12 @@ typedef struct nb_cuda_gqa_finish_args {
     bool interleaved;
 } nb_cuda_gqa_finish_args;
 
+/* limit: gate is at most this, up within +- this, before; 0: no limit.  NaN stays. */
 typedef struct nb_cuda_swiglu_args { /* swiglu.h */
     const float *gate, *up;          /* [n_tok][in_stride] */
     nb_cuda_rows y;
     size_t n_tok, dim, in_stride;
+    float limit;
 } nb_cuda_swiglu_args;
 
 typedef struct nb_cuda_split_args { /* y = x in the forms of y */
@@ -184,9 +186,12 @@ typedef struct nb_cuda_route_args {
     size_t n_tok, n_expert, top_k, n_group, topk_group;
     size_t n_rank; /* 0: 1 */
     int group_top;
-    bool sigmoid, normalise;
+    bool sigmoid, sqrt_softplus, normalise;
     float factor;
     const unsigned char *on; /* [n_tok] or NULL */
+    const uint16_t *table; /* [n_vocab][top_k]: the choices of tok[t]; NULL: the largest are chosen */
+    const uint32_t *tok;   /* [n_tok]; with table: ids from n_vocab on (padding) are as id 0 */
+    size_t n_vocab;
 } nb_cuda_route_args;
 
 /* Experts of ranks before this one. */
@@ -209,6 +214,7 @@ typedef struct nb_cuda_experts_args {
     size_t n_expert, n_out, n_tok, n_place; /* n_place = n_tok * top_k */
     size_t n_whole; /* as in nb_cuda_linear_args */
     bool chosen; /* the previous operation was an experts product with the same first */
+    float limit; /* with up: as in nb_cuda_swiglu_args */
 } nb_cuda_experts_args;
 
 typedef struct nb_cuda_experts_row {

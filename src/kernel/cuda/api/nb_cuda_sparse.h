@@ -3,7 +3,9 @@
  *
  * They work on rows [row0, row0 + n_row) of a pass.  row_chunk is that of the pass (nb_cuda_mla_args), indexed by
  * row0 + i; everything else has one entry per row i.  Padding (UINT32_MAX) chooses nothing.  A row at position p sees
- * n = p + 1 tokens.  With n <= k it attends to all of them, and its scores are not computed. */
+ * n = p + 1 tokens.  With n <= k it attends to all of them, and its scores are not computed.
+ * Scores and top k also work on compressed rows (nb_cuda_csa.h): with a ratio, a row sees n = (p + 1) / ratio of them, a
+ * page has 64 / ratio, a multiple of 16, and "token" below is such a row. */
 #ifndef NB_KERNEL_CUDA_API_NB_CUDA_SPARSE_H
 #define NB_KERNEL_CUDA_API_NB_CUDA_SPARSE_H
 #include "kernel/cuda/api/nb_cuda_ops.h"
@@ -11,6 +13,7 @@
 /* In place, as attn_mla.c defines them: keys are normalised (LayerNorm, eps 1e-6), the first d_rope values of keys and
  * queries are rotated, and where dim is a power of two, both go through a Hadamard transform.  w is multiplied by
  * (n_head * dim)^-1/2.  k NULL or q NULL: without keys, or without queries.
+ * last: of queries alone; the last d_rope values are rotated, and there is no transform (attn_csa.c).
  * q16, w16 (may be NULL; dim is a multiple of 64): the queries for the row "mma" of the scores,
  * [n_tok][NB_CUDA_INDEX_HEADS(n_head)][dim] values of FP16 and [n_tok][NB_CUDA_INDEX_HEADS(n_head)] floats.
  * A head is divided by a power of two that brings its largest value to [2^13, 2^14), and w16 is w times this power.
@@ -23,7 +26,7 @@ typedef struct nb_cuda_index_finish_args {
     float *w16;
     const float *cos_sin; /* [n_tok][d_rope] */
     size_t n_tok, n_head, dim, d_rope, k_stride;
-    bool interleaved;
+    bool interleaved, last;
 } nb_cuda_index_finish_args;
 #define NB_CUDA_INDEX_HEADS(n_head) (((size_t)(n_head) + 15) / 16 * 16)
 /* A lane of an mma has the 16 bytes of keys [16 t, 16 t + 16): four values in each of four steps. */
@@ -43,6 +46,7 @@ typedef struct nb_cuda_index_score_args {
     size_t seg;    /* of the record: the keys */
     size_t stride; /* positions of the longest sequence, rounded up to 64 */
     size_t share;  /* 1, or: rows i / share * share ... are of one chunk, and may read keys together (at most 4) */
+    size_t ratio;  /* 0: none; with one, share is 1 */
 } nb_cuda_index_score_args;
 
 typedef struct nb_cuda_index_row {
@@ -63,6 +67,7 @@ typedef struct nb_cuda_index_topk_args {
     uint32_t *at;       /* [n_row][k] */
     uint32_t *scratch;
     size_t row0, n_row, k, stride;
+    size_t ratio; /* 0: none */
 } nb_cuda_index_topk_args;
 enum { NB_CUDA_TOPK_BINS = 2048, NB_CUDA_TOPK_PART = 4096 };
 #define NB_CUDA_TOPK_SCRATCH(stride)                                                               \

@@ -37,6 +37,46 @@ struct nb_kv_gaps {
     uint32_t n, off[4 * NB_MAX_SEG + 1], n_bytes[4 * NB_MAX_SEG + 1];
 };
 
+/* Records the padding [at, to) of a page, if there is any. */
+inline void nb_kv_add_gap(nb_kv_gaps *g, size_t at, size_t to)
+{
+    if (at >= to) return;
+    g->off[g->n] = (uint32_t)at;
+    g->n_bytes[g->n++] = (uint32_t)(to - at);
+}
+
+/* Finds the padding between planes, in the order of record.c: codes and scales of every segment, outer scales,
+ * outliers. */
+inline nb_kv_gaps nb_kv_gaps_of(const nb_record &r)
+{
+    nb_kv_gaps g = {};
+    size_t at = 0;
+    if (r.type == NB_KV_FP8_DS_MLA) {
+        nb_kv_add_gap(&g, r.n_row * r.seg[0].code_stride, r.page_bytes);
+        return g;
+    }
+    for (size_t s = 0; s < r.n_seg; s++) {
+        const nb_record_seg &x = r.seg[s];
+        nb_kv_add_gap(&g, at, x.code_off);
+        at = x.code_off + r.n_row * x.code_stride;
+        if (x.scale_stride == 0) continue;
+        nb_kv_add_gap(&g, at, x.scale_off);
+        at = x.scale_off + (x.fmt == NB_SEG_INT4_CH ? 2 : r.n_row) * x.scale_stride;
+    }
+    for (size_t s = 0; s < r.n_seg; s++)
+        if (r.seg[s].outer_stride) {
+            nb_kv_add_gap(&g, at, r.seg[s].outer_off);
+            at = r.seg[s].outer_off + r.n_row * r.seg[s].outer_stride;
+        }
+    for (size_t s = 0; s < r.n_seg; s++)
+        if (r.seg[s].side_stride) {
+            nb_kv_add_gap(&g, at, r.seg[s].side_off);
+            at = r.seg[s].side_off + r.n_row * r.seg[s].side_stride;
+        }
+    nb_kv_add_gap(&g, at, r.page_bytes);
+    return g;
+}
+
 /* Where a block encodes to. */
 struct nb_kv_dest {
     unsigned char *page;

@@ -38,6 +38,10 @@ void nb_cuda_prefill(nb_cuda *g, const nb_cuda_prefill_args *a);
 void nb_cuda_index_finish(nb_cuda *g, const nb_cuda_index_finish_args *a);
 void nb_cuda_index_topk(nb_cuda *g, const nb_cuda_index_topk_args *a);
 void nb_cuda_gather(nb_cuda *g, const nb_cuda_gather_args *a);
+void nb_cuda_csa_turn(nb_cuda *g, const nb_cuda_csa_turn_args *a);
+void nb_cuda_csa_append(nb_cuda *g, const nb_cuda_csa_append_args *a);
+void nb_cuda_csa_keep(nb_cuda *g, const nb_cuda_csa_keep_args *a);
+void nb_cuda_streams(nb_cuda *g, const nb_cuda_streams_args *a);
 void nb_cuda_sample(nb_cuda *g, const nb_cuda_sample_args *a);
 void nb_cuda_exchange(nb_cuda *g, const nb_cuda_exchange_args *a);
 
@@ -70,6 +74,13 @@ void nb_cuda_index_score_mma(nb_cuda *g, const nb_cuda_index_score_args *a);
 bool nb_cuda_index_score_simt_can(const nb_record *r, size_t seg, size_t n_head);
 void nb_cuda_index_score_simt(nb_cuda *g, const nb_cuda_index_score_args *a);
 
+/* combine: the end of every row, after its states. */
+void nb_cuda_csa_combine(nb_cuda *g, const nb_cuda_csa_attend_args *a);
+bool nb_cuda_csa_mma_can(const nb_record *r, size_t ratio, size_t dim, size_t n_head);
+void nb_cuda_csa_mma(nb_cuda *g, const nb_cuda_csa_attend_args *a);
+bool nb_cuda_csa_simt_can(const nb_record *r, size_t ratio, size_t dim, size_t n_head);
+void nb_cuda_csa_simt(nb_cuda *g, const nb_cuda_csa_attend_args *a);
+
 #if !NB_CUDA_EMULATED
 /* cuBLASLt, if it is installed: opened and closed with the device; its version, or 0. */
 void nb_cuda_blas_open(nb_cuda *g);
@@ -86,5 +97,6 @@ extern const nb_cuda_linear_row nb_cuda_linear_rows[];
 extern const nb_cuda_experts_row nb_cuda_experts_rows[];
 extern const nb_cuda_mla_row nb_cuda_mla_rows[];
 extern const nb_cuda_index_row nb_cuda_index_rows[];
+extern const nb_cuda_csa_row nb_cuda_csa_rows[];
 
 #endif

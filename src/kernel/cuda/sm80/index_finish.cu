@@ -37,6 +37,7 @@ __device__ void layer_norm(const nb_cuda_index_finish_args &a, float *x, uint32_
 __device__ void rotate(const nb_cuda_index_finish_args &a, size_t t, float *x, uint32_t lane)
 {
     const uint32_t half = (uint32_t)(a.d_rope / 2);
+    if (a.last) x += a.dim - a.d_rope;
     const float *c = a.cos_sin + t * a.d_rope;
     for (uint32_t j = lane; j < half; j += 32) {
         const uint32_t i = a.interleaved ? 2 * j : j, o = a.interleaved ? i + 1 : i + half;
@@ -120,7 +121,7 @@ __global__ void __launch_bounds__(THREADS) index_finish(NB_PARAM finish p)
     __syncwarp();
     if (key) layer_norm(a, x, lane);
     rotate(a, t, x, lane);
-    hadamard(x, dim, lane);
+    if (!a.last) hadamard(x, dim, lane);
     for (uint32_t i = lane; i < dim; i += 32) at[i] = x[i];
     if (key) return;
     float *weight = a.w + t * a.n_head + head;

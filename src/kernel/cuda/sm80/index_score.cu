@@ -21,11 +21,16 @@ namespace
 {
 constexpr uint32_t PAGE = NB_PAGE_TOK, NONE = UINT32_MAX, MAX_SHARE = 4;
 
-/* A row's chunk and position; NONE: it has no scores. */
+/* A row's chunk and position, NONE: it has no scores; the tokens that it sees. */
 struct query {
     nb_cuda_chunk c;
-    uint32_t pos;
+    uint32_t pos, n;
 };
+
+__device__ uint32_t page_rows(const nb_cuda_index_score_args &a)
+{
+    return a.ratio ? PAGE / (uint32_t)a.ratio : PAGE;
+}
 
 __device__ query query_of(const nb_cuda_index_score_args &a, uint32_t i)
 {
@@ -36,7 +41,8 @@ __device__ query query_of(const nb_cuda_index_score_args &a, uint32_t i)
     if (chunk == NONE) return x;
     x.c = a.cache.chunk[chunk];
     const uint32_t pos = x.c.pos0 + (row - x.c.row0);
-    if (pos >= a.k) x.pos = pos;
+    x.n = a.ratio ? (pos + 1) / (uint32_t)a.ratio : pos + 1;
+    if (x.n > a.k) x.pos = pos;
     return x;
 }
 
@@ -45,7 +51,7 @@ __device__ const float *own_keys(const nb_cuda_index_score_args &a, const query 
 {
     const nb_record &r = a.cache.record;
     const float *rows = x.c.tail + a.cache.tail_off;
-    if (x.c.own) rows = x.c.own + (size_t)(x.pos / PAGE - x.c.pos0 / PAGE) * PAGE * r.n_values;
+    if (x.c.own) rows = x.c.own + (size_t)(x.pos / PAGE - x.c.pos0 / PAGE) * page_rows(a) * r.n_values;
     return rows + r.seg[a.seg].first;
 }
 
@@ -114,14 +120,14 @@ template <int DIM> __device__ __forceinline__ void decode(const codes<DIM> &x, k
         }
 }
 
-/* Keys of rows; tokens from n_vis on are 0. */
-template <int DIM>
+/* Keys of rows, of the halves [M0, M1); tokens from n_vis on are 0. */
+template <int DIM, uint32_t M0 = 0, uint32_t M1 = 2>
 __device__ __forceinline__ void load_own(const float *rows, size_t stride, uint32_t t0, uint32_t n_vis,
                                       keys<DIM> &k)
 {
     const uint32_t lane = threadIdx.x % 32;
 #pragma unroll
-    for (uint32_t m = 0; m < 2; m++)
+    for (uint32_t m = M0; m < M1; m++)
 #pragma unroll
         for (uint32_t h = 0; h < 2; h++) {
             const uint32_t tok = t0 + 16 * m + 8 * h + lane / 4;
@@ -216,6 +222,65 @@ __device__ void load_queries(const nb_cuda_index_score_args &a, uint32_t i0, uin
     nb_cp_async_commit();
 }
 
+/* The half M of tile `tile` of compressed rows, 16 to a page: codes of a complete page, or rows of the query's own. */
+template <int DIM, uint32_t M>
+__device__ __forceinline__ void load_half(const nb_cuda_index_score_args &a, const query &x, uint32_t tile, keys<DIM> &k)
+{
+    const nb_record_seg &s = a.cache.record.seg[a.seg];
+    const uint32_t per = page_rows(a), first = tile * TILE + 16 * M, page = first / per, lane = threadIdx.x % 32;
+    if (page >= x.pos / PAGE) {
+        const uint32_t t0 = first % per, seen = x.n > page * per ? x.n - page * per : 0;
+        const uint32_t n = page > x.pos / PAGE ? 0 : seen; /* behind the own page there is nothing */
+        /* load_own adds 16 M to t0 */
+        load_own<DIM, M, M + 1>(own_keys(a, x) + (ptrdiff_t)t0 * (ptrdiff_t)a.cache.record.n_values -
+                                    (ptrdiff_t)(16 * M * a.cache.record.n_values),
+                                a.cache.record.n_values, 0, n > t0 ? n - t0 + 16 * M : 0, k);
+        return;
+    }
+    const unsigned char *from = page_at(a, x.c, page);
+#pragma unroll
+    for (uint32_t h = 0; h < 2; h++) {
+        const uint32_t tok = first % per + 8 * h + lane / 4;
+        const unsigned char *p = from + (uint32_t)s.code_off + tok * DIM + lane % 4 * 16;
+        const uint32_t outer = from[(uint32_t)s.outer_off + tok];
+        k.factor[M][h] = outer ? nb_kv_pow2(outer) * 256.0f : 0;
+#pragma unroll
+        for (uint32_t l = 0; l < DIM / 64; l++) {
+            const uint4 v = nb_ldg_stream(p + 64 * l);
+            const uint32_t w[4] = { v.x, v.y, v.z, v.w };
+#pragma unroll
+            for (uint32_t c = 0; c < 4; c++) {
+                k.a[M][4 * l + c][h] = half_of(w[c], false);
+                k.a[M][4 * l + c][2 + h] = half_of(w[c], true);
+            }
+        }
+    }
+}
+
+/* The same for compressed rows, one query to a block.  Grid: (blocks that share the tiles, rows). */
+template <int DIM>
+__global__ void __launch_bounds__(THREADS, 3) score_rows(NB_PARAM nb_cuda_index_score_args a, uint32_t nh)
+{
+    NB_SHARED(unsigned char, shared);
+    const uint32_t i = blockIdx.y;
+    uint16_t *q = reinterpret_cast<uint16_t *>(shared);
+    float *w = reinterpret_cast<float *>(shared + (size_t)nh * (DIM + 8) * 2);
+    nb_grid_next();
+    nb_grid_wait();
+    const query x = query_of(a, i);
+    if (x.pos == NONE || blockIdx.x * WARPS * TILE >= x.n) return;
+    load_queries(a, i, 1, nh, DIM, q, w);
+    nb_cp_async_wait<0>();
+    __syncthreads();
+    for (uint32_t tile = blockIdx.x * WARPS + threadIdx.x / 32; tile * TILE < x.n; tile += gridDim.x * WARPS) {
+        const uint32_t left = x.n - tile * TILE;
+        keys<DIM> k;
+        load_half<DIM, 0>(a, x, tile, k);
+        load_half<DIM, 1>(a, x, tile, k);
+        put_scores<DIM>(k, q, w, nh, a.score + (size_t)i * a.stride + tile * TILE, left < TILE ? left : TILE);
+    }
+}
+
 /* Grid: (blocks that share the tiles, groups of rows). */
 template <int DIM>
 __global__ void __launch_bounds__(THREADS, 3) score_mma(NB_PARAM nb_cuda_index_score_args a, uint32_t nh)
@@ -277,9 +342,14 @@ template <int DIM> void launch(nb_cuda *g, const nb_cuda_index_score_args *a)
     const size_t bytes = a->share * nh * ((DIM + 8) * 2 + sizeof(float));
     const size_t most = (a->stride / TILE + WARPS - 1) / WARPS;
     const size_t fill = (3 * (size_t)g->n_sm + n_group - 1) / n_group;
+    const dim3 grid((unsigned)(fill < most ? fill : most), (unsigned)n_group);
+    if (a->ratio) {
+        NB_SHARED_LIMIT(g, score_rows<DIM>, bytes);
+        NB_LAUNCH_EARLY(g, score_rows<DIM>, grid, THREADS, bytes, *a, (uint32_t)nh);
+        return;
+    }
     NB_SHARED_LIMIT(g, score_mma<DIM>, bytes);
-    NB_LAUNCH_EARLY(g, score_mma<DIM>, dim3((unsigned)(fill < most ? fill : most), (unsigned)n_group),
-                    THREADS, bytes, *a, (uint32_t)nh);
+    NB_LAUNCH_EARLY(g, score_mma<DIM>, grid, THREADS, bytes, *a, (uint32_t)nh);
 }
 
 /* ---- any keys ---- */
@@ -298,10 +368,11 @@ __global__ void __launch_bounds__(TOK *LANES) score_simt(NB_PARAM nb_cuda_index_
     const query x = query_of(a, i);
     if (x.pos == NONE) return;
     const float *q = a.q + (size_t)i * a.n_head * dim, *w = a.w + (size_t)i * a.n_head;
-    for (uint32_t p0 = blockIdx.x * TOK; p0 <= x.pos; p0 += gridDim.x * TOK) {
-        const uint32_t page = p0 / PAGE, t0 = p0 % PAGE;
+    const uint32_t per = page_rows(a);
+    for (uint32_t p0 = blockIdx.x * TOK; p0 < x.n; p0 += gridDim.x * TOK) {
+        const uint32_t page = p0 / per, t0 = p0 % per;
         const bool own = page == x.pos / PAGE;
-        const uint32_t n = own && x.pos - p0 < TOK ? x.pos - p0 + 1 : TOK;
+        const uint32_t n = own && x.n - p0 < TOK ? x.n - p0 : TOK;
         for (uint32_t e = threadIdx.x; e < TOK * n8; e += TOK * LANES) {
             const uint32_t t = e / n8, d0 = e % n8 * 8;
             float v[8] = { 0 };

@@ -37,6 +37,7 @@ __device__ work work_of(const nb_cuda_index_topk_args &a, uint32_t i, uint32_t p
     if (chunk == UINT32_MAX) return x;
     const nb_cuda_chunk &c = a.chunk[chunk];
     x.n = c.pos0 + (row - c.row0) + 1;
+    if (a.ratio) x.n /= (uint32_t)a.ratio;
     x.count = a.scratch + i * NB_CUDA_TOPK_SCRATCH(a.stride);
     x.level = reinterpret_cast<found *>(x.count + 3 * BINS);
     x.above = x.count + 3 * BINS + 8;

@@ -285,49 +285,9 @@ __global__ void __launch_bounds__(THREADS, 3) append_pages(NB_PARAM append p)
     }
 }
 
-/* ---- the operation ---- */
-
-/* Records the padding [at, to) of a page, if there is any. */
-void add_gap(nb_kv_gaps *g, size_t at, size_t to)
-{
-    if (at >= to) return;
-    g->off[g->n] = (uint32_t)at;
-    g->n_bytes[g->n++] = (uint32_t)(to - at);
-}
-
-/* Finds the padding between planes, in the order of record.c: codes and scales of every segment, outer scales,
- * outliers. */
-nb_kv_gaps gaps_of(const nb_record &r)
-{
-    nb_kv_gaps g = {};
-    size_t at = 0;
-    if (r.type == NB_KV_FP8_DS_MLA) {
-        add_gap(&g, PAGE * r.seg[0].code_stride, r.page_bytes);
-        return g;
-    }
-    for (size_t s = 0; s < r.n_seg; s++) {
-        const nb_record_seg &x = r.seg[s];
-        add_gap(&g, at, x.code_off);
-        at = x.code_off + PAGE * x.code_stride;
-        if (x.scale_stride == 0) continue;
-        add_gap(&g, at, x.scale_off);
-        at = x.scale_off + (x.fmt == NB_SEG_INT4_CH ? 2 : PAGE) * x.scale_stride;
-    }
-    for (size_t s = 0; s < r.n_seg; s++)
-        if (r.seg[s].outer_stride) {
-            add_gap(&g, at, r.seg[s].outer_off);
-            at = r.seg[s].outer_off + PAGE * r.seg[s].outer_stride;
-        }
-    for (size_t s = 0; s < r.n_seg; s++)
-        if (r.seg[s].side_stride) {
-            add_gap(&g, at, r.seg[s].side_off);
-            at = r.seg[s].side_off + PAGE * r.seg[s].side_stride;
-        }
-    add_gap(&g, at, r.page_bytes);
-    return g;
-}
-
 } // namespace
+
+/* ---- the operation ---- */
 
 bool nb_cuda_can_cache(const nb_record *r)
 {
@@ -346,7 +306,7 @@ void nb_cuda_kv_append(nb_cuda *g, const nb_cuda_kv_append_args *a)
     const nb_record &r = a->cache.record;
     bool channels = false;
     for (size_t s = 0; s < r.n_seg; s++) channels |= r.seg[s].fmt == NB_SEG_INT4_CH;
-    const append p = { *a, gaps_of(r), channels ? 32u : 8u };
+    const append p = { *a, nb_kv_gaps_of(r), channels ? 32u : 8u };
     if (a->cache.n_chunk == 0 || a->max_chunk_tok == 0) return;
     if (a->max_chunk_tok <= SMALL_TOK) {
         const size_t n_group = PAGE / p.n_row, fit = 2 * (size_t)g->n_sm;

@@ -46,7 +46,7 @@ __device__ inline void join(const nb_lin &j, const float *parts, uint32_t n_tile
             v = __fmul_rn(v, j.scale[0][batch * j.w_rows + row]);
             if (F::KIND == GLU) up = __fmul_rn(up, j.scale[1][batch * j.w_rows + row]);
         }
-        nb_lin_store(j, batch, tok0 + n, row, F::KIND == GLU ? nb_lin_swiglu(v, up) : v);
+        nb_lin_store(j, batch, tok0 + n, row, F::KIND == GLU ? nb_lin_swiglu(v, up, j.limit) : v);
     }
 }
 

@@ -40,6 +40,7 @@ struct nb_lin {
     nb_stype stype[2];               /* of groups */
     bool row_scales;                 /* FP8: a scale per row */
     bool add;
+    float limit; /* of gate and up; infinity: none */
     bool chosen; /* first[] was complete before the previous kernel began */
 };
 
@@ -100,6 +101,7 @@ static inline nb_lin nb_lin_of(const nb_cuda_experts_args *a)
     j.first = a->first;
     j.src = a->src;
     j.chosen = a->chosen;
+    j.limit = a->limit > 0 ? a->limit : INFINITY;
     j.w_rows = a->n_out;
     j.n_tok = (uint32_t)a->n_place;
     j.n_out = (uint32_t)a->n_out;
@@ -172,8 +174,11 @@ __device__ inline void nb_lin_mma(float (&c)[4], const uint4 &a0, const uint4 &a
     }
 }
 
-__device__ inline float nb_lin_swiglu(float gate, float up)
+/* limit: nb_lin.limit. */
+__device__ inline float nb_lin_swiglu(float gate, float up, float limit)
 {
+    gate = gate > limit ? limit : gate; /* NaN stays */
+    up = up > limit ? limit : up < -limit ? -limit : up;
     return gate / (1.0f + expf(-gate)) * up;
 }
 

@@ -99,7 +99,7 @@ template <nb_wtype T> __global__ void __launch_bounds__(WARPS * 32) linear_kerne
         float up[TOKENS];
         row_sum<T, TOKENS>(up, j, 1, b, r, x_at, n);
 #pragma unroll
-        for (uint32_t i = 0; i < TOKENS; i++) y[i] = nb_lin_swiglu(y[i], up[i]);
+        for (uint32_t i = 0; i < TOKENS; i++) y[i] = nb_lin_swiglu(y[i], up[i], j.limit);
     }
 #pragma unroll
     for (uint32_t i = 0; i < TOKENS; i++)
@@ -123,7 +123,7 @@ template <nb_wtype T> __global__ void __launch_bounds__(WARPS * 32) experts_kern
     row_sum<T, 1>(y, j, 0, e, r, x_at, 1);
     if (j.w[1]) {
         row_sum<T, 1>(up, j, 1, e, r, x_at, 1);
-        y[0] = nb_lin_swiglu(y[0], up[0]);
+        y[0] = nb_lin_swiglu(y[0], up[0], j.limit);
     }
     if ((threadIdx.x & 31) == 0) nb_lin_store(j, e, place, r, y[0]);
 }

@@ -53,7 +53,7 @@ __device__ inline void store(const nb_lin &j, const part &p, uint32_t row0,
                 if (r >= j.n_out || tok >= p.end) continue;
                 const float v = total[m][n][e];
                 nb_lin_store(j, p.batch, tok, r,
-                             S::GLU ? nb_lin_swiglu(v, total[m + S::MT - MT][n][e]) : v);
+                             S::GLU ? nb_lin_swiglu(v, total[m + S::MT - MT][n][e], j.limit) : v);
             }
 }
 

@@ -1,6 +1,6 @@
 /* route.cu - top-k routing of tokens to experts, and the sort of rows by expert.
  *
- * Computes score_e = sigmoid or softmax of the logits; the top_k experts by score + bias (within the best groups, if
+ * Computes score_e = sigmoid, softmax or sqrt(ln(1 + exp)) of the logits; the top_k experts by score + bias (within the best groups, if
  * there are groups); weight_e = score_e factor, with `normalise` divided by the sum of the chosen scores.
  * Scores are in double as on the host, so ids differ only where two choices agree to 1e-15.
  *
@@ -107,6 +107,7 @@ __device__ norm norm_of(const float *logits, uint32_t n)
 
 __device__ double score_of(const plan &p, norm m, float logit)
 {
+    if (p.a.sqrt_softplus) return sqrt(logit > 40 ? (double)logit : log1p(exp((double)logit)));
     return p.a.sigmoid ? 1.0 / (1.0 + exp(-(double)logit)) : exp((double)logit - m.max) / m.sum;
 }
 
@@ -175,9 +176,13 @@ __device__ void choose(const plan &p, const slot &s, norm m, size_t t)
 {
     const uint32_t lane = threadIdx.x % 32, top_k = (uint32_t)p.a.top_k;
     const uint32_t n_expert = (uint32_t)p.a.n_expert;
-    if (p.a.n_group > 1) mask_groups(p, s);
+    if (p.a.table) {
+        const size_t id = p.a.tok[t] < p.a.n_vocab ? p.a.tok[t] : 0;
+        for (uint32_t k = lane; k < top_k; k += 32) s.chosen[k] = p.a.table[id * top_k + k];
+    }
+    if (p.a.n_group > 1 && !p.a.table) mask_groups(p, s);
     best b = best_of(s, n_expert);
-    for (uint32_t k = 0; k < top_k; k++) {
+    for (uint32_t k = 0; k < top_k && !p.a.table; k++) {
         const uint32_t hi = __reduce_max_sync(0xffffffffu, (uint32_t)(b.key >> 32));
         const bool is_hi = (uint32_t)(b.key >> 32) == hi;
         const uint32_t lo = __reduce_max_sync(0xffffffffu, is_hi ? (uint32_t)b.key : 0);
@@ -209,7 +214,7 @@ __device__ void choose_tokens(const plan &p, unsigned char *shared, size_t t0, u
     const uint32_t warp = threadIdx.x / 32, n_expert = (uint32_t)p.a.n_expert;
     const float *logits = p.a.logits + t0 * n_expert;
     norm m = { 0, 1 };
-    if (p.a.sigmoid) {
+    if (p.a.sigmoid || p.a.sqrt_softplus) {
         for (uint32_t i = threadIdx.x; i < n * n_expert; i += blockDim.x)
             slot_of(p, shared, i / n_expert).key[i % n_expert] =
                 choice_of(p, m, logits[i], i % n_expert);

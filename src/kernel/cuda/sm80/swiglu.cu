@@ -23,8 +23,12 @@ __device__ place place_of(size_t n_tok, size_t dim)
     return { t, 4 * (at - t * fours), t < n_tok };
 }
 
-__device__ float swiglu(float g, float u)
+__device__ float swiglu(float g, float u, float limit)
 {
+    if (limit > 0) {
+        g = g > limit ? limit : g;
+        u = u > limit ? limit : u < -limit ? -limit : u;
+    }
     const float z = expf(-fabsf(g));
     const float sigmoid = (g < 0 ? z : 1.0f) / (1.0f + z);
     return g * sigmoid * u;
@@ -40,7 +44,7 @@ __global__ void swiglu_kernel(nb_cuda_swiglu_args a, bool vec)
     const size_t n = a.dim - p.i;
     nb_load4(g, a.gate + p.t * a.in_stride + p.i, n, vec);
     nb_load4(u, a.up + p.t * a.in_stride + p.i, n, vec);
-    for (int j = 0; j < 4; j++) g[j] = swiglu(g[j], u[j]);
+    for (int j = 0; j < 4; j++) g[j] = swiglu(g[j], u[j], a.limit);
     nb_put4(a.y, p.t * a.y.stride + p.i, g, n);
 }
 

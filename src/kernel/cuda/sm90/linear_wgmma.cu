@@ -177,7 +177,7 @@ __device__ inline void multiply(float (&acc)[S::MT][S::ACC], uint32_t stage, int
 }
 
 /* Stores the result to shared memory, [token][row], after SwiGLU if there is one. */
-template <class S> __device__ inline void put(float *tile, const float (&acc)[S::MT][S::ACC])
+template <class S> __device__ inline void put(float *tile, const float (&acc)[S::MT][S::ACC], float limit)
 {
     const uint32_t wg = threadIdx.x / 128, warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
     const int MT = S::GLU ? S::MT / 2 : S::MT;
@@ -188,7 +188,7 @@ template <class S> __device__ inline void put(float *tile, const float (&acc)[S:
             const uint32_t tok = i / 4 * 8 + lane % 4 * 2 + (i & 1);
             const uint32_t r = (wg * MT + m) * 64 + warp * 16 + lane / 4 + (i & 2) * 4;
             tile[tok * S::PITCH + r] =
-                S::GLU ? nb_lin_swiglu(acc[m][i], acc[m + S::MT - MT][i]) : acc[m][i];
+                S::GLU ? nb_lin_swiglu(acc[m][i], acc[m + S::MT - MT][i], limit) : acc[m][i];
         }
 }
 
@@ -246,7 +246,7 @@ template <class S> __global__ void __launch_bounds__(THREADS, 1) wgmma_kernel(nb
     nb_cp_async_wait<0>();
     __syncthreads();
     float *tile = reinterpret_cast<float *>(stage);
-    put<S>(tile, acc);
+    put<S>(tile, acc, j.limit);
     __syncthreads();
     store<S>(j, p, row0, tile, vec);
 }

@@ -361,7 +361,7 @@ template <class S> __device__ inline void consume(const plan<S> &s, const nb_lin
         if (S::GLU)
 #pragma unroll
             for (int i = 0; i < S::ACC; i++)
-                total[0][i] = nb_lin_swiglu(total[0][i], total[S::MT - 1][i]);
+                total[0][i] = nb_lin_swiglu(total[0][i], total[S::MT - 1][i], j.limit);
         put<S>(j, p, s, total[0], 0, vec);
         if (S::MT == 2 && !S::GLU && p.n_m == 2) put<S>(j, p, s, total[S::MT - 1], 1, vec);
     }

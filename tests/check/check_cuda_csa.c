@@ -1,0 +1,599 @@
+/* check_cuda_csa.c - compressed attention on a device: rows made of several tokens, in steps of several sizes, and their
+ * pages; attention over such rows and a window, every row of the table; vectors that are turned.  References in double. */
+#include "check/check_cuda.h"
+#include "num/bf16.h"
+
+enum { PAGE = NB_PAGE_TOK, OVERLAP = 4, RING = 8 };
+
+static float normal(chk *t)
+{
+    double s = 0;
+    for (int i = 0; i < 4; i++) s += chk_unit(t) * 2 - 1;
+    return (float)(s * 0.9);
+}
+
+static float *normals(chk *t, size_t n, bool round)
+{
+    float *x = chk_raw(t, (n + 1) * sizeof *x);
+    for (size_t i = 0; i < n; i++) x[i] = round ? nb_bf16_to_f32(nb_bf16_from_f32(normal(t))) : normal(t);
+    return x;
+}
+
+/* Turns the last d values of x [dim] by the angles in cs: d/2 cosines, then sines; back: the other way. */
+static void turn_ref(double *x, size_t dim, size_t d, const double *cs, bool interleaved, bool back)
+{
+    double *p = x + dim - d;
+    for (size_t j = 0; j < d / 2; j++) {
+        const size_t a = interleaved ? 2 * j : j, b = interleaved ? a + 1 : a + d / 2;
+        const double u = p[a], v = p[b], c = cs[j], s = back ? -cs[d / 2 + j] : cs[d / 2 + j];
+        p[a] = u * c - v * s;
+        p[b] = v * c + u * s;
+    }
+}
+
+static void norm_ref(double *x, const float *w, size_t n, double eps)
+{
+    double sum = 0;
+    for (size_t i = 0; i < n; i++) sum += x[i] * x[i];
+    for (size_t i = 0; i < n; i++) x[i] = x[i] / sqrt(sum / (double)n + eps) * (w ? (double)w[i] : 1);
+}
+
+static void near(chk *t, const char *what, size_t row, const float *got, const double *want, size_t n, double eps)
+{
+    double top = 1e-30;
+    for (size_t i = 0; i < n; i++) top = fmax(top, fabs(want[i]));
+    for (size_t i = 0; i < n; i++) {
+        const double off = fabs((double)got[i] - want[i]) / top;
+        chk_worst(t, off / eps);
+        if (off <= eps) continue;
+        chk_fail(t, "%s %zu, value %zu: %g instead of %g", what, row, i, (double)got[i], want[i]);
+        return;
+    }
+}
+
+/* ---- vectors ---- */
+
+static void one_turn(chk *t, size_t n_tok, size_t n_vec, size_t dim, size_t d, bool gain, bool round)
+{
+    const size_t stride = n_vec * dim + 2 * chk_between(t, 0, 3), n = n_tok * stride;
+    float *x = normals(t, n, false), *w = normals(t, dim, false), *cs = normals(t, n_tok * d, false);
+    double *want = chk_f64(t, dim), *angle = chk_f64(t, d);
+    uint32_t *chunk = chk_raw(t, n_tok * sizeof *chunk), *bad = chk_raw(t, n_tok * sizeof *bad);
+    for (size_t i = 0; i < n_tok; i++) chunk[i] = i % 3 == 2 ? UINT32_MAX : (uint32_t)i, bad[i] = 0;
+    if (n_tok > 1) x[stride + dim - 1] = INFINITY;
+    const nb_cuda_csa_turn_args a = { .x = chk_gpu_inout(t, x, n * sizeof *x),
+                                      .w = gain ? chk_gpu_in(t, w, dim * sizeof *w) : NULL,
+                                      .cos_sin = chk_gpu_in(t, cs, n_tok * d * sizeof *cs),
+                                      .row_chunk = chk_gpu_in(t, chunk, n_tok * sizeof *chunk),
+                                      .bad = chk_gpu_inout(t, bad, n_tok * sizeof *bad),
+                                      .n_tok = n_tok,
+                                      .n_vec = n_vec,
+                                      .dim = dim,
+                                      .d_rope = d,
+                                      .x_stride = stride,
+                                      .eps = 1e-5f,
+                                      .interleaved = n_vec % 2 != 0,
+                                      .round = round };
+    chk_gpu_call(t, chk_gpu_api(t)->csa_turn(chk_gpu(t), &a));
+    float *got = chk_raw(t, n * sizeof *got);
+    chk_gpu_get(t, got, a.x, n * sizeof *got);
+    chk_gpu_get(t, bad, a.bad, n_tok * sizeof *bad);
+    for (size_t i = 0; i < n_tok; i++) {
+        const bool inf = n_tok > 1 && i == 1;
+        if (bad[i] != inf) chk_fail(t, "token %zu is %sbad", i, inf ? "not " : "");
+        for (size_t v = 0; v < n_vec && !inf; v++) {
+            for (size_t k = 0; k < dim; k++) want[k] = (double)x[i * stride + v * dim + k];
+            for (size_t k = 0; k < d; k++) angle[k] = (double)cs[i * d + k];
+            norm_ref(want, gain ? w : NULL, dim, (double)a.eps);
+            turn_ref(want, dim, d, angle, a.interleaved, false);
+            near(t, "vector of token", i, got + i * stride + v * dim, want, dim, round ? 0x1p-8 : 0x1p-19);
+        }
+        for (size_t k = n_vec * dim; k < stride; k++)
+            if (got[i * stride + k] != x[i * stride + k]) chk_fail(t, "wrote between rows");
+    }
+}
+
+static void test_turn(chk *t, const chk_row *row)
+{
+    static const size_t dims[][2] = { { 32, 8 }, { 40, 2 }, { 512, 64 }, { 130, 66 } };
+    (void)row;
+    for (size_t i = 0; i < NB_COUNT(dims); i++)
+        for (unsigned k = 0; k < 4; k++)
+            if (chk_case(t, "dim=%zu d=%zu %u", dims[i][0], dims[i][1], k))
+                one_turn(t, 1 + 3 * (k % 2), k < 2 ? 1 : 6, dims[i][0], dims[i][1], k % 2 == 0, k == 3);
+}
+
+/* ---- rows ---- */
+
+typedef struct rows_case {
+    size_t ratio, dim, rope, keys, n_tok; /* keys 0: no indexer */
+} rows_case;
+
+typedef struct rows {
+    const rows_case *c;
+    nb_record r;
+    size_t width, wide_keys, stride, n_state, tail_floats, max_page;
+    float *kv, *ape[2], *norm[2], *freq;
+    uint32_t *block;
+} rows;
+
+static bool record_of(nb_record *r, nb_kv_type type, size_t ratio, size_t dim, size_t rope, size_t keys)
+{
+    const nb_record_opts o = { .type = type,
+                               .mode = nb_kv_mode_default(type),
+                               .rope = NB_ROPE_INT8,
+                               .n_seg = keys ? 3 : 2,
+                               .row_tok = ratio,
+                               .seg = { { .role = NB_ROLE_LATENT, .dim = dim - rope, .n_vec = 1 },
+                                        { .role = NB_ROLE_ROPE, .dim = rope, .n_vec = 1 },
+                                        { .role = NB_ROLE_INDEX, .dim = keys, .n_vec = 1 } } };
+    return nb_record_init(r, &o, NULL) == NB_OK;
+}
+
+/* Row w of a compressor in double. */
+static void pool_ref(const rows *x, bool key, size_t w, double *out)
+{
+    const rows_case *c = x->c;
+    const size_t dim = key ? c->keys : c->dim, width = key ? x->wide_keys : x->width, at = key ? 2 * x->width : 0;
+    const bool overlap = c->ratio == OVERLAP;
+    const size_t n = overlap ? RING : c->ratio, last = (w + 1) * c->ratio - 1;
+    double cs[1024];
+    for (size_t i = 0; i < dim; i++) {
+        double m = -INFINITY, l = 0, o = 0;
+        for (int pass = 0; pass < 2; pass++)
+            for (size_t back = 0; back < n && back <= last; back++) {
+                const size_t pos = last - back, ch = i + (overlap && back < OVERLAP ? dim : 0);
+                const float *kv = x->kv + pos * x->stride + at;
+                const double g = (double)kv[width + ch] + (double)x->ape[key][pos % c->ratio * width + ch];
+                if (pass == 0) m = fmax(m, g);
+                if (pass == 1) l += exp(g - m), o += exp(g - m) * (double)kv[ch];
+            }
+        out[i] = o / l;
+    }
+    norm_ref(out, x->norm[key], dim, 1e-5);
+    for (size_t j = 0; j < c->rope / 2; j++) {
+        const double angle = (double)(x->freq[j] * (float)(w * c->ratio));
+        cs[j] = cos(angle), cs[c->rope / 2 + j] = sin(angle);
+    }
+    turn_ref(out, dim, c->rope, cs, true, false);
+}
+
+/* The whole sequence in steps; all rows as they were made, to out [n_tok / ratio][n_values]. */
+static void in_steps(chk *t, const rows *x, size_t step, float *out)
+{
+    const rows_case *c = x->c;
+    const size_t nv = x->r.n_values, per = x->r.n_row * nv, block_bytes = x->r.page_bytes + 128;
+    float *tail = normals(t, x->tail_floats, false), *host = chk_raw(t, x->max_page * per * sizeof *host);
+    unsigned char *pool = chk_raw(t, x->max_page * block_bytes), *want = chk_raw(t, x->r.page_bytes);
+    uint16_t *half = chk_raw(t, per * sizeof *half);
+    uint32_t bad[2] = { 0, 0 };
+    uint64_t none = 0;
+    memset(pool, 0xee, x->max_page * block_bytes);
+    float *dev_tail = chk_gpu_inout(t, tail, x->tail_floats * sizeof *tail);
+    float *own = chk_gpu_out(t, x->max_page * per * sizeof *own);
+    unsigned char *dev_pool = chk_gpu_inout(t, pool, x->max_page * block_bytes);
+    const float *kv = chk_gpu_in(t, x->kv, c->n_tok * x->stride * sizeof *x->kv);
+    nb_cuda_csa_append_args a = { .cache = { .pool = dev_pool,
+                                             .block_bytes = block_bytes,
+                                             .layer_off = 128,
+                                             .tail_off = 5,
+                                             .block = chk_gpu_in(t, x->block, x->max_page * sizeof *x->block),
+                                             .n_chunk = 2,
+                                             .record = x->r },
+                                  .inv_freq = chk_gpu_in(t, x->freq, c->rope / 2 * sizeof *x->freq),
+                                  .rope_factor = 1,
+                                  .bad = chk_gpu_inout(t, bad, sizeof bad),
+                                  .n_saturated = chk_gpu_inout(t, &none, sizeof none),
+                                  .ratio = c->ratio,
+                                  .d_rope = c->rope,
+                                  .stride = x->stride,
+                                  .eps = 1e-5f,
+                                  .interleaved = true };
+    for (size_t k = 0; k < (c->keys ? 2 : 1); k++)
+        a.pool[k] = (nb_cuda_csa_pool){ .kv = kv + (k ? 2 * x->width : 0),
+                                        .gate = kv + (k ? 2 * x->width + x->wide_keys : x->width),
+                                        .ape = chk_gpu_in(t, x->ape[k], c->ratio * (k ? x->wide_keys : x->width) * sizeof(float)),
+                                        .norm = chk_gpu_in(t, x->norm[k], (k ? c->keys : c->dim) * sizeof(float)),
+                                        .dim = k ? c->keys : c->dim,
+                                        .width = k ? x->wide_keys : x->width,
+                                        .first = k ? c->dim : 0,
+                                        .state_off = 5 + per + (k ? 2 * RING * x->width : 0) };
+    for (size_t pos = 0, n; pos < c->n_tok; pos += n) {
+        n = c->n_tok - pos < step ? c->n_tok - pos : step;
+        const size_t page0 = pos / PAGE, n_page = (pos + n + PAGE - 1) / PAGE - page0;
+        const bool one = n_page == 1;
+        const nb_cuda_chunk chunk[2] = { { 0 },
+                                         { .tail = dev_tail,
+                                           .own = one ? NULL : own,
+                                           .row0 = (uint32_t)pos,
+                                           .n_tok = (uint32_t)n,
+                                           .pos0 = (uint32_t)pos } };
+        a.cache.chunk = chk_gpu_in(t, chunk, sizeof chunk);
+        a.max_chunk_tok = n;
+        chk_gpu_call(t, chk_gpu_api(t)->csa_append(chk_gpu(t), &a));
+        chk_gpu_get(t, host, one ? dev_tail + 5 : own, n_page * per * sizeof *host);
+        chk_gpu_get(t, pool, dev_pool, x->max_page * block_bytes);
+        for (size_t w = pos / c->ratio; (w + 1) * c->ratio <= pos + n; w++) {
+            const size_t last = (w + 1) * c->ratio - 1;
+            memcpy(out + w * nv, host + (last / PAGE - page0) * per + last % PAGE / c->ratio * nv, nv * sizeof *out);
+        }
+        for (size_t p = page0; (p + 1) * PAGE <= pos + n; p++) {
+            const float *made = host + (p - page0) * per;
+            for (size_t i = 0; i < per; i++) half[i] = nb_bf16_from_f32(made[i]);
+            if ((p + 1) * PAGE % c->ratio)
+                memset(want, 0, x->r.page_bytes);
+            else if (x->r.type == NB_KV_F32)
+                nb_record_store_f32(&x->r, want, made, nv);
+            else if (nb_record_encode_page(&x->r, want, half, nv) != NB_OK)
+                chk_fail(t, "page %zu: rows that cannot be stored", p);
+            chk_same_bytes(t, "a page", want, pool + x->block[p] * block_bytes + 128, x->r.page_bytes);
+        }
+    }
+    chk_gpu_get(t, bad, a.bad, sizeof bad);
+    if (bad[0] || bad[1]) chk_fail(t, "finite rows are bad");
+}
+
+static void one_rows(chk *t, const rows_case *c, nb_kv_type type)
+{
+    rows x = { .c = c };
+    if (!record_of(&x.r, type, c->ratio, c->dim, c->rope, c->keys)) return;
+    const size_t many = c->ratio == OVERLAP ? 2 : 1, nv = x.r.n_values, n_row = c->n_tok / c->ratio;
+    x.width = many * c->dim;
+    x.wide_keys = many * c->keys;
+    x.stride = 2 * (x.width + x.wide_keys) + 1;
+    x.max_page = c->n_tok / PAGE + 2;
+    x.tail_floats = 5 + x.r.n_row * nv + 2 * RING * (x.width + x.wide_keys) + 3 * x.width;
+    x.kv = normals(t, c->n_tok * x.stride, false);
+    for (size_t k = 0; k < 2; k++) {
+        x.ape[k] = normals(t, c->ratio * (k ? x.wide_keys : x.width), false);
+        x.norm[k] = normals(t, k ? c->keys : c->dim, false);
+    }
+    x.freq = normals(t, c->rope / 2, false);
+    x.block = chk_raw(t, x.max_page * sizeof *x.block);
+    for (size_t p = 0; p < x.max_page; p++) x.block[p] = (uint32_t)(x.max_page - 1 - p);
+    float *all = chk_raw(t, (n_row * nv + 1) * sizeof *all), *some = chk_raw(t, (n_row * nv + 1) * sizeof *some);
+    in_steps(t, &x, c->n_tok, all);
+    double *want = chk_f64(t, nv);
+    for (size_t w = 0; w < n_row; w++) {
+        pool_ref(&x, false, w, want);
+        near(t, "row", w, all + w * nv, want, c->dim, type == NB_KV_F32 ? 0x1p-15 : 0x1p-8);
+        if (!c->keys) continue;
+        pool_ref(&x, true, w, want);
+        near(t, "key", w, all + w * nv + c->dim, want, c->keys, type == NB_KV_F32 ? 0x1p-15 : 0x1p-8);
+    }
+    static const size_t steps[] = { 1, 7, 65, 130 };
+    for (size_t s = chk_gpu_info(t)->emulated ? 1 : 0; s < NB_COUNT(steps); s++) {
+        in_steps(t, &x, steps[s], some);
+        chk_same_bytes(t, "rows of other steps", all, some, n_row * nv * sizeof *all);
+    }
+}
+
+static void test_rows(chk *t, const chk_row *row)
+{
+    static const rows_case cases[] = {
+        { 4, 32, 8, 32, 150 }, { 4, 160, 64, 64, 140 }, { 128, 32, 8, 0, 300 }, { 4, 40, 16, 0, 70 }, { 128, 512, 64, 0, 260 },
+    };
+    static const nb_kv_type types[] = { NB_KV_F32, NB_KV_BF16, NB_KV_FP8, NB_KV_NVFP4 };
+    (void)row;
+    for (size_t i = 0; i < NB_COUNT(cases); i++)
+        for (size_t k = 0; k < NB_COUNT(types); k++)
+            if (chk_case(t, "rows of %zu tokens, %zu + %zu values, %s", cases[i].ratio, cases[i].dim, cases[i].keys,
+                         nb_kv_type_name(types[k])))
+                one_rows(t, &cases[i], types[k]);
+}
+
+/* ---- attention ---- */
+
+typedef struct shape {
+    size_t ratio, dim, rope, n_head, k, window, n_page; /* k 0: all rows; n_page: before the query's own */
+    bool device; /* too slow for the emulation */
+} shape;
+
+static const shape shapes[] = {
+    { 4, 32, 8, 4, 16, 128, 3, false },    { 128, 32, 8, 9, 0, 100, 5, false },   { 0, 48, 16, 3, 0, 64, 2, false },
+    { 4, 512, 64, 8, 24, 70, 2, false },   { 128, 512, 64, 33, 0, 40, 4, false }, { 0, 512, 64, 5, 0, 33, 1, false },
+    { 4, 512, 64, 64, 512, 128, 60, true }, { 128, 512, 64, 64, 0, 128, 1600, true },
+};
+enum { N_BLOCK = 4, N_TOK = 3, N_ROW = N_TOK + 1 };
+
+typedef struct kase {
+    const shape *s;
+    nb_record r;
+    size_t pos0, n_unit, n_win, k; /* k: chosen at most */
+    unsigned char *pool;
+    float *dec, *own, *ring, *kv, *q, *sink, *cs;
+    uint32_t *block, *at;
+} kase;
+
+static bool make_case(chk *t, kase *x, const shape *s, nb_kv_type type)
+{
+    memset(x, 0, sizeof *x);
+    x->s = s;
+    if (s->ratio ? !record_of(&x->r, type, s->ratio, s->dim, s->rope, s->k ? 32 : 0) : (x->r.type = type, false)) return false;
+    const size_t nv = x->r.n_values, per = x->r.n_row * nv, n_page = s->n_page + 2;
+    const bool round = type != NB_KV_F32;
+    x->pos0 = s->n_page * PAGE + 62; /* the last tokens are in the next page */
+    x->n_win = (s->window + NB_CUDA_CSA_FIRST - 1) / NB_CUDA_CSA_FIRST;
+    const size_t n_comp = s->ratio ? (x->pos0 + N_TOK) / s->ratio : 0;
+    x->k = s->k ? s->k : n_comp;
+    x->n_unit = x->n_win + nb_cuda_csa_n_unit(s->k && s->k < n_comp ? s->k : n_comp);
+    x->pool = chk_raw(t, N_BLOCK * x->r.page_bytes + 1);
+    x->dec = chk_raw(t, (N_BLOCK * per + 1) * sizeof *x->dec);
+    float *made = normals(t, per, true);
+    uint16_t *half = chk_raw(t, (per + 1) * sizeof *half);
+    for (size_t b = 0; s->ratio && b < N_BLOCK; b++) {
+        unsigned char *page = x->pool + b * x->r.page_bytes;
+        for (size_t i = 0; i < per; i++) half[i] = nb_bf16_from_f32(made[i] = nb_bf16_to_f32(nb_bf16_from_f32(normal(t))));
+        if (type == NB_KV_F32)
+            nb_record_store_f32(&x->r, page, made, nv);
+        else if (nb_record_encode_page(&x->r, page, half, nv) != NB_OK)
+            chk_fail(t, "the specification refuses finite values");
+        for (size_t g = 0; g < x->r.n_seg; g++)
+            nb_record_decode(&x->r, page, g, 0, x->r.n_row, x->dec + b * per + x->r.seg[g].first, nv);
+    }
+    x->own = normals(t, 2 * per, round);
+    x->ring = normals(t, s->window * s->dim, round);
+    x->kv = normals(t, N_TOK * s->dim, round);
+    x->q = normals(t, N_ROW * s->n_head * s->dim, false);
+    for (size_t i = 0; i < N_ROW * s->n_head * s->dim; i++) x->q[i] *= 2;
+    x->sink = normals(t, s->n_head, false);
+    x->cs = normals(t, N_ROW * s->rope, false);
+    x->block = chk_raw(t, n_page * sizeof *x->block);
+    for (size_t p = 0; p < n_page; p++) x->block[p] = (uint32_t)chk_between(t, 0, N_BLOCK - 1);
+    x->at = chk_raw(t, (N_ROW * x->k + 1) * sizeof *x->at);
+    for (size_t i = 0; s->k && i < N_TOK; i++) { /* ascending, with the last row */
+        const size_t n = (x->pos0 + i + 1) / s->ratio, take = n < s->k ? n : s->k;
+        for (size_t j = 0; j < take; j++) x->at[i * s->k + j] = (uint32_t)(j + (n - take) * j / (take > 1 ? take - 1 : 1));
+    }
+    return true;
+}
+
+/* Values of entry j of the rows that query i sees. */
+static const float *entry(const kase *x, size_t i, size_t j, size_t n_comp)
+{
+    const shape *s = x->s;
+    const size_t pos = x->pos0 + i, n_win = pos + 1 < s->window ? pos + 1 : s->window;
+    if (j >= n_comp) {
+        const size_t p = pos + 1 - n_win + j - n_comp;
+        return p >= x->pos0 ? x->kv + (p - x->pos0) * s->dim : x->ring + p % s->window * s->dim;
+    }
+    const size_t w = s->k ? x->at[i * s->k + j] : j, last = (w + 1) * s->ratio - 1, row = last % PAGE / s->ratio;
+    const size_t nv = x->r.n_values, page = last / PAGE, per = x->r.n_row * nv;
+    if (page >= pos / PAGE) return x->own + (page - x->pos0 / PAGE) * per + row * nv;
+    return x->dec + x->block[page] * per + row * nv;
+}
+
+static void attend_ref(const kase *x, size_t i, size_t head, double *score, double *out)
+{
+    const shape *s = x->s;
+    const size_t pos = x->pos0 + i;
+    size_t n_comp = s->ratio ? (pos + 1) / s->ratio : 0;
+    if (s->k && n_comp > s->k) n_comp = s->k;
+    const size_t n = n_comp + (pos + 1 < s->window ? pos + 1 : s->window);
+    const float *q = x->q + (i * s->n_head + head) * s->dim;
+    double m = (double)x->sink[head], l = 0;
+    for (size_t j = 0; j < n; j++) {
+        const float *row = entry(x, i, j, n_comp);
+        score[j] = 0;
+        for (size_t d = 0; d < s->dim; d++) score[j] += (double)q[d] * (double)row[d];
+        score[j] *= 0.11;
+        m = fmax(m, score[j]);
+    }
+    l = exp((double)x->sink[head] - m);
+    for (size_t d = 0; d < s->dim; d++) out[d] = 0;
+    for (size_t j = 0; j < n; j++) {
+        const double e = exp(score[j] - m);
+        const float *row = entry(x, i, j, n_comp);
+        l += e;
+        for (size_t d = 0; d < s->dim; d++) out[d] += e * (double)row[d];
+    }
+    for (size_t d = 0; d < s->dim; d++) out[d] /= l;
+    double cs[1024];
+    for (size_t d = 0; d < s->rope; d++) cs[d] = (double)x->cs[i * s->rope + d];
+    turn_ref(out, s->dim, s->rope, cs, true, true);
+}
+
+static size_t attend_rows(chk_row *out, size_t max)
+{
+    size_t n = 0;
+    for (const nb_cuda_csa_row *r = chk_gpu_api(NULL)->csa_attend; r->name && n < max; r++)
+        if (r->cc <= chk_gpu_info(NULL)->cc) out[n++] = (chk_row){ r->name, "", NB_SPACE_CUDA, 0, r };
+    return n;
+}
+
+static void one_attend(chk *t, const nb_cuda_csa_row *v, const kase *x)
+{
+    const shape *s = x->s;
+    const size_t per = x->r.n_row * x->r.n_values, wide = s->n_head * s->dim;
+    static const uint32_t row_chunk[N_ROW] = { 0, 0, 0, UINT32_MAX };
+    float *tail = chk_raw(t, (7 + s->window * s->dim) * sizeof *tail);
+    memset(tail, 0, 7 * sizeof *tail);
+    memcpy(tail + 7, x->ring, s->window * s->dim * sizeof *tail);
+    const nb_cuda_chunk chunk = { .tail = chk_gpu_in(t, tail, (7 + s->window * s->dim) * sizeof *tail),
+                                  .own = chk_gpu_in(t, x->own, (2 * per + 1) * sizeof *x->own),
+                                  .n_tok = N_TOK,
+                                  .pos0 = (uint32_t)x->pos0 };
+    nb_cuda_csa_attend_args a = { .cache = { .pool = chk_gpu_in(t, x->pool, N_BLOCK * x->r.page_bytes + 1),
+                                             .block_bytes = x->r.page_bytes,
+                                             .block = chk_gpu_in(t, x->block, (s->n_page + 2) * sizeof *x->block),
+                                             .chunk = chk_gpu_in(t, &chunk, sizeof chunk),
+                                             .n_chunk = 1,
+                                             .record = x->r },
+                                  .q = chk_gpu_in(t, x->q, N_ROW * wide * sizeof *x->q),
+                                  .kv = chk_gpu_in(t, x->kv, N_TOK * s->dim * sizeof *x->kv),
+                                  .sink = chk_gpu_in(t, x->sink, s->n_head * sizeof *x->sink),
+                                  .at = s->k ? chk_gpu_in(t, x->at, (N_ROW * x->k + 1) * sizeof *x->at) : NULL,
+                                  .row_chunk = chk_gpu_in(t, row_chunk, sizeof row_chunk),
+                                  .cos_sin = chk_gpu_in(t, x->cs, N_ROW * s->rope * sizeof *x->cs),
+                                  .part_o = chk_gpu_out(t, N_ROW * x->n_unit * wide * sizeof(float)),
+                                  .part_m = chk_gpu_out(t, N_ROW * x->n_unit * s->n_head * sizeof(float)),
+                                  .part_l = chk_gpu_out(t, N_ROW * x->n_unit * s->n_head * sizeof(float)),
+                                  .y = chk_gpu_out_rows(t, N_ROW, (wide + 7) / 8 * 8, 2),
+                                  .n_row = N_ROW,
+                                  .n_head = s->n_head,
+                                  .dim = s->dim,
+                                  .d_rope = s->rope,
+                                  .q_stride = wide,
+                                  .kv_stride = s->dim,
+                                  .k = s->k,
+                                  .ratio = s->ratio,
+                                  .window = s->window,
+                                  .state_off = 7,
+                                  .n_win_unit = x->n_win,
+                                  .n_unit = x->n_unit,
+                                  .scale = 0.11f,
+                                  .interleaved = true };
+    chk_gpu_call(t, v->fn(chk_gpu(t), &a));
+    const nb_cuda_rows y = chk_gpu_get_rows(t, &a.y, N_ROW);
+    chk_gpu_parts(t, &y, N_ROW, wide);
+    double *want = chk_f64(t, s->dim), *score = chk_f64(t, x->pos0 + N_TOK + s->window);
+    for (size_t i = 0; i < N_TOK; i++)
+        for (size_t h = 0; h < s->n_head; h++) {
+            double off = 0, all = 0;
+            const float *got = y.f + i * y.stride + h * s->dim;
+            attend_ref(x, i, h, score, want);
+            for (size_t d = 0; d < s->dim; d++) {
+                off += ((double)got[d] - want[d]) * ((double)got[d] - want[d]);
+                all += want[d] * want[d];
+            }
+            chk_worst(t, sqrt(off / all) / (double)v->error);
+            if (!(sqrt(off / all) <= (double)v->error)) {
+                chk_fail(t, "query %zu, head %zu: off by %.3g", i, h, sqrt(off / all));
+                return;
+            }
+        }
+    /* the second query alone */
+    nb_cuda_csa_attend_args b = a;
+    b.row0 = b.n_row = 1;
+    b.q += wide;
+    b.cos_sin += s->rope;
+    if (b.at) b.at += s->k;
+    b.y = chk_gpu_out_rows(t, 1, (wide + 7) / 8 * 8, 2);
+    chk_gpu_call(t, v->fn(chk_gpu(t), &b));
+    const nb_cuda_rows one = chk_gpu_get_rows(t, &b.y, 1);
+    chk_same(t, "alone", y.f + y.stride, y.stride, one.f, one.stride, 1, wide);
+}
+
+static void test_attend(chk *t, const chk_row *row)
+{
+    static const nb_kv_type types[] = { NB_KV_F32, NB_KV_BF16, NB_KV_FP8, NB_KV_NVFP4 };
+    const nb_cuda_csa_row *v = row->row;
+    static kase x;
+    for (size_t i = 0; i < NB_COUNT(shapes); i++)
+        for (size_t k = 0; k < NB_COUNT(types); k++) {
+            const shape *s = &shapes[i];
+            if (s->device && chk_gpu_info(t)->emulated) continue;
+            if (!chk_case(t, "%zu heads of %zu, rows of %zu tokens, %s", s->n_head, s->dim, s->ratio, nb_kv_type_name(types[k])))
+                continue;
+            (void)make_case(t, &x, s, types[k]);
+            if (v->can(&x.r, s->ratio, s->dim, s->n_head)) one_attend(t, v, &x);
+        }
+}
+
+static const nb_cuda_csa_row *simt(void)
+{
+    const nb_cuda_csa_row *r = chk_gpu_api(NULL)->csa_attend;
+    while (strcmp(r->name, "simt") != 0) r++;
+    return r;
+}
+static bool can_all(const nb_record *r, size_t ratio, size_t dim, size_t n_head)
+{
+    return simt()->can(r, ratio, dim, n_head);
+}
+static void other_angles(nb_cuda *g, const nb_cuda_csa_attend_args *a)
+{
+    nb_cuda_csa_attend_args b = *a;
+    b.cos_sin += b.d_rope / 2; /* sines as cosines */
+    simt()->fn(g, &b);
+}
+static void other_order(nb_cuda *g, const nb_cuda_csa_attend_args *a)
+{
+    nb_cuda_csa_attend_args b = *a;
+    if (b.n_row == 1) b.scale *= 1.0001f;
+    simt()->fn(g, &b);
+}
+#define BUG(what, expect, fn)                                                                      \
+    {                                                                                              \
+        what, expect, { "broken", "", NB_SPACE_CUDA, 0, &(const nb_cuda_csa_row){ "broken", 80, 1e-5f, can_all, fn } } \
+    }
+static const chk_broken broken[] = {
+    BUG("the output is turned by other angles", "off by", other_angles),
+    BUG("a query alone has another scale", "alone", other_order),
+    { 0 },
+};
+
+typedef struct job {
+    const nb_cuda_csa_row *v;
+    nb_cuda *g;
+    nb_cuda_csa_attend_args a;
+} job;
+
+static void call_attend(void *ctx)
+{
+    const job *j = ctx;
+    j->v->fn(j->g, &j->a);
+}
+
+/* V4 Flash's shapes at 1,048,576 tokens, nvfp4: n users, each with one query. */
+static void bench_attend(chk *t, const chk_row *row)
+{
+    enum { USERS = 8, DIM = 512, HEADS = 64, POS = 1048575, BLOCKS = 64 };
+    static const size_t ratios[] = { 4, 128, 0 };
+    for (size_t i = 0; i < 2 * NB_COUNT(ratios); i++) {
+        const size_t ratio = ratios[i / 2], n = i % 2 ? USERS : 1, k = ratio == 4 ? 512 : 0;
+        nb_record r = { .type = NB_KV_NVFP4 };
+        if (!chk_case(t, "bench %zu", i)) continue;
+        if (ratio && !record_of(&r, NB_KV_NVFP4, ratio, DIM, 64, k ? 128 : 0)) continue;
+        job j = { .v = row->row, .g = chk_gpu(t) };
+        if (!j.v->can(&r, ratio, DIM, HEADS)) continue;
+        const size_t n_unit = 2 + nb_cuda_csa_n_unit(k ? k : ratio ? (POS + 1) / ratio : 0), tail = 128 * DIM;
+        nb_cuda_chunk chunk[USERS];
+        uint32_t has[USERS], *block = chk_raw(t, (POS / PAGE + 2) * sizeof *block), *at = chk_raw(t, USERS * 512 * sizeof *at);
+        float *tails = chk_gpu_in(t, normals(t, tail, true), tail * sizeof(float));
+        for (size_t p = 0; p < POS / PAGE + 2; p++) block[p] = (uint32_t)(p % BLOCKS);
+        for (size_t u = 0; u < USERS; u++) {
+            chunk[u] = (nb_cuda_chunk){ .tail = tails, .row0 = (uint32_t)u, .n_tok = 1, .pos0 = POS };
+            has[u] = (uint32_t)u;
+            for (size_t c = 0; c < 512; c++) at[u * 512 + c] = (uint32_t)(c * 511 + u);
+        }
+        unsigned char *pool = chk_raw(t, BLOCKS * r.page_bytes + 1);
+        for (size_t c = 0; c < BLOCKS * r.page_bytes; c++) pool[c] = (unsigned char)(0x33 + c % 7);
+        j.a = (nb_cuda_csa_attend_args){ .cache = { .pool = chk_gpu_in(t, pool, BLOCKS * r.page_bytes + 1),
+                                                    .block_bytes = r.page_bytes,
+                                                    .block = chk_gpu_in(t, block, (POS / PAGE + 2) * sizeof *block),
+                                                    .chunk = chk_gpu_in(t, chunk, sizeof chunk),
+                                                    .n_chunk = n,
+                                                    .record = r },
+                                         .q = chk_gpu_in(t, normals(t, n * HEADS * DIM, false), n * HEADS * DIM * sizeof(float)),
+                                         .kv = tails,
+                                         .sink = tails,
+                                         .at = k ? chk_gpu_in(t, at, USERS * 512 * sizeof *at) : NULL,
+                                         .row_chunk = chk_gpu_in(t, has, sizeof has),
+                                         .cos_sin = tails,
+                                         .part_o = chk_gpu_out(t, n * n_unit * HEADS * DIM * sizeof(float)),
+                                         .part_m = chk_gpu_out(t, n * n_unit * HEADS * sizeof(float)),
+                                         .part_l = chk_gpu_out(t, n * n_unit * HEADS * sizeof(float)),
+                                         .y = chk_gpu_out_rows(t, n, HEADS * DIM, 2),
+                                         .n_row = n,
+                                         .n_head = HEADS,
+                                         .dim = DIM,
+                                         .d_rope = 64,
+                                         .q_stride = HEADS * DIM,
+                                         .kv_stride = DIM,
+                                         .k = k,
+                                         .ratio = ratio,
+                                         .window = 128,
+                                         .n_win_unit = 2,
+                                         .n_unit = n_unit,
+                                         .scale = 0.044f,
+                                         .interleaved = true };
+        const size_t n_row = 128 + (k ? k : ratio ? (POS + 1) / ratio : 0);
+        char label[64];
+        (void)snprintf(label, sizeof label, "%zu users, %zu rows of %zu", n, n_row, ratio);
+        chk_gpu_time(t, label, (double)(n * n_row * 292), 4.0 * (double)(n * n_row * HEADS * DIM), call_attend, &j);
+    }
+}
+
+const chk_op chk_cuda_csa_turn = { "cuda_csa_turn", chk_gpu_row, test_turn, NULL, NULL };
+const chk_op chk_cuda_csa_append = { "cuda_csa_append", chk_gpu_row, test_rows, NULL, NULL };
+const chk_op chk_cuda_csa_attend = { "cuda_csa_attend", attend_rows, test_attend, bench_attend, broken };
