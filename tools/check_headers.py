@@ -21,7 +21,7 @@ X86 = ("-mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mavx512bf16 -ma
 CONFIG = """#define NB_VERSION "0"
 #define NB_BUILD_TYPE ""
 #define NB_COMPILER ""
-""" + "".join(f"#define NB_HAVE_{x} 0\n" for x in "AVX2 AVX512 AVX512BF16 AMX NEON CUDA LIBEDIT".split()) + "#define NB_EMULATED 0\n"
+""" + "".join(f"#define NB_HAVE_{x} 0\n" for x in "AVX2 AVXVNNI AVX512 AVX512BF16 AMX NEON CUDA LIBEDIT".split()) + "#define NB_EMULATED 0\n"
 
 
 def compile_one(job):

@@ -248,6 +248,14 @@ void nb_x(float *a, void *b) {
 void nb_x(__m256i *a) { a[0] = _mm256_dpbusd_epi32(a[0], a[1], a[2]); }'
     object x_avx2.c "$vnni" -mavx512vnni -mavx512vl
     expect isa 'VNNI' "$tmp/t/build"
+    vex='#include <immintrin.h>
+void nb_x(__m256i *a) { a[0] = _mm256_dpbusd_avx_epi32(a[0], a[1], a[2]); }'
+    object x_avx2.c "$vex" -mavxvnni
+    expect isa 'VNNI' "$tmp/t/build"
+    object x_avxvnni.c "$vnni" -mavx512vnni -mavx512vl
+    expect isa 'VNNI' "$tmp/t/build"
+    object x_avxvnni.c "$vex" -mavxvnni
+    clean isa "$tmp/t/build"
     count='void nb_x(int *a) { for (int i = 0; i < 64; i++) a[i] = __builtin_popcount((unsigned)a[i]); }'
     object x_amx.c "$count" -O3 -mavx512f -mavx512vpopcntdq
     expect isa 'in no level' "$tmp/t/build"

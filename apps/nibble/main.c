@@ -173,8 +173,8 @@ static void print_version(void)
 {
     (void)printf("nibble %s (%s, %s)\n", nb_version(), NB_COMPILER, NB_BUILD_TYPE);
     /* Levels that kernels exist for, not all that the compiler could build. */
-    (void)printf("built with:%s%s%s%s%s%s libevent-%s openssl-%s libcurl-%s libyaml-%s\n",
-                 NB_HAVE_AVX2 ? " avx2" : "", NB_HAVE_AVX512 ? " avx512" : "",
+    (void)printf("built with:%s%s%s%s%s%s%s libevent-%s openssl-%s libcurl-%s libyaml-%s\n",
+                 NB_HAVE_AVX2 ? " avx2" : "", NB_HAVE_AVXVNNI ? " avxvnni" : "", NB_HAVE_AVX512 ? " avx512" : "",
                  NB_HAVE_AVX512BF16 ? " avx512bf16" : "", NB_HAVE_AMX ? " amx" : "",
                  NB_HAVE_NEON ? " neon" : "", NB_HAVE_LIBEDIT ? " libedit" : "", NB_LIBEVENT_VERSION,
                  NB_OPENSSL_VERSION, NB_CURL_VERSION, NB_YAML_VERSION);

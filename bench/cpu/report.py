@@ -15,7 +15,7 @@ import sys
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 RESULTS = os.path.join(ROOT, "bench", "results")
 RECORDS = ["nvfp4", "if4", "mxfp4", "int4", "fp8", "fp8_ds_mla", "bf16", "f32"]
-LEVELS = ["c", "avx2", "avx512", "avx512bf16", "amx"]
+LEVELS = ["c", "avx2", "avxvnni", "avx512", "avx512bf16", "amx"]
 
 
 def commit():

@@ -12,6 +12,7 @@ enum {
     NB_CAP_AMX = 1u << 2,        /* + AMX-TILE, -INT8, -BF16, with the kernel's permission      */
     NB_CAP_NEON = 1u << 3,       /* AArch64 NEON with dot products                              */
     NB_CAP_AVX512BF16 = 1u << 4, /* AVX512 + AVX512-BF16, -VBMI, -VBMI2; AMX stands above it   */
+    NB_CAP_AVXVNNI = 1u << 5,    /* AVX2 + AVX-VNNI: byte products of 256 bits without AVX-512     */
     NB_CAP_SM80 = 1u << 16,      /* CUDA compute capability >= 8.0                              */
     NB_CAP_SM90 = 1u << 17       /* CUDA compute capability 9.0 (Hopper instructions)           */
 };

@@ -22,11 +22,12 @@
 #endif
 
 #define WITH_BF16 (NB_CAP_AVX2 | NB_CAP_AVX512 | NB_CAP_AVX512BF16)
-#define CPU_BITS ((nb_caps)(WITH_BF16 | NB_CAP_AMX | NB_CAP_NEON))
+#define CPU_BITS ((nb_caps)(WITH_BF16 | NB_CAP_AMX | NB_CAP_NEON | NB_CAP_AVXVNNI))
 
 const nb_cpu_level nb_cpu_level_table[] = {
     { "c", 0, 0 },
     { "avx2", NB_CAP_AVX2, NB_CAP_AVX2 },
+    { "avxvnni", NB_CAP_AVXVNNI, NB_CAP_AVX2 | NB_CAP_AVXVNNI }, /* AVX-512 does not imply it */
     { "avx512", NB_CAP_AVX512, NB_CAP_AVX2 | NB_CAP_AVX512 },
     { "avx512bf16", NB_CAP_AVX512BF16, WITH_BF16 },
     { "amx", NB_CAP_AMX, WITH_BF16 | NB_CAP_AMX },
@@ -79,14 +80,15 @@ static nb_caps detect(void)
     const unsigned bmi1 = 1u << 3, avx2 = 1u << 5, bmi2 = 1u << 8;
     if (!has(os, 6) || !has(f1.c, AVX | FMA | F16C) || !has(f7.b, bmi1 | avx2 | bmi2)) return 0;
 #if NB_EMULATED
-    return WITH_BF16 | NB_CAP_AMX; /* tests/emu: on top of AVX2 */
+    return WITH_BF16 | NB_CAP_AMX | NB_CAP_AVXVNNI; /* tests/emu: on top of AVX2 */
 #else
+    const nb_caps low = NB_CAP_AVX2 | (has(cpuid(7, 1).a, 1u << 4) ? NB_CAP_AVXVNNI : 0);
     const unsigned f_dq_bw_vl = 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31, vnni = 1u << 11;
-    if (!has(os, 0xe6) || !has(f7.b, f_dq_bw_vl) || !has(f7.c, vnni)) return NB_CAP_AVX2;
+    if (!has(os, 0xe6) || !has(f7.b, f_dq_bw_vl) || !has(f7.c, vnni)) return low;
     const unsigned bf16_tile_int8 = 1u << 22 | 1u << 24 | 1u << 25, vbmi_vbmi2 = 1u << 1 | 1u << 6;
-    if (!has(f7.c, vbmi_vbmi2) || !has(cpuid(7, 1).a, 1u << 5)) return NB_CAP_AVX2 | NB_CAP_AVX512;
-    if (!has(os, 0x600e6) || !has(f7.d, bf16_tile_int8) || !amx_allowed()) return WITH_BF16;
-    return WITH_BF16 | NB_CAP_AMX;
+    if (!has(f7.c, vbmi_vbmi2) || !has(cpuid(7, 1).a, 1u << 5)) return low | NB_CAP_AVX512;
+    if (!has(os, 0x600e6) || !has(f7.d, bf16_tile_int8) || !amx_allowed()) return low | WITH_BF16;
+    return low | WITH_BF16 | NB_CAP_AMX;
 #endif
 }
 #elif defined(__aarch64__) && defined(__linux__)
@@ -141,7 +143,7 @@ nb_status nb_cpu_caps_parse(const char *s, nb_caps *mask, nb_error *err)
     }
     return nb_fail(
         err, NB_ERR_ARG,
-        "unknown instruction-set level `%.32s`, expected c, avx2, avx512, avx512bf16, amx, neon or all",
+        "unknown instruction-set level `%.32s`, expected c, avx2, avxvnni, avx512, avx512bf16, amx, neon or all",
         s);
 }
 

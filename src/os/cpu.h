@@ -22,7 +22,7 @@ typedef struct nb_cpu_level {
 } nb_cpu_level;
 extern const nb_cpu_level nb_cpu_level_table[];
 
-/* --cpu-caps: "c" (nothing beyond the baseline), "avx2", "avx512", "avx512bf16", "amx" or
+/* --cpu-caps: "c" (nothing beyond the baseline), "avx2", "avxvnni", "avx512", "avx512bf16", "amx" or
  * "neon" (that level and below), "all".  *mask also keeps the device bits; use it
  * as nb_cpu_caps() & *mask.  NB_ERR_ARG with a line that lists the names. */
 nb_status nb_cpu_caps_parse(const char *s, nb_caps *mask, nb_error *err);

@@ -5,6 +5,7 @@
 #include "kernel/attn/attn.h"
 #include "kernel/attn_pages/attn_pages.h"
 #include "num/bf16.h"
+#include "os/cpu.h"
 
 enum { MAX_QUERY = 5, MAX_TYPE_ROWS = 64 };
 enum { PLAIN, OUTLIERS, FIXED, BOTH, N_EXTRA };
@@ -245,6 +246,21 @@ static void check_alone(chk *t, const nb_attn_pages_variant *v, const kase *k)
             same_head(t, "for another split", &k->query[i], &one.query[i], h, d1);
 }
 
+/* Integers are exact: rows that take the same records with queries in bytes give equal bits (attn_pages.h). */
+static void check_twin(chk *t, const nb_attn_pages_variant *v, const kase *k)
+{
+    const nb_attn_pages_variant *first = nb_attn_pages_variants;
+    while (first->name && (first->q_step == 0 || first->can != v->can || first->p_eps != v->p_eps)) first++;
+    if (!first->name || first == v || (first->need & ~nb_cpu_caps())) return;
+    kase twin = *k;
+    twin.a.query = twin.query;
+    new_states(t, &twin);
+    chk_call(t, first->fn(&twin.a));
+    for (size_t i = 0; i < k->a.n_query; i++)
+        for (size_t h = k->a.head_begin; h < k->a.head_end; h++)
+            same_head(t, "from another level", &k->query[i], &twin.query[i], h, k->r.seg[0].dim);
+}
+
 /* A NaN in one row's query: the other rows keep their bits. */
 static void check_nan_row(chk *t, const nb_attn_pages_variant *v, const kase *k)
 {
@@ -312,6 +328,7 @@ static void one_case(chk *t, const nb_attn_pages_variant *v, kase *k, const shap
     chk_call(t, v->fn(&k->a));
     compare(t, k, &w);
     check_alone(t, v, k);
+    check_twin(t, v, k);
     if (s->n_page > 1) check_two_calls(t, v, k, &w);
     if (what == USUAL && pat == CHK_NORMAL) {
         check_nan_row(t, v, k);

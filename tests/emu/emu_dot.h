@@ -1,4 +1,4 @@
-/* emu_dot.h - dot products of VNNI and BF16, conversions to and from BF16. */
+/* emu_dot.h - dot products of VNNI, AVX-VNNI and BF16, conversions to and from BF16. */
 #ifndef NB_EMU_DOT_H
 #define NB_EMU_DOT_H
 
@@ -34,6 +34,16 @@ EMU_W3(EMU_DP, dpbusd_epi32, 4, u8, s8, emu_wrap32)
 EMU_W3(EMU_DP, dpbusds_epi32, 4, u8, s8, emu_sat32)
 EMU_W3(EMU_DP, dpwssd_epi32, 2, s16, s16, emu_wrap32)
 EMU_W3(EMU_DP, dpwssds_epi32, 2, s16, s16, emu_sat32)
+
+/* AVX-VNNI: the same, in VEX. */
+EMU __m256i _mm256_dpbusd_avx_epi32(__m256i s, __m256i a, __m256i b)
+{
+    return _mm256_dpbusd_epi32(s, a, b);
+}
+EMU __m256i _mm256_dpwssd_avx_epi32(__m256i s, __m256i a, __m256i b)
+{
+    return _mm256_dpwssd_epi32(s, a, b);
+}
 
 /* To BF16: nearest, ties to even; denormals become zero, NaN quiet.  MXCSR is not read. */
 EMU uint16_t emu_bf16(uint32_t bits)

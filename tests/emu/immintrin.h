@@ -1,7 +1,7 @@
-/* immintrin.h - AVX-512 and AMX intrinsics in C, on top of AVX2.
+/* immintrin.h - AVX-VNNI, AVX-512 and AMX intrinsics in C, on top of AVX2.
  *
  * Stands before the compiler's own header in the include path of the preset `emu`
- * (cmake/NbEmulate.cmake), so that the unchanged sources x86/<op>_avx512.c, _avx512bf16.c and _amx.c
+ * (cmake/NbEmulate.cmake), so that the unchanged sources x86/<op>_avxvnni.c, _avx512.c, _avx512bf16.c and _amx.c
  * run on any machine with AVX2.  For correctness only: nothing here is fast.
  *
  * The compiler's headers for AVX-512 and AMX are shut out by their own guards; the

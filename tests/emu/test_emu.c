@@ -366,8 +366,8 @@ static void test_hardware(void **state)
 {
     (void)state;
 #if EMU_WITH_HARDWARE
-    if ((nb_cpu_caps() & NB_CAP_AMX) == 0) {
-        printf("no AMX here (avx512 %s): not compared with the processor\n",
+    if ((nb_cpu_caps() & NB_CAP_AMX) == 0 || (nb_cpu_caps() & NB_CAP_AVXVNNI) == 0) {
+        printf("no AMX or no AVX-VNNI here (avx512 %s): not compared with the processor\n",
                nb_cpu_caps() & NB_CAP_AVX512 ? "yes" : "no");
         skip();
     }

@@ -39,6 +39,10 @@ static void test_rows(void **state)
             }
     assert_int_equal(nb_linear_find(NB_W_INT8, NB_ACT_INT8, 0)->act, NB_ACT_INT8);
     assert_int_equal(nb_linear_find(NB_W_F32, NB_ACT_INT8, all)->act, NB_ACT_FLOAT);
+#if NB_HAVE_AVXVNNI && NB_HAVE_AVX2
+    assert_int_equal(nb_linear_find(NB_W_INT8, NB_ACT_INT8, NB_CAP_AVX2 | NB_CAP_AVXVNNI)->act, NB_ACT_INT8);
+    assert_int_equal(nb_linear_find(NB_W_INT8, NB_ACT_INT8, NB_CAP_AVX2)->act, NB_ACT_FLOAT);
+#endif
 #if NB_HAVE_AVX512
     assert_int_equal(nb_linear_find(NB_W_INT8, NB_ACT_INT8, NB_CAP_AVX2 | NB_CAP_AVX512)->act,
                      NB_ACT_INT8);

@@ -17,6 +17,8 @@ static void parse_names(void **state)
     assert_int_equal(nb_cpu_caps_parse("c", &m, &err), NB_OK);
     assert_int_equal(m & (NB_CAP_AVX2 | NB_CAP_AVX512 | NB_CAP_AMX | NB_CAP_NEON), 0);
     assert_int_not_equal(m & NB_CAP_SM80, 0);
+    assert_int_equal(nb_cpu_caps_parse("avxvnni", &m, &err), NB_OK);
+    assert_int_equal(m & (NB_CAP_AVX2 | NB_CAP_AVXVNNI | NB_CAP_AVX512 | NB_CAP_AMX | NB_CAP_NEON), NB_CAP_AVX2 | NB_CAP_AVXVNNI);
     assert_int_equal(nb_cpu_caps_parse("avx512", &m, &err), NB_OK);
     assert_int_equal(m & (NB_CAP_AVX2 | NB_CAP_AVX512 | NB_CAP_AVX512BF16 | NB_CAP_AMX | NB_CAP_NEON),
                      NB_CAP_AVX2 | NB_CAP_AVX512);

@@ -23,6 +23,9 @@ const nb_attn_pages_variant nb_attn_pages_variants[] = {
     { "avx512", NB_SPACE_HOST, NB_CAP_AVX2 | NB_CAP_AVX512, nb_attn_pages_avx512, nb_record_is_mla, nb_attn_pages_avx512_scratch, 0, 0, 0 },
 #endif
 #if NB_HAVE_AVX2
+#if NB_HAVE_AVXVNNI && NB_HAVE_AVX2
+    { "avxvnni", NB_SPACE_HOST, NB_CAP_AVX2 | NB_CAP_AVXVNNI, nb_attn_pages_avxvnni, nb_attn_pages_avx2int8_can, nb_attn_pages_avx2int8_scratch, 0, Q_BYTE, 0x1p-6f },
+#endif
     { "avx2int8", NB_SPACE_HOST, NB_CAP_AVX2, nb_attn_pages_avx2int8, nb_attn_pages_avx2int8_can, nb_attn_pages_avx2int8_scratch, 0, Q_BYTE, 0x1p-6f },
     { "avx2", NB_SPACE_HOST, NB_CAP_AVX2, nb_attn_pages_avx2, nb_record_is_mla, nb_attn_pages_avx2_scratch, 0, 0, 0 },
 #endif

@@ -44,9 +44,10 @@ typedef struct nb_attn_pages_args {
  * A row's q_eps and p_eps are the relative rounding of a query and of a weight before their products.  q_step is
  * the rounding of a query relative to the largest magnitude Q_i among the 64 values of its segment that it shares a
  * factor with (i / 64 * 64 on), B = max_t scale * sum Q_i |k_i|: a value off by q_step Q_i moves a score by
- * q_step Q_i |k_i|, and a score counts twice (attn.h).  0: none beyond float.  Decoded values are never rounded. */
+ * q_step Q_i |k_i|, and a score counts twice (attn.h).  0: none beyond float.  Decoded values are never rounded.
+ * Rows with the same `can` and a q_step sum the same exact integers in the same order: their bits are equal. */
 typedef void nb_attn_pages_fn(const nb_attn_pages_args *a);
-nb_attn_pages_fn nb_attn_pages_c, nb_attn_pages_avx2, nb_attn_pages_avx2int8, nb_attn_pages_avx512,
+nb_attn_pages_fn nb_attn_pages_c, nb_attn_pages_avx2, nb_attn_pages_avx2int8, nb_attn_pages_avxvnni, nb_attn_pages_avx512,
     nb_attn_pages_avx512bf16, nb_attn_pages_avx512int8, nb_attn_pages_amx, nb_attn_pages_neon;
 size_t nb_attn_pages_avx2_scratch(const nb_record *r),
     nb_attn_pages_avx2int8_scratch(const nb_record *r);

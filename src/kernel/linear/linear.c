@@ -27,6 +27,11 @@
 #else
 #define UNITS_AVX2(type, fn, pack, act)
 #endif
+#if NB_HAVE_AVXVNNI && NB_HAVE_AVX2
+#define UNITS_AVXVNNI(type, fn, pack, act) { "avxvnni", NB_SPACE_HOST, NB_CAP_AVX2 | NB_CAP_AVXVNNI, type, nb_linear_##fn##_avxvnni, nb_linear_t_units_avx2, nb_linear_units_pack_bytes, nb_linear_units_##pack##_avx2, act },
+#else
+#define UNITS_AVXVNNI(type, fn, pack, act)
+#endif
 #if NB_HAVE_AVX512
 #define UNITS_AVX512(type, fn, pack, act) { "avx512", NB_SPACE_HOST, NB_CAP_AVX512, type, nb_linear_##fn##_avx512, nb_linear_t_units_avx512, nb_linear_units_pack_bytes, nb_linear_units_##pack##_avx512, act },
 #else
@@ -37,11 +42,11 @@
 #else
 #define UNITS_AMX(type, pack)
 #endif
-#define UNITS16(type) EXACT(type) UNITS_AVX512(type, units, pack, NB_ACT_INT16) UNITS_AVX2(type, units, pack, NB_ACT_INT16) UNITS_C(type, NB_ACT_INT16, pack) \
-    UNITS_AVX512(type, units8, pack8, NB_ACT_INT8) UNITS_AVX2(type, units8, pack8, NB_ACT_INT8) UNITS_C(type, NB_ACT_INT8, pack8)
+#define UNITS16(type) EXACT(type) UNITS_AVX512(type, units, pack, NB_ACT_INT16) UNITS_AVXVNNI(type, units, pack, NB_ACT_INT16) UNITS_AVX2(type, units, pack, NB_ACT_INT16) UNITS_C(type, NB_ACT_INT16, pack) \
+    UNITS_AVX512(type, units8, pack8, NB_ACT_INT8) UNITS_AVXVNNI(type, units8, pack8, NB_ACT_INT8) UNITS_AVX2(type, units8, pack8, NB_ACT_INT8) UNITS_C(type, NB_ACT_INT8, pack8)
 #define UNITS(type) UNITS_AMX(type, pack) UNITS16(type)
-#define WORDS(type) EXACT(type) UNITS_AVX512(type, units, pack_words, NB_ACT_INT16) UNITS_AVX2(type, units, pack_words, NB_ACT_INT16) UNITS_C(type, NB_ACT_INT16, pack) \
-    UNITS_AMX(type, pack_words) UNITS_AVX512(type, units8, pack8_words, NB_ACT_INT8) UNITS_AVX2(type, units8, pack8_words, NB_ACT_INT8) UNITS_C(type, NB_ACT_INT8, pack8)
+#define WORDS(type) EXACT(type) UNITS_AVX512(type, units, pack_words, NB_ACT_INT16) UNITS_AVXVNNI(type, units, pack_words, NB_ACT_INT16) UNITS_AVX2(type, units, pack_words, NB_ACT_INT16) UNITS_C(type, NB_ACT_INT16, pack) \
+    UNITS_AMX(type, pack_words) UNITS_AVX512(type, units8, pack8_words, NB_ACT_INT8) UNITS_AVXVNNI(type, units8, pack8_words, NB_ACT_INT8) UNITS_AVX2(type, units8, pack8_words, NB_ACT_INT8) UNITS_C(type, NB_ACT_INT8, pack8)
 
 const nb_linear_variant nb_linear_variants[] = {
 #if NB_HAVE_AMX && NB_HAVE_AVX512
@@ -104,6 +109,12 @@ const nb_linear_variant nb_linear_variants[] = {
     /* activations in 8 bits (linear_act8.h) */
 #if NB_HAVE_AVX512
     { "avx512", NB_SPACE_HOST, NB_CAP_AVX512, NB_W_INT8, nb_linear_int8_act8_avx512, nb_linear_t_int8_avx512, nb_linear_act8_pack_bytes, nb_linear_act8_pack_avx512, NB_ACT_INT8 },
+#endif
+#if NB_HAVE_AVXVNNI && NB_HAVE_AVX2
+    { "avxvnni", NB_SPACE_HOST, NB_CAP_AVX2 | NB_CAP_AVXVNNI, NB_W_INT8, nb_linear_int8_act8_avxvnni, nb_linear_t_int8_avx2, nb_linear_act8_pack_bytes, nb_linear_act8_pack_avxvnni, NB_ACT_INT8 },
+#endif
+#if NB_HAVE_NEON
+    { "neon", NB_SPACE_HOST, NB_CAP_NEON, NB_W_INT8, nb_linear_int8_act8_neon, nb_linear_t_int8_neon, nb_linear_act8_pack_bytes, nb_linear_act8_pack_neon, NB_ACT_INT8 },
 #endif
     { "c", NB_SPACE_HOST, 0, NB_W_INT8, nb_linear_int8_act8_c, nb_linear_t_int8_c, nb_linear_act8_pack_bytes, nb_linear_act8_pack_c, NB_ACT_INT8 },
     { 0 }

@@ -47,7 +47,8 @@ static inline const int32_t *nb_act8_z(const void *xp, size_t n_tok, size_t n_co
 }
 
 nb_linear_pack_bytes nb_linear_act8_pack_bytes;
-nb_linear_pack nb_linear_act8_pack_c, nb_linear_act8_pack_avx2, nb_linear_act8_pack_avx512;
-nb_linear_fn nb_linear_int8_act8_c, nb_linear_int8_act8_avx512;
+nb_linear_pack nb_linear_act8_pack_c, nb_linear_act8_pack_avxvnni, nb_linear_act8_pack_avx512, nb_linear_act8_pack_neon;
+nb_linear_fn nb_linear_int8_act8_c, nb_linear_int8_act8_avxvnni, nb_linear_int8_act8_avx512,
+    nb_linear_int8_act8_neon;
 
 #endif

@@ -20,7 +20,7 @@ nb_peak_read_fn nb_peak_read_c, nb_peak_read_avx2, nb_peak_read_avx512;
 nb_peak_ops_fn nb_peak_f32_c, nb_peak_f32_avx2, nb_peak_f32_avx512;
 /* Sums of products of BF16 pairs; of signed bytes (AVX2: of 16-bit integers, which is what products
  * of bytes are widened to there). */
-nb_peak_ops_fn nb_peak_bf16_amx, nb_peak_int8_avx2, nb_peak_int8_avx512, nb_peak_int8_amx;
+nb_peak_ops_fn nb_peak_bf16_amx, nb_peak_int8_avx2, nb_peak_int8_avxvnni, nb_peak_int8_avx512, nb_peak_int8_amx;
 
 typedef struct nb_peak_variant {
     const char *name;

@@ -1,4 +1,4 @@
-/* attn_int16_avx2.h - weighted sums of 4-bit latents as integer products (vpmaddwd).
+/* attn_int16_avx2.h - weighted sums of 4-bit latents as integer products of 16 bits; attn_dots_avx2.h multiplies.
  *
  * A value is c/2 times its group's scale.  The scale goes into the weight: per page, row and group of 16 columns
  *   p'[t] = round(P[t] S[t] / 2^15),  P = weight / the row's largest in the page * 32767,
@@ -10,6 +10,7 @@
  * largest value; errors of both signs by an eighth of it. */
 #ifndef NB_KERNEL_ATTN_INT16_AVX2_H
 #define NB_KERNEL_ATTN_INT16_AVX2_H
+#include "kernel/attn_pages/attn_pages.h"
 #include "kernel/x86/attn_int8_avx2.h"
 
 enum { I16_PAIRS = NB_PAGE_TOK / 2, I16_GROUPS = 64 }; /* groups of a latent at most */
@@ -33,26 +34,6 @@ static inline void i16_store(void *p, __m256i x)
     _mm256_store_si256((__m256i *)p, x);
 }
 
-/* Eight vectors of eight dwords, transposed: vector i to out + i * stride (bytes). */
-static inline void i16_turn(const __m256i x[8], char *out, size_t stride)
-{
-    __m256i a[8], b[8];
-    for (size_t i = 0; i < 4; i++) {
-        a[2 * i] = _mm256_unpacklo_epi32(x[2 * i], x[2 * i + 1]);
-        a[2 * i + 1] = _mm256_unpackhi_epi32(x[2 * i], x[2 * i + 1]);
-    }
-    for (size_t i = 0; i < 8; i += 4) {
-        b[i] = _mm256_unpacklo_epi64(a[i], a[i + 2]);
-        b[i + 1] = _mm256_unpackhi_epi64(a[i], a[i + 2]);
-        b[i + 2] = _mm256_unpacklo_epi64(a[i + 1], a[i + 3]);
-        b[i + 3] = _mm256_unpackhi_epi64(a[i + 1], a[i + 3]);
-    }
-    for (size_t i = 0; i < 4; i++) {
-        i16_store(out + i * stride, _mm256_permute2x128_si256(b[i], b[i + 4], 0x20));
-        i16_store(out + (i + 4) * stride, _mm256_permute2x128_si256(b[i], b[i + 4], 0x31));
-    }
-}
-
 /* Two tokens' integers of 16 bits in one dword. */
 static inline __m256i i16_pair(__m256 first, __m256 second)
 {
@@ -69,7 +50,7 @@ static inline void i16_columns(const float *x, size_t stride, __m256 up, __m256 
         for (size_t i = 0; i < 8; i++, x += 2 * stride)
             pair[i] = i16_pair(_mm256_mul_ps(_mm256_mul_ps(_mm256_loadu_ps(x), up), by),
                                _mm256_mul_ps(_mm256_mul_ps(_mm256_loadu_ps(x + stride), up), by));
-        i16_turn(pair, (char *)(out[0] + t), sizeof out[0]);
+        nb_avx2_turn8(pair, out[0] + t, sizeof out[0]);
     }
 }
 
@@ -125,44 +106,16 @@ static inline void i16_values(const uint8_t (*code)[I8_UNIT], size_t i, i16_room
     }
 }
 
-#define I16_ROWS4(M) M(0) M(1) M(2) M(3)
-#define I16_ZERO(r) __m256i a##r = _mm256_setzero_si256(), b##r = a##r;
-#define I16_STEP(r)                                                                                \
-    {                                                                                              \
-        int32_t pair;                                                                              \
-        memcpy(&pair, &w->w[r][2 * t], sizeof pair);                                               \
-        const __m256i x = _mm256_set1_epi32(pair);                                                 \
-        a##r = _mm256_add_epi32(a##r, _mm256_madd_epi16(x, v0));                                   \
-        b##r = _mm256_add_epi32(b##r, _mm256_madd_epi16(x, v1));                                   \
-    }
-#define I16_PUT(r)                                                                                 \
-    if ((r) < n) i16_put(o[r] + d, keep[r], w->p_by[at + (r)] * w->s_by[g], a##r, b##r);
+/* What multiplies, per level (attn_dots_avx2.h); all give the same bits. */
+typedef struct i8_dots {
+    /* s[t][16 rows] += a unit's part of the scores; scale: of token t at t * stride.  ahead: I8_AHEAD bytes to ask for, or
+     * NULL. */
+    void (*unit)(const i8_keys *k, const i8_query *q, const float *scale, size_t stride, float *s, const char *ahead);
+    /* Group g (columns d .. d + 15) of n rows. */
+    void (*rows)(i16_room *w, size_t g, size_t n, float *const *o, size_t d, const float *keep);
+} i8_dots;
+enum { I8_AHEAD = I8_GROUPS * NB_PAGE_TOK / 4 * 64 }; /* bytes */
 
-static inline void i16_put(float *o, float keep, float by, __m256i a, __m256i b)
-{
-    __m256 x = _mm256_mul_ps(_mm256_cvtepi32_ps(a), _mm256_set1_ps(by));
-    __m256 y = _mm256_mul_ps(_mm256_cvtepi32_ps(b), _mm256_set1_ps(by));
-    if (keep != 0) {
-        x = _mm256_fmadd_ps(_mm256_loadu_ps(o), _mm256_set1_ps(keep), x);
-        y = _mm256_fmadd_ps(_mm256_loadu_ps(o + 8), _mm256_set1_ps(keep), y);
-    }
-    _mm256_storeu_ps(o, x);
-    _mm256_storeu_ps(o + 8, y);
-}
-
-/* Group g (columns d .. d + 15) of n <= 4 rows from row `at` on. */
-static inline void i16_rows(i16_room *w, size_t g, size_t at, size_t n, float *const *o, size_t d,
-                            const float *keep)
-{
-    for (size_t r = 0; r < 4; r++)
-        for (size_t t = 0; t < NB_PAGE_TOK; t += 16)
-            i16_store(w->w[r] + t,
-                      _mm256_mulhrs_epi16(i16_load(w->p[at + r] + t), i16_load(w->s[g] + t)));
-    I16_ROWS4(I16_ZERO)
-    for (size_t t = 0; t < I16_PAIRS; t++) {
-        const __m256i v0 = i16_load(w->v[t][0]), v1 = i16_load(w->v[t][8]);
-        I16_ROWS4(I16_STEP)
-    }
-    I16_ROWS4(I16_PUT)
-}
+/* attn_pages in integers (attn_pages_avx2.c) with these. */
+void nb_attn_pages_dots_avx2(const nb_attn_pages_args *a, const i8_dots *dots);
 #endif

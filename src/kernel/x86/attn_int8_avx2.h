@@ -1,12 +1,9 @@
-/* attn_int8_avx2.h - scores of 4-bit latents as sums of integer products (vpmaddubsw).
+/* attn_int8_avx2.h - scores of 4-bit latents as sums of integer products: queries and keys; attn_dots_avx2.h multiplies.
  *
  * The arithmetic of attn_int8_avx512.h: a value is c/2 times its group's scale, stored as c + BIAS; a query
  * is a byte per value and a factor per 64 values; the products of a group of 16 are an exact integer.
- * A lane of 16 bits sums 8 products of at most 30 * 127, so nothing saturates; it starts at -BIAS times the sum of
- * its query bytes.  A row has two such lanes, joined by vpmaddwd.
- *
- * 16 rows at a time: the queries of a group stay in 8 registers while all tokens of a page pass; sums of a unit lie
- * in memory.  Per token and group: 8 vpmaddubsw, 8 additions, 2 vpmaddwd, 2 conversions, 2 FMA. */
+ * A lane of 16 bits has 8 products of at most 30 * 127, so nothing saturates; it starts at -BIAS times the sum of
+ * its query bytes.  A row has two such lanes. */
 #ifndef NB_KERNEL_ATTN_INT8_AVX2_H
 #define NB_KERNEL_ATTN_INT8_AVX2_H
 #include <math.h>
@@ -133,63 +130,6 @@ static inline void i8_scales(const nb_record_seg *g, const uint8_t *page, size_t
             const __m256 x = _mm256_cvtph_ps(_mm_and_si128(_mm_slli_epi16(w, 7), magnitude));
             _mm256_store_ps(out + i, _mm256_mul_ps(x, _mm256_set1_ps(128)));
         }
-    }
-}
-
-/* ---- scores ---- */
-
-#define I8_Q(k, h) _mm256_load_si256((const __m256i *)(const void *)q->q[g][k][8 * (h)])
-#define I8_DOT(k)                                                                                  \
-    {                                                                                              \
-        int32_t four;                                                                              \
-        memcpy(&four, code + 4 * (k), sizeof four);                                                \
-        const __m256i c = _mm256_set1_epi32(four);                                                 \
-        x = _mm256_add_epi16(x, _mm256_maddubs_epi16(c, q0##k));                                   \
-        y = _mm256_add_epi16(y, _mm256_maddubs_epi16(c, q1##k));                                   \
-    }
-
-/* sum (+)= group g of all tokens; scale: of token t at t * stride. */
-static inline void i8_group(const i8_keys *k, const i8_query *q, size_t g, const float *scale,
-                            size_t stride, float *s, const char **ahead)
-{
-    const __m256i q00 = I8_Q(0, 0), q01 = I8_Q(1, 0), q02 = I8_Q(2, 0), q03 = I8_Q(3, 0);
-    const __m256i q10 = I8_Q(0, 1), q11 = I8_Q(1, 1), q12 = I8_Q(2, 1), q13 = I8_Q(3, 1);
-    const __m256i *start = (const __m256i *)(const void *)q->start[g], one = _mm256_set1_epi16(1);
-    const uint8_t *code = k->code[0] + 16 * g;
-    for (size_t t = 0; t < NB_PAGE_TOK; t++, code += I8_UNIT, scale += stride, s += I8_ROWS) {
-        __m256i x = _mm256_load_si256(start), y = _mm256_load_si256(start + 1);
-        if (*ahead && t % 4 == 0) {
-            _mm_prefetch(*ahead, _MM_HINT_T1);
-            *ahead += 64;
-        }
-        I8_DOT(0)
-        I8_DOT(1)
-        I8_DOT(2)
-        I8_DOT(3)
-        const __m256 f = _mm256_cvtepi32_ps(_mm256_madd_epi16(x, one));
-        const __m256 e = _mm256_cvtepi32_ps(_mm256_madd_epi16(y, one));
-        const __m256 by = _mm256_broadcast_ss(scale);
-        const __m256 s0 = g ? _mm256_load_ps(s) : _mm256_setzero_ps();
-        const __m256 s1 = g ? _mm256_load_ps(s + 8) : _mm256_setzero_ps();
-        _mm256_store_ps(s, _mm256_fmadd_ps(f, by, s0));
-        _mm256_store_ps(s + 8, _mm256_fmadd_ps(e, by, s1));
-    }
-}
-
-enum { I8_AHEAD = I8_GROUPS * NB_PAGE_TOK / 4 * 64 }; /* bytes */
-
-/* s[t][16 rows] += a unit's part of the scores.  ahead: I8_AHEAD bytes to ask for, a line between
- * other work every few tokens (bursts are lost, attn_pages_bf16.h), or NULL. */
-static inline void i8_unit(const i8_keys *k, const i8_query *q, const float *scale, size_t stride,
-                           float *s, const char *ahead)
-{
-    _Alignas(32) float sum[NB_PAGE_TOK][I8_ROWS];
-    for (size_t g = 0; g < I8_GROUPS; g++) i8_group(k, q, g, scale + g, stride, sum[0], &ahead);
-    const __m256 f0 = _mm256_load_ps(q->factor), f1 = _mm256_load_ps(q->factor + 8);
-    for (size_t t = 0; t < NB_PAGE_TOK; t++, s += I8_ROWS) {
-        _mm256_store_ps(s, _mm256_fmadd_ps(_mm256_load_ps(sum[t]), f0, _mm256_load_ps(s)));
-        _mm256_store_ps(s + 8,
-                        _mm256_fmadd_ps(_mm256_load_ps(sum[t] + 8), f1, _mm256_load_ps(s + 8)));
     }
 }
 #endif

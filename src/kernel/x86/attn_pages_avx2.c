@@ -33,7 +33,8 @@
 
 #include "kernel/attn/attn.h"
 #include "kernel/kv_codec/kv_codec.h"
-#include "kernel/x86/attn_int16_avx2.h"
+#define I8_VNNI 0
+#include "kernel/x86/attn_dots_avx2.h"
 
 enum { ROWS = 16, BLOCKS = 4, TOK = NB_PAGE_TOK, MAX_ROW = ROWS * BLOCKS, LINE = 64 };
 enum { TABLE = 256 * sizeof(kv_table) / sizeof(float) };
@@ -48,7 +49,8 @@ typedef struct room {
     float *row;       /* [max(d1, d2)] a token in its own order                */
     kv_table *table;  /* [256] of the latent's block scales                    */
     float *factor[2]; /* [TOK] of latent, rope                                 */
-    /* Latents in integers; keys is NULL where they are floats. */
+    /* Latents in integers; keys and dots are NULL where they are floats. */
+    const i8_dots *dots;
     i8_keys *keys;   /* [d1 / 64]             */
     i8_query *bytes; /* [BLOCKS][d1 / 64]     */
     float *scale;    /* [TOK][n_scale]        */
@@ -96,7 +98,7 @@ static size_t avx2_bytes(const nb_record *r)
     return (n * sizeof(float) + 31) / 32 * 32;
 }
 
-static void layout(const nb_record *r, float *at, room *w, bool bytes)
+static void layout(const nb_record *r, float *at, room *w, const i8_dots *bytes)
 {
     w->d1 = r->seg[0].dim;
     w->d2 = r->seg[1].dim;
@@ -113,6 +115,7 @@ static void layout(const nb_record *r, float *at, room *w, bool bytes)
     w->table = (kv_table *)(void *)(w->factor[1] + TOK);
     w->row = w->factor[1] + TOK + TABLE;
     w->keys = NULL;
+    w->dots = bytes;
     if (!bytes) return;
     w->keys = (i8_keys *)(void *)((char *)at + avx2_bytes(r));
     w->bytes = (i8_query *)(void *)(w->keys + w->n_c);
@@ -401,8 +404,8 @@ static void score_unit(const room *w, const rows *b, const nb_record_seg *g, con
     const char *soon = next ? (const char *)next + u * I8_AHEAD : NULL;
     i8_codes(g, page, u, w->keys + u);
     for (size_t k = 0; k * ROWS < b->n; k++)
-        i8_unit(w->keys + u, w->bytes + k * w->n_c + u, w->scale + u * I8_GROUPS, w->n_scale,
-                w->s + k * TOK * ROWS, k ? NULL : soon);
+        w->dots->unit(w->keys + u, w->bytes + k * w->n_c + u, w->scale + u * I8_GROUPS, w->n_scale,
+                      w->s + k * TOK * ROWS, k ? NULL : soon);
 }
 
 /* ---- weights ---- */
@@ -564,8 +567,7 @@ static void add_integers(const room *w, const rows *b)
         i16_weights(w->s + r / ROWS * TOK * ROWS + r % ROWS, r, w->sums);
     for (size_t g = 0; g < w->n_c * I8_GROUPS; g++) {
         i16_values(w->keys[g / I8_GROUPS].code, g % I8_GROUPS, w->sums);
-        for (size_t r = 0; r < b->n; r += 4)
-            i16_rows(w->sums, g, r, b->n - r, b->o + r, 16 * g, b->keep + r);
+        w->dots->rows(w->sums, g, b->n, b->o, 16 * g, b->keep);
     }
 }
 
@@ -669,7 +671,8 @@ static void plain(const nb_attn_pages_args *a)
     }
 }
 
-static void run(const nb_attn_pages_args *a, bool bytes)
+/* bytes: what multiplies integers, or NULL. */
+static void run(const nb_attn_pages_args *a, const i8_dots *bytes)
 {
     const size_t d1 = a->record->seg[0].dim, d = d1 + a->record->seg[1].dim;
     room w;
@@ -694,10 +697,15 @@ static void run(const nb_attn_pages_args *a, bool bytes)
 
 void nb_attn_pages_avx2(const nb_attn_pages_args *a)
 {
-    run(a, false);
+    run(a, NULL);
 }
 
 void nb_attn_pages_avx2int8(const nb_attn_pages_args *a)
 {
-    run(a, true);
+    run(a, &dots);
+}
+
+void nb_attn_pages_dots_avx2(const nb_attn_pages_args *a, const i8_dots *with)
+{
+    run(a, with);
 }

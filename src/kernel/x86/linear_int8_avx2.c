@@ -153,32 +153,8 @@ enum {
 #define INLINE static inline __attribute__((always_inline))
 #define UNROLL _Pragma("GCC unroll 16")
 
-/* 8 rows of 16 columns as pairs: out[j * P_ROW * 2 ...] has columns 2 j, 2 j + 1 of row i in lane i. */
-INLINE void put_pairs(const __m256i *v, int16_t *out)
-{
-    __m256i a[8], b[8];
-    UNROLL
-    for (int i = 0; i < 8; i += 2) {
-        a[i] = _mm256_unpacklo_epi32(v[i], v[i + 1]);
-        a[i + 1] = _mm256_unpackhi_epi32(v[i], v[i + 1]);
-    }
-    UNROLL
-    for (int i = 0; i < 8; i += 4) {
-        b[i] = _mm256_unpacklo_epi64(a[i], a[i + 2]);
-        b[i + 1] = _mm256_unpackhi_epi64(a[i], a[i + 2]);
-        b[i + 2] = _mm256_unpacklo_epi64(a[i + 1], a[i + 3]);
-        b[i + 3] = _mm256_unpackhi_epi64(a[i + 1], a[i + 3]);
-    }
-    UNROLL
-    for (int j = 0; j < 4; j++) {
-        int16_t *p = out + j * P_ROW * 2;
-        _mm256_store_si256((__m256i *)(void *)p, _mm256_permute2x128_si256(b[j], b[j + 4], 0x20));
-        _mm256_store_si256((__m256i *)(void *)(p + 4 * P_ROW * 2),
-                           _mm256_permute2x128_si256(b[j], b[j + 4], 0x31));
-    }
-}
-
-/* n_row <= P_ROW rows, n <= P_COL columns; up to 16 columns after n are 0. */
+/* n_row <= P_ROW rows, n <= P_COL columns; up to 16 columns after n are 0.  Columns 2 j, 2 j + 1 of row i are lane i of
+ * vector j. */
 static void make_panel(const int8_t *w, size_t ws, size_t n_row, size_t n, int16_t *panel)
 {
     for (size_t c = 0; c < n; c += 16, panel += 16 * P_ROW)
@@ -191,7 +167,7 @@ static void make_panel(const int8_t *w, size_t ws, size_t n_row, size_t n, int16
                 if (n - c < 16) memcpy(tail, p, n - c);
                 v[i] = widen(n - c < 16 ? tail : p);
             }
-            put_pairs(v, panel + r * 2);
+            nb_avx2_turn8(v, panel + r * 2, P_ROW * 2 * sizeof *panel);
         }
 }
 

@@ -24,6 +24,31 @@ static inline float nb_avx2_join(__m256 a)
     return _mm_cvtss_f32(nb_avx2_join4(a, a, a, a));
 }
 
+/* Eight vectors of eight dwords, transposed: dword i of each to out + i * stride (bytes), in 32 bytes that need no
+ * alignment. */
+static inline __attribute__((always_inline)) void nb_avx2_turn8(const __m256i x[8], void *out, size_t stride)
+{
+    __m256i a[8], b[8];
+    _Pragma("GCC unroll 8")
+    for (int i = 0; i < 8; i += 2) {
+        a[i] = _mm256_unpacklo_epi32(x[i], x[i + 1]);
+        a[i + 1] = _mm256_unpackhi_epi32(x[i], x[i + 1]);
+    }
+    _Pragma("GCC unroll 8")
+    for (int i = 0; i < 8; i += 4) {
+        b[i] = _mm256_unpacklo_epi64(a[i], a[i + 2]);
+        b[i + 1] = _mm256_unpackhi_epi64(a[i], a[i + 2]);
+        b[i + 2] = _mm256_unpacklo_epi64(a[i + 1], a[i + 3]);
+        b[i + 3] = _mm256_unpackhi_epi64(a[i + 1], a[i + 3]);
+    }
+    _Pragma("GCC unroll 8")
+    for (size_t i = 0; i < 4; i++) {
+        char *p = (char *)out + i * stride;
+        _mm256_storeu_si256((__m256i *)(void *)p, _mm256_permute2x128_si256(b[i], b[i + 4], 0x20));
+        _mm256_storeu_si256((__m256i *)(void *)(p + 4 * stride), _mm256_permute2x128_si256(b[i], b[i + 4], 0x31));
+    }
+}
+
 /* exp(x) for x <= 88, within 2 ulp, subnormal results included; NaN stays NaN.
  * x = n ln 2 + r with |r| <= 0.3466 (ln 2 in two floats, fused), the Taylor
  * polynomial of degree 7 (its remainder r^8/8! is under 2^-27), and 2^n in two
