@@ -14,6 +14,7 @@ typedef struct fill_job {
     const uint32_t *tok;
     size_t n_block;
     uint32_t *id; /* [n_block], held */
+    size_t shard; /* where the text begins */
     nb_kv_cache *cache;
     nb_status st;
     nb_error *err;
@@ -34,10 +35,20 @@ static unsigned uploaded(const nb_engine *e, size_t i, size_t n_tok)
     return unit && (i + 1) * NB_BLOCK_TOK <= n_tok / unit * unit ? NB_BLOCK_UPLOADED : 0;
 }
 
-static void copy_block(nb_engine *e, uint32_t to, uint32_t from)
+/* Ranks with the cache of a shard: one of several shards is one rank. */
+static size_t first_rank(const nb_engine *e, size_t shard)
+{
+    return e->n_shard > 1 ? shard : 0;
+}
+static size_t end_rank(const nb_engine *e, size_t shard)
+{
+    return e->n_shard > 1 ? shard + 1 : e->ranks.n;
+}
+
+static void copy_block(nb_engine *e, size_t shard, uint32_t to, uint32_t from)
 {
     const size_t n_bytes = e->pages.block_bytes;
-    for (size_t k = 0; k < e->ranks.n; k++) {
+    for (size_t k = first_rank(e, shard); k < end_rank(e, shard); k++) {
         nb_engine_rank *r = &e->rank[k];
         r->device.kind->copy(&r->device, r->kv + to * n_bytes, r->kv + from * n_bytes, n_bytes);
     }
@@ -76,7 +87,7 @@ static nb_status fill_blocks(nb_engine *e, const fill_job *j, size_t *n_held)
                 return nb_fail(j->err, NB_ERR_NOT_FOUND,
                                "the first page of the text is not in the prefix cache");
             NB_TRY(nb_kv_cache_acquire(j->cache, &id));
-            copy_block(e, id, from); /* perhaps to itself */
+            copy_block(e, j->shard, id, from); /* perhaps to itself */
             if (n_there == 0) n_there = 1;
             id = nb_kv_cache_publish(j->cache, id, &key, i ? j->id[i - 1] : NB_BLOCK_NONE);
         }
@@ -97,7 +108,7 @@ static nb_status give_state(nb_engine *e, const fill_job *j)
     if (from != NB_SNAP_NONE) nb_kv_snap_pin(j->cache, from); /* acquire takes another place */
     const uint32_t to = nb_kv_snap_acquire(j->cache);
     if (to != NB_SNAP_NONE) {
-        for (size_t k = 0; k < e->ranks.n; k++) {
+        for (size_t k = first_rank(e, j->shard); k < end_rank(e, j->shard); k++) {
             nb_engine_rank *r = &e->rank[k];
             char *at = (char *)r->snaps + to * n;
             if (from != NB_SNAP_NONE)
@@ -114,11 +125,27 @@ static nb_status give_state(nb_engine *e, const fill_job *j)
                          "no place for a snapshot of states is free (--ctx-checkpoints)");
 }
 
+/* The shard that has the first block of the text, in either form. */
+static size_t shard_of(const nb_engine *e, const fill_job *j)
+{
+    nb_block_key root, key;
+    if (nb_block_key_root(nb_str_c(""), &root) != NB_OK ||
+        nb_block_key_next(&root, j->tok, n_expanded(e) | uploaded(e, 0, j->n_block * NB_BLOCK_TOK), NB_BLOCK_TOK,
+                          &key) != NB_OK)
+        return 0;
+    for (size_t k = 0; k < e->n_shard; k++)
+        if (nb_kv_cache_find(e->shard[k].cache, &key) != NB_BLOCK_NONE ||
+            first_otherwise(e, e->shard[k].cache, j->tok) != NB_BLOCK_NONE)
+            return k;
+    return 0;
+}
+
 static void fill(nb_engine *e, void *ctx)
 {
     fill_job *j = ctx;
     size_t n_held = 0;
-    j->cache = e->shard[0].cache;
+    j->shard = shard_of(e, j);
+    j->cache = e->shard[j->shard].cache;
     j->st = fill_blocks(e, j, &n_held);
     if (j->st == NB_OK && nb_engine_state_bytes(e)) j->st = give_state(e, j);
     nb_kv_cache_release(j->cache, j->id, n_held);
@@ -129,8 +156,6 @@ nb_status nb_engine_fill(nb_engine *e, const uint32_t *tokens, size_t n_tok, nb_
 {
     NB_TRY(nb_engine_check_caller(e, "nb_engine_fill", err));
     NB_TRY(nb_engine_check_tokens(e, tokens, n_tok, err));
-    if (e->n_shard > 1)
-        return nb_fail(err, NB_ERR_UNSUPPORTED, "a context cannot be filled with --data-parallel-size %zu", e->n_shard);
     if (e->no_prefix_caching || e->model.c.attn[0].rope.switch_tok)
         return nb_fail(err, NB_ERR_UNSUPPORTED, "a context cannot be filled %s",
                        e->no_prefix_caching ? "without the prefix cache" : "with longrope");

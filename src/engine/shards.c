@@ -12,25 +12,27 @@ enum { REQUEST_TOK = NB_BLOCK_TOK }; /* a request, beside its prompt, is as much
 typedef struct offer {
     size_t n_lack; /* blocks that it could not get now */
     size_t cost;   /* tokens to compute before and for it */
-    size_t n_free; /* blocks */
+    size_t n_known; /* blocks that a prefix could find: of equal ranks the emptiest cache, so that all are used */
 } offer;
 
 static offer offer_of(const nb_shard *s, const nb_sched_request *rq, size_t n_found)
 {
     nb_sched_stats st;
+    nb_kv_cache_stats kv;
     nb_sched_get_stats(s->sched, &st);
+    nb_kv_cache_get_stats(s->cache, &kv);
     const size_t have = nb_kv_cache_available(s->cache), need = rq->n_prompt / NB_BLOCK_TOK + 2 - n_found;
     return (offer){ .n_lack = need > have ? need - have : 0,
                     .cost = st.n_waiting_tok + REQUEST_TOK * (st.n_running + st.n_waiting) + rq->n_prompt -
                             n_found * NB_BLOCK_TOK,
-                    .n_free = have };
+                    .n_known = kv.n_indexed };
 }
 
 static bool is_better(const offer *a, const offer *b)
 {
     if (!a->n_lack != !b->n_lack) return !a->n_lack;
     if (a->cost != b->cost) return a->cost < b->cost;
-    return a->n_free > b->n_free;
+    return a->n_known < b->n_known;
 }
 
 size_t nb_engine_place(nb_engine *e, const nb_sched_request *rq)

@@ -57,6 +57,40 @@ static void found(const char *mla)
     nb_engine_destroy(e);
 }
 
+/* Data-parallel ranks: texts one after the other are on all of them, and each is filled where it begins. */
+static void test_data_ranks(void **state)
+{
+    enum { N = 3 };
+    (void)state;
+    nb_engine *e = make_engine(&(nb_engine_options){ .model = in_source("tests/parity/v3_sharded"),
+                                                     .kv_cache_dtype = "nvfp4",
+                                                     .no_text = true,
+                                                     .data_parallel_size = N,
+                                                     .enable_expert_parallel = true,
+                                                     .kv_cache_bytes = 4 << 20,
+                                                     .max_model_len = LONG + 2 * PAGE,
+                                                     .n_thread = 1 });
+    nb_error err = { 0 };
+    nb_engine_stats s;
+    uint32_t id[N][LONG + 1];
+    for (size_t i = 0; i < N; i++) {
+        random_ids(id[i], LONG + 1, 96, 5 + i);
+        nb_result r = run(e, id[i], PAGE, 0);
+        nb_result_deinit(&r);
+        if (nb_engine_fill(e, id[i], LONG, &err) != NB_OK) fail_msg("%s", err.msg);
+    }
+    for (size_t i = 0; i < N; i++) {
+        nb_result r = run(e, id[i], LONG + 1, 4);
+        assert_int_equal(r.n_cached, LONG);
+        assert_int_equal(r.n_tokens, 4);
+        nb_result_deinit(&r);
+    }
+    nb_engine_get_stats(e, &s);
+    for (size_t k = 0; k < N; k++) assert_true(s.data_rank[k].prefix_hits >= LONG);
+    assert_int_equal(nb_engine_check(e, &err), NB_OK);
+    nb_engine_destroy(e);
+}
+
 /* Layers that keep a state per sequence: the last block has a snapshot, more than once with a single place. */
 static void test_states(void **state)
 {
@@ -147,6 +181,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_found),
         cmocka_unit_test(test_states),
+        cmocka_unit_test(test_data_ranks),
         cmocka_unit_test(test_originals),
         cmocka_unit_test(test_refused),
     };
