@@ -54,6 +54,9 @@ const nb_linear_variant nb_linear_variants[] = {
     { "amx", NB_SPACE_HOST, NB_CAP_AMX, NB_W_FP8B, nb_linear_fp8b_amx, nb_linear_t_fp8b_avx512, nb_linear_split_pack_bytes_amx, nb_linear_split_pack_amx, NB_ACT_FLOAT },
     { "amx", NB_SPACE_HOST, NB_CAP_AMX, NB_W_INT8, nb_linear_int8_amx, nb_linear_t_int8_avx512, nb_linear_int8_pack_bytes_amx, nb_linear_int8_pack_amx, NB_ACT_FLOAT },
 #endif
+#if NB_HAVE_AVX512BF16
+    { "avx512bf16", NB_SPACE_HOST, NB_CAP_AVX512BF16, NB_W_FP8B, nb_linear_fp8b_avx512bf16, nb_linear_t_fp8b_avx512, NULL, NULL, NB_ACT_FLOAT },
+#endif
 #if NB_HAVE_AVX512
     { "avx512", NB_SPACE_HOST, NB_CAP_AVX512, NB_W_F32,  nb_linear_f32_avx512,  nb_linear_t_f32_avx512, NULL, NULL, NB_ACT_FLOAT },
     { "avx512", NB_SPACE_HOST, NB_CAP_AVX512, NB_W_BF16, nb_linear_bf16_avx512, nb_linear_t_bf16_avx512, NULL, NULL, NB_ACT_FLOAT },

@@ -84,7 +84,7 @@ nb_linear_fn nb_linear_bf16_amx, nb_linear_fp8b_amx;
 nb_linear_pack_bytes nb_linear_split_pack_bytes_amx, nb_linear_int8_pack_bytes_amx;
 nb_linear_pack nb_linear_split_pack_amx, nb_linear_int8_pack_amx, nb_linear_int8_pack_neon;
 
-nb_linear_fn nb_linear_bf16_act16_c, nb_linear_bf16_act16_avx512bf16;
+nb_linear_fn nb_linear_bf16_act16_c, nb_linear_bf16_act16_avx512bf16, nb_linear_fp8b_avx512bf16;
 nb_linear_pack_bytes nb_linear_act16_pack_bytes, nb_linear_act16_pack_bytes_c;
 nb_linear_pack nb_linear_act16_pack_c, nb_linear_act16_pack_avx512bf16;
 nb_linear_fn nb_linear_bf16_neon, nb_linear_fp8b_neon, nb_linear_int8_neon;

@@ -22,15 +22,34 @@ INLINE void raw_head(const rows *r, size_t at, vi out[4])
     for (size_t k = 0; k < 4; k++) out[k] = vi_part(r->p + at + k * r->stride, r->stride);
 }
 /* 16 bytes at `at` of rows k, k + 4 and so on in out[k]. */
-INLINE void raw_of(const rows *r, size_t at, const size_t parts, vi out[4])
+INLINE void raw_of(const rows *r, size_t at, size_t turn, const size_t parts, vi out[4])
 {
-    fetch_ahead(r, at, parts);
+    fetch_ahead(r, at, turn, parts);
     raw_head(r, at, out);
+}
+/* The same where quads follow each other without gaps. */
+INLINE void raw_next(const rows *r, size_t at, vi out[4])
+{
+    raw_of(r, at, at / 16, 4, out);
 }
 /* Dword 0 of each row. */
 INLINE vi first_dword(const vi v[4])
 {
     return vi_lo64(vi_lo32(v[0], v[1]), vi_lo32(v[2], v[3]));
+}
+
+INLINE vi last_dword(const vi v[4])
+{
+    return vi_hi64(vi_hi32(v[0], v[1]), vi_hi32(v[2], v[3]));
+}
+/* Dword k of each row in out[k]. */
+INLINE void all_dwords(const vi v[4], vi out[4])
+{
+    const vi ab = vi_lo32(v[0], v[1]), ab2 = vi_hi32(v[0], v[1]), cd = vi_lo32(v[2], v[3]), cd2 = vi_hi32(v[2], v[3]);
+    out[0] = vi_lo64(ab, cd);
+    out[1] = vi_hi64(ab, cd);
+    out[2] = vi_lo64(ab2, cd2);
+    out[3] = vi_hi64(ab2, cd2);
 }
 
 /* Sums of neighbours: rows of a, then rows of b, in each quarter or half; |every lane| <= most. */
@@ -85,7 +104,7 @@ INLINE void direct_nibbles(const rows *r, size_t n_unit, const nb_pk_x *x, vf *t
         vi h[4], v[4], acc[4];
         const vi x0 = x_digits(x, 0), x1 = x_digits(x, 1);
         raw_head(r, (lead + 16) * u, h);
-        raw_of(r, (lead + 16) * u + lead, 2, v);
+        raw_of(r, (lead + 16) * u + lead, u, 2, v);
         UNROLL
         for (int k = 0; k < 4; k++) {
             vi lo = low4(v[k]), hi = high4(v[k]);
@@ -122,7 +141,7 @@ INLINE vi bytes_times(const rows *r, size_t at, const size_t parts, vi flip, con
     UNROLL
     for (int half = 0; half < 2; half++) {
         const vi digits = x_digits(x, half);
-        raw_of(r, at + 16 * (size_t)half, parts, v);
+        raw_of(r, at + 16 * (size_t)half, (size_t)half + at / 32 * 2, parts, v);
         UNROLL
         for (int k = 0; k < 4; k++) acc[k] = vi_dot(255, acc[k], vi_xor(v[k], flip), digits);
     }
@@ -157,7 +176,7 @@ INLINE void words_times(const rows *r, size_t at, const bool look_up, const int 
 {
     vi v[4];
     const vi x0 = x_words(x, 0), x1 = x_words(x, 1);
-    raw_of(r, at, 4, v);
+    raw_next(r, at, v);
     UNROLL
     for (int k = 0; k < 4; k++) {
         const vi code = vi_xor(v[k], flip), lo = low4(code), hi = high4(code);
@@ -200,15 +219,39 @@ static void direct_fp4(const rows *r, size_t n_unit, panel *o, const nb_pk_x *x,
 
 /* ---- blocks of 256 columns ---- */
 
-INLINE void direct_k(const rows *r, size_t n_unit, panel *o, const nb_pk_x *x, vf *total, const bool five)
+/* Scales and minima of eight units as bytes: those of units 4 k + j are bytes j of dwords k. */
+typedef struct k_bytes {
+    vi scale[2], min[2];
+    vf d, m;
+} k_bytes;
+INLINE k_bytes k_bytes_of(const rows *r, size_t at)
+{
+    vi h[4], dword[4];
+    const vi six = vi_set8(63), low = vi_set8(15), top = vi_set8(48);
+    raw_next(r, at, h);
+    all_dwords(h, dword);
+    const vi a = dword[1], b = dword[2], c = dword[3];
+    return (k_bytes){ .scale = { vi_and(a, six), vi_or(vi_and(c, low), vi_and(vi_srl(a, 2), top)) },
+                      .min = { vi_and(b, six), vi_or(vi_and(vi_srl(c, 4), low), vi_and(vi_srl(b, 2), top)) },
+                      .d = first_half(dword[0]),
+                      .m = vf_mul(second_half(dword[0]), vf_set1(-1)) };
+}
+INLINE vf k_times(vf d, const vi v[2], const size_t u)
+{
+    const int shift = 8 * (int)(u % 4);
+    const vi b = shift ? vi_srl(v[u / 4], shift) : v[u / 4];
+    return vf_mul(d, vi_float(shift == 24 ? b : vi_and(b, vi_set1(255))));
+}
+
+INLINE void direct_k(const rows *r, size_t n_unit, const nb_pk_x *x, vf *total, const bool five)
 {
     const int most = five ? 31 : 15;
     const vi one = vi_set8(16);
     for (size_t u = 0; u < n_unit; u += 8) {
         const size_t at = (five ? 176 : 144) * (u / 8), codes = at + (five ? 48 : 16);
         vi bits[2][4];
-        k_scales(r, at, o, u);
-        if (five) raw_of(r, at + 16, 4, bits[0]), raw_of(r, at + 32, 4, bits[1]);
+        const k_bytes s = k_bytes_of(r, at);
+        if (five) raw_next(r, at + 16, bits[0]), raw_next(r, at + 32, bits[1]);
         UNROLL
         for (size_t j = 0; j < 4; j++, x += 2) {
             vi acc[2][4] = { { vi_zero(), vi_zero(), vi_zero(), vi_zero() }, { vi_zero(), vi_zero(), vi_zero(), vi_zero() } };
@@ -216,7 +259,7 @@ INLINE void direct_k(const rows *r, size_t n_unit, panel *o, const nb_pk_x *x, v
             for (int half = 0; half < 2; half++) {
                 vi v[4];
                 const vi x0 = x_digits(x, half), x1 = x_digits(x + 1, half);
-                raw_of(r, codes + 32 * j + 16 * (size_t)half, 4, v);
+                raw_next(r, codes + 32 * j + 16 * (size_t)half, v);
                 UNROLL
                 for (int k = 0; k < 4; k++) {
                     vi lo = low4(v[k]), hi = high4(v[k]);
@@ -230,36 +273,43 @@ INLINE void direct_k(const rows *r, size_t n_unit, panel *o, const nb_pk_x *x, v
             }
             UNROLL
             for (size_t i = 0; i < 2; i++) {
-                *total = plus_part(join(most, 8, acc[i]), vf_load(o->scale[u + 2 * j + i]), x + i, *total);
-                *total = vf_fma(vf_set1(x[i].sum[0]), vf_load(o->min[u + 2 * j + i]), *total);
+                *total = plus_part(join(most, 8, acc[i]), k_times(s.d, s.scale, 2 * j + i), x + i, *total);
+                *total = vf_fma(vf_set1(x[i].sum[0]), k_times(s.m, s.min, 2 * j + i), *total);
             }
         }
     }
 }
 static void direct_q4_k(const rows *r, size_t n_unit, panel *o, const nb_pk_x *x, vf *total)
 {
-    direct_k(r, n_unit, o, x, total, false);
+    (void)o;
+    direct_k(r, n_unit, x, total, false);
 }
 static void direct_q5_k(const rows *r, size_t n_unit, panel *o, const nb_pk_x *x, vf *total)
 {
-    direct_k(r, n_unit, o, x, total, true);
+    (void)o;
+    direct_k(r, n_unit, x, total, true);
 }
 
 static void direct_q6_k(const rows *r, size_t n_unit, panel *o, const nb_pk_x *x, vf *total)
 {
+    (void)o;
     const vi top = vi_set8(48), zero = zero_of(63, 32);
     for (size_t u = 0; u < n_unit; u += 8) {
         const size_t at = 210 * (u / 8);
-        q6_k_scales(r, at, o, u);
+        vi s[4], e[4]; /* scales: four signed bytes to a dword */
+        raw_head(r, at + 194, e);
+        const vf d = second_half(last_dword(e));
+        raw_next(r, at + 192, e);
+        all_dwords(e, s);
         UNROLL
         for (size_t p = 0; p < 2; p++, x += 4) { /* 128 columns */
             vi part[4][2];
             UNROLL
             for (int h = 0; h < 2; h++) {
                 vi a[4], b[4], t[4];
-                raw_of(r, at + 64 * p + 16 * (size_t)h, 4, a);
-                raw_of(r, at + 64 * p + 32 + 16 * (size_t)h, 4, b);
-                raw_of(r, at + 128 + 32 * p + 16 * (size_t)h, 4, t);
+                raw_next(r, at + 64 * p + 16 * (size_t)h, a);
+                raw_next(r, at + 64 * p + 32 + 16 * (size_t)h, b);
+                raw_next(r, at + 128 + 32 * p + 16 * (size_t)h, t);
                 UNROLL
                 for (int i = 0; i < 4; i++) {
                     const vi digits = x_digits(x + i, h);
@@ -274,7 +324,8 @@ static void direct_q6_k(const rows *r, size_t n_unit, panel *o, const nb_pk_x *x
             }
             UNROLL
             for (size_t i = 0; i < 8; i++)
-                *total = plus_part(part[i / 2][i & 1], vf_load(o->scale[2 * u + 8 * p + i]), x + i / 2, *total);
+                *total = plus_part(part[i / 2][i & 1], vf_mul(d, vi_float(signed_byte(s[2 * p + i / 4], (int)(i % 4)))),
+                                   x + i / 2, *total);
         }
     }
 }
@@ -288,7 +339,7 @@ static void direct_iq4_xs(const rows *r, size_t n_unit, panel *o, const nb_pk_x 
         for (size_t i = 0; i < 8; i++, x++) {
             vi v[4], acc[4];
             const vi x0 = x_digits(x, 0), x1 = x_digits(x, 1);
-            raw_of(r, at + 8 + 16 * i, 2, v);
+            raw_of(r, at + 8 + 16 * i, i, 2, v);
             UNROLL
             for (int k = 0; k < 4; k++) {
                 acc[k] = vi_dot(255, vi_zero(), vi_shuffle8(table, low4(v[k])), x0);

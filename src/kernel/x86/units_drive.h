@@ -5,10 +5,18 @@
  *   pair_of(type, eight, kind)    of two panels and MAX_TOK tokens, totals [panel][token]; or NULL
  *   add_to_y(y, n_row, total, first, bias)
  *
- * Segments are outermost, then panels of rows: with one token a panel is unpacked into L1 and used at once; with many
- * PANELS panels are unpacked and used for all tokens, a tile of tokens at a time, whose activations stay in L1. */
+ * Segments are outermost, then panels of rows: with few tokens a panel is unpacked into L1 and used at once, while rows to
+ * come are prefetched; with many PANELS panels are unpacked and used for all tokens, a tile of tokens at a time, whose
+ * activations stay in L1. */
 
-enum { PANELS = 4, BLOCK_TOK = 2048 / LANES, DIRECT_TOK = 3, AHEAD = 3, ROW_BYTES = NB_PK_SEG * 34 + 64 }; /* of a row's segment: Q8_0 has the most */
+enum {
+    PANELS = 4,
+    BLOCK_TOK = 2048 / LANES,
+    DIRECT_TOK = LANES == 16 ? 2 : 3, /* measured: a panel pays from there on */
+    STREAM_TOK = 64, /* up to here memory is slower than sums, where panels are not multiplied in pairs */
+    AHEAD = 3,
+    ROW_BYTES = NB_PK_SEG * 34 + 64 /* of a row's segment: Q8_0 has the most */
+};
 
 /* The segment of r->n_row < LANES rows, or one that ends within 16 bytes of codes, in whole units. */
 static void copy_rows(rows *r, size_t n_bytes, uint8_t *to)
@@ -24,11 +32,11 @@ static void copy_rows(rows *r, size_t n_bytes, uint8_t *to)
 
 /* The third segment on, of these rows or of the rows after them, is to be prefetched (quad()): the first line of
  * each row now, because quads of two segments may leave it out.  The pieces are too short for the hardware to see what
- * comes. */
-static void fetch_on(rows *r, size_t left, size_t n_bytes)
+ * comes.  at: bytes of a row before this segment; n_bytes: of a whole one, the last of a row may be shorter. */
+static void fetch_on(rows *r, size_t at, size_t n_bytes)
 {
-    const size_t to = r->stride - left + AHEAD * n_bytes; /* of these rows laid end to end */
-    r->ahead = to / r->stride * (LANES - 1) * r->stride + AHEAD * n_bytes;
+    const size_t n_seg = (r->stride + n_bytes - 1) / n_bytes, to = at / n_bytes + AHEAD;
+    r->ahead = to / n_seg * LANES * r->stride + to % n_seg * n_bytes - at;
     for (size_t i = 0; i < LANES; i++)
         _mm_prefetch((const char *)r->p + i * r->stride + r->ahead, _MM_HINT_T0);
 }
@@ -42,6 +50,7 @@ static rows rows_of(const nb_linear_args *a, size_t r, size_t end, size_t u, siz
     const size_t at = grouped ? u * (byte ? 32 : 16) : u * NB_PK_UNIT / x->block * x->block_bytes;
     const size_t whole = grouped ? n_unit * (byte ? 32 : 16)
                                  : (n_unit * NB_PK_UNIT + x->block - 1) / x->block * x->block_bytes;
+    const size_t segment = grouped ? NB_PK_SEG * (byte ? 32 : 16) : NB_PK_SEG_COL / x->block * x->block_bytes;
     const size_t have = stride - at < whole ? stride - at : whole;
     rows s = { .p = (const uint8_t *)a->w.data + r * stride + at,
                .stride = stride,
@@ -53,7 +62,7 @@ static rows rows_of(const nb_linear_args *a, size_t r, size_t end, size_t u, siz
     if (s.n_row < LANES || have < whole)
         copy_rows(&s, have, copy);
     else if (ahead)
-        fetch_on(&s, stride - at, whole);
+        fetch_on(&s, at, segment);
     return s;
 }
 
@@ -172,7 +181,7 @@ static void linear_units(const nb_linear_args *a, bool eight)
     dot_fn *const *dot = dots_of(a->w.type, eight, k), *two = pair_of(a->w.type, eight, k);
     for (size_t t = 0; t < a->n_tok; t += BLOCK_TOK)
         for (size_t r = a->row_begin, n; r < a->row_end; r += n * LANES) {
-            n = a->n_tok < 4 ? 1 : PANELS;
+            n = a->n_tok < 4 || (!two && a->n_tok <= STREAM_TOK) ? 1 : PANELS;
             block_times(a, r, n, t, dot, two);
         }
 }

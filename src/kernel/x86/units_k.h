@@ -192,7 +192,7 @@ static void unpack_iq4_xs(const rows *r, size_t n_unit, panel *o)
         const size_t at = 136 * (u / 8);
         iq4_xs_scales(r, at, o, u);
         UNROLL
-        for (size_t i = 0; i < 8; i++) put_looked_up(r, at + 8 + 16 * i, table, o->code[u + i]);
+        for (size_t i = 0; i < 8; i++) put_looked_up(r, at + 8 + 16 * i, i, table, o->code[u + i]);
     }
     set_zero(o, n_unit, 128);
 }

@@ -70,21 +70,21 @@ INLINE vi high4(vi v)
 
 /* 16 bytes at `at` of each row.  The rows' lines are prefetched by the quads that read them, LANES / parts rows by each:
  * all at once they would fill the queue of misses, and the core would wait.  Parts is 64 over the bytes from quad to
- * quad, or less. */
-INLINE void fetch_ahead(const rows *r, size_t at, const size_t parts)
+ * quad, or less; turn: counts quads, each `parts` of them take all rows. */
+INLINE void fetch_ahead(const rows *r, size_t at, size_t turn, const size_t parts)
 {
-    const char *next = (const char *)r->p + at + r->ahead + at / 16 % parts * (LANES / parts) * r->stride;
+    const char *next = (const char *)r->p + at + r->ahead + turn % parts * (LANES / parts) * r->stride;
     UNROLL
     for (size_t i = 0; i < LANES / parts; i++) _mm_prefetch(next + i * r->stride, _MM_HINT_T0);
 }
-INLINE void quad_of(const rows *r, size_t at, const size_t parts, vi out[4])
+INLINE void quad_of(const rows *r, size_t at, size_t turn, const size_t parts, vi out[4])
 {
-    fetch_ahead(r, at, parts);
+    fetch_ahead(r, at, turn, parts);
     vi_rows16(r->p + at, r->stride, out);
 }
 INLINE void quad(const rows *r, size_t at, vi out[4])
 {
-    quad_of(r, at, 4, out);
+    quad_of(r, at, at / 16, 4, out);
 }
 
 /* The same 16 bytes without: what comes before the codes. */

@@ -46,7 +46,7 @@ INLINE void put_bytes(const rows *r, size_t at, const size_t parts, vi flip, uin
     UNROLL
     for (size_t h = 0; h < 2; h++) {
         vi v[4];
-        quad_of(r, at + 16 * h, parts, v);
+        quad_of(r, at + 16 * h, at / 32 * 2 + h, parts, v);
         UNROLL
         for (size_t k = 0; k < 4; k++) put(code, 4 * h + k, vi_xor(v[k], flip));
     }
@@ -71,10 +71,10 @@ static void unpack_q8_0(const rows *r, size_t n_unit, panel *o)
 }
 
 /* 16 bytes of nibbles: columns 0..15 low, 16..31 high. */
-INLINE void put_nibbles(const rows *r, size_t at, uint8_t (*code)[LANES * 4])
+INLINE void put_nibbles(const rows *r, size_t at, size_t u, uint8_t (*code)[LANES * 4])
 {
     vi v[4];
-    quad_of(r, at, 2, v);
+    quad_of(r, at, u, 2, v);
     UNROLL
     for (size_t k = 0; k < 4; k++) {
         put(code, k, low4(v[k]));
@@ -82,12 +82,12 @@ INLINE void put_nibbles(const rows *r, size_t at, uint8_t (*code)[LANES * 4])
     }
 }
 /* The same with 32 fifth bits: byte k / 2 of them beside each other, a bit for each byte, cut down to 16. */
-INLINE void put_fives(const rows *r, size_t at, vi h, uint8_t (*code)[LANES * 4])
+INLINE void put_fives(const rows *r, size_t at, size_t u, vi h, uint8_t (*code)[LANES * 4])
 {
     const vi order = vi_bytes16(0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12, 12, 12, 12), one = vi_set8(1);
     const vi each = vi_set1((int)0x80402010), most = vi_set8(16);
     vi v[4], byte = order;
-    quad_of(r, at, 2, v);
+    quad_of(r, at, u, 2, v);
     UNROLL
     for (size_t k = 0; k < 8; k += 2) {
         const vi odd = vi_shuffle8(h, byte), even = vi_sll(odd, 4);
@@ -97,10 +97,10 @@ INLINE void put_fives(const rows *r, size_t at, vi h, uint8_t (*code)[LANES * 4]
         put(code, k + 1, vi_or(b, k < 4 ? low4(v[k + 1]) : high4(v[k - 3])));
     }
 }
-INLINE void put_looked_up(const rows *r, size_t at, vi table, uint8_t (*code)[LANES * 4])
+INLINE void put_looked_up(const rows *r, size_t at, size_t u, vi table, uint8_t (*code)[LANES * 4])
 {
     vi v[4];
-    quad_of(r, at, 2, v);
+    quad_of(r, at, u, 2, v);
     UNROLL
     for (size_t k = 0; k < 4; k++) {
         put(code, k, vi_shuffle8(table, low4(v[k])));
@@ -114,7 +114,7 @@ static void unpack_q4_0(const rows *r, size_t n_unit, panel *o)
         vi h[4];
         head(r, 18 * u, h);
         put_scale(o, u, first_half(h[0]));
-        put_nibbles(r, 18 * u + 2, o->code[u]);
+        put_nibbles(r, 18 * u + 2, u, o->code[u]);
     }
     set_zero(o, n_unit, 8);
 }
@@ -125,7 +125,7 @@ static void unpack_q4_1(const rows *r, size_t n_unit, panel *o)
         head(r, 20 * u, h);
         put_scale(o, u, first_half(h[0]));
         vf_store(o->min[u], second_half(h[0]));
-        put_nibbles(r, 20 * u + 4, o->code[u]);
+        put_nibbles(r, 20 * u + 4, u, o->code[u]);
     }
 }
 static void unpack_q5_0(const rows *r, size_t n_unit, panel *o)
@@ -134,7 +134,7 @@ static void unpack_q5_0(const rows *r, size_t n_unit, panel *o)
         vi h[4];
         head(r, 22 * u, h);
         put_scale(o, u, first_half(h[0]));
-        put_fives(r, 22 * u + 6, vi_or(vi_srl(h[0], 16), vi_sll(h[1], 16)), o->code[u]);
+        put_fives(r, 22 * u + 6, u, vi_or(vi_srl(h[0], 16), vi_sll(h[1], 16)), o->code[u]);
     }
     set_zero(o, n_unit, 16);
 }
@@ -145,7 +145,7 @@ static void unpack_q5_1(const rows *r, size_t n_unit, panel *o)
         head(r, 24 * u, h);
         put_scale(o, u, first_half(h[0]));
         vf_store(o->min[u], second_half(h[0]));
-        put_fives(r, 24 * u + 8, h[1], o->code[u]);
+        put_fives(r, 24 * u + 8, u, h[1], o->code[u]);
     }
 }
 static void unpack_iq4_nl(const rows *r, size_t n_unit, panel *o)
@@ -155,7 +155,7 @@ static void unpack_iq4_nl(const rows *r, size_t n_unit, panel *o)
         vi h[4];
         head(r, 18 * u, h);
         put_scale(o, u, first_half(h[0]));
-        put_looked_up(r, 18 * u + 2, table, o->code[u]);
+        put_looked_up(r, 18 * u + 2, u, table, o->code[u]);
     }
     set_zero(o, n_unit, 128);
 }
@@ -172,7 +172,7 @@ static void unpack_mxfp4(const rows *r, size_t n_unit, panel *o)
     for (size_t u = 0; u < n_unit; u++) {
         vi h[4];
         head(r, 17 * u, h);
-        put_looked_up(r, 17 * u + 1, table, o->code[u]);
+        put_looked_up(r, 17 * u + 1, u, table, o->code[u]);
         put_scale(o, u, half_e8m0(h[0]));
     }
     set_zero(o, n_unit, 12);
@@ -186,7 +186,7 @@ static void unpack_nvfp4(const rows *r, size_t n_unit, panel *o)
         const size_t at = 36 * (u / 2), k = u & 1;
         vi v[4], s[4];
         head(r, at, s);
-        quad_of(r, at + 4 + 16 * k, 2, v);
+        quad_of(r, at + 4 + 16 * k, u, 2, v);
         UNROLL
         for (size_t h = 0; h < 2; h++) {
             const vi e = vi_and(vi_srl(s[0], (int)(16 * k + 8 * h)), byte);
