@@ -42,11 +42,16 @@
 #else
 #define UNITS_AMX(type, pack)
 #endif
+#if NB_HAVE_NEON
+#define UNITS_NEON(type) { "neon", NB_SPACE_HOST, NB_CAP_NEON, type, nb_linear_units8_neon, nb_linear_t_packed_c, nb_linear_units_pack_bytes, nb_linear_units_pack8_neon, NB_ACT_INT8 },
+#else
+#define UNITS_NEON(type)
+#endif
 #define UNITS16(type) EXACT(type) UNITS_AVX512(type, units, pack, NB_ACT_INT16) UNITS_AVXVNNI(type, units, pack, NB_ACT_INT16) UNITS_AVX2(type, units, pack, NB_ACT_INT16) UNITS_C(type, NB_ACT_INT16, pack) \
-    UNITS_AVX512(type, units8, pack8, NB_ACT_INT8) UNITS_AVXVNNI(type, units8, pack8, NB_ACT_INT8) UNITS_AVX2(type, units8, pack8, NB_ACT_INT8) UNITS_C(type, NB_ACT_INT8, pack8)
+    UNITS_AVX512(type, units8, pack8, NB_ACT_INT8) UNITS_AVXVNNI(type, units8, pack8, NB_ACT_INT8) UNITS_AVX2(type, units8, pack8, NB_ACT_INT8) UNITS_NEON(type) UNITS_C(type, NB_ACT_INT8, pack8)
 #define UNITS(type) UNITS_AMX(type, pack) UNITS16(type)
 #define WORDS(type) EXACT(type) UNITS_AVX512(type, units, pack_words, NB_ACT_INT16) UNITS_AVXVNNI(type, units, pack_words, NB_ACT_INT16) UNITS_AVX2(type, units, pack_words, NB_ACT_INT16) UNITS_C(type, NB_ACT_INT16, pack) \
-    UNITS_AMX(type, pack_words) UNITS_AVX512(type, units8, pack8_words, NB_ACT_INT8) UNITS_AVXVNNI(type, units8, pack8_words, NB_ACT_INT8) UNITS_AVX2(type, units8, pack8_words, NB_ACT_INT8) UNITS_C(type, NB_ACT_INT8, pack8)
+    UNITS_AMX(type, pack_words) UNITS_AVX512(type, units8, pack8_words, NB_ACT_INT8) UNITS_AVXVNNI(type, units8, pack8_words, NB_ACT_INT8) UNITS_AVX2(type, units8, pack8_words, NB_ACT_INT8) UNITS_NEON(type) UNITS_C(type, NB_ACT_INT8, pack8)
 
 const nb_linear_variant nb_linear_variants[] = {
 #if NB_HAVE_AMX && NB_HAVE_AVX512

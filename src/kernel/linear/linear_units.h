@@ -85,14 +85,15 @@ static inline bool nb_packed_is_words(nb_wtype t)
 }
 
 nb_linear_pack_bytes nb_linear_units_pack_bytes;
-nb_linear_pack nb_linear_units_pack_c, nb_linear_units_pack8_c;
+nb_linear_pack nb_linear_units_pack_c, nb_linear_units_pack8_c, nb_linear_units_pack8_neon;
 nb_linear_pack nb_linear_units_pack_avx2, nb_linear_units_pack_words_avx2;
 nb_linear_pack nb_linear_units_pack8_avx2, nb_linear_units_pack8_words_avx2;
 nb_linear_pack nb_linear_units_pack_avx512, nb_linear_units_pack_words_avx512;
 nb_linear_pack nb_linear_units_pack8_avx512, nb_linear_units_pack8_words_avx512;
 nb_linear_fn nb_linear_t_units_avx2, nb_linear_t_units_avx512;
 nb_linear_fn nb_linear_units_c, nb_linear_units_avx2, nb_linear_units8_avx2, nb_linear_units_avxvnni,
-    nb_linear_units8_avxvnni, nb_linear_units_avx512, nb_linear_units8_avx512, nb_linear_units8_amx;
+    nb_linear_units8_avxvnni, nb_linear_units_avx512, nb_linear_units8_avx512, nb_linear_units8_amx,
+    nb_linear_units8_neon;
 nb_linear_pack_bytes nb_linear_units8_pack_bytes_amx;
 nb_linear_pack nb_linear_units8_pack_amx, nb_linear_units8_pack_words_amx;
 
