@@ -63,6 +63,21 @@ static inline __attribute__((always_inline)) __m512i vi_part(const uint8_t *p, s
 #define vi_pairs(a, b) _mm512_madd_epi16(_mm512_packs_epi32(a, b), _mm512_set1_epi16(1))
 #define vi_even(a, b) _mm512_castps_si512(_mm512_shuffle_ps(_mm512_castsi512_ps(a), _mm512_castsi512_ps(b), 0x88))
 #define vi_odd(a, b) _mm512_castps_si512(_mm512_shuffle_ps(_mm512_castsi512_ps(a), _mm512_castsi512_ps(b), 0xdd))
+#define VI_ROWS64 1
+/* Quarters of four rows transposed: 4 loads and 8 shuffles where 16 loads of 16 bytes take 12 merges. */
+static inline __attribute__((always_inline)) void vi_rows64(const uint8_t *p, size_t s, __m512i out[4][4])
+{
+#pragma GCC unroll 4
+    for (size_t k = 0; k < 4; k++, p += s) {
+        const __m512i a = vi_load(p), b = vi_load(p + 4 * s), c = vi_load(p + 8 * s), d = vi_load(p + 12 * s);
+        const __m512i ab = _mm512_shuffle_i32x4(a, b, 0x44), ab2 = _mm512_shuffle_i32x4(a, b, 0xee);
+        const __m512i cd = _mm512_shuffle_i32x4(c, d, 0x44), cd2 = _mm512_shuffle_i32x4(c, d, 0xee);
+        out[0][k] = _mm512_shuffle_i32x4(ab, cd, 0x88);
+        out[1][k] = _mm512_shuffle_i32x4(ab, cd, 0xdd);
+        out[2][k] = _mm512_shuffle_i32x4(ab2, cd2, 0x88);
+        out[3][k] = _mm512_shuffle_i32x4(ab2, cd2, 0xdd);
+    }
+}
 static inline __attribute__((always_inline)) __m512i vi_fifth(__m512i code, __m512i v, const int at, const int half)
 {
     const char i = (char)(at + 2 * half), j = (char)(at + 2 * half + 1);

@@ -7,12 +7,18 @@
  *   vi_bias(most)                       what vi_dot has taken from codes: 128, or 0
  *   vi_dot2(sum, a, b)                  adds products of pairs of 16 bits
  *   vi_pairs(a, b), vi_even(a, b), vi_odd(a, b)       see join()
+ *   VI_ROWS64, vi_rows64(p, stride, out)       if 64 bytes of rows are loaded at once: raw_64()
  *   vi_fifth(code, v, at, half)         code, plus 16 where a bit is set of 16 bits of each row from byte at + 2 half
  *
  * A panel (units_panel.h) costs 8 shuffles, 8 stores and 8 loads for 512 codes; that pays if there are many tokens.
  * Here a vector keeps 16 bytes of each of LANES / 4 rows, as they are stored; sums are joined instead of codes
  * transposed, which is less work, because a unit has 32 codes and one sum.  Integers are exact and floats are added in
  * the order of linear_units.h, so the bits are those of a panel. */
+
+#if !defined VI_ROWS64 /* AVX2: 16 registers are too few */
+#define VI_ROWS64 0
+#define vi_rows64(p, stride, out) ((void)(p), (void)(stride), (void)(out))
+#endif
 
 typedef void direct_fn(const rows *r, size_t n_unit, panel *o, const nb_pk_x *x, vf *total);
 
@@ -28,9 +34,16 @@ INLINE void raw_of(const rows *r, size_t at, size_t turn, const size_t parts, vi
     raw_head(r, at, out);
 }
 /* The same where quads follow each other without gaps. */
-INLINE void raw_next(const rows *r, size_t at, vi out[4])
+INLINE void raw_next(const rows *r, size_t at, const size_t parts, vi out[4])
 {
-    raw_of(r, at, at / 16, 4, out);
+    raw_of(r, at, at / 16, parts, out);
+}
+/* Bytes [16 c, 16 c + 16) from `at` of rows k, k + 4 and so on in out[c][k]; only where there is VI_ROWS64. */
+INLINE void raw_64(const rows *r, size_t at, vi out[4][4])
+{
+    UNROLL
+    for (size_t c = 0; c < 4; c++) fetch_ahead(r, at + 16 * c, at / 16 + c, 4);
+    vi_rows64(r->p + at, r->stride, out);
 }
 /* Dword 0 of each row. */
 INLINE vi first_dword(const vi v[4])
@@ -176,7 +189,7 @@ INLINE void words_times(const rows *r, size_t at, const bool look_up, const int 
 {
     vi v[4];
     const vi x0 = x_words(x, 0), x1 = x_words(x, 1);
-    raw_next(r, at, v);
+    raw_next(r, at, 4, v);
     UNROLL
     for (int k = 0; k < 4; k++) {
         const vi code = vi_xor(v[k], flip), lo = low4(code), hi = high4(code);
@@ -228,7 +241,7 @@ INLINE k_bytes k_bytes_of(const rows *r, size_t at)
 {
     vi h[4], dword[4];
     const vi six = vi_set8(63), low = vi_set8(15), top = vi_set8(48);
-    raw_next(r, at, h);
+    raw_next(r, at, 4, h);
     all_dwords(h, dword);
     const vi a = dword[1], b = dword[2], c = dword[3];
     return (k_bytes){ .scale = { vi_and(a, six), vi_or(vi_and(c, low), vi_and(vi_srl(a, 2), top)) },
@@ -246,23 +259,25 @@ INLINE vf k_times(vf d, const vi v[2], const size_t u)
 INLINE void direct_k(const rows *r, size_t n_unit, const nb_pk_x *x, vf *total, const bool five)
 {
     const int most = five ? 31 : 15;
+    const bool at_once = VI_ROWS64 && !five; /* Q5_K: 3 % slower so */
     const vi one = vi_set8(16);
     for (size_t u = 0; u < n_unit; u += 8) {
         const size_t at = (five ? 176 : 144) * (u / 8), codes = at + (five ? 48 : 16);
-        vi bits[2][4];
+        vi bits[2][4], v[4][4];
         const k_bytes s = k_bytes_of(r, at);
-        if (five) raw_next(r, at + 16, bits[0]), raw_next(r, at + 32, bits[1]);
+        if (five) raw_next(r, at + 16, 4, bits[0]), raw_next(r, at + 32, 4, bits[1]);
         UNROLL
         for (size_t j = 0; j < 4; j++, x += 2) {
+            if (at_once && j % 2 == 0) raw_64(r, codes + 32 * j, v);
             vi acc[2][4] = { { vi_zero(), vi_zero(), vi_zero(), vi_zero() }, { vi_zero(), vi_zero(), vi_zero(), vi_zero() } };
             UNROLL
             for (int half = 0; half < 2; half++) {
-                vi v[4];
+                vi *code = v[j % 2 * 2 + (size_t)half];
                 const vi x0 = x_digits(x, half), x1 = x_digits(x + 1, half);
-                raw_next(r, codes + 32 * j + 16 * (size_t)half, v);
+                if (!at_once) raw_next(r, codes + 32 * j + 16 * (size_t)half, 4, code);
                 UNROLL
                 for (int k = 0; k < 4; k++) {
-                    vi lo = low4(v[k]), hi = high4(v[k]);
+                    vi lo = low4(code[k]), hi = high4(code[k]);
                     if (five) {
                         lo = vi_or(lo, vi_and(vi_sll(vi_srl(bits[half][k], (int)(2 * j)), 4), one));
                         hi = vi_or(hi, vi_and(vi_sll(vi_srl(bits[half][k], (int)(2 * j + 1)), 4), one));
@@ -294,12 +309,13 @@ static void direct_q6_k(const rows *r, size_t n_unit, panel *o, const nb_pk_x *x
 {
     (void)o;
     const vi top = vi_set8(48), zero = zero_of(63, 32);
+    /* Blocks of 210 bytes leave out a line of 500 when a step of 16 bytes takes a quarter of the rows: so half. */
     for (size_t u = 0; u < n_unit; u += 8) {
         const size_t at = 210 * (u / 8);
         vi s[4], e[4]; /* scales: four signed bytes to a dword */
         raw_head(r, at + 194, e);
         const vf d = second_half(last_dword(e));
-        raw_next(r, at + 192, e);
+        raw_next(r, at + 192, 4, e);
         all_dwords(e, s);
         UNROLL
         for (size_t p = 0; p < 2; p++, x += 4) { /* 128 columns */
@@ -307,9 +323,9 @@ static void direct_q6_k(const rows *r, size_t n_unit, panel *o, const nb_pk_x *x
             UNROLL
             for (int h = 0; h < 2; h++) {
                 vi a[4], b[4], t[4];
-                raw_next(r, at + 64 * p + 16 * (size_t)h, a);
-                raw_next(r, at + 64 * p + 32 + 16 * (size_t)h, b);
-                raw_next(r, at + 128 + 32 * p + 16 * (size_t)h, t);
+                raw_next(r, at + 64 * p + 16 * (size_t)h, 2, a);
+                raw_next(r, at + 64 * p + 32 + 16 * (size_t)h, 2, b);
+                raw_next(r, at + 128 + 32 * p + 16 * (size_t)h, 2, t);
                 UNROLL
                 for (int i = 0; i < 4; i++) {
                     const vi digits = x_digits(x + i, h);
