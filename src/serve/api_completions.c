@@ -307,21 +307,7 @@ static void write_choice(nb_writer *w, const nb_job *j, nb_choice *c)
 static void completion_answer(nb_job *j)
 {
     nb_writer *w = &j->out;
-    NB_W(w, "{\"id\":");
-    nb_w_str(w, nb_str_c(j->request_id));
-    NB_W(w, ",\"object\":\"text_completion\",\"created\":");
-    nb_w_uint(w, (uint64_t)j->created);
-    NB_W(w, ",\"model\":");
-    nb_w_str(w, nb_str_c(j->s->name));
-    NB_W(w, ",\"choices\":[");
-    for (size_t i = 0; i < j->n_choice; i++) {
-        if (i) NB_W(w, ",");
-        write_choice(w, j, &j->choice[i]);
-    }
-    NB_W(w, "],\"usage\":");
-    nb_w_usage(w, j, NULL);
-    NB_W(w, ",\"system_fingerprint\":");
-    nb_w_str(w, nb_str_c(j->s->fingerprint));
+    nb_w_answer(w, j, "text_completion", write_choice);
     NB_W(w, "}");
 }
 

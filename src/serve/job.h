@@ -207,6 +207,9 @@ bool nb_ended_by_calls(const nb_choice *c);
 void nb_w_stop_reason(nb_writer *w, const nb_choice *c);
 /* {"prompt_tokens":...}; choice: of one choice as far as it is, NULL: of the job. */
 void nb_w_usage(nb_writer *w, const nb_job *j, const nb_choice *c);
+/* What whole answers of OpenAI's two kinds begin with: {"id":... to "system_fingerprint":..., with all choices. */
+typedef void nb_w_choice_fn(nb_writer *w, const nb_job *j, nb_choice *c);
+void nb_w_answer(nb_writer *w, nb_job *j, const char *object, nb_w_choice_fn *choice);
 void nb_w_prompt_logprobs(nb_writer *w, const nb_job *j, const nb_choice *c); /* array, or null */
 /* The text of a token in log-probabilities. */
 nb_str nb_token_text(const nb_job *j, uint32_t id, char num[32]);

@@ -135,3 +135,24 @@ void nb_w_prompt_logprobs(nb_writer *w, const nb_job *j, const nb_choice *c)
     }
     NB_W(w, "]");
 }
+
+void nb_w_answer(nb_writer *w, nb_job *j, const char *object, nb_w_choice_fn *choice)
+{
+    NB_W(w, "{\"id\":");
+    nb_w_str(w, nb_str_c(j->request_id));
+    NB_W(w, ",\"object\":");
+    nb_w_str(w, nb_str_c(object));
+    NB_W(w, ",\"created\":");
+    nb_w_uint(w, (uint64_t)j->created);
+    NB_W(w, ",\"model\":");
+    nb_w_str(w, nb_str_c(j->s->name));
+    NB_W(w, ",\"choices\":[");
+    for (size_t i = 0; i < j->n_choice; i++) {
+        if (i) NB_W(w, ",");
+        choice(w, j, &j->choice[i]);
+    }
+    NB_W(w, "],\"usage\":");
+    nb_w_usage(w, j, NULL);
+    NB_W(w, ",\"system_fingerprint\":");
+    nb_w_str(w, nb_str_c(j->s->fingerprint));
+}
