@@ -567,10 +567,15 @@ def test_hostile():
             assert s.ask(CHAT, {"messages": ASK, "max_tokens": 1})
 
 
-chosen = sys.argv[3:] or [n for n in list(globals()) if n.startswith("test_")]
-if not os.path.exists(FORCED):
-    print(f"skipped: {FORCED} is not built")
-    sys.exit(77)
-for test in chosen:
-    print(test, flush=True)
-    globals()[test]()
+def run(tests):
+    """Runs the tests of the command line, or all: a module's names."""
+    if not os.path.exists(FORCED):
+        print(f"skipped: {FORCED} is not built")
+        sys.exit(77)
+    for test in sys.argv[3:] or [n for n in list(tests) if n.startswith("test_")]:
+        print(test, flush=True)
+        tests[test]()
+
+
+if __name__ == "__main__":
+    run(globals())
