@@ -10,7 +10,8 @@ logits() {
 }
 # Cases whose quantization_config names every module that is quantised, with scales of 16 bits.
 counted="w4-odd w4-odd-asym w4-odd-act w8-odd-asym preset preset-fp8 preset-mxfp4 mixed-ints mixed-floats block-words
-kimi kimi-outer kimi-new-names kimi-cache modelopt modelopt-file awq awq-old gptq-dynamic gptq-8-odd round-extra stacked"
+kimi kimi-outer kimi-new-names kimi-cache modelopt modelopt-file awq awq-old gptq-dynamic gptq-8-odd round-extra stacked
+experts-apart experts-plain experts-round experts-modelopt"
 
 for case in $(python3 "$writer" list); do
     rm -rf "$tmp/m"

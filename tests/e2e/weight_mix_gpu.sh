@@ -1,5 +1,5 @@
-# weight_mix_gpu.sh - experts of one layer in several forms, on an emulated GPU (NB_TEST_CUDA: on a real one): logits as of
-# the same weights as floats.
+# weight_mix_gpu.sh - experts of one layer in several forms, on an emulated GPU (NB_TEST_CUDA: on a real one), and on two: logits
+# as of the same weights as floats.
 . "$2/tests/e2e/_lib.sh"
 need "$src/tests/parity/v3/config.json" "no parity vectors"
 lib=${NB_TEST_CUDA:-$(dirname "$nibble")/libnibble-cuda-emu.so}
@@ -22,6 +22,15 @@ for case in $(python3 "$writer" list gpu); do
     logits "$tmp/m/f" "$tmp/f.f32"
     gpu "$tmp/m/q" "$tmp/q.f32" absorbed
     python3 "$writer" compare "$tmp/q.f32" "$tmp/f.f32" || die "$case: wrong logits on a GPU"
+    # two ranks divide it, to the bit; FP8 with one scale for 128 rows only where a rank has whole blocks
+    case $case in
+    *modelopt*) fails 1 "blocks of 128 rows ranks" logits "$tmp/m/q" --tokens "$tmp/t.json" --output "$tmp/x.f32" --device cuda \
+        --cuda-library "$lib" --mla absorbed -tp 2 ;;
+    *)
+        gpu "$tmp/m/q" "$tmp/n.f32" "absorbed -tp 2"
+        cmp -s "$tmp/q.f32" "$tmp/n.f32" || die "$case: other logits on two GPU ranks"
+        ;;
+    esac
     gpu "$tmp/m/q" "$tmp/q.f32" auto
     gpu "$tmp/m/f" "$tmp/f.f32" auto
     python3 "$writer" compare "$tmp/q.f32" "$tmp/f.f32" 2e-3 || die "$case: wrong logits of a prompt on a GPU"
@@ -36,6 +45,12 @@ PYTHONDONTWRITEBYTECODE=1 python3 "$src/tests/e2e/_convert.py" splice "$tmp/mix.
 logits "$tmp/mix.gguf" "$tmp/f.f32"
 gpu "$tmp/mix.gguf" "$tmp/q.f32" absorbed
 python3 "$writer" compare "$tmp/q.f32" "$tmp/f.f32" || die "a GGUF of several types: wrong logits on a GPU"
+gpu "$tmp/mix.gguf" "$tmp/n.f32" "absorbed -tp 2"
+cmp -s "$tmp/q.f32" "$tmp/n.f32" || die "a GGUF of several types: other logits on two GPU ranks"
+ok plan "$tmp/mix.gguf" --json
+python3 "$src/tests/e2e/_convert.py" bytes "$tmp/mix.gguf" "$tmp/out" || die "a GGUF of several types: plan counts other bytes"
+fails 1 "cpu-experts one rank" logits "$tmp/mix.gguf" --tokens "$tmp/t.json" --output "$tmp/x.f32" --device cuda --cuda-library "$lib" \
+    --mla absorbed --cpu-experts all -tp 2
 gpu "$tmp/mix.gguf" "$tmp/q.f32" "absorbed --cpu-experts all"
 python3 "$writer" compare "$tmp/q.f32" "$tmp/f.f32" || die "a GGUF of several types: wrong logits with --cpu-experts"
 exit 0

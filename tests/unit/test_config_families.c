@@ -333,6 +333,21 @@ static void test_mla_relatives(void **state)
     }
 }
 
+/* GigaChat 3 is DeepseekV3ForCausalLM, whose rotation takes adjacent values where config.json does not say. */
+static void test_gigachat(void **state)
+{
+    (void)state;
+    nb_error err;
+    read_named("gigachat3-10b");
+    assert_true(conf.attn[0].rope.interleaved && conf.attn[0].q_lora == 0 && conf.attn[0].n_head == 32);
+    json_t *j = load("gigachat3-10b");
+    assert_null(json_object_get(j, "rope_interleave"));
+    patch(j, "rope_interleave", "false");
+    assert_int_equal(read_json(j, &err), NB_OK);
+    assert_false(conf.attn[0].rope.interleaved);
+    json_decref(j);
+}
+
 /* Attention with an indexer, and layers that share one. */
 static void test_indexers(void **state)
 {
@@ -783,7 +798,7 @@ int main(void)
         cmocka_unit_test(test_published),      cmocka_unit_test(test_exact_counts),
         cmocka_unit_test(test_rope),           cmocka_unit_test(test_mla_relatives),
         cmocka_unit_test(test_fields),         cmocka_unit_test(test_spellings),
-        cmocka_unit_test(test_indexers),
+        cmocka_unit_test(test_indexers), cmocka_unit_test(test_gigachat),
         cmocka_unit_test(test_longcat),
         cmocka_unit_test(test_unknown_fields), cmocka_unit_test(test_refusals),
     };
