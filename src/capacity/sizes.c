@@ -93,7 +93,7 @@ static void size_layer(const nb_model *m, const form *f, nb_weight_size *out)
                  { &l->kv_a, NB_QU_KV_A }, { &l->o, NB_QU_O },
                  { &l->k, NB_QU_K },       { &l->v, NB_QU_V },       { &l->f_a, NB_QU_Q },
                  { &l->f_b, NB_QU_Q },     { &l->g_a, NB_QU_Q },     { &l->g_b, NB_QU_Q },
-                 { &l->beta, NB_QU_Q },    { &l->o_a, NB_QU_O },     { &l->idx_q, NB_QU_Q_B } };
+                 { &l->beta, NB_QU_Q },    { &l->o_a, NB_QU_O_A },   { &l->idx_q, NB_QU_INDEX_Q } };
     const nb_mlp *const shared = &l->mlp;
     const nb_quant_unit unit = m->c.dense[0] ? NB_QU_DENSE : NB_QU_SHARED;
     const uint64_t router = matrix(&l->router, &as_is, NB_QU_ROUTER),

@@ -65,10 +65,10 @@ static bool find_embedding(const nb_conv *c, nb_tensor *t)
 static nb_status check_family(const nb_conv *c)
 {
     const char *type = json_string_value(json_object_get(c->text, "model_type"));
-    if (type && !strcmp(type, "deepseek_v4"))
+    if (type && !strcmp(type, "deepseek_v4") && is_one_of("fp8-block", c->o->format))
         return nb_fail(c->err, NB_ERR_UNSUPPORTED,
-                       "config.json: model_type \"deepseek_v4\" is not converted: its experts have 4 bits "
-                       "already; nibble reads the published files as they are");
+                       "config.json: model_type \"deepseek_v4\": --weight-format fp8-block is not supported: what the "
+                       "family calls fp8 has experts in MXFP4 (expected: fp8, mxfp4, nvfp4, int4-g32, ...)");
     if (!type || strcmp(type, "longcat_flash") != 0 || is_one_of("fp8-block|bf16", c->o->format))
         return NB_OK;
     return nb_fail(c->err, NB_ERR_UNSUPPORTED,
@@ -89,6 +89,9 @@ static nb_status open_model(nb_conv *c)
     c->text = json_object_get(c->config, "text_config");
     if (!json_is_object(c->text)) c->text = c->config;
     NB_TRY(check_family(c));
+    NB_TRY(nb_conv_read_model(c));
+    c->v4 = nb_source_has(c->source, "embed.weight") && nb_source_has(c->source, "layers.0.attn_norm.weight");
+    if (c->v4) nb_source_set_names(c->source, nb_names_v4);
     if (!find_embedding(c, &t))
         return nb_fail(c->err, NB_ERR_FORMAT, "%s: tensor 'model.embed_tokens.weight' is missing",
                        nb_show_path(c->o->model).s);
@@ -96,7 +99,7 @@ static nb_status open_model(nb_conv *c)
         return nb_fail(c->err, NB_ERR_UNSUPPORTED,
                        "%s: its weights are quantised already (a GGUF file?)",
                        nb_show_path(c->o->model).s);
-    return NB_OK;
+    return nb_conv_list(c);
 }
 
 static void close_model(nb_conv *c)
@@ -108,6 +111,8 @@ static void close_model(nb_conv *c)
     if (c->pool) nb_pool_destroy(c->pool);
     if (c->source) nb_source_close(c->source);
     json_decref(c->config);
+    free(c->model);
+    nb_arena_deinit(&c->now);
     nb_arena_deinit(&c->arena);
 }
 

@@ -1,4 +1,5 @@
-/* convert.h - a checkpoint of floats (or of DeepSeek's FP8 blocks) with its weights in another form.
+/* convert.h - a checkpoint with its weights in another form.  Weights that are in codes already, in any form that nibble
+ * runs, become the floats that these codes mean, strip by strip, and are quantised again.
  *
  *   name              file                                      matrices of the layers
  *   int4-g32, -g128   safetensors, compressed-tensors           INT4, a BF16 scale per 32 or 128 columns
@@ -57,7 +58,7 @@ extern const char nb_convert_formats[];
 bool nb_convert_searches(const char *format);
 
 /* NB_ERR_ARG: an unknown format, or OUT exists.  NB_ERR_UNSUPPORTED: a model that the form cannot hold, or one whose
- * weights are quantised already.  NB_ERR_FORMAT: broken files, values that are not finite.  NB_ERR_IO, NB_ERR_NOMEM.
+ * codes nibble does not read.  NB_ERR_FORMAT: broken files, values that are not finite.  NB_ERR_IO, NB_ERR_NOMEM.
  * Nothing is left behind after a failure. */
 nb_status nb_convert_check(const nb_convert_options *o,
                            nb_error *err); /* what it asks before it reads weights */

@@ -192,9 +192,10 @@ static nb_status add_tensor(writer *w, const char *full)
     nb_tensor t;
     source s = { .name = full };
     const size_t n = strlen(name);
-    if (n > 17 && strcmp(name + n - 17, ".weight_scale_inv") == 0) return NB_OK;
     if (n > 9 && strcmp(name + n - 9, ".inv_freq") == 0) return NB_OK;
-    (void)nb_source_peek(w->c->source, full, &t);
+    nb_conv_matrix m;
+    NB_TRY(nb_conv_size(w->c, full, &m));
+    t = m.t;
     if (sscanf(name, "model.layers.%5lu.%n", &layer, &used) == 1 && used) {
         s.layer = layer + 1;
         return add_of_layer(w, &s, name + used, &t);
@@ -220,12 +221,10 @@ static nb_status list_tensors(writer *w)
 {
     nb_conv *c = w->c;
     nb_tensor t;
-    const size_t n = nb_source_n_tensor(c->source);
     w->skip =
         nb_source_peek(c->source, "model.embed_tokens.weight", &t) ? 0 : strlen("language_model.");
-    for (size_t i = 0; i < n; i++) {
-        const char *name = nb_source_leftover(c->source, i);
-        if (!name) break;
+    for (size_t i = 0; i < c->n_name; i++) {
+        const char *name = c->name[i];
         if (w->skip && strncmp(name, "language_model.", w->skip) != 0) continue; /* vision */
         NB_TRY(add_tensor(w, name));
     }

@@ -64,25 +64,26 @@ static bool is_numbered(const char *name)
 /* A projection of a layer. */
 static bool is_projection(const char *name)
 {
-    return strstr(name, "model.layers.") && !strstr(name, ".indexer.") &&
+    return strstr(name, "model.layers.") && !strstr(name, ".indexer.") && !strstr(name, ".compressor.") &&
            !strstr(name, "eh_proj") &&
            (ends_with(name, "_proj.weight") || ends_with(name, "_proj_with_mqa.weight") ||
             is_numbered(name));
 }
 
-/* A matrix of an indexer, which stays as it is: choices are more sensitive than values. */
+/* A matrix of an indexer or a compressor, which stays as it is: choices are more sensitive than values. */
 static bool is_indexer(const char *name)
 {
-    return strstr(name, "model.layers.") && strstr(name, ".indexer.") && ends_with(name, ".weight");
+    return strstr(name, "model.layers.") && ends_with(name, ".weight") &&
+           (strstr(name, ".indexer.") || strstr(name, ".compressor."));
 }
 
 static const nb_hf_format *format_for(const hf *h, const char *name, const nb_conv_matrix *m)
 {
     static const char bf16[] = "bf16";
-    const bool coded = m->t.dtype == NB_DT_F8_E4M3;
+    const bool coded = m->coded;
     if (strcmp(h->format->name, bf16) == 0)
-        return m->t.n_dim == 2 && ends_with(name, ".weight") && !ends_with(name, ".gate.weight") &&
-                       !ends_with(name, "classifier.weight")
+        return coded || (m->t.n_dim == 2 && ends_with(name, ".weight") && !ends_with(name, ".gate.weight") &&
+                         !strstr(name, ".compressor.") && !ends_with(name, "classifier.weight"))
                    ? h->format
                    : NULL;
     const bool wanted = m->t.n_dim == 2 && is_projection(name);
@@ -101,6 +102,7 @@ static const char *partner_key(const char *name, char *out, size_t n)
         { "q_a_proj", "qkv_a" },
         { "q_proj", "qkv" },
         { "kv_a_proj_with_mqa", "qkv_a" },
+        { "kv_proj", "qkv_a" },
         { "k_proj", "qkv" },
         { "v_proj", "qkv" },
         { "w1", "gate_up" },
@@ -178,6 +180,10 @@ static nb_status add_out(hf *h, const char *stem, size_t n_stem, const nb_hf_ten
                        nb_show_c(stem).s);
     memcpy(name, stem, n_stem);
     memcpy(name + n_stem, t->suffix, strlen(t->suffix) + 1);
+    if (h->c->v4) {
+        const nb_str own = nb_str_c(nb_arena_strdup(&h->c->arena, nb_str_c(name)));
+        if (!own.p || !nb_names_v4(own.p, name, sizeof name)) return nb_conv_nomem(h->c);
+    }
     out_tensor o = { .dtype = t->dtype,
                      .n_dim = t->n_dim,
                      .dim = { t->dim[0], t->dim[1] },
@@ -220,7 +226,7 @@ static nb_status plan_item(hf *h, item *it)
         it->n_out = 1;
         return add_copy(h, &t, it->name);
     }
-    NB_TRY(nb_conv_take(c, it->name, &m));
+    NB_TRY(nb_conv_take_size(c, it->name, &m));
     it->rows = m.rows;
     it->cols = m.cols;
     it->format = format_for(h, it->name, &m);
@@ -247,21 +253,19 @@ static nb_status plan_item(hf *h, item *it)
 static nb_status list_items(hf *h)
 {
     nb_conv *c = h->c;
-    const size_t n = nb_source_n_tensor(c->source);
-    const char *name;
     size_t most = 1;
-    for (size_t i = 0; i < n && (name = nb_source_leftover(c->source, i)) != NULL; i++)
-        most += 1 + nb_conv_n_stacked(c, name);
+    for (size_t i = 0; i < c->n_name; i++) most += 1 + nb_conv_n_stacked(c, c->name[i]);
     h->items = nb_arena_array(&c->arena, most, sizeof *h->items);
     if (!h->items) return nb_conv_nomem(c);
-    for (size_t i = 0; i < n && (name = nb_source_leftover(c->source, i)) != NULL; i++) {
+    for (size_t i = 0; i < c->n_name; i++) {
+        const char *const name = c->name[i];
         const size_t parts = nb_conv_n_stacked(c, name);
         for (size_t k = 0; k < parts; k++) {
             char *own;
             NB_TRY(nb_conv_stacked_name(c, name, k, &own));
             h->items[h->n_item++].name = own;
         }
-        if (!parts && !ends_with(name, ".weight_scale_inv")) h->items[h->n_item++].name = name;
+        if (!parts && !nb_conv_is_beside_stack(name)) h->items[h->n_item++].name = name;
     }
     for (size_t i = 0; i < h->n_item; i++) NB_TRY(plan_item(h, &h->items[i]));
     return NB_OK;

@@ -7,7 +7,10 @@
 #include "convert/convert.h"
 #include "load/json.h"
 #include "load/source.h"
+#include "kernel/kernel.h"
 #include "os/pool.h"
+
+struct nb_model_config;
 
 enum { NB_CONV_STRIP = 128 }; /* rows of a task */
 
@@ -16,7 +19,13 @@ typedef struct nb_conv {
     nb_convert_report *report;
     nb_error *err;
     nb_arena arena;
+    nb_arena now; /* of the matrix that was taken last */
     nb_source *source;
+    struct nb_model_config *model; /* NULL: nibble does not read it, and no_model says why */
+    char no_model[NB_ERROR_MSG_BYTES];
+    bool v4;                /* DeepSeek V4's published names */
+    char **name;            /* [n_name] of nb_conv_list */
+    size_t n_name;
     json_t *config, *text; /* config.json; the part that describes the language model */
     nb_pool *pool;
     float **scratch; /* [threads], each [NB_CONV_STRIP][scratch_cols] */
@@ -26,24 +35,44 @@ typedef struct nb_conv {
     size_t n_importance;
 } nb_conv;
 
-/* A matrix of the source, as floats. */
+/* A matrix of the source. */
 typedef struct nb_conv_matrix {
     const char *name;
-    nb_tensor t;
-    const nb_tensor *scale; /* of FP8 blocks: [rows / 128][cols / 128], F32 or BF16; NULL: none */
+    nb_tensor t; /* of codes: NB_DT_OTHER, the sizes of the matrix */
+    bool coded;
+    nb_weight w; /* of codes */
     size_t rows, cols;
 } nb_conv_matrix;
 
+/* ---- convert_forms.c ---- */
+
+/* Reads config.json as the engine does, for what the tensors of codes do not say.  A model that it does not read is no
+ * failure. */
+nb_status nb_conv_read_model(nb_conv *c);
+/* Names of the source's tensors into c->name: a matrix in codes is one, "X.weight".  Before a tensor is taken. */
+nb_status nb_conv_list(nb_conv *c);
+/* Sizes of a tensor, without its data; m->coded. */
+nb_status nb_conv_size(nb_conv *c, const char *name, nb_conv_matrix *m);
+/* The data of a matrix in codes whose sizes m has; of one in a tensor of all n experts ("gate", "up", "down"). */
+nb_status nb_conv_take_coded(nb_conv *c, nb_conv_matrix *m);
+nb_status nb_conv_take_coded_stack(nb_conv *c, const char *experts, size_t e, size_t n, const char *part,
+                                   nb_conv_matrix *m);
+void nb_conv_coded_row(const nb_conv_matrix *m, size_t r, float *out);
+
 /* ---- convert_read.c ---- */
 
-/* Takes tensor `name`.  A module with other tensors of codes is refused: it is quantised already.  Where all experts of a
- * layer are in one tensor, an expert's matrix is taken by the name that it would have alone. */
+/* Takes tensor `name`; what was taken before it may be gone.  Where all experts of a layer are in one tensor, an expert's
+ * matrix is taken by the name that it would have alone. */
 nb_status nb_conv_take(nb_conv *c, const char *name, nb_conv_matrix *out);
+/* Only what kind it is, and its sizes. */
+nb_status nb_conv_take_size(nb_conv *c, const char *name, nb_conv_matrix *out);
 /* Matrices that tensor `name` holds if it has all experts of a layer ("...mlp.experts.gate_up_proj", "...down_proj"); 0:
  * it does not.  The name of one: *out. */
 size_t nb_conv_n_stacked(const nb_conv *c, const char *name);
+/* Whether it has the scales of such a tensor. */
+bool nb_conv_is_beside_stack(const char *name);
 nb_status nb_conv_stacked_name(nb_conv *c, const char *name, size_t i, char **out);
-/* Rows [r, r + n) as floats.  Codes of FP8 are multiplied by their scale. */
+/* Rows [r, r + n) as floats. */
 void nb_conv_rows(const nb_conv_matrix *m, size_t r, size_t n, float *out);
 bool nb_conv_finite(const float *x, size_t n);
 /* How a value that is not finite ends it. */

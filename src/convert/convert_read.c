@@ -6,10 +6,9 @@
 #include "convert/convert_internal.h"
 #include "load/optional.h"
 #include "num/bf16.h"
-#include "num/e4m3.h"
 #include "num/fp16.h"
 
-enum { FP8_BLOCK = 128, NAME_BYTES = 512, MAX_TEXT_BYTES = 64 << 20 };
+enum { NAME_BYTES = 512, MAX_TEXT_BYTES = 64 << 20 };
 #define DT(t) (1u << NB_DT_##t)
 
 nb_status nb_conv_nomem(nb_conv *c)
@@ -17,54 +16,32 @@ nb_status nb_conv_nomem(nb_conv *c)
     return nb_fail(c->err, NB_ERR_NOMEM, "out of memory");
 }
 
-/* ---- one matrix ---- */
-
-static nb_status already(nb_conv *c, const char *name)
-{
-    return nb_fail(
-        c->err, NB_ERR_UNSUPPORTED,
-        "tensor '%s': the weights are quantised already; convert reads BF16, F16, F32 and FP8 "
-        "in blocks of 128 x 128",
-        nb_show_c(name).s);
-}
-
-static bool has_suffix(const nb_conv *c, const char *module, int n, const char *suffix,
-                       nb_tensor *t)
-{
-    char name[NAME_BYTES];
-    (void)snprintf(name, sizeof name, "%.*s%s", n, module, suffix);
-    return nb_source_peek(c->source, name, t);
-}
-
-/* The scales of FP8 blocks. */
-static nb_status take_scale(nb_conv *c, const char *name, nb_conv_matrix *m)
-{
-    char scale[NAME_BYTES];
-    nb_tensor t, *own = nb_arena_alloc(&c->arena, sizeof *own);
-    if (!own) return nb_conv_nomem(c);
-    (void)snprintf(scale, sizeof scale, "%s_scale_inv", name);
-    if (!nb_source_peek(c->source, scale, &t)) return already(c, name);
-    const nb_tensor_want want = { .name = scale,
-                                  .dtypes = DT(F32) | DT(BF16),
-                                  .n_dim = 2,
-                                  .dim = { (m->rows + FP8_BLOCK - 1) / FP8_BLOCK,
-                                           (m->cols + FP8_BLOCK - 1) / FP8_BLOCK } };
-    NB_TRY(nb_source_take(c->source, &want, own, c->err));
-    m->scale = own;
-    return NB_OK;
-}
-
 /* ---- experts in one tensor ---- */
 
 static const char experts[] = ".mlp.experts.";
 
-/* 2: gate above up, 1: down, of [n_expert][rows][cols]; 0: neither. */
+/* 2: gate above up, 1: down, of [n_expert][rows][cols]; 0: neither.  MXFP4 comes as [n_expert][rows][cols / 32][16]. */
 static size_t stacked_parts(const nb_conv *c, const char *name, nb_tensor *t)
 {
     const char *at = strstr(name, experts);
-    if (!at || !nb_source_peek(c->source, name, t) || t->n_dim != 3) return 0;
+    if (!at || !nb_source_peek(c->source, name, t)) return 0;
     at += sizeof experts - 1;
-    return !strcmp(at, "gate_up_proj") && t->dim[1] % 2 == 0 ? 2 : !strcmp(at, "down_proj") ? 1 : 0;
+    const bool blocks = !strcmp(at, "gate_up_proj_blocks") || !strcmp(at, "down_proj_blocks");
+    if (t->n_dim != (blocks ? 4 : 3)) return 0;
+    if (blocks) t->dim[2] *= 32;
+    const bool up = !strcmp(at, "gate_up_proj") || !strcmp(at, "gate_up_proj_blocks");
+    return up && t->dim[1] % 2 == 0 ? 2 : !strcmp(at, "down_proj") || (blocks && !up) ? 1 : 0;
+}
+
+bool nb_conv_is_beside_stack(const char *name)
+{
+    static const char *const ends[] = { "gate_up_proj_scales", "down_proj_scales", "gate_up_proj_scale_inv",
+                                        "down_proj_scale_inv", "gate_up_proj_activation_scale",
+                                        "down_proj_activation_scale" };
+    const char *at = strstr(name, experts);
+    for (size_t i = 0; at && i < NB_COUNT(ends); i++)
+        if (!strcmp(at + sizeof experts - 1, ends[i])) return true;
+    return false;
 }
 
 size_t nb_conv_n_stacked(const nb_conv *c, const char *name)
@@ -89,92 +66,100 @@ nb_status nb_conv_stacked_name(nb_conv *c, const char *name, size_t i, char **ou
     return *out ? NB_OK : nb_conv_nomem(c);
 }
 
+/* A view of expert e in a tensor of floats. */
+static nb_status take_plain_stack(nb_conv *c, const char *whole, const char *name, size_t e, bool down, bool up,
+                                  nb_tensor *t, nb_conv_matrix *out)
+{
+    const nb_tensor_want want = { .name = whole, .dtypes = 1u << t->dtype, .n_dim = 3 };
+    NB_TRY(nb_source_take(c->source, &want, t, c->err));
+    nb_conv_matrix m = { .name = name, .t = *t, .rows = t->dim[1] / (down ? 1 : 2), .cols = t->dim[2] };
+    m.t.n_dim = 2;
+    m.t.dim[0] = m.rows;
+    m.t.dim[1] = m.cols;
+    m.t.n_bytes = m.rows * m.cols * nb_dtype_bytes(t->dtype);
+    m.t.data = (const char *)t->data + ((down ? e : 2 * e + up) * m.t.n_bytes);
+    *out = m;
+    return NB_OK;
+}
+
 /* The matrix of one expert in a tensor of all; *found: there is such a tensor. */
 static nb_status take_stacked(nb_conv *c, const char *name, nb_conv_matrix *out, bool *found)
 {
     unsigned long e;
     int used = 0;
     char whole[NAME_BYTES];
-    nb_tensor t;
+    nb_tensor t = { 0 };
     const char *at = strstr(name, experts), *part;
     *found = false;
     if (!at || sscanf(at + sizeof experts - 1, "%6lu.%n", &e, &used) != 1 || !used) return NB_OK;
     part = at + sizeof experts - 1 + used;
     const bool down = !strcmp(part, "down_proj.weight"), up = !strcmp(part, "up_proj.weight");
     if (!down && !up && strcmp(part, "gate_proj.weight") != 0) return NB_OK;
-    const int n = snprintf(whole, sizeof whole, "%.*s%s", (int)(at - name + (ptrdiff_t)sizeof experts - 1),
-                           name, down ? "down_proj" : "gate_up_proj");
-    if (n < 0 || (size_t)n >= sizeof whole || !stacked_parts(c, whole, &t) || e >= t.dim[0])
-        return NB_OK;
+    const int head = (int)(at - name + (ptrdiff_t)sizeof experts - 1);
+    size_t parts = 0;
+    for (int k = 0; k < 2 && !parts; k++) {
+        const int n = snprintf(whole, sizeof whole, "%.*s%s%s", head, name, down ? "down_proj" : "gate_up_proj",
+                               k ? "_blocks" : "");
+        if (n < 0 || (size_t)n >= sizeof whole) return NB_OK;
+        parts = stacked_parts(c, whole, &t);
+    }
+    if (!parts || e >= t.dim[0]) return NB_OK;
     *found = true;
-    if (!(1u << t.dtype & (DT(F32) | DT(BF16) | DT(F16)))) return already(c, whole);
-    const nb_tensor_want want = { .name = whole, .dtypes = 1u << t.dtype, .n_dim = 3 };
-    NB_TRY(nb_source_take(c->source, &want, &t, c->err));
-    nb_conv_matrix m = { .name = name, .t = t, .rows = t.dim[1] / (down ? 1 : 2), .cols = t.dim[2] };
-    m.t.n_dim = 2;
-    m.t.dim[0] = m.rows;
-    m.t.dim[1] = m.cols;
-    m.t.n_bytes = m.rows * m.cols * nb_dtype_bytes(t.dtype);
-    m.t.data = (const char *)t.data + ((down ? e : 2 * e + up) * m.t.n_bytes);
-    *out = m;
-    return NB_OK;
+    if (1u << t.dtype & (DT(F32) | DT(BF16) | DT(F16)))
+        return take_plain_stack(c, whole, name, e, down, up, &t, out);
+    *out = (nb_conv_matrix){ .name = name, .rows = t.dim[1] / parts, .cols = t.dim[2] };
+    (void)snprintf(whole, sizeof whole, "%.*s", head - 1, name);
+    return nb_conv_take_coded_stack(c, whole, e, t.dim[0], down ? "down" : up ? "up" : "gate", out);
 }
 
 nb_status nb_conv_take(nb_conv *c, const char *name, nb_conv_matrix *out)
 {
-    nb_conv_matrix m = { .name = name };
-    nb_tensor t, other;
+    nb_conv_matrix m;
+    nb_tensor t;
     bool found = false;
+    nb_arena_reset(&c->now);
     if (!nb_source_peek(c->source, name, &t)) {
         NB_TRY(take_stacked(c, name, out, &found));
         if (found) return NB_OK;
     }
-    if (!nb_source_peek(c->source, name, &t))
-        return nb_fail(c->err, NB_ERR_NOT_FOUND, "tensor '%s' is missing", nb_show_c(name).s);
-    const size_t n = strlen(name);
-    const int base = n > 7 && strcmp(name + n - 7, ".weight") == 0 ? (int)(n - 7) : (int)n;
-    const bool fp8 = t.dtype == NB_DT_F8_E4M3;
-    if (!(1u << t.dtype & (DT(F32) | DT(BF16) | DT(F16) | DT(F8_E4M3)))) return already(c, name);
-    if (has_suffix(c, name, base, ".weight_scale", &other)) return already(c, name);
-    const nb_tensor_want want = {
-        .name = name, .dtypes = 1u << t.dtype, .n_dim = t.n_dim, .dim = { 0 }
-    };
+    NB_TRY(nb_conv_size(c, name, &m));
+    if (m.coded) {
+        NB_TRY(nb_conv_take_coded(c, &m));
+        *out = m;
+        return NB_OK;
+    }
+    if (!(1u << m.t.dtype & (DT(F32) | DT(BF16) | DT(F16))))
+        return nb_fail(c->err, NB_ERR_UNSUPPORTED, "tensor '%s' is %s: not known as a form of weights",
+                       nb_show_c(name).s, nb_dtype_name(m.t.dtype));
+    const nb_tensor_want want = { .name = name, .dtypes = 1u << m.t.dtype, .n_dim = m.t.n_dim };
     NB_TRY(nb_source_take(c->source, &want, &m.t, c->err));
-    m.cols = m.t.n_dim ? m.t.dim[m.t.n_dim - 1] : 1;
-    m.rows = 1;
-    for (size_t i = 0; i + 1 < m.t.n_dim; i++) m.rows *= m.t.dim[i];
-    if (fp8 && m.t.n_dim != 2) return already(c, name);
-    if (fp8) NB_TRY(take_scale(c, name, &m));
     *out = m;
     return NB_OK;
 }
 
-static float scale_at(const nb_tensor *s, size_t i)
+nb_status nb_conv_take_size(nb_conv *c, const char *name, nb_conv_matrix *out)
 {
-    return s->dtype == NB_DT_F32 ? ((const float *)s->data)[i]
-                                 : nb_bf16_to_f32(((const uint16_t *)s->data)[i]);
-}
-
-static void fp8_row(const nb_conv_matrix *m, size_t r, float *out)
-{
-    const uint8_t *p = (const uint8_t *)m->t.data + r * m->cols;
-    const size_t per = m->scale->dim[1], first = r / FP8_BLOCK * per;
-    for (size_t i = 0; i < m->cols; i++)
-        out[i] = nb_e4m3_to_f32(p[i]) * scale_at(m->scale, first + i / FP8_BLOCK);
+    nb_tensor t;
+    bool found = false;
+    if (!nb_source_peek(c->source, name, &t)) {
+        nb_arena_reset(&c->now);
+        NB_TRY(take_stacked(c, name, out, &found));
+    }
+    return found ? NB_OK : nb_conv_size(c, name, out);
 }
 
 void nb_conv_rows(const nb_conv_matrix *m, size_t r, size_t n, float *out)
 {
     const size_t from = r * m->cols, count = n * m->cols;
     const uint16_t *half = (const uint16_t *)m->t.data + from;
-    if (m->t.dtype == NB_DT_F32) {
+    if (m->coded) {
+        for (size_t i = 0; i < n; i++) nb_conv_coded_row(m, r + i, out + i * m->cols);
+    } else if (m->t.dtype == NB_DT_F32) {
         memcpy(out, (const float *)m->t.data + from, count * sizeof *out);
     } else if (m->t.dtype == NB_DT_BF16) {
         for (size_t i = 0; i < count; i++) out[i] = nb_bf16_to_f32(half[i]);
-    } else if (m->t.dtype == NB_DT_F16) {
-        for (size_t i = 0; i < count; i++) out[i] = nb_fp16_to_f32(half[i]);
     } else {
-        for (size_t i = 0; i < n; i++) fp8_row(m, r + i, out + i * m->cols);
+        for (size_t i = 0; i < count; i++) out[i] = nb_fp16_to_f32(half[i]);
     }
 }
 

@@ -104,3 +104,46 @@ bool nb_names_v4(const char *name, char *out, size_t n_bytes)
     }
     return n > 0 && (size_t)n < n_bytes;
 }
+
+static const row *longest_of_theirs(const row *rows, size_t n, const char *name)
+{
+    const row *best = NULL;
+    for (size_t i = 0; i < n; i++) {
+        const size_t k = strlen(rows[i].theirs);
+        if (strncmp(name, rows[i].theirs, k) == 0 && (!best || k > strlen(best->theirs))) best = &rows[i];
+    }
+    return best;
+}
+
+bool nb_names_v4_back(const char *theirs, char *out, size_t n_bytes)
+{
+    static const char layers[] = "layers.";
+    int n;
+    for (size_t i = 0; i < NB_COUNT(whole); i++)
+        if (strcmp(theirs, whole[i].theirs) == 0) {
+            n = snprintf(out, n_bytes, "%s", whole[i].ours);
+            return n > 0 && (size_t)n < n_bytes;
+        }
+    if (strncmp(theirs, layers, sizeof layers - 1) != 0) return false;
+    const char *number = theirs + sizeof layers - 1;
+    const size_t digits = strspn(number, "0123456789");
+    if (digits == 0 || number[digits] != '.') return false;
+    const char *name = number + digits + 1;
+    const row *m = longest_of_theirs(modules, NB_COUNT(modules), name);
+    if (!m) return false;
+    const char *rest = name + strlen(m->theirs), *expert = rest, *part = "";
+    size_t n_expert = 0;
+    bool has_scale = m->theirs[strlen(m->theirs) - 1] == '.';
+    if (strstr(m->theirs, "experts.")) {
+        n_expert = strspn(rest, "0123456789.");
+        rest += n_expert;
+        const row *p = longest_of_theirs(parts, NB_COUNT(parts), rest);
+        if (!p) return false;
+        part = p->ours;
+        rest += strlen(p->theirs);
+    }
+    has_scale &= strcmp(rest, "scale") == 0;
+    n = snprintf(out, n_bytes, "model.layers.%.*s.%s%.*s%s%s", (int)digits, number, m->ours, (int)n_expert, expert,
+                 part, has_scale ? "weight_scale_inv" : rest);
+    return n > 0 && (size_t)n < n_bytes;
+}

@@ -86,6 +86,8 @@ typedef bool nb_source_names_fn(const char *name, char *out, size_t n_bytes);
 void nb_source_set_names(nb_source *s, nb_source_names_fn *fn);
 /* DeepSeek V4's published names (names_v4.c). */
 nb_source_names_fn nb_names_v4;
+/* The other way; false: it is no tensor of the layers that are loaded. */
+bool nb_names_v4_back(const char *theirs, char *out, size_t n_bytes);
 /* NB_ERR_NOT_FOUND (missing), NB_ERR_FORMAT (wrong dtype or shape): the line names
  * file, tensor, what is there and what was expected. */
 /* Taking a tensor again is allowed.  A tensor whose address its element size does not

@@ -27,6 +27,8 @@ typedef enum nb_quant_unit {
     NB_QU_K,
     NB_QU_V,
     NB_QU_O,
+    NB_QU_O_A,     /* DeepSeek V4's: the first of two products */
+    NB_QU_INDEX_Q, /* and its indexer's queries */
     NB_QU_DENSE, /* feed-forward of dense layers */
     NB_QU_DENSE_UP,
     NB_QU_DENSE_DOWN,

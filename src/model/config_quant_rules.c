@@ -11,32 +11,35 @@ enum { MAX_RULE = 1 << 17, MAX_REGEX_LAYERS = 1 << 16, MAX_NAME_LAYERS = 1 << 23
 /* Of names of experts against expressions that may tell them apart. */
 enum { MAX_REGEX_EXPERTS = 1 << 22 };
 
-/* Names behind "model.layers.N."; the second one is the fused matrix's. */
+/* Names behind "model.layers.N."; the second one is the fused matrix's, the third DeepSeek V4's. */
 static const struct {
-    const char *name, *fused;
+    const char *name, *fused, *v4;
 } names[NB_QU_COUNT] = {
-    [NB_QU_Q] = { "self_attn.q_proj", "self_attn.qkv_proj" },
-    [NB_QU_Q_A] = { "self_attn.q_a_proj", "self_attn.fused_qkv_a_proj_with_mqa" },
-    [NB_QU_Q_B] = { "self_attn.q_b_proj", NULL },
-    [NB_QU_KV_A] = { "self_attn.kv_a_proj_with_mqa", "self_attn.fused_qkv_a_proj_with_mqa" },
-    [NB_QU_KV_B] = { "self_attn.kv_b_proj", NULL },
-    [NB_QU_K] = { "self_attn.k_proj", "self_attn.qkv_proj" },
-    [NB_QU_V] = { "self_attn.v_proj", "self_attn.qkv_proj" },
-    [NB_QU_O] = { "self_attn.o_proj", NULL },
-    [NB_QU_DENSE] = { "mlp.gate_proj", "mlp.gate_up_proj" },
-    [NB_QU_DENSE_UP] = { "mlp.up_proj", "mlp.gate_up_proj" },
-    [NB_QU_DENSE_DOWN] = { "mlp.down_proj", NULL },
-    [NB_QU_SHARED] = { "mlp.shared_experts.gate_proj", "mlp.shared_experts.gate_up_proj" },
-    [NB_QU_SHARED_UP] = { "mlp.shared_experts.up_proj", "mlp.shared_experts.gate_up_proj" },
-    [NB_QU_SHARED_DOWN] = { "mlp.shared_experts.down_proj", NULL },
-    [NB_QU_EXPERT] = { "mlp.experts.0.gate_proj", "mlp.experts.gate_up_proj" },
-    [NB_QU_EXPERT_UP] = { "mlp.experts.0.up_proj", "mlp.experts.gate_up_proj" },
-    [NB_QU_EXPERT_DOWN] = { "mlp.experts.0.down_proj", "mlp.experts.down_proj" },
-    [NB_QU_HEAD] = { "lm_head", NULL },
-    [NB_QU_ROUTER] = { "mlp.gate", NULL },
-    [NB_QU_EMBED] = { "model.embed_tokens", NULL },
-    [NB_QU_K_B] = { "self_attn.k_b_proj", NULL },
-    [NB_QU_V_B] = { "self_attn.v_b_proj", NULL },
+    [NB_QU_Q] = { "self_attn.q_proj", "self_attn.qkv_proj", NULL },
+    [NB_QU_Q_A] = { "self_attn.q_a_proj", "self_attn.fused_qkv_a_proj_with_mqa", NULL },
+    [NB_QU_Q_B] = { "self_attn.q_b_proj", NULL, NULL },
+    [NB_QU_KV_A] = { "self_attn.kv_a_proj_with_mqa", "self_attn.fused_qkv_a_proj_with_mqa",
+                       "self_attn.kv_proj" },
+    [NB_QU_KV_B] = { "self_attn.kv_b_proj", NULL, NULL },
+    [NB_QU_K] = { "self_attn.k_proj", "self_attn.qkv_proj", NULL },
+    [NB_QU_V] = { "self_attn.v_proj", "self_attn.qkv_proj", NULL },
+    [NB_QU_O] = { "self_attn.o_proj", NULL, "self_attn.o_b_proj" },
+    [NB_QU_O_A] = { "self_attn.o_a_proj", NULL, NULL },
+    [NB_QU_INDEX_Q] = { "self_attn.compressor.indexer.q_b_proj", NULL, NULL },
+    [NB_QU_DENSE] = { "mlp.gate_proj", "mlp.gate_up_proj", NULL },
+    [NB_QU_DENSE_UP] = { "mlp.up_proj", "mlp.gate_up_proj", NULL },
+    [NB_QU_DENSE_DOWN] = { "mlp.down_proj", NULL, NULL },
+    [NB_QU_SHARED] = { "mlp.shared_experts.gate_proj", "mlp.shared_experts.gate_up_proj", NULL },
+    [NB_QU_SHARED_UP] = { "mlp.shared_experts.up_proj", "mlp.shared_experts.gate_up_proj", NULL },
+    [NB_QU_SHARED_DOWN] = { "mlp.shared_experts.down_proj", NULL, NULL },
+    [NB_QU_EXPERT] = { "mlp.experts.0.gate_proj", "mlp.experts.gate_up_proj", NULL },
+    [NB_QU_EXPERT_UP] = { "mlp.experts.0.up_proj", "mlp.experts.gate_up_proj", NULL },
+    [NB_QU_EXPERT_DOWN] = { "mlp.experts.0.down_proj", "mlp.experts.down_proj", NULL },
+    [NB_QU_HEAD] = { "lm_head", NULL, NULL },
+    [NB_QU_ROUTER] = { "mlp.gate", NULL, NULL },
+    [NB_QU_EMBED] = { "model.embed_tokens", NULL, NULL },
+    [NB_QU_K_B] = { "self_attn.k_b_proj", NULL, NULL },
+    [NB_QU_V_B] = { "self_attn.v_b_proj", NULL, NULL },
 };
 
 const char *nb_quant_unit_name(nb_quant_unit u)
@@ -126,7 +129,7 @@ void nb_quant_rules_deinit(nb_quant_rules *x)
 
 /* All names of a module. */
 typedef struct aliases {
-    char s[4][NAME_BYTES];
+    char s[6][NAME_BYTES];
     size_t n, n_own; /* the first n_own are the module's own, the others the fused matrix's */
 } aliases;
 
@@ -153,6 +156,7 @@ static void aliases_of(int u, size_t layer, size_t expert, bool inner, aliases *
     }
     a->n = 0;
     add_alias(a, name, layer, whole, inner);
+    if (names[u].v4) add_alias(a, names[u].v4, layer, whole, inner);
     a->n_own = a->n;
     if (names[u].fused) add_alias(a, names[u].fused, layer, whole, inner);
 }
@@ -326,7 +330,7 @@ const nb_quant_form *nb_quant_of(const nb_quant *q, const nb_quant_layer *layer,
     (void)snprintf(name, sizeof name, "%.*s%s%s", n, rest, expert ? "0" : "",
                    expert ? (tail ? tail : "") : rest);
     for (int u = 0; u < NB_QU_COUNT; u++) {
-        if (strcmp(name, names[u].name) != 0) continue;
+        if (strcmp(name, names[u].name) != 0 && (!names[u].v4 || strcmp(name, names[u].v4) != 0)) continue;
         const size_t form =
             expert ? form_of_expert(q, layer, i, u, strtoul(expert + 9, NULL, 10)) : layer[i].form[u];
         return form ? &q->form[form - 1] : NULL;

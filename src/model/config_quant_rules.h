@@ -11,7 +11,7 @@
 #include "model/config_quant.h"
 
 #define NB_QU_BIT(u) (1u << (u))
-#define NB_QU_ATTENTION (NB_QU_BIT(NB_QU_O + 1) - 1)
+#define NB_QU_ATTENTION (NB_QU_BIT(NB_QU_DENSE) - 1)
 #define NB_QU_LINEAR (NB_QU_BIT(NB_QU_HEAD) - 1) /* of the layers */
 
 typedef enum nb_quant_rank { NB_QR_CLASS, NB_QR_PATTERN, NB_QR_NAME, NB_QR_PLAIN } nb_quant_rank;

@@ -481,7 +481,7 @@ static void find_prefix(nb_source *s)
     } rows[] = { { "language_model.", "language_model.model.embed_tokens.weight" },
                  { "model.language_model.", "model.language_model.embed_tokens.weight" } };
     if (nb_source_has(s, "model.embed_tokens.weight")) return;
-    if (nb_source_has(s, "embed.weight") && nb_source_has(s, "layers.0.attn.wq_a.weight")) {
+    if (nb_source_has(s, "embed.weight") && nb_source_has(s, "layers.0.attn_norm.weight")) {
         nb_source_set_names(s, nb_names_v4);
         return;
     }

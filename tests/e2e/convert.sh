@@ -80,7 +80,8 @@ fails 2 "not both" convert "$model" "$tmp/x" --weight-format nvfp4 --calibration
 fails 2 "n-tokens" convert "$model" "$tmp/x" --weight-format nvfp4 --n-tokens 5
 
 fails 1 "already name free" convert "$base" "$tmp/kept" --weight-format fp8
-fails 1 "quantised already" convert "$tmp/kept" "$tmp/x" --weight-format nvfp4
+ok convert "$tmp/kept" "$tmp/again" --weight-format nvfp4
+logits "$tmp/again" "$tmp/a.f32"
 fails 2 "weight-format nvfp4" convert "$base" "$tmp/x" --weight-format nvfp5
 fails 2 "OUT missing" convert "$base" --weight-format nvfp4
 fails 2 "weight-format missing" convert "$base" "$tmp/x"

@@ -151,7 +151,7 @@ static void test_names(void **state)
 static void test_methods(void **state)
 {
     (void)state;
-    const unsigned attention = (1u << (NB_QU_O + 1)) - 1, linear = (1u << NB_QU_HEAD) - 1;
+    const unsigned attention = (1u << NB_QU_DENSE) - 1, linear = (1u << NB_QU_HEAD) - 1;
     /* awq: any part of a name, so that "mlp.gate" means gate_proj, too */
     counted(QUANT(V3, "\"quant_method\":\"awq\",\"bits\":4,\"group_size\":32,"
                       "\"modules_to_not_convert\":[\"self_attn\",\"mlp.gate\"]"));

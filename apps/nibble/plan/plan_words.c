@@ -195,6 +195,8 @@ static void units_text(const plan *p, const nb_quant *q, size_t k, char *out, si
         [NB_QU_K] = "k_proj",
         [NB_QU_V] = "v_proj",
         [NB_QU_O] = "o_proj",
+        [NB_QU_O_A] = "o_a_proj",
+        [NB_QU_INDEX_Q] = "the indexer's queries",
         [NB_QU_DENSE] = "dense layers",
         [NB_QU_DENSE_UP] = "dense layers' up_proj",
         [NB_QU_DENSE_DOWN] = "dense layers' down_proj",
@@ -211,7 +213,7 @@ static void units_text(const plan *p, const nb_quant *q, size_t k, char *out, si
         [NB_QU_V_B] = "v_b_proj",
     };
     const nb_model_config *c = p->config;
-    const bool mla = p->sizes.is_mla;
+    const bool v4 = c->n_stream > 0, mla = p->sizes.is_mla || v4;
     const bool moe = p->sizes.n_moe_layer > 0, dense = p->sizes.n_moe_layer < p->sizes.n_layer;
     const bool lora = mla && c->attn[0].q_lora, shared = moe && c->n_shared;
     const unsigned char *of = q->of;
@@ -220,10 +222,12 @@ static void units_text(const plan *p, const nb_quant *q, size_t k, char *out, si
         [NB_QU_Q_A] = lora,
         [NB_QU_Q_B] = lora,
         [NB_QU_KV_A] = mla,
-        [NB_QU_KV_B] = mla && !of[NB_QU_K_B],
+        [NB_QU_KV_B] = mla && !v4 && !of[NB_QU_K_B],
         [NB_QU_K] = !mla,
         [NB_QU_V] = !mla,
         [NB_QU_O] = true,
+        [NB_QU_O_A] = v4,
+        [NB_QU_INDEX_Q] = v4,
         [NB_QU_DENSE] = dense,
         [NB_QU_DENSE_UP] = dense && of[NB_QU_DENSE] != of[NB_QU_DENSE_UP],
         [NB_QU_DENSE_DOWN] = dense && of[NB_QU_DENSE] != of[NB_QU_DENSE_DOWN],
@@ -242,7 +246,7 @@ static void units_text(const plan *p, const nb_quant *q, size_t k, char *out, si
     bool attention = true;
     size_t at = 0;
     out[0] = 0;
-    for (int u = 0; u <= NB_QU_O; u++) attention &= !has[u] || of[u] == k;
+    for (int u = 0; u < NB_QU_DENSE; u++) attention &= !has[u] || of[u] == k;
     if (attention) at += (size_t)snprintf(out, n, "attention");
     for (int u = attention ? NB_QU_DENSE : 0; u < NB_QU_COUNT && at + 32 < n; u++)
         if (has[u] && of[u] == k)
