@@ -24,6 +24,12 @@ static void host_copy(nb_device *d, void *dst, const void *src, size_t n_bytes)
     memcpy(dst, src, n_bytes);
 }
 
+static void host_clear(nb_device *d, void *dst, size_t n_bytes)
+{
+    (void)d;
+    memset(dst, 0, n_bytes);
+}
+
 static nb_status host_sync(nb_device *d, nb_error *err)
 {
     (void)d;
@@ -47,6 +53,7 @@ static const nb_device_kind host = {
     .host_free = host_free,
     .read = host_copy,
     .copy = host_copy,
+    .clear = host_clear,
     .sync = host_sync,
     .memory = host_memory,
 };
@@ -94,6 +101,11 @@ static void gpu_copy(nb_device *d, void *dst, const void *src, size_t n_bytes)
     nb_gpu_api(d->gpu)->copy(nb_gpu_handle(d->gpu), dst, src, n_bytes);
 }
 
+static void gpu_clear(nb_device *d, void *dst, size_t n_bytes)
+{
+    nb_gpu_api(d->gpu)->fill(nb_gpu_handle(d->gpu), dst, 0, n_bytes);
+}
+
 static void gpu_memory(nb_device *d, uint64_t *all, uint64_t *free_now)
 {
     nb_cuda_info i;
@@ -112,6 +124,7 @@ static const nb_device_kind cuda = {
     .host_free = gpu_host_free,
     .read = gpu_read,
     .copy = gpu_copy,
+    .clear = gpu_clear,
     .sync = gpu_sync,
     .memory = gpu_memory,
 };

@@ -22,6 +22,7 @@ typedef struct nb_device_kind {
     void (*read)(nb_device *d, void *host, const void *src,
                  size_t n_bytes); /* zeros once it has failed */
     void (*copy)(nb_device *d, void *dst, const void *src, size_t n_bytes);
+    void (*clear)(nb_device *d, void *dst, size_t n_bytes); /* to zeros */
     nb_status (*sync)(nb_device *d, nb_error *err);
     void (*memory)(nb_device *d, uint64_t *all, uint64_t *free_now); /* 0: unknown */
 } nb_device_kind;

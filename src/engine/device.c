@@ -82,8 +82,10 @@ static nb_status find(const nb_engine_options *o, const nb_model_config *c, nb_g
     nb_error e = { 0 };
     *gpu = NULL;
     why[0] = 0;
-    const size_t n_tensor = o->tensor_parallel_size ? o->tensor_parallel_size : 1;
-    NB_TRY(parse(o->device, n_tensor * (o->data_parallel_size ? o->data_parallel_size : 1), &w, err));
+    const size_t n_rank = (o->tensor_parallel_size ? o->tensor_parallel_size : 1) *
+                          (o->data_parallel_size ? o->data_parallel_size : 1);
+    const bool absorbed_only = o->mla && !strcmp(o->mla, "absorbed");
+    NB_TRY(parse(o->device, n_rank, &w, err));
     if (w.kind == DEVICE_CPU) return NB_OK;
     const char *lack = lacks(o);
     if (lack && w.kind == DEVICE_CUDA)
@@ -95,7 +97,8 @@ static nb_status find(const nb_engine_options *o, const nb_model_config *c, nb_g
     }
     nb_status st = nb_gpu_open(o->cuda_library, w.index[0], gpu, &e);
     const bool opened = st == NB_OK;
-    if (opened && c) st = nb_rank_can_compute(*gpu, c, o->mla && !strcmp(o->mla, "absorbed"), &e);
+    if (opened && c) st = nb_rank_can_on_gpus(c, absorbed_only, n_rank, &e);
+    if (opened && c && st == NB_OK) st = nb_rank_can_compute(*gpu, c, absorbed_only, &e);
     if (opened && c && st == NB_OK) st = can_cache(*gpu, o, c, &e);
     if (st == NB_OK) return NB_OK;
     if (opened) nb_gpu_close(*gpu);
@@ -157,6 +160,20 @@ static nb_status open_others(nb_engine *e, const nb_engine_options *o, nb_error 
     return NB_OK;
 }
 
+/* With --device auto, too few GPUs mean the CPU. */
+static nb_status open_others_or_leave(nb_engine *e, const nb_engine_options *o,
+                                      char why[NB_ERROR_MSG_BYTES], nb_error *err)
+{
+    nb_error few = { 0 };
+    const nb_status st = open_others(e, o, &few);
+    if (st == NB_OK) return NB_OK;
+    if (o->device && strcmp(o->device, "auto") != 0) return nb_fail(err, st, "%s", few.msg);
+    for (size_t k = 0; k < e->ranks.n; k++) nb_device_close(&e->rank[k].device);
+    e->rank[0].device = nb_device_of(e->dev, NULL);
+    (void)snprintf(why, NB_ERROR_MSG_BYTES, "%zu ranks: %.200s", e->ranks.n, few.msg);
+    return NB_OK;
+}
+
 nb_status nb_engine_open_device(nb_engine *e, const nb_engine_options *o, nb_error *err)
 {
     char why[NB_ERROR_MSG_BYTES];
@@ -166,8 +183,8 @@ nb_status nb_engine_open_device(nb_engine *e, const nb_engine_options *o, nb_err
         return nb_fail(err, NB_ERR_UNSUPPORTED,
                        "--activation-dtype fp8: no CPU multiplies FP8; int8 is as small and faster");
     e->rank[0].device = nb_device_of(e->dev, gpu);
-    if (gpu) NB_TRY(open_others(e, o, err));
-    for (size_t k = 1; !gpu && k < e->ranks.n; k++)
+    if (gpu) NB_TRY(open_others_or_leave(e, o, why, err));
+    for (size_t k = 1; !e->rank[0].device.gpu && k < e->ranks.n; k++)
         e->rank[k].device = nb_device_of(e->ranks.seat[k].dev, NULL);
     return nb_engine_read_experts(e, o, why, err);
 }

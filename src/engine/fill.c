@@ -4,7 +4,7 @@
  * same text that are there, over and over, and are published under the keys that its prompt would
  * give them.  From there on everything is the ordinary engine: a request finds the blocks, decodes
  * their pages and attends to them.  Only the values belong to other tokens.  Where layers keep a state per sequence,
- * the last block gets a snapshot: a copy of another block's, or zeros (on a device: what the place held before). */
+ * the last block gets a snapshot: a copy of another block's, or zeros. */
 #include <stdlib.h>
 
 #include "engine/engine_internal.h"
@@ -113,8 +113,8 @@ static nb_status give_state(nb_engine *e, const fill_job *j)
             char *at = (char *)r->snaps + to * n;
             if (from != NB_SNAP_NONE)
                 r->device.kind->copy(&r->device, at, (char *)r->snaps + from * n, n);
-            else if (!r->device.kind->own_memory)
-                memset(at, 0, n);
+            else
+                r->device.kind->clear(&r->device, at, n);
         }
         nb_kv_snap_give(j->cache, to, last);
     }

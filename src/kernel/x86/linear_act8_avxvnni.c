@@ -180,13 +180,13 @@ static void one_token(const nb_linear_args *a, size_t r, size_t n_row)
 static void make_panel(const int8_t *w, size_t ws, size_t n_row, size_t n, uint8_t *panel)
 {
     for (size_t c = 0; c < n; c += G, panel += G * PANEL)
-        for (size_t r = 0; r < n_row; r += ROWS) {
-            const size_t have = n_row - r < ROWS ? n_row - r : ROWS;
+        for (size_t r = 0; r < PANEL; r += ROWS) { /* the last row again where there are fewer */
+            const size_t at = r < n_row ? r : n_row - 1, have = n_row - at < ROWS ? n_row - at : ROWS;
             __m256i v[ROWS];
             if (have == ROWS && n - c >= G)
-                load_rows(w + r * ws + c, ws, ROWS - 1, G, v);
+                load_rows(w + at * ws + c, ws, ROWS - 1, G, v);
             else
-                load_rows(w + r * ws + c, ws, have - 1, n - c < G ? n - c : G, v);
+                load_rows(w + at * ws + c, ws, have - 1, n - c < G ? n - c : G, v);
             nb_avx2_turn8(v, panel + r * 4, PANEL * 4);
         }
 }

@@ -4,7 +4,6 @@
  * (token, expert) output is kept apart; combine adds them per token in the order of the router's choice, then
  * the shared expert, so the sum does not depend on what else is in the batch.  Outputs of a shortcut's experts stay
  * where they are until the next layer's combine: that layer is dense and has none of its own. */
-#include <math.h>
 #include <string.h>
 
 #include "model/cpu/cpu.h"
@@ -19,9 +18,10 @@ static void swiglu_tokens(void *ctx, size_t t0, size_t t1)
 {
     const swiglu_ctx *s = ctx;
     const float top = s->f->r.whole->act_limit;
-    for (size_t i = t0 * s->dim; top > 0 && i < t1 * s->dim; i++) {
-        s->gate[i] = fminf(s->gate[i], top);
-        s->up[i] = fmaxf(fminf(s->up[i], top), -top);
+    for (size_t i = t0 * s->dim; top > 0 && i < t1 * s->dim; i++) { /* NaN stays, unlike with fminf */
+        const float g = s->gate[i], u = s->up[i];
+        s->gate[i] = g > top ? top : g;
+        s->up[i] = u > top ? top : u < -top ? -top : u;
     }
     s->f->r.plan.swiglu->fn(&(nb_swiglu_args){ .y = s->gate + t0 * s->dim,
                                                .gate = s->gate + t0 * s->dim,

@@ -17,7 +17,7 @@
 enum {
     NB_GPU_DIRECT_TOK = 512, /* rows of a direct pass, unless more sequences decode */
     NB_GPU_SPAN_TOK = 4096,  /* of a prompt's context expanded at once */
-    NB_GPU_GRAPHS = 64,
+    NB_GPU_GRAPHS = 128,
     NB_GPU_LOGIT_ROWS = 256,
     NB_GPU_COUNTS = 4 /* nb_cuda_thrift_args */
 };
@@ -120,7 +120,7 @@ struct nb_gpu_rank {
     nb_cuda_rows rope, rope_own; /* decoded rope keys of a span, and of the own pages */
     uint16_t *kv_ctx, *kv_own; /* rebuilt keys and values */
     float *pm, *pl, *po;
-    uint32_t *bad; /* [max_seq + 16] */
+    uint32_t *bad; /* [max_tok + max_seq + 32] */
     uint64_t *saturated;
     float *logits; /* [logit_rows][n_vocab] */
     size_t logit_rows;
@@ -134,7 +134,7 @@ struct nb_gpu_rank {
     size_t *bad_of;               /* chunk of the step that entry i of bad is for */
     size_t n_bad;
     nb_cuda_group *group;           /* [D] */
-    uint32_t *h_bad, *h_row, *h_id; /* pinned: [max_seq], [logit_rows] x2 */
+    uint32_t *h_bad, *h_row, *h_id; /* pinned: as bad, [logit_rows] x2 */
     nb_cuda_sample_row *h_sample;   /* pinned */
     uint64_t *h_saturated;          /* pinned */
     struct {
