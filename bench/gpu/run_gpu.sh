@@ -75,6 +75,8 @@ command_of() {
     host_v3_cpu) echo "$host --depth 1024 $configs/v3_two_layers.json" ;;
     # V3.2's cut against the same shape without an indexer; 2,048 tokens are dense in both
     sparse_*) echo "$deep $configs/v32_two_layers.json --kv-cache-dtype ${1#sparse_}" ;;
+    # V4 Flash's first five layers (a window alone, CSA, HCA, CSA, HCA), with and without long contexts
+    v4_*) echo "bench throughput --load-format dummy $configs/v4_flash_cut.json --kv-cache-dtype ${1#v4_} --depth 4k,128k,1000000 --depth-batch 1,8 --depth-tokens 32 --depth-prefill 2048" ;;
     dense_*) echo "$deep $configs/v3_two_layers.json --kv-cache-dtype ${1#dense_}" ;;
     large_*) echo "bench throughput $lite $points --kv-cache-dtype ${1#large_} --depth 32k --depth-batch 64" ;; # H200: 141 GB
     *) return 1 ;;
@@ -83,7 +85,7 @@ command_of() {
 
 all="kernel products products_prompt steps_nvfp4 steps_bf16 fp8 matrix_nvfp4 matrix_fp8 matrix_bf16 users_nvfp4 users_fp8 users_bf16 million_nvfp4 million_fp8 million_bf16
 packed_kernels packed_kernels_prompt packed_bf16 packed_int4 packed_nvfp4 packed_int8 packed_fp8 packed_int4_int8 packed_int4_fp8
-gqa_nvfp4 gqa_bf16 thrift_off thrift_token host_bf16 host_bf16_gpu host_bf16_cpu host_int4 host_int4_cpu host_v3 host_v3_gpu host_v3_cpu sparse_nvfp4 dense_nvfp4 sparse_bf16 dense_bf16 large_nvfp4 large_fp8 large_bf16"
+gqa_nvfp4 gqa_bf16 thrift_off thrift_token host_bf16 host_bf16_gpu host_bf16_cpu host_int4 host_int4_cpu host_v3 host_v3_gpu host_v3_cpu sparse_nvfp4 dense_nvfp4 sparse_bf16 dense_bf16 v4_nvfp4 large_nvfp4 large_fp8 large_bf16"
 if [ ${#parts[@]} -eq 0 ]; then
     for p in $all; do printf '%-16s nibble %s\n' "$p" "$(command_of "$p")"; done
     exit 0

@@ -23,15 +23,21 @@ nb_status nb_engine_create_answers(nb_engine *e, const nb_engine_options *o, nb_
     return nb_refill_create(&ro, e->shard[0].sched, e->shard[0].cache, &e->answers.refill, err);
 }
 
+bool nb_engine_has_forms(const nb_engine *e)
+{
+    return nb_attn_any_latent(&e->model.c) ||
+           (e->rank[0].device.kind->own_memory && nb_attn_any(&e->model.c, NB_ATTN_CSA));
+}
+
 nb_prompt_form nb_engine_prompt_form(const nb_engine *e, size_t n_prompt)
 {
     const size_t sw = e->model.c.attn[0].rope.switch_tok;
     /* A token's form depends on what it is, never on the step it falls into: decisions/002.
-     * Without latent attention there is one form only. */
+     * Where there is one form only, all tokens have it. */
     size_t n_expanded = n_prompt;
     /* In Thrift mode generated tokens differ from a prompt's also where both are absorbed. */
     if (e->step.form == NB_FORM_ABSORBED && e->pages.thrift.kind == NB_THRIFT_OFF) n_expanded = 0;
-    if (e->step.form == NB_FORM_EXPANDED || !nb_attn_any_latent(&e->model.c))
+    if (e->step.form == NB_FORM_EXPANDED || !nb_engine_has_forms(e))
         n_expanded = SIZE_MAX;
     /* longrope: the reference chooses the table for every forward call by its last position,
      * so a text that grows beyond the limit changes over; earlier keys stay as they are. */

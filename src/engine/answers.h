@@ -24,6 +24,9 @@ void nb_answers_clear(nb_engine *e);
 /* Into e->stats.count, once per snapshot. */
 void nb_answers_count(nb_engine *e);
 
+/* Whether tokens of a prompt may be computed otherwise than generated ones: latent attention; on a GPU compressed
+ * attention, too, whose prompts have other products. */
+bool nb_engine_has_forms(const nb_engine *e);
 /* How the tokens of a prompt of that length are computed: see nb_sched_request. */
 typedef struct nb_prompt_form {
     size_t n_expanded, n_upload, rope_from;

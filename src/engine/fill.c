@@ -23,7 +23,7 @@ typedef struct fill_job {
 /* How many leading tokens of a block of a prompt are computed in the expanded form: loop.c. */
 static unsigned n_expanded(const nb_engine *e)
 {
-    const bool absorbed = nb_attn_any_latent(&e->model.c) && e->step.form == NB_FORM_ABSORBED &&
+    const bool absorbed = nb_engine_has_forms(e) && e->step.form == NB_FORM_ABSORBED &&
                           e->pages.thrift.kind == NB_THRIFT_OFF;
     return absorbed ? 0 : NB_BLOCK_TOK;
 }

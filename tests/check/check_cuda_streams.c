@@ -54,7 +54,7 @@ static void near(chk *t, const char *what, size_t row, const float *got, const d
 
 static void one(chk *t, const mixing *m)
 {
-    const size_t s = m->s, n = m->n, n_out = m->last ? s : (2 + s) * s, n_w = s + s * s, stride = s * n + 3, it = 20;
+    const size_t s = m->s, n = m->n, n_out = m->last ? s : (2 + s) * s, n_w = s + s * s, stride = s * n + (n % 4 ? 3 : 4), it = 20;
     const bool branch = !m->first && !m->row;
     float *x = normals(t, m->tok * stride, 1), *b = normals(t, m->tok * n, 1), *weight = normals(t, m->tok * n_w, 0.5f);
     float *fn = normals(t, n_out * s * n, 0.5f / sqrtf((float)(s * n))), *base = normals(t, n_out, 0.3f), *w = normals(t, n, 1);
@@ -133,6 +133,7 @@ static void test(chk *t, const chk_row *row)
         { 4, 64, 1, true, false, false },   { 4, 200, 3, false, false, false }, { 4, 129, 6, false, false, false },
         { 1, 64, 2, false, false, false },  { 7, 70, 5, false, false, false },  { 16, 33, 4, true, false, false },
         { 4, 130, 5, false, true, true },   { 4, 4096, 1, false, false, false }, { 3, 64, 2, false, true, false },
+        { 4, 7168, 2, false, false, false }, { 4, 512, 2, true, false, false },
     };
     (void)row;
     for (size_t i = 0; i < NB_COUNT(cases); i++)

@@ -16,6 +16,7 @@
 
 enum {
     NB_GPU_DIRECT_TOK = 512, /* rows of a direct pass, unless more sequences decode */
+    NB_GPU_CSA_TOK = 2048,   /* of a prompt pass with compressed attention: 256 KB of queries and as much of outputs each */
     NB_GPU_SPAN_TOK = 4096,  /* of a prompt's context expanded at once */
     NB_GPU_GRAPHS = 128,
     NB_GPU_LOGIT_ROWS = 256,

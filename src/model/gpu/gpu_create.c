@@ -533,7 +533,7 @@ static void want_prompt(slots *l, nb_gpu_rank *f)
     const nb_attn_config *attn = nb_rank_attn(&f->r, 0);
     const size_t nh = attn->n_head, own = (f->T / NB_PAGE_TOK + 2) * NB_PAGE_TOK;
     const size_t width = round8(nh * (attn->d_nope + attn->d_v));
-    if (!f->prompt || f->sparse.topk) return;
+    if (!f->prompt || f->sparse.topk || f->csa.any) return;
     want_rows(l, f, &f->x[0].lat, max_size(own, f->span_tok), attn->kv_lora);
     f->rope.stride = f->rope_own.stride = round8(attn->d_rope);
     want(l, &f->rope.hi, f->span_tok * f->rope.stride, 2);
@@ -568,7 +568,7 @@ static void want_codes(slots *l, nb_gpu_rank *f, const widths *w)
     const nb_gpu_inputs *x = &f->x[0];
     const size_t places = has_moe(c) ? (f->T + nb_gpu_share_rows(&f->r)) * c->top_k : 0;
     if (!f->prompt || f->acts[NB_CUDA_PROMPT] != NB_ACT_FP8) return;
-    size_t width = max_size(max_size(w->all_o, w->q_lora),
+    size_t width = max_size(max_size(max_size(w->all_o, w->q_lora), f->csa.out_width),
                             max_size(f->xn.stride, max_size(x->act.stride, x->hidden.stride)));
     size_t n = (f->T + nb_gpu_share_rows(&f->r)) * div_up(width, 128); /* groups */
     n = max_size(n, places * div_up(c->moe_inter, 128));
@@ -646,7 +646,7 @@ static void size(nb_gpu_rank *f, const widths *w)
         f->in_width = max_size(f->in_width, f->w.layer[i].in.width);
     }
     f->max_block = div_up(f->r.o.max_pos, NB_PAGE_TOK);
-    f->T = f->r.o.max_tok;
+    f->T = f->csa.any ? min_size(f->r.o.max_tok, NB_GPU_CSA_TOK) : f->r.o.max_tok;
     f->D = max_size(f->r.o.max_seq, min_size(f->T, NB_GPU_DIRECT_TOK));
     f->h_rows = f->r.o.max_tok + PAD_ROWS + (f->r.o.data_parallel ? f->D : 0); /* a graph has another rank's rows */
     const size_t sparse = nb_gpu_dsa_states(f), compressed = nb_gpu_csa_states(f);
@@ -725,9 +725,10 @@ static nb_status can_codes(const nb_gpu_rank *f, nb_error *err)
 
 static nb_status create(nb_gpu_rank *f, const nb_rank_options *o, nb_error *err)
 {
-    const bool mla = nb_attn_any(&o->model->c, NB_ATTN_MLA), dsa = nb_attn_any(&o->model->c, NB_ATTN_DSA);
+    const bool mla = nb_attn_any(&o->model->c, NB_ATTN_MLA), dsa = nb_attn_any(&o->model->c, NB_ATTN_DSA),
+               csa = nb_attn_any(&o->model->c, NB_ATTN_CSA);
     f->direct = true; /* logits, and what is generated */
-    f->prompt = (mla || dsa) && !o->absorbed_only;
+    f->prompt = (mla || dsa || csa) && !o->absorbed_only;
     f->thrift = mla && o->thrift.kind == NB_THRIFT_TOKEN;
     NB_TRY(nb_rank_init(&f->r, &nb_backend_cuda, o, err));
     NB_TRY(refuse(&f->r.o, err));

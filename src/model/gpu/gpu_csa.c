@@ -3,6 +3,7 @@
  * As on the CPU, what a row reads and the order of its sums follow from its position.  Rows of a pass attend in groups
  * that the workspace holds: an indexer's queries, scores and choice, then units of rows whose states are combined.
  * Windows and the compressors' sums are in the sequence's slot; operations change them in the order of the passes. */
+#include "kernel/linear/packed.h"
 #include "model/attn_csa.h"
 #include "model/gpu/gpu.h"
 
@@ -302,6 +303,14 @@ static void choose(nb_gpu_rank *f, const nb_gpu_pass *p, size_t layer, size_t ro
                                                          .ratio = a->ratio });
 }
 
+/* The heads' outputs, in the parts that the kind's products read. */
+static nb_cuda_rows outputs_of(const nb_gpu_rank *f, nb_cuda_kind kind, size_t width)
+{
+    nb_cuda_rows y = nb_gpu_rows_of(f->csa.y, width);
+    if (f->acts[kind] != NB_ACT_FLOAT) y.lo = NULL;
+    return y;
+}
+
 static void attend_rows(nb_gpu_rank *f, const nb_gpu_pass *p, size_t layer, size_t row0, size_t n)
 {
     const nb_attn_config *a = nb_rank_attn(&f->r, layer);
@@ -318,7 +327,7 @@ static void attend_rows(nb_gpu_rank *f, const nb_gpu_pass *p, size_t layer, size
                                           .part_o = f->part_o,
                                           .part_m = f->part_m,
                                           .part_l = f->part_l,
-                                          .y = from_row(nb_gpu_rows_of(f->csa.y, width), row0),
+                                          .y = from_row(outputs_of(f, p->kind, width), row0),
                                           .row0 = row0,
                                           .n_row = n,
                                           .n_head = a->n_head,
@@ -336,21 +345,45 @@ static void attend_rows(nb_gpu_rank *f, const nb_gpu_pass *p, size_t layer, size
                                           .interleaved = a->rope.interleaved });
 }
 
-/* The groups' products, from the heads' outputs. */
+static nb_cuda_rows from_column(nb_cuda_rows x, size_t column)
+{
+    if (x.f) x.f += column;
+    if (x.hi) x.hi += column;
+    if (x.lo) x.lo += column;
+    return x;
+}
+
+/* Whether rows of the matrix are a matrix on the device, too: each group's product is one of its own then. */
+static bool has_groups(const nb_weight *w, size_t n_row)
+{
+    return w->type == NB_W_BF16 || (w->type == NB_W_FP8B && !w->row_scales && n_row % NB_FP8_BLOCK == 0);
+}
+
+/* The groups' products, from the heads' outputs.  Only products of generated tokens have batches. */
 static void group_outputs(nb_gpu_rank *f, const nb_gpu_pass *p, size_t layer)
 {
     const nb_attn_config *a = nb_rank_attn(&f->r, layer);
     const nb_gpu_mat *m = &f->w.layer[layer].o_a;
-    const size_t width = a->n_head * a->head_dim;
-    m->row[p->kind]->fn(f->g, &(nb_cuda_linear_args){ .w = m->w,
-                                                      .x = nb_gpu_rows_of(f->csa.y, width),
-                                                      .y = nb_gpu_rows_of(f->x[p->kind].attn_y, a->o_group * a->o_lora),
-                                                      .n_tok = p->n_pad,
-                                                      .n_batch = a->o_group,
-                                                      .n_out = a->o_lora,
-                                                      .x_batch = width / a->o_group,
-                                                      .y_batch = a->o_lora,
-                                                      .w_batch = a->o_lora });
+    const size_t width = a->n_head * a->head_dim, part = width / a->o_group;
+    const nb_cuda_rows x = outputs_of(f, p->kind, width);
+    const nb_cuda_rows y = nb_gpu_rows_of(f->x[p->kind].attn_y, a->o_group * a->o_lora);
+    if (p->kind == NB_CUDA_PROMPT && has_groups(&m->w, a->o_lora) && part % 128 == 0 && a->o_lora % 8 == 0) {
+        for (size_t g = 0; g < a->o_group; g++) {
+            nb_gpu_mat one = *m;
+            one.w = nb_weight_rows(&m->w, g * a->o_lora, a->o_lora);
+            nb_gpu_linear(f, p->kind, &one, from_column(x, g * part), from_column(y, g * a->o_lora), p->n_pad);
+        }
+        return;
+    }
+    m->row[NB_CUDA_DIRECT]->fn(f->g, &(nb_cuda_linear_args){ .w = m->w,
+                                                             .x = x,
+                                                             .y = y,
+                                                             .n_tok = p->n_pad,
+                                                             .n_batch = a->o_group,
+                                                             .n_out = a->o_lora,
+                                                             .x_batch = part,
+                                                             .y_batch = a->o_lora,
+                                                             .w_batch = a->o_lora });
 }
 
 static void attend(nb_rank *r, nb_pass *pass, size_t layer)

@@ -31,8 +31,8 @@ typedef struct dealer {
     size_t h_row;
 } dealer;
 
-/* The next pass of a kind: all prompt tokens at once, those whose experts are uploaded for themselves; or as many
- * direct ones as fit. */
+/* The next pass of a kind: as many tokens as fit, which of a prompt is all but with compressed attention; those whose
+ * experts are uploaded for themselves. */
 static bool deal(dealer *d, nb_cuda_kind kind, bool upload, nb_gpu_pass *p)
 {
     nb_gpu_rank *f = d->f;
@@ -51,7 +51,7 @@ static bool deal(dealer *d, nb_cuda_kind kind, bool upload, nb_gpu_pass *p)
         if (is_direct(f, c) != direct || (!direct && c->upload != upload)) continue;
         size_t n = 0;
         const size_t left = c->n_tok - d->tok;
-        if (!direct) n = left;
+        if (!direct) n = left < f->T - p->base.n_row ? left : f->T - p->base.n_row;
         for (; direct && n < left && p->base.n_row + n < f->D; n++) {
             const size_t s = states_of(f, c->pos0 + d->tok + n);
             if (states + s > f->max_part) break;

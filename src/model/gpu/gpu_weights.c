@@ -608,6 +608,7 @@ static nb_status upload_csa(uploader *u, const nb_attn_config *a, size_t head0, 
     NB_TRY(vector(u, l->sink, a->n_head, &g->sink));
     NB_TRY(matrix(u, "q_b_proj", &l->q_b, NULL, all_of(&l->q_b), &g->q_b));
     NB_TRY(matrix(u, "o_a_proj", &l->o_a, NULL, all_of(&l->o_a), &g->o_a));
+    NB_TRY(choose(u, "o_a_proj", &g->o_a, a->o_lora, true)); /* a product for each group */
     if (!a->ratio) return NB_OK;
     NB_TRY(group(u, "compressor", comp, none, comp_rows, a->idx_top ? 4 : 2, &g->comp));
     NB_TRY(vector(u, l->comp.ape, a->ratio * nb_csa_width(a, a->head_dim), &g->ape[0]));

@@ -20,4 +20,14 @@ __device__ inline void nb_ahead(const void *p, size_t n_bytes)
 #endif
 }
 
+/* Prefetches the line of p. */
+__device__ inline void nb_ahead_line(const void *p)
+{
+#if NB_CUDA_EMULATED
+    (void)p;
+#else
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(p) : "memory");
+#endif
+}
+
 #endif

@@ -53,9 +53,13 @@ __device__ void add_branch(const nb_cuda_streams_args &a, uint32_t t, float *to)
 template <uint32_t TOK> __global__ void __launch_bounds__(THREADS) add(NB_PARAM nb_cuda_streams_args a)
 {
     NB_SHARED(float, x);
-    nb_grid_next();
-    nb_grid_wait();
     const uint32_t s = (uint32_t)a.n_stream, dim = (uint32_t)a.dim, c0 = blockIdx.x * SLICE;
+    nb_grid_next();
+    for (uint32_t e = threadIdx.x; a.fn && e < outputs(a) * s * (SLICE / 32); e += THREADS) {
+        const uint32_t col = c0 + e % (SLICE / 32) * 32;
+        if (col < dim) nb_ahead_line(a.fn + (size_t)(e / (SLICE / 32)) * dim + col);
+    }
+    nb_grid_wait();
     const uint32_t t0 = blockIdx.y * TOK, left = (uint32_t)a.n_tok - t0, n = left < TOK ? left : TOK;
     const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, n_out = a.fn ? outputs(a) : 0;
     const uint32_t width = dim - c0 < SLICE ? dim - c0 : SLICE;
@@ -64,17 +68,22 @@ template <uint32_t TOK> __global__ void __launch_bounds__(THREADS) add(NB_PARAM 
     if (!a.fn) return;
     for (uint32_t r = warp; r <= n_out; r += WARPS) { /* the last: squares */
         float sum[TOK] = {};
+#pragma unroll 4
         for (uint32_t i = 0; i < s; i++) {
             const float *w = a.fn + ((size_t)r * s + i) * dim + c0;
-            for (uint32_t c = lane; c < width; c += 32) {
-                const float f = r < n_out ? w[c] : 0;
+            float f[SLICE / 32];
 #pragma unroll
-                for (uint32_t t = 0; t < TOK; t++) {
-                    if (t >= n) continue;
-                    const float v = x[(t * s + i) * SLICE + c];
-                    sum[t] = __fmaf_rn(r < n_out ? f : v, v, sum[t]);
-                }
+            for (uint32_t k = 0; k < SLICE / 32; k++) {
+                const uint32_t c = lane + 32 * k;
+                f[k] = r < n_out && c < width ? w[c] : 0;
             }
+#pragma unroll
+            for (uint32_t k = 0; k < SLICE / 32; k++)
+#pragma unroll
+                for (uint32_t t = 0; t < TOK; t++) { /* columns behind the last are zeros */
+                    const float v = t < n ? x[(t * s + i) * SLICE + lane + 32 * k] : 0;
+                    sum[t] = __fmaf_rn(r < n_out ? f[k] : v, v, sum[t]);
+                }
         }
 #pragma unroll
         for (uint32_t t = 0; t < TOK; t++) {
@@ -133,8 +142,13 @@ __device__ void sinkhorn(const nb_cuda_streams_args &a, const double *m, double 
         if (row && j < s) to[lane * s + j] = c[j];
 }
 
-/* Grid: tokens. */
-__global__ void __launch_bounds__(THREADS) mix(NB_PARAM nb_cuda_streams_args a, uint32_t n_slice)
+/* The columns of a thread, four of every 1,024: of all streams, loaded before the weights are known. */
+template <int V> struct columns {
+    float v[V][4][4]; /* [][stream][] */
+};
+
+/* Grid: tokens.  V: 1,024 columns each of four streams in registers; 0: any shape, in shared memory. */
+template <int V> __global__ void __launch_bounds__(THREADS) mix(NB_PARAM nb_cuda_streams_args a, uint32_t n_slice)
 {
     __shared__ double m[(2 + MOST) * MOST + 1], part[WARPS];
     __shared__ float pre[MOST];
@@ -143,6 +157,16 @@ __global__ void __launch_bounds__(THREADS) mix(NB_PARAM nb_cuda_streams_args a, 
     nb_grid_wait();
     const uint32_t s = (uint32_t)a.n_stream, n_out = outputs(a), dim = (uint32_t)a.dim;
     const size_t t = blockIdx.x, sums = NB_CUDA_MIX_SUMS(s);
+    const float *x = a.x + (a.row ? a.row[t] : t) * a.x_stride;
+    columns<V ? V : 1> mine;
+    if constexpr (V > 0)
+#pragma unroll
+        for (uint32_t k = 0; k < V; k++)
+#pragma unroll
+            for (uint32_t i = 0; i < 4; i++) {
+                const uint32_t c = 4 * (threadIdx.x + k * THREADS);
+                if (c < dim) nb_load4(mine.v[k][i], x + (size_t)i * dim + c, 4, true);
+            }
     for (uint32_t r = threadIdx.x; r <= n_out; r += THREADS) {
         double sum = 0;
 #pragma unroll 8
@@ -167,14 +191,27 @@ __global__ void __launch_bounds__(THREADS) mix(NB_PARAM nb_cuda_streams_args a, 
             sinkhorn<MOST>(a, m, inv, weight + s);
     }
     __syncthreads();
-    const float *x = a.x + (a.row ? a.row[t] : t) * a.x_stride;
     float squares = 0;
     NB_SHARED(float, y);
-    for (uint32_t c = threadIdx.x; c < dim; c += THREADS) {
-        float v = __fmul_rn(pre[0], x[c]);
-        for (uint32_t i = 1; i < s; i++) v = __fmaf_rn(pre[i], x[(size_t)i * dim + c], v);
-        y[c] = v;
-        squares = __fmaf_rn(v, v, squares);
+    if constexpr (V > 0) {
+#pragma unroll
+        for (uint32_t k = 0; k < V; k++)
+#pragma unroll
+            for (uint32_t e = 0; e < 4; e++) {
+                if (4 * (threadIdx.x + k * THREADS) >= dim) continue;
+                float v = __fmul_rn(pre[0], mine.v[k][0][e]);
+#pragma unroll
+                for (uint32_t i = 1; i < 4; i++) v = __fmaf_rn(pre[i], mine.v[k][i][e], v);
+                mine.v[k][0][e] = v;
+                squares = __fmaf_rn(v, v, squares);
+            }
+    } else {
+        for (uint32_t c = threadIdx.x; c < dim; c += THREADS) {
+            float v = __fmul_rn(pre[0], x[c]);
+            for (uint32_t i = 1; i < s; i++) v = __fmaf_rn(pre[i], x[(size_t)i * dim + c], v);
+            y[c] = v;
+            squares = __fmaf_rn(v, v, squares);
+        }
     }
     const float warp = nb_warp_sum(squares);
     if (threadIdx.x % 32 == 0) part[threadIdx.x / 32] = (double)warp;
@@ -182,8 +219,22 @@ __global__ void __launch_bounds__(THREADS) mix(NB_PARAM nb_cuda_streams_args a, 
     double sum = 0;
     for (uint32_t i = 0; i < WARPS; i++) sum += part[i];
     const float f = (float)(1 / sqrt(sum / (double)dim + (double)a.eps));
-    for (uint32_t c = threadIdx.x; c < dim; c += THREADS)
-        nb_put(a.y, t * a.y.stride + c, __fmul_rn(__fmul_rn(__fmul_rn(y[c], f), a.w[c]), a.y_factor));
+    if constexpr (V > 0) {
+#pragma unroll
+        for (uint32_t k = 0; k < V; k++) {
+            const uint32_t c = 4 * (threadIdx.x + k * THREADS);
+            if (c >= dim) continue;
+            float w[4];
+            nb_load4(w, a.w + c, 4, true);
+#pragma unroll
+            for (uint32_t e = 0; e < 4; e++)
+                w[e] = __fmul_rn(__fmul_rn(__fmul_rn(mine.v[k][0][e], f), w[e]), a.y_factor);
+            nb_put4(a.y, t * a.y.stride + c, w, 4);
+        }
+    } else {
+        for (uint32_t c = threadIdx.x; c < dim; c += THREADS)
+            nb_put(a.y, t * a.y.stride + c, __fmul_rn(__fmul_rn(__fmul_rn(y[c], f), a.w[c]), a.y_factor));
+    }
 }
 } // namespace
 
@@ -197,6 +248,13 @@ void nb_cuda_streams(nb_cuda *g, const nb_cuda_streams_args *a)
     else
         NB_LAUNCH_EARLY(g, add<4>, dim3(n_slice, (n + 3) / 4), THREADS, 4 * bytes, *a);
     if (!a->fn) return;
-    NB_SHARED_LIMIT(g, mix, a->dim * sizeof(float));
-    NB_LAUNCH_EARLY(g, mix, n, THREADS, a->dim * sizeof(float), *a, n_slice);
+    const bool four = a->n_stream == 4 && a->dim % 4 == 0 && nb_rows_aligned(a->x, a->x_stride) && nb_rows_aligned(a->w, 0);
+    if (four && a->dim <= 4 * 4 * THREADS) {
+        NB_LAUNCH_EARLY(g, mix<4>, n, THREADS, 0, *a, n_slice);
+    } else if (four && a->dim <= 7 * 4 * THREADS) {
+        NB_LAUNCH_EARLY(g, mix<7>, n, THREADS, 0, *a, n_slice);
+    } else {
+        NB_SHARED_LIMIT(g, mix<0>, a->dim * sizeof(float));
+        NB_LAUNCH_EARLY(g, mix<0>, n, THREADS, a->dim * sizeof(float), *a, n_slice);
+    }
 }
