@@ -8,7 +8,7 @@
  *   finish  a block normalises, turns and rounds a row where it lies
  *   pages   blocks encode row groups of complete pages, and put the open page's rows back
  *   keep    sums of a window that is not full, or the last eight tokens
- * A step of one token makes a row every 4 or 128 tokens: most launches then find nothing to do, 2 us each.
+ * One token of each chunk: one launch, a block to a chunk; a row is made every 4 or 128 tokens only.
  * Bound by memory for prompts, by latency for one token.  Nothing depends on other chunks or on the grid. */
 #include "kernel/cuda/common/kv_encode.cuh"
 #include "kernel/cuda/common/ops.cuh"
@@ -208,16 +208,49 @@ __global__ void __launch_bounds__(THREADS) pool(NB_PARAM nb_cuda_csa_append_args
     v.row(a, w)[p.first + i] = x;
 }
 
-/* Sum over the block, the same in all threads: lanes, then warps in order. */
-__device__ float block_sum(float x)
+/* A team of THREADS threads of a block: this one is number i; bar: its barrier. */
+struct team {
+    uint32_t i, bar;
+
+    __device__ void sync() const
+    {
+        nb_bar_sync(bar, THREADS);
+    }
+};
+
+/* Sum over the team, the same in all threads: lanes, then warps in order. */
+__device__ float team_sum(const team &t, float x)
 {
-    __shared__ float part[WARPS];
+    __shared__ float part[2][WARPS];
     const float s = nb_warp_sum(x);
-    if (threadIdx.x % 32 == 0) part[threadIdx.x / 32] = s;
-    __syncthreads();
+    if (t.i % 32 == 0) part[t.bar - 1][t.i / 32] = s;
+    t.sync();
     float sum = 0;
-    for (uint32_t i = 0; i < WARPS; i++) sum = __fadd_rn(sum, part[i]);
+    for (uint32_t i = 0; i < WARPS; i++) sum = __fadd_rn(sum, part[t.bar - 1][i]);
     return sum;
+}
+
+/* Row w of a compressor, which is at x: norm, rotation, rounding; false: a value of this thread is not finite. */
+__device__ bool finish_row(const nb_cuda_csa_append_args &a, const nb_cuda_csa_pool &p, const team &t, uint32_t w, float *x)
+{
+    const uint32_t n = (uint32_t)p.dim, half = (uint32_t)(a.d_rope / 2);
+    float sum = 0;
+    for (uint32_t i = t.i; i < n; i += THREADS) sum = __fmaf_rn(x[i], x[i], sum);
+    const float f = (float)(1 / sqrt((double)team_sum(t, sum) / (double)n + (double)a.eps));
+    for (uint32_t i = t.i; i < n; i += THREADS) x[i] = __fmul_rn(__fmul_rn(x[i], f), p.norm[i]);
+    t.sync();
+    for (uint32_t j = t.i; j < half; j += THREADS) {
+        const double angle = (double)__fmul_rn(a.inv_freq[j], (float)(w * (uint32_t)a.ratio));
+        turn_pair(x + n - a.d_rope, j, half, a.interleaved, (float)((double)a.rope_factor * cos(angle)),
+                  (float)((double)a.rope_factor * sin(angle)));
+    }
+    t.sync();
+    bool ok = true;
+    for (uint32_t i = t.i; i < n; i += THREADS) {
+        if (a.cache.record.type != NB_KV_F32) x[i] = nb_bf16_float(nb_bf16_bits(x[i]));
+        ok &= finite(x[i]);
+    }
+    return ok;
 }
 
 /* Grid: (compressors, rows of a chunk, chunks). */
@@ -227,26 +260,9 @@ __global__ void __launch_bounds__(THREADS) finish(NB_PARAM nb_cuda_csa_append_ar
     nb_grid_wait();
     const view v(a, blockIdx.z);
     const nb_cuda_csa_pool &p = a.pool[blockIdx.x];
-    const uint32_t ratio = (uint32_t)a.ratio, w = v.c.pos0 / ratio + blockIdx.y, n = (uint32_t)p.dim;
+    const uint32_t ratio = (uint32_t)a.ratio, w = v.c.pos0 / ratio + blockIdx.y;
     if (v.c.n_tok == 0 || (w + 1) * ratio > v.end) return;
-    float *x = v.row(a, w) + p.first, sum = 0;
-    for (uint32_t i = threadIdx.x; i < n; i += THREADS) sum = __fmaf_rn(x[i], x[i], sum);
-    const float f = (float)(1 / sqrt((double)block_sum(sum) / (double)n + (double)a.eps));
-    for (uint32_t i = threadIdx.x; i < n; i += THREADS) x[i] = __fmul_rn(__fmul_rn(x[i], f), p.norm[i]);
-    __syncthreads();
-    const uint32_t half = (uint32_t)(a.d_rope / 2);
-    for (uint32_t j = threadIdx.x; j < half; j += THREADS) {
-        const double angle = (double)__fmul_rn(a.inv_freq[j], (float)(w * ratio));
-        turn_pair(x + n - a.d_rope, j, half, a.interleaved, (float)((double)a.rope_factor * cos(angle)),
-                  (float)((double)a.rope_factor * sin(angle)));
-    }
-    __syncthreads();
-    bool ok = true;
-    for (uint32_t i = threadIdx.x; i < n; i += THREADS) {
-        if (a.cache.record.type != NB_KV_F32) x[i] = nb_bf16_float(nb_bf16_bits(x[i]));
-        ok &= finite(x[i]);
-    }
-    if (!ok) a.bad[blockIdx.z] = 1;
+    if (!finish_row(a, p, { threadIdx.x, 1 }, w, v.row(a, w) + p.first)) a.bad[blockIdx.z] = 1;
 }
 
 /* Grid: (row groups of a page, pages of a chunk, chunks). */
@@ -278,21 +294,13 @@ __global__ void __launch_bounds__(THREADS) pages(NB_PARAM append p)
     nb_kv_encode_rows(r, p.gap, to, x, r0, n);
 }
 
-/* Grid: (blocks of channels, tokens of the ring or 1, chunks). */
-__global__ void __launch_bounds__(THREADS) keep_sums(NB_PARAM nb_cuda_csa_append_args a)
+/* Channel i of what a compressor keeps: of the chunk's token `back` from the end, or of the window that is not full. */
+__device__ void keep(const nb_cuda_csa_append_args &a, const nb_cuda_csa_pool &p, const view &v, uint32_t back, uint32_t i)
 {
-    nb_grid_next();
-    nb_grid_wait();
-    const view v(a, blockIdx.z);
-    const uint32_t ratio = (uint32_t)a.ratio, first = (uint32_t)((a.pool[0].width + THREADS - 1) / THREADS);
-    const bool key = blockIdx.x >= first;
-    const nb_cuda_csa_pool &p = a.pool[key];
-    const uint32_t i = (blockIdx.x - (key ? first : 0)) * THREADS + threadIdx.x;
-    if (v.c.n_tok == 0 || i >= p.width) return;
+    const uint32_t ratio = (uint32_t)a.ratio;
     float *s = v.state + p.state_off;
     if (ratio == OVERLAP) {
-        if (blockIdx.y >= v.c.n_tok) return;
-        const uint32_t pos = v.end - 1 - blockIdx.y;
+        const uint32_t pos = v.end - 1 - back;
         const token t = token_of(a, p, v, pos);
         float *to = s + (size_t)(pos % RING) * 2 * p.width;
         to[i] = t.kv[i];
@@ -305,6 +313,65 @@ __global__ void __launch_bounds__(THREADS) keep_sums(NB_PARAM nb_cuda_csa_append
     s[i] = x.m;
     s[p.dim + i] = x.l;
     s[2 * p.dim + i] = x.o;
+}
+
+/* Grid: (blocks of channels, tokens of the ring or 1, chunks). */
+__global__ void __launch_bounds__(THREADS) keep_sums(NB_PARAM nb_cuda_csa_append_args a)
+{
+    nb_grid_next();
+    nb_grid_wait();
+    const view v(a, blockIdx.z);
+    const uint32_t first = (uint32_t)((a.pool[0].width + THREADS - 1) / THREADS);
+    const bool key = blockIdx.x >= first;
+    const nb_cuda_csa_pool &p = a.pool[key];
+    const uint32_t i = (blockIdx.x - (key ? first : 0)) * THREADS + threadIdx.x;
+    if (i < p.width && blockIdx.y < v.c.n_tok) keep(a, p, v, blockIdx.y, i);
+}
+
+/* ---- one token of each chunk ---- */
+
+constexpr uint32_t ONE_THREADS = 512;
+
+/* All of the above by one block of each chunk, with the same arithmetic: its rows are in the tail.  Grid: chunks. */
+__global__ void __launch_bounds__(ONE_THREADS) append_one(NB_PARAM append q)
+{
+    nb_grid_next();
+    nb_grid_wait();
+    const nb_cuda_csa_append_args &a = q.a;
+    const nb_record &r = a.cache.record;
+    const view v(a, blockIdx.x);
+    const uint32_t ratio = (uint32_t)a.ratio, pos = v.c.pos0, w = pos / ratio, n_comp = a.pool[1].dim ? 2 : 1;
+    if (v.c.n_tok == 0) return;
+    const bool makes = (pos + 1) % ratio == 0;
+    for (uint32_t k = 0; makes && k < n_comp; k++)
+        for (uint32_t i = threadIdx.x; i < a.pool[k].dim; i += ONE_THREADS) {
+            float x;
+            if (ratio == OVERLAP) {
+                x = pool_overlap(a, a.pool[k], v, pos, i);
+            } else {
+                const sums s = pool_sums(a, a.pool[k], v, pos, pos + 1, i);
+                x = s.o / s.l;
+            }
+            v.row(a, w)[a.pool[k].first + i] = x;
+        }
+    __syncthreads(); /* the ring has been read, the rows are there */
+    for (uint32_t k = 0; k < n_comp; k++)
+        for (uint32_t i = threadIdx.x; i < a.pool[k].width; i += ONE_THREADS) keep(a, a.pool[k], v, 0, i);
+    const uint32_t mine = threadIdx.x / THREADS;
+    if (makes && mine < n_comp &&
+        !finish_row(a, a.pool[mine], { threadIdx.x % THREADS, mine + 1 }, w, v.row(a, w) + a.pool[mine].first))
+        a.bad[blockIdx.x] = 1;
+    __syncthreads();
+    if (v.end % PAGE || a.bad[blockIdx.x]) return;
+    const size_t b = a.cache.block[v.c.block0 + v.page0];
+    const nb_kv_dest to = { a.cache.pool + b * a.cache.block_bytes + a.cache.layer_off, nullptr,
+                            reinterpret_cast<unsigned long long *>(a.n_saturated) };
+    if (v.end % ratio) {
+        for (uint32_t i = threadIdx.x; i < r.page_bytes; i += ONE_THREADS) to.page[i] = 0;
+        return;
+    }
+    const nb_kv_rows x = { v.tail, v.tail, r.n_values, r.n_values, (uint32_t)r.n_row };
+    nb_kv_encode_rows(r, q.gap, to, x, 0, (uint32_t)r.n_row);
 }
 
 /* Grid: (tokens of the window, chunks). */
@@ -333,6 +400,10 @@ void nb_cuda_csa_append(nb_cuda *g, const nb_cuda_csa_append_args *a)
     const unsigned n_chunk = (unsigned)a->cache.n_chunk, n_comp = a->pool[1].dim ? 2 : 1;
     if (n_chunk == 0 || a->max_chunk_tok == 0) return;
     const append p = { *a, nb_kv_gaps_of(r) };
+    if (a->max_chunk_tok == 1) {
+        NB_LAUNCH_EARLY(g, append_one, n_chunk, ONE_THREADS, 0, p);
+        return;
+    }
     const unsigned n_row = (unsigned)(a->max_chunk_tok / a->ratio) + 1;
     const unsigned n_page = (unsigned)((a->max_chunk_tok + 2 * PAGE - 2) / PAGE);
     const unsigned channels = pool_blocks(a->pool[0]) + (n_comp == 2 ? pool_blocks(a->pool[1]) : 0);
