@@ -49,6 +49,8 @@ typedef struct loader {
     nb_model *m;
     nb_source *s; /* NULL: shapes only */
     nb_error *err;
+    unsigned char *power; /* [n_power]: dummy scales */
+    size_t n_power;
 } loader;
 
 static const nb_moe_names usual = { "mlp", "gate_proj", "up_proj", "down_proj" };
@@ -112,6 +114,37 @@ static nb_status take(loader *l, const nb_tensor_want *want, nb_tensor *out)
     return NB_OK;
 }
 
+/* E8M0 scales of a dummy matrix, all the same: one plane serves every matrix of its size. */
+static nb_status dummy_powers(loader *l, nb_weight *out)
+{
+    enum { SCALE = 121 }; /* 2^-6 */
+    const size_t n = out->n_row * nb_weight_n_group(out);
+    l->m->weight_bytes += n;
+    out->group.scale_type = NB_S_E8M0;
+    out->group.outer = 1;
+    if (!l->s) return NB_OK;
+    if (n > l->n_power) {
+        unsigned char *p = nb_arena_array(&l->m->arena, n, 1);
+        if (!p) return nb_fail(l->err, NB_ERR_NOMEM, "out of memory for dummy scales");
+        memset(p, SCALE, n);
+        l->power = p;
+        l->n_power = n;
+    }
+    out->group.scale = l->power;
+    return NB_OK;
+}
+
+/* Whether a dummy matrix has FP8 codes and a scale for each block of 128 x 128. */
+static bool dummy_blocks(const loader *l, const char *name)
+{
+    const nb_model_config *c = &l->m->c;
+    char module[NAME_BYTES];
+    if (l->s && !nb_source_has(l->s, "*")) return false;
+    (void)snprintf(module, sizeof module, "%.*s", (int)(strlen(name) - strlen(".weight")), name);
+    const nb_quant_form *q = nb_quant_of(&c->quant, c->quant_of, c->n_layer, module);
+    return q && q->bits == 8 && q->rows == NB_FP8_BLOCK && q->cols == NB_FP8_BLOCK;
+}
+
 /* Random codes in the layout of a form: INT4 or FP4 with scales that give weights of about the usual size. */
 static nb_status take_packed_dummy(loader *l, const nb_quant_form *q, const char *name, size_t rows,
                                    size_t cols, nb_weight *out)
@@ -130,7 +163,8 @@ static nb_status take_packed_dummy(loader *l, const nb_quant_form *q, const char
     l->m->weight_bytes += t.n_bytes;
     out->data = t.data;
     out->group.size = q->cols ? q->cols : cols;
-    const bool e4m3 = q->fp4 && q->cols == 16;
+    if (q->fp4 && q->cols != 16) return dummy_powers(l, out);
+    const bool e4m3 = q->fp4;
     (void)snprintf(scale_name, sizeof scale_name, "%s_scale", name);
     const nb_dtype type = e4m3 ? NB_DT_F8_E4M3 : NB_DT_BF16;
     const nb_tensor_want sw = { .name = scale_name,
@@ -195,9 +229,10 @@ static nb_status take_matrix_of(loader *l, const char *name, size_t rows, size_t
                                 nb_dtype type, nb_weight *out)
 {
     bool found = false;
-    if (may_fp8) NB_TRY(take_quantised(l, name, rows, cols, out, &found));
+    const bool blocks = may_fp8 && dummy_blocks(l, name);
+    if (may_fp8 && !blocks) NB_TRY(take_quantised(l, name, rows, cols, out, &found));
     if (found) return NB_OK;
-    const bool fp8 = may_fp8 && l->m->c.fp8;
+    const bool fp8 = may_fp8 && (l->m->c.fp8 || blocks);
     const nb_tensor_want want = {
         .name = name,
         .dtypes = ANY_FLOAT | ANY_BLOCK | (fp8 ? 1u << NB_DT_F8_E4M3 : 0),

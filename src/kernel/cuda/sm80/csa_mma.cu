@@ -1,6 +1,8 @@
 /* csa_mma.cu - compressed attention on tensor cores: rows of 512 values, exact in BF16.
  *
  * A block has one unit of one query and 32 heads; eight warps: two groups of 16 heads, four quarters of 128 values.
+ * Where the unit's rows are is found once, a row to a thread; then a thread has eight values of eight rows of a tile, all
+ * of whose loads are in flight together.  (A look-up for each eight values, and one format at a time: 40 us instead of 10.)
  * A tile of 32 rows is decoded to shared memory as BF16; it is keys and values.  The next tile is decoded while this one
  * is computed, by the same warps: they part between the barriers.
  *   scores   a warp multiplies its quarter of the queries, which it keeps in registers as hi + lo, with all 32 rows; the
@@ -8,7 +10,7 @@
  *   sum      every warp of a head group computes the same weights, as hi + lo, and its quarter of the weighted sum
  * Queries in two parts cost twice the mma of the scores, but then only rows round, and those the record has rounded.
  *
- * 66 KB of rows, 18 KB of scores; one block per SM, by registers.  One user's 512 chosen rows and window are 20 blocks:
+ * 66 KB of rows, 18 KB of scores, 6 KB of places; one block per SM, by registers.  One user's 512 chosen rows and window are 20 blocks:
  * bound by latency.  Many rows: bound by mma and by decoding, which takes about a third of the instructions. */
 #include "kernel/cuda/common/csa_rows.cuh"
 #include "kernel/cuda/common/ops.cuh"
@@ -22,6 +24,7 @@ constexpr float LOG2E = 1.4426950408889634f;
 struct shared_mem {
     uint16_t row[2][TILE][PITCH];
     float score[4][HEADS][S_PITCH]; /* of each quarter */
+    nb_csa_place place[NB_CUDA_CSA_LONG]; /* of the unit's rows */
 };
 
 __device__ inline float low_part(float x)
@@ -29,30 +32,94 @@ __device__ inline float low_part(float x)
     return x - nb_bf16_float(nb_bf16_bits(x));
 }
 
-/* Tile k0 of the unit, decoded; rows that are not there are zeros. */
-__device__ void load_tile(const nb_cuda_csa_attend_args &a, const nb_csa_query &x, uint32_t i, const nb_csa_unit &u,
-                          uint32_t k0, uint16_t (*to)[PITCH])
+/* What a thread has of a tile: eight values of every fourth row. */
+constexpr uint32_t EIGHTS = DIM / 8, EACH = TILE * EIGHTS / THREADS, STEP = THREADS / EIGHTS;
+
+/* Rows of a segment without outliers and fixed scales, with aligned words: no branch, so that all loads are in flight. */
+template <int FMT>
+__device__ __forceinline__ void decode_rows(const nb_record_seg &s, const nb_csa_place *place, uint32_t n, uint32_t i0,
+                                            uint32_t (&w)[EACH][4])
 {
-    constexpr uint32_t EIGHTS = DIM / 8;
-    const nb_record &r = a.cache.record;
-    const uint32_t rope0 = DIM - (uint32_t)a.d_rope;
-#pragma unroll 2
-    for (uint32_t e = threadIdx.x; e < TILE * EIGHTS; e += THREADS) {
-        const uint32_t k = e / EIGHTS, d0 = e % EIGHTS * 8, seg = d0 >= rope0;
-        float v[8] = { 0, 0, 0, 0, 0, 0, 0, 0 };
-        if (k0 + k < u.n) {
-            const nb_csa_place p = nb_csa_place_of(a, x, i, u, k0 + k);
-            if (p.page) {
-                nb_kv_load8_any(r.seg[seg], p.page, p.row, 0, seg ? d0 - rope0 : d0, v);
-            } else {
+    if (s.n_outlier != 0 || s.fixed_scale != 0 || s.code_off % 16 != 0 || s.code_stride % 16 != 0 || i0 + 8 > (uint32_t)s.dim ||
+        nb_kv_vec_bytes(FMT, (uint32_t)s.dim) % 16 != 0)
+        __builtin_unreachable();
 #pragma unroll
-                for (uint32_t d = 0; d < 8; d++) v[d] = p.f[d0 + d];
-            }
+    for (uint32_t j = 0; j < EACH; j++) {
+        const uint32_t k = threadIdx.x / EIGHTS + j * STEP, at = k < n ? k : n - 1;
+        float v[8];
+        nb_kv_inner8<FMT>(s, place[at].page, place[at].row, 0, i0, v);
+        if constexpr (FMT != NB_SEG_BF16) {
+            const float o = FMT == NB_SEG_MXFP4 ? 1.0f : nb_kv_outer<FMT>(s, place[at].page, place[at].row, 0, i0);
+#pragma unroll
+            for (uint32_t d = 0; d < 8; d++) v[d] = o == 0 ? 0 : nb_kv_clip(__fmul_rn(v[d], o));
         }
-        uint32_t w[4];
-        nb_kv_pack8(v, w);
+        nb_kv_pack8(v, w[j]);
+    }
+}
+
+__device__ __forceinline__ bool usual(const nb_record_seg &s)
+{
+    return s.n_outlier == 0 && s.fixed_scale == 0 && s.code_off % 16 == 0 && s.code_stride % 16 == 0 &&
+           nb_kv_vec_bytes(s.fmt, (uint32_t)s.dim) % 16 == 0;
+}
+
+__device__ __forceinline__ void float_rows(const nb_csa_place *place, uint32_t n, uint32_t d0, uint32_t (&w)[EACH][4])
+{
+#pragma unroll
+    for (uint32_t j = 0; j < EACH; j++) {
+        const uint32_t k = threadIdx.x / EIGHTS + j * STEP, at = k < n ? k : n - 1;
+        const float4 *f = reinterpret_cast<const float4 *>(place[at].f + d0);
+        const float4 x = f[0], y = f[1];
+        const float v[8] = { x.x, x.y, x.z, x.w, y.x, y.y, y.z, y.w };
+        nb_kv_pack8(v, w[j]);
+    }
+}
+
+/* Any row. */
+__device__ __noinline__ void any_rows(const nb_record_seg &s, const nb_csa_place *place, uint32_t n, uint32_t d0, uint32_t i0,
+                                      uint32_t (&w)[EACH][4])
+{
+#pragma unroll 1
+    for (uint32_t j = 0; j < EACH; j++) {
+        const uint32_t k = threadIdx.x / EIGHTS + j * STEP, at = k < n ? k : n - 1;
+        float v[8];
+        if (place[at].page)
+            nb_kv_load8_any(s, place[at].page, place[at].row, 0, i0, v);
+        else
+            for (uint32_t d = 0; d < 8; d++) v[d] = place[at].f[d0 + d];
+        nb_kv_pack8(v, w[j]);
+    }
+}
+
+/* The first n rows of `place`, of which n_page are in pages, decoded to a tile; rows behind them are zeros. */
+__device__ void load_tile(const nb_cuda_csa_attend_args &a, const nb_csa_place *place, uint32_t n, uint32_t n_page,
+                          bool aligned, uint16_t (*to)[PITCH])
+{
+    const uint32_t rope0 = DIM - (uint32_t)a.d_rope, d0 = threadIdx.x % EIGHTS * 8, seg = d0 >= rope0;
+    const nb_record_seg &s = a.cache.record.seg[seg];
+    const uint32_t i0 = seg ? d0 - rope0 : d0;
+    if (n > TILE) n = TILE;
+    uint32_t w[EACH][4];
+    if (n_page == 0 && aligned) {
+        float_rows(place, n, d0, w);
+    } else if (n_page >= n && usual(s)) {
+        switch (s.fmt) {
+        case NB_SEG_NVFP4: decode_rows<NB_SEG_NVFP4>(s, place, n, i0, w); break;
+        case NB_SEG_E4M3: decode_rows<NB_SEG_E4M3>(s, place, n, i0, w); break;
+        case NB_SEG_INT8: decode_rows<NB_SEG_INT8>(s, place, n, i0, w); break;
+        case NB_SEG_BF16: decode_rows<NB_SEG_BF16>(s, place, n, i0, w); break;
+        default: any_rows(s, place, n, d0, i0, w);
+        }
+    } else {
+        any_rows(s, place, n, d0, i0, w);
+    }
+#pragma unroll
+    for (uint32_t j = 0; j < EACH; j++) {
+        const uint32_t k = threadIdx.x / EIGHTS + j * STEP;
         uint16_t *at = to[k] + d0;
-        *reinterpret_cast<uint4 *>(at) = make_uint4(w[0], w[1], w[2], w[3]);
+        const bool there = k < n;
+        *reinterpret_cast<uint4 *>(at) =
+            make_uint4(there ? w[j][0] : 0, there ? w[j][1] : 0, there ? w[j][2] : 0, there ? w[j][3] : 0);
     }
 }
 
@@ -204,13 +271,20 @@ __global__ void __launch_bounds__(THREADS, 1) attend(NB_PARAM nb_cuda_csa_attend
     if (u.n == 0) return;
     queries q;
     state y = { { -INFINITY, -INFINITY }, { 0, 0 }, {} };
+    static_assert(NB_CUDA_CSA_LONG <= THREADS);
     load_queries(a, i, head0, quarter, q);
-    load_tile(a, x, i, u, 0, z->row[0]);
+    nb_csa_place mine = { nullptr, nullptr, 0 };
+    if (threadIdx.x < u.n) z->place[threadIdx.x] = mine = nb_csa_place_of(a, x, i, u, threadIdx.x);
+    const uint32_t n_page = (uint32_t)__syncthreads_count(mine.page != nullptr); /* the others are the last */
+    const bool aligned = __syncthreads_and(((uintptr_t)mine.f & 15) == 0);
+    load_tile(a, z->place, u.n, n_page, aligned, z->row[0]);
     __syncthreads();
     for (uint32_t k0 = 0, b = 0; k0 < u.n; k0 += TILE, b ^= 1) {
         uint32_t hi[2][4], lo[2][4];
         put_scores(q, z->row[b], quarter, z->score[quarter] + 16 * group);
-        if (k0 + TILE < u.n) load_tile(a, x, i, u, k0 + TILE, z->row[b ^ 1]);
+        const uint32_t next = k0 + TILE;
+        if (next < u.n)
+            load_tile(a, z->place + next, u.n - next, n_page > next ? n_page - next : 0, aligned, z->row[b ^ 1]);
         __syncthreads();
         weigh(z, group, u.n - k0, a.scale * LOG2E, y, hi, lo);
         add_values(z->row[b], quarter, hi, lo, y);

@@ -12,7 +12,7 @@
 
 namespace
 {
-constexpr uint32_t SLICE = NB_CUDA_MIX_SLICE, THREADS = 256, WARPS = THREADS / 32, MOST = NB_CUDA_MAX_STREAM;
+constexpr uint32_t SLICE = NB_CUDA_MIX_SLICE, THREADS = 256, MIX_THREADS = THREADS + 32, WARPS = THREADS / 32, MOST = NB_CUDA_MAX_STREAM;
 
 __device__ uint32_t outputs(const nb_cuda_streams_args &a)
 {
@@ -20,12 +20,13 @@ __device__ uint32_t outputs(const nb_cuda_streams_args &a)
     return a.last ? s : (2 + s) * s;
 }
 
-/* New values of the block's columns, of token t, to shared memory [n_stream][SLICE] and to x. */
-__device__ void add_branch(const nb_cuda_streams_args &a, uint32_t t, float *to)
+/* New values of the block's columns, of token t, to shared memory [n_stream][SLICE] and to x.  post: the token's weights,
+ * post and C, in shared memory. */
+__device__ void add_branch(const nb_cuda_streams_args &a, uint32_t t, const float *post, float *to)
 {
     const uint32_t s = (uint32_t)a.n_stream, c0 = blockIdx.x * SLICE;
     float *x = a.x + (a.row ? a.row[t] : t) * a.x_stride;
-    const float *post = a.weight + (size_t)t * (s + s * s), *mix = post + s;
+    const float *mix = post + s;
     for (uint32_t e = threadIdx.x; e < SLICE; e += THREADS) {
         const uint32_t col = c0 + e;
         float old[MOST];
@@ -49,7 +50,7 @@ __device__ void add_branch(const nb_cuda_streams_args &a, uint32_t t, float *to)
     }
 }
 
-/* Grid: (slices, groups of TOK tokens).  Shared: [TOK][n_stream][SLICE]. */
+/* Grid: (slices, groups of TOK tokens).  Shared: [TOK][n_stream][SLICE], [TOK][n_stream + n_stream^2]. */
 template <uint32_t TOK> __global__ void __launch_bounds__(THREADS) add(NB_PARAM nb_cuda_streams_args a)
 {
     NB_SHARED(float, x);
@@ -63,7 +64,11 @@ template <uint32_t TOK> __global__ void __launch_bounds__(THREADS) add(NB_PARAM 
     const uint32_t t0 = blockIdx.y * TOK, left = (uint32_t)a.n_tok - t0, n = left < TOK ? left : TOK;
     const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, n_out = a.fn ? outputs(a) : 0;
     const uint32_t width = dim - c0 < SLICE ? dim - c0 : SLICE;
-    for (uint32_t t = 0; t < n; t++) add_branch(a, t0 + t, x + t * s * SLICE);
+    float *weight = x + TOK * s * SLICE;
+    const uint32_t n_w = s + s * s;
+    for (uint32_t e = threadIdx.x; a.branch && e < n * n_w; e += THREADS) weight[e] = a.weight[(size_t)t0 * n_w + e];
+    __syncthreads();
+    for (uint32_t t = 0; t < n; t++) add_branch(a, t0 + t, weight + t * n_w, x + t * s * SLICE);
     __syncthreads();
     if (!a.fn) return;
     for (uint32_t r = warp; r <= n_out; r += WARPS) { /* the last: squares */
@@ -103,7 +108,7 @@ __device__ double sigmoid(double x)
 template <uint32_t S>
 __device__ void sinkhorn(const nb_cuda_streams_args &a, const double *m, double inv, float *to)
 {
-    const uint32_t s = (uint32_t)a.n_stream, lane = threadIdx.x;
+    const uint32_t s = (uint32_t)a.n_stream, lane = threadIdx.x % 32;
     const bool row = lane < s;
     const float e = a.stream_eps;
     float c[S], top = -INFINITY, sum = 0;
@@ -126,8 +131,9 @@ __device__ void sinkhorn(const nb_cuda_streams_args &a, const double *m, double 
             float all = e;
 #pragma unroll
             for (uint32_t j = 0; j < S; j++) all += c[j];
+            const float by = 1 / all;
 #pragma unroll
-            for (uint32_t j = 0; j < S; j++) c[j] = row && j < s ? c[j] / all : 0;
+            for (uint32_t j = 0; j < S; j++) c[j] = row && j < s ? c[j] * by : 0;
         }
 #pragma unroll
         for (uint32_t j = 0; j < S; j++) {
@@ -148,15 +154,16 @@ template <int V> struct columns {
 };
 
 /* Grid: tokens.  V: 1,024 columns each of four streams in registers; 0: any shape, in shared memory. */
-template <int V> __global__ void __launch_bounds__(THREADS) mix(NB_PARAM nb_cuda_streams_args a, uint32_t n_slice)
+template <int V> __global__ void __launch_bounds__(MIX_THREADS) mix(NB_PARAM nb_cuda_streams_args a, uint32_t n_slice)
 {
-    __shared__ double m[(2 + MOST) * MOST + 1], part[WARPS];
+    __shared__ double m[(2 + MOST) * MOST + 1], part[WARPS], some[WARPS][32];
     __shared__ float pre[MOST];
     nb_grid_next();
     nb_ahead(a.w, a.dim * sizeof(float));
     nb_grid_wait();
     const uint32_t s = (uint32_t)a.n_stream, n_out = outputs(a), dim = (uint32_t)a.dim;
     const size_t t = blockIdx.x, sums = NB_CUDA_MIX_SUMS(s);
+    const bool sums_up = threadIdx.x < THREADS; /* the last warp makes the weights meanwhile */
     const float *x = a.x + (a.row ? a.row[t] : t) * a.x_stride;
     columns<V ? V : 1> mine;
     if constexpr (V > 0)
@@ -165,18 +172,26 @@ template <int V> __global__ void __launch_bounds__(THREADS) mix(NB_PARAM nb_cuda
 #pragma unroll
             for (uint32_t i = 0; i < 4; i++) {
                 const uint32_t c = 4 * (threadIdx.x + k * THREADS);
-                if (c < dim) nb_load4(mine.v[k][i], x + (size_t)i * dim + c, 4, true);
+                if (sums_up && c < dim) nb_load4(mine.v[k][i], x + (size_t)i * dim + c, 4, true);
             }
-    for (uint32_t r = threadIdx.x; r <= n_out; r += THREADS) {
+    for (uint32_t r0 = 0; r0 <= n_out; r0 += 32) { /* a warp has every eighth slice; then these are added in order */
+        const uint32_t r = r0 + threadIdx.x % 32;
         double sum = 0;
-#pragma unroll 8
-        for (uint32_t k = 0; k < n_slice; k++) sum += (double)a.part[(t * n_slice + k) * sums + r];
-        m[r] = sum;
+        if (sums_up && r <= n_out)
+#pragma unroll 4
+            for (uint32_t k = threadIdx.x / 32; k < n_slice; k += WARPS) sum += (double)a.part[(t * n_slice + k) * sums + r];
+        if (sums_up) some[threadIdx.x / 32][threadIdx.x % 32] = sum;
+        __syncthreads();
+        if (threadIdx.x < 32 && r <= n_out) {
+            sum = 0;
+            for (uint32_t k = 0; k < WARPS; k++) sum += some[k][threadIdx.x];
+            m[r] = sum;
+        }
+        __syncthreads();
     }
-    __syncthreads();
     const double inv = 1 / sqrt(m[n_out] / (double)(s * dim) + (double)a.eps);
-    if (threadIdx.x >= 32 && threadIdx.x - 32 < s) {
-        const uint32_t i = threadIdx.x - 32;
+    if (threadIdx.x < s) {
+        const uint32_t i = threadIdx.x;
         pre[i] = (float)(sigmoid(m[i] * inv * (double)a.scale[0] + (double)a.base[i]) + (double)a.stream_eps);
     }
     float *weight = a.weight + t * (s + s * s);
@@ -184,13 +199,14 @@ template <int V> __global__ void __launch_bounds__(THREADS) mix(NB_PARAM nb_cuda
         const uint32_t i = threadIdx.x - 64;
         weight[i] = (float)(2 * sigmoid(m[s + i] * inv * (double)a.scale[1] + (double)a.base[s + i]));
     }
-    if (!a.last && threadIdx.x < 32) {
-        if (s <= 4)
+    if (!sums_up) {
+        if (!a.last && s <= 4)
             sinkhorn<4>(a, m, inv, weight + s);
-        else
+        else if (!a.last)
             sinkhorn<MOST>(a, m, inv, weight + s);
+        return;
     }
-    __syncthreads();
+    nb_bar_sync(1, THREADS);
     float squares = 0;
     NB_SHARED(float, y);
     if constexpr (V > 0) {
@@ -215,7 +231,7 @@ template <int V> __global__ void __launch_bounds__(THREADS) mix(NB_PARAM nb_cuda
     }
     const float warp = nb_warp_sum(squares);
     if (threadIdx.x % 32 == 0) part[threadIdx.x / 32] = (double)warp;
-    __syncthreads();
+    nb_bar_sync(1, THREADS);
     double sum = 0;
     for (uint32_t i = 0; i < WARPS; i++) sum += part[i];
     const float f = (float)(1 / sqrt(sum / (double)dim + (double)a.eps));
@@ -242,7 +258,7 @@ void nb_cuda_streams(nb_cuda *g, const nb_cuda_streams_args *a)
 {
     if (a->n_tok == 0) return;
     const unsigned n_slice = (unsigned)NB_CUDA_MIX_SLICES(a->dim), n = (unsigned)a->n_tok;
-    const size_t bytes = a->n_stream * SLICE * sizeof(float);
+    const size_t bytes = a->n_stream * (SLICE + 1 + a->n_stream) * sizeof(float);
     if (n < 4)
         NB_LAUNCH_EARLY(g, add<1>, dim3(n_slice, n), THREADS, bytes, *a);
     else
@@ -250,11 +266,11 @@ void nb_cuda_streams(nb_cuda *g, const nb_cuda_streams_args *a)
     if (!a->fn) return;
     const bool four = a->n_stream == 4 && a->dim % 4 == 0 && nb_rows_aligned(a->x, a->x_stride) && nb_rows_aligned(a->w, 0);
     if (four && a->dim <= 4 * 4 * THREADS) {
-        NB_LAUNCH_EARLY(g, mix<4>, n, THREADS, 0, *a, n_slice);
+        NB_LAUNCH_EARLY(g, mix<4>, n, MIX_THREADS, 0, *a, n_slice);
     } else if (four && a->dim <= 7 * 4 * THREADS) {
-        NB_LAUNCH_EARLY(g, mix<7>, n, THREADS, 0, *a, n_slice);
+        NB_LAUNCH_EARLY(g, mix<7>, n, MIX_THREADS, 0, *a, n_slice);
     } else {
         NB_SHARED_LIMIT(g, mix<0>, a->dim * sizeof(float));
-        NB_LAUNCH_EARLY(g, mix<0>, n, THREADS, a->dim * sizeof(float), *a, n_slice);
+        NB_LAUNCH_EARLY(g, mix<0>, n, MIX_THREADS, a->dim * sizeof(float), *a, n_slice);
     }
 }
