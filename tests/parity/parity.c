@@ -301,7 +301,9 @@ int main(int argc, char **argv)
         /* A GPU's expanded form attends to keys and values in BF16 whatever the cache holds. */
         const struct cache rounded = { kv->dtype, caches[1].max_diff, caches[1].max_kl,
                                        caches[1].max_tensor, 1 };
-        if (getenv("NB_TEST_CUDA") && strcmp(mla, "absorbed") != 0) kv = &rounded;
+        /* Choices of experts and rows are 1e-5 apart (exact_only), a GPU's products in two BF16 parts err by 6e-5: one choice
+         * may be another there, as it was on an H100. */
+        if (getenv("NB_TEST_CUDA") && (strcmp(mla, "absorbed") != 0 || x.exact_only)) kv = &rounded;
         for (size_t k = 0; k < NB_COUNT(chunks); k++)
             bad += check_logits(argv[1], &x, kv, mla, chunks[k]);
         bad += check_greedy(argv[1], &x, kv, mla);

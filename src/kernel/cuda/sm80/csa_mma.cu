@@ -2,7 +2,8 @@
  *
  * A block has one unit of one query and 32 heads; eight warps: two groups of 16 heads, four quarters of 128 values.
  * Where the unit's rows are is found once, a row to a thread; then a thread has eight values of eight rows of a tile, all
- * of whose loads are in flight together.  (A look-up for each eight values, and one format at a time: 40 us instead of 10.)
+ * of whose loads are in flight together.  (The first form looked a row up for each eight values, behind a switch of formats:
+ * 40 to 52 us for 640 rows of one user on an H100, bound by chains of loads.  This form was compiled for it, not timed.)
  * A tile of 32 rows is decoded to shared memory as BF16; it is keys and values.  The next tile is decoded while this one
  * is computed, by the same warps: they part between the barriers.
  *   scores   a warp multiplies its quarter of the queries, which it keeps in registers as hi + lo, with all 32 rows; the
@@ -75,19 +76,21 @@ __device__ __forceinline__ void float_rows(const nb_csa_place *place, uint32_t n
     }
 }
 
-/* Any row. */
+/* Any row, to the tile. */
 __device__ __noinline__ void any_rows(const nb_record_seg &s, const nb_csa_place *place, uint32_t n, uint32_t d0, uint32_t i0,
-                                      uint32_t (&w)[EACH][4])
+                                      uint16_t (*to)[PITCH])
 {
 #pragma unroll 1
-    for (uint32_t j = 0; j < EACH; j++) {
-        const uint32_t k = threadIdx.x / EIGHTS + j * STEP, at = k < n ? k : n - 1;
-        float v[8];
-        if (place[at].page)
-            nb_kv_load8_any(s, place[at].page, place[at].row, 0, i0, v);
-        else
-            for (uint32_t d = 0; d < 8; d++) v[d] = place[at].f[d0 + d];
-        nb_kv_pack8(v, w[j]);
+    for (uint32_t k = threadIdx.x / EIGHTS; k < TILE; k += STEP) {
+        float v[8] = { 0, 0, 0, 0, 0, 0, 0, 0 };
+        uint32_t w[4];
+        if (k < n && place[k].page)
+            nb_kv_load8_any(s, place[k].page, place[k].row, 0, i0, v);
+        else if (k < n)
+            for (uint32_t d = 0; d < 8; d++) v[d] = place[k].f[d0 + d];
+        nb_kv_pack8(v, w);
+        uint16_t *at = to[k] + d0;
+        *reinterpret_cast<uint4 *>(at) = make_uint4(w[0], w[1], w[2], w[3]);
     }
 }
 
@@ -108,10 +111,11 @@ __device__ void load_tile(const nb_cuda_csa_attend_args &a, const nb_csa_place *
         case NB_SEG_E4M3: decode_rows<NB_SEG_E4M3>(s, place, n, i0, w); break;
         case NB_SEG_INT8: decode_rows<NB_SEG_INT8>(s, place, n, i0, w); break;
         case NB_SEG_BF16: decode_rows<NB_SEG_BF16>(s, place, n, i0, w); break;
-        default: any_rows(s, place, n, d0, i0, w);
+        default: any_rows(s, place, n, d0, i0, to); return;
         }
     } else {
-        any_rows(s, place, n, d0, i0, w);
+        any_rows(s, place, n, d0, i0, to);
+        return;
     }
 #pragma unroll
     for (uint32_t j = 0; j < EACH; j++) {

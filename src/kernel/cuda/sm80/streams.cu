@@ -4,8 +4,10 @@
  *         of the products with fn and of the squares: its 24 x 512 weights are read once for the tokens
  *   mix   a block has a token: it adds the parts in order, makes the weights, and the normalised sum of the streams
  * The weights' Sinkhorn iterations are divisions that wait for each other: a lane has a row of C, sums of columns come
- * from shuffles; 20 iterations in float take about 2 us, in double about 5.
- * A token's sums do not depend on how many tokens a block has. */
+ * from shuffles.  C and post are for the place that follows, so nothing here waits for them.
+ * A token's sums do not depend on how many tokens a block has.
+ * H100, the first form of both kernels: 21 us for a token of four streams of 4,096, 183 us for 512.  Since then a token's
+ * parts are added by eight warps, weights come through shared memory, and one warp more makes C meanwhile; not timed. */
 #include "kernel/cuda/common/ahead.cuh"
 #include "kernel/cuda/common/ops.cuh"
 #include "kernel/cuda/common/rows.cuh"
