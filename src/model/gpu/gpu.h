@@ -240,7 +240,6 @@ static inline nb_cuda_rows nb_gpu_rows_of(nb_cuda_rows x, size_t width)
 void nb_gpu_append(nb_rank *r, nb_pass *p, size_t layer);
 
 /* ---- gpu_streams.c: add_norm of several streams, w its norm; xn of the rows row[0..n) (NULL: the first), for the head ---- */
-
 void nb_gpu_streams_add_norm(nb_gpu_rank *f, nb_gpu_pass *p, size_t layer, nb_norm_at at, const float *w);
 void nb_gpu_streams_last(nb_gpu_rank *f, const uint32_t *row, size_t n);
 
