@@ -4,7 +4,7 @@
     report.py collect FOLDER FILE COMMIT     adds FOLDER/PART.json to FILE, keeping its other parts
     report.py gpu FOLDER FILE COMMIT         writes kernel, steps_nvfp4 and steps_bf16 to FILE (gpu_h100.json)
     report.py w8a8 TEXT FILE COMMIT          writes what w8a8 printed to FILE
-    report.py render docs/gpu.md             fills the places between <!-- table NAME --> and <!-- end -->
+    report.py render docs/gpu.md             (and docs/several-gpus.md) fills the places between <!-- table NAME --> and <!-- end -->
 """
 import datetime
 import glob
@@ -331,7 +331,27 @@ def rounded():
                   "W8A8 / two parts", "largest error of W8A8"], rows)
 
 
-TABLES = {f.__name__: f for f in (attention, flashmla, rates, prompts, users, million, gqa, thrift, experts, large, rounded, packed, packed_kernels)}
+def data_ranks():
+    """Data-parallel GPUs beside one; the last row is the slope between the two depths of the model."""
+    done, rows, last = runs("gpu2_h100.json"), [], {}
+    for part in ("three", "six"):
+        one, two = done[f"{part}_1"], done[f"{part}_d2"]
+        n = one["layers"]
+        for kind in ("decode", "prefill"):
+            for a, b in zip(one[kind], two[kind]):
+                n_seq = a.get("sequences")
+                what = f"{n_seq} user{'s' if n_seq > 1 else ''}," if n_seq else f"prompt of {a['tokens']:,} behind"
+                last.setdefault(what, []).append((n, a["median_ms"], b["median_ms"]))
+                rows.append([f"1 + {n - 1}", f"{what} {a['depth']:,}", number(a["median_ms"]), number(b["median_ms"]),
+                             f"{a['median_ms'] / b['median_ms']:.2f}"])
+    for what, x in last.items():
+        if len(x) == 2:
+            (n, a, b), (m, c, d) = x
+            rows.append(["one more with experts", f"{what} 32,768", number((c - a) / (m - n)), number((d - b) / (m - n)), f"{(c - a) / (d - b):.2f}"])
+    return table(["layers: dense + with experts", "step", "one GPU, ms", "two, ms", "times as fast"], rows)
+
+
+TABLES = {f.__name__: f for f in (attention, flashmla, rates, prompts, users, million, gqa, thrift, experts, large, rounded, packed, packed_kernels, data_ranks)}
 PLACE = re.compile(r"(<!-- table (\w+) -->\n).*?(<!-- end -->)", re.S)
 
 

@@ -110,7 +110,7 @@ void nb_layout_place(const nb_demand *d, const nb_layout *l, nb_place *out)
 
 nb_status nb_layout_runs(const nb_demand *d, const nb_layout *l, nb_error *err)
 {
-    if (!d->machine->cpu) NB_TRY(nb_rank_can_on_gpus(d->config, false, l->n_gpu, err));
+    if (!d->machine->cpu) NB_TRY(nb_rank_can_on_gpus(d->config, false, l->n_gpu, l->tp, err));
     return nb_rank_can_divide(d->config, l->tp, err);
 }
 

@@ -82,8 +82,8 @@ static nb_status find(const nb_engine_options *o, const nb_model_config *c, nb_g
     nb_error e = { 0 };
     *gpu = NULL;
     why[0] = 0;
-    const size_t n_rank = (o->tensor_parallel_size ? o->tensor_parallel_size : 1) *
-                          (o->data_parallel_size ? o->data_parallel_size : 1);
+    const size_t n_tensor = o->tensor_parallel_size ? o->tensor_parallel_size : 1;
+    const size_t n_rank = n_tensor * (o->data_parallel_size ? o->data_parallel_size : 1);
     const bool absorbed_only = o->mla && !strcmp(o->mla, "absorbed");
     NB_TRY(parse(o->device, n_rank, &w, err));
     if (w.kind == DEVICE_CPU) return NB_OK;
@@ -97,7 +97,7 @@ static nb_status find(const nb_engine_options *o, const nb_model_config *c, nb_g
     }
     nb_status st = nb_gpu_open(o->cuda_library, w.index[0], gpu, &e);
     const bool opened = st == NB_OK;
-    if (opened && c) st = nb_rank_can_on_gpus(c, absorbed_only, n_rank, &e);
+    if (opened && c) st = nb_rank_can_on_gpus(c, absorbed_only, n_rank, n_tensor, &e);
     if (opened && c && st == NB_OK) st = nb_rank_can_compute(*gpu, c, absorbed_only, &e);
     if (opened && c && st == NB_OK) st = can_cache(*gpu, o, c, &e);
     if (st == NB_OK) return NB_OK;

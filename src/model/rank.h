@@ -145,9 +145,10 @@ size_t nb_rank_upload_tok(const nb_rank *r);
 /* NB_ERR_UNSUPPORTED: a model whose heads cannot be divided among n_rank ranks (of columns and experts a rank may have none). */
 nb_status nb_rank_can_divide(const nb_model_config *c, size_t n_rank, nb_error *err);
 
-/* NB_ERR_UNSUPPORTED: a model that no GPU computes, or not with n_rank of them; what is known without one.  nibble plan
- * asks it too. */
-nb_status nb_rank_can_on_gpus(const nb_model_config *c, bool absorbed_only, size_t n_rank, nb_error *err);
+/* NB_ERR_UNSUPPORTED: a model that no GPU computes, or not with n_rank of them, of which n_tensor divide the heads; what
+ * is known without one.  nibble plan asks it too. */
+nb_status nb_rank_can_on_gpus(const nb_model_config *c, bool absorbed_only, size_t n_rank, size_t n_tensor,
+                              nb_error *err);
 
 /* The same of this GPU, and NB_ERR_UNSUPPORTED: heads or a latent that none of its kernels takes, whatever the records. */
 nb_status nb_rank_can_compute(const nb_gpu *gpu, const nb_model_config *c, bool absorbed_only,

@@ -69,7 +69,8 @@ static nb_status can_attend(const nb_attn_config *a, bool absorbed_only, nb_erro
     return NB_OK;
 }
 
-nb_status nb_rank_can_on_gpus(const nb_model_config *c, bool absorbed_only, size_t n_rank, nb_error *err)
+nb_status nb_rank_can_on_gpus(const nb_model_config *c, bool absorbed_only, size_t n_rank, size_t n_tensor,
+                              nb_error *err)
 {
     for (size_t k = 0; k < c->n_attn; k++)
         if (!nb_backend_cuda.attn[c->attn[k].kind])
@@ -83,7 +84,7 @@ nb_status nb_rank_can_on_gpus(const nb_model_config *c, bool absorbed_only, size
     for (size_t k = 0; k < c->n_attn; k++) NB_TRY(can_attend(&c->attn[k], absorbed_only, err));
     if (n_rank > NB_CUDA_MAX_RANK)
         return nb_fail(err, NB_ERR_RANGE, "%zu ranks: GPUs have at most %d", n_rank, NB_CUDA_MAX_RANK);
-    for (size_t k = 0; n_rank > 1 && k < c->n_attn; k++)
+    for (size_t k = 0; n_tensor > 1 && k < c->n_attn; k++)
         if (!nb_attention_of(c->attn[k].kind)->divides)
             return nb_fail(err, NB_ERR_UNSUPPORTED, "%s: attention of kind %s is computed by one GPU only", c->family,
                            nb_attention_of(c->attn[k].kind)->name);
@@ -99,7 +100,7 @@ nb_status nb_rank_can_on_gpus(const nb_model_config *c, bool absorbed_only, size
 nb_status nb_rank_can_compute(const nb_gpu *gpu, const nb_model_config *c, bool absorbed_only,
                               nb_error *err)
 {
-    NB_TRY(nb_rank_can_on_gpus(c, absorbed_only, 1, err));
+    NB_TRY(nb_rank_can_on_gpus(c, absorbed_only, 1, 1, err));
     for (size_t k = 0; k < c->n_attn; k++)
         if (nb_attn_is_latent(&c->attn[k])) NB_TRY(no_latent(gpu, &c->attn[k], err));
     return NB_OK;
@@ -107,7 +108,8 @@ nb_status nb_rank_can_compute(const nb_gpu *gpu, const nb_model_config *c, bool 
 
 static nb_status refuse(const nb_rank_options *o, nb_error *err)
 {
-    NB_TRY(nb_rank_can_on_gpus(&o->model->c, o->absorbed_only, o->comm ? nb_comm_n_rank(o->comm) : 1, err));
+    const size_t n_rank = o->comm ? nb_comm_n_rank(o->comm) : 1;
+    NB_TRY(nb_rank_can_on_gpus(&o->model->c, o->absorbed_only, n_rank, o->data_parallel ? 1 : n_rank, err));
     if (o->comm && (o->experts.n_host || o->experts.fit))
         return nb_fail(err, NB_ERR_UNSUPPORTED,
                        "--cpu-experts: experts in host memory are for one rank only");
