@@ -84,6 +84,9 @@ static void find_candidates(nb_tune_op *op, const nb_engine *e, nb_caps caps)
         if (l->mask & ~caps) continue;
         const void *row = row_of(op, e, l->mask, &act);
         if (!row || row == last) continue;
+        /* Beside AVX-512, not below it: a candidate only where it has a row. */
+        const char *other = NULL;
+        if (l->bit == NB_CAP_AVXVNNI && row == row_of(op, e, l->mask & ~l->bit, &other)) continue;
         last = row;
         op->level[op->n++] = (nb_tune_level){ .name = l->name, .mask = l->mask, .act = act };
     }
