@@ -6,6 +6,7 @@
  * that reads beyond it are found too. */
 #include "check/check_cuda.h"
 
+#include "num/bf16.h"
 #include "num/e4m3.h"
 
 #include <stdlib.h>
@@ -389,6 +390,21 @@ nb_weight chk_gpu_weight(chk *t, const nb_weight *host, bool tile)
     if (nb_weight_scale_bytes(host))
         w.scale = chk_gpu_in(t, host->scale, nb_weight_scale_bytes(host));
     return w;
+}
+
+nb_weight chk_gpu_seen(chk *t, const nb_weight *w, const nb_weight *there, const char *row, nb_cuda_kind kind,
+                       bool two_parts)
+{
+    if (two_parts || kind != NB_CUDA_PROMPT || !nb_stype_is_k(there->group.scale_type) || strcmp(row, "wgmma"))
+        return *w;
+    uint16_t *to = chk_raw(t, w->n_row * w->n_col * sizeof *to);
+    for (size_t i = 0; i < w->n_row * w->n_col;) {
+        float v[256];
+        const size_t c = i % w->n_col, left = w->n_col - c, n = left < 256 ? left : 256;
+        nb_packed_values(w, i / w->n_col, c, n, v);
+        for (size_t k = 0; k < n; k++) to[i++] = nb_bf16_from_f32(v[k]);
+    }
+    return (nb_weight){ .data = to, .n_row = w->n_row, .n_col = w->n_col, .type = NB_W_BF16 };
 }
 
 /* ---- times ---- */

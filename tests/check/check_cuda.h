@@ -52,6 +52,10 @@ void chk_codes_sum(const chk_codes *x, size_t row, const nb_weight *w, size_t r,
 nb_cuda_rows chk_gpu_out_rows(chk *t, size_t n_row, size_t stride, int parts);
 /* A matrix, here and there: tiled (linear/tiled.h) if it is packed, and INT8 if `tile`. */
 nb_weight chk_gpu_weight(chk *t, const nb_weight *host, bool tile);
+/* What a product's result is compared with: w, or where it rounds values to BF16 (K forms in prompts on Hopper with x in one
+ * part) a copy of these values.  there: what chk_gpu_weight made of w. */
+nb_weight chk_gpu_seen(chk *t, const nb_weight *w, const nb_weight *there, const char *row, nb_cuda_kind kind,
+                       bool two_parts);
 /* chk_weight, drawn until a GPU can hold it. */
 nb_weight chk_gpu_draw(chk *t, nb_wtype type, size_t n_row, size_t n_col, chk_pattern p);
 /* The type that a GPU has for weights of a type, if it can; NB_W_TYPE_COUNT: none. */

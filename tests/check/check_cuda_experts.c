@@ -115,10 +115,10 @@ static nb_weight weights(chk *t, const shape *s, nb_wtype type, bool tile, bool 
     return w;
 }
 
-static double factor_of(const nb_weight *w, nb_cuda_kind kind, double n)
+static double factor_of(const nb_weight *w, nb_cuda_kind kind, bool two, double n)
 {
     /* as in check_cuda_linear.c */
-    if (kind == NB_CUDA_PROMPT && nb_stype_is_k(w->group.scale_type)) return 562 + 3 * n / 8;
+    if (kind == NB_CUDA_PROMPT && two && nb_stype_is_k(w->group.scale_type)) return 562 + 3 * n / 8;
     switch (w->type) {
     case NB_W_BF16: return 170 + n / 4;
     case NB_W_FP8B: return 176 + n / 128;
@@ -181,7 +181,7 @@ static void expect(chk *t, const kase *k, const float *y, size_t y_stride)
     }
     const shape *s = &k->s;
     const size_t n_place = s->n_tok * s->top_k;
-    const double f = factor_of(&k->a.gate, k->v->kind, (double)s->n_col) * 0x1p-24;
+    const double f = factor_of(&k->a.gate, k->v->kind, k->a.x.lo != NULL, (double)s->n_col) * 0x1p-24;
     double *want = chk_f64(t, n_place * s->n_out), *bound = chk_f64(t, n_place * s->n_out);
     double *up = chk_f64(t, s->n_out), *up_sum = chk_f64(t, s->n_out);
     for (size_t e = 0; e < s->n_expert; e++)
@@ -252,6 +252,10 @@ static void one_case(chk *t, const nb_cuda_experts_row *v, const shape *s, nb_wt
     a->x = chk_gpu_in_rows(t, k.x, n_x, s->n_col, (s->n_col + 7) / 8 * 8 + 8 * chk_between(t, 0, 1),
                            v->codes ? 1 : parts ? (int)chk_between(t, 1, 2) : 0);
     if (v->codes) k.xq = chk_gpu_codes(t, k.x, n_x, s->n_col, s->n_col, &a->xq);
+    for (size_t i = 0; i < 2 * s->n_expert; i++) {
+        nb_weight *w = k.w[i % 2] ? &k.w[i % 2][i / 2] : NULL;
+        if (w) *w = chk_gpu_seen(t, w, i % 2 ? &a->up : &a->gate, v->name, v->kind, a->x.lo != NULL);
+    }
     a->y = chk_gpu_out_rows(t, n_place, (s->n_out + 7) / 8 * 8 + 8 * chk_between(t, 0, 1),
                             what == GATE_UP ? (int)chk_between(t, 0, 2) : 0);
     const bool list = s->n_expert > 1 || v->kind != NB_CUDA_DIRECT;

@@ -34,11 +34,11 @@ static size_t rows(chk_row *out, size_t max)
     return n;
 }
 
-static double factor_of(const nb_weight *w, nb_cuda_kind kind, double n)
+static double factor_of(const nb_weight *w, nb_cuda_kind kind, bool two, double n)
 {
-    /* K forms: two BF16 parts leave 2^-17 of x and of W out, the product of the lower parts that is not computed is up
+    /* K forms, x in two parts: two BF16 parts leave 2^-17 of x and of W out, the product of the lower parts that is not computed is up
      * to 2^-16 (512 in all), and there are three sums of 16 terms */
-    if (kind == NB_CUDA_PROMPT && nb_stype_is_k(w->group.scale_type)) return 562 + 3 * n / 8;
+    if (kind == NB_CUDA_PROMPT && two && nb_stype_is_k(w->group.scale_type)) return 562 + 3 * n / 8;
     switch (w->type) {
     /* Tensor cores truncate each sum of 16 terms, by up to 2 units, once for either part. */
     case NB_W_BF16: return 170 + n / 4;
@@ -64,7 +64,7 @@ static bool in_parts(nb_wtype type)
 typedef struct kase {
     const nb_cuda_linear_row *v;
     shape s;
-    nb_weight w; /* of the host */
+    nb_weight w, seen; /* of the host; chk_gpu_seen */
     const float *bias, *y0;
     float *x; /* [n_tok][x_cols] */
     size_t x_cols;
@@ -113,7 +113,7 @@ static void expect(chk *t, const kase *k, const float *y, size_t y_stride)
     for (size_t b = 0; b < s->n_batch; b++) {
         const size_t row = b * k->a.w_batch;
         nb_linear_args ref = { .x = k->x + b * k->a.x_batch,
-                               .w = k->w,
+                               .w = k->seen,
                                .bias = k->bias,
                                .n_tok = s->n_tok,
                                .row_begin = row,
@@ -128,7 +128,7 @@ static void expect(chk *t, const kase *k, const float *y, size_t y_stride)
                 const double y0 = k->y0 ? (double)k->y0[i * y_stride + b * s->n_out + r] : 0;
                 want[at] += y0;
                 bound[at] =
-                    factor_of(&k->a.w, k->v->kind, (double)n_col) * 0x1p-24 * (bound[at] + fabs(y0)) +
+                    factor_of(&k->a.w, k->v->kind, k->a.x.lo != NULL, (double)n_col) * 0x1p-24 * (bound[at] + fabs(y0)) +
                     0x1p-126 * (x_abs + (double)n_col * (4 + 4 * (double)max_scale(&k->w)));
             }
             memcpy(own + i * s->n_out, y + i * y_stride + b * s->n_out, s->n_out * sizeof *own);
@@ -217,6 +217,7 @@ static void make(chk *t, kase *k, nb_wtype type, chk_pattern p, int parts)
     chk_fill(t, k->x, s->n_tok * k->x_cols, p);
     const size_t x_stride = (k->x_cols + 7) / 8 * 8 + 8 * chk_between(t, 0, 2);
     a->x = chk_gpu_in_rows(t, k->x, s->n_tok, k->x_cols, x_stride, parts);
+    k->seen = chk_gpu_seen(t, &k->w, &a->w, k->v->name, k->v->kind, parts == 2);
     if (k->v->codes) k->xq = chk_gpu_codes(t, k->x, s->n_tok, s->n_col, k->x_cols, &a->xq);
     if (s->n_batch == 1 && chk_u64(t) % 2) {
         float *bias = chk_raw(t, s->n_out * sizeof *bias);

@@ -293,11 +293,11 @@ bool nb_cuda_linear_wgmma_can(nb_wtype type, size_t n_out, size_t n_col, bool tw
 /* The function of a form but BF16; NULL. */
 static nb_lin_wgmma_fn *widening(const nb_weight *w)
 {
-    const bool k = nb_stype_is_k(w->group.scale_type);
+    const bool k = nb_stype_is_k(w->group.scale_type), k16 = w->group.scale_type >= NB_S_K16;
     switch (w->type) {
     case NB_W_FP8B: return nb_lin_wgmma_fp8;
-    case NB_W_INT4: return k ? nb_lin_wgmma_int4_k : nb_lin_wgmma_int4;
-    case NB_W_BYTE: return k ? nb_lin_wgmma_byte_k : nb_lin_wgmma_byte;
+    case NB_W_INT4: return k16 ? nb_lin_wgmma_int4_k16 : k ? nb_lin_wgmma_int4_k32 : nb_lin_wgmma_int4;
+    case NB_W_BYTE: return k16 ? nb_lin_wgmma_byte_k16 : k ? nb_lin_wgmma_byte_k32 : nb_lin_wgmma_byte;
     case NB_W_FP4: return nb_lin_wgmma_fp4;
     default: return nullptr;
     }

@@ -7,7 +7,7 @@
 /* Products with FP8 and with tiled weights.  n: tokens per batch or expert. */
 typedef void nb_lin_wgmma_fn(nb_cuda *g, const nb_lin &j, bool glu, size_t n_batch, size_t n);
 nb_lin_wgmma_fn nb_lin_wgmma_fp8, nb_lin_wgmma_int4, nb_lin_wgmma_byte, nb_lin_wgmma_fp4,
-    nb_lin_wgmma_int4_k, nb_lin_wgmma_byte_k;
+    nb_lin_wgmma_int4_k32, nb_lin_wgmma_int4_k16, nb_lin_wgmma_byte_k32, nb_lin_wgmma_byte_k16;
 
 namespace lin
 {

@@ -1,10 +1,11 @@
 /* linear_wgmma_codes.cuh - y = W x for prompts on Hopper, tiled weights (linear/tiled.h): kernel variant "wgmma" of linear and
- * experts.  One file per type includes this (linear_wgmma_int4.cu, _byte.cu, _fp4.cu, _int4_k.cu, _byte_k.cu).
+ * experts.  One file per form includes this (linear_wgmma_int4.cu, _byte.cu, _fp4.cu, _int4_k32.cu, _int4_k16.cu, ...).
  *
  * INT4, BYTE: total += scale[row] * (W_32 x_32) for each 32 columns; FP4: total += W x.  x is one BF16 part or two (hi + lo),
  * which alternate for each 16 columns.  At the end a row's total is multiplied by its factor.
- * K forms: a value code * scale + min is made in float and enters as two BF16 parts; per 16 columns hi x_hi, hi x_lo,
- * lo x_hi are added to the total.  Left out, and lost by the parts: less than 2^-16 of each product.
+ * K forms: a value code * scale + min is made in float and enters in as many BF16 parts as x has.  One: a value is rounded
+ * to 2^-9 of itself, as x was.  Two: per 16 columns hi x_hi, hi x_lo, lo x_hi are added to the total.  Left out, and lost by
+ * the parts: less than 2^-16 of each product (decision 066).
  *
  * Rings and tiles are those of linear_wgmma_ring.cuh.  A lane reads 16 bytes of a row's codes at once: its operands for 128
  * columns (BYTE: 64), in the order of the tensor cores.  The operands of the next 32 columns are made while these multiply.
@@ -12,6 +13,8 @@
  *
  * H100, two parts, gate and up of 16 experts 1408 x 2048, 1,024 tokens, top 6 (us): INT4 330, BYTE in groups 422, FP4 319;
  * BF16 by linear_wgmma.cu 317, FP8 327.
+ * One part, gate, up and down of 64 experts, 8,192 tokens (us): BF16 2342, INT4 2776, BYTE 3165, K32 2526, K16 2680.
+ * Slower: the type of K scales chosen for every 16 columns: 2788, 2941; 6 stages of weights: the same.
  * Slower: tokens in two halves, of which one multiplies while the other is scaled: INT4 367, BYTE 446. */
 #ifndef NB_KERNEL_CUDA_SM90_LINEAR_WGMMA_CODES_CUH
 #define NB_KERNEL_CUDA_SM90_LINEAR_WGMMA_CODES_CUH
@@ -27,6 +30,13 @@ __device__ inline void cp_async8(uint32_t dst, const void *src)
     asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(dst), "l"(src) : "memory");
 }
 
+/* a & b | c: one instruction, where two constants would make it two. */
+__device__ inline uint32_t and_or(uint32_t a, uint32_t b, uint32_t c)
+{
+    uint32_t y;
+    asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(y) : "r"(a), "r"(b), "r"(c));
+    return y;
+}
 /* What a lane has of a slot: of rows g and g + 8 codes, scales and zeros. */
 template <nb_wtype T> struct rows {
     const unsigned char *code[2]; /* in shared memory, at the lane's first 16 bytes */
@@ -36,8 +46,9 @@ template <nb_wtype T> struct rows {
     bool groups, zeros, f16, e8m0;
 };
 
-/* K: the forms with minima, or scales in two levels. */
-template <nb_wtype T, bool K = false> struct tiled {
+/* SCHEME: ANY, or one of the two groups of K forms (linear_codes.cuh). */
+template <nb_wtype T, codes::scheme SCHEME = codes::ANY> struct tiled {
+    static const bool K = SCHEME >= codes::K32;
     static const int ROW_BYTES = codes::block_bytes<T>(), ZERO = K ? 8 : T == NB_W_FP4 ? 0 : 4,
                      PLANE_ROW = 8 + ZERO;
     static const bool ROW_FACTOR = true;
@@ -99,32 +110,67 @@ template <nb_wtype T, bool K = false> struct tiled {
         }
     }
 
-    /* The values of columns 32 q .. as two parts, hi and lo: [step][part]. */
-    static __device__ inline void values(uint32_t (&a)[2][2][4], const rows<T> &r,
+    /* K: scales (x) and minima (y) of a slot's 128 columns.  One choice of the type for all of them: in values() it would
+     * stand between the chains of every 16 columns. */
+    static const int SPANS = SCHEME == codes::K16 ? 8 : 4;
+    struct factors {
+        float2 k[2][SPANS];
+    };
+    template <nb_stype TYPE> static __device__ inline void factors_of(factors &f, const rows<T> &r)
+    {
+#pragma unroll
+        for (int h = 0; h < 2; h++)
+#pragma unroll
+            for (int i = 0; i < SPANS; i++)
+                f.k[h][i] = codes::k_scale(r.scale[h], r.zero[h], i * 8 / SPANS, TYPE);
+    }
+    static __device__ inline void factors_of(factors &f, const rows<T> &r)
+    {
+        constexpr bool K16 = SCHEME == codes::K16;
+        if (r.type == (K16 ? NB_S_K16 : NB_S_K32))
+            factors_of<K16 ? NB_S_K16 : NB_S_K32>(f, r);
+        else
+            factors_of<K16 ? NB_S_K16_MIN : NB_S_F16_MIN>(f, r);
+    }
+
+    /* The i-th pair of codes of a fragment, minus the form's zero.  BYTE: a byte below 2^23's bits is 2^23 + code. */
+    static __device__ inline float2 code_pair(uint32_t word, int s, int i)
+    {
+        if (T == NB_W_BYTE) {
+            const float less = 8388608.0f + 128;
+            const uint32_t one = 0x4b000000u;
+            return make_float2(
+                __uint_as_float(__byte_perm(word, one, i ? 0x7652 : 0x7650)) - less,
+                __uint_as_float(__byte_perm(word, one, i ? 0x7653 : 0x7651)) - less);
+        }
+        const uint32_t zero = codes::zero_pair<T>(codes::k_zero(T, SCHEME == codes::K16));
+        const uint32_t q = codes::sub2(
+            and_or(word >> (8 * s + 4 * i), 0x000f000fu, 0x43004300u), zero);
+        return make_float2(__uint_as_float(q << 16), __uint_as_float(q & 0xffff0000u));
+    }
+
+    /* The values of columns 32 q .. in N parts: [step][part]. */
+    template <int N>
+    static __device__ inline void values(uint32_t (&a)[2][N][4], const factors &f,
                                          const uint4 (&raw)[2], int q)
     {
-        const bool per_16 = r.type >= NB_S_K16;
-        const uint32_t z = codes::k_zero(T, false), z16 = codes::k_zero(T, true);
-        const uint32_t zero = T == NB_W_INT4 ? codes::zero_pair<T>(per_16 ? z16 : z) : 0;
 #pragma unroll
         for (int h = 0; h < 2; h++) {
             const uint32_t word[4] = { raw[h].x, raw[h].y, raw[h].z, raw[h].w };
 #pragma unroll
             for (int s = 0; s < 2; s++) {
-                const float2 k = codes::k_scale(r.scale[h], r.zero[h], 2 * q + s, r.type);
-                uint32_t f[2];
-                if (T == NB_W_INT4)
-                    codes::int4_fragment(f, word[q], s, zero);
-                else
-                    codes::byte_fragment(f, word[q % 2 * 2 + s], false, 0);
+                const float2 k = f.k[h][SPANS == 8 ? 2 * q + s : q];
 #pragma unroll
                 for (int i = 0; i < 2; i++) {
-                    const float v0 = __fmaf_rn(k.x, __uint_as_float(f[i] << 16), k.y);
-                    const float v1 = __fmaf_rn(k.x, __uint_as_float(f[i] & 0xffff0000u), k.y);
+                    const float2 c =
+                        code_pair(word[T == NB_W_BYTE ? q % 2 * 2 + s : q], s, i);
+                    const float v0 = __fmaf_rn(k.x, c.x, k.y), v1 = __fmaf_rn(k.x, c.y, k.y);
                     const uint32_t hi = nb_pack_bf16(v0, v1);
                     a[s][0][2 * i + h] = hi;
-                    a[s][1][2 * i + h] = nb_pack_bf16(v0 - __uint_as_float(hi << 16),
-                                                      v1 - __uint_as_float(hi & 0xffff0000u));
+                    if (N == 2)
+                        a[s][N - 1][2 * i + h] =
+                            nb_pack_bf16(v0 - __uint_as_float(hi << 16),
+                                         v1 - __uint_as_float(hi & 0xffff0000u));
                 }
             }
         }
@@ -172,12 +218,14 @@ template <nb_wtype T, bool K = false> struct tiled {
     {
         const uint32_t lane = threadIdx.x % 32;
         const rows<T> r = rows_of<S>(s, j, slot, m);
-        uint32_t a[2][2][4], two[2][2][2][4];
+        uint32_t a[2][2][4], v[2][2][S::TWO ? 2 : 1][4];
         uint4 raw[2];
+        factors f;
         read(raw, r, 0);
-        if (K)
-            values(two[0], r, raw, 0);
-        else
+        if (K) {
+            factors_of(f, r);
+            values(v[0], f, raw, 0);
+        } else
             operands(a[0], r, raw, 0);
         const uint32_t x0 = x.i;
         place<S::X_STAGES> x1 = x;
@@ -190,7 +238,7 @@ template <nb_wtype T, bool K = false> struct tiled {
         const uint32_t at[2] = { descriptor_low(nb_smem(s.x) + x0 * S::X_BYTES),
                                  descriptor_low(nb_smem(s.x) + x1.i * S::X_BYTES) };
         if (K)
-            in_two_parts<S>(total, s, r, raw, two, at, x0, last);
+            in_parts<S>(total, s, r, f, raw, v, at, x0, last);
         else if (T == NB_W_FP4)
             whole<S>(total, s, r, raw, a, at, x0, last);
         else
@@ -228,12 +276,12 @@ template <nb_wtype T, bool K = false> struct tiled {
         nb_wg_hold(total);
     }
 
-    /* K: hi x and lo x, without lo times lo. */
-    template <class S>
-    static __device__ inline void in_two_parts(float (&total)[S::ACC], const plan<S> &s,
-                                               const rows<T> &r, uint4 (&raw)[2],
-                                               uint32_t (&a)[2][2][2][4], const uint32_t (&at)[2],
-                                               uint32_t x0, bool last)
+    /* K: hi x, and of two parts also lo x, without lo times lo. */
+    template <class S, int N>
+    static __device__ inline void in_parts(float (&total)[S::ACC], const plan<S> &s,
+                                           const rows<T> &r, const factors &f, uint4 (&raw)[2],
+                                           uint32_t (&a)[2][2][N][4], const uint32_t (&at)[2],
+                                           uint32_t x0, bool last)
     {
 #pragma unroll
         for (int q = 0; q < 4; q++) {
@@ -242,15 +290,14 @@ template <nb_wtype T, bool K = false> struct tiled {
 #pragma unroll
             for (int k = 0; k < 2; k++) {
                 wgmma<S::BN>(total, a[q % 2][k][0], descriptor(b + 2 * k), 1);
-                if (S::TWO)
-                    wgmma<S::BN>(total, a[q % 2][k][0],
-                                 descriptor(b + 2 * k + S::PART_BYTES / 16), 1);
-                wgmma<S::BN>(total, a[q % 2][k][1], descriptor(b + 2 * k), 1);
+                if (N == 1) continue;
+                wgmma<S::BN>(total, a[q % 2][k][0], descriptor(b + 2 * k + S::PART_BYTES / 16), 1);
+                wgmma<S::BN>(total, a[q % 2][k][N - 1], descriptor(b + 2 * k), 1);
             }
             nb_wg_commit();
             if (q > 0) nb_wg_wait<1>();
             if (T == NB_W_BYTE && q == 1) read(raw, r, 1);
-            if (q < 3) values(a[(q + 1) % 2], r, raw, q + 1);
+            if (q < 3) values(a[(q + 1) % 2], f, raw, q + 1);
             /* the products of the first 64 columns have finished */
             if (q == 2 && threadIdx.x % 32 == 0 && last) nb_mbar_arrive(s.x_free(x0));
         }

@@ -1,7 +1,0 @@
-/* linear_wgmma_byte_k.cu - linear_wgmma_codes.cuh for BYTE in K forms. */
-#include "kernel/cuda/sm90/linear_wgmma_codes.cuh"
-
-void nb_lin_wgmma_byte_k(nb_cuda *g, const nb_lin &j, bool glu, size_t n_batch, size_t n)
-{
-    launch<tiled<NB_W_BYTE, true>>(g, j, glu, n_batch, n);
-}
