@@ -149,7 +149,8 @@ typedef enum nb_cuda_kind { NB_CUDA_DIRECT, NB_CUDA_PROMPT } nb_cuda_kind;
  * n_out is w.n_row.  bias [n_out] (n_batch 1 only).  add: y += (y.f only, no parts).
  * FP8B: as linear.h; block scales apply to whole rows of w, so w_batch and n_out need no alignment.
  * Bound: that of linear.h for a pack of two parts; with lo NULL that of exact x.  Prompts with K forms
- * (nb_stype_is_k): (562 + 3/8 n) * 2^-24 * S, since values of W enter as two BF16 parts, too.
+ * (nb_stype_is_k) may enter values of W in as many BF16 parts as x has: two, (562 + 3/8 n) * 2^-24 * S; one, the bound is
+ * that of the values rounded to BF16 (docs/decisions/066).
  * Rows that read codes: x is in xq (n_batch 1).  Each 128 columns are summed by the tensor cores, which keep 13 bits
  * behind the largest of 32 products and the sum so far; s and the weights' scale multiply that sum in float. */
 typedef struct nb_cuda_linear_args {
@@ -391,14 +392,15 @@ typedef struct nb_cuda_gqa_args {
     nb_cuda_rows y;                  /* [rows][n_head * head_dim] */
     float *part_o, *part_m, *part_l; /* as in MLA, [n_part][n_head][head_dim] */
     const uint32_t *part_first, *row_chunk, *n_item;
-    /* item: units of NB_CUDA_GQA_UNIT pages, n_unit 1; own pages have no items, they are processed by row */
+    /* item: those of NB_CUDA_GQA_UNITS, n_unit 1; own pages have no items, they are processed by row */
     const nb_cuda_item *item;
     size_t n_row, n_head, n_kv_head, head_dim, q_stride, max_item;
     size_t n_whole, head0; /* the heads are [head0, head0 + n_head) of n_whole, whole groups or a part of one; n_whole 0: all */
     float scale;
 } nb_cuda_gqa_args;
-enum { NB_CUDA_GQA_UNIT = 8 };
-#define NB_CUDA_GQA_UNITS ((nb_cuda_units){ 0, 1, NB_CUDA_GQA_UNIT, 64, 1, UINT32_MAX, 2 })
+/* 4,096 tokens of one sequence are 16 units, times the KV heads. */
+#define NB_CUDA_GQA_UNIT_LIST { 16, 4, 8, 64, 1, UINT32_MAX, 2 }
+#define NB_CUDA_GQA_UNITS ((nb_cuda_units)NB_CUDA_GQA_UNIT_LIST)
 
 /* Expanded MLA: the queries of one chunk, all heads, against the heads' keys and values rebuilt from latents (BF16,
  * single).  Pages [page0, page0 + n_page) are given decoded, as dec and rope; a query in page p uses those before p.

@@ -136,6 +136,18 @@ __device__ inline void nb_kv_nibbles(uint32_t w, bool steps, float scale, float 
     }
 }
 
+/* Eight bytes of E4M3; f: 256 times a factor. */
+__device__ inline void nb_kv_e4m3_bytes(const uint32_t (&c)[2], float f, float (&v)[8])
+{
+#pragma unroll
+    for (int j = 0; j < 8; j += 2) { /* bytes j and j + 1 become the high bytes of two FP16 */
+        const uint32_t w = __byte_perm(c[j / 4], 0, j & 2 ? 0x3424 : 0x1404);
+        const float2 h = nb_kv_half2((w & 0x80008000u) | (w & 0x7f007f00u) >> 1);
+        v[j] = h.x * f;
+        v[j + 1] = h.y * f;
+    }
+}
+
 template <int FMT>
 __device__ inline void nb_kv_inner8(const nb_record_seg &s, const unsigned char *page, uint32_t tok,
                                     uint32_t vec, uint32_t i0, float (&v)[8])
@@ -155,13 +167,7 @@ __device__ inline void nb_kv_inner8(const nb_record_seg &s, const unsigned char 
 #pragma unroll
         for (int j = 0; j < 8; j++) v[j] = (float)(int8_t)(c[j / 4] >> (8 * (j & 3)) & 0xff);
     } else if constexpr (FMT == NB_SEG_E4M3 || FMT == NB_SEG_DS_MLA) {
-#pragma unroll
-        for (int j = 0; j < 8; j += 2) { /* bytes j and j + 1 become the high bytes of two FP16 */
-            const uint32_t w = __byte_perm(c[j / 4], 0, j & 2 ? 0x3424 : 0x1404);
-            const float2 h = nb_kv_half2((w & 0x80008000u) | (w & 0x7f007f00u) >> 1);
-            v[j] = h.x * 256.0f;
-            v[j + 1] = h.y * 256.0f;
-        }
+        nb_kv_e4m3_bytes(c, 256.0f, v);
     } else if constexpr (FMT == NB_SEG_NVFP4) {
         nb_kv_nibbles(c[0], false, nb_kv_e4m3(sf[i0 / 16] & 0x7f), v);
     } else if constexpr (FMT == NB_SEG_IF4) {
@@ -242,6 +248,68 @@ __device__ inline void nb_kv_merge8(const nb_record_seg &s, const unsigned char 
     }
 }
 
+/* v times a vector's outer factor. */
+__device__ inline void nb_kv_scale8(float o, float (&v)[8])
+{
+    if (o == 0 || o >= 0x1p100f) { /* rare: zero vectors, and values that may need clipping */
+#pragma unroll
+        for (int j = 0; j < 8; j++) v[j] = o == 0 ? 0 : nb_kv_clip(__fmul_rn(v[j], o));
+    } else {
+#pragma unroll
+        for (int j = 0; j < 8; j++) v[j] = __fmul_rn(v[j], o);
+    }
+}
+
+/* nb_kv_load8 in two steps, for vectors without outliers, fixed scales and ends within eight values: the reads, and what
+ * is computed from them.  BF16, E4M3, NVFP4, IF4.  outer: byte of the vector's factor (nb_kv_outer_byte), of any value for
+ * BF16; from NB_KV_LARGE on values may need clipping (LARGE). */
+enum { NB_KV_LARGE = 127 + 100 };
+template <int FMT> struct nb_kv_raw8 {
+    uint32_t c[nb_kv_code_bits(FMT) / 4];
+    uint32_t scale; /* of the block; 4 bits only */
+};
+template <int FMT>
+__device__ inline uint32_t nb_kv_outer_byte(const nb_record_seg &s, const unsigned char *page,
+                                            uint32_t tok, uint32_t vec)
+{
+    if constexpr (FMT == NB_SEG_BF16)
+        return 0;
+    else
+        return page[(uint32_t)s.outer_off + tok * (uint32_t)s.outer_stride + vec];
+}
+template <int FMT>
+__device__ inline void nb_kv_fetch8(const nb_record_seg &s, const unsigned char *page, uint32_t tok,
+                                    uint32_t vec, uint32_t i0, nb_kv_raw8<FMT> &r)
+{
+    nb_kv_codes8<FMT>(s, page, tok, vec, i0, r.c);
+    if constexpr (FMT == NB_SEG_NVFP4 || FMT == NB_SEG_IF4)
+        r.scale = page[(uint32_t)s.scale_off + tok * (uint32_t)s.scale_stride +
+                       vec * (uint32_t)s.n_group + i0 / 16];
+}
+/* As BF16 pairs.  Not LARGE: the factors' product is a float, so that one product is left for each value. */
+template <int FMT, bool LARGE>
+__device__ inline void nb_kv_pairs8(const nb_kv_raw8<FMT> &r, uint32_t outer, uint32_t (&p)[4])
+{
+    static_assert(FMT == NB_SEG_BF16 || FMT == NB_SEG_E4M3 || FMT == NB_SEG_NVFP4 ||
+                      FMT == NB_SEG_IF4,
+                  "a format that is read in two steps");
+    if constexpr (FMT == NB_SEG_BF16) {
+#pragma unroll
+        for (int k = 0; k < 4; k++) p[k] = r.c[k];
+    } else {
+        const float o = outer ? nb_kv_pow2(outer) : 0, inner = LARGE ? 1 : o;
+        float v[8];
+        if constexpr (FMT == NB_SEG_E4M3)
+            nb_kv_e4m3_bytes(r.c, 256.0f * inner, v);
+        else
+            nb_kv_nibbles(r.c[0], FMT == NB_SEG_IF4 && r.scale & 0x80,
+                          nb_kv_e4m3(r.scale & 0x7f) * inner, v);
+        if (LARGE) nb_kv_scale8(o, v);
+#pragma unroll
+        for (int k = 0; k < 4; k++) p[k] = nb_pack_bf16(v[2 * k], v[2 * k + 1]);
+    }
+}
+
 template <int FMT>
 __device__ inline void nb_kv_load8(const nb_record_seg &s, const unsigned char *page, uint32_t tok,
                                    uint32_t vec, uint32_t i0, float (&v)[8])
@@ -252,14 +320,7 @@ __device__ inline void nb_kv_load8(const nb_record_seg &s, const unsigned char *
         for (int j = 0; j < 8; j++) v[j] = nb_kv_clip(v[j]);
     } else if constexpr (FMT != NB_SEG_F32 && FMT != NB_SEG_BF16 && FMT != NB_SEG_INT4_CH &&
                          FMT != NB_SEG_INT4_TOK) {
-        const float o = nb_kv_outer<FMT>(s, page, tok, vec, i0);
-        if (o == 0 || o >= 0x1p100f) { /* rare: zero vectors, and values that may need clipping */
-#pragma unroll
-            for (int j = 0; j < 8; j++) v[j] = o == 0 ? 0 : nb_kv_clip(__fmul_rn(v[j], o));
-        } else {
-#pragma unroll
-            for (int j = 0; j < 8; j++) v[j] = __fmul_rn(v[j], o);
-        }
+        nb_kv_scale8(nb_kv_outer<FMT>(s, page, tok, vec, i0), v);
     }
     if (s.n_outlier) nb_kv_merge8(s, page, tok, vec, i0, v);
     if (i0 + 8 > (uint32_t)s.dim) {
