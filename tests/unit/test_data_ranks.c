@@ -1,15 +1,13 @@
 /* test_data_ranks.c - data-parallel ranks: requests that run side by side on several ranks have the tokens,
  * log-probabilities, logits and page bytes of one rank; where a request goes; a rank that fails ends all. */
-#include "engine_testing.h"
-
-#include <dirent.h>
+#include "ranks_testing.h"
 
 #include "engine/engine_internal.h"
 #include "model/gpu/gpu.h"
 #include "os/clock.h"
 #include "sched/sched_look.h"
 
-enum { N_REQ = 9, MAX_PROMPT = 300, N_TOK = 12, MAX_MODEL = 40 };
+enum { N_REQ = 9, MAX_PROMPT = 300, N_TOK = 12 };
 
 typedef struct answer {
     uint32_t tok[N_TOK];
@@ -99,19 +97,6 @@ typedef struct set_up {
     bool gpu;                       /* ranks are GPUs: emulated, or those of the machine */
     bool two;                       /* not 4 ranks */
 } set_up;
-
-/* The GPUs are those of the machine, which has two. */
-static bool on_machine(void)
-{
-    const char *s = getenv("NB_TEST_CUDA");
-    return s && *s;
-}
-
-static const char *library(void)
-{
-    const char *s = getenv(on_machine() ? "NB_TEST_CUDA" : "NB_CUDA_EMU_LIBRARY");
-    return s && *s ? s : NULL;
-}
 
 static nb_engine *engine_of(const set_up *s, size_t n_rank, nb_status *st, nb_error *err)
 {
@@ -230,18 +215,8 @@ static size_t check_model(const set_up *s)
 static void check_all(bool gpu)
 {
     char name[MAX_MODEL][300];
-    size_t n = 0, n_done = 0;
-    DIR *d = opendir(in_source("tests/parity"));
-    assert_non_null(d);
-    for (struct dirent *x; (x = readdir(d));) {
-        assert_true(n < MAX_MODEL);
-        (void)snprintf(name[n], sizeof name[n], "tests/parity/%.200s", x->d_name);
-        char config[400];
-        (void)snprintf(config, sizeof config, "%s/config.json", name[n]);
-        if (x->d_name[0] != '.' && have_file(config)) n++;
-    }
-    (void)closedir(d);
-    assert_true(n >= 20);
+    size_t n_done = 0;
+    const size_t n = parity_models(name);
     for (size_t i = 0; i < n; i++) {
         const set_up s = { .dir = name[i], .kv = "nvfp4", .n_thread = 1, .gpu = gpu };
         nb_status st;

@@ -1,15 +1,13 @@
 /* test_ranks_engine.c - several ranks, on the CPU or emulated GPUs, compute what one computes, bit for bit: logits, tokens, pages; and
  * when a rank fails, hangs or is told something else, requests end with the reason, and nothing waits for ever. */
-#include "engine_testing.h"
-
-#include <dirent.h>
+#include "ranks_testing.h"
 
 #include "engine/engine_internal.h"
 #include "model/backend.h"
 #include "nb_config.h"
 #include "os/clock.h"
 
-enum { N_PROMPT = 150, N_GEN = 20, N_PAGE = 4, MAX_MODEL = 40 };
+enum { N_PROMPT = 150, N_GEN = 20, N_PAGE = 4 };
 static gen base_gen, this_gen; /* large: not on the stack */
 static uint32_t prompt[N_PROMPT];
 
@@ -20,13 +18,6 @@ typedef struct set_up {
     bool gpu;         /* ranks are GPUs: emulated, or those of the machine; shorter texts */
     const char *path; /* of a config.json instead of dir: dummy weights */
 } set_up;
-
-static const char *library(void)
-{
-    const char *s = getenv("NB_TEST_CUDA");
-    if (!s || !*s) s = getenv("NB_CUDA_EMU_LIBRARY");
-    return s && *s ? s : NULL;
-}
 
 static size_t n_prompt_of(const set_up *s)
 {
@@ -165,18 +156,8 @@ static void test_all_checkpoints(void **state)
 {
     (void)state;
     char name[MAX_MODEL][300];
-    size_t n = 0, n_done = 0;
-    DIR *d = opendir(in_source("tests/parity"));
-    assert_non_null(d);
-    for (struct dirent *x; (x = readdir(d));) {
-        assert_true(n < MAX_MODEL);
-        (void)snprintf(name[n], sizeof name[n], "tests/parity/%.200s", x->d_name);
-        char config[400];
-        (void)snprintf(config, sizeof config, "%s/config.json", name[n]);
-        if (x->d_name[0] != '.' && have_file(config)) n++;
-    }
-    (void)closedir(d);
-    assert_true(n >= 20);
+    size_t n_done = 0;
+    const size_t n = parity_models(name);
     for (size_t i = 0; i < n; i++) {
         const set_up s = { .dir = name[i], .kv = "nvfp4", .n_thread = 1 };
         n_done += check_model(&s);
