@@ -175,10 +175,12 @@ static void direct_q8_0(const rows *r, size_t n_unit, panel *o, const nb_pk_x *x
 static void direct_byte(const rows *r, size_t n_unit, panel *o, const nb_pk_x *x, vf *total)
 {
     const vi flip = vi_set8((char)r->w->group.flip);
-    planes(r, n_unit, 128, o);
+    const bool zeros = r->w->group.zero;
+    planes(r, n_unit, o);
     for (size_t u = 0; u < n_unit; u++, x++) {
         vi part = bytes_times(r, 32 * u, 4, flip, x);
-        if (vi_bias(255) != 128) part = plus_zero(part, vi_load(o->zero[u]), x, 0);
+        if (vi_bias(255) != 128)
+            part = plus_zero(part, zeros ? vi_load(o->zero[u]) : vi_set1(128 | 128 << 23), x, 0);
         *total = plus_part(part, vf_load(o->scale[u]), x, *total);
     }
 }
@@ -201,11 +203,12 @@ INLINE void words_times(const rows *r, size_t at, const bool look_up, const int 
 static void direct_int4(const rows *r, size_t n_unit, panel *o, const nb_pk_x *x, vf *total)
 {
     const vi flip = vi_set8((char)r->w->group.flip);
-    planes(r, n_unit, 8, o);
+    const bool zeros = r->w->group.zero;
+    planes(r, n_unit, o);
     for (size_t u = 0; u < n_unit; u++, x++) {
         vi acc[4];
         words_times(r, 16 * u, false, 15, flip, flip, x, acc);
-        const vi part = plus_zero(join(15, 8, acc), vi_load(o->zero[u]), x, 0);
+        const vi part = plus_zero(join(15, 8, acc), zeros ? vi_load(o->zero[u]) : zero_of(15, 8), x, 0);
         *total = plus_part(part, vf_load(o->scale[u]), x, *total);
     }
 }
@@ -214,7 +217,7 @@ static void direct_int4(const rows *r, size_t n_unit, panel *o, const nb_pk_x *x
 static void direct_fp4(const rows *r, size_t n_unit, panel *o, const nb_pk_x *x, vf *total)
 {
     const vi flip = vi_set8((char)r->w->group.flip), table = FP4_TABLE, zero = zero_of(24, 12);
-    planes(r, n_unit, 12, o);
+    planes(r, n_unit, o);
     for (size_t u = 0; u < n_unit; u++, x++) {
         vi acc[4];
         words_times(r, 16 * u, true, 24, flip, table, x, acc);

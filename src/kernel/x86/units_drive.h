@@ -30,47 +30,65 @@ static void copy_rows(rows *r, size_t n_bytes, uint8_t *to)
     r->stride = ROW_BYTES;
 }
 
+/* How a matrix is cut, computed once: a division takes as long as three units. */
+typedef struct cut {
+    size_t row_bytes, seg_bytes, n_seg; /* of a row; the last segment may be shorter */
+    size_t span, n_group;
+} cut;
+
+static cut cut_of(const nb_weight *w)
+{
+    const nb_wtype_traits *x = &nb_wtypes[w->type];
+    const bool grouped = w->type <= NB_W_FP4;
+    cut c = { .row_bytes = nb_wtype_row_bytes(w->type, w->n_col), .span = nb_packed_span(w) };
+    c.seg_bytes = grouped ? NB_PK_SEG * (w->type == NB_W_BYTE ? 32 : 16) : NB_PK_SEG_COL / x->block * x->block_bytes;
+    c.n_seg = (c.row_bytes + c.seg_bytes - 1) / c.seg_bytes;
+    if (grouped) c.n_group = nb_weight_n_group(w);
+    return c;
+}
+
 /* The third segment on, of these rows or of the rows after them, is to be prefetched (quad()): the first line of
  * each row now, because quads of two segments may leave it out.  The pieces are too short for the hardware to see what
- * comes.  at: bytes of a row before this segment; n_bytes: of a whole one, the last of a row may be shorter. */
-static void fetch_on(rows *r, size_t at, size_t n_bytes)
+ * comes.  seg: this segment. */
+static void fetch_on(rows *r, const cut *c, size_t seg)
 {
-    const size_t n_seg = (r->stride + n_bytes - 1) / n_bytes, to = at / n_bytes + AHEAD;
-    r->ahead = to / n_seg * LANES * r->stride + to % n_seg * n_bytes - at;
+    size_t to = seg + AHEAD, below = 0;
+    for (; to >= c->n_seg; to -= c->n_seg) below += LANES * r->stride;
+    r->ahead = below + (to - seg) * c->seg_bytes;
     for (size_t i = 0; i < LANES; i++)
         _mm_prefetch((const char *)r->p + i * r->stride + r->ahead, _MM_HINT_T0);
 }
 
 /* Rows [r, r + LANES) of the matrix, those before `end`, units [u, u + n_unit); a copy of what ends there. */
-static rows rows_of(const nb_linear_args *a, size_t r, size_t end, size_t u, size_t n_unit, bool ahead, uint8_t *copy)
+static rows rows_of(const nb_linear_args *a, const cut *c, size_t r, size_t end, size_t u, size_t n_unit, bool ahead,
+                    uint8_t *copy)
 {
     const nb_wtype_traits *x = &nb_wtypes[a->w.type];
-    const bool grouped = a->w.type <= NB_W_FP4, byte = a->w.type == NB_W_BYTE;
-    const size_t stride = nb_wtype_row_bytes(a->w.type, a->w.n_col);
-    const size_t at = grouped ? u * (byte ? 32 : 16) : u * NB_PK_UNIT / x->block * x->block_bytes;
-    const size_t whole = grouped ? n_unit * (byte ? 32 : 16)
-                                 : (n_unit * NB_PK_UNIT + x->block - 1) / x->block * x->block_bytes;
-    const size_t segment = grouped ? NB_PK_SEG * (byte ? 32 : 16) : NB_PK_SEG_COL / x->block * x->block_bytes;
-    const size_t have = stride - at < whole ? stride - at : whole;
-    rows s = { .p = (const uint8_t *)a->w.data + r * stride + at,
-               .stride = stride,
+    const size_t at = u * c->seg_bytes / NB_PK_SEG, left = c->row_bytes - at; /* units begin where blocks do */
+    size_t whole = c->seg_bytes;
+    if (n_unit < NB_PK_SEG && a->w.type <= NB_W_FP4) whole = c->seg_bytes / NB_PK_SEG * n_unit;
+    else if (n_unit < NB_PK_SEG) whole = (n_unit * NB_PK_UNIT + x->block - 1) / x->block * x->block_bytes;
+    const size_t have = left < whole ? left : whole;
+    rows s = { .p = (const uint8_t *)a->w.data + r * c->row_bytes + at,
+               .stride = c->row_bytes,
                .w = &a->w,
                .row = r,
                .n_row = end - r < LANES ? end - r : LANES,
                .unit = u,
-               .span = nb_packed_span(&a->w) };
+               .span = c->span,
+               .n_group = c->n_group };
     if (s.n_row < LANES || have < whole)
         copy_rows(&s, have, copy);
     else if (ahead)
-        fetch_on(&s, at, segment);
+        fetch_on(&s, c, u / NB_PK_SEG);
     return s;
 }
 
-static void unpack_panel(const nb_linear_args *a, size_t r, size_t end, size_t u, size_t n_unit,
-                         bool ahead, panel *o)
+static void unpack_panel(const nb_linear_args *a, const cut *c, size_t r, size_t end, size_t u, size_t n_unit, bool ahead,
+                         panel *o)
 {
     uint8_t copy[LANES * ROW_BYTES];
-    const rows s = rows_of(a, r, end, u, n_unit, ahead, copy);
+    const rows s = rows_of(a, c, r, end, u, n_unit, ahead, copy);
     unpacks[a->w.type](&s, n_unit, o);
 }
 
@@ -80,10 +98,11 @@ static void linear_direct(const nb_linear_args *a, direct_fn *direct)
     panel p;
     uint8_t copy[LANES * ROW_BYTES];
     const size_t n_all = nb_pk_units(a->w.n_col);
+    const cut c = cut_of(&a->w);
     for (size_t r = a->row_begin; r < a->row_end; r += LANES)
         for (size_t u = 0; u < n_all; u += NB_PK_SEG) {
             const size_t n_unit = n_all - u < NB_PK_SEG ? n_all - u : NB_PK_SEG, n_row = a->row_end - r;
-            rows s = rows_of(a, r, a->row_end, u, n_unit, true, copy);
+            rows s = rows_of(a, &c, r, a->row_end, u, n_unit, true, copy);
             for (size_t t = 0; t < a->n_tok; t++) {
                 vf total = vf_set1(0);
                 direct(&s, n_unit, &p, (const nb_pk_x *)a->xp + t * n_all + u, &total);
@@ -148,6 +167,7 @@ static void block_times(const nb_linear_args *a, size_t r, size_t n_panel, size_
     panel p[PANELS];
     block b;
     const size_t n_all = nb_pk_units(a->w.n_col), n_tok = a->n_tok - t0 < BLOCK_TOK ? a->n_tok - t0 : BLOCK_TOK;
+    const cut c = cut_of(&a->w);
     b.a = a;
     b.r = r;
     b.t = t0;
@@ -155,7 +175,7 @@ static void block_times(const nb_linear_args *a, size_t r, size_t n_panel, size_
         const size_t n_unit = n_all - u < NB_PK_SEG ? n_all - u : NB_PK_SEG;
         size_t n = 0;
         for (; n < n_panel && r + n * LANES < a->row_end; n++)
-            unpack_panel(a, r + n * LANES, a->row_end, u, n_unit, n_panel == 1, &p[n]);
+            unpack_panel(a, &c, r + n * LANES, a->row_end, u, n_unit, n_panel == 1, &p[n]);
         for (size_t t = 0; t < n_tok; t += MAX_TOK) {
             const size_t m = n_tok - t < MAX_TOK ? n_tok - t : MAX_TOK;
             size_t i = 0;

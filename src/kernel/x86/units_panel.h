@@ -23,6 +23,7 @@ typedef struct rows {
     size_t row, n_row; /* INT4, BYTE, FP4: the planes' rows, of which n_row exist */
     size_t unit;       /* first unit of the segment           */
     size_t span;       /* columns                             */
+    size_t n_group;    /* of a row of the planes              */
     size_t ahead;      /* what is prefetched: so many bytes behind what is read */
 } rows;
 
@@ -140,7 +141,7 @@ enum { GROUPS = NB_PK_SEG * 4, PLANE_ROW = GROUPS * 4 + 16 };
 static plane plane_of(const rows *r, const void *data, size_t bytes, size_t first, size_t n,
                       uint8_t *copy)
 {
-    const size_t stride = nb_weight_n_group(r->w) * bytes, all = r->w->n_row * stride;
+    const size_t stride = r->n_group * bytes, all = r->w->n_row * stride;
     const size_t at = r->row * stride + first * bytes, whole = (n * bytes + 15) / 16 * 16;
     plane p = { (const uint8_t *)data + at, stride, bytes, n };
     for (size_t i = 0; i < LANES; i++) /* of the next panel */
@@ -197,33 +198,42 @@ static void plane_scales(nb_stype t, const plane *p, vf outer, float (*out)[LANE
     }
 }
 
-/* n_unit units' scales and zeros of spans. */
-static void planes(const rows *r, size_t n_unit, int zero, panel *o)
+/* Scales, and zeros where the matrix has some, of n_unit units that are a segment with a group for each span. */
+static bool planes_of_spans(const rows *r, size_t n_unit, vf outer, panel *o)
 {
     const nb_wgroups *g = &r->w->group;
+    const size_t per = r->span == 32 ? 1 : r->span == 16 ? 2 : 4; /* no division: it takes as long as three units */
+    uint8_t copy[LANES * PLANE_ROW];
+    if (g->size != r->span || g->zero || (r->unit + n_unit) * per > r->n_group) return false;
+    const plane p = plane_of(r, g->scale, nb_stype_bytes(g->scale_type), r->unit * per, n_unit * per, copy);
+    plane_scales(g->scale_type, &p, outer, o->scale);
+    return true;
+}
+
+/* n_unit units' scales of spans, and their zeros if the matrix has some. */
+static void planes(const rows *r, size_t n_unit, panel *o)
+{
+    const nb_wgroups *g = &r->w->group;
+    const vf outer = vf_set1(r->w->type == NB_W_FP4 ? 0.5f * g->outer : g->outer);
+    if (planes_of_spans(r, n_unit, outer, o)) return;
     const size_t c0 = r->unit * NB_PK_UNIT, c1 = c0 + n_unit * NB_PK_UNIT;
     const size_t end = c1 < r->w->n_col ? c1 : r->w->n_col;
     const size_t first = c0 / g->size, n = (end - 1) / g->size + 1 - first;
     const size_t n_span = n_unit * NB_PK_UNIT / r->span;
-    const vf outer = vf_set1(r->w->type == NB_W_FP4 ? 0.5f * g->outer : g->outer);
     uint8_t copy[LANES * PLANE_ROW];
     vi zeros[GROUPS + 16];
     _Alignas(64) float scale[GROUPS + 16][LANES];
-    const bool each = g->size == r->span && n == n_span; /* a group is a span */
     plane p = plane_of(r, g->scale, nb_stype_bytes(g->scale_type), first, n, copy);
-    plane_scales(g->scale_type, &p, outer, each ? o->scale : scale);
+    plane_scales(g->scale_type, &p, outer, scale);
     if (g->zero) {
         p = plane_of(r, g->zero, 1, first, n, copy);
         plane_vectors(&p, 1, zeros);
         for (size_t i = 0; i < n; i++) zeros[i] = vi_or(zeros[i], vi_sll(zeros[i], 23));
-    } else {
-        set_zero(o, n_span, zero);
     }
-    if (each && !g->zero) return;
     size_t k = 0, to = (first + 1) * g->size; /* group k ends before column `to` */
     for (size_t i = 0, c = c0; i < n_span; i++, c += r->span) {
         if (c >= to) k++, to += g->size;
-        if (!each) put_scale(o, i, c < end ? vf_load(scale[k]) : vf_set1(0));
+        put_scale(o, i, c < end ? vf_load(scale[k]) : vf_set1(0));
         if (g->zero) vi_store(o->zero[i], c < end ? zeros[k] : vi_set1(0));
     }
 }

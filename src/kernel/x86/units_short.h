@@ -21,7 +21,8 @@ static void unpack_int4(const rows *r, size_t n_unit, panel *o)
             put(o->code[u], 2 * k + 1, high4(v[k]));
         }
     }
-    planes(r, n_unit, 8, o);
+    planes(r, n_unit, o);
+    if (!r->w->group.zero) set_zero(o, n_unit * NB_PK_UNIT / r->span, 8);
 }
 
 static void unpack_fp4(const rows *r, size_t n_unit, panel *o)
@@ -37,7 +38,8 @@ static void unpack_fp4(const rows *r, size_t n_unit, panel *o)
             put(o->code[u], 2 * k + 1, vi_shuffle8(table, high4(v[k])));
         }
     }
-    planes(r, n_unit, 12, o);
+    planes(r, n_unit, o);
+    if (!r->w->group.zero) set_zero(o, n_unit * NB_PK_UNIT / r->span, 12);
 }
 
 /* 32 bytes. */
@@ -56,7 +58,8 @@ static void unpack_byte(const rows *r, size_t n_unit, panel *o)
 {
     const vi flip = vi_set8((char)r->w->group.flip);
     for (size_t u = 0; u < n_unit; u++) put_bytes(r, 32 * u, 4, flip, o->code[u]);
-    planes(r, n_unit, 128, o);
+    planes(r, n_unit, o);
+    if (!r->w->group.zero) set_zero(o, n_unit * NB_PK_UNIT / r->span, 128);
 }
 
 static void unpack_q8_0(const rows *r, size_t n_unit, panel *o)

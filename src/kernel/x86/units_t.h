@@ -68,6 +68,7 @@ static void strip_t(const nb_linear_args *a, size_t u, size_t n_unit, size_t t0,
     const size_t span = nb_packed_span(&a->w);
     units_t_fn *add =
         units_ts[nb_packed_has_min(type) ? 2 : nb_packed_is_words(type) ? 1 : 0][n_tok - 1];
+    const cut c = cut_of(&a->w);
     vf sum[T_TOK][T_COL];
     panel p;
     for (size_t r0 = a->row_begin; r0 < a->row_end; r0 += T_PANELS * LANES) {
@@ -81,7 +82,7 @@ static void strip_t(const nb_linear_args *a, size_t u, size_t n_unit, size_t t0,
                 memcpy(row, a->x + (t0 + t) * a->x_stride + (r - a->row_begin), n * sizeof *row);
                 x[t] = vf_load(row);
             }
-            unpack_panel(a, r, a->row_end, u, n_unit, false, &p);
+            unpack_panel(a, &c, r, a->row_end, u, n_unit, false, &p);
             add(&p, n_unit, span, x, sum);
         }
         for (size_t t = 0; t < n_tok; t++)
