@@ -286,13 +286,17 @@ static void test_rows(chk *t, const chk_row *row)
 
 typedef struct shape {
     size_t ratio, dim, rope, n_head, k, window, n_page; /* k 0: all rows; n_page: before the query's own */
-    bool device; /* too slow for the emulation */
+    size_t state_off; /* 7: rows of the window are not aligned */
+    bool device;      /* too slow for the emulation */
 } shape;
 
 static const shape shapes[] = {
-    { 4, 32, 8, 4, 16, 128, 3, false },    { 128, 32, 8, 9, 0, 100, 5, false },   { 0, 48, 16, 3, 0, 64, 2, false },
-    { 4, 512, 64, 8, 24, 70, 2, false },   { 128, 512, 64, 33, 0, 40, 4, false }, { 0, 512, 64, 5, 0, 33, 1, false },
-    { 4, 512, 64, 64, 512, 128, 60, true }, { 128, 512, 64, 64, 0, 128, 1600, true },
+    { 4, 32, 8, 4, 16, 128, 3, 7, false },     { 128, 32, 8, 9, 0, 100, 5, 8, false },
+    { 0, 48, 16, 3, 0, 64, 2, 7, false },      { 4, 512, 64, 8, 24, 70, 2, 7, false },
+    { 4, 512, 64, 8, 24, 70, 2, 8, false },    { 4, 512, 64, 8, 24, 70, 0, 8, false },
+    { 128, 512, 64, 33, 0, 40, 4, 7, false },  { 128, 512, 64, 33, 0, 40, 4, 8, false },
+    { 0, 512, 64, 5, 0, 33, 1, 8, false },     { 4, 512, 64, 64, 512, 128, 60, 8, true },
+    { 128, 512, 64, 64, 0, 128, 1600, 8, true },
 };
 enum { N_BLOCK = 4, N_TOK = 3, N_ROW = N_TOK + 1 };
 
@@ -406,10 +410,10 @@ static void one_attend(chk *t, const nb_cuda_csa_row *v, const kase *x)
     const shape *s = x->s;
     const size_t per = x->r.n_row * x->r.n_values, wide = s->n_head * s->dim;
     static const uint32_t row_chunk[N_ROW] = { 0, 0, 0, UINT32_MAX };
-    float *tail = chk_raw(t, (7 + s->window * s->dim) * sizeof *tail);
-    memset(tail, 0, 7 * sizeof *tail);
-    memcpy(tail + 7, x->ring, s->window * s->dim * sizeof *tail);
-    const nb_cuda_chunk chunk = { .tail = chk_gpu_in(t, tail, (7 + s->window * s->dim) * sizeof *tail),
+    float *tail = chk_raw(t, (s->state_off + s->window * s->dim) * sizeof *tail);
+    memset(tail, 0, s->state_off * sizeof *tail);
+    memcpy(tail + s->state_off, x->ring, s->window * s->dim * sizeof *tail);
+    const nb_cuda_chunk chunk = { .tail = chk_gpu_in(t, tail, (s->state_off + s->window * s->dim) * sizeof *tail),
                                   .own = chk_gpu_in(t, x->own, (2 * per + 1) * sizeof *x->own),
                                   .n_tok = N_TOK,
                                   .pos0 = (uint32_t)x->pos0 };
@@ -438,7 +442,7 @@ static void one_attend(chk *t, const nb_cuda_csa_row *v, const kase *x)
                                   .k = s->k,
                                   .ratio = s->ratio,
                                   .window = s->window,
-                                  .state_off = 7,
+                                  .state_off = s->state_off,
                                   .n_win_unit = x->n_win,
                                   .n_unit = x->n_unit,
                                   .scale = 0.11f,

@@ -34,7 +34,11 @@ typedef struct kase {
     unsigned char *pool;
     float *dec, *rows, *q; /* dec: [N_BLOCK][64][n_value] */
     size_t n_whole, head0; /* as in nb_cuda_gqa_args */
+    float factor;          /* of keys and values */
 } kase;
+
+/* Beside plain records: a case of some shapes and types. */
+enum { OUTLIERS = 1, FIXED = 2, LARGE = 3 };
 
 static float value(chk *t)
 {
@@ -47,12 +51,12 @@ static bool make_record(chk *t, kase *k, nb_kv_type type, unsigned extra)
     const shape *s = k->s;
     nb_record_opts o = { .type = type, NB_SEGS_KV(s->dim, s->dim, s->n_kv) };
     if (nb_kv_traits[type]->modes) o.mode = (nb_kv_mode)chk_between(t, 0, 2);
-    for (size_t i = 0; i < 2 && extra == 1; i++) {
+    for (size_t i = 0; i < 2 && extra == OUTLIERS; i++) {
         places[i][0] = (uint16_t)chk_between(t, 0, s->dim * s->n_kv - 1);
         o.seg[i].outlier = places[i];
         o.seg[i].n_outlier = 1;
     }
-    for (size_t i = 0; i < 2 && extra == 2; i++) o.seg[i].fixed_scale = 0.0123f;
+    for (size_t i = 0; i < 2 && extra == FIXED; i++) o.seg[i].fixed_scale = 0.0123f;
     return nb_record_init(&k->r, &o, NULL) == NB_OK && chk_gpu_api(t)->can_cache(&k->r);
 }
 
@@ -70,7 +74,7 @@ static void make_pages(chk *t, kase *k)
     for (size_t b = 0; b < N_BLOCK; b++) {
         unsigned char *page = k->pool + b * k->block_bytes + k->layer_off;
         for (size_t i = 0; i < NB_PAGE_TOK * n; i++) {
-            x[i] = value(t);
+            x[i] = value(t) * k->factor;
             h[i] = nb_bf16_from_f32(x[i]);
         }
         if (r->type == NB_KV_F32)
@@ -122,7 +126,7 @@ static void make_chunks(chk *t, kase *k)
             c->tail = at;
         for (size_t j = 0; j < end * nv; j++)
             first[j] =
-                k->r.type == NB_KV_F32 ? value(t) : nb_bf16_to_f32(nb_bf16_from_f32(value(t)));
+                k->factor * (k->r.type == NB_KV_F32 ? value(t) : nb_bf16_to_f32(nb_bf16_from_f32(value(t))));
         at += (n_page > 1 ? n_page : LAYERS) * per_page;
     }
 }
@@ -131,6 +135,7 @@ static bool make_case(chk *t, kase *k, const shape *s, nb_kv_type type, unsigned
 {
     memset(k, 0, sizeof *k);
     k->s = s;
+    k->factor = extra == LARGE ? 0x1p107f : 1;
     if (!make_record(t, k, type, extra)) return false;
     k->n_value = 2 * s->n_kv * s->dim;
     make_pages(t, k);
@@ -138,7 +143,7 @@ static bool make_case(chk *t, kase *k, const shape *s, nb_kv_type type, unsigned
     k->q_stride = s->n_head * s->dim + chk_between(t, 0, 5);
     k->q = chk_raw(t, k->n_row * k->q_stride * sizeof *k->q);
     for (size_t i = 0; i < k->n_row * k->q_stride; i++) k->q[i] = value(t);
-    k->scale = (float)((chk_u64(t) % 3 ? 1.0 : 3.0) / sqrt((double)s->dim));
+    k->scale = (float)((chk_u64(t) % 3 ? 1.0 : 3.0) / sqrt((double)s->dim)) / k->factor;
     return true;
 }
 
@@ -366,16 +371,17 @@ static void test(chk *t, const chk_row *row)
     (void)row;
     for (size_t i = 0; i < NB_COUNT(shapes); i++)
         for (nb_kv_type type = 0; type < NB_KV_TYPE_COUNT; type++)
-            for (unsigned extra = 0; extra < 3; extra++) {
+            for (unsigned extra = 0; extra <= LARGE; extra++) {
                 kase k;
-                if (extra != (i + type) % 3 && (emulated || shapes[i].device)) continue;
-                if (emulated && (shapes[i].device || (i + type) % 2)) continue;
+                const bool large = type == NB_KV_IF4 && (shapes[i].dim == 64 || shapes[i].dim == 128);
+                if (emulated && shapes[i].device) continue;
+                if (extra == LARGE && !large) continue;
+                if (extra != LARGE && extra != (i + type) % 3 && (emulated || shapes[i].device)) continue;
+                if (extra != LARGE && emulated && (i + type) % 2) continue;
                 if (chk_case(t, "dim %zu, %zu heads of %zu, to %zu pages, %s%s", shapes[i].dim,
                              shapes[i].n_head, shapes[i].n_kv, shapes[i].max_page,
                              nb_kv_type_name(type),
-                             extra == 1   ? ", outliers"
-                             : extra == 2 ? ", fixed"
-                                          : "") &&
+                             (const char *[]){ "", ", outliers", ", fixed", ", large" }[extra]) &&
                     make_case(t, &k, &shapes[i], type, extra))
                     one_case(t, &k);
             }

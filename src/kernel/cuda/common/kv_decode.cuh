@@ -262,8 +262,9 @@ __device__ inline void nb_kv_scale8(float o, float (&v)[8])
 
 /* nb_kv_load8 in two steps, for vectors without outliers, fixed scales and ends within eight values: the reads, and what
  * is computed from them.  BF16, E4M3, NVFP4, IF4.  outer: byte of the vector's factor (nb_kv_outer_byte), of any value for
- * BF16; from NB_KV_LARGE on values may need clipping (LARGE). */
-enum { NB_KV_LARGE = 127 + 100 };
+ * BF16; from NB_KV_LARGE on values may need clipping, or block scale (448 at most) times factor times the 2^24 of a nibble is
+ * no float (LARGE). */
+enum { NB_KV_LARGE = 127 + 96 };
 template <int FMT> struct nb_kv_raw8 {
     uint32_t c[nb_kv_code_bits(FMT) / 4];
     uint32_t scale; /* of the block; 4 bits only */
