@@ -184,9 +184,14 @@ export function serve({ files, port = 0, nBlock = 2048, key = "", speed = 25 }) 
       res.end("data: [DONE]\n\n");
       return undefined;
     }
-    const r = await fetch(new URL(url.pathname, files));
-    const headers = Object.fromEntries(["content-type", "content-security-policy"].map((h) => [h, r.headers.get(h) ?? ""]));
-    return res.writeHead(r.status, headers).end(Buffer.from(await r.arrayBuffer()));
+    try {
+      const r = await fetch(new URL(url.pathname, files));
+      const body = Buffer.from(await r.arrayBuffer());
+      const headers = Object.fromEntries(["content-type", "content-security-policy"].map((h) => [h, r.headers.get(h) ?? ""]));
+      return res.writeHead(r.status, headers).end(body);
+    } catch (e) { // the server with the files may be stopped while a page that is already closed still asks for one
+      return json(502, { error: { message: String(e) } });
+    }
   });
   return new Promise((resolve) => server.listen(port, "127.0.0.1", () => resolve({ url: `http://127.0.0.1:${server.address().port}/`, state, close: () => server.closeAllConnections() ?? server.close() })));
 }
