@@ -19,6 +19,7 @@
 #include "os/thread.h"
 
 enum { LINE = 64, SPINS = 4000, NAP_MS = 20, SUM_FLOATS = 256 };
+#define NOBODY SIZE_MAX
 
 typedef enum call_kind { BARRIER, GATHER, EXCHANGE, SUM, AGREE } call_kind;
 static const char *const call_name[] = { "barrier", "gather", "exchange", "sum", "agree" };
@@ -33,19 +34,29 @@ typedef struct slot {
     const float *part;
     size_t n_part, stride, n;
     uint64_t value;
-    volatile uint32_t *alarm; /* guarded by the lock; or NULL */
 } slot;
 
-typedef struct group {
+/* What all ranks have together, whatever their groups. */
+typedef struct fate {
     size_t n_rank;
     double limit_s;
     bool spin;
     _Atomic size_t n_end, n_asleep;
     _Atomic bool failed;
-    char why[NB_ERROR_MSG_BYTES]; /* guarded by lock; written once, before `failed` */
+    /* guarded by lock */
+    char why[NB_ERROR_MSG_BYTES]; /* written once, before `failed` */
+    volatile uint32_t *alarm[NB_COMM_MAX_RANK]; /* or NULL */
+    size_t awaited[NB_COMM_MAX_RANK]; /* for whom a rank that sleeps waits; NOBODY */
     nb_mutex *lock;
     nb_cond *wake;
-    slot slot[NB_COMM_MAX_RANK];
+} fate;
+
+typedef struct group {
+    fate *all;
+    size_t n_rank, first;                  /* ranks [first, first + n_rank) of all */
+    _Atomic size_t n_end;
+    struct group *part[NB_COMM_MAX_RANK];  /* made by nb_comm_split; guarded by lock */
+    slot slot[];
 } group;
 
 struct nb_comm {
@@ -58,44 +69,56 @@ struct nb_comm {
 
 nb_status nb_comm_check(const nb_comm *c, nb_error *err)
 {
-    if (!atomic_load_explicit(&c->g->failed, memory_order_acquire)) return NB_OK;
-    return nb_fail(err, NB_ERR_FAILED, "%s", c->g->why); /* acquired with `failed` */
+    const fate *all = c->g->all;
+    if (!atomic_load_explicit(&all->failed, memory_order_acquire)) return NB_OK;
+    return nb_fail(err, NB_ERR_FAILED, "%s", all->why); /* acquired with `failed` */
 }
 
-static void wake_all(group *g)
+static void wake_all(fate *all)
 {
-    nb_mutex_lock(g->lock);
-    nb_cond_broadcast(g->wake);
-    nb_mutex_unlock(g->lock);
+    nb_mutex_lock(all->lock);
+    nb_cond_broadcast(all->wake);
+    nb_mutex_unlock(all->lock);
+}
+
+/* who: among all. */
+static void fail(fate *all, size_t who, const char *why)
+{
+    nb_mutex_lock(all->lock);
+    if (!atomic_load_explicit(&all->failed, memory_order_relaxed)) {
+        (void)snprintf(all->why, sizeof all->why, "rank %zu of %zu: %.900s", who, all->n_rank, why);
+        atomic_store(&all->failed, true);
+        for (size_t k = 0; k < all->n_rank; k++)
+            if (all->alarm[k]) *all->alarm[k] = 1;
+    }
+    nb_mutex_unlock(all->lock);
+    wake_all(all);
 }
 
 void nb_comm_fail(nb_comm *c, size_t who, const char *why)
 {
-    group *g = c->g;
-    nb_mutex_lock(g->lock);
-    if (!atomic_load_explicit(&g->failed, memory_order_relaxed)) {
-        (void)snprintf(g->why, sizeof g->why, "rank %zu of %zu: %.900s", who, g->n_rank, why);
-        atomic_store(&g->failed, true);
-        for (size_t k = 0; k < g->n_rank; k++)
-            if (g->slot[k].alarm) *g->slot[k].alarm = 1;
-    }
-    nb_mutex_unlock(g->lock);
-    wake_all(g);
+    fail(c->g->all, c->g->first + who, why);
 }
 
 void nb_comm_set_alarm(nb_comm *c, volatile uint32_t *word)
 {
-    group *g = c->g;
-    nb_mutex_lock(g->lock);
-    g->slot[c->rank].alarm = word;
-    if (word && atomic_load_explicit(&g->failed, memory_order_relaxed)) *word = 1;
-    nb_mutex_unlock(g->lock);
+    fate *all = c->g->all;
+    nb_mutex_lock(all->lock);
+    all->alarm[c->g->first + c->rank] = word;
+    if (word && atomic_load_explicit(&all->failed, memory_order_relaxed)) *word = 1;
+    nb_mutex_unlock(all->lock);
 }
 
 static nb_status fail_about(nb_comm *c, size_t who, const char *why, nb_error *err)
 {
     nb_comm_fail(c, who, why);
     return nb_comm_check(c, err);
+}
+
+/* How a line names rank k of this group. */
+static size_t name_of(const nb_comm *c, size_t k)
+{
+    return c->g->first + k;
 }
 
 /* ---- waiting ---- */
@@ -111,9 +134,9 @@ static bool reached(const wait *w)
     return atomic_load(w->counter) >> w->shift >= w->number;
 }
 
-static bool over(const group *g, const wait *w)
+static bool over(const fate *all, const wait *w)
 {
-    return reached(w) || atomic_load(&g->failed);
+    return reached(w) || atomic_load(&all->failed);
 }
 
 /* What waiting has come to.  A call that all ranks have been through is good, whatever came after it. */
@@ -122,36 +145,49 @@ static nb_status result(const nb_comm *c, const wait *w, nb_error *err)
     return w->shift == 0 && reached(w) ? NB_OK : nb_comm_check(c, err);
 }
 
+/* Who keeps rank k (of all) waiting: itself, or whom it waits for in another group, and so on.  Under the lock. */
+static size_t culprit(const fate *all, size_t k)
+{
+    for (size_t i = 0; i < all->n_rank && all->awaited[k] != NOBODY; i++) k = all->awaited[k];
+    return k;
+}
+
 /* Until rank k's counter has come to this call, there is an error, or the limit is over. */
 static nb_status await(nb_comm *c, size_t k, bool done, nb_error *err)
 {
     group *g = c->g;
+    fate *all = g->all;
     const wait w = { done ? &g->slot[k].done : &g->slot[k].ready, done ? 0 : KIND_BITS, c->number };
-    for (int i = 0; g->spin && i < SPINS; i++) {
-        if (over(g, &w)) return result(c, &w, err);
+    for (int i = 0; all->spin && i < SPINS; i++) {
+        if (over(all, &w)) return result(c, &w, err);
         nb_cpu_pause();
     }
-    bool here = over(g, &w);
+    bool here = over(all, &w);
     if (here) return result(c, &w, err);
-    const double until = nb_clock_s() + g->limit_s;
-    nb_mutex_lock(g->lock);
+    const double until = nb_clock_s() + all->limit_s;
+    size_t *const awaited = &all->awaited[name_of(c, c->rank)];
+    nb_mutex_lock(all->lock);
+    *awaited = name_of(c, k);
     /* Either the other rank sees the count, or this one its counter: all four are sequentially consistent. */
-    (void)atomic_fetch_add(&g->n_asleep, 1);
-    while (!(here = over(g, &w)) && nb_clock_s() < until)
-        nb_cond_wait_for(g->wake, g->lock, NAP_MS);
-    (void)atomic_fetch_sub(&g->n_asleep, 1);
-    nb_mutex_unlock(g->lock);
+    (void)atomic_fetch_add(&all->n_asleep, 1);
+    while (!(here = over(all, &w)) && nb_clock_s() < until)
+        nb_cond_wait_for(all->wake, all->lock, NAP_MS);
+    (void)atomic_fetch_sub(&all->n_asleep, 1);
+    *awaited = NOBODY;
+    const size_t who = culprit(all, name_of(c, k));
+    nb_mutex_unlock(all->lock);
     if (here) return result(c, &w, err);
     char why[128];
-    (void)snprintf(why, sizeof why, "no sign of it for %g seconds, in exchange %llu", g->limit_s,
+    (void)snprintf(why, sizeof why, "no sign of it for %g seconds, in exchange %llu", all->limit_s,
                    (unsigned long long)c->number);
-    return fail_about(c, k, why, err);
+    fail(all, who, why);
+    return nb_comm_check(c, err);
 }
 
-static void announce(group *g, _Atomic uint64_t *counter, uint64_t v)
+static void announce(fate *all, _Atomic uint64_t *counter, uint64_t v)
 {
     atomic_store(counter, v);
-    if (atomic_load(&g->n_asleep)) wake_all(g);
+    if (atomic_load(&all->n_asleep)) wake_all(all);
 }
 
 /* The rank's slot is filled: waits until those of the others are, all for the same call. */
@@ -159,7 +195,7 @@ static nb_status begin(nb_comm *c, call_kind kind, nb_error *err)
 {
     group *g = c->g;
     c->number++;
-    announce(g, &g->slot[c->rank].ready, c->number << KIND_BITS | (uint64_t)kind);
+    announce(g->all, &g->slot[c->rank].ready, c->number << KIND_BITS | (uint64_t)kind);
     for (size_t k = 0; k < g->n_rank; k++) {
         if (k == c->rank) continue;
         NB_TRY(await(c, k, false, err));
@@ -169,7 +205,7 @@ static nb_status begin(nb_comm *c, call_kind kind, nb_error *err)
             continue; /* later: it has looked itself */
         char why[128];
         (void)snprintf(why, sizeof why, "calls %s where rank %zu calls %s", call_name[other],
-                       c->rank, call_name[kind]);
+                       name_of(c, c->rank), call_name[kind]);
         return fail_about(c, k, why, err);
     }
     return NB_OK;
@@ -179,7 +215,7 @@ static nb_status begin(nb_comm *c, call_kind kind, nb_error *err)
 static nb_status end(nb_comm *c, nb_error *err)
 {
     group *g = c->g;
-    announce(g, &g->slot[c->rank].done, c->number);
+    announce(g->all, &g->slot[c->rank].done, c->number);
     for (size_t k = 0; k < g->n_rank; k++)
         if (k != c->rank) NB_TRY(await(c, k, true, err));
     return NB_OK;
@@ -200,7 +236,7 @@ static nb_status copy_block(nb_comm *c, size_t from, const nb_comm_block *src,
     if (dst->n_row != src->n_row || (src->n_row && dst->row_bytes != src->row_bytes)) {
         char why[160];
         (void)snprintf(why, sizeof why, "gives %zu rows of %zu bytes, rank %zu expects %zu of %zu",
-                       src->n_row, src->row_bytes, c->rank, dst->n_row, dst->row_bytes);
+                       src->n_row, src->row_bytes, name_of(c, c->rank), dst->n_row, dst->row_bytes);
         return fail_about(c, from, why, err);
     }
     const char *s = src->p;
@@ -272,7 +308,7 @@ nb_status nb_comm_sum(nb_comm *c, const float *part, size_t n_part, size_t strid
         if (g->slot[k].n != n) {
             char why[128];
             (void)snprintf(why, sizeof why, "adds %zu values, rank %zu adds %zu", g->slot[k].n,
-                           c->rank, n);
+                           name_of(c, c->rank), n);
             return fail_about(c, k, why, err);
         }
     for (size_t at = 0; at < n; at += SUM_FLOATS)
@@ -289,7 +325,7 @@ nb_status nb_comm_agree(nb_comm *c, uint64_t value, const char *what, nb_error *
     for (size_t k = 1; k < g->n_rank; k++)
         if (g->slot[k].value != g->slot[0].value) {
             char why[256];
-            (void)snprintf(why, sizeof why, "its %.150s differ from those of rank 0", what);
+            (void)snprintf(why, sizeof why, "its %.150s differ from those of rank %zu", what, name_of(c, 0));
             return fail_about(c, k, why, err);
         }
     return end(c, err);
@@ -309,60 +345,102 @@ size_t nb_comm_n_rank(const nb_comm *c)
 
 void nb_comm_set_limit(nb_comm *c, double limit_s)
 {
-    c->g->limit_s = limit_s;
+    c->g->all->limit_s = limit_s;
 }
 
 double nb_comm_limit(const nb_comm *c)
 {
-    return c->g->limit_s;
+    return c->g->all->limit_s;
 }
 
-static void free_group(group *g)
+static void free_fate(fate *all)
 {
-    if (!g) return;
-    nb_mutex_destroy(g->lock);
-    nb_cond_destroy(g->wake);
-    free(g);
+    if (!all) return;
+    nb_mutex_destroy(all->lock);
+    nb_cond_destroy(all->wake);
+    free(all);
 }
 
 void nb_comm_destroy(nb_comm *c)
 {
     if (!c) return;
-    if (atomic_fetch_sub(&c->g->n_end, 1) == 1) free_group(c->g);
+    fate *all = c->g->all;
+    if (atomic_fetch_sub(&c->g->n_end, 1) == 1) free(c->g);
+    if (atomic_fetch_sub(&all->n_end, 1) == 1) free_fate(all);
     free(c);
 }
 
-static group *make_group(size_t n_rank, double limit_s, bool spin)
+static fate *make_fate(size_t n_rank, double limit_s, bool spin)
 {
-    group *g = aligned_alloc(LINE, sizeof *g); /* calloc does not know of alignas */
-    if (!g) return NULL;
-    memset(g, 0, sizeof *g);
-    g->n_rank = n_rank;
-    g->limit_s = limit_s;
-    g->spin = spin;
-    if (nb_mutex_create(&g->lock) == NB_OK && nb_cond_create(&g->wake) == NB_OK) return g;
-    free_group(g);
+    fate *all = calloc(1, sizeof *all);
+    if (!all) return NULL;
+    all->n_rank = n_rank;
+    all->limit_s = limit_s;
+    all->spin = spin;
+    for (size_t k = 0; k < n_rank; k++) all->awaited[k] = NOBODY;
+    if (nb_mutex_create(&all->lock) == NB_OK && nb_cond_create(&all->wake) == NB_OK) return all;
+    free_fate(all);
     return NULL;
+}
+
+static group *make_group(fate *all, size_t n_rank, size_t first)
+{
+    const size_t n_bytes = sizeof(group) + n_rank * sizeof(slot);
+    group *g = aligned_alloc(LINE, n_bytes); /* calloc does not know of alignas */
+    if (!g) return NULL;
+    memset(g, 0, n_bytes);
+    g->all = all;
+    g->n_rank = n_rank;
+    g->first = first;
+    return g;
+}
+
+/* NULL: out of memory. */
+static nb_comm *make_end(group *g, size_t rank)
+{
+    nb_comm *c = malloc(sizeof *c);
+    if (!c) return NULL;
+    *c = (nb_comm){ g, rank, 0 };
+    atomic_fetch_add(&g->n_end, 1);
+    atomic_fetch_add(&g->all->n_end, 1);
+    return c;
 }
 
 nb_status nb_comm_create(size_t n_rank, double limit_s, bool spin, nb_comm **out, nb_error *err)
 {
     if (n_rank < 1 || n_rank > NB_COMM_MAX_RANK)
         return nb_fail(err, NB_ERR_RANGE, "%zu ranks: expected 1 to %d", n_rank, NB_COMM_MAX_RANK);
-    group *g = make_group(n_rank, limit_s, spin);
-    if (!g) return nb_fail(err, NB_ERR_NOMEM, "out of memory for %zu ranks", n_rank);
+    fate *all = make_fate(n_rank, limit_s, spin);
+    group *g = all ? make_group(all, n_rank, 0) : NULL;
     nb_comm *c[NB_COMM_MAX_RANK] = { 0 };
-    for (size_t k = 0; k < n_rank; k++) {
-        c[k] = malloc(sizeof *c[k]);
-        if (c[k]) continue;
-        while (k) free(c[--k]);
-        free_group(g);
-        return nb_fail(err, NB_ERR_NOMEM, "out of memory for %zu ranks", n_rank);
+    size_t n = 0;
+    while (g && n < n_rank && (c[n] = make_end(g, n)) != NULL) n++;
+    if (n == n_rank) {
+        memcpy(out, c, n_rank * sizeof *c);
+        return NB_OK;
     }
-    atomic_store(&g->n_end, n_rank);
-    for (size_t k = 0; k < n_rank; k++) {
-        *c[k] = (nb_comm){ g, k, 0 };
-        out[k] = c[k];
+    if (n == 0) { /* no end frees them */
+        free(g);
+        free_fate(all);
     }
-    return NB_OK;
+    while (n) nb_comm_destroy(c[--n]);
+    return nb_fail(err, NB_ERR_NOMEM, "out of memory for %zu ranks", n_rank);
+}
+
+nb_status nb_comm_split(nb_comm *c, size_t n_group, nb_comm **out, nb_error *err)
+{
+    group *g = c->g;
+    if (n_group < 1 || g->n_rank % n_group)
+        return nb_fail(err, NB_ERR_RANGE, "%zu groups of %zu ranks: expected a divisor", n_group, g->n_rank);
+    const size_t n = g->n_rank / n_group, which = c->rank / n;
+    nb_mutex_lock(g->all->lock);
+    if (!g->part[which]) g->part[which] = make_group(g->all, n, g->first + which * n);
+    group *part = g->part[which];
+    *out = part ? make_end(part, c->rank % n) : NULL;
+    if (part && atomic_load(&part->n_end) == 0) { /* the first of them */
+        free(part);
+        g->part[which] = NULL;
+    }
+    nb_mutex_unlock(g->all->lock);
+    return *out ? NB_OK : nb_fail(err, NB_ERR_NOMEM, "out of memory for %zu ranks", n);
 }

@@ -12,6 +12,10 @@
  * another, and after an error it writes to no memory that a slow rank may still read, if its caller computes no
  * further.
  *
+ * Groups (nb_comm_split) are for ranks that compute some things with a few others and some with all: each then has two
+ * ends, and a group its own calls.  A failure is common to all ranks, in whichever group it happens: the calls of all
+ * groups end, with the line that names the rank by its number among all.
+ *
  * An end is used by one thread at a time.  Calls allocate nothing. */
 #ifndef NB_COMM_COMM_H
 #define NB_COMM_COMM_H
@@ -34,6 +38,10 @@ typedef struct nb_comm_block {
 /* Ends of n_rank ranks, 1 to NB_COMM_MAX_RANK; limit_s > 0: how long a rank waits for another.  spin: there is a core for every
  * rank, so that waiting begins with looking again and again, for some microseconds. */
 nb_status nb_comm_create(size_t n_rank, double limit_s, bool spin, nb_comm **out, nb_error *err);
+/* This rank's end in its group: the ranks of c fall into n_group groups of neighbours, of one size (n_group divides their
+ * number), and have numbers from 0 on in theirs.  Once on each end of c, with the same n_group; it waits for nobody.
+ * Limit and alarms are c's. */
+nb_status nb_comm_split(nb_comm *c, size_t n_group, nb_comm **out, nb_error *err);
 /* When no rank is in a call any more; the memory of all is freed with the last. NULL is ignored. */
 void nb_comm_destroy(nb_comm *c);
 size_t nb_comm_rank(const nb_comm *c);
@@ -56,7 +64,7 @@ nb_status nb_comm_sum(nb_comm *c, const float *part, size_t n_part, size_t strid
 /* NB_ERR_FAILED on all ranks if one of them has another value than rank 0; what: "decisions of a step". */
 nb_status nb_comm_agree(nb_comm *c, uint64_t value, const char *what, nb_error *err);
 
-/* Ends the calls of all ranks with this reason, which is rank who's: the first one counts. */
+/* Ends the calls of all ranks with this reason, which is rank who's (of c's group): the first one counts. */
 void nb_comm_fail(nb_comm *c, size_t who, const char *why);
 /* *word becomes 1 when any rank has failed, for devices that wait without looking at this one's calls; NULL: no more.
  * When no rank is in a call.  A failure before counts, too. */

@@ -340,6 +340,86 @@ static void test_faults(void **state)
         }
 }
 
+/* ---- groups ---- */
+
+typedef struct in_groups {
+    size_t n_group;
+    enum { WHOLE, SAYS_SO, GONE, IN_THE_GROUP } fault;
+    size_t who;
+} in_groups;
+
+/* Calls of the group and of all in turns; a rank's group end is made while others call already. */
+static void groups(rank *r)
+{
+    const in_groups *x = r->ctx;
+    const size_t n = nb_comm_n_rank(r->c), me = nb_comm_rank(r->c), n_in = n / x->n_group;
+    nb_comm *own;
+    if (nb_comm_split(r->c, x->n_group, &own, NULL) != NB_OK) {
+        r->good = false;
+        return;
+    }
+    r->good &= nb_comm_n_rank(own) == n_in && nb_comm_rank(own) == me % n_in;
+    const size_t first = me / n_in * n_in;
+    for (size_t call = 0; call < MANY && r->st == NB_OK; call++) {
+        uint32_t mine = word(call, me, 0, 0), all[2 * MAX_RANK];
+        nb_comm_block recv[MAX_RANK];
+        const nb_comm_block send = words(&mine, 1, 1, 1);
+        if (me == x->who && call == BEFORE && x->fault == GONE) break;
+        if (me == x->who && call == BEFORE && x->fault == SAYS_SO) nb_comm_fail(own, me % n_in, "it has no memory");
+        if (me == x->who && call == BEFORE && x->fault == IN_THE_GROUP) (void)nb_comm_barrier(own, NULL);
+        for (size_t k = 0; k < n_in; k++) recv[k] = words(all + k, 1, 1, 1);
+        r->st = nb_comm_gather(own, &send, recv, &r->err);
+        for (size_t k = 0; k < n_in && r->st == NB_OK; k++) r->good &= all[k] == word(call, first + k, 0, 0);
+        if (call % 3 || r->st != NB_OK) continue;
+        for (size_t k = 0; k < n; k++) recv[k] = words(all + k, 1, 1, 1);
+        r->st = nb_comm_gather(r->c, &send, recv, &r->err);
+        for (size_t k = 0; k < n && r->st == NB_OK; k++) r->good &= all[k] == word(call, k, 0, 0);
+    }
+    nb_comm_destroy(own);
+}
+
+static void test_groups(void **state)
+{
+    (void)state;
+    static const size_t shapes[][2] = { { 1, 1 }, { 4, 2 }, { 4, 4 }, { 4, 1 }, { 6, 3 }, { 8, 2 }, { 8, 4 } };
+    rank r[MAX_RANK];
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        const in_groups x = { shapes[i][1], WHOLE, 0 };
+        run(r, shapes[i][0], 60, groups, (void *)(uintptr_t)&x);
+        all_good(r, shapes[i][0], "groups");
+    }
+}
+
+/* What a rank does wrong in its group ends the calls of all, and the line names it by its number among all: also where
+ * the others wait for one that waits for it. */
+static void test_group_faults(void **state)
+{
+    (void)state;
+    static const struct {
+        in_groups x;
+        const char *line;
+    } bad[] = {
+        { { 2, SAYS_SO, 3 }, "rank 3 of 4: it has no memory" },
+        { { 2, SAYS_SO, 0 }, "rank 0 of 4: it has no memory" },
+        { { 2, GONE, 3 }, "rank 3 of 4: no sign of it for 0.25 seconds" },
+        { { 2, GONE, 0 }, "rank 0 of 4: no sign of it for 0.25 seconds" },
+        { { 2, GONE, 1 }, "rank 1 of 4: no sign of it for 0.25 seconds" },
+        { { 2, IN_THE_GROUP, 2 }, " calls " },
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        rank r[4];
+        in_groups x = bad[i].x;
+        run(r, 4, 0.25, groups, &x);
+        for (size_t k = 0; k < 4; k++) {
+            if (k == x.who && x.fault == GONE) continue;
+            if (r[k].st != NB_ERR_FAILED || !r[k].good) fail_msg("fault %d is not noticed by rank %zu", (int)x.fault, k);
+            if (!strstr(r[k].err.msg, bad[i].line))
+                fail_msg("fault %d: \"%s\", expected \"%s\"", (int)x.fault, r[k].err.msg, bad[i].line);
+            if (r[k].s > 5) fail_msg("fault %d: rank %zu took %.1f s", (int)x.fault, k, r[k].s);
+        }
+    }
+}
+
 static void test_create(void **state)
 {
     (void)state;
@@ -348,12 +428,21 @@ static void test_create(void **state)
     assert_int_equal(nb_comm_create(0, 1, false, c, &err), NB_ERR_RANGE);
     assert_int_equal(nb_comm_create(NB_COMM_MAX_RANK + 1, 1, false, c, &err), NB_ERR_RANGE);
     nb_comm_destroy(NULL);
+    nb_comm *part = NULL;
+    assert_int_equal(nb_comm_create(4, 1, false, c, &err), NB_OK);
+    assert_int_equal(nb_comm_split(c[1], 3, &part, &err), NB_ERR_RANGE);
+    assert_string_equal(err.msg, "3 groups of 4 ranks: expected a divisor");
+    assert_int_equal(nb_comm_split(c[1], 0, &part, &err), NB_ERR_RANGE);
+    assert_int_equal(nb_comm_split(c[1], 2, &part, &err), NB_OK);
+    for (size_t k = 0; k < 4; k++) nb_comm_destroy(c[k]); /* in any order */
+    nb_comm_destroy(part);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_create), cmocka_unit_test(test_bytes),
                                         cmocka_unit_test(test_barrier), cmocka_unit_test(test_sum),
-                                        cmocka_unit_test(test_faults) };
+                                        cmocka_unit_test(test_faults), cmocka_unit_test(test_groups),
+                                        cmocka_unit_test(test_group_faults) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
