@@ -57,7 +57,7 @@ typedef struct nb_engine_figures {
 } nb_engine_figures;
 
 /* A scheduler and the blocks that it plans with.  There is one, for all ranks together, or one for each data-parallel
- * rank, which alone computes its requests. */
+ * rank, or group of tensor-parallel ones, which alone computes its requests. */
 typedef struct nb_shard {
     nb_kv_cache *cache;
     nb_sched *sched;
@@ -115,6 +115,11 @@ size_t nb_engine_place(nb_engine *e, const nb_sched_request *rq);
 size_t nb_shards_plan(nb_engine *e, double now);
 /* The step took so many seconds. */
 void nb_shards_timed(nb_engine *e, double seconds);
+/* The first of the ranks that have the shard's cache, each a copy; those of the next shard follow. */
+static inline size_t nb_shard_rank(const nb_engine *e, size_t shard)
+{
+    return shard * e->ranks.n_tensor;
+}
 static inline nb_sched *nb_sched_of(const nb_engine *e, const nb_run *r)
 {
     return e->shard[r->shard].sched;
@@ -188,7 +193,7 @@ static inline size_t nb_engine_snap_bytes(const nb_engine *e)
 /* The open page of a shard's slot: layer i at + tail_off[i]. */
 static inline float *nb_engine_tail(const nb_engine *e, size_t shard, size_t slot)
 {
-    return e->rank[shard].tails + slot * (e->pages.tail_bytes / sizeof(float));
+    return e->rank[nb_shard_rank(e, shard)].tails + slot * (e->pages.tail_bytes / sizeof(float));
 }
 
 /* ---- kv_options.c ---- */

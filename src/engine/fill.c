@@ -35,20 +35,10 @@ static unsigned uploaded(const nb_engine *e, size_t i, size_t n_tok)
     return unit && (i + 1) * NB_BLOCK_TOK <= n_tok / unit * unit ? NB_BLOCK_UPLOADED : 0;
 }
 
-/* Ranks with the cache of a shard: one of several shards is one rank. */
-static size_t first_rank(const nb_engine *e, size_t shard)
-{
-    return e->n_shard > 1 ? shard : 0;
-}
-static size_t end_rank(const nb_engine *e, size_t shard)
-{
-    return e->n_shard > 1 ? shard + 1 : e->ranks.n;
-}
-
 static void copy_block(nb_engine *e, size_t shard, uint32_t to, uint32_t from)
 {
     const size_t n_bytes = e->pages.block_bytes;
-    for (size_t k = first_rank(e, shard); k < end_rank(e, shard); k++) {
+    for (size_t k = nb_shard_rank(e, shard); k < nb_shard_rank(e, shard + 1); k++) {
         nb_engine_rank *r = &e->rank[k];
         r->device.kind->copy(&r->device, r->kv + to * n_bytes, r->kv + from * n_bytes, n_bytes);
     }
@@ -108,7 +98,7 @@ static nb_status give_state(nb_engine *e, const fill_job *j)
     if (from != NB_SNAP_NONE) nb_kv_snap_pin(j->cache, from); /* acquire takes another place */
     const uint32_t to = nb_kv_snap_acquire(j->cache);
     if (to != NB_SNAP_NONE) {
-        for (size_t k = first_rank(e, j->shard); k < end_rank(e, j->shard); k++) {
+        for (size_t k = nb_shard_rank(e, j->shard); k < nb_shard_rank(e, j->shard + 1); k++) {
             nb_engine_rank *r = &e->rank[k];
             char *at = (char *)r->snaps + to * n;
             if (from != NB_SNAP_NONE)

@@ -51,8 +51,8 @@ static void copy_rows(nb_engine *e, page_copy *p, size_t shard, size_t slot, con
     const size_t n_values = e->pages.record[p->layer].n_values;
     const float *page = nb_engine_tail(e, shard, slot) + e->pages.tail_off[p->layer];
     memcpy(p->tok, tok, p->n_tok * sizeof *tok);
-    e->rank[shard].device.kind->read(&e->rank[shard].device, p->x, page,
-                                     p->n_tok * n_values * sizeof *page);
+    nb_device *d = &e->rank[nb_shard_rank(e, shard)].device;
+    d->kind->read(d, p->x, page, p->n_tok * n_values * sizeof *page);
     p->have = true;
 }
 

@@ -20,11 +20,10 @@ static nb_status check_data(const nb_engine *e, const nb_engine_options *o, size
     bool experts = false;
     for (size_t i = 0; i < e->model.c.n_layer; i++) experts |= nb_layer_has_experts(&e->model.c, i);
     NB_TRY(check(e, "--data-parallel-size", n, err));
-    if (n > 1 && n_tensor > 1)
-        return nb_fail(err, NB_ERR_UNSUPPORTED,
-                       "--data-parallel-size %zu with --tensor-parallel-size %zu: ranks share either their requests or "
-                       "their heads; one of the two must be 1",
-                       n, n_tensor);
+    if (n * n_tensor > NB_ENGINE_MAX_RANK)
+        return nb_fail(err, NB_ERR_RANGE,
+                       "--data-parallel-size %zu with --tensor-parallel-size %zu: %zu ranks in all, expected at most %d", n,
+                       n_tensor, n * n_tensor, NB_ENGINE_MAX_RANK);
     if (n > 1 && experts && !o->enable_expert_parallel)
         return nb_fail(err, NB_ERR_UNSUPPORTED,
                        "--data-parallel-size %zu: the ranks of a model with routed experts divide these, which needs "
@@ -44,5 +43,5 @@ nb_status nb_engine_lay_out(nb_engine *e, const nb_engine_options *o, nb_error *
     if (st != NB_OK) return nb_fail(err, st, "--tensor-parallel-size %zu: %s", n_tensor, why.msg);
     e->n_shard = n_data;
     const size_t n = n_data * n_tensor, all = o->n_thread ? o->n_thread : nb_os_n_core();
-    return nb_ranks_create(&e->ranks, n, all > n ? all / n : 1, &e->dev, err);
+    return nb_ranks_create(&e->ranks, n_data, n_tensor, all > n ? all / n : 1, &e->dev, err);
 }

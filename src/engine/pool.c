@@ -251,6 +251,7 @@ static nb_status create_rank(nb_engine *e, size_t k, nb_caps caps, nb_error *err
                                  .device = &e->rank[k].device,
                                  .dev = e->ranks.seat[k].dev,
                                  .comm = e->ranks.seat[k].comm,
+                                 .tensor = e->ranks.seat[k].tensor,
                                  .data_parallel = e->n_shard > 1,
                                  .record = e->pages.record,
                                  .n_sink = e->pages.n_sink,

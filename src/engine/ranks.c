@@ -19,7 +19,8 @@ static nb_status do_job(nb_rank_seat *s, const nb_rank_job *j, unsigned char *ba
     s->err = (nb_error){ 0 };
     if (j->chunk && j->first) return nb_rank_step_share(s->rank, j->chunk, j->first, bad, &s->err);
     if (j->chunk) return nb_rank_step(s->rank, j->chunk, j->n, bad, &s->err);
-    const size_t at = j->first ? j->first[s->k] : 0, n = j->first ? j->first[s->k + 1] - at : j->n;
+    const size_t group = s->k / s->all->n_tensor;
+    const size_t at = j->first ? j->first[group] : 0, n = j->first ? j->first[group + 1] - at : j->n;
     if (j->draw) return nb_rank_sample(s->rank, j->tok + at, j->draw + at, n, j->id + at, &s->err);
     return nb_rank_logits(s->rank, j->tok + at, n, j->logits + at * j->n_vocab, &s->err);
 }
@@ -47,7 +48,7 @@ static bool with_fault(nb_rank_seat *s, const nb_rank_job *j, nb_rank_fault what
         other.slot++;
         wrong.chunk = &other;
         wrong.n = 1;
-        for (size_t k = 0; k <= s->all->n; k++) first[k] = k > s->k;
+        for (size_t k = 0; k <= s->all->n; k++) first[k] = k > s->k / s->all->n_tensor;
         if (j->first) wrong.first = first;
         break;
     case NB_FAULT_ROWS: nb_rank_plant_rows(s->rank); break;
@@ -145,10 +146,26 @@ nb_status nb_ranks_run(nb_ranks *r, const nb_rank_job *job, nb_error *err)
 
 /* ---- life ---- */
 
-nb_status nb_ranks_create(nb_ranks *r, size_t n, size_t n_thread, nb_dev **dev0, nb_error *err)
+/* Ends in groups: of all where there is one group, none where each has one rank. */
+static nb_status make_groups(nb_ranks *r, size_t n_group, nb_error *err)
+{
+    for (size_t k = 0; r->n_tensor > 1 && k < r->n; k++) {
+        nb_rank_seat *s = &r->seat[k];
+        if (n_group == 1)
+            s->tensor = s->comm;
+        else
+            NB_TRY(nb_comm_split(s->comm, n_group, &s->tensor, err));
+    }
+    return NB_OK;
+}
+
+nb_status nb_ranks_create(nb_ranks *r, size_t n_group, size_t n_tensor, size_t n_thread, nb_dev **dev0,
+                          nb_error *err)
 {
     nb_comm *comm[NB_ENGINE_MAX_RANK] = { 0 };
+    const size_t n = n_group * n_tensor;
     r->n = n;
+    r->n_tensor = n_tensor;
     NB_TRY(nb_dev_create_host(n_thread, dev0, err));
     r->seat[0].dev = *dev0;
     if (n == 1) return NB_OK;
@@ -163,6 +180,7 @@ nb_status nb_ranks_create(nb_ranks *r, size_t n, size_t n_thread, nb_dev **dev0,
         s->k = k;
         s->comm = comm[k];
     }
+    NB_TRY(make_groups(r, n_group, err));
     for (size_t k = 1; k < n; k++) NB_TRY(nb_dev_create_host(n_thread, &r->seat[k].dev, err));
     return NB_OK;
 }
@@ -196,7 +214,10 @@ void nb_ranks_stop(nb_ranks *r)
 
 void nb_ranks_deinit(nb_ranks *r)
 {
-    for (size_t k = 0; k < r->n; k++) nb_comm_destroy(r->seat[k].comm);
+    for (size_t k = 0; k < r->n; k++) {
+        if (r->seat[k].tensor != r->seat[k].comm) nb_comm_destroy(r->seat[k].tensor);
+        nb_comm_destroy(r->seat[k].comm);
+    }
     for (size_t k = 1; k < r->n; k++) nb_dev_destroy(r->seat[k].dev);
     nb_mutex_destroy(r->lock);
     nb_cond_destroy(r->wake);

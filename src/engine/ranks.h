@@ -1,8 +1,9 @@
 /* ranks.h - the ranks that compute a step together: rank 0 on the engine's thread, the others on threads of their own.
  *
- * All get the same chunks; a data-parallel rank computes its own of them.  A step is over when every rank has returned.  When one of them does not come back (comm.h
- * has the limit), the others end the step, and the engine fails: `stuck` is then true, and what a step reads stays as
- * it is until the engine is destroyed, which waits for that rank. */
+ * All get the same chunks; a data-parallel rank, or group of ranks, computes its own of them.  A step is over when every
+ * rank has returned.  When one of them does not come back (comm.h has the limit), the others end the step, and the engine
+ * fails: `stuck` is then true, and what a step reads stays as it is until the engine is destroyed, which waits for that
+ * rank. */
 #ifndef NB_ENGINE_RANKS_H
 #define NB_ENGINE_RANKS_H
 #include "comm/comm.h"
@@ -16,8 +17,8 @@ enum { NB_ENGINE_MAX_RANK = 8 };
 typedef struct nb_rank_job {
     const nb_chunk *chunk; /* NULL: logits */
     size_t n;              /* chunks, or rows */
-    const size_t *first;   /* data-parallel: rank k has chunks, or rows, [first[k], first[k + 1]); else NULL */
-    unsigned char *bad;    /* of chunks, by rank 0 or by their rank */
+    const size_t *first;   /* data-parallel: group k has chunks, or rows, [first[k], first[k + 1]); else NULL */
+    unsigned char *bad;    /* of chunks, by rank 0 or by the first rank of their group */
     const size_t *tok;
     float *logits; /* [n][n_vocab] */
     size_t n_vocab;
@@ -41,7 +42,8 @@ typedef struct nb_rank_seat { /* one rank */
     size_t k;
     nb_rank *rank; /* borrowed */
     nb_dev *dev;   /* its threads; owned, but rank 0's */
-    nb_comm *comm;
+    nb_comm *comm;     /* its end among all ranks, and among those of its group: nb_rank_options */
+    nb_comm *tensor;
     nb_thread *thread; /* NULL: rank 0's is the engine's */
     nb_status st;      /* of its last job */
     nb_error err;
@@ -49,7 +51,7 @@ typedef struct nb_rank_seat { /* one rank */
 } nb_rank_seat;
 
 struct nb_ranks {
-    size_t n;
+    size_t n, n_tensor; /* n_tensor neighbours are a group, with the same tokens */
     nb_rank_seat seat[NB_ENGINE_MAX_RANK];
     nb_mutex *lock; /* guards what follows; NULL with one rank */
     nb_cond *wake, *done;
@@ -65,8 +67,8 @@ struct nb_ranks {
     } fault;
 };
 
-/* Threads of n ranks, n_thread each; *dev0: rank 0's.  n 1: only *dev0. */
-nb_status nb_ranks_create(nb_ranks *r, size_t n, size_t n_thread, nb_dev **dev0, nb_error *err);
+/* Threads of n_group groups of n_tensor ranks, n_thread each; *dev0: rank 0's.  One rank: only *dev0. */
+nb_status nb_ranks_create(nb_ranks *r, size_t n_group, size_t n_tensor, size_t n_thread, nb_dev **dev0, nb_error *err);
 /* As --cpu-affinity says for all their threads together. */
 nb_status nb_ranks_bind(nb_ranks *r, const char *affinity, nb_error *err);
 /* When every seat has its rank. */

@@ -41,8 +41,9 @@ void nb_engine_publish(nb_engine *e)
     c->n_evicted = k.n_evicted;
     c->n_preempted = s.n_preempted;
     c->preempted_tok = s.preempted_tok;
-    c->n_saturated = 0; /* a data-parallel rank encodes its own pages; ranks of one token all encode the same */
-    for (size_t i = 0; i < e->n_shard; i++) c->n_saturated += nb_rank_count(e->rank[i].rank).saturated;
+    c->n_saturated = 0; /* a shard encodes its own pages; its ranks all encode the same */
+    for (size_t i = 0; i < e->n_shard; i++)
+        c->n_saturated += nb_rank_count(e->rank[nb_shard_rank(e, i)].rank).saturated;
     const nb_thrift_count t = nb_rank_count(e->rank[0].rank).thrift;
     c->thrift_scored = t.scored;
     c->thrift_refined = t.refined;

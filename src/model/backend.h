@@ -57,7 +57,7 @@ struct nb_rank {
     struct {
         const nb_chunk *chunk;
         size_t n_chunk, n_row; /* n_row: tokens */
-    } share[NB_COMM_MAX_RANK]; /* data-parallel: what each rank has in the step */
+    } share[NB_COMM_MAX_RANK]; /* data-parallel: what each rank, or group, has in the step */
     bool plant_rows;           /* tests */
 };
 
@@ -119,7 +119,7 @@ struct nb_backend {
     /* stream += factor * branch (not at NB_NORM_AT_BEGIN), then the norm that stands there. */
     void (*add_norm)(nb_rank *r, nb_pass *p, size_t layer, nb_norm_at at);
     /* Exchanges what ranks have for each other; false: it failed, for good.  Not called without nb_rank.o.comm;
-     * NULL: this backend has one rank only.  Data-parallel ranks: called for NB_MEET_HIDDEN only, in every layer. */
+     * NULL: this backend has one rank only.  Ranks that are not divided: called for NB_MEET_HIDDEN only, in every layer. */
     bool (*meet)(nb_rank *r, nb_pass *p, size_t layer, nb_meeting at);
     /* When all ranks are there: learns where the others' memory is.  NULL: it need not know. */
     nb_status (*connect)(nb_rank *r, nb_rank *const *all, nb_error *err);
@@ -158,7 +158,25 @@ static inline size_t nb_rank_head0(const nb_rank *r, size_t layer)
 /* Whether it computes a part of every product, and meets others for the rest. */
 static inline bool nb_rank_divided(const nb_rank *r)
 {
-    return r->o.comm && !r->o.data_parallel;
+    return r->o.tensor != NULL;
+}
+/* Ranks that compute the same tokens, and this one's number among them. */
+static inline size_t nb_rank_n_tensor(const nb_rank *r)
+{
+    return r->o.tensor ? nb_comm_n_rank(r->o.tensor) : 1;
+}
+static inline size_t nb_rank_tensor_of(const nb_rank *r)
+{
+    return r->o.tensor ? nb_comm_rank(r->o.tensor) : 0;
+}
+/* Data-parallel: how many groups of such ranks have tokens of their own, and which this rank's is. */
+static inline size_t nb_rank_n_group(const nb_rank *r)
+{
+    return nb_comm_n_rank(r->o.comm) / nb_rank_n_tensor(r);
+}
+static inline size_t nb_rank_group(const nb_rank *r)
+{
+    return nb_comm_rank(r->o.comm) / nb_rank_n_tensor(r);
 }
 static inline size_t nb_rank_head_unit(const nb_rank *r, size_t layer)
 {

@@ -9,7 +9,7 @@ static void trace(nb_rank *r, nb_pass *p, const char *what, size_t layer)
 /* False: another rank has failed, and what was to come is missing. */
 static bool meet(nb_rank *r, nb_pass *p, size_t layer, nb_meeting at)
 {
-    if (!r->o.comm || (r->o.data_parallel && at != NB_MEET_HIDDEN)) return true;
+    if (!r->o.comm || (!nb_rank_divided(r) && at != NB_MEET_HIDDEN)) return true;
     return r->backend->meet(r, p, layer, at);
 }
 

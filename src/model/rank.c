@@ -100,14 +100,14 @@ static nb_status take_heads(nb_rank *r, size_t k, size_t n, size_t me, nb_error 
     return NB_OK;
 }
 
-/* The whole model, or part nb_comm_rank of it.  Experts are dealt out in turn: those that a router's groups hold are
+/* The whole model, or this rank's part of it: experts among all ranks, the rest among those of its tokens.  Experts are dealt out in turn: those that a router's groups hold are
  * neighbours, and so not all on one rank. */
 static nb_status take_part(nb_rank *r, nb_error *err)
 {
     const nb_model_config *c = r->whole;
     nb_rank_part *p = &r->part;
-    const size_t n_all = r->o.comm ? nb_comm_n_rank(r->o.comm) : 1, n = nb_rank_divided(r) ? n_all : 1;
-    const size_t e0 = r->o.comm ? nb_comm_rank(r->o.comm) : 0, me = nb_rank_divided(r) ? e0 : 0;
+    const size_t n_all = r->o.comm ? nb_comm_n_rank(r->o.comm) : 1, n = nb_rank_n_tensor(r);
+    const size_t e0 = r->o.comm ? nb_comm_rank(r->o.comm) : 0, me = nb_rank_tensor_of(r);
     NB_TRY(nb_rank_can_divide(c, n, err));
     *p = (nb_rank_part){ .n_layer = c->n_layer,
                          .expert0 = e0,
@@ -237,7 +237,7 @@ nb_status nb_rank_step_share(nb_rank *r, const nb_chunk *chunk, const size_t *fi
                              nb_error *err)
 {
     nb_comm *c = r->o.comm;
-    const size_t n = nb_comm_n_rank(c), me = nb_comm_rank(c);
+    const size_t n = nb_rank_n_group(r), me = nb_rank_group(r);
     const uint64_t cut = nb_hash_bytes(first, (n + 1) * sizeof *first, 0);
     NB_ASSERT(r->o.data_parallel);
     NB_TRY(nb_comm_agree(c, cut ^ hash_of(chunk, first[n]), "decisions of a step", err));
@@ -249,7 +249,7 @@ nb_status nb_rank_step_share(nb_rank *r, const nb_chunk *chunk, const size_t *fi
         for (size_t i = 0; i < r->share[k].n_chunk; i++) r->share[k].n_row += r->share[k].chunk[i].n_tok;
     }
     return told(r, r->backend->step(r, r->share[me].chunk, r->share[me].n_chunk,
-                                    bad ? bad + first[me] : NULL, err),
+                                    bad && nb_rank_tensor_of(r) == 0 ? bad + first[me] : NULL, err),
                 err);
 }
 

@@ -5,7 +5,9 @@
  * nb_comm, compute the same tokens together (tensor parallelism): each its heads, columns and experts, with a
  * whole copy of the cache.  Each is called by a thread of its own, all with the same chunks.  Data-parallel ranks
  * have sequences, and so chunks and a cache, of their own, and all weights but routed experts, which are divided: in
- * each layer that has some, every rank computes its experts for the tokens of all ranks (decision 060).
+ * each layer that has some, every rank computes its experts for the tokens of all ranks (decision 060).  In place of a
+ * data-parallel rank there may be a group of tensor-parallel ones, which have its tokens and copies of its cache
+ * (decision 069).
  *
  * A step computes chunks.  A chunk is consecutive tokens of one sequence.  The rule of the cache: inside its own
  * 64-token page a query attends to BF16 rows; every earlier page it attends to in decoded form, except for the
@@ -61,8 +63,9 @@ typedef struct nb_rank_options {
     nb_thrift_pool *thrift_pool; /* borrowed; may be NULL with NB_THRIFT_OFF */
     bool absorbed_only;          /* no chunk is in the expanded form */
     nb_expert_place experts;     /* GPU */
-    nb_comm *comm;               /* this rank's end, borrowed; NULL: it is the only one */
-    bool data_parallel;          /* ranks have tokens and a cache of their own and share only experts */
+    nb_comm *comm;               /* this rank's end among all, borrowed; NULL: it is the only one */
+    nb_comm *tensor; /* its end among those that compute the same tokens; `comm` where these are all; NULL: it alone does */
+    bool data_parallel; /* ranks, or such groups, have tokens and a cache of their own and share only experts */
 } nb_rank_options;
 
 typedef struct nb_chunk {
@@ -95,14 +98,14 @@ nb_kv_pool nb_rank_set_pool(nb_rank *r, const nb_kv_pool *pool);
  * chunks; a rank that fails, is late or has other chunks ends the step on all ranks, with NB_ERR_FAILED for good. */
 nb_status nb_rank_step(nb_rank *r, const nb_chunk *chunk, size_t n_chunk, unsigned char *bad,
                        nb_error *err);
-/* The same of data-parallel ranks, which all get all chunks: those of rank k are [first[k], first[k + 1]), perhaps none.
- * A rank computes its own, and writes bad[i] of these only. */
+/* The same of data-parallel ranks, or groups of them, which all get all chunks: those of group k are
+ * [first[k], first[k + 1]), perhaps none.  A rank computes its group's; the first of a group writes bad[i] of these. */
 nb_status nb_rank_step_share(nb_rank *r, const nb_chunk *chunk, const size_t *first, unsigned char *bad,
                              nb_error *err);
 /* Logits of tokens of the last step, until the next one: tok[n] are places in its batch (the chunks' tokens one
  * after the other), n <= max_tok; logits: [n][n_vocab], memory of the host, one array for all ranks: each writes its
- * columns of the vocabulary, and together they are whole when all have returned.  A data-parallel rank writes whole
- * rows, of its own tokens; n may be 0. */
+ * columns of the vocabulary, and together they are whole when all have returned.  A data-parallel rank writes rows
+ * of its own tokens; n may be 0. */
 nb_status nb_rank_logits(nb_rank *r, const size_t *tok, size_t n, float *logits, nb_error *err);
 /* Draws tokens from the logits of these places on the device, where nb_rank_can_sample.  id[n]: UINT32_MAX where
  * the logits are not finite. */

@@ -48,7 +48,9 @@ cmp -s "$tmp/one" "$tmp/out" || die "eval ppl: another result on 2 data-parallel
 ok bench throughput "$model" --num-prompts 4 --input-len 8 --output-len 4 --data-parallel-size 2 --enable-expert-parallel
 
 fails 1 "--data-parallel-size 2 --enable-expert-parallel" run "$model" -p x -dp 2
-fails 1 "--data-parallel-size 2 --tensor-parallel-size 2" run "$model" -p x -dp 2 -ep -tp 2
+ok logits "$model" --tokens "$tmp/ids.json" --rows all --output "$tmp/n.f32" -dp 2 -tp 2 -ep
+cmp -s "$tmp/1.f32" "$tmp/n.f32" || die "other logits on 2 groups of 2 ranks"
+fails 1 "--data-parallel-size 3 --tensor-parallel-size 3" run "$model" -p x -dp 3 -ep -tp 3
 fails 2 "--data-parallel-size 9" run "$model" -p x --data-parallel-size 9
 fails 2 "--tensor-parallel-size 9" run "$model" -p x --tensor-parallel-size 9
 fails 1 "--tensor-parallel-size 2 --kv-thrift" run "$model" -p x -tp 2 --kv-thrift token --kv-cache-dtype nvfp4

@@ -541,17 +541,19 @@ static void test_engines(void **state)
 
 /* What each of n ranks allocates is what the planner gives a device of such a layout, and the plan of the memory has
  * all of them together. */
-static void check_ranks(const nb_engine_options *o, size_t n)
+static void check_ranks(const nb_engine_options *o)
 {
+    const size_t tp = o->tensor_parallel_size, dp = o->data_parallel_size, n = tp * dp;
     nb_memory_plan p;
     nb_error err = { 0 };
     nb_engine_info i;
     const nb_record_size *r = nb_sizes_find(&sizes, "nvfp4");
     nb_machine m = { .memory_bytes = 1e12, .cpu = true };
-    const nb_layout l = { .n_gpu = n, .tp = n, .dp = 1, .ep = 1, .utilization = 1 };
+    const nb_layout l = { .n_gpu = n, .tp = tp, .dp = dp, .ep = sizes.n_expert ? n : 1, .utilization = 1 };
     const nb_demand d = {
         .config = &conf, .sizes = &sizes, .wtype = NB_SIZES_CHECKPOINT, .machine = &m
     };
+    const double one = sizes.n_expert ? (double)sizes.weight[d.wtype].expert / (double)sizes.n_expert : 0;
     nb_place place;
     nb_layout_place(&d, &l, &place);
     assert_true(place.read_share == 1);
@@ -559,6 +561,8 @@ static void check_ranks(const nb_engine_options *o, size_t n)
     nb_engine *e = make_engine(o);
     nb_engine_get_info(e, &i);
     equal(o->model, "ranks", i.n_rank, n);
+    equal(o->model, "caches", i.n_data_rank, dp);
+    assert_true(place.expert == one * (double)e->rank[0].rank->part.n_expert); /* none has more */
     equal(o->model, "block of a rank", i.block_bytes, r->block_bytes);
     equal(o->model, "pool of a rank", e->pages.kv_bytes, i.n_block * r->block_bytes);
     equal(o->model, "open pages of all", i.tail_bytes, n * i.max_num_seqs * sizes.tail_bytes_seq);
@@ -596,15 +600,20 @@ static void test_ranks(void **state)
                                           .no_text = true,
                                           .device = "cpu",
                                           .tensor_parallel_size = n,
+                                          .data_parallel_size = 1,
                                           .n_thread = 1 };
             read_and_size(o.model);
-            nb_engine_options data = o;
+            nb_engine_options data = o, both;
             data.tensor_parallel_size = 1;
             data.data_parallel_size = n;
             data.enable_expert_parallel = true;
-            if (strcmp(models[k], "longcat-flash") != 0) check_ranks(&data, n);
+            both = data;
+            both.tensor_parallel_size = 2;
+            const bool later = !strcmp(models[k], "longcat-flash"); /* its experts are added a layer later */
+            if (!later) check_ranks(&data);
+            if (!later && n == 2) check_ranks(&both);
             if (nb_rank_can_divide(&conf, n, NULL) != NB_OK) continue; /* groups of heads */
-            check_ranks(&o, n);
+            check_ranks(&o);
         }
     tmp_close(&dir);
 }

@@ -1,5 +1,6 @@
-/* test_data_ranks.c - data-parallel ranks: requests that run side by side on several ranks have the tokens,
- * log-probabilities, logits and page bytes of one rank; where a request goes; a rank that fails ends all. */
+/* test_data_ranks.c - data-parallel ranks, and groups of tensor-parallel ones: requests that run side by side on several
+ * ranks have the tokens, log-probabilities, logits and page bytes of one rank; where a request goes; a rank that fails
+ * ends all. */
 #include "ranks_testing.h"
 
 #include "engine/engine_internal.h"
@@ -96,9 +97,15 @@ typedef struct set_up {
     size_t n_thread, chunk, n_sink; /* chunk 0: 96 */
     bool gpu;                       /* ranks are GPUs: emulated, or those of the machine */
     bool two;                       /* not 4 ranks */
+    bool eight;                     /* also 8 ranks, in groups of 2 and of 4 */
 } set_up;
 
-static nb_engine *engine_of(const set_up *s, size_t n_rank, nb_status *st, nb_error *err)
+/* n_data groups of n_tensor ranks. */
+typedef struct shape {
+    size_t n_data, n_tensor;
+} shape;
+
+static nb_engine *engine_of(const set_up *s, shape n, nb_status *st, nb_error *err)
 {
     const nb_engine_options o = { .model = in_source(s->dir),
                                   .kv_cache_dtype = s->kv,
@@ -109,7 +116,8 @@ static nb_engine *engine_of(const set_up *s, size_t n_rank, nb_status *st, nb_er
                                   .device = s->gpu ? "cuda" : "cpu",
                                   .cuda_library = s->gpu ? library() : NULL,
                                   .n_thread = s->n_thread ? s->n_thread : 1,
-                                  .data_parallel_size = n_rank,
+                                  .data_parallel_size = n.n_data,
+                                  .tensor_parallel_size = n.n_tensor,
                                   .enable_expert_parallel = true,
                                   .max_num_batched_tokens = s->chunk ? s->chunk : 96,
                                   .max_num_seqs = 8,
@@ -117,6 +125,7 @@ static nb_engine *engine_of(const set_up *s, size_t n_rank, nb_status *st, nb_er
                                   .kv_cache_bytes = 0 };
     nb_engine *e = NULL;
     *st = nb_engine_create(&o, &e, err);
+    if (e) assert_int_equal(e->ranks.n, n.n_data * n.n_tensor);
     return e;
 }
 
@@ -126,7 +135,8 @@ static void read_block(nb_engine *e, size_t rank, size_t block, unsigned char *t
     d->kind->read(d, to, e->rank[rank].kv + block * e->pages.block_bytes, e->pages.block_bytes);
 }
 
-/* Every block that a shard can find has the bytes that one rank computed for the same key. Returns shards with blocks. */
+/* Every block that a shard can find has the bytes that one rank computed for the same key, on each rank of its group.
+ * Returns shards with blocks. */
 static size_t compare_pages(const set_up *s, nb_engine *one, nb_engine *many)
 {
     size_t n_used = 0, n_bytes = one->pages.block_bytes;
@@ -143,9 +153,11 @@ static size_t compare_pages(const set_up *s, nb_engine *one, nb_engine *many)
             if (same == NB_BLOCK_NONE) continue; /* it was evicted */
             n_found++;
             read_block(one, 0, same, page[0]);
-            read_block(many, k, b, page[1]);
-            if (memcmp(page[0], page[1], n_bytes) != 0)
-                fail_msg("%s, %s: block %zu of rank %zu has other bytes", s->dir, s->kv, b, k);
+            for (size_t rank = nb_shard_rank(many, k); rank < nb_shard_rank(many, k + 1); rank++) {
+                read_block(many, rank, b, page[1]);
+                if (memcmp(page[0], page[1], n_bytes) != 0)
+                    fail_msg("%s, %s: block %zu of rank %zu has other bytes", s->dir, s->kv, b, rank);
+            }
         }
         n_used += n_found > 0;
     }
@@ -167,16 +179,27 @@ static void compare_logits(const set_up *s, nb_engine *one, nb_engine *many)
     free(b);
 }
 
-/* 1 rank against 2 and 4, of two GPUs 2; how many sizes were compared (a family may be refused by name). */
+/* What may be refused, and is then by name. */
+static void check_refused(const set_up *s, shape n, nb_status st, const nb_error *err)
+{
+    nb_model_config c;
+    nb_error why = { 0 };
+    assert_int_equal(st, NB_ERR_UNSUPPORTED);
+    assert_int_equal(nb_model_config_read_path(in_source(s->dir), &c, NULL), NB_OK);
+    if (nb_rank_can_divide(&c, n.n_tensor, &why) != NB_OK && strstr(err->msg, why.msg)) return;
+    if (!strstr(err->msg, "data-parallel") && !strstr(err->msg, "by one GPU only")) fail_msg("%s", err->msg);
+}
+
+/* 1 rank against several; of two GPUs 2.  How many shapes were compared. */
 static size_t check_model(const set_up *s)
 {
-    static const size_t sizes[] = { 2, 4 };
-    const size_t n_size = s->two || (s->gpu && on_machine()) ? 1 : 2;
+    static const shape sizes[] = { { 2, 1 }, { 4, 1 }, { 2, 2 }, { 4, 2 }, { 2, 4 } };
+    const size_t n_size = s->two || (s->gpu && on_machine()) ? 1 : s->gpu ? 2 : s->eight ? 5 : 3;
     static crowd want, got;
     nb_status st;
     nb_error err = { 0 };
     size_t n_done = 0;
-    nb_engine *one = engine_of(s, 1, &st, &err);
+    nb_engine *one = engine_of(s, (shape){ 1, 1 }, &st, &err);
     if (!one) fail_msg("%s: %s", s->dir, err.msg);
     make_prompts(vocab_of(one), s->gpu && !on_machine());
     submit_all(one, &want);
@@ -184,8 +207,7 @@ static size_t check_model(const set_up *s)
     for (size_t i = 0; i < n_size; i++) {
         nb_engine *many = engine_of(s, sizes[i], &st, &err);
         if (!many) {
-            assert_int_equal(st, NB_ERR_UNSUPPORTED);
-            if (!strstr(err.msg, "data-parallel") && !strstr(err.msg, "by one GPU only")) fail_msg("%s", err.msg);
+            check_refused(s, sizes[i], st, &err);
             continue;
         }
         submit_all(many, &got);
@@ -196,12 +218,12 @@ static size_t check_model(const set_up *s)
             assert_int_equal(a->n, N_TOK);
             assert_int_equal(b->n, N_TOK);
             if (memcmp(a->tok, b->tok, sizeof a->tok) != 0 || !same_floats(a->logprob, b->logprob, N_TOK))
-                fail_msg("%s, %s: request %zu has other tokens or log-probabilities on %zu ranks", s->dir, s->kv,
-                         q, sizes[i]);
+                fail_msg("%s, %s: request %zu has other tokens or log-probabilities on %zu x %zu ranks", s->dir,
+                         s->kv, q, sizes[i].n_data, sizes[i].n_tensor);
         }
-        for (size_t k = 0; s->gpu && k < sizes[i]; k++) assert_true(nb_gpu_of(many->rank[k].rank)->n_graph > 0);
+        for (size_t k = 0; s->gpu && k < sizes[i].n_data; k++) assert_true(nb_gpu_of(many->rank[k].rank)->n_graph > 0);
         const size_t used = compare_pages(s, one, many);
-        if (used < 2) fail_msg("%s: %zu of %zu ranks had a whole page", s->dir, used, sizes[i]);
+        if (used < 2) fail_msg("%s: %zu of %zu caches had a whole page", s->dir, used, sizes[i].n_data);
         compare_logits(s, one, many);
         if (nb_engine_check(many, &err) != NB_OK) fail_msg("%s", err.msg);
         nb_engine_destroy(many);
@@ -221,12 +243,12 @@ static void check_all(bool gpu)
         const set_up s = { .dir = name[i], .kv = "nvfp4", .n_thread = 1, .gpu = gpu };
         nb_status st;
         nb_error err = { 0 };
-        nb_engine *one = gpu ? engine_of(&s, 1, &st, &err) : NULL;
+        nb_engine *one = gpu ? engine_of(&s, (shape){ 1, 1 }, &st, &err) : NULL;
         if (gpu && !one) continue; /* it is for the CPU */
         nb_engine_destroy(one);
         n_done += check_model(&s);
     }
-    assert_true(n_done >= (gpu ? n / 2 : 2 * (n - 2))); /* LongCat's experts are refused */
+    assert_true(n_done >= (gpu ? n / 2 : 2 * (n - 2) + n / 2)); /* LongCat's experts and some attentions are refused */
 }
 
 static void test_all_checkpoints(void **state)
@@ -250,18 +272,18 @@ static void test_ways(void **state)
     static const set_up ways[] = {
         { .dir = "tests/parity/v3", .kv = "nvfp4", .n_thread = 4, .chunk = 9 },
         { .dir = "tests/parity/v3", .kv = "bf16", .mla = "absorbed", .n_thread = 1, .chunk = 512 },
-        { .dir = "tests/parity/v3_sharded", .kv = "f32", .weights = "int8", .n_thread = 2, .n_sink = 3 },
+        { .dir = "tests/parity/v3_sharded", .kv = "f32", .weights = "int8", .n_thread = 2, .n_sink = 3, .eight = true },
         { .dir = "tests/parity/v2_lite", .kv = "fp8", .mla = "expanded", .n_thread = 8, .chunk = 33 },
     };
-    for (size_t i = 0; i < NB_COUNT(ways); i++) assert_int_equal(check_model(&ways[i]), 2);
+    for (size_t i = 0; i < NB_COUNT(ways); i++) assert_int_equal(check_model(&ways[i]), ways[i].eight ? 5 : 3);
 }
 
 static void test_nibble_tiny(void **state)
 {
     (void)state;
-    const set_up s = { .dir = "models/nibble-tiny", .kv = "nvfp4", .n_thread = 2 };
+    const set_up s = { .dir = "models/nibble-tiny", .kv = "nvfp4", .n_thread = 2, .eight = true };
     if (!have_file("models/nibble-tiny/config.json")) skip();
-    assert_int_equal(check_model(&s), 2);
+    assert_int_equal(check_model(&s), 5);
     const set_up gpu = { .dir = "models/nibble-tiny", .kv = "nvfp4", .gpu = true, .two = true };
     if (on_machine()) assert_int_equal(check_model(&gpu), 1);
 }
@@ -291,7 +313,7 @@ static void test_placement(void **state)
     static crowd c;
     nb_status st;
     nb_error err = { 0 };
-    nb_engine *e = engine_of(&s, 4, &st, &err);
+    nb_engine *e = engine_of(&s, (shape){ 4, 1 }, &st, &err);
     assert_non_null(e);
     make_prompts(vocab_of(e), false);
     submit_all(e, &c);
@@ -319,13 +341,13 @@ static void test_placement(void **state)
 
 /* ---- a rank that fails ---- */
 
-static void check_fault(nb_rank_fault what, bool gpu, size_t rank, const char *line)
+static void check_fault(nb_rank_fault what, bool gpu, shape n, size_t rank, const char *line)
 {
     const set_up s = { .dir = "tests/parity/v3_sharded", .kv = "nvfp4", .n_thread = 1, .gpu = gpu };
     static crowd c;
     nb_status st;
     nb_error err = { 0 };
-    nb_engine *e = engine_of(&s, gpu && on_machine() ? 2 : 4, &st, &err);
+    nb_engine *e = engine_of(&s, n, &st, &err);
     assert_non_null(e);
     if (what == NB_FAULT_LOST || what == NB_FAULT_LATE) nb_comm_set_limit(e->ranks.seat[0].comm, 1.5);
     make_prompts(vocab_of(e), false);
@@ -348,22 +370,26 @@ static void check_fault(nb_rank_fault what, bool gpu, size_t rank, const char *l
 static void test_faults(void **state)
 {
     (void)state;
-    check_fault(NB_FAULT_REPORTS, false, 2, "rank 2 of 4: a failure made by a test");
-    check_fault(NB_FAULT_LOST, false, 3, "rank 3 of 4: no sign of it");
-    check_fault(NB_FAULT_LATE, false, 1, "rank 1 of 4: no sign of it");
-    check_fault(NB_FAULT_DECISION, false, 2, "rank 2 of 4: its decisions of a step differ");
-    check_fault(NB_FAULT_ROWS, false, 1, "gives");
+    static const shape shapes[] = { { 4, 1 }, { 2, 2 } };
+    for (size_t i = 0; i < NB_COUNT(shapes); i++) {
+        check_fault(NB_FAULT_REPORTS, false, shapes[i], 2, "rank 2 of 4: a failure made by a test");
+        check_fault(NB_FAULT_LOST, false, shapes[i], 3, "rank 3 of 4: no sign of it");
+        check_fault(NB_FAULT_LATE, false, shapes[i], 1, "rank 1 of 4: no sign of it");
+        check_fault(NB_FAULT_DECISION, false, shapes[i], 2, "rank 2 of 4: its decisions of a step differ");
+        check_fault(NB_FAULT_ROWS, false, shapes[i], 1, "gives");
+    }
 }
 
 static void test_gpu_faults(void **state)
 {
     (void)state;
     if (!library()) skip();
-    check_fault(NB_FAULT_REPORTS, true, 1, ": a failure made by a test");
-    check_fault(NB_FAULT_LOST, true, 1, ": no sign of it");
-    check_fault(NB_FAULT_LATE, true, 1, ": no sign of it");
-    check_fault(NB_FAULT_DECISION, true, 1, ": its decisions of a step differ");
-    check_fault(NB_FAULT_ROWS, true, 1, "its GPU computes something else than that of rank");
+    const shape n = { on_machine() ? 2 : 4, 1 };
+    check_fault(NB_FAULT_REPORTS, true, n, 1, ": a failure made by a test");
+    check_fault(NB_FAULT_LOST, true, n, 1, ": no sign of it");
+    check_fault(NB_FAULT_LATE, true, n, 1, ": no sign of it");
+    check_fault(NB_FAULT_DECISION, true, n, 1, ": its decisions of a step differ");
+    check_fault(NB_FAULT_ROWS, true, n, 1, "its GPU computes something else than that of rank");
 }
 
 static void test_refused(void **state)
@@ -376,9 +402,10 @@ static void test_refused(void **state)
     } bad[] = {
         { { .data_parallel_size = 9 }, NB_ERR_RANGE, "--data-parallel-size 9: expected 1 to 8" },
         { { .data_parallel_size = 2 }, NB_ERR_UNSUPPORTED, "needs --enable-expert-parallel" },
-        { { .data_parallel_size = 2, .enable_expert_parallel = true, .tensor_parallel_size = 2 },
-          NB_ERR_UNSUPPORTED,
-          "with --tensor-parallel-size 2" },
+        { { .data_parallel_size = 3, .enable_expert_parallel = true, .tensor_parallel_size = 3 },
+          NB_ERR_RANGE,
+          "--data-parallel-size 3 with --tensor-parallel-size 3: 9 ranks in all, expected at most 8" },
+        { { .data_parallel_size = 2, .tensor_parallel_size = 2 }, NB_ERR_UNSUPPORTED, "needs --enable-expert-parallel" },
         { { .data_parallel_size = 2, .enable_expert_parallel = true, .kv_thrift = "token" },
           NB_ERR_UNSUPPORTED,
           "--kv-thrift" },
@@ -392,6 +419,14 @@ static void test_refused(void **state)
         assert_int_equal(nb_engine_create(&o, &e, &err), bad[i].st);
         if (!strstr(err.msg, bad[i].line)) fail_msg("\"%s\", expected \"%s\"", err.msg, bad[i].line);
     }
+    const set_up gpu = { .dir = "tests/parity/v3_sharded", .kv = "nvfp4", .gpu = true };
+    nb_status st;
+    nb_error err = { 0 };
+    if (!library()) return;
+    assert_null(engine_of(&gpu, (shape){ 2, 2 }, &st, &err));
+    assert_int_equal(st, NB_ERR_UNSUPPORTED);
+    if (!strstr(err.msg, "--tensor-parallel-size 2 with --data-parallel-size 2 is supported on the CPU only"))
+        fail_msg("%s", err.msg);
 }
 
 int main(void)

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "engine_testing.h"
+#include "engine/engine_internal.h"
 #include "nibble/measure.h"
 
 enum { PAGE = 64, LONG = 640 };
@@ -57,15 +58,16 @@ static void found(const char *mla)
     nb_engine_destroy(e);
 }
 
-/* Data-parallel ranks: texts one after the other are on all of them, and each is filled where it begins. */
-static void test_data_ranks(void **state)
+/* Data-parallel ranks: texts one after the other are on all of them, and each is filled where it begins, on all ranks of
+ * the group. */
+static void check_data_ranks(size_t n_tensor)
 {
     enum { N = 3 };
-    (void)state;
     nb_engine *e = make_engine(&(nb_engine_options){ .model = in_source("tests/parity/v3_sharded"),
                                                      .kv_cache_dtype = "nvfp4",
                                                      .no_text = true,
                                                      .data_parallel_size = N,
+                                                     .tensor_parallel_size = n_tensor,
                                                      .enable_expert_parallel = true,
                                                      .kv_cache_bytes = 4 << 20,
                                                      .max_model_len = LONG + 2 * PAGE,
@@ -87,8 +89,17 @@ static void test_data_ranks(void **state)
     }
     nb_engine_get_stats(e, &s);
     for (size_t k = 0; k < N; k++) assert_true(s.data_rank[k].prefix_hits >= LONG);
+    for (size_t k = 0; k < N * n_tensor; k++) /* copies of one cache */
+        assert_memory_equal(e->rank[k].kv, e->rank[k / n_tensor * n_tensor].kv, e->pages.kv_bytes);
     assert_int_equal(nb_engine_check(e, &err), NB_OK);
     nb_engine_destroy(e);
+}
+
+static void test_data_ranks(void **state)
+{
+    (void)state;
+    check_data_ranks(1);
+    check_data_ranks(2);
 }
 
 /* Layers that keep a state per sequence: the last block has a snapshot, more than once with a single place. */

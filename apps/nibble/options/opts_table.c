@@ -160,7 +160,7 @@ static const opt_row rows[] = {
       .help = "ranks that compute every token together, on a CPU or each on a GPU: a rank has its heads, columns and experts, threads / N threads, and a copy of the cache; results are the same" },
     { .name = "data-parallel-size", .alias = "dp-size|dp", .dash = "dp", .arg = "N", .type = OPT_SIZE,
       .offset = AT(data_parallel), .def = "1", .lo = 1, .hi = 8, .cmds = RANKS, .group = GROUP_MODEL,
-      .help = "ranks with requests, threads / N threads and a cache of their own, on a CPU or each on a GPU, which divide the routed experts and compute steps together; results are the same" },
+      .help = "ranks with requests, threads / N threads and a cache of their own, on a CPU or each on a GPU, which divide the routed experts and compute steps together; on a CPU with --tensor-parallel-size T groups of T such ranks, T * N <= 8 in all; results are the same" },
     { .name = "enable-expert-parallel", .dash = "ep", .type = OPT_FLAG, .offset = AT(expert_parallel), .cmds = RANKS,
       .group = GROUP_MODEL,
       .help = "needed for --data-parallel-size of a model with routed experts; ranks have whole experts in any case" },

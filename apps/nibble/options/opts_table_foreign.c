@@ -26,7 +26,7 @@
     .group = GROUP_FOREIGN
 #define ANY .cmds = CMD_SERVE | CMD_RUN | CMD_CHAT
 
-#define ONE_DEVICE "nibble computes a model in one process, on one device or on the ranks of --tensor-parallel-size or --data-parallel-size"
+#define ONE_DEVICE "nibble computes a model in one process, on one device or on the ranks of --tensor-parallel-size and --data-parallel-size"
 #define ROUTER "one process has all ranks of --data-parallel-size; start several servers behind a router instead"
 #define ONE_PROCESS "there is one process, so nothing is exchanged between processes"
 #define NO_MEDIA "requests hold text only: images, audio and video are refused"

@@ -126,7 +126,10 @@ static void say_model(const serve_setup *t, const nb_engine_info *i)
     cli_count_text((double)i->n_param, n, sizeof n);
     serve_say(t, false, "model: %s, %s parameters, weights %s (%s), %zu threads", i->family, n,
               weights, i->weights, i->n_thread);
-    if (i->n_rank > 1)
+    if (i->n_data_rank > 1 && i->n_data_rank < i->n_rank)
+        serve_say(t, false, "ranks: %zu, of %zu threads each, in %zu groups with requests of their own; every rank has a KV cache",
+                  i->n_rank, i->n_thread / i->n_rank, i->n_data_rank);
+    else if (i->n_rank > 1)
         serve_say(t, false, "ranks: %zu, of %zu threads each; every one has %s of its own", i->n_rank,
                   i->n_thread / i->n_rank, i->n_data_rank > 1 ? "requests and a KV cache" : "a KV cache");
     if (i->kernels && *i->kernels) serve_say(t, false, "kernels: %s", i->kernels);

@@ -235,7 +235,7 @@ void nb_cpu_thrift_query(const nb_cpu_attn *s, size_t tok, const float *q, size_
 
 void nb_cpu_feed_forward(nb_rank *r, nb_pass *p, size_t layer);
 void nb_cpu_combine(nb_rank *r, nb_pass *p, size_t layer);
-/* Data-parallel ranks meet: routed experts of all their tokens, added to f->branch.  False: a rank has failed. */
+/* Data-parallel ranks meet: f->branch, or its columns, from all experts.  False: a rank has failed. */
 bool nb_cpu_share_experts(nb_cpu *f, size_t layer);
 
 /* ---- cpu_meet.c: several ranks ---- */

@@ -219,7 +219,6 @@ void nb_cpu_feed_forward(nb_rank *r, nb_pass *p, size_t layer)
     if (nb_layer_has_experts(r->whole, layer)) {
         route(&m, p);
         if (share) dense(f, &m.l->mlp, part->shared0, part->shared_inter, p->n_row);
-        if (share) finish(f, &m.l->mlp, p->n_row);
         if (!r->o.data_parallel) order(&m, p->n_row);
         if (!r->o.data_parallel) products(&m, p->n_row);
     }
@@ -283,10 +282,10 @@ void nb_cpu_experts_run(nb_rank *r, size_t layer, const nb_cpu_experts_args *a)
 
 /* ---- data-parallel ranks: all compute their experts for the tokens of all ---- */
 
-/* Some rows of the step, at most as many as the workspace has: rows [at[k], at[k + 1]) of the round are those of rank k
- * from its row own[k] on. */
+/* Some rows of the step, at most as many as the workspace has: rows [at[k], at[k + 1]) of the round are those of group k
+ * from its row own[k] on.  A group is the ranks that have these rows, often one. */
 typedef struct turn {
-    size_t at[NB_COMM_MAX_RANK + 1], own[NB_COMM_MAX_RANK], n_rank, me;
+    size_t at[NB_COMM_MAX_RANK + 1], own[NB_COMM_MAX_RANK], n_group, me;
 } turn;
 
 static size_t within(size_t x, size_t lo, size_t hi)
@@ -294,11 +293,11 @@ static size_t within(size_t x, size_t lo, size_t hi)
     return x < lo ? lo : x > hi ? hi : x;
 }
 
-/* Rows [t, t + n) of all, those of rank 0 first. */
+/* Rows [t, t + n) of all, those of group 0 first. */
 static turn turn_of(const nb_cpu *f, size_t t, size_t n)
 {
-    turn x = { .n_rank = nb_comm_n_rank(f->r.o.comm), .me = nb_comm_rank(f->r.o.comm) };
-    for (size_t k = 0, row0 = 0; k < x.n_rank; row0 += f->r.share[k++].n_row) {
+    turn x = { .n_group = nb_rank_n_group(&f->r), .me = nb_rank_group(&f->r) };
+    for (size_t k = 0, row0 = 0; k < x.n_group; row0 += f->r.share[k++].n_row) {
         const size_t end = row0 + f->r.share[k].n_row, a = within(t, row0, end), b = within(t + n, row0, end);
         x.own[k] = a - row0;
         x.at[k + 1] = x.at[k] + b - a;
@@ -306,15 +305,17 @@ static turn turn_of(const nb_cpu *f, size_t t, size_t n)
     return x;
 }
 
-/* all = the turn's rows of every rank's `own`. */
+/* all = the turn's rows of every group's `own`.  Of a group's ranks, which all have them, each gives to those with its
+ * number in other groups. */
 static bool gather_rows(nb_cpu *f, const turn *x, void *own, void *all, size_t row_bytes)
 {
-    nb_comm_block recv[NB_COMM_MAX_RANK];
+    nb_comm_block recv[NB_COMM_MAX_RANK] = { 0 };
+    const size_t n = nb_rank_n_tensor(&f->r), mine = nb_rank_tensor_of(&f->r);
     const nb_comm_block send = { (char *)own + x->own[x->me] * row_bytes, x->at[x->me + 1] - x->at[x->me],
                                  row_bytes, row_bytes };
-    for (size_t k = 0; k < x->n_rank; k++)
-        recv[k] = (nb_comm_block){ (char *)all + x->at[k] * row_bytes, x->at[k + 1] - x->at[k], row_bytes,
-                                   row_bytes };
+    for (size_t k = 0; k < x->n_group; k++)
+        recv[k * n + mine] = (nb_comm_block){ (char *)all + x->at[k] * row_bytes, x->at[k + 1] - x->at[k], row_bytes,
+                                              row_bytes };
     return nb_comm_gather(f->r.o.comm, &send, recv, NULL) == NB_OK;
 }
 
@@ -328,34 +329,43 @@ static void pack_tokens(void *ctx, size_t t0, size_t t1)
 }
 
 /* The outputs of this rank's experts go to the ranks whose rows they are, into their e_y, each by itself: rank 0's
- * experts' first, in the order of (row, choice).  e_slot then is of this rank's rows in the turn. */
+ * experts' first, in the order of (row, choice).  Of a group's ranks each gets the columns that it adds up.  e_slot then
+ * is of this rank's rows in the turn. */
 static bool give_back(moe_ctx *m, const turn *x)
 {
     nb_cpu *f = m->f;
-    const size_t k = f->r.whole->top_k, row_bytes = f->r.whole->hidden * sizeof *f->e_y;
+    nb_comm *c = f->r.o.comm;
+    const size_t h = f->r.whole->hidden, k = f->r.whole->top_k, row_bytes = h * sizeof *f->e_y;
+    const size_t n_rank = nb_comm_n_rank(c), me = nb_comm_rank(c), n_in = nb_rank_n_tensor(&f->r);
     const uint32_t *mine = f->d_id + x->at[x->me] * k;
     const size_t n_mine = (x->at[x->me + 1] - x->at[x->me]) * k;
     nb_comm_block send[NB_COMM_MAX_RANK], recv[NB_COMM_MAX_RANK];
-    size_t next[NB_COMM_MAX_RANK] = { 0 }, n_send = 0, n_recv = 0;
-    for (size_t i = 0; i < n_mine; i++) next[mine[i] % x->n_rank]++;
-    for (size_t r = 0; r < x->n_rank; r++) {
-        const size_t first = n_send;
-        for (size_t i = x->at[r] * k; i < x->at[r + 1] * k; i++)
-            f->d_to[i] = f->d_id[i] % x->n_rank == x->me ? n_send++ : SIZE_MAX;
-        send[r] = (nb_comm_block){ (char *)f->e_x + first * row_bytes, n_send - first, row_bytes, row_bytes };
-        recv[r] = (nb_comm_block){ (char *)f->e_y + n_recv * row_bytes, next[r], row_bytes, row_bytes };
+    size_t next[NB_COMM_MAX_RANK] = { 0 }, col[NB_COMM_MAX_RANK + 1], first = 0, n_send = 0, n_recv = 0;
+    nb_cpu_cuts(f, h, col);
+    for (size_t i = 0; i < n_mine; i++) next[mine[i] % n_rank]++;
+    for (size_t r = 0; r < n_rank; r++) {
+        const size_t group = r / n_in, part = r % n_in;
+        if (part == 0) {
+            first = n_send;
+            for (size_t i = x->at[group] * k; i < x->at[group + 1] * k; i++)
+                f->d_to[i] = f->d_id[i] % n_rank == me ? n_send++ : SIZE_MAX;
+        }
+        send[r] = (nb_comm_block){ f->e_x + first * h + col[part], n_send - first,
+                                   (col[part + 1] - col[part]) * sizeof *f->e_x, row_bytes };
+        recv[r] = (nb_comm_block){ f->e_y + n_recv * h + f->r.part.out0, next[r], f->r.part.n_out * sizeof *f->e_y,
+                                   row_bytes };
         n_recv += next[r];
         next[r] = n_recv - next[r];
     }
-    nb_cpu_tokens(f, pack_tokens, m, x->at[x->n_rank]);
-    for (size_t i = 0; i < n_mine; i++) f->e_slot[i] = next[mine[i] % x->n_rank]++;
-    return nb_comm_exchange(f->r.o.comm, send, recv, NULL) == NB_OK;
+    nb_cpu_tokens(f, pack_tokens, m, x->at[x->n_group]);
+    for (size_t i = 0; i < n_mine; i++) f->e_slot[i] = next[mine[i] % n_rank]++;
+    return nb_comm_exchange(c, send, recv, NULL) == NB_OK;
 }
 
 static bool take_turn(moe_ctx *m, const turn *x)
 {
     nb_cpu *f = m->f;
-    const size_t h = f->r.whole->hidden, k = f->r.whole->top_k, n = x->at[x->n_rank];
+    const size_t h = f->r.whole->hidden, k = f->r.whole->top_k, n = x->at[x->n_group];
     const size_t own = x->own[x->me], n_own = x->at[x->me + 1] - x->at[x->me];
     float *const xn = f->xn, *const branch = f->branch, *const weight = f->r_weight;
     uint32_t *const id = f->r_id;
@@ -382,7 +392,9 @@ bool nb_cpu_share_experts(nb_cpu *f, size_t layer)
 {
     moe_ctx m = moe_of(f, layer);
     size_t n_row = 0;
-    for (size_t k = 0; k < nb_comm_n_rank(f->r.o.comm); k++) n_row += f->r.share[k].n_row;
+    for (size_t k = 0; k < nb_rank_n_group(&f->r); k++) n_row += f->r.share[k].n_row;
+    const size_t n_own = f->r.share[nb_rank_group(&f->r)].n_row;
+    if (m.shared && n_own) finish(f, &m.l->mlp, n_own);
     for (size_t t = 0, n; t < n_row; t += n) {
         n = n_row - t < f->max_tok ? n_row - t : f->max_tok;
         const turn x = turn_of(f, t, n);

@@ -10,7 +10,7 @@
 static bool gather(nb_cpu *f, size_t n_row, float *own, size_t own_stride, const size_t *first,
                    float *all, size_t stride)
 {
-    nb_comm *c = f->r.o.comm;
+    nb_comm *c = f->r.o.tensor;
     const size_t me = nb_comm_rank(c);
     nb_comm_block recv[NB_COMM_MAX_RANK];
     const nb_comm_block send = { own, n_row, (first[me + 1] - first[me]) * sizeof *own,
@@ -21,10 +21,9 @@ static bool gather(nb_cpu *f, size_t n_row, float *own, size_t own_stride, const
     return nb_comm_gather(c, &send, recv, NULL) == NB_OK;
 }
 
-/* Where each rank's part of n columns begins, and the end. */
-static void cuts(const nb_cpu *f, size_t n, size_t first[NB_COMM_MAX_RANK + 1])
+void nb_cpu_cuts(const nb_cpu *f, size_t n, size_t first[NB_COMM_MAX_RANK + 1])
 {
-    const size_t n_rank = nb_comm_n_rank(f->r.o.comm);
+    const size_t n_rank = nb_rank_n_tensor(&f->r);
     for (size_t k = 0; k < n_rank; k++)
         (void)nb_rank_cut(n, f->r.part.unit, n_rank, k, &first[k]);
     first[n_rank] = n;
@@ -33,7 +32,7 @@ static void cuts(const nb_cpu *f, size_t n, size_t first[NB_COMM_MAX_RANK + 1])
 static bool meet_heads(nb_cpu *f, const nb_pass *p, size_t layer)
 {
     const nb_attn_dims *d = nb_rank_dims(&f->r, layer);
-    const size_t n_rank = nb_comm_n_rank(f->r.o.comm),
+    const size_t n_rank = nb_comm_n_rank(f->r.o.tensor),
                  n_head = nb_layer_dims(f->r.whole, layer).n_head,
                  unit = nb_rank_head_unit(&f->r, layer);
     size_t first[NB_COMM_MAX_RANK + 1];
@@ -51,19 +50,19 @@ static bool meet_branch(nb_cpu *f, const nb_pass *p, size_t layer)
     (void)layer;
     const size_t h = f->r.whole->hidden;
     size_t first[NB_COMM_MAX_RANK + 1];
-    cuts(f, h, first);
+    nb_cpu_cuts(f, h, first);
     return gather(f, p->n_row, f->branch + f->r.part.out0, h, first, f->branch, h);
 }
 
 /* The columns of the experts' outputs that each rank adds up. */
 static bool meet_experts(nb_cpu *f)
 {
-    nb_comm *c = f->r.o.comm;
+    nb_comm *c = f->r.o.tensor;
     const size_t n_rank = nb_comm_n_rank(c), me = nb_comm_rank(c), h = f->r.whole->hidden;
     const nb_rank_part *part = &f->r.part;
     size_t first[NB_COMM_MAX_RANK + 1];
     nb_comm_block send[NB_COMM_MAX_RANK], recv[NB_COMM_MAX_RANK];
-    cuts(f, h, first);
+    nb_cpu_cuts(f, h, first);
     for (size_t k = 0; k < n_rank; k++) {
         send[k] = (nb_comm_block){ f->e_y + f->e_rank[me] * h + first[k],
                                    f->e_rank[me + 1] - f->e_rank[me],
@@ -82,9 +81,9 @@ static bool meet_hidden(nb_cpu *f, const nb_pass *p, size_t layer)
     const size_t n = dense ? c->inter : c->n_shared * c->moe_inter;
     const size_t own = dense ? f->r.part.inter : f->r.part.shared_inter;
     size_t first[NB_COMM_MAX_RANK + 1];
-    if (nb_layer_has_experts(c, layer) && !meet_experts(f)) return false;
+    if (nb_layer_has_experts(c, layer) && !f->r.o.data_parallel && !meet_experts(f)) return false;
     if (n == 0) return true;
-    cuts(f, n, first);
+    nb_cpu_cuts(f, n, first);
     return gather(f, p->n_row, f->gate, own, first, f->whole, n);
 }
 
@@ -96,8 +95,9 @@ bool nb_cpu_meet(nb_rank *r, nb_pass *p, size_t layer, nb_meeting at)
         [NB_MEET_HIDDEN] = meet_hidden,
         [NB_MEET_BRANCH] = meet_branch,
     };
-    if (r->o.data_parallel && !nb_layer_has_experts(r->whole, layer)) /* so that a lost rank is known from a slow one */
-        return nb_comm_barrier(r->o.comm, NULL) == NB_OK;
-    if (r->o.data_parallel) return nb_cpu_share_experts(nb_cpu_of(r), layer);
-    return meetings[at](nb_cpu_of(r), p, layer);
+    nb_cpu *f = nb_cpu_of(r);
+    if (nb_rank_divided(r) && !meetings[at](f, p, layer)) return false;
+    if (!r->o.data_parallel || at != NB_MEET_HIDDEN) return true;
+    if (nb_layer_has_experts(r->whole, layer)) return nb_cpu_share_experts(f, layer);
+    return nb_comm_barrier(r->o.comm, NULL) == NB_OK; /* so that a lost rank is known from a slow one */
 }

@@ -1,5 +1,5 @@
-/* cpu_parts.h - parts of the CPU backend with files of their own: the residual (cpu_streams.c), and the buffers of
- * compressed attention (cpu_csa.c). */
+/* cpu_parts.h - parts of the CPU backend with files of their own: the residual (cpu_streams.c), the buffers of
+ * compressed attention (cpu_csa.c), and what several files need of others. */
 #ifndef NB_MODEL_CPU_PARTS_H
 #define NB_MODEL_CPU_PARTS_H
 #include "model/backend.h"
@@ -41,6 +41,8 @@ static inline size_t nb_cpu_stream_width(const nb_model_config *c)
 
 /* The hidden state of a chunk becomes zeros: one with a value that cannot be stored. */
 void nb_cpu_blank(nb_cpu *f, const nb_pass *p, size_t i);
+/* Where the parts of n columns begin, of the ranks that compute the same tokens, and the end (cpu_meet.c). */
+void nb_cpu_cuts(const nb_cpu *f, size_t n, size_t first[NB_COMM_MAX_RANK + 1]);
 /* Cosines and sines of one position: row[rope.dim]. */
 void nb_cpu_rotary_row(const nb_rope_config *r, bool rope_long, size_t pos, float *row);
 

@@ -84,6 +84,11 @@ nb_status nb_rank_can_on_gpus(const nb_model_config *c, bool absorbed_only, size
     for (size_t k = 0; k < c->n_attn; k++) NB_TRY(can_attend(&c->attn[k], absorbed_only, err));
     if (n_rank > NB_CUDA_MAX_RANK)
         return nb_fail(err, NB_ERR_RANGE, "%zu ranks: GPUs have at most %d", n_rank, NB_CUDA_MAX_RANK);
+    if (n_tensor > 1 && n_tensor < n_rank)
+        return nb_fail(err, NB_ERR_UNSUPPORTED,
+                       "--tensor-parallel-size %zu with --data-parallel-size %zu is supported on the CPU only; of GPUs one "
+                       "of the two must be 1",
+                       n_tensor, n_rank / n_tensor);
     for (size_t k = 0; n_tensor > 1 && k < c->n_attn; k++)
         if (!nb_attention_of(c->attn[k].kind)->divides)
             return nb_fail(err, NB_ERR_UNSUPPORTED,
@@ -109,8 +114,8 @@ nb_status nb_rank_can_compute(const nb_gpu *gpu, const nb_model_config *c, bool 
 
 static nb_status refuse(const nb_rank_options *o, nb_error *err)
 {
-    const size_t n_rank = o->comm ? nb_comm_n_rank(o->comm) : 1;
-    NB_TRY(nb_rank_can_on_gpus(&o->model->c, o->absorbed_only, n_rank, o->data_parallel ? 1 : n_rank, err));
+    const size_t n_rank = o->comm ? nb_comm_n_rank(o->comm) : 1, n_tensor = o->tensor ? nb_comm_n_rank(o->tensor) : 1;
+    NB_TRY(nb_rank_can_on_gpus(&o->model->c, o->absorbed_only, n_rank, n_tensor, err));
     if (o->comm && (o->experts.n_host || o->experts.fit))
         return nb_fail(err, NB_ERR_UNSUPPORTED,
                        "--cpu-experts: experts in host memory are for one rank only");
