@@ -9,7 +9,7 @@
  *   A compressed row is norm(sum_j g_j * kv_j), rotated at the position of its first token, with kv = W x,
  *   gate = W_gate x + ape[t mod ratio], g the softmax of the gates over the tokens, each channel alone.  With ratio 4
  *   (CSA) kv and gate have two halves, and the sum has eight terms: the first halves of the window of tokens before,
- *   and the second halves of its own.  An indexer with keys that are compressed in the same way chooses idx_top rows.
+ *   and the second halves of its own.  An indexer with keys that are compressed in the same way chooses index_topk rows.
  *   With ratio 128 (HCA) all rows are attended to.
  *
  * Source: DeepSeek-V4's inference code; docs/decisions/053. */
@@ -32,12 +32,12 @@ DIM(n_head, a->n_head)
 DIM(group_rows, a->o_group * a->o_lora)
 DIM(group_cols, a->n_head * a->head_dim / a->o_group)
 DIM(row_width, nb_csa_width(a, a->head_dim))
-DIM(key_width, nb_csa_width(a, a->idx_dim))
+DIM(key_width, nb_csa_width(a, a->index_dim))
 DIM(row_ape, a->ratio *nb_csa_width(a, a->head_dim))
-DIM(key_ape, a->ratio *nb_csa_width(a, a->idx_dim))
-DIM(idx_rows, a->idx_head * a->idx_dim)
-DIM(idx_head, a->idx_head)
-DIM(idx_dim, a->idx_dim)
+DIM(key_ape, a->ratio *nb_csa_width(a, a->index_dim))
+DIM(idx_rows, a->index_head * a->index_dim)
+DIM(idx_head, a->index_head)
+DIM(idx_dim, a->index_dim)
 
 static bool compressed(const nb_attn_config *a)
 {
@@ -45,7 +45,7 @@ static bool compressed(const nb_attn_config *a)
 }
 static bool indexed(const nb_attn_config *a)
 {
-    return a->idx_top != 0;
+    return a->index_topk != 0;
 }
 
 #define SELF "self_attn."
@@ -79,12 +79,12 @@ size_t nb_csa_width(const nb_attn_config *a, size_t dim)
 
 nb_csa_state nb_csa_state_of(const nb_attn_config *a)
 {
-    const size_t width = nb_csa_width(a, a->head_dim), keys = nb_csa_width(a, a->idx_dim);
+    const size_t width = nb_csa_width(a, a->head_dim), keys = nb_csa_width(a, a->index_dim);
     nb_csa_state s = { .comp = a->window * a->head_dim };
     s.idx_comp = s.comp;
     if (a->ratio == NB_CSA_OVERLAP) s.idx_comp += 2 * NB_CSA_OVERLAP * 2 * width;
     if (a->ratio > NB_CSA_OVERLAP) s.idx_comp += 3 * width;
-    s.n = s.idx_comp + (a->idx_top ? 2 * NB_CSA_OVERLAP * 2 * keys : 0);
+    s.n = s.idx_comp + (a->index_topk ? 2 * NB_CSA_OVERLAP * 2 * keys : 0);
     return s;
 }
 
@@ -101,10 +101,10 @@ static nb_attn_dims dims(const nb_attn_config *a)
 
 static void record(const nb_attn_config *a, nb_record_opts *o)
 {
-    o->n_seg = !a->ratio ? 0 : a->idx_top ? 3 : 2;
+    o->n_seg = !a->ratio ? 0 : a->index_topk ? 3 : 2;
     o->seg[0] = (nb_seg_opts){ .role = NB_ROLE_LATENT, .dim = a->head_dim - a->d_rope, .n_vec = 1 };
     o->seg[1] = (nb_seg_opts){ .role = NB_ROLE_ROPE, .dim = a->d_rope, .n_vec = 1 };
-    o->seg[2] = (nb_seg_opts){ .role = NB_ROLE_INDEX, .dim = a->idx_dim, .n_vec = 1 };
+    o->seg[2] = (nb_seg_opts){ .role = NB_ROLE_INDEX, .dim = a->index_dim, .n_vec = 1 };
     o->row_tok = a->ratio;
 }
 
@@ -112,8 +112,8 @@ static void record(const nb_attn_config *a, nb_record_opts *o)
 static nb_attn_cost cost(const nb_attn_config *a)
 {
     const double per = a->ratio ? 1 / (double)a->ratio : 0;
-    const double attn = a->idx_top ? 0 : 4 * (double)a->n_head * (double)a->head_dim;
-    const double pair = per * (attn + 2 * (double)a->idx_head * (double)a->idx_dim);
+    const double attn = a->index_topk ? 0 : 4 * (double)a->n_head * (double)a->head_dim;
+    const double pair = per * (attn + 2 * (double)a->index_head * (double)a->index_dim);
     return (nb_attn_cost){ .pair_flop_prompt = pair,
                            .pair_flop_decode = pair,
                            .k_dim = a->head_dim,

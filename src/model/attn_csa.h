@@ -12,7 +12,7 @@ size_t nb_csa_width(const nb_attn_config *a, size_t dim);
 /* Values of a row: of all heads, and the indexer's key. */
 static inline size_t nb_csa_values(const nb_attn_config *a)
 {
-    return a->head_dim + (a->idx_top ? a->idx_dim : 0);
+    return a->head_dim + (a->index_topk ? a->index_dim : 0);
 }
 
 /* A sequence's state in a layer (nb_attn_dims.n_state), in floats: places in it.

@@ -67,10 +67,10 @@ typedef struct nb_attn_config {
     /* both */
     bool o_bias;
     /* CSA, beside q_lora, head_dim and d_rope: a window of the last tokens, and one row for every `ratio` tokens before
-     * (0: the window alone; 4: those that the indexer chooses; 128: all). */
+     * (0: the window alone; 4: those that the indexer chooses; 128: all).
+     * Its indexer has the index_ fields of DSA. */
     size_t window, ratio;
     size_t o_group, o_lora; /* the heads' outputs go through o_group products of o_lora rows each */
-    size_t idx_head, idx_dim, idx_top;
 } nb_attn_config;
 
 /* What a family's checkpoints call the block with experts, and the matrices of an expert. */

@@ -36,9 +36,9 @@ static const nb_field v4_fields[] = {
     NB_F_SIZE("o_groups", attn[BASE].o_group, 8, 1, 65536),
     NB_F_SIZE("o_lora_rank", attn[BASE].o_lora, 1024, 1, 65536),
     NB_F_SIZE("sliding_window", attn[BASE].window, 128, 1, WINDOW_MAX),
-    NB_F_SIZE("index_n_heads", attn[BASE].idx_head, 64, 1, 4096),
-    NB_F_SIZE("index_head_dim", attn[BASE].idx_dim, 128, 2, 4096),
-    NB_F_SIZE("index_topk", attn[BASE].idx_top, 512, 1, 65536),
+    NB_F_SIZE("index_n_heads", attn[BASE].index_head, 64, 1, 4096),
+    NB_F_SIZE("index_head_dim", attn[BASE].index_dim, 128, 2, 4096),
+    NB_F_SIZE("index_topk", attn[BASE].index_topk, 512, 1, 65536),
     NB_F_SIZE("n_routed_experts", n_expert, 256, 1, 4096),
     NB_F_SIZE("n_shared_experts", n_shared, 1, 0, 256),
     NB_F_SIZE("moe_intermediate_size", moe_inter, 2048, 1, NB_DIM_MAX),
@@ -131,7 +131,8 @@ static nb_status set_kinds(const nb_doc *doc, nb_model_config *c, const uint64_t
             *a = base;
             a->ratio = (size_t)ratio[i];
             a->rope = rope[ratio[i] != 0];
-            if (ratio[i] != RATIO_CSA) a->idx_head = a->idx_dim = a->idx_top = 0;
+            a->index_interleaved = a->rope.interleaved;
+            if (ratio[i] != RATIO_CSA) a->index_head = a->index_dim = a->index_topk = 0;
         }
         c->attn_of[i] = (unsigned char)k;
     }
@@ -178,7 +179,7 @@ static nb_status read_rope_dim(nb_doc *doc, nb_model_config *c, nb_error *err)
     (void)nb_doc_size(doc, "qk_rope_head_dim", 2, 2 * NB_MAX_ROPE_PAIR, &a->d_rope);
     NB_TRY(nb_doc_check(doc, err));
     const char *what = NULL;
-    if (a->d_rope >= a->head_dim || a->d_rope > a->idx_dim)
+    if (a->d_rope >= a->head_dim || a->d_rope > a->index_dim)
         what = "qk_rope_head_dim must be less than head_dim and at most index_head_dim";
     else if (a->n_head % a->o_group)
         what = "o_groups must divide num_attention_heads";

@@ -100,7 +100,7 @@ static void add_streams(hasher *h, const nb_model_config *c)
     for (size_t k = 0; k < c->n_attn; k++) {
         const nb_attn_config *a = &c->attn[k];
         const size_t m[] = { a->window,   a->ratio,   a->o_group, a->o_lora,
-                             a->idx_head, a->idx_dim, a->idx_top };
+                             a->index_head, a->index_dim, a->index_topk };
         for (size_t i = 0; i < NB_COUNT(m); i++) add_size(h, m[i]);
     }
 }
@@ -130,7 +130,7 @@ static void add_csa(hasher *h, const nb_layer *l, const nb_model_config *c, cons
     add_vector(h, l->sink, a->n_head);
     add_matrix(h, &l->o_a, false);
     add_compressor(h, &l->comp, a, a->head_dim);
-    add_compressor(h, &l->idx_comp, a, a->idx_dim);
+    add_compressor(h, &l->idx_comp, a, a->index_dim);
     add_matrix(h, &l->idx_q, false);
     add_matrix(h, &l->idx_w, false);
     for (size_t i = 0; i < 2; i++) add_mix(h, &l->mix[i], (2 + s) * s, 3);

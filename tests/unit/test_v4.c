@@ -48,7 +48,7 @@ static void test_published(void **state)
         for (size_t k = 0; k < conf.n_layer; k++) {
             const nb_attn_config *a = nb_layer_attn(&conf, k);
             assert_int_equal(a->n_head, want[i].heads);
-            assert_int_equal(a->idx_top, a->ratio == 4 ? want[i].top : 0);
+            assert_int_equal(a->index_topk, a->ratio == 4 ? want[i].top : 0);
             assert_true(a->rope.factor == 1 && a->rope.dim == 64);
             /* the slowest pair: base 10,000, or 160,000 and sixteen times slower by YaRN */
             const double theta = a->ratio ? 160000 : 10000;

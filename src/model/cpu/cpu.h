@@ -8,6 +8,7 @@
 #include "model/backend.h"
 #include "model/cpu/cpu_dsa.h"
 #include "model/cpu/cpu_experts.h"
+#include "model/cpu/cpu_index.h"
 #include "model/cpu/cpu_job.h"
 #include "model/cpu/cpu_parts.h"
 
@@ -79,6 +80,7 @@ struct nb_cpu {
     size_t t_stride;             /* tokens, whole pages; 0: off */
     nb_thrift_count thrift_count;
     atomic_uint_least64_t n_saturated; /* pages are encoded by many workers */
+    nb_cpu_index index;
     nb_cpu_sparse sparse;
     /* attention over whole pages: the variant of each layer, where it has one */
     const nb_attn_pages_variant **over_pages; /* [n_layer] */
@@ -188,8 +190,7 @@ void nb_cpu_attn_split(const nb_split_args *a, size_t n, size_t worker);
 /* For a query in a page: pages of a split, splits, complete pages of a split before it. */
 size_t nb_cpu_split_pages(size_t page), nb_cpu_n_split(size_t page);
 size_t nb_cpu_n_closed(size_t page, size_t split);
-/* A complete page: its bytes; all its values as float rows [64][n_values]; how many of its first tokens are
- * kept in BF16 beside it. */
+/* A complete page: its bytes; all its values as float rows [64][n_values]; its first tokens kept in BF16 beside it. */
 unsigned char *nb_cpu_page_of(const nb_cpu_attn *s, size_t page);
 void nb_cpu_decode_page(const nb_cpu_attn *s, size_t page, float *out);
 size_t nb_cpu_n_sink(const nb_cpu_attn *s, size_t page);
@@ -215,8 +216,7 @@ const nb_cpu_kind *nb_cpu_kind_of(const nb_attn_config *attn);
 
 /* All queries of the chunk, in the expanded form. */
 void nb_cpu_expanded(const nb_cpu_attn *s);
-/* Chunks [i0, i0 + n) of the pass, one token each, read from the stored values, n <= NB_DECODE_MAX, side by
- * side. */
+/* Chunks [i0, i0 + n) of the pass side by side, one token each, read from the stored values, n <= NB_DECODE_MAX. */
 void nb_cpu_decode(nb_cpu *f, const nb_pass *p, size_t i0, size_t n, size_t layer);
 
 /* ---- cpu_thrift.c ---- */

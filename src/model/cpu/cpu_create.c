@@ -2,7 +2,8 @@
  * table of buffers. */
 #include <stdlib.h>
 
-#include "model/cpu/cpu_csa.h"
+#include "model/attn_csa.h"
+#include "model/cpu/cpu.h"
 #include "model/cpu/cpu_state.h"
 #include "model/kv_b.h"
 
@@ -96,22 +97,17 @@ typedef struct widths {
     bool expanded;            /* some attention has the expanded form; then: */
     size_t absorbed, kv_lora; /* all heads' absorbed queries; the latent, or what W_UK reads */
     size_t ex_q, ex_tile;     /* bytes of all heads' packed queries of a page, and of their tiles */
-    size_t comp, icomp, iq, iw, group; /* CSA: of a token (nb_cpu_csa); columns of a group's product */
-    size_t n_group, csa_pack;          /* bytes of a packed query of its indexer */
+    size_t comp, icomp, n_group, group; /* CSA: of a token (nb_cpu_csa); groups' products, columns of one */
     size_t ex_o, d_v, keys_vals; /* all heads' outputs; a head's value; a head's key and value */
     size_t kv_b_head;            /* floats for a head's rows of kv_b, where these are in halves */
-    size_t index_q, index_w, index_pack, topk; /* sparse attention; index_pack: bytes of a packed query */
+    size_t index_q, index_w, index_pack, topk; /* an indexer's; index_pack: bytes of a packed query */
 } widths;
 
-static void csa_widths(const nb_plan *p, const nb_attn_config *a, widths *w)
+static void csa_widths(const nb_attn_config *a, widths *w)
 {
-    if (a->idx_top)
-        w->csa_pack = max_size(w->csa_pack, p->index_score->q_bytes(a->idx_head, a->idx_dim));
     w->values = max_size(w->values, nb_csa_values(a)); /* of a window alone, too */
     if (a->ratio) w->comp = max_size(w->comp, 2 * nb_csa_width(a, a->head_dim));
-    w->icomp = max_size(w->icomp, 2 * nb_csa_width(a, a->idx_dim));
-    w->iq = max_size(w->iq, a->idx_head * a->idx_dim);
-    w->iw = max_size(w->iw, a->idx_head);
+    w->icomp = max_size(w->icomp, 2 * nb_csa_width(a, a->index_dim));
     w->group = max_size(w->group, a->n_head * a->head_dim / a->o_group);
     w->n_group = max_size(w->n_group, a->o_group);
 }
@@ -131,14 +127,14 @@ static widths widths_of(const nb_cpu *f)
         w.state = max_size(w.state, d->n_head * d->d_state);
         w.values = max_size(w.values, d->n_values);
         w.q_lora = max_size(w.q_lora, d->d_low);
-        if (a->kind == NB_ATTN_DSA) {
+        if (a->index_topk) {
             const size_t pack = r->plan.index_score->q_bytes(a->index_head, a->index_dim);
             w.index_q = max_size(w.index_q, a->index_head * a->index_dim);
             w.index_w = max_size(w.index_w, a->index_head);
             w.index_pack = max_size(w.index_pack, pack);
             w.topk = max_size(w.topk, a->index_topk);
         }
-        if (a->kind == NB_ATTN_CSA) csa_widths(&r->plan, a, &w);
+        if (a->kind == NB_ATTN_CSA) csa_widths(a, &w);
         if (!nb_attention_of(a->kind)->has_expanded) continue;
         w.expanded = true;
         w.absorbed = max_size(w.absorbed, d->n_head * d->n_values);
@@ -209,13 +205,6 @@ static void size_sparse(nb_cpu *f, const nb_record *r)
         f->sparse.gather_bytes = max_size(f->sparse.gather_bytes, NB_ATTN_PAGES_MAX * r->page_bytes);
 }
 
-/* Of index_score, for a layer that has an indexer. */
-static size_t index_scratch(const nb_plan *p, const nb_attn_config *a)
-{
-    if (a->kind == NB_ATTN_DSA) return p->index_score->scratch(a->index_head, a->index_dim);
-    return a->idx_top ? p->index_score->scratch(a->idx_head, a->idx_dim) : 0;
-}
-
 static nb_status choose_attention(nb_cpu *f, nb_error *err)
 {
     const nb_rank *r = &f->r;
@@ -227,7 +216,9 @@ static nb_status choose_attention(nb_cpu *f, nb_error *err)
         const nb_attn_config *a = nb_rank_attn(r, i);
         if (a->kind == NB_ATTN_KDA)
             f->w_scratch_bytes = max_size(f->w_scratch_bytes, nb_cpu_kda_scratch(a));
-        f->w_scratch_bytes = max_size(f->w_scratch_bytes, index_scratch(&r->plan, a));
+        if (a->index_topk)
+            f->w_scratch_bytes =
+                max_size(f->w_scratch_bytes, r->plan.index_score->scratch(a->index_head, a->index_dim));
         if (!nb_attn_is_latent(a)) continue;
         nb_cpu_expand *ex = &f->ex[r->whole->attn_of[i]];
         ex->dims = (nb_attn_prefill_dims){ .d1 = a->d_nope, .d2 = a->d_rope, .d_v = a->d_v };
@@ -256,7 +247,7 @@ static nb_status create_floats(nb_cpu *f, const widths *w, nb_error *err)
     const size_t rows = moe ? T * c->top_k : 0;
     const size_t whole =
         max_size(w->o_whole, max_size(c->inter, moe ? c->n_shared * c->moe_inter : 0));
-    const size_t long_ctx = f->sparse.stride ? 1 : 0;
+    const size_t long_ctx = f->index.stride ? 1 : 0;
     float *xp = NULL, *chosen = NULL, *gather = NULL;
     const slot s[] = {
         { &f->h, T * nb_cpu_stream_width(c) },
@@ -264,11 +255,7 @@ static nb_status create_floats(nb_cpu *f, const widths *w, nb_error *err)
         { &f->stream_w, T * (1 + s_n) * s_n },
         { &f->csa.comp, T * w->comp },
         { &f->csa.icomp, T * w->icomp },
-        { &f->csa.iq, T * w->iq },
-        { &f->csa.iw, T * w->iw },
         { &f->csa.ones, f->csa.max_dim },
-        { &f->csa.pack, NB_CSA_TILE * w->csa_pack / sizeof(float) },
-        { &f->csa.score, NB_CSA_TILE * f->csa.max_row },
         { &f->csa.w_row, nw * NB_ATTN_TILE * f->csa.max_dim },
         { &f->csa.w_state, nw * f->csa.max_state },
         { &f->xn, T * h },
@@ -311,10 +298,10 @@ static nb_status create_floats(nb_cpu *f, const widths *w, nb_error *err)
         { &f->w_m, ex * nw * Q },
         { &f->w_l, ex * nw * Q },
         { &f->w_scratch, nw * f->w_scratch_bytes / sizeof(float) },
-        { &f->sparse.q, T * w->index_q },
-        { &f->sparse.w, T * w->index_w },
-        { &f->sparse.pack, long_ctx * NB_INDEX_QUERY * w->index_pack / sizeof(float) },
-        { &f->sparse.score, NB_INDEX_QUERY * f->sparse.stride },
+        { &f->index.q, T * w->index_q },
+        { &f->index.w, T * w->index_w },
+        { &f->index.pack, long_ctx * NB_INDEX_QUERY * w->index_pack / sizeof(float) },
+        { &f->index.score, NB_INDEX_QUERY * f->index.stride },
         { &chosen, long_ctx * T * w->topk },
         { &gather, (nw * f->sparse.gather_bytes + GATHER_ALIGN) / sizeof(float) },
         { &f->gate, T * inter },
@@ -331,7 +318,7 @@ static nb_status create_floats(nb_cpu *f, const widths *w, nb_error *err)
     NB_TRY(alloc_slots(f, s, NB_COUNT(s), err));
     f->xp = (char *)xp;
     f->w_kv_b_floats = w->kv_b_head;
-    f->sparse.chosen = (uint32_t *)(void *)chosen;
+    f->index.chosen = (uint32_t *)(void *)chosen;
     f->sparse.gather = (unsigned char *)gather;
     f->sparse.gather += (GATHER_ALIGN - (uintptr_t)f->sparse.gather % GATHER_ALIGN) % GATHER_ALIGN;
     for (size_t i = 0; i < f->csa.max_dim; i++) f->csa.ones[i] = 1;
@@ -377,10 +364,8 @@ static nb_status create_small(nb_cpu *f, nb_error *err)
     if (!f->d_id || !f->d_to) return nb_fail(err, NB_ERR_NOMEM, "out of memory for the workspace");
     f->e_count = nb_arena_array(a, nb_n_choice(c) + 1, sizeof *f->e_count);
     f->e_first = nb_arena_array(a, nb_n_choice(c) + 1, sizeof *f->e_first);
-    f->csa.pick = nb_arena_array(a, NB_CSA_TILE * f->csa.max_top, sizeof *f->csa.pick);
-    f->csa.n_pick = nb_arena_array(a, NB_CSA_TILE, sizeof *f->csa.n_pick);
     f->csa.bad = nb_arena_array(a, f->r.o.max_seq, 1);
-    if (!f->csa.pick || !f->csa.n_pick || !f->csa.bad)
+    if (!f->csa.bad)
         return nb_fail(err, NB_ERR_NOMEM, "out of memory for the workspace");
     f->t_pick = nb_arena_array(a, f->t_stride, sizeof *f->t_pick);
     f->t_row = nb_arena_array(a, f->t_stride, sizeof *f->t_row);
@@ -410,12 +395,20 @@ static void size_csa(nb_cpu *f)
     for (size_t i = 0; i < f->r.whole->n_layer; i++) {
         const nb_attn_config *a = nb_rank_attn(&f->r, i);
         if (a->kind != NB_ATTN_CSA) continue;
-        x->max_dim = max_size(x->max_dim, max_size(a->head_dim, a->idx_dim));
+        x->max_dim = max_size(x->max_dim, max_size(a->head_dim, a->index_dim));
         x->max_state = max_size(x->max_state, a->n_head * (a->head_dim + 2));
-        x->max_top = max_size(x->max_top, a->idx_top);
-        if (a->idx_top) x->max_row = max_size(x->max_row, f->r.o.max_pos / a->ratio + 1);
     }
     x->max_state = (x->max_state + 15) / 16 * 16;
+}
+
+static void size_index(nb_cpu *f)
+{
+    for (size_t i = 0; i < f->r.whole->n_layer; i++) {
+        const nb_attn_config *a = nb_rank_attn(&f->r, i);
+        const size_t n_key = a->index_topk ? nb_index_n_key(a, f->r.o.max_pos - 1) : 0;
+        if (n_key > a->index_topk)
+            f->index.stride = max_size(f->index.stride, (n_key + NB_PAGE_TOK - 1) / NB_PAGE_TOK * NB_PAGE_TOK);
+    }
 }
 
 static nb_status create(nb_cpu *f, const nb_rank_options *o, bool experts, nb_error *err)
@@ -438,8 +431,7 @@ static nb_status create(nb_cpu *f, const nb_rank_options *o, bool experts, nb_er
         f->t_stride = (o->thrift.max_pos + NB_PAGE_TOK - 1) / NB_PAGE_TOK * NB_PAGE_TOK;
     NB_TRY(choose_attention(f, err));
     const widths w = widths_of(f);
-    if (w.topk && o->max_pos > w.topk)
-        f->sparse.stride = (o->max_pos + NB_PAGE_TOK - 1) / NB_PAGE_TOK * NB_PAGE_TOK;
+    size_index(f);
     f->max_values = w.values;
     f->max_head = w.heads;
     f->max_job = max_size(2 * f->r.part.n_expert + 2, max_size(w.heads, 8));

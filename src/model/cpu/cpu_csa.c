@@ -10,17 +10,27 @@
 #include <math.h>
 #include <string.h>
 
-#include "model/cpu/cpu_csa.h"
+#include "model/attn_csa.h"
+#include "model/cpu/cpu.h"
 #include "model/cpu/cpu_state.h"
 #include "num/bf16.h"
 
 enum { MAX_ROPE = 2 * NB_MAX_ROPE_PAIR };
 
-static nb_csa csa_of(nb_cpu *f, const nb_pass *p, size_t i, size_t layer)
+/* One chunk in one layer. */
+typedef struct csa {
+    nb_cpu_attn s;
+    nb_csa_state at; /* places in the state */
+    float *state;
+    size_t n_row;      /* values of a row, in f->kv and in pages */
+    size_t row_floats; /* of a page's rows in s.own */
+} csa;
+
+static csa csa_of(const nb_cpu_attn *s)
 {
-    nb_csa x = { .s = nb_cpu_attn_of(f, p, i, layer) };
-    x.at = nb_csa_state_of(x.s.attn);
-    x.state = nb_cpu_state(f, x.s.c, layer);
+    csa x = { .s = *s };
+    x.at = nb_csa_state_of(s->attn);
+    x.state = nb_cpu_state(s->f, s->c, s->layer);
     x.n_row = nb_csa_values(x.s.attn);
     x.row_floats = nb_cpu_record(&x.s)->n_row * x.n_row;
     return x;
@@ -79,7 +89,7 @@ static void finish_rows(void *ctx, size_t t0, size_t t1)
     for (size_t t = t0; a->ratio && t < t1; t++) {
         const size_t j = pos_of(f, x->p, t) % a->ratio;
         add_ape(f->csa.comp + (2 * t + 1) * x->width, x->l->comp.ape + j * x->width, x->width);
-        if (a->idx_top)
+        if (a->index_topk)
             add_ape(f->csa.icomp + (2 * t + 1) * x->keys, x->l->idx_comp.ape + j * x->keys,
                     x->keys);
     }
@@ -90,16 +100,16 @@ static void finish_queries(void *ctx, size_t t0, size_t t1)
     const project_ctx *x = ctx;
     nb_cpu *f = x->f;
     const nb_attn_config *a = x->a;
-    const size_t hd = a->head_dim, w = a->n_head * hd, iw = a->idx_head * a->idx_dim;
+    const size_t hd = a->head_dim, w = a->n_head * hd, iw = a->index_head * a->index_dim;
     for (size_t t = t0; t < t1; t++)
         nb_cpu_norm(f, f->csa.ones, f->r.whole->eps, f->q + t * w, hd, f->q + t * w, hd, a->n_head,
                     hd);
     nb_cpu_rope(f, x->layer, f->q + hd - a->d_rope, t0, t1, a->n_head, w, hd);
-    if (!a->idx_top) return;
+    if (!a->index_topk) return;
     const float scale = (float)(1 / sqrt((double)iw));
-    nb_cpu_rope(f, x->layer, f->csa.iq + a->idx_dim - a->d_rope, t0, t1, a->idx_head, iw,
-                a->idx_dim);
-    for (size_t i = t0 * a->idx_head; i < t1 * a->idx_head; i++) f->csa.iw[i] *= scale;
+    nb_cpu_rope(f, x->layer, f->index.q + a->index_dim - a->d_rope, t0, t1, a->index_head, iw,
+                a->index_dim);
+    for (size_t i = t0 * a->index_head; i < t1 * a->index_head; i++) f->index.w[i] *= scale;
 }
 
 static void project(nb_rank *r, nb_pass *p, size_t layer)
@@ -115,7 +125,7 @@ static void project(nb_rank *r, nb_pass *p, size_t layer)
                       layer,
                       nb_csa_values(a),
                       nb_csa_width(a, a->head_dim),
-                      nb_csa_width(a, a->idx_dim) };
+                      nb_csa_width(a, a->index_dim) };
     nb_job job[7];
     size_t k = 0;
     job[k++] = nb_cpu_job(f, &l->q_a, NULL, f->xn, h, f->qa, a->q_lora, n);
@@ -125,20 +135,20 @@ static void project(nb_rank *r, nb_pass *p, size_t layer)
         job[k++] = nb_cpu_job(f, &l->comp.kv, NULL, f->xn, h, to, 2 * x.width, n);
         job[k++] = nb_cpu_job(f, &l->comp.gate, NULL, f->xn, h, to + x.width, 2 * x.width, n);
     }
-    if (a->idx_top) {
+    if (a->index_topk) {
         float *to = f->csa.icomp;
         job[k++] = nb_cpu_job(f, &l->idx_comp.kv, NULL, f->xn, h, to, 2 * x.keys, n);
         job[k++] = nb_cpu_job(f, &l->idx_comp.gate, NULL, f->xn, h, to + x.keys, 2 * x.keys, n);
-        job[k] = nb_cpu_job(f, &l->idx_w, NULL, f->xn, h, f->csa.iw, a->idx_head, n);
+        job[k] = nb_cpu_job(f, &l->idx_w, NULL, f->xn, h, f->index.w, a->index_head, n);
         job[k++].v = f->r.plan.linear_float[l->idx_w.type];
     }
     nb_cpu_run_jobs(f, job, k);
     nb_cpu_tokens(f, finish_rows, &x, n);
     k = 0;
     job[k++] = nb_cpu_job(f, &l->q_b, NULL, f->qa, a->q_lora, f->q, w, n);
-    if (a->idx_top)
-        job[k++] = nb_cpu_job(f, &l->idx_q, NULL, f->qa, a->q_lora, f->csa.iq,
-                              a->idx_head * a->idx_dim, n);
+    if (a->index_topk)
+        job[k++] = nb_cpu_job(f, &l->idx_q, NULL, f->qa, a->q_lora, f->index.q,
+                              a->index_head * a->index_dim, n);
     nb_cpu_run_jobs(f, job, k);
     nb_cpu_tokens(f, finish_queries, &x, n);
 }
@@ -159,7 +169,7 @@ static bool round_row(const nb_record *r, float *x, size_t n)
 
 /* What a compressor reads: kv and gate [2][width] of the chunk's tokens, and the state before. */
 typedef struct compressor {
-    const nb_csa *x;
+    const csa *x;
     const float *in; /* of the chunk's first token */
     float *state;
     const float *norm;
@@ -241,7 +251,7 @@ static void keep_tokens(const compressor *c)
     }
 }
 
-static bool encode_page(const nb_csa *x, size_t page, const float *rows, uint16_t *half)
+static bool encode_page(const csa *x, size_t page, const float *rows, uint16_t *half)
 {
     const nb_record *r = nb_cpu_record(&x->s);
     unsigned char *to = nb_cpu_page_of(&x->s, page);
@@ -254,14 +264,14 @@ static bool encode_page(const nb_csa *x, size_t page, const float *rows, uint16_
 }
 
 /* Where the row that ends at pos is made. */
-static float *row_at(const nb_csa *x, size_t pos)
+static float *row_at(const csa *x, size_t pos)
 {
     const size_t page = pos / NB_PAGE_TOK - x->s.p0;
     return x->s.own + page * x->row_floats + pos % NB_PAGE_TOK / x->s.attn->ratio * x->n_row;
 }
 
 /* A page whose last token is there.  One that no row ends in is zeros. */
-static bool close_page(const nb_csa *x, size_t page, uint16_t *half)
+static bool close_page(const csa *x, size_t page, uint16_t *half)
 {
     const nb_record *r = nb_cpu_record(&x->s);
     if (r->page_bytes == 0) return true;
@@ -283,11 +293,12 @@ static void append_chunk(void *ctx, size_t i, size_t worker)
     const append_ctx *a = ctx;
     nb_cpu *f = a->f;
     if (f->chunk_bad[i]) return;
-    const nb_csa x = csa_of(f, a->p, i, a->layer);
+    const nb_cpu_attn chunk = nb_cpu_attn_of(f, a->p, i, a->layer);
+    const csa x = csa_of(&chunk);
     const nb_cpu_attn *s = &x.s;
     const nb_attn_config *attn = s->attn;
     const size_t nv = x.n_row, hd = attn->head_dim, ratio = attn->ratio;
-    const size_t width = nb_csa_width(attn, hd), keys = nb_csa_width(attn, attn->idx_dim);
+    const size_t width = nb_csa_width(attn, hd), keys = nb_csa_width(attn, attn->index_dim);
     uint16_t *half = (uint16_t *)(void *)(f->w_page + worker * NB_PAGE_TOK * f->max_values);
     const compressor c = {
         &x, f->csa.comp + s->t0 * 2 * width, x.state + x.at.comp, s->l->comp.norm, width, hd
@@ -297,7 +308,7 @@ static void append_chunk(void *ctx, size_t i, size_t worker)
                             x.state + x.at.idx_comp,
                             s->l->idx_comp.norm,
                             keys,
-                            attn->idx_dim };
+                            attn->index_dim };
     bool ok = true;
     if (s->own != s->tail && ratio) /* rows of the open page */
         memcpy(s->own, s->tail, s->in0 / ratio * nv * sizeof *s->own);
@@ -308,12 +319,12 @@ static void append_chunk(void *ctx, size_t i, size_t worker)
         if (ratio && (pos + 1) % ratio == 0) {
             float *row = row_at(&x, pos);
             ok = ok && make_row(&c, pos, row);
-            if (attn->idx_top) ok = ok && make_row(&ic, pos, row + hd);
+            if (attn->index_topk) ok = ok && make_row(&ic, pos, row + hd);
         }
         if ((pos + 1) % NB_PAGE_TOK == 0) ok = ok && close_page(&x, pos / NB_PAGE_TOK, half);
     }
     if (ratio == NB_CSA_OVERLAP) keep_tokens(&c);
-    if (attn->idx_top) keep_tokens(&ic);
+    if (attn->index_topk) keep_tokens(&ic);
     f->csa.bad[i] = !ok;
 }
 
@@ -337,8 +348,9 @@ static void append(nb_rank *r, nb_pass *p, size_t layer)
 
 /* ---- attend ---- */
 
-void nb_csa_rows(const nb_csa *x, size_t page, size_t w, size_t n, size_t seg, float *out,
-                 size_t stride)
+/* Segment seg of compressed rows [w, w + n) as a query in page `page` reads them, decoded or as they were made:
+ * out [n][stride]. */
+static void read_rows(const csa *x, size_t page, size_t w, size_t n, size_t seg, float *out, size_t stride)
 {
     const nb_record *r = nb_cpu_record(&x->s);
     const nb_record_seg *g = &r->seg[seg];
@@ -356,8 +368,17 @@ void nb_csa_rows(const nb_csa *x, size_t page, size_t w, size_t n, size_t seg, f
     }
 }
 
+static const float *keys_of(const nb_cpu_attn *s, size_t page, size_t k0, size_t n, size_t worker, size_t *stride)
+{
+    const csa x = csa_of(s);
+    float *rows = s->f->w_page + worker * NB_PAGE_TOK * s->f->max_values;
+    *stride = s->attn->index_dim;
+    read_rows(&x, page, k0, n, NB_INDEX_SEG, rows, *stride);
+    return rows;
+}
+
 /* Row of the window at pos: of this chunk, or of the tokens before. */
-static const float *window_row(const nb_csa *x, size_t pos)
+static const float *window_row(const csa *x, size_t pos)
 {
     const nb_cpu_attn *s = &x->s;
     return pos >= s->c->pos0 ? s->f->kv + (s->t0 + pos - s->c->pos0) * x->n_row
@@ -366,8 +387,8 @@ static const float *window_row(const nb_csa *x, size_t pos)
 
 /* Some queries against their rows, heads divided into blocks. */
 typedef struct attend_ctx {
-    const nb_csa *x;
-    size_t tok, n_block, block; /* first query; blocks of so many heads */
+    const csa *x;
+    size_t chunk, n_block, block; /* blocks of so many heads */
 } attend_ctx;
 
 /* A head's sink: weight without a value. */
@@ -386,15 +407,17 @@ static void add_sink(float sink, float *o, float *m, float *l, size_t n)
 static void attend_query(void *ctx, size_t task, size_t worker)
 {
     const attend_ctx *y = ctx;
-    const nb_csa *x = y->x;
+    const csa *x = y->x;
     const nb_cpu_attn *s = &x->s;
     nb_cpu *f = s->f;
     const nb_attn_config *a = s->attn;
-    const size_t i = task / y->n_block, tok = y->tok + i, pos = s->c->pos0 + tok;
+    const size_t tok = task / y->n_block, pos = s->c->pos0 + tok;
     const size_t hd = a->head_dim, nh = a->n_head, h0 = task % y->n_block * y->block;
     const size_t h1 = h0 + y->block < nh ? h0 + y->block : nh;
-    const uint32_t *pick = a->idx_top ? f->csa.pick + i * f->csa.max_top : NULL;
-    const size_t n_comp = pick ? f->csa.n_pick[i] : nb_csa_n_row(a, pos);
+    const nb_index_row at_row = { y->chunk, tok, s->t0 + tok };
+    const size_t n_all = a->ratio ? nb_index_n_key(a, pos) : 0;
+    const uint32_t *pick = a->index_topk && n_all > a->index_topk ? nb_index_chosen(f, a, &at_row) : NULL;
+    const size_t n_comp = pick ? a->index_topk : n_all;
     const size_t n_win = pos + 1 < a->window ? pos + 1 : a->window, n_row = n_comp + n_win;
     float *q = f->q + (s->t0 + tok) * nh * hd;
     float *rows = f->csa.w_row + worker * NB_ATTN_TILE * f->csa.max_dim;
@@ -429,8 +452,8 @@ static void attend_query(void *ctx, size_t task, size_t worker)
                 continue;
             }
             const size_t w = pick ? pick[at] : at;
-            nb_csa_rows(x, pos / NB_PAGE_TOK, w, 1, 0, row, hd);
-            nb_csa_rows(x, pos / NB_PAGE_TOK, w, 1, 1, row + hd - a->d_rope, hd);
+            read_rows(x, pos / NB_PAGE_TOK, w, 1, 0, row, hd);
+            read_rows(x, pos / NB_PAGE_TOK, w, 1, 1, row + hd - a->d_rope, hd);
         }
         args.n_kv = args.vis0 = n;
         f->r.plan.attn->fn(&args);
@@ -441,7 +464,7 @@ static void attend_query(void *ctx, size_t task, size_t worker)
 }
 
 /* The open page and the window after the chunk. */
-static void keep_state(const nb_csa *x)
+static void keep_state(const csa *x)
 {
     const nb_cpu_attn *s = &x->s;
     const nb_attn_config *a = s->attn;
@@ -457,18 +480,14 @@ static void keep_state(const nb_csa *x)
 
 static void attend_chunk(nb_cpu *f, const nb_pass *p, size_t i, size_t layer)
 {
-    const nb_csa x = csa_of(f, p, i, layer);
-    const nb_attn_config *a = x.s.attn;
-    const size_t nw = nb_dev_n_worker(f->r.o.dev), nh = a->n_head;
-    for (size_t tok = 0; tok < x.s.c->n_tok; tok += NB_CSA_TILE) {
-        const size_t left = x.s.c->n_tok - tok, n = left < NB_CSA_TILE ? left : NB_CSA_TILE;
-        if (a->idx_top) nb_csa_choose(&x, tok, n);
-        /* heads are divided where there are fewer queries than workers: each head's sums stay as they are */
-        const size_t want = n < nw ? (nw + n - 1) / n : 1;
-        attend_ctx y = { .x = &x, .tok = tok, .block = (nh + want - 1) / want };
-        y.n_block = (nh + y.block - 1) / y.block;
-        nb_dev_run(f->r.o.dev, attend_query, &y, n * y.n_block);
-    }
+    const nb_cpu_attn s = nb_cpu_attn_of(f, p, i, layer);
+    const csa x = csa_of(&s);
+    const size_t nw = nb_dev_n_worker(f->r.o.dev), nh = s.attn->n_head, n = s.c->n_tok;
+    /* heads are divided where there are fewer queries than workers: each head's sums stay as they are */
+    const size_t want = n < nw ? (nw + n - 1) / n : 1;
+    attend_ctx y = { .x = &x, .chunk = i, .block = (nh + want - 1) / want };
+    y.n_block = (nh + y.block - 1) / y.block;
+    nb_dev_run(f->r.o.dev, attend_query, &y, n * y.n_block);
     keep_state(&x);
 }
 
@@ -489,6 +508,7 @@ static void group_outputs(nb_cpu *f, const nb_pass *p, size_t layer)
 static void attend(nb_rank *r, nb_pass *p, size_t layer)
 {
     nb_cpu *f = nb_cpu_of(r);
+    if (nb_rank_attn(r, layer)->index_topk) nb_index_choose(f, p, layer, keys_of);
     for (size_t i = 0; i < p->n_chunk; i++)
         if (!f->chunk_bad[i]) attend_chunk(f, p, i, layer);
     for (size_t i = 0; f->n_bad && i < p->n_chunk;

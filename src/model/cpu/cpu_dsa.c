@@ -12,7 +12,6 @@
  * are put together to whole pages, byte by byte, which attn_pages reads; what is left of them, sinks and tokens of the
  * open page are floats.  States are merged in order of position.  All of this depends on the row alone. */
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "model/cpu/cpu.h"
@@ -21,15 +20,8 @@
 
 enum {
     SPLIT = NB_ATTN_PAGES_MAX * NB_PAGE_TOK, /* chosen tokens */
-    PAGES = 8,                               /* pages that a task scores */
-    LATENT_SEGS = 2,
-    INDEX_SEG = 2
+    LATENT_SEGS = 2
 };
-
-/* A row that chooses: its chunk, its token there, its place in the step. */
-typedef struct dsa_row {
-    size_t chunk, tok, at;
-} dsa_row;
 
 typedef struct dsa_ctx {
     nb_cpu *f;
@@ -38,35 +30,9 @@ typedef struct dsa_ctx {
     size_t layer;
 } dsa_ctx;
 
-static size_t n_dense(const nb_attn_config *a, const nb_chunk *c)
-{
-    if (c->pos0 >= a->index_topk) return 0;
-    const size_t room = a->index_topk - c->pos0;
-    return c->n_tok < room ? c->n_tok : room;
-}
-
-/* The next row after *r that chooses, in order of the step; false: there is none.  Begin with chunk 0, tok SIZE_MAX. */
-static bool next_row(const dsa_ctx *x, dsa_row *r)
-{
-    for (r->tok++; r->chunk < x->p->n_chunk; r->chunk++, r->tok = 0) {
-        const nb_chunk *c = &x->p->chunk[r->chunk];
-        const size_t first = n_dense(x->attn, c);
-        if (r->tok < first) r->tok = first;
-        if (r->tok >= c->n_tok || x->f->chunk_bad[r->chunk]) continue;
-        r->at = x->f->place[r->chunk].tok0 + r->tok;
-        return true;
-    }
-    return false;
-}
-
-static size_t pos_of(const dsa_ctx *x, const dsa_row *r)
+static size_t pos_of(const dsa_ctx *x, const nb_index_row *r)
 {
     return x->p->chunk[r->chunk].pos0 + r->tok;
-}
-
-static uint32_t *chosen_of(const dsa_ctx *x, const dsa_row *r)
-{
-    return x->f->sparse.chosen + r->at * x->attn->index_topk;
 }
 
 /* ---- the indexer's queries, keys and weights ---- */
@@ -113,13 +79,13 @@ static void finish_index(void *ctx, size_t t0, size_t t1)
     const float scale = (float)(1 / sqrt((double)a->index_head * (double)d));
     for (size_t t = t0; t < t1; t++) layer_norm(k + t * n, l->index_norm, l->index_norm_b, d);
     rotate(x, k, t0, t1, 1, n);
-    rotate(x, f->sparse.q, t0, t1, a->index_head, w);
+    rotate(x, f->index.q, t0, t1, a->index_head, w);
     for (size_t t = t0; t < t1; t++) {
         if ((d & (d - 1)) == 0) {
             nb_hadamard(k + t * n, d, d);
-            nb_hadamard(f->sparse.q + t * w, w, d);
+            nb_hadamard(f->index.q + t * w, w, d);
         }
-        for (size_t h = 0; h < a->index_head; h++) f->sparse.w[t * a->index_head + h] *= scale;
+        for (size_t h = 0; h < a->index_head; h++) f->index.w[t * a->index_head + h] *= scale;
     }
 }
 
@@ -135,10 +101,10 @@ static void project(nb_rank *r, nb_pass *p, size_t layer)
     nb_job job =
         nb_cpu_job(f, &l->index_k, NULL, f->xn, h, f->kv + a->kv_lora + a->d_rope, n, p->n_row);
     nb_cpu_run_jobs(f, &job, 1);
-    job = nb_cpu_job(f, &l->index_q, NULL, f->qa, a->q_lora, f->sparse.q,
+    job = nb_cpu_job(f, &l->index_q, NULL, f->qa, a->q_lora, f->index.q,
                      a->index_head * a->index_dim, p->n_row);
     nb_cpu_run_jobs(f, &job, 1);
-    job = nb_cpu_job(f, &l->index_w, NULL, f->xn, h, f->sparse.w, a->index_head, p->n_row);
+    job = nb_cpu_job(f, &l->index_w, NULL, f->xn, h, f->index.w, a->index_head, p->n_row);
     job.v = f->r.plan.linear_float[l->index_w.type];
     nb_cpu_run_jobs(f, &job, 1);
     nb_cpu_tokens(f, finish_index, &x, p->n_row);
@@ -146,41 +112,12 @@ static void project(nb_rank *r, nb_pass *p, size_t layer)
 
 /* ---- choosing ---- */
 
-/* Rows of one page of a chunk: they see the same earlier pages. */
-typedef struct score_run {
-    dsa_row row;      /* the first */
-    size_t n, query0; /* rows; the first one's place among the queries in hand */
-    size_t task0;
-} score_run;
-
-typedef struct score_ctx {
-    dsa_ctx x;
-    dsa_row row[NB_INDEX_QUERY];
-    size_t n_row;
-    score_run run[NB_INDEX_QUERY];
-    size_t n_run, n_task;
-} score_ctx;
-
-static void pack_task(void *ctx, size_t i, size_t worker)
-{
-    (void)worker;
-    const score_ctx *c = ctx;
-    nb_cpu *f = c->x.f;
-    const nb_attn_config *a = c->x.attn;
-    const nb_index_score_variant *v = f->r.plan.index_score;
-    const size_t at = c->row[i].at;
-    v->pack(a->index_head, a->index_dim, f->sparse.q + at * a->index_head * a->index_dim,
-            f->sparse.w + at * a->index_head,
-            (char *)f->sparse.pack + i * v->q_bytes(a->index_head, a->index_dim));
-}
-
-/* The keys of a page, as the run's rows see them. */
-static const float *keys_of(const nb_cpu_attn *s, size_t page, size_t own, size_t worker,
-                            size_t *stride)
+/* The keys of a page. */
+static const float *keys_of(const nb_cpu_attn *s, size_t own, size_t k0, size_t n, size_t worker, size_t *stride)
 {
     const nb_cpu *f = s->f;
     const nb_record *r = nb_cpu_record(s);
-    const size_t first = r->seg[INDEX_SEG].first;
+    const size_t first = r->seg[NB_INDEX_SEG].first, page = k0 / NB_PAGE_TOK;
     float *rows = f->w_page + worker * NB_PAGE_TOK * f->max_values;
     *stride = s->d->n_values;
     if (page == own) return s->own + (page - s->p0) * NB_PAGE_TOK * *stride + first;
@@ -189,94 +126,8 @@ static const float *keys_of(const nb_cpu_attn *s, size_t page, size_t own, size_
         return rows + first;
     }
     *stride = s->attn->index_dim;
-    f->r.plan.kv_codec->decode(r, nb_cpu_page_of(s, page), INDEX_SEG, 0, NB_PAGE_TOK, rows,
-                               *stride);
+    f->r.plan.kv_codec->decode(r, nb_cpu_page_of(s, page), NB_INDEX_SEG, 0, n, rows, *stride);
     return rows;
-}
-
-static void score_task(void *ctx, size_t task, size_t worker)
-{
-    const score_ctx *c = ctx;
-    nb_cpu *f = c->x.f;
-    const nb_attn_config *a = c->x.attn;
-    const nb_index_score_variant *v = f->r.plan.index_score;
-    const score_run *r = c->run;
-    while (r + 1 < c->run + c->n_run && r[1].task0 <= task) r++;
-    const nb_cpu_attn s = nb_cpu_attn_of(f, c->x.p, r->row.chunk, c->x.layer);
-    const size_t pos = pos_of(&c->x, &r->row), own = pos / NB_PAGE_TOK,
-                 j0 = (task - r->task0) * PAGES;
-    for (size_t j = j0; j < j0 + PAGES && j <= own; j++) {
-        size_t stride;
-        const float *k = keys_of(&s, j, own, worker, &stride);
-        v->fn(&(nb_index_score_args){
-            .s = f->sparse.score + r->query0 * f->sparse.stride + j * NB_PAGE_TOK,
-            .q = (char *)f->sparse.pack + r->query0 * v->q_bytes(a->index_head, a->index_dim),
-            .k = k,
-            .scratch = (char *)f->w_scratch + worker * f->w_scratch_bytes,
-            .n_query = r->n,
-            .n_head = a->index_head,
-            .dim = a->index_dim,
-            .n_tok = j < own ? NB_PAGE_TOK : pos % NB_PAGE_TOK + r->n,
-            .s_stride = f->sparse.stride,
-            .k_stride = stride });
-    }
-}
-
-static void topk_task(void *ctx, size_t i, size_t worker)
-{
-    (void)worker;
-    const score_ctx *c = ctx;
-    c->x.f->r.plan.index_topk->fn(
-        &(nb_index_topk_args){ .s = c->x.f->sparse.score + i * c->x.f->sparse.stride,
-                               .at = chosen_of(&c->x, &c->row[i]),
-                               .n = pos_of(&c->x, &c->row[i]) + 1,
-                               .k = c->x.attn->index_topk });
-}
-
-/* Tests look at scores and choices: [1][position + 1], then the positions as floats, [1][index_topk]. */
-static void trace_choice(const score_ctx *c, size_t i)
-{
-    const nb_cpu *f = c->x.f;
-    const size_t n = pos_of(&c->x, &c->row[i]) + 1, k = c->x.attn->index_topk;
-    float *s = f->sparse.score + i * f->sparse.stride;
-    char name[64];
-    (void)snprintf(name, sizeof name, "layers.%zu.index_score", c->x.layer);
-    f->r.trace(f->r.trace_ctx, name, s, 1, n, n);
-    for (size_t j = 0; j < k; j++) s[j] = (float)chosen_of(&c->x, &c->row[i])[j];
-    (void)snprintf(name, sizeof name, "layers.%zu.index", c->x.layer);
-    f->r.trace(f->r.trace_ctx, name, s, 1, k, k);
-}
-
-/* The row joins the run before it, or begins one. */
-static void add_to_run(score_ctx *c, const dsa_row *row)
-{
-    score_run *r = c->n_run ? &c->run[c->n_run - 1] : NULL;
-    const size_t page = pos_of(&c->x, row) / NB_PAGE_TOK;
-    c->row[c->n_row++] = *row;
-    if (r && r->row.chunk == row->chunk && pos_of(&c->x, &r->row) / NB_PAGE_TOK == page) {
-        r->n++;
-        return;
-    }
-    c->run[c->n_run++] = (score_run){ *row, 1, c->n_row - 1, c->n_task };
-    c->n_task += page / PAGES + 1;
-}
-
-static void choose(const dsa_ctx *x)
-{
-    nb_dev *dev = x->f->r.o.dev;
-    dsa_row row = { 0, SIZE_MAX, 0 };
-    bool more = next_row(x, &row);
-    while (more) {
-        score_ctx c = { .x = *x };
-        for (; more && c.n_row < NB_INDEX_QUERY; more = next_row(x, &row)) {
-            NB_ASSERT(pos_of(x, &row) < x->f->sparse.stride);
-            add_to_run(&c, &row);
-        }
-        nb_dev_run(dev, pack_task, &c, c.n_row);
-        nb_dev_run(dev, score_task, &c, c.n_task);
-        nb_dev_run(dev, topk_task, &c, c.n_row);
-        for (size_t i = 0; x->f->r.trace && i < c.n_row; i++) trace_choice(&c, i);
-    }
 }
 
 /* ---- attending ---- */
@@ -284,7 +135,7 @@ static void choose(const dsa_ctx *x)
 /* Rows that follow each other in the step. */
 typedef struct tile_ctx {
     dsa_ctx x;
-    dsa_row row[NB_PAGE_TOK];
+    nb_index_row row[NB_PAGE_TOK];
     size_t n;
     const float *q; /* absorbed, [n][q_stride] */
     size_t q_stride;
@@ -408,7 +259,7 @@ static void split_task(void *ctx, size_t task, size_t worker)
     const size_t topk = c->x.attn->index_topk, at = split * SPLIT;
     part a = { .c = c,
                .s = nb_cpu_attn_of(f, c->x.p, c->row[i].chunk, c->x.layer),
-               .tok = chosen_of(&c->x, &c->row[i]) + at,
+               .tok = nb_index_chosen(f, c->x.attn, &c->row[i]) + at,
                .n = topk - at < SPLIT ? topk - at : SPLIT,
                .own = pos_of(&c->x, &c->row[i]) / NB_PAGE_TOK,
                .worker = worker };
@@ -460,13 +311,13 @@ static void attend_tile(tile_ctx *c)
 
 static void attend_chosen(const dsa_ctx *x)
 {
-    dsa_row row = { 0, SIZE_MAX, 0 };
-    bool more = next_row(x, &row);
+    nb_index_row row = { 0, SIZE_MAX, 0 };
+    bool more = nb_index_next(x->f, x->p, x->attn, &row);
     while (more) {
         tile_ctx c = { .x = *x };
         do {
             c.row[c.n++] = row;
-            more = next_row(x, &row);
+            more = nb_index_next(x->f, x->p, x->attn, &row);
         } while (more && c.n < NB_PAGE_TOK && row.at == c.row[c.n - 1].at + 1);
         attend_tile(&c);
     }
@@ -478,7 +329,7 @@ static void attend_all(const dsa_ctx *x)
     nb_cpu *f = x->f;
     const nb_pass *p = x->p;
     for (size_t i = 0, n; i < p->n_chunk; i += n) {
-        for (n = 0; i + n < p->n_chunk && n < NB_DECODE_MAX && n_dense(x->attn, &p->chunk[i + n]) &&
+        for (n = 0; i + n < p->n_chunk && n < NB_DECODE_MAX && nb_index_n_dense(x->attn, &p->chunk[i + n]) &&
                     nb_cpu_is_decode(f, p, i + n, x->attn);)
             n++;
         if (n) {
@@ -486,7 +337,7 @@ static void attend_all(const dsa_ctx *x)
             continue;
         }
         n = 1;
-        const size_t n_tok = n_dense(x->attn, &p->chunk[i]);
+        const size_t n_tok = nb_index_n_dense(x->attn, &p->chunk[i]);
         if (n_tok && !f->chunk_bad[i]) nb_cpu_attend_first(f, p, i, x->layer, n_tok);
     }
 }
@@ -495,7 +346,7 @@ static void attend(nb_rank *r, nb_pass *p, size_t layer)
 {
     nb_cpu *f = nb_cpu_of(r);
     const dsa_ctx x = { f, p, nb_rank_attn(r, layer), layer };
-    if (!x.attn->index_shared) choose(&x);
+    if (!x.attn->index_shared) nb_index_choose(f, p, layer, keys_of);
     attend_all(&x);
     attend_chosen(&x);
     nb_cpu_close_chunks(f, p, layer);

@@ -5,16 +5,7 @@
 
 typedef struct nb_cpu nb_cpu;
 
-enum { NB_INDEX_QUERY = 16 }; /* rows whose scores are in hand */
-
 typedef struct nb_cpu_sparse {
-    /* of the layer in hand: [max_tok][index_head * index_dim], [max_tok][index_head] */
-    float *q, *w;
-    float *pack;  /* [NB_INDEX_QUERY] packed queries */
-    float *score; /* [NB_INDEX_QUERY][stride] */
-    uint32_t *
-        chosen; /* [max_tok][index_topk] positions, ascending, until the next layer with an indexer */
-    size_t stride; /* positions, whole pages; 0: no context is longer than index_topk */
     /* [n_worker][gather_bytes]: pages made of chosen tokens; 0: the records do not allow it */
     unsigned char *gather;
     size_t gather_bytes;

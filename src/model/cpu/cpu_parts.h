@@ -14,16 +14,10 @@ typedef struct nb_cpu_page {
 /* Compressed attention (cpu_csa.c). */
 typedef struct nb_cpu_csa {
     float *comp, *icomp; /* [max_tok][2][width]: kv and gate of rows, and of the indexer's keys */
-    float *iq,
-        *iw;      /* [max_tok] queries [idx_head][idx_dim] and weights [idx_head] of the indexer */
-    float *ones;  /* [max_dim]: weights of a norm that has none */
-    float *pack;  /* [NB_CSA_TILE] packed queries of the indexer */
-    float *score; /* [NB_CSA_TILE][max_row] */
+    float *ones;            /* [max_dim]: weights of a norm that has none */
     float *w_row, *w_state; /* per worker: rows [64][max_dim]; a query's state, max_state floats */
-    uint32_t *pick;         /* [NB_CSA_TILE][max_top] */
-    size_t *n_pick;         /* [NB_CSA_TILE] */
     unsigned char *bad;     /* [max_seq] */
-    size_t max_row, max_top, max_dim, max_state;
+    size_t max_dim, max_state;
 } nb_cpu_csa;
 
 /* How branches are added, and what the next sublayer reads (backend.h: add_norm); last: token tok's normalised row for

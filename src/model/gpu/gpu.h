@@ -1,9 +1,8 @@
 /* gpu.h - the CUDA backend: what its files share.
  *
- * A step is at most one pass over the prompt tokens of all chunks (the expanded form) and passes over those of
- * the direct form (absorbed MLA, GQA).  What a token is, not where it stands, decides which kernels it meets
- * (nb_cuda_kind), so its bits depend on its sequence alone.  Passes of single tokens are CUDA graphs, one per
- * number of rows (rounded up), and one for a short sequence alone. */
+ * A step is at most one pass over the prompt tokens of all chunks (the expanded form) and passes over those of the direct
+ * form (absorbed MLA, GQA).  What a token is, not where it stands, decides its kernels (nb_cuda_kind), so its bits depend on
+ * its sequence alone.  Passes of single tokens are graphs: one per rounded number of rows, one for a short sequence. */
 #ifndef NB_MODEL_GPU_H
 #define NB_MODEL_GPU_H
 #include "kernel/cuda/api/nb_cuda_items.h"
@@ -108,6 +107,7 @@ struct nb_gpu_rank {
     uint32_t *r_id, *r_first, *r_src, *r_place;
     float *part_o, *part_m, *part_l, *own;
     void *attn_scratch;
+    nb_gpu_index index;
     nb_gpu_sparse sparse;
     nb_gpu_csa csa;
     float *stream_w, *stream_part; /* of several streams: a token's weights, scratch (nb_cuda_streams_args) */

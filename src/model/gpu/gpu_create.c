@@ -403,7 +403,7 @@ static void want_normalised(slots *l, nb_gpu_rank *f, size_t n)
     f->xn.stride = round8(f->r.whole->hidden);
     if (f->w.floats || f->w.host) want(l, &f->xn.f, n * (f->xn.stride + choice), sizeof(float));
     want(l, &f->xn.hi, n * f->xn.stride, 2);
-    if (two_parts(f) || has_moe(f->r.whole) || f->sparse.topk) want(l, &f->xn.lo, n * f->xn.stride, 2);
+    if (two_parts(f) || has_moe(f->r.whole) || f->sparse.any) want(l, &f->xn.lo, n * f->xn.stride, 2);
 }
 
 static void want_common(slots *l, nb_gpu_rank *f, const widths *w)
@@ -541,7 +541,7 @@ static void want_prompt(slots *l, nb_gpu_rank *f)
     const nb_attn_config *attn = nb_rank_attn(&f->r, 0);
     const size_t nh = attn->n_head, own = (f->T / NB_PAGE_TOK + 2) * NB_PAGE_TOK;
     const size_t width = round8(nh * (attn->d_nope + attn->d_v));
-    if (!f->prompt || f->sparse.topk || f->csa.any) return;
+    if (!f->prompt || f->sparse.any || f->csa.any) return;
     want_rows(l, f, &f->x[0].lat, max_size(own, f->span_tok), attn->kv_lora);
     f->rope.stride = f->rope_own.stride = round8(attn->d_rope);
     want(l, &f->rope.hi, f->span_tok * f->rope.stride, 2);
@@ -657,6 +657,7 @@ static void size(nb_gpu_rank *f, const widths *w)
     f->T = f->csa.any ? min_size(f->r.o.max_tok, NB_GPU_CSA_TOK) : f->r.o.max_tok;
     f->D = max_size(f->r.o.max_seq, min_size(f->T, NB_GPU_DIRECT_TOK));
     f->h_rows = f->r.o.max_tok + PAD_ROWS + (f->r.o.data_parallel ? f->D : 0); /* a graph has another rank's rows */
+    nb_gpu_index_size(f);
     const size_t sparse = nb_gpu_dsa_states(f), compressed = nb_gpu_csa_states(f);
     for (size_t i = 0; i < f->n_set; i++)
         states = max_size(states, nb_cuda_n_unit(f->set[i].units, f->max_block) + 1);

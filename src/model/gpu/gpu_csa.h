@@ -2,28 +2,23 @@
 #ifndef NB_MODEL_GPU_CSA_H
 #define NB_MODEL_GPU_CSA_H
 #include "model/backend.h"
-#include "model/gpu/gpu_dsa.h"
+#include "model/gpu/gpu_index.h"
 
 typedef struct nb_gpu_csa {
     bool any;                            /* some layer has it; then all have */
-    const nb_cuda_csa_row **row;         /* [n_layer] */
-    const nb_cuda_index_row **score_row; /* [n_layer]; NULL: no indexer */
+    const nb_cuda_csa_row **row; /* [n_layer] */
     size_t rows;       /* of a group, which the buffers are for */
     size_t n_unit;     /* states of a row, at most */
-    size_t stride;     /* rows of the longest sequence that an indexer scores, in whole 64 */
-    size_t top, head, q_width, q16_width, comp_width, out_width; /* of the widest layer */
-    /* device: kv and gates of a pass; for a group: an indexer's queries, weights, scores, choice; heads' outputs of a pass */
-    float *comp, *q, *w, *w16, *score;
-    uint16_t *q16;
-    uint32_t *chosen, *scratch;
-    nb_cuda_rows y;
+    size_t comp_width, out_width; /* of the widest layer */
+    float *comp;       /* device: kv and gates of a pass */
+    nb_cuda_rows y;    /* the heads' outputs of a pass */
 } nb_gpu_csa;
-enum { NB_GPU_CSA_SLOTS = 12 };
+enum { NB_GPU_CSA_SLOTS = NB_GPU_INDEX_SLOTS + 1 };
 
 /* Whether GPUs have what layers of this kind need; the line says what is missing. */
 nb_status nb_gpu_csa_can(const nb_attn_config *a, nb_error *err);
-/* In order of creation: the layer's kernels; sizes, and states of a row at most (0: no layer is compressed); rows of a
- * group, once max_part is known; buffers but for y, for passes of at most max_row rows. */
+/* In order of creation: the layer's kernels; after nb_gpu_index_size, sizes, and states of a row at most (0: no layer is
+ * compressed); rows of a group, once max_part is known; buffers but for y, for passes of at most max_row rows. */
 nb_status nb_gpu_csa_choose(nb_gpu_rank *f, size_t layer, nb_error *err);
 size_t nb_gpu_csa_states(nb_gpu_rank *f);
 void nb_gpu_csa_size(nb_gpu_rank *f);

@@ -9,7 +9,6 @@
  * A row's pages are cut into units of a few pages (unit_page), so that one row uses many SMs; units of prompts are
  * longer, because there are many rows.  Its states are those of the units, that of the tokens that fill no page, and that
  * of its own page; the last two run beside the first.  All of this depends on the row alone. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,10 +17,7 @@
 
 enum {
     LATENT_SEGS = 2,
-    INDEX_SEG = 2,
-    UNIT_PAGES = 2,           /* of generated tokens */
-    GROUP_BYTES = 512 << 20,  /* of pages, rows and scores at once, unless one row needs more */
-    SHARE = 4                 /* rows of a prompt that read the indexer's keys together */
+    UNIT_PAGES = 2 /* of generated tokens */
 };
 
 static size_t div_up(size_t a, size_t b)
@@ -43,28 +39,9 @@ nb_record nb_gpu_attn_record(const nb_gpu_rank *f, size_t layer)
     return r;
 }
 
-static nb_status choose_score(nb_gpu_rank *f, size_t layer, nb_error *err)
-{
-    const nb_attn_config *a = nb_layer_attn(f->r.whole, layer);
-    const nb_record *rec = &f->r.o.record[layer];
-    const nb_cuda_index_row *r = f->api->index_score;
-    if (a->index_shared) return NB_OK;
-    while (r->name && !(r->cc <= f->info.cc && r->can(rec, INDEX_SEG, a->index_head))) r++;
-    if (!r->name)
-        return nb_fail(err, NB_ERR_UNSUPPORTED,
-                       "layer %zu: the GPU has no scores for an indexer of %zu heads of %zu values", layer,
-                       a->index_head, a->index_dim);
-    f->sparse.score_row[layer] = r;
-    return NB_OK;
-}
-
 nb_status nb_gpu_dsa_choose(nb_gpu_rank *f, nb_error *err)
 {
-    const size_t n_layer = f->r.whole->n_layer;
-    if (!nb_attn_any(f->r.whole, NB_ATTN_DSA)) return NB_OK;
-    f->sparse.score_row = nb_arena_array(&f->r.arena, n_layer, sizeof *f->sparse.score_row);
-    if (!f->sparse.score_row) return nb_fail(err, NB_ERR_NOMEM, "out of memory");
-    for (size_t i = 0; i < n_layer; i++) {
+    for (size_t i = 0; i < f->r.whole->n_layer; i++) {
         const nb_attn_config *a = nb_layer_attn(f->r.whole, i);
         if (!is_dsa(f, i)) continue;
         if (a->d_nope % 8 || a->kv_lora % 8 || a->d_rope % 8)
@@ -77,7 +54,7 @@ nb_status nb_gpu_dsa_choose(nb_gpu_rank *f, nb_error *err)
                            "layer %zu: sparse attention over a cache in %s, whose tokens share scales, is supported on the CPU "
                            "only (--device cpu)",
                            i, nb_kv_type_name(f->r.o.record[i].type));
-        NB_TRY(choose_score(f, i, err));
+        NB_TRY(nb_gpu_index_choose(f, i, err));
     }
     return NB_OK;
 }
@@ -85,12 +62,12 @@ nb_status nb_gpu_dsa_choose(nb_gpu_rank *f, nb_error *err)
 /* ---- sizes ---- */
 
 /* How rows are cut into units, for the layers of a set and a kind of pass. */
-static nb_gpu_sparse_cut cut_of(const nb_gpu_rank *f, size_t topk, size_t set, nb_cuda_kind kind)
+static nb_gpu_sparse_cut cut_of(const nb_gpu_rank *f, size_t set, nb_cuda_kind kind)
 {
     const nb_cuda_units u = f->set[set].units;
     const size_t first = u.n_first ? u.first : u.rest;
     nb_gpu_sparse_cut c = { .unit_page = kind == NB_CUDA_DIRECT && first > UNIT_PAGES ? UNIT_PAGES : first };
-    c.n_unit = div_up(topk / NB_PAGE_TOK, c.unit_page);
+    c.n_unit = div_up(f->index.topk / NB_PAGE_TOK, c.unit_page);
     c.table_stride = nb_cuda_unit_page(u, c.n_unit);
     return c;
 }
@@ -99,36 +76,29 @@ size_t nb_gpu_dsa_states(nb_gpu_rank *f)
 {
     nb_gpu_sparse *s = &f->sparse;
     for (size_t i = 0; i < f->r.whole->n_layer; i++) {
-        const nb_attn_config *a = nb_rank_attn(&f->r, i);
         if (!is_dsa(f, i)) continue;
         const nb_record r = nb_gpu_attn_record(f, i);
-        if (a->index_topk > s->topk) s->topk = a->index_topk;
+        s->any = true;
         if (r.page_bytes > s->page_bytes) s->page_bytes = r.page_bytes;
         if (r.n_values > s->n_values) s->n_values = r.n_values;
-        if (a->index_head > s->head) s->head = a->index_head;
-        if (a->index_head * a->index_dim > s->q_width) s->q_width = a->index_head * a->index_dim;
-        if (NB_CUDA_INDEX_HEADS(a->index_head) * a->index_dim > s->q16_width)
-            s->q16_width = NB_CUDA_INDEX_HEADS(a->index_head) * a->index_dim;
     }
-    for (size_t i = 0; s->topk && i < f->n_set; i++)
+    for (size_t i = 0; s->any && i < f->n_set; i++)
         for (size_t k = 0; k < 2; k++) {
-            s->cut[i][k] = cut_of(f, s->topk, i, (nb_cuda_kind)k);
+            s->cut[i][k] = cut_of(f, i, (nb_cuda_kind)k);
             if (s->cut[i][k].n_unit > s->n_unit) s->n_unit = s->cut[i][k].n_unit;
         }
-    return s->topk ? s->n_unit + 2 : 0;
+    return s->any ? s->n_unit + 2 : 0;
 }
 
-/* Rows of a group: what the states allow, and GROUP_BYTES. */
+/* Rows of a group: what the states allow, and NB_GPU_GROUP_BYTES. */
 void nb_gpu_dsa_size(nb_gpu_rank *f)
 {
     nb_gpu_sparse *s = &f->sparse;
-    if (!s->topk) return;
-    s->n_page = s->topk / NB_PAGE_TOK;
-    s->stride = f->max_block * NB_PAGE_TOK;
-    const size_t row = s->n_page * s->page_bytes + 2 * NB_PAGE_TOK * s->n_values * sizeof(float) +
-                       (s->stride + s->q_width + NB_CUDA_TOPK_SCRATCH(s->stride)) * sizeof(float) +
-                       2 * s->q16_width;
-    const size_t fit = GROUP_BYTES / row, states = f->max_part / (s->n_unit + 2);
+    if (!s->any) return;
+    s->n_page = f->index.topk / NB_PAGE_TOK;
+    const size_t row =
+        s->n_page * s->page_bytes + 2 * NB_PAGE_TOK * s->n_values * sizeof(float) + nb_gpu_index_bytes(f);
+    const size_t fit = NB_GPU_GROUP_BYTES / row, states = f->max_part / (s->n_unit + 2);
     s->rows = fit < states ? fit : states;
     if (s->rows > f->D) s->rows = f->D;
     if (s->rows < 1) s->rows = 1;
@@ -139,13 +109,6 @@ size_t nb_gpu_dsa_slots(nb_gpu_rank *f, size_t max_row, nb_gpu_slot *out)
     nb_gpu_sparse *s = &f->sparse;
     const size_t g = s->rows, rows = NB_PAGE_TOK * s->n_values;
     const nb_gpu_slot all[] = {
-        { &s->q, g * s->q_width * sizeof(float) },
-        { &s->w, g * s->head * sizeof(float) },
-        { &s->q16, g * s->q16_width * 2 },
-        { &s->w16, g * NB_CUDA_INDEX_HEADS(s->head) * sizeof(float) },
-        { &s->chosen, max_row * s->topk * sizeof(uint32_t) },
-        { &s->score, g * s->stride * sizeof(float) },
-        { &s->scratch, g * NB_CUDA_TOPK_SCRATCH(s->stride) * sizeof(uint32_t) },
         { &s->page, g * s->n_page * s->page_bytes },
         { &s->rest, g * rows * sizeof(float) },
         { &s->own, g * rows * sizeof(float) },
@@ -154,9 +117,10 @@ size_t nb_gpu_dsa_slots(nb_gpu_rank *f, size_t max_row, nb_gpu_slot *out)
         { &s->item, g * s->n_unit * sizeof *s->item },
         { &s->n_item, sizeof *s->n_item },
     };
-    size_t n = NB_COUNT(all);
-    if (!s->topk) return 0;
-    memcpy(out, all, sizeof all);
+    if (!s->any) return 0;
+    size_t n = nb_gpu_index_slots(f, g, max_row, out);
+    memcpy(out + n, all, sizeof all);
+    n += NB_COUNT(all);
     for (size_t i = 0; i < f->n_set; i++)
         for (size_t k = 0; k < 2; k++) {
             nb_gpu_sparse_cut *c = &s->cut[i][k];
@@ -188,7 +152,7 @@ static nb_status upload_cut(nb_gpu_rank *f, size_t set, const nb_gpu_sparse_cut 
 
 nb_status nb_gpu_dsa_create(nb_gpu_rank *f, nb_error *err)
 {
-    for (size_t i = 0; f->sparse.topk && i < f->n_set; i++)
+    for (size_t i = 0; f->sparse.any && i < f->n_set; i++)
         for (size_t k = 0; k < 2; k++) NB_TRY(upload_cut(f, i, &f->sparse.cut[i][k], err));
     return NB_OK;
 }
@@ -199,110 +163,11 @@ typedef struct group {
     nb_gpu_rank *f;
     const nb_gpu_pass *p;
     const nb_attn_config *attn;
-    const nb_gpu_layer *l;
     size_t layer, row0, n_row;
     const uint32_t *row_chunk;
     nb_cuda_cache cache;
     uint32_t *chosen;
 } group;
-
-static nb_cuda_rows from_row(nb_cuda_rows x, size_t row)
-{
-    if (x.f) x.f += row * x.stride;
-    if (x.hi) x.hi += row * x.stride;
-    if (x.lo) x.lo += row * x.stride;
-    return x;
-}
-
-static const float *cos_sin_of(const nb_gpu_rank *f, const nb_attn_config *a, size_t layer, size_t row)
-{
-    return f->cos_sin[f->r.whole->attn_of[layer]] + row * a->rope.dim;
-}
-
-static void index_queries(const group *x, const nb_cuda_index_row *row)
-{
-    nb_gpu_rank *f = x->f;
-    const nb_gpu_sparse *s = &f->sparse;
-    const nb_attn_config *a = x->attn;
-    const nb_cuda_kind kind = x->p->kind;
-    const nb_cuda_rows qa = nb_gpu_rows_of(f->x[kind].qa, a->q_lora);
-    nb_gpu_linear(f, kind, &x->l->index_q, from_row(qa, x->row0),
-                  nb_gpu_floats(s->q, a->index_head * a->index_dim), x->n_row);
-    nb_gpu_linear(f, kind, &x->l->index_w, from_row(f->xn, x->row0), nb_gpu_floats(s->w, a->index_head),
-                  x->n_row);
-    f->api->index_finish(f->g, &(nb_cuda_index_finish_args){ .q = s->q,
-                                                             .w = s->w,
-                                                             .q16 = row->packed ? s->q16 : NULL,
-                                                             .w16 = s->w16,
-                                                             .cos_sin = cos_sin_of(f, a, x->layer, x->row0),
-                                                             .n_tok = x->n_row,
-                                                             .n_head = a->index_head,
-                                                             .dim = a->index_dim,
-                                                             .d_rope = a->rope.dim,
-                                                             .interleaved = a->index_interleaved });
-}
-
-/* Tests look at scores and choices of rows that choose, as on the CPU. */
-static void trace_choices(const group *x)
-{
-    nb_gpu_rank *f = x->f;
-    const nb_gpu_sparse *s = &f->sparse;
-    const uint32_t *chunk = f->stage[x->p->kind].host.row_chunk + x->row0;
-    const size_t k = x->attn->index_topk;
-    float *score = malloc((s->stride + k) * sizeof *score);
-    uint32_t *at = malloc(k * sizeof *at);
-    char name[64];
-    for (size_t i = 0; score && at && i < x->n_row; i++) {
-        if (chunk[i] == UINT32_MAX) continue;
-        const nb_cuda_chunk *c = &f->stage[x->p->kind].host.chunk[chunk[i]];
-        const size_t n = c->pos0 + (x->row0 + i - c->row0) + 1;
-        if (n <= k) continue;
-        f->api->download(f->g, score, s->score + i * s->stride, n * sizeof *score);
-        f->api->download(f->g, at, x->chosen + i * k, k * sizeof *at);
-        if (f->api->sync(f->g, NULL) != NB_OK) break;
-        (void)snprintf(name, sizeof name, "layers.%zu.index_score", x->layer);
-        f->r.trace(f->r.trace_ctx, name, score, 1, n, n);
-        for (size_t j = 0; j < k; j++) score[j] = (float)at[j];
-        (void)snprintf(name, sizeof name, "layers.%zu.index", x->layer);
-        f->r.trace(f->r.trace_ctx, name, score, 1, k, k);
-    }
-    free(score);
-    free(at);
-}
-
-static void choose(const group *x)
-{
-    nb_gpu_rank *f = x->f;
-    const nb_gpu_sparse *s = &f->sparse;
-    const nb_attn_config *a = x->attn;
-    const nb_cuda_index_row *row = s->score_row[x->layer];
-    index_queries(x, row);
-    row->fn(f->g, &(nb_cuda_index_score_args){ .cache = x->cache,
-                                               .q = s->q,
-                                               .w = s->w,
-                                               .q16 = s->q16,
-                                               .w16 = s->w16,
-                                               .row_chunk = x->row_chunk,
-                                               .score = s->score,
-                                               .row0 = x->row0,
-                                               .n_row = x->n_row,
-                                               .n_head = a->index_head,
-                                               .dim = a->index_dim,
-                                               .k = a->index_topk,
-                                               .seg = INDEX_SEG,
-                                               .stride = s->stride,
-                                               .share = x->p->kind == NB_CUDA_DIRECT ? 1 : SHARE });
-    f->api->index_topk(f->g, &(nb_cuda_index_topk_args){ .chunk = x->cache.chunk,
-                                                         .row_chunk = x->row_chunk,
-                                                         .score = s->score,
-                                                         .at = x->chosen,
-                                                         .scratch = s->scratch,
-                                                         .row0 = x->row0,
-                                                         .n_row = x->n_row,
-                                                         .k = a->index_topk,
-                                                         .stride = s->stride });
-    if (f->r.trace) trace_choices(x);
-}
 
 /* Attention over pages, as over sequences of their own; q: the group's absorbed queries. */
 static void attend_group(const group *x, const float *q, nb_cuda_rows y)
@@ -406,7 +271,7 @@ static void project(nb_rank *r, nb_pass *pass, size_t layer)
     f->api->index_finish(f->g, &(nb_cuda_index_finish_args){ .k = f->in + l->in.at[1] + a->kv_lora + a->d_rope,
                                                              .norm = l->index_norm,
                                                              .bias = l->index_norm_b,
-                                                             .cos_sin = cos_sin_of(f, a, layer, 0),
+                                                             .cos_sin = nb_gpu_cos_sin(f, layer, 0),
                                                              .n_tok = p->n_pad,
                                                              .n_head = a->index_head,
                                                              .dim = a->index_dim,
@@ -441,18 +306,17 @@ static void attend(nb_rank *r, nb_pass *pass, size_t layer)
     group x = { .f = f,
                 .p = p,
                 .attn = a,
-                .l = &f->w.layer[layer],
                 .layer = layer,
                 .row_chunk = f->stage[p->kind].dev.row_chunk,
                 .cache = nb_gpu_cache(f, p, layer) };
     if (direct) nb_gpu_absorb(f, layer, p->n_pad);
     for (; x.row0 < p->n_pad; x.row0 += x.n_row) {
         x.n_row = group_rows(f, p, x.row0);
-        x.chosen = f->sparse.chosen + x.row0 * a->index_topk;
-        if (!a->index_shared) choose(&x);
+        x.chosen = f->index.chosen + x.row0 * a->index_topk;
+        if (!a->index_shared) nb_gpu_index_pick(f, p, layer, x.row0, x.n_row, x.chosen);
         const float *q = direct ? f->qx + x.row0 * q_stride : prompt_queries(&x);
-        attend_group(&x, q, direct ? from_row(u, x.row0) : u);
-        if (!direct) nb_gpu_unabsorb(f, layer, u, from_row(heads, x.row0), x.n_row);
+        attend_group(&x, q, direct ? nb_gpu_rows_from(u, x.row0) : u);
+        if (!direct) nb_gpu_unabsorb(f, layer, u, nb_gpu_rows_from(heads, x.row0), x.n_row);
     }
     if (direct) nb_gpu_unabsorb(f, layer, u, heads, p->n_pad);
 }

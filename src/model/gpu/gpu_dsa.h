@@ -1,9 +1,7 @@
 /* gpu_dsa.h - sparse attention on a GPU (gpu_dsa.c): its workspace, and what creating a rank asks of it. */
 #ifndef NB_MODEL_GPU_DSA_H
 #define NB_MODEL_GPU_DSA_H
-#include "kernel/cuda/api/nb_cuda.h"
-
-typedef struct nb_gpu_rank nb_gpu_rank;
+#include "model/gpu/gpu_index.h"
 
 enum { NB_GPU_SETS = 2 }; /* sizes of units among the layers' kernels */
 
@@ -14,33 +12,25 @@ typedef struct nb_gpu_sparse_cut {
 } nb_gpu_sparse_cut;
 
 typedef struct nb_gpu_sparse {
-    size_t topk;   /* 0: no layer is sparse */
+    bool any;      /* some layer is sparse */
     size_t rows;   /* of a group, which the buffers are for */
-    size_t n_page, page_bytes, n_values, head, q_width, q16_width; /* of the widest layer */
-    size_t stride; /* positions of the longest sequence */
-    const nb_cuda_index_row **score_row; /* [n_layer] */
+    size_t n_page, page_bytes, n_values; /* of the widest layer */
     nb_gpu_sparse_cut cut[NB_GPU_SETS][2]; /* by kind */
     size_t n_unit;                         /* of a row, at most */
-    /* device: as in nb_cuda_sparse.h, for a group; chosen: [rows of a pass][topk], until the next layer with an indexer */
-    float *q, *w, *w16, *score, *rest, *own;
-    uint16_t *q16;
-    uint32_t *chosen, *scratch, *has, *n_item;
+    /* device: as in nb_cuda_sparse.h, for a group.  The indexer has the choices of a pass, until the next layer with one */
+    float *rest, *own;
+    uint32_t *has, *n_item;
     unsigned char *page;
     nb_cuda_chunk *chunk;
     nb_cuda_item *item;
 } nb_gpu_sparse;
 
-/* A buffer: where its pointer goes, its bytes. */
-typedef struct nb_gpu_slot {
-    void *at; /* of a pointer */
-    size_t n_bytes;
-} nb_gpu_slot;
 enum { NB_GPU_DSA_SLOTS = 24 };
 
 /* The record that attention over pages sees: that of the layer, without the keys of an indexer. */
 nb_record nb_gpu_attn_record(const nb_gpu_rank *f, size_t layer);
-/* In order of creation: kernels; states of a row at most (0: no layer is sparse); rows of a group, once max_part is
- * known; buffers, for passes of at most max_row rows; what is uploaded. */
+/* In order of creation: kernels; after nb_gpu_index_size, sizes, and states of a row at most (0: no layer is sparse); rows
+ * of a group, once max_part is known; buffers, for passes of at most max_row rows; what is uploaded. */
 nb_status nb_gpu_dsa_choose(nb_gpu_rank *f, nb_error *err);
 size_t nb_gpu_dsa_states(nb_gpu_rank *f);
 void nb_gpu_dsa_size(nb_gpu_rank *f);

@@ -14,7 +14,7 @@ static bool is_direct(const nb_gpu_rank *f, const nb_chunk *c)
 static size_t states_of(const nb_gpu_rank *f, size_t pos)
 {
     size_t most = 0;
-    if (f->sparse.topk) return 0;
+    if (f->sparse.any) return 0;
     for (size_t s = 0; s < f->n_set; s++) {
         const size_t n = nb_cuda_n_unit(f->set[s].units, pos / NB_PAGE_TOK) + 1;
         if (n > most) most = n;

@@ -58,7 +58,7 @@ static void fill_chunk(nb_gpu_rank *f, nb_gpu_pass *p, size_t i, size_t row0, si
 static void fill_items(nb_gpu_rank *f, nb_gpu_pass *p, size_t n_group)
 {
     nb_gpu_section *x = &f->stage[p->kind].host;
-    for (size_t s = 0; s < f->n_set && !f->sparse.topk; s++) { /* sparse attention makes its own */
+    for (size_t s = 0; s < f->n_set && !f->sparse.any; s++) { /* sparse attention makes its own */
         uint32_t at = 0;
         for (size_t i = 0, row = 0; i < n_group; i++) {
             const uint32_t n = (uint32_t)nb_cuda_n_unit(f->set[s].units, f->group[i].n_page) + 1;

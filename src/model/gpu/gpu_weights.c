@@ -600,7 +600,7 @@ static nb_status upload_csa(uploader *u, const nb_attn_config *a, size_t head0, 
     const float *const none[NB_GPU_JOIN] = { NULL };
     const rows in_rows[] = { all_of(in[0]), all_of(in[1]) };
     const rows comp_rows[] = { all_of(comp[0]), all_of(comp[1]), all_of(comp[2]), all_of(comp[3]) };
-    const size_t keys = nb_csa_width(a, a->idx_dim);
+    const size_t keys = nb_csa_width(a, a->index_dim);
     (void)head0; /* one rank */
     NB_TRY(group(u, "q_a_proj, kv_proj", in, none, in_rows, 2, &g->in));
     NB_TRY(vector(u, l->q_a_norm, a->q_lora, &g->q_a_norm));
@@ -610,12 +610,12 @@ static nb_status upload_csa(uploader *u, const nb_attn_config *a, size_t head0, 
     NB_TRY(matrix(u, "o_a_proj", &l->o_a, NULL, all_of(&l->o_a), &g->o_a));
     NB_TRY(choose(u, "o_a_proj", &g->o_a, a->o_lora, true)); /* a product for each group */
     if (!a->ratio) return NB_OK;
-    NB_TRY(group(u, "compressor", comp, none, comp_rows, a->idx_top ? 4 : 2, &g->comp));
+    NB_TRY(group(u, "compressor", comp, none, comp_rows, a->index_topk ? 4 : 2, &g->comp));
     NB_TRY(vector(u, l->comp.ape, a->ratio * nb_csa_width(a, a->head_dim), &g->ape[0]));
     NB_TRY(vector(u, l->comp.norm, a->head_dim, &g->comp_norm[0]));
-    if (!a->idx_top) return NB_OK;
+    if (!a->index_topk) return NB_OK;
     NB_TRY(vector(u, l->idx_comp.ape, a->ratio * keys, &g->ape[1]));
-    NB_TRY(vector(u, l->idx_comp.norm, a->idx_dim, &g->comp_norm[1]));
+    NB_TRY(vector(u, l->idx_comp.norm, a->index_dim, &g->comp_norm[1]));
     NB_TRY(matrix(u, "indexer.q_b_proj", &l->idx_q, NULL, all_of(&l->idx_q), &g->index_q));
     return matrix(u, "indexer.scorer.weights_proj", &l->idx_w, NULL, all_of(&l->idx_w), &g->index_w);
 }
