@@ -16,10 +16,19 @@
 #include "check/check.h"
 #include "kernel/cuda/api/nb_cuda.h"
 
-/* The device; valid in this case. */
+/* The device; valid in this case.  t NULL: as it is, without planted bugs. */
 const nb_cuda_api *chk_gpu_api(chk *t);
 nb_cuda *chk_gpu(chk *t);
 const nb_cuda_info *chk_gpu_info(chk *t);
+
+/* A planted bug of an operation without a table, whose rows are chk_gpu_row: chk_gpu_api has what `plant` puts there. */
+typedef struct chk_gpu_bug {
+    void (*plant)(nb_cuda_api *api);
+} chk_gpu_bug;
+#define CHK_GPU_BUG(what, expect, plant)                                                           \
+    {                                                                                              \
+        what, expect, { "broken", "", NB_SPACE_CUDA, 0, &(const chk_gpu_bug){ plant } }            \
+    }
 
 /* Device memory, aligned to 256, until the next case.  n_bytes may be 0. */
 void *chk_gpu_in(chk *t, const void *host, size_t n_bytes);

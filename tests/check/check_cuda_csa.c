@@ -1,288 +1,9 @@
-/* check_cuda_csa.c - compressed attention on a device: rows made of several tokens, in steps of several sizes, and their
- * pages; attention over such rows and a window, every row of the table; vectors that are turned.  References in double. */
-#include "check/check_cuda.h"
+/* check_cuda_csa.c - compressed attention on a device: every row of the table, over compressed rows and a window, against
+ * sums in double. */
+#include "check/check_cuda_csa.h"
 #include "num/bf16.h"
 
-enum { PAGE = NB_PAGE_TOK, OVERLAP = 4, RING = 8 };
-
-static float normal(chk *t)
-{
-    double s = 0;
-    for (int i = 0; i < 4; i++) s += chk_unit(t) * 2 - 1;
-    return (float)(s * 0.9);
-}
-
-static float *normals(chk *t, size_t n, bool round)
-{
-    float *x = chk_raw(t, (n + 1) * sizeof *x);
-    for (size_t i = 0; i < n; i++) x[i] = round ? nb_bf16_to_f32(nb_bf16_from_f32(normal(t))) : normal(t);
-    return x;
-}
-
-/* Turns the last d values of x [dim] by the angles in cs: d/2 cosines, then sines; back: the other way. */
-static void turn_ref(double *x, size_t dim, size_t d, const double *cs, bool interleaved, bool back)
-{
-    double *p = x + dim - d;
-    for (size_t j = 0; j < d / 2; j++) {
-        const size_t a = interleaved ? 2 * j : j, b = interleaved ? a + 1 : a + d / 2;
-        const double u = p[a], v = p[b], c = cs[j], s = back ? -cs[d / 2 + j] : cs[d / 2 + j];
-        p[a] = u * c - v * s;
-        p[b] = v * c + u * s;
-    }
-}
-
-static void norm_ref(double *x, const float *w, size_t n, double eps)
-{
-    double sum = 0;
-    for (size_t i = 0; i < n; i++) sum += x[i] * x[i];
-    for (size_t i = 0; i < n; i++) x[i] = x[i] / sqrt(sum / (double)n + eps) * (w ? (double)w[i] : 1);
-}
-
-static void near(chk *t, const char *what, size_t row, const float *got, const double *want, size_t n, double eps)
-{
-    double top = 1e-30;
-    for (size_t i = 0; i < n; i++) top = fmax(top, fabs(want[i]));
-    for (size_t i = 0; i < n; i++) {
-        const double off = fabs((double)got[i] - want[i]) / top;
-        chk_worst(t, off / eps);
-        if (off <= eps) continue;
-        chk_fail(t, "%s %zu, value %zu: %g instead of %g", what, row, i, (double)got[i], want[i]);
-        return;
-    }
-}
-
-/* ---- vectors ---- */
-
-static void one_turn(chk *t, size_t n_tok, size_t n_vec, size_t dim, size_t d, bool gain, bool round)
-{
-    const size_t stride = n_vec * dim + 2 * chk_between(t, 0, 3), n = n_tok * stride;
-    float *x = normals(t, n, false), *w = normals(t, dim, false), *cs = normals(t, n_tok * d, false);
-    double *want = chk_f64(t, dim), *angle = chk_f64(t, d);
-    uint32_t *chunk = chk_raw(t, n_tok * sizeof *chunk), *bad = chk_raw(t, n_tok * sizeof *bad);
-    for (size_t i = 0; i < n_tok; i++) chunk[i] = i % 3 == 2 ? UINT32_MAX : (uint32_t)i, bad[i] = 0;
-    if (n_tok > 1) x[stride + dim - 1] = INFINITY;
-    const nb_cuda_csa_turn_args a = { .x = chk_gpu_inout(t, x, n * sizeof *x),
-                                      .w = gain ? chk_gpu_in(t, w, dim * sizeof *w) : NULL,
-                                      .cos_sin = chk_gpu_in(t, cs, n_tok * d * sizeof *cs),
-                                      .row_chunk = chk_gpu_in(t, chunk, n_tok * sizeof *chunk),
-                                      .bad = chk_gpu_inout(t, bad, n_tok * sizeof *bad),
-                                      .n_tok = n_tok,
-                                      .n_vec = n_vec,
-                                      .dim = dim,
-                                      .d_rope = d,
-                                      .x_stride = stride,
-                                      .eps = 1e-5f,
-                                      .interleaved = n_vec % 2 != 0,
-                                      .round = round };
-    chk_gpu_call(t, chk_gpu_api(t)->csa_turn(chk_gpu(t), &a));
-    float *got = chk_raw(t, n * sizeof *got);
-    chk_gpu_get(t, got, a.x, n * sizeof *got);
-    chk_gpu_get(t, bad, a.bad, n_tok * sizeof *bad);
-    for (size_t i = 0; i < n_tok; i++) {
-        const bool inf = n_tok > 1 && i == 1;
-        if (bad[i] != inf) chk_fail(t, "token %zu is %sbad", i, inf ? "not " : "");
-        for (size_t v = 0; v < n_vec && !inf; v++) {
-            for (size_t k = 0; k < dim; k++) want[k] = (double)x[i * stride + v * dim + k];
-            for (size_t k = 0; k < d; k++) angle[k] = (double)cs[i * d + k];
-            norm_ref(want, gain ? w : NULL, dim, (double)a.eps);
-            turn_ref(want, dim, d, angle, a.interleaved, false);
-            near(t, "vector of token", i, got + i * stride + v * dim, want, dim, round ? 0x1p-8 : 0x1p-19);
-        }
-        for (size_t k = n_vec * dim; k < stride; k++)
-            if (got[i * stride + k] != x[i * stride + k]) chk_fail(t, "wrote between rows");
-    }
-}
-
-static void test_turn(chk *t, const chk_row *row)
-{
-    static const size_t dims[][2] = { { 32, 8 }, { 40, 2 }, { 512, 64 }, { 130, 66 } };
-    (void)row;
-    for (size_t i = 0; i < NB_COUNT(dims); i++)
-        for (unsigned k = 0; k < 4; k++)
-            if (chk_case(t, "dim=%zu d=%zu %u", dims[i][0], dims[i][1], k))
-                one_turn(t, 1 + 3 * (k % 2), k < 2 ? 1 : 6, dims[i][0], dims[i][1], k % 2 == 0, k == 3);
-}
-
-/* ---- rows ---- */
-
-typedef struct rows_case {
-    size_t ratio, dim, rope, keys, n_tok; /* keys 0: no indexer */
-} rows_case;
-
-typedef struct rows {
-    const rows_case *c;
-    nb_record r;
-    size_t width, wide_keys, stride, n_state, tail_floats, max_page;
-    float *kv, *ape[2], *norm[2], *freq;
-    uint32_t *block;
-} rows;
-
-static bool record_of(nb_record *r, nb_kv_type type, size_t ratio, size_t dim, size_t rope, size_t keys)
-{
-    const nb_record_opts o = { .type = type,
-                               .mode = nb_kv_mode_default(type),
-                               .rope = NB_ROPE_INT8,
-                               .n_seg = keys ? 3 : 2,
-                               .row_tok = ratio,
-                               .seg = { { .role = NB_ROLE_LATENT, .dim = dim - rope, .n_vec = 1 },
-                                        { .role = NB_ROLE_ROPE, .dim = rope, .n_vec = 1 },
-                                        { .role = NB_ROLE_INDEX, .dim = keys, .n_vec = 1 } } };
-    return nb_record_init(r, &o, NULL) == NB_OK;
-}
-
-/* Row w of a compressor in double. */
-static void pool_ref(const rows *x, bool key, size_t w, double *out)
-{
-    const rows_case *c = x->c;
-    const size_t dim = key ? c->keys : c->dim, width = key ? x->wide_keys : x->width, at = key ? 2 * x->width : 0;
-    const bool overlap = c->ratio == OVERLAP;
-    const size_t n = overlap ? RING : c->ratio, last = (w + 1) * c->ratio - 1;
-    double cs[1024];
-    for (size_t i = 0; i < dim; i++) {
-        double m = -INFINITY, l = 0, o = 0;
-        for (int pass = 0; pass < 2; pass++)
-            for (size_t back = 0; back < n && back <= last; back++) {
-                const size_t pos = last - back, ch = i + (overlap && back < OVERLAP ? dim : 0);
-                const float *kv = x->kv + pos * x->stride + at;
-                const double g = (double)kv[width + ch] + (double)x->ape[key][pos % c->ratio * width + ch];
-                if (pass == 0) m = fmax(m, g);
-                if (pass == 1) l += exp(g - m), o += exp(g - m) * (double)kv[ch];
-            }
-        out[i] = o / l;
-    }
-    norm_ref(out, x->norm[key], dim, 1e-5);
-    for (size_t j = 0; j < c->rope / 2; j++) {
-        const double angle = (double)(x->freq[j] * (float)(w * c->ratio));
-        cs[j] = cos(angle), cs[c->rope / 2 + j] = sin(angle);
-    }
-    turn_ref(out, dim, c->rope, cs, true, false);
-}
-
-/* The whole sequence in steps; all rows as they were made, to out [n_tok / ratio][n_values]. */
-static void in_steps(chk *t, const rows *x, size_t step, float *out)
-{
-    const rows_case *c = x->c;
-    const size_t nv = x->r.n_values, per = x->r.n_row * nv, block_bytes = x->r.page_bytes + 128;
-    float *tail = normals(t, x->tail_floats, false), *host = chk_raw(t, x->max_page * per * sizeof *host);
-    unsigned char *pool = chk_raw(t, x->max_page * block_bytes), *want = chk_raw(t, x->r.page_bytes);
-    uint16_t *half = chk_raw(t, per * sizeof *half);
-    uint32_t bad[2] = { 0, 0 };
-    uint64_t none = 0;
-    memset(pool, 0xee, x->max_page * block_bytes);
-    float *dev_tail = chk_gpu_inout(t, tail, x->tail_floats * sizeof *tail);
-    float *own = chk_gpu_out(t, x->max_page * per * sizeof *own);
-    unsigned char *dev_pool = chk_gpu_inout(t, pool, x->max_page * block_bytes);
-    const float *kv = chk_gpu_in(t, x->kv, c->n_tok * x->stride * sizeof *x->kv);
-    nb_cuda_csa_append_args a = { .cache = { .pool = dev_pool,
-                                             .block_bytes = block_bytes,
-                                             .layer_off = 128,
-                                             .tail_off = 5,
-                                             .block = chk_gpu_in(t, x->block, x->max_page * sizeof *x->block),
-                                             .n_chunk = 2,
-                                             .record = x->r },
-                                  .inv_freq = chk_gpu_in(t, x->freq, c->rope / 2 * sizeof *x->freq),
-                                  .rope_factor = 1,
-                                  .bad = chk_gpu_inout(t, bad, sizeof bad),
-                                  .n_saturated = chk_gpu_inout(t, &none, sizeof none),
-                                  .ratio = c->ratio,
-                                  .d_rope = c->rope,
-                                  .stride = x->stride,
-                                  .eps = 1e-5f,
-                                  .interleaved = true };
-    for (size_t k = 0; k < (c->keys ? 2 : 1); k++)
-        a.pool[k] = (nb_cuda_csa_pool){ .kv = kv + (k ? 2 * x->width : 0),
-                                        .gate = kv + (k ? 2 * x->width + x->wide_keys : x->width),
-                                        .ape = chk_gpu_in(t, x->ape[k], c->ratio * (k ? x->wide_keys : x->width) * sizeof(float)),
-                                        .norm = chk_gpu_in(t, x->norm[k], (k ? c->keys : c->dim) * sizeof(float)),
-                                        .dim = k ? c->keys : c->dim,
-                                        .width = k ? x->wide_keys : x->width,
-                                        .first = k ? c->dim : 0,
-                                        .state_off = 5 + per + (k ? 2 * RING * x->width : 0) };
-    for (size_t pos = 0, n; pos < c->n_tok; pos += n) {
-        n = c->n_tok - pos < step ? c->n_tok - pos : step;
-        const size_t page0 = pos / PAGE, n_page = (pos + n + PAGE - 1) / PAGE - page0;
-        const bool one = n_page == 1;
-        const nb_cuda_chunk chunk[2] = { { 0 },
-                                         { .tail = dev_tail,
-                                           .own = one ? NULL : own,
-                                           .row0 = (uint32_t)pos,
-                                           .n_tok = (uint32_t)n,
-                                           .pos0 = (uint32_t)pos } };
-        a.cache.chunk = chk_gpu_in(t, chunk, sizeof chunk);
-        a.max_chunk_tok = n;
-        chk_gpu_call(t, chk_gpu_api(t)->csa_append(chk_gpu(t), &a));
-        chk_gpu_get(t, host, one ? dev_tail + 5 : own, n_page * per * sizeof *host);
-        chk_gpu_get(t, pool, dev_pool, x->max_page * block_bytes);
-        for (size_t w = pos / c->ratio; (w + 1) * c->ratio <= pos + n; w++) {
-            const size_t last = (w + 1) * c->ratio - 1;
-            memcpy(out + w * nv, host + (last / PAGE - page0) * per + last % PAGE / c->ratio * nv, nv * sizeof *out);
-        }
-        for (size_t p = page0; (p + 1) * PAGE <= pos + n; p++) {
-            const float *made = host + (p - page0) * per;
-            for (size_t i = 0; i < per; i++) half[i] = nb_bf16_from_f32(made[i]);
-            if ((p + 1) * PAGE % c->ratio)
-                memset(want, 0, x->r.page_bytes);
-            else if (x->r.type == NB_KV_F32)
-                nb_record_store_f32(&x->r, want, made, nv);
-            else if (nb_record_encode_page(&x->r, want, half, nv) != NB_OK)
-                chk_fail(t, "page %zu: rows that cannot be stored", p);
-            chk_same_bytes(t, "a page", want, pool + x->block[p] * block_bytes + 128, x->r.page_bytes);
-        }
-    }
-    chk_gpu_get(t, bad, a.bad, sizeof bad);
-    if (bad[0] || bad[1]) chk_fail(t, "finite rows are bad");
-}
-
-static void one_rows(chk *t, const rows_case *c, nb_kv_type type)
-{
-    rows x = { .c = c };
-    if (!record_of(&x.r, type, c->ratio, c->dim, c->rope, c->keys)) return;
-    const size_t many = c->ratio == OVERLAP ? 2 : 1, nv = x.r.n_values, n_row = c->n_tok / c->ratio;
-    x.width = many * c->dim;
-    x.wide_keys = many * c->keys;
-    x.stride = 2 * (x.width + x.wide_keys) + 1;
-    x.max_page = c->n_tok / PAGE + 2;
-    x.tail_floats = 5 + x.r.n_row * nv + 2 * RING * (x.width + x.wide_keys) + 3 * x.width;
-    x.kv = normals(t, c->n_tok * x.stride, false);
-    for (size_t k = 0; k < 2; k++) {
-        x.ape[k] = normals(t, c->ratio * (k ? x.wide_keys : x.width), false);
-        x.norm[k] = normals(t, k ? c->keys : c->dim, false);
-    }
-    x.freq = normals(t, c->rope / 2, false);
-    x.block = chk_raw(t, x.max_page * sizeof *x.block);
-    for (size_t p = 0; p < x.max_page; p++) x.block[p] = (uint32_t)(x.max_page - 1 - p);
-    float *all = chk_raw(t, (n_row * nv + 1) * sizeof *all), *some = chk_raw(t, (n_row * nv + 1) * sizeof *some);
-    in_steps(t, &x, c->n_tok, all);
-    double *want = chk_f64(t, nv);
-    for (size_t w = 0; w < n_row; w++) {
-        pool_ref(&x, false, w, want);
-        near(t, "row", w, all + w * nv, want, c->dim, type == NB_KV_F32 ? 0x1p-15 : 0x1p-8);
-        if (!c->keys) continue;
-        pool_ref(&x, true, w, want);
-        near(t, "key", w, all + w * nv + c->dim, want, c->keys, type == NB_KV_F32 ? 0x1p-15 : 0x1p-8);
-    }
-    static const size_t steps[] = { 1, 7, 65, 130 };
-    for (size_t s = 0; s < NB_COUNT(steps); s++) {
-        in_steps(t, &x, steps[s], some);
-        chk_same_bytes(t, "rows of other steps", all, some, n_row * nv * sizeof *all);
-    }
-}
-
-static void test_rows(chk *t, const chk_row *row)
-{
-    static const rows_case cases[] = {
-        { 4, 32, 8, 32, 150 }, { 4, 160, 64, 64, 140 }, { 128, 32, 8, 0, 300 }, { 4, 40, 16, 0, 70 }, { 128, 512, 64, 0, 260 },
-    };
-    static const nb_kv_type types[] = { NB_KV_F32, NB_KV_BF16, NB_KV_FP8, NB_KV_NVFP4 };
-    (void)row;
-    for (size_t i = 0; i < NB_COUNT(cases); i++)
-        for (size_t k = 0; k < NB_COUNT(types); k++)
-            if (chk_case(t, "rows of %zu tokens, %zu + %zu values, %s", cases[i].ratio, cases[i].dim, cases[i].keys,
-                         nb_kv_type_name(types[k])))
-                one_rows(t, &cases[i], types[k]);
-}
-
-/* ---- attention ---- */
+enum { PAGE = NB_PAGE_TOK };
 
 typedef struct shape {
     size_t ratio, dim, rope, n_head, k, window, n_page; /* k 0: all rows; n_page: before the query's own */
@@ -313,7 +34,7 @@ static bool make_case(chk *t, kase *x, const shape *s, nb_kv_type type)
 {
     memset(x, 0, sizeof *x);
     x->s = s;
-    if (s->ratio ? !record_of(&x->r, type, s->ratio, s->dim, s->rope, s->k ? 32 : 0) : (x->r.type = type, false)) return false;
+    if (s->ratio ? !chk_csa_record(&x->r, type, s->ratio, s->dim, s->rope, s->k ? 32 : 0) : (x->r.type = type, false)) return false;
     const size_t nv = x->r.n_values, per = x->r.n_row * nv, n_page = s->n_page + 2;
     const bool round = type != NB_KV_F32;
     x->pos0 = s->n_page * PAGE + 62; /* the last tokens are in the next page */
@@ -323,11 +44,11 @@ static bool make_case(chk *t, kase *x, const shape *s, nb_kv_type type)
     x->n_unit = x->n_win + nb_cuda_csa_n_unit(s->k && s->k < n_comp ? s->k : n_comp);
     x->pool = chk_raw(t, N_BLOCK * x->r.page_bytes + 1);
     x->dec = chk_raw(t, (N_BLOCK * per + 1) * sizeof *x->dec);
-    float *made = normals(t, per, true);
     uint16_t *half = chk_raw(t, (per + 1) * sizeof *half);
     for (size_t b = 0; s->ratio && b < N_BLOCK; b++) {
         unsigned char *page = x->pool + b * x->r.page_bytes;
-        for (size_t i = 0; i < per; i++) half[i] = nb_bf16_from_f32(made[i] = nb_bf16_to_f32(nb_bf16_from_f32(normal(t))));
+        const float *made = chk_csa_normals(t, per, true);
+        for (size_t i = 0; i < per; i++) half[i] = nb_bf16_from_f32(made[i]);
         if (type == NB_KV_F32)
             nb_record_store_f32(&x->r, page, made, nv);
         else if (nb_record_encode_page(&x->r, page, half, nv) != NB_OK)
@@ -335,13 +56,13 @@ static bool make_case(chk *t, kase *x, const shape *s, nb_kv_type type)
         for (size_t g = 0; g < x->r.n_seg; g++)
             nb_record_decode(&x->r, page, g, 0, x->r.n_row, x->dec + b * per + x->r.seg[g].first, nv);
     }
-    x->own = normals(t, 2 * per, round);
-    x->ring = normals(t, s->window * s->dim, round);
-    x->kv = normals(t, N_TOK * s->dim, round);
-    x->q = normals(t, N_ROW * s->n_head * s->dim, false);
+    x->own = chk_csa_normals(t, 2 * per, round);
+    x->ring = chk_csa_normals(t, s->window * s->dim, round);
+    x->kv = chk_csa_normals(t, N_TOK * s->dim, round);
+    x->q = chk_csa_normals(t, N_ROW * s->n_head * s->dim, false);
     for (size_t i = 0; i < N_ROW * s->n_head * s->dim; i++) x->q[i] *= 2;
-    x->sink = normals(t, s->n_head, false);
-    x->cs = normals(t, N_ROW * s->rope, false);
+    x->sink = chk_csa_normals(t, s->n_head, false);
+    x->cs = chk_csa_normals(t, N_ROW * s->rope, false);
     x->block = chk_raw(t, n_page * sizeof *x->block);
     for (size_t p = 0; p < n_page; p++) x->block[p] = (uint32_t)chk_between(t, 0, N_BLOCK - 1);
     x->at = chk_raw(t, (N_ROW * x->k + 1) * sizeof *x->at);
@@ -394,7 +115,7 @@ static void attend_ref(const kase *x, size_t i, size_t head, double *score, doub
     for (size_t d = 0; d < s->dim; d++) out[d] /= l;
     double cs[1024];
     for (size_t d = 0; d < s->rope; d++) cs[d] = (double)x->cs[i * s->rope + d];
-    turn_ref(out, s->dim, s->rope, cs, true, true);
+    chk_csa_turn(out, s->dim, s->rope, cs, true, true);
 }
 
 static size_t attend_rows(chk_row *out, size_t max)
@@ -510,6 +231,12 @@ static void other_angles(nb_cuda *g, const nb_cuda_csa_attend_args *a)
     b.cos_sin += b.d_rope / 2; /* sines as cosines */
     simt()->fn(g, &b);
 }
+static void other_window(nb_cuda *g, const nb_cuda_csa_attend_args *a)
+{
+    nb_cuda_csa_attend_args b = *a;
+    b.window--; /* the ring, too, is read as one of fewer tokens */
+    simt()->fn(g, &b);
+}
 static void other_order(nb_cuda *g, const nb_cuda_csa_attend_args *a)
 {
     nb_cuda_csa_attend_args b = *a;
@@ -522,6 +249,7 @@ static void other_order(nb_cuda *g, const nb_cuda_csa_attend_args *a)
     }
 static const chk_broken broken[] = {
     BUG("the output is turned by other angles", "off by", other_angles),
+    BUG("the window is a token too short", "off by", other_window),
     BUG("a query alone has another scale", "alone", other_order),
     { 0 },
 };
@@ -547,13 +275,13 @@ static void bench_attend(chk *t, const chk_row *row)
         const size_t ratio = ratios[i / 2], n = i % 2 ? USERS : 1, k = ratio == 4 ? 512 : 0;
         nb_record r = { .type = NB_KV_NVFP4 };
         if (!chk_case(t, "bench %zu", i)) continue;
-        if (ratio && !record_of(&r, NB_KV_NVFP4, ratio, DIM, 64, k ? 128 : 0)) continue;
+        if (ratio && !chk_csa_record(&r, NB_KV_NVFP4, ratio, DIM, 64, k ? 128 : 0)) continue;
         job j = { .v = row->row, .g = chk_gpu(t) };
         if (!j.v->can(&r, ratio, DIM, HEADS)) continue;
         const size_t n_unit = 2 + nb_cuda_csa_n_unit(k ? k : ratio ? (POS + 1) / ratio : 0), tail = 128 * DIM;
         nb_cuda_chunk chunk[USERS];
         uint32_t has[USERS], *block = chk_raw(t, (POS / PAGE + 2) * sizeof *block), *at = chk_raw(t, USERS * 512 * sizeof *at);
-        float *tails = chk_gpu_in(t, normals(t, tail, true), tail * sizeof(float));
+        float *tails = chk_gpu_in(t, chk_csa_normals(t, tail, true), tail * sizeof(float));
         for (size_t p = 0; p < POS / PAGE + 2; p++) block[p] = (uint32_t)(p % BLOCKS);
         for (size_t u = 0; u < USERS; u++) {
             chunk[u] = (nb_cuda_chunk){ .tail = tails, .row0 = (uint32_t)u, .n_tok = 1, .pos0 = POS };
@@ -568,7 +296,7 @@ static void bench_attend(chk *t, const chk_row *row)
                                                     .chunk = chk_gpu_in(t, chunk, sizeof chunk),
                                                     .n_chunk = n,
                                                     .record = r },
-                                         .q = chk_gpu_in(t, normals(t, n * HEADS * DIM, false), n * HEADS * DIM * sizeof(float)),
+                                         .q = chk_gpu_in(t, chk_csa_normals(t, n * HEADS * DIM, false), n * HEADS * DIM * sizeof(float)),
                                          .kv = tails,
                                          .sink = tails,
                                          .at = k ? chk_gpu_in(t, at, USERS * 512 * sizeof *at) : NULL,
@@ -598,6 +326,4 @@ static void bench_attend(chk *t, const chk_row *row)
     }
 }
 
-const chk_op chk_cuda_csa_turn = { "cuda_csa_turn", chk_gpu_row, test_turn, NULL, NULL };
-const chk_op chk_cuda_csa_append = { "cuda_csa_append", chk_gpu_row, test_rows, NULL, NULL };
 const chk_op chk_cuda_csa_attend = { "cuda_csa_attend", attend_rows, test_attend, bench_attend, broken };

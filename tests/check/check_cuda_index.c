@@ -282,5 +282,58 @@ static void bench_topk(chk *t, const chk_row *row)
     }
 }
 
-const chk_op chk_cuda_index_finish = { "cuda_index_finish", chk_gpu_row, test_finish, NULL, NULL };
-const chk_op chk_cuda_index_topk = { "cuda_index_topk", chk_gpu_row, test_topk, bench_topk, NULL };
+/* ---- planted bugs ---- */
+
+static void first_values(nb_cuda *g, const nb_cuda_index_finish_args *a)
+{
+    nb_cuda_index_finish_args b = *a;
+    b.last = false; /* the first values are turned, and transformed */
+    chk_gpu_api(NULL)->index_finish(g, &b);
+}
+static void other_pairs(nb_cuda *g, const nb_cuda_index_finish_args *a)
+{
+    nb_cuda_index_finish_args b = *a;
+    b.interleaved = !a->interleaved;
+    chk_gpu_api(NULL)->index_finish(g, &b);
+}
+static void one_less(nb_cuda *g, const nb_cuda_index_topk_args *a)
+{
+    nb_cuda_index_topk_args b = *a;
+    if (b.k > 1) b.k--;
+    chk_gpu_api(NULL)->index_topk(g, &b);
+}
+static void other_rows(nb_cuda *g, const nb_cuda_index_topk_args *a)
+{
+    nb_cuda_index_topk_args b = *a;
+    if (b.ratio) b.ratio++; /* fewer rows are seen */
+    chk_gpu_api(NULL)->index_topk(g, &b);
+}
+static void plant_first_values(nb_cuda_api *api)
+{
+    api->index_finish = first_values;
+}
+static void plant_other_pairs(nb_cuda_api *api)
+{
+    api->index_finish = other_pairs;
+}
+static void plant_one_less(nb_cuda_api *api)
+{
+    api->index_topk = one_less;
+}
+static void plant_other_rows(nb_cuda_api *api)
+{
+    api->index_topk = other_rows;
+}
+static const chk_broken broken_finish[] = {
+    CHK_GPU_BUG("compressed attention's queries as those of tokens", "query", plant_first_values),
+    CHK_GPU_BUG("other pairs are turned", "value", plant_other_pairs),
+    { 0 },
+};
+static const chk_broken broken_topk[] = {
+    CHK_GPU_BUG("one is chosen less", "place", plant_one_less),
+    CHK_GPU_BUG("the last compressed rows are not seen", "place", plant_other_rows),
+    { 0 },
+};
+
+const chk_op chk_cuda_index_finish = { "cuda_index_finish", chk_gpu_row, test_finish, NULL, broken_finish };
+const chk_op chk_cuda_index_topk = { "cuda_index_topk", chk_gpu_row, test_topk, bench_topk, broken_topk };

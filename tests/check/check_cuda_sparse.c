@@ -588,6 +588,12 @@ static void latents_as_keys(nb_cuda *g, const nb_cuda_index_score_args *a)
     b.cache.record.seg[SEG].first = 0;
     simt(NULL)->fn(g, &b);
 }
+static void other_own(nb_cuda *g, const nb_cuda_index_score_args *a)
+{
+    nb_cuda_index_score_args b = *a;
+    if (b.ratio) b.cache.tail_off += b.cache.record.n_values; /* a row further on */
+    simt(NULL)->fn(g, &b);
+}
 #define BUG(what, expect, fn)                                                                      \
     {                                                                                              \
         what, expect, { "broken", "", NB_SPACE_CUDA, 0, &(const nb_cuda_index_row){ "broken", 80, false, 0, can_all, fn } } \
@@ -596,6 +602,7 @@ static const chk_broken broken[] = {
     BUG("a row alone loses a head", "alone", one_head_less),
     BUG("scores of rows that see all tokens", "does not choose", scores_all),
     BUG("the rows of the own page read from their start", "instead of", latents_as_keys),
+    BUG("compressed rows of the own page, one too far", "instead of", other_own),
     { 0 },
 };
 

@@ -188,4 +188,43 @@ static void bench(chk *t, const chk_row *row)
     }
 }
 
-const chk_op chk_cuda_streams = { "cuda_streams", chk_gpu_row, test, bench, NULL };
+/* ---- planted bugs ---- */
+
+static void no_branch(nb_cuda *g, const nb_cuda_streams_args *a)
+{
+    nb_cuda_streams_args b = *a;
+    b.branch = NULL;
+    chk_gpu_api(NULL)->streams(g, &b);
+}
+static void one_iteration(nb_cuda *g, const nb_cuda_streams_args *a)
+{
+    nb_cuda_streams_args b = *a;
+    b.n_sinkhorn = 1;
+    chk_gpu_api(NULL)->streams(g, &b);
+}
+static void other_factor(nb_cuda *g, const nb_cuda_streams_args *a)
+{
+    nb_cuda_streams_args b = *a;
+    b.y_factor *= 1.0001f;
+    chk_gpu_api(NULL)->streams(g, &b);
+}
+static void plant_no_branch(nb_cuda_api *api)
+{
+    api->streams = no_branch;
+}
+static void plant_one_iteration(nb_cuda_api *api)
+{
+    api->streams = one_iteration;
+}
+static void plant_other_factor(nb_cuda_api *api)
+{
+    api->streams = other_factor;
+}
+static const chk_broken broken[] = {
+    CHK_GPU_BUG("the branch is not added", "streams of token", plant_no_branch),
+    CHK_GPU_BUG("C after one iteration", "the weights", plant_one_iteration),
+    CHK_GPU_BUG("the sum is 1e-4 too large", "the sum", plant_other_factor),
+    { 0 },
+};
+
+const chk_op chk_cuda_streams = { "cuda_streams", chk_gpu_row, test, bench, broken };
