@@ -112,6 +112,13 @@ check kimi-linear-48b --gpu h100
 [ "$(json "$tmp/out" 'any(j["layout"]["why_not"] in s for s in j["notes"])')" = True ] || die "a note of why not"
 ok plan kimi-linear-48b --gpu h100
 grep -q "nibble does not run it so: kimi_linear: attention of kind kda" "$tmp/out" || die "why not"
+# What would do, and why nibble does not run it so, in front of it.
+check deepseek-v4-pro --gpu h200
+[ "$(json "$tmp/out" 'j["layout"]["runs"], j["layout"]["needed"]["runs"], j["layout"]["needed"]["why_not"].split(":")[0]')" = "(True, False, 'deepseek_v4')" ] || die "needed, but not run"
+ok plan deepseek-v4-pro --gpu h200
+grep -A1 "nibble does not run it so: deepseek_v4: attention of kind csa" "$tmp/out" | grep -q "8 of them would do for an engine that does" || die "the reason first"
+check deepseek-v4-flash --gpu h200
+[ "$(json "$tmp/out" 'j["layout"]["needed"]["runs"], j["layout"]["needed"]["why_not"]')" = "(True, None)" ] || die "needed and run"
 check kimi-linear-48b --memory 256GB
 [ "$(runs)" = "(True, '-')" ] || die "linear attention on a CPU: $(runs)"
 

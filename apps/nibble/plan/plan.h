@@ -29,6 +29,7 @@ typedef struct plan {
     nb_error why_not; /* nibble does not compute the model so; msg "": it does */
     size_t needed;  /* does not fit: GPUs of this kind that would do, 0: none */
     nb_layout needed_layout;
+    nb_error needed_why_not; /* nibble does not compute the model with these; msg "": it does, or none would do */
     nb_place place;
     nb_efficiency efficiency;
     bench_counts context, concurrency, prompt;

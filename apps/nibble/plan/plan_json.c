@@ -212,6 +212,15 @@ static json_t *machine_json(maker *k, const plan *p)
     return j;
 }
 
+static void put_runs(maker *k, json_t *j, const nb_error *why_not)
+{
+    put(k, j, "runs", json_boolean(!*why_not->msg));
+    if (*why_not->msg)
+        put_str(k, j, "why_not", why_not->msg);
+    else
+        put(k, j, "why_not", json_null());
+}
+
 static json_t *needed_json(maker *k, const plan *p)
 {
     if (p->fits || !p->needed) return json_null();
@@ -220,6 +229,7 @@ static json_t *needed_json(maker *k, const plan *p)
     put_int(k, j, "tensor_parallel", (double)p->needed_layout.tp);
     put_int(k, j, "data_parallel", (double)p->needed_layout.dp);
     put_int(k, j, "expert_parallel", (double)p->needed_layout.ep);
+    put_runs(k, j, &p->needed_why_not);
     return j;
 }
 
@@ -250,11 +260,7 @@ static json_t *layout_json(maker *k, const plan *p)
     put_int(k, j, "cache_copies", (double)l->tp);
     put_num(k, j, "utilization", l->utilization);
     put(k, j, "fits", json_boolean(p->fits));
-    put(k, j, "runs", json_boolean(!*p->why_not.msg));
-    if (*p->why_not.msg)
-        put_str(k, j, "why_not", p->why_not.msg);
-    else
-        put(k, j, "why_not", json_null());
+    put_runs(k, j, &p->why_not);
     put(k, j, "needed", needed_json(k, p));
     put_int(k, gpu, "budget_bytes", p->place.budget);
     put_int(k, gpu, "replicated_bytes", p->place.replicated);

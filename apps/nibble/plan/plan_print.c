@@ -248,11 +248,12 @@ static void print_machine(const json_t *j)
     cli_bytes_text(num(g, "reserve_bytes"), b, sizeof b);
     (void)printf("\n%-12sdoes not fit: of %s on each, weights take %s and the reserve %s\n",
                  "memory", d, a, b);
-    const json_t *n = at(l, "needed");
-    if (json_is_object(n))
-        (void)printf("%-12s%.0f of them would do: tensor parallel %.0f, data parallel %.0f\n", "",
-                     num(n, "gpus"), num(n, "tensor_parallel"), num(n, "data_parallel"));
     print_why_not(l);
+    const json_t *n = at(l, "needed");
+    if (!json_is_object(n)) return;
+    if (is(l, "runs")) print_why_not(n);
+    (void)printf("%-12s%.0f of them would do%s: tensor parallel %.0f, data parallel %.0f\n", "", num(n, "gpus"),
+                 is(n, "runs") ? "" : " for an engine that does", num(n, "tensor_parallel"), num(n, "data_parallel"));
 }
 
 static void print_capacity(const json_t *list)

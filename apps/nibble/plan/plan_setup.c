@@ -274,6 +274,8 @@ static int choose_layout(plan *p)
     if (!p->fits && !p->machine.cpu && !l->host_layers) {
         p->needed_layout = *l;
         p->needed = nb_layout_needed(&p->demand, &p->needed_layout);
+        if (!p->needed || nb_layout_runs(&p->demand, &p->needed_layout, &p->needed_why_not) == NB_OK)
+            p->needed_why_not.msg[0] = 0;
     }
     return CLI_OK;
 }

@@ -160,10 +160,6 @@ static void about_layout(const plan *p, json_t *a)
             "The layout is the one that holds the most tokens of %s: tensor parallel %zu, data parallel %zu%s.",
             p->marked->name, l->tp, l->dp, l->ep > 1 ? ", experts dealt over all GPUs" : "");
     if (l->n_gpu > 1) about_copies(p, a);
-    if (l->n_gpu > 1)
-        say(a,
-            "nibble computes on one GPU; a layout over several is for engines that have it. Bytes of a token "
-            "are nibble's.");
 }
 
 static void about_fit(const plan *p, json_t *a)
@@ -175,8 +171,9 @@ static void about_fit(const plan *p, json_t *a)
     if (p->needed)
         say(a,
             "Does not fit: %s of weights on each device, which has %s for weights, reserve and cache. %zu of this "
-            "kind would do (tensor parallel %zu, data parallel %zu).",
-            weights, budget, p->needed, p->needed_layout.tp, p->needed_layout.dp);
+            "kind would do (tensor parallel %zu, data parallel %zu)%s%s.",
+            weights, budget, p->needed, p->needed_layout.tp, p->needed_layout.dp,
+            *p->needed_why_not.msg ? ", but nibble does not run that layout: " : "", p->needed_why_not.msg);
     else
         say(a,
             "Does not fit: %s of weights on each device, which has %s for weights, reserve and cache.",
