@@ -5,17 +5,7 @@
  * Windows and the compressors' sums are in the sequence's slot; operations change them in the order of the passes. */
 #include "kernel/linear/packed.h"
 #include "model/attn_csa.h"
-#include "model/gpu/gpu.h"
-
-static size_t div_up(size_t a, size_t b)
-{
-    return (a + b - 1) / b;
-}
-
-static size_t most(size_t a, size_t b)
-{
-    return a > b ? a : b;
-}
+#include "model/gpu/gpu_buffers.h"
 
 /* ---- what is created ---- */
 
@@ -52,7 +42,7 @@ nb_status nb_gpu_csa_choose(nb_gpu_rank *f, size_t layer, nb_error *err)
 
 static size_t window_units(const nb_attn_config *a)
 {
-    return div_up(a->window, NB_CUDA_CSA_FIRST);
+    return nb_div_up(a->window, NB_CUDA_CSA_FIRST);
 }
 
 /* Units of a layer's rows in the longest sequence. */
@@ -68,9 +58,9 @@ size_t nb_gpu_csa_states(nb_gpu_rank *f)
     nb_gpu_csa *s = &f->csa;
     for (size_t i = 0; s->any && i < f->r.whole->n_layer; i++) {
         const nb_attn_config *a = nb_rank_attn(&f->r, i);
-        s->n_unit = most(s->n_unit, units_of(f, a));
-        s->comp_width = most(s->comp_width, f->w.layer[i].comp.width);
-        s->out_width = most(s->out_width, a->n_head * a->head_dim);
+        s->n_unit = nb_most(s->n_unit, units_of(f, a));
+        s->comp_width = nb_most(s->comp_width, f->w.layer[i].comp.width);
+        s->out_width = nb_most(s->out_width, a->n_head * a->head_dim);
     }
     return s->n_unit;
 }
@@ -81,7 +71,7 @@ void nb_gpu_csa_size(nb_gpu_rank *f)
     if (!s->any) return;
     const size_t row = nb_gpu_index_bytes(f) + f->index.topk * sizeof(uint32_t);
     const size_t fit = NB_GPU_GROUP_BYTES / row, states = f->max_part / s->n_unit;
-    s->rows = most(1, fit < states ? fit : states);
+    s->rows = nb_most(1, fit < states ? fit : states);
     if (s->rows > f->D) s->rows = f->D;
 }
 

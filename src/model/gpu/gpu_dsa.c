@@ -13,17 +13,13 @@
 #include <string.h>
 
 #include "model/gpu/gpu.h"
+#include "model/gpu/gpu_buffers.h"
 #include "model/gpu/gpu_mla.h"
 
 enum {
     LATENT_SEGS = 2,
     UNIT_PAGES = 2 /* of generated tokens */
 };
-
-static size_t div_up(size_t a, size_t b)
-{
-    return (a + b - 1) / b;
-}
 
 /* ---- what is created ---- */
 
@@ -67,7 +63,7 @@ static nb_gpu_sparse_cut cut_of(const nb_gpu_rank *f, size_t set, nb_cuda_kind k
     const nb_cuda_units u = f->set[set].units;
     const size_t first = u.n_first ? u.first : u.rest;
     nb_gpu_sparse_cut c = { .unit_page = kind == NB_CUDA_DIRECT && first > UNIT_PAGES ? UNIT_PAGES : first };
-    c.n_unit = div_up(f->index.topk / NB_PAGE_TOK, c.unit_page);
+    c.n_unit = nb_div_up(f->index.topk / NB_PAGE_TOK, c.unit_page);
     c.table_stride = nb_cuda_unit_page(u, c.n_unit);
     return c;
 }

@@ -3,14 +3,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "model/gpu/gpu.h"
+#include "model/gpu/gpu_buffers.h"
 
 enum { SHARE = 4 /* rows of a prompt that read an indexer's keys together */ };
-
-static size_t most(size_t a, size_t b)
-{
-    return a > b ? a : b;
-}
 
 static bool has_indexer(const nb_attn_config *a)
 {
@@ -44,11 +39,11 @@ void nb_gpu_index_size(nb_gpu_rank *f)
         const nb_attn_config *a = nb_rank_attn(&f->r, i);
         const size_t n_key = f->max_block * NB_PAGE_TOK / (a->ratio ? a->ratio : 1);
         if (!has_indexer(a)) continue;
-        x->topk = most(x->topk, a->index_topk);
-        x->head = most(x->head, a->index_head);
-        x->q_width = most(x->q_width, a->index_head * a->index_dim);
-        x->q16_width = most(x->q16_width, NB_CUDA_INDEX_HEADS(a->index_head) * a->index_dim);
-        x->stride = most(x->stride, (n_key + NB_PAGE_TOK - 1) / NB_PAGE_TOK * NB_PAGE_TOK);
+        x->topk = nb_most(x->topk, a->index_topk);
+        x->head = nb_most(x->head, a->index_head);
+        x->q_width = nb_most(x->q_width, a->index_head * a->index_dim);
+        x->q16_width = nb_most(x->q16_width, NB_CUDA_INDEX_HEADS(a->index_head) * a->index_dim);
+        x->stride = nb_most(x->stride, (n_key + NB_PAGE_TOK - 1) / NB_PAGE_TOK * NB_PAGE_TOK);
     }
 }
 
