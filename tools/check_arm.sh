@@ -58,13 +58,15 @@ make -f $out/Makefile -j "$jobs" -k --no-print-directory -s all || exit 1
 check=$out/nibble-check
 [ $# -eq 0 ] || exec "$run" $check "$@"
 
-# The rows of this level, a few at a time.  One record type stands for attn_pages: kv_codec reads all.
+# The rows of this level, a few at a time.  One record type stands for attn_pages, in floats and in integers: kv_codec
+# reads all.
 rows=$("$run" $check --list | sed -n 's/^\([a-z0-9_]*_neon\) .*/\1/p' | grep -v '^attn_pages_')
+pages="attn_pages_nvfp4_odd_neon attn_pages_nvfp4_neonint8"
 [ -n "$rows" ] || { echo "no rows of the level neon"; exit 1; }
-# shellcheck disable=SC2086 # a list of rows
-printf '%s\n' attn_pages_nvfp4_neon $rows |
+# shellcheck disable=SC2086 # lists of rows
+printf '%s\n' $pages $rows |
     xargs -P "$jobs" -I ROW sh -c '"$1" "$2" --function ROW >"$2-ROW.log" 2>&1 || echo ROW' sh "$run" $check >$out/bad
-for row in attn_pages_nvfp4_neon $rows; do
+for row in $pages $rows; do
     grep -E '^(ok|FAIL|skip)|usage' "$check-$row.log"
 done
 [ ! -s $out/bad ] || { echo "failed: $(tr '\n' ' ' <$out/bad)"; exit 1; }

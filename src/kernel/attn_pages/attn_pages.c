@@ -30,6 +30,7 @@ const nb_attn_pages_variant nb_attn_pages_variants[] = {
     { "avx2", NB_SPACE_HOST, NB_CAP_AVX2, nb_attn_pages_avx2, nb_record_is_mla, nb_attn_pages_avx2_scratch, 0, 0, 0 },
 #endif
 #if NB_HAVE_NEON
+    { "neonint8", NB_SPACE_HOST, NB_CAP_NEON, nb_attn_pages_neonint8, nb_attn_pages_neonint8_can, nb_attn_pages_neonint8_scratch, 0, Q_BYTE, 0 },
     { "neon", NB_SPACE_HOST, NB_CAP_NEON, nb_attn_pages_neon, nb_record_is_mla, page_floats, 0, 0, 0 },
 #endif
     { "c", NB_SPACE_HOST, 0, nb_attn_pages_c, nb_record_is_mla, page_floats, 0, 0, 0 },

@@ -48,7 +48,8 @@ typedef struct nb_attn_pages_args {
  * Rows with the same `can` and a q_step sum the same exact integers in the same order: their bits are equal. */
 typedef void nb_attn_pages_fn(const nb_attn_pages_args *a);
 nb_attn_pages_fn nb_attn_pages_c, nb_attn_pages_avx2, nb_attn_pages_avx2int8, nb_attn_pages_avxvnni, nb_attn_pages_avx512,
-    nb_attn_pages_avx512bf16, nb_attn_pages_avx512int8, nb_attn_pages_amx, nb_attn_pages_neon;
+    nb_attn_pages_avx512bf16, nb_attn_pages_avx512int8, nb_attn_pages_amx, nb_attn_pages_neon,
+    nb_attn_pages_neonint8;
 size_t nb_attn_pages_avx2_scratch(const nb_record *r),
     nb_attn_pages_avx2int8_scratch(const nb_record *r);
 
@@ -73,11 +74,11 @@ typedef struct nb_attn_pages_variant {
 extern const nb_attn_pages_variant nb_attn_pages_variants[];
 bool nb_attn_pages_amx_can(const nb_record *r), nb_attn_pages_avx512bf16_can(const nb_record *r),
     nb_attn_pages_avx512int8_can(const nb_record *r),
-    nb_attn_pages_avx2int8_can(const nb_record *r);
+    nb_attn_pages_avx2int8_can(const nb_record *r), nb_attn_pages_neonint8_can(const nb_record *r);
 size_t nb_attn_pages_amx_scratch(const nb_record *r),
     nb_attn_pages_avx512bf16_scratch(const nb_record *r),
     nb_attn_pages_avx512int8_scratch(const nb_record *r),
-    nb_attn_pages_avx512_scratch(const nb_record *r);
+    nb_attn_pages_avx512_scratch(const nb_record *r), nb_attn_pages_neonint8_scratch(const nb_record *r);
 /* The first row that caps and record allow; NULL for a record that is not of MLA. */
 const nb_attn_pages_variant *nb_attn_pages_for(nb_caps caps, const nb_record *r);
 #endif
