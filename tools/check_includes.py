@@ -68,7 +68,7 @@ OWNED = [
     ("PCRE2", r"pcre2\.h$", {"text", "load"}),
     ("utf8proc", r"utf8proc\.h$", {"text"}),
     ("libedit", r"(histedit\.h|editline/.*)$", {"apps"}),
-    ("OpenSSL", r"openssl/", {"kv", "model", "engine", "serve", "hub"}),
+    ("OpenSSL", r"openssl/", {"kv", "comm", "model", "engine", "serve", "hub"}),
     ("libcurl", r"curl/", {"hub"}),
     ("libevent", r"event2/", {"serve", "apps"}),
     ("libyaml", r"yaml\.h$", {"apps"}),

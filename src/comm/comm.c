@@ -7,7 +7,7 @@
  *
  * Who waits looks SPINS times where ranks have cores of their own, then sleeps until somebody wakes it or the
  * limit is over. */
-#include "comm/comm.h"
+#include "comm/comm_internal.h"
 
 #include <stdalign.h>
 #include <stdatomic.h>
@@ -38,6 +38,7 @@ typedef struct slot {
 
 /* What all ranks have together, whatever their groups. */
 typedef struct fate {
+    const nb_comm_ops *ops;
     size_t n_rank;
     double limit_s;
     bool spin;
@@ -59,15 +60,9 @@ typedef struct group {
     slot slot[];
 } group;
 
-struct nb_comm {
-    group *g;
-    size_t rank;
-    uint64_t number; /* of its last call */
-};
-
 /* ---- errors ---- */
 
-nb_status nb_comm_check(const nb_comm *c, nb_error *err)
+static nb_status thread_check(const nb_comm *c, nb_error *err)
 {
     const fate *all = c->g->all;
     if (!atomic_load_explicit(&all->failed, memory_order_acquire)) return NB_OK;
@@ -95,12 +90,12 @@ static void fail(fate *all, size_t who, const char *why)
     wake_all(all);
 }
 
-void nb_comm_fail(nb_comm *c, size_t who, const char *why)
+static void thread_fail(nb_comm *c, size_t who, const char *why)
 {
     fail(c->g->all, c->g->first + who, why);
 }
 
-void nb_comm_set_alarm(nb_comm *c, volatile uint32_t *word)
+static void thread_set_alarm(nb_comm *c, volatile uint32_t *word)
 {
     fate *all = c->g->all;
     nb_mutex_lock(all->lock);
@@ -223,7 +218,7 @@ static nb_status end(nb_comm *c, nb_error *err)
 
 /* ---- calls ---- */
 
-nb_status nb_comm_barrier(nb_comm *c, nb_error *err)
+static nb_status thread_barrier(nb_comm *c, nb_error *err)
 {
     NB_TRY(nb_comm_check(c, err));
     return begin(c, BARRIER, err);
@@ -265,13 +260,13 @@ static nb_status take_blocks(nb_comm *c, call_kind kind, const nb_comm_block *se
     return end(c, err);
 }
 
-nb_status nb_comm_gather(nb_comm *c, const nb_comm_block *send, const nb_comm_block *recv,
+static nb_status thread_gather(nb_comm *c, const nb_comm_block *send, const nb_comm_block *recv,
                          nb_error *err)
 {
     return take_blocks(c, GATHER, send, recv, err);
 }
 
-nb_status nb_comm_exchange(nb_comm *c, const nb_comm_block *send, const nb_comm_block *recv,
+static nb_status thread_exchange(nb_comm *c, const nb_comm_block *send, const nb_comm_block *recv,
                            nb_error *err)
 {
     return take_blocks(c, EXCHANGE, send, recv, err);
@@ -293,7 +288,7 @@ static void add_parts(const group *g, size_t at, size_t n, float *out)
     if (first) memset(out, 0, n * sizeof *out);
 }
 
-nb_status nb_comm_sum(nb_comm *c, const float *part, size_t n_part, size_t stride, size_t n,
+static nb_status thread_sum(nb_comm *c, const float *part, size_t n_part, size_t stride, size_t n,
                       float *out, nb_error *err)
 {
     group *g = c->g;
@@ -316,7 +311,7 @@ nb_status nb_comm_sum(nb_comm *c, const float *part, size_t n_part, size_t strid
     return end(c, err);
 }
 
-nb_status nb_comm_agree(nb_comm *c, uint64_t value, const char *what, nb_error *err)
+static nb_status thread_agree(nb_comm *c, uint64_t value, const char *what, nb_error *err)
 {
     group *g = c->g;
     NB_TRY(nb_comm_check(c, err));
@@ -333,22 +328,17 @@ nb_status nb_comm_agree(nb_comm *c, uint64_t value, const char *what, nb_error *
 
 /* ---- ends ---- */
 
-size_t nb_comm_rank(const nb_comm *c)
-{
-    return c->rank;
-}
-
-size_t nb_comm_n_rank(const nb_comm *c)
+static size_t thread_n_rank(const nb_comm *c)
 {
     return c->g->n_rank;
 }
 
-void nb_comm_set_limit(nb_comm *c, double limit_s)
+static void thread_set_limit(nb_comm *c, double limit_s)
 {
     c->g->all->limit_s = limit_s;
 }
 
-double nb_comm_limit(const nb_comm *c)
+static double thread_limit(const nb_comm *c)
 {
     return c->g->all->limit_s;
 }
@@ -361,9 +351,8 @@ static void free_fate(fate *all)
     free(all);
 }
 
-void nb_comm_destroy(nb_comm *c)
+static void thread_destroy(nb_comm *c)
 {
-    if (!c) return;
     fate *all = c->g->all;
     if (atomic_fetch_sub(&c->g->n_end, 1) == 1) free(c->g);
     if (atomic_fetch_sub(&all->n_end, 1) == 1) free_fate(all);
@@ -400,34 +389,13 @@ static nb_comm *make_end(group *g, size_t rank)
 {
     nb_comm *c = malloc(sizeof *c);
     if (!c) return NULL;
-    *c = (nb_comm){ g, rank, 0 };
+    *c = (nb_comm){ .ops = g->all->ops, .g = g, .rank = rank };
     atomic_fetch_add(&g->n_end, 1);
     atomic_fetch_add(&g->all->n_end, 1);
     return c;
 }
 
-nb_status nb_comm_create(size_t n_rank, double limit_s, bool spin, nb_comm **out, nb_error *err)
-{
-    if (n_rank < 1 || n_rank > NB_COMM_MAX_RANK)
-        return nb_fail(err, NB_ERR_RANGE, "%zu ranks: expected 1 to %d", n_rank, NB_COMM_MAX_RANK);
-    fate *all = make_fate(n_rank, limit_s, spin);
-    group *g = all ? make_group(all, n_rank, 0) : NULL;
-    nb_comm *c[NB_COMM_MAX_RANK] = { 0 };
-    size_t n = 0;
-    while (g && n < n_rank && (c[n] = make_end(g, n)) != NULL) n++;
-    if (n == n_rank) {
-        memcpy(out, c, n_rank * sizeof *c);
-        return NB_OK;
-    }
-    if (n == 0) { /* no end frees them */
-        free(g);
-        free_fate(all);
-    }
-    while (n) nb_comm_destroy(c[--n]);
-    return nb_fail(err, NB_ERR_NOMEM, "out of memory for %zu ranks", n_rank);
-}
-
-nb_status nb_comm_split(nb_comm *c, size_t n_group, nb_comm **out, nb_error *err)
+static nb_status thread_split(nb_comm *c, size_t n_group, nb_comm **out, nb_error *err)
 {
     group *g = c->g;
     if (n_group < 1 || g->n_rank % n_group)
@@ -443,4 +411,40 @@ nb_status nb_comm_split(nb_comm *c, size_t n_group, nb_comm **out, nb_error *err
     }
     nb_mutex_unlock(g->all->lock);
     return *out ? NB_OK : nb_fail(err, NB_ERR_NOMEM, "out of memory for %zu ranks", n);
+}
+
+static const nb_comm_ops of_threads = { .destroy = thread_destroy,
+                                        .n_rank = thread_n_rank,
+                                        .split = thread_split,
+                                        .barrier = thread_barrier,
+                                        .gather = thread_gather,
+                                        .exchange = thread_exchange,
+                                        .sum = thread_sum,
+                                        .agree = thread_agree,
+                                        .fail = thread_fail,
+                                        .set_alarm = thread_set_alarm,
+                                        .check = thread_check,
+                                        .set_limit = thread_set_limit,
+                                        .limit = thread_limit };
+
+nb_status nb_comm_create(size_t n_rank, double limit_s, bool spin, nb_comm **out, nb_error *err)
+{
+    if (n_rank < 1 || n_rank > NB_COMM_MAX_RANK)
+        return nb_fail(err, NB_ERR_RANGE, "%zu ranks: expected 1 to %d", n_rank, NB_COMM_MAX_RANK);
+    fate *all = make_fate(n_rank, limit_s, spin);
+    if (all) all->ops = &of_threads;
+    group *g = all ? make_group(all, n_rank, 0) : NULL;
+    nb_comm *c[NB_COMM_MAX_RANK] = { 0 };
+    size_t n = 0;
+    while (g && n < n_rank && (c[n] = make_end(g, n)) != NULL) n++;
+    if (n == n_rank) {
+        memcpy(out, c, n_rank * sizeof *c);
+        return NB_OK;
+    }
+    if (n == 0) { /* no end frees them */
+        free(g);
+        free_fate(all);
+    }
+    while (n) nb_comm_destroy(c[--n]);
+    return nb_fail(err, NB_ERR_NOMEM, "out of memory for %zu ranks", n_rank);
 }

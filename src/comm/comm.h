@@ -2,7 +2,7 @@
  *
  * Every rank has an end (nb_comm) and makes the same calls in the same order.  A call returns on a rank when its
  * part is done: what it receives is there, and what it gave may be overwritten.  Ranks are threads of one process
- * today; nothing here says so but nb_comm_create.
+ * (nb_comm_create) or processes (comm_tcp.h); nothing else here says which.
  *
  * A sum has one order whatever the number of ranks: parts of rank 0 first, each rank's own parts in their order.
  *
@@ -46,6 +46,7 @@ nb_status nb_comm_split(nb_comm *c, size_t n_group, nb_comm **out, nb_error *err
 void nb_comm_destroy(nb_comm *c);
 size_t nb_comm_rank(const nb_comm *c);
 size_t nb_comm_n_rank(const nb_comm *c);
+bool nb_comm_shares_memory(const nb_comm *c); /* with the other ends: they are threads of this process */
 
 /* Returns when all ranks have called it. */
 nb_status nb_comm_barrier(nb_comm *c, nb_error *err);

@@ -1,5 +1,6 @@
 /* test_comm_threads.c - what ranks exchange: the right bytes, one order of sums, and no hang when a rank is late,
- * lost, or does something else.  ThreadSanitizer runs this. */
+ * lost, or does something else.  All of it with both implementations: threads that share memory, and threads that have
+ * connections as processes do.  ThreadSanitizer runs this. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -15,7 +16,9 @@
 
 #include "base/rng.h"
 #include "comm/comm.h"
+#include "comm/comm_tcp.h"
 #include "os/clock.h"
+#include "os/net.h"
 #include "os/thread.h"
 
 enum { MAX_RANK = 8, ROWS = 5, N = 1000, MAX_PART = 3, MANY = 300 };
@@ -45,13 +48,40 @@ static void run_rank(void *arg)
     s->r->s = nb_clock_s() - t;
 }
 
+/* A connection between two ends over loopback. */
+static void join(int *a, int *b)
+{
+    int door = -1;
+    assert_int_equal(nb_net_listen("127.0.0.1", 0, &door, NULL), NB_OK);
+    assert_int_equal(nb_net_connect("127.0.0.1", nb_net_port(door), 10000, a, NULL), NB_OK);
+    nb_net_want w = { .s = door, .read = true };
+    nb_net_wait(&w, 1, 10000);
+    *b = nb_net_accept(door);
+    assert_true(*b >= 0);
+    nb_net_close(door);
+}
+
+static bool over_tcp; /* which implementation the ranks have */
+
+static void make_ends(size_t n, double limit_s, nb_comm **c)
+{
+    int link[MAX_RANK][MAX_RANK];
+    if (!over_tcp) {
+        assert_int_equal(nb_comm_create(n, limit_s, n <= 2, c, NULL), NB_OK);
+        return;
+    }
+    for (size_t k = 0; k < n; k++)
+        for (size_t i = 0; i < k; i++) join(&link[k][i], &link[i][k]);
+    for (size_t k = 0; k < n; k++) assert_int_equal(nb_comm_create_tcp(n, k, link[k], limit_s, &c[k], NULL), NB_OK);
+}
+
 /* fn on n ranks. */
 static void run(rank *r, size_t n, double limit_s, rank_fn *fn, void *ctx)
 {
     nb_comm *c[MAX_RANK];
     nb_thread *t[MAX_RANK];
     start s[MAX_RANK];
-    assert_int_equal(nb_comm_create(n, limit_s, n <= 2, c, NULL), NB_OK);
+    make_ends(n, limit_s, c);
     for (size_t k = 0; k < n; k++) {
         r[k] = (rank){ .c = c[k], .ctx = ctx };
         s[k] = (start){ &r[k], fn };
@@ -438,11 +468,126 @@ static void test_create(void **state)
     nb_comm_destroy(part);
 }
 
+/* ---- what only processes do ---- */
+
+enum { BIG = 3 << 20 }; /* bytes: more than the system buffers */
+
+/* Rank 0 tells, all exchange much at once, and what rank 0 tells next is not lost behind it. */
+static void tells(rank *r)
+{
+    const size_t n = nb_comm_n_rank(r->c), me = nb_comm_rank(r->c);
+    unsigned char *own = malloc(BIG), *all = malloc(MAX_RANK * (size_t)BIG);
+    for (uint32_t call = 0; call < 4 && r->st == NB_OK; call++) {
+        uint32_t word[100] = { 0 };
+        size_t n_bytes = sizeof word;
+        for (uint32_t i = 0; me == 0 && i < 100; i++) word[i] = call * 1000 + i;
+        r->st = me == 0 ? nb_comm_tell(r->c, word, 4 * (90 + call), &r->err)
+                        : nb_comm_hear(r->c, word, &n_bytes, &r->err);
+        if (me != 0) r->good &= n_bytes == 4 * (90 + call) && word[89] == call * 1000 + 89;
+        memset(own, (int)(16 * call + me), BIG);
+        const nb_comm_block send = { own, 1, BIG, BIG };
+        nb_comm_block recv[MAX_RANK];
+        for (size_t k = 0; k < n; k++) recv[k] = (nb_comm_block){ all + k * (size_t)BIG, 1, BIG, BIG };
+        if (r->st == NB_OK) r->st = nb_comm_gather(r->c, &send, recv, &r->err);
+        for (size_t k = 0; k < n && r->st == NB_OK; k++)
+            r->good &= all[k * (size_t)BIG] == 16 * call + k && all[(k + 1) * (size_t)BIG - 1] == 16 * call + k;
+        if (r->st == NB_OK) r->st = nb_comm_look(r->c, &r->err);
+    }
+    free(own);
+    free(all);
+}
+
+static void test_tell(void **state)
+{
+    (void)state;
+    rank r[MAX_RANK];
+    over_tcp = true;
+    run(r, 2, 60, tells, NULL);
+    all_good(r, 2, "tell");
+    run(r, 4, 60, tells, NULL);
+    all_good(r, 4, "tell");
+}
+
+/* A process that has ended is not waited for: its connections are closed. */
+static void test_closed(void **state)
+{
+    (void)state;
+    nb_comm *c[3];
+    nb_error err = { 0 };
+    rank r = { 0 };
+    over_tcp = true;
+    for (int idle = 0; idle < 2; idle++) {
+        make_ends(3, 60, c);
+        nb_comm_destroy(c[2]);
+        r.c = c[0];
+        const double t = nb_clock_s();
+        const nb_status st = idle ? nb_comm_look(c[0], &err) : one_gather(&r, 4);
+        assert_int_equal(st, NB_ERR_FAILED);
+        assert_non_null(strstr(idle ? err.msg : r.err.msg, "rank 2 of 3: its connection was closed"));
+        assert_true(nb_clock_s() - t < 5);
+        /* who has not looked yet hears of it from rank 0 */
+        assert_int_equal(nb_comm_look(c[1], &err), NB_ERR_FAILED);
+        assert_non_null(strstr(err.msg, "rank 2 of 3: its connection was closed"));
+        nb_comm_destroy(c[0]);
+        nb_comm_destroy(c[1]);
+    }
+}
+
+/* What a rank may send that no rank sends. */
+static void test_hostile(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t word[16];
+        size_t n_bytes;
+        const char *want;
+    } cases[] = {
+        { { 0x12345678, 4, 0 }, 12, "no message of a rank" },
+        { { 0x4e420001, 0xffffffff }, 8, "no message of a rank" },
+        { { 0x4e420002, 4, 7 }, 12, "no message of a rank" },                  /* DATA before its HEAD */
+        { { 0x4e420001, 48, 9, 0, 1 }, 56, "is at exchange 9, rank 0 at 1" },  /* another number */
+        { { 0x4e420001, 48, 1, 0, 77 }, 56, "is at exchange 1" },              /* no kind */
+        { { 0x4e420001, 48, 1, 0, 1, 0, 1, 0, 1, 0 }, 56, "gives 1 rows of 1 bytes" },
+        { { 0x4e420003, 4, 0x0a216968 }, 12, "hi!?" }, /* an error with a line end in it */
+    };
+    over_tcp = true;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        int link[2] = { -1, -1 }, other;
+        rank r = { 0 };
+        join(&link[1], &other);
+        assert_int_equal(nb_comm_create_tcp(2, 0, link, 5, &r.c, NULL), NB_OK);
+        assert_int_equal(nb_net_send(other, cases[i].word, cases[i].n_bytes), cases[i].n_bytes);
+        assert_int_equal(one_gather(&r, 4), NB_ERR_FAILED);
+        if (!strstr(r.err.msg, cases[i].want)) fail_msg("case %zu: %s, expected %s", i, r.err.msg, cases[i].want);
+        nb_net_close(other);
+        nb_comm_destroy(r.c);
+    }
+}
+
+static int use_threads(void **state)
+{
+    (void)state;
+    over_tcp = false;
+    return 0;
+}
+
+static int use_tcp(void **state)
+{
+    (void)state;
+    over_tcp = true;
+    return 0;
+}
+
+#define BOTH(test)                                                                                                     \
+    cmocka_unit_test_setup(test, use_threads), { #test "_tcp", test, use_tcp, NULL, NULL }
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_create), cmocka_unit_test(test_bytes),
-                                        cmocka_unit_test(test_barrier), cmocka_unit_test(test_sum),
-                                        cmocka_unit_test(test_faults), cmocka_unit_test(test_groups),
-                                        cmocka_unit_test(test_group_faults) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_create), BOTH(test_bytes),
+                                        BOTH(test_barrier),            BOTH(test_sum),
+                                        BOTH(test_faults),             cmocka_unit_test(test_tell),
+                                        cmocka_unit_test(test_closed), cmocka_unit_test(test_hostile),
+                                        cmocka_unit_test_setup(test_groups, use_threads),
+                                        cmocka_unit_test_setup(test_group_faults, use_threads) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
