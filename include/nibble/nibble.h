@@ -145,6 +145,12 @@ typedef struct nb_engine_options {
     size_t data_parallel_size;   /* ranks with requests and a cache of their own, 1 (default) to 8, on a CPU or
                                     as many GPUs, that divide the routed experts; results are the same */
     bool enable_expert_parallel; /* needed for data_parallel_size where there are experts   */
+    size_t n_node, node_rank;    /* processes, perhaps on several machines, with one rank of tensor_parallel_size each;
+                                    default 1.  Rank 0 has the requests, the others call nb_engine_follow */
+    const char *master_addr;     /* where rank 0 listens for the others                     */
+    unsigned master_port;
+    const char *rendezvous_secret; /* of 16 bytes or more, the same for all                 */
+    double rendezvous_s;         /* until all have come; default 600                        */
     const char *cpu_affinity;    /* auto (default), none, or CPUs for the threads: 0-3,8    */
     size_t max_model_len;        /* tokens of context; default: the model's maximum         */
     size_t prefill_chunk;        /* most prompt tokens of one request in a step; default
@@ -181,6 +187,9 @@ typedef struct nb_engine_options {
 
 NB_API nb_status nb_engine_create(const nb_engine_options *o, nb_engine **out, nb_error *err);
 NB_API void nb_engine_destroy(nb_engine *e);
+/* Of a process with node_rank > 0, whose engine takes no requests: computes its part of rank 0's steps on the calling
+ * thread.  NB_OK when rank 0 has ended; else why it did not, or what has failed here or there. */
+NB_API nb_status nb_engine_follow(nb_engine *e, nb_error *err);
 /* The engine's text, owned by e.  NULL with no_text, or if the model has no tokenizer files: it can
  * still run on token ids. */
 NB_API const nb_text *nb_engine_text(const nb_engine *e);
@@ -201,6 +210,7 @@ typedef struct nb_engine_info {
     size_t kv_pool_tok, n_thread;
     size_t n_rank;                           /* each has such a pool (kv_pool_bytes) */
     size_t n_data_rank;                      /* n_rank if each has requests of its own, else 1 */
+    size_t n_node, node_rank;                /* processes with a rank each; 1: all ranks are in this one */
     size_t n_block, block_tok;               /* blocks of the pool; tokens of a block (64) */
     uint64_t block_bytes,
         tail_bytes;    /* one block; open pages and states of max_num_seqs requests, and

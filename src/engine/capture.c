@@ -333,7 +333,7 @@ static nb_status can_capture(nb_engine *e, const uint32_t *tokens, size_t n_tok,
     if (e->rank[0].device.kind->own_memory)
         return nb_fail(err, NB_ERR_UNSUPPORTED,
                        "inputs of attention and of products are taken on the CPU only (--device cpu)");
-    if (e->ranks.n > 1)
+    if (e->ranks.n > 1 || e->ranks.apart)
         return nb_fail(err, NB_ERR_UNSUPPORTED,
                        "inputs of attention and of products are taken on one rank only "
                        "(--tensor-parallel-size 1, --data-parallel-size 1)");

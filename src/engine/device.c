@@ -87,6 +87,13 @@ static nb_status find(const nb_engine_options *o, const nb_model_config *c, nb_g
     const bool absorbed_only = o->mla && !strcmp(o->mla, "absorbed");
     NB_TRY(parse(o->device, n_rank, &w, err));
     if (w.kind == DEVICE_CPU) return NB_OK;
+    if (o->n_node > 1 && w.kind == DEVICE_CUDA)
+        return nb_fail(err, NB_ERR_UNSUPPORTED, "--device %s with --nnodes %zu: ranks in several processes compute on CPUs",
+                       o->device, o->n_node);
+    if (o->n_node > 1) {
+        (void)snprintf(why, NB_ERROR_MSG_BYTES, "ranks in several processes compute on CPUs");
+        return NB_OK;
+    }
     const char *lack = lacks(o);
     if (lack && w.kind == DEVICE_CUDA)
         return nb_fail(err, NB_ERR_UNSUPPORTED, "%s is not there on a GPU (--device cpu has it)",

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "engine/engine_internal.h"
+#include "engine/remote.h"
 #include "engine/tune.h"
 #include "load/gguf.h"
 #include "model/leftover.h"
@@ -133,6 +134,12 @@ static nb_status create_thread(nb_engine *e, nb_error *err)
     if (nb_queue_init(&e->queue) != NB_OK)
         return nb_fail(err, NB_ERR_NOMEM, "out of memory for a lock");
     nb_engine_publish(e);
+    if (e->ranks.first) { /* nb_engine_follow is its thread */
+        e->queue.failed = true;
+        (void)snprintf(e->queue.why_failed, sizeof e->queue.why_failed, "rank %zu takes no requests: rank 0 does",
+                       e->ranks.first);
+        return NB_OK;
+    }
     return nb_thread_create(nb_engine_main, e, &e->queue.thread, err);
 }
 
@@ -160,6 +167,7 @@ static nb_status create(nb_engine *e, const nb_engine_options *o, nb_error *err)
     NB_TRY(nb_engine_size_step(e, o, err));
     nb_engine_describe_layout(e);
     NB_TRY(load_text(e, o, err));
+    NB_TRY(nb_remote_meet(e, o, err));
     nb_dev_spread(e->dev, true);
     const nb_status loaded = load_model(e, o, err);
     nb_dev_spread(e->dev, false);
@@ -171,6 +179,7 @@ static nb_status create(nb_engine *e, const nb_engine_options *o, nb_error *err)
     if (!e->rank[0].device.kind->own_memory || e->experts.n_layer)
         nb_watch_start(&e->step.watch, e->source);
     nb_rank_describe(e->rank[0].rank, e->stats.kernels, sizeof e->stats.kernels);
+    NB_TRY(nb_remote_compare(e, err));
     if (e->model.c.notes[0])
         nb_engine_warn(e, "config.json: unknown fields ignored: %s", e->model.c.notes);
     if (e->model.c.assumed[0])
@@ -193,6 +202,7 @@ nb_status nb_engine_create(const nb_engine_options *o, nb_engine **out, nb_error
     free(path);
     if (st != NB_OK) {
         (void)nb_fail(err, st, "%s", own.msg[0] ? own.msg : nb_status_text(st));
+        nb_remote_end(&e->ranks, own.msg);
         nb_engine_destroy(e);
         return st;
     }
@@ -265,7 +275,9 @@ void nb_engine_get_info(const nb_engine *e, nb_engine_info *info)
         .kv_pool_bytes = e->pages.kv_bytes,
         .kv_pool_tok = e->pages.n_block * NB_PAGE_TOK,
         .n_thread = e->ranks.n * nb_dev_n_worker(e->dev),
-        .n_rank = e->ranks.n,
+        .n_rank = e->ranks.apart ? e->ranks.n_all : e->ranks.n,
+        .n_node = e->ranks.apart ? e->ranks.n_all : 1,
+        .node_rank = e->ranks.first,
         .n_data_rank = e->n_shard,
         .n_block = e->pages.n_block,
         .block_tok = NB_PAGE_TOK,
@@ -317,6 +329,7 @@ static nb_status plan(nb_engine *e, const nb_engine_options *o, nb_memory_plan *
     e->step.max_model_len = c->max_pos;
     NB_TRY(nb_engine_size_step(e, o, err));
     nb_levels_all(&e->levels);
+    NB_TRY(nb_remote_pretend(e, o, err));
     NB_TRY(nb_engine_create_ranks(e, nb_cpu_caps() & mask, err));
     p->memory_bytes = nb_os_ram_bytes();
     p->workspace_bytes = nb_engine_workspace_bytes(e);

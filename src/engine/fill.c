@@ -146,6 +146,8 @@ nb_status nb_engine_fill(nb_engine *e, const uint32_t *tokens, size_t n_tok, nb_
 {
     NB_TRY(nb_engine_check_caller(e, "nb_engine_fill", err));
     NB_TRY(nb_engine_check_tokens(e, tokens, n_tok, err));
+    if (e->ranks.apart)
+        return nb_fail(err, NB_ERR_UNSUPPORTED, "a context cannot be filled in the caches of several processes");
     if (e->no_prefix_caching || e->model.c.attn[0].rope.switch_tok)
         return nb_fail(err, NB_ERR_UNSUPPORTED, "a context cannot be filled %s",
                        e->no_prefix_caching ? "without the prefix cache" : "with longrope");

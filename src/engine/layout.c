@@ -1,5 +1,6 @@
 /* layout.c - --tensor-parallel-size and --data-parallel-size: how many ranks there are, and their threads. */
 #include "engine/engine_internal.h"
+#include "engine/remote.h"
 #include "os/pool.h"
 
 /* What several ranks do not do, whatever they share. */
@@ -41,7 +42,14 @@ nb_status nb_engine_lay_out(nb_engine *e, const nb_engine_options *o, nb_error *
     NB_TRY(check_data(e, o, n_tensor, n_data, err));
     const nb_status st = n_tensor > 1 ? nb_rank_can_divide(&e->model.c, n_tensor, &why) : NB_OK;
     if (st != NB_OK) return nb_fail(err, st, "--tensor-parallel-size %zu: %s", n_tensor, why.msg);
+    NB_TRY(nb_remote_check(o, n_tensor, n_data, err));
     e->n_shard = n_data;
+    if (o->n_node > 1) { /* one of the ranks is in this process, and has its threads */
+        e->ranks.apart = true;
+        e->ranks.n_all = o->n_node;
+        e->ranks.first = o->node_rank;
+        return nb_ranks_create(&e->ranks, 1, 1, o->n_thread ? o->n_thread : nb_os_n_core(), &e->dev, err);
+    }
     const size_t n = n_data * n_tensor, all = o->n_thread ? o->n_thread : nb_os_n_core();
     return nb_ranks_create(&e->ranks, n_data, n_tensor, all > n ? all / n : 1, &e->dev, err);
 }

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "comm/comm_tcp.h"
 #include "engine/engine_internal.h"
 #include "os/clock.h"
 
@@ -155,7 +156,7 @@ static mail collect(nb_engine *e, bool busy)
             break;
         }
         const unsigned ms = !e->ranks.stuck && nb_answers_pending(e) ? NB_REFILL_QUIET_MS
-                            : e->step.watch.on && !e->queue.failed   ? WATCH_MS
+                            : (e->step.watch.on || e->ranks.apart) && !e->queue.failed ? WATCH_MS
                                                                      : 0;
         if (ms) {
             nb_cond_wait_for(e->queue.wake, e->queue.lock, ms);
@@ -388,6 +389,14 @@ static void look_at_files(nb_engine *e, double now)
     e->news.fn(e->news.ctx, false, err.msg);
 }
 
+/* Of other processes: one may have ended while there was nothing to compute. */
+static void look_at_ranks(nb_engine *e)
+{
+    nb_error err = { 0 };
+    const nb_status st = nb_comm_look(e->ranks.seat[0].comm, &err);
+    if (st != NB_OK) fail_engine(e, st, &err);
+}
+
 void nb_engine_main(void *engine)
 {
     nb_engine *e = engine;
@@ -401,6 +410,7 @@ void nb_engine_main(void *engine)
         answer_calls(e, m.calls);
         if (m.stopping) break;
         if (!e->queue.failed) look_at_files(e, now);
+        if (!e->queue.failed && e->ranks.apart) look_at_ranks(e);
         busy = !e->ranks.stuck &&
                step(e, nb_clock_s()); /* stuck: the scheduler still has what has ended */
         if (busy && !e->over) nb_engine_publish(e);

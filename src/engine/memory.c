@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "engine/engine_internal.h"
+#include "engine/remote.h"
 #include "model/attention.h"
 
 enum {
@@ -186,6 +187,7 @@ nb_status nb_engine_allocate(nb_engine *e, const nb_engine_options *o, nb_caps c
         (void)nb_rank_set_pool(e->rank[k].rank, &pool);
     }
     NB_TRY(allocate_step(e, err));
+    NB_TRY(nb_remote_allocate(e, err));
     if (o->commit_memory) commit_workspace(e, o);
     return nb_ranks_start(&e->ranks, err);
 }

@@ -2,8 +2,10 @@
 #include "engine/ranks.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "engine/remote.h"
 #include "os/clock.h"
 #include "os/pool.h"
 
@@ -123,6 +125,7 @@ static void await_others(nb_ranks *r)
 nb_status nb_ranks_run(nb_ranks *r, const nb_rank_job *job, nb_error *err)
 {
     nb_rank_seat *s = &r->seat[0];
+    if (r->apart) NB_TRY(nb_remote_tell(r, job, err));
     if (r->n == 1) {
         if (job->chunk) return nb_rank_step(s->rank, job->chunk, job->n, job->bad, err);
         if (job->draw) return nb_rank_sample(s->rank, job->tok, job->draw, job->n, job->id, err);
@@ -199,8 +202,14 @@ nb_status nb_ranks_start(nb_ranks *r, nb_error *err)
     return NB_OK;
 }
 
+double nb_ranks_limit_s(void)
+{
+    return LIMIT_S;
+}
+
 void nb_ranks_stop(nb_ranks *r)
 {
+    nb_remote_end(r, NULL);
     if (!r->lock) return;
     nb_mutex_lock(r->lock);
     r->stop = true;
@@ -219,6 +228,7 @@ void nb_ranks_deinit(nb_ranks *r)
         nb_comm_destroy(r->seat[k].comm);
     }
     for (size_t k = 1; k < r->n; k++) nb_dev_destroy(r->seat[k].dev);
+    free(r->message);
     nb_mutex_destroy(r->lock);
     nb_cond_destroy(r->wake);
     nb_cond_destroy(r->done);

@@ -59,6 +59,9 @@ struct nb_ranks {
     uint64_t n_job;
     bool stop;
     bool stuck; /* the engine's thread's */
+    bool apart; /* remote.h: n_all processes with one rank each, this one's is `first`; n is 1 */
+    size_t n_all, first;
+    unsigned char *message; /* apart: of a job */
     struct {
         nb_rank_fault what;
         size_t rank;
@@ -76,6 +79,7 @@ nb_status nb_ranks_start(nb_ranks *r, nb_error *err);
 /* Ends the threads; the ranks may be destroyed then, and after them the rest with nb_ranks_deinit. */
 void nb_ranks_stop(nb_ranks *r);
 void nb_ranks_deinit(nb_ranks *r);
+double nb_ranks_limit_s(void); /* how long a rank waits for another */
 /* On the engine's thread.  The status is rank 0's, or of the first rank that failed. */
 nb_status nb_ranks_run(nb_ranks *r, const nb_rank_job *job, nb_error *err);
 

@@ -258,9 +258,27 @@ void nb_rank_plant_rows(nb_rank *r)
     r->plant_rows = true;
 }
 
+/* Rank 0 gets the columns of the others. */
+static nb_status collect(nb_rank *r, size_t n, float *logits, nb_error *err)
+{
+    nb_comm *c = r->o.comm;
+    const size_t n_rank = nb_comm_n_rank(c), me = nb_comm_rank(c), n_vocab = r->whole->n_vocab;
+    nb_comm_block send[NB_COMM_MAX_RANK] = { 0 }, recv[NB_COMM_MAX_RANK] = { 0 };
+    for (size_t k = 0; k < n_rank; k++) {
+        size_t first;
+        const size_t w = nb_rank_cut(n_vocab, r->part.unit, n_rank, k, &first);
+        const nb_comm_block b = { logits + first, n, w * sizeof *logits, n_vocab * sizeof *logits };
+        if (me == 0) recv[k] = b;
+        if (k == me) send[0] = b;
+    }
+    return nb_comm_exchange(c, send, recv, err);
+}
+
 nb_status nb_rank_logits(nb_rank *r, const size_t *tok, size_t n, float *logits, nb_error *err)
 {
-    return told(r, r->backend->logits(r, tok, n, logits, err), err);
+    const nb_status st = told(r, r->backend->logits(r, tok, n, logits, err), err);
+    const bool apart = r->o.comm && !nb_comm_shares_memory(r->o.comm);
+    return st == NB_OK && apart ? collect(r, n, logits, err) : st;
 }
 
 bool nb_rank_can_sample(const nb_rank *r)

@@ -105,7 +105,7 @@ nb_status nb_rank_step_share(nb_rank *r, const nb_chunk *chunk, const size_t *fi
 /* Logits of tokens of the last step, until the next one: tok[n] are places in its batch (the chunks' tokens one
  * after the other), n <= max_tok; logits: [n][n_vocab], memory of the host, one array for all ranks: each writes its
  * columns of the vocabulary, and together they are whole when all have returned.  A data-parallel rank writes rows
- * of its own tokens; n may be 0. */
+ * of its own tokens; n may be 0.  Where ranks have no memory in common, rank 0's array becomes whole. */
 nb_status nb_rank_logits(nb_rank *r, const size_t *tok, size_t n, float *logits, nb_error *err);
 /* Draws tokens from the logits of these places on the device, where nb_rank_can_sample.  id[n]: UINT32_MAX where
  * the logits are not finite. */

@@ -43,6 +43,8 @@ typedef struct serve_opts {
     size_t kv_cache_bytes, n_block, max_model_len, max_num_seqs, max_batched_tok, max_chunk_tok;
     size_t block_tok;
     bool prefix_caching, cache_answers;
+    size_t n_node, node_rank, master_port, rendezvous_s; /* n_node: OPT_AUTO is from the environment */
+    const char *master_addr, *rendezvous_secret_file;
     /* logs */
     const char *log_format, *log_file;
     bool log_requests, exit_on_failure;

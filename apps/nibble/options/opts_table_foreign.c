@@ -26,9 +26,9 @@
     .group = GROUP_FOREIGN
 #define ANY .cmds = CMD_SERVE | CMD_RUN | CMD_CHAT
 
-#define ONE_DEVICE "nibble computes a model in one process, on one device or on the ranks of --tensor-parallel-size and --data-parallel-size"
+#define ONE_DEVICE "nibble computes a model on one device or on the ranks of --tensor-parallel-size (with --nnodes in several processes) and --data-parallel-size"
 #define ROUTER "one process has all ranks of --data-parallel-size; start several servers behind a router instead"
-#define ONE_PROCESS "there is one process, so nothing is exchanged between processes"
+#define ONE_PROCESS "it has no effect: processes of --nnodes find each other by --master-addr and --master-port"
 #define NO_MEDIA "requests hold text only: images, audio and video are refused"
 #define NO_LORA "adapters are not supported; merge them into the checkpoint"
 #define NO_SPECULATION "speculative decoding is not supported"
@@ -107,8 +107,6 @@ static const opt_row rows[] = {
     { ONLY("prefill-context-parallel-size", "1", ONE_DEVICE), .dash = "pcp" },
     { ONLY("expert-parallel-size", "1", ONE_DEVICE), .alias = "ep-size|ep" },
     { ONLY("api-server-count", "1", "one thread serves all connections"), .dash = "asc" },
-    { ONLY("nnodes", "1", ONE_DEVICE), .dash = "n" },
-    { ONLY("node-rank", "0", ONE_DEVICE), .dash = "r" },
     { NOT("device-ids", "--device cuda:N chooses a GPU") },
     { ONLY("base-gpu-id", "0", "--device cuda:N chooses a GPU") },
     { NOT("data-parallel-rank", ROUTER), .dash = "dpn" },
@@ -128,13 +126,9 @@ static const opt_row rows[] = {
     { FLAG("enable-dp-lm-head", ONE_PROCESS) },
     { OFF("headless", ONE_DEVICE) },
     { VALUE("distributed-executor-backend", ONE_PROCESS) },
-    { VALUE("distributed-timeout-seconds", ONE_PROCESS) },
     { VALUE("cpu-distributed-timeout-seconds", ONE_PROCESS) },
     { VALUE("dist-init-addr", ONE_PROCESS), .alias = "nccl-init-addr" },
-    { VALUE("dist-timeout", ONE_PROCESS) },
     { VALUE("nccl-port", ONE_PROCESS) },
-    { VALUE("master-addr", ONE_PROCESS) },
-    { VALUE("master-port", ONE_PROCESS) },
     { VALUE("dcp-comm-backend", ONE_PROCESS) },
     { VALUE("dcp-kv-cache-interleave-size", ONE_PROCESS) },
     { VALUE("cp-kv-cache-interleave-size", ONE_PROCESS) },

@@ -14,6 +14,19 @@
 
 // clang-format off
 static const opt_row rows[] = {
+    /* ---- several processes ---- */
+    { .name = "nnodes", .dash = "n", .arg = "N", .type = OPT_COUNT, .offset = AT(n_node), .def = "1", .lo = -1, .hi = 8, MODEL,
+      .help = "processes, on one machine or several, that compute a model together on CPUs, each with one rank of --tensor-parallel-size; auto takes it, and what the next three lack, from torchrun's, LeaderWorkerSet's, Slurm's or Open MPI's variables" },
+    { .name = "node-rank", .dash = "r", .arg = "K", .type = OPT_SIZE, .offset = AT(node_rank), .def = "0", .lo = 0, .hi = 7, MODEL,
+      .help = "which of these this process is; 0 listens for requests, the others follow it" },
+    { .name = "master-addr", .arg = "ADDRESS", .type = OPT_STR, .offset = AT(master_addr), MODEL,
+      .help = "name or address of the machine of process 0" },
+    { .name = "master-port", .arg = "N", .type = OPT_SIZE, .offset = AT(master_port), .def = "29500", .lo = 1, .hi = 65535, MODEL,
+      .help = "port where process 0 waits for the others, which must know the secret" },
+    { .name = "rendezvous-secret-file", .arg = "FILE", .type = OPT_STR, .offset = AT(rendezvous_secret_file), MODEL,
+      .help = "a line of 16 bytes or more that all processes know and strangers do not; also from NIBBLE_RENDEZVOUS_SECRET" },
+    { .name = "distributed-timeout-seconds", .alias = "dist-timeout", .arg = "S", .type = OPT_SIZE, .offset = AT(rendezvous_s), .def = "600", .lo = 1, .hi = 86400, MODEL,
+      .help = "how long processes wait for each other at the start" },
     /* ---- network ---- */
     { .name = "host", .arg = "ADDRESS", .type = OPT_STR, .offset = AT(host), .def = "127.0.0.1", SERVE,
       .help = "name or address to listen on; 0.0.0.0 or :: is all of them" },

@@ -33,6 +33,18 @@ static int run(const opts *o, const serve_setup *t, nb_engine *e)
     return st == NB_OK ? CLI_OK : fail(t->server.log, o, st, &err);
 }
 
+/* A process beside the first has no server: until that ends. */
+static int follow(const opts *o, const serve_setup *t, nb_engine *e)
+{
+    nb_error err = { 0 };
+    serve_say(t, false, "rank %zu of %zu: follows rank 0", t->nodes.rank, t->nodes.n);
+    notify("READY=1");
+    const nb_status st = nb_engine_follow(e, &err);
+    if (st != NB_OK) return fail(t->server.log, o, st, &err);
+    nb_serve_note(t->server.log, NB_LOG_INFO, "stop", "stopped: rank 0 has ended");
+    return CLI_OK;
+}
+
 /* On the engine's thread; what is under way is answered with the reason. */
 static void end_on_failure(void *log, bool failed, const char *line)
 {
@@ -66,7 +78,10 @@ static int start(const opts *o, nb_serve_log *log)
             st = nb_engine_create(&t.engine, &e, &err);
         }
         cli_progress_end();
-        code = st == NB_OK ? run(o, &t, e) : fail(log, o, st, &err);
+        if (st != NB_OK)
+            code = fail(log, o, st, &err);
+        else
+            code = t.nodes.rank ? follow(o, &t, e) : run(o, &t, e);
     }
     if (!may_hang(o, e)) nb_engine_destroy(e);
     serve_setup_deinit(&t);

@@ -240,11 +240,15 @@ int serve_setup_init(const opts *o, serve_setup *s)
     if (code == CLI_OK) code = collect_keys(o, s);
     if (code == CLI_OK) code = collect_origins(o, s);
     if (code != CLI_OK) return code;
-    const nb_engine_options asked = opts_engine(o);
+    nb_engine_options asked = opts_engine(o);
+    code = serve_nodes_init(o, &s->nodes);
+    if (code != CLI_OK) return code;
+    serve_nodes_apply(o, &s->nodes, &asked);
     nb_status st = nb_engine_find_device(&asked, &s->device, &err);
     if (st != NB_OK) return cli_status(st, &err);
     check_utilization(o, s);
     fill_engine(o, s->device.is_gpu, &s->engine);
+    serve_nodes_apply(o, &s->nodes, &s->engine);
     fill_server(o, s);
     if ((o->serve.override_generation_config && !s->override_config) ||
         (o->serve.chat_template_kwargs && !s->kwargs))

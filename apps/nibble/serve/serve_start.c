@@ -126,7 +126,9 @@ static void say_model(const serve_setup *t, const nb_engine_info *i)
     cli_count_text((double)i->n_param, n, sizeof n);
     serve_say(t, false, "model: %s, %s parameters, weights %s (%s), %zu threads", i->family, n,
               weights, i->weights, i->n_thread);
-    if (i->n_data_rank > 1 && i->n_data_rank < i->n_rank)
+    if (i->n_node > 1)
+        serve_say(t, false, "ranks: %zu, each in a process of its own; this is rank %zu", i->n_node, i->node_rank);
+    else if (i->n_data_rank > 1 && i->n_data_rank < i->n_rank)
         serve_say(t, false, "ranks: %zu, of %zu threads each, in %zu groups with requests of their own; every rank has a KV cache",
                   i->n_rank, i->n_thread / i->n_rank, i->n_data_rank);
     else if (i->n_rank > 1)
@@ -179,7 +181,7 @@ static void say_memory(const serve_setup *t, const nb_engine_info *i)
     cli_bytes_text((double)i->workspace_bytes, work, sizeof work);
     cli_bytes_text((double)i->tail_bytes, tails, sizeof tails);
     cli_bytes_text((double)(weights + i->workspace_bytes + i->tail_bytes +
-                            i->n_rank * i->kv_pool_bytes + i->residual_bytes + i->sink_bytes),
+                            (i->n_node > 1 ? 1 : i->n_rank) * i->kv_pool_bytes + i->residual_bytes + i->sink_bytes),
                    all, sizeof all);
     cli_bytes_text((double)(gpu ? t->device.memory_bytes : t->plan.memory_bytes), machine,
                    sizeof machine);
