@@ -14,7 +14,10 @@ for f in "$src"/tests/parity/*/expected.safetensors; do
     case=$(basename "$(dirname "$f")")
     python3 "$expected" "$f" list tokens >"$tmp/$case.json" || die "$case: its tokens cannot be read"
     want=$(python3 "$expected" "$f" list greedy)
-    greedy "$case" --kv-cache-dtype bf16
+    # Rounding may change which tokens an indexer chooses, and with them everything that follows.
+    dtype=bf16
+    grep -q '"index_topk"' "$src/tests/parity/$case/config.json" && dtype=f32
+    greedy "$case" --kv-cache-dtype $dtype
     [ "$(wc -l <"$tmp/out")" = 1 ] || die "$case: the JSON is not one line"
     got=$(json "$tmp/out" 'json.dumps(j["tokens"], separators=(",", ":"))')
     [ "$got" = "$want" ] || die "$case: $got, expected $want"
