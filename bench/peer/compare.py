@@ -29,6 +29,7 @@ import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 CHUNK, STEPS = 512, 32
+FIELDS = ["prompt", "decode", "peak_mib"]  # of a depth
 # Cache types that are compared, the peers' beside ours; the peers' own best is found among them.
 ATTENTION = {"ik": ["q8_0", "q4_0", "f16", "iq4_nl"], "nibble": ["nvfp4", "fp8", "bf16"]}
 CACHE = {"ik": ["q8_0", "q4_0"], "llama": ["f16"], "nibble": ["nvfp4", "bf16"]}
@@ -55,10 +56,23 @@ def run(cmd, timeout=1800, env=None):
 
 
 def lines(out, what):
-    rows = [json.loads(s) for s in out.splitlines() if s.startswith("{")]
+    try:
+        rows = [json.loads(s) for s in out.splitlines() if s.startswith("{")]
+    except ValueError as e:
+        raise Missing(f"{what} printed a result that is no JSON: {e}") from e
     if not rows:
         raise Missing(f"{what} printed no result")
     return rows
+
+
+def at_each(rows, key, wanted, fields, what):
+    """The rows of which `key` is one of `wanted`, in that order, each with numbers in all of `fields`."""
+    found = {r.get(key): r for r in rows}
+    for k in wanted:
+        lacks = [f for f in fields if not isinstance(found.get(k, {}).get(f), (int, float))]
+        if lacks:
+            raise Missing(f"{what} printed no {lacks[0]} at {key} {k}")
+    return [found[k] for k in wanted]
 
 
 class Engines:
@@ -142,10 +156,12 @@ def attention(e, engine, kind, threads):
     contexts = [512, a.depth[-1]]
     if engine == "ik":
         cmd = e.pre + [e.ik("attn_peer"), kind, str(a.heads), str(threads)] + [str(c) for c in contexts]
-        return {r["context"]: r["median_ns"] for r in lines(run(cmd), "attn_peer")}
+        rows = at_each(lines(run(cmd), "attn_peer"), "context", contexts, ["median_ns"], "attn_peer")
+        return {r["context"]: r["median_ns"] for r in rows}
     cmd = e.pre + [a.nibble, "bench", "kernel", "--op", "attn_pages", "--record", kind, "--cache", "cold", "-t", str(threads),
                    "--heads", str(a.heads), "--context", ",".join(str(c) for c in contexts), "--json"] + e.caps()
-    return {int(r["context"]): r["median_ns"] for r in lines(run(cmd), "nibble")[0]["results"]}
+    rows = at_each(lines(run(cmd), "nibble")[0].get("results", []), "context", contexts, ["median_ns"], "nibble bench kernel")
+    return {int(r["context"]): r["median_ns"] for r in rows}
 
 
 def peer_steps(e, engine, weights, kind, threads):
@@ -158,7 +174,8 @@ def peer_steps(e, engine, weights, kind, threads):
     if not depths:
         raise Missing(f"--llama-depth {e.a.llama_depth} leaves no depth")
     out = run(e.pre + [exe, "steps", gguf, str(threads), kind, str(CHUNK), str(STEPS)] + [str(d) for d in depths], env=env)
-    return lines(out, f"llama_peer of {engine}")
+    what = f"llama_peer of {engine}"
+    return at_each(lines(out, what), "depth", depths, FIELDS, what)
 
 
 def our_steps(e, source, weights, kind, threads, options):
@@ -169,10 +186,12 @@ def our_steps(e, source, weights, kind, threads, options):
     rows = {d: {"depth": d} for d in a.depth}
     # Generated tokens use the absorbed form; its one prompt token must, too, or it expands the context.
     out = run(e.pre + common + ["--mla", "absorbed", "--depth-tokens", str(STEPS)])
-    for r in lines(out, "nibble")[0]["decode"]:
+    decode = lines(out, "nibble")[0].get("decode", [])
+    for r in at_each(decode, "depth", a.depth, ["tokens_per_second", "peak_bytes"], "nibble bench throughput"):
         rows[r["depth"]].update(decode=r["tokens_per_second"], peak_mib=r["peak_bytes"] / 2**20)
     out = run(e.pre + common + ["--depth-tokens", "0", "--depth-prefill", str(CHUNK), "--depth-repeat", "1"])
-    for r in lines(out, "nibble")[0]["prefill"]:
+    prompts = lines(out, "nibble")[0].get("prefill", [])
+    for r in at_each(prompts, "depth", a.depth, ["tokens_per_second"], "nibble bench throughput --depth-prefill"):
         rows[r["depth"]].update(prompt=r["tokens_per_second"])
     return list(rows.values())
 
@@ -234,7 +253,7 @@ def rows_of(got):
             continue
         for i, first in enumerate(values[0]):
             row = dict(key, depth=first["depth"], rounds=len(values))
-            for field in ("prompt", "decode", "peak_mib"):
+            for field in FIELDS:
                 row[field] = statistics.median(v[i][field] for v in values)
                 row["all_" + field] = [v[i][field] for v in values]
             rows.append(row)
@@ -318,7 +337,7 @@ def options():
 def joined(old, row):
     """row with the rounds of the old one, for --add."""
     row = dict(row, rounds=old["rounds"] + row["rounds"])
-    for field in ("prompt", "decode", "peak_mib"):
+    for field in FIELDS:
         if field in row:
             row["all_" + field] = old["all_" + field] + row["all_" + field]
             row[field] = statistics.median(row["all_" + field])
@@ -356,7 +375,10 @@ def main():
         with open(a.out) as f:
             old = json.load(f)
     last = []
-    measure(e, lambda rows, missing, rates: last.append(save(a, head, old, rows, missing, rates)))
+    try:
+        measure(e, lambda rows, missing, rates: last.append(save(a, head, old, rows, missing, rates)))
+    except Missing as m: # of what every round needs: the machine's rates
+        sys.exit(f"nibble no longer runs: {m}")
     doc = last[-1]
     for r in doc["ratios"]:
         what = " ".join(str(r[k]) for k in ("level", "weights", "ours", "cache") if k in r)

@@ -24,6 +24,17 @@ peer llama_peer ''
 compare --ik "$tmp/ik" --only ik --part steps --weights q8_0 && die "the peer printed nothing, and the exit code is 0"
 grep -q 'llama_peer of ik printed no result' "$tmp/out" || die "no reason: $(cat "$tmp/out")"
 
+# A peer that stops on its way: the reason names what is not there.
+short() { # OUTPUT REASON
+    peer llama_peer "$1"
+    compare --ik "$tmp/ik" --only ik --part steps --weights q8_0 && die "a row is not there, and the exit code is 0: $1"
+    grep -q "missing: ik steps q8_0 q8_0: llama_peer of ik printed $2" "$tmp/out" || die "not '$2': $(cat "$tmp/out" "$tmp/err")"
+}
+short '{"depth": 512, "prompt": 100, "decode": 10, "peak_mib": 1}' 'no prompt at depth 1024'
+short '{"depth": 512, "prompt": 100, "peak_mib": 1}
+{"depth": 1024, "prompt": 80, "decode": 8, "peak_mib": 1}' 'no decode at depth 512'
+short '{"depth": 512, "prompt":' 'a result that is no JSON'
+
 peer llama_peer '{"depth": 512, "prompt": 100, "decode": 10, "peak_mib": 1}
 {"depth": 1024, "prompt": 80, "decode": 8, "peak_mib": 1}'
 peer attn_peer '{"context": 512, "median_ns": 512000}
