@@ -228,19 +228,33 @@ static void fetch_lines(const int8_t *w, size_t ws, size_t i0, size_t i1)
         _mm_prefetch((const char *)w + i / (P_COL / 64) * ws + i % (P_COL / 64) * 64, _MM_HINT_T0);
 }
 
-static void write_token(const nb_linear_args *a, size_t r0, size_t n_row, size_t t, const int64_t *sum,
-                        float sx)
+/* Of the rows of a panel, those that are not there as 0: a copy of a part of them for each token would be read before it is
+ * written, which took a tenth of a prompt. */
+typedef struct row_parts {
+    float scale[P_ROW], bias[P_ROW];
+} row_parts;
+
+static row_parts parts_of(const nb_linear_args *a, size_t r0, size_t n_row)
+{
+    row_parts p = { { 0 }, { 0 } };
+    memcpy(p.scale, a->w.scale + r0, n_row * sizeof *p.scale);
+    if (a->bias) memcpy(p.bias, a->bias + r0, n_row * sizeof *p.bias);
+    return p;
+}
+
+static void write_token(const nb_linear_args *a, const row_parts *p, size_t n_row, float *y, const int64_t *sum, float sx)
 {
     for (size_t r = 0; r < n_row; r += ROWS) {
-        float scale[ROWS] = { 0 }, bias[ROWS] = { 0 }, out[ROWS];
-        const size_t n = n_row - r < ROWS ? n_row - r : ROWS;
-        memcpy(scale, a->w.scale + r0 + r, n * sizeof *scale);
-        if (a->bias) memcpy(bias, a->bias + r0 + r, n * sizeof *bias);
         const __m256i s = _mm256_load_si256((const __m256i *)(const void *)(sum + r));
-        __m128 y = _mm_mul_ps(as_float(s), _mm_mul_ps(_mm_loadu_ps(scale), _mm_set1_ps(sx)));
-        if (a->bias) y = _mm_add_ps(y, _mm_loadu_ps(bias));
-        _mm_storeu_ps(out, y);
-        memcpy(a->y + t * a->y_stride + (r0 + r - a->row_begin), out, n * sizeof *out);
+        __m128 v = _mm_mul_ps(as_float(s), _mm_mul_ps(_mm_loadu_ps(p->scale + r), _mm_set1_ps(sx)));
+        if (a->bias) v = _mm_add_ps(v, _mm_loadu_ps(p->bias + r));
+        if (n_row - r >= ROWS) {
+            _mm_storeu_ps(y + r, v);
+            continue;
+        }
+        float out[ROWS];
+        _mm_storeu_ps(out, v);
+        memcpy(y + r, out, (n_row - r) * sizeof *out);
     }
 }
 
@@ -261,9 +275,10 @@ static void panel_times_tokens(const nb_linear_args *a, size_t r0, size_t n_row,
             tiles[k](panel, nb_int8_q(a->xp, n_col, t0 + t) + c, qs, (n + 1) / 2, sum + t * P_ROW);
         }
     }
-    for (size_t t = 0; t < n_tok; t++)
-        write_token(a, r0, n_row, t0 + t, sum + t * P_ROW,
-                    nb_int8_sx(a->xp, a->n_tok, n_col)[t0 + t]);
+    const row_parts parts = parts_of(a, r0, n_row);
+    const float *sx = nb_int8_sx(a->xp, a->n_tok, n_col) + t0;
+    float *y = a->y + t0 * a->y_stride + (r0 - a->row_begin);
+    for (size_t t = 0; t < n_tok; t++) write_token(a, &parts, n_row, y + t * a->y_stride, sum + t * P_ROW, sx[t]);
 }
 
 /* ---- few tokens ---- */

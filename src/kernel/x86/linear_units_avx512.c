@@ -336,7 +336,7 @@ static void add_to_y(float *y, size_t n_row, vf total, bool first, const float *
 void nb_units_panel_avx512(const nb_linear_args *a, size_t r, size_t end, size_t u, size_t n_unit, panel *o)
 {
     const cut c = cut_of(&a->w);
-    unpack_panel(a, &c, r, end, u, n_unit, false, o);
+    unpack_panel(a, &c, r, end, u, n_unit, 0, o);
 }
 void nb_linear_units_avx512(const nb_linear_args *a)
 {

@@ -5,15 +5,15 @@
  *   pair_of(type, eight, kind)    of two panels and MAX_TOK tokens, totals [panel][token]; or NULL
  *   add_to_y(y, n_row, total, first, bias)
  *
- * Segments are outermost, then panels of rows: with few tokens a panel is unpacked into L1 and used at once, while rows to
- * come are prefetched; with many PANELS panels are unpacked and used for all tokens, a tile of tokens at a time, whose
- * activations stay in L1. */
+ * Segments are outermost, then panels of rows: with few tokens a panel (two where there is pair_of) is unpacked into L1 and
+ * used at once, while rows to come are prefetched; with many PANELS panels are unpacked and used for all tokens, a tile of
+ * tokens at a time, whose activations stay in L1. */
 
 enum {
     PANELS = 4,
     BLOCK_TOK = 2048 / LANES,
     DIRECT_TOK = LANES == 16 ? 2 : 3, /* measured: a panel pays from there on */
-    STREAM_TOK = 64, /* up to here memory is slower than sums, where panels are not multiplied in pairs */
+    STREAM_TOK = 64, /* up to here memory is slower than sums */
     AHEAD = 3,
     ROW_BYTES = NB_PK_SEG * 34 + 64 /* of a row's segment: Q8_0 has the most */
 };
@@ -49,18 +49,19 @@ static cut cut_of(const nb_weight *w)
 
 /* The third segment on, of these rows or of the rows after them, is to be prefetched (quad()): the first line of
  * each row now, because quads of two segments may leave it out.  The pieces are too short for the hardware to see what
- * comes.  seg: this segment. */
-static void fetch_on(rows *r, const cut *c, size_t seg)
+ * comes.  seg: this segment; n_panel: panels whose segments are read together. */
+static void fetch_on(rows *r, const cut *c, size_t seg, size_t n_panel)
 {
     size_t to = seg + AHEAD, below = 0;
-    for (; to >= c->n_seg; to -= c->n_seg) below += LANES * r->stride;
+    for (; to >= c->n_seg; to -= c->n_seg) below += n_panel * LANES * r->stride;
     r->ahead = below + (to - seg) * c->seg_bytes;
     for (size_t i = 0; i < LANES; i++)
         _mm_prefetch((const char *)r->p + i * r->stride + r->ahead, _MM_HINT_T0);
 }
 
-/* Rows [r, r + LANES) of the matrix, those before `end`, units [u, u + n_unit); a copy of what ends there. */
-static rows rows_of(const nb_linear_args *a, const cut *c, size_t r, size_t end, size_t u, size_t n_unit, bool ahead,
+/* Rows [r, r + LANES) of the matrix, those before `end`, units [u, u + n_unit); a copy of what ends there.
+ * together: n_panel of fetch_on(), or 0 to prefetch nothing. */
+static rows rows_of(const nb_linear_args *a, const cut *c, size_t r, size_t end, size_t u, size_t n_unit, size_t together,
                     uint8_t *copy)
 {
     const nb_wtype_traits *x = &nb_wtypes[a->w.type];
@@ -79,16 +80,16 @@ static rows rows_of(const nb_linear_args *a, const cut *c, size_t r, size_t end,
                .n_group = c->n_group };
     if (s.n_row < LANES || have < whole)
         copy_rows(&s, have, copy);
-    else if (ahead)
-        fetch_on(&s, c, u / NB_PK_SEG);
+    else if (together)
+        fetch_on(&s, c, u / NB_PK_SEG, together);
     return s;
 }
 
-static void unpack_panel(const nb_linear_args *a, const cut *c, size_t r, size_t end, size_t u, size_t n_unit, bool ahead,
-                         panel *o)
+static void unpack_panel(const nb_linear_args *a, const cut *c, size_t r, size_t end, size_t u, size_t n_unit,
+                         size_t together, panel *o)
 {
     uint8_t copy[LANES * ROW_BYTES];
-    const rows s = rows_of(a, c, r, end, u, n_unit, ahead, copy);
+    const rows s = rows_of(a, c, r, end, u, n_unit, together, copy);
     unpacks[a->w.type](&s, n_unit, o);
 }
 
@@ -102,7 +103,7 @@ static void linear_direct(const nb_linear_args *a, direct_fn *direct)
     for (size_t r = a->row_begin; r < a->row_end; r += LANES)
         for (size_t u = 0; u < n_all; u += NB_PK_SEG) {
             const size_t n_unit = n_all - u < NB_PK_SEG ? n_all - u : NB_PK_SEG, n_row = a->row_end - r;
-            rows s = rows_of(a, &c, r, a->row_end, u, n_unit, true, copy);
+            rows s = rows_of(a, &c, r, a->row_end, u, n_unit, 1, copy);
             for (size_t t = 0; t < a->n_tok; t++) {
                 vf total = vf_set1(0);
                 direct(&s, n_unit, &p, (const nb_pk_x *)a->xp + t * n_all + u, &total);
@@ -175,7 +176,7 @@ static void block_times(const nb_linear_args *a, size_t r, size_t n_panel, size_
         const size_t n_unit = n_all - u < NB_PK_SEG ? n_all - u : NB_PK_SEG;
         size_t n = 0;
         for (; n < n_panel && r + n * LANES < a->row_end; n++)
-            unpack_panel(a, &c, r + n * LANES, a->row_end, u, n_unit, n_panel == 1, &p[n]);
+            unpack_panel(a, &c, r + n * LANES, a->row_end, u, n_unit, n_panel < PANELS ? n_panel : 0, &p[n]);
         for (size_t t = 0; t < n_tok; t += MAX_TOK) {
             const size_t m = n_tok - t < MAX_TOK ? n_tok - t : MAX_TOK;
             size_t i = 0;
@@ -201,7 +202,7 @@ static void linear_units(const nb_linear_args *a, bool eight)
     dot_fn *const *dot = dots_of(a->w.type, eight, k), *two = pair_of(a->w.type, eight, k);
     for (size_t t = 0; t < a->n_tok; t += BLOCK_TOK)
         for (size_t r = a->row_begin, n; r < a->row_end; r += n * LANES) {
-            n = a->n_tok < 4 || (!two && a->n_tok <= STREAM_TOK) ? 1 : PANELS;
+            n = a->n_tok > STREAM_TOK ? PANELS : two && a->n_tok >= MAX_TOK ? 2 : 1;
             block_times(a, r, n, t, dot, two);
         }
 }

@@ -82,7 +82,7 @@ static void strip_t(const nb_linear_args *a, size_t u, size_t n_unit, size_t t0,
                 memcpy(row, a->x + (t0 + t) * a->x_stride + (r - a->row_begin), n * sizeof *row);
                 x[t] = vf_load(row);
             }
-            unpack_panel(a, &c, r, a->row_end, u, n_unit, false, &p);
+            unpack_panel(a, &c, r, a->row_end, u, n_unit, 0, &p);
             add(&p, n_unit, span, x, sum);
         }
         for (size_t t = 0; t < n_tok; t++)
