@@ -2,10 +2,10 @@
  * (linear_act8_avx512.h).
  *
  * One token reads 16 rows at a time, in steps of 64 columns, and prefetches as many bytes of the 16 rows after
- * them, in the order of their addresses.  Up to 8 tokens do the same, but transpose the step in registers.  Many tokens: a panel of 32 rows and 512 columns is packed into L1
- * (16 KiB) and used for all tokens of the call; their sums wait in memory between panels.  Meanwhile the lines
- * of the next panel are prefetched, some before each tile: packing a panel that is still in memory takes as long as
- * multiplying it with 20 tokens. */
+ * them, in the order of their addresses.  Up to 8 tokens do the same, but transpose the step in registers.  Many
+ * tokens: a panel of 32 rows and 512 columns is packed into L1 (16 KiB) and used for all tokens of the call; their sums
+ * wait in memory between panels.  Meanwhile the lines of the next panel are prefetched, some with each group of columns:
+ * packing a panel that is still in memory takes as long as multiplying it with 20 tokens. */
 #include <math.h>
 #include <string.h>
 
@@ -219,9 +219,22 @@ static void make_panel(const int8_t *w, size_t ws, size_t n_row, size_t n, uint8
         }
 }
 
+/* Lines [at, end) of the next chunk of 32 rows, row by row, of which a group of columns asks for `each`: all at once would
+ * fill the queue of misses, and the core would wait. */
+typedef struct fetch {
+    const int8_t *w;
+    size_t ws, at, end, each;
+} fetch;
+
+INLINE void fetch_some(fetch *f)
+{
+    for (const size_t to = f->at + f->each; f->at < to && f->at < f->end; f->at++)
+        _mm_prefetch((const char *)f->w + f->at / (CHUNK / 64) * f->ws + f->at % (CHUNK / 64) * 64, _MM_HINT_T0);
+}
+
 /* n_tok (literal) tokens times a panel of n_group groups: added to sum [n_tok][NB_ACT8_PANEL]. */
 INLINE void tile(const int n_tok, const uint8_t *panel, const int8_t *q, size_t qs,
-                         const float *s, const int32_t *z, size_t gs, size_t n_group, float *sum)
+                 const float *s, const int32_t *z, size_t gs, size_t n_group, float *sum, fetch f)
 {
     __m512 f0[NB_ACT8_TOK], f1[NB_ACT8_TOK];
     UNROLL
@@ -231,6 +244,7 @@ INLINE void tile(const int n_tok, const uint8_t *panel, const int8_t *q, size_t 
     }
     for (size_t g = 0; g < n_group; g++) {
         __m512i i0[NB_ACT8_TOK], i1[NB_ACT8_TOK];
+        fetch_some(&f);
         nb_act8_group(n_tok, panel + g * (NB_ACT8_PANEL_STEP / 2), q + g * 32, qs, z + g, gs, i0, i1);
         UNROLL
         for (int t = 0; t < n_tok; t++) {
@@ -247,12 +261,12 @@ INLINE void tile(const int n_tok, const uint8_t *panel, const int8_t *q, size_t 
 }
 
 typedef void tile_fn(const uint8_t *panel, const int8_t *q, size_t qs, const float *s,
-                     const int32_t *z, size_t gs, size_t n_group, float *sum);
+                     const int32_t *z, size_t gs, size_t n_group, float *sum, const fetch *f);
 #define TILE(n)                                                                                    \
     static void tile_##n(const uint8_t *panel, const int8_t *q, size_t qs, const float *s,         \
-                         const int32_t *z, size_t gs, size_t n_group, float *sum)                  \
+                         const int32_t *z, size_t gs, size_t n_group, float *sum, const fetch *f)  \
     {                                                                                              \
-        tile(n, panel, q, qs, s, z, gs, n_group, sum);                                             \
+        tile(n, panel, q, qs, s, z, gs, n_group, sum, *f);                                         \
     }
 TILE(1)
 TILE(2)
@@ -262,13 +276,6 @@ TILE(5)
 TILE(6)
 static tile_fn *const tiles[NB_ACT8_TOK + 1] = { NULL,   tile_1, tile_2, tile_3,
                                                  tile_4, tile_5, tile_6 };
-
-/* Lines [i0, i1) of a chunk of 32 rows, row by row. */
-static void fetch_lines(const int8_t *w, size_t ws, size_t i0, size_t i1)
-{
-    for (size_t i = i0; i < i1; i++)
-        _mm_prefetch((const char *)w + i / (CHUNK / 64) * ws + i % (CHUNK / 64) * 64, _MM_HINT_T0);
-}
 
 /* n_row <= 32 rows x n_tok <= SUMS_TOK tokens from t0. */
 static void many_tokens(const nb_linear_args *a, size_t r, size_t n_row, size_t t0, size_t n_tok)
@@ -282,13 +289,16 @@ static void many_tokens(const nb_linear_args *a, size_t r, size_t n_row, size_t 
     memset(sum, 0, n_tok * NB_ACT8_PANEL * sizeof *sum);
     for (size_t c = 0; c < n_col; c += CHUNK) {
         const size_t n = n_col - c < CHUNK ? n_col - c : CHUNK;
-        const int8_t *next = c + CHUNK < n_col ? w + c + CHUNK : w + NB_ACT8_PANEL * n_col;
+        const size_t n_group = (n + 31) / 32;
+        fetch f = { .w = c + CHUNK < n_col ? w + c + CHUNK : w + NB_ACT8_PANEL * n_col, .ws = n_col };
         make_panel(w + c, n_col, n_row, n, panel);
         for (size_t t = 0, k; t < n_tok; t += k) {
             k = n_tok - t < NB_ACT8_TOK ? n_tok - t : NB_ACT8_TOK;
-            fetch_lines(next, n_col, t * LINES / n_tok, (t + k) * LINES / n_tok);
+            f.at = f.end;
+            f.end = (t + k) * LINES / n_tok;
+            f.each = (f.end - f.at + n_group - 1) / n_group;
             tiles[k](panel, nb_act8_q(a->xp, n_col, t0 + t) + c, qs, s + t * gs + c / 32,
-                     z + t * gs + c / 32, gs, (n + 31) / 32, sum + t * NB_ACT8_PANEL);
+                     z + t * gs + c / 32, gs, n_group, sum + t * NB_ACT8_PANEL, &f);
         }
     }
     for (size_t t = 0; t < n_tok; t++)
