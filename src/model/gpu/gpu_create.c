@@ -59,16 +59,16 @@ nb_status nb_rank_can_on_gpus(const nb_model_config *c, bool absorbed_only, size
     for (size_t k = 0; k < c->n_attn; k++) NB_TRY(can_attend(&c->attn[k], absorbed_only, err));
     if (n_rank > NB_CUDA_MAX_RANK)
         return nb_fail(err, NB_ERR_RANGE, "%zu ranks: GPUs have at most %d", n_rank, NB_CUDA_MAX_RANK);
-    if (n_tensor > 1 && n_tensor < n_rank)
-        return nb_fail(err, NB_ERR_UNSUPPORTED,
-                       "--tensor-parallel-size %zu with --data-parallel-size %zu is supported on the CPU only; of GPUs one "
-                       "of the two must be 1",
-                       n_tensor, n_rank / n_tensor);
     for (size_t k = 0; n_tensor > 1 && k < c->n_attn; k++)
         if (!nb_attention_of(c->attn[k].kind)->divides)
             return nb_fail(err, NB_ERR_UNSUPPORTED,
                            "%s: attention of kind %s is not divided among GPUs (--data-parallel-size has whole ones)",
                            c->family, nb_attention_of(c->attn[k].kind)->name);
+    if (n_tensor > 1 && n_tensor < n_rank)
+        return nb_fail(err, NB_ERR_UNSUPPORTED,
+                       "--tensor-parallel-size %zu with --data-parallel-size %zu is supported on the CPU only; of GPUs one "
+                       "of the two must be 1",
+                       n_tensor, n_rank / n_tensor);
     for (size_t i = 0; n_rank > 1 && i < c->n_layer; i++)
         if (c->n_zero || c->shortcut[i])
             return nb_fail(err, NB_ERR_UNSUPPORTED,
