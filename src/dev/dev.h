@@ -31,5 +31,7 @@ void nb_dev_run(nb_dev *d, nb_dev_task_fn *fn, void *ctx, size_t n_task);
 
 /* Zeroed memory, committed when touched, spread over the memory nodes; NULL when refused. Freed by size. */
 void *nb_dev_alloc(nb_dev *d, size_t n_bytes);
+/* The same for what other parts (nb_dev_bind_part) read, too: spread in any case. */
+void *nb_dev_alloc_shared(nb_dev *d, size_t n_bytes);
 void nb_dev_free(nb_dev *d, void *p, size_t n_bytes);
 #endif

@@ -73,8 +73,13 @@ void nb_dev_run(nb_dev *d, nb_dev_task_fn *fn, void *ctx, size_t n_task)
 
 void *nb_dev_alloc(nb_dev *d, size_t n_bytes)
 {
+    return d->near ? nb_pages_alloc(n_bytes ? n_bytes : 1) : nb_dev_alloc_shared(d, n_bytes);
+}
+
+void *nb_dev_alloc_shared(nb_dev *d, size_t n_bytes)
+{
     void *p = nb_pages_alloc(n_bytes ? n_bytes : 1);
-    if (!d->near) nb_interleave(&d->machine, p, n_bytes);
+    nb_interleave(&d->machine, p, n_bytes);
     return p;
 }
 

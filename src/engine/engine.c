@@ -8,6 +8,7 @@
 #include "engine/engine_internal.h"
 #include "engine/remote.h"
 #include "engine/tune.h"
+#include "engine/weight_pages.h"
 #include "load/gguf.h"
 #include "model/leftover.h"
 #include "nb_config.h"
@@ -85,6 +86,26 @@ static nb_status open_source(nb_engine *e, const nb_engine_options *o, nb_error 
     return nb_source_open_dir(o->model, &e->source, err);
 }
 
+/* Ranks read what they compute with; the first one's threads read the rest, or everything. */
+static nb_status read_mapped(nb_engine *e, const nb_engine_options *o, nb_error *err)
+{
+    prefault_ctx p = { o->progress, o->progress_ctx };
+    const bool parts = e->ranks.n > 1 && nb_source_is_mapped(e->source);
+    if (parts) {
+        const nb_weight_reading how = { .progress = o->progress, .progress_ctx = o->progress_ctx };
+        nb_weight_piece *piece = NULL;
+        size_t n = 0;
+        NB_TRY(nb_weight_pieces(&e->model, e->ranks.n, &piece, &n, err));
+        nb_dev_spread(e->dev, false); /* threads inherit it */
+        const nb_status st = nb_weight_pieces_read(&e->ranks, piece, n, &how, err);
+        nb_dev_spread(e->dev, true);
+        free(piece);
+        NB_TRY(st);
+    }
+    nb_source_prefault(e->source, on_threads, e->dev, parts ? NULL : prefault_report, &p);
+    return NB_OK;
+}
+
 /* Weights that the configuration does not use are a sign that one of the two is wrong. */
 static nb_status check_leftovers(nb_engine *e, const nb_engine_options *o, nb_error *err)
 {
@@ -107,9 +128,10 @@ static nb_status load_model(nb_engine *e, const nb_engine_options *o, nb_error *
     const bool copy = o->load_format && !strcmp(o->load_format, "copy") &&
                       (!e->rank[0].device.kind->own_memory || nb_engine_wants_experts(e));
     if (copy) NB_TRY(nb_source_copy(e->source, o->progress ? prefault_report : NULL, &p, err));
+    nb_source_expect_whole(e->source);
     NB_TRY(nb_model_load(&e->model, &c, e->source, err));
     NB_TRY(check_leftovers(e, o, err));
-    if (o->progress && !copy && !e->quantized) nb_source_prefault(e->source, on_threads, e->dev, prefault_report, &p);
+    if (o->progress && !copy && !e->quantized) NB_TRY(read_mapped(e, o, err));
     NB_TRY(nb_engine_fold(e, err));
     NB_TRY(nb_engine_quantize(e, o, err));
     (void)snprintf(e->stats.weights, sizeof e->stats.weights, "%s", nb_wtypes[e->model.wtype].name);

@@ -35,7 +35,7 @@ static nb_status allocate(nb_engine *e, nb_error *err)
         return nb_fail(err, NB_ERR_NOMEM,
                        "%s weights of %zu MiB do not fit into the memory of %llu MiB", name,
                        e->codes_bytes >> 20, (unsigned long long)(ram >> 20));
-    e->codes = nb_dev_alloc(e->dev, e->codes_bytes);
+    e->codes = nb_dev_alloc_shared(e->dev, e->codes_bytes);
     if (!e->codes)
         return nb_fail(err, NB_ERR_NOMEM, "no memory for %s weights of %zu MiB", name,
                        e->codes_bytes >> 20);

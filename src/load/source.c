@@ -561,6 +561,19 @@ static const char *file_name(const source_file *f)
     return slash ? slash + 1 : f->path;
 }
 
+bool nb_source_is_mapped(const nb_source *s)
+{
+    bool any = false;
+    for (size_t i = 0; i < s->n_file; i++) any |= s->files[i].map.p != NULL;
+    return any;
+}
+
+void nb_source_expect_whole(const nb_source *s)
+{
+    for (size_t i = 0; i < s->n_file; i++)
+        nb_pages_prefer_huge((void *)(uintptr_t)s->files[i].map.p, s->files[i].map.n_bytes);
+}
+
 typedef struct touching {
     const unsigned char *p;
     size_t n_bytes;

@@ -98,9 +98,13 @@ size_t nb_source_bytes(const nb_source *s);    /* tensor bytes in all files; dum
 /* The i-th tensor's name that nb_source_take was never called for, or NULL:
  * leftovers a family did not expect (i counts from 0 over leftovers). */
 const char *nb_source_leftover(const nb_source *s, size_t i);
+/* Whether tensors are views into mapped files. */
+bool nb_source_is_mapped(const nb_source *s);
 /* Calls task(ctx, i, any number) for i in 0..n_task - 1, on any threads, and returns when all are done. */
 typedef void nb_source_task_fn(void *ctx, size_t task, size_t worker);
 typedef void nb_source_run_fn(void *run_ctx, nb_source_task_fn *task, void *ctx, size_t n_task);
+/* All mapped files will be read whole: asks the system for large pages (nb_pages_prefer_huge). */
+void nb_source_expect_whole(const nb_source *s);
 /* Reads every mapped page once, so that loading from a disk happens here, where it can
  * be shown, and not in the first forward pass: with run on its threads, since making page tables of what the
  * system holds already is work for processors (about 11 GB/s each).  run and report may be NULL; report is called on this thread.

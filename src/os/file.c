@@ -440,7 +440,8 @@ void nb_pages_touch(const void *p, size_t n_bytes)
     if (n_bytes == 0) return;
     const size_t page = page_bytes();
     const uintptr_t begin = (uintptr_t)p / page * page, end = (uintptr_t)p + n_bytes;
-    (void)posix_madvise((void *)begin, end - begin, POSIX_MADV_WILLNEED); /* only a hint */
+    /* Not MADV_WILLNEED: it fills the system's cache with small pages, and where the device reads little ahead it
+     * reads at a third of its rate. */
 #if defined MADV_POPULATE_READ
     /* Maps whole runs of pages and reads none of their bytes. An older system refuses it, and a page
      * that cannot be read fails it: the loop then meets that page as any reader would. */

@@ -85,14 +85,14 @@ void nb_dir_remove(const char *dir);
 /* Gives what is at `from` the name `to`.  NB_ERR_IO. */
 nb_status nb_path_rename(const char *from, const char *to, nb_error *err);
 
-/* Reads one byte of every page in [p, p + n_bytes), after telling the system that
- * they will be needed: what is mapped there is in memory afterwards. */
+/* Reads one byte of every page in [p, p + n_bytes): what is mapped there is in memory afterwards. */
 void nb_pages_touch(const void *p, size_t n_bytes);
 /* The opposite, for a mapped file: the pages of [p, p + n_bytes) leave the process's memory and are
  * read again when they are used again.  Anonymous memory would lose its content. */
 void nb_pages_drop(const void *p, size_t n_bytes);
 /* Asks for large pages for the whole ones within [p, p + n_bytes): fewer faults and
- * fewer misses of the address cache for memory that is used densely.  Only a hint. */
+ * fewer misses of the address cache for memory that is used densely.  A mapped file is then read from its disk in
+ * pieces of 2 to 4 MiB, whatever its device reads ahead.  Only a hint. */
 void nb_pages_prefer_huge(void *p, size_t n_bytes);
 /* Anonymous zero pages, committed when first touched, aligned to a page; NULL when
  * refused or for n_bytes == 0.  Nothing is reserved: a large range that is used
