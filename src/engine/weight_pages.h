@@ -11,13 +11,13 @@
 /* Bytes of one matrix, at most NB_WEIGHT_PIECE of them. */
 typedef struct nb_weight_piece {
     const unsigned char *p;
-    size_t n_bytes, rank; /* of ranks without requests of their own: who computes with them */
+    size_t n_bytes, rank;
 } nb_weight_piece;
 enum { NB_WEIGHT_PIECE = 16 << 20 };
 
 /* All matrices in pieces, to be freed; scales, embedding and vectors are not among them.  An expert belongs to rank
- * expert % n_rank, as in nb_rank_part; of every other matrix each rank has its part of the rows.  Where all ranks need
- * the whole matrix, that spreads it. */
+ * expert % n_rank, as in nb_rank_part; of every other matrix each rank has its part of the rows, as with
+ * --tensor-parallel-size.  Where ranks or groups of them need the whole matrix, that spreads it. */
 nb_status nb_weight_pieces(nb_model *m, size_t n_rank, nb_weight_piece **out, size_t *n, nb_error *err);
 
 /* Any thread. */

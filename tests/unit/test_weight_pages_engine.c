@@ -122,7 +122,7 @@ static void reads_own(const char *dir, size_t n_rank)
     /* The engine's own threads are its ranks' while it is there. */
     nb_dev *dev = NULL;
     nb_ranks ranks = { 0 };
-    assert_int_equal(nb_ranks_create(&ranks, n_rank, 2, &dev, &err), NB_OK);
+    assert_int_equal(nb_ranks_create(&ranks, 1, n_rank, 2, &dev, &err), NB_OK);
     readers x = { .piece = piece, .by = calloc(n, sizeof(long)) };
     assert_non_null(x.by);
     const nb_weight_reading how = {
