@@ -1,6 +1,6 @@
 /* kv_cache.c - see kv_cache.h.
  *
- * All structures are arrays of n_block entries linked by ids: the stack of free blocks, one list
+ * All structures are arrays of n_block entries linked by ids: of each part the stack of free blocks and one list
  * per class of cached blocks in order of release, hash chains, and for each indexed block the
  * list of the blocks that continue it.
  *
@@ -25,9 +25,10 @@ size_t nb_kv_bucket(const nb_kv_cache *c, const nb_block_key *key)
 
 static void push_free(nb_kv_cache *c, uint32_t id)
 {
-    c->block[id].next = c->free_head;
-    c->free_head = id;
-    c->n_free++;
+    nb_kv_share *p = &c->part[nb_kv_part_of(c, id)];
+    c->block[id].next = p->free_head;
+    p->free_head = id;
+    p->n_free++;
 }
 
 static void class_add(nb_kv_cache *c, nb_kv_class *l, uint32_t id)
@@ -47,7 +48,8 @@ static void class_add(nb_kv_cache *c, nb_kv_class *l, uint32_t id)
 static void class_remove(nb_kv_cache *c, uint32_t id)
 {
     nb_kv_block *b = &c->block[id];
-    nb_kv_class *l = b->many ? &c->many : &c->once;
+    nb_kv_share *p = &c->part[nb_kv_part_of(c, id)];
+    nb_kv_class *l = b->many ? &p->many : &p->once;
     if (b->prev == NONE) {
         l->old = b->next;
     } else {
@@ -65,11 +67,12 @@ static void class_remove(nb_kv_cache *c, uint32_t id)
 static void cache_block(nb_kv_cache *c, uint32_t id)
 {
     const nb_kv_block *b = &c->block[id];
+    nb_kv_share *p = &c->part[nb_kv_part_of(c, id)];
     if (!c->leaves) {
-        class_add(c, b->many ? &c->many : &c->once, id);
+        class_add(c, b->many ? &p->many : &p->once, id);
         return;
     }
-    c->once.n++;
+    p->once.n++;
     nb_kv_leaves_released(c->leaves, id, b->n_hit);
     if (b->child == NONE) nb_kv_leaves_add(c->leaves, id);
 }
@@ -80,17 +83,17 @@ static void uncache_block(nb_kv_cache *c, uint32_t id)
         class_remove(c, id);
         return;
     }
-    c->once.n--;
+    c->part[0].once.n--;
     nb_kv_leaves_remove(c->leaves, id);
 }
 
 /* The oldest `many` block goes to the young end of `once`. */
-static uint32_t demote(nb_kv_cache *c)
+static uint32_t demote(nb_kv_cache *c, nb_kv_share *p)
 {
-    const uint32_t id = c->many.old;
+    const uint32_t id = p->many.old;
     class_remove(c, id);
     c->block[id].many = false;
-    class_add(c, &c->once, id);
+    class_add(c, &p->once, id);
     return id;
 }
 
@@ -161,7 +164,7 @@ static void prune(nb_kv_cache *c, uint32_t root)
 /* Of the leaves; when there is none although blocks are cached, what continues one of them leaves. */
 static uint32_t leaf_victim(nb_kv_cache *c)
 {
-    if (!c->leaves->n && c->once.n) {
+    if (!c->leaves->n && c->part[0].once.n) {
         uint32_t id = 0;
         while (c->block[id].n_ref || !c->block[id].indexed) id++;
         prune(c, id);
@@ -169,18 +172,52 @@ static uint32_t leaf_victim(nb_kv_cache *c)
     return nb_kv_leaves_victim(c->leaves);
 }
 
-/* The cached block to give up, or NONE. */
-static uint32_t victim(nb_kv_cache *c)
+/* The cached block of the part to give up, or NONE.  With several parts the leaf of an old chain may be in another one:
+ * the oldest goes, after what continues it. */
+static uint32_t victim(nb_kv_cache *c, nb_kv_share *p)
 {
     if (c->leaves) return leaf_victim(c);
-    for (uint32_t id = c->once.old; id != NONE; id = c->block[id].next)
+    const bool one = c->n_part == 1;
+    for (uint32_t id = p->once.old; one && id != NONE; id = c->block[id].next)
         if (c->block[id].child == NONE) return id;
-    while (c->many.n) {
-        const uint32_t id = demote(c);
-        if (c->block[id].child == NONE) return id;
+    while (p->many.n && (one || !p->once.n)) {
+        const uint32_t id = demote(c, p);
+        if (one && c->block[id].child == NONE) return id;
     }
-    if (c->once.n) prune(c, c->once.old);
-    return c->once.old;
+    if (p->once.n) prune(c, p->once.old);
+    return p->once.old;
+}
+
+/* Blocks that the part can hand out. */
+static size_t part_available(const nb_kv_share *p)
+{
+    return p->n_free + p->once.n + p->many.n;
+}
+
+/* Where a unit begins: the part with most of these, the first of equals. */
+static size_t fullest(const size_t *n, size_t n_part)
+{
+    size_t best = 0;
+    for (size_t k = 1; k < n_part; k++)
+        if (n[k] > n[best]) best = k;
+    return best;
+}
+
+static nb_status check_parts(const nb_kv_cache_options *o, nb_error *err)
+{
+    if (o->n_part <= 1) return NB_OK;
+    if (o->n_part > NB_KV_MAX_PART || o->n_block % (o->n_part * NB_KV_UNIT_BLOCKS))
+        return nb_fail(err, NB_ERR_ARG, "KV cache: %zu blocks in %zu parts; expected 1 to %d parts of a multiple of %d blocks",
+                       o->n_block, o->n_part, NB_KV_MAX_PART, NB_KV_UNIT_BLOCKS);
+    if (o->evict != NB_KV_EVICT_CLASSES || o->n_snap)
+        return nb_fail(err, NB_ERR_ARG, "KV cache: with %zu parts only the engine's policy, and no snapshots", o->n_part);
+    return NB_OK;
+}
+
+static void empty_parts(nb_kv_cache *c)
+{
+    for (size_t k = 0; k < c->n_part; k++)
+        c->part[k].once = c->part[k].many = (nb_kv_class){ NONE, NONE, 0 };
 }
 
 nb_status nb_kv_cache_create(const nb_kv_cache_options *o, nb_kv_cache **out, nb_error *err)
@@ -197,6 +234,7 @@ nb_status nb_kv_cache_create(const nb_kv_cache_options *o, nb_kv_cache **out, nb
     if (o->n_snap >= NONE)
         return nb_fail(err, NB_ERR_ARG, "KV cache: %zu snapshots; expected 0 to %lu", o->n_snap,
                        (unsigned long)NONE - 1);
+    NB_TRY(check_parts(o, err));
     nb_kv_cache *c = calloc(1, sizeof *c);
     if (!c) return nb_fail(err, NB_ERR_NOMEM, "KV cache: out of memory");
     c->block = calloc(o->n_block, sizeof *c->block);
@@ -213,10 +251,12 @@ nb_status nb_kv_cache_create(const nb_kv_cache_options *o, nb_kv_cache **out, nb
     }
     c->bucket_mask = n_bucket - 1;
     c->n_block = o->n_block;
+    c->n_part = o->n_part > 1 ? o->n_part : 1;
+    c->part_blocks = o->n_block / c->n_part;
     c->index = o->index;
-    c->many_cap = (size_t)(o->protected_share * (double)o->n_block);
-    c->once = c->many = (nb_kv_class){ NONE, NONE, 0 };
-    c->free_head = NONE;
+    c->many_cap = (size_t)(o->protected_share * (double)c->part_blocks);
+    empty_parts(c);
+    for (size_t k = 0; k < c->n_part; k++) c->part[k].free_head = NONE;
     for (size_t i = 0; i < n_bucket; i++) c->bucket[i] = NONE;
     for (size_t i = o->n_block; i-- > 0;) { /* a short run touches the lowest blocks */
         nb_kv_block *b = &c->block[i];
@@ -266,23 +306,69 @@ void nb_kv_cache_hold(nb_kv_cache *c, uint32_t id, bool hit)
     }
 }
 
+/* The part of the block after `before`, if each part has n[k] to hand out; *at: its place in its unit. */
+static size_t next_part(const nb_kv_cache *c, uint32_t before, const size_t *n, uint8_t *at)
+{
+    NB_ASSERT(before == NONE || before < c->n_block);
+    *at = before == NONE ? 0 : (uint8_t)((c->block[before].at + 1) % NB_KV_UNIT_BLOCKS);
+    return *at ? nb_kv_part_of(c, before) : fullest(n, c->n_part);
+}
+
+static void count_available(const nb_kv_cache *c, size_t n[NB_KV_MAX_PART])
+{
+    for (size_t k = 0; k < c->n_part; k++) n[k] = part_available(&c->part[k]);
+}
+
 nb_status nb_kv_cache_acquire(nb_kv_cache *c, uint32_t *out)
 {
+    return nb_kv_cache_acquire_after(c, NONE, out);
+}
+
+nb_status nb_kv_cache_acquire_after(nb_kv_cache *c, uint32_t before, uint32_t *out)
+{
     uint32_t id;
-    if (!c->n_free) {
-        id = victim(c);
+    uint8_t at;
+    size_t n[NB_KV_MAX_PART];
+    count_available(c, n);
+    nb_kv_share *p = &c->part[next_part(c, before, n, &at)];
+    if (!p->n_free) {
+        id = victim(c, p);
         if (id == NONE) return NB_ERR_CAPACITY;
         uncache_block(c, id);
         leave_index(c, id);
         c->n_evicted++;
     } else {
-        id = c->free_head;
-        c->free_head = c->block[id].next;
-        c->n_free--;
+        id = p->free_head;
+        p->free_head = c->block[id].next;
+        p->n_free--;
     }
     c->block[id].n_ref = 1;
+    c->block[id].at = at;
     *out = id;
     return NB_OK;
+}
+
+size_t nb_kv_cache_lacks(const nb_kv_cache *c, const uint32_t *hit, size_t n_hit, size_t n)
+{
+    size_t have[NB_KV_MAX_PART], need[NB_KV_MAX_PART] = { 0 };
+    count_available(c, have);
+    for (size_t i = 0; i < n_hit; i++) need[nb_kv_part_of(c, hit[i])] += c->block[hit[i]].n_ref == 0;
+    if (c->n_part == 1) return need[0] + n > have[0] ? need[0] + n - have[0] : 0;
+    for (size_t k = 0; k < c->n_part; k++) have[k] -= need[k]; /* cached blocks are among these */
+    uint8_t at;
+    size_t part = next_part(c, n_hit ? hit[n_hit - 1] : NONE, have, &at);
+    for (; n; n--, at = (uint8_t)((at + 1) % NB_KV_UNIT_BLOCKS)) {
+        if (at == 0) part = fullest(have, c->n_part);
+        if (have[part]-- == 0) return 1;
+    }
+    return 0;
+}
+
+/* Whether the block may be found: all of its unit that is before it is found, in its part. */
+static bool continues_unit(const nb_kv_cache *c, uint32_t id, uint32_t parent)
+{
+    if (c->n_part == 1 || c->block[id].at == 0) return true;
+    return parent != NONE && c->block[parent].indexed && nb_kv_part_of(c, parent) == nb_kv_part_of(c, id);
 }
 
 uint32_t nb_kv_cache_publish(nb_kv_cache *c, uint32_t id, const nb_block_key *key, uint32_t parent)
@@ -290,13 +376,14 @@ uint32_t nb_kv_cache_publish(nb_kv_cache *c, uint32_t id, const nb_block_key *ke
     NB_ASSERT(id < c->n_block && (parent == NONE || parent < c->n_block) && id != parent);
     nb_kv_block *b = &c->block[id];
     NB_ASSERT(b->n_ref && !b->indexed);
-    if (!c->index) return id;
+    if (!c->index || !continues_unit(c, id, parent)) return id;
     const uint32_t have = nb_kv_cache_find(c, key);
     if (have == NONE) {
         enter_index(c, id, key, parent);
         c->n_published++;
         return id;
     }
+    if (nb_kv_part_of(c, have) != nb_kv_part_of(c, id)) return id;
     nb_kv_cache_hold(c, have, false);
     if (--b->n_ref == 0) push_free(c, id);
     c->n_duplicate++;
@@ -312,7 +399,8 @@ void nb_kv_cache_release(nb_kv_cache *c, const uint32_t *id, size_t n)
         if (--b->n_ref) continue;
         if (b->indexed) {
             cache_block(c, id[i]);
-            if (c->many.n > c->many_cap) (void)demote(c);
+            nb_kv_share *p = &c->part[nb_kv_part_of(c, id[i])];
+            if (p->many.n > c->many_cap) (void)demote(c, p);
         } else {
             push_free(c, id[i]);
         }
@@ -321,7 +409,9 @@ void nb_kv_cache_release(nb_kv_cache *c, const uint32_t *id, size_t n)
 
 size_t nb_kv_cache_available(const nb_kv_cache *c)
 {
-    return c->n_free + c->once.n + c->many.n;
+    size_t n = 0;
+    for (size_t k = 0; k < c->n_part; k++) n += part_available(&c->part[k]);
+    return n;
 }
 
 size_t nb_kv_cache_reset(nb_kv_cache *c)
@@ -337,7 +427,7 @@ size_t nb_kv_cache_reset(nb_kv_cache *c)
         if (b->n_ref == 0) push_free(c, (uint32_t)i);
     }
     for (size_t i = 0; i <= c->bucket_mask; i++) c->bucket[i] = NONE;
-    c->once = c->many = (nb_kv_class){ NONE, NONE, 0 };
+    empty_parts(c);
     if (c->leaves) nb_kv_leaves_reset(c->leaves, c->n_block);
     c->n_indexed = 0;
     return n;
@@ -346,10 +436,7 @@ size_t nb_kv_cache_reset(nb_kv_cache *c)
 void nb_kv_cache_get_stats(const nb_kv_cache *c, nb_kv_cache_stats *s)
 {
     *s = (nb_kv_cache_stats){ .n_block = c->n_block,
-                              .n_free = c->n_free,
                               .n_held = c->n_block - nb_kv_cache_available(c),
-                              .n_once = c->once.n,
-                              .n_many = c->many.n,
                               .n_indexed = c->n_indexed,
                               .n_evicted = c->n_evicted,
                               .n_published = c->n_published,
@@ -357,6 +444,11 @@ void nb_kv_cache_get_stats(const nb_kv_cache *c, nb_kv_cache_stats *s)
                               .n_snap = c->n_snap,
                               .n_snap_used = c->n_snap_used,
                               .n_snap_taken = c->n_snap_taken };
+    for (size_t k = 0; k < c->n_part; k++) {
+        s->n_free += c->part[k].n_free;
+        s->n_once += c->part[k].once.n;
+        s->n_many += c->part[k].many.n;
+    }
     for (size_t i = 0; i < c->n_snap; i++) s->n_snap_pin += c->snap[i].n_pin;
 }
 
@@ -368,6 +460,8 @@ void nb_kv_cache_block(const nb_kv_cache *c, uint32_t id, nb_kv_block_info *info
                                 .parent = b->parent,
                                 .n_hit = b->n_hit,
                                 .indexed = b->indexed,
-                                .many = b->many };
+                                .many = b->many,
+                                .part = (uint32_t)nb_kv_part_of(c, id),
+                                .at = b->at };
     if (b->indexed) info->key = b->key;
 }

@@ -34,6 +34,14 @@
  * have no classes, and of the cached blocks that no indexed block continues (the leaves) the one of
  * least rank goes first.
  *
+ * Parts: where several ranks divide the blocks (decision 070), ids [k n_block / n_part, (k + 1) n_block / n_part) are
+ * those of rank k.  NB_KV_UNIT_BLOCKS consecutive blocks of a text, from a multiple of it on, are a unit, and all of
+ * a unit are in one part: the part that has most blocks to hand out when the unit begins.  So a block that is not
+ * the first of its unit is indexed only where the block before it is, in the same part; a request that computes a
+ * unit that is indexed in another part keeps its own blocks, which are not found.
+ * A part has lists of its own for what the paragraphs above say of the pool.  When its oldest block is continued,
+ * what continues it, which is as old or older, leaves the index first.
+ *
  * Snapshots: a model whose layers keep a state per sequence (linear attention, docs/decisions/052) can go on from
  * a block only where the state at its end was kept.  There are n_snap places for such states, far fewer than
  * blocks.  A place is free, or pinned (being written or read), or belongs to an indexed block, at most one to each.
@@ -51,7 +59,7 @@
 
 #include "base/str.h"
 
-enum { NB_BLOCK_TOK = 64, NB_BLOCK_UPLOADED = 128 };
+enum { NB_BLOCK_TOK = 64, NB_BLOCK_UPLOADED = 128, NB_KV_UNIT_BLOCKS = 8, NB_KV_MAX_PART = 8 };
 #define NB_BLOCK_NONE UINT32_MAX
 #define NB_SNAP_NONE UINT32_MAX
 
@@ -87,6 +95,7 @@ typedef struct nb_kv_cache_options {
     double protected_share; /* of all blocks, [0, 1]; 0.25 is a good value             */
     nb_kv_evict evict;      /* 0: the engine's                                         */
     size_t n_snap;          /* places for snapshots, 0 .. UINT32_MAX - 1               */
+    size_t n_part;          /* 0 or 1: one; else n_block is a multiple of n_part units */
 } nb_kv_cache_options;
 
 nb_status nb_kv_cache_create(const nb_kv_cache_options *o, nb_kv_cache **out, nb_error *err);
@@ -102,6 +111,11 @@ void nb_kv_cache_hold(nb_kv_cache *c, uint32_t id, bool hit);
 /* A block with one holder and nothing in it: a free one, else an evicted one.
  * NB_ERR_CAPACITY when all are held. */
 nb_status nb_kv_cache_acquire(nb_kv_cache *c, uint32_t *id);
+/* The same of a block that follows block `before`, which is held (NB_BLOCK_NONE: the first of a text): in the part of its unit. */
+nb_status nb_kv_cache_acquire_after(nb_kv_cache *c, uint32_t before, uint32_t *id);
+/* 0: the indexed blocks hit[0..n_hit) of a text can be held and n more blocks acquired after them.  Else at least so
+ * many blocks must be given up before. */
+size_t nb_kv_cache_lacks(const nb_kv_cache *c, const uint32_t *hit, size_t n_hit, size_t n);
 /* The held, not indexed block `id` is full and stands for `key`; `parent` is the block
  * before it (NB_BLOCK_NONE for the first; one that left the index by a reset is not
  * remembered as parent).  Returns the block to use from now on: id, or
@@ -147,7 +161,8 @@ typedef struct nb_kv_block_info {
     uint32_t parent; /* indexed: the block before it, else NONE     */
     uint32_t n_hit;  /* times it was found since it was written     */
     bool indexed, many;
-    nb_block_key key; /* when indexed */
+    uint32_t part, at; /* held or indexed: its part; its place in its unit */
+    nb_block_key key;  /* when indexed */
 } nb_kv_block_info;
 void nb_kv_cache_block(const nb_kv_cache *c, uint32_t id, nb_kv_block_info *info);
 

@@ -14,6 +14,7 @@ typedef struct nb_kv_block {
     uint32_t chain;              /* next indexed block of the same bucket                   */
     uint32_t prev, next;         /* cached: neighbours in its class, towards old and young  */
     uint32_t snap;               /* indexed: its snapshot, or NONE                          */
+    uint8_t at;                  /* held or indexed: place in its unit                      */
     bool indexed, many;
 } nb_kv_block;
 
@@ -42,16 +43,23 @@ typedef struct nb_kv_leaves {
     uint64_t clock, age; /* counts releases and publications; rank of the last victim */
 } nb_kv_leaves;
 
+/* Blocks [k part_blocks, (k + 1) part_blocks). */
+typedef struct nb_kv_share {
+    uint32_t free_head; /* a stack: what was freed last is handed out first */
+    size_t n_free;
+    nb_kv_class once, many;
+} nb_kv_share;
+
 struct nb_kv_cache {
     nb_kv_block *block; /* [n_block]                                          */
     uint32_t *bucket;   /* [bucket_mask + 1] first indexed block, or NONE     */
     size_t bucket_mask;
-    size_t n_block, n_free, n_indexed;
-    size_t many_cap;    /* blocks of the class `many`, at most                */
-    uint32_t free_head; /* a stack: what was freed last is handed out first   */
+    size_t n_block, n_indexed;
+    size_t n_part, part_blocks;
+    size_t many_cap; /* blocks of the class `many` in a part, at most */
     bool index;
-    nb_kv_leaves *leaves; /* NULL: the engine's policy; else `once` is a count without a list */
-    nb_kv_class once, many;
+    nb_kv_leaves *leaves; /* NULL: the engine's policy; else there is one part, and `once` is a count without a list */
+    nb_kv_share part[NB_KV_MAX_PART];
     uint64_t n_evicted, n_published, n_duplicate;
     nb_kv_snap *snap; /* [n_snap]                                          */
     size_t n_snap, n_snap_used;
@@ -77,6 +85,10 @@ nb_status nb_kv_snaps_create(nb_kv_cache *c, size_t n);
 void nb_kv_snap_drop(nb_kv_cache *c, uint32_t block); /* the block leaves the index */
 const char *nb_kv_snaps_check(const nb_kv_cache *c);
 
+static inline size_t nb_kv_part_of(const nb_kv_cache *c, uint32_t id)
+{
+    return id / c->part_blocks;
+}
 size_t nb_kv_bucket(const nb_kv_cache *c, const nb_block_key *key);
 
 #endif

@@ -134,7 +134,7 @@ const char *nb_kv_leaves_check(const nb_kv_cache *c)
 {
     const nb_kv_leaves *l = c->leaves;
     size_t n = 0;
-    if (c->once.old != NONE || c->once.young != NONE || c->many.n)
+    if (c->part[0].once.old != NONE || c->part[0].once.young != NONE || c->part[0].many.n)
         return "leaves: classes beside them";
     if (l->n > c->n_block) return "leaves: more than blocks";
     for (uint32_t id = 0; id < c->n_block; id++) {

@@ -114,15 +114,20 @@ static void preempt(nb_sched *s, nb_req *r, double now)
     nb_sched_enqueue(s, r, true, now);
 }
 
+static bool add_block(nb_sched *s, nb_req *r)
+{
+    const uint32_t before = r->n_block ? r->block[r->n_block - 1] : NB_BLOCK_NONE;
+    if (nb_kv_cache_acquire_after(s->kv, before, &r->block[r->n_block]) != NB_OK) return false;
+    r->n_block++;
+    return true;
+}
+
 /* Blocks for the first n_tok tokens of r. false: it waits. */
 static bool get_blocks(nb_sched *s, nb_req *r, size_t n_tok, double now)
 {
     const size_t n = nb_n_block(n_tok);
     while (r->n_block < n) {
-        if (nb_kv_cache_acquire(s->kv, &r->block[r->n_block]) == NB_OK) {
-            r->n_block++;
-            continue;
-        }
+        if (add_block(s, r)) continue;
         nb_req *v = find_victim(s, r);
         if (!v) return false;
         preempt(s, v, now);
@@ -184,12 +189,11 @@ static nb_req *next_waiting(const nb_sched *s, double now)
     return best;
 }
 
-/* Leading blocks that the index has, into r->block, up to one to go on from; *n_held: held by others already. */
-static size_t look_up(const nb_sched *s, nb_req *r, size_t *n_held)
+/* Leading blocks that the index has, into r->block, up to one to go on from. */
+static size_t look_up(const nb_sched *s, nb_req *r)
 {
     const size_t n_max = r->r.no_lookup ? 0 : (r->n_known - 1) / NB_BLOCK_TOK;
     size_t n = 0;
-    *n_held = 0;
     for (; n < n_max; n++) {
         if (nb_req_keys(r, n + 1) != NB_OK) break; /* costs a hit, not the request */
         const uint32_t id = nb_kv_cache_find(s->kv, &r->key[n]);
@@ -199,11 +203,6 @@ static size_t look_up(const nb_sched *s, nb_req *r, size_t *n_held)
     const size_t n_found = n;
     while (s->o.snap_tok && n && nb_kv_snap_of(s->kv, r->block[n - 1]) == NB_SNAP_NONE) n--;
     r->branch = n < n_found ? n_found * NB_BLOCK_TOK : 0;
-    for (size_t i = 0; i < n; i++) {
-        nb_kv_block_info info;
-        nb_kv_cache_block(s->kv, r->block[i], &info);
-        *n_held += info.n_ref != 0;
-    }
     return n;
 }
 
@@ -220,12 +219,11 @@ static void count_lookup(nb_sched *s, const nb_req *r)
 static bool admit(nb_sched *s, nb_req *r, double now)
 {
     if (s->n_run && s->n_gain < r->retry_at) return false;
-    size_t n_held;
-    const size_t n_hit = look_up(s, r, &n_held), n_all = nb_n_block(r->n_known);
-    const size_t n_need = nb_min(n_all + 1, nb_n_block(s->o.max_model_len)) - n_held;
-    const size_t n_have = nb_kv_cache_available(s->kv);
-    if (n_need > n_have) {
-        r->retry_at = s->n_gain + (n_need - n_have);
+    const size_t n_hit = look_up(s, r), n_all = nb_n_block(r->n_known);
+    const size_t n_need = nb_min(n_all + 1, nb_n_block(s->o.max_model_len)) - n_hit;
+    const size_t n_lack = nb_kv_cache_lacks(s->kv, r->block, n_hit, n_need);
+    if (n_lack) {
+        r->retry_at = s->n_gain + n_lack;
         return false;
     }
     for (size_t i = 0; i < n_hit; i++) nb_kv_cache_hold(s->kv, r->block[i], true);
@@ -233,9 +231,9 @@ static bool admit(nb_sched *s, nb_req *r, double now)
         r->load = nb_kv_snap_of(s->kv, r->block[n_hit - 1]);
         nb_kv_snap_pin(s->kv, r->load);
     }
-    for (r->n_block = n_hit; r->n_block < n_all; r->n_block++) {
-        const nb_status st = nb_kv_cache_acquire(s->kv, &r->block[r->n_block]);
-        NB_ASSERT(st == NB_OK); /* that many are available */
+    for (r->n_block = n_hit; r->n_block < n_all;) {
+        const bool have = add_block(s, r);
+        NB_ASSERT(have); /* that many are available */
     }
     nb_sched_dequeue(s, r);
     s->n_queued_tok -= r->n_known;
@@ -272,9 +270,7 @@ static void plan_left(nb_sched *s)
         nb_req *r = s->run[i];
         const size_t more = nb_min(item_limit(s, r) - r->n_plan, s->budget);
         size_t end = r->n_computed + r->n_plan + (more ? paced(s, r, more) : 0);
-        while (r->n_block < nb_n_block(end) &&
-               nb_kv_cache_acquire(s->kv, &r->block[r->n_block]) == NB_OK)
-            r->n_block++;
+        while (r->n_block < nb_n_block(end) && add_block(s, r)) {}
         end = nb_min(end, r->n_block * NB_BLOCK_TOK);
         if (end > r->n_computed + r->n_plan) give(s, r, end - r->n_computed - r->n_plan);
     }

@@ -96,6 +96,13 @@ static int check_filled(sim *w, sim_req *r, size_t page)
         return 0;
     }
     if (!w->ko.index && own.indexed) return prop_fail(p, "indexed without an index");
+    const bool begins = page % NB_KV_UNIT_BLOCKS == 0;
+    if (!begins && parent.part != own.part) return prop_fail(p, "request %llu: page %zu is not with its unit", LL(r->rq.id), page);
+    if (begins && w->ko.n_part > 1 && !own.indexed && found != NB_BLOCK_NONE) { /* the same unit is found in another part */
+        nb_kv_block_info other;
+        nb_kv_cache_block(w->kv, found, &other);
+        if (other.part != own.part) return 0;
+    }
     if (w->ko.index && parent.indexed && found != r->table[page])
         return prop_fail(p, "request %llu: page %zu is full and block %u is found, not %u",
                          LL(r->rq.id), page, (unsigned)found, (unsigned)r->table[page]);
@@ -240,6 +247,11 @@ static void some_options(sim *w)
     else if (prop_one_in(p, 2))
         w->ko.n_block += prop_below(p, least);
     if (w->ko.n_block > SIM_BLOCKS) w->ko.n_block = SIM_BLOCKS;
+    if (prop_one_in(p, 3)) { /* whole units in 2 or 4 parts */
+        w->ko.n_part = prop_one_in(p, 2) ? 2 : 4;
+        const size_t row = w->ko.n_part * NB_KV_UNIT_BLOCKS;
+        w->ko.n_block = (w->ko.n_block + row - 1) / row * row;
+    }
     w->ko.index = !prop_one_in(p, 10);
     w->ko.protected_share = (double)prop_below(p, 5) / 4;
     o->max_num_seqs = prop_between(p, 1, SIM_SEQS);
@@ -251,7 +263,7 @@ static void some_options(sim *w)
                     : prop_one_in(p, 2) ? -1
                                         : 1e-3 * (double)prop_between(p, 1, 100);
     o->pair_tok = prop_one_in(p, 2) ? 0 : 1e-3;
-    o->snap_tok = prop_one_in(p, 2) ? 0 : NB_BLOCK_TOK * prop_between(p, 1, 5);
+    o->snap_tok = w->ko.n_part || prop_one_in(p, 2) ? 0 : NB_BLOCK_TOK * prop_between(p, 1, 5);
     w->ko.n_snap = o->snap_tok ? prop_between(p, 0, prop_one_in(p, 2) ? 4 : SIM_BLOCKS) : 0;
     switch (prop_below(p, 5)) {
     case 0: w->form = FORM_ABSORBED; break;

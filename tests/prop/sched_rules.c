@@ -271,7 +271,7 @@ static int check_victims(const sim *w, const sim_plan *pl)
                 return prop_fail(w->p, "request %llu (%zu computed) was set back, not %llu (%zu)",
                                  LL(v->rq.id), v->was_computed, LL(u->rq.id), u->was_computed);
     }
-    if (need <= pl->available)
+    if (w->ko.n_part <= 1 && need <= pl->available) /* parts: those wanted may be in another one */
         return prop_fail(w->p, "set back without need: %zu blocks wanted, %zu there", need,
                          pl->available);
     return 0;
@@ -325,7 +325,7 @@ static int check_progress(sim *w, const sim_plan *pl)
         if (!needs_block && (decode || (!cut && pl->n_tok < w->o.max_step_tok)))
             return prop_fail(w->p, "request %llu runs and got nothing of %zu tokens, %zu used",
                              LL(r->rq.id), w->o.max_step_tok, pl->n_tok);
-        if (needs_block && !cut && !pl->n_victim && nb_kv_cache_available(w->kv))
+        if (needs_block && !cut && !pl->n_victim && w->ko.n_part <= 1 && nb_kv_cache_available(w->kv))
             return prop_fail(w->p, "request %llu waits for a block, %zu are there", LL(r->rq.id),
                              nb_kv_cache_available(w->kv));
         if (!pl->unsure && !w->o.priority && r == oldest(w))
@@ -339,7 +339,7 @@ static bool fits(const sim *w, const sim_plan *pl, sim_req *r)
     const size_t n = sim_hits(w, r);
     size_t need = pages_at_admission(w, r) - n;
     for (size_t k = 0; k < n; k++) need += pl->n_ref[nb_kv_cache_find(w->kv, sim_key(r, k))] == 0;
-    return need <= nb_kv_cache_available(w->kv);
+    return w->ko.n_part <= 1 && need <= nb_kv_cache_available(w->kv);
 }
 
 static bool waits(sim *w, const sim_req *r)

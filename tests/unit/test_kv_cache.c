@@ -561,14 +561,14 @@ static void test_check_finds(void **state)
     compute(c, 3, 2, h); /* held */
     h[2] = take(c);
     ok(c);
-    const uint32_t f = c->free_head;
+    const uint32_t f = c->part[0].free_head;
     nb_kv_block *k = c->block;
-    BREAKS(c, c->n_free, 4);
-    BREAKS(c, c->n_free, 2);
-    BREAKS(c, c->free_head, NONE);
-    BREAKS(c, c->free_head, 12);
-    BREAKS(c, c->free_head, b[0]);
-    BREAKS(c, c->free_head, h[2]);
+    BREAKS(c, c->part[0].n_free, 4);
+    BREAKS(c, c->part[0].n_free, 2);
+    BREAKS(c, c->part[0].free_head, NONE);
+    BREAKS(c, c->part[0].free_head, 12);
+    BREAKS(c, c->part[0].free_head, b[0]);
+    BREAKS(c, c->part[0].free_head, h[2]);
     BREAKS(c, k[f].next, f);
     BREAKS(c, k[f].n_ref, 1);
     BREAKS(c, k[f].indexed, true);
@@ -584,9 +584,9 @@ static void test_check_finds(void **state)
     BREAKS(c, k[b[1]].next, 12);
     BREAKS(c, k[b[1]].next, b[1]);
     BREAKS(c, k[b[1]].prev, NONE);
-    BREAKS(c, c->once.n, 2);
-    BREAKS(c, c->once.old, NONE);
-    BREAKS(c, c->many.young, a[1]);
+    BREAKS(c, c->part[0].once.n, 2);
+    BREAKS(c, c->part[0].once.old, NONE);
+    BREAKS(c, c->part[0].many.young, a[1]);
     BREAKS(c, c->many_cap, 2);
     BREAKS(c, k[b[1]].key.b[31], 99); /* no longer in its bucket */
     BREAKS(c, k[b[1]].key, k[b[0]].key);
@@ -621,6 +621,90 @@ static void test_check_finds(void **state)
     nb_kv_cache_destroy(c);
 }
 
+/* ---- parts ---- */
+
+static size_t part_of(const nb_kv_cache *c, uint32_t id)
+{
+    nb_kv_block_info info;
+    nb_kv_cache_block(c, id, &info);
+    return info.part;
+}
+
+/* The next n blocks of a text that has n_have, published where text is not 0. */
+static void extend(nb_kv_cache *c, uint32_t text, uint32_t *id, size_t n_have, size_t n)
+{
+    for (size_t i = n_have; i < n_have + n; i++) {
+        assert_int_equal(nb_kv_cache_acquire_after(c, i ? id[i - 1] : NONE, &id[i]), NB_OK);
+        const nb_block_key key = key_of(text, (uint32_t)i);
+        if (text) id[i] = nb_kv_cache_publish(c, id[i], &key, i ? id[i - 1] : NONE);
+        ok(c);
+    }
+}
+
+/* A unit is in one part; units go where there is most room; a full part does not stop the others. */
+static void test_parts(void **state)
+{
+    (void)state;
+    const nb_kv_cache_options o = { .n_block = 64, .index = true, .protected_share = 0.25, .n_part = 2 };
+    nb_kv_cache *c = NULL;
+    uint32_t a[32], b[32], d[48];
+    assert_int_equal(nb_kv_cache_create(&o, &c, NULL), NB_OK);
+    extend(c, 1, a, 0, 20);
+    for (size_t i = 0; i < 20; i++) assert_int_equal(part_of(c, a[i]), i / 8 % 2);
+    /* 12 of part 0 are held, 8 of part 1: the next text begins in part 1, and one that goes on, in the part of its unit */
+    extend(c, 2, b, 0, 9);
+    assert_int_equal(part_of(c, b[0]), 1);
+    assert_int_equal(part_of(c, b[8]), 0);
+    extend(c, 1, a, 20, 4);
+    assert_int_equal(part_of(c, a[23]), 0);
+    nb_kv_cache_release(c, b, 9);
+    ok(c);
+    /* room is counted by parts: 15 in part 0 and 24 in part 1, of which b's hold 1 and 8 */
+    assert_int_equal(nb_kv_cache_lacks(c, NULL, 0, 39), 0);
+    assert_true(nb_kv_cache_lacks(c, NULL, 0, 41) > 0);
+    assert_int_equal(nb_kv_cache_lacks(c, b, 8, 16), 0);
+    assert_int_equal(nb_kv_cache_lacks(c, a, 20, 16), 0);
+    extend(c, 3, d, 0, 39); /* b's blocks are evicted */
+    nb_kv_cache_release(c, d, 39);
+    nb_kv_cache_release(c, a, 24);
+    ok(c);
+    assert_int_equal(nb_kv_cache_available(c), 64);
+    nb_kv_cache_destroy(c);
+    const nb_kv_cache_options wrong[] = { { .n_block = 24, .n_part = 2 },
+                                          { .n_block = 64, .n_part = 9 },
+                                          { .n_block = 64, .n_part = 2, .n_snap = 1 },
+                                          { .n_block = 64, .n_part = 2, .evict = NB_KV_EVICT_LRU } };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        assert_int_equal(nb_kv_cache_create(&wrong[i], &c, NULL), NB_ERR_ARG);
+}
+
+/* A unit that is found is whole: who computes it again elsewhere keeps its blocks to itself. */
+static void test_parts_duplicate(void **state)
+{
+    (void)state;
+    const nb_kv_cache_options o = { .n_block = 64, .index = true, .protected_share = 0.25, .n_part = 2 };
+    nb_kv_cache *c = NULL;
+    uint32_t a[16], b[16], own;
+    assert_int_equal(nb_kv_cache_create(&o, &c, NULL), NB_OK);
+    extend(c, 1, a, 0, 3);
+    assert_int_equal(nb_kv_cache_acquire_after(c, NONE, &b[0]), NB_OK);
+    own = b[0];
+    nb_block_key key = key_of(1, 0);
+    assert_int_equal(part_of(c, own), 1);
+    assert_int_equal(nb_kv_cache_publish(c, own, &key, NONE), own);
+    for (uint32_t i = 1; i < 9; i++) { /* the same two, then another text */
+        assert_int_equal(nb_kv_cache_acquire_after(c, b[i - 1], &b[i]), NB_OK);
+        key = key_of(i < 3 ? 1 : 2, i);
+        own = b[i];
+        assert_int_equal(nb_kv_cache_publish(c, own, &key, b[i - 1]), own);
+        assert_int_equal(nb_kv_cache_find(c, &key), i < 3 ? a[i] : i < 8 ? NONE : own);
+        ok(c);
+    }
+    assert_null(nb_kv_cache_check(c));
+    BREAKS(c, c->block[a[1]].at, 5);
+    nb_kv_cache_destroy(c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -630,7 +714,8 @@ int main(void)
         cmocka_unit_test(test_snapshots),      cmocka_unit_test(test_snapshot_goes_with_block),
         cmocka_unit_test(test_scan_resistant), cmocka_unit_test(test_reset),
         cmocka_unit_test(test_held_leaf),      cmocka_unit_test(test_misuse),
-        cmocka_unit_test(test_check_finds),
+        cmocka_unit_test(test_check_finds),    cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_parts_duplicate),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
