@@ -142,6 +142,8 @@ typedef struct nb_engine_options {
         tensor_parallel_size; /* ranks that compute the same tokens together, each its heads, columns
                                     and experts, and a cache of its own: 1 (default) to 8, on a
                                     CPU or as many GPUs, with the same results              */
+    size_t decode_context_parallel_size; /* 1 (default), or tensor_parallel_size: its ranks divide the cache by position
+                                            instead of copying it; latent attention on a CPU; results are the same */
     size_t data_parallel_size;   /* ranks with requests and a cache of their own, 1 (default) to 8, on a CPU or
                                     as many GPUs, that divide the routed experts; results are the same */
     bool enable_expert_parallel; /* needed for data_parallel_size where there are experts   */
@@ -254,7 +256,8 @@ typedef struct nb_memory_plan {
     /* Per block in addition: the residual plane and its share of rows (kv_thrift), sinks (kv_sinks), the other
      * ranks' copies. */
     uint64_t residual_block_bytes;
-    size_t block_tok;
+    size_t block_tok, n_page; /* tokens of such a block, and its pages in one rank's pool: with decode_context_parallel_size
+                                 the smallest pool is 8 pages of each rank, else both are those of one page */
     size_t max_model_len;  /* the model's own limit, whatever the options say */
     char dtype[16];        /* of the checkpoint: bfloat16, float16, float32, fp8 */
     char kv_dtype[16];     /* the record that kv_cache_dtype resolves to */

@@ -51,6 +51,7 @@ static nb_status parse(const char *s, size_t n_rank, wanted *w, nb_error *err)
 static const char *lacks(const nb_engine_options *o)
 {
     if (o->kv_sinks) return "--kv-sinks";
+    if (o->decode_context_parallel_size > 1) return "--decode-context-parallel-size";
     if (o->kv_thrift && !strcmp(o->kv_thrift, "block-mean")) return "--kv-thrift block-mean";
     if (o->kv_thrift && !strcmp(o->kv_thrift, "quest")) return "--kv-thrift quest";
     if (o->kv_thrift && !strcmp(o->kv_thrift, "block-prob")) return "--kv-thrift block-prob";

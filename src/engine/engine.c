@@ -357,10 +357,11 @@ static nb_status plan(nb_engine *e, const nb_engine_options *o, nb_memory_plan *
     p->workspace_bytes = nb_engine_workspace_bytes(e);
     const size_t n = e->ranks.n;
     p->tail_bytes = n * (e->step.max_num_seqs * e->pages.tail_bytes + nb_engine_snap_bytes(e));
-    p->block_bytes = e->pages.block_bytes;
+    p->n_page = e->pages.n_part > 1 ? NB_KV_UNIT_BLOCKS : 1;
+    p->block_bytes = p->n_page * e->pages.block_bytes;
     p->residual_block_bytes = nb_engine_plane_bytes(e, PLAN_BLOCKS) / PLAN_BLOCKS +
-                              n * nb_engine_sink_block_bytes(e) + (n - 1) * e->pages.block_bytes;
-    p->block_tok = NB_PAGE_TOK;
+                              n * nb_engine_sink_block_bytes(e) + (n - 1) * p->block_bytes;
+    p->block_tok = p->n_page * e->pages.n_part * NB_PAGE_TOK;
     p->max_model_len = c->max_pos;
     (void)snprintf(p->dtype, sizeof p->dtype, "%s", c->fp8 ? "fp8" : c->dtype);
     (void)snprintf(p->kv_dtype, sizeof p->kv_dtype, "%s", e->pages.kv_dtype);

@@ -37,8 +37,13 @@ static unsigned uploaded(const nb_engine *e, size_t i, size_t n_tok)
 
 static void copy_block(nb_engine *e, size_t shard, uint32_t to, uint32_t from)
 {
-    const size_t n_bytes = e->pages.block_bytes;
-    for (size_t k = nb_shard_rank(e, shard); k < nb_shard_rank(e, shard + 1); k++) {
+    const size_t n_bytes = e->pages.block_bytes, own = e->pages.n_block / e->pages.n_part, first = nb_shard_rank(e, shard);
+    if (e->pages.n_part > 1) {
+        memcpy(e->rank[first + to / own].kv + to % own * n_bytes, e->rank[first + from / own].kv + from % own * n_bytes,
+               n_bytes);
+        return;
+    }
+    for (size_t k = first; k < nb_shard_rank(e, shard + 1); k++) {
         nb_engine_rank *r = &e->rank[k];
         r->device.kind->copy(&r->device, r->kv + to * n_bytes, r->kv + from * n_bytes, n_bytes);
     }
@@ -76,7 +81,7 @@ static nb_status fill_blocks(nb_engine *e, const fill_job *j, size_t *n_held)
             if (from == NB_BLOCK_NONE)
                 return nb_fail(j->err, NB_ERR_NOT_FOUND,
                                "the first page of the text is not in the prefix cache");
-            NB_TRY(nb_kv_cache_acquire(j->cache, &id));
+            NB_TRY(nb_kv_cache_acquire_after(j->cache, i ? j->id[i - 1] : NB_BLOCK_NONE, &id));
             copy_block(e, j->shard, id, from); /* perhaps to itself */
             if (n_there == 0) n_there = 1;
             id = nb_kv_cache_publish(j->cache, id, &key, i ? j->id[i - 1] : NB_BLOCK_NONE);

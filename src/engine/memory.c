@@ -118,6 +118,7 @@ static nb_status create_sched(nb_engine *e, const nb_engine_options *o, nb_error
 {
     e->no_prefix_caching = o->no_prefix_caching;
     const nb_kv_cache_options ko = { .n_block = e->pages.n_block,
+                                     .n_part = e->pages.n_part,
                                      .index = !o->no_prefix_caching,
                                      .n_snap = e->pages.n_snap,
                                      .protected_share = PROTECTED_SHARE };

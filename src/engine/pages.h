@@ -14,7 +14,8 @@ typedef struct nb_pages {
     size_t *layer_off; /* [n_layer + 1]: where a layer's page begins in a block; the end */
     size_t *tail_off;  /* the same of open pages in a slot, in floats */
     size_t *sink_off;  /* and of sinks, in values */
-    size_t n_block, block_bytes, kv_bytes; /* n_block * block_bytes: the pool */
+    size_t n_block, block_bytes, kv_bytes; /* kv_bytes: the pool of a rank */
+    size_t n_part; /* ranks that divide the blocks (decision 070): each has n_block / n_part of them; else 1 */
     size_t tail_bytes;                     /* of one slot: open pages, then states */
     size_t *state_off;       /* [n_layer + 1], in floats: where a layer's state begins; the end */
     size_t n_snap, snap_tok; /* snapshots of states; the tokens between them, 0: no states */

@@ -26,17 +26,36 @@ static size_t min_size(size_t a, size_t b)
     return a < b ? a : b;
 }
 
+/* The blocks of all ranks that divide them, when each has at most n: whole units. */
+static size_t blocks_in(const nb_engine *e, uint64_t n)
+{
+    const size_t n_part = e->pages.n_part, unit = n_part > 1 ? NB_KV_UNIT_BLOCKS : 1;
+    return (size_t)(n / unit) * unit * n_part;
+}
+
+/* The same for so many blocks of one request. */
+static size_t blocks_for(const nb_engine *e, size_t n)
+{
+    const size_t n_part = e->pages.n_part, row = n_part > 1 ? NB_KV_UNIT_BLOCKS * n_part : 1;
+    return (n + row - 1) / row * row;
+}
+
 /* The pool is given: the context must fit into it. */
 static nb_status size_within(nb_engine *e, const nb_engine_options *o, size_t len, nb_error *err)
 {
-    const uint64_t n_block = o->kv_cache_bytes / e->pages.block_bytes;
+    const size_t n_block = blocks_in(e, o->kv_cache_bytes / e->pages.block_bytes);
+    if (n_block == 0 && e->pages.n_part > 1)
+        return nb_fail(err, NB_ERR_LIMIT,
+                       "a KV cache of %llu bytes does not hold %d blocks of %zu bytes, the least that a rank of "
+                       "--decode-context-parallel-size has",
+                       (unsigned long long)o->kv_cache_bytes, NB_KV_UNIT_BLOCKS, e->pages.block_bytes);
     if (n_block == 0)
         return nb_fail(err, NB_ERR_LIMIT,
                        "a KV cache of %llu bytes does not hold one block of %d tokens, which takes "
                        "%zu bytes",
                        (unsigned long long)o->kv_cache_bytes, NB_PAGE_TOK, e->pages.block_bytes);
-    e->pages.n_block = (size_t)n_block;
-    const size_t fit = (size_t)n_block * NB_PAGE_TOK;
+    e->pages.n_block = n_block;
+    const size_t fit = n_block * NB_PAGE_TOK;
     if (len > fit && !o->max_model_len_auto)
         return nb_fail(
             err, NB_ERR_LIMIT,
@@ -44,8 +63,8 @@ static nb_status size_within(nb_engine *e, const nb_engine_options *o, size_t le
             "GiB: the estimated maximum model length is %zu (--max-model-len %zu or auto, or a "
             "larger cache)",
             len,
-            (double)((len + NB_PAGE_TOK - 1) / NB_PAGE_TOK) * (double)e->pages.block_bytes /
-                (1 << 30),
+            (double)blocks_for(e, (len + NB_PAGE_TOK - 1) / NB_PAGE_TOK) / (double)e->pages.n_part *
+                (double)e->pages.block_bytes / (1 << 30),
             (double)o->kv_cache_bytes / (1 << 30), fit, fit);
     e->step.max_model_len = min_size(len, fit);
     return NB_OK;
@@ -67,7 +86,7 @@ static void size_for_one(nb_engine *e, const nb_engine_options *o, size_t len)
         len = fit;
     }
     e->step.max_model_len = len;
-    e->pages.n_block = (len + NB_PAGE_TOK - 1) / NB_PAGE_TOK;
+    e->pages.n_block = blocks_for(e, (len + NB_PAGE_TOK - 1) / NB_PAGE_TOK);
 }
 
 /* The pool is sized before the weights are loaded: memory of the host is committed when it is touched. */
@@ -80,7 +99,7 @@ static nb_status size_before(nb_engine *e, const nb_engine_options *o, size_t le
     if (e->pages.n_block >= UINT32_MAX || e->pages.block_bytes > SIZE_MAX / 2 / e->pages.n_block)
         return nb_fail(err, NB_ERR_LIMIT, "a KV cache of %zu blocks of %zu bytes is too large",
                        e->pages.n_block, e->pages.block_bytes);
-    e->pages.kv_bytes = e->pages.n_block * e->pages.block_bytes;
+    e->pages.kv_bytes = e->pages.n_block / e->pages.n_part * e->pages.block_bytes;
     const size_t row = nb_engine_sink_block_bytes(e);
     if (row && e->pages.n_block > SIZE_MAX / 2 / row)
         return nb_fail(err, NB_ERR_LIMIT, "--kv-sinks %zu of %zu blocks are too much",
@@ -253,6 +272,7 @@ static nb_status create_rank(nb_engine *e, size_t k, nb_caps caps, nb_error *err
                                  .comm = e->ranks.seat[k].comm,
                                  .tensor = e->ranks.seat[k].tensor,
                                  .data_parallel = e->n_shard > 1,
+                                 .divide_context = e->pages.n_part > 1,
                                  .record = e->pages.record,
                                  .n_sink = e->pages.n_sink,
                                  .caps = caps,

@@ -54,6 +54,7 @@ static bool with_fault(nb_rank_seat *s, const nb_rank_job *j, nb_rank_fault what
         if (j->first) wrong.first = first;
         break;
     case NB_FAULT_ROWS: nb_rank_plant_rows(s->rank); break;
+    case NB_FAULT_SPLIT: nb_rank_plant_split(s->rank); break;
     case NB_FAULT_NONE: break;
     }
     s->st = do_job(s, &wrong, j->first ? j->bad : NULL);

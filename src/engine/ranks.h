@@ -33,7 +33,8 @@ typedef enum nb_rank_fault {
     NB_FAULT_LOST,    /* its thread ends without a word */
     NB_FAULT_LATE,    /* it sleeps for late_ms, then goes on */
     NB_FAULT_DECISION, /* it is told something else than the others */
-    NB_FAULT_ROWS      /* it leaves out a chunk, and does not say so */
+    NB_FAULT_ROWS,     /* it leaves out a chunk, and does not say so */
+    NB_FAULT_SPLIT     /* it leaves out a split of a context, and does not say so */
 } nb_rank_fault;
 
 typedef struct nb_ranks nb_ranks;

@@ -206,6 +206,7 @@ nb_kv_pool nb_engine_pool_of(const nb_engine *e, const nb_engine_rank *r)
     return (nb_kv_pool){
         .page = r->kv,
         .block_bytes = e->pages.block_bytes,
+        .n_block = e->pages.n_part > 1 ? e->pages.n_block / e->pages.n_part : 0,
         .page_off = e->pages.layer_off,
         .tail = r->tails,
         .tail_floats = e->pages.tail_bytes / sizeof *r->tails,

@@ -41,9 +41,10 @@ void nb_engine_publish(nb_engine *e)
     c->n_evicted = k.n_evicted;
     c->n_preempted = s.n_preempted;
     c->preempted_tok = s.preempted_tok;
-    c->n_saturated = 0; /* a shard encodes its own pages; its ranks all encode the same */
+    c->n_saturated = 0; /* a shard encodes its own pages; its ranks all encode the same, or each what it has of a context */
     for (size_t i = 0; i < e->n_shard; i++)
-        c->n_saturated += nb_rank_count(e->rank[nb_shard_rank(e, i)].rank).saturated;
+        for (size_t r = 0; r < e->pages.n_part; r++)
+            c->n_saturated += nb_rank_count(e->rank[nb_shard_rank(e, i) + r].rank).saturated;
     const nb_thrift_count t = nb_rank_count(e->rank[0].rank).thrift;
     c->thrift_scored = t.scored;
     c->thrift_refined = t.refined;

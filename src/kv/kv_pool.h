@@ -11,6 +11,8 @@
 typedef struct nb_kv_pool {
     unsigned char *page; /* block b, layer i: page + b * block_bytes + page_off[i] */
     size_t block_bytes;
+    size_t n_block; /* where ranks divide the blocks (decision 070): block b is block b % n_block of rank b / n_block; 0: every
+                       rank has all */
     const size_t *page_off; /* [n_layer]; pages differ in size where records do */
     float *tail; /* slot s, layer i: tail + s * tail_floats + tail_off[i], rows [64][n_values] of
                                values rounded to BF16 (f32 records: not rounded) */

@@ -58,7 +58,7 @@ struct nb_rank {
         const nb_chunk *chunk;
         size_t n_chunk, n_row; /* n_row: tokens */
     } share[NB_COMM_MAX_RANK]; /* data-parallel: what each rank, or group, has in the step */
-    bool plant_rows;           /* tests */
+    bool plant_rows, plant_split; /* tests */
 };
 
 /* Some tokens of a step on their way through the layers; a backend's own pass begins with one. */
@@ -177,6 +177,11 @@ static inline size_t nb_rank_n_group(const nb_rank *r)
 static inline size_t nb_rank_group(const nb_rank *r)
 {
     return nb_comm_rank(r->o.comm) / nb_rank_n_tensor(r);
+}
+/* Whether the blocks of the cache are divided among the ranks, too. */
+static inline bool nb_rank_divides_context(const nb_rank *r)
+{
+    return nb_rank_divided(r) && r->o.divide_context;
 }
 static inline size_t nb_rank_head_unit(const nb_rank *r, size_t layer)
 {

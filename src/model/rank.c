@@ -37,6 +37,15 @@ nb_status nb_rank_can_divide(const nb_model_config *c, size_t n_rank, nb_error *
     return NB_OK;
 }
 
+nb_status nb_rank_can_divide_context(const nb_model_config *c, nb_error *err)
+{
+    for (size_t k = 0; k < c->n_attn; k++)
+        if (c->attn[k].kind != NB_ATTN_MLA)
+            return nb_fail(err, NB_ERR_UNSUPPORTED, "ranks divide the context of latent attention only, and %s has %s attention",
+                           c->family, nb_attention_of(c->attn[k].kind)->name);
+    return NB_OK;
+}
+
 static bool has_blocks(const nb_weight *w)
 {
     return w->type == NB_W_FP8B && !w->row_scales;
@@ -128,6 +137,15 @@ static nb_status take_part(nb_rank *r, nb_error *err)
     return NB_OK;
 }
 
+static nb_status can_divide_context(const nb_backend *b, const nb_rank_options *o, nb_error *err)
+{
+    if (b != &nb_backend_cpu)
+        return nb_fail(err, NB_ERR_UNSUPPORTED, "ranks of the %s backend do not divide a context", b->name);
+    if (o->n_sink)
+        return nb_fail(err, NB_ERR_UNSUPPORTED, "rows of --kv-sinks are kept whole, which ranks that divide a context are not");
+    return nb_rank_can_divide_context(&o->model->c, err);
+}
+
 nb_status nb_rank_init(nb_rank *r, const nb_backend *b, const nb_rank_options *o, nb_error *err)
 {
     r->backend = b;
@@ -148,6 +166,7 @@ nb_status nb_rank_init(nb_rank *r, const nb_backend *b, const nb_rank_options *o
                        "Thrift mode chooses tokens with all heads, which %zu ranks "
                        "do not have",
                        nb_comm_n_rank(o->comm));
+    if (o->divide_context) NB_TRY(can_divide_context(b, o, err));
     for (size_t i = 0; i < r->whole->n_layer; i++)
         if (!b->attn[nb_layer_attn(r->whole, i)->kind])
             return nb_fail(err, NB_ERR_UNSUPPORTED, "layer %zu: the %s backend has no %s attention",
@@ -272,6 +291,11 @@ static nb_status collect(nb_rank *r, size_t n, float *logits, nb_error *err)
         if (k == me) send[0] = b;
     }
     return nb_comm_exchange(c, send, recv, err);
+}
+
+void nb_rank_plant_split(nb_rank *r)
+{
+    r->plant_split = true;
 }
 
 nb_status nb_rank_logits(nb_rank *r, const size_t *tok, size_t n, float *logits, nb_error *err)

@@ -3,7 +3,7 @@
  * A rank has a device, weights, buffers, a pool of cache blocks, and the dimensions of its part of the model
  * (nb_rank_part).  The engine owns an array of ranks.  One rank computes everything; several, joined by an
  * nb_comm, compute the same tokens together (tensor parallelism): each its heads, columns and experts, with a
- * whole copy of the cache.  Each is called by a thread of its own, all with the same chunks.  Data-parallel ranks
+ * whole copy of the cache, or the blocks that are its own (decision 070).  Each is called by a thread of its own, all with the same chunks.  Data-parallel ranks
  * have sequences, and so chunks and a cache, of their own, and all weights but routed experts, which are divided: in
  * each layer that has some, every rank computes its experts for the tokens of all ranks (decision 060).  In place of a
  * data-parallel rank there may be a group of tensor-parallel ones, which have its tokens and copies of its cache
@@ -66,6 +66,7 @@ typedef struct nb_rank_options {
     nb_comm *comm;               /* this rank's end among all, borrowed; NULL: it is the only one */
     nb_comm *tensor; /* its end among those that compute the same tokens; `comm` where these are all; NULL: it alone does */
     bool data_parallel; /* ranks, or such groups, have tokens and a cache of their own and share only experts */
+    bool divide_context; /* ranks of `tensor` divide the blocks of the cache (decision 070); latent attention, CPU */
 } nb_rank_options;
 
 typedef struct nb_chunk {
@@ -126,6 +127,8 @@ void nb_rank_describe(const nb_rank *r, char *buf, size_t n_bytes);
 const nb_plan *nb_rank_plan(const nb_rank *r);
 /* Tests: from now on steps leave out their last chunk, after the ranks have compared what they are told. */
 void nb_rank_plant_rows(nb_rank *r);
+/* Tests: from now on it leaves out one of its splits of a context. */
+void nb_rank_plant_split(nb_rank *r);
 void nb_rank_set_trace(nb_rank *r, nb_trace_fn *trace, void *ctx);       /* NULL: off */
 void nb_rank_set_observer(nb_rank *r, nb_observe_fn *observe, void *ctx); /* NULL: off */
 
@@ -147,6 +150,9 @@ size_t nb_rank_upload_tok(const nb_rank *r);
 
 /* NB_ERR_UNSUPPORTED: a model whose heads cannot be divided among n_rank ranks (of columns and experts a rank may have none). */
 nb_status nb_rank_can_divide(const nb_model_config *c, size_t n_rank, nb_error *err);
+
+/* NB_ERR_UNSUPPORTED: not all of its attention is latent, which alone can be computed with divided blocks. */
+nb_status nb_rank_can_divide_context(const nb_model_config *c, nb_error *err);
 
 /* NB_ERR_UNSUPPORTED: a model that no GPU computes, or not with n_rank of them, of which n_tensor divide the heads; what
  * is known without one.  nibble plan asks it too. */

@@ -33,6 +33,7 @@ grep -q 'No option' "$tmp/out" || die "--help=zzz finds something"
 fine --host 0.0.0.0 --port 0 --served-model-name a b c --api-key k1 k2 --api-key k3
 fine --max_model_len 2k --gpu_memory_utilization=0.9 --max-num-seqs 32 --max-num-batched-tokens 2K
 fine --max-model-len auto --max-model-len -1 --max-model-len 25.6k --kv-cache-memory-bytes 512M
+fine -tp 2 -dcp 2 --device cpu
 fine -tp 1 -pp 1 -dp 1 -dcp=1 --tensor-parallel-size 1 --no-enable-expert-parallel --api-server-count 1
 fine -dp 4 -ep
 fine -tp 2 --enable-expert-parallel --tp-size 8
@@ -52,6 +53,7 @@ fine --uds "$tmp/socket" --no-page --dev-endpoints --skip-tokenizer-init -t 2 --
 wrong "--tensor-parallel-size 9 [1, 8]" --tensor-parallel-size 9
 wrong "-tp 0 [1, 8]" -tp 0
 wrong "-tp 9 [1, 8]" -tp=9
+wrong "-dcp 9 [1, 8]" -dcp 9
 wrong "-dpl 4 router" -dpl 4
 wrong "-pp 2 supported" -pp 2
 wrong "--no-enable-chunked-prefill always" --no-enable-chunked-prefill

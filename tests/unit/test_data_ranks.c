@@ -1,14 +1,16 @@
-/* test_data_ranks.c - data-parallel ranks, and groups of tensor-parallel ones: requests that run side by side on several
+/* test_data_ranks.c - data-parallel ranks, groups of tensor-parallel ones, and ranks that divide the context: requests that run side by side on several
  * ranks have the tokens, log-probabilities, logits and page bytes of one rank; where a request goes; a rank that fails
  * ends all. */
 #include "ranks_testing.h"
 
 #include "engine/engine_internal.h"
 #include "model/gpu/gpu.h"
+#include "nibble/measure.h"
 #include "os/clock.h"
 #include "sched/sched_look.h"
 
-enum { N_REQ = 9, MAX_PROMPT = 300, N_TOK = 12 };
+enum { N_REQ = 9, MAX_PROMPT = 1200, N_TOK = 12 };
+typedef enum lengths { DATA, EMULATED, CONTEXT, LONG_CONTEXT, FAR_CONTEXT } lengths;
 
 typedef struct answer {
     uint32_t tok[N_TOK];
@@ -30,11 +32,16 @@ static uint32_t ids[N_REQ][MAX_PROMPT];
 
 static size_t n_prompt[N_REQ];
 
-/* Lengths around pages, shorter where a GPU is emulated; the last request has the first one's prompt, and more. */
-static void make_prompts(size_t n_vocab, bool emulated)
+/* Lengths around pages, shorter where a GPU is emulated, around splits where a context is divided; the last request has
+ * the first one's prompt, and more. */
+static void make_prompts(size_t n_vocab, lengths which)
 {
-    static const size_t n[2][N_REQ] = { { 150, 1, 64, 65, 200, 30, 129, 7, 170 }, { 70, 1, 64, 65, 66, 3, 67, 7, 80 } };
-    memcpy(n_prompt, n[emulated], sizeof n_prompt);
+    static const size_t n[][N_REQ] = { [DATA] = { 150, 1, 64, 65, 200, 30, 129, 7, 170 },
+                                       [EMULATED] = { 70, 1, 64, 65, 66, 3, 67, 7, 80 },
+                                       [CONTEXT] = { 200, 1, 64, 65, 350, 254, 257, 7, 300 },
+                                       [LONG_CONTEXT] = { 570, 1, 64, 513, 1100, 511, 256, 320, 700 },
+                                       [FAR_CONTEXT] = { 70, 1, 64, 65, 66, 3, 67, 7, 80 } };
+    memcpy(n_prompt, n[which], sizeof n_prompt);
     for (size_t i = 0; i < N_REQ; i++) random_ids(ids[i], n_prompt[i], n_vocab, 40 + i);
     memcpy(ids[N_REQ - 1], ids[0], n_prompt[0] * sizeof *ids[0]);
 }
@@ -98,6 +105,8 @@ typedef struct set_up {
     bool gpu;                       /* ranks are GPUs: emulated, or those of the machine */
     bool two;                       /* not 4 ranks */
     bool eight;                     /* also 8 ranks, in groups of 2 and of 4 */
+    bool roomy;                     /* the cache holds all requests, not one */
+    lengths context;                /* CONTEXT or longer: ranks of --tensor-parallel-size that divide it */
 } set_up;
 
 /* n_data groups of n_tensor ranks. */
@@ -118,11 +127,12 @@ static nb_engine *engine_of(const set_up *s, shape n, nb_status *st, nb_error *e
                                   .n_thread = s->n_thread ? s->n_thread : 1,
                                   .data_parallel_size = n.n_data,
                                   .tensor_parallel_size = n.n_tensor,
+                                  .decode_context_parallel_size = s->context ? n.n_tensor : 1,
                                   .enable_expert_parallel = true,
                                   .max_num_batched_tokens = s->chunk ? s->chunk : 96,
                                   .max_num_seqs = 8,
-                                  .max_model_len = 384,
-                                  .kv_cache_bytes = 0 };
+                                  .max_model_len = s->context == FAR_CONTEXT ? 8704 : s->context == LONG_CONTEXT ? 1280 : 384,
+                                  .kv_cache_bytes = s->roomy ? 64 << 20 : 0 };
     nb_engine *e = NULL;
     *st = nb_engine_create(&o, &e, err);
     if (e) assert_int_equal(e->ranks.n, n.n_data * n.n_tensor);
@@ -136,31 +146,33 @@ static void read_block(nb_engine *e, size_t rank, size_t block, unsigned char *t
 }
 
 /* Every block that a shard can find has the bytes that one rank computed for the same key, on each rank of its group.
- * Returns shards with blocks. */
+ * Where ranks divide the context: on the one that has it.  Returns caches with blocks. */
 static size_t compare_pages(const set_up *s, nb_engine *one, nb_engine *many)
 {
-    size_t n_used = 0, n_bytes = one->pages.block_bytes;
+    size_t n_used = 0, n_bytes = one->pages.block_bytes, own = many->pages.n_block / many->pages.n_part;
+    bool used[NB_ENGINE_MAX_RANK] = { false };
     unsigned char *page[2] = { malloc(n_bytes), malloc(n_bytes) };
     assert_true(page[0] && page[1]);
     assert_int_equal(many->pages.block_bytes, n_bytes);
     for (size_t k = 0; k < many->n_shard; k++) {
-        size_t n_found = 0;
         for (size_t b = 0; b < many->pages.n_block; b++) {
             nb_kv_block_info info;
             nb_kv_cache_block(many->shard[k].cache, (uint32_t)b, &info);
             if (!info.indexed) continue;
             const uint32_t same = nb_kv_cache_find(one->shard[0].cache, &info.key);
             if (same == NB_BLOCK_NONE) continue; /* it was evicted */
-            n_found++;
             read_block(one, 0, same, page[0]);
-            for (size_t rank = nb_shard_rank(many, k); rank < nb_shard_rank(many, k + 1); rank++) {
-                read_block(many, rank, b, page[1]);
+            const size_t from = nb_shard_rank(many, k) + (many->pages.n_part > 1 ? b / own : 0);
+            const size_t end = many->pages.n_part > 1 ? from + 1 : nb_shard_rank(many, k + 1);
+            for (size_t rank = from; rank < end; rank++) {
+                used[many->pages.n_part > 1 ? rank : k] = true; /* caches */
+                read_block(many, rank, b % own, page[1]);
                 if (memcmp(page[0], page[1], n_bytes) != 0)
                     fail_msg("%s, %s: block %zu of rank %zu has other bytes", s->dir, s->kv, b, rank);
             }
         }
-        n_used += n_found > 0;
     }
+    for (size_t k = 0; k < many->ranks.n; k++) n_used += used[k];
     free(page[0]);
     free(page[1]);
     return n_used;
@@ -187,21 +199,50 @@ static void check_refused(const set_up *s, shape n, nb_status st, const nb_error
     assert_int_equal(st, NB_ERR_UNSUPPORTED);
     assert_int_equal(nb_model_config_read_path(in_source(s->dir), &c, NULL), NB_OK);
     if (nb_rank_can_divide(&c, n.n_tensor, &why) != NB_OK && strstr(err->msg, why.msg)) return;
+    if (s->context && strstr(err->msg, "context-parallel")) return;
     if (!strstr(err->msg, "data-parallel") && !strstr(err->msg, "by one GPU only")) fail_msg("%s", err->msg);
+}
+
+/* Behind 130 pages splits have eight. */
+static void compare_far(const set_up *s, nb_engine *one, nb_engine *many)
+{
+    enum { N = 8200, SEEN = 700, N_GEN = 6 };
+    static uint32_t text[N];
+    static gen g[2];
+    nb_engine *const e[] = { one, many };
+    random_ids(text, N, vocab_of(one), 77);
+    const nb_sampling none = greedy(1), some = greedy(N_GEN);
+    for (size_t i = 0; i < 2; i++) {
+        nb_error err = { 0 };
+        gen_reset(&g[i]);
+        run_gen(e[i], text, SEEN, &none, &g[i]);
+        if (nb_engine_fill(e[i], text, N, &err) != NB_OK) fail_msg("%s", err.msg);
+        gen_reset(&g[i]);
+        run_gen(e[i], text, N, &some, &g[i]);
+    }
+    if (g[0].n_seen != N_GEN || memcmp(g[0].seen, g[1].seen, N_GEN * sizeof *g[0].seen) != 0 ||
+        !same_floats(g[0].logprob, g[1].logprob, N_GEN))
+        fail_msg("%s, %s: other tokens behind %d", s->dir, s->kv, N);
+}
+
+static lengths lengths_of(const set_up *s)
+{
+    return s->context ? s->context : s->gpu && !on_machine() ? EMULATED : DATA;
 }
 
 /* 1 rank against several; of two GPUs 2.  How many shapes were compared. */
 static size_t check_model(const set_up *s)
 {
-    static const shape sizes[] = { { 2, 1 }, { 4, 1 }, { 2, 2 }, { 4, 2 }, { 2, 4 } };
-    const size_t n_size = s->two || (s->gpu && on_machine()) ? 1 : s->gpu ? 2 : s->eight ? 5 : 3;
+    static const shape data[] = { { 2, 1 }, { 4, 1 }, { 2, 2 }, { 4, 2 }, { 2, 4 } }, divided[] = { { 1, 2 }, { 1, 4 } };
+    const shape *sizes = s->context ? divided : data;
+    const size_t n_size = s->two || (s->gpu && on_machine()) ? 1 : s->gpu || s->context ? 2 : s->eight ? 5 : 3;
     static crowd want, got;
     nb_status st;
     nb_error err = { 0 };
     size_t n_done = 0;
     nb_engine *one = engine_of(s, (shape){ 1, 1 }, &st, &err);
     if (!one) fail_msg("%s: %s", s->dir, err.msg);
-    make_prompts(vocab_of(one), s->gpu && !on_machine());
+    make_prompts(vocab_of(one), lengths_of(s));
     submit_all(one, &want);
     await_all(&want);
     for (size_t i = 0; i < n_size; i++) {
@@ -225,6 +266,7 @@ static size_t check_model(const set_up *s)
         const size_t used = compare_pages(s, one, many);
         if (used < 2) fail_msg("%s: %zu of %zu caches had a whole page", s->dir, used, sizes[i].n_data);
         compare_logits(s, one, many);
+        if (s->context == FAR_CONTEXT) compare_far(s, one, many);
         if (nb_engine_check(many, &err) != NB_OK) fail_msg("%s", err.msg);
         nb_engine_destroy(many);
         n_done++;
@@ -255,6 +297,34 @@ static void test_all_checkpoints(void **state)
 {
     (void)state;
     check_all(false);
+}
+
+/* The same of ranks that divide the context; all but latent attention is refused. */
+static void test_context(void **state)
+{
+    (void)state;
+    char name[MAX_MODEL][300];
+    size_t n_done = 0;
+    const size_t n = parity_models(name);
+    for (size_t i = 0; i < n; i++) {
+        const set_up s = { .dir = name[i], .kv = "nvfp4", .roomy = i % 2 == 0, .context = CONTEXT };
+        n_done += check_model(&s);
+    }
+    assert_true(n_done >= 20);
+}
+
+static void test_context_ways(void **state)
+{
+    (void)state;
+    static const set_up ways[] = {
+        { .dir = "tests/parity/v3_sharded", .kv = "nvfp4", .n_thread = 1, .chunk = 96, .roomy = true, .context = LONG_CONTEXT },
+        { .dir = "tests/parity/v3_sharded", .kv = "bf16", .mla = "absorbed", .n_thread = 8, .chunk = 200, .roomy = true, .context = LONG_CONTEXT },
+        { .dir = "tests/parity/v3_sharded", .kv = "f32", .mla = "expanded", .weights = "int8", .chunk = 512, .roomy = true, .context = LONG_CONTEXT },
+        { .dir = "tests/parity/v3_sharded", .kv = "nvfp4", .n_thread = 4, .chunk = 512, .roomy = true, .context = FAR_CONTEXT },
+        { .dir = "models/nibble-tiny", .kv = "nvfp4", .n_thread = 2, .chunk = 300, .two = true, .roomy = true, .context = LONG_CONTEXT },
+    };
+    for (size_t i = 0; i < NB_COUNT(ways); i++)
+        if (have_file("models/nibble-tiny/config.json") || !strstr(ways[i].dir, "tiny")) assert_true(check_model(&ways[i]) > 0);
 }
 
 /* In emulation they take minutes: test_gpus has some. */
@@ -315,7 +385,7 @@ static void test_placement(void **state)
     nb_error err = { 0 };
     nb_engine *e = engine_of(&s, (shape){ 4, 1 }, &st, &err);
     assert_non_null(e);
-    make_prompts(vocab_of(e), false);
+    make_prompts(vocab_of(e), DATA);
     submit_all(e, &c);
     await_all(&c);
     /* nothing runs: the rank that knows the prompt has the least to do, wherever that is */
@@ -341,16 +411,16 @@ static void test_placement(void **state)
 
 /* ---- a rank that fails ---- */
 
-static void check_fault(nb_rank_fault what, bool gpu, shape n, size_t rank, const char *line)
+static void check_fault(nb_rank_fault what, bool gpu, bool context, shape n, size_t rank, const char *line)
 {
-    const set_up s = { .dir = "tests/parity/v3_sharded", .kv = "nvfp4", .n_thread = 1, .gpu = gpu };
+    const set_up s = { .dir = "tests/parity/v3_sharded", .kv = "nvfp4", .n_thread = 1, .gpu = gpu, .context = context ? CONTEXT : DATA };
     static crowd c;
     nb_status st;
     nb_error err = { 0 };
     nb_engine *e = engine_of(&s, n, &st, &err);
     assert_non_null(e);
     if (what == NB_FAULT_LOST || what == NB_FAULT_LATE) nb_comm_set_limit(e->ranks.seat[0].comm, 1.5);
-    make_prompts(vocab_of(e), false);
+    make_prompts(vocab_of(e), lengths_of(&s));
     nb_mutex_lock(e->ranks.lock);
     e->ranks.fault.rank = rank;
     e->ranks.fault.late_ms = 4000;
@@ -372,12 +442,17 @@ static void test_faults(void **state)
     (void)state;
     static const shape shapes[] = { { 4, 1 }, { 2, 2 } };
     for (size_t i = 0; i < NB_COUNT(shapes); i++) {
-        check_fault(NB_FAULT_REPORTS, false, shapes[i], 2, "rank 2 of 4: a failure made by a test");
-        check_fault(NB_FAULT_LOST, false, shapes[i], 3, "rank 3 of 4: no sign of it");
-        check_fault(NB_FAULT_LATE, false, shapes[i], 1, "rank 1 of 4: no sign of it");
-        check_fault(NB_FAULT_DECISION, false, shapes[i], 2, "rank 2 of 4: its decisions of a step differ");
-        check_fault(NB_FAULT_ROWS, false, shapes[i], 1, "gives");
+        check_fault(NB_FAULT_REPORTS, false, false, shapes[i], 2, "rank 2 of 4: a failure made by a test");
+        check_fault(NB_FAULT_LOST, false, false, shapes[i], 3, "rank 3 of 4: no sign of it");
+        check_fault(NB_FAULT_LATE, false, false, shapes[i], 1, "rank 1 of 4: no sign of it");
+        check_fault(NB_FAULT_DECISION, false, false, shapes[i], 2, "rank 2 of 4: its decisions of a step differ");
+        check_fault(NB_FAULT_ROWS, false, false, shapes[i], 1, "gives");
     }
+    static const shape four = { 1, 4 };
+    check_fault(NB_FAULT_SPLIT, false, true, four, 2, "rank 2 of 4: it has left out a split of a context");
+    check_fault(NB_FAULT_LOST, false, true, four, 3, "rank 3 of 4: no sign of it");
+    check_fault(NB_FAULT_LATE, false, true, four, 1, "rank 1 of 4: no sign of it");
+    check_fault(NB_FAULT_DECISION, false, true, four, 2, "rank 2 of 4: its decisions of a step differ");
 }
 
 static void test_gpu_faults(void **state)
@@ -385,11 +460,11 @@ static void test_gpu_faults(void **state)
     (void)state;
     if (!library()) skip();
     const shape n = { on_machine() ? 2 : 4, 1 };
-    check_fault(NB_FAULT_REPORTS, true, n, 1, ": a failure made by a test");
-    check_fault(NB_FAULT_LOST, true, n, 1, ": no sign of it");
-    check_fault(NB_FAULT_LATE, true, n, 1, ": no sign of it");
-    check_fault(NB_FAULT_DECISION, true, n, 1, ": its decisions of a step differ");
-    check_fault(NB_FAULT_ROWS, true, n, 1, "its GPU computes something else than that of rank");
+    check_fault(NB_FAULT_REPORTS, true, false, n, 1, ": a failure made by a test");
+    check_fault(NB_FAULT_LOST, true, false, n, 1, ": no sign of it");
+    check_fault(NB_FAULT_LATE, true, false, n, 1, ": no sign of it");
+    check_fault(NB_FAULT_DECISION, true, false, n, 1, ": its decisions of a step differ");
+    check_fault(NB_FAULT_ROWS, true, false, n, 1, "its GPU computes something else than that of rank");
 }
 
 static void test_refused(void **state)
@@ -409,6 +484,15 @@ static void test_refused(void **state)
         { { .data_parallel_size = 2, .enable_expert_parallel = true, .kv_thrift = "token" },
           NB_ERR_UNSUPPORTED,
           "--kv-thrift" },
+        { { .tensor_parallel_size = 4, .decode_context_parallel_size = 2 }, NB_ERR_UNSUPPORTED, "expected 1 or 4" },
+        { { .decode_context_parallel_size = 2 }, NB_ERR_UNSUPPORTED, "expected 1 or 1" },
+        { { .tensor_parallel_size = 2, .decode_context_parallel_size = 2, .kv_sinks = 4 }, NB_ERR_UNSUPPORTED, "--kv-sinks 4" },
+        { { .tensor_parallel_size = 2, .decode_context_parallel_size = 2, .device = "cuda" },
+          NB_ERR_UNSUPPORTED,
+          "--decode-context-parallel-size is not there on a GPU" },
+        { { .tensor_parallel_size = 2, .decode_context_parallel_size = 2, .kv_cache_bytes = 100, .device = "cpu" },
+          NB_ERR_LIMIT,
+          "does not hold 8 blocks" },
     };
     for (size_t i = 0; i < NB_COUNT(bad); i++) {
         nb_engine_options o = bad[i].o;
@@ -436,7 +520,8 @@ int main(void)
         cmocka_unit_test(test_ways),      cmocka_unit_test(test_all_checkpoints),
         cmocka_unit_test(test_faults),    cmocka_unit_test(test_nibble_tiny),
         cmocka_unit_test(test_gpus),      cmocka_unit_test(test_gpu_faults),
-        cmocka_unit_test(test_all_on_gpus),
+        cmocka_unit_test(test_all_on_gpus), cmocka_unit_test(test_context),
+        cmocka_unit_test(test_context_ways),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -467,6 +467,7 @@ nb_engine_options opts_engine(const opts *o)
         .chat_template = o->chat_template,
         .n_thread = o->threads,
         .tensor_parallel_size = o->tensor_parallel,
+        .decode_context_parallel_size = o->context_parallel,
         .data_parallel_size = o->data_parallel,
         .enable_expert_parallel = o->expert_parallel,
         .cpu_affinity = o->cpu_affinity,

@@ -96,7 +96,7 @@ typedef struct opts {
     double kv_thrift_tau, kv_thrift_fraction, kv_thrift_pool;
     const char *device, *cuda_library, *cpu_experts;
     const char *cpu_caps, *cpu_affinity, *chat_template;
-    size_t threads, tensor_parallel, data_parallel, max_model_len, prefill_chunk;
+    size_t threads, tensor_parallel, context_parallel, data_parallel, max_model_len, prefill_chunk;
     uint64_t dummy_seed;
     bool skip_tokenizer_init, mmap, strict, expert_parallel;
     /* input */

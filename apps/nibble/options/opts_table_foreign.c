@@ -103,7 +103,6 @@ static const opt_row rows[] = {
 
     /* ---- more than one device or process ---- */
     { ONLY("pipeline-parallel-size", "1", ONE_DEVICE), .dash = "pp", .alias = "pp-size|pp" },
-    { ONLY("decode-context-parallel-size", "1", ONE_DEVICE), .dash = "dcp", .alias = "dcp-size" },
     { ONLY("prefill-context-parallel-size", "1", ONE_DEVICE), .dash = "pcp" },
     { ONLY("expert-parallel-size", "1", ONE_DEVICE), .alias = "ep-size|ep" },
     { ONLY("api-server-count", "1", "one thread serves all connections"), .dash = "asc" },

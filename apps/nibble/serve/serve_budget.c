@@ -80,8 +80,9 @@ static int share_pool(const opts *o, const nb_memory_plan *p, uint64_t *pool)
 static int choose_pool(const opts *o, const nb_memory_plan *p, uint64_t len, uint64_t *pool)
 {
     const serve_opts *v = &o->serve;
+    const uint64_t page = p->block_bytes / p->n_page;
     if (v->n_block)
-        *pool = v->n_block < UINT64_MAX / p->block_bytes ? v->n_block * p->block_bytes : UINT64_MAX;
+        *pool = v->n_block < UINT64_MAX / page ? v->n_block * page : UINT64_MAX;
     else if (v->kv_cache_bytes)
         *pool = v->kv_cache_bytes;
     else if (v->memory_utilization > 0)

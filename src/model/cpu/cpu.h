@@ -23,7 +23,8 @@ enum {
     NB_TOK_BLOCK = 256,                          /* tokens of a product per task */
     NB_DECODE_MAX = 64,                          /* sequences that decode side by side */
     NB_WAVE = 64,                                /* partial results in hand, of one query each */
-    NB_CASCADE_MAX = 16                          /* sequences that attend to a split in one task */
+    NB_CASCADE_MAX = 16,                         /* sequences that attend to a split in one task */
+    NB_EX_SLOTS = 2 * NB_SPLIT_PAGES /* pages of a split, decoded for later pages and as they are for their own */
 };
 
 /* Sizes of the expanded form, of one kind of attention. */
@@ -49,6 +50,7 @@ struct nb_cpu {
     float *stream_m, *stream_w;  /* several streams: products with fn [(2 + s) s]; post [s] and C [s][s] */
     const nb_cpu_residual *residual;
     nb_cpu_csa csa;
+    nb_cpu_context context;
     float *qa;                   /* [q_lora] */
     float *q;                    /* [n_head * d_q] */
     float *kv;                   /* [n_values] */
@@ -69,7 +71,7 @@ struct nb_cpu {
     nb_error *err; /* of the first bad chunk; may be NULL */
     /* direct attention (absorbed MLA, GQA): one query tile of <= 64 tokens */
     float *qx;                       /* [64][n_head * n_values] absorbed queries */
-    float *part_o, *part_m, *part_l; /* partial results [NB_WAVE][n_head] x d_state, 1, 1 */
+    float *part_o, *part_m, *part_l; /* partial results [NB_WAVE][n_head] x d_state, 1, 1; part_l ends part_m */
     float *tot_o, *tot_m, *tot_l;    /* [64][n_head * d_state] ... */
     /* Thrift mode: of the query in hand */
     float *t_score;              /* [n_head][t_stride] */
@@ -114,9 +116,6 @@ struct nb_cpu {
     char *xp;
 };
 
-/* Pages that a split may hold twice: decoded for later pages, and as they are for their own. */
-enum { NB_EX_SLOTS = 2 * NB_SPLIT_PAGES };
-
 static inline nb_cpu *nb_cpu_of(nb_rank *r)
 {
     return (nb_cpu *)(void *)r; /* its first member */
@@ -159,6 +158,7 @@ typedef struct nb_cpu_attn {
     size_t layer, t0;       /* t0: the chunk's first token in the step's buffers */
     size_t p0, in0, n_page; /* first page, its tokens before the chunk, pages touched */
     size_t n_end;           /* in0 + n_tok */
+    const nb_cpu_context *window; /* not NULL: where complete pages are read */
     float *tail, *own; /* the layer's open page; the chunk's pages, rows from in-page index 0 */
 } nb_cpu_attn;
 

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "model/cpu/cpu.h"
+#include "model/cpu/cpu_context.h"
 #include "num/bf16.h"
 #include "num/residual.h"
 
@@ -74,7 +74,7 @@ static bool store_page(const nb_cpu_attn *s, size_t i, uint16_t *stage)
     const float *in = f->kv + (s->t0 + i * NB_PAGE_TOK - (i ? s->in0 : 0)) * n;
     if (old && rows != s->tail) memcpy(rows, s->tail, old * n * sizeof *rows);
     return round_rows(nb_cpu_record(s), in, rows + old * n, (end - old) * n) &&
-           (end < NB_PAGE_TOK || encode_rows(s, i, rows, stage));
+           (end < NB_PAGE_TOK || !nb_cpu_page_here(s, s->p0 + i) || encode_rows(s, i, rows, stage));
 }
 
 static nb_status store_error(const nb_cpu_attn *s, size_t i, nb_error *err)

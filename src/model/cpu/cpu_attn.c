@@ -12,16 +12,31 @@
 #include <math.h>
 #include <string.h>
 
+#include "model/cpu/cpu_context.h"
 #include "model/cpu/cpu_state.h"
 #include "num/bf16.h"
 #include "num/residual.h"
 #include "num/traits.h"
 
-unsigned char *nb_cpu_page_of(const nb_cpu_attn *s, size_t page)
+unsigned char *nb_cpu_page_here(const nb_cpu_attn *s, size_t page)
 {
     const nb_kv_pool *kv = &s->f->r.pool;
+    const nb_cpu_context *w = s->window;
     NB_ASSERT(page < s->c->n_block);
-    return kv->page + (size_t)s->c->block[page] * kv->block_bytes + kv->page_off[s->layer];
+    if (w) return page - w->first < w->n ? w->page + w->slot[page - w->first] * w->stride : NULL;
+    size_t at = s->c->block[page];
+    if (kv->n_block) {
+        if (at / kv->n_block != nb_rank_tensor_of(&s->f->r)) return NULL;
+        at %= kv->n_block;
+    }
+    return kv->page + at * kv->block_bytes + kv->page_off[s->layer];
+}
+
+unsigned char *nb_cpu_page_of(const nb_cpu_attn *s, size_t page)
+{
+    unsigned char *p = nb_cpu_page_here(s, page);
+    NB_ASSERT(p);
+    return p;
 }
 
 const nb_record *nb_cpu_record(const nb_cpu_attn *s)
@@ -131,7 +146,7 @@ static void split_pages(const nb_split_args *a, size_t n, const void *const *pag
     nb_cpu *f = a->s->f;
     const size_t split_end = (a->split + 1) * nb_cpu_split_pages(a->page);
     /* a thread's tasks are neighbours */
-    const void *soon = split_end < a->page ? nb_cpu_page_of(a->s, split_end) : NULL;
+    const void *soon = split_end < a->page ? nb_cpu_page_here(a->s, split_end) : NULL;
     nb_attn_query query[NB_PAGE_TOK];
     size_t n_query = 0;
     const size_t nh = a->s->d->n_head;
@@ -235,7 +250,20 @@ static void direct_merge(void *ctx, size_t task, size_t worker)
         nb_attn_finish(f->tot_o + at * ds, f->tot_o + at * ds, f->tot_l + at, e - b, ds);
 }
 
-static void direct_waves(direct_ctx *x)
+/* The window of the context with the first page of the wave is here, and the wave ends with it. */
+static bool wave_window(direct_ctx *x)
+{
+    const nb_cpu_attn *s = x->s;
+    const size_t most = nb_cpu_split_pages(x->page), at = x->split0 * most;
+    const size_t first = at / NB_WINDOW_PAGES * NB_WINDOW_PAGES, last = s->p0 + s->n_page - 1;
+    const size_t left = last > first ? last - first : 0, room = (first + NB_WINDOW_PAGES - at) / most;
+    const bool have = s->window->n && s->window->first == first;
+    if (x->n_wave > room) x->n_wave = room;
+    if (have || first >= x->page) return true;
+    return nb_cpu_fetch(s, first, left < NB_WINDOW_PAGES ? left : NB_WINDOW_PAGES);
+}
+
+static bool direct_waves(direct_ctx *x)
 {
     nb_cpu *f = x->s->f;
     const size_t nh = x->s->d->n_head, n_worker = nb_dev_n_worker(f->r.o.dev);
@@ -244,6 +272,7 @@ static void direct_waves(direct_ctx *x)
     nb_cpu_reset(f->tot_m, f->tot_l, x->n_q * nh);
     for (; x->split0 < n_split; x->split0 += x->n_wave) {
         x->n_wave = n_split - x->split0 < wave ? n_split - x->split0 : wave;
+        if (x->s->window && !wave_window(x)) return false;
         x->last_wave = x->split0 + x->n_wave == n_split;
         x->n_hb = (n_worker + x->n_wave - 1) / x->n_wave;
         if (x->n_q > 8) x->n_hb *= 2; /* so that the last tasks are short */
@@ -251,6 +280,7 @@ static void direct_waves(direct_ctx *x)
         nb_dev_run(f->r.o.dev, direct_split, x, x->n_wave * x->n_hb);
         nb_dev_run(f->r.o.dev, direct_merge, x, x->n_q * x->n_hb);
     }
+    return true;
 }
 
 static void direct_tile(nb_cpu_attn *s, size_t tok, size_t n_q)
@@ -262,8 +292,8 @@ static void direct_tile(nb_cpu_attn *s, size_t tok, size_t n_q)
     x.q = kind->queries(f, s->layer, f->q + (s->t0 + tok) * nh * s->d->d_q, n_q, &x.q_stride);
     if (nb_cpu_thrift_on(s))
         for (size_t i = 0; i < n_q; i++) nb_cpu_thrift_query(s, tok + i, x.q + i * x.q_stride, i);
-    else
-        direct_waves(&x);
+    else if (!direct_waves(&x))
+        return;
     kind->outputs(f, s->layer, n_q, f->attn + (s->t0 + tok) * nh * s->d->d_o);
 }
 
@@ -316,8 +346,10 @@ void nb_cpu_attend_first(nb_cpu *f, const nb_pass *p, size_t i, size_t layer, si
     s.c = &c;
     s.n_end = s.in0 + n_tok;
     s.n_page = (s.n_end + NB_PAGE_TOK - 1) / NB_PAGE_TOK;
+    f->context.n = 0;
+    if (nb_rank_divides_context(&f->r)) s.window = &f->context;
     if (!direct) nb_cpu_expanded(&s);
-    for (size_t tok = 0; direct && tok < n_tok;) {
+    for (size_t tok = 0; direct && tok < n_tok && !f->context.lost;) {
         const size_t room = NB_PAGE_TOK - (c.pos0 + tok) % NB_PAGE_TOK, left = n_tok - tok;
         const size_t n_q = left < room ? left : room;
         direct_tile(&s, tok, n_q);
@@ -363,7 +395,7 @@ void nb_cpu_attend(nb_rank *r, nb_pass *p, size_t layer)
 {
     nb_cpu *f = nb_cpu_of(r);
     const nb_attn_config *attn = nb_rank_attn(r, layer);
-    for (size_t i = 0, n; i < p->n_chunk; i += n) {
+    for (size_t i = 0, n; i < p->n_chunk && !f->context.lost; i += n) {
         for (n = 0; i + n < p->n_chunk && n < NB_DECODE_MAX && nb_cpu_is_decode(f, p, i + n, attn);)
             n++;
         if (n) {

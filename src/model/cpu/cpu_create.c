@@ -93,6 +93,7 @@ typedef struct widths {
     size_t heads, q, o, state,
         values; /* query heads; all heads' queries, outputs, sums; cached row */
     size_t o_whole; /* outputs of all ranks' heads */
+    size_t part_heads, part_state, page, q_whole; /* of a split's states; divided context: a page's bytes, all ranks' absorbed queries */
     size_t q_lora;
     bool expanded;            /* some attention has the expanded form; then: */
     size_t absorbed, kv_lora; /* all heads' absorbed queries; the latent, or what W_UK reads */
@@ -125,6 +126,14 @@ static widths widths_of(const nb_cpu *f)
         w.o = max_size(w.o, d->n_head * d->d_o);
         w.o_whole = max_size(w.o_whole, nb_layer_dims(r->whole, i).n_head * d->d_o);
         w.state = max_size(w.state, d->n_head * d->d_state);
+        const bool divides = nb_rank_divides_context(r);
+        const size_t n_part = divides ? nb_layer_dims(r->whole, i).n_head : d->n_head;
+        w.part_heads = max_size(w.part_heads, n_part);
+        w.part_state = max_size(w.part_state, n_part * d->d_state);
+        if (divides) {
+            w.page = max_size(w.page, (r->o.record[i].page_bytes + GATHER_ALIGN - 1) / GATHER_ALIGN * GATHER_ALIGN);
+            w.q_whole = max_size(w.q_whole, n_part * d->n_values);
+        }
         w.values = max_size(w.values, d->n_values);
         w.q_lora = max_size(w.q_lora, d->d_low);
         if (a->index_topk) {
@@ -248,7 +257,7 @@ static nb_status create_floats(nb_cpu *f, const widths *w, nb_error *err)
     const size_t whole =
         max_size(w->o_whole, max_size(c->inter, moe ? c->n_shared * c->moe_inter : 0));
     const size_t long_ctx = f->index.stride ? 1 : 0;
-    float *xp = NULL, *chosen = NULL, *gather = NULL;
+    float *xp = NULL, *chosen = NULL, *gather = NULL, *window = NULL;
     const slot s[] = {
         { &f->h, T * nb_cpu_stream_width(c) },
         { &f->stream_m, T * (2 + s_n) * s_n },
@@ -276,9 +285,10 @@ static nb_status create_floats(nb_cpu *f, const widths *w, nb_error *err)
         { &f->q_scale[3], c->attn[3].q_beta != 0 ? T : 0 },
         { &f->raw, f->max_raw * w->values },
         { &f->qx, Q * w->absorbed },
-        { &f->part_o, NB_WAVE * w->state },
-        { &f->part_m, NB_WAVE * nh },
-        { &f->part_l, NB_WAVE * nh },
+        { &f->part_o, NB_WAVE * w->part_state },
+        { &f->part_m, 2 * NB_WAVE * w->part_heads },
+        { &f->context.q, NB_DECODE_MAX * w->q_whole },
+        { &window, w->page ? (NB_WINDOW_PAGES * w->page + GATHER_ALIGN) / sizeof(float) : 0 },
         { &f->tot_o, Q * w->state },
         { &f->tot_m, Q * nh },
         { &f->tot_l, Q * nh },
@@ -321,6 +331,9 @@ static nb_status create_floats(nb_cpu *f, const widths *w, nb_error *err)
     f->index.chosen = (uint32_t *)(void *)chosen;
     f->sparse.gather = (unsigned char *)gather;
     f->sparse.gather += (GATHER_ALIGN - (uintptr_t)f->sparse.gather % GATHER_ALIGN) % GATHER_ALIGN;
+    f->part_l = f->part_m + NB_WAVE * w->part_heads;
+    f->context.page = (unsigned char *)window + (GATHER_ALIGN - (uintptr_t)window % GATHER_ALIGN) % GATHER_ALIGN;
+    f->context.stride = w->page;
     for (size_t i = 0; i < f->csa.max_dim; i++) f->csa.ones[i] = 1;
     return NB_OK;
 }

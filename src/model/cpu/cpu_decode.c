@@ -9,7 +9,7 @@
  * does not depend on its neighbours. */
 #include <string.h>
 
-#include "model/cpu/cpu.h"
+#include "model/cpu/cpu_context.h"
 
 typedef struct decode_seq {
     nb_cpu_attn s;
@@ -26,15 +26,20 @@ enum { MIN_HEADS = 4 }; /* a task of fewer heads would read pages more than it c
 
 typedef struct decode_ctx {
     nb_cpu *f;
-    const nb_attn_config *attn; /* of the layer, as d */
-    const nb_attn_dims *d;
+    size_t layer;
+    const nb_attn_dims *d; /* of the layer */
+    nb_attn_dims all;      /* with the heads of the states: those of all ranks where these divide the context */
+    size_t head0;          /* this rank's first among them */
     decode_seq seq[NB_DECODE_MAX];
-    size_t n_seq, max_split;
+    size_t n_seq, max_split, me;
+    bool divides;
     const float *q; /* [n_seq][q_stride] */
     size_t q_stride;
     /* the wave in hand */
     decode_group group[NB_WAVE];
     size_t n_group, n_state, n_hb, n_mb; /* blocks of heads per group, and when merging */
+    uint8_t owner[NB_WAVE], slot[NB_WAVE]; /* by state: the rank that computes it; its place, in order of ranks */
+    size_t first[NB_COMM_MAX_RANK + 1];    /* where the states of each rank begin */
     uint8_t state_seq[NB_WAVE];          /* by state: the sequence, and its split below */
     size_t state_split[NB_WAVE];
     /* what the next wave begins with */
@@ -77,6 +82,9 @@ static void add_group(decode_ctx *x, size_t i)
         add_state(x, k);
         g.n++;
     }
+    const size_t owner = x->divides ? nb_cpu_split_rank(&x->seq[i].s, x->split) : x->me;
+    memset(x->owner + g.state0, (int)owner, g.n);
+    if (owner != x->me) return;
     /* reading a page is worth about two queries */
     g.cost = (nb_cpu_n_closed(x->seq[i].s.p0, x->split) + 1) * (g.n + 2);
     size_t at = x->n_group++;
@@ -97,7 +105,19 @@ static bool next_wave(decode_ctx *x)
         for (size_t i = 0; i < x->n_seq; i++) x->taken[i] = false;
         x->split++;
     }
-    return x->n_group != 0;
+    return x->n_state != 0;
+}
+
+/* Where the states of the wave are: those of rank 0 first.  Those of a group stay neighbours. */
+static void place_states(decode_ctx *x)
+{
+    size_t n = 0;
+    for (size_t k = 0; k < NB_COMM_MAX_RANK; k++) {
+        x->first[k] = n;
+        for (size_t w = 0; n < x->n_state && w < x->n_state; w++)
+            if (x->owner[w] == k) x->slot[w] = (uint8_t)n++;
+    }
+    x->first[NB_COMM_MAX_RANK] = n;
 }
 
 /* ---- a wave ---- */
@@ -106,11 +126,11 @@ static void group_task(void *ctx, size_t task, size_t worker)
 {
     const decode_ctx *x = ctx;
     nb_cpu *f = x->f;
-    const size_t nh = x->d->n_head, hb = task % x->n_hb;
+    const size_t nh = x->all.n_head, hb = task % x->n_hb;
     const decode_group *g = &x->group[task / x->n_hb];
     nb_split_args a[NB_CASCADE_MAX];
     for (size_t k = 0; k < g->n; k++) {
-        const size_t w = g->state0 + k, i = x->state_seq[w];
+        const size_t w = x->slot[g->state0 + k], i = x->state_seq[g->state0 + k];
         const decode_seq *d = &x->seq[i];
         a[k] = (nb_split_args){ .s = &d->s,
                                 .q = x->q + i * x->q_stride,
@@ -122,8 +142,8 @@ static void group_task(void *ctx, size_t task, size_t worker)
                                 .head_begin = nh * hb / x->n_hb,
                                 .head_end = nh * (hb + 1) / x->n_hb,
                                 .o = f->part_o + w * nh * x->d->d_state,
-                                .m = f->part_m + w * nh,
-                                .l = f->part_l + w * nh };
+                                .m = f->part_m + 2 * w * nh,
+                                .l = f->part_m + (2 * w + 1) * nh };
     }
     nb_cpu_attn_split(a, g->n, worker);
 }
@@ -140,30 +160,74 @@ static void merge_task(void *ctx, size_t task, size_t worker)
     float *o = f->tot_o + at * ds, *m = f->tot_m + at, *l = f->tot_l + at;
     for (size_t w = 0; w < x->n_state; w++) {
         if (x->state_seq[w] != i) continue;
-        const size_t from = w * nh + b;
+        const size_t slot = x->slot[w], h = x->head0 + b, ml = 2 * slot * x->all.n_head + h;
         if (x->state_split[w] == 0) nb_cpu_reset(m, l, e - b);
-        nb_attn_merge(o, m, l, f->part_o + from * ds, f->part_m + from, f->part_l + from, e - b,
-                      ds);
+        nb_attn_merge(o, m, l, f->part_o + (slot * x->all.n_head + h) * ds, f->part_m + ml,
+                      f->part_m + ml + x->all.n_head, e - b, ds);
         if (x->state_split[w] + 1 == x->seq[i].n_split) nb_attn_finish(o, o, l, e - b, ds);
     }
 }
 
 static size_t blocks(size_t n_worker, size_t n_task, size_t most)
 {
-    const size_t n = (n_worker + n_task - 1) / n_task;
+    const size_t n = n_task ? (n_worker + n_task - 1) / n_task : 1;
     return n < most ? n : most;
 }
 
-static void run_waves(decode_ctx *x)
+/* Each state has a sum of weights once it is computed; before, its own rank has given it a negative one. */
+static void mark_states(const decode_ctx *x)
+{
+    const size_t nh = x->all.n_head;
+    for (size_t w = x->first[x->me]; w < x->first[x->me + 1]; w++)
+        for (size_t h = 0; h < nh; h++) x->f->part_m[(2 * w + 1) * nh + h] = -1;
+}
+
+static bool share_states(const decode_ctx *x)
+{
+    const nb_cpu *f = x->f;
+    const size_t nh = x->all.n_head;
+    if (!nb_cpu_exchange_states(x->f, x->layer, x->first)) return false;
+    for (size_t w = 0; w < x->n_state; w++)
+        for (size_t h = 0; h < x->d->n_head; h++)
+            if (f->part_m[(size_t)(2 * x->slot[w] + 1) * nh + x->head0 + h] < 0) {
+                nb_comm_fail(f->r.o.tensor, x->owner[w], "it has left out a split of a context");
+                return false;
+            }
+    return true;
+}
+
+static bool run_waves(decode_ctx *x)
 {
     nb_cpu *f = x->f;
-    const size_t nh = x->d->n_head, n_worker = nb_dev_n_worker(f->r.o.dev);
+    const size_t nh = x->all.n_head, n_worker = nb_dev_n_worker(f->r.o.dev);
     while (next_wave(x)) {
+        place_states(x);
+        if (x->divides) mark_states(x);
+        if (f->r.plant_split && x->n_group) x->n_group--;
         x->n_hb = blocks(n_worker, x->n_group, nh > MIN_HEADS ? nh / MIN_HEADS : 1);
-        x->n_mb = blocks(n_worker, x->n_seq, nh);
+        x->n_mb = blocks(n_worker, x->n_seq, x->d->n_head);
         nb_dev_run(f->r.o.dev, group_task, x, x->n_group * x->n_hb);
+        if (x->divides && !share_states(x)) return false;
         nb_dev_run(f->r.o.dev, merge_task, x, x->n_seq * x->n_mb);
     }
+    return true;
+}
+
+/* The states have the heads of all ranks, and so have the queries. */
+static bool with_all_heads(decode_ctx *x)
+{
+    nb_cpu *f = x->f;
+    x->divides = true;
+    x->me = nb_comm_rank(f->r.o.tensor);
+    x->all = nb_layer_dims(f->r.whole, x->layer);
+    x->head0 = nb_rank_head0(&f->r, x->layer);
+    for (size_t i = 0; i < x->n_seq; i++) {
+        x->seq[i].s.d = &x->all;
+        x->seq[i].s.attn = nb_layer_attn(f->r.whole, x->layer);
+    }
+    x->q_stride = x->all.n_head * x->all.n_values;
+    x->q = f->context.q;
+    return nb_cpu_gather_heads(f, x->layer, x->n_seq, f->qx, x->all.n_values, f->context.q);
 }
 
 void nb_cpu_decode(nb_cpu *f, const nb_pass *p, size_t i0, size_t n, size_t layer)
@@ -174,8 +238,9 @@ void nb_cpu_decode(nb_cpu *f, const nb_pass *p, size_t i0, size_t n, size_t laye
     decode_ctx x;
     memset(&x, 0, sizeof x);
     x.f = f;
-    x.attn = attn;
+    x.layer = layer;
     x.d = nb_rank_dims(&f->r, layer);
+    x.all = *x.d;
     x.n_seq = n;
     NB_ASSERT(n <= NB_DECODE_MAX);
     for (size_t i = 0; i < n; i++) {
@@ -186,7 +251,8 @@ void nb_cpu_decode(nb_cpu *f, const nb_pass *p, size_t i0, size_t n, size_t laye
         if (d->n_split > x.max_split) x.max_split = d->n_split;
     }
     x.q = kind->queries(f, layer, f->q + t0 * x.d->n_head * x.d->d_q, n, &x.q_stride);
-    run_waves(&x);
+    f->context.lost = (nb_rank_divides_context(&f->r) && !with_all_heads(&x)) || !run_waves(&x);
+    if (f->context.lost) return;
     for (size_t i = 0; i < n; i++)
         if (x.seq[i].thrift) nb_cpu_thrift_query(&x.seq[i].s, 0, x.q + i * x.q_stride, i);
     kind->outputs(f, layer, n, f->attn + t0 * x.d->n_head * x.d->d_o);

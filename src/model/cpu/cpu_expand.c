@@ -9,7 +9,7 @@
  *
  * A page of the chunk may be there twice: decoded for later queries, and as BF16 rows for its own.
  * Each split has a state of its own, merged in order of position: see cpu_attn.c. */
-#include "model/cpu/cpu.h"
+#include "model/cpu/cpu_context.h"
 #include "model/kv_b.h"
 
 typedef struct expand_ctx {
@@ -207,6 +207,9 @@ void nb_cpu_expanded(const nb_cpu_attn *s)
         x.own0 = s->p0 > x.j0 ? s->p0 : x.j0;
         x.n_own = x.own0 < j1 ? min_size(p_last + 1, j1) - x.own0 : 0;
         x.i0 = x.j0 > s->p0 ? x.j0 - s->p0 : 0;
+        if (s->window && x.n_dec && x.j0 % NB_WINDOW_PAGES == 0 &&
+            !nb_cpu_fetch(s, x.j0, min_size(p_last - x.j0, NB_WINDOW_PAGES)))
+            return;
         nb_dev_run(f->r.o.dev, rows_task, &x, x.n_dec + x.n_own);
         nb_dev_run(f->r.o.dev, tile_task, &x, (x.n_dec + x.n_own) * nh);
         nb_dev_run(f->r.o.dev, attend_task, &x, (s->n_page - x.i0) * nh);

@@ -3,7 +3,7 @@
  * Every product is divided by its outputs: a rank computes whole sums, so the bits are those of one rank whatever the
  * kernel.  So the inputs of the products that end attention and feed-forward are gathered, and their outputs, too.  Of
  * routed experts each rank has its own; it gives the other ranks the columns that these add up. */
-#include "model/cpu/cpu.h"
+#include "model/cpu/cpu_context.h"
 
 /* Columns [first[k], first[k + 1]) of each row come from rank k; those of this rank are in `own`, which may be
  * their place in `all` already. */
@@ -29,19 +29,23 @@ void nb_cpu_cuts(const nb_cpu *f, size_t n, size_t first[NB_COMM_MAX_RANK + 1])
     first[n_rank] = n;
 }
 
-static bool meet_heads(nb_cpu *f, const nb_pass *p, size_t layer)
+bool nb_cpu_gather_heads(nb_cpu *f, size_t layer, size_t n_row, float *own, size_t width, float *all)
 {
-    const nb_attn_dims *d = nb_rank_dims(&f->r, layer);
-    const size_t n_rank = nb_comm_n_rank(f->r.o.tensor),
+    const size_t n_rank = nb_rank_n_tensor(&f->r),
                  n_head = nb_layer_dims(f->r.whole, layer).n_head,
                  unit = nb_rank_head_unit(&f->r, layer);
     size_t first[NB_COMM_MAX_RANK + 1];
     for (size_t k = 0; k < n_rank; k++) {
         (void)nb_rank_part_of(n_head, unit, n_rank, k, &first[k]);
-        first[k] *= d->d_o;
+        first[k] *= width;
     }
-    first[n_rank] = n_head * d->d_o;
-    return gather(f, p->n_row, f->attn, d->n_head * d->d_o, first, f->whole, first[n_rank]);
+    first[n_rank] = n_head * width;
+    return gather(f, n_row, own, nb_rank_dims(&f->r, layer)->n_head * width, first, all, first[n_rank]);
+}
+
+static bool meet_heads(nb_cpu *f, const nb_pass *p, size_t layer)
+{
+    return nb_cpu_gather_heads(f, layer, p->n_row, f->attn, nb_rank_dims(&f->r, layer)->d_o, f->whole);
 }
 
 /* Columns of f->branch, in place. */

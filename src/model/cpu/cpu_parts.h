@@ -11,6 +11,17 @@ typedef struct nb_cpu_page {
     uint32_t chunk, i;
 } nb_cpu_page;
 
+/* What ranks that divide the blocks of the cache have of each other (cpu_context.c).  Chunks of several tokens get pages,
+ * a window of the context at a time; single tokens get queries, and the states of splits. */
+enum { NB_WINDOW_PAGES = 64 };
+typedef struct nb_cpu_context {
+    unsigned char *page;           /* [NB_WINDOW_PAGES] those of rank 0 first, stride bytes apart */
+    size_t stride, first, n;       /* the window is pages [first, first + n) of a context */
+    uint8_t slot[NB_WINDOW_PAGES]; /* where they are */
+    float *q;                      /* [NB_DECODE_MAX] absorbed queries of all heads */
+    bool lost; /* a rank has failed, for good: nothing more is computed */
+} nb_cpu_context;
+
 /* Compressed attention (cpu_csa.c). */
 typedef struct nb_cpu_csa {
     float *comp, *icomp; /* [max_tok][2][width]: kv and gate of rows, and of the indexer's keys */
