@@ -1,5 +1,6 @@
 /* layout.c - see layout.h. */
 #include "capacity/layout.h"
+#include "kv/kv_cache.h"
 #include "model/rank.h"
 
 #include <math.h>
@@ -58,6 +59,9 @@ nb_status nb_layout_check(const nb_demand *d, const nb_layout *l, nb_error *err)
                        "tensor-parallel-size %zu does not divide the %zu heads; expected one of %s",
                        l->tp, heads, words);
     }
+    if (l->dcp > 1 && l->dcp != l->tp)
+        return nb_fail(err, NB_ERR_ARG,
+                       "decode-context-parallel-size %zu: expected 1 or tensor-parallel-size, %zu", l->dcp, l->tp);
     if (!(l->utilization > 0) || l->utilization > 1 || !(l->reserve_bytes >= 0))
         return nb_fail(err, NB_ERR_ARG, "gpu-memory-utilization %g: expected a share in (0, 1]",
                        l->utilization);
@@ -105,11 +109,16 @@ void nb_layout_place(const nb_demand *d, const nb_layout *l, nb_place *out)
     p.read_share = 1;
     if (!d->sizes->is_mla && !d->machine->cpu && n_kv)
         p.read_share = (double)((n_kv + l->tp - 1) / l->tp) / (double)n_kv;
+    p.n_part = l->dcp > 1 ? (double)l->dcp : 1;
+    p.read_share /= p.n_part;
     *out = p;
 }
 
 nb_status nb_layout_runs(const nb_demand *d, const nb_layout *l, nb_error *err)
 {
+    if (l->dcp > 1 && !d->machine->cpu)
+        return nb_fail(err, NB_ERR_UNSUPPORTED, "decode-context-parallel-size %zu: GPUs do not divide a context yet", l->dcp);
+    if (l->dcp > 1) NB_TRY(nb_rank_can_divide_context(d->config, err));
     if (!d->machine->cpu) NB_TRY(nb_rank_can_on_gpus(d->config, false, l->n_gpu, l->tp, err));
     return nb_rank_can_divide(d->config, l->tp, err);
 }
@@ -138,13 +147,14 @@ size_t nb_layout_fit_host(const nb_demand *d, const nb_layout *l, double n_bytes
 
 double nb_place_blocks(const nb_place *p, const nb_record_size *r)
 {
-    return r->block_bytes ? floor(p->cache / (double)r->block_bytes) : 0;
+    const double own = r->block_bytes ? floor(p->cache / (double)r->block_bytes) : 0;
+    return p->n_part > 1 ? floor(own / NB_KV_UNIT_BLOCKS) * NB_KV_UNIT_BLOCKS * p->n_part : own;
 }
 
 double nb_place_users(const nb_place *p, const nb_record_size *r, double tail_bytes, size_t n_tok)
 {
     const double blocks = (double)(n_tok / NB_PAGE_TOK + (n_tok % NB_PAGE_TOK != 0));
-    const double one = blocks * (double)r->block_bytes + tail_bytes;
+    const double one = blocks * (double)r->block_bytes / p->n_part + tail_bytes;
     return one > 0 ? floor(p->cache / one) : 0;
 }
 

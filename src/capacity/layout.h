@@ -8,7 +8,7 @@
  *                theirs; the replicas share them, as in vLLM
  *   absorbed     MLA on a GPU: copies of W_UK and W_UV, 1 / tp (sizes.h)
  * and of the cache all: each of the tp GPUs keeps the whole blocks of the replica's users, as nibble's ranks do
- * (docs/several-gpus.md).  MLA's latent is one for all heads; of GQA's K and V a GPU reads its heads' part.  Other
+ * (docs/several-gpus.md), or with dcp = tp 1 / tp of the blocks, in whole units of NB_KV_UNIT_BLOCKS (decision 070).  MLA's latent is one for all heads; of GQA's K and V a GPU reads its heads' part.  Other
  * engines divide K and V until a GPU has one KV head.  Sources: vLLM PR 26877 (-tp 8 is 8 copies), specs of tensor, data
  * and expert parallelism as vLLM and TensorRT-LLM have them.
  *
@@ -22,6 +22,7 @@ enum { NB_MAX_GPU = 4096 };
 
 typedef struct nb_layout {
     size_t n_gpu, tp, dp, ep; /* ep 1: every expert is divided among all GPUs */
+    size_t dcp;               /* tp: these divide the blocks of a replica; else 0 or 1 */
     double utilization;       /* of memory_bytes, (0, 1] */
     double reserve_bytes;     /* per GPU, beside weights and cache: workspace, graphs, libraries */
     /* Layers whose routed experts are in the memory of the host, of one GPU: decision 039. */
@@ -46,7 +47,9 @@ typedef struct nb_place {
     double embed; /* of dense: the embedding, of which a step reads some rows */
     double host;                                         /* experts in the memory of the host */
     double cache;                                        /* what is left, 0 when nothing is */
-    double read_share; /* of a page's bytes that attention of a GPU reads: 1 for MLA, and on a processor */
+    double read_share; /* of a page's bytes that attention of a GPU reads: 1 for MLA, and on a processor; of a divided
+                          context its part */
+    double n_part;     /* GPUs that divide the blocks of a replica, 1 where each has all */
 } nb_place;
 
 /* NB_ERR_ARG with a line that names the option: tp that does not divide the heads, ep without experts
@@ -64,7 +67,7 @@ double nb_layout_upload_tok(const nb_demand *d);
 /* The fewest host_layers with which n_bytes are left for the cache; all where none does. */
 size_t nb_layout_fit_host(const nb_demand *d, const nb_layout *l, double n_bytes);
 
-/* Blocks of a record in a GPU's cache. */
+/* Blocks of a record in a replica's cache. */
 double nb_place_blocks(const nb_place *p, const nb_record_size *r);
 /* Users of a replica with n_tok tokens each, prompt and answer: whole blocks, and the open page that
  * each running request has (tail_bytes, of nb_sizes). */

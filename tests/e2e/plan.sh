@@ -76,6 +76,14 @@ users() { json "$tmp/out" "[x['users'] for r in j['capacity'] if r['dtype'] == '
 check deepseek-v3 --gpu h200 -tp 8
 [ "$(users nvfp4) $(users fp8) $(users bf16)" = "[16] [10] [5]" ] || die "users at 128k of TP 8: $(users nvfp4)"
 [ "$(json "$tmp/out" 'any("8 copies" in s for s in j["notes"]), j["layout"]["cache_copies"]')" = "(True, 8)" ] || die "copies"
+tokens() { json "$tmp/out" "[r['tokens'] for r in j['capacity'] if r['dtype'] == 'nvfp4'], j['layout']['cache_copies'], j['layout']['runs']"; }
+ok plan deepseek-v3 --memory 8TiB --tp 4 --json
+one=$(json "$tmp/out" "[r['tokens'] for r in j['capacity'] if r['dtype'] == 'nvfp4'][0] // 512 * 512 * 4")
+ok plan deepseek-v3 --memory 8TiB --tp 4 -dcp 4 --json
+[ "$(tokens)" = "([$one], 1, True)" ] || die "a divided context: $(tokens), expected $one tokens"
+ok plan deepseek-v3 --gpu h200 --tp 8 -dcp 8 --json
+[ "$(json "$tmp/out" 'j["layout"]["runs"], "GPUs do not divide" in j["layout"]["why_not"]')" = "(False, True)" ] || die "dcp on GPUs"
+fails 2 "decode-context-parallel-size 2 4" plan deepseek-v3 --gpu h200 --tp 4 --decode-context-parallel-size 2
 check deepseek-v3 --gpu h200 --gpus 16 --dp 8 --ep 4 --kv-cache-dtype nvfp4 --kv-rope-dtype bf16 --weight-dtype bf16 --gpu-memory-utilization 0.99
 check llama-3.1-70b --gpu h100 --gpus 4 --price 2.5 --context 8k,128k --concurrency 1,2,3 --prompt 512
 [ "$(json "$tmp/out" '[f["prompt"] for f in j["prefill"]], j["cost"]["source"]')" = "([512], '--price')" ] || die "prompt, price"

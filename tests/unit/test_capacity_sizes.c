@@ -549,14 +549,15 @@ static void check_ranks(const nb_engine_options *o)
     nb_engine_info i;
     const nb_record_size *r = nb_sizes_find(&sizes, "nvfp4");
     nb_machine m = { .memory_bytes = 1e12, .cpu = true };
-    const nb_layout l = { .n_gpu = n, .tp = tp, .dp = dp, .ep = sizes.n_expert ? n : 1, .utilization = 1 };
+    const size_t n_part = o->decode_context_parallel_size > 1 ? tp : 1, unit = n_part > 1 ? NB_KV_UNIT_BLOCKS : 1;
+    const nb_layout l = { .n_gpu = n, .tp = tp, .dp = dp, .ep = sizes.n_expert ? n : 1, .dcp = n_part, .utilization = 1 };
     const nb_demand d = {
         .config = &conf, .sizes = &sizes, .wtype = NB_SIZES_CHECKPOINT, .machine = &m
     };
     const double one = sizes.n_expert ? (double)sizes.weight[d.wtype].expert / (double)sizes.n_expert : 0;
     nb_place place;
     nb_layout_place(&d, &l, &place);
-    assert_true(place.read_share == 1);
+    assert_true(place.read_share * (double)n_part == 1);
     if (nb_engine_plan_memory(o, &p, &err) != NB_OK) fail_msg("%s", err.msg);
     nb_engine *e = make_engine(o);
     nb_engine_get_info(e, &i);
@@ -564,13 +565,19 @@ static void check_ranks(const nb_engine_options *o)
     equal(o->model, "caches", i.n_data_rank, dp);
     assert_true(place.expert == one * (double)e->rank[0].rank->part.n_expert); /* none has more */
     equal(o->model, "block of a rank", i.block_bytes, r->block_bytes);
-    equal(o->model, "pool of a rank", e->pages.kv_bytes, i.n_block * r->block_bytes);
+    equal(o->model, "pool of a rank", e->pages.kv_bytes, i.n_block / n_part * r->block_bytes);
+    equal(o->model, "tokens of all", i.kv_pool_tok, i.n_block * NB_PAGE_TOK);
+    place.cache = (double)e->pages.kv_bytes; /* so many bytes on each hold these blocks, and no more */
+    assert_true(nb_place_blocks(&place, r) == (double)i.n_block);
+    place.cache -= 1;
+    assert_true(nb_place_blocks(&place, r) < (double)i.n_block);
     equal(o->model, "open pages of all", i.tail_bytes, n * i.max_num_seqs * sizes.tail_bytes_seq);
     equal(o->model, "sinks of all", i.sink_bytes,
           n * i.n_block * o->kv_sinks * sizes.sink_bytes_block);
-    equal(o->model, "plan: block", p.block_bytes, r->block_bytes);
+    equal(o->model, "plan: block", p.block_bytes, unit * r->block_bytes);
+    equal(o->model, "plan: tokens of a block", p.block_tok, unit * n_part * NB_PAGE_TOK);
     equal(o->model, "plan: beside a block", p.residual_block_bytes,
-          (n - 1) * r->block_bytes + n * o->kv_sinks * sizes.sink_bytes_block);
+          (n - 1) * unit * r->block_bytes + n * o->kv_sinks * sizes.sink_bytes_block);
     equal(o->model, "plan: open pages", p.tail_bytes, i.tail_bytes);
     equal(o->model, "plan: workspace", p.workspace_bytes, i.workspace_bytes);
     for (size_t k = 0; k < n; k++) { /* each is there, to its last byte */
@@ -614,6 +621,10 @@ static void test_ranks(void **state)
             if (!later && n == 2) check_ranks(&both);
             if (nb_rank_can_divide(&conf, n, NULL) != NB_OK) continue; /* groups of heads */
             check_ranks(&o);
+            nb_engine_options context = o;
+            context.decode_context_parallel_size = n;
+            context.kv_sinks = 0;
+            if (n > 1 && nb_rank_can_divide_context(&conf, NULL) == NB_OK) check_ranks(&context);
         }
     tmp_close(&dir);
 }

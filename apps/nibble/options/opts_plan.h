@@ -11,7 +11,7 @@ typedef struct plan_opts {
     size_t gpus;
     double utilization, efficiency;
     /* how the model lies on it; 0: not given */
-    size_t tp, dp, ep;
+    size_t tp, dp, ep, dcp;
     bool enable_ep;
     const char *weight_dtype;
     const char *cpu_experts;            /* NULL: 0 */

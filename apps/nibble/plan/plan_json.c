@@ -256,8 +256,9 @@ static json_t *layout_json(maker *k, const plan *p)
     put_int(k, j, "tensor_parallel", (double)l->tp);
     put_int(k, j, "data_parallel", (double)l->dp);
     put_int(k, j, "expert_parallel", (double)l->ep);
+    put_int(k, j, "decode_context_parallel", p->place.n_part);
     put(k, j, "suggested", json_boolean(p->suggested));
-    put_int(k, j, "cache_copies", (double)l->tp);
+    put_int(k, j, "cache_copies", (double)l->tp / p->place.n_part);
     put_num(k, j, "utilization", l->utilization);
     put(k, j, "fits", json_boolean(p->fits));
     put_runs(k, j, &p->why_not);

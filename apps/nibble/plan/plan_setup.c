@@ -264,6 +264,8 @@ static int choose_layout(plan *p)
         return cli_usage("--enable-expert-parallel: this model has no routed experts");
     if (o->ep) l->ep = o->ep;
     if (o->enable_ep) l->ep = l->n_gpu;
+    l->dcp = o->dcp;
+    if (l->dcp > 1) p->has_rates = false; /* its exchanges have not been measured */
     if (nb_layout_check(&p->demand, l, &err) != NB_OK) return cli_usage("%s", err.msg);
     const int code = place_experts(p);
     if (code != CLI_OK) return code;

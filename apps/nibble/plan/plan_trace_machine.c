@@ -43,7 +43,7 @@ int trace_machine(trace_plan *t)
         return cli_usage("--max-num-seqs %zu: on %zu replicas; expected %d at once in all, at most",
                          o->trace.max_num_seqs, p->layout.dp, MAX_AT_ONCE);
     t->has_machine = true;
-    t->machine_bytes = floor(p->place.cache * (double)p->layout.dp);
+    t->machine_bytes = floor(p->place.cache * p->place.n_part * (double)p->layout.dp);
     t->models_prompts = p->has_rates && !(o->trace.prefill_rate > 0);
     t->models_steps = p->has_rates && !(o->trace.decode_rate > 0);
     return CLI_OK;
@@ -61,7 +61,7 @@ static int place_record(trace_plan *t, trace_record *r)
     }
     const double bytes = r->block_bytes / NB_BLOCK_TOK;
     r->on_gpu = (nb_record_size){ .type = NB_KV_NVFP4, .name = r->name, .attn_bytes_tok = bytes };
-    r->machine_blocks = floor(p->place.cache / (bytes * NB_BLOCK_TOK)) * (double)p->layout.dp;
+    r->machine_blocks = floor(p->place.cache * p->place.n_part / (bytes * NB_BLOCK_TOK)) * (double)p->layout.dp;
     return CLI_OK;
 }
 

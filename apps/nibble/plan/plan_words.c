@@ -145,12 +145,14 @@ static void about_copies(const plan *p, json_t *a)
 static void about_layout(const plan *p, json_t *a)
 {
     const nb_layout *l = &p->layout;
-    if (p->sizes.is_mla && l->tp > 1)
+    if (p->place.n_part > 1)
+        say(a, "The %zu GPUs of a replica divide its cache by position: each has 1 / %zu of the tokens.", l->tp, l->tp);
+    if (p->sizes.is_mla && l->tp > 1 && p->place.n_part <= 1)
         say(a,
             "Tensor parallelism does not divide the latent, which is one for all heads: the %zu GPUs of a replica "
             "keep %zu copies. Tokens and users are counted once.",
             l->tp, l->tp);
-    if (!p->sizes.is_mla && l->tp > 1)
+    if (!p->sizes.is_mla && l->tp > 1 && p->place.n_part <= 1)
         say(a,
             "nibble's tensor parallelism does not divide keys and values: the %zu GPUs of a replica keep %zu copies, and "
             "attention on each reads %.4g of a token. Tokens and users are counted once.",
@@ -377,7 +379,7 @@ json_t *plan_notes(const plan *p)
     } else {
         say(a, "--gpu NAME or --memory SIZE says what fits.");
     }
-    if (p->has_machine && !p->has_rates) say(a, "Rates need --bandwidth and --flops.");
+    if (p->has_machine && !p->has_rates && p->layout.dcp <= 1) say(a, "Rates need --bandwidth and --flops.");
     about_weights(p, a);
     for (size_t i = 0; i < p->context.n; i++)
         if (p->config->max_pos && p->context.count[i] > p->config->max_pos)
