@@ -80,7 +80,7 @@ tokens() { json "$tmp/out" "[r['tokens'] for r in j['capacity'] if r['dtype'] ==
 ok plan deepseek-v3 --memory 8TiB --tp 4 --json
 one=$(json "$tmp/out" "[r['tokens'] for r in j['capacity'] if r['dtype'] == 'nvfp4'][0] // 512 * 512 * 4")
 ok plan deepseek-v3 --memory 8TiB --tp 4 -dcp 4 --json
-[ "$(tokens)" = "([$one], 1, True)" ] || die "a divided context: $(tokens), expected $one tokens"
+[ "$(tokens)" = "([$one], 1, False)" ] || die "a divided context: $(tokens), expected $one tokens"
 ok plan deepseek-v3 --gpu h200 --tp 8 -dcp 8 --json
 [ "$(json "$tmp/out" 'j["layout"]["runs"], "GPUs do not divide" in j["layout"]["why_not"]')" = "(False, True)" ] || die "dcp on GPUs"
 fails 2 "decode-context-parallel-size 2 4" plan deepseek-v3 --gpu h200 --tp 4 --decode-context-parallel-size 2
