@@ -128,7 +128,7 @@ static void expect(chk *t, const kase *k, const float *y, size_t y_stride)
                 const double y0 = k->y0 ? (double)k->y0[i * y_stride + b * s->n_out + r] : 0;
                 want[at] += y0;
                 bound[at] =
-                    factor_of(&k->a.w, k->v->kind, k->a.x.lo != NULL, (double)n_col) * 0x1p-24 * (bound[at] + fabs(y0)) +
+                    factor_of(k->seen.type == NB_W_BF16 ? &k->seen : &k->a.w, k->v->kind, k->a.x.lo != NULL, (double)n_col) * 0x1p-24 * (bound[at] + fabs(y0)) +
                     0x1p-126 * (x_abs + (double)n_col * (4 + 4 * (double)max_scale(&k->w)));
             }
             memcpy(own + i * s->n_out, y + i * y_stride + b * s->n_out, s->n_out * sizeof *own);

@@ -148,9 +148,11 @@ typedef enum nb_cuda_kind { NB_CUDA_DIRECT, NB_CUDA_PROMPT } nb_cuda_kind;
  * rows [b * w_batch, b * w_batch + n_out) of w, y + b * y_batch.  Without batches n_batch is 1 and
  * n_out is w.n_row.  bias [n_out] (n_batch 1 only).  add: y += (y.f only, no parts).
  * FP8B: as linear.h; block scales apply to whole rows of w, so w_batch and n_out need no alignment.
- * Bound: that of linear.h for a pack of two parts; with lo NULL that of exact x.  Prompts with K forms
- * (nb_stype_is_k) may enter values of W in as many BF16 parts as x has: two, (562 + 3/8 n) * 2^-24 * S; one, the bound is
- * that of the values rounded to BF16 (docs/decisions/066).
+ * Bound, with S and n as in linear.h, and what linear.h adds for underflow; with lo NULL, of x rounded to BF16:
+ *   BF16 (170 + n/4) * 2^-24 * S, FP8B and packed types (178 + n/4) * 2^-24 * S: x has two parts, and tensor cores truncate
+ *   sums of 16 terms;  F32 and F16 (8 + sqrt(n)) * 2^-24 * S, INT8 as rows of codes and scales (10 + sqrt(n)) * 2^-24 * S
+ * Prompts with K forms (nb_stype_is_k) may enter values of W in as many BF16 parts as x has: two, (562 + 3/8 n) * 2^-24 * S;
+ * one, the bound is that of BF16 for the values rounded to BF16 (docs/decisions/066).
  * Rows that read codes: x is in xq (n_batch 1).  Each 128 columns are summed by the tensor cores, which keep 13 bits
  * behind the largest of 32 products and the sum so far; s and the weights' scale multiply that sum in float. */
 typedef struct nb_cuda_linear_args {
