@@ -93,21 +93,32 @@ typedef struct nb_cuda_csa_keep_args {
     size_t n_chunk, kv_stride, dim, window, state_off, max_chunk_tok;
 } nb_cuda_csa_keep_args;
 
-/* Streams X [n_stream][dim] of a token, in x (model/cpu/cpu_streams.c has the formulas).
- *   first: streams 1.. become copies of stream 0;  branch: X_j = post_j branch + sum_i C[i][j] X_i, weights from `weight`
- *   fn: then y = norm(sum_i pre_i X_i) * w, and the place's post and C go to `weight`; last: only pre is there
- * row (may be NULL): token t's streams are those of row[t]; then there is no branch.
- * Error: 2^-16 of the largest value of a row, with fn's products up to 1.
- * part: scratch, [n_tok][NB_CUDA_MIX_SLICES(dim)][NB_CUDA_MIX_SUMS(n_stream)]. */
+/* Residual streams X [n_stream][dim] of a token, in place in x.  In this order:
+ *   first: streams 1.. become copies of stream 0;  branch: X_j = post_j branch + sum_i C[i][j] X_i, post and C from weight
+ *   fn (NULL: nothing more happens): with u = X / sqrt(mean(X^2) + eps) and m = fn u,
+ *     pre_i = sigmoid(m_i scale_0 + base_i) + stream_eps
+ *     y = y_factor * norm(sum_i pre_i X_i) * w, norm as in rmsnorm.h with eps
+ *   and unless last, for the branch that comes next, to weight:
+ *     post_i = 2 sigmoid(m_{s+i} scale_1 + base_{s+i})
+ *     C = softmax over rows of m_{2s..} scale_2 + base, + stream_eps, columns divided by their sums + stream_eps, then
+ *     n_sinkhorn - 1 times rows and columns
+ * row (may be NULL): token t's streams are those of row[t], each once; then there is no branch.
+ * Shapes: 1 <= n_stream <= NB_CUDA_MAX_STREAM, n_sinkhorn >= 1, x_stride >= n_stream * dim; no two buffers overlap.
+ * Owned by the caller, all of it.  Written: x (with first or branch), y and, unless last, weight (with fn), part (scratch,
+ * [n_tok][NB_CUDA_MIX_SLICES(dim)][NB_CUDA_MIX_SUMS(n_stream)]).
+ * Errors: none of its own.  A value that is not finite stays in its token.  Bits of a token depend on its streams alone.
+ * Accuracy: 2^-16 of the largest value of a row of X, y or weight, against double, while row sums of |fn u| are of the size
+ * of 1: sums are in float, and scaled in double.
+ * Source: DeepSeek-V4's inference code (hc_pre, hc_split_sinkhorn, hc_post, hc_head), as in model/cpu/cpu_streams.c. */
 typedef struct nb_cuda_streams_args {
-    float *x; /* [rows][x_stride]: n_stream of dim values */
+    float *x;                     /* [rows][x_stride]: n_stream of dim values */
     const float *branch;          /* [n_tok][dim]; NULL: none */
     const float *fn, *base, *scale; /* [(2 + n_stream) n_stream][n_stream dim], [...], [3]; last: [n_stream]..., [1] */
     const float *w;               /* [dim] */
-    const uint32_t *row;
-    float *weight; /* [n_tok][n_stream + n_stream^2] */
+    const uint32_t *row;          /* [n_tok] */
+    float *weight;                /* [n_tok][n_stream + n_stream^2]: post, then C by rows */
     float *part;
-    nb_cuda_rows y;
+    nb_cuda_rows y;               /* [n_tok][dim] */
     size_t n_tok, n_stream, dim, x_stride, n_sinkhorn;
     float eps, stream_eps, y_factor;
     bool first, last;
