@@ -6,6 +6,7 @@
  *
  * combine: a block has one head of a query.  It weighs the units' states in order, adds the sink, divides, and turns the
  * last values back.  Bound by reading the states. */
+#include "kernel/cuda/common/block.cuh"
 #include "kernel/cuda/common/csa_rows.cuh"
 #include "kernel/cuda/common/ops.cuh"
 #include "kernel/cuda/common/rows.cuh"
@@ -121,12 +122,8 @@ __global__ void __launch_bounds__(END_THREADS) combine(NB_PARAM nb_cuda_csa_atte
     const uint32_t half = (uint32_t)(a.d_rope / 2);
     const float *c = a.cos_sin + (size_t)i * a.d_rope;
     float *rope = out + dim - a.d_rope;
-    for (uint32_t j = threadIdx.x; j < half; j += END_THREADS) {
-        const uint32_t e = a.interleaved ? 2 * j : j, f = a.interleaved ? e + 1 : e + half;
-        const float u = rope[e], v = rope[f], s = -c[half + j];
-        rope[e] = __fmaf_rn(u, c[j], -__fmul_rn(v, s));
-        rope[f] = __fmaf_rn(v, c[j], __fmul_rn(u, s));
-    }
+    for (uint32_t j = threadIdx.x; j < half; j += END_THREADS)
+        nb_turn_pair(rope, j, half, a.interleaved, c[j], -c[half + j]);
     __syncthreads();
     for (uint32_t d = threadIdx.x; d < dim; d += END_THREADS)
         nb_put(a.y, (size_t)i * a.y.stride + (size_t)head * dim + d, out[d]);

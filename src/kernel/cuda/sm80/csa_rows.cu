@@ -10,6 +10,7 @@
  *   keep    sums of a window that is not full, or the last eight tokens
  * One token of each chunk: one launch, a block to a chunk; a row is made every 4 or 128 tokens only.
  * Bound by memory for prompts, by latency for one token.  Nothing depends on other chunks or on the grid. */
+#include "kernel/cuda/common/block.cuh"
 #include "kernel/cuda/common/kv_encode.cuh"
 #include "kernel/cuda/common/ops.cuh"
 #include "kernel/cuda/common/rows.cuh"
@@ -21,15 +22,6 @@ constexpr uint32_t THREADS = 128, WARPS = THREADS / 32, PAGE = NB_PAGE_TOK, OVER
 __device__ inline bool finite(float x)
 {
     return nb_kv_mag_bits(x) < 0x7f800000u;
-}
-
-/* Pair j of the d values at x turned by cosine c and sine s. */
-__device__ inline void turn_pair(float *x, uint32_t j, uint32_t half, bool interleaved, float c, float s)
-{
-    const uint32_t i = interleaved ? 2 * j : j, o = interleaved ? i + 1 : i + half;
-    const float u = x[i], v = x[o];
-    x[i] = __fmaf_rn(u, c, -__fmul_rn(v, s));
-    x[o] = __fmaf_rn(v, c, __fmul_rn(u, s));
 }
 
 /* ---- vectors ---- */
@@ -48,7 +40,7 @@ __global__ void __launch_bounds__(THREADS) turn(NB_PARAM nb_cuda_csa_turn_args a
     for (uint32_t i = lane; i < n; i += 32) x[i] = a.w ? __fmul_rn(__fmul_rn(x[i], f), a.w[i]) : __fmul_rn(x[i], f);
     __syncwarp();
     const float *c = a.cos_sin + t * a.d_rope;
-    for (uint32_t j = lane; j < half; j += 32) turn_pair(x + n - a.d_rope, j, half, a.interleaved, c[j], c[half + j]);
+    for (uint32_t j = lane; j < half; j += 32) nb_turn_pair(x + n - a.d_rope, j, half, a.interleaved, c[j], c[half + j]);
     __syncwarp();
     if (!a.round && !a.bad) return;
     bool ok = true;
@@ -241,7 +233,7 @@ __device__ bool finish_row(const nb_cuda_csa_append_args &a, const nb_cuda_csa_p
     t.sync();
     for (uint32_t j = t.i; j < half; j += THREADS) {
         const double angle = (double)__fmul_rn(a.inv_freq[j], (float)(w * (uint32_t)a.ratio));
-        turn_pair(x + n - a.d_rope, j, half, a.interleaved, (float)((double)a.rope_factor * cos(angle)),
+        nb_turn_pair(x + n - a.d_rope, j, half, a.interleaved, (float)((double)a.rope_factor * cos(angle)),
                   (float)((double)a.rope_factor * sin(angle)));
     }
     t.sync();

@@ -4,6 +4,7 @@
  * A warp has one vector, a key or a head's query, in shared memory.  Bound by launch and latency for few tokens, by
  * memory for many. */
 #include "kernel/cuda/common/ahead.cuh"
+#include "kernel/cuda/common/block.cuh"
 #include "kernel/cuda/common/ops.cuh"
 #include "kernel/cuda/common/rows.cuh"
 
@@ -39,12 +40,7 @@ __device__ void rotate(const nb_cuda_index_finish_args &a, size_t t, float *x, u
     const uint32_t half = (uint32_t)(a.d_rope / 2);
     if (a.last) x += a.dim - a.d_rope;
     const float *c = a.cos_sin + t * a.d_rope;
-    for (uint32_t j = lane; j < half; j += 32) {
-        const uint32_t i = a.interleaved ? 2 * j : j, o = a.interleaved ? i + 1 : i + half;
-        const float u = x[i], v = x[o];
-        x[i] = __fmaf_rn(u, c[j], -__fmul_rn(v, c[half + j]));
-        x[o] = __fmaf_rn(v, c[j], __fmul_rn(u, c[half + j]));
-    }
+    for (uint32_t j = lane; j < half; j += 32) nb_turn_pair(x, j, half, a.interleaved, c[j], c[half + j]);
     __syncwarp();
 }
 

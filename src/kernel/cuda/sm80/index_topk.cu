@@ -10,6 +10,7 @@
  *
  * Bound by the latency of the launches for few rows.  One block per row would take 512 KiB of scores through one SM, five
  * times, and their counters with conflicts: some 40 us for 131,072 scores. */
+#include "kernel/cuda/common/block.cuh"
 #include "kernel/cuda/common/ops.cuh"
 #include "kernel/cuda/common/ptx.cuh"
 
@@ -75,27 +76,6 @@ __device__ mine load(const work &x)
     return m;
 }
 
-/* Exclusive prefix sum over the block's threads; *all becomes the total. */
-__device__ uint32_t before(uint32_t v, uint32_t *shared, uint32_t *all)
-{
-    const uint32_t lane = threadIdx.x % 32, w = threadIdx.x / 32;
-    uint32_t sum = v, base = 0, total = 0;
-#pragma unroll
-    for (uint32_t b = 1; b < 32; b *= 2) {
-        const uint32_t left = __shfl_up_sync(~0u, sum, b);
-        if (lane >= b) sum += left;
-    }
-    __syncthreads(); /* the previous contents have been read */
-    if (lane == 31) shared[w] = sum;
-    __syncthreads();
-    for (uint32_t k = 0; k < THREADS / 32; k++) {
-        if (k < w) base += shared[k];
-        total += shared[k];
-    }
-    *all = total;
-    return base + sum - v;
-}
-
 __host__ __device__ constexpr uint32_t shift_of(int level)
 {
     return level == 0 ? 21 : level == 1 ? 10 : 0;
@@ -116,7 +96,7 @@ template <int LEVEL> __device__ found find(const work &x, found left, uint32_t *
         c[j] = count[N - 1 - (threadIdx.x * OWN + j)];
         sum += c[j];
     }
-    uint32_t at = before(sum, shared, &all);
+    uint32_t at = nb_block_before<THREADS>(sum, shared, &all);
 #pragma unroll
     for (uint32_t j = 0; j < OWN; j++) {
         if (at < left.rank && at + c[j] >= left.rank)
@@ -192,7 +172,7 @@ __global__ void __launch_bounds__(THREADS) topk_count(NB_PARAM nb_cuda_index_top
     const mine m = load(x);
     const found f = found_before<3>(x, (uint32_t)a.k, warps, out);
     uint32_t all;
-    (void)before(counts_of(m, f.prefix), warps, &all);
+    (void)nb_block_before<THREADS>(counts_of(m, f.prefix), warps, &all);
     if (threadIdx.x != 0) return;
     x.above[blockIdx.x] = all & 0xffff;
     x.equal[blockIdx.x] = all >> 16;
@@ -204,8 +184,8 @@ __device__ void parts_before(const work &x, uint32_t *above, uint32_t *equal, ui
 {
     uint32_t n = 0, e = 0;
     for (uint32_t p = threadIdx.x; p < blockIdx.x; p += THREADS) n += x.above[p], e += x.equal[p];
-    (void)before(n, warps, above);
-    (void)before(e, warps, equal);
+    (void)nb_block_before<THREADS>(n, warps, above);
+    (void)nb_block_before<THREADS>(e, warps, equal);
 }
 
 __global__ void __launch_bounds__(THREADS) topk_write(NB_PARAM nb_cuda_index_topk_args a)
@@ -225,7 +205,7 @@ __global__ void __launch_bounds__(THREADS) topk_write(NB_PARAM nb_cuda_index_top
     const found f = x.level[2];
     uint32_t above, equal, all;
     parts_before(x, &above, &equal, warps);
-    const uint32_t left = before(counts_of(m, f.prefix), warps, &all);
+    const uint32_t left = nb_block_before<THREADS>(counts_of(m, f.prefix), warps, &all);
     above += left & 0xffff, equal += left >> 16;
     for (uint32_t i = 0; i < m.n; i++) {
         const bool same = m.key[i] == f.prefix;

@@ -11,6 +11,7 @@
  *
  * A score does not depend on the grid, and every sum has one order, so a choice depends only on its sequence.
  * Bound by the latency of decoding pages in `score`, and by 4 n_head bytes per token, written once and read twice. */
+#include "kernel/cuda/common/block.cuh"
 #include "kernel/cuda/common/kv_decode.cuh"
 #include "kernel/cuda/common/ops.cuh"
 #include "kernel/cuda/sm80/mla_tile.cuh"
@@ -254,27 +255,6 @@ __device__ limit last_taken(const float *x, uint32_t n, double above, uint32_t c
     return { key, cap };
 }
 
-/* Exclusive prefix sum of v over the block's threads; *all becomes the total.  v: two counts of 16 bits. */
-__device__ uint32_t before(uint32_t v, uint32_t *shared, uint32_t *all)
-{
-    const uint32_t lane = threadIdx.x % 32, w = threadIdx.x / 32;
-    uint32_t sum = v, base = 0, total = 0;
-#pragma unroll
-    for (uint32_t b = 1; b < 32; b *= 2) {
-        const uint32_t left = __shfl_up_sync(~0u, sum, b);
-        if (lane >= b) sum += left;
-    }
-    __syncthreads(); /* the previous contents have been read */
-    if (lane == 31) shared[w] = sum;
-    __syncthreads();
-    for (uint32_t k = 0; k < PICK_THREADS / 32; k++) {
-        if (k < w) base += shared[k];
-        total += shared[k];
-    }
-    *all = total;
-    return base + sum - v;
-}
-
 __device__ uint32_t least(uint32_t a, uint32_t b)
 {
     return a < b ? a : b;
@@ -313,7 +293,8 @@ __global__ void __launch_bounds__(PICK_THREADS) choose(NB_PARAM nb_cuda_thrift_a
         const uint32_t key = order_of(v);
         const bool more = above && key > last.key, equal = above && key == last.key;
         uint32_t all;
-        const uint32_t left = before((more ? 1u : 0) | (equal ? 0x10000u : 0), warps, &all);
+        /* two counts of 16 bits */
+        const uint32_t left = nb_block_before<PICK_THREADS>((more ? 1u : 0) | (equal ? 0x10000u : 0), warps, &all);
         const uint32_t eq = n_equal + (left >> 16);
         const uint32_t at = n_more + (left & 0xffff) + least(eq, last.n_equal);
         if (t < x.n && t % PAGE == 0) first[t / PAGE] = at;
