@@ -181,8 +181,8 @@ static void expect(chk *t, const kase *k, const float *y, size_t y_stride)
     }
     const shape *s = &k->s;
     const size_t n_place = s->n_tok * s->top_k;
-    const nb_weight *w = k->w[0][0].type == NB_W_BF16 ? &k->w[0][0] : &k->a.gate; /* with its rounding */
-    const double f = factor_of(w, k->v->kind, k->a.x.lo != NULL, (double)s->n_col) * 0x1p-24;
+    const nb_weight *first = k->w[0][0].type == NB_W_BF16 ? &k->w[0][0] : &k->a.gate; /* with its rounding */
+    const double f = factor_of(first, k->v->kind, k->a.x.lo != NULL, (double)s->n_col) * 0x1p-24;
     double *want = chk_f64(t, n_place * s->n_out), *bound = chk_f64(t, n_place * s->n_out);
     double *up = chk_f64(t, s->n_out), *up_sum = chk_f64(t, s->n_out);
     for (size_t e = 0; e < s->n_expert; e++)
