@@ -211,7 +211,7 @@ typedef struct nb_engine_info {
     uint64_t kv_pool_bytes;
     size_t kv_pool_tok, n_thread;
     size_t n_rank;                           /* each has such a pool (kv_pool_bytes) */
-    size_t n_data_rank;                      /* n_rank if each has requests of its own, else 1 */
+    size_t n_data_rank;                      /* groups of ranks with requests of their own; 1: all have the same */
     size_t n_node, node_rank;                /* processes with a rank each; 1: all ranks are in this one */
     size_t n_block, block_tok;               /* blocks of the pool; tokens of a block (64) */
     uint64_t block_bytes,

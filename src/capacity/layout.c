@@ -188,6 +188,7 @@ bool nb_layout_suggest(const nb_demand *d, nb_layout *l)
         nb_layout t = *l;
         double weights;
         t.tp = tp;
+        if (t.dcp > 1) t.dcp = tp; /* as nb_layout_check wants it */
         t.dp = l->n_gpu / tp;
         t.ep = expert_groups(d, &t);
         const double tokens = tokens_of(d, &t, &weights);

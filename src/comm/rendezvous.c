@@ -236,14 +236,28 @@ static nb_status listen_to(meeting *m, guest *g, size_t first, nb_error *err)
     return NB_OK;
 }
 
+/* A free one, else the oldest of those that have not proved that they know the secret; NULL: all have. */
+static guest *place_for(meeting *m)
+{
+    guest *oldest = NULL;
+    for (size_t i = 0; i < MAX_GUEST; i++) {
+        guest *g = &m->guest[i];
+        if (g->s < 0) return g;
+        if (g->door.at < NB_DOOR_INTRO && (!oldest || g->until < oldest->until)) oldest = g;
+    }
+    return oldest;
+}
+
 static nb_status welcome(meeting *m, int door, nb_error *err)
 {
     unsigned char nonce[NB_NONCE_BYTES];
     int s;
     for (size_t n = 0; n < MAX_GUEST && (s = nb_net_accept(door)) >= 0; n++) {
-        guest *g = &m->guest[0];
-        for (size_t i = 0; i < MAX_GUEST && g->s >= 0; i++)
-            if (m->guest[i].s < 0 || m->guest[i].until < g->until) g = &m->guest[i];
+        guest *g = place_for(m);
+        if (!g) {
+            nb_net_close(s);
+            continue;
+        }
         leave(g);
         const nb_status st = random_bytes(nonce, sizeof nonce, err);
         if (st != NB_OK) nb_net_close(s);
@@ -294,6 +308,24 @@ static nb_status admit(meeting *m, int door, size_t first, nb_error *err)
 
 /* ---- all of it ---- */
 
+static bool is_loopback(const char *host)
+{
+    return !strncmp(host, "127.", 4) || !strcmp(host, "::1");
+}
+
+/* Where the others are.  Who came to rank 0 by its own machine's loopback is, for another machine, where rank 0 is. */
+static bool send_places(meeting *m, size_t k)
+{
+    const size_t n = m->r->n_rank;
+    place to[NB_COMM_MAX_RANK];
+    char own[NB_NET_HOST_BYTES];
+    nb_net_own(m->link[k], own);
+    memcpy(to, m->place, n * sizeof *to);
+    for (size_t j = 1; j < n; j++)
+        if (is_loopback(to[j].host) && !is_loopback(own)) memcpy(to[j].host, own, sizeof own);
+    return send_all(m->link[k], to, n * sizeof *to, nb_clock_s() + GUEST_S);
+}
+
 static nb_status be_first(meeting *m, nb_error *err)
 {
     const nb_rendezvous *r = m->r;
@@ -303,7 +335,7 @@ static nb_status be_first(meeting *m, nb_error *err)
     nb_net_close(door);
     NB_TRY(st);
     for (size_t k = 1; k < r->n_rank; k++)
-        if (!send_all(m->link[k], m->place, r->n_rank * sizeof *m->place, nb_clock_s() + GUEST_S))
+        if (!send_places(m, k))
             return nb_fail(err, NB_ERR_FAILED, "rank %zu of %zu: it has gone while rank 0 waited for others", k, r->n_rank);
     return NB_OK;
 }

@@ -86,21 +86,25 @@ static nb_status open_source(nb_engine *e, const nb_engine_options *o, nb_error 
     return nb_source_open_dir(o->model, &e->source, err);
 }
 
-/* Ranks read what they compute with; the first one's threads read the rest, or everything. */
+/* Ranks read what they compute with; the first one's threads read the rest, or everything.  A process that has one of
+ * several ranks leaves the rest to its first steps: the machine may not have room for the whole model. */
 static nb_status read_mapped(nb_engine *e, const nb_engine_options *o, nb_error *err)
 {
     prefault_ctx p = { o->progress, o->progress_ctx };
-    const bool parts = e->ranks.n > 1 && nb_source_is_mapped(e->source);
+    const size_t n_rank = e->ranks.apart ? e->ranks.n_all : e->ranks.n;
+    const bool parts = n_rank > 1 && nb_source_is_mapped(e->source);
     if (parts) {
         const nb_weight_reading how = { .progress = o->progress, .progress_ctx = o->progress_ctx };
         nb_weight_piece *piece = NULL;
         size_t n = 0;
-        NB_TRY(nb_weight_pieces(&e->model, e->ranks.n, &piece, &n, err));
+        NB_TRY(nb_weight_pieces(&e->model, n_rank, &piece, &n, err));
+        if (e->ranks.apart) n = nb_weight_pieces_keep(piece, n, e->ranks.first);
         nb_dev_spread(e->dev, false); /* threads inherit it */
         const nb_status st = nb_weight_pieces_read(&e->ranks, piece, n, &how, err);
         nb_dev_spread(e->dev, true);
         free(piece);
         NB_TRY(st);
+        if (e->ranks.apart) return NB_OK;
     }
     nb_source_prefault(e->source, on_threads, e->dev, parts ? NULL : prefault_report, &p);
     return NB_OK;

@@ -16,6 +16,7 @@
 
 #include "comm/comm_tcp.h"
 #include "engine/engine_internal.h"
+#include "engine/remote.h"
 #include "os/clock.h"
 
 /* The scheduler can always do something when there are requests; should it ever not, the
@@ -101,6 +102,7 @@ static void fail_engine(nb_engine *e, nb_status st, const nb_error *why)
     e->queue.failed = true;
     nb_mutex_unlock(e->queue.lock);
     if (e->news.fn) e->news.fn(e->news.ctx, true, e->queue.why_failed);
+    nb_remote_end(&e->ranks, why->msg[0] ? why->msg : nb_status_text(st)); /* or they would wait for the next step */
     if (!e->ranks.stuck) nb_answers_clear(e);
     for (nb_run *r = e->live; r; r = r->next) nb_run_fail(e, r, NB_ERR_FAILED, e->queue.why_failed);
 }

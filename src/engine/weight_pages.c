@@ -71,6 +71,14 @@ nb_status nb_weight_pieces(nb_model *m, size_t n_rank, nb_weight_piece **out, si
     return NB_OK;
 }
 
+size_t nb_weight_pieces_keep(nb_weight_piece *piece, size_t n, size_t rank)
+{
+    size_t n_kept = 0;
+    for (size_t i = 0; i < n; i++)
+        if (piece[i].rank == rank) piece[n_kept++] = (nb_weight_piece){ piece[i].p, piece[i].n_bytes, 0 };
+    return n_kept;
+}
+
 /* ---- reading ---- */
 
 typedef struct reader {

@@ -20,6 +20,9 @@ enum { NB_WEIGHT_PIECE = 16 << 20 };
  * --tensor-parallel-size.  Where ranks or groups of them need the whole matrix, that spreads it. */
 nb_status nb_weight_pieces(nb_model *m, size_t n_rank, nb_weight_piece **out, size_t *n, nb_error *err);
 
+/* Keeps the pieces of one rank, which become rank 0's: of a process that has only this one.  Returns their number. */
+size_t nb_weight_pieces_keep(nb_weight_piece *piece, size_t n, size_t rank);
+
 /* Any thread. */
 typedef void nb_weight_read_fn(void *ctx, const nb_weight_piece *piece);
 typedef struct nb_weight_reading {

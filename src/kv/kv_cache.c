@@ -364,6 +364,15 @@ size_t nb_kv_cache_lacks(const nb_kv_cache *c, const uint32_t *hit, size_t n_hit
     return 0;
 }
 
+bool nb_kv_cache_any_follows(const nb_kv_cache *c, uint32_t before, const uint32_t *id, size_t n)
+{
+    const bool begins = before == NONE || (c->block[before].at + 1) % NB_KV_UNIT_BLOCKS == 0;
+    if (c->n_part == 1 || begins) return n > 0;
+    for (size_t i = 0; i < n; i++)
+        if (nb_kv_part_of(c, id[i]) == nb_kv_part_of(c, before)) return true;
+    return false;
+}
+
 /* Whether the block may be found: all of its unit that is before it is found, in its part. */
 static bool continues_unit(const nb_kv_cache *c, uint32_t id, uint32_t parent)
 {

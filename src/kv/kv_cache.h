@@ -116,6 +116,8 @@ nb_status nb_kv_cache_acquire_after(nb_kv_cache *c, uint32_t before, uint32_t *i
 /* 0: the indexed blocks hit[0..n_hit) of a text can be held and n more blocks acquired after them.  Else at least so
  * many blocks must be given up before. */
 size_t nb_kv_cache_lacks(const nb_kv_cache *c, const uint32_t *hit, size_t n_hit, size_t n);
+/* Whether one of id[0..n), given up, could be the block after `before`: where there are parts, it must be in the right one. */
+bool nb_kv_cache_any_follows(const nb_kv_cache *c, uint32_t before, const uint32_t *id, size_t n);
 /* The held, not indexed block `id` is full and stands for `key`; `parent` is the block
  * before it (NB_BLOCK_NONE for the first; one that left the index by a reset is not
  * remembered as parent).  Returns the block to use from now on: id, or

@@ -1,5 +1,5 @@
 /* net.c - see net.h. */
-#define _GNU_SOURCE /* accept4, POLLRDHUP, TCP_USER_TIMEOUT */
+#define _GNU_SOURCE /* accept4, POLLRDHUP */
 #include "os/net.h"
 
 #include <errno.h>
@@ -30,7 +30,6 @@ static void tune(int s)
     set(s, IPPROTO_TCP, TCP_KEEPIDLE, PROBE_AFTER_S);
     set(s, IPPROTO_TCP, TCP_KEEPINTVL, PROBE_EVERY_S);
     set(s, IPPROTO_TCP, TCP_KEEPCNT, PROBES);
-    set(s, IPPROTO_TCP, TCP_USER_TIMEOUT, (PROBE_AFTER_S + PROBES * PROBE_EVERY_S) * 1000);
 }
 
 static nb_status resolve(const char *host, unsigned port, int flags, struct addrinfo **out, nb_error *err)
@@ -105,6 +104,15 @@ int nb_net_accept(int listening)
 
 /* ---- connecting ---- */
 
+/* Whether a socket has come to its own port, as happens where nobody listens on one that the system deals out. */
+static bool is_itself(int s)
+{
+    struct sockaddr_storage a = { 0 }, b = { 0 };
+    socklen_t n_a = sizeof a, n_b = sizeof b;
+    return getsockname(s, (struct sockaddr *)&a, &n_a) == 0 && getpeername(s, (struct sockaddr *)&b, &n_b) == 0 &&
+           n_a == n_b && memcmp(&a, &b, n_a) == 0;
+}
+
 /* errno of an attempt that has ended; 0: connected. */
 static int attempt(const struct addrinfo *a, double until, int *out)
 {
@@ -123,6 +131,7 @@ static int attempt(const struct addrinfo *a, double until, int *out)
         else if (getsockopt(s, SOL_SOCKET, SO_ERROR, &e, &n) != 0)
             e = errno;
     }
+    if (e == 0 && is_itself(s)) e = ECONNREFUSED;
     if (e == 0)
         *out = s;
     else

@@ -91,17 +91,30 @@ static bool has_room(const nb_sched *s)
 
 /* ---- preemption ---- */
 
-/* Never the oldest unless it is alone; NULL: the one in need is the oldest, and all others are better. */
-static nb_req *find_victim(const nb_sched *s, const nb_req *in_need)
+static uint32_t last_block(const nb_req *r)
+{
+    return r->n_block ? r->block[r->n_block - 1] : NB_BLOCK_NONE;
+}
+
+/* Never the oldest unless it is alone; NULL: the one in need is the oldest, and all others are better.
+ * helps: only requests with a block that may be the next one of in_need. */
+static nb_req *worst(const nb_sched *s, const nb_req *in_need, bool helps)
 {
     nb_req *v = s->n_run == 1 ? s->run[0] : NULL;
     for (size_t i = 1; i < s->n_run; i++) {
         nb_req *r = s->run[i];
         if (r->level < in_need->level) continue; /* better than the one in need */
+        if (helps && !nb_kv_cache_any_follows(s->kv, last_block(in_need), r->block, r->n_block)) continue;
         if (!v || r->level > v->level || (r->level == v->level && r->n_computed <= v->n_computed))
             v = r; /* worse, or not more computed and younger */
     }
     return v;
+}
+
+static nb_req *find_victim(const nb_sched *s, const nb_req *in_need)
+{
+    nb_req *v = worst(s, in_need, true);
+    return v ? v : worst(s, in_need, false);
 }
 
 static void preempt(nb_sched *s, nb_req *r, double now)
@@ -116,8 +129,7 @@ static void preempt(nb_sched *s, nb_req *r, double now)
 
 static bool add_block(nb_sched *s, nb_req *r)
 {
-    const uint32_t before = r->n_block ? r->block[r->n_block - 1] : NB_BLOCK_NONE;
-    if (nb_kv_cache_acquire_after(s->kv, before, &r->block[r->n_block]) != NB_OK) return false;
+    if (nb_kv_cache_acquire_after(s->kv, last_block(r), &r->block[r->n_block]) != NB_OK) return false;
     r->n_block++;
     return true;
 }
@@ -219,9 +231,13 @@ static void count_lookup(nb_sched *s, const nb_req *r)
 static bool admit(nb_sched *s, nb_req *r, double now)
 {
     if (s->n_run && s->n_gain < r->retry_at) return false;
-    const size_t n_hit = look_up(s, r), n_all = nb_n_block(r->n_known);
-    const size_t n_need = nb_min(n_all + 1, nb_n_block(s->o.max_model_len)) - n_hit;
-    const size_t n_lack = nb_kv_cache_lacks(s->kv, r->block, n_hit, n_need);
+    const size_t n_all = nb_n_block(r->n_known), n_most = nb_min(n_all + 1, nb_n_block(s->o.max_model_len));
+    size_t n_hit = look_up(s, r), n_lack = nb_kv_cache_lacks(s->kv, r->block, n_hit, n_most - n_hit);
+    const size_t n_whole = n_hit - n_hit % NB_KV_UNIT_BLOCKS;
+    if (n_lack && n_whole < n_hit && !nb_kv_cache_lacks(s->kv, r->block, n_whole, n_most - n_whole)) {
+        n_hit = n_whole; /* only the part of the unit is full: the unit again, elsewhere */
+        n_lack = 0;
+    }
     if (n_lack) {
         r->retry_at = s->n_gain + n_lack;
         return false;

@@ -678,6 +678,28 @@ static void test_parts(void **state)
         assert_int_equal(nb_kv_cache_create(&wrong[i], &c, NULL), NB_ERR_ARG);
 }
 
+/* A part that is full stops texts inside a unit of it, whatever the others have. */
+static void test_parts_full(void **state)
+{
+    (void)state;
+    const nb_kv_cache_options o = { .n_block = 32, .index = true, .protected_share = 0.25, .n_part = 2 };
+    nb_kv_cache *c = NULL;
+    uint32_t a[28];
+    assert_int_equal(nb_kv_cache_create(&o, &c, NULL), NB_OK);
+    extend(c, 1, a, 0, 28); /* units in parts 0, 1, 0 and, half of one, 1 */
+    for (size_t i = 0; i < 28; i++) assert_int_equal(part_of(c, a[i]), i / 8 % 2);
+    assert_int_equal(nb_kv_cache_available(c), 4);
+    assert_int_equal(nb_kv_cache_lacks(c, a, 16, 4), 0);
+    assert_true(nb_kv_cache_lacks(c, a, 20, 1) > 0);
+    assert_true(nb_kv_cache_any_follows(c, a[19], a, 28));
+    assert_false(nb_kv_cache_any_follows(c, a[19], a + 8, 8));
+    assert_true(nb_kv_cache_any_follows(c, a[23], a + 8, 8));
+    assert_true(nb_kv_cache_any_follows(c, NB_BLOCK_NONE, a + 8, 8));
+    nb_kv_cache_release(c, a, 28);
+    ok(c);
+    nb_kv_cache_destroy(c);
+}
+
 /* A unit that is found is whole: who computes it again elsewhere keeps its blocks to itself. */
 static void test_parts_duplicate(void **state)
 {
@@ -715,6 +737,7 @@ int main(void)
         cmocka_unit_test(test_scan_resistant), cmocka_unit_test(test_reset),
         cmocka_unit_test(test_held_leaf),      cmocka_unit_test(test_misuse),
         cmocka_unit_test(test_check_finds),    cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_parts_full),
         cmocka_unit_test(test_parts_duplicate),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

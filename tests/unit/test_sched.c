@@ -439,6 +439,30 @@ static void test_shared_admission(void **state)
     done(&t);
 }
 
+/* Chats with a common beginning: when the part that has it is full, the next ones compute it again in the other. */
+static void test_parts_admission(void **state)
+{
+    (void)state;
+    nb_sched_options o = usual;
+    o.max_step_tok = o.max_chunk_tok = 512;
+    rig t = { 0 };
+    const nb_kv_cache_options ko = { .n_block = 32, .index = true, .protected_share = 0.75, .n_part = 2 };
+    assert_int_equal(nb_kv_cache_create(&ko, &t.kv, NULL), NB_OK);
+    assert_int_equal(nb_sched_create(&o, t.kv, &t.s, NULL), NB_OK);
+    for (uint32_t id = 1; id <= 6; id++) { /* 4 common blocks, 3 of its own and one of headroom */
+        nb_sched_request q = request(id, 1, 446);
+        uint32_t prompt[446];
+        for (size_t i = 0; i < NB_COUNT(prompt); i++) prompt[i] = q.prompt[i] + (i < 256 ? 0 : 1000 * id);
+        q.prompt = prompt;
+        assert_int_equal(nb_sched_add(t.s, &q, 0, NULL), NB_OK);
+        step(&t);
+    }
+    assert_int_equal(stats(&t).n_running, 5); /* 3 in the first part, 2 in the other, with 1 of 16 and 2 of 16 left or less */
+    assert_int_equal(stats(&t).prefix_hits, 2 * 256);
+    for (uint32_t id = 1; id <= 6; id++) nb_sched_remove(t.s, id);
+    done(&t);
+}
+
 /* A reset under a running request leaves blocks in the index that nobody finds, before the first
  * is there again: then they all count at once. */
 static void test_reset_admission(void **state)
@@ -958,6 +982,7 @@ int main(void)
         cmocka_unit_test(test_prefix),
         cmocka_unit_test(test_admission),
         cmocka_unit_test(test_shared_admission),
+        cmocka_unit_test(test_parts_admission),
         cmocka_unit_test(test_reset_admission),
         cmocka_unit_test(test_preempt),
         cmocka_unit_test(test_preempt_planned),

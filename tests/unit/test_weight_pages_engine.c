@@ -135,6 +135,16 @@ static void reads_own(const char *dir, size_t n_rank)
     assert_int_equal(x.total, all);
     nb_ranks_deinit(&ranks);
     nb_dev_destroy(dev);
+
+    /* a process with one rank of several keeps what is this rank's */
+    uint64_t own = 0, kept = 0;
+    for (size_t i = 0; i < n; i++) own += piece[i].rank == 1 ? piece[i].n_bytes : 0;
+    n = nb_weight_pieces_keep(piece, n, 1);
+    for (size_t i = 0; i < n; i++) {
+        assert_int_equal(piece[i].rank, 0);
+        kept += piece[i].n_bytes;
+    }
+    assert_true(own > 0 && kept == own);
     free(x.by);
     free(piece);
     nb_engine_destroy(e);

@@ -76,9 +76,8 @@ static int open_engine(depth_bench *x)
     nb_status st = nb_engine_plan_memory(&e, &plan, &err);
     if (st != NB_OK) return cli_status(st, &err);
     /* Prompts that were timed stay behind; without room for them they push nothing else out. */
-    e.kv_cache_bytes = (bench_points_blocks(x->max_depth, more, x->max_batch) +
-                        4 * (x->max_prefill / BENCH_PAGE + 1)) *
-                       plan.block_bytes;
+    const size_t n_page = bench_points_blocks(x->max_depth, more, x->max_batch) + 4 * (x->max_prefill / BENCH_PAGE + 1);
+    e.kv_cache_bytes = (n_page * BENCH_PAGE + plan.block_tok - 1) / plan.block_tok * plan.block_bytes;
     st = bench_points_init(&x->p, &s, &e, &err);
     return st == NB_OK ? CLI_OK : cli_status(st, &err);
 }

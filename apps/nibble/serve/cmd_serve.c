@@ -72,7 +72,7 @@ static int start(const opts *o, nb_serve_log *log)
         t.server.max_connections = serve_raise_file_limit(o->serve.max_connections);
         t.engine.progress = serve_progress;
         t.engine.progress_ctx = &t;
-        nb_status st = nb_serve_check(&t.server, &err);
+        nb_status st = t.nodes.rank ? NB_OK : nb_serve_check(&t.server, &err); /* others have no server */
         if (st == NB_OK) {
             serve_say_plan(o, &t);
             st = nb_engine_create(&t.engine, &e, &err);
