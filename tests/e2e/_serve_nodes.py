@@ -5,6 +5,7 @@
 import contextlib
 import os
 import re
+import shutil
 import signal
 import socket
 import time
@@ -21,10 +22,10 @@ def free_port():
         return s.getsockname()[1]
 
 
-def process(port, rank, *args, n=2, secret=SECRET, env=None, small=True):
+def process(port, rank, *args, n=2, secret=SECRET, env=None, small=True, model=MODEL):
     """One of n; it is started, and not waited for."""
     env = {"NIBBLE_RENDEZVOUS_SECRET": secret, **(env or {})}
-    return Server(MODEL, "--port", "0", "--device", "cpu", "-tp", str(n), "--nnodes", str(n), "--node-rank", str(rank),
+    return Server(model, "--port", "0", "--device", "cpu", "-tp", str(n), "--nnodes", str(n), "--node-rank", str(rank),
                   "--master-addr", "127.0.0.1", "--master-port", str(port), "--distributed-timeout-seconds", "60",
                   *args, env=env, small=small)
 
@@ -92,6 +93,20 @@ def test_a_follower_ends_while_nothing_is_computed():
         follower.process.send_signal(signal.SIGKILL)
         assert leader.end() == 1
         assert CLOSED in leader.text(), leader.text()
+
+
+def test_the_leader_fails_while_nothing_is_computed():
+    """Its weights are cut off: the other one must not wait for a step that never comes."""
+    port = free_port()
+    own = os.path.join(TMP, "own")
+    shutil.copytree(MODEL, own)
+    follower = process(port, 1)
+    with process(port, 0, model=own) as leader:
+        for name in os.listdir(own):
+            if name.endswith(".safetensors"):
+                os.truncate(os.path.join(own, name), 4096)
+        assert follower.end() == 1 and "rank 0 of 2: " in follower.text(), follower.text()
+        assert ask(leader.connect(), "/health")[0] == 503
 
 
 def test_the_leader_is_killed():
