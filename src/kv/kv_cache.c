@@ -310,7 +310,7 @@ void nb_kv_cache_hold(nb_kv_cache *c, uint32_t id, bool hit)
 static size_t next_part(const nb_kv_cache *c, uint32_t before, const size_t *n, uint8_t *at)
 {
     NB_ASSERT(before == NONE || before < c->n_block);
-    *at = before == NONE ? 0 : (uint8_t)((c->block[before].at + 1) % NB_KV_UNIT_BLOCKS);
+    *at = (uint8_t)(before == NONE ? 0 : (c->block[before].at + 1) % NB_KV_UNIT_BLOCKS);
     return *at ? nb_kv_part_of(c, before) : fullest(n, c->n_part);
 }
 
