@@ -262,6 +262,11 @@ static size_t check_model(const set_up *s)
                 fail_msg("%s, %s: request %zu has other tokens or log-probabilities on %zu x %zu ranks", s->dir,
                          s->kv, q, sizes[i].n_data, sizes[i].n_tensor);
         }
+        if (s->context == LONG_CONTEXT && !s->roomy) { /* requests with blocks on both ranks that make room for others */
+            nb_engine_stats stats;
+            nb_engine_get_stats(many, &stats);
+            assert_true(stats.n_evicted > 0);
+        }
         for (size_t k = 0; s->gpu && k < sizes[i].n_data; k++) assert_true(nb_gpu_of(many->rank[k].rank)->n_graph > 0);
         const size_t used = compare_pages(s, one, many);
         if (used < 2) fail_msg("%s: %zu of %zu caches had a whole page", s->dir, used, sizes[i].n_data);
@@ -320,6 +325,7 @@ static void test_context_ways(void **state)
         { .dir = "tests/parity/v3_sharded", .kv = "nvfp4", .n_thread = 1, .chunk = 96, .roomy = true, .context = LONG_CONTEXT },
         { .dir = "tests/parity/v3_sharded", .kv = "bf16", .mla = "absorbed", .n_thread = 8, .chunk = 200, .roomy = true, .context = LONG_CONTEXT },
         { .dir = "tests/parity/v3_sharded", .kv = "f32", .mla = "expanded", .weights = "int8", .chunk = 512, .roomy = true, .context = LONG_CONTEXT },
+        { .dir = "tests/parity/v3_sharded", .kv = "nvfp4", .n_thread = 2, .chunk = 300, .two = true, .context = LONG_CONTEXT },
         { .dir = "tests/parity/v3_sharded", .kv = "nvfp4", .n_thread = 4, .chunk = 512, .roomy = true, .context = FAR_CONTEXT },
         { .dir = "models/nibble-tiny", .kv = "nvfp4", .n_thread = 2, .chunk = 300, .two = true, .roomy = true, .context = LONG_CONTEXT },
     };
