@@ -1,7 +1,8 @@
 /* net.h - TCP between processes: sockets that never block, and waiting for them.
  *
  * A socket is a number, -1: none.  Peers that vanish without a word (a machine that is switched off) are noticed by
- * the system's probes after half a minute. */
+ * the system's probes after half a minute of silence; while sent bytes wait for an answer there are no probes, and the
+ * caller's own limit counts. */
 #ifndef NB_OS_NET_H
 #define NB_OS_NET_H
 #include <stdbool.h>
